@@ -1,0 +1,98 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package validation checks Stowage's scheduler plugin arguments. Each error
+// names the field by its path and says what is allowed.
+package validation
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"stowage.dev/stowage/pkg/apis/config"
+)
+
+// Bounds of the numeric fields, inclusive.
+const (
+	minBindTimeoutSeconds = 1
+	maxBindTimeoutSeconds = 3600
+	maxPercent            = 100
+	maxShapeScore         = 10
+)
+
+var (
+	bindingModes = sets.New(config.BindingModeDirect, config.BindingModePVController)
+
+	scoringStrategies = sets.New(
+		config.ScoringBestFit,
+		config.ScoringLeastAllocated,
+		config.ScoringMostAllocated,
+		config.ScoringRequestedToCapacityRatio,
+	)
+)
+
+// ValidateVolumeTopologyArgs returns nil or an aggregate of *field.Error, one
+// for each fault in args, with paths under path. A nil path names fields from
+// the top of the arguments. The arguments are expected to be defaulted.
+func ValidateVolumeTopologyArgs(path *field.Path, args *config.VolumeTopologyArgs) error {
+	var errs field.ErrorList
+	errs = append(errs, validateBindTimeout(path.Child("bindTimeoutSeconds"), args.BindTimeoutSeconds)...)
+	if !bindingModes.Has(args.BindingMode) {
+		errs = append(errs, field.NotSupported(path.Child("bindingMode"), args.BindingMode, sets.List(bindingModes)))
+	}
+	errs = append(errs, validateScoring(path.Child("scoring"), &args.Scoring)...)
+	return errs.ToAggregate()
+}
+
+func validateBindTimeout(path *field.Path, seconds int64) field.ErrorList {
+	if seconds == 0 {
+		return field.ErrorList{field.Invalid(path, seconds, fmt.Sprintf(
+			"must be %d to %d: a bind that may not wait can never finish; leave the field out for the default",
+			minBindTimeoutSeconds, maxBindTimeoutSeconds))}
+	}
+	return validateRange(path, seconds, minBindTimeoutSeconds, maxBindTimeoutSeconds)
+}
+
+func validateScoring(path *field.Path, scoring *config.VolumeScoring) field.ErrorList {
+	var errs field.ErrorList
+	shapePath := path.Child("shape")
+	shaped := scoring.Strategy == config.ScoringRequestedToCapacityRatio
+	switch {
+	case !scoringStrategies.Has(scoring.Strategy):
+		errs = append(errs, field.NotSupported(path.Child("strategy"), scoring.Strategy, sets.List(scoringStrategies)))
+	case shaped && len(scoring.Shape) == 0:
+		errs = append(errs, field.Required(shapePath, fmt.Sprintf(
+			"strategy %s needs at least one point", config.ScoringRequestedToCapacityRatio)))
+	case !shaped && len(scoring.Shape) > 0:
+		errs = append(errs, field.Forbidden(shapePath, fmt.Sprintf(
+			"only strategy %s uses it", config.ScoringRequestedToCapacityRatio)))
+	default:
+		errs = append(errs, validateShape(shapePath, scoring.Shape)...)
+	}
+
+	return append(errs, validateRange(path.Child("staticWeightPercent"), int64(scoring.StaticWeightPercent), 0, maxPercent)...)
+}
+
+func validateShape(path *field.Path, shape []config.UtilizationShapePoint) field.ErrorList {
+	var errs field.ErrorList
+	for i, point := range shape {
+		utilizationPath := path.Index(i).Child("utilization")
+		errs = append(errs, validateRange(utilizationPath, int64(point.Utilization), 0, maxPercent)...)
+		if i > 0 && point.Utilization <= shape[i-1].Utilization {
+			errs = append(errs, field.Invalid(utilizationPath, point.Utilization, fmt.Sprintf(
+				"must be greater than %d, the utilization of the point before", shape[i-1].Utilization)))
+		}
+		errs = append(errs, validateRange(path.Index(i).Child("score"), int64(point.Score), 0, maxShapeScore)...)
+	}
+	return errs
+}
+
+// validateRange refuses values outside lowest to highest, inclusive.
+func validateRange(path *field.Path, value, lowest, highest int64) field.ErrorList {
+	if value < lowest || value > highest {
+		return field.ErrorList{field.Invalid(path, value, fmt.Sprintf("must be %d to %d", lowest, highest))}
+	}
+	return nil
+}

@@ -1,0 +1,165 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package builders
+
+import (
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// noProvisioner is the provisioner of classes whose volumes are made by hand.
+const noProvisioner = "kubernetes.io/no-provisioner"
+
+// Class builds a StorageClass.
+type Class struct{ class storagev1.StorageClass }
+
+// MakeClass starts a WaitForFirstConsumer class that cannot provision and
+// whose reclaim policy is Delete.
+func MakeClass(name string) *Class {
+	mode, reclaim := storagev1.VolumeBindingWaitForFirstConsumer, v1.PersistentVolumeReclaimDelete
+	return &Class{storagev1.StorageClass{
+		TypeMeta:          metav1.TypeMeta{APIVersion: "storage.k8s.io/v1", Kind: "StorageClass"},
+		ObjectMeta:        metav1.ObjectMeta{Name: name},
+		Provisioner:       noProvisioner,
+		VolumeBindingMode: &mode,
+		ReclaimPolicy:     &reclaim,
+	}}
+}
+
+// Obj returns a copy of what was built.
+func (b *Class) Obj() *storagev1.StorageClass { return b.class.DeepCopy() }
+
+// ResourceVersion sets metadata.resourceVersion.
+func (b *Class) ResourceVersion(rv string) *Class { b.class.ResourceVersion = rv; return b }
+
+// Annotation adds one annotation.
+func (b *Class) Annotation(key, value string) *Class { set(&b.class.Annotations, key, value); return b }
+
+// Provisioner names who makes the class's volumes.
+func (b *Class) Provisioner(name string) *Class { b.class.Provisioner = name; return b }
+
+// BindingMode sets volumeBindingMode.
+func (b *Class) BindingMode(mode storagev1.VolumeBindingMode) *Class {
+	b.class.VolumeBindingMode = &mode
+	return b
+}
+
+// Immediate sets volumeBindingMode to Immediate.
+func (b *Class) Immediate() *Class { return b.BindingMode(storagev1.VolumeBindingImmediate) }
+
+// ReclaimPolicy sets reclaimPolicy.
+func (b *Class) ReclaimPolicy(p v1.PersistentVolumeReclaimPolicy) *Class {
+	b.class.ReclaimPolicy = &p
+	return b
+}
+
+// AllowedTopology adds one allowedTopologies term of one requirement; terms
+// are ORed.
+func (b *Class) AllowedTopology(key string, values ...string) *Class {
+	return b.AllowedTopologyTerm(v1.TopologySelectorLabelRequirement{Key: key, Values: values})
+}
+
+// AllowedTopologyTerm adds one allowedTopologies term; its requirements are
+// ANDed, terms are ORed.
+func (b *Class) AllowedTopologyTerm(requirements ...v1.TopologySelectorLabelRequirement) *Class {
+	term := v1.TopologySelectorTerm{MatchLabelExpressions: slices.Clone(requirements)}
+	b.class.AllowedTopologies = append(b.class.AllowedTopologies, *term.DeepCopy())
+	return b
+}
+
+// Capacity builds a CSIStorageCapacity.
+type Capacity struct {
+	capacity storagev1.CSIStorageCapacity
+}
+
+// MakeCapacity starts a CSIStorageCapacity of a class, in DefaultNamespace,
+// without topology and without any amount.
+func MakeCapacity(name, class string) *Capacity {
+	return &Capacity{storagev1.CSIStorageCapacity{
+		TypeMeta:         metav1.TypeMeta{APIVersion: "storage.k8s.io/v1", Kind: "CSIStorageCapacity"},
+		ObjectMeta:       metav1.ObjectMeta{Namespace: DefaultNamespace, Name: name},
+		StorageClassName: class,
+	}}
+}
+
+// Obj returns a copy of what was built.
+func (b *Capacity) Obj() *storagev1.CSIStorageCapacity { return b.capacity.DeepCopy() }
+
+// Namespace sets metadata.namespace.
+func (b *Capacity) Namespace(namespace string) *Capacity { b.capacity.Namespace = namespace; return b }
+
+// UID sets metadata.uid.
+func (b *Capacity) UID(uid string) *Capacity { b.capacity.UID = types.UID(uid); return b }
+
+// ResourceVersion sets metadata.resourceVersion.
+func (b *Capacity) ResourceVersion(rv string) *Capacity { b.capacity.ResourceVersion = rv; return b }
+
+// Class sets storageClassName.
+func (b *Capacity) Class(name string) *Capacity { b.capacity.StorageClassName = name; return b }
+
+// Capacity sets capacity, such as "100Gi".
+func (b *Capacity) Capacity(quantity string) *Capacity {
+	q := resource.MustParse(quantity)
+	b.capacity.Capacity = &q
+	return b
+}
+
+// Max sets maximumVolumeSize.
+func (b *Capacity) Max(quantity string) *Capacity {
+	q := resource.MustParse(quantity)
+	b.capacity.MaximumVolumeSize = &q
+	return b
+}
+
+// Topology sets nodeTopology as it is, nil included.
+func (b *Capacity) Topology(selector *metav1.LabelSelector) *Capacity {
+	b.capacity.NodeTopology = selector.DeepCopy()
+	return b
+}
+
+// Everywhere makes the capacity reachable from every node.
+func (b *Capacity) Everywhere() *Capacity { return b.Topology(&metav1.LabelSelector{}) }
+
+// TopologyLabel restricts the capacity to nodes with this label.
+func (b *Capacity) TopologyLabel(key, value string) *Capacity {
+	if b.capacity.NodeTopology == nil {
+		b.capacity.NodeTopology = &metav1.LabelSelector{}
+	}
+	set(&b.capacity.NodeTopology.MatchLabels, key, value)
+	return b
+}
+
+// Hostname restricts the capacity to the node with this hostname label.
+func (b *Capacity) Hostname(name string) *Capacity { return b.TopologyLabel(v1.LabelHostname, name) }
+
+// Zone restricts the capacity to the nodes of this zone.
+func (b *Capacity) Zone(zone string) *Capacity { return b.TopologyLabel(v1.LabelTopologyZone, zone) }
+
+// CSIDriver builds a CSIDriver.
+type CSIDriver struct{ driver storagev1.CSIDriver }
+
+// MakeCSIDriver starts a driver that does not say whether it tracks capacity.
+func MakeCSIDriver(name string) *CSIDriver {
+	return &CSIDriver{storagev1.CSIDriver{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "storage.k8s.io/v1", Kind: "CSIDriver"},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+	}}
+}
+
+// Obj returns a copy of what was built.
+func (b *CSIDriver) Obj() *storagev1.CSIDriver { return b.driver.DeepCopy() }
+
+// ResourceVersion sets metadata.resourceVersion.
+func (b *CSIDriver) ResourceVersion(rv string) *CSIDriver { b.driver.ResourceVersion = rv; return b }
+
+// StorageCapacity says whether the driver publishes CSIStorageCapacity.
+func (b *CSIDriver) StorageCapacity(tracked bool) *CSIDriver {
+	b.driver.Spec.StorageCapacity = &tracked
+	return b
+}

@@ -1,0 +1,59 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/apitesting/fuzzer"
+	"k8s.io/apimachinery/pkg/api/apitesting/roundtrip"
+	metafuzzer "k8s.io/apimachinery/pkg/apis/meta/fuzzer"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"sigs.k8s.io/randfill"
+
+	"stowage.dev/stowage/pkg/apis/config"
+)
+
+// TestRoundTrip: whatever the internal type holds survives being written as v1
+// and read back, and the generated conversions and deep copies lose nothing.
+func TestRoundTrip(t *testing.T) {
+	t.Parallel()
+	roundtrip.RoundTripTestForScheme(t, newArgsScheme(), fuzzer.MergeFuzzerFuncs(metafuzzer.Funcs, fuzzerFuncs))
+}
+
+// fuzzerFuncs keep filled objects away from the values that defaulting
+// replaces on the way back: an empty string stands for the default.
+func fuzzerFuncs(serializer.CodecFactory) []any {
+	return []any{
+		func(args *config.VolumeTopologyArgs, c randfill.Continue) {
+			c.FillNoCustom(args)
+			if args.BindingMode == "" {
+				args.BindingMode = config.BindingModePVController
+			}
+			if args.Scoring.Strategy == "" {
+				args.Scoring.Strategy = config.ScoringMostAllocated
+			}
+		},
+	}
+}
+
+// FuzzDecodeArgs: no content makes DecodeArgs panic, and what it accepts is
+// valid and complete.
+func FuzzDecodeArgs(f *testing.F) {
+	f.Add(`{}`)
+	f.Add(`{"bindTimeoutSeconds":0}`)
+	f.Add(`{"scoring":{"strategy":"RequestedToCapacityRatio","shape":[{"utilization":0,"score":10}]}}`)
+	f.Add("bindingMode: PVController\nscoring: {staticWeightPercent: 0}\n")
+	f.Add(`{"scoring":null,"bindingMode":null}`)
+	f.Add(`[`)
+	f.Fuzz(func(t *testing.T, raw string) {
+		args, err := DecodeArgs(unknown(raw))
+		if err != nil {
+			return
+		}
+		if args.BindTimeoutSeconds < 1 || args.BindTimeoutSeconds > 3600 || args.BindingMode == "" || args.Scoring.Strategy == "" {
+			t.Errorf("DecodeArgs(%q) accepted incomplete arguments: %+v", raw, args)
+		}
+	})
+}

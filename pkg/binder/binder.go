@@ -1,0 +1,103 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package binder
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"stowage.dev/stowage/pkg/volume/plan"
+)
+
+// Mode says who completes a binding.
+type Mode string
+
+const (
+	// Direct writes the whole binding, safely beside a running PV controller.
+	Direct Mode = "Direct"
+	// PVController writes the volume's claimRef or the claim's selected-node
+	// and lets the PV controller do the rest, as the stock plugin does.
+	PVController Mode = "PVController"
+)
+
+// Cache is what the binder reads: the newest state of the cluster that is
+// known to this process. Objects it returns are shared and never changed.
+// It must be safe for concurrent use.
+type Cache interface {
+	// Volume returns the newest version seen, nil if there is none.
+	Volume(name string) *v1.PersistentVolume
+	// Claim returns the newest version seen, nil if there is none.
+	Claim(namespace, name string) *v1.PersistentVolumeClaim
+	// VolumeFor returns a volume whose claimRef names the claim (namespace,
+	// name, and UID where it is set), nil if there is none.
+	VolumeFor(claim *v1.PersistentVolumeClaim) *v1.PersistentVolume
+	// NodeAdmits says whether the node exists, and whether the volume's node
+	// affinity, CSI migration considered, admits it.
+	NodeAdmits(volume *v1.PersistentVolume, node string) (exists, admits bool)
+	// PodExists says whether the pod with this UID has not been deleted.
+	PodExists(pod types.NamespacedName, uid types.UID) bool
+	// Subscribe returns a channel of capacity one that holds a signal after
+	// any event on the plan's pod, node, claims or volumes, or on a volume
+	// whose claimRef names one of its claims, from the time of the call until
+	// stop is called.
+	Subscribe(p *plan.Plan) (changed <-chan struct{}, stop func())
+	// ApplyVolume takes in an API response, so that own writes need not come
+	// back through a watch. The newer resourceVersion wins.
+	ApplyVolume(*v1.PersistentVolume)
+	// ApplyClaim is ApplyVolume for a claim.
+	ApplyClaim(*v1.PersistentVolumeClaim)
+}
+
+// Config is what a Binder is made of. All fields are required.
+type Config struct {
+	// Client writes with the scheduler's rights.
+	Client kubernetes.Interface
+	// Cache is what is known of the cluster.
+	Cache Cache
+	// Timeout is the deadline of one Bind call, waiting for provisioners and
+	// for the PV controller included.
+	Timeout time.Duration
+	// Mode says who completes a binding. Direct needs the rights that Allowed
+	// looks for.
+	Mode Mode
+}
+
+// Binder carries out binding plans. It is safe for concurrent use.
+type Binder struct {
+	client  kubernetes.Interface
+	cache   Cache
+	timeout time.Duration
+	mode    Mode
+}
+
+// New checks the configuration and returns a Binder.
+func New(c Config) (*Binder, error) {
+	switch {
+	case c.Client == nil:
+		return nil, errors.New("binder: Client is not set")
+	case c.Cache == nil:
+		return nil, errors.New("binder: Cache is not set")
+	case c.Timeout <= 0:
+		return nil, errors.New("binder: Timeout must be more than 0")
+	case c.Mode != Direct && c.Mode != PVController:
+		return nil, errors.New("binder: Mode must be Direct or PVController")
+	}
+	return &Binder{client: c.Client, cache: c.Cache, timeout: c.Timeout, mode: c.Mode}, nil
+}
+
+// Bind carries out the plan and returns when every claim is bound, or with the
+// first cause of failure.
+func (b *Binder) Bind(ctx context.Context, p *plan.Plan) error {
+	return errors.ErrUnsupported
+}
+
+// Allowed returns the rights that Direct needs and the client does not have.
+func Allowed(ctx context.Context, client kubernetes.Interface) (missing []string, err error) {
+	return nil, errors.ErrUnsupported
+}

@@ -1,0 +1,112 @@
+# Copyright The Stowage Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+
+# Build with the Go that is installed; never fetch another one behind the user's back.
+export GOTOOLCHAIN := local
+
+# Stamped into the binaries. Each command package that shows a version owns the variable.
+VERSION ?= $(shell git describe --tags --always --dirty --match 'v*' 2>/dev/null || echo unknown)
+VERSION_VARIABLE := stowage.dev/stowage/cmd/scheduler/app.version
+LDFLAGS := -X $(VERSION_VARIABLE)=$(VERSION)
+
+RUN      ?=
+COUNT    ?=
+TIMEOUT  ?= 45m
+FUZZ     ?=
+FUZZTIME ?= 20s
+BENCH    ?= .
+KEEP     ?=
+
+# Commands are found, not listed: cmd/scheduler makes bin/stowage-scheduler, cmd/kubectl-x makes bin/kubectl-x.
+COMMANDS := $(patsubst cmd/%/main.go,%,$(wildcard cmd/*/main.go))
+BINARIES := $(foreach c,$(COMMANDS),bin/$(if $(filter kubectl-%,$(c)),$(c),stowage-$(c)))
+
+PRODUCT     := $(patsubst %,./%/...,$(wildcard pkg cmd))
+UNIT        := $(PRODUCT) $(patsubst %,./%/...,$(wildcard hack))
+INTEGRATION := $(patsubst %,./%/...,$(wildcard test))
+
+# Go prints nothing while it compiles, which takes minutes on a fresh machine.
+PROGRESS := hack/progress.sh
+REPORT   := go run ./hack/testreport
+
+##@ Use
+
+.PHONY: help
+help: ## Show this list
+	@awk 'BEGIN { FS = ":.*## "; print "Usage: make TARGET [VARIABLE=value]" } \
+	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
+	  /^[a-z][a-z-]*:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: $(BINARIES) ## Build every command of cmd/ into bin/
+
+.PHONY: $(BINARIES)
+bin/stowage-%:
+	@echo "building $@ $(VERSION)"
+	@go build -v -ldflags '$(LDFLAGS)' -o $@ ./cmd/$* 2>&1 | $(PROGRESS)
+bin/kubectl-%:
+	@echo "building $@ $(VERSION)"
+	@go build -v -ldflags '$(LDFLAGS)' -o $@ ./cmd/kubectl-$* 2>&1 | $(PROGRESS)
+
+.PHONY: demo
+demo: control-plane ## Schedule stateful pods on a real control plane; KEEP=1 leaves it running
+	@KEEP=$(KEEP) go run ./hack/demo
+
+##@ Test
+
+.PHONY: test
+test: test-unit test-integration ## Everything: unit tests, fuzz seeds, integration tests
+
+.PHONY: test-unit
+test-unit: ## Unit tests and fuzz seeds; RUN=regexp COUNT=n
+	@go test -json -timeout=10m $(if $(COUNT),-count=$(COUNT)) -run='$(RUN)' $(UNIT) | $(REPORT)
+
+.PHONY: test-race
+test-race: ## Unit tests under the race detector (needs a C compiler); RUN=regexp COUNT=n
+	@command -v "$$(go env CC)" >/dev/null || { echo "the race detector needs a C compiler: install gcc or clang" >&2; exit 1; }
+	@CGO_ENABLED=1 go test -json -race -timeout=20m $(if $(COUNT),-count=$(COUNT)) -run='$(RUN)' $(UNIT) | $(REPORT)
+
+.PHONY: test-fuzz
+test-fuzz: ## Every Fuzz function in turn; FUZZTIME=20s each, FUZZ=regexp
+	@FUZZTIME=$(FUZZTIME) FUZZ='$(FUZZ)' hack/fuzz.sh $(wildcard pkg cmd)
+
+.PHONY: test-integration
+test-integration: control-plane ## Tests against a real control plane; RUN=regexp COUNT=n TIMEOUT=45m
+	@$(if $(INTEGRATION),KUBE_CACHE_MUTATION_DETECTOR=true \
+	  go test -json -p=1 -timeout=$(TIMEOUT) -count=$(or $(COUNT),1) -run='$(RUN)' $(INTEGRATION) | $(REPORT) -tests,echo "no integration tests yet")
+
+.PHONY: bench
+bench: ## Micro-benchmarks; BENCH=regexp COUNT=n
+	@$(if $(PRODUCT),go test -run='^$$' -bench='$(BENCH)' -benchmem $(if $(COUNT),-count=$(COUNT)) -timeout=60m $(PRODUCT),echo "no packages yet")
+
+# Compiles into the user's cache folder; minutes the first time, an instant afterwards.
+.PHONY: control-plane
+control-plane:
+	@$(if $(wildcard hack/cluster/*.go),go run ./hack/cluster build,echo "no control plane to build yet")
+
+##@ Keep in order
+
+.PHONY: lint
+lint: ## golangci-lint, pinned in hack/tools, and go vet
+	@hack/lint.sh
+
+.PHONY: verify
+verify: ## Formatted, generated, vetted, floors kept, tree unchanged
+	@hack/verify.sh
+
+.PHONY: update
+update: ## Repair what verify complains about: format, generated code, go.mod files
+	@for script in hack/update-*.sh; do echo "$$script"; "$$script"; done
+
+.PHONY: vendor
+vendor: ## Copy dependencies into vendor/ for builds without a network
+	go mod vendor
+
+.PHONY: clean
+clean: ## Remove bin/, vendor/ and test artifacts
+	rm -rf bin vendor _artifacts

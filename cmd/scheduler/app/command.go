@@ -1,0 +1,119 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package app assembles the stowage-scheduler command: kube-scheduler, with its
+// flags, serving, leader election and metrics, plus Stowage's plugin and the
+// checks that plugin needs. It differs from kube-scheduler's own command where
+// users gain by it: a profile that cannot work is refused before anything
+// starts, and without a configuration file the scheduler runs as a second
+// scheduler with VolumeTopology enabled.
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/cache"
+	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/component-base/cli/globalflag"
+	basecompatibility "k8s.io/component-base/compatibility"
+	"k8s.io/component-base/featuregate"
+	"k8s.io/component-base/logs"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/component-base/term"
+	"k8s.io/component-base/version/verflag"
+	"k8s.io/klog/v2"
+	upstreamapp "k8s.io/kubernetes/cmd/kube-scheduler/app"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+)
+
+// componentName names the command, its default profile and its default lease.
+const componentName = "stowage-scheduler"
+
+const longDescription = `stowage-scheduler is kube-scheduler with the VolumeTopology plugin in the place
+of VolumeBinding: it puts pods where their volumes are, and volumes where their
+pods go. It takes the same flags and the same KubeSchedulerConfiguration.
+
+Without --config it runs one profile, "stowage-scheduler", with VolumeTopology
+enabled and VolumeBinding disabled, beside the cluster's own scheduler: pods
+choose it by spec.schedulerName. Leader election then uses the lease
+kube-system/stowage-scheduler.`
+
+// NewCommand returns the stowage-scheduler command. plugins are the out-of-tree
+// plugins that profiles may enable. The scheduler runs until the command's
+// context is done.
+func NewCommand(plugins frameworkruntime.Registry) *cobra.Command {
+	opts := NewOptions()
+	cmd := &cobra.Command{
+		Use:  componentName,
+		Long: longDescription,
+		Args: cobra.NoArgs,
+		PersistentPreRunE: func(*cobra.Command, []string) error {
+			// Feature gates must be set before anything asks for them.
+			return opts.ComponentGlobalsRegistry.Set()
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if text := versionText(cmd.Flags().Lookup("version").Value.String()); text != "" {
+				_, err := io.WriteString(cmd.OutOrStdout(), text)
+				return err
+			}
+			return run(cmd, opts, plugins)
+		},
+	}
+
+	global := opts.Flags.FlagSet("global")
+	verflag.AddFlags(global)
+	globalflag.AddGlobalFlags(global, cmd.Name(), logs.SkipLoggingConfigurationFlags())
+	for _, flags := range opts.Flags.FlagSets {
+		cmd.Flags().AddFlagSet(flags)
+	}
+	columns, _, _ := term.TerminalSize(cmd.OutOrStdout())
+	cliflag.SetUsageAndHelpFunc(cmd, *opts.Flags, columns)
+	if err := cmd.MarkFlagFilename("config", "yaml", "yml", "json"); err != nil {
+		klog.Background().Error(err, "Failed to mark flag for completion", "flag", "config")
+	}
+	return cmd
+}
+
+// run applies the logging flags, then sets the scheduler up and runs it.
+func run(cmd *cobra.Command, opts *options.Options, plugins frameworkruntime.Registry) error {
+	gates := opts.ComponentGlobalsRegistry.FeatureGateFor(basecompatibility.DefaultKubeComponent)
+	if err := logsapi.ValidateAndApply(opts.Logs, gates); err != nil {
+		return err
+	}
+	cliflag.PrintFlags(cmd.Flags())
+
+	// Informer metrics carry this name; it must be unique in the process.
+	informerName, err := cache.NewInformerName(componentName)
+	if err != nil {
+		return err
+	}
+	defer informerName.Release()
+	opts.InformerName = informerName
+
+	ctx, cancel := context.WithCancel(cmd.Context())
+	defer cancel()
+	config, scheduler, err := Setup(ctx, opts, plugins)
+	if err != nil {
+		return err
+	}
+	if gates, ok := gates.(featuregate.MutableFeatureGate); ok {
+		gates.AddMetrics()
+	}
+	opts.ComponentGlobalsRegistry.AddMetrics()
+
+	klog.FromContext(ctx).Info("Starting Stowage scheduler", "version", stowageVersion(), "kubernetesVersion", kubernetesVersion())
+	err = upstreamapp.Run(ctx, config, scheduler)
+	if ctx.Err() != nil {
+		// Asked to stop, and stopped: upstream reports that as an error.
+		return nil
+	}
+	if err == nil {
+		err = errors.New("scheduler stopped without being asked to")
+	}
+	return fmt.Errorf("run scheduler: %w", err)
+}

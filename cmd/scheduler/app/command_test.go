@@ -1,0 +1,271 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"bytes"
+	"context"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"reflect"
+	"regexp"
+	"runtime"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/component-base/configz"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/klog/v2/ktesting"
+	upstreamapp "k8s.io/kubernetes/cmd/kube-scheduler/app"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+
+	"stowage.dev/stowage/pkg/apis/config"
+)
+
+// defaultArgs is what the plugin gets when nobody says anything.
+var defaultArgs = &config.VolumeTopologyArgs{
+	BindTimeoutSeconds: 600,
+	BindingMode:        config.BindingModeDirect,
+	Scoring:            config.VolumeScoring{Strategy: config.ScoringBestFit, StaticWeightPercent: 50},
+}
+
+func TestWithoutConfigFile(t *testing.T) {
+	sched, opts, made, err := setup(t, "")
+	if err != nil {
+		t.Fatalf("Setup: %v", err)
+	}
+	framework := sched.Profiles["stowage-scheduler"]
+	if len(sched.Profiles) != 1 || framework == nil {
+		t.Fatalf("profiles are %v, want stowage-scheduler alone", sets.KeySet(sched.Profiles))
+	}
+	if got := volumePluginOf(t, framework.ListPlugins()); got != config.PluginName {
+		t.Errorf("volume plugin is %q, want %q", got, config.PluginName)
+	}
+	if diff := cmp.Diff(defaultArgs, made.plugins[0].args); diff != "" {
+		t.Errorf("plugin's arguments (-want +got):\n%s", diff)
+	}
+	election := opts.ComponentConfig.LeaderElection
+	if !election.LeaderElect || election.ResourceNamespace != "kube-system" || election.ResourceName != "stowage-scheduler" {
+		t.Errorf("leader election is %+v, want the lease kube-system/stowage-scheduler", election)
+	}
+	if client := opts.ComponentConfig.ClientConnection; client.QPS != 1000 || client.Burst != 2000 {
+		t.Errorf("client limits are %v and %v, want 1000 and 2000", client.QPS, client.Burst)
+	}
+}
+
+func TestFlagsOverrideDefaultConfig(t *testing.T) {
+	_, opts, _, err := setup(t, "", "--leader-elect=false", "--leader-elect-resource-name=mine", "--kube-api-qps=7")
+	if err != nil {
+		t.Fatalf("Setup: %v", err)
+	}
+	if election := opts.ComponentConfig.LeaderElection; election.LeaderElect || election.ResourceName != "mine" {
+		t.Errorf("leader election is %+v, want it off, with the lease named mine", election)
+	}
+	if qps := opts.ComponentConfig.ClientConnection.QPS; qps != 7 {
+		t.Errorf("QPS is %v, want 7", qps)
+	}
+}
+
+func TestArgumentsReachPlugin(t *testing.T) {
+	tests := map[string]struct {
+		pluginConfig string
+		want         *config.VolumeTopologyArgs
+	}{
+		"not mentioned: defaults": {
+			want: defaultArgs,
+		},
+		"named without arguments: defaults": {
+			pluginConfig: `
+  pluginConfig: [{name: VolumeTopology}]
+`,
+			want: defaultArgs,
+		},
+		"some given, type left out": {
+			pluginConfig: `
+  pluginConfig:
+  - name: VolumeTopology
+    args: {bindingMode: PVController, scoring: {staticWeightPercent: 0}}
+`,
+			want: &config.VolumeTopologyArgs{
+				BindTimeoutSeconds: 600,
+				BindingMode:        config.BindingModePVController,
+				Scoring:            config.VolumeScoring{Strategy: config.ScoringBestFit},
+			},
+		},
+	}
+
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, _, made, err := setup(t, fileWithProfiles(t, goodProfile+test.pluginConfig))
+			if err != nil {
+				t.Fatalf("Setup: %v", err)
+			}
+			if diff := cmp.Diff(test.want, made.plugins[0].args); diff != "" {
+				t.Errorf("plugin's arguments (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestWaitsForKubeScheduler(t *testing.T) {
+	t.Parallel()
+
+	tests := map[string]struct {
+		change func(*schedulerconfig.KubeSchedulerConfiguration)
+		want   bool
+	}{
+		"a lease of its own": {
+			change: func(*schedulerconfig.KubeSchedulerConfiguration) {},
+		},
+		"kube-scheduler's lease as a second scheduler": {
+			change: func(c *schedulerconfig.KubeSchedulerConfiguration) { c.LeaderElection.ResourceName = "kube-scheduler" },
+			want:   true,
+		},
+		"kube-scheduler's lease in its place": {
+			change: func(c *schedulerconfig.KubeSchedulerConfiguration) {
+				c.LeaderElection.ResourceName = "kube-scheduler"
+				c.Profiles[0].SchedulerName = "default-scheduler"
+			},
+		},
+		"the same name in another namespace": {
+			change: func(c *schedulerconfig.KubeSchedulerConfiguration) {
+				c.LeaderElection.ResourceName = "kube-scheduler"
+				c.LeaderElection.ResourceNamespace = "stowage"
+			},
+		},
+		"no leader election": {
+			change: func(c *schedulerconfig.KubeSchedulerConfiguration) {
+				c.LeaderElection.ResourceName = "kube-scheduler"
+				c.LeaderElection.LeaderElect = false
+			},
+		},
+	}
+
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			component := defaultConfig()
+			test.change(component)
+			if got := waitsForKubeScheduler(component); got != test.want {
+				t.Errorf("waitsForKubeScheduler = %t, want %t", got, test.want)
+			}
+		})
+	}
+}
+
+// execute runs the command to its end and returns what it prints.
+func execute(t *testing.T, args ...string) string {
+	t.Helper()
+	_, ctx := ktesting.NewTestContext(t)
+	command := NewCommand((&recorder{}).registry())
+	// The version flag is one variable for all commands of the process.
+	t.Cleanup(func() {
+		if err := command.Flags().Set("version", "false"); err != nil {
+			t.Errorf("reset version flag: %v", err)
+		}
+	})
+	var out bytes.Buffer
+	command.SetOut(&out)
+	command.SetArgs(args)
+	command.SetContext(ctx)
+	if err := command.Execute(); err != nil {
+		t.Fatalf("stowage-scheduler %v: %v", args, err)
+	}
+	return out.String()
+}
+
+func TestVersion(t *testing.T) {
+	if got := execute(t, "--version"); !regexp.MustCompile(`^Stowage \S+ \(Kubernetes v1\.\d+.*\)\n$`).MatchString(got) {
+		t.Errorf("--version prints %q", got)
+	}
+	if got := execute(t, "--version=raw"); !regexp.MustCompile(`^Stowage \S+ \(Kubernetes v1\.\d+.*\)\nversion\.Info\{.*\}\n$`).MatchString(got) {
+		t.Errorf("--version=raw prints %q", got)
+	}
+}
+
+func TestHelp(t *testing.T) {
+	got := execute(t, "--help")
+	for _, want := range []string{
+		"stowage-scheduler is kube-scheduler with the VolumeTopology plugin",
+		"Usage:\n  stowage-scheduler [flags]",
+		`(default "stowage-scheduler")`,
+	} {
+		if !bytes.Contains([]byte(got), []byte(want)) {
+			t.Errorf("--help does not contain %q", want)
+		}
+	}
+}
+
+// TestFlagsOfKubeScheduler: whoever swaps the binary keeps the command line.
+func TestFlagsOfKubeScheduler(t *testing.T) {
+	flags := func(command *cobra.Command) sets.Set[string] {
+		names := sets.New[string]()
+		command.Flags().VisitAll(func(flag *pflag.Flag) { names.Insert(flag.Name + " " + flag.Value.Type()) })
+		return names
+	}
+	theirs := flags(upstreamapp.NewSchedulerCommand())
+	if theirs.Len() == 0 {
+		t.Fatal("kube-scheduler's command has no flags: this test looks in the wrong place")
+	}
+	if diff := cmp.Diff(sets.List(theirs), sets.List(flags(NewCommand(nil)))); diff != "" {
+		t.Errorf("flags (-kube-scheduler +stowage-scheduler):\n%s", diff)
+	}
+}
+
+// TestSetupPassesWhatUpstreamPasses reads both sources: every scheduler.WithX
+// that kube-scheduler's Setup passes is passed here. Fails when a newer
+// Kubernetes passes one more.
+func TestSetupPassesWhatUpstreamPasses(t *testing.T) {
+	t.Parallel()
+	theirs, ours := schedulerOptions(t, upstreamapp.Setup), schedulerOptions(t, newScheduler)
+	if theirs.Len() == 0 {
+		t.Fatal("kube-scheduler's Setup passes no options: this test looks in the wrong place")
+	}
+	if diff := cmp.Diff(sets.List(theirs), sets.List(ours)); diff != "" {
+		t.Errorf("options passed to scheduler.New (-kube-scheduler +stowage-scheduler):\n%s", diff)
+	}
+}
+
+// schedulerOptions are the names scheduler.WithX in the file that function is in.
+func schedulerOptions(t *testing.T, function any) sets.Set[string] {
+	t.Helper()
+	path, _ := runtime.FuncForPC(reflect.ValueOf(function).Pointer()).FileLine(reflect.ValueOf(function).Pointer())
+	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatalf("parse the source of Setup: %v", err)
+	}
+	found := sets.New[string]()
+	ast.Inspect(file, func(node ast.Node) bool {
+		if selector, ok := node.(*ast.SelectorExpr); ok {
+			if from, ok := selector.X.(*ast.Ident); ok && from.Name == "scheduler" && len(selector.Sel.Name) > 4 && selector.Sel.Name[:4] == "With" {
+				found.Insert(selector.Sel.Name)
+			}
+		}
+		return true
+	})
+	return found
+}
+
+// TestStopsWithContext: a scheduler that is asked to stop ends without an error.
+func TestStopsWithContext(t *testing.T) {
+	_, ctx := ktesting.NewTestContext(t)
+	ctx, cancel := context.WithCancel(ctx)
+	cancel()
+	// Both are one for the process.
+	t.Cleanup(func() {
+		configz.Delete("componentconfig")
+		if err := logsapi.ResetForTest(nil); err != nil {
+			t.Errorf("reset logging: %v", err)
+		}
+	})
+	command := NewCommand((&recorder{}).registry())
+	command.SetArgs([]string{"--secure-port=0", "--leader-elect=false", "--kubeconfig=" + writeFile(t, "kubeconfig", kubeconfig)})
+	if err := command.ExecuteContext(ctx); err != nil {
+		t.Errorf("stowage-scheduler, asked to stop: %v", err)
+	}
+}

@@ -1,0 +1,69 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	componentbaseconfigv1alpha1 "k8s.io/component-base/config/v1alpha1"
+	schedulerv1 "k8s.io/kube-scheduler/config/v1"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	schedulerscheme "k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+	"k8s.io/utils/ptr"
+
+	"stowage.dev/stowage/pkg/apis/config"
+	_ "stowage.dev/stowage/pkg/apis/config/scheme" // the arguments of VolumeTopology
+)
+
+// Client limits of the configuration that runs without a file. Binding writes
+// several objects a pod; kube-scheduler's 50 queries a second would be the
+// narrowest part. The API server's priority and fairness protects it.
+const (
+	defaultQPS   = 1000
+	defaultBurst = 2000
+)
+
+// NewOptions returns kube-scheduler's options with the configuration that
+// stowage-scheduler runs when it is given no file.
+func NewOptions() *options.Options {
+	opts := options.NewOptions()
+	opts.ComponentConfig = defaultConfig()
+
+	// The flag overrides the configuration only if it is given; its default is
+	// shown by --help, and shall be what runs.
+	lease := opts.Flags.FlagSet("leader election").Lookup("leader-elect-resource-name")
+	lease.DefValue = componentName
+	opts.LeaderElection.ResourceName = componentName
+	return opts
+}
+
+// defaultConfig is the configuration of a second scheduler, as
+// manifests/scheduler has it: one profile with VolumeTopology in the place of
+// VolumeBinding, and a lease of its own.
+func defaultConfig() *schedulerconfig.KubeSchedulerConfiguration {
+	versioned := &schedulerv1.KubeSchedulerConfiguration{
+		DebuggingConfiguration: *componentbaseconfigv1alpha1.NewRecommendedDebuggingConfiguration(),
+		Profiles: []schedulerv1.KubeSchedulerProfile{{
+			SchedulerName: ptr.To(componentName),
+			Plugins: &schedulerv1.Plugins{
+				MultiPoint: schedulerv1.PluginSet{
+					Enabled:  []schedulerv1.Plugin{{Name: config.PluginName}},
+					Disabled: []schedulerv1.Plugin{{Name: names.VolumeBinding}},
+				},
+			},
+		}},
+	}
+	versioned.LeaderElection.ResourceName = componentName
+	versioned.ClientConnection.QPS = defaultQPS
+	versioned.ClientConnection.Burst = defaultBurst
+
+	schedulerscheme.Scheme.Default(versioned)
+	internal := &schedulerconfig.KubeSchedulerConfiguration{}
+	// The types are compiled in: conversion cannot fail but by a programming error.
+	utilruntime.Must(schedulerscheme.Scheme.Convert(versioned, internal, nil))
+	// Conversion clears it; --write-config-to and plugins read it.
+	internal.APIVersion = schedulerv1.SchemeGroupVersion.String()
+	return internal
+}

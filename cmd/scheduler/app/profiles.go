@@ -1,0 +1,161 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/klog/v2"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+
+	"stowage.dev/stowage/pkg/apis/config"
+	configv1 "stowage.dev/stowage/pkg/apis/config/v1"
+	"stowage.dev/stowage/pkg/apis/config/validation"
+)
+
+// extensionPoint is a place in a profile where plugins are enabled.
+type extensionPoint struct {
+	// name is the field's name in a configuration file.
+	name string
+	set  func(*schedulerconfig.Plugins) *schedulerconfig.PluginSet
+}
+
+var (
+	preFilter = extensionPoint{"preFilter", func(p *schedulerconfig.Plugins) *schedulerconfig.PluginSet { return &p.PreFilter }}
+	filter    = extensionPoint{"filter", func(p *schedulerconfig.Plugins) *schedulerconfig.PluginSet { return &p.Filter }}
+	preScore  = extensionPoint{"preScore", func(p *schedulerconfig.Plugins) *schedulerconfig.PluginSet { return &p.PreScore }}
+	score     = extensionPoint{"score", func(p *schedulerconfig.Plugins) *schedulerconfig.PluginSet { return &p.Score }}
+	reserve   = extensionPoint{"reserve", func(p *schedulerconfig.Plugins) *schedulerconfig.PluginSet { return &p.Reserve }}
+	preBind   = extensionPoint{"preBind", func(p *schedulerconfig.Plugins) *schedulerconfig.PluginSet { return &p.PreBind }}
+
+	// volumePoints are the points that VolumeTopology and VolumeBinding have in
+	// common, which is all that either implements.
+	volumePoints = []extensionPoint{preFilter, filter, preScore, score, reserve, preBind}
+	// bindingPoints are those without which pods would be placed without their
+	// volumes being found, kept or bound. Scoring may be left out.
+	bindingPoints = []extensionPoint{preFilter, filter, reserve, preBind}
+)
+
+// enabledAt says whether a plugin that implements the point runs there, by the
+// framework's rules: enabled at the point itself, or by multiPoint and not
+// disabled at the point. A multiPoint.disabled entry has been applied by
+// defaulting: what it names is no longer among multiPoint.enabled.
+func enabledAt(plugins *schedulerconfig.Plugins, point extensionPoint, plugin string) bool {
+	named := func(p schedulerconfig.Plugin) bool { return p.Name == plugin }
+	set := point.set(plugins)
+	if slices.ContainsFunc(set.Enabled, named) {
+		return true
+	}
+	disabled := slices.ContainsFunc(set.Disabled, func(p schedulerconfig.Plugin) bool { return named(p) || p.Name == "*" })
+	return !disabled && slices.ContainsFunc(plugins.MultiPoint.Enabled, named)
+}
+
+// enabledAnywhere says whether a volume plugin runs at any point.
+func enabledAnywhere(plugins *schedulerconfig.Plugins, plugin string) bool {
+	return slices.ContainsFunc(volumePoints, func(point extensionPoint) bool { return enabledAt(plugins, point, plugin) })
+}
+
+// checkProfiles returns one error for each fault in how defaulted profiles use
+// VolumeTopology, all together; nil if there is none. A plugin cannot check this
+// itself, for it does not see its profile.
+func checkProfiles(profiles []schedulerconfig.KubeSchedulerProfile) error {
+	var errs []error
+	for i := range profiles {
+		errs = append(errs, checkPlugins(&profiles[i]), checkArgs(field.NewPath("profiles").Index(i), &profiles[i]))
+	}
+	return errors.Flatten(errors.NewAggregate(errs))
+}
+
+func checkPlugins(profile *schedulerconfig.KubeSchedulerProfile) error {
+	plugins := profile.Plugins
+	if plugins == nil || !enabledAnywhere(plugins, config.PluginName) {
+		return nil
+	}
+	if enabledAnywhere(plugins, names.VolumeBinding) {
+		return fmt.Errorf(`profile %q enables both %[2]s and %[3]s, and each would bind the same claims. `+
+			`Take %[3]s out of every list of enabled plugins of this profile, and disable the default with:
+  plugins:
+    multiPoint:
+      enabled:
+      - name: %[2]s
+      disabled:
+      - name: %[3]s`, profile.SchedulerName, config.PluginName, names.VolumeBinding)
+	}
+	if missing := missingPoints(plugins); len(missing) > 0 {
+		return fmt.Errorf(`profile %q enables %[2]s only in part: it is missing at %[3]s, and works only as a whole. `+
+			`Remove %[2]s and "*" from the disabled plugins there, and enable it everywhere with:
+  plugins:
+    multiPoint:
+      enabled:
+      - name: %[2]s`, profile.SchedulerName, config.PluginName, strings.Join(missing, ", "))
+	}
+	return nil
+}
+
+// missingPoints names the points that VolumeTopology needs and does not have.
+func missingPoints(plugins *schedulerconfig.Plugins) []string {
+	needed := slices.Clone(bindingPoints)
+	if enabledAt(plugins, score, config.PluginName) {
+		needed = append(needed, preScore)
+	}
+	var missing []string
+	for _, point := range needed {
+		if !enabledAt(plugins, point, config.PluginName) {
+			missing = append(missing, point.name)
+		}
+	}
+	return missing
+}
+
+// checkArgs validates the arguments of VolumeTopology, with the paths they have
+// in the configuration file. kube-scheduler validates its own plugins' only.
+func checkArgs(path *field.Path, profile *schedulerconfig.KubeSchedulerProfile) error {
+	var errs []error
+	for i, pluginConfig := range profile.PluginConfig {
+		if pluginConfig.Name != config.PluginName {
+			continue
+		}
+		argsPath := path.Child("pluginConfig").Index(i).Child("args")
+		if args, ok := pluginConfig.Args.(*config.VolumeTopologyArgs); ok {
+			errs = append(errs, validation.ValidateVolumeTopologyArgs(argsPath, args))
+		} else if _, err := configv1.DecodeArgs(pluginConfig.Args); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", argsPath, err))
+		}
+	}
+	return errors.NewAggregate(errs)
+}
+
+// logDoubts warns of configurations that are valid and probably not meant.
+func logDoubts(logger klog.Logger, component *schedulerconfig.KubeSchedulerConfiguration) {
+	for i := range component.Profiles {
+		profile := &component.Profiles[i]
+		if profile.Plugins != nil && !enabledAnywhere(profile.Plugins, config.PluginName) && !enabledAnywhere(profile.Plugins, names.VolumeBinding) {
+			logger.Info("Warning: profile enables neither VolumeTopology nor VolumeBinding; its pods are placed without regard to their volumes, and those with unbound claims never start",
+				"profile", profile.SchedulerName)
+		}
+	}
+	if waitsForKubeScheduler(component) {
+		logger.Info("Warning: leader election shares kube-scheduler's lease though no profile is the default scheduler; nothing is scheduled while kube-scheduler holds it. Set leaderElection.resourceName",
+			"lease", klog.KRef(component.LeaderElection.ResourceNamespace, component.LeaderElection.ResourceName), "suggested", componentName)
+	}
+}
+
+// waitsForKubeScheduler says whether a second scheduler competes for the lease of
+// the first, which is what a file without leaderElection.resourceName asks for.
+func waitsForKubeScheduler(component *schedulerconfig.KubeSchedulerConfiguration) bool {
+	election := component.LeaderElection
+	isDefault := func(profile schedulerconfig.KubeSchedulerProfile) bool {
+		return profile.SchedulerName == corev1.DefaultSchedulerName
+	}
+	return election.LeaderElect &&
+		election.ResourceName == "kube-scheduler" && election.ResourceNamespace == metav1.NamespaceSystem &&
+		!slices.ContainsFunc(component.Profiles, isDefault)
+}

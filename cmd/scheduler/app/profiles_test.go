@@ -1,0 +1,318 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/klog/v2"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+
+	"stowage.dev/stowage/pkg/apis/config"
+)
+
+// goodProfile is how the manual says to enable the plugin.
+const goodProfile = `
+- schedulerName: stowage-scheduler
+  plugins:
+    multiPoint:
+      enabled: [{name: VolumeTopology}]
+      disabled: [{name: VolumeBinding}]
+`
+
+func TestSetupRefuses(t *testing.T) {
+	tests := map[string]struct {
+		profiles string
+		want     []string
+	}{
+		"both plugins: named, with the lines to add": {
+			profiles: `
+- schedulerName: twice
+  plugins:
+    multiPoint:
+      enabled: [{name: VolumeTopology}]
+`,
+			want: []string{
+				`profile "twice" enables both VolumeTopology and VolumeBinding`,
+				"      disabled:\n      - name: VolumeBinding",
+			},
+		},
+		"both plugins, VolumeBinding at one point only": {
+			profiles: `
+- schedulerName: twice
+  plugins:
+    multiPoint:
+      enabled: [{name: VolumeTopology}]
+      disabled: [{name: VolumeBinding}]
+    preBind:
+      enabled: [{name: VolumeBinding}]
+`,
+			want: []string{`profile "twice" enables both VolumeTopology and VolumeBinding`, "out of every list of enabled plugins"},
+		},
+		"both plugins, VolumeBinding disabled and enabled in one breath": {
+			profiles: `
+- schedulerName: twice
+  plugins:
+    multiPoint:
+      enabled: [{name: VolumeTopology}, {name: VolumeBinding}]
+      disabled: [{name: VolumeBinding}]
+`,
+			want: []string{`profile "twice" enables both VolumeTopology and VolumeBinding`},
+		},
+		"filter only: the missing points are named": {
+			profiles: `
+- schedulerName: partial
+  plugins:
+    multiPoint:
+      disabled: [{name: VolumeBinding}]
+    filter:
+      enabled: [{name: VolumeTopology}]
+`,
+			want: []string{`profile "partial" enables VolumeTopology only in part: it is missing at preFilter, reserve, preBind,`},
+		},
+		"preBind disabled by name": {
+			profiles: `
+- schedulerName: partial
+  plugins:
+    multiPoint:
+      enabled: [{name: VolumeTopology}]
+      disabled: [{name: VolumeBinding}]
+    preBind:
+      disabled: [{name: VolumeTopology}]
+`,
+			want: []string{`it is missing at preBind,`},
+		},
+		"reserve disabled for all": {
+			profiles: `
+- schedulerName: partial
+  plugins:
+    multiPoint:
+      enabled: [{name: VolumeTopology}]
+      disabled: [{name: VolumeBinding}]
+    reserve:
+      disabled: [{name: "*"}]
+`,
+			want: []string{`it is missing at reserve,`, `Remove VolumeTopology and "*" from the disabled plugins`},
+		},
+		"score without the preScore it reads": {
+			profiles: `
+- schedulerName: partial
+  plugins:
+    multiPoint:
+      enabled: [{name: VolumeTopology}]
+      disabled: [{name: VolumeBinding}]
+    preScore:
+      disabled: [{name: VolumeTopology}]
+`,
+			want: []string{`it is missing at preScore,`},
+		},
+		"every faulty profile is told of, a good one is not": {
+			profiles: goodProfile + `
+- schedulerName: first
+  plugins: {multiPoint: {enabled: [{name: VolumeTopology}]}}
+- schedulerName: second
+  plugins: {multiPoint: {enabled: [{name: VolumeTopology}]}}
+`,
+			want: []string{`profile "first" enables both`, `profile "second" enables both`},
+		},
+		"bad arguments: path in the file": {
+			profiles: goodProfile + `
+  pluginConfig:
+  - name: NodeAffinity
+  - name: VolumeTopology
+    args:
+      bindTimeoutSeconds: 0
+      scoring: {strategy: RequestedToCapacityRatio}
+`,
+			want: []string{
+				"profiles[0].pluginConfig[1].args.bindTimeoutSeconds: Invalid value: 0: must be 1 to 3600: a bind that may not wait can never finish",
+				"profiles[0].pluginConfig[1].args.scoring.shape: Required value",
+			},
+		},
+		"misspelt argument": {
+			profiles: goodProfile + `
+  pluginConfig:
+  - name: VolumeTopology
+    args: {bindTimeoutSecond: 5}
+`,
+			want: []string{"config.yaml", "decoding .profiles[0].pluginConfig[0]", "plugin VolumeTopology", `unknown field "bindTimeoutSecond"`},
+		},
+		"arguments of another plugin": {
+			profiles: goodProfile + `
+  pluginConfig:
+  - name: VolumeTopology
+    args: {apiVersion: kubescheduler.config.k8s.io/v1, kind: VolumeBindingArgs, bindTimeoutSeconds: 5}
+`,
+			want: []string{"args for plugin VolumeTopology were not of type VolumeTopologyArgs.kubescheduler.config.k8s.io"},
+		},
+	}
+
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, _, made, err := setup(t, fileWithProfiles(t, test.profiles))
+			if err == nil {
+				t.Fatal("Setup accepted the configuration")
+			}
+			for _, want := range test.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("error does not contain %q:\n%v", want, err)
+				}
+			}
+			if strings.Contains(err.Error(), `profile "stowage-scheduler"`) {
+				t.Errorf("error blames the good profile:\n%v", err)
+			}
+			if len(made.plugins) > 0 {
+				t.Error("a plugin was made before the configuration was refused")
+			}
+		})
+	}
+}
+
+func TestSetupAccepts(t *testing.T) {
+	// pods enabled by which plugin, by profile; "" for neither.
+	tests := map[string]struct {
+		profiles string
+		want     map[string]string
+	}{
+		"as the manual says": {
+			profiles: goodProfile,
+			want:     map[string]string{"stowage-scheduler": config.PluginName},
+		},
+		"in VolumeBinding's place in the order": {
+			profiles: `
+- schedulerName: ordered
+  plugins:
+    multiPoint:
+      disabled: [{name: "*"}]
+      enabled: [{name: PrioritySort}, {name: NodeResourcesFit}, {name: VolumeTopology}, {name: VolumeZone}, {name: DefaultBinder}]
+`,
+			want: map[string]string{"ordered": config.PluginName},
+		},
+		"point by point, without scoring": {
+			profiles: `
+- schedulerName: unscored
+  plugins:
+    multiPoint: {disabled: [{name: VolumeBinding}]}
+    preFilter: {enabled: [{name: VolumeTopology}]}
+    filter: {enabled: [{name: VolumeTopology}]}
+    reserve: {enabled: [{name: VolumeTopology}]}
+    preBind: {enabled: [{name: VolumeTopology}]}
+`,
+			want: map[string]string{"unscored": config.PluginName},
+		},
+		"everything disabled at a point, and enabled there again": {
+			profiles: goodProfile + `
+    filter:
+      disabled: [{name: "*"}]
+      enabled: [{name: VolumeTopology}]
+`,
+			want: map[string]string{"stowage-scheduler": config.PluginName},
+		},
+		"VolumeBinding disabled at each of its points": {
+			profiles: `
+- schedulerName: thorough
+  plugins:
+    multiPoint: {enabled: [{name: VolumeTopology}]}
+    preFilter: {disabled: [{name: VolumeBinding}]}
+    filter: {disabled: [{name: VolumeBinding}]}
+    preScore: {disabled: [{name: VolumeBinding}]}
+    score: {disabled: [{name: VolumeBinding}]}
+    reserve: {disabled: [{name: VolumeBinding}]}
+    preBind: {disabled: [{name: VolumeBinding}]}
+`,
+			want: map[string]string{"thorough": config.PluginName},
+		},
+		"a stock profile beside ours, and one with neither": {
+			profiles: goodProfile + `
+- schedulerName: default-scheduler
+- schedulerName: neither
+  plugins: {multiPoint: {disabled: [{name: VolumeBinding}]}}
+`,
+			want: map[string]string{"stowage-scheduler": config.PluginName, "default-scheduler": names.VolumeBinding, "neither": ""},
+		},
+	}
+
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			sched, _, _, err := setup(t, fileWithProfiles(t, test.profiles))
+			if err != nil {
+				t.Fatalf("Setup: %v", err)
+			}
+			got := map[string]string{}
+			for profile, framework := range sched.Profiles {
+				got[profile] = volumePluginOf(t, framework.ListPlugins())
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("volume plugin by profile (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// volumePluginOf names the one volume plugin that the framework runs at every
+// point that binding needs; "" if none runs anywhere.
+func volumePluginOf(t *testing.T, plugins *schedulerconfig.Plugins) string {
+	t.Helper()
+	found := map[string]int{}
+	for _, point := range bindingPoints {
+		for _, plugin := range point.set(plugins).Enabled {
+			if plugin.Name == config.PluginName || plugin.Name == names.VolumeBinding {
+				found[plugin.Name]++
+			}
+		}
+	}
+	for name, points := range found {
+		if len(found) != 1 || points != len(bindingPoints) {
+			t.Errorf("points at which the framework runs each volume plugin: %v, want one plugin at %d", found, len(bindingPoints))
+		}
+		return name
+	}
+	return ""
+}
+
+// TestEnabledAtAgreesWithFramework: what enabledAt concludes from a profile is
+// what the framework makes of it.
+func TestEnabledAtAgreesWithFramework(t *testing.T) {
+	profiles := goodProfile + `
+- schedulerName: stock
+- schedulerName: points
+  plugins:
+    multiPoint: {disabled: [{name: VolumeBinding}]}
+    preFilter: {enabled: [{name: VolumeTopology}]}
+    filter: {enabled: [{name: VolumeTopology}]}
+    reserve: {enabled: [{name: VolumeTopology}]}
+    preBind: {enabled: [{name: VolumeTopology}], disabled: [{name: "*"}]}
+- schedulerName: less-stock
+  plugins:
+    score: {disabled: [{name: VolumeBinding}]}
+    preScore: {disabled: [{name: "*"}]}
+    reserve: {enabled: [{name: VolumeBinding}], disabled: [{name: VolumeBinding}]}
+`
+	file := fileWithProfiles(t, profiles)
+	sched, opts, _, err := setup(t, file)
+	if err != nil {
+		t.Fatalf("Setup: %v", err)
+	}
+	planned, err := plannedConfig(klog.Background(), opts)
+	if err != nil {
+		t.Fatalf("plannedConfig: %v", err)
+	}
+	for _, profile := range planned.Profiles {
+		ran := sched.Profiles[profile.SchedulerName].ListPlugins()
+		for _, plugin := range []string{config.PluginName, names.VolumeBinding} {
+			for _, point := range volumePoints {
+				want := false
+				for _, enabled := range point.set(ran).Enabled {
+					want = want || enabled.Name == plugin
+				}
+				if got := enabledAt(profile.Plugins, point, plugin); got != want {
+					t.Errorf("profile %s: enabledAt(%s, %s) = %t, the framework says %t", profile.SchedulerName, point.name, plugin, got, want)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,96 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	schedulerappconfig "k8s.io/kubernetes/cmd/kube-scheduler/app/config"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+	"k8s.io/kubernetes/pkg/scheduler"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+)
+
+// Setup makes a scheduler from options, ready for kube-scheduler's app.Run. It
+// does what kube-scheduler's own Setup does, except that it checks the profiles
+// (see checkProfiles) before a client, a listener or a plugin is made, and that
+// without a configuration file it keeps opts.ComponentConfig, where kube-scheduler
+// puts its own defaults. NewOptions sets that field.
+//
+// Goroutines it starts end with ctx.
+func Setup(ctx context.Context, opts *options.Options, plugins frameworkruntime.Registry) (*schedulerappconfig.CompletedConfig, *scheduler.Scheduler, error) {
+	logger := klog.FromContext(ctx)
+	if errs := opts.Validate(); len(errs) > 0 {
+		return nil, nil, errors.NewAggregate(errs)
+	}
+	planned, err := plannedConfig(logger, opts)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := checkProfiles(planned.Profiles); err != nil {
+		return nil, nil, err
+	}
+
+	config, err := opts.Config(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	completed := config.Complete()
+	logDoubts(logger, &completed.ComponentConfig)
+
+	sched, profiles, err := newScheduler(ctx, &completed, plugins)
+	if err != nil {
+		return nil, nil, err
+	}
+	// Ends the process after writing if --write-config-to is given.
+	if err := options.LogOrWriteConfig(logger, opts.WriteConfigTo, &completed.ComponentConfig, profiles); err != nil {
+		return nil, nil, err
+	}
+	return &completed, sched, nil
+}
+
+// plannedConfig is the configuration that opts.Config is going to use, as far as
+// profiles are concerned, without the side effects of opts.Config.
+func plannedConfig(logger klog.Logger, opts *options.Options) (*schedulerconfig.KubeSchedulerConfiguration, error) {
+	if opts.ConfigFile == "" {
+		return opts.ComponentConfig, nil
+	}
+	config, err := options.LoadConfigFromFile(logger, opts.ConfigFile)
+	if err != nil {
+		return nil, fmt.Errorf("load configuration file %s: %w", opts.ConfigFile, err)
+	}
+	return config, nil
+}
+
+// newScheduler makes the scheduler and returns with it the profiles as they came
+// out: with all defaults, for logging and --write-config-to.
+func newScheduler(ctx context.Context, config *schedulerappconfig.CompletedConfig, plugins frameworkruntime.Registry) (*scheduler.Scheduler, []schedulerconfig.KubeSchedulerProfile, error) {
+	var profiles []schedulerconfig.KubeSchedulerProfile
+	component := &config.ComponentConfig
+	sched, err := scheduler.New(ctx,
+		config.Client,
+		config.InformerFactory,
+		config.DynInformerFactory,
+		func(name string) events.EventRecorderLogger { return config.EventBroadcaster.NewRecorder(name) },
+		scheduler.WithComponentConfigVersion(component.APIVersion),
+		scheduler.WithKubeConfig(config.KubeConfig),
+		scheduler.WithProfiles(component.Profiles...),
+		scheduler.WithPercentageOfNodesToScore(component.PercentageOfNodesToScore),
+		scheduler.WithFrameworkOutOfTreeRegistry(plugins),
+		scheduler.WithPodInitialBackoffSeconds(component.PodInitialBackoffSeconds),
+		scheduler.WithPodMaxBackoffSeconds(component.PodMaxBackoffSeconds),
+		scheduler.WithPodMaxInUnschedulablePodsDuration(config.PodMaxInUnschedulablePodsDuration),
+		scheduler.WithExtenders(component.Extenders...),
+		scheduler.WithParallelism(component.Parallelism),
+		scheduler.WithBuildFrameworkCapturer(func(profile schedulerconfig.KubeSchedulerProfile) {
+			profiles = append(profiles, profile)
+		}),
+	)
+	return sched, profiles, err
+}

@@ -1,0 +1,46 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command cluster builds and runs a Kubernetes control plane with simulated
+// nodes on this machine.
+//
+//	go run ./hack/cluster build    builds the binaries, once per version
+//	go run ./hack/cluster up       runs a cluster until Ctrl-C
+//
+// "up -h" lists what can be chosen.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"stowage.dev/stowage/test/cluster"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		stop()
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	if len(args) == 1 && args[0] == "build" {
+		_, err := cluster.Build(ctx, cluster.BuildOptions{Progress: os.Stderr})
+		return err
+	}
+	if len(args) > 0 && args[0] == "up" {
+		o, err := parse(args[1:])
+		if err != nil {
+			return err
+		}
+		return up(ctx, o)
+	}
+	return fmt.Errorf("usage: cluster build | cluster up [flags]; cluster up -h lists the flags")
+}

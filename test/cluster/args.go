@@ -1,0 +1,128 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"sigs.k8s.io/kwok/kustomize/stage/node/fast"
+	heartbeat "sigs.k8s.io/kwok/kustomize/stage/node/heartbeat-with-lease"
+	podfast "sigs.k8s.io/kwok/kustomize/stage/pod/fast"
+)
+
+// serviceRange is where Services get their addresses from; serviceIP, its
+// first, is the API server's own.
+const (
+	serviceRange = "10.0.0.0/24"
+	serviceIP    = "10.0.0.1"
+)
+
+// advertiseAddress is what kube-apiserver takes for its own address instead of
+// looking for one on the machine's interfaces, of which there may be none. It
+// is from a block reserved for documentation: nobody is to connect to it.
+const advertiseAddress = "192.0.2.1"
+
+func etcdArgs(f folder) []string {
+	client, peer := "unix://"+f.etcdSocket(), "unix://"+f.etcdPeerSocket()
+	return []string{
+		"--name=stowage",
+		"--data-dir=" + f.etcdData(),
+		"--listen-client-urls=" + client,
+		"--advertise-client-urls=" + client,
+		"--listen-peer-urls=" + peer,
+		"--initial-advertise-peer-urls=" + peer,
+		"--initial-cluster=stowage=" + peer,
+		"--unsafe-no-fsync",
+		"--log-level=warn",
+	}
+}
+
+func (c *Cluster) apiServerArgs() []string {
+	args := append(c.servingArgs(c.apiPort),
+		"--etcd-servers=unix://"+c.folder.etcdSocket(),
+		"--client-ca-file="+c.folder.caCert(),
+		"--authorization-mode=Node,RBAC",
+		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+		"--service-account-signing-key-file="+c.folder.serviceAccountKey(),
+		"--service-account-key-file="+c.folder.serviceAccountKey(),
+		"--service-cluster-ip-range="+serviceRange,
+		"--advertise-address="+advertiseAddress,
+		"--endpoint-reconciler-type=none",
+		"--allow-privileged",
+	)
+	if off := c.config.disabledAdmission(); len(off) > 0 {
+		args = append(args, "--disable-admission-plugins="+strings.Join(off, ","))
+	}
+	return append(args, c.config.APIServer.ExtraArgs...)
+}
+
+func (c *Cluster) controllerManagerArgs(port *reservedPort, kubeconfig string) []string {
+	m := c.config.ControllerManager
+	args := append(c.servingArgs(port), delegatedAuthArgs(kubeconfig)...)
+	args = append(args,
+		"--kubeconfig="+kubeconfig,
+		"--leader-elect=false",
+		"--controllers="+strings.Join(m.Controllers, ","),
+		"--use-service-account-credentials",
+		"--service-account-private-key-file="+c.folder.serviceAccountKey(),
+		"--root-ca-file="+c.folder.caCert(),
+	)
+	if m.QPS > 0 {
+		args = append(args, "--kube-api-qps="+strconv.FormatFloat(float64(m.QPS), 'f', -1, 32))
+	}
+	if m.Burst > 0 {
+		args = append(args, "--kube-api-burst="+strconv.Itoa(m.Burst))
+	}
+	return append(args, m.ExtraArgs...)
+}
+
+func (c *Cluster) kwokArgs(kubeconfig string) []string {
+	args := []string{
+		"--kubeconfig=" + kubeconfig,
+		"--manage-all-nodes",
+		"--node-ip=127.0.0.1",
+		"--config=" + c.folder.stages(),
+	}
+	if c.config.ControllerManager.runs(nodeLifecycleController) {
+		// Only that controller asks whether nodes still send heartbeats.
+		args = append(args, fmt.Sprintf("--node-lease-duration-seconds=%d", 40))
+	}
+	return args
+}
+
+// servingArgs are common to all servers built on k8s.io/apiserver.
+func (c *Cluster) servingArgs(port *reservedPort) []string {
+	return []string{
+		"--bind-address=127.0.0.1",
+		"--secure-port=" + strconv.Itoa(port.number),
+		"--permit-port-sharing", // with the reservation
+		"--tls-cert-file=" + c.folder.serverCert(),
+		"--tls-private-key-file=" + c.folder.serverKey(),
+	}
+}
+
+// delegatedAuthArgs have a component ask the API server who its own callers
+// are and what they may do.
+func delegatedAuthArgs(kubeconfig string) []string {
+	return []string{
+		"--authentication-kubeconfig=" + kubeconfig,
+		"--authorization-kubeconfig=" + kubeconfig,
+	}
+}
+
+// writeStages writes what kwok does to nodes and pods: nodes become and stay
+// Ready; pods run, complete if a Job owns them, and go when they are deleted.
+func writeStages(f folder) error {
+	stages := []string{
+		fast.DefaultNodeInit,
+		heartbeat.DefaultNodeHeartbeatWithLease,
+		podfast.DefaultPodReady,
+		podfast.DefaultPodComplete,
+		podfast.DefaultPodDelete,
+	}
+	return os.WriteFile(f.stages(), []byte(strings.Join(stages, "\n---\n")), 0o644)
+}

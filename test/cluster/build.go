@@ -1,0 +1,184 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// CacheEnv names the environment variable that overrides where Build keeps its
+// binaries.
+const CacheEnv = "STOWAGE_CONTROLPLANE_DIR"
+
+// Binaries are the paths of executables that Start runs. Build fills them in;
+// single ones may be replaced.
+type Binaries struct {
+	Etcd              string
+	APIServer         string
+	ControllerManager string
+	// Scheduler is the stock kube-scheduler.
+	Scheduler string
+	Kwok      string
+	// Supervisor is this package's own parent process for the others.
+	Supervisor string
+}
+
+// check reports binaries that are not set.
+func (b Binaries) check() error {
+	for name, path := range map[string]string{
+		"Etcd": b.Etcd, "APIServer": b.APIServer, "ControllerManager": b.ControllerManager,
+		"Scheduler": b.Scheduler, "Kwok": b.Kwok, "Supervisor": b.Supervisor,
+	} {
+		if path == "" {
+			return fmt.Errorf("Config.Binaries.%s is not set: use what Build returns", name)
+		}
+	}
+	return nil
+}
+
+// BuildOptions configures Build.
+type BuildOptions struct {
+	// Progress receives one line for each thing that takes time; nil: nothing
+	// is told.
+	Progress io.Writer
+}
+
+// target is a command to build.
+type target struct {
+	name, pkg string
+	path      *string // where the binary's path goes
+}
+
+func (b *Binaries) targets() []target {
+	return []target{
+		{"etcd", "go.etcd.io/etcd/server/v3", &b.Etcd},
+		{"kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", &b.APIServer},
+		{"kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager", &b.ControllerManager},
+		{"kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler", &b.Scheduler},
+		{"kwok", "sigs.k8s.io/kwok/cmd/kwok", &b.Kwok},
+	}
+}
+
+// Build makes the control plane's binaries, unless they are there already, from
+// the sources that the nested module hack/controlplane pins. They are kept in
+// the user's cache folder (or $STOWAGE_CONTROLPLANE_DIR) by the hash of all that
+// goes into them, so each version is built once per machine, however many
+// clones ask for it and however many at the same time.
+func Build(ctx context.Context, o BuildOptions) (Binaries, error) {
+	b, err := build(ctx, o)
+	if err != nil {
+		return Binaries{}, fmt.Errorf("build the control plane: %w", err)
+	}
+	return b, nil
+}
+
+func build(ctx context.Context, o BuildOptions) (Binaries, error) {
+	if o.Progress == nil {
+		o.Progress = io.Discard
+	}
+	src, err := findSources(ctx)
+	if err != nil {
+		return Binaries{}, err
+	}
+	var b Binaries
+	missing := b.locate(src)
+	if len(missing) == 0 {
+		return b, nil
+	}
+	if err := os.MkdirAll(src.cache, 0o755); err != nil {
+		return Binaries{}, err
+	}
+	unlock, err := lockFile(ctx, filepath.Join(src.cache, "lock"), func() {
+		fmt.Fprintf(o.Progress, "Waiting for another process that builds the control plane in %s\n", src.cache)
+	})
+	if err != nil {
+		return Binaries{}, err
+	}
+	defer unlock()
+	missing = b.locate(src) // another process may have built them meanwhile
+	return b, buildAll(ctx, src, missing, o.Progress)
+}
+
+// locate sets all paths and returns the targets whose binary is not there.
+func (b *Binaries) locate(src sources) []target {
+	targets := append(b.targets(), target{"supervisor-" + src.supervisorKey, supervisorPackage, &b.Supervisor})
+	var missing []target
+	for _, t := range targets {
+		*t.path = filepath.Join(src.cache, t.name)
+		if _, err := os.Stat(*t.path); err != nil {
+			missing = append(missing, t)
+		}
+	}
+	return missing
+}
+
+func buildAll(ctx context.Context, src sources, targets []target, progress io.Writer) error {
+	begin := time.Now()
+	if len(targets) > 1 {
+		fmt.Fprintf(progress, "Building Kubernetes %s into %s; the first time takes about 8 minutes on 2 cores\n", src.kubernetes, src.cache)
+	}
+	for i, t := range targets {
+		module := src.controlplane
+		if t.pkg == supervisorPackage {
+			module = src.root
+		}
+		label := fmt.Sprintf("%s (%d of %d)", t.name, i+1, len(targets))
+		if len(targets) > 1 {
+			fmt.Fprintf(progress, "  building %s\n", label)
+		}
+		if err := goBuild(ctx, buildJob{module: module, pkg: t.pkg, out: *t.path, ldflags: src.ldflags, label: label, progress: progress}); err != nil {
+			return err
+		}
+	}
+	if len(targets) > 1 {
+		fmt.Fprintf(progress, "Built the control plane in %s\n", time.Since(begin).Round(time.Second))
+	}
+	return nil
+}
+
+// BuildCommand builds a command of this repository, such as
+// "stowage.dev/stowage/cmd/scheduler", and returns the binary's path. It stays
+// in the cache folder, by clone; an up-to-date one is not linked again.
+func BuildCommand(ctx context.Context, o BuildOptions, pkg string) (string, error) {
+	if o.Progress == nil {
+		o.Progress = io.Discard
+	}
+	src, err := findSources(ctx)
+	if err != nil {
+		return "", fmt.Errorf("build %s: %w", pkg, err)
+	}
+	dir := filepath.Join(filepath.Dir(src.cache), "commands-"+src.cloneKey)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	unlock, err := lockFile(ctx, filepath.Join(dir, "lock"), func() {})
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	name := filepath.Base(pkg)
+	out := filepath.Join(dir, name)
+	return out, goBuild(ctx, buildJob{module: src.root, pkg: pkg, out: out, ldflags: src.ldflags, label: name, progress: o.Progress})
+}
+
+// errNoCache says how to go on without a user's cache folder.
+var errNoCache = errors.New("no folder to keep binaries in: set $" + CacheEnv)
+
+// cacheRoot is the folder that holds one folder per version.
+func cacheRoot() (string, error) {
+	if dir := os.Getenv(CacheEnv); dir != "" {
+		return filepath.Abs(dir)
+	}
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("%w (%w)", errNoCache, err)
+	}
+	return filepath.Join(dir, "stowage", "controlplane"), nil
+}

@@ -1,0 +1,245 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"stowage.dev/stowage/test/cluster/internal/supervise"
+)
+
+// Cluster is a running control plane. Safe for concurrent use.
+type Cluster struct {
+	config     Config
+	folder     folder
+	supervisor *supervise.Supervisor
+	ca         *authority
+	apiPort    *reservedPort
+	admin      identity
+	http       *http.Client // the administrator's, for all HTTPS servers
+	client     *kubernetes.Clientset
+
+	etcd, apiServer, controllerManager, kwok *Component
+
+	failed   chan error // gets the first end of a process that nobody asked for
+	watchers sync.WaitGroup
+
+	mu         sync.Mutex
+	identities map[string]identity
+	ports      []*reservedPort
+	names      map[string]int // schedulers started, by name
+	stopped    bool
+}
+
+// Start runs a cluster and returns when all of it is ready: kubectl and clients
+// work, and pods can be created in the namespace "default". ctx limits how long
+// that may take and does not matter afterwards: call Stop to end the cluster.
+//
+// When a component fails, the error shows the last lines of its log and the
+// cluster's folder stays, with all logs in it.
+func Start(ctx context.Context, config Config) (*Cluster, error) {
+	config, err := config.complete()
+	if err != nil {
+		return nil, fmt.Errorf("start a cluster: %w", err)
+	}
+	c, err := prepare(config)
+	if err != nil {
+		return nil, fmt.Errorf("start a cluster: %w", err)
+	}
+	if err := c.start(ctx); err != nil {
+		c.KeepFolder()
+		return nil, errors.Join(fmt.Errorf("start a cluster: %w", err), c.Stop())
+	}
+	return c, nil
+}
+
+// prepare makes all that a cluster needs before its first process runs.
+func prepare(config Config) (*Cluster, error) {
+	f, err := newFolder(config.Dir)
+	if err != nil {
+		return nil, err
+	}
+	supervisor, err := supervise.New(config.Binaries.Supervisor, string(f))
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(string(f)))
+	}
+	c := &Cluster{
+		config:     config,
+		folder:     f,
+		supervisor: supervisor,
+		failed:     make(chan error, 1),
+		identities: map[string]identity{},
+		names:      map[string]int{},
+	}
+	if err := c.setup(); err != nil {
+		return nil, errors.Join(err, c.Stop())
+	}
+	return c, nil
+}
+
+func (c *Cluster) setup() (err error) {
+	if c.config.Keep {
+		c.KeepFolder()
+	}
+	if c.ca, err = writePKI(c.folder); err != nil {
+		return err
+	}
+	if err := writeStages(c.folder); err != nil {
+		return err
+	}
+	if c.apiPort, err = c.reservePort(); err != nil {
+		return err
+	}
+	if c.admin, err = c.identity(adminUser, adminGroup); err != nil {
+		return err
+	}
+	config := c.RESTConfig()
+	if c.http, err = rest.HTTPClientFor(config); err != nil {
+		return err
+	}
+	if c.client, err = kubernetes.NewForConfigAndClient(config, c.http); err != nil {
+		return err
+	}
+	return c.makeComponents()
+}
+
+// makeComponents says how each component is started.
+func (c *Cluster) makeComponents() error {
+	c.etcd = &Component{name: "etcd", start: func() (*Process, error) {
+		return c.run(c.etcdRun())
+	}}
+	c.apiServer = &Component{name: "kube-apiserver", start: func() (*Process, error) {
+		return c.run(run{
+			name: "kube-apiserver", binary: c.config.Binaries.APIServer, args: c.apiServerArgs(),
+			env: stockEnv(c.config.APIServer.Env), port: c.apiPort,
+		})
+	}}
+	port, err := c.reservePort()
+	if err != nil {
+		return err
+	}
+	manager, err := c.identity("system:kube-controller-manager")
+	if err != nil {
+		return err
+	}
+	c.controllerManager = &Component{name: "kube-controller-manager", start: func() (*Process, error) {
+		return c.run(run{
+			name: "kube-controller-manager", binary: c.config.Binaries.ControllerManager,
+			args: c.controllerManagerArgs(port, manager.kubeconfig),
+			env:  stockEnv(c.config.ControllerManager.Env), port: port, kubeconfig: manager.kubeconfig,
+		})
+	}}
+	kwok, err := c.identity("kwok", adminGroup)
+	if err != nil {
+		return err
+	}
+	c.kwok = &Component{name: "kwok", start: func() (*Process, error) {
+		return c.run(run{
+			name: "kwok", binary: c.config.Binaries.Kwok, args: c.kwokArgs(kwok.kubeconfig),
+			env: stockEnv(nil), kubeconfig: kwok.kubeconfig,
+		})
+	}}
+	return nil
+}
+
+func (c *Cluster) etcdRun() run {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "unix", c.folder.etcdSocket())
+	}
+	return run{
+		name: "etcd", binary: c.config.Binaries.Etcd, args: etcdArgs(c.folder), env: stockEnv(nil),
+		health: healthCheck{
+			client: &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}},
+			url:    "http://etcd/readyz",
+		},
+	}
+}
+
+func (c *Cluster) start(ctx context.Context) error {
+	for _, m := range []*Component{c.etcd, c.apiServer} {
+		if err := m.Start(ctx); err != nil {
+			return err
+		}
+	}
+	if !c.config.NoKwok {
+		if err := c.kwok.Start(ctx); err != nil {
+			return err
+		}
+	}
+	if !c.config.ControllerManager.Disabled {
+		if err := c.controllerManager.Start(ctx); err != nil {
+			return err
+		}
+	}
+	if c.config.hasServiceAccounts() {
+		if err := c.waitServiceAccount(ctx, metav1.NamespaceDefault); err != nil {
+			return err
+		}
+	}
+	select {
+	case err := <-c.failed: // one that had come up before the others
+		return err
+	default:
+		return nil
+	}
+}
+
+// Etcd is the cluster's database. Without it kube-apiserver is not ready.
+func (c *Cluster) Etcd() *Component { return c.etcd }
+
+// APIServer is kube-apiserver; it comes back on the same port.
+func (c *Cluster) APIServer() *Component { return c.apiServer }
+
+// ControllerManager is kube-controller-manager, and so the PV controller.
+func (c *Cluster) ControllerManager() *Component { return c.controllerManager }
+
+// Kwok simulates all nodes: while it is stopped, new nodes do not become Ready,
+// bound pods do not run and deleted pods stay.
+func (c *Cluster) Kwok() *Component { return c.kwok }
+
+// Folder is the cluster's own folder, with the log of each component.
+func (c *Cluster) Folder() string { return string(c.folder) }
+
+// KeepFolder has the folder outlive the cluster, for those who look into what
+// went wrong.
+func (c *Cluster) KeepFolder() { _ = c.supervisor.Keep(true) } // a dead supervisor removes nothing
+
+// Failed receives an error when a process ends that nobody asked to end; the
+// first such, once.
+func (c *Cluster) Failed() <-chan error { return c.failed }
+
+// Stop kills all processes, waits until they are gone and removes the cluster's
+// folder unless it is to be kept. Stopping again does nothing.
+func (c *Cluster) Stop() error {
+	c.mu.Lock()
+	first := !c.stopped
+	c.stopped = true
+	c.mu.Unlock()
+	err := c.supervisor.Close()
+	c.watchers.Wait()
+	if !first {
+		return nil
+	}
+	if c.http != nil {
+		c.http.CloseIdleConnections()
+	}
+	for _, p := range c.ports {
+		p.release()
+	}
+	if err != nil {
+		return fmt.Errorf("stop the cluster in %s: %w", c.folder, err)
+	}
+	return nil
+}

@@ -1,0 +1,140 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Sets of controllers for ControllerManagerConfig.Controllers, by the names
+// that kube-controller-manager's flag --controllers takes. Not to be changed.
+var (
+	// VolumeControllers bind claims and PVs, and let go of both when nobody
+	// uses them any more.
+	VolumeControllers = []string{
+		"persistentvolume-binder-controller",
+		"persistentvolume-protection-controller",
+		"persistentvolumeclaim-protection-controller",
+	}
+
+	// DefaultControllers are those that stateful workloads need: volumes,
+	// generic ephemeral volumes, StatefulSets, service accounts and the
+	// collection of garbage. Nodes stay as they are when their kubelet falls
+	// silent.
+	DefaultControllers = slices.Concat(VolumeControllers, []string{
+		"ephemeral-volume-controller",
+		"statefulset-controller",
+		"serviceaccount-controller",
+		"garbage-collector-controller",
+		"pod-garbage-collector-controller",
+		"namespace-controller",
+	})
+
+	// AllControllers are those that kube-controller-manager runs by default,
+	// among them the node lifecycle controller.
+	AllControllers = []string{"*"}
+)
+
+// Controllers that the rest of the cluster has to go along with.
+const (
+	serviceAccountController = "serviceaccount-controller"
+	nodeLifecycleController  = "node-lifecycle-controller"
+)
+
+// Config says what to start. The zero value of everything but Binaries is a
+// cluster with DefaultControllers and simulated nodes, without a scheduler.
+type Config struct {
+	// Binaries to run, as Build returns them.
+	Binaries Binaries
+	// Dir is where the cluster's folder is made; empty: the system's temporary
+	// folder. Sockets live in it, so its path must be shorter than about 70
+	// bytes.
+	Dir string
+	// Keep leaves the folder, with all logs, in place when the cluster ends.
+	Keep bool
+
+	APIServer         APIServerConfig
+	ControllerManager ControllerManagerConfig
+	// NoKwok leaves nodes and bound pods alone: nobody updates their status.
+	NoKwok bool
+}
+
+// APIServerConfig configures kube-apiserver.
+type APIServerConfig struct {
+	// DisableAdmission lists admission plugins to turn off. Benchmarks with
+	// bare pods turn off ServiceAccount. TaintNodesByCondition is always off
+	// when nobody would remove its taint, that is without the node lifecycle
+	// controller.
+	DisableAdmission []string
+	// ExtraArgs are added last, so they win over the package's own flags.
+	ExtraArgs []string
+	// Env is added to the environment, as NAME=value.
+	Env []string
+}
+
+// ControllerManagerConfig configures kube-controller-manager.
+type ControllerManagerConfig struct {
+	// Disabled leaves it out; Cluster.ControllerManager starts it later.
+	Disabled bool
+	// Controllers to run; nil: DefaultControllers.
+	Controllers []string
+	// QPS and Burst limit each controller's requests to the API server, per
+	// second; 0: the binary's defaults, 20 and 30.
+	QPS   float32
+	Burst int
+	// ExtraArgs are added last, so they win over the package's own flags.
+	ExtraArgs []string
+	// Env is added to the environment, as NAME=value.
+	Env []string
+}
+
+// complete fills in defaults and reports what cannot work.
+func (c Config) complete() (Config, error) {
+	if err := c.Binaries.check(); err != nil {
+		return c, err
+	}
+	m := &c.ControllerManager
+	if m.Controllers == nil {
+		m.Controllers = DefaultControllers
+	}
+	if len(m.Controllers) == 0 {
+		return c, errors.New("no controllers to run: set ControllerManager.Disabled instead of an empty list of Controllers")
+	}
+	if m.QPS < 0 || m.Burst < 0 {
+		return c, fmt.Errorf("ControllerManager.QPS (%v) and Burst (%d) must not be negative", m.QPS, m.Burst)
+	}
+	for _, name := range m.Controllers {
+		if name == "" || strings.Contains(name, ",") {
+			return c, fmt.Errorf("ControllerManager.Controllers: %q is not the name of one controller", name)
+		}
+	}
+	return c, nil
+}
+
+// runs reports whether the named controller, one that is on by default, runs.
+func (m ControllerManagerConfig) runs(name string) bool {
+	if m.Disabled || slices.Contains(m.Controllers, "-"+name) {
+		return false
+	}
+	return slices.Contains(m.Controllers, "*") || slices.Contains(m.Controllers, name)
+}
+
+// hasServiceAccounts reports whether each namespace gets a default service
+// account, without which no pod is admitted.
+func (c Config) hasServiceAccounts() bool {
+	return c.ControllerManager.runs(serviceAccountController)
+}
+
+// disabledAdmission lists the admission plugins that are off.
+func (c Config) disabledAdmission() []string {
+	off := slices.Clone(c.APIServer.DisableAdmission)
+	if !c.ControllerManager.runs(nodeLifecycleController) {
+		off = append(off, "TaintNodesByCondition")
+	}
+	slices.Sort(off)
+	return slices.Compact(off)
+}

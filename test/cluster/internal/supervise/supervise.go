@@ -1,0 +1,73 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package supervise runs child processes that cannot outlive the process that
+// asked for them.
+//
+// A small supervisor process is the parent of all children. Its client talks
+// to it over a pipe; the pipe's end, however it comes about (Close, exit,
+// panic, SIGKILL of the client), makes the supervisor kill and reap every child
+// and remove the folder it was given. Only the supervisor reaps, so a signal
+// never reaches a recycled process id.
+package supervise
+
+import (
+	"fmt"
+	"syscall"
+)
+
+// Spec says what to run.
+type Spec struct {
+	// Path of the executable; no lookup in PATH takes place.
+	Path string
+	// Args without the program's name.
+	Args []string
+	// Env is the whole environment of the child.
+	Env []string
+	// Dir is the child's working directory; empty: the supervisor's.
+	Dir string
+	// Log is the file that standard output and standard error are appended to.
+	Log string
+}
+
+// Exit says how a process ended.
+type Exit struct {
+	// Code is the exit status, -1 when a signal ended the process.
+	Code int
+	// Signal that ended the process, 0 if none.
+	Signal syscall.Signal
+	// Lost is set when the supervisor itself died, which ends its children in
+	// a way nobody observed.
+	Lost bool
+}
+
+func (e Exit) String() string {
+	switch {
+	case e.Lost:
+		return "its supervisor died"
+	case e.Signal != 0:
+		return fmt.Sprintf("ended by signal %d (%s)", int(e.Signal), e.Signal)
+	default:
+		return fmt.Sprintf("exited with status %d", e.Code)
+	}
+}
+
+// command goes from the client to the supervisor, one JSON value each.
+// Exactly one of Start, Signal and Keep is set.
+type command struct {
+	// ID of the process meant, chosen by the client, never used twice.
+	ID     int            `json:"id,omitempty"`
+	Start  *Spec          `json:"start,omitempty"`
+	Signal syscall.Signal `json:"signal,omitempty"`
+	// Keep tells whether the folder outlives the supervisor.
+	Keep *bool `json:"keep,omitempty"`
+}
+
+// event goes from the supervisor to the client, one JSON value each: the answer
+// to a Start (PID or Error), later the process's Exit.
+type event struct {
+	ID    int    `json:"id"`
+	PID   int    `json:"pid,omitempty"`
+	Error string `json:"error,omitempty"`
+	Exit  *Exit  `json:"exit,omitempty"`
+}

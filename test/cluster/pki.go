@@ -1,0 +1,146 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"time"
+)
+
+// certLifetime is how long certificates last; clusters live for hours at most.
+const certLifetime = 7 * 24 * time.Hour
+
+// authority is the cluster's certificate authority. Safe for concurrent use.
+type authority struct {
+	key  *ecdsa.PrivateKey
+	cert *x509.Certificate
+	pem  []byte
+}
+
+// keyPair is a certificate and its private key, PEM encoded.
+type keyPair struct{ cert, key []byte }
+
+func newAuthority() (*authority, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	template := certTemplate(pkix.Name{CommonName: "stowage-test-cluster-ca"})
+	template.IsCA, template.BasicConstraintsValid = true, true
+	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, err
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, err
+	}
+	return &authority{key: key, cert: cert, pem: pemCert(der)}, nil
+}
+
+// client issues a certificate that the API server takes as user in groups.
+func (a *authority) client(user string, groups ...string) (keyPair, error) {
+	template := certTemplate(pkix.Name{CommonName: user, Organization: groups})
+	template.KeyUsage = x509.KeyUsageDigitalSignature
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	return a.issue(template)
+}
+
+// server issues a certificate for servers on this machine.
+func (a *authority) server(name string) (keyPair, error) {
+	template := certTemplate(pkix.Name{CommonName: name})
+	template.KeyUsage = x509.KeyUsageDigitalSignature
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), net.ParseIP(serviceIP)}
+	template.DNSNames = []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"}
+	return a.issue(template)
+}
+
+func (a *authority) issue(template *x509.Certificate) (keyPair, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return keyPair{}, err
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+	if err != nil {
+		return keyPair{}, err
+	}
+	template.SerialNumber = serial
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
+	if err != nil {
+		return keyPair{}, fmt.Errorf("issue a certificate for %q: %w", template.Subject.CommonName, err)
+	}
+	keyPEM, err := pemKey(key)
+	return keyPair{cert: pemCert(der), key: keyPEM}, err
+}
+
+// certTemplate is valid from an hour ago, so that clocks may differ a little.
+func certTemplate(subject pkix.Name) *x509.Certificate {
+	now := time.Now()
+	return &x509.Certificate{
+		SerialNumber: big.NewInt(1),
+		Subject:      subject,
+		NotBefore:    now.Add(-time.Hour),
+		NotAfter:     now.Add(certLifetime),
+	}
+}
+
+// newSigningKey makes the key that service account tokens are signed with.
+func newSigningKey() ([]byte, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	return pemKey(key)
+}
+
+func pemCert(der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+// pemKey encodes in SEC 1 form, which all components read.
+func pemKey(key *ecdsa.PrivateKey) ([]byte, error) {
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		return nil, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), nil
+}
+
+// writePKI makes the certificates and keys that the components' flags name.
+func writePKI(f folder) (*authority, error) {
+	ca, err := newAuthority()
+	if err != nil {
+		return nil, fmt.Errorf("make a certificate authority: %w", err)
+	}
+	server, err := ca.server("127.0.0.1")
+	if err != nil {
+		return nil, err
+	}
+	signing, err := newSigningKey()
+	if err != nil {
+		return nil, fmt.Errorf("make the service account signing key: %w", err)
+	}
+	for path, data := range map[string][]byte{
+		f.caCert():            ca.pem,
+		f.serverCert():        server.cert,
+		f.serverKey():         server.key,
+		f.serviceAccountKey(): signing,
+	} {
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			return nil, err
+		}
+	}
+	return ca, nil
+}

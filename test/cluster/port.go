@@ -1,0 +1,69 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// reservedPort is a TCP port of 127.0.0.1 that belongs to one component for as
+// long as the reservation lasts, however often the component restarts.
+//
+// The reservation is a socket bound to the port that never listens, so it takes
+// no connections. It allows sharing (SO_REUSEPORT), which lets exactly those
+// bind the port that ask for sharing too, and the kernel never hands a shared
+// port to someone who asks for any free one.
+type reservedPort struct {
+	fd     int
+	number int
+}
+
+func reservePort() (*reservedPort, error) {
+	syscall.ForkLock.RLock() // no child may inherit the socket
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
+	if err == nil {
+		unix.CloseOnExec(fd)
+	}
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		return nil, fmt.Errorf("reserve a port: %w", err)
+	}
+	p := &reservedPort{fd: fd}
+	if err := p.bind(); err != nil {
+		p.release()
+		return nil, fmt.Errorf("reserve a port: %w", err)
+	}
+	return p, nil
+}
+
+func (p *reservedPort) bind() error {
+	if err := unix.SetsockoptInt(p.fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1); err != nil {
+		return err
+	}
+	if err := unix.Bind(p.fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		return err
+	}
+	name, err := unix.Getsockname(p.fd)
+	if err != nil {
+		return err
+	}
+	addr, ok := name.(*unix.SockaddrInet4)
+	if !ok {
+		return fmt.Errorf("unexpected socket address %T", name)
+	}
+	p.number = addr.Port
+	return nil
+}
+
+func (p *reservedPort) release() { _ = unix.Close(p.fd) }
+
+// url of the HTTPS server on the port.
+func (p *reservedPort) url() string {
+	return "https://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(p.number))
+}

@@ -1,0 +1,207 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"stowage.dev/stowage/test/cluster/internal/supervise"
+)
+
+const (
+	// stopGrace is how long a process may take to end after SIGTERM.
+	stopGrace = 15 * time.Second
+	// Health checks start close together, as components take tens of
+	// milliseconds to seconds, and move apart.
+	healthBackoffMin = 10 * time.Millisecond
+	healthBackoffMax = 200 * time.Millisecond
+	healthTimeout    = 5 * time.Second
+)
+
+// Process is one run of a component. Safe for concurrent use.
+type Process struct {
+	name       string
+	logFile    string
+	kubeconfig string
+	port       int
+	health     healthCheck
+	inner      *supervise.Process
+	asked      atomic.Bool // to end, or to do what may end it
+}
+
+// healthCheck is an address that answers 200 once the component works; without
+// a client the component has none.
+type healthCheck struct {
+	client *http.Client
+	url    string
+}
+
+// Name of the component, such as "kube-apiserver".
+func (p *Process) Name() string { return p.name }
+
+// PID is the process id, also after the process has ended.
+func (p *Process) PID() int { return p.inner.PID() }
+
+// SecurePort is the port on 127.0.0.1 that the process serves HTTPS on; 0 for
+// etcd and kwok, which serve none.
+func (p *Process) SecurePort() int { return p.port }
+
+// Kubeconfig is the path of the kubeconfig that the process runs with; empty
+// for etcd and kube-apiserver.
+func (p *Process) Kubeconfig() string { return p.kubeconfig }
+
+// LogFile is the path of what the process writes. Restarts append to it.
+func (p *Process) LogFile() string { return p.logFile }
+
+// Done is closed when the process has ended.
+func (p *Process) Done() <-chan struct{} { return p.inner.Done() }
+
+// Err waits for the process's end and says how it ended, with the last lines of
+// its log; nil after Stop and Kill.
+func (p *Process) Err() error {
+	exit := p.inner.Exit()
+	if p.asked.Load() {
+		return nil
+	}
+	return fmt.Errorf("%s %s%s", p.name, exit, p.logTail())
+}
+
+// Signal sends a signal, such as SIGSTOP and SIGCONT to make the process hang
+// for a while. The process counts as asked to end when the signal may do that.
+func (p *Process) Signal(sig syscall.Signal) error {
+	if sig != syscall.SIGSTOP && sig != syscall.SIGCONT {
+		p.asked.Store(true)
+	}
+	if err := p.inner.Signal(sig); err != nil {
+		return fmt.Errorf("send %s to %s: %w", sig, p.name, err)
+	}
+	return nil
+}
+
+// Kill ends the process at once, as a crash would, and waits until it is gone.
+func (p *Process) Kill() error {
+	if err := p.Signal(syscall.SIGKILL); err != nil {
+		return err
+	}
+	<-p.Done()
+	return nil
+}
+
+// Stop asks the process to end and waits until it is gone. One that does not
+// end within 15 seconds, or until ctx is done, is killed, which is an error.
+func (p *Process) Stop(ctx context.Context) error {
+	if err := p.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	grace := time.NewTimer(stopGrace)
+	defer grace.Stop()
+	var why error
+	select {
+	case <-p.Done():
+		return nil
+	case <-grace.C:
+		why = fmt.Errorf("not within %s", stopGrace)
+	case <-ctx.Done():
+		why = ctx.Err()
+	}
+	if err := p.Kill(); err != nil {
+		return err
+	}
+	return fmt.Errorf("%s did not end when asked to, so it was killed: %w%s", p.name, why, p.logTail())
+}
+
+// WaitHealthy waits until the component says that it is ready (/readyz answers
+// 200). It fails when the process ends or ctx does, with the last lines of the
+// log. For kwok, which cannot be asked, it only reports a process that ended.
+func (p *Process) WaitHealthy(ctx context.Context) error {
+	var last error
+	for backoff := healthBackoffMin; ; backoff = min(2*backoff, healthBackoffMax) {
+		select {
+		case <-p.Done():
+			return p.ended()
+		default:
+		}
+		if last = p.check(ctx); last == nil {
+			return nil
+		}
+		timer := time.NewTimer(backoff)
+		select {
+		case <-p.Done():
+			timer.Stop()
+			return p.ended()
+		case <-ctx.Done():
+			timer.Stop()
+			return fmt.Errorf("wait until %s is healthy: %w; last answer: %w%s", p.name, ctx.Err(), last, p.logTail())
+		case <-timer.C:
+		}
+	}
+}
+
+// ended is the error of those who need the process alive.
+func (p *Process) ended() error {
+	if err := p.Err(); err != nil {
+		return err
+	}
+	return fmt.Errorf("%s was stopped", p.name)
+}
+
+// whileRunning returns a context that ends when the process does, with the
+// reason as its cause. The function it returns must be called.
+func (p *Process) whileRunning(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		select {
+		case <-p.Done():
+			cancel(p.ended())
+		case <-ctx.Done():
+		}
+	})
+	return ctx, func() {
+		cancel(nil)
+		wg.Wait()
+	}
+}
+
+func (p *Process) check(ctx context.Context) error {
+	if p.health.client == nil {
+		return nil
+	}
+	body, status, err := p.health.get(ctx)
+	switch {
+	case err != nil:
+		return err
+	case status != http.StatusOK:
+		return errors.New(http.StatusText(status) + ": " + body)
+	}
+	return nil
+}
+
+func (h healthCheck) get(ctx context.Context) (body string, status int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, h.url, nil)
+	if err != nil {
+		return "", 0, err
+	}
+	resp, err := h.client.Do(req)
+	if err != nil {
+		return "", 0, err
+	}
+	defer resp.Body.Close()
+	const enough = 4 << 10
+	data, err := io.ReadAll(io.LimitReader(resp.Body, enough))
+	return string(data), resp.StatusCode, err
+}
+
+// logTail is the end of the log as the last part of an error message.
+func (p *Process) logTail() string { return tailMessage(p.logFile) }

@@ -3,7 +3,11 @@
 
 package plan
 
-import "fmt"
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
 
 // FailureCode says why a binding cannot come about any more.
 type FailureCode string
@@ -66,51 +70,40 @@ var _ error = (*Failure)(nil)
 
 // Error is fit to be read by the pod's owner in an event.
 func (f *Failure) Error() string {
-	if f.Claim == "" {
-		return f.detail()
+	text, ok := texts[f.Code]
+	if !ok {
+		text = string(f.Code)
 	}
-	return fmt.Sprintf("binding claim %q: %s", f.Claim, f.detail())
+	text = strings.NewReplacer(
+		"{volume}", strconv.Quote(f.Volume),
+		"{node}", strconv.Quote(f.Node),
+		"{pod}", strconv.Quote(f.Pod),
+		"{other}", strconv.Quote(f.Other),
+	).Replace(text)
+	if f.Claim == "" {
+		return text
+	}
+	return fmt.Sprintf("binding claim %q: %s", f.Claim, text)
 }
 
-func (f *Failure) detail() string {
-	switch f.Code {
-	case ClaimGone:
-		return "the claim was deleted"
-	case ClaimReplaced:
-		return "the claim was deleted and created anew"
-	case ClaimDeleting:
-		return "the claim is being deleted"
-	case ClaimChanged:
-		return "the claim was changed while a volume was chosen for it"
-	case ClaimBoundElsewhere:
-		return fmt.Sprintf("the claim was bound to volume %q instead of %q", f.Other, f.Volume)
-	case ClaimLost:
-		return "the claim has lost its volume"
-	case VolumeGone:
-		return fmt.Sprintf("volume %q was deleted", f.Volume)
-	case VolumeReplaced:
-		return fmt.Sprintf("volume %q was deleted and created anew", f.Volume)
-	case VolumeDeleting:
-		return fmt.Sprintf("volume %q is being deleted", f.Volume)
-	case VolumeChanged:
-		return fmt.Sprintf("volume %q was changed after it was chosen", f.Volume)
-	case VolumeUnavailable:
-		return fmt.Sprintf("volume %q is %s, no longer Available", f.Volume, f.Other)
-	case VolumeClaimed:
-		return fmt.Sprintf("volume %q was claimed by %q", f.Volume, f.Other)
-	case ClaimRefReset:
-		return fmt.Sprintf("the claimRef of volume %q was taken back", f.Volume)
-	case ProvisioningFailed:
-		return fmt.Sprintf("the provisioner cannot make a volume on node %q", f.Node)
-	case SelectedElsewhere:
-		return fmt.Sprintf("the claim is being provisioned on node %q, not on %q", f.Other, f.Node)
-	case VolumeOffNode:
-		return fmt.Sprintf("volume %q cannot be reached from node %q", f.Volume, f.Node)
-	case NodeGone:
-		return fmt.Sprintf("node %q was deleted while volumes were bound for pod %q", f.Node, f.Pod)
-	case PodGone:
-		return fmt.Sprintf("pod %q was deleted while its volumes were bound", f.Pod)
-	default:
-		return string(f.Code)
-	}
+// texts are the failures in words; never written to.
+var texts = map[FailureCode]string{
+	ClaimGone:           "the claim was deleted",
+	ClaimReplaced:       "the claim was deleted and created anew",
+	ClaimDeleting:       "the claim is being deleted",
+	ClaimChanged:        "the claim was changed while a volume was chosen for it",
+	ClaimBoundElsewhere: "the claim was bound to volume {other} meanwhile",
+	ClaimLost:           "the claim has lost its volume",
+	VolumeGone:          "volume {volume} was deleted",
+	VolumeReplaced:      "volume {volume} was deleted and created anew",
+	VolumeDeleting:      "volume {volume} is being deleted",
+	VolumeChanged:       "volume {volume} was changed after it was chosen",
+	VolumeUnavailable:   "volume {volume} is {other}, not Available any more",
+	VolumeClaimed:       "volume {volume} was claimed by {other}",
+	ClaimRefReset:       "the claimRef of volume {volume} was taken back",
+	ProvisioningFailed:  "provisioning failed: the provisioner gave up node {node}",
+	SelectedElsewhere:   "the claim is being provisioned on node {other}",
+	VolumeOffNode:       "the node affinity of volume {volume} does not admit node {node}",
+	NodeGone:            "node {node} was deleted while the volumes of pod {pod} were bound",
+	PodGone:             "pod {pod} was deleted while its volumes were bound",
 }

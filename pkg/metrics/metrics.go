@@ -1,0 +1,130 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package metrics holds the scheduler's own metrics. Labels take few, fixed
+// values; names of objects never are labels. Until Register is called nothing
+// is measured, and every function of this package is cheap and safe to call.
+package metrics
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+)
+
+const (
+	namespace = "stowage"
+	subsystem = "scheduler"
+)
+
+var (
+	matchingDuration = metrics.NewHistogram(&metrics.HistogramOpts{
+		Namespace: namespace, Subsystem: subsystem, Name: "matching_duration_seconds",
+		Help:           "Time one Filter call takes to match the claims of a pod to the volumes and the capacity of one node.",
+		Buckets:        metrics.ExponentialBuckets(0.000001, 2, 16),
+		StabilityLevel: metrics.ALPHA,
+	})
+	reserveDuration = metrics.NewHistogram(&metrics.HistogramOpts{
+		Namespace: namespace, Subsystem: subsystem, Name: "reserve_duration_seconds",
+		Help:           "Time Reserve takes to choose the volumes of a pod on its node and to hold them.",
+		Buckets:        metrics.ExponentialBuckets(0.000001, 2, 16),
+		StabilityLevel: metrics.ALPHA,
+	})
+	bindDuration = metrics.NewHistogramVec(&metrics.HistogramOpts{
+		Namespace: namespace, Subsystem: subsystem, Name: "bind_duration_seconds",
+		Help:           "Time PreBind takes to bind all claims of a pod, waiting for provisioners and the PV controller included, by binding mode and outcome (success, failure, error, timeout, canceled).",
+		Buckets:        metrics.ExponentialBuckets(0.001, 2, 20),
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"mode", "outcome"})
+	bindStageDuration = metrics.NewHistogramVec(&metrics.HistogramOpts{
+		Namespace: namespace, Subsystem: subsystem, Name: "bind_stage_duration_seconds",
+		Help:           "Time of one step of binding the claims of a pod, by step (claim_volumes, select_node, await_volumes, bind_claims, await_bound, undo) and outcome (success, failure, error, timeout, canceled).",
+		Buckets:        metrics.ExponentialBuckets(0.001, 2, 20),
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"stage", "outcome"})
+	bindConflicts = metrics.NewCounterVec(&metrics.CounterOpts{
+		Namespace: namespace, Subsystem: subsystem, Name: "bind_conflicts_total",
+		Help:           "Writes of a binding that met a newer version of the object, by resource and outcome: done (it was as wanted already), retried (written again on the newer version), lost (somebody else has it now).",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"resource", "outcome"})
+	reservations = metrics.NewGauge(&metrics.GaugeOpts{
+		Namespace: namespace, Subsystem: subsystem, Name: "reservations",
+		Help:           "Pods for which volumes or capacity are reserved and not yet bound.",
+		StabilityLevel: metrics.ALPHA,
+	})
+	indexVolumes = metrics.NewGauge(&metrics.GaugeOpts{
+		Namespace: namespace, Subsystem: subsystem, Name: "index_volumes",
+		Help:           "PersistentVolumes in the index.",
+		StabilityLevel: metrics.ALPHA,
+	})
+	indexSegments = metrics.NewGauge(&metrics.GaugeOpts{
+		Namespace: namespace, Subsystem: subsystem, Name: "index_segments",
+		Help:           "Distinct node affinities of the volumes in the index.",
+		StabilityLevel: metrics.ALPHA,
+	})
+	indexNodes = metrics.NewGauge(&metrics.GaugeOpts{
+		Namespace: namespace, Subsystem: subsystem, Name: "index_nodes",
+		Help:           "Nodes in the index.",
+		StabilityLevel: metrics.ALPHA,
+	})
+	directBindingDisabled = metrics.NewGauge(&metrics.GaugeOpts{
+		Namespace: namespace, Subsystem: subsystem, Name: "direct_binding_disabled",
+		Help:           "1 if bindingMode Direct is configured but the scheduler lacks the right to update persistentvolumes/status or persistentvolumeclaims/status, so that bindings are left to the PV controller; else 0.",
+		StabilityLevel: metrics.ALPHA,
+	})
+
+	register sync.Once
+)
+
+// Register makes the metrics known to the registry that kube-scheduler serves
+// at /metrics. It may be called any number of times.
+func Register() {
+	register.Do(func() {
+		legacyregistry.MustRegister(
+			matchingDuration, reserveDuration, bindDuration, bindStageDuration, bindConflicts,
+			reservations, indexVolumes, indexSegments, indexNodes, directBindingDisabled,
+		)
+	})
+}
+
+// ObserveMatching records how long one Filter call took.
+func ObserveMatching(took time.Duration) { matchingDuration.Observe(took.Seconds()) }
+
+// ObserveReserve records how long one Reserve call took.
+func ObserveReserve(took time.Duration) { reserveDuration.Observe(took.Seconds()) }
+
+// ObserveBind records how long binding the claims of a pod took.
+func ObserveBind(mode, outcome string, took time.Duration) {
+	bindDuration.WithLabelValues(mode, outcome).Observe(took.Seconds())
+}
+
+// ObserveBindStage records how long one step of a binding took.
+func ObserveBindStage(stage, outcome string, took time.Duration) {
+	bindStageDuration.WithLabelValues(stage, outcome).Observe(took.Seconds())
+}
+
+// CountBindConflict records that a write met a newer version of the object.
+func CountBindConflict(resource, outcome string) {
+	bindConflicts.WithLabelValues(resource, outcome).Inc()
+}
+
+// SetReservations records how many pods hold reservations.
+func SetReservations(n int) { reservations.Set(float64(n)) }
+
+// SetIndexSize records how much the index holds.
+func SetIndexSize(volumes, segments, nodes int) {
+	indexVolumes.Set(float64(volumes))
+	indexSegments.Set(float64(segments))
+	indexNodes.Set(float64(nodes))
+}
+
+// SetDirectBindingDisabled records whether rights for Direct are missing.
+func SetDirectBindingDisabled(disabled bool) {
+	value := 0.0
+	if disabled {
+		value = 1
+	}
+	directBindingDisabled.Set(value)
+}

@@ -13,6 +13,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"stowage.dev/stowage/pkg/volume/match"
+
 )
 
 // Lookup finds the objects that a pod's volumes refer to, nil for what does
@@ -154,7 +156,7 @@ func usable(pod *v1.Pod, use Use, claim *v1.PersistentVolumeClaim) *Refusal {
 // class).
 func classOf(claim *v1.PersistentVolumeClaim, look Lookup) (*storagev1.StorageClass, *Refusal) {
 	const immediate = "pod has unbound immediate PersistentVolumeClaims"
-	name := ClassOf(claim)
+	name := match.ClaimClass(claim)
 	if claim.Spec.VolumeName != "" || name == "" {
 		return nil, refuse(immediate)
 	}

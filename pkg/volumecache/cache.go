@@ -1,0 +1,185 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package volumecache is the engine: it turns informer events into an index of
+// volumes and storage capacity by topology segment, keeps what pods in flight
+// have reserved, and answers whether a pod's claims fit a node.
+//
+// There is one [Cache] per informer factory, shared by all scheduler profiles
+// of a process, so that two profiles cannot give one volume away twice. It has
+// no per-profile settings.
+//
+// Freshness. The scheduling queue and the cache hear informer events on
+// separate listeners, in no order. A caller that was woken by an event
+// therefore calls the matching Observe method first: it takes the object from
+// the informer's store, which is never older than an event that was delivered,
+// and the newer resourceVersion wins. Claims, classes and drivers are read from
+// the informers' stores at every use.
+package volumecache
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/client-go/informers"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	storagelisters "k8s.io/client-go/listers/storage/v1"
+	"k8s.io/client-go/tools/cache"
+	csitranslation "k8s.io/csi-translation-lib"
+	"k8s.io/utils/clock"
+
+	"stowage.dev/stowage/pkg/volume/match"
+	"stowage.dev/stowage/pkg/volume/topology"
+)
+
+// Cache is the engine. Safe for concurrent use; Fits and Usage run in parallel
+// with each other.
+type Cache struct {
+	clock      clock.PassiveClock
+	translator csitranslation.CSITranslator
+
+	pods       corelisters.PodLister
+	nodes      corelisters.NodeLister
+	claims     corelisters.PersistentVolumeClaimLister
+	classes    storagelisters.StorageClassLister
+	drivers    storagelisters.CSIDriverLister
+	csiNodes   storagelisters.CSINodeLister
+	volumes    corelisters.PersistentVolumeLister
+	capacities storagelisters.CSIStorageCapacityLister
+	synced     []cache.DoneChecker
+
+	scratch sync.Pool // *solution
+	watch   watchers
+
+	// mu guards all below. Nothing that blocks is called while it is held.
+	mu       sync.RWMutex
+	index    *topology.Index[content]
+	volume   map[string]*volume
+	byClaim  map[types.NamespacedName][]*volume // volumes whose claimRef names the claim
+	class    map[string]*class
+	capacity map[types.NamespacedName]*capacity
+	// written holds claims as the API server returned them to a write of ours
+	// that the informer has not shown yet.
+	written map[types.NamespacedName]*v1.PersistentVolumeClaim
+	// ephemeral counts the claims that a pod owns, by claim.
+	ephemeral map[types.NamespacedName]struct{}
+	// holds are the reservations by claim; byPod finds a pod's.
+	holds map[types.NamespacedName]*hold
+	byPod map[types.UID][]*hold
+	// freed are the volumes that pods wait for after preemption.
+	freed map[types.UID]*awaited
+}
+
+// content is what the engine keeps for a topology segment.
+type content struct {
+	pools      map[string]*pool       // free volumes by class
+	capacities map[string][]*capacity // storage capacity by class
+}
+
+type segment = topology.Segment[content]
+
+// pool is the free volumes of one class in one segment. version changes with
+// every change of content.
+type pool struct {
+	match.Pool
+	version uint64
+}
+
+// Config says what a Cache is made of.
+type Config struct {
+	// Informers is the factory whose informers feed the cache. The caller
+	// starts it, after New.
+	Informers informers.SharedInformerFactory
+	// Clock bounds how long capacity is held; nil is the real one.
+	Clock clock.PassiveClock
+}
+
+// New makes a cache and registers its event handlers.
+func New(cfg Config) (*Cache, error) {
+	if cfg.Informers == nil {
+		return nil, errors.New("volumecache: no informer factory")
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = clock.RealClock{}
+	}
+	core, storage := cfg.Informers.Core().V1(), cfg.Informers.Storage().V1()
+	c := &Cache{
+		clock:      cfg.Clock,
+		translator: csitranslation.New(),
+		pods:       core.Pods().Lister(),
+		nodes:      core.Nodes().Lister(),
+		claims:     core.PersistentVolumeClaims().Lister(),
+		classes:    storage.StorageClasses().Lister(),
+		drivers:    storage.CSIDrivers().Lister(),
+		csiNodes:   storage.CSINodes().Lister(),
+		volumes:    core.PersistentVolumes().Lister(),
+		capacities: storage.CSIStorageCapacities().Lister(),
+		index:      topology.NewIndex[content](),
+		volume:     map[string]*volume{},
+		byClaim:    map[types.NamespacedName][]*volume{},
+		class:      map[string]*class{},
+		capacity:   map[types.NamespacedName]*capacity{},
+		written:    map[types.NamespacedName]*v1.PersistentVolumeClaim{},
+		ephemeral:  map[types.NamespacedName]struct{}{},
+		holds:      map[types.NamespacedName]*hold{},
+		byPod:      map[types.UID][]*hold{},
+		freed:      map[types.UID]*awaited{},
+	}
+	c.scratch.New = func() any { return &solution{} }
+	c.watch.byKey = map[watchKey]map[*watcher]struct{}{}
+	if err := c.listen(cfg.Informers); err != nil {
+		return nil, fmt.Errorf("registering volume event handlers: %w", err)
+	}
+	return c, nil
+}
+
+// Ready is closed-over readiness: it blocks until every object that existed
+// when the informers started has reached the cache, or stop is closed, and
+// tells which.
+func (c *Cache) Ready(stop <-chan struct{}) bool {
+	for _, checker := range c.synced {
+		select {
+		case <-checker.Done():
+		default:
+			select {
+			case <-checker.Done():
+			case <-stop:
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// Size is how much the cache holds.
+type Size struct{ Volumes, FreeVolumes, Nodes, Segments, Reservations int }
+
+// Size returns how much the cache holds now.
+func (c *Cache) Size() Size {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	nodes, segments := c.index.Len()
+	size := Size{Volumes: len(c.volume), Nodes: nodes, Segments: segments, Reservations: len(c.holds)}
+	for _, class := range c.class {
+		for _, pool := range class.pools {
+			size.FreeVolumes += pool.Len()
+		}
+	}
+	return size
+}
+
+// newer tells whether an object of resourceVersion a should take the place of
+// one of resourceVersion b. Versions that are not comparable count as newer:
+// the informer's order is then all there is.
+func newer(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err != nil || order > 0
+}
+
+func keyOf(claim *v1.PersistentVolumeClaim) types.NamespacedName {
+	return types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name}
+}

@@ -1,0 +1,92 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package volumecache
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Check verifies the cache's invariants: every free, unreserved volume is in
+// its pool and nothing else is; holds, pods, volumes and capacity point at
+// each other; indexes agree with the objects. For tests: it walks everything.
+func (c *Cache) Check() error {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	errs := []error{c.index.Check()}
+	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	inPools := 0
+	for name, class := range c.class {
+		for segment, pool := range class.pools {
+			inPools += pool.Len()
+			if pool.Len() == 0 || segment.Data.pools[name] != pool {
+				fail("class %q: pool of segment %q is empty or not the segment's", name, segment.Key())
+			}
+		}
+		if class.object == nil && len(class.pools) == 0 {
+			fail("class %q is kept for nothing", name)
+		}
+	}
+	for name, v := range c.volume {
+		free := v.Free() && v.hold == nil
+		switch {
+		case free != (v.pool != nil):
+			fail("volume %q: free and unreserved %t, in a pool %t", name, free, v.pool != nil)
+		case free && v.segment.Data.pools[v.Class] != v.pool:
+			fail("volume %q is in a pool that is not its segment's", name)
+		case v.hold != nil && v.hold.volume != v:
+			fail("volume %q: its hold is on another volume", name)
+		case v.claim.Name != "" && !slices.Contains(c.byClaim[v.claim], v):
+			fail("volume %q is not found by its claim %s", name, v.claim)
+		}
+		if free {
+			inPools--
+		}
+	}
+	if inPools != 0 {
+		fail("pools hold %d volumes more than are free", inPools)
+	}
+	c.checkHolds(fail)
+	return errors.Join(errs...)
+}
+
+func (c *Cache) checkHolds(fail func(format string, args ...any)) {
+	for claim, h := range c.holds {
+		switch {
+		case h.claim != claim:
+			fail("hold of claim %s is filed under %s", h.claim, claim)
+		case h.volume != nil && (h.node != "" || h.volume.hold != h || c.volume[h.volume.Name] != h.volume):
+			fail("hold of claim %s: its volume is not held by it, or it also provisions", claim)
+		case len(h.pods) == 0 && h.node == "":
+			fail("hold of claim %s has no pod", claim)
+		case h.capacity != nil && !holds(h.capacity, h):
+			fail("hold of claim %s is not counted by its capacity", claim)
+		}
+		for pod := range h.pods {
+			if !slices.Contains(c.byPod[pod], h) {
+				fail("hold of claim %s is not found by its pod %s", claim, pod)
+			}
+		}
+	}
+	for pod, list := range c.byPod {
+		for _, h := range list {
+			if _, ok := h.pods[pod]; !ok || c.holds[h.claim] != h {
+				fail("pod %s lists a hold of claim %s that is not its own", pod, h.claim)
+			}
+		}
+	}
+	for key, entry := range c.capacity {
+		for h := range entry.holds {
+			if h.capacity != entry || c.holds[h.claim] != h {
+				fail("capacity %s counts a hold of claim %s that is not there", key, h.claim)
+			}
+		}
+	}
+}
+
+func holds(a *capacity, h *hold) bool {
+	_, ok := a.holds[h]
+	return ok
+}

@@ -1,0 +1,232 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package volumecache
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"stowage.dev/stowage/pkg/volume/claims"
+	"stowage.dev/stowage/pkg/volume/match"
+)
+
+// Demand is what a pod asks of the cache, compiled once per scheduling cycle:
+// everything that does not depend on the node. Safe for concurrent Fits and
+// Usage calls.
+type Demand struct {
+	pod    *v1.Pod
+	bound  []*v1.PersistentVolumeClaim
+	groups []group
+	// delayed counts the claims of all groups.
+	delayed int
+	memo    *memo
+	// whatIf is what evicting pods would give back, by node; see Evict.
+	whatIf map[string][]Freed
+}
+
+// group is a pod's delayed claims of one class; they compete for the same
+// volumes and the same capacity.
+type group struct {
+	class      *class
+	provisions bool // something can make volumes of the class
+	// provisioner is the value for the storage-provisioner annotations.
+	provisioner string
+	tracked     bool // storage capacity bounds what can be made
+	pending     []pending
+}
+
+// pending is a delayed claim.
+type pending struct {
+	*match.Request
+	key types.NamespacedName
+	// place is the claim's place among the pod's delayed claims.
+	place int
+	// selected is the node that has been chosen for provisioning, "" for none
+	// or one that is gone for good.
+	selected string
+}
+
+// Pod is the pod that the demand was compiled from.
+func (d *Demand) Pod() *v1.Pod { return d.pod }
+
+// Waits tells whether any claim of the pod still has to be bound.
+func (d *Demand) Waits() bool { return d.delayed > 0 }
+
+// Demand compiles what the pod asks for. A refusal means that no node will do
+// until one of the pod's claims or classes changes; an error that a claim
+// cannot be understood.
+func (c *Cache) Demand(pod *v1.Pod) (*Demand, *claims.Refusal, error) {
+	set, refusal := claims.Sort(pod, c)
+	if refusal != nil {
+		return nil, refusal, nil
+	}
+	d := &Demand{pod: pod, bound: set.Bound, delayed: len(set.Delayed)}
+	for place, delayed := range set.Delayed {
+		request, err := match.NewRequest(delayed.Claim)
+		if err != nil {
+			return nil, nil, err
+		}
+		g := d.groupOf(delayed.Class)
+		g.pending = append(g.pending, pending{
+			Request: request, key: keyOf(delayed.Claim), place: place,
+			selected: claims.SelectedNode(delayed.Claim),
+		})
+		if request.Selector != nil && d.memo == nil {
+			d.memo = &memo{}
+		}
+	}
+	for i := range d.groups {
+		c.prepare(&d.groups[i])
+	}
+	for _, claim := range d.bound {
+		c.catchUp(claim.Spec.VolumeName)
+	}
+	return d, nil, nil
+}
+
+func (d *Demand) groupOf(object *storagev1.StorageClass) *group {
+	for i := range d.groups {
+		if d.groups[i].class.name == object.Name {
+			return &d.groups[i]
+		}
+	}
+	// A stand-in until prepare finds the shared entry.
+	d.groups = append(d.groups, group{class: &class{name: object.Name, object: object}})
+	return &d.groups[len(d.groups)-1]
+}
+
+// prepare fills in what is known of the group's class.
+func (c *Cache) prepare(g *group) {
+	object := g.class.object
+	requests := make([]*match.Request, len(g.pending))
+	for i := range g.pending {
+		requests[i] = g.pending[i].Request
+	}
+	g.class = c.syncClass(object, requests)
+	if g.provisions = provisions(object); !g.provisions {
+		return
+	}
+	g.provisioner = provisionerAnnotation(object)
+	// Only drivers that opt in publish capacity (KEP-1472).
+	if driver, err := c.drivers.Get(object.Provisioner); err == nil {
+		g.tracked = driver.Spec.StorageCapacity != nil && *driver.Spec.StorageCapacity
+	}
+}
+
+// catchUp takes in a volume that a claim names and that the cache has not
+// seen yet.
+func (c *Cache) catchUp(name string) {
+	c.mu.RLock()
+	known := c.volume[name] != nil
+	c.mu.RUnlock()
+	if !known {
+		c.ObserveVolume(name)
+	}
+}
+
+// Selected calls yield with each node that a claim of the pod is to be
+// provisioned on, as its selected-node says.
+func (d *Demand) Selected(yield func(node string) bool) {
+	for i := range d.groups {
+		for j := range d.groups[i].pending {
+			if node := d.groups[i].pending[j].selected; node != "" && !yield(node) {
+				return
+			}
+		}
+	}
+}
+
+// Forget treats a selected node as not chosen: it is gone for good. Call it
+// before the demand is used by others.
+func (d *Demand) Forget(node string) {
+	for i := range d.groups {
+		for j := range d.groups[i].pending {
+			if p := &d.groups[i].pending[j]; p.selected == node {
+				p.selected = ""
+			}
+		}
+	}
+}
+
+// AsksOf tells whether a delayed claim of the pod is of the class.
+func (d *Demand) AsksOf(class string) bool {
+	return slices.ContainsFunc(d.groups, func(g group) bool { return g.class.name == class })
+}
+
+// MadeBy tells whether a delayed claim of the pod is of a class that the
+// provisioner serves.
+func (d *Demand) MadeBy(provisioner string) bool {
+	return slices.ContainsFunc(d.groups, func(g group) bool { return g.provisions && g.provisioner == provisioner })
+}
+
+// Clone returns a demand whose what-if can be changed without touching d.
+func (d *Demand) Clone() *Demand {
+	clone := *d
+	clone.whatIf = maps.Clone(d.whatIf)
+	return &clone
+}
+
+// Claim returns the newest state of a claim that is known, nil for none.
+func (c *Cache) Claim(namespace, name string) *v1.PersistentVolumeClaim {
+	claim, err := c.claims.PersistentVolumeClaims(namespace).Get(name)
+	if err != nil {
+		return nil
+	}
+	c.mu.RLock()
+	written := c.written[types.NamespacedName{Namespace: namespace, Name: name}]
+	c.mu.RUnlock()
+	if written != nil && written.UID == claim.UID && newer(written.ResourceVersion, claim.ResourceVersion) {
+		return written
+	}
+	return claim
+}
+
+// Class returns the storage class, nil for none.
+func (c *Cache) Class(name string) *storagev1.StorageClass {
+	class, err := c.classes.Get(name)
+	if err != nil {
+		return nil
+	}
+	return class
+}
+
+// memo keeps, for one scheduling cycle, what a claim with a label selector
+// found in a pool that several nodes share, so that a selector which the label
+// index cannot serve is not evaluated over a whole zone for each node.
+type memo struct {
+	mu    sync.Mutex
+	found map[memoKey]memoEntry
+}
+
+type memoKey struct {
+	place int
+	pool  *pool
+}
+
+type memoEntry struct {
+	version uint64
+	volumes []*match.Volume
+}
+
+// cheapest returns the k best volumes of the pool for the request; read only.
+// k is the same at every call for a claim.
+func (m *memo) cheapest(p *pool, of *pending, k int) []*match.Volume {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	key := memoKey{of.place, p}
+	entry, ok := m.found[key]
+	if !ok || entry.version != p.version {
+		entry = memoEntry{p.version, p.Cheapest(of.Request, k, nil)}
+		if m.found == nil {
+			m.found = map[memoKey]memoEntry{}
+		}
+		m.found[key] = entry
+	}
+	return entry.volumes
+}

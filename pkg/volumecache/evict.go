@@ -1,0 +1,213 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package volumecache
+
+import (
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"stowage.dev/stowage/pkg/volume/claims"
+	"stowage.dev/stowage/pkg/volume/match"
+)
+
+// Freed is what evicting a pod would give back: the volume of one of its
+// generic ephemeral claims. The claim goes with the pod, and the volume with
+// the claim if its reclaim policy is Delete.
+type Freed struct {
+	pod   types.UID
+	name  string
+	class string
+	// volume is what will be published again, nil where a provisioner makes
+	// volumes; then bytes is what returns to its capacity.
+	volume *match.Volume
+	bytes  int64
+}
+
+// Evictable returns what evicting the pod would give back; nil, without
+// allocating, where no pod in the cluster has ephemeral claims.
+func (c *Cache) Evictable(pod *v1.Pod) []Freed {
+	var freed []Freed
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if len(c.ephemeral) == 0 {
+		return nil
+	}
+	for use := range claims.Used(pod) {
+		if !use.Ephemeral {
+			continue
+		}
+		claim := c.newestClaim(types.NamespacedName{Namespace: pod.Namespace, Name: use.Name})
+		if claim == nil || !claims.IsBound(claim) || !ownedByPod(claim) {
+			continue
+		}
+		v := c.volume[claim.Spec.VolumeName]
+		if v == nil || v.PV.Spec.PersistentVolumeReclaimPolicy != v1.PersistentVolumeReclaimDelete {
+			continue
+		}
+		f := Freed{pod: pod.UID, name: v.Name, class: v.Class}
+		if class := c.Class(v.Class); class != nil && provisions(class) {
+			f.bytes = v.Bytes
+		} else {
+			f.volume = v.Volume
+		}
+		freed = append(freed, f)
+	}
+	return freed
+}
+
+// Evict makes the demand reckon with what evicting a pod from the node would
+// give back. Use it on a [Demand.Clone].
+func (d *Demand) Evict(node string, freed []Freed) {
+	if d.whatIf == nil {
+		d.whatIf = map[string][]Freed{}
+	}
+	d.whatIf[node] = append(slices.Clip(d.whatIf[node]), freed...)
+}
+
+// Spare undoes Evict for one pod.
+func (d *Demand) Spare(node string, pod types.UID) {
+	if rest := slices.DeleteFunc(slices.Clone(d.whatIf[node]), func(f Freed) bool { return f.pod == pod }); len(rest) > 0 {
+		d.whatIf[node] = rest
+	} else {
+		delete(d.whatIf, node)
+	}
+}
+
+// freedBytes is what evictions would return to the capacity of a class.
+func (d *Demand) freedBytes(node, class string) int64 {
+	var bytes int64
+	for i := range d.whatIf[node] {
+		if f := &d.whatIf[node][i]; f.class == class {
+			bytes = saturate(bytes, f.bytes)
+		}
+	}
+	return bytes
+}
+
+// awaitTime bounds how long a pod waits for volumes that its preemption freed
+// before it may preempt again: cleaning can take that long.
+const awaitTime = 10 * time.Minute
+
+// awaited is what a pod that preempts waits for.
+type awaited struct {
+	// byNode is what preemption has considered evicting, by node.
+	byNode map[string][]Freed
+	// node is the one where it did, "" before.
+	node  string
+	until time.Time
+	// cleaning are the volumes of node whose object is gone and that have not
+	// come back, by name, with their class.
+	cleaning map[string]string
+}
+
+// Consider notes that preemption for the pod looks into evicting another from
+// the node.
+func (c *Cache) Consider(pod types.UID, node string, freed []Freed) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	entry := c.freed[pod]
+	if entry == nil {
+		entry = &awaited{byNode: map[string][]Freed{}, cleaning: map[string]string{}}
+		c.freed[pod] = entry
+	}
+	for _, f := range freed {
+		if !slices.ContainsFunc(entry.byNode[node], func(o Freed) bool { return o.name == f.name }) {
+			entry.byNode[node] = append(entry.byNode[node], f)
+		}
+	}
+}
+
+// Awaits tells whether volumes that preemption freed for the pod are still on
+// their way back: Released, being cleaned, or gone and not yet published
+// again. Evicting more pods would not help it any sooner.
+func (c *Cache) Awaits(pod *v1.Pod) bool {
+	c.mu.RLock()
+	known := c.freed[pod.UID] != nil
+	c.mu.RUnlock()
+	if !known {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	entry, now := c.freed[pod.UID], c.clock.Now()
+	if entry == nil {
+		return false
+	}
+	if entry.node == "" {
+		nominated := pod.Status.NominatedNodeName
+		if nominated == "" || len(entry.byNode[nominated]) == 0 {
+			return false
+		}
+		entry.node, entry.until = nominated, now.Add(awaitTime)
+		for _, f := range entry.byNode[nominated] {
+			if c.volume[f.name] == nil {
+				entry.cleaning[f.name] = f.class
+			}
+		}
+	}
+	if now.Before(entry.until) && (len(entry.cleaning) > 0 || slices.ContainsFunc(entry.byNode[entry.node], c.returning)) {
+		return true
+	}
+	delete(c.freed, pod.UID)
+	return false
+}
+
+// returning tells whether the volume is on its way from the evicted pod back
+// to being free.
+func (c *Cache) returning(f Freed) bool {
+	v := c.volume[f.name]
+	if v == nil || v.Free() {
+		return false // gone volumes are in cleaning
+	}
+	if v.Volume.PV.Status.Phase == v1.VolumeReleased || v.PV.DeletionTimestamp != nil {
+		return true
+	}
+	claim := c.newestClaim(v.claim)
+	return claim == nil || claim.DeletionTimestamp != nil
+}
+
+// noteGone notes that a volume's object was deleted.
+func (c *Cache) noteGone(v *volume) {
+	for _, entry := range c.freed {
+		if slices.ContainsFunc(entry.byNode[entry.node], func(f Freed) bool { return f.name == v.Name }) {
+			entry.cleaning[v.Name] = v.Class
+		}
+	}
+}
+
+// noteReturned notes that a volume is free: one that was cleaned is back.
+func (c *Cache) noteReturned(v *volume) {
+	if len(c.freed) == 0 || !v.Free() {
+		return
+	}
+	for _, entry := range c.freed {
+		if !v.segment.Has(entry.node) {
+			continue
+		}
+		if _, ok := entry.cleaning[v.Name]; ok {
+			delete(entry.cleaning, v.Name)
+			continue
+		}
+		for name, class := range entry.cleaning {
+			if class == v.Class {
+				delete(entry.cleaning, name)
+				break
+			}
+		}
+	}
+}
+
+// noteCapacity notes new figures of a class: what was freed counts in them.
+func (c *Cache) noteCapacity(class string) {
+	for _, entry := range c.freed {
+		for name, of := range entry.cleaning {
+			if of == class {
+				delete(entry.cleaning, name)
+			}
+		}
+	}
+}

@@ -1,0 +1,92 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package volumecache
+
+import (
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+
+	"stowage.dev/stowage/pkg/volume/topology"
+)
+
+// listen registers the cache's event handlers. CSIDrivers and CSINodes need
+// none: they are read from the informers' stores.
+func (c *Cache) listen(factory informers.SharedInformerFactory) error {
+	core, storage := factory.Core().V1(), factory.Storage().V1()
+	storage.CSIDrivers().Informer()
+	storage.CSINodes().Informer()
+	for _, listener := range []struct {
+		informer cache.SharedIndexInformer
+		handler  cache.ResourceEventHandler
+	}{
+		{core.Nodes().Informer(), handler(c.nodeSeen, c.removeNode)},
+		{core.PersistentVolumes().Informer(), handler(c.ApplyVolume, c.removeVolume)},
+		{core.PersistentVolumeClaims().Informer(), handler(c.claimSeen, c.claimGone)},
+		{core.Pods().Informer(), handler(nil, c.podGone)},
+		{storage.StorageClasses().Informer(), handler(nil, c.removeClass)},
+		{storage.CSIStorageCapacities().Informer(), handler(c.capacitySeen, c.removeCapacity)},
+	} {
+		registration, err := listener.informer.AddEventHandler(listener.handler)
+		if err != nil {
+			return err
+		}
+		c.synced = append(c.synced, registration.HasSyncedChecker())
+	}
+	return nil
+}
+
+// handler makes an event handler of typed functions: seen for what is added or
+// updated, gone for what is deleted. seen may be nil.
+func handler[T metav1.Object](seen, gone func(T)) cache.ResourceEventHandler {
+	see := func(object any) {
+		if typed, ok := object.(T); ok && seen != nil {
+			seen(typed)
+		}
+	}
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    see,
+		UpdateFunc: func(_, object any) { see(object) },
+		DeleteFunc: func(object any) {
+			if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
+				object = tombstone.Obj
+			}
+			if typed, ok := object.(T); ok {
+				gone(typed)
+			}
+		},
+	}
+}
+
+func (c *Cache) nodeSeen(node *v1.Node) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.setNode(node)
+}
+
+func (c *Cache) capacitySeen(object *storagev1.CSIStorageCapacity) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.setCapacity(object)
+}
+
+func (c *Cache) podGone(pod *v1.Pod) {
+	c.mu.Lock()
+	delete(c.freed, pod.UID)
+	c.mu.Unlock()
+	c.watch.notify(watchKey{kind: watchPod, namespace: pod.Namespace, name: pod.Name})
+}
+
+// ownedByPod tells whether the claim was made for a generic ephemeral volume.
+func ownedByPod(claim *v1.PersistentVolumeClaim) bool {
+	owner := metav1.GetControllerOfNoCopy(claim)
+	return owner != nil && owner.Kind == "Pod" && owner.APIVersion == "v1"
+}
+
+// admitted tells whether the affinity admits the node.
+func admitted(affinity *v1.VolumeNodeAffinity, node *v1.Node) bool {
+	return topology.FromNodeAffinity(affinity).Admits(node)
+}

@@ -1,0 +1,104 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package volumecache
+
+import (
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// ObserveNode brings the cache up to what the informer's store has for the
+// node.
+func (c *Cache) ObserveNode(name string) {
+	node, err := c.nodes.Get(name)
+	if err != nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.setNode(node)
+}
+
+// setNode takes in a node, unless the cache has seen a newer state of it or it
+// has left the informer's store.
+func (c *Cache) setNode(node *v1.Node) {
+	stored, err := c.nodes.Get(node.Name)
+	if err != nil {
+		return
+	}
+	if newer(stored.ResourceVersion, node.ResourceVersion) {
+		node = stored
+	}
+	entry := c.index.Node(node.Name)
+	if entry != nil && entry.Object.UID == node.UID && !newer(node.ResourceVersion, entry.Object.ResourceVersion) {
+		return
+	}
+	c.index.SetNode(node)
+	c.watch.notify(watchKey{kind: watchNode, name: node.Name})
+}
+
+func (c *Cache) removeNode(node *v1.Node) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	entry := c.index.Node(node.Name)
+	if entry == nil || (entry.Object.UID != node.UID && newer(entry.Object.ResourceVersion, node.ResourceVersion)) {
+		return
+	}
+	c.index.RemoveNode(node.Name)
+	for _, h := range c.holds {
+		if h.node == node.Name && len(h.pods) == 0 {
+			c.endHold(h) // nothing will be provisioned there
+		}
+	}
+	c.watch.notify(watchKey{kind: watchNode, name: node.Name})
+}
+
+// spot is a node as seen by one question: its name and its segments.
+type spot struct {
+	node     string
+	segments []*segment
+}
+
+// spotOf finds the segments of the node that the caller was handed. Where its
+// labels differ from the indexed node's (either may be the older one), what was
+// handed in decides.
+func (c *Cache) spotOf(node *v1.Node) spot {
+	entry := c.index.Node(node.Name)
+	if entry != nil && (entry.Object == node || maps.Equal(entry.Object.Labels, node.Labels)) {
+		return spot{node.Name, entry.Segments}
+	}
+	return spot{node.Name, c.index.SegmentsOf(node)}
+}
+
+func (at spot) in(s *segment) bool { return slices.Contains(at.segments, s) }
+
+// NodeExists tells whether the informer's store has the node.
+func (c *Cache) NodeExists(name string) bool {
+	_, err := c.nodes.Get(name)
+	return err == nil
+}
+
+// NodeAdmits tells whether the node exists and whether the volume, as handed
+// in, can be used on it, CSI migration considered.
+func (c *Cache) NodeAdmits(pv *v1.PersistentVolume, name string) (exists, admits bool) {
+	node, err := c.nodes.Get(name)
+	if err != nil {
+		return false, false
+	}
+	affinity := pv.Spec.NodeAffinity
+	if plugin, translated := c.translate(pv); translated != nil && c.migrated(plugin, name) {
+		affinity = translated.Spec.NodeAffinity
+	}
+	c.mu.RLock()
+	if v := c.volume[pv.Name]; v != nil && v.PV == pv {
+		at := c.spotOf(node)
+		admits = at.in(c.segmentOn(v, name))
+		c.mu.RUnlock()
+		return true, admits
+	}
+	c.mu.RUnlock()
+	return true, admitted(affinity, node)
+}

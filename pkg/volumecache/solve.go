@@ -1,0 +1,342 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package volumecache
+
+import (
+	"math"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"stowage.dev/stowage/pkg/volume/match"
+)
+
+// effort says how much of an answer a caller needs.
+type effort int
+
+const (
+	// feasible: whether it fits; what is chosen need not be complete.
+	feasible effort = iota
+	// counted: how many bytes would be given; ties may fall any way.
+	counted
+	// exact: the assignment that Reserve carries out.
+	exact
+)
+
+// solution is the scratch memory and the result of one question about one
+// node. It is reused; nothing in it outlives the question.
+type solution struct {
+	solver     match.Solver
+	open       []*pending // of the group in hand, to be matched
+	requests   []*match.Request
+	candidates [][]*match.Volume
+	flat       []*match.Volume
+	ends       []int // of each claim's candidates in flat
+	shares     []share
+
+	bindings   []binding
+	provisions []provision
+}
+
+// binding is a claim that an existing volume serves.
+type binding struct {
+	of     *pending
+	volume *match.Volume
+}
+
+// provision is a claim to provision for.
+type provision struct {
+	of       *pending
+	group    *group
+	capacity *capacity // nil: not bounded
+	// held: its bytes are held already, by another pod that uses the claim or
+	// since the node was selected.
+	held bool
+}
+
+func (s *solution) reset() {
+	clear(s.open)
+	clear(s.requests)
+	clear(s.flat)
+	clear(s.shares)
+	clear(s.bindings)
+	clear(s.provisions)
+	s.open, s.requests, s.flat = s.open[:0], s.requests[:0], s.flat[:0]
+	s.shares, s.bindings, s.provisions = s.shares[:0], s.bindings[:0], s.provisions[:0]
+}
+
+// Fits tells why the pod's claims do not fit the node, as handed in; the zero
+// Reason says that they do. It decides only: nothing is stored. It does not
+// allocate when the node is the one indexed.
+func (c *Cache) Fits(d *Demand, node *v1.Node) match.Reason {
+	s := c.scratch.Get().(*solution)
+	c.mu.RLock()
+	reason := c.solve(s, d, c.spotOf(node), feasible)
+	c.mu.RUnlock()
+	s.reset()
+	c.scratch.Put(s)
+	return reason
+}
+
+// solve answers for one node. With effort above feasible, s holds what would
+// be bound and provisioned. The caller holds the lock.
+func (c *Cache) solve(s *solution, d *Demand, at spot, e effort) match.Reason {
+	for _, claim := range d.bound {
+		v := c.volume[claim.Spec.VolumeName]
+		if v == nil {
+			return match.Reason{Code: match.VolumeMissing, Claim: claim.Name, Volume: claim.Spec.VolumeName}
+		}
+		if !at.in(c.segmentOn(v, at.node)) {
+			return match.Reason{Code: match.NodeConflict, Claim: claim.Name, Volume: v.Name}
+		}
+	}
+	for i := range d.groups {
+		if reason := c.solveGroup(s, d, &d.groups[i], at, e); reason.Code != 0 {
+			return reason
+		}
+	}
+	return match.Reason{}
+}
+
+// solveGroup serves the pod's claims of one class: first those whose fate is
+// settled, then existing volumes, then provisioning.
+func (c *Cache) solveGroup(s *solution, d *Demand, g *group, at spot, e effort) match.Reason {
+	s.open = s.open[:0]
+	first := len(s.provisions)
+	for i := range g.pending {
+		if reason := c.settled(s, g, &g.pending[i], at); reason.Code != 0 {
+			return reason
+		}
+	}
+	makes := g.provisions && (g.class.allowed == nil || at.in(g.class.allowed))
+	if e == feasible && makes && !g.tracked {
+		return match.Reason{} // whatever cannot be matched is provisioned
+	}
+	if len(s.open) > 0 {
+		if reason := c.matchOpen(s, d, g, at, e, makes); reason.Code != 0 {
+			return reason
+		}
+	}
+	if len(s.provisions) == first || !g.tracked {
+		return match.Reason{}
+	}
+	return c.allotAll(s, d, g, at, s.provisions[first:])
+}
+
+// settled handles claims that have no choice any more: reserved by another pod
+// that uses the same claim, named by a volume (rule 1), or with a node
+// selected. All others become open.
+func (c *Cache) settled(s *solution, g *group, p *pending, at spot) match.Reason {
+	if h := c.holds[p.key]; h != nil && h.uid == p.Claim.UID {
+		return h.settles(c, s, g, p, at)
+	}
+	mine, best := false, (*volume)(nil)
+	for _, v := range c.byClaim[p.key] {
+		if !match.Names(v.PV.Spec.ClaimRef, p.Claim) {
+			continue
+		}
+		mine = true
+		if p.Accepts(v.Volume) && at.in(c.segmentOn(v, at.node)) && (best == nil || match.Before(p.Request, v.Volume, best.Volume)) {
+			best = v
+		}
+	}
+	switch {
+	case best != nil:
+		s.bindings = append(s.bindings, binding{p, best.Volume})
+	case mine:
+		return match.Reason{Code: match.ReservedVolumeMismatch, Claim: p.Claim.Name, Volume: c.byClaim[p.key][0].Name}
+	case p.selected == "":
+		s.open = append(s.open, p)
+	case p.selected != at.node:
+		return match.Reason{Code: match.NodeNotSelected, Claim: p.Claim.Name}
+	default:
+		s.provisions = append(s.provisions, provision{of: p, group: g})
+	}
+	return match.Reason{}
+}
+
+// matchOpen gives existing volumes to the open claims and leaves the rest to
+// provisioning, if there is any.
+func (c *Cache) matchOpen(s *solution, d *Demand, g *group, at spot, e effort, makes bool) match.Reason {
+	var chosen []*match.Volume
+	if len(s.open) > 1 || e != feasible || d.whatIf != nil {
+		chosen = c.assign(s, d, g, at, e)
+	}
+	for i, p := range s.open {
+		switch {
+		case chosen != nil && chosen[i] != nil:
+			s.bindings = append(s.bindings, binding{p, chosen[i]})
+		case chosen == nil && c.any(d, p, g, at):
+		case makes:
+			s.provisions = append(s.provisions, provision{of: p, group: g})
+		case g.provisions:
+			return match.Reason{Code: match.TopologyNotAllowed, Claim: p.Claim.Name}
+		default:
+			return match.Reason{Code: match.NoVolume, Claim: p.Claim.Name}
+		}
+	}
+	return match.Reason{}
+}
+
+// any tells whether some free volume on the spot serves the claim.
+func (c *Cache) any(d *Demand, p *pending, g *group, at spot) bool {
+	for _, segment := range at.segments {
+		pool := segment.Data.pools[g.class.name]
+		switch {
+		case pool == nil:
+		case p.Selector != nil && segment.Len() > 1:
+			if len(d.memo.cheapest(pool, p, len(g.pending))) > 0 {
+				return true
+			}
+		case pool.First(p.Request) != nil:
+			return true
+		}
+	}
+	return false
+}
+
+// assign matches the open claims with volumes on the spot.
+func (c *Cache) assign(s *solution, d *Demand, g *group, at spot, e effort) []*match.Volume {
+	k := len(s.open)
+	s.requests, s.flat = s.requests[:0], s.flat[:0]
+	for _, p := range s.open {
+		s.requests = append(s.requests, p.Request)
+	}
+	// Candidates are cut out of flat once it no longer moves.
+	s.ends = s.ends[:0]
+	for _, p := range s.open {
+		s.flat = c.candidates(s.flat, d, p, g, at, k)
+		s.ends = append(s.ends, len(s.flat))
+	}
+	s.candidates = s.candidates[:0]
+	begin := 0
+	for _, end := range s.ends {
+		s.candidates = append(s.candidates, s.flat[begin:end:end])
+		begin = end
+	}
+	if e == exact {
+		return s.solver.Assign(s.requests, s.candidates)
+	}
+	return s.solver.Serve(s.requests, s.candidates)
+}
+
+// candidates appends the k best volumes on the spot for the claim, in order.
+func (c *Cache) candidates(dst []*match.Volume, d *Demand, p *pending, g *group, at spot, k int) []*match.Volume {
+	begin := len(dst)
+	for _, segment := range at.segments {
+		pool := segment.Data.pools[g.class.name]
+		if pool == nil {
+			continue
+		}
+		merge := len(dst)
+		if p.Selector != nil && segment.Len() > 1 {
+			dst = append(dst, d.memo.cheapest(pool, p, len(g.pending))...)
+		} else {
+			dst = pool.Cheapest(p.Request, k, dst)
+		}
+		mergeTail(p.Request, dst[begin:], merge-begin)
+		dst = dst[:min(len(dst), begin+k)]
+	}
+	for i := range d.whatIf[at.node] {
+		if freed := d.whatIf[at.node][i].volume; freed != nil && p.Admits(freed) {
+			dst = append(dst, freed)
+			mergeTail(p.Request, dst[begin:], len(dst)-begin-1)
+			dst = dst[:min(len(dst), begin+k)]
+		}
+	}
+	return dst
+}
+
+// mergeTail sorts list in place, given that list[:split] and list[split:] are
+// sorted. Both are short.
+func mergeTail(r *match.Request, list []*match.Volume, split int) {
+	for i := split; i < len(list); i++ {
+		for j := i; j > 0 && match.Before(r, list[j], list[j-1]); j-- {
+			list[j], list[j-1] = list[j-1], list[j]
+		}
+	}
+}
+
+// allotAll finds capacity for all provisions of a group together, the largest
+// first.
+func (c *Cache) allotAll(s *solution, d *Demand, g *group, at spot, provisions []provision) match.Reason {
+	now := c.clock.Now()
+	extra := d.freedBytes(at.node, g.class.name)
+	for range provisions {
+		next := -1
+		for i := range provisions {
+			if p := &provisions[i]; !p.held && p.of.Bytes > 0 && p.capacity == nil && (next < 0 || p.of.Bytes > provisions[next].of.Bytes) {
+				next = i
+			}
+		}
+		if next < 0 {
+			break
+		}
+		p := &provisions[next]
+		if p.capacity = s.allot(at, g.class.name, p.of.Bytes, extra, now); p.capacity == nil {
+			return match.Reason{Code: match.NotEnoughSpace, Claim: p.of.Claim.Name}
+		}
+	}
+	return match.Reason{}
+}
+
+// Usage is how full a class's storage on a node would be with the pod's claims.
+// Bytes throughout; zero where that kind of storage is not used.
+type Usage struct {
+	StaticAsked, StaticGiven        int64
+	ProvisionedAsked, ProvisionedOf int64
+}
+
+// Usage appends, per class that the pod has delayed claims of, how full the
+// node's storage would be. A node that the claims no longer fit has none.
+func (c *Cache) Usage(d *Demand, node *v1.Node, dst []Usage) []Usage {
+	s := c.scratch.Get().(*solution)
+	defer func() {
+		s.reset()
+		c.scratch.Put(s)
+	}()
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	at, now := c.spotOf(node), c.clock.Now()
+	for i := range d.groups {
+		bindings, provisions := len(s.bindings), len(s.provisions)
+		if c.solveGroup(s, d, &d.groups[i], at, counted).Code != 0 {
+			continue
+		}
+		dst = append(dst, s.usage(s.bindings[bindings:], s.provisions[provisions:], now))
+	}
+	return dst
+}
+
+func (s *solution) usage(bindings []binding, provisions []provision, now time.Time) Usage {
+	var u Usage
+	for _, b := range bindings {
+		u.StaticAsked = saturate(u.StaticAsked, b.of.Bytes)
+		u.StaticGiven = saturate(u.StaticGiven, b.volume.Bytes)
+	}
+	for i, p := range provisions {
+		of := p.capacity
+		if of == nil || of.total == math.MaxInt64 {
+			continue
+		}
+		u.ProvisionedAsked = saturate(u.ProvisionedAsked, p.of.Bytes)
+		counted := false
+		for _, earlier := range provisions[:i] {
+			counted = counted || earlier.capacity == of
+		}
+		if !counted {
+			u.ProvisionedOf = saturate(u.ProvisionedOf, of.total)
+			u.ProvisionedAsked = saturate(u.ProvisionedAsked, of.total-of.remaining(now))
+		}
+	}
+	return u
+}
+
+// saturate adds byte counts, none of them negative, without wrapping around.
+func saturate(a, b int64) int64 {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}

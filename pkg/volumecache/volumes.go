@@ -1,0 +1,234 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package volumecache
+
+import (
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/csi-translation-lib/plugins"
+	"k8s.io/klog/v2"
+
+	"stowage.dev/stowage/pkg/volume/match"
+	"stowage.dev/stowage/pkg/volume/topology"
+)
+
+// volume is a PersistentVolume in the cache. The compiled part is replaced,
+// never changed.
+type volume struct {
+	*match.Volume
+	segment *segment
+	// translated is the segment of the CSI volume that an in-tree volume turns
+	// into on nodes where its plugin has been migrated; nil otherwise.
+	translated *segment
+	plugin     string // in-tree plugin name, with translated
+
+	claim types.NamespacedName // that claimRef names; zero: none
+	pool  *pool                // the one it is free in; nil: not free, or held
+	hold  *hold                // who has reserved it; nil: nobody
+}
+
+// ObserveVolume brings the cache up to what the informer's store has for the
+// volume.
+func (c *Cache) ObserveVolume(name string) {
+	if pv, err := c.volumes.Get(name); err == nil {
+		c.ApplyVolume(pv)
+	}
+}
+
+// ApplyVolume takes in a volume as observed or as returned to a write. The
+// newest of it, what the cache has and what the informer's store has wins; one
+// that has left the store is gone for good and stays so.
+func (c *Cache) ApplyVolume(pv *v1.PersistentVolume) {
+	c.mu.RLock()
+	seen := c.volume[pv.Name]
+	known := seen != nil && !newer(pv.ResourceVersion, seen.PV.ResourceVersion)
+	c.mu.RUnlock()
+	if known {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	stored, err := c.volumes.Get(pv.Name)
+	if err != nil {
+		return
+	}
+	if newer(stored.ResourceVersion, pv.ResourceVersion) {
+		pv = stored
+	}
+	old := c.volume[pv.Name]
+	if old != nil && !newer(pv.ResourceVersion, old.PV.ResourceVersion) {
+		return
+	}
+	v := c.compile(pv)
+	if old != nil {
+		c.dropVolume(old)
+		v.hold = old.hold
+	}
+	c.volume[pv.Name] = v
+	if v.claim.Name != "" {
+		c.byClaim[v.claim] = append(c.byClaim[v.claim], v)
+		c.claimServed(v)
+	}
+	c.keepHold(v)
+	c.offer(v)
+	c.noteReturned(v)
+	c.watch.notify(watchKey{kind: watchVolume, name: v.Name}, watchKey{kind: watchClaim, namespace: v.claim.Namespace, name: v.claim.Name})
+}
+
+// removeVolume forgets a volume that was deleted, unless the cache has seen a
+// newer one of that name.
+func (c *Cache) removeVolume(pv *v1.PersistentVolume) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	v := c.volume[pv.Name]
+	if v == nil || (v.PV.UID != pv.UID && newer(v.PV.ResourceVersion, pv.ResourceVersion)) {
+		return
+	}
+	c.dropVolume(v)
+	delete(c.volume, v.Name)
+	if v.hold != nil {
+		v.hold.volume = nil // the writes of its owner will fail by themselves
+		v.hold = nil
+	}
+	c.noteGone(v)
+	c.watch.notify(watchKey{kind: watchVolume, name: v.Name}, watchKey{kind: watchClaim, namespace: v.claim.Namespace, name: v.claim.Name})
+}
+
+// compile makes the cache's entry of a volume and takes its segments.
+func (c *Cache) compile(pv *v1.PersistentVolume) *volume {
+	v := &volume{Volume: match.NewVolume(pv)}
+	v.segment = c.index.Acquire(topology.FromNodeAffinity(pv.Spec.NodeAffinity))
+	if ref := pv.Spec.ClaimRef; ref != nil {
+		v.claim = types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
+	}
+	if plugin, translated := c.translate(pv); translated != nil {
+		v.plugin = plugin
+		v.translated = c.index.Acquire(topology.FromNodeAffinity(translated.Spec.NodeAffinity))
+	}
+	return v
+}
+
+// dropVolume takes a volume out of all indexes but the one by name.
+func (c *Cache) dropVolume(v *volume) {
+	c.withdraw(v)
+	if v.claim.Name != "" {
+		if rest := slices.DeleteFunc(slices.Clone(c.byClaim[v.claim]), func(o *volume) bool { return o == v }); len(rest) > 0 {
+			c.byClaim[v.claim] = rest
+		} else {
+			delete(c.byClaim, v.claim)
+		}
+	}
+	c.index.Release(v.segment)
+	if v.translated != nil {
+		c.index.Release(v.translated)
+	}
+}
+
+// keepHold moves a reservation on to the newest state of its volume, or ends
+// it when that state contradicts it: what is observed wins.
+func (c *Cache) keepHold(v *volume) {
+	h := v.hold
+	if h == nil {
+		return
+	}
+	if v.Free() || (v.claim == h.claim && match.Names(v.PV.Spec.ClaimRef, h.object) && v.PV.DeletionTimestamp == nil) {
+		h.volume = v
+		return
+	}
+	h.volume, v.hold = nil, nil
+}
+
+// offer puts a volume into its pool if it is free and not reserved.
+func (c *Cache) offer(v *volume) {
+	if v.pool != nil || v.hold != nil || !v.Free() {
+		return
+	}
+	class := c.classEntry(v.Class)
+	if v.segment.Data.pools == nil {
+		v.segment.Data.pools = map[string]*pool{}
+	}
+	p := v.segment.Data.pools[v.Class]
+	if p == nil {
+		p = &pool{}
+		for key := range class.labelKeys {
+			p.IndexLabel(key)
+		}
+		v.segment.Data.pools[v.Class] = p
+		class.pools[v.segment] = p
+	}
+	p.Insert(v.Volume)
+	p.version++
+	v.pool = p
+}
+
+// withdraw takes a volume out of its pool.
+func (c *Cache) withdraw(v *volume) {
+	p := v.pool
+	if p == nil {
+		return
+	}
+	p.Remove(v.Volume)
+	p.version++
+	v.pool = nil
+	if p.Len() == 0 {
+		delete(v.segment.Data.pools, v.Class)
+		class := c.class[v.Class]
+		delete(class.pools, v.segment)
+		c.forgetClass(class)
+	}
+}
+
+// segmentOn is the segment that decides whether the volume can be used on a
+// node: the translated one where the node runs the volume's plugin through CSI.
+func (c *Cache) segmentOn(v *volume, node string) *segment {
+	if v.translated == nil || !c.migrated(v.plugin, node) {
+		return v.segment
+	}
+	return v.translated
+}
+
+// migrated tells whether the node's kubelet runs the in-tree plugin through
+// CSI (annotation storage.alpha.kubernetes.io/migrated-plugins of its CSINode).
+func (c *Cache) migrated(plugin, node string) bool {
+	csiNode, err := c.csiNodes.Get(node)
+	if err != nil {
+		return false // not there yet, or no CSI on that node
+	}
+	rest := csiNode.Annotations[v1.MigratedPluginsAnnotationKey]
+	for rest != "" {
+		var name string
+		if name, rest, _ = strings.Cut(rest, ","); name == plugin {
+			return true
+		}
+	}
+	return false
+}
+
+// migratable are the in-tree plugins whose migration to CSI is always on.
+var migratable = map[string]bool{
+	plugins.AWSEBSInTreePluginName:    true,
+	plugins.GCEPDInTreePluginName:     true,
+	plugins.AzureDiskInTreePluginName: true,
+	plugins.CinderInTreePluginName:    true,
+	plugins.PortworxVolumePluginName:  true,
+}
+
+// translate gives the CSI form of an in-tree volume, nil when there is none.
+func (c *Cache) translate(pv *v1.PersistentVolume) (plugin string, translated *v1.PersistentVolume) {
+	if !c.translator.IsPVMigratable(pv) {
+		return "", nil
+	}
+	plugin, err := c.translator.GetInTreePluginNameFromSpec(pv, nil)
+	if err != nil || !migratable[plugin] {
+		return "", nil
+	}
+	translated, err = c.translator.TranslateInTreePVToCSI(klog.Background(), pv)
+	if err != nil {
+		return "", nil // judged by its own affinity, as on a node without CSI
+	}
+	return plugin, translated
+}

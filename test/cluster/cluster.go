@@ -138,6 +138,7 @@ func (c *Cluster) makeComponents() error {
 			name: "kube-controller-manager", binary: c.config.Binaries.ControllerManager,
 			args: c.controllerManagerArgs(port, manager.kubeconfig),
 			env:  stockEnv(c.config.ControllerManager.Env), port: port, kubeconfig: manager.kubeconfig,
+			healthPath: "/healthz", // it has no other
 		})
 	}}
 	kwok, err := c.identity("kwok", adminGroup)

@@ -39,6 +39,7 @@ func newFolder(parent string) (folder, error) {
 func (f folder) path(name string) string { return filepath.Join(string(f), name) }
 
 func (f folder) caCert() string            { return f.path("ca.crt") }
+func (f folder) proxyCACert() string       { return f.path("front-proxy-ca.crt") }
 func (f folder) serverCert() string        { return f.path("server.crt") }
 func (f folder) serverKey() string         { return f.path("server.key") }
 func (f folder) serviceAccountKey() string { return f.path("service-account.key") }

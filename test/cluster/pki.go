@@ -124,6 +124,12 @@ func writePKI(f folder) (*authority, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a certificate authority: %w", err)
 	}
+	// Nobody holds this authority's key: no proxy speaks for other users. The
+	// components that ask the API server for it complain when there is none.
+	proxies, err := newAuthority()
+	if err != nil {
+		return nil, fmt.Errorf("make a certificate authority for proxies: %w", err)
+	}
 	server, err := ca.server("127.0.0.1")
 	if err != nil {
 		return nil, err
@@ -134,6 +140,7 @@ func writePKI(f folder) (*authority, error) {
 	}
 	for path, data := range map[string][]byte{
 		f.caCert():            ca.pem,
+		f.proxyCACert():       proxies.pem,
 		f.serverCert():        server.cert,
 		f.serverKey():         server.key,
 		f.serviceAccountKey(): signing,

@@ -119,8 +119,8 @@ func (p *Process) Stop(ctx context.Context) error {
 	return fmt.Errorf("%s did not end when asked to, so it was killed: %w%s", p.name, why, p.logTail())
 }
 
-// WaitHealthy waits until the component says that it is ready (/readyz answers
-// 200). It fails when the process ends or ctx does, with the last lines of the
+// WaitHealthy waits until the component says that it is ready (/readyz, or
+// /healthz where there is nothing better, answers 200). It fails when the process ends or ctx does, with the last lines of the
 // log. For kwok, which cannot be asked, it only reports a process that ended.
 func (p *Process) WaitHealthy(ctx context.Context) error {
 	var last error

@@ -4,6 +4,7 @@
 package cluster
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -20,7 +21,8 @@ type run struct {
 	env        []string      // the whole environment
 	port       *reservedPort // nil: serves no HTTPS
 	kubeconfig string
-	health     healthCheck // zero: /readyz on port
+	health     healthCheck // without a client: healthPath on port
+	healthPath string      // empty: /readyz
 }
 
 // run starts a process and watches over its end.
@@ -28,7 +30,7 @@ func (c *Cluster) run(r run) (*Process, error) {
 	p := &Process{name: r.name, logFile: c.folder.log(r.name), kubeconfig: r.kubeconfig, health: r.health}
 	if r.port != nil {
 		p.port = r.port.number
-		p.health = healthCheck{client: c.http, url: r.port.url() + "/readyz"}
+		p.health = healthCheck{client: c.http, url: r.port.url() + cmp.Or(r.healthPath, "/readyz")}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

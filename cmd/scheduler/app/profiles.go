@@ -4,20 +4,20 @@
 package app
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/errors"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/klog/v2"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
 	"stowage.dev/stowage/pkg/apis/config"
-	configv1 "stowage.dev/stowage/pkg/apis/config/v1"
 	"stowage.dev/stowage/pkg/apis/config/validation"
 )
 
@@ -63,15 +63,16 @@ func enabledAnywhere(plugins *schedulerconfig.Plugins, plugin string) bool {
 	return slices.ContainsFunc(volumePoints, func(point extensionPoint) bool { return enabledAt(plugins, point, plugin) })
 }
 
-// checkProfiles returns one error for each fault in how defaulted profiles use
-// VolumeTopology, all together; nil if there is none. A plugin cannot check this
+// checkProfiles returns all faults in how defaulted profiles use VolumeTopology,
+// each on lines of its own; nil if there is none. A plugin cannot check this
 // itself, for it does not see its profile.
 func checkProfiles(profiles []schedulerconfig.KubeSchedulerProfile) error {
 	var errs []error
 	for i := range profiles {
-		errs = append(errs, checkPlugins(&profiles[i]), checkArgs(field.NewPath("profiles").Index(i), &profiles[i]))
+		errs = append(errs, checkPlugins(&profiles[i]))
+		errs = append(errs, checkArgs(field.NewPath("profiles").Index(i), &profiles[i])...)
 	}
-	return errors.Flatten(errors.NewAggregate(errs))
+	return errors.Join(errs...)
 }
 
 func checkPlugins(profile *schedulerconfig.KubeSchedulerProfile) error {
@@ -117,20 +118,24 @@ func missingPoints(plugins *schedulerconfig.Plugins) []string {
 
 // checkArgs validates the arguments of VolumeTopology, with the paths they have
 // in the configuration file. kube-scheduler validates its own plugins' only.
-func checkArgs(path *field.Path, profile *schedulerconfig.KubeSchedulerProfile) error {
+func checkArgs(path *field.Path, profile *schedulerconfig.KubeSchedulerProfile) []error {
 	var errs []error
 	for i, pluginConfig := range profile.PluginConfig {
 		if pluginConfig.Name != config.PluginName {
 			continue
 		}
 		argsPath := path.Child("pluginConfig").Index(i).Child("args")
-		if args, ok := pluginConfig.Args.(*config.VolumeTopologyArgs); ok {
-			errs = append(errs, validation.ValidateVolumeTopologyArgs(argsPath, args))
-		} else if _, err := configv1.DecodeArgs(pluginConfig.Args); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", argsPath, err))
+		args, ok := pluginConfig.Args.(*config.VolumeTopologyArgs)
+		if !ok {
+			errs = append(errs, fmt.Errorf("%s: got %T, want %sArgs", argsPath, pluginConfig.Args, config.PluginName))
+			continue
+		}
+		var faults utilerrors.Aggregate
+		if errors.As(validation.ValidateVolumeTopologyArgs(argsPath, args), &faults) {
+			errs = append(errs, faults.Errors()...)
 		}
 	}
-	return errors.NewAggregate(errs)
+	return errs
 }
 
 // logDoubts warns of configurations that are valid and probably not meant.

@@ -1,0 +1,195 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package volumetopology
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"stowage.dev/stowage/pkg/volume/claims"
+	"stowage.dev/stowage/pkg/volume/match"
+	"stowage.dev/stowage/pkg/volume/plan"
+	"stowage.dev/stowage/pkg/volumecache"
+)
+
+// EventsToRegister names the events that can make a pod schedulable which this
+// plugin refused. Each hint first brings the cache up to the event's object,
+// then lets only those pods back whom it helps.
+func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+	on := func(resource fwk.EventResource, actions fwk.ActionType, hint fwk.QueueingHintFn) fwk.ClusterEventWithHint {
+		return fwk.ClusterEventWithHint{
+			Event:          fwk.ClusterEvent{Resource: resource, ActionType: actions},
+			QueueingHintFn: hint,
+		}
+	}
+	return []fwk.ClusterEventWithHint{
+		// A missing class, or one that did not allow any node.
+		on(fwk.StorageClass, fwk.Add|fwk.Update, hint(p.afterClass)),
+		// A missing, lost, deleted or immediate claim, or one whose provisioner
+		// gave the node back.
+		on(fwk.PersistentVolumeClaim, fwk.Add|fwk.Update, hint(p.afterClaim)),
+		// No volume to bind, or a bound one that was missing.
+		on(fwk.PersistentVolume, fwk.Add|fwk.Update, hint(p.afterVolume)),
+		// A node that the volumes or the class allow; or the end of the one
+		// that a claim was to be provisioned on.
+		on(fwk.Node, fwk.Add|fwk.UpdateNodeLabel|fwk.Delete, hint(p.afterNode)),
+		// In-tree volumes are reached through CSI now.
+		on(fwk.CSINode, fwk.Add|fwk.Update, hint(p.afterCSINode)),
+		// The driver does not bound capacity any more.
+		on(fwk.CSIDriver, fwk.Update|fwk.Delete, hint(p.afterCSIDriver)),
+		// More room.
+		on(fwk.CSIStorageCapacity, fwk.Add|fwk.Update, hint(p.afterCapacity)),
+		// Another pod failed to bind and gave back what it had reserved. The
+		// scheduler reports it as if the pod had been deleted.
+		on(fwk.AssignedPod, fwk.Delete, hint(p.afterOtherPod)),
+	}, nil
+}
+
+// hint adapts a function of typed objects, nil for the side an event lacks.
+func hint[T any](after func(pod *v1.Pod, before, now *T) bool) fwk.QueueingHintFn {
+	return func(_ klog.Logger, pod *v1.Pod, before, now any) (fwk.QueueingHint, error) {
+		typedBefore, err := typed[T](before)
+		if err != nil {
+			return fwk.Queue, err
+		}
+		typedNow, err := typed[T](now)
+		if err != nil {
+			return fwk.Queue, err
+		}
+		if after(pod, typedBefore, typedNow) {
+			return fwk.Queue, nil
+		}
+		return fwk.QueueSkip, nil
+	}
+}
+
+func typed[T any](object any) (*T, error) {
+	if object == nil {
+		return nil, nil
+	}
+	t, ok := object.(*T)
+	if !ok {
+		return nil, fmt.Errorf("event carries a %T, want %T", object, t)
+	}
+	return t, nil
+}
+
+// demand compiles the pod's claims as the nodes of an event would meet them;
+// nil when no node can have the pod anyway.
+func (p *Plugin) demand(pod *v1.Pod) *volumecache.Demand {
+	demand, refusal, err := p.cache.Demand(pod)
+	if refusal != nil || err != nil {
+		return nil
+	}
+	for node := range demand.Selected {
+		if !p.cache.NodeExists(node) {
+			demand.Forget(node)
+		}
+	}
+	return demand
+}
+
+func (p *Plugin) afterClass(pod *v1.Pod, before, now *storagev1.StorageClass) bool {
+	if before != nil && equality.Semantic.DeepEqual(before.AllowedTopologies, now.AllowedTopologies) {
+		return false // nothing else that matters can change
+	}
+	for use := range claims.Used(pod) {
+		if claim := p.cache.Claim(pod.Namespace, use.Name); claim != nil && match.ClaimClass(claim) == now.Name {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *Plugin) afterClaim(pod *v1.Pod, before, now *v1.PersistentVolumeClaim) bool {
+	if pod.Namespace != now.Namespace || !claims.Uses(pod, now.Name) {
+		return false
+	}
+	return before == nil ||
+		before.UID != now.UID ||
+		before.Spec.VolumeName != now.Spec.VolumeName ||
+		before.Status.Phase != now.Status.Phase ||
+		claims.IsBound(before) != claims.IsBound(now) ||
+		claims.SelectedNode(before) != claims.SelectedNode(now) ||
+		match.ClaimClass(before) != match.ClaimClass(now) ||
+		before.Annotations[plan.AnnStorageProvisioner] != now.Annotations[plan.AnnStorageProvisioner] ||
+		!equality.Semantic.DeepEqual(before.Spec, now.Spec)
+}
+
+func (p *Plugin) afterVolume(pod *v1.Pod, before, now *v1.PersistentVolume) bool {
+	if before != nil && !decisive(before, now) {
+		return false
+	}
+	p.cache.ApplyVolume(now)
+	demand := p.demand(pod)
+	return demand != nil && p.cache.VolumeHelps(demand, now.Name)
+}
+
+// decisive tells whether two states of a volume can be judged differently.
+func decisive(before, now *v1.PersistentVolume) bool {
+	return before.Status.Phase != now.Status.Phase ||
+		!maps.Equal(before.Labels, now.Labels) ||
+		match.VolumeClass(before) != match.VolumeClass(now) ||
+		(before.DeletionTimestamp == nil) != (now.DeletionTimestamp == nil) ||
+		!equality.Semantic.DeepEqual(&before.Spec, &now.Spec)
+}
+
+func (p *Plugin) afterNode(pod *v1.Pod, before, now *v1.Node) bool {
+	demand, refusal, err := p.cache.Demand(pod)
+	if refusal != nil || err != nil {
+		return false
+	}
+	if now == nil {
+		return slices.Contains(slices.Collect(demand.Selected), before.Name)
+	}
+	p.cache.ObserveNode(now.Name)
+	demand = p.demand(pod)
+	return demand != nil && p.cache.FitsNode(demand, now.Name)
+}
+
+func (p *Plugin) afterCSINode(pod *v1.Pod, before, now *storagev1.CSINode) bool {
+	if before != nil && before.Annotations[v1.MigratedPluginsAnnotationKey] == now.Annotations[v1.MigratedPluginsAnnotationKey] {
+		return false
+	}
+	demand := p.demand(pod)
+	return demand != nil && p.cache.Translates(demand) && p.cache.FitsNode(demand, now.Name)
+}
+
+func (p *Plugin) afterCSIDriver(pod *v1.Pod, before, now *storagev1.CSIDriver) bool {
+	if !tracksCapacity(before) || tracksCapacity(now) {
+		return false
+	}
+	demand := p.demand(pod)
+	return demand != nil && demand.MadeBy(before.Name)
+}
+
+func tracksCapacity(driver *storagev1.CSIDriver) bool {
+	return driver != nil && driver.Spec.StorageCapacity != nil && *driver.Spec.StorageCapacity
+}
+
+func (p *Plugin) afterCapacity(pod *v1.Pod, before, now *storagev1.CSIStorageCapacity) bool {
+	if before != nil && equality.Semantic.DeepEqual(before.Capacity, now.Capacity) &&
+		equality.Semantic.DeepEqual(before.MaximumVolumeSize, now.MaximumVolumeSize) {
+		return false
+	}
+	p.cache.ObserveCapacity(now.Namespace, now.Name)
+	demand := p.demand(pod)
+	return demand != nil && p.cache.CapacityHelps(demand, now)
+}
+
+func (p *Plugin) afterOtherPod(pod *v1.Pod, before, _ *v1.Pod) bool {
+	if before == nil || !claims.Any(before) {
+		return false
+	}
+	demand := p.demand(pod)
+	return demand != nil && p.cache.ReservationHelps(demand, before)
+}

@@ -1,0 +1,49 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package volumetopology
+
+import (
+	"errors"
+
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"stowage.dev/stowage/pkg/volume/plan"
+	"stowage.dev/stowage/pkg/volumecache"
+)
+
+const stateKey fwk.StateKey = "stowage.dev/" + Name
+
+// state is what a scheduling cycle keeps between extension points.
+type state struct {
+	// demand is nil for a pod without claims.
+	demand *volumecache.Demand
+	// awaiting: volumes that preemption freed for the pod are on their way, so
+	// no refusal may lead to more preemption.
+	awaiting bool
+	// plan is what Reserve decided to write.
+	plan *plan.Plan
+}
+
+// Clone gives a state that a dry run may change.
+func (s *state) Clone() fwk.StateData {
+	clone := *s
+	if s.demand != nil {
+		clone.demand = s.demand.Clone()
+	}
+	return &clone
+}
+
+var errNoState = errors.New("PreFilter has not run for this pod")
+
+func stateOf(cycle fwk.CycleState) (*state, error) {
+	data, err := cycle.Read(stateKey)
+	if err != nil {
+		return nil, errNoState
+	}
+	s, ok := data.(*state)
+	if !ok {
+		return nil, errNoState
+	}
+	return s, nil
+}

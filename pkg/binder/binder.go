@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"stowage.dev/stowage/pkg/metrics"
 	"stowage.dev/stowage/pkg/volume/plan"
 )
 
@@ -91,13 +92,33 @@ func New(c Config) (*Binder, error) {
 	return &Binder{client: c.Client, cache: c.Cache, timeout: c.Timeout, mode: c.Mode}, nil
 }
 
-// Bind carries out the plan and returns when every claim is bound, or with the
-// first cause of failure.
+// Bind carries out the plan and returns when every claim of it is bound, its
+// volumes admit the node, and node and pod still exist. Else it returns the
+// first cause of failure, without waiting for other claims: a *plan.Failure, an
+// *APIError, a *TimeoutError, or one that wraps the cause of ctx's end.
+//
+// An error does not mean that nothing was written: see the package comment for
+// what is undone and what stays. Calls for different pods may run at once, also
+// when their plans share claims.
 func (b *Binder) Bind(ctx context.Context, p *plan.Plan) error {
-	return errors.ErrUnsupported
-}
+	if p.Empty() {
+		return nil
+	}
+	start := time.Now()
+	limited, cancel := context.WithTimeoutCause(ctx, b.timeout, errDeadline)
+	defer cancel()
+	changed, stop := b.cache.Subscribe(p)
+	defer stop()
 
-// Allowed returns the rights that Direct needs and the client does not have.
-func Allowed(ctx context.Context, client kubernetes.Interface) (missing []string, err error) {
-	return nil, errors.ErrUnsupported
+	r := newRun(b, p, changed)
+	err := r.carryOut(limited)
+	if err == nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		r.undo(limited, err)
+		err = r.explain(ctx, err)
+	}
+	metrics.ObserveBind(string(b.mode), outcome(err), time.Since(start))
+	return err
 }

@@ -1,0 +1,227 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package binder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+
+	"stowage.dev/stowage/pkg/logkeys"
+	"stowage.dev/stowage/pkg/metrics"
+	"stowage.dev/stowage/pkg/volume/plan"
+)
+
+// run is one Bind call. Its bindings and provisions are each written by one
+// goroutine at a time, the steps of the call being separated by joins.
+type run struct {
+	*Binder
+	plan    *plan.Plan
+	changed <-chan struct{}
+
+	bindings   []*binding
+	provisions []*provision
+	// impatient is set when the PV controller has had its time to take note
+	// of volumes that were pre-bound by their owners.
+	impatient bool
+}
+
+// binding is a claim that gets an existing volume, or one that has been made.
+type binding struct {
+	plan.Binding
+	// volume is the newest version that our own requests returned.
+	volume *v1.PersistentVolume
+	// written is what our own write of the claimRef returned, nil if there
+	// was none: only that may be undone.
+	written *v1.PersistentVolume
+	// committed says that the claim refers to the volume, or may do so.
+	committed bool
+}
+
+// provision is a claim that gets a volume made for it.
+type provision struct {
+	plan.Provision
+	// gone is the node that selected-node named and that does not exist.
+	gone string
+	// written is what our own write of selected-node returned.
+	written *v1.PersistentVolumeClaim
+	// claim and volume are what was last seen of them; volume is nil until
+	// there is one.
+	claim  *v1.PersistentVolumeClaim
+	volume *v1.PersistentVolume
+}
+
+func newRun(b *Binder, p *plan.Plan, changed <-chan struct{}) *run {
+	r := &run{Binder: b, plan: p, changed: changed}
+	for i := range p.Bindings {
+		r.bindings = append(r.bindings, &binding{Binding: p.Bindings[i]})
+	}
+	for i := range p.Provisions {
+		r.provisions = append(r.provisions, &provision{Provision: p.Provisions[i]})
+	}
+	return r
+}
+
+// carryOut is the whole of a Bind call but for what follows a failure.
+func (r *run) carryOut(ctx context.Context) error {
+	if why := r.missing(); why != nil {
+		return why
+	}
+	if err := r.stage(ctx, "claim_volumes", r.claimVolumes); err != nil {
+		return err
+	}
+	if len(r.provisions) > 0 {
+		if err := r.stage(ctx, "select_node", r.selectNodes); err != nil {
+			return err
+		}
+	}
+	if r.mode == Direct {
+		return r.direct(ctx)
+	}
+	return r.stage(ctx, "await_bound", r.awaitController)
+}
+
+// stage measures and logs one step.
+func (r *run) stage(ctx context.Context, name string, step func(context.Context) error) error {
+	start := time.Now()
+	err := step(ctx)
+	took := time.Since(start)
+	metrics.ObserveBindStage(name, outcome(err), took)
+	klog.FromContext(ctx).V(4).Info("Binding step ended", logkeys.Stage, name,
+		logkeys.Pod, klog.KRef(r.plan.Pod.Namespace, r.plan.Pod.Name), logkeys.Duration, took, "err", err)
+	return err
+}
+
+// claimVolumes is step 1: every volume gets its claimRef. The first failure
+// keeps the others from beginning another attempt; requests that are under way
+// are waited for, so that it is known what has to be undone.
+func (r *run) claimVolumes(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, b := range r.bindings {
+		group.Go(func() error { return r.claimVolume(ctx, b) })
+	}
+	return group.Wait()
+}
+
+func (r *run) claimVolume(ctx context.Context, b *binding) error {
+	write := swap[*v1.PersistentVolume]{
+		resource: volumeResource, name: b.Volume.Name,
+		want: b.ClaimVolume, get: r.getVolume(b.Volume.Name), put: r.putVolume,
+	}
+	done, err := write.run(ctx, b.Volume)
+	b.volume = done.object
+	if err != nil {
+		return err
+	}
+	if done.wrote {
+		b.written = done.object
+		klog.FromContext(ctx).V(4).Info("Claimed volume", logkeys.Volume, klog.KObj(b.Volume), logkeys.Claim, klog.KObj(b.Claim))
+		return nil
+	}
+	if r.mode != Direct {
+		return nil
+	}
+	return r.adoptVolume(ctx, b)
+}
+
+// adoptVolume is for a volume whose claimRef was found in place. Whoever wrote
+// it may be about to take it back; phase Bound takes that right away.
+func (r *run) adoptVolume(ctx context.Context, b *binding) error {
+	adopt := swap[*v1.PersistentVolume]{
+		resource: volumeStatusResource, name: b.Volume.Name,
+		want: b.VolumeBound, get: r.getVolume(b.Volume.Name), put: r.putVolumeStatus,
+	}
+	live, err := adopt.read(ctx)
+	if err != nil {
+		return err
+	}
+	done, err := adopt.run(ctx, live)
+	b.volume = done.object
+	return err
+}
+
+// selectNodes is step 2. All selected nodes are looked at before the first one
+// is written.
+func (r *run) selectNodes(ctx context.Context) error {
+	looking, lookCtx := errgroup.WithContext(ctx)
+	for _, p := range r.provisions {
+		looking.Go(func() error { return r.checkSelected(lookCtx, p) })
+	}
+	if err := looking.Wait(); err != nil {
+		return err
+	}
+	writing, writeCtx := errgroup.WithContext(ctx)
+	for _, p := range r.provisions {
+		writing.Go(func() error { return r.selectNode(writeCtx, p) })
+	}
+	return writing.Wait()
+}
+
+// checkSelected asks the API server, not a cache, whether the node that the
+// claim was last to be provisioned on still exists.
+func (r *run) checkSelected(ctx context.Context, p *provision) error {
+	claim := r.newestClaim(p.Claim)
+	if claim == nil {
+		return &plan.Failure{Code: plan.ClaimGone, Claim: p.Claim.Namespace + "/" + p.Claim.Name}
+	}
+	selected := claim.Annotations[plan.AnnSelectedNode]
+	if selected == "" || selected == r.plan.Node {
+		return nil
+	}
+	_, err := settled(ctx, func(ctx context.Context) (*v1.Node, error) {
+		return r.client.CoreV1().Nodes().Get(ctx, selected, metav1.GetOptions{})
+	})
+	if apierrors.IsNotFound(err) {
+		p.gone = selected
+		return nil
+	}
+	if err != nil {
+		return &APIError{Verb: "get", Resource: "nodes", Name: selected, Err: err}
+	}
+	return nil
+}
+
+func (r *run) selectNode(ctx context.Context, p *provision) error {
+	asked := p.Provision
+	if r.mode != Direct {
+		// The PV controller finds out the provisioner and names it.
+		asked.Provisioner = ""
+	}
+	write := swap[*v1.PersistentVolumeClaim]{
+		resource: claimResource, name: p.Claim.Namespace + "/" + p.Claim.Name,
+		want: func(live *v1.PersistentVolumeClaim) (*v1.PersistentVolumeClaim, bool, *plan.Failure) {
+			return asked.SelectNode(live, r.plan.Node, p.gone)
+		},
+		get: r.getClaim(p.Claim.Namespace, p.Claim.Name), put: r.putClaim,
+	}
+	done, err := write.run(ctx, r.newestClaim(p.Claim))
+	if err != nil {
+		return err
+	}
+	if done.wrote {
+		p.written = done.object
+		klog.FromContext(ctx).V(4).Info("Selected node for claim", logkeys.Claim, klog.KObj(p.Claim), logkeys.Node, klog.KRef("", r.plan.Node))
+	}
+	return nil
+}
+
+// explain makes of the end of the caller's context, or of Bind's own deadline,
+// the error that the pod's owner reads.
+func (r *run) explain(ctx context.Context, err error) error {
+	switch {
+	case errors.Is(err, errDeadline):
+		return &TimeoutError{After: r.timeout, Waiting: r.waitingFor()}
+	case ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
+		return fmt.Errorf("binding the volumes of pod %q was stopped: %w", r.plan.Pod, err)
+	default:
+		return err
+	}
+}

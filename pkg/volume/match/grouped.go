@@ -1,0 +1,150 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package match
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// kind is what a claim can ask of a volume by name; all volumes of a group
+// have the same. The class is not part of it: a Pool has one class.
+type kind struct {
+	block           bool
+	attributesClass string
+	modes           AccessModes
+}
+
+func kindOf(v *Volume) kind { return kind{v.Block, v.AttributesClass, v.AccessModes} }
+
+// compareKinds sorts so that all groups which differ only in their access
+// modes are neighbours.
+func compareKinds(a, b kind) int {
+	if a.block != b.block {
+		if b.block {
+			return -1
+		}
+		return 1
+	}
+	if c := strings.Compare(a.attributesClass, b.attributesClass); c != 0 {
+		return c
+	}
+	return cmp.Compare(a.modes, b.modes)
+}
+
+// group is all volumes of one kind, ordered by (bytes, name).
+type group struct {
+	kind kind
+	list ordered
+}
+
+func (g *group) compareKind(k kind) int { return compareKinds(g.kind, k) }
+
+// grouped is a set of volumes, grouped by kind. The zero value is empty and
+// ready to use.
+type grouped struct {
+	groups []*group // sorted by kind; none is empty
+	size   int
+}
+
+func (s *grouped) find(k kind) (int, bool) {
+	return slices.BinarySearchFunc(s.groups, k, (*group).compareKind)
+}
+
+// insert adds the volume, or puts it in the place of the one with the same
+// kind, size and name, which it returns.
+func (s *grouped) insert(v *Volume) (replaced *Volume) {
+	k := kindOf(v)
+	i, found := s.find(k)
+	if !found {
+		s.groups = slices.Insert(s.groups, i, &group{kind: k})
+	}
+	replaced = s.groups[i].list.insert(v)
+	if replaced == nil {
+		s.size++
+	}
+	return replaced
+}
+
+// remove takes out the volume of that kind, size and name and returns it, or
+// nil.
+func (s *grouped) remove(v *Volume) *Volume {
+	i, found := s.find(kindOf(v))
+	if !found {
+		return nil
+	}
+	removed := s.groups[i].list.remove(v)
+	if removed == nil {
+		return nil
+	}
+	s.size--
+	if s.groups[i].list.size == 0 {
+		s.groups = slices.Delete(s.groups, i, i+1)
+	}
+	return removed
+}
+
+// alike returns the groups of the request's volume mode and
+// VolumeAttributesClass. Their access modes are still to be compared.
+func (s *grouped) alike(r *Request) []*group {
+	first := 0
+	if len(s.groups) > 1 {
+		first, _ = s.find(kind{block: r.Block, attributesClass: r.AttributesClass})
+	}
+	last := first
+	for last < len(s.groups) && s.groups[last].kind.block == r.Block &&
+		s.groups[last].kind.attributesClass == r.AttributesClass {
+		last++
+	}
+	return s.groups[first:last]
+}
+
+// first returns the best volume for the request, its selector not asked, or
+// nil.
+func (s *grouped) first(r *Request) *Volume {
+	var best *Volume
+	for _, g := range s.alike(r) {
+		if !g.kind.modes.Contains(r.AccessModes) {
+			continue
+		}
+		chunk, index := g.list.seek(r.Bytes)
+		if chunk == len(g.list.chunks) {
+			continue
+		}
+		if v := g.list.chunks[chunk][index].volume; best == nil || compare(r, v, best) < 0 {
+			best = v
+		}
+	}
+	return best
+}
+
+// check returns the first violated invariant.
+func (s *grouped) check() error {
+	size := 0
+	for i, g := range s.groups {
+		if g.list.size == 0 {
+			return fmt.Errorf("group %+v is empty", g.kind)
+		}
+		if i > 0 && compareKinds(s.groups[i-1].kind, g.kind) >= 0 {
+			return fmt.Errorf("group %+v is filed before group %+v", s.groups[i-1].kind, g.kind)
+		}
+		if err := g.list.check(); err != nil {
+			return fmt.Errorf("group %+v: %w", g.kind, err)
+		}
+		for _, chunk := range g.list.chunks {
+			for _, e := range chunk {
+				if kindOf(e.volume) != g.kind {
+					return fmt.Errorf("volume %s is in group %+v, but is %+v", e.volume.Name, g.kind, kindOf(e.volume))
+				}
+			}
+		}
+		size += g.list.size
+	}
+	if size != s.size {
+		return fmt.Errorf("size is %d, but there are %d volumes", s.size, size)
+	}
+	return nil
+}

@@ -1,0 +1,107 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package match
+
+import "strings"
+
+// cursor stands before a volume of one group and walks towards bigger ones.
+type cursor struct {
+	list    *ordered
+	rest    []entry // of the current chunk; never empty
+	chunk   int
+	surplus int // access modes of the group that the request did not ask for
+}
+
+// advance moves to the next volume and reports whether there is one.
+func (c *cursor) advance() bool {
+	if len(c.rest) > 1 {
+		c.rest = c.rest[1:]
+		return true
+	}
+	c.chunk++
+	if c.chunk == len(c.list.chunks) {
+		return false
+	}
+	c.rest = c.list.chunks[c.chunk]
+	return true
+}
+
+// before is the order of Before for the volumes that two cursors stand before.
+func (c *cursor) before(d *cursor) bool {
+	a, b := c.rest[0], d.rest[0]
+	if a.bytes != b.bytes {
+		return a.bytes < b.bytes
+	}
+	if c.surplus != d.surplus {
+		return c.surplus < d.surplus
+	}
+	return strings.Compare(a.volume.Name, b.volume.Name) < 0
+}
+
+// merge walks several groups as if they were one list in the order of Before.
+// It is a heap of cursors; those of a usual request fit into memory that the
+// caller has on its stack.
+type merge []cursor
+
+// onStack is the number of cursors that callers of merge make room for: more
+// than the combinations of access modes that one usually meets in a class.
+const onStack = 8
+
+// add appends a cursor for each group of the set that could serve the request.
+// start must be called before the walk begins.
+func (m merge) add(s *grouped, r *Request) merge {
+	for _, g := range s.alike(r) {
+		if !g.kind.modes.Contains(r.AccessModes) {
+			continue
+		}
+		chunk, index := g.list.seek(r.Bytes)
+		if chunk == len(g.list.chunks) {
+			continue
+		}
+		m = append(m, cursor{
+			list:    &g.list,
+			rest:    g.list.chunks[chunk][index:],
+			chunk:   chunk,
+			surplus: g.kind.modes.Surplus(r.AccessModes),
+		})
+	}
+	return m
+}
+
+// start puts the cursors into heap order.
+func (m merge) start() {
+	for i := len(m)/2 - 1; i >= 0; i-- {
+		m.down(i)
+	}
+}
+
+// next returns the volume that comes first and what remains to be walked. The
+// merge must not be empty.
+func (m merge) next() (*Volume, merge) {
+	v := m[0].rest[0].volume
+	if !m[0].advance() {
+		last := len(m) - 1
+		m[0] = m[last]
+		m = m[:last]
+	}
+	m.down(0)
+	return v, m
+}
+
+// down moves a cursor to where it belongs.
+func (m merge) down(i int) {
+	for {
+		least := i
+		for child := 2*i + 1; child <= 2*i+2 && child < len(m); child++ {
+			if m[child].before(&m[least]) {
+				least = child
+			}
+		}
+		if least == i {
+			return
+		}
+		m[i], m[least] = m[least], m[i]
+		i = least
+	}
+}

@@ -1,0 +1,186 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package match
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Sizes of an ordered list's chunks. A full chunk is a few kilobytes, which
+// moves quickly, and a million volumes make a few thousand chunks, whose ends
+// are searched without touching the chunks.
+const (
+	fullChunk = 256 // split before it grows beyond
+	lowChunk  = 64  // joined with a neighbour when it falls below
+)
+
+// entry is a volume with the part of its sort key that is compared most.
+type entry struct {
+	bytes  int64
+	volume *Volume
+}
+
+// ordered is a list of volumes sorted by (bytes, name), with logarithmic
+// seeking and cheap changes: a list of sorted chunks. The zero value is empty
+// and ready to use.
+type ordered struct {
+	chunks [][]entry // none is empty
+	ends   []entry   // ends[i] is the last entry of chunks[i]
+	size   int
+}
+
+func entryOf(v *Volume) entry { return entry{v.Bytes, v} }
+
+func compareEntries(a, b entry) int {
+	if c := cmp.Compare(a.bytes, b.bytes); c != 0 {
+		return c
+	}
+	if a.volume == b.volume {
+		return 0
+	}
+	return strings.Compare(a.volume.Name, b.volume.Name)
+}
+
+// firstOfSize returns the index of the first entry of at least that size.
+func firstOfSize(entries []entry, bytes int64) int {
+	low, high := 0, len(entries)
+	for low < high {
+		middle := int(uint(low+high) >> 1)
+		if entries[middle].bytes < bytes {
+			low = middle + 1
+		} else {
+			high = middle
+		}
+	}
+	return low
+}
+
+// seek returns the position of the first volume of at least that size; at the
+// end of the list the chunk is len(o.chunks).
+func (o *ordered) seek(bytes int64) (chunk, index int) {
+	chunk = firstOfSize(o.ends, bytes)
+	if chunk == len(o.chunks) {
+		return chunk, 0
+	}
+	return chunk, firstOfSize(o.chunks[chunk], bytes)
+}
+
+// insert adds the volume, or puts it in the place of the one with the same
+// size and name, which it returns.
+func (o *ordered) insert(v *Volume) (replaced *Volume) {
+	e := entryOf(v)
+	chunk, _ := slices.BinarySearchFunc(o.ends, e, compareEntries)
+	if chunk == len(o.chunks) {
+		if chunk == 0 {
+			o.chunks, o.ends, o.size = append(o.chunks, []entry{e}), append(o.ends, e), 1
+			return nil
+		}
+		chunk--
+	}
+	index, found := slices.BinarySearchFunc(o.chunks[chunk], e, compareEntries)
+	if found {
+		replaced = o.chunks[chunk][index].volume
+		o.chunks[chunk][index] = e
+		o.fixEnd(chunk)
+		return replaced
+	}
+	o.chunks[chunk] = slices.Insert(o.chunks[chunk], index, e)
+	o.size++
+	if len(o.chunks[chunk]) > fullChunk {
+		o.split(chunk)
+	}
+	o.fixEnd(chunk)
+	return nil
+}
+
+// remove takes out the volume of that size and name and returns it, or nil.
+func (o *ordered) remove(v *Volume) *Volume {
+	e := entryOf(v)
+	chunk, _ := slices.BinarySearchFunc(o.ends, e, compareEntries)
+	if chunk == len(o.chunks) {
+		return nil
+	}
+	index, found := slices.BinarySearchFunc(o.chunks[chunk], e, compareEntries)
+	if !found {
+		return nil
+	}
+	removed := o.chunks[chunk][index].volume
+	o.chunks[chunk] = slices.Delete(o.chunks[chunk], index, index+1)
+	o.size--
+	o.shrink(chunk)
+	return removed
+}
+
+// split moves the upper half of a chunk into a new one behind it.
+func (o *ordered) split(chunk int) {
+	whole := o.chunks[chunk]
+	half := len(whole) / 2
+	upper := append(make([]entry, 0, fullChunk+1), whole[half:]...)
+	clear(whole[half:])
+	o.chunks[chunk] = whole[:half]
+	o.chunks = slices.Insert(o.chunks, chunk+1, upper)
+	o.ends = slices.Insert(o.ends, chunk+1, upper[len(upper)-1])
+}
+
+// shrink drops a chunk that has become empty and joins one that has become
+// small with a neighbour, when the two leave room to grow.
+func (o *ordered) shrink(chunk int) {
+	if len(o.chunks[chunk]) == 0 {
+		o.drop(chunk)
+		return
+	}
+	o.fixEnd(chunk)
+	if len(o.chunks[chunk]) >= lowChunk || len(o.chunks) == 1 {
+		return
+	}
+	left := max(chunk-1, 0)
+	if len(o.chunks[left])+len(o.chunks[left+1]) > fullChunk/2 {
+		return
+	}
+	o.chunks[left] = append(o.chunks[left], o.chunks[left+1]...)
+	o.drop(left + 1)
+	o.fixEnd(left)
+}
+
+func (o *ordered) drop(chunk int) {
+	o.chunks = slices.Delete(o.chunks, chunk, chunk+1)
+	o.ends = slices.Delete(o.ends, chunk, chunk+1)
+}
+
+func (o *ordered) fixEnd(chunk int) {
+	o.ends[chunk] = o.chunks[chunk][len(o.chunks[chunk])-1]
+}
+
+// check returns the first violated invariant.
+func (o *ordered) check() error {
+	if len(o.chunks) != len(o.ends) {
+		return fmt.Errorf("%d chunks have %d ends", len(o.chunks), len(o.ends))
+	}
+	size, previous := 0, entry{}
+	for i, chunk := range o.chunks {
+		if len(chunk) == 0 || len(chunk) > fullChunk {
+			return fmt.Errorf("chunk %d has %d volumes", i, len(chunk))
+		}
+		if o.ends[i] != chunk[len(chunk)-1] {
+			return fmt.Errorf("the end of chunk %d is not its last volume", i)
+		}
+		for _, e := range chunk {
+			if e.bytes != e.volume.Bytes {
+				return fmt.Errorf("volume %s is filed under %d bytes, but has %d", e.volume.Name, e.bytes, e.volume.Bytes)
+			}
+			if size > 0 && compareEntries(previous, e) >= 0 {
+				return fmt.Errorf("volume %s is filed before volume %s", previous.volume.Name, e.volume.Name)
+			}
+			previous = e
+			size++
+		}
+	}
+	if size != o.size {
+		return fmt.Errorf("size is %d, but there are %d volumes", o.size, size)
+	}
+	return nil
+}

@@ -1,0 +1,61 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package match
+
+// Reason says why a node cannot have a pod. The zero value means that nothing
+// speaks against it.
+type Reason struct {
+	Code ReasonCode
+	// Claim is the namespace/name of the claim that could not be served,
+	// Volume the name of the volume that stood in the way. Either may be
+	// empty. They are for explanations and logs and never part of a status.
+	Claim, Volume string
+}
+
+// ReasonCode is the kind of a Reason. Its text is the same for every pod and
+// node, because the scheduler counts nodes by text.
+type ReasonCode uint8
+
+const (
+	// Fits is the absence of a reason.
+	Fits ReasonCode = iota
+	// NoVolume: a claim that nothing can provision found no volume.
+	NoVolume
+	// NodeConflict: a bound volume cannot be reached from the node.
+	NodeConflict
+	// NotEnoughSpace: the driver has too little capacity left to provision.
+	NotEnoughSpace
+	// VolumeMissing: a bound claim's volume does not exist.
+	VolumeMissing
+	// NodeNotSelected: a volume is being provisioned for another node.
+	NodeNotSelected
+	// ReservedVolumeMismatch: the volume whose claimRef names the claim does
+	// not fit the claim or the node.
+	ReservedVolumeMismatch
+	// TopologyNotAllowed: the class may not provision for the node.
+	TopologyNotAllowed
+
+	reasonCodes // their number
+)
+
+// reasonTexts uses the stock scheduler's words where the meaning is the same,
+// so that alerts and habits built on them keep working.
+var reasonTexts = [reasonCodes]string{
+	Fits:                   "",
+	NoVolume:               "node(s) didn't find available persistent volumes to bind",
+	NodeConflict:           "node(s) didn't match PersistentVolume's node affinity",
+	NotEnoughSpace:         "node(s) did not have enough free storage",
+	VolumeMissing:          "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
+	NodeNotSelected:        "node(s) were not the node selected for provisioning",
+	ReservedVolumeMismatch: "node(s) didn't fit the persistent volume reserved for a claim",
+	TopologyNotAllowed:     "node(s) didn't match the storage class's allowed topologies",
+}
+
+// String returns the text shown to users, empty for Fits.
+func (c ReasonCode) String() string {
+	if c >= reasonCodes {
+		return "node(s) were refused for an unknown reason"
+	}
+	return reasonTexts[c]
+}

@@ -1,0 +1,99 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package match
+
+import (
+	"math"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// Volume is a PersistentVolume compiled for matching. It is immutable and
+// safe for concurrent use.
+type Volume struct {
+	// Name is the volume's name, unique in the cluster.
+	Name string
+	// Class is the storage class; the beta annotation wins over the spec.
+	Class string
+	// Bytes is the capacity, rounded up to whole bytes.
+	Bytes int64
+	// Block says that spec.volumeMode is Block; nil means Filesystem.
+	Block bool
+	// AttributesClass is the VolumeAttributesClass, empty for none.
+	AttributesClass string
+	// AccessModes are the modes the volume offers.
+	AccessModes AccessModes
+	// PV is what the volume was compiled from, usually shared with an
+	// informer's cache: read only.
+	PV *v1.PersistentVolume
+
+	deleting bool
+}
+
+// NewVolume compiles a PersistentVolume, which it keeps and never changes.
+func NewVolume(pv *v1.PersistentVolume) *Volume {
+	return &Volume{
+		Name:            pv.Name,
+		Class:           VolumeClass(pv),
+		Bytes:           storageBytes(pv.Spec.Capacity),
+		Block:           isBlock(pv.Spec.VolumeMode),
+		AttributesClass: orEmpty(pv.Spec.VolumeAttributesClassName),
+		AccessModes:     AccessModesOf(pv.Spec.AccessModes),
+		PV:              pv,
+		deleting:        pv.DeletionTimestamp != nil,
+	}
+}
+
+// Free reports whether any claim may have the volume: the PV controller knows
+// it (phase Available), no claimRef speaks for it, and it is not being
+// deleted.
+func (v *Volume) Free() bool {
+	return v.PV.Status.Phase == v1.VolumeAvailable && v.PV.Spec.ClaimRef == nil && !v.deleting
+}
+
+// labels returns the volume's labels, read only.
+func (v *Volume) labels() labels.Set { return v.PV.Labels }
+
+// VolumeClass returns the storage class of a volume. The beta annotation wins
+// over spec.storageClassName even when it is empty.
+func VolumeClass(pv *v1.PersistentVolume) string {
+	if class, ok := pv.Annotations[v1.BetaStorageClassAnnotation]; ok {
+		return class
+	}
+	return pv.Spec.StorageClassName
+}
+
+// ClaimClass returns the storage class of a claim, empty for none. The beta
+// annotation wins over spec.storageClassName even when it is empty.
+func ClaimClass(claim *v1.PersistentVolumeClaim) string {
+	if class, ok := claim.Annotations[v1.BetaStorageClassAnnotation]; ok {
+		return class
+	}
+	return orEmpty(claim.Spec.StorageClassName)
+}
+
+// storageBytes returns the storage quantity rounded up to whole bytes, as the
+// PV controller compares it; what does not fit is saturated.
+func storageBytes(list v1.ResourceList) int64 {
+	quantity := list[v1.ResourceStorage]
+	switch {
+	case quantity.CmpInt64(math.MaxInt64) >= 0:
+		return math.MaxInt64
+	case quantity.CmpInt64(math.MinInt64) <= 0:
+		return math.MinInt64
+	}
+	return quantity.Value()
+}
+
+func isBlock(mode *v1.PersistentVolumeMode) bool {
+	return mode != nil && *mode == v1.PersistentVolumeBlock
+}
+
+func orEmpty(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}

@@ -57,7 +57,7 @@ func (p Provision) UnselectNode(written *v1.PersistentVolumeClaim) (want *v1.Per
 		}
 	}
 	want = written.DeepCopy()
-	restore(want.Annotations, p.Claim.Annotations, AnnSelectedNode)
+	restore(&want.ObjectMeta, p.Claim.Annotations, AnnSelectedNode)
 	return want, true
 }
 

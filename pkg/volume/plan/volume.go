@@ -66,7 +66,7 @@ func (b Binding) UnclaimVolume(written *v1.PersistentVolume) (want *v1.Persisten
 	}
 	want = written.DeepCopy()
 	want.Spec.ClaimRef = b.Volume.Spec.ClaimRef.DeepCopy()
-	restore(want.Annotations, b.Volume.Annotations, AnnBoundByController)
+	restore(&want.ObjectMeta, b.Volume.Annotations, AnnBoundByController)
 	return want, true
 }
 
@@ -182,10 +182,10 @@ func claimant(ref *v1.ObjectReference, claim *v1.PersistentVolumeClaim) string {
 }
 
 // restore gives the annotation the value it had, or takes it away.
-func restore(annotations, was map[string]string, key string) {
+func restore(object *metav1.ObjectMeta, was map[string]string, key string) {
 	if value, ok := was[key]; ok {
-		annotations[key] = value
+		metav1.SetMetaDataAnnotation(object, key, value)
 	} else {
-		delete(annotations, key)
+		delete(object.Annotations, key)
 	}
 }

@@ -1,0 +1,43 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/klog/v2/ktesting"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+
+	"stowage.dev/stowage/pkg/apis/config"
+	"stowage.dev/stowage/pkg/plugin/volumetopology"
+)
+
+// TestVolumeTopologyInItsProfile: the plugin that main registers is made from the
+// configuration without a file, under the name its arguments are found by, and
+// the framework runs it at every point that the checks of profiles speak of.
+func TestVolumeTopologyInItsProfile(t *testing.T) {
+	_, ctx := ktesting.NewTestContext(t)
+	ctx, cancel := context.WithCancel(ctx)
+	t.Cleanup(cancel)
+
+	_, sched, err := Setup(ctx, parse(t), frameworkruntime.Registry{volumetopology.Name: volumetopology.New})
+	if err != nil {
+		t.Fatalf("Setup: %v", err)
+	}
+	ran := sched.Profiles[componentName].ListPlugins()
+	var want, got []string
+	for _, point := range volumePoints {
+		want = append(want, point.name)
+		for _, plugin := range point.set(ran).Enabled {
+			if plugin.Name == config.PluginName {
+				got = append(got, point.name)
+			}
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("extension points of %s (-want +got):\n%s", config.PluginName, diff)
+	}
+}

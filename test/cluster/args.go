@@ -74,6 +74,7 @@ func (c *Cluster) controllerManagerArgs(port *reservedPort, kubeconfig string) [
 		"--use-service-account-credentials",
 		"--service-account-private-key-file="+c.folder.serviceAccountKey(),
 		"--root-ca-file="+c.folder.caCert(),
+		"--flex-volume-plugin-dir="+c.folder.path("flexvolume"), // made if missing
 	)
 	if m.QPS > 0 {
 		args = append(args, "--kube-api-qps="+strconv.FormatFloat(float64(m.QPS), 'f', -1, 32))

@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -32,11 +34,11 @@ type Binaries struct {
 
 // check reports binaries that are not set.
 func (b Binaries) check() error {
-	for name, path := range map[string]string{
+	for name, file := range map[string]string{
 		"Etcd": b.Etcd, "APIServer": b.APIServer, "ControllerManager": b.ControllerManager,
 		"Scheduler": b.Scheduler, "Kwok": b.Kwok, "Supervisor": b.Supervisor,
 	} {
-		if path == "" {
+		if file == "" {
 			return fmt.Errorf("Config.Binaries.%s is not set: use what Build returns", name)
 		}
 	}
@@ -133,7 +135,7 @@ func buildAll(ctx context.Context, src sources, targets []target, progress io.Wr
 		if len(targets) > 1 {
 			fmt.Fprintf(progress, "  building %s\n", label)
 		}
-		if err := goBuild(ctx, buildJob{module: module, pkg: t.pkg, out: *t.path, ldflags: src.ldflags, label: label, progress: progress}); err != nil {
+		if err := goBuild(ctx, buildJob{module: module, pkg: t.pkg, out: *t.path, args: []string{"-ldflags", src.ldflags}, label: label, progress: progress}); err != nil {
 			return err
 		}
 	}
@@ -144,17 +146,27 @@ func buildAll(ctx context.Context, src sources, targets []target, progress io.Wr
 }
 
 // BuildCommand builds a command of this repository, such as
-// "stowage.dev/stowage/cmd/scheduler", and returns the binary's path. It stays
-// in the cache folder, by clone; an up-to-date one is not linked again.
-func BuildCommand(ctx context.Context, o BuildOptions, pkg string) (string, error) {
+// "stowage.dev/stowage/cmd/scheduler", with further arguments for "go build",
+// such as "-race", and returns the binary's path. It stays in the cache folder,
+// by clone and arguments; an up-to-date one is not linked again.
+func BuildCommand(ctx context.Context, o BuildOptions, pkg string, goArgs ...string) (string, error) {
+	out, err := buildCommand(ctx, o, pkg, goArgs)
+	if err != nil {
+		return "", fmt.Errorf("build %s: %w", pkg, err)
+	}
+	return out, nil
+}
+
+func buildCommand(ctx context.Context, o BuildOptions, pkg string, goArgs []string) (string, error) {
 	if o.Progress == nil {
 		o.Progress = io.Discard
 	}
 	src, err := findSources(ctx)
 	if err != nil {
-		return "", fmt.Errorf("build %s: %w", pkg, err)
+		return "", err
 	}
-	dir := filepath.Join(filepath.Dir(src.cache), "commands-"+src.cloneKey)
+	key := hash([]byte(src.root), []byte(strings.Join(goArgs, "\x00")))
+	dir := filepath.Join(filepath.Dir(src.cache), "commands-"+key)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
@@ -163,9 +175,9 @@ func BuildCommand(ctx context.Context, o BuildOptions, pkg string) (string, erro
 		return "", err
 	}
 	defer unlock()
-	name := filepath.Base(pkg)
+	name := path.Base(pkg)
 	out := filepath.Join(dir, name)
-	return out, goBuild(ctx, buildJob{module: src.root, pkg: pkg, out: out, ldflags: src.ldflags, label: name, progress: o.Progress})
+	return out, goBuild(ctx, buildJob{module: src.root, pkg: pkg, out: out, args: goArgs, label: name, progress: o.Progress})
 }
 
 // errNoCache says how to go on without a user's cache folder.

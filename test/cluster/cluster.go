@@ -161,9 +161,9 @@ func (c *Cluster) etcdRun() run {
 	}
 	return run{
 		name: "etcd", binary: c.config.Binaries.Etcd, args: etcdArgs(c.folder), env: stockEnv(nil),
-		health: healthCheck{
+		base: endpoint{
 			client: &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}},
-			url:    "http://etcd/readyz",
+			url:    "http://etcd",
 		},
 	}
 }

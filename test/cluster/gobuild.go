@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -27,11 +28,11 @@ const (
 
 // buildJob is one binary to build.
 type buildJob struct {
-	module   string // folder of the module
-	pkg      string // import path of the command
-	out      string // path of the binary
-	ldflags  string
-	label    string // what progress calls it
+	module   string   // folder of the module
+	pkg      string   // import path of the command
+	out      string   // path of the binary
+	args     []string // for "go build"
+	label    string   // what progress calls it
 	progress io.Writer
 }
 
@@ -55,7 +56,7 @@ func goBuild(ctx context.Context, j buildJob) error {
 }
 
 func (j buildJob) run(ctx context.Context, out string) error {
-	cmd := goCommand(ctx, j.module, "build", "-mod=readonly", "-buildvcs=false", "-o", out, "-ldflags", j.ldflags, j.pkg)
+	cmd := goCommand(ctx, j.module, slices.Concat([]string{"build", "-buildvcs=false", "-o", out}, j.args, []string{j.pkg})...)
 	// Interrupted rather than killed, the go command ends its compilers and
 	// removes its temporary files.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }

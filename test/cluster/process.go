@@ -5,7 +5,6 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -33,16 +32,16 @@ type Process struct {
 	logFile    string
 	kubeconfig string
 	port       int
-	health     healthCheck
+	base       endpoint
+	healthPath string
 	inner      *supervise.Process
 	asked      atomic.Bool // to end, or to do what may end it
 }
 
-// healthCheck is an address that answers 200 once the component works; without
-// a client the component has none.
-type healthCheck struct {
+// endpoint is what a component serves; without a client it serves nothing.
+type endpoint struct {
 	client *http.Client
-	url    string
+	url    string // without a path
 }
 
 // Name of the component, such as "kube-apiserver".
@@ -77,7 +76,13 @@ func (p *Process) Err() error {
 
 // Signal sends a signal, such as SIGSTOP and SIGCONT to make the process hang
 // for a while. The process counts as asked to end when the signal may do that.
+// A process that has ended gets none.
 func (p *Process) Signal(sig syscall.Signal) error {
+	select {
+	case <-p.Done():
+		return nil
+	default:
+	}
 	if sig != syscall.SIGSTOP && sig != syscall.SIGCONT {
 		p.asked.Store(true)
 	}
@@ -154,6 +159,22 @@ func (p *Process) ended() error {
 	return fmt.Errorf("%s was stopped", p.name)
 }
 
+// Get asks the process for a path such as "/metrics", as an administrator, and
+// returns the answer's body. Any status but 200 is an error.
+func (p *Process) Get(ctx context.Context, path string) ([]byte, error) {
+	if p.base.client == nil {
+		return nil, fmt.Errorf("get %s from %s: it serves nothing", path, p.name)
+	}
+	body, status, err := p.base.get(ctx, path)
+	if err == nil && status != http.StatusOK {
+		err = fmt.Errorf("%d %s: %s", status, http.StatusText(status), body)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("get %s from %s: %w", path, p.name, err)
+	}
+	return body, nil
+}
+
 // whileRunning returns a context that ends when the process does, with the
 // reason as its cause. The function it returns must be called.
 func (p *Process) whileRunning(ctx context.Context) (context.Context, func()) {
@@ -172,35 +193,29 @@ func (p *Process) whileRunning(ctx context.Context) (context.Context, func()) {
 	}
 }
 
+// check fails while the component says that it is not ready.
 func (p *Process) check(ctx context.Context) error {
-	if p.health.client == nil {
+	if p.base.client == nil {
 		return nil
 	}
-	body, status, err := p.health.get(ctx)
-	switch {
-	case err != nil:
-		return err
-	case status != http.StatusOK:
-		return errors.New(http.StatusText(status) + ": " + body)
-	}
-	return nil
-}
-
-func (h healthCheck) get(ctx context.Context) (body string, status int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, h.url, nil)
+	_, err := p.Get(ctx, p.healthPath)
+	return err
+}
+
+func (e endpoint) get(ctx context.Context, path string) (body []byte, status int, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, e.url+path, nil)
 	if err != nil {
-		return "", 0, err
+		return nil, 0, err
 	}
-	resp, err := h.client.Do(req)
+	resp, err := e.client.Do(req)
 	if err != nil {
-		return "", 0, err
+		return nil, 0, err
 	}
 	defer resp.Body.Close()
-	const enough = 4 << 10
-	data, err := io.ReadAll(io.LimitReader(resp.Body, enough))
-	return string(data), resp.StatusCode, err
+	body, err = io.ReadAll(resp.Body)
+	return body, resp.StatusCode, err
 }
 
 // logTail is the end of the log as the last part of an error message.

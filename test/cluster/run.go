@@ -21,16 +21,16 @@ type run struct {
 	env        []string      // the whole environment
 	port       *reservedPort // nil: serves no HTTPS
 	kubeconfig string
-	health     healthCheck // without a client: healthPath on port
-	healthPath string      // empty: /readyz
+	base       endpoint // without a client: that of port
+	healthPath string   // empty: /readyz
 }
 
 // run starts a process and watches over its end.
 func (c *Cluster) run(r run) (*Process, error) {
-	p := &Process{name: r.name, logFile: c.folder.log(r.name), kubeconfig: r.kubeconfig, health: r.health}
+	p := &Process{name: r.name, logFile: c.folder.log(r.name), kubeconfig: r.kubeconfig, base: r.base, healthPath: cmp.Or(r.healthPath, "/readyz")}
 	if r.port != nil {
 		p.port = r.port.number
-		p.health = healthCheck{client: c.http, url: r.port.url() + cmp.Or(r.healthPath, "/readyz")}
+		p.base = endpoint{client: c.http, url: r.port.url()}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

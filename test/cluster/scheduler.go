@@ -19,10 +19,9 @@ const SchedulerUser = "system:kube-scheduler"
 // SchedulerOptions configures StartScheduler. The zero value is the stock
 // kube-scheduler with its default profile.
 type SchedulerOptions struct {
-	// Name of the process in errors and of its log; empty: "kube-scheduler". A
-	// name may be used again, for a restart or for schedulers side by side:
-	// logs of the same name are one file while they are restarts of each other
-	// and get a number otherwise.
+	// Name of the process in errors and of its log; empty: "kube-scheduler". It
+	// may be used again, for a restart or for schedulers side by side: from the
+	// second on, a number is added.
 	Name string
 	// Binary is anything with kube-scheduler's command line; empty: the stock
 	// kube-scheduler.

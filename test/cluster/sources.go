@@ -41,7 +41,6 @@ type sources struct {
 	ldflags       string // version stamps and stripping
 	cache         string // folder of the finished binaries
 	supervisorKey string // hash of the supervisor's sources
-	cloneKey      string // hash of root
 }
 
 func findSources(ctx context.Context) (sources, error) {
@@ -49,7 +48,7 @@ func findSources(ctx context.Context) (sources, error) {
 	if err != nil {
 		return sources{}, err
 	}
-	s := sources{root: root, controlplane: filepath.Join(root, filepath.FromSlash(controlplaneDir)), cloneKey: hash([]byte(root))}
+	s := sources{root: root, controlplane: filepath.Join(root, filepath.FromSlash(controlplaneDir))}
 	goMod, err := os.ReadFile(filepath.Join(s.controlplane, "go.mod"))
 	if err != nil {
 		return sources{}, err

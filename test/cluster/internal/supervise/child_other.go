@@ -5,11 +5,20 @@
 
 package supervise
 
-import "syscall"
+import (
+	"os/exec"
+	"syscall"
+)
 
 // childAttributes puts a child into its own process group, out of reach of the
 // terminal's Ctrl-C. There is no parent-death signal here: children survive if
 // the supervisor itself, rather than its client, is killed.
 func childAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
+}
+
+// reap waits for a child's end and has its whole process group end with it.
+func reap(cmd *exec.Cmd) {
+	_ = cmd.Wait()                                      // what it says is in ProcessState
+	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // fails when nobody is left
 }

@@ -108,7 +108,7 @@ func (s *server) start(id int, spec Spec) (int, error) {
 	}
 	s.children[id] = cmd.Process
 	go func() {
-		_ = cmd.Wait() // what it says is in ProcessState
+		reap(cmd)
 		s.exits <- event{ID: id, Exit: exitOf(cmd.ProcessState)}
 	}()
 	return cmd.Process.Pid, nil

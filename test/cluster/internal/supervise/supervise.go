@@ -7,7 +7,8 @@
 // A small supervisor process is the parent of all children. Its client talks
 // to it over a pipe; the pipe's end, however it comes about (Close, exit,
 // panic, SIGKILL of the client), makes the supervisor kill and reap every child
-// and remove the folder it was given. Only the supervisor reaps, so a signal
+// and remove the folder it was given. A child's own children end with it, as
+// long as they stay in its process group. Only the supervisor reaps, so a signal
 // never reaches a recycled process id.
 package supervise
 

@@ -9,10 +9,14 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 # Build with the Go that is installed; never fetch another one behind the user's back.
 export GOTOOLCHAIN := local
 
-# Stamped into the binaries. Each command package that shows a version owns the variable.
+# Stamped into the binaries: our version, and the one of Kubernetes that they contain, which
+# clients and metrics show.
 VERSION ?= $(shell git describe --tags --always --dirty --match 'v*' 2>/dev/null || echo unknown)
-VERSION_VARIABLE := stowage.dev/stowage/cmd/scheduler/app.version
-LDFLAGS := -X $(VERSION_VARIABLE)=$(VERSION)
+KUBE_VERSION = $(shell go list -m -f '{{.Version}}' k8s.io/kubernetes)
+LDFLAGS = $(foreach c,$(COMMANDS),-X stowage.dev/stowage/cmd/$(c)/app.version=$(VERSION)) \
+  -X k8s.io/component-base/version.gitVersion=$(KUBE_VERSION) \
+  -X k8s.io/component-base/version.gitMajor=$(word 1,$(subst ., ,$(KUBE_VERSION:v%=%))) \
+  -X k8s.io/component-base/version.gitMinor=$(word 2,$(subst ., ,$(KUBE_VERSION)))
 
 RUN      ?=
 COUNT    ?=
@@ -46,12 +50,9 @@ help: ## Show this list
 build: $(BINARIES) ## Build every command of cmd/ into bin/
 
 .PHONY: $(BINARIES)
-bin/stowage-%:
+$(BINARIES): bin/%: # Go knows whether it is up to date
 	@echo "building $@ $(VERSION)"
-	@go build -v -ldflags '$(LDFLAGS)' -o $@ ./cmd/$* 2>&1 | $(PROGRESS)
-bin/kubectl-%:
-	@echo "building $@ $(VERSION)"
-	@go build -v -ldflags '$(LDFLAGS)' -o $@ ./cmd/kubectl-$* 2>&1 | $(PROGRESS)
+	@go build -v -ldflags '$(LDFLAGS)' -o $@ ./cmd/$(patsubst stowage-%,%,$*) 2>&1 | $(PROGRESS)
 
 .PHONY: demo
 demo: control-plane ## Schedule stateful pods on a real control plane; KEEP=1 leaves it running

@@ -30,10 +30,6 @@ KEEP     ?=
 COMMANDS := $(patsubst cmd/%/main.go,%,$(wildcard cmd/*/main.go))
 BINARIES := $(foreach c,$(COMMANDS),bin/$(if $(filter kubectl-%,$(c)),$(c),stowage-$(c)))
 
-PRODUCT     := $(patsubst %,./%/...,$(wildcard pkg cmd))
-UNIT        := $(PRODUCT) $(patsubst %,./%/...,$(wildcard hack))
-INTEGRATION := $(patsubst %,./%/...,$(wildcard test))
-
 # Go prints nothing while it compiles, which takes minutes on a fresh machine.
 PROGRESS := hack/progress.sh
 REPORT   := go run ./hack/testreport
@@ -56,7 +52,8 @@ $(BINARIES): bin/%: # Go knows whether it is up to date
 
 .PHONY: demo
 demo: control-plane ## Schedule stateful pods on a real control plane; KEEP=1 leaves it running
-	@KEEP=$(KEEP) go run ./hack/demo
+	@go build -v -o bin/tools/demo ./hack/demo 2>&1 | $(PROGRESS)
+	@KEEP=$(KEEP) bin/tools/demo
 
 ##@ Test
 
@@ -65,30 +62,31 @@ test: test-unit test-integration ## Everything: unit tests, fuzz seeds, integrat
 
 .PHONY: test-unit
 test-unit: ## Unit tests and fuzz seeds; RUN=regexp COUNT=n
-	@go test -json -timeout=10m $(if $(COUNT),-count=$(COUNT)) -run='$(RUN)' $(UNIT) | $(REPORT)
+	@go test -json -timeout=10m $(if $(COUNT),-count=$(COUNT)) -run='$(RUN)' ./pkg/... ./cmd/... ./hack/... | $(REPORT)
 
 .PHONY: test-race
 test-race: ## Unit tests under the race detector (needs a C compiler); RUN=regexp COUNT=n
 	@command -v "$$(go env CC)" >/dev/null || { echo "the race detector needs a C compiler: install gcc or clang" >&2; exit 1; }
-	@CGO_ENABLED=1 go test -json -race -timeout=20m $(if $(COUNT),-count=$(COUNT)) -run='$(RUN)' $(UNIT) | $(REPORT)
+	@CGO_ENABLED=1 go test -json -race -timeout=20m $(if $(COUNT),-count=$(COUNT)) -run='$(RUN)' ./pkg/... ./cmd/... ./hack/... | $(REPORT)
 
 .PHONY: test-fuzz
 test-fuzz: ## Every Fuzz function in turn; FUZZTIME=20s each, FUZZ=regexp
-	@FUZZTIME=$(FUZZTIME) FUZZ='$(FUZZ)' hack/fuzz.sh $(wildcard pkg cmd)
+	@FUZZTIME=$(FUZZTIME) FUZZ='$(FUZZ)' hack/fuzz.sh pkg cmd
 
 .PHONY: test-integration
 test-integration: control-plane ## Tests against a real control plane; RUN=regexp COUNT=n TIMEOUT=45m
-	@$(if $(INTEGRATION),KUBE_CACHE_MUTATION_DETECTOR=true \
-	  go test -json -p=1 -timeout=$(TIMEOUT) -count=$(or $(COUNT),1) -run='$(RUN)' $(INTEGRATION) | $(REPORT) -tests,echo "no integration tests yet")
+	@KUBE_CACHE_MUTATION_DETECTOR=true \
+	  go test -json -p=1 -timeout=$(TIMEOUT) -count=$(or $(COUNT),1) -run='$(RUN)' ./test/... | $(REPORT) -tests
 
 .PHONY: bench
 bench: ## Micro-benchmarks; BENCH=regexp COUNT=n
-	@$(if $(PRODUCT),go test -run='^$$' -bench='$(BENCH)' -benchmem $(if $(COUNT),-count=$(COUNT)) -timeout=60m $(PRODUCT),echo "no packages yet")
+	@go test -run='^$$' -bench='$(BENCH)' -benchmem $(if $(COUNT),-count=$(COUNT)) -timeout=60m ./pkg/...
 
 # Compiles into the user's cache folder; minutes the first time, an instant afterwards.
 .PHONY: control-plane
 control-plane:
-	@$(if $(wildcard hack/cluster/*.go),go run ./hack/cluster build,echo "no control plane to build yet")
+	@go build -v -o bin/tools/cluster ./hack/cluster 2>&1 | $(PROGRESS)
+	@bin/tools/cluster build
 
 ##@ Keep in order
 

@@ -3,8 +3,6 @@
 
 package match
 
-import "strings"
-
 // cursor stands before a volume of one group and walks towards bigger ones.
 type cursor struct {
 	list    *ordered
@@ -36,7 +34,7 @@ func (c *cursor) before(d *cursor) bool {
 	if c.surplus != d.surplus {
 		return c.surplus < d.surplus
 	}
-	return strings.Compare(a.volume.Name, b.volume.Name) < 0
+	return a.name < b.name
 }
 
 // merge walks several groups as if they were one list in the order of Before.

@@ -11,16 +11,18 @@ import (
 )
 
 // Sizes of an ordered list's chunks. A full chunk is a few kilobytes, which
-// moves quickly, and a million volumes make a few thousand chunks, whose ends
+// moves quickly; a million volumes make some ten thousand chunks, whose ends
 // are searched without touching the chunks.
 const (
-	fullChunk = 256 // split before it grows beyond
-	lowChunk  = 64  // joined with a neighbour when it falls below
+	fullChunk = 128 // split before it grows beyond
+	lowChunk  = 32  // joined with a neighbour when it falls below
 )
 
-// entry is a volume with the part of its sort key that is compared most.
+// entry is a volume with its sort key beside it, so that a search reads the
+// chunk and not volumes all over the memory.
 type entry struct {
 	bytes  int64
+	name   string
 	volume *Volume
 }
 
@@ -33,16 +35,13 @@ type ordered struct {
 	size   int
 }
 
-func entryOf(v *Volume) entry { return entry{v.Bytes, v} }
+func entryOf(v *Volume) entry { return entry{v.Bytes, v.Name, v} }
 
 func compareEntries(a, b entry) int {
 	if c := cmp.Compare(a.bytes, b.bytes); c != 0 {
 		return c
 	}
-	if a.volume == b.volume {
-		return 0
-	}
-	return strings.Compare(a.volume.Name, b.volume.Name)
+	return strings.Compare(a.name, b.name)
 }
 
 // firstOfSize returns the index of the first entry of at least that size.
@@ -104,7 +103,7 @@ func (o *ordered) remove(v *Volume) *Volume {
 	if chunk == len(o.chunks) {
 		return nil
 	}
-	index, found := slices.BinarySearchFunc(o.chunks[chunk], e, compareEntries)
+	index, found := find(o.chunks[chunk], e)
 	if !found {
 		return nil
 	}
@@ -113,6 +112,17 @@ func (o *ordered) remove(v *Volume) *Volume {
 	o.size--
 	o.shrink(chunk)
 	return removed
+}
+
+// find returns where the entry is in the chunk. Usually it is the very volume
+// that was inserted, and found without looking at any other volume's name.
+func find(chunk []entry, e entry) (int, bool) {
+	for i := range chunk {
+		if chunk[i].volume == e.volume {
+			return i, true
+		}
+	}
+	return slices.BinarySearchFunc(chunk, e, compareEntries)
 }
 
 // split moves the upper half of a chunk into a new one behind it.
@@ -127,7 +137,7 @@ func (o *ordered) split(chunk int) {
 }
 
 // shrink drops a chunk that has become empty and joins one that has become
-// small with a neighbour, when the two leave room to grow.
+// small with its smaller neighbour, when the two leave room to grow.
 func (o *ordered) shrink(chunk int) {
 	if len(o.chunks[chunk]) == 0 {
 		o.drop(chunk)
@@ -137,7 +147,10 @@ func (o *ordered) shrink(chunk int) {
 	if len(o.chunks[chunk]) >= lowChunk || len(o.chunks) == 1 {
 		return
 	}
-	left := max(chunk-1, 0)
+	left := chunk // of the pair that is joined
+	if chunk == len(o.chunks)-1 || (chunk > 0 && len(o.chunks[chunk-1]) < len(o.chunks[chunk+1])) {
+		left = chunk - 1
+	}
 	if len(o.chunks[left])+len(o.chunks[left+1]) > fullChunk/2 {
 		return
 	}

@@ -57,6 +57,7 @@ func (c *Cluster) apiServerArgs() []string {
 		"--advertise-address="+advertiseAddress,
 		"--endpoint-reconciler-type=none",
 		"--allow-privileged",
+		"--shutdown-watch-termination-grace-period=3s", // asked to end, it ends watches instead of waiting for them
 	)
 	if off := c.config.disabledAdmission(); len(off) > 0 {
 		args = append(args, "--disable-admission-plugins="+strings.Join(off, ","))

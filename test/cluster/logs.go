@@ -17,7 +17,7 @@ const (
 	tailLines = 15
 	tailBytes = 16 << 10
 	// dumpLines and dumpBytes limit how much DumpLogs shows of each log.
-	dumpLines = 200
+	dumpLines = 50
 	dumpBytes = 256 << 10
 )
 

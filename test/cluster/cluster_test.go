@@ -1,0 +1,318 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+func TestVersion(t *testing.T) {
+	_, c := sharedCluster(t)
+	got := must[string](t)(func() (string, error) {
+		v, err := c.Client().Discovery().ServerVersion()
+		if err != nil {
+			return "", err
+		}
+		return v.GitVersion + " is " + v.Major + "." + v.Minor, nil
+	}())
+	src := must[sources](t)(findSources(t.Context()))
+	parts := strings.Split(strings.TrimPrefix(src.kubernetes, "v"), ".")
+	if want := fmt.Sprintf("%s is %s.%s", src.kubernetes, parts[0], parts[1]); got != want {
+		t.Errorf("server version %q, want %q", got, want)
+	}
+}
+
+func TestNodesBecomeReady(t *testing.T) {
+	ctx, c := sharedCluster(t)
+	nodes := NodeSet{Prefix: "ready", Count: 20, Zones: []string{"a", "b"}, Labels: map[string]string{"story": "ready"}}.Nodes()
+	if err := c.AddNodes(ctx, nodes...); err != nil {
+		t.Fatal(err)
+	}
+	list := must[*corev1.NodeList](t)(c.Client().CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: "story=ready"}))
+	if len(list.Items) != len(nodes) {
+		t.Fatalf("%d nodes, want %d", len(list.Items), len(nodes))
+	}
+	zones := map[string]int{}
+	for _, n := range list.Items {
+		zones[n.Labels[corev1.LabelTopologyZone]]++
+		if !schedulable(&n) || n.Labels[corev1.LabelHostname] != n.Name || n.Status.NodeInfo.KubeletVersion == "" {
+			t.Errorf("node %s is not as kwok and AddNodes leave it: %+v", n.Name, n)
+		}
+		if diff := cmp.Diff("32 256Gi 110", n.Status.Allocatable.Cpu().String()+" "+n.Status.Allocatable.Memory().String()+" "+n.Status.Allocatable.Pods().String()); diff != "" {
+			t.Errorf("allocatable of %s (-want +got):\n%s", n.Name, diff)
+		}
+	}
+	if diff := cmp.Diff(map[string]int{"a": 10, "b": 10}, zones); diff != "" {
+		t.Errorf("nodes by zone (-want +got):\n%s", diff)
+	}
+	if err := c.AddNodes(ctx, nodes[0]); !apierrors.IsAlreadyExists(err) {
+		t.Errorf("adding a node again: %v, want AlreadyExists", err)
+	}
+}
+
+func TestVolumeBecomesAvailable(t *testing.T) {
+	ctx, c := sharedCluster(t)
+	pv := localVolume("available", "none", "nowhere")
+	must[*corev1.PersistentVolume](t)(c.Client().CoreV1().PersistentVolumes().Create(ctx, pv, metav1.CreateOptions{}))
+	waitFor(ctx, t, c.core("persistentvolumes", "", pv.Name), func(pv *corev1.PersistentVolume) bool {
+		return pv.Status.Phase == corev1.VolumeAvailable
+	})
+}
+
+func TestDelayedClaimWaits(t *testing.T) {
+	ctx, c := sharedCluster(t)
+	ns := namespace(ctx, t, c)
+	class := delayedClass("waits")
+	if _, err := c.Client().StorageV1().StorageClasses().Create(ctx, class, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	pv := localVolume("waits", class.Name, "nowhere")
+	must[*corev1.PersistentVolume](t)(c.Client().CoreV1().PersistentVolumes().Create(ctx, pv, metav1.CreateOptions{}))
+	must[*corev1.PersistentVolumeClaim](t)(c.Client().CoreV1().PersistentVolumeClaims(ns).Create(ctx, claim("data", class.Name), metav1.CreateOptions{}))
+
+	// The PV controller has looked at the claim once it says so.
+	events := watched{c.client.CoreV1().RESTClient(), "events", ns, fields.OneTermEqualSelector("involvedObject.name", "data")}
+	waitFor(ctx, t, events, func(e *corev1.Event) bool { return e.Reason == "WaitForFirstConsumer" })
+	got := must[*corev1.PersistentVolumeClaim](t)(c.Client().CoreV1().PersistentVolumeClaims(ns).Get(ctx, "data", metav1.GetOptions{}))
+	if got.Status.Phase != corev1.ClaimPending || got.Spec.VolumeName != "" {
+		t.Errorf("claim is %s with volume %q, want it Pending without one", got.Status.Phase, got.Spec.VolumeName)
+	}
+}
+
+func TestStockScheduler(t *testing.T) {
+	ctx, c := sharedCluster(t)
+	ns := namespace(ctx, t, c)
+	nodes := NodeSet{Prefix: "stock", Count: 3}.Nodes()
+	if err := c.AddNodes(ctx, nodes...); err != nil {
+		t.Fatal(err)
+	}
+	class := delayedClass("stock")
+	if _, err := c.Client().StorageV1().StorageClasses().Create(ctx, class, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	pv := localVolume("stock", class.Name, nodes[1].Name)
+	must[*corev1.PersistentVolume](t)(c.Client().CoreV1().PersistentVolumes().Create(ctx, pv, metav1.CreateOptions{}))
+	must[*corev1.PersistentVolumeClaim](t)(c.Client().CoreV1().PersistentVolumeClaims(ns).Create(ctx, claim("data", class.Name), metav1.CreateOptions{}))
+	must[*corev1.Pod](t)(c.Client().CoreV1().Pods(ns).Create(ctx, podWith("stateful", "data", corev1.DefaultSchedulerName), metav1.CreateOptions{}))
+
+	p := scheduler(ctx, t, c, SchedulerOptions{})
+	pod := waitFor(ctx, t, c.core("pods", ns, "stateful"), func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning })
+	if pod.Spec.NodeName != nodes[1].Name {
+		t.Errorf("pod runs on %q, want the volume's node %q", pod.Spec.NodeName, nodes[1].Name)
+	}
+	waitFor(ctx, t, c.core("persistentvolumeclaims", ns, "data"), func(claim *corev1.PersistentVolumeClaim) bool {
+		return claim.Status.Phase == corev1.ClaimBound && claim.Spec.VolumeName == pv.Name
+	})
+
+	metrics := must[[]byte](t)(p.Get(ctx, "/metrics"))
+	if want := `scheduler_schedule_attempts_total{profile="default-scheduler",result="scheduled"} 1`; !strings.Contains(string(metrics), want) {
+		t.Errorf("metrics lack %q", want)
+	}
+	if err := p.Stop(ctx); err != nil {
+		t.Errorf("stop: %v", err)
+	}
+	if err := p.Err(); err != nil {
+		t.Errorf("after a stop that was asked for: %v", err)
+	}
+}
+
+func TestStatefulSet(t *testing.T) {
+	ctx, c := sharedCluster(t)
+	ns := namespace(ctx, t, c)
+	if err := c.AddNodes(ctx, NodeSet{Prefix: "set", Count: 1}.Nodes()...); err != nil {
+		t.Fatal(err)
+	}
+	const profile = "set-scheduler"
+	pod := podWith("", "", profile)
+	pod.Labels = map[string]string{"app": "set"}
+	pod.Spec.Volumes = nil
+	set := statefulSet("web", pod)
+	if _, err := c.Client().AppsV1().StatefulSets(ns).Create(ctx, set, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	scheduler(ctx, t, c, SchedulerOptions{Name: "set", ConfigYAML: []byte(
+		"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles: [{schedulerName: " + profile + "}]\n")})
+	for _, name := range []string{"web-0", "web-1"} {
+		waitFor(ctx, t, c.core("pods", ns, name), func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning })
+	}
+}
+
+func TestUsersHaveTheirRights(t *testing.T) {
+	ctx, c := sharedCluster(t)
+	tests := map[string]struct {
+		user   string
+		groups []string
+		list   bool
+		delete bool
+	}{
+		"the scheduler sees nodes and may not delete them": {user: SchedulerUser, list: true},
+		"a user without a role may do nothing":             {user: "nobody"},
+		"a group gives rights":                             {user: "operator", groups: []string{adminGroup}, list: true, delete: true},
+		"a service account is a user as any other":         {user: "system:serviceaccount:kube-system:generic-garbage-collector", list: true, delete: true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			path := must[string](t)(c.KubeconfigFor(tc.user, tc.groups...))
+			config, err := clientcmd.BuildConfigFromFlags("", path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			client := must[*kubernetes.Clientset](t)(kubernetes.NewForConfig(config))
+			_, err = client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+			if apierrors.IsForbidden(err) == tc.list || (tc.list && err != nil) {
+				t.Errorf("list nodes: %v, want it allowed: %t", err, tc.list)
+			}
+			err = client.CoreV1().Nodes().Delete(ctx, "missing", metav1.DeleteOptions{})
+			if apierrors.IsForbidden(err) == tc.delete || (tc.delete && !apierrors.IsNotFound(err)) {
+				t.Errorf("delete a missing node: %v, want it allowed: %t", err, tc.delete)
+			}
+		})
+	}
+}
+
+func TestStrangersAreRefused(t *testing.T) {
+	ctx, c := sharedCluster(t)
+	other := must[*authority](t)(newAuthority())
+	pair := must[keyPair](t)(other.client(adminUser, adminGroup))
+	client := must[*kubernetes.Clientset](t)(kubernetes.NewForConfig(c.restConfig(pair)))
+	if _, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
+		t.Errorf("a certificate of another authority: %v, want Unauthorized", err)
+	}
+	config := c.RESTConfig()
+	config.CAData = other.pem
+	client = must[*kubernetes.Clientset](t)(kubernetes.NewForConfig(config))
+	if _, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{}); err == nil || !strings.Contains(err.Error(), "certificate signed by unknown authority") {
+		t.Errorf("a server of another authority: %v, want it refused", err)
+	}
+}
+
+func TestDumpLogs(t *testing.T) {
+	_, c := sharedCluster(t)
+	var b strings.Builder
+	if err := c.DumpLogs(&b); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kwok"} {
+		if want := "==== last lines of " + c.folder.log(name); !strings.Contains(b.String(), want) {
+			t.Errorf("dump lacks %q", want)
+		}
+	}
+}
+
+func TestSideBySide(t *testing.T) {
+	ctx, c := sharedCluster(t)
+	other := ownCluster(ctx, t, Config{Dir: shortTempDir(t), ControllerManager: ControllerManagerConfig{Controllers: VolumeControllers, QPS: 100, Burst: 200}})
+	if c.URL() == other.URL() || c.Folder() == other.Folder() {
+		t.Errorf("two clusters share %s or %s", c.URL(), c.Folder())
+	}
+	if err := other.AddNodes(ctx, NodeSet{Prefix: "side", Count: 1}.Nodes()...); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Client().CoreV1().Nodes().Get(ctx, "side-0", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("a node of the other cluster: %v, want NotFound", err)
+	}
+	if err := other.Stop(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(other.Folder()); !os.IsNotExist(err) {
+		t.Errorf("folder of a stopped cluster: %v, want it gone", err)
+	}
+	if _, err := other.StartScheduler(SchedulerOptions{}); err == nil {
+		t.Error("a scheduler starts in a stopped cluster")
+	}
+	if err := c.APIServer().Process().WaitHealthy(ctx); err != nil {
+		t.Errorf("the other cluster's end harmed this one: %v", err)
+	}
+}
+
+// statefulSet makes two pods from a template.
+func statefulSet(name string, pod *corev1.Pod) *appsv1.StatefulSet {
+	replicas := int32(2)
+	return &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: appsv1.StatefulSetSpec{
+			Replicas: &replicas,
+			Selector: &metav1.LabelSelector{MatchLabels: pod.Labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: pod.ObjectMeta, Spec: pod.Spec},
+		},
+	}
+}
+
+// shortTempDir is t.TempDir with room for the path of a socket.
+func shortTempDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "story-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// TestBareCluster is how benchmarks run: nothing between the API and a pod.
+func TestBareCluster(t *testing.T) {
+	ctx := story(t)
+	c := ownCluster(ctx, t, Config{
+		NoKwok:            true,
+		ControllerManager: ControllerManagerConfig{Disabled: true},
+		APIServer:         APIServerConfig{DisableAdmission: []string{"ServiceAccount"}},
+	})
+	if err := c.AddNodes(ctx, NodeSet{Count: 100}.Nodes()...); err != nil {
+		t.Fatal(err)
+	}
+	must[*corev1.Pod](t)(c.Client().CoreV1().Pods("default").Create(ctx, podWith("bare", "missing", "none"), metav1.CreateOptions{}))
+	list := must[*corev1.NodeList](t)(c.Client().CoreV1().Nodes().List(ctx, metav1.ListOptions{}))
+	ready := 0
+	for _, n := range list.Items {
+		if schedulable(&n) {
+			ready++
+		}
+	}
+	if ready != 100 {
+		t.Errorf("%d nodes are Ready, want 100", ready)
+	}
+	if m := c.ControllerManager(); m.Running() || m.Process() != nil {
+		t.Error("the controller manager runs, although it is disabled")
+	}
+	if err := c.ControllerManager().Start(ctx); err != nil {
+		t.Errorf("start it later: %v", err)
+	}
+}
+
+// TestAllControllers has the node lifecycle controller watch over the nodes.
+func TestAllControllers(t *testing.T) {
+	ctx := story(t)
+	c := ownCluster(ctx, t, Config{ControllerManager: ControllerManagerConfig{Controllers: AllControllers}})
+	if err := c.AddNodes(ctx, NodeSet{Count: 2}.Nodes()...); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Client().CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, "node-0", metav1.GetOptions{}); err != nil {
+		t.Errorf("the lease that keeps a node from being taken for dead: %v", err)
+	}
+}
+
+// canceled is a context that has ended.
+func canceled(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	return ctx
+}

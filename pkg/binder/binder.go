@@ -116,8 +116,9 @@ func (b *Binder) Bind(ctx context.Context, p *plan.Plan) error {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		r.undo(limited, err)
-		err = r.explain(ctx, err)
+		cause := err
+		err = r.explain(ctx, cause)
+		r.undo(limited, cause)
 	}
 	metrics.ObserveBind(string(b.mode), outcome(err), time.Since(start))
 	return err

@@ -45,6 +45,8 @@ type cluster struct {
 	// server's.
 	before func(call) error
 	after  func(call)
+	// hang keeps every request until its client gives up.
+	hang bool
 }
 
 // call is one request of the binder.

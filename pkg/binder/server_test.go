@@ -45,6 +45,10 @@ func (c *cluster) RoundTrip(r *http.Request) (*http.Response, error) {
 	if len(parts) == 3 {
 		this.resource += "/" + parts[2]
 	}
+	if c.hang {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	}
 	if c.before != nil {
 		if err := c.before(this); err != nil {
 			return reply(nil, err)

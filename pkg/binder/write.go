@@ -6,6 +6,7 @@ package binder
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -83,12 +84,14 @@ func (s swap[T]) run(ctx context.Context, from T) (r result[T], err error) {
 			return r, &APIError{Verb: "update", Resource: s.resource, Name: s.name, Err: err}
 		}
 		r.doubtful = r.doubtful || !answered(err)
-		last = err
-		if from, err = s.read(ctx); err != nil {
-			return r, err
+		last = &APIError{Verb: "update", Resource: s.resource, Name: s.name, Err: err}
+		if from, err = s.read(ctx); err != nil && ctx.Err() != nil && !s.forward {
+			return r, context.Cause(ctx)
+		} else if err != nil {
+			return r, last
 		}
 	}
-	return r, &APIError{Verb: "update", Resource: s.resource, Name: s.name, Err: last}
+	return r, last
 }
 
 // read gets the newest version, nil if the object is not there.
@@ -101,7 +104,8 @@ func (s swap[T]) read(ctx context.Context) (T, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, &APIError{Verb: "get", Resource: s.resource, Name: s.name, Err: err}
+		resource, _, _ := strings.Cut(s.resource, "/")
+		return nil, &APIError{Verb: "get", Resource: resource, Name: s.name, Err: err}
 	}
 	return live, nil
 }

@@ -1,0 +1,365 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package binder_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+
+	"stowage.dev/stowage/pkg/binder"
+	"stowage.dev/stowage/pkg/testing/builders"
+	"stowage.dev/stowage/pkg/volume/plan"
+)
+
+// start binds in the background of a synctest bubble and returns when the
+// binder waits for something.
+func (c *cluster) start(ctx context.Context, mode binder.Mode, p *plan.Plan) <-chan error {
+	c.t.Helper()
+	b := c.binder(mode)
+	done := make(chan error, 1)
+	go func() { done <- b.Bind(ctx, p) }()
+	synctest.Wait()
+	return done
+}
+
+// waits fails the test if the call has returned.
+func (c *cluster) waits(done <-chan error) {
+	c.t.Helper()
+	synctest.Wait()
+	select {
+	case err := <-done:
+		c.t.Fatalf("returned %v; writes %v", err, c.log())
+	default:
+	}
+}
+
+func TestDirectCompletesWhatWasProvisioned(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, claim("a"), claim("p"), volume("pv-a"))
+		done := c.start(t.Context(), binder.Direct, c.plan("a=pv-a", "p+csi"))
+		c.waits(done)
+		asked := c.Claim("default", "p").Annotations
+		want := map[string]string{plan.AnnSelectedNode: "n1", plan.AnnStorageProvisioner: "csi", plan.AnnBetaStorageProvisioner: "csi"}
+		if diff := cmp.Diff(want, asked); diff != "" {
+			t.Errorf("annotations (-want +got):\n%s", diff)
+		}
+		if got := c.state("a", "pv-a"); got != " Pending a:uid-a Available" {
+			t.Errorf("claim a is to wait for p: %s", got)
+		}
+		// The PV controller does not know the new volume: bound to it, the
+		// claim would be marked Lost.
+		c.provision(v1.VolumePending)
+		c.waits(done)
+		c.editVolume("pv-p", func(v *v1.PersistentVolume) { v.Status.Phase = v1.VolumeBound })
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		if got := c.state("a", "pv-a"); got != bound {
+			t.Errorf("a: %s", got)
+		}
+		if got := c.state("p", "pv-p"); got != "pv-p Bound p:uid-p Bound" {
+			t.Errorf("p: %s", got)
+		}
+	})
+}
+
+func TestProvisionerNamesItselfOnlyInDirect(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		mode        binder.Mode
+		provisioner string
+	}{
+		"in-tree":             {mode: binder.Direct},
+		"left to the PV ctrl": {mode: binder.PVController, provisioner: "csi"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, claim("p"))
+				done := c.start(t.Context(), tc.mode, c.plan("p+"+tc.provisioner))
+				c.waits(done)
+				if got := c.Claim("default", "p").Annotations; len(got) != 1 || got[plan.AnnSelectedNode] != "n1" {
+					t.Errorf("annotations %v, want selected-node alone", got)
+				}
+				c.editClaim("p", func(p *v1.PersistentVolumeClaim) { delete(p.Annotations, plan.AnnSelectedNode) })
+				if got := failure(<-done); got != plan.ProvisioningFailed {
+					t.Errorf("failure %q", got)
+				}
+			})
+		})
+	}
+}
+
+func TestPVControllerModeWaitsForTheController(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, claim("a"), volume("pv-a"))
+		done := c.start(t.Context(), binder.PVController, c.plan("a=pv-a"))
+		c.waits(done)
+		c.editVolume("pv-a", func(v *v1.PersistentVolume) { v.Status.Phase = v1.VolumeBound })
+		c.waits(done)
+		c.editClaim("a", func(p *v1.PersistentVolumeClaim) {
+			p.Spec.VolumeName = "pv-a"
+			p.Annotations = map[string]string{plan.AnnBindCompleted: "yes"}
+		})
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{"persistentvolumes pv-a"}, c.log()); diff != "" {
+			t.Errorf("writes (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// While claim p waits for its volume, something happens: the call ends at once
+// with that cause, although other claims wait on, and a is free again.
+func TestFirstCauseEndsTheWait(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		do    func(*cluster)
+		want  plan.FailureCode
+		keepA bool
+	}{
+		"refused by the provisioner": {want: plan.ProvisioningFailed, do: func(c *cluster) {
+			c.editClaim("p", func(p *v1.PersistentVolumeClaim) { delete(p.Annotations, plan.AnnSelectedNode) })
+		}},
+		"sent elsewhere": {want: plan.SelectedElsewhere, do: func(c *cluster) {
+			c.editClaim("p", func(p *v1.PersistentVolumeClaim) { p.Annotations[plan.AnnSelectedNode] = "n2" })
+		}},
+		"claim to be provisioned deleted": {want: plan.ClaimGone, do: func(c *cluster) { c.change(func() { delete(c.claims, "default/p") }) }},
+		"claim with a volume deleted":     {want: plan.ClaimGone, keepA: true, do: func(c *cluster) { c.change(func() { delete(c.claims, "default/a") }) }},
+		"volume deleted":                  {want: plan.VolumeGone, keepA: true, do: func(c *cluster) { c.change(func() { delete(c.volumes, "pv-a") }) }},
+		"claimRef reset":                  {want: plan.ClaimRefReset, do: func(c *cluster) { c.editVolume("pv-a", func(v *v1.PersistentVolume) { v.Spec.ClaimRef = nil }) }},
+		"node deleted":                    {want: plan.NodeGone, do: func(c *cluster) { c.change(func() { delete(c.nodes, "n1") }) }},
+		"pod deleted":                     {want: plan.PodGone, do: func(c *cluster) { c.change(func() { delete(c.pods, pod) }) }},
+		"pod deleted and created anew":    {want: plan.PodGone, do: func(c *cluster) { c.change(func() { c.pods[pod] = "new" }) }},
+		"node relabelled away from the volume": {want: plan.VolumeOffNode, do: func(c *cluster) {
+			c.change(func() { c.nodes["n1"] = builders.MakeNode("n1").Hostname("n9").Obj() })
+		}},
+		"made where the node cannot reach it": {want: plan.VolumeOffNode, do: func(c *cluster) {
+			c.change(func() {
+				c.volumes["pv-p"] = volume("pv-p").Hostname("n2").ClaimRef("default", "p", "uid-p").ResourceVersion(c.next()).Obj()
+			})
+		}},
+		"claim lost": {want: plan.ClaimLost, do: func(c *cluster) {
+			c.editClaim("p", func(p *v1.PersistentVolumeClaim) { p.Status.Phase = v1.ClaimLost })
+		}},
+	}
+	for _, mode := range []binder.Mode{binder.Direct, binder.PVController} {
+		for name, tc := range tests {
+			t.Run(string(mode)+" "+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					c := newCluster(t, claim("a"), claim("p"), claim("q"), volume("pv-a"))
+					done := c.start(t.Context(), mode, c.plan("a=pv-a", "q+csi", "p+csi"))
+					c.waits(done)
+					start := time.Now()
+					tc.do(c)
+					if got := failure(<-done); got != tc.want {
+						t.Errorf("failure %q, want %q", got, tc.want)
+					}
+					if took := time.Since(start); took > 0 {
+						t.Errorf("took %s", took)
+					}
+					if tc.keepA {
+						return
+					}
+					if got := c.state("a", "pv-a"); got != " Pending free Available" {
+						t.Errorf("a was not taken back: %s", got)
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestTimeoutTellsWhatEachClaimWaitsFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, claim("a"), claim("p"), claim("q"), volume("pv-a"))
+		start := time.Now()
+		done := c.start(t.Context(), binder.PVController, c.plan("a=pv-a", "p+csi", "q+"))
+		err := <-done
+		if took := time.Since(start); took != 10*time.Minute {
+			t.Errorf("took %s", took)
+		}
+		var timeout *binder.TimeoutError
+		if !errors.As(err, &timeout) || !errors.Is(err, context.DeadlineExceeded) || len(timeout.Waiting) != 3 {
+			t.Fatalf("error %v", err)
+		}
+		for _, want := range []string{
+			`within 10m0s`,
+			`claim "default/a" waits for the PV controller (kube-controller-manager) to bind it to volume "pv-a"`,
+			`claim "default/p" waits for provisioner "csi" to create its volume on node "n1"`,
+			`claim "default/q" waits for a provisioner to create`,
+		} {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("error does not say %s:\n%v", want, err)
+			}
+		}
+		if got := c.state("a", "pv-a"); got != " Pending free Available" {
+			t.Errorf("a was not taken back: %s", got)
+		}
+		if got := c.Claim("default", "p").Annotations[plan.AnnSelectedNode]; got != "n1" {
+			t.Errorf("a timeout moved selected-node to %q", got)
+		}
+	})
+}
+
+// A volume that its owner has pre-bound by name: the PV controller may not have
+// seen the UID yet, and would mark the claim Lost.
+func TestPreBoundVolumeGivesThePVControllerTime(t *testing.T) {
+	t.Parallel()
+	t.Run("it takes note", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster(t, claim("a"), volume("pv-a").ClaimRef("default", "a", ""))
+			start := time.Now()
+			done := c.start(t.Context(), binder.Direct, c.plan("a=pv-a"))
+			c.waits(done)
+			c.editVolume("pv-a", func(v *v1.PersistentVolume) { v.Status.Phase = v1.VolumeBound })
+			if err := <-done; err != nil || time.Since(start) > 0 {
+				t.Errorf("error %v after %s", err, time.Since(start))
+			}
+			if got := c.state("a", "pv-a"); got != bound || len(c.Volume("pv-a").Annotations) > 0 {
+				t.Errorf("state %q, annotations %v", got, c.Volume("pv-a").Annotations)
+			}
+		})
+	})
+	t.Run("there is none", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster(t, claim("a"), volume("pv-a").ClaimRef("default", "a", ""))
+			start := time.Now()
+			err := c.binder(binder.Direct).Bind(t.Context(), c.plan("a=pv-a"))
+			if took := time.Since(start); err != nil || took == 0 || took > 10*time.Second {
+				t.Errorf("error %v after %s", err, took)
+			}
+			if got := c.state("a", "pv-a"); got != bound {
+				t.Errorf("state %q", got)
+			}
+		})
+	})
+}
+
+// Rights for the statuses were taken away after the start: the claims are
+// bound, and the PV controller says so.
+func TestStatusIsLeftToThePVController(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, claim("a"), volume("pv-a"))
+		c.before = func(this call) error {
+			if strings.HasSuffix(this.resource, "/status") {
+				return forbidden(this.resource)
+			}
+			return nil
+		}
+		done := c.start(t.Context(), binder.Direct, c.plan("a=pv-a"))
+		c.waits(done)
+		c.editVolume("pv-a", func(v *v1.PersistentVolume) { v.Status.Phase = v1.VolumeBound })
+		c.waits(done)
+		c.editClaim("a", func(p *v1.PersistentVolumeClaim) { p.Status.Phase = v1.ClaimBound })
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestSelectedNodeOfAnotherNode(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		exists bool
+		want   plan.FailureCode
+	}{
+		"the node is gone: overwritten": {},
+		"the node exists: it stays":     {exists: true, want: plan.SelectedElsewhere},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, claim("a"), claim("p").SelectedNode("old").Provisioner("csi"), volume("pv-a"))
+				if tc.exists {
+					c.nodes["old"] = builders.MakeNode("old").Obj()
+				}
+				c.after = func(call) { c.provision(v1.VolumeBound) }
+				err := c.binder(binder.Direct).Bind(t.Context(), c.plan("a=pv-a", "p+csi"))
+				if got := failure(err); got != tc.want {
+					t.Fatalf("failure %q, want %q", got, tc.want)
+				}
+				node, a := "n1", bound
+				if tc.exists {
+					node, a = "old", " Pending free Available"
+				}
+				if got := c.Claim("default", "p").Annotations[plan.AnnSelectedNode]; got != node {
+					t.Errorf("selected-node %q, want %q", got, node)
+				}
+				if got := c.state("a", "pv-a"); got != a {
+					t.Errorf("a: %q, want %q", got, a)
+				}
+			})
+		})
+	}
+}
+
+// A server that does not answer holds a cancelled binding up for seconds only.
+func TestHangingServer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, claim("a"), volume("pv-a"))
+		ctx, cancel := context.WithCancel(t.Context())
+		c.hang = true
+		done := c.start(ctx, binder.Direct, c.plan("a=pv-a"))
+		c.waits(done)
+		start := time.Now()
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("error %v", err)
+		}
+		if took := time.Since(start); took > time.Minute {
+			t.Errorf("took %s", took)
+		}
+	})
+}
+
+func TestAllowed(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		denied []string
+		broken bool
+	}{
+		"all":                 {},
+		"stock roles":         {denied: []string{"update persistentvolumes/status", "update persistentvolumeclaims/status"}},
+		"one":                 {denied: []string{"update persistentvolumeclaims/status"}},
+		"no answer from auth": {broken: true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t)
+			c.before = func(this call) error {
+				if tc.broken {
+					return errors.New("connection refused")
+				}
+				for _, denied := range tc.denied {
+					if denied == this.verb+" "+this.resource {
+						return forbidden(this.resource)
+					}
+				}
+				return nil
+			}
+			missing, err := binder.Allowed(t.Context(), c.client())
+			if (err != nil) != tc.broken {
+				t.Fatalf("error %v", err)
+			}
+			if diff := cmp.Diff(tc.denied, missing); diff != "" {
+				t.Errorf("missing (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,169 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+)
+
+// outcome is what a claim must have in the end.
+type outcome struct {
+	pod   string
+	nodes []string // any of them; none: the pod must wait
+	// volume is empty for a claim that must not be bound.
+	volume string
+}
+
+// wanted is how the story must end, by claim.
+var wanted = map[string]outcome{
+	"data-db-0": {"db-0", []string{"node-a"}, "a-10gi"},
+	"log-db-0":  {"db-0", []string{"node-a"}, "a-1gi"},
+	"data-db-1": {"db-1", []string{"node-c"}, "c-12gi"},
+	"log-db-1":  {"db-1", []string{"node-c"}, "c-2gi"},
+	"data-db-2": {"db-2", []string{"node-d"}, "d-16gi"},
+	"log-db-2":  {"db-2", []string{"node-d"}, "d-4gi"},
+	"journal":   {"ledger", []string{"node-b"}, "b-5gi"},
+	"index":     {"ledger", []string{"node-b"}, "b-2gi-gold"},
+	"history":   {"archive", nil, ""},
+	"photos":    {"album", []string{"node-c"}, "c-20gi-kept"},
+	"uploads":   {"inbox", []string{"node-c", "node-d"}, "zonal-uploads"},
+}
+
+// state is all objects of the story as the API server has them, by name.
+type state struct {
+	nodes   map[string]*v1.Node
+	pods    map[string]*v1.Pod
+	claims  map[string]*v1.PersistentVolumeClaim
+	volumes map[string]*v1.PersistentVolume
+}
+
+// read asks the API server, not a cache.
+func read(ctx context.Context, client kubernetes.Interface) (state, error) {
+	core := client.CoreV1()
+	nodes, err := core.Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return state{}, err
+	}
+	pods, err := core.Pods(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return state{}, err
+	}
+	claims, err := core.PersistentVolumeClaims(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return state{}, err
+	}
+	volumes, err := core.PersistentVolumes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return state{}, err
+	}
+	s := state{map[string]*v1.Node{}, map[string]*v1.Pod{}, map[string]*v1.PersistentVolumeClaim{}, map[string]*v1.PersistentVolume{}}
+	for i := range nodes.Items {
+		s.nodes[nodes.Items[i].Name] = &nodes.Items[i]
+	}
+	for i := range pods.Items {
+		s.pods[pods.Items[i].Name] = &pods.Items[i]
+	}
+	for i := range claims.Items {
+		s.claims[claims.Items[i].Name] = &claims.Items[i]
+	}
+	for i := range volumes.Items {
+		s.volumes[volumes.Items[i].Name] = &volumes.Items[i]
+	}
+	return s, nil
+}
+
+// check returns everything that is not as wanted, joined; nil if all is.
+func (s state) check() error {
+	var errs []error
+	claimOf := map[string]string{} // by volume
+	for _, name := range slices.Sorted(maps.Keys(s.claims)) {
+		claim := s.claims[name]
+		want, known := wanted[name]
+		if !known {
+			errs = append(errs, fmt.Errorf("claim %s is not part of the story", name))
+			continue
+		}
+		if other, taken := claimOf[claim.Spec.VolumeName]; taken && claim.Spec.VolumeName != "" {
+			errs = append(errs, fmt.Errorf("volume %s was given twice: to claims %s and %s", claim.Spec.VolumeName, other, name))
+		}
+		claimOf[claim.Spec.VolumeName] = name
+		if err := s.checkClaim(claim, want); err != nil {
+			errs = append(errs, fmt.Errorf("claim %s of pod %s: %w", name, want.pod, err))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(wanted)) {
+		if s.claims[name] == nil {
+			errs = append(errs, fmt.Errorf("claim %s does not exist", name))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.volumes)) {
+		pv := s.volumes[name]
+		if ref := pv.Spec.ClaimRef; ref != nil && claimOf[name] != ref.Name {
+			errs = append(errs, fmt.Errorf("volume %s is taken for claim %s, which has another", name, ref.Name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (s state) checkClaim(claim *v1.PersistentVolumeClaim, want outcome) error {
+	pod := s.pods[want.pod]
+	switch {
+	case claim.Spec.VolumeName != want.volume:
+		return fmt.Errorf("has volume %q, want %q", claim.Spec.VolumeName, want.volume)
+	case pod == nil:
+		return errors.New("the pod does not exist")
+	case len(want.nodes) == 0 && pod.Spec.NodeName == "":
+		return nil
+	case !slices.Contains(want.nodes, pod.Spec.NodeName):
+		return fmt.Errorf("the pod is on %q, want %q", pod.Spec.NodeName, want.nodes)
+	case pod.Status.Phase != v1.PodRunning:
+		return fmt.Errorf("the pod is %s, want Running", pod.Status.Phase)
+	case claim.Status.Phase != v1.ClaimBound:
+		return fmt.Errorf("it is %s, want Bound", claim.Status.Phase)
+	}
+	pv, node := s.volumes[want.volume], s.nodes[pod.Spec.NodeName]
+	if pv == nil {
+		return fmt.Errorf("volume %s does not exist", want.volume)
+	}
+	asked, given := claim.Spec.Resources.Requests[v1.ResourceStorage], pv.Spec.Capacity[v1.ResourceStorage]
+	switch {
+	case pv.Status.Phase != v1.VolumeBound:
+		return fmt.Errorf("volume %s is %s, want Bound", pv.Name, pv.Status.Phase)
+	case pv.Spec.ClaimRef == nil || pv.Spec.ClaimRef.UID != claim.UID:
+		return fmt.Errorf("volume %s does not refer to it", pv.Name)
+	case given.Cmp(asked) < 0:
+		return fmt.Errorf("volume %s has %s, and %s was asked", pv.Name, given.String(), asked.String())
+	case !reaches(pv, node):
+		return fmt.Errorf("volume %s cannot be used on %s", pv.Name, node.Name)
+	}
+	return nil
+}
+
+// checkDirect reads the scheduler's metrics: with the sample's rights it must
+// have bound claims itself.
+func checkDirect(metrics []byte) error {
+	if !bytes.Contains(metrics, []byte("\nstowage_scheduler_direct_binding_disabled 0\n")) {
+		return errors.New("stowage-scheduler does not bind directly: its log names the rights that manifests/scheduler lacks")
+	}
+	return nil
+}
+
+// reaches tells whether the volume can be used on the node.
+func reaches(pv *v1.PersistentVolume, node *v1.Node) bool {
+	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
+		return true
+	}
+	selector, err := nodeaffinity.NewNodeSelector(pv.Spec.NodeAffinity.Required)
+	return err == nil && selector.Match(node)
+}

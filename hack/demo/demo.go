@@ -1,0 +1,174 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/textlogger"
+
+	"stowage.dev/stowage/test/cluster"
+)
+
+const (
+	// startTimeout is ample for a slow machine.
+	startTimeout = 2 * time.Minute
+	// stowage is the schedulerName of the sample configuration, stock that of
+	// pods which name none.
+	stowage = "stowage-scheduler"
+	stock   = "default-scheduler"
+
+	configFile = "manifests/scheduler/second/config.yaml"
+)
+
+// rights are what the sample has applied for a second scheduler.
+var rights = []string{
+	"manifests/scheduler/direct-binding/role.yaml",
+	"manifests/scheduler/second/rbac.yaml",
+}
+
+// demo is one run of the story.
+type demo struct {
+	cluster *cluster.Cluster
+	// scheduler is ours, begin when all was built.
+	scheduler *cluster.Process
+	begin     time.Time
+
+	objects objects
+	watch   *watch
+	out     io.Writer
+
+	background sync.WaitGroup     // informers and the provisioner
+	end        context.CancelFunc // ends them
+}
+
+// start builds and starts everything that the story needs.
+func start(ctx context.Context) (_ *demo, err error) {
+	config, err := os.ReadFile(configFile)
+	if err != nil {
+		return nil, fmt.Errorf("run this from the top of the repository (make demo): %w", err)
+	}
+	progress := cluster.BuildOptions{Progress: os.Stderr}
+	fmt.Fprintln(os.Stderr, "Building the control plane and stowage-scheduler, unless they are up to date ...")
+	binaries, err := cluster.Build(ctx, progress)
+	if err != nil {
+		return nil, err
+	}
+	scheduler, err := cluster.BuildCommand(ctx, progress, "stowage.dev/stowage/cmd/scheduler")
+	if err != nil {
+		return nil, err
+	}
+	fmt.Fprintln(os.Stderr, "Starting etcd, kube-apiserver, kube-controller-manager and two schedulers ...")
+	begin := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	c, err := cluster.Start(ctx, cluster.Config{Binaries: binaries})
+	if err != nil {
+		return nil, err
+	}
+	d := &demo{cluster: c, begin: begin, out: os.Stdout, end: func() {}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.stop(false))
+		}
+	}()
+	if d.objects, err = newObjects(c.RESTConfig()); err != nil {
+		return nil, err
+	}
+	if err := d.startSchedulers(ctx, scheduler, config); err != nil {
+		return nil, err
+	}
+	return d, d.startBackground(ctx)
+}
+
+// startSchedulers runs the stock scheduler, and ours beside it: as the service
+// account that the sample's rights are for, and with no others.
+func (d *demo) startSchedulers(ctx context.Context, binary string, config []byte) error {
+	for _, file := range rights {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		if err := d.objects.create(ctx, data); err != nil {
+			return fmt.Errorf("apply %s: %w", file, err)
+		}
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		_, err := d.cluster.StartHealthyScheduler(ctx, cluster.SchedulerOptions{LeaderElect: true})
+		return err
+	})
+	group.Go(func() (err error) {
+		d.scheduler, err = d.cluster.StartHealthyScheduler(ctx, cluster.SchedulerOptions{
+			Name: stowage, Binary: binary, ConfigYAML: config, LeaderElect: true,
+			User:   "system:serviceaccount:kube-system:stowage-scheduler",
+			Groups: []string{"system:serviceaccounts", "system:serviceaccounts:kube-system"},
+		})
+		return err
+	})
+	return group.Wait()
+}
+
+// startBackground runs what this process contributes: a watch on the objects
+// of the story, and a provisioner. They log where the components do.
+func (d *demo) startBackground(ctx context.Context) error {
+	log, err := os.Create(filepath.Join(d.cluster.Folder(), "demo.log"))
+	if err != nil {
+		return err
+	}
+	logger := textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(log)))
+	klog.SetLogger(logger)
+	life, end := context.WithCancel(klog.NewContext(context.Background(), logger))
+	d.end = func() {
+		end()
+		d.background.Wait()
+		_ = log.Close()
+	}
+	d.background.Go(func() { provision(life, d.cluster.Client()) })
+	d.watch, err = newWatch(ctx, life, d.cluster)
+	if err != nil {
+		return err
+	}
+	d.background.Go(d.watch.shutdown)
+	return nil
+}
+
+// stop ends everything. keepLogs leaves the cluster's folder and says where.
+func (d *demo) stop(keepLogs bool) error {
+	if keepLogs {
+		d.cluster.KeepFolder()
+		fmt.Fprintln(os.Stderr, "\nThe logs of all components are kept in", d.cluster.Folder())
+	}
+	d.end()
+	return d.cluster.Stop()
+}
+
+// keep says how to look at the cluster and leaves it running until ctx is done.
+func (d *demo) keep(ctx context.Context) error {
+	fmt.Fprintf(d.out, `
+The cluster stays up until Ctrl-C. In another terminal:
+
+  export KUBECONFIG=%s
+  kubectl get pods,pvc,pv -o wide
+  kubectl describe pod archive
+
+Pods with schedulerName: %s are ours to place. Logs are in
+%s.
+`, d.cluster.Kubeconfig(), stowage, d.cluster.Folder())
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-d.cluster.Failed():
+		return err
+	}
+}

@@ -1,0 +1,178 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// loadAll reads every file of manifests.
+func loadAll(t *testing.T) (s state) {
+	t.Helper()
+	s = state{map[string]*v1.Node{}, map[string]*v1.Pod{}, map[string]*v1.PersistentVolumeClaim{}, map[string]*v1.PersistentVolume{}}
+	files, err := manifests.ReadDir("manifests")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		list, err := load(file.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, object := range list {
+			switch typed := object.(type) {
+			case *v1.Node:
+				s.nodes[typed.Name] = typed
+			case *v1.Pod:
+				s.pods[typed.Name] = typed
+			case *v1.PersistentVolumeClaim:
+				s.claims[typed.Name] = typed
+			case *v1.PersistentVolume:
+				s.volumes[typed.Name] = typed
+			case *appsv1.StatefulSet:
+				s.addReplicas(typed)
+			}
+		}
+	}
+	return s
+}
+
+// addReplicas does what the StatefulSet controller would.
+func (s state) addReplicas(set *appsv1.StatefulSet) {
+	for _, name := range []string{"db-0", "db-1", "db-2"} {
+		pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: *set.Spec.Template.Spec.DeepCopy()}
+		s.pods[name] = pod
+		for _, template := range set.Spec.VolumeClaimTemplates {
+			claim := template.DeepCopy()
+			claim.Name += "-" + name
+			s.claims[claim.Name] = claim
+			pod.Spec.Volumes = append(pod.Spec.Volumes, v1.Volume{Name: template.Name, VolumeSource: v1.VolumeSource{
+				PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name},
+			}})
+		}
+	}
+}
+
+// good is a state in which everything is as wanted.
+func good(t *testing.T) state {
+	s := loadAll(t)
+	for name, want := range wanted {
+		claim := s.claims[name]
+		if claim == nil {
+			t.Fatalf("no manifest has claim %s", name)
+		}
+		if want.volume == "" {
+			continue
+		}
+		claim.UID = types.UID("uid-of-" + name)
+		claim.Spec.VolumeName, claim.Status.Phase = want.volume, v1.ClaimBound
+		pod := s.pods[want.pod]
+		pod.Spec.NodeName, pod.Status.Phase = want.nodes[0], v1.PodRunning
+		pv := s.volumes[want.volume]
+		if pv == nil { // provisioned
+			pv = &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: want.volume}}
+			pv.Spec.Capacity = v1.ResourceList(claim.Spec.Resources.Requests)
+			s.volumes[want.volume] = pv
+		}
+		pv.Spec.ClaimRef = &v1.ObjectReference{Name: name, UID: claim.UID}
+		pv.Status.Phase = v1.VolumeBound
+	}
+	return s
+}
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		change func(s state)
+		want   string // part of the error; empty: none
+	}{
+		"all as wanted": {change: func(state) {}},
+		"one volume for two claims": {
+			change: func(s state) { s.claims["history"].Spec.VolumeName = "a-10gi" },
+			want:   "volume a-10gi was given twice: to claims data-db-0 and history",
+		},
+		"another volume": {
+			change: func(s state) { s.claims["photos"].Spec.VolumeName = "d-3gi" },
+			want:   `claim photos of pod album: has volume "d-3gi", want "c-20gi-kept"`,
+		},
+		"another node": {
+			change: func(s state) { s.pods["inbox"].Spec.NodeName = "node-a" },
+			want:   `claim uploads of pod inbox: the pod is on "node-a", want ["node-c" "node-d"]`,
+		},
+		"a pod placed that must wait": {
+			change: func(s state) { s.pods["archive"].Spec.NodeName = "node-a" },
+			want:   `claim history of pod archive: the pod is on "node-a", want []`,
+		},
+		"a pod that does not run": {
+			change: func(s state) { s.pods["ledger"].Status.Phase = v1.PodPending },
+			want:   "claim index of pod ledger: the pod is Pending, want Running",
+		},
+		"a volume that its node cannot reach": {
+			change: func(s state) { s.nodes["node-b"].Labels[v1.LabelHostname] = "other" },
+			want:   "claim index of pod ledger: volume b-2gi-gold cannot be used on node-b",
+		},
+		"a volume that refers to an earlier claim": {
+			change: func(s state) { s.volumes["b-5gi"].Spec.ClaimRef.UID = "old" },
+			want:   "claim journal of pod ledger: volume b-5gi does not refer to it",
+		},
+		"a volume taken and not given": {
+			change: func(s state) { s.volumes["d-3gi"].Spec.ClaimRef = &v1.ObjectReference{Name: "history"} },
+			want:   "volume d-3gi is taken for claim history, which has another",
+		},
+		"a claim missing": {
+			change: func(s state) { delete(s.claims, "log-db-2") },
+			want:   "claim log-db-2 does not exist",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := good(t)
+			test.change(s)
+			switch err := s.check(); {
+			case err == nil && test.want != "":
+				t.Errorf("check finds nothing, want %q", test.want)
+			case err != nil && (test.want == "" || !strings.Contains(err.Error(), test.want)):
+				t.Errorf("check finds %q, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+func TestTotals(t *testing.T) {
+	t.Parallel()
+	want := "6 pods run, 1 waits. 10 claims are bound: 46Gi asked, 79Gi given, no volume given twice."
+	if diff := cmp.Diff(want, good(t).totals()); diff != "" {
+		t.Errorf("totals (-want +got):\n%s", diff)
+	}
+}
+
+func TestDecodeIsStrict(t *testing.T) {
+	t.Parallel()
+	_, err := decode([]byte("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {scheduler: b}\n"))
+	if err == nil || !strings.Contains(err.Error(), `unknown field "spec.scheduler"`) {
+		t.Errorf("decode of a misspelt field: %v, want an error that names it", err)
+	}
+}
+
+func TestWrap(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("twelve bytes ", 20)
+	got := wrap(long, indent+"| ")
+	for line := range strings.Lines(got) {
+		if !strings.HasPrefix(line, indent+"| ") || len(strings.TrimSuffix(line, "\n")) > columns {
+			t.Errorf("line %q: want the prefix and at most %d columns", line, columns)
+		}
+	}
+	if diff := cmp.Diff(strings.Fields(long), strings.Fields(strings.ReplaceAll(got, "| ", ""))); diff != "" {
+		t.Errorf("words were changed:\n%s", diff)
+	}
+}

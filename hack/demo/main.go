@@ -1,0 +1,62 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command demo schedules stateful pods by their volumes on a real control plane
+// on this machine, tells what happens, and checks that it did.
+//
+//	go run ./hack/demo          from the top of the repository, as "make demo" does
+//	go run ./hack/demo -keep    leaves the cluster running until Ctrl-C
+//
+// It builds and starts etcd, kube-apiserver, kube-controller-manager, simulated
+// nodes, the stock kube-scheduler and, as a second scheduler with the sample
+// configuration and rights of manifests/scheduler/second, stowage-scheduler.
+// All of it ends with the command.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+func main() {
+	keep := flag.Bool("keep", os.Getenv("KEEP") != "", "leave the cluster running until Ctrl-C (also: KEEP=1)")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, *keep); err != nil {
+		stop()
+		fmt.Fprintln(os.Stderr, "\ndemo failed:", err)
+		os.Exit(1)
+	}
+}
+
+// run starts everything, tells the story, checks its outcome and ends
+// everything.
+func run(ctx context.Context, keep bool) (err error) {
+	d, err := start(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.stop(err != nil && ctx.Err() == nil)) }()
+	for i, s := range story {
+		d.title(i+1, s.title)
+		if err := s.tell(ctx, d); err != nil {
+			return fmt.Errorf("step %d: %w", i+1, err)
+		}
+	}
+	if err := d.conclude(ctx); err != nil {
+		return err
+	}
+	d.say("")
+	d.say("All as expected, in %s from starting etcd.", time.Since(d.begin).Round(100*time.Millisecond))
+	if keep {
+		return d.keep(ctx)
+	}
+	return nil
+}

@@ -21,7 +21,7 @@ import (
 // the volume: it makes volume pv-p for claim p when selected-node is written.
 func (c *cluster) provision(phase v1.PersistentVolumePhase) {
 	pvc := c.Claim("default", "p")
-	if pvc.Annotations[plan.AnnSelectedNode] != "n1" || c.Volume("pv-p") != nil {
+	if pvc == nil || pvc.Annotations[plan.AnnSelectedNode] != "n1" || c.Volume("pv-p") != nil {
 		return
 	}
 	made := volume("pv-p").ClaimRef("default", "p", "uid-p").Phase(phase).ProvisionedBy("csi").Obj()

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apiserver/pkg/server"
 	"k8s.io/component-base/cli"
+	_ "k8s.io/component-base/logs/json/register"          // --logging-format=json
 	_ "k8s.io/component-base/metrics/prometheus/clientgo" // client-go's metrics
 	_ "k8s.io/component-base/metrics/prometheus/version"  // kubernetes_build_info
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"

@@ -76,17 +76,35 @@ type Cache struct {
 
 // content is what the engine keeps for a topology segment.
 type content struct {
-	pools      map[string]*pool       // free volumes by class
+	pools      []classPool            // free volumes; one per class, few
 	capacities map[string][]*capacity // storage capacity by class
 }
 
 type segment = topology.Segment[content]
+
+// classPool is a segment's pool of one class. A list of these is quicker to
+// search than a map: a node's storage is of few classes.
+type classPool struct {
+	class *class
+	pool  *pool
+}
 
 // pool is the free volumes of one class in one segment. version changes with
 // every change of content.
 type pool struct {
 	match.Pool
 	version uint64
+}
+
+// poolOf returns the segment's pool of the class, nil when it has no free
+// volume.
+func poolOf(s *segment, of *class) *pool {
+	for i := range s.Data.pools {
+		if entry := &s.Data.pools[i]; entry.class == of {
+			return entry.pool
+		}
+	}
+	return nil
 }
 
 // Config says what a Cache is made of.

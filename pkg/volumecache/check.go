@@ -21,7 +21,7 @@ func (c *Cache) Check() error {
 	for name, class := range c.class {
 		for segment, pool := range class.pools {
 			inPools += pool.Len()
-			if pool.Len() == 0 || segment.Data.pools[name] != pool {
+			if pool.Len() == 0 || poolOf(segment, class) != pool {
 				fail("class %q: pool of segment %q is empty or not the segment's", name, segment.Key())
 			}
 		}
@@ -34,7 +34,7 @@ func (c *Cache) Check() error {
 		switch {
 		case free != (v.pool != nil):
 			fail("volume %q: free and unreserved %t, in a pool %t", name, free, v.pool != nil)
-		case free && v.segment.Data.pools[v.Class] != v.pool:
+		case free && poolOf(v.segment, c.class[v.Class]) != v.pool:
 			fail("volume %q is in a pool that is not its segment's", name)
 		case v.hold != nil && v.hold.volume != v:
 			fail("volume %q: its hold is on another volume", name)

@@ -182,7 +182,7 @@ func (c *Cache) matchOpen(s *solution, d *Demand, g *group, at spot, e effort, m
 // any tells whether some free volume on the spot serves the claim.
 func (c *Cache) any(d *Demand, p *pending, g *group, at spot) bool {
 	for _, segment := range at.segments {
-		pool := segment.Data.pools[g.class.name]
+		pool := poolOf(segment, g.class)
 		switch {
 		case pool == nil:
 		case p.Selector != nil && segment.Len() > 1:
@@ -225,7 +225,7 @@ func (c *Cache) assign(s *solution, d *Demand, g *group, at spot, e effort) []*m
 func (c *Cache) candidates(dst []*match.Volume, d *Demand, p *pending, g *group, at spot, k int) []*match.Volume {
 	begin := len(dst)
 	for _, segment := range at.segments {
-		pool := segment.Data.pools[g.class.name]
+		pool := poolOf(segment, g.class)
 		if pool == nil {
 			continue
 		}

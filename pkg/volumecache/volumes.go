@@ -148,16 +148,13 @@ func (c *Cache) offer(v *volume) {
 		return
 	}
 	class := c.classEntry(v.Class)
-	if v.segment.Data.pools == nil {
-		v.segment.Data.pools = map[string]*pool{}
-	}
-	p := v.segment.Data.pools[v.Class]
+	p := class.pools[v.segment]
 	if p == nil {
 		p = &pool{}
 		for key := range class.labelKeys {
 			p.IndexLabel(key)
 		}
-		v.segment.Data.pools[v.Class] = p
+		v.segment.Data.pools = append(v.segment.Data.pools, classPool{class, p})
 		class.pools[v.segment] = p
 	}
 	p.Insert(v.Volume)
@@ -175,8 +172,8 @@ func (c *Cache) withdraw(v *volume) {
 	p.version++
 	v.pool = nil
 	if p.Len() == 0 {
-		delete(v.segment.Data.pools, v.Class)
 		class := c.class[v.Class]
+		v.segment.Data.pools = slices.DeleteFunc(v.segment.Data.pools, func(o classPool) bool { return o.pool == p })
 		delete(class.pools, v.segment)
 		c.forgetClass(class)
 	}

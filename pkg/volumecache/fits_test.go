@@ -1,0 +1,243 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package volumecache
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"stowage.dev/stowage/pkg/testing/builders"
+	"stowage.dev/stowage/pkg/volume/match"
+)
+
+// TestPlacement tells for each story what the pod gets on each node: the
+// reason why it does not fit, or the volumes that Reserve gives to its claims.
+func TestPlacement(t *testing.T) {
+	t.Parallel()
+	type outcome = map[string]any // node → match.ReasonCode or claim → volume
+	type got = map[string]string
+	tests := map[string]struct {
+		objects []runtime.Object
+		pod     *v1.Pod
+		want    outcome
+	}{
+		"the smallest volume that is enough": {
+			objects: []runtime.Object{
+				node("a"), node("b"), wffc("local"), pvc("c", "10Gi").Obj(),
+				localPV("small", "a", "5Gi").Obj(), localPV("right", "a", "10Gi").Obj(), localPV("large", "a", "20Gi").Obj(),
+			},
+			pod:  pod("p", "c"),
+			want: outcome{"a": got{"c": "right"}, "b": match.NoVolume},
+		},
+		"two claims, one small volume: the first must not steal it from the second": {
+			objects: []runtime.Object{
+				node("a"), wffc("local"),
+				pvc("any", "1Gi").Obj(), pvc("gold", "2Gi").MatchLabel("tier", "gold").Obj(),
+				localPV("v1", "a", "2Gi").Label("tier", "gold").Obj(), localPV("v2", "a", "5Gi").Obj(),
+			},
+			pod:  pod("p", "any", "gold"),
+			want: outcome{"a": got{"any": "v2", "gold": "v1"}},
+		},
+		"access modes: the undemanding claim leaves the rare volume": {
+			objects: []runtime.Object{
+				node("a"), wffc("local"),
+				pvc("rwo", "1Gi").Obj(), pvc("rwx", "1Gi").AccessModes(v1.ReadWriteMany).Obj(),
+				localPV("v1", "a", "1Gi").AccessModes(v1.ReadWriteOnce, v1.ReadWriteMany).Obj(), localPV("v2", "a", "2Gi").Obj(),
+			},
+			pod:  pod("p", "rwo", "rwx"),
+			want: outcome{"a": got{"rwo": "v2", "rwx": "v1"}},
+		},
+		"one claim in two volumes of the pod needs one volume": {
+			objects: []runtime.Object{node("a"), wffc("local"), pvc("c", "1Gi").Obj(), localPV("v", "a", "1Gi").Obj()},
+			pod:     pod("p", "c", "c"),
+			want:    outcome{"a": got{"c": "v"}},
+		},
+		"volumes of several segments of one node are one choice": {
+			objects: []runtime.Object{
+				builders.MakeNode("a").Hostname("a").Zone("z").Obj(), wffc("local"), pvc("x", "1Gi").Obj(), pvc("y", "1Gi").Obj(),
+				localPV("host", "a", "3Gi").Obj(),
+				builders.MakePV("zone").Class("local").Capacity("2Gi").Zone("z").AccessModes(v1.ReadWriteOnce).Phase(v1.VolumeAvailable).Obj(),
+				builders.MakePV("anywhere").Class("local").Capacity("1Gi").AccessModes(v1.ReadWriteOnce).Phase(v1.VolumeAvailable).Obj(),
+			},
+			pod:  pod("p", "x", "y"),
+			want: outcome{"a": got{"x": "anywhere", "y": "zone"}},
+		},
+		"matchFields forbid the other node": {
+			objects: []runtime.Object{
+				node("a"), node("b"), wffc("local"), pvc("c", "1Gi").Obj(),
+				builders.MakePV("v").Class("local").Capacity("1Gi").NodeName("a").AccessModes(v1.ReadWriteOnce).Phase(v1.VolumeAvailable).Obj(),
+			},
+			pod:  pod("p", "c"),
+			want: outcome{"a": got{"c": "v"}, "b": match.NoVolume},
+		},
+		"a pending, released or deleted volume is not free": {
+			objects: []runtime.Object{
+				node("a"), wffc("local"), pvc("c", "1Gi").Obj(),
+				localPV("pending", "a", "1Gi").Phase(v1.VolumePending).Obj(),
+				localPV("released", "a", "1Gi").Phase(v1.VolumeReleased).ClaimRef("default", "old", "pvc-old").Obj(),
+				localPV("deleting", "a", "1Gi").Deleting().Obj(),
+			},
+			pod:  pod("p", "c"),
+			want: outcome{"a": match.NoVolume},
+		},
+		"a volume reserved for the claim comes first, whatever its class, phase and labels": {
+			objects: []runtime.Object{
+				node("a"), node("b"), wffc("local"), pvc("c", "1Gi").MatchLabel("tier", "gold").Obj(),
+				localPV("other", "a", "1Gi").Label("tier", "gold").Obj(), localPV("elsewhere", "b", "1Gi").Label("tier", "gold").Obj(),
+				localPV("mine", "a", "9Gi").Class("odd").Phase(v1.VolumeBound).ClaimRef("default", "c", "").Obj(),
+			},
+			pod:  pod("p", "c"),
+			want: outcome{"a": got{"c": "mine"}, "b": match.ReservedVolumeMismatch},
+		},
+		"a volume reserved for an earlier claim of that name is not the claim's": {
+			objects: []runtime.Object{
+				node("a"), wffc("local"), pvc("c", "1Gi").Obj(),
+				localPV("old", "a", "1Gi").ClaimRef("default", "c", "pvc-former").Obj(), localPV("new", "a", "2Gi").Obj(),
+			},
+			pod:  pod("p", "c"),
+			want: outcome{"a": got{"c": "new"}},
+		},
+		"a volume reserved for the claim that is too small keeps every node out": {
+			objects: []runtime.Object{
+				node("a"), dynamic("local", "csi"), pvc("c", "2Gi").Obj(),
+				localPV("mine", "a", "1Gi").ClaimRef("default", "c", "").Obj(), localPV("other", "a", "2Gi").Obj(),
+			},
+			pod:  pod("p", "c"),
+			want: outcome{"a": match.ReservedVolumeMismatch},
+		},
+		"bound claims: where their volumes are": {
+			objects: []runtime.Object{
+				node("a"), node("b"), wffc("local"), pvc("c", "1Gi").Bound("v").Obj(),
+				localPV("v", "a", "1Gi").Phase(v1.VolumeBound).ClaimRef("default", "c", "pvc-c").Obj(),
+			},
+			pod:  pod("p", "c"),
+			want: outcome{"a": got{}, "b": match.NodeConflict},
+		},
+		"a bound claim whose volume is gone": {
+			objects: []runtime.Object{node("a"), wffc("local"), pvc("c", "1Gi").Bound("v").Obj()},
+			pod:     pod("p", "c"),
+			want:    outcome{"a": match.VolumeMissing},
+		},
+		"what no volume serves is provisioned": {
+			objects: []runtime.Object{
+				node("a"), dynamic("local", "csi"), pvc("x", "1Gi").Obj(), pvc("y", "5Gi").Obj(), localPV("v", "a", "2Gi").Obj(),
+			},
+			pod:  pod("p", "x", "y"),
+			want: outcome{"a": got{"x": "v", "y": "(provision)"}},
+		},
+		"allowed topologies bound provisioning, not existing volumes": {
+			objects: []runtime.Object{
+				builders.MakeNode("a").Hostname("a").Zone("in").Obj(), builders.MakeNode("b").Hostname("b").Zone("out").Obj(),
+				builders.MakeNode("c").Hostname("c").Zone("out").Obj(),
+				builders.MakeClass("local").BindingMode(storagev1.VolumeBindingWaitForFirstConsumer).Provisioner("csi").AllowedTopology(v1.LabelTopologyZone, "in").Obj(),
+				pvc("x", "1Gi").Obj(), localPV("v", "b", "2Gi").Obj(),
+			},
+			pod:  pod("p", "x"),
+			want: outcome{"a": got{"x": "(provision)"}, "b": got{"x": "v"}, "c": match.TopologyNotAllowed},
+		},
+		"a selected node is the only one, and its claim gets no existing volume": {
+			objects: []runtime.Object{
+				node("a"), node("b"), dynamic("local", "csi"), pvc("c", "1Gi").SelectedNode("a").Obj(),
+				localPV("va", "a", "1Gi").Obj(), localPV("vb", "b", "1Gi").Obj(),
+			},
+			pod:  pod("p", "c"),
+			want: outcome{"a": got{"c": "(provision)"}, "b": match.NodeNotSelected},
+		},
+		"capacity is summed over the pod's claims": {
+			objects: []runtime.Object{
+				node("a"), node("b"), dynamic("local", "csi"), tracked("csi"), pvc("x", "60Gi").Obj(), pvc("y", "60Gi").Obj(),
+				builders.MakeCapacity("cap-a", "local").Hostname("a").Capacity("100Gi").Obj(),
+				builders.MakeCapacity("cap-b", "local").Hostname("b").Capacity("120Gi").Obj(),
+			},
+			pod:  pod("p", "x", "y"),
+			want: outcome{"a": match.NotEnoughSpace, "b": got{"x": "(provision)", "y": "(provision)"}},
+		},
+		"maximumVolumeSize bounds each claim, and alone bounds no sum": {
+			objects: []runtime.Object{
+				node("a"), node("b"), dynamic("local", "csi"), tracked("csi"), pvc("x", "60Gi").Obj(), pvc("y", "60Gi").Obj(),
+				builders.MakeCapacity("cap-a", "local").Hostname("a").Max("60Gi").Obj(),
+				builders.MakeCapacity("cap-b", "local").Hostname("b").Capacity("500Gi").Max("50Gi").Obj(),
+			},
+			pod:  pod("p", "x", "y"),
+			want: outcome{"a": got{"x": "(provision)", "y": "(provision)"}, "b": match.NotEnoughSpace},
+		},
+		"no capacity object of a driver that tracks capacity: no space": {
+			objects: []runtime.Object{node("a"), dynamic("local", "csi"), tracked("csi"), pvc("x", "1Gi").Obj()},
+			pod:     pod("p", "x"),
+			want:    outcome{"a": match.NotEnoughSpace},
+		},
+		"a capacity object without topology is reachable from nowhere, an empty topology from everywhere": {
+			objects: []runtime.Object{
+				node("a"), dynamic("local", "csi"), dynamic("other", "csi"), tracked("csi"), pvc("x", "1Gi").Obj(), pvc("y", "1Gi").Class("other").Obj(),
+				builders.MakeCapacity("nowhere", "local").Topology(nil).Capacity("100Gi").Obj(),
+				builders.MakeCapacity("everywhere", "other").Topology(&metav1.LabelSelector{}).Capacity("100Gi").Obj(),
+			},
+			pod:  pod("p", "y", "x"),
+			want: outcome{"a": match.NotEnoughSpace},
+		},
+		"existing volumes leave the larger claim to them and the smaller to a tight pool": {
+			objects: []runtime.Object{
+				node("a"), dynamic("local", "csi"), tracked("csi"), pvc("x", "1Gi").Obj(), pvc("y", "10Gi").Obj(),
+				localPV("v", "a", "10Gi").Obj(), builders.MakeCapacity("cap", "local").Hostname("a").Capacity("5Gi").Obj(),
+			},
+			pod:  pod("p", "x", "y"),
+			want: outcome{"a": got{"x": "(provision)", "y": "v"}},
+		},
+		"volume mode and attributes class must be equal": {
+			objects: []runtime.Object{
+				node("a"), wffc("local"), pvc("c", "1Gi").Block().AttributesClass("gold").Obj(),
+				localPV("fs", "a", "1Gi").AttributesClass("gold").Obj(), localPV("plain", "a", "1Gi").Block().Obj(),
+				localPV("right", "a", "3Gi").Block().AttributesClass("gold").Obj(),
+			},
+			pod:  pod("p", "c"),
+			want: outcome{"a": got{"c": "right"}},
+		},
+		"the beta annotation names the class on both sides": {
+			objects: []runtime.Object{
+				node("a"), wffc("local"), pvc("c", "1Gi").Class("other").BetaClass("local").Obj(),
+				localPV("v", "a", "1Gi").Class("other").BetaClass("local").Obj(),
+			},
+			pod:  pod("p", "c"),
+			want: outcome{"a": got{"c": "v"}},
+		},
+		"a selector that no label index serves": {
+			objects: []runtime.Object{
+				builders.MakeNode("a").Hostname("a").Zone("z").Obj(), builders.MakeNode("b").Hostname("b").Zone("z").Obj(), wffc("local"),
+				pvc("c", "1Gi").MatchExpression("tier", metav1.LabelSelectorOpNotIn, "gold").Obj(),
+				pvc("d", "1Gi").MatchExpression("tier", metav1.LabelSelectorOpExists).Obj(),
+				localPV("v1", "a", "1Gi").Zone("z").Label("tier", "gold").Obj(), localPV("v2", "a", "2Gi").Zone("z").Label("tier", "iron").Obj(),
+			},
+			pod:  pod("p", "c", "d"),
+			want: outcome{"a": got{"c": "v2", "d": "v1"}, "b": got{"c": "v2", "d": "v1"}},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, tc.objects...)
+			w.check()
+			for node, want := range tc.want {
+				code, fits := want.(match.ReasonCode)
+				if got := w.fits(tc.pod, node); got != code {
+					t.Errorf("node %s: Fits says %q, want %q", node, got, code)
+				}
+				reserved := w.reserve(tc.pod, node)
+				if fits { // the wanted outcome is a refusal
+					if reserved != nil {
+						t.Errorf("node %s: Reserve gave %v where the pod does not fit", node, reserved)
+					}
+				} else if diff := cmp.Diff(want, any(reserved)); diff != "" {
+					t.Errorf("node %s: reserved (-want +got):\n%s", node, diff)
+				}
+				w.Release(tc.pod.UID)
+				w.check()
+			}
+		})
+	}
+}

@@ -112,7 +112,8 @@ func (w *watch) available(ctx context.Context, name string) error {
 	}, func() string { return fmt.Sprintf("; it is %s", phase) })
 }
 
-// running waits until the pod has been placed and runs, and returns it.
+// running waits until the pod has been placed and runs, and until the statuses of
+// its claims and volumes say that they are bound; it returns the pod.
 func (w *watch) running(ctx context.Context, name string) (*v1.Pod, error) {
 	var pod *v1.Pod
 	err := w.until(ctx, fmt.Sprintf("pod %s runs", name), func() (bool, error) {
@@ -121,9 +122,24 @@ func (w *watch) running(ctx context.Context, name string) (*v1.Pod, error) {
 			return false, nil // not yet
 		}
 		pod = found
-		return pod.Status.Phase == v1.PodRunning, nil
+		return pod.Status.Phase == v1.PodRunning && w.allBound(pod), nil
 	}, func() string { return w.latestRefusal(pod) })
 	return pod, err
+}
+
+// allBound tells whether all claims of the pod and their volumes are Bound.
+func (w *watch) allBound(pod *v1.Pod) bool {
+	for _, name := range claimsOf(pod) {
+		claim, err := w.claims.Get(name)
+		if err != nil || claim.Status.Phase != v1.ClaimBound {
+			return false
+		}
+		pv, err := w.volumes.Get(claim.Spec.VolumeName)
+		if err != nil || pv.Status.Phase != v1.VolumeBound {
+			return false
+		}
+	}
+	return true
 }
 
 // refusal waits until the scheduler has refused the pod and returns its reason
@@ -173,5 +189,5 @@ func (w *watch) latestRefusal(pod *v1.Pod) string {
 	if list := w.refusals(pod); len(list) > 0 {
 		return "; the latest event says: " + list[len(list)-1].Note
 	}
-	return fmt.Sprintf("; it is %s", pod.Status.Phase)
+	return fmt.Sprintf("; it is %s, its claims all bound: %t", pod.Status.Phase, w.allBound(pod))
 }

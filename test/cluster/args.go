@@ -92,6 +92,7 @@ func (c *Cluster) kwokArgs(kubeconfig string) []string {
 		"--manage-all-nodes",
 		"--node-ip=127.0.0.1",
 		"--config=" + c.folder.stages(),
+		"--v=WARN", // otherwise a line for each status it writes
 	}
 	if c.config.ControllerManager.runs(nodeLifecycleController) {
 		// Only that controller asks whether nodes still send heartbeats.

@@ -47,7 +47,7 @@ type Cluster struct {
 // that may take and does not matter afterwards: call Stop to end the cluster.
 //
 // When a component fails, the error shows the last lines of its log and the
-// cluster's folder stays, with all logs in it.
+// cluster's folder stays, with all logs in it; not so when ctx is canceled.
 func Start(ctx context.Context, config Config) (*Cluster, error) {
 	config, err := config.complete()
 	if err != nil {
@@ -58,7 +58,9 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 		return nil, fmt.Errorf("start a cluster: %w", err)
 	}
 	if err := c.start(ctx); err != nil {
-		c.KeepFolder()
+		if !errors.Is(ctx.Err(), context.Canceled) {
+			c.KeepFolder()
+		}
 		return nil, errors.Join(fmt.Errorf("start a cluster: %w", err), c.Stop())
 	}
 	return c, nil

@@ -38,11 +38,12 @@ func TestVersion(t *testing.T) {
 
 func TestNodesBecomeReady(t *testing.T) {
 	ctx, c := sharedCluster(t)
-	nodes := NodeSet{Prefix: "ready", Count: 20, Zones: []string{"a", "b"}, Labels: map[string]string{"story": "ready"}}.Nodes()
+	unique := namespace(ctx, t, c)
+	nodes := NodeSet{Prefix: unique, Count: 20, Zones: []string{"a", "b"}, Labels: map[string]string{"story": unique}}.Nodes()
 	if err := c.AddNodes(ctx, nodes...); err != nil {
 		t.Fatal(err)
 	}
-	list := must[*corev1.NodeList](t)(c.Client().CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: "story=ready"}))
+	list := must[*corev1.NodeList](t)(c.Client().CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: "story=" + unique}))
 	if len(list.Items) != len(nodes) {
 		t.Fatalf("%d nodes, want %d", len(list.Items), len(nodes))
 	}
@@ -66,7 +67,7 @@ func TestNodesBecomeReady(t *testing.T) {
 
 func TestVolumeBecomesAvailable(t *testing.T) {
 	ctx, c := sharedCluster(t)
-	pv := localVolume("available", "none", "nowhere")
+	pv := localVolume(namespace(ctx, t, c), "none", "nowhere")
 	must[*corev1.PersistentVolume](t)(c.Client().CoreV1().PersistentVolumes().Create(ctx, pv, metav1.CreateOptions{}))
 	waitFor(ctx, t, c.core("persistentvolumes", "", pv.Name), func(pv *corev1.PersistentVolume) bool {
 		return pv.Status.Phase == corev1.VolumeAvailable
@@ -76,11 +77,11 @@ func TestVolumeBecomesAvailable(t *testing.T) {
 func TestDelayedClaimWaits(t *testing.T) {
 	ctx, c := sharedCluster(t)
 	ns := namespace(ctx, t, c)
-	class := delayedClass("waits")
+	class := delayedClass(ns)
 	if _, err := c.Client().StorageV1().StorageClasses().Create(ctx, class, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	pv := localVolume("waits", class.Name, "nowhere")
+	pv := localVolume(ns, class.Name, "nowhere")
 	must[*corev1.PersistentVolume](t)(c.Client().CoreV1().PersistentVolumes().Create(ctx, pv, metav1.CreateOptions{}))
 	must[*corev1.PersistentVolumeClaim](t)(c.Client().CoreV1().PersistentVolumeClaims(ns).Create(ctx, claim("data", class.Name), metav1.CreateOptions{}))
 
@@ -96,15 +97,15 @@ func TestDelayedClaimWaits(t *testing.T) {
 func TestStockScheduler(t *testing.T) {
 	ctx, c := sharedCluster(t)
 	ns := namespace(ctx, t, c)
-	nodes := NodeSet{Prefix: "stock", Count: 3}.Nodes()
+	nodes := NodeSet{Prefix: ns, Count: 3}.Nodes()
 	if err := c.AddNodes(ctx, nodes...); err != nil {
 		t.Fatal(err)
 	}
-	class := delayedClass("stock")
+	class := delayedClass(ns)
 	if _, err := c.Client().StorageV1().StorageClasses().Create(ctx, class, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	pv := localVolume("stock", class.Name, nodes[1].Name)
+	pv := localVolume(ns, class.Name, nodes[1].Name)
 	must[*corev1.PersistentVolume](t)(c.Client().CoreV1().PersistentVolumes().Create(ctx, pv, metav1.CreateOptions{}))
 	must[*corev1.PersistentVolumeClaim](t)(c.Client().CoreV1().PersistentVolumeClaims(ns).Create(ctx, claim("data", class.Name), metav1.CreateOptions{}))
 	must[*corev1.Pod](t)(c.Client().CoreV1().Pods(ns).Create(ctx, podWith("stateful", "data", corev1.DefaultSchedulerName), metav1.CreateOptions{}))
@@ -133,10 +134,10 @@ func TestStockScheduler(t *testing.T) {
 func TestStatefulSet(t *testing.T) {
 	ctx, c := sharedCluster(t)
 	ns := namespace(ctx, t, c)
-	if err := c.AddNodes(ctx, NodeSet{Prefix: "set", Count: 1}.Nodes()...); err != nil {
+	if err := c.AddNodes(ctx, NodeSet{Prefix: ns, Count: 1}.Nodes()...); err != nil {
 		t.Fatal(err)
 	}
-	const profile = "set-scheduler"
+	profile := ns // no other scheduler takes these pods
 	pod := podWith("", "", profile)
 	pod.Labels = map[string]string{"app": "set"}
 	pod.Spec.Volumes = nil
@@ -206,7 +207,7 @@ func TestDumpLogs(t *testing.T) {
 	if err := c.DumpLogs(&b); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kwok"} {
+	for _, name := range []string{"kube-apiserver", "kube-controller-manager"} {
 		if want := "==== last lines of " + c.folder.log(name); !strings.Contains(b.String(), want) {
 			t.Errorf("dump lacks %q", want)
 		}

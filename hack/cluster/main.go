@@ -24,9 +24,9 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil && !errors.Is(err, flag.ErrHelp) {
-		stop()
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
 	}
@@ -44,5 +44,5 @@ func run(ctx context.Context, args []string) error {
 		}
 		return up(ctx, o)
 	}
-	return fmt.Errorf("usage: cluster build | cluster up [flags]; cluster up -h lists the flags")
+	return errors.New("usage: cluster build | cluster up [flags]; cluster up -h lists the flags")
 }

@@ -110,6 +110,9 @@ func TestBuildOne(t *testing.T) {
 	if err := os.MkdirAll(src.cache, 0o755); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Mkdir(filepath.Join(src.cache, unfinishedPrefix+"killed"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	var b Binaries
 	missing := b.locate(src)
 	supervisor := missing[len(missing)-1]

@@ -216,7 +216,7 @@ func TestDumpLogs(t *testing.T) {
 
 func TestSideBySide(t *testing.T) {
 	ctx, c := sharedCluster(t)
-	other := ownCluster(ctx, t, Config{Dir: shortTempDir(t), ControllerManager: ControllerManagerConfig{Controllers: VolumeControllers, QPS: 100, Burst: 200}})
+	other := ownCluster(ctx, t, Config{Dir: t.TempDir(), ControllerManager: ControllerManagerConfig{Controllers: VolumeControllers, QPS: 100, Burst: 200}})
 	if c.URL() == other.URL() || c.Folder() == other.Folder() {
 		t.Errorf("two clusters share %s or %s", c.URL(), c.Folder())
 	}
@@ -251,21 +251,6 @@ func statefulSet(name string, pod *corev1.Pod) *appsv1.StatefulSet {
 			Template: corev1.PodTemplateSpec{ObjectMeta: pod.ObjectMeta, Spec: pod.Spec},
 		},
 	}
-}
-
-// shortTempDir is t.TempDir with room for the path of a socket.
-func shortTempDir(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "story-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
 }
 
 // TestBareCluster is how benchmarks run: nothing between the API and a pod.

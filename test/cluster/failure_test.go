@@ -157,9 +157,9 @@ func TestStartFails(t *testing.T) {
 		},
 	}
 	for name, tc := range tests {
+		tc.config.Dir = t.TempDir() // a subtest's own would be too deep for sockets
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tc.config.Dir = shortTempDir(t)
 			c, err := Start(ctx, tc.config)
 			if err == nil {
 				t.Fatal("it starts", c.Stop())

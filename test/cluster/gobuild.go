@@ -36,14 +36,21 @@ type buildJob struct {
 	progress io.Writer
 }
 
-// goBuild builds in a temporary file next to the binary's path and moves it
-// there once it is complete, so that a binary that exists is a whole one.
+// unfinishedPrefix begins the names of the folders that builds take place in.
+const unfinishedPrefix = ".building-"
+
+// goBuild builds in a temporary folder next to the binary's path and moves the
+// binary there once it is complete, so that a binary that exists is a whole one.
+// The caller holds the lock of the folder that the binary is in.
 func goBuild(ctx context.Context, j buildJob) error {
 	if _, err := os.Stat(j.out); err == nil {
 		// The go command leaves an up-to-date file alone.
 		return j.run(ctx, j.out)
 	}
-	dir, err := os.MkdirTemp(filepath.Dir(j.out), ".building-")
+	if err := removeUnfinished(filepath.Dir(j.out)); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp(filepath.Dir(j.out), unfinishedPrefix)
 	if err != nil {
 		return err
 	}
@@ -53,6 +60,20 @@ func goBuild(ctx context.Context, j buildJob) error {
 		return err
 	}
 	return os.Rename(unfinished, j.out)
+}
+
+// removeUnfinished removes what builds that were killed left behind.
+func removeUnfinished(dir string) error {
+	left, err := filepath.Glob(filepath.Join(dir, unfinishedPrefix+"*"))
+	if err != nil {
+		return err
+	}
+	for _, path := range left {
+		if err := os.RemoveAll(path); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (j buildJob) run(ctx context.Context, out string) error {

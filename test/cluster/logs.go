@@ -5,6 +5,7 @@ package cluster
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -71,7 +72,7 @@ func tail(path string, lines int, limit int64) (string, error) {
 	start := max(0, size-limit)
 	data := make([]byte, size-start)
 	n, err := f.ReadAt(data, start)
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		return "", err
 	}
 	data = bytes.TrimRight(data[:n], "\n")

@@ -85,7 +85,7 @@ func TestKilledParentLeavesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatalf("child %d: %v", pid, err)
 		}
-		defer unix.Close(fd)
+		t.Cleanup(func() { _ = unix.Close(fd) })
 		children[i] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
 	}
 

@@ -76,6 +76,8 @@ func (s *Solver) solve(requests []*Request, candidates [][]*Volume, byName bool)
 	case !s.firstChoices():
 		s.exact.run(s, byName)
 	}
+	s.requests = nil // keep no object alive but those of the result
+	clear(s.candidates)
 	return s.result
 }
 
@@ -87,7 +89,6 @@ func (s *Solver) load(requests []*Request, candidates [][]*Volume) {
 			s.active = append(s.active, i)
 		}
 	}
-	clear(s.candidates)
 	s.candidates, s.result = s.candidates[:0], s.result[:0]
 	for i := range requests {
 		width := min(len(candidates[i]), Width(len(s.active)))

@@ -143,7 +143,7 @@ func TestNodeAffinity(t *testing.T) {
 				claims:  []*builders.PVC{e.PVC("data")},
 				pod:     on(e, e.Pod("stubborn").PVC("data"), "wrong"),
 			})
-			e.WaitUnschedulable(stubborn)
+			refusedByVolumes(e, stubborn, noVolume)
 			if bound := e.Bindings(); len(bound) > 0 {
 				t.Errorf("claim is bound to %v for a pod that cannot be placed", bound)
 			}
@@ -153,7 +153,7 @@ func TestNodeAffinity(t *testing.T) {
 
 			// The same holds for the claim now that it is bound.
 			stubborn = e.CreatePod(on(e, e.Pod("stubborn").PVC("data"), "wrong"))
-			e.WaitUnschedulable(stubborn)
+			refusedByVolumes(e, stubborn, nodeConflict)
 		})
 	}
 }

@@ -4,6 +4,8 @@
 package scheduling_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -119,4 +121,18 @@ func bothModes(t *testing.T, test func(*fixture.Env)) {
 // on pins a pod to a node.
 func on(e *fixture.Env, pod *builders.Pod, node string) *builders.Pod {
 	return pod.NodeSelector(v1.LabelHostname, e.Name(node))
+}
+
+// refusedByVolumes waits until the pod is refused for the reason given. Where
+// few nodes could have the pod, PreFilter names them instead of giving reasons
+// for all the others.
+func refusedByVolumes(e *fixture.Env, pod *v1.Pod, reason string) {
+	e.T.Helper()
+	e.WaitPod(pod, "refused because of "+reason, func(p *v1.Pod) bool {
+		return containsAny(fixture.Refusal(p), reason, leftOut)
+	})
+}
+
+func containsAny(text string, parts ...string) bool {
+	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(text, part) })
 }

@@ -1,0 +1,209 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package faults_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"stowage.dev/stowage/test/integration/fixture"
+)
+
+// patience is how long a wait may take where many pods are involved and the
+// machine is shared with much else.
+const patience = 3 * time.Minute
+
+// wantSettled waits until every pod has a node and every claim of theirs is
+// Bound, and then wants the API server's objects to agree: see wantConsistent.
+func wantSettled(e *fixture.Env, pods ...*v1.Pod) {
+	e.T.Helper()
+	for _, pod := range pods {
+		e.WaitScheduled(pod)
+		for _, claim := range claimsOf(pod) {
+			e.WaitBound(claim, "")
+		}
+	}
+	e.Wait("volumes of bound claims to be Bound", func() bool {
+		for _, pod := range pods {
+			for _, name := range claimsOf(pod) {
+				claim := e.SeenPVC(name)
+				if claim == nil {
+					return false
+				}
+				volume := e.SeenPV(claim.Spec.VolumeName)
+				if volume == nil || volume.Status.Phase != v1.VolumeBound {
+					return false
+				}
+			}
+		}
+		return true
+	})
+	wantConsistent(e)
+}
+
+// wantConsistent asks the API server: no claim Lost, no volume given to two
+// claims; every claim that names a volume is named by it, and every volume that
+// names a claim of this test, by name and UID, is that claim's.
+func wantConsistent(e *fixture.Env) {
+	e.T.Helper()
+	e.NoVolumeTwice()
+	ctx, cancel := context.WithTimeout(e.Context(), e.Timeout)
+	defer cancel()
+	claims, err := e.Client.CoreV1().PersistentVolumeClaims(e.Namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		e.T.Fatal(err)
+	}
+	volumes, err := e.Client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		e.T.Fatal(err)
+	}
+	for _, mistake := range disagreements(e.Namespace, claims.Items, volumes.Items) {
+		e.T.Error(mistake)
+	}
+	e.CheckEngine()
+	if e.T.Failed() {
+		e.T.Fatal(e.Dump())
+	}
+}
+
+// disagreements tells where claims of the namespace and volumes do not refer to
+// each other.
+func disagreements(namespace string, claims []v1.PersistentVolumeClaim, volumes []v1.PersistentVolume) []string {
+	var found []string
+	byName := map[string]*v1.PersistentVolume{}
+	for i := range volumes {
+		byName[volumes[i].Name] = &volumes[i]
+	}
+	byUID := map[string]*v1.PersistentVolumeClaim{}
+	for i := range claims {
+		claim := &claims[i]
+		byUID[string(claim.UID)] = claim
+		if claim.Spec.VolumeName == "" {
+			continue
+		}
+		volume := byName[claim.Spec.VolumeName]
+		switch {
+		case volume == nil:
+			found = append(found, fmt.Sprintf("claim %s names volume %s, which does not exist", claim.Name, claim.Spec.VolumeName))
+		case volume.Spec.ClaimRef == nil || volume.Spec.ClaimRef.UID != claim.UID ||
+			volume.Spec.ClaimRef.Name != claim.Name || volume.Spec.ClaimRef.Namespace != claim.Namespace:
+			found = append(found, fmt.Sprintf("claim %s (%s) names volume %s, which refers to %v", claim.Name, claim.UID, volume.Name, volume.Spec.ClaimRef))
+		}
+	}
+	for name, volume := range byName {
+		ref := volume.Spec.ClaimRef
+		if ref == nil || ref.Namespace != namespace || ref.UID == "" {
+			continue
+		}
+		if claim := byUID[string(ref.UID)]; claim != nil && claim.Spec.VolumeName != name {
+			found = append(found, fmt.Sprintf("volume %s refers to claim %s, which names volume %q", name, ref.Name, claim.Spec.VolumeName))
+		}
+	}
+	return found
+}
+
+// wantNothingReserved waits until the scheduler has given back what it had
+// reserved. It must be this test's own.
+func wantNothingReserved(e *fixture.Env, s *fixture.Scheduler) {
+	e.T.Helper()
+	e.Wait("reservations to be given back", func() bool { return s.Engine().Size().Reservations == 0 })
+}
+
+// claimsOf are the names of the claims that the pod uses.
+func claimsOf(pod *v1.Pod) []string {
+	var names []string
+	for _, volume := range pod.Spec.Volumes {
+		if volume.PersistentVolumeClaim != nil {
+			names = append(names, volume.PersistentVolumeClaim.ClaimName)
+		}
+	}
+	return names
+}
+
+// scheduled is how many of the pods have a node.
+func scheduled(e *fixture.Env, pods []*v1.Pod) int {
+	n := 0
+	for _, pod := range pods {
+		if seen := e.SeenPod(pod.Name); seen != nil && seen.Spec.NodeName != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// controllerHasSeenAll returns when the PV controller has been through all
+// that there was when it was called: what it was going to spoil is spoilt.
+func controllerHasSeenAll(e *fixture.Env, name string) {
+	e.T.Helper()
+	class := e.CreateClass(e.Class(name).Immediate()).Name
+	e.CreatePVs(e.PV(name).Class(class))
+	e.CreatePVC(e.PVC(name).Class(class))
+	e.WaitBound(name, name)
+}
+
+// hasSeen returns when the informer of the scheduler's own has seen something,
+// which is not the moment when the test has.
+func hasSeen(e *fixture.Env, informer cache.SharedIndexInformer, what string, seen func() bool) {
+	e.T.Helper()
+	changed := make(chan struct{}, 1)
+	notify := func() {
+		select {
+		case changed <- struct{}{}:
+		default: // is about to look
+		}
+	}
+	handle, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { notify() }, UpdateFunc: func(any, any) { notify() }, DeleteFunc: func(any) { notify() },
+	})
+	if err != nil {
+		e.T.Fatal(err)
+	}
+	defer func() {
+		if err := informer.RemoveEventHandler(handle); err != nil {
+			e.T.Error(err)
+		}
+	}()
+	timeout := time.NewTimer(e.Timeout)
+	defer timeout.Stop()
+	for !seen() {
+		select {
+		case <-changed:
+		case <-timeout.C:
+			e.T.Fatalf("waited %v for the scheduler to see %s\n%s", e.Timeout, what, e.Dump())
+		}
+	}
+}
+
+// arrived waits for a request that is held.
+func arrived(e *fixture.Env, held *fixture.Held) fixture.Request {
+	e.T.Helper()
+	timeout := time.NewTimer(e.Timeout)
+	defer timeout.Stop()
+	select {
+	case request := <-held.Arrived():
+		return request
+	case <-timeout.C:
+		e.T.Fatalf("waited %v for the scheduler's request\n%s", e.Timeout, e.Dump())
+		return fixture.Request{}
+	}
+}
+
+// bothModes runs a test with each binding mode, in parallel.
+func bothModes(t *testing.T, test func(*testing.T, fixture.Profile)) {
+	t.Helper()
+	for name, profile := range map[string]fixture.Profile{
+		"Direct": {}, "PVController": {Args: fixture.PVControllerArgs()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, profile)
+		})
+	}
+}

@@ -1,0 +1,178 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduling_test
+
+import (
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"stowage.dev/stowage/pkg/testing/builders"
+	"stowage.dev/stowage/test/integration/fixture"
+)
+
+// provisioner makes no volumes: nobody of this name runs.
+const provisioner = "stowage.dev/nobody"
+
+// TestPreboundByUser: a volume whose claimRef names the claim comes first, and
+// no other will do.
+func TestPreboundByUser(t *testing.T) {
+	t.Parallel()
+	twoNodes := func(e *fixture.Env, claim *builders.PVC, volumes ...*builders.PV) scene {
+		s := oneNode(e, claim, volumes...)
+		s.nodes = append(s.nodes, e.Node("b"))
+		return s
+	}
+	dynamic := func(e *fixture.Env) string {
+		return e.CreateClass(e.Class("dynamic").Provisioner(provisioner)).Name
+	}
+	tell(t, map[string]story{
+		"a volume for the claim beats one that fits better": {
+			given: func(e *fixture.Env) scene {
+				return twoNodes(e, e.PVC("data"),
+					e.LocalPV("fits-on-a", "a"),
+					e.LocalPV("kept-on-b", "b").Capacity("9Gi").ClaimRef(e.Namespace, "data", ""))
+			},
+			node:    "b",
+			volumes: map[string]string{"data": "kept-on-b"},
+		},
+		"a volume for another claim is not taken": {
+			given: func(e *fixture.Env) scene {
+				return twoNodes(e, e.PVC("data"),
+					e.LocalPV("kept-on-a", "a").ClaimRef(e.Namespace, "other", ""), e.LocalPV("larger-on-b", "b").Capacity("2Gi"))
+			},
+			node:    "b",
+			volumes: map[string]string{"data": "larger-on-b"},
+		},
+		"a volume for a claim of that name in another namespace is not taken": {
+			given: func(e *fixture.Env) scene {
+				return oneNode(e, e.PVC("data"), e.LocalPV("kept", "a").ClaimRef("default", "data", ""))
+			},
+			refusal: noVolume,
+		},
+		"the selector is not asked": {
+			given: func(e *fixture.Env) scene {
+				return oneNode(e, e.PVC("data").MatchLabel("disk", "ssd"), e.LocalPV("kept", "a").ClaimRef(e.Namespace, "data", ""))
+			},
+			volumes: map[string]string{"data": "kept"},
+		},
+		"one of two claims": {
+			given: func(e *fixture.Env) scene {
+				s := twoNodes(e, e.PVC("data"),
+					e.LocalPV("kept-on-b", "b").ClaimRef(e.Namespace, "log", ""),
+					e.LocalPV("other-on-b", "b").Capacity("2Gi"), e.LocalPV("on-a", "a"))
+				s.claims = append(s.claims, e.PVC("log"))
+				return s
+			},
+			node:    "b",
+			volumes: map[string]string{"data": "other-on-b", "log": "kept-on-b"},
+		},
+		"too small: nothing else is bound instead": {
+			given: func(e *fixture.Env) scene {
+				return twoNodes(e, e.PVC("data").Request("2Gi"),
+					e.LocalPV("kept", "a").ClaimRef(e.Namespace, "data", ""), e.LocalPV("enough", "b").Capacity("2Gi"))
+			},
+			refusal: reserved,
+		},
+		"too small: nothing is provisioned instead": {
+			given: func(e *fixture.Env) scene {
+				class := dynamic(e)
+				return twoNodes(e, e.PVC("data").Class(class).Request("2Gi"),
+					e.LocalPV("kept", "a").Class(class).ClaimRef(e.Namespace, "data", ""))
+			},
+			refusal: reserved,
+		},
+		"lacks the access mode: nothing is provisioned instead": {
+			given: func(e *fixture.Env) scene {
+				class := dynamic(e)
+				return twoNodes(e, e.PVC("data").Class(class).AccessModes(v1.ReadWriteMany),
+					e.LocalPV("kept", "a").Class(class).ClaimRef(e.Namespace, "data", ""))
+			},
+			refusal: reserved,
+		},
+	})
+}
+
+// TestPreboundOnAnotherNode: a pod that cannot go where its claim's volume is
+// kept gets no volume provisioned elsewhere. The stock plugin takes the volume
+// for one that does not match and provisions.
+func TestPreboundOnAnotherNode(t *testing.T) {
+	t.Parallel()
+	e := fixture.New(t)
+	class := e.CreateClass(e.Class("dynamic").Provisioner(provisioner)).Name
+	pod := create(e, scene{
+		nodes:   []*builders.Node{e.Node("a"), e.Node("b")},
+		volumes: []*builders.PV{e.LocalPV("kept", "a").Class(class).ClaimRef(e.Namespace, "data", "")},
+		claims:  []*builders.PVC{e.PVC("data").Class(class)},
+		pod:     on(e, e.Pod("pod").PVC("data"), "b"),
+	})
+	e.WaitPod(pod, "refused", func(p *v1.Pod) bool { return containsAny(fixture.Refusal(p), leftOut, reserved, nodeConflict) })
+	if node, ok := e.SeenPVC("data").Annotations["volume.kubernetes.io/selected-node"]; ok {
+		t.Errorf("a volume is to be provisioned on %s", node)
+	}
+	e.DeletePod(pod)
+	e.WaitScheduled(e.CreatePod(e.Pod("pod").PVC("data")), "a")
+	wantBindings(e, map[string]string{"data": "kept"})
+}
+
+// TestHalfMadeBinding: a claimRef with UID, marked as a controller's, and a
+// claim that does not know of it, are what a scheduler leaves that dies.
+func TestHalfMadeBinding(t *testing.T) {
+	t.Parallel()
+	for _, claims := range [][]string{{"data"}, {"data", "log"}} {
+		t.Run(claims[len(claims)-1], func(t *testing.T) {
+			t.Parallel()
+			bothModes(t, func(e *fixture.Env) {
+				e.AddNodes(e.Node("a"), e.Node("b"))
+				pod := e.Pod("pod").PVC(claims...)
+				e.CreatePVs(e.LocalPV("other-on-a", "a"), e.LocalPV("on-b-1", "b").Capacity("2Gi"), e.LocalPV("on-b-2", "b"))
+				var uid string
+				for _, claim := range claims {
+					uid = string(e.CreatePVC(e.PVC(claim)).UID)
+				}
+				half := claims[len(claims)-1]
+				e.CreatePVs(e.LocalPV("half", "a").Capacity("5Gi").ClaimRef(e.Namespace, half, uid).BoundByController())
+				e.WaitScheduled(e.CreatePod(pod), "a")
+				e.WaitBound(half, "half")
+				if len(claims) > 1 {
+					e.WaitBound("data", "other-on-a")
+				}
+				e.NoVolumeTwice()
+			})
+		})
+	}
+}
+
+// TestClaimNamesVolume: a claim that names its volume is the PV controller's to
+// bind, whatever its class says; the pod waits and follows.
+func TestClaimNamesVolume(t *testing.T) {
+	t.Parallel()
+	t.Run("that is there", func(t *testing.T) {
+		t.Parallel()
+		story{
+			given: func(e *fixture.Env) scene {
+				return scene{
+					nodes:   []*builders.Node{e.Node("a"), e.Node("b")},
+					volumes: []*builders.PV{e.LocalPV("a-smaller", "a"), e.LocalPV("named", "b").Capacity("7Gi")},
+					claims:  []*builders.PVC{e.PVC("data").VolumeName(e.Name("named"))},
+				}
+			},
+			node:    "b",
+			volumes: map[string]string{"data": "named"},
+		}.happens(fixture.New(t))
+	})
+	t.Run("that comes later", func(t *testing.T) {
+		t.Parallel()
+		e := fixture.New(t)
+		pod := create(e, scene{
+			nodes:   []*builders.Node{e.Node("a"), e.Node("b")},
+			volumes: []*builders.PV{e.LocalPV("other", "a")},
+			claims:  []*builders.PVC{e.PVC("data").VolumeName(e.Name("named"))},
+		})
+		e.WaitUnschedulable(pod, immediate)
+		e.CreatePVsUnseen(e.LocalPV("named", "b"))
+		e.WaitScheduled(pod, "b")
+		wantBindings(e, map[string]string{"data": "named"})
+	})
+}

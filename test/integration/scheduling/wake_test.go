@@ -1,0 +1,167 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduling_test
+
+import (
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"stowage.dev/stowage/pkg/testing/builders"
+	"stowage.dev/stowage/test/integration/fixture"
+)
+
+// TestWaitingPodIsWoken: a pod that no node can have is placed by the event
+// that changes that, long before the scheduler would look at it again on its
+// own, which is after five minutes.
+func TestWaitingPodIsWoken(t *testing.T) {
+	t.Parallel()
+	label := func(key, value string) any {
+		return map[string]any{"metadata": map[string]any{"labels": map[string]any{key: value}}}
+	}
+	tests := map[string]struct {
+		given func(*fixture.Env) scene
+		// event makes the pod fit node a and its claim fit the volume "volume".
+		event func(*fixture.Env)
+	}{
+		"a volume is added": {
+			given: func(e *fixture.Env) scene { return oneNode(e, e.PVC("data")) },
+			event: func(e *fixture.Env) { e.CreatePVsUnseen(e.LocalPV("volume", "a")) },
+		},
+		"a larger volume is added": {
+			given: func(e *fixture.Env) scene {
+				return oneNode(e, e.PVC("data").Request("2Gi"), e.LocalPV("small", "a"))
+			},
+			event: func(e *fixture.Env) { e.CreatePVsUnseen(e.LocalPV("volume", "a").Capacity("2Gi")) },
+		},
+		"a volume for the claim is added": {
+			given: func(e *fixture.Env) scene { return oneNode(e, e.PVC("data")) },
+			event: func(e *fixture.Env) {
+				e.CreatePVsUnseen(e.LocalPV("volume", "a").ClaimRef(e.Namespace, "data", ""))
+			},
+		},
+		"a volume becomes Available": {
+			given: func(e *fixture.Env) scene {
+				s := oneNode(e, e.PVC("data"))
+				e.CreatePVsUnseen(e.LocalPV("volume", "a").ClaimRef(e.Namespace, "gone", "c1a1").BoundByController())
+				e.WaitPV("volume", "Released", func(v *v1.PersistentVolume) bool { return v.Status.Phase == v1.VolumeReleased })
+				return s
+			},
+			event: func(e *fixture.Env) {
+				e.PatchPV("volume", map[string]any{"spec": map[string]any{"claimRef": nil}})
+			},
+		},
+		"a volume is labelled as the claim asks": {
+			given: func(e *fixture.Env) scene {
+				return oneNode(e, e.PVC("data").MatchLabel("disk", "ssd"), e.LocalPV("volume", "a"))
+			},
+			event: func(e *fixture.Env) { e.PatchPV("volume", label("disk", "ssd")) },
+		},
+		"the second of two volumes is added": {
+			given: func(e *fixture.Env) scene {
+				s := oneNode(e, e.PVC("data"), e.LocalPV("other", "a").Capacity("2Gi"))
+				s.claims = append(s.claims, e.PVC("log").Request("2Gi"))
+				return s
+			},
+			event: func(e *fixture.Env) { e.CreatePVsUnseen(e.LocalPV("volume", "a")) },
+		},
+		"a node is added": {
+			given: func(e *fixture.Env) scene {
+				s := oneNode(e, e.PVC("data"), e.LocalPV("volume", "a"))
+				s.nodes = []*builders.Node{e.Node("b")}
+				return s
+			},
+			event: func(e *fixture.Env) { e.AddNodes(e.Node("a")) },
+		},
+		"a node is added to a volume's zone": {
+			given: func(e *fixture.Env) scene {
+				s := oneNode(e, e.PVC("data"), e.PV("volume").Zone(e.Name("z1")))
+				s.nodes = []*builders.Node{e.Node("b").Zone(e.Name("z2"))}
+				return s
+			},
+			event: func(e *fixture.Env) { e.AddNodes(e.Node("a").Zone(e.Name("z1"))) },
+		},
+		"a node is labelled as the volume asks": {
+			given: func(e *fixture.Env) scene {
+				return oneNode(e, e.PVC("data"), e.PV("volume").Affinity(builders.Term(builders.In("rack", e.Name("r1")))))
+			},
+			event: func(e *fixture.Env) { e.PatchNode("a", label("rack", e.Name("r1"))) },
+		},
+		"the claim is added": {
+			given: func(e *fixture.Env) scene {
+				s := oneNode(e, e.PVC("data"), e.LocalPV("volume", "a"))
+				s.pod, s.claims = e.Pod("pod").PVC("data"), nil
+				return s
+			},
+			event: func(e *fixture.Env) { e.CreatePVC(e.PVC("data")) },
+		},
+		"the class is added": {
+			given: func(e *fixture.Env) scene {
+				class := e.Name("later")
+				return oneNode(e, e.PVC("data").Class(class), e.LocalPV("volume", "a").Class(class))
+			},
+			event: func(e *fixture.Env) { e.CreateClass(e.Class("later")) },
+		},
+		"another pod's claim and its volume are gone": {
+			given: func(e *fixture.Env) scene {
+				e.AddNodes(e.Node("a"))
+				e.CreatePVs(e.LocalPV("volume", "a"))
+				e.CreatePVC(e.PVC("first"))
+				e.WaitScheduled(e.CreatePod(e.Pod("first").PVC("first")))
+				e.WaitBound("first", "volume")
+				return scene{claims: []*builders.PVC{e.PVC("data")}}
+			},
+			event: func(e *fixture.Env) {
+				e.DeletePod(e.SeenPod("first"))
+				deletePVC(e, "first")
+				e.WaitPV("volume", "Released", func(v *v1.PersistentVolume) bool { return v.Status.Phase == v1.VolumeReleased })
+				// What a provisioner of local volumes does once it is clean.
+				e.DeletePV("volume")
+				e.CreatePVsUnseen(e.LocalPV("volume", "a"))
+			},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := fixture.New(t)
+			pod := create(e, test.given(e))
+			e.WaitUnschedulable(pod)
+			test.event(e)
+			e.WaitScheduled(pod, "a")
+			e.WaitBound("data", "volume")
+			e.NoVolumeTwice()
+		})
+	}
+}
+
+// TestUselessVolumesDoNotWake: volumes that cannot help a pod do not cost an
+// attempt. The last one helps another pod; when that is placed, the scheduler
+// has heard of all the others, and would have tried the first pod before.
+func TestUselessVolumesDoNotWake(t *testing.T) {
+	t.Parallel()
+	e := fixture.New(t)
+	e.CreateClass(e.Class("other"))
+	pod := create(e, oneNode(e, e.PVC("data").Request("2Gi").MatchLabel("disk", "ssd")))
+	e.WaitUnschedulable(pod, noVolume)
+	e.CreatePVC(e.PVC("canary").Class(e.Name("other")))
+	canary := e.CreatePod(e.Pod("canary").PVC("canary"))
+	e.WaitUnschedulable(canary, noVolume)
+	before := e.Shared().Attempts(pod)
+
+	ssd := func(name string) *builders.PV { return e.LocalPV(name, "a").Capacity("2Gi").Label("disk", "ssd") }
+	e.CreatePVs(
+		ssd("small").Capacity("1Gi"),
+		ssd("unselected").Label("disk", "hdd"),
+		ssd("of-no-node").Hostname(e.Name("none")),
+		ssd("reads").AccessModes(v1.ReadOnlyMany),
+		ssd("kept").ClaimRef("default", "somebody", ""),
+		ssd("block").CSI("csi.example.com", "block").Block(),
+		ssd("helps").Class(e.Name("other")),
+	)
+	e.WaitScheduled(canary, "a")
+	if after := e.Shared().Attempts(pod); after != before {
+		t.Errorf("volumes that cannot help the pod led to %d attempts to place it", after-before)
+	}
+}

@@ -1,0 +1,306 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package volumetopology
+
+import (
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"stowage.dev/stowage/pkg/testing/builders"
+)
+
+// event is a story of a queueing hint: what there is when the pod has been
+// refused, and what happens then.
+type event struct {
+	objects []runtime.Object
+	pod     *v1.Pod
+	// before and now are the event's objects, as the scheduler has them: now is
+	// nil for a deletion, before for an addition.
+	before, now runtime.Object
+	want        fwk.QueueingHint
+}
+
+// happens delivers the event to the hint while the engine's own handlers have
+// not heard of it, and to the handlers afterwards.
+func (e event) happens(t *testing.T, resource fwk.EventResource) {
+	t.Helper()
+	w := newWorld(t, e.objects...)
+	action := fwk.Update
+	switch {
+	case e.before == nil:
+		action = fwk.Add
+	case e.now == nil:
+		action = fwk.Delete
+	}
+	if e.before != nil {
+		w.put(e.before)
+	}
+	w.hold()
+	switch {
+	case resource == fwk.AssignedPod: // a pod that failed to bind stays
+	case e.now != nil:
+		w.put(e.now)
+	default:
+		w.remove(e.before)
+	}
+	got, err := w.hint(resource, action)(klog.Background(), e.pod, untyped(e.before), untyped(e.now))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != e.want {
+		t.Errorf("hint says %v, want %v", got, e.want)
+	}
+	w.check()
+	w.release()
+	w.check()
+}
+
+// untyped is nil for a missing object.
+func untyped(object runtime.Object) any {
+	if object == nil {
+		return nil
+	}
+	return object
+}
+
+// hint is the one that is registered for the event.
+func (w *world) hint(resource fwk.EventResource, action fwk.ActionType) fwk.QueueingHintFn {
+	w.t.Helper()
+	events, err := w.EventsToRegister(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, e := range events {
+		if e.Event.Resource == resource && e.Event.ActionType&action != 0 {
+			return e.QueueingHintFn
+		}
+	}
+	w.t.Fatalf("nothing is registered for %v of %v", action, resource)
+	return nil
+}
+
+func tell(t *testing.T, resource fwk.EventResource, stories map[string]event) {
+	t.Helper()
+	for name, story := range stories {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			story.happens(t, resource)
+		})
+	}
+}
+
+func TestHintStorageClass(t *testing.T) {
+	t.Parallel()
+	waiting := []runtime.Object{node("a").Zone("z").Obj(), claim("c", "1Gi").Class("csi").Obj(), claim("other", "1Gi").Obj()}
+	tell(t, fwk.StorageClass, map[string]event{
+		"the missing class is there": {
+			objects: waiting, pod: pod("p", "c"),
+			now: csiClass().Obj(), want: fwk.Queue,
+		},
+		"a class that none of the claims is of": {
+			objects: waiting, pod: pod("p", "c"),
+			now: builders.MakeClass("else").Obj(), want: fwk.QueueSkip,
+		},
+		"the class of another pod's claim": {
+			objects: waiting, pod: pod("p", "c"),
+			now: localClass().Obj(), want: fwk.QueueSkip,
+		},
+		"the class by the beta annotation": {
+			objects: []runtime.Object{claim("c", "1Gi").Class("else").BetaClass("csi").Obj()}, pod: pod("p", "c"),
+			now: csiClass().Obj(), want: fwk.Queue,
+		},
+		"the class that the beta annotation hides": {
+			objects: []runtime.Object{claim("c", "1Gi").Class("csi").BetaClass("else").Obj()}, pod: pod("p", "c"),
+			now: csiClass().Obj(), want: fwk.QueueSkip,
+		},
+		"a claim that is not there": {
+			pod: pod("p", "c"), now: csiClass().Obj(), want: fwk.QueueSkip,
+		},
+		"allowedTopologies changed": {
+			objects: waiting, pod: pod("p", "c"),
+			before: csiClass().AllowedTopology(v1.LabelTopologyZone, "y").Obj(),
+			now:    csiClass().AllowedTopology(v1.LabelTopologyZone, "z").Obj(), want: fwk.Queue,
+		},
+		"allowedTopologies unchanged": {
+			objects: waiting, pod: pod("p", "c"),
+			before: csiClass().AllowedTopology(v1.LabelTopologyZone, "z").Obj(),
+			now:    csiClass().AllowedTopology(v1.LabelTopologyZone, "z").Annotation("touched", "yes").Obj(), want: fwk.QueueSkip,
+		},
+		"allowedTopologies of another class changed": {
+			objects: waiting, pod: pod("p", "other"),
+			before: csiClass().AllowedTopology(v1.LabelTopologyZone, "y").Obj(),
+			now:    csiClass().AllowedTopology(v1.LabelTopologyZone, "z").Obj(), want: fwk.QueueSkip,
+		},
+	})
+}
+
+func TestHintPersistentVolumeClaim(t *testing.T) {
+	t.Parallel()
+	ephemeral := builders.MakePod("p").UID("pod-p").Ephemeral("scratch", claim("", "1Gi").Obj()).Obj()
+	tell(t, fwk.PersistentVolumeClaim, map[string]event{
+		"the missing claim": {
+			pod: pod("p", "c"), now: claim("c", "1Gi").Obj(), want: fwk.Queue,
+		},
+		"the claim of a generic ephemeral volume": {
+			pod: ephemeral, now: claim("p-scratch", "1Gi").OwnedBy(ephemeral).Obj(), want: fwk.Queue,
+		},
+		"a claim of another name": {
+			pod: pod("p", "c"), now: claim("d", "1Gi").Obj(), want: fwk.QueueSkip,
+		},
+		"a claim of that name in another namespace": {
+			pod: pod("p", "c"), now: claim("c", "1Gi").Namespace("elsewhere").Obj(), want: fwk.QueueSkip,
+		},
+		"somebody touched the claim": {
+			pod: pod("p", "c"), before: claim("c", "1Gi").Obj(), now: claim("c", "1Gi").Label("touched", "yes").Obj(), want: fwk.QueueSkip,
+		},
+		"the claim was bound": {
+			pod: pod("p", "c"), before: claim("c", "1Gi").Obj(), now: claim("c", "1Gi").Bound("v").Obj(), want: fwk.Queue,
+		},
+		"the binding was completed": {
+			pod: pod("p", "c"), before: claim("c", "1Gi").VolumeName("v").Obj(), now: claim("c", "1Gi").VolumeName("v").BindCompleted().Obj(), want: fwk.Queue,
+		},
+		"the provisioner gave the node back": {
+			pod: pod("p", "c"), before: claim("c", "1Gi").SelectedNode("a").Obj(), now: claim("c", "1Gi").Obj(), want: fwk.Queue,
+		},
+		"the claim is lost no more": {
+			pod: pod("p", "c"), before: claim("c", "1Gi").Bound("v").Phase(v1.ClaimLost).Obj(), now: claim("c", "1Gi").Bound("v").Obj(), want: fwk.Queue,
+		},
+		"the claim was made anew under its name": {
+			pod: pod("p", "c"), before: claim("c", "1Gi").UID("old").Obj(), now: claim("c", "1Gi").UID("new").Obj(), want: fwk.Queue,
+		},
+		"an administrator changed the class by its annotation": {
+			pod: pod("p", "c"), before: claim("c", "1Gi").Obj(), now: claim("c", "1Gi").BetaClass("else").Obj(), want: fwk.Queue,
+		},
+		"the bound claim was resized": {
+			pod: pod("p", "c"), before: claim("d", "1Gi").Bound("v").Obj(), now: claim("d", "2Gi").Bound("v").Obj(), want: fwk.QueueSkip,
+		},
+	})
+}
+
+func TestHintNode(t *testing.T) {
+	t.Parallel()
+	local := []runtime.Object{localClass().Obj(), claim("c", "1Gi").Obj(), volume("v", "a", "1Gi").Obj()}
+	zonal := []runtime.Object{localClass().Obj(), claim("c", "1Gi").Obj(), volume("v", "", "1Gi").Zone("z").Obj()}
+	sent := []runtime.Object{csiClass().Obj(), node("b").Obj(), claim("c", "1Gi").Class("csi").SelectedNode("a").Obj()}
+	tell(t, fwk.Node, map[string]event{
+		"the node of the free volume": {
+			objects: local, pod: pod("p", "c"), now: node("a").Obj(), want: fwk.Queue,
+		},
+		"a node without volumes": {
+			objects: local, pod: pod("p", "c"), now: node("b").Obj(), want: fwk.QueueSkip,
+		},
+		"a label puts the node into the volume's zone": {
+			objects: zonal, pod: pod("p", "c"), before: node("a").Obj(), now: node("a").Zone("z").Obj(), want: fwk.Queue,
+		},
+		"another label": {
+			objects: zonal, pod: pod("p", "c"), before: node("a").Obj(), now: node("a").Label("rack", "r1").Obj(), want: fwk.QueueSkip,
+		},
+		"a label puts the node into the topology that the class allows": {
+			objects: []runtime.Object{csiClass().AllowedTopology(v1.LabelTopologyZone, "z").Obj(), claim("c", "1Gi").Class("csi").Obj()},
+			pod:     pod("p", "c"), before: node("a").Zone("y").Obj(), now: node("a").Zone("z").Obj(), want: fwk.Queue,
+		},
+		"the selected node is deleted": {
+			objects: sent, pod: pod("p", "c"), before: node("a").Obj(), want: fwk.Queue,
+		},
+		"a node is deleted that was not selected": {
+			objects: sent, pod: pod("p", "c"), before: node("b").Obj(), want: fwk.QueueSkip,
+		},
+		"a node that was not selected is there": {
+			objects: append([]runtime.Object{node("a").Obj()}, sent...), pod: pod("p", "c"), now: node("d").Obj(), want: fwk.QueueSkip,
+		},
+		"a node is there while the selected one is gone": {
+			objects: sent, pod: pod("p", "c"), now: node("d").Obj(), want: fwk.Queue,
+		},
+		"the pod waits for a claim, not for a node": {
+			objects: local, pod: pod("p", "c", "missing"), now: node("a").Obj(), want: fwk.QueueSkip,
+		},
+	})
+}
+
+func TestHintCSINode(t *testing.T) {
+	t.Parallel()
+	// In-tree, it is reachable from nodes with the label of the old days; CSI
+	// knows the zone by its own key.
+	inTree := builders.MakePV("v").Class("local").ClaimRef("default", "c", "pvc-c").Phase(v1.VolumeBound).
+		Source(v1.PersistentVolumeSource{AWSElasticBlockStore: &v1.AWSElasticBlockStoreVolumeSource{VolumeID: "vol-1"}}).
+		Affinity(builders.Term(builders.In(v1.LabelFailureDomainBetaZone, "us-1a"))).Obj()
+	waiting := []runtime.Object{
+		localClass().Obj(), claim("c", "1Gi").Bound("v").Obj(), inTree,
+		node("a").Label("topology.ebs.csi.aws.com/zone", "us-1a").Obj(),
+	}
+	csiNode := func(name string, migrated ...string) *storagev1.CSINode {
+		n := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		for _, plugin := range migrated {
+			n.Annotations = map[string]string{v1.MigratedPluginsAnnotationKey: plugin}
+		}
+		return n
+	}
+	const ebs = "kubernetes.io/aws-ebs"
+	tell(t, fwk.CSINode, map[string]event{
+		"the volume's plugin was migrated": {
+			objects: waiting, pod: pod("p", "c"), before: csiNode("a"), now: csiNode("a", ebs), want: fwk.Queue,
+		},
+		"the node says from the start that the plugin is migrated": {
+			objects: waiting, pod: pod("p", "c"), now: csiNode("a", ebs), want: fwk.Queue,
+		},
+		"another plugin was migrated": {
+			objects: waiting, pod: pod("p", "c"), before: csiNode("a"), now: csiNode("a", "kubernetes.io/cinder"), want: fwk.QueueSkip,
+		},
+		"nothing was migrated": {
+			objects: waiting, pod: pod("p", "c"), before: csiNode("a", ebs), now: csiNode("a", ebs), want: fwk.QueueSkip,
+		},
+		"on a node that cannot reach the volume either way": {
+			objects: append([]runtime.Object{node("b").Obj()}, waiting...), pod: pod("p", "c"),
+			before: csiNode("b"), now: csiNode("b", ebs), want: fwk.QueueSkip,
+		},
+		"the pod's volume is no in-tree one": {
+			objects: []runtime.Object{
+				localClass().Obj(), claim("c", "1Gi").Bound("v").Obj(), node("a").Obj(),
+				volume("v", "a", "1Gi").ClaimRef("default", "c", "pvc-c").Phase(v1.VolumeBound).Obj(),
+			},
+			pod: pod("p", "c"), before: csiNode("a"), now: csiNode("a", ebs), want: fwk.QueueSkip,
+		},
+	})
+}
+
+func TestHintAssignedPod(t *testing.T) {
+	t.Parallel()
+	objects := []runtime.Object{
+		localClass().Obj(), csiClass().Obj(), node("a").Obj(),
+		claim("mine", "1Gi").Obj(), claim("theirs", "1Gi").Obj(), claim("bound", "1Gi").Bound("v").Obj(), claim("csi", "1Gi").Class("csi").Obj(),
+	}
+	tell(t, fwk.AssignedPod, map[string]event{
+		"a pod gave back volumes of the class that is waited for": {
+			objects: objects, pod: pod("p", "mine"), before: pod("other", "theirs"), want: fwk.Queue,
+		},
+		"a pod gave back volumes of another class": {
+			objects: objects, pod: pod("p", "mine"), before: pod("other", "csi"), want: fwk.QueueSkip,
+		},
+		"a pod is gone whose claims stay bound": {
+			objects: objects, pod: pod("p", "mine"), before: pod("other", "bound"), want: fwk.QueueSkip,
+		},
+		"a pod without claims": {
+			objects: objects, pod: pod("p", "mine"), before: pod("other"), want: fwk.QueueSkip,
+		},
+		"a pod whose claims are gone too": {
+			objects: objects, pod: pod("p", "mine"), before: pod("other", "gone"), want: fwk.QueueSkip,
+		},
+	})
+}
+
+// TestHintOfWrongObject: the scheduler queues the pod when a hint fails.
+func TestHintOfWrongObject(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	got, err := w.hint(fwk.Node, fwk.Add)(klog.Background(), pod("p", "c"), nil, &v1.Pod{})
+	if err == nil || got != fwk.Queue {
+		t.Errorf("hint says %v, error %v; want Queue and an error", got, err)
+	}
+}

@@ -1,0 +1,116 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package volumetopology
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"stowage.dev/stowage/pkg/testing/builders"
+)
+
+func TestHintPersistentVolume(t *testing.T) {
+	t.Parallel()
+	waiting := []runtime.Object{localClass().Obj(), node("a").Obj(), node("b").Obj(), claim("c", "2Gi").Obj()}
+	with := func(more ...runtime.Object) []runtime.Object { return append(slices.Clone(waiting), more...) }
+	free := func() *builders.PV { return volume("v", "a", "2Gi") }
+	used := func() *builders.PV { return free().ClaimRef("default", "old", "pvc-old") }
+	tell(t, fwk.PersistentVolume, map[string]event{
+		"a free volume that fits": {
+			objects: waiting, pod: pod("p", "c"), now: free().Obj(), want: fwk.Queue,
+		},
+		"the volume becomes Available": {
+			objects: waiting, pod: pod("p", "c"), before: free().Phase(v1.VolumePending).Obj(), now: free().Obj(), want: fwk.Queue,
+		},
+		"a volume that nobody knows yet": {
+			objects: waiting, pod: pod("p", "c"), now: free().Phase(v1.VolumePending).Obj(), want: fwk.QueueSkip,
+		},
+		"the volume is too small": {
+			objects: waiting, pod: pod("p", "c"), now: free().Capacity("1Gi").Obj(), want: fwk.QueueSkip,
+		},
+		"the volume grew": {
+			objects: waiting, pod: pod("p", "c"), before: free().Capacity("1Gi").Obj(), now: free().Obj(), want: fwk.Queue,
+		},
+		"the volume is of another class": {
+			objects: waiting, pod: pod("p", "c"), now: free().Class("else").Obj(), want: fwk.QueueSkip,
+		},
+		"the volume is of another mode": {
+			objects: waiting, pod: pod("p", "c"), now: free().Block().Obj(), want: fwk.QueueSkip,
+		},
+		"no node reaches the volume": {
+			objects: waiting, pod: pod("p", "c"), now: free().Hostname("gone").Obj(), want: fwk.QueueSkip,
+		},
+		"the volume is where the pod's other volume is not": {
+			objects: with(claim("bound", "1Gi").Bound("w").Obj(), volume("w", "b", "1Gi").ClaimRef("default", "bound", "pvc-bound").Phase(v1.VolumeBound).Obj()),
+			pod:     pod("p", "bound", "c"), now: free().Obj(), want: fwk.QueueSkip,
+		},
+		"one of two claims could have the volume, the other none": {
+			objects: with(claim("d", "2Gi").Obj()),
+			pod:     pod("p", "c", "d"), now: free().Obj(), want: fwk.QueueSkip,
+		},
+		"the second of two volumes": {
+			objects: with(claim("d", "2Gi").Obj(), volume("w", "a", "9Gi").Obj()),
+			pod:     pod("p", "c", "d"), now: free().Obj(), want: fwk.Queue,
+		},
+		"a label makes the volume fit the selector": {
+			objects: with(claim("gold", "1Gi").MatchLabel("tier", "gold").Obj()),
+			pod:     pod("p", "gold"), before: free().Obj(), now: free().Label("tier", "gold").Obj(), want: fwk.Queue,
+		},
+		"a label that no selector asks for": {
+			objects: with(claim("gold", "1Gi").MatchLabel("tier", "gold").Obj()),
+			pod:     pod("p", "gold"), before: free().Obj(), now: free().Label("rack", "r1").Obj(), want: fwk.QueueSkip,
+		},
+		"somebody touched a free volume": {
+			objects: waiting, pod: pod("p", "c"), before: free().Obj(), now: free().Annotation("touched", "yes").Obj(), want: fwk.QueueSkip,
+		},
+		"the volume was cleaned": {
+			objects: waiting, pod: pod("p", "c"), before: used().Phase(v1.VolumeReleased).Obj(), now: free().Obj(), want: fwk.Queue,
+		},
+		"the volume was released and has to be cleaned": {
+			objects: waiting, pod: pod("p", "c"), before: used().Phase(v1.VolumeBound).Obj(), now: used().Phase(v1.VolumeReleased).Obj(), want: fwk.QueueSkip,
+		},
+		"the volume of a bound claim is there": {
+			objects: with(claim("bound", "1Gi").Bound("v").Obj()),
+			pod:     pod("p", "bound"), now: free().ClaimRef("default", "bound", "pvc-bound").Phase(v1.VolumeBound).Obj(), want: fwk.Queue,
+		},
+		"a volume is there that names the claim": {
+			objects: waiting, pod: pod("p", "c"), now: free().ClaimRef("default", "c", "").Obj(), want: fwk.Queue,
+		},
+		"a volume is there that names an earlier claim of this name": {
+			objects: waiting, pod: pod("p", "c"), now: free().ClaimRef("default", "c", "pvc-former").Obj(), want: fwk.QueueSkip,
+		},
+		"a volume is there that names such a claim of another namespace": {
+			objects: waiting, pod: pod("p", "c"), now: free().ClaimRef("elsewhere", "c", "").Obj(), want: fwk.QueueSkip,
+		},
+		"the pod waits for a claim, not for a volume": {
+			objects: waiting, pod: pod("p", "c", "missing"), now: free().Obj(), want: fwk.QueueSkip,
+		},
+		"the volume is being deleted": {
+			objects: waiting, pod: pod("p", "c"), before: free().Obj(), now: free().Deleting().Obj(), want: fwk.QueueSkip,
+		},
+	})
+}
+
+// TestHintZonalVolume: with more nodes than are worth trying, a volume of the
+// right kind is taken to help.
+func TestHintZonalVolume(t *testing.T) {
+	t.Parallel()
+	waiting := []runtime.Object{localClass().Obj(), claim("c", "2Gi").Obj()}
+	for i := range 20 {
+		waiting = append(waiting, node(fmt.Sprint(i)).Zone("z").Obj())
+	}
+	tell(t, fwk.PersistentVolume, map[string]event{
+		"fits": {
+			objects: waiting, pod: pod("p", "c"), now: volume("v", "", "2Gi").Zone("z").Obj(), want: fwk.Queue,
+		},
+		"too small": {
+			objects: waiting, pod: pod("p", "c"), now: volume("v", "", "1Gi").Zone("z").Obj(), want: fwk.QueueSkip,
+		},
+	})
+}

@@ -1,0 +1,286 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package volumetopology
+
+import (
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"stowage.dev/stowage/pkg/testing/builders"
+)
+
+// world plays the API server and its informers for plugins: objects go into
+// the informers' stores first, then to the engine's handlers, which a test can
+// hold back. The queueing hints are called by the tests.
+type world struct {
+	*Plugin
+	t       testing.TB
+	factory informers.SharedInformerFactory
+	client  *fake.Clientset
+	version int
+	held    bool
+	queue   []func()
+}
+
+// newWorld makes a plugin with default arguments and hands it the objects.
+func newWorld(t testing.TB, objects ...runtime.Object) *world {
+	t.Helper()
+	w := &world{t: t, client: fake.NewClientset()}
+	w.factory = stoppedInformers(w.client)
+	w.Plugin = w.plugin(nil)
+	w.put(objects...)
+	return w
+}
+
+// plugin makes one more plugin for the world's informers.
+func (w *world) plugin(args runtime.Object) *Plugin {
+	w.t.Helper()
+	made, err := New(w.t.Context(), args, handle{client: w.client, factory: w.factory})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return made.(*Plugin)
+}
+
+// handle is what a plugin needs of the framework.
+type handle struct {
+	fwk.Handle
+	client  kubernetes.Interface
+	factory informers.SharedInformerFactory
+}
+
+func (h handle) ClientSet() kubernetes.Interface                        { return h.client }
+func (h handle) SharedInformerFactory() informers.SharedInformerFactory { return h.factory }
+
+// stoppedInformers is a factory whose informers list and watch nothing, for
+// the kinds that an engine follows.
+func stoppedInformers(client kubernetes.Interface) informers.SharedInformerFactory {
+	factory := informers.NewSharedInformerFactory(client, 0)
+	for _, kind := range []runtime.Object{
+		&v1.Node{}, &v1.Pod{}, &v1.PersistentVolume{}, &v1.PersistentVolumeClaim{},
+		&storagev1.StorageClass{}, &storagev1.CSIStorageCapacity{}, &storagev1.CSIDriver{}, &storagev1.CSINode{},
+	} {
+		factory.InformerFor(kind, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
+			byNamespace := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
+			return &informer{SharedIndexInformer: cache.NewSharedIndexInformer(nil, kind, 0, byNamespace)}
+		})
+	}
+	return factory
+}
+
+// informer keeps handlers for the test to call.
+type informer struct {
+	cache.SharedIndexInformer
+	mu       sync.Mutex
+	handlers []cache.ResourceEventHandler
+}
+
+func (i *informer) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.handlers = append(i.handlers, h)
+	return synced{}, nil
+}
+
+// synced says that all that existed at the start has been delivered.
+type synced struct{}
+
+func (synced) HasSynced() bool                       { return true }
+func (s synced) HasSyncedChecker() cache.DoneChecker { return s }
+func (synced) Name() string                          { return "test" }
+func (synced) Done() <-chan struct{}                 { return closed }
+
+var closed = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+func (w *world) informer(object runtime.Object) *informer {
+	w.t.Helper()
+	found, ok := w.factory.InformerFor(object, nil).(*informer)
+	if !ok {
+		w.t.Fatalf("no informer of the test's for %T", object)
+	}
+	return found
+}
+
+// put creates or updates objects. Each gets a new resource version.
+func (w *world) put(objects ...runtime.Object) {
+	w.t.Helper()
+	for _, object := range objects {
+		w.version++
+		object.(interface{ SetResourceVersion(string) }).SetResourceVersion(strconv.Itoa(w.version))
+		i := w.informer(object)
+		old, existed, err := i.GetStore().Get(object)
+		if err == nil {
+			err = i.GetStore().Update(object)
+		}
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		w.deliver(i, func(h cache.ResourceEventHandler) {
+			if existed {
+				h.OnUpdate(old, object)
+			} else {
+				h.OnAdd(object, false)
+			}
+		})
+	}
+}
+
+// remove deletes objects.
+func (w *world) remove(objects ...runtime.Object) {
+	w.t.Helper()
+	for _, object := range objects {
+		i := w.informer(object)
+		if err := i.GetStore().Delete(object); err != nil {
+			w.t.Fatal(err)
+		}
+		w.deliver(i, func(h cache.ResourceEventHandler) { h.OnDelete(object) })
+	}
+}
+
+// hold keeps events from the engine's handlers until release.
+func (w *world) hold() { w.held = true }
+
+func (w *world) release() {
+	w.held = false
+	for _, event := range w.queue {
+		event()
+	}
+	w.queue = nil
+}
+
+func (w *world) deliver(i *informer, event func(cache.ResourceEventHandler)) {
+	deliver := func() {
+		for _, h := range i.handlers {
+			event(h)
+		}
+	}
+	if w.held {
+		w.queue = append(w.queue, deliver)
+		return
+	}
+	deliver()
+}
+
+// check verifies the engine's invariants.
+func (w *world) check() {
+	w.t.Helper()
+	if err := w.cache.Check(); err != nil {
+		w.t.Errorf("the engine's invariants are broken: %v", err)
+	}
+}
+
+// cycle is one scheduling cycle of a pod.
+type cycle struct {
+	*world
+	state fwk.CycleState
+	pod   *v1.Pod
+}
+
+// begin runs PreFilter, which must let the pod pass or skip it.
+func (w *world) begin(pod *v1.Pod) *cycle {
+	w.t.Helper()
+	c := &cycle{world: w, state: framework.NewCycleState(), pod: pod}
+	if _, status := w.PreFilter(w.t.Context(), c.state, pod, nil); !status.IsSuccess() && !status.IsSkip() {
+		w.t.Fatalf("PreFilter of pod %s: %v", pod.Name, status)
+	}
+	return c
+}
+
+// info is the node as the informer has it, with pods on it.
+func (w *world) info(node string, pods ...*v1.Pod) fwk.NodeInfo {
+	w.t.Helper()
+	object, err := w.factory.Core().V1().Nodes().Lister().Get(node)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	info := framework.NewNodeInfo(pods...)
+	info.SetNode(object)
+	return info
+}
+
+func (c *cycle) filter(node string, pods ...*v1.Pod) *fwk.Status {
+	c.t.Helper()
+	return c.Filter(c.t.Context(), c.state, c.pod, c.info(node, pods...))
+}
+
+func (c *cycle) reserve(node string) *fwk.Status {
+	c.t.Helper()
+	status := c.Reserve(c.t.Context(), c.state, c.pod, node)
+	c.check()
+	return status
+}
+
+func (c *cycle) unreserve(node string) {
+	c.t.Helper()
+	c.Unreserve(c.t.Context(), c.state, c.pod, node)
+	c.check()
+}
+
+// planned is what Reserve decided: volumes by claim, "(provision)" for claims
+// to provision; nil when nothing is to be written.
+func (c *cycle) planned() map[string]string {
+	c.t.Helper()
+	s, err := stateOf(c.state)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if s.plan == nil {
+		return nil
+	}
+	planned := map[string]string{}
+	for _, b := range s.plan.Bindings {
+		planned[b.Claim.Name] = b.Volume.Name
+	}
+	for _, made := range s.plan.Provisions {
+		planned[made.Claim.Name] = "(provision)"
+	}
+	return planned
+}
+
+// Objects of the stories. Classes are called local (volumes made by hand) and
+// csi (provisioned by the driver csi.example.com).
+
+const driver = "csi.example.com"
+
+func localClass() *builders.Class { return builders.MakeClass("local") }
+
+func csiClass() *builders.Class { return builders.MakeClass("csi").Provisioner(driver) }
+
+func csiDriver(tracked bool) *storagev1.CSIDriver {
+	return builders.MakeCSIDriver(driver).StorageCapacity(tracked).Obj()
+}
+
+func node(name string) *builders.Node { return builders.MakeNode(name).UID("node-" + name) }
+
+func volume(name, node, size string) *builders.PV {
+	return builders.MakePV(name).UID("pv-" + name).Class("local").Capacity(size).Hostname(node)
+}
+
+func claim(name, size string) *builders.PVC {
+	return builders.MakePVC(name).UID("pvc-" + name).Class("local").Request(size)
+}
+
+func pod(name string, claims ...string) *v1.Pod {
+	return builders.MakePod(name).UID("pod-" + name).PVC(claims...).Obj()
+}
+
+func room(name, node, size string) *builders.Capacity {
+	return builders.MakeCapacity(name, "csi").UID("capacity-" + name).Hostname(node).Capacity(size)
+}

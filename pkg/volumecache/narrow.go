@@ -46,11 +46,10 @@ func (c *Cache) Nodes(d *Demand) (sets.Set[string], match.Reason) {
 
 // narrow takes in what is known of one delayed claim.
 func (c *Cache) narrow(n *narrowing, g *group, p *pending) {
-	if h := c.holds[p.key]; h != nil && h.uid == p.Claim.UID && len(h.pods) > 0 {
-		switch {
-		case h.node != "":
+	if h := c.holds[p.key]; h != nil && h.uid == p.Claim.UID && h.stands(p) {
+		if h.node != "" {
 			n.keep(match.NodeNotSelected, sets.New(h.node))
-		case h.volume != nil:
+		} else {
 			n.only(match.ReservedVolumeMismatch, h.volume)
 		}
 		return

@@ -43,22 +43,26 @@ func (h *hold) over(now time.Time) bool {
 	return !h.appeared.IsZero() && now.Sub(h.appeared) > settleTime
 }
 
-// settles answers for a claim that is reserved.
+// stands tells whether the reservation still binds the claim: not once its
+// volume was contradicted, nor when its node is gone for good.
+func (h *hold) stands(p *pending) bool {
+	if h.node == "" {
+		return h.volume != nil
+	}
+	return len(h.pods) > 0 || p.selected != ""
+}
+
+// settles answers for a claim whose reservation stands.
 func (h *hold) settles(c *Cache, s *solution, g *group, p *pending, at spot) match.Reason {
 	switch {
-	case h.node != "" && len(h.pods) == 0 && p.selected == "":
-		s.open = append(s.open, p) // the selected node is gone for good
-	case h.node != "" && h.node != at.node:
-		return match.Reason{Code: match.NodeNotSelected, Claim: p.Claim.Name}
-	case h.node != "":
+	case h.node == at.node:
 		s.provisions = append(s.provisions, provision{of: p, group: g, held: true})
-	case h.volume == nil:
-		// Contradicted: the owner is about to fail and give it back.
-		return match.Reason{Code: match.NoVolume, Claim: p.Claim.Name}
-	case !at.in(c.segmentOn(h.volume, at.node)):
-		return match.Reason{Code: match.ReservedVolumeMismatch, Claim: p.Claim.Name, Volume: h.volume.Name}
-	default:
+	case h.node != "":
+		return match.Reason{Code: match.NodeNotSelected, Claim: p.Claim.Name}
+	case at.in(c.segmentOn(h.volume, at.node)):
 		s.bindings = append(s.bindings, binding{p, h.volume.Volume})
+	default:
+		return match.Reason{Code: match.ReservedVolumeMismatch, Claim: p.Claim.Name, Volume: h.volume.Name}
 	}
 	return match.Reason{}
 }

@@ -128,7 +128,7 @@ func (c *Cache) solveGroup(s *solution, d *Demand, g *group, at spot, e effort) 
 // that uses the same claim, named by a volume (rule 1), or with a node
 // selected. All others become open.
 func (c *Cache) settled(s *solution, g *group, p *pending, at spot) match.Reason {
-	if h := c.holds[p.key]; h != nil && h.uid == p.Claim.UID {
+	if h := c.holds[p.key]; h != nil && h.uid == p.Claim.UID && h.stands(p) {
 		return h.settles(c, s, g, p, at)
 	}
 	mine, best := false, (*volume)(nil)

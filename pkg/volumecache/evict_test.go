@@ -1,0 +1,153 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package volumecache
+
+import (
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"stowage.dev/stowage/pkg/testing/builders"
+	"stowage.dev/stowage/pkg/volume/match"
+)
+
+// ephemeralWorld has a pod "victim" on node a whose ephemeral claim has the
+// only volume there.
+func ephemeralWorld(t *testing.T, policy v1.PersistentVolumeReclaimPolicy) (w *world, victim *v1.Pod, volume *builders.PV) {
+	t.Helper()
+	template := pvc("any", "1Gi").Obj()
+	victim = builders.MakePod("victim").Namespace("default").UID("pod-victim").Node("a").Ephemeral("scratch", template).Obj()
+	volume = localPV("v", "a", "5Gi").ReclaimPolicy(policy).Phase(v1.VolumeBound).ClaimRef("default", "victim-scratch", "pvc-victim-scratch")
+	w = newWorld(t, node("a"), node("b"), wffc("local"), pvc("c", "2Gi").Obj(), pvc("huge", "9Gi").Obj(),
+		pvc("victim-scratch", "1Gi").OwnedBy(victim).Bound("v").Obj(), volume.Obj())
+	return w, victim, volume
+}
+
+func TestEvict(t *testing.T) {
+	t.Parallel()
+	w, victim, _ := ephemeralWorld(t, v1.PersistentVolumeReclaimDelete)
+	freed := w.Evictable(victim)
+	if len(freed) != 1 {
+		t.Fatalf("evicting the victim frees %d volumes", len(freed))
+	}
+	for claim, want := range map[string]match.ReasonCode{"c": match.Fits, "huge": match.NoVolume} {
+		demand := w.demand(pod("p", claim))
+		what := demand.Clone()
+		what.Evict("a", freed)
+		for _, object := range nodesOf(w) {
+			want := want
+			if object.Name != "a" {
+				want = match.NoVolume
+			}
+			if got := w.Fits(what, object).Code; got != want {
+				t.Errorf("claim %s, node %s without the victim: %q, want %q", claim, object.Name, got, want)
+			}
+			if got := w.Fits(demand, object).Code; got != match.NoVolume {
+				t.Errorf("claim %s, node %s: the what-if leaked into the demand: %q", claim, object.Name, got)
+			}
+		}
+		what.Spare("a", victim.UID)
+		if len(what.whatIf) != 0 {
+			t.Errorf("what is left after Spare: %v", what.whatIf)
+		}
+	}
+}
+
+func TestEvictFreesNothing(t *testing.T) { // not parallel: it counts allocations
+	w, victim, _ := ephemeralWorld(t, v1.PersistentVolumeReclaimRetain)
+	if freed := w.Evictable(victim); len(freed) != 0 {
+		t.Errorf("a retained volume counts as freed: %v", freed)
+	}
+	plain := newWorld(t, node("a"), wffc("local"))
+	if allocs := testing.AllocsPerRun(100, func() { plain.Evictable(victim) }); allocs != 0 {
+		t.Errorf("%v allocations where no pod has ephemeral claims", allocs)
+	}
+}
+
+func TestEvictReturnsCapacity(t *testing.T) {
+	t.Parallel()
+	w, victim, _ := ephemeralWorld(t, v1.PersistentVolumeReclaimDelete)
+	w.put(dynamic("local", "csi"), tracked("csi"), builders.MakeCapacity("cap", "local").Hostname("a").Capacity("1Gi").Max("10Gi").Obj())
+	demand := w.demand(pod("p", "c"))
+	object := nodesOf(w)[0]
+	for _, o := range nodesOf(w) {
+		if o.Name == "a" {
+			object = o
+		}
+	}
+	if got := w.Fits(demand, object).Code; got != match.NotEnoughSpace {
+		t.Errorf("with the victim: %q", got)
+	}
+	what := demand.Clone()
+	what.Evict("a", w.Evictable(victim))
+	if got := w.Fits(what, object).Code; got != match.Fits {
+		t.Errorf("without the victim: %q", got)
+	}
+}
+
+// A pod that has preempted waits for the freed volume, ten minutes at most.
+func TestAwaits(t *testing.T) {
+	t.Parallel()
+	preemptor := func() *v1.Pod {
+		return builders.MakePod("p").Namespace("default").UID("pod-p").PVC("c").NominatedNode("a").Obj()
+	}
+	begin := func(t *testing.T) (*world, *builders.PV) {
+		w, victim, volume := ephemeralWorld(t, v1.PersistentVolumeReclaimDelete)
+		w.Consider("pod-p", "a", w.Evictable(victim))
+		if w.Awaits(pod("p", "c")) {
+			t.Error("waits before it was nominated anywhere")
+		}
+		claim := w.claim("victim-scratch")
+		now := builders.MakePVC("x").Deleting().Obj()
+		claim.DeletionTimestamp = now.DeletionTimestamp
+		w.put(claim)
+		return w, volume
+	}
+	want := func(t *testing.T, w *world, when string, want bool) {
+		t.Helper()
+		if got := w.Awaits(preemptor()); got != want {
+			t.Errorf("%s: Awaits is %t, want %t", when, got, want)
+		}
+	}
+	t.Run("until it is published again", func(t *testing.T) {
+		t.Parallel()
+		w, volume := begin(t)
+		want(t, w, "claim being deleted", true)
+		w.remove(w.claim("victim-scratch"))
+		w.put(volume.Phase(v1.VolumeReleased).Obj())
+		want(t, w, "volume Released", true)
+		w.remove(volume.Obj())
+		want(t, w, "volume being cleaned, its object gone", true)
+		w.put(localPV("unrelated", "b", "5Gi").Obj())
+		want(t, w, "a volume appeared on another node", true)
+		w.put(localPV("again", "a", "5Gi").Obj())
+		want(t, w, "volume is back", false)
+	})
+	t.Run("ten minutes at most", func(t *testing.T) {
+		t.Parallel()
+		w, _ := begin(t)
+		want(t, w, "claim being deleted", true)
+		w.clock.SetTime(w.clock.Now().Add(awaitTime + time.Second))
+		want(t, w, "after ten minutes", false)
+		if len(w.freed) != 0 {
+			t.Error("what it waited for is remembered for nothing")
+		}
+	})
+	t.Run("not for a victim that was spared", func(t *testing.T) {
+		t.Parallel()
+		w, victim, _ := ephemeralWorld(t, v1.PersistentVolumeReclaimDelete)
+		w.Consider("pod-p", "a", w.Evictable(victim))
+		want(t, w, "the victim still runs", false)
+	})
+	t.Run("forgotten with the pod", func(t *testing.T) {
+		t.Parallel()
+		w, _ := begin(t)
+		w.put(preemptor())
+		w.remove(preemptor())
+		if len(w.freed) != 0 {
+			t.Error("what a deleted pod waited for is remembered")
+		}
+	})
+}

@@ -1,0 +1,103 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package faults_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	configv1 "stowage.dev/stowage/pkg/apis/config/v1"
+	"stowage.dev/stowage/pkg/volume/plan"
+	"stowage.dev/stowage/test/integration/fixture"
+)
+
+// silent is a provisioner that nobody runs.
+const silent = "stowage.dev/silent"
+
+// TestBindTimeout: a provisioner never answers.
+func TestBindTimeout(t *testing.T) {
+	t.Parallel()
+	bothModes(t, func(t *testing.T, profile fixture.Profile) {
+		s := &story{Env: fixture.New(t), profile: profile}
+		bindTimeout(s)
+		s.before()
+		s.during()
+		s.after()
+	})
+}
+
+// bindTimeout: a pod with a claim that an existing volume can serve and one
+// that waits for a provisioner. The pod's owner reads which claim it is, the
+// pod is tried again, and the existing volume is not lost. In the end the
+// provisioner answers after all.
+func bindTimeout(s *story) {
+	s.before = func() {
+		s.AddNodes(s.Node("a"))
+		s.CreatePVs(s.LocalPV("existing", "a"))
+		s.CreateClass(s.Class("made").Provisioner(silent))
+		s.CreatePVC(s.PVC("static"))
+		s.CreatePVC(s.PVC("dynamic").Class(s.Name("made")))
+		s.CreatePVC(s.PVC("other"))
+	}
+	s.profile.Args = withTimeout(s.profile.Args)
+	s.during = func() {
+		scheduler, _ := s.start()
+		pod := s.CreatePod(s.Pod("pod").PVC("static", "dynamic"))
+		seen := s.WaitPod(pod, "refused", func(p *v1.Pod) bool { return message(p) != "" })
+		for _, part := range []string{s.Namespace + "/dynamic", "not bound within 1s", s.Name("a")} {
+			if !strings.Contains(message(seen), part) {
+				s.T.Errorf("%q is not in the pod's message %q", part, message(seen))
+			}
+		}
+		s.WaitAttempt(scheduler, pod, 2)
+		if node := s.SeenPVC("dynamic").Annotations[plan.AnnSelectedNode]; node != s.Name("a") {
+			s.T.Errorf("selected-node is %q: the provisioner may have begun on %s", node, s.Name("a"))
+		}
+		if !s.alone { // the PV controller has completed the static claim
+			return
+		}
+		s.DeletePod(pod)
+		s.wantFree("existing")
+		next := s.CreatePod(s.Pod("other").PVC("other"))
+		wantSettled(s.Env, next)
+		s.DeletePod(next)
+	}
+	s.after = func() {
+		pod := s.SeenPod("pod")
+		if s.alone {
+			s.start()
+			s.CreatePVs(s.LocalPV("late", "a"))
+			pod = s.CreatePod(s.Pod("pod").PVC("static", "dynamic"))
+		}
+		claim := s.SeenPVC("dynamic")
+		s.CreatePVs(s.LocalPV("made", "a").Class(s.Name("made")).ProvisionedBy(silent).
+			ClaimRef(s.Namespace, claim.Name, string(claim.UID)))
+		wantSettled(s.Env, pod)
+	}
+}
+
+// withTimeout sets the shortest timeout there is.
+func withTimeout(args *configv1.VolumeTopologyArgs) *configv1.VolumeTopologyArgs {
+	if args == nil {
+		args = &configv1.VolumeTopologyArgs{}
+	}
+	args = args.DeepCopy()
+	second := int64(1)
+	args.BindTimeoutSeconds = &second
+	return args
+}
+
+// message is what the pod's owner reads of the last attempt that failed.
+func message(pod *v1.Pod) string {
+	i := slices.IndexFunc(pod.Status.Conditions, func(c v1.PodCondition) bool {
+		return c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse
+	})
+	if i < 0 {
+		return ""
+	}
+	return pod.Status.Conditions[i].Message
+}

@@ -1,0 +1,234 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package faults_test
+
+import (
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"stowage.dev/stowage/test/integration/fixture"
+)
+
+// story is what happens in one Env, in up to three parts: before the PV
+// controller stops, while it is stopped and afterwards. Told on a cluster whose
+// PV controller runs all the time, alone is false and the parts follow each
+// other at once. Then the PV controller may have completed what the binder was
+// going to take back.
+type story struct {
+	*fixture.Env
+	profile               fixture.Profile
+	alone                 bool
+	before, during, after func()
+}
+
+// vanishing are the stories of objects that are deleted after the scheduler has
+// chosen a volume and before its first write reaches the API server.
+var vanishing = map[string]func(*story){
+	"node deleted":  nodeDeleted,
+	"PV deleted":    volumeDeleted,
+	"claim deleted": claimDeleted,
+	"pod deleted":   podDeleted,
+}
+
+func TestObjectDeletedBetweenReserveAndBind(t *testing.T) {
+	t.Parallel()
+	bothModes(t, func(t *testing.T, profile fixture.Profile) {
+		for name, tell := range vanishing {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				s := &story{Env: fixture.New(t), profile: profile}
+				tell(s)
+				s.before()
+				s.during()
+				s.after()
+			})
+		}
+	})
+}
+
+// start runs a scheduler of the story's own.
+func (s *story) start() (*fixture.Scheduler, *fixture.Tap) {
+	s.T.Helper()
+	tap := fixture.NewTap()
+	scheduler := s.Start(fixture.SchedulerOptions{Profiles: []fixture.Profile{s.profile}, Tap: tap})
+	s.Use(scheduler.Name())
+	return scheduler, tap
+}
+
+// deleted says whether an object's Get found it gone, or about to go.
+func deleted(object metav1.Object, err error) bool {
+	return apierrors.IsNotFound(err) || err == nil && object.GetDeletionTimestamp() != nil
+}
+
+// wantFree waits until the volume can be bound again. Beside a PV controller it
+// may have been taken for that of a claim that is gone; it is then given back
+// as an administrator does.
+func (s *story) wantFree(volume string) {
+	s.T.Helper()
+	free := func(v *v1.PersistentVolume) bool {
+		return v.Spec.ClaimRef == nil && v.Status.Phase == v1.VolumeAvailable
+	}
+	if s.alone {
+		s.WaitPV(volume, "given back", free)
+		return
+	}
+	seen := s.WaitPV(volume, "given back or Released", func(v *v1.PersistentVolume) bool {
+		return free(v) || v.Status.Phase == v1.VolumeReleased
+	})
+	if seen.Status.Phase == v1.VolumeReleased {
+		s.PatchPV(volume, map[string]any{"spec": map[string]any{"claimRef": nil}})
+		s.WaitAvailable(volume)
+	}
+}
+
+func nodeDeleted(s *story) {
+	s.before = func() {
+		s.AddNodes(s.Node("a"), s.Node("b"))
+		s.CreatePVs(
+			s.LocalPV("on-a-1", "a").Capacity("1Gi"), s.LocalPV("on-a-2", "a").Capacity("2Gi"),
+			s.LocalPV("on-b-1", "b").Capacity("3Gi"), s.LocalPV("on-b-2", "b").Capacity("4Gi"))
+		s.CreatePVC(s.PVC("one").Request("1Gi"))
+		s.CreatePVC(s.PVC("two").Request("2Gi"))
+		s.CreatePVC(s.PVC("other-one").Request("1Gi"))
+		s.CreatePVC(s.PVC("other-two").Request("2Gi"))
+	}
+	s.during = func() {
+		scheduler, tap := s.start()
+		held := tap.Hold(volumeWrite)
+		pod := s.CreatePod(s.Pod("pod").PVC("one", "two"))
+		arrived(s.Env, held)
+		if err := s.Client.CoreV1().Nodes().Delete(s.Context(), s.Name("a"), metav1.DeleteOptions{}); err != nil {
+			s.T.Fatal(err)
+		}
+		nodes := scheduler.Informers.Core().V1().Nodes()
+		hasSeen(s.Env, nodes.Informer(), "the node's deletion", func() bool {
+			_, err := nodes.Lister().Get(s.Name("a"))
+			return apierrors.IsNotFound(err)
+		})
+		held.Release()
+		if s.alone {
+			s.WaitScheduled(pod, "b")
+			s.wantFree("on-a-1")
+			s.wantFree("on-a-2")
+		}
+		// The other two volumes are there for the next, wherever the first
+		// went: a PV controller may have bound it to the node that is gone.
+		s.AddNodes(s.Node("a"))
+		other := s.CreatePod(s.Pod("other").PVC("other-one", "other-two"))
+		wantSettled(s.Env, pod, other)
+		wantNothingReserved(s.Env, scheduler)
+	}
+	s.after = func() { wantConsistent(s.Env) }
+}
+
+func volumeDeleted(s *story) {
+	s.before = func() {
+		s.AddNodes(s.Node("a"))
+		s.CreatePVs(s.LocalPV("best", "a").Capacity("1Gi"), s.LocalPV("next", "a").Capacity("2Gi"))
+		s.CreatePVC(s.PVC("data"))
+	}
+	var pod *v1.Pod
+	s.during = func() {
+		scheduler, tap := s.start()
+		held := tap.Hold(volumeWrite)
+		pod = s.CreatePod(s.Pod("pod").PVC("data"))
+		arrived(s.Env, held)
+		if err := s.Client.CoreV1().PersistentVolumes().Delete(s.Context(), s.Name("best"), metav1.DeleteOptions{}); err != nil {
+			s.T.Fatal(err)
+		}
+		if !s.alone { // nobody else takes away its finalizer
+			s.Wait("the volume to be gone", func() bool { return s.SeenPV("best") == nil })
+		}
+		held.Release()
+		s.WaitBound("data", "next")
+		wantSettled(s.Env, pod)
+		wantNothingReserved(s.Env, scheduler)
+	}
+	s.after = func() {
+		s.Wait("the volume to be gone", func() bool { return s.SeenPV("best") == nil })
+		s.start()
+		s.CreatePVs(s.LocalPV("best", "a").Capacity("1Gi"))
+		s.CreatePVC(s.PVC("other"))
+		other := s.CreatePod(s.Pod("other").PVC("other"))
+		s.WaitBound("other", "best")
+		wantSettled(s.Env, pod, other)
+	}
+}
+
+func claimDeleted(s *story) {
+	s.before = func() {
+		s.AddNodes(s.Node("a"))
+		s.CreatePVs(s.LocalPV("only", "a"))
+		s.CreatePVC(s.PVC("data"))
+		s.CreatePVC(s.PVC("other"))
+	}
+	var pod, other *v1.Pod
+	s.during = func() {
+		scheduler, tap := s.start()
+		held := tap.Hold(volumeWrite)
+		pod = s.CreatePod(s.Pod("pod").PVC("data"))
+		arrived(s.Env, held)
+		if err := s.Client.CoreV1().PersistentVolumeClaims(s.Namespace).Delete(s.Context(), "data", metav1.DeleteOptions{}); err != nil {
+			s.T.Fatal(err)
+		}
+		claims := scheduler.Informers.Core().V1().PersistentVolumeClaims()
+		hasSeen(s.Env, claims.Informer(), "the claim's deletion", func() bool {
+			claim, err := claims.Lister().PersistentVolumeClaims(s.Namespace).Get("data")
+			return deleted(claim, err)
+		})
+		held.Release()
+		s.WaitUnschedulable(pod, `persistentvolumeclaim "data"`)
+		wantNothingReserved(s.Env, scheduler)
+		s.wantFree("only")
+		other = s.CreatePod(s.Pod("other").PVC("other"))
+		s.WaitBound("other", "only")
+		wantSettled(s.Env, other)
+	}
+	s.after = func() {
+		s.Wait("the claim to be gone", func() bool { return s.SeenPVC("data") == nil })
+		if s.alone {
+			s.start()
+			s.DeletePod(pod)
+			pod = s.CreatePod(s.Pod("pod").PVC("data"))
+		}
+		s.CreatePVs(s.LocalPV("another", "a"))
+		s.CreatePVC(s.PVC("data"))
+		wantSettled(s.Env, pod, other)
+	}
+}
+
+func podDeleted(s *story) {
+	s.before = func() {
+		s.AddNodes(s.Node("a"))
+		s.CreatePVs(s.LocalPV("only", "a"))
+		s.CreatePVC(s.PVC("data"))
+		s.CreatePVC(s.PVC("other"))
+	}
+	s.during = func() {
+		scheduler, tap := s.start()
+		held := tap.Hold(volumeWrite)
+		pod := s.CreatePod(s.Pod("pod").PVC("data"))
+		arrived(s.Env, held)
+		s.DeletePod(pod)
+		pods := scheduler.Informers.Core().V1().Pods()
+		hasSeen(s.Env, pods.Informer(), "the pod's deletion", func() bool {
+			_, err := pods.Lister().Pods(s.Namespace).Get("pod")
+			return apierrors.IsNotFound(err)
+		})
+		held.Release()
+		claim := "data" // which a PV controller may have bound
+		if s.alone {
+			claim = "other"
+			s.wantFree("only")
+		}
+		next := s.CreatePod(s.Pod("next").PVC(claim))
+		s.WaitBound(claim, "only")
+		wantSettled(s.Env, next)
+		wantNothingReserved(s.Env, scheduler)
+	}
+	s.after = func() { wantConsistent(s.Env) }
+}

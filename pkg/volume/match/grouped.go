@@ -41,17 +41,17 @@ type group struct {
 	list ordered
 }
 
-func (g *group) compareKind(k kind) int { return compareKinds(g.kind, k) }
+func (g group) compareKind(k kind) int { return compareKinds(g.kind, k) }
 
 // grouped is a set of volumes, grouped by kind. The zero value is empty and
 // ready to use.
 type grouped struct {
-	groups []*group // sorted by kind; none is empty
+	groups []group // sorted by kind; none is empty
 	size   int
 }
 
 func (s *grouped) find(k kind) (int, bool) {
-	return slices.BinarySearchFunc(s.groups, k, (*group).compareKind)
+	return slices.BinarySearchFunc(s.groups, k, group.compareKind)
 }
 
 // insert adds the volume, or puts it in the place of the one with the same
@@ -60,7 +60,7 @@ func (s *grouped) insert(v *Volume) (replaced *Volume) {
 	k := kindOf(v)
 	i, found := s.find(k)
 	if !found {
-		s.groups = slices.Insert(s.groups, i, &group{kind: k})
+		s.groups = slices.Insert(s.groups, i, group{kind: k})
 	}
 	replaced = s.groups[i].list.insert(v)
 	if replaced == nil {
@@ -89,7 +89,7 @@ func (s *grouped) remove(v *Volume) *Volume {
 
 // alike returns the groups of the request's volume mode and
 // VolumeAttributesClass. Their access modes are still to be compared.
-func (s *grouped) alike(r *Request) []*group {
+func (s *grouped) alike(r *Request) []group {
 	first := 0
 	if len(s.groups) > 1 {
 		first, _ = s.find(kind{block: r.Block, attributesClass: r.AttributesClass})
@@ -105,8 +105,11 @@ func (s *grouped) alike(r *Request) []*group {
 // first returns the best volume for the request, its selector not asked, or
 // nil.
 func (s *grouped) first(r *Request) *Volume {
-	var best *Volume
-	for _, g := range s.alike(r) {
+	var best entry
+	bestSurplus := 0
+	alike := s.alike(r)
+	for i := range alike {
+		g := &alike[i]
 		if !g.kind.modes.Contains(r.AccessModes) {
 			continue
 		}
@@ -114,17 +117,43 @@ func (s *grouped) first(r *Request) *Volume {
 		if chunk == len(g.list.chunks) {
 			continue
 		}
-		if v := g.list.chunks[chunk][index].volume; best == nil || compare(r, v, best) < 0 {
-			best = v
+		e, surplus := g.list.chunks[chunk][index], g.kind.modes.Surplus(r.AccessModes)
+		if best.volume == nil || compareOffers(e, surplus, best, bestSurplus) < 0 {
+			best, bestSurplus = e, surplus
 		}
 	}
-	return best
+	return best.volume
+}
+
+// serves reports whether any volume of the set is large enough for the request
+// and of the right kind.
+func (s *grouped) serves(r *Request) bool {
+	alike := s.alike(r)
+	for i := range alike {
+		if g := &alike[i]; g.list.largest >= r.Bytes && g.kind.modes.Contains(r.AccessModes) {
+			return true
+		}
+	}
+	return false
+}
+
+// compareOffers is the order of Before, read from entries and the surplus of
+// their groups.
+func compareOffers(a entry, aSurplus int, b entry, bSurplus int) int {
+	if c := cmp.Compare(a.bytes, b.bytes); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(aSurplus, bSurplus); c != 0 {
+		return c
+	}
+	return strings.Compare(a.name, b.name)
 }
 
 // check returns the first violated invariant.
 func (s *grouped) check() error {
 	size := 0
-	for i, g := range s.groups {
+	for i := range s.groups {
+		g := &s.groups[i]
 		if g.list.size == 0 {
 			return fmt.Errorf("group %+v is empty", g.kind)
 		}

@@ -27,14 +27,7 @@ func (c *cursor) advance() bool {
 
 // before is the order of Before for the volumes that two cursors stand before.
 func (c *cursor) before(d *cursor) bool {
-	a, b := c.rest[0], d.rest[0]
-	if a.bytes != b.bytes {
-		return a.bytes < b.bytes
-	}
-	if c.surplus != d.surplus {
-		return c.surplus < d.surplus
-	}
-	return a.name < b.name
+	return compareOffers(c.rest[0], c.surplus, d.rest[0], d.surplus) < 0
 }
 
 // merge walks several groups as if they were one list in the order of Before.
@@ -49,7 +42,9 @@ const onStack = 8
 // add appends a cursor for each group of the set that could serve the request.
 // start must be called before the walk begins.
 func (m merge) add(s *grouped, r *Request) merge {
-	for _, g := range s.alike(r) {
+	alike := s.alike(r)
+	for i := range alike {
+		g := &alike[i]
 		if !g.kind.modes.Contains(r.AccessModes) {
 			continue
 		}

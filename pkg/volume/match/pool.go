@@ -66,8 +66,8 @@ func (p *Pool) IndexLabel(key string) {
 		return
 	}
 	index := &labelIndex{}
-	for _, g := range p.all.groups {
-		for _, chunk := range g.list.chunks {
+	for i := range p.all.groups {
+		for _, chunk := range p.all.groups[i].list.chunks {
 			for _, e := range chunk {
 				index.insert(key, e.volume)
 			}
@@ -94,6 +94,15 @@ func (p *Pool) First(r *Request) *Volume {
 		}
 	}
 	return nil
+}
+
+// Serves reports whether any volume serves the request: First(r) != nil, found
+// out with less work when the request has no selector.
+func (p *Pool) Serves(r *Request) bool {
+	if r.Selector == nil {
+		return p.all.serves(r)
+	}
+	return p.First(r) != nil
 }
 
 // Cheapest appends to dst the k volumes that serve the request best, or all if

@@ -33,6 +33,9 @@ type ordered struct {
 	chunks [][]entry // none is empty
 	ends   []entry   // ends[i] is the last entry of chunks[i]
 	size   int
+	// largest is the bytes of the last volume, here so that whether any is
+	// large enough can be told without following a pointer; 0 when empty.
+	largest int64
 }
 
 func entryOf(v *Volume) entry { return entry{v.Bytes, v.Name, v} }
@@ -76,6 +79,7 @@ func (o *ordered) insert(v *Volume) (replaced *Volume) {
 	if chunk == len(o.chunks) {
 		if chunk == 0 {
 			o.chunks, o.ends, o.size = append(o.chunks, []entry{e}), append(o.ends, e), 1
+			o.largest = e.bytes
 			return nil
 		}
 		chunk--
@@ -134,6 +138,7 @@ func (o *ordered) split(chunk int) {
 	o.chunks[chunk] = whole[:half]
 	o.chunks = slices.Insert(o.chunks, chunk+1, upper)
 	o.ends = slices.Insert(o.ends, chunk+1, upper[len(upper)-1])
+	o.fixLargest()
 }
 
 // shrink drops a chunk that has become empty and joins one that has become
@@ -162,10 +167,20 @@ func (o *ordered) shrink(chunk int) {
 func (o *ordered) drop(chunk int) {
 	o.chunks = slices.Delete(o.chunks, chunk, chunk+1)
 	o.ends = slices.Delete(o.ends, chunk, chunk+1)
+	o.fixLargest()
 }
 
 func (o *ordered) fixEnd(chunk int) {
 	o.ends[chunk] = o.chunks[chunk][len(o.chunks[chunk])-1]
+	o.fixLargest()
+}
+
+// fixLargest makes largest right after the last chunk's end has changed.
+func (o *ordered) fixLargest() {
+	o.largest = 0
+	if last := len(o.ends) - 1; last >= 0 {
+		o.largest = o.ends[last].bytes
+	}
 }
 
 // check returns the first violated invariant.
@@ -191,6 +206,9 @@ func (o *ordered) check() error {
 			previous = e
 			size++
 		}
+	}
+	if o.largest != previous.bytes {
+		return fmt.Errorf("largest is %d bytes, but the last volume has %d", o.largest, previous.bytes)
 	}
 	if size != o.size {
 		return fmt.Errorf("size is %d, but there are %d volumes", o.size, size)

@@ -211,7 +211,8 @@ func (p *Pool) check() error {
 		return err
 	}
 	names := map[string]*Volume{}
-	for _, g := range p.all.groups {
+	for i := range p.all.groups {
+		g := &p.all.groups[i]
 		for _, chunk := range g.list.chunks {
 			for _, e := range chunk {
 				if names[e.volume.Name] != nil {
@@ -252,7 +253,8 @@ func (x *labelIndex) check(key string, names map[string]*Volume) error {
 		if volumes.size != want[value] {
 			return fmt.Errorf("value %q: %d volumes are filed, want %d", value, volumes.size, want[value])
 		}
-		for _, g := range volumes.groups {
+		for i := range volumes.groups {
+			g := &volumes.groups[i]
 			for _, chunk := range g.list.chunks {
 				for _, e := range chunk {
 					if names[e.volume.Name] != e.volume || e.volume.labels()[key] != value {

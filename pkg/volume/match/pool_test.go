@@ -146,6 +146,9 @@ func comparePool(t *testing.T, pool *Pool, model map[string]*Volume, r *Request,
 	if all := naive(model, r, 1); len(all) > 0 {
 		best = all[0]
 	}
+	if got := pool.Serves(r); got != (best != nil) {
+		t.Errorf("Serves for %+v: got %t, want %t", r.Claim.Spec, got, best != nil)
+	}
 	if got := pool.First(r); got != best {
 		t.Errorf("First for %+v: got %+v, want %+v", r.Claim.Spec, got, best)
 	}

@@ -158,8 +158,8 @@ func TestUselessVolumesDoNotWake(t *testing.T) {
 		ssd("reads").AccessModes(v1.ReadOnlyMany),
 		ssd("kept").ClaimRef("default", "somebody", ""),
 		ssd("block").CSI("csi.example.com", "block").Block(),
-		ssd("helps").Class(e.Name("other")),
 	)
+	e.CreatePVsUnseen(ssd("helps").Class(e.Name("other")))
 	e.WaitScheduled(canary, "a")
 	if after := e.Shared().Attempts(pod); after != before {
 		t.Errorf("volumes that cannot help the pod led to %d attempts to place it", after-before)

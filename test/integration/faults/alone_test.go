@@ -1,0 +1,226 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package faults_test
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"stowage.dev/stowage/pkg/testing/builders"
+	"stowage.dev/stowage/test/integration/fixture"
+)
+
+// TestComponentsAway has a cluster of its own, whose components it takes away:
+// the PV controller after it has made the volumes Available, and later the API
+// server and etcd in the middle of a flood of pods.
+func TestComponentsAway(t *testing.T) {
+	t.Parallel()
+	e := fixture.NewOn(t, fixture.DefaultConfig())
+	stories := aloneStories(e)
+	part := func(t *testing.T, name string, of func(*story) func()) {
+		for title, s := range stories {
+			ok := t.Run(name+"/"+title, func(t *testing.T) {
+				s.T = t
+				of(s)()
+			})
+			if s.T = e.T; !ok {
+				delete(stories, title) // it cannot go on
+			}
+		}
+	}
+	part(t, "before", func(s *story) func() { return s.before })
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := e.Cluster.ControllerManager().Stop(ctx); err != nil {
+		t.Fatal(err)
+	}
+	part(t, "without PV controller", func(s *story) func() { return s.during })
+	if err := e.Cluster.ControllerManager().Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	part(t, "PV controller back", func(s *story) func() { return s.after })
+
+	for name, away := range map[string]func(*fixture.Env){"API server restarted": restartAPIServer, "etcd hangs": hangEtcd} {
+		t.Run(name, func(t *testing.T) { flood(e.Sibling(t), away) })
+	}
+}
+
+// aloneStories are told without PV controller. Their Envs are the parent
+// test's: they outlive the parts.
+func aloneStories(e *fixture.Env) map[string]*story {
+	direct, controller := fixture.Profile{}, fixture.Profile{Args: fixture.PVControllerArgs()}
+	stories := map[string]*story{}
+	add := func(name string, profile fixture.Profile, tell func(*story)) {
+		s := &story{Env: e.Sibling(e.T), profile: profile, alone: true}
+		tell(s)
+		stories[name] = s
+	}
+	for name, tell := range vanishing {
+		add(name, direct, tell)
+	}
+	add("bind timeout", direct, bindTimeout)
+	add("Direct binds completely", direct, bindsCompletely)
+	for name, profile := range map[string]fixture.Profile{"Direct": direct, "PVController": controller} {
+		add("binder stopped between writes, "+name, profile, func(s *story) {
+			i := newInterruptions(s.Env, profile)
+			s.before, s.during, s.after = i.prepare, i.interrupt, i.takeOver
+		})
+	}
+	return stories
+}
+
+// bindsCompletely: nobody but the scheduler binds, statuses and all, and the PV
+// controller finds nothing to correct when it is back.
+func bindsCompletely(s *story) {
+	const pods = 10
+	var left map[string]any
+	s.before = func() {
+		s.AddNodes(s.Node("a"), s.Node("b"))
+		var volumes []*builders.PV
+		for i := range pods {
+			for _, node := range []string{"a", "b"} {
+				volumes = append(volumes, s.LocalPV(fmt.Sprintf("%s-%d", node, i), node).Capacity("2Gi"))
+			}
+		}
+		s.CreatePVs(volumes...)
+	}
+	s.during = func() {
+		scheduler, _ := s.start()
+		var all []*v1.Pod
+		for i := range pods {
+			one, two := fmt.Sprintf("one-%d", i), fmt.Sprintf("two-%d", i)
+			s.CreatePVC(s.PVC(one))
+			s.CreatePVC(s.PVC(two))
+			all = append(all, s.CreatePod(s.Pod(fmt.Sprintf("pod-%d", i)).PVC(one, two)))
+		}
+		wantSettled(s.Env, all...)
+		wantNothingReserved(s.Env, scheduler)
+		for _, pod := range all {
+			for _, name := range claimsOf(pod) {
+				claim := s.SeenPVC(name)
+				if size := claim.Status.Capacity.Storage().String(); size != "2Gi" || len(claim.Status.AccessModes) == 0 {
+					s.T.Errorf("claim %s has status %+v, want the volume's capacity and access modes", name, claim.Status)
+				}
+			}
+		}
+		left = written(s.Env)
+	}
+	s.after = func() {
+		controllerHasSeenAll(s.Env, "afterwards")
+		now := written(s.Env)
+		for name := range now {
+			if left[name] == nil {
+				delete(now, name)
+			}
+		}
+		if diff := cmp.Diff(left, now); diff != "" {
+			s.T.Errorf("the PV controller had to correct (-written +corrected):\n%s", diff)
+		}
+		wantConsistent(s.Env)
+	}
+}
+
+// written is what the API server has of the Env's claims and volumes, without
+// what each write changes.
+func written(e *fixture.Env) map[string]any {
+	e.T.Helper()
+	ctx, cancel := context.WithTimeout(e.Context(), e.Timeout)
+	defer cancel()
+	claims, err := e.Client.CoreV1().PersistentVolumeClaims(e.Namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		e.T.Fatal(err)
+	}
+	found := map[string]any{}
+	for i := range claims.Items {
+		claim := &claims.Items[i]
+		claim.ManagedFields, claim.ResourceVersion = nil, ""
+		found["claim "+claim.Name] = claim
+		volume, err := e.Client.CoreV1().PersistentVolumes().Get(ctx, claim.Spec.VolumeName, metav1.GetOptions{})
+		if err != nil {
+			e.T.Fatal(err)
+		}
+		volume.ManagedFields, volume.ResourceVersion, volume.Status.LastPhaseTransitionTime = nil, "", nil
+		found["volume "+volume.Name] = volume
+	}
+	return found
+}
+
+// floodPods is how many pods are created at once; they have two claims each.
+const floodPods = 100
+
+// flood creates pods, takes something away when a part of them has been placed,
+// and wants all placed in the end.
+func flood(e *fixture.Env, away func(*fixture.Env)) {
+	e.T.Helper()
+	e.Timeout = patience
+	s := e.Start(fixture.SchedulerOptions{MaxBackoffSeconds: 1})
+	pods := createFlood(e, s.Name(), floodPods)
+	e.Wait("a fifth of the pods to be placed", func() bool { return scheduled(e, pods) >= floodPods/5 })
+	away(e)
+	wantSettled(e, pods...)
+	wantNothingReserved(e, s)
+}
+
+// createFlood creates pods of the profile with two claims each, and half more
+// volumes than they need.
+func createFlood(e *fixture.Env, profile string, count int) []*v1.Pod {
+	e.T.Helper()
+	const nodes = 10
+	e.Use(profile)
+	var volumes []*builders.PV
+	var names []*builders.Node
+	for n := range nodes {
+		node := fmt.Sprintf("node-%d", n)
+		names = append(names, e.Node(node))
+		for i := range 3 * count / nodes {
+			volumes = append(volumes, e.LocalPV(fmt.Sprintf("volume-%d-%d", n, i), node))
+		}
+	}
+	e.AddNodes(names...)
+	e.CreatePVs(volumes...)
+	pods := make([]*v1.Pod, count)
+	for i := range pods {
+		one, two := fmt.Sprintf("one-%d", i), fmt.Sprintf("two-%d", i)
+		e.CreatePVC(e.PVC(one))
+		e.CreatePVC(e.PVC(two))
+		pods[i] = e.CreatePod(e.Pod(fmt.Sprintf("pod-%d", i)).PVC(one, two))
+	}
+	return pods
+}
+
+func restartAPIServer(e *fixture.Env) {
+	e.T.Helper()
+	ctx, cancel := context.WithTimeout(e.Context(), e.Timeout)
+	defer cancel()
+	if err := e.Cluster.APIServer().Restart(ctx); err != nil {
+		e.T.Fatal(err)
+	}
+}
+
+// hangEtcd stops etcd in its tracks until a write of our own has waited in
+// vain.
+func hangEtcd(e *fixture.Env) {
+	e.T.Helper()
+	etcd := e.Cluster.Etcd().Process()
+	if err := etcd.Signal(syscall.SIGSTOP); err != nil {
+		e.T.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(e.Context(), 3*time.Second)
+	defer cancel()
+	_, err := e.Client.CoreV1().ConfigMaps(e.Namespace).Create(ctx,
+		&v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "in-vain"}}, metav1.CreateOptions{})
+	if resume := etcd.Signal(syscall.SIGCONT); resume != nil {
+		e.T.Fatal(resume)
+	}
+	if err == nil {
+		e.T.Error("a write went through while etcd was stopped")
+	}
+}

@@ -1,0 +1,155 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package docs holds README.md and docs/ against what they tell of.
+package docs
+
+import (
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/component-base/metrics/legacyregistry"
+
+	"stowage.dev/stowage/pkg/metrics"
+	"stowage.dev/stowage/pkg/volume/match"
+)
+
+// root is the top of the repository.
+const root = "../.."
+
+// pages returns the README and everything under docs, by path.
+func pages(t *testing.T) map[string]string {
+	t.Helper()
+	texts := map[string]string{"README.md": read(t, "README.md")}
+	err := filepath.WalkDir(filepath.Join(root, "docs"), func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && filepath.Ext(path) == ".md" {
+			name, _ := filepath.Rel(root, path)
+			texts[name] = read(t, name)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return texts
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(root, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+var link = regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
+
+// TestLinks: what pages link to in the repository exists.
+func TestLinks(t *testing.T) {
+	t.Parallel()
+	for name, text := range pages(t) {
+		for _, found := range link.FindAllStringSubmatch(text, -1) {
+			target := filepath.Join(root, filepath.Dir(name), found[1])
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s links to %s, which does not exist", name, found[1])
+			}
+		}
+	}
+}
+
+var (
+	mention    = regexp.MustCompile("`((?:Test|Fuzz|Benchmark)[A-Z][A-Za-z0-9_]*)`")
+	definition = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)[A-Z][A-Za-z0-9_]*)\(`)
+)
+
+// TestNamedTestsExist: a test that a page names as proof is there.
+func TestNamedTestsExist(t *testing.T) {
+	t.Parallel()
+	defined := map[string]bool{}
+	for _, top := range []string{"cmd", "hack", "pkg", "test"} {
+		err := filepath.WalkDir(filepath.Join(root, top), func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			data, err := os.ReadFile(path)
+			for _, found := range definition.FindAllSubmatch(data, -1) {
+				defined[string(found[1])] = true
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, text := range pages(t) {
+		for _, found := range mention.FindAllStringSubmatch(text, -1) {
+			if !defined[found[1]] {
+				t.Errorf("%s names %s, which does not exist", name, found[1])
+			}
+		}
+	}
+}
+
+// TestReasons: the README has every reason for which a node is refused.
+func TestReasons(t *testing.T) {
+	t.Parallel()
+	text, unknown := read(t, "README.md"), match.ReasonCode(255).String()
+	for code := match.Fits + 1; code.String() != unknown; code++ {
+		if !strings.Contains(text, "| `"+code.String()+"` |") {
+			t.Errorf("README.md lacks a line for the reason %q", code)
+		}
+	}
+}
+
+// TestMetrics: docs/metrics.md has a line for each metric of the scheduler, and
+// no other.
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	metrics.Register()
+	// A metric with labels shows itself once it has been measured.
+	metrics.ObserveBind("Direct", "success", time.Second)
+	metrics.ObserveBindStage("undo", "success", time.Second)
+	metrics.CountBindConflict("persistentvolumes", "done")
+	families, err := legacyregistry.DefaultGatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{}
+	for _, family := range families {
+		name := family.GetName()
+		if !strings.HasPrefix(name, "stowage_") {
+			continue
+		}
+		labels := map[string]bool{}
+		for _, metric := range family.GetMetric() {
+			for _, label := range metric.GetLabel() {
+				labels["`"+label.GetName()+"`"] = true
+			}
+		}
+		help, ok := strings.CutPrefix(family.GetHelp(), "[ALPHA] ")
+		if !ok {
+			t.Errorf("%s is not ALPHA, as the page says: %s", name, family.GetHelp())
+		}
+		want[name] = fmt.Sprintf("| `%s` | %s | %s | %s |", name, strings.ToLower(family.GetType().String()),
+			strings.Join(slices.Sorted(maps.Keys(labels)), ", "), help)
+	}
+	got := map[string]string{}
+	for line := range strings.Lines(read(t, "docs/metrics.md")) {
+		if fields := strings.Split(line, "`"); strings.HasPrefix(line, "| `") {
+			got[fields[1]] = strings.TrimSpace(line)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("docs/metrics.md (-want +got):\n%s", diff)
+	}
+}

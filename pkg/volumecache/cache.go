@@ -77,6 +77,7 @@ type Cache struct {
 // content is what the engine keeps for a topology segment.
 type content struct {
 	pools      []classPool            // free volumes; one per class, few
+	room       [1]classPool           // where pools begin, close by
 	capacities map[string][]*capacity // storage capacity by class
 }
 

@@ -86,7 +86,7 @@ func (c *Cache) narrowToPools(n *narrowing, g *group, p *pending) {
 		if segment.Len() > narrowest {
 			return
 		}
-		if pool.First(p.Request) != nil {
+		if pool.Serves(p.Request) {
 			segment.Nodes(func(name string) bool { nodes.Insert(name); return true })
 		}
 	}

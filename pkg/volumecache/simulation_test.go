@@ -58,7 +58,7 @@ func (s *simulation) event() {
 	switch roll := s.rng.IntN(100); {
 	case roll < 12:
 		name := s.pick("n", 6)
-		s.nodes[name] = builders.MakeNode(name).UID("node-" + name).Hostname(name).Zone(s.pick("z", 3)).Label("rack", s.pick("r", 2)).Obj()
+		s.nodes[name] = builders.MakeNode(name).UID("node-"+name).Hostname(name).Zone(s.pick("z", 3)).Label("rack", s.pick("r", 2)).Obj()
 		s.put(s.nodes[name])
 	case roll < 16:
 		name := s.pick("n", 6)

@@ -189,7 +189,7 @@ func (c *Cache) any(d *Demand, p *pending, g *group, at spot) bool {
 			if len(d.memo.cheapest(pool, p, len(g.pending))) > 0 {
 				return true
 			}
-		case pool.First(p.Request) != nil:
+		case pool.Serves(p.Request):
 			return true
 		}
 	}

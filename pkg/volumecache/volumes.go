@@ -154,7 +154,11 @@ func (c *Cache) offer(v *volume) {
 		for key := range class.labelKeys {
 			p.IndexLabel(key)
 		}
-		v.segment.Data.pools = append(v.segment.Data.pools, classPool{class, p})
+		data := &v.segment.Data
+		if len(data.pools) == 0 {
+			data.pools = data.room[:0]
+		}
+		data.pools = append(data.pools, classPool{class, p})
 		class.pools[v.segment] = p
 	}
 	p.Insert(v.Volume)

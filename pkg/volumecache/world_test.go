@@ -187,7 +187,9 @@ func tracked(driver string) *storagev1.CSIDriver {
 	return builders.MakeCSIDriver(driver).StorageCapacity(true).Obj()
 }
 
-func node(name string) *v1.Node { return builders.MakeNode(name).Hostname(name).UID("node-" + name).Obj() }
+func node(name string) *v1.Node {
+	return builders.MakeNode(name).Hostname(name).UID("node-" + name).Obj()
+}
 
 func localPV(name, node, size string) *builders.PV {
 	return builders.MakePV(name).UID("pv-" + name).Class("local").Capacity(size).Hostname(node).

@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"stowage.dev/stowage/pkg/volume/match"
-
 )
 
 // Lookup finds the objects that a pod's volumes refer to, nil for what does

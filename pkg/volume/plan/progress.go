@@ -69,7 +69,8 @@ func (b Binding) Progress(volume *v1.PersistentVolume, claim *v1.PersistentVolum
 		return 0, b.fail(ClaimDeleting, "")
 	case volume.DeletionTimestamp != nil:
 		return 0, b.fail(VolumeDeleting, "")
-	case b.PreBound() && volume.Status.Phase != v1.VolumeBound:
+	case b.PreBound() && (volume.Status.Phase != v1.VolumeBound || b.Volume.Status.Phase == v1.VolumeBound):
+		// A phase that was Bound before there was a UID tells nothing.
 		return Unseen, nil
 	}
 	return Claimed, nil

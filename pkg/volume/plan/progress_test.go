@@ -18,6 +18,7 @@ func TestBindingProgress(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		preBound bool
+		reserved v1.PersistentVolumePhase // Available
 		volume   *builders.PV
 		claim    *builders.PVC
 		want     plan.State
@@ -26,6 +27,7 @@ func TestBindingProgress(t *testing.T) {
 		"claimRef written": {volume: ours(), claim: claim(), want: plan.Claimed},
 		"pre-bound: the PV controller may see no UID": {preBound: true, volume: ours(), claim: claim(), want: plan.Unseen},
 		"pre-bound: the PV controller has taken note": {preBound: true, volume: ours().Phase(v1.VolumeBound), claim: claim(), want: plan.Claimed},
+		"pre-bound: its phase was Bound all along":    {preBound: true, reserved: v1.VolumeBound, volume: ours().Phase(v1.VolumeBound), claim: claim(), want: plan.Unseen},
 		"claim written":                  {volume: ours(), claim: claim().VolumeName("pv").BindCompleted(), want: plan.ClaimBound},
 		"volume status open":             {volume: ours(), claim: claim().Bound("pv"), want: plan.ClaimBound},
 		"all written":                    {volume: ours().Phase(v1.VolumeBound), claim: claim().Bound("pv"), want: plan.Bound},
@@ -48,7 +50,7 @@ func TestBindingProgress(t *testing.T) {
 			t.Parallel()
 			b := plan.Binding{Claim: claim().Obj(), Volume: volume().Obj()}
 			if tc.preBound {
-				b.Volume = volume().ClaimRef("default", "data", "").Obj()
+				b.Volume = volume().ClaimRef("default", "data", "").Phase(tc.reserved).Obj()
 			}
 			state, why := b.Progress(pv(tc.volume), pvc(tc.claim))
 			if code(why) != tc.why || why == nil && state != tc.want {

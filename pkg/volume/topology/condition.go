@@ -26,7 +26,7 @@ type Anchor struct{ Key, Value string }
 
 // NodeName is the Key of an anchor on the node's name. It is no valid label
 // key, so it cannot collide with one.
-const NodeName = "metadata.name=" //nolint:gosec // not a credential
+const NodeName = "metadata.name="
 
 // Condition is a compiled condition on nodes.
 type Condition struct {

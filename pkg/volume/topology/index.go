@@ -53,6 +53,12 @@ type Node[D any] struct {
 	// Segments are those whose condition the node meets, in no order; read
 	// only, valid until the index changes.
 	Segments []*Segment[D]
+	room     [2]*Segment[D] // where a short list lives, close by
+}
+
+// lieIn makes the node's list of segments.
+func (n *Node[D]) lieIn(segments []*Segment[D]) {
+	n.Segments = append(n.room[:0], segments...)
 }
 
 // Index keeps nodes and segments and who lies in whom. Work happens when a
@@ -113,7 +119,7 @@ func (x *Index[D]) Release(s *Segment[D]) {
 	}
 	delete(x.segments, s.condition.key)
 	for _, node := range s.nodes {
-		node.Segments = without(node.Segments, s)
+		node.lieIn(without(node.Segments, s))
 	}
 	if s.condition.unanchored {
 		x.unanchored = without(x.unanchored, s)
@@ -150,7 +156,7 @@ func (x *Index[D]) SetNode(node *v1.Node) {
 	for _, s := range entry.Segments {
 		delete(s.nodes, node.Name)
 	}
-	entry.Segments = x.SegmentsOf(node)
+	entry.lieIn(x.SegmentsOf(node))
 	for _, s := range entry.Segments {
 		s.nodes[node.Name] = entry
 	}
@@ -230,7 +236,7 @@ func (x *Index[D]) admit(s *Segment[D], candidates map[string]*Node[D]) {
 	for name, entry := range candidates {
 		if s.nodes[name] == nil && s.condition.Admits(entry.Object) {
 			s.nodes[name] = entry
-			entry.Segments = append(slices.Clip(entry.Segments), s)
+			entry.lieIn(append(slices.Clone(entry.Segments), s))
 		}
 	}
 }

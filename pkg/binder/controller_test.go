@@ -30,6 +30,7 @@ type controller struct {
 	todo []func() error
 }
 
+// newController has listed everything and not synced anything yet.
 func newController(c *cluster, rng *rand.Rand) *controller {
 	k := &controller{
 		c: c, rng: rng,
@@ -37,10 +38,10 @@ func newController(c *cluster, rng *rand.Rand) *controller {
 		volumeQueue: map[string]bool{}, claimQueue: map[string]bool{},
 	}
 	for name := range c.volumes {
-		k.volumes[name] = c.Volume(name)
+		k.volumes[name], k.volumeQueue[name] = c.Volume(name), true
 	}
 	for name := range c.claims {
-		k.claims[name] = c.Claim("default", c.claims[name].Name)
+		k.claims[name], k.claimQueue[name] = c.Claim("default", c.claims[name].Name), true
 	}
 	return k
 }

@@ -5,6 +5,7 @@ package binder
 
 import (
 	"context"
+	"errors"
 
 	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
@@ -90,8 +91,8 @@ func (r *run) bindClaim(ctx context.Context, b *binding) (*v1.PersistentVolumeCl
 	if err != nil {
 		// A failure was read from the claim: it does not refer to the volume
 		// and never will, unless a request of ours is still on its way.
-		_, failed := err.(*plan.Failure) //nolint:errorlint // run returns it unwrapped
-		b.committed = done.doubtful || !failed
+		var why *plan.Failure
+		b.committed = done.doubtful || !errors.As(err, &why)
 		return nil, err
 	}
 	klog.FromContext(ctx).V(2).Info("Bound claim to volume", logkeys.Claim, klog.KObj(b.Claim), logkeys.Volume, klog.KObj(b.Volume))

@@ -37,6 +37,9 @@ var _ error = (*TimeoutError)(nil)
 
 // Error tells what is still waited for.
 func (e *TimeoutError) Error() string {
+	if len(e.Waiting) == 0 {
+		return fmt.Sprintf("volumes were not bound within %s", e.After)
+	}
 	return fmt.Sprintf("volumes were not bound within %s: %s", e.After, strings.Join(e.Waiting, "; "))
 }
 

@@ -125,7 +125,7 @@ func (a *actors) checkAtRest() {
 }
 
 // seeds is how many orders each story is told in.
-const seeds = 300
+const seeds = 60
 
 // Beside a PV controller that lags, hurries and interrupts as it likes, every
 // binding comes about, and no claim is ever marked Lost.
@@ -175,7 +175,9 @@ func TestStoppedBesidePVController(t *testing.T) {
 				t.Parallel()
 				for seed := range uint64(seeds) {
 					synctest.Test(t, func(t *testing.T) {
-						c := newCluster(t, claim("a"), claim("b"), claim("n"), volume("pv-a"), volume("pv-b"), volume("pv-n").ClaimRef("default", "n", ""))
+						// The PV controller was interrupted while it unbound pv-n.
+						left := volume("pv-n").ClaimRef("default", "n", "").Phase(v1.VolumeBound)
+						c := newCluster(t, claim("a"), claim("b"), claim("n"), volume("pv-a"), volume("pv-b"), left)
 						a := act(c, seed)
 						ctx, cancel := context.WithCancel(t.Context())
 						defer cancel()
@@ -219,8 +221,9 @@ func TestSharedClaimBesidePVController(t *testing.T) {
 						c := newCluster(t, claim("a"), claim("b"), volume("pv-a"), volume("pv-b"))
 						a := act(c, seed)
 						a.refuseB = true
-						one := c.start(t.Context(), first, c.plan("a=pv-a", "b=pv-b"))
-						two := c.start(t.Context(), second, c.plan("a=pv-a"))
+						both, shared := c.plan("a=pv-a", "b=pv-b"), c.plan("a=pv-a")
+						one := c.launch(t.Context(), first, both)
+						two := c.launch(t.Context(), second, shared)
 						a.finish(one, two)
 						a.checkAtRest()
 					})

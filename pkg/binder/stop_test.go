@@ -69,6 +69,7 @@ func (h halt) String() string {
 func (c *cluster) stopAt(n int, h halt, cancel context.CancelFunc) (reached func() bool) {
 	var mu sync.Mutex
 	writes, stopped := 0, false
+	ordinal := map[call]int{} // of the newest write of this kind
 	gone := errors.New("connection refused")
 	c.before = func(this call) error {
 		mu.Lock()
@@ -79,7 +80,9 @@ func (c *cluster) stopAt(n int, h halt, cancel context.CancelFunc) (reached func
 		if this.verb != "PUT" {
 			return nil
 		}
-		if writes++; writes != n || h.after {
+		writes++
+		ordinal[this] = writes
+		if writes != n || h.after {
 			return nil
 		}
 		stopped = true
@@ -96,7 +99,7 @@ func (c *cluster) stopAt(n int, h halt, cancel context.CancelFunc) (reached func
 		c.provision(v1.VolumeBound)
 		mu.Lock()
 		defer mu.Unlock()
-		if writes == n && h.after && !stopped {
+		if ordinal[this] == n && h.after && !stopped {
 			stopped = true
 			cancel()
 		}
@@ -262,37 +265,63 @@ func TestUndoLeavesWhatOthersRelyOn(t *testing.T) {
 	}
 }
 
-// Two pods share claim a. One pod's binding fails and is undone while the
-// other's has found the claimRef in place: it must not be pulled away.
+// Two pods share claim a. One fails on its other claim and undoes, while the
+// other has found the claimRef of pv-a in place and is about to bind the claim
+// to it: it must not be pulled away.
 func TestSharedClaimSurvivesTheOthersUndo(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, claim("a"), claim("b"), volume("pv-a"), volume("pv-b"))
-	shared := c.plan("a=pv-a")
-	failing := c.plan("a=pv-a", "b=pv-b")
-	second := c.binder(binder.Direct)
-
-	var once sync.Once
+	failing, shared := c.plan("a=pv-a", "b=pv-b"), c.plan("a=pv-a")
+	adopted, undone := make(chan struct{}), make(chan struct{})
 	c.before = func(this call) error {
-		if this.verb != "PUT" || this.name != "pv-b" {
-			return nil
+		switch this.String() {
+		case "PUT persistentvolumes pv-b":
+			<-adopted
+			return forbidden("persistentvolumes")
+		case "PUT persistentvolumeclaims a":
+			close(adopted)
+			<-undone
 		}
-		// The first pod is held here until its claimRef on pv-a is there and
-		// the second pod has bound the claim; then it fails and undoes.
-		var err error
-		once.Do(func() {
-			c.until(func() bool { return c.Volume("pv-a").Spec.ClaimRef != nil })
-			err = second.Bind(t.Context(), shared)
-		})
-		if err != nil {
-			t.Error(err)
-		}
-		return forbidden("persistentvolumes")
+		return nil
 	}
-	if err := c.binder(binder.Direct).Bind(t.Context(), failing); err == nil {
-		t.Fatal("no error")
+	first := c.launch(t.Context(), binder.Direct, failing)
+	c.until(func() bool { return c.Volume("pv-a").Spec.ClaimRef != nil })
+	second := c.launch(t.Context(), binder.Direct, shared)
+	if err := <-first; err == nil {
+		t.Error("no error")
+	}
+	close(undone)
+	if err := <-second; err != nil {
+		t.Error(err)
 	}
 	if got := c.state("a", "pv-a"); got != bound {
 		t.Errorf("state %q; writes %v", got, c.log())
+	}
+}
+
+// One claim is bound, though not its volume's status, when the other is
+// refused: the bound one is past undoing.
+func TestBoundClaimIsNotUndone(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, claim("a"), claim("b"), volume("pv-a"), volume("pv-b"))
+	p := c.plan("a=pv-a", "b=pv-b")
+	c.before = func(this call) error {
+		switch {
+		case this.resource == "persistentvolumes/status":
+			return forbidden(this.resource)
+		case this.String() == "PUT persistentvolumeclaims b":
+			c.editClaim("b", func(p *v1.PersistentVolumeClaim) { p.DeletionTimestamp = claim("x").Deleting().Obj().DeletionTimestamp })
+		}
+		return nil
+	}
+	if got := failure(c.binder(binder.Direct).Bind(t.Context(), p)); got != plan.ClaimDeleting {
+		t.Errorf("failure %q", got)
+	}
+	if got := c.state("a", "pv-a"); got != "pv-a Bound a:uid-a Available" {
+		t.Errorf("a: %q", got)
+	}
+	if got := c.state("b", "pv-b"); got != " Pending free Available" {
+		t.Errorf("b: %q", got)
 	}
 }
 

@@ -23,10 +23,17 @@ import (
 // binder waits for something.
 func (c *cluster) start(ctx context.Context, mode binder.Mode, p *plan.Plan) <-chan error {
 	c.t.Helper()
+	done := c.launch(ctx, mode, p)
+	synctest.Wait()
+	return done
+}
+
+// launch binds in the background.
+func (c *cluster) launch(ctx context.Context, mode binder.Mode, p *plan.Plan) <-chan error {
+	c.t.Helper()
 	b := c.binder(mode)
 	done := make(chan error, 1)
 	go func() { done <- b.Bind(ctx, p) }()
-	synctest.Wait()
 	return done
 }
 
@@ -179,6 +186,19 @@ func TestFirstCauseEndsTheWait(t *testing.T) {
 			})
 		}
 	}
+}
+
+func TestNodeDeletedBeforeThereIsAVolume(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, claim("p"))
+		done := c.start(t.Context(), binder.Direct, c.plan("p+csi"))
+		c.waits(done)
+		c.change(func() { delete(c.nodes, "n1") })
+		if got := failure(<-done); got != plan.NodeGone {
+			t.Errorf("failure %q", got)
+		}
+	})
 }
 
 func TestTimeoutTellsWhatEachClaimWaitsFor(t *testing.T) {

@@ -1,0 +1,64 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/component-base/metrics/testutil"
+
+	"stowage.dev/stowage/pkg/metrics"
+)
+
+// Every metric is served under the name that dashboards and alerts use, and
+// measures what it was told.
+func TestMetricsAreServed(t *testing.T) {
+	metrics.ObserveMatching(time.Second) // before Register: ignored, not fatal
+	metrics.Register()
+	metrics.Register()
+
+	metrics.ObserveMatching(time.Microsecond)
+	metrics.ObserveReserve(time.Microsecond)
+	metrics.ObserveBind("Direct", "success", time.Millisecond)
+	metrics.ObserveBindStage("claim_volumes", "success", time.Millisecond)
+	metrics.CountBindConflict("persistentvolumes", "retried")
+	metrics.SetReservations(3)
+	metrics.SetIndexSize(1000, 20, 10)
+	metrics.SetDirectBindingDisabled(true)
+
+	families, err := legacyregistry.DefaultGatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, family := range families {
+		if name := family.GetName(); strings.HasPrefix(name, "stowage_") {
+			names = append(names, strings.TrimPrefix(name, "stowage_scheduler_"))
+		}
+	}
+	slices.Sort(names)
+	want := []string{
+		"bind_conflicts_total", "bind_duration_seconds", "bind_stage_duration_seconds", "direct_binding_disabled",
+		"index_nodes", "index_segments", "index_volumes", "matching_duration_seconds", "reservations", "reserve_duration_seconds",
+	}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Errorf("names (-want +got):\n%s", diff)
+	}
+	err = testutil.GatherAndCompare(legacyregistry.DefaultGatherer, strings.NewReader(`
+# HELP stowage_scheduler_bind_conflicts_total [ALPHA] Writes of a binding that met a newer version of the object, by resource and outcome: done (it was as wanted already), retried (written again on the newer version), lost (somebody else has it now).
+# TYPE stowage_scheduler_bind_conflicts_total counter
+stowage_scheduler_bind_conflicts_total{outcome="retried",resource="persistentvolumes"} 1
+# HELP stowage_scheduler_index_segments [ALPHA] Distinct node affinities of the volumes in the index.
+# TYPE stowage_scheduler_index_segments gauge
+stowage_scheduler_index_segments 20
+`), "stowage_scheduler_bind_conflicts_total", "stowage_scheduler_index_segments")
+	if err != nil {
+		t.Error(err)
+	}
+}

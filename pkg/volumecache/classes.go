@@ -62,7 +62,7 @@ func (c *Cache) syncClass(object *storagev1.StorageClass, requests []*match.Requ
 	}
 	for _, request := range requests {
 		for _, key := range request.LabelKeys() {
-			if _, ok := entry.labelKeys[key]; ok {
+			if _, ok := entry.labelKeys[key]; ok || len(entry.labelKeys) == maxLabelKeys {
 				continue
 			}
 			entry.labelKeys[key] = struct{}{}
@@ -74,7 +74,17 @@ func (c *Cache) syncClass(object *storagev1.StorageClass, requests []*match.Requ
 	return entry
 }
 
+// maxLabelKeys bounds how many label keys the volumes of a class are indexed
+// by. Users choose the keys, and an index costs memory; beyond the bound a
+// selector is evaluated volume by volume, once per segment and cycle.
+const maxLabelKeys = 16
+
+// indexes tells whether there is nothing to add to the class's label index for
+// the requests.
 func (entry *class) indexes(requests []*match.Request) bool {
+	if len(entry.labelKeys) == maxLabelKeys {
+		return true
+	}
 	for _, request := range requests {
 		if request.Selector == nil {
 			continue

@@ -4,6 +4,7 @@
 package volumecache
 
 import (
+	"strconv"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -239,5 +240,22 @@ func TestPlacement(t *testing.T) {
 				w.check()
 			}
 		})
+	}
+}
+
+// Users choose the label keys of their selectors: the index stays bounded, and
+// answers stay right beyond it.
+func TestLabelIndexIsBounded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, node("a"), wffc("local"))
+	for i := range 2 * maxLabelKeys {
+		key := "key-" + strconv.Itoa(i)
+		w.put(localPV("v"+key, "a", "1Gi").Label(key, "x").Obj(), pvc(key, "1Gi").MatchLabel(key, "x").Obj())
+		if got := w.reserve(pod("p"+key, key), "a"); got[key] != "v"+key {
+			t.Fatalf("claim that selects by %s got %v", key, got)
+		}
+	}
+	if got := len(w.class["local"].labelKeys); got != maxLabelKeys {
+		t.Errorf("volumes are indexed by %d label keys, want %d", got, maxLabelKeys)
 	}
 }

@@ -186,7 +186,7 @@ func (c *Cache) any(d *Demand, p *pending, g *group, at spot) bool {
 		switch {
 		case pool == nil:
 		case p.Selector != nil && segment.Len() > 1:
-			if len(d.memo.cheapest(pool, p, len(g.pending))) > 0 {
+			if len(d.memo.cheapest(pool, p, g.width())) > 0 {
 				return true
 			}
 		case pool.Serves(p.Request):
@@ -196,9 +196,12 @@ func (c *Cache) any(d *Demand, p *pending, g *group, at spot) bool {
 	return false
 }
 
+// width is how many volumes per claim can matter to the group at most.
+func (g *group) width() int { return match.Width(len(g.pending)) }
+
 // assign matches the open claims with volumes on the spot.
 func (c *Cache) assign(s *solution, d *Demand, g *group, at spot, e effort) []*match.Volume {
-	k := len(s.open)
+	k := match.Width(len(s.open))
 	s.requests, s.flat = s.requests[:0], s.flat[:0]
 	for _, p := range s.open {
 		s.requests = append(s.requests, p.Request)
@@ -231,7 +234,7 @@ func (c *Cache) candidates(dst []*match.Volume, d *Demand, p *pending, g *group,
 		}
 		merge := len(dst)
 		if p.Selector != nil && segment.Len() > 1 {
-			dst = append(dst, d.memo.cheapest(pool, p, len(g.pending))...)
+			dst = append(dst, d.memo.cheapest(pool, p, g.width())...)
 		} else {
 			dst = pool.Cheapest(p.Request, k, dst)
 		}

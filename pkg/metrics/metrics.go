@@ -49,26 +49,6 @@ var (
 		Help:           "Writes of a binding that met a newer version of the object, by resource and outcome: done (it was as wanted already), retried (written again on the newer version), lost (somebody else has it now).",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"resource", "outcome"})
-	reservations = metrics.NewGauge(&metrics.GaugeOpts{
-		Namespace: namespace, Subsystem: subsystem, Name: "reservations",
-		Help:           "Pods for which volumes or capacity are reserved and not yet bound.",
-		StabilityLevel: metrics.ALPHA,
-	})
-	indexVolumes = metrics.NewGauge(&metrics.GaugeOpts{
-		Namespace: namespace, Subsystem: subsystem, Name: "index_volumes",
-		Help:           "PersistentVolumes in the index.",
-		StabilityLevel: metrics.ALPHA,
-	})
-	indexSegments = metrics.NewGauge(&metrics.GaugeOpts{
-		Namespace: namespace, Subsystem: subsystem, Name: "index_segments",
-		Help:           "Distinct node affinities of the volumes in the index.",
-		StabilityLevel: metrics.ALPHA,
-	})
-	indexNodes = metrics.NewGauge(&metrics.GaugeOpts{
-		Namespace: namespace, Subsystem: subsystem, Name: "index_nodes",
-		Help:           "Nodes in the index.",
-		StabilityLevel: metrics.ALPHA,
-	})
 	directBindingDisabled = metrics.NewGauge(&metrics.GaugeOpts{
 		Namespace: namespace, Subsystem: subsystem, Name: "direct_binding_disabled",
 		Help:           "1 if bindingMode Direct is configured but the scheduler lacks the right to update persistentvolumes/status or persistentvolumeclaims/status, so that bindings are left to the PV controller; else 0.",
@@ -84,8 +64,9 @@ func Register() {
 	register.Do(func() {
 		legacyregistry.MustRegister(
 			matchingDuration, reserveDuration, bindDuration, bindStageDuration, bindConflicts,
-			reservations, indexVolumes, indexSegments, indexNodes, directBindingDisabled,
+			directBindingDisabled,
 		)
+		legacyregistry.CustomMustRegister(engines)
 	})
 }
 
@@ -108,16 +89,6 @@ func ObserveBindStage(stage, outcome string, took time.Duration) {
 // CountBindConflict records that a write met a newer version of the object.
 func CountBindConflict(resource, outcome string) {
 	bindConflicts.WithLabelValues(resource, outcome).Inc()
-}
-
-// SetReservations records how many pods hold reservations.
-func SetReservations(n int) { reservations.Set(float64(n)) }
-
-// SetIndexSize records how much the index holds.
-func SetIndexSize(volumes, segments, nodes int) {
-	indexVolumes.Set(float64(volumes))
-	indexSegments.Set(float64(segments))
-	indexNodes.Set(float64(nodes))
 }
 
 // SetDirectBindingDisabled records whether rights for Direct are missing.

@@ -28,8 +28,12 @@ func TestMetricsAreServed(t *testing.T) {
 	metrics.ObserveBind("Direct", "success", time.Millisecond)
 	metrics.ObserveBindStage("claim_volumes", "success", time.Millisecond)
 	metrics.CountBindConflict("persistentvolumes", "retried")
-	metrics.SetReservations(3)
-	metrics.SetIndexSize(1000, 20, 10)
+	size := func() metrics.EngineSize {
+		return metrics.EngineSize{Volumes: 500, Segments: 10, Nodes: 5, Reservations: 1}
+	}
+	defer metrics.WatchEngine(size)()
+	defer metrics.WatchEngine(size)()
+	metrics.WatchEngine(size)() // gone again
 	metrics.SetDirectBindingDisabled(true)
 
 	families, err := legacyregistry.DefaultGatherer.Gather()
@@ -54,7 +58,7 @@ func TestMetricsAreServed(t *testing.T) {
 # HELP stowage_scheduler_bind_conflicts_total [ALPHA] Writes of a binding that met a newer version of the object, by resource and outcome: done (it was as wanted already), retried (written again on the newer version), lost (somebody else has it now).
 # TYPE stowage_scheduler_bind_conflicts_total counter
 stowage_scheduler_bind_conflicts_total{outcome="retried",resource="persistentvolumes"} 1
-# HELP stowage_scheduler_index_segments [ALPHA] Distinct node affinities of the volumes in the index.
+# HELP stowage_scheduler_index_segments [ALPHA] Distinct conditions on nodes in the index: of volumes, of storage capacity and of storage classes.
 # TYPE stowage_scheduler_index_segments gauge
 stowage_scheduler_index_segments 20
 `), "stowage_scheduler_bind_conflicts_total", "stowage_scheduler_index_segments")

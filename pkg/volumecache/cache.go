@@ -156,7 +156,7 @@ func New(cfg Config) (*Cache, error) {
 	return c, nil
 }
 
-// Ready is closed-over readiness: it blocks until every object that existed
+// Ready blocks until every object that existed
 // when the informers started has reached the cache, or stop is closed, and
 // tells which.
 func (c *Cache) Ready(stop <-chan struct{}) bool {
@@ -174,21 +174,15 @@ func (c *Cache) Ready(stop <-chan struct{}) bool {
 	return true
 }
 
-// Size is how much the cache holds.
-type Size struct{ Volumes, FreeVolumes, Nodes, Segments, Reservations int }
+// Size is how much the cache holds. Reservations counts claims.
+type Size struct{ Volumes, Nodes, Segments, Reservations int }
 
 // Size returns how much the cache holds now.
 func (c *Cache) Size() Size {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	nodes, segments := c.index.Len()
-	size := Size{Volumes: len(c.volume), Nodes: nodes, Segments: segments, Reservations: len(c.holds)}
-	for _, class := range c.class {
-		for _, pool := range class.pools {
-			size.FreeVolumes += pool.Len()
-		}
-	}
-	return size
+	return Size{Volumes: len(c.volume), Nodes: nodes, Segments: segments, Reservations: len(c.holds)}
 }
 
 // newer tells whether an object of resourceVersion a should take the place of

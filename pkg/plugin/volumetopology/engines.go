@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/client-go/informers"
 
+	"stowage.dev/stowage/pkg/metrics"
 	"stowage.dev/stowage/pkg/volumecache"
 )
 
@@ -35,7 +36,12 @@ func (e *engineSet) of(ctx context.Context, factory informers.SharedInformerFact
 		return nil, err
 	}
 	e.caches[factory] = cache
+	unwatch := metrics.WatchEngine(func() metrics.EngineSize {
+		size := cache.Size()
+		return metrics.EngineSize{Volumes: size.Volumes, Segments: size.Segments, Nodes: size.Nodes, Reservations: size.Reservations}
+	})
 	context.AfterFunc(ctx, func() {
+		unwatch()
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		delete(e.caches, factory)

@@ -66,6 +66,12 @@ func aloneStories(e *fixture.Env) map[string]*story {
 	for name, tell := range vanishing {
 		add(name, direct, tell)
 	}
+	for name, tell := range conflicts {
+		add(name, direct, tell)
+	}
+	for name, at := range directWrites {
+		add("labelled meanwhile: "+name, direct, labelledBefore(at))
+	}
 	add("bind timeout", direct, bindTimeout)
 	add("Direct binds completely", direct, bindsCompletely)
 	for name, profile := range map[string]fixture.Profile{"Direct": direct, "PVController": controller} {
@@ -142,6 +148,7 @@ func written(e *fixture.Env) map[string]any {
 	for i := range claims.Items {
 		claim := &claims.Items[i]
 		claim.ManagedFields, claim.ResourceVersion = nil, ""
+		claim.Status.Conditions = nil // tells who uses it
 		found["claim "+claim.Name] = claim
 		volume, err := e.Client.CoreV1().PersistentVolumes().Get(ctx, claim.Spec.VolumeName, metav1.GetOptions{})
 		if err != nil {

@@ -12,7 +12,6 @@ import (
 
 	configv1 "stowage.dev/stowage/pkg/apis/config/v1"
 	"stowage.dev/stowage/pkg/volume/plan"
-	"stowage.dev/stowage/test/integration/fixture"
 )
 
 // silent is a provisioner that nobody runs.
@@ -21,13 +20,7 @@ const silent = "stowage.dev/silent"
 // TestBindTimeout: a provisioner never answers.
 func TestBindTimeout(t *testing.T) {
 	t.Parallel()
-	bothModes(t, func(t *testing.T, profile fixture.Profile) {
-		s := &story{Env: fixture.New(t), profile: profile}
-		bindTimeout(s)
-		s.before()
-		s.during()
-		s.after()
-	})
+	tellAll(t, map[string]func(*story){"a provisioner that never answers": bindTimeout})
 }
 
 // bindTimeout: a pod with a claim that an existing volume can serve and one

@@ -22,6 +22,7 @@ type story struct {
 	*fixture.Env
 	profile               fixture.Profile
 	alone                 bool
+	scheduler             *fixture.Scheduler
 	before, during, after func()
 }
 
@@ -36,8 +37,27 @@ var vanishing = map[string]func(*story){
 
 func TestObjectDeletedBetweenReserveAndBind(t *testing.T) {
 	t.Parallel()
+	tellAll(t, vanishing)
+}
+
+// start runs a scheduler of the story's own, in the place of the one before.
+func (s *story) start() (*fixture.Scheduler, *fixture.Tap) {
+	s.T.Helper()
+	if s.scheduler != nil {
+		s.scheduler.Stop()
+	}
+	tap := fixture.NewTap()
+	s.profile.Name = s.Name("scheduler")
+	s.scheduler = s.Start(fixture.SchedulerOptions{Profiles: []fixture.Profile{s.profile}, Tap: tap})
+	s.Use(s.scheduler.Name())
+	return s.scheduler, tap
+}
+
+// tellAll tells stories beside a PV controller, with each binding mode.
+func tellAll(t *testing.T, stories map[string]func(*story)) {
+	t.Helper()
 	bothModes(t, func(t *testing.T, profile fixture.Profile) {
-		for name, tell := range vanishing {
+		for name, tell := range stories {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				s := &story{Env: fixture.New(t), profile: profile}
@@ -48,15 +68,6 @@ func TestObjectDeletedBetweenReserveAndBind(t *testing.T) {
 			})
 		}
 	})
-}
-
-// start runs a scheduler of the story's own.
-func (s *story) start() (*fixture.Scheduler, *fixture.Tap) {
-	s.T.Helper()
-	tap := fixture.NewTap()
-	scheduler := s.Start(fixture.SchedulerOptions{Profiles: []fixture.Profile{s.profile}, Tap: tap})
-	s.Use(scheduler.Name())
-	return scheduler, tap
 }
 
 // deleted says whether an object's Get found it gone, or about to go.
@@ -190,11 +201,7 @@ func claimDeleted(s *story) {
 	}
 	s.after = func() {
 		s.Wait("the claim to be gone", func() bool { return s.SeenPVC("data") == nil })
-		if s.alone {
-			s.start()
-			s.DeletePod(pod)
-			pod = s.CreatePod(s.Pod("pod").PVC("data"))
-		}
+		s.start()
 		s.CreatePVs(s.LocalPV("another", "a"))
 		s.CreatePVC(s.PVC("data"))
 		wantSettled(s.Env, pod, other)

@@ -12,19 +12,20 @@ import (
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
-// TestWaitingPodIsWoken: a pod that no node can have is placed by the event
-// that changes that, long before the scheduler would look at it again on its
-// own, which is after five minutes.
-func TestWaitingPodIsWoken(t *testing.T) {
-	t.Parallel()
-	label := func(key, value string) any {
-		return map[string]any{"metadata": map[string]any{"labels": map[string]any{key: value}}}
-	}
-	tests := map[string]struct {
-		given func(*fixture.Env) scene
-		// event makes the pod fit node a and its claim fit the volume "volume".
-		event func(*fixture.Env)
-	}{
+// wake is a pod that waits and an event that it waits for.
+type wake struct {
+	given func(*fixture.Env) scene
+	// event makes the pod fit node a and its claim fit the volume "volume".
+	event func(*fixture.Env)
+}
+
+// label is a patch that sets one label of any object.
+func label(key, value string) any {
+	return map[string]any{"metadata": map[string]any{"labels": map[string]any{key: value}}}
+}
+
+func wakes() map[string]wake {
+	return map[string]wake{
 		"a volume is added": {
 			given: func(e *fixture.Env) scene { return oneNode(e, e.PVC("data")) },
 			event: func(e *fixture.Env) { e.CreatePVsUnseen(e.LocalPV("volume", "a")) },
@@ -122,15 +123,45 @@ func TestWaitingPodIsWoken(t *testing.T) {
 			},
 		},
 	}
-	for name, test := range tests {
+}
+
+// TestWaitingPodIsWoken: a pod that no node can have is placed by the event
+// that changes that, long before the scheduler would look at it again on its
+// own, which is after five minutes.
+func TestWaitingPodIsWoken(t *testing.T) {
+	t.Parallel()
+	for name, w := range wakes() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := fixture.New(t)
-			pod := create(e, test.given(e))
+			pod := create(e, w.given(e))
 			e.WaitUnschedulable(pod)
-			test.event(e)
+			w.event(e)
 			e.WaitScheduled(pod, "a")
 			e.WaitBound("data", "volume")
+			e.NoVolumeTwice()
+		})
+	}
+}
+
+// TestWokenBeforeEngineHears: the queue hears of the event and the engine does
+// not. There is no second event to try again at.
+func TestWokenBeforeEngineHears(t *testing.T) {
+	t.Parallel()
+	for name, w := range wakes() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := fixture.New(t)
+			gate := fixture.NewGate()
+			s := e.Start(fixture.SchedulerOptions{Gate: gate})
+			e.Use(s.Name())
+			pod := create(e, w.given(e))
+			e.WaitUnschedulable(pod)
+			gate.Hold()
+			w.event(e)
+			e.WaitScheduled(pod, "a")
+			e.WaitBound("data", "volume")
+			gate.Release()
 			e.NoVolumeTwice()
 		})
 	}

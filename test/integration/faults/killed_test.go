@@ -1,0 +1,76 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package faults_test
+
+import (
+	"context"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"stowage.dev/stowage/test/integration/fixture"
+)
+
+// TestSchedulerKilled: the scheduler's process is killed as soon as its writes
+// show, again and again, between the first write to a pod's volumes and the
+// last.
+func TestSchedulerKilled(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"Direct", "PVController"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			e := fixture.New(t)
+			e.Timeout = patience
+			const pods = 60
+			flood := createFlood(e, e.Name("scheduler"), pods)
+			options := sample(e, "bindingMode: Direct", "bindingMode: "+mode)
+			for round := range 3 {
+				p := startProcess(e, options)
+				before := len(claimed(e))
+				e.Wait("the scheduler to write", func() bool { return len(claimed(e)) > before+20*round })
+				if err := p.Kill(); err != nil {
+					t.Fatal(err)
+				}
+				t.Logf("killed with %d volumes claimed, %d pods placed, %d claims half-bound",
+					len(claimed(e)), scheduled(e, flood), halfBound(e, flood))
+			}
+			startProcess(e, options)
+			wantSettled(e, flood...)
+			if n := len(claimed(e)); n != 2*pods {
+				t.Errorf("%d volumes are claimed, want %d: one for each claim\n%s", n, 2*pods, e.Dump())
+			}
+		})
+	}
+}
+
+// claimed are the Env's volumes that have a claimRef.
+func claimed(e *fixture.Env) []*v1.PersistentVolume {
+	var found []*v1.PersistentVolume
+	for _, volume := range e.SeenPVs() {
+		if volume.Spec.ClaimRef != nil {
+			found = append(found, volume)
+		}
+	}
+	return found
+}
+
+// halfBound is how many of the pods' claims a volume refers to that they do not
+// refer to, as the API server has them.
+func halfBound(e *fixture.Env, pods []*v1.Pod) int {
+	e.T.Helper()
+	ctx, cancel := context.WithTimeout(e.Context(), e.Timeout)
+	defer cancel()
+	claims, err := e.Client.CoreV1().PersistentVolumeClaims(e.Namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		e.T.Fatal(err)
+	}
+	bound := 0
+	for _, claim := range claims.Items {
+		if claim.Spec.VolumeName != "" {
+			bound++
+		}
+	}
+	return len(claimed(e)) - bound
+}

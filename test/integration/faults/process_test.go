@@ -1,0 +1,148 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package faults_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"stowage.dev/stowage/test/cluster"
+	"stowage.dev/stowage/test/integration/fixture"
+)
+
+// manifests is the folder of the manifests that are shipped for the scheduler.
+const manifests = "../../../manifests/scheduler"
+
+// scheduler is how the sample of a second scheduler runs: its configuration,
+// service account and rights. Each test has its own schedulerName. replace are
+// pairs of old and new text of the configuration, all of which must be there.
+func sample(e *fixture.Env, replace ...string) cluster.SchedulerOptions {
+	e.T.Helper()
+	apply(e, "direct-binding/role.yaml", "second/rbac.yaml")
+	const account = "system:serviceaccount:kube-system:stowage-scheduler"
+	return cluster.SchedulerOptions{
+		Name:       "stowage-scheduler",
+		Binary:     binary(e),
+		ConfigYAML: configuration(e, replace...),
+		User:       account,
+		Groups:     []string{"system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"},
+	}
+}
+
+// configuration is the sample's, with pods of this test only.
+func configuration(e *fixture.Env, replace ...string) []byte {
+	e.T.Helper()
+	data, err := os.ReadFile(filepath.Join(manifests, "second", "config.yaml"))
+	if err != nil {
+		e.T.Fatal(err)
+	}
+	text := string(data)
+	replace = append(replace, "schedulerName: stowage-scheduler", "schedulerName: "+e.Name("scheduler"))
+	for i := 0; i < len(replace); i += 2 {
+		if !strings.Contains(text, replace[i]) {
+			e.T.Fatalf("the sample configuration has no %q", replace[i])
+		}
+		text = strings.ReplaceAll(text, replace[i], replace[i+1])
+	}
+	return []byte(text)
+}
+
+// binary builds stowage-scheduler.
+func binary(e *fixture.Env) string {
+	e.T.Helper()
+	path, err := cluster.BuildCommand(e.Context(), cluster.BuildOptions{Progress: e.T.Output()}, "stowage.dev/stowage/cmd/scheduler")
+	if err != nil {
+		e.T.Fatal(err)
+	}
+	return path
+}
+
+// startProcess runs a scheduler in a process of its own, until the test ends.
+func startProcess(e *fixture.Env, o cluster.SchedulerOptions) *cluster.Process {
+	e.T.Helper()
+	ctx, cancel := context.WithTimeout(e.Context(), patience)
+	defer cancel()
+	p, err := e.Cluster.StartHealthyScheduler(ctx, o)
+	if err != nil {
+		e.T.Fatal(err)
+	}
+	e.T.Cleanup(func() {
+		if e.T.Failed() {
+			showLog(e.T, p, e.Namespace)
+		}
+		if err := p.Kill(); err != nil {
+			e.T.Error(err)
+		}
+	})
+	return p
+}
+
+// showLog prints what a process logged about a namespace, and its end.
+func showLog(t testing.TB, p *cluster.Process, namespace string) {
+	t.Helper()
+	data, err := os.ReadFile(p.LogFile())
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	lines := bytes.Split(data, []byte("\n"))
+	for i, line := range lines {
+		if len(lines)-i < 30 || bytes.Contains(line, []byte(namespace)) {
+			t.Logf("%s", line)
+		}
+	}
+}
+
+// apply creates what files below manifests describe, unless it is there.
+func apply(e *fixture.Env, files ...string) {
+	e.T.Helper()
+	for _, file := range files {
+		data, err := os.ReadFile(filepath.Join(manifests, file))
+		if err != nil {
+			e.T.Fatal(err)
+		}
+		for _, document := range bytes.Split(data, []byte("\n---\n")) {
+			object, _, err := scheme.Codecs.UniversalDeserializer().Decode(document, nil, nil)
+			if err != nil {
+				e.T.Fatalf("read %s: %v", file, err)
+			}
+			if err := create(e, object); err != nil && !apierrors.IsAlreadyExists(err) {
+				e.T.Fatalf("apply %s: %v", file, err)
+			}
+		}
+	}
+}
+
+func create(e *fixture.Env, object runtime.Object) (err error) {
+	e.T.Helper()
+	ctx, cancel := context.WithTimeout(e.Context(), e.Timeout)
+	defer cancel()
+	rbac := e.Client.RbacV1()
+	switch o := object.(type) {
+	case *corev1.ServiceAccount:
+		_, err = e.Client.CoreV1().ServiceAccounts(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
+	case *rbacv1.ClusterRole:
+		_, err = rbac.ClusterRoles().Create(ctx, o, metav1.CreateOptions{})
+	case *rbacv1.ClusterRoleBinding:
+		_, err = rbac.ClusterRoleBindings().Create(ctx, o, metav1.CreateOptions{})
+	case *rbacv1.Role:
+		_, err = rbac.Roles(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
+	case *rbacv1.RoleBinding:
+		_, err = rbac.RoleBindings(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
+	default:
+		e.T.Fatalf("do not know how to create a %T", object)
+	}
+	return err
+}

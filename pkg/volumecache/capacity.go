@@ -23,7 +23,7 @@ type capacity struct {
 	object  *storagev1.CSIStorageCapacity
 	segment *segment
 	total   int64 // bytes; math.MaxInt64: not stated
-	largest int64 // bytes of the largest volume
+	largest int64 // bytes of the largest volume; math.MaxInt64: not stated
 	holds   map[*hold]struct{}
 }
 
@@ -83,7 +83,7 @@ func (c *Cache) setCapacity(object *storagev1.CSIStorageCapacity) {
 	}
 	if object.Capacity != nil {
 		entry.total = object.Capacity.Value()
-		entry.largest = entry.total
+		entry.largest = math.MaxInt64 // what remains is the bound
 	}
 	if object.MaximumVolumeSize != nil {
 		entry.largest = object.MaximumVolumeSize.Value()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"stowage.dev/stowage/pkg/volume/claims"
@@ -114,6 +115,8 @@ func (c *Cache) Consider(pod types.UID, node string, freed []Freed) {
 		entry = &awaited{byNode: map[string][]Freed{}, cleaning: map[string]string{}}
 		c.freed[pod] = entry
 	}
+	// What is gone since an earlier look was not freed for this pod.
+	entry.byNode[node] = slices.DeleteFunc(entry.byNode[node], func(f Freed) bool { return c.volume[f.name] == nil })
 	for _, f := range freed {
 		if !slices.ContainsFunc(entry.byNode[node], func(o Freed) bool { return o.name == f.name }) {
 			entry.byNode[node] = append(entry.byNode[node], f)
@@ -137,23 +140,45 @@ func (c *Cache) Awaits(pod *v1.Pod) bool {
 	if entry == nil {
 		return false
 	}
-	if entry.node == "" {
-		nominated := pod.Status.NominatedNodeName
-		if nominated == "" || len(entry.byNode[nominated]) == 0 {
-			return false
-		}
-		entry.node, entry.until = nominated, now.Add(awaitTime)
-		for _, f := range entry.byNode[nominated] {
-			if c.volume[f.name] == nil {
-				entry.cleaning[f.name] = f.class
+	if entry.node == "" && !c.startWaiting(entry, pod.Status.NominatedNodeName) {
+		return false
+	}
+	switch {
+	case !now.Before(entry.until):
+		delete(c.freed, pod.UID)
+		return false
+	case len(entry.cleaning) == 0 && !slices.ContainsFunc(entry.byNode[entry.node], c.returning):
+		// Back, or the victim has not begun to leave. The next nomination
+		// starts anew.
+		entry.node = ""
+		return false
+	}
+	return true
+}
+
+// startWaiting finds out on which node preemption took place: the nominated
+// one, or, as the pod may be tried again before its nomination is seen, one
+// where a pod that was considered is leaving.
+func (c *Cache) startWaiting(entry *awaited, nominated string) bool {
+	if len(entry.byNode[nominated]) == 0 {
+		nominated = ""
+		for node, freed := range entry.byNode {
+			if slices.ContainsFunc(freed, c.returning) {
+				nominated = node
+				break
 			}
 		}
 	}
-	if now.Before(entry.until) && (len(entry.cleaning) > 0 || slices.ContainsFunc(entry.byNode[entry.node], c.returning)) {
-		return true
+	if nominated == "" {
+		return false
 	}
-	delete(c.freed, pod.UID)
-	return false
+	entry.node, entry.until = nominated, c.clock.Now().Add(awaitTime)
+	for _, f := range entry.byNode[nominated] {
+		if c.volume[f.name] == nil {
+			entry.cleaning[f.name] = f.class
+		}
+	}
+	return true
 }
 
 // returning tells whether the volume is on its way from the evicted pod back
@@ -163,11 +188,22 @@ func (c *Cache) returning(f Freed) bool {
 	if v == nil || v.Free() {
 		return false // gone volumes are in cleaning
 	}
-	if v.Volume.PV.Status.Phase == v1.VolumeReleased || v.PV.DeletionTimestamp != nil {
+	if v.PV.Status.Phase == v1.VolumeReleased || v.PV.DeletionTimestamp != nil {
 		return true
 	}
 	claim := c.newestClaim(v.claim)
-	return claim == nil || claim.DeletionTimestamp != nil
+	return claim == nil || claim.DeletionTimestamp != nil || c.orphaned(claim)
+}
+
+// orphaned tells whether the pod that owns the claim is leaving or gone: the
+// claim will follow.
+func (c *Cache) orphaned(claim *v1.PersistentVolumeClaim) bool {
+	if !ownedByPod(claim) {
+		return false
+	}
+	owner := metav1.GetControllerOfNoCopy(claim)
+	pod, err := c.pods.Pods(claim.Namespace).Get(owner.Name)
+	return err != nil || pod.UID != owner.UID || pod.DeletionTimestamp != nil
 }
 
 // noteGone notes that a volume's object was deleted.

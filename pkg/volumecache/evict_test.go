@@ -21,7 +21,7 @@ func ephemeralWorld(t *testing.T, policy v1.PersistentVolumeReclaimPolicy) (w *w
 	victim = builders.MakePod("victim").Namespace("default").UID("pod-victim").Node("a").Ephemeral("scratch", template).Obj()
 	volume = localPV("v", "a", "5Gi").ReclaimPolicy(policy).Phase(v1.VolumeBound).ClaimRef("default", "victim-scratch", "pvc-victim-scratch")
 	w = newWorld(t, node("a"), node("b"), wffc("local"), pvc("c", "2Gi").Obj(), pvc("huge", "9Gi").Obj(),
-		pvc("victim-scratch", "1Gi").OwnedBy(victim).Bound("v").Obj(), volume.Obj())
+		pvc("victim-scratch", "1Gi").OwnedBy(victim).Bound("v").Obj(), volume.Obj(), victim)
 	return w, victim, volume
 }
 
@@ -69,7 +69,7 @@ func TestEvictFreesNothing(t *testing.T) { // not parallel: it counts allocation
 func TestEvictReturnsCapacity(t *testing.T) {
 	t.Parallel()
 	w, victim, _ := ephemeralWorld(t, v1.PersistentVolumeReclaimDelete)
-	w.put(dynamic("local", "csi"), tracked("csi"), builders.MakeCapacity("cap", "local").Hostname("a").Capacity("1Gi").Max("10Gi").Obj())
+	w.put(dynamic("local", "csi"), tracked("csi"), builders.MakeCapacity("cap", "local").Hostname("a").Capacity("1Gi").Obj())
 	demand := w.demand(pod("p", "c"))
 	object := nodesOf(w)[0]
 	for _, o := range nodesOf(w) {
@@ -135,11 +135,20 @@ func TestAwaits(t *testing.T) {
 			t.Error("what it waited for is remembered for nothing")
 		}
 	})
-	t.Run("not for a victim that was spared", func(t *testing.T) {
+	t.Run("not for a pod that stays, and as soon as it leaves", func(t *testing.T) {
 		t.Parallel()
 		w, victim, _ := ephemeralWorld(t, v1.PersistentVolumeReclaimDelete)
 		w.Consider("pod-p", "a", w.Evictable(victim))
 		want(t, w, "the victim still runs", false)
+		w.remove(victim)
+		want(t, w, "the victim is gone, and nobody has deleted its claim yet", true)
+	})
+	t.Run("though the nomination has not been seen", func(t *testing.T) {
+		t.Parallel()
+		w, _ := begin(t)
+		if !w.Awaits(pod("p", "c")) {
+			t.Error("does not wait for a considered victim that leaves")
+		}
 	})
 	t.Run("forgotten with the pod", func(t *testing.T) {
 		t.Parallel()

@@ -9,12 +9,14 @@ import (
 	"testing"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -38,11 +40,30 @@ type world struct {
 // newWorld makes a plugin with default arguments and hands it the objects.
 func newWorld(t testing.TB, objects ...runtime.Object) *world {
 	t.Helper()
-	w := &world{t: t, client: fake.NewClientset()}
-	w.factory = stoppedInformers(w.client)
+	return newWorldSynced(t, closed, objects...)
+}
+
+// newWorldSynced is newWorld for an engine that has seen what existed at the
+// start once done is closed.
+func newWorldSynced(t testing.TB, done chan struct{}, objects ...runtime.Object) *world {
+	t.Helper()
+	w := &world{t: t, client: newClient(func(string) bool { return true })}
+	w.factory = stoppedInformers(w.client, done)
 	w.Plugin = w.plugin(nil)
 	w.put(objects...)
 	return w
+}
+
+// newClient is a client with the right to update the status of the resources
+// that are allowed.
+func newClient(allowed func(resource string) bool) *fake.Clientset {
+	client := fake.NewClientset()
+	client.PrependReactor("create", "selfsubjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		review := action.(clienttesting.CreateAction).GetObject().(*authorizationv1.SelfSubjectAccessReview).DeepCopy()
+		review.Status.Allowed = allowed(review.Spec.ResourceAttributes.Resource)
+		return true, review, nil
+	})
+	return client
 }
 
 // plugin makes one more plugin for the world's informers.
@@ -66,8 +87,9 @@ func (h handle) ClientSet() kubernetes.Interface                        { return
 func (h handle) SharedInformerFactory() informers.SharedInformerFactory { return h.factory }
 
 // stoppedInformers is a factory whose informers list and watch nothing, for
-// the kinds that an engine follows.
-func stoppedInformers(client kubernetes.Interface) informers.SharedInformerFactory {
+// the kinds that an engine follows, and who have delivered everything once done
+// is closed.
+func stoppedInformers(client kubernetes.Interface, done chan struct{}) informers.SharedInformerFactory {
 	factory := informers.NewSharedInformerFactory(client, 0)
 	for _, kind := range []runtime.Object{
 		&v1.Node{}, &v1.Pod{}, &v1.PersistentVolume{}, &v1.PersistentVolumeClaim{},
@@ -75,7 +97,7 @@ func stoppedInformers(client kubernetes.Interface) informers.SharedInformerFacto
 	} {
 		factory.InformerFor(kind, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
 			byNamespace := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
-			return &informer{SharedIndexInformer: cache.NewSharedIndexInformer(nil, kind, 0, byNamespace)}
+			return &informer{SharedIndexInformer: cache.NewSharedIndexInformer(nil, kind, 0, byNamespace), done: done}
 		})
 	}
 	return factory
@@ -84,6 +106,7 @@ func stoppedInformers(client kubernetes.Interface) informers.SharedInformerFacto
 // informer keeps handlers for the test to call.
 type informer struct {
 	cache.SharedIndexInformer
+	done     chan struct{}
 	mu       sync.Mutex
 	handlers []cache.ResourceEventHandler
 }
@@ -92,16 +115,16 @@ func (i *informer) AddEventHandler(h cache.ResourceEventHandler) (cache.Resource
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.handlers = append(i.handlers, h)
-	return synced{}, nil
+	return synced{i.done}, nil
 }
 
-// synced says that all that existed at the start has been delivered.
-type synced struct{}
+// synced tells whether all that existed at the start has been delivered.
+type synced struct{ done chan struct{} }
 
-func (synced) HasSynced() bool                       { return true }
+func (s synced) HasSynced() bool                     { return cache.IsDone(s) }
 func (s synced) HasSyncedChecker() cache.DoneChecker { return s }
 func (synced) Name() string                          { return "test" }
-func (synced) Done() <-chan struct{}                 { return closed }
+func (s synced) Done() <-chan struct{}               { return s.done }
 
 var closed = func() chan struct{} {
 	c := make(chan struct{})
@@ -283,4 +306,14 @@ func pod(name string, claims ...string) *v1.Pod {
 
 func room(name, node, size string) *builders.Capacity {
 	return builders.MakeCapacity(name, "csi").UID("capacity-" + name).Hostname(node).Capacity(size)
+}
+
+// sizeOnly tells how large a volume can be, and not how much there is.
+func sizeOnly(name, size string) *storagev1.CSIStorageCapacity {
+	return builders.MakeCapacity(name, "csi").UID("capacity-" + name).Hostname(name).Max(size).Obj()
+}
+
+// betaOnly is a claim for 1Gi that has its class in the annotation alone.
+func betaOnly(name, class string) *v1.PersistentVolumeClaim {
+	return builders.MakePVC(name).UID("pvc-" + name).BetaClass(class).Obj()
 }

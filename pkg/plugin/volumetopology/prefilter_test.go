@@ -1,0 +1,299 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package volumetopology
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"stowage.dev/stowage/pkg/testing/builders"
+)
+
+// TestPreFilterRefuses: pods that no node can have for now, and what their
+// users read.
+func TestPreFilterRefuses(t *testing.T) {
+	t.Parallel()
+	ephemeral := builders.MakePod("p").UID("pod-p").Ephemeral("scratch", claim("", "1Gi").Obj()).Obj()
+	bad := claim("c", "1Gi").Selector(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "tier", Operator: "Sideways"}}}).Obj()
+	tests := map[string]struct {
+		objects []runtime.Object
+		pod     *v1.Pod
+		want    string
+	}{
+		"the claim does not exist": {
+			pod: pod("p", "c"), want: `persistentvolumeclaim "c" not found`,
+		},
+		"the claim of an ephemeral volume does not exist yet": {
+			pod: ephemeral, want: `waiting for ephemeral volume controller to create the persistentvolumeclaim "p-scratch"`,
+		},
+		"the claim of an ephemeral volume is somebody else's": {
+			objects: []runtime.Object{claim("p-scratch", "1Gi").Obj()},
+			pod:     ephemeral, want: `persistentvolumeclaim "p-scratch" was not created for pod "p" (pod is not owner)`,
+		},
+		"the claim is lost": {
+			objects: []runtime.Object{claim("c", "1Gi").Bound("v").Phase(v1.ClaimLost).Obj()},
+			pod:     pod("p", "c"), want: `persistentvolumeclaim "c" bound to non-existent persistentvolume "v"`,
+		},
+		"the claim is being deleted": {
+			objects: []runtime.Object{claim("c", "1Gi").Deleting().Obj()},
+			pod:     pod("p", "c"), want: `persistentvolumeclaim "c" is being deleted`,
+		},
+		"the claim's class does not exist": {
+			objects: []runtime.Object{claim("c", "1Gi").Obj()},
+			pod:     pod("p", "c"), want: `pod has unbound immediate PersistentVolumeClaims: storageclass "local" of persistentvolumeclaim "c" not found`,
+		},
+		"the claim has no class": {
+			objects: []runtime.Object{builders.MakePVC("c").Obj()},
+			pod:     pod("p", "c"), want: "pod has unbound immediate PersistentVolumeClaims",
+		},
+		"the class binds at once": {
+			objects: []runtime.Object{localClass().Immediate().Obj(), claim("c", "1Gi").Obj()},
+			pod:     pod("p", "c"), want: "pod has unbound immediate PersistentVolumeClaims",
+		},
+		"the user named a volume": {
+			objects: []runtime.Object{localClass().Obj(), claim("c", "1Gi").VolumeName("v").Obj()},
+			pod:     pod("p", "c"), want: "pod has unbound immediate PersistentVolumeClaims",
+		},
+		"the claim cannot be understood": {
+			objects: []runtime.Object{localClass().Obj(), bad},
+			pod:     pod("p", "c"), want: `parse spec.selector of claim default/c: "Sideways" is not a valid label selector operator`,
+		},
+		"the bound volume is missing": {
+			objects: []runtime.Object{node("a").Obj(), claim("c", "1Gi").Bound("v").Obj()},
+			pod:     pod("p", "c"), want: "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
+		},
+		"bound volumes on two nodes": {
+			objects: []runtime.Object{
+				node("a").Obj(), node("b").Obj(), claim("c", "1Gi").Bound("v").Obj(), claim("d", "1Gi").Bound("w").Obj(),
+				volume("v", "a", "1Gi").ClaimRef("default", "c", "pvc-c").Obj(), volume("w", "b", "1Gi").ClaimRef("default", "d", "pvc-d").Obj(),
+			},
+			pod: pod("p", "c", "d"), want: "node(s) didn't match PersistentVolume's node affinity",
+		},
+		"a volume is reserved for the claim that is too small": {
+			objects: []runtime.Object{node("a").Obj(), localClass().Obj(), claim("c", "2Gi").Obj(), volume("v", "a", "1Gi").ClaimRef("default", "c", "").Obj()},
+			pod:     pod("p", "c"), want: "node(s) didn't fit the persistent volume reserved for a claim",
+		},
+		"no volume for the claim on any node": {
+			objects: []runtime.Object{node("a").Obj(), localClass().Obj(), claim("c", "1Gi").Obj()},
+			pod:     pod("p", "c"), want: "node(s) didn't find available persistent volumes to bind",
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, tc.objects...)
+			_, status := w.PreFilter(t.Context(), framework.NewCycleState(), tc.pod, nil)
+			if status.Code() != fwk.UnschedulableAndUnresolvable || status.Message() != tc.want {
+				t.Errorf("status %v %q, want UnschedulableAndUnresolvable %q", status.Code(), status.Message(), tc.want)
+			}
+		})
+	}
+}
+
+// TestPreFilterSkips: pods that volumes do not matter for pass every extension
+// point.
+func TestPreFilterSkips(t *testing.T) {
+	t.Parallel()
+	placed := builders.MakePod("p").PVC("missing").Node("a").Obj()
+	hostPath := builders.MakePod("p").Volume(v1.Volume{Name: "h", VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: "/"}}}).Obj()
+	for name, p := range map[string]*v1.Pod{"no claims": hostPath, "has its node already": placed} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, node("a").Obj())
+			state := framework.NewCycleState()
+			if _, status := w.PreFilter(t.Context(), state, p, nil); !status.IsSkip() {
+				t.Errorf("PreFilter: %v, want Skip", status)
+			}
+			if status := w.Filter(t.Context(), state, p, w.info("a")); !status.IsSuccess() {
+				t.Errorf("Filter: %v", status)
+			}
+			if _, status := w.Score(t.Context(), state, p, w.info("a")); !status.IsSuccess() {
+				t.Errorf("Score: %v", status)
+			}
+			if status := w.Reserve(t.Context(), state, p, "a"); !status.IsSuccess() {
+				t.Errorf("Reserve: %v", status)
+			}
+			if _, status := w.PreBindPreFlight(t.Context(), state, p, "a"); !status.IsSkip() {
+				t.Errorf("PreBindPreFlight: %v, want Skip", status)
+			}
+			if status := w.PreBind(t.Context(), state, p, "a"); !status.IsSuccess() {
+				t.Errorf("PreBind: %v", status)
+			}
+			w.Unreserve(t.Context(), state, p, "a")
+		})
+	}
+}
+
+// TestNarrowing: which nodes a cycle looks at; nil for all.
+func TestNarrowing(t *testing.T) {
+	t.Parallel()
+	nodes := []runtime.Object{node("a").Zone("z").Obj(), node("b").Zone("z").Obj(), node("c").Obj(), node("d").Obj(), localClass().Obj(), csiClass().Obj()}
+	bound := func(name, node string) []runtime.Object {
+		return []runtime.Object{claim(name, "1Gi").Bound(name).Obj(), volume(name, node, "1Gi").ClaimRef("default", name, "pvc-"+name).Obj()}
+	}
+	tests := map[string]struct {
+		objects []runtime.Object
+		claims  []string
+		want    []string
+	}{
+		"a bound claim: its volume's node": {
+			objects: bound("x", "a"), claims: []string{"x"}, want: []string{"a"},
+		},
+		"a bound claim of a zone": {
+			objects: []runtime.Object{claim("x", "1Gi").Bound("v").Obj(), builders.MakePV("v").Zone("z").ClaimRef("default", "x", "pvc-x").Obj()},
+			claims:  []string{"x"}, want: []string{"a", "b"},
+		},
+		"a bound claim whose volume is everywhere": {
+			objects: []runtime.Object{claim("x", "1Gi").Bound("v").Obj(), builders.MakePV("v").ClaimRef("default", "x", "pvc-x").Obj()},
+			claims:  []string{"x"},
+		},
+		"a volume reserved for the claim": {
+			objects: []runtime.Object{claim("x", "1Gi").Obj(), volume("v", "c", "1Gi").ClaimRef("default", "x", "").Obj()},
+			claims:  []string{"x"}, want: []string{"c"},
+		},
+		"a selected node": {
+			objects: []runtime.Object{claim("x", "1Gi").Class("csi").SelectedNode("b").Obj()}, claims: []string{"x"}, want: []string{"b"},
+		},
+		"a claim to provision": {
+			objects: []runtime.Object{claim("x", "1Gi").Class("csi").Obj()}, claims: []string{"x"},
+		},
+		"few nodes have a volume": {
+			objects: []runtime.Object{claim("x", "1Gi").Obj(), volume("v", "a", "1Gi").Obj(), volume("w", "d", "1Gi").Obj()},
+			claims:  []string{"x"}, want: []string{"a", "d"},
+		},
+		"a bound claim and one to provision": {
+			objects: append(bound("x", "a"), claim("y", "1Gi").Class("csi").Obj()), claims: []string{"x", "y"}, want: []string{"a"},
+		},
+		"a bound claim of a zone, and a selected node in it": {
+			objects: []runtime.Object{
+				claim("x", "1Gi").Bound("v").Obj(), builders.MakePV("v").Zone("z").ClaimRef("default", "x", "pvc-x").Obj(),
+				claim("y", "1Gi").Class("csi").SelectedNode("b").Obj(),
+			},
+			claims: []string{"x", "y"}, want: []string{"b"},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, nodes...)
+			w.put(tc.objects...)
+			result, status := w.PreFilter(t.Context(), framework.NewCycleState(), pod("p", tc.claims...), nil)
+			if !status.IsSuccess() {
+				t.Fatal(status)
+			}
+			var got []string
+			if result != nil {
+				got = slices.Sorted(slices.Values(result.NodeNames.UnsortedList()))
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("nodes (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestFilterWithoutNarrowing: nominated and hinted nodes do not go through
+// PreFilter's answer, so Filter must say the same.
+func TestFilterWithoutNarrowing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, localClass().Obj(), node("a").Obj(), node("b").Obj(),
+		claim("c", "1Gi").Bound("v").Obj(), volume("v", "a", "1Gi").ClaimRef("default", "c", "pvc-c").Obj())
+	c := w.begin(pod("p", "c"))
+	if status := c.filter("a"); !status.IsSuccess() {
+		t.Error(status)
+	}
+	if status := c.filter("b"); status.Code() != fwk.UnschedulableAndUnresolvable {
+		t.Errorf("status %v, want UnschedulableAndUnresolvable", status)
+	}
+}
+
+// TestStaleSelectedNode: a node that the informer does not have may be one
+// that it has not seen yet; the API server is asked.
+func TestStaleSelectedNode(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		live *v1.Node // in the API server, not in the informer
+		fail error
+		// err is part of PreFilter's error, nodes are what it names.
+		err   string
+		nodes []string
+		fits  bool
+	}{
+		"gone for good: the pod may go elsewhere": {fits: true},
+		"not seen yet: only that node will do":    {live: node("gone").Obj(), nodes: []string{"gone"}},
+		"the API server does not answer":          {fail: errors.New("no answer"), err: `get node "gone" that a claim was to be provisioned on: no answer`},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, csiClass().Obj(), node("a").Obj(), node("b").Obj(), claim("c", "1Gi").Class("csi").SelectedNode("gone").Obj())
+			if tc.live != nil {
+				if _, err := w.client.CoreV1().Nodes().Create(t.Context(), tc.live, metav1.CreateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if tc.fail != nil {
+				w.client.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tc.fail })
+			}
+			p, state := pod("p", "c"), framework.NewCycleState()
+			result, status := w.PreFilter(t.Context(), state, p, nil)
+			if tc.err != "" {
+				if status.Code() != fwk.Error || !strings.Contains(status.Message(), tc.err) {
+					t.Errorf("status %v %q, want an error with %q", status.Code(), status.Message(), tc.err)
+				}
+				return
+			}
+			if !status.IsSuccess() {
+				t.Fatal(status)
+			}
+			var nodes []string
+			if result != nil {
+				nodes = result.NodeNames.UnsortedList()
+			}
+			if diff := cmp.Diff(tc.nodes, nodes); diff != "" {
+				t.Errorf("nodes (-want +got):\n%s", diff)
+			}
+			if got := w.Filter(t.Context(), state, p, w.info("a")).IsSuccess(); got != tc.fits {
+				t.Errorf("Filter of another node says it fits: %t, want %t", got, tc.fits)
+			}
+		})
+	}
+}
+
+// TestLiveSelectedNodeIsNotAskedFor: only nodes that the informer lacks are.
+func TestLiveSelectedNodeIsNotAskedFor(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, csiClass().Obj(), node("a").Obj(), claim("c", "1Gi").Class("csi").SelectedNode("a").Obj())
+	w.client.ClearActions()
+	if status := w.begin(pod("p", "c")).filter("a"); !status.IsSuccess() {
+		t.Error(status)
+	}
+	if asked := w.client.Actions(); len(asked) > 0 {
+		t.Errorf("requests to the API server: %v, want none", asked)
+	}
+}
+
+// TestPreFilterWaitsForTheEngine: one that has not seen everything yet must not
+// decide.
+func TestPreFilterWaitsForTheEngine(t *testing.T) {
+	t.Parallel()
+	w := newWorldSynced(t, make(chan struct{}), node("a").Obj(), localClass().Obj(), claim("c", "1Gi").Obj(), volume("v", "a", "1Gi").Obj())
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("the scheduler ends"))
+	_, status := w.PreFilter(ctx, framework.NewCycleState(), pod("p", "c"), nil)
+	if status.Code() != fwk.Error || !strings.Contains(status.Message(), "the scheduler ends") {
+		t.Errorf("status %v %q, want an error that tells the cause", status.Code(), status.Message())
+	}
+}

@@ -1,0 +1,146 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package volumetopology
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime"
+	fwk "k8s.io/kube-scheduler/framework"
+)
+
+// TestReserve: what is reserved is out of other pods' sight until it is given
+// back, however often.
+func TestReserve(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		objects []runtime.Object
+		mine    []string
+		theirs  []string
+		want    map[string]string
+	}{
+		"existing volumes": {
+			objects: []runtime.Object{
+				volume("v", "a", "1Gi").Obj(), volume("w", "a", "2Gi").Obj(), volume("x", "b", "1Gi").Obj(),
+				claim("c", "1Gi").Obj(), claim("d", "2Gi").Obj(), claim("e", "1Gi").Obj(),
+			},
+			mine: []string{"c", "d"}, theirs: []string{"e"},
+			want: map[string]string{"c": "v", "d": "w"},
+		},
+		"capacity": {
+			objects: []runtime.Object{
+				csiDriver(true), room("r", "a", "100Gi").Obj(), claim("c", "60Gi").Class("csi").Obj(), claim("d", "60Gi").Class("csi").Obj(),
+			},
+			mine: []string{"c"}, theirs: []string{"d"},
+			want: map[string]string{"c": "(provision)"},
+		},
+		"an existing volume and capacity": {
+			objects: []runtime.Object{
+				csiDriver(true), room("r", "a", "100Gi").Obj(), volume("v", "a", "1Gi").Obj(),
+				claim("c", "60Gi").Class("csi").Obj(), claim("d", "60Gi").Class("csi").Obj(), claim("e", "1Gi").Obj(),
+			},
+			mine: []string{"c", "e"}, theirs: []string{"d"},
+			want: map[string]string{"c": "(provision)", "e": "v"},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, localClass().Obj(), csiClass().Obj(), node("a").Obj(), node("b").Obj())
+			w.put(tc.objects...)
+			mine, theirs := w.begin(pod("mine", tc.mine...)), w.begin(pod("theirs", tc.theirs...))
+			othersFit := func(want bool) {
+				t.Helper()
+				if got := theirs.filter("a").IsSuccess(); got != want {
+					t.Errorf("another pod fits: %t, want %t", got, want)
+				}
+			}
+			reserve := func() {
+				t.Helper()
+				if status := mine.reserve("a"); !status.IsSuccess() {
+					t.Fatal(status)
+				}
+				if diff := cmp.Diff(tc.want, mine.planned()); diff != "" {
+					t.Errorf("reserved (-want +got):\n%s", diff)
+				}
+			}
+			othersFit(true)
+			reserve()
+			othersFit(false)
+			mine.unreserve("a")
+			othersFit(true)
+			if got := mine.planned(); got != nil {
+				t.Errorf("a plan is left after Unreserve: %v", got)
+			}
+			reserve()
+			othersFit(false)
+			reserve() // without Unreserve in between
+			othersFit(false)
+			mine.unreserve("a")
+			mine.unreserve("a")
+			othersFit(true)
+		})
+	}
+}
+
+// TestReserveElsewhere: a second Reserve on another node takes back the first.
+func TestReserveElsewhere(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, localClass().Obj(), node("a").Obj(), node("b").Obj(),
+		volume("v", "a", "1Gi").Obj(), volume("x", "b", "1Gi").Obj(), claim("c", "1Gi").Obj(), claim("d", "1Gi").Obj())
+	mine, theirs := w.begin(pod("mine", "c")), w.begin(pod("theirs", "d"))
+	for _, node := range []string{"a", "b"} {
+		if status := mine.reserve(node); !status.IsSuccess() {
+			t.Fatal(status)
+		}
+	}
+	if diff := cmp.Diff(map[string]string{"c": "x"}, mine.planned()); diff != "" {
+		t.Errorf("reserved (-want +got):\n%s", diff)
+	}
+	for node, want := range map[string]bool{"a": true, "b": false} {
+		if got := theirs.filter(node).IsSuccess(); got != want {
+			t.Errorf("another pod fits node %s: %t, want %t", node, got, want)
+		}
+	}
+}
+
+// TestReserveTooLate: somebody took the volume after Filter. The pod is tried
+// again without waiting for an event, hence an error.
+func TestReserveTooLate(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, localClass().Obj(), node("a").Obj(), volume("v", "a", "1Gi").Obj(), claim("c", "1Gi").Obj(), claim("d", "1Gi").Obj())
+	first, second := w.begin(pod("first", "c")), w.begin(pod("second", "d"))
+	if status := second.filter("a"); !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	if status := first.reserve("a"); !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	const want = `volumes on node "a" changed while the pod was being scheduled: node(s) didn't find available persistent volumes to bind`
+	if status := second.reserve("a"); status.Code() != fwk.Error || status.Message() != want {
+		t.Errorf("status %v %q, want an error %q", status.Code(), status.Message(), want)
+	}
+	if _, status := w.PreBindPreFlight(t.Context(), second.state, second.pod, "a"); !status.IsSkip() {
+		t.Errorf("PreBindPreFlight of a pod that has reserved nothing: %v", status)
+	}
+}
+
+// TestPreBindPreFlight: PreBind, which may run beside others, is called only
+// when there is something to write.
+func TestPreBindPreFlight(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, localClass().Obj(), node("a").Obj(), volume("v", "a", "1Gi").Obj(), claim("c", "1Gi").Obj(),
+		claim("bound", "1Gi").Bound("taken").Obj(), volume("taken", "a", "1Gi").ClaimRef("default", "bound", "pvc-bound").Obj())
+	for claim, skip := range map[string]bool{"c": false, "bound": true} {
+		c := w.begin(pod("p-"+claim, claim))
+		if status := c.reserve("a"); !status.IsSuccess() {
+			t.Fatal(status)
+		}
+		result, status := w.PreBindPreFlight(t.Context(), c.state, c.pod, "a")
+		if status.IsSkip() != skip || !result.AllowParallel {
+			t.Errorf("claim %s: status %v, parallel %t; want Skip %t, in parallel", claim, status, result.AllowParallel, skip)
+		}
+	}
+}

@@ -25,7 +25,7 @@ import (
 // manifests is the folder of the manifests that are shipped for the scheduler.
 const manifests = "../../../manifests/scheduler"
 
-// scheduler is how the sample of a second scheduler runs: its configuration,
+// sample is how the sample of a second scheduler runs: its configuration,
 // service account and rights. Each test has its own schedulerName. replace are
 // pairs of old and new text of the configuration, all of which must be there.
 func sample(e *fixture.Env, replace ...string) cluster.SchedulerOptions {
@@ -97,9 +97,8 @@ func showLog(t testing.TB, p *cluster.Process, namespace string) {
 		t.Error(err)
 		return
 	}
-	lines := bytes.Split(data, []byte("\n"))
-	for i, line := range lines {
-		if len(lines)-i < 30 || bytes.Contains(line, []byte(namespace)) {
+	for line := range bytes.Lines(data) {
+		if bytes.Contains(line, []byte(namespace)) {
 			t.Logf("%s", line)
 		}
 	}

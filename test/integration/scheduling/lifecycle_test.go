@@ -32,8 +32,9 @@ func TestPodDeletedWhileWaiting(t *testing.T) {
 	wantBindings(e, map[string]string{"other": "volume"})
 }
 
-// TestPodDeletedWhileBinding: the volume that it had reserved goes to another
-// pod, which was refused for it.
+// TestPodDeletedWhileBinding: another pod, refused while the first had reserved
+// the only volume, is not stuck when the first is gone. The first one's claim
+// may keep that volume, for its claimRef may be seen before it is taken back.
 func TestPodDeletedWhileBinding(t *testing.T) {
 	t.Parallel()
 	bindingHeld(t, func(e *fixture.Env, pod *v1.Pod, release func()) {
@@ -42,7 +43,6 @@ func TestPodDeletedWhileBinding(t *testing.T) {
 		e.WaitUnschedulable(other, noVolume)
 		e.DeletePod(pod)
 		release()
-		// Whatever the first pod's claim still gets, or not: there is one more.
 		e.CreatePVs(e.LocalPV("another", "a"))
 		e.WaitScheduled(other, "a")
 		e.WaitBound("other", "")

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -73,13 +74,7 @@ func (s *simulation) event() {
 		if pv := s.volumes[name]; pv != nil {
 			delete(s.volumes, name)
 			s.remove(pv)
-			for _, claims := range s.reserved {
-				for claim, volume := range claims {
-					if volume == name {
-						delete(claims, claim)
-					}
-				}
-			}
+			s.contradict(name)
 		}
 	case roll < 75:
 		s.claimEvent()
@@ -128,11 +123,13 @@ func (s *simulation) volumeEvent() {
 }
 
 // contradict ends reservations of the volume that its new state contradicts.
+// The cache is told at once: what it never sees it need not heed.
 func (s *simulation) contradict(name string) {
 	pv := s.volumes[name]
 	for _, claims := range s.reserved {
 		for claim, volume := range claims {
-			if volume == name && !free(pv) && !match.Names(pv.Spec.ClaimRef, s.claims[claim]) {
+			if volume == name && (pv == nil || !free(pv) && !match.Names(pv.Spec.ClaimRef, s.claims[claim])) {
+				s.release()
 				delete(claims, claim)
 			}
 		}
@@ -160,13 +157,16 @@ func (s *simulation) claimEvent() {
 	s.put(s.claims[name])
 }
 
+// sorted makes histories repeatable: maps are walked in the order of their keys.
+func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
 // bring has the cache look at everything whose handler may be late, as the
 // hints of the events would.
 func (s *simulation) bring() {
-	for name := range s.volumes {
+	for _, name := range sorted(s.volumes) {
 		s.ObserveVolume(name)
 	}
-	for name := range s.nodes {
+	for _, name := range sorted(s.nodes) {
 		s.ObserveNode(name)
 	}
 }
@@ -259,14 +259,10 @@ func (s *simulation) assign(got map[string]string, class string, requests []*mat
 
 // pod makes a pod of one to three of the claims that exist.
 func (s *simulation) pod(i int) *v1.Pod {
-	var names []string
-	for name := range s.claims {
-		names = append(names, name)
-	}
+	names := sorted(s.claims)
 	if len(names) == 0 {
 		return nil
 	}
-	slices.Sort(names)
 	s.rng.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 	return pod("p"+strconv.Itoa(i), names[:min(len(names), 1+s.rng.IntN(3))]...)
 }
@@ -274,12 +270,10 @@ func (s *simulation) pod(i int) *v1.Pod {
 // act reserves for a pod or gives a pod's reservation back, and compares.
 func (s *simulation) act(i int) {
 	if len(s.pods) > 0 && s.rng.IntN(3) == 0 {
-		for name, p := range s.pods {
-			s.Release(p.UID)
-			delete(s.pods, name)
-			delete(s.reserved, name)
-			break
-		}
+		name := sorted(s.pods)[s.rng.IntN(len(s.pods))]
+		s.Release(s.pods[name].UID)
+		delete(s.pods, name)
+		delete(s.reserved, name)
 		return
 	}
 	p := s.pod(i)
@@ -292,13 +286,13 @@ func (s *simulation) act(i int) {
 		// only the invariants are checked, not the answers.
 		s.release()
 	}
-	for name, object := range s.nodes {
-		want := s.expect(p, name)
+	for _, name := range sorted(s.nodes) {
+		object, want := s.nodes[name], s.expect(p, name)
 		if got := s.Fits(s.demand(p), object); (got.Code == match.Fits) != (want != nil) {
 			s.t.Fatalf("step %d, pod %s on node %s: Fits says %+v, the model %v", i, p.Name, name, got, want)
 		}
 	}
-	for name := range s.nodes {
+	for _, name := range sorted(s.nodes) {
 		want := s.expect(p, name)
 		got := s.reserve(p, name)
 		if diff := gocmp.Diff(want, got); diff != "" {
@@ -314,7 +308,7 @@ func (s *simulation) act(i int) {
 // TestSimulation compares the cache with the model over random histories.
 func TestSimulation(t *testing.T) {
 	t.Parallel()
-	steps, runs := 400, 30
+	steps, runs := 400, 50
 	if testing.Short() {
 		runs = 5
 	}

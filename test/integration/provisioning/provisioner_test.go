@@ -1,0 +1,225 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package provisioning_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
+
+	"stowage.dev/stowage/pkg/testing/builders"
+	"stowage.dev/stowage/test/integration/fixture"
+)
+
+// provisioner is what a storage vendor writes, run by the library that
+// external provisioners are built on. Its volumes are on one node each.
+type provisioner struct {
+	e *fixture.Env
+	// before is called before a volume is made, and may wait or refuse. A
+	// refusal asks for another node.
+	before func(context.Context, controller.ProvisionOptions) error
+
+	mu    sync.Mutex
+	asked []string // nodes, in order
+	made  int      // volumes
+}
+
+// errRefused is a vendor's reason to refuse a node.
+var errRefused = errors.New("the node's disks are full")
+
+// startProvisioner serves the Env's driver until the test ends. The classes
+// must exist. The volume of claim c is called e.Name("pvc-c").
+func startProvisioner(e *fixture.Env, before func(context.Context, controller.ProvisionOptions) error) *provisioner {
+	e.T.Helper()
+	p := &provisioner{e: e, before: before}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(e.Context()))
+	loop := controller.NewProvisionController(ctx, e.Client, driver(e), p,
+		controller.LeaderElection(false),
+		controller.VolumeName(func(claim *v1.PersistentVolumeClaim) string { return e.Name("pvc-" + claim.Name) }),
+		controller.RateLimiter(workqueue.NewTypedItemExponentialFailureRateLimiter[string](10*time.Millisecond, time.Second)),
+	)
+	var running sync.WaitGroup
+	running.Go(func() { loop.Run(ctx) })
+	e.T.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	return p
+}
+
+// Provision implements controller.Provisioner.
+func (p *provisioner) Provision(ctx context.Context, o controller.ProvisionOptions) (*v1.PersistentVolume, controller.ProvisioningState, error) {
+	p.mu.Lock()
+	p.asked = append(p.asked, o.SelectedNodeName)
+	p.mu.Unlock()
+	if p.before != nil {
+		if err := p.before(ctx, o); err != nil {
+			return nil, controller.ProvisioningReschedule, err
+		}
+	}
+	affinity, err := p.affinity(ctx, o)
+	if err != nil {
+		return nil, controller.ProvisioningFinished, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.made++
+	size := o.PVC.Spec.Resources.Requests[v1.ResourceStorage]
+	volume := p.e.PV(o.PVName).CSI(driver(p.e), o.PVName).Capacity(size.String()).Affinity(affinity).
+		AccessModes(o.PVC.Spec.AccessModes...).ReclaimPolicy(*o.StorageClass.ReclaimPolicy)
+	return volume.Obj(), controller.ProvisioningFinished, nil
+}
+
+// affinity is the selected node's, by its label, or else what the class allows.
+func (p *provisioner) affinity(ctx context.Context, o controller.ProvisionOptions) (v1.NodeSelectorTerm, error) {
+	if o.SelectedNodeName == "" {
+		allowed := o.StorageClass.AllowedTopologies[0].MatchLabelExpressions[0]
+		return builders.Term(builders.In(allowed.Key, allowed.Values...)), nil
+	}
+	node, err := p.e.Client.CoreV1().Nodes().Get(ctx, o.SelectedNodeName, metav1.GetOptions{})
+	if err != nil {
+		return v1.NodeSelectorTerm{}, err
+	}
+	return builders.Term(builders.In(v1.LabelHostname, node.Labels[v1.LabelHostname])), nil
+}
+
+// Delete implements controller.Provisioner.
+func (p *provisioner) Delete(context.Context, *v1.PersistentVolume) error { return nil }
+
+// nodes that it was asked for, in order.
+func (p *provisioner) nodes() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]string(nil), p.asked...)
+}
+
+// volumes is how many volumes it has made.
+func (p *provisioner) volumes() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.made
+}
+
+// gate keeps a provisioner busy until it is opened.
+type gate struct {
+	arrived chan string // claims
+	open    chan struct{}
+}
+
+// newGate makes a gate that is closed. The test's end opens it.
+func newGate(e *fixture.Env) *gate {
+	g := &gate{arrived: make(chan string, 16), open: make(chan struct{})}
+	e.T.Cleanup(func() {
+		select {
+		case <-g.open:
+		default:
+			close(g.open)
+		}
+	})
+	return g
+}
+
+func (g *gate) pass(ctx context.Context, o controller.ProvisionOptions) error {
+	select {
+	case <-g.open:
+		return nil
+	default:
+	}
+	g.arrived <- o.PVC.Name
+	select {
+	case <-g.open:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// wait returns when the provisioner is at work on the claim.
+func (g *gate) wait(e *fixture.Env, claim string) {
+	e.T.Helper()
+	patience := time.NewTimer(e.Timeout)
+	defer patience.Stop()
+	select {
+	case got := <-g.arrived:
+		if got != claim {
+			e.T.Fatalf("the provisioner is asked for claim %s, want %s\n%s", got, claim, e.Dump())
+		}
+	case <-patience.C:
+		e.T.Fatalf("the provisioner is not asked for claim %s\n%s", claim, e.Dump())
+	}
+}
+
+// driver is the name of the Env's own driver and of its provisioner.
+func driver(e *fixture.Env) string { return e.Name("driver") }
+
+// createClass makes a class of the Env's own driver, called e.Name("made").
+func createClass(e *fixture.Env, change ...func(*builders.Class)) {
+	e.T.Helper()
+	class := e.Class("made").Provisioner(driver(e))
+	for _, f := range change {
+		f(class)
+	}
+	e.CreateClass(class)
+}
+
+// made is a claim that the driver is to make a volume for.
+func made(e *fixture.Env, name, size string) *builders.PVC {
+	return e.PVC(name).Class(e.Name("made")).Request(size)
+}
+
+// trackCapacity has the driver's capacity count, or not.
+func trackCapacity(e *fixture.Env, tracked bool) {
+	e.T.Helper()
+	ctx, cancel := context.WithTimeout(e.Context(), e.Timeout)
+	defer cancel()
+	drivers := e.Client.StorageV1().CSIDrivers()
+	object := builders.MakeCSIDriver(driver(e)).StorageCapacity(tracked).Obj()
+	object.Labels = e.NodeSelector()
+	_, err := drivers.Create(ctx, object, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		var live *storagev1.CSIDriver
+		if live, err = drivers.Get(ctx, object.Name, metav1.GetOptions{}); err == nil {
+			live.Spec.StorageCapacity = &tracked
+			_, err = drivers.Update(ctx, live, metav1.UpdateOptions{})
+		}
+	}
+	if err != nil {
+		e.T.Fatal(err)
+	}
+}
+
+// room is the capacity that the driver has on a node.
+func room(e *fixture.Env, name, node string) *builders.Capacity {
+	return builders.MakeCapacity(name, e.Name("made")).Namespace(e.Namespace).Hostname(e.Name(node))
+}
+
+// publish creates or updates capacity.
+func publish(e *fixture.Env, list ...*builders.Capacity) {
+	e.T.Helper()
+	ctx, cancel := context.WithTimeout(e.Context(), e.Timeout)
+	defer cancel()
+	capacities := e.Client.StorageV1().CSIStorageCapacities(e.Namespace)
+	for _, b := range list {
+		object := b.Obj()
+		_, err := capacities.Create(ctx, object, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) {
+			var live *storagev1.CSIStorageCapacity
+			if live, err = capacities.Get(ctx, object.Name, metav1.GetOptions{}); err == nil {
+				live.Capacity, live.MaximumVolumeSize = object.Capacity, object.MaximumVolumeSize
+				_, err = capacities.Update(ctx, live, metav1.UpdateOptions{})
+			}
+		}
+		if err != nil {
+			e.T.Fatal(err)
+		}
+	}
+}

@@ -132,7 +132,12 @@ func TestHalfMadeBinding(t *testing.T) {
 					uid = string(e.CreatePVC(e.PVC(claim)).UID)
 				}
 				half := claims[len(claims)-1]
-				e.CreatePVs(e.LocalPV("half", "a").Capacity("5Gi").ClaimRef(e.Namespace, half, uid).BoundByController())
+				e.CreatePVs(e.LocalPV("half", "a").Capacity("5Gi"))
+				claimed := e.LocalPV("half", "a").ClaimRef(e.Namespace, half, uid).BoundByController().Obj()
+				e.PatchPV("half", map[string]any{
+					"metadata": map[string]any{"annotations": claimed.Annotations},
+					"spec":     map[string]any{"claimRef": claimed.Spec.ClaimRef},
+				})
 				e.WaitScheduled(e.CreatePod(pod), "a")
 				e.WaitBound(half, "half")
 				if len(claims) > 1 {

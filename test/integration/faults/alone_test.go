@@ -180,19 +180,8 @@ func flood(e *fixture.Env, away func(*fixture.Env)) {
 // volumes than they need.
 func createFlood(e *fixture.Env, profile string, count int) []*v1.Pod {
 	e.T.Helper()
-	const nodes = 10
 	e.Use(profile)
-	var volumes []*builders.PV
-	var names []*builders.Node
-	for n := range nodes {
-		node := fmt.Sprintf("node-%d", n)
-		names = append(names, e.Node(node))
-		for i := range 3 * count / nodes {
-			volumes = append(volumes, e.LocalPV(fmt.Sprintf("volume-%d-%d", n, i), node))
-		}
-	}
-	e.AddNodes(names...)
-	e.CreatePVs(volumes...)
+	addVolumes(e, 10, 3*count)
 	pods := make([]*v1.Pod, count)
 	for i := range pods {
 		one, two := fmt.Sprintf("one-%d", i), fmt.Sprintf("two-%d", i)

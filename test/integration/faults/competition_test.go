@@ -1,0 +1,81 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package faults_test
+
+import (
+	"fmt"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"stowage.dev/stowage/pkg/testing/builders"
+	"stowage.dev/stowage/test/integration/fixture"
+)
+
+// competitorPods is how many pods each of two schedulers has.
+const competitorPods = 60
+
+// TestSchedulersCompete: two schedulers that know nothing of each other give
+// volumes of one class to the claims of their pods at the same time.
+func TestSchedulersCompete(t *testing.T) {
+	t.Parallel()
+	direct, controller, stock := fixture.Profile{}, fixture.Profile{Args: fixture.PVControllerArgs()}, fixture.Profile{Stock: true}
+	for name, tc := range map[string]struct {
+		profiles [2]fixture.Profile
+		claims   int // of each pod
+		spare    int // volumes more than claims
+	}{
+		"Direct and the stock scheduler, not a volume to spare":       {[2]fixture.Profile{direct, stock}, 1, 0},
+		"PVController and the stock scheduler, not a volume to spare": {[2]fixture.Profile{controller, stock}, 1, 0},
+		"two of ours, not a volume to spare":                          {[2]fixture.Profile{direct, direct}, 1, 0},
+		// A pod whose first claim the PV controller has bound needs the rest on
+		// the same node.
+		"both modes, two claims a pod": {[2]fixture.Profile{direct, controller}, 2, 160},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := fixture.New(t)
+			e.Timeout = patience
+			pods := 2 * competitorPods
+			addVolumes(e, 20, pods*tc.claims+tc.spare)
+			var schedulers [2]*fixture.Scheduler
+			for i := range tc.profiles {
+				schedulers[i] = e.Start(fixture.SchedulerOptions{Profiles: tc.profiles[i : i+1], MaxBackoffSeconds: 1})
+			}
+			var all []*v1.Pod
+			for i := range pods {
+				e.Use(schedulers[i%2].Name())
+				pod := e.Pod(fmt.Sprintf("pod-%d", i))
+				for j := range tc.claims {
+					pod.PVC(e.CreatePVC(e.PVC(fmt.Sprintf("claim-%d-%d", i, j))).Name)
+				}
+				all = append(all, e.CreatePod(pod))
+			}
+			wantSettled(e, all...)
+			for _, s := range schedulers {
+				if s.Engine() != nil {
+					wantNothingReserved(e, s)
+				}
+			}
+			if n := len(claimed(e)); n != pods*tc.claims {
+				t.Errorf("%d volumes are claimed, want %d: one for each claim\n%s", n, pods*tc.claims, e.Dump())
+			}
+		})
+	}
+}
+
+// addVolumes makes nodes and spreads volumes over them.
+func addVolumes(e *fixture.Env, nodes, count int) {
+	e.T.Helper()
+	var made []*builders.Node
+	for n := range nodes {
+		made = append(made, e.Node(fmt.Sprintf("node-%d", n)))
+	}
+	e.AddNodes(made...)
+	var volumes []*builders.PV
+	for i := range count {
+		volumes = append(volumes, e.LocalPV(fmt.Sprintf("volume-%d", i), fmt.Sprintf("node-%d", i%nodes)))
+	}
+	e.CreatePVs(volumes...)
+}

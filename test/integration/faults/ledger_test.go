@@ -1,0 +1,105 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package faults_test
+
+import (
+	"fmt"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// checkEvery is how many events on claims go by between two looks at the
+// engine's invariants.
+const checkEvery = 25
+
+// ledger follows every state of claims and volumes, in the order in which the
+// API server stored them, and notes what must never be the case, not even for a
+// moment. Safe for concurrent use.
+type ledger struct {
+	check func() error // the engine's
+
+	mu       sync.Mutex
+	volumeOf map[types.UID]string // by claim that exists and names a volume
+	claimOf  map[string]types.UID
+	claimant map[string]types.UID // by volume, what claimRef says; "": nothing
+	events   int
+	checks   int
+	mistakes []string
+}
+
+func newLedger(check func() error) *ledger {
+	return &ledger{
+		check:    check,
+		volumeOf: map[types.UID]string{}, claimOf: map[string]types.UID{}, claimant: map[string]types.UID{},
+	}
+}
+
+func (l *ledger) note(format string, args ...any) {
+	l.mistakes = append(l.mistakes, fmt.Sprintf(format, args...))
+}
+
+func (l *ledger) claimSeen(claim *v1.PersistentVolumeClaim) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if claim.Status.Phase == v1.ClaimLost {
+		l.note("claim %s has lost volume %s", claim.Name, claim.Spec.VolumeName)
+	}
+	volume, before := claim.Spec.VolumeName, l.volumeOf[claim.UID]
+	switch owner := l.claimOf[volume]; {
+	case before != "" && volume != before:
+		l.note("claim %s named volume %s and now names %q", claim.Name, before, volume)
+	case volume == "" || volume == before:
+	case owner != "":
+		l.note("volume %s was given to claim %s (%s) while claim %s had it", volume, claim.Name, claim.UID, owner)
+	default:
+		l.volumeOf[claim.UID], l.claimOf[volume] = volume, claim.UID
+	}
+	l.countLocked()
+}
+
+func (l *ledger) claimGone(claim *v1.PersistentVolumeClaim) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.claimOf, l.volumeOf[claim.UID])
+	delete(l.volumeOf, claim.UID)
+	l.countLocked()
+}
+
+func (l *ledger) countLocked() {
+	if l.events++; l.events%checkEvery != 0 {
+		return
+	}
+	l.checks++
+	if err := l.check(); err != nil {
+		l.note("engine: %v", err)
+	}
+}
+
+func (l *ledger) volumeSeen(volume *v1.PersistentVolume) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var now types.UID
+	if volume.Spec.ClaimRef != nil {
+		now = volume.Spec.ClaimRef.UID
+	}
+	if before := l.claimant[volume.Name]; before != "" && now != "" && before != now {
+		l.note("volume %s went from claim %s to claim %s without being free", volume.Name, before, now)
+	}
+	l.claimant[volume.Name] = now
+}
+
+func (l *ledger) volumeGone(volume *v1.PersistentVolume) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.claimant, volume.Name)
+}
+
+// result is what was noted.
+func (l *ledger) result() (events, checks int, mistakes []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.events, l.checks, l.mistakes
+}

@@ -1,0 +1,153 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package faults_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+)
+
+// recycler brings Released volumes back as administrators do: it takes the
+// claimRef away, or deletes the volume and publishes it again. It also keeps
+// the ledger.
+type recycler struct {
+	client kubernetes.Interface
+	ledger *ledger
+	made   map[string]*v1.PersistentVolume // as they were created
+	work   chan func(context.Context) error
+
+	cleared, replaced atomic.Int64
+}
+
+func newRecycler(client kubernetes.Interface, l *ledger, volumes []*v1.PersistentVolume) *recycler {
+	r := &recycler{
+		client: client, ledger: l, made: map[string]*v1.PersistentVolume{},
+		work: make(chan func(context.Context) error, 1<<16), // never full: see Released
+	}
+	for _, volume := range volumes {
+		r.made[volume.Name] = volume
+	}
+	return r
+}
+
+// start follows the namespace's claims and the recycler's volumes until ctx
+// ends; wait joins what it started and returns the first error.
+func (r *recycler) start(ctx context.Context, namespace string) (wait func() error, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	claims := informers.NewSharedInformerFactoryWithOptions(r.client, 0, informers.WithNamespace(namespace))
+	volumes := informers.NewSharedInformerFactory(r.client, 0)
+	_, err = claims.Core().V1().PersistentVolumeClaims().Informer().AddEventHandler(following(r.ledger.claimSeen, r.ledger.claimGone))
+	if err == nil {
+		_, err = volumes.Core().V1().PersistentVolumes().Informer().AddEventHandler(following(r.volumeSeen, r.volumeGone))
+	}
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	claims.Start(ctx.Done())
+	volumes.Start(ctx.Done())
+	claims.WaitForCacheSync(ctx.Done())
+	volumes.WaitForCacheSync(ctx.Done())
+	group, working := errgroup.WithContext(ctx)
+	for range 2 {
+		group.Go(func() error { return r.run(working) })
+	}
+	return func() error {
+		cancel()
+		err := group.Wait()
+		claims.Shutdown()
+		volumes.Shutdown()
+		return err
+	}, nil
+}
+
+func (r *recycler) run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case do := <-r.work:
+			// A conflict or a missing object is due to another event, which
+			// will have its own turn.
+			if err := do(ctx); err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+				return err
+			}
+		}
+	}
+}
+
+func (r *recycler) volumeSeen(volume *v1.PersistentVolume) {
+	if r.made[volume.Name] == nil {
+		return
+	}
+	r.ledger.volumeSeen(volume)
+	if volume.Status.Phase != v1.VolumeReleased || volume.DeletionTimestamp != nil {
+		return
+	}
+	volumes := r.client.CoreV1().PersistentVolumes()
+	if rand.IntN(2) == 0 {
+		r.work <- func(ctx context.Context) error {
+			patch := fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q},"spec":{"claimRef":null}}`, volume.ResourceVersion)
+			_, err := volumes.Patch(ctx, volume.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+			if err == nil {
+				r.cleared.Add(1)
+			}
+			return err
+		}
+		return
+	}
+	r.work <- func(ctx context.Context) error {
+		return volumes.Delete(ctx, volume.Name, metav1.DeleteOptions{
+			Preconditions: &metav1.Preconditions{UID: &volume.UID, ResourceVersion: &volume.ResourceVersion},
+		})
+	}
+}
+
+func (r *recycler) volumeGone(volume *v1.PersistentVolume) {
+	made := r.made[volume.Name]
+	if made == nil {
+		return
+	}
+	r.ledger.volumeGone(volume)
+	again := &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: made.Name, Labels: made.Labels}, Spec: *made.Spec.DeepCopy()}
+	r.work <- func(ctx context.Context) error {
+		_, err := r.client.CoreV1().PersistentVolumes().Create(ctx, again, metav1.CreateOptions{})
+		if err == nil {
+			r.replaced.Add(1)
+		}
+		return err
+	}
+}
+
+// following makes an event handler of typed functions.
+func following[T any](seen, gone func(T)) cache.ResourceEventHandler {
+	see := func(object any) {
+		if typed, ok := object.(T); ok {
+			seen(typed)
+		}
+	}
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    see,
+		UpdateFunc: func(_, object any) { see(object) },
+		DeleteFunc: func(object any) {
+			if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
+				object = last.Obj
+			}
+			if typed, ok := object.(T); ok {
+				gone(typed)
+			}
+		},
+	}
+}

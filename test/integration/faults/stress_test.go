@@ -1,0 +1,246 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package faults_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/flowcontrol"
+
+	"stowage.dev/stowage/pkg/testing/builders"
+	"stowage.dev/stowage/test/integration/fixture"
+)
+
+// Flags of TestStress.
+var (
+	stressDuration = flag.Duration("stress.duration", 0, "how long TestStress creates and deletes pods; 0: 3m, with -short 20s")
+	stressSeed     = flag.Uint64("stress.seed", 0, "seed of what TestStress does; 0: from the clock")
+)
+
+const (
+	stressNodes = 20
+	stressPods  = 300 // that exist at the same time, most of them waiting
+	// stressPace bounds what TestStress does per second, so that the other
+	// tests have a share of the machine.
+	stressPace = 40
+)
+
+// sizes of the ten volumes of a node, in Gi: any pod fits a node that is empty.
+var sizes = []int{4, 4, 4, 4, 3, 3, 2, 2, 1, 1}
+
+// TestStress: pods with one to four claims come and go at random on nodes with
+// far fewer volumes than are asked for, Released volumes come back in one way
+// or another, and in the end every pod that was left in peace has been placed.
+// No volume belongs to two claims at any time.
+func TestStress(t *testing.T) {
+	t.Parallel()
+	e := fixture.New(t)
+	e.Timeout = patience
+	seed := *stressSeed
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano())
+	}
+	t.Logf("to do the same again: -stress.seed=%d", seed)
+	s := e.Start(fixture.SchedulerOptions{
+		Profiles: []fixture.Profile{
+			{Name: e.Name("direct")}, {Name: e.Name("pv-controller"), Args: fixture.PVControllerArgs()},
+		},
+		MaxBackoffSeconds: 1,
+	})
+	c := &churn{Env: e, random: rand.New(rand.NewPCG(seed, 0)), profiles: s.Names(), pods: map[string]*v1.Pod{}}
+	books := newLedger(func() error { return s.Engine().Check() })
+	r := newRecycler(e.Client, books, c.addStorage())
+	wait, err := r.start(e.Context(), e.Namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stopped := false
+	defer func() {
+		if !stopped {
+			_ = wait() // the test has failed already
+		}
+	}()
+
+	for len(c.pods) < stressPods {
+		c.create(nil)
+	}
+	c.run(duration())
+	c.drain()
+	wantSettled(e, slices.Collect(maps.Values(c.pods))...)
+	wantNothingReserved(e, s)
+	e.Wait("every volume to be Available or Bound", func() bool { return c.volumesAreBack() })
+	stopped = true
+	if err := wait(); err != nil {
+		t.Errorf("recycle a volume: %v", err)
+	}
+	events, checks, mistakes := books.result()
+	for _, mistake := range mistakes {
+		t.Error(mistake)
+	}
+	t.Logf("%d pods created, %d deleted while they waited, %d claims handed on; %d volumes cleared, %d replaced; %d events on claims, engine checked %d times",
+		c.created, c.interrupted, c.inherited, r.cleared.Load(), r.replaced.Load(), events, checks)
+}
+
+func duration() time.Duration {
+	switch {
+	case *stressDuration > 0:
+		return *stressDuration
+	case testing.Short():
+		return 20 * time.Second
+	}
+	return 3 * time.Minute
+}
+
+// churn makes and deletes pods. Only the test's own goroutine uses it.
+type churn struct {
+	*fixture.Env
+	random   *rand.Rand
+	profiles []string
+	pods     map[string]*v1.Pod // that exist, by name
+
+	created, interrupted, inherited int
+}
+
+// addStorage makes the nodes and their volumes.
+func (c *churn) addStorage() []*v1.PersistentVolume {
+	c.T.Helper()
+	var nodes []*builders.Node
+	var volumes []*builders.PV
+	for n := range stressNodes {
+		node := fmt.Sprintf("node-%d", n)
+		nodes = append(nodes, c.Node(node))
+		for i, size := range sizes {
+			disk := []string{"ssd", "hdd"}[i%2]
+			volumes = append(volumes, c.LocalPV(fmt.Sprintf("%s-%d", node, i), node).Capacity(fmt.Sprintf("%dGi", size)).Label("disk", disk))
+		}
+	}
+	c.AddNodes(nodes...)
+	return c.CreatePVs(volumes...)
+}
+
+// run creates and deletes at random for a while.
+func (c *churn) run(d time.Duration) {
+	c.T.Helper()
+	ctx, cancel := context.WithTimeout(c.Context(), d)
+	defer cancel()
+	pace := flowcontrol.NewTokenBucketRateLimiter(stressPace, 1)
+	for pace.Wait(ctx) == nil && ctx.Err() == nil {
+		switch {
+		case len(c.pods) < stressPods && c.random.IntN(3) > 0:
+			c.create(nil)
+		case c.random.IntN(4) > 0:
+			c.deleteOne(c.placed())
+		default:
+			c.deleteOne(slices.Sorted(maps.Keys(c.pods)))
+		}
+	}
+}
+
+// drain deletes pods that are placed until all that wait have been placed.
+func (c *churn) drain() {
+	c.T.Helper()
+	pace := flowcontrol.NewTokenBucketRateLimiter(stressPace, 1)
+	for {
+		placed := c.placed()
+		if len(placed) == len(c.pods) {
+			return
+		}
+		if len(placed) == 0 {
+			c.Wait(fmt.Sprintf("one of %d pods to be placed", len(c.pods)), func() bool { return len(c.placed()) > 0 })
+			continue
+		}
+		if err := pace.Wait(c.Context()); err != nil {
+			c.T.Fatal(err)
+		}
+		c.deletePod(placed[c.random.IntN(len(placed))], true)
+	}
+}
+
+// placed are the names of the pods that have a node.
+func (c *churn) placed() []string {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(c.pods)) {
+		if seen := c.SeenPod(name); seen != nil && seen.Spec.NodeName != "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// create makes a pod with the claims given, or new ones.
+func (c *churn) create(claims []string) {
+	c.T.Helper()
+	c.created++
+	name := fmt.Sprintf("pod-%d", c.created)
+	if claims == nil {
+		special := c.random.IntN(8) // one claim of some pods wants a certain disk
+		for i := range 1 + c.random.IntN(4) {
+			claim := c.PVC(fmt.Sprintf("%s-%d", name, i)).Request(fmt.Sprintf("%dGi", 1+c.random.IntN(4)))
+			if i == special {
+				claim.MatchLabel("disk", "ssd")
+			}
+			claims = append(claims, c.CreatePVC(claim).Name)
+		}
+	}
+	c.Use(c.profiles[c.random.IntN(len(c.profiles))])
+	c.pods[name] = c.CreatePod(c.Pod(name).PVC(claims...))
+}
+
+// deleteOne deletes one of the pods, whatever is going on with it. Some leave
+// their claims to another pod.
+func (c *churn) deleteOne(names []string) {
+	c.T.Helper()
+	if len(names) == 0 {
+		return
+	}
+	name := names[c.random.IntN(len(names))]
+	claims := claimsOf(c.pods[name])
+	if seen := c.SeenPod(name); seen != nil && seen.Spec.NodeName == "" {
+		c.interrupted++
+	}
+	if c.random.IntN(5) > 0 {
+		c.deletePod(name, true)
+		return
+	}
+	c.deletePod(name, false)
+	c.inherited += len(claims)
+	c.create(claims)
+}
+
+func (c *churn) deletePod(name string, withClaims bool) {
+	c.T.Helper()
+	claims := claimsOf(c.pods[name])
+	delete(c.pods, name)
+	now := metav1.DeleteOptions{GracePeriodSeconds: new(int64)}
+	if err := c.Client.CoreV1().Pods(c.Namespace).Delete(c.Context(), name, now); err != nil {
+		c.T.Fatal(err)
+	}
+	if !withClaims {
+		return
+	}
+	for _, claim := range claims {
+		if err := c.Client.CoreV1().PersistentVolumeClaims(c.Namespace).Delete(c.Context(), claim, metav1.DeleteOptions{}); err != nil {
+			c.T.Fatal(err)
+		}
+	}
+}
+
+func (c *churn) volumesAreBack() bool {
+	volumes := c.SeenPVs()
+	for _, volume := range volumes {
+		if volume.Status.Phase != v1.VolumeAvailable && volume.Status.Phase != v1.VolumeBound {
+			return false
+		}
+	}
+	return len(volumes) == stressNodes*len(sizes)
+}

@@ -51,6 +51,7 @@ type Cache struct {
 	volumes    corelisters.PersistentVolumeLister
 	capacities storagelisters.CSIStorageCapacityLister
 	synced     []cache.DoneChecker
+	started    sync.Once // what existed at the start has been seen
 
 	scratch sync.Pool // *solution
 	watch   watchers
@@ -171,6 +172,7 @@ func (c *Cache) Ready(stop <-chan struct{}) bool {
 			}
 		}
 	}
+	c.started.Do(c.holdAllSelected)
 	return true
 }
 

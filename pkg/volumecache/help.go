@@ -73,11 +73,12 @@ func (c *Cache) FitsNode(d *Demand, name string) bool {
 }
 
 // ReservationHelps tells whether giving back what the other pod had reserved
-// can make the pod schedulable: both wait for volumes of one class.
+// can make the pod schedulable: both wait for volumes of one class. Of a claim
+// that is gone the class is not known any more.
 func (c *Cache) ReservationHelps(d *Demand, other *v1.Pod) bool {
 	for use := range claims.Used(other) {
 		claim := c.Claim(other.Namespace, use.Name)
-		if claim != nil && !claims.IsBound(claim) && d.AsksOf(match.ClaimClass(claim)) {
+		if claim == nil && d.Waits() || claim != nil && !claims.IsBound(claim) && d.AsksOf(match.ClaimClass(claim)) {
 			return true
 		}
 	}

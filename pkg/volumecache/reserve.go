@@ -8,6 +8,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"stowage.dev/stowage/pkg/volume/claims"
@@ -269,6 +270,17 @@ func (c *Cache) holdSelected(claim *v1.PersistentVolumeClaim) {
 	}
 	h.capacity.holds[h] = struct{}{}
 	c.holds[h.claim] = h
+}
+
+// holdAllSelected does that for all claims that exist: at the start, a claim may
+// be seen before what tells where its bytes go.
+func (c *Cache) holdAllSelected() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	existing, _ := c.claims.List(labels.Everything()) //nolint:errcheck // listers of informers do not fail
+	for _, claim := range existing {
+		c.holdSelected(claim)
+	}
 }
 
 // claimGone takes in that a claim was deleted.

@@ -289,8 +289,11 @@ func TestHintAssignedPod(t *testing.T) {
 		"a pod without claims": {
 			objects: objects, pod: pod("p", "mine"), before: pod("other"), want: fwk.QueueSkip,
 		},
-		"a pod whose claims are gone too": {
-			objects: objects, pod: pod("p", "mine"), before: pod("other", "gone"), want: fwk.QueueSkip,
+		"a pod whose claims are gone too: nobody knows what it gave back": {
+			objects: objects, pod: pod("p", "mine"), before: pod("other", "gone"), want: fwk.Queue,
+		},
+		"a pod whose claims are gone too, for one whose claims are bound": {
+			objects: objects, pod: pod("p", "bound"), before: pod("other", "gone"), want: fwk.QueueSkip,
 		},
 	})
 }

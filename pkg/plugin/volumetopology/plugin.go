@@ -54,6 +54,10 @@ var (
 // Name is the plugin's name.
 func (*Plugin) Name() string { return Name }
 
+// Cache is the engine that the plugin asks, shared by the profiles of a
+// scheduler: for those who look into a running scheduler.
+func (p *Plugin) Cache() *volumecache.Cache { return p.cache }
+
 // New makes the plugin for one profile. args are VolumeTopologyArgs of
 // kubescheduler.config.k8s.io, decoded or raw; nil means all defaults. The
 // returned error names the field that is wrong and what is allowed.

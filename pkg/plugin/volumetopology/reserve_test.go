@@ -4,6 +4,7 @@
 package volumetopology
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -142,5 +143,33 @@ func TestPreBindPreFlight(t *testing.T) {
 		if status.IsSkip() != skip || !result.AllowParallel {
 			t.Errorf("claim %s: status %v, parallel %t; want Skip %t, in parallel", claim, status, result.AllowParallel, skip)
 		}
+	}
+}
+
+// TestCapacityOfBeforeTheStart: what was sent to a node by an earlier life of
+// the scheduler is held, in whatever order things are seen at the start.
+func TestCapacityOfBeforeTheStart(t *testing.T) {
+	t.Parallel()
+	things := []runtime.Object{
+		node("a").Obj(), csiClass().Obj(), csiDriver(true), room("r", "a", "100Gi").Obj(),
+		claim("first", "60Gi").Class("csi").SelectedNode("a").Provisioner(driver).Obj(), claim("second", "60Gi").Class("csi").Obj(),
+	}
+	for i := range things {
+		t.Run(fmt.Sprintf("%T last", things[i]), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			for j := range things {
+				w.put(things[(i+1+j)%len(things)].DeepCopyObject())
+			}
+			if status := w.begin(pod("p", "second")).filter("a"); status.IsSuccess() {
+				t.Error("the bytes of the first claim are given away")
+			}
+			w.check()
+			w.remove(things[4])
+			if status := w.begin(pod("p", "second")).filter("a"); !status.IsSuccess() {
+				t.Errorf("the bytes of a claim that is gone are held: %v", status)
+			}
+			w.check()
+		})
 	}
 }

@@ -40,12 +40,31 @@ func TestBinderStoppedBetweenWrites(t *testing.T) {
 	})
 }
 
+// TestBinderStoppedWhileProvisioning is the same with one claim of each pod that
+// gets a volume made for it.
+func TestBinderStoppedWhileProvisioning(t *testing.T) {
+	t.Parallel()
+	bothModes(t, func(t *testing.T, profile fixture.Profile) {
+		e := fixture.New(t)
+		e.Timeout = patience
+		stop := provision(e)
+		defer stop()
+		s := newInterruptions(e, profile)
+		s.provisioner = silent
+		s.prepare()
+		s.interrupt()
+		s.takeOver()
+	})
+}
+
 // interruptions are one pod for each n, each with a class of its own: enough
 // volumes on two nodes.
 type interruptions struct {
 	*fixture.Env
 	profile fixture.Profile
-	pods    []*v1.Pod
+	// provisioner of the last claim of each pod; empty: none.
+	provisioner string
+	pods        []*v1.Pod
 
 	mu       sync.Mutex
 	passed   []int  // writes let through, by pod
@@ -75,6 +94,11 @@ func (s *interruptions) prepare() {
 		class := s.CreateClass(s.Class(fmt.Sprintf("class-%d", n))).Name
 		for i := range claimsPerPod {
 			size := fmt.Sprintf("%dGi", i+1)
+			if s.provisioner != "" && i == claimsPerPod-1 {
+				made := s.CreateClass(s.Class(fmt.Sprintf("made-%d", n)).Provisioner(s.provisioner)).Name
+				s.CreatePVC(s.PVC(fmt.Sprintf("claim-%d-%d", n, i)).Class(made).Request(size))
+				continue
+			}
 			s.CreatePVC(s.PVC(fmt.Sprintf("claim-%d-%d", n, i)).Class(class).Request(size))
 			for _, node := range []string{"a", "b"} {
 				volumes = append(volumes, s.LocalPV(fmt.Sprintf("volume-%d-%d-%s", n, i, node), node).Class(class).Capacity(size))

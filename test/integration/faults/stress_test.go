@@ -71,9 +71,6 @@ func TestStress(t *testing.T) {
 		}
 	}()
 
-	for len(c.pods) < stressPods {
-		c.create(nil)
-	}
 	c.run(duration())
 	c.drain()
 	wantSettled(e, slices.Collect(maps.Values(c.pods))...)
@@ -128,13 +125,17 @@ func (c *churn) addStorage() []*v1.PersistentVolume {
 	return c.CreatePVs(volumes...)
 }
 
-// run creates and deletes at random for a while.
+// run creates all the pods there may be, and then deletes and creates at
+// random, for a while.
 func (c *churn) run(d time.Duration) {
 	c.T.Helper()
 	ctx, cancel := context.WithTimeout(c.Context(), d)
 	defer cancel()
+	for len(c.pods) < stressPods && ctx.Err() == nil {
+		c.create(nil)
+	}
 	pace := flowcontrol.NewTokenBucketRateLimiter(stressPace, 1)
-	for pace.Wait(ctx) == nil && ctx.Err() == nil {
+	for pace.Wait(ctx) == nil {
 		switch {
 		case len(c.pods) < stressPods && c.random.IntN(3) > 0:
 			c.create(nil)

@@ -133,7 +133,8 @@ func (r *run) claimVolume(ctx context.Context, b *binding) error {
 }
 
 // adoptVolume is for a volume whose claimRef was found in place. Whoever wrote
-// it may be about to take it back; phase Bound takes that right away.
+// it may be about to take it back; phase Bound takes that right away. A volume
+// that no PV controller has seen stays as it is: its phase is what tells.
 func (r *run) adoptVolume(ctx context.Context, b *binding) error {
 	adopt := swap[*v1.PersistentVolume]{
 		resource: volumeStatusResource, name: b.Volume.Name,
@@ -142,6 +143,10 @@ func (r *run) adoptVolume(ctx context.Context, b *binding) error {
 	live, err := adopt.read(ctx)
 	if err != nil {
 		return err
+	}
+	if live != nil && !plan.Noticed(live) {
+		b.volume = live
+		return nil
 	}
 	done, err := adopt.run(ctx, live)
 	b.volume = done.object

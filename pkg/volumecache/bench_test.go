@@ -70,6 +70,7 @@ func nodesOf(w *world) []*v1.Node {
 func benchmarkFits(b *testing.B, w *world, p *v1.Pod, want match.ReasonCode) {
 	nodes, d := nodesOf(w), w.demand(p)
 	b.ReportAllocs()
+	defer reportCPU(b)()
 	i := 0
 	for b.Loop() {
 		if got := w.Fits(d, nodes[i%len(nodes)]).Code; got != want {
@@ -126,6 +127,7 @@ func BenchmarkDemand(b *testing.B) {
 					p := pod("p", claims...)
 					w.demand(p) // the first use of a selector indexes its labels
 					b.ReportAllocs()
+					defer reportCPU(b)()
 					for b.Loop() {
 						if _, reason := w.Nodes(w.demand(p)); reason.Code != match.Fits {
 							b.Fatal(reason)
@@ -158,6 +160,7 @@ func benchmarkReserve(b *testing.B, name string, w *world, p *v1.Pod) {
 	b.Run(name, func(b *testing.B) {
 		nodes, d := nodesOf(w), w.demand(p)
 		b.ReportAllocs()
+		defer reportCPU(b)()
 		i := 0
 		for b.Loop() {
 			if _, reason := w.Reserve(d, nodes[i%len(nodes)].Name); reason.Code != match.Fits {

@@ -52,6 +52,9 @@ func defaultConfig() *schedulerconfig.KubeSchedulerConfiguration {
 					Enabled:  []schedulerv1.Plugin{{Name: config.PluginName}},
 					Disabled: []schedulerv1.Plugin{{Name: names.VolumeBinding}},
 				},
+				// Else VolumeZone would answer first for claims that cannot be
+				// used yet, without saying what is missing.
+				PreFilter: schedulerv1.PluginSet{Enabled: []schedulerv1.Plugin{{Name: config.PluginName}}},
 			},
 		}},
 	}

@@ -69,6 +69,8 @@ func (b Binding) Progress(volume *v1.PersistentVolume, claim *v1.PersistentVolum
 		return 0, b.fail(ClaimDeleting, "")
 	case volume.DeletionTimestamp != nil:
 		return 0, b.fail(VolumeDeleting, "")
+	case !Noticed(volume):
+		return Unseen, nil
 	case b.PreBound() && (volume.Status.Phase != v1.VolumeBound || b.Volume.Status.Phase == v1.VolumeBound):
 		// A phase that was Bound before there was a UID tells nothing.
 		return Unseen, nil
@@ -97,10 +99,16 @@ func (p Provision) Progress(node string, claim *v1.PersistentVolumeClaim, volume
 		return 0, p.fail(SelectedElsewhere, node, selected)
 	case volume == nil || !refersTo(volume.Spec.ClaimRef, claim) || volume.DeletionTimestamp != nil:
 		return Requested, nil
-	case volume.Status.Phase != v1.VolumeBound && volume.Status.Phase != v1.VolumeAvailable:
+	case !Noticed(volume):
 		return Unseen, nil
 	}
 	return Claimed, nil
+}
+
+// Noticed tells whether a PV controller has taken note of the volume, by its
+// phase. A claim that is bound to one that none has would be marked Lost.
+func Noticed(volume *v1.PersistentVolume) bool {
+	return volume.Status.Phase != "" && volume.Status.Phase != v1.VolumePending
 }
 
 // boundProgress is for a claim that somebody has bound. The volume may be seen

@@ -25,6 +25,8 @@ func TestBindingProgress(t *testing.T) {
 		why      plan.FailureCode
 	}{
 		"claimRef written": {volume: ours(), claim: claim(), want: plan.Claimed},
+		"claimed before a PV controller saw it":        {volume: ours().Phase(v1.VolumePending), claim: claim(), want: plan.Unseen},
+		"claimed and without any phase":                {volume: ours().Phase(""), claim: claim(), want: plan.Unseen},
 		"pre-bound: the PV controller may see no UID": {preBound: true, volume: ours(), claim: claim(), want: plan.Unseen},
 		"pre-bound: the PV controller has taken note": {preBound: true, volume: ours().Phase(v1.VolumeBound), claim: claim(), want: plan.Claimed},
 		"pre-bound: its phase was Bound all along":    {preBound: true, reserved: v1.VolumeBound, volume: ours().Phase(v1.VolumeBound), claim: claim(), want: plan.Unseen},

@@ -149,6 +149,30 @@ func TestHalfMadeBinding(t *testing.T) {
 	}
 }
 
+// TestHalfMadeBindingUnseen: while no PV controller has taken note of a volume,
+// a claim that is bound to it would be marked Lost. Direct waits.
+func TestHalfMadeBindingUnseen(t *testing.T) {
+	t.Parallel()
+	e := fixture.NewOn(t, fixture.DefaultConfig())
+	e.AddNodes(e.Node("a"))
+	if err := e.Cluster.ControllerManager().Kill(); err != nil {
+		t.Fatal(err)
+	}
+	claim := e.CreatePVC(e.PVC("data"))
+	e.CreatePVsUnseen(e.LocalPV("half", "a").ClaimRef(e.Namespace, "data", string(claim.UID)).BoundByController())
+	pod := e.CreatePod(e.Pod("pod").PVC("data"))
+	e.WaitAttempt(e.Shared(), pod, 1)
+	if bound := e.SeenPVC("data").Spec.VolumeName; bound != "" {
+		t.Fatalf("claim was bound to %s, which no PV controller has seen", bound)
+	}
+	if err := e.Cluster.ControllerManager().Start(e.Context()); err != nil {
+		t.Fatal(err)
+	}
+	e.WaitScheduled(pod, "a")
+	e.WaitBound("data", "half")
+	e.NoVolumeTwice()
+}
+
 // TestClaimNamesVolume: a claim that names its volume is the PV controller's to
 // bind, whatever its class says; the pod waits and follows.
 func TestClaimNamesVolume(t *testing.T) {

@@ -6,11 +6,11 @@ package faults_test
 import (
 	"context"
 	"strings"
+	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/util/workqueue"
 
 	"stowage.dev/stowage/pkg/volume/plan"
@@ -23,21 +23,16 @@ func provision(e *fixture.Env) (stop func()) {
 	e.T.Helper()
 	ctx, cancel := context.WithCancel(e.Context())
 	queue := workqueue.NewTyped[*v1.PersistentVolumeClaim]()
-	claims := informers.NewSharedInformerFactoryWithOptions(e.Client, 0, informers.WithNamespace(e.Namespace))
-	_, err := claims.Core().V1().PersistentVolumeClaims().Informer().AddEventHandler(following(
-		func(claim *v1.PersistentVolumeClaim) {
-			if beingMade(claim) && claim.Spec.VolumeName == "" {
-				queue.Add(claim)
-			}
-		}, func(*v1.PersistentVolumeClaim) {}))
-	if err != nil {
-		cancel()
-		e.T.Fatal(err)
-	}
-	claims.Start(ctx.Done())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	var running sync.WaitGroup
+	running.Go(func() {
+		follow(ctx, e.Client.CoreV1().RESTClient(), "persistentvolumeclaims", e.Namespace, &v1.PersistentVolumeClaim{}, following(
+			func(claim *v1.PersistentVolumeClaim) {
+				if beingMade(claim) && claim.Spec.VolumeName == "" {
+					queue.Add(claim)
+				}
+			}, func(*v1.PersistentVolumeClaim) {}))
+	})
+	running.Go(func() {
 		for {
 			claim, down := queue.Get()
 			if down {
@@ -48,12 +43,11 @@ func provision(e *fixture.Env) (stop func()) {
 			}
 			queue.Done(claim)
 		}
-	}()
+	})
 	return func() {
 		cancel()
-		claims.Shutdown()
 		queue.ShutDown()
-		<-done
+		running.Wait()
 	}
 }
 

@@ -13,8 +13,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 )
@@ -44,33 +45,37 @@ func newRecycler(client kubernetes.Interface, l *ledger, volumes []*v1.Persisten
 
 // start follows the namespace's claims and the recycler's volumes until ctx
 // ends; wait joins what it started and returns the first error.
-func (r *recycler) start(ctx context.Context, namespace string) (wait func() error, err error) {
+func (r *recycler) start(ctx context.Context, namespace string) (wait func() error) {
 	ctx, cancel := context.WithCancel(ctx)
-	claims := informers.NewSharedInformerFactoryWithOptions(r.client, 0, informers.WithNamespace(namespace))
-	volumes := informers.NewSharedInformerFactory(r.client, 0)
-	_, err = claims.Core().V1().PersistentVolumeClaims().Informer().AddEventHandler(following(r.ledger.claimSeen, r.ledger.claimGone))
-	if err == nil {
-		_, err = volumes.Core().V1().PersistentVolumes().Informer().AddEventHandler(following(r.volumeSeen, r.volumeGone))
-	}
-	if err != nil {
-		cancel()
-		return nil, err
-	}
-	claims.Start(ctx.Done())
-	volumes.Start(ctx.Done())
-	claims.WaitForCacheSync(ctx.Done())
-	volumes.WaitForCacheSync(ctx.Done())
 	group, working := errgroup.WithContext(ctx)
+	core := r.client.CoreV1().RESTClient()
+	group.Go(func() error {
+		follow(working, core, "persistentvolumeclaims", namespace, &v1.PersistentVolumeClaim{}, following(r.ledger.claimSeen, r.ledger.claimGone))
+		return nil
+	})
+	group.Go(func() error {
+		follow(working, core, "persistentvolumes", metav1.NamespaceAll, &v1.PersistentVolume{}, following(r.volumeSeen, r.volumeGone))
+		return nil
+	})
 	for range 2 {
 		group.Go(func() error { return r.run(working) })
 	}
 	return func() error {
 		cancel()
-		err := group.Wait()
-		claims.Shutdown()
-		volumes.Shutdown()
-		return err
-	}, nil
+		return group.Wait()
+	}
+}
+
+// follow tells the handler of all that happens to the objects of a kind, until
+// ctx ends. Unlike a shared informer it keeps no copies to see whether somebody
+// has changed an object, which is costly where much happens.
+func follow(ctx context.Context, client cache.Getter, resource, namespace string, kind runtime.Object, handler cache.ResourceEventHandler) {
+	_, controller := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: cache.NewListWatchFromClient(client, resource, namespace, fields.Everything()),
+		ObjectType:    kind,
+		Handler:       handler,
+	})
+	controller.RunWithContext(ctx)
 }
 
 func (r *recycler) run(ctx context.Context) error {

@@ -112,6 +112,24 @@ func BenchmarkFitsZonal(b *testing.B) {
 	}
 }
 
+// BenchmarkFitsCapacity is what Filter costs for a claim to be provisioned,
+// with a CSIStorageCapacity object for each node.
+func BenchmarkFitsCapacity(b *testing.B) {
+	for _, objects := range []int{500, 5_000, 50_000} {
+		b.Run(fmt.Sprintf("objects=%d", objects), func(b *testing.B) {
+			w := once(b, "capacity", objects, func(w *world, n int) {
+				w.put(dynamic("made", "csi"), tracked("csi"), pvc("fits", "5Gi").Class("made").Obj(), pvc("huge", "50Gi").Class("made").Obj())
+				for i := range n {
+					name := "node-" + strconv.Itoa(i)
+					w.put(node(name), builders.MakeCapacity("cap-"+name, "made").Hostname(name).Capacity("10Gi").Obj())
+				}
+			})
+			b.Run("fits", func(b *testing.B) { benchmarkFits(b, w, pod("p", "fits"), match.Fits) })
+			b.Run("refused", func(b *testing.B) { benchmarkFits(b, w, pod("p", "huge"), match.NotEnoughSpace) })
+		})
+	}
+}
+
 // BenchmarkDemand is what PreFilter costs: compiling the claims and narrowing
 // the nodes.
 func BenchmarkDemand(b *testing.B) {

@@ -62,6 +62,7 @@ type Cache struct {
 	volume   map[string]*volume
 	byClaim  map[types.NamespacedName][]*volume // volumes whose claimRef names the claim
 	class    map[string]*class
+	version  uint64 // of the last change of any pool
 	capacity map[types.NamespacedName]*capacity
 	// written holds claims as the API server returned them to a write of ours
 	// that the informer has not shown yet.
@@ -79,6 +80,7 @@ type Cache struct {
 type content struct {
 	pools      []classPool            // free volumes; one per class, few
 	room       [1]classPool           // where pools begin, close by
+	first      pool                   // where the pool of one class lives, close by
 	capacities map[string][]*capacity // storage capacity by class
 }
 
@@ -91,8 +93,8 @@ type classPool struct {
 	pool  *pool
 }
 
-// pool is the free volumes of one class in one segment. version changes with
-// every change of content.
+// pool is the free volumes of one class in one segment. version is unique to
+// its content, among all pools.
 type pool struct {
 	match.Pool
 	version uint64

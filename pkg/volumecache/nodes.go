@@ -66,8 +66,10 @@ type spot struct {
 // labels differ from the indexed node's (either may be the older one), what was
 // handed in decides.
 func (c *Cache) spotOf(node *v1.Node) spot {
-	entry := c.index.Node(node.Name)
-	if entry != nil && (entry.Object == node || maps.Equal(entry.Object.Labels, node.Labels)) {
+	if entry := c.index.NodeOf(node); entry != nil {
+		return spot{entry.Name, entry.Segments}
+	}
+	if entry := c.index.Node(node.Name); entry != nil && maps.Equal(entry.Object.Labels, node.Labels) {
 		return spot{node.Name, entry.Segments}
 	}
 	return spot{node.Name, c.index.SegmentsOf(node)}

@@ -150,19 +150,15 @@ func (c *Cache) offer(v *volume) {
 	class := c.classEntry(v.Class)
 	p := class.pools[v.segment]
 	if p == nil {
-		p = &pool{}
+		p = v.segment.Data.add(class)
 		for key := range class.labelKeys {
 			p.IndexLabel(key)
 		}
-		data := &v.segment.Data
-		if len(data.pools) == 0 {
-			data.pools = data.room[:0]
-		}
-		data.pools = append(data.pools, classPool{class, p})
 		class.pools[v.segment] = p
 	}
 	p.Insert(v.Volume)
-	p.version++
+	c.version++
+	p.version = c.version
 	v.pool = p
 }
 
@@ -173,13 +169,35 @@ func (c *Cache) withdraw(v *volume) {
 		return
 	}
 	p.Remove(v.Volume)
-	p.version++
+	c.version++
+	p.version = c.version
 	v.pool = nil
 	if p.Len() == 0 {
+		v.segment.Data.drop(p)
 		class := c.class[v.Class]
-		v.segment.Data.pools = slices.DeleteFunc(v.segment.Data.pools, func(o classPool) bool { return o.pool == p })
 		delete(class.pools, v.segment)
 		c.forgetClass(class)
+	}
+}
+
+// add makes an empty pool for the class, which has none in the segment.
+func (d *content) add(class *class) *pool {
+	if len(d.pools) == 0 {
+		d.pools = d.room[:0]
+	}
+	p := &d.first
+	if slices.ContainsFunc(d.pools, func(o classPool) bool { return o.pool == p }) {
+		p = &pool{}
+	}
+	d.pools = append(d.pools, classPool{class, p})
+	return p
+}
+
+// drop forgets an empty pool.
+func (d *content) drop(p *pool) {
+	d.pools = slices.DeleteFunc(d.pools, func(o classPool) bool { return o.pool == p })
+	if p == &d.first {
+		d.first = pool{}
 	}
 }
 

@@ -48,6 +48,7 @@ func (g group) compareKind(k kind) int { return compareKinds(g.kind, k) }
 type grouped struct {
 	groups []group // sorted by kind; none is empty
 	size   int
+	room   [1]group // where a single group lives, close by
 }
 
 func (s *grouped) find(k kind) (int, bool) {
@@ -60,6 +61,9 @@ func (s *grouped) insert(v *Volume) (replaced *Volume) {
 	k := kindOf(v)
 	i, found := s.find(k)
 	if !found {
+		if len(s.groups) == 0 {
+			s.groups = s.room[:0]
+		}
 		s.groups = slices.Insert(s.groups, i, group{kind: k})
 	}
 	replaced = s.groups[i].list.insert(v)

@@ -48,6 +48,8 @@ func (s *Segment[D]) Has(node string) bool { return s.nodes[node] != nil }
 
 // Node is a node of the index with the segments it lies in.
 type Node[D any] struct {
+	// Name is the node's, here so that it need not be fetched from Object.
+	Name string
 	// Object is the newest observed; read only.
 	Object *v1.Node
 	// Segments are those whose condition the node meets, in no order; read
@@ -67,7 +69,10 @@ func (n *Node[D]) lieIn(segments []*Segment[D]) {
 // Not safe for concurrent use: the owner holds a lock for every call that
 // changes it and may read concurrently between such calls.
 type Index[D any] struct {
-	nodes    map[string]*Node[D]
+	nodes map[string]*Node[D]
+	// objects finds a node by the very object, which is most of what is asked:
+	// without reading the object.
+	objects  map[*v1.Node]*Node[D]
 	segments map[string]*Segment[D]
 	// anchored finds segments from a node's labels and name.
 	anchored map[Anchor][]*Segment[D]
@@ -84,6 +89,7 @@ type Index[D any] struct {
 func NewIndex[D any]() *Index[D] {
 	return &Index[D]{
 		nodes:    map[string]*Node[D]{},
+		objects:  map[*v1.Node]*Node[D]{},
 		segments: map[string]*Segment[D]{},
 		anchored: map[Anchor][]*Segment[D]{},
 		holders:  map[string]map[string]map[string]*Node[D]{},
@@ -93,6 +99,9 @@ func NewIndex[D any]() *Index[D] {
 
 // Node returns the node with that name, nil when unknown.
 func (x *Index[D]) Node(name string) *Node[D] { return x.nodes[name] }
+
+// NodeOf returns the node whose newest object this is, nil when it is another.
+func (x *Index[D]) NodeOf(object *v1.Node) *Node[D] { return x.objects[object] }
 
 // Len returns how many nodes and segments there are.
 func (x *Index[D]) Len() (nodes, segments int) { return len(x.nodes), len(x.segments) }
@@ -143,15 +152,15 @@ func (x *Index[D]) SetNode(node *v1.Node) {
 	entry := x.nodes[node.Name]
 	switch {
 	case entry == nil:
-		entry = &Node[D]{}
+		entry = &Node[D]{Name: node.Name}
 		x.nodes[node.Name] = entry
 	case maps.Equal(entry.Object.Labels, node.Labels):
-		entry.Object = node
+		x.setObject(entry, node)
 		return
 	default:
 		x.dropHolder(entry)
 	}
-	entry.Object = node
+	x.setObject(entry, node)
 	x.addHolder(entry)
 	for _, s := range entry.Segments {
 		delete(s.nodes, node.Name)
@@ -160,6 +169,14 @@ func (x *Index[D]) SetNode(node *v1.Node) {
 	for _, s := range entry.Segments {
 		s.nodes[node.Name] = entry
 	}
+}
+
+func (x *Index[D]) setObject(entry *Node[D], node *v1.Node) {
+	if entry.Object != nil {
+		delete(x.objects, entry.Object)
+	}
+	entry.Object = node
+	x.objects[node] = entry
 }
 
 // RemoveNode takes the node out; unknown names are fine.
@@ -173,6 +190,7 @@ func (x *Index[D]) RemoveNode(name string) {
 		delete(s.nodes, name)
 	}
 	delete(x.nodes, name)
+	delete(x.objects, entry.Object)
 }
 
 // SegmentsOf computes the segments that the node, as handed in, lies in. It
@@ -279,7 +297,13 @@ func (x *Index[D]) dropHolder(entry *Node[D]) {
 // for anchors nobody uses. Its cost is nodes × segments: for tests.
 func (x *Index[D]) Check() error {
 	var errs []error
+	if len(x.objects) != len(x.nodes) {
+		errs = append(errs, fmt.Errorf("%d nodes are found by %d objects", len(x.nodes), len(x.objects)))
+	}
 	for name, entry := range x.nodes {
+		if x.objects[entry.Object] != entry || entry.Name != name {
+			errs = append(errs, fmt.Errorf("node %q is not found by its object, or is called %q", name, entry.Name))
+		}
 		for key, s := range x.segments {
 			in, listed := s.nodes[name] == entry, slices.Contains(entry.Segments, s)
 			if want := s.condition.Admits(entry.Object); in != want || listed != want {

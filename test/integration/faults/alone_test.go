@@ -37,15 +37,9 @@ func TestComponentsAway(t *testing.T) {
 		}
 	}
 	part(t, "before", func(s *story) func() { return s.before })
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	if err := e.Cluster.ControllerManager().Stop(ctx); err != nil {
-		t.Fatal(err)
-	}
+	within(e, e.Cluster.ControllerManager().Stop)
 	part(t, "without PV controller", func(s *story) func() { return s.during })
-	if err := e.Cluster.ControllerManager().Start(ctx); err != nil {
-		t.Fatal(err)
-	}
+	within(e, e.Cluster.ControllerManager().Start)
 	part(t, "PV controller back", func(s *story) func() { return s.after })
 
 	for name, away := range map[string]func(*fixture.Env){"API server restarted": restartAPIServer, "etcd hangs": hangEtcd} {
@@ -194,9 +188,15 @@ func createFlood(e *fixture.Env, profile string, count int) []*v1.Pod {
 
 func restartAPIServer(e *fixture.Env) {
 	e.T.Helper()
-	ctx, cancel := context.WithTimeout(e.Context(), e.Timeout)
+	within(e, e.Cluster.APIServer().Restart)
+}
+
+// within gives a component its time.
+func within(e *fixture.Env, do func(context.Context) error) {
+	e.T.Helper()
+	ctx, cancel := context.WithTimeout(e.Context(), patience)
 	defer cancel()
-	if err := e.Cluster.APIServer().Restart(ctx); err != nil {
+	if err := do(ctx); err != nil {
 		e.T.Fatal(err)
 	}
 }

@@ -4,7 +4,6 @@
 package faults_test
 
 import (
-	"context"
 	"slices"
 	"testing"
 
@@ -18,16 +17,13 @@ func TestLeaderHandover(t *testing.T) {
 	t.Parallel()
 	e := fixture.New(t)
 	e.Timeout = patience
-	const pods = 60
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
 	options := sample(e,
 		// A test does not want to wait long for the lease of one that died.
 		"  leaderElect: true\n", "  leaderElect: true\n  leaseDuration: 6s\n  renewDeadline: 5s\n  retryPeriod: 1s\n",
 		// Slow enough for each to have a part.
 		"  qps: 1000\n  burst: 2000\n", "  qps: 50\n  burst: 1\n")
 	options.LeaderElect = true
-	flood := createFlood(e, e.Name("scheduler"), pods)
+	flood := createFlood(e, e.Name("scheduler"), floodPods)
 	placed := func(n int) {
 		t.Helper()
 		e.Wait("pods to be placed", func() bool { return scheduled(e, flood) >= n })
@@ -41,15 +37,13 @@ func TestLeaderHandover(t *testing.T) {
 	}
 	left := scheduled(e, flood)
 	t.Logf("leader killed with %d pods placed", left)
-	placed(left + pods/10) // what was under way may still show
+	placed(left + floodPods/10) // what was under way may still show
 	leader := standby[0]
 	if !leads(e, leader) {
 		leader = standby[1]
 	}
-	if err := leader.Stop(ctx); err != nil {
-		t.Error(err)
-	}
-	t.Logf("next leader ended with %d pods placed", scheduled(e, flood))
+	t.Logf("next leader asked to end with %d pods placed", scheduled(e, flood))
+	within(e, leader.Stop)
 	wantSettled(e, flood...)
 }
 

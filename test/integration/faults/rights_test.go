@@ -46,26 +46,17 @@ func TestRights(t *testing.T) {
 			t.Errorf("%q is not in the log", part)
 		}
 	}
-	end(e, p)
+	within(e, p.Stop)
 
 	apply(e, "direct-binding/role.yaml", "only/rbac.yaml")
 	p = startProcess(e, stock)
 	place(p, "granted")
 	wantMode(e, p, "Direct")
-	end(e, p)
+	within(e, p.Stop)
 
 	p = startProcess(e, sample(e))
 	place(p, "second-scheduler")
 	wantMode(e, p, "Direct")
-}
-
-func end(e *fixture.Env, p *cluster.Process) {
-	e.T.Helper()
-	ctx, cancel := context.WithTimeout(e.Context(), patience)
-	defer cancel()
-	if err := p.Stop(ctx); err != nil {
-		e.T.Fatal(err)
-	}
 }
 
 // wantMode looks at the scheduler's metrics: which mode it has bound in, and

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 
 	"stowage.dev/stowage/pkg/testing/builders"
+	"stowage.dev/stowage/pkg/volume/plan"
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
@@ -223,3 +224,12 @@ func publish(e *fixture.Env, list ...*builders.Capacity) {
 		}
 	}
 }
+
+// selects tells whether a claim is to be provisioned on the node.
+func selects(e *fixture.Env, node string) func(*v1.PersistentVolumeClaim) bool {
+	return func(claim *v1.PersistentVolumeClaim) bool {
+		return claim.Annotations[plan.AnnSelectedNode] == e.Name(node)
+	}
+}
+
+func anyVolume(*v1.PersistentVolume) bool { return true }

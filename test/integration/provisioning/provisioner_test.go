@@ -6,6 +6,7 @@ package provisioning_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,8 +31,8 @@ type provisioner struct {
 	before func(context.Context, controller.ProvisionOptions) error
 
 	mu    sync.Mutex
-	asked []string // nodes, in order
-	made  int      // volumes
+	asked []string            // nodes, in order
+	made  map[string]struct{} // volumes, with their nodes
 }
 
 // errRefused is a vendor's reason to refuse a node.
@@ -41,7 +42,7 @@ var errRefused = errors.New("the node's disks are full")
 // must exist. The volume of claim c is called e.Name("pvc-c").
 func startProvisioner(e *fixture.Env, before func(context.Context, controller.ProvisionOptions) error) *provisioner {
 	e.T.Helper()
-	p := &provisioner{e: e, before: before}
+	p := &provisioner{e: e, before: before, made: map[string]struct{}{}}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(e.Context()))
 	loop := controller.NewProvisionController(ctx, e.Client, driver(e), p,
 		controller.LeaderElection(false),
@@ -73,7 +74,7 @@ func (p *provisioner) Provision(ctx context.Context, o controller.ProvisionOptio
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.made++
+	p.made[o.PVName+" on "+o.SelectedNodeName] = struct{}{}
 	size := o.PVC.Spec.Resources.Requests[v1.ResourceStorage]
 	volume := p.e.PV(o.PVName).CSI(driver(p.e), o.PVName).Capacity(size.String()).Affinity(affinity).
 		AccessModes(o.PVC.Spec.AccessModes...).ReclaimPolicy(*o.StorageClass.ReclaimPolicy)
@@ -96,18 +97,19 @@ func (p *provisioner) affinity(ctx context.Context, o controller.ProvisionOption
 // Delete implements controller.Provisioner.
 func (p *provisioner) Delete(context.Context, *v1.PersistentVolume) error { return nil }
 
-// nodes that it was asked for, in order.
+// nodes that it was asked for, in order. The library may ask again for what it
+// has just been given.
 func (p *provisioner) nodes() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return append([]string(nil), p.asked...)
+	return slices.Compact(slices.Clone(p.asked))
 }
 
 // volumes is how many volumes it has made.
 func (p *provisioner) volumes() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.made
+	return len(p.made)
 }
 
 // gate keeps a provisioner busy until it is opened.

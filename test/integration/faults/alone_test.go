@@ -210,9 +210,12 @@ func hangEtcd(e *fixture.Env) {
 	if err := etcd.Signal(syscall.SIGSTOP); err != nil {
 		e.T.Fatal(err)
 	}
-	giveUp := time.Now().Add(e.Timeout)
-	for waitsInVain := false; !waitsInVain && time.Now().Before(giveUp); {
+	waitsInVain := false
+	for giveUp := time.Now().Add(e.Timeout); !waitsInVain && time.Now().Before(giveUp); {
 		waitsInVain = errors.Is(write(e, 3*time.Second), context.DeadlineExceeded)
+	}
+	if !waitsInVain {
+		e.T.Error("writes went through while etcd was stopped")
 	}
 	if err := etcd.Signal(syscall.SIGCONT); err != nil {
 		e.T.Fatal(err)

@@ -24,7 +24,7 @@ func TestPreemptedWhileBinding(t *testing.T) {
 	t.Parallel()
 	bothModes(t, func(t *testing.T, profile fixture.Profile) {
 		e := fixture.New(t)
-		s := e.Start(fixture.SchedulerOptions{Profiles: []fixture.Profile{profile}})
+		s := e.Start(fixture.SchedulerOptions{Profiles: []fixture.Profile{profile}, MaxBackoffSeconds: 1})
 		e.Use(s.Name())
 		addSlowStorage(e)
 		e.CreatePVC(e.PVC("static"))

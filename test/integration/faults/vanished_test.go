@@ -40,7 +40,9 @@ func TestObjectDeletedBetweenReserveAndBind(t *testing.T) {
 	tellAll(t, vanishing)
 }
 
-// start runs a scheduler of the story's own, in the place of the one before.
+// start runs a scheduler of the story's own, in the place of the one before. It
+// takes a moment between two attempts: what schedulers write into a pod's status
+// after two that follow each other at once comes in no order.
 func (s *story) start() (*fixture.Scheduler, *fixture.Tap) {
 	s.T.Helper()
 	if s.scheduler != nil {
@@ -48,7 +50,7 @@ func (s *story) start() (*fixture.Scheduler, *fixture.Tap) {
 	}
 	tap := fixture.NewTap()
 	s.profile.Name = s.Name("scheduler")
-	s.scheduler = s.Start(fixture.SchedulerOptions{Profiles: []fixture.Profile{s.profile}, Tap: tap})
+	s.scheduler = s.Start(fixture.SchedulerOptions{Profiles: []fixture.Profile{s.profile}, Tap: tap, MaxBackoffSeconds: 1})
 	s.Use(s.scheduler.Name())
 	return s.scheduler, tap
 }

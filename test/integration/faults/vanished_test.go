@@ -72,11 +72,6 @@ func tellAll(t *testing.T, stories map[string]func(*story)) {
 	})
 }
 
-// deleted says whether an object's Get found it gone, or about to go.
-func deleted(object metav1.Object, err error) bool {
-	return apierrors.IsNotFound(err) || err == nil && object.GetDeletionTimestamp() != nil
-}
-
 // wantFree waits until the volume can be bound again. Beside a PV controller it
 // may have been taken for that of a claim that is gone; it is then given back
 // as an administrator does.
@@ -191,7 +186,9 @@ func claimDeleted(s *story) {
 		claims := scheduler.Informers.Core().V1().PersistentVolumeClaims()
 		hasSeen(s.Env, claims.Informer(), "the claim's deletion", func() bool {
 			claim, err := claims.Lister().PersistentVolumeClaims(s.Namespace).Get("data")
-			return deleted(claim, err)
+			// Without controllers it keeps its finalizer. Beside them it must be
+			// gone: the PV controller binds a claim that is being deleted.
+			return apierrors.IsNotFound(err) || s.alone && err == nil && claim.DeletionTimestamp != nil
 		})
 		held.Release()
 		s.WaitUnschedulable(pod, `persistentvolumeclaim "data"`)

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
-	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
@@ -20,24 +19,9 @@ import (
 // again: here the test.
 const cleaner = "stowage.dev/cleaner"
 
-// important makes pods of high priority.
-func important(e *fixture.Env) string {
-	e.T.Helper()
-	ctx, cancel := context.WithTimeout(e.Context(), e.Timeout)
-	defer cancel()
-	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: e.Name("important")}, Value: 1000}
-	if _, err := e.Client.SchedulingV1().PriorityClasses().Create(ctx, class, metav1.CreateOptions{}); err != nil {
-		e.T.Fatal(err)
-	}
-	e.T.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(e.Context()), e.Timeout)
-		defer cancel()
-		if err := e.Client.SchedulingV1().PriorityClasses().Delete(ctx, class.Name, metav1.DeleteOptions{}); err != nil {
-			e.T.Error(err)
-		}
-	})
-	return class.Name
-}
+// important is a priority class that every cluster has. The API server may not
+// know yet of one that has just been made.
+const important = "system-cluster-critical"
 
 // disk is the only volume of a node.
 func disk(e *fixture.Env, node string) *builders.PV {
@@ -76,7 +60,7 @@ func createImportant(e *fixture.Env, size string) *v1.Pod {
 	e.T.Helper()
 	e.CreatePVC(e.PVC("data").Request(size))
 	pod := e.Pod("important").PVC("data").Obj()
-	pod.Spec.PriorityClassName = important(e)
+	pod.Spec.PriorityClassName = important
 	return e.CreatePodObject(pod)
 }
 
@@ -158,7 +142,7 @@ func TestPreemptionOfCapacity(t *testing.T) {
 	}
 	e.CreatePVC(made(e, "data", "60Gi"))
 	object := e.Pod("important").PVC("data").Obj()
-	object.Spec.PriorityClassName = important(e)
+	object.Spec.PriorityClassName = important
 	pod := e.CreatePodObject(object)
 	e.Wait("a pod of low priority to go", func() bool { return len(victims(e, holders)) > 0 })
 	victim := victims(e, holders)[0]

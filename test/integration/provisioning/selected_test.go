@@ -104,7 +104,9 @@ func TestTimeoutDoesNotMoveSelectedNode(t *testing.T) {
 			e.CreatePVC(made(e, "data", "5Gi"))
 			pod := e.CreatePod(e.Pod("pod").PVC("data"))
 			g.wait(e, "data")
-			node := e.SeenPVC("data").Annotations[plan.AnnSelectedNode]
+			node := e.WaitPVC("data", "sent to a node", func(claim *v1.PersistentVolumeClaim) bool {
+				return claim.Annotations[plan.AnnSelectedNode] != ""
+			}).Annotations[plan.AnnSelectedNode]
 			e.WaitAttempt(s, pod, 3)
 			if now := e.SeenPVC("data").Annotations[plan.AnnSelectedNode]; now != node {
 				t.Errorf("selected-node is %q after two timeouts, was %q", now, node)

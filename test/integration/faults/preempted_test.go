@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
-	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"stowage.dev/stowage/pkg/testing/builders"
@@ -125,19 +124,7 @@ func addSlowStorage(e *fixture.Env) {
 // important creates a pod that may preempt others.
 func important(e *fixture.Env, pod *builders.Pod) *v1.Pod {
 	e.T.Helper()
-	classes := e.Client.SchedulingV1().PriorityClasses()
-	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: e.Name("important")}, Value: 1000}
-	ctx, cancel := context.WithTimeout(e.Context(), e.Timeout)
-	defer cancel()
-	if _, err := classes.Create(ctx, class, metav1.CreateOptions{}); err != nil {
-		e.T.Fatal(err)
-	}
-	e.T.Cleanup(func() {
-		if err := classes.Delete(context.WithoutCancel(e.Context()), class.Name, metav1.DeleteOptions{}); err != nil {
-			e.T.Error(err)
-		}
-	})
 	object := pod.Obj()
-	object.Spec.PriorityClassName = class.Name
+	object.Spec.PriorityClassName = "system-cluster-critical" // every cluster has it
 	return e.CreatePodObject(object)
 }

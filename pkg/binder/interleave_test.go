@@ -71,7 +71,7 @@ func (a *actors) finish(calls ...<-chan error) []error {
 				errs, open = append(errs, err), false
 			default:
 				if !a.step() {
-					time.Sleep(time.Second) // of the bubble's clock
+					<-time.After(time.Second) // of the bubble's clock
 				}
 			}
 		}

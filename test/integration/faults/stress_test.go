@@ -68,8 +68,8 @@ func TestStress(t *testing.T) {
 		}
 	}()
 
-	c.run(duration())
-	c.drain()
+	c.run(duration() * 5 / 6)
+	c.drain() // takes the rest of the time, or somewhat more
 	wantSettled(e, slices.Collect(maps.Values(c.pods))...)
 	wantNothingReserved(e, s)
 	e.Wait("every volume to be Available or Bound", func() bool { return c.volumesAreBack() })

@@ -128,6 +128,25 @@ func TestReserveTooLate(t *testing.T) {
 	}
 }
 
+// TestReserveAgainTooLate: a second Reserve fails, and nothing of the first may
+// be written.
+func TestReserveAgainTooLate(t *testing.T) {
+	t.Parallel()
+	only := volume("v", "a", "1Gi").Obj()
+	w := newWorld(t, localClass().Obj(), node("a").Obj(), only, claim("c", "1Gi").Obj())
+	c := w.begin(pod("p", "c"))
+	if status := c.reserve("a"); !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	w.remove(only)
+	if status := c.reserve("a"); status.Code() != fwk.Error {
+		t.Errorf("status %v, want an error", status)
+	}
+	if got := c.planned(); got != nil {
+		t.Errorf("a plan is left: %v", got)
+	}
+}
+
 // TestPreBindPreFlight: PreBind, which may run beside others, is called only
 // when there is something to write.
 func TestPreBindPreFlight(t *testing.T) {

@@ -39,7 +39,8 @@ func TestSignPod(t *testing.T) {
 		return builders.MakePod(name).Namespace(namespace).PVC(claims...).Obj()
 	}
 	w := newWorld(t,
-		bound("one", "data", "v1"), bound("two", "data", "v2"), bound("one", "log", "v3"), claim("open", "1Gi").Namespace("one").Obj(),
+		bound("one", "data", "v1"), bound("two", "data", "v2"), bound("one", "log", "v3"), bound("one", "odd", "v5"), bound("two", "odd", "v5"),
+		claim("open", "1Gi").Namespace("one").Obj(),
 		claim("half", "1Gi").Namespace("one").VolumeName("v4").Obj(),
 	)
 	ephemeral := builders.MakePod("p").Namespace("one").UID("p").Ephemeral("scratch", claim("", "1Gi").Obj()).Obj()
@@ -48,12 +49,13 @@ func TestSignPod(t *testing.T) {
 		a, b *v1.Pod
 		same bool
 	}{
-		"two pods with the same claims":               {in("one", "p", "data", "log"), in("one", "q", "data", "log"), true},
-		"same-named claims of two namespaces":         {in("one", "p", "data"), in("two", "p", "data"), false},
-		"two claims of one namespace":                 {in("one", "p", "data"), in("one", "p", "log"), false},
-		"without claims, in two namespaces":           {in("one", "p"), in("two", "q"), true},
-		"with a claim and without":                    {in("one", "p", "data"), in("one", "p"), false},
-		"secrets do not count: no volume to be found": {secret, in("one", "p"), true},
+		"two pods with the same claims":                     {in("one", "p", "data", "log"), in("one", "q", "data", "log"), true},
+		"same-named claims of two namespaces":               {in("one", "p", "data"), in("two", "p", "data"), false},
+		"claims of two namespaces that say the same volume": {in("one", "p", "odd"), in("two", "p", "odd"), false},
+		"two claims of one namespace":                       {in("one", "p", "data"), in("one", "p", "log"), false},
+		"without claims, in two namespaces":                 {in("one", "p"), in("two", "q"), true},
+		"with a claim and without":                          {in("one", "p", "data"), in("one", "p"), false},
+		"secrets do not count: no volume to be found":       {secret, in("one", "p"), true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

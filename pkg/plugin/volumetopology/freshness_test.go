@@ -113,9 +113,10 @@ func TestPlacedWithoutSecondEvent(t *testing.T) {
 			if w.fitsNodeA(p) {
 				t.Fatal("the pod fits before the event")
 			}
+			before := w.stored(tc.before)
 			w.hold()
 			w.put(tc.now)
-			hint, err := w.hint(tc.resource, action)(klog.Background(), p, untyped(tc.before), untyped(tc.now))
+			hint, err := w.hint(tc.resource, action)(klog.Background(), p, untyped(before), untyped(w.stored(tc.now)))
 			if err != nil || hint != fwk.Queue {
 				t.Fatalf("hint says %v, error %v; want Queue", hint, err)
 			}

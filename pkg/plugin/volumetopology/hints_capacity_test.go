@@ -117,7 +117,7 @@ func TestHintOfSettledCapacity(t *testing.T) {
 	now := room("r", "a", "50Gi").Obj()
 	w.hold()
 	w.put(now)
-	got, err := w.hint(fwk.CSIStorageCapacity, fwk.Update)(klog.Background(), second, before, now)
+	got, err := w.hint(fwk.CSIStorageCapacity, fwk.Update)(klog.Background(), second, before, w.stored(now))
 	if err != nil || got != fwk.Queue {
 		t.Errorf("hint says %v, error %v; want Queue", got, err)
 	}

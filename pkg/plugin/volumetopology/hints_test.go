@@ -42,15 +42,18 @@ func (e event) happens(t *testing.T, resource fwk.EventResource) {
 	if e.before != nil {
 		w.put(e.before)
 	}
+	before := w.stored(e.before)
 	w.hold()
+	now := runtime.Object(nil)
 	switch {
 	case resource == fwk.AssignedPod: // a pod that failed to bind stays
 	case e.now != nil:
 		w.put(e.now)
+		now = w.stored(e.now)
 	default:
 		w.remove(e.before)
 	}
-	got, err := w.hint(resource, action)(klog.Background(), e.pod, untyped(e.before), untyped(e.now))
+	got, err := w.hint(resource, action)(klog.Background(), e.pod, untyped(before), untyped(now))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -178,7 +178,7 @@ func TestCapacityOfBeforeTheStart(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			for j := range things {
-				w.put(things[(i+1+j)%len(things)].DeepCopyObject())
+				w.put(things[(i+1+j)%len(things)])
 			}
 			if status := w.begin(pod("p", "second")).filter("a"); status.IsSuccess() {
 				t.Error("the bytes of the first claim are given away")

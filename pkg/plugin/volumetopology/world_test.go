@@ -141,11 +141,13 @@ func (w *world) informer(object runtime.Object) *informer {
 	return found
 }
 
-// put creates or updates objects. Each gets a new resource version.
+// put creates or updates objects. Copies of them are stored, each with a new
+// resource version.
 func (w *world) put(objects ...runtime.Object) {
 	w.t.Helper()
 	for _, object := range objects {
 		w.version++
+		object = object.DeepCopyObject()
 		object.(interface{ SetResourceVersion(string) }).SetResourceVersion(strconv.Itoa(w.version))
 		i := w.informer(object)
 		old, existed, err := i.GetStore().Get(object)
@@ -169,12 +171,26 @@ func (w *world) put(objects ...runtime.Object) {
 func (w *world) remove(objects ...runtime.Object) {
 	w.t.Helper()
 	for _, object := range objects {
-		i := w.informer(object)
+		i, last := w.informer(object), w.stored(object)
 		if err := i.GetStore().Delete(object); err != nil {
 			w.t.Fatal(err)
 		}
-		w.deliver(i, func(h cache.ResourceEventHandler) { h.OnDelete(object) })
+		w.deliver(i, func(h cache.ResourceEventHandler) { h.OnDelete(last) })
 	}
+}
+
+// stored is the object of this kind and name in the informer's store; nil for
+// nil.
+func (w *world) stored(object runtime.Object) runtime.Object {
+	w.t.Helper()
+	if object == nil {
+		return nil
+	}
+	found, exists, err := w.informer(object).GetStore().Get(object)
+	if err != nil || !exists {
+		w.t.Fatalf("no %T in the store, error %v", object, err)
+	}
+	return found.(runtime.Object)
 }
 
 // hold keeps events from the engine's handlers until release.

@@ -52,7 +52,7 @@ func TestProfilesShareAnEngine(t *testing.T) {
 // TestSchedulersHaveTheirOwnEngines: they hear of events at their own times.
 func TestSchedulersHaveTheirOwnEngines(t *testing.T) {
 	t.Parallel()
-	if newWorld(t).cache == newWorld(t).cache {
+	if one, other := newWorld(t), newWorld(t); one.cache == other.cache {
 		t.Error("two informer factories share an engine")
 	}
 }

@@ -4,8 +4,8 @@
 package volumetopology
 
 import (
-	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -103,7 +103,7 @@ func TestHintZonalVolume(t *testing.T) {
 	t.Parallel()
 	waiting := []runtime.Object{localClass().Obj(), claim("c", "2Gi").Obj()}
 	for i := range 20 {
-		waiting = append(waiting, node(fmt.Sprint(i)).Zone("z").Obj())
+		waiting = append(waiting, node(strconv.Itoa(i)).Zone("z").Obj())
 	}
 	tell(t, fwk.PersistentVolume, map[string]event{
 		"fits": {

@@ -19,7 +19,7 @@ type scorer struct {
 }
 
 // neutral is the score where nothing is known: neither best nor worst.
-const neutral = float64(fwk.MaxNodeScore) / 2
+const neutral = float64(fwk.MaxScore) / 2
 
 func newScorer(cfg config.VolumeScoring) scorer {
 	most := func(utilization float64) float64 { return utilization }
@@ -70,7 +70,7 @@ func utilization(asked, of int64) float64 {
 // shaped is the function through the points, linear between them and constant
 // outside. Scores of points go from 0 to 10.
 func shaped(points []config.UtilizationShapePoint) func(float64) float64 {
-	const scale = float64(fwk.MaxNodeScore) / 10
+	const scale = float64(fwk.MaxScore) / 10
 	return func(utilization float64) float64 {
 		for i, point := range points {
 			x, y := float64(point.Utilization), float64(point.Score)

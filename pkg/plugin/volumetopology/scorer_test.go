@@ -103,7 +103,7 @@ func TestScoresAreOnTheFrameworksScale(t *testing.T) {
 		for _, a := range amounts {
 			for _, b := range amounts {
 				for _, c := range amounts {
-					if got := s.of([]volumecache.Usage{mixed(a, b, c, a), provisioned(b, c)}); got < fwk.MinNodeScore || got > fwk.MaxNodeScore {
+					if got := s.of([]volumecache.Usage{mixed(a, b, c, a), provisioned(b, c)}); got < fwk.MinScore || got > fwk.MaxScore {
 						t.Errorf("%s: score %d of %d, %d and %d bytes", scoring.Strategy, got, a, b, c)
 					}
 				}

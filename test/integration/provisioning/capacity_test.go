@@ -228,16 +228,17 @@ func TestCapacityOfFailedPod(t *testing.T) {
 	held := tap.Hold(fixture.Is("update", "persistentvolumeclaims"))
 	e.CreatePVC(made(e, "first", "60Gi"))
 	first := e.CreatePod(e.Pod("first").PVC("first"))
+	ctx, cancel := context.WithTimeout(t.Context(), e.Timeout)
+	defer cancel()
 	select {
 	case <-held.Arrived():
-	case <-t.Context().Done():
+	case <-ctx.Done():
+		t.Fatalf("no node is selected for the first claim\n%s", e.Dump())
 	}
 	e.CreatePVC(made(e, "second", "60Gi"))
 	second := e.CreatePod(e.Pod("second").PVC("second"))
 	e.WaitUnschedulable(second, noSpace)
 	// The write of the first pod's selected node fails for good.
-	ctx, cancel := context.WithTimeout(t.Context(), e.Timeout)
-	defer cancel()
 	if err := e.Client.CoreV1().PersistentVolumeClaims(e.Namespace).Delete(ctx, "first", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

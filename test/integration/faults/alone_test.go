@@ -164,6 +164,8 @@ func flood(e *fixture.Env, away func(*fixture.Env)) {
 	e.T.Helper()
 	e.Timeout = patience
 	s := e.Start(fixture.SchedulerOptions{MaxBackoffSeconds: 1})
+	addNodes(e, 10)
+	addVolumes(e, 10, 3*floodPods)
 	pods := createFlood(e, s.Name(), floodPods)
 	e.Wait("a fifth of the pods to be placed", func() bool { return scheduled(e, pods) >= floodPods/5 })
 	away(e)
@@ -171,12 +173,10 @@ func flood(e *fixture.Env, away func(*fixture.Env)) {
 	wantNothingReserved(e, s)
 }
 
-// createFlood creates pods of the profile with two claims each, and half more
-// volumes than they need.
+// createFlood creates pods of the profile with two claims each.
 func createFlood(e *fixture.Env, profile string, count int) []*v1.Pod {
 	e.T.Helper()
 	e.Use(profile)
-	addVolumes(e, 10, 3*count)
 	pods := make([]*v1.Pod, count)
 	for i := range pods {
 		one, two := fmt.Sprintf("one-%d", i), fmt.Sprintf("two-%d", i)

@@ -38,6 +38,7 @@ func TestSchedulersCompete(t *testing.T) {
 			e := fixture.New(t)
 			e.Timeout = patience
 			pods := 2 * competitorPods
+			addNodes(e, 20)
 			addVolumes(e, 20, pods*tc.claims+tc.spare)
 			var schedulers [2]*fixture.Scheduler
 			for i := range tc.profiles {
@@ -65,17 +66,22 @@ func TestSchedulersCompete(t *testing.T) {
 	}
 }
 
-// addVolumes makes nodes and spreads volumes over them.
+// addVolumes spreads volumes over nodes, which may come later.
 func addVolumes(e *fixture.Env, nodes, count int) {
 	e.T.Helper()
-	var made []*builders.Node
-	for n := range nodes {
-		made = append(made, e.Node(fmt.Sprintf("node-%d", n)))
-	}
-	e.AddNodes(made...)
 	var volumes []*builders.PV
 	for i := range count {
 		volumes = append(volumes, e.LocalPV(fmt.Sprintf("volume-%d", i), fmt.Sprintf("node-%d", i%nodes)))
 	}
 	e.CreatePVs(volumes...)
+}
+
+// addNodes makes the nodes of addVolumes.
+func addNodes(e *fixture.Env, count int) {
+	e.T.Helper()
+	var nodes []*builders.Node
+	for n := range count {
+		nodes = append(nodes, e.Node(fmt.Sprintf("node-%d", n)))
+	}
+	e.AddNodes(nodes...)
 }

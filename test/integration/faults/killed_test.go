@@ -24,6 +24,8 @@ func TestSchedulerKilled(t *testing.T) {
 			e := fixture.New(t)
 			e.Timeout = patience
 			const pods = 60
+			addNodes(e, 10)
+			addVolumes(e, 10, 3*pods)
 			flood := createFlood(e, e.Name("scheduler"), pods)
 			options := sample(e, "bindingMode: Direct", "bindingMode: "+mode,
 				"  qps: 1000\n  burst: 2000\n", "  qps: 50\n  burst: 50\n") // or it would be done too soon

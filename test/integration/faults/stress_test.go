@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/flowcontrol"
@@ -128,9 +129,7 @@ func (c *churn) run(d time.Duration) {
 	c.T.Helper()
 	ctx, cancel := context.WithTimeout(c.Context(), d)
 	defer cancel()
-	for len(c.pods) < stressPods && ctx.Err() == nil {
-		c.create(nil)
-	}
+	c.fill()
 	pace := flowcontrol.NewTokenBucketRateLimiter(stressPace, 1)
 	for pace.Wait(ctx) == nil {
 		switch {
@@ -175,23 +174,62 @@ func (c *churn) placed() []string {
 	return names
 }
 
-// create makes a pod with the claims given, or new ones.
-func (c *churn) create(claims []string) {
+// fill creates all the pods there may be, many at a time.
+func (c *churn) fill() {
 	c.T.Helper()
+	group, ctx := errgroup.WithContext(c.Context())
+	group.SetLimit(16)
+	for len(c.pods) < stressPods {
+		pod, claims := c.next(nil)
+		group.Go(func() error { return c.store(ctx, pod, claims) })
+		c.pods[pod.Name] = pod
+	}
+	if err := group.Wait(); err != nil {
+		c.T.Fatal(err)
+	}
+}
+
+// create makes a pod with the claims given, or new ones.
+func (c *churn) create(inherited []string) {
+	c.T.Helper()
+	pod, claims := c.next(inherited)
+	if err := c.store(c.Context(), pod, claims); err != nil {
+		c.T.Fatal(err)
+	}
+	c.pods[pod.Name] = pod
+}
+
+// next says what the next pod is like, and which claims to create for it.
+func (c *churn) next(inherited []string) (*v1.Pod, []*v1.PersistentVolumeClaim) {
 	c.created++
+	c.Use(c.profiles[c.random.IntN(len(c.profiles))])
 	name := fmt.Sprintf("pod-%d", c.created)
-	if claims == nil {
-		special := c.random.IntN(8) // one claim of some pods wants a certain disk
-		for i := range 1 + c.random.IntN(4) {
-			claim := c.PVC(fmt.Sprintf("%s-%d", name, i)).Request(fmt.Sprintf("%dGi", 1+c.random.IntN(4)))
-			if i == special {
-				claim.MatchLabel("disk", "ssd")
-			}
-			claims = append(claims, c.CreatePVC(claim).Name)
+	pod := c.Pod(name).PVC(inherited...)
+	if inherited != nil {
+		return pod.Obj(), nil
+	}
+	var claims []*v1.PersistentVolumeClaim
+	special := c.random.IntN(8) // one claim of some pods wants a certain disk
+	for i := range 1 + c.random.IntN(4) {
+		claim := c.PVC(fmt.Sprintf("%s-%d", name, i)).Request(fmt.Sprintf("%dGi", 1+c.random.IntN(4)))
+		if i == special {
+			claim.MatchLabel("disk", "ssd")
+		}
+		claims = append(claims, claim.Obj())
+		pod.PVC(claims[i].Name)
+	}
+	return pod.Obj(), claims
+}
+
+// store creates a pod after its claims.
+func (c *churn) store(ctx context.Context, pod *v1.Pod, claims []*v1.PersistentVolumeClaim) error {
+	for _, claim := range claims {
+		if _, err := c.Client.CoreV1().PersistentVolumeClaims(c.Namespace).Create(ctx, claim, metav1.CreateOptions{}); err != nil {
+			return err
 		}
 	}
-	c.Use(c.profiles[c.random.IntN(len(c.profiles))])
-	c.pods[name] = c.CreatePod(c.Pod(name).PVC(claims...))
+	_, err := c.Client.CoreV1().Pods(c.Namespace).Create(ctx, pod, metav1.CreateOptions{})
+	return err
 }
 
 // deleteOne deletes one of the pods, whatever is going on with it. Some leave

@@ -121,6 +121,28 @@ func delegatedAuthArgs(kubeconfig string) []string {
 	}
 }
 
+// podDelete has kwok end pods that are deleted with a grace period. It deletes
+// by name: of one deleted without, which the API server ends by itself, it would
+// hit the next pod of that name.
+const podDelete = `apiVersion: kwok.x-k8s.io/v1alpha1
+kind: Stage
+metadata:
+  name: pod-delete
+spec:
+  resourceRef:
+    apiGroup: v1
+    kind: Pod
+  selector:
+    matchExpressions:
+    - key: .metadata.deletionTimestamp
+      operator: Exists
+    - key: .metadata.deletionGracePeriodSeconds | tostring # kwok compares text only
+      operator: NotIn
+      values: ["0"]
+  next:
+    delete: true
+`
+
 // writeStages writes what kwok does to nodes and pods: nodes become and stay
 // Ready; pods run, complete if a Job owns them, and go when they are deleted.
 func writeStages(f folder) error {
@@ -129,7 +151,7 @@ func writeStages(f folder) error {
 		heartbeat.DefaultNodeHeartbeatWithLease,
 		podfast.DefaultPodReady,
 		podfast.DefaultPodComplete,
-		podfast.DefaultPodDelete,
+		podDelete,
 	}
 	return os.WriteFile(f.stages(), []byte(strings.Join(stages, "\n---\n")), 0o644)
 }

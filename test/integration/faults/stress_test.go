@@ -179,13 +179,19 @@ func (c *churn) fill() {
 	c.T.Helper()
 	group, ctx := errgroup.WithContext(c.Context())
 	group.SetLimit(16)
-	for len(c.pods) < stressPods {
+	made := make([]*v1.Pod, stressPods)
+	for i := range made {
 		pod, claims := c.next(nil)
-		group.Go(func() error { return c.store(ctx, pod, claims) })
-		c.pods[pod.Name] = pod
+		group.Go(func() (err error) {
+			made[i], err = c.store(ctx, pod, claims)
+			return err
+		})
 	}
 	if err := group.Wait(); err != nil {
 		c.T.Fatal(err)
+	}
+	for _, pod := range made {
+		c.pods[pod.Name] = pod
 	}
 }
 
@@ -193,10 +199,11 @@ func (c *churn) fill() {
 func (c *churn) create(inherited []string) {
 	c.T.Helper()
 	pod, claims := c.next(inherited)
-	if err := c.store(c.Context(), pod, claims); err != nil {
+	made, err := c.store(c.Context(), pod, claims)
+	if err != nil {
 		c.T.Fatal(err)
 	}
-	c.pods[pod.Name] = pod
+	c.pods[made.Name] = made
 }
 
 // next says what the next pod is like, and which claims to create for it.
@@ -222,14 +229,13 @@ func (c *churn) next(inherited []string) (*v1.Pod, []*v1.PersistentVolumeClaim) 
 }
 
 // store creates a pod after its claims.
-func (c *churn) store(ctx context.Context, pod *v1.Pod, claims []*v1.PersistentVolumeClaim) error {
+func (c *churn) store(ctx context.Context, pod *v1.Pod, claims []*v1.PersistentVolumeClaim) (*v1.Pod, error) {
 	for _, claim := range claims {
 		if _, err := c.Client.CoreV1().PersistentVolumeClaims(c.Namespace).Create(ctx, claim, metav1.CreateOptions{}); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	_, err := c.Client.CoreV1().Pods(c.Namespace).Create(ctx, pod, metav1.CreateOptions{})
-	return err
+	return c.Client.CoreV1().Pods(c.Namespace).Create(ctx, pod, metav1.CreateOptions{})
 }
 
 // deleteOne deletes one of the pods, whatever is going on with it. Some leave

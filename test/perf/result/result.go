@@ -124,6 +124,9 @@ func (r Run) WritesPerPod() float64 { return ratio(float64(r.Writes), float64(r.
 // ConflictsPerPod is refused API writes per pod done.
 func (r Run) ConflictsPerPod() float64 { return ratio(float64(r.Conflicts), float64(r.Done)) }
 
+// ConflictShare is refused API writes per API write that succeeded.
+func (r Run) ConflictShare() float64 { return ratio(float64(r.Conflicts), float64(r.Writes)) }
+
 func ratio(a, b float64) float64 {
 	if b == 0 {
 		return 0
@@ -207,11 +210,20 @@ func (f File) Store(path string) error {
 
 // Put replaces the workload of the same name, or adds it at the end.
 func (f *File) Put(w Workload) {
-	for i := range f.Workloads {
-		if f.Workloads[i].Name == w.Name {
-			f.Workloads[i] = w
-			return
-		}
+	if old := f.Find(w.Name); old != nil {
+		*old = w
+		return
 	}
 	f.Workloads = append(f.Workloads, w)
+}
+
+// Find is the workload of that name; nil when it was not measured. It is the
+// file's own, not a copy.
+func (f *File) Find(name string) *Workload {
+	for i := range f.Workloads {
+		if f.Workloads[i].Name == name {
+			return &f.Workloads[i]
+		}
+	}
+	return nil
 }

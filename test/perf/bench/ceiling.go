@@ -1,0 +1,134 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"context"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	annBoundByController = "pv.kubernetes.io/bound-by-controller"
+	annBindCompleted     = "pv.kubernetes.io/bind-completed"
+)
+
+// bareClient creates the pods as fast as allAtOnce does and does for each what
+// scheduling writes, with the places chosen beforehand: pod n goes to node n
+// modulo the number of nodes, and takes that node's next volumes. It is as fast
+// as any scheduler could be that makes the same writes.
+func bareClient(ctx context.Context, s *site, pods []*v1.Pod) error {
+	done, taken := s.recorder.count(), int(s.nextVolume.Load())
+	created := make(chan func() error, len(pods))
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		defer close(created)
+		return each(ctx, len(pods), func(ctx context.Context, i int) error {
+			pod, err := s.create(ctx, pods[i])
+			if err != nil {
+				return err
+			}
+			created <- func() error { return s.place(ctx, pod, taken+i) }
+			return nil
+		})
+	})
+	for range parallelism {
+		group.Go(func() error {
+			for place := range created {
+				if err := place(); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	s.nextVolume.Add(int64(len(pods)))
+	return s.recorder.await(ctx, done+len(pods))
+}
+
+// place writes what scheduling the n-th pod writes: the nominated node, for
+// each claim the volume, the claim and both statuses, and the binding.
+func (s *site) place(ctx context.Context, pod *v1.Pod, n int) error {
+	node := nodeName(n % s.workload.Nodes)
+	nominated := fmt.Appendf(nil, `{"status":{"nominatedNodeName":%q}}`, node)
+	if _, err := s.client.CoreV1().Pods(namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, nominated, metav1.PatchOptions{}, "status"); err != nil {
+		return err
+	}
+	for c := range s.workload.ClaimsPerPod {
+		// Each round over the nodes takes as many volumes of a node as a pod has claims.
+		volume := (n/s.workload.Nodes*s.workload.ClaimsPerPod+c)*s.workload.Nodes + n%s.workload.Nodes
+		if err := s.bind(ctx, claimName(pod.Name, c), s.volumes[volume]); err != nil {
+			return err
+		}
+	}
+	return s.client.CoreV1().Pods(namespace).Bind(ctx, &v1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Name: pod.Name, UID: pod.UID},
+		Target:     v1.ObjectReference{Kind: "Node", Name: node},
+	}, metav1.CreateOptions{})
+}
+
+// bind binds a claim to a volume. Where the PV controller was first, there is
+// nothing left to write.
+func (s *site) bind(ctx context.Context, name string, pv *v1.PersistentVolume) error {
+	s.mu.Lock()
+	claim := s.claims[name]
+	s.mu.Unlock()
+	volumes, claims := s.client.CoreV1().PersistentVolumes(), s.client.CoreV1().PersistentVolumeClaims(namespace)
+	bound, err := volumes.Update(ctx, bindVolume(pv, claim), metav1.UpdateOptions{})
+	if err != nil {
+		return err
+	}
+	claim = claim.DeepCopy()
+	claim.Spec.VolumeName = pv.Name
+	metav1.SetMetaDataAnnotation(&claim.ObjectMeta, annBoundByController, "yes")
+	metav1.SetMetaDataAnnotation(&claim.ObjectMeta, annBindCompleted, "yes")
+	if claim, err = ifFirst(claims.Update(ctx, claim, metav1.UpdateOptions{})); err != nil {
+		return err
+	}
+	bound.Status.Phase = v1.VolumeBound
+	if _, err = ifFirst(volumes.UpdateStatus(ctx, bound, metav1.UpdateOptions{})); err != nil {
+		return err
+	}
+	if claim == nil {
+		return nil
+	}
+	_, err = ifFirst(claims.UpdateStatus(ctx, boundStatus(claim, pv), metav1.UpdateOptions{}))
+	return err
+}
+
+// ifFirst is nil without an error when somebody else wrote the object first.
+func ifFirst[T any](object *T, err error) (*T, error) {
+	if apierrors.IsConflict(err) {
+		return nil, nil
+	}
+	return object, err
+}
+
+// bindVolume is the volume with a reference to the claim.
+func bindVolume(pv *v1.PersistentVolume, claim *v1.PersistentVolumeClaim) *v1.PersistentVolume {
+	pv = pv.DeepCopy()
+	pv.Spec.ClaimRef = &v1.ObjectReference{
+		APIVersion: "v1", Kind: "PersistentVolumeClaim",
+		Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID, ResourceVersion: claim.ResourceVersion,
+	}
+	metav1.SetMetaDataAnnotation(&pv.ObjectMeta, annBoundByController, "yes")
+	return pv
+}
+
+// boundStatus is the claim with the status of one that is bound to the volume.
+func boundStatus(claim *v1.PersistentVolumeClaim, pv *v1.PersistentVolume) *v1.PersistentVolumeClaim {
+	claim = claim.DeepCopy()
+	claim.Status.Phase = v1.ClaimBound
+	claim.Status.AccessModes = pv.Spec.AccessModes
+	claim.Status.Capacity = pv.Spec.Capacity
+	return claim
+}

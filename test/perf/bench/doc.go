@@ -1,0 +1,26 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package bench measures schedulers on whole clusters: real etcd,
+// kube-apiserver and PV controller, and nodes and volumes that are objects
+// only.
+//
+// Run does one run of a Workload by one arm, on a cluster of its own: it makes
+// the nodes, volumes and claims first, starts the PV controller and the
+// scheduler, lets one pod be scheduled to warm them up, and only then puts the
+// load on and measures. All arms run the same scheduler binary; only its
+// profile differs. In the arm result.Ceiling a bare client of this package does
+// the writes of scheduling instead, with places chosen beforehand.
+//
+//	workload.go   the workloads, and who runs them
+//	run.go        one run from start to end
+//	site.go       the cluster of a run
+//	storage.go    its nodes, volumes and claims
+//	scheduler.go  the arms' profiles
+//	load.go       what is done while it is measured
+//	rolling.go    the same for StatefulSets
+//	ceiling.go    the bare client
+//	provision.go  a provisioner that answers at once
+//	recorder.go   what a client sees of the pods
+//	usage.go      CPU time, memory and API requests
+package bench

@@ -1,0 +1,155 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+)
+
+// recorder keeps, for each pod of the namespace, when it was created and when a
+// client's watch showed that it was done. It is safe for concurrent use.
+type recorder struct {
+	done func(*v1.Pod) bool
+
+	mu      sync.Mutex
+	changed chan struct{} // closed and replaced with each pod that is done
+	created map[types.UID]time.Time
+	ended   map[types.UID]time.Time
+}
+
+// record starts to watch, and ends with the context. Wait for stopped.
+func record(ctx context.Context, client kubernetes.Interface, done func(*v1.Pod) bool) (r *recorder, stopped func(), err error) {
+	r = &recorder{
+		done: done, changed: make(chan struct{}),
+		created: map[types.UID]time.Time{}, ended: map[types.UID]time.Time{},
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	lw := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "pods", namespace, fields.Everything())
+	informer := cache.NewSharedInformer(lw, &v1.Pod{}, 0)
+	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { r.see(o.(*v1.Pod)) },
+		UpdateFunc: func(_, o any) { r.see(o.(*v1.Pod)) },
+	}); err != nil {
+		cancel()
+		return nil, nil, err
+	}
+	var running sync.WaitGroup
+	running.Go(func() { informer.RunWithContext(ctx) })
+	cache.WaitForCacheSync(ctx.Done(), informer.HasSynced)
+	return r, func() { cancel(); running.Wait() }, nil
+}
+
+func (r *recorder) see(pod *v1.Pod) {
+	now := time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, known := r.created[pod.UID]; !known {
+		r.created[pod.UID] = now
+	}
+	if _, known := r.ended[pod.UID]; known || !r.done(pod) {
+		return
+	}
+	r.ended[pod.UID] = now
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// create tells when the request that created a pod was sent, which is before
+// any watch shows it.
+func (r *recorder) create(pod types.UID, at time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.created[pod] = at
+}
+
+// forget starts anew: pods that are known are not counted.
+func (r *recorder) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clear(r.created)
+	clear(r.ended)
+}
+
+// await waits until n pods are done.
+func (r *recorder) await(ctx context.Context, n int) error {
+	for {
+		r.mu.Lock()
+		count, changed := len(r.ended), r.changed
+		r.mu.Unlock()
+		if count >= n {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// count is how many pods are done.
+func (r *recorder) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.ended)
+}
+
+// span is when the first pod was created and the last one was done; zero times
+// without a pod.
+func (r *recorder) span() (first, last time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, t := range r.created {
+		if first.IsZero() || t.Before(first) {
+			first = t
+		}
+	}
+	for _, t := range r.ended {
+		if t.After(last) {
+			last = t
+		}
+	}
+	return first, last
+}
+
+// latencies are those of the pods that are done, ascending.
+func (r *recorder) latencies() []time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := make([]time.Duration, 0, len(r.ended))
+	for pod, t := range r.ended {
+		list = append(list, t.Sub(r.created[pod]))
+	}
+	slices.Sort(list)
+	return list
+}
+
+// percentile of ascending durations, in seconds, by the nearest rank; 0 of
+// none.
+func percentile(ascending []time.Duration, percent int) float64 {
+	if len(ascending) == 0 {
+		return 0
+	}
+	rank := (len(ascending)*percent + 99) / 100
+	return ascending[max(rank, 1)-1].Seconds()
+}
+
+// hasNode reports whether the pod is bound.
+func hasNode(pod *v1.Pod) bool { return pod.Spec.NodeName != "" }
+
+// wasRefused reports whether an attempt to schedule the pod has failed.
+func wasRefused(pod *v1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c v1.PodCondition) bool {
+		return c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse && c.Reason == v1.PodReasonUnschedulable
+	})
+}

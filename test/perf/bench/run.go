@@ -1,0 +1,166 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"stowage.dev/stowage/test/cluster"
+	"stowage.dev/stowage/test/perf/result"
+)
+
+// Config says what Run runs.
+type Config struct {
+	Workload Workload
+	Arm      result.Arm
+	Round    int
+	// Pods to create.
+	Pods int
+	// Binaries of the control plane, and the scheduler's.
+	Binaries  cluster.Binaries
+	Scheduler string
+	// Progress is told what is being done, in few words; it must not be nil.
+	Progress func(format string, args ...any)
+}
+
+// warmUp is how many pods are scheduled before the load begins.
+const warmUp = 1
+
+// Run runs an arm once, on a cluster that it starts and ends. An arm that is
+// cut off by the workload's limit is no error: see result.Run.Cut.
+func Run(ctx context.Context, c Config) (run result.Run, err error) {
+	c.Progress("etcd, kube-apiserver")
+	s, err := open(ctx, c)
+	if err != nil {
+		return run, err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	pods, err := s.prepare(ctx, c)
+	if err != nil {
+		return run, err
+	}
+	if run, err = s.measure(ctx, pods); err != nil {
+		return run, err
+	}
+	run.Arm, run.Round = c.Arm, c.Round
+	if run.GivenTwice, err = s.givenTwice(ctx); err != nil {
+		return run, err
+	}
+	if s.scheduler != nil {
+		run.PeakMemory, err = peakMemory(s.scheduler)
+	}
+	return run, err
+}
+
+// prepare makes all that is there when the load begins, and the pods of the
+// load, which are yet to be created.
+func (s *site) prepare(ctx context.Context, c Config) ([]*v1.Pod, error) {
+	if err := s.makeStorage(ctx); err != nil {
+		return nil, err
+	}
+	s.progress("claims of %d pods", c.Pods)
+	first, err := s.makePods(ctx, "warm", warmUp)
+	if err != nil {
+		return nil, err
+	}
+	pods, err := s.makePods(ctx, "pod", c.Pods)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.startPVController(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.watchPods(ctx); err != nil {
+		return nil, err
+	}
+	if s.workload.claims == claimsToProvision {
+		if err := s.startProvisioner(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if c.Arm != result.Ceiling {
+		if err := s.startScheduler(ctx, c.Scheduler); err != nil {
+			return nil, err
+		}
+	}
+	return pods, s.warm(ctx, first)
+}
+
+// warm schedules the first pods, and does what comes before the load.
+func (s *site) warm(ctx context.Context, first []*v1.Pod) error {
+	s.progress("warm-up")
+	load := allAtOnce
+	if s.arm == result.Ceiling {
+		load = bareClient
+	}
+	if err := load(ctx, s, first); err != nil {
+		return fmt.Errorf("warm up: %w", err)
+	}
+	if s.workload.before != nil {
+		if err := s.workload.before(ctx, s); err != nil {
+			return err
+		}
+	}
+	s.recorder.forget()
+	return nil
+}
+
+// measure puts the load on.
+func (s *site) measure(ctx context.Context, pods []*v1.Pod) (run result.Run, err error) {
+	load := s.workload.load
+	switch {
+	case s.arm == result.Ceiling:
+		load = bareClient
+	case load == nil:
+		load = allAtOnce
+	}
+	before, err := s.usage(ctx, false)
+	if err != nil {
+		return run, err
+	}
+	s.progress("%d pods", len(pods))
+	limited, cancel := context.WithTimeout(ctx, s.workload.Limit)
+	begin := time.Now()
+	err = load(limited, s, pods)
+	cut := limited.Err() != nil && ctx.Err() == nil
+	cancel()
+	if err != nil && !cut {
+		return run, err
+	}
+	took := time.Since(begin)
+	after, err := s.usage(ctx, true)
+	if err != nil {
+		return run, err
+	}
+	run = s.outcome(len(pods), took, cut)
+	used := after.since(before)
+	run.SchedulerCPU, run.PVControllerCPU = used.schedulerCPU, used.pvControllerCPU
+	run.Writes, run.Conflicts = int(used.writes), int(used.conflicts)
+	if used.filterCount > 0 {
+		run.FilterMean = used.filterSum / used.filterCount
+	}
+	return run, nil
+}
+
+func (s *site) outcome(asked int, took time.Duration, cut bool) result.Run {
+	if s.events > 0 {
+		return result.Run{Asked: s.events, Done: s.events, Seconds: took.Seconds()}
+	}
+	first, last := s.recorder.span()
+	latencies := s.recorder.latencies()
+	run := result.Run{
+		Asked: asked, Done: len(latencies), Seconds: last.Sub(first).Seconds(),
+		P50: percentile(latencies, 50), P99: percentile(latencies, 99),
+	}
+	if cut {
+		run.Seconds = took.Seconds()
+		run.Asked = max(asked, run.Done+1)
+	}
+	return run
+}

@@ -1,0 +1,68 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"fmt"
+
+	"stowage.dev/stowage/test/perf/result"
+)
+
+// clientQPS of the scheduler in all arms, unless a workload asks for
+// kube-scheduler's defaults: enough to never be what limits.
+const clientQPS = 5000
+
+const profileHead = `apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: default-scheduler
+`
+
+// topologyProfile is that of manifests/scheduler/only.
+const topologyProfile = `  plugins:
+    multiPoint:
+      enabled:
+      - name: VolumeTopology
+      disabled:
+      - name: VolumeBinding
+    preFilter:
+      enabled:
+      - name: VolumeTopology
+`
+
+const pvControllerArgs = `  pluginConfig:
+  - name: VolumeTopology
+    args:
+      apiVersion: kubescheduler.config.k8s.io/v1
+      kind: VolumeTopologyArgs
+      bindingMode: PVController
+`
+
+// schedulerConfig is the KubeSchedulerConfiguration of an arm. qps 0 leaves the
+// client's limits at their defaults.
+func schedulerConfig(arm result.Arm, qps int) ([]byte, error) {
+	config := profileHead
+	switch arm {
+	case result.Stock:
+	case result.Direct:
+		config += topologyProfile
+	case result.PVController:
+		config += topologyProfile + pvControllerArgs
+	default:
+		return nil, fmt.Errorf("arm %q has no scheduler", arm)
+	}
+	if qps > 0 {
+		config += fmt.Sprintf("clientConnection: {qps: %d, burst: %d}\n", qps, qps)
+	}
+	return []byte(config), nil
+}
+
+// volumePlugin is the plugin that takes care of volumes in the arm, by its name
+// in the scheduler's metrics.
+func volumePlugin(arm result.Arm) string {
+	if arm == result.Stock {
+		return "VolumeBinding"
+	}
+	return "VolumeTopology"
+}

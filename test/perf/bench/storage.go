@@ -1,0 +1,210 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"context"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"stowage.dev/stowage/pkg/testing/builders"
+	"stowage.dev/stowage/test/cluster"
+)
+
+const (
+	namespace   = "bench"
+	class       = "local" // of all claims
+	volumeSize  = "100Gi"
+	claimSize   = "50Gi"
+	tooLarge    = "1Ti" // fits no volume and no node
+	parallelism = 64    // requests at a time while objects are made
+)
+
+// claimKind is what pods' claims are like when the load begins.
+type claimKind int
+
+const (
+	unboundClaims     claimKind = iota // of the class, for volumes that exist
+	noClaims                           // the pods have none
+	boundClaims                        // to a volume each
+	claimsTooLarge                     // no volume is large enough
+	claimsToProvision                  // no volumes, but a provisioner
+)
+
+// each does something n times, some at a time.
+func each(ctx context.Context, n int, do func(context.Context, int) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallelism)
+	for i := range n {
+		group.Go(func() error { return do(ctx, i) })
+	}
+	return group.Wait()
+}
+
+func nodeName(n int) string { return fmt.Sprintf("node-%d", n) }
+
+// makeStorage makes the nodes, the class and the volumes.
+func (s *site) makeStorage(ctx context.Context) error {
+	s.progress("%d nodes, %d volumes", s.workload.Nodes, s.workload.Nodes*s.workload.VolumesPerNode)
+	if err := s.cluster.AddNodes(ctx, cluster.NodeSet{Count: s.workload.Nodes}.Nodes()...); err != nil {
+		return err
+	}
+	ns := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+	if _, err := s.client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	if s.workload.claims == claimsToProvision {
+		return s.makeCapacity(ctx)
+	}
+	if _, err := s.client.StorageV1().StorageClasses().Create(ctx, builders.MakeClass(class).Obj(), metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	s.volumes = make([]*v1.PersistentVolume, s.workload.Nodes*s.workload.VolumesPerNode)
+	return each(ctx, len(s.volumes), func(ctx context.Context, i int) (err error) {
+		s.volumes[i], err = s.makeVolume(ctx, s.volume(i))
+		return err
+	})
+}
+
+// volume i is on node i modulo the number of nodes, so that consecutive ones
+// are on different nodes.
+func (s *site) volume(i int) *v1.PersistentVolume {
+	n := i % s.workload.Nodes
+	return builders.MakePV(fmt.Sprintf("pv-%d-%d", n, i/s.workload.Nodes)).Class(class).Capacity(volumeSize).Hostname(nodeName(n)).Obj()
+}
+
+// makeVolume also makes it Available, as the PV controller would.
+func (s *site) makeVolume(ctx context.Context, pv *v1.PersistentVolume) (*v1.PersistentVolume, error) {
+	made, err := s.client.CoreV1().PersistentVolumes().Create(ctx, pv, metav1.CreateOptions{})
+	if err != nil {
+		return nil, err
+	}
+	made.Status.Phase = v1.VolumeAvailable
+	if pv.Spec.ClaimRef != nil {
+		made.Status.Phase = v1.VolumeBound
+	}
+	return s.client.CoreV1().PersistentVolumes().UpdateStatus(ctx, made, metav1.UpdateOptions{})
+}
+
+func claimName(pod string, i int) string { return fmt.Sprintf("%s-claim-%d", pod, i) }
+
+// makePods makes the claims of pods called PREFIX-0 and so on, and returns the
+// pods, which are yet to be created.
+func (s *site) makePods(ctx context.Context, prefix string, count int) ([]*v1.Pod, error) {
+	pods := make([]*v1.Pod, count)
+	err := each(ctx, count, func(ctx context.Context, i int) error {
+		name := fmt.Sprintf("%s-%d", prefix, i)
+		pod := builders.MakePod(name).Namespace(namespace).SchedulerName(v1.DefaultSchedulerName).Requests("10m", "10Mi")
+		if s.workload.claims != noClaims {
+			for c := range s.workload.ClaimsPerPod {
+				if err := s.makeClaim(ctx, claimName(name, c)); err != nil {
+					return err
+				}
+				pod.PVC(claimName(name, c))
+			}
+		}
+		pods[i] = pod.Obj()
+		return nil
+	})
+	return pods, err
+}
+
+func (s *site) makeClaim(ctx context.Context, name string) error {
+	size := claimSize
+	if s.workload.claims == claimsTooLarge {
+		size = tooLarge
+	}
+	claim := builders.MakePVC(name).Namespace(namespace).Class(class).Request(size)
+	if s.workload.claims == boundClaims {
+		return s.makeBoundClaim(ctx, claim)
+	}
+	made, err := s.client.CoreV1().PersistentVolumeClaims(namespace).Create(ctx, claim.Obj(), metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.claims[name] = made
+	return nil
+}
+
+// makeBoundClaim binds the claim to the next volume, as the PV controller
+// would.
+func (s *site) makeBoundClaim(ctx context.Context, claim *builders.PVC) error {
+	pv := s.volumes[int(s.nextVolume.Add(1))-1]
+	claims := s.client.CoreV1().PersistentVolumeClaims(namespace)
+	made, err := claims.Create(ctx, claim.VolumeName(pv.Name).BindCompleted().BoundByController().Phase("").Obj(), metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	bound := bindVolume(pv, made)
+	if bound, err = s.client.CoreV1().PersistentVolumes().Update(ctx, bound, metav1.UpdateOptions{}); err != nil {
+		return err
+	}
+	bound.Status.Phase = v1.VolumeBound
+	if _, err = s.client.CoreV1().PersistentVolumes().UpdateStatus(ctx, bound, metav1.UpdateOptions{}); err != nil {
+		return err
+	}
+	_, err = claims.UpdateStatus(ctx, boundStatus(made, pv), metav1.UpdateOptions{})
+	return err
+}
+
+// makeCapacity announces, for each node, a node's own storage of a driver.
+func (s *site) makeCapacity(ctx context.Context) error {
+	driver := builders.MakeCSIDriver(provisionerName).StorageCapacity(true).Obj()
+	if _, err := s.client.StorageV1().CSIDrivers().Create(ctx, driver, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	if _, err := s.client.StorageV1().StorageClasses().Create(ctx, builders.MakeClass(class).Provisioner(provisionerName).Obj(), metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	return each(ctx, s.workload.Nodes, func(ctx context.Context, n int) error {
+		c := builders.MakeCapacity(fmt.Sprintf("capacity-%d", n), class).Namespace(namespace).Hostname(nodeName(n)).Capacity(tooLarge).Obj()
+		_, err := s.client.StorageV1().CSIStorageCapacities(namespace).Create(ctx, c, metav1.CreateOptions{})
+		return err
+	})
+}
+
+// givenTwice counts volumes that two claims name, and claims that are bound to
+// a volume that does not name them.
+func (s *site) givenTwice(ctx context.Context) (int, error) {
+	claims, err := s.client.CoreV1().PersistentVolumeClaims(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return 0, err
+	}
+	volumes, err := s.client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return 0, err
+	}
+	return countTwice(claims.Items, volumes.Items), nil
+}
+
+func countTwice(claims []v1.PersistentVolumeClaim, volumes []v1.PersistentVolume) int {
+	owner := map[string]*v1.ObjectReference{}
+	for i := range volumes {
+		owner[volumes[i].Name] = volumes[i].Spec.ClaimRef
+	}
+	named := map[string]int{}
+	faults := 0
+	for i := range claims {
+		claim := &claims[i]
+		if claim.Spec.VolumeName == "" {
+			continue
+		}
+		named[claim.Spec.VolumeName]++
+		ref := owner[claim.Spec.VolumeName]
+		if claim.Status.Phase == v1.ClaimBound && (ref == nil || ref.UID != claim.UID) {
+			faults++
+		}
+	}
+	for _, n := range named {
+		if n > 1 {
+			faults++
+		}
+	}
+	return faults
+}

@@ -1,0 +1,166 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/procfs"
+
+	"stowage.dev/stowage/test/cluster"
+)
+
+// usage is what has been used since processes began; two are subtracted.
+type usage struct {
+	schedulerCPU, pvControllerCPU float64 // seconds
+	writes, conflicts             float64 // requests
+	filterSum, filterCount        float64 // seconds, calls
+}
+
+func (u usage) since(before usage) usage {
+	return usage{
+		schedulerCPU:    u.schedulerCPU - before.schedulerCPU,
+		pvControllerCPU: u.pvControllerCPU - before.pvControllerCPU,
+		writes:          u.writes - before.writes,
+		conflicts:       u.conflicts - before.conflicts,
+		filterSum:       u.filterSum - before.filterSum,
+		filterCount:     u.filterCount - before.filterCount,
+	}
+}
+
+// usage reads what has been used. The processes' own figures come first when a
+// measurement ends and last when it begins, because to read the API server's
+// metrics takes a while: last says that it ends.
+func (s *site) usage(ctx context.Context, last bool) (u usage, err error) {
+	steps := []func(context.Context, *usage) error{s.requests, s.filterTime, s.cpu}
+	if last {
+		steps = []func(context.Context, *usage) error{s.cpu, s.requests, s.filterTime}
+	}
+	for _, step := range steps {
+		if err := step(ctx, &u); err != nil {
+			return u, err
+		}
+	}
+	return u, nil
+}
+
+func (s *site) cpu(_ context.Context, u *usage) (err error) {
+	if s.scheduler != nil {
+		if u.schedulerCPU, err = cpuTime(s.scheduler); err != nil {
+			return err
+		}
+	}
+	u.pvControllerCPU, err = cpuTime(s.cluster.ControllerManager().Process())
+	return err
+}
+
+func cpuTime(p *cluster.Process) (float64, error) {
+	proc, err := procfs.NewProc(p.PID())
+	if err != nil {
+		return 0, fmt.Errorf("read the CPU time of %s: %w", p.Name(), err)
+	}
+	stat, err := proc.Stat()
+	if err != nil {
+		return 0, fmt.Errorf("read the CPU time of %s: %w", p.Name(), err)
+	}
+	return stat.CPUTime(), nil
+}
+
+// peakMemory is the largest resident set that the process ever had, in bytes.
+func peakMemory(p *cluster.Process) (int64, error) {
+	proc, err := procfs.NewProc(p.PID())
+	if err != nil {
+		return 0, fmt.Errorf("read the memory of %s: %w", p.Name(), err)
+	}
+	status, err := proc.NewStatus()
+	if err != nil {
+		return 0, fmt.Errorf("read the memory of %s: %w", p.Name(), err)
+	}
+	return int64(status.VmHWM), nil
+}
+
+// requests counts API requests that write what scheduling writes. The load's
+// own creations and deletions, and those of controllers and provisioners that
+// make pods and volumes, are not among them: they are the same in all arms.
+func (s *site) requests(ctx context.Context, u *usage) error {
+	families, err := metricsOf(ctx, s.cluster.APIServer().Process())
+	if err != nil {
+		return err
+	}
+	for _, m := range families["apiserver_request_total"].GetMetric() {
+		labels := labelsOf(m)
+		if !isSchedulingWrite(labels) {
+			continue
+		}
+		switch code := labels["code"]; {
+		case strings.HasPrefix(code, "2"):
+			u.writes += m.GetCounter().GetValue()
+		case code == "409":
+			u.conflicts += m.GetCounter().GetValue()
+		}
+	}
+	return nil
+}
+
+func isSchedulingWrite(labels map[string]string) bool {
+	switch labels["resource"] {
+	case "pods", "persistentvolumes", "persistentvolumeclaims":
+	default:
+		return false
+	}
+	switch labels["verb"] {
+	case "PUT", "PATCH", "APPLY":
+		return true
+	case "POST":
+		return labels["subresource"] == "binding"
+	}
+	return false
+}
+
+// filterTime reads how long the Filter of the arm's volume plugin took, from
+// the share of pods for which the scheduler records that.
+func (s *site) filterTime(ctx context.Context, u *usage) error {
+	if s.scheduler == nil {
+		return nil
+	}
+	families, err := metricsOf(ctx, s.scheduler)
+	if err != nil {
+		return err
+	}
+	for _, m := range families["scheduler_plugin_execution_duration_seconds"].GetMetric() {
+		labels := labelsOf(m)
+		if labels["plugin"] == volumePlugin(s.arm) && labels["extension_point"] == "Filter" {
+			u.filterSum += m.GetHistogram().GetSampleSum()
+			u.filterCount += float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	return nil
+}
+
+func metricsOf(ctx context.Context, p *cluster.Process) (map[string]*dto.MetricFamily, error) {
+	text, err := p.Get(ctx, "/metrics")
+	if err != nil {
+		return nil, fmt.Errorf("read the metrics of %s: %w", p.Name(), err)
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
+	if err != nil {
+		return nil, fmt.Errorf("read the metrics of %s: %w", p.Name(), err)
+	}
+	return families, nil
+}
+
+func labelsOf(m *dto.Metric) map[string]string {
+	labels := map[string]string{}
+	for _, l := range m.GetLabel() {
+		labels[l.GetName()] = l.GetValue()
+	}
+	return labels
+}

@@ -7,9 +7,10 @@ package match
 // speaks against it.
 type Reason struct {
 	Code ReasonCode
-	// Claim is the namespace/name of the claim that could not be served,
-	// Volume the name of the volume that stood in the way. Either may be
-	// empty. They are for explanations and logs and never part of a status.
+	// Claim is the name, within the pod's namespace, of the claim that could
+	// not be served, Volume the name of the volume that stood in the way.
+	// Either may be empty. They are for explanations and logs and never part
+	// of a status.
 	Claim, Volume string
 }
 

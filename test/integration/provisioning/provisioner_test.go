@@ -182,10 +182,16 @@ func made(e *fixture.Env, name, size string) *builders.PVC {
 // trackCapacity has the driver's capacity count, or not.
 func trackCapacity(e *fixture.Env, tracked bool) {
 	e.T.Helper()
+	writeDriver(e, "driver", tracked)
+}
+
+// writeDriver creates or updates the object of the driver called e.Name(name).
+func writeDriver(e *fixture.Env, name string, tracked bool) {
+	e.T.Helper()
 	ctx, cancel := context.WithTimeout(e.Context(), e.Timeout)
 	defer cancel()
 	drivers := e.Client.StorageV1().CSIDrivers()
-	object := builders.MakeCSIDriver(driver(e)).StorageCapacity(tracked).Obj()
+	object := builders.MakeCSIDriver(e.Name(name)).StorageCapacity(tracked).Obj()
 	object.Labels = e.NodeSelector()
 	_, err := drivers.Create(ctx, object, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {

@@ -1,0 +1,212 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package model
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"stowage.dev/stowage/pkg/testing/builders"
+)
+
+const (
+	class = "local"
+	gi    = 1024 // in Mi
+)
+
+// cluster is what an API server would hold: the newest state of each object is
+// in the store of its informer.
+type cluster struct {
+	Config
+	rng     *rand.Rand
+	factory informers.SharedInformerFactory
+
+	nodes, volumes, claims, pods, classes *informer
+
+	// infos are kube-scheduler's entries of the nodes, in the order in which
+	// it asks them; indexOf finds one by name.
+	infos   []fwk.NodeInfo
+	indexOf map[string]int
+	// slots are the volumes by name: they come back under it after each use.
+	slots    []slot
+	running  []*workload
+	occupied int // volumes bound
+	names    int // given to claims and pods
+
+	// mu guards the following, since the binder writes from many goroutines.
+	mu      sync.Mutex
+	version uint64
+	pending []event // of writes
+	twice   []string
+}
+
+// slot is where a volume lives: a disk of a node.
+type slot struct {
+	name string
+	node int
+	size int // in Mi
+}
+
+// workload is a pod that runs, with its claims.
+type workload struct {
+	pod  *v1.Pod
+	node int
+	// claims are names, in the pod's namespace.
+	claims []string
+}
+
+func newCluster(cfg Config) *cluster {
+	factory := newInformers()
+	return &cluster{
+		Config:  cfg,
+		rng:     rand.New(rand.NewPCG(cfg.Seed, 1)),
+		factory: factory,
+		nodes:   informerOf(factory, &v1.Node{}),
+		volumes: informerOf(factory, &v1.PersistentVolume{}),
+		claims:  informerOf(factory, &v1.PersistentVolumeClaim{}),
+		pods:    informerOf(factory, &v1.Pod{}),
+		classes: informerOf(factory, &storagev1.StorageClass{}),
+		indexOf: make(map[string]int, cfg.Nodes),
+	}
+}
+
+// store puts the next version of an object into its informer's store. The
+// caller hands the object over, and holds mu if others may write.
+func (c *cluster) store(to *informer, old any, object runtime.Object) (event, error) {
+	c.version++
+	object.(metav1.Object).SetResourceVersion(strconv.FormatUint(c.version, 10))
+	return event{to, old, object}, to.GetStore().Update(object)
+}
+
+// drop removes an object from its informer's store.
+func (c *cluster) drop(from *informer, object runtime.Object) (event, error) {
+	return event{of: from, old: object}, from.GetStore().Delete(object)
+}
+
+func (c *cluster) volume(name string) (*v1.PersistentVolume, error) {
+	return c.factory.Core().V1().PersistentVolumes().Lister().Get(name)
+}
+
+func (c *cluster) claim(namespace, name string) (*v1.PersistentVolumeClaim, error) {
+	return c.factory.Core().V1().PersistentVolumeClaims().Lister().PersistentVolumeClaims(namespace).Get(name)
+}
+
+// addNodes fills the store of nodes.
+func (c *cluster) addNodes() error {
+	if _, err := c.store(c.classes, nil, builders.MakeClass(class).Obj()); err != nil {
+		return err
+	}
+	for i := range c.Nodes {
+		name := fmt.Sprintf("node-%06d", i)
+		node := builders.MakeNode(name).UID("uid-of-" + name).Zone("zone-" + strconv.Itoa(i%3)).Obj()
+		if _, err := c.store(c.nodes, nil, node); err != nil {
+			return err
+		}
+		info := framework.NewNodeInfo()
+		info.SetNode(node)
+		c.infos = append(c.infos, info)
+		c.indexOf[name] = i
+	}
+	return nil
+}
+
+// addVolumes fills the store of volumes, in the order of their names, as a list
+// of the API server has them: a node's volumes do not stand together.
+func (c *cluster) addVolumes() error {
+	for node := range c.Nodes {
+		for i := range c.VolumesPerNode {
+			c.slots = append(c.slots, slot{
+				name: fmt.Sprintf("local-pv-%08x%d", c.rng.Uint32(), len(c.slots)),
+				node: node,
+				size: 10*gi*(i+1) + c.rng.IntN(gi),
+			})
+		}
+	}
+	slices.SortFunc(c.slots, func(a, b slot) int { return cmp.Compare(a.name, b.name) })
+	for i := range c.slots {
+		if _, err := c.store(c.volumes, nil, c.disk(&c.slots[i]).Obj()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// disk is the volume of a slot when it has just been discovered.
+func (c *cluster) disk(s *slot) *builders.PV {
+	return builders.MakePV(s.name).UID(c.uid()).Class(class).Hostname(c.infos[s.node].Node().Name).
+		Capacity(strconv.Itoa(s.size) + "Mi").ProvisionedBy("local-volume-provisioner")
+}
+
+func (c *cluster) uid() string {
+	return fmt.Sprintf("%08x-%04x-4000-8000-%012x", c.rng.Uint32(), c.rng.Uint32N(1<<16), c.rng.Uint64N(1<<48))
+}
+
+// occupy binds the share of volumes that is to be bound, each to the claim of a
+// pod that runs.
+func (c *cluster) occupy() error {
+	for i := range c.slots {
+		if c.rng.Float64() >= c.Occupied {
+			continue
+		}
+		s := &c.slots[i]
+		w := c.newWorkload(1, s.size*9/10)
+		w.node = s.node
+		pod, claim := w.pod.DeepCopy(), w.wanted[0]
+		pod.Spec.NodeName = c.infos[s.node].Node().Name
+		w.workload.pod = pod
+		bound := builders.MakePVC(claim.Name).Namespace(claim.Namespace).UID(string(claim.UID)).Class(class).
+			Request(strconv.Itoa(s.size*9/10) + "Mi").Bound(s.name).Obj()
+		volume := c.disk(s).ClaimRef(claim.Namespace, claim.Name, string(claim.UID)).BoundByController().Phase(v1.VolumeBound).Obj()
+		for _, put := range []struct {
+			to     *informer
+			object runtime.Object
+		}{{c.pods, pod}, {c.claims, bound}, {c.volumes, volume}} {
+			if _, err := c.store(put.to, nil, put.object); err != nil {
+				return err
+			}
+		}
+		c.runs(&w.workload)
+		c.occupied++
+	}
+	return nil
+}
+
+// runs notes that the pod runs on its node.
+func (c *cluster) runs(w *workload) {
+	c.infos[w.node].(*framework.NodeInfo).AddPod(w.pod)
+	c.running = append(c.running, w)
+}
+
+// arrival is a pod to be placed and the claims that have been made for it.
+type arrival struct {
+	workload
+	wanted []*v1.PersistentVolumeClaim
+}
+
+// newWorkload is a pod with claims of the given sizes in Mi; nothing is stored.
+func (c *cluster) newWorkload(claims int, sizes ...int) *arrival {
+	c.names++
+	name, namespace := "pod-"+strconv.Itoa(c.names), "team-"+strconv.Itoa(c.names%100)
+	a := &arrival{}
+	for i := range claims {
+		claim := builders.MakePVC(name + "-data-" + strconv.Itoa(i)).Namespace(namespace).UID(c.uid()).Class(class).
+			Request(strconv.Itoa(sizes[i]) + "Mi").Obj()
+		a.wanted = append(a.wanted, claim)
+		a.claims = append(a.claims, claim.Name)
+	}
+	a.pod = builders.MakePod(name).Namespace(namespace).UID(c.uid()).PVC(a.claims...).Obj()
+	return a
+}

@@ -1,0 +1,82 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package model is a scheduler's life with the VolumeTopology plugin and
+// without an API server: a cluster of any size in the stores of informers, pods
+// that come, are placed and end, and events that stream meanwhile. It measures
+// what the plugin's calls cost and how much memory the engine takes, at sizes
+// that no test cluster reaches.
+//
+// What is real: the plugin with all below it (engine, binder), the framework's
+// NodeInfo and CycleState, the informers' stores, and kube-scheduler's rules
+// for which nodes to ask (how many feasible ones are enough, where the next
+// pod's search begins, what PreFilter's narrowing means). What is modelled: the
+// API server keeps each object in the informer's store and takes a write only on
+// the version that was read; watch events reach the handlers after PreBind, one
+// after another. All calls are made on one thread, whose CPU time is measured:
+// what 16 goroutines of kube-scheduler would do at once is done in turn.
+//
+// Each run begins in the state that it keeps: a share of all volumes is bound,
+// and whenever a pod was placed, others end until that share is met again. So
+// all sizes see the same mix of answers, and their figures compare.
+package model
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Config says what is simulated.
+type Config struct {
+	// Nodes is how large the cluster is, VolumesPerNode how many local volumes
+	// each node has: of 10Gi, 20Gi and so on, each up to 1Gi larger.
+	Nodes, VolumesPerNode int
+	// Pods is how many are placed while measuring.
+	Pods int
+	// Occupied is the share of volumes that are bound, 0 to 1.
+	Occupied float64
+	// FourClaims is the share of pods with four claims; the others have one.
+	FourClaims float64
+	// Returning is the share of pods that use the bound claims of a pod that
+	// ended just before, as those of a StatefulSet do.
+	Returning float64
+	// Stream is what else changes in the cluster.
+	Stream Stream
+	// Seed makes two runs alike.
+	Seed uint64
+	// Progress is told now and then what is going on; nil for nobody.
+	Progress func(format string, args ...any)
+}
+
+// Stream is how many objects change for each pod that is placed, besides what
+// the pod itself causes.
+type Stream struct {
+	Nodes   int `json:"nodeHeartbeats"`
+	Volumes int `json:"volumeUpdates"`
+	Claims  int `json:"claimUpdates"`
+}
+
+// Default is the workload whose figures are published.
+func Default(nodes, pods int) Config {
+	return Config{
+		Nodes: nodes, VolumesPerNode: 10, Pods: pods,
+		Occupied: 0.5, FourClaims: 0.1, Returning: 0.05,
+		Stream: Stream{Nodes: 2, Volumes: 2, Claims: 1},
+		Seed:   1,
+	}
+}
+
+func (c *Config) validate() error {
+	var errs []error
+	wrong := func(bad bool, format string, args ...any) {
+		if bad {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	wrong(c.Nodes < 10, "%d nodes are too few for pods with four claims to find a place: at least 10", c.Nodes)
+	wrong(c.VolumesPerNode < 4, "%d volumes per node are less than the claims of one pod: at least 4", c.VolumesPerNode)
+	wrong(c.Pods < 1, "no pods to place")
+	wrong(c.Occupied <= 0 || c.Occupied > 0.7, "occupied share %v: must be more than 0 and at most 0.7, so that every pod finds a place", c.Occupied)
+	wrong(c.FourClaims < 0 || c.Returning < 0 || c.FourClaims+c.Returning > 1, "shares of pods must lie between 0 and 1 together")
+	return errors.Join(errs...)
+}

@@ -1,0 +1,176 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package model
+
+import (
+	"context"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"stowage.dev/stowage/pkg/plugin/volumetopology"
+)
+
+// scheduler runs scheduling cycles with the plugin as the only one. Not safe for
+// concurrent use.
+type scheduler struct {
+	plugin *volumetopology.Plugin
+	meter  meter
+	start  int // where the search for the next pod begins
+
+	preFilter, filter, score, reserve tally
+	// refused counts the Filter calls that said no; scored the Score calls,
+	// probed ones included.
+	refused, filtered, scored int
+
+	feasible []fwk.NodeInfo
+	narrowed []fwk.NodeInfo
+}
+
+// The scheduler's rule: half of the nodes in small clusters, less in large
+// ones, are enough to choose from (percentageOfNodesToScore: 0).
+const (
+	leastFeasible        = 100
+	leastFeasiblePercent = 5
+)
+
+// enough is how many feasible nodes end the search among so many.
+func enough(nodes int) int {
+	if nodes < leastFeasible {
+		return nodes
+	}
+	percent := max(50-nodes/125, leastFeasiblePercent)
+	return max(nodes*percent/100, leastFeasible)
+}
+
+// place runs one cycle up to Reserve, and returns what PreBind needs.
+func (s *scheduler) place(ctx context.Context, c *cluster, pod *v1.Pod, probe bool) (fwk.CycleState, int, error) {
+	state := framework.NewCycleState()
+	nodes, err := s.preFilterNodes(ctx, c, state, pod, probe)
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := s.filterNodes(ctx, state, pod, nodes, len(c.infos), probe); err != nil {
+		return nil, 0, err
+	}
+	best, err := s.scoreNodes(ctx, c, state, pod, probe)
+	if err != nil {
+		return nil, 0, err
+	}
+	var status *fwk.Status
+	t := &s.reserve
+	if len(nodes) < len(c.infos) {
+		t = &tally{} // claims bound already: nothing to reserve
+	}
+	name := best.Node().Name
+	s.meter.phase(t, probe, func() int {
+		s.meter.one(t, probe, func() { status = s.plugin.Reserve(ctx, state, pod, name) })
+		return 1
+	})
+	if !status.IsSuccess() {
+		return nil, 0, fmt.Errorf("reserve volumes of pod %s on node %s: %w", pod.Name, name, status.AsError())
+	}
+	return state, c.indexOf[name], nil
+}
+
+func (s *scheduler) preFilterNodes(ctx context.Context, c *cluster, state fwk.CycleState, pod *v1.Pod, probe bool) ([]fwk.NodeInfo, error) {
+	var result *fwk.PreFilterResult
+	var status *fwk.Status
+	s.meter.phase(&s.preFilter, probe, func() int {
+		s.meter.one(&s.preFilter, probe, func() { result, status = s.plugin.PreFilter(ctx, state, pod, c.infos) })
+		return 1
+	})
+	switch {
+	case !status.IsSuccess():
+		return nil, fmt.Errorf("PreFilter refuses pod %s: %w", pod.Name, status.AsError())
+	case result.AllNodes():
+		return c.infos, nil
+	}
+	s.narrowed = s.narrowed[:0]
+	for name := range result.NodeNames {
+		s.narrowed = append(s.narrowed, c.infos[c.indexOf[name]])
+	}
+	return s.narrowed, nil
+}
+
+// filterNodes leaves the nodes that fit in s.feasible.
+func (s *scheduler) filterNodes(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo, all int, probe bool) error {
+	s.feasible = s.feasible[:0]
+	wanted := enough(len(nodes))
+	if cap(s.feasible) < wanted {
+		s.feasible = make([]fwk.NodeInfo, 0, wanted)
+	}
+	asked := 0
+	var failed *fwk.Status
+	s.meter.phase(&s.filter, probe, func() int {
+		for ; asked < len(nodes) && len(s.feasible) < wanted; asked++ {
+			info := nodes[(s.start+asked)%len(nodes)]
+			var status *fwk.Status
+			if probe {
+				s.meter.one(&s.filter, probe, func() { status = s.plugin.Filter(ctx, state, pod, info) })
+			} else {
+				status = s.plugin.Filter(ctx, state, pod, info)
+			}
+			switch {
+			case status.IsSuccess():
+				s.feasible = append(s.feasible, info)
+			case status.Code() == fwk.Error:
+				failed = status
+			}
+		}
+		return asked
+	})
+	s.start = (s.start + asked) % all
+	s.filtered += asked
+	s.refused += asked - len(s.feasible)
+	switch {
+	case failed != nil:
+		return fmt.Errorf("filter nodes for pod %s: %w", pod.Name, failed.AsError())
+	case len(s.feasible) == 0:
+		return fmt.Errorf("none of %d nodes fits pod %s", asked, pod.Name)
+	}
+	return nil
+}
+
+// scoreNodes returns the feasible node of the highest score; of several, any.
+func (s *scheduler) scoreNodes(ctx context.Context, c *cluster, state fwk.CycleState, pod *v1.Pod, probe bool) (fwk.NodeInfo, error) {
+	if status := s.plugin.PreScore(ctx, state, pod, s.feasible); status.IsSkip() || len(s.feasible) == 1 {
+		return s.feasible[c.rng.IntN(len(s.feasible))], nil
+	} else if !status.IsSuccess() {
+		return nil, fmt.Errorf("PreScore of pod %s: %w", pod.Name, status.AsError())
+	}
+	var best fwk.NodeInfo
+	var failed *fwk.Status
+	highest, equals := int64(-1), 0
+	s.meter.phase(&s.score, probe, func() int {
+		for _, info := range s.feasible {
+			var points int64
+			var status *fwk.Status
+			if probe {
+				s.meter.one(&s.score, probe, func() { points, status = s.plugin.Score(ctx, state, pod, info) })
+			} else {
+				points, status = s.plugin.Score(ctx, state, pod, info)
+			}
+			if !status.IsSuccess() {
+				failed = status
+			}
+			switch {
+			case points > highest:
+				best, highest, equals = info, points, 1
+			case points == highest:
+				if equals++; c.rng.IntN(equals) == 0 {
+					best = info
+				}
+			}
+		}
+		return len(s.feasible)
+	})
+	s.scored += len(s.feasible)
+	if failed != nil {
+		return nil, fmt.Errorf("score nodes for pod %s: %w", pod.Name, failed.AsError())
+	}
+	return best, nil
+}

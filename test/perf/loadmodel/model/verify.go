@@ -1,0 +1,87 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package model
+
+import (
+	"errors"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+func (c *cluster) noteGivenTwice(volume string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.twice = append(c.twice, volume)
+}
+
+// verify looks at all that is left: the engine's invariants; each claim of a
+// pod that runs is bound to a volume of its own, on the pod's node and large
+// enough; and the engine holds nothing else.
+func (m *model) verify() error {
+	if len(m.twice) > 0 {
+		return fmt.Errorf("volumes were given to two claims: %v", m.twice)
+	}
+	if err := m.plugin.Cache().Check(); err != nil {
+		return fmt.Errorf("engine: %w", err)
+	}
+	if held := m.plugin.Cache().Size(); held.Reservations != 0 || held.Volumes != len(m.slots) || held.Nodes != m.Nodes {
+		return fmt.Errorf("engine has %+v, want no reservation, %d volumes, %d nodes", held, len(m.slots), m.Nodes)
+	}
+	owner := map[string]string{} // of volumes
+	for _, w := range m.running {
+		for _, name := range w.claims {
+			key := w.pod.Namespace + "/" + name
+			volume, err := m.verifyClaim(w, name)
+			if err != nil {
+				return fmt.Errorf("claim %s of pod %s: %w", key, w.pod.Name, err)
+			}
+			if other, taken := owner[volume]; taken {
+				return fmt.Errorf("volume %s belongs to claims %s and %s", volume, other, key)
+			}
+			owner[volume] = key
+		}
+	}
+	return m.verifyFree(owner)
+}
+
+func (m *model) verifyClaim(w *workload, name string) (volume string, err error) {
+	claim, err := m.claim(w.pod.Namespace, name)
+	if err != nil {
+		return "", err
+	}
+	pv, err := m.volume(claim.Spec.VolumeName)
+	if err != nil {
+		return "", err
+	}
+	hostname := pv.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Values[0]
+	switch {
+	case !boundTo(claim, pv):
+		return "", fmt.Errorf("not bound to volume %s", pv.Name)
+	case hostname != w.pod.Spec.NodeName:
+		return "", fmt.Errorf("volume %s is on node %s, the pod on %s", pv.Name, hostname, w.pod.Spec.NodeName)
+	case pv.Spec.Capacity.Storage().Cmp(*claim.Spec.Resources.Requests.Storage()) < 0:
+		return "", fmt.Errorf("volume %s is too small", pv.Name)
+	}
+	return pv.Name, nil
+}
+
+// verifyFree finds volumes that are bound to nobody who runs.
+func (m *model) verifyFree(owner map[string]string) error {
+	volumes, err := m.factory.Core().V1().PersistentVolumes().Lister().List(labels.Everything())
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, pv := range volumes {
+		if free := pv.Spec.ClaimRef == nil && pv.Status.Phase == v1.VolumeAvailable; free == (owner[pv.Name] != "") {
+			errs = append(errs, fmt.Errorf("volume %s: free is %t, used by claim %q", pv.Name, free, owner[pv.Name]))
+		}
+	}
+	if len(owner) != m.occupied {
+		errs = append(errs, fmt.Errorf("%d volumes are used, %d should be", len(owner), m.occupied))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,124 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"stowage.dev/stowage/test/perf/loadmodel/model"
+)
+
+// report is what is written as JSON: the figures, and what they were got with.
+type report struct {
+	Time    time.Time `json:"time"`
+	Command string    `json:"command"`
+	// Version is of the source tree, "unknown" outside of git.
+	Version string `json:"version"`
+	Go      string `json:"go"`
+	CPU     string `json:"cpu"`
+	CPUs    int    `json:"cpus"`
+	Memory  int64  `json:"memory"` // bytes
+	// Pods are placed at each size.
+	Pods       int            `json:"pods"`
+	Occupied   float64        `json:"occupied"`
+	FourClaims float64        `json:"fourClaims"`
+	Returning  float64        `json:"returning"`
+	Stream     model.Stream   `json:"stream"`
+	Points     []*model.Point `json:"points"`
+}
+
+func newReport(ctx context.Context, o *options) *report {
+	sizes := make([]string, len(o.nodes))
+	for i, n := range o.nodes {
+		sizes[i] = strconv.Itoa(n)
+	}
+	workload := model.Default(o.nodes[0], o.pods)
+	return &report{
+		Time:    time.Now().UTC().Truncate(time.Second),
+		Command: fmt.Sprintf("go run ./test/perf/loadmodel -nodes %s -pods %d", strings.Join(sizes, ","), o.pods),
+		Version: version(ctx), Go: runtime.Version(),
+		CPU: field("/proc/cpuinfo", "model name"), CPUs: runtime.NumCPU(), Memory: memory(),
+		Pods: o.pods, Occupied: workload.Occupied, FourClaims: workload.FourClaims, Returning: workload.Returning,
+		Stream: workload.Stream,
+	}
+}
+
+func version(ctx context.Context) string {
+	out, err := exec.CommandContext(ctx, "git", "describe", "--tags", "--always", "--dirty", "--match", "v*").Output()
+	if err != nil {
+		return "unknown"
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// field is the first value of that name in a file of the kernel's; "unknown"
+// where there is none.
+func field(file, name string) string {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return "unknown"
+	}
+	for line := range strings.Lines(string(content)) {
+		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == name {
+			return strings.TrimSpace(value)
+		}
+	}
+	return "unknown"
+}
+
+// memory is the machine's in bytes, 0 where the kernel does not say.
+func memory() int64 {
+	kib, err := strconv.ParseInt(strings.TrimSuffix(field("/proc/meminfo", "MemTotal"), " kB"), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return kib << 10
+}
+
+// print writes a row per size, and how the last compares with the first.
+func (r *report) print(to io.Writer) {
+	fmt.Fprintf(to, "%s, %d CPUs, %s, %s\n%d pods at each size; CPU time in ns, in brackets wall time of the 99th percentile\n",
+		r.CPU, r.CPUs, r.Go, r.Version, r.Pods)
+	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "nodes\tvolumes\tPreFilter\tFilter\tScore\tReserve\tevent\tµs/pod\tFilter/pod\trefused\tallocs P/F/S/R\tstart s\tB/volume\tB/node\tinformers B/volume\tB/node\t")
+	for _, p := range r.Points {
+		fmt.Fprintf(w, "%d\t%d\t%.0f (%.0f)\t%.0f (%.0f)\t%.0f (%.0f)\t%.0f (%.0f)\t%.0f\t%.0f\t%.0f\t%.1f%%\t%.0f/%.2f/%.2f/%.0f\t%.2f\t%.0f\t%.0f\t%.0f\t%.0f\t\n",
+			p.Nodes, p.Volumes, p.PreFilterNanos, p.PreFilterP99Nanos, p.FilterNanos, p.FilterP99Nanos,
+			p.ScoreNanos, p.ScoreP99Nanos, p.ReserveNanos, p.ReserveP99Nanos, p.EventNanos, p.PodNanos/1000,
+			p.FiltersPerPod, 100*p.RefusedShare, p.PreFilterAllocs, p.FilterAllocs, p.ScoreAllocs, p.ReserveAllocs,
+			p.StartSeconds, p.BytesPerVolume, p.BytesPerNode, p.InformerBytesPerVolume, p.InformerBytesPerNode)
+	}
+	if len(r.Points) > 1 {
+		first, last := r.Points[0], r.Points[len(r.Points)-1]
+		ratio := func(of func(*model.Point) float64) float64 { return of(last) / of(first) }
+		fmt.Fprintf(w, "%d / %d\t\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t\t\t\t\t%.2f\t%.2f\t\t\t\n", last.Nodes, first.Nodes,
+			ratio(func(p *model.Point) float64 { return p.PreFilterNanos }),
+			ratio(func(p *model.Point) float64 { return p.FilterNanos }),
+			ratio(func(p *model.Point) float64 { return p.ScoreNanos }),
+			ratio(func(p *model.Point) float64 { return p.ReserveNanos }),
+			ratio(func(p *model.Point) float64 { return p.EventNanos }),
+			ratio(func(p *model.Point) float64 { return p.PodNanos }),
+			ratio(func(p *model.Point) float64 { return p.BytesPerVolume }),
+			ratio(func(p *model.Point) float64 { return p.BytesPerNode }))
+	}
+	_ = w.Flush()
+}
+
+func (r *report) write(name string) error {
+	content, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(name, append(content, '\n'), 0o644)
+}

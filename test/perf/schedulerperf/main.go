@@ -1,0 +1,186 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command schedulerperf compares Stowage's scheduler with the stock one by
+// upstream's scheduler_perf: a kube-apiserver with a stand-in for the PV
+// controller, and the scheduler, all in one process, and an etcd beside it.
+//
+//	go run ./test/perf/schedulerperf -rounds=5
+//
+// Two topics: upstream's own workloads with persistent volumes, read unchanged
+// from the Kubernetes module that go.mod pins, and config/performance-config.yaml
+// of this folder, with claims that wait for their first consumer, which upstream
+// has none of.
+//
+// Metrics of Kubernetes components are global to a process. So each workload
+// runs in a process of its own, once per arm and round, the arms in turn: this
+// command compiles the benchmark of this folder and runs it. It prints a table,
+// and writes docs/scheduler-perf.md and docs/scheduler-perf.json.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+
+	"stowage.dev/stowage/test/cluster"
+	"stowage.dev/stowage/test/perf/result"
+)
+
+// options are the command's flags.
+type options struct {
+	rounds    int
+	workloads string
+	large     bool
+	out       string
+	logs      string
+	list      bool
+}
+
+func main() {
+	var o options
+	flag.IntVar(&o.rounds, "rounds", 5, "how often each arm runs each workload, in turn; the floor is judged from 3 on")
+	flag.StringVar(&o.workloads, "workloads", "", "regular expression: run the workloads whose name matches, of any size; empty: all of 100 to 1,000 nodes")
+	flag.BoolVar(&o.large, "large", false, "also run workloads of more than 1,000 nodes, which take long")
+	flag.StringVar(&o.out, "out", "docs", "folder for scheduler-perf.md and scheduler-perf.json; empty: print the table only")
+	flag.StringVar(&o.logs, "logs", "", "folder to keep the output and scheduler_perf's result files of each run in; empty: kept of none")
+	flag.BoolVar(&o.list, "list", false, "print the names of the workloads and do nothing")
+	flag.Parse()
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, o)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, o options) error {
+	if o.rounds < 1 || flag.NArg() > 0 {
+		return fmt.Errorf("want -rounds of at least 1 and no arguments, not -rounds=%d %s", o.rounds, strings.Join(flag.Args(), " "))
+	}
+	workloads, err := choose(ctx, o)
+	if err != nil {
+		return err
+	}
+	if o.list {
+		for _, w := range workloads {
+			fmt.Println(w.Name())
+		}
+		return nil
+	}
+	r, done, err := prepare(ctx, o)
+	if err != nil {
+		return err
+	}
+	report, err := measure(ctx, r, workloads, o.rounds)
+	if err := errors.Join(err, done()); err != nil {
+		return err
+	}
+	if report.Source, err = source(ctx); err != nil {
+		return err
+	}
+	fmt.Println()
+	if err := report.table(os.Stdout); err != nil {
+		return err
+	}
+	if o.out != "" {
+		if err := report.store(o.out); err != nil {
+			return err
+		}
+	}
+	return report.missed()
+}
+
+// choose lists the workloads that the options ask for.
+func choose(ctx context.Context, o options) ([]workload, error) {
+	pick, err := regexp.Compile(o.workloads)
+	if err != nil {
+		return nil, fmt.Errorf("-workloads: %w", err)
+	}
+	topics, err := findTopics(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var chosen []workload
+	for _, t := range topics {
+		all, err := t.workloads()
+		if err != nil {
+			return nil, err
+		}
+		for _, w := range all {
+			if pick.MatchString(w.Name()) && (o.workloads != "" || w.sized(o.large)) {
+				chosen = append(chosen, w)
+			}
+		}
+	}
+	if len(chosen) == 0 {
+		return nil, fmt.Errorf("no workload is called %q: see -list -workloads=.", o.workloads)
+	}
+	return chosen, nil
+}
+
+// prepare compiles the benchmark and makes the folder that it runs in. The
+// function it returns removes the folder.
+func prepare(ctx context.Context, o options) (*runner, func() error, error) {
+	binaries, err := cluster.Build(ctx, cluster.BuildOptions{Progress: os.Stderr})
+	if err != nil {
+		return nil, nil, err
+	}
+	dir, err := os.MkdirTemp("", "stowage-perf-")
+	if err != nil {
+		return nil, nil, err
+	}
+	done := func() error { return os.RemoveAll(dir) }
+	r := &runner{binary: filepath.Join(dir, "schedulerperf.test"), etcd: binaries.Etcd, dir: dir, logs: o.logs}
+	if err := r.compile(ctx); err != nil {
+		return nil, nil, errors.Join(err, done())
+	}
+	return r, done, nil
+}
+
+// measure runs all workloads round by round, the arms of each in turn; which is
+// first changes with the round.
+func measure(ctx context.Context, r *runner, workloads []workload, rounds int) (*report, error) {
+	rep := &report{Rounds: rounds}
+	for _, w := range workloads {
+		rep.Workloads = append(rep.Workloads, measured{Name: w.Name(), Topic: w.topic.name, Nodes: w.nodes(), Floor: w.topic.floor})
+	}
+	begin := time.Now()
+	for round := 1; round <= rounds; round++ {
+		for i, w := range workloads {
+			for _, arm := range w.arms(round) {
+				fmt.Fprintf(os.Stderr, "%6s  round %d of %d  %-45s %-8s ", time.Since(begin).Round(time.Second), round, rounds, w.Name(), arm)
+				f, err := r.run(ctx, w, arm)
+				if err != nil {
+					fmt.Fprintln(os.Stderr)
+					return nil, err
+				}
+				f.Arm, f.Round = arm, round
+				rep.Workloads[i].Runs = append(rep.Workloads[i].Runs, f)
+				fmt.Fprintf(os.Stderr, "%7.1f pods/s\n", f.Throughput())
+			}
+		}
+	}
+	return rep, nil
+}
+
+// arms are those that run the workload.
+func (w workload) arms(round int) []result.Arm {
+	switch {
+	case w.stockTooSlow():
+		return []result.Arm{result.Direct}
+	case round%2 == 0:
+		return []result.Arm{result.Direct, result.Stock}
+	}
+	return []result.Arm{result.Stock, result.Direct}
+}

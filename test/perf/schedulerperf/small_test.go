@@ -1,0 +1,82 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"stowage.dev/stowage/test/cluster"
+	"stowage.dev/stowage/test/perf/result"
+)
+
+// TestSmallWorkloads keeps the benchmark working: the smallest size of our own
+// test cases, and of one of upstream's, through all that the command does but
+// compiling, which has been done.
+func TestSmallWorkloads(t *testing.T) {
+	binaries, err := cluster.Build(t.Context(), cluster.BuildOptions{Progress: os.Stderr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string][]result.Arm{
+		"waitforfirstconsumer/StaticLocalPVs/5Nodes":        {result.Direct},
+		"waitforfirstconsumer/StaticLocalPVs4Claims/5Nodes": {result.Direct},
+		"waitforfirstconsumer/StorageCapacity/5Nodes":       {result.Direct},
+		"volumes/SchedulingCSIPVs/5Nodes":                   {result.Stock, result.Direct},
+	}
+	for name, arms := range tests {
+		workloads, err := choose(t.Context(), options{workloads: "^" + name + "$"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, arm := range arms {
+			t.Run(name+"/"+string(arm), func(t *testing.T) {
+				t.Parallel()
+				// Not t.TempDir: a unix socket's path is short.
+				dir, err := os.MkdirTemp("", "stowage-perf-") //nolint:usetesting // see above
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = os.RemoveAll(dir) })
+				r := &runner{binary: binary, etcd: binaries.Etcd, dir: dir}
+				f, err := r.run(t.Context(), workloads[0], arm) // fails unless all pods are bound
+				if err != nil {
+					t.Fatal(err)
+				}
+				if f.Throughput() == 0 || f.P50 == 0 {
+					t.Errorf("%+v: want a throughput and a latency", f)
+				}
+				if left, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(left) > 0 {
+					t.Errorf("%v are left in the runner's folder (%v)", left, err)
+				}
+			})
+		}
+	}
+}
+
+// TestDefaultWorkloads: those that fit a small machine, of both topics.
+func TestDefaultWorkloads(t *testing.T) {
+	workloads, err := choose(t.Context(), options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]bool{}
+	for _, w := range workloads {
+		found[w.topic.name] = true
+		if w.nodes() < 100 || w.nodes() > 1000 || w.pods() == 0 {
+			t.Errorf("%s has %d nodes and %d pods to measure", w.Name(), w.nodes(), w.pods())
+		}
+		if w.topic.floor && len(w.arms(1)) != 2 {
+			t.Errorf("%s is not run on the stock scheduler, against which it is judged", w.Name())
+		}
+	}
+	if len(found) != 2 {
+		t.Errorf("the workloads are of the topics %v, want both", found)
+	}
+}

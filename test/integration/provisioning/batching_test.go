@@ -6,10 +6,19 @@ package provisioning_test
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/component-base/metrics/testutil"
+	"k8s.io/klog/v2"
+	schedulerv1 "k8s.io/kube-scheduler/config/v1"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+	"k8s.io/kubernetes/pkg/scheduler/metrics"
 
 	"stowage.dev/stowage/pkg/testing/builders"
 	"stowage.dev/stowage/test/integration/fixture"
@@ -17,46 +26,84 @@ import (
 
 // TestSameNameInTwoNamespaces: pods that differ in nothing but their namespace
 // have claims of one name, bound to volumes on different nodes. The scheduler
-// reuses what it found for a pod for the next one that looks the same.
+// reuses what it found for a pod for the next one with the same signature: for
+// pods of one namespace it does, and from one namespace to the other never.
 func TestSameNameInTwoNamespaces(t *testing.T) {
 	t.Parallel()
 	e, other := fixture.New(t), fixture.New(t)
 	e.AddNodes(e.Node("a"), e.Node("b"), e.Node("c"), e.Node("d"))
-	node := map[string]string{e.Namespace: "a", other.Namespace: "b"}
-	for namespace, name := range node {
-		e.CreatePVs(e.LocalPV("on-"+name, name).ClaimRef(namespace, "data", ""))
-	}
+	nodes := map[string][]string{e.Namespace: {e.Name("a"), e.Name("b")}, other.Namespace: {e.Name("c"), e.Name("d")}}
 	for _, env := range []*fixture.Env{e, other} {
+		e.CreatePVs(e.PV("of-"+env.Namespace).Hostname(nodes[env.Namespace]...).ClaimRef(env.Namespace, "data", ""))
 		env.CreatePVC(env.PVC("data").Class(e.Name("local")))
 		// The first pod has the claim bound.
 		first := env.CreatePodObject(alike(e, env.Namespace, "first"))
 		env.WaitScheduled(first)
 		env.WaitBound("data", "")
 	}
-	// Created at once, so that they are scheduled one after the other.
-	const rounds = 8
+	// All are in the queue when the first is taken out of it, so that they are
+	// placed one right after the other.
+	open := make(chan struct{})
+	release := sync.OnceFunc(func() { close(open) })
+	s := e.Start(fixture.SchedulerOptions{
+		Profiles: []fixture.Profile{{Change: signAll}},
+		Prepare: func(s *fixture.Scheduler) {
+			next := s.Scheduler.NextEntity
+			s.Scheduler.NextEntity = func(logger klog.Logger) (framework.QueuedEntityInfo, error) {
+				<-open
+				return next(logger)
+			}
+		},
+	})
+	t.Cleanup(release) // it could not stop otherwise
+	e.Use(s.Name())
+	const count = 16
 	var pods []*v1.Pod
 	ctx, cancel := context.WithTimeout(t.Context(), e.Timeout)
 	defer cancel()
-	for i := range rounds {
-		for _, env := range []*fixture.Env{e, other} {
-			pod := alike(e, env.Namespace, fmt.Sprintf("pod-%d", i))
-			made, err := e.Client.CoreV1().Pods(env.Namespace).Create(ctx, pod, metav1.CreateOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			pods = append(pods, made)
+	for i := range count {
+		namespace := []string{e.Namespace, other.Namespace}[i/2%2] // two of each in turn
+		pod := alike(e, namespace, fmt.Sprintf("pod-%d", i))
+		made, err := e.Client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
 		}
+		pods = append(pods, made)
 	}
+	release()
 	for _, pod := range pods {
 		env := e
 		if pod.Namespace != e.Namespace {
 			env = other
 		}
-		if got, want := env.WaitScheduled(pod).Spec.NodeName, e.Name(node[pod.Namespace]); got != want {
-			t.Errorf("pod %s/%s is on node %s, its volume on %s", pod.Namespace, pod.Name, got, want)
+		if got, want := env.WaitScheduled(pod).Spec.NodeName, nodes[pod.Namespace]; !slices.Contains(want, got) {
+			t.Errorf("pod %s/%s is on node %s, its volume on %v", pod.Namespace, pod.Name, got, want)
 		}
 	}
+	if n := batched(t, s.Name(), metrics.BatchAttemptHintUsed); n == 0 {
+		t.Error("the scheduler reused nothing, not even within a namespace")
+	}
+	if n := batched(t, s.Name(), metrics.BatchAttemptHintNotUsed); n != 0 {
+		t.Errorf("%v times the scheduler tried a node that it had found for a pod with another claim", n)
+	}
+}
+
+// signAll leaves out the default topology spread constraints: with them the
+// scheduler signs no pod.
+func signAll(p *schedulerv1.KubeSchedulerProfile) {
+	p.PluginConfig = append(p.PluginConfig, schedulerv1.PluginConfig{Name: names.PodTopologySpread, Args: runtime.RawExtension{
+		Raw: []byte(`{"apiVersion":"kubescheduler.config.k8s.io/v1","kind":"PodTopologySpreadArgs","defaultingType":"List"}`),
+	}})
+}
+
+// batched is how often what was found for a pod led to a result for the next.
+func batched(t *testing.T, profile, result string) float64 {
+	t.Helper()
+	n, err := testutil.GetCounterMetricValue(metrics.BatchAttemptStats.WithLabelValues(profile, result))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 // alike is a pod for the nodes of e in any namespace.

@@ -94,8 +94,8 @@ func (p *provisioner) provision(ctx context.Context, key string) error {
 	if err != nil || !found {
 		return err
 	}
-	claim := object.(*v1.PersistentVolumeClaim) //nolint:errcheck // the informer holds nothing else
-	if claim.Spec.VolumeName != "" {
+	claim, ok := object.(*v1.PersistentVolumeClaim)
+	if !ok || claim.Spec.VolumeName != "" {
 		return nil
 	}
 	err = makeVolume(ctx, p.client, provisionedVolume(claim, claim.Annotations[annSelectedNode]), v1.VolumeBound)

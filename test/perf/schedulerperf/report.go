@@ -63,15 +63,15 @@ func (r *report) table(w io.Writer) error {
 // pair is the medians of both arms, with a dash for one that has none.
 func (m measured) pair(figure func(figures) float64, unit string) string {
 	var texts []string
-	measured := false
+	known := false
 	for _, arm := range []result.Arm{result.Stock, result.Direct} {
 		text := "–"
 		if value := median(m.of(arm, figure)); value != 0 {
-			text, measured = number(value)+unit, true
+			text, known = number(value)+unit, true
 		}
 		texts = append(texts, text)
 	}
-	if !measured {
+	if !known {
 		return ""
 	}
 	return strings.Join(texts, " / ")

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -28,7 +27,8 @@ const (
 	// podTimesFile is written beside scheduler_perf's results.
 	podTimesFile = "pods.json"
 
-	// runTimeout bounds one run. scheduler_perf itself gives pods ten minutes.
+	// runTimeout bounds one run, which then ends itself and tells what it was
+	// doing. scheduler_perf gives pods ten minutes.
 	runTimeout = 30 * time.Minute
 
 	// maxDir is how long the path of a run's folder may be: that of a unix
@@ -124,8 +124,6 @@ func (r *runner) execute(ctx context.Context, w workload, arm result.Arm, dir, r
 		return err
 	}
 	defer log.Close()
-	ctx, cancel := context.WithTimeout(ctx, runTimeout)
-	defer cancel()
 	cmd := exec.CommandContext(ctx, r.binary, arguments(w, arm, results)...)
 	cmd.Dir = filepath.Dir(w.topic.config)
 	cmd.Env = append(os.Environ(),
@@ -136,10 +134,14 @@ func (r *runner) execute(ctx context.Context, w workload, arm result.Arm, dir, r
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = childAttributes()
 	cmd.Cancel = func() error { return killGroup(cmd.Process.Pid) }
-	if err := cmd.Run(); err != nil {
-		return errors.Join(context.Cause(ctx), fmt.Errorf("%w; the end of its output:\n%s", err, tail(log.Name())))
+	err = cmd.Run()
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
 	}
-	return nil
+	return fmt.Errorf("%w; the end of its output:\n%s", err, tail(log.Name()))
 }
 
 // arguments of the benchmark's process.

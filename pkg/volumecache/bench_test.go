@@ -59,6 +59,15 @@ func zonalWorld(w *world, volumes int) {
 	}
 }
 
+// capacityWorld has a CSIStorageCapacity of 10Gi for each node.
+func capacityWorld(w *world, objects int) {
+	w.put(dynamic("made", "csi"), tracked("csi"))
+	for i := range objects {
+		name := "node-" + strconv.Itoa(i)
+		w.put(node(name), builders.MakeCapacity("cap-"+name, "made").Hostname(name).Capacity("10Gi").Obj())
+	}
+}
+
 func nodesOf(w *world) []*v1.Node {
 	var nodes []*v1.Node
 	for _, o := range w.factory.Core().V1().Nodes().Informer().GetStore().List() {
@@ -117,13 +126,8 @@ func BenchmarkFitsZonal(b *testing.B) {
 func BenchmarkFitsCapacity(b *testing.B) {
 	for _, objects := range []int{500, 5_000, 50_000} {
 		b.Run(fmt.Sprintf("objects=%d", objects), func(b *testing.B) {
-			w := once(b, "capacity", objects, func(w *world, n int) {
-				w.put(dynamic("made", "csi"), tracked("csi"), pvc("fits", "5Gi").Class("made").Obj(), pvc("huge", "50Gi").Class("made").Obj())
-				for i := range n {
-					name := "node-" + strconv.Itoa(i)
-					w.put(node(name), builders.MakeCapacity("cap-"+name, "made").Hostname(name).Capacity("10Gi").Obj())
-				}
-			})
+			w := once(b, "capacity", objects, capacityWorld)
+			w.put(pvc("fits", "5Gi").Class("made").Obj(), pvc("huge", "50Gi").Class("made").Obj())
 			b.Run("fits", func(b *testing.B) { benchmarkFits(b, w, pod("p", "fits"), match.Fits) })
 			b.Run("refused", func(b *testing.B) { benchmarkFits(b, w, pod("p", "huge"), match.NotEnoughSpace) })
 		})

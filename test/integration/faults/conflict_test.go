@@ -98,10 +98,34 @@ func everyWriteConflicts(s *story) {
 		wantSettled(s.Env, all...)
 		wantNothingReserved(s.Env, s.scheduler)
 		remove()
+		mu.Lock() // a request may be under way yet
+		defer mu.Unlock()
+		s.wantMet(met, pods)
 	}
 	s.after = func() {
 		s.start()
 		wantSettled(s.Env, all...)
+	}
+}
+
+// wantMet wants each kind of write to have met newer versions, of an object for
+// each pod at least. Beside a PV controller, which may be faster, only the first
+// kind is certain to be tried.
+func (s *story) wantMet(met map[fixture.Request]int, pods int) {
+	s.T.Helper()
+	for kind, is := range directWrites {
+		if kind != "claimRef" && !s.alone {
+			continue
+		}
+		objects := 0
+		for r := range met {
+			if is(r) {
+				objects++
+			}
+		}
+		if objects < pods {
+			s.T.Errorf("%d objects met conflicts at the write of the %s, want %d or more", objects, kind, pods)
+		}
 	}
 }
 

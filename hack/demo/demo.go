@@ -94,14 +94,8 @@ func start(ctx context.Context) (_ *demo, err error) {
 // startSchedulers runs the stock scheduler, and ours beside it: as the service
 // account that the sample's rights are for, and with no others.
 func (d *demo) startSchedulers(ctx context.Context, binary string, config []byte) error {
-	for _, file := range rights {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			return err
-		}
-		if err := d.objects.create(ctx, data); err != nil {
-			return fmt.Errorf("apply %s: %w", file, err)
-		}
+	if err := d.cluster.CreateFiles(ctx, rights...); err != nil {
+		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {

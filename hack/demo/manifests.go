@@ -85,15 +85,7 @@ func newObjects(config *rest.Config) (objects, error) {
 	return objects{client}, err
 }
 
-// create creates the objects that YAML describes, in order.
-func (o objects) create(ctx context.Context, data []byte) error {
-	list, err := decode(data)
-	if err != nil {
-		return err
-	}
-	return o.createAll(ctx, list)
-}
-
+// createAll creates objects in order.
 func (o objects) createAll(ctx context.Context, list []runtime.Object) error {
 	for _, object := range list {
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)

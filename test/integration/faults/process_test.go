@@ -11,13 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/scheme"
-
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/integration/fixture"
 )
@@ -108,40 +101,8 @@ func showLog(t testing.TB, p *cluster.Process, namespace string) {
 func apply(e *fixture.Env, files ...string) {
 	e.T.Helper()
 	for _, file := range files {
-		data, err := os.ReadFile(filepath.Join(manifests, file))
-		if err != nil {
+		if err := e.Cluster.CreateFiles(e.Context(), filepath.Join(manifests, file)); err != nil {
 			e.T.Fatal(err)
 		}
-		for _, document := range bytes.Split(data, []byte("\n---\n")) {
-			object, _, err := scheme.Codecs.UniversalDeserializer().Decode(document, nil, nil)
-			if err != nil {
-				e.T.Fatalf("read %s: %v", file, err)
-			}
-			if err := create(e, object); err != nil && !apierrors.IsAlreadyExists(err) {
-				e.T.Fatalf("apply %s: %v", file, err)
-			}
-		}
 	}
-}
-
-func create(e *fixture.Env, object runtime.Object) (err error) {
-	e.T.Helper()
-	ctx, cancel := context.WithTimeout(e.Context(), e.Timeout)
-	defer cancel()
-	rbac := e.Client.RbacV1()
-	switch o := object.(type) {
-	case *corev1.ServiceAccount:
-		_, err = e.Client.CoreV1().ServiceAccounts(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
-	case *rbacv1.ClusterRole:
-		_, err = rbac.ClusterRoles().Create(ctx, o, metav1.CreateOptions{})
-	case *rbacv1.ClusterRoleBinding:
-		_, err = rbac.ClusterRoleBindings().Create(ctx, o, metav1.CreateOptions{})
-	case *rbacv1.Role:
-		_, err = rbac.Roles(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
-	case *rbacv1.RoleBinding:
-		_, err = rbac.RoleBindings(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
-	default:
-		e.T.Fatalf("do not know how to create a %T", object)
-	}
-	return err
 }

@@ -24,6 +24,9 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+
 	"stowage.dev/stowage/test/perf/bench"
 )
 
@@ -32,11 +35,13 @@ type options struct {
 	rounds     int
 	list       bool
 	json, page string // empty: not stored
+	look       bench.Look
 	command    string
 }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	klog.SetLogger(logr.Discard()) // clients complain when a cluster ends
 	o, err := parse(os.Args[1:])
 	if err == nil {
 		err = run(ctx, o)
@@ -56,6 +61,8 @@ func parse(args []string) (o options, err error) {
 	flags.BoolVar(&o.list, "list", false, "list the workloads")
 	flags.StringVar(&o.json, "json", "docs/benchmarks.json", "where figures are stored")
 	flags.StringVar(&o.page, "page", "docs/benchmarks.md", "where they are shown")
+	flags.StringVar(&o.look.Folder, "look", "", "folder for the scheduler's profiles and logs; figures are then not stored")
+	flags.IntVar(&o.look.Verbosity, "v", 0, "verbosity of the scheduler's log")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -71,6 +78,9 @@ func parse(args []string) (o options, err error) {
 	o.command = "make bench"
 	if *quick {
 		o.command, o.json, o.page = "make bench-quick", "", ""
+	}
+	if o.look != (bench.Look{}) {
+		o.json, o.page = "", "" // to look costs speed
 	}
 	if *names != "" {
 		o.command += " WORKLOADS=" + *names

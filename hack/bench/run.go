@@ -85,7 +85,7 @@ func (r *runner) arm(ctx context.Context, w bench.Workload, share bench.Share, r
 	line := newLine(fmt.Sprintf("  round %d/%d  %-22s", round, r.rounds, share.Arm))
 	one, err := bench.Run(ctx, bench.Config{
 		Workload: w, Arm: share.Arm, Round: round, Pods: share.Pods,
-		Binaries: r.binaries, Scheduler: r.scheduler, Progress: line.show,
+		Binaries: r.binaries, Scheduler: r.scheduler, Look: r.look, Progress: line.show,
 	})
 	if err != nil {
 		line.end("failed")

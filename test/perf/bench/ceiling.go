@@ -26,15 +26,15 @@ const (
 func bareClient(ctx context.Context, s *site, pods []*v1.Pod) error {
 	done, taken := s.recorder.count(), int(s.nextVolume.Load())
 	created := make(chan func() error, len(pods))
-	group, ctx := errgroup.WithContext(ctx)
+	group, working := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		defer close(created)
-		return each(ctx, len(pods), func(ctx context.Context, i int) error {
+		return each(working, len(pods), func(ctx context.Context, i int) error {
 			pod, err := s.create(ctx, pods[i])
 			if err != nil {
 				return err
 			}
-			created <- func() error { return s.place(ctx, pod, taken+i) }
+			created <- func() error { return s.place(working, pod, taken+i) }
 			return nil
 		})
 	})

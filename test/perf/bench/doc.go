@@ -22,5 +22,6 @@
 //	ceiling.go    the bare client
 //	provision.go  a provisioner that answers at once
 //	recorder.go   what a client sees of the pods
+//	look.go       profile and log of the scheduler
 //	usage.go      CPU time, memory and API requests
 package bench

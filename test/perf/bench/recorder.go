@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 )
@@ -22,7 +23,8 @@ type recorder struct {
 	done func(*v1.Pod) bool
 
 	mu      sync.Mutex
-	changed chan struct{} // closed and replaced with each pod that is done
+	changed chan struct{}       // closed and replaced with each pod that is done
+	old     sets.Set[types.UID] // from before the load
 	created map[types.UID]time.Time
 	ended   map[types.UID]time.Time
 }
@@ -31,7 +33,7 @@ type recorder struct {
 func record(ctx context.Context, client kubernetes.Interface, done func(*v1.Pod) bool) (r *recorder, stopped func(), err error) {
 	r = &recorder{
 		done: done, changed: make(chan struct{}),
-		created: map[types.UID]time.Time{}, ended: map[types.UID]time.Time{},
+		old: sets.Set[types.UID]{}, created: map[types.UID]time.Time{}, ended: map[types.UID]time.Time{},
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	lw := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "pods", namespace, fields.Everything())
@@ -53,6 +55,9 @@ func (r *recorder) see(pod *v1.Pod) {
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.old.Has(pod.UID) {
+		return
+	}
 	if _, known := r.created[pod.UID]; !known {
 		r.created[pod.UID] = now
 	}
@@ -76,6 +81,7 @@ func (r *recorder) create(pod types.UID, at time.Time) {
 func (r *recorder) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.old = r.old.Union(sets.KeySet(r.created))
 	clear(r.created)
 	clear(r.ended)
 }

@@ -25,8 +25,20 @@ type Config struct {
 	// Binaries of the control plane, and the scheduler's.
 	Binaries  cluster.Binaries
 	Scheduler string
+	// Look is where to look into what the arm did; the zero value: nowhere.
+	Look Look
 	// Progress is told what is being done, in few words; it must not be nil.
 	Progress func(format string, args ...any)
+}
+
+// Look is for those who want to know why figures are as they are. It costs some
+// speed.
+type Look struct {
+	// Folder, which must exist, receives the scheduler's log and, as NAME.pprof,
+	// a profile of its CPU time under load; empty: neither.
+	Folder string
+	// Verbosity of the scheduler's log.
+	Verbosity int
 }
 
 // warmUp is how many pods are scheduled before the load begins.
@@ -45,7 +57,9 @@ func Run(ctx context.Context, c Config) (run result.Run, err error) {
 	if err != nil {
 		return run, err
 	}
-	if run, err = s.measure(ctx, pods); err != nil {
+	looked := s.look(ctx, c)
+	run, err = s.measure(ctx, pods)
+	if err = errors.Join(err, looked()); err != nil {
 		return run, err
 	}
 	run.Arm, run.Round = c.Arm, c.Round
@@ -85,7 +99,7 @@ func (s *site) prepare(ctx context.Context, c Config) ([]*v1.Pod, error) {
 		}
 	}
 	if c.Arm != result.Ceiling {
-		if err := s.startScheduler(ctx, c.Scheduler); err != nil {
+		if err := s.startScheduler(ctx, c.Scheduler, c.Look.Verbosity); err != nil {
 			return nil, err
 		}
 	}

@@ -101,8 +101,11 @@ func (s *site) startPVController(ctx context.Context) error {
 	return nil
 }
 
+// rights of the scheduler beyond those that kube-scheduler has.
+var rights = []string{"manifests/scheduler/direct-binding/role.yaml", "manifests/scheduler/only/rbac.yaml"}
+
 // startScheduler starts the arm's scheduler.
-func (s *site) startScheduler(ctx context.Context, binary string) error {
+func (s *site) startScheduler(ctx context.Context, binary string, verbosity int) error {
 	qps := clientQPS
 	if s.workload.defaultQPS {
 		qps = 0
@@ -112,8 +115,12 @@ func (s *site) startScheduler(ctx context.Context, binary string) error {
 		return err
 	}
 	s.progress("scheduler")
+	if err := s.cluster.CreateFiles(ctx, rights...); err != nil {
+		return fmt.Errorf("run this from the top of the repository: %w", err)
+	}
 	s.scheduler, err = s.cluster.StartHealthyScheduler(ctx, cluster.SchedulerOptions{
 		Name: "stowage-scheduler", Binary: binary, ConfigYAML: config,
+		ExtraArgs: []string{fmt.Sprintf("--v=%d", verbosity)},
 	})
 	return err
 }

@@ -34,8 +34,7 @@ import (
 type options struct {
 	results   string // what make bench stored
 	loadModel string // what the load model stored; may be missing
-	out       string // folder of the drawings
-	page      string // the page to put them on
+	page      string // the page to put them on; they are in its folder
 }
 
 func main() {
@@ -50,8 +49,7 @@ func run(args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("plot", flag.ContinueOnError)
 	flags.StringVar(&o.results, "results", "docs/benchmarks.json", "results of whole clusters")
 	flags.StringVar(&o.loadModel, "loadmodel", "docs/loadmodel.json", "figures of the load model")
-	flags.StringVar(&o.out, "out", "docs/benchmarks", "folder to write the drawings to")
-	flags.StringVar(&o.page, "page", "docs/benchmarks.md", "page that shows the drawings, written anew")
+	flags.StringVar(&o.page, "page", "docs/benchmarks.md", "page to write anew, with the drawings in the folder of its name")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -81,11 +79,12 @@ func (o options) draw(stdout io.Writer) error {
 		drawings = append(drawings, engineChart(model))
 	}
 
-	if err := os.MkdirAll(o.out, 0o755); err != nil {
+	folder := report.Folder(o.page)
+	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
 	for _, d := range drawings {
-		path := filepath.Join(o.out, d.file)
+		path := filepath.Join(folder, d.file)
 		if len(d.panels) == 0 {
 			fmt.Fprintf(stdout, "%s is not drawn: nothing was measured at two numbers of nodes\n", path)
 			continue
@@ -99,22 +98,5 @@ func (o options) draw(stdout io.Writer) error {
 		}
 		fmt.Fprintf(stdout, "%s drawn\n", path)
 	}
-	return o.show(results)
-}
-
-// show writes the page with all drawings that exist, be they of today or older.
-func (o options) show(results result.File) error {
-	var figures []string
-	for _, name := range []string{throughputFile, latencyFile, cpuFile, engineFile} {
-		path := filepath.Join(o.out, name)
-		if _, err := os.Stat(path); err != nil {
-			continue // not drawn, as was said
-		}
-		relative, err := filepath.Rel(filepath.Dir(o.page), path)
-		if err != nil {
-			return fmt.Errorf("find %s from %s: %w", path, o.page, err)
-		}
-		figures = append(figures, filepath.ToSlash(relative))
-	}
-	return os.WriteFile(o.page, []byte(report.Markdown(results, figures...)), 0o644)
+	return report.Write(o.page, results)
 }

@@ -39,7 +39,7 @@ func folder(t *testing.T) (dir string, args []string) {
 	}
 	return dir, []string{
 		"-results", filepath.Join(dir, "benchmarks.json"), "-loadmodel", filepath.Join(dir, "loadmodel.json"),
-		"-out", filepath.Join(dir, "benchmarks"), "-page", filepath.Join(dir, "benchmarks.md"),
+		"-page", filepath.Join(dir, "benchmarks.md"),
 	}
 }
 

@@ -2,10 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package report tells what benchmarks on whole clusters measured: as a page
-// for readers, and as a table for terminals. It is pure: it reads no file and
-// no clock, so that the same results always make the same page.
+// for readers, and as a table for terminals. It is pure but for Write: it reads
+// no file and no clock, so that the same results always make the same page.
 //
 //	report.go   the page
+//	page.go     the page as a file
 //	text.go     what the page says on how it was measured
 //	glance.go   its first table: ours against stock
 //	floors.go   the figures that must not be fallen short of
@@ -24,11 +25,8 @@ import (
 	"stowage.dev/stowage/test/perf/result"
 )
 
-// Markdown is the page docs/benchmarks.md of all results. Figures are the
-// drawings to show on it, as paths relative to the page with slashes; those
-// that exist are for the caller to find:
-//
-//	report.Markdown(file, "benchmarks/throughput.svg", "benchmarks/latency.svg")
+// Markdown is the page of all results. Figures are the drawings to show on it,
+// as paths relative to the page with slashes: "benchmarks/throughput.svg".
 func Markdown(f result.File, figures ...string) string {
 	var page strings.Builder
 	page.WriteString(head)
@@ -40,7 +38,7 @@ func Markdown(f result.File, figures ...string) string {
 	section(&page, "Floors", floorTable(f))
 	section(&page, "How it is measured", method)
 	if len(figures) > 0 {
-		section(&page, "Growth", drawings(figures))
+		section(&page, "Growth", growth(figures))
 	}
 	section(&page, "Workloads", workloads(f))
 	section(&page, "Sources", sources(f))

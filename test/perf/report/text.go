@@ -69,30 +69,32 @@ const columnsExplained = `Throughput is followed by its least and most of all ro
 – was not measured.
 `
 
-// caption tells what a drawing shows, by its file name.
-func caption(figure string) string {
-	name := strings.TrimSuffix(path.Base(figure), path.Ext(figure))
-	switch name {
-	case "throughput":
-		return "Pods per second over the number of nodes"
-	case "latency":
-		return "Latency from creation to binding, median, over the number of nodes"
-	case "cpu":
-		return "Scheduler CPU time per pod over the number of nodes"
-	case "engine":
-		return "The engine alone, without an API server: time per call over the number of nodes"
+// drawing is a file that the page can show.
+type drawing struct{ file, caption string }
+
+// drawings lists what there can be, in the order in which it is shown.
+func drawings() []drawing {
+	return []drawing{
+		{"throughput.svg", "Pods per second over the number of nodes"},
+		{"latency.svg", "Latency from creation to binding, median, over the number of nodes"},
+		{"cpu.svg", "Scheduler CPU time per pod over the number of nodes"},
+		{"engine.svg", "The engine alone, without an API server: time per call over the number of nodes"},
 	}
-	return name
 }
 
-// drawings shows figures, named by their paths relative to the page.
-func drawings(figures []string) string {
-	var text strings.Builder
-	for i, figure := range figures {
-		if i > 0 {
-			text.WriteString("\n")
+// growth shows figures, named by their paths relative to the page.
+func growth(figures []string) string {
+	var shown []string
+	for _, figure := range figures {
+		file := path.Base(figure)
+		caption := file
+		for _, d := range drawings() {
+			if d.file == file {
+				caption = d.caption
+			}
 		}
-		fmt.Fprintf(&text, "![%s](%s)\n", caption(figure), figure)
+		alt := strings.TrimSuffix(file, path.Ext(file))
+		shown = append(shown, fmt.Sprintf("%s:\n\n![%s](%s)\n", caption, alt, figure))
 	}
-	return text.String()
+	return strings.Join(shown, "\n")
 }

@@ -4,6 +4,7 @@
 package report
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 
@@ -208,5 +209,24 @@ func TestMissedFloorsAreToldPlainly(t *testing.T) {
 	}
 	if page := Markdown(sample()); !strings.Contains(page, "| **missed**, 29.7 % too much |") {
 		t.Error("the page does not show the missed floor in bold")
+	}
+}
+
+// TestBoundsAreWhatTheyAreCalled: a floor judges by the figure that it shows.
+func TestBoundsAreWhatTheyAreCalled(t *testing.T) {
+	t.Parallel()
+	for _, r := range rules() {
+		want := "0"
+		switch number := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }; {
+		case r.least > 0:
+			want = "≥ " + number(r.least) + "×"
+		case r.most == 0.05:
+			want = "≤ 5 %"
+		case r.most > 0:
+			want = "≤ " + number(r.most) + "×"
+		}
+		if r.want != want {
+			t.Errorf("%s: says %q and judges by %q", r.name, r.want, want)
+		}
 	}
 }

@@ -25,6 +25,8 @@ FUZZ     ?=
 FUZZTIME ?= 20s
 BENCH    ?= .
 KEEP     ?=
+WORKLOADS ?=
+ROUNDS   ?=
 
 # Commands are found, not listed: cmd/scheduler makes bin/stowage-scheduler, cmd/kubectl-x makes bin/kubectl-x.
 COMMANDS := $(patsubst cmd/%/main.go,%,$(wildcard cmd/*/main.go))
@@ -62,7 +64,8 @@ test: test-unit test-integration ## Everything: unit tests, fuzz seeds, integrat
 
 .PHONY: test-unit
 test-unit: ## Unit tests and fuzz seeds; RUN=regexp COUNT=n
-	@go test -json -timeout=10m $(if $(COUNT),-count=$(COUNT)) -run='$(RUN)' ./pkg/... ./cmd/... ./hack/... | $(REPORT)
+	@go test -json -timeout=10m $(if $(COUNT),-count=$(COUNT)) -run='$(RUN)' ./pkg/... ./cmd/... ./hack/... ./test/perf/report ./test/perf/result | $(REPORT)
+	@go -C hack/plot test ./...
 
 .PHONY: test-race
 test-race: ## Unit tests under the race detector (needs a C compiler); RUN=regexp COUNT=n
@@ -78,8 +81,24 @@ test-integration: control-plane ## Tests against a real control plane; RUN=regex
 	@KUBE_CACHE_MUTATION_DETECTOR=true \
 	  go test -json -p=1 -timeout=$(TIMEOUT) -count=$(or $(COUNT),1) -run='$(RUN)' ./test/... | $(REPORT) -tests
 
+##@ Measure
+
 .PHONY: bench
-bench: ## Micro-benchmarks; BENCH=regexp COUNT=n
+bench: control-plane ## The stock plugin and ours side by side on whole clusters; WORKLOADS=a,b ROUNDS=n
+	@go build -v -o bin/tools/bench ./hack/bench 2>&1 | $(PROGRESS)
+	@bin/tools/bench -workloads='$(WORKLOADS)' -rounds=$(or $(ROUNDS),0)
+
+.PHONY: bench-quick
+bench-quick: control-plane ## A small set of the same, within 10 minutes; stores nothing
+	@go build -v -o bin/tools/bench ./hack/bench 2>&1 | $(PROGRESS)
+	@bin/tools/bench -quick -rounds=$(or $(ROUNDS),0)
+
+.PHONY: bench-plot
+bench-plot: ## Draw what was measured as curves, into docs/benchmarks/
+	@go -C hack/plot build -o '$(CURDIR)/bin/tools/plot' . && bin/tools/plot
+
+.PHONY: bench-micro
+bench-micro: ## Micro-benchmarks; BENCH=regexp COUNT=n
 	@go test -run='^$$' -bench='$(BENCH)' -benchmem $(if $(COUNT),-count=$(COUNT)) -timeout=60m ./pkg/...
 
 # Compiles into the user's cache folder; minutes the first time, an instant afterwards.

@@ -6,7 +6,9 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-if ! go vet ./...; then
-  echo "go vet ./... has complaints: repair the lines above" >&2
-  exit 1
-fi
+for module in . hack/plot; do
+  if ! go -C "$module" vet ./...; then
+    echo "go -C $module vet ./... has complaints: repair the lines above" >&2
+    exit 1
+  fi
+done

@@ -109,7 +109,7 @@ func (r *runner) store(w result.Workload) error {
 	if err := file.Store(r.json); err != nil {
 		return err
 	}
-	return os.WriteFile(r.page, []byte(report.Markdown(file)), 0o644)
+	return report.Write(r.page, file)
 }
 
 // place is where a workload is shown; ones that are no more come last.

@@ -108,6 +108,6 @@ func touchVolume(ctx context.Context, s *site, i int) error {
 }
 
 func addVolume(ctx context.Context, s *site, i int) error {
-	_, err := s.makeVolume(ctx, s.volume(len(s.volumes)+i))
+	_, err := s.client.CoreV1().PersistentVolumes().Create(ctx, s.volume(len(s.volumes)+i), metav1.CreateOptions{})
 	return err
 }

@@ -7,8 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 )
 
 // profileSeconds is how long the scheduler's CPU time is profiled, from the
@@ -21,6 +24,7 @@ func (s *site) look(ctx context.Context, c Config) (looked func() error) {
 	if c.Look.Folder == "" || s.scheduler == nil {
 		return func() error { return nil }
 	}
+	before, broken := s.allRequests(ctx)
 	profile := make(chan error, 1)
 	name := filepath.Join(c.Look.Folder, fmt.Sprintf("%s-%s-%d", c.Workload.Name, c.Arm, c.Round))
 	go func() {
@@ -31,10 +35,37 @@ func (s *site) look(ctx context.Context, c Config) (looked func() error) {
 		profile <- err
 	}()
 	return func() error {
+		after, late := s.allRequests(ctx)
+		stored := os.WriteFile(name+".requests", difference(before, after), 0o644)
 		log, err := os.ReadFile(s.scheduler.LogFile())
 		if err == nil {
 			err = os.WriteFile(name+".log", log, 0o644)
 		}
-		return errors.Join(err, <-profile)
+		return errors.Join(broken, late, stored, err, <-profile)
 	}
+}
+
+// allRequests are the API server's counts of requests, by what was requested.
+func (s *site) allRequests(ctx context.Context) (map[string]float64, error) {
+	families, err := metricsOf(ctx, s.cluster.APIServer().Process())
+	if err != nil {
+		return nil, err
+	}
+	counts := map[string]float64{}
+	for _, m := range families["apiserver_request_total"].GetMetric() {
+		l := labelsOf(m)
+		counts[strings.Join([]string{l["verb"], l["resource"], l["subresource"], l["code"]}, " ")] += m.GetCounter().GetValue()
+	}
+	return counts, nil
+}
+
+// difference lists what has grown, a line each.
+func difference(before, after map[string]float64) []byte {
+	var lines []byte
+	for _, key := range slices.Sorted(maps.Keys(after)) {
+		if n := after[key] - before[key]; n > 0 {
+			lines = fmt.Appendf(lines, "%8.0f %s\n", n, key)
+		}
+	}
+	return lines
 }

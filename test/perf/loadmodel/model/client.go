@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	authorization "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	core "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"stowage.dev/stowage/test/perf/loadmodel/idle"
 )
 
 // client is what the plugin and its binder use of an API server: writes of
@@ -76,13 +78,13 @@ func (c claimClient) UpdateStatus(_ context.Context, claim *v1.PersistentVolumeC
 	return written(c.cluster, c.claims, claim)
 }
 
-// written takes a write if it was made on the newest version. The event waits
+// written takes a write if it was made on the newest version. The idle.Event waits
 // for the model to deliver it. The binder hands over objects of its own, so
 // the answer is what it sent.
 func written[T interface {
 	metav1.Object
 	runtime.Object
-}](c *cluster, to *informer, object T) (T, error) {
+}](c *cluster, to *idle.Informer, object T) (T, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var none T

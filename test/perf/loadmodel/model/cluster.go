@@ -20,6 +20,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"stowage.dev/stowage/pkg/testing/builders"
+	"stowage.dev/stowage/test/perf/loadmodel/idle"
 )
 
 const (
@@ -34,7 +35,7 @@ type cluster struct {
 	rng     *rand.Rand
 	factory informers.SharedInformerFactory
 
-	nodes, volumes, claims, pods, classes *informer
+	nodes, volumes, claims, pods, classes *idle.Informer
 
 	// infos are kube-scheduler's entries of the nodes, in the order in which
 	// it asks them; indexOf finds one by name.
@@ -49,7 +50,7 @@ type cluster struct {
 	// mu guards the following, since the binder writes from many goroutines.
 	mu      sync.Mutex
 	version uint64
-	pending []event // of writes
+	pending []idle.Event // of writes
 	twice   []string
 }
 
@@ -69,31 +70,31 @@ type workload struct {
 }
 
 func newCluster(cfg Config) *cluster {
-	factory := newInformers()
+	factory := idle.NewFactory()
 	return &cluster{
 		Config:  cfg,
 		rng:     rand.New(rand.NewPCG(cfg.Seed, 1)),
 		factory: factory,
-		nodes:   informerOf(factory, &v1.Node{}),
-		volumes: informerOf(factory, &v1.PersistentVolume{}),
-		claims:  informerOf(factory, &v1.PersistentVolumeClaim{}),
-		pods:    informerOf(factory, &v1.Pod{}),
-		classes: informerOf(factory, &storagev1.StorageClass{}),
+		nodes:   idle.InformerOf(factory, &v1.Node{}),
+		volumes: idle.InformerOf(factory, &v1.PersistentVolume{}),
+		claims:  idle.InformerOf(factory, &v1.PersistentVolumeClaim{}),
+		pods:    idle.InformerOf(factory, &v1.Pod{}),
+		classes: idle.InformerOf(factory, &storagev1.StorageClass{}),
 		indexOf: make(map[string]int, cfg.Nodes),
 	}
 }
 
 // store puts the next version of an object into its informer's store. The
 // caller hands the object over, and holds mu if others may write.
-func (c *cluster) store(to *informer, old any, object runtime.Object) (event, error) {
+func (c *cluster) store(to *idle.Informer, old any, object runtime.Object) (idle.Event, error) {
 	c.version++
 	object.(metav1.Object).SetResourceVersion(strconv.FormatUint(c.version, 10))
-	return event{to, old, object}, to.GetStore().Update(object)
+	return idle.Event{Of: to, Old: old, Now: object}, to.GetStore().Update(object)
 }
 
 // drop removes an object from its informer's store.
-func (c *cluster) drop(from *informer, object runtime.Object) (event, error) {
-	return event{of: from, old: object}, from.GetStore().Delete(object)
+func (c *cluster) drop(from *idle.Informer, object runtime.Object) (idle.Event, error) {
+	return idle.Event{Of: from, Old: object}, from.GetStore().Delete(object)
 }
 
 func (c *cluster) volume(name string) (*v1.PersistentVolume, error) {
@@ -171,7 +172,7 @@ func (c *cluster) occupy() error {
 			Request(strconv.Itoa(s.size*9/10) + "Mi").Bound(s.name).Obj()
 		volume := c.disk(s).ClaimRef(claim.Namespace, claim.Name, string(claim.UID)).BoundByController().Phase(v1.VolumeBound).Obj()
 		for _, put := range []struct {
-			to     *informer
+			to     *idle.Informer
 			object runtime.Object
 		}{{c.pods, pod}, {c.claims, bound}, {c.volumes, volume}} {
 			if _, err := c.store(put.to, nil, put.object); err != nil {

@@ -14,28 +14,29 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"stowage.dev/stowage/pkg/volume/plan"
+	"stowage.dev/stowage/test/perf/loadmodel/idle"
 )
 
-// put stores the object and delivers the event.
-func (m *model) put(to *informer, old any, object runtime.Object) error {
+// put stores the object and delivers the idle.Event.
+func (m *model) put(to *idle.Informer, old any, object runtime.Object) error {
 	e, err := m.store(to, old, object)
 	m.deliver(e)
 	return err
 }
 
-// remove drops the object and delivers the event.
-func (m *model) remove(from *informer, object runtime.Object) error {
+// remove drops the object and delivers the idle.Event.
+func (m *model) remove(from *idle.Informer, object runtime.Object) error {
 	e, err := m.drop(from, object)
 	m.deliver(e)
 	return err
 }
 
-// deliver hands one event to the handlers, and measures them.
-func (m *model) deliver(e event) {
-	m.meter.phase(&m.events, false, func() int { e.deliver(); return 1 })
+// deliver hands one idle.Event to the handlers, and measures them.
+func (m *model) deliver(e idle.Event) {
+	m.meter.phase(&m.events, false, func() int { e.Deliver(); return 1 })
 }
 
-// deliverWritten delivers the events of what the binder wrote.
+// deliverWritten delivers the idle.Events of what the binder wrote.
 func (m *model) deliverWritten() {
 	m.mu.Lock()
 	events := m.pending

@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"slices"
 	"time"
+
+	"stowage.dev/stowage/test/perf/loadmodel/cputime"
 )
 
 // tally sums what the calls of one kind cost.
@@ -55,7 +57,7 @@ func newMeter() meter {
 		return least
 	}
 	origin := time.Now()
-	return meter{cpu: least(threadTime), wall: least(func() time.Duration { return time.Since(origin) })}
+	return meter{cpu: least(cputime.Thread), wall: least(func() time.Duration { return time.Since(origin) })}
 }
 
 // phase runs a number of calls of one kind, which calls returns, and adds them
@@ -67,9 +69,9 @@ func (m meter) phase(t *tally, probe bool, calls func() int) {
 		t.allocs += mallocs() - before
 		return
 	}
-	begin := threadTime()
+	begin := cputime.Thread()
 	n := calls()
-	t.spent += max(0, threadTime()-begin-m.cpu)
+	t.spent += max(0, cputime.Thread()-begin-m.cpu)
 	t.calls += n
 }
 

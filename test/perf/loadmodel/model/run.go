@@ -14,6 +14,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"stowage.dev/stowage/pkg/plugin/volumetopology"
+	"stowage.dev/stowage/test/perf/loadmodel/idle"
 )
 
 // Point is what one size of cluster costs. Times are CPU time of the thread
@@ -52,7 +53,7 @@ type Point struct {
 	RefusedShare float64 `json:"refusedShare"`
 
 	// StartSeconds is the CPU time of building the engine from informers that
-	// have everything, one event after another.
+	// have everything, one idle.Event after another.
 	StartSeconds float64 `json:"startSeconds"`
 	// Bytes of heap that the engine takes, nodes and volumes apart. Segments
 	// count as the volumes'.
@@ -153,10 +154,10 @@ func (m *model) build(ctx context.Context) error {
 	}
 	m.plugin = made.(*volumetopology.Plugin)
 	var start tally
-	show := func(of *informer, objects []any) {
+	show := func(of *idle.Informer, objects []any) {
 		m.meter.phase(&start, false, func() int {
 			for _, object := range objects {
-				event{of: of, now: object}.deliver()
+				idle.Event{Of: of, Now: object}.Deliver()
 			}
 			return len(objects)
 		})

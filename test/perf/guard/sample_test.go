@@ -1,0 +1,56 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package guard
+
+import (
+	"runtime"
+	"time"
+
+	"stowage.dev/stowage/test/perf/loadmodel/cputime"
+)
+
+const (
+	rounds     = 12
+	sampleTime = 2 * time.Millisecond
+)
+
+// arm is one side of a ratio: what is called, and how much it took. The call is
+// given its number, so that it can go round among nodes.
+type arm struct {
+	call  func(i int)
+	batch int // calls of a sample
+	next  int
+	best  time.Duration // of a batch
+}
+
+// nanos is what a call takes at its quickest.
+func (a *arm) nanos() float64 { return float64(a.best) / float64(a.batch) }
+
+// compare measures both calls in turn.
+func compare(over, under func(i int)) (a, b *arm) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	a, b = &arm{call: over, batch: 1}, &arm{call: under, batch: 1}
+	for _, each := range []*arm{a, b} {
+		for each.sample() < sampleTime && each.batch < 1<<20 {
+			each.batch *= 2
+		}
+		each.best = time.Hour
+	}
+	for range rounds {
+		for _, each := range []*arm{a, b} {
+			each.best = min(each.best, each.sample())
+		}
+	}
+	return a, b
+}
+
+func (a *arm) sample() time.Duration {
+	begin := cputime.Thread()
+	for range a.batch {
+		a.call(a.next)
+		a.next++
+	}
+	return cputime.Thread() - begin
+}

@@ -19,6 +19,10 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, execEtcd())
 		os.Exit(1)
 	}
+	if role := os.Getenv(roleEnv); role != "" {
+		fmt.Fprintln(os.Stderr, play(role))
+		os.Exit(1)
+	}
 	if err := perf.InitTests(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"runtime/pprof"
 	"strconv"
 	"strings"
@@ -81,6 +82,7 @@ func run(ctx context.Context, args []string) error {
 		}
 		defer pprof.StopCPUProfile()
 	}
+	debug.SetGCPercent(50) // 65,000 nodes then take 5 GiB instead of 7
 	r := newReport(ctx, o)
 	for _, nodes := range o.nodes {
 		cfg := model.Default(nodes, o.pods)

@@ -70,6 +70,9 @@ type workload struct {
 }
 
 func newCluster(cfg Config) *cluster {
+	if cfg.Progress == nil {
+		cfg.Progress = func(string, ...any) {}
+	}
 	factory := idle.NewFactory()
 	return &cluster{
 		Config:  cfg,

@@ -87,15 +87,11 @@ func Run(ctx context.Context, cfg Config) (*Point, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("load model: %w", err)
 	}
-	if cfg.Progress == nil {
-		cfg.Progress = func(string, ...any) {}
-	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // the plugin forgets its engine
-	m := &model{cluster: newCluster(cfg), point: Point{Nodes: cfg.Nodes, Pods: cfg.Pods}}
-	m.meter = newMeter()
+	m := newModel(cfg)
 	if err := m.fill(); err != nil {
 		return nil, fmt.Errorf("fill the informers: %w", err)
 	}
@@ -111,6 +107,12 @@ func Run(ctx context.Context, cfg Config) (*Point, error) {
 	}
 	m.report()
 	return &m.point, nil
+}
+
+func newModel(cfg Config) *model {
+	m := &model{cluster: newCluster(cfg), point: Point{Nodes: cfg.Nodes, Pods: cfg.Pods}}
+	m.meter = newMeter()
+	return m
 }
 
 // fill puts all objects into the informers' stores.

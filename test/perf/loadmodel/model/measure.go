@@ -99,7 +99,6 @@ func mallocs() uint64 {
 func heap() float64 {
 	var stats runtime.MemStats
 	runtime.GC()
-	runtime.GC() // what finalizers and pools kept
 	runtime.ReadMemStats(&stats)
 	return float64(stats.HeapAlloc)
 }

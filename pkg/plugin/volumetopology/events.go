@@ -126,6 +126,9 @@ func (p *Plugin) afterClaim(pod *v1.Pod, before, now *v1.PersistentVolumeClaim) 
 }
 
 func (p *Plugin) afterVolume(pod *v1.Pod, before, now *v1.PersistentVolume) bool {
+	if ref := now.Spec.ClaimRef; ref != nil && (ref.Namespace != pod.Namespace || !claims.Uses(pod, ref.Name)) {
+		return false // somebody else's: two of these come with every claim that is bound
+	}
 	if before != nil && !decisive(before, now) {
 		return false
 	}
@@ -144,15 +147,12 @@ func decisive(before, now *v1.PersistentVolume) bool {
 }
 
 func (p *Plugin) afterNode(pod *v1.Pod, before, now *v1.Node) bool {
-	demand, refusal, err := p.cache.Demand(pod)
-	if refusal != nil || err != nil {
-		return false
-	}
 	if now == nil {
-		return slices.Contains(slices.Collect(demand.Selected), before.Name)
+		demand, refusal, err := p.cache.Demand(pod)
+		return refusal == nil && err == nil && slices.Contains(slices.Collect(demand.Selected), before.Name)
 	}
 	p.cache.ObserveNode(now.Name)
-	demand = p.demand(pod)
+	demand := p.demand(pod)
 	return demand != nil && p.cache.FitsNode(demand, now.Name)
 }
 

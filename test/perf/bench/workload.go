@@ -119,9 +119,10 @@ func Workloads() []Workload {
 		Arms: []Share{{result.Stock, 100}, {result.Direct, 100}}, load: rollStatefulSets,
 	})
 	add(Workload{
-		Name: "memory-5000", Title: "memory at 50,000 volumes", Group: "memory",
-		Nodes: 5000, VolumesPerNode: 10, ClaimsPerPod: 1, Limit: minute,
-		Arms: []Share{{result.Stock, 1}, {result.Direct, 500}},
+		// Pods without claims: the stock plugin takes minutes for one with a claim.
+		Name: "memory-5000", Title: "memory beside 50,000 volumes (pods without claims)", Group: "memory",
+		Nodes: 5000, VolumesPerNode: 10, claims: noClaims,
+		Arms: []Share{{result.Stock, 500}, {result.Direct, 500}},
 	})
 	return all
 }

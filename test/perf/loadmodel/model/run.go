@@ -185,6 +185,8 @@ func (m *model) build(ctx context.Context) error {
 	volumes := heap()
 	show(m.claims, m.claims.GetStore().List())
 	show(m.pods, m.pods.GetStore().List())
+	// The first PreFilter goes through all claims once more: also part of it.
+	m.meter.phase(&start, false, func() int { m.plugin.Cache().Ready(ctx.Done()); return 1 })
 	m.point.StartSeconds = start.spent.Seconds()
 	m.point.BytesPerNode = (nodes - empty) / float64(m.Nodes)
 	m.point.BytesPerVolume = (volumes - nodes) / float64(len(m.slots))

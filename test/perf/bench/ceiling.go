@@ -64,9 +64,7 @@ func (s *site) place(ctx context.Context, pod *v1.Pod, n int) error {
 		return err
 	}
 	for c := range s.workload.ClaimsPerPod {
-		// Each round over the nodes takes as many volumes of a node as a pod has claims.
-		volume := (n/s.workload.Nodes*s.workload.ClaimsPerPod+c)*s.workload.Nodes + n%s.workload.Nodes
-		if err := s.bind(ctx, claimName(pod.Name, c), s.volumes[volume]); err != nil {
+		if err := s.bind(ctx, claimName(pod.Name, c), s.volumes[s.volumeFor(n, c)]); err != nil {
 			return err
 		}
 	}
@@ -74,6 +72,13 @@ func (s *site) place(ctx context.Context, pod *v1.Pod, n int) error {
 		ObjectMeta: metav1.ObjectMeta{Name: pod.Name, UID: pod.UID},
 		Target:     v1.ObjectReference{Kind: "Node", Name: node},
 	}, metav1.CreateOptions{})
+}
+
+// volumeFor is the number of the volume for a claim of the n-th pod. Each round
+// over the nodes takes as many volumes of a node as a pod has claims.
+func (s *site) volumeFor(n, claim int) int {
+	round, node := n/s.workload.Nodes, n%s.workload.Nodes
+	return (round*s.workload.ClaimsPerPod+claim)*s.workload.Nodes + node
 }
 
 // bind binds a claim to a volume. Where the PV controller was first, there is

@@ -29,12 +29,16 @@ type recorder struct {
 	ended   map[types.UID]time.Time
 }
 
-// record starts to watch, and ends with the context. Wait for stopped.
-func record(ctx context.Context, client kubernetes.Interface, done func(*v1.Pod) bool) (r *recorder, stopped func(), err error) {
-	r = &recorder{
+func newRecorder(done func(*v1.Pod) bool) *recorder {
+	return &recorder{
 		done: done, changed: make(chan struct{}),
 		old: sets.Set[types.UID]{}, created: map[types.UID]time.Time{}, ended: map[types.UID]time.Time{},
 	}
+}
+
+// record starts to watch, and ends with the context. Wait for stopped.
+func record(ctx context.Context, client kubernetes.Interface, done func(*v1.Pod) bool) (r *recorder, stopped func(), err error) {
+	r = newRecorder(done)
 	ctx, cancel := context.WithCancel(ctx)
 	lw := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "pods", namespace, fields.Everything())
 	informer := cache.NewSharedInformer(lw, &v1.Pod{}, 0)

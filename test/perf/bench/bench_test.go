@@ -1,0 +1,273 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"stowage.dev/stowage/pkg/testing/builders"
+	"stowage.dev/stowage/test/cluster"
+	"stowage.dev/stowage/test/perf/result"
+)
+
+func TestMain(m *testing.M) {
+	if err := os.Chdir("../../.."); err != nil { // manifests are found from the top
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func TestEachKindOfRun(t *testing.T) {
+	build := cluster.BuildOptions{Progress: os.Stderr}
+	binaries, err := cluster.Build(t.Context(), build)
+	if err != nil {
+		t.Fatal(err)
+	}
+	scheduler, err := cluster.BuildCommand(t.Context(), build, "stowage.dev/stowage/cmd/scheduler")
+	if err != nil {
+		t.Fatal(err)
+	}
+	small := func(w Workload) Workload {
+		w.Name, w.Nodes, w.VolumesPerNode, w.Limit = "small", 4, 4, time.Minute
+		return w
+	}
+	for name, tc := range map[string]struct {
+		workload Workload
+		arm      result.Arm
+		pods     int
+		// writes of scheduler and PV controller for each pod that are the least
+		// there can be.
+		writes int
+	}{
+		"stock, two claims each":   {Workload{ClaimsPerPod: 2}, result.Stock, 5, 10},
+		"direct, two claims each":  {Workload{ClaimsPerPod: 2}, result.Direct, 5, 10},
+		"PVController, one claim":  {Workload{ClaimsPerPod: 1}, result.PVController, 5, 6},
+		"bare client, two claims":  {Workload{ClaimsPerPod: 2}, result.Ceiling, 5, 10},
+		"claims that are bound":    {Workload{ClaimsPerPod: 1, claims: boundClaims}, result.Direct, 5, 1},
+		"claims to be provisioned": {Workload{ClaimsPerPod: 1, claims: claimsToProvision}, result.Direct, 5, 6},
+		"claims that fit nowhere":  {Workload{ClaimsPerPod: 1, claims: claimsTooLarge, done: wasRefused}, result.Direct, 5, 1},
+		"StatefulSets":             {Workload{claims: noClaims, controlled: true, load: rollStatefulSets}, result.Direct, 10, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run, err := Run(t.Context(), Config{
+				Workload: small(tc.workload), Arm: tc.arm, Round: 3, Pods: tc.pods,
+				Binaries: binaries, Scheduler: scheduler, Progress: t.Logf,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%+v", run)
+			if run.Arm != tc.arm || run.Round != 3 || run.Asked != tc.pods || run.Done != tc.pods || run.GivenTwice != 0 {
+				t.Errorf("got %+v, want all %d pods of arm %s in round 3 done, and no volume given twice", run, tc.pods, tc.arm)
+			}
+			if run.Seconds <= 0 || run.P50 <= 0 || run.P99 < run.P50 {
+				t.Errorf("took %v s, latency %v to %v s", run.Seconds, run.P50, run.P99)
+			}
+			if run.Writes < tc.pods*tc.writes {
+				t.Errorf("%d writes, want at least %d a pod", run.Writes, tc.writes)
+			}
+			if (run.PeakMemory > 0) != (tc.arm != result.Ceiling) {
+				t.Errorf("peak memory of the scheduler is %d bytes in arm %s", run.PeakMemory, tc.arm)
+			}
+		})
+	}
+}
+
+func TestCutOff(t *testing.T) {
+	s := &site{recorder: newRecorder(hasNode)}
+	s.recorder.create("a", time.Now())
+	s.recorder.see(builders.MakePod("a").UID("a").Node("n").Obj())
+	run := s.outcome(2, 10*time.Second, true)
+	if !run.Cut() || run.Done != 1 || run.Throughput() != 0.1 {
+		t.Errorf("got %+v, want 1 of 2 pods done in all of 10 s", run)
+	}
+}
+
+func TestRecorder(t *testing.T) {
+	r := newRecorder(hasNode)
+	begin := time.Now()
+	bound := func(name string) *v1.Pod { return builders.MakePod(name).UID(name).Node("n").Obj() }
+	r.see(bound("warm"))
+	r.forget()
+	r.see(bound("warm"))
+	r.see(builders.MakePod("a").UID("a").Obj())
+	r.create("b", begin.Add(-time.Minute)) // the answer came after the watch had shown it
+	r.see(bound("b"))
+	r.see(bound("b"))
+	if got := r.count(); got != 1 {
+		t.Errorf("%d pods are done, want 1: b, and not the one from before", got)
+	}
+	if got := r.latencies(); len(got) != 1 || got[0] < time.Minute {
+		t.Errorf("latencies are %v, want that of b, over a minute", got)
+	}
+	if first, last := r.span(); !first.Equal(begin.Add(-time.Minute)) || last.Before(begin) {
+		t.Errorf("the span is %v to %v", first, last)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := r.await(ended, 2); err == nil {
+		t.Error("2 pods were waited for, but 1 is done")
+	}
+	if err := r.await(t.Context(), 1); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestPercentile(t *testing.T) {
+	var tens []time.Duration
+	for i := range 10 {
+		tens = append(tens, time.Duration(i+1)*time.Second)
+	}
+	for name, tc := range map[string]struct {
+		of      []time.Duration
+		percent int
+		want    float64
+	}{
+		"none":             {nil, 50, 0},
+		"one":              {tens[:1], 99, 1},
+		"half of ten":      {tens, 50, 5},
+		"nearly all":       {tens, 99, 10},
+		"half of nine":     {tens[:9], 50, 5},
+		"the smallest one": {tens, 0, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := percentile(tc.of, tc.percent); got != tc.want {
+				t.Errorf("got %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestGivenTwice(t *testing.T) {
+	claim := func(name, volume string) v1.PersistentVolumeClaim {
+		return *builders.MakePVC(name).UID(name).Bound(volume).Obj()
+	}
+	volume := func(name, owner string) v1.PersistentVolume {
+		return *builders.MakePV(name).ClaimRef(namespace, owner, owner).Obj()
+	}
+	for name, tc := range map[string]struct {
+		claims  []v1.PersistentVolumeClaim
+		volumes []v1.PersistentVolume
+		want    int
+	}{
+		"each its own":               {[]v1.PersistentVolumeClaim{claim("a", "x"), claim("b", "y")}, []v1.PersistentVolume{volume("x", "a"), volume("y", "b")}, 0},
+		"both the same":              {[]v1.PersistentVolumeClaim{claim("a", "x"), claim("b", "x")}, []v1.PersistentVolume{volume("x", "a")}, 2},
+		"a volume of somebody else":  {[]v1.PersistentVolumeClaim{claim("a", "x")}, []v1.PersistentVolume{volume("x", "b")}, 1},
+		"a volume that is not there": {[]v1.PersistentVolumeClaim{claim("a", "x")}, nil, 1},
+		"not bound yet":              {[]v1.PersistentVolumeClaim{*builders.MakePVC("a").Obj()}, []v1.PersistentVolume{volume("x", "b")}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := countTwice(tc.claims, tc.volumes); got != tc.want {
+				t.Errorf("got %d, want %d", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestSchedulingWrites(t *testing.T) {
+	for name, tc := range map[string]struct {
+		verb, resource, subresource string
+		want                        bool
+	}{
+		"binding":                 {"POST", "pods", "binding", true},
+		"nominated node":          {"PATCH", "pods", "status", true},
+		"claim":                   {"PUT", "persistentvolumeclaims", "", true},
+		"status of a volume":      {"PUT", "persistentvolumes", "status", true},
+		"new pod":                 {"POST", "pods", "", false},
+		"new volume":              {"POST", "persistentvolumes", "", false},
+		"event":                   {"POST", "events", "", false},
+		"read":                    {"GET", "persistentvolumes", "", false},
+		"somebody's lease":        {"PUT", "leases", "", false},
+		"StatefulSet's own state": {"PUT", "statefulsets", "status", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := isSchedulingWrite(map[string]string{"verb": tc.verb, "resource": tc.resource, "subresource": tc.subresource})
+			if got != tc.want {
+				t.Errorf("got %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestWorkloads: names are unique and what they ask for can be done.
+func TestWorkloads(t *testing.T) {
+	names := sets.Set[string]{}
+	for _, w := range Workloads() {
+		if names.Has(w.Name) || w.Name == "" || w.Title == "" || w.Group == "" {
+			t.Errorf("workload %q: the name is taken, or name, title or group is missing", w.Name)
+		}
+		names.Insert(w.Name)
+		if w.Nodes <= 0 || w.Limit <= 0 || len(w.Arms) < 2 {
+			t.Errorf("workload %s: %d nodes, limit %v, %d arms", w.Name, w.Nodes, w.Limit, len(w.Arms))
+		}
+		for _, share := range w.Arms {
+			perNode := w.VolumesPerNode
+			if w.ClaimsPerPod > 0 {
+				perNode /= w.ClaimsPerPod // pods that a node's volumes are enough for
+			}
+			static := w.claims == unboundClaims || w.claims == boundClaims
+			if share.Pods < 1 || static && share.Pods+warmUp > perNode*w.Nodes {
+				t.Errorf("workload %s: %d pods of arm %s, but volumes for %d", w.Name, share.Pods, share.Arm, perNode*w.Nodes)
+			}
+			if !slices.Contains(result.Arms, share.Arm) {
+				t.Errorf("workload %s: unknown arm %q", w.Name, share.Arm)
+			}
+		}
+	}
+}
+
+func TestProfiles(t *testing.T) {
+	configs := sets.Set[string]{}
+	for _, arm := range []result.Arm{result.Stock, result.Direct, result.PVController} {
+		config, err := schedulerConfig(arm, clientQPS)
+		if err != nil {
+			t.Fatal(err)
+		}
+		configs.Insert(string(config))
+	}
+	if len(configs) != 3 {
+		t.Errorf("three arms have %d different configurations", len(configs))
+	}
+	if _, err := schedulerConfig(result.Ceiling, 0); err == nil {
+		t.Error("the bare client has a scheduler's configuration")
+	}
+}
+
+// TestCeilingPlaces: no volume is chosen for two claims, and all are on the
+// pod's node.
+func TestCeilingPlaces(t *testing.T) {
+	w := Workload{Nodes: 3, VolumesPerNode: 4, ClaimsPerPod: 2}
+	s := &site{workload: w}
+	taken := map[int]string{}
+	for pod := range 6 {
+		for claim := range w.ClaimsPerPod {
+			v := s.volumeFor(pod, claim)
+			if who, twice := taken[v]; twice {
+				t.Errorf("volume %d is chosen for %s and for claim %d of pod %d", v, who, claim, pod)
+			}
+			taken[v] = fmt.Sprintf("claim %d of pod %d", claim, pod)
+			if v%w.Nodes != pod%w.Nodes || v >= w.Nodes*w.VolumesPerNode {
+				t.Errorf("volume %d is chosen for pod %d, whose node has others", v, pod)
+			}
+		}
+	}
+}
+
+func TestDifference(t *testing.T) {
+	got := string(difference(map[string]float64{"GET pods  200": 2, "gone": 1}, map[string]float64{"GET pods  200": 2, "PUT pods  200": 3}))
+	if want := "       3 PUT pods  200\n"; got != want {
+		t.Error(cmp.Diff(want, got))
+	}
+}

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	perf "k8s.io/kubernetes/test/integration/scheduler_perf"
 	"sigs.k8s.io/yaml"
@@ -42,7 +41,7 @@ func BenchmarkPerfScheduling(b *testing.B) {
 	if *schedulerFlag != "" {
 		// Metrics are collected of the plugins in this slice, by now captured
 		// elsewhere too: changed in place, or not at all.
-		perf.PluginNames[slices.Index(perf.PluginNames, names.VolumeBinding)] = volumetopology.Name
+		perf.PluginNames[slices.Index(perf.PluginNames, stockPlugin)] = ownPlugin
 	}
 	b.Chdir(filepath.Dir(config)) // templates are named relative to it
 	perf.RunBenchmarkPerfScheduling(b, withScheduler, *topicFlag,
@@ -93,7 +92,7 @@ func profileOf(sched *scheduler.Scheduler) (framework.Framework, error) {
 	if profile == nil {
 		return nil, fmt.Errorf("the scheduler has no profile %q, which pods without a schedulerName ask for", v1.DefaultSchedulerName)
 	}
-	want, other := names.VolumeBinding, volumetopology.Name
+	want, other := stockPlugin, ownPlugin
 	if *schedulerFlag != "" {
 		want, other = other, want
 	}

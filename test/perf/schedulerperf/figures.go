@@ -25,8 +25,12 @@ type figures struct {
 	// the whole seconds but the first; 0 if there were none.
 	Reported float64 `json:"reported"`
 	// Attempt is the scheduler's mean time, in seconds, of an attempt that
-	// placed a pod, without binding.
+	// placed a pod, until it was bound.
 	Attempt float64 `json:"attempt"`
+	// Plugin is the mean time, in seconds, of a call of the arm's volume plugin,
+	// by extension point, of the calls that the scheduler samples (one pod in
+	// ten). It tells the plugin's own cost from the machine's noise.
+	Plugin map[string]float64 `json:"plugin,omitempty"`
 }
 
 // Throughput is pods per second, from the first one seen to the last one bound.

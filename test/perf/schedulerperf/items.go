@@ -12,6 +12,12 @@ import (
 	"path/filepath"
 )
 
+// The volume plugins of the two arms.
+const (
+	stockPlugin = "VolumeBinding"
+	ownPlugin   = "VolumeTopology"
+)
+
 // dataItem is one metric in scheduler_perf's result files.
 type dataItem struct {
 	Data   map[string]float64 `json:"data"`
@@ -53,4 +59,27 @@ func measuredNamespace(items []dataItem) (string, error) {
 		}
 	}
 	return "", errors.New("scheduler_perf did not report a SchedulingDuration")
+}
+
+// add takes over what scheduler_perf measured itself.
+func (f *figures) add(items []dataItem) {
+	for _, item := range items {
+		average := item.Data["Average"]
+		switch item.Labels["Metric"] {
+		case "SchedulingThroughput":
+			f.Reported = average
+		case "scheduler_scheduling_attempt_duration_seconds":
+			if item.Labels["result"] == "scheduled" {
+				f.Attempt = average / 1000 // it reports milliseconds
+			}
+		case "scheduler_plugin_execution_duration_seconds":
+			if name := item.Labels["plugin"]; name != stockPlugin && name != ownPlugin {
+				continue
+			}
+			if f.Plugin == nil {
+				f.Plugin = map[string]float64{}
+			}
+			f.Plugin[item.Labels["extension_point"]] = average / 1000
+		}
+	}
 }

@@ -17,7 +17,6 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler"
 	perf "k8s.io/kubernetes/test/integration/scheduler_perf"
 	"k8s.io/kubernetes/test/utils/client-go/ktesting"
-	"k8s.io/utils/ptr"
 )
 
 const (
@@ -143,13 +142,13 @@ func (l load) makeClass(ctx context.Context, client kubernetes.Interface) error 
 	class := &storagev1.StorageClass{
 		ObjectMeta:        metav1.ObjectMeta{Name: l.class()},
 		Provisioner:       "kubernetes.io/no-provisioner",
-		VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
+		VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer),
 	}
 	if l.gibibytesPerNode > 0 {
 		class.Provisioner = driver
 		object := &storagev1.CSIDriver{
 			ObjectMeta: metav1.ObjectMeta{Name: driver},
-			Spec:       storagev1.CSIDriverSpec{StorageCapacity: ptr.To(true), AttachRequired: ptr.To(false)},
+			Spec:       storagev1.CSIDriverSpec{StorageCapacity: new(true), AttachRequired: new(false)},
 		}
 		if _, err := client.StorageV1().CSIDrivers().Create(ctx, object, metav1.CreateOptions{}); err != nil {
 			return fmt.Errorf("create CSIDriver: %w", err)
@@ -175,7 +174,7 @@ func (l load) equip(ctx context.Context, client kubernetes.Interface, node strin
 		ObjectMeta:       metav1.ObjectMeta{Name: node, Namespace: metav1.NamespaceDefault},
 		StorageClassName: driverClass,
 		NodeTopology:     &metav1.LabelSelector{MatchLabels: map[string]string{v1.LabelHostname: node}},
-		Capacity:         ptr.To(resource.MustParse(fmt.Sprintf("%dGi", l.gibibytesPerNode))),
+		Capacity:         new(resource.MustParse(fmt.Sprintf("%dGi", l.gibibytesPerNode))),
 	}
 	if _, err := client.StorageV1().CSIStorageCapacities(capacity.Namespace).Create(ctx, capacity, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("create CSIStorageCapacity of node %s: %w", node, err)
@@ -204,7 +203,7 @@ func (l load) makeClaims(ctx context.Context, client kubernetes.Interface, names
 			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("claim-%d-%d", pod, i), Namespace: namespace},
 			Spec: v1.PersistentVolumeClaimSpec{
 				AccessModes:      []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce},
-				StorageClassName: ptr.To(l.class()),
+				StorageClassName: new(l.class()),
 				Resources:        v1.VolumeResourceRequirements{Requests: v1.ResourceList{v1.ResourceStorage: resource.MustParse(claimSize)}},
 			},
 		}

@@ -40,7 +40,8 @@ func source(ctx context.Context) (result.Source, error) {
 		return s, fmt.Errorf("%s: %w", describe, err)
 	}
 	s.Version = strings.TrimSpace(string(out))
-	return s, describeMachine(&s)
+	err = describeMachine(&s)
+	return s, err
 }
 
 // describeMachine reads /proc; what a system without it does not tell stays

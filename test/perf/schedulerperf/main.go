@@ -124,7 +124,7 @@ func choose(ctx context.Context, o options) ([]workload, error) {
 		}
 	}
 	if len(chosen) == 0 {
-		return nil, fmt.Errorf("no workload is called %q: see -list -workloads=.", o.workloads)
+		return nil, fmt.Errorf("no workload has a name that matches %q: -list -workloads=/ prints all names", o.workloads)
 	}
 	return chosen, nil
 }

@@ -194,13 +194,6 @@ func readFigures(results string, w workload) (figures, error) {
 	if f.Pods != w.pods() || f.Bound != f.Pods {
 		return figures{}, fmt.Errorf("of %d pods %d were seen and %d bound", w.pods(), f.Pods, f.Bound)
 	}
-	for _, item := range items {
-		switch {
-		case item.Labels["Metric"] == "SchedulingThroughput":
-			f.Reported = item.Data["Average"]
-		case item.Labels["Metric"] == "scheduler_scheduling_attempt_duration_seconds" && item.Labels["result"] == "scheduled":
-			f.Attempt = item.Data["Average"] / 1000
-		}
-	}
+	f.add(items)
 	return f, nil
 }

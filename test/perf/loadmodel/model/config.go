@@ -75,7 +75,7 @@ func (c *Config) validate() error {
 	}
 	wrong(c.Nodes < 10, "%d nodes are too few for pods with four claims to find a place: at least 10", c.Nodes)
 	wrong(c.VolumesPerNode < 4, "%d volumes per node are less than the claims of one pod: at least 4", c.VolumesPerNode)
-	wrong(c.Pods < 1, "no pods to place")
+	wrong(c.Pods < 10, "%d pods are too few to measure anything: at least 10", c.Pods)
 	wrong(c.Occupied <= 0 || c.Occupied > 0.7, "occupied share %v: must be more than 0 and at most 0.7, so that every pod finds a place", c.Occupied)
 	wrong(c.FourClaims < 0 || c.Returning < 0 || c.FourClaims+c.Returning > 1, "shares of pods must lie between 0 and 1 together")
 	return errors.Join(errs...)

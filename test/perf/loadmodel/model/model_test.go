@@ -42,10 +42,10 @@ func TestRun(t *testing.T) {
 func TestRunRefusesWhatCannotWork(t *testing.T) {
 	t.Parallel()
 	for name, cfg := range map[string]model.Config{
-		"no pods":          model.Default(100, 0),
+		"too few pods":     model.Default(100, 9),
 		"too few nodes":    model.Default(1, 100),
-		"nothing is free":  {Nodes: 100, VolumesPerNode: 10, Pods: 1, Occupied: 1},
-		"shares above one": {Nodes: 100, VolumesPerNode: 10, Pods: 1, Occupied: 0.5, FourClaims: 0.6, Returning: 0.6},
+		"nothing is free":  {Nodes: 100, VolumesPerNode: 10, Pods: 10, Occupied: 1},
+		"shares above one": {Nodes: 100, VolumesPerNode: 10, Pods: 10, Occupied: 0.5, FourClaims: 0.6, Returning: 0.6},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

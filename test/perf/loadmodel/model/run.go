@@ -70,7 +70,8 @@ type Point struct {
 	WallSeconds float64 `json:"wallSeconds"`
 }
 
-// probes is how many pods of a run have each of their calls measured.
+// probes is how many pods of a run, and at most every fifth, have each of their
+// calls measured on its own.
 const probes = 200
 
 type model struct {
@@ -197,9 +198,9 @@ func (m *model) build(ctx context.Context) error {
 
 // simulate places the pods.
 func (m *model) simulate(ctx context.Context) error {
-	every := max(m.Pods/probes, 1)
-	m.preFilter.took = make([]time.Duration, 0, probes+1)
-	m.reserve.took = make([]time.Duration, 0, probes+1)
+	every := max(m.Pods/probes, 5)
+	m.preFilter.took = make([]time.Duration, 0, probes+2)
+	m.reserve.took = make([]time.Duration, 0, probes+2)
 	m.filter.took = make([]time.Duration, 0, 400_000)
 	m.score.took = make([]time.Duration, 0, 400_000)
 	m.events = tally{}

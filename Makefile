@@ -97,6 +97,20 @@ bench-quick: control-plane ## A small set of the same, within 10 minutes; stores
 bench-plot: ## Draw what was measured as curves, into docs/benchmarks/
 	@go -C hack/plot build -o '$(CURDIR)/bin/tools/plot' . && bin/tools/plot
 
+.PHONY: bench-engine
+bench-engine: ## The plugin on up to 65,000 nodes without an API server
+	@go build -v -o bin/tools/loadmodel ./test/perf/loadmodel 2>&1 | $(PROGRESS)
+	@bin/tools/loadmodel
+
+.PHONY: bench-scheduler-perf
+bench-scheduler-perf: control-plane ## Upstream's scheduler_perf, ours against stock; ROUNDS=n
+	@go build -v -o bin/tools/schedulerperf ./test/perf/schedulerperf 2>&1 | $(PROGRESS)
+	@bin/tools/schedulerperf -rounds=$(or $(ROUNDS),5)
+
+.PHONY: bench-guard
+bench-guard: ## Has speed fallen back? Ratios only, so any machine will do
+	@go test -v -count=1 -timeout=10m ./test/perf/guard
+
 .PHONY: bench-micro
 bench-micro: ## Micro-benchmarks; BENCH=regexp COUNT=n
 	@go test -run='^$$' -bench='$(BENCH)' -benchmem $(if $(COUNT),-count=$(COUNT)) -timeout=60m ./pkg/...

@@ -28,7 +28,7 @@ func TestAddItems(t *testing.T) {
 		item(5, "Metric", "scheduler_plugin_execution_duration_seconds", "plugin", "NodePorts", "extension_point", "Filter"),
 	})
 	want := figures{Reported: 300, Attempt: 0.02, Plugin: map[string]float64{"Filter": 0.004}}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(figures{})); diff != "" {
 		t.Errorf("figures (-want +got):\n%s", diff)
 	}
 }

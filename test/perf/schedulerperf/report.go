@@ -104,7 +104,7 @@ func (r *report) store(dir string) error {
 	var page bytes.Buffer
 	page.WriteString(explanation)
 	s := r.Source
-	fmt.Fprintf(&page, "%s, %d rounds. Stowage %s, Kubernetes %s, %s, %s; %d CPUs (%s), %.1f GiB.\n\n    %s\n\n",
+	fmt.Fprintf(&page, "%s, rounds: %d. Stowage %s, Kubernetes %s, %s, %s; %d CPUs (%s), %.1f GiB.\n\n    %s\n\n",
 		s.Time.Format("2 January 2006"), r.Rounds, s.Version, s.Kubernetes, s.Go, s.System, s.CPUs, s.CPU, float64(s.Memory)/(1<<30), s.Command)
 	if err := r.table(&page); err != nil {
 		return err

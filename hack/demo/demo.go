@@ -88,7 +88,8 @@ func start(ctx context.Context) (_ *demo, err error) {
 	if err := d.startSchedulers(ctx, scheduler, config); err != nil {
 		return nil, err
 	}
-	return d, d.startBackground(ctx)
+	err = d.startBackground(ctx)
+	return d, err
 }
 
 // startSchedulers runs the stock scheduler, and ours beside it: as the service

@@ -79,7 +79,7 @@ func good(t *testing.T) state {
 		pv := s.volumes[want.volume]
 		if pv == nil { // provisioned
 			pv = &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: want.volume}}
-			pv.Spec.Capacity = v1.ResourceList(claim.Spec.Resources.Requests)
+			pv.Spec.Capacity = claim.Spec.Resources.Requests
 			s.volumes[want.volume] = pv
 		}
 		pv.Spec.ClaimRef = &v1.ObjectReference{Name: name, UID: claim.UID}

@@ -34,7 +34,7 @@ func (d *demo) quote(text string) {
 func wrap(text, prefix string) string {
 	var lines []string
 	line := ""
-	for _, word := range strings.Fields(text) {
+	for word := range strings.FieldsSeq(text) {
 		switch {
 		case line == "":
 			line = prefix + word

@@ -4,7 +4,7 @@
 package binder_test
 
 import (
-	"fmt"
+	"errors"
 	"slices"
 	"strconv"
 	"sync"
@@ -183,7 +183,7 @@ func mayWrite(resource, name string, exists bool, same func() bool) error {
 	case !exists:
 		return apierrors.NewNotFound(group, name)
 	case !same():
-		return apierrors.NewConflict(group, name, fmt.Errorf("the object has been modified"))
+		return apierrors.NewConflict(group, name, errors.New("the object has been modified"))
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ package binder_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -366,10 +367,8 @@ func TestAllowed(t *testing.T) {
 				if tc.broken {
 					return errors.New("connection refused")
 				}
-				for _, denied := range tc.denied {
-					if denied == this.verb+" "+this.resource {
-						return forbidden(this.resource)
-					}
+				if slices.Contains(tc.denied, this.verb+" "+this.resource) {
+					return forbidden(this.resource)
 				}
 				return nil
 			}

@@ -4,7 +4,7 @@
 package volumecache
 
 import (
-	"math/rand"
+	"math/rand" //nolint:depguard // what randfill takes
 	"strconv"
 	"testing"
 

@@ -277,7 +277,7 @@ func (c *Cache) holdSelected(claim *v1.PersistentVolumeClaim) {
 func (c *Cache) holdAllSelected() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	existing, _ := c.claims.List(labels.Everything()) //nolint:errcheck // listers of informers do not fail
+	existing, _ := c.claims.List(labels.Everything()) // listers of informers do not fail
 	for _, claim := range existing {
 		c.holdSelected(claim)
 	}

@@ -87,37 +87,37 @@ func (s *simulation) event() {
 
 func (s *simulation) volumeEvent() {
 	name := s.pick("v", 25)
-	make := builders.MakePV(name).UID("pv-" + name).Class([]string{"local", "fast"}[s.rng.IntN(2)]).
+	made := builders.MakePV(name).UID("pv-" + name).Class([]string{"local", "fast"}[s.rng.IntN(2)]).
 		Capacity(strconv.Itoa(1+s.rng.IntN(4)) + "Gi").Phase(v1.VolumeAvailable)
 	switch s.rng.IntN(6) {
 	case 0: // everywhere
 	case 1:
-		make.Zone(s.pick("z", 3))
+		made.Zone(s.pick("z", 3))
 	case 2:
-		make.NodeName(s.pick("n", 6))
+		made.NodeName(s.pick("n", 6))
 	case 3:
-		make.Affinity(builders.Term(builders.Requirement("rack", v1.NodeSelectorOpNotIn, s.pick("r", 2))))
+		made.Affinity(builders.Term(builders.Requirement("rack", v1.NodeSelectorOpNotIn, s.pick("r", 2))))
 	case 4:
-		make.Hostname(s.pick("n", 6), s.pick("n", 6))
+		made.Hostname(s.pick("n", 6), s.pick("n", 6))
 	default:
-		make.Hostname(s.pick("n", 6))
+		made.Hostname(s.pick("n", 6))
 	}
 	modes := []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce}
 	if s.rng.IntN(3) == 0 {
 		modes = append(modes, v1.ReadWriteMany)
 	}
-	make.AccessModes(modes...)
+	made.AccessModes(modes...)
 	if s.rng.IntN(2) == 0 {
-		make.Label("tier", s.pick("t", 2))
+		made.Label("tier", s.pick("t", 2))
 	}
 	switch s.rng.IntN(8) {
 	case 0:
-		make.Phase(v1.VolumePending)
+		made.Phase(v1.VolumePending)
 	case 1:
 		claim := s.pick("c", 12)
-		make.ClaimRef("default", claim, []string{"", "pvc-" + claim, "pvc-former"}[s.rng.IntN(3)])
+		made.ClaimRef("default", claim, []string{"", "pvc-" + claim, "pvc-former"}[s.rng.IntN(3)])
 	}
-	s.volumes[name] = make.Obj()
+	s.volumes[name] = made.Obj()
 	s.put(s.volumes[name])
 	s.contradict(name)
 }
@@ -143,17 +143,17 @@ func (s *simulation) claimEvent() {
 	if s.claims[name] != nil {
 		return // claims stay: their spec is immutable
 	}
-	make := pvc(name, strconv.Itoa(1+s.rng.IntN(3))+"Gi").Class([]string{"local", "fast"}[s.rng.IntN(2)])
+	made := pvc(name, strconv.Itoa(1+s.rng.IntN(3))+"Gi").Class([]string{"local", "fast"}[s.rng.IntN(2)])
 	if s.rng.IntN(4) == 0 {
-		make.AccessModes(v1.ReadWriteMany)
+		made.AccessModes(v1.ReadWriteMany)
 	}
 	switch s.rng.IntN(5) {
 	case 0:
-		make.MatchLabel("tier", s.pick("t", 2))
+		made.MatchLabel("tier", s.pick("t", 2))
 	case 1:
-		make.MatchExpression("tier", "NotIn", s.pick("t", 2))
+		made.MatchExpression("tier", "NotIn", s.pick("t", 2))
 	}
-	s.claims[name] = make.Obj()
+	s.claims[name] = made.Obj()
 	s.put(s.claims[name])
 }
 

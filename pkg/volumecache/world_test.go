@@ -11,7 +11,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
@@ -203,8 +202,4 @@ func pvc(name, size string) *builders.PVC {
 
 func pod(name string, claims ...string) *v1.Pod {
 	return builders.MakePod(name).Namespace("default").UID("pod-" + name).PVC(claims...).Obj()
-}
-
-func claimNamed(name string) types.NamespacedName {
-	return types.NamespacedName{Namespace: "default", Name: name}
 }

@@ -11,7 +11,6 @@ import (
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	schedulerscheme "k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
-	"k8s.io/utils/ptr"
 
 	"stowage.dev/stowage/pkg/apis/config"
 	_ "stowage.dev/stowage/pkg/apis/config/scheme" // the arguments of VolumeTopology
@@ -46,7 +45,7 @@ func defaultConfig() *schedulerconfig.KubeSchedulerConfiguration {
 	versioned := &schedulerv1.KubeSchedulerConfiguration{
 		DebuggingConfiguration: *componentbaseconfigv1alpha1.NewRecommendedDebuggingConfiguration(),
 		Profiles: []schedulerv1.KubeSchedulerProfile{{
-			SchedulerName: ptr.To(componentName),
+			SchedulerName: new(componentName),
 			Plugins: &schedulerv1.Plugins{
 				MultiPoint: schedulerv1.PluginSet{
 					Enabled:  []schedulerv1.Plugin{{Name: config.PluginName}},

@@ -130,8 +130,7 @@ func checkArgs(path *field.Path, profile *schedulerconfig.KubeSchedulerProfile) 
 			errs = append(errs, fmt.Errorf("%s: got %T, want %sArgs", argsPath, pluginConfig.Args, config.PluginName))
 			continue
 		}
-		var faults utilerrors.Aggregate
-		if errors.As(validation.ValidateVolumeTopologyArgs(argsPath, args), &faults) {
+		if faults, ok := errors.AsType[utilerrors.Aggregate](validation.ValidateVolumeTopologyArgs(argsPath, args)); ok {
 			errs = append(errs, faults.Errors()...)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -85,7 +86,7 @@ func choose(r *Request, pvs []*v1.PersistentVolume) (named, best *Volume) {
 func randomClaim(rng *rand.Rand) *v1.PersistentVolumeClaim {
 	b := builders.MakePVC("data").UID("uid").AccessModes(someModes[rng.IntN(len(someModes))]...)
 	if rng.IntN(8) > 0 {
-		b.Request(fmt.Sprint(rng.IntN(6)))
+		b.Request(strconv.Itoa(rng.IntN(6)))
 	} else {
 		b.NoRequest()
 	}
@@ -115,7 +116,7 @@ func randomClaim(rng *rand.Rand) *v1.PersistentVolumeClaim {
 }
 
 func randomPV(rng *rand.Rand, i int) *v1.PersistentVolume {
-	b := builders.MakePV(fmt.Sprintf("pv-%d", i)).Capacity(fmt.Sprint(rng.IntN(6))).
+	b := builders.MakePV(fmt.Sprintf("pv-%d", i)).Capacity(strconv.Itoa(rng.IntN(6))).
 		AccessModes(slices.Clone(someModes[rng.IntN(len(someModes))])...)
 	switch rng.IntN(4) {
 	case 0, 1:

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -21,7 +22,7 @@ import (
 // come back with other sizes and labels.
 func randomPoolVolume(rng *rand.Rand, different int) *Volume {
 	pv := builders.MakePV(fmt.Sprintf("pv-%d", rng.IntN(different))).Class("local").
-		Capacity(fmt.Sprint(1 + rng.IntN(6))).
+		Capacity(strconv.Itoa(1 + rng.IntN(6))).
 		AccessModes(someModes[rng.IntN(len(someModes))]...)
 	if rng.IntN(8) == 0 {
 		pv.Block()
@@ -39,7 +40,7 @@ func randomPoolVolume(rng *rand.Rand, different int) *Volume {
 
 // randomPoolRequest asks for what some of those volumes offer.
 func randomPoolRequest(t testing.TB, rng *rand.Rand) *Request {
-	pvc := builders.MakePVC("data").Class("local").Request(fmt.Sprint(rng.IntN(7))).
+	pvc := builders.MakePVC("data").Class("local").Request(strconv.Itoa(rng.IntN(7))).
 		AccessModes(someModes[rng.IntN(3)]...)
 	if rng.IntN(8) == 0 {
 		pvc.Block()

@@ -13,6 +13,7 @@ package topology
 import (
 	"slices"
 	"strconv"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -207,11 +208,12 @@ func requirementsKey(requirements []v1.NodeSelectorRequirement) string {
 			slices.Sort(values)
 			values = slices.Compact(values)
 		}
-		part := strconv.Quote(req.Key) + strconv.Quote(string(req.Operator))
+		var part strings.Builder
+		part.WriteString(strconv.Quote(req.Key) + strconv.Quote(string(req.Operator)))
 		for _, value := range values {
-			part += strconv.Quote(value)
+			part.WriteString(strconv.Quote(value))
 		}
-		parts = append(parts, part)
+		parts = append(parts, part.String())
 	}
 	slices.Sort(parts)
 	return joined(slices.Compact(parts))

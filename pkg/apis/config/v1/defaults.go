@@ -3,8 +3,6 @@
 
 package v1
 
-import "k8s.io/utils/ptr"
-
 // Defaults, as users see them in docs/configuration.md.
 const (
 	defaultBindTimeoutSeconds  int64 = 600
@@ -15,7 +13,7 @@ const (
 // through the scheme; the name is what defaulter-gen looks for.
 func SetDefaults_VolumeTopologyArgs(obj *VolumeTopologyArgs) { //nolint:revive // defaulter-gen prescribes the name
 	if obj.BindTimeoutSeconds == nil {
-		obj.BindTimeoutSeconds = ptr.To(defaultBindTimeoutSeconds)
+		obj.BindTimeoutSeconds = new(defaultBindTimeoutSeconds)
 	}
 	if obj.BindingMode == "" {
 		obj.BindingMode = BindingModeDirect
@@ -24,6 +22,6 @@ func SetDefaults_VolumeTopologyArgs(obj *VolumeTopologyArgs) { //nolint:revive /
 		obj.Scoring.Strategy = ScoringBestFit
 	}
 	if obj.Scoring.StaticWeightPercent == nil {
-		obj.Scoring.StaticWeightPercent = ptr.To(defaultStaticWeightPercent)
+		obj.Scoring.StaticWeightPercent = new(defaultStaticWeightPercent)
 	}
 }

@@ -53,8 +53,7 @@ func TestReferenceNamesEveryField(t *testing.T) {
 // fieldPaths are the paths of the fields that hold values, as users write them.
 func fieldPaths(prefix string, structure reflect.Type) []string {
 	var paths []string
-	for i := range structure.NumField() {
-		field := structure.Field(i)
+	for field := range structure.Fields() {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		path := prefix + name
 		switch kind := field.Type.Kind(); {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -60,6 +61,11 @@ func run(ctx context.Context, o options) error {
 
 // workload runs all arms in turn, round by round.
 func (r *runner) workload(ctx context.Context, w bench.Workload) error {
+	prepared, remove, err := r.prepare(ctx, w)
+	if err != nil {
+		return err
+	}
+	defer remove()
 	measured := w.Result()
 	measured.Source = r.source
 	measured.Source.Time = time.Now().UTC().Truncate(time.Second)
@@ -69,7 +75,7 @@ func (r *runner) workload(ctx context.Context, w bench.Workload) error {
 			slices.Reverse(arms) // so that no arm is always the first
 		}
 		for _, share := range arms {
-			one, err := r.arm(ctx, w, share, round)
+			one, err := r.arm(ctx, w, share, round, prepared)
 			if err != nil {
 				return fmt.Errorf("%s, round %d: %w", share.Arm, round, err)
 			}
@@ -80,11 +86,31 @@ func (r *runner) workload(ctx context.Context, w bench.Workload) error {
 	return r.store(measured)
 }
 
-func (r *runner) arm(ctx context.Context, w bench.Workload, share bench.Share, round int) (result.Run, error) {
+// prepare makes what all runs of a workload begin with, to be removed after
+// them.
+func (r *runner) prepare(ctx context.Context, w bench.Workload) (folder string, remove func(), err error) {
+	dir, err := os.MkdirTemp("", "stowage-bench-")
+	if err != nil {
+		return "", nil, err
+	}
+	remove = func() { _ = os.RemoveAll(dir) }
+	begin := time.Now()
+	line := newLine("  what all arms begin with   ")
+	folder = filepath.Join(dir, "etcd")
+	if err := bench.Prepare(ctx, bench.Config{Workload: w, Binaries: r.binaries, Progress: line.show}, folder); err != nil {
+		line.end("failed")
+		remove()
+		return "", nil, err
+	}
+	line.end(fmt.Sprintf("made in %s", time.Since(begin).Round(time.Second)))
+	return folder, remove, nil
+}
+
+func (r *runner) arm(ctx context.Context, w bench.Workload, share bench.Share, round int, prepared string) (result.Run, error) {
 	begin := time.Now()
 	line := newLine(fmt.Sprintf("  round %d/%d  %-22s", round, r.rounds, share.Arm))
 	one, err := bench.Run(ctx, bench.Config{
-		Workload: w, Arm: share.Arm, Round: round, Pods: share.Pods,
+		Workload: w, Arm: share.Arm, Round: round, Pods: share.Pods, Prepared: prepared,
 		Binaries: r.binaries, Scheduler: r.scheduler, Look: r.look, Progress: line.show,
 	})
 	if err != nil {

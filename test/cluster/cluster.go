@@ -100,6 +100,9 @@ func (c *Cluster) setup() (err error) {
 	if err := writeStages(c.folder); err != nil {
 		return err
 	}
+	if err := c.loadEtcd(); err != nil {
+		return err
+	}
 	if c.apiPort, err = c.reservePort(); err != nil {
 		return err
 	}

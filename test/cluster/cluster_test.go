@@ -7,12 +7,14 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -280,6 +282,35 @@ func TestBareCluster(t *testing.T) {
 	}
 	if err := c.ControllerManager().Start(ctx); err != nil {
 		t.Errorf("start it later: %v", err)
+	}
+}
+
+// TestSavedEtcd lets two clusters begin with what a third had stored.
+func TestSavedEtcd(t *testing.T) {
+	ctx := story(t)
+	bare := Config{NoKwok: true, ControllerManager: ControllerManagerConfig{Disabled: true}}
+	first := ownCluster(ctx, t, bare)
+	made := must[*storagev1.StorageClass](t)(first.Client().StorageV1().StorageClasses().Create(ctx, delayedClass("kept"), metav1.CreateOptions{}))
+	folder := filepath.Join(t.TempDir(), "saved")
+	if err := first.SaveEtcd(ctx, folder); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.SaveEtcd(ctx, folder); err == nil {
+		t.Error("saved again to the same folder without an error")
+	}
+	bare.EtcdData = folder
+	for range 2 {
+		classes := ownCluster(ctx, t, bare).Client().StorageV1().StorageClasses()
+		if found := must[*storagev1.StorageClass](t)(classes.Get(ctx, "kept", metav1.GetOptions{})); found.UID != made.UID {
+			t.Errorf("found class %s, want %s", found.UID, made.UID)
+		}
+		if err := classes.Delete(ctx, "kept", metav1.DeleteOptions{}); err != nil { // the other has a copy of its own
+			t.Error(err)
+		}
+	}
+	bare.Binaries, bare.EtcdData = fixture.binaries, filepath.Join(t.TempDir(), "missing")
+	if c, err := Start(ctx, bare); err == nil {
+		t.Error("began with a folder that does not exist", c.Stop())
 	}
 }
 

@@ -57,6 +57,10 @@ type Config struct {
 	// Keep leaves the folder, with all logs, in place when the cluster ends.
 	Keep bool
 
+	// EtcdData is a folder that Cluster.SaveEtcd made: the cluster begins with a
+	// copy of what was stored then. Empty: with nothing.
+	EtcdData string
+
 	APIServer         APIServerConfig
 	ControllerManager ControllerManagerConfig
 	// NoKwok leaves nodes and bound pods alone: nobody updates their status.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -43,6 +44,7 @@ func TestEachKindOfRun(t *testing.T) {
 		w.Name, w.Nodes, w.VolumesPerNode, w.Limit = "small", 4, 4, time.Minute
 		return w
 	}
+	volumes := prepare(t, Config{Workload: small(Workload{}), Binaries: binaries, Progress: t.Logf})
 	for name, tc := range map[string]struct {
 		workload Workload
 		arm      result.Arm
@@ -61,10 +63,16 @@ func TestEachKindOfRun(t *testing.T) {
 		"StatefulSets":             {Workload{claims: noClaims, controlled: true, load: rollStatefulSets}, result.Direct, 10, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			run, err := Run(t.Context(), Config{
+			config := Config{
 				Workload: small(tc.workload), Arm: tc.arm, Round: 3, Pods: tc.pods,
 				Binaries: binaries, Scheduler: scheduler, Progress: t.Logf,
-			})
+			}
+			if tc.workload.claims == claimsToProvision {
+				config.Prepared = prepare(t, config)
+			} else {
+				config.Prepared = volumes
+			}
+			run, err := Run(t.Context(), config)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -83,6 +91,15 @@ func TestEachKindOfRun(t *testing.T) {
 			}
 		})
 	}
+}
+
+func prepare(t *testing.T, c Config) (folder string) {
+	t.Helper()
+	folder = filepath.Join(t.TempDir(), "etcd")
+	if err := Prepare(t.Context(), c, folder); err != nil {
+		t.Fatal(err)
+	}
+	return folder
 }
 
 func TestCutOff(t *testing.T) {

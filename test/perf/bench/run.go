@@ -22,6 +22,8 @@ type Config struct {
 	Round    int
 	// Pods to create.
 	Pods int
+	// Prepared is a folder that Prepare made for the workload.
+	Prepared string
 	// Binaries of the control plane, and the scheduler's.
 	Binaries  cluster.Binaries
 	Scheduler string
@@ -43,6 +45,21 @@ type Look struct {
 
 // warmUp is how many pods are scheduled before the load begins.
 const warmUp = 1
+
+// Prepare makes the nodes and volumes of a workload, with which each of its runs
+// then begins, and stores them in a folder that must not exist yet. Of the
+// configuration it uses Workload, Binaries and Progress.
+func Prepare(ctx context.Context, c Config, folder string) (err error) {
+	s, err := open(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	if err := s.makeStorage(ctx); err != nil {
+		return err
+	}
+	return s.cluster.SaveEtcd(ctx, folder)
+}
 
 // Run runs an arm once, on a cluster that it starts and ends. An arm that is
 // cut off by the workload's limit is no error: see result.Run.Cut.
@@ -72,10 +89,10 @@ func Run(ctx context.Context, c Config) (run result.Run, err error) {
 	return run, err
 }
 
-// prepare makes all that is there when the load begins, and the pods of the
+// prepare makes what else is there when the load begins, and the pods of the
 // load, which are yet to be created.
 func (s *site) prepare(ctx context.Context, c Config) ([]*v1.Pod, error) {
-	if err := s.makeStorage(ctx); err != nil {
+	if err := s.findVolumes(ctx); err != nil {
 		return nil, err
 	}
 	s.progress("claims of %d pods", c.Pods)
@@ -86,6 +103,11 @@ func (s *site) prepare(ctx context.Context, c Config) ([]*v1.Pod, error) {
 	pods, err := s.makePods(ctx, "pod", c.Pods)
 	if err != nil {
 		return nil, err
+	}
+	if s.workload.controlled {
+		if err := s.cluster.Kwok().Start(ctx); err != nil {
+			return nil, err
+		}
 	}
 	if err := s.startPVController(ctx); err != nil {
 		return nil, err

@@ -52,7 +52,8 @@ func open(ctx context.Context, c Config) (s *site, err error) {
 	s = &site{workload: c.Workload, arm: c.Arm, progress: c.Progress, claims: map[string]*v1.PersistentVolumeClaim{}}
 	config := cluster.Config{
 		Binaries:          c.Binaries,
-		NoKwok:            !c.Workload.controlled,
+		NoKwok:            true, // until the load begins
+		EtcdData:          c.Prepared,
 		APIServer:         cluster.APIServerConfig{DisableAdmission: []string{"ServiceAccount"}},
 		ControllerManager: cluster.ControllerManagerConfig{Disabled: true, Controllers: cluster.VolumeControllers},
 	}

@@ -63,31 +63,52 @@ func (s *site) makeStorage(ctx context.Context) error {
 	if _, err := s.client.StorageV1().StorageClasses().Create(ctx, builders.MakeClass(class).Obj(), metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	s.volumes = make([]*v1.PersistentVolume, s.workload.Nodes*s.workload.VolumesPerNode)
-	return each(ctx, len(s.volumes), func(ctx context.Context, i int) (err error) {
-		s.volumes[i], err = s.makeVolume(ctx, s.volume(i))
-		return err
+	return each(ctx, s.workload.Nodes*s.workload.VolumesPerNode, func(ctx context.Context, i int) error {
+		return s.makeVolume(ctx, s.volume(i))
 	})
+}
+
+// findVolumes reads the volumes that makeStorage made.
+func (s *site) findVolumes(ctx context.Context) error {
+	if s.workload.claims == claimsToProvision {
+		return nil
+	}
+	list, err := s.client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	byName := make(map[string]*v1.PersistentVolume, len(list.Items))
+	for i := range list.Items {
+		byName[list.Items[i].Name] = &list.Items[i]
+	}
+	s.volumes = make([]*v1.PersistentVolume, s.workload.Nodes*s.workload.VolumesPerNode)
+	for i := range s.volumes {
+		if s.volumes[i] = byName[s.volumeName(i)]; s.volumes[i] == nil {
+			return fmt.Errorf("volume %s was not prepared", s.volumeName(i))
+		}
+	}
+	return nil
+}
+
+func (s *site) volumeName(i int) string {
+	return fmt.Sprintf("pv-%d-%d", i%s.workload.Nodes, i/s.workload.Nodes)
 }
 
 // volume i is on node i modulo the number of nodes, so that consecutive ones
 // are on different nodes.
 func (s *site) volume(i int) *v1.PersistentVolume {
-	n := i % s.workload.Nodes
-	return builders.MakePV(fmt.Sprintf("pv-%d-%d", n, i/s.workload.Nodes)).Class(class).Capacity(volumeSize).Hostname(nodeName(n)).Obj()
+	return builders.MakePV(s.volumeName(i)).Class(class).Capacity(volumeSize).Hostname(nodeName(i % s.workload.Nodes)).Obj()
 }
 
 // makeVolume also makes it Available, as the PV controller would.
-func (s *site) makeVolume(ctx context.Context, pv *v1.PersistentVolume) (*v1.PersistentVolume, error) {
+func (s *site) makeVolume(ctx context.Context, pv *v1.PersistentVolume) error {
 	made, err := s.client.CoreV1().PersistentVolumes().Create(ctx, pv, metav1.CreateOptions{})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	made.Status.Phase = v1.VolumeAvailable
-	if pv.Spec.ClaimRef != nil {
-		made.Status.Phase = v1.VolumeBound
-	}
-	return s.client.CoreV1().PersistentVolumes().UpdateStatus(ctx, made, metav1.UpdateOptions{})
+	_, err = s.client.CoreV1().PersistentVolumes().UpdateStatus(ctx, made, metav1.UpdateOptions{})
+	return err
 }
 
 func claimName(pod string, i int) string { return fmt.Sprintf("%s-claim-%d", pod, i) }

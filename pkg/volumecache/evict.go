@@ -60,6 +60,14 @@ func (c *Cache) Evictable(pod *v1.Pod) []Freed {
 	return freed
 }
 
+// AnyEvictable tells whether evicting some pod could give volumes back at all:
+// whether any claim belongs to a pod.
+func (c *Cache) AnyEvictable() bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return len(c.ephemeral) > 0
+}
+
 // Evict makes the demand reckon with what evicting a pod from the node would
 // give back. Use it on a [Demand.Clone].
 func (d *Demand) Evict(node string, freed []Freed) {

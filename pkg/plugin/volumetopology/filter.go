@@ -41,7 +41,7 @@ func (p *Plugin) Filter(_ context.Context, cycle fwk.CycleState, pod *v1.Pod, in
 // evictionHelps tells whether the claims would fit if all pods of lower
 // priority left the node and their ephemeral volumes came back.
 func (p *Plugin) evictionHelps(s *state, pod *v1.Pod, info fwk.NodeInfo, why match.ReasonCode) bool {
-	if why != match.NoVolume && why != match.NotEnoughSpace {
+	if why != match.NoVolume && why != match.NotEnoughSpace || !p.cache.AnyEvictable() {
 		return false
 	}
 	node, demand := info.Node(), s.demand

@@ -64,9 +64,13 @@ func firstOfSize(entries []entry, bytes int64) int {
 // seek returns the position of the first volume of at least that size; at the
 // end of the list the chunk is len(o.chunks).
 func (o *ordered) seek(bytes int64) (chunk, index int) {
-	chunk = firstOfSize(o.ends, bytes)
-	if chunk == len(o.chunks) {
-		return chunk, 0
+	switch {
+	case bytes > o.largest:
+		return len(o.chunks), 0
+	case len(o.chunks) > 1: // else the ends need not be fetched
+		chunk = firstOfSize(o.ends, bytes)
+	case len(o.chunks) == 0:
+		return 0, 0
 	}
 	return chunk, firstOfSize(o.chunks[chunk], bytes)
 }

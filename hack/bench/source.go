@@ -42,15 +42,31 @@ func describe(ctx context.Context, command, apiServer string) (result.Source, er
 		return s, err
 	}
 	s.System = unix.ByteSliceToString(kernel.Sysname[:]) + " " + unix.ByteSliceToString(kernel.Release[:])
-	version, err := exec.CommandContext(ctx, "git", "describe", "--tags", "--always", "--dirty", "--match", "v*").Output()
-	if err != nil {
-		return s, fmt.Errorf("ask git for the version: %w", err)
+	if s.Version, err = version(ctx); err != nil {
+		return s, err
 	}
-	s.Version = strings.TrimSpace(string(version))
 	kubernetes, err := exec.CommandContext(ctx, apiServer, "--version").Output()
 	if err != nil {
 		return s, fmt.Errorf("ask kube-apiserver for its version: %w", err)
 	}
 	s.Kubernetes = strings.TrimPrefix(strings.TrimSpace(string(kubernetes)), "Kubernetes ")
 	return s, nil
+}
+
+// version is the commit, marked when what was measured is not what it contains.
+// The benchmarks' own results do not count.
+func version(ctx context.Context) (string, error) {
+	described, err := exec.CommandContext(ctx, "git", "describe", "--tags", "--always", "--match", "v*").Output()
+	if err != nil {
+		return "", fmt.Errorf("ask git for the version: %w", err)
+	}
+	changes, err := exec.CommandContext(ctx, "git", "status", "--porcelain", "--", ".", ":!docs").Output()
+	if err != nil {
+		return "", fmt.Errorf("ask git for changes: %w", err)
+	}
+	name := strings.TrimSpace(string(described))
+	if len(changes) > 0 {
+		name += "-dirty"
+	}
+	return name, nil
 }

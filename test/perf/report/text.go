@@ -38,8 +38,8 @@ const floorsExplained = `What Stowage must reach.
 
 `
 
-const method = `The arms of a workload run in turn, round by round, each on a cluster of its own: a fresh etcd, kube-apiserver and PV
-controller, and nodes and volumes that are objects only.
+const method = `The arms of a workload run in turn, round by round, each on a cluster of its own: etcd, kube-apiserver and PV controller
+are started anew, with the same stored nodes and volumes each time. These are objects only.
 
 | arm | who schedules |
 | --- | --- |
@@ -54,7 +54,7 @@ controller, and nodes and volumes that are objects only.
 - Throughput and CPU time count from the first pod created to the last one bound. Caches are warm: one pod is scheduled
   before.
 - Latency is from a pod's creation to its binding, as a client's watch sees them.
-- CPU is user and system time per pod, of the scheduler (of the bare client, in the write ceiling) and of the PV
+- CPU is user and system time per pod, of the scheduler and of the PV
   controller. Memory is the scheduler's largest resident set, start-up included.
 - Writes are the API requests of scheduler and PV controller, without events, that changed an object; 409s, those that
   were refused because the object had changed meanwhile.

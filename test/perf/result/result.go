@@ -89,8 +89,8 @@ type Run struct {
 	// Latency of the pods that were done, from creation to binding, in seconds.
 	P50 float64 `json:"p50"`
 	P99 float64 `json:"p99"`
-	// CPU seconds, user and system, of the scheduler (of the bare client, in
-	// the ceiling's arm) and of the PV controller, from the first pod's
+	// CPU seconds, user and system, of the scheduler (0 in the
+	// ceiling's arm, which has none) and of the PV controller, from the first pod's
 	// creation to the last one done.
 	SchedulerCPU    float64 `json:"schedulerCPU"`
 	PVControllerCPU float64 `json:"pvControllerCPU"`

@@ -15,6 +15,7 @@ import (
 	"stowage.dev/stowage/test/perf/bench"
 	"stowage.dev/stowage/test/perf/report"
 	"stowage.dev/stowage/test/perf/result"
+	"stowage.dev/stowage/test/perf/source"
 )
 
 // runner runs workloads one after the other, and stores each when it is done:
@@ -42,7 +43,7 @@ func run(ctx context.Context, o options) error {
 	if r.scheduler, err = cluster.BuildCommand(ctx, build, "stowage.dev/stowage/cmd/scheduler"); err != nil {
 		return err
 	}
-	if r.source, err = describe(ctx, o.command, r.binaries.APIServer); err != nil {
+	if r.source, err = source.Describe(ctx, o.command); err != nil {
 		return err
 	}
 	begin := time.Now()

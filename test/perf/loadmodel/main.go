@@ -83,7 +83,10 @@ func run(ctx context.Context, args []string) error {
 		defer pprof.StopCPUProfile()
 	}
 	debug.SetGCPercent(50) // 65,000 nodes then take 5 GiB instead of 7
-	r := newReport(ctx, o)
+	r, err := newReport(ctx, o)
+	if err != nil {
+		return err
+	}
 	for _, nodes := range o.nodes {
 		cfg := model.Default(nodes, o.pods)
 		cfg.Progress = func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }

@@ -9,26 +9,18 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"runtime"
 	"strconv"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"stowage.dev/stowage/test/perf/loadmodel/model"
+	"stowage.dev/stowage/test/perf/result"
+	"stowage.dev/stowage/test/perf/source"
 )
 
 // report is what is written as JSON: the figures, and what they were got with.
 type report struct {
-	Time    time.Time `json:"time"`
-	Command string    `json:"command"`
-	// Version is of the source tree, "unknown" outside of git.
-	Version string `json:"version"`
-	Go      string `json:"go"`
-	CPU     string `json:"cpu"`
-	CPUs    int    `json:"cpus"`
-	Memory  int64  `json:"memory"` // bytes
+	Source result.Source `json:"source"`
 	// Pods are placed at each size.
 	Pods       int            `json:"pods"`
 	Occupied   float64        `json:"occupied"`
@@ -38,58 +30,27 @@ type report struct {
 	Points     []*model.Point `json:"points"`
 }
 
-func newReport(ctx context.Context, o *options) *report {
+func newReport(ctx context.Context, o *options) (*report, error) {
 	sizes := make([]string, len(o.nodes))
 	for i, n := range o.nodes {
 		sizes[i] = strconv.Itoa(n)
 	}
+	from, err := source.Describe(ctx, fmt.Sprintf("go run ./test/perf/loadmodel -nodes %s -pods %d", strings.Join(sizes, ","), o.pods))
+	if err != nil {
+		return nil, err
+	}
 	workload := model.Default(o.nodes[0], o.pods)
 	return &report{
-		Time:    time.Now().UTC().Truncate(time.Second),
-		Command: fmt.Sprintf("go run ./test/perf/loadmodel -nodes %s -pods %d", strings.Join(sizes, ","), o.pods),
-		Version: version(ctx), Go: runtime.Version(),
-		CPU: field("/proc/cpuinfo", "model name"), CPUs: runtime.NumCPU(), Memory: memory(),
-		Pods: o.pods, Occupied: workload.Occupied, FourClaims: workload.FourClaims, Returning: workload.Returning,
+		Source: from,
+		Pods:   o.pods, Occupied: workload.Occupied, FourClaims: workload.FourClaims, Returning: workload.Returning,
 		Stream: workload.Stream,
-	}
-}
-
-func version(ctx context.Context) string {
-	out, err := exec.CommandContext(ctx, "git", "describe", "--tags", "--always", "--dirty", "--match", "v*").Output()
-	if err != nil {
-		return "unknown"
-	}
-	return strings.TrimSpace(string(out))
-}
-
-// field is the first value of that name in a file of the kernel's; "unknown"
-// where there is none.
-func field(file, name string) string {
-	content, err := os.ReadFile(file)
-	if err != nil {
-		return "unknown"
-	}
-	for line := range strings.Lines(string(content)) {
-		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == name {
-			return strings.TrimSpace(value)
-		}
-	}
-	return "unknown"
-}
-
-// memory is the machine's in bytes, 0 where the kernel does not say.
-func memory() int64 {
-	kib, err := strconv.ParseInt(strings.TrimSuffix(field("/proc/meminfo", "MemTotal"), " kB"), 10, 64)
-	if err != nil {
-		return 0
-	}
-	return kib << 10
+	}, nil
 }
 
 // print writes a row per size, and how the last compares with the first.
 func (r *report) print(to io.Writer) {
 	fmt.Fprintf(to, "%s, %d CPUs, %s, %s\n%d pods at each size; CPU time in ns, in brackets wall time of the 99th percentile\n",
-		r.CPU, r.CPUs, r.Go, r.Version, r.Pods)
+		r.Source.CPU, r.Source.CPUs, r.Source.Go, r.Source.Version, r.Pods)
 	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "nodes\tvolumes\tPreFilter\tFilter\tScore\tReserve\tevent\tµs/pod\tFilter/pod\trefused\tallocs P/F/S/R\tstart s\tB/volume\tB/node\tinformers B/volume\tB/node\t")
 	for _, p := range r.Points {

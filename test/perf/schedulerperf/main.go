@@ -33,6 +33,7 @@ import (
 
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/perf/result"
+	"stowage.dev/stowage/test/perf/source"
 )
 
 // options are the command's flags.
@@ -86,7 +87,7 @@ func run(ctx context.Context, o options) error {
 	if err := errors.Join(err, done()); err != nil {
 		return err
 	}
-	if report.Source, err = source(ctx); err != nil {
+	if report.Source, err = source.Describe(ctx, command()); err != nil {
 		return err
 	}
 	fmt.Println()
@@ -183,4 +184,9 @@ func (w workload) arms(round int) []result.Arm {
 		return []result.Arm{result.Direct, result.Stock}
 	}
 	return []result.Arm{result.Stock, result.Direct}
+}
+
+// command is how to do the same again.
+func command() string {
+	return strings.Join(append([]string{"go run ./" + folder}, os.Args[1:]...), " ")
 }

@@ -74,23 +74,18 @@ func findTopics(ctx context.Context) ([]topic, error) {
 
 // moduleDir is the folder with a module's sources.
 func moduleDir(ctx context.Context, path string) (string, error) {
-	dir, err := listModule(ctx, "{{.Dir}}", path)
-	if err == nil && dir == "" {
-		err = fmt.Errorf("the sources of %s are not in the module cache: go mod download %s", path, path)
-	}
-	return dir, err
-}
-
-// listModule asks the go command about a module.
-func listModule(ctx context.Context, format, path string) (string, error) {
-	cmd := exec.CommandContext(ctx, "go", "list", "-mod=readonly", "-m", "-f", format, path)
+	cmd := exec.CommandContext(ctx, "go", "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", path)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
 		return "", fmt.Errorf("%s: %w\n%s", cmd, err, stderr.Bytes())
 	}
-	return strings.TrimSpace(string(out)), nil
+	dir := strings.TrimSpace(string(out))
+	if dir == "" {
+		return "", fmt.Errorf("the sources of %s are not in the module cache: go mod download %s", path, path)
+	}
+	return dir, nil
 }
 
 // workloads reads the topic's file.

@@ -48,7 +48,7 @@ func version(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	changes, err := output(ctx, "git", "status", "--porcelain", "--", ":/", ":!:/docs")
+	changes, err := output(ctx, "git", "status", "--porcelain", "--", ":(top)", ":(top,exclude)docs")
 	if err != nil {
 		return "", err
 	}

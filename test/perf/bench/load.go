@@ -6,6 +6,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -88,7 +89,7 @@ func touchNode(ctx context.Context, s *site, i int) error {
 		if err != nil {
 			return err
 		}
-		node.Labels["touched"] = fmt.Sprint(i)
+		node.Labels["touched"] = strconv.Itoa(i)
 		_, err = nodes.Update(ctx, node, metav1.UpdateOptions{})
 		return err
 	})
@@ -101,7 +102,7 @@ func touchVolume(ctx context.Context, s *site, i int) error {
 		if err != nil {
 			return err
 		}
-		metav1.SetMetaDataAnnotation(&pv.ObjectMeta, "touched", fmt.Sprint(i))
+		metav1.SetMetaDataAnnotation(&pv.ObjectMeta, "touched", strconv.Itoa(i))
 		_, err = volumes.Update(ctx, pv, metav1.UpdateOptions{})
 		return err
 	})

@@ -21,14 +21,13 @@ type instant struct{}
 var _ controller.Provisioner = instant{}
 
 // startProvisioner serves the class until the site is closed.
-func (s *site) startProvisioner(ctx context.Context) error {
+func (s *site) startProvisioner(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	loop := controller.NewProvisionController(ctx, s.client, provisionerName, instant{},
 		controller.LeaderElection(false), controller.Threadiness(parallelism))
 	var running sync.WaitGroup
 	running.Go(func() { loop.Run(ctx) })
 	s.closers = append(s.closers, func() { cancel(); running.Wait() })
-	return nil
 }
 
 // Provision implements controller.Provisioner.

@@ -76,7 +76,7 @@ func Run(ctx context.Context, c Config) (run result.Run, err error) {
 	}
 	looked := s.look(ctx, c)
 	run, err = s.measure(ctx, pods)
-	if err = errors.Join(err, looked()); err != nil {
+	if err := errors.Join(err, looked()); err != nil {
 		return run, err
 	}
 	run.Arm, run.Round = c.Arm, c.Round
@@ -116,9 +116,7 @@ func (s *site) prepare(ctx context.Context, c Config) ([]*v1.Pod, error) {
 		return nil, err
 	}
 	if s.workload.claims == claimsToProvision {
-		if err := s.startProvisioner(ctx); err != nil {
-			return nil, err
-		}
+		s.startProvisioner(ctx)
 	}
 	if c.Arm != result.Ceiling {
 		if err := s.startScheduler(ctx, c.Scheduler, c.Look.Verbosity); err != nil {

@@ -27,10 +27,10 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil && !errors.Is(err, flag.ErrHelp) {
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "loadmodel:", err)
-		stop()
 		os.Exit(1)
 	}
 }
@@ -76,7 +76,7 @@ func run(ctx context.Context, args []string) error {
 		if err != nil {
 			return err
 		}
-		defer file.Close() //nolint:errcheck // pprof has no way to tell either
+		defer file.Close()
 		if err := pprof.StartCPUProfile(file); err != nil {
 			return err
 		}

@@ -22,8 +22,8 @@ import (
 )
 
 // EventsToRegister names the events that can make a pod schedulable which this
-// plugin refused. Each hint first brings the cache up to the event's object,
-// then lets only those pods back whom it helps.
+// plugin refused. A hint lets only those pods back whom the event helps, and
+// brings the cache up to the event's object before it does.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	on := func(resource fwk.EventResource, actions fwk.ActionType, hint fwk.QueueingHintFn) fwk.ClusterEventWithHint {
 		return fwk.ClusterEventWithHint{

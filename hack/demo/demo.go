@@ -129,7 +129,8 @@ func (d *demo) startBackground(ctx context.Context) error {
 		d.background.Wait()
 		_ = log.Close()
 	}
-	d.background.Go(func() { provision(life, d.cluster.Client()) })
+	provisioner := newProvisioner(life, d.cluster.Client())
+	d.background.Go(func() { provisioner.Run(life) })
 	d.watch, err = newWatch(ctx, life, d.cluster)
 	if err != nil {
 		return err

@@ -23,12 +23,14 @@ type zonal struct{ client kubernetes.Interface }
 
 var _ controller.Provisioner = zonal{}
 
-// provision runs an external provisioner until ctx is done.
-func provision(ctx context.Context, client kubernetes.Interface) {
-	controller.NewProvisionController(ctx, client, provisionerName, zonal{client},
+// newProvisioner makes an external provisioner that lives no longer than ctx.
+// It writes to the scheme by which clients decode: nothing of this process may
+// read from the API server meanwhile.
+func newProvisioner(ctx context.Context, client kubernetes.Interface) *controller.ProvisionController {
+	return controller.NewProvisionController(ctx, client, provisionerName, zonal{client},
 		controller.LeaderElection(false),
 		controller.VolumeName(func(claim *v1.PersistentVolumeClaim) string { return "zonal-" + claim.Name }),
-	).Run(ctx)
+	)
 }
 
 // Provision implements controller.Provisioner.

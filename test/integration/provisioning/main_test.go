@@ -13,7 +13,7 @@ import (
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
-func TestMain(m *testing.M) { os.Exit(fixture.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(fixture.Main(m, vendors.begin)) }
 
 // bothModes runs a test with each binding mode.
 func bothModes(t *testing.T, test func(*fixture.Env)) {

@@ -14,7 +14,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 
 	"stowage.dev/stowage/pkg/testing/builders"
@@ -22,13 +21,15 @@ import (
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
-// provisioner is what a storage vendor writes, run by the library that
-// external provisioners are built on. Its volumes are on one node each.
+// provisioner is what a storage vendor writes for one driver. Its volumes are
+// on one node each.
 type provisioner struct {
 	e *fixture.Env
 	// before is called before a volume is made, and may wait or refuse. A
 	// refusal asks for another node.
 	before func(context.Context, controller.ProvisionOptions) error
+	calls  sync.WaitGroup
+	ended  context.Context // done with the test
 
 	mu    sync.Mutex
 	asked []string            // nodes, in order
@@ -42,27 +43,26 @@ var errRefused = errors.New("the node's disks are full")
 // must exist. The volume of claim c is called e.Name("pvc-c").
 func startProvisioner(e *fixture.Env, before func(context.Context, controller.ProvisionOptions) error) *provisioner {
 	e.T.Helper()
-	p := &provisioner{e: e, before: before, made: map[string]struct{}{}}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(e.Context()))
-	loop := controller.NewProvisionController(ctx, e.Client, driver(e), p,
-		controller.LeaderElection(false),
-		controller.VolumeName(func(claim *v1.PersistentVolumeClaim) string { return e.Name("pvc-" + claim.Name) }),
-		controller.RateLimiter(workqueue.NewTypedItemExponentialFailureRateLimiter[string](10*time.Millisecond, time.Second)),
-	)
-	var running sync.WaitGroup
-	running.Go(func() { loop.Run(ctx) })
+	ended, end := context.WithCancel(context.WithoutCancel(e.Context()))
+	p := &provisioner{e: e, before: before, ended: ended, made: map[string]struct{}{}}
+	name := driver(e)
+	vendors.serve(name, p)
 	e.T.Cleanup(func() {
-		cancel()
-		running.Wait()
+		vendors.serve(name, nil)
+		end()
+		p.calls.Wait()
 	})
 	return p
 }
 
-// Provision implements controller.Provisioner.
-func (p *provisioner) Provision(ctx context.Context, o controller.ProvisionOptions) (*v1.PersistentVolume, controller.ProvisioningState, error) {
+// provision is controller.Provisioner's Provision.
+func (p *provisioner) provision(ctx context.Context, o controller.ProvisionOptions) (*v1.PersistentVolume, controller.ProvisioningState, error) {
 	p.mu.Lock()
 	p.asked = append(p.asked, o.SelectedNodeName)
 	p.mu.Unlock()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(p.ended, cancel)()
 	if p.before != nil {
 		if err := p.before(ctx, o); err != nil {
 			return nil, controller.ProvisioningReschedule, err
@@ -93,9 +93,6 @@ func (p *provisioner) affinity(ctx context.Context, o controller.ProvisionOption
 	}
 	return builders.Term(builders.In(v1.LabelHostname, node.Labels[v1.LabelHostname])), nil
 }
-
-// Delete implements controller.Provisioner.
-func (p *provisioner) Delete(context.Context, *v1.PersistentVolume) error { return nil }
 
 // nodes that it was asked for, in order. The library may ask again for what it
 // has just been given.
@@ -162,7 +159,7 @@ func (g *gate) wait(e *fixture.Env, claim string) {
 }
 
 // driver is the name of the Env's own driver and of its provisioner.
-func driver(e *fixture.Env) string { return e.Name("driver") }
+func driver(e *fixture.Env) string { return vendors.driver(e) }
 
 // createClass makes a class of the Env's own driver, called e.Name("made").
 func createClass(e *fixture.Env, change ...func(*builders.Class)) {
@@ -182,16 +179,16 @@ func made(e *fixture.Env, name, size string) *builders.PVC {
 // trackCapacity has the driver's capacity count, or not.
 func trackCapacity(e *fixture.Env, tracked bool) {
 	e.T.Helper()
-	writeDriver(e, "driver", tracked)
+	writeDriver(e, driver(e), tracked)
 }
 
-// writeDriver creates or updates the object of the driver called e.Name(name).
+// writeDriver creates or updates a driver's object.
 func writeDriver(e *fixture.Env, name string, tracked bool) {
 	e.T.Helper()
 	ctx, cancel := context.WithTimeout(e.Context(), e.Timeout)
 	defer cancel()
 	drivers := e.Client.StorageV1().CSIDrivers()
-	object := builders.MakeCSIDriver(e.Name(name)).StorageCapacity(tracked).Obj()
+	object := builders.MakeCSIDriver(name).StorageCapacity(tracked).Obj()
 	object.Labels = e.NodeSelector()
 	_, err := drivers.Create(ctx, object, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {

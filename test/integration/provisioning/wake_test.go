@@ -120,16 +120,16 @@ func canaries() map[string]canary {
 		},
 		"drivers": {
 			wait: func(e *fixture.Env, name string) *v1.Pod {
-				writeDriver(e, "counted", true)
+				writeDriver(e, e.Name("counted"), true)
 				class := e.CreateClass(e.Class("counted").Provisioner(e.Name("counted")))
 				return waitFor(e, e.PVC(name).Class(class.Name))
 			},
 			useless: func(e *fixture.Env) {
-				writeDriver(e, "of-nobody", true)
-				writeDriver(e, "of-nobody", false)
+				writeDriver(e, e.Name("of-nobody"), true)
+				writeDriver(e, e.Name("of-nobody"), false)
 				annotateDriver(e)
 			},
-			helps: func(e *fixture.Env, _ string) { writeDriver(e, "counted", false) },
+			helps: func(e *fixture.Env, _ string) { writeDriver(e, e.Name("counted"), false) },
 		},
 		"csi-nodes": inTreeCanary(),
 		"pods": {

@@ -109,14 +109,14 @@ func (s *site) prepare(ctx context.Context, c Config) ([]*v1.Pod, error) {
 			return nil, err
 		}
 	}
+	if s.workload.claims == claimsToProvision {
+		s.startProvisioner(ctx)
+	}
 	if err := s.startPVController(ctx); err != nil {
 		return nil, err
 	}
 	if err := s.watchPods(ctx); err != nil {
 		return nil, err
-	}
-	if s.workload.claims == claimsToProvision {
-		s.startProvisioner(ctx)
 	}
 	if c.Arm != result.Ceiling {
 		if err := s.startScheduler(ctx, c.Scheduler, c.Look.Verbosity); err != nil {

@@ -59,8 +59,9 @@ func TestSelectedNodeIsDeleted(t *testing.T) {
 		if node := e.SeenPVC("data").Annotations[plan.AnnSelectedNode]; node != e.Name("b") {
 			e.T.Errorf("selected-node is %q while the node is there", node)
 		}
-		startProvisioner(e, nil)
 		deleteNode(e, "b")
+		e.WaitPVC("data", "sent to node a", selects(e, "a"))
+		startProvisioner(e, nil) // no sooner, or it may make a volume on the node that goes
 		e.WaitScheduled(pod, "a")
 		e.WaitBound("data", "pvc-data")
 	})

@@ -61,7 +61,7 @@ func (h *hold) settles(c *Cache, s *solution, g *group, p *pending, at spot) mat
 	case h.node != "":
 		return match.Reason{Code: match.NodeNotSelected, Claim: p.Claim.Name}
 	case at.in(c.segmentOn(h.volume, at.node)):
-		s.bindings = append(s.bindings, binding{p, h.volume.Volume})
+		s.bindings = append(s.bindings, binding{p, h.volume.Volume, h.volume.Bytes})
 	default:
 		return match.Reason{Code: match.ReservedVolumeMismatch, Claim: p.Claim.Name, Volume: h.volume.Name}
 	}
@@ -85,7 +85,9 @@ func (c *Cache) Reserve(d *Demand, node string) (*plan.Plan, match.Reason) {
 	if err != nil {
 		return nil, match.Reason{Code: match.NodeConflict}
 	}
-	c.setNode(object)
+	if c.index.NodeOf(object) == nil {
+		c.setNode(object)
+	}
 	if reason := c.solve(s, d, c.spotOf(object), exact); reason.Code != 0 {
 		return nil, reason
 	}

@@ -5,9 +5,9 @@ package volumecache
 
 import (
 	"math"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
 
 	"stowage.dev/stowage/pkg/volume/match"
 )
@@ -39,10 +39,11 @@ type solution struct {
 	provisions []provision
 }
 
-// binding is a claim that an existing volume serves.
+// binding is a claim that an existing volume of so many bytes serves.
 type binding struct {
 	of     *pending
 	volume *match.Volume
+	bytes  int64
 }
 
 // provision is a claim to provision for.
@@ -143,7 +144,7 @@ func (c *Cache) settled(s *solution, g *group, p *pending, at spot) match.Reason
 	}
 	switch {
 	case best != nil:
-		s.bindings = append(s.bindings, binding{p, best.Volume})
+		s.bindings = append(s.bindings, binding{p, best.Volume, best.Bytes})
 	case mine:
 		return match.Reason{Code: match.ReservedVolumeMismatch, Claim: p.Claim.Name, Volume: c.byClaim[p.key][0].Name}
 	case p.selected == "":
@@ -159,24 +160,77 @@ func (c *Cache) settled(s *solution, g *group, p *pending, at spot) match.Reason
 // matchOpen gives existing volumes to the open claims and leaves the rest to
 // provisioning, if there is any.
 func (c *Cache) matchOpen(s *solution, d *Demand, g *group, at spot, e effort, makes bool) match.Reason {
-	var chosen []*match.Volume
-	if len(s.open) > 1 || e != feasible || d.whatIf != nil {
-		chosen = c.assign(s, d, g, at, e)
+	switch {
+	case d.whatIf != nil:
+	case len(s.open) == 1:
+		return c.matchOne(s, d, g, at, e, makes)
+	case e == feasible && !makes:
+		if unserved, known := s.servesAll(g, at); known && unserved < 0 {
+			return match.Reason{}
+		} else if known {
+			return s.unmatched(s.open[unserved], g, makes)
+		}
 	}
+	chosen := c.assign(s, d, g, at, e)
 	for i, p := range s.open {
-		switch {
-		case chosen != nil && chosen[i] != nil:
-			s.bindings = append(s.bindings, binding{p, chosen[i]})
-		case chosen == nil && c.any(d, p, g, at):
-		case makes:
-			s.provisions = append(s.provisions, provision{of: p, group: g})
-		case g.provisions:
-			return match.Reason{Code: match.TopologyNotAllowed, Claim: p.Claim.Name}
-		default:
-			return match.Reason{Code: match.NoVolume, Claim: p.Claim.Name}
+		if chosen[i] != nil {
+			s.bindings = append(s.bindings, binding{p, chosen[i], chosen[i].Bytes})
+		} else if reason := s.unmatched(p, g, makes); reason.Code != 0 {
+			return reason
 		}
 	}
 	return match.Reason{}
+}
+
+// matchOne is matchOpen for a single claim: nothing competes for its best
+// volume.
+func (c *Cache) matchOne(s *solution, d *Demand, g *group, at spot, e effort, makes bool) match.Reason {
+	p := s.open[0]
+	if e == feasible {
+		if c.any(d, p, g, at) {
+			return match.Reason{}
+		}
+	} else if v, bytes := c.best(d, p, g, at); v != nil {
+		s.bindings = append(s.bindings, binding{p, v, bytes})
+		return match.Reason{}
+	}
+	return s.unmatched(p, g, makes)
+}
+
+// unmatched leaves a claim to provisioning, if there is any.
+func (s *solution) unmatched(p *pending, g *group, makes bool) match.Reason {
+	switch {
+	case makes:
+		s.provisions = append(s.provisions, provision{of: p, group: g})
+		return match.Reason{}
+	case g.provisions:
+		return match.Reason{Code: match.TopologyNotAllowed, Claim: p.Claim.Name}
+	}
+	return match.Reason{Code: match.NoVolume, Claim: p.Claim.Name}
+}
+
+// servesAll tells without an assignment whether the free volumes on the spot
+// serve all open claims: which claim they do not, by its place, -1 when all are
+// served. known is false when only an assignment can tell.
+func (s *solution) servesAll(g *group, at spot) (unserved int, known bool) {
+	var only *pool
+	for _, segment := range at.segments {
+		pool := poolOf(segment, g.class)
+		if pool != nil && only != nil {
+			return 0, false
+		}
+		if pool != nil {
+			only = pool
+		}
+	}
+	if only == nil {
+		return 0, true
+	}
+	s.requests = s.requests[:0]
+	for _, p := range s.open {
+		s.requests = append(s.requests, p.Request)
+	}
+	return only.ServesAll(s.requests)
 }
 
 // any tells whether some free volume on the spot serves the claim.
@@ -194,6 +248,27 @@ func (c *Cache) any(d *Demand, p *pending, g *group, at spot) bool {
 		}
 	}
 	return false
+}
+
+// best returns the free volume on the spot that serves the claim best, and its
+// bytes; nil when there is none.
+func (c *Cache) best(d *Demand, p *pending, g *group, at spot) (best *match.Volume, bytes int64) {
+	for _, segment := range at.segments {
+		pool := poolOf(segment, g.class)
+		if pool == nil {
+			continue
+		}
+		v, size := (*match.Volume)(nil), int64(0)
+		if p.Selector == nil || segment.Len() == 1 {
+			v, size = pool.First(p.Request)
+		} else if found := d.memo.cheapest(pool, p, g.width()); len(found) > 0 {
+			v, size = found[0], found[0].Bytes
+		}
+		if v != nil && (best == nil || match.Before(p.Request, v, best)) {
+			best, bytes = v, size
+		}
+	}
+	return best, bytes
 }
 
 // width is how many volumes per claim can matter to the group at most.
@@ -301,22 +376,22 @@ func (c *Cache) Usage(d *Demand, node *v1.Node, dst []Usage) []Usage {
 	}()
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	at, now := c.spotOf(node), c.clock.Now()
+	at := c.spotOf(node)
 	for i := range d.groups {
 		bindings, provisions := len(s.bindings), len(s.provisions)
 		if c.solveGroup(s, d, &d.groups[i], at, counted).Code != 0 {
 			continue
 		}
-		dst = append(dst, s.usage(s.bindings[bindings:], s.provisions[provisions:], now))
+		dst = append(dst, s.usage(s.bindings[bindings:], s.provisions[provisions:], c.clock))
 	}
 	return dst
 }
 
-func (s *solution) usage(bindings []binding, provisions []provision, now time.Time) Usage {
+func (s *solution) usage(bindings []binding, provisions []provision, clock clock.PassiveClock) Usage {
 	var u Usage
 	for _, b := range bindings {
 		u.StaticAsked = saturate(u.StaticAsked, b.of.Bytes)
-		u.StaticGiven = saturate(u.StaticGiven, b.volume.Bytes)
+		u.StaticGiven = saturate(u.StaticGiven, b.bytes)
 	}
 	for i, p := range provisions {
 		of := p.capacity
@@ -330,7 +405,7 @@ func (s *solution) usage(bindings []binding, provisions []provision, now time.Ti
 		}
 		if !counted {
 			u.ProvisionedOf = saturate(u.ProvisionedOf, of.total)
-			u.ProvisionedAsked = saturate(u.ProvisionedAsked, of.total-of.remaining(now))
+			u.ProvisionedAsked = saturate(u.ProvisionedAsked, of.total-of.remaining(clock.Now()))
 		}
 	}
 	return u

@@ -82,7 +82,7 @@ func benchFirst(b *testing.B, change func(*builders.PVC)) {
 	benchPools(b, func(b *testing.B, pool *Pool, _ []*Volume) {
 		b.ReportAllocs()
 		for i := 0; b.Loop(); i++ {
-			if pool.First(requests[i%len(requests)]) == nil {
+			if v, _ := pool.First(requests[i%len(requests)]); v == nil {
 				b.Fatal("no volume found")
 			}
 		}

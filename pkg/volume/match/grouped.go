@@ -18,6 +18,12 @@ type kind struct {
 	modes           AccessModes
 }
 
+// serves reports whether volumes of the kind serve the request, if they are large
+// enough and its selector likes them.
+func (k kind) serves(r *Request) bool {
+	return k.block == r.Block && k.attributesClass == r.AttributesClass && k.modes.Contains(r.AccessModes)
+}
+
 func kindOf(v *Volume) kind { return kind{v.Block, v.AttributesClass, v.AccessModes} }
 
 // compareKinds sorts so that all groups which differ only in their access
@@ -106,9 +112,9 @@ func (s *grouped) alike(r *Request) []group {
 	return s.groups[first:last]
 }
 
-// first returns the best volume for the request, its selector not asked, or
-// nil.
-func (s *grouped) first(r *Request) *Volume {
+// first returns the best volume for the request, its selector not asked; its
+// volume is nil when there is none.
+func (s *grouped) first(r *Request) entry {
 	var best entry
 	bestSurplus := 0
 	alike := s.alike(r)
@@ -117,16 +123,16 @@ func (s *grouped) first(r *Request) *Volume {
 		if !g.kind.modes.Contains(r.AccessModes) {
 			continue
 		}
-		chunk, index := g.list.seek(r.Bytes)
-		if chunk == len(g.list.chunks) {
+		rest, _ := g.list.seek(r.Bytes)
+		if len(rest) == 0 {
 			continue
 		}
-		e, surplus := g.list.chunks[chunk][index], g.kind.modes.Surplus(r.AccessModes)
-		if best.volume == nil || compareOffers(e, surplus, best, bestSurplus) < 0 {
-			best, bestSurplus = e, surplus
+		surplus := g.kind.modes.Surplus(r.AccessModes)
+		if best.volume == nil || compareOffers(rest[0], surplus, best, bestSurplus) < 0 {
+			best, bestSurplus = rest[0], surplus
 		}
 	}
-	return best.volume
+	return best
 }
 
 // serves reports whether any volume of the set is large enough for the request

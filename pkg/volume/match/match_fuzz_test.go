@@ -80,7 +80,8 @@ func choose(r *Request, pvs []*v1.PersistentVolume) (named, best *Volume) {
 			pool.Insert(v)
 		}
 	}
-	return named, pool.First(r)
+	best, _ = pool.First(r)
+	return named, best
 }
 
 func randomClaim(rng *rand.Rand) *v1.PersistentVolumeClaim {

@@ -48,13 +48,13 @@ func (m merge) add(s *grouped, r *Request) merge {
 		if !g.kind.modes.Contains(r.AccessModes) {
 			continue
 		}
-		chunk, index := g.list.seek(r.Bytes)
-		if chunk == len(g.list.chunks) {
+		rest, chunk := g.list.seek(r.Bytes)
+		if len(rest) == 0 {
 			continue
 		}
 		m = append(m, cursor{
 			list:    &g.list,
-			rest:    g.list.chunks[chunk][index:],
+			rest:    rest,
 			chunk:   chunk,
 			surplus: g.kind.modes.Surplus(r.AccessModes),
 		})

@@ -5,6 +5,7 @@ package match
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -36,6 +37,9 @@ type ordered struct {
 	// largest is the bytes of the last volume, here so that whether any is
 	// large enough can be told without following a pointer; 0 when empty.
 	largest int64
+	// first is chunks[0], here to be reached one pointer sooner: the volumes of
+	// one node rarely fill more.
+	first []entry
 }
 
 func entryOf(v *Volume) entry { return entry{v.Bytes, v.Name, v} }
@@ -61,18 +65,31 @@ func firstOfSize(entries []entry, bytes int64) int {
 	return low
 }
 
-// seek returns the position of the first volume of at least that size; at the
-// end of the list the chunk is len(o.chunks).
-func (o *ordered) seek(bytes int64) (chunk, index int) {
-	switch {
-	case bytes > o.largest:
-		return len(o.chunks), 0
-	case len(o.chunks) > 1: // else the ends need not be fetched
-		chunk = firstOfSize(o.ends, bytes)
-	case len(o.chunks) == 0:
-		return 0, 0
+// seek returns the volumes of at least that size in the first chunk that has
+// any, and which chunk that is; none at the end of the list.
+func (o *ordered) seek(bytes int64) (rest []entry, chunk int) {
+	if bytes > o.largest || o.size == 0 {
+		return nil, len(o.chunks)
 	}
-	return chunk, firstOfSize(o.chunks[chunk], bytes)
+	rest = o.first
+	if len(o.chunks) > 1 { // else the ends need not be fetched
+		chunk = firstOfSize(o.ends, bytes)
+		rest = o.chunks[chunk]
+	}
+	return rest[firstOfSize(rest, bytes):], chunk
+}
+
+// fromEnd returns the bytes of the volume that has n larger ones behind it; the
+// list must have more than n.
+func (o *ordered) fromEnd(n int) int64 {
+	if len(o.chunks) == 1 {
+		return o.first[len(o.first)-1-n].bytes
+	}
+	chunk := len(o.chunks) - 1
+	for ; n >= len(o.chunks[chunk]); chunk-- {
+		n -= len(o.chunks[chunk])
+	}
+	return o.chunks[chunk][len(o.chunks[chunk])-1-n].bytes
 }
 
 // insert adds the volume, or puts it in the place of the one with the same
@@ -83,7 +100,7 @@ func (o *ordered) insert(v *Volume) (replaced *Volume) {
 	if chunk == len(o.chunks) {
 		if chunk == 0 {
 			o.chunks, o.ends, o.size = append(o.chunks, []entry{e}), append(o.ends, e), 1
-			o.largest = e.bytes
+			o.fixCopies()
 			return nil
 		}
 		chunk--
@@ -142,7 +159,7 @@ func (o *ordered) split(chunk int) {
 	o.chunks[chunk] = whole[:half]
 	o.chunks = slices.Insert(o.chunks, chunk+1, upper)
 	o.ends = slices.Insert(o.ends, chunk+1, upper[len(upper)-1])
-	o.fixLargest()
+	o.fixCopies()
 }
 
 // shrink drops a chunk that has become empty and joins one that has become
@@ -171,19 +188,19 @@ func (o *ordered) shrink(chunk int) {
 func (o *ordered) drop(chunk int) {
 	o.chunks = slices.Delete(o.chunks, chunk, chunk+1)
 	o.ends = slices.Delete(o.ends, chunk, chunk+1)
-	o.fixLargest()
+	o.fixCopies()
 }
 
 func (o *ordered) fixEnd(chunk int) {
 	o.ends[chunk] = o.chunks[chunk][len(o.chunks[chunk])-1]
-	o.fixLargest()
+	o.fixCopies()
 }
 
-// fixLargest makes largest right after the last chunk's end has changed.
-func (o *ordered) fixLargest() {
-	o.largest = 0
+// fixCopies makes largest and first right after a chunk or an end has changed.
+func (o *ordered) fixCopies() {
+	o.largest, o.first = 0, nil
 	if last := len(o.ends) - 1; last >= 0 {
-		o.largest = o.ends[last].bytes
+		o.largest, o.first = o.ends[last].bytes, o.chunks[0]
 	}
 }
 
@@ -210,6 +227,9 @@ func (o *ordered) check() error {
 			previous = e
 			size++
 		}
+	}
+	if len(o.first) != 0 && (&o.first[0] != &o.chunks[0][0] || len(o.first) != len(o.chunks[0])) || len(o.first) == 0 && size > 0 {
+		return errors.New("the first chunk is not the list's first")
 	}
 	if o.largest != previous.bytes {
 		return fmt.Errorf("largest is %d bytes, but the last volume has %d", o.largest, previous.bytes)

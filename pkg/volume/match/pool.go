@@ -80,29 +80,67 @@ func (p *Pool) IndexLabel(key string) {
 }
 
 // First returns the volume that serves the request best, in the order of
-// Before, or nil. The request must be for the pool's class.
-func (p *Pool) First(r *Request) *Volume {
+// Before, and its capacity in bytes, which is known before the volume is looked
+// at; nil when there is none. The request must be for the pool's class.
+func (p *Pool) First(r *Request) (v *Volume, bytes int64) {
 	if r.Selector == nil {
-		return p.all.first(r)
+		best := p.all.first(r)
+		return best.volume, best.bytes
 	}
 	var room [onStack]cursor
 	m := p.open(r, room[:0])
 	for len(m) > 0 {
-		var v *Volume
 		if v, m = m.next(); r.selects(v) {
-			return v
+			return v, v.Bytes
 		}
 	}
-	return nil
+	return nil, 0
 }
 
-// Serves reports whether any volume serves the request: First(r) != nil, found
-// out with less work when the request has no selector.
+// Serves reports whether any volume serves the request, which is found out with
+// less work than First when the request has no selector.
 func (p *Pool) Serves(r *Request) bool {
 	if r.Selector == nil {
 		return p.all.serves(r)
 	}
-	return p.First(r) != nil
+	v, _ := p.First(r)
+	return v != nil
+}
+
+// ServesAll finds a request that goes unserved when the pool's volumes serve as
+// many as they can, one volume each: its index, -1 when all are served. known is
+// false where telling takes an assignment: when a request has a selector, or the
+// volumes differ in more than their capacity.
+func (p *Pool) ServesAll(requests []*Request) (unserved int, known bool) {
+	if len(p.all.groups) != 1 {
+		return 0, len(p.all.groups) == 0
+	}
+	g := &p.all.groups[0]
+	for i, r := range requests {
+		if r.Selector != nil {
+			return 0, false
+		}
+		if !g.kind.serves(r) {
+			return i, true
+		}
+	}
+	// Volumes of one kind differ in size alone. All requests are served just
+	// when the largest volume serves the largest request, the second largest
+	// the second largest, and so on. The largest that is not served is told.
+	unserved = -1
+	rank := len(requests)
+	for i, r := range requests {
+		larger := 0
+		for j, other := range requests {
+			if other.Bytes > r.Bytes || (other.Bytes == r.Bytes && j < i) {
+				larger++
+			}
+		}
+		if larger < rank && (larger >= g.list.size || g.list.fromEnd(larger) < r.Bytes) {
+			unserved, rank = i, larger
+		}
+	}
+	return unserved, true
 }
 
 // Cheapest appends to dst the k volumes that serve the request best, or all if

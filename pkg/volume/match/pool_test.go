@@ -150,7 +150,7 @@ func comparePool(t *testing.T, pool *Pool, model map[string]*Volume, r *Request,
 	if got := pool.Serves(r); got != (best != nil) {
 		t.Errorf("Serves for %+v: got %t, want %t", r.Claim.Spec, got, best != nil)
 	}
-	if got := pool.First(r); got != best {
+	if got, bytes := pool.First(r); got != best || (got != nil && bytes != got.Bytes) {
 		t.Errorf("First for %+v: got %+v, want %+v", r.Claim.Spec, got, best)
 	}
 }
@@ -250,4 +250,69 @@ func TestPoolReadsConcurrently(t *testing.T) {
 		})
 	}
 	readers.Wait()
+}
+
+// TestServesAll: what is told without an assignment is what assigning finds.
+func TestServesAll(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(1, 2))
+	told, all := 0, 0
+	for range 20_000 {
+		pool := &Pool{}
+		for i, n := 0, rng.IntN(6); i < n; i++ {
+			pv := builders.MakePV(fmt.Sprintf("pv-%d", i)).Class("local").Capacity(strconv.Itoa(1 + rng.IntN(5)))
+			if rng.IntN(16) == 0 {
+				pv.Block()
+			}
+			pool.Insert(NewVolume(pv.Obj()))
+		}
+		var requests []*Request
+		for range 1 + rng.IntN(4) {
+			pvc := builders.MakePVC("data").Class("local").Request(strconv.Itoa(rng.IntN(7)))
+			if rng.IntN(16) == 0 {
+				pvc.Block()
+			}
+			if rng.IntN(32) == 0 {
+				pvc.MatchLabel("tier", "a")
+			}
+			r, err := NewRequest(pvc.Obj())
+			if err != nil {
+				t.Fatal(err)
+			}
+			requests = append(requests, r)
+		}
+		unserved, known := pool.ServesAll(requests)
+		if !known {
+			continue
+		}
+		told++
+		if unserved < 0 {
+			all++
+		}
+		most := mostServed(pool, requests)
+		if (unserved < 0) != (most == len(requests)) {
+			t.Fatalf("request %d is told to go unserved, but %d of %d can be served", unserved, most, len(requests))
+		}
+		if unserved >= 0 && mostServed(pool, slices.Delete(slices.Clone(requests), unserved, unserved+1)) != most {
+			t.Fatalf("request %d is told to go unserved, but then fewer than %d are served", unserved, most)
+		}
+	}
+	if told < 10_000 || all < 1000 {
+		t.Errorf("told %d times, %d of them that all are served: too few to show anything", told, all)
+	}
+}
+
+// mostServed is how many requests the pool's volumes can serve.
+func mostServed(pool *Pool, requests []*Request) int {
+	candidates := make([][]*Volume, len(requests))
+	for i, r := range requests {
+		candidates[i] = pool.Cheapest(r, Width(len(requests)), nil)
+	}
+	served := 0
+	for _, v := range (&Solver{}).Assign(requests, candidates) {
+		if v != nil {
+			served++
+		}
+	}
+	return served
 }

@@ -52,22 +52,23 @@ func (r *report) print(to io.Writer) {
 	fmt.Fprintf(to, "%s, %d CPUs, %s, %s\n%d pods at each size; CPU time in ns, in brackets wall time of the 99th percentile\n",
 		r.Source.CPU, r.Source.CPUs, r.Source.Go, r.Source.Version, r.Pods)
 	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "nodes\tvolumes\tPreFilter\tFilter\tScore\tReserve\tevent\tµs/pod\tFilter/pod\trefused\tallocs P/F/S/R\tstart s\tB/volume\tB/node\tinformers B/volume\tB/node\t")
+	fmt.Fprintln(w, "nodes\tvolumes\tPreFilter\tFilter\tScore\tReserve\tlook\tevent\tµs/pod\tFilter/pod\trefused\tallocs P/F/S/R\tstart s\tB/volume\tB/node\tinformers B/volume\tB/node\t")
 	for _, p := range r.Points {
-		fmt.Fprintf(w, "%d\t%d\t%.0f (%.0f)\t%.0f (%.0f)\t%.0f (%.0f)\t%.0f (%.0f)\t%.0f\t%.0f\t%.0f\t%.1f%%\t%.0f/%.2f/%.2f/%.0f\t%.2f\t%.0f\t%.0f\t%.0f\t%.0f\t\n",
+		fmt.Fprintf(w, "%d\t%d\t%.0f (%.0f)\t%.0f (%.0f)\t%.0f (%.0f)\t%.0f (%.0f)\t%.1f\t%.0f\t%.0f\t%.0f\t%.1f%%\t%.0f/%.2f/%.2f/%.0f\t%.2f\t%.0f\t%.0f\t%.0f\t%.0f\t\n",
 			p.Nodes, p.Volumes, p.PreFilterNanos, p.PreFilterP99Nanos, p.FilterNanos, p.FilterP99Nanos,
-			p.ScoreNanos, p.ScoreP99Nanos, p.ReserveNanos, p.ReserveP99Nanos, p.EventNanos, p.PodNanos/1000,
+			p.ScoreNanos, p.ScoreP99Nanos, p.ReserveNanos, p.ReserveP99Nanos, p.LookNanos, p.EventNanos, p.PodNanos/1000,
 			p.FiltersPerPod, 100*p.RefusedShare, p.PreFilterAllocs, p.FilterAllocs, p.ScoreAllocs, p.ReserveAllocs,
 			p.StartSeconds, p.BytesPerVolume, p.BytesPerNode, p.InformerBytesPerVolume, p.InformerBytesPerNode)
 	}
 	if len(r.Points) > 1 {
 		first, last := r.Points[0], r.Points[len(r.Points)-1]
 		ratio := func(of func(*model.Point) float64) float64 { return of(last) / of(first) }
-		fmt.Fprintf(w, "%d / %d\t\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t\t\t\t\t%.2f\t%.2f\t\t\t\n", last.Nodes, first.Nodes,
+		fmt.Fprintf(w, "%d / %d\t\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t\t\t\t\t%.2f\t%.2f\t\t\t\n", last.Nodes, first.Nodes,
 			ratio(func(p *model.Point) float64 { return p.PreFilterNanos }),
 			ratio(func(p *model.Point) float64 { return p.FilterNanos }),
 			ratio(func(p *model.Point) float64 { return p.ScoreNanos }),
 			ratio(func(p *model.Point) float64 { return p.ReserveNanos }),
+			ratio(func(p *model.Point) float64 { return p.LookNanos }),
 			ratio(func(p *model.Point) float64 { return p.EventNanos }),
 			ratio(func(p *model.Point) float64 { return p.PodNanos }),
 			ratio(func(p *model.Point) float64 { return p.BytesPerVolume }),

@@ -29,6 +29,8 @@ type Point struct {
 	FilterNanos    float64 `json:"filterNanos"`
 	ScoreNanos     float64 `json:"scoreNanos"`
 	ReserveNanos   float64 `json:"reserveNanos"`
+	// LookNanos is what reading one field of a node costs, for comparison.
+	LookNanos float64 `json:"lookNanos"`
 	// PodNanos is all these calls of a pod together.
 	PodNanos float64 `json:"podNanos"`
 	// EventNanos is what the plugin's handlers take for an event.
@@ -251,6 +253,7 @@ func (m *model) report() {
 	p.ScoreNanos, p.ScoreP99Nanos, p.ScoreAllocs = m.score.nanos(), m.score.p99(), m.score.allocations()
 	p.ReserveNanos, p.ReserveP99Nanos, p.ReserveAllocs = m.reserve.nanos(), m.reserve.p99(), m.reserve.allocations()
 	p.EventNanos = m.events.nanos()
+	p.LookNanos = m.look.nanos()
 	spent := m.preFilter.spent + m.filter.spent + m.score.spent + m.reserve.spent
 	p.PodNanos = per(float64(spent), m.preFilter.calls)
 	p.FiltersPerPod = float64(m.filtered) / pods

@@ -22,6 +22,10 @@ type scheduler struct {
 	start  int // where the search for the next pod begins
 
 	preFilter, filter, score, reserve tally
+	// look is what reading one field of each node costs, as kube-scheduler's
+	// cheapest filters do: memory is slower the more of it there is.
+	look    tally
+	blocked int // nodes found unschedulable by looking
 	// refused counts the Filter calls that said no; scored the Score calls,
 	// probed ones included.
 	refused, filtered, scored int
@@ -56,6 +60,7 @@ func (s *scheduler) place(ctx context.Context, c *cluster, pod *v1.Pod, probe bo
 	if err := s.filterNodes(ctx, state, pod, nodes, len(c.infos), probe); err != nil {
 		return nil, 0, err
 	}
+	s.lookAtNodes(c, probe)
 	best, err := s.scoreNodes(ctx, c, state, pod, probe)
 	if err != nil {
 		return nil, 0, err
@@ -136,6 +141,26 @@ func (s *scheduler) filterNodes(ctx context.Context, state fwk.CycleState, pod *
 }
 
 // scoreNodes returns the feasible node of the highest score; of several, any.
+// lookAtNodes reads a field of as many nodes as a search asks, those that have
+// not been asked for longest.
+func (s *scheduler) lookAtNodes(c *cluster, probe bool) {
+	if probe || s.preFilter.calls%lookEvery != 0 {
+		return
+	}
+	n := min(enough(len(c.infos)), len(c.infos)/2)
+	s.meter.phase(&s.look, probe, func() int {
+		for i := range n {
+			if c.infos[(s.start+i)%len(c.infos)].Node().Spec.Unschedulable {
+				s.blocked++
+			}
+		}
+		return n
+	})
+}
+
+// lookEvery pods, nodes are looked at.
+const lookEvery = 16
+
 func (s *scheduler) scoreNodes(ctx context.Context, c *cluster, state fwk.CycleState, pod *v1.Pod, probe bool) (fwk.NodeInfo, error) {
 	if status := s.plugin.PreScore(ctx, state, pod, s.feasible); status.IsSkip() || len(s.feasible) == 1 {
 		return s.feasible[c.rng.IntN(len(s.feasible))], nil

@@ -98,9 +98,9 @@ bench-plot: ## Draw what was measured as curves, into docs/benchmarks/
 	@go -C hack/plot build -o '$(CURDIR)/bin/tools/plot' . && bin/tools/plot
 
 .PHONY: bench-engine
-bench-engine: ## The plugin on up to 65,000 nodes without an API server
+bench-engine: ## The plugin on up to 65,000 nodes without an API server; writes docs/loadmodel.json
 	@go build -v -o bin/tools/loadmodel ./test/perf/loadmodel 2>&1 | $(PROGRESS)
-	@bin/tools/loadmodel
+	@bin/tools/loadmodel -out docs/loadmodel.json
 
 .PHONY: bench-scheduler-perf
 bench-scheduler-perf: control-plane ## Upstream's scheduler_perf, ours against stock; ROUNDS=n

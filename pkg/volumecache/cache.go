@@ -58,7 +58,7 @@ type Cache struct {
 
 	// mu guards all below. Nothing that blocks is called while it is held.
 	mu       sync.RWMutex
-	index    *topology.Index[content]
+	index    *topology.Index[content, shelves]
 	volume   map[string]*volume
 	byClaim  map[types.NamespacedName][]*volume // volumes whose claimRef names the claim
 	class    map[string]*class
@@ -82,9 +82,14 @@ type content struct {
 	room       [1]classPool           // where pools begin, close by
 	first      pool                   // where the pool of one class lives, close by
 	capacities map[string][]*capacity // storage capacity by class
+	home       *nodeEntry             // whose shelves the pools are on
+	wide       bool                   // the pools count as wide, see class
 }
 
-type segment = topology.Segment[content]
+type (
+	segment   = topology.Segment[content, shelves]
+	nodeEntry = topology.Node[content, shelves]
+)
 
 // classPool is a segment's pool of one class. A list of these is quicker to
 // search than a map: a node's storage is of few classes.
@@ -140,7 +145,7 @@ func New(cfg Config) (*Cache, error) {
 		csiNodes:   storage.CSINodes().Lister(),
 		volumes:    core.PersistentVolumes().Lister(),
 		capacities: storage.CSIStorageCapacities().Lister(),
-		index:      topology.NewIndex[content](),
+		index:      topology.NewIndex[content, shelves](),
 		volume:     map[string]*volume{},
 		byClaim:    map[types.NamespacedName][]*volume{},
 		class:      map[string]*class{},

@@ -48,8 +48,47 @@ func (c *Cache) Check() error {
 	if inPools != 0 {
 		fail("pools hold %d volumes more than are free", inPools)
 	}
+	c.checkShelves(fail)
 	c.checkHolds(fail)
 	return errors.Join(errs...)
+}
+
+// checkShelves holds the shelves of nodes against the pools of their segments.
+func (c *Cache) checkShelves(fail func(format string, args ...any)) {
+	shelved := 0
+	for name, class := range c.class {
+		wide := 0
+		for segment, pool := range class.pools {
+			if segment.Len() > 1 {
+				wide++
+			}
+			home := segment.Only()
+			if segment.Data.home != home || segment.Data.wide != (segment.Len() > 1) {
+				fail("segment %q has %d nodes, but its pools are kept for others", segment.Key(), segment.Len())
+			}
+			if home == nil {
+				continue
+			}
+			shelved++
+			i := slices.IndexFunc(home.Data.list, func(o shelf) bool { return o.pool == pool })
+			if i < 0 || home.Data.list[i].class != class {
+				fail("class %q: the pool of segment %q is not on the shelf of its node", name, segment.Key())
+				continue
+			}
+			if uniform, alike := pool.Uniform(); alike != home.Data.list[i].alike || !home.Data.list[i].uniform.Same(&uniform) {
+				fail("class %q: the shelf of node %q is not up to date", name, home.Name)
+			}
+		}
+		if class.wide != wide {
+			fail("class %q has %d wide pools, but counts %d", name, wide, class.wide)
+		}
+	}
+	for entry := range c.index.Nodes {
+		shelved -= len(entry.Data.list)
+	}
+	if shelved != 0 {
+		fail("the shelves of nodes hold %d pools less than they should", shelved)
+	}
 }
 
 func (c *Cache) checkHolds(fail func(format string, args ...any)) {

@@ -23,6 +23,9 @@ type class struct {
 	labelKeys map[string]struct{}
 	// pools are the class's, by segment; none is empty.
 	pools map[*segment]*pool
+	// wide counts the pools that several nodes share. The others are on the
+	// shelves of their nodes.
+	wide int
 }
 
 // classEntry returns the entry of the class, made when there is none.

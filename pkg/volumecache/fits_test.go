@@ -259,3 +259,36 @@ func TestLabelIndexIsBounded(t *testing.T) {
 		t.Errorf("volumes are indexed by %d label keys, want %d", got, maxLabelKeys)
 	}
 }
+
+// TestNodesOfOneName: what is told of a node out of its own volumes stays right
+// when another node with the same hostname label comes, and when it goes.
+func TestNodesOfOneName(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, node("a"), wffc("local"), pvc("small", "1Gi").Obj(), pvc("large", "9Gi").Obj(), pvc("another", "1Gi").Obj(), localPV("v", "a", "5Gi").Obj())
+	twin := builders.MakeNode("twin").UID("node-twin").Hostname("a")
+	steps := []struct {
+		name   string
+		change func()
+		want   map[string]match.ReasonCode // for the small claim, by node
+	}{
+		{"alone", func() {}, map[string]match.ReasonCode{"a": match.Fits}},
+		{"the twin comes", func() { w.put(twin.Obj()) }, map[string]match.ReasonCode{"a": match.Fits, "twin": match.Fits}},
+		{"the volume is taken", func() { w.reserve(pod("other", "another"), "a") }, map[string]match.ReasonCode{"a": match.NoVolume, "twin": match.NoVolume}},
+		{"and given back", func() { w.Release("pod-other") }, map[string]match.ReasonCode{"a": match.Fits, "twin": match.Fits}},
+		{"the twin is called otherwise", func() { w.put(twin.Hostname("b").Obj()) }, map[string]match.ReasonCode{"a": match.Fits, "twin": match.NoVolume}},
+		{"and as before", func() { w.put(twin.Hostname("a").Obj()) }, map[string]match.ReasonCode{"a": match.Fits, "twin": match.Fits}},
+		{"the first node goes", func() { w.remove(node("a")) }, map[string]match.ReasonCode{"twin": match.Fits}},
+	}
+	for _, step := range steps {
+		step.change()
+		w.check()
+		for name, want := range step.want {
+			if got := w.fits(pod("p", "large"), name); got != match.NoVolume {
+				t.Errorf("%s: %v on node %s for a claim that is too large", step.name, got, name)
+			}
+			if got := w.fits(pod("p", "small"), name); got != want {
+				t.Errorf("%s: %v on node %s, want %v", step.name, got, name, want)
+			}
+		}
+	}
+}

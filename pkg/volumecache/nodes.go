@@ -36,7 +36,9 @@ func (c *Cache) setNode(node *v1.Node) {
 	if entry != nil && entry.Object.UID == node.UID && !newer(node.ResourceVersion, entry.Object.ResourceVersion) {
 		return
 	}
-	c.index.SetNode(node)
+	left := c.index.SetNode(node)
+	c.rehome(left)
+	c.rehome(c.index.Node(node.Name).Segments)
 	c.watch.notify(watchKey{kind: watchNode, name: node.Name})
 }
 
@@ -47,7 +49,7 @@ func (c *Cache) removeNode(node *v1.Node) {
 	if entry == nil || (entry.Object.UID != node.UID && newer(entry.Object.ResourceVersion, node.ResourceVersion)) {
 		return
 	}
-	c.index.RemoveNode(node.Name)
+	c.rehome(c.index.RemoveNode(node.Name))
 	for _, h := range c.holds {
 		if h.node == node.Name && len(h.pods) == 0 {
 			c.endHold(h) // nothing will be provisioned there
@@ -66,7 +68,12 @@ type spot struct {
 // labels differ from the indexed node's (either may be the older one), what was
 // handed in decides.
 func (c *Cache) spotOf(node *v1.Node) spot {
-	if entry := c.index.NodeOf(node); entry != nil {
+	return c.spotAt(c.index.NodeOf(node), node)
+}
+
+// spotAt is spotOf for callers that have looked for the node's entry.
+func (c *Cache) spotAt(entry *nodeEntry, node *v1.Node) spot {
+	if entry != nil {
 		return spot{entry.Name, entry.Segments}
 	}
 	if entry := c.index.Node(node.Name); entry != nil && maps.Equal(entry.Object.Labels, node.Labels) {

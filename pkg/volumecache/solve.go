@@ -4,10 +4,7 @@
 package volumecache
 
 import (
-	"math"
-
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/utils/clock"
 
 	"stowage.dev/stowage/pkg/volume/match"
 )
@@ -34,6 +31,8 @@ type solution struct {
 	flat       []*match.Volume
 	ends       []int // of each claim's candidates in flat
 	shares     []share
+	// before is the node that was asked about last; it outlives the question.
+	before *nodeEntry
 
 	bindings   []binding
 	provisions []provision
@@ -73,11 +72,29 @@ func (s *solution) reset() {
 func (c *Cache) Fits(d *Demand, node *v1.Node) match.Reason {
 	s := c.scratch.Get().(*solution)
 	c.mu.RLock()
-	reason := c.solve(s, d, c.spotOf(node), feasible)
+	reason := c.fits(s, d, node)
 	c.mu.RUnlock()
 	s.reset()
 	c.scratch.Put(s)
 	return reason
+}
+
+func (c *Cache) fits(s *solution, d *Demand, node *v1.Node) match.Reason {
+	at := c.entryOf(s, node)
+	if on, known := c.shelfOf(d, at); known {
+		return s.fitsShelf(d, on)
+	}
+	return c.solve(s, d, c.spotAt(at, node), feasible)
+}
+
+// entryOf finds the entry of a node that is asked about among many others; nil
+// when it is not the node as indexed.
+func (c *Cache) entryOf(s *solution, node *v1.Node) *nodeEntry {
+	at := c.index.NodeAfter(s.before, node)
+	if at != nil {
+		s.before = at
+	}
+	return at
 }
 
 // solve answers for one node. With effort above feasible, s holds what would
@@ -226,11 +243,15 @@ func (s *solution) servesAll(g *group, at spot) (unserved int, known bool) {
 	if only == nil {
 		return 0, true
 	}
+	uniform, alike := only.Uniform()
 	s.requests = s.requests[:0]
 	for _, p := range s.open {
+		if p.Selector != nil || !alike {
+			return 0, false
+		}
 		s.requests = append(s.requests, p.Request)
 	}
-	return only.ServesAll(s.requests)
+	return uniform.ServesAll(s.requests), true
 }
 
 // any tells whether some free volume on the spot serves the claim.
@@ -357,64 +378,4 @@ func (c *Cache) allotAll(s *solution, d *Demand, g *group, at spot, provisions [
 		}
 	}
 	return match.Reason{}
-}
-
-// Usage is how full a class's storage on a node would be with the pod's claims.
-// Bytes throughout; zero where that kind of storage is not used.
-type Usage struct {
-	StaticAsked, StaticGiven        int64
-	ProvisionedAsked, ProvisionedOf int64
-}
-
-// Usage appends, per class that the pod has delayed claims of, how full the
-// node's storage would be. A node that the claims no longer fit has none.
-func (c *Cache) Usage(d *Demand, node *v1.Node, dst []Usage) []Usage {
-	s := c.scratch.Get().(*solution)
-	defer func() {
-		s.reset()
-		c.scratch.Put(s)
-	}()
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	at := c.spotOf(node)
-	for i := range d.groups {
-		bindings, provisions := len(s.bindings), len(s.provisions)
-		if c.solveGroup(s, d, &d.groups[i], at, counted).Code != 0 {
-			continue
-		}
-		dst = append(dst, s.usage(s.bindings[bindings:], s.provisions[provisions:], c.clock))
-	}
-	return dst
-}
-
-func (s *solution) usage(bindings []binding, provisions []provision, clock clock.PassiveClock) Usage {
-	var u Usage
-	for _, b := range bindings {
-		u.StaticAsked = saturate(u.StaticAsked, b.of.Bytes)
-		u.StaticGiven = saturate(u.StaticGiven, b.bytes)
-	}
-	for i, p := range provisions {
-		of := p.capacity
-		if of == nil || of.total == math.MaxInt64 {
-			continue
-		}
-		u.ProvisionedAsked = saturate(u.ProvisionedAsked, p.of.Bytes)
-		counted := false
-		for _, earlier := range provisions[:i] {
-			counted = counted || earlier.capacity == of
-		}
-		if !counted {
-			u.ProvisionedOf = saturate(u.ProvisionedOf, of.total)
-			u.ProvisionedAsked = saturate(u.ProvisionedAsked, of.total-of.remaining(clock.Now()))
-		}
-	}
-	return u
-}
-
-// saturate adds byte counts, none of them negative, without wrapping around.
-func saturate(a, b int64) int64 {
-	if a > math.MaxInt64-b {
-		return math.MaxInt64
-	}
-	return a + b
 }

@@ -102,6 +102,7 @@ func (c *Cache) removeVolume(pv *v1.PersistentVolume) {
 func (c *Cache) compile(pv *v1.PersistentVolume) *volume {
 	v := &volume{Volume: match.NewVolume(pv)}
 	v.segment = c.index.Acquire(topology.FromNodeAffinity(pv.Spec.NodeAffinity))
+	c.rehome([]*segment{v.segment})
 	if ref := pv.Spec.ClaimRef; ref != nil {
 		v.claim = types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
 	}
@@ -151,6 +152,9 @@ func (c *Cache) offer(v *volume) {
 	p := class.pools[v.segment]
 	if p == nil {
 		p = v.segment.Data.add(class)
+		if v.segment.Data.wide {
+			class.wide++
+		}
 		for key := range class.labelKeys {
 			p.IndexLabel(key)
 		}
@@ -160,6 +164,9 @@ func (c *Cache) offer(v *volume) {
 	c.version++
 	p.version = c.version
 	v.pool = p
+	if home := v.segment.Data.home; home != nil {
+		home.Data.put(class, p)
+	}
 }
 
 // withdraw takes a volume out of its pool.
@@ -172,12 +179,22 @@ func (c *Cache) withdraw(v *volume) {
 	c.version++
 	p.version = c.version
 	v.pool = nil
-	if p.Len() == 0 {
-		v.segment.Data.drop(p)
-		class := c.class[v.Class]
-		delete(class.pools, v.segment)
-		c.forgetClass(class)
+	class, home := c.class[v.Class], v.segment.Data.home
+	if p.Len() > 0 {
+		if home != nil {
+			home.Data.put(class, p)
+		}
+		return
 	}
+	if home != nil {
+		home.Data.remove(p)
+	}
+	if v.segment.Data.wide {
+		class.wide--
+	}
+	v.segment.Data.drop(p)
+	delete(class.pools, v.segment)
+	c.forgetClass(class)
 }
 
 // add makes an empty pool for the class, which has none in the segment.

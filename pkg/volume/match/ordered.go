@@ -31,15 +31,15 @@ type entry struct {
 // seeking and cheap changes: a list of sorted chunks. The zero value is empty
 // and ready to use.
 type ordered struct {
-	chunks [][]entry // none is empty
-	ends   []entry   // ends[i] is the last entry of chunks[i]
-	size   int
+	size int
 	// largest is the bytes of the last volume, here so that whether any is
 	// large enough can be told without following a pointer; 0 when empty.
 	largest int64
 	// first is chunks[0], here to be reached one pointer sooner: the volumes of
 	// one node rarely fill more.
-	first []entry
+	first  []entry
+	chunks [][]entry // none is empty
+	ends   []entry   // ends[i] is the last entry of chunks[i]
 }
 
 func entryOf(v *Volume) entry { return entry{v.Bytes, v.Name, v} }

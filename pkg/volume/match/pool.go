@@ -107,42 +107,6 @@ func (p *Pool) Serves(r *Request) bool {
 	return v != nil
 }
 
-// ServesAll finds a request that goes unserved when the pool's volumes serve as
-// many as they can, one volume each: its index, -1 when all are served. known is
-// false where telling takes an assignment: when a request has a selector, or the
-// volumes differ in more than their capacity.
-func (p *Pool) ServesAll(requests []*Request) (unserved int, known bool) {
-	if len(p.all.groups) != 1 {
-		return 0, len(p.all.groups) == 0
-	}
-	g := &p.all.groups[0]
-	for i, r := range requests {
-		if r.Selector != nil {
-			return 0, false
-		}
-		if !g.kind.serves(r) {
-			return i, true
-		}
-	}
-	// Volumes of one kind differ in size alone. All requests are served just
-	// when the largest volume serves the largest request, the second largest
-	// the second largest, and so on. The largest that is not served is told.
-	unserved = -1
-	rank := len(requests)
-	for i, r := range requests {
-		larger := 0
-		for j, other := range requests {
-			if other.Bytes > r.Bytes || (other.Bytes == r.Bytes && j < i) {
-				larger++
-			}
-		}
-		if larger < rank && (larger >= g.list.size || g.list.fromEnd(larger) < r.Bytes) {
-			unserved, rank = i, larger
-		}
-	}
-	return unserved, true
-}
-
 // Cheapest appends to dst the k volumes that serve the request best, or all if
 // there are fewer, in the order of Before, and returns the extended slice. The
 // request must be for the pool's class.

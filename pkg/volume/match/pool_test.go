@@ -252,8 +252,8 @@ func TestPoolReadsConcurrently(t *testing.T) {
 	readers.Wait()
 }
 
-// TestServesAll: what is told without an assignment is what assigning finds.
-func TestServesAll(t *testing.T) {
+// TestUniform: what is told without an assignment is what assigning finds.
+func TestUniform(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 2))
 	told, all := 0, 0
@@ -272,19 +272,18 @@ func TestServesAll(t *testing.T) {
 			if rng.IntN(16) == 0 {
 				pvc.Block()
 			}
-			if rng.IntN(32) == 0 {
-				pvc.MatchLabel("tier", "a")
-			}
 			r, err := NewRequest(pvc.Obj())
 			if err != nil {
 				t.Fatal(err)
 			}
 			requests = append(requests, r)
 		}
-		unserved, known := pool.ServesAll(requests)
-		if !known {
+		volumes, alike := pool.Uniform()
+		if !alike {
 			continue
 		}
+		compareUniform(t, pool, &volumes, requests[0])
+		unserved := volumes.ServesAll(requests)
 		told++
 		if unserved < 0 {
 			all++
@@ -299,6 +298,17 @@ func TestServesAll(t *testing.T) {
 	}
 	if told < 10_000 || all < 1000 {
 		t.Errorf("told %d times, %d of them that all are served: too few to show anything", told, all)
+	}
+}
+
+func compareUniform(t *testing.T, pool *Pool, volumes *Uniform, r *Request) {
+	t.Helper()
+	v, bytes := volumes.First(r)
+	if want, _ := pool.First(r); v != want || (v != nil && bytes != v.Bytes) {
+		t.Fatalf("First for %+v: got %+v of %d bytes, want %+v", r.Claim.Spec, v, bytes, want)
+	}
+	if got := volumes.Serves(r); got != (v != nil) {
+		t.Fatalf("Serves for %+v: got %t", r.Claim.Spec, got)
 	}
 }
 

@@ -4,10 +4,9 @@
 package topology
 
 import (
-	"errors"
-	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
 )
@@ -15,27 +14,27 @@ import (
 // Segment is a condition that somebody uses, with the nodes that meet it and
 // what its owner keeps for it. Two users of the same condition share one
 // segment.
-type Segment[D any] struct {
+type Segment[S, N any] struct {
 	// Data is the owner's.
-	Data D
+	Data S
 
 	condition *Condition
-	nodes     map[string]*Node[D]
+	nodes     map[string]*Node[S, N]
 	users     int
 }
 
 // Key is the key of the segment's condition.
-func (s *Segment[D]) Key() string { return s.condition.key }
+func (s *Segment[S, N]) Key() string { return s.condition.key }
 
 // Admits tells whether the node, as handed in, meets the condition.
-func (s *Segment[D]) Admits(node *v1.Node) bool { return s.condition.Admits(node) }
+func (s *Segment[S, N]) Admits(node *v1.Node) bool { return s.condition.Admits(node) }
 
 // Len is the number of known nodes in the segment.
-func (s *Segment[D]) Len() int { return len(s.nodes) }
+func (s *Segment[S, N]) Len() int { return len(s.nodes) }
 
 // Nodes calls yield with the name of each known node in the segment, in no
 // order, until yield returns false. The index must not change meanwhile.
-func (s *Segment[D]) Nodes(yield func(name string) bool) {
+func (s *Segment[S, N]) Nodes(yield func(name string) bool) {
 	for name := range s.nodes {
 		if !yield(name) {
 			return
@@ -44,22 +43,27 @@ func (s *Segment[D]) Nodes(yield func(name string) bool) {
 }
 
 // Has tells whether the node is known to be in the segment.
-func (s *Segment[D]) Has(node string) bool { return s.nodes[node] != nil }
+func (s *Segment[S, N]) Has(node string) bool { return s.nodes[node] != nil }
 
-// Node is a node of the index with the segments it lies in.
-type Node[D any] struct {
+// Node is a node of the index with the segments it lies in. What is asked of all
+// nodes in turn comes first.
+type Node[S, N any] struct {
+	// Object is the newest observed, nil when the node is gone; read only.
+	Object *v1.Node
+	next   atomic.Pointer[Node[S, N]] // that was asked for after this one
+	// Data is the owner's.
+	Data N
+
 	// Name is the node's, here so that it need not be fetched from Object.
 	Name string
-	// Object is the newest observed; read only.
-	Object *v1.Node
 	// Segments are those whose condition the node meets, in no order; read
 	// only, valid until the index changes.
-	Segments []*Segment[D]
-	room     [2]*Segment[D] // where a short list lives, close by
+	Segments []*Segment[S, N]
+	room     [2]*Segment[S, N] // where a short list lives, close by
 }
 
 // lieIn makes the node's list of segments.
-func (n *Node[D]) lieIn(segments []*Segment[D]) {
+func (n *Node[S, N]) lieIn(segments []*Segment[S, N]) {
 	n.Segments = append(n.room[:0], segments...)
 }
 
@@ -68,50 +72,96 @@ func (n *Node[D]) lieIn(segments []*Segment[D]) {
 //
 // Not safe for concurrent use: the owner holds a lock for every call that
 // changes it and may read concurrently between such calls.
-type Index[D any] struct {
-	nodes map[string]*Node[D]
+type Index[S, N any] struct {
+	nodes map[string]*Node[S, N]
 	// objects finds a node by the very object, which is most of what is asked:
 	// without reading the object.
-	objects  map[*v1.Node]*Node[D]
-	segments map[string]*Segment[D]
+	objects  map[*v1.Node]*Node[S, N]
+	segments map[string]*Segment[S, N]
 	// anchored finds segments from a node's labels and name.
-	anchored map[Anchor][]*Segment[D]
+	anchored map[Anchor][]*Segment[S, N]
 	// unanchored segments have to be asked for every node.
-	unanchored []*Segment[D]
+	unanchored []*Segment[S, N]
 	// holders finds nodes from an anchor, for the keys that some segment is
 	// anchored at.
-	holders map[string]map[string]map[string]*Node[D] // key → value → node name
+	holders map[string]map[string]map[string]*Node[S, N] // key → value → node name
 	// keys counts the segments anchored at each key.
 	keys map[string]int
 }
 
 // NewIndex returns an empty index.
-func NewIndex[D any]() *Index[D] {
-	return &Index[D]{
-		nodes:    map[string]*Node[D]{},
-		objects:  map[*v1.Node]*Node[D]{},
-		segments: map[string]*Segment[D]{},
-		anchored: map[Anchor][]*Segment[D]{},
-		holders:  map[string]map[string]map[string]*Node[D]{},
+func NewIndex[S, N any]() *Index[S, N] {
+	return &Index[S, N]{
+		nodes:    map[string]*Node[S, N]{},
+		objects:  map[*v1.Node]*Node[S, N]{},
+		segments: map[string]*Segment[S, N]{},
+		anchored: map[Anchor][]*Segment[S, N]{},
+		holders:  map[string]map[string]map[string]*Node[S, N]{},
 		keys:     map[string]int{},
 	}
 }
 
 // Node returns the node with that name, nil when unknown.
-func (x *Index[D]) Node(name string) *Node[D] { return x.nodes[name] }
+func (x *Index[S, N]) Node(name string) *Node[S, N] { return x.nodes[name] }
+
+// Only returns the segment's node when it has just one, else nil.
+func (s *Segment[S, N]) Only() *Node[S, N] {
+	if len(s.nodes) == 1 {
+		for _, node := range s.nodes {
+			return node
+		}
+	}
+	return nil
+}
 
 // NodeOf returns the node whose newest object this is, nil when it is another.
-func (x *Index[D]) NodeOf(object *v1.Node) *Node[D] { return x.objects[object] }
+func (x *Index[S, N]) NodeOf(object *v1.Node) *Node[S, N] { return x.objects[object] }
+
+// NodeAfter is NodeOf for callers that ask for all nodes again and again, in an
+// order of their own, leaving out some: given the node they asked for before, nil
+// for none, it needs no search once the order is learned. With nodes that came in
+// about that order it walks through memory.
+func (x *Index[S, N]) NodeAfter(before *Node[S, N], object *v1.Node) *Node[S, N] {
+	if before == nil {
+		return x.objects[object]
+	}
+	next := before
+	for range nearby {
+		if next = next.next.Load(); next == nil {
+			break
+		}
+		if next.Object == object {
+			return next
+		}
+	}
+	found := x.objects[object]
+	if found != nil {
+		before.next.Store(found)
+	}
+	return found
+}
+
+// nearby is how far NodeAfter looks along the order it has learned.
+const nearby = 3
+
+// Nodes calls yield with each node, in no order, until it returns false.
+func (x *Index[S, N]) Nodes(yield func(*Node[S, N]) bool) {
+	for _, node := range x.nodes {
+		if !yield(node) {
+			return
+		}
+	}
+}
 
 // Len returns how many nodes and segments there are.
-func (x *Index[D]) Len() (nodes, segments int) { return len(x.nodes), len(x.segments) }
+func (x *Index[S, N]) Len() (nodes, segments int) { return len(x.nodes), len(x.segments) }
 
 // Acquire returns the segment of the condition, made when there is none yet,
 // and counts the caller as one of its users.
-func (x *Index[D]) Acquire(c *Condition) *Segment[D] {
+func (x *Index[S, N]) Acquire(c *Condition) *Segment[S, N] {
 	s := x.segments[c.key]
 	if s == nil {
-		s = &Segment[D]{condition: c, nodes: map[string]*Node[D]{}}
+		s = &Segment[S, N]{condition: c, nodes: map[string]*Node[S, N]{}}
 		x.segments[c.key] = s
 		x.anchor(s)
 		x.populate(s)
@@ -122,7 +172,7 @@ func (x *Index[D]) Acquire(c *Condition) *Segment[D] {
 
 // Release takes one user off the segment; the last one takes the segment out
 // of the index.
-func (x *Index[D]) Release(s *Segment[D]) {
+func (x *Index[S, N]) Release(s *Segment[S, N]) {
 	if s.users--; s.users > 0 {
 		return
 	}
@@ -147,31 +197,34 @@ func (x *Index[D]) Release(s *Segment[D]) {
 	}
 }
 
-// SetNode puts the node in, or in the place of its former self.
-func (x *Index[D]) SetNode(node *v1.Node) {
+// SetNode puts the node in, or in the place of its former self, and returns the
+// segments that it has left.
+func (x *Index[S, N]) SetNode(node *v1.Node) (left []*Segment[S, N]) {
 	entry := x.nodes[node.Name]
 	switch {
 	case entry == nil:
-		entry = &Node[D]{Name: node.Name}
+		entry = &Node[S, N]{Name: node.Name}
 		x.nodes[node.Name] = entry
 	case maps.Equal(entry.Object.Labels, node.Labels):
 		x.setObject(entry, node)
-		return
+		return nil
 	default:
 		x.dropHolder(entry)
 	}
 	x.setObject(entry, node)
 	x.addHolder(entry)
-	for _, s := range entry.Segments {
+	left = slices.Clone(entry.Segments)
+	for _, s := range left {
 		delete(s.nodes, node.Name)
 	}
 	entry.lieIn(x.SegmentsOf(node))
 	for _, s := range entry.Segments {
 		s.nodes[node.Name] = entry
 	}
+	return left
 }
 
-func (x *Index[D]) setObject(entry *Node[D], node *v1.Node) {
+func (x *Index[S, N]) setObject(entry *Node[S, N], node *v1.Node) {
 	if entry.Object != nil {
 		delete(x.objects, entry.Object)
 	}
@@ -179,11 +232,12 @@ func (x *Index[D]) setObject(entry *Node[D], node *v1.Node) {
 	x.objects[node] = entry
 }
 
-// RemoveNode takes the node out; unknown names are fine.
-func (x *Index[D]) RemoveNode(name string) {
+// RemoveNode takes the node out and returns the segments that it has left;
+// unknown names are fine.
+func (x *Index[S, N]) RemoveNode(name string) (left []*Segment[S, N]) {
 	entry := x.nodes[name]
 	if entry == nil {
-		return
+		return nil
 	}
 	x.dropHolder(entry)
 	for _, s := range entry.Segments {
@@ -191,13 +245,17 @@ func (x *Index[D]) RemoveNode(name string) {
 	}
 	delete(x.nodes, name)
 	delete(x.objects, entry.Object)
+	// Another node may still remember this one as the next.
+	entry.Object = nil
+	entry.next.Store(nil)
+	return entry.Segments
 }
 
 // SegmentsOf computes the segments that the node, as handed in, lies in. It
 // changes nothing, so it also serves nodes that differ from what is indexed.
-func (x *Index[D]) SegmentsOf(node *v1.Node) []*Segment[D] {
-	var found []*Segment[D]
-	consider := func(candidates []*Segment[D]) {
+func (x *Index[S, N]) SegmentsOf(node *v1.Node) []*Segment[S, N] {
+	var found []*Segment[S, N]
+	consider := func(candidates []*Segment[S, N]) {
 		for _, s := range candidates {
 			if !slices.Contains(found, s) && s.condition.Admits(node) {
 				found = append(found, s)
@@ -221,7 +279,7 @@ func anchorValue(node *v1.Node, key string) (string, bool) {
 	return value, ok
 }
 
-func (x *Index[D]) anchor(s *Segment[D]) {
+func (x *Index[S, N]) anchor(s *Segment[S, N]) {
 	if s.condition.unanchored {
 		x.unanchored = append(x.unanchored, s)
 		return
@@ -231,7 +289,7 @@ func (x *Index[D]) anchor(s *Segment[D]) {
 		if x.keys[a.Key]++; x.keys[a.Key] > 1 {
 			continue
 		}
-		byValue := map[string]map[string]*Node[D]{}
+		byValue := map[string]map[string]*Node[S, N]{}
 		x.holders[a.Key] = byValue
 		for _, entry := range x.nodes {
 			hold(byValue, a.Key, entry)
@@ -240,7 +298,7 @@ func (x *Index[D]) anchor(s *Segment[D]) {
 }
 
 // populate finds the nodes of a new segment.
-func (x *Index[D]) populate(s *Segment[D]) {
+func (x *Index[S, N]) populate(s *Segment[S, N]) {
 	if s.condition.unanchored {
 		x.admit(s, x.nodes)
 		return
@@ -250,7 +308,7 @@ func (x *Index[D]) populate(s *Segment[D]) {
 	}
 }
 
-func (x *Index[D]) admit(s *Segment[D], candidates map[string]*Node[D]) {
+func (x *Index[S, N]) admit(s *Segment[S, N], candidates map[string]*Node[S, N]) {
 	for name, entry := range candidates {
 		if s.nodes[name] == nil && s.condition.Admits(entry.Object) {
 			s.nodes[name] = entry
@@ -259,26 +317,26 @@ func (x *Index[D]) admit(s *Segment[D], candidates map[string]*Node[D]) {
 	}
 }
 
-func (x *Index[D]) addHolder(entry *Node[D]) {
+func (x *Index[S, N]) addHolder(entry *Node[S, N]) {
 	for key, byValue := range x.holders {
 		hold(byValue, key, entry)
 	}
 }
 
-func hold[D any](byValue map[string]map[string]*Node[D], key string, entry *Node[D]) {
+func hold[S, N any](byValue map[string]map[string]*Node[S, N], key string, entry *Node[S, N]) {
 	value, ok := anchorValue(entry.Object, key)
 	if !ok {
 		return
 	}
 	names := byValue[value]
 	if names == nil {
-		names = map[string]*Node[D]{}
+		names = map[string]*Node[S, N]{}
 		byValue[value] = names
 	}
 	names[entry.Object.Name] = entry
 }
 
-func (x *Index[D]) dropHolder(entry *Node[D]) {
+func (x *Index[S, N]) dropHolder(entry *Node[S, N]) {
 	for key, byValue := range x.holders {
 		value, ok := anchorValue(entry.Object, key)
 		if !ok {
@@ -290,43 +348,6 @@ func (x *Index[D]) dropHolder(entry *Node[D]) {
 			}
 		}
 	}
-}
-
-// Check verifies the invariants of the index: each node lies in exactly the
-// segments whose condition it meets, both sides agree, and nothing is held
-// for anchors nobody uses. Its cost is nodes × segments: for tests.
-func (x *Index[D]) Check() error {
-	var errs []error
-	if len(x.objects) != len(x.nodes) {
-		errs = append(errs, fmt.Errorf("%d nodes are found by %d objects", len(x.nodes), len(x.objects)))
-	}
-	for name, entry := range x.nodes {
-		if x.objects[entry.Object] != entry || entry.Name != name {
-			errs = append(errs, fmt.Errorf("node %q is not found by its object, or is called %q", name, entry.Name))
-		}
-		for key, s := range x.segments {
-			in, listed := s.nodes[name] == entry, slices.Contains(entry.Segments, s)
-			if want := s.condition.Admits(entry.Object); in != want || listed != want {
-				errs = append(errs, fmt.Errorf("node %q, segment %q: met %t, in segment %t, listed at node %t", name, key, want, in, listed))
-			}
-		}
-	}
-	for key, s := range x.segments {
-		if s.users <= 0 {
-			errs = append(errs, fmt.Errorf("segment %q has %d users", key, s.users))
-		}
-		for name := range s.nodes {
-			if x.nodes[name] == nil {
-				errs = append(errs, fmt.Errorf("segment %q holds unknown node %q", key, name))
-			}
-		}
-	}
-	for key := range x.holders {
-		if x.keys[key] <= 0 {
-			errs = append(errs, fmt.Errorf("nodes are held for anchor key %q that no segment uses", key))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // without returns list less item, in a new array: the old one may be read.

@@ -40,8 +40,10 @@ func FuzzIndex(f *testing.F) {
 			}
 			return FromLabelSelector(nil)
 		}
-		x := NewIndex[int]()
-		var held []*Segment[int]
+		x := NewIndex[int, int]()
+		var held []*Segment[int, int]
+		var objects []*v1.Node // that were ever in the index
+		var before *Node[int, int]
 		for range 60 {
 			switch rng.IntN(5) {
 			case 0, 1:
@@ -50,7 +52,8 @@ func FuzzIndex(f *testing.F) {
 				if rng.IntN(2) == 0 {
 					node.Label("rack", value("r", 2))
 				}
-				x.SetNode(node.Obj())
+				objects = append(objects, node.Obj())
+				x.SetNode(objects[len(objects)-1])
 			case 2:
 				x.RemoveNode(value("n", 5))
 			case 3:
@@ -66,6 +69,15 @@ func FuzzIndex(f *testing.F) {
 			if err := x.Check(); err != nil {
 				t.Fatal(err)
 			}
+			for _, object := range objects {
+				found := x.NodeAfter(before, object)
+				if found != x.NodeOf(object) || (found != nil && found.Object != object) {
+					t.Fatalf("node %s is found by search, but not after another", object.Name)
+				}
+				if found != nil {
+					before = found
+				}
+			}
 		}
 		for _, s := range held {
 			x.Release(s)
@@ -79,7 +91,7 @@ func FuzzIndex(f *testing.F) {
 // Two users of one condition share one segment, spelled either way.
 func TestSegmentsAreShared(t *testing.T) {
 	t.Parallel()
-	x := NewIndex[int]()
+	x := NewIndex[int, int]()
 	x.SetNode(builders.MakeNode("n1").Hostname("n1").Obj())
 	on := func(values ...string) *Condition {
 		return FromNodeAffinity(affinity(builders.Term(builders.Requirement(v1.LabelHostname, "In", values...))))

@@ -1,0 +1,87 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package volumecache
+
+import (
+	"math"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+)
+
+// Usage is how full a class's storage on a node would be with the pod's claims.
+// Bytes throughout; zero where that kind of storage is not used.
+type Usage struct {
+	StaticAsked, StaticGiven        int64
+	ProvisionedAsked, ProvisionedOf int64
+}
+
+// Usage appends, per class that the pod has delayed claims of, how full the
+// node's storage would be. A node that the claims no longer fit has none.
+func (c *Cache) Usage(d *Demand, node *v1.Node, dst []Usage) []Usage {
+	s := c.scratch.Get().(*solution)
+	defer func() {
+		s.reset()
+		c.scratch.Put(s)
+	}()
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	entry := c.entryOf(s, node)
+	if on, known := c.shelfOf(d, entry); known && len(d.groups[0].pending) == 1 {
+		return appendUsage(dst, &d.groups[0].pending[0], on)
+	}
+	at := c.spotAt(entry, node)
+	for i := range d.groups {
+		bindings, provisions := len(s.bindings), len(s.provisions)
+		if c.solveGroup(s, d, &d.groups[i], at, counted).Code != 0 {
+			continue
+		}
+		dst = append(dst, s.usage(s.bindings[bindings:], s.provisions[provisions:], c.clock))
+	}
+	return dst
+}
+
+// appendUsage is Usage for a single claim on a node whose own shelf decides.
+func appendUsage(dst []Usage, p *pending, on *shelf) []Usage {
+	if on == nil {
+		return dst
+	}
+	v, bytes := on.uniform.First(p.Request)
+	if v == nil {
+		return dst
+	}
+	return append(dst, Usage{StaticAsked: p.Bytes, StaticGiven: bytes})
+}
+
+func (s *solution) usage(bindings []binding, provisions []provision, clock clock.PassiveClock) Usage {
+	var u Usage
+	for _, b := range bindings {
+		u.StaticAsked = saturate(u.StaticAsked, b.of.Bytes)
+		u.StaticGiven = saturate(u.StaticGiven, b.bytes)
+	}
+	for i, p := range provisions {
+		of := p.capacity
+		if of == nil || of.total == math.MaxInt64 {
+			continue
+		}
+		u.ProvisionedAsked = saturate(u.ProvisionedAsked, p.of.Bytes)
+		counted := false
+		for _, earlier := range provisions[:i] {
+			counted = counted || earlier.capacity == of
+		}
+		if !counted {
+			u.ProvisionedOf = saturate(u.ProvisionedOf, of.total)
+			u.ProvisionedAsked = saturate(u.ProvisionedAsked, of.total-of.remaining(clock.Now()))
+		}
+	}
+	return u
+}
+
+// saturate adds byte counts, none of them negative, without wrapping around.
+func saturate(a, b int64) int64 {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}

@@ -47,11 +47,11 @@ func appendUsage(dst []Usage, p *pending, on *shelf) []Usage {
 	if on == nil {
 		return dst
 	}
-	v, bytes := on.uniform.First(p.Request)
-	if v == nil {
+	given, ok := on.uniform.Given(p.Request)
+	if !ok {
 		return dst
 	}
-	return append(dst, Usage{StaticAsked: p.Bytes, StaticGiven: bytes})
+	return append(dst, Usage{StaticAsked: p.Bytes, StaticGiven: given})
 }
 
 func (s *solution) usage(bindings []binding, provisions []provision, clock clock.PassiveClock) Usage {

@@ -259,7 +259,7 @@ func TestUniform(t *testing.T) {
 	told, all := 0, 0
 	for range 20_000 {
 		pool := &Pool{}
-		for i, n := 0, rng.IntN(6); i < n; i++ {
+		for i, n := 0, rng.IntN(2*few); i < n; i++ {
 			pv := builders.MakePV(fmt.Sprintf("pv-%d", i)).Class("local").Capacity(strconv.Itoa(1 + rng.IntN(5)))
 			if rng.IntN(16) == 0 {
 				pv.Block()
@@ -303,11 +303,11 @@ func TestUniform(t *testing.T) {
 
 func compareUniform(t *testing.T, pool *Pool, volumes *Uniform, r *Request) {
 	t.Helper()
-	v, bytes := volumes.First(r)
-	if want, _ := pool.First(r); v != want || (v != nil && bytes != v.Bytes) {
-		t.Fatalf("First for %+v: got %+v of %d bytes, want %+v", r.Claim.Spec, v, bytes, want)
+	given, ok := volumes.Given(r)
+	if v, bytes := pool.First(r); ok != (v != nil) || given != bytes {
+		t.Fatalf("Given for %+v: got %d, %t, want %d of %+v", r.Claim.Spec, given, ok, bytes, v)
 	}
-	if got := volumes.Serves(r); got != (v != nil) {
+	if got := volumes.Serves(r); got != ok {
 		t.Fatalf("Serves for %+v: got %t", r.Claim.Spec, got)
 	}
 }

@@ -6,8 +6,9 @@
 //
 //	go run ./test/perf/loadmodel -nodes 1000,4000,16000,65000 -pods 100000 -out docs/loadmodel.json
 //
-// It prints a table and writes the same as JSON. What is simulated is told by
-// package model.
+// It prints a table and writes the same as JSON, with a page beside it that
+// explains the figures; -render FILE writes only that page, of figures measured
+// before. What is simulated is told by package model.
 package main
 
 import (
@@ -40,6 +41,7 @@ type options struct {
 	nodes   []int
 	pods    int
 	out     string
+	render  string
 	profile string
 }
 
@@ -49,6 +51,7 @@ func parse(args []string) (*options, error) {
 	nodes := flags.String("nodes", "1000,4000,16000,65000", "sizes of cluster to simulate, ten volumes to a node")
 	flags.IntVar(&o.pods, "pods", 100_000, "how many pods to place at each size")
 	flags.StringVar(&o.out, "out", "", "file to write the figures to, as JSON")
+	flags.StringVar(&o.render, "render", "", "file of figures to write the page of, without measuring")
 	flags.StringVar(&o.profile, "cpuprofile", "", "file to write a CPU profile of everything to")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
@@ -70,6 +73,9 @@ func run(ctx context.Context, args []string) error {
 	o, err := parse(args)
 	if err != nil {
 		return err
+	}
+	if o.render != "" {
+		return render(o.render)
 	}
 	if o.profile != "" {
 		file, err := os.Create(o.profile)

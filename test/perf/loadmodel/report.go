@@ -77,10 +77,14 @@ func (r *report) print(to io.Writer) {
 	_ = w.Flush()
 }
 
+// write keeps the figures, and the page that explains them beside.
 func (r *report) write(name string) error {
 	content, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(name, append(content, '\n'), 0o644)
+	if err := os.WriteFile(name, append(content, '\n'), 0o644); err != nil {
+		return err
+	}
+	return writePage(r, name)
 }

@@ -292,3 +292,27 @@ func TestNodesOfOneName(t *testing.T) {
 		}
 	}
 }
+
+// TestManyClaims: pods with a few claims and with very many are answered for in
+// different ways, and alike.
+func TestManyClaims(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{2, match.MaxExact, match.MaxExact + 1, 3 * match.MaxExact} {
+		w := newWorld(t, node("enough"), node("short"), wffc("local"))
+		var names []string
+		for i := range n {
+			names = append(names, "c"+strconv.Itoa(i))
+			w.put(pvc(names[i], strconv.Itoa(1+i)+"Gi").Obj(), localPV("e"+strconv.Itoa(i), "enough", strconv.Itoa(1+i)+"Gi").Obj())
+			if i > 0 {
+				w.put(localPV("s"+strconv.Itoa(i), "short", strconv.Itoa(1+i)+"Gi").Obj())
+			}
+		}
+		many := pod("many", names...)
+		if got := w.fits(many, "enough"); got != match.Fits {
+			t.Errorf("%d claims: %v where there is a volume for each", n, got)
+		}
+		if got := w.fits(many, "short"); got != match.NoVolume {
+			t.Errorf("%d claims: %v where a volume is missing", n, got)
+		}
+	}
+}

@@ -92,7 +92,7 @@ func (c *Cache) shelfOf(d *Demand, at *nodeEntry) (on *shelf, known bool) {
 		return nil, false
 	}
 	g := &d.groups[0]
-	if g.provisions || g.class.wide > 0 {
+	if g.provisions || g.class.wide > 0 || len(g.pending) > match.MaxExact {
 		return nil, false
 	}
 	for i := range g.pending {

@@ -181,7 +181,7 @@ func (c *Cache) matchOpen(s *solution, d *Demand, g *group, at spot, e effort, m
 	case d.whatIf != nil:
 	case len(s.open) == 1:
 		return c.matchOne(s, d, g, at, e, makes)
-	case e == feasible && !makes:
+	case e == feasible && !makes && len(s.open) <= match.MaxExact:
 		if unserved, known := s.servesAll(g, at); known && unserved < 0 {
 			return match.Reason{}
 		} else if known {

@@ -68,7 +68,8 @@ func (u *Uniform) fromEnd(n int) int64 {
 
 // ServesAll finds a request that goes unserved when the volumes serve as many as
 // they can, one volume each: its index, -1 when all are served. The requests have
-// no selectors.
+// no selectors. It takes time quadratic in their number: ask for no more than
+// MaxExact.
 func (u *Uniform) ServesAll(requests []*Request) (unserved int) {
 	for i, r := range requests {
 		if !u.all.kind.serves(r) {

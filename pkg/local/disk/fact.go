@@ -1,0 +1,117 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package disk
+
+import "fmt"
+
+// Key names a slot: an entry of the discovery directory of a class. At most one
+// volume at a time is published for a slot.
+type Key struct {
+	// Class is the storage class, Name the entry's name in the class's directory.
+	Class, Name string
+}
+
+func (k Key) String() string { return k.Class + "/" + k.Name }
+
+// Kind is what lies at a path.
+type Kind string
+
+// The kinds.
+const (
+	Mount     Kind = "Mount"     // a mounted file system
+	Device    Kind = "Device"    // a block device, or a symlink to one
+	Directory Kind = "Directory" // a plain directory that the class asks for by pattern
+)
+
+// Mode is how a volume is offered: spec.volumeMode of a PersistentVolume.
+type Mode string
+
+// The modes.
+const (
+	Filesystem Mode = "Filesystem"
+	Block      Mode = "Block"
+)
+
+// Fact is what was found at a path, without reading any of its bytes.
+type Fact struct {
+	Key
+	// HostPath is the path on the node, which a volume names; Path is where the
+	// agent finds the same. Neither has symlinks resolved.
+	HostPath, Path string
+	// Device is the node of a block device, symlinks resolved, as the agent finds
+	// it ("/dev/sdb1"); empty for other kinds.
+	Device string
+	Kind   Kind
+	// FilesystemType is that of a Mount or of what a Directory lies on ("ext4").
+	FilesystemType string
+	Identity       Identity
+	// Place is equal for two paths that lead to the same bytes: "dev:<major>:<minor>"
+	// or "fs:<major>:<minor>:<root>".
+	Place string
+	// Overlaps are the Places that share bytes with this one without being it: the
+	// disk of a partition, the partitions of a disk, the device of a mount.
+	Overlaps []string
+	// Bytes is the size of the device, or of the file system.
+	Bytes int64
+	// Problem is why this can be no volume; nil for a good candidate. With a
+	// problem, whatever else could not be found out is empty.
+	Problem *Problem
+}
+
+// Problem is why something is not done, as users are told.
+type Problem struct {
+	Reason Reason
+	// Message says what was found and what to do about it, in a sentence.
+	Message string
+}
+
+// Error makes a problem an error.
+func (p *Problem) Error() string { return fmt.Sprintf("%s: %s", p.Reason, p.Message) }
+
+// Problemf makes a problem.
+func Problemf(reason Reason, format string, args ...any) *Problem {
+	return &Problem{Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
+// Reason is a word for users and for their alerts: it appears in reports, events
+// and metrics, and stays the same from release to release.
+type Reason string
+
+// Why a candidate is not published.
+const (
+	SpecialFile           Reason = "SpecialFile"           // neither directory nor block device
+	NotMountPoint         Reason = "NotMountPoint"         // a plain directory that no pattern asks for
+	MountMissing          Reason = "MountMissing"          // something is to be mounted here, and is not
+	WrongVolumeMode       Reason = "WrongVolumeMode"       // a file system, and the class says Block
+	UnsupportedFilesystem Reason = "UnsupportedFilesystem" // network, overlay, autofs, proc and the like
+	OutsideDirectory      Reason = "OutsideDirectory"      // leads out of the discovery directory
+	DiscoveryDirectory    Reason = "DiscoveryDirectory"    // is the discovery directory itself
+	InUse                 Reason = "InUse"                 // the node uses it for something else
+	SameBytes             Reason = "SameBytes"             // another path leads to the same bytes
+	ReadOnly              Reason = "ReadOnly"              // device or mount cannot be written
+	TimedOut              Reason = "TimedOut"              // did not answer
+	Unreadable            Reason = "Unreadable"            // answered with an error
+	Empty                 Reason = "NoCapacity"            // has no bytes
+	NotEmpty              Reason = "NotEmpty"              // holds data that no record knows of
+	ForeignVolume         Reason = "ForeignVolume"         // a volume that is not ours has the path
+	NotConfigured         Reason = "NotConfigured"         // the class or the name is not configured any more
+	BadRecord             Reason = "BadRecord"             // what the node remembers cannot be read
+	ClassMissing          Reason = "StorageClassMissing"   // there is no such StorageClass
+	BadClass              Reason = "StorageClassInvalid"   // the StorageClass asks for what local volumes cannot do
+)
+
+// Why a volume is not as it should be, or not cleaned.
+const (
+	Missing           Reason = "Missing"           // nothing is at the volume's path
+	Replaced          Reason = "Replaced"          // another disk is at the volume's path
+	IdentityUnproven  Reason = "IdentityUnproven"  // perhaps another disk is at the volume's path
+	Grown             Reason = "Grown"             // the disk has another size than the volume
+	VolumeInUse       Reason = "VolumeInUse"       // something still uses the volume
+	Recycle           Reason = "VolumeUnsupportedReclaimPolicy"
+	PhaseFailed       Reason = "PhaseFailed"      // the volume's phase is Failed
+	RetainedDirty     Reason = "RetainedDirty"    // kept by policy Retain, with its data
+	CleanFailed       Reason = "CleanFailed"      // will be tried again
+	CleanerNotAllowed Reason = "CleanerMissing"   // the class names a method that this node cannot run
+	Interrupted       Reason = "CleanInterrupted" // the agent stopped; resumed when it is back
+)

@@ -1,0 +1,65 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package disk
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// State is whether a disk may hold data.
+type State string
+
+// The states. A disk that was never published has no record.
+const (
+	// Clean: a finished clean, or a look at a disk that is empty, says so.
+	Clean State = "Clean"
+	// Published: written before the volume is created. From here on the disk is
+	// dirty, whatever becomes of the volume.
+	Published State = "Published"
+	// Cleaning has begun; Record.Step says how far it is.
+	Cleaning State = "Cleaning"
+	// Retained: the volume is gone and its policy was Retain. The disk is neither
+	// cleaned nor published until it is empty or somebody acknowledges its data.
+	Retained State = "Retained"
+)
+
+// Dirty says whether data may be on a disk in this state.
+func (s State) Dirty() bool { return s != Clean }
+
+// Policy is a volume's persistentVolumeReclaimPolicy.
+type Policy string
+
+// The policies.
+const (
+	Delete        Policy = "Delete"
+	Retain        Policy = "Retain"
+	RecyclePolicy Policy = "Recycle"
+)
+
+// Record is what a node remembers of a disk, by its identity. It outlives the
+// agent, the volume and the node's restart.
+type Record struct {
+	Identity Identity `json:"identity"`
+	Key      Key      `json:"key"`
+	HostPath string   `json:"hostPath"`
+	Kind     Kind     `json:"kind"`
+	Mode     Mode     `json:"mode"`
+	State    State    `json:"state"`
+	// Volume is the volume last published of this disk, UID its UID once known.
+	Volume string `json:"volume,omitempty"`
+	UID    string `json:"uid,omitempty"`
+	// Generation is in the volume's name, and goes up when a volume vanished without
+	// having been released.
+	Generation int64 `json:"generation,omitempty"`
+	// Policy is the volume's reclaim policy as last seen.
+	Policy Policy `json:"policy,omitempty"`
+	// Step is where a clean is to go on; its meaning is the method's.
+	Step string `json:"step,omitempty"`
+	// Root is what the root of a file system looked like when it was first
+	// published (owner, mode, attributes); its meaning is the cleaner's.
+	Root json.RawMessage `json:"root,omitempty"`
+	// Updated is when the record was last written.
+	Updated time.Time `json:"updated"`
+}

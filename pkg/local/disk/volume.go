@@ -1,0 +1,51 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package disk
+
+// Phase is a volume's status.phase.
+type Phase string
+
+// The phases. A volume that was just created has none, or Pending.
+const (
+	PhasePending   Phase = "Pending"
+	PhaseAvailable Phase = "Available"
+	PhaseBound     Phase = "Bound"
+	PhaseReleased  Phase = "Released"
+	PhaseOfFailed  Phase = "Failed"
+)
+
+// Volume is a PersistentVolume of this node's agent, as planners see it.
+type Volume struct {
+	Name, UID, ResourceVersion string
+	Key                        Key
+	// HostPath is spec.local.path.
+	HostPath string
+	Mode     Mode
+	// Bytes is the capacity that the volume states; DiskBytes the size of the disk
+	// that it was published with (0 when the volume does not say: one that was
+	// adopted).
+	Bytes, DiskBytes int64
+	// Identity is that of the disk the volume was published with; empty when the
+	// volume does not say.
+	Identity   Identity
+	Generation int64
+	Phase      Phase
+	Policy     Policy
+	// Claimed says that the volume names a claim (spec.claimRef).
+	Claimed bool
+	// Deleting says that the volume has a deletionTimestamp, Finalized that it
+	// still has our finalizer.
+	Deleting, Finalized bool
+	// Accepted is an identity that an administrator has said to be the same disk.
+	Accepted Identity
+}
+
+// Matches compares the disk that is at the volume's path with the one that the
+// volume was published with, an administrator's word included.
+func (v *Volume) Matches(found Identity) Match {
+	if found != "" && v.Accepted == found {
+		return Same
+	}
+	return v.Identity.Compare(found)
+}

@@ -1,0 +1,132 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mounts
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+)
+
+// FstabEntry is a file system that the administrator has written down in fstab.
+type FstabEntry struct {
+	// Source is what is to be mounted, as written ("UUID=..."), Point where.
+	Source, Point string
+	FSType        string
+	// NoAuto says that it is not mounted without being asked for, so that nothing is
+	// amiss when it is not.
+	NoAuto bool
+}
+
+// Fstab reads the file systems of an fstab file. A file that is not there has none,
+// and lines that make no sense are passed over, as mount(8) does: one bad line must
+// not hide the others.
+func Fstab(file string) ([]FstabEntry, error) {
+	lines, err := fields(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read fstab: %w", err)
+	}
+	var found []FstabEntry
+	for _, f := range lines {
+		if strings.HasPrefix(f[0], "#") || len(f) < 3 {
+			continue
+		}
+		e := FstabEntry{Source: unescape(f[0]), Point: unescape(f[1]), FSType: unescape(f[2])}
+		if !path.IsAbs(e.Point) {
+			continue // swap has "none"
+		}
+		e.Point = path.Clean(e.Point)
+		if len(f) > 3 {
+			e.NoAuto = slices.Contains(strings.Split(f[3], ","), "noauto")
+		}
+		found = append(found, e)
+	}
+	return found, nil
+}
+
+// Swap is swap space in use.
+type Swap struct {
+	// Path is the device or the file.
+	Path string
+	// File says that it is a file.
+	File bool
+}
+
+// Swaps reads the swap space in use from a file such as /proc/swaps. A kernel
+// without swap has no such file, and so no swap space.
+func Swaps(file string) ([]Swap, error) {
+	lines, err := fields(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read swaps: %w", err)
+	}
+	var found []Swap
+	for _, f := range lines {
+		if len(f) < 2 || f[0] == "Filename" {
+			continue
+		}
+		found = append(found, Swap{Path: unescape(f[0]), File: f[1] != "partition"})
+	}
+	return found, nil
+}
+
+// fields returns the words of each line that has any.
+func fields(file string) ([][]string, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var lines [][]string
+	s := bufio.NewScanner(f)
+	for s.Scan() {
+		if words := strings.Fields(s.Text()); len(words) > 0 {
+			lines = append(lines, words)
+		}
+	}
+	return lines, s.Err()
+}
+
+// unescape turns \ooo into the byte it stands for, and leaves alone what is no such
+// escape.
+func unescape(s string) string {
+	if !strings.Contains(s, `\`) {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if value, ok := octal(s[i:]); ok {
+			b.WriteByte(value)
+			i += 3
+			continue
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
+
+// octal reads an escape at the beginning of s.
+func octal(s string) (byte, bool) {
+	if len(s) < 4 || s[0] != '\\' || s[1] > '3' {
+		return 0, false
+	}
+	value := byte(0)
+	for _, digit := range []byte(s[1:4]) {
+		if digit < '0' || digit > '7' {
+			return 0, false
+		}
+		value = value<<3 | (digit - '0')
+	}
+	return value, true
+}

@@ -1,0 +1,192 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package mounts
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"strings"
+
+	"github.com/moby/sys/mountinfo"
+)
+
+// Mount is one line of mountinfo, escapes decoded. A mount belongs to its Table,
+// and is not to be changed.
+type Mount struct {
+	// ID is unique among the mounts of a moment, and is used again later. Parent is
+	// the ID of the mount that this one is mounted on.
+	ID, Parent int
+	// Major and Minor are the file system's device number. File systems that lie on
+	// no device, or on several (btrfs, zfs, bcachefs), have major 0.
+	Major, Minor uint32
+	// Root is what of the file system is mounted, Point where.
+	Root, Point string
+	FSType      string
+	// Source is what the file system was mounted from, in its own words: most often
+	// a device. Whoever mounts may write anything here.
+	Source string
+	// Options are those of the mount, SuperOptions those of the file system.
+	Options, SuperOptions []string
+}
+
+// ReadOnly says whether nothing can be written through this mount.
+func (m *Mount) ReadOnly() bool { return has(m.Options, "ro") || has(m.SuperOptions, "ro") }
+
+func has(options []string, option string) bool {
+	for _, o := range options {
+		if o == option {
+			return true
+		}
+	}
+	return false
+}
+
+// Table is everything that is mounted in one mount namespace.
+type Table struct {
+	all []*Mount
+	// on has the mounts by what they are mounted on: an ID, or the ground, which is
+	// what those stand on whose parent is out of sight.
+	on map[int][]*Mount
+}
+
+// ground is no mount's ID.
+const ground = -1
+
+// Read reads a mountinfo file, such as /proc/1/mountinfo for the host's mounts.
+func Read(file string) (*Table, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, fmt.Errorf("read mounts: %w", err)
+	}
+	defer f.Close()
+	t, err := parse(f)
+	if err != nil {
+		return nil, fmt.Errorf("read mounts from %s: %w", file, err)
+	}
+	return t, nil
+}
+
+func parse(r io.Reader) (*Table, error) {
+	infos, err := mountinfo.GetMountsFromReader(r, nil)
+	if err != nil {
+		return nil, err
+	}
+	if len(infos) == 0 {
+		// Every namespace has a root. A table without mounts would make each disk of
+		// the node look unused.
+		return nil, errors.New("it names no mount")
+	}
+	t := &Table{on: make(map[int][]*Mount)}
+	ids := make(map[int]bool, len(infos))
+	for _, i := range infos {
+		ids[i.ID] = true
+		t.all = append(t.all, &Mount{
+			ID: i.ID, Parent: i.Parent,
+			Major: uint32(i.Major), Minor: uint32(i.Minor),
+			Root: i.Root, Point: i.Mountpoint,
+			FSType: i.FSType, Source: i.Source,
+			Options:      strings.Split(i.Options, ","),
+			SuperOptions: strings.Split(i.VFSOptions, ","),
+		})
+	}
+	for _, m := range t.all {
+		parent := m.Parent
+		if parent == m.ID || !ids[parent] {
+			parent = ground
+		}
+		t.on[parent] = append(t.on[parent], m)
+	}
+	return t, nil
+}
+
+// All returns the mounts in the file's order, hidden ones too. The slice is the
+// caller's.
+func (t *Table) All() []*Mount { return t.where(func(*Mount) bool { return true }) }
+
+// At returns the mount that a path leads to if the path is a mount point: the
+// topmost, if there are several. A mount that another one hides is not found, nor is
+// one by a path with symlinks in it.
+func (t *Table) At(p string) (*Mount, bool) {
+	m, ok := t.Over(p)
+	if !ok || m.Point != path.Clean(p) {
+		return nil, false
+	}
+	return m, true
+}
+
+// Over returns the mount that a path lies on, which may be a mount at the path
+// itself. The path is absolute and has no symlinks.
+func (t *Table) Over(p string) (*Mount, bool) {
+	p = path.Clean(p)
+	var over *Mount
+	// As the kernel walks: from the root, entering at each mount point what is
+	// mounted there. Not more steps than mounts: a damaged file may have circles.
+	at := ground
+	for range t.all {
+		next := t.entered(at, p)
+		if next == nil {
+			break
+		}
+		over, at = next, next.ID
+	}
+	return over, over != nil
+}
+
+// entered returns the first mount on the way to a path that is mounted on a given
+// one: that with the shortest mount point, since it hides those further along.
+func (t *Table) entered(on int, p string) *Mount {
+	var first *Mount
+	for _, m := range t.on[on] {
+		if !Within(m.Point, p) {
+			continue
+		}
+		if first == nil || len(m.Point) <= len(first.Point) {
+			first = m
+		}
+	}
+	return first
+}
+
+// OfDevice returns every mount of the file system with this device number, hidden
+// ones too. File systems of several devices are not found by any of these: see
+// Mount.
+func (t *Table) OfDevice(major, minor uint32) []*Mount {
+	return t.where(func(m *Mount) bool { return m.Major == major && m.Minor == minor })
+}
+
+// SameBytes returns every mount of the same folder of the same file system, m
+// included, hidden ones too.
+func (t *Table) SameBytes(m *Mount) []*Mount {
+	return t.where(func(o *Mount) bool {
+		return o.Major == m.Major && o.Minor == m.Minor && o.Root == m.Root
+	})
+}
+
+// Below returns every mount whose mount point lies beneath a path, and not at it,
+// hidden ones too.
+func (t *Table) Below(p string) []*Mount {
+	p = path.Clean(p)
+	return t.where(func(m *Mount) bool { return m.Point != p && Within(p, m.Point) })
+}
+
+func (t *Table) where(fits func(*Mount) bool) []*Mount {
+	var found []*Mount
+	for _, m := range t.all {
+		if fits(m) {
+			found = append(found, m)
+		}
+	}
+	return found
+}
+
+// Within says whether a path is a folder or lies in it. Both are clean.
+func Within(folder, p string) bool {
+	rest, ok := strings.CutPrefix(p, folder)
+	return ok && (rest == "" || rest[0] == '/' || strings.HasSuffix(folder, "/"))
+}

@@ -1,0 +1,80 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package mounts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Watch calls changed once when it has begun to watch, so that nothing that happens
+// after is missed, and then whenever something was mounted or unmounted in the
+// namespace of a mountinfo file, until ctx ends; it then returns nil. changed is
+// called by the goroutine that called Watch. What happens during a call makes one
+// more call after it, however much it is.
+//
+// Watch sleeps in poll(2) on a thread of its own; nothing is looked at by the clock.
+func Watch(ctx context.Context, file string, changed func()) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return fmt.Errorf("watch mounts: %w", err)
+	}
+	defer f.Close()
+	end, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+	if err != nil {
+		return fmt.Errorf("watch mounts: make an eventfd: %w", err)
+	}
+	defer unix.Close(end)
+
+	woken := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(woken)
+		_, _ = unix.Write(end, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // any non-zero number, in any byte order
+	})
+	defer func() {
+		if !stop() {
+			<-woken // end is closed after this
+		}
+	}()
+
+	changed()
+	for {
+		again, err := wait(int(f.Fd()), end)
+		if err != nil {
+			return fmt.Errorf("watch mounts of %s: %w", file, err)
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if again {
+			changed()
+		}
+	}
+}
+
+// wait sleeps until the mounts have changed, or end can be read.
+func wait(mountinfo, end int) (changed bool, err error) {
+	// The kernel says POLLERR|POLLPRI; POLLERR need not be asked for.
+	set := []unix.PollFd{
+		{Fd: int32(mountinfo), Events: unix.POLLPRI},
+		{Fd: int32(end), Events: unix.POLLIN},
+	}
+	_, err = unix.Poll(set, -1)
+	switch got := set[0].Revents; {
+	case errors.Is(err, unix.EINTR):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("poll: %w", err)
+	case got&(unix.POLLNVAL|unix.POLLHUP) != 0:
+		return false, fmt.Errorf("poll: unexpected event %#x", got)
+	default:
+		return got&(unix.POLLERR|unix.POLLPRI) != 0, nil
+	}
+}

@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,11 +21,13 @@ import (
 //
 // Watch sleeps in poll(2) on a thread of its own; nothing is looked at by the clock.
 func Watch(ctx context.Context, file string, changed func()) error {
-	f, err := os.Open(file)
+	// Not os.Open: it would give the file to the runtime's own poller, and the kernel
+	// tells each change once, to whoever asks first.
+	f, err := unix.Open(file, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return fmt.Errorf("watch mounts: %w", err)
+		return fmt.Errorf("watch mounts: open %s: %w", file, err)
 	}
-	defer f.Close()
+	defer unix.Close(f)
 	end, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
 	if err != nil {
 		return fmt.Errorf("watch mounts: make an eventfd: %w", err)
@@ -46,7 +47,7 @@ func Watch(ctx context.Context, file string, changed func()) error {
 
 	changed()
 	for {
-		again, err := wait(int(f.Fd()), end)
+		again, err := wait(f, end)
 		if err != nil {
 			return fmt.Errorf("watch mounts of %s: %w", file, err)
 		}

@@ -1,0 +1,12 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package identity tells one disk from another. It asks the kernel alone: sysfs for
+// what the hardware says of itself, statx and the file systems' ioctls for what is
+// mounted. No byte of a device is read, and no link of udev believed, since those
+// follow labels and UUIDs that whoever uses a volume can write.
+//
+// The schemes are those of disk.Identity. The functions may be called concurrently.
+// They answer with an error where the kernel does not tell, never with an identity
+// that another disk may have too within the same boot of the node.
+package identity

@@ -103,11 +103,11 @@ const (
 
 // Why a volume is not as it should be, or not cleaned.
 const (
-	Missing           Reason = "Missing"           // nothing is at the volume's path
-	Replaced          Reason = "Replaced"          // another disk is at the volume's path
-	IdentityUnproven  Reason = "IdentityUnproven"  // perhaps another disk is at the volume's path
-	Grown             Reason = "Grown"             // the disk has another size than the volume
-	VolumeInUse       Reason = "VolumeInUse"       // something still uses the volume
+	Missing           Reason = "Missing"          // nothing is at the volume's path
+	Replaced          Reason = "Replaced"         // another disk is at the volume's path
+	IdentityUnproven  Reason = "IdentityUnproven" // perhaps another disk is at the volume's path
+	Grown             Reason = "Grown"            // the disk has another size than the volume
+	VolumeInUse       Reason = "VolumeInUse"      // something still uses the volume
 	Recycle           Reason = "VolumeUnsupportedReclaimPolicy"
 	PhaseFailed       Reason = "PhaseFailed"      // the volume's phase is Failed
 	RetainedDirty     Reason = "RetainedDirty"    // kept by policy Retain, with its data

@@ -1,0 +1,181 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package discovery decides what to publish: whether a disk that was found becomes
+// a volume, and whether a volume that is free, or has a claim, still stands for the
+// disk that it was published with. What becomes of volumes that are given back is
+// decided by package reclaim.
+package discovery
+
+import (
+	"stowage.dev/stowage/pkg/local/disk"
+	"stowage.dev/stowage/pkg/local/slot"
+)
+
+// Decide says what to do about a slot whose volume, if there is one, is neither
+// released nor being deleted, and whose disk, if there is no volume, is not dirty
+// (reclaim.Concerns). first is the generation of a disk's first volume; it must be
+// higher than that of any volume whose record was lost, as seconds since 1970 are.
+func Decide(s *slot.Slot, first int64) slot.Decision {
+	if s.Volume != nil {
+		return published(s)
+	}
+	return candidate(s, first)
+}
+
+// candidate decides about a disk without a volume.
+func candidate(s *slot.Slot, first int64) slot.Decision {
+	switch {
+	case !s.Looked || s.Fact == nil:
+		return slot.Decision{Do: slot.None, State: slot.Skipped}
+	case s.Fact.Problem != nil:
+		return skip(s.Fact.Problem)
+	case !s.Configured:
+		return skip(notConfigured(s.Key))
+	case s.Damaged:
+		return skip(disk.Problemf(disk.BadRecord, "the node's record of this disk is damaged, so it may hold data: look at it, then remove the record's file"))
+	case s.Elsewhere != "":
+		return skip(disk.Problemf(disk.SameBytes, "volume %s already offers this disk", s.Elsewhere))
+	case s.Foreign != "":
+		return skip(disk.Problemf(disk.ForeignVolume, "volume %s has this path and node and is not ours: delete it, or take it over with `stowage-provisioner adopt`", s.Foreign))
+	case s.Record != nil:
+		return slot.Decision{Do: slot.Create, State: slot.Pending, Generation: s.Record.Generation}
+	}
+	return unknown(s, first)
+}
+
+// unknown decides about a disk that no record knows of.
+func unknown(s *slot.Slot, first int64) slot.Decision {
+	create := slot.Decision{Do: slot.Create, State: slot.Pending, Generation: first}
+	switch {
+	case s.Existing == slot.Publish || s.Content == disk.ContentNone:
+		return create
+	case s.Content == disk.ContentUnknown:
+		return slot.Decision{Do: slot.Inspect, State: slot.Pending}
+	case s.Existing == slot.Clean:
+		return wipe(s, first)
+	default:
+		return skip(disk.Problemf(disk.NotEmpty, "holds %s, and was never published by this node: empty it, or set existingData of the class", s.Found))
+	}
+}
+
+// wipe decides about a disk whose unknown data is to be removed.
+func wipe(s *slot.Slot, first int64) slot.Decision {
+	if !s.UsersKnown {
+		return slot.Decision{Do: slot.FindUsers, State: slot.Pending}
+	}
+	if len(s.Users) > 0 {
+		return skip(disk.Problemf(disk.InUse, "used by %s", s.Users[0]))
+	}
+	return slot.Decision{Do: slot.Wipe, State: slot.Cleaning, Generation: first}
+}
+
+// published decides about a volume that is free or has a claim.
+func published(s *slot.Slot) slot.Decision {
+	v := s.Volume
+	if !v.Finalized {
+		return slot.Decision{Do: slot.Guard, State: phase(v)}
+	}
+	if !s.Looked {
+		return slot.Decision{Do: slot.None, State: phase(v)}
+	}
+	if s.Vacant() {
+		return vacant(s)
+	}
+	if s.Fact.Problem != nil {
+		return troubled(s)
+	}
+	switch s.Match() {
+	case disk.Different:
+		return lost(s, slot.Replaced, disk.Problemf(disk.Replaced, "another disk is at %s: put back the one that volume %s was published with, or delete the volume", v.HostPath, v.Name))
+	case disk.Unproven:
+		return unproven(s)
+	}
+	return present(s)
+}
+
+// present decides about a volume whose disk is where it should be.
+func present(s *slot.Slot) slot.Decision {
+	v := s.Volume
+	if s.Record != nil && s.Record.State == disk.Cleaning {
+		return lost(s, phase(v), disk.Problemf(disk.Interrupted, "the disk is half cleaned, and volume %s was made by hand", v.Name))
+	}
+	if s.Record == nil || s.Record.Volume != v.Name || v.Identity != s.Fact.Identity {
+		if s.Damaged {
+			return slot.Decision{Do: slot.None, State: phase(v), Problem: disk.Problemf(disk.BadRecord, "the node's record of this disk is damaged: remove its file, and it is made again from the volume")}
+		}
+		return slot.Decision{Do: slot.Remember, State: phase(v)}
+	}
+	if size := v.DiskBytes; size != 0 && size != s.Fact.Bytes {
+		return lost(s, phase(v), disk.Problemf(disk.Grown, "the disk has %d bytes now and had %d when volume %s was published", s.Fact.Bytes, size, v.Name))
+	}
+	decision := slot.Decision{Do: slot.None, State: phase(v)}
+	if !s.Configured {
+		decision.Problem = notConfigured(s.Key)
+	}
+	return decision
+}
+
+// vacant decides about a volume without a disk.
+func vacant(s *slot.Slot) slot.Decision {
+	problem := disk.Problemf(disk.Missing, "nothing is at %s", s.Volume.HostPath)
+	if s.Fact != nil && s.Fact.Problem != nil {
+		problem.Message = s.Fact.Problem.Message
+	}
+	if !s.Absent() {
+		return slot.Decision{Do: slot.None, State: phase(s.Volume), Problem: problem}
+	}
+	return lost(s, slot.Missing, problem)
+}
+
+// troubled decides about a volume whose disk is there and should not be used.
+func troubled(s *slot.Slot) slot.Decision {
+	switch problem := s.Fact.Problem; problem.Reason {
+	case disk.TimedOut, disk.Unreadable:
+		return slot.Decision{Do: slot.None, State: phase(s.Volume), Problem: problem}
+	default:
+		return lost(s, phase(s.Volume), problem)
+	}
+}
+
+// unproven decides about a volume that cannot be told to have its disk. What was
+// never claimed is published anew, if the disk is empty; what was, waits.
+func unproven(s *slot.Slot) slot.Decision {
+	v, found := s.Volume, s.Fact.Identity
+	if v.Identity == "" {
+		if s.Record != nil && s.Record.Volume != v.Name {
+			return slot.Decision{Do: slot.None, State: slot.Unproven, Problem: disk.Problemf(disk.SameBytes, "the disk was published as volume %s", s.Record.Volume)}
+		}
+		return slot.Decision{Do: slot.Remember, State: phase(v)} // adopted, and never seen before
+	}
+	return lost(s, slot.Unproven, disk.Problemf(disk.IdentityUnproven,
+		"the disk at %s has no identity that outlives a restart, so it may be another one; if it is the same, annotate volume %s with stowage.dev/same-disk=%s", v.HostPath, v.Name, found))
+}
+
+// lost withdraws a volume that nobody has claimed, and tells of one that somebody
+// has.
+func lost(s *slot.Slot, state slot.State, problem *disk.Problem) slot.Decision {
+	if v := s.Volume; v.Claimed || v.Phase == disk.PhaseBound {
+		return slot.Decision{Do: slot.None, State: state, Problem: problem}
+	}
+	return slot.Decision{Do: slot.Remove, State: state, Problem: problem}
+}
+
+func phase(v *disk.Volume) slot.State {
+	switch v.Phase {
+	case disk.PhaseAvailable:
+		return slot.Available
+	case disk.PhaseBound:
+		return slot.Bound
+	default:
+		return slot.Pending
+	}
+}
+
+func skip(problem *disk.Problem) slot.Decision {
+	return slot.Decision{Do: slot.None, State: slot.Skipped, Problem: problem}
+}
+
+func notConfigured(key disk.Key) *disk.Problem {
+	return disk.Problemf(disk.NotConfigured, "the configuration has no class %q any more", key.Class)
+}

@@ -1,0 +1,232 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package discovery_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"stowage.dev/stowage/pkg/local/discovery"
+	"stowage.dev/stowage/pkg/local/disk"
+	"stowage.dev/stowage/pkg/local/slot"
+)
+
+// first is the generation that disks begin with in these tests.
+const first = 100
+
+var key = disk.Key{Class: "local-fast", Name: "disk1"}
+
+// found is a slot with a disk that nobody knows yet.
+func found() *slot.Slot {
+	return &slot.Slot{
+		Key: key, Configured: true, Existing: slot.Refuse, Looked: true,
+		Fact: &disk.Fact{Key: key, HostPath: "/mnt/disks/disk1", Kind: disk.Mount, Identity: "fs:u1:/", Bytes: 10 << 30},
+	}
+}
+
+// published is a slot with a volume of the disk.
+func published(phase disk.Phase) *slot.Slot {
+	s := found()
+	s.Volume = &disk.Volume{
+		Name: "local-pv-1", UID: "1", Key: key, HostPath: "/mnt/disks/disk1", Identity: "fs:u1:/", Bytes: 10 << 30,
+		DiskBytes: 10 << 30, Generation: first, Phase: phase, Policy: disk.Delete, Finalized: true, Claimed: phase == disk.PhaseBound,
+	}
+	s.Record = &disk.Record{Identity: "fs:u1:/", Key: key, State: disk.Published, Volume: "local-pv-1", Generation: first, Policy: disk.Delete}
+	s.VolumeRecord = s.Record
+	return s
+}
+
+func with(s *slot.Slot, change func(*slot.Slot)) *slot.Slot {
+	change(s)
+	return s
+}
+
+// outcome is a decision without what is told in words.
+type outcome struct {
+	Do         slot.Action
+	State      slot.State
+	Reason     disk.Reason
+	Generation int64
+}
+
+func decide(s *slot.Slot) outcome {
+	d := discovery.Decide(s, first)
+	o := outcome{Do: d.Do, State: d.State, Generation: d.Generation}
+	if d.Problem != nil {
+		o.Reason = d.Problem.Reason
+	}
+	return o
+}
+
+func TestCandidates(t *testing.T) {
+	for name, test := range map[string]struct {
+		slot *slot.Slot
+		want outcome
+	}{
+		"a new disk is looked into": {
+			found(), outcome{Do: slot.Inspect, State: slot.Pending},
+		},
+		"an empty one is published": {
+			with(found(), func(s *slot.Slot) { s.Content = disk.ContentNone }),
+			outcome{Do: slot.Create, State: slot.Pending, Generation: first},
+		},
+		"one with data is refused": {
+			with(found(), func(s *slot.Slot) { s.Content, s.Found = disk.ContentSome, "an ext4 signature" }),
+			outcome{Do: slot.None, State: slot.Skipped, Reason: disk.NotEmpty},
+		},
+		"one with data is published, where the class says so": {
+			with(found(), func(s *slot.Slot) { s.Existing = slot.Publish }),
+			outcome{Do: slot.Create, State: slot.Pending, Generation: first},
+		},
+		"one with data is cleaned, where the class says so, if nobody uses it": {
+			with(found(), func(s *slot.Slot) { s.Existing, s.Content = slot.Clean, disk.ContentSome }),
+			outcome{Do: slot.FindUsers, State: slot.Pending},
+		},
+		"nobody does": {
+			with(found(), func(s *slot.Slot) { s.Existing, s.Content, s.UsersKnown = slot.Clean, disk.ContentSome, true }),
+			outcome{Do: slot.Wipe, State: slot.Cleaning, Generation: first},
+		},
+		"somebody does": {
+			with(found(), func(s *slot.Slot) {
+				s.Existing, s.Content, s.UsersKnown, s.Users = slot.Clean, disk.ContentSome, true, []disk.User{{What: "mount", Where: "/data"}}
+			}),
+			outcome{Do: slot.None, State: slot.Skipped, Reason: disk.InUse},
+		},
+		"a clean disk is published without another look": {
+			with(found(), func(s *slot.Slot) { s.Record = &disk.Record{State: disk.Clean, Generation: 7} }),
+			outcome{Do: slot.Create, State: slot.Pending, Generation: 7},
+		},
+		"a disk whose record is damaged is left alone": {
+			with(found(), func(s *slot.Slot) { s.Damaged, s.Content = true, disk.ContentNone }),
+			outcome{Do: slot.None, State: slot.Skipped, Reason: disk.BadRecord},
+		},
+		"a disk that another slot's volume offers is left alone": {
+			with(found(), func(s *slot.Slot) { s.Elsewhere, s.Content = "local-pv-9", disk.ContentNone }),
+			outcome{Do: slot.None, State: slot.Skipped, Reason: disk.SameBytes},
+		},
+		"a path that a volume of the reference implementation has is left alone": {
+			with(found(), func(s *slot.Slot) { s.Foreign, s.Content = "local-pv-8", disk.ContentNone }),
+			outcome{Do: slot.None, State: slot.Skipped, Reason: disk.ForeignVolume},
+		},
+		"a class that is not configured any more": {
+			with(found(), func(s *slot.Slot) { s.Configured = false }),
+			outcome{Do: slot.None, State: slot.Skipped, Reason: disk.NotConfigured},
+		},
+		"a directory that could not be read says nothing": {
+			with(found(), func(s *slot.Slot) { s.Looked, s.Content = false, disk.ContentNone }),
+			outcome{Do: slot.None, State: slot.Skipped},
+		},
+		"an entry with a problem is told with it": {
+			with(found(), func(s *slot.Slot) { s.Fact.Problem = disk.Problemf(disk.MountMissing, "fstab has it") }),
+			outcome{Do: slot.None, State: slot.Skipped, Reason: disk.MountMissing},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, decide(test.slot)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestPublished(t *testing.T) {
+	gone := func(s *slot.Slot) { s.Fact, s.Gone = nil, slot.GoneAfter }
+	replaced := func(s *slot.Slot) { s.Fact.Identity, s.Record = "fs:u2:/", nil }
+	unproven := func(s *slot.Slot) {
+		s.Volume.Identity, s.Fact.Identity, s.Record = "weak:b1:7:1024", "weak:b2:7:1024", nil
+	}
+	for name, test := range map[string]struct {
+		slot *slot.Slot
+		want outcome
+	}{
+		"free and as it was":  {published(disk.PhaseAvailable), outcome{Do: slot.None, State: slot.Available}},
+		"bound and as it was": {published(disk.PhaseBound), outcome{Do: slot.None, State: slot.Bound}},
+		"free, and gone at one look": {
+			with(published(disk.PhaseAvailable), func(s *slot.Slot) { s.Fact, s.Gone = nil, 1 }),
+			outcome{Do: slot.None, State: slot.Available, Reason: disk.Missing},
+		},
+		"free, and gone": {
+			with(published(disk.PhaseAvailable), gone), outcome{Do: slot.Remove, State: slot.Missing, Reason: disk.Missing},
+		},
+		"free and reserved for a claim by hand, and gone": {
+			with(published(disk.PhaseAvailable), func(s *slot.Slot) { gone(s); s.Volume.Claimed = true }),
+			outcome{Do: slot.None, State: slot.Missing, Reason: disk.Missing},
+		},
+		"bound, and gone": {
+			with(published(disk.PhaseBound), gone), outcome{Do: slot.None, State: slot.Missing, Reason: disk.Missing},
+		},
+		"bound, and only the directory beneath the mount is left": {
+			with(published(disk.PhaseBound), func(s *slot.Slot) {
+				s.Gone, s.Fact = slot.GoneAfter, &disk.Fact{Key: key, Problem: disk.Problemf(disk.MountMissing, "")}
+			}),
+			outcome{Do: slot.None, State: slot.Missing, Reason: disk.Missing},
+		},
+		"mounted again": {published(disk.PhaseBound), outcome{Do: slot.None, State: slot.Bound}},
+		"free, and replaced": {
+			with(published(disk.PhaseAvailable), replaced), outcome{Do: slot.Remove, State: slot.Replaced, Reason: disk.Replaced},
+		},
+		"bound, and replaced": {
+			with(published(disk.PhaseBound), replaced), outcome{Do: slot.None, State: slot.Replaced, Reason: disk.Replaced},
+		},
+		"free, and grown": {
+			with(published(disk.PhaseAvailable), func(s *slot.Slot) { s.Fact.Bytes *= 2 }),
+			outcome{Do: slot.Remove, State: slot.Available, Reason: disk.Grown},
+		},
+		"bound, and grown": {
+			with(published(disk.PhaseBound), func(s *slot.Slot) { s.Fact.Bytes *= 2 }),
+			outcome{Do: slot.None, State: slot.Bound, Reason: disk.Grown},
+		},
+		"free, and perhaps another disk after a restart": {
+			with(published(disk.PhaseAvailable), unproven),
+			outcome{Do: slot.Remove, State: slot.Unproven, Reason: disk.IdentityUnproven},
+		},
+		"bound, and perhaps another disk after a restart": {
+			with(published(disk.PhaseBound), unproven),
+			outcome{Do: slot.None, State: slot.Unproven, Reason: disk.IdentityUnproven},
+		},
+		"bound, and accepted by an administrator": {
+			with(published(disk.PhaseBound), func(s *slot.Slot) { unproven(s); s.Volume.Accepted = "weak:b2:7:1024" }),
+			outcome{Do: slot.Remember, State: slot.Bound},
+		},
+		"adopted, and seen for the first time": {
+			with(published(disk.PhaseBound), func(s *slot.Slot) { s.Volume.Identity, s.Record, s.VolumeRecord = "", nil, nil }),
+			outcome{Do: slot.Remember, State: slot.Bound},
+		},
+		"the node has forgotten the disk": {
+			with(published(disk.PhaseBound), func(s *slot.Slot) { s.Record, s.VolumeRecord = nil, nil }),
+			outcome{Do: slot.Remember, State: slot.Bound},
+		},
+		"made by hand over a disk that is half cleaned": {
+			with(published(disk.PhaseAvailable), func(s *slot.Slot) { s.Record.State = disk.Cleaning }),
+			outcome{Do: slot.Remove, State: slot.Available, Reason: disk.Interrupted},
+		},
+		"somebody took our finalizer": {
+			with(published(disk.PhaseBound), func(s *slot.Slot) { s.Volume.Finalized = false }),
+			outcome{Do: slot.Guard, State: slot.Bound},
+		},
+		"free, and the node mounts the device elsewhere": {
+			with(published(disk.PhaseAvailable), func(s *slot.Slot) { s.Fact.Problem = disk.Problemf(disk.InUse, "") }),
+			outcome{Do: slot.Remove, State: slot.Available, Reason: disk.InUse},
+		},
+		"free, and does not answer": {
+			with(published(disk.PhaseAvailable), func(s *slot.Slot) { s.Fact.Problem = disk.Problemf(disk.TimedOut, "") }),
+			outcome{Do: slot.None, State: slot.Available, Reason: disk.TimedOut},
+		},
+		"the class is not configured any more": {
+			with(published(disk.PhaseAvailable), func(s *slot.Slot) { s.Configured = false }),
+			outcome{Do: slot.None, State: slot.Available, Reason: disk.NotConfigured},
+		},
+		"the directory could not be read": {
+			with(published(disk.PhaseAvailable), func(s *slot.Slot) { gone(s); s.Looked = false }),
+			outcome{Do: slot.None, State: slot.Available},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, decide(test.slot)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}

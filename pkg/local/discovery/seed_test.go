@@ -1,0 +1,53 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package discovery_test
+
+import (
+	"testing"
+
+	"stowage.dev/stowage/pkg/local/disk"
+	"stowage.dev/stowage/pkg/local/slot"
+)
+
+// TestSeed has the lines of the local volume proposal's test plan that are about
+// discovery, by the proposal's own words. "The cache" is what is known of volumes.
+func TestSeed(t *testing.T) {
+	t.Run("Directory not in the cache and PV should be created", func(t *testing.T) {
+		s := with(found(), func(s *slot.Slot) { s.Fact.Kind, s.Content = disk.Directory, disk.ContentNone })
+		if got := decide(s); got.Do != slot.Create {
+			t.Errorf("got %+v", got)
+		}
+	})
+	t.Run("Directory is in the cache and PV should not be created", func(t *testing.T) {
+		for _, phase := range []disk.Phase{"", disk.PhasePending, disk.PhaseAvailable, disk.PhaseBound} {
+			if got := decide(published(phase)); got.Do != slot.None {
+				t.Errorf("phase %q: got %+v", phase, got)
+			}
+		}
+	})
+	t.Run("PV creation failure should not add directory to cache", func(t *testing.T) {
+		// A volume that was refused is not known afterwards, and its disk is as clean as
+		// before, so it is created at the next opportunity, under the same name.
+		s := with(found(), func(s *slot.Slot) { s.Record = &disk.Record{State: disk.Clean, Generation: 7} })
+		for range 3 {
+			if got := decide(s); got.Do != slot.Create || got.Generation != 7 {
+				t.Errorf("got %+v", got)
+			}
+		}
+	})
+	t.Run("Non-directory type should not create a PV", func(t *testing.T) {
+		s := with(found(), func(s *slot.Slot) {
+			s.Content, s.Fact = disk.ContentNone, &disk.Fact{Key: key, Problem: disk.Problemf(disk.SpecialFile, "a FIFO")}
+		})
+		if got := decide(s); got.Do != slot.None || got.Reason != disk.SpecialFile {
+			t.Errorf("got %+v", got)
+		}
+	})
+	t.Run("Unconfigured directories are ignored", func(t *testing.T) {
+		s := with(found(), func(s *slot.Slot) { s.Configured, s.Content = false, disk.ContentNone })
+		if got := decide(s); got.Do != slot.None {
+			t.Errorf("got %+v", got)
+		}
+	})
+}

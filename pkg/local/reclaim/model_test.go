@@ -1,0 +1,275 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package reclaim_test
+
+import (
+	"fmt"
+	"testing"
+
+	"stowage.dev/stowage/pkg/local/discovery"
+	"stowage.dev/stowage/pkg/local/disk"
+	"stowage.dev/stowage/pkg/local/reclaim"
+	"stowage.dev/stowage/pkg/local/slot"
+)
+
+// world is every slot that can be made of a few values for each thing that is known.
+func world(visit func(*slot.Slot)) {
+	none := (*disk.Record)(nil)
+	identities := []disk.Identity{"", "wwn:1", "wwn:2", "weak:b1:1:1", "weak:b2:1:1"}
+	for _, fact := range facts() {
+		for _, volume := range volumes(identities) {
+			for _, record := range append([]*disk.Record{none}, records()...) {
+				for bits := range 1 << 7 {
+					s := assemble(fact, volume, record, bits)
+					if consistent(s) {
+						visit(s)
+					}
+				}
+			}
+		}
+	}
+}
+
+func assemble(fact *disk.Fact, volume *disk.Volume, record *disk.Record, bits int) *slot.Slot {
+	on := func(bit int) bool { return bits>>bit&1 == 1 }
+	s := &slot.Slot{Key: key, Configured: on(0), Existing: slot.Refuse, Looked: on(1), UsersKnown: on(2)}
+	if fact != nil {
+		f := *fact
+		s.Fact = &f
+	}
+	if volume != nil {
+		v := *volume
+		s.Volume = &v
+	}
+	if record != nil {
+		r := *record
+		if fact != nil {
+			r.Identity = fact.Identity
+		}
+		s.Record = &r
+	}
+	if on(3) {
+		s.Gone = slot.GoneAfter
+	}
+	if on(4) {
+		s.Content = disk.ContentNone
+	}
+	if on(5) {
+		s.Existing = slot.Clean
+	}
+	if on(6) && s.UsersKnown {
+		s.Users = []disk.User{{What: "mount", Where: "/x"}}
+	}
+	if v := s.Volume; v != nil && s.Record != nil && s.Fact != nil && v.Identity == s.Fact.Identity {
+		s.VolumeRecord = s.Record
+	}
+	return s
+}
+
+// consistent leaves out what gathering facts cannot bring about.
+func consistent(s *slot.Slot) bool {
+	if s.Record != nil && (s.Fact == nil || s.Fact.Identity == "") {
+		return false
+	}
+	return s.Fact == nil || s.Fact.Problem != nil || s.Fact.Identity != ""
+}
+
+func facts() []*disk.Fact {
+	return []*disk.Fact{
+		nil,
+		{Key: key, Problem: disk.Problemf(disk.MountMissing, "")},
+		{Key: key, Problem: disk.Problemf(disk.TimedOut, "")},
+		{Key: key, Problem: disk.Problemf(disk.InUse, ""), Identity: "wwn:1"},
+		{Key: key, Identity: "wwn:1", Bytes: 10},
+		{Key: key, Identity: "weak:b2:1:1", Bytes: 10},
+	}
+}
+
+func volumes(identities []disk.Identity) []*disk.Volume {
+	all := []*disk.Volume{nil}
+	for _, identity := range identities {
+		for _, phase := range []disk.Phase{disk.PhaseAvailable, disk.PhaseBound, disk.PhaseReleased, disk.PhaseOfFailed} {
+			for _, policy := range []disk.Policy{disk.Delete, disk.Retain} {
+				for bits := range 8 {
+					all = append(all, &disk.Volume{
+						Name: "local-pv-1", Key: key, Identity: identity, Phase: phase, Policy: policy, Generation: 7,
+						Deleting: bits&1 != 0, Finalized: bits&2 != 0, Claimed: bits&4 != 0 || phase == disk.PhaseBound || phase == disk.PhaseReleased,
+						DiskBytes: 10,
+					})
+				}
+			}
+		}
+	}
+	return all
+}
+
+func records() []*disk.Record {
+	var all []*disk.Record
+	for _, state := range []disk.State{disk.Clean, disk.Published, disk.Cleaning, disk.Retained} {
+		for _, volume := range []string{"", "local-pv-1", "local-pv-0"} {
+			for _, policy := range []disk.Policy{disk.Delete, disk.Retain} {
+				all = append(all, &disk.Record{Key: key, State: state, Volume: volume, Policy: policy, Generation: 7})
+			}
+		}
+	}
+	return all
+}
+
+func decision(s *slot.Slot) slot.Decision {
+	if reclaim.Concerns(s) {
+		return reclaim.Decide(s)
+	}
+	return discovery.Decide(s, 100)
+}
+
+// TestNoDecisionIsDangerous asks about every slot of the world.
+func TestNoDecisionIsDangerous(t *testing.T) {
+	asked := 0
+	world(func(s *slot.Slot) {
+		asked++
+		d := decision(s)
+		if wrong := dangerous(s, d); wrong != "" {
+			t.Fatalf("%s: %s\n%s", d.Do, wrong, show(s))
+		}
+	})
+	t.Logf("%d slots", asked)
+}
+
+// dangerous says what a decision would endanger; empty if nothing.
+func dangerous(s *slot.Slot, d slot.Decision) string {
+	sound := s.Looked && s.Fact != nil && s.Fact.Problem == nil
+	free := s.Volume != nil && !s.Volume.Claimed && s.Volume.Phase != disk.PhaseBound
+	switch d.Do {
+	case slot.Wipe:
+		switch {
+		case !sound:
+			return "there is no sound disk"
+		case !s.UsersKnown || len(s.Users) > 0:
+			return "somebody may use the disk"
+		case s.Volume != nil && (!s.Volume.Deleting || !s.Volume.Finalized):
+			return "the volume can still be bound"
+		case s.Volume != nil && s.Match() != disk.Same:
+			return "the disk is not the volume's"
+		case s.Volume != nil && s.Volume.Policy != disk.Delete, s.Volume == nil && s.Record != nil && s.Record.Policy != disk.Delete:
+			return "the data is to be kept"
+		case s.Volume == nil && s.Record == nil && s.Existing != slot.Clean:
+			return "the data is not ours"
+		}
+	case slot.Create:
+		switch {
+		case !sound || s.Volume != nil:
+			return "there is no sound disk, or a volume already"
+		case s.Record != nil && s.Record.State != disk.Clean:
+			return "the disk is dirty"
+		case s.Record == nil && s.Content != disk.ContentNone:
+			return "nobody knows the disk to be empty"
+		}
+	case slot.Remove:
+		clean := sound && s.Match() == disk.Same && s.UsersKnown && len(s.Users) == 0
+		if !free && (s.Volume == nil || s.Volume.Phase != disk.PhaseReleased || s.Volume.Policy != disk.Delete || !clean) {
+			return "somebody needs the volume"
+		}
+		if !s.Volume.Finalized {
+			return "without the finalizer the volume would vanish"
+		}
+	case slot.Release:
+		here := sound && s.Match() == disk.Same
+		if here && (s.VolumeRecord == nil || s.VolumeRecord.State == disk.Published || s.VolumeRecord.State == disk.Cleaning) {
+			return "the disk is here, and neither clean nor retained"
+		}
+	case slot.Absolve:
+		if s.Content != disk.ContentNone && !s.Acknowledged {
+			return "the disk is not known to be empty"
+		}
+	}
+	return ""
+}
+
+// TestEveryDecisionLeadsSomewhere carries decisions out until there is nothing left
+// to do, from every slot of the world.
+func TestEveryDecisionLeadsSomewhere(t *testing.T) {
+	const enough = 12
+	world(func(s *slot.Slot) {
+		var done []slot.Action
+		begin := *s
+		for {
+			d := decision(s)
+			if d.Do == slot.None {
+				return
+			}
+			if done = append(done, d.Do); len(done) > enough {
+				t.Fatalf("does not end: %v\n%s", done, show(&begin))
+			}
+			carryOut(s, d)
+		}
+	})
+}
+
+// carryOut is what the node agent does, in a world where everything succeeds.
+func carryOut(s *slot.Slot, d slot.Decision) {
+	switch d.Do {
+	case slot.Inspect:
+		s.Content = disk.ContentSome
+	case slot.FindUsers:
+		s.UsersKnown = true
+	case slot.Create:
+		s.Volume = &disk.Volume{
+			Name: fmt.Sprintf("local-pv-%d", d.Generation), Key: key, Identity: s.Fact.Identity, DiskBytes: s.Fact.Bytes,
+			Generation: d.Generation, Phase: disk.PhaseAvailable, Policy: disk.Delete, Finalized: true,
+		}
+		remember(s, s.Fact.Identity, disk.Published)
+	case slot.Remember:
+		if s.Fact != nil && s.Fact.Problem == nil && (s.Volume.Identity == "" || s.Match() == disk.Same) {
+			s.Volume.Identity = s.Fact.Identity
+		}
+		remember(s, s.Volume.Identity, disk.Published)
+	case slot.Guard:
+		s.Volume.Finalized = true
+	case slot.Remove:
+		s.Volume.Deleting = true
+	case slot.Wipe:
+		if s.Record == nil {
+			s.Record = &disk.Record{Identity: s.Fact.Identity, Policy: disk.Delete}
+			s.VolumeRecord = s.Record
+		}
+		s.Record.State, s.Record.Generation = disk.Clean, d.Generation
+		if s.Volume == nil {
+			s.Record.Volume = ""
+		}
+	case slot.Keep:
+		if s.Volume == nil {
+			s.Record.State = disk.Retained
+			return
+		}
+		remember(s, s.Volume.Identity, disk.Retained)
+	case slot.Absolve:
+		s.Record.State, s.Record.Generation = disk.Clean, d.Generation
+	case slot.Release:
+		s.Volume, s.VolumeRecord = nil, nil
+	}
+}
+
+func remember(s *slot.Slot, identity disk.Identity, state disk.State) {
+	s.VolumeRecord = &disk.Record{
+		Identity: identity, Key: key, State: state, Volume: s.Volume.Name, Generation: s.Volume.Generation, Policy: s.Volume.Policy,
+	}
+	if s.Fact != nil && s.Fact.Problem == nil && (s.Fact.Identity == identity || identity == "") {
+		s.VolumeRecord.Identity = s.Fact.Identity
+		s.Record = s.VolumeRecord
+	}
+}
+
+func show(s *slot.Slot) string {
+	text := fmt.Sprintf("slot %+v", *s)
+	if s.Fact != nil {
+		text += fmt.Sprintf("\nfact %+v", *s.Fact)
+	}
+	if s.Volume != nil {
+		text += fmt.Sprintf("\nvolume %+v", *s.Volume)
+	}
+	if s.Record != nil {
+		text += fmt.Sprintf("\nrecord %+v", *s.Record)
+	}
+	return text
+}

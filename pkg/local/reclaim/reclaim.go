@@ -1,0 +1,217 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package reclaim decides what becomes of volumes that are given back, and of disks
+// that may still hold somebody's data.
+//
+// A released volume of policy Delete is deleted first: with our finalizer it stays,
+// and nothing binds a volume that is being deleted. Then the disk is cleaned, and
+// only when the node has written down that it is clean does the volume go. A disk
+// whose volume vanished in another way is dirty, and is treated by the policy that
+// the volume had.
+package reclaim
+
+import (
+	"stowage.dev/stowage/pkg/local/disk"
+	"stowage.dev/stowage/pkg/local/slot"
+)
+
+// Concerns says whether a slot is for Decide, and not for discovery.Decide.
+func Concerns(s *slot.Slot) bool {
+	if v := s.Volume; v != nil {
+		return v.Deleting || v.Phase == disk.PhaseReleased || v.Phase == disk.PhaseOfFailed
+	}
+	return s.Fact != nil && s.Record != nil && s.Record.State.Dirty()
+}
+
+// Decide says what to do about a slot that Concerns.
+func Decide(s *slot.Slot) slot.Decision {
+	switch v := s.Volume; {
+	case v == nil:
+		return orphan(s)
+	case v.Deleting:
+		return deleted(s)
+	case v.Phase == disk.PhaseOfFailed:
+		return failed(v)
+	default:
+		return released(s)
+	}
+}
+
+// released decides about a volume whose claim is gone.
+func released(s *slot.Slot) slot.Decision {
+	v := s.Volume
+	switch v.Policy {
+	case disk.Retain:
+		return slot.Decision{Do: slot.None, State: slot.Released}
+	case disk.RecyclePolicy:
+		return wait(slot.Released, recycle(v))
+	}
+	if !v.Finalized {
+		return slot.Decision{Do: slot.Guard, State: slot.Released}
+	}
+	if decision, ok := ready(s, slot.Released); !ok {
+		return decision
+	}
+	return slot.Decision{Do: slot.Remove, State: slot.Cleaning}
+}
+
+// failed decides about a volume that the PersistentVolume controller gave up.
+func failed(v *disk.Volume) slot.Decision {
+	if v.Policy == disk.RecyclePolicy {
+		return wait(slot.Failed, recycle(v))
+	}
+	return wait(slot.Failed, disk.Problemf(disk.PhaseFailed, "volume %s is Failed and is left alone: delete it, and the disk is cleaned if the volume's policy is Delete", v.Name))
+}
+
+func recycle(v *disk.Volume) *disk.Problem {
+	return disk.Problemf(disk.Recycle, "local volumes cannot be recycled: set the reclaim policy of volume %s to Delete or Retain", v.Name)
+}
+
+// deleted decides about a volume that is being deleted, by us or by somebody else.
+func deleted(s *slot.Slot) slot.Decision {
+	v := s.Volume
+	release := slot.Decision{Do: slot.Release, State: slot.Cleaning}
+	switch {
+	case !v.Finalized:
+		return slot.Decision{Do: slot.None, State: slot.Released} // until the watch shows it gone
+	case v.Phase == disk.PhaseBound:
+		return wait(slot.Bound, disk.Problemf(disk.VolumeInUse, "volume %s is being deleted and still has a claim", v.Name))
+	case s.VolumeRecord != nil && s.VolumeRecord.Volume == v.Name && !s.VolumeRecord.State.Dirty(),
+		s.VolumeRecord != nil && s.VolumeRecord.State == disk.Retained:
+		return release
+	case v.Policy != disk.Delete:
+		return retain(s)
+	case !s.Looked:
+		return slot.Decision{Do: slot.None, State: slot.Released}
+	case s.Absent():
+		return abandon(s, slot.Missing)
+	case !s.Vacant() && s.Fact.Identity != "" && s.Match() == disk.Different:
+		return abandon(s, slot.Replaced)
+	case !s.Vacant() && !v.Claimed && v.Identity != "" && s.Match() == disk.Unproven:
+		return abandon(s, slot.Unproven) // nobody's data is on either disk, and what is here is looked at before it is published
+	}
+	if decision, ok := ready(s, slot.Cleaning); !ok {
+		return decision
+	}
+	return slot.Decision{Do: slot.Wipe, State: slot.Cleaning, Generation: v.Generation}
+}
+
+// retain keeps the data of a volume whose policy was not Delete.
+func retain(s *slot.Slot) slot.Decision {
+	if s.VolumeRecord == nil && s.Volume.Identity == "" {
+		if !s.Looked || s.Vacant() && !s.Absent() {
+			return slot.Decision{Do: slot.None, State: slot.Retained}
+		}
+		if !s.Absent() && s.Fact.Problem == nil {
+			return slot.Decision{Do: slot.Keep, State: slot.Retained} // adopted: the disk that is here
+		}
+		return slot.Decision{Do: slot.Release, State: slot.Retained}
+	}
+	return slot.Decision{Do: slot.Keep, State: slot.Retained}
+}
+
+// abandon lets a volume go whose disk is not here. The disk's record stays dirty: it
+// is cleaned when it comes back.
+func abandon(s *slot.Slot, state slot.State) slot.Decision {
+	if s.VolumeRecord == nil && s.Volume.Identity != "" {
+		return slot.Decision{Do: slot.Remember, State: state}
+	}
+	return slot.Decision{Do: slot.Release, State: state}
+}
+
+// orphan decides about a dirty disk that has no volume.
+func orphan(s *slot.Slot) slot.Decision {
+	r := s.Record
+	next := r.Generation
+	if r.Volume != "" {
+		next++ // it vanished unreleased, and a claim that lost it must not find a volume of its name
+	}
+	switch {
+	case !s.Looked:
+		return slot.Decision{Do: slot.None, State: slot.Skipped}
+	case s.Fact.Problem != nil:
+		return wait(slot.Skipped, s.Fact.Problem)
+	case s.Elsewhere != "":
+		return wait(slot.Skipped, disk.Problemf(disk.SameBytes, "volume %s already offers this disk", s.Elsewhere))
+	case !s.Configured:
+		return wait(slot.Skipped, disk.Problemf(disk.NotConfigured, "the disk is dirty, and the configuration has no class %q any more", s.Key.Class))
+	case r.State == disk.Retained:
+		return retained(s, next)
+	case r.Policy != disk.Delete:
+		return slot.Decision{Do: slot.Keep, State: slot.Retained}
+	}
+	if decision, ok := idle(s, slot.Cleaning); !ok {
+		return decision
+	}
+	return slot.Decision{Do: slot.Wipe, State: slot.Cleaning, Generation: next}
+}
+
+// retained decides about a disk that was kept with its data.
+func retained(s *slot.Slot, next int64) slot.Decision {
+	switch {
+	case s.Acknowledged || s.Content == disk.ContentNone:
+		return slot.Decision{Do: slot.Absolve, State: slot.Pending, Generation: next}
+	case s.Content == disk.ContentUnknown:
+		return slot.Decision{Do: slot.Inspect, State: slot.Retained}
+	default:
+		return wait(slot.Retained, disk.Problemf(disk.RetainedDirty,
+			"holds %s of volume %s, whose policy was not Delete: empty it, or annotate the node's LocalDiskReport with stowage.dev/publish-retained=%s@%d", s.Found, s.Record.Volume, s.Key, s.Record.Generation))
+	}
+}
+
+// ready says whether the disk is there, is the volume's, and nobody uses it.
+func ready(s *slot.Slot, state slot.State) (slot.Decision, bool) {
+	v := s.Volume
+	switch {
+	case !s.Looked:
+		return slot.Decision{Do: slot.None, State: state}, false
+	case s.Vacant():
+		problem := disk.Problemf(disk.Missing, "nothing is at %s", v.HostPath)
+		if s.Fact != nil && s.Fact.Problem != nil {
+			problem.Message = s.Fact.Problem.Message
+		}
+		return wait(slot.Missing, problem), false
+	case s.Fact.Problem != nil:
+		return wait(state, s.Fact.Problem), false
+	case !s.Configured:
+		return wait(state, disk.Problemf(disk.NotConfigured, "how to clean is not known: the configuration has no class %q any more", s.Key.Class)), false
+	}
+	switch s.Match() {
+	case disk.Different:
+		return wait(slot.Replaced, disk.Problemf(disk.Replaced, "another disk is at %s: put back the one of volume %s, or delete the volume", v.HostPath, v.Name)), false
+	case disk.Unproven:
+		if v.Identity == "" && !foreignRecord(s) {
+			return slot.Decision{Do: slot.Remember, State: state}, false // adopted, and never seen before
+		}
+		return wait(slot.Unproven, disk.Problemf(disk.IdentityUnproven,
+			"the disk at %s may be another one than that of volume %s; if it is the same, annotate the volume with stowage.dev/same-disk=%s", v.HostPath, v.Name, s.Fact.Identity)), false
+	}
+	if s.Damaged {
+		return wait(state, disk.Problemf(disk.BadRecord, "the node's record of this disk is damaged: remove its file, and it is made again from the volume")), false
+	}
+	if s.Record == nil || s.Record.Volume != v.Name || v.Identity != s.Fact.Identity {
+		return slot.Decision{Do: slot.Remember, State: state}, false
+	}
+	return idle(s, state)
+}
+
+// foreignRecord says whether the disk at the path is known as another volume's.
+func foreignRecord(s *slot.Slot) bool {
+	return s.Record != nil && s.Record.Volume != "" && s.Record.Volume != s.Volume.Name
+}
+
+// idle says whether nobody uses the disk.
+func idle(s *slot.Slot, state slot.State) (slot.Decision, bool) {
+	if !s.UsersKnown {
+		return slot.Decision{Do: slot.FindUsers, State: state}, false
+	}
+	if len(s.Users) > 0 {
+		return wait(state, disk.Problemf(disk.VolumeInUse, "used by %s", s.Users[0])), false
+	}
+	return slot.Decision{}, true
+}
+
+func wait(state slot.State, problem *disk.Problem) slot.Decision {
+	return slot.Decision{Do: slot.None, State: state, Problem: problem}
+}

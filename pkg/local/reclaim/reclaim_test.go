@@ -1,0 +1,240 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package reclaim_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"stowage.dev/stowage/pkg/local/disk"
+	"stowage.dev/stowage/pkg/local/reclaim"
+	"stowage.dev/stowage/pkg/local/slot"
+)
+
+var key = disk.Key{Class: "local-fast", Name: "disk1"}
+
+// released is a slot whose volume's claim is gone, and which nobody uses.
+func released() *slot.Slot {
+	s := &slot.Slot{
+		Key: key, Configured: true, Existing: slot.Refuse, Looked: true, UsersKnown: true,
+		Fact: &disk.Fact{Key: key, HostPath: "/mnt/disks/disk1", Kind: disk.Mount, Identity: "fs:u1:/", Bytes: 10 << 30},
+		Volume: &disk.Volume{
+			Name: "local-pv-1", UID: "1", Key: key, HostPath: "/mnt/disks/disk1", Identity: "fs:u1:/", Bytes: 10 << 30,
+			Generation: 7, Phase: disk.PhaseReleased, Policy: disk.Delete, Finalized: true, Claimed: true,
+		},
+		Record: &disk.Record{Identity: "fs:u1:/", Key: key, State: disk.Published, Volume: "local-pv-1", Generation: 7, Policy: disk.Delete},
+	}
+	s.VolumeRecord = s.Record
+	return s
+}
+
+// deleting is the same with the volume being deleted.
+func deleting() *slot.Slot {
+	return with(released(), func(s *slot.Slot) { s.Volume.Deleting = true })
+}
+
+// vanished is a slot whose volume is gone without a trace but the record.
+func vanished(state disk.State, policy disk.Policy) *slot.Slot {
+	return with(released(), func(s *slot.Slot) {
+		s.Volume, s.VolumeRecord = nil, nil
+		s.Record.State, s.Record.Policy = state, policy
+	})
+}
+
+func with(s *slot.Slot, changes ...func(*slot.Slot)) *slot.Slot {
+	for _, change := range changes {
+		change(s)
+	}
+	return s
+}
+
+func gone(s *slot.Slot)     { s.Fact, s.Record, s.Gone = nil, nil, slot.GoneAfter }
+func replaced(s *slot.Slot) { s.Fact.Identity, s.Record = "fs:u2:/", nil }
+func unproven(s *slot.Slot) {
+	s.Volume.Identity, s.Fact.Identity, s.Record = "weak:b1:7:1024", "weak:b2:7:1024", nil
+}
+func used(s *slot.Slot) { s.Users = []disk.User{{What: "kubelet", Where: "/var/lib/kubelet/pods/1"}} }
+
+func policy(p disk.Policy) func(*slot.Slot) {
+	return func(s *slot.Slot) {
+		s.Volume.Policy = p
+		s.Record.Policy = p
+	}
+}
+
+func state(st disk.State) func(*slot.Slot) { return func(s *slot.Slot) { s.Record.State = st } }
+
+func phase(p disk.Phase) func(*slot.Slot) { return func(s *slot.Slot) { s.Volume.Phase = p } }
+
+// outcome is a decision without what is told in words.
+type outcome struct {
+	Do         slot.Action
+	State      slot.State
+	Reason     disk.Reason
+	Generation int64
+}
+
+func decide(t *testing.T, s *slot.Slot) outcome {
+	t.Helper()
+	if !reclaim.Concerns(s) {
+		t.Fatal("the slot does not concern reclaim")
+	}
+	d := reclaim.Decide(s)
+	o := outcome{Do: d.Do, State: d.State, Generation: d.Generation}
+	if d.Problem != nil {
+		o.Reason = d.Problem.Reason
+	}
+	return o
+}
+
+func TestReleased(t *testing.T) {
+	run(t, map[string]story{
+		"with policy Delete, the volume is deleted before anything is wiped": {released(), outcome{Do: slot.Remove, State: slot.Cleaning}},
+		"not before it is known who uses it": {
+			with(released(), func(s *slot.Slot) { s.UsersKnown = false }), outcome{Do: slot.FindUsers, State: slot.Released}},
+		"still in use":            {with(released(), used), outcome{Do: slot.None, State: slot.Released, Reason: disk.VolumeInUse}},
+		"with policy Retain":      {with(released(), policy(disk.Retain)), outcome{Do: slot.None, State: slot.Released}},
+		"with policy Recycle":     {with(released(), policy(disk.RecyclePolicy)), outcome{Do: slot.None, State: slot.Released, Reason: disk.Recycle}},
+		"gone":                    {with(released(), gone), outcome{Do: slot.None, State: slot.Missing, Reason: disk.Missing}},
+		"replaced":                {with(released(), replaced), outcome{Do: slot.None, State: slot.Replaced, Reason: disk.Replaced}},
+		"perhaps another disk":    {with(released(), unproven), outcome{Do: slot.None, State: slot.Unproven, Reason: disk.IdentityUnproven}},
+		"the directory is silent": {with(released(), func(s *slot.Slot) { s.Looked = false }), outcome{Do: slot.None, State: slot.Released}},
+		"the class is gone from the configuration": {
+			with(released(), func(s *slot.Slot) { s.Configured = false }), outcome{Do: slot.None, State: slot.Released, Reason: disk.NotConfigured}},
+		"the device is used by the node": {
+			with(released(), func(s *slot.Slot) { s.Fact.Problem = disk.Problemf(disk.InUse, "") }),
+			outcome{Do: slot.None, State: slot.Released, Reason: disk.InUse}},
+		"without our finalizer, which is the fence": {
+			with(released(), func(s *slot.Slot) { s.Volume.Finalized = false }), outcome{Do: slot.Guard, State: slot.Released}},
+		"the node has forgotten the disk": {
+			with(released(), func(s *slot.Slot) { s.Record, s.VolumeRecord = nil, nil }), outcome{Do: slot.Remember, State: slot.Released}},
+		"adopted, and its disk is known as another volume's": {
+			with(released(), func(s *slot.Slot) { s.Volume.Identity, s.Record.Volume = "", "local-pv-2" }),
+			outcome{Do: slot.None, State: slot.Unproven, Reason: disk.IdentityUnproven}},
+		"the record is damaged": {
+			with(released(), func(s *slot.Slot) { s.Record, s.VolumeRecord, s.Damaged = nil, nil, true }),
+			outcome{Do: slot.None, State: slot.Released, Reason: disk.BadRecord}},
+	})
+}
+
+func TestFailed(t *testing.T) {
+	failed := phase(disk.PhaseOfFailed)
+	run(t, map[string]story{
+		"is left alone":                       {with(released(), failed), outcome{Do: slot.None, State: slot.Failed, Reason: disk.PhaseFailed}},
+		"with policy Recycle":                 {with(released(), failed, policy(disk.RecyclePolicy)), outcome{Do: slot.None, State: slot.Failed, Reason: disk.Recycle}},
+		"deleted by hand, with policy Delete": {with(deleting(), failed), outcome{Do: slot.Wipe, State: slot.Cleaning, Generation: 7}},
+	})
+}
+
+func TestDeleted(t *testing.T) {
+	run(t, map[string]story{
+		"is wiped":     {deleting(), outcome{Do: slot.Wipe, State: slot.Cleaning, Generation: 7}},
+		"still in use": {with(deleting(), used), outcome{Do: slot.None, State: slot.Cleaning, Reason: disk.VolumeInUse}},
+		"half wiped":   {with(deleting(), state(disk.Cleaning)), outcome{Do: slot.Wipe, State: slot.Cleaning, Generation: 7}},
+		"clean":        {with(deleting(), state(disk.Clean)), outcome{Do: slot.Release, State: slot.Cleaning}},
+		"clean of another volume's data": {
+			with(deleting(), state(disk.Clean), func(s *slot.Slot) { s.Record.Volume = "local-pv-0" }), outcome{Do: slot.Remember, State: slot.Cleaning}},
+		"without our finalizer": {
+			with(deleting(), func(s *slot.Slot) { s.Volume.Finalized = false }), outcome{Do: slot.None, State: slot.Released}},
+		"while a claim has it": {
+			with(deleting(), phase(disk.PhaseBound)), outcome{Do: slot.None, State: slot.Bound, Reason: disk.VolumeInUse}},
+		"by hand, while free": {
+			with(deleting(), phase(disk.PhaseAvailable), func(s *slot.Slot) { s.Volume.Claimed = false }),
+			outcome{Do: slot.Wipe, State: slot.Cleaning, Generation: 7}},
+		"with policy Retain":                   {with(deleting(), policy(disk.Retain)), outcome{Do: slot.Keep, State: slot.Retained}},
+		"with policy Retain, and written down": {with(deleting(), policy(disk.Retain), state(disk.Retained)), outcome{Do: slot.Release, State: slot.Cleaning}},
+		"with policy Recycle":                  {with(deleting(), policy(disk.RecyclePolicy)), outcome{Do: slot.Keep, State: slot.Retained}},
+		"gone, and the record knows":           {with(deleting(), gone), outcome{Do: slot.Release, State: slot.Missing}},
+		"gone, and there is no record": {
+			with(deleting(), gone, func(s *slot.Slot) { s.VolumeRecord = nil }), outcome{Do: slot.Remember, State: slot.Missing}},
+		"gone at one look": {
+			with(deleting(), gone, func(s *slot.Slot) { s.Gone = 1 }), outcome{Do: slot.None, State: slot.Missing, Reason: disk.Missing}},
+		"replaced": {with(deleting(), replaced), outcome{Do: slot.Release, State: slot.Replaced}},
+		"perhaps another disk, with somebody's data": {
+			with(deleting(), unproven), outcome{Do: slot.None, State: slot.Unproven, Reason: disk.IdentityUnproven}},
+		"perhaps another disk, never claimed": {
+			with(deleting(), unproven, func(s *slot.Slot) { s.Volume.Claimed = false }), outcome{Do: slot.Release, State: slot.Unproven}},
+	})
+}
+
+func TestVanished(t *testing.T) {
+	run(t, map[string]story{
+		"is wiped, and its name never used again": {
+			vanished(disk.Published, disk.Delete), outcome{Do: slot.Wipe, State: slot.Cleaning, Generation: 8}},
+		"half wiped": {
+			with(vanished(disk.Cleaning, disk.Delete), func(s *slot.Slot) { s.Record.Volume = "" }),
+			outcome{Do: slot.Wipe, State: slot.Cleaning, Generation: 7}},
+		"still in use":       {with(vanished(disk.Published, disk.Delete), used), outcome{Do: slot.None, State: slot.Cleaning, Reason: disk.VolumeInUse}},
+		"with policy Retain": {vanished(disk.Published, disk.Retain), outcome{Do: slot.Keep, State: slot.Retained}},
+		"kept, and not looked into": {
+			vanished(disk.Retained, disk.Retain), outcome{Do: slot.Inspect, State: slot.Retained}},
+		"kept, with data": {
+			with(vanished(disk.Retained, disk.Retain), func(s *slot.Slot) { s.Content = disk.ContentSome }),
+			outcome{Do: slot.None, State: slot.Retained, Reason: disk.RetainedDirty}},
+		"kept, and empty": {
+			with(vanished(disk.Retained, disk.Retain), func(s *slot.Slot) { s.Content = disk.ContentNone }),
+			outcome{Do: slot.Absolve, State: slot.Pending, Generation: 8}},
+		"kept, and acknowledged": {
+			with(vanished(disk.Retained, disk.Retain), func(s *slot.Slot) { s.Content, s.Acknowledged = disk.ContentSome, true }),
+			outcome{Do: slot.Absolve, State: slot.Pending, Generation: 8}},
+		"with the disk at another path, where it has a volume": {
+			with(vanished(disk.Published, disk.Delete), func(s *slot.Slot) { s.Elsewhere = "local-pv-9" }),
+			outcome{Do: slot.None, State: slot.Skipped, Reason: disk.SameBytes}},
+		"with a class that is not configured": {
+			with(vanished(disk.Published, disk.Delete), func(s *slot.Slot) { s.Configured = false }),
+			outcome{Do: slot.None, State: slot.Skipped, Reason: disk.NotConfigured}},
+		"with a problem": {
+			with(vanished(disk.Published, disk.Delete), func(s *slot.Slot) { s.Fact.Problem = disk.Problemf(disk.InUse, "") }),
+			outcome{Do: slot.None, State: slot.Skipped, Reason: disk.InUse}},
+	})
+}
+
+type story struct {
+	slot *slot.Slot
+	want outcome
+}
+
+func run(t *testing.T, stories map[string]story) {
+	for name, test := range stories {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, decide(t, test.slot)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestSeed has the lines of the local volume proposal's test plan that are about
+// giving volumes back, by the proposal's own words.
+func TestSeed(t *testing.T) {
+	t.Run("PV is released, PV should be deleted", func(t *testing.T) {
+		if got := decide(t, released()); got.Do != slot.Remove {
+			t.Errorf("got %+v", got)
+		}
+	})
+	t.Run("PV should not be deleted for any other PV phase", func(t *testing.T) {
+		for _, p := range []disk.Phase{"", disk.PhasePending, disk.PhaseAvailable, disk.PhaseBound} {
+			if reclaim.Concerns(with(released(), phase(p))) {
+				t.Errorf("a volume of phase %q is reclaimed", p)
+			}
+		}
+		if got := decide(t, with(released(), phase(disk.PhaseOfFailed))); got.Do != slot.None {
+			t.Errorf("Failed: got %+v", got)
+		}
+	})
+	t.Run("PV deletion failure should not remove PV from cache", func(t *testing.T) {
+		// As long as the API server shows the volume, the same is decided again.
+		for range 3 {
+			if got := decide(t, released()); got.Do != slot.Remove {
+				t.Errorf("got %+v", got)
+			}
+		}
+	})
+	t.Run("PV cleanup failure should not delete PV or remove from cache", func(t *testing.T) {
+		if got := decide(t, with(deleting(), state(disk.Cleaning))); got.Do == slot.Release {
+			t.Errorf("a disk that is not clean: got %+v", got)
+		}
+	})
+}

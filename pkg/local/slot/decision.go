@@ -1,0 +1,69 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package slot
+
+import "stowage.dev/stowage/pkg/local/disk"
+
+// Action is the one thing to do next for a slot. After it is done, or has failed,
+// the slot is decided about again.
+type Action string
+
+// The actions. Those who carry them out check once more, right before, whatever
+// the action destroys.
+const (
+	// None: there is nothing to do until something changes.
+	None Action = "None"
+	// Inspect: find out Content.
+	Inspect Action = "Inspect"
+	// FindUsers: find out Users.
+	FindUsers Action = "FindUsers"
+	// Create: write the record as Published, then create the volume, with
+	// Decision.Generation.
+	Create Action = "Create"
+	// Remember: write a record as Published for a volume whose disk has none, and the
+	// disk's identity to the volume if it names none or another that stands for it.
+	Remember Action = "Remember"
+	// Guard: give our finalizer back to a volume that has lost it.
+	Guard Action = "Guard"
+	// Remove: delete the volume, if it is still exactly the one that was decided about.
+	Remove Action = "Remove"
+	// Wipe: write the record as Cleaning, with Decision.Generation, and without a
+	// volume if there is none any more; then clean.
+	Wipe Action = "Wipe"
+	// Keep: write the record as Retained.
+	Keep Action = "Keep"
+	// Absolve: write the record as Clean, with Decision.Generation.
+	Absolve Action = "Absolve"
+	// Release: take our finalizer off the volume.
+	Release Action = "Release"
+)
+
+// State is what users are told of a slot: status.entries[].state of a
+// LocalDiskReport.
+type State string
+
+// The states.
+const (
+	Pending   State = "Pending"   // about to be published
+	Available State = "Available" // the volume is free
+	Bound     State = "Bound"     // the volume has a claim
+	Released  State = "Released"  // the claim is gone
+	Cleaning  State = "Cleaning"  // being cleaned, or about to be
+	Skipped   State = "Skipped"   // no volume, for the reason given
+	Missing   State = "Missing"   // there is a volume, and no disk
+	Replaced  State = "Replaced"  // there is a volume, and another disk
+	Unproven  State = "Unproven"  // there is a volume, and perhaps another disk
+	Retained  State = "Retained"  // kept, with its data, by reclaim policy Retain
+	Failed    State = "Failed"    // the volume's phase is Failed
+)
+
+// Decision is what to do about a slot, and what to tell.
+type Decision struct {
+	Do    Action
+	State State
+	// Problem is why the slot is not as a user would want it; nil if it is.
+	Problem *disk.Problem
+	// Generation goes with Create, Wipe and Absolve.
+	Generation int64
+}

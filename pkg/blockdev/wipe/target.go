@@ -24,4 +24,3 @@ type Target struct {
 	// file is the run's: Verify neither closes nor keeps it.
 	Verify func(*os.File) error
 }
-

@@ -1,0 +1,83 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package provisioner
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestCleanerCommand: how users name methods, and what those who clean are handed.
+func TestCleanerCommand(t *testing.T) {
+	t.Parallel()
+	tests := map[string][]string{
+		`[fs-reset]`:                      {"fs-reset"},
+		`[zero]`:                          {"zero"},
+		`[blkdiscard]`:                    {"blkdiscard"},
+		`[dd-zero]`:                       {"dd-zero", "1"},
+		`[dd-zero, "2"]`:                  {"dd-zero", "2"},
+		`[dd-zero, 2]`:                    {"dd-zero", "2"},
+		`[shred]`:                         {"shred", "3"},
+		`[shred, "1"]`:                    {"shred", "1"},
+		`[hdparm]`:                        {"hdparm"},
+		`[/scripts/quick_reset.sh]`:       {"fs-reset"},
+		`[/scripts/blkdiscard.sh]`:        {"blkdiscard"},
+		`[/scripts/dd_zero.sh]`:           {"dd-zero", "1"},
+		`[/scripts/dd_zero.sh, "2"]`:      {"dd-zero", "2"},
+		`[/scripts/shred.sh]`:             {"shred", "3"},
+		`[/scripts/shred.sh, "7"]`:        {"shred", "7"},
+		`[/opt/wipe]`:                     {"/opt/wipe"},
+		`[/opt/wipe, --passes, 3, ""]`:    {"/opt/wipe", "--passes", "3", ""},
+		`["/bin/sh", "-c", "one\ntwo\t"]`: {"/bin/sh", "-c", "one\ntwo\t"},
+	}
+	for command, want := range tests {
+		t.Run(command, func(t *testing.T) {
+			t.Parallel()
+			config, err := Parse(classMap("fast: {hostDir: /mnt/fast, blockCleanerCommand: " + command + "}"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := config.Classes[0].BlockCleaner.Command()
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestCommandIsTheCallersOwn(t *testing.T) {
+	t.Parallel()
+	cleaner := Cleaner{External: []string{"/opt/wipe", "a"}}
+	cleaner.Command()[1] = "b"
+	if !slices.Equal(cleaner.Command(), []string{"/opt/wipe", "a"}) {
+		t.Errorf("got %q", cleaner.Command())
+	}
+	if command := (Cleaner{}).Command(); command != nil {
+		t.Errorf("the zero value has the command %q", command)
+	}
+}
+
+func TestOverlap(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct{ a, b, want string }{
+		"the same":                        {"/mnt/disks", "/mnt/disks", "is"},
+		"inside":                          {"/mnt/disks/a", "/mnt/disks", "lies in"},
+		"deep inside":                     {"/mnt/disks/a/b", "/mnt/disks", "lies in"},
+		"around":                          {"/mnt", "/mnt/disks", "holds"},
+		"a longer name is another":        {"/mnt/disks-other", "/mnt/disks", ""},
+		"a shorter name is another":       {"/mnt/disks", "/mnt/disks2", ""},
+		"neighbours":                      {"/mnt/a", "/mnt/b", ""},
+		"a folder that could not be read": {"", "/mnt/b", ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := overlap(test.a, test.b); got != test.want {
+				t.Errorf("overlap(%s, %s) = %q, want %q", test.a, test.b, got, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,155 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package provisioner
+
+import (
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestRefuse: what may not be in a ConfigMap that has a good class besides.
+func TestRefuse(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		data map[string]string
+		want []string
+	}{
+		"a key of the chart instead of the ConfigMap": {map[string]string{"nodeLabels": "- a"}, []string{
+			"nodeLabels: unknown key: allowed are storageClassMap, nodeLabelsForPV, labelsForPV, useAlphaAPI, useJobForCleaning, jobTolerations, " +
+				"minResyncPeriod, useNodeNameOnly, setPVOwnerRef, removeNodeNotReadyTaint, provisionerNotReadyNodeTaintKey, maxCleaning, probeTimeout",
+		}},
+		"a key in the wrong case": {map[string]string{"storageclassmap": "{}"}, []string{"storageclassmap: unknown key: write storageClassMap"}},
+
+		"the alpha API": {map[string]string{"useAlphaAPI": "true"}, []string{
+			"useAlphaAPI: must be off: nothing reads the annotation volume.alpha.kubernetes.io/node-affinity since Kubernetes 1.10. Take this key out: volumes always have spec.nodeAffinity",
+		}},
+		"cleaning Jobs": {map[string]string{"useJobForCleaning": "yes"}, []string{
+			"useJobForCleaning: must be off: cleaning Jobs are made by the controller, which this release does not have. Take this key out: the agent cleans by itself, and maxCleaning bounds how many volumes at a time",
+		}},
+		"volumes that go with the Node object": {map[string]string{"setPVOwnerRef": "true"}, []string{
+			"setPVOwnerRef: must be off: deleting a Node object would delete its volumes, though the node may come back with the data of their claims. Take this key out; for a node that is gone for good, stowage-provisioner release lets its volumes go",
+		}},
+		"a switch that is a word in quotes": {map[string]string{"useNodeNameOnly": `"true"`}, []string{
+			`useNodeNameOnly: must be true or false, and is the string "true"`,
+		}},
+
+		"a class that YAML makes another of": {map[string]string{classMapKey: "y: {hostDir: /mnt/a}"}, []string{
+			"storageClassMap[true]: cannot be a name, because YAML reads y, yes and on as true: put the name that is meant in quotes",
+		}},
+		"labels": {map[string]string{
+			"nodeLabelsForPV": "[a b, stowage.dev/node, 7]",
+			"labelsForPV":     "{stowage.dev/x: a, '-': b, v: 'a b', n: a, version: 1.10}",
+		}, []string{
+			"labelsForPV[false]: cannot be a name, because YAML reads n, no and off as false: put the name that is meant in quotes",
+			`labelsForPV[-]: "-" cannot be the key of a label: name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`,
+			"labelsForPV[stowage.dev/x]: labels that begin with stowage.dev/ are the agent's own: choose another key than stowage.dev/x",
+			`labelsForPV[v]: "a b" cannot be the value of a label: a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')`,
+			"labelsForPV[version]: must be a string, and YAML reads the number 1.1 here: put it in quotes",
+			`nodeLabelsForPV[0]: "a b" cannot be the key of a label: name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`,
+			"nodeLabelsForPV[1]: labels that begin with stowage.dev/ are the agent's own: choose another key than stowage.dev/node",
+			"nodeLabelsForPV[2]: must be a string, and YAML reads the number 7 here: put it in quotes",
+		}},
+		"labels of another shape": {map[string]string{"nodeLabelsForPV": "a: b", "labelsForPV": "[a]"}, []string{
+			"labelsForPV: must be a map of labels, and is a list",
+			"nodeLabelsForPV: must be a list of label keys, each on a line of its own after a dash, and is a map",
+		}},
+		"tolerations": {map[string]string{"jobTolerations": "- {key: a, operater: Exists}\n- {operator: exists}\n- {effect: NoSchedule}\n- {key: a b}\n-\n- a\n- {key: a, tolerationSeconds: soon}"}, []string{
+			"jobTolerations[0].operater: unknown key: allowed are key, operator, value, effect, tolerationSeconds",
+			`jobTolerations[1].operator: must be Exists, Equal, Lt or Gt, and is "exists"`,
+			"jobTolerations[2]: must have a key: only operator Exists goes without",
+			`jobTolerations[3].key: "a b" cannot be the key of a taint: name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`,
+			"jobTolerations[4]: must be a toleration, and is empty",
+			`jobTolerations[5]: must be a map of the fields of a toleration, and is the string "a"`,
+			`jobTolerations[6].tolerationSeconds: must be a whole number from 0 to 2147483647, and is the string "soon"`,
+		}},
+		"numbers out of bounds": {map[string]string{"maxCleaning": "0", "probeTimeout": "1h", "minResyncPeriod": "10ms"}, []string{
+			"maxCleaning: must be a whole number from 1 to 64, and is the number 0",
+			"minResyncPeriod: must be from 1s to 24h, and is 10ms",
+			"probeTimeout: must be from 1s to 10m, and is 1h0m0s",
+		}},
+		"a taint that is not named": {map[string]string{removeTaintKey: "true", taintKeyKey: `""`}, []string{
+			"provisionerNotReadyNodeTaintKey: must be the key of the startup taint, because removeNodeNotReadyTaint is on and has to know which taint to remove",
+		}},
+		"a taint with its value is told of once": {map[string]string{removeTaintKey: "true", taintKeyKey: "a=b"}, []string{
+			`provisionerNotReadyNodeTaintKey: "a=b" cannot be the key of a taint: name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`,
+		}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			data := classMap("fast: {hostDir: /mnt/fast}")
+			maps.Copy(data, test.data)
+			if diff := cmp.Diff(test.want, refused(t, data)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestRefuseClassMap: what is wrong with the classes as a whole.
+func TestRefuseClassMap(t *testing.T) {
+	t.Parallel()
+	const none = "storageClassMap: must have at least one storage class: without, the agent finds no disk"
+	tests := map[string]struct {
+		yaml string
+		want []string
+	}{
+		"nothing":            {"", []string{none}},
+		"a comment":          {"# none yet\n", []string{none}},
+		"no class":           {"{}", []string{none}},
+		"a list":             {"- fast", []string{"storageClassMap: must be a map of storage classes, and is a list"}},
+		"a class of no kind": {"fast: /mnt/fast", []string{`storageClassMap[fast]: must be a map of the keys of a class, and is the string "/mnt/fast"`}},
+		"an empty class":     {"fast:", []string{"storageClassMap[fast].hostDir: must be the folder on the node where the disks of this class are found"}},
+		"a class that is no StorageClass": {"Fast_disks: {hostDir: /mnt/fast}", []string{
+			`storageClassMap[Fast_disks]: "Fast_disks" cannot be the name of a StorageClass: a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')`,
+		}},
+		"YAML that is none": {"fast: [", []string{"storageClassMap: not valid YAML: line 1: did not find expected node content"}},
+		"repeated keys, each told of": {"fast:\n  hostDir: /a\n  hostDir: /b\nfast: {}\n", []string{
+			`storageClassMap: not valid YAML: line 3: key "hostDir" is there twice`,
+			`storageClassMap: not valid YAML: line 4: key "fast" is there twice`,
+		}},
+		"a second document, which the decoder would not see": {"fast: {hostDir: /a}\n---\nslow: {hostDir: /b}\n", []string{
+			"storageClassMap: must be one YAML document: take out the lines --- and ...",
+		}},
+		"something after the end": {"fast: {hostDir: /a}\n...\nslow: {hostDir: /b}\n", []string{
+			"storageClassMap: must be one YAML document: take out the lines --- and ...",
+		}},
+		"two classes for one folder": {"a: {hostDir: /mnt/disks, namePattern: a*}\nb: {hostDir: /mnt/disks/, namePattern: b*}", []string{
+			"storageClassMap[b].hostDir: /mnt/disks is /mnt/disks, the hostDir of class a: both would find the same disks. Give each class a folder of its own, and link or mount its disks there",
+		}},
+		"folders in folders": {"a: {hostDir: /mnt/disks}\nb: {hostDir: /mnt/disks/b}\nc: {hostDir: /mnt}\nd: {hostDir: /mnt/disks-other}", []string{
+			"storageClassMap[b].hostDir: /mnt/disks/b lies in /mnt/disks, the hostDir of class a: both would find the same disks. Give each class a folder of its own, and link or mount its disks there",
+			"storageClassMap[c].hostDir: /mnt holds /mnt/disks, the hostDir of class a: both would find the same disks. Give each class a folder of its own, and link or mount its disks there",
+			"storageClassMap[c].hostDir: /mnt holds /mnt/disks/b, the hostDir of class b: both would find the same disks. Give each class a folder of its own, and link or mount its disks there",
+			"storageClassMap[d].hostDir: /mnt/disks-other lies in /mnt, the hostDir of class c: both would find the same disks. Give each class a folder of its own, and link or mount its disks there",
+		}},
+		"two folders that the agent sees as one": {"a: {hostDir: /mnt/a, mountDir: /local}\nb: {hostDir: /mnt/b, mountDir: /local}", []string{
+			"storageClassMap[b].mountDir: /local is /local, the mountDir of class a: the agent would see the same disks for both. Mount each hostDir at a place of its own in the agent's pod",
+		}},
+		"all at once": {"a: {hostDir: a, fsTyp: ext4}\nb: {volumeMode: block, blockCleanerCommand: [x]}", []string{
+			`storageClassMap[a].hostDir: must be an absolute path, and is "a"`,
+			"storageClassMap[a].fsTyp: unknown key: allowed are " + allowedInClass,
+			`storageClassMap[b].volumeMode: must be Filesystem or Block, and is "block"`,
+			`storageClassMap[b].blockCleanerCommand: "x" is neither a built-in method (fs-reset, zero, blkdiscard, dd-zero, shred, hdparm) nor a program: programs are named by an absolute path without . and ..`,
+			"storageClassMap[b].hostDir: must be the folder on the node where the disks of this class are found",
+		}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(test.want, refused(t, classMap(test.yaml))); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+	t.Run("no data at all", func(t *testing.T) {
+		t.Parallel()
+		if got := strings.Join(refused(t, nil), "\n"); got != none {
+			t.Errorf("got %s", got)
+		}
+	})
+}

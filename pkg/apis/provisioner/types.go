@@ -1,0 +1,144 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package provisioner
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Config is a valid configuration with all defaults filled in. It is read-only
+// once parsed, and then safe for concurrent use.
+type Config struct {
+	// Classes are the storage classes that volumes are published for, at least
+	// one, sorted by name. No two share a folder.
+	Classes []Class
+	// NodeLabelsForPV are keys of labels that volumes take over from their node,
+	// each once, in the order written.
+	NodeLabelsForPV []string
+	// LabelsForPV are put on every volume, and go before those of the node.
+	LabelsForPV map[string]string
+	// JobTolerations are read and checked, and have no effect: this release
+	// cleans in the agent.
+	JobTolerations []corev1.Toleration
+	// UseNodeNameOnly is read, and has no effect: volumes never name their node
+	// by UID.
+	UseNodeNameOnly bool
+	// MinResyncPeriod is the shortest time between two rescans that no event
+	// asks for; the longest is twice that.
+	MinResyncPeriod time.Duration
+	// RemoveNodeNotReadyTaint says that the agent takes the taint
+	// NodeNotReadyTaintKey from its node once the disks are published. The key is
+	// never empty then.
+	RemoveNodeNotReadyTaint bool
+	NodeNotReadyTaintKey    string
+	// MaxCleaning bounds how many volumes of a node are cleaned at the same time.
+	MaxCleaning int
+	// ProbeTimeout is how long one entry of a folder may take to answer before it
+	// is reported as TimedOut and the others go on without it.
+	ProbeTimeout time.Duration
+}
+
+// Class is how the disks of a storage class are found, published and cleaned.
+type Class struct {
+	// Name is the StorageClass.
+	Name string
+	// HostDir is the folder on the node, which volumes name; MountDir is where the
+	// agent sees it. Both are absolute and clean, and neither is "/".
+	HostDir, MountDir string
+	// VolumeMode and AccessMode are those of the volumes.
+	VolumeMode corev1.PersistentVolumeMode
+	AccessMode corev1.PersistentVolumeAccessMode
+	// FSType is what kubelet makes on a device without a file system; empty leaves
+	// it to kubelet (ext4).
+	FSType string
+	// NamePatterns admit an entry of the folder if one matches its name
+	// (path.Match). There is at least one.
+	NamePatterns []string
+	// DirectoryPatterns admit plain directories whose name matches one of them;
+	// none admits no plain directory.
+	DirectoryPatterns []string
+	// BlockCleaner cleans devices. It is never the zero value.
+	BlockCleaner Cleaner
+	// FilesystemCleaner cleans mounted file systems and directories: an external
+	// command, or the zero value, by which the agent removes the files itself.
+	FilesystemCleaner Cleaner
+	// CleanTimeout ends an attempt at cleaning; 0 does not.
+	CleanTimeout time.Duration
+	// ExistingData is what becomes of a disk that holds data and was never
+	// published.
+	ExistingData ExistingData
+	// VolumeName is how volumes are named.
+	VolumeName VolumeName
+}
+
+// ExistingData is what to do with a disk that the node has no record of and
+// that is not empty.
+type ExistingData string
+
+// What can be done with it.
+const (
+	ExistingDataRefuse  ExistingData = "Refuse"  // not published
+	ExistingDataPublish ExistingData = "Publish" // published with its data
+	ExistingDataClean   ExistingData = "Clean"   // cleaned, then published
+)
+
+// VolumeName is a way of naming volumes.
+type VolumeName string
+
+// The ways.
+const (
+	// VolumeNameStowage gives names that do not collide: 128 bits, and a generation.
+	VolumeNameStowage VolumeName = "Stowage"
+	// VolumeNameReference is the naming of the reference provisioner, with 32 bits.
+	VolumeNameReference VolumeName = "Reference"
+)
+
+// The defaults of what a configuration need not say.
+const (
+	// DefaultMinResyncPeriod is the reference's.
+	DefaultMinResyncPeriod = 5 * time.Minute
+	// DefaultMaxCleaning is two: the disks of a node share its buses and its CPU
+	// with the pods that run there, so cleaning all at once would slow these; with
+	// one, a slow disk that is overwritten for a day would hold up the quick ones.
+	DefaultMaxCleaning = 2
+	// DefaultProbeTimeout is how long Linux gives a disk to answer a command, so
+	// that one that spins up is not called dead.
+	DefaultProbeTimeout = 30 * time.Second
+	// DefaultCleanTimeout is longer than three random passes and one of zeros over
+	// a hard disk of 20 TB, which take about five days.
+	DefaultCleanTimeout = 7 * 24 * time.Hour
+)
+
+// The bounds of the global numbers, inclusive.
+const (
+	minResyncPeriod, maxResyncPeriod = time.Second, 24 * time.Hour
+	minProbeTimeout, maxProbeTimeout = time.Second, 10 * time.Minute
+	minMaxCleaning, maxMaxCleaning   = 1, 64
+	minCleanTimeout                  = time.Second
+)
+
+// defaults is a configuration that says nothing.
+func defaults() *Config {
+	return &Config{
+		MinResyncPeriod: DefaultMinResyncPeriod,
+		MaxCleaning:     DefaultMaxCleaning,
+		ProbeTimeout:    DefaultProbeTimeout,
+	}
+}
+
+// classDefaults is a class that says nothing. MountDir and BlockCleaner depend on
+// what it does say, and are filled in when it is read.
+func classDefaults(name string) *Class {
+	return &Class{
+		Name:         name,
+		VolumeMode:   corev1.PersistentVolumeFilesystem,
+		AccessMode:   corev1.ReadWriteOnce,
+		NamePatterns: []string{"*"},
+		CleanTimeout: DefaultCleanTimeout,
+		ExistingData: ExistingDataRefuse,
+		VolumeName:   VolumeNameStowage,
+	}
+}

@@ -1,0 +1,244 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package usage
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// number is a device number.
+type number struct{ major, minor uint32 }
+
+func (n number) String() string { return fmt.Sprintf("%d:%d", n.major, n.minor) }
+
+// place is disk.Fact.Place of a device.
+func (n number) place() string { return "dev:" + n.String() }
+
+func parseNumber(s string) (number, error) {
+	first, second, _ := strings.Cut(s, ":")
+	major, err := strconv.ParseUint(first, 10, 32)
+	if err != nil {
+		return number{}, fmt.Errorf("parse the major of device number %q: %w", s, err)
+	}
+	minor, err := strconv.ParseUint(second, 10, 32)
+	if err != nil {
+		return number{}, fmt.Errorf("parse the minor of device number %q: %w", s, err)
+	}
+	return number{uint32(major), uint32(minor)}, nil
+}
+
+// device is a block device, as sysfs describes it.
+type device struct {
+	number
+	// name is the kernel's ("sdb1", "dm-0"), which is that of its node in /dev but
+	// for slashes, which sysfs writes as "!".
+	name string
+	// under are the devices whose bytes it is made of: the disk of a partition, the
+	// slaves of a holder, the device that a loop device is attached to. over is the
+	// same seen from there.
+	under, over []*device
+	// holders are those of over that hold the device by device mapper, md or bcache.
+	holders []*device
+	// whole is false for partitions.
+	whole bool
+	// backing is what a loop device is attached to: a path as seen by whoever
+	// attached it.
+	backing string
+	// mapped is the name that device mapper gives it, empty for other devices.
+	mapped string
+}
+
+// path is the device's node, as the node's administrator knows it.
+func (d *device) path() string { return "/dev/" + strings.ReplaceAll(d.name, "!", "/") }
+
+// devices are a node's block devices at one moment.
+type devices struct {
+	all      []*device
+	byNumber map[number]*device
+	byName   map[string]*device
+	// mapped has those of device mapper by their names there.
+	mapped map[string]*device
+	// pools are the mounted file systems that lie on several devices.
+	pools []pool
+}
+
+// pool is a mounted file system of several devices, or one that might have several.
+type pool struct {
+	name    string // "btrfs <uuid>"
+	members []*device
+}
+
+// readDevices reads sysfs. A device that goes away meanwhile is left out.
+func readDevices(sys string) (*devices, error) {
+	folder := filepath.Join(sys, "class/block")
+	names, err := list(folder)
+	if err != nil {
+		return nil, fmt.Errorf("list block devices: %w", err)
+	}
+	if len(names) == 0 {
+		// A table without devices would make each of them look unused.
+		return nil, fmt.Errorf("list block devices: %s is empty", folder)
+	}
+	ds := &devices{byNumber: make(map[number]*device), byName: make(map[string]*device), mapped: make(map[string]*device)}
+	for _, name := range names {
+		d, err := readDevice(folder, name)
+		if err != nil {
+			return nil, fmt.Errorf("read block device %s: %w", name, err)
+		}
+		if d == nil {
+			continue
+		}
+		ds.all = append(ds.all, d)
+		ds.byName[d.name], ds.byNumber[d.number] = d, d
+		if d.mapped != "" {
+			ds.mapped[d.mapped] = d
+		}
+	}
+	for _, d := range ds.all {
+		if err := ds.connect(folder, d); err != nil {
+			return nil, fmt.Errorf("read what %s lies on: %w", d.name, err)
+		}
+	}
+	if ds.pools, err = ds.readPools(sys); err != nil {
+		return nil, fmt.Errorf("read file systems of several devices: %w", err)
+	}
+	return ds, nil
+}
+
+// readDevice returns nil for what is no device that can be opened: one that has gone
+// away, or a path of a multipath device, which is hidden.
+func readDevice(folder, name string) (*device, error) {
+	text, ok, err := attribute(filepath.Join(folder, name, "dev"))
+	if err != nil || !ok {
+		return nil, err
+	}
+	d := &device{name: name}
+	if d.number, err = parseNumber(text); err != nil {
+		return nil, err
+	}
+	_, partition, err := attribute(filepath.Join(folder, name, "partition"))
+	if err != nil {
+		return nil, err
+	}
+	d.whole = !partition
+	if d.mapped, _, err = attribute(filepath.Join(folder, name, "dm/name")); err != nil {
+		return nil, err
+	}
+	d.backing, _, err = attribute(filepath.Join(folder, name, "loop/backing_file"))
+	return d, err
+}
+
+// connect links a device to those beneath it: slaves, and a partition's disk.
+func (ds *devices) connect(folder string, d *device) error {
+	slaves, err := list(filepath.Join(folder, d.name, "slaves"))
+	if err != nil {
+		return err
+	}
+	for _, name := range slaves {
+		if slave := ds.byName[name]; slave != nil {
+			slave.carry(d)
+			slave.holders = append(slave.holders, d)
+		}
+	}
+	if d.whole {
+		return nil
+	}
+	real, err := filepath.EvalSymlinks(filepath.Join(folder, d.name))
+	if gone(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	disk := ds.byName[filepath.Base(filepath.Dir(real))]
+	if disk == nil {
+		return errors.New("a partition without a disk")
+	}
+	disk.carry(d)
+	return nil
+}
+
+// carry notes that other is made of d's bytes.
+func (d *device) carry(other *device) {
+	d.over = append(d.over, other)
+	other.under = append(other.under, d)
+}
+
+// readPools reads the members of the mounted file systems that tell them in sysfs.
+func (ds *devices) readPools(sys string) ([]pool, error) {
+	var pools []pool
+	for kind, pattern := range map[string]string{
+		"btrfs":    "devices/*",
+		"bcachefs": "dev-*/block",
+	} {
+		ids, err := list(filepath.Join(sys, "fs", kind))
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range ids {
+			links, err := filepath.Glob(filepath.Join(sys, "fs", kind, id, pattern))
+			if err != nil {
+				return nil, err
+			}
+			p := pool{name: kind + " " + id}
+			for _, link := range links {
+				target, err := os.Readlink(link)
+				if err != nil {
+					continue // gone
+				}
+				if d := ds.byName[filepath.Base(target)]; d != nil {
+					p.members = append(p.members, d)
+				}
+			}
+			if len(p.members) > 0 {
+				pools = append(pools, p)
+			}
+		}
+	}
+	return pools, nil
+}
+
+// list returns the names in a folder; none if there is no such folder.
+func list(folder string) ([]string, error) {
+	entries, err := os.ReadDir(folder)
+	if gone(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, 0, len(entries))
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names, nil
+}
+
+// attribute returns a file's text without the newline at its end, and whether there
+// is such a file.
+func attribute(file string) (text string, ok bool, err error) {
+	b, err := os.ReadFile(file)
+	if gone(err) {
+		return "", false, nil
+	}
+	if err != nil {
+		return "", false, err
+	}
+	return strings.TrimSuffix(string(b), "\n"), true, nil
+}
+
+// gone says whether an error tells that there is no such thing, or not any more.
+func gone(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENXIO)
+}

@@ -1,0 +1,176 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package usage
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"stowage.dev/stowage/pkg/blockdev/mounts"
+	"stowage.dev/stowage/pkg/local/disk"
+)
+
+// Users returns everything on the node that uses the bytes that a fact is about,
+// each user once, in order. volume is the name of the volume that they were offered
+// as, empty if they never were. An error means that it is not known, and that the
+// disk has to be treated as one in use; so does the end of ctx, which is looked at
+// between the steps.
+//
+// A device is opened for a moment, and so are loop devices, to ask what they are
+// attached to. The latter waits for the file system that a loop device's file is on.
+func (l *Looker) Users(ctx context.Context, fact disk.Fact, volume string) ([]disk.User, error) {
+	found, err := l.users(ctx, fact, volume)
+	if err != nil {
+		return nil, fmt.Errorf("find who uses %s: %w", fact.HostPath, err)
+	}
+	return found, nil
+}
+
+func (l *Looker) users(ctx context.Context, fact disk.Fact, volume string) ([]disk.User, error) {
+	if strings.ContainsRune(volume, '/') {
+		return nil, fmt.Errorf("%q is no volume's name", volume)
+	}
+	s, err := l.Survey(nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	t, err := s.target(fact.Place)
+	if err != nil {
+		return nil, err
+	}
+	var uses []use
+	if t.device != nil {
+		uses = s.usesOfOverlap(t.device)
+	} else {
+		uses = slices.Concat(s.systemOn(t), s.otherMounts(t, fact.HostPath), s.filesWithin(t))
+		for _, d := range s.devicesOf(t) {
+			uses = append(uses, s.grabs(d)...)
+		}
+	}
+	for _, look := range []func() ([]use, error){
+		func() ([]use, error) { return l.kubelet(volume) },
+		func() ([]use, error) { return l.loops(ctx, s, t) },
+		func() ([]use, error) { return opened(fact, t) },
+	} {
+		if err := ctx.Err(); err != nil {
+			return nil, context.Cause(ctx)
+		}
+		more, err := look()
+		if err != nil {
+			return nil, err
+		}
+		uses = append(uses, more...)
+	}
+	return users(uses), nil
+}
+
+// opened asks for a device alone, and tells if somebody else has it alone.
+func opened(fact disk.Fact, t target) ([]use, error) {
+	if t.device == nil {
+		return nil, nil
+	}
+	fd, err := unix.Open(fact.Device, unix.O_RDONLY|unix.O_EXCL|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.EBUSY) {
+		return []use{{User: disk.User{What: byOpen, Where: fact.Device}}}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open %q: %w", fact.Device, err)
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, fmt.Errorf("look at %s: %w", fact.Device, err)
+	}
+	if got := numberOfStat(st.Rdev); st.Mode&unix.S_IFMT != unix.S_IFBLK || got != t.device.number {
+		return nil, fmt.Errorf("%s is not block device %s any more", fact.Device, t.device.number)
+	}
+	return nil, nil
+}
+
+// loops asks the loop devices themselves what they are attached to, since the path
+// that sysfs tells is that of whoever attached them.
+func (l *Looker) loops(ctx context.Context, s *Survey, t target) ([]use, error) {
+	var uses []use
+	for _, lo := range s.loops {
+		if lo.at.silent {
+			continue // as far as the path tells, on a file system that might not answer
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		device, fs, err := l.attached(lo.device)
+		if err != nil {
+			return nil, err
+		}
+		if s.reaches(t, lo, device, fs) {
+			uses = append(uses, use{User: disk.User{What: byLoop, Where: lo.device.path()}})
+		}
+	}
+	return uses, nil
+}
+
+// reaches says whether a loop device that is attached to a device, or to a file of a
+// file system, is attached to the target.
+func (s *Survey) reaches(t target, lo loop, attached, fs number) bool {
+	if attached != (number{}) {
+		for _, d := range s.devicesOf(t) {
+			for _, o := range d.overlap() {
+				if o.number == attached && !slices.Contains(append(d.below(), d), lo.device) {
+					return true
+				}
+			}
+		}
+		return false
+	}
+	if t.device != nil || fs != t.fs {
+		return false
+	}
+	// A file of the target's file system. If its path leads to that file system as the
+	// host sees it, it tells whether the file lies in the target; else it may.
+	return !lo.at.known || lo.at.fs != t.fs || mounts.Within(t.root, lo.at.file)
+}
+
+// attached returns what a loop device is attached to: a device, or a file of a file
+// system. Both are zero if it is not attached any more.
+func (l *Looker) attached(d *device) (device, fs number, err error) {
+	node := filepath.Join(l.config.Dev, strings.TrimPrefix(d.path(), "/dev/"))
+	fd, err := unix.Open(node, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ENXIO) {
+		return number{}, number{}, nil
+	}
+	if err != nil {
+		return number{}, number{}, fmt.Errorf("open %s: %w", node, err)
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return number{}, number{}, fmt.Errorf("look at %s: %w", node, err)
+	}
+	if numberOfStat(st.Rdev) != d.number {
+		return number{}, number{}, fmt.Errorf("%s is not block device %s", node, d.number)
+	}
+	info, err := unix.IoctlLoopGetStatus64(fd)
+	if errors.Is(err, unix.ENXIO) {
+		return number{}, number{}, nil
+	}
+	if err != nil {
+		return number{}, number{}, fmt.Errorf("ask %s what it is attached to: %w", node, err)
+	}
+	return numberOfStat(info.Rdevice), numberOfStat(info.Device), nil
+}
+
+func numberOfStat(dev uint64) number { return number{unix.Major(dev), unix.Minor(dev)} }
+
+func compareUsers(a, b disk.User) int {
+	return cmp.Or(cmp.Compare(a.What, b.What), cmp.Compare(a.Where, b.Where))
+}

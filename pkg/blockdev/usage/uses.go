@@ -1,0 +1,178 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package usage
+
+import (
+	"path"
+	"slices"
+
+	"stowage.dev/stowage/pkg/blockdev/mounts"
+	"stowage.dev/stowage/pkg/local/disk"
+)
+
+// What disk.User.What says.
+const (
+	byMount   = "mount"
+	byKubelet = "kubelet"
+	byLoop    = "loop device"
+	bySwap    = "swap"
+	byHolder  = "holder"
+	byOpen    = "open"
+)
+
+// use is a user and what it takes to tell whose it is.
+type use struct {
+	disk.User
+	// path is the mount point, or what a loop device is attached to.
+	path string
+	// holder is the device of a byHolder.
+	holder *device
+}
+
+// usesOfDevice returns what uses a device itself, and not a part of it or what it is
+// a part of.
+func (s *Survey) usesOfDevice(d *device) []use {
+	uses := s.grabs(d)
+	for _, m := range s.mounted[d] {
+		uses = append(uses, use{User: disk.User{What: byMount, Where: m.Point}, path: m.Point})
+	}
+	if len(s.mounted[d]) > 0 {
+		return uses
+	}
+	for _, p := range s.devices.pools {
+		if slices.Contains(p.members, d) { // mounted where we cannot see
+			uses = append(uses, use{User: disk.User{What: byMount, Where: p.name}})
+		}
+	}
+	return uses
+}
+
+// grabs returns what uses a device other than by mounting it.
+func (s *Survey) grabs(d *device) []use {
+	var uses []use
+	for _, h := range d.holders {
+		uses = append(uses, use{User: disk.User{What: byHolder, Where: h.path()}, holder: h})
+	}
+	for _, l := range s.loops {
+		if l.at.device == d {
+			uses = append(uses, use{User: disk.User{What: byLoop, Where: l.device.path()}, path: l.device.backing})
+		}
+	}
+	for _, sw := range s.swaps {
+		if sw.at.device == d {
+			uses = append(uses, use{User: disk.User{What: bySwap, Where: sw.path}})
+		}
+	}
+	return uses
+}
+
+// usesOfOverlap returns what uses bytes of a device, by way of the device itself, of
+// parts of it, and of what it is a part of. The holders that lead from its disks to
+// the device are how it comes to be, and do not use it.
+func (s *Survey) usesOfOverlap(d *device) []use {
+	uses := s.usesOfDevice(d)
+	for _, o := range d.above() {
+		uses = append(uses, s.usesOfDevice(o)...)
+	}
+	chain := append(d.below(), d)
+	for _, o := range d.below() {
+		for _, u := range s.usesOfDevice(o) {
+			if !leadsTo(o, u, chain) {
+				uses = append(uses, u)
+			}
+		}
+	}
+	return uses
+}
+
+// leadsTo says whether a use of o is a step on the way to the end of the chain, or
+// beside it: a device-mapper device or a loop device of the chain, or another holder
+// of a device that such a one divides (the other logical volumes of a group).
+func leadsTo(o *device, u use, chain []*device) bool {
+	switch u.What {
+	case byHolder:
+		return slices.ContainsFunc(o.holders, func(h *device) bool { return slices.Contains(chain, h) })
+	case byLoop:
+		return slices.ContainsFunc(chain, func(d *device) bool { return d.path() == u.Where })
+	default:
+		return false
+	}
+}
+
+// otherMounts returns the mounts of the target's bytes, or of a folder of them, but
+// for the one at the fact's own path.
+func (s *Survey) otherMounts(t target, own string) []use {
+	var uses []use
+	own = path.Clean(own)
+	for _, m := range s.table.OfDevice(t.fs.major, t.fs.minor) {
+		if m.Point != own && mounts.Within(t.root, m.Root) {
+			uses = append(uses, use{User: disk.User{What: byMount, Where: m.Point}, path: m.Point})
+		}
+	}
+	return uses
+}
+
+// filesWithin returns what uses files of the target: loop devices and swap.
+func (s *Survey) filesWithin(t target) []use {
+	var uses []use
+	within := func(at spot) bool {
+		return at.device == nil && at.known && at.fs == t.fs && mounts.Within(t.root, at.file)
+	}
+	for _, l := range s.loops {
+		if within(l.at) {
+			uses = append(uses, use{User: disk.User{What: byLoop, Where: l.device.path()}, path: l.device.backing})
+		}
+	}
+	for _, sw := range s.swaps {
+		if within(sw.at) {
+			uses = append(uses, use{User: disk.User{What: bySwap, Where: sw.path}})
+		}
+	}
+	return uses
+}
+
+// system has the folders without which there is no node.
+var system = []string{"/", "/boot", "/boot/efi", "/etc", "/usr", "/var"}
+
+// systemOn returns the system's folders, kubelet's, and the discovery directories
+// that are among the target's bytes: for a folder of a file system those that lie in
+// it, for a device those of its disks that have any of them on them.
+func (s *Survey) systemOn(t target) []use {
+	var uses []use
+	for _, p := range slices.Concat(system, []string{s.kubelet}, s.folders) {
+		m, ok := s.table.Over(p)
+		if !ok {
+			continue
+		}
+		at := s.locate(p)
+		hit := false
+		if t.device == nil {
+			hit = at.fs == t.fs && mounts.Within(t.root, at.file)
+		} else {
+			hit = slices.ContainsFunc(s.holds(m), func(d *device) bool { return shareDisk(d, t.device) })
+		}
+		if hit {
+			uses = append(uses, use{User: disk.User{What: byMount, Where: p}, path: p})
+		}
+	}
+	return uses
+}
+
+func shareDisk(a, b *device) bool {
+	return slices.ContainsFunc(a.disks(), func(d *device) bool { return slices.Contains(b.disks(), d) })
+}
+
+// users returns the users of uses, each once, in order.
+func users(uses []use) []disk.User {
+	var found []disk.User
+	for _, u := range uses {
+		if !slices.Contains(found, u.User) {
+			found = append(found, u.User)
+		}
+	}
+	slices.SortFunc(found, compareUsers)
+	return found
+}

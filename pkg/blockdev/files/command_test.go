@@ -1,0 +1,113 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package files
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func sh(script string) []string { return []string{"/bin/sh", "-c", script} }
+
+func TestRunAnswersWhatTheCommandDid(t *testing.T) {
+	stories := map[string]struct {
+		command []string
+		// want is in the error; empty wants none.
+		want string
+	}{
+		"it empties the volume":        {command: sh(`rm "$LOCAL_PV_FILESYSTEM/file"`)},
+		"it is told arguments":         {command: []string{"/bin/sh", "-c", `rm "$LOCAL_PV_FILESYSTEM/$1"`, "sh", "file"}},
+		"it is not in the volume":      {command: sh(`rm "$LOCAL_PV_FILESYSTEM/file"; pwd; exit 1`), want: "it said: /"},
+		"it leaves something":          {command: sh(`true`), want: "the command left file in"},
+		"it fails, and says why":       {command: sh(`echo no good >&2; exit 3`), want: "exit status 3; it said: no good"},
+		"it fails without a word":      {command: sh(`exit 3`), want: "exit status 3"},
+		"it says very much":            {command: sh(`head -c 1000000 /dev/zero | tr '\0' x; echo the end; exit 1`), want: "xthe end"},
+		"it says what is no text":      {command: sh(`printf '\377\376'; exit 1`), want: "it said: ?"},
+		"it is killed":                 {command: sh(`kill -9 $$`), want: "signal: killed"},
+		"it does not exist":            {command: []string{"/nowhere/at/all"}, want: "no such file"},
+		"it is named, not located":     {command: []string{"rm"}, want: "no absolute path"},
+		"it is one of the agent's own": {command: []string{"fs-reset"}, want: "no absolute path"},
+		"there is none":                {want: "no absolute path"},
+	}
+	for name, story := range stories {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			write(t, dir+"/file", "x")
+			err := open(t, dir).Run(t.Context(), story.command)
+			switch {
+			case story.want == "" && err != nil:
+				t.Error(err)
+			case story.want != "" && (err == nil || !strings.Contains(err.Error(), story.want)):
+				t.Errorf("got %.200v, want %q in it", err, story.want)
+			case err != nil && len(err.Error()) > tailBytes+500:
+				t.Errorf("an error of %d bytes", len(err.Error()))
+			}
+		})
+	}
+}
+
+// A child of the command holds a FIFO open; its reader sees the end when it is gone.
+const child = `sh -c 'exec 9>"$0"; echo up >&9; sleep 600' "%s" & `
+
+func TestNothingOfTheCommandIsLeftRunning(t *testing.T) {
+	stories := map[string]struct {
+		then string
+		// cancelled says that the context ends once the child is there.
+		cancelled bool
+	}{
+		"it exits, and leaves a child":    {then: `read x <"%s.go"`},
+		"the context ends while it waits": {then: "wait", cancelled: true},
+	}
+	for name, story := range stories {
+		t.Run(name, func(t *testing.T) {
+			fifo := t.TempDir() + "/fifo"
+			must(t, unix.Mkfifo(fifo, 0o600))
+			must(t, unix.Mkfifo(fifo+".go", 0o600))
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			done := make(chan error, 1)
+			script := strings.ReplaceAll(child+story.then, "%s", fifo)
+			root := open(t, t.TempDir())
+			go func() { done <- root.Run(ctx, sh(script)) }()
+
+			reader, err := os.OpenFile(fifo, os.O_RDONLY, 0)
+			must(t, err)
+			defer reader.Close()
+			up := make([]byte, 3)
+			_, err = reader.Read(up)
+			must(t, err)
+			if story.cancelled {
+				cancel()
+			} else {
+				write(t, fifo+".go", "go\n")
+			}
+			must(t, reader.SetReadDeadline(time.Now().Add(10*time.Second)))
+			if n, err := reader.Read(up); n != 0 || errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("the child is there: %d, %v", n, err)
+			}
+			err = <-done
+			if story.cancelled != errors.Is(err, context.Canceled) || !story.cancelled && err != nil {
+				t.Errorf("Run: %v", err)
+			}
+		})
+	}
+}
+
+func TestTheVolumeCanBeUnmountedWhileACommandRuns(t *testing.T) {
+	root := mount(t, "tmpfs")
+	r := open(t, root)
+	err := r.Run(t.Context(), sh(`umount "$LOCAL_PV_FILESYSTEM"`))
+	var replaced *ReplacedError
+	if !errors.As(err, &replaced) {
+		t.Errorf("Run: %v", err)
+	}
+}

@@ -1,0 +1,131 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package files
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Inode flags, of linux/fs.h.
+const (
+	flagSync           = 0x8
+	flagImmutable      = 0x10
+	flagAppend         = 0x20
+	flagNoDump         = 0x40
+	flagNoAtime        = 0x80
+	flagDirSync        = 0x10000
+	flagNoCOW          = 0x800000
+	flagProjectInherit = 0x20000000
+
+	flagsLocked = flagImmutable | flagAppend
+	// flagsKept are those that somebody with the right to may set on a directory,
+	// and that outlast the clean.
+	flagsKept = flagsLocked | flagSync | flagNoDump | flagNoAtime | flagDirSync | flagNoCOW | flagProjectInherit
+
+	attributesLocked = unix.STATX_ATTR_IMMUTABLE | unix.STATX_ATTR_APPEND
+)
+
+// Numbers of ioctls: direction, which some architectures encode otherwise, size of
+// the argument, type, number.
+const (
+	ioctlRead  = unix.FS_IOC_GETFLAGS &^ 0x1fffffff
+	ioctlWrite = unix.FS_IOC_SETFLAGS &^ 0x1fffffff
+
+	ioctlGetExtended = ioctlRead | 28<<16 | 'X'<<8 | 31
+	ioctlSetExtended = ioctlWrite | 28<<16 | 'X'<<8 | 32
+)
+
+// extended is struct fsxattr of linux/fs.h.
+type extended struct {
+	flags, extentSize, extents, project, cowExtentSize uint32
+	_                                                  [8]byte
+}
+
+// unsupported says that a file system has no such thing as was asked for.
+func unsupported(err error) bool {
+	return errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EOPNOTSUPP) ||
+		errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EINVAL)
+}
+
+// readFlags returns an inode's flags; none if the file system knows none.
+func readFlags(fd int) (uint32, error) {
+	flags, err := unix.IoctlGetUint32(fd, unix.FS_IOC_GETFLAGS)
+	if unsupported(err) {
+		return 0, nil
+	}
+	return flags, err
+}
+
+func writeFlags(fd int, flags uint32) error {
+	return unix.IoctlSetPointerInt(fd, unix.FS_IOC_SETFLAGS, int(int32(flags)))
+}
+
+// unlock clears the flags that keep an inode from being changed.
+func unlock(fd int) error {
+	flags, err := readFlags(fd)
+	if err != nil || flags&flagsLocked == 0 {
+		return err
+	}
+	return writeFlags(fd, flags&^flagsLocked)
+}
+
+// unlockEntry does so for an entry of a directory that is a regular file or a
+// directory. Others are left alone: opening them does something.
+func unlockEntry(dir int, name string) error {
+	handle, err := openBeneath(dir, name, handleFlags)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(handle)
+	st, err := statDescriptor(handle)
+	if err != nil {
+		return err
+	}
+	if kind := st.Mode & unix.S_IFMT; kind != unix.S_IFREG && kind != unix.S_IFDIR {
+		return nil
+	}
+	// The handle is of this very inode, so its type is what it was.
+	fd, err := uninterrupted(func() (int, error) {
+		return unix.Open(descriptorPath(handle), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	})
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return unlock(fd)
+}
+
+// readProject returns the project that quotas count an inode to; 0 if the file
+// system knows none.
+func readProject(fd int) (uint32, error) {
+	var x extended
+	err := ioctl(fd, ioctlGetExtended, unsafe.Pointer(&x))
+	if unsupported(err) {
+		return 0, nil
+	}
+	return x.project, err
+}
+
+func writeProject(fd int, project uint32) error {
+	var x extended
+	if err := ioctl(fd, ioctlGetExtended, unsafe.Pointer(&x)); err != nil {
+		return fmt.Errorf("read extended flags: %w", err)
+	}
+	x.project = project
+	return ioctl(fd, ioctlSetExtended, unsafe.Pointer(&x))
+}
+
+func ioctl(fd int, request uint, argument unsafe.Pointer) error {
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), uintptr(request), uintptr(argument))
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}

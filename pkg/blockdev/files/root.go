@@ -1,0 +1,86 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package files
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// Root is the root directory of a volume. It holds nothing open. Its methods may not
+// be called concurrently with one another.
+type Root struct {
+	path   string
+	verify func(dirFD int) error
+	node   node
+
+	// BeforeClean, if set, is asked after verify and before anything is deleted or
+	// any command is run, for what the agent's own mount table does not show: the
+	// mounts of the host below the volume. Its error ends the clean.
+	BeforeClean func() error
+}
+
+// Open looks at the directory at path, an absolute path whose last element is no
+// symlink. verify is called here, and again whenever a method opens the root, with
+// a descriptor of it that can be read and that belongs to the caller; its error
+// ends the method. nil verifies nothing but that the directory and its mount are
+// those found by Open.
+func Open(path string, verify func(dirFD int) error) (*Root, error) {
+	clean := filepath.Clean(path) // a trailing slash would have a symlink followed
+	if !filepath.IsAbs(clean) || clean == "/" {
+		return nil, fmt.Errorf("open volume root %q: not an absolute path below /", path)
+	}
+	r := &Root{path: clean, verify: verify}
+	fd, at, err := r.look()
+	if err != nil {
+		return nil, err
+	}
+	r.node = at
+	if err := unix.Close(fd); err != nil {
+		return nil, fmt.Errorf("close volume root %s: %w", r.path, err)
+	}
+	return r, nil
+}
+
+// Path is the path of the root.
+func (r *Root) Path() string { return r.path }
+
+// do calls step with a descriptor of the root, which it closes afterwards.
+func (r *Root) do(step func(fd int) error) error {
+	fd, at, err := r.look()
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if at != r.node {
+		return &ReplacedError{Path: r.path}
+	}
+	return step(fd)
+}
+
+// look opens and verifies the root.
+func (r *Root) look() (int, node, error) {
+	fd, err := uninterrupted(func() (int, error) {
+		return unix.Open(r.path, directoryFlags, 0)
+	})
+	if err != nil {
+		return -1, node{}, fmt.Errorf("open volume root %s: %w", r.path, err)
+	}
+	st, err := statDescriptor(fd)
+	if err != nil {
+		unix.Close(fd)
+		return -1, node{}, fmt.Errorf("stat volume root %s: %w", r.path, err)
+	}
+	if r.verify != nil {
+		if err := r.verify(fd); err != nil {
+			unix.Close(fd)
+			return -1, node{}, fmt.Errorf("verify volume root %s: %w", r.path, err)
+		}
+	}
+	return fd, nodeOf(&st), nil
+}

@@ -1,0 +1,66 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package files
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Numbers of linux/btrfs.h.
+const (
+	subvolumeInode    = 256
+	subvolumeReadOnly = 1 << 1
+
+	ioctlDestroySubvolume  = ioctlWrite | 4096<<16 | 0x94<<8 | 15
+	ioctlGetSubvolumeFlags = ioctlRead | 8<<16 | 0x94<<8 | 25
+	ioctlSetSubvolumeFlags = ioctlWrite | 8<<16 | 0x94<<8 | 26
+)
+
+// subvolumeArguments is struct btrfs_ioctl_vol_args.
+type subvolumeArguments struct {
+	_    int64
+	name [4088]byte
+}
+
+// isSubvolume says whether a directory of btrfs is the root of a subvolume, the
+// volume's own root excepted.
+func isSubvolume(parent, child node) bool {
+	return child.inode == subvolumeInode && (child.major != parent.major || child.minor != parent.minor)
+}
+
+// destroySubvolume removes a subvolume or snapshot with all its files at once. It
+// fails with ENOTEMPTY if there are subvolumes in it.
+func destroySubvolume(parent int, name string) error {
+	if err := checkName(name); err != nil {
+		return err
+	}
+	var arguments subvolumeArguments
+	if copy(arguments.name[:len(arguments.name)-1], name) < len(name) {
+		return unix.ENAMETOOLONG
+	}
+	return ioctl(parent, ioctlDestroySubvolume, unsafe.Pointer(&arguments))
+}
+
+// unlockSubvolume makes a read-only subvolume writable. Other directories it leaves
+// alone.
+func unlockSubvolume(fd int) error {
+	btrfs, err := liesOn(fd, unix.BTRFS_SUPER_MAGIC)
+	if err != nil || !btrfs {
+		return err
+	}
+	var flags uint64
+	err = ioctl(fd, ioctlGetSubvolumeFlags, unsafe.Pointer(&flags))
+	if err == unix.EINVAL {
+		return nil // not the root of a subvolume
+	}
+	if err != nil || flags&subvolumeReadOnly == 0 {
+		return err
+	}
+	flags &^= subvolumeReadOnly
+	return ioctl(fd, ioctlSetSubvolumeFlags, unsafe.Pointer(&flags))
+}

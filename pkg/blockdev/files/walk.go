@@ -1,0 +1,263 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// walk goes once through the volume and deletes what it meets, children before
+// their directory. What somebody else takes away or fills meanwhile it passes over.
+type walk struct {
+	root   *Root
+	teller *teller
+	ledger ledger
+	// keep says that lost+found in the root stays.
+	keep  bool
+	stack []*frame
+	buf   []byte
+	// moved says that the way back to the root is lost: the next walk is to find the
+	// rest.
+	moved bool
+}
+
+// run walks. The descriptor of the root stays the caller's; all others are closed
+// when run returns.
+func (w *walk) run(ctx context.Context, root int) error {
+	if _, err := unix.Seek(root, 0, unix.SEEK_SET); err != nil {
+		return fmt.Errorf("rewind %s: %w", w.root.path, err)
+	}
+	w.stack = append(w.stack, &frame{fd: root, node: w.root.node})
+	defer func() {
+		for _, f := range w.stack[1:] {
+			f.drop()
+		}
+	}()
+	for !w.moved {
+		if err := w.pause(ctx); err != nil {
+			return err
+		}
+		top := w.stack[len(w.stack)-1]
+		name, more, err := top.next(w.buf)
+		switch {
+		case err != nil:
+			return w.failed("read directory", "", err)
+		case more:
+			err = w.entry(top, name)
+		case len(w.stack) == 1:
+			return nil
+		default:
+			err = w.leave(top)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pause is between two entries.
+func (w *walk) pause(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("clean %s: %w", w.root.path, context.Cause(ctx))
+	}
+	if w.ledger.exceeded() {
+		return &StillWrittenError{Path: w.root.path}
+	}
+	return w.teller.due(time.Now())
+}
+
+// entry deals with one name.
+func (w *walk) entry(dir *frame, name string) error {
+	st, err := statEntry(dir.fd, name)
+	if err == unix.ENOENT {
+		w.ledger.contest()
+		return nil
+	}
+	if err != nil {
+		return w.failed("look at", name, err)
+	}
+	w.ledger.meet(&st, time.Now())
+	switch {
+	case st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 || st.Mnt_id != dir.node.mount:
+		return w.nested(name)
+	case isDirectory(&st):
+		return w.enter(dir, name)
+	default:
+		return w.remove(dir, name, &st)
+	}
+}
+
+// remove unlinks what is no directory.
+func (w *walk) remove(dir *frame, name string, st *unix.Statx_t) error {
+	if st.Attributes&attributesLocked != 0 {
+		if err := w.unlock(dir, name); err != nil {
+			return err
+		}
+	}
+	err := unlink(dir.fd, name, 0)
+	if err == unix.EPERM {
+		if err := w.unlock(dir, name); err != nil {
+			return err
+		}
+		err = unlink(dir.fd, name, 0)
+	}
+	if err == nil {
+		w.teller.freedBy(st)
+		return nil
+	}
+	return w.notRemoved(name, err)
+}
+
+// notRemoved tells why a name could not be removed; nil if another walk is to try.
+func (w *walk) notRemoved(name string, err error) error {
+	switch err {
+	case unix.ENOENT, unix.EISDIR, unix.ENOTDIR, unix.ENOTEMPTY, unix.EEXIST:
+		w.ledger.contest()
+		return nil
+	case unix.EBUSY:
+		return w.nested(name)
+	default:
+		return w.failed("delete", name, err)
+	}
+}
+
+// unlock clears the flags of a directory and of an entry in it.
+func (w *walk) unlock(dir *frame, name string) error {
+	if err := unlock(dir.fd); err != nil {
+		return w.failed("clear flags of the directory of", name, err)
+	}
+	err := unlockEntry(dir.fd, name)
+	switch err {
+	case nil:
+		return nil
+	case unix.ENOENT, unix.ELOOP:
+		return nil // somebody exchanged it: unlinking will tell
+	case unix.EXDEV:
+		return w.nested(name)
+	default:
+		return w.failed("clear flags of", name, err)
+	}
+}
+
+// enter goes down into a directory.
+func (w *walk) enter(dir *frame, name string) error {
+	fd, err := openBeneath(dir.fd, name, directoryFlags)
+	switch err {
+	case nil:
+	case unix.ENOENT, unix.ENOTDIR, unix.ELOOP:
+		w.ledger.contest()
+		return nil
+	case unix.EXDEV:
+		return w.nested(name)
+	default:
+		return w.failed("open", name, err)
+	}
+	child := &frame{name: name, fd: fd, kept: w.keep && len(w.stack) == 1 && name == lostAndFound}
+	w.stack = append(w.stack, child)
+	if above := len(w.stack) - 1 - openFrames; above > 0 {
+		w.stack[above].drop()
+	}
+	st, err := statDescriptor(fd)
+	if err != nil {
+		return w.failed("look at", "", err)
+	}
+	child.node = nodeOf(&st)
+	if child.node.mount != dir.node.mount {
+		return w.nested("")
+	}
+	if st.Attributes&attributesLocked != 0 {
+		if err := unlock(fd); err != nil {
+			return w.failed("clear flags of", "", err)
+		}
+	}
+	if isSubvolume(dir.node, child.node) {
+		return w.destroy(dir, child)
+	}
+	return nil
+}
+
+// destroy removes a subvolume of btrfs as a whole. If that cannot be, it is made
+// writable and walked as any directory.
+func (w *walk) destroy(dir, child *frame) error {
+	// Destroying it would unmount what is mounted in it.
+	if err := w.root.checkOwnMounts(w.stack[0].fd); err != nil {
+		return err
+	}
+	child.subvolume = true
+	if err := destroySubvolume(dir.fd, child.name); err == nil {
+		w.pop()
+		return nil
+	}
+	if err := unlockSubvolume(child.fd); err != nil {
+		return w.failed("make subvolume writable:", "", err)
+	}
+	return nil
+}
+
+// leave goes up from a directory that was emptied, and removes it.
+func (w *walk) leave(child *frame) error {
+	parent := w.stack[len(w.stack)-2]
+	if parent.fd < 0 {
+		found, err := parent.reopen(child.fd)
+		if err != nil {
+			return w.failed("leave", "", err)
+		}
+		if !found {
+			w.moved = true
+			return nil
+		}
+	}
+	if child.kept {
+		if err := resetDirectory(child.fd); err != nil {
+			return w.failed("reset", "", err)
+		}
+		w.pop()
+		return nil
+	}
+	w.pop()
+	err := unlink(parent.fd, child.name, unix.AT_REMOVEDIR)
+	if err == unix.EPERM {
+		if err := w.unlock(parent, child.name); err != nil {
+			return err
+		}
+		err = unlink(parent.fd, child.name, unix.AT_REMOVEDIR)
+	}
+	if err != nil && child.subvolume {
+		err = destroySubvolume(parent.fd, child.name)
+	}
+	if err == nil {
+		return nil
+	}
+	return w.notRemoved(child.name, err)
+}
+
+func (w *walk) pop() {
+	last := len(w.stack) - 1
+	w.stack[last].drop()
+	w.stack = w.stack[:last]
+}
+
+// nested says that something is mounted on an entry of the deepest directory, or on
+// that directory itself if name is empty.
+func (w *walk) nested(name string) error {
+	return &NestedMountError{Path: filepath.Join(w.root.path, relative(w.stack, name))}
+}
+
+// failed names what could not be dealt with, as nested does.
+func (w *walk) failed(verb, name string, err error) error {
+	var nested *NestedMountError
+	if errors.As(err, &nested) {
+		return err
+	}
+	return fmt.Errorf("%s %q in %s: %w", verb, relative(w.stack, name), w.root.path, err)
+}

@@ -114,6 +114,9 @@ func (r *classReader) completeDirectories(n node, found Errors) {
 	}
 }
 
+// maxPathBytes is Linux' PATH_MAX.
+const maxPathBytes = 4096
+
 // readDir reads a folder. A slash at the end does no harm, and old
 // configurations have it.
 func readDir(n node) (string, bool) {
@@ -125,6 +128,8 @@ func readDir(n node) (string, bool) {
 	switch {
 	case strings.ContainsFunc(text, unicode.IsControl):
 		n.failf("must be a path that can be printed, and is %q", text)
+	case len(text) >= maxPathBytes:
+		n.failf("must have less than %d bytes, as every path, and has %d", maxPathBytes, len(text))
 	case !strings.HasPrefix(text, "/"):
 		n.failf("must be an absolute path, and is %q", text)
 	case dir == "":

@@ -59,25 +59,3 @@ func TestCommandIsTheCallersOwn(t *testing.T) {
 		t.Errorf("the zero value has the command %q", command)
 	}
 }
-
-func TestOverlap(t *testing.T) {
-	t.Parallel()
-	tests := map[string]struct{ a, b, want string }{
-		"the same":                        {"/mnt/disks", "/mnt/disks", "is"},
-		"inside":                          {"/mnt/disks/a", "/mnt/disks", "lies in"},
-		"deep inside":                     {"/mnt/disks/a/b", "/mnt/disks", "lies in"},
-		"around":                          {"/mnt", "/mnt/disks", "holds"},
-		"a longer name is another":        {"/mnt/disks-other", "/mnt/disks", ""},
-		"a shorter name is another":       {"/mnt/disks", "/mnt/disks2", ""},
-		"neighbours":                      {"/mnt/a", "/mnt/b", ""},
-		"a folder that could not be read": {"", "/mnt/b", ""},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if got := overlap(test.a, test.b); got != test.want {
-				t.Errorf("overlap(%s, %s) = %q, want %q", test.a, test.b, got, test.want)
-			}
-		})
-	}
-}

@@ -3,7 +3,11 @@
 
 package provisioner
 
-import "strings"
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
 
 // Finding is something to tell about a field of a configuration.
 type Finding struct {
@@ -16,8 +20,8 @@ type Finding struct {
 
 func (f Finding) String() string { return f.Field + ": " + f.Message }
 
-// Errors are all that is wrong with a configuration; never empty when it is an
-// error.
+// Errors are all that is wrong with a configuration, up to maxFindings; never
+// empty when it is an error.
 type Errors []Finding
 
 // Error has one line for each finding.
@@ -27,4 +31,39 @@ func (e Errors) Error() string {
 		lines[i] = finding.String()
 	}
 	return strings.Join(lines, "\n")
+}
+
+// What users can be expected to read. A configuration that is wrong from top to
+// bottom, or holds something else altogether, must not fill the memory.
+const (
+	maxFindings     = 100
+	maxFindingBytes = 2000
+)
+
+// failf adds a finding about n.
+func (n node) failf(format string, args ...any) {
+	finding := Finding{Field: clip(n.path.String()), Message: clip(fmt.Sprintf(format, args...))}
+	switch {
+	case len(*n.errs) < maxFindings:
+	case len(*n.errs) == maxFindings:
+		finding.Message = "and more from here on, which is left out"
+	default:
+		return
+	}
+	*n.errs = append(*n.errs, finding)
+}
+
+func clip(text string) string {
+	if len(text) <= maxFindingBytes {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxFindingBytes], "") + "..."
+}
+
+// at says whether something was found at a key of the ConfigMap or within it.
+func (e *Errors) at(key string) bool {
+	return slices.ContainsFunc(*e, func(finding Finding) bool {
+		rest, found := strings.CutPrefix(finding.Field, key)
+		return found && (rest == "" || rest[0] == '[' || rest[0] == '.')
+	})
 }

@@ -11,10 +11,6 @@ import (
 	"strings"
 )
 
-func (n node) failf(format string, args ...any) {
-	*n.errs = append(*n.errs, Finding{Field: n.path.String(), Message: fmt.Sprintf(format, args...)})
-}
-
 // key is a field that a T may have, and how it is read. Fields that are absent
 // or empty are not read.
 type key[T any] struct {

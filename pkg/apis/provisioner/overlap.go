@@ -3,40 +3,57 @@
 
 package provisioner
 
-import "strings"
+import (
+	"fmt"
+	"path"
+)
 
-// checkOverlaps refuses classes that would find the same disks. Classes whose
-// folders could not be read are left out.
+// checkOverlaps refuses classes that would find the same disks: of two, the one
+// whose folder lies in the other's is told of, or the later when both have the
+// same. Classes whose folders could not be read are left out.
 func checkOverlaps(n node, classes []Class) {
-	for i, class := range classes {
+	hosts, mounts := map[string]string{}, map[string]string{}
+	for i := range classes {
+		own(hosts, classes[i].HostDir, classes[i].Name)
+		own(mounts, classes[i].MountDir, classes[i].Name)
+	}
+	for _, class := range classes {
 		at := node{path: n.path.Key(class.Name), errs: n.errs}
-		for _, other := range classes[:i] {
-			if how := overlap(class.HostDir, other.HostDir); how != "" {
-				at.child("hostDir", nil).failf("%s %s %s, the hostDir of class %s: both would find the same disks. "+
-					"Give each class a folder of its own, and link or mount its disks there", class.HostDir, how, other.HostDir, other.Name)
-				continue
-			}
-			if how := overlap(class.MountDir, other.MountDir); how != "" {
-				at.child("mountDir", nil).failf("%s %s %s, the mountDir of class %s: the agent would see the same disks for both. "+
-					"Mount each hostDir at a place of its own in the agent's pod", class.MountDir, how, other.MountDir, other.Name)
-			}
+		if dir, other := overlap(hosts, class.HostDir, class.Name); other != "" {
+			at.child("hostDir", nil).failf("%s %s: both would find the same disks. "+
+				"Give each class a folder of its own, and link or mount its disks there", class.HostDir, lies(class.HostDir, dir, "hostDir", other))
+			continue
+		}
+		if dir, other := overlap(mounts, class.MountDir, class.Name); other != "" {
+			at.child("mountDir", nil).failf("%s %s: the agent would see the same disks for both. "+
+				"Mount each hostDir at a place of its own in the agent's pod", class.MountDir, lies(class.MountDir, dir, "mountDir", other))
 		}
 	}
 }
 
-// overlap says how a lies to b: not at all (""), or in words. Both are clean.
-// /mnt/disks-other does not overlap /mnt/disks.
-func overlap(a, b string) string {
-	switch {
-	case a == "" || b == "":
-		return ""
-	case a == b:
-		return "is"
-	case strings.HasPrefix(a, b+"/"):
-		return "lies in"
-	case strings.HasPrefix(b, a+"/"):
-		return "holds"
-	default:
-		return ""
+// own notes the first class that has a folder.
+func own(owners map[string]string, dir, class string) {
+	if _, owned := owners[dir]; !owned && dir != "" {
+		owners[dir] = class
 	}
+}
+
+// overlap finds the nearest folder that is dir or holds it, and that another
+// class owns: the folder and that class, or nothing. /mnt/disks does not hold
+// /mnt/disks-other.
+func overlap(owners map[string]string, dir, class string) (holder, other string) {
+	for ; dir != "" && dir != "/"; dir = path.Dir(dir) {
+		if other := owners[dir]; other != "" && other != class {
+			return dir, other
+		}
+	}
+	return "", ""
+}
+
+// lies says how dir lies to in, a folder of another class.
+func lies(dir, in, key, class string) string {
+	if dir == in {
+		return fmt.Sprintf("is the %s of class %s too", key, class)
+	}
+	return fmt.Sprintf("lies in %s, the %s of class %s", in, key, class)
 }

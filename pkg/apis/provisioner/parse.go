@@ -6,7 +6,6 @@ package provisioner
 import (
 	"maps"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -47,12 +46,4 @@ func checkWhole(config *Config, errs *Errors) {
 		node{path: field.NewPath(taintKeyKey), errs: errs}.failf(
 			"must be the key of the startup taint, because %s is on and has to know which taint to remove", removeTaintKey)
 	}
-}
-
-// at says whether something was found at a key of the ConfigMap or within it.
-func (e *Errors) at(key string) bool {
-	return slices.ContainsFunc(*e, func(finding Finding) bool {
-		rest, found := strings.CutPrefix(finding.Field, key)
-		return found && (rest == "" || rest[0] == '[' || rest[0] == '.')
-	})
 }

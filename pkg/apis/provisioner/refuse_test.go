@@ -4,6 +4,7 @@
 package provisioner
 
 import (
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -119,16 +120,20 @@ func TestRefuseClassMap(t *testing.T) {
 			"storageClassMap: must be one YAML document: take out the lines --- and ...",
 		}},
 		"two classes for one folder": {"a: {hostDir: /mnt/disks, namePattern: a*}\nb: {hostDir: /mnt/disks/, namePattern: b*}", []string{
-			"storageClassMap[b].hostDir: /mnt/disks is /mnt/disks, the hostDir of class a: both would find the same disks. Give each class a folder of its own, and link or mount its disks there",
+			"storageClassMap[b].hostDir: /mnt/disks is the hostDir of class a too: both would find the same disks. Give each class a folder of its own, and link or mount its disks there",
 		}},
-		"folders in folders": {"a: {hostDir: /mnt/disks}\nb: {hostDir: /mnt/disks/b}\nc: {hostDir: /mnt}\nd: {hostDir: /mnt/disks-other}", []string{
-			"storageClassMap[b].hostDir: /mnt/disks/b lies in /mnt/disks, the hostDir of class a: both would find the same disks. Give each class a folder of its own, and link or mount its disks there",
-			"storageClassMap[c].hostDir: /mnt holds /mnt/disks, the hostDir of class a: both would find the same disks. Give each class a folder of its own, and link or mount its disks there",
-			"storageClassMap[c].hostDir: /mnt holds /mnt/disks/b, the hostDir of class b: both would find the same disks. Give each class a folder of its own, and link or mount its disks there",
-			"storageClassMap[d].hostDir: /mnt/disks-other lies in /mnt, the hostDir of class c: both would find the same disks. Give each class a folder of its own, and link or mount its disks there",
+		"folders in folders, but not those with longer names": {"a: {hostDir: /mnt/disks}\nb: {hostDir: /mnt/disks/b/c}\nc: {hostDir: /mnt/disks-other}\nd: {hostDir: /mnt/disks-other/d}", []string{
+			"storageClassMap[b].hostDir: /mnt/disks/b/c lies in /mnt/disks, the hostDir of class a: both would find the same disks. Give each class a folder of its own, and link or mount its disks there",
+			"storageClassMap[d].hostDir: /mnt/disks-other/d lies in /mnt/disks-other, the hostDir of class c: both would find the same disks. Give each class a folder of its own, and link or mount its disks there",
+		}},
+		"a folder around that of an earlier class": {"a: {hostDir: /mnt/disks/a}\nb: {hostDir: /mnt}", []string{
+			"storageClassMap[a].hostDir: /mnt/disks/a lies in /mnt, the hostDir of class b: both would find the same disks. Give each class a folder of its own, and link or mount its disks there",
+		}},
+		"a mountDir in another's, whose hostDirs are apart": {"a: {hostDir: /mnt/a, mountDir: /local/a}\nb: {hostDir: /mnt/b, mountDir: /local}", []string{
+			"storageClassMap[a].mountDir: /local/a lies in /local, the mountDir of class b: the agent would see the same disks for both. Mount each hostDir at a place of its own in the agent's pod",
 		}},
 		"two folders that the agent sees as one": {"a: {hostDir: /mnt/a, mountDir: /local}\nb: {hostDir: /mnt/b, mountDir: /local}", []string{
-			"storageClassMap[b].mountDir: /local is /local, the mountDir of class a: the agent would see the same disks for both. Mount each hostDir at a place of its own in the agent's pod",
+			"storageClassMap[b].mountDir: /local is the mountDir of class a too: the agent would see the same disks for both. Mount each hostDir at a place of its own in the agent's pod",
 		}},
 		"all at once": {"a: {hostDir: a, fsTyp: ext4}\nb: {volumeMode: block, blockCleanerCommand: [x]}", []string{
 			`storageClassMap[a].hostDir: must be an absolute path, and is "a"`,
@@ -152,4 +157,45 @@ func TestRefuseClassMap(t *testing.T) {
 			t.Errorf("got %s", got)
 		}
 	})
+}
+
+// TestPrefixTwinsDoNotOverlap: /mnt/disks is no folder around /mnt/disks-other.
+func TestPrefixTwinsDoNotOverlap(t *testing.T) {
+	t.Parallel()
+	_, err := Parse(classMap("a: {hostDir: /mnt/disks}\nb: {hostDir: /mnt/disks-other}\nc: {hostDir: /mnt/disk}\n" +
+		"d: {hostDir: /other, mountDir: /mnt/disks2}"))
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRefuseWithinMeasure: what is wrong from top to bottom, or no configuration
+// at all, is refused without stalling and with no more than people read.
+func TestRefuseWithinMeasure(t *testing.T) {
+	t.Parallel()
+	const much = 1 << 20
+	var same strings.Builder
+	for i := range much / 25 {
+		fmt.Fprintf(&same, "c%d: {hostDir: /mnt/a}\n", i)
+	}
+	tests := map[string]string{
+		"one folder for tens of thousands of classes": same.String(),
+		"a path without end":                          "a: {hostDir: " + strings.Repeat("/a", much/2) + "}",
+		"a name without end":                          strings.Repeat("a", much) + ": {}",
+		"lists in lists":                              strings.Repeat("[", much),
+		"maps in maps":                                strings.Repeat("{a: ", much/4),
+		"dashes":                                      strings.Repeat("- ", much/2),
+		"aliases of aliases": "a: &a {hostDir: [x,x,x,x,x,x,x,x,x]}\nb: &b {x: [*a,*a,*a,*a,*a,*a,*a,*a,*a]}\n" +
+			"c: &c {x: [*b,*b,*b,*b,*b,*b,*b,*b,*b]}\nd: &d {x: [*c,*c,*c,*c,*c,*c,*c,*c,*c]}\ne: &e {x: [*d,*d,*d,*d,*d,*d,*d,*d,*d]}\n" +
+			"f: &f {x: [*e,*e,*e,*e,*e,*e,*e,*e,*e]}\ng: &g {x: [*f,*f,*f,*f,*f,*f,*f,*f,*f]}\nh: {x: [*g,*g,*g,*g,*g,*g,*g,*g,*g]}\n",
+	}
+	for name, text := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			lines := refused(t, classMap(text))
+			if len(lines) > maxFindings+1 || len(lines[0]) > 3*maxFindingBytes {
+				t.Errorf("got %d findings, the first of %d bytes", len(lines), len(lines[0]))
+			}
+		})
+	}
 }

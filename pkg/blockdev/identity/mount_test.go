@@ -23,17 +23,17 @@ func TestAFileSystemKeepsItsIdentityWhereverItIsMounted(t *testing.T) {
 			device := attach(t, file)
 			run(t, "mkfs."+fsType, "-q", device)
 			point := mountAt(t, device)
-			if _, err := commonUUID(opened(t, point)); err != nil {
-				t.Skipf("the kernel has no common way to tell UUIDs: %v", err)
-			}
 			first := identityOfMount(t, point)
 			if first.Scheme() != "fs" || !strings.HasSuffix(string(first), ":/") {
 				t.Fatalf("identity is %s", first)
 			}
 			own, err := ownUUID(opened(t, point))
-			common, _ := commonUUID(opened(t, point))
-			if err != nil || string(own) != string(common) {
-				t.Errorf("on an older kernel the UUID would be %x, %v; not %x", own, err, common)
+			if err != nil || len(own) == 0 {
+				t.Fatalf("asked in its own way, as on older kernels: %x, %v", own, err)
+			}
+			// Linux 6.18 has no common way for btrfs; one day it may.
+			if common, err := commonUUID(opened(t, point)); err == nil && string(own) != string(common) {
+				t.Errorf("on an older kernel the UUID would be %x, and not %x", own, common)
 			}
 
 			if err := os.Mkdir(filepath.Join(point, "a b:c"), 0o755); err != nil {

@@ -52,6 +52,7 @@ func Rooms() []Room {
 		{"pkg/nodeloss", Acting},
 
 		{"pkg/volumecache", Cache},
+		{"pkg/diskrecord", Cache},
 
 		{"pkg/volume/*", Pure},
 		{"pkg/local/*", Pure},

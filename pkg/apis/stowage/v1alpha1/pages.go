@@ -1,0 +1,149 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+	"strconv"
+)
+
+// The bounds of a report. With them a page stays well below 1 MiB, and so below what
+// the API server and etcd take.
+const (
+	// MaxPages is how many pages a node's report has at most.
+	MaxPages = 16
+	// MaxEntries is how many entries a page has at most, and how many tombstones.
+	MaxEntries = 512
+	// MaxClasses is how many classes a report has at most.
+	MaxClasses = 256
+	// MaxListBytes is how large the entries of a page are at most, as JSON; how large
+	// its tombstones, and how large its classes.
+	MaxListBytes = 256 << 10
+
+	// maxNameLength is how long the name of an object may be.
+	maxNameLength = 253
+)
+
+// PageName is the name of a page of a node's report: the node's for page 1, and below
+// it "<node>.page-<n>". Where that is too long for a name, 128 bits of the SHA-256 of
+// the node's name stand for it. As a node may be called like another node's page, look
+// at spec.nodeName before writing.
+func PageName(node string, page int32) string {
+	if page <= 1 {
+		return node
+	}
+	suffix := ".page-" + strconv.Itoa(int(page))
+	if len(node)+len(suffix) > maxNameLength {
+		sum := sha256.Sum256([]byte(node))
+		node = hex.EncodeToString(sum[:16])
+	}
+	return node + suffix
+}
+
+// Pages spreads entries over the pages of a report, of which there is at least one, and
+// says how many are in none. Entries are in the order of class and name, those that are
+// skipped behind all others, so that they are the first to be left out. Every entry is
+// made to fit the schema (Fit).
+func Pages(entries []Entry) (pages [][]Entry, truncated int32) {
+	ordered := slices.Clone(entries)
+	slices.SortStableFunc(ordered, func(a, b Entry) int {
+		return cmp.Or(
+			cmp.Compare(skipped(a), skipped(b)),
+			cmp.Compare(a.Class, b.Class),
+			cmp.Compare(a.Name, b.Name),
+		)
+	})
+	pages = [][]Entry{{}}
+	bytes, last := 0, 0
+	for i, entry := range ordered {
+		entry = Fit(entry)
+		size := encoded(entry)
+		if len(pages[last]) == MaxEntries || bytes+size > MaxListBytes && len(pages[last]) > 0 {
+			if len(pages) == MaxPages {
+				return pages, count(len(ordered) - i)
+			}
+			pages = append(pages, nil)
+			bytes, last = 0, last+1
+		}
+		pages[last] = append(pages[last], entry)
+		bytes += size
+	}
+	return pages, 0
+}
+
+// Tombstones are as many tombstones as a report holds, in the order of their
+// identities, each made to fit the schema. One without an identity says nothing and is
+// left out.
+func Tombstones(all []Tombstone) []Tombstone {
+	ordered := slices.DeleteFunc(slices.Clone(all), func(t Tombstone) bool { return t.Identity == "" })
+	slices.SortStableFunc(ordered, func(a, b Tombstone) int { return cmp.Compare(a.Identity, b.Identity) })
+	return held(ordered, fitTombstone, MaxEntries)
+}
+
+// Classes are as many classes as a report holds, in the order of their names, one of
+// each name, each made to fit the schema.
+func Classes(all []ClassStatus) []ClassStatus {
+	ordered := slices.Clone(all)
+	slices.SortStableFunc(ordered, func(a, b ClassStatus) int { return cmp.Compare(a.Name, b.Name) })
+	ordered = slices.CompactFunc(ordered, func(a, b ClassStatus) bool { return a.Name == b.Name })
+	return held(ordered, fitClass, MaxClasses)
+}
+
+// held is the beginning of a list that a report holds.
+func held[T any](ordered []T, fit func(T) T, limit int) []T {
+	var kept []T
+	bytes := 0
+	for _, item := range ordered {
+		item = fit(item)
+		if bytes += encoded(item); bytes > MaxListBytes || len(kept) == limit {
+			break
+		}
+		kept = append(kept, item)
+	}
+	return kept
+}
+
+// Summarize counts entries.
+func Summarize(entries []Entry) Summary {
+	var s Summary
+	for _, entry := range entries {
+		if entry.Volume != "" {
+			s.Volumes++
+		}
+		switch entry.State {
+		case EntryBound:
+			s.Bound++
+		case EntryCleaning:
+			s.Cleaning++
+		case EntrySkipped:
+			s.Skipped++
+		case EntryMissing, EntryReplaced, EntryUnproven, EntryRetained, EntryFailed:
+			s.Trouble++
+		case EntryPending, EntryAvailable, EntryReleased:
+		}
+	}
+	return s
+}
+
+func skipped(entry Entry) int {
+	if entry.State == EntrySkipped {
+		return 1
+	}
+	return 0
+}
+
+// encoded is the size of an item of a list, as JSON, in bytes.
+func encoded(item any) int {
+	text, err := json.Marshal(item)
+	if err != nil {
+		return MaxListBytes // a time that JSON cannot hold: alone on its page, and refused there
+	}
+	return len(text) + len(",")
+}
+
+func count(n int) int32 { return int32(min(n, 1<<31-1)) }

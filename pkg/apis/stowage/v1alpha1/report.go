@@ -1,0 +1,160 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=ldr,categories=stowage
+// +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.spec.nodeName`
+// +kubebuilder:printcolumn:name="Page",type=integer,JSONPath=`.spec.page`,priority=1
+// +kubebuilder:printcolumn:name="Volumes",type=integer,JSONPath=`.status.summary.volumes`
+// +kubebuilder:printcolumn:name="Bound",type=integer,JSONPath=`.status.summary.bound`
+// +kubebuilder:printcolumn:name="Cleaning",type=integer,JSONPath=`.status.summary.cleaning`
+// +kubebuilder:printcolumn:name="Skipped",type=integer,JSONPath=`.status.summary.skipped`
+// +kubebuilder:printcolumn:name="Trouble",type=integer,JSONPath=`.status.summary.trouble`
+// +kubebuilder:printcolumn:name="Config",type=string,JSONPath=`.status.conditions[?(@.type=="ConfigValid")].status`,priority=1
+// +kubebuilder:printcolumn:name="Changed",type=date,JSONPath=`.status.lastTransitionTime`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="self.spec.page == 1 ? self.metadata.name == self.spec.nodeName : self.metadata.name.matches('[.]page-[1-9][0-9]?$') && int(self.metadata.name.find('[0-9]+$')) == self.spec.page",message="the first page is named like its node, page n ends in .page-n"
+
+// LocalDiskReport is what the agent of a node tells of the node's disks: everything
+// that lies in the discovery directories, which of it is a volume, and why the rest is
+// none.
+type LocalDiskReport struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec says which node, and which page of its report, this is.
+	Spec LocalDiskReportSpec `json:"spec"`
+
+	// status is what the node's agent found. It is written when something changes
+	// state, not at every look.
+	// +optional
+	Status LocalDiskReportStatus `json:"status,omitempty"`
+}
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +kubebuilder:object:root=true
+
+// LocalDiskReportList is a list of reports.
+type LocalDiskReportList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []LocalDiskReport `json:"items"`
+}
+
+// LocalDiskReportSpec says which node, and which page of its report, a report is.
+// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="the node and the page of a report do not change"
+type LocalDiskReportSpec struct {
+	// nodeName is the name of the node.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	NodeName string `json:"nodeName"`
+
+	// page counts from 1. Only the first page has summary, conditions, classes,
+	// tombstones and truncated; all pages have entries.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=16
+	Page int32 `json:"page"`
+}
+
+// LocalDiskReportStatus is what the agent of a node found.
+type LocalDiskReportStatus struct {
+	// lastTransitionTime is when something in this page last changed state.
+	// +optional
+	LastTransitionTime *metav1.Time `json:"lastTransitionTime,omitempty"`
+
+	// summary counts the entries of all pages.
+	// +optional
+	Summary *Summary `json:"summary,omitempty"`
+
+	// conditions tell of the agent as a whole. ConfigValid: its configuration can
+	// be read; while it is False, the last good one is in force.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// classes are the configured storage classes.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=256
+	Classes []ClassStatus `json:"classes,omitempty"`
+
+	// entries are what lies in the discovery directories, and the volumes of which
+	// nothing lies there any more.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=512
+	Entries []Entry `json:"entries,omitempty"`
+
+	// truncated is how many entries are in no page, because there are too many.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Truncated int32 `json:"truncated,omitempty"`
+
+	// tombstones are disks of which the node remembers a volume that is gone, and
+	// which are not clean.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=512
+	Tombstones []Tombstone `json:"tombstones,omitempty"`
+}
+
+// ConditionConfigValid is the type of the condition that says whether the agent's
+// configuration can be read.
+const ConditionConfigValid = "ConfigValid"
+
+// Summary counts entries. An entry is in volumes if it has a volume, and in at most
+// one of bound, cleaning, skipped and trouble.
+type Summary struct {
+	// volumes have been published.
+	// +kubebuilder:validation:Minimum=0
+	Volumes int32 `json:"volumes"`
+	// bound have a claim.
+	// +kubebuilder:validation:Minimum=0
+	Bound int32 `json:"bound"`
+	// cleaning are being cleaned, or about to be.
+	// +kubebuilder:validation:Minimum=0
+	Cleaning int32 `json:"cleaning"`
+	// skipped are no volume.
+	// +kubebuilder:validation:Minimum=0
+	Skipped int32 `json:"skipped"`
+	// trouble needs somebody to look: Missing, Replaced, Unproven, Retained, Failed.
+	// +kubebuilder:validation:Minimum=0
+	Trouble int32 `json:"trouble"`
+}
+
+// ClassStatus is what the agent tells of a storage class.
+type ClassStatus struct {
+	// name is that of the StorageClass.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// hostDir is the class's discovery directory on the node.
+	// +optional
+	// +kubebuilder:validation:MaxLength=4096
+	HostDir string `json:"hostDir,omitempty"`
+	// ready says that the directory can be read and the StorageClass is fit for
+	// local volumes.
+	Ready bool `json:"ready"`
+	// reason is why the class is not ready, in a word that stays the same from
+	// release to release.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Reason string `json:"reason,omitempty"`
+	// message is why the class is not ready, and what to do about it.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message,omitempty"`
+	// since is when ready last changed.
+	// +optional
+	Since *metav1.Time `json:"since,omitempty"`
+}

@@ -1,0 +1,113 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"fmt"
+	"reflect"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+)
+
+// example is a report in which every field has a value.
+func example() *LocalDiskReport {
+	then := metav1.Unix(1760000000, 0)
+	return &LocalDiskReport{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "stowage.dev/v1alpha1", Kind: "LocalDiskReport"},
+		ObjectMeta: metav1.ObjectMeta{Name: "node1"},
+		Spec:       LocalDiskReportSpec{NodeName: "node1", Page: 1},
+		Status: LocalDiskReportStatus{
+			LastTransitionTime: &then,
+			Summary:            &Summary{Volumes: 1, Bound: 2, Cleaning: 3, Skipped: 4, Trouble: 5},
+			Conditions: []metav1.Condition{{
+				Type: ConditionConfigValid, Status: metav1.ConditionFalse, Reason: "UnknownKey",
+				Message: "storageClassMap.fast has no key hostdir", LastTransitionTime: then, ObservedGeneration: 1,
+			}},
+			Classes: []ClassStatus{{
+				Name: "fast", HostDir: "/mnt/fast", Ready: true, Reason: "Unreadable", Message: "no such directory", Since: &then,
+			}},
+			Entries: []Entry{{
+				Class: "fast", Name: "disk1", Path: "/mnt/fast/disk1",
+				State: EntryCleaning, Reason: "CleanFailed", Message: "will be tried again", Since: &then,
+				Kind: "Device", Mode: "Block", Bytes: 1 << 40, Identity: "wwn:5000c500a1b2c3d4",
+				Volume: "local-pv-1", Generation: 1,
+				Cleaning: &Cleaning{
+					Method: "zero", StartTime: &then, DoneBytes: 1, TotalBytes: 1 << 40, Attempts: 2, LastError: "input/output error",
+				},
+			}},
+			Truncated: 1,
+			Tombstones: []Tombstone{{
+				Identity: "wwn:5000c500a1b2c3d5", Class: "fast", Name: "disk2", Volume: "local-pv-2", VolumeUID: "uid",
+				Generation: 1, State: TombstonePublished, Since: &then,
+			}},
+		},
+	}
+}
+
+// unset are the paths of the fields without a value.
+func unset(report *LocalDiskReport) []string {
+	return append(zeros("spec", reflect.ValueOf(report.Spec)), zeros("status", reflect.ValueOf(report.Status))...)
+}
+
+func zeros(path string, value reflect.Value) []string {
+	if value.IsZero() {
+		return []string{path}
+	}
+	switch value.Kind() {
+	case reflect.Pointer:
+		return zeros(path, value.Elem())
+	case reflect.Slice:
+		return zeros(fmt.Sprintf("%s[0]", path), value.Index(0))
+	case reflect.Struct:
+		if value.Type() == reflect.TypeFor[metav1.Time]() {
+			return nil
+		}
+		var found []string
+		for i := range value.NumField() {
+			found = append(found, zeros(path+"."+value.Type().Field(i).Name, value.Field(i))...)
+		}
+		return found
+	default:
+		return nil
+	}
+}
+
+func TestReportIsReadAsItWasWritten(t *testing.T) {
+	t.Parallel()
+	scheme := runtime.NewScheme()
+	if err := AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	codecs := serializer.NewCodecFactory(scheme, serializer.EnableStrict)
+	text, err := runtime.Encode(codecs.LegacyCodec(SchemeGroupVersion), example())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := runtime.Decode(codecs.UniversalDeserializer(), text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(runtime.Object(example()), got); diff != "" {
+		t.Error(diff)
+	}
+	if got := Resource("localdiskreports").String(); got != "localdiskreports.stowage.dev" {
+		t.Errorf("the resource is %s", got)
+	}
+}
+
+func TestCopySharesNothing(t *testing.T) {
+	t.Parallel()
+	report := example()
+	duplicate := report.DeepCopy()
+	duplicate.Status.Entries[0].Cleaning.Attempts++
+	duplicate.Status.Tombstones[0].Name = "other"
+	duplicate.Status.Summary.Volumes++
+	if diff := cmp.Diff(example(), report); diff != "" {
+		t.Errorf("changing the copy changed the original: %s", diff)
+	}
+}

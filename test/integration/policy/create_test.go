@@ -1,0 +1,158 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package policy_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"stowage.dev/stowage/pkg/local/publish"
+	"stowage.dev/stowage/pkg/testing/builders"
+)
+
+// affinity has an agent's volume on nodes by these terms.
+func affinity(terms ...corev1.NodeSelectorTerm) func(*corev1.PersistentVolume) {
+	return func(pv *corev1.PersistentVolume) { pv.Spec.NodeAffinity.Required.NodeSelectorTerms = terms }
+}
+
+// TestCreate: an agent creates volumes of its own node, whole and unclaimed, and
+// of no other.
+func TestCreate(t *testing.T) {
+	t.Parallel()
+	const oneHostname = "must be kubernetes.io/hostname In [one hostname]"
+	own := builders.Term(builders.In(corev1.LabelHostname, alpha))
+	tests := map[string]struct {
+		by    *user // nil: alpha's agent
+		node  string
+		forge func(*corev1.PersistentVolume)
+		want  refusal
+	}{
+		"a volume of its node": {},
+		"a volume of another class that is listed": {
+			forge: func(pv *corev1.PersistentVolume) { pv.Spec.StorageClassName = "more-disks" },
+		},
+		"a volume of a node whose hostname is not its name": {
+			by: bed.agents[gamma], node: gamma, forge: affinity(builders.Term(builders.In(corev1.LabelHostname, gammaHost))),
+		},
+		"the node's name, where its hostname is another": {
+			by: bed.agents[gamma], node: gamma, want: placement("must be on hostname gamma;"),
+		},
+
+		"on another node": {
+			forge: affinity(builders.Term(builders.In(corev1.LabelHostname, beta))),
+			want:  placement("the volumes of node alpha must be on hostname alpha"),
+		},
+		"on another node too, by a second term": {
+			forge: affinity(own, builders.Term(builders.In(corev1.LabelHostname, beta))),
+			want:  placement("must be on hostname alpha"),
+		},
+		"on another node too, by a second value": {
+			forge: affinity(builders.Term(builders.In(corev1.LabelHostname, alpha, beta))), want: either(""),
+		},
+		"on another node by its field": {
+			forge: affinity(builders.FieldTerm(builders.In("metadata.name", beta))), want: volumes(oneHostname),
+		},
+		"on its node, with a field besides": {
+			forge: affinity(corev1.NodeSelectorTerm{MatchExpressions: own.MatchExpressions, MatchFields: []corev1.NodeSelectorRequirement{builders.In("metadata.name", alpha)}}),
+			want:  volumes(oneHostname),
+		},
+		"on all other nodes": {
+			forge: affinity(builders.Term(builders.Requirement(corev1.LabelHostname, corev1.NodeSelectorOpNotIn, alpha))), want: volumes(oneHostname),
+		},
+		"on all nodes": {
+			forge: affinity(builders.Term(builders.Requirement(corev1.LabelHostname, corev1.NodeSelectorOpExists))), want: either(""),
+		},
+		"on the nodes of a zone": {
+			forge: affinity(builders.Term(builders.In(corev1.LabelTopologyZone, "z"))), want: either(""),
+		},
+		"by a term that says nothing": {
+			forge: affinity(own, corev1.NodeSelectorTerm{}), want: volumes(oneHostname),
+		},
+
+		"reserved for a claim": {
+			forge: func(pv *corev1.PersistentVolume) {
+				pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "default", Name: "data"}
+			},
+			want: volumes("without claimRef"),
+		},
+		"not local": {
+			forge: func(pv *corev1.PersistentVolume) {
+				pv.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{Server: "nfs.example.com", Path: "/"}}
+			},
+			want: volumes("spec.local only"),
+		},
+		"of a class that is not listed": {
+			forge: func(pv *corev1.PersistentVolume) { pv.Spec.StorageClassName = "database" },
+			want:  placement(`no volumes of class "database"`),
+		},
+		"of no class": {
+			forge: func(pv *corev1.PersistentVolume) { pv.Spec.StorageClassName = "" },
+			want:  placement(`no volumes of class ""`),
+		},
+		"of another class by the old annotation": {
+			forge: func(pv *corev1.PersistentVolume) { pv.Annotations[corev1.BetaStorageClassAnnotation] = "database" },
+			want:  volumes("with annotations of stowage.dev/"),
+		},
+		"without our finalizer": {
+			forge: func(pv *corev1.PersistentVolume) { pv.Finalizers = nil },
+			want:  volumes("with the finalizer stowage.dev/local-volume"),
+		},
+		"with an owner that it holds": {
+			forge: func(pv *corev1.PersistentVolume) {
+				yes := true
+				pv.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: beta, UID: "1", BlockOwnerDeletion: &yes}}
+			},
+			want: volumes("without ownerReferences"),
+		},
+		"with an administrator's word": {
+			forge: func(pv *corev1.PersistentVolume) { pv.Annotations[publish.SameDiskAnnotation] = "fs:1:/" },
+			want:  volumes("are an administrator's"),
+		},
+
+		"in the name of another node": {
+			forge: func(pv *corev1.PersistentVolume) { pv.Annotations[publish.NodeNameAnnotation] = beta },
+			want:  volumes("its own volumes only"),
+		},
+		"provisioned by another node": {
+			forge: func(pv *corev1.PersistentVolume) {
+				pv.Annotations[publish.ProvisionedByAnnotation] = publish.ProvisionedBy(beta)
+			},
+			want: volumes("its own volumes only"),
+		},
+		"without annotations": {
+			forge: func(pv *corev1.PersistentVolume) { pv.Annotations = nil }, want: volumes("its own volumes only"),
+		},
+		"without a label": {
+			forge: func(pv *corev1.PersistentVolume) { pv.Labels = nil }, want: volumes("32 hexadecimal digits"),
+		},
+		"with the name for a label": {
+			forge: func(pv *corev1.PersistentVolume) { pv.Labels[publish.NodeLabel] = alpha }, want: volumes("32 hexadecimal digits"),
+		},
+		"another node's whole volume": {node: beta, want: either("")},
+
+		"with a token of no pod":          {by: bed.unbound, want: either(noNode)},
+		"by somebody who is no agent":     {by: bed.others, forge: affinity(builders.Term(builders.In(corev1.LabelHostname, beta)))},
+		"by somebody who may do anything": {by: bed.mighty[beta], want: either("")},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			by, node := bed.agents[alpha], alpha
+			if test.by != nil {
+				by = test.by
+			}
+			if test.node != "" {
+				node = test.node
+			}
+			pv := volume(node, node)
+			if test.forge != nil {
+				test.forge(pv)
+			}
+			_, err := by.CoreV1().PersistentVolumes().Create(t.Context(), pv, metav1.CreateOptions{})
+			test.want.want(t, err)
+		})
+	}
+}

@@ -1,0 +1,82 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package policy_test holds the provisioner's manifests against a real API
+// server: what the agent of one node may write, and that whoever has its token
+// has no hold on the volumes, the report and the Node of another.
+//
+// Agents have the tokens that kubelet would give them, bound to a pod on their
+// node, and the rights of the manifests. Where these rights alone refuse a
+// request already, it is made once more by a user of the same name and node who
+// may do everything, so that it is the policy that answers.
+package policy_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"stowage.dev/stowage/test/cluster"
+)
+
+const (
+	// startTimeout bounds the start of the cluster. A cold build of the control
+	// plane is most of it.
+	startTimeout = 30 * time.Minute
+	// patience bounds a single wait on a machine that may have much else to do.
+	patience = 60 * time.Second
+)
+
+// bed is what TestMain makes for all tests.
+var bed *testbed
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	flag.Parse()
+	if flag.Lookup("test.list").Value.String() != "" {
+		return m.Run()
+	}
+	code, err := onCluster(m.Run)
+	if err == nil && code == 0 {
+		err = goleak.Find()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "integration tests:", err)
+		return max(code, 1)
+	}
+	return code
+}
+
+// onCluster runs the tests on a cluster without nodes' agents and schedulers.
+// The one controller tells what types the policies' expressions are of.
+func onCluster(tests func() int) (code int, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	binaries, err := cluster.Build(ctx, cluster.BuildOptions{Progress: os.Stderr})
+	if err != nil {
+		return 1, err
+	}
+	c, err := cluster.Start(ctx, cluster.Config{
+		Binaries:          binaries,
+		NoKwok:            true,
+		ControllerManager: cluster.ControllerManagerConfig{Controllers: []string{"validatingadmissionpolicy-status-controller"}},
+	})
+	if err != nil {
+		return 1, err
+	}
+	defer func() {
+		bed.close()
+		err = errors.Join(err, c.Stop())
+	}()
+	if bed, err = newTestbed(ctx, c); err != nil {
+		return 1, errors.Join(err, c.DumpLogs(os.Stderr))
+	}
+	return tests(), nil
+}

@@ -1,0 +1,61 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package policy_test
+
+import (
+	"context"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"stowage.dev/stowage/pkg/testing/builders"
+)
+
+// TestWithoutParameters: while the ConfigMap is missing agents create no volumes,
+// and nothing else stands still, neither for them nor for others. No other test
+// runs at the same time.
+func TestWithoutParameters(t *testing.T) {
+	maps := bed.admin.CoreV1().ConfigMaps(namespace)
+	kept, err := maps.Get(t.Context(), params, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pv := published(t, alpha)
+	if err := maps.Delete(t.Context(), params, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+		defer cancel()
+		again := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: params}, Data: kept.Data}
+		if _, err := maps.Create(ctx, again, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := eventually(ctx, allowed, bed.agents[gamma].creates(volume(gamma, gammaHost))); err != nil {
+			t.Error(err)
+		}
+	})
+
+	if err := eventually(t.Context(), withoutParams, bed.agents[alpha].creates(volume(alpha, alpha))); err != nil {
+		t.Fatal(err)
+	}
+	foreign := builders.MakePV("foreign").Obj()
+	foreign.Spec.NodeAffinity = pv.Spec.NodeAffinity
+	for what, err := range map[string]error{
+		"a volume that is not ours":       bed.admin.creates(foreign)(t.Context()),
+		"the binding of a volume of ours": bed.others.patchVolume(t.Context(), pv.Name, claimed),
+		"its phase":                       bed.others.patchVolume(t.Context(), pv.Name, phase, "status"),
+		"a node's taints":                 bed.others.patchNode(t.Context(), alpha, taints("")),
+		"a node's status":                 bed.others.patchNode(t.Context(), alpha, `{"status":{"phase":"Running"}}`, "status"),
+		"the end of a volume":             bed.agents[alpha].patchVolume(t.Context(), pv.Name, released),
+		"its deletion":                    bed.agents[alpha].CoreV1().PersistentVolumes().Delete(t.Context(), pv.Name, metav1.DeleteOptions{}),
+		"a startup taint":                 bed.agents[alpha].patchNode(t.Context(), alpha, taints(reservedTaint)),
+		"a report":                        bed.agents[alpha].createsReport(report("alpha.page-9", alpha, 9))(t.Context()),
+	} {
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}

@@ -1,0 +1,118 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package policy_test
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"stowage.dev/stowage/pkg/local/publish"
+)
+
+// TestCreateReport: an agent creates the pages of its own node's report.
+func TestCreateReport(t *testing.T) {
+	t.Parallel()
+	const own = "its own report only"
+	tests := map[string]struct {
+		by         *user // nil: gamma's agent
+		name, node string
+		page       int64 // 0: 1
+		forge      func(*unstructured.Unstructured)
+		want       refusal
+	}{
+		"its own":                     {name: gamma, node: gamma},
+		"its own second page":         {name: gamma + ".page-2", node: gamma, page: 2},
+		"its own twelfth page":        {name: gamma + ".page-12", node: gamma, page: 12},
+		"another node's":              {name: beta, node: beta, want: reports(own)},
+		"another node's page":         {name: "beta.page-2", node: beta, page: 2, want: reports(own)},
+		"under another's name":        {name: "beta.page-2", node: gamma, page: 2, want: reports(own)},
+		"about another node":          {name: gamma + ".page-2", node: beta, page: 2, want: reports(own)},
+		"a page of a page":            {name: gamma + ".page-2.page-2", node: gamma, page: 2, want: reports(own)},
+		"of a node with more name":    {name: gamma + ".org.page-2", node: gamma, page: 2, want: reports(own)},
+		"of a node much like its own": {name: "gamma-example.com.page-2", node: gamma, page: 2, want: reports(own)},
+		"with retained data acknowledged": {
+			name: gamma, node: gamma, want: reports("publish-retained"),
+			forge: func(r *unstructured.Unstructured) {
+				r.SetAnnotations(map[string]string{publish.PublishRetainedAnnotation: "local-disks/a@1"})
+			},
+		},
+		"with a finalizer": {
+			name: gamma, node: gamma, want: reports("without finalizers"),
+			forge: func(r *unstructured.Unstructured) { r.SetFinalizers([]string{"example.com/held"}) },
+		},
+		"with a token of no pod":  {by: bed.unbound, name: gamma, node: gamma, want: reports(noNode)},
+		"by an administrator":     {by: bed.admin, name: beta, node: beta},
+		"by somebody who is none": {by: bed.others, name: beta, node: beta},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			by := bed.agents[gamma]
+			if test.by != nil {
+				by = test.by
+			}
+			r := report(test.name, test.node, max(test.page, 1))
+			if test.forge != nil {
+				test.forge(r)
+			}
+			test.want.want(t, by.createsReport(r)(t.Context()))
+		})
+	}
+}
+
+// TestWriteReport: an agent writes the status of its own node's report, and
+// neither another's nor what administrators write on its own.
+func TestWriteReport(t *testing.T) {
+	t.Parallel()
+	const (
+		own    = "its own report only"
+		alphas = alpha + ".page-3"
+		betas  = beta + ".page-3"
+		status = `{"status":{"entries":[]}}`
+		acked  = `{"metadata":{"annotations":{"stowage.dev/publish-retained":"local-disks/a@1"}}}`
+	)
+	for name, node := range map[string]string{alphas: alpha, betas: beta} {
+		if _, err := bed.agents[node].reports().Create(t.Context(), report(name, node, 3), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Alpha's by its name, beta's by what it says.
+	if _, err := bed.admin.reports().Create(t.Context(), report("alpha.page-7", beta, 7), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	patch := func(by *user, name, patch string, sub ...string) func(*testing.T) error {
+		return func(t *testing.T) error {
+			_, err := by.reports().Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, sub...)
+			return err
+		}
+	}
+	remove := func(by *user, name string) func(*testing.T) error {
+		return func(t *testing.T) error {
+			return by.reports().Delete(t.Context(), name, metav1.DeleteOptions{DryRun: dryRun.DryRun})
+		}
+	}
+	tests := map[string]struct {
+		do   func(*testing.T) error
+		want refusal
+	}{
+		"its own status":                        {do: patch(bed.agents[alpha], alphas, status, "status")},
+		"another's status":                      {do: patch(bed.agents[alpha], betas, status, "status"), want: reports(own)},
+		"a status that is another's by spec":    {do: patch(bed.agents[alpha], "alpha.page-7", status, "status"), want: reports(own)},
+		"a status, with a token of no pod":      {do: patch(bed.unbound, alphas, status, "status"), want: reports(noNode)},
+		"an acknowledgement, were it granted":   {do: patch(bed.mighty[alpha], alphas, acked), want: reports("the status only")},
+		"another's deletion, were it granted":   {do: remove(bed.mighty[alpha], betas), want: reports(own)},
+		"its own deletion, were it granted":     {do: remove(bed.mighty[alpha], alphas)},
+		"an acknowledgement by somebody else":   {do: patch(bed.others, betas, acked)},
+		"an acknowledgement, by administrators": {do: patch(bed.admin, alphas, acked)},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test.want.want(t, test.do(t))
+		})
+	}
+}

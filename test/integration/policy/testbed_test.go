@@ -1,0 +1,146 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package policy_test
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"stowage.dev/stowage/pkg/testing/builders"
+	"stowage.dev/stowage/test/cluster"
+)
+
+// Where the provisioner's manifests are, and what they call things.
+const (
+	manifests = "../../../manifests/provisioner"
+	namespace = "stowage-system"
+	account   = "stowage-provisioner"
+	params    = "stowage-provisioner-nodes"
+	class     = "local-disks"
+	taintKey  = "stowage.dev/agent-not-ready"
+)
+
+// The nodes. Gamma's hostname label is not its name, and the parameters say so.
+const (
+	alpha = "alpha"
+	beta  = "beta"
+	gamma = "gamma.example.com"
+
+	gammaHost = "gamma"
+)
+
+// testbed is a cluster with the manifests applied, three nodes, and the agents'
+// clients.
+type testbed struct {
+	cluster *cluster.Cluster
+	admin   *user
+	// agents have the tokens of pods, by node. unbound has a token of the same
+	// service account that belongs to no pod.
+	agents  map[string]*user
+	unbound *user
+	// mighty are agents that RBAC lets do everything.
+	mighty map[string]*user
+	// others may do everything too, under a name that the policies do not know.
+	others *user
+}
+
+func newTestbed(ctx context.Context, c *cluster.Cluster) (*testbed, error) {
+	b := &testbed{cluster: c, agents: map[string]*user{}, mighty: map[string]*user{}}
+	var err error
+	if b.admin, err = newUser(c.RESTConfig()); err != nil {
+		return b, err
+	}
+	if err := b.apply(ctx); err != nil {
+		return b, err
+	}
+	if err := b.setParams(ctx); err != nil {
+		return b, err
+	}
+	for _, node := range []string{alpha, beta, gamma} {
+		if err := b.addNode(ctx, node); err != nil {
+			return b, err
+		}
+	}
+	if b.unbound, err = b.login(ctx, nil); err != nil {
+		return b, err
+	}
+	if b.others, err = b.impersonate("system:serviceaccount:default:"+account, ""); err != nil {
+		return b, err
+	}
+	return b, b.waitForPolicies(ctx)
+}
+
+// close lets go of all connections.
+func (b *testbed) close() {
+	if b == nil {
+		return
+	}
+	for _, users := range []map[string]*user{b.agents, b.mighty, {"": b.admin, " ": b.unbound, "  ": b.others}} {
+		for _, u := range users {
+			u.close()
+		}
+	}
+}
+
+// apply creates what the manifests describe, but for the agents themselves.
+func (b *testbed) apply(ctx context.Context) error {
+	if err := b.applyCRD(ctx); err != nil {
+		return err
+	}
+	for _, file := range []string{
+		"namespace.yaml", "rbac.yaml", "startup-taint/rbac.yaml", "nodes.yaml", "storageclass.yaml",
+		"policy-volumes.yaml", "policy-placement.yaml", "policy-reports.yaml", "policy-nodes.yaml",
+	} {
+		if err := b.cluster.CreateFiles(ctx, filepath.Join(manifests, file)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setParams adds what an administrator and the controller add: a class, and the
+// hostname of a node.
+func (b *testbed) setParams(ctx context.Context) error {
+	patch := fmt.Sprintf(`{"data":{"classes":"%s, more-disks","host.%s":"%s"}}`, class, gamma, gammaHost)
+	_, err := b.admin.CoreV1().ConfigMaps(namespace).Patch(ctx, params, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	return err
+}
+
+// addNode adds a node with two taints, a pod of the service account on it, and
+// the users that have its name.
+func (b *testbed) addNode(ctx context.Context, name string) error {
+	host := name
+	if name == gamma {
+		host = gammaHost
+	}
+	node := builders.MakeNode(name).Hostname(host).Obj()
+	node.Spec.Taints = []corev1.Taint{
+		{Key: taintKey, Effect: corev1.TaintEffectNoSchedule},
+		{Key: "example.com/reserved", Effect: corev1.TaintEffectNoSchedule},
+	}
+	if _, err := b.admin.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	pod, err := b.admin.CoreV1().Pods(namespace).Create(ctx, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: account + "-"},
+		Spec: corev1.PodSpec{
+			NodeName:           name,
+			ServiceAccountName: account,
+			Containers:         []corev1.Container{{Name: "provisioner", Image: "none"}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	if b.agents[name], err = b.login(ctx, pod); err != nil {
+		return err
+	}
+	b.mighty[name], err = b.impersonate("system:serviceaccount:"+namespace+":"+account, name)
+	return err
+}

@@ -137,9 +137,10 @@ func (s *Survey) filesWithin(t target) []use {
 // system has the folders without which there is no node.
 var system = []string{"/", "/boot", "/boot/efi", "/etc", "/usr", "/var"}
 
-// systemOn returns the system's folders, kubelet's, and the discovery directories
-// that are among the target's bytes: for a folder of a file system those that lie in
-// it, for a device those of its disks that have any of them on them.
+// systemOn returns what of the system, of kubelet and of the discovery directories is
+// among the target's bytes: for a folder of a file system what lies in it, for a
+// device what is on any of its disks. It names the mounts, or the folders of mounts
+// that lie in the target in part only.
 func (s *Survey) systemOn(t target) []use {
 	var uses []use
 	for _, p := range slices.Concat(system, []string{s.kubelet}, s.folders) {
@@ -147,15 +148,21 @@ func (s *Survey) systemOn(t target) []use {
 		if !ok {
 			continue
 		}
+		where := ""
 		at := s.locate(p)
-		hit := false
-		if t.device == nil {
-			hit = at.fs == t.fs && mounts.Within(t.root, at.file)
-		} else {
-			hit = slices.ContainsFunc(s.holds(m), func(d *device) bool { return shareDisk(d, t.device) })
+		switch {
+		case t.device != nil:
+			if slices.ContainsFunc(s.holds(m), func(d *device) bool { return shareDisk(d, t.device) }) {
+				where = m.Point
+			}
+		case at.fs != t.fs:
+		case mounts.Within(t.root, m.Root):
+			where = m.Point
+		case mounts.Within(t.root, at.file):
+			where = p
 		}
-		if hit {
-			uses = append(uses, use{User: disk.User{What: byMount, Where: p}, path: p})
+		if where != "" {
+			uses = append(uses, use{User: disk.User{What: byMount, Where: where}, path: where})
 		}
 	}
 	return uses

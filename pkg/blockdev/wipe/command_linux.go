@@ -54,8 +54,8 @@ func executable(path string) error {
 	}
 }
 
-// wait runs a command in a process group of its own, which dies with the context,
-// and of which nothing is left when it returns. The caller's goroutine is locked to
+// wait runs a command in a process group of its own, which is killed when the
+// context ends, and whatever is left of it when its leader ends. The caller's goroutine is locked to
 // its thread.
 func wait(ctx context.Context, cmd *exec.Cmd) error {
 	cmd.Dir = "/"

@@ -55,10 +55,21 @@ func loop(t *testing.T, file string, options ...string) string {
 	return dev
 }
 
+// room is a folder for disks, in memory if there is one.
+func room(t *testing.T) string {
+	t.Helper()
+	folder, err := os.MkdirTemp("/dev/shm", "wipe-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(folder) })
+	return folder
+}
+
 // blank makes a file of zeros that takes no room.
 func blank(t *testing.T, size int64) string {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "disk")
+	file := filepath.Join(room(t), "disk")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +82,7 @@ func blank(t *testing.T, size int64) string {
 // dirty makes a file in which every byte is set.
 func dirty(t *testing.T, size int64) string {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "disk")
+	file := filepath.Join(room(t), "disk")
 	if err := os.WriteFile(file, bytes.Repeat([]byte{0xa5}, int(size)), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -112,55 +113,75 @@ func TestMountsOfTheHostStopTheCleanBeforeAnything(t *testing.T) {
 	}
 }
 
-// Writers here act between any two entries that the walk deals with: nobody is faster.
+// writer acts between any two entries that the walk deals with: nobody is faster.
+type writer struct {
+	root string
+	call int
+	// source is a file, deepest the directory that it has made below all others.
+	source, deepest int
+}
+
+// next names a file in a directory.
+func (w *writer) next(dir string) string {
+	return fmt.Sprintf("%s/%s/%d", w.root, dir, w.call)
+}
+
+// deepen makes a directory in the one that it made before.
+func (w *writer) deepen() error {
+	if err := unix.Mkdirat(w.deepest, "d", 0o700); err != nil {
+		return err
+	}
+	fd, err := unix.Openat(w.deepest, "d", directoryFlags, 0)
+	if err != nil {
+		return err
+	}
+	unix.Close(w.deepest)
+	w.deepest = fd
+	return nil
+}
+
+// link makes two more names for a file of which one name at most was deleted since.
+func (w *writer) link() error {
+	return errors.Join(
+		unix.Linkat(w.source, "", unix.AT_FDCWD, w.next("b"), unix.AT_EMPTY_PATH),
+		unix.Linkat(w.source, "", unix.AT_FDCWD, w.next("b")+"more", unix.AT_EMPTY_PATH),
+	)
+}
+
 func TestWritersEndTheClean(t *testing.T) {
-	deepest := ""
-	stories := map[string]func(root string, call int) error{
-		"a new file at each step": func(root string, call int) error {
-			return os.WriteFile(fmt.Sprintf("%s/%d", root, call), nil, 0o600)
+	stories := map[string]func(w *writer) error{
+		"a new file at each step": func(w *writer) error {
+			return os.WriteFile(w.next(""), nil, 0o600)
 		},
-		"the same file again": func(root string, _ int) error {
-			return os.WriteFile(root+"/log", nil, 0o600)
+		"the same file again": func(w *writer) error {
+			return os.WriteFile(w.root+"/log", nil, 0o600)
 		},
-		"a directory that is never empty": func(root string, call int) error {
-			_ = os.Mkdir(root+"/d", 0o700)
-			return os.WriteFile(fmt.Sprintf("%s/d/%d", root, call), nil, 0o600)
+		"a directory that is never empty": func(w *writer) error {
+			return errors.Join(os.MkdirAll(w.root+"/d", 0o700), os.WriteFile(w.next("d"), nil, 0o600))
 		},
-		"links to one file": func(root string, call int) error {
-			return unix.Linkat(unix.AT_FDCWD, root+"/a/source", unix.AT_FDCWD, fmt.Sprintf("%s/b/%d", root, call), 0)
-		},
-		"deeper at each step": func(root string, call int) error {
-			if call == 1 {
-				deepest = root
-			}
-			if deepest += "/d"; len(deepest) > 4000 {
-				return nil
-			}
-			return os.MkdirAll(deepest, 0o700)
-		},
+		"links to one file":   (*writer).link,
+		"deeper at each step": (*writer).deepen,
 	}
 	for name, act := range stories {
 		t.Run(name, func(t *testing.T) {
 			onEach(t, func(t *testing.T, root string) {
-				must(t, os.Mkdir(root+"/a", 0o700))
-				must(t, os.Mkdir(root+"/b", 0o700))
-				write(t, root+"/a/source", "x")
+				must(t, os.MkdirAll(root+"/b", 0o700))
+				write(t, root+"/b/source", "x")
+				deepest, err := unix.Open(root+"/b", directoryFlags, 0)
+				must(t, err)
+				source, err := unix.Open(root+"/b/source", handleFlags, 0)
+				must(t, err)
+				w := &writer{root: root, source: source, deepest: deepest}
+				defer func() { unix.Close(w.deepest); unix.Close(w.source) }()
 				r := open(t, root)
-				calls := 0
-				tell := &teller{progress: func(disk.Progress) error {
-					calls++
-					if err := act(root, calls); err != nil && !errors.Is(err, unix.ENOENT) {
-						return err
-					}
-					return nil
-				}}
-				err := r.do(func(fd int) error { return r.passes(t.Context(), fd, tell) })
+				tell := &teller{progress: func(disk.Progress) error { w.call++; return act(w) }}
+				err = r.do(func(fd int) error { return r.passes(t.Context(), fd, tell) })
 				var still *StillWrittenError
-				if done := name == "links to one file" || name == "deeper at each step"; !errors.As(err, &still) && !(done && err == nil) {
-					t.Errorf("%v after %d steps", err, calls)
+				if !errors.As(err, &still) {
+					t.Errorf("%v after %d steps", err, w.call)
 				}
-				if most := 3 * maxPasses * (foreignLimit + contestedLimit); calls > most {
-					t.Errorf("%d steps, more than %d", calls, most)
+				if most := 3 * maxPasses * (foreignLimit + contestedLimit); w.call > most {
+					t.Errorf("%d steps, more than %d", w.call, most)
 				}
 			})
 		})
@@ -181,7 +202,7 @@ func TestDirectoriesSwappedForSymlinksLeadNowhere(t *testing.T) {
 		for range 3 {
 			<-began
 		}
-		for range 20 {
+		for range 10 {
 			err := r.Clean(ctx, nil)
 			var still *StillWrittenError
 			if err != nil && !errors.As(err, &still) {
@@ -220,29 +241,34 @@ func swap(root, out string, n int, began, stop chan struct{}) {
 	}
 }
 
-// A directory deeper than is held open is moved while the walk is in it: going up
-// would lead elsewhere.
-func TestADeepDirectoryMovedAwayIsFoundByTheNextWalk(t *testing.T) {
-	root := mount(t, "tmpfs")
-	deepen(t, root, 3*openFrames)
-	must(t, os.Mkdir(root+"/e", 0o700))
-	r := open(t, root)
-	moved := false
-	tell := &teller{progress: func(disk.Progress) error {
-		// Once the walk is in the deepest directory, the chain's first is moved.
-		deep := root
-		for range 3 * openFrames {
-			deep += "/d"
-		}
-		if _, err := os.Stat(deep); err == nil && !moved && descriptors(t) > openFrames {
-			moved = true
-			return errors.Join(os.Rename(root+"/d/d/d", root+"/x"), os.Rename(root+"/d", root+"/y"))
-		}
-		return nil
-	}}
-	must(t, r.do(func(fd int) error { return r.passes(t.Context(), fd, tell) }))
-	if !moved {
-		t.Error("nothing was moved")
+// A directory deeper than is held open is moved while the walk is at its bottom:
+// going up leads elsewhere, even out of a volume that is a folder of a file system.
+func TestTheWayUpFromADirectoryThatWasMovedIsNotTaken(t *testing.T) {
+	for name, to := range map[string]string{"within the volume": "/volume/e/x", "out of the volume": "/outside/x"} {
+		t.Run(name, func(t *testing.T) {
+			fs := mount(t, "tmpfs")
+			must(t, os.MkdirAll(fs+"/volume/e", 0o700))
+			must(t, os.Mkdir(fs+"/outside", 0o700))
+			write(t, fs+"/outside/canary", "alive")
+			deepen(t, fs+"/volume", 3*openFrames)
+			bottom := fs + "/volume" + strings.Repeat("/d", 3*openFrames)
+			r := open(t, fs+"/volume")
+			moved := false
+			tell := &teller{progress: func(disk.Progress) error {
+				if _, err := os.Stat(bottom); err == nil || moved || descriptors(t) < openFrames {
+					return nil
+				}
+				moved = true // the bottom has just been removed
+				return os.Rename(fs+"/volume/d/d/d", fs+to)
+			}}
+			must(t, r.do(func(fd int) error { return r.passes(t.Context(), fd, tell) }))
+			if !moved {
+				t.Error("nothing was moved")
+			}
+			checkEmpty(t, r)
+			if text, err := os.ReadFile(fs + "/outside/canary"); err != nil || string(text) != "alive" {
+				t.Errorf("the canary beside the volume: %q, %v", text, err)
+			}
+		})
 	}
-	checkEmpty(t, r)
 }

@@ -14,10 +14,10 @@ import (
 const (
 	// foreignLimit is how many entries, made since a walk began, it removes before it
 	// gives up.
-	foreignLimit = 10_000
+	foreignLimit = 2_000
 	// contestedLimit is how many entries may vanish, be exchanged or be filled again
 	// under its hands.
-	contestedLimit = 1_000
+	contestedLimit = 500
 	// clockSlack is how far the clock may have been put back for an inode that was
 	// changed "after now" to be taken for an old one.
 	clockSlack = 10 * time.Second

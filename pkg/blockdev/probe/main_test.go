@@ -87,8 +87,18 @@ func attach(t testing.TB, file string, args ...string) string {
 	t.Helper()
 	needs(t, "losetup", "truncate")
 	device := run(t, append(append([]string{"losetup", "-f", "--show"}, args...), file)...)
-	t.Cleanup(func() { _ = exec.Command("losetup", "-d", device).Run() })
+	t.Cleanup(func() { detach(t, device, file) })
 	return device
+}
+
+// detach detaches a device, unless it has been detached, and perhaps given to somebody
+// else since.
+func detach(t testing.TB, device, file string) {
+	t.Helper()
+	backing, err := os.ReadFile(filepath.Join("/sys/block", filepath.Base(device), "loop/backing_file"))
+	if err == nil && strings.HasPrefix(string(backing), file) {
+		run(t, "losetup", "-d", device)
+	}
 }
 
 // newDisk is a loop device.

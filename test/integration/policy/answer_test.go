@@ -72,6 +72,7 @@ func (r refusal) want(t *testing.T, err error) {
 // when it has taken up a new policy, parameter or role, so this polls.
 func eventually(ctx context.Context, want refusal, ask func(context.Context) error) error {
 	var last error
+	//nolint:forbidigo // There is nothing to watch.
 	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
 		last = want.check(ask(ctx))
 		return last == nil, nil

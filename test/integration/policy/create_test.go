@@ -72,6 +72,13 @@ func TestCreate(t *testing.T) {
 			forge: affinity(own, corev1.NodeSelectorTerm{}), want: volumes(oneHostname),
 		},
 
+		"under the name of another provisioner's volume": {
+			forge: func(pv *corev1.PersistentVolume) { pv.Name = "pvc-6f7b0c1e-4a9d-4c58-9c7f-0d9a2b3c4d5e" },
+			want:  volumes("agents name volumes"),
+		},
+		"under the name that the reference gives": {
+			forge: func(pv *corev1.PersistentVolume) { pv.Name = "local-pv-6f7b0c1e" },
+		},
 		"reserved for a claim": {
 			forge: func(pv *corev1.PersistentVolume) {
 				pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "default", Name: "data"}

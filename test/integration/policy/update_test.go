@@ -51,6 +51,15 @@ func TestUpdate(t *testing.T) {
 			patch: fmt.Sprintf(`{"metadata":{"annotations":{%q:"fs:2:/",%q:"2147483648",%q:null}}}`,
 				publish.IdentityAnnotation, publish.BytesAnnotation, publish.SameDiskAnnotation),
 		},
+		"takes up a volume that was adopted": {
+			before: fmt.Sprintf(`{"metadata":{"annotations":{%q:null,%q:null,%q:null}}}`, publish.IdentityAnnotation, publish.BytesAnnotation, publish.GenerationAnnotation),
+			patch: fmt.Sprintf(`{"metadata":{"annotations":{%q:"fs:2:/",%q:"2147483648",%q:"1"}}}`,
+				publish.IdentityAnnotation, publish.BytesAnnotation, publish.GenerationAnnotation),
+		},
+		"gives a volume its finalizer back": {
+			before: released,
+			patch:  `{"metadata":{"finalizers":["kubernetes.io/pv-protection","stowage.dev/local-volume"]}}`,
+		},
 		"says itself that a disk is the same": {
 			patch: annotate(publish.SameDiskAnnotation, `"fs:2:/"`), want: volumes(annotations),
 		},

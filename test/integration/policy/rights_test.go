@@ -1,0 +1,81 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package policy_test
+
+import (
+	"strings"
+	"testing"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TestRights: the roles grant what an agent does, and of the rest nothing that
+// the policies would have to hold back, or that they do not look at.
+func TestRights(t *testing.T) {
+	t.Parallel()
+	// verb, resource.group/subresource, name, namespace; "-" for none.
+	tests := map[string]bool{
+		"list persistentvolumes - -":                                     true,
+		"watch persistentvolumes - -":                                    true,
+		"update persistentvolumes pv -":                                  true,
+		"watch storageclasses.storage.k8s.io - -":                        true,
+		"get nodes alpha -":                                              true,
+		"patch nodes alpha -":                                            true, // startup-taint/rbac.yaml
+		"get configmaps stowage-provisioner-nodes stowage-system":        true,
+		"create events - default":                                        true,
+		"patch events.events.k8s.io - default":                           true,
+		"get localdiskreports.stowage.dev alpha -":                       true,
+		"remove startuptaints.stowage.dev stowage.dev/agent-not-ready -": true,
+
+		"remove startuptaints.stowage.dev node.kubernetes.io/unreachable -":                             false,
+		"deletecollection persistentvolumes - -":                                                        false,
+		"update persistentvolumes/status pv -":                                                          false,
+		"update localdiskreports.stowage.dev alpha -":                                                   false,
+		"delete localdiskreports.stowage.dev alpha -":                                                   false,
+		"update nodes alpha -":                                                                          false,
+		"patch nodes/status alpha -":                                                                    false,
+		"delete nodes alpha -":                                                                          false,
+		"update storageclasses.storage.k8s.io local-disks -":                                            false,
+		"get configmaps stowage-provisioner stowage-system":                                             false,
+		"update configmaps stowage-provisioner-nodes stowage-system":                                    false,
+		"list configmaps - stowage-system":                                                              false,
+		"get secrets any stowage-system":                                                                false,
+		"create pods - stowage-system":                                                                  false,
+		"create jobs.batch - stowage-system":                                                            false,
+		"create serviceaccounts/token stowage-provisioner stowage-system":                               false,
+		"update persistentvolumeclaims any default":                                                     false,
+		"create events - kube-system":                                                                   false,
+		"update validatingadmissionpolicies.admissionregistration.k8s.io stowage-provisioner-volumes -": false,
+	}
+	for what, want := range tests {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+				User:               "system:serviceaccount:" + namespace + ":" + account,
+				Groups:             []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
+				ResourceAttributes: attributes(what),
+			}}
+			answer, err := bed.admin.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if answer.Status.Allowed != want {
+				t.Errorf("allowed: %v, want %v", answer.Status.Allowed, want)
+			}
+		})
+	}
+}
+
+// attributes reads a line of TestRights.
+func attributes(line string) *authorizationv1.ResourceAttributes {
+	words := strings.Fields(line)
+	resource, sub, _ := strings.Cut(words[1], "/")
+	resource, group, _ := strings.Cut(resource, ".")
+	none := func(word string) string { return strings.TrimPrefix(word, "-") }
+	return &authorizationv1.ResourceAttributes{
+		Verb: words[0], Resource: resource, Group: group, Subresource: sub,
+		Name: none(words[2]), Namespace: none(words[3]),
+	}
+}

@@ -4,6 +4,8 @@
 package probe
 
 import (
+	"path"
+
 	"golang.org/x/sys/unix"
 
 	"stowage.dev/stowage/pkg/blockdev/identity"
@@ -20,7 +22,7 @@ func (e *entry) directory(st *unix.Statx_t) found {
 	if e.discovers(placeOf(m, e.at)) {
 		return e.found()
 	}
-	if above, ok := e.view.host.At(host); ok && e.view.host != e.view.self {
+	if above := e.hostMount(); above != nil {
 		if !mounts.Supported(above.FSType) {
 			return e.unsupported(above.FSType)
 		}
@@ -43,4 +45,18 @@ func (e *entry) directory(st *unix.Statx_t) found {
 		return e.unsupported(m.FSType)
 	}
 	return e.fileSystem(m, func() (disk.Identity, error) { return identity.OfDirectory(e.at) })
+}
+
+// hostMount returns what the host has mounted at an entry at which the agent sees
+// nothing mounted.
+func (e *entry) hostMount() *mounts.Mount {
+	if e.view.host == e.view.self {
+		return nil
+	}
+	for _, folder := range e.view.onTheHost([]*listing{e.folder}) {
+		if m, ok := e.view.host.At(path.Join(folder, e.fact.Name)); ok {
+			return m
+		}
+	}
+	return nil
 }

@@ -1,0 +1,130 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package probe
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"stowage.dev/stowage/pkg/local/disk"
+)
+
+// at makes a fact of "class/name place identity"; bad gives it a problem.
+func at(text string) disk.Fact {
+	words := append(strings.Fields(text), "", "", "")
+	class, name, _ := strings.Cut(words[0], "/")
+	f := disk.Fact{Key: disk.Key{Class: class, Name: name}, HostPath: "/" + words[0], Place: words[1], Identity: disk.Identity(words[2])}
+	if words[3] == "bad" {
+		f.Problem = disk.Problemf(disk.ReadOnly, "bad")
+	}
+	return f
+}
+
+func volumeOf(text string) disk.Known {
+	f := at(text)
+	return disk.Known{Key: f.Key, Volume: "pv-" + f.Name, Identity: f.Identity, HostPath: f.HostPath}
+}
+
+func recordOf(text string) disk.Known {
+	k := volumeOf(text)
+	k.Volume = ""
+	return k
+}
+
+func TestNoByteIsOfferedTwice(t *testing.T) {
+	stories := map[string]struct {
+		facts []disk.Fact
+		known []disk.Known
+		want  map[string]disk.Reason
+	}{
+		"different disks": {
+			facts: []disk.Fact{at("a/1 dev:8:0 wwn:0"), at("a/2 dev:8:16 wwn:1")},
+			want:  map[string]disk.Reason{"a/1": "", "a/2": ""},
+		},
+		"the same place twice: order of class, then of name": {
+			facts: []disk.Fact{at("b/0 dev:8:0 wwn:0"), at("a/2 dev:8:0 wwn:0"), at("a/1 dev:8:0 wwn:0")},
+			want:  map[string]disk.Reason{"a/1": "", "a/2": disk.SameBytes, "b/0": disk.SameBytes},
+		},
+		"a record is better than none": {
+			facts: []disk.Fact{at("a/1 dev:8:0 wwn:0"), at("b/1 dev:8:0 wwn:0")},
+			known: []disk.Known{recordOf("b/1 . wwn:0")},
+			want:  map[string]disk.Reason{"a/1": disk.SameBytes, "b/1": ""},
+		},
+		"a volume is better than a record": {
+			facts: []disk.Fact{at("a/1 dev:8:0 wwn:0"), at("b/1 dev:8:0 wwn:0")},
+			known: []disk.Known{recordOf("a/1 . wwn:0"), volumeOf("b/1")},
+			want:  map[string]disk.Reason{"a/1": disk.SameBytes, "b/1": ""},
+		},
+		"and the volume of that very disk is best": {
+			facts: []disk.Fact{at("a/1 dev:8:0 wwn:0"), at("b/1 dev:8:0 wwn:0")},
+			known: []disk.Known{volumeOf("a/1 . wwn:7"), volumeOf("b/1 . wwn:0")},
+			want:  map[string]disk.Reason{"a/1": disk.SameBytes, "b/1": ""},
+		},
+		"two paths of multipath, or a copy: one identity, two places": {
+			facts: []disk.Fact{at("a/1 dev:8:0 wwn:0"), at("a/2 dev:8:16 wwn:0")},
+			want:  map[string]disk.Reason{"a/1": "", "a/2": disk.SameBytes},
+		},
+		"a folder and its parent": {
+			facts: []disk.Fact{at("a/1 fs:8:1:/x fs:u:/x"), at("a/2 fs:8:1:/x/y fs:u:/x/y"), at("a/3 fs:8:1:/xy fs:u:/xy"), at("a/4 fs:8:1:/ fs:u:/")},
+			want:  map[string]disk.Reason{"a/1": "", "a/2": disk.InUse, "a/3": "", "a/4": disk.InUse},
+		},
+		"what has a problem stands in nobody's way": {
+			facts: []disk.Fact{at("a/1 dev:8:0 wwn:0 bad"), at("a/2 dev:8:0 wwn:0")},
+			want:  map[string]disk.Reason{"a/1": disk.ReadOnly, "a/2": ""},
+		},
+		"but a volume's bytes stay its own": {
+			facts: []disk.Fact{at("b/1 dev:8:0 wwn:0 bad"), at("a/2 dev:8:0 wwn:0")},
+			known: []disk.Known{volumeOf("b/1 . wwn:0")},
+			want:  map[string]disk.Reason{"b/1": disk.ReadOnly, "a/2": disk.SameBytes},
+		},
+		"even if nothing is at its path any more": {
+			facts: []disk.Fact{at("a/2 dev:8:0 wwn:0")},
+			known: []disk.Known{volumeOf("b/1 . wwn:0")},
+			want:  map[string]disk.Reason{"a/2": disk.SameBytes},
+		},
+		"two volumes whose disks were exchanged: whoever compares identities tells": {
+			facts: []disk.Fact{at("a/1 dev:8:0 wwn:2"), at("a/2 dev:8:16 wwn:1")},
+			known: []disk.Known{volumeOf("a/1 . wwn:1"), volumeOf("a/2 . wwn:2")},
+			want:  map[string]disk.Reason{"a/1": "", "a/2": ""},
+		},
+		"what did not answer has neither place nor identity, and no twin": {
+			facts: []disk.Fact{at("a/1"), at("a/2")},
+			want:  map[string]disk.Reason{"a/1": "", "a/2": ""},
+		},
+	}
+	for name, s := range stories {
+		t.Run(name, func(t *testing.T) {
+			for range 5 {
+				rand.Shuffle(len(s.facts), func(i, j int) { s.facts[i], s.facts[j] = s.facts[j], s.facts[i] })
+				before := slices.Clone(s.facts)
+				got := make(map[string]disk.Reason)
+				for key, f := range settle(s.facts, s.known) {
+					got[key.String()] = reason(f)
+				}
+				if diff := cmp.Diff(s.want, got); diff != "" {
+					t.Fatalf("wanted -, got +:\n%s", diff)
+				}
+				if diff := cmp.Diff(before, s.facts); diff != "" {
+					t.Fatalf("the facts given were changed:\n%s", diff)
+				}
+			}
+		})
+	}
+}
+
+func TestWhoseNameIsTold(t *testing.T) {
+	whole := at("a/whole dev:8:0 wwn:0")
+	part := at("b/part dev:8:1 part:0")
+	part.Overlaps = []string{"dev:8:0"}
+	got := settle([]disk.Fact{part, whole}, nil)[part.Key].Problem
+	if got == nil || got.Reason != disk.InUse || !strings.Contains(got.Message, "/a/whole") {
+		t.Errorf("the partition's problem: %v", got)
+	}
+}

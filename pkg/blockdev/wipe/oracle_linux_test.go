@@ -134,13 +134,13 @@ func md(major, minor uint32, at int64) string {
 	binary.LittleEndian.PutUint32(sb, 0xa92b4efc)
 	binary.LittleEndian.PutUint32(sb[4:], major)
 	binary.LittleEndian.PutUint32(sb[8:], minor)
-	binary.LittleEndian.PutUint64(sb[128:], uint64(at/512))
+	binary.LittleEndian.PutUint64(sb[144:], uint64(at/512))
 	return string(sb)
 }
 
 func TestNoSignatureIsLeftOfWhatWasPlanted(t *testing.T) {
 	need(t, "wipefs", "blkid")
-	const size = 40*mib + 3*512
+	const size = 80*mib + 3*512
 	repeat := func(data string, places ...int64) map[int64]string {
 		all := map[int64]string{}
 		for _, at := range places {
@@ -163,7 +163,7 @@ func TestNoSignatureIsLeftOfWhatWasPlanted(t *testing.T) {
 		"UFS, the furthest":           {256*kib + 1372: "\x19\x01\x54\x19"},
 		"DRBD":                        {size - 4096 + 60: "\x83\x74\x02\x6b"},
 		"swap that holds a suspended": {4086: "S1SUSPEND"},
-		"BitLocker":                   {0: "\xeb\x58\x90-FVE-FS-"},
+		"BitLocker":                   {0: "\xeb\x52\x90-FVE-FS-"},
 		"Stratis and too little of others": {32: "NXSB", 512 + 4: "!Stra0tis\x86\xff\x02^\x41rh",
 			65600: "_BHRfS_M", 65536 + 48: "\x00\x00\x01"},
 	}

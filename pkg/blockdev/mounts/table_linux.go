@@ -49,7 +49,8 @@ func has(options []string, option string) bool {
 
 // Table is everything that is mounted in one mount namespace.
 type Table struct {
-	all []*Mount
+	all  []*Mount
+	byID map[int]*Mount
 	// on has the mounts by what they are mounted on: an ID, or the ground, which is
 	// what those stand on whose parent is out of sight.
 	on map[int][]*Mount
@@ -82,10 +83,8 @@ func parse(r io.Reader) (*Table, error) {
 		// the node look unused.
 		return nil, errors.New("it names no mount")
 	}
-	t := &Table{on: make(map[int][]*Mount)}
-	ids := make(map[int]bool, len(infos))
+	t := &Table{byID: make(map[int]*Mount, len(infos)), on: make(map[int][]*Mount)}
 	for _, i := range infos {
-		ids[i.ID] = true
 		t.all = append(t.all, &Mount{
 			ID: i.ID, Parent: i.Parent,
 			Major: uint32(i.Major), Minor: uint32(i.Minor),
@@ -96,8 +95,11 @@ func parse(r io.Reader) (*Table, error) {
 		})
 	}
 	for _, m := range t.all {
+		t.byID[m.ID] = m
+	}
+	for _, m := range t.all {
 		parent := m.Parent
-		if parent == m.ID || !ids[parent] {
+		if parent == m.ID || t.byID[parent] == nil {
 			parent = ground
 		}
 		t.on[parent] = append(t.on[parent], m)
@@ -166,6 +168,30 @@ func (t *Table) SameBytes(m *Mount) []*Mount {
 	return t.where(func(o *Mount) bool {
 		return o.Major == m.Major && o.Minor == m.Minor && o.Root == m.Root
 	})
+}
+
+// Seat is the folder or file of a file system that something is mounted on. It is the
+// same in all mount namespaces, whatever the path to it is there.
+type Seat struct {
+	Major, Minor uint32
+	// Path is the path within the file system.
+	Path string
+}
+
+// SeatOf returns what a mount of this table is mounted on. There is none for the
+// root, nor for a mount whose parent is out of sight.
+func (t *Table) SeatOf(m *Mount) (Seat, bool) {
+	parent := t.byID[m.Parent]
+	if parent == nil || parent == m {
+		return Seat{}, false
+	}
+	return Seat{parent.Major, parent.Minor, parent.Inside(m.Point)}, true
+}
+
+// Inside returns where in the mounted file system a path leads to that lies on the
+// mount.
+func (m *Mount) Inside(p string) string {
+	return path.Join(m.Root, strings.TrimPrefix(path.Clean(p), m.Point))
 }
 
 // Below returns every mount whose mount point lies beneath a path, and not at it,

@@ -128,6 +128,34 @@ func TestMountSaysAll(t *testing.T) {
 	}
 }
 
+func TestSeats(t *testing.T) {
+	host := table(t, `
+22 1 8:1 / / rw - ext4 /dev/sda1 rw
+23 22 8:16 / /var/mnt/disks/a rw - ext4 /dev/sdb rw
+24 23 8:32 / /var/mnt/disks/a rw - ext4 /dev/sdc rw
+`)
+	// The same in a container, to which the discovery directory has another path.
+	container := table(t, `
+40 39 0:60 / / rw - overlay overlay rw
+41 40 8:1 /var/mnt/disks /mnt/disks rw - ext4 /dev/sda1 rw
+42 41 8:16 / /mnt/disks/a rw - ext4 /dev/sdb rw
+`)
+	want := Seat{Major: 8, Minor: 1, Path: "/var/mnt/disks/a"}
+	first, stacked := host.OfDevice(8, 16)[0], host.OfDevice(8, 32)[0]
+	if got, ok := host.SeatOf(first); got != want || !ok {
+		t.Errorf("on the host the seat is %v, %v; want %v", got, ok, want)
+	}
+	if got, ok := container.SeatOf(container.OfDevice(8, 16)[0]); got != want || !ok {
+		t.Errorf("in the container the seat is %v, %v; want %v", got, ok, want)
+	}
+	if got, ok := host.SeatOf(stacked); got != (Seat{Major: 8, Minor: 16, Path: "/"}) || !ok {
+		t.Errorf("of a mount on a mount the seat is %v, %v", got, ok)
+	}
+	if got, ok := host.SeatOf(host.OfDevice(8, 1)[0]); ok {
+		t.Errorf("the root has the seat %v", got)
+	}
+}
+
 func TestReadOnly(t *testing.T) {
 	tab := table(t, node)
 	for path, want := range map[string]bool{"/mnt/disks/a": false, "/mnt/disks/ro": true, "/mnt/stack": true} {

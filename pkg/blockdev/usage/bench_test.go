@@ -107,7 +107,7 @@ func (b *bench) partitions(dev string) (first, second string) {
 // mkfs makes an ext4 file system and mounts it.
 func (b *bench) mkfs(dev, point string) string {
 	b.t.Helper()
-	b.run("mkfs.ext4", "-q", dev)
+	b.run("mkfs.ext4", "-q", "-O", "^has_journal", dev)
 	return b.mount(dev, point)
 }
 

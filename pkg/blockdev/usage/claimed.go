@@ -31,7 +31,7 @@ func (s *Survey) Claimed(fact disk.Fact, volume string) ([]disk.User, error) {
 	}
 	uses := s.systemOn(t)
 	if t.device != nil {
-		uses = append(uses, s.usesOfOverlap(t.device)...)
+		uses = append(uses, otherThan([]string{path.Clean(fact.HostPath)}, s.usesOfOverlap(t.device))...)
 		uses = append(uses, s.usesBeside(t.device)...)
 	} else {
 		uses = append(uses, s.usesOfFiles(t, fact.HostPath, volume)...)
@@ -73,7 +73,7 @@ func (s *Survey) discovered(p string) bool {
 
 // usesOfFiles returns what claims a folder of a file system.
 func (s *Survey) usesOfFiles(t target, hostPath, volume string) []use {
-	uses := slices.DeleteFunc(s.otherMounts(t, hostPath), func(u use) bool { return s.discovered(u.path) })
+	uses := slices.DeleteFunc(s.otherMounts(t, []string{path.Clean(hostPath)}), func(u use) bool { return s.discovered(u.path) })
 	for _, d := range s.devicesOf(t) {
 		uses = append(uses, s.grabs(d)...)
 	}

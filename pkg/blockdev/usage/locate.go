@@ -26,7 +26,7 @@ func (s *Survey) locate(p string) spot {
 	if !ok {
 		return spot{device: s.node(strings.TrimPrefix(p, "/dev"))}
 	}
-	inner := path.Join(m.Root, strings.TrimPrefix(p, m.Point))
+	inner := m.Inside(p)
 	at := spot{fs: numberOf(m), file: inner, known: true}
 	switch {
 	case m.FSType == "devtmpfs":

@@ -15,11 +15,14 @@ import (
 )
 
 // Config says where the node can be looked at. All fields are required but for
-// KubeletPath.
+// SelfMountinfo and KubeletPath.
 type Config struct {
 	// Mountinfo has the mounts of the host ("/proc/1/mountinfo"), Swaps its swap space
 	// ("/proc/swaps").
 	Mountinfo, Swaps string
+	// SelfMountinfo has the mounts that this process sees; empty for
+	// "/proc/self/mountinfo".
+	SelfMountinfo string
 	// Sys and Dev are where sysfs and the host's device nodes are.
 	Sys, Dev string
 	// KubeletDir is kubelet's root directory on the host; KubeletPath is where this
@@ -38,8 +41,11 @@ func New(c Config) (*Looker, error) {
 	if c.KubeletPath == "" {
 		c.KubeletPath = c.KubeletDir
 	}
+	if c.SelfMountinfo == "" {
+		c.SelfMountinfo = "/proc/self/mountinfo"
+	}
 	for name, value := range map[string]*string{
-		"Mountinfo": &c.Mountinfo, "Swaps": &c.Swaps, "Sys": &c.Sys, "Dev": &c.Dev,
+		"Mountinfo": &c.Mountinfo, "SelfMountinfo": &c.SelfMountinfo, "Swaps": &c.Swaps, "Sys": &c.Sys, "Dev": &c.Dev,
 		"KubeletDir": &c.KubeletDir, "KubeletPath": &c.KubeletPath,
 	} {
 		if !path.IsAbs(*value) {
@@ -146,6 +152,9 @@ type target struct {
 	device *device
 	fs     number
 	root   string
+	// files is the device number that the file system's files tell, where it is not fs:
+	// btrfs has one for each subvolume. Zero if nobody asked.
+	files number
 }
 
 // target finds what a Place is about.

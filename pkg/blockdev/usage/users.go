@@ -27,7 +27,9 @@ import (
 // between the steps.
 //
 // A device is opened for a moment, and so are loop devices, to ask what they are
-// attached to. The latter waits for the file system that a loop device's file is on.
+// attached to. The latter waits for the file system that a loop device's file is on,
+// and the root of a file system without a device number (btrfs) is asked for that of
+// its files.
 func (l *Looker) Users(ctx context.Context, fact disk.Fact, volume string) ([]disk.User, error) {
 	found, err := l.users(ctx, fact, volume)
 	if err != nil {
@@ -48,11 +50,18 @@ func (l *Looker) users(ctx context.Context, fact disk.Fact, volume string) ([]di
 	if err != nil {
 		return nil, err
 	}
+	if t.files, err = filesOf(t, fact.Path); err != nil {
+		return nil, err
+	}
+	own, err := l.ownPaths(s, fact)
+	if err != nil {
+		return nil, err
+	}
 	var uses []use
 	if t.device != nil {
-		uses = s.usesOfOverlap(t.device)
+		uses = otherThan(own, s.usesOfOverlap(t.device))
 	} else {
-		uses = slices.Concat(s.systemOn(t), s.otherMounts(t, fact.HostPath), s.filesWithin(t))
+		uses = slices.Concat(s.systemOn(t), s.otherMounts(t, own), s.filesWithin(t))
 		for _, d := range s.devicesOf(t) {
 			uses = append(uses, s.grabs(d)...)
 		}
@@ -72,6 +81,43 @@ func (l *Looker) users(ctx context.Context, fact disk.Fact, volume string) ([]di
 		uses = append(uses, more...)
 	}
 	return users(uses), nil
+}
+
+// filesOf returns target.files, for what has no device number of its own.
+func filesOf(t target, p string) (number, error) {
+	if t.device != nil || t.fs.major != 0 {
+		return t.files, nil
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(p, &st); err != nil {
+		return number{}, fmt.Errorf("look at %q: %w", p, err)
+	}
+	return numberOfStat(st.Dev), nil
+}
+
+// ownPaths returns the paths on the host at which the fact's own mount may be: that
+// of the fact, and, as that may have symlinks, wherever the host has mounted something
+// on the very folder on which this process finds the fact's mount.
+func (l *Looker) ownPaths(s *Survey, fact disk.Fact) ([]string, error) {
+	own := []string{filepath.Clean(fact.HostPath)}
+	self, err := mounts.Read(l.config.SelfMountinfo)
+	if err != nil {
+		return nil, err
+	}
+	m, ok := self.At(fact.Path)
+	if !ok {
+		return own, nil
+	}
+	seat, ok := self.SeatOf(m)
+	if !ok {
+		return own, nil
+	}
+	for _, o := range s.table.SameBytes(m) {
+		if at, ok := s.table.SeatOf(o); ok && at == seat {
+			own = append(own, o.Point)
+		}
+	}
+	return own, nil
 }
 
 // opened asks for a device alone, and tells if somebody else has it alone.
@@ -132,7 +178,7 @@ func (s *Survey) reaches(t target, lo loop, attached, fs number) bool {
 		}
 		return false
 	}
-	if t.device != nil || fs != t.fs {
+	if t.device != nil || (fs != t.fs && fs != t.files) {
 		return false
 	}
 	// A file of the target's file system. If its path leads to that file system as the

@@ -95,6 +95,18 @@ func TestWhoUsesADevice(t *testing.T) {
 			t.Cleanup(func() { _ = unix.Close(fd) })
 			return b.device(dev), []string{"open " + dev}, nil
 		},
+		"nobody, though its node is mounted on the entry": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
+			dev := b.disk("a", 64)
+			b.bindNode(dev, "disks/a")
+			fact := b.device(dev)
+			fact.HostPath = filepath.Join(b.root, "disks/a")
+			return fact, nil, nil
+		},
+		"somebody who has mounted its node beside the entry": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
+			dev := b.disk("a", 64)
+			b.bindNode(dev, "srv")
+			return b.device(dev), []string{"mount ~/srv"}, []string{"mount ~/srv"}
+		},
 		"device mapper": func(t *testing.T, b *bench) (disk.Fact, []string, []string) {
 			if _, err := os.Stat("/sys/devices/virtual/misc/device-mapper"); err != nil {
 				t.Skip("this kernel has no device mapper")

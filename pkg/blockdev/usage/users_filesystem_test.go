@@ -69,6 +69,23 @@ func TestWhoUsesAFilesystem(t *testing.T) {
 			b.undo("losetup", "-d", lo)
 			return b.mounted(point, "/"), []string{"loop device " + lo}, nil
 		},
+		"a loop device over a file of btrfs that somebody else mounted in private": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
+			dev := b.disk("a", 128)
+			b.run("mkfs.btrfs", "-q", dev)
+			point := b.mount("-t", "btrfs", dev, "disks/a")
+			b.image("disks/a/image", 4)
+			lo := b.run("unshare", "-m", "sh", "-c",
+				`mount "$1" "$2" && losetup -f --show "$2/image"`, "sh", dev, b.folder("private"))
+			b.undo("losetup", "-d", lo)
+			fact := b.mounted(point, "/")
+			s, err := b.looker().Survey(nil, nil)
+			if err != nil {
+				b.t.Fatal(err)
+			}
+			m, _ := s.table.At(point)
+			fact.Place = placeOf(numberOf(m), "/") // which is not what its files tell
+			return fact, []string{"loop device " + lo}, nil
+		},
 		"a loop device over its device": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
 			dev := b.disk("a", 64)
 			point := b.mkfs(dev, "disks/a")
@@ -82,6 +99,20 @@ func TestWhoUsesAFilesystem(t *testing.T) {
 			b.run("chmod", "600", file)
 			b.swapOn(file)
 			return b.mounted(point, "/"), []string{"swap ~/disks/a/swap"}, nil
+		},
+		"nobody but itself, though its path on the host has a symlink": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
+			fact := b.mounted(b.mkfs(b.disk("a", 64), "disks/a"), "/")
+			b.link("disks", "link")
+			fact.HostPath = filepath.Join(b.root, "link/a")
+			return fact, nil, nil
+		},
+		"another mount of it, though its path on the host has a symlink": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
+			point := b.mkfs(b.disk("a", 64), "disks/a")
+			b.mount("--bind", point, "srv")
+			fact := b.mounted(point, "/")
+			b.link("disks", "link")
+			fact.HostPath = filepath.Join(b.root, "link/a")
+			return fact, []string{"mount ~/srv"}, []string{"mount ~/srv"}
 		},
 		"a directory of which nobody has a mount": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
 			b.mkfs(b.disk("a", 64), "disks")

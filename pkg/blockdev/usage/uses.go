@@ -6,7 +6,6 @@
 package usage
 
 import (
-	"path"
 	"slices"
 
 	"stowage.dev/stowage/pkg/blockdev/mounts"
@@ -28,8 +27,8 @@ type use struct {
 	disk.User
 	// path is the mount point, or what a loop device is attached to.
 	path string
-	// holder is the device of a byHolder.
-	holder *device
+	// node says that it is a mount of a device's node.
+	node bool
 }
 
 // usesOfDevice returns what uses a device itself, and not a part of it or what it is
@@ -37,7 +36,7 @@ type use struct {
 func (s *Survey) usesOfDevice(d *device) []use {
 	uses := s.grabs(d)
 	for _, m := range s.mounted[d] {
-		uses = append(uses, use{User: disk.User{What: byMount, Where: m.Point}, path: m.Point})
+		uses = append(uses, use{User: disk.User{What: byMount, Where: m.Point}, path: m.Point, node: isNode(m)})
 	}
 	if len(s.mounted[d]) > 0 {
 		return uses
@@ -54,7 +53,7 @@ func (s *Survey) usesOfDevice(d *device) []use {
 func (s *Survey) grabs(d *device) []use {
 	var uses []use
 	for _, h := range d.holders {
-		uses = append(uses, use{User: disk.User{What: byHolder, Where: h.path()}, holder: h})
+		uses = append(uses, use{User: disk.User{What: byHolder, Where: h.path()}})
 	}
 	for _, l := range s.loops {
 		if l.at.device == d {
@@ -103,16 +102,21 @@ func leadsTo(o *device, u use, chain []*device) bool {
 }
 
 // otherMounts returns the mounts of the target's bytes, or of a folder of them, but
-// for the one at the fact's own path.
-func (s *Survey) otherMounts(t target, own string) []use {
+// for those at the fact's own paths.
+func (s *Survey) otherMounts(t target, own []string) []use {
 	var uses []use
-	own = path.Clean(own)
 	for _, m := range s.table.OfDevice(t.fs.major, t.fs.minor) {
-		if m.Point != own && mounts.Within(t.root, m.Root) {
+		if mounts.Within(t.root, m.Root) && !slices.Contains(own, m.Point) {
 			uses = append(uses, use{User: disk.User{What: byMount, Where: m.Point}, path: m.Point})
 		}
 	}
 	return uses
+}
+
+// otherThan leaves out mounts of a device's node on the fact's own paths: they are how
+// the device comes to be there.
+func otherThan(own []string, uses []use) []use {
+	return slices.DeleteFunc(uses, func(u use) bool { return u.node && slices.Contains(own, u.path) })
 }
 
 // filesWithin returns what uses files of the target: loop devices and swap.

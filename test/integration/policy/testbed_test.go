@@ -6,7 +6,9 @@ package policy_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -81,10 +83,11 @@ func (b *testbed) close() {
 	if b == nil {
 		return
 	}
-	for _, users := range []map[string]*user{b.agents, b.mighty, {"": b.admin, " ": b.unbound, "  ": b.others}} {
-		for _, u := range users {
-			u.close()
-		}
+	users := []*user{b.admin, b.unbound, b.others}
+	users = slices.AppendSeq(users, maps.Values(b.agents))
+	users = slices.AppendSeq(users, maps.Values(b.mighty))
+	for _, u := range users {
+		u.close()
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -111,8 +112,8 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// TestMetrics: docs/metrics.md has a line for each metric of the scheduler, and
-// no other.
+// TestMetrics: docs/metrics.md has a line for each metric of the scheduler and of
+// the provisioner, and no other.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	metrics.Register()
@@ -120,6 +121,7 @@ func TestMetrics(t *testing.T) {
 	metrics.ObserveBind("Direct", "success", time.Second)
 	metrics.ObserveBindStage("undo", "success", time.Second)
 	metrics.CountBindConflict("persistentvolumes", "done")
+	measureProvisioner()
 	families, err := legacyregistry.DefaultGatherer.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -127,7 +129,7 @@ func TestMetrics(t *testing.T) {
 	want := map[string]string{}
 	for _, family := range families {
 		name := family.GetName()
-		if !strings.HasPrefix(name, "stowage_") {
+		if !strings.HasPrefix(name, "stowage_") && !strings.HasPrefix(name, "local_volume_provisioner_") {
 			continue
 		}
 		labels := map[string]bool{}
@@ -153,3 +155,19 @@ func TestMetrics(t *testing.T) {
 		t.Errorf("docs/metrics.md (-want +got):\n%s", diff)
 	}
 }
+
+// measureProvisioner measures each metric of the provisioner that has labels.
+func measureProvisioner() {
+	metrics.RegisterProvisioner()
+	metrics.ObservePublish(metrics.ModeBlock, time.Second)
+	metrics.CountConfigRefused()
+	metrics.ObserveClean(metrics.Clean{Mode: metrics.ModeBlock, By: metrics.InProcess})
+	metrics.ObserveClean(metrics.Clean{Mode: metrics.ModeBlock, By: metrics.InProcess, Failed: true})
+	metrics.SetDisks([]metrics.Disk{{Class: "fast", State: "Available"}, {Class: "fast", State: metrics.DiskSkipped}})
+	_, _ = metrics.CountRequests(nobody{}).RoundTrip(&http.Request{Method: http.MethodPost})
+}
+
+// nobody answers no request.
+type nobody struct{}
+
+func (nobody) RoundTrip(*http.Request) (*http.Response, error) { return nil, http.ErrHandlerTimeout }

@@ -1,0 +1,70 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"net/http"
+	"time"
+
+	"k8s.io/component-base/metrics"
+)
+
+var (
+	apiRequests = metrics.NewCounterVec(&metrics.CounterOpts{
+		Subsystem: referenceSubsystem, Name: "apiserver_requests_total",
+		Help:           "Requests to the API server, by method (create, update, patch, delete, and get, which is lists and watches too).",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"method"})
+	apiRequestsFailed = metrics.NewCounterVec(&metrics.CounterOpts{
+		Subsystem: referenceSubsystem, Name: "apiserver_requests_failed_total",
+		Help:           "Requests to the API server that got no answer or one of status 400 and above, by method.",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"method"})
+	apiRequestDuration = metrics.NewHistogramVec(&metrics.HistogramOpts{
+		Subsystem: referenceSubsystem, Name: "apiserver_requests_duration_seconds",
+		Help:           "Time until the API server begins to answer a request, by method.",
+		Buckets:        metrics.ExponentialBuckets(0.005, 2, 14),
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"method"})
+)
+
+// CountRequests counts the requests that go through a transport to the API
+// server; it is for rest.Config.Wrap.
+func CountRequests(transport http.RoundTripper) http.RoundTripper {
+	return &countingTransport{transport}
+}
+
+type countingTransport struct{ next http.RoundTripper }
+
+var _ http.RoundTripper = (*countingTransport)(nil)
+
+// RoundTrip passes the request on.
+func (t *countingTransport) RoundTrip(request *http.Request) (*http.Response, error) {
+	method, begin := apiMethod(request.Method), time.Now()
+	response, err := t.next.RoundTrip(request)
+	apiRequests.WithLabelValues(method).Inc()
+	apiRequestDuration.WithLabelValues(method).Observe(time.Since(begin).Seconds())
+	if err != nil || response.StatusCode >= http.StatusBadRequest {
+		apiRequestsFailed.WithLabelValues(method).Inc()
+	}
+	return response, err
+}
+
+// WrappedRoundTripper lets client-go find the transport beneath.
+func (t *countingTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
+
+func apiMethod(method string) string {
+	switch method {
+	case http.MethodPost:
+		return "create"
+	case http.MethodPut:
+		return "update"
+	case http.MethodPatch:
+		return "patch"
+	case http.MethodDelete:
+		return "delete"
+	default:
+		return "get"
+	}
+}

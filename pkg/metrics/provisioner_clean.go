@@ -1,0 +1,111 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/component-base/metrics"
+)
+
+var (
+	cleansDone = metrics.NewCounterVec(&metrics.CounterOpts{
+		Subsystem: referenceSubsystem, Name: "persistentvolume_delete_total",
+		Help:           "Released volumes whose disk was cleaned, by volume mode and by where the disk was cleaned (process, job).",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"mode", "type"})
+	cleansFailed = metrics.NewCounterVec(&metrics.CounterOpts{
+		Subsystem: referenceSubsystem, Name: "persistentvolume_delete_failed_total",
+		Help:           "Attempts to clean the disk of a released volume that failed, by volume mode and by where the disk was cleaned (process, job).",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"mode", "type"})
+	cleanDuration = metrics.NewHistogramVec(&metrics.HistogramOpts{
+		Subsystem: referenceSubsystem, Name: "persistentvolume_delete_duration_seconds",
+		Help:           "Time to clean the disk of a released volume, by volume mode, by where it was cleaned (process, job), by capacity (rounded up to a multiple of 500G, which are GiB) and by cleaner command.",
+		Buckets:        metrics.ExponentialBuckets(0.01, 3, 15),
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"mode", "type", "capacity", "cleanup_command"})
+	tableRunning   = tableGauge("proctable_running", "Disks that are being cleaned.")
+	tableSucceeded = tableGauge("proctable_succeeded", "Disks that have been cleaned and whose volume is not gone yet.")
+	tableFailed    = tableGauge("proctable_failed", "Disks whose last clean failed and that wait for the next attempt.")
+	cleansRunning  = cleanGauge("clean_in_progress", "Disks that are being cleaned, as proctable_running.")
+	cleansQueued   = cleanGauge("clean_queue", "Disks that are to be cleaned and wait for their turn, or for a volume that is in use; failed ones are not counted.")
+)
+
+func tableGauge(name, help string) *metrics.Gauge {
+	return metrics.NewGauge(&metrics.GaugeOpts{Subsystem: referenceSubsystem, Name: name, Help: help, StabilityLevel: metrics.ALPHA})
+}
+
+func cleanGauge(name, help string) *metrics.Gauge {
+	return metrics.NewGauge(&metrics.GaugeOpts{Namespace: namespace, Subsystem: agentSubsystem, Name: name, Help: help, StabilityLevel: metrics.ALPHA})
+}
+
+func cleanMetrics() []metrics.Registerable {
+	return []metrics.Registerable{
+		cleansDone, cleansFailed, cleanDuration, tableRunning, tableSucceeded, tableFailed, cleansRunning, cleansQueued,
+	}
+}
+
+// CleanedBy is where a disk is cleaned.
+type CleanedBy string
+
+// The places.
+const (
+	InProcess CleanedBy = "process" // by the agent itself
+	InJob     CleanedBy = "job"     // by a Job
+)
+
+// Clean is one attempt to clean a disk, which has ended.
+type Clean struct {
+	Mode VolumeMode
+	By   CleanedBy
+	// Bytes is the volume's capacity.
+	Bytes int64
+	// Command is the method and its arguments, as the class has it: it must not name
+	// the volume, or there will be a series for each.
+	Command []string
+	Took    time.Duration
+	Failed  bool
+}
+
+// ObserveClean records how an attempt to clean a disk ended. Only those that
+// succeeded are in the durations, as in the reference's metrics.
+func ObserveClean(c Clean) {
+	mode, by := label(c.Mode), label(c.By)
+	if c.Failed {
+		cleansFailed.WithLabelValues(mode, by).Inc()
+		return
+	}
+	cleansDone.WithLabelValues(mode, by).Inc()
+	cleanDuration.WithLabelValues(mode, by, capacity(c.Bytes), label(strings.Join(c.Command, " "))).Observe(c.Took.Seconds())
+}
+
+// capacity rounds up to a multiple of 500 GiB, so that the label takes few values:
+// "0G", "500G", "1000G".
+func capacity(bytes int64) string {
+	const step = 500 << 30
+	steps := max(bytes, 0) / step
+	if bytes > steps*step {
+		steps++
+	}
+	return fmt.Sprintf("%dG", steps*500)
+}
+
+// Cleans is how many disks are in which stage of cleaning; each is in one.
+type Cleans struct {
+	// Queued wait for their turn, Running are being cleaned, Failed wait for the next
+	// attempt, and the volumes of Succeeded are not gone yet.
+	Queued, Running, Failed, Succeeded int
+}
+
+// SetCleans replaces what was set before.
+func SetCleans(c Cleans) {
+	tableRunning.Set(float64(c.Running))
+	tableSucceeded.Set(float64(c.Succeeded))
+	tableFailed.Set(float64(c.Failed))
+	cleansRunning.Set(float64(c.Running))
+	cleansQueued.Set(float64(c.Queued))
+}

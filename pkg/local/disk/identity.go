@@ -15,7 +15,7 @@ import "strings"
 //	part:<disk>:<PARTUUID>:<start>:<bytes>   a partition; <disk> is one of the above
 //	fs:<UUID>:<root>                 a mounted file system, and which folder of it
 //	dir:<UUID>:<inode>:<birth>       a directory of a file system
-//	mem:<boot>:<mount ID>            a file system in memory: another one with each mount
+//	mem:<boot>:<UUID>                a file system in memory: another one whenever it is made
 //	weak:<boot>:<diskseq>:<bytes>    a device that has none of these, such as a loop
 //	                                 device; good until it is detached or the node restarts
 //	weakpart:<boot>:<diskseq>:<start>:<bytes>   a partition of one

@@ -1,0 +1,95 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+
+	"stowage.dev/stowage/pkg/apis/provisioner"
+	"stowage.dev/stowage/pkg/blockdev/host"
+	"stowage.dev/stowage/pkg/diskrecord"
+	"stowage.dev/stowage/pkg/localprovisioner"
+	"stowage.dev/stowage/pkg/metrics"
+	"stowage.dev/stowage/pkg/server"
+)
+
+// run is the node agent, until ctx ends.
+func (o *options) run(ctx context.Context) (err error) {
+	if o.node == "" {
+		return errors.New("the node's name is not known: set MY_NODE_NAME in the pod, or --node-name")
+	}
+	settings, err := provisioner.ParseFolder(o.config)
+	if err != nil {
+		return fmt.Errorf("read the configuration in %s: %w", o.config, err)
+	}
+	for _, warning := range settings.Warnings() {
+		klog.FromContext(ctx).Info("The configuration says something to think about", "field", warning.Field, "message", warning.Message)
+	}
+	node, err := host.New(host.Config{
+		Proc: o.proc, Fstab: o.fstab, KubeletDir: o.kubeletDir, KubeletPath: o.kubeletPath, Timeout: settings.ProbeTimeout,
+	})
+	if err != nil {
+		return err
+	}
+	records, err := diskrecord.Open(filepath.Join(o.stateDir, "disks"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, records.Close()) }()
+	metrics.RegisterProvisioner()
+	return o.serve(ctx, localprovisioner.Config{
+		Node: o.node, Settings: settings, Records: records, Prober: node, Inspector: node, Cleaner: node, Recheck: o.recheck,
+	})
+}
+
+// serve connects an agent to the API server and to its probes, and runs it.
+func (o *options) serve(ctx context.Context, config localprovisioner.Config) error {
+	connection, err := o.client()
+	if err != nil {
+		return err
+	}
+	config.Client, err = kubernetes.NewForConfig(connection)
+	if err != nil {
+		return fmt.Errorf("make a client: %w", err)
+	}
+	if config.Reports, err = localprovisioner.NewReports(connection); err != nil {
+		return err
+	}
+	events := record.NewBroadcaster(record.WithContext(ctx))
+	defer events.Shutdown()
+	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: config.Client.CoreV1().Events("")})
+	config.Events = events.NewRecorder(scheme(), corev1.EventSource{Component: componentName, Host: o.node})
+	agent, err := localprovisioner.New(config)
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return agent.Run(ctx) })
+	group.Go(func() error { agent.Follow(ctx, o.config); return nil })
+	group.Go(func() error {
+		return server.Serve(ctx, server.Config{Address: o.listen, Healthy: agent.Healthy, Ready: agent.Ready})
+	})
+	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+func scheme() *runtime.Scheme {
+	s := runtime.NewScheme()
+	// Only the kinds that events are about.
+	s.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.PersistentVolume{}, &corev1.Node{}, &corev1.ObjectReference{})
+	return s
+}

@@ -1,0 +1,87 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package localprovisioner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/record"
+
+	"stowage.dev/stowage/pkg/apis/provisioner"
+	"stowage.dev/stowage/pkg/diskrecord"
+	"stowage.dev/stowage/pkg/local/disk"
+)
+
+// Prober finds out what lies where, and says when to look again.
+type Prober interface {
+	// Scan looks into the folders. It reads no byte of any disk, and returns although
+	// some of them may not answer.
+	Scan(ctx context.Context, scan disk.Scan) disk.Scanned
+	// Watch calls changed when there may be something new in the folders, until ctx
+	// ends. It may be called from several goroutines, and may miss changes: Scan is
+	// called from time to time anyway.
+	Watch(ctx context.Context, folders []disk.Folder, changed func()) error
+}
+
+// Inspector looks at one disk, as closely as need be.
+type Inspector interface {
+	// Inspect says whether a disk holds data, and what, in words that follow "holds".
+	Inspect(ctx context.Context, fact disk.Fact, mode disk.Mode) (disk.Content, string, error)
+	// Users says who uses a disk. The volume's own mount, where the disk is published,
+	// is not among them. After an error the disk may be in use.
+	Users(ctx context.Context, fact disk.Fact, volume string) ([]disk.User, error)
+	// Root describes the root of a file system as a Cleaner will need it; nil for a
+	// device.
+	Root(ctx context.Context, fact disk.Fact) (json.RawMessage, error)
+}
+
+// Cleaner removes all data from a disk, here or elsewhere. It makes sure that the
+// disk is the one of the request and that nobody else uses it, for as long as it
+// writes. progress may be called often; after an error of it, and when ctx ends, the
+// clean stops, to be resumed by another call with the last step.
+type Cleaner interface {
+	Clean(ctx context.Context, request disk.CleanRequest, progress func(disk.Progress) error) error
+}
+
+// Config is all that an Agent needs.
+type Config struct {
+	// Node is the name of the node that the agent runs on.
+	Node string
+	// Client may do what manifests/provisioner/rbac.yaml allows.
+	Client kubernetes.Interface
+	// Reports writes the node's report; nil writes none.
+	Reports Reports
+	// Events are recorded with it.
+	Events record.EventRecorder
+
+	Prober    Prober
+	Inspector Inspector
+	Cleaner   Cleaner
+	// Records are the node's, and stay open for as long as the agent runs.
+	Records *diskrecord.Store
+
+	// Settings are what the agent begins with; see Agent.Configure.
+	Settings *provisioner.Config
+	// Recheck is how long after something has vanished the agent looks again before
+	// it believes it; 0 is 5 s.
+	Recheck time.Duration
+}
+
+func (c *Config) validate() error {
+	switch {
+	case c.Node == "":
+		return errors.New("the node's name is not set")
+	case c.Client == nil || c.Events == nil:
+		return errors.New("there is no client or no event recorder")
+	case c.Prober == nil || c.Inspector == nil || c.Cleaner == nil || c.Records == nil:
+		return errors.New("there is nothing to look at disks, to clean them or to remember them with")
+	case c.Settings == nil:
+		return errors.New("there is no configuration")
+	}
+	return nil
+}

@@ -1,0 +1,198 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package localprovisioner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/klog/v2"
+
+	"stowage.dev/stowage/pkg/apis/provisioner"
+	"stowage.dev/stowage/pkg/local/disk"
+	"stowage.dev/stowage/pkg/local/publish"
+	"stowage.dev/stowage/pkg/logkeys"
+)
+
+// create publishes a disk. Its record says Published before the volume exists: from
+// then on the disk is dirty, whatever happens.
+func (a *Agent) create(ctx context.Context, g *gathered, generation int64) error {
+	volume, err := a.draft(g, generation)
+	if err != nil {
+		return err
+	}
+	if err := a.findForeign(ctx, g); err != nil {
+		return err
+	}
+	before := g.Record
+	record := disk.Record{
+		Identity: g.Fact.Identity, Key: g.Key, HostPath: g.path, Kind: g.Fact.Kind, Mode: disk.Mode(*volume.Spec.VolumeMode),
+		State: disk.Published, Volume: volume.Name, Generation: generation, Policy: disk.Policy(volume.Spec.PersistentVolumeReclaimPolicy),
+	}
+	if record.Root, err = a.rootOf(ctx, g); err != nil {
+		return err
+	}
+	if err := a.Records.Put(record); err != nil {
+		return err
+	}
+	created, err := a.createUntilKnown(ctx, volume)
+	switch {
+	case err == nil:
+	case apierrors.IsAlreadyExists(err):
+		return a.next(ctx, g, record)
+	case ambiguous(err):
+		return fmt.Errorf("create volume %s: %w", volume.Name, err)
+	default: // refused, so the disk is as it was
+		return errors.Join(fmt.Errorf("create volume %s: %w", volume.Name, err), a.restore(record.Identity, before, generation, g))
+	}
+	a.expects.write(created)
+	a.cleans.forget(g.path)
+	klog.FromContext(ctx).V(2).Info("Published", logkeys.Volume, klog.KObj(created), "path", g.path)
+	record.UID = string(created.UID)
+	a.told.published(created, g)
+	return a.Records.Put(record)
+}
+
+// draft is the volume to create.
+func (a *Agent) draft(g *gathered, generation int64) (*corev1.PersistentVolume, error) {
+	class := g.conf.classes[g.Key.Class]
+	if class == nil {
+		return nil, errAgain
+	}
+	storageClass, err := a.factory.Storage().V1().StorageClasses().Lister().Get(g.Key.Class)
+	if apierrors.IsNotFound(err) {
+		return nil, disk.Problemf(disk.ClassMissing, "there is no StorageClass %q: create it, with volumeBindingMode %s", g.Key.Class, storagev1.VolumeBindingWaitForFirstConsumer)
+	} else if err != nil {
+		return nil, fmt.Errorf("get StorageClass %s: %w", g.Key.Class, err)
+	}
+	a.mu.Lock()
+	node := *a.node
+	a.mu.Unlock()
+	offer := publish.Offer{
+		Mode: disk.Mode(class.VolumeMode), AccessModes: []corev1.PersistentVolumeAccessMode{class.AccessMode},
+		FSType: class.FSType, Labels: g.conf.LabelsForPV, Naming: naming(class.VolumeName),
+	}
+	volume, problem := publish.Volume(publish.Request{Node: node, Class: storageClass, Disk: *g.Fact, Offer: offer, Generation: generation})
+	if problem != nil {
+		return nil, problem
+	}
+	return volume, nil
+}
+
+// rootOf is what the root of a file system looks like. It is looked at once, before
+// the first user of the disk can change it.
+func (a *Agent) rootOf(ctx context.Context, g *gathered) ([]byte, error) {
+	if g.Record != nil && g.Record.Root != nil {
+		return g.Record.Root, nil
+	}
+	root, err := ask(ctx, &a.asking, g.path, g.conf.ProbeTimeout, func(ctx context.Context) (json.RawMessage, error) {
+		return a.Inspector.Root(ctx, *g.Fact)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look at the root of %s: %w", g.path, err)
+	}
+	return root, nil
+}
+
+// createUntilKnown creates a volume, again and again until it is known whether it
+// exists: a request whose answer was lost may have been carried out.
+func (a *Agent) createUntilKnown(ctx context.Context, volume *corev1.PersistentVolume) (created *corev1.PersistentVolume, err error) {
+	uncertain := false
+	backoff := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 1 << 30, Cap: retryLast}
+	stopped := wait.ExponentialBackoffWithContext(ctx, backoff, func(ctx context.Context) (bool, error) {
+		created, err = a.Client.CoreV1().PersistentVolumes().Create(ctx, volume, metav1.CreateOptions{})
+		if uncertain && apierrors.IsAlreadyExists(err) {
+			var found *corev1.PersistentVolume
+			if found, err = a.Client.CoreV1().PersistentVolumes().Get(ctx, volume.Name, metav1.GetOptions{}); err == nil {
+				created = found
+				return true, a.ours(found, volume)
+			}
+		}
+		uncertain = ambiguous(err)
+		return !uncertain, nil
+	})
+	if stopped != nil {
+		return nil, stopped
+	}
+	return created, err
+}
+
+// ours says whether a volume is what we asked for.
+func (a *Agent) ours(found, asked *corev1.PersistentVolume) error {
+	if publish.Owned(found, a.Node) && found.Annotations[publish.IdentityAnnotation] == asked.Annotations[publish.IdentityAnnotation] &&
+		found.DeletionTimestamp == nil {
+		return nil
+	}
+	return apierrors.NewAlreadyExists(corev1.Resource("persistentvolumes"), asked.Name)
+}
+
+// ambiguous says whether a request with such an error may have been carried out, or
+// may be if it is sent again.
+func ambiguous(err error) bool {
+	if err == nil {
+		return false
+	}
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return true // no answer
+	}
+	return apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err) ||
+		apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsUnexpectedServerError(err)
+}
+
+// next goes on to the next generation: the name is taken, by a volume that is not of
+// this disk or is on its way out.
+func (a *Agent) next(ctx context.Context, g *gathered, record disk.Record) error {
+	klog.FromContext(ctx).V(2).Info("The name of the volume is taken, the next one will be tried", logkeys.Volume, klog.KRef("", record.Volume))
+	record.State, record.Volume, record.Generation = disk.Clean, "", record.Generation+1
+	if err := a.Records.Put(record); err != nil {
+		return err
+	}
+	return errAgain
+}
+
+// restore makes a disk's record what it was before its volume was refused.
+func (a *Agent) restore(identity disk.Identity, before *disk.Record, generation int64, g *gathered) error {
+	if before == nil {
+		return a.Records.Delete(identity)
+	}
+	record := *before
+	record.State, record.Generation, record.Key, record.HostPath = disk.Clean, generation, g.Key, g.path
+	return a.Records.Put(record)
+}
+
+// findForeign looks for a volume that the reference implementation would have made of
+// the disk. Two agents must not offer the same one.
+func (a *Agent) findForeign(ctx context.Context, g *gathered) error {
+	name := publish.ReferenceName(a.Node, g.Key)
+	found, err := a.Client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look for volume %s: %w", name, err)
+	}
+	if publish.Owned(found, a.Node) || found.Spec.Local == nil || found.Spec.Local.Path != g.path {
+		return nil // a collision of 32-bit names; or ours, which the informer will show
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.foreign[g.path] = name
+	return errAgain
+}
+
+func naming(name provisioner.VolumeName) publish.Naming {
+	if name == provisioner.VolumeNameReference {
+		return publish.Reference
+	}
+	return publish.Hashed
+}

@@ -1,0 +1,88 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package localprovisioner
+
+import (
+	"fmt"
+	"time"
+
+	"stowage.dev/stowage/pkg/local/disk"
+	"stowage.dev/stowage/pkg/local/slot"
+)
+
+// opinion is what an Inspector said about a disk. It holds until the disk changes, is
+// cleaned, or somebody may have emptied it.
+type opinion struct {
+	identity disk.Identity
+	content  disk.Content
+	found    string
+}
+
+// gathered is a slot with what acting on it takes.
+type gathered struct {
+	slot.Slot
+	path string
+	conf *settings
+	// since is when the disk was first seen as it is.
+	since time.Time
+	// others are further volumes of the same path. There are none but by somebody's
+	// hand.
+	others []disk.Volume
+}
+
+// gather collects all that is known about a path.
+func (a *Agent) gather(path string) *gathered {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	conf := a.settings
+	g := &gathered{path: path, conf: conf, since: a.sight.since[path]}
+	volumes := a.at(conf, path)
+	key, configured := conf.keyOf(path)
+	g.Key, g.Looked = key, configured && a.sight.looked[key.Class]
+	g.Fact, g.Gone = a.sight.fact(path), a.sight.gone[path]
+	if len(volumes) > 0 {
+		g.Volume, g.others = &volumes[0], volumes[1:]
+		g.Key = g.Volume.Key
+	}
+	if class := conf.classes[g.Key.Class]; class != nil && configured {
+		g.Configured, g.Existing = true, existing(class)
+	}
+	g.Foreign = a.foreign[path]
+	a.recall(g)
+	if g.Fact == nil || g.Fact.Identity == "" {
+		return g
+	}
+	g.Elsewhere = a.elsewhere(conf, path, g.Fact.Identity)
+	if o, ok := a.opinions[path]; ok && o.identity == g.Fact.Identity {
+		g.Content, g.Found = o.content, o.found
+	}
+	if g.Record != nil {
+		g.Acknowledged = a.accepted[fmt.Sprintf("%s@%d", g.Key, g.Record.Generation)]
+	}
+	return g
+}
+
+// recall adds what the node remembers.
+func (a *Agent) recall(g *gathered) {
+	if g.Fact != nil && g.Fact.Identity != "" {
+		record, ok, err := a.Records.Get(g.Fact.Identity)
+		g.Damaged = err != nil || !ok && g.Fact.Identity.Weak() && len(a.Records.DamagedAt(g.path)) > 0
+		if ok && err == nil {
+			g.Record = &record
+		}
+	}
+	switch {
+	case g.Volume == nil:
+	case g.Volume.Identity == "":
+		if g.Record != nil && g.Record.Volume == g.Volume.Name {
+			g.VolumeRecord = g.Record
+		}
+	case g.Fact != nil && g.Volume.Identity == g.Fact.Identity:
+		g.VolumeRecord = g.Record
+	default:
+		if record, ok, err := a.Records.Get(g.Volume.Identity); err == nil && ok {
+			g.VolumeRecord = &record
+		}
+	}
+}

@@ -1,0 +1,63 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package localprovisioner
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"stowage.dev/stowage/pkg/metrics"
+)
+
+// stalled is how long beyond the longest pause the disks may not have been looked at.
+const stalled = 2 * time.Minute
+
+// health is what probes are answered with.
+type health struct {
+	synced atomic.Bool
+	// scan is when the last scan ended, in nanoseconds since 1970; 0 before the first.
+	scan atomic.Int64
+}
+
+func (h *health) scanned(begin time.Time) {
+	now := time.Now()
+	metrics.ObserveScan(now, now.Sub(begin))
+	h.scan.Store(now.UnixNano())
+}
+
+// Healthy says whether the agent still looks at its disks: an error says that it has
+// stalled and should be started anew.
+func (a *Agent) Healthy() error {
+	last := a.health.scan.Load()
+	if last == 0 {
+		return nil // it waits for the API server
+	}
+	age := time.Since(time.Unix(0, last))
+	if allowed := 2*a.current().MinResyncPeriod + stalled; age > allowed {
+		return fmt.Errorf("the disks were last looked at %s ago, and should have been within %s", age.Round(time.Second), allowed)
+	}
+	return nil
+}
+
+// Ready says whether the agent publishes the disks of a class; of every class if it is
+// empty.
+func (a *Agent) Ready(class string) error {
+	if !a.health.synced.Load() || a.health.scan.Load() == 0 {
+		return errors.New("the disks have not been looked at yet")
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if class != "" && a.settings.classes[class] == nil {
+		return fmt.Errorf("class %q is not configured", class)
+	}
+	var problems error
+	for name, problem := range a.sight.trouble {
+		if class == "" || name == class {
+			problems = errors.Join(problems, fmt.Errorf("class %s: %w", name, problem))
+		}
+	}
+	return problems
+}

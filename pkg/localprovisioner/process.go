@@ -1,0 +1,247 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package localprovisioner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+
+	"stowage.dev/stowage/pkg/local/discovery"
+	"stowage.dev/stowage/pkg/local/disk"
+	"stowage.dev/stowage/pkg/local/reclaim"
+	"stowage.dev/stowage/pkg/local/slot"
+	"stowage.dev/stowage/pkg/logkeys"
+)
+
+// errAgain says that what a decision rested on is not so any more.
+var errAgain = errors.New("something has changed meanwhile")
+
+// process brings a slot as far as it can go now.
+func (a *Agent) process(ctx context.Context, path string) {
+	left, pending := a.expects.pending(path, a.volumesAt(path))
+	if pending {
+		a.queue.AddAfter(path, left) // the informer's event comes first, as a rule
+		return
+	}
+	if a.cleans.busy(path) {
+		return // the end of the clean puts the path back
+	}
+	g, d := a.consider(ctx, path)
+	left, d = a.delayed(path, d)
+	a.told.decided(g, d)
+	if ctx.Err() != nil {
+		return
+	}
+	if left > 0 {
+		a.queue.AddAfter(path, left)
+		return
+	}
+	err := a.act(ctx, g, d)
+	switch {
+	case errors.Is(err, errAgain):
+		a.queue.AddRateLimited(path)
+	case err != nil && ctx.Err() == nil:
+		klog.FromContext(ctx).Error(err, "Cannot do what was decided", "action", d.Do, "path", path)
+		a.told.failed(g, d, err)
+		a.queue.AddRateLimited(path)
+	case d.Do != slot.None:
+		a.queue.Forget(path)
+		a.queue.Add(path)
+	case a.reconsider(ctx, path, d):
+		a.queue.AddRateLimited(path)
+	default:
+		a.queue.Forget(path)
+	}
+}
+
+// delayed puts a clean off that has failed before.
+func (a *Agent) delayed(path string, d slot.Decision) (time.Duration, slot.Decision) {
+	if d.Do != slot.Wipe {
+		return 0, d
+	}
+	left, failure := a.cleans.backoff(path)
+	if left <= 0 {
+		return 0, d
+	}
+	problem := disk.Problemf(disk.CleanFailed, "attempt %d failed: %v", failure.attempts, failure.last)
+	return left, slot.Decision{Do: slot.None, State: d.State, Problem: problem}
+}
+
+func (a *Agent) volumesAt(path string) []*corev1.PersistentVolume {
+	objects, err := a.volumes.GetIndexer().ByIndex(byPath, path)
+	if err != nil {
+		return nil
+	}
+	var found []*corev1.PersistentVolume
+	for _, object := range objects {
+		if volume, ok := asVolume(object); ok {
+			found = append(found, volume)
+		}
+	}
+	return found
+}
+
+// consider decides about a slot, and finds out what the decision asks for.
+func (a *Agent) consider(ctx context.Context, path string) (*gathered, slot.Decision) {
+	var users []disk.User
+	known := false
+	for {
+		g := a.gather(path)
+		g.Users, g.UsersKnown = users, known
+		d := a.decide(g)
+		var err error
+		switch d.Do {
+		case slot.FindUsers:
+			users, err = a.users(ctx, g)
+			known = true
+		case slot.Inspect:
+			err = a.inspect(ctx, g)
+		default:
+			return g, d
+		}
+		if err != nil || ctx.Err() != nil {
+			return g, slot.Decision{Do: slot.None, State: d.State, Problem: unanswered(err)}
+		}
+	}
+}
+
+// unanswered is why something could not be found out.
+func unanswered(err error) *disk.Problem {
+	var problem *disk.Problem
+	if errors.As(err, &problem) {
+		return problem
+	}
+	return disk.Problemf(disk.Unreadable, "%v", err)
+}
+
+func (a *Agent) decide(g *gathered) slot.Decision {
+	if reclaim.Concerns(&g.Slot) {
+		return reclaim.Decide(&g.Slot)
+	}
+	return discovery.Decide(&g.Slot, firstGeneration(g.conf.classes[g.Key.Class], time.Now().Unix()))
+}
+
+// users finds out who uses the slot's disk. Not to know is no answer.
+func (a *Agent) users(ctx context.Context, g *gathered) ([]disk.User, error) {
+	users, err := ask(ctx, &a.asking, g.path, g.conf.ProbeTimeout, func(ctx context.Context) ([]disk.User, error) {
+		return a.Inspector.Users(ctx, *g.Fact, g.volumeName())
+	})
+	if err != nil {
+		return nil, fmt.Errorf("find out who uses %s: %w", g.path, err)
+	}
+	return users, nil
+}
+
+// inspect finds out whether the slot's disk holds data.
+func (a *Agent) inspect(ctx context.Context, g *gathered) error {
+	mode := a.modeOf(g)
+	opinion, err := ask(ctx, &a.asking, g.path, g.conf.ProbeTimeout, func(ctx context.Context) (opinion, error) {
+		content, found, err := a.Inspector.Inspect(ctx, *g.Fact, mode)
+		return opinion{identity: g.Fact.Identity, content: content, found: found}, err
+	})
+	if err != nil {
+		return fmt.Errorf("look into %s: %w", g.path, err)
+	}
+	if opinion.content == disk.ContentUnknown {
+		return fmt.Errorf("look into %s: no answer", g.path)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.opinions[g.path] = opinion
+	return nil
+}
+
+// volumeName is the volume whose uses of the disk are known to the node.
+func (g *gathered) volumeName() string {
+	switch {
+	case g.Volume != nil:
+		return g.Volume.Name
+	case g.Record != nil:
+		return g.Record.Volume
+	default:
+		return ""
+	}
+}
+
+// modeOf is the mode that the slot's disk is or will be offered in.
+func (a *Agent) modeOf(g *gathered) disk.Mode {
+	if g.Volume != nil {
+		return g.Volume.Mode
+	}
+	if g.Record != nil && g.Record.State.Dirty() && g.Record.Mode != "" {
+		return g.Record.Mode
+	}
+	if class := g.conf.classes[g.Key.Class]; class != nil {
+		return disk.Mode(class.VolumeMode)
+	}
+	return disk.Filesystem
+}
+
+// act does the one thing that was decided.
+func (a *Agent) act(ctx context.Context, g *gathered, d slot.Decision) error {
+	if err := a.releaseOthers(ctx, g); err != nil {
+		return err
+	}
+	if d.Do != slot.None {
+		klog.FromContext(ctx).V(4).Info("Decided", "action", d.Do, "path", g.path, logkeys.Volume, klog.KRef("", g.volumeName()))
+	}
+	switch d.Do {
+	case slot.Create:
+		return a.create(ctx, g, d.Generation)
+	case slot.Remember:
+		return a.remember(ctx, g)
+	case slot.Guard:
+		return a.guard(ctx, g)
+	case slot.Remove:
+		return a.remove(ctx, g, d)
+	case slot.Wipe:
+		return a.cleans.start(ctx, g, d.Generation)
+	case slot.Keep:
+		return a.keep(ctx, g)
+	case slot.Absolve:
+		return a.absolve(g, d.Generation)
+	case slot.Release:
+		return a.release(ctx, g.Volume)
+	default:
+		return nil
+	}
+}
+
+// reconsider says whether a slot waits for something that no event tells of: that a
+// device is not open any more, that a disk was emptied, that a failed clean may be
+// tried again.
+func (a *Agent) reconsider(ctx context.Context, path string, d slot.Decision) bool {
+	if d.Problem == nil {
+		return false
+	}
+	switch d.Problem.Reason {
+	case disk.RetainedDirty:
+		a.readAccepted(ctx)
+		a.forgetOpinion(path)
+		return true
+	case disk.NotEmpty:
+		a.forgetOpinion(path)
+		return true
+	case disk.ForeignVolume:
+		a.mu.Lock()
+		delete(a.foreign, path)
+		a.mu.Unlock()
+		return true
+	case disk.InUse, disk.VolumeInUse, disk.Unreadable, disk.TimedOut, disk.BadRecord:
+		return true
+	default:
+		return false
+	}
+}
+
+func (a *Agent) forgetOpinion(path string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.opinions, path)
+}

@@ -1,0 +1,235 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package localprovisioner
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/gentype"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/local/disk"
+	"stowage.dev/stowage/pkg/local/publish"
+)
+
+const (
+	// reportPause is the least time between two versions of the report, so that a node
+	// that publishes a hundred disks at once does not write a hundred.
+	reportPause = time.Second
+	// progressPause is the time between two versions that differ only in how far
+	// cleans are.
+	progressPause = 30 * time.Second
+)
+
+// Reports writes LocalDiskReports; NewReports makes one.
+type Reports interface {
+	Get(ctx context.Context, name string, opts metav1.GetOptions) (*stowage.LocalDiskReport, error)
+	Create(ctx context.Context, report *stowage.LocalDiskReport, opts metav1.CreateOptions) (*stowage.LocalDiskReport, error)
+	UpdateStatus(ctx context.Context, report *stowage.LocalDiskReport, opts metav1.UpdateOptions) (*stowage.LocalDiskReport, error)
+}
+
+// NewReports makes a client for reports.
+func NewReports(config *rest.Config) (Reports, error) {
+	scheme := runtime.NewScheme()
+	if err := stowage.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("make a client for reports: %w", err)
+	}
+	config = rest.CopyConfig(config)
+	version := stowage.SchemeGroupVersion
+	config.GroupVersion, config.APIPath = &version, "/apis"
+	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	client, err := rest.RESTClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client for reports: %w", err)
+	}
+	return gentype.NewClient("localdiskreports", client, runtime.NewParameterCodec(scheme), "",
+		func() *stowage.LocalDiskReport { return &stowage.LocalDiskReport{} }), nil
+}
+
+// run writes the report when there is something new to tell.
+func (t *told) run(ctx context.Context) {
+	var written []stowage.LocalDiskReportStatus
+	wait := time.Duration(0)
+	for {
+		timer := time.NewTimer(progressPause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-t.news:
+		case <-timer.C:
+			if !t.agent.cleans.any() && wait == 0 {
+				continue
+			}
+		}
+		timer.Stop()
+		if !sleep(ctx, max(reportPause, wait)) {
+			return
+		}
+		t.measure()
+		if t.agent.removeTaint(ctx); t.agent.Reports == nil {
+			continue
+		}
+		pages, err := t.write(ctx, written)
+		if err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Cannot write the report")
+			wait = min(2*wait+reportPause, retryLast)
+			t.poke()
+			continue
+		}
+		written, wait = pages, 0
+	}
+}
+
+// write writes the pages that differ from what was written last, and returns all.
+func (t *told) write(ctx context.Context, written []stowage.LocalDiskReportStatus) ([]stowage.LocalDiskReportStatus, error) {
+	pages := t.pages()
+	for len(pages) < len(written) {
+		pages = append(pages, stowage.LocalDiskReportStatus{})
+	}
+	for i := range pages {
+		if i < len(written) && same(&written[i], &pages[i]) {
+			pages[i].LastTransitionTime = written[i].LastTransitionTime
+			continue
+		}
+		if err := t.writePage(ctx, int32(i+1), &pages[i]); err != nil {
+			return nil, err
+		}
+	}
+	return pages, nil
+}
+
+// same says whether two pages tell the same but for when.
+func same(a, b *stowage.LocalDiskReportStatus) bool {
+	x, y := *a, *b
+	x.LastTransitionTime, y.LastTransitionTime = nil, nil
+	return equality.Semantic.DeepEqual(x, y)
+}
+
+func (t *told) writePage(ctx context.Context, page int32, status *stowage.LocalDiskReportStatus) error {
+	name := stowage.PageName(t.agent.Node, page)
+	report, err := t.agent.Reports.Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		report, err = t.agent.Reports.Create(ctx, &stowage.LocalDiskReport{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec:       stowage.LocalDiskReportSpec{NodeName: t.agent.Node, Page: page},
+		}, metav1.CreateOptions{})
+	}
+	if err != nil {
+		return fmt.Errorf("get or create LocalDiskReport %s: %w", name, err)
+	}
+	if report.Spec.NodeName != t.agent.Node {
+		return fmt.Errorf("update LocalDiskReport %s: it is of node %s", name, report.Spec.NodeName)
+	}
+	if page == 1 {
+		t.agent.accept(report)
+	}
+	now := metav1.Now()
+	status.LastTransitionTime = &now
+	report.Status = *status
+	if _, err := t.agent.Reports.UpdateStatus(ctx, report, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("update LocalDiskReport %s: %w", name, err)
+	}
+	return nil
+}
+
+// pages is the report as it should be.
+func (t *told) pages() []stowage.LocalDiskReportStatus {
+	entries := t.all()
+	lists, truncated := stowage.Pages(entries)
+	pages := make([]stowage.LocalDiskReportStatus, len(lists))
+	for i := range lists {
+		pages[i].Entries = lists[i]
+	}
+	t.mu.Lock()
+	config := t.config
+	t.mu.Unlock()
+	summary := stowage.Summarize(entries)
+	first := &pages[0]
+	first.Summary, first.Truncated, first.Conditions = &summary, truncated, []metav1.Condition{config}
+	first.Classes, first.Tombstones = t.agent.classes(), t.agent.tombstones()
+	return pages
+}
+
+// all are the entries, with how cleans are going.
+func (t *told) all() []stowage.Entry {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var all []stowage.Entry
+	for _, path := range slices.Sorted(maps.Keys(t.entries)) {
+		e := t.entries[path].Entry
+		e.Cleaning = t.agent.cleans.describe(path)
+		all = append(all, e)
+	}
+	return all
+}
+
+// classes are how the configured classes stand.
+func (a *Agent) classes() []stowage.ClassStatus {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var all []stowage.ClassStatus
+	for _, class := range a.settings.Classes {
+		status := stowage.ClassStatus{Name: class.Name, HostDir: class.HostDir, Ready: a.sight.looked[class.Name]}
+		if problem := a.sight.trouble[class.Name]; problem != nil {
+			status.Reason, status.Message = string(problem.Reason), problem.Message
+		} else if _, err := a.factory.Storage().V1().StorageClasses().Lister().Get(class.Name); err != nil {
+			status.Ready, status.Reason, status.Message = false, string(disk.ClassMissing), fmt.Sprintf("there is no StorageClass %q", class.Name)
+		}
+		all = append(all, status)
+	}
+	return stowage.Classes(all)
+}
+
+// tombstones are the disks that are dirty and have no volume.
+func (a *Agent) tombstones() []stowage.Tombstone {
+	var all []stowage.Tombstone
+	for _, record := range a.Records.All() {
+		if !record.State.Dirty() || record.Volume != "" && a.shown(record.Volume) != nil {
+			continue
+		}
+		all = append(all, stowage.Tombstone{
+			Identity: string(record.Identity), Class: record.Key.Class, Name: record.Key.Name, Volume: record.Volume, VolumeUID: record.UID,
+			Generation: record.Generation, State: stowage.TombstoneState(record.State), Since: &metav1.Time{Time: record.Updated},
+		})
+	}
+	return stowage.Tombstones(all)
+}
+
+// accept takes over which retained disks an administrator wants published.
+func (a *Agent) accept(report *stowage.LocalDiskReport) {
+	accepted := map[string]bool{}
+	for _, word := range strings.Split(report.Annotations[publish.PublishRetainedAnnotation], ",") {
+		if word = strings.TrimSpace(word); word != "" {
+			accepted[word] = true
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.accepted = accepted
+}
+
+// readAccepted looks at the report for the same.
+func (a *Agent) readAccepted(ctx context.Context) {
+	if a.Reports == nil {
+		return
+	}
+	report, err := a.Reports.Get(ctx, stowage.PageName(a.Node, 1), metav1.GetOptions{})
+	if err == nil && report.Spec.NodeName == a.Node {
+		a.accept(report)
+	}
+}

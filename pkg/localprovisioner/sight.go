@@ -1,0 +1,253 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package localprovisioner
+
+import (
+	"context"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"stowage.dev/stowage/pkg/local/disk"
+	"stowage.dev/stowage/pkg/local/slot"
+)
+
+const (
+	// settle is how long a scan waits for more to happen: what mounts ten disks does
+	// so in one go.
+	settle = 50 * time.Millisecond
+	// watchRetry is how long after the watches failed they are tried again.
+	watchRetry = 30 * time.Second
+)
+
+// sight is what the last scan saw.
+type sight struct {
+	facts   map[string]disk.Fact     // by path on the node
+	since   map[string]time.Time     // when a fact was first seen as it is
+	gone    map[string]int           // looks in a row that saw no disk, by path
+	trouble map[string]*disk.Problem // by class
+	looked  map[string]bool          // classes whose directory was read
+	ended   time.Time
+}
+
+func newSight() sight {
+	return sight{facts: map[string]disk.Fact{}, since: map[string]time.Time{}, gone: map[string]int{}, trouble: map[string]*disk.Problem{}, looked: map[string]bool{}}
+}
+
+// scans looks whenever somebody asks, and from time to time.
+func (a *Agent) scans(ctx context.Context) {
+	for {
+		vanishing := a.scan(ctx)
+		pause := a.current().MinResyncPeriod
+		pause += rand.N(pause)
+		if vanishing {
+			pause = a.Recheck
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-a.look:
+			timer.Stop()
+			if !sleep(ctx, settle) {
+				return
+			}
+		case <-timer.C:
+		}
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// scan looks once, and puts the slots about which there is something new into the
+// queue. It says whether something has vanished and has to be looked for again soon.
+func (a *Agent) scan(ctx context.Context) (vanishing bool) {
+	conf := a.current()
+	known := a.known(conf)
+	a.Records.Recheck()
+	begin := time.Now()
+	scanned := a.Prober.Scan(ctx, disk.Scan{Folders: conf.folders, Known: known})
+	if ctx.Err() != nil {
+		return false
+	}
+	a.health.scanned(begin)
+	changed, vanishing := a.see(conf, known, scanned)
+	if len(changed) > 0 {
+		klog.FromContext(ctx).V(4).Info("Saw something new", "paths", changed)
+	}
+	for _, path := range changed {
+		a.queue.Add(path)
+	}
+	a.told.poke()
+	return vanishing
+}
+
+// see takes over what a scan found, and returns the paths with something new.
+func (a *Agent) see(conf *settings, known []disk.Known, scanned disk.Scanned) (changed []string, vanishing bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	next := newSight()
+	next.trouble, next.ended = scanned.Trouble, time.Now()
+	for _, folder := range conf.folders {
+		next.looked[folder.Class] = scanned.Trouble[folder.Class] == nil
+		if next.looked[folder.Class] != a.sight.looked[folder.Class] {
+			changed = append(changed, a.pathsOf(folder)...)
+		}
+	}
+	for _, fact := range scanned.Facts {
+		next.facts[fact.HostPath] = fact
+		next.since[fact.HostPath] = next.ended
+		if old, ok := a.sight.facts[fact.HostPath]; ok && sameFact(old, fact) {
+			next.since[fact.HostPath] = a.sight.since[fact.HostPath]
+		}
+	}
+	for _, path := range paths(next, a.sight, known) {
+		key, ok := conf.keyOf(path)
+		if !ok || !next.looked[key.Class] {
+			continue
+		}
+		s := slot.Slot{Fact: next.fact(path)}
+		if s.Vacant() {
+			next.gone[path] = min(a.sight.gone[path]+1, slot.GoneAfter)
+			vanishing = vanishing || next.gone[path] < slot.GoneAfter
+		}
+		old := slot.Slot{Fact: a.sight.fact(path)}
+		if next.gone[path] != a.sight.gone[path] || (old.Fact == nil) != (s.Fact == nil) || s.Fact != nil && !sameFact(*old.Fact, *s.Fact) {
+			changed = append(changed, path)
+			delete(a.opinions, path)
+		} else if a.told.waits(path) {
+			changed = append(changed, path)
+		}
+	}
+	a.sight = next
+	return changed, vanishing
+}
+
+func (s *sight) fact(path string) *disk.Fact {
+	fact, ok := s.facts[path]
+	if !ok {
+		return nil
+	}
+	return &fact
+}
+
+// paths are those that either look saw, and those of what is known.
+func paths(next, last sight, known []disk.Known) []string {
+	set := map[string]bool{}
+	for path := range next.facts {
+		set[path] = true
+	}
+	for path := range last.facts {
+		set[path] = true
+	}
+	for _, k := range known {
+		if k.Volume != "" {
+			set[k.HostPath] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(set))
+}
+
+// sameFact says whether there is nothing new.
+func sameFact(a, b disk.Fact) bool {
+	if (a.Problem == nil) != (b.Problem == nil) || a.Problem != nil && *a.Problem != *b.Problem {
+		return false
+	}
+	a.Problem, b.Problem = nil, nil
+	overlaps := slices.Equal(a.Overlaps, b.Overlaps)
+	a.Overlaps, b.Overlaps = nil, nil
+	return overlaps && a.Key == b.Key && a.HostPath == b.HostPath && a.Path == b.Path && a.Device == b.Device && a.Kind == b.Kind &&
+		a.FilesystemType == b.FilesystemType && a.Identity == b.Identity && a.Place == b.Place && a.Bytes == b.Bytes
+}
+
+// known are the slots of volumes and records, which a scan has to tell about.
+func (a *Agent) known(conf *settings) []disk.Known {
+	byPath := map[string]disk.Known{}
+	for _, record := range a.Records.All() {
+		byPath[record.HostPath] = disk.Known{Key: record.Key, HostPath: record.HostPath, Kind: record.Kind, Identity: record.Identity}
+	}
+	for _, object := range a.volumes.GetStore().List() {
+		v, ok := a.volumeOf(conf, object)
+		if !ok {
+			continue
+		}
+		k := byPath[v.HostPath]
+		k.Key, k.HostPath, k.Volume = v.Key, v.HostPath, v.Name
+		if v.Identity != "" {
+			if record, ok, err := a.Records.Get(v.Identity); err == nil && ok {
+				k.Kind = record.Kind
+			}
+			k.Identity = v.Identity
+		}
+		byPath[v.HostPath] = k
+	}
+	return slices.SortedFunc(maps.Values(byPath), func(a, b disk.Known) int { return strings.Compare(a.HostPath, b.HostPath) })
+}
+
+// pathsOf are the paths in a folder that something is known of. The caller holds mu.
+func (a *Agent) pathsOf(folder disk.Folder) []string {
+	var found []string
+	for path, fact := range a.sight.facts {
+		if fact.Class == folder.Class {
+			found = append(found, path)
+		}
+	}
+	for _, object := range a.volumes.GetStore().List() {
+		if v, ok := a.volumeOf(a.settings, object); ok && v.Key.Class == folder.Class {
+			found = append(found, v.HostPath)
+		}
+	}
+	return found
+}
+
+// everything puts all slots into the queue.
+func (a *Agent) everything() {
+	a.mu.Lock()
+	all := slices.Collect(maps.Keys(a.sight.facts))
+	a.mu.Unlock()
+	for _, object := range a.volumes.GetStore().List() {
+		all = append(all, pathOf(object))
+	}
+	for _, path := range all {
+		if path != "" {
+			a.queue.Add(path)
+		}
+	}
+}
+
+// watchDisks asks for a look whenever something may have changed.
+func (a *Agent) watchDisks(ctx context.Context) {
+	for ctx.Err() == nil {
+		watching, cancel := context.WithCancel(ctx)
+		failed := make(chan error, 1)
+		go func() { failed <- a.Prober.Watch(watching, a.current().folders, func() { poke(a.look) }) }()
+		poke(a.look) // for what happened before the watch began
+		select {
+		case <-ctx.Done():
+			cancel()
+			<-failed
+		case <-a.rewatch:
+			cancel()
+			<-failed
+		case err := <-failed:
+			klog.FromContext(ctx).Error(err, "Disks are not watched, only looked at from time to time", "retry", watchRetry)
+			sleep(ctx, watchRetry)
+		}
+		cancel()
+	}
+}

@@ -1,0 +1,215 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package localprovisioner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/local/disk"
+	"stowage.dev/stowage/pkg/local/slot"
+	"stowage.dev/stowage/pkg/metrics"
+)
+
+// Reasons of events besides those of package disk. The first two are the reference
+// implementation's.
+const (
+	eventDelete       = "VolumeDelete"
+	eventFailedDelete = "VolumeFailedDelete"
+	eventPublished    = "VolumePublished"
+	eventCleaned      = "VolumeCleaned"
+	eventConfig       = "ConfigurationRejected"
+)
+
+// told is what users are told: the report's entries, events and metrics. An event is
+// written when something becomes so, not while it stays so.
+type told struct {
+	agent *Agent
+	news  chan struct{}
+
+	mu      sync.Mutex
+	entries map[string]*entry // by path
+	config  metav1.Condition
+}
+
+// entry is what was last told of a slot.
+type entry struct {
+	stowage.Entry
+	// freed is when the volume's claim was gone, appeared when the disk of a volume
+	// that was just published was first seen; zero when that has been measured.
+	freed, appeared time.Time
+}
+
+func newTold(a *Agent) *told {
+	return &told{agent: a, news: make(chan struct{}, 1), entries: map[string]*entry{}, config: metav1.Condition{
+		Type: stowage.ConditionConfigValid, Status: metav1.ConditionTrue, Reason: "Valid", LastTransitionTime: metav1.Now(),
+	}}
+}
+
+func (t *told) poke() { poke(t.news) }
+
+// waits says whether a slot could not go on when it was last decided about: a look at
+// the disks is an occasion to try again.
+func (t *told) waits(path string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e := t.entries[path]
+	return e != nil && (e.Reason == string(disk.VolumeInUse) || e.Reason == string(disk.InUse) || e.Reason == string(disk.BadRecord))
+}
+
+// decided takes down a decision.
+func (t *told) decided(g *gathered, d slot.Decision) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if g.Fact == nil && g.Volume == nil {
+		if t.entries[g.path] != nil {
+			delete(t.entries, g.path)
+			t.poke()
+		}
+		return
+	}
+	e := t.entries[g.path]
+	if e == nil {
+		e = &entry{}
+		t.entries[g.path] = e
+	}
+	next := describe(g, d)
+	if next.State == stowage.EntryReleased && e.freed.IsZero() {
+		e.freed = time.Now()
+	}
+	if next.State == stowage.EntryAvailable && e.State != stowage.EntryAvailable {
+		e.observeAvailable()
+	}
+	if e.Since != nil && next.State == e.State && next.Reason == e.Reason {
+		next.Since = e.Since
+	}
+	fresh := next.Reason != "" && (next.Reason != e.Reason || next.Volume != e.Volume)
+	if !equality.Semantic.DeepEqual(next, e.Entry) {
+		t.poke()
+	}
+	e.Entry = next
+	if fresh && g.Volume != nil {
+		t.agent.Events.Event(reference(g.Volume.Name, g.Volume.UID), corev1.EventTypeWarning, next.Reason, next.Message)
+	}
+}
+
+// describe is the report's entry for a slot.
+func describe(g *gathered, d slot.Decision) stowage.Entry {
+	now := metav1.Now()
+	e := stowage.Entry{Class: g.Key.Class, Name: g.Key.Name, Path: g.path, State: stowage.EntryState(d.State), Since: &now}
+	if f := g.Fact; f != nil {
+		e.Kind, e.Bytes, e.Identity = string(f.Kind), f.Bytes, string(f.Identity)
+	}
+	if g.Record != nil {
+		e.Generation = g.Record.Generation
+	}
+	if v := g.Volume; v != nil {
+		e.Volume, e.Mode, e.Generation = v.Name, string(v.Mode), v.Generation
+		if e.Bytes == 0 {
+			e.Bytes = v.Bytes
+		}
+	}
+	if d.Problem != nil {
+		e.Reason, e.Message = string(d.Problem.Reason), d.Problem.Message
+	}
+	return e
+}
+
+// failed tells that something that was decided could not be done.
+func (t *told) failed(g *gathered, d slot.Decision, err error) {
+	problem := &disk.Problem{Reason: "Cannot" + disk.Reason(d.Do), Message: err.Error()}
+	var known *disk.Problem
+	if errors.As(err, &known) {
+		problem = known
+	}
+	t.decided(g, slot.Decision{Do: d.Do, State: d.State, Problem: problem})
+}
+
+func (t *told) published(volume *corev1.PersistentVolume, g *gathered) {
+	t.agent.Events.Eventf(volume, corev1.EventTypeNormal, eventPublished, "Published %s (%d bytes) of node %s", g.path, g.Fact.Bytes, t.agent.Node)
+	metrics.ObservePublish(metrics.VolumeMode(*volume.Spec.VolumeMode), time.Since(g.since))
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e := t.entries[g.path]; e != nil {
+		e.appeared = g.since
+	}
+}
+
+// removed tells that a volume was withdrawn that nobody had used.
+func (t *told) removed(g *gathered, d slot.Decision) {
+	if d.Problem != nil {
+		t.agent.Events.Event(reference(g.Volume.Name, g.Volume.UID), corev1.EventTypeNormal, eventDelete, "Withdrawn: "+d.Problem.Message)
+	}
+}
+
+func (t *told) cleaning(job *clean) {
+	if v := job.Volume; v != nil {
+		t.agent.Events.Event(reference(v.Name, v.UID), corev1.EventTypeNormal, eventDelete,
+			fmt.Sprintf("Cleaning %s of node %s (%s); this can take some time", job.path, t.agent.Node, cleanerName(job.command)))
+	}
+	t.poke()
+}
+
+// cleaned tells how a clean ended.
+func (t *told) cleaned(ctx context.Context, job *clean, err error) {
+	defer t.poke()
+	if ctx.Err() != nil || errors.Is(err, errAgain) {
+		return
+	}
+	observeClean(job, metrics.VolumeMode(t.agent.modeOf(job.gathered)), err != nil)
+	var object *corev1.ObjectReference
+	if v := job.Volume; v != nil {
+		object = reference(v.Name, v.UID)
+	} else {
+		object = &corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: t.agent.Node, UID: types.UID(t.agent.Node)}
+	}
+	var problem *disk.Problem
+	switch {
+	case err == nil:
+		t.agent.Events.Event(object, corev1.EventTypeNormal, eventCleaned, fmt.Sprintf("Cleaned %s of node %s in %s", job.path, t.agent.Node, time.Since(job.begun).Round(time.Millisecond)))
+	case errors.As(err, &problem) && problem.Reason == disk.VolumeInUse:
+		t.agent.Events.Event(object, corev1.EventTypeWarning, string(problem.Reason), problem.Message)
+	default:
+		t.agent.Events.Event(object, corev1.EventTypeWarning, eventFailedDelete, fmt.Sprintf("Cleaning %s of node %s failed, and will be tried again: %v", job.path, t.agent.Node, err))
+	}
+}
+
+// reference is what an event is about.
+func reference(name, uid string) *corev1.ObjectReference {
+	return &corev1.ObjectReference{Kind: "PersistentVolume", APIVersion: "v1", Name: name, UID: types.UID(uid)}
+}
+
+// Rejected tells that a configuration was not taken; nil tells that the one in force
+// is what was last written.
+func (a *Agent) Rejected(err error) {
+	t := a.told
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	next := metav1.Condition{Type: stowage.ConditionConfigValid, Status: metav1.ConditionTrue, Reason: "Valid"}
+	if err != nil {
+		next.Status, next.Reason, next.Message = metav1.ConditionFalse, eventConfig, stowage.FitMessage(err.Error())
+	}
+	if next.Status == t.config.Status && next.Message == t.config.Message {
+		return
+	}
+	next.LastTransitionTime = t.config.LastTransitionTime
+	if next.Status != t.config.Status {
+		next.LastTransitionTime = metav1.Now()
+	}
+	t.config = next
+	if err != nil {
+		object := &corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: a.Node, UID: types.UID(a.Node)}
+		a.Events.Event(object, corev1.EventTypeWarning, eventConfig, "The last good configuration stays in force: "+next.Message)
+	}
+	t.poke()
+}

@@ -69,7 +69,7 @@ func (e *entry) look() found {
 	if m, ok := e.view.self.At(e.at); ok {
 		return e.mounted(m)
 	}
-	st, err := statx(e.at)
+	st, err := statx(e.at, kindAndMount)
 	if err != nil {
 		return e.fail(err)
 	}

@@ -26,7 +26,7 @@ func (p *Prober) Identify(ctx context.Context, f disk.Fact) (disk.Identity, erro
 		return "", problem
 	case !now.present:
 		return "", disk.Problemf(disk.Missing, "nothing is at %s", f.HostPath)
-	case now.fact.Kind != f.Kind && now.fact.Kind != "":
+	case f.Kind != "" && now.fact.Kind != "" && now.fact.Kind != f.Kind:
 		if f.Kind == disk.Mount && now.fact.Kind == disk.Directory {
 			return "", disk.Problemf(disk.MountMissing, "nothing is mounted at %s", f.HostPath)
 		}

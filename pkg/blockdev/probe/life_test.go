@@ -310,6 +310,21 @@ func TestScanningAgainTouchesNoDisk(t *testing.T) {
 
 func mountsAreNumbered(t *testing.T, path string) bool {
 	t.Helper()
-	_, ok := seenAt(path)
-	return ok
+	s, err := seenAt(path)
+	must(t, err)
+	return s.sure
+}
+
+func TestAMountThatGoesWhileItIsLookedAt(t *testing.T) {
+	f := newFolder(t, "a")
+	entry := filepath.Join(f.Path, "disk")
+	mount(t, entry, "-t", "tmpfs", "-o", "size=1M", "none")
+	p := newProber(t)
+	p.statfs = func(path string, st *unix.Statfs_t) error {
+		_ = unix.Unmount(path, 0)
+		return unix.Statfs(path, st)
+	}
+	if got := one(t, p, f, "disk"); reason(got) != disk.Unreadable || got.Identity != "" {
+		t.Errorf("%+v: its size would be that of what is beneath", got)
+	}
 }

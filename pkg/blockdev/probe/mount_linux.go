@@ -4,6 +4,7 @@
 package probe
 
 import (
+	"errors"
 	"math"
 	"os"
 	"strings"
@@ -21,7 +22,7 @@ func (e *entry) mounted(m *mounts.Mount) found {
 	if !passable(m.FSType) {
 		return e.unsupported(m.FSType)
 	}
-	st, err := statx(e.at)
+	st, err := statx(e.at, kindAndMount)
 	if err != nil {
 		return e.fail(err)
 	}
@@ -61,22 +62,27 @@ func (e *entry) fileSystem(m *mounts.Mount, identify func() (disk.Identity, erro
 	if m.ReadOnly() {
 		e.refuse(disk.ReadOnly, "%s is mounted read-only", e.fact.HostPath)
 	}
-	id, err := e.tell(e.at, identify)
+	var size unix.Statfs_t
+	id, err := e.tell(e.at, identify, func() error { return e.sizeOf(&size) })
 	if err != nil {
 		return e.fail(err)
 	}
 	e.fact.Identity = id
-	var st unix.Statfs_t
-	for err = unix.EINTR; err == unix.EINTR; {
-		err = e.statfs(e.at, &st)
-	}
-	if err != nil {
-		return e.fail(&os.PathError{Op: "statfs", Path: e.at, Err: err})
-	}
-	if e.fact.Bytes = total(&st); e.fact.Bytes == 0 {
+	if e.fact.Bytes = total(&size); e.fact.Bytes == 0 {
 		e.refuse(disk.Empty, "the file system at %s says that it has no bytes", e.fact.HostPath)
 	}
 	return e.found()
+}
+
+func (e *entry) sizeOf(size *unix.Statfs_t) error {
+	err := error(unix.EINTR)
+	for errors.Is(err, unix.EINTR) {
+		err = e.statfs(e.at, size)
+	}
+	if err != nil {
+		return &os.PathError{Op: "statfs", Path: e.at, Err: err}
+	}
+	return nil
 }
 
 // total is the size of a file system in bytes; what is out of range is none.

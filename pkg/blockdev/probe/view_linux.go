@@ -120,12 +120,14 @@ func (v *view) stat(p string) (*unix.Statx_t, error) {
 	if m, ok := v.self.Over(p); ok && !passable(m.FSType) {
 		return nil, &barrierError{path: p, fsType: m.FSType}
 	}
-	return statx(p)
+	return statx(p, kindAndMount)
 }
 
-func statx(p string) (*unix.Statx_t, error) {
+// kindAndMount is what is asked of most paths. The mount's ID is that of mountinfo.
+const kindAndMount = unix.STATX_TYPE | unix.STATX_MNT_ID
+
+func statx(p string, mask int) (*unix.Statx_t, error) {
 	flags := unix.AT_SYMLINK_NOFOLLOW | unix.AT_NO_AUTOMOUNT | unix.AT_STATX_DONT_SYNC
-	mask := unix.STATX_TYPE | unix.STATX_INO | unix.STATX_BTIME | unix.STATX_MNT_ID
 	for {
 		var st unix.Statx_t
 		err := unix.Statx(unix.AT_FDCWD, p, flags, mask, &st)

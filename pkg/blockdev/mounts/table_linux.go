@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/moby/sys/mountinfo"
@@ -35,16 +36,18 @@ type Mount struct {
 	Options, SuperOptions []string
 }
 
-// ReadOnly says whether nothing can be written through this mount.
-func (m *Mount) ReadOnly() bool { return has(m.Options, "ro") || has(m.SuperOptions, "ro") }
-
-func has(options []string, option string) bool {
-	for _, o := range options {
-		if o == option {
-			return true
-		}
+// options takes a file system's options apart. Those have escapes too.
+func options(text string) []string {
+	all := strings.Split(text, ",")
+	for i := range all {
+		all[i] = unescape(all[i])
 	}
-	return false
+	return all
+}
+
+// ReadOnly says whether nothing can be written through this mount.
+func (m *Mount) ReadOnly() bool {
+	return slices.Contains(m.Options, "ro") || slices.Contains(m.SuperOptions, "ro")
 }
 
 // Table is everything that is mounted in one mount namespace.
@@ -91,7 +94,7 @@ func parse(r io.Reader) (*Table, error) {
 			Root: i.Root, Point: i.Mountpoint,
 			FSType: i.FSType, Source: i.Source,
 			Options:      strings.Split(i.Options, ","),
-			SuperOptions: strings.Split(i.VFSOptions, ","),
+			SuperOptions: options(i.VFSOptions),
 		})
 	}
 	for _, m := range t.all {

@@ -62,7 +62,8 @@ func (s *Survey) ofVolumes(u use) bool {
 	if u.path == "" {
 		return false
 	}
-	return s.discovered(u.path) || containsPath(u.path, kubeletLocal) ||
+	return s.discovered(u.path) ||
+		slices.ContainsFunc(kubeletPlaces, func(place string) bool { return containsPath(u.path, place) }) ||
 		mounts.Within(path.Join(s.kubelet, "pods"), u.path) || mounts.Within(path.Join(s.kubelet, "plugins"), u.path)
 }
 

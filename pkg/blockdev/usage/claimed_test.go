@@ -275,6 +275,15 @@ func TestFilesystemsClaimed(t *testing.T) {
 			},
 			fact: fact, want: []string{"loop device /dev/loop0", "swap /mnt/disks/a/swap"},
 		},
+		"containers of the host that have their layers on it": {
+			node: func(w *world) {
+				here(w)
+				w.lines = append(w.lines, `90 20 0:70 / /run/c1 rw - overlay overlay rw,lowerdir=/l:/mnt/disks/a/l,upperdir=/u,workdir=/w`)
+				w.lines = append(w.lines, `91 20 0:71 / /run/c2 rw - overlay overlay rw,lowerdir+=/mnt/disks/a\040b,upperdir=/mnt/disks/ab,workdir=/w`)
+				w.lines = append(w.lines, `92 20 0:72 / /run/c3 rw - overlay overlay rw,lowerdir+=/mnt/disks/a/l\040m`)
+			},
+			fact: fact, want: []string{"mount /run/c1", "mount /run/c3"},
+		},
 		"a device that a loop device is attached to beside the mount": {
 			node: func(w *world) { here(w); w.loop("loop0", "7:0", "/dev/sdb") },
 			fact: fact, want: []string{"loop device /dev/loop0"},

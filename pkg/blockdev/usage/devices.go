@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -209,19 +210,28 @@ func (ds *devices) readPools(sys string) ([]pool, error) {
 	return pools, nil
 }
 
-// list returns the names in a folder; none if there is no such folder.
+// list returns the names in a folder, sorted; nil if there is no such folder. It asks
+// nothing of what has the names: some may be mounts.
 func list(folder string) ([]string, error) {
-	entries, err := os.ReadDir(folder)
+	f, err := os.Open(folder)
 	if gone(err) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	names := make([]string, 0, len(entries))
-	for _, e := range entries {
-		names = append(names, e.Name())
+	defer f.Close()
+	names, err := f.Readdirnames(-1)
+	if gone(err) {
+		return nil, nil
 	}
+	if err != nil {
+		return nil, err
+	}
+	if names == nil {
+		names = []string{}
+	}
+	slices.Sort(names)
 	return names, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strings"
 
 	"stowage.dev/stowage/pkg/blockdev/mounts"
 )
@@ -63,6 +64,7 @@ type Survey struct {
 	devices *devices
 	swaps   []swap
 	loops   []loop
+	layers  []layer
 	// mounted has the mounts that hold a device, its bind-mounted nodes included.
 	mounted map[*device][]*mounts.Mount
 	// folders are the discovery directories on the host, kubelet its folder there.
@@ -82,8 +84,13 @@ type spot struct {
 	silent bool
 }
 
-// swap is swap space, loop a loop device that is attached, and where they lie.
+// swap is swap space, loop a loop device that is attached, layer a folder of an
+// overlay that is mounted at a point, and where they lie.
 type (
+	layer struct {
+		point string
+		at    spot
+	}
 	swap struct {
 		path string
 		at   spot
@@ -124,6 +131,9 @@ func (l *Looker) Survey(table *mounts.Table, folders []string) (*Survey, error) 
 	}
 	s.attachLoops()
 	for _, m := range table.All() {
+		for _, folder := range layersOf(m) {
+			s.layers = append(s.layers, layer{point: m.Point, at: s.locate(folder)})
+		}
 		for _, d := range s.holds(m) {
 			s.mounted[d] = append(s.mounted[d], m)
 		}
@@ -143,6 +153,25 @@ func (s *Survey) attachLoops() {
 			at.device.carry(d)
 		}
 	}
+}
+
+// layersOf returns the folders that an overlay, such as a container's root, is made
+// of, as far as it tells their whole paths.
+func layersOf(m *mounts.Mount) []string {
+	if m.FSType != "overlay" {
+		return nil
+	}
+	var folders []string
+	for _, o := range m.SuperOptions {
+		key, value, _ := strings.Cut(o, "=")
+		switch strings.TrimSuffix(key, "+") {
+		case "lowerdir", "datadir":
+			folders = append(folders, strings.Split(value, ":")...)
+		case "upperdir", "workdir":
+			folders = append(folders, value)
+		}
+	}
+	return folders
 }
 
 var errNoPlace = errors.New("the fact does not say which bytes it is about")

@@ -92,6 +92,12 @@ func TestWhoUsesAFilesystem(t *testing.T) {
 			lo := b.attach(dev)
 			return b.mounted(point, "/"), []string{"loop device " + lo}, []string{"loop device " + lo}
 		},
+		"an overlay that has its layers in it": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
+			point := b.mkfs(b.disk("a", 64), "disks/a")
+			upper, work := b.folder("disks/a/up per"), b.folder("disks/a/work")
+			b.mount("-t", "overlay", "none", "-o", "lowerdir="+b.folder("lower")+",upperdir="+upper+",workdir="+work, "srv")
+			return b.mounted(point, "/"), []string{"mount ~/srv"}, nil
+		},
 		"a swap file": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
 			point := b.mkfs(b.disk("a", 64), "disks/a")
 			file := point + "/swap"

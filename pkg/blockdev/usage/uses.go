@@ -119,7 +119,7 @@ func otherThan(own []string, uses []use) []use {
 	return slices.DeleteFunc(uses, func(u use) bool { return u.node && slices.Contains(own, u.path) })
 }
 
-// filesWithin returns what uses files of the target: loop devices and swap.
+// filesWithin returns what uses files of the target: loop devices, swap and overlays.
 func (s *Survey) filesWithin(t target) []use {
 	var uses []use
 	within := func(at spot) bool {
@@ -133,6 +133,11 @@ func (s *Survey) filesWithin(t target) []use {
 	for _, sw := range s.swaps {
 		if within(sw.at) {
 			uses = append(uses, use{User: disk.User{What: bySwap, Where: sw.path}})
+		}
+	}
+	for _, l := range s.layers {
+		if within(l.at) {
+			uses = append(uses, use{User: disk.User{What: byMount, Where: l.point}, path: l.point})
 		}
 	}
 	return uses

@@ -47,8 +47,9 @@ func (a *Agent) process(ctx context.Context, path string) {
 	case errors.Is(err, errAgain):
 		a.queue.AddRateLimited(path)
 	case err != nil && ctx.Err() == nil:
-		klog.FromContext(ctx).Error(err, "Cannot do what was decided", "action", d.Do, "path", path)
-		a.told.failed(g, d, err)
+		if fresh := a.told.failed(g, d, err); fresh {
+			klog.FromContext(ctx).Error(err, "Cannot do what was decided, and will try again", "action", d.Do, "path", path)
+		}
 		a.queue.AddRateLimited(path)
 	case d.Do != slot.None:
 		a.queue.Forget(path)

@@ -125,14 +125,20 @@ func describe(g *gathered, d slot.Decision) stowage.Entry {
 	return e
 }
 
-// failed tells that something that was decided could not be done.
-func (t *told) failed(g *gathered, d slot.Decision, err error) {
+// failed tells that something that was decided could not be done, and whether that is
+// news.
+func (t *told) failed(g *gathered, d slot.Decision, err error) bool {
 	problem := &disk.Problem{Reason: "Cannot" + disk.Reason(d.Do), Message: err.Error()}
 	var known *disk.Problem
 	if errors.As(err, &known) {
 		problem = known
 	}
+	t.mu.Lock()
+	e := t.entries[g.path]
+	fresh := e == nil || e.Reason != string(problem.Reason) || e.Message != problem.Message
+	t.mu.Unlock()
 	t.decided(g, slot.Decision{Do: d.Do, State: d.State, Problem: problem})
+	return fresh
 }
 
 func (t *told) published(volume *corev1.PersistentVolume, g *gathered) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	apiversion "k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/component-base/featuregate"
@@ -47,13 +48,13 @@ type options struct {
 	fstab       string
 	recheck     time.Duration
 	logs        *logsapi.LoggingConfiguration
-	featureGate featuregate.MutableFeatureGate
+	featureGate featuregate.MutableVersionedFeatureGate
 }
 
 // NewCommand returns the stowage-provisioner command. The agent runs until the
 // command's context is done.
 func NewCommand() *cobra.Command {
-	o := &options{logs: logsapi.NewLoggingConfiguration(), featureGate: featuregate.NewFeatureGate()}
+	o := &options{logs: logsapi.NewLoggingConfiguration(), featureGate: featuregate.NewVersionedFeatureGate(apiversion.MustParse("1.37"))}
 	cmd := &cobra.Command{
 		Use:          componentName,
 		Short:        "Publish and clean the local disks of this node",

@@ -9,7 +9,8 @@ import "fmt"
 // volume at a time is published for a slot.
 type Key struct {
 	// Class is the storage class, Name the entry's name in the class's directory.
-	Class, Name string
+	Class string `json:"class"`
+	Name  string `json:"name"`
 }
 
 func (k Key) String() string { return k.Class + "/" + k.Name }

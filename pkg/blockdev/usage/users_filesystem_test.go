@@ -217,3 +217,30 @@ func TestKubeletsFolderElsewhere(t *testing.T) {
 		t.Error("no error when kubelet's folder is not there")
 	}
 }
+
+func TestLoopDevicesOverTheNetworkAreNotAsked(t *testing.T) {
+	// The fake node has no nodes in /dev: whatever is asked answers with an error.
+	cases := map[string]struct {
+		backing string
+		asked   bool
+	}{
+		"on the network":         {"/net/image", false},
+		"on a local file system": {"/var/image", true},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.mount("0:50", "/", "/net", "nfs4 server:/")
+			w.loop("loop0", "7:0", c.backing)
+			l, s := w.looker(), w.survey()
+			sdb, err := s.target("dev:8:16")
+			if err != nil {
+				t.Fatal(err)
+			}
+			uses, err := l.loops(t.Context(), s, sdb)
+			if len(uses) > 0 || (err != nil) != c.asked {
+				t.Errorf("uses %v, error %v; want the device asked: %v", uses, err, c.asked)
+			}
+		})
+	}
+}

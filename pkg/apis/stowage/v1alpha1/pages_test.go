@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -157,7 +158,7 @@ func TestLargestReport(t *testing.T) {
 	report.Status.Conditions = slices.Repeat(report.Status.Conditions, 16)
 	report.Status.Classes = nil
 	for i := range 300 {
-		report.Status.Classes = append(report.Status.Classes, ClassStatus{Name: fmt.Sprint("c", i), HostDir: text, Message: text})
+		report.Status.Classes = append(report.Status.Classes, ClassStatus{Name: "c" + strconv.Itoa(i), HostDir: text, Message: text})
 	}
 	report.Status.Classes = Classes(report.Status.Classes)
 	report.Status.Tombstones = Tombstones(slices.Repeat([]Tombstone{{Identity: text, Volume: text}}, 999))

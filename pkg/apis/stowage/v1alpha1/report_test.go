@@ -4,7 +4,6 @@
 package v1alpha1
 
 import (
-	"fmt"
 	"reflect"
 	"testing"
 
@@ -62,14 +61,14 @@ func zeros(path string, value reflect.Value) []string {
 	case reflect.Pointer:
 		return zeros(path, value.Elem())
 	case reflect.Slice:
-		return zeros(fmt.Sprintf("%s[0]", path), value.Index(0))
+		return zeros(path+"[0]", value.Index(0))
 	case reflect.Struct:
 		if value.Type() == reflect.TypeFor[metav1.Time]() {
 			return nil
 		}
 		var found []string
-		for i := range value.NumField() {
-			found = append(found, zeros(path+"."+value.Type().Field(i).Name, value.Field(i))...)
+		for structField, held := range value.Fields() {
+			found = append(found, zeros(path+"."+structField.Name, held)...)
 		}
 		return found
 	default:

@@ -5,6 +5,7 @@ package probe
 
 import (
 	"path"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -33,7 +34,7 @@ func (e *entry) directory(st *unix.Statx_t) found {
 		return e.fail(err)
 	case e.wasMount:
 		return e.refuse(disk.MountMissing, "a file system was published at %s, and is not mounted now", host)
-	case e.view.fstab[host]:
+	case slices.ContainsFunc(e.hostPaths(), func(p string) bool { return e.view.fstab[p] }):
 		return e.refuse(disk.MountMissing, "fstab has a file system for %s, and it is not mounted", host)
 	case e.folder.Mode == disk.Block:
 		return e.refuse(disk.WrongVolumeMode, "%s is a directory, and volumes of class %s are block devices", host, e.fact.Class)
@@ -53,10 +54,19 @@ func (e *entry) hostMount() *mounts.Mount {
 	if e.view.host == e.view.self {
 		return nil
 	}
-	for _, folder := range e.view.onTheHost([]*listing{e.folder}) {
-		if m, ok := e.view.host.At(path.Join(folder, e.fact.Name)); ok {
+	for _, p := range e.hostPaths() {
+		if m, ok := e.view.host.At(p); ok {
 			return m
 		}
 	}
 	return nil
+}
+
+// hostPaths are the entry's paths on the host, HostPath and what its symlinks lead to.
+func (e *entry) hostPaths() []string {
+	paths := e.view.onTheHost([]*listing{e.folder})
+	for i, folder := range paths {
+		paths[i] = path.Join(folder, e.fact.Name)
+	}
+	return paths
 }

@@ -328,3 +328,23 @@ func TestAMountThatGoesWhileItIsLookedAt(t *testing.T) {
 		t.Errorf("%+v: its size would be that of what is beneath", got)
 	}
 }
+
+func TestWhatKubeletDoesForTheVolumeIsNoReasonAgainstIt(t *testing.T) {
+	f := newFolder(t, "a")
+	device := newFileSystem(t)
+	link(t, device, f.Path, "disk")
+	kubelet := newFolder(t, "kubelet").Path
+	mount(t, filepath.Join(kubelet, "plugins/kubernetes.io/local-volume/mounts/pv-1"), device)
+	p := newProber(t, func(c *Config) {
+		c.Usage = lookerFor(t, kubelet)
+	})
+	for volume, want := range map[string]disk.Reason{"pv-1": "", "pv-2": disk.InUse, "": disk.InUse} {
+		facts := scan(t, p, disk.Scan{
+			Folders: []disk.Folder{f},
+			Known:   []disk.Known{{Key: disk.Key{Class: "a", Name: "disk"}, Kind: disk.Device, Volume: volume}},
+		})
+		if got := reason(facts["disk"]); got != want {
+			t.Errorf("with volume %q: %v, want %q", volume, facts["disk"].Problem, want)
+		}
+	}
+}

@@ -121,11 +121,11 @@ func link(t testing.TB, target string, elements ...string) {
 	must(t, os.Symlink(target, filepath.Join(elements...)))
 }
 
-func newLooker(t testing.TB) *usage.Looker {
+func lookerFor(t testing.TB, kubelet string) *usage.Looker {
 	t.Helper()
 	l, err := usage.New(usage.Config{
 		Mountinfo: "/proc/self/mountinfo", Swaps: "/proc/swaps", Sys: "/sys", Dev: "/dev",
-		KubeletDir: "/var/lib/kubelet",
+		KubeletDir: kubelet,
 	})
 	must(t, err)
 	return l
@@ -133,7 +133,7 @@ func newLooker(t testing.TB) *usage.Looker {
 
 func newProber(t testing.TB, change ...func(*Config)) *Prober {
 	t.Helper()
-	cfg := Config{Usage: newLooker(t)}
+	cfg := Config{Usage: lookerFor(t, "/var/lib/kubelet")}
 	for _, c := range change {
 		c(&cfg)
 	}

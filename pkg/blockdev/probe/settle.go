@@ -102,14 +102,34 @@ func contested(f disk.Fact, kept []disk.Fact) *disk.Problem {
 }
 
 // publishedElsewhere says which volume, of another slot, was published of the disk
-// that a slot without a volume now leads to.
+// that a slot without a volume now leads to, or of a part of it, or of what it is a
+// part of. The other slot itself may lead nowhere now, or may not have answered.
 func publishedElsewhere(f disk.Fact, known []disk.Known) *disk.Problem {
 	for _, k := range known {
-		if k.Volume != "" && k.Key != f.Key && k.Identity != "" && k.Identity == f.Identity {
+		switch {
+		case k.Volume == "" || k.Key == f.Key || k.Identity == "" || f.Identity == "":
+		case k.Identity == f.Identity:
 			return disk.Problemf(disk.SameBytes, "%s is the disk of volume %s, which was published at %s: have the disk there again, or delete the volume", f.HostPath, k.Volume, k.HostPath)
+		case partOf(k.Identity, f.Identity) || partOf(f.Identity, k.Identity):
+			return disk.Problemf(disk.InUse, "%s shares bytes with the disk of volume %s, which was published at %s", f.HostPath, k.Volume, k.HostPath)
 		}
 	}
 	return nil
+}
+
+// partOf says, as far as identities tell, whether one is of a partition of the other,
+// or of a folder of the other's file system.
+func partOf(part, whole disk.Identity) bool {
+	p, w := string(part), string(whole)
+	switch whole.Scheme() {
+	case "weak": // the size comes last, of which a partition's identity does not tell
+		w = w[:strings.LastIndexByte(w, ':')]
+		return strings.HasPrefix(p, "weakpart"+strings.TrimPrefix(w, "weak")+":")
+	case "fs", "weakfs", "mem":
+		return strings.HasPrefix(p, strings.TrimSuffix(w, "/")+"/")
+	default:
+		return strings.HasPrefix(p, "part:"+w+":")
+	}
 }
 
 // overlap says whether two facts have some bytes in common, but not all.

@@ -21,7 +21,7 @@ import (
 )
 
 // short is long enough for whatever does answer.
-const short = 300 * time.Millisecond
+const short = 2 * time.Second
 
 // settled waits until no look is under way.
 func settled(t *testing.T, p *Prober) {
@@ -38,7 +38,7 @@ func settled(t *testing.T, p *Prober) {
 		}
 		select {
 		case <-some.done:
-		case <-time.After(10 * time.Second):
+		case <-time.After(30 * time.Second):
 			t.Fatal("a look has never come to its end")
 		}
 	}
@@ -187,4 +187,24 @@ func TestALocalFileSystemWhoseServerHangs(t *testing.T) {
 	if r := reason(facts["ntfs"]); r != disk.Unreadable {
 		t.Errorf("once its server has died: %q", r)
 	}
+}
+
+func TestADiscoveryDirectoryThatHangs(t *testing.T) {
+	f, well := newFolder(t, "a"), newFolder(t, "b")
+	path := filepath.Join(f.Path, "ntfs")
+	hangUp := silent(t, "fuseblk", newDisk(t), path)
+	link(t, newDisk(t), well.Path, "disk")
+	p := newProber(t, func(c *Config) { c.Timeout = short })
+	folders := []disk.Folder{{Class: "a", Path: path, HostPath: path}, well}
+	for range 2 {
+		got := p.Scan(t.Context(), disk.Scan{Folders: folders, Known: []disk.Known{{Key: disk.Key{Class: "a", Name: "x"}}}})
+		if got.Trouble["a"] == nil || got.Trouble["a"].Reason != disk.TimedOut || got.Trouble["b"] != nil {
+			t.Fatalf("trouble: %v", got.Trouble)
+		}
+		if fact := got.Facts[disk.Key{Class: "b", Name: "disk"}]; len(got.Facts) != 1 || fact.Problem != nil {
+			t.Fatalf("facts: %+v", got.Facts)
+		}
+	}
+	hangUp()
+	settled(t, p)
 }

@@ -50,7 +50,7 @@ func (l *listener) until(what string, holds func() bool) {
 			if holds() {
 				return
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(30 * time.Second):
 			l.t.Fatalf("nothing was heard of this: %s", what)
 		}
 	}

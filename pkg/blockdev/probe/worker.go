@@ -7,6 +7,7 @@ package probe
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -46,6 +47,9 @@ func ask[T any](ctx context.Context, w *workers, path string, timeout time.Durat
 	case <-mine.done:
 		return <-answer, nil
 	case <-ctx.Done():
+		if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return none, disk.Problemf(disk.TimedOut, "%s was not waited for: %v", path, ctx.Err())
+		}
 		w.mu.Lock()
 		mine.stuck = true
 		w.mu.Unlock()

@@ -32,7 +32,6 @@ func TestCommand(t *testing.T) {
 		"one that cleans":                           {body: clean, mode: disk.Block},
 		"one that says it did, and did not":         {body: "exit 0\n", mode: disk.Block, fails: true, want: disk.CleanFailed, says: "data at byte 0"},
 		"one that fails, and says why":              {body: "echo so it is >&2; exit 3\n", mode: disk.Block, fails: true, says: "so it is"},
-		"one that leaves what works on":             {body: clean + "(while :; do :; done) </dev/null >/dev/null 2>&1 &\n", mode: disk.Block},
 		"one that needs the device for itself":      {body: "exec 3<>$LOCAL_PV_BLKDEVICE || exit 1\nwipefs -a $LOCAL_PV_BLKDEVICE && blkdiscard $LOCAL_PV_BLKDEVICE\n", mode: disk.Block},
 		"one that cannot be executed as it is":      {body: "", mode: disk.Filesystem},
 		"one that leaves bytes that mean nothing":   {body: "exit 0\n", mode: disk.Filesystem},
@@ -111,7 +110,7 @@ func TestADiskThatIsReplacedUnderACommand(t *testing.T) {
 func TestACommandEndsWithTheContextAndSoDoItsChildren(t *testing.T) {
 	dev := loop(t, blank(t, mib))
 	pipe, line := fifo(t)
-	cleaner := script(t, filepath.Join(t.TempDir(), "clean"), "sleep 1000 &\necho $! > "+pipe+"\nwait\n")
+	cleaner := script(t, filepath.Join(t.TempDir(), "clean"), "sleep 100 &\necho $! > "+pipe+"\nwait\n")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	late := errors.New("too late")
 	child := -1
@@ -133,12 +132,39 @@ func TestACommandEndsWithTheContextAndSoDoItsChildren(t *testing.T) {
 	if !errors.Is(err, late) {
 		t.Errorf("error %v, want %v", err, late)
 	}
-	if child < 0 {
-		return
+	if child >= 0 {
+		defer unix.Close(child)
+		dies(t, child)
 	}
-	defer unix.Close(child)
-	n, err := unix.Poll([]unix.PollFd{{Fd: int32(child), Events: unix.POLLIN}}, 10_000)
+}
+
+// dies waits for a process to end, by its descriptor.
+func dies(t *testing.T, process int) {
+	t.Helper()
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(process), Events: unix.POLLIN}}, 10_000)
 	if n != 1 {
 		t.Errorf("the child lives: %d, %v", n, err)
 	}
+}
+
+func TestWhatACommandLeavesBehindDiesWithIt(t *testing.T) {
+	dev := loop(t, blank(t, mib))
+	pipe, line := fifo(t)
+	cleaner := script(t, filepath.Join(t.TempDir(), "clean"), "sleep 100 </dev/null >/dev/null 2>&1 &\necho $! > "+pipe+"\n")
+	if err := Run(t.Context(), target(t, dev, disk.Block, cleaner), nil); err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(line())
+	if err != nil {
+		t.Fatal(err)
+	}
+	process, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(process)
+	dies(t, process)
 }

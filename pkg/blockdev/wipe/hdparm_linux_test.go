@@ -41,7 +41,7 @@ case "$3" in
 --security-set-pass) echo "$4" > password ;;
 --security-erase*)
 	test -e fail && { echo "SECURITY_ERASE: Input/output error" >&2; exit 5; }
-	test -e stuck && { echo erasing > stuck; exec sleep 1000; }
+	test -e stuck && { echo erasing > stuck; exec sleep 100; }
 	test "$(cat password)" = "$4" || { echo 'wrong password' >&2; exit 5; }
 	dd if=/dev/zero of="$last" bs=1M count=2 conv=fsync 2>/dev/null
 	rm password ;;

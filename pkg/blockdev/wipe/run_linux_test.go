@@ -67,6 +67,7 @@ func TestZeroGoesTheNextWay(t *testing.T) {
 	}
 	stories := map[string]struct {
 		ways []zeroer
+		step string
 		want disk.Reason
 	}{
 		"by punching holes alone":                    {ways: []zeroer{punchHole}},
@@ -76,12 +77,14 @@ func TestZeroGoesTheNextWay(t *testing.T) {
 		"the device cannot do anything":              {ways: []zeroer{cannot, cannot, writeZeros}},
 		"the device stops in the middle":             {ways: []zeroer{halfway, writeZeros}},
 		"the device says it did, and did not":        {ways: []zeroer{lies, lies, writeZeros}},
+		"the same, after a step that was trusted":    {ways: []zeroer{lies, writeZeros}, step: "zero 1:67108864/68157440"},
 		"the device does not keep what it was given": {ways: []zeroer{lies}, want: disk.CleanFailed},
 	}
 	for name, s := range stories {
 		t.Run(name, func(t *testing.T) {
 			dev := loop(t, dirty(t, offloadChunk+mib))
 			r := &run{Target: target(t, dev, disk.Block, "zero")}
+			r.Step = s.step
 			d, err := r.open()
 			if err != nil {
 				t.Fatal(err)

@@ -39,7 +39,7 @@ var contents = map[string]func(t *testing.T, root, outside string){
 		write(t, root+"/closed/x", "x")
 		write(t, root+"/sparse", "")
 		must(t, os.Truncate(root+"/sparse", 1<<40))
-		for i := range 100 {
+		for i := range foreignLimit + 500 {
 			must(t, os.Link(root+"/none", fmt.Sprintf("%s/closed/link%d", root, i)))
 		}
 	},

@@ -34,4 +34,6 @@
 // mount that the host has already taken away. If it has a mount at the entry's
 // HostPath and the agent sees none, mounts do not reach the agent's container. Either
 // way it is MountMissing. Without the host's mountinfo the agent's is taken for it.
+// Symlinks to devices are followed as the agent sees them: its /dev has to be the
+// host's.
 package probe

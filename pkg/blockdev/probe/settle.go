@@ -123,8 +123,8 @@ func partOf(part, whole disk.Identity) bool {
 	p, w := string(part), string(whole)
 	switch whole.Scheme() {
 	case "weak": // the size comes last, of which a partition's identity does not tell
-		w = w[:strings.LastIndexByte(w, ':')]
-		return strings.HasPrefix(p, "weakpart"+strings.TrimPrefix(w, "weak")+":")
+		size := strings.LastIndexByte(w, ':')
+		return size >= 0 && strings.HasPrefix(p, "weakpart"+w[len("weak"):size+1])
 	case "fs", "weakfs", "mem":
 		return strings.HasPrefix(p, strings.TrimSuffix(w, "/")+"/")
 	default:

@@ -18,7 +18,7 @@ import (
 
 // at makes a fact of "class/name place identity"; bad gives it a problem.
 func at(text string) disk.Fact {
-	words := append(strings.Fields(text), "", "", "")
+	words := append(strings.Fields(text), "", "", "", "")
 	class, name, _ := strings.Cut(words[0], "/")
 	f := disk.Fact{Key: disk.Key{Class: class, Name: name}, HostPath: "/" + words[0], Place: words[1], Identity: disk.Identity(words[2])}
 	if words[3] == "bad" {
@@ -137,4 +137,36 @@ func TestWhoseNameIsTold(t *testing.T) {
 	if got == nil || got.Reason != disk.InUse || !strings.Contains(got.Message, "/a/whole") {
 		t.Errorf("the partition's problem: %v", got)
 	}
+}
+
+func FuzzNoByteIsOfferedTwice(f *testing.F) {
+	f.Add("a/1 dev:8:0 weak|a/2 fs:8:1:/ fs:u:/|b/1 fs:8:1:/x fs:u:/x bad|b/2 dev:8:0 wwn:0", "a/1 . weak|b/1 . weak:|b/9 . weakpart")
+	f.Fuzz(func(t *testing.T, facts, known string) {
+		var found []disk.Fact
+		seen := make(map[disk.Key]bool)
+		for _, text := range strings.Split(facts, "|") {
+			if f := at(text); !seen[f.Key] {
+				seen[f.Key] = true
+				found = append(found, f)
+			}
+		}
+		var slots []disk.Known
+		for _, text := range strings.Split(known, "|") {
+			slots = append(slots, volumeOf(text))
+		}
+		settled := settle(found, slots)
+		if len(settled) != len(found) {
+			t.Fatalf("%d facts of %d", len(settled), len(found))
+		}
+		for key, a := range settled {
+			for other, b := range settled {
+				if key == other || a.Problem != nil || b.Problem != nil || a.Place == "" || b.Place == "" {
+					continue
+				}
+				if a.Place == b.Place || overlap(a, b) || a.Identity != "" && a.Identity == b.Identity {
+					t.Fatalf("%+v and %+v", a, b)
+				}
+			}
+		}
+	})
 }

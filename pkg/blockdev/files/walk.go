@@ -7,7 +7,6 @@ package files
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"time"
@@ -255,9 +254,5 @@ func (w *walk) nested(name string) error {
 
 // failed names what could not be dealt with, as nested does.
 func (w *walk) failed(verb, name string, err error) error {
-	var nested *NestedMountError
-	if errors.As(err, &nested) {
-		return err
-	}
 	return fmt.Errorf("%s %q in %s: %w", verb, relative(w.stack, name), w.root.path, err)
 }

@@ -44,6 +44,12 @@ func TestCreateReport(t *testing.T) {
 			name: gamma, node: gamma, want: reports("without finalizers"),
 			forge: func(r *unstructured.Unstructured) { r.SetFinalizers([]string{"example.com/held"}) },
 		},
+		"with an owner": {
+			name: gamma, node: gamma, want: reports("ownerReferences"),
+			forge: func(r *unstructured.Unstructured) {
+				r.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: beta, UID: "1"}})
+			},
+		},
 		"with a token of no pod":  {by: bed.unbound, name: gamma, node: gamma, want: reports(noNode)},
 		"by an administrator":     {by: bed.admin, name: beta, node: beta},
 		"by somebody who is none": {by: bed.others, name: beta, node: beta},

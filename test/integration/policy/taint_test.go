@@ -4,7 +4,6 @@
 package policy_test
 
 import (
-	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,7 +16,8 @@ const (
 	reservedTaint = `{"key":"example.com/reserved","effect":"NoSchedule"}`
 )
 
-func taints(list string) string { return fmt.Sprintf(`{"spec":{"taints":[%s]}}`, list) }
+// taints is a merge patch to these.
+func taints(list string) string { return `{"spec":{"taints":[` + list + `]}}` }
 
 // TestNode: of all that nodes are, an agent removes the startup taint of its own.
 func TestNode(t *testing.T) {
@@ -47,7 +47,7 @@ func TestNode(t *testing.T) {
 		"adds an annotation":           {patch: `{"metadata":{"annotations":{"a":"b"}}}`, want: nodes(taintsOnly)},
 		"adds a finalizer":             {patch: `{"metadata":{"finalizers":["example.com/held"]}}`, want: nodes(taintsOnly)},
 		"gives it an owner":            {patch: `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"beta","uid":"1"}]}}`, want: nodes(taintsOnly)},
-		"makes it unschedulable":       {patch: `{"spec":{"unschedulable":true}}`, want: nodes(taintsOnly)},
+		"makes it schedulable":         {patch: `{"spec":{"unschedulable":null}}`, want: nodes(taintsOnly)},
 		"gives it a provider's ID":     {patch: `{"spec":{"providerID":"cloud://beta"}}`, want: nodes(taintsOnly)},
 		"a label with the taint":       {patch: `{"metadata":{"labels":{"tier":"gold"}},"spec":{"taints":[` + reservedTaint + `]}}`, want: nodes(taintsOnly)},
 		"another node's startup taint": {node: beta, patch: taints(reservedTaint), want: nodes("writes no other node")},

@@ -115,7 +115,7 @@ func (b *testbed) setParams(ctx context.Context) error {
 	return err
 }
 
-// addNode adds a node with two taints, a pod of the service account on it, and
+// addNode adds a cordoned node with two taints, a pod of the service account on it, and
 // the users that have its name.
 func (b *testbed) addNode(ctx context.Context, name string) error {
 	host := name
@@ -123,6 +123,7 @@ func (b *testbed) addNode(ctx context.Context, name string) error {
 		host = gammaHost
 	}
 	node := builders.MakeNode(name).Hostname(host).Obj()
+	node.Spec.Unschedulable = true
 	node.Spec.Taints = []corev1.Taint{
 		{Key: taintKey, Effect: corev1.TaintEffectNoSchedule},
 		{Key: "example.com/reserved", Effect: corev1.TaintEffectNoSchedule},

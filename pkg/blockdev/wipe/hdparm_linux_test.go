@@ -17,8 +17,8 @@ import (
 )
 
 // fake is a folder with a hdparm that keeps a drive's state in files: password,
-// frozen, expired, plain (no enhanced erase), none (no security), fail, stuck (a
-// pipe). An erase takes the right password, and zeroes the device.
+// frozen, expired, plain (no enhanced erase), none (no security), fail, deaf (says
+// it has erased), stuck (a pipe). An erase takes the right password, and zeroes the device.
 type fake struct{ folder string }
 
 func fakeTool(t *testing.T) fake {
@@ -41,6 +41,7 @@ case "$3" in
 --security-set-pass) echo "$4" > password ;;
 --security-erase*)
 	test -e fail && { echo "SECURITY_ERASE: Input/output error" >&2; exit 5; }
+	test -e deaf && exit 0
 	test -e stuck && { echo erasing > stuck; exec sleep 100; }
 	test "$(cat password)" = "$4" || { echo 'wrong password' >&2; exit 5; }
 	dd if=/dev/zero of="$last" bs=1M count=2 conv=fsync 2>/dev/null
@@ -113,6 +114,8 @@ func TestHDParm(t *testing.T) {
 			want: disk.CleanFailed, says: "did not set"},
 		"a drive that was asked too often": {files: map[string]string{"password": recorded, "expired": ""}, mode: disk.Block, step: securityStep + recorded,
 			calls: []string{"-I"}, want: disk.CleanFailed, says: "off and on"},
+		"a drive that only says it has erased itself": {files: map[string]string{"deaf": ""}, mode: disk.Block, calls: erase("--security-erase", "PASSWORD"),
+			want: disk.CleanFailed, says: "has not"},
 		"a drive without it": {files: map[string]string{"none": ""}, mode: disk.Block, calls: []string{"-I"},
 			want: disk.CleanerNotAllowed, says: "supports no ATA"},
 		"another method was chosen while the drive was locked": {

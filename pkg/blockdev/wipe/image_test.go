@@ -60,7 +60,10 @@ func (s signature) places(size int64) []int64 {
 func TestEverySignatureIsFoundWhereverItMayBe(t *testing.T) {
 	for _, size := range []int64{300 * gib, 40*mib + 3*512, 40*mib + 5*4096} {
 		for _, s := range signatures() {
-			for _, at := range s.places(size) {
+			for i, at := range s.places(size) {
+				if i%11 > 0 && s.where != nil {
+					continue // they are hundreds, all alike
+				}
 				got, err := s.find(newImage(sparse{size: size, put: map[int64]string{at: s.magic}}, size))
 				if err != nil || got != at {
 					t.Fatalf("%s at %d of %d: find says %d, %v", s.name, at, size, got, err)

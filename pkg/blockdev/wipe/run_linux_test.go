@@ -11,7 +11,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"stowage.dev/stowage/pkg/local/disk"
@@ -188,20 +190,32 @@ func write(t *testing.T, dev string, at int64) {
 	}
 }
 
+// patience is a context that ends once it was asked often enough.
+type patience struct {
+	context.Context
+	left *int
+}
+
+func (p patience) Err() error {
+	if *p.left--; *p.left < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
 func TestACancelledCleanTellsWhereItIs(t *testing.T) {
 	dev := loop(t, dirty(t, 20*mib))
-	ctx, cancel := context.WithCancel(t.Context())
-	var last string
-	r := &run{Target: target(t, dev, disk.Block, "dd-zero"), every: 0, progress: func(p disk.Progress) error {
-		last = p.Step
-		cancel()
+	asked := 3 // at the start, and before each of two chunks
+	var steps []string
+	r := &run{Target: target(t, dev, disk.Block, "dd-zero"), every: time.Hour, progress: func(p disk.Progress) error {
+		steps = append(steps, p.Step)
 		return nil
 	}}
-	if err := r.run(ctx); !errors.Is(err, context.Canceled) {
+	if err := r.run(patience{context.Background(), &asked}); !errors.Is(err, context.Canceled) {
 		t.Fatalf("error %v", err)
 	}
-	if want := "dd-zero/1 1:4194304/20971520"; last != want {
-		t.Errorf("last step %q, want %q", last, want)
+	if diff := cmp.Diff([]string{"dd-zero/1 1:8388608/20971520"}, steps); diff != "" {
+		t.Errorf("steps (-want +got)\n%s", diff)
 	}
 }
 

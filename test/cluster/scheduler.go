@@ -62,7 +62,7 @@ func (c *Cluster) StartScheduler(o SchedulerOptions) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	name := c.schedulerName(o.Name)
+	name := c.numbered(o.Name)
 	config := c.folder.path(name + ".yaml")
 	if err := writeSchedulerConfig(config, o.ConfigYAML, id.kubeconfig); err != nil {
 		return nil, fmt.Errorf("write the configuration of %s: %w", o.Name, err)
@@ -90,8 +90,8 @@ func (c *Cluster) StartHealthyScheduler(ctx context.Context, o SchedulerOptions)
 	return p, nil
 }
 
-// schedulerName numbers the schedulers of one name from the second on.
-func (c *Cluster) schedulerName(name string) string {
+// numbered numbers the processes of one name from the second on.
+func (c *Cluster) numbered(name string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	name = fileName(name)

@@ -1,0 +1,37 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package disks_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"stowage.dev/stowage/test/integration/fixture"
+	"stowage.dev/stowage/test/integration/node"
+)
+
+// TestCycle goes once through a volume's life.
+func TestCycle(t *testing.T) {
+	t.Parallel()
+	e := fixture.New(t)
+	n := node.New(t, e, "a")
+	n.Mount("disk1", "64M")
+	n.Start()
+	volume := n.WaitPhase(n.Files, "disk1", corev1.VolumeAvailable)
+	e.CreatePVC(e.PVC("data").Class(n.Files).Request("1Mi"))
+	pod := e.CreatePod(e.Pod("web").PVC("data"))
+	e.WaitScheduled(pod, "a")
+	n.WaitPhase(n.Files, "disk1", corev1.VolumeBound)
+	n.Write("disk1", "secret", "of the first user")
+	e.DeletePod(pod)
+	if err := e.Client.CoreV1().PersistentVolumeClaims(e.Namespace).Delete(e.Context(), "data", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	n.WaitAnew(n.Files, "disk1", volume)
+	if names := n.Names("disk1"); len(names) > 0 {
+		t.Errorf("a volume that is Available holds %q", names)
+	}
+}

@@ -1,0 +1,17 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package disks_test holds the node agent against real disks, a real API server and
+// the real PersistentVolume controller: what is published, what is refused, what
+// becomes of volumes whose disks change, and how they are cleaned.
+package disks_test
+
+import (
+	"os"
+	"testing"
+
+	"stowage.dev/stowage/test/integration/fixture"
+	"stowage.dev/stowage/test/integration/node"
+)
+
+func TestMain(m *testing.M) { os.Exit(fixture.Main(m, node.Install)) }

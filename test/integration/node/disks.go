@@ -1,0 +1,151 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Image makes a file of so many bytes ("64M"), to be behind a disk, and returns its
+// path.
+func (n *Node) Image(name, size string) string {
+	n.t.Helper()
+	image := n.Path("images", name)
+	n.Command("truncate", "--size="+size, image)
+	return image
+}
+
+// Mount mounts a new ext4 of so many bytes as a slot of class Files, and returns its
+// path.
+func (n *Node) Mount(name, size string) string {
+	n.t.Helper()
+	image := n.Image(name+".ext4", size)
+	n.Command("mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", image)
+	path := n.PathOf(n.Files, name)
+	n.MountAt(image, path)
+	return path
+}
+
+// MountAt mounts an image with a file system at a path, which is made if need be.
+func (n *Node) MountAt(image, path string) {
+	n.t.Helper()
+	n.makeFolder(path)
+	n.Command("mount", "-o", "loop", image, path)
+	n.unmountLater(path)
+}
+
+// Tmpfs mounts a file system in memory as a slot of class Files.
+func (n *Node) Tmpfs(name, size string) string {
+	n.t.Helper()
+	path := n.PathOf(n.Files, name)
+	n.makeFolder(path)
+	if err := unix.Mount("tmpfs", path, "tmpfs", 0, "size="+size); err != nil {
+		n.t.Fatalf("mount a tmpfs at %s: %v", path, err)
+	}
+	n.unmountLater(path)
+	return path
+}
+
+// Bind mounts what is at one path at another.
+func (n *Node) Bind(from, to string) {
+	n.t.Helper()
+	n.makeFolder(to)
+	if err := unix.Mount(from, to, "", unix.MS_BIND, ""); err != nil {
+		n.t.Fatalf("bind %s at %s: %v", from, to, err)
+	}
+	n.unmountLater(to)
+}
+
+func (n *Node) makeFolder(path string) {
+	n.t.Helper()
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// unmountLater takes what is mounted at a path away after the test, if it still is.
+func (n *Node) unmountLater(path string) {
+	n.t.Cleanup(func() {
+		for {
+			err := unix.Unmount(path, unix.UMOUNT_NOFOLLOW)
+			if errors.Is(err, unix.EBUSY) {
+				err = unix.Unmount(path, unix.MNT_DETACH)
+			}
+			if err != nil {
+				return
+			}
+		}
+	})
+}
+
+// Unmount takes away what is mounted at a path.
+func (n *Node) Unmount(path string) {
+	n.t.Helper()
+	if err := unix.Unmount(path, unix.UMOUNT_NOFOLLOW); err != nil {
+		n.t.Fatalf("unmount %s: %v", path, err)
+	}
+}
+
+// Attach attaches a file to a loop device, and returns its node.
+func (n *Node) Attach(image string) string {
+	n.t.Helper()
+	device := strings.TrimSpace(n.Command("losetup", "--find", "--show", image))
+	n.t.Cleanup(func() { n.detach(device, image) })
+	return device
+}
+
+// detach detaches a loop device, if it still is the file's: others may have it by now.
+func (n *Node) detach(device, image string) {
+	file, err := os.ReadFile(filepath.Join("/sys/block", filepath.Base(device), "loop/backing_file"))
+	if err != nil || strings.TrimSuffix(strings.TrimSpace(string(file)), " (deleted)") != image {
+		return
+	}
+	if out, err := exec.Command("losetup", "--detach", device).CombinedOutput(); err != nil {
+		n.t.Errorf("detach %s: %v %s", device, err, out)
+	}
+}
+
+// Detach detaches a loop device.
+func (n *Node) Detach(device string) {
+	n.t.Helper()
+	n.Command("losetup", "--detach", device)
+}
+
+// Device attaches a new file of so many bytes to a loop device, and links it as a slot
+// of class Blocks. It returns the device's node.
+func (n *Node) Device(name, size string) string {
+	n.t.Helper()
+	device := n.Attach(n.Image(name+".raw", size))
+	n.Link(device, n.PathOf(n.Blocks, name))
+	return device
+}
+
+// Link makes a symlink.
+func (n *Node) Link(to, path string) {
+	n.t.Helper()
+	if err := os.Symlink(to, path); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// Command runs a program and returns what it prints. A program that is not there skips
+// the test.
+func (n *Node) Command(name string, args ...string) string {
+	n.t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		n.t.Skipf("%s is not installed", name)
+	}
+	out, err := exec.Command(path, args...).CombinedOutput()
+	if err != nil {
+		n.t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}

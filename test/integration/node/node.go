@@ -1,0 +1,259 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/yaml"
+
+	"stowage.dev/stowage/pkg/local/publish"
+	"stowage.dev/stowage/test/cluster"
+	"stowage.dev/stowage/test/integration/fixture"
+)
+
+// Node is a node with disks. Its methods fail the test rather than return errors; call
+// them from the test's own goroutine.
+type Node struct {
+	Env *fixture.Env
+	// Name is the Node's, and its hostname label.
+	Name string
+	// Folder has everything: "files" and "blocks" are the discovery directories,
+	// "config" the ConfigMap, "state" what the agent remembers, "kubelet" a kubelet's
+	// folder, "images" what is behind the disks.
+	Folder string
+	// Files and Blocks are the classes of the discovery directories: of volume modes
+	// Filesystem and Block.
+	Files, Blocks string
+	// Args are added to the agent's.
+	Args []string
+
+	t          testing.TB
+	kubeconfig string
+	agent      *cluster.Process
+}
+
+// New adds a node without disks. The agent is not running. The test is skipped where
+// disks cannot be made, which is where it is not root.
+func New(t testing.TB, e *fixture.Env, name string) *Node {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("to mount file systems and to attach loop devices takes root")
+	}
+	n := &Node{Env: e, Name: e.Name(name), Files: e.Name(name + "-files"), Blocks: e.Name(name + "-blocks"), t: t}
+	folder, err := os.MkdirTemp("", "stowage-node-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Folder = folder
+	t.Cleanup(func() {
+		if err := os.RemoveAll(folder); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, sub := range []string{"files", "blocks", "config", "state", "images", "kubelet/pods"} {
+		if err := os.MkdirAll(n.Path(sub), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e.AddNodes(e.Node(name))
+	e.CreateClass(e.Class(n.Files).ReclaimPolicy(corev1.PersistentVolumeReclaimDelete))
+	e.CreateClass(e.Class(n.Blocks).ReclaimPolicy(corev1.PersistentVolumeReclaimDelete))
+	n.allowClass(n.Files)
+	n.allowClass(n.Blocks)
+	n.Configure(nil)
+	n.login()
+	t.Cleanup(n.forget)
+	return n
+}
+
+// Path is a path in the node's folder.
+func (n *Node) Path(elements ...string) string {
+	return filepath.Join(append([]string{n.Folder}, elements...)...)
+}
+
+// PathOf is the path of a slot.
+func (n *Node) PathOf(class, name string) string {
+	if class == n.Blocks {
+		return n.Path("blocks", name)
+	}
+	return n.Path("files", name)
+}
+
+// Configure writes the agent's configuration: the two classes, changed by change if it
+// is not nil (keys of the ConfigMap, with the objects that are their values).
+func (n *Node) Configure(change func(data map[string]any)) {
+	n.t.Helper()
+	data := map[string]any{
+		"minResyncPeriod": "2s",
+		"storageClassMap": map[string]any{
+			n.Files:  map[string]any{"hostDir": n.Path("files")},
+			n.Blocks: map[string]any{"hostDir": n.Path("blocks"), "volumeMode": "Block"},
+		},
+	}
+	if change != nil {
+		change(data)
+	}
+	for key, value := range data {
+		text, ok := value.(string)
+		if !ok {
+			encoded, err := yaml.Marshal(value)
+			if err != nil {
+				n.t.Fatal(err)
+			}
+			text = string(encoded)
+		}
+		n.WriteConfig(key, text)
+	}
+}
+
+// WriteConfig writes a key of the configuration as it is given.
+func (n *Node) WriteConfig(key, text string) {
+	n.t.Helper()
+	next := n.Path("config-" + key)
+	if err := os.WriteFile(next, []byte(text), 0o600); err != nil {
+		n.t.Fatal(err)
+	}
+	if err := os.Rename(next, n.Path("config", key)); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// login gets the agent the token that kubelet would give it.
+func (n *Node) login() {
+	n.t.Helper()
+	pod := n.agentPod()
+	n.t.Cleanup(func() {
+		_ = n.Env.Client.CoreV1().Pods(namespace).Delete(context.Background(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
+	})
+	answer, err := n.Env.Client.CoreV1().ServiceAccounts(namespace).CreateToken(n.Env.Context(), account, &authenticationv1.TokenRequest{
+		Spec: authenticationv1.TokenRequestSpec{BoundObjectRef: &authenticationv1.BoundObjectReference{
+			Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID,
+		}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	admin := rest.AnonymousClientConfig(n.Env.Cluster.RESTConfig())
+	config := clientcmdapi.NewConfig()
+	config.Clusters["c"] = &clientcmdapi.Cluster{Server: admin.Host, CertificateAuthority: admin.CAFile, CertificateAuthorityData: admin.CAData}
+	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: answer.Status.Token}
+	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
+	config.CurrentContext = "x"
+	n.kubeconfig = n.Path("kubeconfig")
+	if err := clientcmd.WriteToFile(*config, n.kubeconfig); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// Start runs the agent. It is stopped after the test.
+func (n *Node) Start() {
+	n.t.Helper()
+	if n.agent != nil {
+		n.t.Fatal("the agent runs already")
+	}
+	args := append([]string{
+		"--kubeconfig=" + n.kubeconfig, "--config=" + n.Path("config"), "--state-dir=" + n.Path("state"),
+		"--kubelet-dir=" + n.Path("kubelet"), "--host-fstab=" + n.Path("fstab"), "--listen-address=127.0.0.1:0",
+		"--recheck-period=500ms", "--v=4",
+	}, n.Args...)
+	process, err := n.Env.Cluster.StartCommand(n.Name, binary, args, []string{"MY_NODE_NAME=" + n.Name})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.agent = process
+	n.t.Cleanup(n.finish)
+}
+
+// finish ends the agent after the test, and shows its log if the test failed.
+func (n *Node) finish() {
+	if n.agent == nil {
+		return
+	}
+	log := n.agent.LogFile()
+	n.Kill()
+	if !n.t.Failed() {
+		return
+	}
+	if text, err := os.ReadFile(log); err == nil {
+		n.t.Logf("agent of %s:\n%s", n.Name, tail(text, 20_000))
+	}
+}
+
+func tail(text []byte, most int) []byte {
+	return text[max(0, len(text)-most):]
+}
+
+// Process is the agent's; nil if it does not run.
+func (n *Node) Process() *cluster.Process { return n.agent }
+
+// Kill ends the agent at once, as a crash would.
+func (n *Node) Kill() {
+	n.t.Helper()
+	if n.agent == nil {
+		return
+	}
+	if err := n.agent.Kill(); err != nil {
+		n.t.Error(err)
+	}
+	n.agent = nil
+}
+
+// Stop asks the agent to end, and waits until it has.
+func (n *Node) Stop() {
+	n.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := n.agent.Stop(ctx); err != nil {
+		n.t.Error(err)
+	}
+	n.agent = nil
+}
+
+// forget deletes the node's volumes after the test, when nobody is left to take the
+// finalizer off.
+func (n *Node) forget() {
+	n.Kill()
+	ctx, cancel := context.WithTimeout(context.Background(), n.Env.Timeout)
+	defer cancel()
+	client := n.Env.Client.CoreV1().PersistentVolumes()
+	list, err := client.List(ctx, metav1.ListOptions{LabelSelector: publish.Selector(n.Name)})
+	if err != nil {
+		n.t.Error(err)
+		return
+	}
+	for _, volume := range list.Items {
+		if err := client.Delete(ctx, volume.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil && !apierrors.IsNotFound(err) {
+			n.t.Error(err)
+		}
+		if err := n.StripFinalizers(ctx, volume.Name); err != nil {
+			n.t.Error(err)
+		}
+	}
+}
+
+// StripFinalizers takes all finalizers off a volume, as an administrator might who has
+// lost patience.
+func (n *Node) StripFinalizers(ctx context.Context, volume string) error {
+	_, err := n.Env.Client.CoreV1().PersistentVolumes().Patch(ctx, volume, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("take the finalizers off volume %s: %w", volume, err)
+	}
+	return nil
+}
+
+func isConflict(err error) bool { return apierrors.IsConflict(err) }

@@ -1,0 +1,160 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/local/publish"
+	"stowage.dev/stowage/pkg/localprovisioner"
+)
+
+// Volume is the newest that is known of the node's volume of a slot; nil if there is
+// none. It is shared: do not change it.
+func (n *Node) Volume(class, name string) *corev1.PersistentVolume {
+	var found *corev1.PersistentVolume
+	for _, volume := range n.Env.AllPVs() {
+		if publish.Owned(volume, n.Name) && volume.Spec.Local.Path == n.PathOf(class, name) {
+			if found == nil || volume.DeletionTimestamp == nil {
+				found = volume
+			}
+		}
+	}
+	return found
+}
+
+// WaitVolume waits until the volume of a slot is as asked, and returns it; is gets nil
+// while there is none.
+func (n *Node) WaitVolume(class, name, what string, is func(*corev1.PersistentVolume) bool) *corev1.PersistentVolume {
+	n.t.Helper()
+	var seen *corev1.PersistentVolume
+	n.Env.Wait(fmt.Sprintf("the volume of %s to be %s", n.PathOf(class, name), what), func() bool {
+		seen = n.Volume(class, name)
+		return is(seen)
+	})
+	return seen
+}
+
+// WaitPhase waits until the slot's volume is in a phase, and not being deleted.
+func (n *Node) WaitPhase(class, name string, phase corev1.PersistentVolumePhase) *corev1.PersistentVolume {
+	n.t.Helper()
+	return n.WaitVolume(class, name, string(phase), func(v *corev1.PersistentVolume) bool {
+		return v != nil && v.Status.Phase == phase && v.DeletionTimestamp == nil
+	})
+}
+
+// WaitAnew waits until the slot has another volume than before, and it is Available.
+func (n *Node) WaitAnew(class, name string, before *corev1.PersistentVolume) *corev1.PersistentVolume {
+	n.t.Helper()
+	return n.WaitVolume(class, name, "published anew", func(v *corev1.PersistentVolume) bool {
+		return v != nil && v.UID != before.UID && v.Status.Phase == corev1.VolumeAvailable
+	})
+}
+
+// WaitNone waits until the slot has no volume.
+func (n *Node) WaitNone(class, name string) {
+	n.t.Helper()
+	n.WaitVolume(class, name, "gone", func(v *corev1.PersistentVolume) bool { return v == nil })
+}
+
+// reports is a client of the node's report.
+func (n *Node) reports() reportClient {
+	n.t.Helper()
+	client, err := localprovisioner.NewReports(n.Env.Cluster.RESTConfig())
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	watcher, ok := client.(reportClient)
+	if !ok {
+		n.t.Fatal("the client of reports cannot watch")
+	}
+	return watcher
+}
+
+type reportClient interface {
+	Get(ctx context.Context, name string, opts metav1.GetOptions) (*stowage.LocalDiskReport, error)
+	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
+}
+
+// WaitReport waits until the first page of the node's report is as asked.
+func (n *Node) WaitReport(what string, is func(*stowage.LocalDiskReport) bool) *stowage.LocalDiskReport {
+	n.t.Helper()
+	ctx, cancel := context.WithTimeout(n.Env.Context(), n.Env.Timeout)
+	defer cancel()
+	watching, err := n.reports().Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + n.Name})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	defer watching.Stop()
+	var last *stowage.LocalDiskReport
+	for event := range watching.ResultChan() {
+		if report, ok := event.Object.(*stowage.LocalDiskReport); ok {
+			if last = report; is(report) {
+				return report
+			}
+		}
+	}
+	n.t.Fatalf("waited %s for the report of %s to be %s\n%s\n%s", n.Env.Timeout, n.Name, what, show(last), n.Env.Dump())
+	return nil
+}
+
+// WaitEntry waits until the report says of a slot what is asked for, and returns it.
+func (n *Node) WaitEntry(class, name string, state stowage.EntryState, reason string) stowage.Entry {
+	n.t.Helper()
+	var found stowage.Entry
+	n.WaitReport(fmt.Sprintf("%s %s for %s/%s", state, reason, class, name), func(r *stowage.LocalDiskReport) bool {
+		for _, entry := range r.Status.Entries {
+			if entry.Class == class && entry.Name == name && entry.State == state && entry.Reason == reason {
+				found = entry
+				return true
+			}
+		}
+		return false
+	})
+	return found
+}
+
+func show(report *stowage.LocalDiskReport) string {
+	if report == nil {
+		return "no report"
+	}
+	var lines strings.Builder
+	for _, e := range report.Status.Entries {
+		fmt.Fprintf(&lines, "  %s/%s %s %s %s %s\n", e.Class, e.Name, e.State, e.Reason, e.Volume, e.Message)
+	}
+	return lines.String()
+}
+
+// Write writes a file in a slot of class Files, as a pod would.
+func (n *Node) Write(name, file, text string) {
+	n.t.Helper()
+	if err := os.WriteFile(filepath.Join(n.PathOf(n.Files, name), file), []byte(text), 0o600); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// Names lists what is in a slot of class Files, without lost+found.
+func (n *Node) Names(name string) []string {
+	n.t.Helper()
+	entries, err := os.ReadDir(n.PathOf(n.Files, name))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	var names []string
+	for _, entry := range entries {
+		if entry.Name() != "lost+found" {
+			names = append(names, entry.Name())
+		}
+	}
+	return names
+}

@@ -67,21 +67,17 @@ func deviceNumber(device string) (string, error) {
 
 // ofFolder returns the identity of the device whose folder in sysfs is given.
 func ofFolder(folder string) (disk.Identity, error) {
-	bytes, err := sectors(folder, "size")
-	if err != nil {
-		return "", err
-	}
 	partition, err := attribute(folder, "partition")
 	if err != nil {
 		return "", err
 	}
 	if partition == "" {
-		return ofDisk(folder, bytes)
+		return ofDisk(folder)
 	}
-	return ofPartition(folder, bytes)
+	return ofPartition(folder)
 }
 
-func ofDisk(folder string, bytes int64) (disk.Identity, error) {
+func ofDisk(folder string) (disk.Identity, error) {
 	id, err := ofHardware(folder)
 	if err != nil || id != "" {
 		return id, err
@@ -90,15 +86,15 @@ func ofDisk(folder string, bytes int64) (disk.Identity, error) {
 	if err != nil {
 		return "", err
 	}
-	return compose("weak", seat.boot, seat.diskseq, strconv.FormatInt(bytes, 10)), nil
+	return compose("weak", seat.boot, seat.diskseq), nil
 }
 
-func ofPartition(folder string, bytes int64) (disk.Identity, error) {
+func ofPartition(folder string) (disk.Identity, error) {
 	start, err := sectors(folder, "start")
 	if err != nil {
 		return "", err
 	}
-	from, size := strconv.FormatInt(start, 10), strconv.FormatInt(bytes, 10)
+	from := strconv.FormatInt(start, 10)
 	whole := filepath.Dir(folder)
 	id, err := ofHardware(whole)
 	if err != nil {
@@ -109,13 +105,13 @@ func ofPartition(folder string, bytes int64) (disk.Identity, error) {
 		if err != nil {
 			return "", err
 		}
-		return "part:" + id + compose("", uuid, from, size), nil
+		return "part:" + id + compose("", uuid, from), nil
 	}
 	seat, err := seatOf(whole)
 	if err != nil {
 		return "", err
 	}
-	return compose("weakpart", seat.boot, seat.diskseq, from, size), nil
+	return compose("weakpart", seat.boot, seat.diskseq, from), nil
 }
 
 // partitionUUID is what the partition table calls the partition; empty when it has

@@ -61,7 +61,7 @@ func TestDevicesAreToldByWhatTheHardwareSays(t *testing.T) {
 		},
 		"an eMMC's boot area is another disk, with the same serial number": {
 			disk: map[string]string{"name": "mmcblk0boot0", "device/serial": "0x1234", "diskseq": "4"},
-			want: "weak:" + disk.Identity(boot) + ":4:1048576",
+			want: "weak:" + disk.Identity(boot) + ":4",
 		},
 		"LVM: the names of group and volume": {
 			disk: map[string]string{"dm/uuid": "LVM-abcDEF\n", "diskseq": "4"},
@@ -69,7 +69,7 @@ func TestDevicesAreToldByWhatTheHardwareSays(t *testing.T) {
 		},
 		"a mapped device with a name that anybody may give again": {
 			disk: map[string]string{"dm/uuid": "mine\n", "diskseq": "4"},
-			want: "weak:" + disk.Identity(boot) + ":4:1048576",
+			want: "weak:" + disk.Identity(boot) + ":4",
 		},
 		"md: the array's UUID": {
 			disk: map[string]string{"dm/uuid": "\n", "md/uuid": "6b8b4567-327b23c6-643c9869-66334873\n"},
@@ -77,30 +77,26 @@ func TestDevicesAreToldByWhatTheHardwareSays(t *testing.T) {
 		},
 		"nothing but a place in the row": {
 			disk: map[string]string{"diskseq": "11\n", "serial": "", "device/serial": "0000000000\n"},
-			want: "weak:" + disk.Identity(boot) + ":11:1048576",
+			want: "weak:" + disk.Identity(boot) + ":11",
 		},
 		"not even that": {
 			disk:    map[string]string{},
 			wantErr: "before 5.15",
 		},
-		"a size that makes no sense": {
-			disk:    map[string]string{"size": "many", "diskseq": "1"},
-			wantErr: "size",
-		},
 		"a partition of a disk with a name": {
 			disk:      map[string]string{"device/wwid": "naa.5000c500a1b2c3d4\n"},
 			partition: map[string]string{"partition": "1\n", "start": "2048\n", "uevent": "MAJOR=8\nPARTN=1\nPARTUUID=C0FFEE-01\n"},
-			want:      "part:wwn:naa.5000c500a1b2c3d4:c0ffee-01:1048576:1048576",
+			want:      "part:wwn:naa.5000c500a1b2c3d4:c0ffee-01:1048576",
 		},
 		"a partition that no table names": {
 			disk:      map[string]string{"serial": "vol-0123"},
 			partition: map[string]string{"partition": "1\n", "start": "0\n", "uevent": "MAJOR=8\n"},
-			want:      "part:serial::vol-0123::0:1048576",
+			want:      "part:serial::vol-0123::0",
 		},
 		"a partition of a disk without a name": {
 			disk:      map[string]string{"diskseq": "7\n"},
 			partition: map[string]string{"partition": "1\n", "start": "2048\n", "uevent": "PARTUUID=c0ffee-01\n"},
-			want:      "weakpart:" + disk.Identity(boot) + ":7:1048576:1048576",
+			want:      "weakpart:" + disk.Identity(boot) + ":7:1048576",
 		},
 	}
 	for name, s := range stories {

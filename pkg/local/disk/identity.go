@@ -12,15 +12,17 @@ import "strings"
 //	wwn:<wwn>                        a device with a World Wide Name
 //	nvme:<eui or nguid>              an NVMe namespace
 //	serial:<model>:<serial>          a device with a serial number
-//	part:<disk>:<PARTUUID>:<start>:<bytes>   a partition; <disk> is one of the above
+//	part:<disk>:<PARTUUID>:<start>   a partition; <disk> is one of the above
 //	fs:<UUID>:<root>                 a mounted file system, and which folder of it
 //	dir:<UUID>:<inode>:<birth>       a directory of a file system
-//	mem:<boot>:<UUID>                a file system in memory: another one whenever it is made
-//	weak:<boot>:<diskseq>:<bytes>    a device that has none of these, such as a loop
+//	mem:<boot>:<UUID>:<root>         a file system in memory: another one whenever it is made
+//	weak:<boot>:<diskseq>            a device that has none of these, such as a loop
 //	                                 device; good until it is detached or the node restarts
-//	weakpart:<boot>:<diskseq>:<start>:<bytes>   a partition of one
-//	weakfs:<boot>:<diskseq or device>:<root>    a file system that tells no UUID
-//	weakdir:<boot>:<device>:<inode>             a directory of one
+//	weakpart:<boot>:<diskseq>:<start>       a partition of one
+//	weakfs:<boot>:<device>:<root>    a file system that tells no UUID
+//	weakdir:<boot>:<device>:<inode>  a directory of one
+//
+// Sizes are no part of it: a disk that has grown is still the same.
 //
 // Values hold no spaces; colons within them are escaped by those who make them.
 type Identity string

@@ -212,7 +212,7 @@ func TestADiskAndItsPartitions(t *testing.T) {
 	facts := scan(t, p, disk.Scan{Folders: []disk.Folder{f}})
 	for name, start := range map[string]string{"one": "1048576", "two": "4194304"} {
 		id := string(facts[name].Identity)
-		if facts[name].Problem != nil || !strings.HasPrefix(id, "weakpart:") || !strings.Contains(id, ":"+start+":") {
+		if facts[name].Problem != nil || !strings.HasPrefix(id, "weakpart:") || !strings.HasSuffix(id, ":"+start) {
 			t.Errorf("%s: %+v", name, facts[name])
 		}
 	}

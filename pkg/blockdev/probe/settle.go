@@ -122,9 +122,8 @@ func publishedElsewhere(f disk.Fact, known []disk.Known) *disk.Problem {
 func partOf(part, whole disk.Identity) bool {
 	p, w := string(part), string(whole)
 	switch whole.Scheme() {
-	case "weak": // the size comes last, of which a partition's identity does not tell
-		size := strings.LastIndexByte(w, ':')
-		return size >= 0 && strings.HasPrefix(p, "weakpart"+w[len("weak"):size+1])
+	case "weak":
+		return strings.HasPrefix(p, "weakpart"+w[len("weak"):]+":")
 	case "fs", "weakfs", "mem":
 		return strings.HasPrefix(p, strings.TrimSuffix(w, "/")+"/")
 	default:

@@ -90,14 +90,19 @@ func TestNoByteIsOfferedTwice(t *testing.T) {
 			want:  map[string]disk.Reason{"a/2": disk.SameBytes},
 		},
 		"a part of it is a volume, whose own slot does not answer": {
-			facts: []disk.Fact{at("a/1 dev:8:0 wwn:0"), at("a/2 dev:7:0 weak:boot:9:512"), at("a/3 fs:8:1:/ fs:u:/"), at("a/4 dev:8:16 wwn:01")},
-			known: []disk.Known{volumeOf("b/1 . part:wwn:0:uuid:1:2"), volumeOf("b/2 . weakpart:boot:9:1:2"), volumeOf("b/3 . fs:u:/x")},
+			facts: []disk.Fact{at("a/1 dev:8:0 wwn:0"), at("a/2 dev:7:0 weak:boot:9"), at("a/3 fs:8:1:/ fs:u:/"), at("a/4 dev:8:16 wwn:01")},
+			known: []disk.Known{volumeOf("b/1 . part:wwn:0:uuid:1:2"), volumeOf("b/2 . weakpart:boot:9:1"), volumeOf("b/3 . fs:u:/x")},
 			want:  map[string]disk.Reason{"a/1": disk.InUse, "a/2": disk.InUse, "a/3": disk.InUse, "a/4": ""},
 		},
 		"it is a part of a volume, whose own slot does not answer": {
-			facts: []disk.Fact{at("a/1 dev:8:1 part:wwn:0:uuid:1:2"), at("a/2 fs:8:1:/x fs:u:/x"), at("a/3 fs:8:1:/xy fs:u:/xy")},
-			known: []disk.Known{volumeOf("b/1 . wwn:0"), volumeOf("b/2 . fs:u:/x/y"), volumeOf("b/3 . fs:v:/")},
-			want:  map[string]disk.Reason{"a/1": disk.InUse, "a/2": disk.InUse, "a/3": ""},
+			facts: []disk.Fact{at("a/1 dev:8:1 part:wwn:0:uuid:1:2"), at("a/2 fs:8:1:/x fs:u:/x"), at("a/3 fs:8:1:/xy fs:u:/xy"), at("a/4 dev:7:1 weakpart:boot:9:1")},
+			known: []disk.Known{volumeOf("b/1 . wwn:0"), volumeOf("b/2 . fs:u:/x/y"), volumeOf("b/3 . fs:v:/"), volumeOf("b/4 . weak:boot:9")},
+			want:  map[string]disk.Reason{"a/1": disk.InUse, "a/2": disk.InUse, "a/3": "", "a/4": disk.InUse},
+		},
+		"a part of another disk of the same boot is no part of a volume's": {
+			facts: []disk.Fact{at("a/1 dev:7:1 weakpart:boot:8:1"), at("a/2 dev:7:2 weakpart:boot:91:1")},
+			known: []disk.Known{volumeOf("b/1 . weak:boot:9")},
+			want:  map[string]disk.Reason{"a/1": "", "a/2": ""},
 		},
 		"two volumes whose disks were exchanged: whoever compares identities tells": {
 			facts: []disk.Fact{at("a/1 dev:8:0 wwn:2"), at("a/2 dev:8:16 wwn:1")},

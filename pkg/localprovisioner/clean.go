@@ -216,6 +216,11 @@ func (a *Agent) clean(ctx context.Context, job *clean) error {
 // confirm asks the API server, not the informer, whether nothing can use the disk: its
 // volume is being deleted and has our finalizer, or does not exist.
 func (a *Agent) confirm(ctx context.Context, job *clean) error {
+	if job.Volume == nil {
+		if err := a.findForeign(ctx, job.gathered); err != nil {
+			return err
+		}
+	}
 	name := job.volumeName()
 	if name == "" {
 		return nil

@@ -170,24 +170,30 @@ func (a *Agent) restore(identity disk.Identity, before *disk.Record, generation 
 	return a.Records.Put(record)
 }
 
-// findForeign looks for a volume that the reference implementation would have made of
-// the disk. Two agents must not offer the same one.
+// findForeign looks for a volume of the disk that is not this agent's: one that the
+// reference implementation would have made, or the disk's own, of which somebody has
+// taken the agent's marks. Two agents must not offer the same disk, and the data of a
+// volume that an agent does not see is not to be cleaned. If there is one, it is taken
+// down and the error is errAgain.
 func (a *Agent) findForeign(ctx context.Context, g *gathered) error {
-	name := publish.ReferenceName(a.Node, g.Key)
-	found, err := a.Client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil
+	names := []string{publish.ReferenceName(a.Node, g.Key)}
+	if g.Record != nil && g.Record.Volume != "" {
+		names = append(names, g.Record.Volume)
 	}
-	if err != nil {
-		return fmt.Errorf("look for volume %s: %w", name, err)
+	for _, name := range names {
+		found, err := a.asked(ctx, name)
+		if err != nil {
+			return fmt.Errorf("look for a volume of %s: %w", g.path, err)
+		}
+		if found == nil || publish.Owned(found, a.Node) || found.Spec.Local == nil || found.Spec.Local.Path != g.path {
+			continue // a collision of 32-bit names; or ours, which the informer will show
+		}
+		a.mu.Lock()
+		a.foreign[g.path] = name
+		a.mu.Unlock()
+		return errAgain
 	}
-	if publish.Owned(found, a.Node) || found.Spec.Local == nil || found.Spec.Local.Path != g.path {
-		return nil // a collision of 32-bit names; or ours, which the informer will show
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.foreign[g.path] = name
-	return errAgain
+	return nil
 }
 
 func naming(name provisioner.VolumeName) publish.Naming {

@@ -91,17 +91,23 @@ func (a *Agent) volumesAt(path string) []*corev1.PersistentVolume {
 // consider decides about a slot, and finds out what the decision asks for.
 func (a *Agent) consider(ctx context.Context, path string) (*gathered, slot.Decision) {
 	var users []disk.User
-	known := false
+	known, sought := false, false
 	for {
 		g := a.gather(path)
 		g.Users, g.UsersKnown = users, known
 		d := a.decide(g)
 		var err error
-		switch d.Do {
-		case slot.FindUsers:
+		switch {
+		case !sought && g.Volume == nil && (d.Do == slot.Inspect || d.Do == slot.Wipe || d.Do == slot.Keep):
+			// Whose data it is comes before what it is.
+			if err = a.findForeign(ctx, g); errors.Is(err, errAgain) {
+				err = nil
+			}
+			sought = true
+		case d.Do == slot.FindUsers:
 			users, err = a.users(ctx, g)
 			known = true
-		case slot.Inspect:
+		case d.Do == slot.Inspect:
 			err = a.inspect(ctx, g)
 		default:
 			return g, d
@@ -233,6 +239,7 @@ func (a *Agent) reconsider(ctx context.Context, path string, d slot.Decision) bo
 		a.mu.Lock()
 		delete(a.foreign, path)
 		a.mu.Unlock()
+		a.forgetOpinion(path) // to look for the volume again before the disk is looked at
 		return true
 	case disk.InUse, disk.VolumeInUse, disk.Unreadable, disk.TimedOut, disk.BadRecord:
 		return true

@@ -134,6 +134,8 @@ func orphan(s *slot.Slot) slot.Decision {
 		return wait(slot.Skipped, s.Fact.Problem)
 	case s.Elsewhere != "":
 		return wait(slot.Skipped, disk.Problemf(disk.SameBytes, "volume %s already offers this disk", s.Elsewhere))
+	case s.Foreign != "":
+		return wait(slot.Skipped, disk.Problemf(disk.ForeignVolume, "volume %s offers this disk and has not, or not any more, the agent's marks: delete it, or take it over with `stowage-provisioner adopt`", s.Foreign))
 	case !s.Configured:
 		return wait(slot.Skipped, disk.Problemf(disk.NotConfigured, "the disk is dirty, and the configuration has no class %q any more", s.Key.Class))
 	case r.State == disk.Retained:

@@ -73,6 +73,8 @@ func NewCommand() *cobra.Command {
 	}
 	o.addFlags(cmd)
 	cmd.AddCommand(newValidateCommand())
+	cmd.AddCommand(newAdoptCommand(o))
+	cmd.AddCommand(newReleaseCommand(o))
 	return cmd
 }
 

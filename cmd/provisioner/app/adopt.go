@@ -1,0 +1,159 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/kubernetes"
+
+	"stowage.dev/stowage/pkg/localprovisioner/takeover"
+)
+
+const adoptDescription = `adopt takes over the volumes of sig-storage-local-static-provisioner, with their
+claims and data: each gets the labels, annotations and finalizer by which its node's
+agent knows it. It takes the rights of an administrator, and is run once, after the
+former provisioner has been taken away and before the agents are installed.
+
+Without --confirm it tells what it would do, and changes nothing. It can be broken
+off and run again at any time. See docs/migrating-from-local-static-provisioner.md.`
+
+// adoptOptions are the flags of adopt.
+type adoptOptions struct {
+	config       string
+	nodes        []string
+	confirm      bool
+	whileRunning bool
+}
+
+func newAdoptCommand(root *options) *cobra.Command {
+	o := &adoptOptions{}
+	cmd := &cobra.Command{
+		Use:   "adopt --config FILE [--node NAME ...] [--confirm]",
+		Short: "Take over the volumes of sig-storage-local-static-provisioner",
+		Long:  adoptDescription,
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client, err := root.clientset()
+			if err != nil {
+				return err
+			}
+			return o.run(cmd, client)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.config, "config", "", "the agents' configuration: a ConfigMap in a file, or a folder with a file for each key")
+	flags.StringSliceVar(&o.nodes, "node", nil, "adopt the volumes of this node only; may be given more than once")
+	flags.BoolVar(&o.confirm, "confirm", false, "adopt, and not only tell")
+	flags.BoolVar(&o.whileRunning, "while-running", false, "adopt also on nodes where a pod of the former provisioner runs, which must not serve the classes of the configuration")
+	cmd.MarkFlagsOneRequired("config")
+	return cmd
+}
+
+// clientset is a client of the API server.
+func (o *options) clientset() (kubernetes.Interface, error) {
+	config, err := o.client()
+	if err != nil {
+		return nil, err
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	return client, nil
+}
+
+func (o *adoptOptions) run(cmd *cobra.Command, client kubernetes.Interface) error {
+	config, err := readConfig(o.config)
+	if err != nil {
+		return err
+	}
+	found, err := takeover.FindAdoptable(cmd.Context(), client, takeover.AdoptOptions{Config: config, Nodes: o.nodes, WhileRunning: o.whileRunning})
+	if err != nil {
+		return err
+	}
+	for _, warning := range found.Warnings {
+		fmt.Fprintln(cmd.ErrOrStderr(), "warning:", warning)
+	}
+	if len(found.Candidates) == 0 {
+		fmt.Fprintln(cmd.OutOrStdout(), "There are no volumes to adopt.")
+		return nil
+	}
+	if err := printCandidates(cmd.OutOrStdout(), found.Candidates); err != nil {
+		return err
+	}
+	var take []takeover.Candidate
+	taken, left, strange := 0, 0, 0
+	for _, c := range found.Candidates {
+		switch {
+		case c.Verdict == takeover.Take:
+			take = append(take, c)
+		case c.Verdict == takeover.Taken:
+			taken++
+		case c.Reference:
+			left++
+		default:
+			strange++
+		}
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "\n%d to adopt, %d adopted already, %d left alone, %d of others in their place.\n", len(take), taken, left, strange)
+	if !o.confirm {
+		fmt.Fprintln(cmd.OutOrStdout(), "Nothing was changed. To adopt, run this again with --confirm.")
+		return nil
+	}
+	adopted, err := eachVolume(cmd, take, func(ctx context.Context, c *takeover.Candidate) (string, error) {
+		return c.Volume, takeover.Adopt(ctx, client, c)
+	})
+	fmt.Fprintf(cmd.OutOrStdout(), "Adopted %d.\n", adopted)
+	if err != nil {
+		return err
+	}
+	if left > 0 {
+		return fmt.Errorf("%d volumes of the former provisioner were left alone: see to what the table says of them, then run this again", left)
+	}
+	return nil
+}
+
+func printCandidates(w io.Writer, all []takeover.Candidate) error {
+	rows := [][]string{{"VOLUME", "NODE", "CLASS", "PATH", "PHASE", "RESULT"}}
+	for _, c := range all {
+		result := string(c.Verdict)
+		if c.Why != "" {
+			result += ": " + c.Why
+		}
+		rows = append(rows, []string{c.Volume, c.Node, c.Class, c.Path, string(c.Phase), result})
+	}
+	return printTable(w, rows)
+}
+
+// eachVolume does something to one volume after the other, tells which of them it
+// failed for, and returns how many it was done to.
+func eachVolume[T any](cmd *cobra.Command, all []T, do func(context.Context, *T) (volume string, err error)) (int, error) {
+	changed, failed := 0, 0
+	for i := range all {
+		volume, err := do(cmd.Context(), &all[i])
+		switch {
+		case cmd.Context().Err() != nil:
+			return i - changed - failed, fmt.Errorf("broken off after %d of %d volumes: run this again", i, len(all))
+		case errors.Is(err, takeover.ErrChanged):
+			changed++
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %v\n", volume, takeover.ErrChanged)
+		case err != nil:
+			failed++
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %v\n", volume, err)
+		}
+	}
+	done := len(all) - changed - failed
+	switch {
+	case failed > 0:
+		return done, fmt.Errorf("%d of %d volumes could not be written, for the reasons above: run this again", failed+changed, len(all))
+	case changed > 0:
+		return done, fmt.Errorf("%d of %d volumes were changed by others meanwhile: run this again", changed, len(all))
+	}
+	return done, nil
+}

@@ -1,0 +1,117 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/kubernetes"
+
+	"stowage.dev/stowage/pkg/localprovisioner/takeover"
+)
+
+const releaseDescription = `release takes the agents' finalizer off volumes, so that they can be deleted without an
+agent: to uninstall, and for nodes whose agent is gone for good. It takes the rights
+of an administrator.
+
+Nothing is cleaned. The table says whose data may be on which disk; a volume that is
+being deleted is gone at once, and its disk is as it was. Without --confirm nothing
+is changed.
+
+--give-back goes back to sig-storage-local-static-provisioner: the volumes become its
+own again, with their claims, those too that the agents have published.`
+
+// releaseOptions are the flags of release.
+type releaseOptions struct {
+	takeover.ReleaseOptions
+	confirm bool
+}
+
+func newReleaseCommand(root *options) *cobra.Command {
+	o := &releaseOptions{}
+	cmd := &cobra.Command{
+		Use:   "release (--all | --node NAME ...) [--confirm]",
+		Short: "Let go of volumes without cleaning them, to uninstall or for nodes that are gone",
+		Long:  releaseDescription,
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client, err := root.clientset()
+			if err != nil {
+				return err
+			}
+			return o.run(cmd, client)
+		},
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&o.All, "all", false, "release the volumes of all nodes")
+	flags.StringSliceVar(&o.Nodes, "node", nil, "release the volumes of this node, which need not exist any more; may be given more than once")
+	flags.BoolVar(&o.confirm, "confirm", false, "release, and not only tell")
+	flags.BoolVar(&o.GiveBack, "give-back", false, "make the volumes those of sig-storage-local-static-provisioner (again)")
+	flags.BoolVar(&o.NodeNameOnly, "use-node-name-only", false, "with --give-back: useNodeNameOnly is on in its configuration")
+	flags.BoolVar(&o.WhileRunning, "while-running", false, "release volumes although their agent runs; it takes back those that are not being deleted")
+	cmd.MarkFlagsOneRequired("all", "node")
+	cmd.MarkFlagsMutuallyExclusive("all", "node")
+	return cmd
+}
+
+func (o *releaseOptions) run(cmd *cobra.Command, client kubernetes.Interface) error {
+	held, err := takeover.FindHeld(cmd.Context(), client, o.ReleaseOptions)
+	if err != nil {
+		return err
+	}
+	out := cmd.OutOrStdout()
+	if len(held) == 0 {
+		fmt.Fprintln(out, "There are no volumes to release.")
+		return nil
+	}
+	if err := printHeld(out, held); err != nil {
+		return err
+	}
+	var release []takeover.Held
+	dirty := 0
+	for _, h := range held {
+		if h.Kept != "" {
+			continue
+		}
+		release = append(release, h)
+		if h.Data == takeover.NotCleaned {
+			dirty++
+		}
+	}
+	kept := len(held) - len(release)
+	fmt.Fprintf(out, "\n%d to release, %d of them with data of claims that are gone, %d kept.\n", len(release), dirty, kept)
+	if !o.confirm {
+		fmt.Fprintln(out, "Nothing was changed. To release, run this again with --confirm.")
+		return nil
+	}
+	released, err := eachVolume(cmd, release, func(ctx context.Context, h *takeover.Held) (string, error) {
+		return h.Volume, takeover.Release(ctx, client, h)
+	})
+	fmt.Fprintf(out, "Released %d.\n", released)
+	if err != nil {
+		return err
+	}
+	if kept > 0 {
+		return fmt.Errorf("%d volumes were kept: see to what the table says of them, then run this again", kept)
+	}
+	return nil
+}
+
+func printHeld(w io.Writer, held []takeover.Held) error {
+	rows := [][]string{{"VOLUME", "NODE", "CLASS", "PATH", "PHASE", "CLAIM", "DISK", "RESULT"}}
+	for _, h := range held {
+		phase, result := string(h.Phase), "release"
+		if h.Deleting {
+			phase, result = "Deleting", "release: the volume is gone then"
+		}
+		if h.Kept != "" {
+			result = "kept: " + h.Kept
+		}
+		rows = append(rows, []string{h.Volume, h.Node, h.Class, h.Path, phase, h.Claim, string(h.Data), result})
+	}
+	return printTable(w, rows)
+}

@@ -67,9 +67,9 @@ func manifestFolder() (string, error) {
 	return folder, nil
 }
 
-// allowClass lets agents create volumes of a class. The ConfigMap is every test's, so
+// AllowClass lets agents create volumes of a class. The ConfigMap is every test's, so
 // it is added to and never taken from.
-func (n *Node) allowClass(class string) {
+func (n *Node) AllowClass(class string) {
 	n.t.Helper()
 	client := n.Env.Client.CoreV1().ConfigMaps(namespace)
 	for {

@@ -73,8 +73,8 @@ func New(t testing.TB, e *fixture.Env, name string) *Node {
 	e.AddNodes(e.Node(name))
 	e.CreateClass(e.Class(n.Files).ReclaimPolicy(corev1.PersistentVolumeReclaimDelete))
 	e.CreateClass(e.Class(n.Blocks).ReclaimPolicy(corev1.PersistentVolumeReclaimDelete))
-	n.allowClass(n.Files)
-	n.allowClass(n.Blocks)
+	n.AllowClass(n.Files)
+	n.AllowClass(n.Blocks)
 	n.Configure(nil)
 	n.login()
 	t.Cleanup(n.forget)
@@ -166,17 +166,21 @@ func (n *Node) Start() {
 	if n.agent != nil {
 		n.t.Fatal("the agent runs already")
 	}
-	args := append([]string{
-		"--kubeconfig=" + n.kubeconfig, "--config=" + n.Path("config"), "--state-dir=" + n.Path("state"),
-		"--kubelet-dir=" + n.Path("kubelet"), "--host-fstab=" + n.Path("fstab"), "--listen-address=127.0.0.1:0",
-		"--recheck-period=500ms", "--v=4",
-	}, n.Args...)
-	process, err := n.Env.Cluster.StartCommand(n.Name, binary, args, []string{"MY_NODE_NAME=" + n.Name})
+	process, err := n.Env.Cluster.StartCommand(n.Name, binary, append(n.arguments(), n.Args...), []string{"MY_NODE_NAME=" + n.Name})
 	if err != nil {
 		n.t.Fatal(err)
 	}
 	n.agent = process
 	n.t.Cleanup(n.finish)
+}
+
+// arguments are the agent's, but for Args.
+func (n *Node) arguments() []string {
+	return []string{
+		"--kubeconfig=" + n.kubeconfig, "--config=" + n.Path("config"), "--state-dir=" + n.Path("state"),
+		"--kubelet-dir=" + n.Path("kubelet"), "--host-fstab=" + n.Path("fstab"), "--listen-address=127.0.0.1:0",
+		"--recheck-period=500ms", "--v=4",
+	}
 }
 
 // finish ends the agent after the test, and shows its log if the test failed.

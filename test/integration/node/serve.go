@@ -1,0 +1,90 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"time"
+)
+
+// askAgain is the time between two questions to the agent, which no event tells of.
+const askAgain = 100 * time.Millisecond
+
+var servesAt = regexp.MustCompile(`"Serving health and metrics" address="([^"]+)"`)
+
+// Answer is what the agent answered: a status of HTTP, and the body.
+type Answer struct {
+	Status int
+	Body   string
+}
+
+// WaitAnswer asks the agent for a path such as "/readyz" until the answer is as asked.
+func (n *Node) WaitAnswer(path, what string, is func(Answer) bool) Answer {
+	n.t.Helper()
+	ctx, cancel := context.WithTimeout(n.Env.Context(), n.Env.Timeout)
+	defer cancel()
+	ticker := time.NewTicker(askAgain)
+	defer ticker.Stop()
+	var last Answer
+	for {
+		answer, err := n.ask(ctx, path)
+		if err == nil && is(answer) {
+			return answer
+		}
+		if err == nil {
+			last = answer
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			n.t.Fatalf("waited %s for the answer of %s to be %s: %v; it was %d %s", n.Env.Timeout, path, what, err, last.Status, last.Body)
+		}
+	}
+}
+
+// ask asks the agent, at the address that its log tells.
+func (n *Node) ask(ctx context.Context, path string) (Answer, error) {
+	log, err := os.ReadFile(n.agent.LogFile())
+	if err != nil {
+		return Answer{}, err
+	}
+	found := servesAt.FindAllSubmatch(log, -1)
+	if len(found) == 0 {
+		return Answer{}, errors.New("the agent serves nothing yet")
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+string(found[len(found)-1][1])+path, nil)
+	if err != nil {
+		return Answer{}, err
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Do(request)
+	if err != nil {
+		return Answer{}, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	return Answer{Status: response.StatusCode, Body: string(body)}, err
+}
+
+// RunToEnd runs another agent of the node, with more arguments and without the node's
+// name in the environment, and returns what it printed. It has to end by itself, with
+// an error.
+func (n *Node) RunToEnd(args ...string) string {
+	n.t.Helper()
+	ctx, cancel := context.WithTimeout(n.Env.Context(), n.Env.Timeout)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, binary, append(n.arguments(), args...)...).CombinedOutput()
+	var ended *exec.ExitError
+	if !errors.As(err, &ended) || ctx.Err() != nil {
+		n.t.Fatal(fmt.Errorf("an agent that should have ended with an error: %w\n%s", errors.Join(err, ctx.Err()), out))
+	}
+	return string(out)
+}

@@ -43,6 +43,8 @@ type Node struct {
 	Args []string
 
 	t          testing.TB
+	folders    map[string]string         // of the classes, by name
+	options    map[string]map[string]any // what the configuration says of them
 	kubeconfig string
 	agent      *cluster.Process
 }
@@ -54,7 +56,10 @@ func New(t testing.TB, e *fixture.Env, name string) *Node {
 	if os.Geteuid() != 0 {
 		t.Skip("to mount file systems and to attach loop devices takes root")
 	}
-	n := &Node{Env: e, Name: e.Name(name), Files: e.Name(name + "-files"), Blocks: e.Name(name + "-blocks"), t: t}
+	n := &Node{
+		Env: e, Name: e.Name(name), Files: e.Name(name + "-files"), Blocks: e.Name(name + "-blocks"), t: t,
+		folders: map[string]string{}, options: map[string]map[string]any{},
+	}
 	folder, err := os.MkdirTemp("", "stowage-node-")
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +70,7 @@ func New(t testing.TB, e *fixture.Env, name string) *Node {
 			t.Error(err)
 		}
 	})
-	for _, sub := range []string{"files", "blocks", "config", "state", "images", "kubelet/pods"} {
+	for _, sub := range []string{"config", "state", "images", "kubelet/pods"} {
 		if err := os.MkdirAll(n.Path(sub), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -88,22 +93,16 @@ func (n *Node) Path(elements ...string) string {
 
 // PathOf is the path of a slot.
 func (n *Node) PathOf(class, name string) string {
-	if class == n.Blocks {
-		return n.Path("blocks", name)
-	}
-	return n.Path("files", name)
+	return filepath.Join(n.folders[class], name)
 }
 
-// Configure writes the agent's configuration: the two classes, changed by change if it
+// Configure writes the agent's configuration: the node's classes, changed by change if it
 // is not nil (keys of the ConfigMap, with the objects that are their values).
 func (n *Node) Configure(change func(data map[string]any)) {
 	n.t.Helper()
 	data := map[string]any{
 		"minResyncPeriod": "2s",
-		"storageClassMap": map[string]any{
-			n.Files:  map[string]any{"hostDir": n.Path("files")},
-			n.Blocks: map[string]any{"hostDir": n.Path("blocks"), "volumeMode": "Block"},
-		},
+		"storageClassMap": n.storageClassMap(),
 	}
 	if change != nil {
 		change(data)

@@ -56,7 +56,7 @@ func unproven(s *slot.Slot) {
 	s.Volume.Identity, s.Fact.Identity, s.Record = "weak:b1:7:1024", "weak:b2:7:1024", nil
 }
 func foreign(s *slot.Slot) { s.Foreign = "local-pv-1" }
-func used(s *slot.Slot) { s.Users = []disk.User{{What: "kubelet", Where: "/var/lib/kubelet/pods/1"}} }
+func used(s *slot.Slot)    { s.Users = []disk.User{{What: "kubelet", Where: "/var/lib/kubelet/pods/1"}} }
 
 func policy(p disk.Policy) func(*slot.Slot) {
 	return func(s *slot.Slot) {
@@ -167,7 +167,7 @@ func TestVanished(t *testing.T) {
 		"half wiped": {
 			with(vanished(disk.Cleaning, disk.Delete), func(s *slot.Slot) { s.Record.Volume = "" }),
 			outcome{Do: slot.Wipe, State: slot.Cleaning, Generation: 7}},
-		"still in use":       {with(vanished(disk.Published, disk.Delete), used), outcome{Do: slot.None, State: slot.Cleaning, Reason: disk.VolumeInUse}},
+		"still in use": {with(vanished(disk.Published, disk.Delete), used), outcome{Do: slot.None, State: slot.Cleaning, Reason: disk.VolumeInUse}},
 		"somebody took the agent's marks from the volume, which still offers the data": {
 			with(vanished(disk.Published, disk.Delete), foreign), outcome{Do: slot.None, State: slot.Skipped, Reason: disk.ForeignVolume}},
 		"the same with policy Retain": {

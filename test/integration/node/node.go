@@ -76,10 +76,10 @@ func New(t testing.TB, e *fixture.Env, name string) *Node {
 		}
 	}
 	e.AddNodes(e.Node(name))
+	n.offer(n.Files, "files", nil)
+	n.offer(n.Blocks, "blocks", map[string]any{"volumeMode": "Block"})
 	e.CreateClass(e.Class(n.Files).ReclaimPolicy(corev1.PersistentVolumeReclaimDelete))
 	e.CreateClass(e.Class(n.Blocks).ReclaimPolicy(corev1.PersistentVolumeReclaimDelete))
-	n.AllowClass(n.Files)
-	n.AllowClass(n.Blocks)
 	n.Configure(nil)
 	n.login()
 	t.Cleanup(n.forget)

@@ -1,0 +1,78 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"path/filepath"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"stowage.dev/stowage/pkg/local/publish"
+)
+
+// Claim has a claim bound to the volume of a slot, once that is Available, and returns
+// the volume. The claim is called what the volume is.
+func (n *Node) Claim(class, name string) *corev1.PersistentVolume {
+	n.t.Helper()
+	volume := n.WaitPhase(class, name, corev1.VolumeAvailable)
+	claim := n.Env.PVC(volume.Name).Class(class).Request("1Mi").VolumeName(volume.Name)
+	if *volume.Spec.VolumeMode == corev1.PersistentVolumeBlock {
+		claim.Block()
+	}
+	n.Env.CreatePVC(claim)
+	return n.WaitVolume(class, name, "bound to its claim", func(v *corev1.PersistentVolume) bool {
+		return v != nil && v.UID == volume.UID && v.Status.Phase == corev1.VolumeBound
+	})
+}
+
+// Unclaim deletes the claim that Claim made.
+func (n *Node) Unclaim(volume *corev1.PersistentVolume) {
+	n.t.Helper()
+	err := n.Env.Client.CoreV1().PersistentVolumeClaims(n.Env.Namespace).Delete(n.Env.Context(), volume.Name, metav1.DeleteOptions{})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// Release is Unclaim, and waits until the PersistentVolume controller has seen it: the
+// volume is Released, or on its way out already.
+func (n *Node) Release(volume *corev1.PersistentVolume) {
+	n.t.Helper()
+	n.Unclaim(volume)
+	n.Env.Wait("volume "+volume.Name+" to be released", func() bool {
+		return !slices.ContainsFunc(n.Env.AllPVs(), func(v *corev1.PersistentVolume) bool {
+			return v.UID == volume.UID && v.Status.Phase == corev1.VolumeBound
+		})
+	})
+}
+
+// Delete deletes a volume, as an administrator might, and does not wait for it to go.
+func (n *Node) Delete(volume *corev1.PersistentVolume) {
+	n.t.Helper()
+	err := n.Env.Client.CoreV1().PersistentVolumes().Delete(n.Env.Context(), volume.Name, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		n.t.Fatal(err)
+	}
+}
+
+// Published are the names of the slots of a class that have a volume, in order. A slot that
+// has two volumes is there twice.
+func (n *Node) Published(class string) []string {
+	n.t.Helper()
+	list, err := n.Env.Client.CoreV1().PersistentVolumes().List(n.Env.Context(), metav1.ListOptions{LabelSelector: publish.Selector(n.Name)})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	var names []string
+	for _, v := range list.Items {
+		if v.Spec.StorageClassName == class {
+			names = append(names, filepath.Base(v.Spec.Local.Path))
+		}
+	}
+	slices.Sort(names)
+	return names
+}

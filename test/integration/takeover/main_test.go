@@ -1,0 +1,18 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package takeover_test moves nodes with real disks from the reference provisioner
+// (sig-storage-local-static-provisioner) to the agent and back, on a real API server
+// and with the real PersistentVolume controller. The reference does not run: its
+// volumes are made by hand in its form.
+package takeover_test
+
+import (
+	"os"
+	"testing"
+
+	"stowage.dev/stowage/test/integration/fixture"
+	"stowage.dev/stowage/test/integration/node"
+)
+
+func TestMain(m *testing.M) { os.Exit(fixture.Main(m, node.Install)) }

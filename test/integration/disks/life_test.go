@@ -1,0 +1,72 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package disks_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"stowage.dev/stowage/test/integration/fixture"
+	"stowage.dev/stowage/test/integration/node"
+)
+
+// newNode is a node in a cluster of the test's own share.
+func newNode(t *testing.T) *node.Node {
+	t.Helper()
+	t.Parallel()
+	return node.New(t, fixture.New(t), "a")
+}
+
+// secret is in the files of those who had a volume before.
+const secret = "of the first user"
+
+// used has a claim on the volume of a slot of class Files, writes a file as its pod
+// would, and returns the volume.
+func used(n *node.Node, name string) *corev1.PersistentVolume {
+	volume := n.Claim(n.Files, name)
+	n.Write(name, "secret", secret)
+	return volume
+}
+
+// emptied fails the test unless a slot of class Files holds nothing.
+func emptied(t *testing.T, n *node.Node, name string) {
+	t.Helper()
+	if names := n.Names(name); len(names) > 0 {
+		t.Errorf("the volume of %s is free and holds %q", name, names)
+	}
+}
+
+// untouched fails the test unless a folder has the secret still.
+func untouched(t *testing.T, folder string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(folder, "secret"))
+	if err != nil || string(text) != secret {
+		t.Errorf("the file that was in %s holds %q: %v", folder, text, err)
+	}
+}
+
+// keep writes the secret to a folder, which is made if need be.
+func keep(t *testing.T, folder string) {
+	t.Helper()
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, "secret"), []byte(secret), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fence returns when whatever the agent was to do at once it has done: another disk was
+// found, published, used and cleaned meanwhile. Each fence of a node has its own name.
+func fence(n *node.Node, name string) {
+	name = fmt.Sprintf("fence-%s", name)
+	n.Tmpfs(name, "1M")
+	volume := used(n, name)
+	n.Release(volume)
+	n.WaitAnew(n.Files, name, volume)
+}

@@ -7,6 +7,7 @@ package app
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"time"
 
@@ -98,12 +99,16 @@ func (o *options) addFlags(cmd *cobra.Command) {
 
 // client is the configuration of clients of the API server.
 func (o *options) client() (*rest.Config, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
+	build := rest.InClusterConfig
+	if o.kubeconfig != "" {
+		build = func() (*rest.Config, error) { return clientcmd.BuildConfigFromFlags("", o.kubeconfig) }
+	}
+	config, err := build()
 	if errors.Is(err, rest.ErrNotInCluster) {
 		return nil, errors.New("this is not a pod: say which cluster with --kubeconfig")
 	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("find the cluster: %w", err)
 	}
 	config.QPS, config.Burst = o.qps, o.burst
 	config.Wrap(metrics.CountRequests)

@@ -1,0 +1,180 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"stowage.dev/stowage/pkg/local/publish"
+	"stowage.dev/stowage/pkg/testing/builders"
+)
+
+// referenceVolume is one of the reference's, of node a.
+func referenceVolume(name string) *builders.PV {
+	return builders.MakePV(name).Class("fast").Hostname("a").ProvisionedBy("local-volume-provisioner-a").
+		Source(corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: "/mnt/fast/" + name}})
+}
+
+// agentVolume is one of node a's agent.
+func agentVolume(name string, phase corev1.PersistentVolumePhase) *corev1.PersistentVolume {
+	pv := referenceVolume(name).Phase(phase).ClaimRef("ns", "claim", "1").Label(publish.NodeLabel, publish.NodeHash("a")).
+		Annotation(publish.NodeNameAnnotation, "a").ProvisionedBy(publish.ProvisionedBy("a")).Obj()
+	pv.Finalizers = []string{publish.Finalizer}
+	return pv
+}
+
+// against has a command run against a client.
+func against(client kubernetes.Interface, cmd *cobra.Command, f func(*cobra.Command, kubernetes.Interface) error) *cobra.Command {
+	return &cobra.Command{Use: cmd.Use, SilenceUsage: true, SilenceErrors: true, RunE: func(cmd *cobra.Command, _ []string) error { return f(cmd, client) }}
+}
+
+func TestAdopt(t *testing.T) {
+	config := file(t, "f", configMap(""))
+	conflict := apierrors.NewConflict(corev1.Resource("persistentvolumes"), "v", errors.New("changed"))
+	for name, test := range map[string]struct {
+		options adoptOptions
+		volumes []runtime.Object
+		refused error
+		prints  []string
+		fails   string
+		writes  int
+	}{
+		"nothing to do": {prints: []string{"There are no volumes to adopt."}},
+		"without --confirm nothing is changed": {
+			volumes: []runtime.Object{referenceVolume("v").Obj()},
+			prints:  []string{"v       a     fast   /mnt/fast/v  Available  adopt", "1 to adopt", "Nothing was changed", "--confirm"},
+		},
+		"with it, all that can be is adopted": {
+			options: adoptOptions{confirm: true}, volumes: []runtime.Object{referenceVolume("v").Obj(), referenceVolume("w").Class("slow").Obj()},
+			prints: []string{"left alone: the configuration has no class", "Adopted 1."}, fails: "1 volumes of the former provisioner were left alone", writes: 1,
+		},
+		"what others made is told of, and is no failure": {
+			options: adoptOptions{confirm: true}, volumes: []runtime.Object{referenceVolume("v").ProvisionedBy("me").Obj()},
+			prints: []string{"1 of others in their place", "Adopted 0."},
+		},
+		"a lost race": {
+			options: adoptOptions{confirm: true}, volumes: []runtime.Object{referenceVolume("v").Obj(), referenceVolume("w").Obj()}, refused: conflict,
+			prints: []string{"v: the volume was changed or deleted meanwhile", "w: ", "Adopted 0."}, fails: "2 of 2 volumes were changed by others meanwhile: run this again", writes: 2,
+		},
+		"a refusal does not keep the next from being tried": {
+			options: adoptOptions{confirm: true}, volumes: []runtime.Object{referenceVolume("v").Obj(), referenceVolume("w").Obj()}, refused: errors.New("no rights"),
+			prints: []string{"v: patch volume v: no rights", "w: patch volume w: no rights"}, fails: "could not be written", writes: 2,
+		},
+		"a node that is not there": {options: adoptOptions{nodes: []string{"b"}}, fails: `there is no node "b"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := clientOf(test.volumes, test.refused)
+			test.options.config = config
+			out, err := run(t, against(client, newAdoptCommand(&options{}), test.options.run))
+			check(t, out, err, test.prints, test.fails)
+			if got := patchesOf(client); got != test.writes {
+				t.Errorf("%d writes, want %d", got, test.writes)
+			}
+		})
+	}
+}
+
+func TestRelease(t *testing.T) {
+	all := releaseOptions{}
+	all.All = true
+	confirmed := all
+	confirmed.confirm = true
+	back := confirmed
+	back.GiveBack = true
+	deleting := agentVolume("v", corev1.VolumeReleased)
+	deleting.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	for name, test := range map[string]struct {
+		options releaseOptions
+		volumes []runtime.Object
+		prints  []string
+		fails   string
+		writes  int
+	}{
+		"nothing to do": {options: all, prints: []string{"There are no volumes to release."}},
+		"without --confirm nothing is changed": {
+			options: all, volumes: []runtime.Object{agentVolume("v", corev1.VolumeBound)},
+			prints: []string{"ns/claim  data of its claim  release", "1 to release, 0 of them", "Nothing was changed"},
+		},
+		"with it, what is not clean is told of and released": {
+			options: confirmed, volumes: []runtime.Object{deleting},
+			prints: []string{"Deleting  ns/claim  NOT CLEANED  release: the volume is gone then", "1 of them with data", "Released 1."}, writes: 1,
+		},
+		"what cannot be given back is kept": {
+			options: back, volumes: []runtime.Object{deleting, agentVolume("w", corev1.VolumeBound)},
+			prints: []string{"kept: it is being deleted", "Released 1."}, fails: "1 volumes were kept", writes: 1,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := clientOf(test.volumes, nil)
+			out, err := run(t, against(client, newReleaseCommand(&options{}), test.options.run))
+			check(t, out, err, test.prints, test.fails)
+			if got := patchesOf(client); got != test.writes {
+				t.Errorf("%d writes, want %d", got, test.writes)
+			}
+		})
+	}
+}
+
+// TestFlags: what is to be done has to be said, before any cluster is asked.
+func TestFlags(t *testing.T) {
+	for _, test := range []struct {
+		cmd   *cobra.Command
+		args  []string
+		fails string
+	}{
+		{newAdoptCommand(&options{}), nil, "config"},
+		{newAdoptCommand(&options{}), []string{"--config=f", "volume"}, "volume"},
+		{newReleaseCommand(&options{}), nil, "all node"},
+		{newReleaseCommand(&options{}), []string{"--confirm"}, "all node"},
+		{newReleaseCommand(&options{}), []string{"--all", "--node=a"}, "all node"},
+		{newReleaseCommand(&options{}), []string{"--all"}, "say which cluster with --kubeconfig"},
+	} {
+		if _, err := run(t, test.cmd, test.args...); err == nil || !strings.Contains(err.Error(), test.fails) {
+			t.Errorf("%s %q: %v, want %q", test.cmd.Name(), test.args, err, test.fails)
+		}
+	}
+}
+
+// clientOf has volumes and node a. Writes are refused if refused is not nil.
+func clientOf(volumes []runtime.Object, refused error) *fake.Clientset {
+	client := fake.NewClientset(append(volumes, builders.MakeNode("a").Hostname("a").Obj())...)
+	if refused != nil {
+		client.PrependReactor("patch", "persistentvolumes", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, refused })
+	}
+	return client
+}
+
+func patchesOf(client *fake.Clientset) int {
+	n := 0
+	for _, action := range client.Actions() {
+		if action.GetVerb() == "patch" {
+			n++
+		}
+	}
+	return n
+}
+
+func check(t *testing.T, out string, err error, prints []string, fails string) {
+	t.Helper()
+	if fails == "" && err != nil || fails != "" && (err == nil || !strings.Contains(err.Error(), fails)) {
+		t.Errorf("error %v, want %q", err, fails)
+	}
+	for _, part := range prints {
+		if !strings.Contains(out, part) {
+			t.Errorf("it does not print %q:\n%s", part, out)
+		}
+	}
+}

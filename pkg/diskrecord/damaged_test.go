@@ -82,7 +82,7 @@ func TestDamagedFiles(t *testing.T) {
 			if len(got) == 1 {
 				want[0].Err = got[0].Err
 			}
-			if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b error) bool { return a == b })); diff != "" {
+			if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b error) bool { return errors.Is(a, b) })); diff != "" {
 				t.Fatalf("Damaged (-want +got):\n%s", diff)
 			}
 			if errors.Is(got[0].Err, ErrNewer) != test.newer {

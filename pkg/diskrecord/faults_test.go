@@ -143,7 +143,7 @@ func writeUntilKilled() {
 		r := record("wwn:0x1")
 		r.Generation, r.Step = i, strings.Repeat("x", int(i%4096))
 		if err = s.Put(r); err == nil {
-			_, err = fmt.Println(i)
+			_, err = fmt.Fprintln(os.Stdout, i)
 		}
 	}
 	fmt.Fprintln(os.Stderr, err)

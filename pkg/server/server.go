@@ -59,7 +59,9 @@ func Serve(ctx context.Context, c Config) error {
 	if err != nil {
 		err = errors.Join(err, server.Close())
 	}
-	<-ended
+	if closed := <-ended; !errors.Is(closed, http.ErrServerClosed) {
+		err = errors.Join(err, closed)
+	}
 	return err
 }
 

@@ -74,8 +74,8 @@ func holdsDocuments(text string) bool {
 func (n node) failYAML(err error) {
 	text := strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")
 	text = strings.TrimPrefix(text, "yaml: ")
-	lines := strings.Split(strings.TrimPrefix(text, "unmarshal errors:\n"), "\n")
-	for _, line := range lines {
+	lines := strings.SplitSeq(strings.TrimPrefix(text, "unmarshal errors:\n"), "\n")
+	for line := range lines {
 		line = strings.TrimSpace(line)
 		line = strings.Replace(line, "already set in map", "is there twice", 1)
 		n.failf("not valid YAML: %s", line)

@@ -109,7 +109,7 @@ const retries = 100
 
 func uninterrupted(call func() (int, error)) (int, error) {
 	n, err := call()
-	for i := 0; i < retries && (err == unix.EINTR || err == unix.EAGAIN); i++ {
+	for i := 0; i < retries && (errors.Is(err, unix.EINTR) || errors.Is(err, unix.EAGAIN)); i++ {
 		n, err = call()
 	}
 	return n, err

@@ -174,10 +174,10 @@ func deepen(t *testing.T, at string, levels int) {
 		}
 		next, err := unix.Openat(fd, "d", directoryFlags, 0)
 		must(t, err)
-		unix.Close(fd)
+		_ = unix.Close(fd)
 		fd = next
 	}
-	unix.Close(fd)
+	_ = unix.Close(fd)
 }
 
 func TestLostAndFoundStaysOnlyInTheRootOfExt(t *testing.T) {

@@ -7,6 +7,7 @@ package files
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -112,9 +113,9 @@ func (g *group) kill(leader int) error {
 
 // end waits for the leader to exit, leaves it to be waited for, and kills the rest.
 func (g *group) end(leader int) error {
-	err := unix.EINTR
-	for err == unix.EINTR {
-		err, _ = unix.Waitid(unix.P_PID, leader, nil, unix.WEXITED|unix.WNOWAIT, nil).(unix.Errno)
+	var err error = unix.EINTR
+	for errors.Is(err, unix.EINTR) {
+		err = unix.Waitid(unix.P_PID, leader, nil, unix.WEXITED|unix.WNOWAIT, nil)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()

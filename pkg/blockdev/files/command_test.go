@@ -106,8 +106,7 @@ func TestTheVolumeCanBeUnmountedWhileACommandRuns(t *testing.T) {
 	root := mount(t, "tmpfs")
 	r := open(t, root)
 	err := r.Run(t.Context(), sh(`umount "$LOCAL_PV_FILESYSTEM"`))
-	var replaced *ReplacedError
-	if !errors.As(err, &replaced) {
+	if _, ok := errors.AsType[*ReplacedError](err); !ok {
 		t.Errorf("Run: %v", err)
 	}
 }

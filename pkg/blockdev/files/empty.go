@@ -7,6 +7,7 @@ package files
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"golang.org/x/sys/unix"
@@ -44,11 +45,11 @@ func something(root int) (string, error) {
 		return name, err
 	}
 	fd, err := openBeneath(root, lostAndFound, directoryFlags)
-	switch err {
-	case nil:
-	case unix.ENOENT:
+	switch {
+	case err == nil:
+	case errors.Is(err, unix.ENOENT):
 		return "", nil
-	case unix.ENOTDIR, unix.ELOOP, unix.EXDEV:
+	case errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP), errors.Is(err, unix.EXDEV):
 		return lostAndFound, nil
 	default:
 		return "", err

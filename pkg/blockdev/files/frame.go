@@ -6,7 +6,9 @@
 package files
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -67,7 +69,7 @@ func (f *frame) next(buf []byte) (string, bool, error) {
 // drop closes a frame that is too far up; what it had read is read again.
 func (f *frame) drop() {
 	if f.fd >= 0 {
-		unix.Close(f.fd)
+		_ = unix.Close(f.fd)
 	}
 	f.fd, f.pending, f.found, f.round = -1, nil, false, 0
 }
@@ -78,7 +80,7 @@ func (f *frame) reopen(child int) (bool, error) {
 	fd, err := uninterrupted(func() (int, error) {
 		return unix.Openat(child, "..", directoryFlags, 0)
 	})
-	if err == unix.ENOENT {
+	if errors.Is(err, unix.ENOENT) {
 		return false, nil
 	}
 	if err != nil {
@@ -86,7 +88,7 @@ func (f *frame) reopen(child int) (bool, error) {
 	}
 	st, err := statDescriptor(fd)
 	if err != nil || nodeOf(&st) != f.node {
-		unix.Close(fd)
+		_ = unix.Close(fd)
 		return false, err
 	}
 	f.fd = fd
@@ -111,8 +113,8 @@ func relative(frames []*frame, name string) string {
 		names = append(names, frames[i].name)
 	}
 	var path strings.Builder
-	for i := len(names) - 1; i >= 0; i-- {
-		path.WriteString(names[i])
+	for i, name := range slices.Backward(names) {
+		path.WriteString(name)
 		if i > 0 {
 			path.WriteByte('/')
 		}

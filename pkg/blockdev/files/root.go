@@ -56,7 +56,7 @@ func (r *Root) do(step func(fd int) error) error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(fd)
+	defer func() { _ = unix.Close(fd) }()
 	if at != r.node {
 		return &ReplacedError{Path: r.path}
 	}
@@ -73,12 +73,12 @@ func (r *Root) look() (int, node, error) {
 	}
 	st, err := statDescriptor(fd)
 	if err != nil {
-		unix.Close(fd)
+		_ = unix.Close(fd)
 		return -1, node{}, fmt.Errorf("stat volume root %s: %w", r.path, err)
 	}
 	if r.verify != nil {
 		if err := r.verify(fd); err != nil {
-			unix.Close(fd)
+			_ = unix.Close(fd)
 			return -1, node{}, fmt.Errorf("verify volume root %s: %w", r.path, err)
 		}
 	}

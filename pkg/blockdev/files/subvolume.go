@@ -6,6 +6,7 @@
 package files
 
 import (
+	"errors"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -55,7 +56,7 @@ func unlockSubvolume(fd int) error {
 	}
 	var flags uint64
 	err = ioctl(fd, ioctlGetSubvolumeFlags, unsafe.Pointer(&flags))
-	if err == unix.EINVAL {
+	if errors.Is(err, unix.EINVAL) {
 		return nil // not the root of a subvolume
 	}
 	if err != nil || flags&subvolumeReadOnly == 0 {

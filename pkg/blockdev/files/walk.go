@@ -7,6 +7,7 @@ package files
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"time"
@@ -78,7 +79,7 @@ func (w *walk) pause(ctx context.Context) error {
 // entry deals with one name.
 func (w *walk) entry(dir *frame, name string) error {
 	st, err := statEntry(dir.fd, name)
-	if err == unix.ENOENT {
+	if errors.Is(err, unix.ENOENT) {
 		w.ledger.contest()
 		return nil
 	}
@@ -104,7 +105,7 @@ func (w *walk) remove(dir *frame, name string, st *unix.Statx_t) error {
 		}
 	}
 	err := unlink(dir.fd, name, 0)
-	if err == unix.EPERM {
+	if errors.Is(err, unix.EPERM) {
 		if err := w.unlock(dir, name); err != nil {
 			return err
 		}
@@ -119,11 +120,11 @@ func (w *walk) remove(dir *frame, name string, st *unix.Statx_t) error {
 
 // notRemoved tells why a name could not be removed; nil if another walk is to try.
 func (w *walk) notRemoved(name string, err error) error {
-	switch err {
-	case unix.ENOENT, unix.EISDIR, unix.ENOTDIR, unix.ENOTEMPTY, unix.EEXIST:
+	switch {
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.EISDIR), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ENOTEMPTY), errors.Is(err, unix.EEXIST):
 		w.ledger.contest()
 		return nil
-	case unix.EBUSY:
+	case errors.Is(err, unix.EBUSY):
 		return w.nested(name)
 	default:
 		return w.failed("delete", name, err)
@@ -136,12 +137,12 @@ func (w *walk) unlock(dir *frame, name string) error {
 		return w.failed("clear flags of the directory of", name, err)
 	}
 	err := unlockEntry(dir.fd, name)
-	switch err {
-	case nil:
+	switch {
+	case err == nil:
 		return nil
-	case unix.ENOENT, unix.ELOOP:
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ELOOP):
 		return nil // somebody exchanged it: unlinking will tell
-	case unix.EXDEV:
+	case errors.Is(err, unix.EXDEV):
 		return w.nested(name)
 	default:
 		return w.failed("clear flags of", name, err)
@@ -151,12 +152,12 @@ func (w *walk) unlock(dir *frame, name string) error {
 // enter goes down into a directory.
 func (w *walk) enter(dir *frame, name string) error {
 	fd, err := openBeneath(dir.fd, name, directoryFlags)
-	switch err {
-	case nil:
-	case unix.ENOENT, unix.ENOTDIR, unix.ELOOP:
+	switch {
+	case err == nil:
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
 		w.ledger.contest()
 		return nil
-	case unix.EXDEV:
+	case errors.Is(err, unix.EXDEV):
 		return w.nested(name)
 	default:
 		return w.failed("open", name, err)
@@ -225,7 +226,7 @@ func (w *walk) leave(child *frame) error {
 	}
 	w.pop()
 	err := unlink(parent.fd, child.name, unix.AT_REMOVEDIR)
-	if err == unix.EPERM {
+	if errors.Is(err, unix.EPERM) {
 		if err := w.unlock(parent, child.name); err != nil {
 			return err
 		}

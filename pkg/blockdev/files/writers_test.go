@@ -38,7 +38,7 @@ func (w *writer) deepen() error {
 	if err != nil {
 		return err
 	}
-	unix.Close(w.deepest)
+	_ = unix.Close(w.deepest)
 	w.deepest = fd
 	return nil
 }
@@ -75,12 +75,11 @@ func TestWritersEndTheClean(t *testing.T) {
 				source, err := unix.Open(root+"/b/source", handleFlags, 0)
 				must(t, err)
 				w := &writer{root: root, source: source, deepest: deepest}
-				defer func() { unix.Close(w.deepest); unix.Close(w.source) }()
+				defer func() { _, _ = unix.Close(w.deepest), unix.Close(w.source) }()
 				r := open(t, root)
 				tell := &teller{progress: func(disk.Progress) error { w.call++; return act(w) }}
 				err = r.do(func(fd int) error { return r.passes(t.Context(), fd, tell) })
-				var still *StillWrittenError
-				if !errors.As(err, &still) {
+				if _, ok := errors.AsType[*StillWrittenError](err); !ok {
 					t.Errorf("%v after %d steps", err, w.call)
 				}
 				if most := 3 * maxPasses * (foreignLimit + contestedLimit); w.call > most {

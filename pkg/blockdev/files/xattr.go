@@ -7,6 +7,7 @@ package files
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -51,7 +52,7 @@ func attributeNames(fd int) ([]string, error) {
 // readAttribute returns the value of an attribute; false if there is none.
 func readAttribute(fd int, name string) ([]byte, bool, error) {
 	value, err := sized(func(buf []byte) (int, error) { return unix.Fgetxattr(fd, name, buf) })
-	if err == unix.ENODATA || unsupported(err) {
+	if errors.Is(err, unix.ENODATA) || unsupported(err) {
 		return nil, false, nil
 	}
 	if err != nil {
@@ -120,7 +121,7 @@ func writeAttribute(fd int, name string, value []byte) error {
 		return err
 	}
 	err = unix.Fsetxattr(fd, name, value, 0)
-	if err != nil && !(name == selinux && unsupported(err)) {
+	if err != nil && (name != selinux || !unsupported(err)) {
 		return fmt.Errorf("set attribute %q: %w", name, err)
 	}
 	return nil
@@ -135,7 +136,7 @@ func sized(call func(buf []byte) (int, error)) ([]byte, error) {
 		}
 		buf := make([]byte, n)
 		n, err = call(buf)
-		if err == unix.ERANGE {
+		if errors.Is(err, unix.ERANGE) {
 			continue // it has grown meanwhile
 		}
 		if err != nil {

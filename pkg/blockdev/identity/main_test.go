@@ -66,7 +66,7 @@ func attach(t *testing.T, file string) string {
 func mountAt(t *testing.T, args ...string) string {
 	t.Helper()
 	// Not t.TempDir: what is removed with a mount still in it is removed in the mount.
-	point, err := os.MkdirTemp("", "identity")
+	point, err := os.MkdirTemp("", "identity") //nolint:usetesting // see above
 	if err != nil {
 		t.Fatal(err)
 	}

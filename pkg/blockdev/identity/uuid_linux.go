@@ -6,6 +6,7 @@ package identity
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"unsafe"
@@ -41,7 +42,7 @@ func fsUUID(fd int) (string, error) {
 		return "", nil
 	}
 	if len(uuid) != uuidBytes {
-		return fmt.Sprintf("%x", uuid), nil
+		return hex.EncodeToString(uuid), nil
 	}
 	return fmt.Sprintf("%x-%x-%x-%x-%x", uuid[:4], uuid[4:6], uuid[6:8], uuid[8:10], uuid[10:]), nil
 }

@@ -53,7 +53,7 @@ func must(t testing.TB, err error) {
 func newFolder(t testing.TB, class string) disk.Folder {
 	t.Helper()
 	needs(t)
-	path, err := os.MkdirTemp("", "probe")
+	path, err := os.MkdirTemp("", "probe") //nolint:usetesting // What is removed with a mount still in it is removed in the mount.
 	must(t, err)
 	t.Cleanup(func() { _ = os.Remove(path) })
 	mount(t, path, "-t", "tmpfs", "-o", "size=1M", "none")

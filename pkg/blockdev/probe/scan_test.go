@@ -142,7 +142,7 @@ func TestWhatLiesInADiscoveryDirectory(t *testing.T) {
 		"a link to a device that is mounted elsewhere": {
 			make: func(t *testing.T, l *lab) {
 				device := newFileSystem(t)
-				elsewhere, err := os.MkdirTemp("", "elsewhere")
+				elsewhere, err := os.MkdirTemp("", "elsewhere") //nolint:usetesting // What is removed with a mount still in it is removed in the mount.
 				must(t, err)
 				t.Cleanup(func() { _ = os.Remove(elsewhere) })
 				mount(t, elsewhere, device)

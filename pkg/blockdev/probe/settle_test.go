@@ -149,14 +149,14 @@ func FuzzNoByteIsOfferedTwice(f *testing.F) {
 	f.Fuzz(func(t *testing.T, facts, known string) {
 		var found []disk.Fact
 		seen := make(map[disk.Key]bool)
-		for _, text := range strings.Split(facts, "|") {
+		for text := range strings.SplitSeq(facts, "|") {
 			if f := at(text); !seen[f.Key] {
 				seen[f.Key] = true
 				found = append(found, f)
 			}
 		}
 		var slots []disk.Known
-		for _, text := range strings.Split(known, "|") {
+		for text := range strings.SplitSeq(known, "|") {
 			slots = append(slots, volumeOf(text))
 		}
 		settled := settle(found, slots)

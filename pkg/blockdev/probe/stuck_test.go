@@ -7,6 +7,7 @@ package probe
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -72,9 +73,8 @@ func TestOneThatHangsDoesNotStopTheOthers(t *testing.T) {
 	if got := asked.Load(); got != 1 {
 		t.Errorf("it was asked %d times while it hung", got)
 	}
-	var problem *disk.Problem
 	_, err := p.Identify(t.Context(), disk.Fact{Path: stuck, HostPath: stuck, Kind: disk.Mount})
-	if problem, _ = err.(*disk.Problem); problem == nil || problem.Reason != disk.TimedOut {
+	if problem, ok := errors.AsType[*disk.Problem](err); !ok || problem.Reason != disk.TimedOut {
 		t.Errorf("Identify: %v", err)
 	}
 	close(release)

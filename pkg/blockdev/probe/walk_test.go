@@ -6,6 +6,7 @@
 package probe
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -71,7 +72,7 @@ func same(t *testing.T, root, to string) {
 	}
 	defer unix.Close(fd)
 	if err != nil {
-		if _, ok := err.(*barrierError); !ok {
+		if _, ok := errors.AsType[*barrierError](err); !ok {
 			t.Errorf("%q: %v, and the kernel finds it", to, err)
 		}
 		return

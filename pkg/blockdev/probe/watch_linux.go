@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 
 	"github.com/fsnotify/fsnotify"
@@ -51,9 +52,7 @@ func (w *Watch) Blind() map[string]*disk.Problem {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	blind := make(map[string]*disk.Problem, len(w.blind))
-	for class, problem := range w.blind {
-		blind[class] = problem
-	}
+	maps.Copy(blind, w.blind)
 	return blind
 }
 

@@ -6,10 +6,10 @@
 package usage
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -97,7 +97,7 @@ func (b *bench) disk(name string, mib int64) string {
 func (b *bench) partitions(dev string) (first, second string) {
 	b.t.Helper()
 	for i, start := range []string{"2048", "67584"} {
-		n := fmt.Sprint(i + 1)
+		n := strconv.Itoa(i + 1)
 		b.run("addpart", dev, n, start, "61440")
 		b.undo("delpart", dev, n)
 	}

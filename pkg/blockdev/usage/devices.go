@@ -155,14 +155,14 @@ func (ds *devices) connect(folder string, d *device) error {
 	if d.whole {
 		return nil
 	}
-	real, err := filepath.EvalSymlinks(filepath.Join(folder, d.name))
+	resolved, err := filepath.EvalSymlinks(filepath.Join(folder, d.name))
 	if gone(err) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	disk := ds.byName[filepath.Base(filepath.Dir(real))]
+	disk := ds.byName[filepath.Base(filepath.Dir(resolved))]
 	if disk == nil {
 		return errors.New("a partition without a disk")
 	}

@@ -70,7 +70,9 @@ func wait(ctx context.Context, cmd *exec.Cmd) error {
 	stop := context.AfterFunc(ctx, func() { kill(); close(killed) })
 	// Until the leader is reaped its number is nobody else's, so that what it left
 	// behind can be killed, and nobody else.
-	for unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
+	var waited error = unix.EINTR
+	for errors.Is(waited, unix.EINTR) {
+		waited = unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
 	}
 	if !stop() {
 		<-killed

@@ -51,7 +51,7 @@ func (m *image) holds(magic string, at int64) (bool, error) {
 	if at < 0 || at > m.size-int64(len(magic)) {
 		return false, nil
 	}
-	for len(magic) > 0 {
+	for magic != "" {
 		p, err := m.page(at - at%pageSize)
 		if err != nil {
 			return false, err

@@ -58,7 +58,7 @@ func loop(t *testing.T, file string, options ...string) string {
 // room is a folder for disks, in memory if there is one.
 func room(t *testing.T) string {
 	t.Helper()
-	folder, err := os.MkdirTemp("/dev/shm", "wipe-")
+	folder, err := os.MkdirTemp("/dev/shm", "wipe-") //nolint:usetesting // in memory
 	if err != nil {
 		return t.TempDir()
 	}

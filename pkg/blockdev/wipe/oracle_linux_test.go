@@ -226,7 +226,7 @@ func TestEveryFormatThatUtilLinuxKnowsIsInTheTable(t *testing.T) {
 	for _, s := range signatures() {
 		ours[s.name] = true
 	}
-	for _, name := range strings.Fields(sh(t, "blkid", "-k")) {
+	for name := range strings.FieldsSeq(sh(t, "blkid", "-k")) {
 		word, renamed := wordsFor[name]
 		if !renamed {
 			word = name

@@ -104,8 +104,7 @@ func TestZeroGoesTheNextWay(t *testing.T) {
 }
 
 func reason(err error) disk.Reason {
-	var p *disk.Problem
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*disk.Problem](err); ok {
 		return p.Reason
 	}
 	return ""

@@ -45,12 +45,18 @@ func (n *Node) MountAt(image, path string) {
 func (n *Node) Tmpfs(name, size string) string {
 	n.t.Helper()
 	path := n.PathOf(n.Files, name)
+	n.TmpfsAt(path, size)
+	return path
+}
+
+// TmpfsAt mounts a file system in memory at a path, which is made if need be.
+func (n *Node) TmpfsAt(path, size string) {
+	n.t.Helper()
 	n.makeFolder(path)
 	if err := unix.Mount("tmpfs", path, "tmpfs", 0, "size="+size); err != nil {
 		n.t.Fatalf("mount a tmpfs at %s: %v", path, err)
 	}
 	n.unmountLater(path)
-	return path
 }
 
 // Bind mounts what is at one path at another.

@@ -11,17 +11,13 @@ import (
 	"testing"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-	"sigs.k8s.io/yaml"
 
 	"stowage.dev/stowage/pkg/local/publish"
+	"stowage.dev/stowage/test/agent"
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/integration/fixture"
 )
@@ -42,11 +38,10 @@ type Node struct {
 	// Args are added to the agent's.
 	Args []string
 
-	t          testing.TB
-	folders    map[string]string         // of the classes, by name
-	options    map[string]map[string]any // what the configuration says of them
-	kubeconfig string
-	agent      *cluster.Process
+	t       testing.TB
+	folders map[string]string         // of the classes, by name
+	options map[string]map[string]any // what the configuration says of them
+	agent   *cluster.Process
 }
 
 // New adds a node without disks. The agent is not running. The test is skipped where
@@ -60,7 +55,7 @@ func New(t testing.TB, e *fixture.Env, name string) *Node {
 		Env: e, Name: e.Name(name), Files: e.Name(name + "-files"), Blocks: e.Name(name + "-blocks"), t: t,
 		folders: map[string]string{}, options: map[string]map[string]any{},
 	}
-	folder, err := os.MkdirTemp("", "stowage-node-")
+	folder, err := os.MkdirTemp("", "stowage-node-") //nolint:usetesting // What is removed with a mount still in it is removed in the mount.
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,10 +65,9 @@ func New(t testing.TB, e *fixture.Env, name string) *Node {
 			t.Error(err)
 		}
 	})
-	for _, sub := range []string{"config", "state", "images", "kubelet/pods"} {
-		if err := os.MkdirAll(n.Path(sub), 0o755); err != nil {
-			t.Fatal(err)
-		}
+	n.makeFolder(n.Path("images"))
+	if err := n.process().MakeFolders(); err != nil {
+		t.Fatal(err)
 	}
 	e.AddNodes(e.Node(name))
 	n.offer(n.Files, "files", nil)
@@ -107,27 +101,15 @@ func (n *Node) Configure(change func(data map[string]any)) {
 	if change != nil {
 		change(data)
 	}
-	for key, value := range data {
-		text, ok := value.(string)
-		if !ok {
-			encoded, err := yaml.Marshal(value)
-			if err != nil {
-				n.t.Fatal(err)
-			}
-			text = string(encoded)
-		}
-		n.WriteConfig(key, text)
+	if err := n.process().Configure(data); err != nil {
+		n.t.Fatal(err)
 	}
 }
 
 // WriteConfig writes a key of the configuration as it is given.
 func (n *Node) WriteConfig(key, text string) {
 	n.t.Helper()
-	next := n.Path("config-" + key)
-	if err := os.WriteFile(next, []byte(text), 0o600); err != nil {
-		n.t.Fatal(err)
-	}
-	if err := os.Rename(next, n.Path("config", key)); err != nil {
+	if err := n.process().WriteConfig(key, text); err != nil {
 		n.t.Fatal(err)
 	}
 }
@@ -135,26 +117,11 @@ func (n *Node) WriteConfig(key, text string) {
 // login gets the agent the token that kubelet would give it.
 func (n *Node) login() {
 	n.t.Helper()
-	pod := n.agentPod()
+	pod, err := n.process().Login(n.Env.Context())
 	n.t.Cleanup(func() {
-		_ = n.Env.Client.CoreV1().Pods(namespace).Delete(context.Background(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
+		_ = n.Env.Client.CoreV1().Pods(agent.Namespace).Delete(context.Background(), pod, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
 	})
-	answer, err := n.Env.Client.CoreV1().ServiceAccounts(namespace).CreateToken(n.Env.Context(), account, &authenticationv1.TokenRequest{
-		Spec: authenticationv1.TokenRequestSpec{BoundObjectRef: &authenticationv1.BoundObjectReference{
-			Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID,
-		}},
-	}, metav1.CreateOptions{})
 	if err != nil {
-		n.t.Fatal(err)
-	}
-	admin := rest.AnonymousClientConfig(n.Env.Cluster.RESTConfig())
-	config := clientcmdapi.NewConfig()
-	config.Clusters["c"] = &clientcmdapi.Cluster{Server: admin.Host, CertificateAuthority: admin.CAFile, CertificateAuthorityData: admin.CAData}
-	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: answer.Status.Token}
-	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
-	config.CurrentContext = "x"
-	n.kubeconfig = n.Path("kubeconfig")
-	if err := clientcmd.WriteToFile(*config, n.kubeconfig); err != nil {
 		n.t.Fatal(err)
 	}
 }
@@ -165,7 +132,7 @@ func (n *Node) Start() {
 	if n.agent != nil {
 		n.t.Fatal("the agent runs already")
 	}
-	process, err := n.Env.Cluster.StartCommand(n.Name, binary, append(n.arguments(), n.Args...), []string{"MY_NODE_NAME=" + n.Name})
+	process, err := n.process().Start(n.Args...)
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -174,12 +141,11 @@ func (n *Node) Start() {
 }
 
 // arguments are the agent's, but for Args.
-func (n *Node) arguments() []string {
-	return []string{
-		"--kubeconfig=" + n.kubeconfig, "--config=" + n.Path("config"), "--state-dir=" + n.Path("state"),
-		"--kubelet-dir=" + n.Path("kubelet"), "--host-fstab=" + n.Path("fstab"), "--listen-address=127.0.0.1:0",
-		"--recheck-period=500ms", "--v=4",
-	}
+func (n *Node) arguments() []string { return n.process().Args() }
+
+// process is how the agent is run.
+func (n *Node) process() agent.Agent {
+	return agent.Agent{Cluster: n.Env.Cluster, Binary: binary, Node: n.Name, Folder: n.Folder}
 }
 
 // finish ends the agent after the test, and shows its log if the test failed.
@@ -258,5 +224,3 @@ func (n *Node) StripFinalizers(ctx context.Context, volume string) error {
 	}
 	return nil
 }
-
-func isConflict(err error) bool { return apierrors.IsConflict(err) }

@@ -11,12 +11,10 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/local/publish"
-	"stowage.dev/stowage/pkg/localprovisioner"
+	"stowage.dev/stowage/test/agent"
 )
 
 // Volume is the newest that is known of the node's volume of a slot; nil if there is
@@ -67,44 +65,26 @@ func (n *Node) WaitNone(class, name string) {
 	n.WaitVolume(class, name, "gone", func(v *corev1.PersistentVolume) bool { return v == nil })
 }
 
-// reports is a client of the node's report.
-func (n *Node) reports() reportClient {
-	n.t.Helper()
-	client, err := localprovisioner.NewReports(n.Env.Cluster.RESTConfig())
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	watcher, ok := client.(reportClient)
-	if !ok {
-		n.t.Fatal("the client of reports cannot watch")
-	}
-	return watcher
-}
-
-type reportClient interface {
-	Get(ctx context.Context, name string, opts metav1.GetOptions) (*stowage.LocalDiskReport, error)
-	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
-}
-
 // WaitReport waits until the first page of the node's report is as asked.
 func (n *Node) WaitReport(what string, is func(*stowage.LocalDiskReport) bool) *stowage.LocalDiskReport {
 	n.t.Helper()
+	return n.WaitPage(1, what, is)
+}
+
+// WaitPage waits until a page of the node's report is as asked.
+func (n *Node) WaitPage(page int32, what string, is func(*stowage.LocalDiskReport) bool) *stowage.LocalDiskReport {
+	n.t.Helper()
 	ctx, cancel := context.WithTimeout(n.Env.Context(), n.Env.Timeout)
 	defer cancel()
-	watching, err := n.reports().Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + n.Name})
+	reports, err := agent.NewReports(n.Env.Cluster.RESTConfig())
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	defer watching.Stop()
-	var last *stowage.LocalDiskReport
-	for event := range watching.ResultChan() {
-		if report, ok := event.Object.(*stowage.LocalDiskReport); ok {
-			if last = report; is(report) {
-				return report
-			}
-		}
+	last, err := agent.WaitReport(ctx, reports, n.Name, is)
+	if err == nil {
+		return last
 	}
-	n.t.Fatalf("waited %s for the report of %s to be %s\n%s\n%s", n.Env.Timeout, n.Name, what, show(last), n.Env.Dump())
+	n.t.Fatalf("waited %s for the report of %s to be %s: %v\n%s\n%s", n.Env.Timeout, n.Name, what, err, show(last), n.Env.Dump())
 	return nil
 }
 

@@ -1,0 +1,32 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package disks_test
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"stowage.dev/stowage/pkg/local/publish"
+	"stowage.dev/stowage/test/integration/node"
+)
+
+// forge makes a volume that says it is of the node's agent, with a claim that does not
+// exist, so that it is Released at once.
+func forge(n *node.Node, name, path string) {
+	if err := tryForge(n, name, path); err != nil {
+		n.Env.T.Fatal(err)
+	}
+}
+
+func tryForge(n *node.Node, name, path string) error {
+	volume := n.Env.PV(name).Class(n.Files).Hostname(n.Name).ReclaimPolicy(corev1.PersistentVolumeReclaimDelete).
+		Source(corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: path}}).Obj()
+	metav1.SetMetaDataLabel(&volume.ObjectMeta, publish.NodeLabel, publish.NodeHash(n.Name))
+	metav1.SetMetaDataAnnotation(&volume.ObjectMeta, publish.NodeNameAnnotation, n.Name)
+	metav1.SetMetaDataAnnotation(&volume.ObjectMeta, publish.ProvisionedByAnnotation, publish.ProvisionedBy(n.Name))
+	volume.Finalizers = append(volume.Finalizers, publish.Finalizer)
+	volume.Spec.ClaimRef = &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: n.Env.Namespace, Name: "none", UID: "none"}
+	_, err := n.Env.Client.CoreV1().PersistentVolumes().Create(n.Env.Context(), volume, metav1.CreateOptions{})
+	return err
+}

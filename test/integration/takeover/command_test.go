@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
@@ -24,10 +23,6 @@ type result struct {
 // command runs stowage-provisioner with an administrator's kubeconfig.
 func command(e *fixture.Env, args ...string) result {
 	e.T.Helper()
-	binary, err := cluster.BuildCommand(e.Context(), cluster.BuildOptions{Progress: e.T.Output()}, "stowage.dev/stowage/cmd/provisioner")
-	if err != nil {
-		e.T.Fatal(err)
-	}
 	ctx, cancel := context.WithTimeout(e.Context(), time.Minute)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, binary, append(args, "--kubeconfig="+e.Cluster.Kubeconfig())...).CombinedOutput()

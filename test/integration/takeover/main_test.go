@@ -8,11 +8,21 @@
 package takeover_test
 
 import (
+	"context"
 	"os"
 	"testing"
 
+	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/integration/fixture"
 	"stowage.dev/stowage/test/integration/node"
 )
 
-func TestMain(m *testing.M) { os.Exit(fixture.Main(m, node.Install)) }
+// binary is stowage-provisioner, set before any test runs.
+var binary string
+
+func TestMain(m *testing.M) { os.Exit(fixture.Main(m, build, node.Install)) }
+
+func build(ctx context.Context, _ *cluster.Cluster) (stop func(), err error) {
+	binary, err = cluster.BuildCommand(ctx, cluster.BuildOptions{Progress: os.Stderr}, "stowage.dev/stowage/cmd/provisioner")
+	return func() {}, err
+}

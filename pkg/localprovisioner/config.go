@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/tools/events"
 
 	"stowage.dev/stowage/pkg/apis/provisioner"
 	"stowage.dev/stowage/pkg/diskrecord"
@@ -57,7 +57,7 @@ type Config struct {
 	// Reports writes the node's report; nil writes none.
 	Reports Reports
 	// Events are recorded with it.
-	Events record.EventRecorder
+	Events events.EventRecorder
 
 	Prober    Prober
 	Inspector Inspector

@@ -99,7 +99,7 @@ func (t *told) decided(g *gathered, d slot.Decision) {
 	}
 	e.Entry = next
 	if fresh && g.Volume != nil {
-		t.agent.Events.Event(reference(g.Volume.Name, g.Volume.UID), corev1.EventTypeWarning, next.Reason, next.Message)
+		t.warn(reference(g.Volume.Name, g.Volume.UID), next.Reason, next.Message)
 	}
 }
 
@@ -142,7 +142,7 @@ func (t *told) failed(g *gathered, d slot.Decision, err error) bool {
 }
 
 func (t *told) published(volume *corev1.PersistentVolume, g *gathered) {
-	t.agent.Events.Eventf(volume, corev1.EventTypeNormal, eventPublished, "Published %s (%d bytes) of node %s", g.path, g.Fact.Bytes, t.agent.Node)
+	t.note(reference(volume.Name, string(volume.UID)), eventPublished, fmt.Sprintf("Published %s (%d bytes) of node %s", g.path, g.Fact.Bytes, t.agent.Node))
 	metrics.ObservePublish(metrics.VolumeMode(*volume.Spec.VolumeMode), time.Since(g.since))
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -154,13 +154,13 @@ func (t *told) published(volume *corev1.PersistentVolume, g *gathered) {
 // removed tells that a volume was withdrawn that nobody had used.
 func (t *told) removed(g *gathered, d slot.Decision) {
 	if d.Problem != nil {
-		t.agent.Events.Event(reference(g.Volume.Name, g.Volume.UID), corev1.EventTypeNormal, eventDelete, "Withdrawn: "+d.Problem.Message)
+		t.note(reference(g.Volume.Name, g.Volume.UID), eventDelete, "Withdrawn: "+d.Problem.Message)
 	}
 }
 
 func (t *told) cleaning(job *clean) {
 	if v := job.Volume; v != nil {
-		t.agent.Events.Event(reference(v.Name, v.UID), corev1.EventTypeNormal, eventDelete,
+		t.note(reference(v.Name, v.UID), eventDelete,
 			fmt.Sprintf("Cleaning %s of node %s (%s); this can take some time", job.path, t.agent.Node, cleanerName(job.command)))
 	}
 	t.poke()
@@ -182,12 +182,35 @@ func (t *told) cleaned(ctx context.Context, job *clean, err error) {
 	var problem *disk.Problem
 	switch {
 	case err == nil:
-		t.agent.Events.Event(object, corev1.EventTypeNormal, eventCleaned, fmt.Sprintf("Cleaned %s of node %s in %s", job.path, t.agent.Node, time.Since(job.begun).Round(time.Millisecond)))
+		t.note(object, eventCleaned, fmt.Sprintf("Cleaned %s of node %s in %s", job.path, t.agent.Node, time.Since(job.begun).Round(time.Millisecond)))
 	case errors.As(err, &problem) && problem.Reason == disk.VolumeInUse:
-		t.agent.Events.Event(object, corev1.EventTypeWarning, string(problem.Reason), problem.Message)
+		t.warn(object, string(problem.Reason), problem.Message)
 	default:
-		t.agent.Events.Event(object, corev1.EventTypeWarning, eventFailedDelete, fmt.Sprintf("Cleaning %s of node %s failed, and will be tried again: %v", job.path, t.agent.Node, err))
+		t.warn(object, eventFailedDelete, fmt.Sprintf("Cleaning %s of node %s failed, and will be tried again: %v", job.path, t.agent.Node, err))
 	}
+}
+
+// What the agent was doing, for events: cleaning, or publishing and all else.
+const (
+	actionPublish = "Publish"
+	actionClean   = "Clean"
+)
+
+func (t *told) note(object *corev1.ObjectReference, reason, text string) {
+	t.event(object, corev1.EventTypeNormal, reason, text)
+}
+
+func (t *told) warn(object *corev1.ObjectReference, reason, text string) {
+	t.event(object, corev1.EventTypeWarning, reason, text)
+}
+
+func (t *told) event(object *corev1.ObjectReference, kind, reason, text string) {
+	action := actionPublish
+	switch reason {
+	case eventDelete, eventCleaned, eventFailedDelete, string(disk.VolumeInUse):
+		action = actionClean
+	}
+	t.agent.Events.Eventf(object, nil, kind, reason, action, "%s", stowage.FitMessage(text))
 }
 
 // reference is what an event is about.
@@ -215,7 +238,7 @@ func (a *Agent) Rejected(err error) {
 	t.config = next
 	if err != nil {
 		object := &corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: a.Node, UID: types.UID(a.Node)}
-		a.Events.Event(object, corev1.EventTypeWarning, eventConfig, "The last good configuration stays in force: "+next.Message)
+		t.warn(object, eventConfig, "The last good configuration stays in force: "+next.Message)
 	}
 	t.poke()
 }

@@ -13,8 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 
 	"stowage.dev/stowage/pkg/apis/provisioner"
@@ -67,10 +66,12 @@ func (o *options) serve(ctx context.Context, config localprovisioner.Config) err
 	if config.Reports, err = localprovisioner.NewReports(connection); err != nil {
 		return err
 	}
-	events := record.NewBroadcaster(record.WithContext(ctx))
-	defer events.Shutdown()
-	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: config.Client.CoreV1().Events("")})
-	config.Events = events.NewRecorder(scheme(), corev1.EventSource{Component: componentName, Host: o.node})
+	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: config.Client.EventsV1()})
+	defer broadcaster.Shutdown()
+	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
+		return fmt.Errorf("record events: %w", err)
+	}
+	config.Events = broadcaster.NewRecorder(scheme(), componentName)
 	agent, err := localprovisioner.New(config)
 	if err != nil {
 		return err

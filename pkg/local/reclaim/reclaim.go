@@ -174,6 +174,8 @@ func ready(s *slot.Slot, state slot.State) (slot.Decision, bool) {
 			problem.Message = s.Fact.Problem.Message
 		}
 		return wait(slot.Missing, problem), false
+	case s.Fact.Problem != nil && s.Fact.Problem.Reason == disk.InUse:
+		return wait(state, disk.Problemf(disk.VolumeInUse, "%s", s.Fact.Problem.Message)), false
 	case s.Fact.Problem != nil:
 		return wait(state, s.Fact.Problem), false
 	case !s.Configured:

@@ -104,9 +104,12 @@ func TestReleased(t *testing.T) {
 		"the directory is silent": {with(released(), func(s *slot.Slot) { s.Looked = false }), outcome{Do: slot.None, State: slot.Released}},
 		"the class is gone from the configuration": {
 			with(released(), func(s *slot.Slot) { s.Configured = false }), outcome{Do: slot.None, State: slot.Released, Reason: disk.NotConfigured}},
-		"the device is used by the node": {
+		"in use, as a look at the node's mounts has told already": {
 			with(released(), func(s *slot.Slot) { s.Fact.Problem = disk.Problemf(disk.InUse, "") }),
-			outcome{Do: slot.None, State: slot.Released, Reason: disk.InUse}},
+			outcome{Do: slot.None, State: slot.Released, Reason: disk.VolumeInUse}},
+		"on a disk that cannot be written": {
+			with(released(), func(s *slot.Slot) { s.Fact.Problem = disk.Problemf(disk.ReadOnly, "") }),
+			outcome{Do: slot.None, State: slot.Released, Reason: disk.ReadOnly}},
 		"without our finalizer, which is the fence": {
 			with(released(), func(s *slot.Slot) { s.Volume.Finalized = false }), outcome{Do: slot.Guard, State: slot.Released}},
 		"the node has forgotten the disk": {

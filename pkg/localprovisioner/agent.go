@@ -56,9 +56,8 @@ type Agent struct {
 	settings *settings
 	node     *publish.Node
 	sight    sight
-	opinions map[string]opinion // by path
-	foreign  map[string]string  // names of volumes that are not ours, by path
-	accepted map[string]bool    // class/name@generation
+	foreign  map[string]string // names of volumes that are not ours, by path
+	accepted map[string]bool   // class/name@generation
 }
 
 // New makes an agent. It does nothing until Run.
@@ -78,7 +77,6 @@ func New(config Config) (*Agent, error) {
 		asking:   asking{stuck: map[string]bool{}},
 		settings: newSettings(config.Settings),
 		sight:    newSight(),
-		opinions: map[string]opinion{},
 		foreign:  map[string]string{},
 		accepted: map[string]bool{},
 	}
@@ -87,7 +85,10 @@ func New(config Config) (*Agent, error) {
 		workqueue.TypedRateLimitingQueueConfig[string]{Name: "local_volumes"})
 	a.cleans = newCleans(a)
 	a.told = newTold(a)
-	return a, a.watchVolumes()
+	if err := a.watchVolumes(); err != nil {
+		return nil, err
+	}
+	return a, nil
 }
 
 // watchVolumes sets up the informers: of the node's own volumes, and of classes.

@@ -208,7 +208,6 @@ func (a *Agent) clean(ctx context.Context, job *clean) error {
 	if err := a.Records.Put(record); err != nil {
 		return err
 	}
-	a.forgetOpinion(job.path)
 	klog.FromContext(ctx).V(2).Info("Clean", "path", job.path, logkeys.Volume, klog.KRef("", job.volumeName()), logkeys.Duration, time.Since(job.begun))
 	return nil
 }

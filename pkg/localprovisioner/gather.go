@@ -11,12 +11,15 @@ import (
 	"stowage.dev/stowage/pkg/local/slot"
 )
 
-// opinion is what an Inspector said about a disk. It holds until the disk changes, is
-// cleaned, or somebody may have emptied it.
-type opinion struct {
-	identity disk.Identity
-	content  disk.Content
-	found    string
+// learned is what was found out about a disk while its slot is decided about. It is
+// never kept for another time: by then somebody may have emptied the disk, or filled
+// it.
+type learned struct {
+	identity   disk.Identity
+	content    disk.Content
+	found      string
+	users      []disk.User
+	usersKnown bool
 }
 
 // gathered is a slot with what acting on it takes.
@@ -29,10 +32,13 @@ type gathered struct {
 	// others are further volumes of the same path. There are none but by somebody's
 	// hand.
 	others []disk.Volume
+	// unanswered says that the decision lacks an answer, for which the disk has to be
+	// asked again.
+	unanswered bool
 }
 
-// gather collects all that is known about a path.
-func (a *Agent) gather(path string) *gathered {
+// gather collects all that is known about a path, and what was learned of its disk.
+func (a *Agent) gather(path string, l learned) *gathered {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	conf := a.settings
@@ -54,8 +60,8 @@ func (a *Agent) gather(path string) *gathered {
 		return g
 	}
 	g.Elsewhere = a.elsewhere(conf, path, g.Fact.Identity)
-	if o, ok := a.opinions[path]; ok && o.identity == g.Fact.Identity {
-		g.Content, g.Found = o.content, o.found
+	if l.identity == g.Fact.Identity {
+		g.Content, g.Found, g.Users, g.UsersKnown = l.content, l.found, l.users, l.usersKnown
 	}
 	if g.Record != nil {
 		g.Acknowledged = a.accepted[fmt.Sprintf("%s@%d", g.Key, g.Record.Generation)]

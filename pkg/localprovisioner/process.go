@@ -32,29 +32,33 @@ func (a *Agent) process(ctx context.Context, path string) {
 	if a.cleans.busy(path) {
 		return // the end of the clean puts the path back
 	}
-	g, d := a.consider(ctx, path)
-	left, d = a.delayed(path, d)
-	a.told.decided(g, d)
+	g, d, err := a.consider(ctx, path)
 	if ctx.Err() != nil {
-		return
+		return // what was not answered was not asked long enough
 	}
-	if left > 0 {
-		a.queue.AddAfter(path, left)
-		return
+	if err == nil {
+		left, d = a.delayed(path, d)
+		a.told.decided(g, d)
+		if left > 0 {
+			a.queue.AddAfter(path, left)
+			return
+		}
+		err = a.act(ctx, g, d)
 	}
-	err := a.act(ctx, g, d)
 	switch {
+	case ctx.Err() != nil:
 	case errors.Is(err, errAgain):
 		a.queue.AddRateLimited(path)
-	case err != nil && ctx.Err() == nil:
+	case err != nil:
 		if fresh := a.told.failed(g, d, err); fresh {
 			klog.FromContext(ctx).Error(err, "Cannot do what was decided, and will try again", "action", d.Do, "path", path)
 		}
 		a.queue.AddRateLimited(path)
+	case d.Do == slot.Wipe: // the end of the clean puts the path back
 	case d.Do != slot.None:
 		a.queue.Forget(path)
 		a.queue.Add(path)
-	case a.reconsider(ctx, path, d):
+	case a.reconsider(ctx, g, d):
 		a.queue.AddRateLimited(path)
 	default:
 		a.queue.Forget(path)
@@ -88,40 +92,39 @@ func (a *Agent) volumesAt(path string) []*corev1.PersistentVolume {
 	return found
 }
 
-// consider decides about a slot, and finds out what the decision asks for.
-func (a *Agent) consider(ctx context.Context, path string) (*gathered, slot.Decision) {
-	var users []disk.User
-	known, sought := false, false
+// consider decides about a slot, and finds out what the decision asks for. An error
+// says that the API server could not be asked.
+func (a *Agent) consider(ctx context.Context, path string) (*gathered, slot.Decision, error) {
+	var known learned
+	sought := false
 	for {
-		g := a.gather(path)
-		g.Users, g.UsersKnown = users, known
+		g := a.gather(path, known)
 		d := a.decide(g)
 		var err error
 		switch {
 		case !sought && g.Volume == nil && (d.Do == slot.Inspect || d.Do == slot.Wipe || d.Do == slot.Keep):
 			// Whose data it is comes before what it is.
-			if err = a.findForeign(ctx, g); errors.Is(err, errAgain) {
-				err = nil
+			if err := a.findForeign(ctx, g); err != nil && !errors.Is(err, errAgain) {
+				return g, d, err
 			}
 			sought = true
 		case d.Do == slot.FindUsers:
-			users, err = a.users(ctx, g)
-			known = true
+			known, err = a.users(ctx, g)
 		case d.Do == slot.Inspect:
-			err = a.inspect(ctx, g)
+			known, err = a.inspect(ctx, g)
 		default:
-			return g, d
+			return g, d, nil
 		}
-		if err != nil || ctx.Err() != nil {
-			return g, slot.Decision{Do: slot.None, State: d.State, Problem: unanswered(err)}
+		if err != nil {
+			g.unanswered = true
+			return g, slot.Decision{Do: slot.None, State: d.State, Problem: unanswered(err)}, nil
 		}
 	}
 }
 
 // unanswered is why something could not be found out.
 func unanswered(err error) *disk.Problem {
-	var problem *disk.Problem
-	if errors.As(err, &problem) {
+	if problem, ok := errors.AsType[*disk.Problem](err); ok {
 		return problem
 	}
 	return disk.Problemf(disk.Unreadable, "%v", err)
@@ -135,33 +138,31 @@ func (a *Agent) decide(g *gathered) slot.Decision {
 }
 
 // users finds out who uses the slot's disk. Not to know is no answer.
-func (a *Agent) users(ctx context.Context, g *gathered) ([]disk.User, error) {
+func (a *Agent) users(ctx context.Context, g *gathered) (learned, error) {
 	users, err := ask(ctx, &a.asking, g.path, g.conf.ProbeTimeout, func(ctx context.Context) ([]disk.User, error) {
 		return a.Inspector.Users(ctx, *g.Fact, g.volumeName())
 	})
 	if err != nil {
-		return nil, fmt.Errorf("find out who uses %s: %w", g.path, err)
+		return learned{}, fmt.Errorf("find out who uses %s: %w", g.path, err)
 	}
-	return users, nil
+	return learned{identity: g.Fact.Identity, content: g.Content, found: g.Found, users: users, usersKnown: true}, nil
 }
 
 // inspect finds out whether the slot's disk holds data.
-func (a *Agent) inspect(ctx context.Context, g *gathered) error {
+func (a *Agent) inspect(ctx context.Context, g *gathered) (learned, error) {
 	mode := a.modeOf(g)
-	opinion, err := ask(ctx, &a.asking, g.path, g.conf.ProbeTimeout, func(ctx context.Context) (opinion, error) {
+	answer, err := ask(ctx, &a.asking, g.path, g.conf.ProbeTimeout, func(ctx context.Context) (learned, error) {
 		content, found, err := a.Inspector.Inspect(ctx, *g.Fact, mode)
-		return opinion{identity: g.Fact.Identity, content: content, found: found}, err
+		return learned{identity: g.Fact.Identity, content: content, found: found}, err
 	})
 	if err != nil {
-		return fmt.Errorf("look into %s: %w", g.path, err)
+		return learned{}, fmt.Errorf("look into %s: %w", g.path, err)
 	}
-	if opinion.content == disk.ContentUnknown {
-		return fmt.Errorf("look into %s: no answer", g.path)
+	if answer.content == disk.ContentUnknown {
+		return learned{}, fmt.Errorf("look into %s: no answer", g.path)
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.opinions[g.path] = opinion
-	return nil
+	answer.users, answer.usersKnown = g.Users, g.UsersKnown
+	return answer, nil
 }
 
 // volumeName is the volume whose uses of the disk are known to the node.
@@ -221,35 +222,23 @@ func (a *Agent) act(ctx context.Context, g *gathered, d slot.Decision) error {
 }
 
 // reconsider says whether a slot waits for something that no event tells of: that a
-// device is not open any more, that a disk was emptied, that a failed clean may be
-// tried again.
-func (a *Agent) reconsider(ctx context.Context, path string, d slot.Decision) bool {
+// device is not open any more, that a disk was emptied, that a question is answered.
+func (a *Agent) reconsider(ctx context.Context, g *gathered, d slot.Decision) bool {
 	if d.Problem == nil {
 		return false
 	}
 	switch d.Problem.Reason {
 	case disk.RetainedDirty:
 		a.readAccepted(ctx)
-		a.forgetOpinion(path)
 		return true
-	case disk.NotEmpty:
-		a.forgetOpinion(path)
-		return true
-	case disk.ForeignVolume:
+	case disk.ForeignVolume: // it is looked for again before the disk is
 		a.mu.Lock()
-		delete(a.foreign, path)
-		a.mu.Unlock()
-		a.forgetOpinion(path) // to look for the volume again before the disk is looked at
+		defer a.mu.Unlock()
+		delete(a.foreign, g.path)
 		return true
-	case disk.InUse, disk.VolumeInUse, disk.Unreadable, disk.TimedOut, disk.BadRecord:
+	case disk.NotEmpty, disk.InUse, disk.VolumeInUse, disk.Unreadable, disk.TimedOut, disk.BadRecord:
 		return true
 	default:
-		return false
+		return g.unanswered
 	}
-}
-
-func (a *Agent) forgetOpinion(path string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.opinions, path)
 }

@@ -129,7 +129,6 @@ func (a *Agent) see(conf *settings, known []disk.Known, scanned disk.Scanned) (c
 		old := slot.Slot{Fact: a.sight.fact(path)}
 		if next.gone[path] != a.sight.gone[path] || (old.Fact == nil) != (s.Fact == nil) || s.Fact != nil && !sameFact(*old.Fact, *s.Fact) {
 			changed = append(changed, path)
-			delete(a.opinions, path)
 		} else if a.told.waits(path) {
 			changed = append(changed, path)
 		}

@@ -1,0 +1,179 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package localprovisioner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"sync"
+
+	"stowage.dev/stowage/pkg/local/disk"
+)
+
+// disks are a node's, in place of package host.
+type disks struct {
+	mu     sync.Mutex
+	facts  map[string]disk.Fact // by name
+	data   map[disk.Identity]string
+	users  map[disk.Identity][]disk.User
+	looks  int
+	asked  int // questions that read a disk
+	cleans []string
+	// silent are disks that do not answer, failing those that answer with an error.
+	silent  map[disk.Identity]chan struct{}
+	failing map[disk.Identity]error
+	// during, if set, is called in the middle of a clean.
+	during func(ctx context.Context, request disk.CleanRequest, progress func(disk.Progress) error) error
+	freed  bool
+}
+
+func newDisks() *disks {
+	return &disks{
+		facts: map[string]disk.Fact{}, data: map[disk.Identity]string{}, users: map[disk.Identity][]disk.User{},
+		silent: map[disk.Identity]chan struct{}{}, failing: map[disk.Identity]error{},
+	}
+}
+
+// add puts a good disk with some data, if any, into the node.
+func (d *disks) add(name, data string) disk.Identity {
+	f := fact(name)
+	d.put(f)
+	d.write(f.Identity, data)
+	return f.Identity
+}
+
+func (d *disks) put(f disk.Fact) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.facts[f.Name] = f
+}
+
+func (d *disks) take(name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.facts, name)
+}
+
+func (d *disks) write(identity disk.Identity, data string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.data[identity] = data
+}
+
+func (d *disks) read(identity disk.Identity) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.data[identity]
+}
+
+func (d *disks) use(identity disk.Identity, users ...disk.User) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.users[identity] = users
+}
+
+// hang has a disk not answer any more, whatever it is asked, until free.
+func (d *disks) hang(identity disk.Identity) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.silent[identity] = make(chan struct{})
+}
+
+// fail has a disk answer with an error; nil ends that.
+func (d *disks) fail(identity disk.Identity, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.failing[identity] = err
+}
+
+// free has all disks answer.
+func (d *disks) free() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for identity, until := range d.silent {
+		close(until)
+		delete(d.silent, identity)
+	}
+}
+
+// reach asks a disk something.
+func (d *disks) reach(identity disk.Identity) error {
+	d.mu.Lock()
+	d.asked++
+	until, err := d.silent[identity], d.failing[identity]
+	d.mu.Unlock()
+	if until != nil {
+		<-until // whatever the context says: a disk in D state
+		return errors.New("too late")
+	}
+	return err
+}
+
+func (d *disks) Scan(context.Context, disk.Scan) disk.Scanned {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.looks++
+	scanned := disk.Scanned{Facts: map[disk.Key]disk.Fact{}, Trouble: map[string]*disk.Problem{}}
+	for _, f := range d.facts {
+		scanned.Facts[f.Key] = f
+	}
+	return scanned
+}
+
+func (d *disks) Watch(ctx context.Context, _ []disk.Folder, changed func()) error {
+	changed()
+	<-ctx.Done()
+	return nil
+}
+
+func (d *disks) Inspect(_ context.Context, f disk.Fact, _ disk.Mode) (disk.Content, string, error) {
+	if err := d.reach(f.Identity); err != nil {
+		return disk.ContentUnknown, "", err
+	}
+	if data := d.read(f.Identity); data != "" {
+		return disk.ContentSome, data, nil
+	}
+	return disk.ContentNone, "", nil
+}
+
+func (d *disks) Users(_ context.Context, f disk.Fact, _ string) ([]disk.User, error) {
+	if err := d.reach(f.Identity); err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.users[f.Identity]), nil
+}
+
+func (d *disks) Root(_ context.Context, f disk.Fact) (json.RawMessage, error) {
+	return nil, d.reach(f.Identity)
+}
+
+func (d *disks) Clean(ctx context.Context, request disk.CleanRequest, progress func(disk.Progress) error) error {
+	d.mu.Lock()
+	d.cleans = append(d.cleans, request.Target.Name)
+	during := d.during
+	d.mu.Unlock()
+	if err := d.reach(request.Target.Identity); err != nil {
+		return err
+	}
+	if during != nil {
+		if err := during(ctx, request, progress); err != nil {
+			return err
+		}
+	}
+	d.write(request.Target.Identity, "")
+	return progress(disk.Progress{Done: request.Target.Bytes, Total: request.Target.Bytes, Step: "done"})
+}
+
+// cleaned are the disks whose cleaning was begun since the last call.
+func (d *disks) cleaned() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	all := d.cleans
+	d.cleans = nil
+	return all
+}

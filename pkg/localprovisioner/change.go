@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/ptr"
 
 	"stowage.dev/stowage/pkg/local/disk"
 	"stowage.dev/stowage/pkg/local/publish"
@@ -38,7 +37,7 @@ func (a *Agent) write(ctx context.Context, v *disk.Volume, change func(*corev1.P
 	case err != nil:
 		return fmt.Errorf("update volume %s: %w", v.Name, err)
 	}
-	a.expects.write(updated)
+	a.expects.update(updated)
 	return nil
 }
 
@@ -102,7 +101,7 @@ func (a *Agent) remove(ctx context.Context, g *gathered, d slot.Decision) error 
 		return errAgain
 	}
 	err := a.Client.CoreV1().PersistentVolumes().Delete(ctx, v.Name, metav1.DeleteOptions{
-		Preconditions: &metav1.Preconditions{UID: ptr.To(types.UID(v.UID)), ResourceVersion: &v.ResourceVersion},
+		Preconditions: &metav1.Preconditions{UID: new(types.UID(v.UID)), ResourceVersion: &v.ResourceVersion},
 	})
 	switch {
 	case apierrors.IsConflict(err) || apierrors.IsNotFound(err):

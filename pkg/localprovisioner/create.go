@@ -48,13 +48,13 @@ func (a *Agent) create(ctx context.Context, g *gathered, generation int64) error
 	switch {
 	case err == nil:
 	case apierrors.IsAlreadyExists(err):
-		return a.next(ctx, g, record)
+		return a.next(ctx, record)
 	case ambiguous(err):
 		return fmt.Errorf("create volume %s: %w", volume.Name, err)
 	default: // refused, so the disk is as it was
 		return errors.Join(fmt.Errorf("create volume %s: %w", volume.Name, err), a.restore(record.Identity, before, generation, g))
 	}
-	a.expects.write(created)
+	a.expects.create(created)
 	a.cleans.forget(g.path)
 	klog.FromContext(ctx).V(2).Info("Published", logkeys.Volume, klog.KObj(created), "path", g.path)
 	record.UID = string(created.UID)
@@ -151,7 +151,7 @@ func ambiguous(err error) bool {
 
 // next goes on to the next generation: the name is taken, by a volume that is not of
 // this disk or is on its way out.
-func (a *Agent) next(ctx context.Context, g *gathered, record disk.Record) error {
+func (a *Agent) next(ctx context.Context, record disk.Record) error {
 	klog.FromContext(ctx).V(2).Info("The name of the volume is taken, the next one will be tried", logkeys.Volume, klog.KRef("", record.Volume))
 	record.State, record.Volume, record.Generation = disk.Clean, "", record.Generation+1
 	if err := a.Records.Put(record); err != nil {

@@ -4,6 +4,7 @@
 package localprovisioner
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -26,6 +27,9 @@ type expectations struct {
 
 type expectation struct {
 	uid types.UID
+	// shown says that the informer has shown the volume before: if it shows it no more,
+	// the volume is gone, which may be told before our own request is answered.
+	shown bool
 	// version is the least resourceVersion to be seen; empty asks for a deletionTimestamp.
 	version string
 	at      time.Time
@@ -33,14 +37,19 @@ type expectation struct {
 
 func newExpectations() *expectations { return &expectations{known: map[string]expectation{}} }
 
-// write says that the volume was written and is to be seen as it is here.
-func (e *expectations) write(volume *corev1.PersistentVolume) {
+// create says that the volume was created.
+func (e *expectations) create(volume *corev1.PersistentVolume) {
 	e.add(pathOf(volume), expectation{uid: volume.UID, version: volume.ResourceVersion, at: time.Now()})
+}
+
+// update says that the volume was changed, and is to be seen as it is here, or gone.
+func (e *expectations) update(volume *corev1.PersistentVolume) {
+	e.add(pathOf(volume), expectation{uid: volume.UID, shown: true, version: volume.ResourceVersion, at: time.Now()})
 }
 
 // delete says that the volume's deletion was asked for.
 func (e *expectations) delete(volume *corev1.PersistentVolume) {
-	e.add(pathOf(volume), expectation{uid: volume.UID, at: time.Now()})
+	e.add(pathOf(volume), expectation{uid: volume.UID, shown: true, at: time.Now()})
 }
 
 func (e *expectations) add(path string, x expectation) {
@@ -77,11 +86,9 @@ func (e *expectations) pending(path string, shown []*corev1.PersistentVolume) (t
 	if !ok {
 		return 0, false
 	}
-	for _, volume := range shown {
-		ok = ok && !x.met(volume)
-	}
+	gone := x.shown && !slices.ContainsFunc(shown, func(v *corev1.PersistentVolume) bool { return v.UID == x.uid })
 	left := overdue - time.Since(x.at)
-	if !ok || left <= 0 {
+	if gone || slices.ContainsFunc(shown, x.met) || left <= 0 {
 		delete(e.known, path)
 		return 0, false
 	}

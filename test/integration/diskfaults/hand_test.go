@@ -1,0 +1,89 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package diskfaults_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"stowage.dev/stowage/pkg/local/publish"
+)
+
+// hand is an administrator's: it deletes volumes, takes finalizers off them, or both.
+type hand struct {
+	world  *world
+	random *rand.Rand
+}
+
+// meddle does something to volumes at random moments, until ctx ends.
+func (h *hand) meddle(ctx context.Context) {
+	for {
+		timer := time.NewTimer(200*time.Millisecond + time.Duration(h.random.Int64N(int64(time.Second))))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+			h.once(ctx)
+		}
+	}
+}
+
+// once does something to one volume or to none.
+func (h *hand) once(ctx context.Context) {
+	list, err := h.world.Env.Client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{LabelSelector: publish.Selector(h.world.Name)})
+	if err != nil && ctx.Err() == nil {
+		h.world.violated("administrator: list volumes: %v", err)
+	}
+	if err != nil || len(list.Items) == 0 {
+		return
+	}
+	v := &list.Items[h.random.IntN(len(list.Items))]
+	for _, t := range h.world.disks {
+		if !t.has(v.Spec.Local.Path) {
+			continue
+		}
+		t.acting.Lock()
+		defer t.acting.Unlock()
+	}
+	what := h.random.IntN(6)
+	if what < 3 {
+		h.delete(ctx, v)
+	}
+	if what == 2 || what == 3 {
+		h.tear(ctx, v)
+	}
+	if what < 4 {
+		h.world.note("    the administrator %s volume %s of %s (%s)",
+			[]string{"deleted", "deleted", "deleted and tore off", "took the finalizers off"}[what], v.Name, v.Spec.Local.Path, v.Status.Phase)
+	}
+}
+
+func (h *hand) delete(ctx context.Context, v *corev1.PersistentVolume) {
+	err := h.world.Env.Client.CoreV1().PersistentVolumes().Delete(ctx, v.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(v.UID))})
+	h.check(ctx, "delete", err)
+}
+
+// tear takes the finalizers off, and says so before it is true.
+func (h *hand) tear(ctx context.Context, v *corev1.PersistentVolume) {
+	h.world.mu.Lock()
+	h.world.tornOff[v.UID] = true
+	h.world.mu.Unlock()
+	patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"finalizers":null}}`, v.UID)
+	_, err := h.world.Env.Client.CoreV1().PersistentVolumes().Patch(ctx, v.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	h.check(ctx, "take the finalizers off", err)
+}
+
+func (h *hand) check(ctx context.Context, what string, err error) {
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) && ctx.Err() == nil {
+		h.world.violated("administrator: %s a volume: %v", what, err)
+	}
+}

@@ -1,0 +1,203 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package diskfaults_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"stowage.dev/stowage/test/integration/fixture"
+	"stowage.dev/stowage/test/integration/node"
+)
+
+// Flags of TestKilled.
+var (
+	kills = flag.Int("diskfaults.kills", 60, "how often TestKilled kills the agent of each of its two nodes")
+	seed  = flag.Uint64("diskfaults.seed", 0, "seed of what TestKilled does; 0: from the clock")
+)
+
+// pointLimit is how long an agent lives at most if its moment does not come.
+const pointLimit = 4 * time.Second
+
+// TestKilled: agents are killed at each step of a volume's life and at random, while
+// tenants claim, fill and give back disks of every kind and an administrator deletes
+// volumes and takes off finalizers. Whenever a volume is Available its disk is clean,
+// no disk is offered twice, the data under a claim stays, and in the end all disks are
+// offered again.
+func TestKilled(t *testing.T) {
+	first := *seed
+	if first == 0 {
+		first = uint64(time.Now().UnixNano())
+	}
+	for i, cleaner := range [][]string{{"dd-zero", "3"}, {"zero"}} {
+		t.Run(cleaner[0], func(t *testing.T) {
+			t.Parallel()
+			killed(t, first+uint64(i), cleaner)
+		})
+	}
+}
+
+func killed(t *testing.T, seed uint64, cleaner []string) {
+	t.Logf("to do the same again: -diskfaults.seed=%d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	w := newWorld(node.New(t, fixture.New(t), "a"))
+	w.Set(w.Blocks, "blockCleanerCommand", cleaner)
+	p := newProxy(w.Node)
+	furnish(w, seed)
+	w.watch()
+	ctx, cancel := context.WithCancel(t.Context())
+	meddler := hand{world: w, random: rand.New(rand.NewPCG(seed, 1))}
+	w.group.Go(func() { meddler.meddle(ctx) })
+	defer cancel()
+	k := killer{world: w, proxy: p, hand: hand{world: w, random: random}, left: points()}
+	for range *kills {
+		k.kill(ctx)
+		if w.isBroken() {
+			break
+		}
+	}
+	cancel()
+	if !w.isBroken() {
+		k.finish()
+	}
+	w.verdict()
+}
+
+// furnish gives the node disks of every kind.
+func furnish(w *world, seed uint64) {
+	path := w.Mount("tree", "24M")
+	w.add(newTree(w.Node, path), seed, path)
+	path = w.Tmpfs("memory", "8M")
+	w.add(newTree(w.Node, path), seed, path)
+	for i := range 2 {
+		name := fmt.Sprintf("device%d", i)
+		device := w.Attach(w.Image(name+".files", "24M"))
+		w.Link(device, w.PathOf(w.Files, name))
+		w.add(&formatted{raw{device: device}}, seed, w.PathOf(w.Files, name))
+		name = fmt.Sprintf("block%d", i)
+		w.add(&raw{device: w.Device(name, "48M")}, seed, w.PathOf(w.Blocks, name))
+	}
+}
+
+// killer starts agents and kills them.
+type killer struct {
+	world *world
+	proxy *proxy
+	hand  hand
+	left  []point // that no agent was killed at yet
+	hits  int
+}
+
+// kill starts an agent, and kills it at a point.
+func (k *killer) kill(ctx context.Context) {
+	w := k.world
+	next, exact := k.next()
+	w.Start()
+	agent := w.Process()
+	var hit atomic.Bool
+	stop := next.arm(w, k.proxy, func() {
+		hit.Store(true)
+		if err := agent.Kill(); err != nil {
+			w.violated("kill the agent: %v", err)
+		}
+	})
+	limit := time.NewTimer(pointLimit)
+	defer limit.Stop()
+	select {
+	case <-agent.Done():
+	case <-limit.C:
+	case <-w.broken:
+	}
+	stop()
+	if !hit.Load() {
+		select {
+		case <-agent.Done():
+			w.violated("the agent ended by itself: %v", agent.Err())
+		default:
+		}
+	}
+	w.Kill()
+	k.count(next, exact, hit.Load())
+	if k.hand.random.IntN(3) == 0 {
+		k.hand.once(ctx)
+	}
+	w.every()
+}
+
+// next is the next point: every other one is a random one.
+func (k *killer) next() (p point, exact bool) {
+	if len(k.left) == 0 || k.world.killed()%3 == 2 {
+		return atRandom(k.hand.random), false
+	}
+	p, k.left = k.left[0], k.left[1:]
+	return p, true
+}
+
+// count takes down how it went. A point that was missed has another turn.
+func (k *killer) count(p point, exact, hit bool) {
+	w := k.world
+	w.mu.Lock()
+	w.kills++
+	kills := w.kills
+	w.mu.Unlock()
+	if hit {
+		k.hits++
+	} else if exact {
+		k.left = append(k.left, p)
+	}
+	w.note("kill %d %s (hit: %t)", kills, p.name, hit)
+}
+
+// finish lets the agent work in peace, and waits until all disks are offered.
+func (k *killer) finish() {
+	w, t := k.world, k.world.Env.T
+	w.mu.Lock()
+	w.closing = true
+	w.mu.Unlock()
+	w.Start()
+	w.every()
+	for _, d := range w.disks {
+		w.Env.Wait("the disk at "+d.paths[0]+" to be free", func() bool { return w.isBroken() || w.free(d) })
+		d.acting.Lock()
+		t.Logf("%s: %d times used and given back, %d looks", d, d.cycles, d.checks)
+		if d.cycles == 0 {
+			t.Errorf("%s was never used and given back", d)
+		}
+		if dirt, err := d.medium.dirt(); err != nil || dirt != "" {
+			w.violated("%s: in the end the disk holds %s: %v", d, dirt, err)
+		}
+		d.acting.Unlock()
+	}
+	var missed []string
+	for _, p := range k.left {
+		missed = append(missed, p.name)
+	}
+	t.Logf("%d kills, %d of them at their point", w.killed(), k.hits)
+	if len(missed) > 0 {
+		t.Errorf("the agent was never killed %q", missed)
+	}
+}
+
+// free says whether the disk has one volume, which is Available and has no claim.
+func (w *world) free(d *tenant) bool {
+	found := slices.DeleteFunc(w.Env.AllPVs(), func(v *corev1.PersistentVolume) bool { return v.Spec.Local == nil || !d.has(v.Spec.Local.Path) })
+	return len(found) == 1 && found[0].Status.Phase == corev1.VolumeAvailable && found[0].Spec.ClaimRef == nil && found[0].DeletionTimestamp == nil
+}
+
+func (w *world) isBroken() bool {
+	select {
+	case <-w.broken:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,219 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package diskfaults_test
+
+import (
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"stowage.dev/stowage/test/integration/node"
+)
+
+// medium is what a disk holds.
+type medium interface {
+	// dirt says what is there that a clean disk must not hold; empty if nothing is.
+	dirt() (string, error)
+	// plant fills the disk with a tenant's data.
+	plant(random *rand.Rand) error
+	// intact says whether all that was planted last is there.
+	intact() error
+}
+
+// tree is a mounted file system.
+type tree struct {
+	path    string
+	root    unix.Stat_t // as it was before anybody used it
+	planted map[string]string
+}
+
+func newTree(n *node.Node, path string) *tree {
+	t := &tree{path: path}
+	if err := unix.Stat(path, &t.root); err != nil {
+		n.Env.T.Fatal(err)
+	}
+	return t
+}
+
+func (t *tree) dirt() (string, error) {
+	entries, err := os.ReadDir(t.path)
+	if err != nil {
+		return "", err
+	}
+	for _, entry := range entries {
+		if entry.Name() != "lost+found" {
+			return fmt.Sprintf("%s and %d more", entry.Name(), len(entries)-1), nil
+		}
+	}
+	var now unix.Stat_t
+	if err := unix.Stat(t.path, &now); err != nil {
+		return "", err
+	}
+	if now.Mode != t.root.Mode || now.Uid != t.root.Uid || now.Gid != t.root.Gid {
+		return fmt.Sprintf("the root has mode %o and owner %d:%d", now.Mode, now.Uid, now.Gid), nil
+	}
+	return "", nil
+}
+
+func (t *tree) plant(random *rand.Rand) error {
+	t.planted = map[string]string{}
+	for i := range 40 {
+		file := fmt.Sprintf("file-%d", i)
+		if i%4 == 0 {
+			file = filepath.Join(fmt.Sprintf("folder-%d", i), "deeper", file)
+		}
+		t.planted[file] = fmt.Sprint(random.Uint64())
+		path := filepath.Join(t.path, file)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, []byte(t.planted[file]), 0o400); err != nil {
+			return err
+		}
+	}
+	return errors.Join(os.Chown(t.path, 1000, 2000), os.Chmod(t.path, 0o770|os.ModeSetgid)) // as fsGroup does
+}
+
+func (t *tree) intact() error {
+	for file, want := range t.planted {
+		got, err := os.ReadFile(filepath.Join(t.path, file))
+		if err != nil {
+			return err
+		}
+		if string(got) != want {
+			return fmt.Errorf("%s holds %q, want %q", file, got, want)
+		}
+	}
+	return nil
+}
+
+// raw is a device of volume mode Block.
+type raw struct {
+	device string
+	sum    uint32
+}
+
+func (r *raw) dirt() (string, error) {
+	found := ""
+	err := r.read(func(at int64, p []byte) {
+		for i, b := range p {
+			if b != 0 && found == "" {
+				found = fmt.Sprintf("byte %d is %#x", at+int64(i), b)
+			}
+		}
+	})
+	return found, err
+}
+
+func (r *raw) plant(random *rand.Rand) error {
+	var seed [32]byte
+	for i := range seed {
+		seed[i] = byte(random.Uint32())
+	}
+	file, err := os.OpenFile(r.device, os.O_WRONLY|unix.O_DIRECT, 0)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	p, free, err := aligned()
+	if err != nil {
+		return err
+	}
+	defer free()
+	_, _ = rand.NewChaCha8(seed).Read(p) // never fails
+	for {
+		if _, err := file.Write(p); errors.Is(err, syscall.ENOSPC) {
+			return r.remember()
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+// remember takes down what the device holds.
+func (r *raw) remember() error {
+	var err error
+	r.sum, err = r.checksum()
+	return err
+}
+
+func (r *raw) checksum() (sum uint32, err error) {
+	table := crc32.MakeTable(crc32.Castagnoli)
+	err = r.read(func(_ int64, p []byte) { sum = crc32.Update(sum, table, p) })
+	return sum, err
+}
+
+func (r *raw) intact() error {
+	now, err := r.checksum()
+	if err == nil && now != r.sum {
+		err = fmt.Errorf("%s has checksum %x, want %x", r.device, now, r.sum)
+	}
+	return err
+}
+
+// read reads all of the device past the page cache.
+func (r *raw) read(each func(at int64, p []byte)) error {
+	file, err := os.OpenFile(r.device, os.O_RDONLY|unix.O_DIRECT, 0)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	p, free, err := aligned()
+	if err != nil {
+		return err
+	}
+	defer free()
+	for at := int64(0); ; {
+		n, err := file.Read(p)
+		each(at, p[:n])
+		at += int64(n)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// aligned is a buffer for reads and writes past the page cache.
+func aligned() (buffer []byte, free func(), err error) {
+	p, err := unix.Mmap(-1, 0, 1<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	return p, func() { _ = unix.Munmap(p) }, err
+}
+
+// formatted is a device of volume mode Filesystem, on which the node makes a file
+// system when a pod comes to use it.
+type formatted struct{ raw }
+
+func (f *formatted) dirt() (string, error) {
+	out, err := exec.Command("wipefs", "--no-act", "--noheadings", f.device).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("wipefs: %w: %s", err, out)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+func (f *formatted) plant(random *rand.Rand) error {
+	make := [][]string{{"mkfs.ext4", "-q", "-F", "-E", "nodiscard"}, {"mkfs.vfat"}, {"mkswap"}}[random.IntN(3)]
+	if _, err := exec.LookPath(make[0]); err != nil {
+		make = []string{"mkfs.ext4", "-q", "-F"}
+	}
+	if out, err := exec.Command(make[0], append(make[1:], f.device)...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", make[0], err, out)
+	}
+	if dirt, err := f.dirt(); err != nil || dirt == "" {
+		return fmt.Errorf("%s left nothing that wipefs knows: %w", make[0], err)
+	}
+	return f.remember()
+}

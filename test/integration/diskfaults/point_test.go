@@ -1,0 +1,180 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package diskfaults_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+
+	"stowage.dev/stowage/pkg/local/disk"
+)
+
+// point is a moment at which an agent is killed.
+type point struct {
+	name string
+	// arm waits for the moment, and calls kill when it is there. stop ends that; kill
+	// is not called any more when it has returned.
+	arm func(w *world, p *proxy, kill func()) (stop func())
+}
+
+// points are all moments that can be told exactly: before and after each request, at
+// each write of a record, and amid the files.
+func points() []point {
+	var all []point
+	for _, request := range []string{createVolume, deleteVolume, releaseVolume, askForVolume, writeReport} {
+		all = append(all, atRequest(request, 1, true), atRequest(request, 1, false))
+	}
+	all = append(all, atRequest(updateVolume, 1, true), atRequest(updateVolume, 1, false))
+	for _, state := range []disk.State{disk.Published, disk.Cleaning, disk.Clean} {
+		all = append(all, atRecord(string(state), func(r *disk.Record) bool { return r.State == state && r.Step == "" }))
+	}
+	all = append(all,
+		atRecord("with a step", func(r *disk.Record) bool { return r.State == disk.Cleaning && r.Step != "" }),
+		atUnfinishedRecord(),
+	)
+	for _, n := range []int{1, 10, 25} {
+		all = append(all, atRemoval(n))
+	}
+	return all
+}
+
+// atRandom is a moment that nothing but chance tells.
+func atRandom(random *rand.Rand) point {
+	switch random.IntN(4) {
+	case 0:
+		requests := []string{createVolume, deleteVolume, releaseVolume, askForVolume, writeReport, writeEvent}
+		return atRequest(requests[random.IntN(len(requests))], 1+random.IntN(4), random.IntN(2) == 0)
+	case 1:
+		return within(atRecord("Cleaning", func(r *disk.Record) bool { return r.State == disk.Cleaning }), time.Duration(random.IntN(80))*time.Millisecond)
+	case 2:
+		return atRemoval(1 + random.IntN(60))
+	default:
+		return atTime(time.Duration(50+random.IntN(1500)) * time.Millisecond)
+	}
+}
+
+// atTime is so long after the agent was started.
+func atTime(after time.Duration) point {
+	return point{"at " + after.String(), func(_ *world, _ *proxy, kill func()) func() {
+		return timer(after, kill)
+	}}
+}
+
+// timer calls do once, later, unless it is stopped.
+func timer(after time.Duration, do func()) (stop func()) {
+	done := make(chan struct{})
+	t := time.AfterFunc(after, func() { defer close(done); do() })
+	return func() {
+		if !t.Stop() {
+			<-done
+		}
+	}
+}
+
+// within is so long after another moment.
+func within(p point, after time.Duration) point {
+	return point{fmt.Sprintf("%s after %s", after, p.name), func(w *world, tap *proxy, kill func()) func() {
+		stopLater := func() {}
+		stop := p.arm(w, tap, func() { stopLater = timer(after, kill) })
+		return func() { stop(); stopLater() }
+	}}
+}
+
+// atRequest is right before, or right after, the agent's nth request of a kind.
+func atRequest(request string, n int, before bool) point {
+	name := fmt.Sprintf("after request %d to %s", n, request)
+	if before {
+		name = fmt.Sprintf("before request %d to %s", n, request)
+	}
+	return point{name, func(_ *world, p *proxy, kill func()) func() {
+		left := make(chan struct{}, n) // one for each request that may pass, and one for the last
+		for range n {
+			left <- struct{}{}
+		}
+		hook := func(what string) {
+			if what != request {
+				return
+			}
+			select {
+			case <-left:
+			default:
+				return
+			}
+			if len(left) == 0 {
+				kill()
+			}
+		}
+		if before {
+			p.on(hook, nil)
+		} else {
+			p.on(nil, hook)
+		}
+		return func() { p.on(nil, nil) }
+	}}
+}
+
+// atRecord is when the agent has written a record that is so.
+func atRecord(name string, is func(*disk.Record) bool) point {
+	return point{"at a record " + name, func(w *world, _ *proxy, kill func()) func() {
+		return onFiles(w, w.Path("state", "disks"), func(event fsnotify.Event) bool {
+			if strings.HasSuffix(event.Name, ".new") || !event.Has(fsnotify.Create) {
+				return false
+			}
+			var file struct{ Record disk.Record }
+			text, err := os.ReadFile(event.Name)
+			return err == nil && json.Unmarshal(text, &file) == nil && is(&file.Record)
+		}, kill)
+	}}
+}
+
+// atUnfinishedRecord is while the agent writes a record.
+func atUnfinishedRecord() point {
+	return point{"amid the writing of a record", func(w *world, _ *proxy, kill func()) func() {
+		return onFiles(w, w.Path("state", "disks"), func(event fsnotify.Event) bool {
+			return strings.HasSuffix(event.Name, ".new") && event.Has(fsnotify.Create)
+		}, kill)
+	}}
+}
+
+// atRemoval is when the agent has removed so many of a tenant's files.
+func atRemoval(n int) point {
+	return point{fmt.Sprintf("at removal %d", n), func(w *world, _ *proxy, kill func()) func() {
+		left := n
+		return onFiles(w, filepath.Join(w.PathOf(w.Files, "tree")), func(event fsnotify.Event) bool {
+			if event.Has(fsnotify.Remove) {
+				left--
+			}
+			return left == 0
+		}, kill)
+	}}
+}
+
+// onFiles calls kill at the first event in a folder that is the one.
+func onFiles(w *world, folder string, is func(fsnotify.Event) bool, kill func()) (stop func()) {
+	watcher, err := fsnotify.NewWatcher()
+	if err == nil {
+		err = watcher.Add(folder)
+	}
+	if err != nil {
+		w.Env.T.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for event := range watcher.Events {
+			if is(event) {
+				kill()
+				return
+			}
+		}
+	}()
+	return func() { _ = watcher.Close(); <-done }
+}

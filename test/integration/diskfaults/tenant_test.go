@@ -1,0 +1,195 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package diskfaults_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// tenant uses a disk over and over: it claims each volume that is offered, fills the
+// disk, and gives it back. It is the only one to write to the disk, besides the agent,
+// so it is also who holds each offer to the rule: what it hears of volumes comes in
+// order, and it writes only after it has looked at what it was offered.
+type tenant struct {
+	world  *world
+	medium medium
+	paths  []string
+	random *rand.Rand
+	news   *queue
+	// offers are the volumes of the disk that are not being deleted.
+	offers map[types.UID]string
+	// vanished are names of volumes that the administrator took away under a claim.
+	vanished map[string]bool
+	claim    *corev1.PersistentVolumeClaim // nil for none
+	// until is how many kills the claim is kept for.
+	until int
+
+	// acting is held while the tenant writes, and while the administrator tears off
+	// finalizers. The rest is under it.
+	acting sync.Mutex
+	owned  types.UID // the volume that the tenant's data is on; empty for none
+	cycles int
+	checks int
+}
+
+func newTenant(w *world, m medium, seed uint64, paths []string) *tenant {
+	return &tenant{world: w, medium: m, paths: paths, random: rand.New(rand.NewPCG(seed, uint64(len(w.disks)))), news: newQueue(), offers: map[types.UID]string{}, vanished: map[string]bool{}}
+}
+
+func (t *tenant) has(path string) bool { return slices.Contains(t.paths, path) }
+
+func (t *tenant) String() string { return filepath.Base(t.paths[0]) }
+
+// live hears and acts until the queue is closed.
+func (t *tenant) live(ctx context.Context) {
+	for {
+		n, ok := t.news.next()
+		if !ok {
+			return
+		}
+		t.acting.Lock()
+		if n.volume != nil {
+			t.hear(ctx, n.volume, n.gone)
+		}
+		t.giveBack(ctx)
+		t.acting.Unlock()
+	}
+}
+
+// hear takes in how a volume is now.
+func (t *tenant) hear(ctx context.Context, v *corev1.PersistentVolume, gone bool) {
+	delete(t.offers, v.UID)
+	if gone {
+		t.lost(ctx, v)
+		return
+	}
+	if v.DeletionTimestamp == nil {
+		t.offers[v.UID] = v.Name
+		if len(t.offers) > 1 {
+			t.world.violated("%s: %d volumes offer the same disk: %v", t, len(t.offers), t.offers)
+		}
+	}
+	switch {
+	case v.Status.Phase == corev1.VolumeAvailable && v.DeletionTimestamp == nil:
+		t.offered(ctx, v)
+	case v.Status.Phase == corev1.VolumeBound && t.claim != nil && v.Spec.ClaimRef != nil && v.Spec.ClaimRef.UID == t.claim.UID && t.owned == "":
+		t.use(ctx, v)
+	}
+}
+
+// offered looks at the disk of a volume that is Available, and claims the volume.
+func (t *tenant) offered(ctx context.Context, v *corev1.PersistentVolume) {
+	t.checks++
+	if t.vanished[v.Name] {
+		t.world.violated("%s: a claim that lost volume %s would bind to another one of that name", t, v.Name)
+	}
+	if t.owned != "" && !t.world.torn(t.owned) {
+		t.world.violated("%s: volume %s is Available while the disk has a tenant (volume UID %s)", t, v.Name, t.owned)
+	}
+	dirt, err := t.medium.dirt()
+	if err != nil {
+		t.world.violated("%s: look at the disk: %v", t, err)
+	}
+	if dirt != "" {
+		t.world.violated("%s: volume %s (%s) is Available and its disk is not clean: %s", t, v.Name, v.UID, dirt)
+	}
+	if t.claim != nil && t.claim.Spec.VolumeName == v.Name || t.world.isClosing() {
+		return
+	}
+	t.abandon(ctx)
+	claim := t.world.Env.PVC("").Class(v.Spec.StorageClassName).Request("1Mi").VolumeName(v.Name).Obj()
+	claim.Name, claim.GenerateName, claim.Namespace = "", "tenant-", t.world.Env.Namespace
+	claim.Spec.VolumeMode = v.Spec.VolumeMode
+	if t.claim, err = t.world.Env.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).Create(ctx, claim, metav1.CreateOptions{}); err != nil && ctx.Err() == nil {
+		t.world.violated("%s: create a claim: %v", t, err)
+	}
+}
+
+// use fills the disk of a volume that is bound to the claim, if it still is: the
+// administrator may have been quicker.
+func (t *tenant) use(ctx context.Context, v *corev1.PersistentVolume) {
+	now, err := t.world.Env.Client.CoreV1().PersistentVolumes().Get(ctx, v.Name, metav1.GetOptions{})
+	if t.world.torn(v.UID) || ctx.Err() != nil {
+		t.abandon(ctx)
+		return
+	}
+	if err != nil || now.UID != v.UID {
+		t.world.violated("%s: volume %s vanished while it was bound: %v", t, v.Name, err)
+		return
+	}
+	if now.Status.Phase != corev1.VolumeBound {
+		return
+	}
+	if err := t.medium.plant(t.random); err != nil {
+		t.world.violated("%s: write to the disk: %v", t, err)
+	}
+	t.owned = v.UID
+	t.until = t.world.killed() + t.random.IntN(3)
+}
+
+// giveBack ends the use of the disk, when it is time.
+func (t *tenant) giveBack(ctx context.Context) {
+	closing := t.world.isClosing()
+	if t.owned == "" && closing {
+		t.abandon(ctx)
+	}
+	if t.owned == "" || t.world.killed() < t.until && !closing {
+		return
+	}
+	if !t.world.torn(t.owned) {
+		if err := t.medium.intact(); err != nil {
+			t.world.violated("%s: the data of a bound volume is gone: %v", t, err)
+		}
+	}
+	t.owned = ""
+	t.cycles++
+	t.abandon(ctx)
+}
+
+// lost takes in that a volume is gone.
+func (t *tenant) lost(ctx context.Context, v *corev1.PersistentVolume) {
+	if t.owned == v.UID {
+		if !t.world.torn(v.UID) {
+			t.world.violated("%s: volume %s vanished while it was bound", t, v.Name)
+		}
+		t.owned = ""
+		t.vanished[v.Name] = true
+	}
+	if t.claim != nil && t.claim.Spec.VolumeName == v.Name {
+		t.abandon(ctx)
+	}
+}
+
+// abandon deletes the claim.
+func (t *tenant) abandon(ctx context.Context) {
+	if t.claim == nil {
+		return
+	}
+	err := t.world.Env.Client.CoreV1().PersistentVolumeClaims(t.claim.Namespace).Delete(ctx, t.claim.Name, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {
+		t.world.violated("%s: delete claim %s: %v", t, t.claim.Name, err)
+	}
+	t.claim = nil
+}
+
+func (w *world) isClosing() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.closing
+}
+
+func (w *world) killed() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.kills
+}

@@ -55,8 +55,8 @@ func TestDamagedFiles(t *testing.T) {
 		"nothing was written":               {"", "", "", false},
 		"zeros were written":                {strings.Repeat("\x00", len(good)), "", "", false},
 		"the end is missing":                {good[:len(good)-20], broken, "/mnt/fast/nvme0", false},
-		"all after the identity is missing": {good[:strings.Index(good, `,"key"`)], broken, "", false},
-		"the path is torn":                  {good[:strings.Index(good, "/nvme0")], broken, "", false},
+		"all after the identity is missing": {before(t, good, `,"key"`), broken, "", false},
+		"the path is torn":                  {before(t, good, "/nvme0"), broken, "", false},
 		"one letter of the state is wrong":  {strings.Replace(good, "Published", "Cublished", 1), broken, "/mnt/fast/nvme0", false},
 		"the record is another disk's":      {file(t, "wwn:0xother"), "", "/mnt/fast/nvme0", false},
 		"something follows the record":      {good + good, broken, "/mnt/fast/nvme0", false},
@@ -216,4 +216,14 @@ func writeFile(t *testing.T, path, content string) {
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// before is what a text has before a part of it.
+func before(t *testing.T, text, part string) string {
+	t.Helper()
+	head, _, ok := strings.Cut(text, part)
+	if !ok {
+		t.Fatalf("%q is not in %q", part, text)
+	}
+	return head
 }

@@ -32,7 +32,7 @@ type cleans struct {
 	limit   int
 	running int
 	waiting []*clean
-	byPath  map[string]*clean
+	byPath  map[string]*clean // those too that do not count any more (silence.go)
 	failed  map[string]failure
 }
 
@@ -43,6 +43,10 @@ type clean struct {
 	command    []string
 	begun      time.Time // zero while it waits
 	progress   disk.Progress
+	// alive is when it last said how far it is. It is uncounted once it has given no
+	// sign of life for so long that others may begin in its place.
+	alive     time.Time
+	uncounted bool
 }
 
 // failure is what became of the attempts so far.
@@ -56,10 +60,12 @@ func newCleans(a *Agent) *cleans {
 	return &cleans{agent: a, limit: a.settings.MaxCleaning, byPath: map[string]*clean{}, failed: map[string]failure{}}
 }
 
-// busy says whether a slot's disk is being cleaned, or about to be.
-func (c *cleans) busy(path string) bool {
+// busy says whether a slot's disk is being cleaned, or about to be. It begins those
+// that wait, if the configuration now lets more run.
+func (c *cleans) busy(ctx context.Context, path string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.fill(ctx)
 	return c.byPath[path] != nil
 }
 
@@ -100,16 +106,16 @@ func (c *cleans) forget(path string) {
 func (c *cleans) resize(limit int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.limit = limit // those who wait are begun when the next one ends
+	c.limit = limit
 }
 
 // fill begins what may run. The caller holds mu.
 func (c *cleans) fill(ctx context.Context) {
-	for c.running < c.limit && len(c.waiting) > 0 {
+	for c.running < c.limit && len(c.waiting) > 0 && ctx.Err() == nil {
 		job := c.waiting[0]
 		c.waiting = c.waiting[1:]
 		c.running++
-		job.begun = time.Now()
+		job.begun, job.alive = time.Now(), time.Now()
 		c.group.Go(func() { c.run(ctx, job) })
 	}
 }
@@ -117,29 +123,32 @@ func (c *cleans) fill(ctx context.Context) {
 // run cleans, and takes down how it ended.
 func (c *cleans) run(ctx context.Context, job *clean) {
 	a := c.agent
+	watch := c.watch(ctx, job)
 	err := a.clean(ctx, job)
+	watch.Stop()
 	c.mu.Lock()
-	c.running--
+	if !job.uncounted {
+		c.running--
+	}
 	delete(c.byPath, job.path)
-	var problem *disk.Problem
+	again := errors.Is(err, errAgain) || ctx.Err() != nil
 	switch {
 	case err == nil:
 		delete(c.failed, job.path)
-	case errors.As(err, &problem) && problem.Reason == disk.VolumeInUse, errors.Is(err, errAgain), ctx.Err() != nil:
-	default:
+	case !again:
 		f := c.failed[job.path]
 		f.last, f.attempts = err, f.attempts+1
 		f.next = time.Now().Add(min(cleanRetryFirst<<min(f.attempts-1, 10), cleanRetryLast))
 		c.failed[job.path] = f
 	}
-	if ctx.Err() == nil {
-		c.fill(ctx)
-	}
+	c.fill(ctx)
 	c.mu.Unlock()
 	a.told.cleaned(ctx, job, err)
-	if errors.As(err, &problem) || errors.Is(err, errAgain) {
+	switch {
+	case again:
 		a.queue.AddRateLimited(job.path)
-	} else {
+	default:
+		a.queue.Forget(job.path)
 		a.queue.Add(job.path)
 	}
 }
@@ -186,8 +195,11 @@ func (a *Agent) clean(ctx context.Context, job *clean) error {
 		ctx, cancel = context.WithTimeout(ctx, job.conf.classes[job.Key.Class].CleanTimeout)
 		defer cancel()
 	}
-	if err := a.confirm(ctx, job); err != nil {
+	if err := a.confirm(ctx, job); errors.Is(err, errAgain) {
 		return err
+	} else if err != nil { // no failure of the clean, which would be put off for long
+		klog.FromContext(ctx).Error(err, "Cannot make sure that nobody uses a disk, and will try again to clean it", "path", job.path)
+		return errAgain
 	}
 	record, err := a.cleaningRecord(ctx, job)
 	if err != nil {
@@ -270,7 +282,7 @@ func (a *Agent) cleaningRecord(ctx context.Context, job *clean) (disk.Record, er
 func (c *cleans) progressed(job *clean, record *disk.Record, p disk.Progress) error {
 	c.mu.Lock()
 	step := job.progress.Step
-	job.progress = p
+	job.progress, job.alive = p, time.Now()
 	c.mu.Unlock()
 	if p.Step == step {
 		return nil

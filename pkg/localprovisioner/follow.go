@@ -40,7 +40,8 @@ func (a *Agent) Follow(ctx context.Context, folder string) {
 			timer.Stop()
 			return
 		case <-timer.C:
-		case <-watcher.Errors:
+		case err := <-watcher.Errors:
+			logger.V(4).Info("Missed some changes of the configuration", "err", err)
 		case _, open := <-watcher.Events:
 			if !open {
 				watcher.Events = nil

@@ -29,7 +29,7 @@ func (a *Agent) process(ctx context.Context, path string) {
 		a.queue.AddAfter(path, left) // the informer's event comes first, as a rule
 		return
 	}
-	if a.cleans.busy(path) {
+	if a.cleans.busy(ctx, path) {
 		return // the end of the clean puts the path back
 	}
 	g, d, err := a.consider(ctx, path)
@@ -74,7 +74,10 @@ func (a *Agent) delayed(path string, d slot.Decision) (time.Duration, slot.Decis
 	if left <= 0 {
 		return 0, d
 	}
-	problem := disk.Problemf(disk.CleanFailed, "attempt %d failed: %v", failure.attempts, failure.last)
+	problem, known := errors.AsType[*disk.Problem](failure.last)
+	if !known || problem.Reason != disk.VolumeInUse {
+		problem = disk.Problemf(disk.CleanFailed, "attempt %d failed: %v", failure.attempts, failure.last)
+	}
 	return left, slot.Decision{Do: slot.None, State: d.State, Problem: problem}
 }
 

@@ -213,7 +213,7 @@ func (a *Agent) tombstones() []stowage.Tombstone {
 // accept takes over which retained disks an administrator wants published.
 func (a *Agent) accept(report *stowage.LocalDiskReport) {
 	accepted := map[string]bool{}
-	for _, word := range strings.Split(report.Annotations[publish.PublishRetainedAnnotation], ",") {
+	for word := range strings.SplitSeq(report.Annotations[publish.PublishRetainedAnnotation], ",") {
 		if word = strings.TrimSpace(word); word != "" {
 			accepted[word] = true
 		}

@@ -51,11 +51,6 @@ func (s *settings) keyOf(hostPath string) (disk.Key, bool) {
 	return disk.Key{}, false
 }
 
-// pathOf is the path of a slot on the node.
-func (s *settings) pathOf(key disk.Key) string {
-	return path.Join(s.directories[key.Class], key.Name)
-}
-
 // existing is what a class wants done with data that is found.
 func existing(class *provisioner.Class) slot.Existing {
 	switch class.ExistingData {

@@ -236,17 +236,19 @@ func (a *Agent) watchDisks(ctx context.Context) {
 		failed := make(chan error, 1)
 		go func() { failed <- a.Prober.Watch(watching, a.current().folders, func() { poke(a.look) }) }()
 		poke(a.look) // for what happened before the watch began
+		var err error
 		select {
 		case <-ctx.Done():
-			cancel()
-			<-failed
 		case <-a.rewatch:
-			cancel()
-			<-failed
-		case err := <-failed:
-			klog.FromContext(ctx).Error(err, "Disks are not watched, only looked at from time to time", "retry", watchRetry)
-			sleep(ctx, watchRetry)
+		case err = <-failed:
+			failed <- nil
 		}
 		cancel()
+		if err != nil {
+			klog.FromContext(ctx).Error(err, "Disks are not watched, only looked at from time to time", "retry", watchRetry)
+			sleep(ctx, watchRetry)
+		} else if err := <-failed; err != nil {
+			klog.FromContext(ctx).V(4).Info("Watching ended", "err", err)
+		}
 	}
 }

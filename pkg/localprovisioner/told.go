@@ -129,8 +129,7 @@ func describe(g *gathered, d slot.Decision) stowage.Entry {
 // news.
 func (t *told) failed(g *gathered, d slot.Decision, err error) bool {
 	problem := &disk.Problem{Reason: "Cannot" + disk.Reason(d.Do), Message: err.Error()}
-	var known *disk.Problem
-	if errors.As(err, &known) {
+	if known, ok := errors.AsType[*disk.Problem](err); ok {
 		problem = known
 	}
 	t.mu.Lock()

@@ -22,8 +22,7 @@ func newValidateCommand() *cobra.Command {
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			config, err := readConfig(args[0])
-			var findings provisioner.Errors
-			if errors.As(err, &findings) {
+			if _, invalid := errors.AsType[provisioner.Errors](err); invalid {
 				return fmt.Errorf("%s is not valid:\n%w", args[0], err)
 			}
 			if err != nil {

@@ -74,7 +74,7 @@ func stat(dir int, name string, flags int) (unix.Statx_t, error) {
 func liesOn(fd int, magic int64) (bool, error) {
 	var fs unix.Statfs_t
 	_, err := uninterrupted(func() (int, error) { return 0, unix.Fstatfs(fd, &fs) })
-	return int64(fs.Type) == magic, err
+	return int64(fs.Type) == magic, err //nolint:unconvert // not everywhere an int64
 }
 
 // readNames reads the next names of a directory into buf; none means that there are

@@ -6,6 +6,7 @@
 package files
 
 import (
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -50,7 +51,7 @@ func TestNothingIsOpenedThatIsNotAnEntry(t *testing.T) {
 		if err == nil {
 			_ = unix.Close(opened)
 		}
-		if err != want && (want != unix.EUCLEAN || err == nil || !strings.Contains(err.Error(), want.Error())) {
+		if !errors.Is(err, want) && (want != unix.EUCLEAN || err == nil || !strings.Contains(err.Error(), want.Error())) {
 			t.Errorf("%q: %v, want %v", name, err, want)
 		}
 	}

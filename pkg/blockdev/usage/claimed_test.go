@@ -278,9 +278,10 @@ func TestFilesystemsClaimed(t *testing.T) {
 		"containers of the host that have their layers on it": {
 			node: func(w *world) {
 				here(w)
-				w.lines = append(w.lines, `90 20 0:70 / /run/c1 rw - overlay overlay rw,lowerdir=/l:/mnt/disks/a/l,upperdir=/u,workdir=/w`)
-				w.lines = append(w.lines, `91 20 0:71 / /run/c2 rw - overlay overlay rw,lowerdir+=/mnt/disks/a\040b,upperdir=/mnt/disks/ab,workdir=/w`)
-				w.lines = append(w.lines, `92 20 0:72 / /run/c3 rw - overlay overlay rw,lowerdir+=/mnt/disks/a/l\040m`)
+				w.lines = append(w.lines,
+					`90 20 0:70 / /run/c1 rw - overlay overlay rw,lowerdir=/l:/mnt/disks/a/l,upperdir=/u,workdir=/w`,
+					`91 20 0:71 / /run/c2 rw - overlay overlay rw,lowerdir+=/mnt/disks/a\040b,upperdir=/mnt/disks/ab,workdir=/w`,
+					`92 20 0:72 / /run/c3 rw - overlay overlay rw,lowerdir+=/mnt/disks/a/l\040m`)
 			},
 			fact: fact, want: []string{"mount /run/c1", "mount /run/c3"},
 		},

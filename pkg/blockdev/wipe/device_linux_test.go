@@ -145,7 +145,7 @@ func TestThePageCacheIsNotFilled(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer f.Close()
+		t.Cleanup(func() { _ = f.Close() })
 		// What was read before is forgotten, so that nobody is told old bytes.
 		if _, err := io.Copy(io.Discard, f); err != nil {
 			t.Fatal(err)

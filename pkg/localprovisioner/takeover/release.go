@@ -103,7 +103,8 @@ func FindHeld(ctx context.Context, client kubernetes.Interface, options ReleaseO
 // wants says whether a volume is an agent's, and of a node that was asked for.
 func (o *ReleaseOptions) wants(pv *corev1.PersistentVolume) bool {
 	name := pv.Annotations[publish.NodeNameAnnotation]
-	if !slices.Contains(pv.Finalizers, publish.Finalizer) && !(o.GiveBack && name != "" && publish.Owned(pv, name)) {
+	held, ours := slices.Contains(pv.Finalizers, publish.Finalizer), name != "" && publish.Owned(pv, name)
+	if !held && (!ours || !o.GiveBack) {
 		return false
 	}
 	return o.All || slices.ContainsFunc(o.Nodes, func(node string) bool {

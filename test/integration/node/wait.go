@@ -80,11 +80,12 @@ func (n *Node) WaitPage(page int32, what string, is func(*stowage.LocalDiskRepor
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	last, err := agent.WaitReport(ctx, reports, n.Name, is)
+	name := stowage.PageName(n.Name, page)
+	last, err := agent.WaitReport(ctx, reports, name, is)
 	if err == nil {
 		return last
 	}
-	n.t.Fatalf("waited %s for the report of %s to be %s: %v\n%s\n%s", n.Env.Timeout, n.Name, what, err, show(last), n.Env.Dump())
+	n.t.Fatalf("waited %s for report %s to be %s: %v\n%s\n%s", n.Env.Timeout, name, what, err, show(last), n.Env.Dump())
 	return nil
 }
 

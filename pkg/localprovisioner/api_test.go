@@ -196,3 +196,11 @@ func (r *reports) count() int {
 	r.writes = 0
 	return n
 }
+
+// renew is an object with a version of its own.
+func (a *api) renew(pv *corev1.PersistentVolume) *corev1.PersistentVolume {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	pv.ResourceVersion = a.next()
+	return pv
+}

@@ -250,7 +250,7 @@ func (a *Agent) confirm(ctx context.Context, job *clean) error {
 		return errAgain
 	}
 	now, problem := publish.VolumeOf(live, job.conf.directories)
-	if problem != nil || !now.Deleting || !now.Finalized || now.Phase == disk.PhaseBound || now.Policy != disk.Delete {
+	if problem != nil || !now.Deleting || !now.Finalized || now.Phase == disk.PhaseBound || now.Binding() || now.Policy != disk.Delete {
 		return errAgain
 	}
 	return nil
@@ -271,8 +271,9 @@ func (a *Agent) cleaningRecord(ctx context.Context, job *clean) (disk.Record, er
 	}
 	record.Key, record.HostPath, record.Mode, record.Root = job.Key, job.path, a.modeOf(job.gathered), root
 	record.State, record.Generation = disk.Cleaning, job.generation
-	if job.Volume == nil {
-		record.Volume, record.UID = "", ""
+	record.Volume, record.UID = "", ""
+	if v := job.Volume; v != nil {
+		record.Volume, record.UID, record.Policy = v.Name, v.UID, v.Policy
 	}
 	return record, nil
 }

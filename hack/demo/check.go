@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"stowage.dev/stowage/pkg/local/publish"
 )
 
 // outcome is what a claim must have in the end.
@@ -24,6 +26,9 @@ type outcome struct {
 	// volume is empty for a claim that must not be bound.
 	volume string
 }
+
+// published stands for any volume that the agent of the pod's node has published.
+const published = "(published)"
 
 // wanted is how the story must end, by claim.
 var wanted = map[string]outcome{
@@ -38,6 +43,13 @@ var wanted = map[string]outcome{
 	"history":   {"archive", nil, ""},
 	"photos":    {"album", []string{"node-c"}, "c-20gi-kept"},
 	"uploads":   {"inbox", []string{"node-c", "node-d"}, "zonal-uploads"},
+
+	"data-shop-0": {"shop-0", agentNodes, published},
+	"log-shop-0":  {"shop-0", agentNodes, published},
+	"data-shop-1": {"shop-1", agentNodes, published},
+	"log-shop-1":  {"shop-1", agentNodes, published},
+	"data-shop-2": {"shop-2", agentNodes, published},
+	"log-shop-2":  {"shop-2", agentNodes, published},
 }
 
 // state is all objects of the story as the API server has them, by name.
@@ -119,7 +131,9 @@ func (s state) check() error {
 func (s state) checkClaim(claim *v1.PersistentVolumeClaim, want outcome) error {
 	pod := s.pods[want.pod]
 	switch {
-	case claim.Spec.VolumeName != want.volume:
+	case want.volume == published && claim.Spec.VolumeName == "":
+		return errors.New("has no volume")
+	case want.volume != published && claim.Spec.VolumeName != want.volume:
 		return fmt.Errorf("has volume %q, want %q", claim.Spec.VolumeName, want.volume)
 	case pod == nil:
 		return errors.New("the pod does not exist")
@@ -132,12 +146,14 @@ func (s state) checkClaim(claim *v1.PersistentVolumeClaim, want outcome) error {
 	case claim.Status.Phase != v1.ClaimBound:
 		return fmt.Errorf("it is %s, want Bound", claim.Status.Phase)
 	}
-	pv, node := s.volumes[want.volume], s.nodes[pod.Spec.NodeName]
+	pv, node := s.volumes[claim.Spec.VolumeName], s.nodes[pod.Spec.NodeName]
 	if pv == nil {
-		return fmt.Errorf("volume %s does not exist", want.volume)
+		return fmt.Errorf("volume %s does not exist", claim.Spec.VolumeName)
 	}
 	asked, given := claim.Spec.Resources.Requests[v1.ResourceStorage], pv.Spec.Capacity[v1.ResourceStorage]
 	switch {
+	case want.volume == published && !publish.Owned(pv, node.Name):
+		return fmt.Errorf("volume %s was not published by the agent of %s", pv.Name, node.Name)
 	case pv.Status.Phase != v1.VolumeBound:
 		return fmt.Errorf("volume %s is %s, want Bound", pv.Name, pv.Status.Phase)
 	case pv.Spec.ClaimRef == nil || pv.Spec.ClaimRef.UID != claim.UID:

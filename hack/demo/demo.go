@@ -14,9 +14,11 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
 
+	"stowage.dev/stowage/test/agent"
 	"stowage.dev/stowage/test/cluster"
 )
 
@@ -46,25 +48,37 @@ type demo struct {
 
 	objects objects
 	watch   *watch
+	lives   *lives // of volumes
 	out     io.Writer
+
+	// provisioner is the binary of the agents, which publish the disks.
+	provisioner string
+	disks       *disks // nil before there are any
+	folders     bool   // stand for disks, also where real ones could be made
+	// former are the volumes of the StatefulSet that was deleted.
+	former []*v1.PersistentVolume
 
 	background sync.WaitGroup     // informers and the provisioner
 	end        context.CancelFunc // ends them
 }
 
 // start builds and starts everything that the story needs.
-func start(ctx context.Context) (_ *demo, err error) {
+func start(ctx context.Context, folders bool) (_ *demo, err error) {
 	config, err := os.ReadFile(configFile)
 	if err != nil {
 		return nil, fmt.Errorf("run this from the top of the repository (make demo): %w", err)
 	}
 	progress := cluster.BuildOptions{Progress: os.Stderr}
-	fmt.Fprintln(os.Stderr, "Building the control plane and stowage-scheduler, unless they are up to date ...")
+	fmt.Fprintln(os.Stderr, "Building the control plane, stowage-scheduler and stowage-provisioner, unless they are up to date ...")
 	binaries, err := cluster.Build(ctx, progress)
 	if err != nil {
 		return nil, err
 	}
 	scheduler, err := cluster.BuildCommand(ctx, progress, "stowage.dev/stowage/cmd/scheduler")
+	if err != nil {
+		return nil, err
+	}
+	provisioner, err := agent.Build(ctx, os.Stderr)
 	if err != nil {
 		return nil, err
 	}
@@ -76,13 +90,16 @@ func start(ctx context.Context) (_ *demo, err error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &demo{cluster: c, begin: begin, out: os.Stdout, end: func() {}}
+	d := &demo{cluster: c, begin: begin, lives: &lives{}, out: os.Stdout, provisioner: provisioner, folders: folders, end: func() {}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.stop(false))
 		}
 	}()
 	if d.objects, err = newObjects(c.RESTConfig()); err != nil {
+		return nil, err
+	}
+	if err := agent.Apply(ctx, c); err != nil {
 		return nil, err
 	}
 	if err := d.startSchedulers(ctx, scheduler, config); err != nil {
@@ -131,7 +148,7 @@ func (d *demo) startBackground(ctx context.Context) error {
 	}
 	provisioner := newProvisioner(life, d.cluster.Client())
 	d.background.Go(func() { provisioner.Run(life) })
-	d.watch, err = newWatch(ctx, life, d.cluster)
+	d.watch, err = newWatch(ctx, life, d.cluster, d.lives)
 	if err != nil {
 		return err
 	}
@@ -139,14 +156,14 @@ func (d *demo) startBackground(ctx context.Context) error {
 	return nil
 }
 
-// stop ends everything. keepLogs leaves the cluster's folder and says where.
+// stop ends everything and takes the disks away. keepLogs leaves the cluster's folder and says where.
 func (d *demo) stop(keepLogs bool) error {
 	if keepLogs {
 		d.cluster.KeepFolder()
 		fmt.Fprintln(os.Stderr, "\nThe logs of all components are kept in", d.cluster.Folder())
 	}
 	d.end()
-	return d.cluster.Stop()
+	return errors.Join(d.cluster.Stop(), d.disks.remove())
 }
 
 // keep says how to look at the cluster and leaves it running until ctx is done.
@@ -157,6 +174,7 @@ The cluster stays up until Ctrl-C. In another terminal:
   export KUBECONFIG=%s
   kubectl get pods,pvc,pv -o wide
   kubectl describe pod archive
+  kubectl get ldr -o yaml
 
 Pods with schedulerName: %s are ours to place. Logs are in
 %s.

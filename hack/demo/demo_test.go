@@ -4,6 +4,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -12,6 +13,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"stowage.dev/stowage/pkg/local/publish"
 )
 
 // loadAll reads every file of manifests.
@@ -47,7 +50,8 @@ func loadAll(t *testing.T) (s state) {
 
 // addReplicas does what the StatefulSet controller would.
 func (s state) addReplicas(set *appsv1.StatefulSet) {
-	for _, name := range []string{"db-0", "db-1", "db-2"} {
+	for i := range *set.Spec.Replicas {
+		name := fmt.Sprintf("%s-%d", set.Name, i)
 		pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: *set.Spec.Template.Spec.DeepCopy()}
 		s.pods[name] = pod
 		for _, template := range set.Spec.VolumeClaimTemplates {
@@ -73,19 +77,41 @@ func good(t *testing.T) state {
 			continue
 		}
 		claim.UID = types.UID("uid-of-" + name)
-		claim.Spec.VolumeName, claim.Status.Phase = want.volume, v1.ClaimBound
+		volume := want.volume
+		if volume == published {
+			volume = "local-pv-of-" + name
+			s.volumes[volume] = publishedOn(want.nodes[0], volume, claim)
+		}
+		claim.Spec.VolumeName, claim.Status.Phase = volume, v1.ClaimBound
 		pod := s.pods[want.pod]
 		pod.Spec.NodeName, pod.Status.Phase = want.nodes[0], v1.PodRunning
-		pv := s.volumes[want.volume]
+		pv := s.volumes[volume]
 		if pv == nil { // provisioned
-			pv = &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: want.volume}}
+			pv = &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: volume}}
 			pv.Spec.Capacity = claim.Spec.Resources.Requests
-			s.volumes[want.volume] = pv
+			s.volumes[volume] = pv
 		}
 		pv.Spec.ClaimRef = &v1.ObjectReference{Name: name, UID: claim.UID}
 		pv.Status.Phase = v1.VolumeBound
 	}
 	return s
+}
+
+// publishedOn is a volume that the agent of a node has published.
+func publishedOn(node, name string, claim *v1.PersistentVolumeClaim) *v1.PersistentVolume {
+	return &v1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, UID: types.UID("uid-of-" + name),
+			Labels: map[string]string{publish.NodeLabel: publish.NodeHash(node)},
+			Annotations: map[string]string{
+				publish.NodeNameAnnotation: node, publish.ProvisionedByAnnotation: publish.ProvisionedBy(node),
+			},
+		},
+		Spec: v1.PersistentVolumeSpec{
+			Capacity:               claim.Spec.Resources.Requests,
+			PersistentVolumeSource: v1.PersistentVolumeSource{Local: &v1.LocalVolumeSource{Path: "/mnt/" + name}},
+		},
+	}
 }
 
 func TestCheck(t *testing.T) {
@@ -127,6 +153,16 @@ func TestCheck(t *testing.T) {
 			change: func(s state) { s.volumes["d-3gi"].Spec.ClaimRef = &v1.ObjectReference{Name: "history"} },
 			want:   "volume d-3gi is taken for claim history, which has another",
 		},
+		"no volume of an agent": {
+			change: func(s state) { s.claims["log-shop-1"].Spec.VolumeName = "" },
+			want:   "claim log-shop-1 of pod shop-1: has no volume",
+		},
+		"the volume of another node's agent": {
+			change: func(s state) {
+				s.volumes["local-pv-of-data-shop-2"].Annotations[publish.NodeNameAnnotation] = "node-d"
+			},
+			want: "claim data-shop-2 of pod shop-2: volume local-pv-of-data-shop-2 was not published by the agent of node-a",
+		},
 		"a claim missing": {
 			change: func(s state) { delete(s.claims, "log-db-2") },
 			want:   "claim log-db-2 does not exist",
@@ -149,7 +185,7 @@ func TestCheck(t *testing.T) {
 
 func TestTotals(t *testing.T) {
 	t.Parallel()
-	want := "6 pods run, 1 waits. 10 claims are bound: 46Gi asked, 79Gi given, no volume given twice."
+	want := "9 pods run, 1 waits. 16 claims are bound: 52Gi asked, 85Gi given, no volume given twice."
 	if diff := cmp.Diff(want, good(t).totals()); diff != "" {
 		t.Errorf("totals (-want +got):\n%s", diff)
 	}

@@ -6,11 +6,13 @@
 //
 //	go run ./hack/demo          from the top of the repository, as "make demo" does
 //	go run ./hack/demo -keep    leaves the cluster running until Ctrl-C
+//	go run ./hack/demo -folders publishes plain folders, also as root
 //
 // It builds and starts etcd, kube-apiserver, kube-controller-manager, simulated
 // nodes, the stock kube-scheduler and, as a second scheduler with the sample
-// configuration and rights of manifests/scheduler/second, stowage-scheduler.
-// All of it ends with the command.
+// configuration and rights of manifests/scheduler/second, stowage-scheduler. Three
+// nodes get an agent, stowage-provisioner, and disks: as root mounted file systems
+// and loop devices, otherwise plain folders. All of it ends with the command.
 package main
 
 import (
@@ -26,9 +28,12 @@ import (
 
 func main() {
 	keep := flag.Bool("keep", os.Getenv("KEEP") != "", "leave the cluster running until Ctrl-C (also: KEEP=1)")
+	folders := flag.Bool("folders", os.Getenv("FOLDERS") != "", "publish plain folders, also as root (also: FOLDERS=1)")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, *keep)
+	// Who stops reading ends neither the demo nor what it has to undo.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	err := run(ctx, *keep, *folders)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "\ndemo failed:", err)
@@ -38,8 +43,8 @@ func main() {
 
 // run starts everything, tells the story, checks its outcome and ends
 // everything.
-func run(ctx context.Context, keep bool) (err error) {
-	d, err := start(ctx)
+func run(ctx context.Context, keep, folders bool) (err error) {
+	d, err := start(ctx, folders)
 	if err != nil {
 		return err
 	}

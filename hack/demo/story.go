@@ -26,6 +26,10 @@ var story = []step{
 	{"A pod that cannot be placed", tellRefused},
 	{"A volume kept for a claim by hand", tellPreBound},
 	{"A class whose volumes are made on demand, in one zone only", tellDynamic},
+	{"Three nodes publish their own disks", tellAgents},
+	{"A StatefulSet on published volumes", tellShop},
+	{"Volumes given back, cleaned and published again", tellGivenBack},
+	{"The StatefulSet comes again", tellAgain},
 }
 
 // place applies a file of manifests with one pod for our scheduler, waits until
@@ -72,7 +76,7 @@ func (d *demo) tellPlaced(pod *v1.Pod) error {
 		}
 		asked := claim.Spec.Resources.Requests[v1.ResourceStorage]
 		given := claim.Status.Capacity[v1.ResourceStorage]
-		d.say("- claim %s asks %s and has volume %s of %s", name, asked.String(), claim.Spec.VolumeName, given.String())
+		d.say("- claim %s asks %s and has volume %s of %s", name, asked.String(), short(claim.Spec.VolumeName), given.String())
 	}
 	return nil
 }

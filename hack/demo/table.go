@@ -53,7 +53,7 @@ func (s state) table(out io.Writer) error {
 			volume, given := "-", "-"
 			if pv := s.volumeOf(claim); pv != nil {
 				size := pv.Spec.Capacity[v1.ResourceStorage]
-				volume, given = pv.Name, size.String()
+				volume, given = short(pv.Name), size.String()
 			}
 			asked := s.asked(claim)
 			fmt.Fprintf(table, "%s%s\t%s\t%s\t%s\t%s\t%s\t%s\n", indent, name, node, zone, claim, volume, asked.String(), given)
@@ -79,8 +79,11 @@ func (s state) totals() string {
 		}
 	}
 	return fmt.Sprintf("%d pods run, %d waits. %d claims are bound: %s asked, %s given, no volume given twice.",
-		placed, len(s.pods)-placed, bound, asked.String(), given.String())
+		placed, len(s.pods)-placed, bound, asked.String(), wholeGi(given))
 }
+
+// wholeGi rounds down: an ext4 has less than its device.
+func wholeGi(size resource.Quantity) string { return fmt.Sprintf("%dGi", size.Value()>>30) }
 
 // asked is what the claim asks for.
 func (s state) asked(claim string) resource.Quantity {

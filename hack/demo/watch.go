@@ -40,8 +40,8 @@ type watch struct {
 }
 
 // newWatch returns when everything that exists is known; ctx limits that. The
-// informers end with life.
-func newWatch(ctx, life context.Context, c *cluster.Cluster) (*watch, error) {
+// informers end with life. l is told of every version of a volume.
+func newWatch(ctx, life context.Context, c *cluster.Cluster, l *lives) (*watch, error) {
 	factory := informers.NewSharedInformerFactoryWithOptions(c.Client(), 0, informers.WithNamespace(namespace))
 	core := factory.Core().V1()
 	w := &watch{
@@ -53,7 +53,8 @@ func newWatch(ctx, life context.Context, c *cluster.Cluster) (*watch, error) {
 		failed:   c.Failed(),
 		shutdown: factory.Shutdown,
 	}
-	signal := func(any) {
+	signal := func(object any) {
+		l.saw(object)
 		select {
 		case w.changed <- struct{}{}:
 		default: // one signal stands for any number of changes

@@ -1,0 +1,139 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"text/tabwriter"
+
+	v1 "k8s.io/api/core/v1"
+
+	stowagev1alpha1 "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/test/agent"
+)
+
+// agentNodes are the nodes that have an agent.
+var agentNodes = []string{"node-a", "node-b", "node-c"}
+
+// tellAgents gives nodes disks and agents, and shows what these publish.
+func tellAgents(ctx context.Context, d *demo) error {
+	d.say("stowage-provisioner runs for node-a, node-b and node-c, as a pod of its DaemonSet would: with " +
+		"the rights of manifests/provisioner, held by its admission policies, and a token of its node.")
+	if err := d.apply(ctx, "published.yaml"); err != nil {
+		return err
+	}
+	for _, class := range []string{dataClass, logClass} {
+		if err := agent.AllowClass(ctx, d.cluster.Client(), class); err != nil {
+			return err
+		}
+	}
+	var err error
+	if d.disks, err = newDisks(d.folders); err != nil {
+		return err
+	}
+	d.sayDisks()
+	for _, node := range agentNodes {
+		if err := d.disks.add(node); err != nil {
+			return err
+		}
+		if err := d.startAgent(ctx, node); err != nil {
+			return fmt.Errorf("start the agent of %s: %w", node, err)
+		}
+	}
+	if err := d.tellPublished(ctx); err != nil {
+		return err
+	}
+	return d.tellSkipped(ctx)
+}
+
+func (d *demo) sayDisks() {
+	if d.disks.real {
+		d.say("Below %s, each node has a mounted file system of class %s and a loop device of class %s.",
+			d.disks.folder, dataClass, logClass)
+		return
+	}
+	d.say("Below %s, each node has plain folders instead of disks (%s). They share a file system, "+
+		"so each volume is as big as all of it.", d.disks.folder, d.disks.why)
+}
+
+// startAgent runs the agent of a node.
+func (d *demo) startAgent(ctx context.Context, node string) error {
+	a := agent.Agent{Cluster: d.cluster, Binary: d.provisioner, Node: node, Folder: filepath.Join(d.disks.node(node), "agent")}
+	if err := a.MakeFolders(); err != nil {
+		return err
+	}
+	data := map[string]any{"hostDir": filepath.Join(d.disks.node(node), dataClass)}
+	log := map[string]any{"hostDir": filepath.Join(d.disks.node(node), logClass)}
+	var args []string
+	if d.disks.real {
+		log["volumeMode"] = "Block"
+	} else {
+		data["directoryPattern"], log["directoryPattern"] = []string{"disk*"}, []string{"disk*"}
+		// Only root may read what process 1 has mounted.
+		proc, err := ownProc(a.Folder)
+		if err != nil {
+			return err
+		}
+		args = append(args, "--host-proc="+proc)
+	}
+	if err := a.Configure(map[string]any{"storageClassMap": map[string]any{dataClass: data, logClass: log}}); err != nil {
+		return err
+	}
+	if _, err := a.Login(ctx); err != nil {
+		return err
+	}
+	_, err := a.Start(args...)
+	return err
+}
+
+// ownProc makes a folder that looks like /proc, in which process 1 has mounted what
+// whoever looks has.
+func ownProc(folder string) (string, error) {
+	proc := filepath.Join(folder, "proc")
+	if err := os.MkdirAll(filepath.Join(proc, "1"), 0o755); err != nil {
+		return "", err
+	}
+	if err := os.Symlink("/proc/self/mountinfo", filepath.Join(proc, "1/mountinfo")); err != nil {
+		return "", err
+	}
+	return proc, os.Symlink("/proc/swaps", filepath.Join(proc, "swaps"))
+}
+
+// tellPublished waits for the volumes that agents make and shows them.
+func (d *demo) tellPublished(ctx context.Context) error {
+	table := tabwriter.NewWriter(d.out, 0, 0, 3, ' ', 0)
+	fmt.Fprintf(table, "%sNODE\tDISK\tKIND\tVOLUME\tSIZE\n", indent)
+	for _, node := range agentNodes {
+		report, err := d.report(ctx, node, func(r *stowagev1alpha1.LocalDiskReport) bool {
+			return count(r, stowagev1alpha1.EntryAvailable) == 2 && count(r, stowagev1alpha1.EntrySkipped) == skippedOn(node)
+		})
+		if err != nil {
+			return err
+		}
+		for _, entry := range report.Status.Entries {
+			if entry.State != stowagev1alpha1.EntryAvailable {
+				continue
+			}
+			pv, err := d.watch.volumes.Get(entry.Volume)
+			if err != nil {
+				return err
+			}
+			size := pv.Spec.Capacity[v1.ResourceStorage]
+			fmt.Fprintf(table, "%s%s\t%s/%s\t%s\t%s\t%s\n", indent, node, entry.Class, entry.Name, entry.Kind, short(entry.Volume), size.String())
+		}
+	}
+	return table.Flush()
+}
+
+// short makes the name of an agent's volume fit a line.
+func short(volume string) string {
+	const enough = len("local-pv-01234567")
+	if len(volume) <= 2*enough {
+		return volume
+	}
+	return volume[:enough] + ".."
+}

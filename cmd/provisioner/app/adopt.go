@@ -51,7 +51,7 @@ func newAdoptCommand(root *options) *cobra.Command {
 	flags.StringSliceVar(&o.nodes, "node", nil, "adopt the volumes of this node only; may be given more than once")
 	flags.BoolVar(&o.confirm, "confirm", false, "adopt, and not only tell")
 	flags.BoolVar(&o.whileRunning, "while-running", false, "adopt also on nodes where a pod of the former provisioner runs, which must not serve the classes of the configuration")
-	cmd.MarkFlagsOneRequired("config")
+	_ = cmd.MarkFlagRequired("config") // fails for flags that are not there
 	return cmd
 }
 

@@ -73,9 +73,12 @@ func NewCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
 	o.addFlags(cmd)
-	cmd.AddCommand(newValidateCommand())
-	cmd.AddCommand(newAdoptCommand(o))
-	cmd.AddCommand(newReleaseCommand(o))
+	for _, tool := range []*cobra.Command{newValidateCommand(), newAdoptCommand(o), newReleaseCommand(o)} {
+		// cli.Run prints the errors of commands that set up logs by themselves, and logs
+		// those of the others.
+		tool.PersistentPreRunE = cmd.PersistentPreRunE
+		cmd.AddCommand(tool)
+	}
 	return cmd
 }
 

@@ -1,0 +1,171 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package disks_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/diskrecord"
+	"stowage.dev/stowage/pkg/local/disk"
+	"stowage.dev/stowage/pkg/local/publish"
+	"stowage.dev/stowage/test/integration/node"
+)
+
+// TestDeletedByHand: a volume that an administrator deletes is cleaned, and its disk
+// published again.
+func TestDeletedByHand(t *testing.T) {
+	n := newNode(t)
+	slots(n, "free", "released")
+	n.Start()
+	free := n.WaitPhase(n.Files, "free", corev1.VolumeAvailable)
+	n.Write("free", "by-hand", "whatever")
+	n.Delete(free)
+	n.WaitAnew(n.Files, "free", free)
+	emptied(t, n, "free")
+
+	released := used(n, "released")
+	n.Stop()
+	n.Release(released)
+	n.Delete(released)
+	untouched(t, n.PathOf(n.Files, "released"))
+	n.Start()
+	n.WaitAnew(n.Files, "released", released)
+	emptied(t, n, "released")
+}
+
+// TestStripped: a volume that is taken away by force is cleaned for before its disk is
+// published again, under another name: a claim that lost it must not find one of its
+// name.
+func TestStripped(t *testing.T) {
+	n := newNode(t)
+	slots(n, "bound", "released", "alone")
+	n.Start()
+	volumes := map[string]*corev1.PersistentVolume{}
+	for _, name := range []string{"bound", "released", "alone"} {
+		volumes[name] = used(n, name)
+	}
+	strip(n, volumes["bound"])
+	n.WaitAnew(n.Files, "bound", volumes["bound"])
+
+	n.Stop()
+	n.Release(volumes["released"])
+	strip(n, volumes["released"])
+	strip(n, volumes["alone"])
+	n.Start()
+	for name, before := range volumes {
+		now := n.WaitAnew(n.Files, name, before)
+		if now.Name == before.Name {
+			t.Errorf("%s: the next volume is called %s again", name, now.Name)
+		}
+		emptied(t, n, name)
+	}
+	n.Env.WaitPVC(volumes["bound"].Name, "lost", func(c *corev1.PersistentVolumeClaim) bool { return c.Status.Phase == corev1.ClaimLost })
+}
+
+// strip deletes a volume and takes its finalizers off until it is gone.
+func strip(n *node.Node, volume *corev1.PersistentVolume) {
+	n.Delete(volume)
+	if err := n.StripFinalizers(n.Env.Context(), volume.Name); err != nil {
+		n.Env.T.Fatal(err)
+	}
+	n.Env.Wait("volume "+volume.Name+" to be gone", func() bool {
+		for _, v := range n.Env.AllPVs() {
+			if v.UID == volume.UID {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// TestFinalizerComesBack: a volume that has lost our finalizer gets it back.
+func TestFinalizerComesBack(t *testing.T) {
+	n := newNode(t)
+	slots(n, "disk")
+	n.Start()
+	volume := n.WaitPhase(n.Files, "disk", corev1.VolumeAvailable)
+	patch(n, volume, `{"metadata":{"finalizers":null}}`)
+	n.WaitVolume(n.Files, "disk", "guarded again", func(v *corev1.PersistentVolume) bool {
+		return v != nil && v.UID == volume.UID && v.ResourceVersion != volume.ResourceVersion && strings.Contains(fmt.Sprint(v.Finalizers), publish.Finalizer)
+	})
+}
+
+// TestIdentityUnproven: a disk that cannot be told from another one after a restart of
+// the node is neither cleaned nor offered until somebody says that it is the same.
+func TestIdentityUnproven(t *testing.T) {
+	n := newNode(t)
+	released, bound := n.Device("released", "16M"), n.Device("bound", "16M")
+	n.Start()
+	volume, other := n.Claim(n.Blocks, "released"), n.Claim(n.Blocks, "bound")
+	plant(t, released, planted)
+	plant(t, bound, planted)
+	n.Stop()
+	n.Release(volume)
+	restarted(t, n, volume)
+	restarted(t, n, other)
+	n.Start()
+
+	entry := n.WaitEntry(n.Blocks, "released", stowage.EntryUnproven, "IdentityUnproven")
+	n.WaitEntry(n.Blocks, "bound", stowage.EntryUnproven, "IdentityUnproven")
+	n.WaitEvent(volume.Name, "IdentityUnproven", "stowage.dev/same-disk="+entry.Identity)
+	fence(n, "1")
+	if !found(t, released, planted) || !found(t, bound, planted) {
+		t.Error("a disk was cleaned that may be another one")
+	}
+	annotate(t, n, other, publish.SameDiskAnnotation, n.WaitEntry(n.Blocks, "bound", stowage.EntryUnproven, "IdentityUnproven").Identity)
+	n.WaitEntry(n.Blocks, "bound", stowage.EntryBound, "")
+	annotate(t, n, volume, publish.SameDiskAnnotation, entry.Identity)
+	n.WaitAnew(n.Blocks, "released", volume)
+	if !blank(t, released) {
+		t.Error("a device is free that holds data")
+	}
+	if !found(t, bound, planted) {
+		t.Error("a device in use was cleaned")
+	}
+}
+
+// restarted makes a volume, and what the node remembers of its disk, one of another
+// boot of the node. The agent must not run.
+func restarted(t *testing.T, n *node.Node, volume *corev1.PersistentVolume) {
+	t.Helper()
+	identity := volume.Annotations[publish.IdentityAnnotation]
+	parts := strings.Split(identity, ":")
+	if parts[0] != "weak" {
+		t.Fatalf("the identity of a loop device is %s", identity)
+	}
+	former := strings.Join([]string{parts[0], "00000000-0000-0000-0000-000000000000", parts[2]}, ":")
+	annotate(t, n, volume, publish.IdentityAnnotation, former)
+	records, err := diskrecord.Open(n.Path("state", "disks"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer records.Close()
+	record, ok, err := records.Get(disk.Identity(identity))
+	if err != nil || !ok {
+		t.Fatalf("the node has no record of %s: %v", identity, err)
+	}
+	record.Identity = disk.Identity(former)
+	if err := records.Put(record); err != nil {
+		t.Fatal(err)
+	}
+	if err := records.Delete(disk.Identity(identity)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// annotate writes an annotation of a volume.
+func annotate(t *testing.T, n *node.Node, volume *corev1.PersistentVolume, key, value string) {
+	t.Helper()
+	text, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{key: value}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	patch(n, volume, string(text))
+}

@@ -1,0 +1,136 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package disks_test
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/local/publish"
+	"stowage.dev/stowage/test/integration/node"
+)
+
+// patch changes a volume, as an administrator does.
+func patch(n *node.Node, volume *corev1.PersistentVolume, text string, subresources ...string) {
+	_, err := n.Env.Client.CoreV1().PersistentVolumes().Patch(n.Env.Context(), volume.Name, types.MergePatchType, []byte(text), metav1.PatchOptions{}, subresources...)
+	if err != nil {
+		n.Env.T.Fatal(err)
+	}
+}
+
+// setPolicy changes what becomes of a volume.
+func setPolicy(n *node.Node, volume *corev1.PersistentVolume, policy corev1.PersistentVolumeReclaimPolicy) {
+	patch(n, volume, fmt.Sprintf(`{"spec":{"persistentVolumeReclaimPolicy":%q}}`, policy))
+}
+
+// TestRetained: the data of a volume of policy Retain is never wiped. When somebody
+// deletes the volume, its disk waits until it is empty, or its data acknowledged.
+func TestRetained(t *testing.T) {
+	n := newNode(t)
+	kept := n.AddClass("kept", nil)
+	n.Env.CreateClass(n.Env.Class(kept).ReclaimPolicy(corev1.PersistentVolumeReclaimRetain))
+	volumes := map[string]*corev1.PersistentVolume{}
+	names := []string{"emptied", "acknowledged", "left"}
+	for _, name := range names {
+		image := n.Image(name+".ext4", "16M")
+		n.Command("mkfs.ext4", "-q", image)
+		n.MountAt(image, n.PathOf(kept, name))
+	}
+	n.Start()
+	for _, name := range names {
+		volumes[name] = n.Claim(kept, name)
+		keep(t, n.PathOf(kept, name))
+		n.Release(volumes[name])
+		n.WaitEntry(kept, name, stowage.EntryReleased, "")
+	}
+	fence(n, "1")
+	for _, name := range names {
+		untouched(t, n.PathOf(kept, name))
+		n.Delete(volumes[name])
+		n.WaitEntry(kept, name, stowage.EntryRetained, "RetainedDirty")
+		n.WaitNone(kept, name)
+	}
+	remove(t, n.PathOf(kept, "emptied")+"/secret")
+	entry := n.WaitEntry(kept, "acknowledged", stowage.EntryRetained, "RetainedDirty")
+	acknowledge(n, fmt.Sprintf("other/disk@1, %s/acknowledged@%d", kept, entry.Generation))
+	for _, name := range []string{"emptied", "acknowledged"} {
+		again := n.WaitPhase(kept, name, corev1.VolumeAvailable)
+		if again.Name == volumes[name].Name {
+			t.Errorf("%s: the next volume is called %s again", name, again.Name)
+		}
+	}
+	untouched(t, n.PathOf(kept, "acknowledged"))
+	untouched(t, n.PathOf(kept, "left"))
+	n.Kill()
+	n.Start()
+	n.WaitEntry(kept, "left", stowage.EntryRetained, "RetainedDirty")
+	untouched(t, n.PathOf(kept, "left"))
+}
+
+// acknowledge annotates the node's report.
+func acknowledge(n *node.Node, text string) {
+	body := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, publish.PublishRetainedAnnotation, text)
+	err := n.Env.Client.CoreV1().RESTClient().Patch(types.MergePatchType).
+		AbsPath("/apis/stowage.dev/v1alpha1/localdiskreports", n.Name).Body(body).Do(n.Env.Context()).Error()
+	if err != nil {
+		n.Env.T.Fatal(err)
+	}
+}
+
+// TestRetainedByChoice: the policy that counts is the volume's own, at the time.
+func TestRetainedByChoice(t *testing.T) {
+	n := newNode(t)
+	slots(n, "disk")
+	n.Start()
+	volume := used(n, "disk")
+	setPolicy(n, volume, corev1.PersistentVolumeReclaimRetain)
+	n.Release(volume)
+	n.WaitEntry(n.Files, "disk", stowage.EntryReleased, "")
+	fence(n, "1")
+	untouched(t, n.PathOf(n.Files, "disk"))
+	setPolicy(n, volume, corev1.PersistentVolumeReclaimDelete)
+	n.WaitAnew(n.Files, "disk", volume)
+	emptied(t, n, "disk")
+}
+
+// TestRecycle: local volumes cannot be recycled, and are told so.
+func TestRecycle(t *testing.T) {
+	n := newNode(t)
+	slots(n, "disk")
+	n.Start()
+	volume := used(n, "disk")
+	setPolicy(n, volume, corev1.PersistentVolumeReclaimRecycle)
+	n.Release(volume)
+	n.WaitEvent(volume.Name, "VolumeUnsupportedReclaimPolicy")
+	fence(n, "1")
+	untouched(t, n.PathOf(n.Files, "disk"))
+	if now := n.Volume(n.Files, "disk"); now == nil || now.UID != volume.UID || now.DeletionTimestamp != nil {
+		t.Error("a volume of policy Recycle has not stayed")
+	}
+}
+
+// TestFailed: a volume that the PersistentVolume controller has given up is left
+// alone until somebody deletes it.
+func TestFailed(t *testing.T) {
+	n := newNode(t)
+	slots(n, "disk")
+	n.Start()
+	volume := used(n, "disk")
+	n.Stop()
+	n.Release(volume)
+	patch(n, volume, `{"status":{"phase":"Failed"}}`, "status")
+	n.Start()
+	n.WaitEntry(n.Files, "disk", stowage.EntryFailed, "PhaseFailed")
+	n.WaitEvent(volume.Name, "PhaseFailed")
+	fence(n, "1")
+	untouched(t, n.PathOf(n.Files, "disk"))
+	n.Delete(volume)
+	n.WaitAnew(n.Files, "disk", volume)
+	emptied(t, n, "disk")
+}

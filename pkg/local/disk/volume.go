@@ -41,6 +41,12 @@ type Volume struct {
 	Accepted Identity
 }
 
+// Binding says whether a claim may become bound to the volume without having been so,
+// even while the volume is being deleted: who binds has written the claim down already.
+func (v *Volume) Binding() bool {
+	return v.Claimed && v.Phase != PhaseBound && v.Phase != PhaseReleased && v.Phase != PhaseOfFailed
+}
+
 // Matches compares the disk that is at the volume's path with the one that the
 // volume was published with, an administrator's word included.
 func (v *Volume) Matches(found Identity) Match {

@@ -27,6 +27,8 @@ type Slot struct {
 	// about data that is found.
 	Configured bool
 	Existing   Existing
+	// Mode is the volume mode that the class offers disks in.
+	Mode disk.Mode
 
 	// Looked says that the directory was read. If not, nothing is known of Fact.
 	Looked bool
@@ -65,6 +67,15 @@ func (s *Slot) Match() disk.Match {
 		return disk.Unproven
 	}
 	return s.Volume.Matches(s.Fact.Identity)
+}
+
+// Recorded says whether the node remembers the volume as it is now, on the disk that is
+// at the path, and that the disk is dirty. A volume of the same name with another UID is
+// another one: what was done for the first says nothing about the second.
+func (s *Slot) Recorded() bool {
+	r, v := s.Record, s.Volume
+	return r != nil && r.Volume == v.Name && (r.UID == "" || r.UID == v.UID) && r.Policy == v.Policy && r.State.Dirty() &&
+		s.Fact != nil && v.Identity == s.Fact.Identity
 }
 
 // GoneAfter is how many looks in a row must find nothing before that is believed:

@@ -50,4 +50,22 @@ func TestSeed(t *testing.T) {
 			t.Errorf("got %+v", got)
 		}
 	})
+	t.Run("Directories created later are discovered and PV is created", func(t *testing.T) {
+		s := with(found(), func(s *slot.Slot) { s.Fact = nil })
+		if got := decide(s); got.Do != slot.None {
+			t.Errorf("before there is one: got %+v", got)
+		}
+		s = with(found(), func(s *slot.Slot) { s.Fact.Kind, s.Content = disk.Directory, disk.ContentNone })
+		if got := decide(s); got.Do != slot.Create {
+			t.Errorf("afterwards: got %+v", got)
+		}
+	})
+	t.Run("Validating that a discovery directory containing both block and file system volumes are appropriately discovered and have PVs created", func(t *testing.T) {
+		for _, kind := range []disk.Kind{disk.Device, disk.Mount} {
+			s := with(found(), func(s *slot.Slot) { s.Fact.Kind, s.Content = kind, disk.ContentNone })
+			if got := decide(s); got.Do != slot.Create {
+				t.Errorf("%s: got %+v", kind, got)
+			}
+		}
+	})
 }

@@ -38,6 +38,8 @@ func candidate(s *slot.Slot, first int64) slot.Decision {
 		return skip(disk.Problemf(disk.SameBytes, "volume %s already offers this disk", s.Elsewhere))
 	case s.Foreign != "":
 		return skip(disk.Problemf(disk.ForeignVolume, "volume %s has this path and node and is not ours: delete it, or take it over with `stowage-provisioner adopt`", s.Foreign))
+	case s.Record != nil && s.Record.Kind == disk.Device && s.Record.Mode == disk.Filesystem && s.Mode == disk.Block:
+		return wipe(s, s.Record.Generation) // clean enough for a file system: old bytes can be read
 	case s.Record != nil:
 		return slot.Decision{Do: slot.Create, State: slot.Pending, Generation: s.Record.Generation}
 	}
@@ -77,7 +79,7 @@ func published(s *slot.Slot) slot.Decision {
 		return slot.Decision{Do: slot.Guard, State: phase(v)}
 	}
 	if !s.Looked {
-		return slot.Decision{Do: slot.None, State: phase(v)}
+		return slot.Decision{Do: slot.None, State: phase(v), Problem: unconfigured(s)}
 	}
 	if s.Vacant() {
 		return vacant(s)
@@ -100,7 +102,7 @@ func present(s *slot.Slot) slot.Decision {
 	if s.Record != nil && s.Record.State == disk.Cleaning {
 		return lost(s, phase(v), disk.Problemf(disk.Interrupted, "the disk is half cleaned, and volume %s was made by hand", v.Name))
 	}
-	if s.Record == nil || s.Record.Volume != v.Name || v.Identity != s.Fact.Identity {
+	if !s.Recorded() {
 		if s.Damaged {
 			return slot.Decision{Do: slot.None, State: phase(v), Problem: disk.Problemf(disk.BadRecord, "the node's record of this disk is damaged: remove its file, and it is made again from the volume")}
 		}
@@ -109,11 +111,7 @@ func present(s *slot.Slot) slot.Decision {
 	if size := v.DiskBytes; size != 0 && size != s.Fact.Bytes {
 		return lost(s, phase(v), disk.Problemf(disk.Grown, "the disk has %d bytes now and had %d when volume %s was published", s.Fact.Bytes, size, v.Name))
 	}
-	decision := slot.Decision{Do: slot.None, State: phase(v)}
-	if !s.Configured {
-		decision.Problem = notConfigured(s.Key)
-	}
-	return decision
+	return slot.Decision{Do: slot.None, State: phase(v), Problem: unconfigured(s)}
 }
 
 // vacant decides about a volume without a disk.
@@ -176,6 +174,14 @@ func skip(problem *disk.Problem) slot.Decision {
 	return slot.Decision{Do: slot.None, State: slot.Skipped, Problem: problem}
 }
 
+// unconfigured tells that the configuration has not got the slot any more; nil if it has.
+func unconfigured(s *slot.Slot) *disk.Problem {
+	if s.Configured {
+		return nil
+	}
+	return notConfigured(s.Key)
+}
+
 func notConfigured(key disk.Key) *disk.Problem {
-	return disk.Problemf(disk.NotConfigured, "the configuration has no class %q any more", key.Class)
+	return disk.Problemf(disk.NotConfigured, "the configuration does not ask for %s any more", key)
 }

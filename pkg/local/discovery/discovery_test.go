@@ -98,6 +98,20 @@ func TestCandidates(t *testing.T) {
 			with(found(), func(s *slot.Slot) { s.Record = &disk.Record{State: disk.Clean, Generation: 7} }),
 			outcome{Do: slot.Create, State: slot.Pending, Generation: 7},
 		},
+		"a device that was cleaned for a file system is cleaned again before it is a volume of mode Block": {
+			with(found(), func(s *slot.Slot) {
+				s.Record = &disk.Record{State: disk.Clean, Kind: disk.Device, Mode: disk.Filesystem, Generation: 7}
+				s.Mode, s.UsersKnown = disk.Block, true
+			}),
+			outcome{Do: slot.Wipe, State: slot.Cleaning, Generation: 7},
+		},
+		"one that was zeroed is clean enough for a file system": {
+			with(found(), func(s *slot.Slot) {
+				s.Record = &disk.Record{State: disk.Clean, Kind: disk.Device, Mode: disk.Block, Generation: 7}
+				s.Mode = disk.Filesystem
+			}),
+			outcome{Do: slot.Create, State: slot.Pending, Generation: 7},
+		},
 		"a disk whose record is damaged is left alone": {
 			with(found(), func(s *slot.Slot) { s.Damaged, s.Content = true, disk.ContentNone }),
 			outcome{Do: slot.None, State: slot.Skipped, Reason: disk.BadRecord},
@@ -193,6 +207,14 @@ func TestPublished(t *testing.T) {
 		"adopted, and seen for the first time": {
 			with(published(disk.PhaseBound), func(s *slot.Slot) { s.Volume.Identity, s.Record, s.VolumeRecord = "", nil, nil }),
 			outcome{Do: slot.Remember, State: slot.Bound},
+		},
+		"bound, and of another policy than the node remembers": {
+			with(published(disk.PhaseBound), func(s *slot.Slot) { s.Volume.Policy = disk.Retain }),
+			outcome{Do: slot.Remember, State: slot.Bound},
+		},
+		"made by hand, with the name of a volume whose disk was cleaned": {
+			with(published(disk.PhaseAvailable), func(s *slot.Slot) { s.Record.State, s.Record.UID = disk.Clean, "0" }),
+			outcome{Do: slot.Remember, State: slot.Available},
 		},
 		"the node has forgotten the disk": {
 			with(published(disk.PhaseBound), func(s *slot.Slot) { s.Record, s.VolumeRecord = nil, nil }),

@@ -149,6 +149,8 @@ func dangerous(s *slot.Slot, d slot.Decision) string {
 			return "somebody may use the disk"
 		case s.Volume != nil && (!s.Volume.Deleting || !s.Volume.Finalized):
 			return "the volume can still be bound"
+		case s.Volume != nil && s.Volume.Binding():
+			return "a claim is being bound to the volume"
 		case s.Volume != nil && s.Match() != disk.Same:
 			return "the disk is not the volume's"
 		case s.Volume != nil && s.Volume.Policy != disk.Delete, s.Volume == nil && s.Record != nil && s.Record.Policy != disk.Delete:
@@ -175,6 +177,9 @@ func dangerous(s *slot.Slot, d slot.Decision) string {
 		}
 	case slot.Release:
 		here := sound && s.Match() == disk.Same
+		if s.Volume.Binding() && s.VolumeRecord != nil && s.VolumeRecord.State.Dirty() {
+			return "" // cleaned when no claim can be bound any more
+		}
 		if here && (s.VolumeRecord == nil || s.VolumeRecord.State == disk.Published || s.VolumeRecord.State == disk.Cleaning) {
 			return "the disk is here, and neither clean nor retained"
 		}

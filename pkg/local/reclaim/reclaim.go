@@ -41,6 +41,9 @@ func Decide(s *slot.Slot) slot.Decision {
 // released decides about a volume whose claim is gone.
 func released(s *slot.Slot) slot.Decision {
 	v := s.Volume
+	if r := s.VolumeRecord; r != nil && r.Volume == v.Name && r.Policy != v.Policy && v.Identity != "" {
+		return slot.Decision{Do: slot.Remember, State: slot.Released}
+	}
 	switch v.Policy {
 	case disk.Retain:
 		return slot.Decision{Do: slot.None, State: slot.Released}
@@ -77,11 +80,14 @@ func deleted(s *slot.Slot) slot.Decision {
 		return slot.Decision{Do: slot.None, State: slot.Released} // until the watch shows it gone
 	case v.Phase == disk.PhaseBound:
 		return wait(slot.Bound, disk.Problemf(disk.VolumeInUse, "volume %s is being deleted and still has a claim", v.Name))
-	case s.VolumeRecord != nil && s.VolumeRecord.Volume == v.Name && !s.VolumeRecord.State.Dirty(),
-		s.VolumeRecord != nil && s.VolumeRecord.State == disk.Retained:
+	case cleaned(s), s.VolumeRecord != nil && s.VolumeRecord.State == disk.Retained:
 		return release
 	case v.Policy != disk.Delete:
 		return retain(s)
+	case v.Binding():
+		return binding(s)
+	case !s.Looked && !s.Configured:
+		return wait(slot.Released, notConfigured(s))
 	case !s.Looked:
 		return slot.Decision{Do: slot.None, State: slot.Released}
 	case s.Absent():
@@ -95,6 +101,23 @@ func deleted(s *slot.Slot) slot.Decision {
 		return decision
 	}
 	return slot.Decision{Do: slot.Wipe, State: slot.Cleaning, Generation: v.Generation}
+}
+
+// cleaned says whether the disk was cleaned for this very volume.
+func cleaned(s *slot.Slot) bool {
+	r, v := s.VolumeRecord, s.Volume
+	return r != nil && r.Volume == v.Name && (r.UID == "" || r.UID == v.UID) && !r.State.Dirty()
+}
+
+// binding lets a volume go to which a claim may yet become bound, so that a clean now
+// might take away what a pod has just written, and would say nothing about later. The
+// disk's record stays dirty: it is cleaned once the volume is gone.
+func binding(s *slot.Slot) slot.Decision {
+	r, v := s.VolumeRecord, s.Volume
+	if v.Identity != "" && (r == nil || r.Volume != v.Name || !r.State.Dirty()) {
+		return slot.Decision{Do: slot.Remember, State: slot.Released}
+	}
+	return slot.Decision{Do: slot.Release, State: slot.Released}
 }
 
 // retain keeps the data of a volume whose policy was not Delete.
@@ -166,6 +189,8 @@ func retained(s *slot.Slot, next int64) slot.Decision {
 func ready(s *slot.Slot, state slot.State) (slot.Decision, bool) {
 	v := s.Volume
 	switch {
+	case !s.Looked && !s.Configured:
+		return wait(state, notConfigured(s)), false
 	case !s.Looked:
 		return slot.Decision{Do: slot.None, State: state}, false
 	case s.Vacant():
@@ -179,7 +204,7 @@ func ready(s *slot.Slot, state slot.State) (slot.Decision, bool) {
 	case s.Fact.Problem != nil:
 		return wait(state, s.Fact.Problem), false
 	case !s.Configured:
-		return wait(state, disk.Problemf(disk.NotConfigured, "how to clean is not known: the configuration has no class %q any more", s.Key.Class)), false
+		return wait(state, notConfigured(s)), false
 	}
 	switch s.Match() {
 	case disk.Different:
@@ -194,10 +219,14 @@ func ready(s *slot.Slot, state slot.State) (slot.Decision, bool) {
 	if s.Damaged {
 		return wait(state, disk.Problemf(disk.BadRecord, "the node's record of this disk is damaged: remove its file, and it is made again from the volume")), false
 	}
-	if s.Record == nil || s.Record.Volume != v.Name || v.Identity != s.Fact.Identity {
+	if !s.Recorded() {
 		return slot.Decision{Do: slot.Remember, State: state}, false
 	}
 	return idle(s, state)
+}
+
+func notConfigured(s *slot.Slot) *disk.Problem {
+	return disk.Problemf(disk.NotConfigured, "how to clean is not known: the configuration has no class %q any more", s.Key.Class)
 }
 
 // foreignRecord says whether the disk at the path is known as another volume's.

@@ -67,6 +67,8 @@ func policy(p disk.Policy) func(*slot.Slot) {
 
 func state(st disk.State) func(*slot.Slot) { return func(s *slot.Slot) { s.Record.State = st } }
 
+func uid(u string) func(*slot.Slot) { return func(s *slot.Slot) { s.Record.UID = u } }
+
 func phase(p disk.Phase) func(*slot.Slot) { return func(s *slot.Slot) { s.Volume.Phase = p } }
 
 // outcome is a decision without what is told in words.
@@ -95,9 +97,13 @@ func TestReleased(t *testing.T) {
 		"with policy Delete, the volume is deleted before anything is wiped": {released(), outcome{Do: slot.Remove, State: slot.Cleaning}},
 		"not before it is known who uses it": {
 			with(released(), func(s *slot.Slot) { s.UsersKnown = false }), outcome{Do: slot.FindUsers, State: slot.Released}},
-		"still in use":            {with(released(), used), outcome{Do: slot.None, State: slot.Released, Reason: disk.VolumeInUse}},
-		"with policy Retain":      {with(released(), policy(disk.Retain)), outcome{Do: slot.None, State: slot.Released}},
-		"with policy Recycle":     {with(released(), policy(disk.RecyclePolicy)), outcome{Do: slot.None, State: slot.Released, Reason: disk.Recycle}},
+		"still in use":        {with(released(), used), outcome{Do: slot.None, State: slot.Released, Reason: disk.VolumeInUse}},
+		"with policy Retain":  {with(released(), policy(disk.Retain)), outcome{Do: slot.None, State: slot.Released}},
+		"with policy Recycle": {with(released(), policy(disk.RecyclePolicy)), outcome{Do: slot.None, State: slot.Released, Reason: disk.Recycle}},
+		"with policy Retain, given after it was released: that is remembered": {
+			with(released(), func(s *slot.Slot) { s.Volume.Policy = disk.Retain }), outcome{Do: slot.Remember, State: slot.Released}},
+		"made by hand, of a disk that was cleaned for another volume of its name": {
+			with(released(), state(disk.Clean), uid("0")), outcome{Do: slot.Remember, State: slot.Released}},
 		"gone":                    {with(released(), gone), outcome{Do: slot.None, State: slot.Missing, Reason: disk.Missing}},
 		"replaced":                {with(released(), replaced), outcome{Do: slot.None, State: slot.Replaced, Reason: disk.Replaced}},
 		"perhaps another disk":    {with(released(), unproven), outcome{Do: slot.None, State: slot.Unproven, Reason: disk.IdentityUnproven}},
@@ -144,6 +150,14 @@ func TestDeleted(t *testing.T) {
 			with(deleting(), func(s *slot.Slot) { s.Volume.Finalized = false }), outcome{Do: slot.None, State: slot.Released}},
 		"while a claim has it": {
 			with(deleting(), phase(disk.PhaseBound)), outcome{Do: slot.None, State: slot.Bound, Reason: disk.VolumeInUse}},
+		"by hand, while a claim is being bound: goes, and is cleaned when nothing can be bound any more": {
+			with(deleting(), phase(disk.PhaseAvailable)), outcome{Do: slot.Release, State: slot.Released}},
+		"by hand, while a claim is being bound, on a disk that is thought clean": {
+			with(deleting(), phase(disk.PhaseAvailable), state(disk.Clean), uid("0")), outcome{Do: slot.Remember, State: slot.Released}},
+		"clean of the data of another volume of its name": {
+			with(deleting(), state(disk.Clean), uid("0")), outcome{Do: slot.Remember, State: slot.Cleaning}},
+		"half wiped for another volume of its name": {
+			with(deleting(), state(disk.Cleaning), uid("0")), outcome{Do: slot.Remember, State: slot.Cleaning}},
 		"by hand, while free": {
 			with(deleting(), phase(disk.PhaseAvailable), func(s *slot.Slot) { s.Volume.Claimed = false }),
 			outcome{Do: slot.Wipe, State: slot.Cleaning, Generation: 7}},

@@ -1,0 +1,81 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package docs
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var quoted = regexp.MustCompile("`([^`]+)`")
+
+// TestSeedTestPlan: the tests that the page tells of exist, and have the names it says.
+func TestSeedTestPlan(t *testing.T) {
+	t.Parallel()
+	rows := 0
+	for line := range strings.Lines(read(t, "docs/seed-test-plan.md")) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		if len(cells) < 2 || !strings.Contains(cells[1], "`") {
+			continue
+		}
+		rows++
+		byName := len(cells) > 2 && strings.TrimSpace(cells[2]) == "yes"
+		named := false
+		folder := ""
+		for _, word := range quoted.FindAllStringSubmatch(cells[1], -1) {
+			if !strings.HasPrefix(word[1], "Test") {
+				folder = word[1]
+				continue
+			}
+			source := testsIn(t, folder)
+			if !strings.Contains(source, "func "+word[1]+"(") {
+				t.Errorf("%s has no %s", folder, word[1])
+			}
+			named = named || strings.Contains(source, `"`+strings.TrimSuffix(strings.TrimSpace(cells[0]), ".")+`"`)
+		}
+		if byName && !named {
+			t.Errorf("no subtest is called %q", strings.TrimSpace(cells[0]))
+		}
+	}
+	if rows < 20 {
+		t.Errorf("the page has %d rows that name tests", rows)
+	}
+}
+
+func testsIn(t *testing.T, folder string) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(root, folder, "*_test.go"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no tests in %q: %v", folder, err)
+	}
+	var all strings.Builder
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(data)
+	}
+	return all.String()
+}
+
+var reasonConstant = regexp.MustCompile(`(?m)^\t\w+ +Reason += "(\w+)"`)
+
+// TestDiskReasons: the page for users explains every reason that they are told.
+func TestDiskReasons(t *testing.T) {
+	t.Parallel()
+	page := read(t, "docs/provisioner.md")
+	reasons := reasonConstant.FindAllStringSubmatch(read(t, "pkg/local/disk/fact.go"), -1)
+	if len(reasons) < 20 {
+		t.Fatalf("found %d reasons in the source", len(reasons))
+	}
+	for _, reason := range reasons {
+		if !strings.Contains(page, "| `"+reason[1]+"` |") {
+			t.Errorf("docs/provisioner.md does not explain %s", reason[1])
+		}
+	}
+}

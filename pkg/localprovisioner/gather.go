@@ -52,7 +52,7 @@ func (a *Agent) gather(path string, l learned) *gathered {
 		g.Key = g.Volume.Key
 	}
 	if class := conf.classes[g.Key.Class]; class != nil && configured {
-		g.Configured, g.Existing = true, existing(class)
+		g.Configured, g.Existing, g.Mode = true, existing(class), disk.Mode(class.VolumeMode)
 	}
 	g.Foreign = a.foreign[path]
 	a.recall(g)

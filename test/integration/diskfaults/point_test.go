@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
 
 	"stowage.dev/stowage/pkg/local/disk"
+	"stowage.dev/stowage/test/integration/node"
 )
 
 // point is a moment at which an agent is killed.
@@ -99,18 +99,19 @@ func atRequest(request string, n int, before bool) point {
 		for range n {
 			left <- struct{}{}
 		}
-		hook := func(what string) {
+		hook := func(what string) error {
 			if what != request {
-				return
+				return nil
 			}
 			select {
 			case <-left:
 			default:
-				return
+				return nil
 			}
 			if len(left) == 0 {
 				kill()
 			}
+			return nil
 		}
 		if before {
 			p.on(hook, nil)
@@ -124,21 +125,30 @@ func atRequest(request string, n int, before bool) point {
 // atRecord is when the agent has written a record that is so.
 func atRecord(name string, is func(*disk.Record) bool) point {
 	return point{"at a record " + name, func(w *world, _ *proxy, kill func()) func() {
-		return onFiles(w, w.Path("state", "disks"), func(event fsnotify.Event) bool {
-			if strings.HasSuffix(event.Name, ".new") || !event.Has(fsnotify.Create) {
-				return false
-			}
-			var file struct{ Record disk.Record }
-			text, err := os.ReadFile(event.Name)
-			return err == nil && json.Unmarshal(text, &file) == nil && is(&file.Record)
-		}, kill)
+		return onRecordThat(w.Node, is, kill)
 	}}
+}
+
+// onRecord calls do when the agent has written a first record in a state.
+func onRecord(n *node.Node, state disk.State, do func()) (stop func()) {
+	return onRecordThat(n, func(r *disk.Record) bool { return r.State == state }, do)
+}
+
+func onRecordThat(n *node.Node, is func(*disk.Record) bool, do func()) (stop func()) {
+	return onFiles(n, n.Path("state", "disks"), func(event fsnotify.Event) bool {
+		if strings.HasSuffix(event.Name, ".new") || !event.Has(fsnotify.Create) {
+			return false
+		}
+		var file struct{ Record disk.Record }
+		text, err := os.ReadFile(event.Name)
+		return err == nil && json.Unmarshal(text, &file) == nil && is(&file.Record)
+	}, do)
 }
 
 // atUnfinishedRecord is while the agent writes a record.
 func atUnfinishedRecord() point {
 	return point{"amid the writing of a record", func(w *world, _ *proxy, kill func()) func() {
-		return onFiles(w, w.Path("state", "disks"), func(event fsnotify.Event) bool {
+		return onFiles(w.Node, w.Path("state", "disks"), func(event fsnotify.Event) bool {
 			return strings.HasSuffix(event.Name, ".new") && event.Has(fsnotify.Create)
 		}, kill)
 	}}
@@ -148,7 +158,7 @@ func atUnfinishedRecord() point {
 func atRemoval(n int) point {
 	return point{fmt.Sprintf("at removal %d", n), func(w *world, _ *proxy, kill func()) func() {
 		left := n
-		return onFiles(w, filepath.Join(w.PathOf(w.Files, "tree")), func(event fsnotify.Event) bool {
+		return onFiles(w.Node, w.PathOf(w.Files, "tree"), func(event fsnotify.Event) bool {
 			if event.Has(fsnotify.Remove) {
 				left--
 			}
@@ -158,13 +168,13 @@ func atRemoval(n int) point {
 }
 
 // onFiles calls kill at the first event in a folder that is the one.
-func onFiles(w *world, folder string, is func(fsnotify.Event) bool, kill func()) (stop func()) {
+func onFiles(n *node.Node, folder string, is func(fsnotify.Event) bool, kill func()) (stop func()) {
 	watcher, err := fsnotify.NewWatcher()
 	if err == nil {
 		err = watcher.Add(folder)
 	}
 	if err != nil {
-		w.Env.T.Fatal(err)
+		n.Env.T.Fatal(err)
 	}
 	done := make(chan struct{})
 	go func() {

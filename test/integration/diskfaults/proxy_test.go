@@ -40,7 +40,7 @@ type proxy struct {
 	server *httptest.Server
 
 	mu            sync.Mutex
-	before, after func(request string) // nil for none
+	before, after func(request string) error // nil for none
 }
 
 // newProxy has the node's agents use a proxy from the next start on.
@@ -61,8 +61,7 @@ func newProxy(n *node.Node) *proxy {
 		Transport:     transport,
 		FlushInterval: -1,
 		ModifyResponse: func(r *http.Response) error {
-			p.call(&p.after, name(r.Request))
-			return nil
+			return p.call(&p.after, name(r.Request))
 		},
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
 	}
@@ -71,11 +70,12 @@ func newProxy(n *node.Node) *proxy {
 		if err != nil {
 			panic(http.ErrAbortHandler)
 		}
-		if p.call(&p.before, what); r.Context().Err() != nil {
-			panic(http.ErrAbortHandler) // who asked is dead, and nothing was sent
+		if err := p.call(&p.before, what); err != nil || r.Context().Err() != nil {
+			panic(http.ErrAbortHandler) // nothing was sent
 		}
 		reverse.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), nameKey{}, what)))
 	}))
+	reverse.ErrorLog = log.New(io.Discard, "", 0)
 	p.server.Config.ErrorLog = log.New(io.Discard, "", 0) // agents that die amid a handshake
 	p.server.StartTLS()
 	t.Cleanup(func() {
@@ -106,20 +106,21 @@ func (p *proxy) offer(n *node.Node) {
 }
 
 // on has functions called before requests are sent and after they were carried out,
-// while their sender waits; nil for none.
-func (p *proxy) on(before, after func(request string)) {
+// while their sender waits; nil for none. After an error the sender gets no answer.
+func (p *proxy) on(before, after func(request string) error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.before, p.after = before, after
 }
 
-func (p *proxy) call(hook *func(string), what string) {
+func (p *proxy) call(hook *func(string) error, what string) error {
 	p.mu.Lock()
 	do := *hook
 	p.mu.Unlock()
-	if do != nil && what != "" {
-		do(what)
+	if do == nil || what == "" {
+		return nil
 	}
+	return do(what)
 }
 
 type nameKey struct{}

@@ -1,0 +1,189 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package diskfaults_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"stowage.dev/stowage/pkg/local/disk"
+	"stowage.dev/stowage/test/cluster"
+	"stowage.dev/stowage/test/integration/fixture"
+	"stowage.dev/stowage/test/integration/node"
+)
+
+// restartTimeout is how long a component may take to come back.
+const restartTimeout = 2 * time.Minute
+
+// errLost is what becomes of an answer when the API server dies.
+var errLost = errors.New("the answer was lost")
+
+// TestOutages takes components of a cluster away, one test after the other.
+func TestOutages(t *testing.T) {
+	t.Parallel()
+	e := fixture.NewOn(t, fixture.DefaultConfig())
+	if err := node.Apply(e.Context(), e.Cluster); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]func(*testing.T, *fixture.Env){
+		"the API server dies when it has created a volume":      func(t *testing.T, e *fixture.Env) { publishWithout(t, e, false) },
+		"the API server dies before it can create a volume":     func(t *testing.T, e *fixture.Env) { publishWithout(t, e, true) },
+		"the API server dies while a disk is cleaned":           cleanWithout,
+		"a volume is deleted while a claim is bound to it":      deletedWhileBinding,
+		"the API server dies when it has taken off a finalizer": func(t *testing.T, e *fixture.Env) { releaseWithout(t, e, false) },
+		"the API server dies before it takes off a finalizer":   func(t *testing.T, e *fixture.Env) { releaseWithout(t, e, true) },
+	} {
+		t.Run(name, func(t *testing.T) { test(t, e.Sibling(t)) })
+	}
+}
+
+// start brings a component back.
+func start(e *fixture.Env, c *cluster.Component) {
+	e.T.Helper()
+	ctx, cancel := context.WithTimeout(e.Context(), restartTimeout)
+	defer cancel()
+	if err := c.Start(ctx); err != nil {
+		e.T.Fatal(err)
+	}
+}
+
+// killAt has the API server die at the next request of a kind, before it is carried
+// out or when it is and the answer is under way. The channel is closed when it is dead.
+func killAt(e *fixture.Env, p *proxy, request string, before bool) <-chan struct{} {
+	dead := make(chan struct{})
+	done := false
+	hook := func(what string) error {
+		if what != request || done {
+			return nil
+		}
+		done = true
+		defer close(dead)
+		return errors.Join(errLost, e.Cluster.APIServer().Kill())
+	}
+	if before {
+		p.on(hook, nil)
+	} else {
+		p.on(nil, hook)
+	}
+	return dead
+}
+
+// await waits for a channel to be closed.
+func await(e *fixture.Env, what string, c <-chan struct{}) {
+	e.T.Helper()
+	timer := time.NewTimer(e.Timeout)
+	defer timer.Stop()
+	select {
+	case <-c:
+	case <-timer.C:
+		e.T.Fatalf("waited %s for %s", e.Timeout, what)
+	}
+}
+
+// publishWithout: each disk ends up with one volume.
+func publishWithout(t *testing.T, e *fixture.Env, before bool) {
+	n := node.New(t, e, "a")
+	dead := killAt(e, newProxy(n), createVolume, before)
+	for i := range 3 {
+		n.Tmpfs(fmt.Sprint("disk", i), "1M")
+	}
+	n.Start()
+	await(e, "the API server to be killed", dead)
+	start(e, e.Cluster.APIServer())
+	for i := range 3 {
+		n.WaitPhase(n.Files, fmt.Sprint("disk", i), corev1.VolumeAvailable)
+	}
+	if published := n.Published(n.Files); len(published) != 3 {
+		t.Errorf("published are %q, want each of three disks once", published)
+	}
+}
+
+// cleanWithout: the clean ends, and the volume is published anew when that can be told.
+func cleanWithout(t *testing.T, e *fixture.Env) {
+	n := node.New(t, e, "a")
+	n.Set(n.Blocks, "blockCleanerCommand", []string{"dd-zero", "3"})
+	block := &raw{device: n.Device("disk1", "64M")}
+	n.Start()
+	volume := n.Claim(n.Blocks, "disk1")
+	plant(t, block)
+	dead, clean := make(chan struct{}), make(chan struct{})
+	defer onRecord(n, disk.Cleaning, func() {
+		defer close(dead)
+		if err := e.Cluster.APIServer().Kill(); err != nil {
+			t.Error(err)
+		}
+	})()
+	defer onRecord(n, disk.Clean, func() { close(clean) })()
+	n.Unclaim(volume)
+	await(e, "the API server to be killed", dead)
+	await(e, "the disk to be clean", clean)
+	start(e, e.Cluster.APIServer())
+	n.WaitAnew(n.Blocks, "disk1", volume)
+	mustBeClean(t, block)
+}
+
+// releaseWithout: the same with the API server gone at the last step.
+func releaseWithout(t *testing.T, e *fixture.Env, before bool) {
+	n := node.New(t, e, "a")
+	path := n.Mount("disk1", "24M")
+	tree := newTree(n, path)
+	p := newProxy(n)
+	n.Start()
+	volume := n.Claim(n.Files, "disk1")
+	plant(t, tree)
+	dead := killAt(e, p, releaseVolume, before)
+	n.Unclaim(volume)
+	await(e, "the API server to be killed", dead)
+	start(e, e.Cluster.APIServer())
+	n.WaitAnew(n.Files, "disk1", volume)
+	mustBeClean(t, tree)
+}
+
+// deletedWhileBinding: who binds has written the claim down and not yet said that it is
+// bound when an administrator deletes the volume. The claim becomes bound after all, and
+// what its pod writes neither vanishes nor is left for the next one.
+func deletedWhileBinding(t *testing.T, e *fixture.Env) {
+	n := node.New(t, e, "a")
+	path := n.Mount("disk1", "24M")
+	tree := newTree(n, path)
+	n.Start()
+	volume := n.WaitPhase(n.Files, "disk1", corev1.VolumeAvailable)
+	if err := e.Cluster.ControllerManager().Kill(); err != nil {
+		t.Fatal(err)
+	}
+	claim := e.CreatePVC(e.PVC("data").Class(n.Files).Request("1Mi").VolumeName(volume.Name))
+	patch := fmt.Appendf(nil, `{"metadata":{"finalizers":["stowage.dev/test","stowage.dev/local-volume"]},
+		"spec":{"claimRef":{"kind":"PersistentVolumeClaim","apiVersion":"v1","namespace":%q,"name":%q,"uid":%q}}}`, claim.Namespace, claim.Name, claim.UID)
+	if _, err := e.Client.CoreV1().PersistentVolumes().Patch(e.Context(), volume.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	n.Delete(volume)
+	n.WaitVolume(n.Files, "disk1", "let go by the agent", func(v *corev1.PersistentVolume) bool {
+		return v != nil && v.DeletionTimestamp != nil && len(v.Finalizers) == 1
+	})
+	start(e, e.Cluster.ControllerManager())
+	n.WaitVolume(n.Files, "disk1", "bound", func(v *corev1.PersistentVolume) bool { return v.Status.Phase == corev1.VolumeBound })
+	plant(t, tree)
+	n.Tmpfs("disk2", "1M") // whose volume says that the agent has had time for more
+	n.WaitPhase(n.Files, "disk2", corev1.VolumeAvailable)
+	if err := tree.intact(); err != nil {
+		t.Errorf("the data of a bound volume is gone: %v", err)
+	}
+	if err := e.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).Delete(e.Context(), claim.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	n.WaitVolume(n.Files, "disk1", "released", func(v *corev1.PersistentVolume) bool { return v.Status.Phase == corev1.VolumeReleased })
+	if err := n.StripFinalizers(e.Context(), volume.Name); err != nil {
+		t.Fatal(err)
+	}
+	n.WaitAnew(n.Files, "disk1", volume)
+	mustBeClean(t, tree)
+}

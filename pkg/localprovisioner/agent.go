@@ -173,17 +173,17 @@ func (a *Agent) begin(ctx context.Context) error {
 
 // findNode waits for the node's object, which has the hostname that volumes name.
 func (a *Agent) findNode(ctx context.Context) error {
-	var last error
-	err := wait.ExponentialBackoffWithContext(ctx, wait.Backoff{Duration: retryFirst, Factor: 2, Steps: 1 << 30, Cap: retryLast}, func(ctx context.Context) (bool, error) {
-		if last = a.refreshNode(ctx); last != nil {
-			klog.FromContext(ctx).Error(last, "Cannot publish before the node is known")
+	backoff := wait.Backoff{Duration: retryFirst, Factor: 2, Steps: 10, Cap: time.Minute}
+	for {
+		err := a.refreshNode(ctx)
+		if err == nil {
+			return nil
 		}
-		return last == nil, nil
-	})
-	if err != nil {
-		return errors.Join(err, last)
+		klog.FromContext(ctx).Error(err, "Cannot publish before the node is known")
+		if !sleep(ctx, backoff.Step()) {
+			return errors.Join(ctx.Err(), err)
+		}
 	}
-	return nil
 }
 
 // refreshNode reads the labels that volumes take from their node.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -59,6 +60,21 @@ func (a *api) count(what string) int {
 	n := a.asked[what]
 	delete(a.asked, what)
 	return n
+}
+
+// total is how many requests there were since the last call of it.
+func (a *api) total() (reads, writes int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for what, n := range a.asked {
+		if strings.HasPrefix(what, "get ") || strings.HasPrefix(what, "list ") {
+			reads += n
+		} else if !strings.HasPrefix(what, "watch ") {
+			writes += n
+		}
+	}
+	clear(a.asked)
+	return reads, writes
 }
 
 func (a *api) meddle(action clienttesting.Action) (bool, runtime.Object, error) {

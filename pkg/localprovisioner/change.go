@@ -121,6 +121,9 @@ func (a *Agent) keep(ctx context.Context, g *gathered) error {
 	switch {
 	case g.Volume == nil:
 		record = *g.Record
+		if err := a.vanished(ctx, record.Volume); err != nil {
+			return err
+		}
 	case g.VolumeRecord != nil:
 		record = *g.VolumeRecord
 	}
@@ -167,6 +170,19 @@ func (a *Agent) releaseOthers(ctx context.Context, g *gathered) error {
 		}
 	}
 	return problems
+}
+
+// vanished makes sure that a volume is not there, or not ours any more, and that it is
+// not the informer that is behind: then the error is errAgain.
+func (a *Agent) vanished(ctx context.Context, name string) error {
+	if name == "" {
+		return nil
+	}
+	live, err := a.asked(ctx, name)
+	if err == nil && live != nil && publish.Owned(live, a.Node) {
+		err = errAgain
+	}
+	return err
 }
 
 // asked is a volume as the API server has it, nil if it has none.

@@ -232,19 +232,12 @@ func (a *Agent) confirm(ctx context.Context, job *clean) error {
 			return err
 		}
 	}
-	name := job.volumeName()
-	if name == "" {
-		return nil
+	if job.Volume == nil {
+		return a.vanished(ctx, job.volumeName())
 	}
-	live, err := a.asked(ctx, name)
+	live, err := a.asked(ctx, job.Volume.Name)
 	if err != nil {
 		return err
-	}
-	if job.Volume == nil {
-		if live == nil || !publish.Owned(live, a.Node) {
-			return nil
-		}
-		return errAgain // the informer is behind
 	}
 	if live == nil || string(live.UID) != job.Volume.UID {
 		return errAgain

@@ -166,7 +166,7 @@ func TestMoreRoom(t *testing.T) {
 		}
 		config := *w.config
 		config.MaxCleaning = 2
-		w.agent.Configure(t.Context(), &config)
+		w.agent.Configure(context.Background(), &config)
 		w.pass(time.Second)
 		if got := w.disks.cleaned(); len(got) != 1 {
 			t.Errorf("began %q, want one more", got)

@@ -5,11 +5,15 @@ package localprovisioner
 
 import (
 	"context"
+	"time"
 
 	"k8s.io/klog/v2"
 
 	"stowage.dev/stowage/pkg/apis/provisioner"
 )
+
+// refreshTimeout is how long a new configuration waits for the node's labels.
+const refreshTimeout = 10 * time.Second
 
 // Configure gives the agent another configuration. It holds for everything that
 // begins from now on; cleans that are under way end as they began. Volumes of classes
@@ -18,10 +22,12 @@ func (a *Agent) Configure(ctx context.Context, config *provisioner.Config) {
 	a.mu.Lock()
 	a.settings = newSettings(config)
 	a.mu.Unlock()
-	if err := a.refreshNode(ctx); err != nil {
+	a.cleans.resize(config.MaxCleaning)
+	soon, cancel := context.WithTimeout(ctx, refreshTimeout)
+	defer cancel()
+	if err := a.refreshNode(soon); err != nil {
 		klog.FromContext(ctx).Error(err, "Volumes keep the labels of the former configuration")
 	}
-	a.cleans.resize(config.MaxCleaning)
 	poke(a.rewatch)
 	a.everything()
 	poke(a.look)

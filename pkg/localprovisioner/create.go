@@ -104,24 +104,21 @@ func (a *Agent) rootOf(ctx context.Context, g *gathered) ([]byte, error) {
 }
 
 // createUntilKnown creates a volume, again and again until it is known whether it
-// exists: a request whose answer was lost may have been carried out.
+// exists: a request whose answer was lost may have been carried out. It gives up, with
+// an error that is ambiguous, before it has kept a worker from other slots for long.
 func (a *Agent) createUntilKnown(ctx context.Context, volume *corev1.PersistentVolume) (created *corev1.PersistentVolume, err error) {
-	uncertain := false
-	backoff := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 1 << 30, Cap: retryLast}
+	backoff := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 9} // half a minute
 	stopped := wait.ExponentialBackoffWithContext(ctx, backoff, func(ctx context.Context) (bool, error) {
 		created, err = a.Client.CoreV1().PersistentVolumes().Create(ctx, volume, metav1.CreateOptions{})
-		if uncertain && apierrors.IsAlreadyExists(err) {
-			var found *corev1.PersistentVolume
-			if found, err = a.Client.CoreV1().PersistentVolumes().Get(ctx, volume.Name, metav1.GetOptions{}); err == nil {
-				created = found
-				return true, a.ours(found, volume)
+		if apierrors.IsAlreadyExists(err) { // by an earlier request, perhaps, which the informer does not show yet
+			if created, err = a.Client.CoreV1().PersistentVolumes().Get(ctx, volume.Name, metav1.GetOptions{}); err == nil {
+				err = a.ours(created, volume)
 			}
 		}
-		uncertain = ambiguous(err)
-		return !uncertain, nil
+		return !ambiguous(err), nil
 	})
 	if stopped != nil {
-		return nil, stopped
+		return nil, errors.Join(stopped, err)
 	}
 	return created, err
 }

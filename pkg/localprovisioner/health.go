@@ -18,24 +18,25 @@ const stalled = 2 * time.Minute
 // health is what probes are answered with.
 type health struct {
 	synced atomic.Bool
-	// scan is when the last scan ended, in nanoseconds since 1970; 0 before the first.
-	scan atomic.Int64
+	// scan is when the last scan ended, nil before the first; with the monotonic clock,
+	// since a clock that is set right does not make an agent stall.
+	scan atomic.Pointer[time.Time]
 }
 
 func (h *health) scanned(begin time.Time) {
 	now := time.Now()
 	metrics.ObserveScan(now, now.Sub(begin))
-	h.scan.Store(now.UnixNano())
+	h.scan.Store(&now)
 }
 
 // Healthy says whether the agent still looks at its disks: an error says that it has
 // stalled and should be started anew.
 func (a *Agent) Healthy() error {
 	last := a.health.scan.Load()
-	if last == 0 {
+	if last == nil {
 		return nil // it waits for the API server
 	}
-	age := time.Since(time.Unix(0, last))
+	age := time.Since(*last)
 	if allowed := 2*a.current().MinResyncPeriod + stalled; age > allowed {
 		return fmt.Errorf("the disks were last looked at %s ago, and should have been within %s", age.Round(time.Second), allowed)
 	}
@@ -45,7 +46,7 @@ func (a *Agent) Healthy() error {
 // Ready says whether the agent publishes the disks of a class; of every class if it is
 // empty.
 func (a *Agent) Ready(class string) error {
-	if !a.health.synced.Load() || a.health.scan.Load() == 0 {
+	if !a.health.synced.Load() || a.health.scan.Load() == nil {
 		return errors.New("the disks have not been looked at yet")
 	}
 	a.mu.Lock()

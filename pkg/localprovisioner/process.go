@@ -39,6 +39,9 @@ func (a *Agent) process(ctx context.Context, path string) {
 	if err == nil {
 		left, d = a.delayed(path, d)
 		a.told.decided(g, d)
+		if g.Fact == nil && g.Volume == nil {
+			a.forget(path)
+		}
 		if left > 0 {
 			a.queue.AddAfter(path, left)
 			return
@@ -63,6 +66,14 @@ func (a *Agent) process(ctx context.Context, path string) {
 	default:
 		a.queue.Forget(path)
 	}
+}
+
+// forget drops what is known of a slot that is not there any more.
+func (a *Agent) forget(path string) {
+	a.cleans.forget(path)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.foreign, path)
 }
 
 // delayed puts a clean off that has failed before.
@@ -137,7 +148,7 @@ func (a *Agent) decide(g *gathered) slot.Decision {
 	if reclaim.Concerns(&g.Slot) {
 		return reclaim.Decide(&g.Slot)
 	}
-	return discovery.Decide(&g.Slot, firstGeneration(g.conf.classes[g.Key.Class], time.Now().Unix()))
+	return discovery.Decide(&g.Slot, firstGeneration(g.conf.classes[g.Key.Class], g.since.Unix()))
 }
 
 // users finds out who uses the slot's disk. Not to know is no answer.

@@ -5,6 +5,7 @@ package localprovisioner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -32,6 +33,8 @@ const (
 	// progressPause is the time between two versions that differ only in how far
 	// cleans are.
 	progressPause = 30 * time.Second
+	// reportRecheck is how often it is made sure that nobody has deleted the report.
+	reportRecheck = 10 * time.Minute
 )
 
 // Reports writes LocalDiskReports; NewReports makes one.
@@ -60,10 +63,11 @@ func NewReports(config *rest.Config) (Reports, error) {
 		func() *stowage.LocalDiskReport { return &stowage.LocalDiskReport{} }), nil
 }
 
-// run writes the report when there is something new to tell.
+// run writes the report when there is something new to tell, and again if somebody has
+// deleted it. It takes the startup taint off, too.
 func (t *told) run(ctx context.Context) {
 	var written []stowage.LocalDiskReportStatus
-	wait := time.Duration(0)
+	wait, found := time.Duration(0), time.Now()
 	for {
 		timer := time.NewTimer(progressPause)
 		select {
@@ -72,7 +76,7 @@ func (t *told) run(ctx context.Context) {
 			return
 		case <-t.news:
 		case <-timer.C:
-			if !t.agent.cleans.any() && wait == 0 {
+			if !t.agent.cleans.any() && wait == 0 && time.Since(found) < reportRecheck {
 				continue
 			}
 		}
@@ -81,36 +85,86 @@ func (t *told) run(ctx context.Context) {
 			return
 		}
 		t.measure()
-		if t.agent.removeTaint(ctx); t.agent.Reports == nil {
-			continue
+		var lost, failed error
+		if time.Since(found) >= reportRecheck {
+			if written, lost = t.find(ctx, written); lost == nil {
+				found = time.Now()
+			}
 		}
-		pages, err := t.write(ctx, written)
-		if err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Cannot write the report")
+		written, failed = t.write(ctx, written)
+		if err := errors.Join(t.agent.removeTaint(ctx), lost, failed); err == nil {
+			wait = 0
+		} else if ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Cannot write what users are told")
 			wait = min(2*wait+reportPause, retryLast)
 			t.poke()
-			continue
 		}
-		written, wait = pages, 0
 	}
 }
 
-// write writes the pages that differ from what was written last, and returns all.
+// find says what of the report is still there: all of it, or nothing.
+func (t *told) find(ctx context.Context, written []stowage.LocalDiskReportStatus) ([]stowage.LocalDiskReportStatus, error) {
+	for i := range written {
+		report, err := t.agent.Reports.Get(ctx, stowage.PageName(t.agent.Node, int32(i+1)), metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			return nil, nil
+		case err != nil:
+			return written, fmt.Errorf("look for the report: %w", err)
+		case i == 0 && report.Spec.NodeName == t.agent.Node:
+			t.agent.accept(report)
+		}
+	}
+	return written, nil
+}
+
+// write writes the pages that differ from what was written last, and returns what is
+// written now, also after an error.
 func (t *told) write(ctx context.Context, written []stowage.LocalDiskReportStatus) ([]stowage.LocalDiskReportStatus, error) {
+	if t.agent.Reports == nil {
+		return nil, nil
+	}
 	pages := t.pages()
+	if len(written) == 0 {
+		more, err := t.leftovers(ctx, len(pages))
+		if err != nil {
+			return nil, err
+		}
+		pages = append(pages, make([]stowage.LocalDiskReportStatus, more)...)
+	}
 	for len(pages) < len(written) {
 		pages = append(pages, stowage.LocalDiskReportStatus{})
 	}
+	now := slices.Clone(written)
 	for i := range pages {
-		if i < len(written) && same(&written[i], &pages[i]) {
-			pages[i].LastTransitionTime = written[i].LastTransitionTime
+		if i < len(now) && same(&now[i], &pages[i]) {
 			continue
 		}
 		if err := t.writePage(ctx, int32(i+1), &pages[i]); err != nil {
-			return nil, err
+			return now, err
+		}
+		if i < len(now) {
+			now[i] = pages[i]
+		} else {
+			now = append(now, pages[i])
 		}
 	}
-	return pages, nil
+	return now, nil
+}
+
+// leftovers is how many pages a former agent has written beyond those that are needed
+// now.
+func (t *told) leftovers(ctx context.Context, pages int) (int, error) {
+	for more := 0; ; more++ {
+		name := stowage.PageName(t.agent.Node, int32(pages+more+1))
+		report, err := t.agent.Reports.Get(ctx, name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err), err == nil && report.Spec.NodeName != t.agent.Node:
+			return more, nil
+		case err != nil:
+			return 0, fmt.Errorf("get LocalDiskReport %s: %w", name, err)
+		}
+	}
 }
 
 // same says whether two pages tell the same but for when.

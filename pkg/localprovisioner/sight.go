@@ -4,6 +4,7 @@
 package localprovisioner
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"math/rand/v2"
@@ -21,6 +22,9 @@ const (
 	// settle is how long a scan waits for more to happen: what mounts ten disks does
 	// so in one go.
 	settle = 50 * time.Millisecond
+	// lookPause is how long it waits at most, so that where pods come and go all the
+	// time, and something is mounted every moment, the agent does not only look.
+	lookPause = 2 * time.Second
 	// watchRetry is how long after the watches failed they are tried again.
 	watchRetry = 30 * time.Second
 )
@@ -30,19 +34,22 @@ type sight struct {
 	facts   map[string]disk.Fact     // by path on the node
 	since   map[string]time.Time     // when a fact was first seen as it is
 	gone    map[string]int           // looks in a row that saw no disk, by path
+	left    map[string]time.Time     // when the first of them was
 	trouble map[string]*disk.Problem // by class
 	looked  map[string]bool          // classes whose directory was read
 	ended   time.Time
 }
 
 func newSight() sight {
-	return sight{facts: map[string]disk.Fact{}, since: map[string]time.Time{}, gone: map[string]int{}, trouble: map[string]*disk.Problem{}, looked: map[string]bool{}}
+	return sight{facts: map[string]disk.Fact{}, since: map[string]time.Time{}, gone: map[string]int{}, left: map[string]time.Time{}, trouble: map[string]*disk.Problem{}, looked: map[string]bool{}}
 }
 
 // scans looks whenever somebody asks, and from time to time.
 func (a *Agent) scans(ctx context.Context) {
 	for {
+		begin := time.Now()
 		vanishing := a.scan(ctx)
+		took := time.Since(begin)
 		pause := a.current().MinResyncPeriod
 		pause += rand.N(pause)
 		if vanishing {
@@ -55,7 +62,7 @@ func (a *Agent) scans(ctx context.Context) {
 			return
 		case <-a.look:
 			timer.Stop()
-			if !sleep(ctx, settle) {
+			if !sleep(ctx, max(settle, min(10*took, lookPause))) {
 				return
 			}
 		case <-timer.C:
@@ -118,23 +125,41 @@ func (a *Agent) see(conf *settings, known []disk.Known, scanned disk.Scanned) (c
 	}
 	for _, path := range paths(next, a.sight, known) {
 		key, ok := conf.keyOf(path)
-		if !ok || !next.looked[key.Class] {
+		if ok && !next.looked[key.Class] {
 			continue
 		}
 		s := slot.Slot{Fact: next.fact(path)}
-		if s.Vacant() {
-			next.gone[path] = min(a.sight.gone[path]+1, slot.GoneAfter)
+		if ok && s.Vacant() {
+			next.miss(path, &a.sight, a.Recheck)
 			vanishing = vanishing || next.gone[path] < slot.GoneAfter
 		}
-		old := slot.Slot{Fact: a.sight.fact(path)}
-		if next.gone[path] != a.sight.gone[path] || (old.Fact == nil) != (s.Fact == nil) || s.Fact != nil && !sameFact(*old.Fact, *s.Fact) {
-			changed = append(changed, path)
-		} else if a.told.waits(path) {
+		if next.differs(path, &a.sight) || a.told.waits(path) {
 			changed = append(changed, path)
 		}
 	}
 	a.sight = next
 	return changed, vanishing
+}
+
+// miss counts that a path leads to no disk. Looks that follow one another at once,
+// since something else has changed, count as one.
+func (s *sight) miss(path string, last *sight, apart time.Duration) {
+	s.gone[path], s.left[path] = last.gone[path], last.left[path]
+	switch {
+	case s.gone[path] == 0:
+		s.gone[path], s.left[path] = 1, s.ended
+	case s.gone[path] < slot.GoneAfter && s.ended.Sub(s.left[path]) >= apart:
+		s.gone[path], s.left[path] = s.gone[path]+1, s.ended
+	}
+}
+
+// differs says whether there is something new about a path.
+func (s *sight) differs(path string, last *sight) bool {
+	now, before := s.fact(path), last.fact(path)
+	if now == nil || before == nil {
+		return now != before || s.gone[path] != last.gone[path]
+	}
+	return s.gone[path] != last.gone[path] || !sameFact(*before, *now)
 }
 
 func (s *sight) fact(path string) *disk.Fact {
@@ -174,28 +199,26 @@ func sameFact(a, b disk.Fact) bool {
 		a.FilesystemType == b.FilesystemType && a.Identity == b.Identity && a.Place == b.Place && a.Bytes == b.Bytes
 }
 
-// known are the slots of volumes and records, which a scan has to tell about.
+// known are the slots of volumes and records, which a scan has to tell about. A slot is
+// there more than once if several disks have been in it.
 func (a *Agent) known(conf *settings) []disk.Known {
-	byPath := map[string]disk.Known{}
+	var all []disk.Known
 	for _, record := range a.Records.All() {
-		byPath[record.HostPath] = disk.Known{Key: record.Key, HostPath: record.HostPath, Kind: record.Kind, Identity: record.Identity}
+		all = append(all, disk.Known{Key: record.Key, HostPath: record.HostPath, Kind: record.Kind, Identity: record.Identity})
 	}
 	for _, object := range a.volumes.GetStore().List() {
-		v, ok := a.volumeOf(conf, object)
-		if !ok {
-			continue
-		}
-		k := byPath[v.HostPath]
-		k.Key, k.HostPath, k.Volume = v.Key, v.HostPath, v.Name
-		if v.Identity != "" {
+		if v, ok := a.volumeOf(conf, object); ok {
+			k := disk.Known{Key: v.Key, HostPath: v.HostPath, Identity: v.Identity, Volume: v.Name}
 			if record, ok, err := a.Records.Get(v.Identity); err == nil && ok {
 				k.Kind = record.Kind
 			}
-			k.Identity = v.Identity
+			all = append(all, k)
 		}
-		byPath[v.HostPath] = k
 	}
-	return slices.SortedFunc(maps.Values(byPath), func(a, b disk.Known) int { return strings.Compare(a.HostPath, b.HostPath) })
+	slices.SortFunc(all, func(a, b disk.Known) int {
+		return cmp.Or(strings.Compare(a.HostPath, b.HostPath), strings.Compare(a.Volume, b.Volume), strings.Compare(string(a.Identity), string(b.Identity)))
+	})
+	return all
 }
 
 // pathsOf are the paths in a folder that something is known of. The caller holds mu.

@@ -21,19 +21,16 @@ import (
 // removeTaint takes the startup taint off the node, once everything that was found is
 // published or known not to be: until then pods would go to nodes whose volumes are
 // already known.
-func (a *Agent) removeTaint(ctx context.Context) {
+func (a *Agent) removeTaint(ctx context.Context) error {
 	conf := a.current()
 	if !conf.RemoveNodeNotReadyTaint || a.untainted.Load() || !a.settled() {
-		return
+		return nil
 	}
 	if err := a.untaint(ctx, conf.NodeNotReadyTaintKey); err != nil {
-		if ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Cannot take the startup taint off the node", logkeys.Node, klog.KRef("", a.Node))
-			a.told.poke()
-		}
-		return
+		return fmt.Errorf("take the startup taint off: %w", err)
 	}
 	a.untainted.Store(true)
+	return nil
 }
 
 // settled says whether every disk that was found has been decided about.

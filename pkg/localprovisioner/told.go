@@ -48,6 +48,8 @@ type entry struct {
 	// freed is when the volume's claim was gone, appeared when the disk of a volume
 	// that was just published was first seen; zero when that has been measured.
 	freed, appeared time.Time
+	// failing is what was decided, and could not be done so far.
+	failing slot.Action
 }
 
 func newTold(a *Agent) *told {
@@ -64,7 +66,15 @@ func (t *told) waits(path string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e := t.entries[path]
-	return e != nil && (e.Reason == string(disk.VolumeInUse) || e.Reason == string(disk.InUse) || e.Reason == string(disk.BadRecord))
+	if e == nil {
+		return false
+	}
+	switch disk.Reason(e.Reason) {
+	case disk.VolumeInUse, disk.InUse, disk.BadRecord, disk.SameBytes:
+		return true
+	default:
+		return false
+	}
 }
 
 // decided takes down a decision.
@@ -84,6 +94,12 @@ func (t *told) decided(g *gathered, d slot.Decision) {
 		t.entries[g.path] = e
 	}
 	next := describe(g, d)
+	if e.failing != d.Do || d.Do == slot.Wipe {
+		e.failing = ""
+	}
+	if e.failing != "" && d.Problem == nil { // tried again, and not done yet
+		next.Reason, next.Message = e.Reason, e.Message
+	}
 	if next.State == stowage.EntryReleased && e.freed.IsZero() {
 		e.freed = time.Now()
 	}
@@ -137,6 +153,11 @@ func (t *told) failed(g *gathered, d slot.Decision, err error) bool {
 	fresh := e == nil || e.Reason != string(problem.Reason) || e.Message != problem.Message
 	t.mu.Unlock()
 	t.decided(g, slot.Decision{Do: d.Do, State: d.State, Problem: problem})
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e := t.entries[g.path]; e != nil {
+		e.failing = d.Do
+	}
 	return fresh
 }
 

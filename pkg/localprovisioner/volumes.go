@@ -5,6 +5,7 @@ package localprovisioner
 
 import (
 	"cmp"
+	"path"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,7 +26,7 @@ func pathOfVolume(object any) ([]string, error) {
 	if !ok || volume.Spec.Local == nil {
 		return nil, nil
 	}
-	return []string{volume.Spec.Local.Path}, nil
+	return []string{pathOf(volume)}, nil
 }
 
 func identityOfVolume(object any) ([]string, error) {
@@ -45,13 +46,14 @@ func asVolume(object any) (*corev1.PersistentVolume, bool) {
 	return volume, ok
 }
 
-// pathOf is the path on the node that an informer's object is about; empty if none.
+// pathOf is the path on the node that an informer's object is about, without doubled
+// or trailing slashes; empty if there is none.
 func pathOf(object any) string {
 	volume, ok := asVolume(object)
-	if !ok || volume.Spec.Local == nil {
+	if !ok || volume.Spec.Local == nil || volume.Spec.Local.Path == "" {
 		return ""
 	}
-	return volume.Spec.Local.Path
+	return path.Clean(volume.Spec.Local.Path)
 }
 
 func (a *Agent) volumeChanged(object any) {
@@ -66,6 +68,7 @@ func (a *Agent) volumeGone(object any) {
 		a.expects.gone(volume)
 	}
 	a.queue.Add(pathOf(object))
+	poke(a.look) // its disk may be at another path, and may now be published there
 }
 
 // volumeOf reads an informer's object, if the volume is this node's.
@@ -75,13 +78,14 @@ func (a *Agent) volumeOf(conf *settings, object any) (disk.Volume, bool) {
 		return disk.Volume{}, false
 	}
 	v, problem := publish.VolumeOf(volume, conf.directories)
+	v.HostPath = pathOf(volume) // as it is found, and not as somebody wrote it
 	return v, problem == nil
 }
 
 // at are the node's volumes of a path. The first is the one that counts: one that is
 // not being deleted before one that is, then the latest.
-func (a *Agent) at(conf *settings, path string) []disk.Volume {
-	objects, err := a.volumes.GetIndexer().ByIndex(byPath, path)
+func (a *Agent) at(conf *settings, hostPath string) []disk.Volume {
+	objects, err := a.volumes.GetIndexer().ByIndex(byPath, hostPath)
 	if err != nil {
 		return nil
 	}
@@ -104,13 +108,13 @@ func (a *Agent) at(conf *settings, path string) []disk.Volume {
 }
 
 // elsewhere names a volume of another path that offers the disk; empty if none does.
-func (a *Agent) elsewhere(conf *settings, path string, identity disk.Identity) string {
+func (a *Agent) elsewhere(conf *settings, hostPath string, identity disk.Identity) string {
 	objects, err := a.volumes.GetIndexer().ByIndex(byIdentity, string(identity))
 	if err != nil {
 		return ""
 	}
 	for _, object := range objects {
-		if v, ok := a.volumeOf(conf, object); ok && v.HostPath != path {
+		if v, ok := a.volumeOf(conf, object); ok && v.HostPath != hostPath {
 			return v.Name
 		}
 	}

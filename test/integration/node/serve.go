@@ -45,7 +45,7 @@ func (n *Node) WaitAnswer(path, what string, is func(Answer) bool) Answer {
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			n.t.Fatalf("waited %s for the answer of %s to be %s: %v; it was %d %s", n.Env.Timeout, path, what, err, last.Status, last.Body)
+			n.t.Fatalf("waited %s for the answer of %s to be %s: %v; it was %d %s", n.Env.Timeout, path, what, err, last.Status, tail([]byte(last.Body), 4000))
 		}
 	}
 }

@@ -1,0 +1,62 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package diskagent_test
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+)
+
+// TestManyEntries: what is too much for one page of the report goes on in the next,
+// volumes first; pages that are needed no more are emptied.
+func TestManyEntries(t *testing.T) {
+	const skipped = 600
+	n := newNode(t)
+	for i := range skipped {
+		if err := os.Mkdir(n.PathOf(n.Files, fmt.Sprintf("dir-%03d", i)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.Tmpfs("zzz", "1m")
+	n.Start()
+	n.WaitPhase(n.Files, "zzz", corev1.VolumeAvailable)
+	first := n.WaitPage(1, "full, with the volume first", func(r *stowage.LocalDiskReport) bool {
+		entries := r.Status.Entries
+		return len(entries) == stowage.MaxEntries && entries[0].Name == "zzz" && entries[0].State == stowage.EntryAvailable
+	})
+	if s := first.Status.Summary; s == nil || s.Skipped != skipped || s.Volumes != 1 || first.Status.Truncated != 0 {
+		t.Errorf("the summary is %+v and %d entries are left out, want %d skipped and 1 volume", s, first.Status.Truncated, skipped)
+	}
+	second := n.WaitPage(2, "the rest", func(r *stowage.LocalDiskReport) bool {
+		return len(r.Status.Entries) == skipped+1-stowage.MaxEntries
+	})
+	if second.Spec.NodeName != n.Name || second.Spec.Page != 2 || second.Status.Summary != nil {
+		t.Errorf("the second page is %d of node %s, with summary %v", second.Spec.Page, second.Spec.NodeName, second.Status.Summary)
+	}
+	names := map[string]bool{}
+	for _, entry := range append(first.Status.Entries, second.Status.Entries...) {
+		if names[entry.Name] {
+			t.Errorf("%s is there twice", entry.Name)
+		}
+		names[entry.Name] = true
+		if entry.Name != "zzz" && (entry.State != stowage.EntrySkipped || entry.Reason != "NotMountPoint" || entry.Message == "") {
+			t.Errorf("%s is %s %s: %q", entry.Name, entry.State, entry.Reason, entry.Message)
+		}
+	}
+
+	for i := range skipped {
+		if err := os.Remove(n.PathOf(n.Files, fmt.Sprintf("dir-%03d", i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.WaitPage(2, "empty", func(r *stowage.LocalDiskReport) bool { return len(r.Status.Entries) == 0 })
+	n.WaitPage(1, "one volume", func(r *stowage.LocalDiskReport) bool {
+		return len(r.Status.Entries) == 1 && r.Status.Summary.Skipped == 0
+	})
+}

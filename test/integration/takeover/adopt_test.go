@@ -5,6 +5,7 @@ package takeover_test
 
 import (
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -40,7 +41,7 @@ func TestAdopt(t *testing.T) {
 	all := []*corev1.PersistentVolume{free, taken, released, raw, stranger, elsewhere}
 	before := versions(e, all...)
 	adopt := []string{"adopt", "--config=" + n.Path("config"), "--node=" + n.Name}
-	confirm := append(adopt, "--confirm")
+	confirm := slices.Concat(adopt, []string{"--confirm"})
 
 	remove := runReference(n)
 	fails(e, confirm, "the reference still runs", "0 to adopt, 0 adopted already, 4 left alone, 1 of others")

@@ -55,7 +55,7 @@ func TestRelease(t *testing.T) {
 	release(e, dirty)
 	n.Delete(dirty)
 	args := []string{"release", "--node=" + n.Name}
-	confirm := append(args, "--confirm")
+	confirm := slices.Concat(args, []string{"--confirm"})
 
 	fails(e, confirm, "its agent still runs", "0 to release", "3 kept")
 	removeAgentPod(n)

@@ -23,6 +23,7 @@ const followAnyway = time.Minute
 // A version that is not valid is told of, and the last good one stays in force.
 func (a *Agent) Follow(ctx context.Context, folder string) {
 	logger := klog.FromContext(ctx)
+	metrics.CountConfigAccepted(time.Now()) // the one that the agent begins with
 	watcher, err := fsnotify.NewWatcher()
 	if err == nil {
 		defer func() { _ = watcher.Close() }()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"stowage.dev/stowage/pkg/local/disk"
+	"stowage.dev/stowage/pkg/local/reclaim"
 	"stowage.dev/stowage/pkg/local/slot"
 )
 
@@ -56,6 +57,9 @@ func (a *Agent) gather(path string, l learned) *gathered {
 	}
 	g.Foreign = a.foreign[path]
 	a.recall(g)
+	if g.Configured && !reclaim.Concerns(&g.Slot) { // what is given back is cleaned, whatever it is called
+		g.Configured = conf.named(g.Key)
+	}
 	if g.Fact == nil || g.Fact.Identity == "" {
 		return g
 	}

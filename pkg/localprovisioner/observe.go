@@ -39,8 +39,12 @@ func (t *told) measure() {
 		if mode == "" {
 			mode = metrics.ModeFilesystem
 		}
+		bytes := e.Bytes
+		if volume := t.agent.shown(e.Volume); volume != nil { // which offers less than the disk has
+			bytes = volume.Spec.Capacity.Storage().Value()
+		}
 		disks = append(disks, metrics.Disk{
-			Class: e.Class, Mode: mode, State: metrics.DiskState(e.State), Reason: metrics.SkipReason(e.Reason), Bytes: e.Bytes, Published: e.Volume != "",
+			Class: e.Class, Mode: mode, State: metrics.DiskState(e.State), Reason: metrics.SkipReason(e.Reason), Bytes: bytes, Published: e.Volume != "",
 		})
 	}
 	metrics.SetDisks(disks)

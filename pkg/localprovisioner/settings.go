@@ -5,6 +5,7 @@ package localprovisioner
 
 import (
 	"path"
+	"slices"
 	"strings"
 
 	"stowage.dev/stowage/pkg/apis/provisioner"
@@ -49,6 +50,14 @@ func (s *settings) keyOf(hostPath string) (disk.Key, bool) {
 		}
 	}
 	return disk.Key{}, false
+}
+
+// named says whether a class that is configured asks for a slot's name.
+func (s *settings) named(key disk.Key) bool {
+	return slices.ContainsFunc(s.classes[key.Class].NamePatterns, func(pattern string) bool {
+		ok, err := path.Match(pattern, key.Name)
+		return ok && err == nil
+	})
 }
 
 // existing is what a class wants done with data that is found.

@@ -100,7 +100,7 @@ func (t *told) decided(g *gathered, d slot.Decision) {
 	if e.failing != "" && d.Problem == nil { // tried again, and not done yet
 		next.Reason, next.Message = e.Reason, e.Message
 	}
-	if next.State == stowage.EntryReleased && e.freed.IsZero() {
+	if g.Volume != nil && g.Volume.Phase == disk.PhaseReleased && e.freed.IsZero() {
 		e.freed = time.Now()
 	}
 	if next.State == stowage.EntryAvailable && e.State != stowage.EntryAvailable {

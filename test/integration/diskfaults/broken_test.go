@@ -21,16 +21,18 @@ import (
 	"stowage.dev/stowage/test/integration/node"
 )
 
-func plant(t *testing.T, m medium) {
+const filesystem, blockMode = corev1.PersistentVolumeFilesystem, corev1.PersistentVolumeBlock
+
+func plant(t *testing.T, m medium, mode corev1.PersistentVolumeMode) {
 	t.Helper()
-	if err := m.plant(rand.New(rand.NewPCG(1, 2))); err != nil {
+	if err := m.plant(mode, rand.New(rand.NewPCG(1, 2))); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func mustBeClean(t *testing.T, m medium) {
+func mustBeClean(t *testing.T, m medium, mode corev1.PersistentVolumeMode) {
 	t.Helper()
-	if dirt, err := m.dirt(); err != nil || dirt != "" {
+	if dirt, err := m.dirt(mode); err != nil || dirt != "" {
 		t.Errorf("the disk is not clean: %s %v", dirt, err)
 	}
 }
@@ -62,7 +64,7 @@ func TestFullStateFolder(t *testing.T) {
 	}
 	empty(t, filler)
 	volume := n.Claim(n.Files, "disk1")
-	plant(t, tree)
+	plant(t, tree, filesystem)
 	filler = fill(t, n.Path("state"))
 	n.Unclaim(volume)
 	n.WaitEntry(n.Files, "disk1", stowage.EntryCleaning, string(disk.CleanFailed))
@@ -71,7 +73,7 @@ func TestFullStateFolder(t *testing.T) {
 	}
 	empty(t, filler)
 	n.WaitAnew(n.Files, "disk1", volume)
-	mustBeClean(t, tree)
+	mustBeClean(t, tree, filesystem)
 }
 
 // fill writes until there is no room, and returns the file.
@@ -119,8 +121,8 @@ func damaged(t *testing.T, damage func([]byte) []byte) {
 	n.Start()
 	volume := n.Claim(n.Files, "disk1")
 	vanishing := n.WaitPhase(n.Files, "disk3", corev1.VolumeAvailable)
-	plant(t, tree)
-	plant(t, free) // by a pod that nobody knows of
+	plant(t, tree, filesystem)
+	plant(t, free, filesystem) // by a pod that nobody knows of
 	n.Kill()
 	n.Delete(vanishing)
 	if err := n.StripFinalizers(n.Env.Context(), vanishing.Name); err != nil {
@@ -134,10 +136,10 @@ func damaged(t *testing.T, damage func([]byte) []byte) {
 	n.WaitEntry(n.Files, "disk1", stowage.EntryReleased, string(disk.BadRecord))
 
 	second := n.Claim(n.Files, "disk2")
-	plant(t, other)
+	plant(t, other, filesystem)
 	n.Unclaim(second)
 	n.WaitAnew(n.Files, "disk2", second)
-	mustBeClean(t, other)
+	mustBeClean(t, other, filesystem)
 
 	if err := tree.intact(); err != nil {
 		t.Errorf("cleaned, although nothing is known of the disk: %v", err)
@@ -186,7 +188,7 @@ func TestPolicyChanged(t *testing.T) {
 	tree := newTree(n, n.Mount("disk1", "24M"))
 	n.Start()
 	volume := n.Claim(n.Files, "disk1")
-	plant(t, tree)
+	plant(t, tree, filesystem)
 	retained := make(chan struct{})
 	defer onRecordThat(n, func(r *disk.Record) bool { return r.Policy == disk.Retain }, func() { close(retained) })()
 	patch := []byte(`{"spec":{"persistentVolumeReclaimPolicy":"Retain"}}`)
@@ -211,21 +213,21 @@ func TestPolicyChanged(t *testing.T) {
 func TestAnotherMode(t *testing.T) {
 	t.Parallel()
 	n := node.New(t, fixture.New(t), "a")
-	device := n.Attach(n.Image("disk1", "32M"))
-	n.Link(device, n.PathOf(n.Files, "disk1"))
+	path := n.Attach(n.Image("disk1", "32M"))
+	n.Link(path, n.PathOf(n.Files, "disk1"))
 	n.Start()
 	volume := n.Claim(n.Files, "disk1")
-	block := &raw{device: device}
-	plant(t, block)
-	plant(t, &formatted{raw{device: device}})
+	block := &device{path: path}
+	plant(t, block, blockMode)
+	plant(t, block, filesystem)
 	n.Unclaim(volume)
 	again := n.WaitAnew(n.Files, "disk1", volume)
-	if dirt, err := block.dirt(); err != nil || dirt == "" {
+	if dirt, err := block.dirt(blockMode); err != nil || dirt == "" {
 		t.Fatalf("fs-reset has left nothing, so this shows nothing: %v", err)
 	}
 	empty(t, n.PathOf(n.Files, "disk1"))
 	n.WaitVolume(n.Files, "disk1", "withdrawn", func(v *corev1.PersistentVolume) bool { return v == nil || v.UID != again.UID })
-	n.Link(device, n.PathOf(n.Blocks, "disk1"))
+	n.Link(path, n.PathOf(n.Blocks, "disk1"))
 	n.WaitPhase(n.Blocks, "disk1", corev1.VolumeAvailable)
-	mustBeClean(t, block)
+	mustBeClean(t, block, blockMode)
 }

@@ -80,12 +80,15 @@ func furnish(w *world, seed uint64) {
 	w.add(newTree(w.Node, path), seed, path)
 	for i := range 2 {
 		name := fmt.Sprintf("device%d", i)
-		device := w.Attach(w.Image(name+".files", "24M"))
-		w.Link(device, w.PathOf(w.Files, name))
-		w.add(&formatted{raw{device: device}}, seed, w.PathOf(w.Files, name))
+		node := w.Attach(w.Image(name+".files", "24M"))
+		w.Link(node, w.PathOf(w.Files, name))
+		w.add(&device{path: node}, seed, w.PathOf(w.Files, name))
 		name = fmt.Sprintf("block%d", i)
-		w.add(&raw{device: w.Device(name, "48M")}, seed, w.PathOf(w.Blocks, name))
+		w.add(&device{path: w.Device(name, "48M")}, seed, w.PathOf(w.Blocks, name))
 	}
+	both := w.Device("both", "24M") // a slot of either class
+	w.Link(both, w.PathOf(w.Files, "both"))
+	w.add(&device{path: both}, seed, w.PathOf(w.Blocks, "both"), w.PathOf(w.Files, "both"))
 }
 
 // killer starts agents and kills them.
@@ -172,7 +175,7 @@ func (k *killer) finish() {
 		if d.cycles == 0 {
 			t.Errorf("%s was never used and given back", d)
 		}
-		if dirt, err := d.medium.dirt(); err != nil || dirt != "" {
+		if dirt, err := d.medium.dirt(w.modeOf(d)); err != nil || dirt != "" {
 			w.violated("%s: in the end the disk holds %s: %v", d, dirt, err)
 		}
 		d.acting.Unlock()
@@ -191,6 +194,16 @@ func (k *killer) finish() {
 func (w *world) free(d *tenant) bool {
 	found := slices.DeleteFunc(w.Env.AllPVs(), func(v *corev1.PersistentVolume) bool { return v.Spec.Local == nil || !d.has(v.Spec.Local.Path) })
 	return len(found) == 1 && found[0].Status.Phase == corev1.VolumeAvailable && found[0].Spec.ClaimRef == nil && found[0].DeletionTimestamp == nil
+}
+
+// modeOf is the mode of the disk's volume.
+func (w *world) modeOf(d *tenant) corev1.PersistentVolumeMode {
+	for _, v := range w.Env.AllPVs() {
+		if v.Spec.Local != nil && d.has(v.Spec.Local.Path) {
+			return *v.Spec.VolumeMode
+		}
+	}
+	return corev1.PersistentVolumeBlock
 }
 
 func (w *world) isBroken() bool {

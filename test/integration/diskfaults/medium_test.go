@@ -16,16 +16,18 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
 
 	"stowage.dev/stowage/test/integration/node"
 )
 
 // medium is what a disk holds.
 type medium interface {
-	// dirt says what is there that a clean disk must not hold; empty if nothing is.
-	dirt() (string, error)
-	// plant fills the disk with a tenant's data.
-	plant(random *rand.Rand) error
+	// dirt says what is there that must not be on a disk that a volume of the mode
+	// offers; empty if nothing is.
+	dirt(mode corev1.PersistentVolumeMode) (string, error)
+	// plant fills the disk with the data of a tenant that has a volume of the mode.
+	plant(mode corev1.PersistentVolumeMode, random *rand.Rand) error
 	// intact says whether all that was planted last is there.
 	intact() error
 }
@@ -45,7 +47,7 @@ func newTree(n *node.Node, path string) *tree {
 	return t
 }
 
-func (t *tree) dirt() (string, error) {
+func (t *tree) dirt(corev1.PersistentVolumeMode) (string, error) {
 	entries, err := os.ReadDir(t.path)
 	if err != nil {
 		return "", err
@@ -65,7 +67,7 @@ func (t *tree) dirt() (string, error) {
 	return "", nil
 }
 
-func (t *tree) plant(random *rand.Rand) error {
+func (t *tree) plant(_ corev1.PersistentVolumeMode, random *rand.Rand) error {
 	t.planted = map[string]string{}
 	for i := range 40 {
 		file := fmt.Sprintf("file-%d", i)
@@ -97,15 +99,22 @@ func (t *tree) intact() error {
 	return nil
 }
 
-// raw is a device of volume mode Block.
-type raw struct {
-	device string
-	sum    uint32
+// device is a block device.
+type device struct {
+	path string
+	sum  uint32
 }
 
-func (r *raw) dirt() (string, error) {
+func (d *device) dirt(mode corev1.PersistentVolumeMode) (string, error) {
+	if mode == corev1.PersistentVolumeFilesystem {
+		out, err := exec.Command("wipefs", "--no-act", "--noheadings", d.path).CombinedOutput()
+		if err != nil {
+			return "", fmt.Errorf("wipefs: %w: %s", err, out)
+		}
+		return strings.TrimSpace(string(out)), nil
+	}
 	found := ""
-	err := r.read(func(at int64, p []byte) {
+	err := d.read(func(at int64, p []byte) {
 		for i, b := range p {
 			if b != 0 && found == "" {
 				found = fmt.Sprintf("byte %d is %#x", at+int64(i), b)
@@ -115,12 +124,15 @@ func (r *raw) dirt() (string, error) {
 	return found, err
 }
 
-func (r *raw) plant(random *rand.Rand) error {
+func (d *device) plant(mode corev1.PersistentVolumeMode, random *rand.Rand) error {
+	if mode == corev1.PersistentVolumeFilesystem {
+		return d.format(random)
+	}
 	var seed [32]byte
 	for i := range seed {
 		seed[i] = byte(random.Uint32())
 	}
-	file, err := os.OpenFile(r.device, os.O_WRONLY|unix.O_DIRECT, 0)
+	file, err := os.OpenFile(d.path, os.O_WRONLY|unix.O_DIRECT, 0)
 	if err != nil {
 		return err
 	}
@@ -133,37 +145,52 @@ func (r *raw) plant(random *rand.Rand) error {
 	_, _ = rand.NewChaCha8(seed).Read(p) // never fails
 	for {
 		if _, err := file.Write(p); errors.Is(err, syscall.ENOSPC) {
-			return r.remember()
+			return d.remember()
 		} else if err != nil {
 			return err
 		}
 	}
 }
 
+// format makes a file system, as kubelet does when a pod comes to use the volume.
+func (d *device) format(random *rand.Rand) error {
+	command := [][]string{{"mkfs.ext4", "-q", "-F"}, {"mkfs.vfat"}, {"mkswap"}}[random.IntN(3)]
+	if _, err := exec.LookPath(command[0]); err != nil {
+		command = []string{"mkfs.ext4", "-q", "-F"}
+	}
+	if out, err := exec.Command(command[0], append(command[1:], d.path)...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", command[0], err, out)
+	}
+	if dirt, err := d.dirt(corev1.PersistentVolumeFilesystem); err != nil || dirt == "" {
+		return fmt.Errorf("%s left nothing that wipefs knows: %w", command[0], err)
+	}
+	return d.remember()
+}
+
 // remember takes down what the device holds.
-func (r *raw) remember() error {
+func (d *device) remember() error {
 	var err error
-	r.sum, err = r.checksum()
+	d.sum, err = d.checksum()
 	return err
 }
 
-func (r *raw) checksum() (sum uint32, err error) {
+func (d *device) checksum() (sum uint32, err error) {
 	table := crc32.MakeTable(crc32.Castagnoli)
-	err = r.read(func(_ int64, p []byte) { sum = crc32.Update(sum, table, p) })
+	err = d.read(func(_ int64, p []byte) { sum = crc32.Update(sum, table, p) })
 	return sum, err
 }
 
-func (r *raw) intact() error {
-	now, err := r.checksum()
-	if err == nil && now != r.sum {
-		err = fmt.Errorf("%s has checksum %x, want %x", r.device, now, r.sum)
+func (d *device) intact() error {
+	now, err := d.checksum()
+	if err == nil && now != d.sum {
+		err = fmt.Errorf("%s has checksum %x, want %x", d.path, now, d.sum)
 	}
 	return err
 }
 
 // read reads all of the device past the page cache.
-func (r *raw) read(each func(at int64, p []byte)) error {
-	file, err := os.OpenFile(r.device, os.O_RDONLY|unix.O_DIRECT, 0)
+func (d *device) read(each func(at int64, p []byte)) error {
+	file, err := os.OpenFile(d.path, os.O_RDONLY|unix.O_DIRECT, 0)
 	if err != nil {
 		return err
 	}
@@ -190,30 +217,4 @@ func (r *raw) read(each func(at int64, p []byte)) error {
 func aligned() (buffer []byte, free func(), err error) {
 	p, err := unix.Mmap(-1, 0, 1<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	return p, func() { _ = unix.Munmap(p) }, err
-}
-
-// formatted is a device of volume mode Filesystem, on which the node makes a file
-// system when a pod comes to use it.
-type formatted struct{ raw }
-
-func (f *formatted) dirt() (string, error) {
-	out, err := exec.Command("wipefs", "--no-act", "--noheadings", f.device).CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("wipefs: %w: %s", err, out)
-	}
-	return strings.TrimSpace(string(out)), nil
-}
-
-func (f *formatted) plant(random *rand.Rand) error {
-	make := [][]string{{"mkfs.ext4", "-q", "-F", "-E", "nodiscard"}, {"mkfs.vfat"}, {"mkswap"}}[random.IntN(3)]
-	if _, err := exec.LookPath(make[0]); err != nil {
-		make = []string{"mkfs.ext4", "-q", "-F"}
-	}
-	if out, err := exec.Command(make[0], append(make[1:], f.device)...).CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w: %s", make[0], err, out)
-	}
-	if dirt, err := f.dirt(); err != nil || dirt == "" {
-		return fmt.Errorf("%s left nothing that wipefs knows: %w", make[0], err)
-	}
-	return f.remember()
 }

@@ -110,10 +110,10 @@ func publishWithout(t *testing.T, e *fixture.Env, before bool) {
 func cleanWithout(t *testing.T, e *fixture.Env) {
 	n := node.New(t, e, "a")
 	n.Set(n.Blocks, "blockCleanerCommand", []string{"dd-zero", "3"})
-	block := &raw{device: n.Device("disk1", "64M")}
+	block := &device{path: n.Device("disk1", "64M")}
 	n.Start()
 	volume := n.Claim(n.Blocks, "disk1")
-	plant(t, block)
+	plant(t, block, blockMode)
 	dead, clean := make(chan struct{}), make(chan struct{})
 	defer onRecord(n, disk.Cleaning, func() {
 		defer close(dead)
@@ -127,7 +127,7 @@ func cleanWithout(t *testing.T, e *fixture.Env) {
 	await(e, "the disk to be clean", clean)
 	start(e, e.Cluster.APIServer())
 	n.WaitAnew(n.Blocks, "disk1", volume)
-	mustBeClean(t, block)
+	mustBeClean(t, block, blockMode)
 }
 
 // releaseWithout: the same with the API server gone at the last step.
@@ -138,13 +138,13 @@ func releaseWithout(t *testing.T, e *fixture.Env, before bool) {
 	p := newProxy(n)
 	n.Start()
 	volume := n.Claim(n.Files, "disk1")
-	plant(t, tree)
+	plant(t, tree, filesystem)
 	dead := killAt(e, p, releaseVolume, before)
 	n.Unclaim(volume)
 	await(e, "the API server to be killed", dead)
 	start(e, e.Cluster.APIServer())
 	n.WaitAnew(n.Files, "disk1", volume)
-	mustBeClean(t, tree)
+	mustBeClean(t, tree, filesystem)
 }
 
 // deletedWhileBinding: who binds has written the claim down and not yet said that it is
@@ -171,7 +171,7 @@ func deletedWhileBinding(t *testing.T, e *fixture.Env) {
 	})
 	start(e, e.Cluster.ControllerManager())
 	n.WaitVolume(n.Files, "disk1", "bound", func(v *corev1.PersistentVolume) bool { return v.Status.Phase == corev1.VolumeBound })
-	plant(t, tree)
+	plant(t, tree, filesystem)
 	n.Tmpfs("disk2", "1M") // whose volume says that the agent has had time for more
 	n.WaitPhase(n.Files, "disk2", corev1.VolumeAvailable)
 	if err := tree.intact(); err != nil {
@@ -185,5 +185,5 @@ func deletedWhileBinding(t *testing.T, e *fixture.Env) {
 		t.Fatal(err)
 	}
 	n.WaitAnew(n.Files, "disk1", volume)
-	mustBeClean(t, tree)
+	mustBeClean(t, tree, filesystem)
 }

@@ -96,7 +96,7 @@ func (t *tenant) offered(ctx context.Context, v *corev1.PersistentVolume) {
 	if t.owned != "" && !t.world.torn(t.owned) {
 		t.world.violated("%s: volume %s is Available while the disk has a tenant (volume UID %s)", t, v.Name, t.owned)
 	}
-	dirt, err := t.medium.dirt()
+	dirt, err := t.medium.dirt(*v.Spec.VolumeMode)
 	if err != nil {
 		t.world.violated("%s: look at the disk: %v", t, err)
 	}
@@ -130,7 +130,7 @@ func (t *tenant) use(ctx context.Context, v *corev1.PersistentVolume) {
 	if now.Status.Phase != corev1.VolumeBound {
 		return
 	}
-	if err := t.medium.plant(t.random); err != nil {
+	if err := t.medium.plant(*v.Spec.VolumeMode, t.random); err != nil {
 		t.world.violated("%s: write to the disk: %v", t, err)
 	}
 	t.owned = v.UID

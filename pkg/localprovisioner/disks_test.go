@@ -9,6 +9,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"stowage.dev/stowage/pkg/local/disk"
 )
@@ -27,7 +28,8 @@ type disks struct {
 	failing map[disk.Identity]error
 	// during, if set, is called in the middle of a clean.
 	during func(ctx context.Context, request disk.CleanRequest, progress func(disk.Progress) error) error
-	freed  bool
+	// slow is how long a look takes.
+	slow time.Duration
 }
 
 func newDisks() *disks {
@@ -113,6 +115,7 @@ func (d *disks) reach(identity disk.Identity) error {
 }
 
 func (d *disks) Scan(context.Context, disk.Scan) disk.Scanned {
+	time.Sleep(d.slow)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.looks++

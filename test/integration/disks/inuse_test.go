@@ -12,12 +12,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/test/integration/node"
 )
 
-// TestFilesInUse: the clean of a released file system waits for the last who uses it.
-func TestFilesInUse(t *testing.T) {
-	n := newNode(t)
-	uses := map[string]func(volume *corev1.PersistentVolume) (end func()){
+// fileUses are ways of using a volume, each of which says how it ends.
+func fileUses(t *testing.T, n *node.Node) map[string]func(*corev1.PersistentVolume) (end func()) {
+	return map[string]func(*corev1.PersistentVolume) (end func()){
 		"container": func(v *corev1.PersistentVolume) func() { // of a pod that was deleted by force
 			folder := n.Path("kubelet/pods/uid-1/volumes/kubernetes.io~local-volume", v.Name)
 			n.Bind(v.Spec.Local.Path, folder)
@@ -46,6 +46,12 @@ func TestFilesInUse(t *testing.T) {
 			return func() { n.Detach(device) }
 		},
 	}
+}
+
+// TestFilesInUse: the clean of a released file system waits for the last who uses it.
+func TestFilesInUse(t *testing.T) {
+	n := newNode(t)
+	uses := fileUses(t, n)
 	for name := range uses {
 		slots(n, name)
 	}
@@ -71,17 +77,16 @@ func TestFilesInUse(t *testing.T) {
 	}
 }
 
-// TestDevicesInUse: so does that of a device.
-func TestDevicesInUse(t *testing.T) {
-	n := newNode(t)
-	uses := map[string]func(device string) (end func()){
+// deviceUses are ways of using a device, each of which says how it ends.
+func deviceUses(t *testing.T, n *node.Node) map[string]func(device string) (end func()) {
+	return map[string]func(device string) (end func()){
 		"exclusive": func(device string) func() {
 			held, err := os.OpenFile(device, os.O_RDONLY|unix.O_EXCL, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(func() { held.Close() })
-			return func() { held.Close() }
+			t.Cleanup(func() { _ = held.Close() })
+			return func() { _ = held.Close() }
 		},
 		"swap": func(device string) func() { return swapOn(n, device) },
 		"mounted": func(device string) func() {
@@ -94,6 +99,12 @@ func TestDevicesInUse(t *testing.T) {
 			return func() { n.Detach(second) }
 		},
 	}
+}
+
+// TestDevicesInUse: so does that of a device.
+func TestDevicesInUse(t *testing.T) {
+	n := newNode(t)
+	uses := deviceUses(t, n)
 	devices := map[string]string{}
 	for name := range uses {
 		devices[name] = n.Device(name, "16M")
@@ -185,5 +196,5 @@ func TestHostCanUnmount(t *testing.T) {
 	if err != nil {
 		t.Fatalf("the host cannot have a device that is free: %v", err)
 	}
-	held.Close()
+	_ = held.Close()
 }

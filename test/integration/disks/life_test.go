@@ -4,7 +4,6 @@
 package disks_test
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -64,7 +63,7 @@ func keep(t *testing.T, folder string) {
 // fence returns when whatever the agent was to do at once it has done: another disk was
 // found, published, used and cleaned meanwhile. Each fence of a node has its own name.
 func fence(n *node.Node, name string) {
-	name = fmt.Sprintf("fence-%s", name)
+	name = "fence-" + name
 	n.Tmpfs(name, "1M")
 	volume := used(n, name)
 	n.Release(volume)

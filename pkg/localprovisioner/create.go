@@ -49,7 +49,7 @@ func (a *Agent) create(ctx context.Context, g *gathered, generation int64) error
 	case err == nil:
 	case apierrors.IsAlreadyExists(err):
 		return a.next(ctx, record)
-	case ambiguous(err):
+	case ambiguous(err) && !a.unmade(ctx, err, volume.Name):
 		return fmt.Errorf("create volume %s: %w", volume.Name, err)
 	default: // refused, so the disk is as it was
 		return errors.Join(fmt.Errorf("create volume %s: %w", volume.Name, err), a.restore(record.Identity, before, generation, g))
@@ -144,6 +144,19 @@ func ambiguous(err error) bool {
 	}
 	return apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err) ||
 		apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsUnexpectedServerError(err)
+}
+
+// unmade says whether a volume was not made although the error is ambiguous: the API
+// server did answer, and has no such volume. Should it turn up yet, it is found by its
+// name, which the next request asks for again. Without this, a webhook that is broken
+// would have every disk cleaned again and again.
+func (a *Agent) unmade(ctx context.Context, err error, name string) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) {
+		return false
+	}
+	live, err := a.asked(ctx, name)
+	return err == nil && live == nil
 }
 
 // next goes on to the next generation: the name is taken, by a volume that is not of

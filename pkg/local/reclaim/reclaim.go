@@ -163,13 +163,19 @@ func orphan(s *slot.Slot) slot.Decision {
 		return wait(slot.Skipped, disk.Problemf(disk.NotConfigured, "the disk is dirty, and the configuration has no class %q any more", s.Key.Class))
 	case r.State == disk.Retained:
 		return retained(s, next)
-	case r.Policy != disk.Delete:
+	case r.Policy != disk.Delete, unborn(s):
 		return slot.Decision{Do: slot.Keep, State: slot.Retained}
 	}
 	if decision, ok := idle(s, slot.Cleaning); !ok {
 		return decision
 	}
 	return slot.Decision{Do: slot.Wipe, State: slot.Cleaning, Generation: next}
+}
+
+// unborn says whether the data on a disk may be what existingData wants published: the
+// agent was stopped before it knew that the disk's first volume was there.
+func unborn(s *slot.Slot) bool {
+	return s.Existing == slot.Publish && s.Record.State == disk.Published && s.Record.UID == ""
 }
 
 // retained decides about a disk that was kept with its data.

@@ -159,7 +159,7 @@ func (n *Node) finish() {
 		return
 	}
 	if text, err := os.ReadFile(log); err == nil {
-		n.t.Logf("agent of %s:\n%s", n.Name, tail(text, 20_000))
+		n.t.Logf("agent of %s:\n%s\nand its report:\n%s", n.Name, tail(text, 20_000), n.report())
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/local/publish"
@@ -103,6 +104,21 @@ func (n *Node) WaitEntry(class, name string, state stowage.EntryState, reason st
 		return false
 	})
 	return found
+}
+
+// report is what the agent told last, for messages of tests that fail.
+func (n *Node) report() string {
+	ctx, cancel := context.WithTimeout(context.Background(), n.Env.Timeout)
+	defer cancel()
+	reports, err := agent.NewReports(n.Env.Cluster.RESTConfig())
+	if err != nil {
+		return err.Error()
+	}
+	last, err := reports.Get(ctx, stowage.PageName(n.Name, 1), metav1.GetOptions{})
+	if err != nil {
+		return err.Error()
+	}
+	return show(last)
 }
 
 func show(report *stowage.LocalDiskReport) string {

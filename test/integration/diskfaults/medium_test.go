@@ -154,7 +154,7 @@ func (d *device) plant(mode corev1.PersistentVolumeMode, random *rand.Rand) erro
 
 // format makes a file system, as kubelet does when a pod comes to use the volume.
 func (d *device) format(random *rand.Rand) error {
-	command := [][]string{{"mkfs.ext4", "-q", "-F"}, {"mkfs.vfat"}, {"mkswap"}}[random.IntN(3)]
+	command := [][]string{{"mkfs.ext4", "-q", "-F"}, {"mkfs.vfat", "-I"}, {"mkswap"}}[random.IntN(3)]
 	if _, err := exec.LookPath(command[0]); err != nil {
 		command = []string{"mkfs.ext4", "-q", "-F"}
 	}

@@ -132,6 +132,7 @@ func (t *tenant) use(ctx context.Context, v *corev1.PersistentVolume) {
 	}
 	if err := t.medium.plant(*v.Spec.VolumeMode, t.random); err != nil {
 		t.world.violated("%s: write to the disk: %v", t, err)
+		return
 	}
 	t.owned = v.UID
 	t.until = t.world.killed() + t.random.IntN(3)

@@ -72,7 +72,9 @@ func (d *demo) startAgent(ctx context.Context, node string) error {
 	if d.disks.real {
 		log["volumeMode"] = "Block"
 	} else {
-		data["directoryPattern"], log["directoryPattern"] = []string{"disk*"}, []string{"disk*"}
+		for _, class := range []map[string]any{data, log} {
+			class["allowDirectories"], class["directoryPattern"] = true, "disk*"
+		}
 		// Only root may read what process 1 has mounted.
 		proc, err := ownProc(a.Folder)
 		if err != nil {

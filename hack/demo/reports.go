@@ -36,8 +36,8 @@ func (d *demo) report(ctx context.Context, node string, is func(*stowagev1alpha1
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
+	ctx, stop := d.watch.limit(ctx)
+	defer stop()
 	last, err := agent.WaitReport(ctx, reports, node, is)
 	if err == nil {
 		return last, nil

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -98,6 +99,28 @@ func (w *watch) until(ctx context.Context, what string, done func() (bool, error
 		case <-timeout.C:
 			return fmt.Errorf("%s: not within %s%s", what, patience, latest())
 		}
+	}
+}
+
+// limit returns a context that ends when patience does, or a component. The function
+// that it returns must be called.
+func (w *watch) limit(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	var group sync.WaitGroup
+	group.Go(func() {
+		timeout := time.NewTimer(patience)
+		defer timeout.Stop()
+		select {
+		case err := <-w.failed:
+			cancel(err)
+		case <-timeout.C:
+			cancel(fmt.Errorf("not within %s", patience))
+		case <-ctx.Done():
+		}
+	})
+	return ctx, func() {
+		cancel(nil)
+		group.Wait()
 	}
 }
 

@@ -40,6 +40,9 @@ func NewReports(config *rest.Config) (Reports, error) {
 func WaitReport(ctx context.Context, reports Reports, node string, is func(*stowage.LocalDiskReport) bool) (*stowage.LocalDiskReport, error) {
 	watching, err := reports.Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + node})
 	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
 		return nil, fmt.Errorf("watch LocalDiskReport %s: %w", node, err)
 	}
 	defer watching.Stop()

@@ -196,19 +196,19 @@ func TestFailingClean(t *testing.T) {
 				w.events.take()
 				w.api.count("get persistentvolumes")
 				w.reports.count()
-				w.pass(24 * time.Hour)
+				w.pass(6 * time.Hour)
 				w.expect("disk1", test.reason)
-				if n := len(w.disks.cleaned()); n < 24 || n > 145 {
-					t.Errorf("tried %d times in a day, want it every 10 minutes", n)
+				if n := len(w.disks.cleaned()); n < 12 || n > 37 {
+					t.Errorf("tried %d times in six hours, want it every 10 minutes", n)
 				}
-				if n := len(w.events.take()); n > 3*145 {
-					t.Errorf("%d events in a day", n)
+				if n := len(w.events.take()); n > 3*37 {
+					t.Errorf("%d events in six hours", n)
 				}
-				if n := w.api.count("get persistentvolumes"); n > 145 {
-					t.Errorf("asked for the volume %d times in a day", n)
+				if n := w.api.count("get persistentvolumes"); n > 37 {
+					t.Errorf("asked for the volume %d times in six hours", n)
 				}
-				if n := w.reports.count(); n > 3*145 {
-					t.Errorf("wrote the report %d times in a day", n)
+				if n := w.reports.count(); n > 3*37 {
+					t.Errorf("wrote the report %d times in six hours", n)
 				}
 				w.disks.mu.Lock()
 				w.disks.during = nil

@@ -35,14 +35,14 @@ func TestQuietWhileNothingChanges(t *testing.T) {
 	for name, test := range map[string]struct {
 		arrange func(w *world)
 		reason  string
-		// reads and writes are how many requests about volumes and nodes a day may see.
+		// reads and writes are how many requests about volumes and nodes six hours may see.
 		reads, writes int
 	}{
 		"a volume that is free": {
 			func(w *world) { w.disks.add("disk1", "") }, "Pending", 0, 0,
 		},
 		"a disk that holds data": {
-			func(w *world) { w.disks.add("disk1", "ext4") }, "Skipped: NotEmpty", 24 * 30, 0,
+			func(w *world) { w.disks.add("disk1", "ext4") }, "Skipped: NotEmpty", 6 * 30, 0,
 		},
 		"a disk without a StorageClass": {
 			func(w *world) {
@@ -50,10 +50,10 @@ func TestQuietWhileNothingChanges(t *testing.T) {
 				if err := w.api.StorageV1().StorageClasses().Delete(context.Background(), "fast", metav1.DeleteOptions{}); err != nil {
 					w.t.Fatal(err)
 				}
-			}, "Pending: StorageClassMissing", 24 * 30, 0,
+			}, "Pending: StorageClassMissing", 6 * 30, 0,
 		},
 		"a volume that the API server refuses": {
-			func(w *world) { w.disks.add("disk1", ""); w.api.refuse(forbid("create", "persistentvolumes")) }, "Pending: CannotCreate", 24 * 90, 24 * 30,
+			func(w *world) { w.disks.add("disk1", ""); w.api.refuse(forbid("create", "persistentvolumes")) }, "Pending: CannotCreate", 6 * 90, 6 * 30,
 		},
 		"a node that keeps its startup taint": {
 			func(w *world) {
@@ -61,10 +61,10 @@ func TestQuietWhileNothingChanges(t *testing.T) {
 				w.config.RemoveNodeNotReadyTaint, w.config.NodeNotReadyTaintKey = true, "stowage.dev/starting"
 				w.taint()
 				w.api.refuse(forbid("patch", "nodes"))
-			}, "Pending", 24 * 31, 24 * 31,
+			}, "Pending", 6 * 31, 6 * 31,
 		},
 		"a disk that does not answer": {
-			func(w *world) { w.disks.hang(w.disks.add("disk1", "")) }, "Pending: TimedOut", 24 * 30, 0,
+			func(w *world) { w.disks.hang(w.disks.add("disk1", "")) }, "Pending: TimedOut", 6 * 30, 0,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -76,16 +76,16 @@ func TestQuietWhileNothingChanges(t *testing.T) {
 				w.events.take()
 				w.reports.count()
 				w.api.total()
-				w.pass(24 * time.Hour)
+				w.pass(6 * time.Hour)
 				w.expect("disk1", test.reason)
 				if got := w.events.take(); len(got) > 0 {
-					w.t.Errorf("%d events in a day, the first is %s", len(got), got[0])
+					w.t.Errorf("%d events in six hours, the first is %s", len(got), got[0])
 				}
 				if n := w.reports.count(); n > 0 {
-					w.t.Errorf("wrote the report %d times in a day", n)
+					w.t.Errorf("wrote the report %d times in six hours", n)
 				}
 				if reads, writes := w.api.total(); reads > test.reads || writes > test.writes {
-					w.t.Errorf("%d reads and %d writes in a day, want %d and %d at most", reads, writes, test.reads, test.writes)
+					w.t.Errorf("%d reads and %d writes in six hours, want %d and %d at most", reads, writes, test.reads, test.writes)
 				}
 			})
 		})

@@ -6,7 +6,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"text/tabwriter"
 
@@ -75,12 +74,11 @@ func (d *demo) startAgent(ctx context.Context, node string) error {
 		for _, class := range []map[string]any{data, log} {
 			class["allowDirectories"], class["directoryPattern"] = true, "disk*"
 		}
-		// Only root may read what process 1 has mounted.
-		proc, err := ownProc(a.Folder)
+		view, err := viewOfUser(a.Folder)
 		if err != nil {
-			return err
+			return fmt.Errorf("make a view of the machine: %w", err)
 		}
-		args = append(args, "--host-proc="+proc)
+		args = append(args, view...)
 	}
 	if err := a.Configure(map[string]any{"storageClassMap": map[string]any{dataClass: data, logClass: log}}); err != nil {
 		return err
@@ -90,19 +88,6 @@ func (d *demo) startAgent(ctx context.Context, node string) error {
 	}
 	_, err := a.Start(args...)
 	return err
-}
-
-// ownProc makes a folder that looks like /proc, in which process 1 has mounted what
-// whoever looks has.
-func ownProc(folder string) (string, error) {
-	proc := filepath.Join(folder, "proc")
-	if err := os.MkdirAll(filepath.Join(proc, "1"), 0o755); err != nil {
-		return "", err
-	}
-	if err := os.Symlink("/proc/self/mountinfo", filepath.Join(proc, "1/mountinfo")); err != nil {
-		return "", err
-	}
-	return proc, os.Symlink("/proc/swaps", filepath.Join(proc, "swaps"))
 }
 
 // tellPublished waits for the volumes that agents make and shows them.

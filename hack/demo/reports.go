@@ -43,6 +43,9 @@ func (d *demo) report(ctx context.Context, node string, is func(*stowagev1alpha1
 		return last, nil
 	}
 	if last != nil {
+		for _, class := range last.Status.Classes {
+			err = fmt.Errorf("%w; class %s is ready: %t %s", err, class.Name, class.Ready, class.Message)
+		}
 		for _, entry := range last.Status.Entries {
 			err = fmt.Errorf("%w; %s/%s is %s %s %s", err, entry.Class, entry.Name, entry.State, entry.Reason, entry.Message)
 		}

@@ -46,6 +46,7 @@ type options struct {
 	kubeletDir  string
 	kubeletPath string
 	proc        string
+	sys         string
 	fstab       string
 	recheck     time.Duration
 	logs        *logsapi.LoggingConfiguration
@@ -96,6 +97,7 @@ func (o *options) addFlags(cmd *cobra.Command) {
 	own.StringVar(&o.kubeletDir, "kubelet-dir", "/var/lib/kubelet", "kubelet's root directory on the node")
 	own.StringVar(&o.kubeletPath, "kubelet-path", "", "where kubelet's root directory is to be found, if not at the same path")
 	own.StringVar(&o.proc, "host-proc", "/proc", "where the node's /proc is to be found")
+	own.StringVar(&o.sys, "host-sys", "/sys", "where the node's /sys is to be found")
 	own.StringVar(&o.fstab, "host-fstab", "/etc/fstab", "where the node's fstab is to be found; empty for none")
 	own.DurationVar(&o.recheck, "recheck-period", 0, "how long after a disk has vanished the agent looks again before it believes it (default 5s)")
 }

@@ -37,7 +37,7 @@ func (o *options) run(ctx context.Context) (err error) {
 		klog.FromContext(ctx).Info("The configuration says something to think about", "field", warning.Field, "message", warning.Message)
 	}
 	node, err := host.New(host.Config{
-		Proc: o.proc, Fstab: o.fstab, KubeletDir: o.kubeletDir, KubeletPath: o.kubeletPath, Timeout: settings.ProbeTimeout,
+		Proc: o.proc, Sys: o.sys, Fstab: o.fstab, KubeletDir: o.kubeletDir, KubeletPath: o.kubeletPath, Timeout: settings.ProbeTimeout,
 	})
 	if err != nil {
 		return err

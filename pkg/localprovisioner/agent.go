@@ -29,6 +29,9 @@ const (
 	workers = 4
 	// A slot that cannot go on is tried again after retryFirst, then ever later.
 	retryFirst, retryLast = time.Second, 2 * time.Minute
+	// A disk that waits for somebody to empty it is looked at again after retryFirst,
+	// then ever later.
+	patienceLast = 30 * time.Minute
 	// defaultRecheck is Config.Recheck.
 	defaultRecheck = 5 * time.Second
 	// stopTimeout is how long Run waits for what does not heed its context: a read of a
@@ -42,6 +45,8 @@ type Agent struct {
 	volumes cache.SharedIndexInformer
 	factory informers.SharedInformerFactory
 	queue   workqueue.TypedRateLimitingInterface[string] // paths on the node
+	// patience says when to look again at a disk that is not empty.
+	patience workqueue.TypedRateLimiter[string]
 
 	look      chan struct{} // asks for a scan
 	rewatch   chan struct{} // asks for new watches
@@ -80,6 +85,7 @@ func New(config Config) (*Agent, error) {
 		foreign:  map[string]string{},
 		accepted: map[string]bool{},
 	}
+	a.patience = workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryFirst, patienceLast)
 	a.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryFirst, retryLast),
 		workqueue.TypedRateLimitingQueueConfig[string]{Name: "local_volumes"})

@@ -61,16 +61,21 @@ func (a *Agent) process(ctx context.Context, path string) {
 	case d.Do != slot.None:
 		a.queue.Forget(path)
 		a.queue.Add(path)
+	case d.Problem != nil && d.Problem.Reason == disk.NotEmpty:
+		a.queue.Forget(path)
+		a.queue.AddAfter(path, a.patience.When(path))
 	case a.reconsider(ctx, g, d):
 		a.queue.AddRateLimited(path)
 	default:
 		a.queue.Forget(path)
+		a.patience.Forget(path)
 	}
 }
 
 // forget drops what is known of a slot that is not there any more.
 func (a *Agent) forget(path string) {
 	a.cleans.forget(path)
+	a.patience.Forget(path)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.foreign, path)
@@ -250,7 +255,7 @@ func (a *Agent) reconsider(ctx context.Context, g *gathered, d slot.Decision) bo
 		defer a.mu.Unlock()
 		delete(a.foreign, g.path)
 		return true
-	case disk.NotEmpty, disk.InUse, disk.VolumeInUse, disk.Unreadable, disk.TimedOut, disk.BadRecord:
+	case disk.InUse, disk.VolumeInUse, disk.Unreadable, disk.TimedOut, disk.BadRecord:
 		return true
 	default:
 		return g.unanswered

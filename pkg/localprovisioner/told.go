@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -230,7 +231,19 @@ func (t *told) event(object *corev1.ObjectReference, kind, reason, text string) 
 	case eventDelete, eventCleaned, eventFailedDelete, string(disk.VolumeInUse):
 		action = actionClean
 	}
-	t.agent.Events.Eventf(object, nil, kind, reason, action, "%s", stowage.FitMessage(text))
+	t.agent.Events.Eventf(object, nil, kind, reason, action, "%s", note(text))
+}
+
+// maxNote is what the API server takes of an event's note, in bytes.
+const maxNote = 1024
+
+// note makes a text one that an event may have.
+func note(text string) string {
+	if len(text) <= maxNote {
+		return text
+	}
+	const more = "…"
+	return strings.ToValidUTF8(text[:maxNote-len(more)], "") + more
 }
 
 // reference is what an event is about.

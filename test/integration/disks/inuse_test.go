@@ -127,6 +127,10 @@ func TestDevicesInUse(t *testing.T) {
 			t.Errorf("%s was cleaned while in use", name)
 		}
 		end()
+		if lingers(devices[name]) {
+			t.Logf("%s: the kernel keeps the file system that was unmounted: another mount namespace of this machine has a copy of the mount", name)
+			delete(volumes, name)
+		}
 	}
 	for name, volume := range volumes {
 		n.WaitAnew(n.Blocks, name, volume)
@@ -134,6 +138,12 @@ func TestDevicesInUse(t *testing.T) {
 			t.Errorf("%s is free and was not cleaned", name)
 		}
 	}
+}
+
+// lingers says whether the kernel has a file system of a device, mounted here or not.
+func lingers(device string) bool {
+	_, err := os.Stat(filepath.Join("/sys/fs/ext4", filepath.Base(device)))
+	return err == nil
 }
 
 // TestNestedMounts: nothing beyond a mount within a volume is touched, be it of another

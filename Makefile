@@ -27,6 +27,8 @@ BENCH    ?= .
 KEEP     ?=
 WORKLOADS ?=
 ROUNDS   ?=
+ONLY     ?=
+DISKS    ?=
 
 # Commands are found, not listed: cmd/scheduler makes bin/stowage-scheduler, cmd/kubectl-x makes bin/kubectl-x.
 COMMANDS := $(patsubst cmd/%/main.go,%,$(wildcard cmd/*/main.go))
@@ -84,14 +86,20 @@ test-integration: control-plane ## Tests against a real control plane; RUN=regex
 ##@ Measure
 
 .PHONY: bench
-bench: control-plane ## The stock plugin and ours side by side on whole clusters; WORKLOADS=a,b ROUNDS=n
+bench: control-plane ## The stock plugin and ours side by side on whole clusters, and the node agent; WORKLOADS=a,b ROUNDS=n
 	@go build -v -o bin/tools/bench ./hack/bench 2>&1 | $(PROGRESS)
 	@bin/tools/bench -workloads='$(WORKLOADS)' -rounds=$(or $(ROUNDS),0)
+	@$(if $(WORKLOADS),,$(MAKE) bench-local)
 
 .PHONY: bench-quick
 bench-quick: control-plane ## A small set of the same, within 10 minutes; stores nothing
 	@go build -v -o bin/tools/bench ./hack/bench 2>&1 | $(PROGRESS)
 	@bin/tools/bench -quick -rounds=$(or $(ROUNDS),0)
+
+.PHONY: bench-local
+bench-local: control-plane ## The node agent on real disks (root); ONLY=latency,resting,wiping,watching DISKS=n ROUNDS=n
+	@go build -v -o bin/tools/local ./test/perf/local 2>&1 | $(PROGRESS)
+	@bin/tools/local -out docs/local-benchmarks.json -only='$(ONLY)' -disks=$(or $(DISKS),0) -rounds=$(or $(ROUNDS),0)
 
 .PHONY: bench-plot
 bench-plot: ## Draw what was measured as curves, into docs/benchmarks/

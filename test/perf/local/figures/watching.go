@@ -1,0 +1,111 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package figures
+
+import (
+	"fmt"
+	"slices"
+)
+
+// row is one line: medians over the rounds of an arm.
+type row struct {
+	title         string
+	watchers      int
+	begin, update Phase
+	rss           float64
+}
+
+func (w *Watching) rounds() int {
+	most := 0
+	for _, run := range w.Runs {
+		most = max(most, run.Round)
+	}
+	return most
+}
+
+// median of a figure of an arm.
+func (w *Watching) median(arm Arm, of func(*Watch) float64) float64 {
+	var all []float64
+	for i := range w.Runs {
+		if w.Runs[i].Arm == arm {
+			all = append(all, of(&w.Runs[i]))
+		}
+	}
+	slices.Sort(all)
+	switch n := len(all); {
+	case n == 0:
+		return 0
+	case n%2 == 1:
+		return all[n/2]
+	default:
+		return (all[n/2-1] + all[n/2]) / 2
+	}
+}
+
+func (w *Watching) phase(arm Arm, of func(*Watch) *Phase) Phase {
+	return Phase{
+		Seconds: w.median(arm, func(r *Watch) float64 { return of(r).Seconds }),
+		CPU:     w.median(arm, func(r *Watch) float64 { return of(r).CPU }),
+		Bytes:   int64(w.median(arm, func(r *Watch) float64 { return float64(of(r).Bytes) })),
+		Events:  int64(w.median(arm, func(r *Watch) float64 { return float64(of(r).Events) })),
+	}
+}
+
+func (w *Watching) row(arm Arm, title string) row {
+	return row{
+		title:    title,
+		watchers: int(w.median(arm, func(r *Watch) float64 { return float64(r.Watchers) })),
+		begin:    w.phase(arm, func(r *Watch) *Phase { return &r.Begin }),
+		update:   w.phase(arm, func(r *Watch) *Phase { return &r.Update }),
+		rss:      w.median(arm, func(r *Watch) float64 { return float64(r.RSS) }),
+	}
+}
+
+// scaled is what so many watchers would cost, if each cost what those of r do beyond
+// what nobody does.
+func (r row) scaled(nobody row, watchers int) row {
+	if r.watchers == 0 {
+		return row{}
+	}
+	by := float64(watchers) / float64(r.watchers)
+	phase := func(few, none Phase) Phase {
+		return Phase{
+			CPU:    none.CPU + by*(few.CPU-none.CPU),
+			Bytes:  int64(by * float64(few.Bytes)),
+			Events: int64(by * float64(few.Events)),
+		}
+	}
+	return row{
+		title: "all, scaled up", watchers: watchers, rss: nobody.rss + by*(r.rss-nobody.rss),
+		begin: phase(r.begin, nobody.begin), update: phase(r.update, nobody.update),
+	}
+}
+
+// lines are those of the table: who was run, and the last arm at the scale of our agents.
+func (w *Watching) lines() []row {
+	nobody, filtered, all := w.row(Nobody, "nobody"), w.row(Filtered, "filtered"), w.row(All, "all")
+	return []row{nobody, filtered, all, all.scaled(nobody, filtered.watchers)}
+}
+
+func (w *Watching) table() string {
+	var first, then [][]string
+	for _, r := range w.lines() {
+		if r.watchers > 0 {
+			first = append(first, []string{r.title, count(int64(r.watchers)), took(r.begin), seconds(r.begin.CPU), bytes(r.begin.Bytes), count(r.begin.Events), mib(int64(r.rss))})
+		}
+		then = append(then, []string{r.title, count(int64(r.watchers)), took(r.update), seconds(r.update.CPU), bytes(r.update.Bytes), count(r.update.Events)})
+	}
+	return fmt.Sprintf("All watchers come, with %s volumes on %s nodes:\n\n", count(int64(w.Volumes)), count(int64(w.Nodes))) +
+		table("who | watchers | time | CPU of the API server | sent | volumes sent | RSS of the API server", first) +
+		fmt.Sprintf("\nThen %s volumes are updated once:\n\n", count(int64(w.Updates))) +
+		table("who | watchers | time | CPU of the API server | sent | events sent", then)
+}
+
+// took is a phase's time; one that is computed has none.
+func took(p Phase) string {
+	if p.Seconds == 0 {
+		return missing
+	}
+	return seconds(p.Seconds)
+}

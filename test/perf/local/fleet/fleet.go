@@ -1,0 +1,132 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/flowcontrol"
+
+	"stowage.dev/stowage/pkg/local/disk"
+	"stowage.dev/stowage/pkg/local/publish"
+	"stowage.dev/stowage/test/cluster"
+	"stowage.dev/stowage/test/perf/local/figures"
+)
+
+// What there is.
+const (
+	nodes          = 1000
+	volumesPerNode = 10
+	updates        = 2000
+	// updatesPerSecond leave the API server time for a thousand watchers: it drops those
+	// that cannot follow, which would come again and hide what they cost.
+	updatesPerSecond = 100
+	// watchingAll is how many watch all volumes: more would take longer than it is worth,
+	// since each costs the same.
+	watchingAll = 50
+)
+
+const parallelism = 32 // requests at a time
+
+// Config is what a measurement needs.
+type Config struct {
+	Binaries cluster.Binaries
+	Rounds   int
+	// Progress is told what is being done.
+	Progress func(format string, args ...any)
+}
+
+type site struct {
+	Config
+	cluster *cluster.Cluster
+	client  kubernetes.Interface
+	names   []string // of volumes
+	version int
+}
+
+// Measure runs all arms in turn, round by round.
+func Measure(ctx context.Context, config Config) (_ *figures.Watching, err error) {
+	config.Progress("control plane")
+	c, err := cluster.Start(ctx, cluster.Config{
+		Binaries: config.Binaries, NoKwok: true,
+		ControllerManager: cluster.ControllerManagerConfig{Disabled: true},
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, c.Stop()) }()
+	s := &site{Config: config, cluster: c, client: c.Client()}
+	if err := s.makeVolumes(ctx); err != nil {
+		return nil, err
+	}
+	w := &figures.Watching{Volumes: len(s.names), Nodes: nodes, Updates: updates}
+	for round := range config.Rounds {
+		for _, arm := range []figures.Arm{figures.Nobody, figures.Filtered, figures.All} {
+			run, err := s.run(ctx, arm, round+1)
+			if err != nil {
+				return nil, fmt.Errorf("%s watching, round %d: %w", arm, round+1, err)
+			}
+			w.Runs = append(w.Runs, *run)
+		}
+	}
+	return w, nil
+}
+
+func nodeName(n int) string { return fmt.Sprintf("node-%d", n) }
+
+// makeVolumes makes volumes as agents do.
+func (s *site) makeVolumes(ctx context.Context) error {
+	s.Progress("%d volumes", nodes*volumesPerNode)
+	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast-disks"}}
+	s.names = make([]string, nodes*volumesPerNode)
+	return s.each(ctx, len(s.names), func(ctx context.Context, i int) error {
+		node, name := nodeName(i%nodes), fmt.Sprintf("disk-%d", i/nodes)
+		volume, problem := publish.Volume(publish.Request{
+			Node: publish.Node{Name: node, Hostname: node}, Class: class, Generation: time.Now().Unix(),
+			Disk: disk.Fact{
+				Key: disk.Key{Class: class.Name, Name: name}, HostPath: "/mnt/fast-disks/" + name, Kind: disk.Mount,
+				Identity: disk.Identity(fmt.Sprintf("fs:%032x:/", i)), Bytes: 100 << 30,
+			},
+			Offer: publish.Offer{Mode: disk.Filesystem},
+		})
+		if problem != nil {
+			return problem
+		}
+		s.names[i] = volume.Name
+		_, err := s.client.CoreV1().PersistentVolumes().Create(ctx, volume, metav1.CreateOptions{})
+		return err
+	})
+}
+
+func (s *site) each(ctx context.Context, n int, do func(context.Context, int) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallelism)
+	for i := range n {
+		group.Go(func() error { return do(ctx, i) })
+	}
+	return group.Wait()
+}
+
+// update changes as many volumes as there are updates, spread evenly over the nodes.
+func (s *site) update(ctx context.Context) error {
+	s.version++
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"example.com/version":"%d"}}}`, s.version)
+	pace := flowcontrol.NewTokenBucketRateLimiter(updatesPerSecond, 1)
+	defer pace.Stop()
+	return s.each(ctx, updates, func(ctx context.Context, i int) error {
+		if err := pace.Wait(ctx); err != nil {
+			return err
+		}
+		_, err := s.client.CoreV1().PersistentVolumes().Patch(ctx, s.names[i], types.MergePatchType, patch, metav1.PatchOptions{})
+		return err
+	})
+}

@@ -36,11 +36,16 @@ type disks struct {
 // error too, what it returns is to be removed.
 func newDisks(wantFolders bool) (*disks, error) {
 	d := &disks{}
+	without := ""
 	switch {
 	case wantFolders:
-		return d, d.useFolders("that is what was asked for")
+		without = "that is what was asked for"
 	case os.Geteuid() != 0:
-		return d, d.useFolders("mounts and loop devices take root")
+		without = "mounts and loop devices take root"
+	}
+	if without != "" {
+		err := d.useFolders(without)
+		return d, err
 	}
 	if err := d.makeFolder(os.TempDir()); err != nil {
 		return d, err
@@ -53,7 +58,8 @@ func newDisks(wantFolders bool) (*disks, error) {
 	if err := d.remove(); err != nil {
 		return d, err
 	}
-	return d, d.useFolders(why.Error())
+	err := d.useFolders(why.Error())
+	return d, err
 }
 
 // try makes a disk of each kind that cannot be made everywhere.

@@ -97,16 +97,7 @@ func (d *demo) tellReports(ctx context.Context) error {
 	d.say("kubectl get ldr:")
 	table := tabwriter.NewWriter(d.out, 0, 0, 3, ' ', 0)
 	for _, row := range rows {
-		line := indent + "|"
-		for i, cell := range row {
-			if i > 0 {
-				line += "\t"
-			} else {
-				line += " "
-			}
-			line += cell
-		}
-		fmt.Fprintln(table, line)
+		fmt.Fprintln(table, indent+"| "+strings.Join(row, "\t"))
 	}
 	return table.Flush()
 }

@@ -164,7 +164,7 @@ func measureProvisioner() {
 	metrics.ObserveClean(metrics.Clean{Mode: metrics.ModeBlock, By: metrics.InProcess})
 	metrics.ObserveClean(metrics.Clean{Mode: metrics.ModeBlock, By: metrics.InProcess, Failed: true})
 	metrics.SetDisks([]metrics.Disk{{Class: "fast", State: "Available"}, {Class: "fast", State: metrics.DiskSkipped}})
-	_, _ = metrics.CountRequests(nobody{}).RoundTrip(&http.Request{Method: http.MethodPost})
+	_, _ = metrics.CountRequests(nobody{}).RoundTrip(&http.Request{Method: http.MethodPost}) //nolint:bodyclose // there is no response
 }
 
 // nobody answers no request.

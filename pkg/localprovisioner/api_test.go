@@ -5,7 +5,7 @@ package localprovisioner
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"strconv"
 	"strings"
 	"sync"
@@ -127,7 +127,7 @@ func (a *api) update(action clienttesting.Action) (bool, runtime.Object, error) 
 		return true, nil, apierrors.NewNotFound(volumesResource.GroupResource(), pv.Name)
 	}
 	if found.(*corev1.PersistentVolume).ResourceVersion != pv.ResourceVersion {
-		return true, nil, apierrors.NewConflict(volumesResource.GroupResource(), pv.Name, fmt.Errorf("it has changed"))
+		return true, nil, apierrors.NewConflict(volumesResource.GroupResource(), pv.Name, errors.New("it has changed"))
 	}
 	pv.ResourceVersion = a.next()
 	if pv.DeletionTimestamp != nil && len(pv.Finalizers) == 0 {
@@ -144,7 +144,7 @@ func (a *api) delete(action clienttesting.Action) (bool, runtime.Object, error) 
 	}
 	pv := found.(*corev1.PersistentVolume).DeepCopy()
 	if p := asked.DeleteOptions.Preconditions; p != nil && (p.UID != nil && *p.UID != pv.UID || p.ResourceVersion != nil && *p.ResourceVersion != pv.ResourceVersion) {
-		return true, nil, apierrors.NewConflict(volumesResource.GroupResource(), pv.Name, fmt.Errorf("it has changed"))
+		return true, nil, apierrors.NewConflict(volumesResource.GroupResource(), pv.Name, errors.New("it has changed"))
 	}
 	if len(pv.Finalizers) == 0 {
 		return true, nil, a.Tracker().Delete(volumesResource, "", pv.Name)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -131,8 +132,8 @@ func TestSlowClean(t *testing.T) {
 		w.config.MaxCleaning = 1
 		w.disks.during = func(_ context.Context, _ disk.CleanRequest, progress func(disk.Progress) error) error {
 			for i := range 100 {
-				time.Sleep(9 * time.Minute)
-				if err := progress(disk.Progress{Done: int64(i), Total: 100, Step: fmt.Sprint(i)}); err != nil {
+				time.Sleep(9 * time.Minute) //nolint:forbidigo // the bubble's time
+				if err := progress(disk.Progress{Done: int64(i), Total: 100, Step: strconv.Itoa(i)}); err != nil {
 					return err
 				}
 			}

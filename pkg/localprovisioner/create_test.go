@@ -56,7 +56,7 @@ func TestAnswersThatAreLost(t *testing.T) {
 					w.t.Errorf("the record is %+v (%v), and the volume %s", record, err, pv.Name)
 				}
 				w.expect("disk1", "Pending")
-				if got := w.disks.cleaned(); len(got) > 0 && test.err != errNoAnswer {
+				if got := w.disks.cleaned(); len(got) > 0 && !errors.Is(test.err, errNoAnswer) {
 					w.t.Errorf("cleaned %q, of which the API server said that they are not published", got)
 				}
 			})

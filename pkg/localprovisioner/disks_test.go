@@ -71,12 +71,6 @@ func (d *disks) read(identity disk.Identity) string {
 	return d.data[identity]
 }
 
-func (d *disks) use(identity disk.Identity, users ...disk.User) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.users[identity] = users
-}
-
 // hang has a disk not answer any more, whatever it is asked, until free.
 func (d *disks) hang(identity disk.Identity) {
 	d.mu.Lock()
@@ -115,7 +109,7 @@ func (d *disks) reach(identity disk.Identity) error {
 }
 
 func (d *disks) Scan(context.Context, disk.Scan) disk.Scanned {
-	time.Sleep(d.slow)
+	time.Sleep(d.slow) //nolint:forbidigo // the bubble's time
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.looks++

@@ -62,11 +62,11 @@ func TestOverdue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newExpectations()
 		e.create(version("u", "5"))
-		time.Sleep(overdue - time.Second)
+		time.Sleep(overdue - time.Second) //nolint:forbidigo // the bubble's time
 		if left, pending := e.pending("/a", nil); !pending || left != time.Second {
 			t.Errorf("waits %t, for %s", pending, left)
 		}
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) //nolint:forbidigo // the bubble's time
 		if _, pending := e.pending("/a", nil); pending {
 			t.Error("waits for ever")
 		}

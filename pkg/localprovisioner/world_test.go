@@ -97,14 +97,16 @@ func (w *world) start() {
 	w.agent = agent
 	w.stop = func() {
 		cancel()
-		<-ended
+		if err := <-ended; err != nil {
+			w.t.Errorf("the agent ended with %v", err)
+		}
 		w.stop = nil
 	}
 	w.pass(2 * time.Second)
 }
 
 func (w *world) pass(d time.Duration) {
-	time.Sleep(d) // the bubble's time
+	time.Sleep(d) //nolint:forbidigo // the bubble's time
 	synctest.Wait()
 }
 

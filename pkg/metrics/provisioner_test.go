@@ -48,7 +48,7 @@ func measure() {
 		{Class: "fast", Mode: ModeBlock, State: "Available", Bytes: 10, Published: true},
 		{Class: "fast", State: DiskSkipped, Reason: "NotEmpty"},
 	})
-	_, _ = CountRequests(answers(http.StatusConflict)).RoundTrip(&http.Request{Method: http.MethodPost})
+	_, _ = CountRequests(answers(http.StatusConflict)).RoundTrip(&http.Request{Method: http.MethodPost}) //nolint:bodyclose // there is no body
 }
 
 // answers is a transport that answers with the status, or fails without one.
@@ -199,7 +199,7 @@ func TestRequestsAreCounted(t *testing.T) {
 	}{
 		{"GET", 200}, {"GET", 0}, {"POST", 201}, {"POST", 409}, {"POST", 403}, {"PUT", 200}, {"PATCH", 200}, {"DELETE", 404}, {"HEAD", 200},
 	} {
-		response, err := CountRequests(request.status).RoundTrip(&http.Request{Method: request.method})
+		response, err := CountRequests(request.status).RoundTrip(&http.Request{Method: request.method}) //nolint:bodyclose // there is no body
 		if (err != nil) != (request.status == 0) || err == nil && response.StatusCode != int(request.status) {
 			t.Errorf("%v became %v, %v", request, response, err)
 		}

@@ -52,7 +52,7 @@ func (h *hand) once(ctx context.Context) {
 			continue
 		}
 		t.acting.Lock()
-		defer t.acting.Unlock()
+		defer t.acting.Unlock() //nolint:gocritic // all of them together
 	}
 	what := h.random.IntN(6)
 	if what < 3 {

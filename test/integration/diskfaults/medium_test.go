@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -74,7 +75,7 @@ func (t *tree) plant(_ corev1.PersistentVolumeMode, random *rand.Rand) error {
 		if i%4 == 0 {
 			file = filepath.Join(fmt.Sprintf("folder-%d", i), "deeper", file)
 		}
-		t.planted[file] = fmt.Sprint(random.Uint64())
+		t.planted[file] = strconv.FormatUint(random.Uint64(), 10)
 		path := filepath.Join(t.path, file)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			return err

@@ -48,7 +48,7 @@ func (r refusal) check(err error) error {
 	}
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
-		return fmt.Errorf("got %v, want a refusal by policy %s", err, r.policy)
+		return fmt.Errorf("got %w, want a refusal by policy %s", err, r.policy)
 	}
 	message := status.Status().Message
 	if !strings.Contains(message, "ValidatingAdmissionPolicy '"+r.policy) || !strings.Contains(message, r.says) {

@@ -75,7 +75,8 @@ func newTestbed(ctx context.Context, c *cluster.Cluster) (*testbed, error) {
 	if b.others, err = b.impersonate("system:serviceaccount:default:"+account, ""); err != nil {
 		return b, err
 	}
-	return b, b.waitForPolicies(ctx)
+	err = b.waitForPolicies(ctx)
+	return b, err
 }
 
 // close lets go of all connections.

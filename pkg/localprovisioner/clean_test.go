@@ -6,7 +6,6 @@ package localprovisioner
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"

@@ -47,12 +47,12 @@ help: ## Show this list
 	  /^[a-z][a-z-]*:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: $(BINARIES) ## Build every command of cmd/ into bin/
+build: $(BINARIES) ## Build every command of cmd/ into bin/, statically linked
 
 .PHONY: $(BINARIES)
 $(BINARIES): bin/%: # Go knows whether it is up to date
 	@echo "building $@ $(VERSION)"
-	@go build -v -ldflags '$(LDFLAGS)' -o $@ ./cmd/$(patsubst stowage-%,%,$*) 2>&1 | $(PROGRESS)
+	@CGO_ENABLED=0 go build -v -trimpath -ldflags '-s -w $(LDFLAGS)' -o $@ ./cmd/$(patsubst stowage-%,%,$*) 2>&1 | $(PROGRESS)
 
 .PHONY: demo
 demo: control-plane ## Schedule stateful pods on a real control plane; KEEP=1 leaves it running

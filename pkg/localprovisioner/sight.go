@@ -22,8 +22,11 @@ const (
 	// settle is how long a scan waits for more to happen: what mounts ten disks does
 	// so in one go.
 	settle = 50 * time.Millisecond
-	// lookPause is how long it waits at most, so that where pods come and go all the
-	// time, and something is mounted every moment, the agent does not only look.
+	// Where pods come and go all the time, something is mounted every moment. Looking
+	// takes a lookShare of the time then, in the long run; for as much as lookBurst of
+	// looking it is quick.
+	lookShare, lookBurst = 0.1, 6 * time.Second
+	// lookPause is how long a scan waits for that at most.
 	lookPause = 2 * time.Second
 	// watchRetry is how long after the watches failed they are tried again.
 	watchRetry = 30 * time.Second
@@ -46,10 +49,11 @@ func newSight() sight {
 
 // scans looks whenever somebody asks, and from time to time.
 func (a *Agent) scans(ctx context.Context) {
+	allowance := allowance{left: lookBurst, at: time.Now()}
 	for {
 		begin := time.Now()
 		vanishing := a.scan(ctx)
-		took := time.Since(begin)
+		next := allowance.spend(begin, time.Now())
 		pause := a.current().MinResyncPeriod
 		pause += rand.N(pause)
 		if vanishing {
@@ -62,12 +66,30 @@ func (a *Agent) scans(ctx context.Context) {
 			return
 		case <-a.look:
 			timer.Stop()
-			if !sleep(ctx, max(settle, min(10*took, lookPause))) {
+			if !sleep(ctx, max(settle, time.Until(next))) {
 				return
 			}
 		case <-timer.C:
 		}
 	}
+}
+
+// allowance is how much time may still be spent on looking.
+type allowance struct {
+	left time.Duration
+	at   time.Time
+}
+
+// spend accounts for a look, and says when the next one may begin.
+func (b *allowance) spend(begin, end time.Time) time.Time {
+	b.left = min(b.left+time.Duration(float64(end.Sub(b.at))*lookShare), lookBurst) - end.Sub(begin)
+	b.at = end
+	if b.left >= 0 {
+		return end
+	}
+	wait := min(time.Duration(float64(-b.left)/lookShare), lookPause)
+	b.left = max(b.left, -time.Duration(float64(lookPause)*lookShare))
+	return end.Add(wait)
 }
 
 func sleep(ctx context.Context, d time.Duration) bool {

@@ -44,19 +44,21 @@ func TestRemountOnABusyNode(t *testing.T) {
 	})
 }
 
-// TestLooksLeaveTime: however often something is mounted, most of the time is not spent
-// on looking.
+// TestLooksLeaveTime: where something is mounted every moment, most of the time is not
+// spent on looking, in the long run; for a while it is quick.
 func TestLooksLeaveTime(t *testing.T) {
 	story(t, func(w *world) {
 		w.disks.slow = 100 * time.Millisecond
 		w.start()
-		w.disks.looks = 0
-		for range 600 {
-			poke(w.agent.look)
-			w.pass(100 * time.Millisecond)
-		}
-		if w.disks.looks < 30 || w.disks.looks > 60 {
-			t.Errorf("looked %d times in a minute, at 0.1 s each", w.disks.looks)
+		for _, most := range []int{125, 65, 65} { // in a minute each
+			w.disks.looks = 0
+			for range 600 {
+				poke(w.agent.look)
+				w.pass(100 * time.Millisecond)
+			}
+			if w.disks.looks < most/2 || w.disks.looks > most {
+				t.Errorf("looked %d times in a minute, at 0.1 s each, want %d to %d", w.disks.looks, most/2, most)
+			}
 		}
 	})
 }

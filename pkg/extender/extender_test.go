@@ -198,7 +198,6 @@ func TestHoldEndsWithTheSelection(t *testing.T) {
 	}
 	given := w.claim("made")
 	delete(given.Annotations, plan.AnnSelectedNode)
-	given.ResourceVersion = "" // the tracker has none to compare
 	if _, err := w.client.CoreV1().PersistentVolumeClaims("default").Update(t.Context(), given, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -6,14 +6,19 @@ package extender
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
@@ -34,6 +39,8 @@ type world struct {
 	client  *fake.Clientset
 	clock   *clocktesting.FakePassiveClock
 	handler http.Handler
+	version atomic.Int64
+	writing sync.Mutex
 }
 
 const (
@@ -44,7 +51,15 @@ const (
 
 func newWorld(t testing.TB, mode extender.Mode, objects ...runtime.Object) *world {
 	t.Helper()
-	w := &world{t: t, client: fake.NewClientset(objects...), clock: clocktesting.NewFakePassiveClock(time.Now())}
+	w := &world{t: t, clock: clocktesting.NewFakePassiveClock(time.Now())}
+	for i, object := range objects {
+		objects[i] = w.stamped(object)
+	}
+	w.client = fake.NewClientset(objects...)
+	for _, verb := range []string{"create", "update"} {
+		w.client.PrependReactor(verb, "persistentvolumes", w.write)
+		w.client.PrependReactor(verb, "persistentvolumeclaims", w.write)
+	}
 	w.client.PrependReactor("create", "selfsubjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		review := action.(clienttesting.CreateAction).GetObject().(*authorizationv1.SelfSubjectAccessReview).DeepCopy()
 		review.Status.Allowed = true
@@ -56,11 +71,12 @@ func newWorld(t testing.TB, mode extender.Mode, objects ...runtime.Object) *worl
 			return false, nil, nil
 		}
 		binding := create.GetObject().(*v1.Binding)
-		pod, err := w.client.CoreV1().Pods(binding.Namespace).Get(t.Context(), binding.Name, metav1.GetOptions{})
+		pods := v1.SchemeGroupVersion.WithResource("pods")
+		live, err := w.client.Tracker().Get(pods, binding.Namespace, binding.Name)
 		if err == nil {
-			pod = pod.DeepCopy()
+			pod := w.stamped(live).(*v1.Pod)
 			pod.Spec.NodeName = binding.Target.Name
-			err = w.client.Tracker().Update(v1.SchemeGroupVersion.WithResource("pods"), pod, pod.Namespace)
+			err = w.client.Tracker().Update(pods, pod, pod.Namespace)
 		}
 		return true, binding, err
 	})
@@ -89,11 +105,41 @@ func newWorld(t testing.TB, mode extender.Mode, objects ...runtime.Object) *worl
 	return w
 }
 
+// stamped is the object with a new resourceVersion, which client-go's tracker
+// leaves alone.
+func (w *world) stamped(object runtime.Object) runtime.Object {
+	object = object.DeepCopyObject()
+	object.(metav1.Object).SetResourceVersion(strconv.FormatInt(w.version.Add(1), 10))
+	return object
+}
+
+// write creates or updates an object on the resourceVersion that it has, as the
+// API server does.
+func (w *world) write(action clienttesting.Action) (bool, runtime.Object, error) {
+	w.writing.Lock()
+	defer w.writing.Unlock()
+	resource, namespace := action.GetResource(), action.GetNamespace()
+	given := action.(clienttesting.CreateAction).GetObject() // an update's is had in the same way
+	if action.GetVerb() == "create" {
+		object := w.stamped(given)
+		return true, object, w.client.Tracker().Create(resource, object, namespace)
+	}
+	meta := given.(metav1.Object)
+	live, err := w.client.Tracker().Get(resource, namespace, meta.GetName())
+	if err != nil {
+		return true, nil, err
+	}
+	if live.(metav1.Object).GetResourceVersion() != meta.GetResourceVersion() {
+		return true, nil, apierrors.NewConflict(resource.GroupResource(), meta.GetName(), errors.New("it has changed"))
+	}
+	object := w.stamped(given)
+	return true, object, w.client.Tracker().Update(resource, object, namespace)
+}
+
 // post calls a verb with anything.
 func (w *world) post(verb string, body []byte) *httptest.ResponseRecorder {
-	w.t.Helper()
 	answer := httptest.NewRecorder()
-	w.handler.ServeHTTP(answer, httptest.NewRequestWithContext(w.t.Context(), http.MethodPost, "/"+verb, bytes.NewReader(body)))
+	w.handler.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/"+verb, bytes.NewReader(body)))
 	return answer
 }
 

@@ -8,12 +8,15 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"slices"
 	"sync"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/client-go/util/cert"
 	"k8s.io/klog/v2"
 )
 
@@ -61,6 +64,8 @@ func ServeCalls(ctx context.Context, c CallsConfig) error {
 	}
 	server := newServer(named(c.ClientNames, c.Handler))
 	server.TLSConfig = config
+	// Who is turned away should not fill the log.
+	server.ErrorLog = slog.NewLogLogger(logr.ToSlogHandler(logger.V(4)), slog.LevelInfo)
 	logger.V(2).Info("Serving calls", "address", c.Listener.Addr().String(), "clientNames", c.ClientNames)
 	return untilDone(ctx, server, func() error { return server.ServeTLS(c.Listener, "", "") })
 }
@@ -68,6 +73,13 @@ func ServeCalls(ctx context.Context, c CallsConfig) error {
 // followFiles reads the certificates, and reads them again whenever they change
 // until ctx ends.
 func followFiles(ctx context.Context, running *sync.WaitGroup, c CallsConfig) (*tls.Config, error) {
+	// The library would leave a queue behind for files that it cannot read.
+	if _, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile); err != nil {
+		return nil, fmt.Errorf("read the certificate in %s: %w", c.CertFile, err)
+	}
+	if _, err := cert.NewPool(c.ClientCAFile); err != nil {
+		return nil, fmt.Errorf("read the authorities of clients: %w", err)
+	}
 	serving, err := dynamiccertificates.NewDynamicServingContentFromFiles("serving-cert", c.CertFile, c.KeyFile)
 	if err != nil {
 		return nil, fmt.Errorf("read the certificate in %s: %w", c.CertFile, err)

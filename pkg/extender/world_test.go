@@ -46,7 +46,7 @@ type world struct {
 const (
 	testVerb = 5 * time.Second
 	testHold = time.Minute
-	testBody = 64 << 10
+	testBody = 1 << 20
 )
 
 func newWorld(t testing.TB, mode extender.Mode, objects ...runtime.Object) *world {

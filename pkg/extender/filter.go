@@ -20,7 +20,7 @@ const unknownNode = "node(s) were not known to the volume extender yet"
 
 // filter tells which of the nodes the pod's claims fit. It reserves nothing. A
 // node that does not fit is an entry of the answer and never an error.
-func (e *Extender) filter(ctx context.Context, args *extenderv1.ExtenderArgs) (*extenderv1.ExtenderFilterResult, error) {
+func (e *Extender) filter(ctx context.Context, args *extenderv1.ExtenderArgs) (*verdict, error) {
 	if args.Pod == nil {
 		return nil, errNoPod
 	}
@@ -47,7 +47,7 @@ func (e *Extender) filter(ctx context.Context, args *extenderv1.ExtenderArgs) (*
 		case held != "" && held != name:
 			verdict.refuse(name, match.NodeNotSelected.String(), false)
 		default:
-			e.judge(&verdict, i, begun, node)
+			e.judge(verdict, i, begun, node)
 		}
 	})
 	if err != nil {
@@ -56,7 +56,7 @@ func (e *Extender) filter(ctx context.Context, args *extenderv1.ExtenderArgs) (*
 	if flight != nil && verdict.any() {
 		e.flights.add(flight)
 	}
-	return verdict.result(), nil
+	return verdict, nil
 }
 
 // judge asks the engine about one node.
@@ -72,15 +72,16 @@ func (e *Extender) judge(verdict *verdict, i int, begun attempt.Attempt, node *v
 
 // verdict collects the answer for all nodes.
 type verdict struct {
-	of       candidates
-	accepted []int
-	failed   extenderv1.FailedNodesMap
-	hopeless extenderv1.FailedNodesMap
+	of               candidates
+	accepted         []int
+	failed, hopeless []refusal
+	err              string // of the call as a whole
 }
 
-func newVerdict(of candidates) verdict {
-	return verdict{of: of, failed: extenderv1.FailedNodesMap{}, hopeless: extenderv1.FailedNodesMap{}}
-}
+// refusal is why a node will not do.
+type refusal struct{ node, why string }
+
+func newVerdict(of candidates) *verdict { return &verdict{of: of} }
 
 func (v *verdict) accept(i int) { v.accepted = append(v.accepted, i) }
 
@@ -89,13 +90,13 @@ func (v *verdict) any() bool { return len(v.accepted) > 0 }
 // refuse notes why a node will not do, and whether preemption might change that.
 func (v *verdict) refuse(node, why string, resolvable bool) {
 	if resolvable {
-		v.failed[node] = why
+		v.failed = append(v.failed, refusal{node, why})
 		return
 	}
-	v.hopeless[node] = why
+	v.hopeless = append(v.hopeless, refusal{node, why})
 }
 
-func (v *verdict) all(ctx context.Context) (*extenderv1.ExtenderFilterResult, error) {
+func (v *verdict) all(ctx context.Context) (*verdict, error) {
 	err := v.of.each(ctx, func(i int, name string, node *v1.Node) {
 		if node == nil {
 			v.refuse(name, unknownNode, false)
@@ -103,29 +104,10 @@ func (v *verdict) all(ctx context.Context) (*extenderv1.ExtenderFilterResult, er
 		}
 		v.accept(i)
 	})
-	return v.result(), err
+	return v, err
 }
 
-func (v *verdict) none(ctx context.Context, why string) (*extenderv1.ExtenderFilterResult, error) {
+func (v *verdict) none(ctx context.Context, why string) (*verdict, error) {
 	err := v.of.each(ctx, func(_ int, name string, _ *v1.Node) { v.refuse(name, why, false) })
-	return v.result(), err
-}
-
-// result has the nodes in the form in which they came; never nil, which would
-// mean to an old scheduler that nothing was said.
-func (v *verdict) result() *extenderv1.ExtenderFilterResult {
-	r := &extenderv1.ExtenderFilterResult{FailedNodes: v.failed, FailedAndUnresolvableNodes: v.hopeless}
-	if v.of.full {
-		r.Nodes = &v1.NodeList{Items: make([]v1.Node, 0, len(v.accepted))}
-		for _, i := range v.accepted {
-			r.Nodes.Items = append(r.Nodes.Items, v.of.nodes[i])
-		}
-		return r
-	}
-	names := make([]string, 0, len(v.accepted))
-	for _, i := range v.accepted {
-		names = append(names, v.of.names[i])
-	}
-	r.NodeNames = &names
-	return r
+	return v, err
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
@@ -115,3 +116,36 @@ func FuzzRequests(f *testing.F) {
 }
 
 func pick(i int, from ...string) string { return from[i%len(from)] }
+
+// FuzzEncode: what is written by hand reads as what was meant, whatever nodes are
+// called.
+func FuzzEncode(f *testing.F) {
+	f.Add("a", "b", "why", "")
+	f.Add("\"\\\n", "é", "<&>\u2028", "\x7f\xff")
+	f.Fuzz(func(t *testing.T, accepted, refused, why, problem string) {
+		v := &verdict{of: candidates{names: []string{accepted}}, accepted: []int{0}, err: problem}
+		v.refuse(refused, why, true)
+		v.refuse(accepted, why, false)
+		text, err := v.appendJSON(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := json.Marshal(extenderv1.ExtenderFilterResult{
+			NodeNames: names(accepted), Error: problem,
+			FailedNodes: extenderv1.FailedNodesMap{refused: why}, FailedAndUnresolvableNodes: extenderv1.FailedNodesMap{accepted: why},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got, read extenderv1.ExtenderFilterResult
+		if err := json.Unmarshal(text, &got); err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+		if err := json.Unmarshal(want, &read); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(read, got); diff != "" {
+			t.Errorf("answer (-want +got):\n%s", diff)
+		}
+	})
+}

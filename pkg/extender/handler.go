@@ -59,12 +59,10 @@ const (
 // Handler answers POST /VERB for the verbs of the mode.
 func (e *Extender) Handler() http.Handler {
 	mux := http.NewServeMux()
-	add(mux, e, verb[extenderv1.ExtenderArgs, *extenderv1.ExtenderFilterResult]{
+	add(mux, e, verb[extenderv1.ExtenderArgs, *verdict]{
 		name: VerbFilter, answer: e.filter,
-		failed: func(err error) *extenderv1.ExtenderFilterResult {
-			return &extenderv1.ExtenderFilterResult{Error: err.Error()}
-		},
-		failure: func(r *extenderv1.ExtenderFilterResult) string { return r.Error },
+		failed:  func(err error) *verdict { return &verdict{err: err.Error()} },
+		failure: func(v *verdict) string { return v.err },
 	})
 	add(mux, e, verb[extenderv1.ExtenderArgs, extenderv1.HostPriorityList]{name: VerbPrioritize, answer: e.prioritize})
 	if e.settings.Mode == extender.ModeAdvisory {
@@ -227,7 +225,13 @@ func respond[Args, Result any](ctx context.Context, w http.ResponseWriter, v ver
 }
 
 func write(w http.ResponseWriter, result any) error {
-	text, err := json.Marshal(result)
+	var text []byte
+	var err error
+	if own, ok := result.(interface{ appendJSON([]byte) ([]byte, error) }); ok {
+		text, err = own.appendJSON(nil)
+	} else {
+		text, err = json.Marshal(result)
+	}
 	if err != nil {
 		return fmt.Errorf("encode the answer: %w", err)
 	}

@@ -139,6 +139,14 @@ func deploy(ctx context.Context, c *cluster.Cluster, p plan) (_ *deployment, err
 
 // start runs an extender at the replica's ports and returns when it is ready.
 func (d *deployment) start(ctx context.Context, r *replica) error {
+	if err := d.launch(r); err != nil {
+		return err
+	}
+	return r.await(ctx)
+}
+
+// launch is start without waiting.
+func (d *deployment) launch(r *replica) error {
 	kubeconfig, err := d.cluster.KubeconfigFor("system:serviceaccount:kube-system:stowage-extender",
 		"system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated")
 	if err != nil {
@@ -158,10 +166,7 @@ func (d *deployment) start(ctx context.Context, r *replica) error {
 		return err
 	}
 	r.process, err = d.cluster.StartCommand(d.name, d.binary, []string{"--config=" + path, "--kubeconfig=" + kubeconfig, "--v=2"}, nil)
-	if err != nil {
-		return err
-	}
-	return r.await(ctx)
+	return err
 }
 
 // await returns when the replica is ready, or has ended.

@@ -104,9 +104,12 @@ func readSettings(path string) (*extender.ExtenderConfiguration, error) {
 
 // connect is the configuration of clients of the API server.
 func connect(settings *extender.ExtenderConfiguration) (*rest.Config, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", settings.ClientConnection.Kubeconfig)
-	if errors.Is(err, rest.ErrNotInCluster) {
-		return nil, errors.New("this is not a pod: say which cluster with --kubeconfig")
+	var config *rest.Config
+	var err error
+	if file := settings.ClientConnection.Kubeconfig; file != "" {
+		config, err = clientcmd.BuildConfigFromFlags("", file)
+	} else if config, err = rest.InClusterConfig(); errors.Is(err, rest.ErrNotInCluster) {
+		err = errors.New("this is not a pod: say which cluster with --kubeconfig")
 	}
 	if err != nil {
 		return nil, err

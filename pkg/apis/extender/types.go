@@ -27,6 +27,7 @@ type ExtenderConfiguration struct {
 	// BindingMode says who completes a binding. Mode Full only.
 	BindingMode config.BindingMode
 	// Scoring says how nodes are ranked.
+	// +k8s:conversion-gen=false
 	Scoring config.VolumeScoring
 	// ClientConnection is to the API server.
 	ClientConnection ClientConnection

@@ -201,6 +201,18 @@ func (r *replica) get(ctx context.Context, path string) (status int, body string
 	return response.StatusCode, string(text)
 }
 
+// binds is how many calls to bind ended how.
+func (r *replica) binds(ctx context.Context) string {
+	_, text := r.get(ctx, "/metrics")
+	var lines []string
+	for line := range strings.Lines(text) {
+		if rest, ok := strings.CutPrefix(line, "stowage_extender_binds_total"); ok {
+			lines = append(lines, strings.TrimSpace(rest))
+		}
+	}
+	return strings.Join(lines, " ")
+}
+
 // read is a shipped configuration with replacements.
 func (d *deployment) read(file string, replace []string) ([]byte, error) {
 	data, err := os.ReadFile(filepath.Join(manifests, d.mode, file))

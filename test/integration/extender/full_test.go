@@ -135,6 +135,7 @@ func TestPerfectPacking(t *testing.T) {
 		e.WaitScheduled(pod)
 	}
 	wantPacked(e, len(pods))
+	t.Logf("binds of this process so far: %s", shared.full.replica[0].binds(t.Context()))
 }
 
 // pack makes nodes with as many volumes each, and a pod for each volume. Each node

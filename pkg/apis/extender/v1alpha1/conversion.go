@@ -6,17 +6,24 @@ package v1alpha1
 import (
 	"k8s.io/apimachinery/pkg/conversion"
 
-	"stowage.dev/stowage/pkg/apis/config"
 	configv1 "stowage.dev/stowage/pkg/apis/config/v1"
+	"stowage.dev/stowage/pkg/apis/extender"
 )
 
-// Convert_v1_VolumeScoring_To_config_VolumeScoring converts the type that is
-// shared with VolumeTopologyArgs. conversion-gen looks for it here.
-func Convert_v1_VolumeScoring_To_config_VolumeScoring(in *configv1.VolumeScoring, out *config.VolumeScoring, s conversion.Scope) error { //nolint:revive // conversion-gen prescribes the name
-	return configv1.Convert_v1_VolumeScoring_To_config_VolumeScoring(in, out, s)
+// Convert_v1alpha1_ExtenderConfiguration_To_extender_ExtenderConfiguration converts
+// scoring, whose type is that of VolumeTopologyArgs, besides what is generated.
+func Convert_v1alpha1_ExtenderConfiguration_To_extender_ExtenderConfiguration(in *ExtenderConfiguration, out *extender.ExtenderConfiguration, s conversion.Scope) error { //nolint:revive // conversion-gen prescribes the name
+	if err := autoConvert_v1alpha1_ExtenderConfiguration_To_extender_ExtenderConfiguration(in, out, s); err != nil {
+		return err
+	}
+	return configv1.Convert_v1_VolumeScoring_To_config_VolumeScoring(&in.Scoring, &out.Scoring, s)
 }
 
-// Convert_config_VolumeScoring_To_v1_VolumeScoring is the way back.
-func Convert_config_VolumeScoring_To_v1_VolumeScoring(in *config.VolumeScoring, out *configv1.VolumeScoring, s conversion.Scope) error { //nolint:revive // conversion-gen prescribes the name
-	return configv1.Convert_config_VolumeScoring_To_v1_VolumeScoring(in, out, s)
+// Convert_extender_ExtenderConfiguration_To_v1alpha1_ExtenderConfiguration is the
+// way back.
+func Convert_extender_ExtenderConfiguration_To_v1alpha1_ExtenderConfiguration(in *extender.ExtenderConfiguration, out *ExtenderConfiguration, s conversion.Scope) error { //nolint:revive // conversion-gen prescribes the name
+	if err := autoConvert_extender_ExtenderConfiguration_To_v1alpha1_ExtenderConfiguration(in, out, s); err != nil {
+		return err
+	}
+	return configv1.Convert_config_VolumeScoring_To_v1_VolumeScoring(&in.Scoring, &out.Scoring, s)
 }

@@ -11,11 +11,11 @@ package v1alpha1
 import (
 	unsafe "unsafe"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	conversion "k8s.io/apimachinery/pkg/conversion"
 	runtime "k8s.io/apimachinery/pkg/runtime"
 	config "stowage.dev/stowage/pkg/apis/config"
-	v1 "stowage.dev/stowage/pkg/apis/config/v1"
+	configv1 "stowage.dev/stowage/pkg/apis/config/v1"
 	extender "stowage.dev/stowage/pkg/apis/extender"
 )
 
@@ -33,16 +33,6 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}
 	if err := s.AddGeneratedConversionFunc((*extender.ClientConnection)(nil), (*ClientConnection)(nil), func(a, b interface{}, scope conversion.Scope) error {
 		return Convert_extender_ClientConnection_To_v1alpha1_ClientConnection(a.(*extender.ClientConnection), b.(*ClientConnection), scope)
-	}); err != nil {
-		return err
-	}
-	if err := s.AddGeneratedConversionFunc((*ExtenderConfiguration)(nil), (*extender.ExtenderConfiguration)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_v1alpha1_ExtenderConfiguration_To_extender_ExtenderConfiguration(a.(*ExtenderConfiguration), b.(*extender.ExtenderConfiguration), scope)
-	}); err != nil {
-		return err
-	}
-	if err := s.AddGeneratedConversionFunc((*extender.ExtenderConfiguration)(nil), (*ExtenderConfiguration)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_extender_ExtenderConfiguration_To_v1alpha1_ExtenderConfiguration(a.(*extender.ExtenderConfiguration), b.(*ExtenderConfiguration), scope)
 	}); err != nil {
 		return err
 	}
@@ -76,13 +66,13 @@ func RegisterConversions(s *runtime.Scheme) error {
 	}); err != nil {
 		return err
 	}
-	if err := s.AddConversionFunc((*config.VolumeScoring)(nil), (*v1.VolumeScoring)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_config_VolumeScoring_To_v1_VolumeScoring(a.(*config.VolumeScoring), b.(*v1.VolumeScoring), scope)
+	if err := s.AddConversionFunc((*extender.ExtenderConfiguration)(nil), (*ExtenderConfiguration)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_extender_ExtenderConfiguration_To_v1alpha1_ExtenderConfiguration(a.(*extender.ExtenderConfiguration), b.(*ExtenderConfiguration), scope)
 	}); err != nil {
 		return err
 	}
-	if err := s.AddConversionFunc((*v1.VolumeScoring)(nil), (*config.VolumeScoring)(nil), func(a, b interface{}, scope conversion.Scope) error {
-		return Convert_v1_VolumeScoring_To_config_VolumeScoring(a.(*v1.VolumeScoring), b.(*config.VolumeScoring), scope)
+	if err := s.AddConversionFunc((*ExtenderConfiguration)(nil), (*extender.ExtenderConfiguration)(nil), func(a, b interface{}, scope conversion.Scope) error {
+		return Convert_v1alpha1_ExtenderConfiguration_To_extender_ExtenderConfiguration(a.(*ExtenderConfiguration), b.(*extender.ExtenderConfiguration), scope)
 	}); err != nil {
 		return err
 	}
@@ -91,10 +81,10 @@ func RegisterConversions(s *runtime.Scheme) error {
 
 func autoConvert_v1alpha1_ClientConnection_To_extender_ClientConnection(in *ClientConnection, out *extender.ClientConnection, s conversion.Scope) error {
 	out.Kubeconfig = in.Kubeconfig
-	if err := metav1.Convert_Pointer_int32_To_int32(&in.QPS, &out.QPS, s); err != nil {
+	if err := v1.Convert_Pointer_int32_To_int32(&in.QPS, &out.QPS, s); err != nil {
 		return err
 	}
-	if err := metav1.Convert_Pointer_int32_To_int32(&in.Burst, &out.Burst, s); err != nil {
+	if err := v1.Convert_Pointer_int32_To_int32(&in.Burst, &out.Burst, s); err != nil {
 		return err
 	}
 	return nil
@@ -107,10 +97,10 @@ func Convert_v1alpha1_ClientConnection_To_extender_ClientConnection(in *ClientCo
 
 func autoConvert_extender_ClientConnection_To_v1alpha1_ClientConnection(in *extender.ClientConnection, out *ClientConnection, s conversion.Scope) error {
 	out.Kubeconfig = in.Kubeconfig
-	if err := metav1.Convert_int32_To_Pointer_int32(&in.QPS, &out.QPS, s); err != nil {
+	if err := v1.Convert_int32_To_Pointer_int32(&in.QPS, &out.QPS, s); err != nil {
 		return err
 	}
-	if err := metav1.Convert_int32_To_Pointer_int32(&in.Burst, &out.Burst, s); err != nil {
+	if err := v1.Convert_int32_To_Pointer_int32(&in.Burst, &out.Burst, s); err != nil {
 		return err
 	}
 	return nil
@@ -126,16 +116,14 @@ func autoConvert_v1alpha1_ExtenderConfiguration_To_extender_ExtenderConfiguratio
 	if err := Convert_v1alpha1_Serving_To_extender_Serving(&in.Serving, &out.Serving, s); err != nil {
 		return err
 	}
-	if err := metav1.Convert_Pointer_string_To_string(&in.HealthAddress, &out.HealthAddress, s); err != nil {
+	if err := v1.Convert_Pointer_string_To_string(&in.HealthAddress, &out.HealthAddress, s); err != nil {
 		return err
 	}
 	if err := Convert_v1alpha1_Timeouts_To_extender_Timeouts(&in.Timeouts, &out.Timeouts, s); err != nil {
 		return err
 	}
 	out.BindingMode = config.BindingMode(in.BindingMode)
-	if err := Convert_v1_VolumeScoring_To_config_VolumeScoring(&in.Scoring, &out.Scoring, s); err != nil {
-		return err
-	}
+	// INFO: in.Scoring opted out of conversion generation
 	if err := Convert_v1alpha1_ClientConnection_To_extender_ClientConnection(&in.ClientConnection, &out.ClientConnection, s); err != nil {
 		return err
 	}
@@ -145,26 +133,19 @@ func autoConvert_v1alpha1_ExtenderConfiguration_To_extender_ExtenderConfiguratio
 	return nil
 }
 
-// Convert_v1alpha1_ExtenderConfiguration_To_extender_ExtenderConfiguration is an autogenerated conversion function.
-func Convert_v1alpha1_ExtenderConfiguration_To_extender_ExtenderConfiguration(in *ExtenderConfiguration, out *extender.ExtenderConfiguration, s conversion.Scope) error {
-	return autoConvert_v1alpha1_ExtenderConfiguration_To_extender_ExtenderConfiguration(in, out, s)
-}
-
 func autoConvert_extender_ExtenderConfiguration_To_v1alpha1_ExtenderConfiguration(in *extender.ExtenderConfiguration, out *ExtenderConfiguration, s conversion.Scope) error {
 	out.Mode = Mode(in.Mode)
 	if err := Convert_extender_Serving_To_v1alpha1_Serving(&in.Serving, &out.Serving, s); err != nil {
 		return err
 	}
-	if err := metav1.Convert_string_To_Pointer_string(&in.HealthAddress, &out.HealthAddress, s); err != nil {
+	if err := v1.Convert_string_To_Pointer_string(&in.HealthAddress, &out.HealthAddress, s); err != nil {
 		return err
 	}
 	if err := Convert_extender_Timeouts_To_v1alpha1_Timeouts(&in.Timeouts, &out.Timeouts, s); err != nil {
 		return err
 	}
-	out.BindingMode = v1.BindingMode(in.BindingMode)
-	if err := Convert_config_VolumeScoring_To_v1_VolumeScoring(&in.Scoring, &out.Scoring, s); err != nil {
-		return err
-	}
+	out.BindingMode = configv1.BindingMode(in.BindingMode)
+	// INFO: in.Scoring opted out of conversion generation
 	if err := Convert_extender_ClientConnection_To_v1alpha1_ClientConnection(&in.ClientConnection, &out.ClientConnection, s); err != nil {
 		return err
 	}
@@ -174,13 +155,8 @@ func autoConvert_extender_ExtenderConfiguration_To_v1alpha1_ExtenderConfiguratio
 	return nil
 }
 
-// Convert_extender_ExtenderConfiguration_To_v1alpha1_ExtenderConfiguration is an autogenerated conversion function.
-func Convert_extender_ExtenderConfiguration_To_v1alpha1_ExtenderConfiguration(in *extender.ExtenderConfiguration, out *ExtenderConfiguration, s conversion.Scope) error {
-	return autoConvert_extender_ExtenderConfiguration_To_v1alpha1_ExtenderConfiguration(in, out, s)
-}
-
 func autoConvert_v1alpha1_LeaderElection_To_extender_LeaderElection(in *LeaderElection, out *extender.LeaderElection, s conversion.Scope) error {
-	if err := metav1.Convert_Pointer_bool_To_bool(&in.LeaderElect, &out.LeaderElect, s); err != nil {
+	if err := v1.Convert_Pointer_bool_To_bool(&in.LeaderElect, &out.LeaderElect, s); err != nil {
 		return err
 	}
 	out.ResourceNamespace = in.ResourceNamespace
@@ -197,7 +173,7 @@ func Convert_v1alpha1_LeaderElection_To_extender_LeaderElection(in *LeaderElecti
 }
 
 func autoConvert_extender_LeaderElection_To_v1alpha1_LeaderElection(in *extender.LeaderElection, out *LeaderElection, s conversion.Scope) error {
-	if err := metav1.Convert_bool_To_Pointer_bool(&in.LeaderElect, &out.LeaderElect, s); err != nil {
+	if err := v1.Convert_bool_To_Pointer_bool(&in.LeaderElect, &out.LeaderElect, s); err != nil {
 		return err
 	}
 	out.ResourceNamespace = in.ResourceNamespace
@@ -220,7 +196,7 @@ func autoConvert_v1alpha1_Serving_To_extender_Serving(in *Serving, out *extender
 	out.ClientCAFile = in.ClientCAFile
 	out.ClientNames = *(*[]string)(unsafe.Pointer(&in.ClientNames))
 	out.Insecure = in.Insecure
-	if err := metav1.Convert_Pointer_int64_To_int64(&in.MaxBodyBytes, &out.MaxBodyBytes, s); err != nil {
+	if err := v1.Convert_Pointer_int64_To_int64(&in.MaxBodyBytes, &out.MaxBodyBytes, s); err != nil {
 		return err
 	}
 	return nil
@@ -238,7 +214,7 @@ func autoConvert_extender_Serving_To_v1alpha1_Serving(in *extender.Serving, out 
 	out.ClientCAFile = in.ClientCAFile
 	out.ClientNames = *(*[]string)(unsafe.Pointer(&in.ClientNames))
 	out.Insecure = in.Insecure
-	if err := metav1.Convert_int64_To_Pointer_int64(&in.MaxBodyBytes, &out.MaxBodyBytes, s); err != nil {
+	if err := v1.Convert_int64_To_Pointer_int64(&in.MaxBodyBytes, &out.MaxBodyBytes, s); err != nil {
 		return err
 	}
 	return nil

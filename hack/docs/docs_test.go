@@ -112,8 +112,8 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// TestMetrics: docs/metrics.md has a line for each metric of the scheduler and of
-// the provisioner, and no other.
+// TestMetrics: docs/metrics.md has a line for each metric of the scheduler, the
+// provisioner and the extender, and no other.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	metrics.Register()
@@ -122,6 +122,9 @@ func TestMetrics(t *testing.T) {
 	metrics.ObserveBindStage("undo", "success", time.Second)
 	metrics.CountBindConflict("persistentvolumes", "done")
 	measureProvisioner()
+	metrics.RegisterExtender()
+	metrics.ObserveExtenderRequest("filter", "ok", time.Second)
+	metrics.CountExtenderBind("bound")
 	families, err := legacyregistry.DefaultGatherer.Gather()
 	if err != nil {
 		t.Fatal(err)

@@ -101,6 +101,18 @@ func New(c Config) (*Binder, error) {
 // what is undone and what stays. Calls for different pods may run at once, also
 // when their plans share claims.
 func (b *Binder) Bind(ctx context.Context, p *plan.Plan) error {
+	return b.work(ctx, p, (*run).carryOut)
+}
+
+// Advance is Bind for callers that cannot wait for a provisioner: when one has
+// still to make a volume it returns a *ProvisioningError, and what has been
+// written stays: claimRefs, and the nodes selected. Call it again with a new plan
+// once the claims have changed. For a plan without provisions it is Bind.
+func (b *Binder) Advance(ctx context.Context, p *plan.Plan) error {
+	return b.work(ctx, p, (*run).advance)
+}
+
+func (b *Binder) work(ctx context.Context, p *plan.Plan, how func(*run, context.Context) error) error {
 	if p.Empty() {
 		return nil
 	}
@@ -111,11 +123,11 @@ func (b *Binder) Bind(ctx context.Context, p *plan.Plan) error {
 	defer stop()
 
 	r := newRun(b, p, changed)
-	err := r.carryOut(limited)
+	err := how(r, limited)
 	if err == nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	if err != nil {
+	if _, provisioning := errors.AsType[*ProvisioningError](err); err != nil && !provisioning {
 		cause := err
 		err = r.explain(ctx, cause)
 		r.undo(limited, cause)

@@ -20,6 +20,8 @@ const (
 	outcomeError    = "error"
 	outcomeTimeout  = "timeout"
 	outcomeCanceled = "canceled"
+	// outcomeProvisioning is Advance's: a provisioner is at work.
+	outcomeProvisioning = "provisioning"
 )
 
 // errDeadline is the cause with which Bind's own deadline ends its context.
@@ -46,6 +48,18 @@ func (e *TimeoutError) Error() string {
 // Unwrap makes errors.Is(err, context.DeadlineExceeded) true.
 func (e *TimeoutError) Unwrap() error { return context.DeadlineExceeded }
 
+// ProvisioningError says that Advance has done what can be done before volumes
+// have been made. It is not a failure.
+type ProvisioningError struct {
+	// Waiting says for each claim without a volume what it waits for.
+	Waiting []string
+}
+
+var _ error = (*ProvisioningError)(nil)
+
+// Error tells what is waited for.
+func (e *ProvisioningError) Error() string { return strings.Join(e.Waiting, "; ") }
+
 // APIError is a request that the API server refused for good, or did not
 // answer in spite of repetition.
 type APIError struct {
@@ -69,9 +83,12 @@ func (e *APIError) Unwrap() error { return e.Err }
 // outcome sorts what a stage or a Bind call returned into the metric label.
 func outcome(err error) string {
 	var failure *plan.Failure
+	var provisioning *ProvisioningError
 	switch {
 	case err == nil:
 		return outcomeSuccess
+	case errors.As(err, &provisioning):
+		return outcomeProvisioning
 	case errors.As(err, &failure):
 		return outcomeFailure
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, errDeadline):

@@ -72,17 +72,56 @@ func newRun(b *Binder, p *plan.Plan, changed <-chan struct{}) *run {
 
 // carryOut is the whole of a Bind call but for what follows a failure.
 func (r *run) carryOut(ctx context.Context) error {
+	if err := r.ask(ctx); err != nil {
+		return err
+	}
+	return r.complete(ctx)
+}
+
+// advance is carryOut as far as it goes without a provisioner.
+func (r *run) advance(ctx context.Context) error {
+	if err := r.ask(ctx); err != nil {
+		return err
+	}
+	if len(r.provisions) > 0 {
+		states, why := r.look()
+		if why != nil {
+			return why
+		}
+		if open := requested(states); len(open) > 0 {
+			return &ProvisioningError{Waiting: open}
+		}
+	}
+	return r.complete(ctx)
+}
+
+// requested says which claims wait for a provisioner.
+func requested(states []claimState) []string {
+	var open []string
+	for _, s := range states {
+		if s.state == plan.Requested {
+			open = append(open, waiting(s))
+		}
+	}
+	return open
+}
+
+// ask is steps 1 and 2.
+func (r *run) ask(ctx context.Context) error {
 	if why := r.missing(); why != nil {
 		return why
 	}
 	if err := r.stage(ctx, "claim_volumes", r.claimVolumes); err != nil {
 		return err
 	}
-	if len(r.provisions) > 0 {
-		if err := r.stage(ctx, "select_node", r.selectNodes); err != nil {
-			return err
-		}
+	if len(r.provisions) == 0 {
+		return nil
 	}
+	return r.stage(ctx, "select_node", r.selectNodes)
+}
+
+// complete is steps 3 and 4.
+func (r *run) complete(ctx context.Context) error {
 	if r.mode == Direct {
 		return r.direct(ctx)
 	}

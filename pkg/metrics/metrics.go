@@ -35,7 +35,7 @@ var (
 	})
 	bindDuration = metrics.NewHistogramVec(&metrics.HistogramOpts{
 		Namespace: namespace, Subsystem: subsystem, Name: "bind_duration_seconds",
-		Help:           "Time PreBind takes to bind all claims of a pod, waiting for provisioners and the PV controller included, by binding mode and outcome (success, failure, error, timeout, canceled).",
+		Help:           "Time PreBind takes to bind all claims of a pod, waiting for provisioners and the PV controller included, by binding mode and outcome (success, failure, error, timeout, canceled; provisioning: the extender's scheduler is to ask again).",
 		Buckets:        metrics.ExponentialBuckets(0.001, 2, 20),
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"mode", "outcome"})

@@ -1,8 +1,9 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package server is how Stowage's own processes answer probes and scrapes: /healthz,
-// /readyz and /metrics.
+// Package server is how Stowage's own processes serve: probes and scrapes (/healthz,
+// /livez, /readyz and /metrics) in plain HTTP, and calls over TLS from clients with
+// certificates.
 package server
 
 import (
@@ -21,6 +22,8 @@ import (
 const (
 	// headerTimeout ends connections that never ask for anything.
 	headerTimeout = 10 * time.Second
+	// idleTimeout ends connections that are kept for nothing.
+	idleTimeout = 3 * time.Minute
 	// stopTimeout is how long requests may still take when the process ends.
 	stopTimeout = 5 * time.Second
 	// maxHeader is what a request's header may have, in bytes.
@@ -44,18 +47,27 @@ func Serve(ctx context.Context, c Config) error {
 	if err != nil {
 		return fmt.Errorf("listen at %q: %w", c.Address, err)
 	}
-	server := &http.Server{Handler: handler(c), ReadHeaderTimeout: headerTimeout, MaxHeaderBytes: maxHeader}
+	server := newServer(handler(c))
 	klog.FromContext(ctx).V(2).Info("Serving health and metrics", "address", listener.Addr().String())
+	return untilDone(ctx, server, func() error { return server.Serve(listener) })
+}
+
+func newServer(h http.Handler) *http.Server {
+	return &http.Server{Handler: h, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader}
+}
+
+// untilDone serves until ctx ends, and then gives requests a little time.
+func untilDone(ctx context.Context, server *http.Server, serve func() error) error {
 	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(listener) }()
+	go func() { ended <- serve() }()
 	select {
 	case err := <-ended:
-		return fmt.Errorf("serve at %s: %w", c.Address, err)
+		return fmt.Errorf("serve: %w", err)
 	case <-ctx.Done():
 	}
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
-	err = server.Shutdown(stopping)
+	err := server.Shutdown(stopping)
 	if err != nil {
 		err = errors.Join(err, server.Close())
 	}
@@ -68,7 +80,9 @@ func Serve(ctx context.Context, c Config) error {
 func handler(c Config) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", legacyregistry.Handler())
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, c.Healthy()) })
+	for _, path := range []string{"GET /healthz", "GET /livez"} {
+		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) { answer(w, c.Healthy()) })
+	}
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, c.Ready("")) })
 	mux.HandleFunc("GET /readyz/", func(w http.ResponseWriter, r *http.Request) {
 		answer(w, c.Ready(strings.TrimPrefix(r.URL.Path, "/readyz/")))

@@ -32,6 +32,7 @@ func TestAnswers(t *testing.T) {
 		body         string
 	}{
 		"health":                        {"GET", "/healthz", 200, "ok\n"},
+		"life":                          {"GET", "/livez", 200, "ok\n"},
 		"readiness of the whole":        {"GET", "/readyz", 200, "ok\n"},
 		"readiness of a part":           {"GET", "/readyz/fast", 200, "ok\n"},
 		"a part that is not ready":      {"GET", "/readyz/slow", 503, "class slow: the directory is not there\n"},

@@ -132,7 +132,8 @@ type share struct {
 
 // allot finds room for bytes on the spot: of the objects that are large enough
 // the roomiest one, ties by name. extra bytes count as free everywhere (what
-// evicted pods would give back). It returns nil when there is no room.
+// evicted pods would give back), or as taken when negative (what others will
+// take). It returns nil when there is no room.
 func (s *solution) allot(at spot, class string, bytes, extra int64, now time.Time) *capacity {
 	best, bestLeft := -1, int64(-1)
 	for _, segment := range at.segments {
@@ -143,7 +144,12 @@ func (s *solution) allot(at spot, class string, bytes, extra int64, now time.Tim
 			i := s.shareOf(candidate)
 			left := candidate.remaining(now)
 			if left != math.MaxInt64 {
-				left = saturate(left, extra) - s.shares[i].taken
+				if extra < 0 {
+					left = max(0, left+extra)
+				} else {
+					left = saturate(left, extra)
+				}
+				left -= s.shares[i].taken
 			}
 			if left < bytes || left < bestLeft {
 				continue

@@ -28,6 +28,8 @@ type Demand struct {
 	memo    *memo
 	// whatIf is what evicting pods would give back, by node; see Evict.
 	whatIf map[string][]Freed
+	// besides is what others will take of a class's capacity; see Besides.
+	besides map[string]int64
 }
 
 // group is a pod's delayed claims of one class; they compete for the same
@@ -164,6 +166,28 @@ func (d *Demand) AsksOf(class string) bool {
 func (d *Demand) MadeBy(provisioner string) bool {
 	return slices.ContainsFunc(d.groups, func(g group) bool { return g.provisions && g.provisioner == provisioner })
 }
+
+// Tracked calls yield with each class whose storage capacity bounds what is made
+// for the pod, and the bytes that the pod's claims ask of it which have no node
+// yet.
+func (d *Demand) Tracked(yield func(class string, bytes int64) bool) {
+	for i := range d.groups {
+		g, bytes := &d.groups[i], int64(0)
+		for j := range g.pending {
+			if g.pending[j].selected == "" {
+				bytes = saturate(bytes, g.pending[j].Bytes)
+			}
+		}
+		if g.tracked && bytes > 0 && !yield(g.class.name, bytes) {
+			return
+		}
+	}
+}
+
+// Besides makes the demand reckon with pods that will take so many bytes of each
+// class's capacity, nobody knows where. Call it before the demand is used by
+// others; bytes must not change afterwards.
+func (d *Demand) Besides(bytes map[string]int64) { d.besides = bytes }
 
 // Clone returns a demand whose what-if can be changed without touching d.
 func (d *Demand) Clone() *Demand {

@@ -240,6 +240,18 @@ func (c *Cache) claimSeen(claim *v1.PersistentVolumeClaim) {
 	c.watch.notify(watchKey{kind: watchClaim, namespace: claim.Namespace, name: claim.Name})
 }
 
+// ObserveClaim brings what is held up to what the informer's store has for the
+// claim: a node may have been selected for it.
+func (c *Cache) ObserveClaim(namespace, name string) {
+	claim, err := c.claims.PersistentVolumeClaims(namespace).Get(name)
+	if err != nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.holdSelected(claim)
+}
+
 // holdSelected holds capacity for a claim that another scheduler, or this one
 // before it was restarted, has sent to a node.
 func (c *Cache) holdSelected(claim *v1.PersistentVolumeClaim) {

@@ -361,7 +361,7 @@ func mergeTail(r *match.Request, list []*match.Volume, split int) {
 // first.
 func (c *Cache) allotAll(s *solution, d *Demand, g *group, at spot, provisions []provision) match.Reason {
 	now := c.clock.Now()
-	extra := d.freedBytes(at.node, g.class.name)
+	extra := d.freedBytes(at.node, g.class.name) - d.besides[g.class.name]
 	for range provisions {
 		next := -1
 		for i := range provisions {

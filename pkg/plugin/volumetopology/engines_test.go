@@ -121,7 +121,7 @@ func TestBindingModeByRights(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := modeFor(t.Context(), args, client); got != tc.want {
+			if got := binder.Permitted(t.Context(), client, binder.Mode(args.BindingMode)); got != tc.want {
 				t.Errorf("mode %s, want %s", got, tc.want)
 			}
 			if tc.configured == configv1.BindingModePVController && len(client.Actions()) > 0 {

@@ -5,20 +5,21 @@ package volumetopology
 
 import (
 	"context"
+	"iter"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"stowage.dev/stowage/pkg/metrics"
 	"stowage.dev/stowage/pkg/volume/match"
 	"stowage.dev/stowage/pkg/volumecache"
+	"stowage.dev/stowage/pkg/volumecache/attempt"
 )
 
 // Filter tells whether the pod's claims fit the node. It stores nothing; Score
 // and Reserve ask again.
-func (p *Plugin) Filter(_ context.Context, cycle fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) *fwk.Status {
+func (p *Plugin) Filter(_ context.Context, cycle fwk.CycleState, _ *v1.Pod, info fwk.NodeInfo) *fwk.Status {
 	s, err := stateOf(cycle)
 	if err != nil {
 		return fwk.AsStatus(err)
@@ -31,7 +32,8 @@ func (p *Plugin) Filter(_ context.Context, cycle fwk.CycleState, pod *v1.Pod, in
 		return nil
 	}
 	code := fwk.UnschedulableAndUnresolvable
-	if !s.awaiting && p.evictionHelps(s, pod, info, reason.Code) {
+	begun := attempt.Attempt{Demand: s.demand, Awaiting: s.awaiting}
+	if p.attempts.EvictionHelps(begun, info.Node(), podsOn(info), reason) {
 		code = fwk.Unschedulable
 	}
 	return fwk.NewStatus(code, reason.Code.String())
@@ -48,25 +50,15 @@ func (p *Plugin) fits(d *volumecache.Demand, node *v1.Node) match.Reason {
 	return reason
 }
 
-// evictionHelps tells whether the claims would fit if all pods of lower
-// priority left the node and their ephemeral volumes came back.
-func (p *Plugin) evictionHelps(s *state, pod *v1.Pod, info fwk.NodeInfo, why match.ReasonCode) bool {
-	if why != match.NoVolume && why != match.NotEnoughSpace || !p.cache.AnyEvictable() {
-		return false
-	}
-	node, demand := info.Node(), s.demand
-	for _, other := range info.GetPods() {
-		if corev1helpers.PodPriority(other.GetPod()) >= corev1helpers.PodPriority(pod) {
-			continue
-		}
-		if freed := p.cache.Evictable(other.GetPod()); len(freed) > 0 {
-			if demand == s.demand {
-				demand = demand.Clone()
+// podsOn yields the pods on a node.
+func podsOn(info fwk.NodeInfo) iter.Seq[*v1.Pod] {
+	return func(yield func(*v1.Pod) bool) {
+		for _, other := range info.GetPods() {
+			if !yield(other.GetPod()) {
+				return
 			}
-			demand.Evict(node.Name, freed)
 		}
 	}
-	return demand != s.demand && p.cache.Fits(demand, node).Code == match.Fits
 }
 
 // RemovePod reckons with what evicting a pod from the node would free.

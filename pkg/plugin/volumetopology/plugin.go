@@ -15,16 +15,14 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"stowage.dev/stowage/pkg/apis/config"
 	configv1 "stowage.dev/stowage/pkg/apis/config/v1"
 	"stowage.dev/stowage/pkg/binder"
-	"stowage.dev/stowage/pkg/logkeys"
 	"stowage.dev/stowage/pkg/metrics"
 	"stowage.dev/stowage/pkg/volumecache"
+	"stowage.dev/stowage/pkg/volumecache/attempt"
+	"stowage.dev/stowage/pkg/volumecache/score"
 )
 
 // Name is the plugin's name in profiles and in the registry.
@@ -33,10 +31,10 @@ const Name = "VolumeTopology"
 // Plugin is one profile's instance. All instances of a process that share an
 // informer factory share one cache.
 type Plugin struct {
-	cache  *volumecache.Cache
-	binder *binder.Binder
-	client kubernetes.Interface
-	score  scorer
+	cache    *volumecache.Cache
+	binder   *binder.Binder
+	attempts *attempt.Attempts
+	score    score.Scorer
 }
 
 var (
@@ -76,35 +74,10 @@ func New(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugi
 		Client:  client,
 		Cache:   cache,
 		Timeout: time.Duration(cfg.BindTimeoutSeconds) * time.Second,
-		Mode:    modeFor(ctx, cfg, client),
+		Mode:    binder.Permitted(ctx, client, binder.Mode(cfg.BindingMode)),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", Name, err)
 	}
-	return &Plugin{cache: cache, binder: b, client: client, score: newScorer(cfg.Scoring)}, nil
-}
-
-// rightsTimeout bounds the question whether Direct binding is allowed.
-const rightsTimeout = 10 * time.Second
-
-// modeFor is the configured binding mode, or PVController where Direct is
-// configured and the scheduler has not the rights for it.
-func modeFor(ctx context.Context, cfg *config.VolumeTopologyArgs, client kubernetes.Interface) binder.Mode {
-	if cfg.BindingMode == config.BindingModePVController {
-		return binder.PVController
-	}
-	ctx, cancel := context.WithTimeout(ctx, rightsTimeout)
-	defer cancel()
-	missing, err := binder.Allowed(ctx, client)
-	logger := klog.FromContext(ctx)
-	switch {
-	case err != nil:
-		// Nothing was denied; a write that is will say so itself.
-		logger.Error(err, "Could not ask for the rights that bindingMode Direct needs, assuming them")
-	case len(missing) > 0:
-		metrics.SetDirectBindingDisabled(true)
-		logger.Info("WARNING: bindingMode Direct is not allowed, leaving bindings to the PV controller; grant the missing rules or set bindingMode: PVController", logkeys.Missing, missing)
-		return binder.PVController
-	}
-	return binder.Direct
+	return &Plugin{cache: cache, binder: b, attempts: attempt.New(cache, client.CoreV1().Nodes()), score: score.New(cfg.Scoring)}, nil
 }

@@ -35,7 +35,7 @@ func (p *Plugin) Score(_ context.Context, cycle fwk.CycleState, _ *v1.Pod, info 
 		return 0, nil
 	}
 	var room [4]volumecache.Usage
-	return p.score.of(p.cache.Usage(s.demand, info.Node(), room[:0])), nil
+	return p.score.Of(p.cache.Usage(s.demand, info.Node(), room[:0])), nil
 }
 
 // ScoreExtensions is nil: scores are on the framework's scale already.

@@ -39,11 +39,18 @@ var (
 func ValidateVolumeTopologyArgs(path *field.Path, args *config.VolumeTopologyArgs) error {
 	var errs field.ErrorList
 	errs = append(errs, validateBindTimeout(path.Child("bindTimeoutSeconds"), args.BindTimeoutSeconds)...)
-	if !bindingModes.Has(args.BindingMode) {
-		errs = append(errs, field.NotSupported(path.Child("bindingMode"), args.BindingMode, sets.List(bindingModes)))
-	}
-	errs = append(errs, validateScoring(path.Child("scoring"), &args.Scoring)...)
+	errs = append(errs, ValidateBinding(path, args.BindingMode, &args.Scoring)...)
 	return errs.ToAggregate()
+}
+
+// ValidateBinding returns the faults of the fields bindingMode and scoring under
+// path, which other configurations have too.
+func ValidateBinding(path *field.Path, mode config.BindingMode, scoring *config.VolumeScoring) field.ErrorList {
+	var errs field.ErrorList
+	if !bindingModes.Has(mode) {
+		errs = append(errs, field.NotSupported(path.Child("bindingMode"), mode, sets.List(bindingModes)))
+	}
+	return append(errs, validateScoring(path.Child("scoring"), scoring)...)
 }
 
 func validateBindTimeout(path *field.Path, seconds int64) field.ErrorList {

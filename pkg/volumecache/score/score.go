@@ -1,30 +1,35 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package volumetopology
+// Package score ranks nodes by how full a pod's claims would make their
+// storage, as a profile's scoring says. The scheduler plugin and the extender
+// score alike.
+package score
 
 import (
 	"math"
-
-	fwk "k8s.io/kube-scheduler/framework"
 
 	"stowage.dev/stowage/pkg/apis/config"
 	"stowage.dev/stowage/pkg/volumecache"
 )
 
-// scorer turns usage into a score, as VolumeTopologyArgs.scoring says.
-type scorer struct {
+// Max is the best score; the worst is 0. It is the scheduling framework's scale.
+const Max = 100
+
+// Scorer turns usage into a score. Safe for concurrent use.
+type Scorer struct {
 	static, provisioned func(utilization float64) float64 // 0..100 → 0..100
 	staticWeight        float64                           // 0..1
 }
 
 // neutral is the score where nothing is known: neither best nor worst.
-const neutral = float64(fwk.MaxScore) / 2
+const neutral = float64(Max) / 2
 
-func newScorer(cfg config.VolumeScoring) scorer {
+// New makes the scorer of a valid configuration.
+func New(cfg config.VolumeScoring) Scorer {
 	most := func(utilization float64) float64 { return utilization }
 	least := func(utilization float64) float64 { return 100 - utilization }
-	s := scorer{static: most, provisioned: least, staticWeight: float64(cfg.StaticWeightPercent) / 100}
+	s := Scorer{static: most, provisioned: least, staticWeight: float64(cfg.StaticWeightPercent) / 100}
 	switch cfg.Strategy {
 	case config.ScoringLeastAllocated:
 		s.static = least
@@ -37,8 +42,9 @@ func newScorer(cfg config.VolumeScoring) scorer {
 	return s
 }
 
-// of is the mean over the pod's classes.
-func (s scorer) of(usage []volumecache.Usage) int64 {
+// Of is the mean over the pod's classes, 0 to Max. Without classes nothing is
+// known, and the score is neither best nor worst.
+func (s Scorer) Of(usage []volumecache.Usage) int64 {
 	if len(usage) == 0 {
 		return int64(neutral)
 	}
@@ -49,7 +55,7 @@ func (s scorer) of(usage []volumecache.Usage) int64 {
 	return int64(math.Round(sum / float64(len(usage))))
 }
 
-func (s scorer) class(u *volumecache.Usage) float64 {
+func (s Scorer) class(u *volumecache.Usage) float64 {
 	static, provisioned := u.StaticGiven > 0, u.ProvisionedOf > 0
 	switch {
 	case static && provisioned:
@@ -70,7 +76,7 @@ func utilization(asked, of int64) float64 {
 // shaped is the function through the points, linear between them and constant
 // outside. Scores of points go from 0 to 10.
 func shaped(points []config.UtilizationShapePoint) func(float64) float64 {
-	const scale = float64(fwk.MaxScore) / 10
+	const scale = float64(Max) / 10
 	return func(utilization float64) float64 {
 		for i, point := range points {
 			x, y := float64(point.Utilization), float64(point.Score)

@@ -1,0 +1,173 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	configv1 "stowage.dev/stowage/pkg/apis/config/v1"
+)
+
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+
+// ExtenderConfiguration is how stowage-extender runs.
+type ExtenderConfiguration struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// mode says what the scheduler leaves to the extender.
+	// Full: VolumeBinding is disabled in the scheduler's profile, and the
+	// extender chooses and binds volumes: filter, prioritize, preempt, bind.
+	// Advisory: VolumeBinding stays, and the extender refuses and ranks nodes:
+	// filter, prioritize.
+	// Default: Full
+	// +optional
+	Mode Mode `json:"mode,omitempty"`
+
+	// serving is where and to whom the scheduler's calls are answered.
+	// +optional
+	Serving Serving `json:"serving,omitempty"`
+
+	// healthAddress is the host:port of /healthz, /livez, /readyz and /metrics,
+	// in plain HTTP; "" for none.
+	// Default: ":8080"
+	// +optional
+	HealthAddress *string `json:"healthAddress,omitempty"`
+
+	// timeouts bound calls and holds.
+	// +optional
+	Timeouts Timeouts `json:"timeouts,omitempty"`
+
+	// bindingMode says who completes the binding of a claim to a volume, as in
+	// VolumeTopologyArgs. Only mode Full binds.
+	// Default: Direct
+	// +optional
+	BindingMode configv1.BindingMode `json:"bindingMode,omitempty"`
+
+	// scoring says how nodes that can serve a pod's claims are ranked, as in
+	// VolumeTopologyArgs.
+	// +optional
+	// +k8s:conversion-gen=false
+	Scoring configv1.VolumeScoring `json:"scoring,omitempty"`
+
+	// clientConnection is to the API server.
+	// +optional
+	ClientConnection ClientConnection `json:"clientConnection,omitempty"`
+
+	// leaderElection says whether one of several replicas answers at a time.
+	// +optional
+	LeaderElection LeaderElection `json:"leaderElection,omitempty"`
+}
+
+// Mode says what the scheduler leaves to the extender.
+type Mode string
+
+const (
+	// ModeFull: the extender chooses and binds volumes.
+	ModeFull Mode = "Full"
+	// ModeAdvisory: the extender refuses and ranks nodes.
+	ModeAdvisory Mode = "Advisory"
+)
+
+// Serving is where and to whom the scheduler's calls are answered.
+type Serving struct {
+	// address is the host:port to listen on.
+	// Default: ":8443"
+	// +optional
+	Address string `json:"address,omitempty"`
+
+	// certFile and keyFile are the extender's certificate and key, clientCAFile
+	// the authorities whose client certificates are accepted. PEM, read anew
+	// when they change. All three are required unless insecure is true.
+	// +optional
+	CertFile string `json:"certFile,omitempty"`
+	// +optional
+	KeyFile string `json:"keyFile,omitempty"`
+	// +optional
+	ClientCAFile string `json:"clientCAFile,omitempty"`
+
+	// clientNames are the common names of client certificates that may call.
+	// Empty: any certificate that clientCAFile has signed. Who may call can
+	// have pods bound, so with the cluster's own authority this must be set.
+	// +listType=set
+	// +optional
+	ClientNames []string `json:"clientNames,omitempty"`
+
+	// insecure serves plain HTTP, to anybody on the same machine. address must
+	// be a loopback address then.
+	// Default: false
+	// +optional
+	Insecure bool `json:"insecure,omitempty"`
+
+	// maxBodyBytes bounds a request's body, 65536 to 1073741824. The default
+	// is ample for 5,000 node names; with nodeCacheCapable: false whole Node
+	// objects are sent, about 10 KiB each.
+	// Default: 8388608
+	// +optional
+	MaxBodyBytes *int64 `json:"maxBodyBytes,omitempty"`
+}
+
+// Timeouts bound calls and holds.
+type Timeouts struct {
+	// verb is how long any call may take, 100ms to 60s. It must be shorter than
+	// the httpTimeout of the scheduler's configuration, or the scheduler gives
+	// up without having been told why.
+	// Default: 8s
+	// +optional
+	Verb metav1.Duration `json:"verb,omitempty"`
+
+	// hold is how long a pod is kept to its node while its volumes are made,
+	// 1s to 1h. In mode Advisory it is how long capacity is set aside for a
+	// pod of which nothing more is heard.
+	// Default: 10m in mode Full, 30s in mode Advisory
+	// +optional
+	Hold metav1.Duration `json:"hold,omitempty"`
+}
+
+// ClientConnection is to the API server.
+type ClientConnection struct {
+	// kubeconfig is a file. Without one the pod's service account is used.
+	// +optional
+	Kubeconfig string `json:"kubeconfig,omitempty"`
+
+	// qps is how many requests a second are sent.
+	// Default: 1000
+	// +optional
+	QPS *int32 `json:"qps,omitempty"`
+
+	// burst is how many requests are sent at once.
+	// Default: 2000
+	// +optional
+	Burst *int32 `json:"burst,omitempty"`
+}
+
+// LeaderElection says whether one of several replicas answers at a time.
+type LeaderElection struct {
+	// leaderElect has one replica answer at a time; the others are not ready.
+	// Without, all answer: no volume is given away twice, but two replicas may
+	// give away the same storage capacity within milliseconds of each other.
+	// Default: true in mode Full, false in mode Advisory
+	// +optional
+	LeaderElect *bool `json:"leaderElect,omitempty"`
+
+	// resourceNamespace and resourceName are the lease's.
+	// Default: kube-system
+	// +optional
+	ResourceNamespace string `json:"resourceNamespace,omitempty"`
+	// Default: stowage-extender
+	// +optional
+	ResourceName string `json:"resourceName,omitempty"`
+
+	// leaseDuration is how long a replica that is gone keeps the others waiting.
+	// Default: 15s
+	// +optional
+	LeaseDuration metav1.Duration `json:"leaseDuration,omitempty"`
+	// renewDeadline is how long the leader tries to renew before it gives up.
+	// Default: 10s
+	// +optional
+	RenewDeadline metav1.Duration `json:"renewDeadline,omitempty"`
+	// retryPeriod is the time between two tries.
+	// Default: 2s
+	// +optional
+	RetryPeriod metav1.Duration `json:"retryPeriod,omitempty"`
+}

@@ -1,0 +1,230 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package extender
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"stowage.dev/stowage/pkg/apis/config"
+	"stowage.dev/stowage/pkg/apis/extender"
+	"stowage.dev/stowage/pkg/testing/builders"
+)
+
+// world is an extender on informers of a client that keeps objects in memory.
+type world struct {
+	*Extender
+	t       testing.TB
+	client  *fake.Clientset
+	clock   *clocktesting.FakePassiveClock
+	handler http.Handler
+	version atomic.Int64
+	writing sync.Mutex
+}
+
+const (
+	testVerb = 5 * time.Second
+	testHold = time.Minute
+	testBody = 1 << 20
+)
+
+func newWorld(t testing.TB, mode extender.Mode, objects ...runtime.Object) *world {
+	t.Helper()
+	w := &world{t: t, clock: clocktesting.NewFakePassiveClock(time.Now())}
+	for i, object := range objects {
+		objects[i] = w.stamped(object)
+	}
+	w.client = fake.NewClientset(objects...)
+	for _, verb := range []string{"create", "update"} {
+		w.client.PrependReactor(verb, "persistentvolumes", w.write)
+		w.client.PrependReactor(verb, "persistentvolumeclaims", w.write)
+	}
+	w.client.PrependReactor("create", "selfsubjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		review := action.(clienttesting.CreateAction).GetObject().(*authorizationv1.SelfSubjectAccessReview).DeepCopy()
+		review.Status.Allowed = true
+		return true, review, nil
+	})
+	w.client.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		create := action.(clienttesting.CreateAction)
+		if create.GetSubresource() != "binding" {
+			return false, nil, nil
+		}
+		binding := create.GetObject().(*v1.Binding)
+		pods := v1.SchemeGroupVersion.WithResource("pods")
+		live, err := w.client.Tracker().Get(pods, binding.Namespace, binding.Name)
+		if err == nil {
+			pod := w.stamped(live).(*v1.Pod)
+			pod.Spec.NodeName = binding.Target.Name
+			err = w.client.Tracker().Update(pods, pod, pod.Namespace)
+		}
+		return true, binding, err
+	})
+	factory := informers.NewSharedInformerFactory(w.client, 0)
+	made, err := New(t.Context(), Config{Client: w.client, Informers: factory, Clock: w.clock, Settings: &extender.ExtenderConfiguration{
+		Mode:        mode,
+		Serving:     extender.Serving{MaxBodyBytes: testBody},
+		Timeouts:    extender.Timeouts{Verb: metav1.Duration{Duration: testVerb}, Hold: metav1.Duration{Duration: testHold}},
+		BindingMode: config.BindingModeDirect,
+		Scoring:     config.VolumeScoring{Strategy: config.ScoringBestFit, StaticWeightPercent: 50},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Extender, w.handler = made, made.Handler()
+	stop := make(chan struct{})
+	factory.Start(stop)
+	t.Cleanup(func() {
+		w.Wait()
+		close(stop)
+		factory.Shutdown()
+	})
+	if !w.cache.Ready(t.Context().Done()) {
+		t.Fatal("the engine did not become ready")
+	}
+	return w
+}
+
+// stamped is the object with a new resourceVersion, which client-go's tracker
+// leaves alone.
+func (w *world) stamped(object runtime.Object) runtime.Object {
+	object = object.DeepCopyObject()
+	object.(metav1.Object).SetResourceVersion(strconv.FormatInt(w.version.Add(1), 10))
+	return object
+}
+
+// write creates or updates an object on the resourceVersion that it has, as the
+// API server does.
+func (w *world) write(action clienttesting.Action) (bool, runtime.Object, error) {
+	w.writing.Lock()
+	defer w.writing.Unlock()
+	resource, namespace := action.GetResource(), action.GetNamespace()
+	given := action.(clienttesting.CreateAction).GetObject() // an update's is had in the same way
+	if action.GetVerb() == "create" {
+		object := w.stamped(given)
+		return true, object, w.client.Tracker().Create(resource, object, namespace)
+	}
+	meta := given.(metav1.Object)
+	live, err := w.client.Tracker().Get(resource, namespace, meta.GetName())
+	if err != nil {
+		return true, nil, err
+	}
+	if live.(metav1.Object).GetResourceVersion() != meta.GetResourceVersion() {
+		return true, nil, apierrors.NewConflict(resource.GroupResource(), meta.GetName(), errors.New("it has changed"))
+	}
+	object := w.stamped(given)
+	return true, object, w.client.Tracker().Update(resource, object, namespace)
+}
+
+// post calls a verb with anything.
+func (w *world) post(verb string, body []byte) *httptest.ResponseRecorder {
+	answer := httptest.NewRecorder()
+	w.handler.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/"+verb, bytes.NewReader(body)))
+	return answer
+}
+
+// ask calls a verb and reads its answer.
+func ask[Result any](w *world, verb string, args any) Result {
+	w.t.Helper()
+	body, err := json.Marshal(args)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	answer, result := w.post(verb, body), *new(Result)
+	if answer.Code != http.StatusOK {
+		w.t.Fatalf("%s: status %d: %s", verb, answer.Code, answer.Body)
+	}
+	if err := json.Unmarshal(answer.Body.Bytes(), &result); err != nil {
+		w.t.Fatal(err)
+	}
+	return result
+}
+
+func (w *world) filterNames(pod *v1.Pod, nodes ...string) extenderv1.ExtenderFilterResult {
+	w.t.Helper()
+	return ask[extenderv1.ExtenderFilterResult](w, VerbFilter, extenderv1.ExtenderArgs{Pod: pod, NodeNames: &nodes})
+}
+
+// bindTo returns the error that a bind answers.
+func (w *world) bindTo(pod *v1.Pod, node string) string {
+	w.t.Helper()
+	result := ask[extenderv1.ExtenderBindingResult](w, VerbBind, bindArgs(pod, node))
+	if err := w.cache.Check(); err != nil {
+		w.t.Error(err)
+	}
+	return result.Error
+}
+
+func bindArgs(pod *v1.Pod, node string) extenderv1.ExtenderBindingArgs {
+	return extenderv1.ExtenderBindingArgs{PodName: pod.Name, PodNamespace: pod.Namespace, PodUID: pod.UID, Node: node}
+}
+
+// on is the node that the API server has for the pod.
+func (w *world) on(pod *v1.Pod) string {
+	w.t.Helper()
+	live, err := w.client.CoreV1().Pods(pod.Namespace).Get(w.t.Context(), pod.Name, metav1.GetOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return live.Spec.NodeName
+}
+
+func (w *world) claim(name string) *v1.PersistentVolumeClaim {
+	w.t.Helper()
+	live, err := w.client.CoreV1().PersistentVolumeClaims("default").Get(w.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return live.DeepCopy()
+}
+
+// eventually waits until the informers have shown what makes it true.
+func (w *world) eventually(what string, is func() bool) {
+	w.t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			w.t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+const testDriver = "csi.example.com"
+
+func localClass() runtime.Object { return builders.MakeClass("local").Obj() }
+func csiClass() runtime.Object   { return builders.MakeClass("csi").Provisioner(testDriver).Obj() }
+func csiDriver() *storagev1.CSIDriver {
+	return builders.MakeCSIDriver(testDriver).StorageCapacity(true).Obj()
+}
+func node(name string) *v1.Node { return builders.MakeNode(name).UID("node-" + name).Obj() }
+func volume(name, node, size string) *builders.PV {
+	return builders.MakePV(name).UID("pv-" + name).Class("local").Capacity(size).Hostname(node).Phase(v1.VolumeAvailable)
+}
+func claim(name, size string) *builders.PVC {
+	return builders.MakePVC(name).Namespace("default").UID("pvc-" + name).Class("local").Request(size)
+}
+func pod(name string, claims ...string) *v1.Pod {
+	return builders.MakePod(name).Namespace("default").UID("pod-" + name).PVC(claims...).Obj()
+}
+func room(node, size string) runtime.Object {
+	return builders.MakeCapacity("room-"+node, "csi").Namespace("default").UID("capacity-" + node).Hostname(node).Capacity(size).Obj()
+}

@@ -1,0 +1,45 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+)
+
+const extenderSubsystem = "extender"
+
+var (
+	extenderRequests = metrics.NewHistogramVec(&metrics.HistogramOpts{
+		Namespace: namespace, Subsystem: extenderSubsystem, Name: "request_duration_seconds",
+		Help:           "Time a call of the scheduler takes to answer, reading and writing it included, by verb (filter, prioritize, preempt, bind) and outcome (ok, error: the answer says why not, malformed, too_large, not_ready, ended: by its deadline or by the caller, panic).",
+		Buckets:        metrics.ExponentialBuckets(0.0005, 2, 16),
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"verb", "outcome"})
+	extenderBinds = metrics.NewCounterVec(&metrics.CounterOpts{
+		Namespace: namespace, Subsystem: extenderSubsystem, Name: "binds_total",
+		Help:           "Calls to bind a pod, by outcome: bound, provisioning (volumes are being made, the scheduler is to ask again), conflict (another pod came first since the node was filtered, the scheduler is to look again), error.",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"outcome"})
+
+	registerExtender sync.Once
+)
+
+// RegisterExtender makes the extender's metrics known, besides those of the
+// engine and of binding, which it shares with the scheduler.
+func RegisterExtender() {
+	Register()
+	registerExtender.Do(func() { legacyregistry.MustRegister(extenderRequests, extenderBinds) })
+}
+
+// ObserveExtenderRequest records how long a call of the scheduler took.
+func ObserveExtenderRequest(verb, outcome string, took time.Duration) {
+	extenderRequests.WithLabelValues(verb, outcome).Observe(took.Seconds())
+}
+
+// CountExtenderBind records how a call to bind a pod ended.
+func CountExtenderBind(outcome string) { extenderBinds.WithLabelValues(outcome).Inc() }

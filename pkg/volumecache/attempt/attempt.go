@@ -1,0 +1,106 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package attempt begins a pod's scheduling cycle: what the scheduler plugin and
+// the extender both ask of the engine before they ask about nodes, and what they
+// make of a refusal.
+package attempt
+
+import (
+	"context"
+	"fmt"
+	"iter"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+
+	"stowage.dev/stowage/pkg/volume/match"
+	"stowage.dev/stowage/pkg/volumecache"
+)
+
+// Nodes asks the API server itself for a node.
+type Nodes interface {
+	Get(ctx context.Context, name string, o metav1.GetOptions) (*v1.Node, error)
+}
+
+// Attempts begins attempts on one engine. Safe for concurrent use.
+type Attempts struct {
+	cache *volumecache.Cache
+	nodes Nodes
+}
+
+// New returns Attempts on the engine.
+func New(cache *volumecache.Cache, nodes Nodes) *Attempts {
+	return &Attempts{cache: cache, nodes: nodes}
+}
+
+// Attempt is a pod's claims, compiled for one cycle.
+type Attempt struct {
+	Demand *volumecache.Demand
+	// Awaiting: volumes that preemption freed for the pod are on their way, so
+	// no refusal may lead to more preemption.
+	Awaiting bool
+}
+
+// Begin compiles the claims of a pod that has any, once the engine has seen what
+// existed at the start. A refusal means that no node will do for now, and says
+// why to the pod's user. An error means that this cannot be told.
+func (a *Attempts) Begin(ctx context.Context, pod *v1.Pod) (at Attempt, refusal, err error) {
+	if !a.cache.Ready(ctx.Done()) {
+		return at, nil, fmt.Errorf("waiting for volumes to be indexed: %w", context.Cause(ctx))
+	}
+	demand, why, unclear := a.cache.Demand(pod)
+	switch {
+	case unclear != nil:
+		return at, unclear, nil
+	case why != nil:
+		return at, why, nil
+	}
+	if err := a.forgetLostNodes(ctx, demand); err != nil {
+		return at, nil, err
+	}
+	return Attempt{Demand: demand, Awaiting: a.cache.Awaits(pod)}, nil, nil
+}
+
+// forgetLostNodes looks at selected-node annotations that name a node which
+// the informer does not have. Only when the API server does not have it either
+// is the node gone for good and the choice void.
+func (a *Attempts) forgetLostNodes(ctx context.Context, demand *volumecache.Demand) error {
+	for node := range demand.Selected {
+		if a.cache.NodeExists(node) {
+			continue
+		}
+		_, err := a.nodes.Get(ctx, node, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			demand.Forget(node)
+		case err != nil:
+			return fmt.Errorf("get node %q that a claim was to be provisioned on: %w", node, err)
+		}
+	}
+	return nil
+}
+
+// EvictionHelps tells whether the claims, which do not fit the node for the
+// reason given, would if all of its pods of lower priority left and their
+// ephemeral volumes came back. It does not look at the pods unless they matter.
+func (a *Attempts) EvictionHelps(at Attempt, node *v1.Node, pods iter.Seq[*v1.Pod], why match.Reason) bool {
+	if at.Awaiting || why.Code != match.NoVolume && why.Code != match.NotEnoughSpace || !a.cache.AnyEvictable() {
+		return false
+	}
+	priority, demand := corev1helpers.PodPriority(at.Demand.Pod()), at.Demand
+	for other := range pods {
+		if corev1helpers.PodPriority(other) >= priority {
+			continue
+		}
+		if freed := a.cache.Evictable(other); len(freed) > 0 {
+			if demand == at.Demand {
+				demand = demand.Clone()
+			}
+			demand.Evict(node.Name, freed)
+		}
+	}
+	return demand != at.Demand && a.cache.Fits(demand, node).Code == match.Fits
+}

@@ -1,0 +1,223 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package extender_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+
+	"stowage.dev/stowage/pkg/testing/builders"
+	"stowage.dev/stowage/test/integration/fixture"
+)
+
+// client is a scheduler's, with a certificate of the name from the authority; ""
+// for none. Each call makes a new connection.
+func (d *deployment) client(t *testing.T, by *authority, name string, until time.Time) *http.Client {
+	t.Helper()
+	roots := x509.NewCertPool()
+	roots.AddCert(d.certs.authority.cert)
+	config := &tls.Config{RootCAs: roots, ServerName: serverName, MinVersion: tls.VersionTLS12}
+	if name != "" {
+		cert, key, err := by.issue(name, until)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pair, err := tls.X509KeyPair(cert, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	transport := &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: time.Minute}
+}
+
+// call sends a body to a verb.
+func (d *deployment) call(ctx context.Context, client *http.Client, verb string, body io.Reader) (status int, answer string, err error) {
+	url := fmt.Sprintf("https://127.0.0.1:%d/%s", d.replica[0].port, verb)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, body)
+	if err != nil {
+		return 0, "", err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := client.Do(request)
+	if err != nil {
+		return 0, "", err
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(text), err
+}
+
+// question asks for nodes for a pod whose claim is missing.
+func question(t *testing.T, nodes ...string) []byte {
+	t.Helper()
+	body, err := json.Marshal(extenderv1.ExtenderArgs{Pod: builders.MakePod("p").PVC("missing").Obj(), NodeNames: &nodes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return body
+}
+
+// slow gives a byte at a time.
+type slow struct {
+	ctx  context.Context
+	text []byte
+}
+
+func (s *slow) Read(p []byte) (int, error) {
+	if len(s.text) == 0 {
+		return 0, io.EOF
+	}
+	pause := time.NewTimer(50 * time.Millisecond)
+	defer pause.Stop()
+	select {
+	case <-pause.C:
+	case <-s.ctx.Done():
+		return 0, context.Cause(s.ctx)
+	}
+	p[0], s.text = s.text[0], s.text[1:]
+	return 1, nil
+}
+
+// TestCalls: what schedulers that are none, or that are ill, get to hear.
+func TestCalls(t *testing.T) {
+	t.Parallel()
+	e := fixture.New(t)
+	d := own(e, plan{mode: "full", name: "extender-calls", noScheduler: true, extender: []string{"verb: 8s", "verb: 2s"}})
+	later := time.Now().Add(time.Hour)
+	stranger, err := newAuthority("stranger")
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := d.client(t, d.certs.authority, clientName, later)
+
+	for name, client := range map[string]*http.Client{
+		"no certificate":                  d.client(t, nil, "", later),
+		"another authority's certificate": d.client(t, stranger, clientName, later),
+		"a certificate that has expired":  d.client(t, d.certs.authority, clientName, time.Now().Add(-time.Hour)),
+	} {
+		if status, answer, err := d.call(t.Context(), client, "filter", bytes.NewReader(question(t, "a"))); err == nil {
+			t.Errorf("%s: got status %d %q", name, status, answer)
+		}
+	}
+	for name, tc := range map[string]struct {
+		client *http.Client
+		body   []byte
+		status int
+		words  string
+	}{
+		"another's name":   {d.client(t, d.certs.authority, "system:admin", later), question(t, "a"), http.StatusForbidden, "clientNames"},
+		"nodes unknown":    {good, question(t, "x", "y"), http.StatusOK, "missing"},
+		"malformed":        {good, []byte(`{"Pod":`), http.StatusBadRequest, "read the request"},
+		"9 MiB":            {good, bytes.Repeat([]byte(" "), 9<<20), http.StatusOK, "maxBodyBytes"},
+		"10 MiB":           {good, bytes.Repeat([]byte(" "), 10<<20), http.StatusOK, "maxBodyBytes"},
+		"40 MiB":           {good, bytes.Repeat([]byte("{"), 40<<20), http.StatusOK, "maxBodyBytes"},
+		"deep as an abyss": {good, bytes.Repeat([]byte("["), 1<<20), http.StatusBadRequest, "read the request"},
+	} {
+		status, answer, err := d.call(t.Context(), tc.client, "filter", bytes.NewReader(tc.body))
+		if err != nil || status != tc.status || !strings.Contains(answer, tc.words) {
+			t.Errorf("%s: status %d, error %v, %.200q; want %d with %q", name, status, err, answer, tc.status, tc.words)
+		}
+	}
+	t.Run("a slow one does not get more time", func(t *testing.T) {
+		begin := time.Now()
+		status, answer, err := d.call(t.Context(), good, "filter", &slow{ctx: t.Context(), text: question(t, "a")})
+		if err == nil && status == http.StatusOK && !strings.Contains(answer, "Error\":\"") {
+			t.Errorf("a call of %s was answered: %q", time.Since(begin), answer)
+		}
+		if took := time.Since(begin); took > 20*time.Second {
+			t.Errorf("it took %s, where a call has 2s", took)
+		}
+	})
+	t.Run("calls that are cancelled leave nothing behind", func(t *testing.T) {
+		var group errgroup.Group
+		for i := range 200 {
+			group.Go(func() error {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i%20)*time.Millisecond)
+				defer cancel()
+				_, _, err := d.call(ctx, good, []string{"filter", "bind"}[i%2], bytes.NewReader(question(t, "a")))
+				if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+					return err
+				}
+				return nil
+			})
+		}
+		if err := group.Wait(); err != nil {
+			t.Error(err)
+		}
+		if status, body := d.replica[0].get(t.Context(), "/healthz"); status != http.StatusOK {
+			t.Errorf("health: %d %s", status, body)
+		}
+	})
+	status, text := d.replica[0].get(t.Context(), "/metrics")
+	if status != http.StatusOK || !strings.Contains(text, `stowage_extender_request_duration_seconds_count{outcome="malformed",verb="filter"}`) {
+		t.Errorf("metrics, status %d, lack the calls by verb", status)
+	}
+	if strings.Contains(text, `outcome="panic"`) {
+		t.Error("a call has met a fault")
+	}
+}
+
+// TestCertificateRotated: under load, one certificate gives way to another, and no
+// call fails; then one authority of clients to another.
+func TestCertificateRotated(t *testing.T) {
+	t.Parallel()
+	e := fixture.New(t)
+	d := own(e, plan{mode: "full", name: "extender-rotated", noScheduler: true})
+	client := d.client(t, d.certs.authority, clientName, time.Now().Add(time.Hour))
+	until := time.Now().Add(40 * time.Minute)
+	if err := d.certs.write("tls", serverName, until); err != nil {
+		t.Fatal(err)
+	}
+	served := func() time.Time {
+		conn, err := tls.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", d.replica[0].port), client.Transport.(*http.Transport).TLSClientConfig)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+		return conn.ConnectionState().PeerCertificates[0].NotAfter
+	}
+	for deadline := time.Now().Add(patience); served().Unix() != until.Unix(); {
+		if status, answer, err := d.call(t.Context(), client, "filter", bytes.NewReader(question(t, "a"))); err != nil || status != http.StatusOK {
+			t.Fatalf("while the certificate changes: status %d %q, error %v", status, answer, err)
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the certificate until %s is still served, want the one until %s", served(), until)
+		}
+	}
+	// The authority of clients, too: those of the old one are turned away.
+	other, err := newAuthority("other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := exchange(d.certs.path("ca.crt"), other.pem()); err != nil {
+		t.Fatal(err)
+	}
+	trusted := d.client(t, other, clientName, time.Now().Add(time.Hour))
+	for deadline := time.Now().Add(patience); ; {
+		_, _, oldErr := d.call(t.Context(), client, "filter", bytes.NewReader(question(t, "a")))
+		_, _, newErr := d.call(t.Context(), trusted, "filter", bytes.NewReader(question(t, "a")))
+		if oldErr != nil && newErr == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("clients of the old authority: %v, of the new one: %v", oldErr, newErr)
+		}
+	}
+}

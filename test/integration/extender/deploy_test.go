@@ -1,0 +1,281 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package extender_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"stowage.dev/stowage/pkg/testing/builders"
+	"stowage.dev/stowage/test/cluster"
+)
+
+// manifests is the folder of what is shipped.
+const manifests = "../../../manifests/extender"
+
+// patience bounds a single wait for a process.
+const patience = 2 * time.Minute
+
+// prepare applies the shipped rights and the policy, and waits until pods are
+// marked.
+func prepare(ctx context.Context, c *cluster.Cluster) error {
+	for _, file := range []string{"base/rbac.yaml", "full/rbac.yaml", "base/policy.yaml"} {
+		if err := c.CreateFiles(ctx, filepath.Join(manifests, file)); err != nil {
+			return err
+		}
+	}
+	probe := builders.MakePod("probe").Namespace("default").PVC("any").Obj()
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		pod, err := c.Client().CoreV1().Pods("default").Create(ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err == nil && marked(pod), nil
+	})
+	if err != nil {
+		return errors.Join(errNotMarked, err)
+	}
+	return nil
+}
+
+// marked tells whether the policy has marked the pod.
+func marked(pod *corev1.Pod) bool {
+	amount, ok := pod.Spec.Containers[0].Resources.Requests["stowage.dev/volumes"]
+	return ok && amount.Value() == 1
+}
+
+// plan says what to deploy.
+type plan struct {
+	mode string // folder below manifests
+	name string // schedulerName, and of the processes
+	// extender and scheduler are pairs of old and new text of the two
+	// configurations, all of which must be there.
+	extender, scheduler []string
+	// replicas of the extender; 0: one. With more, a proxy goes round them.
+	replicas int
+	// noScheduler leaves out the scheduler.
+	noScheduler bool
+}
+
+// deployment is an extender and a scheduler that asks it.
+type deployment struct {
+	plan
+	cluster   *cluster.Cluster
+	certs     certificates
+	binary    string
+	replica   []*replica
+	scheduler *cluster.Process
+	proxy     *proxy
+}
+
+// replica is one extender.
+type replica struct {
+	process      *cluster.Process
+	port, health int
+}
+
+// deploy starts everything and returns when it is ready.
+func deploy(ctx context.Context, c *cluster.Cluster, p plan) (_ *deployment, err error) {
+	d := &deployment{plan: p, cluster: c}
+	defer func() {
+		if err != nil {
+			d.stop()
+		}
+	}()
+	if d.certs, err = newCertificates(); err != nil {
+		return nil, err
+	}
+	if d.binary, err = cluster.BuildCommand(ctx, cluster.BuildOptions{Progress: os.Stderr}, "stowage.dev/stowage/cmd/extender"); err != nil {
+		return nil, err
+	}
+	for range max(1, p.replicas) {
+		r := &replica{}
+		if r.port, err = freePort(); err == nil {
+			r.health, err = freePort()
+		}
+		if err != nil {
+			return nil, err
+		}
+		d.replica = append(d.replica, r)
+		if err := d.start(ctx, r); err != nil {
+			return nil, err
+		}
+	}
+	port := d.replica[0].port
+	if p.replicas > 1 {
+		if d.proxy, err = newProxy(d.replica); err != nil {
+			return nil, err
+		}
+		port = d.proxy.port
+	}
+	if p.noScheduler {
+		return d, nil
+	}
+	config, err := d.read("scheduler.yaml", append([]string{
+		"https://" + serverName, fmt.Sprintf("https://127.0.0.1:%d", port),
+		"/etc/kubernetes/stowage-extender/", d.certs.dir + "/",
+		"schedulerName: default-scheduler", "schedulerName: " + p.name,
+		"clientConnection:\n  kubeconfig: /etc/kubernetes/scheduler.conf # kubeadm's path\n",
+		"podInitialBackoffSeconds: 1\npodMaxBackoffSeconds: 1\nclientConnection:\n  qps: 1000\n  burst: 2000\n",
+	}, p.scheduler...))
+	if err != nil {
+		return nil, err
+	}
+	d.scheduler, err = c.StartHealthyScheduler(ctx, cluster.SchedulerOptions{Name: p.name, ConfigYAML: config})
+	return d, err
+}
+
+// start runs an extender at the replica's ports and returns when it is ready.
+func (d *deployment) start(ctx context.Context, r *replica) error {
+	if err := d.launch(r); err != nil {
+		return err
+	}
+	return r.await(ctx)
+}
+
+// launch is start without waiting.
+func (d *deployment) launch(r *replica) error {
+	kubeconfig, err := d.cluster.KubeconfigFor("system:serviceaccount:kube-system:stowage-extender",
+		"system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated")
+	if err != nil {
+		return err
+	}
+	config, err := d.read("config.yaml", append([]string{
+		"address: :8443", fmt.Sprintf("address: 127.0.0.1:%d", r.port),
+		"/etc/stowage-extender-serving/", d.certs.dir + "/",
+		"/etc/stowage-extender-clients/", d.certs.dir + "/",
+		"kind: ExtenderConfiguration\n", fmt.Sprintf("kind: ExtenderConfiguration\nhealthAddress: 127.0.0.1:%d\nleaderElection: {leaderElect: false}\n", r.health),
+	}, d.extender...))
+	if err != nil {
+		return err
+	}
+	path := d.certs.path(fmt.Sprintf("config-%d.yaml", r.port))
+	if err := os.WriteFile(path, config, 0o600); err != nil {
+		return err
+	}
+	r.process, err = d.cluster.StartCommand(d.name, d.binary, []string{"--config=" + path, "--kubeconfig=" + kubeconfig, "--v=2"}, nil)
+	return err
+}
+
+// await returns when the replica is ready, or has ended.
+func (r *replica) await(ctx context.Context) error {
+	return wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		select {
+		case <-r.process.Done():
+			return false, errors.Join(errors.New("the extender has ended"), r.process.Err())
+		default:
+		}
+		status, _ := r.get(ctx, "/readyz")
+		return status == http.StatusOK, nil
+	})
+}
+
+// get asks the health port.
+func (r *replica) get(ctx context.Context, path string) (status int, body string) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d%s", r.health, path), nil)
+	if err != nil {
+		return 0, err.Error()
+	}
+	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Do(request)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return response.StatusCode, string(text)
+}
+
+// binds is how many calls to bind ended how.
+func (r *replica) binds(ctx context.Context) string {
+	_, text := r.get(ctx, "/metrics")
+	var lines []string
+	for line := range strings.Lines(text) {
+		if rest, ok := strings.CutPrefix(line, "stowage_extender_binds_total"); ok {
+			lines = append(lines, strings.TrimSpace(rest))
+		}
+	}
+	return strings.Join(lines, " ")
+}
+
+// read is a shipped configuration with replacements.
+func (d *deployment) read(file string, replace []string) ([]byte, error) {
+	data, err := os.ReadFile(filepath.Join(manifests, d.mode, file))
+	if err != nil {
+		return nil, err
+	}
+	text := string(data)
+	for i := 0; i < len(replace); i += 2 {
+		if !strings.Contains(text, replace[i]) {
+			return nil, fmt.Errorf("%s has no %q", file, replace[i])
+		}
+		text = strings.ReplaceAll(text, replace[i], replace[i+1])
+	}
+	return []byte(text), nil
+}
+
+// stop ends what was started.
+func (d *deployment) stop() {
+	if d.scheduler != nil {
+		_ = d.scheduler.Kill() // it ends with the cluster at the latest
+	}
+	for _, r := range d.replica {
+		if r.process != nil {
+			_ = r.process.Kill()
+		}
+	}
+	if d.proxy != nil {
+		d.proxy.stop()
+	}
+	if d.certs.dir != "" {
+		_ = os.RemoveAll(d.certs.dir)
+	}
+}
+
+// show prints what the processes logged about a namespace.
+func (d *deployment) show(t testing.TB, about string) {
+	processes := []*cluster.Process{d.scheduler}
+	for _, r := range d.replica {
+		processes = append(processes, r.process)
+	}
+	for _, p := range processes {
+		if p == nil {
+			continue
+		}
+		data, err := os.ReadFile(p.LogFile())
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		lines := 0
+		for line := range bytes.Lines(data) {
+			if bytes.Contains(line, []byte(about)) && lines < 100 {
+				lines++
+				t.Logf("%s: %s", p.Name(), line)
+			}
+		}
+	}
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	return l.Addr().(*net.TCPAddr).Port, l.Close()
+}

@@ -1,0 +1,188 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package extender_test
+
+import (
+	"fmt"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"stowage.dev/stowage/pkg/testing/builders"
+	"stowage.dev/stowage/test/integration/fixture"
+)
+
+const (
+	noVolume = "didn't find available persistent volumes to bind"
+	noSpace  = "did not have enough free storage"
+)
+
+// TestFull: what a pod gets in mode Full, with the stock VolumeBinding disabled.
+func TestFull(t *testing.T) {
+	t.Parallel()
+	for name, story := range map[string]struct {
+		nodes   []string
+		volumes func(e *fixture.Env) []*builders.PV
+		claims  func(e *fixture.Env) []*builders.PVC
+		bound   map[string]string // volumes by claim
+		node    string
+		refusal string
+	}{
+		"the only node with a volume": {
+			nodes:   []string{"a", "b"},
+			volumes: func(e *fixture.Env) []*builders.PV { return []*builders.PV{e.LocalPV("v", "b")} },
+			claims:  func(e *fixture.Env) []*builders.PVC { return []*builders.PVC{e.PVC("data")} },
+			bound:   map[string]string{"data": "v"}, node: "b",
+		},
+		"no volume": {
+			nodes:   []string{"a"},
+			volumes: func(e *fixture.Env) []*builders.PV { return []*builders.PV{e.LocalPV("v", "a")} },
+			claims:  func(e *fixture.Env) []*builders.PVC { return []*builders.PVC{e.PVC("data").Request("2Gi")} },
+			refusal: noVolume,
+		},
+		"the volume that fits best, on any node": {
+			nodes: []string{"a", "b"},
+			volumes: func(e *fixture.Env) []*builders.PV {
+				return []*builders.PV{e.LocalPV("large", "a").Capacity("100Gi"), e.LocalPV("fits", "b").Capacity("10Gi")}
+			},
+			claims: func(e *fixture.Env) []*builders.PVC { return []*builders.PVC{e.PVC("data").Request("10Gi")} },
+			bound:  map[string]string{"data": "fits"}, node: "b",
+		},
+		"joint assignment where greedy fails": {
+			nodes: []string{"a"},
+			volumes: func(e *fixture.Env) []*builders.PV {
+				return []*builders.PV{e.LocalPV("ssd", "a").Label("disk", "ssd"), e.LocalPV("spinning", "a").Capacity("5Gi")}
+			},
+			claims: func(e *fixture.Env) []*builders.PVC {
+				return []*builders.PVC{e.PVC("any"), e.PVC("fast").MatchLabel("disk", "ssd")}
+			},
+			bound: map[string]string{"any": "spinning", "fast": "ssd"}, node: "a",
+		},
+		"two claims, one volume": {
+			nodes:   []string{"a"},
+			volumes: func(e *fixture.Env) []*builders.PV { return []*builders.PV{e.LocalPV("v", "a")} },
+			claims:  func(e *fixture.Env) []*builders.PVC { return []*builders.PVC{e.PVC("one"), e.PVC("two")} },
+			refusal: noVolume,
+		},
+		"a volume pre-bound to the claim": {
+			nodes: []string{"a", "b"},
+			volumes: func(e *fixture.Env) []*builders.PV {
+				return []*builders.PV{e.LocalPV("other", "a"), e.LocalPV("mine", "b").Capacity("9Gi").ClaimRef(e.Namespace, "data", "")}
+			},
+			claims: func(e *fixture.Env) []*builders.PVC { return []*builders.PVC{e.PVC("data")} },
+			bound:  map[string]string{"data": "mine"}, node: "b",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := full(fixture.New(t))
+			for _, node := range story.nodes {
+				e.AddNodes(e.Node(node))
+			}
+			e.CreatePVs(story.volumes(e)...)
+			var names []string
+			for _, claim := range story.claims(e) {
+				names = append(names, e.CreatePVC(claim).Name)
+			}
+			pod := e.CreatePod(e.Pod("pod").PVC(names...))
+			if story.refusal != "" {
+				e.WaitUnschedulable(pod, story.refusal)
+				return
+			}
+			e.WaitScheduled(pod, story.node)
+			for claim, volume := range story.bound {
+				e.WaitBound(claim, volume)
+			}
+			e.NoVolumeTwice()
+		})
+	}
+}
+
+// TestMissingClaim: the pod's user reads what is missing, and the pod is placed
+// once it is there.
+func TestMissingClaim(t *testing.T) {
+	t.Parallel()
+	e := full(fixture.New(t))
+	e.AddNodes(e.Node("a"))
+	e.CreatePVs(e.LocalPV("v", "a"))
+	pod := e.CreatePod(e.Pod("pod").PVC("data"))
+	e.WaitUnschedulable(pod, `persistentvolumeclaim "data" not found`)
+	e.CreatePVC(e.PVC("data"))
+	e.WaitScheduled(pod, "a")
+	e.WaitBound("data", "v")
+}
+
+// TestVolumeComes: a pod that was refused is placed when a volume appears.
+func TestVolumeComes(t *testing.T) {
+	t.Parallel()
+	e := full(fixture.New(t))
+	e.AddNodes(e.Node("a"))
+	e.CreatePVC(e.PVC("data"))
+	pod := e.CreatePod(e.Pod("pod").PVC("data"))
+	e.WaitUnschedulable(pod, noVolume)
+	e.CreatePVs(e.LocalPV("v", "a"))
+	e.WaitScheduled(pod, "a")
+	e.WaitBound("data", "v")
+}
+
+// TestPerfectPacking: 100 pods and 100 volumes that fit, so that each must be used.
+func TestPerfectPacking(t *testing.T) {
+	t.Parallel()
+	e := full(fixture.New(t))
+	pods := pack(e, 20, 5)
+	for _, pod := range pods {
+		e.WaitScheduled(pod)
+	}
+	wantPacked(e, len(pods))
+	t.Logf("binds of this process so far: %s", shared.full.replica[0].binds(t.Context()))
+}
+
+// pack makes nodes with as many volumes each, and a pod for each volume. Each node
+// has a volume besides that is too small.
+func pack(e *fixture.Env, nodes, perNode int) []*v1.Pod {
+	e.T.Helper()
+	var machines []*builders.Node
+	var volumes []*builders.PV
+	for n := range nodes {
+		node := fmt.Sprintf("node-%d", n)
+		machines = append(machines, e.Node(node))
+		for v := range perNode {
+			volumes = append(volumes, e.LocalPV(fmt.Sprintf("fits-%d-%d", n, v), node).Capacity("2Gi"))
+		}
+		volumes = append(volumes, e.LocalPV(fmt.Sprintf("small-%d", n), node))
+	}
+	e.AddNodes(machines...)
+	e.CreatePVs(volumes...)
+	var pods []*v1.Pod
+	for i := range nodes * perNode {
+		claim := fmt.Sprintf("claim-%d", i)
+		e.CreatePVC(e.PVC(claim).Request("2Gi"))
+		pods = append(pods, e.CreatePod(e.Pod(fmt.Sprintf("pod-%d", i)).PVC(claim)))
+	}
+	return pods
+}
+
+// wantPacked: every claim has a volume, and no two have the same.
+func wantPacked(e *fixture.Env, claims int) {
+	e.T.Helper()
+	for i := range claims {
+		e.WaitBound(fmt.Sprintf("claim-%d", i), "")
+	}
+	e.NoVolumeTwice()
+	if bound := len(e.Bindings()); bound != claims {
+		e.T.Errorf("%d claims have volumes, want %d", bound, claims)
+	}
+}
+
+// TestPodWithoutClaims: the extender is not asked, and the pod is placed.
+func TestPodWithoutClaims(t *testing.T) {
+	t.Parallel()
+	e := full(fixture.New(t))
+	e.AddNodes(e.Node("a"))
+	pod := e.CreatePod(e.Pod("pod"))
+	if marked(pod) {
+		t.Error("a pod without claims is marked")
+	}
+	e.WaitScheduled(pod, "a")
+}

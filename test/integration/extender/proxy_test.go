@@ -1,0 +1,98 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package extender_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"sync"
+)
+
+// proxy is what a Service is to a scheduler: each connection goes to the next
+// replica.
+type proxy struct {
+	port     int
+	listener net.Listener
+	targets  []*replica
+	running  sync.WaitGroup
+
+	mu   sync.Mutex
+	next int
+	open map[net.Conn]struct{} // nil once stopped
+}
+
+func newProxy(targets []*replica) (*proxy, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	p := &proxy{port: l.Addr().(*net.TCPAddr).Port, listener: l, targets: targets, open: map[net.Conn]struct{}{}}
+	p.running.Go(p.accept)
+	return p, nil
+}
+
+func (p *proxy) accept() {
+	for {
+		from, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		p.mu.Lock()
+		target := p.targets[p.next%len(p.targets)]
+		p.next++
+		p.mu.Unlock()
+		to, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", target.port))
+		if err != nil {
+			_ = from.Close()
+			continue
+		}
+		if !p.track(from, to) {
+			return
+		}
+		p.running.Go(func() { p.copy(from, to) })
+		p.running.Go(func() { p.copy(to, from) })
+	}
+}
+
+func (p *proxy) track(connections ...net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range connections {
+		if p.open == nil {
+			_ = c.Close()
+			continue
+		}
+		p.open[c] = struct{}{}
+	}
+	return p.open != nil
+}
+
+func (p *proxy) copy(to, from net.Conn) {
+	_, _ = io.Copy(to, from) // ends with either side
+	_ = to.Close()
+	_ = from.Close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.open, to)
+	delete(p.open, from)
+}
+
+// cut ends all connections, so that the next ones are spread anew.
+func (p *proxy) cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.open {
+		_ = c.Close()
+	}
+}
+
+func (p *proxy) stop() {
+	_ = p.listener.Close()
+	p.cut()
+	p.mu.Lock()
+	p.open = nil
+	p.mu.Unlock()
+	p.running.Wait()
+}

@@ -67,7 +67,11 @@ func (h *hand) once(ctx context.Context) {
 	}
 }
 
+// delete asks a volume to go, and says so before it is true.
 func (h *hand) delete(ctx context.Context, v *corev1.PersistentVolume) {
+	h.world.mu.Lock()
+	h.world.deleted[v.UID] = true
+	h.world.mu.Unlock()
 	err := h.world.Env.Client.CoreV1().PersistentVolumes().Delete(ctx, v.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(v.UID))})
 	h.check(ctx, "delete", err)
 }

@@ -119,7 +119,7 @@ func (t *tenant) offered(ctx context.Context, v *corev1.PersistentVolume) {
 // administrator may have been quicker.
 func (t *tenant) use(ctx context.Context, v *corev1.PersistentVolume) {
 	now, err := t.world.Env.Client.CoreV1().PersistentVolumes().Get(ctx, v.Name, metav1.GetOptions{})
-	if t.world.torn(v.UID) || ctx.Err() != nil {
+	if t.world.torn(v.UID) || ctx.Err() != nil || apierrors.IsNotFound(err) && t.world.let(v.UID) {
 		t.abandon(ctx)
 		return
 	}

@@ -31,10 +31,11 @@ type world struct {
 	broken  chan struct{} // closed with the first that is wrong
 	diary   []string
 	tornOff map[types.UID]bool // volumes whose finalizers the administrator took off
+	deleted map[types.UID]bool // volumes that the administrator asked to go
 }
 
 func newWorld(n *node.Node) *world {
-	return &world{Node: n, broken: make(chan struct{}), tornOff: map[types.UID]bool{}}
+	return &world{Node: n, broken: make(chan struct{}), tornOff: map[types.UID]bool{}, deleted: map[types.UID]bool{}}
 }
 
 // add gives a tenant a disk, at one path or more.
@@ -124,6 +125,14 @@ func (w *world) torn(volume types.UID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.tornOff[volume]
+}
+
+// let says whether the administrator asked a volume to go, which it may do before a
+// claim that is on its way is bound.
+func (w *world) let(volume types.UID) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.deleted[volume]
 }
 
 // queue is what a tenant has yet to hear. It is never full.

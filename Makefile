@@ -84,14 +84,20 @@ test-integration: control-plane ## Tests against a real control plane; RUN=regex
 ##@ Measure
 
 .PHONY: bench
-bench: control-plane ## The stock plugin and ours side by side on whole clusters; WORKLOADS=a,b ROUNDS=n
+bench: control-plane ## The stock plugin and ours side by side on whole clusters, and the extender; WORKLOADS=a,b ROUNDS=n
 	@go build -v -o bin/tools/bench ./hack/bench 2>&1 | $(PROGRESS)
 	@bin/tools/bench -workloads='$(WORKLOADS)' -rounds=$(or $(ROUNDS),0)
+	@$(if $(WORKLOADS),,$(MAKE) bench-extender)
 
 .PHONY: bench-quick
 bench-quick: control-plane ## A small set of the same, within 10 minutes; stores nothing
 	@go build -v -o bin/tools/bench ./hack/bench 2>&1 | $(PROGRESS)
 	@bin/tools/bench -quick -rounds=$(or $(ROUNDS),0)
+
+.PHONY: bench-extender
+bench-extender: control-plane ## The extender beside plugin and stock scheduler; ONLY=filter,sides,tight CALLS=n ROUNDS=n
+	@go build -v -o bin/tools/extender ./test/perf/extender 2>&1 | $(PROGRESS)
+	@bin/tools/extender -out docs/extender-benchmarks.json -only='$(ONLY)' -calls=$(or $(CALLS),0) -rounds=$(or $(ROUNDS),0)
 
 .PHONY: bench-plot
 bench-plot: ## Draw what was measured as curves, into docs/benchmarks/

@@ -86,10 +86,10 @@ test-integration: control-plane ## Tests against a real control plane; RUN=regex
 ##@ Measure
 
 .PHONY: bench
-bench: control-plane ## The stock plugin and ours side by side on whole clusters, and the node agent; WORKLOADS=a,b ROUNDS=n
+bench: control-plane ## The stock plugin and ours side by side on whole clusters, the extender and the node agent; WORKLOADS=a,b ROUNDS=n
 	@go build -v -o bin/tools/bench ./hack/bench 2>&1 | $(PROGRESS)
 	@bin/tools/bench -workloads='$(WORKLOADS)' -rounds=$(or $(ROUNDS),0)
-	@$(if $(WORKLOADS),,$(MAKE) bench-local)
+	@$(if $(WORKLOADS),,$(MAKE) bench-extender bench-local)
 
 .PHONY: bench-quick
 bench-quick: control-plane ## A small set of the same, within 10 minutes; stores nothing
@@ -100,6 +100,11 @@ bench-quick: control-plane ## A small set of the same, within 10 minutes; stores
 bench-local: control-plane ## The node agent on real disks (root); ONLY=latency,resting,wiping,watching DISKS=n ROUNDS=n
 	@go build -v -o bin/tools/local ./test/perf/local 2>&1 | $(PROGRESS)
 	@bin/tools/local -out docs/local-benchmarks.json -only='$(ONLY)' -disks=$(or $(DISKS),0) -rounds=$(or $(ROUNDS),0)
+
+.PHONY: bench-extender
+bench-extender: control-plane ## The extender beside plugin and stock scheduler; ONLY=filter,sides,tight CALLS=n ROUNDS=n
+	@go build -v -o bin/tools/extender ./test/perf/extender 2>&1 | $(PROGRESS)
+	@bin/tools/extender -out docs/extender-benchmarks.json -only='$(ONLY)' -calls=$(or $(CALLS),0) -rounds=$(or $(ROUNDS),0)
 
 .PHONY: bench-plot
 bench-plot: ## Draw what was measured as curves, into docs/benchmarks/

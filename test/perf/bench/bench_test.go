@@ -40,6 +40,10 @@ func TestEachKindOfRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	extender, err := cluster.BuildCommand(t.Context(), build, "stowage.dev/stowage/cmd/extender")
+	if err != nil {
+		t.Fatal(err)
+	}
 	small := func(w Workload) Workload {
 		w.Name, w.Nodes, w.VolumesPerNode, w.Limit = "small", 4, 4, time.Minute
 		return w
@@ -56,6 +60,8 @@ func TestEachKindOfRun(t *testing.T) {
 		"stock, two claims each":   {Workload{ClaimsPerPod: 2}, result.Stock, 5, 10},
 		"direct, two claims each":  {Workload{ClaimsPerPod: 2}, result.Direct, 5, 10},
 		"PVController, one claim":  {Workload{ClaimsPerPod: 1}, result.PVController, 5, 6},
+		"extender, mode Full":      {Workload{ClaimsPerPod: 2}, result.ExtenderFull, 5, 9},
+		"extender, mode Advisory":  {Workload{ClaimsPerPod: 2}, result.ExtenderAdvisory, 5, 10},
 		"bare client, two claims":  {Workload{ClaimsPerPod: 2}, result.Ceiling, 5, 10},
 		"claims that are bound":    {Workload{ClaimsPerPod: 1, claims: boundClaims}, result.Direct, 5, 1},
 		"claims to be provisioned": {Workload{ClaimsPerPod: 1, claims: claimsToProvision}, result.Direct, 5, 6},
@@ -65,7 +71,7 @@ func TestEachKindOfRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			config := Config{
 				Workload: small(tc.workload), Arm: tc.arm, Round: 3, Pods: tc.pods,
-				Binaries: binaries, Scheduler: scheduler, Progress: t.Logf,
+				Binaries: binaries, Scheduler: scheduler, Extender: extender, Progress: t.Logf,
 			}
 			if tc.workload.claims == claimsToProvision {
 				config.Prepared = prepare(t, config)
@@ -82,6 +88,9 @@ func TestEachKindOfRun(t *testing.T) {
 			}
 			if run.Seconds <= 0 || run.P50 <= 0 || run.P99 < run.P50 {
 				t.Errorf("took %v s, latency %v to %v s", run.Seconds, run.P50, run.P99)
+			}
+			if bound := tc.arm == result.ExtenderFull; bound != (run.Binds["bound"] == tc.pods) {
+				t.Errorf("the extender's binds are %v", run.Binds)
 			}
 			if run.Writes < tc.pods*tc.writes {
 				t.Errorf("%d writes, want at least %d a pod", run.Writes, tc.writes)

@@ -24,9 +24,11 @@ type Config struct {
 	Pods int
 	// Prepared is a folder that Prepare made for the workload.
 	Prepared string
-	// Binaries of the control plane, and the scheduler's.
+	// Binaries of the control plane, the scheduler's (empty: the control plane's own) and,
+	// for arms that have one, the extender's.
 	Binaries  cluster.Binaries
 	Scheduler string
+	Extender  string
 	// Look is where to look into what the arm did; the zero value: nowhere.
 	Look Look
 	// Progress is told what is being done, in few words; it must not be nil.
@@ -119,6 +121,9 @@ func (s *site) prepare(ctx context.Context, c Config) ([]*v1.Pod, error) {
 		return nil, err
 	}
 	if c.Arm != result.Ceiling {
+		if err := s.startExtender(ctx, c.Extender); err != nil {
+			return nil, err
+		}
 		if err := s.startScheduler(ctx, c.Scheduler, c.Look.Verbosity); err != nil {
 			return nil, err
 		}
@@ -176,6 +181,7 @@ func (s *site) measure(ctx context.Context, pods []*v1.Pod) (run result.Run, err
 	used := after.since(before)
 	run.SchedulerCPU, run.PVControllerCPU = used.schedulerCPU, used.pvControllerCPU
 	run.Writes, run.Conflicts = int(used.writes), int(used.conflicts)
+	run.ExtenderCPU, run.Binds = used.extenderCPU, used.binds
 	if used.filterCount > 0 {
 		run.FilterMean = used.filterSum / used.filterCount
 	}

@@ -61,8 +61,10 @@ func schedulerConfig(arm result.Arm, qps int) ([]byte, error) {
 // volumePlugin is the plugin that takes care of volumes in the arm, by its name
 // in the scheduler's metrics.
 func volumePlugin(arm result.Arm) string {
-	if arm == result.Stock {
+	switch arm {
+	case result.Stock, result.ExtenderAdvisory:
 		return "VolumeBinding"
+	default: // with ExtenderFull there is none
+		return "VolumeTopology"
 	}
-	return "VolumeTopology"
 }

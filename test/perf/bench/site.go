@@ -22,6 +22,7 @@ import (
 
 	"stowage.dev/stowage/pkg/testing/builders"
 	"stowage.dev/stowage/test/cluster"
+	"stowage.dev/stowage/test/perf/extender/deploy"
 	"stowage.dev/stowage/test/perf/result"
 )
 
@@ -34,6 +35,7 @@ type site struct {
 	cluster   *cluster.Cluster
 	client    kubernetes.Interface // without a limit of requests
 	scheduler *cluster.Process     // nil in the ceiling's arm
+	extender  *deploy.Extender     // nil in arms without one
 	recorder  *recorder
 	closers   []func()
 
@@ -102,6 +104,17 @@ func (s *site) startPVController(ctx context.Context) error {
 	return nil
 }
 
+// startExtender starts the extender of arms that have one.
+func (s *site) startExtender(ctx context.Context, binary string) (err error) {
+	mode, ok := map[result.Arm]string{result.ExtenderFull: "full", result.ExtenderAdvisory: "advisory"}[s.arm]
+	if !ok {
+		return nil
+	}
+	s.progress("extender")
+	s.extender, err = deploy.Start(ctx, deploy.Config{Cluster: s.cluster, Binary: binary, Mode: mode, QPS: clientQPS})
+	return err
+}
+
 // rights of the scheduler beyond those that kube-scheduler has.
 var rights = []string{"manifests/scheduler/direct-binding/role.yaml", "manifests/scheduler/only/rbac.yaml"}
 
@@ -111,7 +124,13 @@ func (s *site) startScheduler(ctx context.Context, binary string, verbosity int)
 	if s.workload.defaultQPS {
 		qps = 0
 	}
-	config, err := schedulerConfig(s.arm, qps)
+	var config []byte
+	var err error
+	if s.extender != nil {
+		config, err = s.extender.SchedulerConfig()
+	} else {
+		config, err = schedulerConfig(s.arm, qps)
+	}
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 
 	dto "github.com/prometheus/client_model/go"
@@ -22,10 +23,18 @@ type usage struct {
 	schedulerCPU, pvControllerCPU float64 // seconds
 	writes, conflicts             float64 // requests
 	filterSum, filterCount        float64 // seconds, calls
+	extenderCPU                   float64 // seconds
+	binds                         map[string]int
 }
 
 func (u usage) since(before usage) usage {
+	binds := maps.Clone(u.binds)
+	for outcome := range binds {
+		binds[outcome] -= before.binds[outcome]
+	}
 	return usage{
+		extenderCPU:     u.extenderCPU - before.extenderCPU,
+		binds:           binds,
 		schedulerCPU:    u.schedulerCPU - before.schedulerCPU,
 		pvControllerCPU: u.pvControllerCPU - before.pvControllerCPU,
 		writes:          u.writes - before.writes,
@@ -39,9 +48,9 @@ func (u usage) since(before usage) usage {
 // measurement ends and last when it begins, because to read the API server's
 // metrics takes a while: last says that it ends.
 func (s *site) usage(ctx context.Context, last bool) (u usage, err error) {
-	steps := []func(context.Context, *usage) error{s.requests, s.filterTime, s.cpu}
+	steps := []func(context.Context, *usage) error{s.bindCalls, s.requests, s.filterTime, s.cpu}
 	if last {
-		steps = []func(context.Context, *usage) error{s.cpu, s.requests, s.filterTime}
+		steps = []func(context.Context, *usage) error{s.cpu, s.requests, s.filterTime, s.bindCalls}
 	}
 	for _, step := range steps {
 		if err := step(ctx, &u); err != nil {
@@ -57,7 +66,19 @@ func (s *site) cpu(_ context.Context, u *usage) (err error) {
 			return err
 		}
 	}
+	if s.extender != nil {
+		if u.extenderCPU, err = cpuTime(s.extender.Process); err != nil {
+			return err
+		}
+	}
 	u.pvControllerCPU, err = cpuTime(s.cluster.ControllerManager().Process())
+	return err
+}
+
+func (s *site) bindCalls(ctx context.Context, u *usage) (err error) {
+	if s.extender != nil {
+		u.binds, err = s.extender.Binds(ctx)
+	}
 	return err
 }
 

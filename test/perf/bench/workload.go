@@ -47,6 +47,20 @@ type Share struct {
 	Pods int
 }
 
+// ExtenderWorkloads lists those of docs/extender-benchmarks.md, in the order in which they
+// are run and shown.
+func ExtenderWorkloads() []Workload {
+	const limit = 10 * minute
+	return []Workload{{
+		Name: "sides", Title: "500 pods, 1,000 local volumes", Nodes: 100, VolumesPerNode: 10, ClaimsPerPod: 1, Limit: limit,
+		Arms: []Share{{result.Direct, 500}, {result.ExtenderFull, 500}, {result.ExtenderAdvisory, 500}, {result.Stock, 500}},
+	}, {
+		// The warm-up takes one volume.
+		Name: "tight", Title: "1,000 pods, 1,000 local volumes: each must be used", Nodes: 100, VolumesPerNode: 10, ClaimsPerPod: 1, Limit: limit,
+		Arms: []Share{{result.Direct, 1000 - warmUp}, {result.ExtenderFull, 1000 - warmUp}},
+	}}
+}
+
 // Result is the workload's entry in a file of results, without runs.
 func (w Workload) Result() result.Workload {
 	return result.Workload{

@@ -35,7 +35,14 @@ const (
 	Ceiling Arm = "write ceiling"
 )
 
-// Arms lists all arms in the order in which they are shown.
+// The arms of docs/extender-benchmarks.md, besides Stock and Direct: the stock scheduler
+// that asks the extender, by its mode.
+const (
+	ExtenderFull     Arm = "stock + extender, Full"
+	ExtenderAdvisory Arm = "stock + extender, Advisory"
+)
+
+// Arms lists the arms of docs/benchmarks.md in the order in which they are shown.
 var Arms = []Arm{Stock, Direct, PVController, Ceiling}
 
 // File is all that is stored.
@@ -107,6 +114,10 @@ type Run struct {
 	// FilterMean is the mean duration of the Filter extension point of volumes
 	// per node in seconds, from the scheduler's own metrics; 0: not measured.
 	FilterMean float64 `json:"filterMean,omitempty"`
+	// ExtenderCPU are the extender's CPU seconds, and Binds its calls to bind by outcome
+	// (bound, conflict, error), both from the first pod's creation to the last one done.
+	ExtenderCPU float64        `json:"extenderCPU,omitempty"`
+	Binds       map[string]int `json:"binds,omitempty"`
 }
 
 // Cut reports that the arm was stopped before all its pods were done.

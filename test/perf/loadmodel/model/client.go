@@ -44,6 +44,11 @@ func (c coreClient) PersistentVolumeClaims(string) core.PersistentVolumeClaimInt
 	return claimClient{cluster: c.cluster}
 }
 
+// Nodes are never asked for here: none is lost.
+func (c coreClient) Nodes() core.NodeInterface { return nodeClient{} }
+
+type nodeClient struct{ core.NodeInterface }
+
 type volumeClient struct {
 	core.PersistentVolumeInterface
 	*cluster

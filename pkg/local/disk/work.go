@@ -3,10 +3,7 @@
 
 package disk
 
-import (
-	"encoding/json"
-	"time"
-)
+import "encoding/json"
 
 // Folder is where the disks of a class are looked for.
 type Folder struct {
@@ -84,8 +81,6 @@ type CleanRequest struct {
 	// Command is the method and its arguments; empty for the default of kind and
 	// mode.
 	Command []string
-	// Timeout ends the clean; 0 does not.
-	Timeout time.Duration
 	// Step is where an earlier attempt got to.
 	Step string
 	// Root is Record.Root.

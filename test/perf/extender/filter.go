@@ -20,6 +20,8 @@ import (
 	"stowage.dev/stowage/test/perf/bench"
 	"stowage.dev/stowage/test/perf/extender/deploy"
 	"stowage.dev/stowage/test/perf/extender/figures"
+	"stowage.dev/stowage/test/perf/page"
+	"stowage.dev/stowage/test/perf/parts"
 )
 
 const (
@@ -55,7 +57,7 @@ type asker struct {
 }
 
 // filter measures the calls, each about a pod of its own.
-func (r *runner) filter(ctx context.Context, c figures.Circumstances) error {
+func (r *runner) filter(ctx context.Context, c page.Circumstances) error {
 	w := bench.Workload{Name: filter, Nodes: nodes, VolumesPerNode: perNode}
 	measured := &figures.Filter{Circumstances: c, Nodes: nodes, Volumes: nodes * perNode}
 	err := r.prepared(ctx, w, func(folder string) (err error) {
@@ -68,23 +70,23 @@ func (r *runner) filter(ctx context.Context, c figures.Circumstances) error {
 			return err
 		}
 		defer func() { err = errors.Join(err, cl.Stop()) }()
-		progress("pods and claims")
-		a := &asker{calls: r.calls}
+		parts.Progress("pods and claims")
+		a := &asker{calls: r.Number("calls")}
 		for n := range nodes {
 			a.nodes = append(a.nodes, fmt.Sprintf("node-%d", n))
 		}
 		pods := map[string][]*v1.Pod{}
 		for _, k := range kinds {
-			if pods[k.key], err = makePods(ctx, cl, k, warmUp+r.calls); err != nil {
+			if pods[k.key], err = makePods(ctx, cl, k, warmUp+r.Number("calls")); err != nil {
 				return err
 			}
 		}
-		progress("extender")
+		parts.Progress("extender")
 		if a.Extender, err = deploy.Start(ctx, deploy.Config{Cluster: cl, Binary: r.extender, Mode: "full", QPS: qps}); err != nil {
 			return err
 		}
 		for _, k := range kinds {
-			progress("%d calls: %s", r.calls, k.title)
+			parts.Progress("%d calls: %s", r.Number("calls"), k.title)
 			series, err := a.series(ctx, k, pods[k.key])
 			if err != nil {
 				return fmt.Errorf("%s: %w", k.title, err)

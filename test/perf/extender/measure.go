@@ -10,29 +10,26 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
-
-	"github.com/prometheus/procfs"
 
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/perf/bench"
 	"stowage.dev/stowage/test/perf/extender/figures"
+	"stowage.dev/stowage/test/perf/page"
+	"stowage.dev/stowage/test/perf/parts"
 	"stowage.dev/stowage/test/perf/result"
-	"stowage.dev/stowage/test/perf/source"
 )
 
 // runner is one run.
 type runner struct {
-	*options
+	*parts.Run
 	binaries            cluster.Binaries
 	scheduler, extender string
-	source              result.Source
 	file                figures.File
 }
 
 // measure runs one part after the other, and stores each when it is done.
-func measure(ctx context.Context, o *options) (err error) {
-	r := &runner{options: o}
+func measure(ctx context.Context, run *parts.Run) (err error) {
+	r := &runner{Run: run}
 	build := cluster.BuildOptions{Progress: os.Stderr}
 	if r.binaries, err = cluster.Build(ctx, build); err != nil {
 		return err
@@ -43,82 +40,46 @@ func measure(ctx context.Context, o *options) (err error) {
 	if r.extender, err = cluster.BuildCommand(ctx, build, "stowage.dev/stowage/cmd/extender"); err != nil {
 		return err
 	}
-	if r.source, err = source.Describe(ctx, o.command); err != nil {
-		return err
-	}
-	if o.out != "" {
-		if r.file, err = figures.Load(o.out); err != nil {
+	if r.Out != "" {
+		if r.file, err = figures.Load(r.Out); err != nil {
 			return err
 		}
 	}
-	if err := r.part(ctx, filter, r.filter); err != nil {
+	if err := r.Part(ctx, filter, r.filter, r.file.Store); err != nil {
 		return err
 	}
 	for _, w := range bench.ExtenderWorkloads() {
-		do := func(ctx context.Context, c figures.Circumstances) error { return r.workload(ctx, w, c) }
-		if err := r.part(ctx, w.Name, do); err != nil {
+		do := func(ctx context.Context, c page.Circumstances) error { return r.workload(ctx, w, c) }
+		if err := r.Part(ctx, w.Name, do, r.file.Store); err != nil {
 			return err
 		}
 	}
-	if o.out == "" {
+	if r.Out == "" {
 		fmt.Print(r.file.Page())
 	}
 	return nil
 }
 
-// part measures something if it was asked for.
-func (r *runner) part(ctx context.Context, name string, do func(context.Context, figures.Circumstances) error) error {
-	if !slices.Contains(r.only, name) {
-		return nil
-	}
-	begin := time.Now()
-	c := figures.Circumstances{Source: r.source, Load: load()}
-	c.Source.Time = begin.UTC().Truncate(time.Second)
-	if err := do(ctx, c); err != nil {
-		return fmt.Errorf("measure %s: %w", name, err)
-	}
-	fmt.Printf("%s: measured in %s\n", name, time.Since(begin).Round(time.Second))
-	if r.out == "" {
-		return nil
-	}
-	return r.file.Store(r.out)
-}
-
-// load is the machine's load average over a minute; 0 where it cannot be read.
-func load() float64 {
-	proc, err := procfs.NewDefaultFS()
-	if err != nil {
-		return 0
-	}
-	average, err := proc.LoadAvg()
-	if err != nil {
-		return 0
-	}
-	return average.Load1
-}
-
-func progress(format string, args ...any) { fmt.Fprintf(os.Stderr, "  "+format+"\n", args...) }
-
 // workload runs all arms in turn, round by round.
-func (r *runner) workload(ctx context.Context, w bench.Workload, c figures.Circumstances) error {
+func (r *runner) workload(ctx context.Context, w bench.Workload, c page.Circumstances) error {
 	measured := figures.Workload{Workload: w.Result(), Load: c.Load}
 	measured.Source = c.Source
 	err := r.prepared(ctx, w, func(folder string) error {
-		for round := 1; round <= r.rounds; round++ {
+		for round := 1; round <= r.Number("rounds"); round++ {
 			arms := slices.Clone(w.Arms)
 			if round%2 == 0 {
 				slices.Reverse(arms) // so that no arm is always the first
 			}
 			for _, share := range arms {
-				progress("%s, round %d: %s", w.Name, round, share.Arm)
+				parts.Progress("%s, round %d: %s", w.Name, round, share.Arm)
 				one, err := bench.Run(ctx, bench.Config{
 					Workload: w, Arm: share.Arm, Round: round, Pods: share.Pods, Prepared: folder,
-					Binaries: r.binaries, Scheduler: r.schedulerOf(share.Arm), Extender: r.extender, Progress: progress,
+					Binaries: r.binaries, Scheduler: r.schedulerOf(share.Arm), Extender: r.extender, Progress: parts.Progress,
 				})
 				if err != nil {
 					return fmt.Errorf("%s, round %d: %w", share.Arm, round, err)
 				}
-				progress("%.1f pods/s, binds %v", one.Throughput(), one.Binds)
+				parts.Progress("%.1f pods/s, binds %v", one.Throughput(), one.Binds)
 				measured.Runs = append(measured.Runs, one)
 			}
 		}
@@ -146,7 +107,7 @@ func (r *runner) prepared(ctx context.Context, w bench.Workload, do func(folder 
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	folder := filepath.Join(dir, "etcd")
-	if err := bench.Prepare(ctx, bench.Config{Workload: w, Binaries: r.binaries, Progress: progress}, folder); err != nil {
+	if err := bench.Prepare(ctx, bench.Config{Workload: w, Binaries: r.binaries, Progress: parts.Progress}, folder); err != nil {
 		return err
 	}
 	return do(folder)

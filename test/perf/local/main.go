@@ -13,96 +13,18 @@
 package main
 
 import (
-	"context"
-	"errors"
-	"flag"
-	"fmt"
-	"os"
-	"os/signal"
-	"slices"
-	"strings"
-	"syscall"
-
-	"github.com/go-logr/logr"
-	"k8s.io/klog/v2"
-
 	"stowage.dev/stowage/test/perf/local/figures"
+	"stowage.dev/stowage/test/perf/parts"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	klog.SetLogger(logr.Discard()) // clients complain when a cluster ends
-	err := run(ctx, os.Args[1:])
-	stop()
-	if err != nil && !errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "error:", err)
-		os.Exit(1)
-	}
-}
-
-// options are the command line.
-type options struct {
-	only    []string
-	disks   int
-	rounds  int
-	out     string
-	render  string
-	command string
-}
-
-func parse(args []string) (*options, error) {
-	var o options
-	flags := flag.NewFlagSet("local", flag.ContinueOnError)
-	only := flags.String("only", "", "what to measure, with commas between: "+strings.Join(names(), ", ")+"; empty: all")
-	flags.IntVar(&o.disks, "disks", 0, "disks of each kind whose latency is measured; 0: 50")
-	flags.IntVar(&o.rounds, "rounds", 0, "rounds of watching; 0: 3")
-	flags.StringVar(&o.out, "out", "", "file of the figures, as JSON; empty: they are only printed")
-	flags.StringVar(&o.render, "render", "", "file of figures to write the page of, without measuring")
-	if err := flags.Parse(args); err != nil {
-		return nil, err
-	}
-	if flags.NArg() > 0 {
-		return nil, fmt.Errorf("unexpected argument %q", flags.Arg(0))
-	}
-	if o.disks < 0 || o.rounds < 0 {
-		return nil, errors.New("-disks and -rounds must be at least 1")
-	}
-	o.command = "make bench-local"
-	o.only = names()
-	if *only != "" {
-		o.only = strings.Split(*only, ",")
-		o.command += " ONLY=" + *only
-	}
-	for _, name := range o.only {
-		if !slices.Contains(names(), name) {
-			return nil, fmt.Errorf("-only: there is no %q, but %s", name, strings.Join(names(), ", "))
-		}
-	}
-	o.disks = o.orElse("DISKS", o.disks, 50)
-	o.rounds = o.orElse("ROUNDS", o.rounds, 3)
-	return &o, nil
-}
-
-// orElse is a number or its default, and adds it to the command if it is not.
-func (o *options) orElse(name string, given, standard int) int {
-	if given == 0 {
-		return standard
-	}
-	o.command += fmt.Sprintf(" %s=%d", name, given)
-	return given
-}
-
-func run(ctx context.Context, args []string) error {
-	o, err := parse(args)
-	if err != nil {
-		return err
-	}
-	if o.render != "" {
-		file, err := figures.Load(o.render)
-		if err != nil {
-			return err
-		}
-		return file.Store(o.render)
-	}
-	return measure(ctx, o)
+	parts.Benchmark{
+		Name: "local", Parts: names(),
+		Numbers: []parts.Number{
+			{Name: "disks", Usage: "disks of each kind whose latency is measured", Default: 50},
+			{Name: "rounds", Usage: "rounds of watching", Default: 3},
+		},
+		Measure: measure,
+		Render:  figures.Render,
+	}.Main()
 }

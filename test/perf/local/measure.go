@@ -8,16 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"time"
-
-	"github.com/prometheus/procfs"
 
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/perf/local/agent"
 	"stowage.dev/stowage/test/perf/local/figures"
 	"stowage.dev/stowage/test/perf/local/fleet"
-	"stowage.dev/stowage/test/perf/source"
+	"stowage.dev/stowage/test/perf/page"
+	"stowage.dev/stowage/test/perf/parts"
 )
 
 const (
@@ -29,7 +27,7 @@ const (
 
 // bench is one run.
 type bench struct {
-	*options
+	*parts.Run
 	binaries cluster.Binaries
 	agent    string
 	file     figures.File
@@ -39,10 +37,10 @@ type bench struct {
 type part struct {
 	name  string
 	disks bool // takes root
-	do    func(*bench, context.Context, figures.Circumstances) error
+	do    func(*bench, context.Context, page.Circumstances) error
 }
 
-var parts = []part{
+var all = []part{
 	{"latency", true, (*bench).latency},
 	{"resting", true, (*bench).resting},
 	{"wiping", true, (*bench).wiping},
@@ -50,16 +48,16 @@ var parts = []part{
 }
 
 func names() []string {
-	var all []string
-	for _, p := range parts {
-		all = append(all, p.name)
+	var named []string
+	for _, p := range all {
+		named = append(named, p.name)
 	}
-	return all
+	return named
 }
 
 // measure runs the parts one after the other, and stores each when it is done.
-func measure(ctx context.Context, o *options) error {
-	b := &bench{options: o}
+func measure(ctx context.Context, run *parts.Run) error {
+	b := &bench{Run: run}
 	build := cluster.BuildOptions{Progress: os.Stderr}
 	var err error
 	if b.binaries, err = cluster.Build(ctx, build); err != nil {
@@ -68,60 +66,30 @@ func measure(ctx context.Context, o *options) error {
 	if b.agent, err = cluster.BuildCommand(ctx, build, "stowage.dev/stowage/cmd/provisioner"); err != nil {
 		return err
 	}
-	if o.out != "" {
-		if b.file, err = figures.Load(o.out); err != nil {
+	if b.Out != "" {
+		if b.file, err = figures.Load(b.Out); err != nil {
 			return err
 		}
 	}
-	from, err := source.Describe(ctx, o.command)
-	if err != nil {
-		return err
-	}
-	for _, p := range parts {
-		if !slices.Contains(o.only, p.name) {
-			continue
-		}
+	for _, p := range all {
+		do := func(ctx context.Context, c page.Circumstances) error { return p.do(b, ctx, c) }
 		if p.disks && os.Geteuid() != 0 {
 			fmt.Printf("%s: left out, for it takes root to mount and to attach disks\n", p.name)
 			continue
 		}
-		c := figures.Circumstances{Source: from, Load: load()}
-		c.Source.Time = time.Now().UTC().Truncate(time.Second)
-		begin := time.Now()
-		if err := p.do(b, ctx, c); err != nil {
-			return fmt.Errorf("measure %s: %w", p.name, err)
-		}
-		fmt.Printf("%s: measured in %s\n", p.name, time.Since(begin).Round(time.Second))
-		if o.out != "" {
-			if err := b.file.Store(o.out); err != nil {
-				return err
-			}
+		if err := b.Part(ctx, p.name, do, b.file.Store); err != nil {
+			return err
 		}
 	}
-	if o.out == "" {
+	if b.Out == "" {
 		fmt.Print(b.file.Page())
 	}
 	return nil
 }
 
-// load is the machine's load average over a minute; 0 where it cannot be read.
-func load() float64 {
-	proc, err := procfs.NewDefaultFS()
-	if err != nil {
-		return 0
-	}
-	average, err := proc.LoadAvg()
-	if err != nil {
-		return 0
-	}
-	return average.Load1
-}
-
-func progress(format string, args ...any) { fmt.Fprintf(os.Stderr, "  "+format+"\n", args...) }
-
 // onSite measures with one agent.
 func (b *bench) onSite(ctx context.Context, do func(*agent.Site) error) (err error) {
-	site, err := agent.Open(ctx, agent.Config{Binaries: b.binaries, Agent: b.agent, Progress: progress})
+	site, err := agent.Open(ctx, agent.Config{Binaries: b.binaries, Agent: b.agent, Progress: parts.Progress})
 	if err != nil {
 		return err
 	}
@@ -129,9 +97,9 @@ func (b *bench) onSite(ctx context.Context, do func(*agent.Site) error) (err err
 	return do(site)
 }
 
-func (b *bench) latency(ctx context.Context, c figures.Circumstances) error {
+func (b *bench) latency(ctx context.Context, c page.Circumstances) error {
 	return b.onSite(ctx, func(site *agent.Site) error {
-		appearing, releasing, err := site.Latencies(ctx, b.disks)
+		appearing, releasing, err := site.Latencies(ctx, b.Number("disks"))
 		if err != nil {
 			return err
 		}
@@ -141,7 +109,7 @@ func (b *bench) latency(ctx context.Context, c figures.Circumstances) error {
 	})
 }
 
-func (b *bench) resting(ctx context.Context, c figures.Circumstances) error {
+func (b *bench) resting(ctx context.Context, c page.Circumstances) error {
 	return b.onSite(ctx, func(site *agent.Site) error {
 		r, err := site.Resting(ctx, volumes, resting)
 		if err != nil {
@@ -153,7 +121,7 @@ func (b *bench) resting(ctx context.Context, c figures.Circumstances) error {
 	})
 }
 
-func (b *bench) wiping(ctx context.Context, c figures.Circumstances) error {
+func (b *bench) wiping(ctx context.Context, c page.Circumstances) error {
 	return b.onSite(ctx, func(site *agent.Site) error {
 		w, err := site.Wiping(ctx)
 		if err != nil {
@@ -165,8 +133,8 @@ func (b *bench) wiping(ctx context.Context, c figures.Circumstances) error {
 	})
 }
 
-func (b *bench) watching(ctx context.Context, c figures.Circumstances) error {
-	w, err := fleet.Measure(ctx, fleet.Config{Binaries: b.binaries, Rounds: b.rounds, Progress: progress})
+func (b *bench) watching(ctx context.Context, c page.Circumstances) error {
+	w, err := fleet.Measure(ctx, fleet.Config{Binaries: b.binaries, Rounds: b.Number("rounds"), Progress: parts.Progress})
 	if err != nil {
 		return err
 	}

@@ -93,3 +93,17 @@ func describeMachine(s *result.Source) error {
 	s.System = "Linux " + strings.TrimSpace(string(release))
 	return nil
 }
+
+// Load is the machine's load average over the last minute, in tasks; 0 where it cannot be
+// read.
+func Load() float64 {
+	proc, err := procfs.NewDefaultFS()
+	if err != nil {
+		return 0
+	}
+	average, err := proc.LoadAvg()
+	if err != nil {
+		return 0
+	}
+	return average.Load1
+}

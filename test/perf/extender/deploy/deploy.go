@@ -43,6 +43,8 @@ type Config struct {
 	Mode string
 	// QPS limits the requests a second of extender and scheduler to the API server.
 	QPS int
+	// Verbosity of the log.
+	Verbosity int
 }
 
 // Extender is one that is ready.
@@ -143,7 +145,8 @@ func (e *Extender) launch() (err error) {
 	if err != nil {
 		return err
 	}
-	e.Process, err = e.Cluster.StartCommand("stowage-extender", e.Binary, []string{"--config=" + e.path("config.yaml"), "--kubeconfig=" + kubeconfig}, nil)
+	args := []string{"--config=" + e.path("config.yaml"), "--kubeconfig=" + kubeconfig, fmt.Sprintf("--v=%d", e.Verbosity)}
+	e.Process, err = e.Cluster.StartCommand("stowage-extender", e.Binary, args, nil)
 	return err
 }
 

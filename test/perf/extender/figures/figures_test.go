@@ -4,14 +4,15 @@
 package figures
 
 import (
+	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"stowage.dev/stowage/test/perf/page"
 	"stowage.dev/stowage/test/perf/result"
 )
 
@@ -22,7 +23,7 @@ func sample() File {
 		Kubernetes: "v1.37.1", Go: "go1.26.0", CPU: "Imaginary CPU", CPUs: 2, Memory: 24 << 30, System: "Linux 0.0",
 	}
 	return File{
-		Filter: &Filter{Circumstances: Circumstances{Source: source, Load: 0.3}, Nodes: 5000, Volumes: 50_000, Series: []Series{
+		Filter: &Filter{Circumstances: page.Circumstances{Source: source, Load: 0.3}, Nodes: 5000, Volumes: 50_000, Series: []Series{
 			{Name: "1 claim", Millis: []float64{3, 1, 2}, Whole: []float64{5, 4, 3}},
 			{Name: "2 claims", Millis: []float64{3, 12}, Whole: []float64{4, 14}},
 		}},
@@ -41,7 +42,7 @@ func sample() File {
 func TestPage(t *testing.T) {
 	t.Parallel()
 	f := sample()
-	page := f.Page()
+	got := f.Page()
 	for what, want := range map[string]string{
 		"a call that is quick enough":    "| filter, p99: 1 claim | < 10 ms | 3.00 ms | met |",
 		"one that is not":                "| filter, p99: 2 claims | < 10 ms | 12.0 ms | **missed** |",
@@ -53,39 +54,28 @@ func TestPage(t *testing.T) {
 		"the machine":                    "- Machine: 2 processors of Imaginary CPU, 24.0 GiB of memory",
 		"the command, to be given again": "- Command: `make bench-extender`",
 	} {
-		if !strings.Contains(page, want) {
-			t.Errorf("%s: the page does not say %q:\n%s", what, want, page)
+		if !strings.Contains(got, want) {
+			t.Errorf("%s: the page does not say %q:\n%s", what, want, got)
 		}
 	}
-	if strings.Contains(page, "Advisory |") {
+	if strings.Contains(got, "Advisory |") {
 		t.Error("an arm that did not run is shown")
 	}
 }
 
-func TestStoredIsLoaded(t *testing.T) {
+func TestWorkloadsAreReplacedByName(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "figures.json")
-	if f, err := Load(path); err != nil || !cmp.Equal(File{}, f) {
-		t.Fatalf("a file that does not exist: %v, %v", f, err)
+	f := sample()
+	f.Put(Workload{Workload: result.Workload{Name: "tight"}})
+	again := f.Workloads[0]
+	again.Load = 2
+	f.Put(again)
+	var got []string
+	for _, w := range f.Workloads {
+		got = append(got, fmt.Sprintf("%s %.0f", w.Name, w.Load))
 	}
-	want := sample()
-	want.Put(Workload{Workload: result.Workload{Name: "tight"}})
-	want.Put(want.Workloads[0])
-	if err := want.Store(path); err != nil {
-		t.Fatal(err)
-	}
-	got, err := Load(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, got); diff != "" || len(got.Workloads) != 2 {
-		t.Errorf("%d workloads; -stored +loaded:\n%s", len(got.Workloads), diff)
-	}
-	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Load(path); err == nil || !strings.Contains(err.Error(), path) {
-		t.Errorf("got %v, want an error that names %s", err, path)
+	if diff := cmp.Diff([]string{"sides 2", "tight 0"}, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 
@@ -97,11 +87,11 @@ func TestPublished(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := os.ReadFile(docs + "extender-benchmarks.md")
+	published, err := os.ReadFile(docs + "extender-benchmarks.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(f.Page(), string(page)); diff != "" {
+	if diff := cmp.Diff(f.Page(), string(published)); diff != "" {
 		t.Errorf("docs/extender-benchmarks.md is not what its figures make (-want +got); run go run ./test/perf/extender -render docs/extender-benchmarks.json:\n%s", diff)
 	}
 }

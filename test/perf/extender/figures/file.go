@@ -7,15 +7,9 @@ package figures
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io/fs"
-	"math"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 
+	"stowage.dev/stowage/test/perf/page"
 	"stowage.dev/stowage/test/perf/result"
 )
 
@@ -26,16 +20,9 @@ type File struct {
 	Workloads []Workload `json:"workloads,omitempty"`
 }
 
-// Circumstances are where figures come from, and how busy the machine was.
-type Circumstances struct {
-	Source result.Source `json:"source"`
-	// Load is the machine's load average over the minute before, in tasks.
-	Load float64 `json:"load"`
-}
-
 // Filter are calls to filter with the names of all nodes.
 type Filter struct {
-	Circumstances
+	page.Circumstances
 	Nodes   int      `json:"nodes"`
 	Volumes int      `json:"volumes"`
 	Series  []Series `json:"series"`
@@ -52,18 +39,8 @@ type Series struct {
 // Workload is a load on whole clusters.
 type Workload struct {
 	result.Workload
-	// Load is as in Circumstances.
+	// Load is as in page.Circumstances.
 	Load float64 `json:"load"`
-}
-
-// Quantile is the smallest time that so many are not above, from 0 to 1; 0 of none.
-func Quantile(times []float64, q float64) float64 {
-	if len(times) == 0 {
-		return 0
-	}
-	sorted := slices.Sorted(slices.Values(times))
-	rank := int(math.Ceil(q * float64(len(sorted))))
-	return sorted[min(max(rank, 1), len(sorted))-1]
 }
 
 // Put replaces the workload of the same name, or adds it at the end.
@@ -77,20 +54,7 @@ func (f *File) Put(w Workload) {
 }
 
 // Load reads a stored file; one that does not exist is empty.
-func Load(path string) (File, error) {
-	var f File
-	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return f, nil
-	}
-	if err != nil {
-		return f, err
-	}
-	if err := json.Unmarshal(data, &f); err != nil {
-		return f, fmt.Errorf("read %s: %w", path, err)
-	}
-	return f, nil
-}
+func Load(path string) (File, error) { return page.Load[File](path) }
 
 // Store writes the file, and its page beside it.
 func (f *File) Store(path string) error {
@@ -98,8 +62,14 @@ func (f *File) Store(path string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(path, append(data, '\n'), 0o644); err != nil {
+	return page.Store(path, data, f.Page())
+}
+
+// Render writes the page of a stored file.
+func Render(path string) error {
+	f, err := Load(path)
+	if err != nil {
 		return err
 	}
-	return os.WriteFile(strings.TrimSuffix(path, filepath.Ext(path))+".md", []byte(f.Page()), 0o644)
+	return f.Store(path)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"stowage.dev/stowage/test/perf/page"
 	"stowage.dev/stowage/test/perf/result"
 )
 
@@ -56,7 +57,7 @@ func (f *File) Page() string {
 	b.WriteString(head)
 	if f.Filter != nil {
 		b.WriteString("\n## Floors\n\nWhat the extender must reach.\n\n" + f.Filter.floors())
-		fmt.Fprintf(&b, "\n## Filter\n\n"+filterText, count(f.Filter.Nodes), count(f.Filter.Volumes))
+		fmt.Fprintf(&b, "\n## Filter\n\n"+filterText, page.Count(f.Filter.Nodes), page.Count(f.Filter.Volumes))
 		b.WriteString(f.Filter.table())
 	}
 	if len(f.Workloads) > 0 {
@@ -66,29 +67,26 @@ func (f *File) Page() string {
 		w := &f.Workloads[i]
 		fmt.Fprintf(&b, "\n### %s\n\n%s; %d nodes × %d volumes.\n\n%s", w.Name, w.Title, w.Nodes, w.VolumesPerNode, w.table())
 	}
-	b.WriteString(f.sources())
+	b.WriteString(page.Sources(f.parts()))
 	return b.String()
 }
 
 func (f *Filter) floors() string {
 	var rows [][]string
 	for _, s := range f.Series {
-		p99, outcome := Quantile(s.Millis, 0.99), "met"
-		if p99 >= mostFilter {
-			outcome = "**missed**"
-		}
-		rows = append(rows, []string{"filter, p99: " + s.Name, fmt.Sprintf("< %d ms", mostFilter), ms(p99), outcome})
+		p99 := page.Quantile(s.Millis, 0.99)
+		rows = append(rows, page.Floor("filter, p99: "+s.Name, fmt.Sprintf("< %d ms", mostFilter), ms(p99), p99 < mostFilter))
 	}
-	return table("figure | wanted | measured | outcome", rows)
+	return page.Floors(rows)
 }
 
 func (f *Filter) table() string {
 	var rows [][]string
 	for _, s := range f.Series {
-		rows = append(rows, []string{s.Name, count(len(s.Millis)), ms(Quantile(s.Millis, 0.5)), ms(Quantile(s.Millis, 0.99)), ms(Quantile(s.Millis, 1)),
-			ms(Quantile(s.Whole, 0.5)), ms(Quantile(s.Whole, 0.99))})
+		rows = append(rows, []string{s.Name, page.Count(len(s.Millis)), ms(page.Quantile(s.Millis, 0.5)), ms(page.Quantile(s.Millis, 0.99)), ms(page.Quantile(s.Millis, 1)),
+			ms(page.Quantile(s.Whole, 0.5)), ms(page.Quantile(s.Whole, 0.99))})
 	}
-	return table("pod | calls | p50 | p99 | most | p50 with JSON | p99 with JSON", rows)
+	return page.Table("pod | calls | p50 | p99 | most | p50 with JSON | p99 with JSON", rows)
 }
 
 var arms = []result.Arm{result.Direct, result.ExtenderFull, result.ExtenderAdvisory, result.Stock}
@@ -100,7 +98,7 @@ func (w *Workload) table() string {
 			rows = append(rows, w.row(arm, runs))
 		}
 	}
-	return table("arm | rounds | pods bound | pods/s | latency p50 | latency p99 | CPU per pod | binds | conflicts | of binds | conflicts/s | 409s per pod | given twice", rows)
+	return page.Table("arm | rounds | pods bound | pods/s | latency p50 | latency p99 | CPU per pod | binds | conflicts | of binds | conflicts/s | 409s per pod | given twice", rows)
 }
 
 func (w *Workload) row(arm result.Arm, runs []result.Run) []string {
@@ -118,13 +116,13 @@ func (w *Workload) row(arm result.Arm, runs []result.Run) []string {
 	if arm == result.Direct {
 		name = "plugin"
 	}
-	row := []string{name, count(len(runs)), fmt.Sprintf("%s of %s", count(done), count(asked)), fmt.Sprintf("%.3g", w.Median(arm, result.Run.Throughput)),
+	row := []string{name, page.Count(len(runs)), fmt.Sprintf("%s of %s", page.Count(done), page.Count(asked)), fmt.Sprintf("%.3g", w.Median(arm, result.Run.Throughput)),
 		ms(1000 * w.Median(arm, func(r result.Run) float64 { return r.P50 })), ms(1000 * w.Median(arm, func(r result.Run) float64 { return r.P99 })),
 		ms(1000 * w.Median(arm, func(r result.Run) float64 { return r.CPUPerPod() + r.ExtenderCPU/float64(max(r.Done, 1)) }))}
 	if binds > 0 {
-		row = append(row, count(binds), count(conflicts), fmt.Sprintf("%.1f %%", 100*float64(conflicts)/float64(binds)), fmt.Sprintf("%.2f", float64(conflicts)/seconds))
+		row = append(row, page.Count(binds), page.Count(conflicts), fmt.Sprintf("%.1f %%", 100*float64(conflicts)/float64(binds)), fmt.Sprintf("%.2f", float64(conflicts)/seconds))
 	} else {
 		row = append(row, "–", "–", "–", "–")
 	}
-	return append(row, fmt.Sprintf("%.2f", w.Median(arm, result.Run.ConflictsPerPod)), count(twice))
+	return append(row, fmt.Sprintf("%.2f", w.Median(arm, result.Run.ConflictsPerPod)), page.Count(twice))
 }

@@ -5,19 +5,19 @@ package figures
 
 import (
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"stowage.dev/stowage/test/perf/page"
 	"stowage.dev/stowage/test/perf/result"
 )
 
 // sample has all parts.
 func sample() File {
-	c := Circumstances{Load: 0.3, Source: result.Source{
+	c := page.Circumstances{Load: 0.3, Source: result.Source{
 		Time: time.Date(2026, 1, 2, 23, 30, 0, 0, time.UTC), Command: "make bench-local", Version: "v0.0.1",
 		Kubernetes: "v1.37.1", Go: "go1.26.0", CPU: "Imaginary CPU", CPUs: 2, Memory: 24 << 30, System: "Linux 0.0",
 	}}
@@ -41,7 +41,7 @@ func sample() File {
 func TestPage(t *testing.T) {
 	t.Parallel()
 	f := sample()
-	page := f.Page()
+	got := f.Page()
 	for what, want := range map[string]string{
 		"the slowest disk misses its floor":              "| disk appears → Available, slowest of all: ext4, mounted | < 1 s | 1.20 s | **missed** |",
 		"a file system meets its":                        "| Released → Available, slowest of all: ext4, mounted, empty | < 2 s | 150 ms | met |",
@@ -57,55 +57,14 @@ func TestPage(t *testing.T) {
 		"the machine is named":                           "- Machine: 2 processors of Imaginary CPU, 24.0 GiB of memory",
 		"the command is one that can be given once more": "- Command: `make bench-local`",
 	} {
-		if !strings.Contains(page, want) {
-			t.Errorf("%s: the page does not say %q:\n%s", what, want, page)
+		if !strings.Contains(got, want) {
+			t.Errorf("%s: the page does not say %q:\n%s", what, want, got)
 		}
 	}
 	for name, no := range map[string]string{"a client without an agent": "slowest of all: no agent", "a device that is zeroed": "slowest of all: block device"} {
-		if strings.Contains(page, no) {
+		if strings.Contains(got, no) {
 			t.Errorf("%s has a floor", name)
 		}
-	}
-}
-
-func TestQuantile(t *testing.T) {
-	t.Parallel()
-	s := Series{}
-	if got := s.Quantile(0.5); got != 0 {
-		t.Errorf("of nothing: %v", got)
-	}
-	for i := range 200 {
-		s.Millis = append(s.Millis, float64(200-i))
-	}
-	for q, want := range map[float64]float64{0: 1, 0.5: 100, 0.99: 198, 1: 200} {
-		if got := s.Quantile(q); got != want {
-			t.Errorf("Quantile(%v) = %v, want %v", q, got, want)
-		}
-	}
-}
-
-func TestStoredIsLoaded(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "figures.json")
-	if f, err := Load(path); err != nil || !cmp.Equal(File{}, f) {
-		t.Fatalf("a file that does not exist: %v, %v", f, err)
-	}
-	want := sample()
-	if err := want.Store(path); err != nil {
-		t.Fatal(err)
-	}
-	got, err := Load(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-stored +loaded:\n%s", diff)
-	}
-	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Load(path); err == nil || !strings.Contains(err.Error(), path) {
-		t.Errorf("got %v, want an error that names %s", err, path)
 	}
 }
 
@@ -117,11 +76,11 @@ func TestPublished(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := os.ReadFile(docs + "local-benchmarks.md")
+	published, err := os.ReadFile(docs + "local-benchmarks.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(f.Page(), string(page)); diff != "" {
+	if diff := cmp.Diff(f.Page(), string(published)); diff != "" {
 		t.Errorf("docs/local-benchmarks.md is not what its figures make (-want +got); run go run ./test/perf/local -render docs/local-benchmarks.json:\n%s", diff)
 	}
 }

@@ -7,16 +7,8 @@ package figures
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io/fs"
-	"math"
-	"os"
-	"path/filepath"
-	"slices"
-	"strings"
 
-	"stowage.dev/stowage/test/perf/result"
+	"stowage.dev/stowage/test/perf/page"
 )
 
 // File is all that is stored. Each part was measured at a time of its own; nil parts
@@ -29,16 +21,9 @@ type File struct {
 	Watching  *Watching  `json:"watching,omitempty"`
 }
 
-// Circumstances are where figures come from, and how busy the machine was.
-type Circumstances struct {
-	Source result.Source `json:"source"`
-	// Load is the machine's load average over the minute before, in tasks.
-	Load float64 `json:"load"`
-}
-
 // Latencies are times of one thing, in one series for each kind of disk.
 type Latencies struct {
-	Circumstances
+	page.Circumstances
 	Series []Series `json:"series"`
 }
 
@@ -50,20 +35,11 @@ type Series struct {
 	Millis []float64 `json:"millis"`
 }
 
-// Quantile is the smallest time that so many of the series are not above, from 0 to 1;
-// 0 of none.
-func (s *Series) Quantile(q float64) float64 {
-	if len(s.Millis) == 0 {
-		return 0
-	}
-	sorted := slices.Sorted(slices.Values(s.Millis))
-	rank := int(math.Ceil(q * float64(len(sorted))))
-	return sorted[min(max(rank, 1), len(sorted))-1]
-}
+func (s *Series) quantile(q float64) float64 { return page.Quantile(s.Millis, q) }
 
 // Resting is an agent with nothing to do.
 type Resting struct {
-	Circumstances
+	page.Circumstances
 	Volumes int `json:"volumes"`
 	// StartSeconds are from the agent's start until all volumes were Available.
 	StartSeconds float64 `json:"startSeconds"`
@@ -86,7 +62,7 @@ type Resting struct {
 
 // Wiping is cleaning a large device, by several methods.
 type Wiping struct {
-	Circumstances
+	page.Circumstances
 	Bytes int64  `json:"bytes"`
 	Runs  []Wipe `json:"runs"`
 }
@@ -109,7 +85,7 @@ type Wipe struct {
 
 // Watching is what agents cost the API server.
 type Watching struct {
-	Circumstances
+	page.Circumstances
 	Volumes int     `json:"volumes"`
 	Nodes   int     `json:"nodes"`
 	Updates int     `json:"updates"`
@@ -146,20 +122,7 @@ type Phase struct {
 }
 
 // Load reads a stored file; one that does not exist is empty.
-func Load(path string) (File, error) {
-	var f File
-	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return f, nil
-	}
-	if err != nil {
-		return f, err
-	}
-	if err := json.Unmarshal(data, &f); err != nil {
-		return f, fmt.Errorf("read %s: %w", path, err)
-	}
-	return f, nil
-}
+func Load(path string) (File, error) { return page.Load[File](path) }
 
 // Store writes the file, and its page beside it.
 func (f *File) Store(path string) error {
@@ -167,8 +130,14 @@ func (f *File) Store(path string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(path, append(data, '\n'), 0o644); err != nil {
+	return page.Store(path, data, f.Page())
+}
+
+// Render writes the page of a stored file.
+func Render(path string) error {
+	f, err := Load(path)
+	if err != nil {
 		return err
 	}
-	return os.WriteFile(strings.TrimSuffix(path, filepath.Ext(path))+".md", []byte(f.Page()), 0o644)
+	return f.Store(path)
 }

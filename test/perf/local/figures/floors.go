@@ -6,7 +6,8 @@ package figures
 import (
 	"fmt"
 	"strings"
-	"time"
+
+	"stowage.dev/stowage/test/perf/page"
 )
 
 // What the agent must reach.
@@ -21,30 +22,26 @@ const (
 func (f *File) floors() [][]string {
 	var rows [][]string
 	add := func(name, wanted, measured string, met bool) {
-		outcome := "met"
-		if !met {
-			outcome = "**missed**"
-		}
-		rows = append(rows, []string{name, wanted, measured, outcome})
+		rows = append(rows, page.Floor(name, wanted, measured, met))
 	}
 	if f.Appearing != nil {
 		for _, s := range f.Appearing.Series {
 			if !s.Bare {
-				add("disk appears → Available, slowest of all: "+s.Name, "< 1 s", ms(s.Quantile(1)), s.Quantile(1) < mostAppearing)
+				add("disk appears → Available, slowest of all: "+s.Name, "< 1 s", ms(s.quantile(1)), s.quantile(1) < mostAppearing)
 			}
 		}
 	}
 	if f.Releasing != nil {
 		for _, s := range f.Releasing.Series {
 			if strings.HasSuffix(s.Name, "mounted") { // devices are not empty, they are zeroed
-				add("Released → Available, slowest of all: "+s.Name+", empty", "< 2 s", ms(s.Quantile(1)), s.Quantile(1) < mostReleasing)
+				add("Released → Available, slowest of all: "+s.Name+", empty", "< 2 s", ms(s.quantile(1)), s.quantile(1) < mostReleasing)
 			}
 		}
 	}
 	if r := f.Resting; r != nil {
 		add(fmt.Sprintf("RSS at rest with %d volumes", r.Volumes), "< 40 MiB", mib(r.RSS), r.RSS < mostRSS)
 		add("RSS, largest since the agent's start", "< 40 MiB", mib(r.PeakRSS), r.PeakRSS < mostRSS)
-		add("requests of devices while rescanned", "0", count(r.IO), r.IO == 0 && r.Scans > 0)
+		add("requests of devices while rescanned", "0", page.Count(r.IO), r.IO == 0 && r.Scans > 0)
 	}
 	if f.Wiping != nil {
 		for _, run := range f.Wiping.Runs {
@@ -56,41 +53,20 @@ func (f *File) floors() [][]string {
 	return rows
 }
 
-// sources tells where the figures come from. Parts that have all of it in common are told
-// of at once.
-func (f *File) sources() string {
-	var order []Circumstances
-	names := map[Circumstances][]string{}
-	add := func(name string, c Circumstances) {
-		key := c
-		key.Source.Time, key.Load = time.Time{}, 0
-		if names[key] == nil {
-			order = append(order, key)
-		}
-		names[key] = append(names[key], fmt.Sprintf("%s on %s (load average before: %.1f)", name, c.Source.Time.UTC().Format("2006-01-02 15:04"), c.Load))
-	}
+// parts are what was measured, and where it comes from.
+func (f *File) parts() []page.Part {
+	var parts []page.Part
 	if f.Appearing != nil {
-		add("latencies", f.Appearing.Circumstances)
+		parts = append(parts, page.Part{Name: "latencies", Circumstances: f.Appearing.Circumstances})
 	}
 	if f.Resting != nil {
-		add("rest", f.Resting.Circumstances)
+		parts = append(parts, page.Part{Name: "rest", Circumstances: f.Resting.Circumstances})
 	}
 	if f.Wiping != nil {
-		add("wiping", f.Wiping.Circumstances)
+		parts = append(parts, page.Part{Name: "wiping", Circumstances: f.Wiping.Circumstances})
 	}
 	if f.Watching != nil {
-		add("watching", f.Watching.Circumstances)
+		parts = append(parts, page.Part{Name: "watching", Circumstances: f.Watching.Circumstances})
 	}
-	if len(order) == 0 {
-		return "\nNothing was measured yet.\n"
-	}
-	var b strings.Builder
-	b.WriteString("\n## Where the figures come from\n\nA load average of much more than 0 says that others used the machine meanwhile, and the figures are worse for it.\netcd does not wait for its disk (no fsync).\n")
-	for _, c := range order {
-		s := c.Source
-		fmt.Fprintf(&b, "\n%s, UTC:\n\n", strings.Join(names[c], "; "))
-		fmt.Fprintf(&b, "- Command: `%s`\n- Stowage: %s\n- Kubernetes: %s\n- Go: %s\n", s.Command, s.Version, s.Kubernetes, strings.TrimPrefix(s.Go, "go"))
-		fmt.Fprintf(&b, "- Machine: %d processors of %s, %.1f GiB of memory\n- System: %s\n", s.CPUs, s.CPU, float64(s.Memory)/(1<<30), s.System)
-	}
-	return b.String()
+	return parts
 }

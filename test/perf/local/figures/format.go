@@ -3,11 +3,7 @@
 
 package figures
 
-import (
-	"fmt"
-	"strconv"
-	"strings"
-)
+import "fmt"
 
 const mebibyte = 1 << 20
 
@@ -23,15 +19,6 @@ func ms(millis float64) string {
 	default:
 		return fmt.Sprintf("%.0f ms", millis)
 	}
-}
-
-// count is a number, with commas as the other pages have them.
-func count(n int64) string {
-	text := strconv.FormatInt(n, 10)
-	for at := len(text) - 3; at > 0; at -= 3 {
-		text = text[:at] + "," + text[at:]
-	}
-	return text
 }
 
 func seconds(s float64) string { return fmt.Sprintf("%.2f s", s) }
@@ -53,15 +40,4 @@ func bytes(n int64) string {
 	default:
 		return mib(n)
 	}
-}
-
-// table writes a table whose first column has names and whose others have figures.
-func table(columns string, rows [][]string) string {
-	names := strings.Split(columns, " | ")
-	var b strings.Builder
-	b.WriteString("| " + strings.Join(names, " | ") + " |\n| ---" + strings.Repeat(" | --:", len(names)-1) + " |\n")
-	for _, row := range rows {
-		b.WriteString("| " + strings.Join(row, " | ") + " |\n")
-	}
-	return b.String()
 }

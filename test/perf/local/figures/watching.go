@@ -6,6 +6,8 @@ package figures
 import (
 	"fmt"
 	"slices"
+
+	"stowage.dev/stowage/test/perf/page"
 )
 
 // row is one line: medians over the rounds of an arm.
@@ -92,14 +94,14 @@ func (w *Watching) table() string {
 	var first, then [][]string
 	for _, r := range w.lines() {
 		if r.watchers > 0 {
-			first = append(first, []string{r.title, count(int64(r.watchers)), took(r.begin), seconds(r.begin.CPU), bytes(r.begin.Bytes), count(r.begin.Events), mib(int64(r.rss))})
+			first = append(first, []string{r.title, page.Count(r.watchers), took(r.begin), seconds(r.begin.CPU), bytes(r.begin.Bytes), page.Count(r.begin.Events), mib(int64(r.rss))})
 		}
-		then = append(then, []string{r.title, count(int64(r.watchers)), took(r.update), seconds(r.update.CPU), bytes(r.update.Bytes), count(r.update.Events)})
+		then = append(then, []string{r.title, page.Count(r.watchers), took(r.update), seconds(r.update.CPU), bytes(r.update.Bytes), page.Count(r.update.Events)})
 	}
-	return fmt.Sprintf("All watchers come, with %s volumes on %s nodes:\n\n", count(int64(w.Volumes)), count(int64(w.Nodes))) +
-		table("who | watchers | time | CPU of the API server | sent | volumes sent | RSS of the API server", first) +
-		fmt.Sprintf("\nThen %s volumes are updated once:\n\n", count(int64(w.Updates))) +
-		table("who | watchers | time | CPU of the API server | sent | events sent", then)
+	return fmt.Sprintf("All watchers come, with %s volumes on %s nodes:\n\n", page.Count(w.Volumes), page.Count(w.Nodes)) +
+		page.Table("who | watchers | time | CPU of the API server | sent | volumes sent | RSS of the API server", first) +
+		fmt.Sprintf("\nThen %s volumes are updated once:\n\n", page.Count(w.Updates)) +
+		page.Table("who | watchers | time | CPU of the API server | sent | events sent", then)
 }
 
 // took is a phase's time; one that is computed has none.

@@ -194,7 +194,9 @@ func (t *told) writePage(ctx context.Context, page int32, status *stowage.LocalD
 	}
 	now := metav1.Now()
 	status.LastTransitionTime = &now
+	jobs := report.Status.Jobs // the controller's, and as they are
 	report.Status = *status
+	report.Status.Jobs = jobs
 	if _, err := t.agent.Reports.UpdateStatus(ctx, report, metav1.UpdateOptions{}); err != nil {
 		return fmt.Errorf("update LocalDiskReport %s: %w", name, err)
 	}

@@ -116,6 +116,9 @@ type Cleaning struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	LastError string `json:"lastError,omitempty"`
+	// request asks the controller for a Job; absent while the agent cleans by itself.
+	// +optional
+	Request *CleaningRequest `json:"request,omitempty"`
 }
 
 // TombstoneState is whether a disk may hold data.

@@ -37,6 +37,11 @@ func Fit(entry Entry) Entry {
 		cleaning.LastError = cut(cleaning.LastError, maxMessage)
 		cleaning.DoneBytes, cleaning.TotalBytes = max(cleaning.DoneBytes, 0), max(cleaning.TotalBytes, 0)
 		cleaning.Attempts = max(cleaning.Attempts, 0)
+		if cleaning.Request != nil {
+			request := *cleaning.Request
+			request.Step = FitStep(request.Step)
+			cleaning.Request = &request
+		}
 		entry.Cleaning = &cleaning
 	}
 	return entry

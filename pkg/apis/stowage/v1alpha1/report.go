@@ -106,7 +106,18 @@ type LocalDiskReportStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=512
 	Tombstones []Tombstone `json:"tombstones,omitempty"`
+
+	// jobs are the controller's answers to the requests of all pages for cleaning Jobs.
+	// The agent reads them and never writes them.
+	// +optional
+	// +listType=map
+	// +listMapKey=path
+	// +kubebuilder:validation:MaxItems=128
+	Jobs []CleaningJob `json:"jobs,omitempty"`
 }
+
+// MaxJobs is how many answers a report has at most. A node cleans fewer disks at a time.
+const MaxJobs = 128
 
 // ConditionConfigValid is the type of the condition that says whether the agent's
 // configuration can be read.

@@ -37,12 +37,17 @@ func example() *LocalDiskReport {
 				Volume: "local-pv-1", Generation: 1,
 				Cleaning: &Cleaning{
 					Method: "zero", StartTime: &then, DoneBytes: 1, TotalBytes: 1 << 40, Attempts: 2, LastError: "input/output error",
+					Request: &CleaningRequest{Attempt: "0123456789abcdef", VolumeUID: "uid", Identity: "wwn:5000c500a1b2c3d4", Step: "zero 1:0/1099511627776"},
 				},
 			}},
 			Truncated: 1,
 			Tombstones: []Tombstone{{
 				Identity: "wwn:5000c500a1b2c3d5", Class: "fast", Name: "disk2", Volume: "local-pv-2", VolumeUID: "uid",
 				Generation: 1, State: TombstonePublished, Since: &then,
+			}},
+			Jobs: []CleaningJob{{
+				Path: "/mnt/fast/disk1", Attempt: "0123456789abcdef", State: CleaningJobRunning, Job: "clean-uid-0123456789abcdef",
+				Reason: "ImagePullBackOff", Message: "no such image", Step: "zero 1:0/1099511627776", Since: &then,
 			}},
 		},
 	}
@@ -104,6 +109,8 @@ func TestCopySharesNothing(t *testing.T) {
 	report := example()
 	duplicate := report.DeepCopy()
 	duplicate.Status.Entries[0].Cleaning.Attempts++
+	duplicate.Status.Entries[0].Cleaning.Request.Step = "other"
+	duplicate.Status.Jobs[0].State = CleaningJobFailed
 	duplicate.Status.Tombstones[0].Name = "other"
 	duplicate.Status.Summary.Volumes++
 	if diff := cmp.Diff(example(), report); diff != "" {

@@ -15,15 +15,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/client-go/gentype"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/local/disk"
 	"stowage.dev/stowage/pkg/local/publish"
+	"stowage.dev/stowage/pkg/reports"
 )
 
 const (
@@ -46,21 +44,7 @@ type Reports interface {
 
 // NewReports makes a client for reports.
 func NewReports(config *rest.Config) (Reports, error) {
-	scheme := runtime.NewScheme()
-	if err := stowage.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("make a client for reports: %w", err)
-	}
-	config = rest.CopyConfig(config)
-	version := stowage.SchemeGroupVersion
-	config.GroupVersion, config.APIPath = &version, "/apis"
-	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
-	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	client, err := rest.RESTClientFor(config)
-	if err != nil {
-		return nil, fmt.Errorf("make a client for reports: %w", err)
-	}
-	return gentype.NewClient("localdiskreports", client, runtime.NewParameterCodec(scheme), "",
-		func() *stowage.LocalDiskReport { return &stowage.LocalDiskReport{} }), nil
+	return reports.NewClient(config)
 }
 
 // run writes the report when there is something new to tell, and again if somebody has

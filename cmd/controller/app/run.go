@@ -1,0 +1,167 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+
+	"stowage.dev/stowage/pkg/apis/controller"
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/metrics"
+	"stowage.dev/stowage/pkg/reports"
+	"stowage.dev/stowage/pkg/server"
+)
+
+// run works until ctx ends, or until another replica leads.
+func run(ctx context.Context, settings *controller.ControllerConfiguration, connection *rest.Config) error {
+	p, err := newParts(settings, connection)
+	if err != nil {
+		return err
+	}
+	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: p.client.EventsV1()})
+	defer broadcaster.Shutdown()
+	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
+		return fmt.Errorf("record events: %w", err)
+	}
+	scheme, err := newScheme()
+	if err != nil {
+		return err
+	}
+	p.events = broadcaster.NewRecorder(scheme, componentName)
+	loops, err := makeLoops(p)
+	if err != nil {
+		return err
+	}
+	klog.FromContext(ctx).Info("Starting the controller", "version", stowageVersion())
+	synced := &atomic.Bool{}
+	group, ctx := errgroup.WithContext(ctx)
+	defer p.informers.Shutdown()
+	p.informers.StartWithContext(ctx)
+	group.Go(func() error { p.reportInformer.RunWithContext(ctx); return nil })
+	if settings.HealthAddress != "" {
+		group.Go(func() error {
+			return server.Serve(ctx, server.Config{
+				Address: settings.HealthAddress,
+				Healthy: func() error { return nil }, // a process that answers is alive
+				Ready:   func(string) error { return ready(synced) },
+			})
+		})
+	}
+	group.Go(func() error {
+		if err := p.sync(ctx); err != nil {
+			return err
+		}
+		synced.Store(true)
+		return lead(ctx, p, loops)
+	})
+	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// newParts makes all that needs no context.
+func newParts(settings *controller.ControllerConfiguration, connection *rest.Config) (*parts, error) {
+	client, err := kubernetes.NewForConfig(connection)
+	if err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	p := &parts{settings: settings, client: client, connection: connection}
+	p.informers = informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(withoutManagedFields))
+	if p.reports, err = reports.NewClient(connection); err != nil {
+		return nil, err
+	}
+	if p.reportInformer, err = reports.NewInformer(p.reports); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// sync waits for the caches.
+func (p *parts) sync(ctx context.Context) error {
+	for kind, synced := range p.informers.WaitForCacheSync(ctx.Done()) {
+		if !synced {
+			return fmt.Errorf("list %s: %w", kind, context.Cause(ctx))
+		}
+	}
+	if !cache.WaitForCacheSync(ctx.Done(), p.reportInformer.HasSynced) {
+		return fmt.Errorf("list LocalDiskReports: %w", context.Cause(ctx))
+	}
+	return nil
+}
+
+// errNotSynced says that this replica could not take over.
+var errNotSynced = errors.New("the caches are not filled yet; the kind LocalDiskReport (manifests/crd) has to be there")
+
+// ready is for replicas that stand by, too: they can take over.
+func ready(synced *atomic.Bool) error {
+	if !synced.Load() {
+		return errNotSynced
+	}
+	return nil
+}
+
+// lead runs the loops once this replica leads, until one of them fails.
+func lead(ctx context.Context, p *parts, loops []loop) error {
+	work := func(ctx context.Context) error {
+		metrics.SetControllerLeading(true)
+		defer metrics.SetControllerLeading(false)
+		return runAll(ctx, loops)
+	}
+	e := p.settings.LeaderElection
+	if !e.LeaderElect {
+		return work(ctx)
+	}
+	return server.Lead(ctx, server.LeadConfig{
+		Name: componentName, Namespace: e.ResourceNamespace, Lease: e.ResourceName, Connection: p.connection,
+		LeaseDuration: e.LeaseDuration.Duration, RenewDeadline: e.RenewDeadline.Duration, RetryPeriod: e.RetryPeriod.Duration,
+		Work: work,
+	})
+}
+
+// runAll runs loops until the first fails, or ctx ends.
+func runAll(ctx context.Context, loops []loop) error {
+	klog.FromContext(ctx).Info("This replica leads")
+	group, ctx := errgroup.WithContext(ctx)
+	for _, l := range loops {
+		group.Go(func() error {
+			if err := l.run(ctx); err != nil && ctx.Err() == nil {
+				return fmt.Errorf("run the loop %s: %w", l.name, err)
+			}
+			<-ctx.Done()
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// newScheme has the kinds that events are about.
+func newScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientscheme.AddToScheme(scheme), stowage.AddToScheme(scheme)); err != nil {
+		return nil, fmt.Errorf("make a scheme: %w", err)
+	}
+	return scheme, nil
+}
+
+func withoutManagedFields(object any) (any, error) {
+	if accessor, err := meta.Accessor(object); err == nil {
+		accessor.SetManagedFields(nil)
+	}
+	return object, nil
+}

@@ -1,0 +1,98 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package validation checks the controller's configuration. Each error names the
+// field by its path and says what is allowed.
+package validation
+
+import (
+	"fmt"
+	"net"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"stowage.dev/stowage/pkg/apis/controller"
+)
+
+// Bounds, inclusive.
+const (
+	minDelay, maxDelay       = time.Second, 8760 * time.Hour
+	minReleases, maxReleases = 1, 10000
+)
+
+var (
+	policies     = sets.New(controller.NodeLossKeep, controller.NodeLossRelease)
+	outOfService = sets.New(controller.OutOfServiceIgnore, controller.OutOfServiceLost)
+)
+
+// Validate returns nil or an aggregate of *field.Error, one for each fault. The
+// configuration is expected to be defaulted.
+func Validate(c *controller.ControllerConfiguration) error {
+	var errs field.ErrorList
+	if c.HealthAddress != "" {
+		errs = append(errs, validateAddress(field.NewPath("healthAddress"), c.HealthAddress)...)
+	}
+	errs = append(errs, validateNodeLoss(field.NewPath("nodeLoss"), &c.NodeLoss)...)
+	connection := field.NewPath("clientConnection")
+	if c.ClientConnection.QPS <= 0 {
+		errs = append(errs, field.Invalid(connection.Child("qps"), c.ClientConnection.QPS, "must be greater than 0"))
+	}
+	if c.ClientConnection.Burst <= 0 {
+		errs = append(errs, field.Invalid(connection.Child("burst"), c.ClientConnection.Burst, "must be greater than 0"))
+	}
+	errs = append(errs, validateElection(field.NewPath("leaderElection"), &c.LeaderElection)...)
+	return errs.ToAggregate()
+}
+
+func validateNodeLoss(path *field.Path, l *controller.NodeLoss) field.ErrorList {
+	var errs field.ErrorList
+	if !policies.Has(l.Policy) {
+		errs = append(errs, field.NotSupported(path.Child("policy"), l.Policy, sets.List(policies)))
+	}
+	if d := l.Delay.Duration; d < minDelay || d > maxDelay {
+		errs = append(errs, field.Invalid(path.Child("delay"), d.String(), fmt.Sprintf("must be %s to %s", minDelay, maxDelay)))
+	}
+	if !outOfService.Has(l.OutOfService) {
+		errs = append(errs, field.NotSupported(path.Child("outOfService"), l.OutOfService, sets.List(outOfService)))
+	}
+	if n := l.ReleasesPerMinute; n < minReleases || n > maxReleases {
+		errs = append(errs, field.Invalid(path.Child("releasesPerMinute"), n, fmt.Sprintf("must be %d to %d", minReleases, maxReleases)))
+	}
+	return errs
+}
+
+func validateAddress(path *field.Path, address string) field.ErrorList {
+	_, port, err := net.SplitHostPort(address)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	if err != nil {
+		return field.ErrorList{field.Invalid(path, address, "must be host:port; host may be left out: "+err.Error())}
+	}
+	return nil
+}
+
+func validateElection(path *field.Path, e *controller.LeaderElection) field.ErrorList {
+	if !e.LeaderElect {
+		return nil
+	}
+	var errs field.ErrorList
+	for name, value := range map[string]string{"resourceName": e.ResourceName, "resourceNamespace": e.ResourceNamespace} {
+		for _, why := range validation.IsDNS1123Subdomain(value) {
+			errs = append(errs, field.Invalid(path.Child(name), value, why))
+		}
+	}
+	if e.RetryPeriod.Duration <= 0 {
+		errs = append(errs, field.Invalid(path.Child("retryPeriod"), e.RetryPeriod.Duration.String(), "must be greater than 0"))
+	}
+	if e.RenewDeadline.Duration*5 <= e.RetryPeriod.Duration*6 {
+		errs = append(errs, field.Invalid(path.Child("renewDeadline"), e.RenewDeadline.Duration.String(), "must be greater than 1.2 times retryPeriod"))
+	}
+	if e.LeaseDuration.Duration <= e.RenewDeadline.Duration {
+		errs = append(errs, field.Invalid(path.Child("leaseDuration"), e.LeaseDuration.Duration.String(), "must be greater than renewDeadline"))
+	}
+	return errs
+}

@@ -1,0 +1,66 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package reports reads and writes LocalDiskReports: a client, and an informer that
+// serves whoever wants to know what the agents of all nodes tell.
+package reports
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/gentype"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+)
+
+// Client reads and writes reports, as the API server's rights allow.
+type Client = gentype.ClientWithList[*stowage.LocalDiskReport, *stowage.LocalDiskReportList]
+
+// NewClient makes a client.
+func NewClient(config *rest.Config) (*Client, error) {
+	scheme := runtime.NewScheme()
+	if err := stowage.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("make a client for reports: %w", err)
+	}
+	config = rest.CopyConfig(config)
+	version := stowage.SchemeGroupVersion
+	config.GroupVersion, config.APIPath = &version, "/apis"
+	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	client, err := rest.RESTClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client for reports: %w", err)
+	}
+	return gentype.NewClientWithList("localdiskreports", client, runtime.NewParameterCodec(scheme), "",
+		func() *stowage.LocalDiskReport { return &stowage.LocalDiskReport{} },
+		func() *stowage.LocalDiskReportList { return &stowage.LocalDiskReportList{} }), nil
+}
+
+// NewInformer makes an informer of the reports of all nodes. What it holds is shared:
+// do not change it. Managed fields are left out.
+func NewInformer(client *Client) (cache.SharedIndexInformer, error) {
+	informer := cache.NewSharedIndexInformer(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return client.List(ctx, o) },
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return client.Watch(ctx, o)
+		},
+	}, &stowage.LocalDiskReport{}, 0, cache.Indexers{})
+	if err := informer.SetTransform(withoutManagedFields); err != nil {
+		return nil, fmt.Errorf("make an informer of reports: %w", err)
+	}
+	return informer, nil
+}
+
+func withoutManagedFields(object any) (any, error) {
+	if report, ok := object.(*stowage.LocalDiskReport); ok {
+		report.ManagedFields = nil
+	}
+	return object, nil
+}

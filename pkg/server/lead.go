@@ -1,0 +1,97 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+// LeadConfig says which lease replicas compete for, and what its holder does.
+type LeadConfig struct {
+	// Name is the component's, for metrics.
+	Name string
+	// Namespace and Lease name the lease.
+	Namespace, Lease                          string
+	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
+	Connection                                *rest.Config
+	// Work is done while this replica leads. Its context ends with the lease, or with
+	// Lead's; the lease is given back once Work has returned.
+	Work func(ctx context.Context) error
+}
+
+// ErrLeaseLost ends a process: what it believes to be alone in doing, it must not go
+// on with.
+var ErrLeaseLost = errors.New("the lease was lost to another replica")
+
+// Lead waits for the lease and works. It returns when Work does, with its error, when
+// the lease is lost, with ErrLeaseLost, or with nil when ctx ends.
+func Lead(ctx context.Context, c LeadConfig) error {
+	leading, gone := make(chan struct{}), make(chan struct{})
+	elector, err := c.elector(leading)
+	if err != nil {
+		return err
+	}
+	holding, release := context.WithCancel(context.WithoutCancel(ctx))
+	go func() { defer close(gone); elector.Run(holding) }()
+	defer func() { release(); <-gone }()
+	select {
+	case <-leading:
+	case <-ctx.Done():
+		return nil
+	}
+	working, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	watching := make(chan struct{})
+	defer func() { stop(nil); <-watching }()
+	go func() {
+		defer close(watching)
+		select {
+		case <-gone:
+			stop(ErrLeaseLost)
+		case <-working.Done():
+		}
+	}()
+	err = c.Work(working)
+	switch {
+	case errors.Is(context.Cause(working), ErrLeaseLost):
+		return ErrLeaseLost
+	case ctx.Err() != nil:
+		return nil
+	default:
+		return err
+	}
+}
+
+func (c *LeadConfig) elector(leading chan<- struct{}) (*leaderelection.LeaderElector, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("find out the host's name: %w", err)
+	}
+	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, c.Namespace, c.Lease,
+		resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())}, c.Connection, c.RenewDeadline)
+	if err != nil {
+		return nil, fmt.Errorf("make the lease's lock: %w", err)
+	}
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: lock, Name: c.Name, ReleaseOnCancel: true,
+		LeaseDuration: c.LeaseDuration, RenewDeadline: c.RenewDeadline, RetryPeriod: c.RetryPeriod,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(context.Context) { close(leading) },
+			OnStoppedLeading: func() {},
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("take part in leader election: %w", err)
+	}
+	return elector, nil
+}

@@ -53,7 +53,7 @@ func Rooms() []Room {
 
 		{"pkg/volumecache", Cache},
 		{"pkg/diskrecord", Cache},
-		{"pkg/reports", Cache},
+		{"pkg/diskreports", Cache},
 
 		{"pkg/volume/*", Pure},
 		{"pkg/local/*", Pure},

@@ -21,7 +21,7 @@ import (
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/local/disk"
 	"stowage.dev/stowage/pkg/local/publish"
-	"stowage.dev/stowage/pkg/reports"
+	"stowage.dev/stowage/pkg/diskreports"
 )
 
 const (
@@ -44,7 +44,7 @@ type Reports interface {
 
 // NewReports makes a client for reports.
 func NewReports(config *rest.Config) (Reports, error) {
-	return reports.NewClient(config)
+	return diskreports.NewClient(config)
 }
 
 // run writes the report when there is something new to tell, and again if somebody has

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	"stowage.dev/stowage/pkg/apis/controller"
-	"stowage.dev/stowage/pkg/reports"
+	"stowage.dev/stowage/pkg/diskreports"
 )
 
 // loop is work that the leading replica does.
@@ -35,7 +35,7 @@ type parts struct {
 	connection *rest.Config
 	informers  informers.SharedInformerFactory
 	// reports reads and writes LocalDiskReports, reportInformer has those of all nodes.
-	reports        *reports.Client
+	reports        *diskreports.Client
 	reportInformer cache.SharedIndexInformer
 	events         events.EventRecorder
 }

@@ -22,8 +22,8 @@ import (
 
 	"stowage.dev/stowage/pkg/apis/controller"
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/diskreports"
 	"stowage.dev/stowage/pkg/metrics"
-	"stowage.dev/stowage/pkg/reports"
 	"stowage.dev/stowage/pkg/server"
 )
 
@@ -83,10 +83,10 @@ func newParts(settings *controller.ControllerConfiguration, connection *rest.Con
 	}
 	p := &parts{settings: settings, client: client, connection: connection}
 	p.informers = informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(withoutManagedFields))
-	if p.reports, err = reports.NewClient(connection); err != nil {
+	if p.reports, err = diskreports.NewClient(connection); err != nil {
 		return nil, err
 	}
-	if p.reportInformer, err = reports.NewInformer(p.reports); err != nil {
+	if p.reportInformer, err = diskreports.NewInformer(p.reports); err != nil {
 		return nil, err
 	}
 	return p, nil

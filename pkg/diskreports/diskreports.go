@@ -1,9 +1,9 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package reports reads and writes LocalDiskReports: a client, and an informer that
+// Package diskreports reads and writes LocalDiskReports: a client, and an informer that
 // serves whoever wants to know what the agents of all nodes tell.
-package reports
+package diskreports
 
 import (
 	"context"

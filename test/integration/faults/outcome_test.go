@@ -48,12 +48,31 @@ func wantSettled(e *fixture.Env, pods ...*v1.Pod) {
 	wantConsistent(e)
 }
 
-// wantConsistent asks the API server: no claim Lost, no volume given to two
+// claimedInVain are the volumes whose claim has another one. A request of a
+// scheduler that has died may arrive after its successor has chosen.
+func claimedInVain(e *fixture.Env) []string {
+	var names []string
+	for _, volume := range e.SeenPVs() {
+		ref := volume.Spec.ClaimRef
+		if ref == nil || ref.Namespace != e.Namespace {
+			continue
+		}
+		claim := e.SeenPVC(ref.Name)
+		if claim != nil && claim.UID == ref.UID && claim.Spec.VolumeName != "" && claim.Spec.VolumeName != volume.Name {
+			names = append(names, volume.Name)
+		}
+	}
+	return names
+}
+
+// wantConsistent waits until the PV controller has given back volumes that were
+// claimed in vain. Then it asks the API server: no claim Lost, no volume given to two
 // claims; every claim that names a volume is named by it, and every volume that
 // names a claim of this test, by name and UID, is that claim's.
 func wantConsistent(e *fixture.Env) {
 	e.T.Helper()
 	e.NoVolumeTwice()
+	e.Wait("volumes that were claimed in vain to be given back", func() bool { return len(claimedInVain(e)) == 0 })
 	ctx, cancel := context.WithTimeout(e.Context(), e.Timeout)
 	defer cancel()
 	claims, err := e.Client.CoreV1().PersistentVolumeClaims(e.Namespace).List(ctx, metav1.ListOptions{})

@@ -1,0 +1,229 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package loss_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"stowage.dev/stowage/pkg/local/disk"
+	"stowage.dev/stowage/pkg/local/loss"
+)
+
+var now = time.Date(2026, 11, 22, 12, 0, 0, 500, time.UTC)
+
+func ago(d time.Duration) time.Time { return now.Add(-d) }
+
+// gone is a volume with a claim of a StatefulSet, whose node has been gone for ten
+// minutes, and which is to be released after five.
+func gone(change ...func(*loss.Facts)) *loss.Facts {
+	f := &loss.Facts{
+		Now:    now,
+		Volume: loss.Volume{Phase: disk.PhaseBound, Policy: disk.Delete, Identity: "wwn:1", Claimed: true, ClaimUID: "claim", Finalized: true},
+		Node:   loss.Gone, ReportedAt: ago(time.Hour),
+		Mark:  &loss.Mark{Cause: loss.NodeGone, Since: ago(10 * time.Minute)},
+		Claim: &loss.Claim{UID: "claim", Bound: true, Maker: &loss.Maker{UID: "set"}},
+		Terms: loss.Terms{Release: true, Delay: 5 * time.Minute},
+	}
+	for _, c := range change {
+		c(f)
+	}
+	return f
+}
+
+func begun(f *loss.Facts)    { f.Release = &loss.Began{ClaimUID: "claim", At: ago(time.Second)} }
+func deleting(f *loss.Facts) { f.Claim.Deleting = true }
+func unclaimed(f *loss.Facts) {
+	f.Claim, f.Volume.Phase = nil, disk.PhaseReleased
+}
+
+func pod(name string, change ...func(*loss.Pod)) func(*loss.Facts) {
+	return func(f *loss.Facts) {
+		p := loss.Pod{Name: name, UID: name, Placed: true, Controlled: true, Created: ago(time.Hour)}
+		for _, c := range change {
+			c(&p)
+		}
+		f.Pods = append(f.Pods, p)
+	}
+}
+
+func TestDecide(t *testing.T) {
+	t.Parallel()
+	type answer struct {
+		Do    loss.Action
+		State loss.State
+		Pods  []string
+	}
+	for name, tc := range map[string]struct {
+		facts *loss.Facts
+		want  answer
+	}{
+		"a node that is there has lost nothing":           {gone(func(f *loss.Facts) { f.Node, f.Mark = loss.Ready, nil }), answer{Do: loss.None}},
+		"nor has one that is not ready":                   {gone(func(f *loss.Facts) { f.Node, f.Mark, f.Disk = loss.NotReady, nil, loss.DiskMissing }), answer{Do: loss.None}},
+		"the moment is written down first":                {gone(func(f *loss.Facts) { f.Mark = nil }), answer{Do: loss.MarkLost, State: loss.Waiting}},
+		"a node that came back loses nothing":             {gone(func(f *loss.Facts) { f.Node = loss.Ready }), answer{Do: loss.Unmark}},
+		"not ready is back, too":                          {gone(func(f *loss.Facts) { f.Node = loss.NotReady }), answer{Do: loss.Unmark}},
+		"back before its claim was deleted":               {gone(begun, func(f *loss.Facts) { f.Node = loss.Ready }), answer{Do: loss.Unmark}},
+		"back, unseen, and gone again: the delay is anew": {gone(func(f *loss.Facts) { f.ReportedAt = ago(time.Minute) }), answer{Do: loss.MarkLost, State: loss.Waiting}},
+		"a report from the future says nothing yet":       {gone(func(f *loss.Facts) { f.ReportedAt = ago(-time.Minute) }), answer{Do: loss.Begin, State: loss.Releasing}},
+		"a disk that was missing before its node went":    {gone(func(f *loss.Facts) { f.Mark.Cause = loss.MissingDisk }), answer{Do: loss.MarkLost, State: loss.Waiting}},
+		"out of service, then gone: one loss":             {gone(func(f *loss.Facts) { f.Mark.Cause = loss.NodeOutOfService }), answer{Do: loss.Begin, State: loss.Releasing}},
+		"a mark from the future is none":                  {gone(func(f *loss.Facts) { f.Mark.Since = ago(-time.Minute) }), answer{Do: loss.MarkLost, State: loss.Waiting}},
+		"the delay is not over":                           {gone(func(f *loss.Facts) { f.Mark.Since = ago(5*time.Minute - 1) }), answer{State: loss.Waiting}},
+		"the delay is over":                               {gone(func(f *loss.Facts) { f.Mark.Since = ago(5 * time.Minute) }), answer{Do: loss.Begin, State: loss.Releasing}},
+		"kept by policy":                                  {gone(func(f *loss.Facts) { f.Terms.Release = false }), answer{State: loss.Kept}},
+		"kept, since nobody knows what is asked for":      {gone(func(f *loss.Facts) { f.Terms.Problem = "bad" }), answer{State: loss.Invalid}},
+		"nobody makes it again":                           {gone(func(f *loss.Facts) { f.Claim.Maker = nil }), answer{State: loss.NotRecreatable}},
+		"the budget is spent":                             {gone(func(f *loss.Facts) { f.Exhausted = true }), answer{State: loss.Throttled}},
+		"what was begun needs no budget":                  {gone(begun, func(f *loss.Facts) { f.Exhausted = true }), answer{Do: loss.DeleteClaim, State: loss.Releasing}},
+		"a release of another claim is none of this":      {gone(begun, func(f *loss.Facts) { f.Release.ClaimUID = "old" }), answer{Do: loss.Begin, State: loss.Releasing}},
+		"somebody deletes the claim":                      {gone(deleting), answer{State: loss.SomebodyElse}},
+		"somebody deletes the claim, which pods use":      {gone(deleting, pod("p")), answer{State: loss.SomebodyElse}},
+		"the claim goes":                                  {gone(begun, deleting), answer{State: loss.Releasing}},
+		"the claim is bound elsewhere":                    {gone(func(f *loss.Facts) { f.Claim.Bound = false }), answer{State: loss.SomebodyElse}},
+		"the claim is being bound":                        {gone(func(f *loss.Facts) { f.Volume.Phase = disk.PhaseAvailable }), answer{State: loss.SomebodyElse}},
+		"the pod of an ephemeral claim goes by itself":    {gone(func(f *loss.Facts) { f.Claim.Maker.Leaving = true }), answer{State: loss.SomebodyElse}},
+		"pods stay until the claim is deleted":            {gone(begun, pod("p")), answer{Do: loss.DeleteClaim, State: loss.Releasing}},
+		"then those that are made anew go":                {gone(begun, deleting, pod("p"), pod("q", func(p *loss.Pod) { p.Controlled = false })), answer{loss.DeletePods, loss.Releasing, []string{"p"}}},
+		"pending ones, too, when the claim is gone":       {gone(begun, unclaimed, pod("p", func(p *loss.Pod) { p.Placed = false })), answer{loss.DeletePods, loss.Releasing, []string{"p"}}},
+		"even if the node is back":                        {gone(begun, unclaimed, pod("p"), func(f *loss.Facts) { f.Node = loss.Ready }), answer{loss.DeletePods, loss.Releasing, []string{"p"}}},
+		"a pod of later stays":                            {gone(begun, unclaimed, pod("p", func(p *loss.Pod) { p.Created = now })), answer{Do: loss.Bury, State: loss.Removing}},
+		"a pod stays whose claim was made again":          {gone(begun, unclaimed, pod("p"), func(f *loss.Facts) { f.Successor = true }), answer{Do: loss.Bury, State: loss.Removing}},
+		"a kubelet that is there ends its pods itself":    {gone(begun, deleting, pod("p", func(p *loss.Pod) { p.Deleting = true }), func(f *loss.Facts) { f.Node, f.Disk, f.Mark.Cause = loss.Ready, loss.DiskMissing, loss.MissingDisk }), answer{State: loss.Releasing}},
+		"one that is gone does not":                       {gone(begun, deleting, pod("p", func(p *loss.Pod) { p.Deleting = true })), answer{loss.DeletePods, loss.Releasing, []string{"p"}}},
+		"a missing disk that a lone pod uses":             {gone(pod("p", func(p *loss.Pod) { p.Controlled = false }), func(f *loss.Facts) { f.Node, f.Disk, f.Mark.Cause = loss.Ready, loss.DiskMissing, loss.MissingDisk }), answer{State: loss.NotRecreatable}},
+		"a replaced disk":                                 {gone(func(f *loss.Facts) { f.Node, f.Disk, f.Mark.Cause = loss.Ready, loss.DiskReplaced, loss.MissingDisk }), answer{Do: loss.Begin, State: loss.Releasing}},
+		"released: the tombstone comes first":             {gone(unclaimed), answer{Do: loss.Bury, State: loss.Removing}},
+		"released under a policy to keep claims":          {gone(unclaimed, func(f *loss.Facts) { f.Terms.Release = false }), answer{Do: loss.Bury, State: loss.Removing}},
+		"then the volume":                                 {gone(unclaimed, func(f *loss.Facts) { f.Buried = true }), answer{Do: loss.Remove, State: loss.Removing}},
+		"then its finalizer":                              {gone(unclaimed, func(f *loss.Facts) { f.Buried, f.Volume.Deleting = true, true }), answer{Do: loss.LetGo, State: loss.Removing}},
+		"which is the agent's where there is one": {gone(unclaimed, func(f *loss.Facts) {
+			f.Buried, f.Volume.Deleting = true, true
+			f.Node, f.Disk, f.Mark.Cause = loss.Ready, loss.DiskMissing, loss.MissingDisk
+		}), answer{State: loss.Removing}},
+		"deleted by hand, with its tombstone removed":    {gone(unclaimed, func(f *loss.Facts) { f.Volume.Deleting = true }), answer{Do: loss.Bury, State: loss.Removing}},
+		"the claim is gone, and the volume not released": {gone(func(f *loss.Facts) { f.Claim = nil }), answer{State: loss.SomebodyElse}},
+		"kept by hand for a claim that is not there":     {gone(func(f *loss.Facts) { f.Claim, f.Volume.Phase = nil, disk.PhaseAvailable }), answer{State: loss.SomebodyElse}},
+		"nobody's": {gone(func(f *loss.Facts) { f.Claim, f.Volume.Phase, f.Volume.Claimed = nil, disk.PhaseAvailable, false }), answer{Do: loss.Bury, State: loss.Removing}},
+		"nobody's, of policy Retain": {gone(func(f *loss.Facts) {
+			f.Claim, f.Volume.Phase, f.Volume.Claimed, f.Volume.Policy = nil, disk.PhaseAvailable, false, disk.Retain
+		}), answer{Do: loss.Bury, State: loss.Removing}},
+		"of policy Retain": {gone(unclaimed, func(f *loss.Facts) { f.Volume.Policy = disk.Retain }), answer{State: loss.Retained}},
+		"of policy Retain, deleted by its administrator": {gone(unclaimed, func(f *loss.Facts) { f.Volume.Policy, f.Volume.Deleting = disk.Retain, true }), answer{Do: loss.Bury, State: loss.Removing}},
+		"failed": {gone(unclaimed, func(f *loss.Facts) { f.Volume.Phase = disk.PhaseOfFailed }), answer{State: loss.SomebodyElse}},
+		"failed, and deleted by its administrator":    {gone(unclaimed, func(f *loss.Facts) { f.Volume.Phase, f.Volume.Deleting = disk.PhaseOfFailed, true }), answer{Do: loss.Bury, State: loss.Removing}},
+		"nobody could know its disk again":            {gone(unclaimed, func(f *loss.Facts) { f.Volume.Identity = "" }), answer{State: loss.Unidentified}},
+		"nothing is removed before the delay is over": {gone(unclaimed, func(f *loss.Facts) { f.Mark.Since = ago(time.Minute) }), answer{State: loss.Waiting}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := loss.Decide(tc.facts)
+			got := answer{Do: d.Do, State: d.State}
+			for _, p := range d.Pods {
+				got.Pods = append(got.Pods, p.Name)
+			}
+			if tc.want.Do == "" {
+				tc.want.Do = loss.None
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("decision (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTerms(t *testing.T) {
+	t.Parallel()
+	defaults := loss.Terms{Delay: 5 * time.Minute}
+	ask := func(object string, pairs ...string) loss.Asked {
+		a := loss.Asked{Object: object, Annotations: map[string]string{}}
+		for i := 0; i < len(pairs); i += 2 {
+			a.Annotations[pairs[i]] = pairs[i+1]
+		}
+		return a
+	}
+	const policy, delay = loss.PolicyAnnotation, loss.DelayAnnotation
+	for name, tc := range map[string]struct {
+		class, claim loss.Asked
+		want         loss.Terms
+	}{
+		"nobody says anything":            {want: defaults},
+		"the class does":                  {class: ask("class", policy, "Release", delay, "1h"), want: loss.Terms{Release: true, Delay: time.Hour}},
+		"the claim wins":                  {class: ask("class", policy, "Release", delay, "1h"), claim: ask("claim", policy, "Keep", delay, "1s"), want: loss.Terms{Delay: time.Second}},
+		"each of the two for itself":      {class: ask("class", policy, "Release"), claim: ask("claim", delay, "2m"), want: loss.Terms{Release: true, Delay: 2 * time.Minute}},
+		"a word that is not known":        {class: ask("class fast", policy, "release"), want: loss.Terms{Delay: loss.MaxDelay, Problem: `class fast has stowage.dev/node-loss="release", allowed is Keep or Release`}},
+		"no duration":                     {claim: ask("claim x", policy, "Release", delay, "5"), want: loss.Terms{Release: false, Delay: loss.MaxDelay, Problem: `claim x has stowage.dev/node-loss-delay="5", allowed is a duration of 1s to 8760h0m0s, such as 5m`}},
+		"too short":                       {claim: ask("claim x", delay, "0s"), want: loss.Terms{Delay: loss.MaxDelay, Problem: `claim x has stowage.dev/node-loss-delay="0s", allowed is a duration of 1s to 8760h0m0s, such as 5m`}},
+		"the claim does not mend a class": {class: ask("class", policy, "x"), claim: ask("claim", policy, "Release"), want: loss.Terms{Delay: loss.MaxDelay, Problem: `class has stowage.dev/node-loss="x", allowed is Keep or Release`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(tc.want, loss.TermsOf(defaults, tc.class, tc.claim)); diff != "" {
+				t.Errorf("terms (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestWritten: what is written on volumes is read as it was, to the nanosecond, so that
+// no delay is shortened.
+func TestWritten(t *testing.T) {
+	t.Parallel()
+	mark := loss.Mark{Cause: loss.NodeGone, Since: now}
+	if diff := cmp.Diff(&mark, loss.ReadMark(mark.String())); diff != "" {
+		t.Errorf("mark (-want +got):\n%s", diff)
+	}
+	release := loss.Began{ClaimUID: "c", At: now}
+	if diff := cmp.Diff(&release, loss.ReadRelease(release.String())); diff != "" {
+		t.Errorf("release (-want +got):\n%s", diff)
+	}
+	for _, text := range []string{"", "NodeGone", "NodeGone yesterday", " 2026-11-22T12:00:00Z", "2026-11-22T12:00:00Z"} {
+		if loss.ReadMark(text) != nil || loss.ReadRelease(text) != nil {
+			t.Errorf("%q was read", text)
+		}
+	}
+}
+
+func TestBudget(t *testing.T) {
+	t.Parallel()
+	releases := map[string]time.Time{"a": ago(time.Minute), "b": ago(40 * time.Second), "c": ago(10 * time.Second)}
+	if got := loss.Spent(releases, now); got != 2 {
+		t.Errorf("%d releases are in the window, want 2", got)
+	}
+	for limit, want := range map[int]time.Duration{3: 0, 2: 20 * time.Second, 1: 50 * time.Second} {
+		if got := loss.Refilled(releases, limit, now).Sub(now); got != want {
+			t.Errorf("with a limit of %d there is budget in %s, want %s", limit, got, want)
+		}
+	}
+}
+
+func TestSettled(t *testing.T) {
+	t.Parallel()
+	grave := loss.Grave{Identity: "wwn:1", VolumeUID: "old", Since: ago(time.Hour)}
+	later := loss.Offered{Identity: "wwn:1", UID: "new", Created: ago(time.Minute), Available: true}
+	for name, tc := range map[string]struct {
+		change func(*loss.Offered)
+		want   bool
+	}{
+		"cleaned and published again":       {func(*loss.Offered) {}, true},
+		"another disk":                      {func(v *loss.Offered) { v.Identity = "wwn:2" }, false},
+		"not free":                          {func(v *loss.Offered) { v.Available = false }, false},
+		"from before":                       {func(v *loss.Offered) { v.Created = ago(2 * time.Hour) }, false},
+		"on its way out":                    {func(v *loss.Offered) { v.Deleting = true }, false},
+		"the very volume, within reach":     {func(v *loss.Offered) { v.UID, v.Available, v.Created = "old", false, ago(9*time.Hour) }, true},
+		"the very volume, still lost":       {func(v *loss.Offered) { v.UID, v.Lost = "old", true }, false},
+		"the very volume, about to be gone": {func(v *loss.Offered) { v.UID, v.Deleting = "old", true }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			v := later
+			tc.change(&v)
+			if got := loss.Settled(grave, []loss.Offered{v}); got != tc.want {
+				t.Errorf("settled is %t, want %t", got, tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,163 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package loss
+
+import (
+	"time"
+
+	"stowage.dev/stowage/pkg/local/disk"
+)
+
+// Facts are what is known about a volume of ours. Deciding changes nothing of them.
+type Facts struct {
+	Now    time.Time
+	Volume Volume
+	Node   Node
+	// Disk is what the agent of the node last reported of the volume's disk.
+	Disk DiskState
+	// ReportedAt is when that agent last wrote its report; zero if it never did.
+	ReportedAt time.Time
+	// Mark is since when the volume is known to be lost; nil if it is not known to be.
+	Mark *Mark
+	// Release is the release that was begun; nil if none was.
+	Release *Began
+	// Claim is the claim that the volume is bound to, of the UID that the volume names;
+	// nil if there is none such.
+	Claim *Claim
+	// Successor says that there is a claim of that name with another UID.
+	Successor bool
+	// Pods use the claim by its name, and have not ended.
+	Pods []Pod
+	// Terms are those of the claim, or of the volume's class if it has no claim.
+	Terms Terms
+	// Buried says that the node's report has a tombstone of this very volume.
+	Buried bool
+	// Exhausted says that the budget of releases is spent; no release that was begun
+	// waits for it.
+	Exhausted bool
+}
+
+// Volume is the PersistentVolume.
+type Volume struct {
+	Phase    disk.Phase
+	Policy   disk.Policy
+	Identity disk.Identity
+	// Claimed says that it names a claim (spec.claimRef), UID which; empty if that names
+	// no UID.
+	Claimed  bool
+	ClaimUID string
+	// Deleting says that it has a deletionTimestamp, Finalized that it has our finalizer.
+	Deleting, Finalized bool
+}
+
+// Node is what there is of the volume's node.
+type Node string
+
+// The ways in which a node is there, or not.
+const (
+	Ready        Node = "Ready"        // there, and kubelet says that it works
+	NotReady     Node = "NotReady"     // there, and nobody knows more
+	OutOfService Node = "OutOfService" // there, with the taint, and the taint counts
+	Gone         Node = "Gone"         // not there
+)
+
+// Away says whether no agent deals with the node's volumes.
+func (n Node) Away() bool { return n == Gone || n == OutOfService }
+
+// DiskState is what an agent reports of a volume's disk.
+type DiskState string
+
+// The states that count.
+const (
+	DiskThere    DiskState = ""
+	DiskMissing  DiskState = "Missing"
+	DiskReplaced DiskState = "Replaced"
+)
+
+// Claim is a PersistentVolumeClaim.
+type Claim struct {
+	UID string
+	// Bound says that the claim names the volume, as the volume names it.
+	Bound    bool
+	Deleting bool
+	// Maker is who makes the claim again if it is deleted; nil if nobody does.
+	Maker *Maker
+	// Hindrance is why nobody does, as users are told.
+	Hindrance string
+}
+
+// Maker makes a claim again.
+type Maker struct {
+	// UID is that of the StatefulSet, or of the pod of a generic ephemeral claim.
+	UID string
+	// ByPod says that it is the latter: the pod is deleted, and its claim goes with it.
+	ByPod bool
+	// Leaving says that this pod is on its way out, or gone.
+	Leaving bool
+}
+
+// Pod uses the claim.
+type Pod struct {
+	Namespace, Name, UID string
+	// Placed says that it has a node. Such a pod keeps the claim from going.
+	Placed, Deleting bool
+	// Controlled says that it has a controller, which makes it anew.
+	Controlled bool
+	// Created is to the second.
+	Created time.Time
+}
+
+// Terms say what is to be done, and when.
+type Terms struct {
+	Release bool
+	Delay   time.Duration
+	// Problem is why the terms cannot be read; they are to keep then. Empty if they can.
+	Problem string
+}
+
+// Mark is since when a volume is lost.
+type Mark struct {
+	Cause Cause
+	Since time.Time
+}
+
+// Began is a release that was begun: of which claim, and when.
+type Began struct {
+	ClaimUID string
+	At       time.Time
+}
+
+// Cause is why a volume is lost, in a word that stays the same from release to
+// release.
+type Cause string
+
+// The causes.
+const (
+	NodeGone         Cause = "NodeGone"
+	NodeOutOfService Cause = "OutOfService"
+	MissingDisk      Cause = "DiskMissing"
+	ReplacedDisk     Cause = "DiskReplaced"
+)
+
+// Causes are all causes.
+func Causes() []Cause { return []Cause{NodeGone, NodeOutOfService, MissingDisk, ReplacedDisk} }
+
+// ofNode says whether the whole node is lost.
+func (c Cause) ofNode() bool { return c == NodeGone || c == NodeOutOfService }
+
+// CauseOf is why a volume is lost; empty if it is not.
+func CauseOf(f *Facts) Cause {
+	switch {
+	case f.Node == Gone:
+		return NodeGone
+	case f.Node == OutOfService:
+		return NodeOutOfService
+	case f.Node == Ready && f.Disk == DiskMissing:
+		return MissingDisk
+	case f.Node == Ready && f.Disk == DiskReplaced:
+		return ReplacedDisk
+	default:
+		return ""
+	}
+}

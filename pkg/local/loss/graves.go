@@ -1,0 +1,35 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package loss
+
+import "time"
+
+// Grave is a tombstone in a report.
+type Grave struct {
+	Identity, VolumeUID string
+	Since               time.Time
+}
+
+// Offered is a volume that stands for a disk with a tombstone.
+type Offered struct {
+	Identity, UID       string
+	Created             time.Time // to the second
+	Available, Deleting bool
+	// Lost says that it is marked as lost, or that its node is away.
+	Lost bool
+}
+
+// Settled says whether a tombstone has nothing to say any more: the disk was published
+// again later, and is free, so it has been cleaned; or the volume it stands for was
+// never removed, and is within reach again.
+func Settled(g Grave, volumes []Offered) bool {
+	for _, v := range volumes {
+		switch {
+		case v.Identity != g.Identity || v.Deleting || v.Lost:
+		case v.UID == g.VolumeUID, v.Available && !v.Created.Before(g.Since.Truncate(time.Second)):
+			return true
+		}
+	}
+	return false
+}

@@ -160,7 +160,11 @@ type Tombstone struct {
 	Generation int64 `json:"generation,omitempty"`
 	// state is whether, and why, it may hold data.
 	State TombstoneState `json:"state"`
-	// since is when the node last wrote that down.
+	// since is when that was last written down.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
+	// released is when the controller released the volume's claim; absent if it had
+	// none, or if the node itself remembers the disk.
+	// +optional
+	Released *metav1.Time `json:"released,omitempty"`
 }

@@ -49,7 +49,7 @@ type LocalDiskReportList struct {
 }
 
 // LocalDiskReportSpec says which node, and which page of its report, a report is.
-// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="the node and the page of a report do not change"
+// +kubebuilder:validation:XValidation:rule="self.nodeName == oldSelf.nodeName && self.page == oldSelf.page",message="the node and the page of a report do not change"
 type LocalDiskReportSpec struct {
 	// nodeName is the name of the node.
 	// +kubebuilder:validation:MinLength=1
@@ -61,7 +61,25 @@ type LocalDiskReportSpec struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=16
 	Page int32 `json:"page"`
+
+	// tombstones are disks of which the controller has removed the volume, while the
+	// node or the disk could not be reached. They may hold data: an agent that finds
+	// one of them, on whatever node, and has no record of it, cleans it before it is
+	// published, or keeps it if its state is Retained. Only the controller and
+	// administrators write them, to the first page, which has the label
+	// stowage.dev/tombstones then.
+	// +optional
+	// +listType=map
+	// +listMapKey=identity
+	// +kubebuilder:validation:MaxItems=512
+	Tombstones []Tombstone `json:"tombstones,omitempty"`
 }
+
+// TombstonesLabel is on reports that have spec.tombstones, with TombstonesValue.
+const (
+	TombstonesLabel = "stowage.dev/tombstones"
+	TombstonesValue = "true"
+)
 
 // LocalDiskReportStatus is what the agent of a node found.
 type LocalDiskReportStatus struct {

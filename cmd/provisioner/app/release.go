@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/kubernetes"
@@ -22,13 +23,16 @@ Nothing is cleaned. The table says whose data may be on which disk; a volume tha
 being deleted is gone at once, and its disk is as it was. Without --confirm nothing
 is changed.
 
+To uninstall: --all --stop-agents --withdraw --confirm. What is left then are volumes with
+the data of claims, and each can be deleted.
+
 --give-back goes back to sig-storage-local-static-provisioner: the volumes become its
 own again, with their claims, those too that the agents have published.`
 
 // releaseOptions are the flags of release.
 type releaseOptions struct {
 	takeover.ReleaseOptions
-	confirm bool
+	confirm, stopAgents bool
 }
 
 func newReleaseCommand(root *options) *cobra.Command {
@@ -53,12 +57,22 @@ func newReleaseCommand(root *options) *cobra.Command {
 	flags.BoolVar(&o.GiveBack, "give-back", false, "make the volumes those of sig-storage-local-static-provisioner (again)")
 	flags.BoolVar(&o.NodeNameOnly, "use-node-name-only", false, "with --give-back: useNodeNameOnly is on in its configuration")
 	flags.BoolVar(&o.WhileRunning, "while-running", false, "release volumes although their agent runs; it takes back those that are not being deleted")
+	flags.BoolVar(&o.stopAgents, "stop-agents", false, "with --all and --confirm: first delete the agents' DaemonSet, and wait for its pods")
+	flags.BoolVar(&o.Withdraw, "withdraw", false, "delete the volumes that nobody has claimed")
 	cmd.MarkFlagsOneRequired("all", "node")
+	cmd.MarkFlagsMutuallyExclusive("stop-agents", "node")
+	cmd.MarkFlagsMutuallyExclusive("withdraw", "give-back")
+	cmd.MarkFlagsMutuallyExclusive("stop-agents", "while-running")
 	cmd.MarkFlagsMutuallyExclusive("all", "node")
 	return cmd
 }
 
 func (o *releaseOptions) run(cmd *cobra.Command, client kubernetes.Interface) error {
+	if o.stopAgents && o.confirm {
+		if err := stopAgents(cmd.Context(), client); err != nil {
+			return err
+		}
+	}
 	held, err := takeover.FindHeld(cmd.Context(), client, o.ReleaseOptions)
 	if err != nil {
 		return err
@@ -101,12 +115,25 @@ func (o *releaseOptions) run(cmd *cobra.Command, client kubernetes.Interface) er
 	return nil
 }
 
+// stopTimeout is how long the agents' pods may take to end, which they are given 30 s for,
+// on nodes with much to do.
+const stopTimeout = 5 * time.Minute
+
+func stopAgents(ctx context.Context, client kubernetes.Interface) error {
+	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
+	defer cancel()
+	return takeover.StopAgents(ctx, client)
+}
+
 func printHeld(w io.Writer, held []takeover.Held) error {
 	rows := [][]string{{"VOLUME", "NODE", "CLASS", "PATH", "PHASE", "CLAIM", "DISK", "RESULT"}}
 	for _, h := range held {
 		phase, result := string(h.Phase), "release"
 		if h.Deleting {
 			phase, result = "Deleting", "release: the volume is gone then"
+		}
+		if h.Withdrawn {
+			result = "release and delete"
 		}
 		if h.Kept != "" {
 			result = "kept: " + h.Kept

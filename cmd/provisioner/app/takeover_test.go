@@ -94,6 +94,10 @@ func TestRelease(t *testing.T) {
 	confirmed.confirm = true
 	back := confirmed
 	back.GiveBack = true
+	uninstall := confirmed
+	uninstall.stopAgents, uninstall.Withdraw = true, true
+	free := agentVolume("free", corev1.VolumeAvailable)
+	free.Spec.ClaimRef = nil
 	deleting := agentVolume("v", corev1.VolumeReleased)
 	deleting.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 	for name, test := range map[string]struct {
@@ -111,6 +115,10 @@ func TestRelease(t *testing.T) {
 		"with it, what is not clean is told of and released": {
 			options: confirmed, volumes: []runtime.Object{deleting},
 			prints: []string{"Deleting  ns/claim  NOT CLEANED  release: the volume is gone then", "1 of them with data", "Released 1."}, writes: 1,
+		},
+		"to uninstall, what nobody has claimed is deleted": {
+			options: uninstall, volumes: []runtime.Object{free, agentVolume("w", corev1.VolumeBound)},
+			prints: []string{"as published       release and delete", "data of its claim  release", "Released 2."}, writes: 2,
 		},
 		"what cannot be given back is kept": {
 			options: back, volumes: []runtime.Object{deleting, agentVolume("w", corev1.VolumeBound)},
@@ -140,6 +148,8 @@ func TestFlags(t *testing.T) {
 		{newReleaseCommand(&options{}), nil, "all node"},
 		{newReleaseCommand(&options{}), []string{"--confirm"}, "all node"},
 		{newReleaseCommand(&options{}), []string{"--all", "--node=a"}, "all node"},
+		{newReleaseCommand(&options{}), []string{"--node=a", "--stop-agents"}, "node stop-agents"},
+		{newReleaseCommand(&options{}), []string{"--all", "--withdraw", "--give-back"}, "give-back withdraw"},
 		{newReleaseCommand(&options{}), []string{"--all"}, "say which cluster with --kubeconfig"},
 	} {
 		if _, err := run(t, test.cmd, test.args...); err == nil || !strings.Contains(err.Error(), test.fails) {

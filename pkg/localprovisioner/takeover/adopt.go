@@ -142,7 +142,8 @@ func Adopt(ctx context.Context, client kubernetes.Interface, c *Candidate) error
 	if c.Verdict != Take {
 		return nil
 	}
-	return write(ctx, client, c.Volume, c.change)
+	_, err := write(ctx, client, c.Volume, c.change)
+	return err
 }
 
 // adoption is the write that makes a volume one of the node's agent.

@@ -28,6 +28,8 @@ type ReleaseOptions struct {
 	GiveBack bool
 	// NodeNameOnly says that the reference's key useNodeNameOnly is on.
 	NodeNameOnly bool
+	// Withdraw deletes volumes that nobody has claimed, when they are let go.
+	Withdraw bool
 	// WhileRunning lets volumes go although their agent runs, which takes them back.
 	WhileRunning bool
 }
@@ -53,9 +55,10 @@ type Held struct {
 	// Claim is namespace/name of the claim that the volume names, empty for none.
 	Claim string
 	Phase corev1.PersistentVolumePhase
-	// Deleting says that the volume is gone as soon as it is let go.
-	Deleting bool
-	Data     Data
+	// Deleting says that the volume is gone as soon as it is let go; Withdrawn that it is
+	// deleted then, because nobody has claimed it.
+	Deleting, Withdrawn bool
+	Data                Data
 	// Kept is why the volume is not let go, and what to do about it; empty if it is.
 	Kept string
 
@@ -136,6 +139,7 @@ func (h *Held) letGo(pv *corev1.PersistentVolume, nodes nodes, options ReleaseOp
 	h.change = changeOf(pv)
 	h.change.Finalizers = slices.DeleteFunc(h.change.Finalizers, func(f string) bool { return f == publish.Finalizer })
 	if !options.GiveBack {
+		h.Withdrawn = options.Withdraw && h.Phase == corev1.VolumeAvailable && h.Claim == "" && !h.Deleting
 		return
 	}
 	former := pv.Annotations[publish.AdoptedFromAnnotation]
@@ -169,5 +173,9 @@ func Release(ctx context.Context, client kubernetes.Interface, h *Held) error {
 	if h.Kept != "" {
 		return nil
 	}
-	return write(ctx, client, h.Volume, h.change)
+	pv, err := write(ctx, client, h.Volume, h.change)
+	if err != nil || !h.Withdrawn {
+		return err
+	}
+	return withdraw(ctx, client, pv)
 }

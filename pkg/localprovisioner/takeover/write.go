@@ -40,19 +40,36 @@ func changeOf(pv *corev1.PersistentVolume) change {
 	}
 }
 
-// write carries a change out; ErrChanged if it came too late.
-func write(ctx context.Context, client kubernetes.Interface, name string, c change) error {
+// write carries a change out and returns the volume as it is then; ErrChanged if it
+// came too late.
+func write(ctx context.Context, client kubernetes.Interface, name string, c change) (*corev1.PersistentVolume, error) {
 	data, err := json.Marshal(map[string]change{"metadata": c})
 	if err != nil {
-		return fmt.Errorf("encode a patch of volume %s: %w", name, err)
+		return nil, fmt.Errorf("encode a patch of volume %s: %w", name, err)
 	}
-	_, err = client.CoreV1().PersistentVolumes().Patch(ctx, name, types.MergePatchType, data, metav1.PatchOptions{})
+	pv, err := client.CoreV1().PersistentVolumes().Patch(ctx, name, types.MergePatchType, data, metav1.PatchOptions{})
 	switch {
 	case err == nil:
-		return nil
+		return pv, nil
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		return fmt.Errorf("patch volume %s: %w", name, ErrChanged)
+		return nil, fmt.Errorf("patch volume %s: %w", name, ErrChanged)
 	default:
-		return fmt.Errorf("patch volume %s: %w", name, err)
+		return nil, fmt.Errorf("patch volume %s: %w", name, err)
+	}
+}
+
+// withdraw deletes a volume that nobody has claimed; ErrChanged if somebody has
+// meanwhile. One that is gone is gone.
+func withdraw(ctx context.Context, client kubernetes.Interface, pv *corev1.PersistentVolume) error {
+	err := client.CoreV1().PersistentVolumes().Delete(ctx, pv.Name, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &pv.UID, ResourceVersion: &pv.ResourceVersion},
+	})
+	switch {
+	case err == nil, apierrors.IsNotFound(err):
+		return nil
+	case apierrors.IsConflict(err):
+		return fmt.Errorf("delete volume %s: %w", pv.Name, ErrChanged)
+	default:
+		return fmt.Errorf("delete volume %s: %w", pv.Name, err)
 	}
 }

@@ -11,7 +11,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 export GOTOOLCHAIN=local
 tool=$1
-path=$PWD/bin/tools/$(basename "$tool")
+path=$PWD/bin/tools/$(basename "${tool%/v[0-9]}") # a last element v5 is a version
 if ! go -C hack/tools build -v -o "$path" "$tool" 2> >(hack/progress.sh >&2); then
   echo "cannot build $tool, pinned in hack/tools/go.mod; the first build needs the Go module proxy ($(go env GOPROXY))" >&2
   exit 1

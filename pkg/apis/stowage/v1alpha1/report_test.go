@@ -19,7 +19,10 @@ func example() *LocalDiskReport {
 	return &LocalDiskReport{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "stowage.dev/v1alpha1", Kind: "LocalDiskReport"},
 		ObjectMeta: metav1.ObjectMeta{Name: "node1"},
-		Spec:       LocalDiskReportSpec{NodeName: "node1", Page: 1},
+		Spec: LocalDiskReportSpec{NodeName: "node1", Page: 1, Tombstones: []Tombstone{{
+			Identity: "wwn:5000c500a1b2c3d6", Class: "fast", Name: "disk3", Volume: "local-pv-3", VolumeUID: "uid",
+			Generation: 1, State: TombstoneRetained, Since: &then, Released: &then,
+		}}},
 		Status: LocalDiskReportStatus{
 			LastTransitionTime: &then,
 			Summary:            &Summary{Volumes: 1, Bound: 2, Cleaning: 3, Skipped: 4, Trouble: 5},
@@ -43,7 +46,7 @@ func example() *LocalDiskReport {
 			Truncated: 1,
 			Tombstones: []Tombstone{{
 				Identity: "wwn:5000c500a1b2c3d5", Class: "fast", Name: "disk2", Volume: "local-pv-2", VolumeUID: "uid",
-				Generation: 1, State: TombstonePublished, Since: &then,
+				Generation: 1, State: TombstonePublished, Since: &then, Released: &then,
 			}},
 			Jobs: []CleaningJob{{
 				Path: "/mnt/fast/disk1", Attempt: "0123456789abcdef", State: CleaningJobRunning, Job: "clean-uid-0123456789abcdef",
@@ -112,6 +115,7 @@ func TestCopySharesNothing(t *testing.T) {
 	duplicate.Status.Entries[0].Cleaning.Request.Step = "other"
 	duplicate.Status.Jobs[0].State = CleaningJobFailed
 	duplicate.Status.Tombstones[0].Name = "other"
+	duplicate.Spec.Tombstones[0].Name = "other"
 	duplicate.Status.Summary.Volumes++
 	if diff := cmp.Diff(example(), report); diff != "" {
 		t.Errorf("changing the copy changed the original: %s", diff)

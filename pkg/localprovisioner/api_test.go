@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -168,6 +169,8 @@ func (a *api) volumes() []corev1.PersistentVolume {
 // reports are the LocalDiskReports that exist.
 type reports struct {
 	mu      sync.Mutex
+	version int
+	watches []*watch.FakeWatcher
 	known   map[string]*stowage.LocalDiskReport
 	writes  int
 	reads   int
@@ -189,7 +192,7 @@ func (r *reports) Get(_ context.Context, name string, _ metav1.GetOptions) (*sto
 func (r *reports) Create(_ context.Context, report *stowage.LocalDiskReport, _ metav1.CreateOptions) (*stowage.LocalDiskReport, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.known[report.Name] = report.DeepCopy()
+	r.put(report)
 	return report, nil
 }
 
@@ -200,9 +203,42 @@ func (r *reports) UpdateStatus(_ context.Context, report *stowage.LocalDiskRepor
 	if r.refused != nil {
 		return nil, r.refused
 	}
-	r.known[report.Name] = report.DeepCopy()
+	r.put(report)
 	return report, nil
 }
+
+// put keeps a report, and tells those who watch. The caller holds mu.
+func (r *reports) put(report *stowage.LocalDiskReport) {
+	r.version++
+	report.ResourceVersion = strconv.Itoa(r.version)
+	r.known[report.Name] = report.DeepCopy()
+	for _, w := range r.watches {
+		if !w.IsStopped() {
+			w.Modify(report.DeepCopy())
+		}
+	}
+}
+
+func (r *reports) List(context.Context, metav1.ListOptions) (*stowage.LocalDiskReportList, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := &stowage.LocalDiskReportList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(r.version)}}
+	for _, report := range r.known {
+		list.Items = append(list.Items, *report.DeepCopy())
+	}
+	return list, nil
+}
+
+func (r *reports) Watch(context.Context, metav1.ListOptions) (watch.Interface, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	w := watch.NewFakeWithChanSize(1000, false)
+	r.watches = append(r.watches, w)
+	return w, nil
+}
+
+// IsWatchListSemanticsUnSupported has reflectors list before they watch.
+func (r *reports) IsWatchListSemanticsUnSupported() bool { return true }
 
 // count is how often a status was written since the last call.
 func (r *reports) count() int {

@@ -41,8 +41,11 @@ type clean struct {
 	*gathered
 	generation int64
 	command    []string
-	begun      time.Time // zero while it waits
-	progress   disk.Progress
+	// byJob says that a Job is to clean; request is what the report asks for then.
+	byJob    bool
+	request  *stowage.CleaningRequest
+	begun    time.Time // zero while it waits
+	progress disk.Progress
 	// alive is when it last said how far it is. It is uncounted once it has given no
 	// sign of life for so long that others may begin in its place.
 	alive     time.Time
@@ -84,6 +87,7 @@ func (c *cleans) start(ctx context.Context, g *gathered, generation int64) error
 		return errAgain
 	}
 	job := &clean{gathered: g, generation: generation, command: cleanerOf(class, g.Fact.Kind)}
+	job.byJob = c.agent.leaves(job)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.byPath[g.path] != nil {
@@ -178,7 +182,7 @@ func (c *cleans) describe(path string) *stowage.Cleaning {
 	if job == nil {
 		return d
 	}
-	d.Method = cleanerName(job.command)
+	d.Method, d.Request = cleanerName(job.command), job.request
 	if job.begun.IsZero() {
 		return d
 	}
@@ -190,9 +194,9 @@ func (c *cleans) describe(path string) *stowage.Cleaning {
 // clean removes the data of a disk. Its record says Cleaning before the first byte is
 // changed, and Clean after the last.
 func (a *Agent) clean(ctx context.Context, job *clean) error {
-	if job.conf.classes[job.Key.Class].CleanTimeout > 0 {
+	if timeout := job.timeout(); timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, job.conf.classes[job.Key.Class].CleanTimeout)
+		ctx, cancel = context.WithTimeout(ctx, timeout)
 		defer cancel()
 	}
 	if err := a.confirm(ctx, job); errors.Is(err, errAgain) {
@@ -200,6 +204,11 @@ func (a *Agent) clean(ctx context.Context, job *clean) error {
 	} else if err != nil { // no failure of the clean, which would be put off for long
 		klog.FromContext(ctx).Error(err, "Cannot make sure that nobody uses a disk, and will try again to clean it", "path", job.path)
 		return errAgain
+	}
+	if !job.byJob { // nor may a Job that an earlier configuration has asked for
+		if err := a.withdraw(job.Fact.Identity); err != nil {
+			return err
+		}
 	}
 	record, err := a.cleaningRecord(ctx, job)
 	if err != nil {
@@ -213,7 +222,7 @@ func (a *Agent) clean(ctx context.Context, job *clean) error {
 	request := disk.CleanRequest{
 		Target: *job.Fact, Mode: record.Mode, Volume: job.volumeName(), Command: job.command, Step: record.Step, Root: record.Root,
 	}
-	if err := a.Cleaner.Clean(ctx, request, func(p disk.Progress) error { return a.cleans.progressed(job, &record, p) }); err != nil {
+	if err := a.cleaner(job).Clean(ctx, request, func(p disk.Progress) error { return a.cleans.progressed(job, &record, p) }); err != nil {
 		return err
 	}
 	record.State, record.Step = disk.Clean, ""
@@ -222,6 +231,15 @@ func (a *Agent) clean(ctx context.Context, job *clean) error {
 	}
 	klog.FromContext(ctx).V(2).Info("Clean", "path", job.path, logkeys.Volume, klog.KRef("", job.volumeName()), logkeys.Duration, time.Since(job.begun))
 	return nil
+}
+
+// timeout is when an attempt is given up; 0 for never.
+func (job *clean) timeout() time.Duration {
+	timeout := job.conf.classes[job.Key.Class].CleanTimeout
+	if timeout > 0 && job.byJob {
+		timeout += jobGrace
+	}
+	return timeout
 }
 
 // confirm asks the API server, not the informer, whether nothing can use the disk: its

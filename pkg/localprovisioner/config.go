@@ -46,6 +46,9 @@ type Inspector interface {
 // clean stops, to be resumed by another call with the last step.
 type Cleaner interface {
 	Clean(ctx context.Context, request disk.CleanRequest, progress func(disk.Progress) error) error
+	// Restore puts the root of a file system back as Inspector.Root described it; of a
+	// device it does nothing. Clean has done so when it returns nil.
+	Restore(ctx context.Context, fact disk.Fact, root json.RawMessage) error
 }
 
 // Config is all that an Agent needs.
@@ -62,6 +65,8 @@ type Config struct {
 	Prober    Prober
 	Inspector Inspector
 	Cleaner   Cleaner
+	// Tickets are for cleaning Jobs; nil cleans without, whatever the settings say.
+	Tickets Tickets
 	// Records are the node's, and stay open for as long as the agent runs.
 	Records *diskrecord.Store
 

@@ -33,6 +33,9 @@ func (a *Agent) create(ctx context.Context, g *gathered, generation int64) error
 	if err := a.findForeign(ctx, g); err != nil {
 		return err
 	}
+	if err := a.withdraw(g.Fact.Identity); err != nil {
+		return err
+	}
 	before := g.Record
 	record := disk.Record{
 		Identity: g.Fact.Identity, Key: g.Key, HostPath: g.path, Kind: g.Fact.Kind, Mode: disk.Mode(*volume.Spec.VolumeMode),

@@ -166,6 +166,10 @@ func (d *disks) Clean(ctx context.Context, request disk.CleanRequest, progress f
 	return progress(disk.Progress{Done: request.Target.Bytes, Total: request.Target.Bytes, Step: "done"})
 }
 
+func (d *disks) Restore(_ context.Context, f disk.Fact, _ json.RawMessage) error {
+	return d.reach(f.Identity)
+}
+
 // cleaned are the disks whose cleaning was begun since the last call.
 func (d *disks) cleaned() []string {
 	d.mu.Lock()

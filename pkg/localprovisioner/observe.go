@@ -24,7 +24,11 @@ func (e *entry) observeAvailable() {
 }
 
 func observeClean(job *clean, mode metrics.VolumeMode, failed bool) {
-	c := metrics.Clean{Mode: mode, By: metrics.InProcess, Bytes: job.Fact.Bytes, Command: job.command, Took: time.Since(job.begun), Failed: failed}
+	by := metrics.InProcess
+	if job.byJob {
+		by = metrics.InJob
+	}
+	c := metrics.Clean{Mode: mode, By: by, Bytes: job.Fact.Bytes, Command: job.command, Took: time.Since(job.begun), Failed: failed}
 	if v := job.Volume; v != nil {
 		c.Bytes = v.Bytes
 	}

@@ -91,7 +91,7 @@ func (a *Agent) delayed(path string, d slot.Decision) (time.Duration, slot.Decis
 		return 0, d
 	}
 	problem, known := errors.AsType[*disk.Problem](failure.last)
-	if !known || problem.Reason != disk.VolumeInUse {
+	if !known || problem.Reason != disk.VolumeInUse && problem.Reason != disk.JobRefused {
 		problem = disk.Problemf(disk.CleanFailed, "attempt %d failed: %v", failure.attempts, failure.last)
 	}
 	return left, slot.Decision{Do: slot.None, State: d.State, Problem: problem}

@@ -56,7 +56,7 @@ const forever = 365 * 24 * time.Hour
 // patience is for how long a clean is still waited for. The caller holds mu.
 func (job *clean) patience() time.Duration {
 	left := forever
-	if timeout := job.conf.classes[job.Key.Class].CleanTimeout; timeout > 0 {
+	if timeout := job.timeout(); timeout > 0 {
 		left = timeout + timeoutGrace - time.Since(job.begun)
 	}
 	if job.tells() {
@@ -66,9 +66,9 @@ func (job *clean) patience() time.Duration {
 }
 
 // tells says whether a clean tells how far it is. Commands do not, nor does a drive
-// that erases itself.
+// that erases itself, nor a Job.
 func (job *clean) tells() bool {
-	return len(job.command) == 0 || job.command[0] != string(provisioner.MethodHDParm) && !path.IsAbs(job.command[0])
+	return !job.byJob && (len(job.command) == 0 || job.command[0] != string(provisioner.MethodHDParm) && !path.IsAbs(job.command[0]))
 }
 
 // silent tells of a clean that is not waited for any more.

@@ -34,6 +34,7 @@ type world struct {
 	reports *reports
 	records *diskrecord.Store
 	config  *provisioner.Config
+	tickets *tickets
 	agent   *Agent
 	stop    func()
 }
@@ -47,7 +48,7 @@ func story(t *testing.T, tell func(w *world)) {
 			t.Fatal(err)
 		}
 		w := &world{
-			t: t, disks: newDisks(), events: &recorder{}, reports: newReports(), records: records,
+			t: t, disks: newDisks(), events: &recorder{}, reports: newReports(), records: records, tickets: newTickets(),
 			config: &provisioner.Config{
 				MinResyncPeriod: 5 * time.Minute, MaxCleaning: 2, ProbeTimeout: 10 * time.Second,
 				Classes: []provisioner.Class{{
@@ -86,7 +87,7 @@ func (w *world) start() {
 	}
 	agent, err := New(Config{
 		Node: node, Client: w.api, Reports: w.reports, Events: w.events, Prober: w.disks, Inspector: w.disks, Cleaner: w.disks,
-		Records: w.records, Settings: w.config,
+		Records: w.records, Settings: w.config, Tickets: w.tickets,
 	})
 	if err != nil {
 		w.t.Fatal(err)

@@ -74,7 +74,7 @@ func NewCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
 	o.addFlags(cmd)
-	for _, tool := range []*cobra.Command{newValidateCommand(), newAdoptCommand(o), newReleaseCommand(o)} {
+	for _, tool := range []*cobra.Command{newValidateCommand(), newAdoptCommand(o), newReleaseCommand(o), newCleanCommand()} {
 		// cli.Run prints the errors of commands that set up logs by themselves, and logs
 		// those of the others.
 		tool.PersistentPreRunE = cmd.PersistentPreRunE

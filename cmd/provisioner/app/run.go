@@ -20,7 +20,9 @@ import (
 
 	"stowage.dev/stowage/pkg/apis/provisioner"
 	"stowage.dev/stowage/pkg/blockdev/host"
+	"stowage.dev/stowage/pkg/blockdev/ticket"
 	"stowage.dev/stowage/pkg/diskrecord"
+	"stowage.dev/stowage/pkg/local/cleanjob"
 	"stowage.dev/stowage/pkg/localprovisioner"
 	"stowage.dev/stowage/pkg/metrics"
 	"stowage.dev/stowage/pkg/server"
@@ -59,6 +61,7 @@ func (o *options) run(ctx context.Context) (err error) {
 	metrics.RegisterProvisioner()
 	return o.serve(ctx, localprovisioner.Config{
 		Node: o.node, Settings: settings, Records: records, Prober: node, Inspector: node, Cleaner: node, Recheck: o.recheck,
+		Tickets: ticket.Folder(cleanjob.TicketFolder),
 	})
 }
 

@@ -15,6 +15,7 @@ const (
 	classMapKey    = "storageClassMap"
 	removeTaintKey = "removeNodeNotReadyTaint"
 	taintKeyKey    = "provisionerNotReadyNodeTaintKey"
+	useJobsKey     = "useJobForCleaning"
 )
 
 // reserved is the prefix of labels that the agent finds its volumes by.
@@ -26,7 +27,7 @@ var globalKeys = []key[*Config]{
 	{"nodeLabelsForPV", readNodeLabels},
 	{"labelsForPV", readLabels},
 	{"useAlphaAPI", refuseAlpha},
-	{"useJobForCleaning", refuseJobs},
+	{useJobsKey, func(n node, c *Config) { set(&c.UseJobForCleaning)(n.boolean()) }},
 	{"jobTolerations", readTolerations},
 	{"minResyncPeriod", func(n node, c *Config) {
 		set(&c.MinResyncPeriod)(n.durationWithin(minResyncPeriod, maxResyncPeriod))
@@ -44,11 +45,6 @@ var globalKeys = []key[*Config]{
 func refuseAlpha(n node, _ *Config) {
 	refuseOn(n, "nothing reads the annotation volume.alpha.kubernetes.io/node-affinity since Kubernetes 1.10. "+
 		"Take this key out: volumes always have spec.nodeAffinity")
-}
-
-func refuseJobs(n node, _ *Config) {
-	refuseOn(n, "cleaning Jobs are made by the controller, which this release does not have. "+
-		"Take this key out: the agent cleans by itself, and maxCleaning bounds how many volumes at a time")
 }
 
 func refuseOwner(n node, _ *Config) {

@@ -202,9 +202,13 @@ func TestWarnings(t *testing.T) {
 			},
 		},
 		"keys of the reference without effect": {everything(), []string{
-			"jobTolerations: has no effect: this release makes no cleaning Jobs",
+			"jobTolerations: has no effect without useJobForCleaning",
 			"useNodeNameOnly: has no effect: volumes always name their node by its name alone",
 		}},
+		"a method that no Job runs": {
+			map[string]string{useJobsKey: "yes", "jobTolerations": "- operator: Exists", classMapKey: "a: {hostDir: /a, blockCleanerCommand: [hdparm]}\nb: {hostDir: /b}"},
+			[]string{"storageClassMap[a].blockCleanerCommand: hdparm is run by the agent itself, also with useJobForCleaning: the drive's password is for it alone"},
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

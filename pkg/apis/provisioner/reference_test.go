@@ -30,7 +30,7 @@ func readReference(t *testing.T) string {
 func globalDefaults(c *Config) map[string]any {
 	return map[string]any{
 		classMapKey: nil, "nodeLabelsForPV": nil, "labelsForPV": nil, "jobTolerations": nil, taintKeyKey: nil,
-		"useAlphaAPI": false, "useJobForCleaning": false, "setPVOwnerRef": false,
+		"useAlphaAPI": false, useJobsKey: c.UseJobForCleaning, "setPVOwnerRef": false,
 		"minResyncPeriod": c.MinResyncPeriod, "useNodeNameOnly": c.UseNodeNameOnly,
 		removeTaintKey: c.RemoveNodeNotReadyTaint, "maxCleaning": c.MaxCleaning, "probeTimeout": c.ProbeTimeout,
 	}

@@ -28,8 +28,8 @@ func TestRefuse(t *testing.T) {
 		"the alpha API": {map[string]string{"useAlphaAPI": "true"}, []string{
 			"useAlphaAPI: must be off: nothing reads the annotation volume.alpha.kubernetes.io/node-affinity since Kubernetes 1.10. Take this key out: volumes always have spec.nodeAffinity",
 		}},
-		"cleaning Jobs": {map[string]string{"useJobForCleaning": "yes"}, []string{
-			"useJobForCleaning: must be off: cleaning Jobs are made by the controller, which this release does not have. Take this key out: the agent cleans by itself, and maxCleaning bounds how many volumes at a time",
+		"cleaning Jobs, if need be": {map[string]string{"useJobForCleaning": "sometimes"}, []string{
+			`useJobForCleaning: must be true or false, and is the string "sometimes"`,
 		}},
 		"volumes that go with the Node object": {map[string]string{"setPVOwnerRef": "true"}, []string{
 			"setPVOwnerRef: must be off: deleting a Node object would delete its volumes, though the node may come back with the data of their claims. Take this key out; for a node that is gone for good, stowage-provisioner release lets its volumes go",

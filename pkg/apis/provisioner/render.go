@@ -20,6 +20,7 @@ func (c *Config) Data() (map[string]string, error) {
 	}
 	values := map[string]any{
 		classMapKey:       classes,
+		useJobsKey:        c.UseJobForCleaning,
 		"minResyncPeriod": c.MinResyncPeriod.String(),
 		"useNodeNameOnly": c.UseNodeNameOnly,
 		removeTaintKey:    c.RemoveNodeNotReadyTaint,

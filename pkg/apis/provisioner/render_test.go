@@ -42,6 +42,7 @@ raw: {hostDir: /mnt/raw, volumeMode: Block, blockCleanerCommand: [shred, "9"], c
 		"defaults":         classMap("fast: {hostDir: /mnt/fast}"),
 		"every global key": everything(),
 		"every class key":  everyClassKey,
+		"cleaning Jobs":    {classMapKey: "fast: {hostDir: /mnt/fast}", useJobsKey: "yes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -20,9 +20,10 @@ type Config struct {
 	NodeLabelsForPV []string
 	// LabelsForPV are put on every volume, and go before those of the node.
 	LabelsForPV map[string]string
-	// JobTolerations are read and checked, and have no effect: this release
-	// cleans in the agent.
-	JobTolerations []corev1.Toleration
+	// UseJobForCleaning has Jobs clean, which the controller makes, instead of the
+	// agent. JobTolerations are theirs; none tolerates all taints.
+	UseJobForCleaning bool
+	JobTolerations    []corev1.Toleration
 	// UseNodeNameOnly is read, and has no effect: volumes never name their node
 	// by UID.
 	UseNodeNameOnly bool

@@ -15,10 +15,10 @@ import (
 func (c *Config) Warnings() []Finding {
 	var found Errors
 	for _, class := range c.Classes {
-		class.warn(node{path: field.NewPath(classMapKey).Key(class.Name), errs: &found})
+		class.warn(node{path: field.NewPath(classMapKey).Key(class.Name), errs: &found}, c.UseJobForCleaning)
 	}
-	if len(c.JobTolerations) > 0 {
-		node{path: field.NewPath("jobTolerations"), errs: &found}.failf("has no effect: this release makes no cleaning Jobs")
+	if len(c.JobTolerations) > 0 && !c.UseJobForCleaning {
+		node{path: field.NewPath("jobTolerations"), errs: &found}.failf("has no effect without %s", useJobsKey)
 	}
 	if c.UseNodeNameOnly {
 		node{path: field.NewPath("useNodeNameOnly"), errs: &found}.failf("has no effect: volumes always name their node by its name alone")
@@ -26,7 +26,10 @@ func (c *Config) Warnings() []Finding {
 	return found
 }
 
-func (c *Class) warn(n node) {
+func (c *Class) warn(n node, jobs bool) {
+	if jobs && c.BlockCleaner.Method == MethodHDParm {
+		n.child("blockCleanerCommand", nil).failf("%s is run by the agent itself, also with %s: the drive's password is for it alone", MethodHDParm, useJobsKey)
+	}
 	if c.VolumeMode == corev1.PersistentVolumeBlock {
 		if slices.Contains([]Method{MethodFSReset, MethodBlkDiscard}, c.BlockCleaner.Method) {
 			n.child("blockCleanerCommand", nil).failf("after %s, old bytes may be readable by the next claim of a Block volume: "+

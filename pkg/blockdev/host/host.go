@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -174,6 +175,49 @@ func (h *Host) cleanFiles(ctx context.Context, request disk.CleanRequest, progre
 		return err
 	}
 	return root.Restore(request.Root)
+}
+
+// Restore puts the root of a file system back into the state that Root told; of a
+// device it does nothing.
+func (h *Host) Restore(ctx context.Context, fact disk.Fact, state json.RawMessage) error {
+	if fact.Kind == disk.Device {
+		return nil
+	}
+	root, err := h.open(ctx, fact)
+	if err != nil {
+		return err
+	}
+	return root.Restore(state)
+}
+
+// Find looks at one entry of a folder.
+func (h *Host) Find(ctx context.Context, folder disk.Folder, name string) (disk.Fact, error) {
+	folder.Names = []string{literal(name)}
+	scanned := h.Scan(ctx, disk.Scan{Folders: []disk.Folder{folder}})
+	if problem := scanned.Trouble[folder.Class]; problem != nil {
+		return disk.Fact{}, problem
+	}
+	fact, found := scanned.Facts[disk.Key{Class: folder.Class, Name: name}]
+	switch {
+	case !found:
+		return disk.Fact{}, disk.Problemf(disk.Missing, "nothing is at %s/%s", folder.HostPath, name)
+	case fact.Problem != nil:
+		return disk.Fact{}, fact.Problem
+	default:
+		return fact, nil
+	}
+}
+
+// literal is the pattern (path.Match) that matches one name.
+func literal(name string) string {
+	var pattern strings.Builder
+	for i := range len(name) {
+		if strings.IndexByte(`\*?[]`, name[i]) >= 0 {
+			pattern.WriteByte('\\')
+		}
+		pattern.WriteByte(name[i])
+	}
+	return pattern.String()
 }
 
 // open opens the root of a file system, which is verified every time it is used.

@@ -110,9 +110,11 @@ const (
 	Grown             Reason = "Grown"            // the disk has another size than the volume
 	VolumeInUse       Reason = "VolumeInUse"      // something still uses the volume
 	Recycle           Reason = "VolumeUnsupportedReclaimPolicy"
-	PhaseFailed       Reason = "PhaseFailed"      // the volume's phase is Failed
-	RetainedDirty     Reason = "RetainedDirty"    // kept by policy Retain, with its data
-	CleanFailed       Reason = "CleanFailed"      // will be tried again
-	CleanerNotAllowed Reason = "CleanerMissing"   // the class names a method that this node cannot run
-	Interrupted       Reason = "CleanInterrupted" // the agent stopped; resumed when it is back
+	PhaseFailed       Reason = "PhaseFailed"        // the volume's phase is Failed
+	RetainedDirty     Reason = "RetainedDirty"      // kept by policy Retain, with its data
+	CleanFailed       Reason = "CleanFailed"        // will be tried again
+	CleanerNotAllowed Reason = "CleanerMissing"     // the class names a method that this node cannot run
+	Interrupted       Reason = "CleanInterrupted"   // the agent stopped; resumed when it is back
+	JobWaiting        Reason = "CleaningJobWaiting" // there is no cleaning Job yet, or it does not begin
+	JobRefused        Reason = "CleaningJobRefused" // the controller makes no cleaning Job
 )

@@ -1,0 +1,177 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"stowage.dev/stowage/pkg/blockdev/host"
+	"stowage.dev/stowage/pkg/blockdev/ticket"
+	"stowage.dev/stowage/pkg/local/cleanjob"
+	"stowage.dev/stowage/pkg/local/disk"
+)
+
+const cleanDescription = `clean removes all data from one disk. It is what cleaning Jobs run, which the
+controller makes when a node's agent asks for one: docs/provisioner.md.
+
+It does nothing without the ticket that the agent has left, and nothing to another disk
+than the one whose identity it is given. What becomes of it is in --result.`
+
+// withdrawn is why a Job does nothing whose ticket is gone.
+const withdrawn disk.Reason = "TicketWithdrawn"
+
+// cleanOptions are the flags of clean.
+type cleanOptions struct {
+	class, directory, name string
+	volume, mode, identity string
+	step, ticket, result   string
+}
+
+func newCleanCommand() *cobra.Command {
+	o := &cleanOptions{}
+	cmd := &cobra.Command{
+		Use:    "clean --directory DIR --name NAME --identity IDENTITY --ticket FILE [-- METHOD [ARGUMENT ...]]",
+		Short:  "Clean one disk, as the Job of a node's agent",
+		Long:   cleanDescription,
+		Hidden: true, // for Jobs, not for people
+		RunE:   func(cmd *cobra.Command, method []string) error { return o.run(cmd, method) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.class, "class", "", "the disk's StorageClass")
+	flags.StringVar(&o.directory, "directory", "", "the class's discovery directory, at its path on the node")
+	flags.StringVar(&o.name, "name", "", "the disk's entry in it")
+	flags.StringVar(&o.volume, "volume", "", "the volume whose data it is, for messages")
+	flags.StringVar(&o.mode, "volume-mode", string(disk.Filesystem), "Filesystem or Block")
+	flags.StringVar(&o.identity, "identity", "", "the identity that the disk must have")
+	flags.StringVar(&o.step, "step", "", "where an earlier attempt got to")
+	flags.StringVar(&o.ticket, "ticket", "", "the file that has to be held")
+	flags.StringVar(&o.result, "result", "", "where to write what becomes of it; empty for nowhere")
+	for _, name := range []string{"directory", "name", "identity", "ticket"} {
+		_ = cmd.MarkFlagRequired(name) // fails for flags that are not there
+	}
+	return cmd
+}
+
+// run cleans, and leaves a result whatever happens.
+func (o *cleanOptions) run(cmd *cobra.Command, method []string) error {
+	result := &resultFile{path: o.result, out: cmd.OutOrStdout()}
+	result.Step = o.step
+	if err := result.write(); err != nil {
+		return err
+	}
+	err := o.clean(cmd.Context(), method, result)
+	if err == nil {
+		result.Clean, result.Step = true, ""
+		fmt.Fprintf(result.out, "%s is clean\n", o.path())
+		return result.write()
+	}
+	result.Reason, result.Message = disk.CleanFailed, err.Error()
+	if problem, ok := errors.AsType[*disk.Problem](err); ok {
+		result.Reason = problem.Reason
+	}
+	if cmd.Context().Err() != nil {
+		result.Reason = disk.Interrupted
+	}
+	return errors.Join(err, result.write())
+}
+
+func (o *cleanOptions) path() string { return path.Join(o.directory, o.name) }
+
+func (o *cleanOptions) check() error {
+	switch {
+	case !path.IsAbs(o.directory) || path.Clean(o.directory) != o.directory || o.directory == "/":
+		return fmt.Errorf("--directory must be an absolute path below / without . and .., and is %q", o.directory)
+	case o.name == "" || o.name == "." || o.name == ".." || strings.ContainsRune(o.name, '/'):
+		return fmt.Errorf("--name must be the name of an entry of %s, and is %q", o.directory, o.name)
+	case o.mode != string(disk.Filesystem) && o.mode != string(disk.Block):
+		return fmt.Errorf("--volume-mode must be Filesystem or Block, and is %q", o.mode)
+	case o.identity == "":
+		return errors.New("--identity must say which disk is meant, and is empty")
+	default:
+		return nil
+	}
+}
+
+// clean holds the ticket, finds the disk, makes sure that it is the one that is meant,
+// and cleans it.
+func (o *cleanOptions) clean(ctx context.Context, method []string, result *resultFile) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	if cleanjob.InProcess(method, o.step) {
+		return errors.New("hdparm is for the agent only, which remembers the drive's password")
+	}
+	held, err := ticket.Hold(o.ticket)
+	if errors.Is(err, fs.ErrNotExist) {
+		return disk.Problemf(withdrawn, "the agent of this node does not want this Job to begin any more")
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = held.Close() }()
+	node, err := host.New(host.Config{})
+	if err != nil {
+		return err
+	}
+	identity := disk.Identity(o.identity)
+	folder := disk.Folder{Class: o.class, HostPath: o.directory, Path: o.directory, Mode: disk.Mode(o.mode)}
+	if cleanjob.InDirectory(identity) {
+		folder.Directories = []string{"*"}
+	}
+	fact, err := node.Find(ctx, folder, o.name)
+	if err != nil {
+		return err
+	}
+	if fact.Identity != identity {
+		return disk.Problemf(disk.Replaced, "the disk at %s is %s and should be %s", o.path(), fact.Identity, identity)
+	}
+	fmt.Fprintf(result.out, "cleaning %s of volume %s, disk %s\n", o.path(), o.volume, identity)
+	// kubelet's folder is not in sight, so no volume is named: the agent has looked there.
+	return node.Clean(ctx, disk.CleanRequest{Target: fact, Mode: disk.Mode(o.mode), Command: method, Step: o.step}, result.progress)
+}
+
+// resultFile is what kubelet reads when the container has ended.
+type resultFile struct {
+	cleanjob.Result
+	path string
+	out  io.Writer
+}
+
+// progress writes down where another attempt may go on.
+func (f *resultFile) progress(p disk.Progress) error {
+	fmt.Fprintf(f.out, "%s: %d of %d bytes\n", p.Method, p.Done, p.Total)
+	if p.Step == f.Step {
+		return nil
+	}
+	f.Step = p.Step
+	return f.write()
+}
+
+// write replaces what the file says. kubelet has bound it into the container, so that it
+// cannot be replaced as a whole; half of a result is read as none.
+func (f *resultFile) write() error {
+	if f.path == "" {
+		return nil
+	}
+	file, err := os.OpenFile(f.path, os.O_WRONLY|os.O_CREATE|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return fmt.Errorf("write the result: %w", err)
+	}
+	text := f.Encode()
+	_, err = file.WriteAt(text, 0)
+	if err := errors.Join(err, file.Truncate(int64(len(text))), file.Close()); err != nil {
+		return fmt.Errorf("write the result: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,55 @@
+# Copyright The Stowage Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+# The image of one binary, which COMMAND names. docs/images.md tells how to build it, and how
+# `make images` makes the same without a container engine; a test of hack/images holds the two
+# together.
+ARG COMMAND=scheduler
+ARG GO_IMAGE=golang:1.26-bookworm
+# Give a digest, image@sha256:..., to get the same base every time.
+ARG BASE=gcr.io/distroless/static-debian12:nonroot
+
+# Go compiles for every platform on the builder's own.
+FROM --platform=${BUILDPLATFORM} ${GO_IMAGE} AS build
+ARG COMMAND
+ARG TARGETOS
+ARG TARGETARCH
+ARG VERSION=unknown
+ENV GOCACHE=/go/cache
+WORKDIR /src
+COPY . .
+RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/go/cache \
+    make bin/${TARGETOS}-${TARGETARCH}/stowage-${COMMAND} PLATFORMS=${TARGETOS}/${TARGETARCH} VERSION=${VERSION} \
+    && install -D bin/${TARGETOS}-${TARGETARCH}/stowage-${COMMAND} /out/stowage-${COMMAND}
+
+# By number: of a name, Kubernetes cannot tell that it is not root.
+FROM ${BASE} AS nonroot
+USER 65532:65532
+
+FROM nonroot AS scheduler
+ENTRYPOINT ["/usr/local/bin/stowage-scheduler"]
+
+FROM nonroot AS extender
+ENTRYPOINT ["/usr/local/bin/stowage-extender"]
+
+FROM nonroot AS controller
+ENTRYPOINT ["/usr/local/bin/stowage-controller"]
+
+# Disks belong to root. All that the agent does to them is built in.
+FROM scratch AS provisioner
+ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+USER 0:0
+ENTRYPOINT ["/usr/local/bin/stowage-provisioner"]
+
+FROM ${COMMAND}
+ARG COMMAND
+ARG VERSION=unknown
+ARG REVISION=
+ARG CREATED=1970-01-01T00:00:00Z
+LABEL org.opencontainers.image.title="stowage-${COMMAND}" \
+      org.opencontainers.image.created="${CREATED}" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.vendor="The Stowage Authors"
+COPY --from=build /out/ /usr/local/bin/

@@ -1,0 +1,220 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/moby/buildkit/frontend/dockerfile/instructions"
+	"github.com/moby/buildkit/frontend/dockerfile/linter"
+	"github.com/moby/buildkit/frontend/dockerfile/parser"
+)
+
+const top = "../.."
+
+// dockerfile reads the Dockerfile as a builder does: its stages by name, the last one
+// also as "", and the arguments before the first.
+func dockerfile(t *testing.T) (map[string]instructions.Stage, map[string]string) {
+	t.Helper()
+	f, err := os.Open(filepath.Join(top, "Dockerfile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	read, err := parser.Parse(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stages, globals, err := instructions.Parse(read.AST, linter.New(&linter.Config{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	byName := map[string]instructions.Stage{}
+	for _, s := range stages {
+		if _, twice := byName[s.Name]; twice {
+			t.Errorf("two stages are called %q", s.Name)
+		}
+		byName[s.Name] = s
+	}
+	return byName, arguments(globals)
+}
+
+func arguments(args []instructions.ArgCommand) map[string]string {
+	values := map[string]string{}
+	for _, c := range args {
+		for _, a := range c.Args {
+			values[a.Key] = a.ValueString()
+		}
+	}
+	return values
+}
+
+// settings are what a stage and those below it say of the configuration.
+type settings struct {
+	user, base string
+	env        []string
+	entrypoint []string
+}
+
+func settingsOf(stages map[string]instructions.Stage, name string) settings {
+	stage, ours := stages[name]
+	if !ours {
+		return settings{base: name}
+	}
+	s := settingsOf(stages, stage.BaseName)
+	for _, c := range stage.Commands {
+		switch c := c.(type) {
+		case *instructions.UserCommand:
+			s.user = c.User
+		case *instructions.EntrypointCommand:
+			s.entrypoint = c.CmdLine
+		case *instructions.EnvCommand:
+			for _, pair := range c.Env {
+				s.env = append(s.env, pair.String())
+			}
+		}
+	}
+	return s
+}
+
+// commands are the images that `make images` makes.
+func commands(t *testing.T) []string {
+	t.Helper()
+	mains, err := filepath.Glob(filepath.Join(top, "cmd", "*", "main.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, path := range mains {
+		if name := filepath.Base(filepath.Dir(path)); !strings.HasPrefix(name, "kubectl-") {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// TestDockerfileAgrees: for each command the Dockerfile sets what the archives set.
+func TestDockerfileAgrees(t *testing.T) {
+	t.Parallel()
+	stages, globals := dockerfile(t)
+	for _, command := range commands(t) {
+		t.Run(command, func(t *testing.T) {
+			t.Parallel()
+			if _, ok := stages[command]; !ok {
+				t.Fatalf("cmd/%s has no stage in the Dockerfile", command)
+			}
+			image := "stowage-" + command
+			want := settings{user: userOf(image), base: "${BASE}", entrypoint: entrypointOf(image)}
+			if asRoot[image] {
+				want.base, want.env = "scratch", []string{searchPath}
+			}
+			got := settingsOf(stages, command)
+			if diff := cmp.Diff(want, got, cmp.AllowUnexported(settings{})); diff != "" {
+				t.Errorf("(-archive +Dockerfile):\n%s", diff)
+			}
+		})
+	}
+	if _, ok := stages[globals["COMMAND"]]; !ok {
+		t.Errorf("the Dockerfile's own COMMAND=%s is no stage", globals["COMMAND"])
+	}
+	if base := globals["BASE"]; !strings.Contains(base, "distroless/static") || !strings.HasSuffix(base, ":nonroot") {
+		t.Errorf("BASE=%s, want a distroless image for static binaries that is not root", base)
+	}
+}
+
+// TestDockerfileFinalStage: the last stage is the command's, with the labels and the
+// binary that archives have.
+func TestDockerfileFinalStage(t *testing.T) {
+	t.Parallel()
+	stages, _ := dockerfile(t)
+	final := stages[""]
+	if final.BaseName != "${COMMAND}" {
+		t.Errorf("the last stage is FROM %s, want ${COMMAND}", final.BaseName)
+	}
+	got := map[string]string{}
+	copied := ""
+	var declared []instructions.ArgCommand
+	for _, c := range final.Commands {
+		switch c := c.(type) {
+		case *instructions.LabelCommand:
+			for _, l := range c.Labels {
+				got[l.Key] = strings.Trim(l.Value, `"`)
+			}
+		case *instructions.CopyCommand:
+			copied = c.From + " " + c.DestPath
+		case *instructions.ArgCommand:
+			declared = append(declared, *c)
+		}
+	}
+	o := order{version: "${VERSION}", revision: "${REVISION}"}
+	want := o.labelsOf("stowage-${COMMAND}")
+	want["org.opencontainers.image.created"] = "${CREATED}"
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("labels (-archive +Dockerfile):\n%s", diff)
+	}
+	wantArgs := map[string]string{"COMMAND": "", "VERSION": "unknown", "REVISION": "", "CREATED": "1970-01-01T00:00:00Z"}
+	if diff := cmp.Diff(wantArgs, arguments(declared)); diff != "" {
+		t.Errorf("arguments (-want +got):\n%s", diff)
+	}
+	if want := "build /usr/local/bin/"; copied != want {
+		t.Errorf("copies %q, want %q", copied, want)
+	}
+}
+
+// TestDockerfileBuilds: the first stage compiles with the Go that go.mod asks for, on the
+// builder's platform, by the make rule that archives are built with, which the Makefile has.
+func TestDockerfileBuilds(t *testing.T) {
+	t.Parallel()
+	stages, globals := dockerfile(t)
+	build := stages["build"]
+	if build.BaseName != "${GO_IMAGE}" || build.Platform != "${BUILDPLATFORM}" {
+		t.Errorf("the build is FROM --platform=%s %s, want ${BUILDPLATFORM} ${GO_IMAGE}", build.Platform, build.BaseName)
+	}
+	version := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(read(t, "go.mod"))[1]
+	if want := "golang:" + version + "-"; !strings.HasPrefix(globals["GO_IMAGE"], want) {
+		t.Errorf("GO_IMAGE=%s, want %s… as in go.mod", globals["GO_IMAGE"], want)
+	}
+	var steps []string
+	for _, c := range build.Commands {
+		if run, ok := c.(*instructions.RunCommand); ok {
+			steps = append(steps, run.CmdLine...)
+		}
+	}
+	const rule = "make bin/${TARGETOS}-${TARGETARCH}/stowage-${COMMAND} PLATFORMS=${TARGETOS}/${TARGETARCH} VERSION=${VERSION} "
+	if got := strings.Join(steps, "\n"); !strings.HasPrefix(got, rule) {
+		t.Errorf("the build runs %q, want %q…", got, rule)
+	}
+	if !strings.Contains(read(t, "Makefile"), "IMAGE_BINARIES = $(foreach p,$(subst $(comma), ,$(PLATFORMS)),$(addprefix bin/$(subst /,-,$(p))/,$(IMAGES)))") {
+		t.Error("the Makefile builds images from other files than bin/OS-ARCH/stowage-COMMAND")
+	}
+}
+
+// TestBuildContext: what the build reads is let into it.
+func TestBuildContext(t *testing.T) {
+	t.Parallel()
+	lines := strings.Split(read(t, ".dockerignore"), "\n")
+	for _, path := range []string{"cmd", "pkg", "go.mod", "go.sum", "Makefile", "vendor", "hack/progress.sh"} {
+		if !slices.Contains(lines, "!"+path) {
+			t.Errorf(".dockerignore keeps %s out", path)
+		}
+	}
+	if !slices.Contains(lines, "*") {
+		t.Error(".dockerignore lets everything in")
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(top, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}

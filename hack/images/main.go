@@ -1,0 +1,111 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command images writes container images of the product's binaries as archives,
+// and says what the binaries are made of. It needs no registry and no container
+// engine. It has a module of its own, so that what writes images never reaches
+// the dependencies of the product. `make images` and `make sbom` run it, at the
+// top of the repository, once the binaries are there:
+//
+//	bin/tools/images write -version v1 -created 1795312800 stowage-scheduler
+//	bin/tools/images sbom -version v1 -created 1795312800 stowage-scheduler
+//
+// The same binaries and flags always make the same files, byte by byte.
+//
+//	main.go     command line in, table out
+//	flags.go    what is asked for
+//	binary.go   what may go into an image
+//	content.go  the files beside the binary
+//	layer.go    files as a layer
+//	image.go    layers and configuration as an image
+//	archive.go  images as an archive
+//	push.go     images to a registry
+//	sbom.go     a binary's modules as an SPDX document
+//	module.go   the modules of a binary
+//	licence.go  their licences
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"text/tabwriter"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdout); err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "images:", err)
+		os.Exit(1) //nolint:gocritic // the process ends, and with it the signals
+	}
+}
+
+func run(ctx context.Context, args []string, stdout io.Writer) error {
+	if len(args) == 0 {
+		return errors.New("say what to do: images write or images sbom, see images write -help")
+	}
+	switch verb := args[0]; verb {
+	case "write":
+		o, err := parse(verb, args[1:])
+		if err != nil {
+			return err
+		}
+		return o.write(ctx, stdout)
+	case "sbom":
+		o, err := parse(verb, args[1:])
+		if err != nil {
+			return err
+		}
+		return o.sbom(ctx, stdout)
+	default:
+		return fmt.Errorf("unknown command %q: write and sbom are allowed", verb)
+	}
+}
+
+// write makes every image, stores it, pushes it if asked to, and prints a table.
+func (o order) write(ctx context.Context, stdout io.Writer) error {
+	table := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "IMAGE\tPLATFORM\tLAYERS\tDIGEST\tARCHIVE")
+	for _, name := range o.names {
+		b, err := o.artifact(ctx, name)
+		if err != nil {
+			return fmt.Errorf("make image %s: %w", name, err)
+		}
+		path, err := o.archive(b)
+		if err != nil {
+			return fmt.Errorf("write archive of %s: %w", name, err)
+		}
+		digest, err := b.digest()
+		if err != nil {
+			return fmt.Errorf("make image %s: %w", name, err)
+		}
+		size, err := b.size()
+		if err != nil {
+			return fmt.Errorf("make image %s: %w", name, err)
+		}
+		fmt.Fprintf(table, "%s\t%s\t%.1f MB\t%s\t%s\n", b.reference, o.platformNames(), float64(size)/1e6, digest, path)
+		if o.push == "" {
+			continue
+		}
+		pushed, err := o.send(ctx, b)
+		if err != nil {
+			return fmt.Errorf("push image %s: %w", name, err)
+		}
+		fmt.Fprintf(table, "%s\t%s\t\t%s\tpushed\n", pushed, o.platformNames(), digest)
+	}
+	return table.Flush()
+}
+
+func (o order) platformNames() string {
+	names := make([]string, 0, len(o.platforms))
+	for _, p := range o.platforms {
+		names = append(names, p.String())
+	}
+	return strings.Join(names, ",")
+}

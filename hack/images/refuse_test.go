@@ -1,0 +1,59 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"debug/elf"
+	"os"
+	"strings"
+	"testing"
+)
+
+// TestRefused: what cannot be made is told in one sentence, by the name of what is wrong.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	bin := t.TempDir()
+	writeFile(t, bin+"/linux-amd64/foreign", header(t, elf.EM_AARCH64, nil))
+	writeFile(t, bin+"/linux-amd64/dynamic", header(t, elf.EM_X86_64, []elf.Prog64{{Type: uint32(elf.PT_INTERP)}}))
+	writeFile(t, bin+"/linux-amd64/script", []byte("#!/bin/sh\nexit 0\n"))
+	tests := map[string]struct {
+		args []string
+		want string
+	}{
+		"nothing to do":                     {nil, "images write or images sbom"},
+		"an unknown command":                {[]string{"build"}, `unknown command "build": write and sbom are allowed`},
+		"no image":                          {[]string{"write"}, "name the images to make"},
+		"a name that leads elsewhere":       {[]string{"write", "../x"}, `image "../x": a name has small letters`},
+		"another system":                    {[]string{"write", "-platforms=darwin/arm64", "a"}, `"darwin/arm64" is not one of linux/{amd64,arm64,`},
+		"a variant":                         {[]string{"write", "-platforms=linux/arm/v7", "a"}, `"linux/arm/v7" is not one of`},
+		"a platform named twice":            {[]string{"write", "-platforms=linux/amd64,linux/amd64", "a"}, "linux/amd64 is named twice"},
+		"a time that is none":               {[]string{"write", "-created=yesterday", "a"}, "-created=yesterday: must be a whole number of seconds"},
+		"a tag with a space":                {[]string{"write", "-tag=a b", "a"}, "-tag=a b: must be a tag"},
+		"no tag":                            {[]string{"write", "-tag=", "a"}, "-tag=: must be a tag"},
+		"a base that is no reference":       {[]string{"write", "-base=A B", "a"}, "-base=A B: must be a reference"},
+		"a place to push to without a host": {[]string{"write", "-push=http://x", "a"}, "-push=http://x: must be a registry and a prefix"},
+		"a binary that is missing":          {[]string{"write", "-bin=" + bin, "-out=" + bin + "/out", "absent"}, "linux-amd64/absent is missing: make images builds it"},
+		"a binary for another machine":      {[]string{"write", "-bin=" + bin, "-out=" + bin + "/out", "foreign"}, "is for EM_AARCH64, but linux/amd64 needs EM_X86_64"},
+		"a binary that needs libraries":     {[]string{"write", "-bin=" + bin, "-out=" + bin + "/out", "dynamic"}, "is linked dynamically: build it with CGO_ENABLED=0"},
+		"a script":                          {[]string{"write", "-bin=" + bin, "-out=" + bin + "/out", "script"}, "linux-amd64/script: bad magic number"},
+		"documents have no tag":             {[]string{"sbom", "-tag=dev", "a"}, "flag provided but not defined: -tag"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var out bytes.Buffer
+			err := run(t.Context(), tt.args, &out)
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error is %v, want %q in it", err, tt.want)
+			}
+			if out.Len() > 0 {
+				t.Errorf("printed %q besides the error", out.String())
+			}
+		})
+	}
+	if _, err := os.Stat(bin + "/out"); err == nil {
+		t.Error("a folder was made for images that were refused")
+	}
+}

@@ -4,8 +4,10 @@
 // Command cluster builds and runs a Kubernetes control plane with simulated
 // nodes on this machine.
 //
-//	go run ./hack/cluster build    builds the binaries, once per version
-//	go run ./hack/cluster up       runs a cluster until Ctrl-C
+//	go run ./hack/cluster build          builds the binaries, once per version
+//	go run ./hack/cluster build -real    and those of real nodes
+//	go run ./hack/cluster up             runs a cluster until Ctrl-C
+//	go run ./hack/cluster up -real=3     runs one with real nodes, as root
 //
 // "up -h" lists what can be chosen.
 package main
@@ -33,9 +35,8 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
-	if len(args) == 1 && args[0] == "build" {
-		_, err := cluster.Build(ctx, cluster.BuildOptions{Progress: os.Stderr})
-		return err
+	if len(args) > 0 && args[0] == "build" {
+		return build(ctx, args[1:])
 	}
 	if len(args) > 0 && args[0] == "up" {
 		o, err := parse(args[1:])
@@ -44,5 +45,18 @@ func run(ctx context.Context, args []string) error {
 		}
 		return up(ctx, o)
 	}
-	return errors.New("usage: cluster build | cluster up [flags]; cluster up -h lists the flags")
+	return errors.New("usage: cluster build [-real] | cluster up [flags]; cluster up -h lists the flags")
+}
+
+func build(ctx context.Context, args []string) error {
+	real := len(args) == 1 && args[0] == "-real"
+	if len(args) > 0 && !real {
+		return errors.New("usage: cluster build [-real]")
+	}
+	o := cluster.BuildOptions{Progress: os.Stderr}
+	if _, err := cluster.Build(ctx, o); err != nil || !real {
+		return err
+	}
+	_, err := cluster.BuildNode(ctx, o)
+	return err
 }

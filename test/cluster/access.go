@@ -39,8 +39,8 @@ func (c *Cluster) RESTConfig() *rest.Config { return c.restConfig(c.admin.pair) 
 // Kubeconfig is the path of an administrator's kubeconfig.
 func (c *Cluster) Kubeconfig() string { return c.admin.kubeconfig }
 
-// URL of the API server, https://127.0.0.1 and a port that stays the same
-// across restarts.
+// URL of the API server, https:// with an address, 127.0.0.1 unless the cluster
+// has a network, and a port that stays the same across restarts.
 func (c *Cluster) URL() string { return c.apiPort.url() }
 
 // CAFile is the path of the certificate authority that all servers of the
@@ -62,6 +62,14 @@ func (c *Cluster) RESTConfigFor(user string, groups ...string) (*rest.Config, er
 		return nil, err
 	}
 	return c.restConfig(id.pair), nil
+}
+
+// ServingCertificate issues a certificate of the cluster's CA to a server, valid
+// for hosts, which are DNS names and IP addresses, and returns it with its key,
+// both PEM encoded.
+func (c *Cluster) ServingCertificate(name string, hosts ...string) (cert, key []byte, err error) {
+	pair, err := c.ca.server(name, hosts...)
+	return pair.cert, pair.key, err
 }
 
 func (c *Cluster) restConfig(pair keyPair) *rest.Config {

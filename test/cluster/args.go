@@ -21,7 +21,7 @@ const (
 	serviceIP    = "10.0.0.1"
 )
 
-// advertiseAddress is what kube-apiserver takes for its own address instead of
+// advertiseAddress is what a kube-apiserver that listens on loopback takes for its own address instead of
 // looking for one on the machine's interfaces, of which there may be none. It
 // is from a block reserved for documentation: nobody is to connect to it.
 const advertiseAddress = "192.0.2.1"
@@ -42,6 +42,10 @@ func etcdArgs(f folder) []string {
 }
 
 func (c *Cluster) apiServerArgs() []string {
+	advertise := []string{"--advertise-address=" + advertiseAddress, "--endpoint-reconciler-type=none"}
+	if c.address != loopback {
+		advertise = []string{"--advertise-address=" + c.address, "--kubelet-preferred-address-types=InternalIP"}
+	}
 	args := append(c.servingArgs(c.apiPort),
 		"--etcd-servers=unix://"+c.folder.etcdSocket(),
 		"--client-ca-file="+c.folder.caCert(),
@@ -54,11 +58,13 @@ func (c *Cluster) apiServerArgs() []string {
 		"--service-account-signing-key-file="+c.folder.serviceAccountKey(),
 		"--service-account-key-file="+c.folder.serviceAccountKey(),
 		"--service-cluster-ip-range="+serviceRange,
-		"--advertise-address="+advertiseAddress,
-		"--endpoint-reconciler-type=none",
+		"--kubelet-certificate-authority="+c.folder.caCert(),
+		"--kubelet-client-certificate="+c.folder.kubeletClientCert(),
+		"--kubelet-client-key="+c.folder.kubeletClientKey(),
 		"--allow-privileged",
 		"--shutdown-watch-termination-grace-period=3s", // asked to end, it ends watches instead of waiting for them
 	)
+	args = append(args, advertise...)
 	if off := c.config.disabledAdmission(); len(off) > 0 {
 		args = append(args, "--disable-admission-plugins="+strings.Join(off, ","))
 	}
@@ -104,7 +110,7 @@ func (c *Cluster) kwokArgs(kubeconfig string) []string {
 // servingArgs are common to all servers built on k8s.io/apiserver.
 func (c *Cluster) servingArgs(port *reservedPort) []string {
 	return []string{
-		"--bind-address=127.0.0.1",
+		"--bind-address=" + port.address,
 		"--secure-port=" + strconv.Itoa(port.number),
 		"--permit-port-sharing", // with the reservation
 		"--tls-cert-file=" + c.folder.serverCert(),

@@ -82,35 +82,43 @@ func Build(ctx context.Context, o BuildOptions) (Binaries, error) {
 }
 
 func build(ctx context.Context, o BuildOptions) (Binaries, error) {
-	if o.Progress == nil {
-		o.Progress = io.Discard
-	}
 	src, err := findSources(ctx)
 	if err != nil {
 		return Binaries{}, err
 	}
 	var b Binaries
-	missing := b.locate(src)
-	if len(missing) == 0 {
-		return b, nil
+	err = buildMissing(ctx, src, o, func() []target { return b.locate(src) })
+	return b, err
+}
+
+// buildMissing builds what missing says is not there.
+func buildMissing(ctx context.Context, src sources, o BuildOptions, missing func() []target) error {
+	if o.Progress == nil {
+		o.Progress = io.Discard
+	}
+	if len(missing()) == 0 {
+		return nil
 	}
 	if err := os.MkdirAll(src.cache, 0o755); err != nil {
-		return Binaries{}, err
+		return err
 	}
 	unlock, err := lockFile(ctx, filepath.Join(src.cache, "lock"), func() {
 		fmt.Fprintf(o.Progress, "Waiting for another process that builds the control plane in %s\n", src.cache)
 	})
 	if err != nil {
-		return Binaries{}, err
+		return err
 	}
 	defer unlock()
-	missing = b.locate(src) // another process may have built them meanwhile
-	return b, buildAll(ctx, src, missing, o.Progress)
+	// Another process may have built them meanwhile.
+	return buildAll(ctx, src, missing(), o.Progress)
 }
 
 // locate sets all paths and returns the targets whose binary is not there.
 func (b *Binaries) locate(src sources) []target {
-	targets := append(b.targets(), target{"supervisor-" + src.supervisorKey, supervisorPackage, &b.Supervisor})
+	return locate(src, append(b.targets(), target{"supervisor-" + src.supervisorKey, supervisorPackage, &b.Supervisor}))
+}
+
+func locate(src sources, targets []target) []target {
 	var missing []target
 	for _, t := range targets {
 		*t.path = filepath.Join(src.cache, t.name)

@@ -25,6 +25,7 @@ type Cluster struct {
 	folder     folder
 	supervisor *supervise.Supervisor
 	ca         *authority
+	address    string // of the API server
 	apiPort    *reservedPort
 	admin      identity
 	http       *http.Client // the administrator's, for all HTTPS servers
@@ -80,6 +81,7 @@ func prepare(config Config) (*Cluster, error) {
 		config:     config,
 		folder:     f,
 		supervisor: supervisor,
+		address:    loopback,
 		failed:     make(chan error, 1),
 		identities: map[string]identity{},
 		names:      map[string]int{},
@@ -94,7 +96,12 @@ func (c *Cluster) setup() (err error) {
 	if c.config.Keep {
 		c.KeepFolder()
 	}
-	if c.ca, err = writePKI(c.folder); err != nil {
+	if c.config.Network != nil {
+		if c.address, err = c.config.Network(c); err != nil {
+			return err
+		}
+	}
+	if c.ca, err = writePKI(c.folder, c.address); err != nil {
 		return err
 	}
 	if err := writeStages(c.folder); err != nil {
@@ -103,7 +110,7 @@ func (c *Cluster) setup() (err error) {
 	if err := c.loadEtcd(); err != nil {
 		return err
 	}
-	if c.apiPort, err = c.reservePort(); err != nil {
+	if c.apiPort, err = c.reservePortOf(c.address); err != nil {
 		return err
 	}
 	if c.admin, err = c.identity(adminUser, adminGroup); err != nil {

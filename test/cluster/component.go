@@ -45,6 +45,14 @@ func (m *Component) Start(ctx context.Context) error {
 	return p.WaitHealthy(ctx)
 }
 
+// Expect says that the component's process, if there is one, may end; see
+// Process.Expect.
+func (m *Component) Expect() {
+	if p := m.Process(); p != nil {
+		p.Expect()
+	}
+}
+
 // Stop asks the component to end and waits until it is gone; see Process.Stop.
 // Stopping what does not run does nothing.
 func (m *Component) Stop(ctx context.Context) error {

@@ -57,6 +57,12 @@ type Config struct {
 	// Keep leaves the folder, with all logs, in place when the cluster ends.
 	Keep bool
 
+	// Network is called, if it is set, before any component starts, and may start
+	// processes. It returns the IPv4 address of this machine that kube-apiserver is
+	// to listen on and to tell pods as its own. nil: it listens on 127.0.0.1, which
+	// only this machine's processes reach.
+	Network func(*Cluster) (address string, err error)
+
 	// EtcdData is a folder that Cluster.SaveEtcd made: the cluster begins with a
 	// copy of what was stored then. Empty: with nothing.
 	EtcdData string

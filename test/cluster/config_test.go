@@ -123,7 +123,7 @@ func TestNodeSet(t *testing.T) {
 
 func TestReservedPort(t *testing.T) {
 	t.Parallel()
-	p, err := reservePort()
+	p, err := reservePort(loopback)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,6 +42,8 @@ func (f folder) caCert() string            { return f.path("ca.crt") }
 func (f folder) proxyCACert() string       { return f.path("front-proxy-ca.crt") }
 func (f folder) serverCert() string        { return f.path("server.crt") }
 func (f folder) serverKey() string         { return f.path("server.key") }
+func (f folder) kubeletClientCert() string { return f.path("kubelet-client.crt") }
+func (f folder) kubeletClientKey() string  { return f.path("kubelet-client.key") }
 func (f folder) serviceAccountKey() string { return f.path("service-account.key") }
 func (f folder) etcdData() string          { return f.path("etcd") }
 func (f folder) etcdSocket() string        { return f.path("etcd.sock") }

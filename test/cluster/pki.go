@@ -57,13 +57,18 @@ func (a *authority) client(user string, groups ...string) (keyPair, error) {
 	return a.issue(template)
 }
 
-// server issues a certificate for servers on this machine.
-func (a *authority) server(name string) (keyPair, error) {
+// server issues a certificate for a server with DNS names and IP addresses.
+func (a *authority) server(name string, hosts ...string) (keyPair, error) {
 	template := certTemplate(pkix.Name{CommonName: name})
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), net.ParseIP(serviceIP)}
-	template.DNSNames = []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"}
+	for _, host := range hosts {
+		if ip := net.ParseIP(host); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, host)
+		}
+	}
 	return a.issue(template)
 }
 
@@ -119,7 +124,8 @@ func pemKey(key *ecdsa.PrivateKey) ([]byte, error) {
 }
 
 // writePKI makes the certificates and keys that the components' flags name.
-func writePKI(f folder) (*authority, error) {
+// address is the API server's.
+func writePKI(f folder, address string) (*authority, error) {
 	ca, err := newAuthority()
 	if err != nil {
 		return nil, fmt.Errorf("make a certificate authority: %w", err)
@@ -130,7 +136,12 @@ func writePKI(f folder) (*authority, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a certificate authority for proxies: %w", err)
 	}
-	server, err := ca.server("127.0.0.1")
+	server, err := ca.server("127.0.0.1", loopback, address, serviceIP,
+		"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
+	if err != nil {
+		return nil, err
+	}
+	kubelets, err := ca.client("kube-apiserver", adminGroup)
 	if err != nil {
 		return nil, err
 	}
@@ -143,6 +154,8 @@ func writePKI(f folder) (*authority, error) {
 		f.proxyCACert():       proxies.pem,
 		f.serverCert():        server.cert,
 		f.serverKey():         server.key,
+		f.kubeletClientCert(): kubelets.cert,
+		f.kubeletClientKey():  kubelets.key,
 		f.serviceAccountKey(): signing,
 	} {
 		if err := os.WriteFile(path, data, 0o600); err != nil {

@@ -6,13 +6,17 @@ package cluster
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// reservedPort is a TCP port of 127.0.0.1 that belongs to one component for as
+// loopback is where all but some API servers listen.
+const loopback = "127.0.0.1"
+
+// reservedPort is a TCP port of an address of this machine that belongs to one component for as
 // long as the reservation lasts, however often the component restarts.
 //
 // The reservation is a socket bound to the port that never listens, so it takes
@@ -20,11 +24,12 @@ import (
 // bind the port that ask for sharing too, and the kernel never hands a shared
 // port to someone who asks for any free one.
 type reservedPort struct {
-	fd     int
-	number int
+	fd      int
+	address string // IPv4
+	number  int
 }
 
-func reservePort() (*reservedPort, error) {
+func reservePort(address string) (*reservedPort, error) {
 	syscall.ForkLock.RLock() // no child may inherit the socket
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
 	if err == nil {
@@ -34,7 +39,7 @@ func reservePort() (*reservedPort, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reserve a port: %w", err)
 	}
-	p := &reservedPort{fd: fd}
+	p := &reservedPort{fd: fd, address: address}
 	if err := p.bind(); err != nil {
 		p.release()
 		return nil, fmt.Errorf("reserve a port: %w", err)
@@ -46,7 +51,11 @@ func (p *reservedPort) bind() error {
 	if err := unix.SetsockoptInt(p.fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1); err != nil {
 		return err
 	}
-	if err := unix.Bind(p.fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+	ip, err := netip.ParseAddr(p.address)
+	if err != nil {
+		return err
+	}
+	if err := unix.Bind(p.fd, &unix.SockaddrInet4{Addr: ip.As4()}); err != nil {
 		return err
 	}
 	name, err := unix.Getsockname(p.fd)
@@ -65,5 +74,5 @@ func (p *reservedPort) release() { _ = unix.Close(p.fd) }
 
 // url of the HTTPS server on the port.
 func (p *reservedPort) url() string {
-	return "https://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(p.number))
+	return "https://" + net.JoinHostPort(p.address, strconv.Itoa(p.number))
 }

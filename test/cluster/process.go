@@ -92,6 +92,10 @@ func (p *Process) Signal(sig syscall.Signal) error {
 	return nil
 }
 
+// Expect says that the process may end from now on, without a signal of Signal,
+// Stop or Kill: it goes down with something else.
+func (p *Process) Expect() { p.asked.Store(true) }
+
 // Kill ends the process at once, as a crash would, and waits until it is gone.
 func (p *Process) Kill() error {
 	if err := p.Signal(syscall.SIGKILL); err != nil {

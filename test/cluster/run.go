@@ -23,6 +23,8 @@ type run struct {
 	kubeconfig string
 	base       endpoint // without a client: that of port
 	healthPath string   // empty: /readyz
+	namespaces uintptr
+	beside     int
 }
 
 // run starts a process and watches over its end.
@@ -38,7 +40,7 @@ func (c *Cluster) run(r run) (*Process, error) {
 		return nil, fmt.Errorf("start %s: the cluster was stopped", r.name)
 	}
 	inner, err := c.supervisor.Start(supervise.Spec{
-		Path: r.binary, Args: r.args, Env: r.env, Dir: string(c.folder), Log: p.logFile,
+		Path: r.binary, Args: r.args, Env: r.env, Dir: string(c.folder), Log: p.logFile, Namespaces: r.namespaces, Beside: r.beside,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", r.name, err)
@@ -65,9 +67,11 @@ func (c *Cluster) watch(p *Process) {
 	}
 }
 
-// reservePort reserves a port until the cluster ends.
-func (c *Cluster) reservePort() (*reservedPort, error) {
-	p, err := reservePort()
+// reservePort reserves a port of 127.0.0.1 until the cluster ends.
+func (c *Cluster) reservePort() (*reservedPort, error) { return c.reservePortOf(loopback) }
+
+func (c *Cluster) reservePortOf(address string) (*reservedPort, error) {
+	p, err := reservePort(address)
 	if err != nil {
 		return nil, err
 	}

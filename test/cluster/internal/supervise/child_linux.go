@@ -5,6 +5,8 @@ package supervise
 
 import (
 	"errors"
+	"fmt"
+	"os"
 	"os/exec"
 	"syscall"
 
@@ -12,9 +14,42 @@ import (
 )
 
 // childAttributes puts a child into its own process group, out of reach of the
-// terminal's Ctrl-C, and has the kernel kill it if the supervisor is killed.
-func childAttributes() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+// terminal's Ctrl-C, and has the kernel kill it if the supervisor is killed. One
+// beside another process needs no such thing: it ends with the first process of
+// its PID namespace. (Nor could it have it: the os/exec package takes a parent of
+// another namespace for a dead one.)
+func childAttributes(spec Spec) (*syscall.SysProcAttr, error) {
+	a := &syscall.SysProcAttr{Setpgid: true, Cloneflags: spec.Namespaces}
+	if spec.Beside == 0 {
+		a.Pdeathsig = syscall.SIGKILL
+	}
+	return a, nil
+}
+
+// beside has start fork into the PID namespace of a process, 0 for this one's. The
+// calling goroutine is locked to its thread, which alone is concerned.
+func beside(pid int, start func() error) error {
+	if pid == 0 {
+		return start()
+	}
+	home, err := os.Open("/proc/self/ns/pid")
+	if err != nil {
+		return err
+	}
+	defer home.Close()
+	other, err := os.Open(fmt.Sprintf("/proc/%d/ns/pid", pid))
+	if err != nil {
+		return err
+	}
+	defer other.Close()
+	if err := unix.Setns(int(other.Fd()), unix.CLONE_NEWPID); err != nil {
+		return fmt.Errorf("enter the PID namespace of process %d: %w", pid, err)
+	}
+	err = start()
+	if back := unix.Setns(int(home.Fd()), unix.CLONE_NEWPID); back != nil {
+		err = errors.Join(err, fmt.Errorf("return to the own PID namespace: %w", back))
+	}
+	return err
 }
 
 // reap waits for a child's end and has its whole process group end with it. The

@@ -6,6 +6,7 @@
 package supervise
 
 import (
+	"errors"
 	"os/exec"
 	"syscall"
 )
@@ -13,8 +14,19 @@ import (
 // childAttributes puts a child into its own process group, out of reach of the
 // terminal's Ctrl-C. There is no parent-death signal here: children survive if
 // the supervisor itself, rather than its client, is killed.
-func childAttributes() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true}
+func childAttributes(spec Spec) (*syscall.SysProcAttr, error) {
+	if spec.Namespaces != 0 {
+		return nil, errors.New("namespaces are Linux's")
+	}
+	return &syscall.SysProcAttr{Setpgid: true}, nil
+}
+
+// beside starts a process beside no other.
+func beside(pid int, start func() error) error {
+	if pid != 0 {
+		return errors.New("namespaces are Linux's")
+	}
+	return start()
 }
 
 // reap waits for a child's end and has its whole process group end with it.

@@ -5,11 +5,14 @@ package supervise
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"syscall"
 )
@@ -70,6 +73,7 @@ func decode(in io.Reader) <-chan command {
 type server struct {
 	dir      string
 	keep     bool
+	prune    []string
 	out      *json.Encoder
 	children map[int]*os.Process
 	exits    chan event
@@ -90,6 +94,8 @@ func (s *server) do(c command) {
 		}
 	case c.Keep != nil:
 		s.keep = *c.Keep
+	case c.Prune != "":
+		s.prune = append(s.prune, c.Prune)
 	}
 }
 
@@ -102,8 +108,10 @@ func (s *server) start(id int, spec Spec) (int, error) {
 	cmd := exec.Command(spec.Path, spec.Args...)
 	cmd.Env, cmd.Dir = spec.Env, spec.Dir
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = childAttributes()
-	if err := cmd.Start(); err != nil {
+	if cmd.SysProcAttr, err = childAttributes(spec); err != nil {
+		return 0, err
+	}
+	if err := beside(spec.Beside, cmd.Start); err != nil {
 		return 0, err
 	}
 	s.children[id] = cmd.Process
@@ -138,11 +146,38 @@ func (s *server) shutdown() error {
 	for len(s.children) > 0 {
 		s.reaped(<-s.exits)
 	}
-	if s.keep {
+	var errs []error
+	for _, dir := range s.prune {
+		errs = append(errs, prune(dir))
+	}
+	if !s.keep {
+		errs = append(errs, os.RemoveAll(s.dir))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("remove what is left of an ended cluster: %w", err)
+	}
+	return nil
+}
+
+// prune removes a folder and those in it, from the deepest on. Files are left to
+// whom they belong to: those of a control group go with it.
+func prune(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err := os.RemoveAll(s.dir); err != nil {
-		return fmt.Errorf("remove the folder of an ended cluster: %w", err)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			if err := prune(filepath.Join(dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	if err := syscall.Rmdir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove folder %s: %w", dir, err)
 	}
 	return nil
 }

@@ -29,6 +29,13 @@ type Spec struct {
 	Dir string
 	// Log is the file that standard output and standard error are appended to.
 	Log string
+	// Namespaces are the new namespaces that the child is put into, as flags of
+	// Linux's clone(2). The first process of a PID namespace takes all others
+	// along when it ends, and counts as ended when they are gone.
+	Namespaces uintptr
+	// Beside is a process, 0 for none, whose PID namespace the child is put into.
+	// All other namespaces remain the supervisor's.
+	Beside int
 }
 
 // Exit says how a process ended.
@@ -54,7 +61,7 @@ func (e Exit) String() string {
 }
 
 // command goes from the client to the supervisor, one JSON value each.
-// Exactly one of Start, Signal and Keep is set.
+// Exactly one of Start, Signal, Keep and Prune is set.
 type command struct {
 	// ID of the process meant, chosen by the client, never used twice.
 	ID     int            `json:"id,omitempty"`
@@ -62,6 +69,9 @@ type command struct {
 	Signal syscall.Signal `json:"signal,omitempty"`
 	// Keep tells whether the folder outlives the supervisor.
 	Keep *bool `json:"keep,omitempty"`
+	// Prune is a folder, such as a control group, whose empty folders are removed
+	// at the end.
+	Prune string `json:"prune,omitempty"`
 }
 
 // event goes from the supervisor to the client, one JSON value each: the answer

@@ -1,0 +1,49 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+// ProcessOptions says what Cluster.StartProcess runs.
+type ProcessOptions struct {
+	// Name is what errors and the log file call it.
+	Name string
+	// Binary is the path of an executable.
+	Binary string
+	Args   []string
+	// Env is added to a small part of the caller's environment, as NAME=value.
+	Env []string
+	// HealthURL is https:// and a host and port whose /healthz tells an
+	// administrator that the process works; empty: it counts as healthy once it
+	// runs.
+	HealthURL string
+	// Namespaces are flags of Linux's clone(2): the process gets new namespaces of
+	// these kinds. The end of the first process of a PID namespace is the end of
+	// all in it.
+	Namespaces uintptr
+	// Beside is a process, 0 for none, whose PID namespace it gets.
+	Beside int
+}
+
+// StartProcess runs a process that ends with the cluster at the latest, without
+// waiting until it works.
+func (c *Cluster) StartProcess(o ProcessOptions) (*Process, error) {
+	r := run{
+		name: fileName(o.Name), binary: o.Binary, args: o.Args, env: stockEnv(o.Env),
+		healthPath: "/healthz", namespaces: o.Namespaces, beside: o.Beside,
+	}
+	if o.HealthURL != "" {
+		r.base = endpoint{client: c.http, url: o.HealthURL}
+	}
+	return c.run(r)
+}
+
+// NewComponent makes a component that start runs, which StartProcess may do. It
+// does not run yet.
+func NewComponent(name string, start func() (*Process, error)) *Component {
+	return &Component{name: name, start: start}
+}
+
+// Prune has dir and the folders in it removed when the cluster has ended, also
+// when the process that started it is killed. It is for control groups: files in
+// dir are not removed.
+func (c *Cluster) Prune(dir string) error { return c.supervisor.Prune(dir) }

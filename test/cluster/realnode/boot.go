@@ -1,0 +1,224 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package realnode
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"k8s.io/apimachinery/pkg/util/uuid"
+
+	"stowage.dev/stowage/test/cluster"
+	"stowage.dev/stowage/test/cluster/realnode/layout"
+)
+
+// namespaces are those that a node has of its own. Users and control groups are the machine's.
+const namespaces = syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC
+
+// Start switches the node on and returns when it is Ready. After Kill it finds its files and
+// disks as they were, after Wipe its disks.
+func (n *Node) Start(ctx context.Context) error {
+	n.power.Lock()
+	defer n.power.Unlock()
+	if n.pid() != 0 {
+		return fmt.Errorf("start node %s: it is running already", n.Name)
+	}
+	if err := n.boot(ctx); err != nil {
+		return fmt.Errorf("start node %s: %w", n.Name, err)
+	}
+	return nil
+}
+
+// first is the node's first start.
+func (n *Node) first(ctx context.Context, disks []Disk) error {
+	for _, d := range disks {
+		if _, err := n.AddDisk(ctx, d); err != nil {
+			return err
+		}
+	}
+	return n.Start(ctx)
+}
+
+func (n *Node) boot(ctx context.Context) error {
+	boot := string(uuid.NewUUID())
+	if err := n.prepare(boot); err != nil {
+		return err
+	}
+	if err := n.startInit(ctx); err != nil {
+		return err
+	}
+	if err := n.mountAll(ctx); err != nil {
+		return err
+	}
+	if err := n.startContainerd(ctx); err != nil {
+		return err
+	}
+	if err := n.proxy.Start(ctx); err != nil {
+		return err
+	}
+	var wg sync.WaitGroup
+	var imported error
+	wg.Go(func() { imported = n.Import(ctx, n.cluster.images...) })
+	err := n.kubelet.Start(ctx)
+	if err == nil {
+		err = n.waitReady(ctx, boot)
+	}
+	wg.Wait()
+	return errors.Join(err, imported)
+}
+
+// importImage has containerd read an archive from its standard input.
+func (n *Node) importImage(ctx context.Context, archive string) error {
+	f, err := os.Open(archive)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = n.Run(ctx, f, "ctr", "--address", layout.Containerd, "--namespace", "k8s.io", "images", "import", "-")
+	return err
+}
+
+// prepare makes the node's folders and files, unless it ran before.
+func (n *Node) prepare(boot string) error {
+	known, err := exists(n.path("etc", "machine-id"))
+	if err != nil {
+		return err
+	}
+	for _, dir := range []string{
+		"etc", "etc-work", "root/etc", "root/home", "root/mnt", "root/opt", "root/root", "root/srv",
+		"root/var/lib/kubelet", "root/var/lib/stowage", "root/var/log",
+	} {
+		if err := os.MkdirAll(n.path(dir), 0o755); err != nil {
+			return err
+		}
+	}
+	if !known {
+		if err := n.writeFiles(); err != nil {
+			return err
+		}
+	}
+	if err := n.writeEtc("fstab", []byte(n.fstab())); err != nil {
+		return err
+	}
+	if err := n.makeGroups(); err != nil {
+		return err
+	}
+	if err := os.WriteFile(n.path("boot-id"), []byte(boot+"\n"), 0o644); err != nil {
+		return err
+	}
+	data, err := json.Marshal(layout.Node{
+		Name: n.Name, Root: n.root(), Etc: n.path("etc"), EtcWork: n.path("etc-work"), BootID: n.path("boot-id"),
+		Kubernetes: filepath.Dir(n.cluster.config.Binaries.Node.Kubelet),
+	})
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(n.path("layout.json"), data, 0o644)
+}
+
+// startInit starts the node's process 1, which makes its root file system, and plugs it into
+// the network.
+func (n *Node) startInit(ctx context.Context) error {
+	l, err := n.listen()
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	p, err := n.cluster.StartProcess(cluster.ProcessOptions{
+		Name: n.Name + "-init", Binary: n.cluster.config.Binaries.Init, Args: []string{n.path("layout.json")},
+		Namespaces: namespaces,
+	})
+	if err != nil {
+		return err
+	}
+	n.mu.Lock()
+	n.init = p
+	n.boots++
+	port := fmt.Sprintf("node%d-%d", n.index, n.boots)
+	n.mu.Unlock()
+	if err := l.wait(ctx, p); err != nil {
+		return err
+	}
+	return n.cluster.network.plug(ctx, n, p.PID(), port)
+}
+
+func (n *Node) startContainerd(ctx context.Context) error {
+	l, err := n.listen()
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	if err := n.containerd.Start(ctx); err != nil {
+		return err
+	}
+	return l.wait(ctx, n.containerd.Process())
+}
+
+// service is a component that runs in the node's namespaces.
+func (n *Node) service(name, healthURL, binary string, args ...string) *cluster.Component {
+	name = n.Name + "-" + name
+	return cluster.NewComponent(name, func() (*cluster.Process, error) {
+		pid := n.pid()
+		if pid == 0 {
+			return nil, fmt.Errorf("start %s: the node does not run", name)
+		}
+		nsenter, err := exec.LookPath("nsenter")
+		if err != nil {
+			return nil, err
+		}
+		return n.cluster.StartProcess(cluster.ProcessOptions{
+			Name: name, Binary: nsenter, Args: slices.Concat(enter(pid)[1:], []string{binary}, args),
+			Env: []string{"NOTIFY_SOCKET=" + layout.NotifySocket}, HealthURL: healthURL, Beside: pid,
+		})
+	})
+}
+
+// enter begins a command that runs in a node's namespaces. That of processes is for the parent
+// to enter, unless flags say --pid.
+func enter(pid int, flags ...string) []string {
+	return slices.Concat([]string{"nsenter", "--target", strconv.Itoa(pid), "--mount", "--net", "--uts", "--ipc"}, flags, []string{"--"})
+}
+
+// binary is where a node has one of the built binaries.
+func (n *Node) binary(path string) string {
+	return filepath.Join("/", layout.Kubernetes, filepath.Base(path))
+}
+
+func (n *Node) kubeletArgs() []string {
+	var labels []string
+	for key, value := range n.spec.Labels {
+		labels = append(labels, key+"="+value)
+	}
+	slices.Sort(labels)
+	return []string{
+		"--config=/etc/kubernetes/kubelet.yaml", "--kubeconfig=/etc/kubernetes/kubelet.conf",
+		"--hostname-override=" + n.Name, "--node-ip=" + n.Address,
+		"--node-labels=" + strings.Join(labels, ","),
+		"--register-with-taints=" + strings.Join(n.spec.Taints, ","),
+		"--v=2",
+	}
+}
+
+// Import gives the node images, from archives on this machine. It is safe to import what the
+// node has already.
+func (n *Node) Import(ctx context.Context, archives ...string) error {
+	for _, archive := range archives {
+		if err := n.importImage(ctx, archive); err != nil {
+			return fmt.Errorf("import %s: %w", archive, err)
+		}
+	}
+	return nil
+}

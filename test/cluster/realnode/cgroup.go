@@ -1,0 +1,74 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package realnode
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// hierarchies returns the folders that control groups are made in: one for each controller of
+// cgroup v1, or the one of cgroup v2.
+func hierarchies() ([]string, error) {
+	const top = "/sys/fs/cgroup"
+	if _, err := os.Stat(filepath.Join(top, "cgroup.controllers")); err == nil {
+		return []string{top}, nil
+	}
+	entries, err := os.ReadDir(top)
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	for _, e := range entries {
+		if e.IsDir() { // not one of the links, such as that of cpu to cpu,cpuacct
+			found = append(found, filepath.Join(top, e.Name()))
+		}
+	}
+	if len(found) == 0 {
+		return nil, errors.New(top + " has no control groups")
+	}
+	return found, nil
+}
+
+// makeGroups makes the cluster's control groups, in which each node has one of its own, and has
+// them removed at the end.
+func (c *Cluster) makeGroups() error {
+	tops, err := hierarchies()
+	if err != nil {
+		return err
+	}
+	for _, top := range tops {
+		dir := filepath.Join(top, c.group())
+		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		if err := c.Prune(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// group is the name of the cluster's control groups, which no other cluster has.
+func (c *Cluster) group() string { return filepath.Base(c.Folder()) }
+
+// makeGroups makes a node's control groups.
+func (n *Node) makeGroups() error {
+	tops, err := hierarchies()
+	if err != nil {
+		return err
+	}
+	for _, top := range tops {
+		if err := os.MkdirAll(filepath.Join(top, n.group()), 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (n *Node) group() string { return filepath.Join(n.cluster.group(), n.Name) }

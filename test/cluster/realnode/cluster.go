@@ -1,0 +1,199 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package realnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"stowage.dev/stowage/test/cluster"
+)
+
+// Cluster is a control plane with real nodes. Safe for concurrent use.
+type Cluster struct {
+	*cluster.Cluster
+	config  Config
+	network *network
+	images  []string // archives that every node has
+
+	mu    sync.Mutex
+	nodes []*Node
+}
+
+// Start runs a control plane and the stock scheduler, and returns when both are ready. ctx
+// limits how long that may take and does not matter afterwards: call Stop to end the cluster.
+// When the calling process is killed, everything ends with it.
+func Start(ctx context.Context, config Config) (*Cluster, error) {
+	config, err := config.complete()
+	if err != nil {
+		return nil, fmt.Errorf("start a cluster of real nodes: %w", err)
+	}
+	c := &Cluster{config: config}
+	if err := c.start(ctx); err != nil {
+		err = fmt.Errorf("start a cluster of real nodes: %w", err)
+		if c.Cluster != nil {
+			err = errors.Join(err, c.Stop())
+		}
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *Cluster) start(ctx context.Context) (err error) {
+	config := c.config.Cluster
+	config.Network = func(control *cluster.Cluster) (string, error) { return c.makeNetwork(ctx, control) }
+	if c.Cluster, err = cluster.Start(ctx, config); err != nil {
+		return err
+	}
+	if err := c.makeGroups(); err != nil {
+		return err
+	}
+	if err := c.makeImages(); err != nil {
+		return err
+	}
+	if c.config.NoScheduler {
+		return nil
+	}
+	_, err = c.StartHealthyScheduler(ctx, cluster.SchedulerOptions{})
+	return err
+}
+
+// makeNetwork makes the nodes' network, which has the API server's address.
+func (c *Cluster) makeNetwork(ctx context.Context, control *cluster.Cluster) (string, error) {
+	p, err := control.StartProcess(cluster.ProcessOptions{Name: "network", Binary: c.config.Binaries.Init, Namespaces: syscall.CLONE_NEWNET})
+	if err != nil {
+		return "", err
+	}
+	if c.network, err = newNetwork(ctx, p.PID()); err != nil {
+		return "", err
+	}
+	return c.network.slot.machine(), nil
+}
+
+// makeImages writes the archives of the images that come with this package.
+func (c *Cluster) makeImages() error {
+	shell, err := busybox()
+	if err != nil {
+		return err
+	}
+	c.images = slices.Clone(c.config.Images)
+	for name, image := range map[string]Image{"busybox": shell, "pause": pause(c.config.Binaries.Pause)} {
+		file := filepath.Join(c.Folder(), name+".tar")
+		if err := image.Write(file); err != nil {
+			return err
+		}
+		c.images = append(c.images, file)
+	}
+	return nil
+}
+
+// Stop kills the nodes and the control plane and leaves nothing of them, but for the cluster's
+// folder if it is to be kept. Stopping again does nothing.
+func (c *Cluster) Stop() error {
+	c.mu.Lock()
+	nodes := slices.Clone(c.nodes)
+	c.mu.Unlock()
+	var errs []error
+	for _, n := range nodes {
+		errs = append(errs, n.Kill())
+	}
+	for _, n := range nodes {
+		errs = append(errs, n.releaseDisks())
+	}
+	return errors.Join(append(errs, c.Cluster.Stop())...)
+}
+
+// Node returns a node by name, nil if there is none.
+func (c *Cluster) Node(name string) *Node {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, n := range c.nodes {
+		if n.Name == name {
+			return n
+		}
+	}
+	return nil
+}
+
+// add makes the node known, which gives it its index.
+func (c *Cluster) add(spec NodeSpec) (*Node, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	free := make([]bool, maxNodes+1)
+	for i := range free {
+		free[i] = i > 0
+	}
+	for _, n := range c.nodes {
+		if n.Name == spec.Name {
+			return nil, fmt.Errorf("add node %s: there is one of that name; Node.Start starts it again", spec.Name)
+		}
+		free[n.index] = false
+	}
+	index := slices.Index(free, true)
+	if index < 0 {
+		return nil, fmt.Errorf("add node %s: a cluster has room for %d", spec.Name, maxNodes)
+	}
+	n := newNode(c, spec, index)
+	if err := os.MkdirAll(n.path("disks"), 0o755); err != nil {
+		return nil, err
+	}
+	c.nodes = append(c.nodes, n)
+	return n, nil
+}
+
+// AddNode starts a new node and returns it when it is Ready.
+func (c *Cluster) AddNode(ctx context.Context, spec NodeSpec) (*Node, error) {
+	nodes, err := c.AddNodes(ctx, spec)
+	return nodes[0], err
+}
+
+// AddNodes starts new nodes side by side and returns them, in order, when all are Ready. With an
+// error, those that could not even be made are nil.
+func (c *Cluster) AddNodes(ctx context.Context, specs ...NodeSpec) ([]*Node, error) {
+	nodes := make([]*Node, len(specs))
+	errs := make([]error, len(specs))
+	for i, spec := range specs {
+		if errs[i] = spec.check(); errs[i] == nil {
+			nodes[i], errs[i] = c.add(spec)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nodes, err
+	}
+	var wg sync.WaitGroup
+	for i, spec := range specs {
+		wg.Go(func() { errs[i] = nodes[i].first(ctx, spec.Disks) })
+	}
+	wg.Wait()
+	return nodes, errors.Join(errs...)
+}
+
+// RemoveNode kills a node, removes all that is of it and deletes its Node object.
+func (c *Cluster) RemoveNode(ctx context.Context, n *Node) error {
+	if err := n.Kill(); err != nil {
+		return err
+	}
+	if err := errors.Join(n.releaseDisks(), os.RemoveAll(n.path())); err != nil {
+		return fmt.Errorf("remove node %s: %w", n.Name, err)
+	}
+	c.mu.Lock()
+	c.nodes = slices.DeleteFunc(c.nodes, func(other *Node) bool { return other == n })
+	c.mu.Unlock()
+	err := c.Client().CoreV1().Nodes().Delete(ctx, n.Name, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("remove node %s: %w", n.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,111 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package realnode
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"time"
+
+	"stowage.dev/stowage/test/cluster"
+)
+
+// Config says what to start. The zero value of everything but Binaries is a cluster as an
+// administrator gets it: all controllers, RBAC, the Node authorizer and the stock scheduler.
+type Config struct {
+	// Binaries to run, as Build returns them.
+	Binaries Binaries
+	// Cluster configures the control plane. Binaries, Address, NoKwok and, unless they are
+	// set, the controllers are filled in.
+	Cluster cluster.Config
+	// Images are archives (docker save's or the OCI's format) that every node has.
+	Images []string
+	// Silence is how long a node may say nothing before it counts as not Ready; 0: 20 seconds,
+	// half of what Kubernetes waits for.
+	Silence time.Duration
+	// NoScheduler leaves kube-scheduler out; Cluster.StartScheduler starts another one.
+	NoScheduler bool
+}
+
+// Binaries are what clusters of real nodes run.
+type Binaries struct {
+	Cluster cluster.Binaries
+	Node    cluster.NodeBinaries
+	// Init is process 1 of nodes, Pause that of pods.
+	Init, Pause string
+}
+
+// Build makes all binaries, unless they are there already; see cluster.Build.
+func Build(ctx context.Context, o cluster.BuildOptions) (b Binaries, err error) {
+	if b.Cluster, err = cluster.Build(ctx, o); err != nil {
+		return Binaries{}, err
+	}
+	if b.Node, err = cluster.BuildNode(ctx, o); err != nil {
+		return Binaries{}, err
+	}
+	for path, command := range map[*string]string{&b.Init: "nodeinit", &b.Pause: "pause"} {
+		if *path, err = cluster.BuildCommand(ctx, o, "stowage.dev/stowage/test/cluster/realnode/"+command); err != nil {
+			return Binaries{}, err
+		}
+	}
+	return b, nil
+}
+
+// tools are the programs that real nodes take from the machine, and the Debian packages that
+// have them.
+var tools = map[string]string{
+	"containerd":          "containerd",
+	"ctr":                 "containerd",
+	"runc":                "runc",
+	"/usr/lib/cni/bridge": "containernetworking-plugins",
+	busyboxPath:           "busybox-static",
+	"iptables-restore":    "iptables",
+	"ip":                  "iproute2",
+	"nsenter":             "util-linux",
+	"mount":               "mount",
+	"mkfs.ext4":           "e2fsprogs",
+}
+
+// Missing returns an error that says why this machine cannot have real nodes, nil if it can.
+func Missing() error {
+	var errs []error
+	if os.Geteuid() != 0 {
+		errs = append(errs, errors.New("real nodes need root"))
+	}
+	for tool, pkg := range tools {
+		if _, err := exec.LookPath(tool); err != nil {
+			errs = append(errs, fmt.Errorf("real nodes need %s: install the package %s", tool, pkg))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// complete fills in defaults and reports what cannot work.
+func (c Config) complete() (Config, error) {
+	if err := Missing(); err != nil {
+		return c, err
+	}
+	if c.Binaries.Init == "" || c.Binaries.Pause == "" || c.Binaries.Node.Kubelet == "" {
+		return c, errors.New("Config.Binaries is not set: use what Build returns")
+	}
+	c.Silence = cmp.Or(c.Silence, 20*time.Second)
+	if c.Silence < 4*time.Second {
+		return c, fmt.Errorf("Config.Silence must be at least 4s, got %s", c.Silence)
+	}
+	c.Cluster.Binaries = c.Binaries.Cluster
+	c.Cluster.NoKwok = true
+	m := &c.Cluster.ControllerManager
+	if m.Controllers == nil {
+		m.Controllers = cluster.AllControllers
+	}
+	m.ExtraArgs = append([]string{"--node-monitor-period=1s", "--node-monitor-grace-period=" + c.Silence.String()}, m.ExtraArgs...)
+	c.Cluster.APIServer.ExtraArgs = append([]string{"--enable-admission-plugins=NodeRestriction"}, c.Cluster.APIServer.ExtraArgs...)
+	return c, nil
+}

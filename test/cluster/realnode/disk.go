@@ -1,0 +1,187 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package realnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// DiskKind is how a disk appears in a node.
+type DiskKind string
+
+// The kinds of disks.
+const (
+	// Ext4 is a loop device with an ext4, mounted at Path and written down in fstab.
+	Ext4 DiskKind = "ext4"
+	// Tmpfs is a file system in memory, mounted at Path. It is empty after each boot.
+	Tmpfs DiskKind = "tmpfs"
+	// Block is a loop device without a file system. Path is a symbolic link to it.
+	Block DiskKind = "block"
+	// Directory is a plain folder of the node's root file system.
+	Directory DiskKind = "directory"
+)
+
+// Disk says what disk to put into a node.
+type Disk struct {
+	Kind DiskKind
+	// Path is where the node has it, such as /mnt/disks/fast/1.
+	Path string
+	// Size in bytes, at least 1 MiB; a directory has none. Of a loop device only what is
+	// written to takes space on this machine.
+	Size int64
+}
+
+func (d Disk) check() error {
+	if !filepath.IsAbs(d.Path) || filepath.Clean(d.Path) != d.Path || d.Path == "/" {
+		return fmt.Errorf("disk: Path must be absolute and clean, got %q", d.Path)
+	}
+	switch d.Kind {
+	case Directory:
+		return nil
+	case Ext4, Tmpfs, Block:
+	default:
+		return fmt.Errorf("disk %s: Kind must be one of ext4, tmpfs, block and directory, got %q", d.Path, d.Kind)
+	}
+	if d.Size < 1<<20 {
+		return fmt.Errorf("disk %s: Size must be at least 1 MiB, got %d", d.Path, d.Size)
+	}
+	return nil
+}
+
+// attached is a disk in a node.
+type attached struct {
+	Disk
+	loop *loop // nil for a disk that has no device
+}
+
+// AddDisk puts a new, empty disk into the node, which may or may not run, and returns the path
+// of its block device, if it has one.
+func (n *Node) AddDisk(ctx context.Context, d Disk) (device string, err error) {
+	if err := d.check(); err != nil {
+		return "", fmt.Errorf("node %s: %w", n.Name, err)
+	}
+	n.power.Lock()
+	defer n.power.Unlock()
+	a, err := n.attach(d)
+	if err == nil && n.pid() != 0 {
+		if err = n.mount(ctx, a); err == nil {
+			_, err = n.Run(ctx, strings.NewReader(n.fstab()), "tee", "/etc/fstab")
+		}
+	}
+	if err != nil {
+		return "", fmt.Errorf("add disk %s to node %s: %w", d.Path, n.Name, err)
+	}
+	return a.device(), nil
+}
+
+// RemoveDisk takes the disk at a path out of the node for good, with all that is on it. It fails
+// while the node has it in use. fstab still names it, as when a disk has died.
+func (n *Node) RemoveDisk(ctx context.Context, path string) error {
+	n.power.Lock()
+	defer n.power.Unlock()
+	a, err := n.disk(path)
+	if err != nil {
+		return err
+	}
+	if err := n.unmount(ctx, a); err != nil {
+		return fmt.Errorf("remove disk %s of node %s: %w", path, n.Name, err)
+	}
+	n.mu.Lock()
+	n.disks = slices.DeleteFunc(n.disks, func(b *attached) bool { return a == b })
+	n.mu.Unlock()
+	if a.loop == nil {
+		return nil
+	}
+	return errors.Join(a.loop.close(), os.Remove(n.backing(a)))
+}
+
+// UnmountDisk unmounts the disk at a path of a running node, as when its file system has
+// failed; MountDisk or the next boot brings it back.
+func (n *Node) UnmountDisk(ctx context.Context, path string) error {
+	n.power.Lock()
+	defer n.power.Unlock()
+	a, err := n.disk(path)
+	if err != nil {
+		return err
+	}
+	return n.unmount(ctx, a)
+}
+
+// MountDisk mounts a disk that UnmountDisk unmounted.
+func (n *Node) MountDisk(ctx context.Context, path string) error {
+	n.power.Lock()
+	defer n.power.Unlock()
+	a, err := n.disk(path)
+	if err != nil {
+		return err
+	}
+	return n.mount(ctx, a)
+}
+
+func (a *attached) device() string {
+	if a.loop == nil {
+		return ""
+	}
+	return a.loop.path
+}
+
+// attach makes the disk.
+func (n *Node) attach(d Disk) (*attached, error) {
+	if _, err := n.disk(d.Path); err == nil {
+		return nil, errors.New("there is one already")
+	}
+	a := &attached{Disk: d}
+	if d.Kind == Ext4 || d.Kind == Block {
+		if err := n.makeLoop(a); err != nil {
+			return nil, err
+		}
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.disks = append(n.disks, a)
+	n.written = slices.DeleteFunc(n.written, func(b *attached) bool { return b.Path == a.Path })
+	n.written = append(n.written, a)
+	return a, nil
+}
+
+func (n *Node) makeLoop(a *attached) (err error) {
+	file := n.backing(a)
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		return err
+	}
+	if err := os.Truncate(file, a.Size); err != nil {
+		return err
+	}
+	if a.Kind == Ext4 {
+		if err := run(context.Background(), nil, "mkfs.ext4", "-q", "-F", file); err != nil {
+			return err
+		}
+	}
+	a.loop, err = newLoop(file)
+	return err
+}
+
+// backing is the file that is a disk's device.
+func (n *Node) backing(a *attached) string {
+	return n.path("disks", strings.ReplaceAll(strings.TrimPrefix(a.Path, "/"), "/", "-"))
+}
+
+func (n *Node) disk(path string) (*attached, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, a := range n.disks {
+		if a.Path == path {
+			return a, nil
+		}
+	}
+	return nil, fmt.Errorf("node %s has no disk %s", n.Name, path)
+}

@@ -1,0 +1,32 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package layout says what is where in a real node, to both the package that starts it and
+// the node's process 1.
+package layout
+
+// Paths in a node.
+const (
+	// NotifySocket is where process 1 and services say that they are ready, as they would to
+	// systemd.
+	NotifySocket = "/.notify"
+	// Kubernetes has kubelet and kube-proxy.
+	Kubernetes = "/opt/kubernetes"
+	// Containerd is the container runtime's socket.
+	Containerd = "/run/containerd/containerd.sock"
+)
+
+// Node is what process 1 of a node has to know. All paths are the machine's.
+type Node struct {
+	// Name is the node's host name.
+	Name string
+	// Root is the folder that becomes the root of the node's file system.
+	Root string
+	// Etc is the folder that has what differs from the machine's /etc, and EtcWork an empty
+	// one beside it.
+	Etc, EtcWork string
+	// BootID is a file to be shown as the kernel's boot id, which differs from boot to boot.
+	BootID string
+	// Kubernetes is the folder with the binaries.
+	Kubernetes string
+}

@@ -1,0 +1,101 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package realnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// network joins the machine and its nodes. Its bridge is in a network namespace of its own,
+// which a process holds: when that ends, the kernel takes away the bridge and all that leads to
+// it, whoever may have been killed.
+type network struct {
+	slot slot
+	pid  int // the process that holds the bridge's namespace
+}
+
+// errTaken is the answer of a slot that another cluster has.
+var errTaken = errors.New("taken")
+
+// newNetwork takes the first free slot and makes its network in the network namespace of a
+// process.
+func newNetwork(ctx context.Context, pid int) (*network, error) {
+	for s := range slot(slots) {
+		n := &network{slot: s, pid: pid}
+		err := n.open(ctx)
+		if err == nil {
+			return n, nil
+		}
+		if !errors.Is(err, errTaken) {
+			return nil, fmt.Errorf("make the nodes' network: %w", err)
+		}
+	}
+	return nil, fmt.Errorf("make the nodes' network: all %d are taken", slots)
+}
+
+// open makes the device that leads from the machine to the nodes, which no other cluster can
+// then make, and the bridge at its other end.
+func (n *network) open(ctx context.Context) error {
+	s := n.slot
+	err := ip(ctx, nil, "link", "add", s.device(), "type", "veth", "peer", "name", "machine", "netns", strconv.Itoa(n.pid))
+	if err != nil {
+		if strings.Contains(err.Error(), "File exists") {
+			return errTaken
+		}
+		return err
+	}
+	lines := []string{
+		"address add " + s.machine() + "/24 dev " + s.device(),
+		"link set " + s.device() + " up",
+	}
+	for i := 1; i <= maxNodes; i++ {
+		lines = append(lines, "route add "+s.pods(i)+" via "+s.node(i))
+	}
+	if err := batch(ctx, nil, lines...); err != nil {
+		return err
+	}
+	return batch(ctx, inNetwork(n.pid),
+		"link set lo up", "link add bridge type bridge", "link set bridge up",
+		"link set machine master bridge", "link set machine up")
+}
+
+// plug joins a node to the network. The port is a name that no node of this network had before:
+// the kernel takes its time to take away that of a node that was killed.
+func (n *network) plug(ctx context.Context, node *Node, pid int, port string) error {
+	s, i := n.slot, node.index
+	err := batch(ctx, inNetwork(n.pid),
+		fmt.Sprintf("link add %s type veth peer name eth0 address %s netns %d", port, s.hardware(i), pid),
+		"link set "+port+" master bridge", "link set "+port+" up")
+	if err != nil {
+		return err
+	}
+	lines := []string{
+		"link set lo up", "address add " + s.node(i) + "/24 dev eth0", "link set eth0 up",
+		"route add default via " + s.machine(),
+	}
+	for other := 1; other <= maxNodes; other++ {
+		if other != i {
+			lines = append(lines, "route add "+s.pods(other)+" via "+s.node(other))
+		}
+	}
+	return batch(ctx, inNetwork(pid), lines...)
+}
+
+// inNetwork begins a command that runs in the network namespace of a process.
+func inNetwork(pid int) []string { return []string{"nsenter", "--target", strconv.Itoa(pid), "--net"} }
+
+// batch has iproute2 carry out lines, in order.
+func batch(ctx context.Context, prefix []string, lines ...string) error {
+	return run(ctx, []byte(strings.Join(lines, "\n")+"\n"), append(prefix, "ip", "-batch", "-")...)
+}
+
+func ip(ctx context.Context, prefix []string, args ...string) error {
+	return run(ctx, nil, append(append(prefix, "ip"), args...)...)
+}

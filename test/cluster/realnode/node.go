@@ -1,0 +1,170 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package realnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"stowage.dev/stowage/test/cluster"
+)
+
+// NodeSpec says what node to add.
+type NodeSpec struct {
+	// Name of the Node object, a DNS label.
+	Name string
+	// Labels that kubelet registers the node with, such as the topology's; NodeRestriction
+	// forbids it others of kubernetes.io.
+	Labels map[string]string
+	// Taints that kubelet registers the node with, as key=value:effect.
+	Taints []string
+	// Disks are there from the start.
+	Disks []Disk
+}
+
+func (s NodeSpec) check() error {
+	if problems := validation.IsDNS1123Label(s.Name); len(problems) > 0 {
+		return fmt.Errorf("add node %q: %s", s.Name, strings.Join(problems, "; "))
+	}
+	for _, d := range s.Disks {
+		if err := d.check(); err != nil {
+			return fmt.Errorf("add node %s: %w", s.Name, err)
+		}
+	}
+	return nil
+}
+
+// Node is a real node: containerd, kubelet and kube-proxy in namespaces of their own, with a
+// root file system of their own. It outlives its runs: Kill and Start are its power button.
+// Safe for concurrent use.
+type Node struct {
+	Name string
+	// Address is the node's InternalIP, which this machine and all pods reach.
+	Address string
+
+	cluster *Cluster
+	spec    NodeSpec
+	index   int
+
+	containerd, kubelet, proxy *cluster.Component
+
+	power sync.Mutex // held while the node starts, is killed or wiped
+	mu    sync.Mutex
+	boots int
+	init  *cluster.Process // nil before the first start
+	disks []*attached
+	// written are the disks that fstab names.
+	written []*attached
+}
+
+func newNode(c *Cluster, spec NodeSpec, index int) *Node {
+	n := &Node{Name: spec.Name, Address: c.network.slot.node(index), cluster: c, spec: spec, index: index}
+	n.containerd = n.service("containerd", "", "/usr/bin/containerd", "--config=/etc/kubernetes/containerd.toml")
+	n.proxy = n.service("kube-proxy", "", n.binary(c.config.Binaries.Node.KubeProxy), "--config=/etc/kubernetes/kube-proxy.yaml")
+	n.kubelet = n.service("kubelet", "https://"+n.Address+":10250", n.binary(c.config.Binaries.Node.Kubelet), n.kubeletArgs()...)
+	return n
+}
+
+// Containerd is the node's container runtime. Killing it leaves containers running.
+func (n *Node) Containerd() *cluster.Component { return n.containerd }
+
+// Kubelet is the node's agent of Kubernetes. Killing it leaves containers running.
+func (n *Node) Kubelet() *cluster.Component { return n.kubelet }
+
+// Path is where this machine has what the node has at an absolute path below /var, /mnt, /opt,
+// /srv or /home. File systems that are mounted in the node are not to be seen there: see
+// Node.Run.
+func (n *Node) Path(path string) string { return filepath.Join(n.root(), path) }
+
+// path is in the node's own folder.
+func (n *Node) path(elements ...string) string {
+	return filepath.Join(append([]string{n.cluster.Folder(), "nodes", n.Name}, elements...)...)
+}
+
+func (n *Node) root() string { return n.path("root") }
+
+// Running reports whether the node is switched on.
+func (n *Node) Running() bool { return n.pid() != 0 }
+
+// pid is that of the node's process 1, 0 if it does not run.
+func (n *Node) pid() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.init == nil {
+		return 0
+	}
+	select {
+	case <-n.init.Done():
+		return 0
+	default:
+		return n.init.PID()
+	}
+}
+
+// Kill ends all that runs on the node at once, as a power cut does, and returns when it is
+// gone. Its file systems and disks stay, but for those in memory. Killing a node that does not
+// run does nothing.
+func (n *Node) Kill() error {
+	n.power.Lock()
+	defer n.power.Unlock()
+	if n.pid() == 0 {
+		return nil
+	}
+	services := []*cluster.Component{n.containerd, n.kubelet, n.proxy}
+	for _, s := range services {
+		s.Expect()
+	}
+	errs := []error{n.init.Kill()}
+	for _, s := range services {
+		errs = append(errs, s.Kill()) // it is dead, and this waits until that is known
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("kill node %s: %w", n.Name, err)
+	}
+	return nil
+}
+
+// Wipe empties the file systems of a node that does not run, as when its machine is set up
+// anew. Its disks keep what is on them, and the Node object remains.
+func (n *Node) Wipe() error {
+	n.power.Lock()
+	defer n.power.Unlock()
+	if n.pid() != 0 {
+		return fmt.Errorf("wipe node %s: it is running: kill it first", n.Name)
+	}
+	n.mu.Lock()
+	n.written = slices.Clone(n.disks)
+	n.mu.Unlock()
+	for _, dir := range []string{"root", "etc", "etc-work"} {
+		if err := os.RemoveAll(n.path(dir)); err != nil {
+			return fmt.Errorf("wipe node %s: %w", n.Name, err)
+		}
+	}
+	return nil
+}
+
+// Run runs a program of this machine in the node's namespaces, gives it stdin, which may be nil,
+// and returns what it printed.
+func (n *Node) Run(ctx context.Context, stdin io.Reader, command ...string) (string, error) {
+	pid := n.pid()
+	if pid == 0 {
+		return "", fmt.Errorf("run %s on node %s: it does not run", strings.Join(command, " "), n.Name)
+	}
+	out, err := output(ctx, stdin, append(enter(pid, "--pid"), command...)...)
+	if err != nil {
+		return out, fmt.Errorf("on node %s: %w", n.Name, err)
+	}
+	return out, nil
+}

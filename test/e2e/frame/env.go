@@ -1,0 +1,178 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package frame
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"stowage.dev/stowage/test/cluster/realnode"
+)
+
+// timeout is how long a test may take before its waits fail. It is ample for a machine that has
+// other things to do too.
+const timeout = 5 * time.Minute
+
+// cleanTimeout is how long removing a test's nodes and objects may take.
+const cleanTimeout = 2 * time.Minute
+
+// Env is a test's part of a cluster.
+type Env struct {
+	T       testing.TB
+	Cluster *realnode.Cluster
+	Client  kubernetes.Interface
+	// Namespace is the test's own, and the beginning of the names of its other objects.
+	Namespace string
+	// Context ends with the test's deadline.
+	Context context.Context
+
+	dumped sync.Once
+}
+
+// New returns an Env on the cluster that all tests of the package share.
+func New(t testing.TB) *Env {
+	t.Helper()
+	return newEnv(t, shared)
+}
+
+// NewOn starts a cluster with options for this test alone.
+func NewOn(t testing.TB, o Options) *Env {
+	t.Helper()
+	c, err := start(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			c.KeepFolder()
+			t.Log("the logs are in", c.Folder())
+		}
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return newEnv(t, c)
+}
+
+func newEnv(t testing.TB, c *realnode.Cluster) *Env {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	t.Cleanup(cancel)
+	namespace, err := c.NewNamespace(ctx, "e2e")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &Env{T: t, Cluster: c, Client: c.Client(), Namespace: namespace, Context: ctx}
+	t.Cleanup(func() {
+		e.tell()
+		if err := e.deleteNamespace(); err != nil {
+			t.Error(err)
+		}
+	})
+	return e
+}
+
+// deleteNamespace has the namespace and all in it deleted, without waiting for that.
+func (e *Env) deleteNamespace() error {
+	ctx, cancel := context.WithTimeout(context.Background(), cleanTimeout)
+	defer cancel()
+	return e.Client.CoreV1().Namespaces().Delete(ctx, e.Namespace, metav1.DeleteOptions{})
+}
+
+// Name makes a name that no other test has, for objects that are in no namespace.
+func (e *Env) Name(short string) string { return e.Namespace + "-" + short }
+
+// Node is a node with disks, for AddNodes.
+func Node(name string, disks ...realnode.Disk) realnode.NodeSpec {
+	return realnode.NodeSpec{Name: name, Disks: disks}
+}
+
+// AddNodes starts nodes side by side, by their short names, and returns them in order when they
+// are Ready. They are removed after the test.
+func (e *Env) AddNodes(specs ...realnode.NodeSpec) []*realnode.Node {
+	e.T.Helper()
+	for i := range specs {
+		specs[i].Name = e.Name(specs[i].Name)
+	}
+	nodes, err := e.Cluster.AddNodes(e.Context, specs...)
+	e.T.Cleanup(func() {
+		e.tell()
+		ctx, cancel := context.WithTimeout(context.Background(), cleanTimeout)
+		defer cancel()
+		for _, n := range nodes {
+			if n == nil {
+				continue
+			}
+			if err := e.Cluster.RemoveNode(ctx, n); err != nil {
+				e.T.Error(err)
+			}
+		}
+	})
+	if err != nil {
+		e.T.Fatal(err)
+	}
+	return nodes
+}
+
+// OnNode has a pod run on a node of the test, by its short name; the scheduler is asked all the
+// same.
+func (e *Env) OnNode(pod *corev1.Pod, short string) *corev1.Pod {
+	pod = pod.DeepCopy()
+	pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: e.Name(short)}
+	return pod
+}
+
+// Kubectl runs kubectl in the test's namespace and returns what it printed.
+func (e *Env) Kubectl(args ...string) string {
+	e.T.Helper()
+	out, err := e.Cluster.Kubectl(e.Context, append([]string{"--namespace=" + e.Namespace}, args...)...)
+	if err != nil {
+		e.T.Fatal(err)
+	}
+	return out
+}
+
+// Exec runs a command in the first container of a pod, as kubectl exec does, and returns what it
+// printed.
+func (e *Env) Exec(pod string, command ...string) string {
+	e.T.Helper()
+	return e.Kubectl(append([]string{"exec", pod, "--"}, command...)...)
+}
+
+// tell tells once what there is if the test has failed, before anything of it is taken away.
+func (e *Env) tell() {
+	if e.T.Failed() {
+		e.dumped.Do(func() { e.T.Log(e.Dump()) })
+	}
+}
+
+// Dump tells what there is, for tests that fail.
+func (e *Env) Dump() string {
+	ctx, cancel := context.WithTimeout(context.Background(), cleanTimeout)
+	defer cancel()
+	var b strings.Builder
+	for _, args := range [][]string{
+		{"get", "nodes", "--output=wide"},
+		{"get", "pods", "--all-namespaces", "--output=wide"},
+		{"get", "persistentvolumes,persistentvolumeclaims"},
+		{"get", "events", "--sort-by=.lastTimestamp"},
+	} {
+		out, err := e.Cluster.Kubectl(ctx, append([]string{"--namespace=" + e.Namespace}, args...)...)
+		fmt.Fprintf(&b, "kubectl %s\n%s\n", strings.Join(args, " "), out)
+		if err != nil {
+			fmt.Fprintln(&b, err)
+		}
+	}
+	return b.String()
+}

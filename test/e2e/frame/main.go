@@ -1,0 +1,100 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package frame
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"stowage.dev/stowage/test/cluster"
+	"stowage.dev/stowage/test/cluster/realnode"
+)
+
+// buildTimeout is how long building may take, which the first time is most of it, and
+// startTimeout how long a control plane may.
+const (
+	buildTimeout = 40 * time.Minute
+	startTimeout = 3 * time.Minute
+)
+
+// Options say what cluster the tests of a package have.
+type Options struct {
+	// Images are archives that all nodes have.
+	Images []string
+	// Config changes the cluster's configuration, if it is set.
+	Config func(*realnode.Config)
+	// Begin is called once the control plane runs, if it is set, to apply manifests, say.
+	Begin func(context.Context, *realnode.Cluster) error
+}
+
+// shared is what Main makes for all tests.
+var (
+	shared   *realnode.Cluster
+	binaries realnode.Binaries
+	keep     = flag.Bool("keep", false, "leave the cluster's folder, with all logs, in place")
+)
+
+// Main runs the tests of a package on a cluster of their own, and returns the process's exit
+// code.
+func Main(m *testing.M, o Options) int {
+	code, err := run(m, o)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "end-to-end tests:", err)
+		return max(code, 1)
+	}
+	return code
+}
+
+func run(m *testing.M, o Options) (code int, err error) {
+	flag.Parse()
+	if flag.Lookup("test.list").Value.String() != "" {
+		return m.Run(), nil
+	}
+	if err := realnode.Missing(); err != nil {
+		return 1, err
+	}
+	building, cancel := context.WithTimeout(context.Background(), buildTimeout)
+	defer cancel()
+	if binaries, err = realnode.Build(building, cluster.BuildOptions{Progress: os.Stderr}); err != nil {
+		return 1, err
+	}
+	if shared, err = start(o); err != nil {
+		return 1, err
+	}
+	defer func() { err = errors.Join(err, shared.Stop()) }()
+	code = m.Run()
+	if code != 0 {
+		shared.KeepFolder()
+		fmt.Fprintln(os.Stderr, "The logs are in", shared.Folder())
+	}
+	return code, nil
+}
+
+// start starts a cluster with options.
+func start(o Options) (*realnode.Cluster, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	config := realnode.Config{Binaries: binaries, Images: o.Images}
+	config.Cluster.Keep = *keep
+	if o.Config != nil {
+		o.Config(&config)
+	}
+	c, err := realnode.Start(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	if o.Begin != nil {
+		if err := o.Begin(ctx, c); err != nil {
+			return nil, errors.Join(err, c.Stop())
+		}
+	}
+	return c, nil
+}

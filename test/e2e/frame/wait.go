@@ -1,0 +1,103 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package frame
+
+import (
+	"fmt"
+	"reflect"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
+)
+
+// Target is an object to wait for.
+type Target struct {
+	Client    rest.Interface // of the object's group and version
+	Resource  string         // such as "pods"
+	Namespace string         // empty: the object is in none
+	Name      string
+}
+
+// Wait watches an object until it is as asked, and returns it as it then is. is is never called
+// with nil: an object that is not there is waited for.
+func Wait[T runtime.Object](e *Env, target Target, what string, is func(T) bool) T {
+	e.T.Helper()
+	found, err := wait(e, target, func(object T, _ bool) bool { return is(object) }, false)
+	if err != nil {
+		e.T.Fatalf("wait until %s %s is %s: %v", target.Resource, target.Name, what, err)
+	}
+	return found
+}
+
+// WaitGone returns when there is no such object.
+func WaitGone[T runtime.Object](e *Env, target Target) {
+	e.T.Helper()
+	if _, err := wait(e, target, func(_ T, deleted bool) bool { return deleted }, true); err != nil {
+		e.T.Fatalf("wait until %s %s is gone: %v", target.Resource, target.Name, err)
+	}
+}
+
+// wait watches a target until done says so. With gone, it is done too if there is none at first.
+func wait[T runtime.Object](e *Env, target Target, done func(object T, deleted bool) bool, gone bool) (found T, err error) {
+	lw := cache.NewListWatchFromClient(target.Client, target.Resource, target.Namespace,
+		fields.OneTermEqualSelector(metav1.ObjectNameField, target.Name))
+	var precondition watchtools.PreconditionFunc
+	if gone {
+		precondition = func(store cache.Store) (bool, error) { return len(store.List()) == 0, nil }
+	}
+	// T is a pointer to a type of objects.
+	example, ok := reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T)
+	if !ok {
+		return found, fmt.Errorf("%T is no kind of object", found)
+	}
+	_, err = watchtools.UntilWithSync(e.Context, lw, example, precondition, func(event watch.Event) (bool, error) {
+		object, ok := event.Object.(T)
+		if !ok {
+			return false, nil
+		}
+		found = object
+		deleted := event.Type == watch.Deleted
+		return (gone || !deleted) && done(object, deleted), nil
+	})
+	return found, err
+}
+
+// WaitPod waits until a pod of the test's namespace is as asked, and returns it.
+func (e *Env) WaitPod(name, what string, is func(*corev1.Pod) bool) *corev1.Pod {
+	e.T.Helper()
+	return Wait(e, Target{e.Client.CoreV1().RESTClient(), "pods", e.Namespace, name}, what, is)
+}
+
+// WaitPV waits until a volume is as asked, and returns it. The name is a whole one.
+func (e *Env) WaitPV(name, what string, is func(*corev1.PersistentVolume) bool) *corev1.PersistentVolume {
+	e.T.Helper()
+	return Wait(e, Target{e.Client.CoreV1().RESTClient(), "persistentvolumes", "", name}, what, is)
+}
+
+// WaitPVC waits until a claim of the test's namespace is as asked, and returns it.
+func (e *Env) WaitPVC(name, what string, is func(*corev1.PersistentVolumeClaim) bool) *corev1.PersistentVolumeClaim {
+	e.T.Helper()
+	return Wait(e, Target{e.Client.CoreV1().RESTClient(), "persistentvolumeclaims", e.Namespace, name}, what, is)
+}
+
+// Succeeded reports whether the pod has done its work.
+func Succeeded(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodSucceeded }
+
+// Ready reports whether the pod says that it is ready.
+func Ready(pod *corev1.Pod) bool {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}

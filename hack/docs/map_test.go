@@ -1,0 +1,77 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package docs
+
+import (
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestMap: docs/README.md leads to every page.
+func TestMap(t *testing.T) {
+	t.Parallel()
+	linked := map[string]bool{}
+	for _, found := range link.FindAllStringSubmatch(read(t, "docs/README.md"), -1) {
+		linked[filepath.Join("docs", found[1])] = true
+	}
+	for name := range pages(t) {
+		if name != "docs/README.md" && !linked[name] {
+			t.Errorf("docs/README.md does not lead to %s", name)
+		}
+	}
+}
+
+var (
+	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
+	marks   = regexp.MustCompile("[^a-z0-9 _-]+")
+	anchor  = regexp.MustCompile(`\]\(([^)#:]*)#([^)]+)\)`)
+)
+
+// TestAnchors: where a page links to a part of a page, the page has that part.
+func TestAnchors(t *testing.T) {
+	t.Parallel()
+	all := pages(t)
+	parts := map[string]map[string]bool{}
+	for name, text := range all {
+		parts[name] = map[string]bool{}
+		for _, found := range heading.FindAllStringSubmatch(text, -1) {
+			plain := marks.ReplaceAllString(strings.ToLower(found[1]), "")
+			parts[name][strings.ReplaceAll(plain, " ", "-")] = true
+		}
+	}
+	for name, text := range all {
+		for _, found := range anchor.FindAllStringSubmatch(text, -1) {
+			target := name
+			if found[1] != "" {
+				target = filepath.Join(filepath.Dir(name), found[1])
+			}
+			if of, ok := parts[target]; ok && !of[found[2]] {
+				t.Errorf("%s links to %s#%s, and there is no such heading", name, found[1], found[2])
+			}
+		}
+	}
+}
+
+// TestCompatibility: the page names the versions that this repository builds with.
+func TestCompatibility(t *testing.T) {
+	t.Parallel()
+	page := read(t, "docs/compatibility.md")
+	for file, pattern := range map[string]string{
+		"go.mod":                   `k8s\.io/kubernetes v(\S+)`,
+		"hack/controlplane/go.mod": `go\.etcd\.io/etcd/server/v3 v(\S+)`,
+	} {
+		found := regexp.MustCompile(pattern).FindStringSubmatch(read(t, file))
+		if found == nil {
+			t.Fatalf("%s has nothing like %s", file, pattern)
+		}
+		if !strings.Contains(page, "| "+found[1]+" |") {
+			t.Errorf("docs/compatibility.md has no row for %s of %s", found[1], file)
+		}
+	}
+	if found := regexp.MustCompile(`(?m)^go (\S+)`).FindStringSubmatch(read(t, "go.mod")); found == nil || !strings.Contains(page, "asks for "+found[1]) {
+		t.Errorf("docs/compatibility.md does not say that go.mod asks for Go %q", found)
+	}
+}

@@ -1,0 +1,142 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package docs
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/volume/match"
+)
+
+const troubleshooting = "docs/troubleshooting.md"
+
+// TestTroubleshooting: the tables of the page for those who seek help have whatever
+// users are told, in the words in which they are told it, and nothing else.
+func TestTroubleshooting(t *testing.T) {
+	t.Parallel()
+	for heading, want := range map[string][]string{
+		"Nodes are counted":   append(nodeReasons(), constants(t, "pkg/extender", `^unknownNode$`)...),
+		"No node is counted":  slices.Concat(called(t, "pkg/volume/claims", "refuse"), called(t, "pkg/volume/match/request.go", "Errorf")),
+		"From the extender":   without(t, errorsOf(t, "pkg/extender"), extenderInternal, "From the extender"),
+		"States":              states(),
+		"Reasons":             slices.Concat(constantsOf(t, "pkg/local/disk", "Reason"), cannot(t)),
+		"Events of the agent": constants(t, "pkg/localprovisioner", `^event[A-Z]`),
+		"A node was found, and binding failed": slices.Concat(
+			texts(t, "pkg/volume/plan"),
+			without(t, slices.Concat(
+				errorsOf(t, "pkg/binder/errors.go"), errorsOf(t, "pkg/volumecache/attempt"), errorsOf(t, "pkg/plugin/volumetopology/reserve.go"),
+			), binderInternal, "binding"),
+		),
+	} {
+		t.Run(heading, func(t *testing.T) {
+			t.Parallel()
+			slices.Sort(want)
+			want = slices.Compact(want)
+			if len(want) < 5 {
+				t.Fatalf("found %q in the source", want)
+			}
+			if diff := cmp.Diff(want, firstCells(section(t, troubleshooting, heading))); diff != "" {
+				t.Errorf("%s, %q (-the code +the page):\n%s", troubleshooting, heading, diff)
+			}
+		})
+	}
+}
+
+// TestFailureCodes: the page has the code of each failure of a binding beside its words.
+func TestFailureCodes(t *testing.T) {
+	t.Parallel()
+	page := section(t, troubleshooting, "A node was found, and binding failed")
+	for _, code := range constantsOf(t, "pkg/volume/plan", "FailureCode") {
+		if !strings.Contains(page, "| `"+code+"` |") {
+			t.Errorf("%s lacks %s", troubleshooting, code)
+		}
+	}
+}
+
+// nodeReasons are why the engine refuses a node.
+func nodeReasons() []string {
+	var all []string
+	unknown := match.ReasonCode(255).String()
+	for code := match.Fits + 1; code.String() != unknown; code++ {
+		all = append(all, code.String())
+	}
+	return all
+}
+
+func states() []string {
+	var all []string
+	for _, state := range stowage.EntryStates() {
+		all = append(all, string(state))
+	}
+	return all
+}
+
+// cannot are the reasons for what the agent has decided and cannot do.
+func cannot(t *testing.T) []string {
+	t.Helper()
+	var all []string
+	for _, action := range constantsOf(t, "pkg/local/slot", "Action") {
+		if action != "FindUsers" { // has reasons of its own
+			all = append(all, "Cannot"+action)
+		}
+	}
+	return all
+}
+
+// What is in the source of errors and that no pod's user reads, by what it is.
+var (
+	extenderInternal = map[string]string{
+		"extender: Settings, Client and Informers must be set":               "a fault in the command",
+		"index pods by node: …":                                              "a fault in the command",
+		"encode the answer: …":                                               "a type that JSON cannot have",
+		"it has no Pod":                                                      "follows: read the request",
+		"PodName, PodNamespace, PodUID and Node must be set":                 "follows: read the request",
+		"volumes on node \"…\" changed while the pod was being scheduled: …": "as of the plugin",
+	}
+	binderInternal = map[string]string{
+		"bind timeout":      "a cause that TimeoutError tells of",
+		"provisioner \"…\"": "part of another text",
+	}
+)
+
+// without leaves out what users do not read. What is left out has to be there.
+func without(t *testing.T, all []string, internal map[string]string, what string) []string {
+	t.Helper()
+	for text := range maps.Keys(internal) {
+		if !slices.Contains(all, text) {
+			t.Errorf("%s: the source has no %q any more", what, text)
+		}
+	}
+	return slices.DeleteFunc(all, func(text string) bool { return internal[text] != "" })
+}
+
+// section is the part of a page below a heading, up to the next heading of any level.
+func section(t *testing.T, page, heading string) string {
+	t.Helper()
+	_, text, found := strings.Cut(read(t, page), "# "+heading+"\n")
+	if !found {
+		t.Fatalf("%s has no heading %q", page, heading)
+	}
+	text, _, _ = strings.Cut(text, "\n#")
+	return text
+}
+
+var firstCell = regexp.MustCompile("(?m)^\\| `([^`]+)` \\|")
+
+// firstCells are what the rows of a text's tables begin with, sorted.
+func firstCells(text string) []string {
+	var all []string
+	for _, row := range firstCell.FindAllStringSubmatch(text, -1) {
+		all = append(all, row[1])
+	}
+	slices.Sort(all)
+	return all
+}

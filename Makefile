@@ -29,10 +29,23 @@ WORKLOADS ?=
 ROUNDS   ?=
 ONLY     ?=
 DISKS    ?=
+TAG      ?= dev
+BASE     ?=
+PUSH     ?=
+PLATFORMS ?= linux/$(shell go env GOARCH)
 
 # Commands are found, not listed: cmd/scheduler makes bin/stowage-scheduler, cmd/kubectl-x makes bin/kubectl-x.
 COMMANDS := $(patsubst cmd/%/main.go,%,$(wildcard cmd/*/main.go))
 BINARIES := $(foreach c,$(COMMANDS),bin/$(if $(filter kubectl-%,$(c)),$(c),stowage-$(c)))
+
+# A command is an image, unless it is a plugin of kubectl. Images have binaries of their own, by platform, without
+# what Go stamps from git: so they are the same from a checkout, from a tarball and in the Dockerfile.
+IMAGES   ?= $(addprefix stowage-,$(filter-out kubectl-%,$(COMMANDS)))
+IMAGE_BINARIES = $(foreach p,$(subst $(comma), ,$(PLATFORMS)),$(addprefix bin/$(subst /,-,$(p))/,$(IMAGES)))
+comma    := ,
+# The commit, and when it was made, which is the time of all that is in an image.
+REVISION ?= $(shell git rev-parse HEAD 2>/dev/null)
+SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 
 # Go prints nothing while it compiles, which takes minutes on a fresh machine.
 PROGRESS := hack/progress.sh
@@ -54,6 +67,26 @@ $(BINARIES): bin/%: # Go knows whether it is up to date
 	@echo "building $@ $(VERSION)"
 	@CGO_ENABLED=0 go build -v -trimpath -ldflags '-s -w $(LDFLAGS)' -o $@ ./cmd/$(patsubst stowage-%,%,$*) 2>&1 | $(PROGRESS)
 
+.PHONY: images
+images: $(IMAGE_BINARIES) bin/tools/images ## Container images as archives in bin/images/; PLATFORMS=a,b TAG=dev BASE=image PUSH=registry/prefix
+	@bin/tools/images write -platforms='$(PLATFORMS)' -tag='$(TAG)' -base='$(BASE)' -push='$(PUSH)' \
+	  -version='$(VERSION)' -revision='$(REVISION)' -created='$(SOURCE_DATE_EPOCH)' $(IMAGES)
+
+.PHONY: sbom
+sbom: $(IMAGE_BINARIES) bin/tools/images ## What each image's binary is made of, as SPDX documents in bin/sbom/; PLATFORMS=a,b
+	@bin/tools/images sbom -platforms='$(PLATFORMS)' -version='$(VERSION)' -created='$(SOURCE_DATE_EPOCH)' $(IMAGES)
+
+.PHONY: $(IMAGE_BINARIES)
+$(IMAGE_BINARIES):
+	$(if $(filter $(notdir $(@D)),linux-amd64 linux-arm64 linux-ppc64le linux-s390x),,$(error PLATFORMS=$(PLATFORMS): each must be linux/amd64, linux/arm64, linux/ppc64le or linux/s390x))
+	@echo "building $@ $(VERSION)"
+	@CGO_ENABLED=0 GOOS=$(word 1,$(subst -, ,$(notdir $(@D)))) GOARCH=$(word 2,$(subst -, ,$(notdir $(@D)))) \
+	  go build -v -trimpath -buildvcs=false -ldflags '-s -w $(LDFLAGS)' -o $@ ./cmd/$(patsubst stowage-%,%,$(@F)) 2>&1 | $(PROGRESS)
+
+.PHONY: bin/tools/images
+bin/tools/images:
+	@go -C hack/images build -v -o '$(CURDIR)/$@' . 2>&1 | $(PROGRESS)
+
 .PHONY: demo
 demo: control-plane ## Schedule stateful pods on a real control plane; KEEP=1 leaves it running
 	@go build -v -o bin/tools/demo ./hack/demo 2>&1 | $(PROGRESS)
@@ -68,6 +101,7 @@ test: test-unit test-integration ## Everything: unit tests, fuzz seeds, integrat
 test-unit: ## Unit tests and fuzz seeds; RUN=regexp COUNT=n
 	@go test -json -timeout=10m $(if $(COUNT),-count=$(COUNT)) -run='$(RUN)' ./pkg/... ./cmd/... ./hack/... ./test/perf/report ./test/perf/result | $(REPORT)
 	@go -C hack/plot test ./...
+	@go -C hack/images test ./...
 
 .PHONY: test-race
 test-race: ## Unit tests under the race detector (needs a C compiler); RUN=regexp COUNT=n

@@ -62,20 +62,3 @@ func testsIn(t *testing.T, folder string) string {
 	}
 	return all.String()
 }
-
-var reasonConstant = regexp.MustCompile(`(?m)^\t\w+ +Reason += "(\w+)"`)
-
-// TestDiskReasons: the page for users explains every reason that they are told.
-func TestDiskReasons(t *testing.T) {
-	t.Parallel()
-	page := read(t, "docs/provisioner.md")
-	reasons := reasonConstant.FindAllStringSubmatch(read(t, "pkg/local/disk/fact.go"), -1)
-	if len(reasons) < 20 {
-		t.Fatalf("found %d reasons in the source", len(reasons))
-	}
-	for _, reason := range reasons {
-		if !strings.Contains(page, "| `"+reason[1]+"` |") {
-			t.Errorf("docs/provisioner.md does not explain %s", reason[1])
-		}
-	}
-}

@@ -65,9 +65,11 @@ var errBindTime = errors.New("the time for one call (timeouts.verb) has passed")
 
 // carryOut is the work of a bind, from the hold on.
 func (e *Extender) carryOut(ctx context.Context, args *extenderv1.ExtenderBindingArgs) (err error) {
-	outcome := bindError
+	outcome, place := bindError, e.pace.places.begin()
 	defer func() {
 		err = errors.Join(err, recovered(ctx, VerbBind, recover()))
+		place.end()
+		e.pace.came(args.PodUID)
 		e.holds.end(args.PodUID, outcome == bindProvisioning)
 		metrics.CountExtenderBind(outcome)
 	}()
@@ -75,8 +77,9 @@ func (e *Extender) carryOut(ctx context.Context, args *extenderv1.ExtenderBindin
 	if err != nil {
 		return err
 	}
+	defer e.cache.ExpectPod(pod)()
 	if pod.Spec.NodeName == "" {
-		err = e.bindAll(ctx, pod, args.Node)
+		err = e.bindAll(ctx, pod, args.Node, place)
 	} else if pod.Spec.NodeName != args.Node {
 		err = fmt.Errorf("pod is on node %q already", pod.Spec.NodeName)
 	}
@@ -119,11 +122,28 @@ func (e *Extender) podOf(ctx context.Context, args *extenderv1.ExtenderBindingAr
 	return pod, nil
 }
 
-func (e *Extender) bindAll(ctx context.Context, pod *v1.Pod, node string) error {
+// bindAll reserves, and then waits for a place to write from.
+func (e *Extender) bindAll(ctx context.Context, pod *v1.Pod, node string, place *place) error {
+	planned := &plan.Plan{}
 	if claims.Any(pod) {
-		if err := e.bindVolumes(ctx, pod, node); err != nil {
+		var err error
+		if planned, err = e.reserve(ctx, pod, node); err != nil {
 			return err
 		}
+		// For the time of the call: afterwards the objects themselves say who
+		// has what, and the engine has them as the API server returned them.
+		defer e.cache.Release(pod.UID)
+	}
+	e.pace.came(pod.UID)
+	if err := place.take(ctx); err != nil {
+		return fmt.Errorf("waiting for earlier binds: %w", err)
+	}
+	err := e.binder.Advance(ctx, planned)
+	if waiting, ok := errors.AsType[*binder.ProvisioningError](err); ok {
+		return &provisioningError{waiting}
+	}
+	if err != nil {
+		return err
 	}
 	return e.bindPod(ctx, pod, node)
 }
@@ -145,23 +165,17 @@ func (e *provisioningError) Error() string {
 	return "volumes are being provisioned, the pod is tried again until they are there: " + e.err.Error()
 }
 
-// bindVolumes reserves for the time of the call, and writes what that decides.
-// Afterwards the objects themselves say who has what.
-func (e *Extender) bindVolumes(ctx context.Context, pod *v1.Pod, node string) error {
+// reserve takes what the pod gets on the node out of what others see.
+func (e *Extender) reserve(ctx context.Context, pod *v1.Pod, node string) (*plan.Plan, error) {
 	begun, refusal, err := e.attempts.Begin(ctx, pod)
 	if err = errors.Join(err, refusal); err != nil {
-		return err
+		return nil, err
 	}
-	defer e.cache.Release(pod.UID)
 	planned, reason := e.cache.Reserve(begun.Demand, node)
 	if reason.Code != match.Fits {
-		return &conflictError{node, reason}
+		return nil, &conflictError{node, reason}
 	}
-	err = e.binder.Advance(ctx, planned)
-	if waiting, ok := errors.AsType[*binder.ProvisioningError](err); ok {
-		return &provisioningError{waiting}
-	}
-	return err
+	return planned, nil
 }
 
 // bindPod tells the API server the pod's node.

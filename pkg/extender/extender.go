@@ -66,6 +66,7 @@ type Extender struct {
 	pods    corelisters.PodLister
 	byNode  cache.Indexer // pods
 	holds   *holds        // mode Full
+	pace    *pace         // mode Full
 	flights *flights      // mode Advisory
 
 	// binding joins the binds that outlive their calls.
@@ -104,18 +105,26 @@ func New(ctx context.Context, c Config) (*Extender, error) {
 	}
 	if c.Settings.Mode == extender.ModeAdvisory {
 		e.flights = newFlights(c.Clock, c.Settings.Timeouts.Hold.Duration)
-	} else if e.binder, err = binder.New(binder.Config{
+		return e.measured(ctx), nil
+	}
+	e.pace = newPace(c.Settings.Timeouts.Verb.Duration)
+	if e.binder, err = binder.New(binder.Config{
 		Client: c.Client, Cache: engine, Timeout: c.Settings.Timeouts.Verb.Duration,
 		Mode: binder.Permitted(ctx, c.Client, binder.Mode(c.Settings.BindingMode)),
 	}); err != nil {
 		return nil, err
 	}
+	return e.measured(ctx), nil
+}
+
+// measured makes the metrics known until ctx ends.
+func (e *Extender) measured(ctx context.Context) *Extender {
 	metrics.RegisterExtender()
 	context.AfterFunc(ctx, metrics.WatchEngine(func() metrics.EngineSize {
-		size := engine.Size()
+		size := e.cache.Size()
 		return metrics.EngineSize{Volumes: size.Volumes, Segments: size.Segments, Nodes: size.Nodes, Reservations: size.Reservations}
 	}))
-	return e, nil
+	return e
 }
 
 // Engine is what the extender asks, for those who look into a running one.

@@ -11,6 +11,7 @@ import (
 
 	"stowage.dev/stowage/pkg/volume/claims"
 	"stowage.dev/stowage/pkg/volume/match"
+	"stowage.dev/stowage/pkg/volumecache"
 	"stowage.dev/stowage/pkg/volumecache/attempt"
 )
 
@@ -27,6 +28,9 @@ func (e *Extender) filter(ctx context.Context, args *extenderv1.ExtenderArgs) (*
 	verdict := newVerdict(e.candidates(args))
 	if !claims.Any(args.Pod) {
 		return verdict.all(ctx)
+	}
+	if e.pace != nil {
+		e.pace.await(ctx, args.Pod.UID)
 	}
 	begun, refusal, err := e.attempts.Begin(ctx, args.Pod)
 	switch {
@@ -53,10 +57,20 @@ func (e *Extender) filter(ctx context.Context, args *extenderv1.ExtenderArgs) (*
 	if err != nil {
 		return nil, err
 	}
-	if flight != nil && verdict.any() {
-		e.flights.add(flight)
+	if verdict.any() {
+		e.letThrough(begun.Demand, flight)
 	}
 	return verdict, nil
+}
+
+// letThrough notes that the pod may get a node now, which is not known yet.
+func (e *Extender) letThrough(d *volumecache.Demand, flight *flight) {
+	if flight != nil {
+		e.flights.add(flight)
+	}
+	if e.pace != nil && d.Waits() {
+		e.pace.expect(d.Pod().UID)
+	}
 }
 
 // judge asks the engine about one node.

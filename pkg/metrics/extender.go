@@ -25,6 +25,12 @@ var (
 		Help:           "Calls to bind a pod, by outcome: bound, provisioning (volumes are being made, the scheduler is to ask again), conflict (another pod came first since the node was filtered, the scheduler is to look again), error.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"outcome"})
+	extenderWait = metrics.NewHistogram(&metrics.HistogramOpts{
+		Namespace: namespace, Subsystem: extenderSubsystem, Name: "filter_wait_seconds",
+		Help:           "Time a call to filter waits until the bind of the pod before has reserved and there is room for another bind. Part of request_duration_seconds.",
+		Buckets:        metrics.ExponentialBuckets(0.0005, 2, 12),
+		StabilityLevel: metrics.ALPHA,
+	})
 
 	registerExtender sync.Once
 )
@@ -33,13 +39,16 @@ var (
 // engine and of binding, which it shares with the scheduler.
 func RegisterExtender() {
 	Register()
-	registerExtender.Do(func() { legacyregistry.MustRegister(extenderRequests, extenderBinds) })
+	registerExtender.Do(func() { legacyregistry.MustRegister(extenderRequests, extenderBinds, extenderWait) })
 }
 
 // ObserveExtenderRequest records how long a call of the scheduler took.
 func ObserveExtenderRequest(verb, outcome string, took time.Duration) {
 	extenderRequests.WithLabelValues(verb, outcome).Observe(took.Seconds())
 }
+
+// ObserveExtenderWait records how long a call to filter waited for binds.
+func ObserveExtenderWait(took time.Duration) { extenderWait.Observe(took.Seconds()) }
 
 // CountExtenderBind records how a call to bind a pod ended.
 func CountExtenderBind(outcome string) { extenderBinds.WithLabelValues(outcome).Inc() }

@@ -74,6 +74,8 @@ type Cache struct {
 	byPod map[types.UID][]*hold
 	// freed are the volumes that pods wait for after preemption.
 	freed map[types.UID]*awaited
+	// expected are pods that the informer has not shown yet; see ExpectPod.
+	expected map[types.UID]struct{}
 }
 
 // content is what the engine keeps for a topology segment.
@@ -155,6 +157,7 @@ func New(cfg Config) (*Cache, error) {
 		holds:      map[types.NamespacedName]*hold{},
 		byPod:      map[types.UID][]*hold{},
 		freed:      map[types.UID]*awaited{},
+		expected:   map[types.UID]struct{}{},
 	}
 	c.scratch.New = func() any { return &solution{} }
 	c.watch.byKey = map[watchKey]map[*watcher]struct{}{}

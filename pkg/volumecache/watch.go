@@ -126,6 +126,28 @@ func (c *Cache) VolumeFor(claim *v1.PersistentVolumeClaim) *v1.PersistentVolume 
 
 // PodExists tells whether the pod is still there.
 func (c *Cache) PodExists(pod types.NamespacedName, uid types.UID) bool {
-	found, err := c.pods.Pods(pod.Namespace).Get(pod.Name)
-	return err == nil && found.UID == uid
+	if found, err := c.pods.Pods(pod.Namespace).Get(pod.Name); err == nil && found.UID == uid {
+		return true
+	}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	_, expected := c.expected[uid]
+	return expected
+}
+
+// ExpectPod is for a pod that the API server has and the informer may not have
+// shown yet. Until stop is called it exists, unless the informer shows that it was
+// deleted.
+func (c *Cache) ExpectPod(pod *v1.Pod) (stop func()) {
+	if c.PodExists(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, pod.UID) {
+		return func() {}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.expected[pod.UID] = struct{}{}
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.expected, pod.UID)
+	}
 }

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"stowage.dev/stowage/test/cluster"
 )
 
 // profileSeconds is how long the scheduler's CPU time is profiled, from the
@@ -37,12 +39,21 @@ func (s *site) look(ctx context.Context, c Config) (looked func() error) {
 	return func() error {
 		after, late := s.allRequests(ctx)
 		stored := os.WriteFile(name+".requests", difference(before, after), 0o644)
-		log, err := os.ReadFile(s.scheduler.LogFile())
-		if err == nil {
-			err = os.WriteFile(name+".log", log, 0o644)
+		logs := keepLog(s.scheduler, name+".log")
+		if s.extender != nil {
+			logs = errors.Join(logs, keepLog(s.extender.Process, name+".extender.log"))
 		}
-		return errors.Join(broken, late, stored, err, <-profile)
+		return errors.Join(broken, late, stored, logs, <-profile)
 	}
+}
+
+// keepLog copies what a process has logged.
+func keepLog(p *cluster.Process, file string) error {
+	log, err := os.ReadFile(p.LogFile())
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, log, 0o644)
 }
 
 // allRequests are the API server's counts of requests, by what was requested.

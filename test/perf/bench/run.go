@@ -38,10 +38,10 @@ type Config struct {
 // Look is for those who want to know why figures are as they are. It costs some
 // speed.
 type Look struct {
-	// Folder, which must exist, receives the scheduler's log and, as NAME.pprof,
-	// a profile of its CPU time under load; empty: neither.
+	// Folder, which must exist, receives the logs of scheduler and extender and, as
+	// NAME.pprof, a profile of the scheduler's CPU time under load; empty: none.
 	Folder string
-	// Verbosity of the scheduler's log.
+	// Verbosity of the logs.
 	Verbosity int
 }
 
@@ -121,7 +121,7 @@ func (s *site) prepare(ctx context.Context, c Config) ([]*v1.Pod, error) {
 		return nil, err
 	}
 	if c.Arm != result.Ceiling {
-		if err := s.startExtender(ctx, c.Extender); err != nil {
+		if err := s.startExtender(ctx, c.Extender, c.Look.Verbosity); err != nil {
 			return nil, err
 		}
 		if err := s.startScheduler(ctx, c.Scheduler, c.Look.Verbosity); err != nil {

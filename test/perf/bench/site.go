@@ -105,13 +105,13 @@ func (s *site) startPVController(ctx context.Context) error {
 }
 
 // startExtender starts the extender of arms that have one.
-func (s *site) startExtender(ctx context.Context, binary string) (err error) {
+func (s *site) startExtender(ctx context.Context, binary string, verbosity int) (err error) {
 	mode, ok := map[result.Arm]string{result.ExtenderFull: "full", result.ExtenderAdvisory: "advisory"}[s.arm]
 	if !ok {
 		return nil
 	}
 	s.progress("extender")
-	s.extender, err = deploy.Start(ctx, deploy.Config{Cluster: s.cluster, Binary: binary, Mode: mode, QPS: clientQPS})
+	s.extender, err = deploy.Start(ctx, deploy.Config{Cluster: s.cluster, Binary: binary, Mode: mode, QPS: clientQPS, Verbosity: verbosity})
 	return err
 }
 

@@ -15,7 +15,6 @@ package main
 import (
 	"stowage.dev/stowage/test/perf/bench"
 	"stowage.dev/stowage/test/perf/extender/figures"
-	"stowage.dev/stowage/test/perf/result"
 	"stowage.dev/stowage/test/perf/parts"
 )
 

@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -223,4 +224,43 @@ var (
 // asRead puts an ellipsis where a text has something that is known later only.
 func asRead(text string) string {
 	return plainVerb.ReplaceAllString(quotedVerb.ReplaceAllString(text, `"…"`), "…")
+}
+
+// source is every text of the commands and packages, and every manifest, with names of
+// constants put in where a text is made of several.
+var source = sync.OnceValues(func() (string, error) {
+	var all strings.Builder
+	for _, top := range []string{"cmd", "pkg", "manifests"} {
+		err := filepath.WalkDir(filepath.Join(root, top), func(path string, entry fs.DirEntry, err error) error {
+			ext := filepath.Ext(path)
+			if err != nil || strings.HasSuffix(path, "_test.go") || ext != ".go" && ext != ".yaml" {
+				return err
+			}
+			data, err := os.ReadFile(path)
+			all.Write(data)
+			return err
+		})
+		if err != nil {
+			return "", err
+		}
+	}
+	return all.String(), nil
+})
+
+// inSource says whether a text, or what a user reads of it, is written anywhere in the
+// commands, packages and manifests. Verbs stand for any one word.
+func inSource(t *testing.T, text string) bool {
+	t.Helper()
+	all, err := source()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(all, text) {
+		return true
+	}
+	words := strings.Fields(text)
+	for i := range words {
+		words[i] = `(?:` + regexp.QuoteMeta(words[i]) + `|\S*%(?:\[\d\])?[a-z]\S*|" \+ \S+ \+ ")`
+	}
+	return regexp.MustCompile(strings.Join(words, " ")).MatchString(all)
 }

@@ -140,3 +140,28 @@ func firstCells(text string) []string {
 	slices.Sort(all)
 	return all
 }
+
+var quote = regexp.MustCompile("`([^`]{20,})`")
+
+// TestStartMessages: what parts are said to say when they do not run, they say.
+func TestStartMessages(t *testing.T) {
+	t.Parallel()
+	said := 0
+	for line := range strings.Lines(section(t, troubleshooting, "A part does not run")) {
+		cell, _, found := strings.Cut(strings.TrimPrefix(line, "| "), " | ")
+		if !found {
+			continue
+		}
+		for _, text := range quote.FindAllStringSubmatch(cell, -1) {
+			said++
+			for piece := range strings.SplitSeq(text[1], "…") {
+				if !inSource(t, strings.TrimSpace(piece)) {
+					t.Errorf("%s: nothing says %q", troubleshooting, piece)
+				}
+			}
+		}
+	}
+	if said < 8 {
+		t.Errorf("the page has %d messages", said)
+	}
+}

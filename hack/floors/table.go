@@ -50,6 +50,7 @@ func Rooms() []Room {
 		{"pkg/localprovisioner", Acting},
 		{"pkg/blockdev", Acting},
 		{"pkg/nodeloss", Acting},
+		{"pkg/nodehosts", Acting},
 
 		{"pkg/volumecache", Cache},
 		{"pkg/diskrecord", Cache},

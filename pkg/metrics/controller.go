@@ -10,12 +10,46 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 )
 
-const controllerSubsystem = "controller"
+const (
+	controllerSubsystem = "controller"
+	nodeLossSubsystem   = "node_loss"
+)
+
+// Outcomes of CountNodeLossRelease.
+const (
+	ReleaseDone   = "released"
+	ReleaseDryRun = "dry_run"
+)
 
 var (
 	controllerLeading = metrics.NewGauge(&metrics.GaugeOpts{
 		Namespace: namespace, Subsystem: controllerSubsystem, Name: "leading",
 		Help:           "1 while this replica leads and works, 0 while it stands by.",
+		StabilityLevel: metrics.ALPHA,
+	})
+	nodeLossVolumes = metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Namespace: namespace, Subsystem: nodeLossSubsystem, Name: "volumes",
+		Help:           "Volumes that cannot be reached, by cause (NodeGone, OutOfService, DiskMissing, DiskReplaced) and by how they stand (Waiting for the delay, Kept by policy, InvalidNodeLoss, ClaimNotRecreatable, Throttled by the budget, Releasing, Removing, Retained by reclaim policy, Unidentified, SomebodyElse has to act first).",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"cause", "state"})
+	nodeLossReleases = metrics.NewCounterVec(&metrics.CounterOpts{
+		Namespace: namespace, Subsystem: nodeLossSubsystem, Name: "releases_total",
+		Help:           "Claims that were released, by outcome: released, or dry_run if they only would have been.",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"outcome"})
+	nodeLossRemovals = metrics.NewCounter(&metrics.CounterOpts{
+		Namespace: namespace, Subsystem: nodeLossSubsystem, Name: "volumes_removed_total",
+		Help:           "Lost volumes that were removed, each with a tombstone.",
+		StabilityLevel: metrics.ALPHA,
+	})
+	nodeLossSettled = metrics.NewCounter(&metrics.CounterOpts{
+		Namespace: namespace, Subsystem: nodeLossSubsystem, Name: "tombstones_settled_total",
+		Help:           "Tombstones that were taken away, because their disks were cleaned and published again.",
+		StabilityLevel: metrics.ALPHA,
+	})
+	nodeLossErrors = metrics.NewCounter(&metrics.CounterOpts{
+		Namespace: namespace, Subsystem: nodeLossSubsystem, Name: "errors_total",
+		Help:           "Steps for a lost volume that failed and will be tried again.",
 		StabilityLevel: metrics.ALPHA,
 	})
 
@@ -24,7 +58,9 @@ var (
 
 // RegisterController makes the controller's metrics known.
 func RegisterController() {
-	registerController.Do(func() { legacyregistry.MustRegister(controllerLeading) })
+	registerController.Do(func() {
+		legacyregistry.MustRegister(controllerLeading, nodeLossVolumes, nodeLossReleases, nodeLossRemovals, nodeLossSettled, nodeLossErrors)
+	})
 }
 
 // SetControllerLeading records whether this replica leads.
@@ -35,3 +71,20 @@ func SetControllerLeading(leading bool) {
 	}
 	controllerLeading.Set(value)
 }
+
+// AddNodeLossVolumes changes how many volumes cannot be reached.
+func AddNodeLossVolumes(cause, state string, more float64) {
+	nodeLossVolumes.WithLabelValues(cause, state).Add(more)
+}
+
+// CountNodeLossRelease records that a claim was released, or would have been.
+func CountNodeLossRelease(outcome string) { nodeLossReleases.WithLabelValues(outcome).Inc() }
+
+// CountNodeLossRemoval records that a lost volume was removed.
+func CountNodeLossRemoval() { nodeLossRemovals.Inc() }
+
+// CountNodeLossTombstonesSettled records that tombstones were taken away.
+func CountNodeLossTombstonesSettled(n int) { nodeLossSettled.Add(float64(n)) }
+
+// CountNodeLossError records that a step failed.
+func CountNodeLossError() { nodeLossErrors.Inc() }

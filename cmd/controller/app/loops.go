@@ -15,6 +15,8 @@ import (
 
 	"stowage.dev/stowage/pkg/apis/controller"
 	"stowage.dev/stowage/pkg/diskreports"
+	"stowage.dev/stowage/pkg/nodehosts"
+	"stowage.dev/stowage/pkg/nodeloss"
 )
 
 // loop is work that the leading replica does.
@@ -45,7 +47,10 @@ func makeLoops(p *parts) ([]loop, error) {
 	makers := []struct {
 		name string
 		make func(*parts) (func(context.Context) error, error)
-	}{}
+	}{
+		{"node-loss", newNodeLoss},
+		{"node-hosts", newNodeHosts},
+	}
 	var loops []loop
 	for _, maker := range makers {
 		run, err := maker.make(p)
@@ -55,4 +60,25 @@ func makeLoops(p *parts) ([]loop, error) {
 		loops = append(loops, loop{maker.name, run})
 	}
 	return loops, nil
+}
+
+// newNodeLoss releases the claims of lost nodes.
+func newNodeLoss(p *parts) (func(context.Context) error, error) {
+	c, err := nodeloss.New(nodeloss.Config{
+		Settings: p.settings.NodeLoss, Client: p.client, Informers: p.informers,
+		Reports: p.reports, ReportInformer: p.reportInformer, Events: p.events,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return c.Run, nil
+}
+
+// newNodeHosts tells the agents' policies the hostnames of nodes.
+func newNodeHosts(p *parts) (func(context.Context) error, error) {
+	c, err := nodehosts.New(p.client, p.informers)
+	if err != nil {
+		return nil, err
+	}
+	return c.Run, nil
 }

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
@@ -82,7 +83,7 @@ func newParts(settings *controller.ControllerConfiguration, connection *rest.Con
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
 	p := &parts{settings: settings, client: client, connection: connection}
-	p.informers = informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(withoutManagedFields))
+	p.informers = informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trim))
 	if p.reports, err = diskreports.NewClient(connection); err != nil {
 		return nil, err
 	}
@@ -159,7 +160,12 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-func withoutManagedFields(object any) (any, error) {
+// trim takes off what no loop reads: managed fields, and a pod's containers, which are
+// most of it.
+func trim(object any) (any, error) {
+	if pod, ok := object.(*corev1.Pod); ok {
+		pod.Spec.Containers, pod.Spec.InitContainers, pod.Spec.EphemeralContainers = nil, nil, nil
+	}
 	if accessor, err := meta.Accessor(object); err == nil {
 		accessor.SetManagedFields(nil)
 	}

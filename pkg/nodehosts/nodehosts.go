@@ -1,0 +1,188 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nodehosts tells the admission policies of the node agents which hostname a
+// node has, where that is not its name: it writes host.<node> into the ConfigMap that
+// the policies take their parameters from. Keys that somebody else has written there
+// stay as they are.
+package nodehosts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
+	applyv1 "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+)
+
+// The ConfigMap, and what our keys in it begin with.
+const (
+	Namespace = "stowage-system"
+	Name      = "stowage-provisioner-nodes"
+	prefix    = "host."
+)
+
+// manager is who our keys belong to (server-side apply).
+const manager = "stowage-controller-nodehosts"
+
+// A write that failed is tried again after retryFirst, then ever later.
+const retryFirst, retryLast = time.Second, time.Minute
+
+// Controller writes the keys. One runs at a time in a cluster.
+type Controller struct {
+	client  kubernetes.Interface
+	nodes   corelisters.NodeLister
+	factory informers.SharedInformerFactory // of the ConfigMap alone
+	maps    corelisters.ConfigMapNamespaceLister
+	queue   workqueue.TypedRateLimitingInterface[string] // one key: everything
+}
+
+// New makes a controller. It does nothing until Run; the informers of nodes are synced
+// before that.
+func New(client kubernetes.Interface, shared informers.SharedInformerFactory) (*Controller, error) {
+	only := informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+		o.FieldSelector = fields.OneTermEqualSelector("metadata.name", Name).String()
+	})
+	c := &Controller{client: client, nodes: shared.Core().V1().Nodes().Lister()}
+	c.factory = informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(Namespace), only)
+	c.maps = c.factory.Core().V1().ConfigMaps().Lister().ConfigMaps(Namespace)
+	c.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryFirst, retryLast),
+		workqueue.TypedRateLimitingQueueConfig[string]{Name: "node_hosts"})
+	changed := func(old, object any) {
+		before, isNode := old.(*corev1.Node)
+		after, stillNode := object.(*corev1.Node)
+		if isNode && stillNode && before.Labels[corev1.LabelHostname] == after.Labels[corev1.LabelHostname] {
+			return
+		}
+		c.queue.Add(Name)
+	}
+	handler := cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { c.queue.Add(Name) }, UpdateFunc: changed, DeleteFunc: func(any) { c.queue.Add(Name) },
+	}
+	_, first := shared.Core().V1().Nodes().Informer().AddEventHandler(handler)
+	_, second := c.factory.Core().V1().ConfigMaps().Informer().AddEventHandler(handler)
+	if err := errors.Join(first, second); err != nil {
+		return nil, fmt.Errorf("watch nodes and ConfigMap %s: %w", Name, err)
+	}
+	return c, nil
+}
+
+// Run works until ctx ends.
+func (c *Controller) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer c.factory.Shutdown()
+	defer cancel()
+	c.factory.StartWithContext(ctx)
+	for kind, synced := range c.factory.WaitForCacheSync(ctx.Done()) {
+		if !synced {
+			return fmt.Errorf("list %s: %w", kind, context.Cause(ctx))
+		}
+	}
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			key, shutdown := c.queue.Get()
+			if shutdown {
+				return
+			}
+			if err := c.write(ctx); err != nil && ctx.Err() == nil {
+				klog.FromContext(ctx).Error(err, "Cannot write the hostnames of nodes, and will try again")
+				c.queue.AddRateLimited(key)
+			} else {
+				c.queue.Forget(key)
+			}
+			c.queue.Done(key)
+		}
+	})
+	<-ctx.Done()
+	c.queue.ShutDown()
+	running.Wait()
+	return nil
+}
+
+// write makes our keys those that are needed.
+func (c *Controller) write(ctx context.Context) error {
+	shown, err := c.maps.Get(Name)
+	if apierrors.IsNotFound(err) {
+		return nil // without agents there are no policies either; its event brings us back
+	} else if err != nil {
+		return fmt.Errorf("get ConfigMap %s: %w", Name, err)
+	}
+	nodes, err := c.nodes.List(labels.Everything())
+	if err != nil {
+		return fmt.Errorf("list nodes: %w", err)
+	}
+	ours := owned(shown)
+	wanted := needed(nodes)
+	for key, value := range wanted {
+		if others, there := shown.Data[key]; there && !ours[key] {
+			if others != value {
+				klog.FromContext(ctx).Info("Somebody has written another hostname for a node, which stays", "key", key, "written", others, "label", value)
+			}
+			delete(wanted, key)
+		}
+	}
+	if same(wanted, ours, shown.Data) {
+		return nil
+	}
+	change := applyv1.ConfigMap(Name, Namespace).WithUID(shown.UID).WithData(wanted)
+	if _, err := c.client.CoreV1().ConfigMaps(Namespace).Apply(ctx, change, metav1.ApplyOptions{FieldManager: manager}); err != nil {
+		return fmt.Errorf("apply the hostnames of nodes to ConfigMap %s: %w", Name, err)
+	}
+	klog.FromContext(ctx).V(2).Info("Wrote the hostnames of nodes that are not their names", "nodes", len(wanted))
+	return nil
+}
+
+// needed are the keys for nodes whose hostname is not their name.
+func needed(nodes []*corev1.Node) map[string]string {
+	wanted := map[string]string{}
+	for _, node := range nodes {
+		key, host := prefix+node.Name, node.Labels[corev1.LabelHostname]
+		if host != "" && host != node.Name && len(validation.IsConfigMapKey(key)) == 0 {
+			wanted[key] = host
+		}
+	}
+	return wanted
+}
+
+// owned are the keys that we have applied.
+func owned(shown *corev1.ConfigMap) map[string]bool {
+	keys := map[string]bool{}
+	for _, entry := range shown.ManagedFields {
+		if entry.Manager != manager || entry.FieldsV1 == nil {
+			continue
+		}
+		for key := range shown.Data {
+			if strings.HasPrefix(key, prefix) && strings.Contains(entry.FieldsV1.String(), `"f:`+key+`"`) {
+				keys[key] = true
+			}
+		}
+	}
+	return keys
+}
+
+// same says whether our keys are those wanted, with their values.
+func same(wanted map[string]string, ours map[string]bool, data map[string]string) bool {
+	written := map[string]string{}
+	for key := range ours {
+		written[key] = data[key]
+	}
+	return maps.Equal(wanted, written)
+}

@@ -1,0 +1,145 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeloss
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"stowage.dev/stowage/pkg/local/loss"
+	"stowage.dev/stowage/pkg/local/publish"
+	"stowage.dev/stowage/pkg/logkeys"
+	"stowage.dev/stowage/pkg/metrics"
+)
+
+// act does the one thing that was decided.
+func (c *Controller) act(ctx context.Context, g *gathered, d loss.Decision) error {
+	switch d.Do {
+	case loss.MarkLost:
+		return c.annotate(ctx, g, map[string]any{loss.MarkAnnotation: loss.Mark{Cause: d.Cause, Since: d.Since}.String(), loss.ReleaseAnnotation: nil})
+	case loss.Unmark:
+		return c.annotate(ctx, g, map[string]any{loss.MarkAnnotation: nil, loss.ReleaseAnnotation: nil})
+	case loss.Begin:
+		c.remember(g.volume.UID, g.Now) // before anybody can count it
+		return c.annotate(ctx, g, map[string]any{loss.ReleaseAnnotation: loss.Began{ClaimUID: g.Claim.UID, At: g.Now}.String()})
+	case loss.DeleteClaim:
+		return c.releaseClaim(ctx, g)
+	case loss.DeletePods:
+		return c.deletePods(ctx, g, d.Pods)
+	case loss.Bury:
+		return c.bury(ctx, g)
+	case loss.Remove:
+		return c.removeVolume(ctx, g)
+	case loss.LetGo:
+		left := slices.DeleteFunc(slices.Clone(g.volume.Finalizers), func(f string) bool { return f == publish.Finalizer })
+		return c.patch(ctx, g, map[string]any{"finalizers": left})
+	default:
+		return nil
+	}
+}
+
+// annotate changes annotations of the volume; nil takes one off.
+func (c *Controller) annotate(ctx context.Context, g *gathered, annotations map[string]any) error {
+	return c.patch(ctx, g, map[string]any{"annotations": annotations})
+}
+
+// patch changes the metadata of the volume, if it is still as the informer showed it.
+func (c *Controller) patch(ctx context.Context, g *gathered, metadata map[string]any) error {
+	metadata["uid"], metadata["resourceVersion"] = g.volume.UID, g.volume.ResourceVersion
+	body, err := json.Marshal(map[string]any{"metadata": metadata})
+	if err != nil {
+		return fmt.Errorf("encode the change of volume %s: %w", g.volume.Name, err)
+	}
+	_, err = c.Client.CoreV1().PersistentVolumes().Patch(ctx, g.volume.Name, types.MergePatchType, body, metav1.PatchOptions{})
+	return settle("patch volume "+g.volume.Name, err)
+}
+
+// settle makes errors of a write that came too late errAgain.
+func settle(what string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		return errAgain
+	default:
+		return unavailable(what, err)
+	}
+}
+
+// releaseClaim deletes the claim, or the pod that it belongs to.
+func (c *Controller) releaseClaim(ctx context.Context, g *gathered) error {
+	c.tellReleasing(g)
+	claim := g.claim
+	if g.Claim.Maker.ByPod {
+		live, err := c.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).Get(ctx, claim.Name, metav1.GetOptions{})
+		if err != nil {
+			return settle("get claim "+claim.Namespace+"/"+claim.Name, err)
+		}
+		if live.ResourceVersion != claim.ResourceVersion {
+			return errAgain
+		}
+		var owner []loss.Pod
+		for _, pod := range g.Pods {
+			if pod.UID == g.Claim.Maker.UID {
+				owner = append(owner, pod)
+			}
+		}
+		if err := c.deletePods(ctx, g, owner); err != nil {
+			return err
+		}
+	} else {
+		// A user who has just asked for it to be kept has changed its version.
+		err := c.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).Delete(ctx, claim.Name, metav1.DeleteOptions{
+			Preconditions: &metav1.Preconditions{UID: &claim.UID, ResourceVersion: &claim.ResourceVersion},
+		})
+		if err := settle("delete claim "+claim.Namespace+"/"+claim.Name, err); err != nil {
+			return err
+		}
+	}
+	klog.FromContext(ctx).V(2).Info("Released the claim of a lost volume", logkeys.Claim, klog.KObj(claim), logkeys.Volume, klog.KObj(g.volume), logkeys.Node, klog.KRef("", g.node))
+	metrics.CountNodeLossRelease(metrics.ReleaseDone)
+	c.tellReleased(g)
+	return nil
+}
+
+// deletePods deletes pods so that they are made anew. Where no kubelet ends them, they
+// go at once.
+func (c *Controller) deletePods(ctx context.Context, g *gathered, pods []loss.Pod) error {
+	for _, pod := range pods {
+		options := metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(pod.UID)}
+		if g.Node.Away() || !pod.Placed {
+			options.GracePeriodSeconds = new(int64)
+		}
+		err := c.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, options)
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return unavailable("delete pod "+pod.Namespace+"/"+pod.Name, err)
+		}
+		if err == nil {
+			klog.FromContext(ctx).V(2).Info("Deleted a pod whose claim was released", logkeys.Pod, klog.KRef(pod.Namespace, pod.Name), logkeys.Volume, klog.KObj(g.volume))
+			c.tellPod(g, pod)
+		}
+	}
+	return nil
+}
+
+// removeVolume deletes the volume. Our finalizer keeps it.
+func (c *Controller) removeVolume(ctx context.Context, g *gathered) error {
+	err := c.Client.CoreV1().PersistentVolumes().Delete(ctx, g.volume.Name, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &g.volume.UID, ResourceVersion: &g.volume.ResourceVersion},
+	})
+	if err := settle("delete volume "+g.volume.Name, err); err != nil {
+		return err
+	}
+	klog.FromContext(ctx).V(2).Info("Removed a lost volume", logkeys.Volume, klog.KObj(g.volume), logkeys.Node, klog.KRef("", g.node))
+	metrics.CountNodeLossRemoval()
+	c.tellRemoved(g)
+	return nil
+}

@@ -1,0 +1,163 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeloss
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/local/disk"
+	"stowage.dev/stowage/pkg/local/loss"
+	"stowage.dev/stowage/pkg/local/publish"
+	"stowage.dev/stowage/pkg/logkeys"
+	"stowage.dev/stowage/pkg/metrics"
+)
+
+// bury writes a tombstone of the volume into its node's report, which is made if there
+// is none.
+func (c *Controller) bury(ctx context.Context, g *gathered) error {
+	stone := tombstone(g)
+	report, err := c.Reports.Get(ctx, g.node, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		report = &stowage.LocalDiskReport{
+			ObjectMeta: metav1.ObjectMeta{Name: g.node},
+			Spec:       stowage.LocalDiskReportSpec{NodeName: g.node, Page: 1},
+		}
+		erect(report, stone)
+		_, err = c.Reports.Create(ctx, report, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) {
+			return errAgain
+		}
+		return settle("create LocalDiskReport "+g.node, err)
+	}
+	if err != nil {
+		return unavailable("get LocalDiskReport "+g.node, err)
+	}
+	if report.Spec.NodeName != g.node || report.Spec.Page != 1 {
+		return fmt.Errorf("write a tombstone to LocalDiskReport %s: it is page %d of node %s", report.Name, report.Spec.Page, report.Spec.NodeName)
+	}
+	erect(report, stone)
+	_, err = c.Reports.Update(ctx, report, metav1.UpdateOptions{})
+	return settle("update LocalDiskReport "+g.node, err)
+}
+
+// erect adds a tombstone, in the place of an older one of the same disk.
+func erect(report *stowage.LocalDiskReport, stone stowage.Tombstone) {
+	stones := slices.DeleteFunc(slices.Clone(report.Spec.Tombstones), func(t stowage.Tombstone) bool { return t.Identity == stone.Identity })
+	report.Spec.Tombstones = append(stones, stone)
+	metav1.SetMetaDataLabel(&report.ObjectMeta, stowage.TombstonesLabel, stowage.TombstonesValue)
+}
+
+// tombstone is that of the volume.
+func tombstone(g *gathered) stowage.Tombstone {
+	v := g.volume
+	generation, err := strconv.ParseInt(v.Annotations[publish.GenerationAnnotation], 10, 64)
+	if err != nil || generation < 0 {
+		generation = publish.FirstGeneration
+	}
+	since := metav1.NewTime(g.Now)
+	stone := stowage.Tombstone{
+		Identity: v.Annotations[publish.IdentityAnnotation], Class: v.Spec.StorageClassName, Volume: v.Name, VolumeUID: string(v.UID),
+		Generation: generation, State: stowage.TombstonePublished, Since: &since,
+	}
+	if v.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete {
+		stone.State = stowage.TombstoneRetained
+	}
+	if local, problem := publish.VolumeOf(v, nil); problem == nil {
+		stone.Name = local.Key.Name
+	}
+	if g.Release != nil && g.Release.ClaimUID == g.Volume.ClaimUID {
+		at := metav1.NewTime(g.Release.At)
+		stone.Released = &at
+	}
+	return stowage.Tombstones([]stowage.Tombstone{stone})[0]
+}
+
+// sweeps takes tombstones away that have nothing to say any more, whenever that may
+// have become so, until ctx ends.
+func (c *Controller) sweeps(ctx context.Context) {
+	for {
+		for _, object := range c.ReportInformer.GetStore().List() {
+			if report, ok := object.(*stowage.LocalDiskReport); ok && len(report.Spec.Tombstones) > 0 && !c.DryRun() {
+				if err := c.sweepReport(ctx, report); err != nil && ctx.Err() == nil {
+					klog.FromContext(ctx).Error(err, "Cannot take tombstones away, and will try again", "report", report.Name)
+				}
+			}
+		}
+		timer := time.NewTimer(sweepPeriod)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		case <-c.sweep:
+			timer.Stop()
+		}
+	}
+}
+
+func (c *Controller) askSweep() {
+	select {
+	case c.sweep <- struct{}{}:
+	default:
+	}
+}
+
+// sweepReport takes settled tombstones off a report, if it is still as it was shown.
+func (c *Controller) sweepReport(ctx context.Context, shown *stowage.LocalDiskReport) error {
+	report := shown.DeepCopy()
+	report.Spec.Tombstones = slices.DeleteFunc(report.Spec.Tombstones, c.settled)
+	if len(report.Spec.Tombstones) == len(shown.Spec.Tombstones) {
+		return nil
+	}
+	if len(report.Spec.Tombstones) == 0 {
+		delete(report.Labels, stowage.TombstonesLabel)
+	}
+	_, err := c.Reports.Update(ctx, report, metav1.UpdateOptions{})
+	switch {
+	case apierrors.IsConflict(err):
+		c.askSweep() // the informer will show what has changed
+		return nil
+	case err != nil && !apierrors.IsNotFound(err):
+		return unavailable("update LocalDiskReport "+report.Name, err)
+	}
+	klog.FromContext(ctx).V(2).Info("Took tombstones away whose disks were cleaned", logkeys.Node, klog.KRef("", report.Spec.NodeName),
+		"removed", len(shown.Spec.Tombstones)-len(report.Spec.Tombstones))
+	metrics.CountNodeLossTombstonesSettled(len(shown.Spec.Tombstones) - len(report.Spec.Tombstones))
+	return nil
+}
+
+func (c *Controller) settled(t stowage.Tombstone) bool {
+	grave := loss.Grave{Identity: t.Identity, VolumeUID: t.VolumeUID}
+	if t.Since != nil {
+		grave.Since = t.Since.Time
+	}
+	objects, err := c.volumes.GetIndexer().ByIndex(byIdentity, t.Identity)
+	if err != nil {
+		return false
+	}
+	var volumes []loss.Offered
+	for _, object := range objects {
+		volume, ok := object.(*corev1.PersistentVolume)
+		if !ok || !ours(volume) {
+			continue
+		}
+		_, err := c.nodes.Get(volume.Annotations[publish.NodeNameAnnotation])
+		volumes = append(volumes, loss.Offered{
+			Identity: t.Identity, UID: string(volume.UID), Created: volume.CreationTimestamp.Time,
+			Available: disk.Phase(volume.Status.Phase) == disk.PhaseAvailable, Deleting: volume.DeletionTimestamp != nil,
+			Lost: err != nil || volume.Annotations[loss.MarkAnnotation] != "",
+		})
+	}
+	return loss.Settled(grave, volumes)
+}

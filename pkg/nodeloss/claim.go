@@ -1,0 +1,154 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeloss
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"stowage.dev/stowage/pkg/local/loss"
+)
+
+// readClaim adds the claim that the volume is bound to, who makes it again, and the
+// pods that use it.
+func (c *Controller) readClaim(g *gathered) error {
+	ref := g.volume.Spec.ClaimRef
+	if ref == nil || ref.UID == "" {
+		return nil
+	}
+	key := ref.Namespace + "/" + ref.Name
+	pods, err := c.podsOf(key)
+	if err != nil {
+		return err
+	}
+	for _, pod := range pods {
+		g.Pods = append(g.Pods, loss.Pod{
+			Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Placed: pod.Spec.NodeName != "",
+			Deleting: pod.DeletionTimestamp != nil, Controlled: madeAnew(pod), Created: pod.CreationTimestamp.Time,
+		})
+	}
+	claim, err := c.claims.PersistentVolumeClaims(ref.Namespace).Get(ref.Name)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("get claim %s: %w", key, err)
+	case claim.UID != ref.UID:
+		g.Successor = true
+		return nil
+	}
+	g.claim = claim
+	g.Claim = &loss.Claim{UID: string(claim.UID), Bound: claim.Spec.VolumeName == g.volume.Name, Deleting: claim.DeletionTimestamp != nil}
+	if owner := ephemeralOwner(claim); owner != nil {
+		g.Claim.Maker, g.Claim.Hindrance = makerPod(owner, pods, g.Node.Away())
+		return nil
+	}
+	sets, err := c.sets.StatefulSets(claim.Namespace).List(labels.Everything())
+	if err != nil {
+		return fmt.Errorf("list StatefulSets of namespace %s: %w", claim.Namespace, err)
+	}
+	g.Claim.Maker, g.Claim.Hindrance = makerSet(claim, sets)
+	return nil
+}
+
+// podsOf are the pods that use a claim and have not ended.
+func (c *Controller) podsOf(claim string) ([]*corev1.Pod, error) {
+	objects, err := c.pods.GetIndexer().ByIndex(byClaim, claim)
+	if err != nil {
+		return nil, fmt.Errorf("find the pods of claim %s: %w", claim, err)
+	}
+	var pods []*corev1.Pod
+	for _, object := range objects {
+		if pod, ok := object.(*corev1.Pod); ok && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+			pods = append(pods, pod)
+		}
+	}
+	return pods, nil
+}
+
+// madeAnew says whether a pod has a controller other than kubelet.
+func madeAnew(pod *corev1.Pod) bool {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	return owner != nil && owner.Kind != "Node"
+}
+
+// ephemeralOwner is the pod that a generic ephemeral claim belongs to; nil for other
+// claims.
+func ephemeralOwner(claim *corev1.PersistentVolumeClaim) *metav1.OwnerReference {
+	if owner := metav1.GetControllerOfNoCopy(claim); owner != nil && owner.Kind == "Pod" {
+		return owner
+	}
+	return nil
+}
+
+func makerPod(owner *metav1.OwnerReference, pods []*corev1.Pod, away bool) (maker *loss.Maker, hindrance string) {
+	for _, pod := range pods {
+		switch {
+		case pod.UID != owner.UID:
+		case !madeAnew(pod):
+			return nil, "it belongs to pod " + pod.Name + ", which has no controller that makes it anew"
+		default:
+			return &loss.Maker{UID: string(pod.UID), ByPod: true, Leaving: pod.DeletionTimestamp != nil && !away}, ""
+		}
+	}
+	return &loss.Maker{UID: string(owner.UID), ByPod: true, Leaving: true}, "" // garbage collection takes the claim
+}
+
+// makerSet is the StatefulSet of which a claim is, as long as the set has the pod that
+// uses it.
+func makerSet(claim *corev1.PersistentVolumeClaim, sets []*appsv1.StatefulSet) (maker *loss.Maker, hindrance string) {
+	for _, set := range sets {
+		for i := range set.Spec.VolumeClaimTemplates {
+			digits, found := strings.CutPrefix(claim.Name, set.Spec.VolumeClaimTemplates[i].Name+"-"+set.Name+"-")
+			ordinal, err := strconv.ParseInt(digits, 10, 32)
+			if !found || err != nil || strconv.FormatInt(ordinal, 10) != digits || !selected(set, claim) {
+				continue
+			}
+			switch first, count := ordinals(set); {
+			case set.DeletionTimestamp != nil:
+				hindrance = "StatefulSet " + set.Name + " is being deleted"
+			case ordinal < first || ordinal >= first+count:
+				hindrance = fmt.Sprintf("StatefulSet %s has no pod %d now", set.Name, ordinal)
+			default:
+				return &loss.Maker{UID: string(set.UID)}, ""
+			}
+		}
+	}
+	if hindrance == "" {
+		hindrance = "it is neither of a StatefulSet's template nor generic ephemeral"
+	}
+	return nil, hindrance
+}
+
+// selected says whether a claim has the labels that a set gives to those it makes.
+func selected(set *appsv1.StatefulSet, claim *corev1.PersistentVolumeClaim) bool {
+	if set.Spec.Selector == nil {
+		return false
+	}
+	for key, value := range set.Spec.Selector.MatchLabels {
+		if claim.Labels[key] != value {
+			return false
+		}
+	}
+	return true
+}
+
+// ordinals are those that a set's pods have.
+func ordinals(set *appsv1.StatefulSet) (first, count int64) {
+	count = 1
+	if set.Spec.Replicas != nil {
+		count = int64(*set.Spec.Replicas)
+	}
+	if set.Spec.Ordinals != nil {
+		first = int64(set.Spec.Ordinals.Start)
+	}
+	return first, count
+}

@@ -1,0 +1,69 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeloss
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/local/loss"
+)
+
+// confirm asks the API server whether the volume is lost, and, where pods are to go,
+// whether their claim is. The informers may be behind. All else that a decision rests
+// on is confirmed by the preconditions of the writes. The error is errAgain if
+// something is not so any more.
+func (c *Controller) confirm(ctx context.Context, g *gathered, d loss.Decision) error {
+	switch d.Do {
+	case loss.Begin, loss.DeleteClaim, loss.Bury, loss.Remove, loss.LetGo:
+		return c.confirmLoss(ctx, g, d.Cause)
+	case loss.DeletePods:
+		return c.confirmClaimGoes(ctx, g)
+	default:
+		return nil
+	}
+}
+
+func (c *Controller) confirmLoss(ctx context.Context, g *gathered, cause loss.Cause) error {
+	node, err := c.Client.CoreV1().Nodes().Get(ctx, g.node, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		node, err = nil, nil
+	}
+	if err != nil {
+		return unavailable("get node "+g.node, err)
+	}
+	live := loss.Facts{Node: c.nodeState(node)}
+	if cause == loss.MissingDisk || cause == loss.ReplacedDisk {
+		name := stowage.PageName(g.node, g.page)
+		report, err := c.Reports.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return unavailable("get LocalDiskReport "+name, err)
+		}
+		live.Disk, _ = entryOf(report, g.volume)
+	}
+	if loss.CauseOf(&live) != cause {
+		return errAgain
+	}
+	return nil
+}
+
+// confirmClaimGoes makes sure that pods whose claim is there, or was made again, stay.
+func (c *Controller) confirmClaimGoes(ctx context.Context, g *gathered) error {
+	ref := g.volume.Spec.ClaimRef
+	var claim *corev1.PersistentVolumeClaim
+	claim, err := c.Client.CoreV1().PersistentVolumeClaims(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return unavailable("get claim "+ref.Namespace+"/"+ref.Name, err)
+	case claim.UID != ref.UID || claim.DeletionTimestamp == nil:
+		return errAgain
+	}
+	return nil
+}

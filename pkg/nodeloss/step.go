@@ -1,0 +1,134 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeloss
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"stowage.dev/stowage/pkg/local/loss"
+	"stowage.dev/stowage/pkg/logkeys"
+	"stowage.dev/stowage/pkg/metrics"
+)
+
+// pretence is what a dry run would have written on a volume.
+type pretence struct {
+	uid     types.UID
+	mark    *loss.Mark
+	release *loss.Began
+}
+
+// step does the next thing for a volume, and says after what time to look again; 0 if
+// an event will tell.
+func (c *Controller) step(ctx context.Context, name string) (time.Duration, error) {
+	volume := c.volume(name)
+	if volume == nil || !ours(volume) {
+		c.forget(name)
+		return 0, nil
+	}
+	g, err := c.gather(volume, time.Now())
+	if err != nil || g == nil {
+		return 0, err
+	}
+	d := loss.Decide(&g.Facts)
+	c.tell(g, d)
+	if d.Do == loss.None {
+		return c.patience(g, d), nil
+	}
+	klog.FromContext(ctx).V(4).Info("Decided", "action", d.Do, logkeys.Volume, klog.KObj(volume), logkeys.Node, klog.KRef("", g.node), logkeys.Reason, d.Cause)
+	if c.DryRun() {
+		return c.pretendTo(g, d), nil
+	}
+	if err := c.confirm(ctx, g, d); err != nil {
+		return 0, err
+	}
+	return 0, c.act(ctx, g, d)
+}
+
+// patience is how long until something changes by itself.
+func (c *Controller) patience(g *gathered, d loss.Decision) time.Duration {
+	switch d.State {
+	case loss.Waiting:
+		return max(d.Due.Sub(g.Now), time.Millisecond)
+	case loss.Throttled:
+		return max(loss.Refilled(c.spent(), int(c.Settings.ReleasesPerMinute), g.Now).Sub(g.Now), time.Millisecond)
+	default:
+		return 0
+	}
+}
+
+// pretendTo does nothing, and remembers that it would have.
+func (c *Controller) pretendTo(g *gathered, d loss.Decision) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.pretended[g.volume.Name]
+	if p.uid != g.volume.UID {
+		p = pretence{uid: g.volume.UID}
+	}
+	switch d.Do {
+	case loss.MarkLost:
+		p.mark = &loss.Mark{Cause: d.Cause, Since: d.Since}
+	case loss.Unmark:
+		p = pretence{}
+	case loss.Begin:
+		p.release = &loss.Began{ClaimUID: g.Claim.UID, At: g.Now}
+		c.released[string(g.volume.UID)] = g.Now
+		metrics.CountNodeLossRelease(metrics.ReleaseDryRun)
+	default:
+		return 0
+	}
+	c.pretended[g.volume.Name] = p
+	return time.Millisecond
+}
+
+// forget drops what is known of a volume that is none of ours any more.
+func (c *Controller) forget(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.pretended, name)
+	delete(c.told, name)
+	c.stand(name, standing{})
+}
+
+// stand takes down how a volume stands. The caller holds mu.
+func (c *Controller) stand(name string, s standing) {
+	before := c.states[name]
+	if before == s {
+		return
+	}
+	if before != (standing{}) {
+		metrics.AddNodeLossVolumes(before.cause, before.state, -1)
+	}
+	delete(c.states, name)
+	if s != (standing{}) {
+		c.states[name] = s
+		metrics.AddNodeLossVolumes(s.cause, s.state, 1)
+	}
+}
+
+// remember takes down a release of our own, and forgets those that do not count any
+// more.
+func (c *Controller) remember(uid types.UID, at time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.released[string(uid)] = at
+	for uid, when := range c.released {
+		if when.Before(at.Add(-2 * loss.Window)) {
+			delete(c.released, uid)
+		}
+	}
+}
+
+// unavailable says that the API server could not be asked.
+func unavailable(what string, err error) error {
+	if errors.Is(err, context.Canceled) {
+		return err
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}

@@ -1,0 +1,163 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeloss
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"stowage.dev/stowage/pkg/local/loss"
+)
+
+// Reasons of events, in words that stay the same from release to release.
+const (
+	eventLost           = "VolumeLost"
+	eventInvalid        = "InvalidNodeLoss"
+	eventNotRecreatable = "ClaimNotRecreatable"
+	eventThrottled      = "ReleaseThrottled"
+	eventReleasing      = "ReleasingClaim"
+	eventReleased       = "ClaimReleased"
+	eventRemoved        = "VolumeRemoved"
+	eventWouldRelease   = "WouldReleaseClaim"
+	eventWouldRemove    = "WouldRemoveVolume"
+)
+
+// tell says how a lost volume stands, when that has changed: to metrics, and by an
+// event on the claim and its pods, or on the volume if it has no claim.
+func (c *Controller) tell(g *gathered, d loss.Decision) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	name := g.volume.Name
+	if d.Cause == "" {
+		c.stand(name, standing{})
+		delete(c.told, name)
+		return
+	}
+	c.stand(name, standing{string(d.Cause), string(d.State)})
+	reason, note := c.words(g, d)
+	if news := reason + note; reason == "" || c.told[name] == news {
+		return
+	} else {
+		c.told[name] = news
+	}
+	if g.claim == nil {
+		c.event(g.volume, nil, reason, note)
+		return
+	}
+	c.event(g.claim, g.volume, reason, note)
+	if reason == eventLost || reason == eventWouldRelease {
+		c.eventOnPods(g, reason, note)
+	}
+	if class, found := strings.CutPrefix(g.Terms.Problem, "StorageClass "); found && reason == eventInvalid {
+		class, _, _ = strings.Cut(class, " ")
+		c.event(&corev1.ObjectReference{Kind: "StorageClass", APIVersion: "storage.k8s.io/v1", Name: class, UID: types.UID(class)}, nil, reason, note)
+	}
+}
+
+// words are the event that tells how a volume stands; no reason if there is nothing to
+// tell.
+func (c *Controller) words(g *gathered, d loss.Decision) (reason, note string) {
+	why := fmt.Sprintf("volume %s cannot be reached since %s: %s", g.volume.Name, d.Since.UTC().Format(time.RFC3339), c.because(g, d.Cause))
+	switch d.State {
+	case loss.Waiting:
+		if d.Do == loss.MarkLost {
+			return "", "" // told once it is written down
+		}
+		then := "the volume will be removed"
+		if g.claim != nil {
+			then = "the claim will be deleted, to be made anew on another one,"
+		}
+		return eventLost, fmt.Sprintf("%s; %s after %s", why, then, d.Due.UTC().Format(time.RFC3339))
+	case loss.Kept:
+		return eventLost, why + "; the claim is kept and waits for it, as " + loss.PolicyAnnotation + " is Keep"
+	case loss.Invalid:
+		return eventInvalid, why + "; the claim is kept, as what it asks for cannot be read: " + d.Message
+	case loss.NotRecreatable:
+		return eventNotRecreatable, why + "; the claim is kept, as nobody would make it again: " + d.Message
+	case loss.Throttled:
+		return eventThrottled, fmt.Sprintf("%s; the claim waits for its turn, as %d claims are released in a minute", why, c.Settings.ReleasesPerMinute)
+	case loss.Retained:
+		return eventLost, why + "; its reclaim policy is not Delete, so it stays until an administrator deletes it"
+	case loss.Unidentified:
+		return eventLost, why + "; it does not say of which disk it is, so no agent would know to clean that: stowage-provisioner release lets it go"
+	}
+	if !c.DryRun() {
+		return "", ""
+	}
+	switch d.State {
+	case loss.Releasing:
+		return eventWouldRelease, why + "; the claim would be deleted now, if this were no dry run"
+	case loss.Removing:
+		return eventWouldRemove, why + "; it would be removed now, if this were no dry run"
+	default:
+		return "", ""
+	}
+}
+
+// because is a cause for users.
+func (c *Controller) because(g *gathered, cause loss.Cause) string {
+	switch cause {
+	case loss.NodeGone:
+		return "node " + g.node + " is gone"
+	case loss.NodeOutOfService:
+		return "node " + g.node + " is out of service"
+	case loss.MissingDisk:
+		return "its disk is missing from node " + g.node
+	default:
+		return "another disk is in its place on node " + g.node
+	}
+}
+
+func (c *Controller) tellReleasing(g *gathered) {
+	note := fmt.Sprintf("deletes the claim, whose volume %s is lost with its data (%s), so that it is made anew", g.volume.Name, c.because(g, loss.CauseOf(&g.Facts)))
+	c.event(g.claim, g.volume, eventReleasing, note)
+	c.eventOnPods(g, eventReleasing, note)
+}
+
+func (c *Controller) tellReleased(g *gathered) {
+	note := fmt.Sprintf("the claim was deleted, as its volume %s is lost", g.volume.Name)
+	c.event(g.claim, g.volume, eventReleased, note)
+	c.eventOnPods(g, eventReleased, note)
+}
+
+func (c *Controller) tellPod(g *gathered, pod loss.Pod) {
+	c.event(podReference(pod), g.volume, eventReleased, fmt.Sprintf("the pod was deleted to be made anew, as volume %s is lost", g.volume.Name))
+}
+
+func (c *Controller) tellRemoved(g *gathered) {
+	c.event(g.volume, nil, eventRemoved, fmt.Sprintf("removed: %s; a tombstone in LocalDiskReport %s has the disk cleaned wherever it turns up", c.because(g, loss.CauseOf(&g.Facts)), g.node))
+}
+
+func (c *Controller) eventOnPods(g *gathered, reason, note string) {
+	for _, pod := range g.Pods {
+		c.event(podReference(pod), g.volume, reason, note)
+	}
+}
+
+func podReference(pod loss.Pod) *corev1.ObjectReference {
+	return &corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(pod.UID)}
+}
+
+// event records an event. What releases and removes is normal, all else a warning.
+func (c *Controller) event(about, related runtime.Object, reason, note string) {
+	kind := corev1.EventTypeWarning
+	switch reason {
+	case eventReleased, eventRemoved, eventReleasing:
+		kind = corev1.EventTypeNormal
+	}
+	if meta, ok := related.(metav1.Object); !ok || meta == nil {
+		related = nil
+	}
+	const most = 1000 // characters of a note
+	if len(note) > most {
+		note = strings.ToValidUTF8(note[:most], "") + "…"
+	}
+	c.Events.Eventf(about, related, kind, reason, "ReleaseLostVolume", "%s", note)
+}

@@ -150,12 +150,21 @@ func (c *Controller) write(ctx context.Context) error {
 	return nil
 }
 
-// needed are the keys for nodes whose hostname is not their name.
+// needed are the keys for nodes whose hostname is not their name. A hostname that is the
+// name of another node, or that another node has too, is not believed: a kubelet may label
+// its own Node, and whoever took one over could have its agent publish volumes on others.
 func needed(nodes []*corev1.Node) map[string]string {
+	claimed := map[string]int{}
+	for _, node := range nodes {
+		claimed[node.Name]++
+		if host := node.Labels[corev1.LabelHostname]; host != node.Name {
+			claimed[host]++
+		}
+	}
 	wanted := map[string]string{}
 	for _, node := range nodes {
 		key, host := prefix+node.Name, node.Labels[corev1.LabelHostname]
-		if host != "" && host != node.Name && len(validation.IsConfigMapKey(key)) == 0 {
+		if host != "" && host != node.Name && claimed[host] == 1 && len(validation.IsConfigMapKey(key)) == 0 {
 			wanted[key] = host
 		}
 	}

@@ -51,6 +51,7 @@ func Rooms() []Room {
 		{"pkg/blockdev", Acting},
 		{"pkg/nodeloss", Acting},
 		{"pkg/nodehosts", Acting},
+		{"pkg/cleaningjobs", Acting},
 
 		{"pkg/volumecache", Cache},
 		{"pkg/diskrecord", Cache},

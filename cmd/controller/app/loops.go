@@ -50,6 +50,7 @@ func makeLoops(p *parts) ([]loop, error) {
 	}{
 		{"node-loss", newNodeLoss},
 		{"node-hosts", newNodeHosts},
+		{"cleaning-jobs", newCleaningJobs},
 	}
 	var loops []loop
 	for _, maker := range makers {

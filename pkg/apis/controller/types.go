@@ -16,6 +16,8 @@ type ControllerConfiguration struct {
 	HealthAddress string
 	// NodeLoss says what becomes of volumes that nobody can reach any more.
 	NodeLoss NodeLoss
+	// CleaningJobs says whether Jobs clean the disks of agents that ask for it.
+	CleaningJobs CleaningJobs
 	// ClientConnection is to the API server.
 	ClientConnection ClientConnection
 	// LeaderElection says whether one of several replicas works at a time.
@@ -35,6 +37,14 @@ type NodeLoss struct {
 	ReleasesPerMinute int32
 	// DryRun only tells what would be done.
 	DryRun bool
+}
+
+// CleaningJobs says whether Jobs clean the disks of agents that ask for it.
+type CleaningJobs struct {
+	// Enabled has the controller make them.
+	Enabled bool
+	// Image is what they run; "": the image of the agents.
+	Image string
 }
 
 // NodeLossPolicy says what becomes of a claim whose volume is lost.

@@ -21,6 +21,11 @@ type ControllerConfiguration struct {
 	// +optional
 	NodeLoss NodeLoss `json:"nodeLoss,omitempty"`
 
+	// cleaningJobs says whether Jobs clean the disks of agents that ask for it, whose
+	// configuration says useJobForCleaning.
+	// +optional
+	CleaningJobs CleaningJobs `json:"cleaningJobs,omitempty"`
+
 	// clientConnection is to the API server.
 	// +optional
 	ClientConnection ClientConnection `json:"clientConnection,omitempty"`
@@ -62,6 +67,20 @@ type NodeLoss struct {
 	// Default: false
 	// +optional
 	DryRun bool `json:"dryRun,omitempty"`
+}
+
+// CleaningJobs says whether Jobs clean the disks of agents that ask for it.
+type CleaningJobs struct {
+	// enabled has the controller make them, for which it needs the rights in
+	// manifests/controller/cleaning-jobs.yaml.
+	// Default: false
+	// +optional
+	Enabled bool `json:"enabled,omitempty"`
+
+	// image is what Jobs run. Without one it is that of the agents, from DaemonSet
+	// stowage-provisioner in namespace stowage-system.
+	// +optional
+	Image string `json:"image,omitempty"`
 }
 
 // NodeLossPolicy says what becomes of a claim whose volume is lost.

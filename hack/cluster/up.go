@@ -21,6 +21,8 @@ const startTimeout = 2 * time.Minute
 // options of "up", as given on the command line.
 type options struct {
 	nodes           int
+	real            int
+	images          string
 	zones           string
 	controllers     string
 	scheduler       string
@@ -33,6 +35,8 @@ func parse(args []string) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("cluster up", flag.ContinueOnError)
 	flags.IntVar(&o.nodes, "nodes", 3, "number of simulated nodes")
+	flags.IntVar(&o.real, "real", 0, "number of real nodes instead of simulated ones, each with a disk of 1 GiB at /mnt/disks/fast/1; needs root, and runs all controllers")
+	flags.StringVar(&o.images, "images", "", "comma-separated image archives that real nodes get")
 	flags.StringVar(&o.zones, "zones", "", "comma-separated zones, given to the nodes in turn")
 	flags.StringVar(&o.controllers, "controllers", "default",
 		"controllers to run: default (what stateful workloads need), volume, all, none, or names as kube-controller-manager's --controllers takes them")
@@ -48,6 +52,12 @@ func parse(args []string) (options, error) {
 	}
 	if o.nodes < 0 {
 		return o, fmt.Errorf("-nodes must not be negative, got %d", o.nodes)
+	}
+	if o.real < 0 {
+		return o, fmt.Errorf("-real must not be negative, got %d", o.real)
+	}
+	if o.images != "" && o.real == 0 {
+		return o, errors.New("-images are for real nodes: set -real")
 	}
 	return o, nil
 }
@@ -68,6 +78,9 @@ func (o options) controllerManager() cluster.ControllerManagerConfig {
 }
 
 func up(ctx context.Context, o options) error {
+	if o.real > 0 {
+		return upReal(ctx, o)
+	}
 	binaries, err := cluster.Build(ctx, cluster.BuildOptions{Progress: os.Stderr})
 	if err != nil {
 		return err
@@ -81,12 +94,18 @@ func up(ctx context.Context, o options) error {
 	if err := populate(starting, c, o); err != nil {
 		return errors.Join(err, c.Stop())
 	}
+	return errors.Join(wait(ctx, c), c.Stop())
+}
+
+// wait tells how to use the cluster and returns when nobody wants it any more, or when it fails.
+func wait(ctx context.Context, c *cluster.Cluster) error {
 	fmt.Printf("The cluster is up. Point kubectl at it with\n\n  export KUBECONFIG=%s\n\nLogs are in %s. Ctrl-C ends it.\n", c.Kubeconfig(), c.Folder())
 	select {
 	case <-ctx.Done():
-	case err = <-c.Failed():
+		return nil
+	case err := <-c.Failed():
+		return err
 	}
-	return errors.Join(err, c.Stop())
 }
 
 // populate adds what a control plane alone does not have.
@@ -95,8 +114,15 @@ func populate(ctx context.Context, c *cluster.Cluster, o options) error {
 	if o.zones != "" {
 		set.Zones = strings.Split(o.zones, ",")
 	}
-	if err := c.AddNodes(ctx, set.Nodes()...); err != nil || o.noScheduler {
+	if err := c.AddNodes(ctx, set.Nodes()...); err != nil {
 		return err
+	}
+	return startScheduler(ctx, c, o)
+}
+
+func startScheduler(ctx context.Context, c *cluster.Cluster, o options) error {
+	if o.noScheduler {
+		return nil
 	}
 	so := cluster.SchedulerOptions{Binary: o.scheduler}
 	if o.schedulerConfig != "" {

@@ -20,14 +20,16 @@ func TestParse(t *testing.T) {
 		controllers cluster.ControllerManagerConfig
 		fails       bool
 	}{
-		"nothing is the default":  {},
-		"volume controllers":      {args: []string{"-controllers=volume"}, controllers: cluster.ControllerManagerConfig{Controllers: cluster.VolumeControllers}},
-		"all controllers":         {args: []string{"-controllers=all"}, controllers: cluster.ControllerManagerConfig{Controllers: cluster.AllControllers}},
-		"no controllers":          {args: []string{"-controllers=none"}, controllers: cluster.ControllerManagerConfig{Disabled: true}},
-		"controllers by name":     {args: []string{"-controllers=*,-job-controller"}, controllers: cluster.ControllerManagerConfig{Controllers: []string{"*", "-job-controller"}}},
-		"fewer nodes than none":   {args: []string{"-nodes=-1"}, fails: true},
-		"a flag that is not one":  {args: []string{"-no-such-flag"}, fails: true},
-		"a flag without its dash": {args: []string{"keep"}, fails: true},
+		"nothing is the default":     {},
+		"volume controllers":         {args: []string{"-controllers=volume"}, controllers: cluster.ControllerManagerConfig{Controllers: cluster.VolumeControllers}},
+		"all controllers":            {args: []string{"-controllers=all"}, controllers: cluster.ControllerManagerConfig{Controllers: cluster.AllControllers}},
+		"no controllers":             {args: []string{"-controllers=none"}, controllers: cluster.ControllerManagerConfig{Disabled: true}},
+		"controllers by name":        {args: []string{"-controllers=*,-job-controller"}, controllers: cluster.ControllerManagerConfig{Controllers: []string{"*", "-job-controller"}}},
+		"fewer nodes than none":      {args: []string{"-nodes=-1"}, fails: true},
+		"fewer real nodes than none": {args: []string{"-real=-1"}, fails: true},
+		"images for simulated nodes": {args: []string{"-images=stowage.tar"}, fails: true},
+		"a flag that is not one":     {args: []string{"-no-such-flag"}, fails: true},
+		"a flag without its dash":    {args: []string{"keep"}, fails: true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -48,7 +50,7 @@ func TestParse(t *testing.T) {
 
 func TestUsage(t *testing.T) {
 	t.Parallel()
-	for name, args := range map[string][]string{"no command": nil, "an unknown command": {"down"}, "build takes nothing": {"build", "all"}} {
+	for name, args := range map[string][]string{"no command": nil, "an unknown command": {"down"}, "build takes one flag": {"build", "all"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if err := run(t.Context(), args); err == nil {

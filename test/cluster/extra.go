@@ -43,7 +43,7 @@ func NewComponent(name string, start func() (*Process, error)) *Component {
 	return &Component{name: name, start: start}
 }
 
-// Prune has dir and the folders in it removed when the cluster has ended, also
-// when the process that started it is killed. It is for control groups: files in
-// dir are not removed.
-func (c *Cluster) Prune(dir string) error { return c.supervisor.Prune(dir) }
+// Prune has a file, or a folder and those in it, removed when the cluster has
+// ended, also when the process that started it is killed. Folders are meant to be
+// control groups: files in them are not removed.
+func (c *Cluster) Prune(path string) error { return c.supervisor.Prune(path) }

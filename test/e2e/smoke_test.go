@@ -48,15 +48,9 @@ func TestNodes(t *testing.T) {
 		}
 	}
 
-	if err := nodes[0].Kill(); err != nil {
-		t.Fatal(err)
-	}
-	if err := nodes[0].WaitNotReady(e.Context); err != nil {
-		t.Fatal(err)
-	}
-	if err := nodes[0].Start(e.Context); err != nil {
-		t.Fatal(err)
-	}
+	e.Do(nodes[0].Kill())
+	e.Do(nodes[0].WaitNotReady(e.Context))
+	e.Do(nodes[0].Start(e.Context))
 	if got, err := nodes[0].Run(e.Context, nil, "cat", path+"/word"); err != nil || strings.TrimSpace(got) != "written on a" {
 		t.Errorf("after the power cut the disk has %q, %v", got, err)
 	}

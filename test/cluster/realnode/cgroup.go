@@ -10,6 +10,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"stowage.dev/stowage/test/cluster"
 )
 
 // hierarchies returns the folders that control groups are made in: one for each controller of
@@ -37,13 +39,13 @@ func hierarchies() ([]string, error) {
 
 // makeGroups makes the cluster's control groups, in which each node has one of its own, and has
 // them removed at the end.
-func (c *Cluster) makeGroups() error {
+func makeGroups(c *cluster.Cluster) error {
 	tops, err := hierarchies()
 	if err != nil {
 		return err
 	}
 	for _, top := range tops {
-		dir := filepath.Join(top, c.group())
+		dir := filepath.Join(top, group(c))
 		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
@@ -55,7 +57,7 @@ func (c *Cluster) makeGroups() error {
 }
 
 // group is the name of the cluster's control groups, which no other cluster has.
-func (c *Cluster) group() string { return filepath.Base(c.Folder()) }
+func group(c *cluster.Cluster) string { return filepath.Base(c.Folder()) }
 
 // makeGroups makes a node's control groups.
 func (n *Node) makeGroups() error {
@@ -71,4 +73,4 @@ func (n *Node) makeGroups() error {
 	return nil
 }
 
-func (n *Node) group() string { return filepath.Join(n.cluster.group(), n.Name) }
+func (n *Node) group() string { return filepath.Join(group(n.cluster.Cluster), n.Name) }

@@ -32,13 +32,17 @@ type Cluster struct {
 	nodes []*Node
 }
 
-// Start runs a control plane and the stock scheduler, and returns when both are ready. ctx
-// limits how long that may take and does not matter afterwards: call Stop to end the cluster.
+// Start runs a control plane and the stock scheduler, and returns when the API server and the
+// controllers are ready. ctx limits how long that may take and does not matter afterwards: call
+// Stop to end the cluster.
 // When the calling process is killed, everything ends with it.
 func Start(ctx context.Context, config Config) (*Cluster, error) {
 	config, err := config.complete()
 	if err != nil {
 		return nil, fmt.Errorf("start a cluster of real nodes: %w", err)
+	}
+	if err := sweep(); err != nil {
+		return nil, fmt.Errorf("remove what a killed run left: %w", err)
 	}
 	c := &Cluster{config: config}
 	if err := c.start(ctx); err != nil {
@@ -57,16 +61,13 @@ func (c *Cluster) start(ctx context.Context) (err error) {
 	if c.Cluster, err = cluster.Start(ctx, config); err != nil {
 		return err
 	}
-	if err := c.makeGroups(); err != nil {
-		return err
-	}
 	if err := c.makeImages(); err != nil {
 		return err
 	}
 	if c.config.NoScheduler {
 		return nil
 	}
-	_, err = c.StartHealthyScheduler(ctx, cluster.SchedulerOptions{})
+	_, err = c.StartScheduler(cluster.SchedulerOptions{})
 	return err
 }
 
@@ -75,6 +76,12 @@ func (c *Cluster) makeNetwork(ctx context.Context, control *cluster.Cluster) (st
 	p, err := control.StartProcess(cluster.ProcessOptions{Name: "network", Binary: c.config.Binaries.Init, Namespaces: syscall.CLONE_NEWNET})
 	if err != nil {
 		return "", err
+	}
+	if err := record(control, p.PID()); err != nil {
+		return "", fmt.Errorf("write down what is to be removed: %w", err)
+	}
+	if err := makeGroups(control); err != nil {
+		return "", fmt.Errorf("make control groups: %w", err)
 	}
 	if c.network, err = newNetwork(ctx, p.PID()); err != nil {
 		return "", err

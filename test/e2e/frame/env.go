@@ -8,6 +8,7 @@ package frame
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -102,6 +103,7 @@ func Node(name string, disks ...realnode.Disk) realnode.NodeSpec {
 // are Ready. They are removed after the test.
 func (e *Env) AddNodes(specs ...realnode.NodeSpec) []*realnode.Node {
 	e.T.Helper()
+	specs = slices.Clone(specs)
 	for i := range specs {
 		specs[i].Name = e.Name(specs[i].Name)
 	}
@@ -123,6 +125,14 @@ func (e *Env) AddNodes(specs ...realnode.NodeSpec) []*realnode.Node {
 		e.T.Fatal(err)
 	}
 	return nodes
+}
+
+// Do fails the test with an error, if there is one.
+func (e *Env) Do(err error) {
+	e.T.Helper()
+	if err != nil {
+		e.T.Fatal(err)
+	}
 }
 
 // OnNode has a pod run on a node of the test, by its short name; the scheduler is asked all the

@@ -97,9 +97,8 @@ func (s *Supervisor) Start(spec Spec) (*Process, error) {
 // Keep sets whether the folder outlives the supervisor.
 func (s *Supervisor) Keep(keep bool) error { return s.command(command{Keep: &keep}) }
 
-// Prune has the supervisor remove dir and the folders in it at the end, none of
-// which has files of its own. One that is not there is no error.
-func (s *Supervisor) Prune(dir string) error { return s.command(command{Prune: dir}) }
+// Prune has the supervisor call the function Prune for path at the end.
+func (s *Supervisor) Prune(path string) error { return s.command(command{Prune: path}) }
 
 // Close kills whatever still runs and waits until the supervisor has reaped it,
 // removed the folder and ended. Calling it again does nothing.

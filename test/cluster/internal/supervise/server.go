@@ -8,11 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"runtime"
 	"syscall"
 )
@@ -148,36 +146,13 @@ func (s *server) shutdown() error {
 	}
 	var errs []error
 	for _, dir := range s.prune {
-		errs = append(errs, prune(dir))
+		errs = append(errs, Prune(dir))
 	}
 	if !s.keep {
 		errs = append(errs, os.RemoveAll(s.dir))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("remove what is left of an ended cluster: %w", err)
-	}
-	return nil
-}
-
-// prune removes a folder and those in it, from the deepest on. Files are left to
-// whom they belong to: those of a control group go with it.
-func prune(dir string) error {
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if e.IsDir() {
-			if err := prune(filepath.Join(dir, e.Name())); err != nil {
-				return err
-			}
-		}
-	}
-	if err := syscall.Rmdir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove folder %s: %w", dir, err)
 	}
 	return nil
 }

@@ -69,8 +69,7 @@ type command struct {
 	Signal syscall.Signal `json:"signal,omitempty"`
 	// Keep tells whether the folder outlives the supervisor.
 	Keep *bool `json:"keep,omitempty"`
-	// Prune is a folder, such as a control group, whose empty folders are removed
-	// at the end.
+	// Prune is what the function Prune removes at the end.
 	Prune string `json:"prune,omitempty"`
 }
 

@@ -1,0 +1,130 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package realnode
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"stowage.dev/stowage/test/cluster"
+	"stowage.dev/stowage/test/cluster/internal/supervise"
+)
+
+// records is where clusters are written down for as long as they have something to remove.
+const records = "/run/stowage-realnode"
+
+// remains says what there is of a cluster besides processes, and whose task it is to remove
+// that. Only when that process was killed is it for others.
+type remains struct {
+	Folder string
+	// Supervisor is a process, by its id and by when it started, as the kernel counts.
+	Supervisor int
+	Started    string
+}
+
+// record writes down what the cluster has, until it is removed. child is a process that its
+// supervisor started.
+func record(c *cluster.Cluster, child int) error {
+	stat, err := statOf(child)
+	if err != nil {
+		return err
+	}
+	supervisor, err := strconv.Atoi(stat.parent)
+	if err != nil {
+		return err
+	}
+	if stat, err = statOf(supervisor); err != nil {
+		return err
+	}
+	data, err := json.Marshal(remains{Folder: c.Folder(), Supervisor: supervisor, Started: stat.started})
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(records, 0o755); err != nil {
+		return err
+	}
+	file := filepath.Join(records, group(c))
+	if err := c.Prune(file); err != nil {
+		return err
+	}
+	return os.WriteFile(file, data, 0o644)
+}
+
+// sweep removes what clusters left whose supervisor was killed.
+func sweep() error {
+	files, err := filepath.Glob(filepath.Join(records, "*"))
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, file := range files {
+		errs = append(errs, sweepOne(file))
+	}
+	return errors.Join(errs...)
+}
+
+func sweepOne(file string) error {
+	data, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // its owner was faster
+	}
+	if err != nil {
+		return err
+	}
+	var r remains
+	if json.Unmarshal(data, &r) != nil || filepath.Base(r.Folder) != filepath.Base(file) {
+		return nil // it is being written, or not ours
+	}
+	stat, err := statOf(r.Supervisor)
+	if err == nil && stat.started == r.Started {
+		return nil // it runs, and removes all itself
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	tops, err := hierarchies()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, top := range tops {
+		errs = append(errs, supervise.Prune(filepath.Join(top, filepath.Base(r.Folder))))
+	}
+	if err := errors.Join(append(errs, os.RemoveAll(r.Folder))...); err != nil {
+		return err
+	}
+	return supervise.Prune(file)
+}
+
+// stat is what is of interest of /proc/PID/stat.
+type stat struct{ parent, started string }
+
+func statOf(pid int) (stat, error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if errors.Is(err, syscall.ESRCH) { // it ended meanwhile
+		err = fs.ErrNotExist
+	}
+	if err != nil {
+		return stat{}, err
+	}
+	return parseStat(string(data))
+}
+
+// parseStat reads fields after the name, which is in parentheses and may have some itself.
+func parseStat(text string) (stat, error) {
+	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
+	if len(fields) < 20 {
+		return stat{}, fmt.Errorf("%q is not the state of a process", text)
+	}
+	return stat{parent: fields[1], started: fields[19]}, nil
+}

@@ -58,12 +58,17 @@ func each(t *testing.T, name string, f func(ast.Node)) {
 	}
 }
 
-// constantsOf are the values of a package's constants of a type.
+// constantsOf are the values of a package's constants of a type, be it another package's.
 func constantsOf(t *testing.T, name, kind string) []string {
 	t.Helper()
 	return constantsWhere(t, name, func(spec *ast.ValueSpec) bool {
-		of, ok := spec.Type.(*ast.Ident)
-		return ok && of.Name == kind
+		switch of := spec.Type.(type) {
+		case *ast.Ident:
+			return of.Name == kind
+		case *ast.SelectorExpr:
+			return of.Sel.Name == kind
+		}
+		return false
 	})
 }
 

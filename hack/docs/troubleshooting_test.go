@@ -23,12 +23,15 @@ const troubleshooting = "docs/troubleshooting.md"
 func TestTroubleshooting(t *testing.T) {
 	t.Parallel()
 	for heading, want := range map[string][]string{
-		"Nodes are counted":   append(nodeReasons(), constants(t, "pkg/extender", `^unknownNode$`)...),
-		"No node is counted":  slices.Concat(called(t, "pkg/volume/claims", "refuse"), called(t, "pkg/volume/match/request.go", "Errorf")),
-		"From the extender":   without(t, errorsOf(t, "pkg/extender"), extenderInternal, "From the extender"),
-		"States":              states(),
-		"Reasons":             slices.Concat(constantsOf(t, "pkg/local/disk", "Reason"), cannot(t)),
-		"Events of the agent": constants(t, "pkg/localprovisioner", `^event[A-Z]`),
+		"Nodes are counted":        append(nodeReasons(), constants(t, "pkg/extender", `^unknownNode$`)...),
+		"No node is counted":       slices.Concat(called(t, "pkg/volume/claims", "refuse"), called(t, "pkg/volume/match/request.go", "Errorf")),
+		"From the extender":        without(t, errorsOf(t, "pkg/extender"), extenderInternal, "From the extender"),
+		"States":                   states(),
+		"Reasons":                  slices.Concat(constantsOf(t, "pkg/local/disk", "Reason"), cannot(t)),
+		"Events of the agent":      constants(t, "pkg/localprovisioner", `^event[A-Z]`),
+		"Events of the controller": constants(t, "pkg/nodeloss", `^event[A-Z]`),
+		"Cleaning Jobs": slices.Concat(constantsOf(t, "pkg/apis/stowage/v1alpha1", "CleaningJobState"),
+			constantsOf(t, "pkg/local/cleanjob", "Reason"), constantsOf(t, "pkg/cleaningjobs", "Reason")),
 		"A node was found, and binding failed": slices.Concat(
 			texts(t, "pkg/volume/plan"),
 			without(t, slices.Concat(

@@ -121,6 +121,16 @@ func TestDockerfileAgrees(t *testing.T) {
 			}
 		})
 	}
+	var got []string
+	for name := range stages {
+		if name != "" && name != "build" && name != "nonroot" {
+			got = append(got, name)
+		}
+	}
+	slices.Sort(got)
+	if diff := cmp.Diff(commands(t), got); diff != "" {
+		t.Errorf("stages of commands (-cmd/ +Dockerfile):\n%s", diff)
+	}
 	if _, ok := stages[globals["COMMAND"]]; !ok {
 		t.Errorf("the Dockerfile's own COMMAND=%s is no stage", globals["COMMAND"])
 	}

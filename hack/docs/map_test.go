@@ -4,6 +4,7 @@
 package docs
 
 import (
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -84,5 +85,19 @@ func TestCompatibility(t *testing.T) {
 	}
 	if found := regexp.MustCompile(`(?m)^go (\S+)`).FindStringSubmatch(read(t, "go.mod")); found == nil || !strings.Contains(page, "asks for "+found[1]) {
 		t.Errorf("docs/compatibility.md does not say that go.mod asks for Go %q", found)
+	}
+}
+
+var inRepository = regexp.MustCompile("`((?:manifests|test|pkg|cmd|hack|docs)/[A-Za-z0-9._/-]+)`")
+
+// TestNamedFilesExist: files and folders of the repository that pages name are there.
+func TestNamedFilesExist(t *testing.T) {
+	t.Parallel()
+	for name, text := range pages(t) {
+		for _, found := range inRepository.FindAllStringSubmatch(text, -1) {
+			if _, err := os.Stat(filepath.Join(root, found[1])); err != nil {
+				t.Errorf("%s names %s, which does not exist", name, found[1])
+			}
+		}
 	}
 }

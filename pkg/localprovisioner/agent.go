@@ -55,6 +55,7 @@ type Agent struct {
 	told      *told
 	health    health
 	asking    asking
+	graves    graves
 	untainted atomic.Bool
 
 	mu       sync.Mutex

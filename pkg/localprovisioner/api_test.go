@@ -175,6 +175,8 @@ type reports struct {
 	writes  int
 	reads   int
 	refused error
+	// unlisted has lists by label fail.
+	unlisted bool
 }
 
 func newReports() *reports { return &reports{known: map[string]*stowage.LocalDiskReport{}} }
@@ -219,9 +221,12 @@ func (r *reports) put(report *stowage.LocalDiskReport) {
 	}
 }
 
-func (r *reports) List(context.Context, metav1.ListOptions) (*stowage.LocalDiskReportList, error) {
+func (r *reports) List(_ context.Context, o metav1.ListOptions) (*stowage.LocalDiskReportList, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.unlisted && o.LabelSelector != "" {
+		return nil, apierrors.NewInternalError(errors.New("no lists today"))
+	}
 	list := &stowage.LocalDiskReportList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(r.version)}}
 	for _, report := range r.known {
 		list.Items = append(list.Items, *report.DeepCopy())

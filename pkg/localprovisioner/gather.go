@@ -21,6 +21,7 @@ type learned struct {
 	found      string
 	users      []disk.User
 	usersKnown bool
+	asked      bool
 }
 
 // gathered is a slot with what acting on it takes.
@@ -65,7 +66,7 @@ func (a *Agent) gather(path string, l learned) *gathered {
 	}
 	g.Elsewhere = a.elsewhere(conf, path, g.Fact.Identity)
 	if l.identity == g.Fact.Identity {
-		g.Content, g.Found, g.Users, g.UsersKnown = l.content, l.found, l.users, l.usersKnown
+		g.Content, g.Found, g.Users, g.UsersKnown, g.Asked = l.content, l.found, l.users, l.usersKnown, l.asked
 	}
 	if g.Record != nil {
 		g.Acknowledged = a.accepted[fmt.Sprintf("%s@%d", g.Key, g.Record.Generation)]

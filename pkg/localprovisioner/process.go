@@ -127,6 +127,10 @@ func (a *Agent) consider(ctx context.Context, path string) (*gathered, slot.Deci
 				return g, d, err
 			}
 			sought = true
+		case d.Do == slot.AskReports:
+			if known, err = a.exhume(ctx, g); err != nil {
+				return g, d, err
+			}
 		case d.Do == slot.FindUsers:
 			known, err = a.users(ctx, g)
 		case d.Do == slot.Inspect:
@@ -164,7 +168,7 @@ func (a *Agent) users(ctx context.Context, g *gathered) (learned, error) {
 	if err != nil {
 		return learned{}, fmt.Errorf("find out who uses %s: %w", g.path, err)
 	}
-	return learned{identity: g.Fact.Identity, content: g.Content, found: g.Found, users: users, usersKnown: true}, nil
+	return learned{identity: g.Fact.Identity, content: g.Content, found: g.Found, users: users, usersKnown: true, asked: g.Asked}, nil
 }
 
 // inspect finds out whether the slot's disk holds data.
@@ -180,7 +184,7 @@ func (a *Agent) inspect(ctx context.Context, g *gathered) (learned, error) {
 	if answer.content == disk.ContentUnknown {
 		return learned{}, fmt.Errorf("look into %s: no answer", g.path)
 	}
-	answer.users, answer.usersKnown = g.Users, g.UsersKnown
+	answer.users, answer.usersKnown, answer.asked = g.Users, g.UsersKnown, g.Asked
 	return answer, nil
 }
 

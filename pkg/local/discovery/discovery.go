@@ -50,6 +50,8 @@ func candidate(s *slot.Slot, first int64) slot.Decision {
 func unknown(s *slot.Slot, first int64) slot.Decision {
 	create := slot.Decision{Do: slot.Create, State: slot.Pending, Generation: first}
 	switch {
+	case !s.Asked:
+		return slot.Decision{Do: slot.AskReports, State: slot.Pending}
 	case s.Existing == slot.Publish || s.Content == disk.ContentNone:
 		return create
 	case s.Content == disk.ContentUnknown:

@@ -21,7 +21,7 @@ var key = disk.Key{Class: "local-fast", Name: "disk1"}
 // found is a slot with a disk that nobody knows yet.
 func found() *slot.Slot {
 	return &slot.Slot{
-		Key: key, Configured: true, Existing: slot.Refuse, Looked: true,
+		Key: key, Configured: true, Existing: slot.Refuse, Looked: true, Asked: true,
 		Fact: &disk.Fact{Key: key, HostPath: "/mnt/disks/disk1", Kind: disk.Mount, Identity: "fs:u1:/", Bytes: 10 << 30},
 	}
 }
@@ -65,6 +65,10 @@ func TestCandidates(t *testing.T) {
 		slot *slot.Slot
 		want outcome
 	}{
+		"before anything else, the reports of other nodes are asked about a new disk": {
+			with(found(), func(s *slot.Slot) { s.Asked, s.Content, s.Existing = false, disk.ContentNone, slot.Clean }),
+			outcome{Do: slot.AskReports, State: slot.Pending},
+		},
 		"a new disk is looked into": {
 			found(), outcome{Do: slot.Inspect, State: slot.Pending},
 		},

@@ -20,7 +20,10 @@ func world(visit func(*slot.Slot)) {
 	for _, fact := range facts() {
 		for _, volume := range volumes(identities) {
 			for _, record := range append([]*disk.Record{none}, records()...) {
-				for bits := range 1 << 7 {
+				for bits := range 1 << 8 {
+					if record != nil && bits>>7 == 1 {
+						continue // the reports are not asked about a disk with a record
+					}
 					s := assemble(fact, volume, record, bits)
 					if consistent(s) {
 						visit(s)
@@ -61,6 +64,7 @@ func assemble(fact *disk.Fact, volume *disk.Volume, record *disk.Record, bits in
 	if on(6) && s.UsersKnown {
 		s.Users = []disk.User{{What: "mount", Where: "/x"}}
 	}
+	s.Asked = on(7)
 	if v := s.Volume; v != nil && s.Record != nil && s.Fact != nil && v.Identity == s.Fact.Identity {
 		s.VolumeRecord = s.Record
 	}
@@ -157,6 +161,8 @@ func dangerous(s *slot.Slot, d slot.Decision) string {
 			return "the data is to be kept"
 		case s.Volume == nil && s.Record == nil && s.Existing != slot.Clean:
 			return "the data is not ours"
+		case s.Volume == nil && s.Record == nil && !s.Asked:
+			return "the data may be that of a lost volume, and to be kept"
 		}
 	case slot.Create:
 		switch {
@@ -166,6 +172,8 @@ func dangerous(s *slot.Slot, d slot.Decision) string {
 			return "the disk is dirty"
 		case s.Record == nil && s.Content != disk.ContentNone:
 			return "nobody knows the disk to be empty"
+		case s.Record == nil && !s.Asked:
+			return "its volume may have been lost elsewhere"
 		}
 	case slot.Remove:
 		clean := sound && s.Match() == disk.Same && s.UsersKnown && len(s.Users) == 0
@@ -214,6 +222,8 @@ func TestEveryDecisionLeadsSomewhere(t *testing.T) {
 // carryOut is what the node agent does, in a world where everything succeeds.
 func carryOut(s *slot.Slot, d slot.Decision) {
 	switch d.Do {
+	case slot.AskReports:
+		s.Asked = true
 	case slot.Inspect:
 		s.Content = disk.ContentSome
 	case slot.FindUsers:

@@ -14,6 +14,9 @@ type Action string
 const (
 	// None: there is nothing to do until something changes.
 	None Action = "None"
+	// AskReports: find out whether a report has a tombstone of the disk, and write a
+	// record of what that says.
+	AskReports Action = "AskReports"
 	// Inspect: find out Content.
 	Inspect Action = "Inspect"
 	// FindUsers: find out Users.

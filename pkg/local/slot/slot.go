@@ -50,6 +50,9 @@ type Slot struct {
 	// Foreign one that is not ours and has the path.
 	Elsewhere, Foreign string
 
+	// Asked says that the reports of all nodes were asked whether a volume of the disk
+	// was lost elsewhere. If one was, the disk has a record since.
+	Asked bool
 	// Content is whether there is data, if somebody has looked; Found is what it was.
 	Content disk.Content
 	Found   string

@@ -1,0 +1,85 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package localprovisioner
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/local/disk"
+)
+
+// graves knows the disks of which the controller has removed the volume, on whatever
+// node that was. Questions that come while a list is under way share the next one, so
+// that a node with a hundred new disks does not ask a hundred times.
+type graves struct {
+	mu sync.Mutex
+	// found are the tombstones by identity, of a list that was begun at asked.
+	found map[disk.Identity]stowage.Tombstone
+	asked time.Time
+}
+
+// find is the tombstone of a disk, as of now or later; nil if there is none.
+func (g *graves) find(ctx context.Context, reports Reports, identity disk.Identity) (*stowage.Tombstone, error) {
+	come := time.Now()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.asked.After(come) {
+		begun := time.Now()
+		list, err := reports.List(ctx, metav1.ListOptions{LabelSelector: stowage.TombstonesLabel + "=" + stowage.TombstonesValue})
+		if err != nil {
+			return nil, fmt.Errorf("list the tombstones of all nodes: %w", err)
+		}
+		found := map[disk.Identity]stowage.Tombstone{}
+		for i := range list.Items {
+			for _, stone := range list.Items[i].Spec.Tombstones {
+				// Of two nodes that had the disk, one kept its data.
+				if before, there := found[disk.Identity(stone.Identity)]; !there || before.State != stowage.TombstoneRetained {
+					found[disk.Identity(stone.Identity)] = stone
+				}
+			}
+		}
+		g.found, g.asked = found, begun
+	}
+	if stone, there := g.found[identity]; there {
+		return &stone, nil
+	}
+	return nil, nil
+}
+
+// exhume asks the reports of all nodes about a disk that this node has no record of. A
+// disk whose volume was lost gets a record that says what the node itself would have
+// written: that it was published and not cleaned since, or is to be kept.
+func (a *Agent) exhume(ctx context.Context, g *gathered) (learned, error) {
+	known := learned{identity: g.Fact.Identity, asked: true, content: g.Content, found: g.Found, users: g.Users, usersKnown: g.UsersKnown}
+	if a.Reports == nil {
+		return known, nil
+	}
+	stone, err := a.graves.find(ctx, a.Reports, g.Fact.Identity)
+	if err != nil || stone == nil {
+		return known, err
+	}
+	record := disk.Record{
+		Identity: g.Fact.Identity, Key: g.Key, HostPath: g.path, Kind: g.Fact.Kind, State: disk.Published, Policy: disk.Delete,
+		Volume: stone.Volume, UID: stone.VolumeUID,
+		Generation: max(stone.Generation, firstGeneration(g.conf.classes[g.Key.Class], g.since.Unix())),
+	}
+	if stone.State == stowage.TombstoneRetained {
+		record.State, record.Policy = disk.Retained, disk.Retain
+	}
+	if record.UID == "" { // written by hand: no volume of this node's ever had the UID
+		record.UID = "unknown"
+	}
+	if err := a.Records.Put(record); err != nil {
+		return known, err
+	}
+	klog.FromContext(ctx).V(2).Info("A disk has come whose volume was lost elsewhere", "path", g.path, "volume", stone.Volume, "state", record.State)
+	return learned{}, nil
+}

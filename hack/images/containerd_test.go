@@ -74,7 +74,11 @@ func newContainerd(t *testing.T) func(t *testing.T, args ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(folder) })
+	t.Cleanup(func() {
+		if err := os.RemoveAll(folder); err != nil {
+			t.Error(err)
+		}
+	})
 	socket := filepath.Join(folder, "s")
 	config := filepath.Join(folder, "config.toml")
 	writeFile(t, config, fmt.Appendf(nil, `version = 2

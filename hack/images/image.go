@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
@@ -67,16 +68,13 @@ func (o order) image(ctx context.Context, image string, p v1.Platform) (v1.Image
 	}
 	file = file.DeepCopy()
 	file.OS, file.Architecture, file.Variant = p.OS, p.Architecture, p.Variant
-	file.Author, file.Container, file.DockerVersion = "", "", ""
 	file.Created = v1.Time{Time: o.created}
 	file.Config.User = userOf(image)
 	file.Config.Entrypoint, file.Config.Cmd = entrypointOf(image), nil
 	if file.Config.Labels == nil {
 		file.Config.Labels = map[string]string{}
 	}
-	for key, value := range o.labelsOf(image) {
-		file.Config.Labels[key] = value
-	}
+	maps.Copy(file.Config.Labels, o.labelsOf(image))
 	return mutate.ConfigFile(whole, file)
 }
 

@@ -56,12 +56,11 @@ func writeDocuments(t *testing.T, o order) map[string]*spdx.Document {
 	}
 	documents := map[string]*spdx.Document{}
 	for _, name := range o.names {
-		f, err := os.Open(filepath.Join(o.out, name+".spdx.json"))
+		text, err := os.ReadFile(filepath.Join(o.out, name+".spdx.json"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer f.Close()
-		doc, err := json.Read(f)
+		doc, err := json.Read(bytes.NewReader(text))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -98,6 +98,8 @@ func (c *Cluster) kwokArgs(kubeconfig string) []string {
 		"--manage-all-nodes",
 		"--node-ip=127.0.0.1",
 		"--config=" + c.folder.stages(),
+		// Tests take kubelet's part for the pods of cleaning Jobs, which have work to do.
+		"--disregard-status-with-label-selector=stowage.dev/cleaning",
 		"--v=WARN", // otherwise a line for each status it writes
 	}
 	if c.config.ControllerManager.runs(nodeLifecycleController) {

@@ -1,0 +1,88 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cleaningjobs_test
+
+import (
+	"bytes"
+	"os"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/local/cleanjob"
+	"stowage.dev/stowage/pkg/local/publish"
+	"stowage.dev/stowage/test/agent"
+	"stowage.dev/stowage/test/integration/node"
+)
+
+func ofNode(n *node.Node) string {
+	return cleanjob.VolumeLabel + "," + publish.NodeLabel + "=" + publish.NodeHash(n.Name)
+}
+
+// TestClean: file systems and devices that are given back are cleaned by Jobs and
+// published anew, and the agent does not touch them.
+func TestClean(t *testing.T) {
+	n := newNode(t)
+	n.Tmpfs("files", "1m")
+	n.Mount("ext4", "16M")
+	device := n.Device("raw", "8M")
+	startKubelet(t, n)
+	n.Start()
+	files, ext4, raw := n.Claim(n.Files, "files"), n.Claim(n.Files, "ext4"), n.Claim(n.Blocks, "raw")
+	n.Write("files", "secret", "of its user")
+	n.Write("ext4", "secret", "of its user")
+	if err := os.WriteFile(device, bytes.Repeat([]byte("secret"), 1<<20), 0o600); err != nil { // past the page cache in the end
+		t.Fatal(err)
+	}
+	n.Command("sync", device)
+	for _, volume := range []*corev1.PersistentVolume{files, ext4, raw} {
+		n.Release(volume)
+	}
+	n.WaitAnew(n.Files, "files", files)
+	n.WaitAnew(n.Files, "ext4", ext4)
+	n.WaitAnew(n.Blocks, "raw", raw)
+	for _, name := range []string{"files", "ext4"} {
+		if names := n.Names(name); len(names) > 0 {
+			t.Errorf("%s holds %q", name, names)
+		}
+	}
+	if text, err := os.ReadFile(device); err != nil || len(bytes.Trim(text, "\x00")) > 0 {
+		t.Errorf("the device does not read as zeros: %v", err)
+	}
+	n.WaitEvent(files.Name, "VolumeCleaned")
+	if names := made(t, n); len(names) != 3 {
+		t.Errorf("the Jobs are %q, want one for each volume", names)
+	}
+	n.WaitReport("without requests and answers", func(r *stowage.LocalDiskReport) bool {
+		for _, entry := range r.Status.Entries {
+			if entry.Cleaning != nil {
+				return false
+			}
+		}
+		return len(r.Status.Jobs) == 0
+	})
+	hasLittle(t, n)
+}
+
+// hasLittle looks at the Jobs as the API server has them.
+func hasLittle(t *testing.T, n *node.Node) {
+	t.Helper()
+	list, err := n.Env.Client.BatchV1().Jobs(agent.Namespace).List(n.Env.Context(), metav1.ListOptions{LabelSelector: ofNode(n)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, job := range list.Items {
+		spec := job.Spec.Template.Spec
+		if spec.NodeName != n.Name || spec.AutomountServiceAccountToken == nil || *spec.AutomountServiceAccountToken || spec.Containers[0].Image != image {
+			t.Errorf("Job %s runs on %q, %s, token %v", job.Name, spec.NodeName, spec.Containers[0].Image, spec.AutomountServiceAccountToken)
+		}
+		for _, volume := range spec.Volumes {
+			if volume.HostPath == nil {
+				t.Errorf("Job %s has volume %s, which is no folder of the node", job.Name, volume.Name)
+			}
+		}
+	}
+}

@@ -1,0 +1,159 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cleaningjobs_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/test/agent"
+	"stowage.dev/stowage/test/integration/node"
+)
+
+// slow has the node's file systems cleaned by a command that hangs in the middle until
+// finish is called, once.
+func slow(t *testing.T, n *node.Node) (finish func()) {
+	t.Helper()
+	path, until := n.Path("cleaner.sh"), n.Path("until")
+	n.Command("mkfifo", until)
+	text := "#!/bin/sh\nset -e\nrm -f \"$LOCAL_PV_FILESYSTEM/a\"\nread line <" + until + "\nfind \"$LOCAL_PV_FILESYSTEM\" -mindepth 1 -delete\n"
+	if err := os.WriteFile(path, []byte(text), 0o755); err != nil { //nolint:gosec // It is to be run.
+		t.Fatal(err)
+	}
+	n.Set(n.Files, "fsCleanerCommand", []any{path})
+	share(t, n)
+	// Open for reading and writing, so that nobody waits for the other side.
+	pipe, err := os.OpenFile(until, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = pipe.Close() })
+	return func() {
+		if _, err := pipe.WriteString("go on\n"); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// begun has a volume given back whose Job hangs in the middle.
+func begun(t *testing.T, n *node.Node) *corev1.PersistentVolume {
+	t.Helper()
+	n.Tmpfs("disk1", "1m")
+	n.Start()
+	volume := n.Claim(n.Files, "disk1")
+	n.Write("disk1", "a", "secret")
+	n.Write("disk1", "b", "secret")
+	n.Release(volume)
+	return volume
+}
+
+func isRunning(job stowage.CleaningJob) bool { return job.State == stowage.CleaningJobRunning }
+
+// anew waits until the volume is published again, and looks that it is empty.
+func anew(t *testing.T, n *node.Node, volume *corev1.PersistentVolume) {
+	t.Helper()
+	n.WaitAnew(n.Files, "disk1", volume)
+	if names := n.Names("disk1"); len(names) > 0 {
+		t.Errorf("a volume that is Available holds %q", names)
+	}
+}
+
+// TestKillAgentAndController: the Job goes on without them, and those who come after them
+// make no other.
+func TestKillAgentAndController(t *testing.T) {
+	n := newNode(t)
+	finish := slow(t, n)
+	k := startKubelet(t, n)
+	volume := begun(t, n)
+	k.next()
+	waitAnswer(t, n, "answered with a Job", isRunning)
+	n.Kill()
+	if err := running.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if running, err = startController(n.Env.Cluster); err != nil {
+		t.Fatal(err)
+	}
+	n.Start()
+	n.WaitEntry(n.Files, "disk1", stowage.EntryCleaning, "")
+	finish()
+	anew(t, n, volume)
+	if names := made(t, n); len(names) != 1 {
+		t.Errorf("the Jobs are %q, want one", names)
+	}
+}
+
+// TestKillJob: a container that is killed, and a Job that is deleted by hand, cost an
+// attempt each.
+func TestKillJob(t *testing.T) {
+	n := newNode(t)
+	finish := slow(t, n)
+	k := startKubelet(t, n)
+	volume := begun(t, n)
+	first := k.next()
+	answer := waitAnswer(t, n, "answered with a Job", isRunning)
+	if err := first.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	n.WaitEvent(volume.Name, "VolumeFailedDelete", "exit code 1")
+	k.next()
+	second := waitAnswer(t, n, "answered with another Job", func(job stowage.CleaningJob) bool { return isRunning(job) && job.Attempt != answer.Attempt })
+	err := n.Env.Client.BatchV1().Jobs(agent.Namespace).Delete(n.Env.Context(), second.Job, metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.next()
+	finish()
+	anew(t, n, volume)
+}
+
+// TestImageMissing: users are told what keeps a Job from beginning.
+func TestImageMissing(t *testing.T) {
+	n := newNode(t)
+	k := startKubelet(t, n)
+	k.hold("ImagePullBackOff")
+	volume := begun(t, n)
+	entry := n.WaitEntry(n.Files, "disk1", stowage.EntryCleaning, "CleaningJobWaiting")
+	if !strings.Contains(entry.Message, "ImagePullBackOff") {
+		t.Errorf("the entry says %q", entry.Message)
+	}
+	n.WaitEvent(volume.Name, "CleaningJobWaiting", "ImagePullBackOff")
+	k.hold("")
+	answer := waitAnswer(t, n, "answered with a Job", isRunning)
+	err := n.Env.Client.BatchV1().Jobs(agent.Namespace).Delete(n.Env.Context(), answer.Job, metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationForeground)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.next()
+	anew(t, n, volume)
+}
+
+// TestSwitchToInProcess: while a Job is at work the agent does not clean, and does so
+// when it has ended, whatever the API server says of the Job.
+func TestSwitchToInProcess(t *testing.T) {
+	n := newNode(t)
+	slow(t, n)
+	k := startKubelet(t, n)
+	volume := begun(t, n)
+	job := k.next()
+	waitAnswer(t, n, "answered with a Job", isRunning)
+	n.Stop()
+	n.WriteConfig("useJobForCleaning", "false")
+	n.Set(n.Files, "fsCleanerCommand", nil)
+	n.Start()
+	n.WaitEntry(n.Files, "disk1", stowage.EntryCleaning, "VolumeInUse")
+	if names := n.Names("disk1"); len(names) != 1 {
+		t.Errorf("beside a Job somebody has cleaned too: %q is left", names)
+	}
+	if err := job.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	anew(t, n, volume)
+}

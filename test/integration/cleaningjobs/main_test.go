@@ -1,0 +1,120 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cleaningjobs_test has disks cleaned by Jobs: the node agent under its rights
+// asks, stowage-controller under its own makes Jobs, kube-controller-manager's Job
+// controller makes their pods, and the test takes kubelet's part and runs what is in them.
+// Any of them is killed on the way, and agents lie.
+package cleaningjobs_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"stowage.dev/stowage/test/agent"
+	"stowage.dev/stowage/test/cluster"
+	"stowage.dev/stowage/test/integration/fixture"
+	"stowage.dev/stowage/test/integration/node"
+)
+
+// provisioner is the binary that Jobs run, controller that of the controller.
+var provisioner, controller string
+
+// controllerConfig has no leader election, which would have the tests wait for a lease
+// of one that was killed.
+const controllerConfig = `apiVersion: controller.config.stowage.dev/v1alpha1
+kind: ControllerConfiguration
+healthAddress: ""
+cleaningJobs: {enabled: true}
+leaderElection: {leaderElect: false}
+`
+
+func TestMain(m *testing.M) { os.Exit(fixture.Main(m, node.Install, install)) }
+
+// install makes the parts that the package's tests share.
+func install(ctx context.Context, c *cluster.Cluster) (stop func(), err error) {
+	stop = func() {}
+	if provisioner, err = agent.Build(ctx, os.Stderr); err != nil {
+		return stop, err
+	}
+	options := cluster.BuildOptions{Progress: os.Stderr}
+	if controller, err = cluster.BuildCommand(ctx, options, "stowage.dev/stowage/cmd/controller"); err != nil {
+		return stop, err
+	}
+	if err := c.CreateFiles(ctx, manifest("base/rbac.yaml"), manifest("cleaning-jobs.yaml")); err != nil {
+		return stop, err
+	}
+	if err := createAgents(ctx, c); err != nil {
+		return stop, err
+	}
+	binaries, err := cluster.Build(ctx, options)
+	if err != nil {
+		return stop, err
+	}
+	// Beside the cluster's own, which has no Job controller.
+	_, err = c.StartCommand("job-controller", binaries.ControllerManager, []string{
+		"--kubeconfig=" + c.Kubeconfig(), "--controllers=job-controller,ttl-after-finished-controller", "--leader-elect=false", "--secure-port=0",
+		"--kube-api-qps=1000", "--kube-api-burst=2000",
+	}, nil)
+	if err != nil {
+		return stop, err
+	}
+	if err := os.WriteFile(filepath.Join(c.Folder(), "controller.yaml"), []byte(controllerConfig), 0o600); err != nil {
+		return stop, err
+	}
+	running, err = startController(c)
+	return stop, err
+}
+
+func manifest(name string) string { return filepath.Join("../../../manifests/controller", name) }
+
+// createAgents makes what the controller takes from the agents: their DaemonSet, which
+// nobody runs here, and their configuration, which each test adds to.
+func createAgents(ctx context.Context, c *cluster.Cluster) error {
+	labels := map[string]string{"app.kubernetes.io/name": account}
+	_, err := c.Client().AppsV1().DaemonSets(agent.Namespace).Create(ctx, &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Name: account},
+		Spec: appsv1.DaemonSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "provisioner", Image: image}}},
+			},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("create the agents' DaemonSet: %w", err)
+	}
+	_, err = c.Client().CoreV1().ConfigMaps(agent.Namespace).Create(ctx, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: account},
+		Data:       map[string]string{"useJobForCleaning": "true"},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("create the agents' ConfigMap: %w", err)
+	}
+	return nil
+}
+
+const account, image = "stowage-provisioner", "registry.example/stowage-provisioner:test"
+
+// running is the controller.
+var running *cluster.Process
+
+// startController starts it with the rights of its manifests.
+func startController(c *cluster.Cluster) (*cluster.Process, error) {
+	kubeconfig, err := c.KubeconfigFor("system:serviceaccount:stowage-system:stowage-controller",
+		"system:serviceaccounts", "system:serviceaccounts:stowage-system", "system:authenticated")
+	if err != nil {
+		return nil, err
+	}
+	return c.StartCommand("controller", controller, []string{
+		"--kubeconfig=" + kubeconfig, "--config=" + filepath.Join(c.Folder(), "controller.yaml"), "--v=4",
+	}, nil)
+}

@@ -14,11 +14,10 @@ import (
 )
 
 // listen registers the cache's event handlers. CSIDrivers and CSINodes need
-// none: they are read from the informers' stores.
+// none: they are read from the informers' stores, once these have them.
 func (c *Cache) listen(factory informers.SharedInformerFactory) error {
 	core, storage := factory.Core().V1(), factory.Storage().V1()
-	storage.CSIDrivers().Informer()
-	storage.CSINodes().Informer()
+	c.synced = append(c.synced, storage.CSIDrivers().Informer().HasSyncedChecker(), storage.CSINodes().Informer().HasSyncedChecker())
 	for _, listener := range []struct {
 		informer cache.SharedIndexInformer
 		handler  cache.ResourceEventHandler

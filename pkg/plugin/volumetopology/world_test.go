@@ -118,6 +118,9 @@ func (i *informer) AddEventHandler(h cache.ResourceEventHandler) (cache.Resource
 	return synced{i.done}, nil
 }
 
+// HasSyncedChecker is of the store, which is filled before the engine starts.
+func (i *informer) HasSyncedChecker() cache.DoneChecker { return synced{closed} }
+
 // synced tells whether all that existed at the start has been delivered.
 type synced struct{ done chan struct{} }
 

@@ -52,6 +52,9 @@ func (i *Informer) AddEventHandler(h cache.ResourceEventHandler) (cache.Resource
 	return delivered{}, nil
 }
 
+// HasSyncedChecker says that the store has what existed at the start.
+func (*Informer) HasSyncedChecker() cache.DoneChecker { return delivered{} }
+
 // Event is one change of an object; Old is nil when it was added, Now when it
 // was deleted.
 type Event struct {

@@ -1,0 +1,62 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package volumecache
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// TestReadyWaitsForDrivers: whose capacity counts is known before anything is decided,
+// though no handler is told of drivers.
+func TestReadyWaitsForDrivers(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"csidrivers", "csinodes"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			client, answers := fake.NewClientset(), atomic.Bool{}
+			client.PrependReactor("list", kind, func(clienttesting.Action) (bool, runtime.Object, error) {
+				return !answers.Load(), nil, errors.New("the API server is busy")
+			})
+			factory := informers.NewSharedInformerFactory(client, 0)
+			c, err := New(Config{Informers: factory})
+			if err != nil {
+				t.Fatal(err)
+			}
+			factory.StartWithContext(ctx)
+			defer factory.Shutdown()
+			defer cancel()
+			for _, checker := range c.synced {
+				if strings.Contains(strings.ToLower(checker.Name()), strings.TrimSuffix(kind, "s")) {
+					continue
+				}
+				select {
+				case <-checker.Done():
+				case <-ctx.Done():
+					t.Fatalf("%s did not come: %v", checker.Name(), context.Cause(ctx))
+				}
+			}
+			now := make(chan struct{})
+			close(now)
+			if c.Ready(now) {
+				t.Error("ready without " + kind)
+			}
+			answers.Store(true)
+			if !c.Ready(ctx.Done()) {
+				t.Error("not ready with everything seen")
+			}
+		})
+	}
+}

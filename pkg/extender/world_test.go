@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -41,6 +42,10 @@ type world struct {
 	handler http.Handler
 	version atomic.Int64
 	writing sync.Mutex
+	// changed has something in it when volumes and claims were shown since the last look.
+	changed chan struct{}
+	volumes cache.SharedIndexInformer
+	claims  cache.SharedIndexInformer
 }
 
 const (
@@ -51,7 +56,7 @@ const (
 
 func newWorld(t testing.TB, mode extender.Mode, objects ...runtime.Object) *world {
 	t.Helper()
-	w := &world{t: t, clock: clocktesting.NewFakePassiveClock(time.Now())}
+	w := &world{t: t, clock: clocktesting.NewFakePassiveClock(time.Now()), changed: make(chan struct{}, 1)}
 	for i, object := range objects {
 		objects[i] = w.stamped(object)
 	}
@@ -92,6 +97,9 @@ func newWorld(t testing.TB, mode extender.Mode, objects ...runtime.Object) *worl
 		t.Fatal(err)
 	}
 	w.Extender, w.handler = made, made.Handler()
+	w.volumes, w.claims = factory.Core().V1().PersistentVolumes().Informer(), factory.Core().V1().PersistentVolumeClaims().Informer()
+	w.follow(w.volumes)
+	w.follow(w.claims)
 	stop := make(chan struct{})
 	factory.Start(stop)
 	t.Cleanup(func() {
@@ -198,11 +206,40 @@ func (w *world) claim(name string) *v1.PersistentVolumeClaim {
 	return live.DeepCopy()
 }
 
-// eventually waits until the informers have shown what makes it true.
+// follow notes when the informer shows something.
+func (w *world) follow(informer cache.SharedIndexInformer) {
+	w.t.Helper()
+	see := func(any) {
+		select {
+		case w.changed <- struct{}{}:
+		default: // nobody has looked since the last one
+		}
+	}
+	handler := cache.ResourceEventHandlerFuncs{AddFunc: see, UpdateFunc: func(_, object any) { see(object) }}
+	if _, err := informer.AddEventHandler(handler); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// catchUp shows the engine what the informers' stores have: its own handlers may come
+// later than what follows them.
+func (w *world) catchUp() {
+	for _, object := range w.volumes.GetStore().List() {
+		w.cache.ObserveVolume(object.(*v1.PersistentVolume).Name)
+	}
+	for _, object := range w.claims.GetStore().List() {
+		w.cache.ApplyClaim(object.(*v1.PersistentVolumeClaim))
+	}
+}
+
+// eventually waits until volumes and claims that the informers show make it true.
 func (w *world) eventually(what string, is func() bool) {
 	w.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
+	deadline := time.After(time.Minute)
+	for w.catchUp(); !is(); w.catchUp() {
+		select {
+		case <-w.changed:
+		case <-deadline:
 			w.t.Fatalf("waited in vain for %s", what)
 		}
 	}

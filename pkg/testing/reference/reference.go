@@ -144,7 +144,7 @@ func shown(value reflect.Value) string {
 			return ""
 		}
 	}
-	if duration, ok := value.Interface().(metav1.Duration); ok {
+	if duration, ok := reflect.TypeAssert[metav1.Duration](value); ok {
 		return "`" + duration.Duration.String() + "`"
 	}
 	return fmt.Sprintf("`%v`", value.Interface())

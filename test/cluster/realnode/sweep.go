@@ -86,7 +86,7 @@ func sweepOne(file string) error {
 		return nil // it is being written, or not ours
 	}
 	stat, err := statOf(r.Supervisor)
-	if err == nil && stat.started == r.Started {
+	if err == nil && stat.started == r.Started && stat.state != "Z" {
 		return nil // it runs, and removes all itself
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -107,7 +107,7 @@ func sweepOne(file string) error {
 }
 
 // stat is what is of interest of /proc/PID/stat.
-type stat struct{ parent, started string }
+type stat struct{ state, parent, started string }
 
 func statOf(pid int) (stat, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -126,5 +126,5 @@ func parseStat(text string) (stat, error) {
 	if len(fields) < 20 {
 		return stat{}, fmt.Errorf("%q is not the state of a process", text)
 	}
-	return stat{parent: fields[1], started: fields[19]}, nil
+	return stat{state: fields[0], parent: fields[1], started: fields[19]}, nil
 }

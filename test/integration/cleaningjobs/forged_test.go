@@ -1,0 +1,147 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cleaningjobs_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/local/publish"
+	"stowage.dev/stowage/pkg/localprovisioner"
+	"stowage.dev/stowage/test/integration/fixture"
+	"stowage.dev/stowage/test/integration/node"
+)
+
+// held is a volume that is being deleted, and held by our finalizer; its agent is gone.
+func held(t *testing.T, n *node.Node, name string) *corev1.PersistentVolume {
+	t.Helper()
+	n.Delete(n.Volume(n.Files, name))
+	return n.WaitVolume(n.Files, name, "being deleted", func(v *corev1.PersistentVolume) bool { return v != nil && v.DeletionTimestamp != nil })
+}
+
+// askFor is an entry that asks for a volume's disk, as an honest agent would.
+func askFor(volume *corev1.PersistentVolume) stowage.Entry {
+	path := volume.Spec.Local.Path
+	return stowage.Entry{
+		Class: volume.Spec.StorageClassName, Name: path[strings.LastIndex(path, "/")+1:], Path: path, State: stowage.EntryCleaning, Volume: volume.Name,
+		Cleaning: &stowage.Cleaning{Request: &stowage.CleaningRequest{
+			Attempt: "0123456789abcdef", VolumeUID: string(volume.UID), Identity: volume.Annotations[publish.IdentityAnnotation],
+		}},
+	}
+}
+
+// attacker is somebody who has the token of a node's agent.
+func attacker(t *testing.T, n *node.Node) localprovisioner.Reports {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", n.Path("kubeconfig"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	reports, err := localprovisioner.NewReports(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reports
+}
+
+// TestForgedRequests: with the token of a node's agent, nothing but what that agent may
+// have cleaned anyway can be had cleaned.
+func TestForgedRequests(t *testing.T) {
+	t.Parallel()
+	env := fixture.New(t)
+	a, b := node.New(t, env, "a"), node.New(t, env, "b")
+	share(t, a)
+	share(t, b)
+	a.Tmpfs("free", "1m")
+	a.Tmpfs("gone", "1m")
+	b.Tmpfs("theirs", "1m")
+	a.Start()
+	b.Start()
+	free := a.WaitPhase(a.Files, "free", corev1.VolumeAvailable)
+	a.WaitPhase(a.Files, "gone", corev1.VolumeAvailable)
+	b.WaitPhase(b.Files, "theirs", corev1.VolumeAvailable)
+	a.WaitEntry(a.Files, "gone", stowage.EntryAvailable, "")
+	a.Kill()
+	b.Kill()
+	gone, theirs := held(t, a, "gone"), held(t, b, "theirs")
+
+	forge := func(volume *corev1.PersistentVolume, change func(*stowage.Entry)) stowage.Entry {
+		entry := askFor(volume)
+		change(&entry)
+		return entry
+	}
+	forged := map[string]struct {
+		entry stowage.Entry
+		want  string
+	}{
+		"a volume that is free":       {askFor(free), "VolumeNotReleased"},
+		"another node's volume":       {askFor(theirs), "NoSuchVolume"},
+		"no volume":                   {forge(gone, func(e *stowage.Entry) { e.Volume, e.Path = "", "/1" }), "NoSuchVolume"},
+		"a volume that was there":     {forge(gone, func(e *stowage.Entry) { e.Cleaning.Request.VolumeUID, e.Path = "before", "/2" }), "NoSuchVolume"},
+		"another disk":                {forge(gone, func(e *stowage.Entry) { e.Cleaning.Request.Identity = askFor(free).Cleaning.Request.Identity }), "RequestMismatch"},
+		"another path":                {forge(gone, func(e *stowage.Entry) { e.Path = a.PathOf(a.Files, "../../etc") + "/.." }), "RequestMismatch"},
+		"a name that leads elsewhere": {forge(gone, func(e *stowage.Entry) { e.Name, e.Path = "../../etc", "/3" }), "RequestMismatch"},
+		"another class":               {forge(gone, func(e *stowage.Entry) { e.Class, e.Path = a.Blocks, "/4" }), "RequestMismatch"},
+	}
+	want := map[string]string{}
+	reports := attacker(t, a)
+	report, err := reports.Get(env.Context(), a.Name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	report.Status.Entries = nil
+	for _, one := range forged {
+		report.Status.Entries = append(report.Status.Entries, one.entry)
+		want[one.entry.Path] = "Refused " + one.want
+	}
+	if report, err = reports.UpdateStatus(env.Context(), report, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	a.WaitReport("answered", func(r *stowage.LocalDiskReport) bool {
+		for _, job := range r.Status.Jobs {
+			got[job.Path] = fmt.Sprintf("%s %s", job.State, job.Reason)
+		}
+		report = r
+		return len(got) == len(want)
+	})
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	for _, n := range []*node.Node{a, b} {
+		if names := made(t, n); len(names) > 0 {
+			t.Errorf("for node %s there are Jobs: %q", n.Name, names)
+		}
+	}
+	cannotAnswer(t, reports, report)
+}
+
+// cannotAnswer says that the controller's answers are not the agent's to write, and that
+// no attempt is called what could be more than a name.
+func cannotAnswer(t *testing.T, reports localprovisioner.Reports, report *stowage.LocalDiskReport) {
+	t.Helper()
+	lie := report.DeepCopy()
+	lie.Status.Jobs[0].State = stowage.CleaningJobSucceeded
+	if _, err := reports.UpdateStatus(t.Context(), lie, metav1.UpdateOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("an agent answers itself: %v", err)
+	}
+	lie = report.DeepCopy()
+	lie.Status.Jobs = nil
+	if _, err := reports.UpdateStatus(t.Context(), lie, metav1.UpdateOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("an agent takes answers away: %v", err)
+	}
+	lie = report.DeepCopy()
+	lie.Status.Entries[0].Cleaning.Request.Attempt = "../../../tmp/123"
+	if _, err := reports.UpdateStatus(t.Context(), lie, metav1.UpdateOptions{}); !apierrors.IsInvalid(err) {
+		t.Errorf("an attempt that is a path: %v", err)
+	}
+}

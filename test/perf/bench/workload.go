@@ -57,7 +57,7 @@ func ExtenderWorkloads() []Workload {
 	}, {
 		// The warm-up takes one volume.
 		Name: "tight", Title: "1,000 pods, 1,000 local volumes: each must be used", Nodes: 100, VolumesPerNode: 10, ClaimsPerPod: 1, Limit: limit,
-		Arms: []Share{{result.Direct, 1000 - warmUp}, {result.ExtenderFull, 1000 - warmUp}},
+		Arms: []Share{{result.Direct, 1000 - warmUp}, {result.ExtenderFull, 1000 - warmUp}, {result.ExtenderAdvisory, 1000 - warmUp}, {result.Stock, 1000 - warmUp}},
 	}}
 }
 

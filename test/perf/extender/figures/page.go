@@ -33,22 +33,24 @@ A run replaces the parts that it measured in docs/extender-benchmarks.json and o
 too.
 `
 
-const filterText = `Calls to filter with the names of all %s nodes, in mode Full; the extender's informers have read nodes, %s local volumes,
-pods and claims from a real API server. One call comes after the other over one connection, as from kube-scheduler, each
-about a pod with claims of its own. A call is from the first byte sent to the last one read. "With JSON" has besides what
-the caller does, in kube-scheduler as here: encode the question and decode the answer.
+const filterText = `Calls to filter with the names of all %s nodes, in mode Full; the extender's informers have read nodes, %s local
+volumes, pods and claims from a real API server. One call comes after the other over one connection, as from
+kube-scheduler, each about a pod with claims of its own. A call is from the first byte sent to the last one read.
+"With JSON" has besides what the caller does, in kube-scheduler as here: encode the question and decode the answer.
 
 `
 
-const sidesText = `The arms run in turn, round by round, each on a control plane that is started anew with the same stored nodes and volumes.
-The plugin is stowage-scheduler with VolumeTopology; the others are kube-scheduler, with the extender's shipped
-scheduler.yaml or with the defaults (VolumeBinding). All pods, of one claim each, are created at once; caches are warm:
-one pod is scheduled before. Schedulers and extender may send 5,000 requests a second to the API server, the PV controller
-20, its default. Backoffs are the defaults. Throughput counts from the first pod created to the last one bound, latency
-is from a pod's creation to its binding, CPU is that of scheduler and extender together; medians of all rounds.
+const sidesText = `The arms run in turn, round by round, each on a control plane that is started anew with the same stored nodes and
+volumes. The plugin is stowage-scheduler with VolumeTopology; the others are kube-scheduler, with the extender's
+shipped scheduler.yaml or with the defaults (VolumeBinding). All pods, of one claim each, are created at once; caches
+are warm: one pod is scheduled before. Schedulers and extender may send 5,000 requests a second to the API server, the
+PV controller 20, its default. Backoffs are the defaults. Throughput counts from the first pod created to the last one
+bound, latency is from a pod's creation to its binding, CPU is that of scheduler and extender together; medians of all
+rounds.
 
-Binds are the extender's answers to calls to bind, of all rounds, by stowage_extender_binds_total; a conflict is a pod whose
-volumes on the node another took since filter. 409s are refused writes of whoever schedules and of the PV controller.
+Binds are the extender's answers to calls to bind, of all rounds, by stowage_extender_binds_total; a conflict is a pod
+whose volumes on the node another took since filter, an error mostly one for which the API server took too long; both
+are tried again. 409s are refused writes of whoever schedules and of the PV controller.
 `
 
 // Page words the figures.
@@ -98,16 +100,17 @@ func (w *Workload) table() string {
 			rows = append(rows, w.row(arm, runs))
 		}
 	}
-	return page.Table("arm | rounds | pods bound | pods/s | latency p50 | latency p99 | CPU per pod | binds | conflicts | of binds | conflicts/s | 409s per pod | given twice", rows)
+	return page.Table("arm | rounds | pods bound | pods/s | latency p50 | latency p99 | CPU per pod | binds | conflicts | of binds | conflicts/s | errors | 409s per pod | given twice", rows)
 }
 
 func (w *Workload) row(arm result.Arm, runs []result.Run) []string {
-	var done, asked, binds, conflicts, twice int
+	var done, asked, binds, conflicts, failed, twice int
 	var seconds float64
 	for _, r := range runs {
 		done, asked, twice = done+r.Done, asked+r.Asked, twice+r.GivenTwice
 		seconds += r.Seconds
 		conflicts += r.Binds["conflict"]
+		failed += r.Binds["error"]
 		for _, n := range r.Binds {
 			binds += n
 		}
@@ -120,9 +123,9 @@ func (w *Workload) row(arm result.Arm, runs []result.Run) []string {
 		ms(1000 * w.Median(arm, func(r result.Run) float64 { return r.P50 })), ms(1000 * w.Median(arm, func(r result.Run) float64 { return r.P99 })),
 		ms(1000 * w.Median(arm, func(r result.Run) float64 { return r.CPUPerPod() + r.ExtenderCPU/float64(max(r.Done, 1)) }))}
 	if binds > 0 {
-		row = append(row, page.Count(binds), page.Count(conflicts), fmt.Sprintf("%.1f %%", 100*float64(conflicts)/float64(binds)), fmt.Sprintf("%.2f", float64(conflicts)/seconds))
+		row = append(row, page.Count(binds), page.Count(conflicts), fmt.Sprintf("%.1f %%", 100*float64(conflicts)/float64(binds)), fmt.Sprintf("%.2f", float64(conflicts)/seconds), page.Count(failed))
 	} else {
-		row = append(row, "–", "–", "–", "–")
+		row = append(row, "–", "–", "–", "–", "–")
 	}
 	return append(row, fmt.Sprintf("%.2f", w.Median(arm, result.Run.ConflictsPerPod)), page.Count(twice))
 }

@@ -4,15 +4,48 @@
 package extender
 
 import (
+	"bytes"
 	"encoding/json"
+	"strconv"
 
 	v1 "k8s.io/api/core/v1"
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 )
+
+// encode writes an answer as JSON. Those that have an entry for each node write
+// themselves: encoding/json takes several times as long for them as asking the engine
+// does.
+func encode(buffer *bytes.Buffer, result any) error {
+	if own, ok := result.(interface{ appendJSON([]byte) ([]byte, error) }); ok {
+		text, err := own.appendJSON(buffer.AvailableBuffer())
+		if err != nil {
+			return err
+		}
+		_, err = buffer.Write(text)
+		return err
+	}
+	return json.NewEncoder(buffer).Encode(result)
+}
+
+// ranking is the answer to prioritize.
+type ranking extenderv1.HostPriorityList
+
+func (r ranking) appendJSON(dst []byte) ([]byte, error) {
+	dst = append(dst, '[')
+	for i := range r {
+		dst = append(separate(dst, i), `{"Host":`...)
+		var err error
+		if dst, err = appendString(dst, r[i].Host); err != nil {
+			return nil, err
+		}
+		dst = strconv.AppendInt(append(dst, `,"Score":`...), r[i].Score, 10)
+		dst = append(dst, '}')
+	}
+	return append(dst, ']'), nil
+}
 
 // appendJSON writes the verdict as an extenderv1.ExtenderFilterResult. The nodes
 // are in the form in which they came, and never null, which would say nothing.
-// Thousands of nodes may be refused, and encoding/json takes several times as long
-// for maps of them as asking the engine does.
 func (v *verdict) appendJSON(dst []byte) ([]byte, error) {
 	var err error
 	dst = append(dst, `{"Nodes":`...)
@@ -30,8 +63,7 @@ func (v *verdict) appendJSON(dst []byte) ([]byte, error) {
 	} else {
 		dst = append(dst, `null,"NodeNames":[`...)
 		for n, i := range v.accepted {
-			dst = separate(dst, n)
-			if dst, err = appendString(dst, v.of.names[i]); err != nil {
+			if dst, err = appendString(separate(dst, n), v.of.names[i]); err != nil {
 				return nil, err
 			}
 		}
@@ -52,18 +84,28 @@ func (v *verdict) appendJSON(dst []byte) ([]byte, error) {
 	return append(dst, '}'), nil
 }
 
+// appendRefusals writes reasons by node. Of reasons there are few: one that is as
+// before is copied.
 func appendRefusals(dst []byte, list []refusal) ([]byte, error) {
 	var err error
+	begin, end := 0, 0 // of the last reason in dst
 	dst = append(dst, '{')
 	for n, r := range list {
-		dst = separate(dst, n)
-		if dst, err = appendString(dst, r.node); err != nil {
+		if dst, err = appendString(separate(dst, n), r.node); err != nil {
 			return nil, err
 		}
 		dst = append(dst, ':')
+		if n > 0 && r.why == list[n-1].why {
+			again := len(dst)
+			dst = append(dst, dst[begin:end]...)
+			begin, end = again, len(dst)
+			continue
+		}
+		begin = len(dst)
 		if dst, err = appendString(dst, r.why); err != nil {
 			return nil, err
 		}
+		end = len(dst)
 	}
 	return append(dst, '}'), nil
 }
@@ -78,7 +120,7 @@ func separate(dst []byte, n int) []byte {
 // appendString quotes a string. Names of nodes and our own reasons are plain.
 func appendString(dst []byte, s string) ([]byte, error) {
 	for i := range len(s) {
-		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+		if !isPlain[s[i]] {
 			text, err := json.Marshal(s)
 			return append(dst, text...), err
 		}

@@ -97,17 +97,25 @@ type refusal struct{ node, why string }
 
 func newVerdict(of candidates) *verdict { return &verdict{of: of} }
 
-func (v *verdict) accept(i int) { v.accepted = append(v.accepted, i) }
+func (v *verdict) accept(i int) {
+	if v.accepted == nil {
+		v.accepted = make([]int, 0, v.of.len())
+	}
+	v.accepted = append(v.accepted, i)
+}
 
 func (v *verdict) any() bool { return len(v.accepted) > 0 }
 
 // refuse notes why a node will not do, and whether preemption might change that.
 func (v *verdict) refuse(node, why string, resolvable bool) {
+	list := &v.hopeless
 	if resolvable {
-		v.failed = append(v.failed, refusal{node, why})
-		return
+		list = &v.failed
 	}
-	v.hopeless = append(v.hopeless, refusal{node, why})
+	if *list == nil {
+		*list = make([]refusal, 0, v.of.len())
+	}
+	*list = append(*list, refusal{node, why})
 }
 
 func (v *verdict) all(ctx context.Context) (*verdict, error) {

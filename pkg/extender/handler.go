@@ -4,9 +4,7 @@
 package extender
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -64,7 +62,7 @@ func (e *Extender) Handler() http.Handler {
 		failed:  func(err error) *verdict { return &verdict{err: err.Error()} },
 		failure: func(v *verdict) string { return v.err },
 	})
-	add(mux, e, verb[extenderv1.ExtenderArgs, extenderv1.HostPriorityList]{name: VerbPrioritize, answer: e.prioritize})
+	add(mux, e, verb[extenderv1.ExtenderArgs, ranking]{name: VerbPrioritize, answer: e.prioritize})
 	if e.settings.Mode == extender.ModeAdvisory {
 		return mux
 	}
@@ -182,7 +180,8 @@ func (e *malformedError) Error() string { return "read the request: " + e.err.Er
 
 // read decodes a body of at most limit bytes.
 func read(body io.Reader, limit int64, into any) error {
-	var text bytes.Buffer
+	text := getBuffer()
+	defer putBuffer(text) // what is decoded is copied
 	n, err := text.ReadFrom(io.LimitReader(body, limit+1))
 	if n > limit {
 		_, _ = io.CopyN(io.Discard, body, drain) // its end, or the connection's
@@ -191,7 +190,7 @@ func read(body io.Reader, limit int64, into any) error {
 	if err != nil {
 		return &malformedError{err}
 	}
-	if err := json.Unmarshal(text.Bytes(), into); err != nil {
+	if err := decode(text.Bytes(), into); err != nil {
 		return &malformedError{err}
 	}
 	return nil
@@ -225,18 +224,13 @@ func respond[Args, Result any](ctx context.Context, w http.ResponseWriter, v ver
 }
 
 func write(w http.ResponseWriter, result any) error {
-	var text []byte
-	var err error
-	if own, ok := result.(interface{ appendJSON([]byte) ([]byte, error) }); ok {
-		text, err = own.appendJSON(nil)
-	} else {
-		text, err = json.Marshal(result)
-	}
-	if err != nil {
+	buffer := getBuffer()
+	defer putBuffer(buffer)
+	if err := encode(buffer, result); err != nil {
 		return fmt.Errorf("encode the answer: %w", err)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	_, err = w.Write(text)
+	_, err := w.Write(buffer.Bytes())
 	return err
 }

@@ -17,12 +17,12 @@ import (
 
 // prioritize ranks nodes by how full the pod's claims would make their storage,
 // 0 to 10, all alike where there is nothing to choose.
-func (e *Extender) prioritize(ctx context.Context, args *extenderv1.ExtenderArgs) (extenderv1.HostPriorityList, error) {
+func (e *Extender) prioritize(ctx context.Context, args *extenderv1.ExtenderArgs) (ranking, error) {
 	if args.Pod == nil {
 		return nil, errNoPod
 	}
 	of := e.candidates(args)
-	list := make(extenderv1.HostPriorityList, 0, of.len())
+	list := make(ranking, 0, of.len())
 	rate := func(*v1.Node) int64 { return extenderv1.MinExtenderPriority }
 	if claims.Any(args.Pod) {
 		begun, refusal, err := e.attempts.Begin(ctx, args.Pod)

@@ -1,0 +1,55 @@
+{{- /*
+Copyright The Stowage Authors.
+SPDX-License-Identifier: Apache-2.0
+*/ -}}
+
+{{- /* What values change of a Deployment, DaemonSet or Job. */ -}}
+{{- define "stowage.workload" -}}
+{{- $values := .values -}}
+{{- $spec := .object.spec -}}
+{{- $pod := $spec.template.spec -}}
+{{- $container := first $pod.containers -}}
+{{- if and (eq .object.kind "Deployment") (hasKey $values "replicas") -}}
+{{- $_ := set $spec "replicas" (int $values.replicas) -}}
+{{- end -}}
+{{- $_ := set $container "image" (include "stowage.image" (dict "root" .root "name" (last (splitList "/" (first (splitList ":" $container.image)))) "image" $values.image)) -}}
+{{- with .root.Values.image.pullPolicy -}}{{- $_ := set $container "imagePullPolicy" . -}}{{- end -}}
+{{- with .root.Values.image.pullSecrets -}}{{- $_ := set $pod "imagePullSecrets" . -}}{{- end -}}
+{{- range $key := list "nodeSelector" "tolerations" "affinity" "topologySpreadConstraints" "priorityClassName" -}}
+{{- if hasKey $values $key -}}{{- $_ := set $pod $key (get $values $key) -}}{{- end -}}
+{{- end -}}
+{{- if hasKey $values "resources" -}}{{- $_ := set $container "resources" $values.resources -}}{{- end -}}
+{{- $args := $container.args -}}
+{{- if hasKey $values "logLevel" -}}{{- $args = append $args (printf "--v=%d" (int $values.logLevel)) -}}{{- end -}}
+{{- $_ := set $container "args" (concat $args (default list $values.extraArgs)) -}}
+{{- with $values.env -}}{{- $_ := set $container "env" (concat (default list $container.env) .) -}}{{- end -}}
+{{- $metadata := $spec.template.metadata -}}
+{{- with mergeOverwrite (deepCopy .root.Values.commonLabels) (deepCopy (default dict $values.podLabels)) -}}
+{{- $_ := set $metadata "labels" (mergeOverwrite (deepCopy .) $metadata.labels) -}}
+{{- end -}}
+{{- with $values.podAnnotations -}}
+{{- $_ := set $metadata "annotations" (mergeOverwrite (default dict $metadata.annotations) (deepCopy .)) -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* An image's name: of the part, if it has its own, else of all. */ -}}
+{{- define "stowage.image" -}}
+{{- $image := default dict .image -}}
+{{- $repository := default (printf "%s/%s" (trimSuffix "/" .root.Values.image.registry) .name) $image.repository -}}
+{{- if $image.digest -}}
+{{- printf "%s@%s" $repository $image.digest -}}
+{{- else -}}
+{{- printf "%s:%s" $repository (toString (coalesce $image.tag .root.Values.image.tag .root.Chart.AppVersion)) -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* Merges config.yaml of a ConfigMap with values, and has the workload's pods restart when it changes. */ -}}
+{{- define "stowage.config" -}}
+{{- $config := fromYaml (get .object.data "config.yaml") -}}
+{{- $_ := set .object.data "config.yaml" (toYaml (mergeOverwrite $config (deepCopy .config))) -}}
+{{- end -}}
+
+{{- define "stowage.checksum" -}}
+{{- $metadata := .object.spec.template.metadata -}}
+{{- $_ := set $metadata "annotations" (mergeOverwrite (default dict $metadata.annotations) (dict "checksum/config" (sha256sum (toJson .of)))) -}}
+{{- end -}}

@@ -1,0 +1,158 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"slices"
+	"sync"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"stowage.dev/stowage/test/cluster"
+)
+
+// kubelet does what the kubelets of all nodes do, as far as an API server can see:
+// it has pods run, and lets go of those that are deleted. The pod that releases volumes
+// it really runs, with that pod's service account.
+type kubelet struct {
+	t           *testing.T
+	cluster     *cluster.Cluster
+	provisioner string // the command
+	running     sync.WaitGroup
+
+	mu sync.Mutex
+	// started are pods of Jobs, by UID; printed is what they printed, by pod.
+	started map[types.UID]bool
+	printed map[string]string
+}
+
+// startKubelet works until the test ends.
+func startKubelet(t *testing.T, c *cluster.Cluster, provisioner string) *kubelet {
+	t.Helper()
+	k := &kubelet{t: t, cluster: c, provisioner: provisioner, started: map[types.UID]bool{}, printed: map[string]string{}}
+	factory := informers.NewSharedInformerFactory(c.Client(), 0)
+	handler := cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { k.sync(o.(*corev1.Pod)) },
+		UpdateFunc: func(_, o any) { k.sync(o.(*corev1.Pod)) },
+	}
+	if _, err := factory.Core().V1().Pods().Informer().AddEventHandler(handler); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	factory.StartWithContext(ctx)
+	t.Cleanup(func() {
+		cancel()
+		factory.Shutdown()
+		k.running.Wait()
+	})
+	return k
+}
+
+// sync does what is to be done about a pod.
+func (k *kubelet) sync(pod *corev1.Pod) {
+	ctx := context.Background()
+	switch {
+	case pod.Spec.NodeName == "" || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
+	case pod.DeletionTimestamp != nil:
+		now := int64(0)
+		err := k.cluster.Client().CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: &now})
+		if err != nil && !apierrors.IsNotFound(err) {
+			k.t.Errorf("end pod %s: %v", pod.Name, err)
+		}
+	case pod.Labels["job-name"] != "":
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if !k.started[pod.UID] {
+			k.started[pod.UID] = true
+			k.running.Go(func() { k.run(ctx, pod) })
+		}
+	case pod.Status.Phase == corev1.PodPending:
+		k.report(ctx, pod, corev1.PodRunning)
+	}
+}
+
+// report writes a pod's phase.
+func (k *kubelet) report(ctx context.Context, pod *corev1.Pod, phase corev1.PodPhase) {
+	ready := corev1.ConditionFalse
+	if phase == corev1.PodRunning {
+		ready = corev1.ConditionTrue
+	}
+	patch, err := json.Marshal(map[string]any{"status": corev1.PodStatus{Phase: phase, Conditions: []corev1.PodCondition{
+		{Type: corev1.PodReady, Status: ready, LastTransitionTime: metav1.Now()},
+	}}})
+	if err == nil {
+		_, err = k.cluster.Client().CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		k.t.Errorf("report pod %s: %v", pod.Name, err)
+	}
+}
+
+// run runs the command of a Job's pod, with its arguments and its rights.
+func (k *kubelet) run(ctx context.Context, pod *corev1.Pod) {
+	phase := corev1.PodSucceeded
+	out, err := k.execute(ctx, pod)
+	k.mu.Lock()
+	k.printed[pod.Namespace+"/"+pod.Labels["job-name"]] = out
+	k.mu.Unlock()
+	if err != nil {
+		phase = corev1.PodFailed
+		k.t.Logf("pod %s: %v\n%s", pod.Name, err, out)
+	}
+	k.report(ctx, pod, phase)
+}
+
+func (k *kubelet) execute(ctx context.Context, pod *corev1.Pod) (string, error) {
+	container := pod.Spec.Containers[0]
+	if container.Image != "stowage.dev/stowage-provisioner:dev" {
+		return "", fmt.Errorf("image %s", container.Image)
+	}
+	kubeconfig, err := k.login(ctx, pod)
+	if err != nil {
+		return "", err
+	}
+	// The one thing that is different: where the service account's token is.
+	args := slices.Concat(container.Args, []string{"--kubeconfig", kubeconfig})
+	out, err := exec.CommandContext(ctx, k.provisioner, args...).CombinedOutput()
+	return string(out), err
+}
+
+// login writes a kubeconfig with a token of the pod.
+func (k *kubelet) login(ctx context.Context, pod *corev1.Pod) (string, error) {
+	token, err := k.cluster.Client().CoreV1().ServiceAccounts(pod.Namespace).CreateToken(ctx, pod.Spec.ServiceAccountName, &authenticationv1.TokenRequest{
+		Spec: authenticationv1.TokenRequestSpec{BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return "", err
+	}
+	anonymous := rest.AnonymousClientConfig(k.cluster.RESTConfig())
+	config := clientcmdapi.NewConfig()
+	config.Clusters["test"] = &clientcmdapi.Cluster{Server: anonymous.Host, CertificateAuthority: k.cluster.CAFile()}
+	config.AuthInfos["test"] = &clientcmdapi.AuthInfo{Token: token.Status.Token}
+	config.Contexts["test"] = &clientcmdapi.Context{Cluster: "test", AuthInfo: "test"}
+	config.CurrentContext = "test"
+	path := k.t.TempDir() + "/kubeconfig"
+	return path, clientcmd.WriteToFile(*config, path)
+}
+
+// output is what a Job printed.
+func (k *kubelet) output(job string) string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.printed[job]
+}

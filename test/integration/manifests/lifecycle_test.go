@@ -1,0 +1,344 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
+
+	"stowage.dev/stowage/pkg/local/publish"
+	"stowage.dev/stowage/pkg/testing/builders"
+	"stowage.dev/stowage/test/cluster"
+)
+
+// site is an empty cluster with a node, a scheduler and a kubelet of sorts.
+type site struct {
+	*cluster.Cluster
+	t       *testing.T
+	client  dynamic.Interface
+	kubelet *kubelet
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	ctx := t.Context()
+	provisioner, err := cluster.BuildCommand(ctx, cluster.BuildOptions{Progress: os.Stderr}, "stowage.dev/stowage/cmd/provisioner")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := cluster.Start(ctx, cluster.Config{
+		Binaries: binaries, NoKwok: true,
+		ControllerManager: cluster.ControllerManagerConfig{QPS: 500, Burst: 1000, Controllers: slices.Concat(cluster.DefaultControllers, []string{
+			"deployment-controller", "replicaset-controller", "daemonset-controller", "job-controller", "disruption-controller",
+			"endpointslice-controller",
+		})},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	s := &site{Cluster: c, t: t}
+	if s.client, err = dynamic.NewForConfig(c.RESTConfig()); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.AddNodes(ctx, cluster.NodeSet{Count: 1}.Nodes()...); err != nil {
+		t.Fatal(err)
+	}
+	s.kubelet = startKubelet(t, c, provisioner)
+	if _, err := c.StartHealthyScheduler(ctx, cluster.SchedulerOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// helm runs Helm against the cluster.
+func (s *site) helm(args ...string) {
+	s.t.Helper()
+	args = append(args, "--kubeconfig", s.Kubeconfig(), "--namespace", namespace)
+	if out, err := command(s.t, tools.helm, args...); err != nil {
+		s.t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+// TestHelm: installed on an empty cluster, upgraded over a workload, and uninstalled;
+// nothing is left but what users have, and no volume that cannot be deleted.
+func TestHelm(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.helm("install", release, chart, "--create-namespace", "--wait", "--timeout", patience.String(), "--set", "crds.keep=false")
+	volumes := s.makeWorkload()
+
+	before := s.look(volumes)
+	s.helm("upgrade", release, chart, "--wait", "--timeout", patience.String(), "--set", "crds.keep=false,provisioner.logLevel=4,scheduler.replicas=3")
+	if diff := cmp.Diff(before, s.look(volumes)); diff != "" {
+		t.Errorf("the upgrade changed the workload (-before +after):\n%s", diff)
+	}
+
+	s.helm("uninstall", release, "--wait", "--timeout", patience.String())
+	s.checkLeft(volumes, namespace+"/stowage-release")
+	s.checkNothingLeft(false)
+}
+
+// TestManifests: the same by kustomize.
+func TestManifests(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	objects := installOrder(kustomize(t, "overlays/default"))
+	s.apply(objects)
+	s.waitDaemonSet()
+	volumes := s.makeWorkload()
+	before := s.look(volumes)
+	s.apply(objects) // as after a change of versions
+	if diff := cmp.Diff(before, s.look(volumes)); diff != "" {
+		t.Errorf("the upgrade changed the workload (-before +after):\n%s", diff)
+	}
+
+	uninstall := kustomize(t, "uninstall")
+	s.apply(uninstall)
+	s.waitJob()
+	slices.Reverse(objects)
+	s.delete(uninstall)
+	s.delete(objects)
+	s.checkLeft(volumes, namespace+"/stowage-release")
+	s.checkNothingLeft(true)
+}
+
+func (s *site) apply(objects []object) {
+	s.t.Helper()
+	for _, o := range objects {
+		if err := apply(s.t.Context(), s.client, o); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+func (s *site) delete(objects []object) {
+	s.t.Helper()
+	background := metav1.DeletePropagationBackground
+	for _, o := range objects {
+		err := resource(s.client, o).Delete(s.t.Context(), o.GetName(), metav1.DeleteOptions{PropagationPolicy: &background})
+		if err != nil && !apierrors.IsNotFound(err) {
+			s.t.Fatalf("delete %s: %v", name(o), err)
+		}
+	}
+}
+
+// until waits for an object's events.
+func until[T runtime.Object](s *site, resource, space, name string, done func(T) bool) {
+	s.t.Helper()
+	var kind T
+	client := s.Client().CoreV1().RESTClient()
+	switch resource {
+	case "daemonsets":
+		client = s.Client().AppsV1().RESTClient()
+	case "jobs":
+		client = s.Client().BatchV1().RESTClient()
+	}
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	defer cancel()
+	lw := cache.NewListWatchFromClient(client, resource, space, fields.OneTermEqualSelector("metadata.name", name))
+	_, err := watchtools.UntilWithSync(ctx, lw, kind, nil, func(event watch.Event) (bool, error) {
+		o, ok := event.Object.(T)
+		return ok && done(o), nil
+	})
+	if err != nil {
+		s.t.Fatalf("wait for %s %s: %v", resource, name, err)
+	}
+}
+
+// waitDaemonSet returns when the agents run.
+func (s *site) waitDaemonSet() {
+	s.t.Helper()
+	until(s, "daemonsets", namespace, "stowage-provisioner", func(set *appsv1.DaemonSet) bool { return set.Status.NumberReady == 1 })
+}
+
+// waitJob returns when the Job has succeeded.
+func (s *site) waitJob() {
+	s.t.Helper()
+	until(s, "jobs", namespace, "stowage-release", func(job *batchv1.Job) bool {
+		return slices.ContainsFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
+			return c.Type == batchv1.JobComplete && c.Status == corev1.ConditionTrue
+		})
+	})
+}
+
+// The volumes of a workload, and how they stand.
+const (
+	inUse     = "in-use"
+	free      = "free"
+	givenBack = "given-back"
+	cleaning  = "cleaning"
+)
+
+// makeWorkload makes a pod with a claim, and volumes as agents make them.
+func (s *site) makeWorkload() []string {
+	s.t.Helper()
+	ctx, core := s.t.Context(), s.Client().CoreV1()
+	node := cluster.NodeSet{Count: 1}.Nodes()[0].Name
+	for _, name := range []string{inUse, free, givenBack, cleaning} {
+		pv := builders.MakePV(name).Class(name).Hostname(node).Capacity("1Gi").Label(publish.NodeLabel, publish.NodeHash(node)).
+			Annotation(publish.NodeNameAnnotation, node).ProvisionedBy(publish.ProvisionedBy(node)).
+			ReclaimPolicy(corev1.PersistentVolumeReclaimDelete).
+			Source(corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: "/mnt/disks/" + name}}).Obj()
+		pv.Finalizers = []string{publish.Finalizer}
+		if _, err := core.PersistentVolumes().Create(ctx, pv, metav1.CreateOptions{}); err != nil {
+			s.t.Fatal(err)
+		}
+		s.waitPhase(name, corev1.VolumeAvailable)
+		if name == free {
+			continue
+		}
+		claim := builders.MakePVC(name).Namespace("default").Class(name).Request("1Gi").Obj()
+		claim.Spec.VolumeName = name
+		if _, err := core.PersistentVolumeClaims("default").Create(ctx, claim, metav1.CreateOptions{}); err != nil {
+			s.t.Fatal(err)
+		}
+		s.waitPhase(name, corev1.VolumeBound)
+	}
+	for _, name := range []string{givenBack, cleaning} {
+		if err := core.PersistentVolumeClaims("default").Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+			s.t.Fatal(err)
+		}
+		s.waitPhase(name, corev1.VolumeReleased)
+	}
+	if err := core.PersistentVolumes().Delete(ctx, cleaning, metav1.DeleteOptions{}); err != nil {
+		s.t.Fatal(err)
+	}
+	pod := builders.MakePod("user").Namespace("default").PVC(inUse).Obj()
+	if _, err := core.Pods("default").Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+		s.t.Fatal(err)
+	}
+	until(s, "pods", "default", "user", func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning })
+	return []string{inUse, free, givenBack, cleaning}
+}
+
+func (s *site) waitPhase(volume string, phase corev1.PersistentVolumePhase) {
+	s.t.Helper()
+	until(s, "persistentvolumes", "", volume, func(pv *corev1.PersistentVolume) bool { return pv.Status.Phase == phase })
+}
+
+// look is what an upgrade must not change: volumes, claim and pod.
+func (s *site) look(volumes []string) map[string]string {
+	s.t.Helper()
+	ctx, core, seen := s.t.Context(), s.Client().CoreV1(), map[string]string{}
+	for _, name := range volumes {
+		pv, err := core.PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		spec, err := json.Marshal(pv.Spec)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		seen["volume "+name] = fmt.Sprint(pv.UID, string(spec), pv.Status.Phase, pv.Finalizers, pv.DeletionTimestamp)
+	}
+	claim, err := core.PersistentVolumeClaims("default").Get(ctx, inUse, metav1.GetOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	pod, err := core.Pods("default").Get(ctx, "user", metav1.GetOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	seen["claim"] = fmt.Sprint(claim.UID, claim.Spec.VolumeName, claim.Status.Phase)
+	seen["pod"] = fmt.Sprint(pod.UID, pod.Spec.NodeName, pod.Status.Phase)
+	return seen
+}
+
+// checkLeft: what holds data of claims is left and can be deleted, other volumes are gone.
+func (s *site) checkLeft(volumes []string, job string) {
+	s.t.Helper()
+	left := map[string][]string{}
+	for _, name := range volumes {
+		pv, err := s.Client().CoreV1().PersistentVolumes().Get(s.t.Context(), name, metav1.GetOptions{})
+		if err == nil {
+			left[name] = slices.DeleteFunc(pv.Finalizers, func(f string) bool { return f == "kubernetes.io/pv-protection" })
+		} else if !apierrors.IsNotFound(err) {
+			s.t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(map[string][]string{inUse: {}, givenBack: {}}, left); diff != "" {
+		s.t.Errorf("volumes and their finalizers (-want +got):\n%s", diff)
+	}
+	printed := s.kubelet.output(job)
+	for _, line := range []string{"data of its claim", "NOT CLEANED", "release and delete", "Released 4."} {
+		if !strings.Contains(printed, line) {
+			s.t.Errorf("release did not print %q:\n%s", line, printed)
+		}
+	}
+}
+
+// checkNothingLeft: no object of ours is there any more, the namespace only if it was
+// not ours to make.
+func (s *site) checkNothingLeft(alsoNamespace bool) {
+	s.t.Helper()
+	waitFor(s.t, "everything is gone", func() bool { return len(s.left(alsoNamespace)) == 0 })
+	if left := s.left(alsoNamespace); len(left) > 0 {
+		s.t.Errorf("left behind: %s", strings.Join(left, ", "))
+	}
+}
+
+// left are all objects that have our label or name.
+func (s *site) left(alsoNamespace bool) []string {
+	s.t.Helper()
+	var left []string
+	lists, err := discovery.ServerPreferredResources(s.Client().Discovery())
+	if err != nil {
+		return []string{err.Error()} // a kind that is just being taken away
+	}
+	for _, kind := range discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"list", "delete"}}, lists) {
+		group, err := schema.ParseGroupVersion(kind.GroupVersion)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		for _, r := range kind.APIResources {
+			if r.Name == "events" {
+				continue
+			}
+			objects, err := s.client.Resource(group.WithResource(r.Name)).List(s.t.Context(), metav1.ListOptions{})
+			if err != nil {
+				left = append(left, err.Error())
+				continue
+			}
+			for _, o := range objects.Items {
+				if ours(&o) && (alsoNamespace || r.Name != "namespaces") {
+					left = append(left, name(&o))
+				}
+			}
+		}
+	}
+	return left
+}
+
+// ours says whether an object is of Stowage: by its label, its name or its namespace.
+func ours(o *unstructured.Unstructured) bool {
+	standard := []string{"ServiceAccount default", "ConfigMap kube-root-ca.crt"}
+	return o.GetLabels()["app.kubernetes.io/part-of"] == "stowage" || strings.Contains(o.GetName(), "stowage") ||
+		o.GetNamespace() == namespace && !slices.Contains(standard, o.GetKind()+" "+o.GetName())
+}

@@ -1,0 +1,86 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package manifests_test holds what users install, manifests and the Helm chart made of
+// them, against a real API server: every object is taken with strict validation, the
+// chart makes what the manifests are, each of its values does what it says, pods are
+// admitted where they should be, and what was installed can be upgraded and is gone when
+// it is uninstalled.
+//
+// Monitors and rules are of kinds that the API server does not know; hack/monitoring
+// holds these against Prometheus' own code.
+package manifests_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"k8s.io/client-go/dynamic"
+
+	"stowage.dev/stowage/test/cluster"
+)
+
+const (
+	// startTimeout bounds builds and the start of a cluster. Cold builds of the
+	// control plane and of Helm are most of it.
+	startTimeout = 45 * time.Minute
+	// patience bounds a single wait on a machine that may have much else to do.
+	patience = 3 * time.Minute
+)
+
+// What TestMain makes for all tests.
+var (
+	binaries cluster.Binaries
+	shared   *cluster.Cluster
+	admin    dynamic.Interface
+	tools    toolPaths
+)
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	flag.Parse()
+	if flag.Lookup("test.list").Value.String() != "" {
+		return m.Run()
+	}
+	code, err := onCluster(m.Run)
+	if err == nil && code == 0 {
+		err = goleak.Find()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "integration tests:", err)
+		return max(code, 1)
+	}
+	return code
+}
+
+// onCluster runs the tests with the tools built and a cluster on which the default
+// overlay is applied, without nodes.
+func onCluster(tests func() int) (code int, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	if tools, err = buildTools(ctx); err != nil {
+		return 1, err
+	}
+	if binaries, err = cluster.Build(ctx, cluster.BuildOptions{Progress: os.Stderr}); err != nil {
+		return 1, err
+	}
+	shared, err = cluster.Start(ctx, cluster.Config{
+		Binaries: binaries, NoKwok: true,
+		ControllerManager: cluster.ControllerManagerConfig{Controllers: []string{"serviceaccount-controller"}},
+	})
+	if err != nil {
+		return 1, err
+	}
+	defer func() { err = errors.Join(err, shared.Stop()) }()
+	if admin, err = dynamic.NewForConfig(shared.RESTConfig()); err != nil {
+		return 1, err
+	}
+	return tests(), nil
+}

@@ -1,0 +1,139 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"stowage.dev/stowage/pkg/testing/builders"
+)
+
+var dryRun = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+
+// podsOf are the pods that the workloads of a folder make, by name of the workload.
+func podsOf(t *testing.T, folder string) map[string]corev1.PodSpec {
+	t.Helper()
+	pods := map[string]corev1.PodSpec{}
+	for _, o := range kustomize(t, folder) {
+		switch o.GetKind() {
+		case "Deployment":
+			pods[o.GetName()] = as[appsv1.Deployment](t, o).Spec.Template.Spec
+		case "DaemonSet":
+			pods[o.GetName()] = as[appsv1.DaemonSet](t, o).Spec.Template.Spec
+		case "Job":
+			pods[o.GetName()] = as[batchv1.Job](t, o).Spec.Template.Spec
+		}
+	}
+	return pods
+}
+
+// TestPodSecurity: all pods but the agents' are admitted where the strictest level is
+// enforced. The agents' are not, and are in their own namespace, whose label is for them.
+func TestPodSecurity(t *testing.T) {
+	install(t)
+	restricted, err := shared.NewNamespace(t.Context(), "restricted")
+	if err != nil {
+		t.Fatal(err)
+	}
+	label := []byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`)
+	if _, err := shared.Client().CoreV1().Namespaces().Patch(t.Context(), restricted, "application/merge-patch+json", label, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	admitted := func(space string, spec corev1.PodSpec) error {
+		spec.ServiceAccountName, spec.PriorityClassName = "", ""
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod", Namespace: space}, Spec: spec}
+		_, err := shared.Client().CoreV1().Pods(space).Create(t.Context(), pod, dryRun)
+		return err
+	}
+	for _, folder := range []string{"scheduler/second", "extender/full", "extender/advisory", "controller", "uninstall"} {
+		for name, spec := range podsOf(t, folder) {
+			if err := admitted(restricted, spec); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+	for name, spec := range podsOf(t, "provisioner") {
+		if err := admitted(restricted, spec); err == nil {
+			t.Errorf("%s is admitted where restricted is enforced: the namespace need not be privileged", name)
+		}
+		if err := admitted(namespace, spec); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestHardened: what Pod Security does not ask for.
+func TestHardened(t *testing.T) {
+	t.Parallel()
+	for _, folder := range []string{"scheduler/second", "extender/full", "controller", "uninstall", "provisioner"} {
+		for name, spec := range podsOf(t, folder) {
+			for _, c := range spec.Containers {
+				if c.SecurityContext == nil || c.SecurityContext.ReadOnlyRootFilesystem == nil || !*c.SecurityContext.ReadOnlyRootFilesystem {
+					t.Errorf("%s: container %s can write to its root", name, c.Name)
+				}
+				if c.Resources.Requests.Cpu().IsZero() || c.Resources.Requests.Memory().IsZero() {
+					t.Errorf("%s: container %s asks for no processor or memory", name, c.Name)
+				}
+			}
+			if spec.PriorityClassName == "" && folder != "uninstall" {
+				t.Errorf("%s has no priority", name)
+			}
+		}
+	}
+}
+
+// TestSchedulerName: in labelled namespaces pods with claims get our scheduler, others do not.
+func TestSchedulerName(t *testing.T) {
+	t.Parallel()
+	for _, o := range kustomize(t, "policies") {
+		if err := apply(t.Context(), admin, o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	space := map[bool]string{}
+	for _, labelled := range []bool{true, false} {
+		var err error
+		if space[labelled], err = shared.NewNamespace(t.Context(), "named"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]string{"stowage.dev/scheduler": "enabled"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := shared.Client().CoreV1().Namespaces().Patch(t.Context(), space[true], "application/merge-patch+json", patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	scheduler := func(space string, pod *corev1.Pod) string {
+		t.Helper()
+		made, err := shared.Client().CoreV1().Pods(space).Create(t.Context(), pod, dryRun)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return made.Spec.SchedulerName
+	}
+	waitFor(t, "the policy is in force", func() bool {
+		return scheduler(space[true], builders.MakePod("p").Namespace(space[true]).PVC("c").Obj()) == "stowage-scheduler"
+	})
+	theirs := builders.MakePod("p").Namespace(space[true]).PVC("c").Obj()
+	theirs.Spec.SchedulerName = "another"
+	for story, test := range map[string]struct {
+		pod  *corev1.Pod
+		want string
+	}{
+		"a pod without claims":             {builders.MakePod("p").Namespace(space[true]).Obj(), "default-scheduler"},
+		"one that names another scheduler": {theirs, "another"},
+		"a namespace that is not labelled": {builders.MakePod("p").Namespace(space[false]).PVC("c").Obj(), "default-scheduler"},
+	} {
+		if got := scheduler(test.pod.Namespace, test.pod); got != test.want {
+			t.Errorf("%s: scheduler %s, want %s", story, got, test.want)
+		}
+	}
+}

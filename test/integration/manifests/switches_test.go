@@ -1,0 +1,290 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests_test
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// change is a value of the chart and what it changes.
+type change struct {
+	set []string // the value first, then what it needs
+	// has and lacks are texts of objects, as JSON, that the defaults do not have,
+	// or have.
+	has, lacks string
+	// objects counts those that are there in addition, or not any more.
+	objects int
+}
+
+// everyPart are values that each part takes; PART is its name.
+var everyPart = map[string]change{
+	"image.repository":          {set: []string{"PART.image.repository=registry.example:5000/mine"}, has: `"image":"registry.example:5000/mine:dev"`},
+	"image.tag":                 {set: []string{"PART.image.tag=v9"}, has: `/stowage-PART:v9"`},
+	"image.digest":              {set: []string{"PART.image.digest=sha256:" + strings.Repeat("0a", 32)}, has: `/stowage-PART@sha256:0a0a`},
+	"resources":                 {set: []string{`PART.resources={"limits":{"memory":"777Mi"}}`}, has: `"resources":{"limits":{"memory":"777Mi"}}`},
+	"nodeSelector":              {set: []string{`PART.nodeSelector={"disks":"many"}`}, has: `"nodeSelector":{"disks":"many"}`},
+	"tolerations":               {set: []string{`PART.tolerations=[{"key":"mine","operator":"Exists"}]`}, has: `"tolerations":[{"key":"mine","operator":"Exists"}]`},
+	"affinity":                  {set: []string{`PART.affinity={"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchExpressions":[{"key":"k","operator":"Exists"}]}]}}}`}, has: `"affinity":{"nodeAffinity":`},
+	"topologySpreadConstraints": {set: []string{`PART.topologySpreadConstraints=[{"maxSkew":2,"topologyKey":"zone","whenUnsatisfiable":"DoNotSchedule","labelSelector":{}}]`}, has: `"topologyKey":"zone"`},
+	"priorityClassName":         {set: []string{"PART.priorityClassName=mine"}, has: `"priorityClassName":"mine"`},
+	"podLabels":                 {set: []string{`PART.podLabels={"team":"storage"}`}, has: `"team":"storage"`},
+	"podAnnotations":            {set: []string{`PART.podAnnotations={"note":"mine"}`}, has: `"note":"mine"`},
+	"env":                       {set: []string{`PART.env=[{"name":"GOMAXPROCS","value":"1"}]`}, has: `{"name":"GOMAXPROCS","value":"1"}`},
+	"extraArgs":                 {set: []string{`PART.extraArgs=["--logging-format=json"]`}, has: `"--logging-format=json"]`},
+	"logLevel":                  {set: []string{"PART.logLevel=4"}, has: `"--v=4"]`},
+	"replicas":                  {set: []string{"PART.replicas=3"}, has: `"replicas":3`},
+}
+
+// switches are all other values of the chart.
+var switches = map[string]change{
+	"image.registry":                                   {set: []string{"image.registry=registry.example:5000/mirror"}, has: `"image":"registry.example:5000/mirror/stowage-scheduler:dev"`, lacks: "stowage.dev/stowage-"},
+	"image.tag":                                        {set: []string{"image.tag=v9"}, has: "stowage.dev/stowage-provisioner:v9"},
+	"image.pullPolicy":                                 {set: []string{"image.pullPolicy=Always"}, has: `"imagePullPolicy":"Always"`, lacks: `"imagePullPolicy":"IfNotPresent"`},
+	"image.pullSecrets":                                {set: []string{`image.pullSecrets=[{"name":"mine"}]`}, has: `"imagePullSecrets":[{"name":"mine"}]`},
+	"commonLabels":                                     {set: []string{`commonLabels={"team":"storage"}`}, has: `"team":"storage"`},
+	"networkPolicies":                                  {set: []string{"networkPolicies=false"}, lacks: `"kind":"NetworkPolicy"`, objects: -3},
+	"podDisruptionBudgets":                             {set: []string{"podDisruptionBudgets=false"}, lacks: `"kind":"PodDisruptionBudget"`, objects: -2},
+	"crds.install":                                     {set: []string{"crds.install=false"}, lacks: `"kind":"CustomResourceDefinition"`, objects: -1},
+	"crds.keep":                                        {set: []string{"crds.keep=false"}, lacks: `"helm.sh/resource-policy":"keep"`},
+	"scheduler.enabled":                                {set: []string{"scheduler.enabled=false"}, lacks: "stowage-scheduler", objects: -12},
+	"scheduler.name":                                   {set: []string{"scheduler.name=volumes"}, has: "schedulerName: volumes"},
+	"scheduler.args":                                   {set: []string{`scheduler.args={"bindingMode":"PVController"}`}, has: "bindingMode: PVController", lacks: "bindingMode: Direct"},
+	"scheduler.config":                                 {set: []string{`scheduler.config={"parallelism":4}`}, has: "parallelism: 4"},
+	"scheduler.rightsForKubeScheduler":                 {set: []string{"scheduler.rightsForKubeScheduler=true"}, has: `"name":"kube-scheduler-direct-binding"`, objects: 1},
+	"policies.schedulerName":                           {set: []string{"policies.schedulerName=true", "scheduler.name=volumes"}, has: `Object{spec: Object.spec{schedulerName: \"volumes\"}}`, objects: 2},
+	"extender.enabled":                                 {set: []string{"extender.enabled=true"}, has: "stowage-extender", objects: 13},
+	"extender.mode":                                    {set: []string{"extender.mode=Advisory", "extender.enabled=true"}, has: "mode: Advisory", objects: 12},
+	"extender.servingSecret":                           {set: []string{"extender.servingSecret=mine", "extender.enabled=true"}, has: `"secretName":"mine"`, objects: 13},
+	"extender.clientsConfigMap":                        {set: []string{"extender.clientsConfigMap=mine", "extender.enabled=true"}, has: `"configMap":{"name":"mine"}`, objects: 13},
+	"extender.policyFailure":                           {set: []string{"extender.policyFailure=Ignore", "extender.enabled=true"}, has: `"failurePolicy":"Ignore"`, objects: 13},
+	"extender.config":                                  {set: []string{`extender.config={"timeouts":{"verb":"3s"}}`, "extender.enabled=true"}, has: "verb: 3s", objects: 13},
+	"provisioner.enabled":                              {set: []string{"provisioner.enabled=false"}, lacks: `"kind":"DaemonSet"`, objects: -26},
+	"provisioner.classes":                              {set: []string{`provisioner.classes={"fast":{"settings":{"hostDir":"/mnt/fast","volumeMode":"Block"}}}`}, has: `"hostPath":{"path":"/mnt/fast","type":"DirectoryOrCreate"}`, objects: 1},
+	"provisioner.classes.*.settings":                   {set: []string{"provisioner.classes.local-disks.settings.mountDir=/disks"}, has: `"mountPath":"/disks"`},
+	"provisioner.classes.*.settings.hostDir":           {set: []string{"provisioner.classes.local-disks.settings.hostDir=/srv"}, has: "hostDir: /srv"},
+	"provisioner.classes.*.settings.mountDir":          {set: []string{"provisioner.classes.local-disks.settings.mountDir=/disks"}, has: "mountDir: /disks"},
+	"provisioner.classes.*.storageClass":               {set: []string{`provisioner.classes.local-disks.storageClass={"create":false}`}, lacks: `"kind":"StorageClass"`, objects: -1},
+	"provisioner.classes.*.storageClass.create":        {set: []string{"provisioner.classes.local-disks.storageClass.create=false"}, lacks: `"kind":"StorageClass"`, objects: -1},
+	"provisioner.classes.*.storageClass.reclaimPolicy": {set: []string{"provisioner.classes.local-disks.storageClass.reclaimPolicy=Retain"}, has: `"reclaimPolicy":"Retain"`},
+	"provisioner.classes.*.storageClass.mountOptions":  {set: []string{`provisioner.classes.local-disks.storageClass.mountOptions=["noatime"]`}, has: `"mountOptions":["noatime"]`},
+	"provisioner.classes.*.storageClass.annotations":   {set: []string{`provisioner.classes.local-disks.storageClass.annotations={"stowage.dev/node-loss":"Release"}`}, has: `"stowage.dev/node-loss":"Release"`},
+	"provisioner.config":                               {set: []string{`provisioner.config={"maxCleaning":"4"}`}, has: `"maxCleaning":"4"`},
+	"provisioner.hostnames":                            {set: []string{`provisioner.hostnames={"n1.example.com":"n1"}`}, has: `"host.n1.example.com":"n1"`},
+	"provisioner.startupTaint.enabled":                 {set: []string{"provisioner.startupTaint.enabled=true"}, has: `"removeNodeNotReadyTaint":"true"`, objects: 2},
+	"provisioner.startupTaint.key":                     {set: []string{"provisioner.startupTaint.key=mine/taint", "provisioner.startupTaint.enabled=true"}, has: `"resourceNames":["mine/taint"]`, objects: 2},
+	"provisioner.kubeletFolder":                        {set: []string{"provisioner.kubeletFolder=/var/lib/k0s/kubelet"}, has: `"hostPath":{"path":"/var/lib/k0s/kubelet"`},
+	"provisioner.maxUnavailable":                       {set: []string{"provisioner.maxUnavailable=3"}, has: `"maxUnavailable":3`},
+	"provisioner.releaseOnUninstall":                   {set: []string{"provisioner.releaseOnUninstall=false"}, lacks: "stowage-release", objects: -6},
+	"controller.enabled":                               {set: []string{"controller.enabled=false"}, lacks: `"name":"stowage-controller"`, objects: -9},
+	"controller.cleaningJobs":                          {set: []string{"controller.cleaningJobs=true"}, has: "cleaningJobs:\\n  enabled: true", objects: 4},
+	"controller.config":                                {set: []string{`controller.config={"nodeLoss":{"policy":"Release"}}`}, has: "policy: Release"},
+	"monitoring.enabled":                               {set: []string{"monitoring.enabled=true"}, has: `"kind":"PodMonitor"`, objects: 9},
+	"monitoring.monitors":                              {set: []string{"monitoring.monitors=false", "monitoring.enabled=true"}, has: `"kind":"PrometheusRule"`, objects: 6},
+	"monitoring.rules":                                 {set: []string{"monitoring.rules=false", "monitoring.enabled=true"}, has: `"kind":"PodMonitor"`, objects: 6},
+	"monitoring.dashboard":                             {set: []string{"monitoring.dashboard=false", "monitoring.enabled=true"}, has: `"kind":"PodMonitor"`, objects: 8},
+	"monitoring.dashboardLabels":                       {set: []string{`monitoring.dashboardLabels={"mine":"yes","grafana_dashboard":null}`, "monitoring.enabled=true"}, has: `"mine":"yes"`, objects: 9},
+	"monitoring.labels":                                {set: []string{`monitoring.labels={"release":"prometheus"}`, "monitoring.enabled=true"}, has: `"release":"prometheus"`, objects: 9},
+	"monitoring.interval":                              {set: []string{"monitoring.interval=15s", "monitoring.enabled=true"}, has: `"interval":"15s"`, objects: 9},
+	"monitoring.prometheusServiceAccount":              {set: []string{`monitoring.prometheusServiceAccount={"namespace":"monitoring","name":"prometheus"}`, "monitoring.enabled=true"}, has: `"kind":"ServiceAccount","name":"prometheus","namespace":"monitoring"`, objects: 10},
+	"monitoring.prometheusServiceAccount.namespace":    {set: []string{"monitoring.prometheusServiceAccount.namespace=monitoring", "monitoring.prometheusServiceAccount.name=p", "monitoring.enabled=true"}, has: `"namespace":"monitoring"`, objects: 10},
+	"monitoring.prometheusServiceAccount.name":         {set: []string{"monitoring.prometheusServiceAccount.name=p", "monitoring.prometheusServiceAccount.namespace=monitoring", "monitoring.enabled=true"}, has: `"name":"p"`, objects: 10},
+}
+
+// allSwitches has those of every part too.
+func allSwitches() map[string]change {
+	all := maps.Clone(switches)
+	for _, part := range []string{"scheduler", "extender", "provisioner", "controller"} {
+		for key, c := range everyPart {
+			if part == "provisioner" && key == "replicas" {
+				continue // of which each node has one
+			}
+			if part == "extender" {
+				c.set, c.objects = append(slices.Clone(c.set), "extender.enabled=true"), 13
+			} else {
+				c.set = slices.Clone(c.set)
+			}
+			for i := range c.set {
+				c.set[i] = strings.ReplaceAll(c.set[i], "PART", part)
+			}
+			c.has = strings.ReplaceAll(c.has, "PART", part)
+			all[part+"."+key] = c
+		}
+	}
+	return all
+}
+
+// text is objects as JSON.
+func text(t *testing.T, objects []object) string {
+	t.Helper()
+	data, err := json.Marshal(objects)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// TestSwitches: each value does what it says, and the API server takes what comes of it.
+func TestSwitches(t *testing.T) {
+	install(t)
+	defaults := render(t)
+	before, known := text(t, defaults), map[string]bool{}
+	for _, o := range defaults {
+		known[text(t, []object{o})] = true // TestKustomizations has sent these
+	}
+	for key, c := range allSwitches() {
+		t.Run(key, func(t *testing.T) {
+			t.Parallel()
+			objects := render(t, c.set...)
+			after := text(t, objects)
+			if c.has != "" && !strings.Contains(after, c.has) || c.lacks != "" && strings.Contains(after, c.lacks) {
+				t.Errorf("with %v: want %q and not %q", c.set, c.has, c.lacks)
+			}
+			if c.has != "" && strings.Contains(before, c.has) || c.lacks != "" && !strings.Contains(before, c.lacks) || c.has+c.lacks == "" {
+				t.Errorf("%q and %q do not tell it from the defaults", c.has, c.lacks)
+			}
+			if got := len(objects) - len(defaults); got != c.objects {
+				t.Errorf("with %v there are %+d objects, want %+d", c.set, got, c.objects)
+			}
+			for key, o := range byName(t, objects) {
+				if foreign(o) || known[text(t, []object{o})] {
+					continue
+				}
+				if o.GetKind() == "StorageClass" {
+					o.SetName("another") // what is there cannot be changed
+				}
+				if err := apply(t.Context(), admin, o, metav1.DryRunAll); err != nil {
+					t.Errorf("%s: %v", key, err)
+				}
+			}
+		})
+	}
+}
+
+// TestEverySwitchIsTried: values.yaml, the schema and the table above have the same
+// values.
+func TestEverySwitchIsTried(t *testing.T) {
+	t.Parallel()
+	var schema map[string]any
+	data, err := os.ReadFile(chart + "/values.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(data, &schema); err != nil {
+		t.Fatal(err)
+	}
+	var values map[string]any
+	if data, err = os.ReadFile(chart + "/values.yaml"); err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(data, &values); err != nil {
+		t.Fatal(err)
+	}
+	inSchema := map[string]bool{}
+	leaves(schema, schema, "", inSchema)
+	delete(inSchema, "global") // Helm's own
+	tried := allSwitches()
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(inSchema)), slices.Sorted(maps.Keys(tried))); diff != "" {
+		t.Errorf("values (-schema +tried):\n%s", diff)
+	}
+	for key := range everyPart {
+		for _, part := range []string{"scheduler", "extender", "provisioner", "controller"} {
+			if delete(inSchema, part+"."+key); key == "replicas" && part != "provisioner" {
+				inSchema[part+"."+key] = true // which values.yaml has
+			}
+		}
+	}
+	for key := range inSchema {
+		path := strings.Split(strings.ReplaceAll(key, "*", "local-disks"), ".")
+		if parent, ok := dig(values, path[:len(path)-1]...).(map[string]any); !ok || parent[path[len(path)-1]] == nil {
+			if !slices.Contains([]string{"provisioner.classes.*.settings.mountDir", "monitoring.prometheusServiceAccount.name", "monitoring.prometheusServiceAccount.namespace"}, key) {
+				t.Errorf("values.yaml has no %s", key)
+			}
+		}
+	}
+}
+
+// leaves collects the paths of values that a schema knows: of objects with properties
+// those of these.
+func leaves(root, schema map[string]any, path string, found map[string]bool) {
+	if ref, ok := schema["$ref"].(string); ok {
+		schema, _ = dig(root, strings.Split(strings.TrimPrefix(ref, "#/"), "/")...).(map[string]any)
+		if strings.HasSuffix(ref, "/resources") {
+			found[path] = true // Kubernetes' own
+			return
+		}
+	}
+	properties, _ := schema["properties"].(map[string]any)
+	patterns, _ := schema["patternProperties"].(map[string]any)
+	var further map[string]any
+	for _, value := range patterns {
+		further, _ = value.(map[string]any)
+	}
+	if nested, _ := further["properties"].(map[string]any); nested != nil {
+		found[path] = true
+		leaves(root, further, path+".*", found)
+		return
+	}
+	if len(properties) == 0 || strings.HasSuffix(path, ".settings") || strings.HasSuffix(path, ".prometheusServiceAccount") || strings.HasSuffix(path, ".storageClass") {
+		found[path] = true
+	}
+	if strings.HasSuffix(path, ".args") || strings.HasSuffix(path, ".pullSecrets") {
+		found[path] = true // the component's own
+		return
+	}
+	for key, value := range properties {
+		if nested, ok := value.(map[string]any); ok {
+			leaves(root, nested, strings.TrimPrefix(path+"."+key, "."), found)
+		}
+	}
+}
+
+// TestBadValues: each gets an error that names the value.
+func TestBadValues(t *testing.T) {
+	t.Parallel()
+	for set, want := range map[string][]string{
+		"scheduler.replicas=many":                                            {"/scheduler/replicas", "want integer"},
+		"scheduler.replica=2":                                                {"/scheduler", "replica"},
+		"scheduler.name=default-scheduler":                                   {"/scheduler/name"},
+		"scheduler.args.bindingMode=direct":                                  {"/scheduler/args/bindingMode", "Direct", "PVController"},
+		"scheduler.args.bindingmode=Direct":                                  {"/scheduler/args", "bindingmode"},
+		"extender.mode=full":                                                 {"/extender/mode", "Full", "Advisory"},
+		"extender.policyFailure=Warn":                                        {"/extender/policyFailure", "Fail", "Ignore"},
+		"image.pullPolicy=Sometimes":                                         {"/image/pullPolicy", "IfNotPresent"},
+		"image.tag=a b":                                                      {"/image/tag"},
+		"controller.image.digest=sha256:12":                                  {"/controller/image/digest"},
+		"provisioner.classes.local-disks.settings.hostDir=disks":             {"/provisioner/classes/local-disks/settings/hostDir"},
+		`provisioner.classes={"Fast":{"settings":{"hostDir":"/mnt"}}}`:       {"/provisioner/classes", "Fast"},
+		`provisioner.classes={"fast":{}}`:                                    {"/provisioner/classes/fast", "settings"},
+		`provisioner.classes={"local-disks":null}`:                           {"/provisioner/classes"},
+		"provisioner.classes.local-disks.storageClass.reclaimPolicy=Recycle": {"reclaimPolicy", "Delete", "Retain"},
+		`provisioner.config={"maxCleaning":4}`:                               {"/provisioner/config/maxCleaning", "want string"},
+		"provisioner.maxUnavailable=all":                                     {"/provisioner/maxUnavailable"},
+		"provisioner.replicas=2":                                             {"/provisioner", "replicas"},
+		"controller.logLevel=loud":                                           {"/controller/logLevel", "want integer"},
+		"monitoring.interval=often":                                          {"/monitoring/interval"},
+		"monitorng.enabled=true":                                             {"monitorng"},
+	} {
+		t.Run(set, func(t *testing.T) {
+			t.Parallel()
+			_, err := template(t, set)
+			if err == nil {
+				t.Fatal("no error")
+			}
+			for _, part := range want {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("the error does not say %q:\n%v", part, err)
+				}
+			}
+		})
+	}
+}

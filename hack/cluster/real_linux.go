@@ -56,7 +56,7 @@ func (o options) realNodes() []realnode.NodeSpec {
 	for i := range specs {
 		specs[i] = realnode.NodeSpec{
 			Name:  fmt.Sprintf("node-%d", i),
-			Disks: []realnode.Disk{{Kind: realnode.Ext4, Path: "/mnt/disks/fast/1", Size: diskSize}},
+			Disks: []realnode.Disk{{Kind: realnode.Ext4, Path: "/mnt/disks/1", Size: diskSize}},
 		}
 		if zone := zones[i%len(zones)]; zone != "" {
 			specs[i].Labels = map[string]string{"topology.kubernetes.io/zone": zone}

@@ -35,7 +35,7 @@ func parse(args []string) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("cluster up", flag.ContinueOnError)
 	flags.IntVar(&o.nodes, "nodes", 3, "number of simulated nodes")
-	flags.IntVar(&o.real, "real", 0, "number of real nodes instead of simulated ones, each with a disk of 1 GiB at /mnt/disks/fast/1; needs root, and runs all controllers")
+	flags.IntVar(&o.real, "real", 0, "number of real nodes instead of simulated ones, each with a disk of 1 GiB at /mnt/disks/1; needs root, and runs all controllers")
 	flags.StringVar(&o.images, "images", "", "comma-separated image archives that real nodes get")
 	flags.StringVar(&o.zones, "zones", "", "comma-separated zones, given to the nodes in turn")
 	flags.StringVar(&o.controllers, "controllers", "default",

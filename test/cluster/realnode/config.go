@@ -27,8 +27,8 @@ type Config struct {
 	Cluster cluster.Config
 	// Images are archives (docker save's or the OCI's format) that every node has.
 	Images []string
-	// Silence is how long a node may say nothing before it counts as not Ready; 0: 20 seconds,
-	// half of what Kubernetes waits for.
+	// Silence is how long a node may say nothing before it counts as not Ready; 0: 16 seconds,
+	// a third of what Kubernetes waits for.
 	Silence time.Duration
 	// NoScheduler leaves kube-scheduler out; Cluster.StartScheduler starts another one.
 	NoScheduler bool
@@ -95,7 +95,7 @@ func (c Config) complete() (Config, error) {
 	if c.Binaries.Init == "" || c.Binaries.Pause == "" || c.Binaries.Node.Kubelet == "" {
 		return c, errors.New("Config.Binaries is not set: use what Build returns")
 	}
-	c.Silence = cmp.Or(c.Silence, 20*time.Second)
+	c.Silence = cmp.Or(c.Silence, 16*time.Second)
 	if c.Silence < 4*time.Second {
 		return c, fmt.Errorf("Config.Silence must be at least 4s, got %s", c.Silence)
 	}

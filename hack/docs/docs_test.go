@@ -113,7 +113,7 @@ func TestReasons(t *testing.T) {
 }
 
 // TestMetrics: docs/metrics.md has a line for each metric of the scheduler, the
-// provisioner and the extender, and no other.
+// provisioner, the extender and the controller, and no other.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	metrics.Register()
@@ -125,6 +125,9 @@ func TestMetrics(t *testing.T) {
 	metrics.RegisterExtender()
 	metrics.ObserveExtenderRequest("filter", "ok", time.Second)
 	metrics.CountExtenderBind("bound")
+	metrics.RegisterController()
+	metrics.AddNodeLossVolumes("NodeGone", "Kept", 1)
+	metrics.CountNodeLossRelease(metrics.ReleaseDone)
 	families, err := legacyregistry.DefaultGatherer.Gather()
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,151 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package monitoring
+
+import (
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/promqltest"
+)
+
+// at is when alerts are asked: the series begin two hours before, a sample a minute.
+var at = time.Unix(0, 0).Add(2 * time.Hour)
+
+// stories are series at which each alert fires, and others at which it does not.
+var stories = map[string]struct{ fires, quiet string }{
+	"StowageSchedulerDown": {
+		fires: `up{job="stowage-scheduler",instance="a"} 0x120`,
+		quiet: "up{job=\"stowage-scheduler\",instance=\"a\"} 0x120\n up{job=\"stowage-scheduler\",instance=\"b\"} 1x120",
+	},
+	"StowageSchedulerDirectBindingDisabled": {
+		fires: `stowage_scheduler_direct_binding_disabled{job="stowage-scheduler"} 1x120`,
+		quiet: `stowage_scheduler_direct_binding_disabled{job="stowage-scheduler"} 0x120`,
+	},
+	"StowageBindingFailing": {
+		fires: "stowage_scheduler_bind_duration_seconds_count{job=\"stowage-scheduler\",outcome=\"success\"} 0+90x120\n" +
+			" stowage_scheduler_bind_duration_seconds_count{job=\"stowage-scheduler\",outcome=\"timeout\"} 0+10x120",
+		quiet: "stowage_scheduler_bind_duration_seconds_count{job=\"stowage-scheduler\",outcome=\"success\"} 0+99x120\n" +
+			" stowage_scheduler_bind_duration_seconds_count{job=\"stowage-scheduler\",outcome=\"timeout\"} 0+1x120",
+	},
+	"StowageBindingSlow": {
+		fires: buckets(`stowage_scheduler_bind_stage_duration_seconds_bucket{job="stowage-scheduler",stage="bind_claims",`, "90"),
+		quiet: buckets(`stowage_scheduler_bind_stage_duration_seconds_bucket{job="stowage-scheduler",stage="bind_claims",`, "100") + "\n " +
+			buckets(`stowage_scheduler_bind_stage_duration_seconds_bucket{job="stowage-scheduler",stage="await_volumes",`, "0"), // provisioners take their time
+	},
+	"StowageBindConflictsLost": {
+		fires: `stowage_scheduler_bind_conflicts_total{job="stowage-scheduler",outcome="lost"} 0+60x120`,
+		quiet: `stowage_scheduler_bind_conflicts_total{job="stowage-scheduler",outcome="retried"} 0+60x120`,
+	},
+	"StowageProvisionerDown": {
+		fires: `up{job="stowage-provisioner",node="n",instance="a"} 0x120`,
+		quiet: "up{job=\"stowage-provisioner\",node=\"n\",instance=\"old\"} 0x120\n up{job=\"stowage-provisioner\",node=\"n\",instance=\"new\"} 1x120",
+	},
+	"StowageProvisionerScanStalled": {
+		fires: `stowage_provisioner_last_scan_timestamp_seconds{node="n"} 600x120`,
+		quiet: "stowage_provisioner_last_scan_timestamp_seconds{node=\"n\"} 0+60x120\n stowage_provisioner_last_scan_timestamp_seconds{node=\"new\"} 0x120",
+	},
+	"StowageProvisionerConfigRejected": {
+		fires: `stowage_provisioner_config_reload_total{node="n",result="error"} 0x100 1x20`,
+		quiet: "stowage_provisioner_config_reload_total{node=\"n\",result=\"error\"} 5x120\n stowage_provisioner_config_reload_total{node=\"n\",result=\"success\"} 0+1x120",
+	},
+	"StowageDiskUnreachable": {
+		fires: `stowage_provisioner_volumes{node="n",class="c",state="Missing"} 1x120`,
+		quiet: "stowage_provisioner_volumes{node=\"n\",class=\"c\",state=\"Missing\"} 0x120\n stowage_provisioner_volumes{node=\"n\",class=\"c\",state=\"Bound\"} 1x120",
+	},
+	"StowageDiskUnreadable": {
+		fires: `stowage_provisioner_skipped{node="n",class="c",reason="TimedOut"} 1x120`,
+		quiet: `stowage_provisioner_skipped{node="n",class="c",reason="InUse"} 1x120`,
+	},
+	"StowageCleaningFailing": {
+		fires: `local_volume_provisioner_proctable_failed{job="stowage-provisioner",node="n"} 2x120`,
+		quiet: "local_volume_provisioner_proctable_failed{job=\"stowage-provisioner\",node=\"n\"} 0x120\n local_volume_provisioner_proctable_failed{job=\"another\",node=\"n\"} 2x120",
+	},
+	"StowageCleaningWaits": {
+		fires: "stowage_provisioner_clean_queue{node=\"n\"} 1x120\n stowage_provisioner_clean_in_progress{node=\"n\"} 0x120",
+		quiet: "stowage_provisioner_clean_queue{node=\"n\"} 1x120\n stowage_provisioner_clean_in_progress{node=\"n\"} 2x120",
+	},
+	"StowageExtenderDown": {
+		fires: `up{job="stowage-extender",instance="a"} 0x120`,
+		quiet: `up{job="stowage-extender",instance="a"} 1x120`,
+	},
+	"StowageExtenderErrors": {
+		fires: "stowage_extender_request_duration_seconds_count{verb=\"filter\",outcome=\"ok\"} 0+90x120\n" +
+			" stowage_extender_request_duration_seconds_count{verb=\"filter\",outcome=\"ended\"} 0+10x120",
+		quiet: `stowage_extender_request_duration_seconds_count{verb="filter",outcome="ok"} 0+90x120`,
+	},
+	"StowageExtenderSlow": {
+		fires: buckets(`stowage_extender_request_duration_seconds_bucket{verb="filter",`, "90"),
+		quiet: buckets(`stowage_extender_request_duration_seconds_bucket{verb="bind",`, "90"),
+	},
+	"StowageExtenderConflicts": {
+		fires: "stowage_extender_binds_total{outcome=\"bound\"} 0+10x120\n stowage_extender_binds_total{outcome=\"conflict\"} 0+20x120",
+		quiet: "stowage_extender_binds_total{outcome=\"bound\"} 0+20x120\n stowage_extender_binds_total{outcome=\"conflict\"} 0+10x120",
+	},
+	"StowageControllerDown": {
+		fires: `up{job="stowage-controller",instance="a"} 0x120`,
+		quiet: `up{job="stowage-controller",instance="a"} 1x120`,
+	},
+	"StowageControllerNotLeading": {
+		fires: "stowage_controller_leading{pod=\"a\"} 0x120\n stowage_controller_leading{pod=\"b\"} 0x120",
+		quiet: "stowage_controller_leading{pod=\"a\"} 1x120\n stowage_controller_leading{pod=\"b\"} 0x120",
+	},
+	"StowageVolumesUnreachable": {
+		fires: `stowage_node_loss_volumes{cause="NodeGone",state="Kept"} 2x120`,
+		quiet: "stowage_node_loss_volumes{cause=\"NodeGone\",state=\"Waiting\"} 2x120\n stowage_node_loss_volumes{cause=\"NodeGone\",state=\"Kept\"} 0x120",
+	},
+	"StowageNodeLossErrors": {
+		fires: `stowage_node_loss_errors_total 0+1x120`,
+		quiet: `stowage_node_loss_errors_total 7x120`,
+	},
+}
+
+// buckets is a histogram of 100 observations a minute, so many of them below 0.5 s, all
+// others between 10 and 20 s.
+func buckets(series, fast string) string {
+	return series + `le="0.5"} 0+` + fast + "x120\n " + series + `le="10"} 0+` + fast + "x120\n " +
+		series + `le="20"} 0+100x120` + "\n " + series + `le="+Inf"} 0+100x120`
+}
+
+// TestAlerts: each alert fires when it should, and only then.
+func TestAlerts(t *testing.T) {
+	rules := alerts(t)
+	for name := range stories {
+		if _, ok := rules[name]; !ok {
+			t.Errorf("there is no alert %s", name)
+		}
+	}
+	for name, rule := range rules {
+		t.Run(name, func(t *testing.T) {
+			story, ok := stories[name]
+			if !ok {
+				t.Fatal("no story tells when it fires")
+			}
+			if value := ask(t, rule.Expr.String(), story.fires); len(value) == 0 {
+				t.Error("it does not fire")
+			}
+			if value := ask(t, rule.Expr.String(), story.quiet); len(value) != 0 {
+				t.Errorf("it fires: %v", value)
+			}
+		})
+	}
+}
+
+// ask evaluates an expression over series.
+func ask(t *testing.T, expr, series string) promql.Vector {
+	t.Helper()
+	store := promqltest.LoadedStorage(t, "load 1m\n "+series)
+	engine := promqltest.NewTestEngine(t, false, 5*time.Minute, 10_000)
+	query, err := engine.NewInstantQuery(t.Context(), store, nil, expr, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer query.Close()
+	vector, err := query.Exec(t.Context()).Vector()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(promql.Vector{}, vector...)
+}

@@ -117,21 +117,28 @@ func hold(path string, flags int) (*os.File, error) {
 		return nil, fmt.Errorf("open ticket %s: %w", path, err)
 	}
 	file := os.NewFile(uintptr(fd), path)
-	err = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
+	if err := lock(fd, path); err != nil {
+		_ = file.Close()
+		return nil, err
+	}
+	return file, nil
+}
+
+// lock locks an open ticket, which may have been taken back since it was opened.
+func lock(fd int, path string) error {
+	err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
 	var st unix.Stat_t
 	if err == nil {
 		err = unix.Fstat(fd, &st)
 	}
 	switch {
 	case errors.Is(err, unix.EWOULDBLOCK):
-		err = disk.Problemf(disk.VolumeInUse, "another process, of a cleaning Job, holds ticket %s", path)
+		return disk.Problemf(disk.VolumeInUse, "another process, of a cleaning Job, holds ticket %s", path)
 	case err != nil:
-		err = fmt.Errorf("hold ticket %s: %w", path, err)
+		return fmt.Errorf("hold ticket %s: %w", path, err)
 	case st.Nlink == 0:
-		err = fmt.Errorf("hold ticket %s: %w", path, fs.ErrNotExist)
+		return fmt.Errorf("hold ticket %s: %w", path, fs.ErrNotExist)
 	default:
-		return file, nil
+		return nil
 	}
-	_ = file.Close()
-	return nil, err
 }

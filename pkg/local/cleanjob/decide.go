@@ -51,7 +51,7 @@ func Decide(r Request, answered Answered, seen Seen) Move {
 		return Follow
 	case answered.Made:
 		return Miss
-	case len(seen.Others(mine)) > 0 || len(seen.left(mine)) > 0:
+	case len(seen.Others(mine)) > 0 || len(seen.left()) > 0:
 		return Clear
 	default:
 		return Begin
@@ -78,12 +78,11 @@ func (s *Seen) Of(job string) []*corev1.Pod {
 	return slices.DeleteFunc(slices.Clone(s.Pods), func(pod *corev1.Pod) bool { return pod.Labels[batchv1.JobNameLabel] != job })
 }
 
-// left are the pods but those of a Job that have not ended: of a Job that was deleted
-// without waiting for them, say.
-func (s *Seen) left(job string) []*corev1.Pod {
+// left are the pods that have not ended: of a Job that was deleted without waiting for
+// them, say.
+func (s *Seen) left() []*corev1.Pod {
 	return slices.DeleteFunc(slices.Clone(s.Pods), func(pod *corev1.Pod) bool {
-		done := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-		return done || pod.Labels[batchv1.JobNameLabel] == job
+		return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	})
 }
 

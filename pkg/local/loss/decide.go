@@ -96,14 +96,16 @@ func begin(f *Facts, cause Cause) (since time.Time, anew bool) {
 	}
 }
 
+// released says whether the claim that the volume names was released by us.
+func (f *Facts) released() bool {
+	return f.Release != nil && f.Release.ClaimUID != "" && f.Release.ClaimUID == f.Volume.ClaimUID
+}
+
 // left are the pods that a release leaves behind: older than it, and made anew by
 // others once they are gone.
 func left(f *Facts) []Pod {
-	if f.Release == nil || f.Successor || f.Claim != nil && (!f.Claim.Deleting || f.Claim.UID != f.Release.ClaimUID) {
+	if !f.released() || f.Successor || f.Claim != nil && !f.Claim.Deleting {
 		return nil
-	}
-	if f.Volume.ClaimUID != f.Release.ClaimUID {
-		return nil // the volume has another claim by now
 	}
 	var pods []Pod
 	for _, pod := range f.Pods {
@@ -118,7 +120,7 @@ func left(f *Facts) []Pod {
 // claimed decides about a volume whose claim is there.
 func claimed(f *Facts, d Decision) Decision {
 	c := f.Claim
-	begun := f.Release != nil && f.Release.ClaimUID == c.UID
+	begun := f.released()
 	switch {
 	case c.Deleting && begun:
 		return d.wait(Releasing, "")
@@ -164,7 +166,7 @@ func free(f *Facts, d Decision) Decision {
 	switch {
 	case v.Policy != disk.Delete && v.Phase != disk.PhaseAvailable && !v.Deleting:
 		return d.wait(Retained, "")
-	case f.Now.Before(d.Due):
+	case f.Now.Before(d.Due) && !f.released(): // what the claim had asked for is not known any more
 		return d.wait(Waiting, "")
 	case v.Identity == "":
 		return d.wait(Unidentified, "")

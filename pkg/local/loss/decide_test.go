@@ -116,6 +116,7 @@ func TestDecide(t *testing.T) {
 		"failed": {gone(unclaimed, func(f *loss.Facts) { f.Volume.Phase = disk.PhaseOfFailed }), answer{State: loss.SomebodyElse}},
 		"failed, and deleted by its administrator":    {gone(unclaimed, func(f *loss.Facts) { f.Volume.Phase, f.Volume.Deleting = disk.PhaseOfFailed, true }), answer{Do: loss.Bury, State: loss.Removing}},
 		"nobody could know its disk again":            {gone(unclaimed, func(f *loss.Facts) { f.Volume.Identity = "" }), answer{State: loss.Unidentified}},
+		"nor once more, when the claim is released":   {gone(unclaimed, begun, func(f *loss.Facts) { f.Terms.Delay = time.Hour }), answer{Do: loss.Bury, State: loss.Removing}},
 		"nothing is removed before the delay is over": {gone(unclaimed, func(f *loss.Facts) { f.Mark.Since = ago(time.Minute) }), answer{State: loss.Waiting}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -129,10 +129,11 @@ func dangerous(f *loss.Facts, d loss.Decision) string {
 			}
 		}
 	case loss.Bury, loss.Remove, loss.LetGo:
+		released := f.Release != nil && f.Release.ClaimUID == f.Volume.ClaimUID
 		switch {
 		case !lost:
 			return "the volume is not lost"
-		case !long:
+		case !long && !released:
 			return "the delay is not over"
 		case f.Claim != nil || f.Volume.Phase == disk.PhaseBound:
 			return "the volume has a claim"

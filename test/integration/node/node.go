@@ -126,6 +126,12 @@ func (n *Node) login() {
 	}
 }
 
+// Relogin gets the agent a new token, for a Node that was made anew.
+func (n *Node) Relogin() {
+	n.t.Helper()
+	n.login()
+}
+
 // Start runs the agent. It is stopped after the test.
 func (n *Node) Start() {
 	n.t.Helper()

@@ -1,0 +1,80 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nodeloss_test has nodes vanish, with their volumes, under StatefulSets whose
+// controllers are real, and stowage-controller in a process of its own, with the
+// rights that manifests/controller grants.
+package nodeloss_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"stowage.dev/stowage/test/cluster"
+	"stowage.dev/stowage/test/integration/fixture"
+	"stowage.dev/stowage/test/integration/node"
+)
+
+// manifests is the folder of what is shipped.
+const manifests = "../../../manifests/controller/base"
+
+// account is who the controller is.
+const account = "system:serviceaccount:stowage-system:stowage-controller"
+
+// binary is the controller's.
+var binary string
+
+func TestMain(m *testing.M) { os.Exit(fixture.Main(m, node.Install, begin)) }
+
+// shared runs for all tests of the package's cluster; what it is to do they say by
+// annotations.
+const sharedSettings = "nodeLoss: {delay: 2s, releasesPerMinute: 10000, outOfService: Lost}\nleaderElection: {leaderElect: false}\n"
+
+// begin starts the controller that most tests share.
+func begin(ctx context.Context, c *cluster.Cluster) (stop func(), err error) {
+	if binary, err = cluster.BuildCommand(ctx, cluster.BuildOptions{Progress: os.Stderr}, "stowage.dev/stowage/cmd/controller"); err != nil {
+		return nil, err
+	}
+	if err := rights(ctx, c); err != nil {
+		return nil, err
+	}
+	process, err := start(c, "controller", sharedSettings)
+	if err != nil {
+		return nil, err
+	}
+	return func() {
+		if err := process.Kill(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+	}, nil
+}
+
+// rights grants the controller what manifests grant it.
+func rights(ctx context.Context, c *cluster.Cluster) error {
+	files, err := filepath.Glob(filepath.Join(manifests, "rbac*.yaml"))
+	if err != nil {
+		return err
+	}
+	return c.CreateFiles(ctx, files...)
+}
+
+// start runs a controller with these settings.
+func start(c *cluster.Cluster, name, settings string) (*cluster.Process, error) {
+	kubeconfig, err := c.KubeconfigFor(account, "system:serviceaccounts", "system:serviceaccounts:stowage-system")
+	if err != nil {
+		return nil, err
+	}
+	folder, err := os.MkdirTemp(c.Folder(), "controller-") // goes with the cluster
+	if err != nil {
+		return nil, err
+	}
+	config := filepath.Join(folder, "config.yaml")
+	text := "apiVersion: controller.config.stowage.dev/v1alpha1\nkind: ControllerConfiguration\nhealthAddress: \"127.0.0.1:0\"\n" + settings
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		return nil, err
+	}
+	return c.StartCommand(name, binary, []string{"--config=" + config, "--kubeconfig=" + kubeconfig, "--v=4"}, nil)
+}

@@ -1,0 +1,88 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeloss_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/local/publish"
+	"stowage.dev/stowage/test/integration/fixture"
+	"stowage.dev/stowage/test/integration/node"
+)
+
+// TestDiskOfALostNode: its claim was given up, and its Node is gone. The disk turns up
+// at another node, or at a machine of the same name that was set up anew: it is clean
+// before it is offered, and the tombstone goes.
+func TestDiskOfALostNode(t *testing.T) {
+	t.Parallel()
+	for name, same := range map[string]bool{"at another node": false, "at the same, set up anew": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := fixture.New(t)
+			s := newSite(t, e, nil)
+			n := node.New(t, e, "a")
+			n.Mount("disk1", "16M")
+			n.Start()
+			before := n.Claim(n.Files, "disk1")
+			n.Write("disk1", "secret", "of the first user")
+			n.Kill()
+			s.lose("a")
+			n.Unclaim(before)
+			s.waitGone(before, stowage.TombstonePublished)
+
+			n.Unmount(n.PathOf(n.Files, "disk1"))
+			next := n
+			if same {
+				if err := os.RemoveAll(n.Path("state")); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.MkdirAll(n.Path("state"), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				e.AddNodes(e.Node("a"))
+				n.Relogin()
+			} else {
+				next = node.New(t, e, "b")
+			}
+			next.MountAt(n.Path("images", "disk1.ext4"), next.PathOf(next.Files, "disk1"))
+			next.Start()
+			after := next.WaitPhase(next.Files, "disk1", corev1.VolumeAvailable)
+			if after.Annotations[publish.IdentityAnnotation] != before.Annotations[publish.IdentityAnnotation] || after.Name == before.Name {
+				t.Errorf("volume %s of disk %s, want another one than %s of disk %s", after.Name, after.Annotations[publish.IdentityAnnotation], before.Name, before.Annotations[publish.IdentityAnnotation])
+			}
+			if _, err := os.Stat(filepath.Join(next.PathOf(next.Files, "disk1"), "secret")); !os.IsNotExist(err) {
+				t.Errorf("the first user's data is in a volume that is Available: %v", err)
+			}
+			n.WaitReport("without the tombstone", func(r *stowage.LocalDiskReport) bool {
+				return len(r.Spec.Tombstones) == 0 && r.Labels[stowage.TombstonesLabel] == ""
+			})
+		})
+	}
+}
+
+// TestHostnames: nodes whose hostname is not their name are told to the agents' policies,
+// as long as they are there; what others have written stays.
+func TestHostnames(t *testing.T) {
+	t.Parallel()
+	e := fixture.New(t)
+	s := newSite(t, e, nil)
+	key := "host." + e.Name("a")
+	e.AddNodes(e.Node("a").Hostname(e.Name("host-of-a")), e.Node("b"))
+	others := `{"data":{"host.` + e.Name("others") + `":"theirs"}}`
+	if _, err := e.Client.CoreV1().ConfigMaps("stowage-system").Patch(e.Context(), "stowage-provisioner-nodes", "application/merge-patch+json", []byte(others), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.waitHost(key, e.Name("host-of-a"))
+	s.lose("a")
+	s.waitHost(key, "")
+	if got := s.hosts(); got["host."+e.Name("others")] != "theirs" || got["host."+e.Name("b")] != "" || got["classes"] == "" {
+		t.Errorf("what others have written was touched: %v", got)
+	}
+}

@@ -1,0 +1,221 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeloss_test
+
+import (
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/local/loss"
+	"stowage.dev/stowage/pkg/local/publish"
+	"stowage.dev/stowage/test/integration/fixture"
+)
+
+// TestStatefulSetIsWholeAgain: its node is deleted, and nobody does anything.
+func TestStatefulSetIsWholeAgain(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		class, claim map[string]string
+	}{
+		"the class says so":                    {class: asks("Release", "2s")},
+		"the claim says so, against its class": {class: asks("Keep", "1h"), claim: asks("Release", "2s")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, fixture.New(t), tc.class, "a", "b")
+			s.set("db", 1, func(set *appsv1.StatefulSet) { set.Spec.VolumeClaimTemplates[0].Annotations = tc.claim })
+			before := s.waitPlaced("db-0", "data-db-0", nil)
+			s.lose(before.node(s))
+			after := s.waitPlaced("db-0", "data-db-0", before)
+			if after.pod.Spec.NodeName == before.pod.Spec.NodeName {
+				t.Errorf("the pod runs on %s, which is gone", after.pod.Spec.NodeName)
+			}
+			s.waitGone(before.pv, stowage.TombstonePublished)
+			s.waitTold(s.Namespace, "data-db-0", "VolumeLost", "is gone", "will be deleted")
+			s.waitTold(s.Namespace, "data-db-0", "ReleasingClaim", before.pv.Name)
+			s.waitTold(s.Namespace, "data-db-0", "ClaimReleased", before.pv.Name)
+			s.waitTold(s.Namespace, "db-0", "ReleasingClaim", before.pv.Name)
+			s.waitTold(s.Namespace, "db-0", "ClaimReleased", before.pv.Name)
+			s.waitTold("default", before.pv.Name, "VolumeRemoved", "tombstone")
+		})
+	}
+}
+
+// TestPodThatWaitsAlready: pod GC was quicker than the delay, so that a pod was made for
+// the old claim.
+func TestPodThatWaitsAlready(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, fixture.New(t), asks("Release", "6s"), "a", "b")
+	s.set("db", 1, nil)
+	before := s.waitPlaced("db-0", "data-db-0", nil)
+	s.lose(before.node(s))
+	s.DeletePod(before.pod)
+	s.Wait("a pod that waits for the old volume", func() bool {
+		p := s.SeenPod("db-0")
+		return p != nil && p.UID != before.pod.UID && p.Spec.NodeName == ""
+	})
+	s.waitPlaced("db-0", "data-db-0", before)
+	s.waitGone(before.pv, stowage.TombstonePublished)
+}
+
+// TestEphemeral: the claim belongs to the pod, which a StatefulSet makes anew.
+func TestEphemeral(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, fixture.New(t), asks("Release", "2s"), "a", "b")
+	s.set("cache", 1, func(set *appsv1.StatefulSet) {
+		template := set.Spec.VolumeClaimTemplates[0]
+		set.Spec.VolumeClaimTemplates = nil
+		set.Spec.Template.Spec = s.Pod("x").Ephemeral("scratch", &template).Obj().Spec
+	})
+	before := s.waitPlaced("cache-0", "cache-0-scratch", nil)
+	s.lose(before.node(s))
+	s.waitPlaced("cache-0", "cache-0-scratch", before)
+	s.waitGone(before.pv, stowage.TombstonePublished)
+}
+
+// TestOutOfService: the node is there, with the taint. Its pod goes, and so does the
+// volume, of which no agent takes the finalizer.
+func TestOutOfService(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, fixture.New(t), asks("Release", "2s"), "a", "b")
+	s.set("db", 1, nil)
+	before := s.waitPlaced("db-0", "data-db-0", nil)
+	s.PatchNode(before.node(s), map[string]any{"spec": map[string]any{"taints": []map[string]any{
+		{"key": corev1.TaintNodeOutOfService, "value": "nodeshutdown", "effect": "NoExecute"},
+	}}})
+	after := s.waitPlaced("db-0", "data-db-0", before)
+	if after.pod.Spec.NodeName == before.pod.Spec.NodeName {
+		t.Errorf("the pod is on %s again", after.pod.Spec.NodeName)
+	}
+	s.waitGone(before.pv, stowage.TombstonePublished)
+}
+
+// TestDiskLost: the node is there, and its agent says that the disk is not. The volume
+// is deleted, and let go by the agent.
+func TestDiskLost(t *testing.T) {
+	t.Parallel()
+	for state := range map[stowage.EntryState]bool{stowage.EntryMissing: true, stowage.EntryReplaced: true} {
+		t.Run(string(state), func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, fixture.New(t), asks("Release", "2s"), "a", "b")
+			s.set("db", 1, nil)
+			before := s.waitPlaced("db-0", "data-db-0", nil)
+			s.report(before.pv, state)
+			s.waitPlaced("db-0", "data-db-0", before)
+			s.Wait("the volume to be deleted, and held for its agent", func() bool {
+				v := s.seen(before.pv)
+				return v != nil && v.DeletionTimestamp != nil && len(v.Finalizers) == 1 && v.Finalizers[0] == publish.Finalizer
+			})
+		})
+	}
+}
+
+// TestNodeBack: before the delay is over. Nothing is lost, and the mark is gone.
+func TestNodeBack(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, fixture.New(t), asks("Release", "1h"), "a", "b")
+	s.set("db", 1, nil)
+	before := s.waitPlaced("db-0", "data-db-0", nil)
+	node := before.node(s)
+	marked := func(want bool) func() bool {
+		return func() bool {
+			v := s.seen(before.pv)
+			return v != nil && (v.Annotations[loss.MarkAnnotation] != "") == want
+		}
+	}
+	s.lose(node)
+	s.Wait("the loss to be written down", marked(true))
+	s.AddNodes(s.Node(node)) // another UID, the same name
+	s.Wait("the loss to be forgotten", marked(false))
+	s.Wait("the pod to run with what it had", func() bool {
+		p, c := s.SeenPod("db-0"), s.SeenPVC("data-db-0")
+		return p != nil && p.Status.Phase == corev1.PodRunning && p.Spec.NodeName == s.Name(node) && c != nil && c.UID == before.claim.UID && c.DeletionTimestamp == nil
+	})
+}
+
+// TestKept: claims that are not to be released, and say why.
+func TestKept(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		class  map[string]string
+		claim  map[string]string
+		lone   bool // a claim of nobody's
+		reason string
+		says   []string
+	}{
+		"by default":                          {reason: "VolumeLost", says: []string{"kept", "Keep", "is gone"}},
+		"by its own word against its class":   {class: asks("Release", "1s"), claim: map[string]string{loss.PolicyAnnotation: "Keep"}, reason: "VolumeLost", says: []string{"Keep"}},
+		"as nobody would make it again":       {class: asks("Release", "1s"), lone: true, reason: "ClaimNotRecreatable", says: []string{"neither of a StatefulSet"}},
+		"as nobody can read what it asks for": {class: asks("Release", "1s"), claim: map[string]string{loss.PolicyAnnotation: "release"}, reason: "InvalidNodeLoss", says: []string{`"release"`, "allowed is Keep or Release"}},
+		"as nobody can read its delay":        {class: asks("Release", "1"), reason: "InvalidNodeLoss", says: []string{"StorageClass", "allowed is a duration"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, fixture.New(t), tc.class, "a")
+			claim := "data-db-0"
+			if tc.lone {
+				claim = "lone"
+				s.CreatePVC(s.PVC(claim).Class(s.class).Request("1Mi"))
+				s.CreatePod(s.Pod("db-0").PVC(claim))
+			} else {
+				s.set("db", 1, func(set *appsv1.StatefulSet) { set.Spec.VolumeClaimTemplates[0].Annotations = tc.claim })
+			}
+			before := s.waitPlaced("db-0", claim, nil)
+			free := s.volume("a", "disk2", corev1.PersistentVolumeReclaimDelete) // whose end shows that the delay is over
+			s.lose("a")
+			s.waitTold(s.Namespace, claim, tc.reason, tc.says...)
+			s.waitGone(free, stowage.TombstonePublished)
+			if c := s.SeenPVC(claim); c == nil || c.UID != before.claim.UID || c.DeletionTimestamp != nil {
+				t.Errorf("the claim was not kept: %v", c)
+			}
+			if v := s.seen(before.pv); v == nil || v.DeletionTimestamp != nil {
+				t.Errorf("the volume of a claim that is kept was not: %v", v)
+			}
+		})
+	}
+}
+
+// TestRetained: a Released volume of policy Retain is its administrator's. Once deleted
+// it goes, with a tombstone that has its disk kept.
+func TestRetained(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, fixture.New(t), asks("Release", "1s"), "a")
+	for _, v := range s.SeenPVs() {
+		_, err := s.Client.CoreV1().PersistentVolumes().Patch(s.Context(), v.Name, types.MergePatchType, []byte(`{"spec":{"persistentVolumeReclaimPolicy":"Retain"}}`), metav1.PatchOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.set("db", 1, nil)
+	before := s.waitPlaced("db-0", "data-db-0", nil)
+	s.lose("a")
+	s.waitTold("default", before.pv.Name, "VolumeLost", "until an administrator deletes it")
+	if err := s.Client.CoreV1().PersistentVolumes().Delete(s.Context(), before.pv.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.waitGone(before.pv, stowage.TombstoneRetained)
+}
+
+// TestVolumesOfOthers are left alone, whatever they look like.
+func TestVolumesOfOthers(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, fixture.New(t), asks("Release", "1s"), "a")
+	others := s.CreatePVs(
+		s.LocalPV("unmarked", "a"),
+		s.LocalPV("forged", "a").Annotation(publish.NodeNameAnnotation, s.Name("a")).ProvisionedBy("example.com/local"),
+	)
+	ours := s.volume("a", "disk2", corev1.PersistentVolumeReclaimDelete)
+	s.lose("a")
+	s.waitGone(ours, stowage.TombstonePublished)
+	for _, v := range others {
+		if now := s.SeenPV(v.Name); now == nil || now.DeletionTimestamp != nil || now.Annotations[loss.MarkAnnotation] != "" {
+			t.Errorf("volume %s was touched: %v", v.Name, now)
+		}
+	}
+}

@@ -1,0 +1,275 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeloss_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/diskreports"
+	"stowage.dev/stowage/pkg/local/disk"
+	"stowage.dev/stowage/pkg/local/loss"
+	"stowage.dev/stowage/pkg/local/publish"
+	"stowage.dev/stowage/test/agent"
+	"stowage.dev/stowage/test/integration/fixture"
+)
+
+// site is some nodes with local volumes.
+type site struct {
+	*fixture.Env
+	class   string
+	reports *diskreports.Client
+}
+
+// asks are annotations by which a class or a claim says what it wants.
+func asks(policy, delay string) map[string]string {
+	return map[string]string{loss.PolicyAnnotation: policy, loss.DelayAnnotation: delay}
+}
+
+// newSite makes nodes, each with so many volumes, and a class with annotations.
+func newSite(t *testing.T, e *fixture.Env, annotations map[string]string, nodes ...string) *site {
+	t.Helper()
+	client, err := diskreports.NewClient(e.Cluster.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &site{Env: e, class: e.Name("disks"), reports: client}
+	class := e.Class("disks").ReclaimPolicy(corev1.PersistentVolumeReclaimDelete)
+	for key, value := range annotations {
+		class.Annotation(key, value)
+	}
+	e.CreateClass(class)
+	for _, name := range nodes {
+		e.AddNodes(e.Node(name))
+		s.volume(name, "disk1", corev1.PersistentVolumeReclaimDelete)
+	}
+	t.Cleanup(s.strip)
+	return s
+}
+
+// volume makes a volume as an agent would.
+func (s *site) volume(node, name string, policy corev1.PersistentVolumeReclaimPolicy) *corev1.PersistentVolume {
+	s.T.Helper()
+	class, err := s.Client.StorageV1().StorageClasses().Get(s.Context(), s.class, metav1.GetOptions{})
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	full := s.Name(node)
+	pv, problem := publish.Volume(publish.Request{
+		Node: publish.Node{Name: full, Hostname: full}, Class: class, Generation: 1,
+		Disk: disk.Fact{
+			Key: disk.Key{Class: s.class, Name: name}, HostPath: "/mnt/disks/" + name, Kind: disk.Mount,
+			Identity: disk.Identity("wwn:" + full + "-" + name), Bytes: 1 << 30,
+		},
+		Offer: publish.Offer{Mode: disk.Filesystem, Labels: map[string]string{"stowage.dev/test": s.Namespace}},
+	})
+	if problem != nil {
+		s.T.Fatal(problem)
+	}
+	pv.Spec.PersistentVolumeReclaimPolicy = policy
+	made, err := s.Client.CoreV1().PersistentVolumes().Create(s.Context(), pv, metav1.CreateOptions{})
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	s.Wait("volume "+made.Name+" to be Available", func() bool {
+		v := s.seen(made)
+		return v != nil && v.Status.Phase == corev1.VolumeAvailable
+	})
+	return made
+}
+
+// strip takes the finalizers off what is left, for which there is no agent.
+func (s *site) strip() {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.Context()), s.Timeout)
+	defer cancel()
+	for _, pv := range s.SeenPVs() {
+		err := s.Client.CoreV1().PersistentVolumes().Delete(ctx, pv.Name, metav1.DeleteOptions{})
+		if err == nil {
+			_, err = s.Client.CoreV1().PersistentVolumes().Patch(ctx, pv.Name, "application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+		}
+		if err != nil && !apierrors.IsNotFound(err) {
+			s.T.Error(err)
+		}
+	}
+}
+
+// seen is this very volume; nil if it is gone.
+func (s *site) seen(pv *corev1.PersistentVolume) *corev1.PersistentVolume {
+	for _, v := range s.AllPVs() {
+		if v.UID == pv.UID {
+			return v
+		}
+	}
+	return nil
+}
+
+// set makes a StatefulSet whose pods have a claim "data" each. change may be nil.
+func (s *site) set(name string, replicas int32, change func(*appsv1.StatefulSet)) *appsv1.StatefulSet {
+	s.T.Helper()
+	labels := map[string]string{"app": name}
+	pod := s.Pod("template").Obj()
+	set := &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.Namespace},
+		Spec: appsv1.StatefulSetSpec{
+			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels}, PodManagementPolicy: appsv1.ParallelPodManagement,
+			Template:             corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: pod.Spec},
+			VolumeClaimTemplates: []corev1.PersistentVolumeClaim{*s.PVC("data").Class(s.class).Request("1Mi").Obj()},
+		},
+	}
+	if change != nil {
+		change(set)
+	}
+	made, err := s.Client.AppsV1().StatefulSets(s.Namespace).Create(s.Context(), set, metav1.CreateOptions{})
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	return made
+}
+
+// placed is a pod that runs, its claim and its volume.
+type placed struct {
+	pod   *corev1.Pod
+	claim *corev1.PersistentVolumeClaim
+	pv    *corev1.PersistentVolume
+}
+
+// node is the short name of the pod's node.
+func (p *placed) node(s *site) string {
+	return strings.TrimPrefix(p.pod.Spec.NodeName, s.Namespace+"-")
+}
+
+// waitPlaced waits until a pod runs with a claim that is bound and is not the one of
+// before, which may be nil.
+func (s *site) waitPlaced(pod, claim string, before *placed) *placed {
+	s.T.Helper()
+	var p placed
+	s.Wait(fmt.Sprintf("pod %s to run with its claim", pod), func() bool {
+		p = placed{pod: s.SeenPod(pod), claim: s.SeenPVC(claim)}
+		if p.pod == nil || p.claim == nil || p.pod.Status.Phase != corev1.PodRunning || p.pod.DeletionTimestamp != nil || p.claim.Status.Phase != corev1.ClaimBound {
+			return false
+		}
+		if before != nil && (p.claim.UID == before.claim.UID || p.pod.UID == before.pod.UID) {
+			return false
+		}
+		for _, v := range s.AllPVs() {
+			if v.Name == p.claim.Spec.VolumeName && v.Spec.ClaimRef != nil && v.Spec.ClaimRef.UID == p.claim.UID {
+				p.pv = v
+				return true
+			}
+		}
+		return false
+	})
+	return &p
+}
+
+// lose deletes a node.
+func (s *site) lose(node string) {
+	s.T.Helper()
+	if err := s.Client.CoreV1().Nodes().Delete(s.Context(), s.Name(node), metav1.DeleteOptions{}); err != nil {
+		s.T.Fatal(err)
+	}
+}
+
+// waitGone waits until this very volume is gone, and its node's report has a tombstone.
+func (s *site) waitGone(pv *corev1.PersistentVolume, state stowage.TombstoneState) {
+	s.T.Helper()
+	s.Wait("volume "+pv.Name+" to be removed", func() bool { return s.seen(pv) == nil })
+	report, err := s.reports.Get(s.Context(), pv.Annotations[publish.NodeNameAnnotation], metav1.GetOptions{})
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	for _, stone := range report.Spec.Tombstones {
+		if stone.VolumeUID == string(pv.UID) && stone.Identity == pv.Annotations[publish.IdentityAnnotation] && stone.State == state &&
+			report.Labels[stowage.TombstonesLabel] == stowage.TombstonesValue && len(report.OwnerReferences) == 0 {
+			return
+		}
+	}
+	s.T.Errorf("report %s has no tombstone %s of volume %s: %+v", report.Name, state, pv.Name, report.Spec.Tombstones)
+}
+
+// waitTold waits for an event about an object, in a namespace, with all parts.
+func (s *site) waitTold(namespace, object, reason string, parts ...string) {
+	s.T.Helper()
+	ctx, cancel := context.WithTimeout(s.Context(), s.Timeout)
+	defer cancel()
+	watching, err := s.Client.CoreV1().Events(namespace).Watch(ctx, metav1.ListOptions{
+		FieldSelector: "involvedObject.name=" + object + ",reason=" + reason,
+	})
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	defer watching.Stop()
+	var seen []string
+	for change := range watching.ResultChan() {
+		event, ok := change.Object.(*corev1.Event)
+		if !ok {
+			continue
+		}
+		seen = append(seen, event.Message)
+		missing := 0
+		for _, part := range parts {
+			if !strings.Contains(event.Message, part) {
+				missing++
+			}
+		}
+		if missing == 0 {
+			return
+		}
+	}
+	s.T.Fatalf("waited %s for the event %s of %s with %q; there were %q", s.Timeout, reason, object, parts, seen)
+}
+
+// report has the agent of a node say how the disk of a volume stands.
+func (s *site) report(pv *corev1.PersistentVolume, state stowage.EntryState) {
+	s.T.Helper()
+	node := pv.Annotations[publish.NodeNameAnnotation]
+	report, err := s.reports.Create(s.Context(), &stowage.LocalDiskReport{
+		ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: stowage.LocalDiskReportSpec{NodeName: node, Page: 1},
+	}, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		report, err = s.reports.Get(s.Context(), node, metav1.GetOptions{})
+	}
+	if err == nil {
+		report.Status.Entries = []stowage.Entry{{Class: s.class, Name: "disk1", State: state, Volume: pv.Name}}
+		_, err = s.reports.UpdateStatus(s.Context(), report, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		s.T.Fatal(err)
+	}
+}
+
+// hosts is the ConfigMap of the agents' policies.
+func (s *site) hosts() map[string]string {
+	configMap, err := s.Client.CoreV1().ConfigMaps(agent.Namespace).Get(s.Context(), "stowage-provisioner-nodes", metav1.GetOptions{})
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	return configMap.Data
+}
+
+// waitHost waits until the ConfigMap has a value for a key; "" is none.
+func (s *site) waitHost(key, value string) {
+	s.T.Helper()
+	ctx, cancel := context.WithTimeout(s.Context(), s.Timeout)
+	defer cancel()
+	watching, err := s.Client.CoreV1().ConfigMaps(agent.Namespace).Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=stowage-provisioner-nodes"})
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	defer watching.Stop()
+	for change := range watching.ResultChan() {
+		if configMap, ok := change.Object.(*corev1.ConfigMap); ok && configMap.Data[key] == value {
+			return
+		}
+	}
+	s.T.Fatalf("waited %s for %s to be %q: %v", s.Timeout, key, value, s.hosts())
+}

@@ -84,6 +84,7 @@ func New(ctx context.Context, c Config) (*Extender, error) {
 	if c.Clock == nil {
 		c.Clock = clock.RealClock{}
 	}
+	metrics.RegisterExtender() // first: metrics that are not registered forget what is set
 	pods := c.Informers.Core().V1().Pods()
 	if err := pods.Informer().AddIndexers(cache.Indexers{podsByNode: nodeOf}); err != nil {
 		return nil, fmt.Errorf("index pods by node: %w", err)
@@ -119,7 +120,6 @@ func New(ctx context.Context, c Config) (*Extender, error) {
 
 // measured makes the metrics known until ctx ends.
 func (e *Extender) measured(ctx context.Context) *Extender {
-	metrics.RegisterExtender()
 	context.AfterFunc(ctx, metrics.WatchEngine(func() metrics.EngineSize {
 		size := e.cache.Size()
 		return metrics.EngineSize{Volumes: size.Volumes, Segments: size.Segments, Nodes: size.Nodes, Reservations: size.Reservations}

@@ -20,7 +20,7 @@
 // What a test creates goes after it, and so do its nodes. Every wait is for an event and ends
 // with the test's deadline (Env.Context), which fails the test and tells what there is. Pods run
 // on the Env's own nodes if their node selector says so: Env.OnNode. Tests that need another
-// control plane start one with Options and NewOn.
+// control plane start one with Options and NewOn, or share one by a Site.
 //
 // Tests need root and the Debian packages that realnode.Missing names. -keep leaves the cluster's
 // folder, with all logs, in place.

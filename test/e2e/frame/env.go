@@ -44,7 +44,7 @@ type Env struct {
 // New returns an Env on the cluster that all tests of the package share.
 func New(t testing.TB) *Env {
 	t.Helper()
-	return newEnv(t, shared)
+	return shared.New(t)
 }
 
 // NewOn starts a cluster with options for this test alone.

@@ -18,11 +18,12 @@ import (
 	"stowage.dev/stowage/test/cluster/realnode"
 )
 
-// buildTimeout is how long building may take, which the first time is most of it, and
-// startTimeout how long a control plane may.
+// buildTimeout is how long building may take, which the first time is most of it, startTimeout
+// how long a control plane may, and beginTimeout how long Options.Begin.
 const (
 	buildTimeout = 40 * time.Minute
 	startTimeout = 3 * time.Minute
+	beginTimeout = 5 * time.Minute
 )
 
 // Options say what cluster the tests of a package have.
@@ -37,13 +38,14 @@ type Options struct {
 
 // shared is what Main makes for all tests.
 var (
-	shared   *realnode.Cluster
+	shared   *Site
 	binaries realnode.Binaries
 	keep     = flag.Bool("keep", false, "leave the cluster's folder, with all logs, in place")
 )
 
-// Main runs the tests of a package on a cluster of their own, and returns the process's exit
-// code.
+// Main runs the tests of a package, which share a cluster with options unless they have another
+// one, and returns the process's exit code. A cluster is started by the first test that asks for
+// it.
 func Main(m *testing.M, o Options) int {
 	code, err := run(m, o)
 	if err != nil {
@@ -66,16 +68,9 @@ func run(m *testing.M, o Options) (code int, err error) {
 	if binaries, err = realnode.Build(building, cluster.BuildOptions{Progress: os.Stderr}); err != nil {
 		return 1, err
 	}
-	if shared, err = start(o); err != nil {
-		return 1, err
-	}
-	defer func() { err = errors.Join(err, shared.Stop()) }()
-	code = m.Run()
-	if code != 0 {
-		shared.KeepFolder()
-		fmt.Fprintln(os.Stderr, "The logs are in", shared.Folder())
-	}
-	return code, nil
+	shared = NewSite(func() (Options, error) { return o, nil })
+	defer func() { err = errors.Join(err, stopSites(code != 0)) }()
+	return m.Run(), nil
 }
 
 // start starts a cluster with options.
@@ -91,10 +86,14 @@ func start(o Options) (*realnode.Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Begin != nil {
-		if err := o.Begin(ctx, c); err != nil {
-			return nil, errors.Join(err, c.Stop())
-		}
+	if o.Begin == nil {
+		return c, nil
+	}
+	ctx, cancel = context.WithTimeout(context.Background(), beginTimeout)
+	defer cancel()
+	if err := o.Begin(ctx, c); err != nil {
+		c.KeepFolder()
+		return nil, errors.Join(fmt.Errorf("begin: %w; the logs are in %s", err, c.Folder()), c.Stop())
 	}
 	return c, nil
 }

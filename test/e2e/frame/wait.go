@@ -55,7 +55,7 @@ func wait[T runtime.Object](e *Env, target Target, done func(object T, deleted b
 		precondition = func(store cache.Store) (bool, error) { return len(store.List()) == 0, nil }
 	}
 	// T is a pointer to a type of objects.
-	example, ok := reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T)
+	example, ok := reflect.TypeAssert[T](reflect.New(reflect.TypeFor[T]().Elem()))
 	if !ok {
 		return found, fmt.Errorf("%T is no kind of object", found)
 	}

@@ -1,0 +1,85 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package install
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"stowage.dev/stowage/test/cluster/realnode"
+	"stowage.dev/stowage/test/e2e/frame"
+)
+
+// Namespace is where agents and controller are.
+const Namespace = "stowage-system"
+
+// Names of the ConfigMaps that components read their configuration from.
+const (
+	Scheduler  = "stowage-scheduler-config"
+	Controller = "stowage-controller-config"
+	Extender   = "stowage-extender-config"
+)
+
+// Config says what to install. The zero value is manifests/overlays/default, without disks.
+type Config struct {
+	// Folders of manifests, such as "extender/full"; empty: "overlays/default".
+	Folders []string
+	// Files of manifests that are in no kustomization, such as "controller/cleaning-jobs.yaml".
+	Files []string
+	// Parts whose images nodes have; empty: provisioner, controller and scheduler.
+	Parts []string
+	// Images are archives of others.
+	Images []string
+	// Classes take the place of those that the manifests configure.
+	Classes []Class
+	// Agents are further keys of the agents' ConfigMap.
+	Agents map[string]string
+	// Configs are files config.yaml that take the place of the manifests', by ConfigMap.
+	Configs map[string]string
+	// Nodes are added before anything is applied; the site's tests share them.
+	Nodes []realnode.NodeSpec
+	// Before is called when the nodes run and nothing is installed, if it is set.
+	Before func(context.Context, *realnode.Cluster) error
+	// Cluster changes the cluster's configuration, if it is set.
+	Cluster func(*realnode.Config)
+}
+
+// Class is a class of local volumes: a StorageClass, an entry of storageClassMap and one of
+// those that agents may publish.
+type Class struct {
+	Name string
+	// Settings are the class's keys in storageClassMap. hostDir has to be below /mnt/disks,
+	// which is what agents mount; it is made on every node that there is.
+	Settings map[string]any
+	// Retain is the reclaim policy; Delete otherwise.
+	Retain bool
+	// Annotations of the StorageClass.
+	Annotations map[string]string
+}
+
+func (c Class) policy() corev1.PersistentVolumeReclaimPolicy {
+	if c.Retain {
+		return corev1.PersistentVolumeReclaimRetain
+	}
+	return corev1.PersistentVolumeReclaimDelete
+}
+
+// Options are those of a cluster on which Config is installed and rolled out. For frame.NewSite;
+// frame.NewOn takes what the function returns.
+func Options(c Config) func() (frame.Options, error) {
+	return func() (frame.Options, error) {
+		archives, err := archives(c.Parts)
+		if err != nil {
+			return frame.Options{}, err
+		}
+		return frame.Options{
+			Images: append(archives, c.Images...),
+			Config: c.Cluster,
+			Begin:  func(ctx context.Context, on *realnode.Cluster) error { return Apply(ctx, on, c) },
+		}, nil
+	}
+}

@@ -1,0 +1,157 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package install
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// tellTimeout bounds what is asked after something has failed.
+const tellTimeout = 30 * time.Second
+
+// kustomization is what an administrator writes who does not change our manifests.
+type kustomization struct {
+	APIVersion         string      `json:"apiVersion"`
+	Kind               string      `json:"kind"`
+	Resources          []string    `json:"resources"`
+	Patches            []patch     `json:"patches,omitempty"`
+	ConfigMapGenerator []generator `json:"configMapGenerator,omitempty"`
+}
+
+type patch struct {
+	Path string `json:"path"`
+}
+
+type generator struct {
+	Name      string   `json:"name"`
+	Namespace string   `json:"namespace"`
+	Behavior  string   `json:"behavior"`
+	Files     []string `json:"files"`
+}
+
+func (c Config) folders() []string {
+	if len(c.Folders) == 0 {
+		return []string{"overlays/default"}
+	}
+	return c.Folders
+}
+
+// write writes the kustomization into a folder.
+func (c Config) write(dir string) error {
+	top, err := repository()
+	if err != nil {
+		return err
+	}
+	manifests := filepath.Join(top, "manifests")
+	k := kustomization{APIVersion: "kustomize.config.k8s.io/v1beta1", Kind: "Kustomization"}
+	for _, folder := range c.folders() {
+		// kustomize takes no absolute paths.
+		relative, err := filepath.Rel(dir, filepath.Join(manifests, folder))
+		if err != nil {
+			return err
+		}
+		k.Resources = append(k.Resources, relative)
+	}
+	// Nor does it take files from elsewhere.
+	for _, file := range c.Files {
+		data, err := os.ReadFile(filepath.Join(manifests, file))
+		if err != nil {
+			return err
+		}
+		name := strings.ReplaceAll(file, "/", "-")
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			return err
+		}
+		k.Resources = append(k.Resources, name)
+	}
+	if err := c.writeClasses(dir, &k); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Configs)) {
+		if err := os.WriteFile(filepath.Join(dir, name+".yaml"), []byte(c.Configs[name]), 0o600); err != nil {
+			return err
+		}
+		namespace := "kube-system"
+		if name == Controller {
+			namespace = Namespace
+		}
+		k.ConfigMapGenerator = append(k.ConfigMapGenerator,
+			generator{Name: name, Namespace: namespace, Behavior: "replace", Files: []string{"config.yaml=" + name + ".yaml"}})
+	}
+	return writeYAML(dir, "kustomization.yaml", k)
+}
+
+// writeClasses writes the classes, and what agents have to know of them.
+func (c Config) writeClasses(dir string, k *kustomization) error {
+	agents := maps.Clone(c.Agents)
+	if agents == nil {
+		agents = map[string]string{}
+	}
+	if len(c.Classes) > 0 {
+		settings := map[string]any{}
+		for _, class := range c.Classes {
+			settings[class.Name] = class.Settings
+			file := "class-" + class.Name + ".yaml"
+			if err := writeYAML(dir, file, class.storageClass()); err != nil {
+				return err
+			}
+			k.Resources = append(k.Resources, file)
+		}
+		data, err := yaml.Marshal(settings)
+		if err != nil {
+			return err
+		}
+		agents["storageClassMap"] = string(data)
+		names := strings.Join(slices.Sorted(maps.Keys(settings)), ",")
+		if err := c.patch(dir, k, "stowage-provisioner-nodes", map[string]string{"classes": names}); err != nil {
+			return err
+		}
+	}
+	if len(agents) == 0 {
+		return nil
+	}
+	return c.patch(dir, k, "stowage-provisioner", agents)
+}
+
+// patch adds keys to a ConfigMap of the manifests.
+func (c Config) patch(dir string, k *kustomization, name string, data map[string]string) error {
+	file := fmt.Sprintf("patch-%s.yaml", name)
+	k.Patches = append(k.Patches, patch{Path: file})
+	return writeYAML(dir, file, map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap",
+		"metadata": map[string]string{"name": name, "namespace": Namespace},
+		"data":     data,
+	})
+}
+
+func (c Class) storageClass() *storagev1.StorageClass {
+	return &storagev1.StorageClass{
+		TypeMeta:          metav1.TypeMeta{APIVersion: "storage.k8s.io/v1", Kind: "StorageClass"},
+		ObjectMeta:        metav1.ObjectMeta{Name: c.Name, Annotations: c.Annotations},
+		Provisioner:       "kubernetes.io/no-provisioner",
+		VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer),
+		ReclaimPolicy:     new(c.policy()),
+	}
+}
+
+func writeYAML(dir, file string, value any) error {
+	data, err := yaml.Marshal(value)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, file), data, 0o600)
+}

@@ -49,12 +49,12 @@ func run(ctx context.Context, args []string) error {
 }
 
 func build(ctx context.Context, args []string) error {
-	real := len(args) == 1 && args[0] == "-real"
-	if len(args) > 0 && !real {
+	nodes := len(args) == 1 && args[0] == "-real"
+	if len(args) > 0 && !nodes {
 		return errors.New("usage: cluster build [-real]")
 	}
 	o := cluster.BuildOptions{Progress: os.Stderr}
-	if _, err := cluster.Build(ctx, o); err != nil || !real {
+	if _, err := cluster.Build(ctx, o); err != nil || !nodes {
 		return err
 	}
 	_, err := cluster.BuildNode(ctx, o)

@@ -118,8 +118,8 @@ func crash(ctx context.Context, t *testing.T, c *Cluster) {
 	}
 	select {
 	case err := <-c.Failed():
-		if want := "kwok ended by signal 9 (killed); its log is empty: " + p.LogFile(); !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("error %q, want it to begin %q", err, want)
+		if want := "kwok ended by signal 9 (killed); "; !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), p.LogFile()) {
+			t.Errorf("error %q, want it to begin %q and to name the log %s", err, want, p.LogFile())
 		}
 	case <-ctx.Done():
 		t.Fatal("nobody tells of the crash")

@@ -128,7 +128,7 @@ func busybox() (Image, error) {
 		Files:     map[string]string{"/bin/busybox": busyboxPath},
 		Links:     map[string]string{},
 	}
-	for _, name := range strings.Fields(string(out)) {
+	for name := range strings.FieldsSeq(string(out)) {
 		if name != "busybox" {
 			i.Links[path.Join("/bin", name)] = "busybox"
 		}

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/cluster/realnode/layout"
@@ -43,7 +44,8 @@ func (n *Node) listen() (*notifier, error) {
 // does.
 func (l *notifier) wait(ctx context.Context, p *cluster.Process) error {
 	ready := make(chan error, 1)
-	go func() { ready <- l.read() }()
+	var reading sync.WaitGroup
+	reading.Go(func() { ready <- l.read() })
 	var err error
 	select {
 	case err := <-ready:
@@ -54,7 +56,7 @@ func (l *notifier) wait(ctx context.Context, p *cluster.Process) error {
 		err = fmt.Errorf("wait until %s is ready: %w", p.Name(), ctx.Err())
 	}
 	_ = l.conn.Close()
-	<-ready
+	reading.Wait()
 	return err
 }
 

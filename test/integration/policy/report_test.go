@@ -79,6 +79,7 @@ func TestWriteReport(t *testing.T) {
 		alphas = alpha + ".page-3"
 		betas  = beta + ".page-3"
 		status = `{"status":{"entries":[]}}`
+		answer = `{"status":{"jobs":[{"path":"/mnt/disks/a","attempt":"0","state":"Succeeded"}]}}`
 		acked  = `{"metadata":{"annotations":{"stowage.dev/publish-retained":"local-disks/a@1"}}}`
 	)
 	for name, node := range map[string]string{alphas: alpha, betas: beta} {
@@ -106,6 +107,8 @@ func TestWriteReport(t *testing.T) {
 		want refusal
 	}{
 		"its own status":                        {do: patch(bed.agents[alpha], alphas, status, "status")},
+		"an answer of the controller":           {do: patch(bed.agents[alpha], alphas, answer, "status"), want: reports("is the controller's")},
+		"an answer, by the controller":          {do: patch(bed.admin, betas, answer, "status")},
 		"another's status":                      {do: patch(bed.agents[alpha], betas, status, "status"), want: reports(own)},
 		"a status that is another's by spec":    {do: patch(bed.agents[alpha], "alpha.page-7", status, "status"), want: reports(own)},
 		"a status, with a token of no pod":      {do: patch(bed.unbound, alphas, status, "status"), want: reports(noNode)},

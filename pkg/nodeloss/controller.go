@@ -103,7 +103,9 @@ func (c *Controller) Run(ctx context.Context) error {
 			if shutdown {
 				return
 			}
-			c.process(ctx, name)
+			if ctx.Err() == nil { // what is left is for who leads next
+				c.process(ctx, name)
+			}
 			c.queue.Done(name)
 		}
 	})

@@ -196,13 +196,13 @@ func (s *site) waitGone(pv *corev1.PersistentVolume, state stowage.TombstoneStat
 	s.T.Errorf("report %s has no tombstone %s of volume %s: %+v", report.Name, state, pv.Name, report.Spec.Tombstones)
 }
 
-// waitTold waits for an event about an object, in a namespace, with all parts.
+// waitTold waits for an event about an object ("": any), in a namespace, with all parts.
 func (s *site) waitTold(namespace, object, reason string, parts ...string) {
 	s.T.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), s.Timeout)
 	defer cancel()
 	watching, err := s.Client.CoreV1().Events(namespace).Watch(ctx, metav1.ListOptions{
-		FieldSelector: "involvedObject.name=" + object + ",reason=" + reason,
+		FieldSelector: strings.TrimPrefix("involvedObject.name="+object+",reason="+reason, "involvedObject.name=,"),
 	})
 	if err != nil {
 		s.T.Fatal(err)

@@ -1,0 +1,176 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeloss_test
+
+import (
+	"context"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/local/loss"
+	"stowage.dev/stowage/test/cluster"
+	"stowage.dev/stowage/test/integration/fixture"
+	"stowage.dev/stowage/test/integration/node"
+)
+
+// TestControllersOfTheirOwn are stories of controllers that are set otherwise, that die
+// or that are two, one after the other on a cluster of their own.
+func TestControllersOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	e := fixture.NewOn(t, fixture.DefaultConfig())
+	if err := node.Apply(e.Context(), e.Cluster); err != nil {
+		t.Fatal(err)
+	}
+	if err := rights(e.Context(), e.Cluster); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("dry run", func(t *testing.T) { dryRun(t, e.Sibling(t)) })
+	t.Run("budget", func(t *testing.T) { budget(t, e.Sibling(t)) })
+	t.Run("leader killed", func(t *testing.T) { leaderKilled(t, e.Sibling(t)) })
+	t.Run("killed after each write", func(t *testing.T) { killedAfterEachWrite(t, e.Sibling(t)) })
+}
+
+// run starts a controller, which is killed after the test at the latest.
+func run(t *testing.T, e *fixture.Env, name, settings string) *cluster.Process {
+	t.Helper()
+	process, err := start(e.Cluster, name, settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := process.Kill(); err != nil {
+			t.Error(err)
+		}
+	})
+	return process
+}
+
+// dryRun: events tell what would be done, and nothing is written.
+func dryRun(t *testing.T, e *fixture.Env) {
+	s := newSite(t, e, asks("Release", "1s"), "a")
+	s.set("db", 1, nil)
+	before := s.waitPlaced("db-0", "data-db-0", nil)
+	free := s.volume("a", "disk2", corev1.PersistentVolumeReclaimDelete)
+	process := run(t, e, "dry", "nodeLoss: {dryRun: true}\nleaderElection: {leaderElect: false}\n")
+	s.lose("a")
+	s.waitTold(s.Namespace, "data-db-0", "WouldReleaseClaim", "dry run")
+	s.waitTold(s.Namespace, "db-0", "WouldReleaseClaim", "dry run")
+	s.waitTold("default", free.Name, "WouldRemoveVolume", "dry run")
+	if err := process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for _, pv := range []*corev1.PersistentVolume{before.pv, free} {
+		now, err := s.Client.CoreV1().PersistentVolumes().Get(s.Context(), pv.Name, metav1.GetOptions{})
+		if err != nil || now.DeletionTimestamp != nil || now.Annotations[loss.MarkAnnotation] != "" {
+			t.Errorf("volume %s was touched: %v, %v", pv.Name, now, err)
+		}
+	}
+	claim, err := s.Client.CoreV1().PersistentVolumeClaims(s.Namespace).Get(s.Context(), "data-db-0", metav1.GetOptions{})
+	if err != nil || claim.UID != before.claim.UID || claim.DeletionTimestamp != nil {
+		t.Errorf("the claim was touched: %v, %v", claim, err)
+	}
+	if list, err := s.reports.List(s.Context(), metav1.ListOptions{LabelSelector: stowage.TombstonesLabel}); err != nil || len(list.Items) > 0 {
+		t.Errorf("there are tombstones: %v, %v", list.Items, err)
+	}
+}
+
+// budget: two claims are released in a minute, and the third waits, also for a
+// controller that has just begun.
+func budget(t *testing.T, e *fixture.Env) {
+	const settings = "nodeLoss: {releasesPerMinute: 2}\nleaderElection: {leaderElect: false}\n"
+	s := newSite(t, e, asks("Release", "1s"), "a")
+	s.volume("a", "disk2", corev1.PersistentVolumeReclaimDelete)
+	s.volume("a", "disk3", corev1.PersistentVolumeReclaimDelete)
+	s.set("db", 3, nil)
+	claims := map[string]*corev1.PersistentVolumeClaim{}
+	for _, name := range []string{"db-0", "db-1", "db-2"} {
+		claims["data-"+name] = s.waitPlaced(name, "data-"+name, nil).claim
+	}
+	left := func() (n int) {
+		for name, claim := range claims {
+			if now := s.SeenPVC(name); now != nil && now.UID == claim.UID && now.DeletionTimestamp == nil {
+				n++
+			}
+		}
+		return n
+	}
+	process := run(t, e, "first", settings)
+	s.lose("a")
+	s.waitTold(s.Namespace, "", "ReleaseThrottled", "2 claims are released in a minute")
+	s.Wait("two of three claims to be released", func() bool { return left() == 1 })
+	if err := process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	run(t, e, "second", settings)
+	// It has seen the third claim's volume by the time that it has dealt with a later one.
+	later := s.volume("a", "disk4", corev1.PersistentVolumeReclaimDelete)
+	s.waitGone(later, stowage.TombstonePublished)
+	if n := left(); n != 1 {
+		t.Errorf("%d of three claims are left, want 1", n)
+	}
+}
+
+// leaderKilled: in the middle of a delay. The other replica ends it, and no sooner.
+func leaderKilled(t *testing.T, e *fixture.Env) {
+	const settings = "leaderElection: {leaseDuration: 3s, renewDeadline: 2s, retryPeriod: 500ms}\n"
+	s := newSite(t, e, asks("Release", "5s"), "a", "b")
+	s.set("db", 1, nil)
+	before := s.waitPlaced("db-0", "data-db-0", nil)
+	first := run(t, e, "leader", settings)
+	ctx, cancel := context.WithTimeout(s.Context(), s.Timeout)
+	defer cancel()
+	leases, err := s.Client.CoordinationV1().Leases("stowage-system").Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=stowage-controller"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, there := <-leases.ResultChan(); !there { // it is created by who holds it
+		t.Fatal("nobody leads")
+	}
+	leases.Stop()
+	run(t, e, "follower", settings)
+	s.lose(before.node(s))
+	var mark *loss.Mark
+	s.Wait("the loss to be written down", func() bool {
+		if v := s.seen(before.pv); v != nil {
+			mark = loss.ReadMark(v.Annotations[loss.MarkAnnotation])
+		}
+		return mark != nil
+	})
+	if err := first.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	var release *loss.Began
+	s.Wait("the release", func() bool {
+		if v := s.seen(before.pv); v != nil && release == nil {
+			release = loss.ReadRelease(v.Annotations[loss.ReleaseAnnotation])
+		}
+		return release != nil
+	})
+	if waited := release.At.Sub(mark.Since); waited.Seconds() < 5 {
+		t.Errorf("the claim was released after %s, want 5s at least", waited)
+	}
+	s.waitPlaced("db-0", "data-db-0", before)
+	s.waitGone(before.pv, stowage.TombstonePublished)
+}
+
+// killedAfterEachWrite: every controller dies with its first write. What is left in the
+// end is as if one had done it all.
+func killedAfterEachWrite(t *testing.T, e *fixture.Env) {
+	s := newSite(t, e, asks("Release", "1s"), "a", "b")
+	s.set("db", 1, nil)
+	before := s.waitPlaced("db-0", "data-db-0", nil)
+	lives := startMortals(s)
+	s.lose(before.node(s))
+	s.waitPlaced("db-0", "data-db-0", before)
+	s.waitGone(before.pv, stowage.TombstonePublished)
+	// Mark, release, claim, tombstone, volume, finalizer; and the pod, as a rule.
+	if writes := lives.stop(); len(writes) < 6 {
+		t.Errorf("controllers died after %q, want one after each step at least", writes)
+	} else {
+		t.Logf("controllers died after %q", writes)
+	}
+}

@@ -1,0 +1,153 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeloss_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+
+	"stowage.dev/stowage/pkg/apis/controller"
+	"stowage.dev/stowage/pkg/diskreports"
+	"stowage.dev/stowage/pkg/nodeloss"
+)
+
+// mortals are controllers of this process, one after the other. Each dies once its
+// first write is carried out, before it hears of that.
+type mortals struct {
+	site    *site
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+
+	mu     sync.Mutex
+	writes []string
+	failed error
+}
+
+func startMortals(s *site) *mortals {
+	ctx, cancel := context.WithCancel(s.Context())
+	m := &mortals{site: s, cancel: cancel}
+	m.running.Go(func() {
+		for ctx.Err() == nil {
+			if err := m.live(ctx); err != nil && ctx.Err() == nil {
+				m.mu.Lock()
+				m.failed = errors.Join(m.failed, err)
+				m.mu.Unlock()
+				return
+			}
+		}
+	})
+	return m
+}
+
+// stop ends them, and returns what they died after.
+func (m *mortals) stop() []string {
+	m.cancel()
+	m.running.Wait()
+	if m.failed != nil {
+		m.site.T.Fatal(m.failed)
+	}
+	return m.writes
+}
+
+// live is the life of one.
+func (m *mortals) live(ctx context.Context) error {
+	ctx, die := context.WithCancel(ctx)
+	defer die()
+	config, err := m.site.Cluster.RESTConfigFor(account, "system:serviceaccounts", "system:serviceaccounts:stowage-system")
+	if err != nil {
+		return err
+	}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &killer{ctx: ctx, die: die, m: m, next: next} })
+	made, informer, factory, err := assemble(config)
+	if err != nil {
+		return err
+	}
+	var running sync.WaitGroup
+	defer func() { die(); running.Wait(); factory.Shutdown() }()
+	factory.StartWithContext(ctx)
+	running.Go(func() { informer.RunWithContext(ctx) })
+	factory.WaitForCacheSync(ctx.Done())
+	cache.WaitForCacheSync(ctx.Done(), informer.HasSynced)
+	return made.Run(ctx) // which ends at once if the life has
+}
+
+func assemble(config *rest.Config) (*nodeloss.Controller, cache.SharedIndexInformer, informers.SharedInformerFactory, error) {
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	reports, err := diskreports.NewClient(config)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	informer, err := diskreports.NewInformer(reports)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	factory := informers.NewSharedInformerFactory(client, 0)
+	made, err := nodeloss.New(nodeloss.Config{
+		Settings: controller.NodeLoss{
+			Policy: controller.NodeLossKeep, Delay: metav1.Duration{Duration: time.Second},
+			OutOfService: controller.OutOfServiceIgnore, ReleasesPerMinute: 100,
+		},
+		Client: client, Informers: factory, Reports: reports, ReportInformer: informer, Events: events.NewFakeRecorder(1000),
+	})
+	return made, informer, factory, err
+}
+
+// killer ends a controller's life after its first write.
+type killer struct {
+	ctx  context.Context //nolint:containedctx // the life of the controller
+	die  func()
+	m    *mortals
+	next http.RoundTripper
+
+	mu   sync.Mutex
+	dead bool
+}
+
+var errDead = errors.New("this controller is dead")
+
+// RoundTrip sends a request of somebody who is alive.
+func (k *killer) RoundTrip(request *http.Request) (*http.Response, error) {
+	if request.Method == http.MethodGet {
+		return k.next.RoundTrip(request)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.dead || k.ctx.Err() != nil {
+		return nil, errDead
+	}
+	response, err := k.next.RoundTrip(request)
+	if err != nil || response.StatusCode >= http.StatusBadRequest {
+		return response, err
+	}
+	k.dead = true
+	k.m.mu.Lock()
+	k.m.writes = append(k.m.writes, request.Method+" "+resourceOf(request.URL.Path))
+	k.m.mu.Unlock()
+	k.die()
+	return nil, errors.Join(errDead, response.Body.Close())
+}
+
+// resourceOf is the resource in the path of a request.
+func resourceOf(path string) string {
+	for _, resource := range []string{"persistentvolumeclaims", "persistentvolumes", "pods", "localdiskreports"} {
+		if strings.Contains(path, "/"+resource) {
+			return resource
+		}
+	}
+	return path
+}

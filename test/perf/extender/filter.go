@@ -137,10 +137,7 @@ func (a *asker) series(ctx context.Context, k kind, pods []*v1.Pod) (*figures.Se
 		if i >= warmUp {
 			s.Millis, s.Whole = append(s.Millis, millis(call)), append(s.Whole, millis(whole))
 		}
-		if !k.bind {
-			continue
-		}
-		if err := a.bind(ctx, pod, a.nodes[i%len(a.nodes)]); err != nil {
+		if err := a.bindOrNot(ctx, k, pod, a.nodes[i%len(a.nodes)]); err != nil {
 			return nil, err
 		}
 	}
@@ -175,6 +172,18 @@ func (a *asker) filter(ctx context.Context, pod *v1.Pod, fits int) (call, whole 
 		return 0, 0, fmt.Errorf("the answer is not %d nodes: %.200s", fits, answer)
 	}
 	return call, whole, nil
+}
+
+// bindOrNot binds the pod, or has a call to bind refused: the extender waits for
+// one, and it is to change nothing.
+func (a *asker) bindOrNot(ctx context.Context, k kind, pod *v1.Pod, node string) error {
+	if k.bind {
+		return a.bind(ctx, pod, node)
+	}
+	if err := a.bind(ctx, pod, "nowhere"); err == nil {
+		return errors.New("a pod was bound to a node that does not exist")
+	}
+	return nil
 }
 
 func (a *asker) bind(ctx context.Context, pod *v1.Pod, node string) error {

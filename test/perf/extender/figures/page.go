@@ -35,8 +35,10 @@ too.
 
 const filterText = `Calls to filter with the names of all %s nodes, in mode Full; the extender's informers have read nodes, %s local
 volumes, pods and claims from a real API server. One call comes after the other over one connection, as from
-kube-scheduler, each about a pod with claims of its own. A call is from the first byte sent to the last one read.
-"With JSON" has besides what the caller does, in kube-scheduler as here: encode the question and decode the answer.
+kube-scheduler, each about a pod with claims of its own. Between the calls the pod is bound, or where the volumes are
+to stay as they are, a bind to a node that does not exist is refused. A call is from the first byte sent to the last
+one read. "With JSON" has besides what the caller does, in kube-scheduler as here: encode the question and decode the
+answer.
 
 `
 

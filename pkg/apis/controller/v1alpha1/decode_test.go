@@ -1,0 +1,139 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/apitesting/fuzzer"
+	"k8s.io/apimachinery/pkg/api/apitesting/roundtrip"
+	metafuzzer "k8s.io/apimachinery/pkg/apis/meta/fuzzer"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"sigs.k8s.io/randfill"
+
+	"stowage.dev/stowage/pkg/apis/controller"
+)
+
+const header = "apiVersion: controller.config.stowage.dev/v1alpha1\nkind: ControllerConfiguration\n"
+
+// defaults are what the pages promise.
+func defaults() *controller.ControllerConfiguration {
+	lasting := func(d time.Duration) metav1.Duration { return metav1.Duration{Duration: d} }
+	return &controller.ControllerConfiguration{
+		HealthAddress: ":8080",
+		NodeLoss: controller.NodeLoss{
+			Policy: controller.NodeLossKeep, Delay: lasting(5 * time.Minute), OutOfService: controller.OutOfServiceIgnore, ReleasesPerMinute: 10,
+		},
+		ClientConnection: controller.ClientConnection{QPS: 50, Burst: 100},
+		LeaderElection: controller.LeaderElection{
+			LeaderElect: true, ResourceNamespace: "stowage-system", ResourceName: "stowage-controller",
+			LeaseDuration: lasting(15 * time.Second), RenewDeadline: lasting(10 * time.Second), RetryPeriod: lasting(2 * time.Second),
+		},
+	}
+}
+
+func TestDecode(t *testing.T) {
+	t.Parallel()
+	changed := defaults()
+	changed.HealthAddress, changed.LeaderElection.LeaderElect = "", false
+	changed.NodeLoss = controller.NodeLoss{
+		Policy: controller.NodeLossRelease, Delay: metav1.Duration{Duration: time.Hour}, OutOfService: controller.OutOfServiceLost, ReleasesPerMinute: 1, DryRun: true,
+	}
+	for name, tc := range map[string]struct {
+		text string
+		want *controller.ControllerConfiguration
+	}{
+		"defaults": {"", defaults()},
+		"what is set is not touched": {
+			"healthAddress: \"\"\nnodeLoss: {policy: Release, delay: 1h, outOfService: Lost, releasesPerMinute: 1, dryRun: true}\nleaderElection: {leaderElect: false}\n", changed,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := Decode([]byte(header + tc.text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("configuration (-want +got):\n%s", diff)
+			}
+		})
+	}
+	if got, err := Default(); err != nil || !cmp.Equal(defaults(), got) {
+		t.Errorf("default %+v, error %v", got, err)
+	}
+}
+
+// TestDecodeRefuses: what is wrong is named.
+func TestDecodeRefuses(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ text, want string }{
+		"no kind":                           {"nodeLoss: {}\n", "Kind"},
+		"another kind":                      {"apiVersion: controller.config.stowage.dev/v1alpha1\nkind: Else\n", "Else"},
+		"unknown field":                     {header + "nodeLoss: {colour: red}\n", "colour"},
+		"repeated field":                    {header + "healthAddress: \":1\"\nhealthAddress: \":1\"\n", "healthAddress"},
+		"policy":                            {header + "nodeLoss: {policy: keep}\n", "nodeLoss.policy: Unsupported"},
+		"delay too short":                   {header + "nodeLoss: {delay: 1ms}\n", "nodeLoss.delay"},
+		"delay too long":                    {header + "nodeLoss: {delay: 8761h}\n", "nodeLoss.delay"},
+		"delay without unit":                {header + "nodeLoss: {delay: \"5\"}\n", "missing unit"},
+		"taint":                             {header + "nodeLoss: {outOfService: true}\n", "outOfService"},
+		"budget of none":                    {header + "nodeLoss: {releasesPerMinute: 0}\n", "nodeLoss.releasesPerMinute"},
+		"budget without end":                {header + "nodeLoss: {releasesPerMinute: 10001}\n", "nodeLoss.releasesPerMinute"},
+		"health without a port":             {header + "healthAddress: host\n", "healthAddress"},
+		"requests":                          {header + "clientConnection: {qps: 0}\n", "clientConnection.qps"},
+		"burst":                             {header + "clientConnection: {burst: -1}\n", "clientConnection.burst"},
+		"lease's name":                      {header + "leaderElection: {resourceName: A_B}\n", "leaderElection.resourceName"},
+		"lease shorter than its renewal":    {header + "leaderElection: {leaseDuration: 1s}\n", "leaderElection.leaseDuration"},
+		"renewal shorter than its attempts": {header + "leaderElection: {renewDeadline: 2s}\n", "leaderElection.renewDeadline"},
+		"attempts without end":              {header + "leaderElection: {retryPeriod: -1s}\n", "leaderElection.retryPeriod"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got, err := Decode([]byte(tc.text)); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v and error %v, want an error with %q", got, err, tc.want)
+			}
+		})
+	}
+}
+
+// TestRoundTrip: whatever the internal type holds survives being written as v1alpha1
+// and read back.
+func TestRoundTrip(t *testing.T) {
+	t.Parallel()
+	scheme := runtime.NewScheme()
+	utilruntime.Must(controller.AddToScheme(scheme))
+	utilruntime.Must(AddToScheme(scheme))
+	roundtrip.RoundTripTestForScheme(t, scheme, fuzzer.MergeFuzzerFuncs(metafuzzer.Funcs, func(serializer.CodecFactory) []any {
+		return []any{func(c *controller.ControllerConfiguration, f randfill.Continue) {
+			f.FillNoCustom(c)
+			// What is empty stands for the default.
+			for _, text := range []*string{
+				(*string)(&c.NodeLoss.Policy), (*string)(&c.NodeLoss.OutOfService), &c.LeaderElection.ResourceNamespace, &c.LeaderElection.ResourceName,
+			} {
+				*text += "x"
+			}
+			e := &c.LeaderElection
+			for _, d := range []*metav1.Duration{&c.NodeLoss.Delay, &e.LeaseDuration, &e.RenewDeadline, &e.RetryPeriod} {
+				d.Duration |= 1
+			}
+		}}
+	}))
+}
+
+// FuzzDecode: no file ends the process, and what is accepted is within bounds.
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(header))
+	f.Add([]byte(header + "nodeLoss: {policy: Release, delay: 1s}\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if c, err := Decode(data); err == nil && (c.NodeLoss.Delay.Duration < time.Second || c.NodeLoss.ReleasesPerMinute < 1) {
+			t.Errorf("accepted %+v", c)
+		}
+	})
+}

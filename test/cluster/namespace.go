@@ -38,7 +38,7 @@ func (c *Cluster) NewNamespace(ctx context.Context, prefix string) (string, erro
 func (c *Cluster) waitServiceAccount(ctx context.Context, namespace string) error {
 	if m := c.controllerManager.Process(); m != nil {
 		var cancel func()
-		ctx, cancel = m.whileRunning(ctx)
+		ctx, cancel = m.WhileRunning(ctx)
 		defer cancel()
 	}
 	lw := cache.NewListWatchFromClient(c.client.CoreV1().RESTClient(), "serviceaccounts", namespace,

@@ -106,7 +106,7 @@ func (c *Cluster) AddNodes(ctx context.Context, nodes ...*corev1.Node) error {
 
 // waitNodes waits until pods may be placed on all nodes, or kwok ends.
 func (c *Cluster) waitNodes(ctx context.Context, kwok *Process, nodes []*corev1.Node) error {
-	ctx, cancel := kwok.whileRunning(ctx)
+	ctx, cancel := kwok.WhileRunning(ctx)
 	defer cancel()
 	missing := sets.New[string]()
 	for _, n := range nodes {

@@ -179,9 +179,9 @@ func (p *Process) Get(ctx context.Context, path string) ([]byte, error) {
 	return body, nil
 }
 
-// whileRunning returns a context that ends when the process does, with the
+// WhileRunning returns a context that ends when the process does, with the
 // reason as its cause. The function it returns must be called.
-func (p *Process) whileRunning(ctx context.Context) (context.Context, func()) {
+func (p *Process) WhileRunning(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() {

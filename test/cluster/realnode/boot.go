@@ -72,12 +72,19 @@ func (n *Node) boot(ctx context.Context) error {
 	var wg sync.WaitGroup
 	var imported error
 	wg.Go(func() { imported = n.Import(ctx, n.cluster.images...) })
-	err := n.kubelet.Start(ctx)
-	if err == nil {
-		err = n.waitReady(ctx, boot)
-	}
+	err := n.startKubelet(ctx, boot)
 	wg.Wait()
 	return errors.Join(err, imported)
+}
+
+// startKubelet returns when the node is Ready. A kubelet that ends before is an error.
+func (n *Node) startKubelet(ctx context.Context, boot string) error {
+	if err := n.kubelet.Start(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := n.kubelet.Process().WhileRunning(ctx)
+	defer cancel()
+	return n.waitReady(ctx, boot)
 }
 
 // importImage has containerd read an archive from its standard input.

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 
 	"stowage.dev/stowage/test/cluster"
+	"stowage.dev/stowage/test/cluster/internal/supervise"
 )
 
 // hierarchies returns the folders that control groups are made in: one for each controller of
@@ -71,6 +72,21 @@ func (n *Node) makeGroups() error {
 		}
 	}
 	return nil
+}
+
+// removeGroups removes the control groups of a node that has been killed, and those of its
+// containers. Otherwise its next kubelet would look for these containers for seconds before it
+// is Ready.
+func (n *Node) removeGroups() error {
+	tops, err := hierarchies()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, top := range tops {
+		errs = append(errs, supervise.Prune(filepath.Join(top, n.group())))
+	}
+	return errors.Join(errs...)
 }
 
 func (n *Node) group() string { return filepath.Join(group(n.cluster.Cluster), n.Name) }

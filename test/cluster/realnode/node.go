@@ -130,6 +130,7 @@ func (n *Node) Kill() error {
 	for _, s := range services {
 		errs = append(errs, s.Kill()) // it is dead, and this waits until that is known
 	}
+	errs = append(errs, n.removeGroups())
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("kill node %s: %w", n.Name, err)
 	}

@@ -44,8 +44,7 @@ func ready(node *corev1.Node) bool {
 	return false
 }
 
-// wait watches the Node object until done says so of it. It fails when kubelet ends, unless the
-// node was killed, or when ctx does.
+// wait watches the Node object until done says so of it. It fails when ctx ends, with its cause.
 func (n *Node) wait(ctx context.Context, what string, done func(*corev1.Node) bool) error {
 	lw := cache.NewListWatchFromClient(n.cluster.Client().CoreV1().RESTClient(), "nodes", metav1.NamespaceAll,
 		fields.OneTermEqualSelector(metav1.ObjectNameField, n.Name))
@@ -58,6 +57,9 @@ func (n *Node) wait(ctx context.Context, what string, done func(*corev1.Node) bo
 		last = describe(node)
 		return done(node), nil
 	})
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		err = cause
+	}
 	if err != nil {
 		return fmt.Errorf("wait until node %s is %s: %w; last seen: %s", n.Name, what, err, last)
 	}

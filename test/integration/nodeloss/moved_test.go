@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -65,6 +66,35 @@ func TestDiskOfALostNode(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestDiskTakenOut: of a node that works, under a StatefulSet that may be released. It
+// runs with another disk, and the agent lets the volume go and remembers the disk, which
+// is cleaned when it is put back.
+func TestDiskTakenOut(t *testing.T) {
+	t.Parallel()
+	e := fixture.New(t)
+	s := newSite(t, e, nil)
+	n := node.New(t, e, "a")
+	s.class = n.Files
+	n.Mount("disk1", "16M")
+	n.Mount("disk2", "16M")
+	n.Start()
+	n.WaitPhase(n.Files, "disk1", corev1.VolumeAvailable)
+	n.WaitPhase(n.Files, "disk2", corev1.VolumeAvailable)
+	s.set("db", 1, func(set *appsv1.StatefulSet) { set.Spec.VolumeClaimTemplates[0].Annotations = asks("Release", "2s") })
+	before := s.waitPlaced("db-0", "data-db-0", nil)
+	slot := filepath.Base(before.pv.Spec.Local.Path)
+	n.Write(slot, "secret", "of the first pod")
+	n.Unmount(n.PathOf(n.Files, slot))
+	s.waitPlaced("db-0", "data-db-0", before)
+	s.waitGone(before.pv, stowage.TombstonePublished)
+	n.MountAt(n.Path("images", slot+".ext4"), n.PathOf(n.Files, slot))
+	n.WaitAnew(n.Files, slot, before.pv)
+	if names := n.Names(slot); len(names) > 0 {
+		t.Errorf("a volume that is Available holds %q", names)
+	}
+	n.WaitReport("without the tombstone", func(r *stowage.LocalDiskReport) bool { return len(r.Spec.Tombstones) == 0 })
 }
 
 // TestHostnames: nodes whose hostname is not their name are told to the agents' policies,

@@ -40,6 +40,17 @@ func TestCreateReport(t *testing.T) {
 				r.SetAnnotations(map[string]string{publish.PublishRetainedAnnotation: "local-disks/a@1"})
 			},
 		},
+		"with a tombstone, by which another node would clean a disk": {
+			name: gamma, node: gamma, want: reports("without tombstones"),
+			forge: func(r *unstructured.Unstructured) {
+				stones := []any{map[string]any{"identity": "wwn:1", "state": "Published"}}
+				r.Object["spec"] = map[string]any{"nodeName": gamma, "page": int64(1), "tombstones": stones}
+			},
+		},
+		"with the label of tombstones": {
+			name: gamma, node: gamma, want: reports("without tombstones"),
+			forge: func(r *unstructured.Unstructured) { r.SetLabels(map[string]string{"stowage.dev/tombstones": "true"}) },
+		},
 		"with a finalizer": {
 			name: gamma, node: gamma, want: reports("without finalizers"),
 			forge: func(r *unstructured.Unstructured) { r.SetFinalizers([]string{"example.com/held"}) },

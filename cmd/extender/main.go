@@ -21,8 +21,9 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	command := app.NewCommand()
 	command.SetContext(ctx)
-	os.Exit(cli.Run(command))
+	code := cli.Run(command)
+	stop()
+	os.Exit(code)
 }

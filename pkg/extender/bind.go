@@ -168,7 +168,7 @@ func (e *provisioningError) Error() string {
 // reserve takes what the pod gets on the node out of what others see.
 func (e *Extender) reserve(ctx context.Context, pod *v1.Pod, node string) (*plan.Plan, error) {
 	begun, refusal, err := e.attempts.Begin(ctx, pod)
-	if err = errors.Join(err, refusal); err != nil {
+	if err := errors.Join(err, refusal); err != nil {
 		return nil, err
 	}
 	planned, reason := e.cache.Reserve(begun.Demand, node)

@@ -5,7 +5,7 @@ package extender
 
 import (
 	"context"
-	"fmt"
+	"errors"
 
 	v1 "k8s.io/api/core/v1"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
@@ -58,4 +58,4 @@ func (c candidates) each(ctx context.Context, f func(i int, name string, node *v
 }
 
 // errNoPod says that a call is about no pod.
-var errNoPod = &malformedError{fmt.Errorf("it has no Pod")}
+var errNoPod = &malformedError{errors.New("it has no Pod")}

@@ -5,7 +5,6 @@ package extender
 
 import (
 	"encoding/json"
-	"math/rand"
 	"net/http"
 	"strconv"
 	"testing"
@@ -71,7 +70,6 @@ func FuzzRequests(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, seed int64) {
-		random := rand.New(rand.NewSource(seed))
 		fill := randfill.NewWithSeed(seed).NilChance(0.3).NumElements(0, 4).MaxDepth(12).Funcs(
 			func(s *types.UID, c randfill.Continue) { *s = types.UID("pod-" + pick(c.Intn(3), "p", "q", "")) },
 			func(s *string, c randfill.Continue) {
@@ -92,7 +90,7 @@ func FuzzRequests(f *testing.F) {
 			default:
 				filter := &extenderv1.ExtenderArgs{}
 				fill.Fill(filter)
-				if random.Intn(2) == 0 {
+				if seed%2 == 0 {
 					filter.Pod = pod("p", "c", "made")
 				}
 				args = filter

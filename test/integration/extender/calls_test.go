@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	v1 "k8s.io/api/core/v1"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
 	"stowage.dev/stowage/pkg/testing/builders"
@@ -67,7 +68,13 @@ func (d *deployment) call(ctx context.Context, client *http.Client, verb string,
 // question asks for nodes for a pod whose claim is missing.
 func question(t *testing.T, nodes ...string) []byte {
 	t.Helper()
-	body, err := json.Marshal(extenderv1.ExtenderArgs{Pod: builders.MakePod("p").PVC("missing").Obj(), NodeNames: &nodes})
+	return askFor(t, builders.MakePod("p").PVC("missing").Obj(), nodes...)
+}
+
+// askFor asks for nodes for a pod.
+func askFor(t *testing.T, pod *v1.Pod, nodes ...string) []byte {
+	t.Helper()
+	body, err := json.Marshal(extenderv1.ExtenderArgs{Pod: pod, NodeNames: &nodes})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +130,8 @@ func TestCalls(t *testing.T) {
 		words  string
 	}{
 		"another's name":   {d.client(t, d.certs.authority, "system:admin", later), question(t, "a"), http.StatusForbidden, "clientNames"},
-		"nodes unknown":    {good, question(t, "x", "y"), http.StatusOK, "missing"},
+		"a claim unknown":  {good, question(t, "x", "y"), http.StatusOK, "missing"},
+		"nodes unknown":    {good, askFor(t, builders.MakePod("p").Obj(), "x", "y"), http.StatusOK, `"y":"node(s) were not known`},
 		"malformed":        {good, []byte(`{"Pod":`), http.StatusBadRequest, "read the request"},
 		"9 MiB":            {good, bytes.Repeat([]byte(" "), 9<<20), http.StatusOK, "maxBodyBytes"},
 		"10 MiB":           {good, bytes.Repeat([]byte(" "), 10<<20), http.StatusOK, "maxBodyBytes"},
@@ -185,22 +193,11 @@ func TestCertificateRotated(t *testing.T) {
 	if err := d.certs.write("tls", serverName, until); err != nil {
 		t.Fatal(err)
 	}
-	served := func() time.Time {
-		conn, err := tls.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", d.replica[0].port), client.Transport.(*http.Transport).TLSClientConfig)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = conn.Close() }()
-		return conn.ConnectionState().PeerCertificates[0].NotAfter
-	}
-	for deadline := time.Now().Add(patience); served().Unix() != until.Unix(); {
+	d.waitServed(t, until, func() {
 		if status, answer, err := d.call(t.Context(), client, "filter", bytes.NewReader(question(t, "a"))); err != nil || status != http.StatusOK {
 			t.Fatalf("while the certificate changes: status %d %q, error %v", status, answer, err)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the certificate until %s is still served, want the one until %s", served(), until)
-		}
-	}
+	})
 	// The authority of clients, too: those of the old one are turned away.
 	other, err := newAuthority("other")
 	if err != nil {

@@ -39,8 +39,11 @@ func prepare(ctx context.Context, c *cluster.Cluster) error {
 			return err
 		}
 	}
+	if err := grant(ctx, c); err != nil {
+		return err
+	}
 	probe := builders.MakePod("probe").Namespace("default").PVC("any").Obj()
-	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	err := waitFor(ctx, func(ctx context.Context) (bool, error) {
 		pod, err := c.Client().CoreV1().Pods("default").Create(ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err == nil && marked(pod), nil
 	})
@@ -48,6 +51,11 @@ func prepare(ctx context.Context, c *cluster.Cluster) error {
 		return errors.Join(errNotMarked, err)
 	}
 	return nil
+}
+
+// waitFor asks processes, which tell nobody that something has changed, again and again.
+func waitFor(ctx context.Context, done wait.ConditionWithContextFunc) error {
+	return wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, patience, true, done) //nolint:forbidigo // there is nothing to watch
 }
 
 // marked tells whether the policy has marked the pod.
@@ -63,10 +71,18 @@ type plan struct {
 	// extender and scheduler are pairs of old and new text of the two
 	// configurations, all of which must be there.
 	extender, scheduler []string
-	// replicas of the extender; 0: one. With more, a proxy goes round them.
+	// replicas of the extender; 0: one. With proxied, or with more than one, a
+	// proxy goes round them.
 	replicas int
-	// noScheduler leaves out the scheduler.
-	noScheduler bool
+	proxied  bool
+	// of has the scheduler ask another deployment's extender.
+	of *deployment
+	// account is the service account of kube-system that the extender has; "": the
+	// shipped one, with the rights of both modes.
+	account string
+	// noScheduler and noExtender leave one of them out. The scheduler then asks
+	// where nobody listens.
+	noScheduler, noExtender bool
 }
 
 // deployment is an extender and a scheduler that asks it.
@@ -76,6 +92,7 @@ type deployment struct {
 	certs     certificates
 	binary    string
 	replica   []*replica
+	extenders []*cluster.Process // all that ever ran
 	scheduler *cluster.Process
 	proxy     *proxy
 }
@@ -94,47 +111,64 @@ func deploy(ctx context.Context, c *cluster.Cluster, p plan) (_ *deployment, err
 			d.stop()
 		}
 	}()
-	if d.certs, err = newCertificates(); err != nil {
+	if p.of != nil {
+		d.certs, d.replica = p.of.certs, p.of.replica
+	} else if err := d.startExtenders(ctx); err != nil {
 		return nil, err
+	}
+	if p.noScheduler {
+		return d, nil
+	}
+	err = d.startScheduler(ctx)
+	return d, err
+}
+
+func (d *deployment) startExtenders(ctx context.Context) (err error) {
+	if d.certs, err = newCertificates(); err != nil {
+		return err
 	}
 	if d.binary, err = cluster.BuildCommand(ctx, cluster.BuildOptions{Progress: os.Stderr}, "stowage.dev/stowage/cmd/extender"); err != nil {
-		return nil, err
+		return err
 	}
-	for range max(1, p.replicas) {
+	for range max(1, d.replicas) {
 		r := &replica{}
 		if r.port, err = freePort(); err == nil {
 			r.health, err = freePort()
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
 		d.replica = append(d.replica, r)
+		if d.noExtender {
+			continue
+		}
 		if err := d.start(ctx, r); err != nil {
-			return nil, err
+			return err
 		}
 	}
+	if d.replicas > 1 || d.proxied {
+		d.proxy, err = newProxy(d.replica)
+	}
+	return err
+}
+
+func (d *deployment) startScheduler(ctx context.Context) error {
 	port := d.replica[0].port
-	if p.replicas > 1 {
-		if d.proxy, err = newProxy(d.replica); err != nil {
-			return nil, err
-		}
+	if d.proxy != nil {
 		port = d.proxy.port
-	}
-	if p.noScheduler {
-		return d, nil
 	}
 	config, err := d.read("scheduler.yaml", append([]string{
 		"https://" + serverName, fmt.Sprintf("https://127.0.0.1:%d", port),
 		"/etc/kubernetes/stowage-extender/", d.certs.dir + "/",
-		"schedulerName: default-scheduler", "schedulerName: " + p.name,
+		"schedulerName: default-scheduler", "schedulerName: " + d.name,
 		"clientConnection:\n  kubeconfig: /etc/kubernetes/scheduler.conf # kubeadm's path\n",
 		"podInitialBackoffSeconds: 1\npodMaxBackoffSeconds: 1\nclientConnection:\n  qps: 1000\n  burst: 2000\n",
-	}, p.scheduler...))
+	}, d.plan.scheduler...))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	d.scheduler, err = c.StartHealthyScheduler(ctx, cluster.SchedulerOptions{Name: p.name, ConfigYAML: config})
-	return d, err
+	d.scheduler, err = d.cluster.StartHealthyScheduler(ctx, cluster.SchedulerOptions{Name: d.name, ConfigYAML: config})
+	return err
 }
 
 // start runs an extender at the replica's ports and returns when it is ready.
@@ -147,7 +181,11 @@ func (d *deployment) start(ctx context.Context, r *replica) error {
 
 // launch is start without waiting.
 func (d *deployment) launch(r *replica) error {
-	kubeconfig, err := d.cluster.KubeconfigFor("system:serviceaccount:kube-system:stowage-extender",
+	account := d.account
+	if account == "" {
+		account = "stowage-extender"
+	}
+	kubeconfig, err := d.cluster.KubeconfigFor("system:serviceaccount:kube-system:"+account,
 		"system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated")
 	if err != nil {
 		return err
@@ -166,12 +204,15 @@ func (d *deployment) launch(r *replica) error {
 		return err
 	}
 	r.process, err = d.cluster.StartCommand(d.name, d.binary, []string{"--config=" + path, "--kubeconfig=" + kubeconfig, "--v=2"}, nil)
+	if err == nil {
+		d.extenders = append(d.extenders, r.process)
+	}
 	return err
 }
 
 // await returns when the replica is ready, or has ended.
 func (r *replica) await(ctx context.Context) error {
-	return wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	return waitFor(ctx, func(ctx context.Context) (bool, error) {
 		select {
 		case <-r.process.Done():
 			return false, errors.Join(errors.New("the extender has ended"), r.process.Err())
@@ -229,15 +270,16 @@ func (d *deployment) read(file string, replace []string) ([]byte, error) {
 	return []byte(text), nil
 }
 
-// stop ends what was started.
+// stop ends what was started. It may be called again.
 func (d *deployment) stop() {
 	if d.scheduler != nil {
 		_ = d.scheduler.Kill() // it ends with the cluster at the latest
 	}
-	for _, r := range d.replica {
-		if r.process != nil {
-			_ = r.process.Kill()
-		}
+	if d.of != nil {
+		return
+	}
+	for _, p := range d.extenders {
+		_ = p.Kill()
 	}
 	if d.proxy != nil {
 		d.proxy.stop()
@@ -247,13 +289,33 @@ func (d *deployment) stop() {
 	}
 }
 
+// panicked is what the extenders wrote of panics: those that were caught, and
+// those that ended the process.
+func (d *deployment) panicked() error {
+	var faults []error
+	for _, p := range d.extenders {
+		data, err := os.ReadFile(p.LogFile())
+		if err != nil {
+			return err
+		}
+		for line := range bytes.Lines(data) {
+			for _, word := range []string{`] "Panic"`, "panic: ", "fatal error: "} {
+				if bytes.Contains(line, []byte(word)) {
+					faults = append(faults, fmt.Errorf("%s: %s", p.Name(), line))
+				}
+			}
+		}
+	}
+	return errors.Join(faults...)
+}
+
 // show prints what the processes logged about a namespace.
 func (d *deployment) show(t testing.TB, about string) {
-	processes := []*cluster.Process{d.scheduler}
-	for _, r := range d.replica {
-		processes = append(processes, r.process)
+	extenders := d.extenders
+	if d.of != nil {
+		extenders = d.of.extenders
 	}
-	for _, p := range processes {
+	for _, p := range append([]*cluster.Process{d.scheduler}, extenders...) {
 		if p == nil {
 			continue
 		}

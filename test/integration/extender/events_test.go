@@ -17,8 +17,9 @@ import (
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
-// waitEvent waits for an event about the pod whose note has the words.
-func waitEvent(e *fixture.Env, pod, reason, words string) {
+// waitEvent waits for an event about the pod whose note has the words, and returns the
+// note.
+func waitEvent(e *fixture.Env, pod, reason, words string) (note string) {
 	e.T.Helper()
 	ctx, cancel := context.WithTimeout(e.Context(), e.Timeout)
 	defer cancel()
@@ -34,9 +35,11 @@ func waitEvent(e *fixture.Env, pod, reason, words string) {
 			return false, nil
 		}
 		seen = append(seen, event.Reason+": "+event.Note)
-		return event.Reason == reason && strings.Contains(event.Note, words), nil
+		note = event.Note
+		return event.Reason == reason && strings.Contains(note, words), nil
 	})
 	if err != nil {
 		e.T.Fatalf("no event %s with %q about pod %s: %v; there are:\n%s", reason, words, pod, err, strings.Join(seen, "\n"))
 	}
+	return note
 }

@@ -5,7 +5,9 @@ package extender_test
 
 import (
 	"context"
+	"errors"
 	"testing"
+	"time"
 
 	"stowage.dev/stowage/test/integration/fixture"
 )
@@ -59,8 +61,8 @@ func TestKilled(t *testing.T) {
 	wantPacked(e, len(pods))
 }
 
-// TestTwoReplicas: both answer, connections go from one to the other, and one is
-// killed and started again.
+// TestTwoReplicas: both answer, connections go from one to the other, the certificates
+// of both ends are exchanged, and one replica is killed and started again.
 func TestTwoReplicas(t *testing.T) {
 	t.Parallel()
 	e := fixture.New(t)
@@ -69,6 +71,12 @@ func TestTwoReplicas(t *testing.T) {
 	pods := pack(e, 20, 10)
 	for want := 20; want <= len(pods); want += 20 {
 		e.Wait("pods to be placed", func() bool { return placed(e) >= want })
+		if want == 60 {
+			until := time.Now().Add(30 * time.Minute)
+			if err := errors.Join(d.certs.write("tls", serverName, until), d.certs.write("client", clientName, until)); err != nil {
+				t.Fatal(err)
+			}
+		}
 		d.proxy.cut()
 		if want == 100 {
 			if err := d.replica[1].process.Kill(); err != nil {
@@ -80,28 +88,4 @@ func TestTwoReplicas(t *testing.T) {
 		}
 	}
 	wantPacked(e, len(pods))
-}
-
-// TestDown: what the pod's user sees while the extender is down, and that nothing
-// is to be done afterwards.
-func TestDown(t *testing.T) {
-	t.Parallel()
-	e := fixture.New(t)
-	e.Timeout = patience
-	d := own(e, plan{mode: "full", name: "extender-down"})
-	e.AddNodes(e.Node("a"))
-	e.CreatePVs(e.LocalPV("v", "a"))
-	e.CreatePVC(e.PVC("data"))
-	if err := d.replica[0].process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	other := e.CreatePod(e.Pod("without-claims"))
-	e.WaitScheduled(other, "a")
-	pod := e.CreatePod(e.Pod("pod").PVC("data"))
-	waitEvent(e, pod.Name, "FailedScheduling", "connection refused")
-	if err := d.start(e.Context(), d.replica[0]); err != nil {
-		t.Fatal(err)
-	}
-	e.WaitScheduled(pod, "a")
-	e.WaitBound("data", "v")
 }

@@ -16,8 +16,9 @@ import (
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
-// shared are the deployments that tests have in common, one for each mode.
-var shared struct{ full, advisory *deployment }
+// shared are the deployments that tests have in common: one for each mode, and one
+// whose scheduler sends whole nodes to the first one's extender.
+var shared struct{ full, advisory, whole *deployment }
 
 func TestMain(m *testing.M) { os.Exit(fixture.Main(m, begin)) }
 
@@ -26,16 +27,25 @@ func begin(ctx context.Context, c *cluster.Cluster) (stop func(), err error) {
 	if err := prepare(ctx, c); err != nil {
 		return nil, err
 	}
+	var begun []*deployment
 	stop = func() {
-		for _, d := range []*deployment{shared.full, shared.advisory} {
-			if d != nil {
-				d.stop()
-			}
+		for _, d := range begun {
+			d.stop()
 		}
 	}
-	if shared.full, err = deploy(ctx, c, plan{mode: "full", name: "extender-full"}); err == nil {
-		shared.advisory, err = deploy(ctx, c, plan{mode: "advisory", name: "extender-advisory"})
+	add := func(p plan) *deployment {
+		if err != nil {
+			return nil
+		}
+		var d *deployment
+		if d, err = deploy(ctx, c, p); err == nil {
+			begun = append(begun, d)
+		}
+		return d
 	}
+	shared.full = add(plan{mode: "full", name: "extender-full"})
+	shared.advisory = add(plan{mode: "advisory", name: "extender-advisory", account: reader})
+	shared.whole = add(plan{mode: "full", name: "extender-whole", of: shared.full, scheduler: []string{"nodeCacheCapable: true\n", "nodeCacheCapable: false\n"}})
 	if err != nil {
 		stop()
 		return nil, err
@@ -46,11 +56,16 @@ func begin(ctx context.Context, c *cluster.Cluster) (stop func(), err error) {
 // modes are the schedulerNames of the deployments, by mode.
 func full(e *fixture.Env) *fixture.Env     { return using(e, shared.full) }
 func advisory(e *fixture.Env) *fixture.Env { return using(e, shared.advisory) }
+func whole(e *fixture.Env) *fixture.Env    { return using(e, shared.whole) }
 
 func using(e *fixture.Env, d *deployment) *fixture.Env {
 	e.T.Helper()
 	e.Use(d.name)
+	e.Timeout = max(e.Timeout, patience)
 	e.T.Cleanup(func() {
+		if err := d.panicked(); err != nil {
+			e.T.Error(err)
+		}
 		if e.T.Failed() {
 			d.show(e.T, e.Namespace)
 		}

@@ -1,0 +1,136 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package extender_test
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"stowage.dev/stowage/test/integration/fixture"
+)
+
+// waitServed waits until the extender has the certificate that ends at a time. Between
+// two looks it calls meanwhile, which may be nil.
+func (d *deployment) waitServed(t *testing.T, until time.Time, meanwhile func()) {
+	t.Helper()
+	config := &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12} // it may have expired
+	address := fmt.Sprintf("127.0.0.1:%d", d.replica[0].port)
+	err := waitFor(t.Context(), func(context.Context) (bool, error) {
+		if meanwhile != nil {
+			meanwhile()
+		}
+		conn, err := tls.Dial("tcp", address, config)
+		if err != nil {
+			return false, nil
+		}
+		defer func() { _ = conn.Close() }()
+		return conn.ConnectionState().PeerCertificates[0].NotAfter.Unix() == until.Unix(), nil
+	})
+	if err != nil {
+		t.Fatalf("the certificate until %s is not served: %v", until, err)
+	}
+}
+
+// TestUnreachable: what the pod's user sees while the scheduler cannot call the
+// extender, and that nothing is to be done for the pod once it can.
+func TestUnreachable(t *testing.T) {
+	t.Parallel()
+	e := fixture.New(t)
+	d := own(e, plan{mode: "full", name: "extender-unreachable", proxied: true})
+	e.AddNodes(e.Node("a"))
+	past, later := time.Now().Add(-time.Hour), time.Now().Add(30*time.Minute)
+	write := func(t *testing.T, file, name string, until time.Time) {
+		t.Helper()
+		if err := d.certs.write(file, name, until); err != nil {
+			t.Fatal(err)
+		}
+		if file == "tls" {
+			d.waitServed(t, until, nil)
+		}
+		d.proxy.cut() // connections that are open stay as they are
+	}
+	for i, story := range []struct {
+		name         string
+		fails, mends func(t *testing.T)
+		event        string
+	}{
+		{
+			name: "the extender is down",
+			fails: func(t *testing.T) {
+				if err := d.replica[0].process.Kill(); err != nil {
+					t.Fatal(err)
+				}
+			},
+			mends: func(t *testing.T) {
+				if err := d.start(e.Context(), d.replica[0]); err != nil {
+					t.Fatal(err)
+				}
+			},
+			event: "/filter",
+		},
+		{
+			name:  "its certificate has expired",
+			fails: func(t *testing.T) { write(t, "tls", serverName, past) },
+			mends: func(t *testing.T) { write(t, "tls", serverName, later) },
+			event: "certificate has expired",
+		},
+		{
+			name: "the scheduler's certificate has expired",
+			fails: func(t *testing.T) {
+				// Another scheduler: this one looks at its file once a second at most.
+				if err := d.scheduler.Kill(); err != nil {
+					t.Fatal(err)
+				}
+				write(t, "client", clientName, past)
+				own(e, plan{mode: "full", name: "extender-late", of: d})
+			},
+			mends: func(t *testing.T) { write(t, "client", clientName, later) },
+			event: "expired certificate",
+		},
+	} {
+		name := fmt.Sprintf("pod-%d", i)
+		e.CreatePVs(e.LocalPV(name, "a"))
+		e.CreatePVC(e.PVC(name))
+		story.fails(t)
+		other := e.CreatePod(e.Pod("beside-" + name))
+		e.WaitScheduled(other, "a")
+		pod := e.CreatePod(e.Pod(name).PVC(name))
+		t.Logf("%s: %s", story.name, waitEvent(e, name, "FailedScheduling", story.event))
+		story.mends(t)
+		e.WaitScheduled(pod, "a")
+		e.WaitBound(name, name)
+	}
+}
+
+// TestIgnorable: without the extender, ignorable: true has the scheduler do what it does
+// alone. With VolumeBinding, that is to bind volumes; without, pods get nodes that do
+// not have their volumes.
+func TestIgnorable(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"advisory", "full"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			e := fixture.New(t)
+			own(e, plan{mode: mode, name: "extender-ignorable-" + mode, noExtender: true, scheduler: []string{"ignorable: false\n", "ignorable: true\n"}})
+			e.AddNodes(e.Node("a"), e.Node("b"))
+			e.CreatePVs(e.LocalPV("v", "b"))
+			e.CreatePVC(e.PVC("data"))
+			if mode == "advisory" {
+				e.WaitScheduled(e.CreatePod(e.Pod("pod").PVC("data")), "b")
+				e.WaitBound("data", "v")
+				return
+			}
+			// On the node without the volume, where it never starts.
+			e.WaitScheduled(e.CreatePod(e.Pod("pod").NodeSelector(v1.LabelHostname, e.Name("a")).PVC("data")), "a")
+			if claim := e.SeenPVC("data"); claim.Spec.VolumeName != "" {
+				t.Errorf("the claim has volume %s", claim.Spec.VolumeName)
+			}
+		})
+	}
+}

@@ -114,6 +114,26 @@ func TestKillJob(t *testing.T) {
 	anew(t, n, volume)
 }
 
+// TestDeadline: a Job that takes too long is ended, and the next one has what time the
+// class gives it by then.
+func TestDeadline(t *testing.T) {
+	n := newNode(t)
+	finish := slow(t, n)
+	n.Set(n.Files, "cleanTimeout", "2s")
+	share(t, n)
+	k := startKubelet(t, n)
+	volume := begun(t, n)
+	k.next()
+	n.WaitEvent(volume.Name, "VolumeFailedDelete", "DeadlineExceeded", "cleanTimeout")
+	if now := n.Volume(n.Files, "disk1"); now == nil || now.UID != volume.UID || len(now.Finalizers) == 0 {
+		t.Errorf("a volume that is half cleaned is to stay: it is %v", now)
+	}
+	n.Set(n.Files, "cleanTimeout", nil)
+	share(t, n)
+	finish()
+	anew(t, n, volume)
+}
+
 // TestImageMissing: users are told what keeps a Job from beginning.
 func TestImageMissing(t *testing.T) {
 	n := newNode(t)

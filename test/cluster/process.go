@@ -180,8 +180,8 @@ func (p *Process) Get(ctx context.Context, path string) ([]byte, error) {
 }
 
 // WhileRunning returns a context that ends when the process does, with the
-// reason as its cause. The function it returns must be called.
-func (p *Process) WhileRunning(ctx context.Context) (context.Context, func()) {
+// reason as its cause. done must be called.
+func (p *Process) WhileRunning(ctx context.Context) (running context.Context, done func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() {

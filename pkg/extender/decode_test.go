@@ -134,7 +134,7 @@ func FuzzRanking(f *testing.F) {
 
 // TestCallAllocatesLittle: a call costs the garbage collector nothing for each node.
 func TestCallAllocatesLittle(t *testing.T) {
-	const nodes, most = 400, 200
+	const nodes, most = 400, 300
 	objects, list := []runtime.Object{localClass(), claim("c", "1Gi").Obj(), claim("large", "5Gi").Obj()}, make([]string, nodes)
 	for n := range nodes {
 		list[n] = fmt.Sprintf("node-%d", n)

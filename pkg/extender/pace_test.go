@@ -190,8 +190,9 @@ func TestPlacesAreWaitedFor(t *testing.T) {
 			synctest.Wait()
 		}
 		for range 2 {
-			at[0].end()
+			first := at[0]
 			at = at[1:]
+			first.end()
 			synctest.Wait()
 		}
 		if !slices.Equal(order, []int{0, 1}) {

@@ -82,7 +82,7 @@ func (e *Env) LocalVolume(name, class, node, path string) *corev1.PersistentVolu
 
 // Claim asks for a volume of a class, of any size.
 func (e *Env) Claim(name, class string) *corev1.PersistentVolumeClaim {
-	return builders.MakePVC(name).Namespace(e.Namespace).Class(class).Obj()
+	return builders.MakePVC(name).Namespace(e.Namespace).Class(class).Request("1").Obj()
 }
 
 // Shell is a pod that runs a shell script in busybox and has the volumes of claims mounted at

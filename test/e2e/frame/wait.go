@@ -24,7 +24,7 @@ type Target struct {
 	Client    rest.Interface // of the object's group and version
 	Resource  string         // such as "pods"
 	Namespace string         // empty: the object is in none
-	Name      string
+	Name      string         // empty: Wait waits for any of them
 }
 
 // Wait watches an object until it is as asked, and returns it as it then is. is is never called
@@ -48,8 +48,11 @@ func WaitGone[T runtime.Object](e *Env, target Target) {
 
 // wait watches a target until done says so. With gone, it is done too if there is none at first.
 func wait[T runtime.Object](e *Env, target Target, done func(object T, deleted bool) bool, gone bool) (found T, err error) {
-	lw := cache.NewListWatchFromClient(target.Client, target.Resource, target.Namespace,
-		fields.OneTermEqualSelector(metav1.ObjectNameField, target.Name))
+	which := fields.Everything()
+	if target.Name != "" {
+		which = fields.OneTermEqualSelector(metav1.ObjectNameField, target.Name)
+	}
+	lw := cache.NewListWatchFromClient(target.Client, target.Resource, target.Namespace, which)
 	var precondition watchtools.PreconditionFunc
 	if gone {
 		precondition = func(store cache.Store) (bool, error) { return len(store.List()) == 0, nil }

@@ -1,0 +1,110 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"path/filepath"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"stowage.dev/stowage/test/cluster/realnode"
+	"stowage.dev/stowage/test/e2e/frame"
+	"stowage.dev/stowage/test/e2e/install"
+)
+
+// ours is the name of the second scheduler.
+const ours = "stowage-scheduler"
+
+// removeTimeout is how long a test's pods may take to go after it.
+const removeTimeout = 2 * time.Minute
+
+// classes are those of the shared site. Each test has one of its own, or disks of its own.
+var classes = append([]install.Class{
+	class("files", nil),
+	class("folders", map[string]any{"allowDirectories": true, "directoryPattern": "*", "existingData": "Clean"}),
+	class("formatted", nil),
+	class("blocks", map[string]any{"volumeMode": "Block"}),
+	class("slow", map[string]any{"volumeMode": "Block", "blockCleanerCommand": []string{"dd-zero", "100"}}),
+	class("owned", nil),
+	class("set", nil),
+	class("chosen", nil),
+}, losable...)
+
+// site is a cluster with all of Stowage on three nodes, which tests share. Each test has a class
+// of its own there, and the nodes' folder for it.
+var site = frame.NewSite(install.Options(install.Config{
+	Nodes:   []realnode.NodeSpec{frame.Node("one"), frame.Node("two"), frame.Node("three")},
+	Classes: classes,
+}))
+
+// class is a class whose folder has its name.
+func class(name string, settings map[string]any) install.Class {
+	all := map[string]any{"hostDir": slot(name)}
+	for key, value := range settings {
+		all[key] = value
+	}
+	return install.Class{Name: name, Settings: all}
+}
+
+// slot is a path in the folder of a class.
+func slot(class string, elements ...string) string {
+	return filepath.Join(append([]string{"/mnt/disks", class}, elements...)...)
+}
+
+// plug puts disks into a node that outlives the test. They are taken out after it, so that no
+// other test meets their volumes.
+func plug(e *frame.Env, node string, disks ...realnode.Disk) {
+	e.T.Helper()
+	n := e.Cluster.Node(node)
+	for _, d := range disks {
+		if _, err := n.AddDisk(e.Context, d); err != nil {
+			e.T.Fatal(err)
+		}
+		e.T.Cleanup(func() {
+			if e.T.Failed() {
+				return
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)
+			defer cancel()
+			deletePods(ctx, e)
+			if err := n.RemoveDisk(ctx, d.Path); err != nil {
+				e.T.Logf("this disk stays: %v", err)
+			}
+		})
+	}
+}
+
+// deletePods deletes all pods of the test, and returns when they are gone.
+func deletePods(ctx context.Context, e *frame.Env) {
+	pods, err := e.Client.CoreV1().Pods(e.Namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		e.T.Error(err)
+		return
+	}
+	for _, pod := range pods.Items {
+		remove(e, pod.Name)
+	}
+	for _, pod := range pods.Items {
+		gone(e, pod.Name)
+	}
+}
+
+// remove deletes a pod and does not wait for its end.
+func remove(e *frame.Env, pod string) {
+	e.T.Helper()
+	if err := e.Client.CoreV1().Pods(e.Namespace).Delete(e.Context, pod, metav1.DeleteOptions{}); err != nil {
+		e.T.Error(err)
+	}
+}
+
+// gone waits until a pod is gone, and with it all that kubelet had mounted for it.
+func gone(e *frame.Env, pod string) {
+	e.T.Helper()
+	frame.WaitGone[*corev1.Pod](e, frame.Target{Client: e.Client.CoreV1().RESTClient(), Resource: "pods", Namespace: e.Namespace, Name: pod})
+}

@@ -1,0 +1,110 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package e2e
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"stowage.dev/stowage/test/e2e/frame"
+)
+
+// ended reports whether a pod has done its work, well or not.
+func ended(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// finish runs a pod to its end, deletes it, and returns what it printed and where it ran. A pod
+// that fails fails the test.
+func finish(e *frame.Env, pod *corev1.Pod) (printed, node string) {
+	e.T.Helper()
+	e.Create(pod)
+	return finished(e, pod.Name)
+}
+
+// finished is finish for a pod that there is.
+func finished(e *frame.Env, name string) (printed, node string) {
+	e.T.Helper()
+	done := e.WaitPod(name, "at its end", ended)
+	out, err := e.Client.CoreV1().Pods(e.Namespace).GetLogs(name, &corev1.PodLogOptions{}).DoRaw(e.Context)
+	if err != nil {
+		e.T.Fatal(err)
+	}
+	if !frame.Succeeded(done) {
+		e.T.Fatalf("pod %s failed: %s", name, out)
+	}
+	remove(e, name)
+	return string(out), done.Spec.NodeName
+}
+
+// by has a pod placed by a scheduler.
+func by(scheduler string, pod *corev1.Pod) *corev1.Pod {
+	pod.Spec.SchedulerName = scheduler
+	return pod
+}
+
+// withDevice gives a pod the block device of a claim, as /dev/ and the claim's name.
+func withDevice(pod *corev1.Pod, claim string) *corev1.Pod {
+	pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: claim, VolumeSource: corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
+	}})
+	c := &pod.Spec.Containers[0]
+	c.VolumeDevices = append(c.VolumeDevices, corev1.VolumeDevice{Name: claim, DevicePath: "/dev/" + claim})
+	return pod
+}
+
+// blockClaim asks for a block device of a class.
+func blockClaim(e *frame.Env, name, class string) *corev1.PersistentVolumeClaim {
+	claim := e.Claim(name, class)
+	claim.Spec.VolumeMode = new(corev1.PersistentVolumeBlock)
+	return claim
+}
+
+// published waits for the free volume of a disk, and returns it. before are those that the disk
+// had earlier.
+func published(e *frame.Env, node, path string, before ...*corev1.PersistentVolume) *corev1.PersistentVolume {
+	e.T.Helper()
+	return volume(e, "published at "+path+" of node "+node, func(pv *corev1.PersistentVolume) bool {
+		for _, old := range before {
+			if pv.UID == old.UID {
+				return false
+			}
+		}
+		return at(pv, node, path) && pv.Status.Phase == corev1.VolumeAvailable && pv.DeletionTimestamp == nil
+	})
+}
+
+// at reports whether a volume is a disk of a node.
+func at(pv *corev1.PersistentVolume, node, path string) bool {
+	if pv.Spec.Local == nil || pv.Spec.Local.Path != path {
+		return false
+	}
+	terms := pv.Spec.NodeAffinity.Required.NodeSelectorTerms
+	return len(terms) == 1 && terms[0].MatchExpressions[0].Values[0] == node
+}
+
+// volume waits for a volume.
+func volume(e *frame.Env, what string, is func(*corev1.PersistentVolume) bool) *corev1.PersistentVolume {
+	e.T.Helper()
+	return frame.Wait(e, frame.Target{Client: e.Client.CoreV1().RESTClient(), Resource: "persistentvolumes"}, what, is)
+}
+
+// giveBack deletes a claim.
+func giveBack(e *frame.Env, claim string) {
+	e.T.Helper()
+	e.Do(e.Client.CoreV1().PersistentVolumeClaims(e.Namespace).Delete(e.Context, claim, metav1.DeleteOptions{}))
+}
+
+// told waits for an event on a pod whose message has some text, and returns the event.
+func told(e *frame.Env, pod, reason, text string) *corev1.Event {
+	e.T.Helper()
+	target := frame.Target{Client: e.Client.CoreV1().RESTClient(), Resource: "events", Namespace: e.Namespace}
+	return frame.Wait(e, target, "told of pod "+pod+" for reason "+reason+": "+text, func(event *corev1.Event) bool {
+		return event.InvolvedObject.Name == pod && event.Reason == reason && strings.Contains(event.Message, text)
+	})
+}

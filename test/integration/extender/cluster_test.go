@@ -16,9 +16,9 @@ import (
 // kubelets, to make many nodes in little time.
 func TestOwnCluster(t *testing.T) {
 	t.Parallel()
-	config := fixture.DefaultConfig()
-	config.NoKwok = true
-	e := fixture.NewOn(t, config)
+	bare := config()
+	bare.NoKwok = true
+	e := fixture.NewOn(t, bare)
 	if err := prepare(e.Context(), e.Cluster); err != nil {
 		t.Fatal(err)
 	}
@@ -52,13 +52,17 @@ func askAboutPart(e *fixture.Env) {
 	const nodes = 2000
 	machines := make([]*builders.Node, nodes)
 	for i := range machines {
-		machines[i] = e.Node(fmt.Sprintf("node-%d", i))
+		// Without the Env's label: they go with the cluster, sooner than one by one.
+		machines[i] = builders.MakeNode(e.Name(fmt.Sprintf("node-%d", i)))
 	}
 	e.AddNodes(machines...)
+	anywhere := func(name string, d *deployment) *builders.Pod {
+		return builders.MakePod(name).Namespace(e.Namespace).SchedulerName(d.name).PVC("data")
+	}
 
 	d := own(e, plan{mode: "full", name: "extender-part", scheduler: []string{"percentageOfNodesToScore: 100\n", "percentageOfNodesToScore: 0 # the default\n"}})
 	e.CreatePVC(e.PVC("data"))
-	pod := e.CreatePod(e.Pod("pod").PVC("data"))
+	pod := e.CreatePod(anywhere("pod", d))
 	// Without a volume anywhere, the refusal tells of how many nodes it is.
 	refused := e.WaitUnschedulable(pod, noVolume)
 	all, part := 0, 0
@@ -70,9 +74,9 @@ func askAboutPart(e *fixture.Env) {
 		e.T.Fatal(err)
 	}
 
-	own(e, plan{mode: "full", name: "extender-all", of: d})
+	d = own(e, plan{mode: "full", name: "extender-all", of: d})
 	e.CreatePVs(e.LocalPV("only", fmt.Sprintf("node-%d", nodes-1)))
-	placed := e.WaitScheduled(e.CreatePod(e.Pod("all").PVC("data")), fmt.Sprintf("node-%d", nodes-1))
+	placed := e.WaitScheduled(e.CreatePod(anywhere("all", d)), fmt.Sprintf("node-%d", nodes-1))
 	if refusal := fixture.Refusal(placed); refusal != "" {
 		e.T.Errorf("the pod was refused first: %s", refusal)
 	}

@@ -20,7 +20,15 @@ import (
 // whose scheduler sends whole nodes to the first one's extender.
 var shared struct{ full, advisory, whole *deployment }
 
-func TestMain(m *testing.M) { os.Exit(fixture.Main(m, begin)) }
+func TestMain(m *testing.M) { os.Exit(fixture.MainOn(m, config, begin)) }
+
+// config has the PV controller look at all claims as often as by default. Each time it
+// writes an event about each claim that waits, and here hundreds do; none is immediate.
+func config() cluster.Config {
+	c := fixture.DefaultConfig()
+	c.ControllerManager.ExtraArgs = nil
+	return c
+}
 
 // begin starts both modes on the package's cluster.
 func begin(ctx context.Context, c *cluster.Cluster) (stop func(), err error) {

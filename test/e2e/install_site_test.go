@@ -1,0 +1,155 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"stowage.dev/stowage/test/cluster/realnode"
+	"stowage.dev/stowage/test/cluster/realnode/layout"
+	"stowage.dev/stowage/test/e2e/frame"
+	"stowage.dev/stowage/test/e2e/install"
+)
+
+// manifests is where our manifests are, from here.
+const manifests = "../../manifests/"
+
+// parts are what the default installs, by the name of its image.
+var parts = []string{"stowage-provisioner", "stowage-controller", "stowage-scheduler"}
+
+// empty is a cluster on which nothing is installed, of a node with three disks. The node has our
+// images under tag dev, and under dev2 too, which stands for the next version.
+type empty struct {
+	*frame.Env
+	node *realnode.Node
+}
+
+func newEmpty(t *testing.T) *empty {
+	t.Helper()
+	o, err := install.Options(install.Config{})()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &empty{}
+	o.Begin = func(ctx context.Context, c *realnode.Cluster) (err error) {
+		spec := frame.Node("one")
+		for _, path := range []string{"/mnt/disks/1", "/mnt/disks/2", "/mnt/disks/3"} {
+			spec.Disks = append(spec.Disks, realnode.Disk{Kind: realnode.Ext4, Path: path, Size: 16 << 20})
+		}
+		if s.node, err = c.AddNode(ctx, spec); err != nil {
+			return err
+		}
+		for _, part := range parts {
+			image := "stowage.dev/" + part
+			if _, err := s.node.Run(ctx, nil, "ctr", "--address", layout.Containerd, "--namespace", "k8s.io", "images", "tag",
+				image+":dev", image+":dev2"); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	s.Env = frame.NewOn(t, o)
+	return s
+}
+
+// kubectl runs kubectl in no namespace of the test's and returns what it printed.
+func (s *empty) kubectl(args ...string) string {
+	s.T.Helper()
+	out, err := s.Cluster.Kubectl(s.Context, args...)
+	s.Do(err)
+	return out
+}
+
+// newHelm builds Helm, unless it is there, and returns how to run it on the cluster, without the
+// user's own configuration.
+func newHelm(s *empty) func(args ...string) {
+	s.T.Helper()
+	build := exec.CommandContext(s.Context, "../../hack/tools/install.sh", "helm.sh/helm/v4/cmd/helm")
+	build.Stderr = os.Stderr
+	out, err := build.Output()
+	s.Do(err)
+	home := s.T.TempDir()
+	return func(args ...string) {
+		s.T.Helper()
+		cmd := exec.CommandContext(s.Context, strings.TrimSpace(string(out)), append(args, "--namespace", "stowage-system")...)
+		cmd.Env = append(os.Environ(), "KUBECONFIG="+s.Cluster.Kubeconfig(), "HOME="+home,
+			"HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			s.T.Fatalf("helm %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+}
+
+// nextOverlay is what an administrator writes who wants the default with images of tag dev2.
+func (s *empty) nextOverlay() string {
+	s.T.Helper()
+	dir := filepath.Join(s.Cluster.Folder(), "next")
+	s.Do(os.Mkdir(dir, 0o755))
+	base, err := filepath.Abs(manifests + "overlays/default")
+	s.Do(err)
+	base, err = filepath.Rel(dir, base)
+	s.Do(err)
+	var images []map[string]string
+	for _, part := range parts {
+		images = append(images, map[string]string{"name": "stowage.dev/" + part, "newTag": "dev2"})
+	}
+	data, err := yaml.Marshal(map[string]any{
+		"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
+		"resources": []string{base}, "images": images,
+	})
+	s.Do(err)
+	s.Do(os.WriteFile(filepath.Join(dir, "kustomization.yaml"), data, 0o600))
+	return dir
+}
+
+// ours are all objects that are Stowage's, or have labels, annotations or finalizers of it, but
+// for volumes.
+func (s *empty) ours() []unstructured.Unstructured {
+	s.T.Helper()
+	// The API server makes an APIService of each kind's group, and takes it away some time after.
+	skip := []string{"events", "events.events.k8s.io", "persistentvolumes", "apiservices.apiregistration.k8s.io"}
+	var kinds []string
+	for kind := range strings.FieldsSeq(s.kubectl("api-resources", "--verbs=list", "--output=name")) {
+		if !slices.Contains(skip, kind) {
+			kinds = append(kinds, kind)
+		}
+	}
+	var list unstructured.UnstructuredList
+	s.Do(list.UnmarshalJSON([]byte(s.kubectl("get", strings.Join(kinds, ","), "--all-namespaces", "--output=json"))))
+	var found []unstructured.Unstructured
+	for _, o := range list.Items {
+		if o.GetNamespace() == "stowage-system" && (o.GetName() == "default" || o.GetName() == "kube-root-ca.crt") {
+			continue // every namespace has them
+		}
+		o.SetManagedFields(nil)
+		meta, err := json.Marshal(o.Object["metadata"])
+		s.Do(err)
+		if strings.Contains(string(meta), "stowage") || strings.Contains(o.GetKind(), "LocalDisk") {
+			found = append(found, o)
+		}
+	}
+	return found
+}
+
+// waitDeleted waits until an object that is being deleted is gone.
+func (s *empty) waitDeleted(o unstructured.Unstructured) {
+	s.T.Helper()
+	kind := o.GetKind()
+	if gvk := o.GroupVersionKind(); gvk.Group != "" {
+		kind = strings.Join([]string{gvk.Kind, gvk.Version, gvk.Group}, ".")
+	}
+	s.kubectl("wait", "--for=delete", kind+"/"+o.GetName(), "--namespace="+o.GetNamespace(), "--timeout=5m")
+}

@@ -44,6 +44,9 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 	if err := sweep(); err != nil {
 		return nil, fmt.Errorf("remove what a killed run left: %w", err)
 	}
+	if err := allowWatchers(); err != nil {
+		return nil, fmt.Errorf("start a cluster of real nodes: %w", err)
+	}
 	c := &Cluster{config: config}
 	if err := c.start(ctx); err != nil {
 		err = fmt.Errorf("start a cluster of real nodes: %w", err)

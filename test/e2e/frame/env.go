@@ -176,6 +176,7 @@ func (e *Env) Dump() string {
 		{"get", "nodes", "--output=wide"},
 		{"get", "pods", "--all-namespaces", "--output=wide"},
 		{"get", "persistentvolumes,persistentvolumeclaims"},
+		{"get", "localdiskreports", `--output=jsonpath={range .items[*]}{range .status.entries[*]}{.path} {.state} {.reason} {.message}{"\n"}{end}{end}`},
 		{"get", "events", "--sort-by=.lastTimestamp"},
 	} {
 		out, err := e.Cluster.Kubectl(ctx, append([]string{"--namespace=" + e.Namespace}, args...)...)

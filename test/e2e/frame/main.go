@@ -73,6 +73,9 @@ func run(m *testing.M, o Options) (code int, err error) {
 	return m.Run(), nil
 }
 
+// Binaries are what clusters run, once Main has built them.
+func Binaries() realnode.Binaries { return binaries }
+
 // start starts a cluster with options.
 func start(o Options) (*realnode.Cluster, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)

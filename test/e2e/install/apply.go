@@ -60,7 +60,8 @@ func MakeFolders(ctx context.Context, n *realnode.Node, classes []Class) error {
 	return err
 }
 
-// RolledOut waits until all pods of all that is installed are ready.
+// RolledOut waits until all pods of all that is installed are ready, but for those that never
+// are: of the extender the leader alone is.
 func RolledOut(ctx context.Context, on *realnode.Cluster) error {
 	out, err := on.Kubectl(ctx, "get", "deployments,daemonsets", "--all-namespaces", "--selector=app.kubernetes.io/part-of=stowage",
 		`--output=jsonpath={range .items[*]}{.metadata.namespace} {.kind}/{.metadata.name}{"\n"}{end}`)
@@ -73,7 +74,11 @@ func RolledOut(ctx context.Context, on *realnode.Cluster) error {
 	for i, line := range lines {
 		namespace, workload, _ := strings.Cut(line, " ")
 		wg.Go(func() {
-			if _, err := on.Kubectl(ctx, "rollout", "status", "--namespace="+namespace, workload); err != nil {
+			args := []string{"rollout", "status", "--namespace=" + namespace, workload}
+			if workload == "Deployment/stowage-extender" {
+				args = []string{"wait", "--timeout=-1s", "--for=jsonpath={.status.readyReplicas}", "--namespace=" + namespace, workload}
+			}
+			if _, err := on.Kubectl(ctx, args...); err != nil {
 				errs[i] = errors.Join(fmt.Errorf("roll out %s: %w", workload, err), describe(on, namespace))
 			}
 		})

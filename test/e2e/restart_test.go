@@ -1,0 +1,63 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package e2e
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"stowage.dev/stowage/test/cluster/realnode"
+	"stowage.dev/stowage/test/e2e/frame"
+	"stowage.dev/stowage/test/e2e/install"
+)
+
+// TestAgentRestarted: the agent's pod is deleted while it cleans a disk. The volume is not
+// published before the next one has cleaned it, and then it is blank.
+func TestAgentRestarted(t *testing.T) {
+	t.Parallel()
+	e := site.New(t)
+	path := slot("slow", "disk")
+	plug(e, "two", realnode.Disk{Kind: realnode.Block, Path: path, Size: 64 << 20})
+	before := published(e, "two", path)
+	e.Create(blockClaim(e, "volume", "slow"))
+	const fill = "tr '\\0' x </dev/zero | dd of=/dev/volume bs=1M count=64 iflag=fullblock conv=fsync 2>/dev/null && tail -c 4 /dev/volume"
+	if got, _ := finish(e, by(ours, withDevice(e.Shell("first", fill), "volume"))); got != "xxxx" {
+		t.Errorf("the end of the full volume reads %q, want xxxx", got)
+	}
+	giveBack(e, "volume")
+	e.WaitPV(before.Name, "being cleaned", func(pv *corev1.PersistentVolume) bool {
+		return pv.UID == before.UID && pv.DeletionTimestamp != nil
+	})
+	old := agent(e, "two")
+	e.Do(e.Client.CoreV1().Pods(install.Namespace).Delete(e.Context, old.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(1))}))
+	frame.WaitGone[*corev1.Pod](e, frame.Target{Client: e.Client.CoreV1().RESTClient(), Resource: "pods", Namespace: install.Namespace, Name: old.Name})
+	// Without its agent nobody can end the volume: if it is there, the clean was cut off.
+	pv, err := e.Client.CoreV1().PersistentVolumes().Get(e.Context, before.Name, metav1.GetOptions{})
+	if err != nil || pv.UID != before.UID {
+		t.Fatalf("the agent had cleaned the disk before it was stopped: give it more to do (%v)", err)
+	}
+	published(e, "two", path, before)
+	claimGone(e, "volume")
+	e.Create(blockClaim(e, "volume", "slow"))
+	const look = "cmp -n 67108864 /dev/volume /dev/zero && echo blank"
+	if got, _ := finish(e, by(ours, withDevice(e.Shell("next", look), "volume"))); got != "blank\n" {
+		t.Errorf("the next tenant says %q, want blank", got)
+	}
+}
+
+// agent is the pod of a node's agent.
+func agent(e *frame.Env, node string) *corev1.Pod {
+	e.T.Helper()
+	pods, err := e.Client.CoreV1().Pods(install.Namespace).List(e.Context, metav1.ListOptions{
+		LabelSelector: "app.kubernetes.io/name=stowage-provisioner", FieldSelector: "spec.nodeName=" + node,
+	})
+	if err != nil || len(pods.Items) != 1 {
+		e.T.Fatalf("node %s has %d agents (%v), want one", node, len(pods.Items), err)
+	}
+	return &pods.Items[0]
+}

@@ -25,21 +25,25 @@ const ours = "stowage-scheduler"
 const removeTimeout = 2 * time.Minute
 
 // classes are those of the shared site. Each test has one of its own, or disks of its own.
-var classes = append([]install.Class{
+var classes = []install.Class{
 	class("files", nil),
-	class("folders", map[string]any{"allowDirectories": true, "directoryPattern": "*", "existingData": "Clean"}),
+	class("folders", map[string]any{"allowDirectories": true, "directoryPattern": "disk*"}),
 	class("formatted", nil),
 	class("blocks", map[string]any{"volumeMode": "Block"}),
 	class("slow", map[string]any{"volumeMode": "Block", "blockCleanerCommand": []string{"dd-zero", "100"}}),
 	class("owned", nil),
 	class("set", nil),
 	class("chosen", nil),
-}, losable...)
+}
 
 // site is a cluster with all of Stowage on three nodes, which tests share. Each test has a class
-// of its own there, and the nodes' folder for it.
+// of its own there, and the nodes' folder for it. Folders that become volumes are in a file system
+// of their node: the machine's has the files of all nodes' disks, by which it is in use.
 var site = frame.NewSite(install.Options(install.Config{
-	Nodes:   []realnode.NodeSpec{frame.Node("one"), frame.Node("two"), frame.Node("three")},
+	Nodes: []realnode.NodeSpec{
+		frame.Node("one"), frame.Node("two"),
+		frame.Node("three", realnode.Disk{Kind: realnode.Ext4, Path: slot("folders"), Size: 64 << 20}),
+	},
 	Classes: classes,
 }))
 

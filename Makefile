@@ -119,9 +119,9 @@ test-integration: control-plane ## Tests against a real control plane; RUN=regex
 	  go test -json -p=1 -timeout=$(TIMEOUT) -count=$(or $(COUNT),1) -run='$(RUN)' $$(go list ./test/... | grep -v /test/e2e) | $(REPORT) -tests
 
 .PHONY: e2e
-e2e: control-plane ## Tests on real kubelets and containerd (root, Debian packages); RUN=regexp COUNT=n TIMEOUT=45m
+e2e: control-plane images ## Tests on real kubelets and containerd (root, Debian packages); RUN=regexp COUNT=n TIMEOUT=45m
 	@bin/tools/cluster build -real
-	@go test -json -p=1 -timeout=$(TIMEOUT) -count=$(or $(COUNT),1) -run='$(RUN)' ./test/e2e/... | $(REPORT) -tests
+	@go test -json -p=1 -parallel=4 -timeout=$(TIMEOUT) -count=$(or $(COUNT),1) -run='$(RUN)' ./test/e2e/... | $(REPORT) -tests
 
 ##@ Measure
 

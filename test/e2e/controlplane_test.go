@@ -8,6 +8,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -39,9 +40,7 @@ func (s scheduler) run(ctx context.Context, c *realnode.Cluster) error {
 	if data["scheduler.conf"], err = os.ReadFile(kubeconfig); err != nil {
 		return err
 	}
-	for name, content := range s.files {
-		data[name] = content
-	}
+	maps.Copy(data, s.files)
 	node := c.Node(s.node)
 	for name, content := range data {
 		file := filepath.Join("/etc/kubernetes", name)

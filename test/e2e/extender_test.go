@@ -135,7 +135,7 @@ func importStock(ctx context.Context, c *realnode.Cluster, node string) (string,
 	if err != nil && !errors.As(err, &static) {
 		return "", err
 	}
-	for _, path := range strings.Fields(string(libraries)) {
+	for path := range strings.FieldsSeq(string(libraries)) {
 		if filepath.IsAbs(path) {
 			image.Files[path] = path
 		}

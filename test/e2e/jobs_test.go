@@ -6,7 +6,6 @@
 package e2e
 
 import (
-	"strings"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -88,7 +87,7 @@ func TestCleaningJobs(t *testing.T) {
 func cleaned(jobs []batchv1.Job, pv *corev1.PersistentVolume) bool {
 	for _, job := range jobs {
 		for _, uid := range job.Labels {
-			if uid == string(pv.UID) && job.Status.Succeeded == 1 && strings.HasPrefix(job.Spec.Template.Spec.NodeName, "one") {
+			if uid == string(pv.UID) && job.Status.Succeeded == 1 && job.Spec.Template.Spec.NodeName == "one" {
 				return true
 			}
 		}

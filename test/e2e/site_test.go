@@ -6,11 +6,11 @@
 package e2e
 
 import (
-	"context"
+	"maps"
 	"path/filepath"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"stowage.dev/stowage/test/cluster/realnode"
@@ -20,9 +20,6 @@ import (
 
 // ours is the name of the second scheduler.
 const ours = "stowage-scheduler"
-
-// removeTimeout is how long a test's pods may take to go after it.
-const removeTimeout = 2 * time.Minute
 
 // classes are those of the shared site. Each test has one of its own, or disks of its own.
 var classes = []install.Class{
@@ -50,9 +47,7 @@ var site = frame.NewSite(install.Options(install.Config{
 // class is a class whose folder has its name.
 func class(name string, settings map[string]any) install.Class {
 	all := map[string]any{"hostDir": slot(name)}
-	for key, value := range settings {
-		all[key] = value
-	}
+	maps.Copy(all, settings)
 	return install.Class{Name: name, Settings: all}
 }
 
@@ -74,10 +69,8 @@ func plug(e *frame.Env, node string, disks ...realnode.Disk) {
 			if e.T.Failed() {
 				return
 			}
-			ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)
-			defer cancel()
-			deletePods(ctx, e)
-			if err := n.RemoveDisk(ctx, d.Path); err != nil {
+			deletePods(e)
+			if err := n.RemoveDisk(e.Context, d.Path); err != nil {
 				e.T.Logf("this disk stays: %v", err)
 			}
 		})
@@ -85,8 +78,8 @@ func plug(e *frame.Env, node string, disks ...realnode.Disk) {
 }
 
 // deletePods deletes all pods of the test, and returns when they are gone.
-func deletePods(ctx context.Context, e *frame.Env) {
-	pods, err := e.Client.CoreV1().Pods(e.Namespace).List(ctx, metav1.ListOptions{})
+func deletePods(e *frame.Env) {
+	pods, err := e.Client.CoreV1().Pods(e.Namespace).List(e.Context, metav1.ListOptions{})
 	if err != nil {
 		e.T.Error(err)
 		return
@@ -102,7 +95,8 @@ func deletePods(ctx context.Context, e *frame.Env) {
 // remove deletes a pod and does not wait for its end.
 func remove(e *frame.Env, pod string) {
 	e.T.Helper()
-	if err := e.Client.CoreV1().Pods(e.Namespace).Delete(e.Context, pod, metav1.DeleteOptions{}); err != nil {
+	err := e.Client.CoreV1().Pods(e.Namespace).Delete(e.Context, pod, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
 		e.T.Error(err)
 	}
 }

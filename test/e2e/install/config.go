@@ -32,8 +32,6 @@ type Config struct {
 	Files []string
 	// Parts whose images nodes have; empty: provisioner, controller and scheduler.
 	Parts []string
-	// Images are archives of others.
-	Images []string
 	// Classes take the place of those that the manifests configure.
 	Classes []Class
 	// Agents are further keys of the agents' ConfigMap.
@@ -77,7 +75,7 @@ func Options(c Config) func() (frame.Options, error) {
 			return frame.Options{}, err
 		}
 		return frame.Options{
-			Images: append(archives, c.Images...),
+			Images: archives,
 			Config: c.Cluster,
 			Begin:  func(ctx context.Context, on *realnode.Cluster) error { return Apply(ctx, on, c) },
 		}, nil

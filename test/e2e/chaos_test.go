@@ -1,0 +1,199 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"stowage.dev/stowage/test/cluster"
+	"stowage.dev/stowage/test/cluster/realnode"
+	"stowage.dev/stowage/test/cluster/realnode/layout"
+	"stowage.dev/stowage/test/e2e/frame"
+	"stowage.dev/stowage/test/e2e/install"
+)
+
+const (
+	// chaosTimeout is ample for a machine that has other things to do too.
+	chaosTimeout = 15 * time.Minute
+	// chaosFolder is where the nodes have their disks.
+	chaosFolder = "/mnt/disks/chaos"
+	// betweenKills is how many more pods have run when the next part is killed; some of them are
+	// made after the kill.
+	betweenKills = rolling + 3
+)
+
+// chaosNodes are named so that leases and logs tell them from other tests' nodes.
+var chaosNodes = []string{"one", "two", "three"}
+
+// chaosDisks are those of each node: kubelet formats the block devices.
+var chaosDisks = []realnode.Disk{
+	{Kind: realnode.Ext4, Path: chaosFolder + "/file-system", Size: 16 << 20},
+	{Kind: realnode.Ext4, Path: chaosFolder + "/other", Size: 16 << 20},
+	{Kind: realnode.Tmpfs, Path: chaosFolder + "/memory", Size: 16 << 20},
+	{Kind: realnode.Block, Path: chaosFolder + "/device", Size: 16 << 20},
+	{Kind: realnode.Block, Path: chaosFolder + "/raw", Size: 16 << 20},
+}
+
+// TestChaos: while pods come, take volumes and go, each part that has a hand in volumes is killed
+// in turn and started again, as what supervises it would. All pods run in the end and have what
+// they wrote, no volume is given twice, none is offered dirty, no claim is lost, and all disks
+// are offered anew when all is over.
+func TestChaos(t *testing.T) {
+	e := newChaos(t)
+	l := newLoad(e)
+	l.wait("the volumes of all disks are available", l.allFree)
+	l.begin()
+	l.wait("the first pods run", func() bool { return l.ran >= rolling })
+	for _, part := range []struct {
+		name string
+		kill func()
+	}{
+		{"kubelet of node one", func() { restart(e, e.Cluster.Node("one").Kubelet()) }},
+		{"containerd of node two", func() { restart(e, e.Cluster.Node("two").Containerd()) }},
+		{"the scheduler that leads", func() { crash(e, leader(e, "kube-system", "stowage-scheduler")) }},
+		{"the agent of node three, which is cleaning a disk", func() {
+			l.wait("a disk of node three is being cleaned", func() bool { return l.cleaning("three") })
+			crash(e, agentOf(e, "three"))
+		}},
+		{"the controller that leads", func() { crash(e, leader(e, install.Namespace, "stowage-controller")) }},
+		{"kube-controller-manager", func() { restart(e, e.Cluster.ControllerManager()) }},
+	} {
+		begun, ran := time.Now(), l.count()
+		part.kill()
+		l.wait("more pods have run after "+part.name+" was killed", func() bool { return l.ran >= ran+betweenKills })
+		t.Logf("killed %s; %d more pods have run %s later", part.name, betweenKills, time.Since(begun).Round(time.Second))
+	}
+	l.stay()
+	l.wait("all of the last pods run", l.allRun)
+	for name, uid := range l.running() {
+		for _, owner := range strings.Fields(e.Exec(name, "sh", "-c", "cat /data/*/owner")) {
+			if owner != uid {
+				t.Errorf("pod %s, %s, reads %q in its volume, want its own UID", name, uid, owner)
+			}
+		}
+	}
+	l.end()
+	l.wait("all disks are available again", l.allFree)
+	for _, node := range chaosNodes {
+		blank(e, e.Cluster.Node(node))
+	}
+	t.Logf("%d pods have run", l.count())
+}
+
+// newChaos starts the cluster of the test.
+func newChaos(t *testing.T) *frame.Env {
+	t.Helper()
+	config := install.Config{
+		Classes: []install.Class{{Name: "chaos", Settings: map[string]any{"hostDir": chaosFolder}}},
+		// A node that is slow to come back is not to lose its pods.
+		Cluster: func(c *realnode.Config) { c.Silence = time.Minute },
+	}
+	for _, name := range chaosNodes {
+		config.Nodes = append(config.Nodes, frame.Node(name, chaosDisks...))
+	}
+	o, err := install.Options(config)()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := frame.NewOn(t, o)
+	ctx, cancel := context.WithTimeout(context.Background(), chaosTimeout)
+	t.Cleanup(cancel)
+	e.Context = ctx
+	t.Cleanup(func() { tellChaos(e) })
+	return e
+}
+
+// restart kills a part and starts it again, as init does.
+func restart(e *frame.Env, part *cluster.Component) {
+	e.T.Helper()
+	e.Do(part.Restart(e.Context))
+}
+
+// leader is the pod that holds a lease.
+func leader(e *frame.Env, namespace, lease string) *corev1.Pod {
+	e.T.Helper()
+	held, err := e.Client.CoordinationV1().Leases(namespace).Get(e.Context, lease, metav1.GetOptions{})
+	e.Do(err)
+	if held.Spec.HolderIdentity == nil {
+		e.T.Fatalf("nobody holds lease %s", lease)
+	}
+	name, _, _ := strings.Cut(*held.Spec.HolderIdentity, "_")
+	pod, err := e.Client.CoreV1().Pods(namespace).Get(e.Context, name, metav1.GetOptions{})
+	e.Do(err)
+	return pod
+}
+
+// agentOf is the pod of a node's agent.
+func agentOf(e *frame.Env, node string) *corev1.Pod {
+	e.T.Helper()
+	pods, err := e.Client.CoreV1().Pods(install.Namespace).List(e.Context, metav1.ListOptions{
+		LabelSelector: "app.kubernetes.io/name=stowage-provisioner", FieldSelector: "spec.nodeName=" + node,
+	})
+	e.Do(err)
+	if len(pods.Items) != 1 {
+		e.T.Fatalf("node %s has %d agents, want one", node, len(pods.Items))
+	}
+	return &pods.Items[0]
+}
+
+// crash kills the process of a pod, and returns when kubelet has started it again.
+func crash(e *frame.Env, pod *corev1.Pod) {
+	e.T.Helper()
+	before := pod.Status.ContainerStatuses[0].ContainerID
+	_, err := e.Cluster.Node(pod.Spec.NodeName).Run(e.Context, nil, "ctr", "--address", layout.Containerd, "--namespace", "k8s.io",
+		"tasks", "kill", "--signal", "SIGKILL", strings.TrimPrefix(before, "containerd://"))
+	e.Do(err)
+	target := frame.Target{Client: e.Client.CoreV1().RESTClient(), Resource: "pods", Namespace: pod.Namespace, Name: pod.Name}
+	frame.Wait(e, target, "running again", func(p *corev1.Pod) bool {
+		s := p.Status.ContainerStatuses
+		return len(s) == 1 && s[0].State.Running != nil && s[0].ContainerID != before
+	})
+}
+
+// blank looks at all disks of a node: nothing is on them.
+func blank(e *frame.Env, n *realnode.Node) {
+	e.T.Helper()
+	for _, d := range chaosDisks {
+		look := "find " + d.Path + " -mindepth 1 ! -name lost+found"
+		if d.Kind == realnode.Block {
+			look = "wipefs " + d.Path
+		}
+		if found := on(e, n, look); found != "" {
+			e.T.Errorf("disk %s of node %s is offered with something on it: %s", d.Path, n.Name, found)
+		}
+	}
+}
+
+// tellChaos tells of a failed test what frame.Env.Dump does not.
+func tellChaos(e *frame.Env) {
+	if !e.T.Failed() {
+		return
+	}
+	e.T.Log(e.Dump())
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	var b strings.Builder
+	for _, args := range []string{
+		"get localdiskreports --output=yaml",
+		"logs --namespace=stowage-system --selector=app.kubernetes.io/name=stowage-provisioner --prefix --tail=200",
+		"logs --namespace=stowage-system --selector=app.kubernetes.io/name=stowage-controller --prefix --tail=100",
+		"logs --namespace=kube-system --selector=app.kubernetes.io/name=stowage-scheduler --prefix --tail=200",
+	} {
+		out, err := e.Cluster.Kubectl(ctx, strings.Fields(args)...)
+		fmt.Fprintf(&b, "kubectl %s\n%s\n", args, out)
+		if err != nil {
+			fmt.Fprintln(&b, err)
+		}
+	}
+	e.T.Log(b.String())
+}

@@ -109,8 +109,7 @@ func watch[T metav1.Object](l *load, informer cache.SharedIndexInformer, saw, lo
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(o any) { call(saw, o) },
 		UpdateFunc: func(before, now any) {
-			b, n := before.(T), now.(T) //nolint:forcetypeassert // an informer has objects of one kind
-			if b.GetUID() != n.GetUID() {
+			if b, ok := before.(T); ok && b.GetUID() != now.(T).GetUID() {
 				call(lost, before)
 			}
 			call(saw, now)

@@ -12,8 +12,9 @@ import (
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
-// TestOwnCluster: what other tests on the same cluster would not bear. Without simulated
-// kubelets, to make many nodes in little time.
+// TestOwnCluster: what other tests on the same cluster would not bear, one after the
+// other: the API server is away, or hundreds of volumes keep the PV controller from
+// theirs. Without simulated kubelets, to make many nodes in little time.
 func TestOwnCluster(t *testing.T) {
 	t.Parallel()
 	bare := config()
@@ -23,6 +24,8 @@ func TestOwnCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Run("the API server is restarted in the middle of 100 pods", func(t *testing.T) { restartAPIServer(e.Sibling(t)) })
+	t.Run("the extender is killed in the middle of 500 pods, twice", func(t *testing.T) { kill(e.Sibling(t)) })
+	t.Run("two replicas answer, and one is killed", func(t *testing.T) { useReplicas(e.Sibling(t)) })
 	t.Run("of 2,000 nodes the last has the only volume", func(t *testing.T) { askAboutPart(e.Sibling(t)) })
 }
 

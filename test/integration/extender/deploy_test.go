@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -123,11 +124,16 @@ func deploy(ctx context.Context, c *cluster.Cluster, p plan) (_ *deployment, err
 	return d, err
 }
 
+// binary builds the extender, once: to find that nothing has changed takes seconds.
+var binary = sync.OnceValues(func() (string, error) {
+	return cluster.BuildCommand(context.Background(), cluster.BuildOptions{Progress: os.Stderr}, "stowage.dev/stowage/cmd/extender")
+})
+
 func (d *deployment) startExtenders(ctx context.Context) (err error) {
 	if d.certs, err = newCertificates(); err != nil {
 		return err
 	}
-	if d.binary, err = cluster.BuildCommand(ctx, cluster.BuildOptions{Progress: os.Stderr}, "stowage.dev/stowage/cmd/extender"); err != nil {
+	if d.binary, err = binary(); err != nil {
 		return err
 	}
 	for range max(1, d.replicas) {

@@ -6,7 +6,6 @@ package extender_test
 import (
 	"context"
 	"errors"
-	"testing"
 	"time"
 
 	"stowage.dev/stowage/test/integration/fixture"
@@ -37,35 +36,35 @@ func placed(e *fixture.Env) int {
 	return n
 }
 
-// TestKilled: the extender is killed in the middle of 500 pods, and started again,
+// kill kills the extender in the middle of 500 pods and starts it again 50 pods later,
 // twice. No volume is given twice, and all pods get theirs.
-func TestKilled(t *testing.T) {
-	t.Parallel()
-	e := fixture.New(t)
+func kill(e *fixture.Env) {
+	e.T.Helper()
 	e.Timeout = patience * 2
 	d := own(e, plan{mode: "full", name: "extender-killed"})
-	pods := pack(e, 50, 10)
-	for _, want := range []int{100, 250} {
-		e.Wait("pods to be placed", func() bool { return placed(e) >= want })
-		if err := d.replica[0].process.Kill(); err != nil {
-			t.Fatal(err)
+	pods := packWhile(e, 50, 10, func(created int) {
+		var err error
+		switch created {
+		case 150, 350:
+			e.T.Logf("killed with %d of %d pods placed", placed(e), created)
+			err = d.replica[0].process.Kill()
+		case 200, 400:
+			err = d.launch(d.replica[0])
 		}
-		t.Logf("killed with %d pods placed", placed(e))
-		if err := d.start(e.Context(), d.replica[0]); err != nil {
-			t.Fatal(err)
+		if err != nil {
+			e.T.Fatal(err)
 		}
-	}
+	})
 	for _, pod := range pods {
 		e.WaitScheduled(pod)
 	}
 	wantPacked(e, len(pods))
 }
 
-// TestTwoReplicas: both answer, connections go from one to the other, the certificates
-// of both ends are exchanged, and one replica is killed and started again.
-func TestTwoReplicas(t *testing.T) {
-	t.Parallel()
-	e := fixture.New(t)
+// useReplicas: two answer about 200 pods, connections go from one to the other, the
+// certificates of both ends are exchanged, and one replica is killed and started again.
+func useReplicas(e *fixture.Env) {
+	e.T.Helper()
 	e.Timeout = patience * 2
 	d := own(e, plan{mode: "full", name: "extender-two", replicas: 2})
 	pods := pack(e, 20, 10)
@@ -74,16 +73,16 @@ func TestTwoReplicas(t *testing.T) {
 		if want == 60 {
 			until := time.Now().Add(30 * time.Minute)
 			if err := errors.Join(d.certs.write("tls", serverName, until), d.certs.write("client", clientName, until)); err != nil {
-				t.Fatal(err)
+				e.T.Fatal(err)
 			}
 		}
 		d.proxy.cut()
 		if want == 100 {
 			if err := d.replica[1].process.Kill(); err != nil {
-				t.Fatal(err)
+				e.T.Fatal(err)
 			}
 			if err := d.start(e.Context(), d.replica[1]); err != nil {
-				t.Fatal(err)
+				e.T.Fatal(err)
 			}
 		}
 	}

@@ -142,6 +142,13 @@ func TestPerfectPacking(t *testing.T) {
 // has a volume besides that is too small.
 func pack(e *fixture.Env, nodes, perNode int) []*v1.Pod {
 	e.T.Helper()
+	return packWhile(e, nodes, perNode, func(int) {})
+}
+
+// packWhile is pack that calls meanwhile with the number of pods whenever there is one
+// more.
+func packWhile(e *fixture.Env, nodes, perNode int, meanwhile func(pods int)) []*v1.Pod {
+	e.T.Helper()
 	var machines []*builders.Node
 	var volumes []*builders.PV
 	for n := range nodes {
@@ -159,6 +166,7 @@ func pack(e *fixture.Env, nodes, perNode int) []*v1.Pod {
 		claim := fmt.Sprintf("claim-%d", i)
 		e.CreatePVC(e.PVC(claim).Request("2Gi"))
 		pods = append(pods, e.CreatePod(e.Pod(fmt.Sprintf("pod-%d", i)).PVC(claim)))
+		meanwhile(len(pods))
 	}
 	return pods
 }

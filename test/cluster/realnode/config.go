@@ -10,8 +10,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"time"
 
 	"stowage.dev/stowage/test/cluster"
@@ -56,35 +54,6 @@ func Build(ctx context.Context, o cluster.BuildOptions) (b Binaries, err error) 
 		}
 	}
 	return b, nil
-}
-
-// tools are the programs that real nodes take from the machine, and the Debian packages that
-// have them.
-var tools = map[string]string{
-	"containerd":          "containerd",
-	"ctr":                 "containerd",
-	"runc":                "runc",
-	"/usr/lib/cni/bridge": "containernetworking-plugins",
-	busyboxPath:           "busybox-static",
-	"iptables-restore":    "iptables",
-	"ip":                  "iproute2",
-	"nsenter":             "util-linux",
-	"mount":               "mount",
-	"mkfs.ext4":           "e2fsprogs",
-}
-
-// Missing returns an error that says why this machine cannot have real nodes, nil if it can.
-func Missing() error {
-	var errs []error
-	if os.Geteuid() != 0 {
-		errs = append(errs, errors.New("real nodes need root"))
-	}
-	for tool, pkg := range tools {
-		if _, err := exec.LookPath(tool); err != nil {
-			errs = append(errs, fmt.Errorf("real nodes need %s: install the package %s", tool, pkg))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // complete fills in defaults and reports what cannot work.

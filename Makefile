@@ -25,6 +25,7 @@ FUZZ     ?=
 FUZZTIME ?= 20s
 BENCH    ?= .
 KEEP     ?=
+REAL     ?=
 WORKLOADS ?=
 ROUNDS   ?=
 ONLY     ?=
@@ -88,9 +89,10 @@ bin/tools/images:
 	@go -C hack/images build -v -o '$(CURDIR)/$@' . 2>&1 | $(PROGRESS)
 
 .PHONY: demo
-demo: control-plane ## Schedule stateful pods on a real control plane; KEEP=1 leaves it running
+demo: $(if $(REAL),,control-plane) ## Schedule stateful pods on a real control plane; KEEP=1 leaves it running, REAL=1 has real kubelets (root)
 	@go build -v -o bin/tools/demo ./hack/demo 2>&1 | $(PROGRESS)
-	@KEEP=$(KEEP) bin/tools/demo
+	@$(if $(REAL),bin/tools/demo -check && $(MAKE) images IMAGES='stowage-provisioner stowage-controller stowage-scheduler')
+	@KEEP=$(KEEP) REAL=$(REAL) bin/tools/demo
 
 ##@ Test
 

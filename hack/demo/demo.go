@@ -33,6 +33,12 @@ const (
 	configFile = "manifests/scheduler/second/config.yaml"
 )
 
+// simulatedHints are commands for a cluster that is kept.
+const simulatedHints = `  kubectl get pods,pvc,pv -o wide
+  kubectl describe pod archive
+  kubectl get ldr -o yaml
+`
+
 // rights are what the sample has applied for a second scheduler.
 var rights = []string{
 	"manifests/scheduler/direct-binding/role.yaml",
@@ -55,6 +61,11 @@ type demo struct {
 	provisioner string
 	disks       *disks // nil before there are any
 	folders     bool   // stand for disks, also where real ones could be made
+	// stopCluster ends the cluster and its nodes, hints are what to try on it.
+	stopCluster func() error
+	hints       string
+	// kubectl runs kubectl as an administrator, on a cluster of real nodes.
+	kubectl func(ctx context.Context, args ...string) (string, error)
 	// former are the volumes of the StatefulSet that was deleted.
 	former []*v1.PersistentVolume
 
@@ -90,7 +101,10 @@ func start(ctx context.Context, folders bool) (_ *demo, err error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &demo{cluster: c, begin: begin, lives: &lives{}, out: os.Stdout, provisioner: provisioner, folders: folders, end: func() {}}
+	d := &demo{
+		cluster: c, stopCluster: c.Stop, hints: simulatedHints, begin: begin, lives: &lives{}, out: os.Stdout,
+		provisioner: provisioner, folders: folders, end: func() {},
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.stop(false))
@@ -132,11 +146,23 @@ func (d *demo) startSchedulers(ctx context.Context, binary string, config []byte
 }
 
 // startBackground runs what this process contributes: a watch on the objects
-// of the story, and a provisioner. They log where the components do.
+// of the story, and a provisioner.
 func (d *demo) startBackground(ctx context.Context) error {
-	log, err := os.Create(filepath.Join(d.cluster.Folder(), "demo.log"))
+	life, err := d.startWatch(ctx)
 	if err != nil {
 		return err
+	}
+	provisioner := newProvisioner(life, d.cluster.Client())
+	d.background.Go(func() { provisioner.Run(life) })
+	return nil
+}
+
+// startWatch watches the objects of the story. What runs in the background does so until life
+// ends, and logs where the components do.
+func (d *demo) startWatch(ctx context.Context) (life context.Context, err error) {
+	log, err := os.Create(filepath.Join(d.cluster.Folder(), "demo.log"))
+	if err != nil {
+		return nil, err
 	}
 	logger := textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(log)))
 	klog.SetLogger(logger)
@@ -146,14 +172,12 @@ func (d *demo) startBackground(ctx context.Context) error {
 		d.background.Wait()
 		_ = log.Close()
 	}
-	provisioner := newProvisioner(life, d.cluster.Client())
-	d.background.Go(func() { provisioner.Run(life) })
 	d.watch, err = newWatch(ctx, life, d.cluster, d.lives)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	d.background.Go(d.watch.shutdown)
-	return nil
+	return life, nil
 }
 
 // stop ends everything and takes the disks away. keepLogs leaves the cluster's folder and says where.
@@ -163,7 +187,7 @@ func (d *demo) stop(keepLogs bool) error {
 		fmt.Fprintln(os.Stderr, "\nThe logs of all components are kept in", d.cluster.Folder())
 	}
 	d.end()
-	return errors.Join(d.cluster.Stop(), d.disks.remove())
+	return errors.Join(d.stopCluster(), d.disks.remove())
 }
 
 // keep says how to look at the cluster and leaves it running until ctx is done.
@@ -172,13 +196,10 @@ func (d *demo) keep(ctx context.Context) error {
 The cluster stays up until Ctrl-C. In another terminal:
 
   export KUBECONFIG=%s
-  kubectl get pods,pvc,pv -o wide
-  kubectl describe pod archive
-  kubectl get ldr -o yaml
-
+%s
 Pods with schedulerName: %s are ours to place. Logs are in
 %s.
-`, d.cluster.Kubeconfig(), stowage, d.cluster.Folder())
+`, d.cluster.Kubeconfig(), d.hints, stowage, d.cluster.Folder())
 	select {
 	case <-ctx.Done():
 		return nil

@@ -115,22 +115,29 @@ func tellGivenBack(ctx context.Context, d *demo) error {
 
 // shopVolumes are the volumes of the StatefulSet's claims, in order of node and path.
 func (d *demo) shopVolumes() ([]*v1.PersistentVolume, error) {
-	var volumes []*v1.PersistentVolume
+	var claims []string
 	for _, pod := range shopPods {
-		for _, template := range []string{"data", "log"} {
-			claim, err := d.watch.claims.Get(template + "-" + pod)
-			if err != nil {
-				return nil, err
-			}
-			pv, err := d.watch.volumes.Get(claim.Spec.VolumeName)
-			if err != nil {
-				return nil, err
-			}
-			if pv.Spec.Local == nil || pv.Spec.ClaimRef == nil {
-				return nil, fmt.Errorf("volume %s of claim %s is no bound local volume", pv.Name, claim.Name)
-			}
-			volumes = append(volumes, pv)
+		claims = append(claims, "data-"+pod, "log-"+pod)
+	}
+	return d.volumesOf(claims...)
+}
+
+// volumesOf are the volumes of claims, in order of node and path.
+func (d *demo) volumesOf(claims ...string) ([]*v1.PersistentVolume, error) {
+	var volumes []*v1.PersistentVolume
+	for _, name := range claims {
+		claim, err := d.watch.claims.Get(name)
+		if err != nil {
+			return nil, err
 		}
+		pv, err := d.watch.volumes.Get(claim.Spec.VolumeName)
+		if err != nil {
+			return nil, err
+		}
+		if pv.Spec.Local == nil || pv.Spec.ClaimRef == nil {
+			return nil, fmt.Errorf("volume %s of claim %s is no bound local volume", pv.Name, claim.Name)
+		}
+		volumes = append(volumes, pv)
 	}
 	slices.SortFunc(volumes, func(a, b *v1.PersistentVolume) int {
 		return slices.Compare([]string{nodeOf(a), a.Spec.Local.Path}, []string{nodeOf(b), b.Spec.Local.Path})

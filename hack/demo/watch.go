@@ -25,9 +25,12 @@ import (
 // namespace is where the story happens.
 const namespace = "default"
 
-// patience is the deadline of each wait. What is waited for takes a fraction of
-// a second.
-const patience = 30 * time.Second
+// patience is the deadline of each wait for what takes a fraction of a second, realPatience
+// where pods are real, which takes seconds.
+const (
+	patience     = 30 * time.Second
+	realPatience = 3 * time.Minute
+)
 
 // watch sees the objects of the story change. One goroutine at a time may wait.
 type watch struct {
@@ -37,6 +40,7 @@ type watch struct {
 	events   eventslisters.EventNamespaceLister
 	changed  chan struct{} // holds a signal after any change
 	failed   <-chan error  // a component has ended
+	patience time.Duration // with each wait
 	shutdown func()        // waits for the informers after life has ended
 }
 
@@ -52,6 +56,7 @@ func newWatch(ctx, life context.Context, c *cluster.Cluster, l *lives) (*watch, 
 		events:   factory.Events().V1().Events().Lister().Events(namespace),
 		changed:  make(chan struct{}, 1),
 		failed:   c.Failed(),
+		patience: patience,
 		shutdown: factory.Shutdown,
 	}
 	signal := func(object any) {
@@ -83,7 +88,7 @@ func newWatch(ctx, life context.Context, c *cluster.Cluster, l *lives) (*watch, 
 // until waits for done, which is asked after each change. Its error ends the
 // wait; latest adds to the message when time is up.
 func (w *watch) until(ctx context.Context, what string, done func() (bool, error), latest func() string) error {
-	timeout := time.NewTimer(patience)
+	timeout := time.NewTimer(w.patience)
 	defer timeout.Stop()
 	for {
 		ok, err := done()
@@ -97,7 +102,7 @@ func (w *watch) until(ctx context.Context, what string, done func() (bool, error
 		case <-ctx.Done():
 			return errors.New("interrupted")
 		case <-timeout.C:
-			return fmt.Errorf("%s: not within %s%s", what, patience, latest())
+			return fmt.Errorf("%s: not within %s%s", what, w.patience, latest())
 		}
 	}
 }
@@ -108,13 +113,13 @@ func (w *watch) limit(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var group sync.WaitGroup
 	group.Go(func() {
-		timeout := time.NewTimer(patience)
+		timeout := time.NewTimer(w.patience)
 		defer timeout.Stop()
 		select {
 		case err := <-w.failed:
 			cancel(err)
 		case <-timeout.C:
-			cancel(fmt.Errorf("not within %s", patience))
+			cancel(fmt.Errorf("not within %s", w.patience))
 		case <-ctx.Done():
 		}
 	})

@@ -13,8 +13,9 @@
 // separate listeners, in no order. A caller that was woken by an event
 // therefore calls the matching Observe method first: it takes the object from
 // the informer's store, which is never older than an event that was delivered,
-// and the newer resourceVersion wins. Claims, classes and drivers are read from
-// the informers' stores at every use.
+// and the newer resourceVersion wins. Whatever else the stores have taken in before
+// Demand is called counts too. Claims, classes and drivers are read from the
+// informers' stores at every use.
 package volumecache
 
 import (
@@ -55,6 +56,7 @@ type Cache struct {
 
 	scratch sync.Pool // *solution
 	watch   watchers
+	behind  behind
 
 	// mu guards all below. Nothing that blocks is called while it is held.
 	mu       sync.RWMutex
@@ -161,6 +163,7 @@ func New(cfg Config) (*Cache, error) {
 	}
 	c.scratch.New = func() any { return &solution{} }
 	c.watch.byKey = map[watchKey]map[*watcher]struct{}{}
+	c.behind.missing = map[missed]string{}
 	if err := c.listen(cfg.Informers); err != nil {
 		return nil, fmt.Errorf("registering volume event handlers: %w", err)
 	}

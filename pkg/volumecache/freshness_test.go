@@ -30,6 +30,18 @@ func TestWokenBeforeOwnHandler(t *testing.T) {
 			hint:   func(w *world) { w.ObserveVolume("v") },
 			pod:    pod("p", "c"),
 		},
+		"a volume became available before there was the pod": {
+			before: []runtime.Object{node("a"), wffc("local"), pvc("c", "1Gi").Obj(), localPV("v", "a", "1Gi").Phase(v1.VolumePending).Obj()},
+			event:  localPV("v", "a", "1Gi").Obj(),
+			hint:   func(*world) {},
+			pod:    pod("p", "c"),
+		},
+		"capacity grew before there was the pod": {
+			before: []runtime.Object{node("a"), dynamic("local", "csi"), tracked("csi"), pvc("c", "5Gi").Obj(), builders.MakeCapacity("cap", "local").Namespace("kube-system").Hostname("a").Capacity("1Gi").Obj()},
+			event:  builders.MakeCapacity("cap", "local").Namespace("kube-system").Hostname("a").Capacity("5Gi").Obj(),
+			hint:   func(*world) {},
+			pod:    pod("p", "c"),
+		},
 		"a claim is bound to a volume that the cache has not seen": {
 			before: []runtime.Object{node("a"), wffc("local"), pvc("c", "1Gi").Bound("v").Obj()},
 			event:  localPV("v", "a", "1Gi").Phase(v1.VolumeBound).ClaimRef("default", "c", "pvc-c").Obj(),

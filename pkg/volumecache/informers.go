@@ -18,17 +18,26 @@ import (
 func (c *Cache) listen(factory informers.SharedInformerFactory) error {
 	core, storage := factory.Core().V1(), factory.Storage().V1()
 	c.synced = append(c.synced, storage.CSIDrivers().Informer().HasSyncedChecker(), storage.CSINodes().Informer().HasSyncedChecker())
+	volumes := &follower{func(_, name string) { c.ObserveVolume(name) }}
+	nodes := &follower{func(_, name string) { c.ObserveNode(name) }}
+	capacities := &follower{c.ObserveCapacity}
 	for _, listener := range []struct {
 		informer cache.SharedIndexInformer
 		handler  cache.ResourceEventHandler
+		follower *follower // nil: nothing is decided by what the cache has of these
 	}{
-		{core.Nodes().Informer(), handler(c.nodeSeen, c.removeNode)},
-		{core.PersistentVolumes().Informer(), handler(c.ApplyVolume, c.removeVolume)},
-		{core.PersistentVolumeClaims().Informer(), handler(c.claimSeen, c.claimGone)},
-		{core.Pods().Informer(), handler(nil, c.podGone)},
-		{storage.StorageClasses().Informer(), handler(nil, c.removeClass)},
-		{storage.CSIStorageCapacities().Informer(), handler(c.capacitySeen, c.removeCapacity)},
+		{core.Nodes().Informer(), handler(following(c, nodes, c.nodeSeen), c.removeNode), nodes},
+		{core.PersistentVolumes().Informer(), handler(following(c, volumes, c.ApplyVolume), c.removeVolume), volumes},
+		{core.PersistentVolumeClaims().Informer(), handler(c.claimSeen, c.claimGone), nil},
+		{core.Pods().Informer(), handler(nil, c.podGone), nil},
+		{storage.StorageClasses().Informer(), handler(nil, c.removeClass), nil},
+		{storage.CSIStorageCapacities().Informer(), handler(following(c, capacities, c.capacitySeen), c.removeCapacity), capacities},
 	} {
+		if listener.follower != nil {
+			if err := listener.informer.AddIndexers(c.behind.indexers(listener.follower)); err != nil {
+				return err
+			}
+		}
 		registration, err := listener.informer.AddEventHandler(listener.handler)
 		if err != nil {
 			return err
@@ -57,6 +66,14 @@ func handler[T metav1.Object](seen, gone func(T)) cache.ResourceEventHandler {
 				gone(typed)
 			}
 		},
+	}
+}
+
+// following is seen, and says afterwards that the cache is behind of the object no more.
+func following[T metav1.Object](c *Cache, kind *follower, seen func(T)) func(T) {
+	return func(object T) {
+		seen(object)
+		c.behind.told(kind, object)
 	}
 }
 

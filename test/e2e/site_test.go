@@ -22,7 +22,7 @@ import (
 const ours = "stowage-scheduler"
 
 // classes are those of the shared site. Each test has one of its own, or disks of its own.
-var classes = []install.Class{
+var classes = append([]install.Class{
 	class("files", nil),
 	class("folders", map[string]any{"allowDirectories": true, "directoryPattern": "disk*"}),
 	class("formatted", nil),
@@ -31,7 +31,7 @@ var classes = []install.Class{
 	class("owned", nil),
 	class("set", nil),
 	class("chosen", nil),
-}
+}, losable...)
 
 // site is a cluster with all of Stowage on three nodes, which tests share. Each test has a class
 // of its own there, and the nodes' folder for it. Folders that become volumes are in a file system

@@ -89,7 +89,9 @@ func TestEachKindOfRun(t *testing.T) {
 			if run.Seconds <= 0 || run.P50 <= 0 || run.P99 < run.P50 {
 				t.Errorf("took %v s, latency %v to %v s", run.Seconds, run.P50, run.P99)
 			}
-			if bound := tc.arm == result.ExtenderFull; bound != (run.Binds["bound"] == tc.pods) {
+			// The bind of the pod that came first may be counted late, as one of these.
+			if bound := run.Binds["bound"]; tc.arm == result.ExtenderFull && (bound < tc.pods || bound > tc.pods+1) ||
+				tc.arm != result.ExtenderFull && bound > 0 {
 				t.Errorf("the extender's binds are %v", run.Binds)
 			}
 			if run.Writes < tc.pods*tc.writes {

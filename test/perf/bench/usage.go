@@ -46,9 +46,10 @@ func (u usage) since(before usage) usage {
 
 // usage reads what has been used. The processes' own figures come first when a
 // measurement ends and last when it begins, because to read the API server's
-// metrics takes a while: last says that it ends.
+// metrics takes a while: last says that it ends. The extender counts a bind after
+// the pod can be seen to be bound, so its figures come after that while, too.
 func (s *site) usage(ctx context.Context, last bool) (u usage, err error) {
-	steps := []func(context.Context, *usage) error{s.bindCalls, s.requests, s.filterTime, s.cpu}
+	steps := []func(context.Context, *usage) error{s.requests, s.filterTime, s.bindCalls, s.cpu}
 	if last {
 		steps = []func(context.Context, *usage) error{s.cpu, s.requests, s.filterTime, s.bindCalls}
 	}

@@ -59,7 +59,7 @@ var refusedKeys = map[string]struct{ key, value, want string }{
 	"a key that nobody knows":                 {"classes", "{}", "unknown key: allowed are storageClassMap"},
 	"a key in another spelling":               {"minresyncperiod", "5m", "unknown key: write minResyncPeriod"},
 	"the annotation of Kubernetes 1.9":        {"useAlphaAPI", "true", "must be off: nothing reads the annotation"},
-	"Jobs that clean":                         {"useJobForCleaning", "true", "must be off: cleaning Jobs"},
+	"neither Jobs nor none that clean":        {"useJobForCleaning", "maybe", "must be true or false"},
 	"volumes that go with the Node":           {"setPVOwnerRef", "true", "must be off: deleting a Node object"},
 	"no class at all":                         {"storageClassMap", "{}", "must have at least one storage class"},
 	"classes that are no YAML":                {"storageClassMap", "{", "not valid YAML"},

@@ -63,10 +63,22 @@ func (b *behind) taken(kind *follower, object metav1.Object) {
 
 // told says that the cache has heard of an object.
 func (b *behind) told(kind *follower, object metav1.Object) {
+	b.drop(kind, object, func(missing string) bool { return missing == object.GetResourceVersion() })
+}
+
+// gone says that the cache has heard of an object's end; another one of its name may
+// have come since.
+func (b *behind) gone(kind *follower, object metav1.Object) {
+	b.drop(kind, object, func(missing string) bool { return !newer(missing, object.GetResourceVersion()) })
+}
+
+// drop forgets an object if what the store has of it is known by now.
+func (b *behind) drop(kind *follower, object metav1.Object, known func(missing string) bool) {
 	key := missed{kind, object.GetNamespace(), object.GetName()}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.missing[key] != object.GetResourceVersion() {
+	missing, there := b.missing[key]
+	if !there || !known(missing) {
 		return
 	}
 	delete(b.missing, key)
@@ -86,7 +98,6 @@ func (b *behind) catchUp() {
 		return
 	}
 	b.catching.Lock()
-	defer b.catching.Unlock()
 	b.mu.Lock()
 	missing := b.missing
 	b.missing = map[missed]string{}
@@ -97,4 +108,5 @@ func (b *behind) catchUp() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.some.Store(len(b.missing) > 0)
+	b.catching.Unlock() // before mu: whoever empties missing next settles it
 }

@@ -26,12 +26,12 @@ func (c *Cache) listen(factory informers.SharedInformerFactory) error {
 		handler  cache.ResourceEventHandler
 		follower *follower // nil: nothing is decided by what the cache has of these
 	}{
-		{core.Nodes().Informer(), handler(following(c, nodes, c.nodeSeen), c.removeNode), nodes},
-		{core.PersistentVolumes().Informer(), handler(following(c, volumes, c.ApplyVolume), c.removeVolume), volumes},
+		{core.Nodes().Informer(), following(c, nodes, c.nodeSeen, c.removeNode), nodes},
+		{core.PersistentVolumes().Informer(), following(c, volumes, c.ApplyVolume, c.removeVolume), volumes},
 		{core.PersistentVolumeClaims().Informer(), handler(c.claimSeen, c.claimGone), nil},
 		{core.Pods().Informer(), handler(nil, c.podGone), nil},
 		{storage.StorageClasses().Informer(), handler(nil, c.removeClass), nil},
-		{storage.CSIStorageCapacities().Informer(), handler(following(c, capacities, c.capacitySeen), c.removeCapacity), capacities},
+		{storage.CSIStorageCapacities().Informer(), following(c, capacities, c.capacitySeen, c.removeCapacity), capacities},
 	} {
 		if listener.follower != nil {
 			if err := listener.informer.AddIndexers(c.behind.indexers(listener.follower)); err != nil {
@@ -69,12 +69,15 @@ func handler[T metav1.Object](seen, gone func(T)) cache.ResourceEventHandler {
 	}
 }
 
-// following is seen, and says afterwards that the cache is behind of the object no more.
-func following[T metav1.Object](c *Cache, kind *follower, seen func(T)) func(T) {
-	return func(object T) {
+// following is handler for a kind whose store tells what it takes in.
+func following[T metav1.Object](c *Cache, kind *follower, seen, gone func(T)) cache.ResourceEventHandler {
+	return handler(func(object T) {
 		seen(object)
 		c.behind.told(kind, object)
-	}
+	}, func(object T) {
+		gone(object)
+		c.behind.gone(kind, object)
+	})
 }
 
 func (c *Cache) nodeSeen(node *v1.Node) {

@@ -256,7 +256,9 @@ func TestOneAtATime(t *testing.T) {
 	story(t, func(w *world) {
 		w.reconcile()
 		w.show(attempt, nil)
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: namespace, Labels: map[string]string{cleanjob.VolumeLabel: uid}}}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: namespace, Labels: map[string]string{
+			cleanjob.VolumeLabel: uid, publish.NodeLabel: publish.NodeHash(node),
+		}}}
 		if err := w.c.pods.GetIndexer().Add(pod); err != nil {
 			t.Fatal(err)
 		}
@@ -274,6 +276,22 @@ func TestOneAtATime(t *testing.T) {
 		}
 		if got := w.reconcile(); got != "Running " || w.told[0].Attempt != next {
 			t.Errorf("answered %q: %v", got, w.told)
+		}
+	})
+}
+
+// TestJobOfAnotherNode: an agent that names another node's volume does not have that node's
+// Job deleted.
+func TestJobOfAnotherNode(t *testing.T) {
+	story(t, func(w *world) {
+		theirs := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "theirs", Namespace: namespace, Labels: map[string]string{
+			cleanjob.VolumeLabel: uid, publish.NodeLabel: publish.NodeHash("another"),
+		}}}
+		if err := w.c.jobs.GetIndexer().Add(theirs); err != nil {
+			t.Fatal(err)
+		}
+		if got := w.reconcile(); got != "Running " || w.count("delete") != 0 {
+			t.Errorf("answered %q, deleted %d", got, w.count("delete"))
 		}
 	})
 }

@@ -97,7 +97,7 @@ func prior(first *stowage.LocalDiskReport, r cleanjob.Request) stowage.CleaningJ
 // answer does the one thing that is to be done about a request, and says how it stands
 // then, also after an error.
 func (c *Controller) answer(ctx context.Context, r cleanjob.Request, before stowage.CleaningJob) (stowage.CleaningJob, error) {
-	seen := c.seen(r.VolumeUID)
+	seen := c.seen(r)
 	name := cleanjob.Name(r.VolumeUID, r.Attempt)
 	switch cleanjob.Decide(r, cleanjob.Answered{Final: before.Final(), Made: before.Job != ""}, seen) {
 	case cleanjob.Follow:
@@ -114,9 +114,17 @@ func (c *Controller) answer(ctx context.Context, r cleanjob.Request, before stow
 	}
 }
 
-// seen are the Jobs and pods of a volume.
-func (c *Controller) seen(volumeUID string) cleanjob.Seen {
-	return cleanjob.Seen{Jobs: of[*batchv1.Job](c.jobs, byVolume, volumeUID), Pods: of[*corev1.Pod](c.pods, byVolume, volumeUID)}
+// seen are the Jobs and pods of a volume, on the node that asks: an agent has no say in
+// those of other nodes, whatever volume it names.
+func (c *Controller) seen(r cleanjob.Request) cleanjob.Seen {
+	return cleanjob.Seen{
+		Jobs: onNode(of[*batchv1.Job](c.jobs, byVolume, r.VolumeUID), r.Node),
+		Pods: onNode(of[*corev1.Pod](c.pods, byVolume, r.VolumeUID), r.Node),
+	}
+}
+
+func onNode[T metav1.Object](objects []T, node string) []T {
+	return slices.DeleteFunc(objects, func(o T) bool { return o.GetLabels()[publish.NodeLabel] != publish.NodeHash(node) })
 }
 
 func of[T any](informer cache.SharedIndexInformer, index, value string) []T {

@@ -37,8 +37,11 @@ func (c *Controller) confirmLoss(ctx context.Context, g *gathered, cause loss.Ca
 	if err != nil {
 		return unavailable("get node "+g.node, err)
 	}
-	live := loss.Facts{Node: c.nodeState(node)}
+	live := loss.Facts{Now: g.Now, Node: c.nodeState(node), Mark: g.Mark}
 	if cause == loss.MissingDisk || cause == loss.ReplacedDisk {
+		if live.AgentSince, err = c.liveAgentSince(ctx, g.node); err != nil {
+			return err
+		}
 		name := stowage.PageName(g.node, g.page)
 		report, err := c.Reports.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
@@ -47,6 +50,9 @@ func (c *Controller) confirmLoss(ctx context.Context, g *gathered, cause loss.Ca
 		live.Disk, _ = entryOf(report, g.volume)
 	}
 	if loss.CauseOf(&live) != cause {
+		return errAgain
+	}
+	if _, anew := loss.Since(&live, cause); anew {
 		return errAgain
 	}
 	return nil

@@ -48,6 +48,9 @@ func (c *Controller) gather(volume *corev1.PersistentVolume, now time.Time) (*ga
 		return nil, fmt.Errorf("get node %s: %w", g.node, err)
 	}
 	g.Node = c.nodeState(node)
+	if g.AgentSince, err = c.agentSince(g.node); err != nil {
+		return nil, err
+	}
 	c.readReports(g)
 	g.Mark = loss.ReadMark(volume.Annotations[loss.MarkAnnotation])
 	g.Release = loss.ReadRelease(volume.Annotations[loss.ReleaseAnnotation])

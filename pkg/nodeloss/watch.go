@@ -16,9 +16,11 @@ import (
 	"stowage.dev/stowage/pkg/local/publish"
 )
 
-// The indexes: of volumes by node, by claim and by disk, of pods by claim.
+// The indexes: of volumes by node, by claim and by disk, of pods by claim,
+// of agents' pods by node.
 const (
 	byNode     = "stowage-node"
+	byAgent    = "stowage-agent"
 	byClaim    = "stowage-claim"
 	byIdentity = "stowage-identity"
 	bySpace    = "stowage-namespace"
@@ -31,7 +33,7 @@ func (c *Controller) watch() error {
 	core := c.Informers.Core().V1()
 	err := errors.Join(
 		c.volumes.AddIndexers(cache.Indexers{byNode: nodeOfVolume, byClaim: claimOfVolume, byIdentity: identityOfVolume, bySpace: spaceOfVolume, byRelease: released}),
-		c.pods.AddIndexers(cache.Indexers{byClaim: claimsOfPod}),
+		c.pods.AddIndexers(cache.Indexers{byClaim: claimsOfPod, byAgent: nodeOfAgent}),
 		c.on(c.volumes, c.volumeChanged),
 		c.on(core.Nodes().Informer(), func(old, object any) {
 			if node, ok := object.(*corev1.Node); ok && nodeDiffers(old, node) {
@@ -43,12 +45,7 @@ func (c *Controller) watch() error {
 				c.addIndexed(byClaim, claim.Namespace+"/"+claim.Name)
 			}
 		}),
-		c.on(c.pods, func(_, object any) {
-			keys, _ := claimsOfPod(object)
-			for _, key := range keys {
-				c.addIndexed(byClaim, key)
-			}
-		}),
+		c.on(c.pods, c.podChanged),
 		c.on(c.Informers.Apps().V1().StatefulSets().Informer(), func(_, object any) {
 			if accessor, ok := object.(metav1.Object); ok {
 				c.addLost(bySpace, accessor.GetNamespace())
@@ -90,6 +87,19 @@ func (c *Controller) volumeChanged(_, object any) {
 	}
 	if volume.Status.Phase == corev1.VolumeAvailable && volume.Annotations[publish.IdentityAnnotation] != "" {
 		c.askSweep()
+	}
+}
+
+func (c *Controller) podChanged(old, object any) {
+	keys, _ := claimsOfPod(object)
+	for _, key := range keys {
+		c.addIndexed(byClaim, key)
+	}
+	nodes, _ := nodeOfAgent(object)
+	for _, node := range nodes {
+		if agentDiffers(old, object) {
+			c.addIndexed(byNode, node)
+		}
 	}
 }
 

@@ -72,7 +72,7 @@ func Decide(f *Facts) Decision {
 		}
 		return Decision{Do: None}
 	}
-	since, anew := begin(f, cause)
+	since, anew := Since(f, cause)
 	d := Decision{Cause: cause, Since: since, Due: since.Add(f.Terms.Delay)}
 	if anew {
 		d.Do, d.State = MarkLost, Waiting
@@ -84,13 +84,16 @@ func Decide(f *Facts) Decision {
 	return free(f, d)
 }
 
-// begin is since when a volume is lost, and whether that is yet to be written down.
-func begin(f *Facts, cause Cause) (since time.Time, anew bool) {
+// Since is since when a volume is lost for a cause, and whether that is yet to be
+// written down.
+func Since(f *Facts, cause Cause) (since time.Time, anew bool) {
 	switch {
 	case f.Mark == nil, f.Mark.Cause.ofNode() != cause.ofNode(), f.Mark.Since.After(f.Now):
 		return f.Now, true
 	case cause.ofNode() && f.ReportedAt.After(f.Mark.Since) && !f.ReportedAt.After(f.Now): // a clock ahead of ours counts once we are there
 		return f.Now, true // the node was back, and its agent has run
+	case !cause.ofNode() && f.AgentSince.After(f.Mark.Since) && !f.AgentSince.After(f.Now):
+		return f.Now, true // meanwhile nobody looked at the disk
 	default:
 		return f.Mark.Since, false
 	}

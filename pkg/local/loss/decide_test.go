@@ -23,7 +23,7 @@ func gone(change ...func(*loss.Facts)) *loss.Facts {
 	f := &loss.Facts{
 		Now:    now,
 		Volume: loss.Volume{Phase: disk.PhaseBound, Policy: disk.Delete, Identity: "wwn:1", Claimed: true, ClaimUID: "claim", Finalized: true},
-		Node:   loss.Gone, ReportedAt: ago(time.Hour),
+		Node:   loss.Gone, ReportedAt: ago(time.Hour), AgentSince: ago(time.Hour),
 		Mark:  &loss.Mark{Cause: loss.NodeGone, Since: ago(10 * time.Minute)},
 		Claim: &loss.Claim{UID: "claim", Bound: true, Maker: &loss.Maker{UID: "set"}},
 		Terms: loss.Terms{Release: true, Delay: 5 * time.Minute},
@@ -38,6 +38,10 @@ func begun(f *loss.Facts)    { f.Release = &loss.Began{ClaimUID: "claim", At: ag
 func deleting(f *loss.Facts) { f.Claim.Deleting = true }
 func unclaimed(f *loss.Facts) {
 	f.Claim, f.Volume.Phase = nil, disk.PhaseReleased
+}
+
+func missing(f *loss.Facts) {
+	f.Node, f.Disk, f.Mark.Cause = loss.Ready, loss.DiskMissing, loss.MissingDisk
 }
 
 func pod(name string, change ...func(*loss.Pod)) func(*loss.Facts) {
@@ -96,6 +100,11 @@ func TestDecide(t *testing.T) {
 		"one that is gone does not":                       {gone(begun, deleting, pod("p", func(p *loss.Pod) { p.Deleting = true })), answer{loss.DeletePods, loss.Releasing, []string{"p"}}},
 		"a missing disk that a lone pod uses":             {gone(pod("p", func(p *loss.Pod) { p.Controlled = false }), func(f *loss.Facts) { f.Node, f.Disk, f.Mark.Cause = loss.Ready, loss.DiskMissing, loss.MissingDisk }), answer{State: loss.NotRecreatable}},
 		"a replaced disk":                                 {gone(func(f *loss.Facts) { f.Node, f.Disk, f.Mark.Cause = loss.Ready, loss.DiskReplaced, loss.MissingDisk }), answer{Do: loss.Begin, State: loss.Releasing}},
+		"a missing disk, says an agent that is not there": {gone(begun, missing, func(f *loss.Facts) { f.AgentSince = time.Time{} }), answer{Do: loss.Unmark}},
+		"a missing disk, says one that has just begun":    {gone(missing, func(f *loss.Facts) { f.AgentSince = ago(time.Minute) }), answer{Do: loss.MarkLost, State: loss.Waiting}},
+		"a missing disk, says one that was there before":  {gone(missing, func(f *loss.Facts) { f.AgentSince = ago(10 * time.Minute) }), answer{Do: loss.Begin, State: loss.Releasing}},
+		"an agent of the future says nothing yet":         {gone(missing, func(f *loss.Facts) { f.AgentSince = ago(-time.Minute) }), answer{Do: loss.Begin, State: loss.Releasing}},
+		"a node that is gone needs no agent":              {gone(func(f *loss.Facts) { f.AgentSince = time.Time{} }), answer{Do: loss.Begin, State: loss.Releasing}},
 		"released: the tombstone comes first":             {gone(unclaimed), answer{Do: loss.Bury, State: loss.Removing}},
 		"released under a policy to keep claims":          {gone(unclaimed, func(f *loss.Facts) { f.Terms.Release = false }), answer{Do: loss.Bury, State: loss.Removing}},
 		"then the volume":                                 {gone(unclaimed, func(f *loss.Facts) { f.Buried = true }), answer{Do: loss.Remove, State: loss.Removing}},

@@ -16,6 +16,10 @@ type Facts struct {
 	Node   Node
 	// Disk is what the agent of the node last reported of the volume's disk.
 	Disk DiskState
+	// AgentSince is since when the agent's pod on the node is Ready, to the second; zero
+	// if it is not. What an agent that does not work has reported last may long have
+	// ceased to be so.
+	AgentSince time.Time
 	// ReportedAt is when that agent last wrote its report; zero if it never did.
 	ReportedAt time.Time
 	// Mark is since when the volume is known to be lost; nil if it is not known to be.
@@ -153,9 +157,11 @@ func CauseOf(f *Facts) Cause {
 		return NodeGone
 	case f.Node == OutOfService:
 		return NodeOutOfService
-	case f.Node == Ready && f.Disk == DiskMissing:
+	case f.Node != Ready || f.AgentSince.IsZero():
+		return ""
+	case f.Disk == DiskMissing:
 		return MissingDisk
-	case f.Node == Ready && f.Disk == DiskReplaced:
+	case f.Disk == DiskReplaced:
 		return ReplacedDisk
 	default:
 		return ""

@@ -53,7 +53,9 @@ func world() []choices {
 	return []choices{
 		phases, marks, claims, releases, pods,
 		{set(func(f *loss.Facts) { f.Node = loss.Gone }), set(func(f *loss.Facts) { f.Node = loss.OutOfService }), set(func(f *loss.Facts) { f.Node = loss.NotReady }),
-			set(func(f *loss.Facts) { f.Node = loss.Ready }), set(func(f *loss.Facts) { f.Node, f.Disk = loss.Ready, loss.DiskMissing }), set(func(f *loss.Facts) { f.Node, f.Disk = loss.NotReady, loss.DiskMissing })},
+			set(func(f *loss.Facts) { f.Node = loss.Ready }), set(func(f *loss.Facts) { f.Node, f.Disk = loss.Ready, loss.DiskMissing }),
+			set(func(f *loss.Facts) { f.Node, f.Disk, f.AgentSince = loss.Ready, loss.DiskMissing, ago(2*time.Hour) }),
+			set(func(f *loss.Facts) { f.Node, f.Disk, f.AgentSince = loss.Ready, loss.DiskMissing, ago(time.Minute) }), set(func(f *loss.Facts) { f.Node, f.Disk = loss.NotReady, loss.DiskMissing })},
 		{set(func(f *loss.Facts) { f.Terms.Release = true }), set(func(f *loss.Facts) { f.Terms.Release = false }), set(func(f *loss.Facts) { f.Terms.Release, f.Terms.Problem = true, "bad" })},
 		{set(func(f *loss.Facts) { f.Volume.Policy = disk.Delete }), set(func(f *loss.Facts) { f.Volume.Policy = disk.Retain })},
 		{set(func(f *loss.Facts) { f.Volume.Deleting = false }), set(func(f *loss.Facts) { f.Volume.Deleting = true })},
@@ -91,9 +93,12 @@ func TestNoDecisionIsDangerous(t *testing.T) {
 
 // dangerous says what a decision would do that must never be; empty if nothing.
 func dangerous(f *loss.Facts, d loss.Decision) string {
-	lost := f.Node == loss.Gone || f.Node == loss.OutOfService || f.Node == loss.Ready && f.Disk != loss.DiskThere
+	lost := f.Node == loss.Gone || f.Node == loss.OutOfService || f.Node == loss.Ready && f.Disk != loss.DiskThere && !f.AgentSince.IsZero()
 	long := f.Mark != nil && !f.Now.Before(f.Mark.Since.Add(f.Terms.Delay))
 	if f.Mark != nil && f.Node.Away() && (f.Mark.Cause == loss.MissingDisk || f.ReportedAt.After(f.Mark.Since)) {
+		long = false
+	}
+	if f.Mark != nil && !f.Node.Away() && f.AgentSince.After(f.Mark.Since) {
 		long = false
 	}
 	switch d.Do {

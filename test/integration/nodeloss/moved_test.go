@@ -80,6 +80,7 @@ func TestDiskTakenOut(t *testing.T) {
 	n.Mount("disk1", "16M")
 	n.Mount("disk2", "16M")
 	n.Start()
+	s.agent("a")
 	n.WaitPhase(n.Files, "disk1", corev1.VolumeAvailable)
 	n.WaitPhase(n.Files, "disk2", corev1.VolumeAvailable)
 	s.set("db", 1, func(set *appsv1.StatefulSet) { set.Spec.VolumeClaimTemplates[0].Annotations = asks("Release", "2s") })

@@ -106,6 +106,7 @@ func TestDiskLost(t *testing.T) {
 			s := newSite(t, fixture.New(t), asks("Release", "2s"), "a", "b")
 			s.set("db", 1, nil)
 			before := s.waitPlaced("db-0", "data-db-0", nil)
+			s.agent(before.node(s))
 			s.report(before.pv, state)
 			s.waitPlaced("db-0", "data-db-0", before)
 			s.Wait("the volume to be deleted, and held for its agent", func() bool {

@@ -1,0 +1,83 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeloss_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/local/loss"
+	"stowage.dev/stowage/test/agent"
+	"stowage.dev/stowage/test/integration/fixture"
+)
+
+// agent makes the pod of a node's agent, as the DaemonSet would, which the simulated
+// kubelet makes Ready. It goes after the test.
+func (s *site) agent(node string) *corev1.Pod {
+	s.T.Helper()
+	pod := s.Pod("agent").Obj()
+	pod.Namespace, pod.Name, pod.Spec.NodeName = agent.Namespace, s.Name("agent-"+node), s.Name(node)
+	pod.Labels = map[string]string{"app.kubernetes.io/name": "stowage-provisioner"}
+	pod.Spec.AutomountServiceAccountToken = new(bool)
+	made, err := s.Client.CoreV1().Pods(pod.Namespace).Create(s.Context(), pod, metav1.CreateOptions{})
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	s.T.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.Context()), s.Timeout)
+		defer cancel()
+		err := s.Client.CoreV1().Pods(made.Namespace).Delete(ctx, made.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
+		if err != nil && !apierrors.IsNotFound(err) {
+			s.T.Error(err)
+		}
+	})
+	return made
+}
+
+// probe has kubelet find that an agent works, or does not.
+func (s *site) probe(pod *corev1.Pod, works corev1.ConditionStatus) {
+	s.T.Helper()
+	patch := fmt.Sprintf(`{"status":{"phase":"Running","conditions":[{"type":"Ready","status":%q,"lastTransitionTime":%q}]}}`, works, time.Now().UTC().Format(time.RFC3339))
+	_, err := s.Client.CoreV1().Pods(pod.Namespace).Patch(s.Context(), pod.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
+	if err != nil {
+		s.T.Fatal(err)
+	}
+}
+
+// TestAgentThatIsSilent: what it has reported last counts for nothing while it does not
+// work, and from anew when it does.
+func TestAgentThatIsSilent(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, fixture.New(t), asks("Release", "1h"), "a") // the delay is never over
+	s.set("db", 1, nil)
+	before := s.waitPlaced("db-0", "data-db-0", nil)
+	mark := func() (m *loss.Mark) {
+		if v := s.seen(before.pv); v != nil {
+			m = loss.ReadMark(v.Annotations[loss.MarkAnnotation])
+		}
+		return m
+	}
+	s.report(before.pv, stowage.EntryMissing)
+	pod := s.agent("a")
+	s.Wait("the loss to be written down", func() bool { return mark() != nil })
+	first := mark()
+	s.probe(pod, corev1.ConditionFalse)
+	s.Wait("the loss to be forgotten", func() bool { return mark() == nil })
+	s.probe(pod, corev1.ConditionTrue)
+	s.Wait("the loss to be written down anew", func() bool { return mark() != nil })
+	if second := mark(); !second.Since.After(first.Since) {
+		t.Errorf("the delay begins at %s, want later than %s", second.Since, first.Since)
+	}
+	if c := s.SeenPVC("data-db-0"); c == nil || c.UID != before.claim.UID || c.DeletionTimestamp != nil {
+		t.Errorf("the claim was released: %v", c)
+	}
+}

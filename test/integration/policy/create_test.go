@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"stowage.dev/stowage/pkg/local/loss"
 	"stowage.dev/stowage/pkg/local/publish"
 	"stowage.dev/stowage/pkg/testing/builders"
 )
@@ -99,9 +100,21 @@ func TestCreate(t *testing.T) {
 			forge: func(pv *corev1.PersistentVolume) { pv.Spec.StorageClassName = "" },
 			want:  placement(`no volumes of class ""`),
 		},
+		"that has been lost for years": {
+			forge: func(pv *corev1.PersistentVolume) {
+				pv.Annotations[loss.MarkAnnotation] = "DiskMissing 2020-01-01T00:00:00Z"
+			},
+			want: volumes("with these annotations only"),
+		},
+		"that is being released": {
+			forge: func(pv *corev1.PersistentVolume) {
+				pv.Annotations[loss.ReleaseAnnotation] = "DiskMissing 9999-01-01T00:00:00Z"
+			},
+			want: volumes("with these annotations only"),
+		},
 		"of another class by the old annotation": {
 			forge: func(pv *corev1.PersistentVolume) { pv.Annotations[corev1.BetaStorageClassAnnotation] = "database" },
-			want:  volumes("with annotations of stowage.dev/"),
+			want:  volumes("with these annotations only"),
 		},
 		"without our finalizer": {
 			forge: func(pv *corev1.PersistentVolume) { pv.Finalizers = nil },
@@ -116,7 +129,7 @@ func TestCreate(t *testing.T) {
 		},
 		"with an administrator's word": {
 			forge: func(pv *corev1.PersistentVolume) { pv.Annotations[publish.SameDiskAnnotation] = "fs:1:/" },
-			want:  volumes("are an administrator's"),
+			want:  volumes("with these annotations only"),
 		},
 
 		"in the name of another node": {

@@ -74,10 +74,10 @@ func (c *Controller) nodeState(node *corev1.Node) loss.Node {
 	switch {
 	case node == nil:
 		return loss.Gone
+	case readyOf(node): // the taint was left behind: kubelet works again, and so may the agent
+		return loss.Ready
 	case c.Settings.OutOfService == controller.OutOfServiceLost && outOfService(node):
 		return loss.OutOfService
-	case readyOf(node):
-		return loss.Ready
 	default:
 		return loss.NotReady
 	}

@@ -62,7 +62,7 @@ type Node string
 const (
 	Ready        Node = "Ready"        // there, and kubelet says that it works
 	NotReady     Node = "NotReady"     // there, and nobody knows more
-	OutOfService Node = "OutOfService" // there, with the taint, and the taint counts
+	OutOfService Node = "OutOfService" // there, not Ready, with the taint, and the taint counts
 	Gone         Node = "Gone"         // not there
 )
 

@@ -79,13 +79,14 @@ func TestEphemeral(t *testing.T) {
 	s.waitGone(before.pv, stowage.TombstonePublished)
 }
 
-// TestOutOfService: the node is there, with the taint. Its pod goes, and so does the
+// TestOutOfService: the node is there, not Ready, with the taint. Its pod goes, and so does the
 // volume, of which no agent takes the finalizer.
 func TestOutOfService(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, fixture.New(t), asks("Release", "2s"), "a", "b")
 	s.set("db", 1, nil)
 	before := s.waitPlaced("db-0", "data-db-0", nil)
+	s.fail(before.node(s))
 	s.PatchNode(before.node(s), map[string]any{"spec": map[string]any{"taints": []map[string]any{
 		{"key": corev1.TaintNodeOutOfService, "value": "nodeshutdown", "effect": "NoExecute"},
 	}}})

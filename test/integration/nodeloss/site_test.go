@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/diskreports"
@@ -175,6 +176,17 @@ func (s *site) waitPlaced(pod, claim string, before *placed) *placed {
 func (s *site) lose(node string) {
 	s.T.Helper()
 	if err := s.Client.CoreV1().Nodes().Delete(s.Context(), s.Name(node), metav1.DeleteOptions{}); err != nil {
+		s.T.Fatal(err)
+	}
+}
+
+// fail has a node be there, and not Ready, for good.
+func (s *site) fail(node string) {
+	s.T.Helper()
+	s.PatchNode(node, map[string]any{"metadata": map[string]any{"labels": map[string]string{"stowage.dev/cleaning": "none"}}}) // kwok keeps off
+	const patch = `{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`
+	_, err := s.Client.CoreV1().Nodes().Patch(s.Context(), s.Name(node), types.MergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
+	if err != nil {
 		s.T.Fatal(err)
 	}
 }

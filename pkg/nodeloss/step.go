@@ -78,7 +78,7 @@ func (c *Controller) pretendTo(g *gathered, d loss.Decision) time.Duration {
 		p = pretence{}
 	case loss.Begin:
 		p.release = &loss.Began{ClaimUID: g.Claim.UID, At: g.Now}
-		c.released[string(g.volume.UID)] = g.Now
+		c.count(g.volume.UID, g.Now)
 		metrics.CountNodeLossRelease(metrics.ReleaseDryRun)
 	default:
 		return 0
@@ -112,11 +112,16 @@ func (c *Controller) stand(name string, s standing) {
 	}
 }
 
-// remember takes down a release of our own, and forgets those that do not count any
-// more.
+// remember takes down a release of our own.
 func (c *Controller) remember(uid types.UID, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.count(uid, at)
+}
+
+// count takes down a release, and forgets those that do not count any more. The caller
+// holds mu.
+func (c *Controller) count(uid types.UID, at time.Time) {
 	c.released[string(uid)] = at
 	for uid, when := range c.released {
 		if when.Before(at.Add(-2 * loss.Window)) {

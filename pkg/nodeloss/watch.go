@@ -175,9 +175,9 @@ func spaceOfVolume(object any) ([]string, error) {
 	return nil, nil
 }
 
-// released puts volumes with a release under one key.
+// released puts volumes of ours with a release under one key.
 func released(object any) ([]string, error) {
-	if volume, ok := object.(*corev1.PersistentVolume); ok && volume.Annotations[loss.ReleaseAnnotation] != "" {
+	if volume, ok := object.(*corev1.PersistentVolume); ok && ours(volume) && volume.Annotations[loss.ReleaseAnnotation] != "" {
 		return []string{""}, nil
 	}
 	return nil, nil

@@ -3,35 +3,39 @@
 
 package loss
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Window is the time in which releases are counted.
 const Window = time.Minute
 
 // Spent is how many of the releases, by the UID of their volumes, are in the window
-// that ends now.
+// that ends now. Those of a time to come do not count, but for what clocks may differ:
+// one with a time that never comes would hold up all others for ever.
 func Spent(releases map[string]time.Time, now time.Time) int {
-	n := 0
-	for _, at := range releases {
-		if at.After(now.Add(-Window)) {
-			n++
-		}
-	}
-	return n
+	return len(counted(releases, now))
 }
 
 // Refilled is when there will be budget again, if that is spent: when so many releases
-// are out of the window that fewer than limit are left.
+// are out of the window that fewer than limit, which is 1 at least, are left.
 func Refilled(releases map[string]time.Time, limit int, now time.Time) time.Time {
-	soonest := now
-	for Spent(releases, soonest) >= limit {
-		oldest := soonest.Add(Window)
-		for _, at := range releases {
-			if out := at.Add(Window); out.After(soonest) && out.Before(oldest) {
-				oldest = out
-			}
-		}
-		soonest = oldest
+	in := counted(releases, now)
+	if len(in) < limit {
+		return now
 	}
-	return soonest
+	slices.SortFunc(in, time.Time.Compare)
+	return in[len(in)-max(limit, 1)].Add(Window)
+}
+
+// counted are the times of those that are in the window.
+func counted(releases map[string]time.Time, now time.Time) []time.Time {
+	var in []time.Time
+	for _, at := range releases {
+		if at.After(now.Add(-Window)) && at.Before(now.Add(Window)) {
+			in = append(in, at)
+		}
+	}
+	return in
 }

@@ -210,6 +210,22 @@ func TestBudget(t *testing.T) {
 	}
 }
 
+// TestBudgetOfTimesToCome: a release that somebody has dated ahead holds nobody up for
+// longer than clocks may differ.
+func TestBudgetOfTimesToCome(t *testing.T) {
+	t.Parallel()
+	never := time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
+	releases := map[string]time.Time{"a": never, "b": never.Add(-time.Hour), "c": ago(-time.Minute), "d": ago(-10 * time.Second)}
+	if got := loss.Spent(releases, now); got != 1 {
+		t.Errorf("%d releases are in the window, want the one of a clock that is ahead", got)
+	}
+	for limit, want := range map[int]time.Duration{2: 0, 1: 70 * time.Second} {
+		if got := loss.Refilled(releases, limit, now).Sub(now); got != want {
+			t.Errorf("with a limit of %d there is budget in %s, want %s", limit, got, want)
+		}
+	}
+}
+
 func TestSettled(t *testing.T) {
 	t.Parallel()
 	grave := loss.Grave{Identity: "wwn:1", VolumeUID: "old", Since: ago(time.Hour)}

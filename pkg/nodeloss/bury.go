@@ -16,7 +16,6 @@ import (
 	"k8s.io/klog/v2"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/pkg/local/disk"
 	"stowage.dev/stowage/pkg/local/loss"
 	"stowage.dev/stowage/pkg/local/publish"
 	"stowage.dev/stowage/pkg/logkeys"
@@ -155,8 +154,7 @@ func (c *Controller) settled(t stowage.Tombstone) bool {
 		_, err := c.nodes.Get(volume.Annotations[publish.NodeNameAnnotation])
 		volumes = append(volumes, loss.Offered{
 			Identity: t.Identity, UID: string(volume.UID), Created: volume.CreationTimestamp.Time,
-			Available: disk.Phase(volume.Status.Phase) == disk.PhaseAvailable, Deleting: volume.DeletionTimestamp != nil,
-			Lost: err != nil || volume.Annotations[loss.MarkAnnotation] != "",
+			Deleting: volume.DeletionTimestamp != nil, Lost: err != nil || volume.Annotations[loss.MarkAnnotation] != "",
 		})
 	}
 	return loss.Settled(grave, volumes)

@@ -85,7 +85,7 @@ func (c *Controller) volumeChanged(_, object any) {
 	if volume.Annotations[publish.NodeNameAnnotation] != "" { // also when it has just ceased to be ours
 		c.queue.Add(volume.Name)
 	}
-	if volume.Status.Phase == corev1.VolumeAvailable && volume.Annotations[publish.IdentityAnnotation] != "" {
+	if ours(volume) && volume.Annotations[publish.IdentityAnnotation] != "" {
 		c.askSweep()
 	}
 }

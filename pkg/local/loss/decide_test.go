@@ -229,17 +229,17 @@ func TestBudgetOfTimesToCome(t *testing.T) {
 func TestSettled(t *testing.T) {
 	t.Parallel()
 	grave := loss.Grave{Identity: "wwn:1", VolumeUID: "old", Since: ago(time.Hour)}
-	later := loss.Offered{Identity: "wwn:1", UID: "new", Created: ago(time.Minute), Available: true}
+	later := loss.Offered{Identity: "wwn:1", UID: "new", Created: ago(time.Minute)}
 	for name, tc := range map[string]struct {
 		change func(*loss.Offered)
 		want   bool
 	}{
 		"cleaned and published again":       {func(*loss.Offered) {}, true},
 		"another disk":                      {func(v *loss.Offered) { v.Identity = "wwn:2" }, false},
-		"not free":                          {func(v *loss.Offered) { v.Available = false }, false},
 		"from before":                       {func(v *loss.Offered) { v.Created = ago(2 * time.Hour) }, false},
-		"on its way out":                    {func(v *loss.Offered) { v.Deleting = true }, false},
-		"the very volume, within reach":     {func(v *loss.Offered) { v.UID, v.Available, v.Created = "old", false, ago(9*time.Hour) }, true},
+		"published again, and deleted":      {func(v *loss.Offered) { v.Deleting = true }, true},
+		"published again, and lost":         {func(v *loss.Offered) { v.Lost = true }, true},
+		"the very volume, within reach":     {func(v *loss.Offered) { v.UID, v.Created = "old", ago(9*time.Hour) }, true},
 		"the very volume, still lost":       {func(v *loss.Offered) { v.UID, v.Lost = "old", true }, false},
 		"the very volume, about to be gone": {func(v *loss.Offered) { v.UID, v.Deleting = "old", true }, false},
 	} {

@@ -13,21 +13,27 @@ type Grave struct {
 
 // Offered is a volume that stands for a disk with a tombstone.
 type Offered struct {
-	Identity, UID       string
-	Created             time.Time // to the second
-	Available, Deleting bool
+	Identity, UID string
+	Created       time.Time // to the second
+	Deleting      bool
 	// Lost says that it is marked as lost, or that its node is away.
 	Lost bool
 }
 
 // Settled says whether a tombstone has nothing to say any more: the disk was published
-// again later, and is free, so it has been cleaned; or the volume it stands for was
-// never removed, and is within reach again.
+// again later, so it had been cleaned, as no agent makes a volume of one that is not,
+// whatever became of that volume since; or the volume it stands for was never removed,
+// and is within reach again. A tombstone that stayed would have what is written now
+// destroyed later.
 func Settled(g Grave, volumes []Offered) bool {
 	for _, v := range volumes {
 		switch {
-		case v.Identity != g.Identity || v.Deleting || v.Lost:
-		case v.UID == g.VolumeUID, v.Available && !v.Created.Before(g.Since.Truncate(time.Second)):
+		case v.Identity != g.Identity:
+		case v.UID == g.VolumeUID:
+			if !v.Deleting && !v.Lost {
+				return true
+			}
+		case !v.Created.Before(g.Since.Truncate(time.Second)):
 			return true
 		}
 	}

@@ -14,13 +14,18 @@ import (
 	"stowage.dev/stowage/pkg/local/loss"
 )
 
-// confirm asks the API server whether the volume is lost, and, where pods are to go,
-// whether their claim is. The informers may be behind. All else that a decision rests
+// confirm asks the API server whether the volume is lost, whether it has a
+// tombstone, where it is to go, and, where pods are, whether their claim is. The informers may be behind. All else that a decision rests
 // on is confirmed by the preconditions of the writes. The error is errAgain if
 // something is not so any more.
 func (c *Controller) confirm(ctx context.Context, g *gathered, d loss.Decision) error {
 	switch d.Do {
-	case loss.Begin, loss.DeleteClaim, loss.Bury, loss.Remove, loss.LetGo:
+	case loss.Remove, loss.LetGo:
+		if err := c.confirmBuried(ctx, g); err != nil {
+			return err
+		}
+		return c.confirmLoss(ctx, g, d.Cause)
+	case loss.Begin, loss.DeleteClaim, loss.Bury:
 		return c.confirmLoss(ctx, g, d.Cause)
 	case loss.DeletePods:
 		return c.confirmClaimGoes(ctx, g)
@@ -53,6 +58,21 @@ func (c *Controller) confirmLoss(ctx context.Context, g *gathered, cause loss.Ca
 		return errAgain
 	}
 	if _, anew := loss.Since(&live, cause); anew {
+		return errAgain
+	}
+	return nil
+}
+
+// confirmBuried makes sure that no volume goes without a tombstone, which somebody may
+// just have removed with the report.
+func (c *Controller) confirmBuried(ctx context.Context, g *gathered) error {
+	report, err := c.Reports.Get(ctx, stowage.PageName(g.node, 1), metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return errAgain
+	case err != nil:
+		return unavailable("get LocalDiskReport "+g.node, err)
+	case !buried(report, g.volume):
 		return errAgain
 	}
 	return nil

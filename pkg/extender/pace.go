@@ -31,6 +31,9 @@ type pace struct {
 	// strange is set when a bind did not come: the scheduler keeps its pods
 	// waiting for something else.
 	strange bool
+	// late is the pod whose bind was given up last; should it come all the same,
+	// nothing was strange but the machine's haste.
+	late types.UID
 }
 
 const (
@@ -77,11 +80,12 @@ func (p *pace) awaitReserved(ctx context.Context, pod types.UID) {
 	case <-reserved:
 		return
 	case <-ctx.Done():
+		return
 	case <-timer.C:
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.strange = true
+	p.strange, p.late = true, expected
 	if p.expected == expected {
 		p.expected = "" // once is enough
 	}
@@ -98,6 +102,9 @@ func (p *pace) expect(pod types.UID) {
 func (p *pace) came(pod types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.late == pod {
+		p.strange, p.late = false, ""
+	}
 	if p.expected == pod {
 		p.expected, p.strange = "", false
 		close(p.reserved)

@@ -93,6 +93,10 @@ func TestPace(t *testing.T) {
 				t.Errorf("pod %d after a bind waits %s, want %s", step, got, want)
 			}
 		}
+		p.came(uid(pods - 1)) // late, and after it was given up
+		if got := next(); got != bindComes {
+			t.Errorf("after a bind that came late a pod waits %s, want %s", got, bindComes)
+		}
 		ended, end := context.WithCancel(t.Context())
 		end()
 		start := time.Now()

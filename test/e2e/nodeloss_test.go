@@ -99,6 +99,36 @@ func TestDiskVanishes(t *testing.T) {
 	}
 }
 
+// TestNodeSetUpAnew: a node is set up anew under its old name, with a blank disk where the
+// volume was. The claim keeps its volume, of which an event says that its disk is another one,
+// and no volume is made of the blank disk, to which a claim could be bound unnoticed.
+func TestNodeSetUpAnew(t *testing.T) {
+	t.Parallel()
+	l := newLosable(t, "kept")
+	l.kill()
+	l.deleteNode()
+	l.e.Do(l.node.RemoveDisk(l.e.Context, l.path))
+	l.e.Do(l.node.Wipe())
+	_, err := l.node.AddDisk(l.e.Context, realnode.Disk{Kind: realnode.Ext4, Path: l.path, Size: 16 << 20})
+	l.e.Do(err)
+	l.e.Do(l.node.Start(l.e.Context))
+	l.e.Do(install.MakeFolders(l.e.Context, l.node, classes))
+	target := frame.Target{Client: l.e.Client.CoreV1().RESTClient(), Resource: "events", Namespace: metav1.NamespaceDefault}
+	frame.Wait(l.e, target, "told of volume "+l.volume.Name+": Replaced", func(event *corev1.Event) bool {
+		return event.InvolvedObject.Name == l.volume.Name && event.Reason == "Replaced"
+	})
+	if claim := bound(l.e, "data-set-0"); claim.UID != l.claim.UID || claim.Spec.VolumeName != l.volume.Name {
+		t.Errorf("claim %s has volume %s, want claim %s and volume %s still", claim.UID, claim.Spec.VolumeName, l.claim.UID, l.volume.Name)
+	}
+	volumes, err := l.e.Client.CoreV1().PersistentVolumes().List(l.e.Context, metav1.ListOptions{})
+	l.e.Do(err)
+	for _, pv := range volumes.Items {
+		if at(&pv, l.node.Name, l.path) && pv.UID != l.volume.UID {
+			t.Errorf("volume %s was made of the blank disk, beside volume %s of the lost one", pv.Name, l.volume.Name)
+		}
+	}
+}
+
 // lost is a StatefulSet of one replica, and what of it will be lost: it could run on two nodes,
 // each with a disk at the same path.
 type lost struct {

@@ -151,10 +151,12 @@ func (c *Controller) settled(t stowage.Tombstone) bool {
 		if !ok || !ours(volume) {
 			continue
 		}
-		_, err := c.nodes.Get(volume.Annotations[publish.NodeNameAnnotation])
+		node := volume.Annotations[publish.NodeNameAnnotation]
+		_, err := c.nodes.Get(node)
 		volumes = append(volumes, loss.Offered{
 			Identity: t.Identity, UID: string(volume.UID), Created: volume.CreationTimestamp.Time,
-			Deleting: volume.DeletionTimestamp != nil, Lost: err != nil || volume.Annotations[loss.MarkAnnotation] != "",
+			Elsewhere: c.elsewhere(t.Identity, node) != "",
+			Deleting:  volume.DeletionTimestamp != nil, Lost: err != nil || volume.Annotations[loss.MarkAnnotation] != "",
 		})
 	}
 	return loss.Settled(grave, volumes)

@@ -52,6 +52,7 @@ func (c *Controller) gather(volume *corev1.PersistentVolume, now time.Time) (*ga
 		return nil, err
 	}
 	c.readReports(g)
+	g.Elsewhere = c.elsewhere(string(v.Identity), g.node)
 	g.Mark = loss.ReadMark(volume.Annotations[loss.MarkAnnotation])
 	g.Release = loss.ReadRelease(volume.Annotations[loss.ReleaseAnnotation])
 	if c.DryRun() {

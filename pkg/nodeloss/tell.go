@@ -86,6 +86,9 @@ func (c *Controller) words(g *gathered, d loss.Decision) (reason, note string) {
 	case loss.Retained:
 		return eventLost, why + "; its reclaim policy is not Delete, so it stays until an administrator deletes it"
 	case loss.Unidentified:
+		if d.Message != "" {
+			return eventLost, why + "; it stays, as " + d.Message + ", and would have it cleaned: stowage-provisioner release lets it go"
+		}
 		return eventLost, why + "; it does not say of which disk it is, so no agent would know to clean that: stowage-provisioner release lets it go"
 	}
 	if !c.DryRun() {

@@ -11,13 +11,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
-	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/local/loss"
 	"stowage.dev/stowage/pkg/local/publish"
 )
 
 // The indexes: of volumes by node, by claim and by disk, of pods by claim,
-// of agents' pods by node.
+// of agents' pods by node, of reports by disk.
 const (
 	byNode     = "stowage-node"
 	byAgent    = "stowage-agent"
@@ -33,11 +32,13 @@ func (c *Controller) watch() error {
 	core := c.Informers.Core().V1()
 	err := errors.Join(
 		c.volumes.AddIndexers(cache.Indexers{byNode: nodeOfVolume, byClaim: claimOfVolume, byIdentity: identityOfVolume, bySpace: spaceOfVolume, byRelease: released}),
+		c.ReportInformer.AddIndexers(cache.Indexers{byIdentity: identitiesOfReport}),
 		c.pods.AddIndexers(cache.Indexers{byClaim: claimsOfPod, byAgent: nodeOfAgent}),
 		c.on(c.volumes, c.volumeChanged),
 		c.on(core.Nodes().Informer(), func(old, object any) {
 			if node, ok := object.(*corev1.Node); ok && nodeDiffers(old, node) {
 				c.addIndexed(byNode, node.Name)
+				c.addDisks(node.Name)
 			}
 		}),
 		c.on(core.PersistentVolumeClaims().Informer(), func(_, object any) {
@@ -52,11 +53,7 @@ func (c *Controller) watch() error {
 			}
 		}),
 		c.on(c.Informers.Storage().V1().StorageClasses().Informer(), func(_, _ any) { c.addLost("", "") }),
-		c.on(c.ReportInformer, func(_, object any) {
-			if report, ok := object.(*stowage.LocalDiskReport); ok {
-				c.addIndexed(byNode, report.Spec.NodeName)
-			}
-		}),
+		c.on(c.ReportInformer, c.reportChanged),
 	)
 	return err
 }

@@ -41,7 +41,7 @@ const (
 	Releasing      State = "Releasing"           // the claim is being released
 	Removing       State = "Removing"            // the volume is being removed
 	Retained       State = "Retained"            // without a claim, and kept by its reclaim policy
-	Unidentified   State = "Unidentified"        // there is nothing to know its disk by
+	Unidentified   State = "Unidentified"        // there is nothing to know its disk by, or a disk elsewhere is known by it
 	SomebodyElse   State = "SomebodyElse"        // somebody else has to do something first
 )
 
@@ -173,6 +173,8 @@ func free(f *Facts, d Decision) Decision {
 		return d.wait(Waiting, "")
 	case v.Identity == "":
 		return d.wait(Unidentified, "")
+	case f.Elsewhere != "" && !f.Buried: // a tombstone would have that node's disk cleaned
+		return d.wait(Unidentified, "node "+f.Elsewhere+" says that it has that disk")
 	}
 	d.State = Removing
 	switch {

@@ -125,6 +125,8 @@ func TestDecide(t *testing.T) {
 		"failed": {gone(unclaimed, func(f *loss.Facts) { f.Volume.Phase = disk.PhaseOfFailed }), answer{State: loss.SomebodyElse}},
 		"failed, and deleted by its administrator":    {gone(unclaimed, func(f *loss.Facts) { f.Volume.Phase, f.Volume.Deleting = disk.PhaseOfFailed, true }), answer{Do: loss.Bury, State: loss.Removing}},
 		"nobody could know its disk again":            {gone(unclaimed, func(f *loss.Facts) { f.Volume.Identity = "" }), answer{State: loss.Unidentified}},
+		"another node has a disk of that identity":    {gone(unclaimed, func(f *loss.Facts) { f.Elsewhere = "b" }), answer{State: loss.Unidentified}},
+		"another node has got its disk since":         {gone(unclaimed, func(f *loss.Facts) { f.Elsewhere, f.Buried = "b", true }), answer{Do: loss.Remove, State: loss.Removing}},
 		"nor once more, when the claim is released":   {gone(unclaimed, begun, func(f *loss.Facts) { f.Terms.Delay = time.Hour }), answer{Do: loss.Bury, State: loss.Removing}},
 		"nothing is removed before the delay is over": {gone(unclaimed, func(f *loss.Facts) { f.Mark.Since = ago(time.Minute) }), answer{State: loss.Waiting}},
 	} {
@@ -237,6 +239,7 @@ func TestSettled(t *testing.T) {
 		"cleaned and published again":       {func(*loss.Offered) {}, true},
 		"another disk":                      {func(v *loss.Offered) { v.Identity = "wwn:2" }, false},
 		"from before":                       {func(v *loss.Offered) { v.Created = ago(2 * time.Hour) }, false},
+		"published, says another node":      {func(v *loss.Offered) { v.Elsewhere = true }, false},
 		"published again, and deleted":      {func(v *loss.Offered) { v.Deleting = true }, true},
 		"published again, and lost":         {func(v *loss.Offered) { v.Lost = true }, true},
 		"the very volume, within reach":     {func(v *loss.Offered) { v.UID, v.Created = "old", ago(9*time.Hour) }, true},

@@ -37,6 +37,9 @@ type Facts struct {
 	Terms Terms
 	// Buried says that the node's report has a tombstone of this very volume.
 	Buried bool
+	// Elsewhere is another node that says that it has a disk of this identity; empty if
+	// there is none.
+	Elsewhere string
 	// Exhausted says that the budget of releases is spent; no release that was begun
 	// waits for it.
 	Exhausted bool

@@ -16,6 +16,8 @@ type Offered struct {
 	Identity, UID string
 	Created       time.Time // to the second
 	Deleting      bool
+	// Elsewhere says that another node than the volume's says that it has the disk.
+	Elsewhere bool
 	// Lost says that it is marked as lost, or that its node is away.
 	Lost bool
 }
@@ -28,7 +30,7 @@ type Offered struct {
 func Settled(g Grave, volumes []Offered) bool {
 	for _, v := range volumes {
 		switch {
-		case v.Identity != g.Identity:
+		case v.Identity != g.Identity || v.Elsewhere:
 		case v.UID == g.VolumeUID:
 			if !v.Deleting && !v.Lost {
 				return true

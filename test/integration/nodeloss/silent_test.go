@@ -81,3 +81,23 @@ func TestAgentThatIsSilent(t *testing.T) {
 		t.Errorf("the claim was released: %v", c)
 	}
 }
+
+// TestAgentThatIsNotThere: its report says that the disk is missing, and nothing is
+// released, for longer than the delay.
+func TestAgentThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, fixture.New(t), asks("Release", "2s"), "a")
+	s.set("db", 1, nil)
+	before := s.waitPlaced("db-0", "data-db-0", nil)
+	s.report(before.pv, stowage.EntryMissing)
+	s.AddNodes(s.Node("b"))
+	other := s.volume("b", "disk1", corev1.PersistentVolumeReclaimDelete) // whose end shows that a delay is over
+	s.lose("b")
+	s.waitGone(other, stowage.TombstonePublished)
+	if v := s.seen(before.pv); v == nil || v.DeletionTimestamp != nil || v.Annotations[loss.MarkAnnotation] != "" {
+		t.Errorf("the volume was touched: %v", v)
+	}
+	if c := s.SeenPVC("data-db-0"); c == nil || c.UID != before.claim.UID || c.DeletionTimestamp != nil {
+		t.Errorf("the claim was released: %v", c)
+	}
+}

@@ -127,7 +127,7 @@ func TestPlaces(t *testing.T) {
 		}
 		go func() {
 			for range binds {
-				time.Sleep(time.Second / time.Duration(perSecond))
+				time.Sleep(time.Second / time.Duration(perSecond)) //nolint:forbidigo // the bubble's time
 				server <- struct{}{}
 			}
 		}()

@@ -36,7 +36,7 @@ func nodeOf(st *unix.Statx_t) node {
 func isDirectory(st *unix.Statx_t) bool { return st.Mode&unix.S_IFMT == unix.S_IFDIR }
 
 // openBeneath opens an entry of a directory. EXDEV means that something is mounted
-// on it.
+// on it, or that it was moved away meanwhile.
 func openBeneath(dir int, name string, flags uint64) (int, error) {
 	if err := checkName(name); err != nil {
 		return -1, err

@@ -46,6 +46,8 @@ func TestAnEntryExchangedAfterTheLookIsLeftToTheNextWalk(t *testing.T) {
 			"unlinking what is a directory":   func() error { return w.remove(top, "directory", &unix.Statx_t{}) },
 			"unlinking what is gone":          func() error { return w.remove(top, "missing", &unix.Statx_t{}) },
 			"looking at what is gone":         func() error { return w.entry(top, "missing") },
+			"opening what is moved, and back": func() error { return w.crossed(top, "directory") },
+			"opening what is moved, and gone": func() error { return w.crossed(top, "missing") },
 			"removing a directory, a symlink": func() error { return w.leave(w.push(t, fd, "symlink")) },
 			"removing a directory, gone":      func() error { return w.leave(w.push(t, fd, "missing")) },
 			"removing a directory, filled":    func() error { return w.leave(w.push(t, fd, "directory")) },

@@ -88,7 +88,7 @@ func (w *walk) entry(dir *frame, name string) error {
 	}
 	w.ledger.meet(&st, time.Now())
 	switch {
-	case st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 || st.Mnt_id != dir.node.mount:
+	case isMount(dir, &st):
 		return w.nested(name)
 	case isDirectory(&st):
 		return w.enter(dir, name)
@@ -143,7 +143,7 @@ func (w *walk) unlock(dir *frame, name string) error {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ELOOP):
 		return nil // somebody exchanged it: unlinking will tell
 	case errors.Is(err, unix.EXDEV):
-		return w.nested(name)
+		return w.crossed(dir, name)
 	default:
 		return w.failed("clear flags of", name, err)
 	}
@@ -158,7 +158,7 @@ func (w *walk) enter(dir *frame, name string) error {
 		w.ledger.contest()
 		return nil
 	case errors.Is(err, unix.EXDEV):
-		return w.nested(name)
+		return w.crossed(dir, name)
 	default:
 		return w.failed("open", name, err)
 	}
@@ -184,6 +184,25 @@ func (w *walk) enter(dir *frame, name string) error {
 		return w.destroy(dir, child)
 	}
 	return nil
+}
+
+// crossed deals with an entry that is said to lead out of the file system.
+func (w *walk) crossed(dir *frame, name string) error {
+	st, err := statEntry(dir.fd, name)
+	switch {
+	case err == nil && isMount(dir, &st):
+		return w.nested(name)
+	case err == nil, errors.Is(err, unix.ENOENT): // it was moved while it was opened
+		w.ledger.contest()
+		return nil
+	default:
+		return w.failed("look at", name, err)
+	}
+}
+
+// isMount says whether something is mounted on an entry of a directory.
+func isMount(dir *frame, st *unix.Statx_t) bool {
+	return st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 || st.Mnt_id != dir.node.mount
 }
 
 // destroy removes a subvolume of btrfs as a whole. If that cannot be, it is made

@@ -20,7 +20,7 @@ func (p *Prober) Identify(ctx context.Context, f disk.Fact) (disk.Identity, erro
 	if err != nil {
 		return "", disk.Problemf(disk.Unreadable, "%s was not looked at: %v", f.HostPath, err)
 	}
-	now, problem := ask(ctx, &p.workers, f.Path, p.cfg.Timeout, func() found { return p.identify(v, f) })
+	now, problem := ask(ctx, &p.workers, f.Path, p.patience(), func() found { return p.identify(v, f) })
 	switch {
 	case problem != nil:
 		return "", problem

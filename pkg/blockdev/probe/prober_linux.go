@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"path"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -34,7 +35,8 @@ type Config struct {
 	// Sys is where sysfs is, "/sys" if empty; Dev where device nodes are, "/dev" if
 	// empty. Symlinks may lead nowhere but there.
 	Sys, Dev string
-	// Timeout is how long a folder or an entry may take; 5 s if 0.
+	// Timeout is how long a folder or an entry may take, until SetTimeout says
+	// otherwise; 5 s if 0.
 	Timeout time.Duration
 	// Parallel is how many entries are looked at at once; 8 if 0.
 	Parallel int
@@ -43,6 +45,7 @@ type Config struct {
 // Prober looks at disks. It is safe for concurrent use; scans take turns.
 type Prober struct {
 	cfg     Config
+	timeout atomic.Int64 // a time.Duration
 	turn    chan struct{}
 	workers workers
 
@@ -85,12 +88,20 @@ func New(cfg Config) (*Prober, error) {
 			return nil, fmt.Errorf("probe: %s must be an absolute path, not %q", name, value)
 		}
 	}
-	return &Prober{
+	p := &Prober{
 		cfg:        cfg,
 		turn:       make(chan struct{}, 1),
 		workers:    workers{busy: make(map[string]*job)},
 		known:      make(map[seen]told),
 		statfs:     unix.Statfs,
 		newWatcher: fsnotify.NewWatcher,
-	}, nil
+	}
+	p.SetTimeout(cfg.Timeout)
+	return p, nil
 }
+
+// SetTimeout changes how long a folder or an entry may take, for those that are asked
+// from now on.
+func (p *Prober) SetTimeout(timeout time.Duration) { p.timeout.Store(int64(timeout)) }
+
+func (p *Prober) patience() time.Duration { return time.Duration(p.timeout.Load()) }

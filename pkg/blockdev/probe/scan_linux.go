@@ -19,7 +19,7 @@ import (
 // folder are not looked at. If ctx ends, or the mount tables cannot be read, every
 // class is in Trouble, and nothing is known of any slot.
 //
-// The answer takes as long as the slowest entry, and at most Config.Timeout for the
+// The answer takes as long as the slowest entry, and at most the timeout for the
 // folders and once more for each Config.Parallel entries that do not answer.
 func (p *Prober) Scan(ctx context.Context, s disk.Scan) disk.Scanned {
 	select {
@@ -67,7 +67,7 @@ func (p *Prober) listAll(ctx context.Context, v *view, folders []disk.Folder) ([
 			l       *listing
 			problem *disk.Problem
 		}
-		a, problem := ask(ctx, &p.workers, "folder "+folders[i].Path, p.cfg.Timeout, func() answer {
+		a, problem := ask(ctx, &p.workers, "folder "+folders[i].Path, p.patience(), func() answer {
 			l, problem := v.list(folders[i])
 			return answer{l, problem}
 		})
@@ -147,7 +147,7 @@ func (p *Prober) lookAt(ctx context.Context, entries []*entry) []disk.Fact {
 func (p *Prober) ask(ctx context.Context, e *entry) found {
 	// What is told when no answer comes must not be what the look is writing.
 	silent := e.fact
-	f, problem := ask(ctx, &p.workers, silent.Path, p.cfg.Timeout, e.look)
+	f, problem := ask(ctx, &p.workers, silent.Path, p.patience(), e.look)
 	if problem != nil {
 		silent.Problem = problem
 		return found{fact: silent, present: true}

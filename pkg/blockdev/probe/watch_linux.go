@@ -161,7 +161,7 @@ func (w *Watch) listen(ctx context.Context) {
 }
 
 func (w *Watch) listenTo(ctx context.Context, v *view, f disk.Folder) *disk.Problem {
-	failed, problem := ask(ctx, &w.prober.workers, "watch "+f.Path, w.prober.cfg.Timeout, func() error {
+	failed, problem := ask(ctx, &w.prober.workers, "watch "+f.Path, w.prober.patience(), func() error {
 		at, _, err := v.walk("/", f.Path)
 		if err != nil {
 			return err

@@ -166,8 +166,12 @@ func (l *Looker) loops(ctx context.Context, s *Survey, t target) ([]use, error) 
 }
 
 // reaches says whether a loop device that is attached to a device, or to a file of a
-// file system, is attached to the target.
+// file system, is attached to the target. One that has been detached meanwhile, with
+// neither, is not.
 func (s *Survey) reaches(t target, lo loop, attached, fs number) bool {
+	if attached == (number{}) && fs == (number{}) {
+		return false
+	}
 	if attached != (number{}) {
 		for _, d := range s.devicesOf(t) {
 			for _, o := range d.overlap() {

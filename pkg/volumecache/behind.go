@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -33,12 +34,19 @@ const keptEntries = 1024
 
 // missed is an object of one kind that the cache may lag behind of.
 type missed struct {
-	kind            *follower
-	namespace, name string
+	kind *follower
+	key  types.NamespacedName
 }
 
-// follower brings the cache up to what the informer's store has of an object.
+func missedOf(kind *follower, object metav1.Object) missed {
+	return missed{kind, types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}}
+}
+
+// follower brings the cache up to what the informer's store has of an object, or
+// that it has none any more.
 type follower struct {
+	// has tells whether there is nothing to do; the caller holds the cache's lock.
+	has     func(key types.NamespacedName) bool
 	observe func(namespace, name string)
 }
 
@@ -56,7 +64,7 @@ func (b *behind) indexers(kind *follower) cache.Indexers {
 func (b *behind) taken(kind *follower, object metav1.Object) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.missing[missed{kind, object.GetNamespace(), object.GetName()}] = object.GetResourceVersion()
+	b.missing[missedOf(kind, object)] = object.GetResourceVersion()
 	b.most = max(b.most, len(b.missing))
 	b.some.Store(true)
 }
@@ -74,7 +82,7 @@ func (b *behind) gone(kind *follower, object metav1.Object) {
 
 // drop forgets an object if what the store has of it is known by now.
 func (b *behind) drop(kind *follower, object metav1.Object, known func(missing string) bool) {
-	key := missed{kind, object.GetNamespace(), object.GetName()}
+	key := missedOf(kind, object)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	missing, there := b.missing[key]
@@ -92,8 +100,10 @@ func (b *behind) drop(kind *follower, object metav1.Object, known func(missing s
 	b.some.Store(false)
 }
 
-// catchUp brings the cache up to all that the stores have.
-func (b *behind) catchUp() {
+// catchUp brings the cache up to all that the stores have. lock is the cache's, for
+// reading: after a watch broke the stores take in everything again, and what is
+// unchanged must not cost more than looking at it.
+func (b *behind) catchUp(lock sync.Locker) {
 	if !b.some.Load() {
 		return
 	}
@@ -102,8 +112,16 @@ func (b *behind) catchUp() {
 	missing := b.missing
 	b.missing = map[missed]string{}
 	b.mu.Unlock()
+	var stale []missed
+	lock.Lock()
 	for object := range missing {
-		object.kind.observe(object.namespace, object.name)
+		if !object.kind.has(object.key) {
+			stale = append(stale, object)
+		}
+	}
+	lock.Unlock()
+	for _, object := range stale {
+		object.kind.observe(object.key.Namespace, object.key.Name)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"stowage.dev/stowage/pkg/testing/builders"
@@ -49,12 +50,13 @@ func TestBehind(t *testing.T) {
 		"told of the end of one of the same name":   {[]does{put("1"), told("1"), remove, put("3"), gone("2")}, true},
 		"told of the end and of the next":           {[]does{put("1"), told("1"), remove, put("3"), gone("2"), told("3")}, false},
 		"shown again as it was, when a watch broke": {[]does{put("1"), told("1"), put("1")}, true},
+		"not told of its end yet":                   {[]does{put("1"), told("1"), remove}, true},
 	} {
 		t.Run(story, func(t *testing.T) {
 			t.Parallel()
 			c, asked := &Cache{}, 0
 			c.behind.missing = map[missed]string{}
-			nodes := &follower{func(string, string) { asked++ }}
+			nodes := &follower{func(types.NamespacedName) bool { return false }, func(string, string) { asked++ }}
 			store := cache.NewIndexer(cache.MetaNamespaceKeyFunc, c.behind.indexers(nodes))
 			handler := following(c, nodes, func(*v1.Node) {}, func(*v1.Node) {})
 			for _, event := range tc.events {
@@ -63,7 +65,7 @@ func TestBehind(t *testing.T) {
 			if got := len(c.behind.missing) > 0; got != tc.behind || c.behind.some.Load() != tc.behind {
 				t.Errorf("the cache is behind: %t of %v, want %t", c.behind.some.Load(), c.behind.missing, tc.behind)
 			}
-			c.behind.catchUp()
+			c.behind.catchUp(c.mu.RLocker())
 			if asked > 0 != tc.behind || c.behind.some.Load() || len(c.behind.missing) > 0 {
 				t.Errorf("caught up with %d, and is behind: %t of %v", asked, c.behind.some.Load(), c.behind.missing)
 			}

@@ -66,6 +66,7 @@ type Cache struct {
 	class    map[string]*class
 	version  uint64 // of the last change of any pool
 	capacity map[types.NamespacedName]*capacity
+	turn     uint64 // of the volume or capacity object that was taken in last
 	// written holds claims as the API server returned them to a write of ours
 	// that the informer has not shown yet.
 	written map[types.NamespacedName]*v1.PersistentVolumeClaim
@@ -74,6 +75,7 @@ type Cache struct {
 	// holds are the reservations by claim; byPod finds a pod's.
 	holds map[types.NamespacedName]*hold
 	byPod map[types.UID][]*hold
+	lapse lapses
 	// freed are the volumes that pods wait for after preemption.
 	freed map[types.UID]*awaited
 	// expected are pods that the informer has not shown yet; see ExpectPod.
@@ -82,12 +84,12 @@ type Cache struct {
 
 // content is what the engine keeps for a topology segment.
 type content struct {
-	pools      []classPool            // free volumes; one per class, few
-	room       [1]classPool           // where pools begin, close by
-	first      pool                   // where the pool of one class lives, close by
-	capacities map[string][]*capacity // storage capacity by class
-	home       *nodeEntry             // whose shelves the pools are on
-	wide       bool                   // the pools count as wide, see class
+	pools []classPool      // free volumes; one per class, few
+	room  [1]classPool     // where pools begin, close by
+	first pool             // where the pool of one class lives, close by
+	rooms map[string]*room // storage capacity by class
+	home  *nodeEntry       // whose shelves the pools are on
+	wide  bool             // the pools count as wide, see class
 }
 
 type (
@@ -163,6 +165,7 @@ func New(cfg Config) (*Cache, error) {
 	}
 	c.scratch.New = func() any { return &solution{} }
 	c.watch.byKey = map[watchKey]map[*watcher]struct{}{}
+	c.lapse = lapses{listeners: map[*func(helps func(*Demand) bool)]struct{}{}, rooms: map[*room]struct{}{}}
 	c.behind.missing = map[missed]string{}
 	if err := c.listen(cfg.Informers); err != nil {
 		return nil, fmt.Errorf("registering volume event handlers: %w", err)

@@ -4,9 +4,9 @@
 package volumecache
 
 import (
+	"cmp"
 	"math"
 	"slices"
-	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,43 +14,54 @@ import (
 	"stowage.dev/stowage/pkg/volume/topology"
 )
 
-// settleTime bounds how long the bytes of a volume that exists are still held:
-// a driver that never updates its capacity object must not block it for ever.
-const settleTime = 2 * time.Minute
-
 // capacity is a CSIStorageCapacity in the cache with what is held of it.
 type capacity struct {
 	object  *storagev1.CSIStorageCapacity
-	segment *segment
-	total   int64 // bytes; math.MaxInt64: not stated
-	largest int64 // bytes of the largest volume; math.MaxInt64: not stated
+	room    *room
+	turn    uint64 // of when it was taken in
+	total   int64  // bytes; math.MaxInt64: not stated
+	largest int64  // bytes of the largest volume; math.MaxInt64: not stated
 	holds   map[*hold]struct{}
+	held    int64 // bytes of holds; math.MaxInt64: that many or more
 }
 
 // remaining is the bytes not held, never negative.
-func (a *capacity) remaining(now time.Time) int64 {
-	left := a.total
-	if left == math.MaxInt64 {
-		return left
+func (a *capacity) remaining() int64 {
+	if a.total == math.MaxInt64 {
+		return a.total
 	}
-	for h := range a.holds {
-		if !h.over(now) {
-			left -= min(left, h.bytes)
-		}
-	}
-	return left
+	return a.total - min(a.total, a.held)
 }
 
 // ObserveCapacity brings the cache up to what the informer's store has for the
 // object.
 func (c *Cache) ObserveCapacity(namespace, name string) {
-	object, err := c.capacities.CSIStorageCapacities(namespace).Get(name)
-	if err != nil {
+	key := types.NamespacedName{Namespace: namespace, Name: name}
+	c.mu.RLock()
+	current := c.hasCapacity(key)
+	c.mu.RUnlock()
+	if current {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.setCapacity(object)
+	if object, err := c.capacities.CSIStorageCapacities(namespace).Get(name); err == nil {
+		c.setCapacity(object)
+	} else if entry := c.capacity[key]; entry != nil {
+		delete(c.capacity, key)
+		c.dropCapacity(entry)
+	}
+}
+
+// hasCapacity tells whether the cache has of an object what the informer's store
+// has.
+func (c *Cache) hasCapacity(key types.NamespacedName) bool {
+	entry := c.capacity[key]
+	object, err := c.capacities.CSIStorageCapacities(key.Namespace).Get(key.Name)
+	if err != nil || entry == nil {
+		return err != nil && entry == nil
+	}
+	return entry.object.ResourceVersion == object.ResourceVersion
 }
 
 // setCapacity takes in a capacity object, unless the cache has seen a newer
@@ -64,23 +75,11 @@ func (c *Cache) setCapacity(object *storagev1.CSIStorageCapacity) {
 		object = stored
 	}
 	key := types.NamespacedName{Namespace: object.Namespace, Name: object.Name}
-	entry := &capacity{object: object, total: math.MaxInt64, holds: map[*hold]struct{}{}}
-	if old := c.capacity[key]; old != nil {
-		if old.object.UID == object.UID && !newer(object.ResourceVersion, old.object.ResourceVersion) {
-			return
-		}
-		c.dropCapacity(old)
-		for h := range old.holds {
-			// An update after the volume appeared is taken to count it in.
-			if h.capacity = nil; h.appeared.IsZero() {
-				h.capacity = entry
-				entry.holds[h] = struct{}{}
-			} else if len(h.pods) == 0 {
-				c.endHold(h)
-			}
-		}
-		c.noteCapacity(object.StorageClassName)
+	old := c.capacity[key]
+	if old != nil && old.object.UID == object.UID && !newer(object.ResourceVersion, old.object.ResourceVersion) {
+		return
 	}
+	entry := &capacity{object: object, turn: c.nextTurn(), total: math.MaxInt64, holds: map[*hold]struct{}{}}
 	if object.Capacity != nil {
 		entry.total = object.Capacity.Value()
 		entry.largest = math.MaxInt64 // what remains is the bound
@@ -88,13 +87,17 @@ func (c *Cache) setCapacity(object *storagev1.CSIStorageCapacity) {
 	if object.MaximumVolumeSize != nil {
 		entry.largest = object.MaximumVolumeSize.Value()
 	}
-	entry.segment = c.index.Acquire(topology.FromLabelSelector(object.NodeTopology))
-	data := &entry.segment.Data
-	if data.capacities == nil {
-		data.capacities = map[string][]*capacity{}
-	}
-	data.capacities[object.StorageClassName] = append(data.capacities[object.StorageClassName], entry)
+	entry.room = c.roomOf(object.StorageClassName, c.index.Acquire(topology.FromLabelSelector(object.NodeTopology)))
+	entry.room.objects = append(entry.room.objects, entry)
 	c.capacity[key] = entry
+	if entry.room.gone != nil {
+		c.take(entry, entry.room.gone)
+		entry.room.gone = nil
+	}
+	if old != nil {
+		c.dropCapacity(old)
+		c.noteCapacity(object.StorageClassName)
+	}
 }
 
 func (c *Cache) removeCapacity(object *storagev1.CSIStorageCapacity) {
@@ -105,23 +108,21 @@ func (c *Cache) removeCapacity(object *storagev1.CSIStorageCapacity) {
 	if entry == nil || (entry.object.UID != object.UID && newer(entry.object.ResourceVersion, object.ResourceVersion)) {
 		return
 	}
-	c.dropCapacity(entry)
-	for h := range entry.holds {
-		h.capacity = nil
-	}
 	delete(c.capacity, key)
+	c.dropCapacity(entry)
 }
 
-// dropCapacity takes the object out of its segment.
+// dropCapacity takes the object out of its room. What is held of it is held of the
+// newest object there, or kept for the next one.
 func (c *Cache) dropCapacity(entry *capacity) {
-	byClass, class := entry.segment.Data.capacities, entry.object.StorageClassName
-	rest := slices.DeleteFunc(slices.Clone(byClass[class]), func(o *capacity) bool { return o == entry })
-	if len(rest) > 0 {
-		byClass[class] = rest
+	r := entry.room
+	r.objects = slices.DeleteFunc(slices.Clone(r.objects), func(o *capacity) bool { return o == entry })
+	if len(r.objects) > 0 {
+		c.take(slices.MaxFunc(r.objects, func(a, b *capacity) int { return cmp.Compare(a.turn, b.turn) }), entry)
 	} else {
-		delete(byClass, class)
+		r.gone = entry
 	}
-	c.index.Release(entry.segment)
+	c.tidy(r)
 }
 
 // share is what one question has already taken of a capacity object.
@@ -134,15 +135,19 @@ type share struct {
 // the roomiest one, ties by name. extra bytes count as free everywhere (what
 // evicted pods would give back), or as taken when negative (what others will
 // take). It returns nil when there is no room.
-func (s *solution) allot(at spot, class string, bytes, extra int64, now time.Time) *capacity {
+func (s *solution) allot(at spot, class string, bytes, extra int64) *capacity {
 	best, bestLeft := -1, int64(-1)
 	for _, segment := range at.segments {
-		for _, candidate := range segment.Data.capacities[class] {
+		r := segment.Data.rooms[class]
+		if r == nil {
+			continue
+		}
+		for _, candidate := range r.objects {
 			if bytes > candidate.largest {
 				continue
 			}
 			i := s.shareOf(candidate)
-			left := candidate.remaining(now)
+			left := candidate.remaining()
 			if left != math.MaxInt64 {
 				if extra < 0 {
 					left = max(0, left+extra)

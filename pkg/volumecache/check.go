@@ -7,6 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // Check verifies the cache's invariants: every free, unreserved volume is in
@@ -50,6 +53,34 @@ func (c *Cache) Check() error {
 	}
 	c.checkShelves(fail)
 	c.checkHolds(fail)
+	c.checkRooms(fail)
+	return errors.Join(errs...)
+}
+
+// CheckIdle verifies that nothing is kept of pods in flight, nor of those that are
+// gone. For tests, when none is in flight.
+func (c *Cache) CheckIdle() error {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	var errs []error
+	for uid := range c.byPod {
+		errs = append(errs, fmt.Errorf("pod %q has something reserved", uid))
+	}
+	for uid := range c.expected {
+		errs = append(errs, fmt.Errorf("pod %q is expected", uid))
+	}
+	pods, err := c.pods.List(labels.Everything())
+	errs = append(errs, err)
+	for uid := range c.freed {
+		if !slices.ContainsFunc(pods, func(p *v1.Pod) bool { return p.UID == uid }) {
+			errs = append(errs, fmt.Errorf("pod %q, which is gone, waits for volumes", uid))
+		}
+	}
+	c.watch.mu.Lock()
+	defer c.watch.mu.Unlock()
+	for key := range c.watch.byKey {
+		errs = append(errs, fmt.Errorf("%v is watched", key))
+	}
 	return errors.Join(errs...)
 }
 
@@ -116,10 +147,42 @@ func (c *Cache) checkHolds(fail func(format string, args ...any)) {
 			}
 		}
 	}
+}
+
+// checkRooms holds the rooms against their objects and holds.
+func (c *Cache) checkRooms(fail func(format string, args ...any)) {
+	all, objects := map[*capacity]struct{}{}, map[*room]int{}
 	for key, entry := range c.capacity {
+		all[entry] = struct{}{}
+		if objects[entry.room]++; !slices.Contains(entry.room.objects, entry) {
+			fail("capacity %s is not in its room", key)
+		}
+	}
+	for _, h := range c.holds {
+		if h.capacity == nil {
+			continue
+		}
+		r := h.capacity.room
+		all[h.capacity] = struct{}{}
+		if _, ok := objects[r]; !ok {
+			objects[r] = 0
+		}
+		if !slices.Contains(r.objects, h.capacity) && r.gone != h.capacity {
+			fail("hold of claim %s is of a capacity that its room does not know", h.claim)
+		}
+	}
+	for r, count := range objects {
+		if r.segment.Data.rooms[r.class] != r || len(r.objects) != count || (r.gone != nil && count > 0) {
+			fail("room of class %q is not that of segment %q, or has %d objects and not %d", r.class, r.segment.Key(), len(r.objects), count)
+		}
+	}
+	for entry := range all {
+		if entry.held != entry.sum() {
+			fail("capacity %s holds %d bytes, and counts %d", entry.object.Name, entry.sum(), entry.held)
+		}
 		for h := range entry.holds {
 			if h.capacity != entry || c.holds[h.claim] != h {
-				fail("capacity %s counts a hold of claim %s that is not there", key, h.claim)
+				fail("capacity %s counts a hold of claim %s that is not there", entry.object.Name, h.claim)
 			}
 		}
 	}

@@ -64,7 +64,8 @@ func (d *Demand) Waits() bool { return d.delayed > 0 }
 // until one of the pod's claims or classes changes; an error that a claim
 // cannot be understood.
 func (c *Cache) Demand(pod *v1.Pod) (*Demand, *claims.Refusal, error) {
-	c.behind.catchUp()
+	c.behind.catchUp(c.mu.RLocker())
+	c.sweepDue()
 	set, refusal := claims.Sort(pod, c)
 	if refusal != nil {
 		return nil, refusal, nil

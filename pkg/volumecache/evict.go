@@ -29,8 +29,12 @@ type Freed struct {
 }
 
 // Evictable returns what evicting the pod would give back; nil, without
-// allocating, where no pod in the cluster has ephemeral claims.
+// allocating, for a pod that has no ephemeral volumes, and where no pod in the
+// cluster has ephemeral claims.
 func (c *Cache) Evictable(pod *v1.Pod) []Freed {
+	if !claims.AnyEphemeral(pod) {
+		return nil // most pods, of which there are many to a node
+	}
 	var freed []Freed
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -114,14 +118,18 @@ type awaited struct {
 }
 
 // Consider notes that preemption for the pod looks into evicting another from
-// the node.
-func (c *Cache) Consider(pod types.UID, node string, freed []Freed) {
+// the node. Of a pod that is gone nothing is noted: nobody would forget it.
+func (c *Cache) Consider(pod *v1.Pod, node string, freed []Freed) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	entry := c.freed[pod]
+	// The store forgets a pod before podGone, which waits for the lock, does.
+	if known, err := c.pods.Pods(pod.Namespace).Get(pod.Name); err != nil || known.UID != pod.UID {
+		return
+	}
+	entry := c.freed[pod.UID]
 	if entry == nil {
 		entry = &awaited{byNode: map[string][]Freed{}, cleaning: map[string]string{}}
-		c.freed[pod] = entry
+		c.freed[pod.UID] = entry
 	}
 	// What is gone since an earlier look was not freed for this pod.
 	entry.byNode[node] = slices.DeleteFunc(entry.byNode[node], func(f Freed) bool { return c.volume[f.name] == nil })

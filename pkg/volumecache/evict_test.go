@@ -60,6 +60,10 @@ func TestEvictFreesNothing(t *testing.T) { // not parallel: it counts allocation
 	if freed := w.Evictable(victim); len(freed) != 0 {
 		t.Errorf("a retained volume counts as freed: %v", freed)
 	}
+	other := pod("other", "victim-scratch")
+	if allocs := testing.AllocsPerRun(100, func() { w.Evictable(other) }); allocs != 0 {
+		t.Errorf("%v allocations for a pod that has no ephemeral volumes", allocs)
+	}
 	plain := newWorld(t, node("a"), wffc("local"))
 	if allocs := testing.AllocsPerRun(100, func() { plain.Evictable(victim) }); allocs != 0 {
 		t.Errorf("%v allocations where no pod has ephemeral claims", allocs)
@@ -95,7 +99,8 @@ func TestAwaits(t *testing.T) {
 	}
 	begin := func(t *testing.T) (*world, *builders.PV) {
 		w, victim, volume := ephemeralWorld(t, v1.PersistentVolumeReclaimDelete)
-		w.Consider("pod-p", "a", w.Evictable(victim))
+		w.put(pod("p", "c"))
+		w.Consider(pod("p", "c"), "a", w.Evictable(victim))
 		if w.Awaits(pod("p", "c")) {
 			t.Error("waits before it was nominated anywhere")
 		}
@@ -138,7 +143,8 @@ func TestAwaits(t *testing.T) {
 	t.Run("not for a pod that stays, and as soon as it leaves", func(t *testing.T) {
 		t.Parallel()
 		w, victim, _ := ephemeralWorld(t, v1.PersistentVolumeReclaimDelete)
-		w.Consider("pod-p", "a", w.Evictable(victim))
+		w.put(pod("p", "c"))
+		w.Consider(pod("p", "c"), "a", w.Evictable(victim))
 		want(t, w, "the victim still runs", false)
 		w.remove(victim)
 		want(t, w, "the victim is gone, and nobody has deleted its claim yet", true)
@@ -157,6 +163,10 @@ func TestAwaits(t *testing.T) {
 		w.remove(preemptor())
 		if len(w.freed) != 0 {
 			t.Error("what a deleted pod waited for is remembered")
+		}
+		w.Consider(preemptor(), "a", w.Evictable(builders.MakePod("victim").Namespace("default").Ephemeral("scratch", pvc("any", "1Gi").Obj()).Obj()))
+		if len(w.freed) != 0 {
+			t.Error("what a deleted pod would wait for is remembered")
 		}
 	})
 }

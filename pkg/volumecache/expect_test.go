@@ -20,14 +20,12 @@ func TestExpectedPod(t *testing.T) {
 		want bool
 	}{
 		"nobody knows it":               {do: func(*world) {}},
-		"it is expected":                {do: func(w *world) { w.ExpectPod(p) }, want: true},
-		"it is not expected any more":   {do: func(w *world) { w.ExpectPod(p)() }},
-		"it was shown to be deleted":    {do: func(w *world) { w.ExpectPod(p); w.podGone(p) }},
-		"it was shown, and is expected": {do: func(w *world) { w.put(p); w.ExpectPod(p)() }, want: true},
+		"it is expected":                {do: func(w *world) { w.ExpectPod(name, p.UID) }, want: true},
+		"it is not expected any more":   {do: func(w *world) { w.ExpectPod(name, p.UID)() }},
+		"it was shown to be deleted":    {do: func(w *world) { w.ExpectPod(name, p.UID); w.podGone(p) }},
+		"it was shown, and is expected": {do: func(w *world) { w.put(p); w.ExpectPod(name, p.UID)() }, want: true},
 		"another one of its name is expected": {do: func(w *world) {
-			other := p.DeepCopy()
-			other.UID = "other"
-			w.ExpectPod(other)
+			w.ExpectPod(name, "other")
 		}},
 	}
 	for story, tc := range tests {

@@ -143,3 +143,47 @@ func TestOldEventsAreIgnored(t *testing.T) {
 		t.Errorf("a deleted volume is back: %q", got)
 	}
 }
+
+// TestEndBeforeOwnHandler holds the cache's handlers back while something ends that
+// kept a pod from its node. The pod is tried for another reason, and no event will
+// wake it again.
+func TestEndBeforeOwnHandler(t *testing.T) {
+	t.Parallel()
+	kept := localPV("kept", "b", "1Gi").ClaimRef("default", "c", "").Obj()
+	sent := pvc("sent", "60Gi").SelectedNode("b").Obj()
+	shared := []runtime.Object{
+		dynamic("local", "csi"), tracked("csi"), builders.MakeCapacity("shared", "local").Everywhere().Capacity("100Gi").Obj(),
+		pvc("c", "60Gi").Obj(), sent,
+	}
+	for story, tc := range map[string]struct {
+		before []runtime.Object
+		end    func(w *world)
+		want   match.ReasonCode
+	}{
+		"of a volume that was kept for the claim elsewhere": {
+			before: []runtime.Object{wffc("local"), pvc("c", "1Gi").Obj(), localPV("v", "a", "1Gi").Obj(), kept},
+			end:    func(w *world) { w.remove(kept) },
+			want:   match.ReservedVolumeMismatch,
+		},
+		"of a claim that capacity was held for": {shared, func(w *world) { w.remove(sent) }, match.NotEnoughSpace},
+		"of a provisioner's work":               {shared, func(w *world) { w.put(pvc("sent", "60Gi").Obj()) }, match.NotEnoughSpace},
+		"of the node that a claim was sent to":  {shared, func(w *world) { w.remove(node("b")) }, match.NotEnoughSpace},
+	} {
+		t.Run(story, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, append([]runtime.Object{node("a"), node("b")}, tc.before...)...)
+			p := pod("p", "c")
+			if got := w.fits(p, "a"); got != tc.want {
+				t.Fatalf("before the end, Fits says %q, want %q", got, tc.want)
+			}
+			w.hold()
+			tc.end(w)
+			if got := w.fits(p, "a"); got != match.Fits {
+				t.Errorf("after the end, Fits says %q", got)
+			}
+			w.check()
+			w.release()
+			w.check()
+		})
+	}
+}

@@ -4,6 +4,8 @@
 package volumecache
 
 import (
+	"slices"
+
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,8 +19,8 @@ import (
 const fewNodes = 16
 
 // VolumeHelps tells whether the volume, as the cache has it, can make the pod
-// schedulable: a claim of the pod names it or is named by it, or could take it
-// and then fit a node.
+// schedulable: its disk is not lost, and a claim of the pod names it or is named by
+// it, or could take it and then fit a node.
 func (c *Cache) VolumeHelps(d *Demand, name string) bool {
 	c.mu.RLock()
 	v := c.volume[name]
@@ -29,7 +31,7 @@ func (c *Cache) VolumeHelps(d *Demand, name string) bool {
 	for _, claim := range d.bound {
 		if claim.Spec.VolumeName == name {
 			c.mu.RUnlock()
-			return true
+			return v.Lost == match.Fits
 		}
 	}
 	wanted := false
@@ -38,7 +40,7 @@ func (c *Cache) VolumeHelps(d *Demand, name string) bool {
 			p := &d.groups[i].pending[j]
 			if match.Names(v.PV.Spec.ClaimRef, p.Claim) {
 				c.mu.RUnlock()
-				return true
+				return v.Lost == match.Fits
 			}
 			wanted = wanted || (v.Free() && p.Admits(v.Volume))
 		}
@@ -56,13 +58,71 @@ func (c *Cache) CapacityHelps(d *Demand, object *storagev1.CSIStorageCapacity) b
 	}
 	c.mu.RLock()
 	entry := c.capacity[types.NamespacedName{Namespace: object.Namespace, Name: object.Name}]
-	if entry == nil {
-		c.mu.RUnlock()
-		return false
-	}
-	nodes, few := few(entry.segment)
 	c.mu.RUnlock()
-	return !few || c.fitsAny(d, nodes)
+	return entry != nil && c.roomHelps(d, entry.room)
+}
+
+// ClaimReturnHelps tells whether giving back the capacity that was held for a
+// claim, which was sent to a node and is gone now or sent nowhere, can make the pod
+// schedulable.
+func (c *Cache) ClaimReturnHelps(d *Demand, claim *v1.PersistentVolumeClaim) bool {
+	node, err := c.nodes.Get(claims.SelectedNode(claim))
+	class := match.ClaimClass(claim)
+	return err == nil && d.AsksOf(class) && c.returnHelps(d, node, class)
+}
+
+// NodeReturnHelps tells whether giving back what was held for claims that were sent
+// to a node, which is gone, can make the pod schedulable. node is its last state.
+func (c *Cache) NodeReturnHelps(d *Demand, node *v1.Node) bool {
+	return slices.ContainsFunc(d.groups, func(g group) bool { return g.tracked && c.returnHelps(d, node, g.class.name) })
+}
+
+// returnHelps tells whether bytes given back to the class's capacity on a node can
+// make the pod schedulable.
+func (c *Cache) returnHelps(d *Demand, node *v1.Node, class string) bool {
+	var rooms []*room
+	c.mu.RLock()
+	for _, segment := range c.spotOf(node).segments {
+		if r := segment.Data.rooms[class]; r != nil && r.limited() {
+			rooms = append(rooms, r)
+		}
+	}
+	c.mu.RUnlock()
+	return slices.ContainsFunc(rooms, func(r *room) bool { return c.roomHelps(d, r) })
+}
+
+// roomHelps tells whether what is left of a room can make the pod schedulable: it
+// is enough for a claim of the pod, and the claims then fit a node.
+func (c *Cache) roomHelps(d *Demand, r *room) bool {
+	c.mu.RLock()
+	nodes, few := few(r.segment)
+	enough := d.asksOfRoom(r)
+	c.mu.RUnlock()
+	return enough && (!few || c.fitsAny(d, nodes))
+}
+
+// asksOfRoom tells whether what is left of a room is enough for a claim that may be
+// provisioned from it.
+func (d *Demand) asksOfRoom(r *room) bool {
+	return slices.ContainsFunc(d.groups, func(g group) bool {
+		return g.tracked && g.class.name == r.class &&
+			slices.ContainsFunc(g.pending, func(p pending) bool { return r.has(p.Bytes) })
+	})
+}
+
+// GivenUp tells whether a volume named a claim that the pod waits with and does
+// not any more, or is gone: any volume may serve the claim now. now is nil for a
+// volume that is gone.
+func (d *Demand) GivenUp(before, now *v1.PersistentVolume) bool {
+	for i := range d.groups {
+		for j := range d.groups[i].pending {
+			claim := d.groups[i].pending[j].Claim
+			if match.Names(before.Spec.ClaimRef, claim) && (now == nil || !match.Names(now.Spec.ClaimRef, claim)) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // FitsNode is Fits for the node as the informer's store has it; false when it

@@ -18,9 +18,10 @@ import (
 func (c *Cache) listen(factory informers.SharedInformerFactory) error {
 	core, storage := factory.Core().V1(), factory.Storage().V1()
 	c.synced = append(c.synced, storage.CSIDrivers().Informer().HasSyncedChecker(), storage.CSINodes().Informer().HasSyncedChecker())
-	volumes := &follower{func(_, name string) { c.ObserveVolume(name) }}
-	nodes := &follower{func(_, name string) { c.ObserveNode(name) }}
-	capacities := &follower{c.ObserveCapacity}
+	volumes := &follower{c.hasVolume, func(_, name string) { c.ObserveVolume(name) }}
+	nodes := &follower{c.hasNode, func(_, name string) { c.ObserveNode(name) }}
+	claims := &follower{c.hasClaim, c.ObserveClaim}
+	capacities := &follower{c.hasCapacity, c.ObserveCapacity}
 	for _, listener := range []struct {
 		informer cache.SharedIndexInformer
 		handler  cache.ResourceEventHandler
@@ -28,7 +29,7 @@ func (c *Cache) listen(factory informers.SharedInformerFactory) error {
 	}{
 		{core.Nodes().Informer(), following(c, nodes, c.nodeSeen, c.removeNode), nodes},
 		{core.PersistentVolumes().Informer(), following(c, volumes, c.ApplyVolume, c.removeVolume), volumes},
-		{core.PersistentVolumeClaims().Informer(), handler(c.claimSeen, c.claimGone), nil},
+		{core.PersistentVolumeClaims().Informer(), following(c, claims, c.claimSeen, c.claimGone), claims},
 		{core.Pods().Informer(), handler(nil, c.podGone), nil},
 		{storage.StorageClasses().Informer(), handler(nil, c.removeClass), nil},
 		{storage.CSIStorageCapacities().Informer(), following(c, capacities, c.capacitySeen, c.removeCapacity), capacities},

@@ -26,6 +26,9 @@ func (c *Cache) Nodes(d *Demand) (sets.Set[string], match.Reason) {
 		if v == nil {
 			return nil, match.Reason{Code: match.VolumeMissing, Claim: claim.Name, Volume: claim.Spec.VolumeName}
 		}
+		if reason := v.lostTo(claim); reason.Code != match.Fits {
+			return nil, reason
+		}
 		n.only(match.NodeConflict, v)
 	}
 	for i := range d.groups {
@@ -65,6 +68,8 @@ func (c *Cache) narrow(n *narrowing, g *group, p *pending) {
 		}
 	}
 	switch {
+	case mine && len(named) == 0:
+		n.only(c.mismatch(p).Code)
 	case mine:
 		n.only(match.ReservedVolumeMismatch, named...)
 	case p.selected != "":

@@ -8,18 +8,35 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // ObserveNode brings the cache up to what the informer's store has for the
-// node.
+// node, or that it has none.
 func (c *Cache) ObserveNode(name string) {
-	node, err := c.nodes.Get(name)
-	if err != nil {
+	c.mu.RLock()
+	current := c.hasNode(types.NamespacedName{Name: name})
+	c.mu.RUnlock()
+	if current {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.setNode(node)
+	if node, err := c.nodes.Get(name); err == nil {
+		c.setNode(node)
+	} else {
+		c.forgetNode(name)
+	}
+}
+
+// hasNode tells whether the cache has of a node what the informer's store has.
+func (c *Cache) hasNode(key types.NamespacedName) bool {
+	entry := c.index.Node(key.Name)
+	node, err := c.nodes.Get(key.Name)
+	if err != nil || entry == nil {
+		return err != nil && entry == nil
+	}
+	return entry.Object.ResourceVersion == node.ResourceVersion
 }
 
 // setNode takes in a node, unless the cache has seen a newer state of it or it
@@ -34,6 +51,9 @@ func (c *Cache) setNode(node *v1.Node) {
 	}
 	entry := c.index.Node(node.Name)
 	if entry != nil && entry.Object.UID == node.UID && !newer(node.ResourceVersion, entry.Object.ResourceVersion) {
+		if node == stored && entry.Object.ResourceVersion == node.ResourceVersion {
+			c.index.SetNode(node) // listed again: what is asked about from now on is this object
+		}
 		return
 	}
 	left := c.index.SetNode(node)
@@ -49,13 +69,45 @@ func (c *Cache) removeNode(node *v1.Node) {
 	if entry == nil || (entry.Object.UID != node.UID && newer(entry.Object.ResourceVersion, node.ResourceVersion)) {
 		return
 	}
-	c.rehome(c.index.RemoveNode(node.Name))
+	c.forgetNode(node.Name)
+}
+
+// forgetNode takes a node out that is gone; unknown names are fine.
+func (c *Cache) forgetNode(name string) {
+	c.rehome(c.index.RemoveNode(name))
 	for _, h := range c.holds {
-		if h.node == node.Name && len(h.pods) == 0 {
+		if h.node == name && len(h.pods) == 0 {
 			c.endHold(h) // nothing will be provisioned there
 		}
 	}
-	c.watch.notify(watchKey{kind: watchNode, name: node.Name})
+	c.watch.notify(watchKey{kind: watchNode, name: name})
+}
+
+// Walk finds nodes that are asked for by name, all of them again and again and in
+// about the same order, with hardly a search. The zero Walk is at the beginning.
+// Not safe for concurrent use.
+type Walk struct{ before *nodeEntry }
+
+// Nodes puts the nodes of those names into nodes, which is as long; nil for one
+// that is not known.
+func (w *Walk) Nodes(c *Cache, names []string, nodes []*v1.Node) {
+	c.mu.RLock()
+	for i, name := range names {
+		nodes[i] = nil
+		if entry := c.index.NamedAfter(w.before, name); entry != nil {
+			w.before, nodes[i] = entry, entry.Object
+		}
+	}
+	c.mu.RUnlock()
+	for i, node := range nodes {
+		if node != nil {
+			continue
+		}
+		// The informer's store may have it already.
+		if stored, err := c.nodes.Get(names[i]); err == nil {
+			nodes[i] = stored
+		}
+	}
 }
 
 // spot is a node as seen by one question: its name and its segments.

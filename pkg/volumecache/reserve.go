@@ -5,7 +5,6 @@ package volumecache
 
 import (
 	"slices"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -34,14 +33,9 @@ type hold struct {
 
 	bytes    int64
 	capacity *capacity // that bytes are held of; nil: none
-	appeared time.Time // of the provisioned volume; zero: not yet
+	turn     uint64    // of when the provisioned volume appeared; zero: not yet
 
 	pods map[types.UID]struct{}
-}
-
-// over tells whether the bytes need not be held any more.
-func (h *hold) over(now time.Time) bool {
-	return !h.appeared.IsZero() && now.Sub(h.appeared) > settleTime
 }
 
 // stands tells whether the reservation still binds the claim: not once its
@@ -60,6 +54,8 @@ func (h *hold) settles(c *Cache, s *solution, g *group, p *pending, at spot) mat
 		s.provisions = append(s.provisions, provision{of: p, group: g, held: true})
 	case h.node != "":
 		return match.Reason{Code: match.NodeNotSelected, Claim: p.Claim.Name}
+	case h.volume.Lost != match.Fits:
+		return h.volume.lostTo(p.Claim)
 	case at.in(c.segmentOn(h.volume, at.node)):
 		s.bindings = append(s.bindings, binding{p, h.volume.Volume, h.volume.Bytes})
 	default:
@@ -80,6 +76,7 @@ func (c *Cache) Reserve(d *Demand, node string) (*plan.Plan, match.Reason) {
 	}()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.sweep()
 	c.release(d.pod.UID)
 	object, err := c.nodes.Get(node)
 	if err != nil {
@@ -113,8 +110,8 @@ func (c *Cache) Reserve(d *Demand, node string) (*plan.Plan, match.Reason) {
 		h := c.holdFor(made.of, d.pod.UID, shared)
 		h.node = node
 		if made.capacity != nil {
-			h.bytes, h.capacity = made.of.Bytes, made.capacity
-			made.capacity.holds[h] = struct{}{}
+			h.bytes = made.of.Bytes
+			made.capacity.hold(h)
 		}
 	}
 	return p, match.Reason{}
@@ -159,7 +156,7 @@ func (c *Cache) inProgress(h *hold) bool {
 	if h.node == "" {
 		return false
 	}
-	if !h.appeared.IsZero() {
+	if h.turn > 0 {
 		return h.capacity != nil
 	}
 	claim := c.newestClaim(h.claim)
@@ -188,10 +185,7 @@ func (c *Cache) endHold(h *hold) {
 		}
 	}
 	delete(c.holds, h.claim)
-	if h.capacity != nil {
-		delete(h.capacity.holds, h)
-		h.capacity = nil
-	}
+	c.vacate(h)
 	if v := h.volume; v != nil {
 		h.volume, v.hold = nil, nil
 		c.offer(v)
@@ -202,10 +196,10 @@ func (c *Cache) endHold(h *hold) {
 // provisioning it may now show in the driver's own figures.
 func (c *Cache) claimServed(v *volume) {
 	h := c.holds[v.claim]
-	if h == nil || h.node == "" || !h.appeared.IsZero() || !match.Names(v.PV.Spec.ClaimRef, h.object) {
+	if h == nil || h.node == "" || h.turn > 0 || !match.Names(v.PV.Spec.ClaimRef, h.object) {
 		return
 	}
-	h.appeared = c.clock.Now()
+	c.noteAppeared(h)
 	if h.capacity == nil && len(h.pods) == 0 {
 		c.endHold(h)
 	}
@@ -233,32 +227,60 @@ func (c *Cache) claimSeen(claim *v1.PersistentVolumeClaim) {
 	if ownedByPod(claim) {
 		c.ephemeral[key] = struct{}{}
 	}
-	if h := c.holds[key]; h != nil && len(h.pods) == 0 && (h.uid != claim.UID || !c.inProgress(h)) {
-		c.endHold(h)
-	}
-	c.holdSelected(claim)
+	c.followClaim(key)
 	c.watch.notify(watchKey{kind: watchClaim, namespace: claim.Namespace, name: claim.Name})
 }
 
 // ObserveClaim brings what is held up to what the informer's store has for the
-// claim: a node may have been selected for it.
+// claim: a node may have been selected for it, or is no more.
 func (c *Cache) ObserveClaim(namespace, name string) {
-	claim, err := c.claims.PersistentVolumeClaims(namespace).Get(name)
-	if err != nil {
+	key := types.NamespacedName{Namespace: namespace, Name: name}
+	c.mu.RLock()
+	current := c.hasClaim(key)
+	c.mu.RUnlock()
+	if current {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.holdSelected(claim)
+	c.followClaim(key)
+}
+
+// hasClaim tells whether what is held agrees with what the informer's store has
+// for the claim.
+func (c *Cache) hasClaim(key types.NamespacedName) bool {
+	h := c.holds[key]
+	if h != nil && len(h.pods) > 0 {
+		return true // their releases see to it
+	}
+	claim, err := c.claims.PersistentVolumeClaims(key.Namespace).Get(key.Name)
+	if h == nil {
+		return err != nil || !sent(claim)
+	}
+	return err == nil && h.uid == claim.UID && c.inProgress(h)
+}
+
+// followClaim ends or begins what is held for a claim without a pod that has
+// reserved for it, as the informer's store has the claim.
+func (c *Cache) followClaim(key types.NamespacedName) {
+	claim, err := c.claims.PersistentVolumeClaims(key.Namespace).Get(key.Name)
+	if h := c.holds[key]; h != nil && len(h.pods) == 0 && (err != nil || h.uid != claim.UID || !c.inProgress(h)) {
+		c.endHold(h)
+	}
+	if err == nil && sent(claim) && c.holds[key] == nil {
+		c.holdSelected(claim)
+	}
+}
+
+// sent tells whether a provisioner may be at work for the claim on a node.
+func sent(claim *v1.PersistentVolumeClaim) bool {
+	return claims.SelectedNode(claim) != "" && claim.Spec.VolumeName == "" && claim.DeletionTimestamp == nil
 }
 
 // holdSelected holds capacity for a claim that another scheduler, or this one
 // before it was restarted, has sent to a node.
 func (c *Cache) holdSelected(claim *v1.PersistentVolumeClaim) {
 	node := claims.SelectedNode(claim)
-	if node == "" || claim.Spec.VolumeName != "" || claim.DeletionTimestamp != nil || c.holds[keyOf(claim)] != nil {
-		return
-	}
 	entry, class := c.index.Node(node), c.Class(match.ClaimClass(claim))
 	if entry == nil || class == nil || !provisions(class) {
 		return
@@ -276,13 +298,13 @@ func (c *Cache) holdSelected(claim *v1.PersistentVolumeClaim) {
 		pods: map[types.UID]struct{}{},
 	}
 	s := c.scratch.Get().(*solution)
-	h.capacity = s.allot(spot{node, entry.Segments}, class.Name, h.bytes, 0, c.clock.Now())
+	found := s.allot(spot{node, entry.Segments}, class.Name, h.bytes, 0)
 	s.reset()
 	c.scratch.Put(s)
-	if h.capacity == nil {
+	if found == nil {
 		return // nothing tells where it will go
 	}
-	h.capacity.holds[h] = struct{}{}
+	found.hold(h)
 	c.holds[h.claim] = h
 }
 
@@ -293,7 +315,9 @@ func (c *Cache) holdAllSelected() {
 	defer c.mu.Unlock()
 	existing, _ := c.claims.List(labels.Everything()) // listers of informers do not fail
 	for _, claim := range existing {
-		c.holdSelected(claim)
+		if sent(claim) && c.holds[keyOf(claim)] == nil {
+			c.holdSelected(claim)
+		}
 	}
 }
 
@@ -308,8 +332,6 @@ func (c *Cache) claimGone(claim *v1.PersistentVolumeClaim) {
 	if _, err := c.claims.PersistentVolumeClaims(claim.Namespace).Get(claim.Name); err != nil {
 		delete(c.ephemeral, key)
 	}
-	if h := c.holds[key]; h != nil && h.uid == claim.UID && len(h.pods) == 0 {
-		c.endHold(h)
-	}
+	c.followClaim(key)
 	c.watch.notify(watchKey{kind: watchClaim, namespace: claim.Namespace, name: claim.Name})
 }

@@ -105,6 +105,9 @@ func (c *Cache) solve(s *solution, d *Demand, at spot, e effort) match.Reason {
 		if v == nil {
 			return match.Reason{Code: match.VolumeMissing, Claim: claim.Name, Volume: claim.Spec.VolumeName}
 		}
+		if reason := v.lostTo(claim); reason.Code != match.Fits {
+			return reason
+		}
 		if !at.in(c.segmentOn(v, at.node)) {
 			return match.Reason{Code: match.NodeConflict, Claim: claim.Name, Volume: v.Name}
 		}
@@ -163,7 +166,7 @@ func (c *Cache) settled(s *solution, g *group, p *pending, at spot) match.Reason
 	case best != nil:
 		s.bindings = append(s.bindings, binding{p, best.Volume, best.Bytes})
 	case mine:
-		return match.Reason{Code: match.ReservedVolumeMismatch, Claim: p.Claim.Name, Volume: c.byClaim[p.key][0].Name}
+		return c.mismatch(p)
 	case p.selected == "":
 		s.open = append(s.open, p)
 	case p.selected != at.node:
@@ -360,7 +363,6 @@ func mergeTail(r *match.Request, list []*match.Volume, split int) {
 // allotAll finds capacity for all provisions of a group together, the largest
 // first.
 func (c *Cache) allotAll(s *solution, d *Demand, g *group, at spot, provisions []provision) match.Reason {
-	now := c.clock.Now()
 	extra := d.freedBytes(at.node, g.class.name) - d.besides[g.class.name]
 	for range provisions {
 		next := -1
@@ -373,7 +375,7 @@ func (c *Cache) allotAll(s *solution, d *Demand, g *group, at spot, provisions [
 			break
 		}
 		p := &provisions[next]
-		if p.capacity = s.allot(at, g.class.name, p.of.Bytes, extra, now); p.capacity == nil {
+		if p.capacity = s.allot(at, g.class.name, p.of.Bytes, extra); p.capacity == nil {
 			return match.Reason{Code: match.NotEnoughSpace, Claim: p.of.Claim.Name}
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"math"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/utils/clock"
 )
 
 // Usage is how full a class's storage on a node would be with the pod's claims.
@@ -37,7 +36,7 @@ func (c *Cache) Usage(d *Demand, node *v1.Node, dst []Usage) []Usage {
 		if c.solveGroup(s, d, &d.groups[i], at, counted).Code != 0 {
 			continue
 		}
-		dst = append(dst, s.usage(s.bindings[bindings:], s.provisions[provisions:], c.clock))
+		dst = append(dst, s.usage(s.bindings[bindings:], s.provisions[provisions:]))
 	}
 	return dst
 }
@@ -54,7 +53,7 @@ func appendUsage(dst []Usage, p *pending, on *shelf) []Usage {
 	return append(dst, Usage{StaticAsked: p.Bytes, StaticGiven: given})
 }
 
-func (s *solution) usage(bindings []binding, provisions []provision, clock clock.PassiveClock) Usage {
+func (s *solution) usage(bindings []binding, provisions []provision) Usage {
 	var u Usage
 	for _, b := range bindings {
 		u.StaticAsked = saturate(u.StaticAsked, b.of.Bytes)
@@ -72,7 +71,7 @@ func (s *solution) usage(bindings []binding, provisions []provision, clock clock
 		}
 		if !counted {
 			u.ProvisionedOf = saturate(u.ProvisionedOf, of.total)
-			u.ProvisionedAsked = saturate(u.ProvisionedAsked, of.total-of.remaining(clock.Now()))
+			u.ProvisionedAsked = saturate(u.ProvisionedAsked, of.total-of.remaining())
 		}
 	}
 	return u

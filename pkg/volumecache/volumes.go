@@ -32,11 +32,28 @@ type volume struct {
 }
 
 // ObserveVolume brings the cache up to what the informer's store has for the
-// volume.
+// volume, or that it has none.
 func (c *Cache) ObserveVolume(name string) {
 	if pv, err := c.volumes.Get(name); err == nil {
 		c.ApplyVolume(pv)
+		return
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, err := c.volumes.Get(name); err != nil && c.volume[name] != nil {
+		c.forgetVolume(c.volume[name])
+	}
+}
+
+// hasVolume tells whether the cache has of a volume what the informer's store
+// has, or a newer state of it.
+func (c *Cache) hasVolume(key types.NamespacedName) bool {
+	v := c.volume[key.Name]
+	pv, err := c.volumes.Get(key.Name)
+	if err != nil || v == nil {
+		return err != nil && v == nil
+	}
+	return v.PV.ResourceVersion == pv.ResourceVersion || !newer(pv.ResourceVersion, v.PV.ResourceVersion)
 }
 
 // ApplyVolume takes in a volume as observed or as returned to a write. The
@@ -88,6 +105,11 @@ func (c *Cache) removeVolume(pv *v1.PersistentVolume) {
 	if v == nil || (v.PV.UID != pv.UID && newer(v.PV.ResourceVersion, pv.ResourceVersion)) {
 		return
 	}
+	c.forgetVolume(v)
+}
+
+// forgetVolume takes a volume out that is gone.
+func (c *Cache) forgetVolume(v *volume) {
 	c.dropVolume(v)
 	delete(c.volume, v.Name)
 	if v.hold != nil {

@@ -135,19 +135,19 @@ func (c *Cache) PodExists(pod types.NamespacedName, uid types.UID) bool {
 	return expected
 }
 
-// ExpectPod is for a pod that the API server has and the informer may not have
+// ExpectPod is for a pod that the API server may have and the informer not have
 // shown yet. Until stop is called it exists, unless the informer shows that it was
 // deleted.
-func (c *Cache) ExpectPod(pod *v1.Pod) (stop func()) {
-	if c.PodExists(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, pod.UID) {
+func (c *Cache) ExpectPod(pod types.NamespacedName, uid types.UID) (stop func()) {
+	if c.PodExists(pod, uid) {
 		return func() {}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.expected[pod.UID] = struct{}{}
+	c.expected[uid] = struct{}{}
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		delete(c.expected, pod.UID)
+		delete(c.expected, uid)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -35,12 +36,13 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 		// A missing class, or one that did not allow any node.
 		on(fwk.StorageClass, fwk.Add|fwk.Update, hint(p.afterClass)),
 		// A missing, lost, deleted or immediate claim, or one whose provisioner
-		// gave the node back.
-		on(fwk.PersistentVolumeClaim, fwk.Add|fwk.Update, hint(p.afterClaim)),
-		// No volume to bind, or a bound one that was missing.
-		on(fwk.PersistentVolume, fwk.Add|fwk.Update, hint(p.afterVolume)),
+		// gave the node back. Another pod's claim that capacity was held for.
+		on(fwk.PersistentVolumeClaim, fwk.Add|fwk.Update|fwk.Delete, hint(p.afterClaim)),
+		// No volume to bind, a bound one that was missing, or one that was kept for
+		// a claim where the pod cannot run.
+		on(fwk.PersistentVolume, fwk.Add|fwk.Update|fwk.Delete, hint(p.afterVolume)),
 		// A node that the volumes or the class allow; or the end of the one
-		// that a claim was to be provisioned on.
+		// that a claim, of this or another pod, was to be provisioned on.
 		on(fwk.Node, fwk.Add|fwk.UpdateNodeLabel|fwk.Delete, hint(p.afterNode)),
 		// In-tree volumes are reached through CSI now.
 		on(fwk.CSINode, fwk.Add|fwk.Update, hint(p.afterCSINode)),
@@ -73,6 +75,9 @@ func hint[T any](after func(pod *v1.Pod, before, now *T) bool) fwk.QueueingHintF
 }
 
 func typed[T any](object any) (*T, error) {
+	if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = last.Obj // deleted while a watch was broken
+	}
 	if object == nil {
 		return nil, nil
 	}
@@ -111,10 +116,10 @@ func (p *Plugin) afterClass(pod *v1.Pod, before, now *storagev1.StorageClass) bo
 }
 
 func (p *Plugin) afterClaim(pod *v1.Pod, before, now *v1.PersistentVolumeClaim) bool {
-	if pod.Namespace != now.Namespace || !claims.Uses(pod, now.Name) {
-		return false
+	if !uses(pod, before) && !uses(pod, now) {
+		return p.afterOtherClaim(pod, before, now)
 	}
-	return before == nil ||
+	return now != nil && (before == nil ||
 		before.UID != now.UID ||
 		before.Spec.VolumeName != now.Spec.VolumeName ||
 		before.Status.Phase != now.Status.Phase ||
@@ -122,19 +127,54 @@ func (p *Plugin) afterClaim(pod *v1.Pod, before, now *v1.PersistentVolumeClaim) 
 		claims.SelectedNode(before) != claims.SelectedNode(now) ||
 		match.ClaimClass(before) != match.ClaimClass(now) ||
 		before.Annotations[plan.AnnStorageProvisioner] != now.Annotations[plan.AnnStorageProvisioner] ||
-		!equality.Semantic.DeepEqual(before.Spec, now.Spec)
+		!equality.Semantic.DeepEqual(before.Spec, now.Spec))
+}
+
+// uses tells whether the claim, nil for none, is the pod's.
+func uses(pod *v1.Pod, claim *v1.PersistentVolumeClaim) bool {
+	return claim != nil && claim.Namespace == pod.Namespace && claims.Uses(pod, claim.Name)
+}
+
+// afterOtherClaim is for capacity that was held for another pod's claim: nothing
+// will be provisioned for it where it was sent.
+func (p *Plugin) afterOtherClaim(pod *v1.Pod, before, now *v1.PersistentVolumeClaim) bool {
+	if before == nil || before.Spec.VolumeName != "" || claims.SelectedNode(before) == "" {
+		return false
+	}
+	if now != nil && now.UID == before.UID && claims.SelectedNode(now) == claims.SelectedNode(before) {
+		return false
+	}
+	p.cache.ObserveClaim(before.Namespace, before.Name)
+	demand := p.demand(pod)
+	return demand != nil && p.cache.ClaimReturnHelps(demand, before)
 }
 
 func (p *Plugin) afterVolume(pod *v1.Pod, before, now *v1.PersistentVolume) bool {
-	if ref := now.Spec.ClaimRef; ref != nil && (ref.Namespace != pod.Namespace || !claims.Uses(pod, ref.Name)) {
+	given := namesClaimOf(before, pod)
+	switch {
+	case now == nil && !given:
+		return false
+	case now != nil && now.Spec.ClaimRef != nil && !given && !namesClaimOf(now, pod):
 		return false // somebody else's: two of these come with every claim that is bound
+	case now != nil && before != nil && !decisive(before, now):
+		return false
+	case now == nil:
+		p.cache.ObserveVolume(before.Name)
+	default:
+		p.cache.ApplyVolume(now)
 	}
-	if before != nil && !decisive(before, now) {
+	demand := p.demand(pod)
+	return demand != nil && (given && demand.GivenUp(before, now) || now != nil && p.cache.VolumeHelps(demand, now.Name))
+}
+
+// namesClaimOf tells whether the claimRef of a volume, nil for none, names a claim
+// that the pod uses.
+func namesClaimOf(pv *v1.PersistentVolume, pod *v1.Pod) bool {
+	if pv == nil || pv.Spec.ClaimRef == nil {
 		return false
 	}
-	p.cache.ApplyVolume(now)
-	demand := p.demand(pod)
-	return demand != nil && p.cache.VolumeHelps(demand, now.Name)
+	ref := pv.Spec.ClaimRef
+	return ref.Namespace == pod.Namespace && claims.Uses(pod, ref.Name)
 }
 
 // decisive tells whether two states of a volume can be judged differently.
@@ -142,14 +182,19 @@ func decisive(before, now *v1.PersistentVolume) bool {
 	return before.Status.Phase != now.Status.Phase ||
 		!maps.Equal(before.Labels, now.Labels) ||
 		match.VolumeClass(before) != match.VolumeClass(now) ||
+		match.LostDisk(before) != match.LostDisk(now) ||
 		(before.DeletionTimestamp == nil) != (now.DeletionTimestamp == nil) ||
 		!equality.Semantic.DeepEqual(&before.Spec, &now.Spec)
 }
 
 func (p *Plugin) afterNode(pod *v1.Pod, before, now *v1.Node) bool {
 	if now == nil {
+		p.cache.ObserveNode(before.Name)
 		demand, refusal, err := p.cache.Demand(pod)
-		return refusal == nil && err == nil && slices.Contains(slices.Collect(demand.Selected), before.Name)
+		if refusal != nil || err != nil {
+			return false
+		}
+		return slices.Contains(slices.Collect(demand.Selected), before.Name) || p.cache.NodeReturnHelps(demand, before)
 	}
 	p.cache.ObserveNode(now.Name)
 	demand := p.demand(pod)

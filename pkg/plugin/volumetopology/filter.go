@@ -72,7 +72,7 @@ func (p *Plugin) RemovePod(_ context.Context, cycle fwk.CycleState, pod *v1.Pod,
 	}
 	if freed := p.cache.Evictable(removed.GetPod()); len(freed) > 0 {
 		s.demand.Evict(info.Node().Name, freed)
-		p.cache.Consider(pod.UID, info.Node().Name, freed)
+		p.cache.Consider(pod, info.Node().Name, freed)
 	}
 	return nil
 }

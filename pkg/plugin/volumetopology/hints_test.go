@@ -181,9 +181,58 @@ func TestHintPersistentVolumeClaim(t *testing.T) {
 		"an administrator changed the class by its annotation": {
 			pod: pod("p", "c"), before: claim("c", "1Gi").Obj(), now: claim("c", "1Gi").BetaClass("else").Obj(), want: fwk.Queue,
 		},
+		"the claim was deleted": {
+			pod: pod("p", "c"), before: claim("c", "1Gi").SelectedNode("a").Obj(), want: fwk.QueueSkip,
+		},
 		"the bound claim was resized": {
 			pod: pod("p", "c"), before: claim("d", "1Gi").Bound("v").Obj(), now: claim("d", "2Gi").Bound("v").Obj(), want: fwk.QueueSkip,
 		},
+	})
+}
+
+// TestHintOfReturnedCapacity: 60 of 100Gi were held for another pod's claim that was
+// sent to a node.
+func TestHintOfReturnedCapacity(t *testing.T) {
+	t.Parallel()
+	sent := func() *builders.PVC { return claim("sent", "60Gi").Class("csi").SelectedNode("a") }
+	objects := func(room runtime.Object) []runtime.Object {
+		return []runtime.Object{
+			csiClass().Obj(), localClass().Obj(), csiDriver(true), node("a").Obj(), node("b").Obj(), room,
+			claim("c", "50Gi").Class("csi").Obj(), claim("large", "101Gi").Class("csi").Obj(), claim("l", "1Gi").Obj(),
+		}
+	}
+	onA, shared := objects(room("r", "a", "100Gi").Obj()), objects(room("r", "", "100Gi").Everywhere().Obj())
+	tell(t, fwk.PersistentVolumeClaim, map[string]event{
+		"the claim was deleted": {objects: onA, pod: pod("p", "c"), before: sent().Obj(), want: fwk.Queue},
+		"the provisioner gave the node back": {
+			objects: onA, pod: pod("p", "c"), before: sent().Obj(), now: claim("sent", "60Gi").Class("csi").Obj(), want: fwk.Queue,
+		},
+		"it was sent elsewhere": {
+			objects: onA, pod: pod("p", "c"), before: sent().Obj(), now: sent().SelectedNode("b").Obj(), want: fwk.Queue,
+		},
+		"the claim was touched": {
+			objects: onA, pod: pod("p", "c"), before: sent().Obj(), now: sent().Label("touched", "yes").Obj(), want: fwk.QueueSkip,
+		},
+		"a claim was deleted that was not sent": {
+			objects: onA, pod: pod("p", "c"), before: claim("sent", "60Gi").Class("csi").Obj(), want: fwk.QueueSkip,
+		},
+		"a claim was deleted that was bound": {
+			objects: onA, pod: pod("p", "c"), before: sent().Bound("v").Obj(), want: fwk.QueueSkip,
+		},
+		"the pod asks for more than there is": {objects: onA, pod: pod("p", "large"), before: sent().Obj(), want: fwk.QueueSkip},
+		"the pod asks for another class":      {objects: onA, pod: pod("p", "l"), before: sent().Obj(), want: fwk.QueueSkip},
+		"the driver does not limit capacity": {
+			objects: objects(sizeOnly("a", "50Gi")), pod: pod("p", "c"), before: sent().Obj(), want: fwk.QueueSkip,
+		},
+	})
+	gone := node("gone").Obj()
+	with := func(o []runtime.Object) []runtime.Object {
+		return append([]runtime.Object{gone}, append(o, sent().SelectedNode("gone").Obj())...)
+	}
+	tell(t, fwk.Node, map[string]event{
+		"the node was deleted, what was held is of all nodes": {objects: with(shared), pod: pod("p", "c"), before: gone, want: fwk.Queue},
+		"the node was deleted, the capacity is another's":     {objects: with(onA), pod: pod("p", "c"), before: gone, want: fwk.QueueSkip},
+		"the node was deleted, the pod asks for too much":     {objects: with(shared), pod: pod("p", "large"), before: gone, want: fwk.QueueSkip},
 	})
 }
 

@@ -79,6 +79,16 @@ func TestHintPersistentVolume(t *testing.T) {
 			objects: with(claim("bound", "1Gi").Bound("v").Obj()),
 			pod:     pod("p", "bound"), now: free().ClaimRef("default", "bound", "pvc-bound").Phase(v1.VolumeBound).Obj(), want: fwk.Queue,
 		},
+		"the disk of a bound claim's volume is back": {
+			objects: with(claim("bound", "1Gi").Bound("v").Obj()), pod: pod("p", "bound"),
+			before: free().ClaimRef("default", "bound", "pvc-bound").Phase(v1.VolumeBound).Annotation("stowage.dev/disk", "Replaced").Obj(),
+			now:    free().ClaimRef("default", "bound", "pvc-bound").Phase(v1.VolumeBound).Obj(), want: fwk.Queue,
+		},
+		"the disk of a bound claim's volume is missing, which was another one": {
+			objects: with(claim("bound", "1Gi").Bound("v").Obj()), pod: pod("p", "bound"),
+			before: free().ClaimRef("default", "bound", "pvc-bound").Phase(v1.VolumeBound).Annotation("stowage.dev/disk", "Replaced").Obj(),
+			now:    free().ClaimRef("default", "bound", "pvc-bound").Phase(v1.VolumeBound).Annotation("stowage.dev/disk", "Missing").Obj(), want: fwk.QueueSkip,
+		},
 		"a volume is there that names the claim": {
 			objects: waiting, pod: pod("p", "c"), now: free().ClaimRef("default", "c", "").Obj(), want: fwk.Queue,
 		},
@@ -87,6 +97,25 @@ func TestHintPersistentVolume(t *testing.T) {
 		},
 		"a volume is there that names such a claim of another namespace": {
 			objects: waiting, pod: pod("p", "c"), now: free().ClaimRef("elsewhere", "c", "").Obj(), want: fwk.QueueSkip,
+		},
+		"a volume is gone that named the claim": {
+			objects: waiting, pod: pod("p", "c"), before: free().Hostname("gone").ClaimRef("default", "c", "").Obj(), want: fwk.Queue,
+		},
+		"a volume is gone that named nobody": {
+			objects: waiting, pod: pod("p", "c"), before: free().Hostname("gone").Obj(), want: fwk.QueueSkip,
+		},
+		"a volume is gone that named an earlier claim of this name": {
+			objects: waiting, pod: pod("p", "c"), before: free().ClaimRef("default", "c", "pvc-former").Obj(), want: fwk.QueueSkip,
+		},
+		"the volume of a bound claim is gone": {
+			objects: with(claim("bound", "1Gi").Bound("v").Obj()),
+			pod:     pod("p", "bound"), before: free().ClaimRef("default", "bound", "pvc-bound").Phase(v1.VolumeBound).Obj(), want: fwk.QueueSkip,
+		},
+		"a volume names the claim no more": {
+			objects: waiting, pod: pod("p", "c"), before: free().Hostname("gone").ClaimRef("default", "c", "").Obj(), now: free().Hostname("gone").Obj(), want: fwk.Queue,
+		},
+		"a volume names another claim in its place": {
+			objects: waiting, pod: pod("p", "c"), before: free().ClaimRef("default", "c", "").Obj(), now: used().Obj(), want: fwk.Queue,
 		},
 		"the pod waits for a claim, not for a volume": {
 			objects: waiting, pod: pod("p", "c", "missing"), now: free().Obj(), want: fwk.QueueSkip,

@@ -35,6 +35,7 @@ type Plugin struct {
 	binder   *binder.Binder
 	attempts *attempt.Attempts
 	score    score.Scorer
+	handle   fwk.Handle
 }
 
 var (
@@ -79,5 +80,13 @@ func New(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugi
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", Name, err)
 	}
-	return &Plugin{cache: cache, binder: b, attempts: attempt.New(cache, client.CoreV1().Nodes()), score: score.New(cfg.Scoring)}, nil
+	p := &Plugin{
+		cache:    cache,
+		binder:   b,
+		attempts: attempt.New(cache, client.CoreV1().Nodes()),
+		score:    score.New(cfg.Scoring),
+		handle:   handle,
+	}
+	p.wakeOnLapse(ctx)
+	return p, nil
 }

@@ -173,6 +173,7 @@ func TestOneVictimOnly(t *testing.T) {
 	w.put(held(victim, deleted("v", "a", "1Gi"))...)
 	w.put(held(spared, deleted("w", "b", "1Gi"))...)
 	p := important("p", "c")
+	w.put(p)
 
 	first := w.begin(p)
 	dry := first.state.Clone()

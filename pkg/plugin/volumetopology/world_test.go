@@ -4,6 +4,8 @@
 package volumetopology
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -18,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
@@ -35,6 +38,8 @@ type world struct {
 	version int
 	held    bool
 	queue   []func()
+	// activated are the pods that the scheduler was told to try again.
+	activated chan string
 }
 
 // newWorld makes a plugin with default arguments and hands it the objects.
@@ -47,12 +52,15 @@ func newWorld(t testing.TB, objects ...runtime.Object) *world {
 // start once done is closed.
 func newWorldSynced(t testing.TB, done chan struct{}, objects ...runtime.Object) *world {
 	t.Helper()
-	w := &world{t: t, client: newClient(func(string) bool { return true })}
+	w := &world{t: t, client: newClient(func(string) bool { return true }), activated: make(chan string, manyActivated)}
 	w.factory = stoppedInformers(w.client, done)
 	w.Plugin = w.plugin(nil)
 	w.put(objects...)
 	return w
 }
+
+// manyActivated is more pods than any test has the scheduler try again.
+const manyActivated = 16
 
 // newClient is a client with the right to update the status of the resources
 // that are allowed.
@@ -69,7 +77,9 @@ func newClient(allowed func(resource string) bool) *fake.Clientset {
 // plugin makes one more plugin for the world's informers.
 func (w *world) plugin(args runtime.Object) *Plugin {
 	w.t.Helper()
-	made, err := New(w.t.Context(), args, handle{client: w.client, factory: w.factory})
+	made, err := New(w.t.Context(), args, handle{client: w.client, factory: w.factory, activate: func(pod string) {
+		w.activated <- pod
+	}})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -79,12 +89,20 @@ func (w *world) plugin(args runtime.Object) *Plugin {
 // handle is what a plugin needs of the framework.
 type handle struct {
 	fwk.Handle
-	client  kubernetes.Interface
-	factory informers.SharedInformerFactory
+	client   kubernetes.Interface
+	factory  informers.SharedInformerFactory
+	activate func(pod string)
 }
 
 func (h handle) ClientSet() kubernetes.Interface                        { return h.client }
 func (h handle) SharedInformerFactory() informers.SharedInformerFactory { return h.factory }
+func (handle) ProfileName() string                                      { return "profile" }
+
+func (h handle) Activate(_ klog.Logger, pods map[string]*v1.Pod) {
+	for _, pod := range slices.Sorted(maps.Keys(pods)) {
+		h.activate(pod)
+	}
+}
 
 // stoppedInformers is a factory whose informers list and watch nothing, for
 // the kinds that an engine follows, and who have delivered everything once done

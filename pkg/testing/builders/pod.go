@@ -83,6 +83,18 @@ func (b *Pod) Requests(cpu, memory string) *Pod {
 	return b
 }
 
+// Extended adds a request for, and limit of, an extended resource.
+func (b *Pod) Extended(name v1.ResourceName, amount string) *Pod {
+	resources := &b.pod.Spec.Containers[0].Resources
+	for _, list := range []*v1.ResourceList{&resources.Requests, &resources.Limits} {
+		if *list == nil {
+			*list = v1.ResourceList{}
+		}
+		(*list)[name] = resource.MustParse(amount)
+	}
+	return b
+}
+
 // PVC adds one volume for each of the claims; naming a claim twice makes two
 // volumes of it. Volumes are called vol-0, vol-1 and so on.
 func (b *Pod) PVC(claims ...string) *Pod {

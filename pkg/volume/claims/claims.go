@@ -69,6 +69,16 @@ func Any(pod *v1.Pod) bool {
 	return false
 }
 
+// AnyEphemeral tells whether the pod has any generic ephemeral volume.
+func AnyEphemeral(pod *v1.Pod) bool {
+	for i := range pod.Spec.Volumes {
+		if pod.Spec.Volumes[i].Ephemeral != nil {
+			return true
+		}
+	}
+	return false
+}
+
 // Uses tells whether the pod uses the claim of that name in its namespace.
 func Uses(pod *v1.Pod, name string) bool {
 	for use := range Used(pod) {

@@ -106,6 +106,7 @@ func TestFree(t *testing.T) {
 		"failed":                         {pv("pv").Phase(v1.VolumeFailed), false},
 		"reserved, still available":      {pv("pv").ClaimRef("default", "data", ""), false},
 		"being deleted":                  {pv("pv").Deleting(), false},
+		"its disk is missing":            {pv("pv").Annotation("stowage.dev/disk", "Missing"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -36,6 +36,10 @@ const (
 	ReservedVolumeMismatch
 	// TopologyNotAllowed: the class may not provision for the node.
 	TopologyNotAllowed
+	// DiskMissing: nothing is where the disk of a claim's volume was published.
+	DiskMissing
+	// DiskReplaced: another disk is.
+	DiskReplaced
 
 	reasonCodes // their number
 )
@@ -51,6 +55,8 @@ var reasonTexts = [reasonCodes]string{
 	NodeNotSelected:        "node(s) were not the node selected for provisioning",
 	ReservedVolumeMismatch: "node(s) didn't fit the persistent volume reserved for a claim",
 	TopologyNotAllowed:     "node(s) didn't match the storage class's allowed topologies",
+	DiskMissing:            "node(s) unavailable because the disk of a claim's persistent volume is missing",
+	DiskReplaced:           "node(s) unavailable because the disk of a claim's persistent volume was replaced by another",
 }
 
 // String returns the text shown to users, empty for Fits.

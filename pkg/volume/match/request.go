@@ -97,13 +97,14 @@ func (r *Request) LabelKeys() []string { return r.labelKeys }
 
 // Accepts reports whether the volume is good enough for the claim when both
 // are already meant for each other: capacity, volume mode,
-// VolumeAttributesClass and access modes fit, and the volume is not being
-// deleted. Phase, class and selector are not asked.
+// VolumeAttributesClass and access modes fit, its disk is not lost, and the
+// volume is not being deleted. Phase, class and selector are not asked.
 func (r *Request) Accepts(v *Volume) bool {
 	return v.Bytes >= r.Bytes &&
 		v.Block == r.Block &&
 		v.AccessModes.Contains(r.AccessModes) &&
 		v.AttributesClass == r.AttributesClass &&
+		v.Lost == Fits &&
 		!v.deleting
 }
 

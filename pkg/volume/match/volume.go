@@ -8,6 +8,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"stowage.dev/stowage/pkg/local/disk"
+	"stowage.dev/stowage/pkg/local/publish"
 )
 
 // Volume is a PersistentVolume compiled for matching. It is immutable and
@@ -28,6 +31,9 @@ type Volume struct {
 	// PV is what the volume was compiled from, usually shared with an
 	// informer's cache: read only.
 	PV *v1.PersistentVolume
+	// Lost says why no claim may use the volume where it is, though it is there: its disk
+	// is not. Fits if nothing is known against the disk.
+	Lost ReasonCode
 
 	deleting bool
 }
@@ -42,15 +48,30 @@ func NewVolume(pv *v1.PersistentVolume) *Volume {
 		AttributesClass: orEmpty(pv.Spec.VolumeAttributesClassName),
 		AccessModes:     AccessModesOf(pv.Spec.AccessModes),
 		PV:              pv,
+		Lost:            LostDisk(pv),
 		deleting:        pv.DeletionTimestamp != nil,
 	}
 }
 
 // Free reports whether any claim may have the volume: the PV controller knows
-// it (phase Available), no claimRef speaks for it, and it is not being
-// deleted.
+// it (phase Available), no claimRef speaks for it, its disk is there as far as
+// anybody knows, and it is not being deleted.
 func (v *Volume) Free() bool {
-	return v.PV.Status.Phase == v1.VolumeAvailable && v.PV.Spec.ClaimRef == nil && !v.deleting
+	return v.PV.Status.Phase == v1.VolumeAvailable && v.PV.Spec.ClaimRef == nil && v.Lost == Fits && !v.deleting
+}
+
+// LostDisk reads what the agent of a volume's node has written on the volume about
+// its disk: DiskMissing or DiskReplaced; Fits if nothing speaks against it. A word
+// that this version does not know is taken for the worse.
+func LostDisk(pv *v1.PersistentVolume) ReasonCode {
+	switch disk.Mark(pv.Annotations[publish.DiskAnnotation]) {
+	case disk.Unmarked:
+		return Fits
+	case disk.MarkMissing:
+		return DiskMissing
+	default:
+		return DiskReplaced
+	}
 }
 
 // labels returns the volume's labels, read only.

@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"stowage.dev/stowage/pkg/volume/match"
 )
 
 // ClaimVolume is step 1: the volume with a claimRef to the binding's claim. It
@@ -116,8 +118,8 @@ func (b Binding) stillClaimed(live *v1.PersistentVolume) *Failure {
 }
 
 // stillMatches says that whatever made the volume fit the claim and the node
-// is as it was: its spec, its class (which may be an annotation), and its
-// labels where the claim selects by them.
+// is as it was: its spec, its class (which may be an annotation), what is known
+// of its disk, and its labels where the claim selects by them.
 func (b Binding) stillMatches(live *v1.PersistentVolume) bool {
 	if live.ResourceVersion == b.Volume.ResourceVersion {
 		return true
@@ -129,7 +131,7 @@ func (b Binding) stillMatches(live *v1.PersistentVolume) bool {
 	}
 	wasClass, wasSet := b.Volume.Annotations[v1.BetaStorageClassAnnotation]
 	isClass, isSet := live.Annotations[v1.BetaStorageClassAnnotation]
-	if wasClass != isClass || wasSet != isSet {
+	if wasClass != isClass || wasSet != isSet || match.LostDisk(b.Volume) != match.LostDisk(live) {
 		return false
 	}
 	if b.Claim.Spec.Selector == nil || b.PreBound() {

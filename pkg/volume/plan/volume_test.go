@@ -101,6 +101,7 @@ func TestClaimVolumeAfterAConflict(t *testing.T) {
 		"released":                                             {live: volume().ResourceVersion("4").Phase(v1.VolumeReleased), want: plan.VolumeUnavailable},
 		"moved to another node":                                {live: volume().ResourceVersion("4").Hostname("n2"), want: plan.VolumeChanged},
 		"shrunk":                                               {live: volume().ResourceVersion("4").Capacity("1Mi"), want: plan.VolumeChanged},
+		"its disk was taken out":                               {live: volume().ResourceVersion("4").Annotation("stowage.dev/disk", "Missing"), want: plan.VolumeChanged},
 		"given another class by annotation":                    {live: volume().ResourceVersion("4").BetaClass("slow"), want: plan.VolumeChanged},
 		"selected label removed":                               {claim: claim().MatchLabel("disk", "ssd"), reserved: volume().Label("disk", "ssd"), live: volume().ResourceVersion("4"), want: plan.VolumeChanged},
 		"selected label still there, another came":             {claim: claim().MatchLabel("disk", "ssd"), reserved: volume().Label("disk", "ssd"), live: volume().ResourceVersion("4").Label("disk", "ssd").Label("a", "b"), write: true},

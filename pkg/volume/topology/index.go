@@ -134,14 +134,37 @@ func (x *Index[S, N]) NodeAfter(before *Node[S, N], object *v1.Node) *Node[S, N]
 			return next
 		}
 	}
-	found := x.objects[object]
+	return before.followedBy(x.objects[object])
+}
+
+// NamedAfter is Node for callers that ask as those of NodeAfter do, and learns the
+// same order.
+func (x *Index[S, N]) NamedAfter(before *Node[S, N], name string) *Node[S, N] {
+	if before == nil {
+		return x.nodes[name]
+	}
+	next := before
+	for range nearby {
+		if next = next.next.Load(); next == nil {
+			break
+		}
+		if next.Name == name && next.Object != nil {
+			return next
+		}
+	}
+	return before.followedBy(x.nodes[name])
+}
+
+// followedBy learns which node is asked for next, nil for one that is not known.
+func (n *Node[S, N]) followedBy(found *Node[S, N]) *Node[S, N] {
 	if found != nil {
-		before.next.Store(found)
+		n.next.Store(found)
 	}
 	return found
 }
 
-// nearby is how far NodeAfter looks along the order it has learned.
+// nearby is how far NodeAfter and NamedAfter look along the order that they have
+// learned.
 const nearby = 3
 
 // Nodes calls yield with each node, in no order, until it returns false.

@@ -74,6 +74,10 @@ func FuzzIndex(f *testing.F) {
 				if found != x.NodeOf(object) || (found != nil && found.Object != object) {
 					t.Fatalf("node %s is found by search, but not after another", object.Name)
 				}
+				named := x.NamedAfter(before, object.Name)
+				if named != x.Node(object.Name) || (named != nil && named.Name != object.Name) {
+					t.Fatalf("node %s is found by its name, but not after another", object.Name)
+				}
 				if found != nil {
 					before = found
 				}

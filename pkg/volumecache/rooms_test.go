@@ -1,0 +1,190 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package volumecache
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"stowage.dev/stowage/pkg/testing/builders"
+	"stowage.dev/stowage/pkg/volume/match"
+	"stowage.dev/stowage/pkg/volume/topology"
+)
+
+func roomOnA(name, size string) *storagev1.CSIStorageCapacity {
+	return builders.MakeCapacity(name, "local").Namespace("kube-system").UID(name).Hostname("a").Capacity(size).Obj()
+}
+
+// inFlight has 60 of 100Gi held on node a for claim c, whose provisioner is at work.
+// Claim d asks for 60Gi, too.
+func inFlight(t *testing.T) (w *world, second *v1.Pod) {
+	t.Helper()
+	w = newWorld(t, node("a"), dynamic("local", "csi"), tracked("csi"), roomOnA("old", "100Gi"),
+		pvc("c", "60Gi").Obj(), pvc("d", "60Gi").Obj())
+	first := pod("first", "c")
+	if w.reserve(first, "a") == nil {
+		t.Fatal("the first pod does not fit")
+	}
+	w.put(pvc("c", "60Gi").SelectedNode("a").Obj())
+	w.Release(first.UID)
+	return w, pod("second", "d")
+}
+
+// appear makes the volume of claim c.
+func appear(w *world) {
+	w.put(localPV("made", "a", "60Gi").ClaimRef("default", "c", "pvc-c").Phase(v1.VolumeBound).Obj(),
+		pvc("c", "60Gi").SelectedNode("a").Bound("made").Obj())
+}
+
+// TestCapacityReplaced: a driver makes the object of a segment anew under another
+// name. What is on its way is neither given twice nor counted twice.
+func TestCapacityReplaced(t *testing.T) {
+	t.Parallel()
+	for story, tc := range map[string]struct {
+		do   func(w *world)
+		want match.ReasonCode
+		// left are the reservations afterwards.
+		left int
+	}{
+		"one goes, another comes": {func(w *world) {
+			w.remove(roomOnA("old", "100Gi"))
+			w.put(roomOnA("new", "100Gi"))
+		}, match.NotEnoughSpace, 1},
+		"one comes and both stay": {func(w *world) {
+			w.put(roomOnA("new", "100Gi"))
+		}, match.Fits, 1},
+		"one comes, the other goes": {func(w *world) {
+			w.put(roomOnA("new", "100Gi"))
+			w.remove(roomOnA("old", "100Gi"))
+		}, match.NotEnoughSpace, 1},
+		"there is more than before": {func(w *world) {
+			w.remove(roomOnA("old", "100Gi"))
+			w.put(roomOnA("new", "120Gi"))
+		}, match.Fits, 1},
+		"the claim is sent nowhere in between": {func(w *world) {
+			w.remove(roomOnA("old", "100Gi"))
+			w.put(pvc("c", "60Gi").Obj(), roomOnA("new", "100Gi"))
+		}, match.Fits, 0},
+		"the volume appears in between, and counts": {func(w *world) {
+			w.remove(roomOnA("old", "100Gi"))
+			appear(w)
+			w.put(roomOnA("new", "60Gi"))
+		}, match.Fits, 0},
+		"the volume appears before the new one, and counts": {func(w *world) {
+			appear(w)
+			w.put(roomOnA("new", "60Gi"))
+			w.remove(roomOnA("old", "100Gi"))
+		}, match.Fits, 0},
+		"the volume appears while there are two": {func(w *world) {
+			w.put(roomOnA("new", "100Gi"))
+			appear(w)
+			w.remove(roomOnA("old", "100Gi"))
+		}, match.NotEnoughSpace, 1},
+		"one comes of another place": {func(w *world) {
+			w.remove(roomOnA("old", "100Gi"))
+			w.put(builders.MakeCapacity("new", "local").Namespace("kube-system").UID("new").Everywhere().Capacity("100Gi").Obj())
+		}, match.Fits, 1},
+		"none comes": {func(w *world) { w.remove(roomOnA("old", "100Gi")) }, match.NotEnoughSpace, 1},
+	} {
+		t.Run(story, func(t *testing.T) {
+			t.Parallel()
+			w, second := inFlight(t)
+			tc.do(w)
+			w.check()
+			if got := w.fits(second, "a"); got != tc.want {
+				t.Errorf("Fits says %q, want %q", got, tc.want)
+			}
+			if got := w.Size().Reservations; got != tc.left {
+				t.Errorf("%d reservations are left, want %d", got, tc.left)
+			}
+		})
+	}
+}
+
+// TestLapsedHoldsAreForgotten: what was held for volumes that the driver never
+// counts in is gone after its time, whoever asks first, and what others hold is not.
+func TestLapsedHoldsAreForgotten(t *testing.T) {
+	t.Parallel()
+	for story, ask := range map[string]func(w *world, second *v1.Pod){
+		"a pod is tried":      func(w *world, second *v1.Pod) { w.demand(second) },
+		"a pod has reserved":  func(w *world, second *v1.Pod) { w.reserve(second, "a"); w.Release(second.UID) },
+		"the listeners' turn": func(w *world, _ *v1.Pod) { w.tellLapses() },
+	} {
+		t.Run(story, func(t *testing.T) {
+			t.Parallel()
+			w, second := inFlight(t)
+			w.put(pvc("late", "1Gi").SelectedNode("a").Obj()) // not made yet
+			appear(w)
+			w.clock.SetTime(w.clock.Now().Add(settleTime))
+			if got := w.fits(second, "a"); got != match.NotEnoughSpace {
+				t.Errorf("before its time, Fits says %q", got)
+			}
+			w.clock.SetTime(w.clock.Now().Add(time.Second))
+			ask(w, second)
+			w.check()
+			of := w.capacity[types.NamespacedName{Namespace: "kube-system", Name: "old"}]
+			if len(of.holds) != 1 || of.held != 1<<30 || w.Size().Reservations != 1 {
+				t.Errorf("%d holds of %d bytes, %d reservations; want one of 1Gi", len(of.holds), of.held, w.Size().Reservations)
+			}
+			if got := w.fits(second, "a"); got != match.Fits {
+				t.Errorf("after its time, Fits says %q", got)
+			}
+		})
+	}
+}
+
+// TestLapseIsTold: also when somebody else noticed first, and once.
+func TestLapseIsTold(t *testing.T) {
+	t.Parallel()
+	w, second := inFlight(t)
+	told := 0
+	stop := w.OnLapse(func(helps func(*Demand) bool) {
+		if told++; !helps(w.demand(second)) {
+			t.Error("what was given back is said not to help")
+		}
+	})
+	appear(w)
+	w.clock.SetTime(w.clock.Now().Add(settleTime + time.Second))
+	w.demand(pod("somebody"))
+	w.tellLapses()
+	w.tellLapses()
+	if told != 1 {
+		t.Errorf("told %d times, want once", told)
+	}
+	stop()
+	if w.lapse.timer != nil {
+		t.Error("the timer runs on for nobody")
+	}
+}
+
+// TestVastClaims: sums of bytes beyond what can be counted are taken back
+// without an error.
+func TestVastClaims(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	r := w.roomOf("made", w.index.Acquire(topology.FromLabelSelector(nil)))
+	r.gone = &capacity{room: r, holds: map[*hold]struct{}{}}
+	of := r.gone
+	holds := []*hold{{bytes: math.MaxInt64 - 1}, {bytes: 5}, {bytes: 7}}
+	for _, h := range holds {
+		of.hold(h)
+	}
+	if of.held != math.MaxInt64 {
+		t.Errorf("%d bytes are held, want as many as can be counted", of.held)
+	}
+	w.vacate(holds[0])
+	if of.held != 12 {
+		t.Errorf("%d bytes are held, want 12", of.held)
+	}
+	w.vacate(holds[1])
+	w.vacate(holds[2])
+	if _, segments := w.index.Len(); segments != 0 {
+		t.Errorf("%d segments are left", segments)
+	}
+}

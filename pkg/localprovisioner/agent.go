@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -56,7 +55,8 @@ type Agent struct {
 	health    health
 	asking    asking
 	graves    graves
-	untainted atomic.Bool
+	claimants claimants
+	untainted untainted
 
 	mu       sync.Mutex
 	settings *settings
@@ -229,7 +229,7 @@ func (a *Agent) work(ctx context.Context) {
 
 // withoutManagedFields saves memory: nobody here asks who wrote what.
 func withoutManagedFields(object any) (any, error) {
-	if volume, ok := object.(*corev1.PersistentVolume); ok {
+	if volume, ok := object.(*corev1.PersistentVolume); ok && volume.ManagedFields != nil { // it may have been here before
 		volume.ManagedFields = nil
 	}
 	return object, nil

@@ -92,6 +92,21 @@ func (a *Agent) guard(ctx context.Context, g *gathered) error {
 	})
 }
 
+// mark has a volume say of its disk what is so, for those who place pods.
+func (a *Agent) mark(ctx context.Context, g *gathered, mark disk.Mark) error {
+	err := a.write(ctx, g.Volume, func(volume *corev1.PersistentVolume) {
+		if mark == disk.Unmarked {
+			delete(volume.Annotations, publish.DiskAnnotation)
+			return
+		}
+		metav1.SetMetaDataAnnotation(&volume.ObjectMeta, publish.DiskAnnotation, string(mark))
+	})
+	if err == nil {
+		klog.FromContext(ctx).V(2).Info("Marked a volume with how its disk stands", logkeys.Volume, klog.KRef("", g.Volume.Name), "path", g.path, "mark", mark)
+	}
+	return err
+}
+
 // remove deletes a volume. What was found out about it must still be so; from then on
 // nothing can bind it, and our finalizer keeps it.
 func (a *Agent) remove(ctx context.Context, g *gathered, d slot.Decision) error {

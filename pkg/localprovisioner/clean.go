@@ -106,6 +106,17 @@ func (c *cleans) forget(path string) {
 	delete(c.failed, path)
 }
 
+// hasten lets cleans that have failed be tried again at once: perhaps what made them
+// fail is gone.
+func (c *cleans) hasten() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for path, f := range c.failed {
+		f.next = time.Time{}
+		c.failed[path] = f
+	}
+}
+
 // resize changes how many may run at the same time.
 func (c *cleans) resize(limit int) {
 	c.mu.Lock()
@@ -251,6 +262,11 @@ func (a *Agent) confirm(ctx context.Context, job *clean) error {
 		}
 	}
 	if job.Volume == nil {
+		if job.Record != nil {
+			if err := a.unclaimed(ctx, job.Fact.Identity); err != nil {
+				return err
+			}
+		}
 		return a.vanished(ctx, job.volumeName())
 	}
 	live, err := a.asked(ctx, job.Volume.Name)

@@ -174,6 +174,32 @@ func TestMoreRoom(t *testing.T) {
 	})
 }
 
+// TestRepairedClean: who repairs the configuration of a clean that fails does not wait
+// for its next attempt.
+func TestRepairedClean(t *testing.T) {
+	story(t, func(w *world) {
+		w.disks.during = func(context.Context, disk.CleanRequest, func(disk.Progress) error) error {
+			return errors.New("no such command")
+		}
+		w.released("disk1")
+		w.pass(time.Hour)
+		w.expect("disk1", "Cleaning: CleanFailed")
+		w.disks.mu.Lock()
+		w.disks.during = nil
+		w.disks.mu.Unlock()
+		config := *w.config
+		config.ProbeTimeout = 7 * time.Second
+		w.agent.Configure(context.Background(), &config)
+		w.pass(10 * time.Second)
+		w.expect("disk1", "Pending")
+		w.disks.mu.Lock()
+		defer w.disks.mu.Unlock()
+		if w.disks.timeout != config.ProbeTimeout {
+			t.Errorf("disks may take %s to answer, want %s", w.disks.timeout, config.ProbeTimeout)
+		}
+	})
+}
+
 // TestFailingClean: a disk that cannot be cleaned is neither given up nor worn out, and
 // nobody is told more than need be.
 func TestFailingClean(t *testing.T) {

@@ -26,6 +26,8 @@ type Prober interface {
 	// ends. It may be called from several goroutines, and may miss changes: Scan is
 	// called from time to time anyway.
 	Watch(ctx context.Context, folders []disk.Folder, changed func()) error
+	// SetTimeout changes how long a folder or an entry of it may take to answer.
+	SetTimeout(timeout time.Duration)
 }
 
 // Inspector looks at one disk, as closely as need be.

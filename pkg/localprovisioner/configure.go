@@ -23,6 +23,8 @@ func (a *Agent) Configure(ctx context.Context, config *provisioner.Config) {
 	a.settings = newSettings(config)
 	a.mu.Unlock()
 	a.cleans.resize(config.MaxCleaning)
+	a.cleans.hasten()
+	a.Prober.SetTimeout(config.ProbeTimeout)
 	soon, cancel := context.WithTimeout(ctx, refreshTimeout)
 	defer cancel()
 	if err := a.refreshNode(soon); err != nil {

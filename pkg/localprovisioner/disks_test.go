@@ -30,6 +30,8 @@ type disks struct {
 	during func(ctx context.Context, request disk.CleanRequest, progress func(disk.Progress) error) error
 	// slow is how long a look takes.
 	slow time.Duration
+	// timeout is what SetTimeout said last.
+	timeout time.Duration
 }
 
 func newDisks() *disks {
@@ -118,6 +120,21 @@ func (d *disks) Scan(context.Context, disk.Scan) disk.Scanned {
 		scanned.Facts[f.Key] = f
 	}
 	return scanned
+}
+
+// looked is how often the folders were looked at since the last call.
+func (d *disks) looked() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	looks := d.looks
+	d.looks = 0
+	return looks
+}
+
+func (d *disks) SetTimeout(timeout time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.timeout = timeout
 }
 
 func (d *disks) Watch(ctx context.Context, _ []disk.Folder, changed func()) error {

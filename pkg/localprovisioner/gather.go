@@ -22,6 +22,7 @@ type learned struct {
 	users      []disk.User
 	usersKnown bool
 	asked      bool
+	claimant   string
 }
 
 // gathered is a slot with what acting on it takes.
@@ -66,12 +67,20 @@ func (a *Agent) gather(path string, l learned) *gathered {
 	}
 	g.Elsewhere = a.elsewhere(conf, path, g.Fact.Identity)
 	if l.identity == g.Fact.Identity {
-		g.Content, g.Found, g.Users, g.UsersKnown, g.Asked = l.content, l.found, l.users, l.usersKnown, l.asked
+		g.Content, g.Found, g.Users, g.UsersKnown, g.Asked, g.Claimant = l.content, l.found, l.users, l.usersKnown, l.asked, l.claimant
 	}
 	if g.Record != nil {
+		g.Stayed = !g.since.After(g.Record.Updated)
 		g.Acknowledged = a.accepted[fmt.Sprintf("%s@%d", g.Key, g.Record.Generation)]
 	}
 	return g
+}
+
+// learned is what was found out about the disk so far.
+func (g *gathered) learned() learned {
+	return learned{
+		identity: g.Fact.Identity, content: g.Content, found: g.Found, users: g.Users, usersKnown: g.UsersKnown, asked: g.Asked, claimant: g.Claimant,
+	}
 }
 
 // recall adds what the node remembers.

@@ -54,22 +54,44 @@ func (g *graves) find(ctx context.Context, reports Reports, identity disk.Identi
 	return nil, nil
 }
 
-// exhume asks the reports of all nodes about a disk that this node has no record of. A
-// disk whose volume was lost gets a record that says what the node itself would have
-// written: that it was published and not cleaned since, or is to be kept.
-func (a *Agent) exhume(ctx context.Context, g *gathered) (learned, error) {
-	known := learned{identity: g.Fact.Identity, asked: true, content: g.Content, found: g.Found, users: g.Users, usersKnown: g.UsersKnown}
-	if a.Reports == nil {
+// askNodes finds out what other nodes have to do with a disk that this one has no record
+// of, or that it had before.
+func (a *Agent) askNodes(ctx context.Context, g *gathered) (learned, error) {
+	known := g.learned()
+	known.asked = true
+	if a.Reports != nil {
+		stone, err := a.graves.find(ctx, a.Reports, g.Fact.Identity)
+		if err != nil {
+			return known, err
+		}
+		if stone != nil && concerns(stone, g.Record) {
+			return learned{}, a.exhume(ctx, g, stone)
+		}
+	}
+	if g.Record == nil {
 		return known, nil
 	}
-	stone, err := a.graves.find(ctx, a.Reports, g.Fact.Identity)
-	if err != nil || stone == nil {
-		return known, err
+	var err error
+	known.claimant, err = a.claimants.find(ctx, a, g.Fact.Identity)
+	return known, err
+}
+
+// concerns says whether a tombstone says more of a disk than this node's record does: of
+// a disk that the node knows to be dirty, only that its data is to be kept.
+func concerns(stone *stowage.Tombstone, record *disk.Record) bool {
+	if record == nil || !record.State.Dirty() {
+		return true
 	}
+	return stone.State == stowage.TombstoneRetained && stone.VolumeUID != record.UID
+}
+
+// exhume gives a disk whose volume was lost a record that says what the node itself would
+// have written: that it was published and not cleaned since, or is to be kept.
+func (a *Agent) exhume(ctx context.Context, g *gathered, stone *stowage.Tombstone) error {
 	record := disk.Record{
 		Identity: g.Fact.Identity, Key: g.Key, HostPath: g.path, Kind: g.Fact.Kind, State: disk.Published, Policy: disk.Delete,
 		Volume: stone.Volume, UID: stone.VolumeUID,
-		Generation: max(stone.Generation, firstGeneration(g.conf.classes[g.Key.Class], g.since.Unix())),
+		Generation: max(stone.Generation, firstGeneration(g.conf.classes[g.Key.Class], g.since)),
 	}
 	if stone.State == stowage.TombstoneRetained {
 		record.State, record.Policy = disk.Retained, disk.Retain
@@ -78,8 +100,8 @@ func (a *Agent) exhume(ctx context.Context, g *gathered) (learned, error) {
 		record.UID = "unknown"
 	}
 	if err := a.Records.Put(record); err != nil {
-		return known, err
+		return err
 	}
 	klog.FromContext(ctx).V(2).Info("A disk has come whose volume was lost elsewhere", "path", g.path, "volume", stone.Volume, "state", record.State)
-	return learned{}, nil
+	return nil
 }

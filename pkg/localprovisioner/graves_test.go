@@ -89,6 +89,88 @@ func TestOwnRecordWins(t *testing.T) {
 	})
 }
 
+// away has a free disk of this node go away, and takes its volume with it.
+func (w *world) away(name string) disk.Identity {
+	w.t.Helper()
+	identity := w.disks.add(name, "")
+	w.start()
+	w.phase(corev1.VolumeAvailable)
+	w.disks.take(name)
+	w.look()
+	w.pass(time.Minute)
+	if pv := w.volume(); pv != nil {
+		w.t.Fatalf("volume %s is still there", pv.Name)
+	}
+	return identity
+}
+
+// back has it come back with somebody's data.
+func (w *world) back(name string, identity disk.Identity) {
+	w.t.Helper()
+	w.disks.put(fact(name))
+	w.disks.write(identity, "of its user")
+	w.look()
+	w.pass(time.Minute)
+}
+
+// TestDiskBackFromALostNode: the node had the disk once, and another one was lost with it
+// since, by whose volume's policy it is to be kept.
+func TestDiskBackFromALostNode(t *testing.T) {
+	story(t, func(w *world) {
+		identity := w.away("disk1")
+		w.lose(identity, stowage.TombstoneRetained)
+		w.back("disk1", identity)
+		if pv := w.volume(); pv != nil || w.disks.read(identity) == "" {
+			t.Errorf("volume %v over data %q, want none over what was there", pv, w.disks.read(identity))
+		}
+		w.expect("disk1", "Retained: RetainedDirty")
+	})
+}
+
+// TestDiskOfAnotherNode: the node had the disk once, and another one has a volume of it
+// now. It is left alone until that volume is gone.
+func TestDiskOfAnotherNode(t *testing.T) {
+	story(t, func(w *world) {
+		identity := w.away("disk1")
+		theirs := &corev1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: "local-pv-n2", UID: "uid-n2",
+				Labels: map[string]string{publish.NodeLabel: publish.NodeHash("n2")},
+				Annotations: map[string]string{
+					publish.NodeNameAnnotation: "n2", publish.IdentityAnnotation: string(identity), publish.ProvisionedByAnnotation: publish.ProvisionedBy("n2"),
+				},
+			},
+			Spec: corev1.PersistentVolumeSpec{
+				StorageClassName:       "fast",
+				PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: folder + "/disk7"}},
+			},
+			Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeBound},
+		}
+		if _, err := w.api.CoreV1().PersistentVolumes().Create(t.Context(), theirs, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.back("disk1", identity)
+		w.pass(time.Hour)
+		if got := w.disks.read(identity); got == "" {
+			t.Error("the data of a volume of another node was cleaned away")
+		}
+		w.expect("disk1", "Skipped: OtherNodesVolume")
+		w.api.count("list persistentvolumes")
+		w.pass(24 * time.Hour)
+		if n := w.api.count("list persistentvolumes"); n > 24*60/15 {
+			t.Errorf("all volumes were listed %d times in a day", n)
+		}
+		if err := w.api.CoreV1().PersistentVolumes().Delete(t.Context(), theirs.Name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.pass(time.Hour)
+		w.expect("disk1", "Pending")
+		if got := w.disks.read(identity); got != "" {
+			t.Errorf("the disk is published with data %q", got)
+		}
+	})
+}
+
 // TestTombstonesThatCannotBeAskedFor: nothing is published before they can.
 func TestTombstonesThatCannotBeAskedFor(t *testing.T) {
 	story(t, func(w *world) {

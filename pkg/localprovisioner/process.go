@@ -61,7 +61,7 @@ func (a *Agent) process(ctx context.Context, path string) {
 	case d.Do != slot.None:
 		a.queue.Forget(path)
 		a.queue.Add(path)
-	case d.Problem != nil && d.Problem.Reason == disk.NotEmpty:
+	case d.Problem != nil && (d.Problem.Reason == disk.NotEmpty || d.Problem.Reason == disk.OtherNodesVolume):
 		a.queue.Forget(path)
 		a.queue.AddAfter(path, a.patience.When(path))
 	case a.reconsider(ctx, g, d):
@@ -127,8 +127,8 @@ func (a *Agent) consider(ctx context.Context, path string) (*gathered, slot.Deci
 				return g, d, err
 			}
 			sought = true
-		case d.Do == slot.AskReports:
-			if known, err = a.exhume(ctx, g); err != nil {
+		case d.Do == slot.AskNodes:
+			if known, err = a.askNodes(ctx, g); err != nil {
 				return g, d, err
 			}
 		case d.Do == slot.FindUsers:
@@ -157,7 +157,7 @@ func (a *Agent) decide(g *gathered) slot.Decision {
 	if reclaim.Concerns(&g.Slot) {
 		return reclaim.Decide(&g.Slot)
 	}
-	return discovery.Decide(&g.Slot, firstGeneration(g.conf.classes[g.Key.Class], g.since.Unix()))
+	return discovery.Decide(&g.Slot, firstGeneration(g.conf.classes[g.Key.Class], g.since))
 }
 
 // users finds out who uses the slot's disk. Not to know is no answer.
@@ -168,24 +168,27 @@ func (a *Agent) users(ctx context.Context, g *gathered) (learned, error) {
 	if err != nil {
 		return learned{}, fmt.Errorf("find out who uses %s: %w", g.path, err)
 	}
-	return learned{identity: g.Fact.Identity, content: g.Content, found: g.Found, users: users, usersKnown: true, asked: g.Asked}, nil
+	known := g.learned()
+	known.users, known.usersKnown = users, true
+	return known, nil
 }
 
 // inspect finds out whether the slot's disk holds data.
 func (a *Agent) inspect(ctx context.Context, g *gathered) (learned, error) {
 	mode := a.modeOf(g)
-	answer, err := ask(ctx, &a.asking, g.path, g.conf.ProbeTimeout, func(ctx context.Context) (learned, error) {
-		content, found, err := a.Inspector.Inspect(ctx, *g.Fact, mode)
-		return learned{identity: g.Fact.Identity, content: content, found: found}, err
+	known, err := ask(ctx, &a.asking, g.path, g.conf.ProbeTimeout, func(ctx context.Context) (learned, error) {
+		known := g.learned()
+		var err error
+		known.content, known.found, err = a.Inspector.Inspect(ctx, *g.Fact, mode)
+		return known, err
 	})
 	if err != nil {
 		return learned{}, fmt.Errorf("look into %s: %w", g.path, err)
 	}
-	if answer.content == disk.ContentUnknown {
+	if known.content == disk.ContentUnknown {
 		return learned{}, fmt.Errorf("look into %s: no answer", g.path)
 	}
-	answer.users, answer.usersKnown, answer.asked = g.Users, g.UsersKnown, g.Asked
-	return answer, nil
+	return known, nil
 }
 
 // volumeName is the volume whose uses of the disk are known to the node.
@@ -229,6 +232,8 @@ func (a *Agent) act(ctx context.Context, g *gathered, d slot.Decision) error {
 		return a.remember(ctx, g)
 	case slot.Guard:
 		return a.guard(ctx, g)
+	case slot.MarkDisk:
+		return a.mark(ctx, g, d.Mark)
 	case slot.Remove:
 		return a.remove(ctx, g, d)
 	case slot.Wipe:

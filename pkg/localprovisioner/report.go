@@ -76,6 +76,7 @@ func (t *told) run(ctx context.Context) {
 		if time.Since(found) >= reportRecheck {
 			if written, lost = t.find(ctx, written); lost == nil {
 				found = time.Now()
+				t.agent.untainted.looked = false
 			}
 		}
 		written, failed = t.write(ctx, written)

@@ -7,6 +7,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"stowage.dev/stowage/pkg/apis/provisioner"
 	"stowage.dev/stowage/pkg/local/disk"
@@ -72,14 +73,16 @@ func existing(class *provisioner.Class) slot.Existing {
 	}
 }
 
-// firstGeneration is the generation of a disk's first volume. The names of Reference
-// have none, and begin at the lowest. Otherwise it must be higher than any that a
-// record knew which has been lost, so it is the time.
-func firstGeneration(class *provisioner.Class, seconds int64) int64 {
+// firstGeneration is the generation of the first volume of a disk that was first seen
+// at since. The names of Reference have none, and begin at the lowest. Otherwise it must
+// be higher than any that a record knew which has been lost, and another one than the
+// disk had that was there before it, so it is the time, in milliseconds: looks are
+// further apart than that.
+func firstGeneration(class *provisioner.Class, since time.Time) int64 {
 	if class != nil && class.VolumeName == provisioner.VolumeNameReference {
 		return publish.FirstGeneration
 	}
-	return max(seconds, publish.FirstGeneration)
+	return max(since.UnixMilli(), publish.FirstGeneration)
 }
 
 // cleanerOf is the command that cleans a disk of the class.

@@ -51,13 +51,13 @@ func TestLooksLeaveTime(t *testing.T) {
 		w.disks.slow = 100 * time.Millisecond
 		w.start()
 		for _, most := range []int{125, 65, 65} { // in a minute each
-			w.disks.looks = 0
+			w.disks.looked()
 			for range 600 {
 				poke(w.agent.look)
 				w.pass(100 * time.Millisecond)
 			}
-			if w.disks.looks < most/2 || w.disks.looks > most {
-				t.Errorf("looked %d times in a minute, at 0.1 s each, want %d to %d", w.disks.looks, most/2, most)
+			if looks := w.disks.looked(); looks < most/2 || looks > most {
+				t.Errorf("looked %d times in a minute, at 0.1 s each, want %d to %d", looks, most/2, most)
 			}
 		}
 	})

@@ -51,6 +51,8 @@ type entry struct {
 	freed, appeared time.Time
 	// failing is what was decided, and could not be done so far.
 	failing slot.Action
+	// marking says that the volume is about to say something else of its disk.
+	marking bool
 }
 
 func newTold(a *Agent) *told {
@@ -111,10 +113,11 @@ func (t *told) decided(g *gathered, d slot.Decision) {
 		next.Since = e.Since
 	}
 	fresh := next.Reason != "" && (next.Reason != e.Reason || next.Volume != e.Volume)
-	if !equality.Semantic.DeepEqual(next, e.Entry) {
+	marking := d.Do == slot.MarkDisk
+	if marking != e.marking || !equality.Semantic.DeepEqual(next, e.Entry) {
 		t.poke()
 	}
-	e.Entry = next
+	e.Entry, e.marking = next, marking
 	if fresh && g.Volume != nil {
 		t.warn(reference(g.Volume.Name, g.Volume.UID), next.Reason, next.Message)
 	}

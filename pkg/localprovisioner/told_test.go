@@ -136,6 +136,46 @@ func TestStartupTaint(t *testing.T) {
 	})
 }
 
+// TestStartupTaintOfANodeMadeAnew: its agent runs on, and the Node has the taint again, which
+// goes when the report is made sure of. One that somebody gives the same Node stays.
+func TestStartupTaintOfANodeMadeAnew(t *testing.T) {
+	story(t, func(w *world) {
+		w.config.RemoveNodeNotReadyTaint, w.config.NodeNotReadyTaintKey = true, "stowage.dev/starting"
+		w.taint()
+		w.disks.add("disk1", "")
+		w.start()
+		w.phase(corev1.VolumeAvailable)
+		w.pass(time.Minute)
+		if got := w.taints(); len(got) != 1 {
+			t.Fatalf("taints are %q, want the other one", got)
+		}
+		w.taint()
+		w.api.count("get nodes")
+		w.pass(reportRecheck + time.Minute)
+		if got := w.taints(); len(got) != 2 {
+			t.Errorf("taints are %q, want the one that somebody has given the Node left", got)
+		}
+		if n := w.api.count("get nodes"); n != 2 { // one of them is the test's
+			t.Errorf("the Node was asked for %d times in %s, want once", n-1, reportRecheck)
+		}
+
+		nodes := w.api.CoreV1().Nodes()
+		if err := nodes.Delete(context.Background(), node, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.pass(reportRecheck + time.Minute) // it is looked for while it is away
+		anew := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node, UID: "anew"}}
+		if _, err := nodes.Create(context.Background(), anew, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.taint()
+		w.pass(reportRecheck + time.Minute)
+		if got := w.taints(); len(got) != 1 || got[0] != "other" {
+			t.Errorf("taints are %q, want the other one", got)
+		}
+	})
+}
+
 // TestReportThatSomebodyDeletes is written again, although nothing has changed.
 func TestReportThatSomebodyDeletes(t *testing.T) {
 	story(t, func(w *world) {

@@ -58,7 +58,7 @@ func story(t *testing.T, tell func(w *world)) {
 			},
 		}
 		w.api = newAPI(
-			&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node, Labels: map[string]string{corev1.LabelHostname: node}}},
+			&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node, UID: "first", Labels: map[string]string{corev1.LabelHostname: node}}},
 			class("fast", corev1.PersistentVolumeReclaimDelete),
 		)
 		defer func() {

@@ -15,7 +15,7 @@ import (
 // Decide says what to do about a slot whose volume, if there is one, is neither
 // released nor being deleted, and whose disk, if there is no volume, is not dirty
 // (reclaim.Concerns). first is the generation of a disk's first volume; it must be
-// higher than that of any volume whose record was lost, as seconds since 1970 are.
+// higher than that of any volume whose record was lost, as milliseconds since 1970 are.
 func Decide(s *slot.Slot, first int64) slot.Decision {
 	if s.Volume != nil {
 		return published(s)
@@ -38,6 +38,10 @@ func candidate(s *slot.Slot, first int64) slot.Decision {
 		return skip(disk.Problemf(disk.SameBytes, "volume %s already offers this disk", s.Elsewhere))
 	case s.Foreign != "":
 		return skip(disk.Problemf(disk.ForeignVolume, "volume %s has this path and node and is not ours: delete it, or take it over with `stowage-provisioner adopt`", s.Foreign))
+	case s.Record != nil && !s.Stayed && !s.Asked:
+		return slot.Decision{Do: slot.AskNodes, State: slot.Pending}
+	case s.Claimant != "":
+		return skip(s.OfOtherNode())
 	case s.Record != nil && s.Record.Kind == disk.Device && s.Record.Mode == disk.Filesystem && s.Mode == disk.Block:
 		return wipe(s, s.Record.Generation) // clean enough for a file system: old bytes can be read
 	case s.Record != nil:
@@ -51,7 +55,7 @@ func unknown(s *slot.Slot, first int64) slot.Decision {
 	create := slot.Decision{Do: slot.Create, State: slot.Pending, Generation: first}
 	switch {
 	case !s.Asked:
-		return slot.Decision{Do: slot.AskReports, State: slot.Pending}
+		return slot.Decision{Do: slot.AskNodes, State: slot.Pending}
 	case s.Existing == slot.Publish || s.Content == disk.ContentNone:
 		return create
 	case s.Content == disk.ContentUnknown:
@@ -83,19 +87,47 @@ func published(s *slot.Slot) slot.Decision {
 	if !s.Looked {
 		return slot.Decision{Do: slot.None, State: phase(v), Problem: unconfigured(s)}
 	}
+	d := found(s)
+	if mark := markOf(s, d.State); d.Do == slot.None && mark != v.Mark {
+		d.Do, d.Mark = slot.MarkDisk, mark
+	}
+	return d
+}
+
+// found decides about a volume by what is at its path.
+func found(s *slot.Slot) slot.Decision {
+	v := s.Volume
 	if s.Vacant() {
 		return vacant(s)
 	}
-	if s.Fact.Problem != nil {
-		return troubled(s)
-	}
-	switch s.Match() {
-	case disk.Different:
+	match := s.Match()
+	switch {
+	case match == disk.Different:
 		return lost(s, slot.Replaced, disk.Problemf(disk.Replaced, "another disk is at %s: put back the one that volume %s was published with, or delete the volume", v.HostPath, v.Name))
-	case disk.Unproven:
+	case s.Fact.Problem != nil:
+		return troubled(s)
+	case match == disk.Unproven:
 		return unproven(s)
 	}
 	return present(s)
+}
+
+// markOf is what the volume is to say of its disk. Of one that nobody could look at it
+// says what it has said before, and of one that may be the volume's, that it was seen
+// to be another one.
+func markOf(s *slot.Slot, state slot.State) disk.Mark {
+	switch {
+	case state == slot.Missing:
+		return disk.MarkMissing
+	case state == slot.Replaced:
+		return disk.MarkReplaced
+	case s.Vacant(), s.Fact.Identity == "":
+		return s.Volume.Mark
+	case s.Match() == disk.Unproven && s.Volume.Mark == disk.MarkReplaced:
+		return disk.MarkReplaced
+	default:
+		return disk.Unmarked
+	}
 }
 
 // present decides about a volume whose disk is where it should be.

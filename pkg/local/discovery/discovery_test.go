@@ -49,11 +49,12 @@ type outcome struct {
 	State      slot.State
 	Reason     disk.Reason
 	Generation int64
+	Mark       disk.Mark
 }
 
 func decide(s *slot.Slot) outcome {
 	d := discovery.Decide(s, first)
-	o := outcome{Do: d.Do, State: d.State, Generation: d.Generation}
+	o := outcome{Do: d.Do, State: d.State, Generation: d.Generation, Mark: d.Mark}
 	if d.Problem != nil {
 		o.Reason = d.Problem.Reason
 	}
@@ -67,7 +68,7 @@ func TestCandidates(t *testing.T) {
 	}{
 		"before anything else, the reports of other nodes are asked about a new disk": {
 			with(found(), func(s *slot.Slot) { s.Asked, s.Content, s.Existing = false, disk.ContentNone, slot.Clean }),
-			outcome{Do: slot.AskReports, State: slot.Pending},
+			outcome{Do: slot.AskNodes, State: slot.Pending},
 		},
 		"a new disk is looked into": {
 			found(), outcome{Do: slot.Inspect, State: slot.Pending},
@@ -101,6 +102,22 @@ func TestCandidates(t *testing.T) {
 		"a clean disk is published without another look": {
 			with(found(), func(s *slot.Slot) { s.Record = &disk.Record{State: disk.Clean, Generation: 7} }),
 			outcome{Do: slot.Create, State: slot.Pending, Generation: 7},
+		},
+		"a clean disk that was away may have been another node's": {
+			with(found(), func(s *slot.Slot) { s.Record, s.Asked = &disk.Record{State: disk.Clean, Generation: 7}, false }),
+			outcome{Do: slot.AskNodes, State: slot.Pending},
+		},
+		"one that was not away is not asked about": {
+			with(found(), func(s *slot.Slot) {
+				s.Record, s.Asked, s.Stayed = &disk.Record{State: disk.Clean, Generation: 7}, false, true
+			}),
+			outcome{Do: slot.Create, State: slot.Pending, Generation: 7},
+		},
+		"a disk that a volume of another node has is left alone": {
+			with(found(), func(s *slot.Slot) {
+				s.Record, s.Claimant = &disk.Record{State: disk.Clean, Generation: 7}, "volume local-pv-9 of node n9"
+			}),
+			outcome{Do: slot.None, State: slot.Skipped, Reason: disk.OtherNodesVolume},
 		},
 		"a device that was cleaned for a file system is cleaned again before it is a volume of mode Block": {
 			with(found(), func(s *slot.Slot) {
@@ -170,23 +187,23 @@ func TestPublished(t *testing.T) {
 		},
 		"free and reserved for a claim by hand, and gone": {
 			with(published(disk.PhaseAvailable), func(s *slot.Slot) { gone(s); s.Volume.Claimed = true }),
-			outcome{Do: slot.None, State: slot.Missing, Reason: disk.Missing},
+			outcome{Do: slot.MarkDisk, State: slot.Missing, Reason: disk.Missing, Mark: disk.MarkMissing},
 		},
 		"bound, and gone": {
-			with(published(disk.PhaseBound), gone), outcome{Do: slot.None, State: slot.Missing, Reason: disk.Missing},
+			with(published(disk.PhaseBound), gone), outcome{Do: slot.MarkDisk, State: slot.Missing, Reason: disk.Missing, Mark: disk.MarkMissing},
 		},
 		"bound, and only the directory beneath the mount is left": {
 			with(published(disk.PhaseBound), func(s *slot.Slot) {
 				s.Gone, s.Fact = slot.GoneAfter, &disk.Fact{Key: key, Problem: disk.Problemf(disk.MountMissing, "")}
 			}),
-			outcome{Do: slot.None, State: slot.Missing, Reason: disk.Missing},
+			outcome{Do: slot.MarkDisk, State: slot.Missing, Reason: disk.Missing, Mark: disk.MarkMissing},
 		},
 		"mounted again": {published(disk.PhaseBound), outcome{Do: slot.None, State: slot.Bound}},
 		"free, and replaced": {
 			with(published(disk.PhaseAvailable), replaced), outcome{Do: slot.Remove, State: slot.Replaced, Reason: disk.Replaced},
 		},
 		"bound, and replaced": {
-			with(published(disk.PhaseBound), replaced), outcome{Do: slot.None, State: slot.Replaced, Reason: disk.Replaced},
+			with(published(disk.PhaseBound), replaced), outcome{Do: slot.MarkDisk, State: slot.Replaced, Reason: disk.Replaced, Mark: disk.MarkReplaced},
 		},
 		"free, and grown": {
 			with(published(disk.PhaseAvailable), func(s *slot.Slot) { s.Fact.Bytes *= 2 }),
@@ -251,6 +268,84 @@ func TestPublished(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, decide(test.slot)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestMarks: a volume with a claim says Missing or Replaced exactly as long as its disk is.
+func TestMarks(t *testing.T) {
+	gone := func(s *slot.Slot) { s.Fact, s.Record, s.Gone = nil, nil, slot.GoneAfter }
+	replaced := func(s *slot.Slot) { s.Fact.Identity, s.Record = "fs:u2:/", nil }
+	unproven := func(s *slot.Slot) {
+		s.Volume.Identity, s.Fact.Identity, s.Record = "weak:b1:7:1024", "weak:b2:7:1024", nil
+	}
+	problem := func(reason disk.Reason) func(*slot.Slot) {
+		return func(s *slot.Slot) { s.Fact.Problem = disk.Problemf(reason, "") }
+	}
+	for name, test := range map[string]struct {
+		before disk.Mark
+		change []func(*slot.Slot)
+		want   outcome
+	}{
+		"missing, and marked": {
+			disk.MarkMissing, []func(*slot.Slot){gone}, outcome{Do: slot.None, State: slot.Missing, Reason: disk.Missing},
+		},
+		"replaced, and marked": {
+			disk.MarkReplaced, []func(*slot.Slot){replaced}, outcome{Do: slot.None, State: slot.Replaced, Reason: disk.Replaced},
+		},
+		"missing, then replaced": {
+			disk.MarkMissing, []func(*slot.Slot){replaced},
+			outcome{Do: slot.MarkDisk, State: slot.Replaced, Reason: disk.Replaced, Mark: disk.MarkReplaced},
+		},
+		"replaced, and the other one taken out again": {
+			disk.MarkReplaced, []func(*slot.Slot){gone},
+			outcome{Do: slot.MarkDisk, State: slot.Missing, Reason: disk.Missing, Mark: disk.MarkMissing},
+		},
+		"back": {disk.MarkReplaced, nil, outcome{Do: slot.MarkDisk, State: slot.Bound}},
+		"back, and grown": {
+			disk.MarkMissing, []func(*slot.Slot){func(s *slot.Slot) { s.Fact.Bytes *= 2 }},
+			outcome{Do: slot.MarkDisk, State: slot.Bound, Reason: disk.Grown},
+		},
+		"back, and the node uses it": {
+			disk.MarkMissing, []func(*slot.Slot){problem(disk.InUse)}, outcome{Do: slot.MarkDisk, State: slot.Bound, Reason: disk.InUse},
+		},
+		"replaced by one that the node uses": {
+			disk.Unmarked, []func(*slot.Slot){replaced, problem(disk.InUse)},
+			outcome{Do: slot.MarkDisk, State: slot.Replaced, Reason: disk.Replaced, Mark: disk.MarkReplaced},
+		},
+		"another one, which an administrator accepts": {
+			disk.MarkReplaced, []func(*slot.Slot){replaced, func(s *slot.Slot) { s.Volume.Accepted = "fs:u2:/" }},
+			outcome{Do: slot.Remember, State: slot.Bound},
+		},
+		"away for one look": {
+			disk.Unmarked, []func(*slot.Slot){gone, func(s *slot.Slot) { s.Gone = 1 }},
+			outcome{Do: slot.None, State: slot.Bound, Reason: disk.Missing},
+		},
+		"a marked one that was not looked for": {
+			disk.MarkMissing, []func(*slot.Slot){gone, func(s *slot.Slot) { s.Looked = false }}, outcome{Do: slot.None, State: slot.Bound},
+		},
+		"a marked one that does not answer": {
+			disk.MarkReplaced, []func(*slot.Slot){problem(disk.TimedOut), func(s *slot.Slot) { s.Fact.Identity = "" }},
+			outcome{Do: slot.None, State: slot.Bound, Reason: disk.TimedOut},
+		},
+		"something is there again, and may be the one that was missing": {
+			disk.MarkMissing, []func(*slot.Slot){unproven},
+			outcome{Do: slot.MarkDisk, State: slot.Unproven, Reason: disk.IdentityUnproven},
+		},
+		"it was another one before the restart, and nothing proves that it is not now": {
+			disk.MarkReplaced, []func(*slot.Slot){unproven},
+			outcome{Do: slot.None, State: slot.Unproven, Reason: disk.IdentityUnproven},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := published(disk.PhaseBound)
+			s.Volume.Mark = test.before
+			for _, change := range test.change {
+				change(s)
+			}
+			if diff := cmp.Diff(test.want, decide(s)); diff != "" {
 				t.Error(diff)
 			}
 		})

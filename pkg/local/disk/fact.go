@@ -96,6 +96,7 @@ const (
 	Empty                 Reason = "NoCapacity"            // has no bytes
 	NotEmpty              Reason = "NotEmpty"              // holds data that no record knows of
 	ForeignVolume         Reason = "ForeignVolume"         // a volume that is not ours has the path
+	OtherNodesVolume      Reason = "OtherNodesVolume"      // a volume of another node has the disk
 	NotConfigured         Reason = "NotConfigured"         // the class or the name is not configured any more
 	BadRecord             Reason = "BadRecord"             // what the node remembers cannot be read
 	ClassMissing          Reason = "StorageClassMissing"   // there is no such StorageClass

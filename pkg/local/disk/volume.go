@@ -39,7 +39,20 @@ type Volume struct {
 	Deleting, Finalized bool
 	// Accepted is an identity that an administrator has said to be the same disk.
 	Accepted Identity
+	// Mark is what the volume says of its disk.
+	Mark Mark
 }
+
+// Mark is what a volume that has a claim says of its disk, so that no pod of the claim
+// is placed where it would meet another disk, or none. Empty says nothing against it.
+type Mark string
+
+// The marks.
+const (
+	Unmarked     Mark = ""
+	MarkMissing  Mark = "Missing"  // nothing is at the volume's path
+	MarkReplaced Mark = "Replaced" // another disk is
+)
 
 // Binding says whether a claim may become bound to the volume without having been so,
 // even while the volume is being deleted: who binds has written the claim down already.

@@ -18,7 +18,7 @@ const (
 	None        Action = "None"
 	MarkLost    Action = "MarkLost"    // write Decision.Mark on the volume
 	Unmark      Action = "Unmark"      // take mark and release off the volume
-	Begin       Action = "Begin"       // write the release on the volume
+	Begin       Action = "Begin"       // write the release on the volume, with the time that it is now
 	DeleteClaim Action = "DeleteClaim" // or, of a generic ephemeral claim, its pod
 	DeletePods  Action = "DeletePods"  // Decision.Pods
 	Bury        Action = "Bury"        // write a tombstone into the node's report
@@ -54,7 +54,8 @@ type Decision struct {
 	Since time.Time
 	// Due is when the delay is over; zero if there is none to wait for.
 	Due time.Time
-	// Message is more about the state, as users are told.
+	// Message is more about the state, as users are told; of SomebodyElse, for whom it waits,
+	// and empty if that takes but a moment.
 	Message string
 	// Pods goes with DeletePods.
 	Pods []Pod
@@ -127,16 +128,20 @@ func claimed(f *Facts, d Decision) Decision {
 	switch {
 	case c.Deleting && begun:
 		return d.wait(Releasing, "")
-	case c.Deleting || !c.Bound || f.Volume.Phase != disk.PhaseBound:
-		return d.wait(SomebodyElse, "")
+	case c.Deleting:
+		return d.wait(SomebodyElse, "for the claim to be gone, which somebody has deleted")
+	case !c.Bound || f.Volume.Phase != disk.PhaseBound:
+		return d.wait(SomebodyElse, "for the PersistentVolume controller, as the claim is not bound to it")
 	case f.Terms.Problem != "":
 		return d.wait(Invalid, f.Terms.Problem)
 	case !f.Terms.Release:
 		return d.wait(Kept, "")
 	case c.Maker == nil:
 		return d.wait(NotRecreatable, c.Hindrance)
+	case c.Maker.Leaving && begun:
+		return d.wait(Releasing, "")
 	case c.Maker.Leaving:
-		return d.wait(SomebodyElse, "")
+		return d.wait(SomebodyElse, "for the claim to go with pod "+c.Maker.Name+", to which it belongs, and which is on its way out or gone")
 	}
 	if !f.Node.Away() {
 		for _, pod := range f.Pods {
@@ -148,12 +153,12 @@ func claimed(f *Facts, d Decision) Decision {
 	switch {
 	case f.Now.Before(d.Due):
 		return d.wait(Waiting, "")
-	case !begun && f.Exhausted:
-		return d.wait(Throttled, "")
-	case !begun:
-		d.Do, d.State = Begin, Releasing
-	default:
+	case begun && f.Release.Prompt(f.Now):
 		d.Do, d.State = DeleteClaim, Releasing
+	case f.Exhausted:
+		return d.wait(Throttled, "")
+	default:
+		d.Do, d.State = Begin, Releasing
 	}
 	return d
 }
@@ -163,7 +168,11 @@ func free(f *Facts, d Decision) Decision {
 	v := &f.Volume
 	switch {
 	case v.Phase == disk.PhaseReleased, v.Phase == disk.PhaseAvailable && !v.Claimed, v.Phase == disk.PhaseOfFailed && v.Deleting:
-	default: // the PersistentVolume controller is behind, somebody binds it, or it is kept for a claim
+	case v.Phase == disk.PhaseAvailable && v.ClaimUID == "":
+		return d.wait(SomebodyElse, "for the claim that it is reserved for: take its claimRef off to have it removed")
+	case v.Phase == disk.PhaseOfFailed:
+		return d.wait(SomebodyElse, "for an administrator to delete it, as its phase is Failed")
+	default: // the PersistentVolume controller is behind, or somebody binds it
 		return d.wait(SomebodyElse, "")
 	}
 	switch {
@@ -173,8 +182,8 @@ func free(f *Facts, d Decision) Decision {
 		return d.wait(Waiting, "")
 	case v.Identity == "":
 		return d.wait(Unidentified, "")
-	case f.Elsewhere != "" && !f.Buried: // a tombstone would have that node's disk cleaned
-		return d.wait(Unidentified, "node "+f.Elsewhere+" says that it has that disk")
+	case f.Elsewhere != "" && !f.Buried: // a tombstone would have that disk cleaned
+		return d.wait(Unidentified, f.Elsewhere)
 	}
 	d.State = Removing
 	switch {

@@ -4,6 +4,10 @@
 package loss_test
 
 import (
+	"maps"
+	"math/rand/v2"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -34,7 +38,10 @@ func gone(change ...func(*loss.Facts)) *loss.Facts {
 	return f
 }
 
-func begun(f *loss.Facts)    { f.Release = &loss.Began{ClaimUID: "claim", At: ago(time.Second)} }
+func begun(f *loss.Facts) { f.Release = &loss.Began{ClaimUID: "claim", At: ago(time.Second)} }
+func begunLongAgo(f *loss.Facts) {
+	f.Release = &loss.Began{ClaimUID: "claim", At: ago(loss.Leeway + time.Second)}
+}
 func deleting(f *loss.Facts) { f.Claim.Deleting = true }
 func unclaimed(f *loss.Facts) {
 	f.Claim, f.Volume.Phase = nil, disk.PhaseReleased
@@ -82,7 +89,10 @@ func TestDecide(t *testing.T) {
 		"kept, since nobody knows what is asked for":      {gone(func(f *loss.Facts) { f.Terms.Problem = "bad" }), answer{State: loss.Invalid}},
 		"nobody makes it again":                           {gone(func(f *loss.Facts) { f.Claim.Maker = nil }), answer{State: loss.NotRecreatable}},
 		"the budget is spent":                             {gone(func(f *loss.Facts) { f.Exhausted = true }), answer{State: loss.Throttled}},
-		"what was begun needs no budget":                  {gone(begun, func(f *loss.Facts) { f.Exhausted = true }), answer{Do: loss.DeleteClaim, State: loss.Releasing}},
+		"what was begun just now needs no budget":         {gone(begun, func(f *loss.Facts) { f.Exhausted = true }), answer{Do: loss.DeleteClaim, State: loss.Releasing}},
+		"what was begun long ago needs it anew":           {gone(begunLongAgo, func(f *loss.Facts) { f.Exhausted = true }), answer{State: loss.Throttled}},
+		"and is written down anew":                        {gone(begunLongAgo), answer{Do: loss.Begin, State: loss.Releasing}},
+		"a release of a time to come, too":                {gone(begun, func(f *loss.Facts) { f.Release.At = ago(-time.Minute) }), answer{Do: loss.Begin, State: loss.Releasing}},
 		"a release of another claim is none of this":      {gone(begun, func(f *loss.Facts) { f.Release.ClaimUID = "old" }), answer{Do: loss.Begin, State: loss.Releasing}},
 		"somebody deletes the claim":                      {gone(deleting), answer{State: loss.SomebodyElse}},
 		"somebody deletes the claim, which pods use":      {gone(deleting, pod("p")), answer{State: loss.SomebodyElse}},
@@ -147,6 +157,38 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+// TestWhoIsWaitedFor: a volume that waits for somebody says for whom, unless that takes but a
+// moment.
+func TestWhoIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	kept := func(f *loss.Facts) { f.Claim, f.Volume.Phase = nil, disk.PhaseAvailable }
+	leaving := func(f *loss.Facts) {
+		f.Claim.Maker = &loss.Maker{Name: "cache-0", UID: "p", ByPod: true, Leaving: true}
+	}
+	for name, tc := range map[string]struct {
+		facts *loss.Facts
+		state loss.State
+		want  string // empty: nobody is told
+	}{
+		"reserved by hand":                    {gone(kept, func(f *loss.Facts) { f.Volume.ClaimUID = "" }), loss.SomebodyElse, "claimRef"},
+		"somebody binds it":                   {gone(kept), loss.SomebodyElse, ""},
+		"its claim is gone this very moment":  {gone(func(f *loss.Facts) { f.Claim = nil }), loss.SomebodyElse, ""},
+		"its phase is Failed":                 {gone(unclaimed, func(f *loss.Facts) { f.Volume.Phase = disk.PhaseOfFailed }), loss.SomebodyElse, "administrator"},
+		"somebody has deleted its claim":      {gone(deleting), loss.SomebodyElse, "somebody has deleted"},
+		"its claim is bound to another":       {gone(func(f *loss.Facts) { f.Claim.Bound = false }), loss.SomebodyElse, "PersistentVolume controller"},
+		"its claim goes with a pod":           {gone(leaving), loss.SomebodyElse, "pod cache-0"},
+		"with a pod that this controller has": {gone(leaving, begun), loss.Releasing, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := loss.Decide(tc.facts)
+			if d.State != tc.state || !strings.Contains(d.Message, tc.want) || tc.want == "" && d.Message != "" {
+				t.Errorf("%s, and waits %q; want %s, %q", d.State, d.Message, tc.state, tc.want)
+			}
+		})
+	}
+}
+
 func TestTerms(t *testing.T) {
 	t.Parallel()
 	defaults := loss.Terms{Delay: 5 * time.Minute}
@@ -199,13 +241,14 @@ func TestWritten(t *testing.T) {
 	}
 }
 
+// TestBudget: a release counts for the minute in which its claim may have been deleted.
 func TestBudget(t *testing.T) {
 	t.Parallel()
-	releases := map[string]time.Time{"a": ago(time.Minute), "b": ago(40 * time.Second), "c": ago(10 * time.Second)}
+	releases := map[string]time.Time{"a": ago(70 * time.Second), "b": ago(40 * time.Second), "c": ago(10 * time.Second)}
 	if got := loss.Spent(releases, now); got != 2 {
 		t.Errorf("%d releases are in the window, want 2", got)
 	}
-	for limit, want := range map[int]time.Duration{3: 0, 2: 20 * time.Second, 1: 50 * time.Second} {
+	for limit, want := range map[int]time.Duration{3: 0, 2: 30 * time.Second, 1: 60 * time.Second} {
 		if got := loss.Refilled(releases, limit, now).Sub(now); got != want {
 			t.Errorf("with a limit of %d there is budget in %s, want %s", limit, got, want)
 		}
@@ -221,9 +264,52 @@ func TestBudgetOfTimesToCome(t *testing.T) {
 	if got := loss.Spent(releases, now); got != 1 {
 		t.Errorf("%d releases are in the window, want the one of a clock that is ahead", got)
 	}
-	for limit, want := range map[int]time.Duration{2: 0, 1: 70 * time.Second} {
+	for limit, want := range map[int]time.Duration{2: 0, 1: 80 * time.Second} {
 		if got := loss.Refilled(releases, limit, now).Sub(now); got != want {
 			t.Errorf("with a limit of %d there is budget in %s, want %s", limit, got, want)
+		}
+	}
+}
+
+// TestNoMinuteHasMore: controllers that die between the writes, at random moments, delete no
+// more claims in any minute than the budget allows, and all of them in the end.
+func TestNoMinuteHasMore(t *testing.T) {
+	t.Parallel()
+	const claims, limit = 60, 5
+	random := rand.New(rand.NewPCG(1, 2))
+	written, due := map[string]time.Time{}, map[string]bool{} // what volumes say; claims that are there
+	for i := range claims {
+		due[strconv.Itoa(i)] = true
+	}
+	var deleted []time.Time
+	for at := now; len(due) > 0; at = at.Add(time.Duration(random.Int64N(int64(2 * time.Second)))) {
+		if at.Sub(now) > time.Hour {
+			t.Fatalf("%d claims are left after an hour", len(due))
+		}
+		name := strconv.Itoa(random.IntN(claims))
+		if !due[name] {
+			continue
+		}
+		others := maps.Clone(written)
+		delete(others, name)
+		f := gone(func(f *loss.Facts) { f.Now, f.Exhausted = at, loss.Spent(others, at) >= limit })
+		if began, ok := written[name]; ok {
+			f.Release = &loss.Began{ClaimUID: "claim", At: began}
+		}
+		switch d := loss.Decide(f); d.Do {
+		case loss.Begin:
+			if written[name] = at; random.IntN(3) == 0 {
+				continue // it dies
+			}
+			fallthrough
+		case loss.DeleteClaim:
+			delete(due, name)
+			deleted = append(deleted, at)
+		}
+	}
+	for i := limit; i < len(deleted); i++ {
+		if in := deleted[i].Sub(deleted[i-limit]); in <= loss.Window {
+			t.Errorf("%d claims were deleted within %s", limit+1, in)
 		}
 	}
 }
@@ -231,12 +317,13 @@ func TestBudgetOfTimesToCome(t *testing.T) {
 func TestSettled(t *testing.T) {
 	t.Parallel()
 	grave := loss.Grave{Identity: "wwn:1", VolumeUID: "old", Since: ago(time.Hour)}
-	later := loss.Offered{Identity: "wwn:1", UID: "new", Created: ago(time.Minute)}
+	later := loss.Offered{Identity: "wwn:1", UID: "new", Created: ago(time.Minute), Shown: true}
 	for name, tc := range map[string]struct {
 		change func(*loss.Offered)
 		want   bool
 	}{
 		"cleaned and published again":       {func(*loss.Offered) {}, true},
+		"published, and its node has not":   {func(v *loss.Offered) { v.Shown = false }, false},
 		"another disk":                      {func(v *loss.Offered) { v.Identity = "wwn:2" }, false},
 		"from before":                       {func(v *loss.Offered) { v.Created = ago(2 * time.Hour) }, false},
 		"published, says another node":      {func(v *loss.Offered) { v.Elsewhere = true }, false},
@@ -252,6 +339,11 @@ func TestSettled(t *testing.T) {
 			tc.change(&v)
 			if got := loss.Settled(grave, []loss.Offered{v}); got != tc.want {
 				t.Errorf("settled is %t, want %t", got, tc.want)
+			}
+			kept := grave
+			kept.Retained = true
+			if got, want := loss.Settled(kept, []loss.Offered{v}), tc.want && v.UID == "old"; got != want {
+				t.Errorf("of retained data: settled is %t, want %t", got, want)
 			}
 		})
 	}

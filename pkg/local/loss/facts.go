@@ -31,17 +31,18 @@ type Facts struct {
 	Claim *Claim
 	// Successor says that there is a claim of that name with another UID.
 	Successor bool
-	// Pods use the claim by its name, and have not ended.
+	// Pods use the claim by its name, and have not ended, but for the one that a generic
+	// ephemeral claim belongs to, which may have.
 	Pods []Pod
 	// Terms are those of the claim, or of the volume's class if it has no claim.
 	Terms Terms
 	// Buried says that the node's report has a tombstone of this very volume.
 	Buried bool
-	// Elsewhere is another node that says that it has a disk of this identity; empty if
-	// there is none.
+	// Elsewhere is what else may be of the same disk, on another node, as users are told;
+	// empty if nothing is.
 	Elsewhere string
-	// Exhausted says that the budget of releases is spent; no release that was begun
-	// waits for it.
+	// Exhausted says that the budget is spent by releases of other claims. A release that
+	// was written down just now does not wait for it.
 	Exhausted bool
 }
 
@@ -96,8 +97,8 @@ type Claim struct {
 
 // Maker makes a claim again.
 type Maker struct {
-	// UID is that of the StatefulSet, or of the pod of a generic ephemeral claim.
-	UID string
+	// Name and UID are those of the StatefulSet, or of the pod of a generic ephemeral claim.
+	Name, UID string
 	// ByPod says that it is the latter: the pod is deleted, and its claim goes with it.
 	ByPod bool
 	// Leaving says that this pod is on its way out, or gone.

@@ -14,54 +14,114 @@ import (
 // choices are the values of one thing that is known.
 type choices []func(*loss.Facts)
 
-// world is everything that can be known, from a few values for each thing.
-func world() []choices {
-	const delay = 5 * time.Minute
-	set := func(change func(*loss.Facts)) func(*loss.Facts) { return change }
-	var phases, marks, claims, releases, pods choices
+const delay = 5 * time.Minute
+
+// phases are how a volume stands with its claim.
+func phases() choices {
+	var all choices
 	for _, phase := range []disk.Phase{"", disk.PhaseAvailable, disk.PhaseBound, disk.PhaseReleased, disk.PhaseOfFailed} {
-		phases = append(phases, func(f *loss.Facts) {
+		all = append(all, func(f *loss.Facts) {
 			f.Volume.Phase, f.Volume.Claimed, f.Volume.ClaimUID = phase, true, "claim"
 		})
 	}
-	phases = append(phases, func(f *loss.Facts) { f.Volume.Phase = disk.PhaseAvailable },
+	return append(all, func(f *loss.Facts) { f.Volume.Phase = disk.PhaseAvailable },
 		func(f *loss.Facts) { f.Volume.Phase, f.Volume.Claimed = disk.PhaseAvailable, true })
-	marks = append(marks, func(f *loss.Facts) { f.Mark = nil })
-	for cause, since := range map[loss.Cause][]time.Duration{loss.NodeGone: {time.Hour, delay - 1, -time.Hour}, loss.MissingDisk: {time.Hour}} {
+}
+
+// marks and releases are what was written before.
+func marks() choices {
+	all := choices{func(f *loss.Facts) { f.Mark = nil }}
+	for cause, since := range map[loss.Cause][]time.Duration{loss.NodeGone: {time.Hour, delay - 1, -time.Hour}, loss.MissingDisk: {time.Hour}, loss.ReplacedDisk: {time.Hour}} {
 		for _, since := range since {
-			marks = append(marks, func(f *loss.Facts) { f.Mark = &loss.Mark{Cause: cause, Since: ago(since)} })
+			all = append(all, func(f *loss.Facts) { f.Mark = &loss.Mark{Cause: cause, Since: ago(since)} })
 		}
 	}
-	claims = append(claims, func(f *loss.Facts) { f.Claim = nil }, func(f *loss.Facts) { f.Claim, f.Successor = nil, true })
-	for bits := range 8 {
-		claims = append(claims, func(f *loss.Facts) {
-			f.Claim = &loss.Claim{UID: "claim", Bound: bits&1 != 0, Deleting: bits&2 != 0}
-			if bits&4 != 0 {
-				f.Claim.Maker = &loss.Maker{UID: "set"}
-			}
-		})
+	return all
+}
+
+func releases() choices {
+	all := choices{func(*loss.Facts) {}}
+	for _, r := range []loss.Began{{ClaimUID: "claim", At: ago(time.Second)}, {ClaimUID: "claim", At: ago(2 * loss.Leeway)}, {ClaimUID: "else", At: ago(time.Second)}} {
+		all = append(all, func(f *loss.Facts) { f.Release = &r })
 	}
-	for _, r := range []*loss.Began{nil, {ClaimUID: "claim", At: ago(time.Second)}, {ClaimUID: "else", At: ago(time.Second)}} {
-		releases = append(releases, func(f *loss.Facts) { f.Release = r })
-	}
-	pods = append(pods, func(*loss.Facts) {})
+	return all
+}
+
+// claims are those that are there, with those who make them again.
+func claims() choices {
+	var all choices
 	for bits := range 4 {
-		pods = append(pods, func(f *loss.Facts) {
-			f.Pods = []loss.Pod{{Name: "p", Placed: bits&1 != 0, Controlled: bits&2 != 0, Created: ago(time.Hour)}}
+		for _, maker := range []*loss.Maker{nil, {UID: "set"}, {UID: "p", ByPod: true}, {UID: "p", ByPod: true, Leaving: true}} {
+			all = append(all, func(f *loss.Facts) {
+				f.Claim = &loss.Claim{UID: "claim", Bound: bits&1 != 0, Deleting: bits&2 != 0, Maker: maker}
+			})
+		}
+	}
+	return all
+}
+
+// pods are none, one of each kind, older than any release, and one that is newer.
+func pods() choices {
+	all := choices{func(*loss.Facts) {}}
+	for _, bits := range []int{0, 1, 2, 3, 7} {
+		all = append(all, func(f *loss.Facts) {
+			f.Pods = []loss.Pod{{Name: "p", UID: "p", Placed: bits&1 != 0, Controlled: bits&2 != 0, Deleting: bits&4 != 0, Created: ago(time.Hour)}}
 		})
 	}
-	return []choices{
-		phases, marks, claims, releases, pods,
-		{set(func(f *loss.Facts) { f.Node = loss.Gone }), set(func(f *loss.Facts) { f.Node = loss.OutOfService }), set(func(f *loss.Facts) { f.Node = loss.NotReady }),
-			set(func(f *loss.Facts) { f.Node = loss.Ready }), set(func(f *loss.Facts) { f.Node, f.Disk = loss.Ready, loss.DiskMissing }),
-			set(func(f *loss.Facts) { f.Node, f.Disk, f.AgentSince = loss.Ready, loss.DiskMissing, ago(2*time.Hour) }),
-			set(func(f *loss.Facts) { f.Node, f.Disk, f.AgentSince = loss.Ready, loss.DiskMissing, ago(time.Minute) }), set(func(f *loss.Facts) { f.Node, f.Disk = loss.NotReady, loss.DiskMissing })},
-		{set(func(f *loss.Facts) { f.Terms.Release = true }), set(func(f *loss.Facts) { f.Terms.Release = false }), set(func(f *loss.Facts) { f.Terms.Release, f.Terms.Problem = true, "bad" })},
-		{set(func(f *loss.Facts) { f.Volume.Policy = disk.Delete }), set(func(f *loss.Facts) { f.Volume.Policy = disk.Retain })},
-		{set(func(f *loss.Facts) { f.Volume.Deleting = false }), set(func(f *loss.Facts) { f.Volume.Deleting = true })},
-		{set(func(f *loss.Facts) { f.Buried = false }), set(func(f *loss.Facts) { f.Buried = true })},
-		{set(func(f *loss.Facts) { f.Exhausted = false }), set(func(f *loss.Facts) { f.Exhausted = true })},
-		{set(func(f *loss.Facts) { f.ReportedAt = ago(2 * time.Hour) }), set(func(f *loss.Facts) { f.ReportedAt = ago(time.Minute) })},
+	return append(all, func(f *loss.Facts) {
+		f.Pods = []loss.Pod{{Name: "p", UID: "p", Controlled: true, Created: ago(time.Hour)}, {Name: "new", UID: "new", Placed: true, Controlled: true, Created: now}}
+	})
+}
+
+// nodes are what there is of the node, its agent and the disk.
+func nodes() choices {
+	at := func(node loss.Node, state loss.DiskState, agent time.Duration) func(*loss.Facts) {
+		return func(f *loss.Facts) {
+			if f.Node, f.Disk = node, state; agent > 0 {
+				f.AgentSince = ago(agent)
+			}
+		}
+	}
+	all := choices{at(loss.Gone, loss.DiskThere, 0), at(loss.OutOfService, loss.DiskThere, 0), at(loss.NotReady, loss.DiskThere, 0), at(loss.Ready, loss.DiskThere, 2*time.Hour)}
+	for _, state := range []loss.DiskState{loss.DiskMissing, loss.DiskReplaced} {
+		all = append(all, at(loss.Ready, state, 0), at(loss.Ready, state, 2*time.Hour), at(loss.Ready, state, time.Minute), at(loss.NotReady, state, 2*time.Hour))
+	}
+	return all
+}
+
+// disks are by what the disk is known, who else has it, and how far the volume's removal is.
+func disks() choices {
+	var all choices
+	for bits := range 8 {
+		for _, identity := range []disk.Identity{"wwn:1", ""} {
+			for _, elsewhere := range []string{"", "other"} {
+				all = append(all, func(f *loss.Facts) {
+					f.Volume.Deleting, f.Volume.Finalized, f.Buried = bits&1 != 0, bits&2 != 0, bits&4 != 0
+					f.Volume.Identity, f.Elsewhere = identity, elsewhere
+				})
+			}
+		}
+	}
+	return all
+}
+
+// worlds are everything that can be known, from a few values for each thing: of volumes
+// whose claim is there, and of those whose claim is not.
+func worlds() [][]choices {
+	reported := choices{func(f *loss.Facts) { f.ReportedAt = ago(2 * time.Hour) }, func(f *loss.Facts) { f.ReportedAt = ago(time.Minute) }}
+	terms := choices{
+		func(f *loss.Facts) { f.Terms.Release = true }, func(f *loss.Facts) { f.Terms.Release, f.Exhausted = true, true },
+		func(*loss.Facts) {}, func(f *loss.Facts) { f.Terms.Release, f.Terms.Problem = true, "bad" },
+	}
+	policies := choices{func(f *loss.Facts) { f.Volume.Policy = disk.Delete }, func(f *loss.Facts) { f.Volume.Policy = disk.Retain }}
+	without := choices{func(f *loss.Facts) { f.Claim = nil }, func(f *loss.Facts) { f.Claim, f.Successor = nil, true }}
+	few := choices{
+		func(f *loss.Facts) { f.Volume.Identity, f.Volume.Finalized = "wwn:1", true },
+		func(f *loss.Facts) { f.Volume.Identity, f.Volume.Deleting, f.Buried = "wwn:1", true, true },
+	}
+	return [][]choices{
+		{phases(), marks(), claims(), releases(), pods(), nodes(), reported, terms, few},
+		{phases(), marks(), without, releases(), pods(), nodes(), reported, policies, disks()},
 	}
 }
 
@@ -86,75 +146,122 @@ func visit(t *testing.T, f loss.Facts, rest []choices, asked *int) {
 func TestNoDecisionIsDangerous(t *testing.T) {
 	t.Parallel()
 	asked := 0
-	base := loss.Facts{Now: now, Terms: loss.Terms{Delay: 5 * time.Minute}, Volume: loss.Volume{Identity: "wwn:1", Finalized: true}}
-	visit(t, base, world(), &asked)
+	base := loss.Facts{Now: now, Terms: loss.Terms{Delay: delay}, Volume: loss.Volume{Policy: disk.Delete}}
+	for _, world := range worlds() {
+		visit(t, base, world, &asked)
+	}
 	t.Logf("%d volumes", asked)
 }
 
 // dangerous says what a decision would do that must never be; empty if nothing.
 func dangerous(f *loss.Facts, d loss.Decision) string {
-	lost := f.Node == loss.Gone || f.Node == loss.OutOfService || f.Node == loss.Ready && f.Disk != loss.DiskThere && !f.AgentSince.IsZero()
-	long := f.Mark != nil && !f.Now.Before(f.Mark.Since.Add(f.Terms.Delay))
-	if f.Mark != nil && f.Node.Away() && (f.Mark.Cause == loss.MissingDisk || f.ReportedAt.After(f.Mark.Since)) {
-		long = false
-	}
-	if f.Mark != nil && !f.Node.Away() && f.AgentSince.After(f.Mark.Since) {
-		long = false
-	}
 	switch d.Do {
 	case loss.Begin, loss.DeleteClaim:
-		switch {
-		case !lost:
-			return "the volume is not lost"
-		case !long:
-			return "the delay is not over"
-		case f.Claim == nil || !f.Claim.Bound || f.Claim.Deleting:
-			return "there is no claim to release"
-		case !f.Terms.Release || f.Terms.Problem != "":
-			return "the claim is to be kept"
-		case f.Claim.Maker == nil:
-			return "nobody makes the claim again"
-		case d.Do == loss.Begin && f.Exhausted:
-			return "the budget is spent"
-		case d.Do == loss.DeleteClaim && (f.Release == nil || f.Release.ClaimUID != f.Claim.UID):
-			return "the release was not written down"
-		}
+		return wrongRelease(f, d)
 	case loss.DeletePods:
-		switch {
-		case f.Release == nil || f.Release.ClaimUID != f.Volume.ClaimUID:
-			return "nothing was released"
-		case f.Claim != nil && !f.Claim.Deleting:
-			return "their claim is there"
-		case f.Successor:
-			return "their claim was made again"
-		}
-		for _, p := range d.Pods {
-			if !p.Controlled || p.Created.After(f.Release.At) {
-				return "a pod goes that nobody makes anew, or that is new"
-			}
-		}
+		return wrongPods(f, d)
 	case loss.Bury, loss.Remove, loss.LetGo:
-		released := f.Release != nil && f.Release.ClaimUID == f.Volume.ClaimUID
-		switch {
-		case !lost:
-			return "the volume is not lost"
-		case !long && !released:
-			return "the delay is not over"
-		case f.Claim != nil || f.Volume.Phase == disk.PhaseBound:
-			return "the volume has a claim"
-		case f.Volume.Phase == disk.PhaseAvailable && f.Volume.Claimed:
-			return "the volume is kept for a claim"
-		case f.Volume.Policy == disk.Retain && f.Volume.Phase != disk.PhaseAvailable && !f.Volume.Deleting:
-			return "the volume is its administrator's"
-		case d.Do != loss.Bury && !f.Buried:
-			return "there is no tombstone"
-		case d.Do == loss.LetGo && (!f.Volume.Deleting || !f.Node.Away()):
-			return "an agent may still deal with it"
-		}
+		return wrongRemoval(f, d)
 	case loss.Unmark:
-		if lost {
+		if lost(f) {
 			return "the volume is lost"
 		}
+	}
+	return ""
+}
+
+// lost says whether nobody can reach the volume.
+func lost(f *loss.Facts) bool {
+	return f.Node == loss.Gone || f.Node == loss.OutOfService || f.Node == loss.Ready && f.Disk != loss.DiskThere && !f.AgentSince.IsZero()
+}
+
+// long says whether that has been so for the whole delay.
+func long(f *loss.Facts) bool {
+	if f.Mark == nil || f.Now.Before(f.Mark.Since.Add(f.Terms.Delay)) {
+		return false
+	}
+	if f.Node.Away() {
+		return (f.Mark.Cause == loss.NodeGone || f.Mark.Cause == loss.NodeOutOfService) && !f.ReportedAt.After(f.Mark.Since)
+	}
+	return (f.Mark.Cause == loss.MissingDisk || f.Mark.Cause == loss.ReplacedDisk) && !f.AgentSince.After(f.Mark.Since)
+}
+
+func wrongRelease(f *loss.Facts, d loss.Decision) string {
+	switch {
+	case !lost(f):
+		return "the volume is not lost"
+	case !long(f):
+		return "the delay is not over"
+	case f.Claim == nil || !f.Claim.Bound || f.Claim.Deleting:
+		return "there is no claim to release"
+	case f.Volume.Phase != disk.PhaseBound:
+		return "the volume is not the claim's"
+	case !f.Terms.Release || f.Terms.Problem != "":
+		return "the claim is to be kept"
+	case f.Claim.Maker == nil:
+		return "nobody makes the claim again"
+	case f.Claim.Maker.Leaving:
+		return "the claim goes by itself"
+	case d.Do == loss.Begin && f.Exhausted:
+		return "the budget is spent"
+	case d.Do == loss.DeleteClaim && (f.Release == nil || f.Release.ClaimUID != f.Claim.UID):
+		return "the release was not written down"
+	case d.Do == loss.DeleteClaim && f.Now.Sub(f.Release.At) > loss.Leeway:
+		return "the release counts for another minute"
+	}
+	for _, p := range f.Pods {
+		if !f.Node.Away() && p.Placed && !p.Controlled {
+			return "a pod would be lost"
+		}
+	}
+	return ""
+}
+
+func wrongPods(f *loss.Facts, d loss.Decision) string {
+	switch {
+	case f.Release == nil || f.Release.ClaimUID != f.Volume.ClaimUID:
+		return "nothing was released"
+	case f.Claim != nil && !f.Claim.Deleting:
+		return "their claim is there"
+	case f.Successor:
+		return "their claim was made again"
+	}
+	for _, p := range d.Pods {
+		if !p.Controlled || p.Created.After(f.Release.At) {
+			return "a pod goes that nobody makes anew, or that is new"
+		}
+		if p.Deleting && !f.Node.Away() {
+			return "a pod goes that its kubelet ends"
+		}
+	}
+	return ""
+}
+
+func wrongRemoval(f *loss.Facts, d loss.Decision) string {
+	released := f.Release != nil && f.Release.ClaimUID == f.Volume.ClaimUID
+	switch {
+	case !lost(f):
+		return "the volume is not lost"
+	case !long(f) && !released:
+		return "the delay is not over"
+	case f.Claim != nil || f.Volume.Phase == disk.PhaseBound:
+		return "the volume has a claim"
+	case f.Volume.Phase == disk.PhaseAvailable && f.Volume.Claimed:
+		return "the volume is kept for a claim"
+	case f.Volume.Policy == disk.Retain && f.Volume.Phase != disk.PhaseAvailable && !f.Volume.Deleting:
+		return "the volume is its administrator's"
+	case f.Volume.Identity == "":
+		return "nobody would know the disk"
+	case d.Do == loss.Bury && (f.Buried || f.Elsewhere != ""):
+		return "there is a tombstone, or another node has the disk"
+	case d.Do != loss.Bury && !f.Buried:
+		return "there is no tombstone"
+	case d.Do == loss.Remove && f.Volume.Deleting:
+		return "the volume is being deleted"
+	case d.Do == loss.LetGo && (!f.Volume.Deleting || !f.Node.Away()):
+		return "an agent may still deal with it"
+	case d.Do == loss.LetGo && !f.Volume.Finalized:
+		return "nothing of ours keeps it"
 	}
 	return ""
 }

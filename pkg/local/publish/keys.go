@@ -35,6 +35,9 @@ const (
 	// SameDiskAnnotation is for administrators: the identity of what is at the
 	// volume's path now, if that is the disk that was published.
 	SameDiskAnnotation = "stowage.dev/same-disk"
+	// DiskAnnotation holds a disk.Mark, as long as the volume's disk is not where the
+	// volume says: whoever places pods is to keep them from the volume.
+	DiskAnnotation = "stowage.dev/disk"
 
 	// PublishRetainedAnnotation is for administrators, on the first page of a node's
 	// LocalDiskReport: class/name@generation of retained disks, separated by commas,

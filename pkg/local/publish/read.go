@@ -60,6 +60,7 @@ func VolumeOf(pv *corev1.PersistentVolume, directories map[string]string) (disk.
 		Deleting:        pv.DeletionTimestamp != nil,
 		Finalized:       slices.Contains(pv.Finalizers, Finalizer),
 		Accepted:        disk.Identity(pv.Annotations[SameDiskAnnotation]),
+		Mark:            disk.Mark(pv.Annotations[DiskAnnotation]),
 	}, nil
 }
 

@@ -20,10 +20,14 @@ func world(visit func(*slot.Slot)) {
 	for _, fact := range facts() {
 		for _, volume := range volumes(identities) {
 			for _, record := range append([]*disk.Record{none}, records()...) {
-				for bits := range 1 << 8 {
-					if record != nil && bits>>7 == 1 {
-						continue // the reports are not asked about a disk with a record
-					}
+				bits := 7
+				if volume == nil {
+					bits = 8 // other nodes are asked about the disk
+				}
+				if volume == nil && record != nil {
+					bits = 10 // and for volumes of theirs
+				}
+				for bits := range 1 << bits {
 					s := assemble(fact, volume, record, bits)
 					if consistent(s) {
 						visit(s)
@@ -65,6 +69,10 @@ func assemble(fact *disk.Fact, volume *disk.Volume, record *disk.Record, bits in
 		s.Users = []disk.User{{What: "mount", Where: "/x"}}
 	}
 	s.Asked = on(7)
+	s.Stayed = on(8)
+	if on(9) && s.Asked {
+		s.Claimant = "volume local-pv-9 of node n9"
+	}
 	if v := s.Volume; v != nil && s.Record != nil && s.Fact != nil && v.Identity == s.Fact.Identity {
 		s.VolumeRecord = s.Record
 	}
@@ -101,6 +109,11 @@ func volumes(identities []disk.Identity) []*disk.Volume {
 						Deleting: bits&1 != 0, Finalized: bits&2 != 0, Claimed: bits&4 != 0 || phase == disk.PhaseBound || phase == disk.PhaseReleased,
 						DiskBytes: 10,
 					})
+				}
+				if phase == disk.PhaseBound {
+					marked := *all[len(all)-2] // finalized, and not being deleted
+					marked.Mark = disk.MarkReplaced
+					all = append(all, &marked)
 				}
 			}
 		}
@@ -163,6 +176,8 @@ func dangerous(s *slot.Slot, d slot.Decision) string {
 			return "the data is not ours"
 		case s.Volume == nil && s.Record == nil && !s.Asked:
 			return "the data may be that of a lost volume, and to be kept"
+		case s.Volume == nil && s.Record != nil && s.Record.State.Dirty() && !s.Asked, s.Claimant != "":
+			return "the data may be that of another node's volume"
 		}
 	case slot.Create:
 		switch {
@@ -174,6 +189,8 @@ func dangerous(s *slot.Slot, d slot.Decision) string {
 			return "nobody knows the disk to be empty"
 		case s.Record == nil && !s.Asked:
 			return "its volume may have been lost elsewhere"
+		case s.Record != nil && !s.Stayed && !s.Asked, s.Claimant != "":
+			return "another node may have had it, and its data"
 		}
 	case slot.Remove:
 		clean := sound && s.Match() == disk.Same && s.UsersKnown && len(s.Users) == 0
@@ -191,12 +208,32 @@ func dangerous(s *slot.Slot, d slot.Decision) string {
 		if here && (s.VolumeRecord == nil || s.VolumeRecord.State == disk.Published || s.VolumeRecord.State == disk.Cleaning) {
 			return "the disk is here, and neither clean nor retained"
 		}
+	case slot.None:
+		if wanted, known := marked(s); known && s.Volume.Mark != wanted {
+			return fmt.Sprintf("the volume says %q of its disk, want %q", s.Volume.Mark, wanted)
+		}
 	case slot.Absolve:
 		if s.Content != disk.ContentNone && !s.Acknowledged {
 			return "the disk is not known to be empty"
 		}
 	}
 	return ""
+}
+
+// marked is what a volume that is in use has to say of its disk, if that is known.
+func marked(s *slot.Slot) (disk.Mark, bool) {
+	switch {
+	case s.Volume == nil || reclaim.Concerns(s) || !s.Looked:
+		return "", false
+	case s.Absent():
+		return disk.MarkMissing, true
+	case s.Vacant() || s.Fact.Problem != nil || s.Match() == disk.Unproven:
+		return "", false
+	case s.Match() == disk.Different:
+		return disk.MarkReplaced, true
+	default:
+		return disk.Unmarked, true
+	}
 }
 
 // TestEveryDecisionLeadsSomewhere carries decisions out until there is nothing left
@@ -222,7 +259,7 @@ func TestEveryDecisionLeadsSomewhere(t *testing.T) {
 // carryOut is what the node agent does, in a world where everything succeeds.
 func carryOut(s *slot.Slot, d slot.Decision) {
 	switch d.Do {
-	case slot.AskReports:
+	case slot.AskNodes:
 		s.Asked = true
 	case slot.Inspect:
 		s.Content = disk.ContentSome
@@ -241,6 +278,8 @@ func carryOut(s *slot.Slot, d slot.Decision) {
 		remember(s, s.Volume.Identity, disk.Published)
 	case slot.Guard:
 		s.Volume.Finalized = true
+	case slot.MarkDisk:
+		s.Volume.Mark = d.Mark
 	case slot.Remove:
 		s.Volume.Deleting = true
 	case slot.Wipe:
@@ -248,7 +287,7 @@ func carryOut(s *slot.Slot, d slot.Decision) {
 			s.Record = &disk.Record{Identity: s.Fact.Identity, Policy: disk.Delete}
 			s.VolumeRecord = s.Record
 		}
-		s.Record.State, s.Record.Generation = disk.Clean, d.Generation
+		s.Record.State, s.Record.Generation, s.Stayed = disk.Clean, d.Generation, true
 		if s.Volume == nil {
 			s.Record.Volume = ""
 		}
@@ -259,7 +298,7 @@ func carryOut(s *slot.Slot, d slot.Decision) {
 		}
 		remember(s, s.Volume.Identity, disk.Retained)
 	case slot.Absolve:
-		s.Record.State, s.Record.Generation = disk.Clean, d.Generation
+		s.Record.State, s.Record.Generation, s.Stayed = disk.Clean, d.Generation, true
 	case slot.Release:
 		s.Volume, s.VolumeRecord = nil, nil
 	}

@@ -165,6 +165,10 @@ func orphan(s *slot.Slot) slot.Decision {
 		return retained(s, next)
 	case r.Policy != disk.Delete, unborn(s):
 		return slot.Decision{Do: slot.Keep, State: slot.Retained}
+	case !s.Asked: // a disk that was away may have come back with the data of others
+		return slot.Decision{Do: slot.AskNodes, State: slot.Cleaning}
+	case s.Claimant != "":
+		return wait(slot.Skipped, s.OfOtherNode())
 	}
 	if decision, ok := idle(s, slot.Cleaning); !ok {
 		return decision

@@ -18,7 +18,7 @@ var key = disk.Key{Class: "local-fast", Name: "disk1"}
 // released is a slot whose volume's claim is gone, and which nobody uses.
 func released() *slot.Slot {
 	s := &slot.Slot{
-		Key: key, Configured: true, Existing: slot.Refuse, Looked: true, UsersKnown: true,
+		Key: key, Configured: true, Existing: slot.Refuse, Looked: true, UsersKnown: true, Asked: true,
 		Fact: &disk.Fact{Key: key, HostPath: "/mnt/disks/disk1", Kind: disk.Mount, Identity: "fs:u1:/", Bytes: 10 << 30},
 		Volume: &disk.Volume{
 			Name: "local-pv-1", UID: "1", Key: key, HostPath: "/mnt/disks/disk1", Identity: "fs:u1:/", Bytes: 10 << 30,
@@ -181,6 +181,11 @@ func TestVanished(t *testing.T) {
 	run(t, map[string]story{
 		"is wiped, and its name never used again": {
 			vanished(disk.Published, disk.Delete), outcome{Do: slot.Wipe, State: slot.Cleaning, Generation: 8}},
+		"not before the other nodes were asked: it may have been one of theirs meanwhile": {
+			with(vanished(disk.Published, disk.Delete), func(s *slot.Slot) { s.Asked = false }), outcome{Do: slot.AskNodes, State: slot.Cleaning}},
+		"and it is: a volume of another node has it": {
+			with(vanished(disk.Published, disk.Delete), func(s *slot.Slot) { s.Claimant = "volume local-pv-9 of node n9" }),
+			outcome{Do: slot.None, State: slot.Skipped, Reason: disk.OtherNodesVolume}},
 		"half wiped": {
 			with(vanished(disk.Cleaning, disk.Delete), func(s *slot.Slot) { s.Record.Volume = "" }),
 			outcome{Do: slot.Wipe, State: slot.Cleaning, Generation: 7}},

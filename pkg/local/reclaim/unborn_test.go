@@ -26,7 +26,7 @@ func TestNeverKnownToBePublished(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			key := disk.Key{Class: "fast", Name: "disk1"}
 			got := reclaim.Decide(&slot.Slot{
-				Key: key, Configured: true, Looked: true, Existing: test.existing, UsersKnown: true,
+				Key: key, Configured: true, Looked: true, Existing: test.existing, UsersKnown: true, Asked: true,
 				Fact:   &disk.Fact{Key: key, Identity: "wwn:1"},
 				Record: &disk.Record{Identity: "wwn:1", State: disk.Published, Policy: disk.Delete, Volume: "v1", UID: test.uid, Generation: 7},
 			})

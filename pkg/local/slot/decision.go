@@ -14,9 +14,9 @@ type Action string
 const (
 	// None: there is nothing to do until something changes.
 	None Action = "None"
-	// AskReports: find out whether a report has a tombstone of the disk, and write a
-	// record of what that says.
-	AskReports Action = "AskReports"
+	// AskNodes: find out whether a report has a tombstone of the disk, and write a
+	// record of what that says; if the disk has a record already, find out Claimant too.
+	AskNodes Action = "AskNodes"
 	// Inspect: find out Content.
 	Inspect Action = "Inspect"
 	// FindUsers: find out Users.
@@ -29,6 +29,8 @@ const (
 	Remember Action = "Remember"
 	// Guard: give our finalizer back to a volume that has lost it.
 	Guard Action = "Guard"
+	// MarkDisk: have the volume say Decision.Mark of its disk.
+	MarkDisk Action = "MarkDisk"
 	// Remove: delete the volume, if it is still exactly the one that was decided about.
 	Remove Action = "Remove"
 	// Wipe: write the record as Cleaning, with Decision.Generation, and without a
@@ -69,4 +71,6 @@ type Decision struct {
 	Problem *disk.Problem
 	// Generation goes with Create, Wipe and Absolve.
 	Generation int64
+	// Mark goes with MarkDisk.
+	Mark disk.Mark
 }

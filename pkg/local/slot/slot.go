@@ -50,9 +50,14 @@ type Slot struct {
 	// Foreign one that is not ours and has the path.
 	Elsewhere, Foreign string
 
-	// Asked says that the reports of all nodes were asked whether a volume of the disk
-	// was lost elsewhere. If one was, the disk has a record since.
-	Asked bool
+	// Stayed says that the disk has been here since Record was written. If not, another
+	// node may have had it meanwhile.
+	Stayed bool
+	// Asked says that the other nodes were asked about the disk: their reports whether a
+	// volume of it was lost, of which the disk has a record since, and if this node has
+	// had the disk before, whether a volume of theirs has it. Claimant names that one.
+	Asked    bool
+	Claimant string
 	// Content is whether there is data, if somebody has looked; Found is what it was.
 	Content disk.Content
 	Found   string
@@ -62,6 +67,12 @@ type Slot struct {
 	// Acknowledged says that an administrator wants the data of a retained disk
 	// published.
 	Acknowledged bool
+}
+
+// OfOtherNode is why a disk that Claimant has is left alone.
+func (s *Slot) OfOtherNode() *disk.Problem {
+	return disk.Problemf(disk.OtherNodesVolume,
+		"%s has this disk's identity, so what is on it may be that volume's: take the disk to that node; delete the volume if nobody needs it; or, if these are two disks, remove this node's record of the one that is here", s.Claimant)
 }
 
 // Match compares the disk at the path with the volume's.

@@ -11,9 +11,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 
 	"stowage.dev/stowage/pkg/apis/provisioner"
+	"stowage.dev/stowage/pkg/local/cleanjob"
+	"stowage.dev/stowage/pkg/local/publish"
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 
@@ -84,6 +87,24 @@ func cleaningJob(volume string, conditions ...batchv1.JobCondition) *batchv1.Job
 	return &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "storage", Name: "cleanup-" + volume, Labels: map[string]string{"pv": volume, "pvuuid": "uid-" + volume}},
 		Status:     batchv1.JobStatus{Conditions: conditions},
+	}
+}
+
+// ourJob is one that cleans a volume for the agent of a node, ourPod its pod.
+func ourJob(volume, node string, conditions ...batchv1.JobCondition) *batchv1.Job {
+	return &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "stowage-system", Name: "clean-uid-" + volume, UID: types.UID("job-" + volume),
+			Labels: map[string]string{cleanjob.VolumeLabel: "uid-" + volume}, Annotations: map[string]string{publish.NodeNameAnnotation: node},
+		},
+		Status: batchv1.JobStatus{Conditions: conditions},
+	}
+}
+
+func ourPod(volume, node string, phase corev1.PodPhase) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "stowage-system", Name: "clean-uid-" + volume + "-x", Labels: map[string]string{cleanjob.VolumeLabel: "uid-" + volume}},
+		Spec:       corev1.PodSpec{NodeName: node}, Status: corev1.PodStatus{Phase: phase},
 	}
 }
 

@@ -75,9 +75,9 @@ func FindHeld(ctx context.Context, client kubernetes.Interface, options ReleaseO
 	if err != nil {
 		return nil, err
 	}
-	agents := map[string]string{}
+	var busy running
 	if !options.WhileRunning {
-		if agents, err = agentPods(ctx, client); err != nil {
+		if busy, err = findRunning(ctx, client); err != nil {
 			return nil, err
 		}
 	}
@@ -87,9 +87,13 @@ func FindHeld(ctx context.Context, client kubernetes.Interface, options ReleaseO
 			return
 		}
 		h := held(pv)
-		if pod := agents[h.Node]; pod != "" && nodes.byName[h.Node].ready {
-			h.Kept = fmt.Sprintf("its agent still runs (pod %s) and would take it back: delete the DaemonSet, or keep it off the node", pod)
-		} else {
+		agent, cleaner, ready := busy.agents[h.Node], busy.cleaners[pv.UID], nodes.byName[h.Node].ready
+		switch {
+		case agent != "" && ready:
+			h.Kept = fmt.Sprintf("its agent still runs (pod %s) and would take it back: delete the DaemonSet, or keep it off the node", agent)
+		case cleaner != "" && ready:
+			h.Kept = fmt.Sprintf("its disk is still being wiped (%s): wait for the end of that, or delete the Job and wait for its pod", cleaner)
+		default:
 			h.letGo(pv, nodes, options)
 		}
 		found = append(found, h)
@@ -157,7 +161,7 @@ func (h *Held) letGo(pv *corev1.PersistentVolume, nodes nodes, options ReleaseOp
 	}
 	for _, key := range []string{
 		publish.NodeNameAnnotation, publish.AdoptedFromAnnotation, publish.IdentityAnnotation,
-		publish.BytesAnnotation, publish.GenerationAnnotation, publish.SameDiskAnnotation,
+		publish.BytesAnnotation, publish.GenerationAnnotation, publish.SameDiskAnnotation, publish.DiskAnnotation,
 	} {
 		if _, found := pv.Annotations[key]; found {
 			h.change.Annotations[key] = nil

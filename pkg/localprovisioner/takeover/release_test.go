@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -49,26 +50,34 @@ func TestFindHeld(t *testing.T) {
 		Kept bool
 	}
 	asPublished := &outcome{Data: takeover.AsPublished}
+	wiped, failed := deleting(ours(corev1.VolumeReleased, "claim")), batchv1.JobCondition{Type: batchv1.JobFailed, Status: corev1.ConditionTrue}
 	for name, test := range map[string]struct {
 		pv      *corev1.PersistentVolume
 		others  []runtime.Object
 		options takeover.ReleaseOptions
 		want    *outcome // nil: not spoken of
 	}{
-		"available":                       {pv: ours(corev1.VolumeAvailable, ""), options: all, want: asPublished},
-		"reserved for a claim":            {pv: ours(corev1.VolumeAvailable, "claim"), options: all, want: asPublished},
-		"bound":                           {pv: ours(corev1.VolumeBound, "claim"), options: all, want: &outcome{Data: takeover.OfClaim}},
-		"released":                        {pv: ours(corev1.VolumeReleased, "claim"), options: all, want: &outcome{Data: takeover.NotCleaned}},
-		"failed":                          {pv: ours(corev1.VolumeFailed, "claim"), options: all, want: &outcome{Data: takeover.NotCleaned}},
-		"being cleaned":                   {pv: deleting(ours(corev1.VolumeReleased, "claim")), options: all, want: &outcome{Data: takeover.NotCleaned}},
-		"being deleted, never claimed":    {pv: deleting(ours(corev1.VolumeAvailable, "")), options: all, want: asPublished},
-		"of a node that was asked for":    {pv: ours(corev1.VolumeAvailable, ""), options: takeover.ReleaseOptions{Nodes: []string{"b", "a"}}, want: asPublished},
-		"of another node":                 {pv: ours(corev1.VolumeAvailable, ""), options: takeover.ReleaseOptions{Nodes: []string{"b"}}},
-		"of a node that is gone":          {pv: gone, options: takeover.ReleaseOptions{Nodes: []string{"gone"}}, want: asPublished},
-		"of the reference":                {pv: reference("v").Obj(), options: all},
-		"whose agent runs":                {pv: ours(corev1.VolumeAvailable, ""), others: []runtime.Object{agentPod("a")}, options: all, want: &outcome{Data: takeover.AsPublished, Kept: true}},
-		"while another node's agent runs": {pv: ours(corev1.VolumeAvailable, ""), others: []runtime.Object{agentPod("b")}, options: all, want: asPublished},
-		"whose agent's node is dead":      {pv: onC, others: []runtime.Object{notReady, agentPod("c")}, options: all, want: asPublished},
+		"available":                              {pv: ours(corev1.VolumeAvailable, ""), options: all, want: asPublished},
+		"reserved for a claim":                   {pv: ours(corev1.VolumeAvailable, "claim"), options: all, want: asPublished},
+		"bound":                                  {pv: ours(corev1.VolumeBound, "claim"), options: all, want: &outcome{Data: takeover.OfClaim}},
+		"released":                               {pv: ours(corev1.VolumeReleased, "claim"), options: all, want: &outcome{Data: takeover.NotCleaned}},
+		"failed":                                 {pv: ours(corev1.VolumeFailed, "claim"), options: all, want: &outcome{Data: takeover.NotCleaned}},
+		"being cleaned":                          {pv: deleting(ours(corev1.VolumeReleased, "claim")), options: all, want: &outcome{Data: takeover.NotCleaned}},
+		"being deleted, never claimed":           {pv: deleting(ours(corev1.VolumeAvailable, "")), options: all, want: asPublished},
+		"of a node that was asked for":           {pv: ours(corev1.VolumeAvailable, ""), options: takeover.ReleaseOptions{Nodes: []string{"b", "a"}}, want: asPublished},
+		"of another node":                        {pv: ours(corev1.VolumeAvailable, ""), options: takeover.ReleaseOptions{Nodes: []string{"b"}}},
+		"of a node that is gone":                 {pv: gone, options: takeover.ReleaseOptions{Nodes: []string{"gone"}}, want: asPublished},
+		"of the reference":                       {pv: reference("v").Obj(), options: all},
+		"whose agent runs":                       {pv: ours(corev1.VolumeAvailable, ""), others: []runtime.Object{agentPod("a")}, options: all, want: &outcome{Data: takeover.AsPublished, Kept: true}},
+		"while another node's agent runs":        {pv: ours(corev1.VolumeAvailable, ""), others: []runtime.Object{agentPod("b")}, options: all, want: asPublished},
+		"whose agent's node is dead":             {pv: onC, others: []runtime.Object{notReady, agentPod("c")}, options: all, want: asPublished},
+		"whose disk a Job wipes":                 {pv: wiped, others: []runtime.Object{ourJob("v", "a")}, options: all, want: &outcome{Data: takeover.NotCleaned, Kept: true}},
+		"whose disk the pod of a lost Job wipes": {pv: wiped, others: []runtime.Object{ourPod("v", "a", corev1.PodRunning)}, options: all, want: &outcome{Data: takeover.NotCleaned, Kept: true}},
+		"whose disk a Job has wiped": {
+			pv: wiped, others: []runtime.Object{ourJob("v", "a", failed), ourPod("v", "a", corev1.PodFailed)}, options: all, want: &outcome{Data: takeover.NotCleaned}},
+		"while a Job wipes another disk": {pv: wiped, others: []runtime.Object{ourJob("w", "a"), ourPod("w", "a", corev1.PodRunning)}, options: all, want: &outcome{Data: takeover.NotCleaned}},
+		"whose disk a Job wipes, maybe, on a dead node": {
+			pv: onC, others: []runtime.Object{notReady, ourJob("v", "c"), ourPod("v", "c", corev1.PodRunning)}, options: all, want: asPublished},
 		"whose agent runs, by an administrator's word": {
 			pv: ours(corev1.VolumeAvailable, ""), others: []runtime.Object{agentPod("a")},
 			options: takeover.ReleaseOptions{All: true, WhileRunning: true}, want: asPublished},

@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+
+	"stowage.dev/stowage/pkg/local/cleanjob"
 )
 
 // Where the manifests put the agents.
@@ -95,16 +97,35 @@ func referenceJobs(ctx context.Context, client kubernetes.Interface) (map[types.
 	return found, nil
 }
 
-// agentPods are the pods of our agents, by node.
-func agentPods(ctx context.Context, client kubernetes.Interface) (map[string]string, error) {
-	found := map[string]string{}
-	err := each(ctx, client.CoreV1().Pods(agentNamespace).List, metav1.ListOptions{}, func(pod *corev1.Pod) {
-		if !ended(pod) && pod.Spec.ServiceAccountName == agentAccount {
-			found[pod.Spec.NodeName] = pod.Namespace + "/" + pod.Name
+// running is what deals with our volumes at the moment, by names for users.
+type running struct {
+	agents   map[string]string    // pods, by node
+	cleaners map[types.UID]string // Jobs that clean, or their pods, by the UID of the volume
+}
+
+// findRunning finds our agents, and the Jobs that clean for them.
+func findRunning(ctx context.Context, client kubernetes.Interface) (running, error) {
+	found := running{agents: map[string]string{}, cleaners: map[types.UID]string{}}
+	err := each(ctx, client.BatchV1().Jobs(agentNamespace).List, metav1.ListOptions{LabelSelector: cleanjob.VolumeLabel}, func(job *batchv1.Job) {
+		if !cleanjob.Ended(job) {
+			found.cleaners[types.UID(job.Labels[cleanjob.VolumeLabel])] = "Job " + job.Namespace + "/" + job.Name
 		}
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list the agents' pods: %w", err)
+		return running{}, fmt.Errorf("list the cleaning Jobs: %w", err)
+	}
+	err = each(ctx, client.CoreV1().Pods(agentNamespace).List, metav1.ListOptions{}, func(pod *corev1.Pod) {
+		volume := types.UID(pod.Labels[cleanjob.VolumeLabel])
+		switch {
+		case ended(pod):
+		case pod.Spec.ServiceAccountName == agentAccount:
+			found.agents[pod.Spec.NodeName] = pod.Namespace + "/" + pod.Name
+		case volume != "" && found.cleaners[volume] == "":
+			found.cleaners[volume] = "pod " + pod.Namespace + "/" + pod.Name
+		}
+	})
+	if err != nil {
+		return running{}, fmt.Errorf("list the agents' pods: %w", err)
 	}
 	return found, nil
 }

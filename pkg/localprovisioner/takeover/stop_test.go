@@ -6,12 +6,14 @@ package takeover_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -72,6 +74,71 @@ func TestStopAgents(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestStopCleaners: Jobs that clean for the agents are deleted with their pods, which are
+// waited for. Others of the namespace are left alone.
+func TestStopCleaners(t *testing.T) {
+	notReady := builders.MakeNode("c").Obj()
+	notReady.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
+	complete := batchv1.JobCondition{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}
+	others := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "stowage-system", Name: "stowage-release", UID: "others"}}
+	for name, test := range map[string]struct {
+		objects []runtime.Object
+		ends    *corev1.Pod
+		fails   string
+		deleted []string
+	}{
+		"none is there":                       {objects: []runtime.Object{others}},
+		"its pod is waited for":               {objects: []runtime.Object{others, ourJob("v", "a"), ourPod("v", "a", corev1.PodRunning)}, ends: ourPod("v", "a", ""), deleted: []string{"clean-uid-v"}},
+		"a pod without its Job is waited for": {objects: []runtime.Object{ourPod("v", "a", corev1.PodRunning)}, ends: ourPod("v", "a", "")},
+		"one that does not end is named":      {objects: []runtime.Object{ourJob("v", "a"), ourPod("v", "a", corev1.PodRunning)}, fails: "clean-uid-v-x", deleted: []string{"clean-uid-v"}},
+		"one that has ended goes, too":        {objects: []runtime.Object{ourJob("v", "a", complete), ourPod("v", "a", corev1.PodSucceeded)}, deleted: []string{"clean-uid-v"}},
+		"nobody waits for a dead node":        {objects: []runtime.Object{notReady, ourJob("v", "c"), ourPod("v", "c", corev1.PodRunning)}, deleted: []string{"clean-uid-v"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client := cluster(test.objects...)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				if test.ends != nil {
+					endsAfterJobs(client, test.ends)
+				}
+				err := takeover.StopAgents(ctx, client)
+				if test.fails == "" && err != nil || test.fails != "" && (err == nil || !strings.Contains(err.Error(), test.fails)) {
+					t.Errorf("error %v, want %q", err, test.fails)
+				}
+				var deleted []string
+				for _, action := range client.Actions() {
+					gone, ok := action.(clienttesting.DeleteActionImpl)
+					if !ok || gone.Resource.Resource != "jobs" {
+						continue
+					}
+					deleted = append(deleted, gone.Name)
+					if how := gone.DeleteOptions.PropagationPolicy; how == nil || *how != metav1.DeletePropagationForeground {
+						t.Errorf("Job %s is deleted before its pod: %v", gone.Name, how)
+					}
+				}
+				if !slices.Equal(deleted, test.deleted) {
+					t.Errorf("deleted Jobs %q, want %q", deleted, test.deleted)
+				}
+			})
+		})
+	}
+}
+
+// endsAfterJobs has a pod end when no Job is left and pods are watched, and not before.
+func endsAfterJobs(client *fake.Clientset, pod *corev1.Pod) {
+	client.PrependWatchReactor("pods", func(action clienttesting.Action) (bool, watch.Interface, error) {
+		events, err := client.Tracker().Watch(action.GetResource(), action.GetNamespace())
+		_, there := client.Tracker().Get(batchv1.SchemeGroupVersion.WithResource("jobs"), pod.Namespace, "clean-uid-v")
+		if err == nil && apierrors.IsNotFound(there) {
+			if gone := client.Tracker().Delete(action.GetResource(), pod.Namespace, pod.Name); gone != nil && !apierrors.IsNotFound(gone) {
+				err = gone
+			}
+		}
+		return true, events, err
+	})
 }
 
 // TestWithdraw: volumes that nobody has claimed are deleted, others are not.

@@ -25,6 +25,7 @@ import (
 	"stowage.dev/stowage/pkg/local/cleanjob"
 	"stowage.dev/stowage/pkg/local/publish"
 	"stowage.dev/stowage/pkg/logkeys"
+	"stowage.dev/stowage/pkg/metrics"
 )
 
 const (
@@ -91,6 +92,7 @@ func New(config Config) (*Controller, error) {
 	if err := errors.Join(c.jobs.AddIndexers(index), c.pods.AddIndexers(index), c.listen()); err != nil {
 		return nil, fmt.Errorf("make the controller of cleaning Jobs: %w", err)
 	}
+	metrics.RegisterController()
 	return c, nil
 }
 
@@ -137,10 +139,11 @@ func (c *Controller) listen() error {
 	})
 	all := handler(func(any) { c.everyNode() })
 	_, err1 := c.jobs.AddEventHandler(ofNode)
+	_, err5 := c.jobs.AddEventHandler(c.countJobs())
 	_, err2 := c.pods.AddEventHandler(ofNode)
 	_, err3 := c.settings.Core().V1().ConfigMaps().Informer().AddEventHandler(all)
 	_, err4 := c.agents.Apps().V1().DaemonSets().Informer().AddEventHandler(all)
-	return errors.Join(err, err1, err2, err3, err4)
+	return errors.Join(err, err1, err2, err3, err4, err5)
 }
 
 // handler calls changed with an object whenever there is news of it.

@@ -24,6 +24,7 @@ import (
 	"stowage.dev/stowage/pkg/local/disk"
 	"stowage.dev/stowage/pkg/local/publish"
 	"stowage.dev/stowage/pkg/logkeys"
+	"stowage.dev/stowage/pkg/metrics"
 )
 
 // Reasons of answers, besides those of package cleanjob.
@@ -180,6 +181,9 @@ func (c *Controller) begin(ctx context.Context, r cleanjob.Request, before stowa
 	}
 	job := verdict.order.Job(verdict.settings)
 	made, err := c.Client.BatchV1().Jobs(c.Namespace).Create(ctx, job, metav1.CreateOptions{})
+	if err == nil {
+		metrics.CountCleaningJobCreated()
+	}
 	if apierrors.IsAlreadyExists(err) { // the informer is behind
 		made, err = c.Client.BatchV1().Jobs(c.Namespace).Get(ctx, job.Name, metav1.GetOptions{})
 	}

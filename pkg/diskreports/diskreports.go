@@ -59,7 +59,7 @@ func NewInformer(client *Client) (cache.SharedIndexInformer, error) {
 }
 
 func withoutManagedFields(object any) (any, error) {
-	if report, ok := object.(*stowage.LocalDiskReport); ok {
+	if report, ok := object.(*stowage.LocalDiskReport); ok && report.ManagedFields != nil { // it may have been here before
 		report.ManagedFields = nil
 	}
 	return object, nil

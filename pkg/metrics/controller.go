@@ -59,7 +59,8 @@ var (
 // RegisterController makes the controller's metrics known.
 func RegisterController() {
 	registerController.Do(func() {
-		legacyregistry.MustRegister(controllerLeading, nodeLossVolumes, nodeLossReleases, nodeLossRemovals, nodeLossSettled, nodeLossErrors)
+		legacyregistry.MustRegister(controllerLeading, nodeLossVolumes, nodeLossReleases, nodeLossRemovals, nodeLossSettled, nodeLossErrors,
+			cleaningJobsRunning, cleaningJobsCreated, cleaningJobsSucceeded, cleaningJobsFailed)
 	})
 }
 

@@ -22,6 +22,7 @@ func TestMetricsAreServed(t *testing.T) {
 	metrics.ObserveMatching(time.Second) // before Register: ignored, not fatal
 	metrics.Register()
 	metrics.Register()
+	legacyregistry.Reset()
 
 	metrics.ObserveMatching(time.Microsecond)
 	metrics.ObserveReserve(time.Microsecond)

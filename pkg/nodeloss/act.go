@@ -6,8 +6,11 @@ package nodeloss
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net/http"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,8 +31,7 @@ func (c *Controller) act(ctx context.Context, g *gathered, d loss.Decision) erro
 	case loss.Unmark:
 		return c.annotate(ctx, g, map[string]any{loss.MarkAnnotation: nil, loss.ReleaseAnnotation: nil})
 	case loss.Begin:
-		c.remember(g.volume.UID, g.Now) // before anybody can count it
-		return c.annotate(ctx, g, map[string]any{loss.ReleaseAnnotation: loss.Began{ClaimUID: g.Claim.UID, At: g.Now}.String()})
+		return c.begin(ctx, g, d)
 	case loss.DeleteClaim:
 		return c.releaseClaim(ctx, g)
 	case loss.DeletePods:
@@ -51,15 +53,20 @@ func (c *Controller) annotate(ctx context.Context, g *gathered, annotations map[
 	return c.patch(ctx, g, map[string]any{"annotations": annotations})
 }
 
-// patch changes the metadata of the volume, if it is still as the informer showed it.
+// patch changes the metadata of the volume, if it is still as it was known, and knows it as
+// it is then.
 func (c *Controller) patch(ctx context.Context, g *gathered, metadata map[string]any) error {
 	metadata["uid"], metadata["resourceVersion"] = g.volume.UID, g.volume.ResourceVersion
 	body, err := json.Marshal(map[string]any{"metadata": metadata})
 	if err != nil {
 		return fmt.Errorf("encode the change of volume %s: %w", g.volume.Name, err)
 	}
-	_, err = c.Client.CoreV1().PersistentVolumes().Patch(ctx, g.volume.Name, types.MergePatchType, body, metav1.PatchOptions{})
-	return settle("patch volume "+g.volume.Name, err)
+	volume, err := c.Client.CoreV1().PersistentVolumes().Patch(ctx, g.volume.Name, types.MergePatchType, body, metav1.PatchOptions{})
+	if err != nil {
+		return settle("patch volume "+g.volume.Name, err)
+	}
+	g.volume = volume
+	return nil
 }
 
 // settle makes errors of a write that came too late errAgain.
@@ -74,39 +81,80 @@ func settle(what string, err error) error {
 	}
 }
 
+// begin writes down the release, and goes on at once: in a storm the volume's next turn
+// may come when all others have had theirs.
+func (c *Controller) begin(ctx context.Context, g *gathered, d loss.Decision) error {
+	c.remember(g.volume.UID, g.Now) // before anybody can count it
+	g.Release = &loss.Began{ClaimUID: g.Claim.UID, At: g.Now}
+	if err := c.annotate(ctx, g, map[string]any{loss.ReleaseAnnotation: g.Release.String()}); err != nil {
+		return err
+	}
+	if err := c.confirm(ctx, g, d); errors.Is(err, errAgain) {
+		return errors.Join(err, c.takeBack(ctx, g))
+	} else if err != nil {
+		return err
+	}
+	return c.releaseClaim(ctx, g)
+}
+
 // releaseClaim deletes the claim, or the pod that it belongs to.
 func (c *Controller) releaseClaim(ctx context.Context, g *gathered) error {
+	if !g.Release.Prompt(time.Now()) {
+		return errAgain // the API server has taken its time
+	}
 	c.tellReleasing(g)
+	if err := c.deleteClaim(ctx, g); refused(err) {
+		return errors.Join(err, c.takeBack(ctx, g))
+	} else if err != nil {
+		return err
+	}
+	klog.FromContext(ctx).V(2).Info("Released the claim of a lost volume", logkeys.Claim, klog.KObj(g.claim), logkeys.Volume, klog.KObj(g.volume), logkeys.Node, klog.KRef("", g.node))
+	metrics.CountNodeLossRelease(metrics.ReleaseDone)
+	c.tellReleased(g)
+	return nil
+}
+
+// deleteClaim deletes the claim, or the pod that it belongs to, if the claim is still as the
+// informer showed it: a user who has just asked for it to be kept has changed its version.
+func (c *Controller) deleteClaim(ctx context.Context, g *gathered) error {
 	claim := g.claim
-	if g.Claim.Maker.ByPod {
-		live, err := c.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).Get(ctx, claim.Name, metav1.GetOptions{})
-		if err != nil {
-			return settle("get claim "+claim.Namespace+"/"+claim.Name, err)
-		}
-		if live.ResourceVersion != claim.ResourceVersion {
-			return errAgain
-		}
-		var owner []loss.Pod
-		for _, pod := range g.Pods {
-			if pod.UID == g.Claim.Maker.UID {
-				owner = append(owner, pod)
-			}
-		}
-		if err := c.deletePods(ctx, g, owner); err != nil {
-			return err
-		}
-	} else {
-		// A user who has just asked for it to be kept has changed its version.
+	if !g.Claim.Maker.ByPod {
 		err := c.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).Delete(ctx, claim.Name, metav1.DeleteOptions{
 			Preconditions: &metav1.Preconditions{UID: &claim.UID, ResourceVersion: &claim.ResourceVersion},
 		})
-		if err := settle("delete claim "+claim.Namespace+"/"+claim.Name, err); err != nil {
-			return err
+		return settle("delete claim "+claim.Namespace+"/"+claim.Name, err)
+	}
+	live, err := c.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).Get(ctx, claim.Name, metav1.GetOptions{})
+	if err != nil {
+		return settle("get claim "+claim.Namespace+"/"+claim.Name, err)
+	}
+	if live.ResourceVersion != claim.ResourceVersion {
+		return errAgain
+	}
+	var owner []loss.Pod
+	for _, pod := range g.Pods {
+		if pod.UID == g.Claim.Maker.UID {
+			owner = append(owner, pod)
 		}
 	}
-	klog.FromContext(ctx).V(2).Info("Released the claim of a lost volume", logkeys.Claim, klog.KObj(claim), logkeys.Volume, klog.KObj(g.volume), logkeys.Node, klog.KRef("", g.node))
-	metrics.CountNodeLossRelease(metrics.ReleaseDone)
-	c.tellReleased(g)
+	return c.deletePods(ctx, g, owner)
+}
+
+// refused says that the API server has answered a request, and not done it.
+func refused(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && status.Status().Code >= http.StatusBadRequest && status.Status().Code < http.StatusInternalServerError
+}
+
+// takeBack takes a release back whose claim is to stay after all, or which somebody does not
+// let go, such as an admission webhook: it is not to spend the budget of others.
+func (c *Controller) takeBack(ctx context.Context, g *gathered) error {
+	if err := c.annotate(ctx, g, map[string]any{loss.ReleaseAnnotation: nil}); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.released, string(g.volume.UID))
 	return nil
 }
 

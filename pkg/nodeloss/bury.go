@@ -53,7 +53,8 @@ func (c *Controller) bury(ctx context.Context, g *gathered) error {
 // erect adds a tombstone, in the place of an older one of the same disk.
 func erect(report *stowage.LocalDiskReport, stone stowage.Tombstone) {
 	stones := slices.DeleteFunc(slices.Clone(report.Spec.Tombstones), func(t stowage.Tombstone) bool { return t.Identity == stone.Identity })
-	report.Spec.Tombstones = append(stones, stone)
+	stones = append(stones, stone)
+	report.Spec.Tombstones = stones
 	metav1.SetMetaDataLabel(&report.ObjectMeta, stowage.TombstonesLabel, stowage.TombstonesValue)
 }
 
@@ -83,25 +84,40 @@ func tombstone(g *gathered) stowage.Tombstone {
 }
 
 // sweeps takes tombstones away that have nothing to say any more, whenever that may
-// have become so, until ctx ends.
+// have become so, and from time to time reports, until ctx ends.
 func (c *Controller) sweeps(ctx context.Context) {
-	for {
+	ticker := time.NewTicker(sweepPeriod)
+	defer ticker.Stop()
+	for whole := true; ; {
 		for _, object := range c.ReportInformer.GetStore().List() {
-			if report, ok := object.(*stowage.LocalDiskReport); ok && len(report.Spec.Tombstones) > 0 && !c.DryRun() {
-				if err := c.sweepReport(ctx, report); err != nil && ctx.Err() == nil {
-					klog.FromContext(ctx).Error(err, "Cannot take tombstones away, and will try again", "report", report.Name)
-				}
+			report, ok := object.(*stowage.LocalDiskReport)
+			if !ok || c.DryRun() {
+				continue
+			}
+			if err := c.tidy(ctx, report, whole); err != nil && ctx.Err() == nil {
+				klog.FromContext(ctx).Error(err, "Cannot take away what is settled, and will try again", "report", report.Name)
 			}
 		}
-		timer := time.NewTimer(sweepPeriod)
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return
-		case <-timer.C:
+		case <-ticker.C:
+			whole = true
 		case <-c.sweep:
-			timer.Stop()
+			whole = false
 		}
+	}
+}
+
+// tidy takes settled tombstones off a report, or takes it away whole if that is to be.
+func (c *Controller) tidy(ctx context.Context, report *stowage.LocalDiskReport, whole bool) error {
+	switch {
+	case len(report.Spec.Tombstones) > 0:
+		return c.sweepReport(ctx, report)
+	case whole && c.spentReport(report, time.Now()):
+		return c.collect(ctx, report)
+	default:
+		return nil
 	}
 }
 
@@ -115,7 +131,7 @@ func (c *Controller) askSweep() {
 // sweepReport takes settled tombstones off a report, if it is still as it was shown.
 func (c *Controller) sweepReport(ctx context.Context, shown *stowage.LocalDiskReport) error {
 	report := shown.DeepCopy()
-	report.Spec.Tombstones = slices.DeleteFunc(report.Spec.Tombstones, c.settled)
+	report.Spec.Tombstones = slices.DeleteFunc(report.Spec.Tombstones, func(t stowage.Tombstone) bool { return c.settled(t, report.Spec.NodeName) })
 	if len(report.Spec.Tombstones) == len(shown.Spec.Tombstones) {
 		return nil
 	}
@@ -136,8 +152,9 @@ func (c *Controller) sweepReport(ctx context.Context, shown *stowage.LocalDiskRe
 	return nil
 }
 
-func (c *Controller) settled(t stowage.Tombstone) bool {
-	grave := loss.Grave{Identity: t.Identity, VolumeUID: t.VolumeUID}
+// settled says whether a tombstone in the report of a node has nothing to say any more.
+func (c *Controller) settled(t stowage.Tombstone, home string) bool {
+	grave := loss.Grave{Identity: t.Identity, VolumeUID: t.VolumeUID, Retained: t.State == stowage.TombstoneRetained}
 	if t.Since != nil {
 		grave.Since = t.Since.Time
 	}
@@ -155,9 +172,27 @@ func (c *Controller) settled(t stowage.Tombstone) bool {
 		_, err := c.nodes.Get(node)
 		volumes = append(volumes, loss.Offered{
 			Identity: t.Identity, UID: string(volume.UID), Created: volume.CreationTimestamp.Time,
-			Elsewhere: c.elsewhere(t.Identity, node) != "",
-			Deleting:  volume.DeletionTimestamp != nil, Lost: err != nil || volume.Annotations[loss.MarkAnnotation] != "",
+			Elsewhere: c.elsewhere(t.Identity, node) != "", Shown: node == home || c.shows(node, volume.Name, t.Identity),
+			Deleting: volume.DeletionTimestamp != nil, Lost: err != nil || volume.Annotations[loss.MarkAnnotation] != "",
 		})
 	}
 	return loss.Settled(grave, volumes)
+}
+
+// shows says whether the report of a node has a disk with a volume. That there is the volume
+// says less: one that somebody made by hand, or an agent of a disk that it has not, would
+// take the tombstone away.
+func (c *Controller) shows(node, volume, identity string) bool {
+	for page := int32(1); page <= stowage.MaxPages; page++ {
+		report := c.page(node, page)
+		if report == nil {
+			return false
+		}
+		for i := range report.Status.Entries {
+			if entry := &report.Status.Entries[i]; entry.Volume == volume && entry.Identity == identity {
+				return true
+			}
+		}
+	}
+	return false
 }

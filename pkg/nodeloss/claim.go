@@ -25,7 +25,19 @@ func (c *Controller) readClaim(g *gathered) error {
 		return nil
 	}
 	key := ref.Namespace + "/" + ref.Name
-	pods, err := c.podsOf(key)
+	claim, err := c.claims.PersistentVolumeClaims(ref.Namespace).Get(ref.Name)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("get claim %s: %w", key, err)
+	}
+	var owner *metav1.OwnerReference
+	switch {
+	case err != nil: // there is none
+	case claim.UID != ref.UID:
+		g.Successor = true
+	default:
+		g.claim, owner = claim, ephemeralOwner(claim)
+	}
+	pods, err := c.podsOf(key, owner)
 	if err != nil {
 		return err
 	}
@@ -35,19 +47,11 @@ func (c *Controller) readClaim(g *gathered) error {
 			Deleting: pod.DeletionTimestamp != nil, Controlled: madeAnew(pod), Created: pod.CreationTimestamp.Time,
 		})
 	}
-	claim, err := c.claims.PersistentVolumeClaims(ref.Namespace).Get(ref.Name)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil
-	case err != nil:
-		return fmt.Errorf("get claim %s: %w", key, err)
-	case claim.UID != ref.UID:
-		g.Successor = true
+	if g.claim == nil {
 		return nil
 	}
-	g.claim = claim
 	g.Claim = &loss.Claim{UID: string(claim.UID), Bound: claim.Spec.VolumeName == g.volume.Name, Deleting: claim.DeletionTimestamp != nil}
-	if owner := ephemeralOwner(claim); owner != nil {
+	if owner != nil {
 		g.Claim.Maker, g.Claim.Hindrance = makerPod(owner, pods, g.Node.Away())
 		return nil
 	}
@@ -59,15 +63,18 @@ func (c *Controller) readClaim(g *gathered) error {
 	return nil
 }
 
-// podsOf are the pods that use a claim and have not ended.
-func (c *Controller) podsOf(claim string) ([]*corev1.Pod, error) {
+// podsOf are the pods that use a claim and have not ended; and the one that it belongs to,
+// though that has ended: the claim goes with it alone, and nobody may ever delete it. owner
+// is nil for claims that belong to none.
+func (c *Controller) podsOf(claim string, owner *metav1.OwnerReference) ([]*corev1.Pod, error) {
 	objects, err := c.pods.GetIndexer().ByIndex(byClaim, claim)
 	if err != nil {
 		return nil, fmt.Errorf("find the pods of claim %s: %w", claim, err)
 	}
 	var pods []*corev1.Pod
 	for _, object := range objects {
-		if pod, ok := object.(*corev1.Pod); ok && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+		pod, ok := object.(*corev1.Pod)
+		if ok && (pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed || owner != nil && pod.UID == owner.UID) {
 			pods = append(pods, pod)
 		}
 	}
@@ -96,10 +103,10 @@ func makerPod(owner *metav1.OwnerReference, pods []*corev1.Pod, away bool) (make
 		case !madeAnew(pod):
 			return nil, "it belongs to pod " + pod.Name + ", which has no controller that makes it anew"
 		default:
-			return &loss.Maker{UID: string(pod.UID), ByPod: true, Leaving: pod.DeletionTimestamp != nil && !away}, ""
+			return &loss.Maker{Name: pod.Name, UID: string(pod.UID), ByPod: true, Leaving: pod.DeletionTimestamp != nil && !away}, ""
 		}
 	}
-	return &loss.Maker{UID: string(owner.UID), ByPod: true, Leaving: true}, "" // garbage collection takes the claim
+	return &loss.Maker{Name: owner.Name, UID: string(owner.UID), ByPod: true, Leaving: true}, "" // garbage collection takes the claim
 }
 
 // makerSet is the StatefulSet of which a claim is, as long as the set has the pod that
@@ -118,7 +125,7 @@ func makerSet(claim *corev1.PersistentVolumeClaim, sets []*appsv1.StatefulSet) (
 			case ordinal < first || ordinal >= first+count:
 				hindrance = fmt.Sprintf("StatefulSet %s has no pod %d now", set.Name, ordinal)
 			default:
-				return &loss.Maker{UID: string(set.UID)}, ""
+				return &loss.Maker{Name: set.Name, UID: string(set.UID)}, ""
 			}
 		}
 	}

@@ -4,13 +4,17 @@
 package nodeloss
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
 
+	"stowage.dev/stowage/pkg/local/loss"
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 
@@ -63,6 +67,41 @@ func TestMakerSet(t *testing.T) {
 			maker, hindrance := makerSet(tc.claim, tc.sets)
 			if (maker != nil) != (tc.hindrance == "") || !strings.Contains(hindrance, tc.hindrance) || maker != nil && maker.UID != "set" {
 				t.Errorf("maker %+v, hindrance %q, want %q", maker, hindrance, tc.hindrance)
+			}
+		})
+	}
+}
+
+// TestOwnerThatHasEnded: a pod that has ended keeps its generic ephemeral claim, and nobody
+// deletes it. It is the one to delete; other pods that have ended are none.
+func TestOwnerThatHasEnded(t *testing.T) {
+	t.Parallel()
+	for _, phase := range []corev1.PodPhase{corev1.PodFailed, corev1.PodSucceeded} {
+		t.Run(string(phase), func(t *testing.T) {
+			t.Parallel()
+			owner, other := builders.MakePod("cache").UID("owner").PVC("cache-scratch").Obj(), builders.MakePod("other").UID("other").PVC("cache-scratch").Obj()
+			owner.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "r", UID: "r", Controller: new(true)}}
+			owner.Status.Phase, other.Status.Phase = phase, phase
+			claim := claimOf("cache-scratch")
+			claim.UID, claim.OwnerReferences = "claim", []metav1.OwnerReference{{Kind: "Pod", Name: "cache", UID: "owner", Controller: new(true)}}
+			claim.Namespace, other.Namespace = owner.Namespace, owner.Namespace
+			pods := cache.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.Pod{}, 0, cache.Indexers{byClaim: claimsOfPod})
+			claims := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+			if err := errors.Join(pods.GetIndexer().Add(owner), pods.GetIndexer().Add(other), claims.Add(claim)); err != nil {
+				t.Fatal(err)
+			}
+			c := &Controller{pods: pods, claims: corelisters.NewPersistentVolumeClaimLister(claims)}
+			volume := oursOf("pv", "a", "wwn:1")
+			volume.Spec.ClaimRef = &corev1.ObjectReference{Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID}
+			g := &gathered{volume: volume, node: "a", Facts: loss.Facts{Node: loss.Ready}}
+			if err := c.readClaim(g); err != nil {
+				t.Fatal(err)
+			}
+			if g.Claim == nil || g.Claim.Maker == nil || g.Claim.Maker.Leaving || g.Claim.Maker.UID != "owner" {
+				t.Errorf("claim %+v, want one that goes with its pod", g.Claim)
+			}
+			if len(g.Pods) != 1 || g.Pods[0].UID != "owner" {
+				t.Errorf("pods %+v, want the owner", g.Pods)
 			}
 		})
 	}

@@ -6,7 +6,9 @@ package nodeloss
 import (
 	"context"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -14,10 +16,11 @@ import (
 	"stowage.dev/stowage/pkg/local/loss"
 )
 
-// confirm asks the API server whether the volume is lost, whether it has a
-// tombstone, where it is to go, and, where pods are, whether their claim is. The informers may be behind. All else that a decision rests
-// on is confirmed by the preconditions of the writes. The error is errAgain if
-// something is not so any more.
+// confirm asks the API server whether the volume is lost; whether its claim is to be
+// released, and made again, where it is to go; whether the volume has a tombstone, where
+// that is; and, where pods are, whether their claim is. The informers may be behind, each
+// by as much as it likes. All else that a decision rests on is confirmed by the
+// preconditions of the writes. The error is errAgain if something is not so any more.
 func (c *Controller) confirm(ctx context.Context, g *gathered, d loss.Decision) error {
 	switch d.Do {
 	case loss.Remove, loss.LetGo:
@@ -25,7 +28,12 @@ func (c *Controller) confirm(ctx context.Context, g *gathered, d loss.Decision) 
 			return err
 		}
 		return c.confirmLoss(ctx, g, d.Cause)
-	case loss.Begin, loss.DeleteClaim, loss.Bury:
+	case loss.Begin, loss.DeleteClaim:
+		if err := c.confirmLoss(ctx, g, d.Cause); err != nil {
+			return err
+		}
+		return c.confirmRelease(ctx, g)
+	case loss.Bury:
 		return c.confirmLoss(ctx, g, d.Cause)
 	case loss.DeletePods:
 		return c.confirmClaimGoes(ctx, g)
@@ -61,6 +69,60 @@ func (c *Controller) confirmLoss(ctx context.Context, g *gathered, cause loss.Ca
 		return errAgain
 	}
 	return nil
+}
+
+// confirmRelease makes sure that a claim goes only if its class still says so, and who makes
+// it again still does. What the claim itself says is confirmed by its version.
+func (c *Controller) confirmRelease(ctx context.Context, g *gathered) error {
+	live := g.Facts
+	claim := *g.Claim
+	live.Claim = &claim
+	var err error
+	if claim.Maker, claim.Hindrance, err = c.liveMaker(ctx, g); err != nil {
+		return err
+	}
+	var class *storagev1.StorageClass
+	if name := g.volume.Spec.StorageClassName; name != "" {
+		class, err = c.Client.StorageV1().StorageClasses().Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			class, err = nil, nil
+		}
+		if err != nil {
+			return unavailable("get StorageClass "+name, err)
+		}
+	}
+	live.Terms = c.termsOf(g, class)
+	if do := loss.Decide(&live).Do; do != loss.Begin && do != loss.DeleteClaim {
+		return errAgain
+	}
+	return nil
+}
+
+// liveMaker is who makes the claim again, as the API server has it.
+func (c *Controller) liveMaker(ctx context.Context, g *gathered) (*loss.Maker, string, error) {
+	namespace, name := g.claim.Namespace, g.Claim.Maker.Name
+	if g.Claim.Maker.ByPod {
+		var pods []*corev1.Pod
+		pod, err := c.Client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+		switch {
+		case err == nil:
+			pods = append(pods, pod)
+		case !apierrors.IsNotFound(err):
+			return nil, "", unavailable("get pod "+namespace+"/"+name, err)
+		}
+		maker, hindrance := makerPod(ephemeralOwner(g.claim), pods, g.Node.Away())
+		return maker, hindrance, nil
+	}
+	var sets []*appsv1.StatefulSet
+	set, err := c.Client.AppsV1().StatefulSets(namespace).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		sets = append(sets, set)
+	case !apierrors.IsNotFound(err):
+		return nil, "", unavailable("get StatefulSet "+namespace+"/"+name, err)
+	}
+	maker, hindrance := makerSet(g.claim, sets)
+	return maker, hindrance, nil
 }
 
 // confirmBuried makes sure that no volume goes without a tombstone, which somebody may

@@ -8,15 +8,96 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
+	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/diskreports"
 	"stowage.dev/stowage/pkg/local/loss"
+	"stowage.dev/stowage/pkg/testing/builders"
 )
+
+// TestReleaseOnStaleCaches: the informers show that a claim is to be released, and that it is
+// made again. What the API server has counts, when the release is written down and when the
+// claim is deleted; what was written down is taken back.
+func TestReleaseOnStaleCaches(t *testing.T) {
+	t.Parallel()
+	soon := classOf(loss.Release)
+	soon.Annotations[loss.DelayAnnotation] = "2h"
+	owner := func(change func(*corev1.Pod)) *corev1.Pod {
+		pod := builders.MakePod("p").UID("pod").Obj()
+		pod.Namespace, pod.OwnerReferences = "default", []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "r", UID: "r", Controller: new(true)}}
+		change(pod)
+		return pod
+	}
+	scaled, going, other := setOf(nil)[0], setOf(nil)[0], setOf(nil)[0]
+	scaled.Spec.Replicas = new(int32)
+	going.DeletionTimestamp, going.Finalizers = &metav1.Time{Time: time.Now()}, []string{"foregroundDeletion"}
+	other.Spec.Selector.MatchLabels = map[string]string{"app": "other"}
+	for name, tc := range map[string]struct {
+		class   *storagev1.StorageClass
+		set     *appsv1.StatefulSet
+		pod     *corev1.Pod // of a generic ephemeral claim
+		release bool
+	}{
+		"nothing has changed":                 {class: classOf(loss.Release), set: setOf(nil)[0], release: true},
+		"the class asks to keep claims":       {class: classOf(loss.Keep), set: setOf(nil)[0]},
+		"nobody can read what the class asks": {class: classOf("keep"), set: setOf(nil)[0]},
+		"the class asks for a longer delay":   {class: soon, set: setOf(nil)[0]},
+		"the class is gone":                   {set: setOf(nil)[0]},
+		"the set has no such pod any more":    {class: classOf(loss.Release), set: scaled},
+		"the set is on its way out":           {class: classOf(loss.Release), set: going},
+		"the set was made anew for others":    {class: classOf(loss.Release), set: other},
+		"the set is gone":                     {class: classOf(loss.Release)},
+		"the pod is there":                    {class: classOf(loss.Release), pod: owner(func(*corev1.Pod) {}), release: true},
+		"the pod has no controller any more":  {class: classOf(loss.Release), pod: owner(func(p *corev1.Pod) { p.OwnerReferences = nil })},
+		"the pod is gone":                     {class: classOf(loss.Release), pod: owner(func(p *corev1.Pod) { p.Name = "other" })},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, g, _ := lostClaim()
+			objects := []runtime.Object{g.volume, g.claim}
+			if tc.class != nil {
+				objects = append(objects, tc.class)
+			}
+			if tc.set != nil {
+				tc.set.Namespace = "default"
+				objects = append(objects, tc.set)
+			}
+			want := []string{"patch persistentvolumes", "delete persistentvolumeclaims"}
+			if tc.pod != nil {
+				objects = append(objects, tc.pod)
+				want[1] = "delete pods"
+				g.claim.OwnerReferences = []metav1.OwnerReference{{Kind: "Pod", Name: "p", UID: "pod", Controller: new(true)}}
+				g.Claim.Maker = &loss.Maker{Name: "p", UID: "pod", ByPod: true}
+				g.Pods = []loss.Pod{{Namespace: "default", Name: "p", UID: "pod"}}
+			}
+			client := fake.NewClientset(objects...)
+			c.Client = client
+			if err := c.confirm(t.Context(), g, toBegin); (err == nil) != tc.release || err != nil && !errors.Is(err, errAgain) {
+				t.Errorf("confirmed: %v, want it to be released: %t", err, tc.release)
+			}
+			if err := c.act(t.Context(), g, toBegin); (err == nil) != tc.release || err != nil && !errors.Is(err, errAgain) {
+				t.Errorf("released: %v, want it to be: %t", err, tc.release)
+			}
+			if !tc.release {
+				want[1] = want[0] // the release is taken back
+			}
+			if got := writes(client); !slices.Equal(got, want) || (len(c.released) > 0) != tc.release {
+				t.Errorf("wrote %q, want %q; counted %v", got, want, c.released)
+			}
+		})
+	}
+}
 
 // TestNoVolumeGoesWithoutTombstone: whatever the informer shows, the API server has it.
 func TestNoVolumeGoesWithoutTombstone(t *testing.T) {

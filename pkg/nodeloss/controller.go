@@ -31,7 +31,7 @@ import (
 const retryFirst, retryLast = 100 * time.Millisecond, time.Minute
 
 // sweepPeriod is how often it is looked whether tombstones have become settled, besides
-// whenever a volume of ours changes.
+// whenever a volume of ours changes, and whether reports have nothing to say any more.
 const sweepPeriod = 10 * time.Minute
 
 // Config is all that a Controller needs.

@@ -5,6 +5,8 @@ package nodeloss
 
 import (
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,9 +14,116 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 )
+
+// ofDisks is a controller that knows nothing yet, and what it is to know of nodes.
+func ofDisks() (*Controller, cache.Indexer) {
+	nodes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	reports := cache.NewSharedIndexInformer(&cache.ListWatch{}, &stowage.LocalDiskReport{}, 0, cache.Indexers{byIdentity: identitiesOfReport, byRetained: retainedOfReport, byStone: stonesOfReport})
+	volumes := cache.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.PersistentVolume{}, 0, cache.Indexers{byIdentity: identityOfVolume, byNode: nodeOfVolume})
+	return &Controller{Config: Config{ReportInformer: reports}, nodes: corelisters.NewNodeLister(nodes), volumes: volumes}, nodes
+}
+
+// TestDiskOfAnother: node a has made a volume of a disk, which is not there. No tombstone is
+// written while anything of another node says that somebody counts on the disk, though that
+// node is gone, or the disk was taken out of it.
+func TestDiskOfAnother(t *testing.T) {
+	t.Parallel()
+	report := func(node string, change func(*stowage.LocalDiskReportStatus)) *stowage.LocalDiskReport {
+		r := &stowage.LocalDiskReport{ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: stowage.LocalDiskReportSpec{NodeName: node, Page: 1}}
+		change(&r.Status)
+		return r
+	}
+	entry := func(state stowage.EntryState) func(*stowage.LocalDiskReportStatus) {
+		return func(s *stowage.LocalDiskReportStatus) { s.Entries = []stowage.Entry{{Identity: "wwn:1", State: state}} }
+	}
+	remembers := func(state stowage.TombstoneState) func(*stowage.LocalDiskReportStatus) {
+		return func(s *stowage.LocalDiskReportStatus) {
+			s.Tombstones = []stowage.Tombstone{{Identity: "wwn:1", State: state}}
+		}
+	}
+	adopted := oursOf("theirs", "b", "wwn:1")
+	adopted.Finalizers, adopted.Labels = nil, nil
+	for name, tc := range map[string]struct {
+		gone   bool // node b
+		volume *corev1.PersistentVolume
+		report *stowage.LocalDiskReport
+		want   string
+	}{
+		"nothing says so":                       {},
+		"a volume of a node that is gone":       {gone: true, volume: oursOf("theirs", "b", "wwn:1"), want: "volume theirs of node b"},
+		"a volume of a node that misses it":     {volume: oursOf("theirs", "b", "wwn:1"), report: report("b", entry(stowage.EntryMissing)), want: "volume theirs of node b"},
+		"a volume that nothing of ours holds":   {volume: adopted, want: "volume theirs of node b"},
+		"another volume of the same node":       {volume: oursOf("theirs", "a", "wwn:1")},
+		"a volume of another disk":              {volume: oursOf("theirs", "b", "wwn:2")},
+		"a report of a node that is there":      {report: report("b", entry(stowage.EntryBound)), want: "node b says that it has"},
+		"a report of a node that is gone":       {gone: true, report: report("b", entry(stowage.EntryBound))},
+		"retained by a node, though it is gone": {gone: true, report: report("b", remembers(stowage.TombstoneRetained)), want: "node b says that the data"},
+		"remembered to be cleaned":              {report: report("b", remembers(stowage.TombstonePublished))},
+		"retained by the same node":             {report: report("a", remembers(stowage.TombstoneRetained))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, nodes := ofDisks()
+			err := c.volumes.GetIndexer().Add(oursOf("pv", "a", "wwn:1"))
+			if !tc.gone {
+				err = errors.Join(err, nodes.Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "b"}}))
+			}
+			if tc.volume != nil {
+				err = errors.Join(err, c.volumes.GetIndexer().Add(tc.volume))
+			}
+			if tc.report != nil {
+				err = errors.Join(err, c.ReportInformer.GetIndexer().Add(tc.report))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := c.claimant("wwn:1", "a"); !strings.HasPrefix(got, tc.want) || tc.want == "" && got != "" {
+				t.Errorf("the disk is claimed as %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestTwinsAreLookedAt: a volume waits for another one of its disk, and nothing else tells
+// that this has come or gone.
+func TestTwinsAreLookedAt(t *testing.T) {
+	t.Parallel()
+	changed := oursOf("theirs", "b", "wwn:1")
+	changed.Status.Phase = corev1.VolumeReleased
+	for name, tc := range map[string]struct {
+		old, object any
+		want        bool
+	}{
+		"has come, or is gone":       {nil, oursOf("theirs", "b", "wwn:1"), true},
+		"was of another disk before": {oursOf("theirs", "b", "wwn:2"), oursOf("theirs", "b", "wwn:1"), true},
+		"is of another disk now":     {oursOf("theirs", "b", "wwn:1"), oursOf("theirs", "b", "wwn:2"), true},
+		"is of another disk":         {nil, oursOf("theirs", "b", "wwn:2"), false},
+		"is as it was":               {oursOf("theirs", "b", "wwn:1"), changed, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, _ := ofDisks()
+			c.queue = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
+			defer c.queue.ShutDown()
+			if err := c.volumes.GetIndexer().Add(oursOf("pv", "a", "wwn:1")); err != nil {
+				t.Fatal(err)
+			}
+			c.volumeChanged(tc.old, tc.object)
+			var looked []string
+			for c.queue.Len() > 0 {
+				name, _ := c.queue.Get()
+				looked = append(looked, name)
+			}
+			if slices.Contains(looked, "pv") != tc.want {
+				t.Errorf("looked at %q, want pv: %t", looked, tc.want)
+			}
+		})
+	}
+}
 
 // TestDiskElsewhere: node a says that a volume of its own is of the disk of node b. Then
 // no tombstone is written of it, and none is taken away.
@@ -35,10 +144,8 @@ func TestDiskElsewhere(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			nodes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-			reports := cache.NewSharedIndexInformer(&cache.ListWatch{}, &stowage.LocalDiskReport{}, 0, cache.Indexers{byIdentity: identitiesOfReport})
-			volumes := cache.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.PersistentVolume{}, 0, cache.Indexers{byIdentity: identityOfVolume})
-			c := &Controller{Config: Config{ReportInformer: reports}, nodes: corelisters.NewNodeLister(nodes), volumes: volumes}
+			c, nodes := ofDisks()
+			reports, volumes := c.ReportInformer, c.volumes
 			since := metav1.NewTime(time.Now().Add(-time.Hour))
 			volume := oursOf("pv", "a", "wwn:1")
 			volume.CreationTimestamp = metav1.Now()
@@ -57,7 +164,7 @@ func TestDiskElsewhere(t *testing.T) {
 				t.Errorf("the disk is at %q too, want %q", got, tc.want)
 			}
 			stone := stowage.Tombstone{Identity: "wwn:1", VolumeUID: "old", Since: &since}
-			if got, want := c.settled(stone), tc.want == ""; got != want {
+			if got, want := c.settled(stone, "a"), tc.want == ""; got != want {
 				t.Errorf("settled is %t, want %t", got, want)
 			}
 		})

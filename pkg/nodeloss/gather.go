@@ -5,9 +5,11 @@ package nodeloss
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"stowage.dev/stowage/pkg/apis/controller"
@@ -52,11 +54,11 @@ func (c *Controller) gather(volume *corev1.PersistentVolume, now time.Time) (*ga
 		return nil, err
 	}
 	c.readReports(g)
-	g.Elsewhere = c.elsewhere(string(v.Identity), g.node)
+	g.Elsewhere = c.claimant(string(v.Identity), g.node)
 	g.Mark = loss.ReadMark(volume.Annotations[loss.MarkAnnotation])
 	g.Release = loss.ReadRelease(volume.Annotations[loss.ReleaseAnnotation])
 	if c.DryRun() {
-		g.Mark, g.Release = c.pretend(volume)
+		g.Mark, g.Release = c.pretend(volume, now)
 	}
 	if err := c.readClaim(g); err != nil {
 		return nil, err
@@ -65,7 +67,7 @@ func (c *Controller) gather(volume *corev1.PersistentVolume, now time.Time) (*ga
 		return nil, err
 	}
 	if g.Mark != nil && g.Claim != nil && g.Terms.Release { // to count costs more than all else
-		g.Exhausted = loss.Spent(c.spent(), now) >= int(c.Settings.ReleasesPerMinute)
+		g.Exhausted = loss.Spent(c.spentBesides(g), now) >= int(c.Settings.ReleasesPerMinute)
 	}
 	return g, nil
 }
@@ -152,25 +154,44 @@ func buried(report *stowage.LocalDiskReport, volume *corev1.PersistentVolume) bo
 
 // readTerms adds what claim and class ask for.
 func (c *Controller) readTerms(g *gathered) error {
-	defaults := loss.Terms{Release: c.Settings.Policy == controller.NodeLossRelease, Delay: c.Settings.Delay.Duration}
-	var asked []loss.Asked
+	var class *storagev1.StorageClass
 	if name := g.volume.Spec.StorageClassName; name != "" {
-		class, err := c.classes.Get(name)
-		if err != nil && !apierrors.IsNotFound(err) {
+		var err error
+		if class, err = c.classes.Get(name); apierrors.IsNotFound(err) {
+			class = nil
+		} else if err != nil {
 			return fmt.Errorf("get StorageClass %s: %w", name, err)
 		}
-		if err == nil {
-			asked = append(asked, loss.Asked{Object: "StorageClass " + name, Annotations: class.Annotations})
-		}
+	}
+	g.Terms = c.termsOf(g, class)
+	return nil
+}
+
+// termsOf are what the claim and a class, nil if there is none, ask for.
+func (c *Controller) termsOf(g *gathered, class *storagev1.StorageClass) loss.Terms {
+	defaults := loss.Terms{Release: c.Settings.Policy == controller.NodeLossRelease, Delay: c.Settings.Delay.Duration}
+	var asked []loss.Asked
+	if class != nil {
+		asked = append(asked, loss.Asked{Object: "StorageClass " + class.Name, Annotations: class.Annotations})
 	}
 	if g.claim != nil {
 		asked = append(asked, loss.Asked{Object: "claim " + g.claim.Namespace + "/" + g.claim.Name, Annotations: g.claim.Annotations})
 	}
-	g.Terms = loss.TermsOf(defaults, asked...)
-	if g.claim == nil && g.Terms.Problem != "" {
-		g.Terms = defaults // no claim is at stake
+	terms := loss.TermsOf(defaults, asked...)
+	if g.claim == nil && terms.Problem != "" {
+		return defaults // no claim is at stake
 	}
-	return nil
+	return terms
+}
+
+// spentBesides are the releases that count, but for that of the volume's claim, which is
+// there: whatever was written, it was not deleted.
+func (c *Controller) spentBesides(g *gathered) map[string]time.Time {
+	spent := c.spent()
+	if g.Release != nil && g.Release.ClaimUID == g.Volume.ClaimUID {
+		delete(spent, string(g.volume.UID))
+	}
+	return spent
 }
 
 // spent are the releases that count, by the UIDs of the volumes.
@@ -200,19 +221,21 @@ func (c *Controller) spent() map[string]time.Time {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for uid, at := range c.released {
-		spent[uid] = at
-	}
+	maps.Copy(spent, c.released)
 	return spent
 }
 
-// pretend is what a dry run would have written on a volume.
-func (c *Controller) pretend(volume *corev1.PersistentVolume) (*loss.Mark, *loss.Began) {
+// pretend is what a dry run would have written on a volume. Its releases would have come
+// to an end and are never late.
+func (c *Controller) pretend(volume *corev1.PersistentVolume, now time.Time) (*loss.Mark, *loss.Began) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := c.pretended[volume.Name]
 	if p.uid != volume.UID {
 		return nil, nil
 	}
-	return p.mark, p.release
+	if p.release == nil {
+		return p.mark, nil
+	}
+	return p.mark, &loss.Began{ClaimUID: p.release.ClaimUID, At: now}
 }

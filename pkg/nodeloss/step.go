@@ -57,7 +57,7 @@ func (c *Controller) patience(g *gathered, d loss.Decision) time.Duration {
 	case loss.Waiting:
 		return max(d.Due.Sub(g.Now), time.Millisecond)
 	case loss.Throttled:
-		return max(loss.Refilled(c.spent(), int(c.Settings.ReleasesPerMinute), g.Now).Sub(g.Now), time.Millisecond)
+		return max(loss.Refilled(c.spentBesides(g), int(c.Settings.ReleasesPerMinute), g.Now).Sub(g.Now), time.Millisecond)
 	default:
 		return 0
 	}

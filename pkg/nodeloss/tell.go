@@ -29,6 +29,13 @@ const (
 	eventWouldRemove    = "WouldRemoveVolume"
 )
 
+// actionRelease is the action of events about what is done. Those about how a volume stands
+// have its state: events that differ in their note alone count as one, with the first note.
+const actionRelease = "ReleaseLostVolume"
+
+// message is what an event says.
+type message struct{ reason, action, note string }
+
 // tell says how a lost volume stands, when that has changed: to metrics, and by an
 // event on the claim and its pods, or on the volume if it has no claim.
 func (c *Controller) tell(g *gathered, d loss.Decision) {
@@ -42,22 +49,23 @@ func (c *Controller) tell(g *gathered, d loss.Decision) {
 	}
 	c.stand(name, standing{string(d.Cause), string(d.State)})
 	reason, note := c.words(g, d)
-	if news := reason + note; reason == "" || c.told[name] == news {
+	news := reason + note
+	if reason == "" || c.told[name] == news {
 		return
-	} else {
-		c.told[name] = news
 	}
+	c.told[name] = news
+	m := message{reason, string(d.State), note}
 	if g.claim == nil {
-		c.event(g.volume, nil, reason, note)
+		c.event(g.volume, nil, m)
 		return
 	}
-	c.event(g.claim, g.volume, reason, note)
+	c.event(g.claim, g.volume, m)
 	if reason == eventLost || reason == eventWouldRelease {
-		c.eventOnPods(g, reason, note)
+		c.eventOnPods(g, m)
 	}
 	if class, found := strings.CutPrefix(g.Terms.Problem, "StorageClass "); found && reason == eventInvalid {
 		class, _, _ = strings.Cut(class, " ")
-		c.event(&corev1.ObjectReference{Kind: "StorageClass", APIVersion: "storage.k8s.io/v1", Name: class, UID: types.UID(class)}, nil, reason, note)
+		c.event(&corev1.ObjectReference{Kind: "StorageClass", APIVersion: "storage.k8s.io/v1", Name: class, UID: types.UID(class)}, nil, m)
 	}
 }
 
@@ -87,9 +95,14 @@ func (c *Controller) words(g *gathered, d loss.Decision) (reason, note string) {
 		return eventLost, why + "; its reclaim policy is not Delete, so it stays until an administrator deletes it"
 	case loss.Unidentified:
 		if d.Message != "" {
-			return eventLost, why + "; it stays, as " + d.Message + ", and would have it cleaned: stowage-provisioner release lets it go"
+			return eventLost, why + "; it stays, as " + d.Message + ", and a tombstone would have that cleaned: stowage-provisioner release lets it go"
 		}
 		return eventLost, why + "; it does not say of which disk it is, so no agent would know to clean that: stowage-provisioner release lets it go"
+	case loss.SomebodyElse:
+		if d.Message == "" {
+			return "", ""
+		}
+		return eventLost, why + "; it stays, and waits " + d.Message
 	}
 	if !c.DryRun() {
 		return "", ""
@@ -120,27 +133,33 @@ func (c *Controller) because(g *gathered, cause loss.Cause) string {
 
 func (c *Controller) tellReleasing(g *gathered) {
 	note := fmt.Sprintf("deletes the claim, whose volume %s is lost with its data (%s), so that it is made anew", g.volume.Name, c.because(g, loss.CauseOf(&g.Facts)))
-	c.event(g.claim, g.volume, eventReleasing, note)
-	c.eventOnPods(g, eventReleasing, note)
+	c.eventOnClaim(g, message{eventReleasing, actionRelease, note})
 }
 
 func (c *Controller) tellReleased(g *gathered) {
 	note := fmt.Sprintf("the claim was deleted, as its volume %s is lost", g.volume.Name)
-	c.event(g.claim, g.volume, eventReleased, note)
-	c.eventOnPods(g, eventReleased, note)
+	c.eventOnClaim(g, message{eventReleased, actionRelease, note})
 }
 
 func (c *Controller) tellPod(g *gathered, pod loss.Pod) {
-	c.event(podReference(pod), g.volume, eventReleased, fmt.Sprintf("the pod was deleted to be made anew, as volume %s is lost", g.volume.Name))
+	note := fmt.Sprintf("the pod was deleted to be made anew, as volume %s is lost", g.volume.Name)
+	c.event(podReference(pod), g.volume, message{eventReleased, actionRelease, note})
 }
 
 func (c *Controller) tellRemoved(g *gathered) {
-	c.event(g.volume, nil, eventRemoved, fmt.Sprintf("removed: %s; a tombstone in LocalDiskReport %s has the disk cleaned wherever it turns up", c.because(g, loss.CauseOf(&g.Facts)), g.node))
+	note := fmt.Sprintf("removed: %s; a tombstone in LocalDiskReport %s has the disk cleaned wherever it turns up", c.because(g, loss.CauseOf(&g.Facts)), g.node)
+	c.event(g.volume, nil, message{eventRemoved, actionRelease, note})
 }
 
-func (c *Controller) eventOnPods(g *gathered, reason, note string) {
+// eventOnClaim records an event on the claim and its pods.
+func (c *Controller) eventOnClaim(g *gathered, m message) {
+	c.event(g.claim, g.volume, m)
+	c.eventOnPods(g, m)
+}
+
+func (c *Controller) eventOnPods(g *gathered, m message) {
 	for _, pod := range g.Pods {
-		c.event(podReference(pod), g.volume, reason, note)
+		c.event(podReference(pod), g.volume, m)
 	}
 }
 
@@ -149,9 +168,9 @@ func podReference(pod loss.Pod) *corev1.ObjectReference {
 }
 
 // event records an event. What releases and removes is normal, all else a warning.
-func (c *Controller) event(about, related runtime.Object, reason, note string) {
+func (c *Controller) event(about, related runtime.Object, m message) {
 	kind := corev1.EventTypeWarning
-	switch reason {
+	switch m.reason {
 	case eventReleased, eventRemoved, eventReleasing:
 		kind = corev1.EventTypeNormal
 	}
@@ -159,8 +178,9 @@ func (c *Controller) event(about, related runtime.Object, reason, note string) {
 		related = nil
 	}
 	const most = 1000 // characters of a note
+	note := m.note
 	if len(note) > most {
 		note = strings.ToValidUTF8(note[:most], "") + "…"
 	}
-	c.Events.Eventf(about, related, kind, reason, "ReleaseLostVolume", "%s", note)
+	c.Events.Eventf(about, related, kind, m.reason, m.action, "%s", note)
 }

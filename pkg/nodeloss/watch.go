@@ -15,13 +15,15 @@ import (
 	"stowage.dev/stowage/pkg/local/publish"
 )
 
-// The indexes: of volumes by node, by claim and by disk, of pods by claim,
-// of agents' pods by node, of reports by disk.
+// The indexes: of volumes by node, by claim and by disk, of pods by claim, of agents' pods
+// by node, of reports by disk, by disk that is retained and by tombstone.
 const (
 	byNode     = "stowage-node"
 	byAgent    = "stowage-agent"
 	byClaim    = "stowage-claim"
 	byIdentity = "stowage-identity"
+	byRetained = "stowage-retained"
+	byStone    = "stowage-tombstone"
 	bySpace    = "stowage-namespace"
 	byRelease  = "stowage-release"
 )
@@ -32,7 +34,7 @@ func (c *Controller) watch() error {
 	core := c.Informers.Core().V1()
 	err := errors.Join(
 		c.volumes.AddIndexers(cache.Indexers{byNode: nodeOfVolume, byClaim: claimOfVolume, byIdentity: identityOfVolume, bySpace: spaceOfVolume, byRelease: released}),
-		c.ReportInformer.AddIndexers(cache.Indexers{byIdentity: identitiesOfReport}),
+		c.ReportInformer.AddIndexers(cache.Indexers{byIdentity: identitiesOfReport, byRetained: retainedOfReport, byStone: stonesOfReport}),
 		c.pods.AddIndexers(cache.Indexers{byClaim: claimsOfPod, byAgent: nodeOfAgent}),
 		c.on(c.volumes, c.volumeChanged),
 		c.on(core.Nodes().Informer(), func(old, object any) {
@@ -74,11 +76,12 @@ func (c *Controller) on(informer cache.SharedIndexInformer, changed func(old, ob
 	return err
 }
 
-func (c *Controller) volumeChanged(_, object any) {
+func (c *Controller) volumeChanged(old, object any) {
 	volume, ok := object.(*corev1.PersistentVolume)
 	if !ok {
 		return
 	}
+	c.addTwins(old, volume)
 	if volume.Annotations[publish.NodeNameAnnotation] != "" { // also when it has just ceased to be ours
 		c.queue.Add(volume.Name)
 	}

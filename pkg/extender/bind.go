@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
@@ -73,11 +74,12 @@ func (e *Extender) carryOut(ctx context.Context, args *extenderv1.ExtenderBindin
 		e.holds.end(args.PodUID, outcome == bindProvisioning)
 		metrics.CountExtenderBind(outcome)
 	}()
+	// Before it is asked for: its end may be shown at any time after.
+	defer e.cache.ExpectPod(types.NamespacedName{Namespace: args.PodNamespace, Name: args.PodName}, args.PodUID)()
 	pod, err := e.podOf(ctx, args)
 	if err != nil {
 		return err
 	}
-	defer e.cache.ExpectPod(pod)()
 	if pod.Spec.NodeName == "" {
 		err = e.bindAll(ctx, pod, args.Node, place)
 	} else if pod.Spec.NodeName != args.Node {

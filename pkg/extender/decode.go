@@ -75,7 +75,8 @@ func (s *scanner) field(key string, into *extenderv1.ExtenderArgs) bool {
 	return ok && json.Unmarshal(value, object) == nil
 }
 
-// names reads a list of plain strings, which share one piece of memory, or null.
+// names reads a list of plain strings, which share one piece of memory, or null. The
+// list is one of nameLists.
 func (s *scanner) names() (*[]string, bool) {
 	s.space()
 	if s.literal("null") {
@@ -90,7 +91,9 @@ func (s *scanner) names() (*[]string, bool) {
 		return nil, false
 	}
 	memory := string(s.text[begin : begin+end])
-	names := make([]string, 0, bytes.Count(s.text[begin:begin+end], []byte{','})+1)
+	list := nameLists.get()
+	most := (end + 1) / len(`"",`) // with anything else between commas, it is no list of names
+	names := slices.Grow(*list, min(bytes.Count(s.text[begin:begin+end], []byte{','}), most)+1)
 	for first := true; !s.token(']'); first = false {
 		if !first && !s.token(',') {
 			return nil, false
@@ -102,7 +105,8 @@ func (s *scanner) names() (*[]string, bool) {
 		}
 		return nil, false
 	}
-	return &names, true
+	*list = names
+	return list, true
 }
 
 // plain reads a string of printable ASCII without escapes.

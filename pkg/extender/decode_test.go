@@ -110,8 +110,8 @@ func FuzzRanking(f *testing.F) {
 	f.Add("a", int64(0), "node-b", int64(10))
 	f.Add("\"", int64(-1), "é<&", int64(1<<62))
 	f.Fuzz(func(t *testing.T, a string, first int64, b string, second int64) {
-		list := extenderv1.HostPriorityList{{Host: a, Score: first}, {Host: b, Score: second}}
-		text, err := ranking(list).appendJSON(nil)
+		list := []extenderv1.HostPriority{{Host: a, Score: first}, {Host: b, Score: second}}
+		text, err := (&ranking{list: &list}).appendJSON(nil)
 		if err != nil {
 			t.Fatal(err)
 		}

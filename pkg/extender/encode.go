@@ -27,18 +27,27 @@ func encode(buffer *bytes.Buffer, result any) error {
 	return json.NewEncoder(buffer).Encode(result)
 }
 
-// ranking is the answer to prioritize.
-type ranking extenderv1.HostPriorityList
+// ranking is the answer to prioritize, in JSON an extenderv1.HostPriorityList.
+type ranking struct {
+	of   candidates
+	list *[]extenderv1.HostPriority
+}
 
-func (r ranking) appendJSON(dst []byte) ([]byte, error) {
+// free gives memory back, once the answer has been written.
+func (r *ranking) free() {
+	r.of.free()
+	rankLists.put(r.list)
+}
+
+func (r *ranking) appendJSON(dst []byte) ([]byte, error) {
 	dst = append(dst, '[')
-	for i := range r {
+	for i, entry := range *r.list {
 		dst = append(separate(dst, i), `{"Host":`...)
 		var err error
-		if dst, err = appendString(dst, r[i].Host); err != nil {
+		if dst, err = appendString(dst, entry.Host); err != nil {
 			return nil, err
 		}
-		dst = strconv.AppendInt(append(dst, `,"Score":`...), r[i].Score, 10)
+		dst = strconv.AppendInt(append(dst, `,"Score":`...), entry.Score, 10)
 		dst = append(dst, '}')
 	}
 	return append(dst, ']'), nil
@@ -50,8 +59,8 @@ func (v *verdict) appendJSON(dst []byte) ([]byte, error) {
 	var err error
 	dst = append(dst, `{"Nodes":`...)
 	if v.of.full {
-		list := v1.NodeList{Items: make([]v1.Node, 0, len(v.accepted))}
-		for _, i := range v.accepted {
+		list := v1.NodeList{Items: make([]v1.Node, 0, len(*v.accepted))}
+		for _, i := range *v.accepted {
 			list.Items = append(list.Items, v.of.nodes[i])
 		}
 		text, err := json.Marshal(&list)
@@ -62,7 +71,7 @@ func (v *verdict) appendJSON(dst []byte) ([]byte, error) {
 		dst = append(dst, `,"NodeNames":null`...)
 	} else {
 		dst = append(dst, `null,"NodeNames":[`...)
-		for n, i := range v.accepted {
+		for n, i := range *v.accepted {
 			if dst, err = appendString(separate(dst, n), v.of.names[i]); err != nil {
 				return nil, err
 			}
@@ -70,11 +79,11 @@ func (v *verdict) appendJSON(dst []byte) ([]byte, error) {
 		dst = append(dst, ']')
 	}
 	dst = append(dst, `,"FailedNodes":`...)
-	if dst, err = appendRefusals(dst, v.failed); err != nil {
+	if dst, err = appendRefusals(dst, *v.failed); err != nil {
 		return nil, err
 	}
 	dst = append(dst, `,"FailedAndUnresolvableNodes":`...)
-	if dst, err = appendRefusals(dst, v.hopeless); err != nil {
+	if dst, err = appendRefusals(dst, *v.hopeless); err != nil {
 		return nil, err
 	}
 	dst = append(dst, `,"Error":`...)

@@ -22,10 +22,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"sync"
 
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -64,17 +62,15 @@ type Extender struct {
 
 	nodes   corelisters.NodeLister
 	pods    corelisters.PodLister
-	byNode  cache.Indexer // pods
+	indexed cache.Indexer // pods, see ephemeralOn
 	holds   *holds        // mode Full
 	pace    *pace         // mode Full
-	flights *flights      // mode Advisory
+	news    *news
+	flights *flights // mode Advisory
 
 	// binding joins the binds that outlive their calls.
 	binding sync.WaitGroup
 }
-
-// podsByNode is the index of pods by the node they are on.
-const podsByNode = "stowage.dev/node"
 
 // New makes an extender. ctx bounds the question for rights, and logs.
 func New(ctx context.Context, c Config) (*Extender, error) {
@@ -86,8 +82,8 @@ func New(ctx context.Context, c Config) (*Extender, error) {
 	}
 	metrics.RegisterExtender() // first: metrics that are not registered forget what is set
 	pods := c.Informers.Core().V1().Pods()
-	if err := pods.Informer().AddIndexers(cache.Indexers{podsByNode: nodeOf}); err != nil {
-		return nil, fmt.Errorf("index pods by node: %w", err)
+	if err := pods.Informer().AddIndexers(cache.Indexers{ephemeralOn: indexEphemeral}); err != nil {
+		return nil, fmt.Errorf("index pods with ephemeral volumes: %w", err)
 	}
 	engine, err := volumecache.New(volumecache.Config{Informers: c.Informers, Clock: c.Clock})
 	if err != nil {
@@ -101,8 +97,11 @@ func New(ctx context.Context, c Config) (*Extender, error) {
 		score:    score.New(c.Settings.Scoring),
 		nodes:    c.Informers.Core().V1().Nodes().Lister(),
 		pods:     pods.Lister(),
-		byNode:   pods.Informer().GetIndexer(),
+		indexed:  pods.Informer().GetIndexer(),
 		holds:    newHolds(c.Clock, c.Settings.Timeouts.Hold.Duration),
+	}
+	if e.news, err = newNews(c.Settings.Timeouts.Verb.Duration, c.Informers); err != nil {
+		return nil, err
 	}
 	if c.Settings.Mode == extender.ModeAdvisory {
 		e.flights = newFlights(c.Clock, c.Settings.Timeouts.Hold.Duration)
@@ -146,26 +145,3 @@ func (e *Extender) Ready() error {
 // Wait returns when no bind is under way any more. Call it after the server that
 // uses the extender's handler has ended.
 func (e *Extender) Wait() { e.binding.Wait() }
-
-// nodeOf is the index function of podsByNode.
-func nodeOf(object any) ([]string, error) {
-	if pod, ok := object.(*v1.Pod); ok && pod.Spec.NodeName != "" {
-		return []string{pod.Spec.NodeName}, nil
-	}
-	return nil, nil
-}
-
-// podsOn yields the pods on a node.
-func (e *Extender) podsOn(node string) iter.Seq[*v1.Pod] {
-	return func(yield func(*v1.Pod) bool) {
-		found, err := e.byNode.ByIndex(podsByNode, node)
-		if err != nil {
-			return // no such index: New made it
-		}
-		for _, object := range found {
-			if pod, ok := object.(*v1.Pod); ok && !yield(pod) {
-				return
-			}
-		}
-	}
-}

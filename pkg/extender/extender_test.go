@@ -31,7 +31,8 @@ func names(list ...string) *[]string {
 func TestFilter(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, extender.ModeFull, localClass(), node("a"), node("b"), volume("v", "b", "1Gi").Obj(),
-		claim("c", "1Gi").Obj(), claim("large", "5Gi").Obj())
+		claim("c", "1Gi").Obj(), claim("large", "5Gi").Obj(), claim("lost", "1Gi").Bound("w").Obj(),
+		volume("w", "b", "1Gi").ClaimRef("default", "lost", "pvc-lost").Phase(v1.VolumeBound).Annotation("stowage.dev/disk", "Replaced").Obj())
 	full := &v1.NodeList{Items: []v1.Node{*node("a"), *node("b")}}
 	none := extenderv1.FailedNodesMap{}
 	for name, tc := range map[string]struct {
@@ -53,6 +54,10 @@ func TestFilter(t *testing.T) {
 		"none fits": {
 			extenderv1.ExtenderArgs{Pod: pod("p", "large"), NodeNames: names("b")},
 			extenderv1.ExtenderFilterResult{NodeNames: names(), FailedNodes: none, FailedAndUnresolvableNodes: extenderv1.FailedNodesMap{"b": match.NoVolume.String()}},
+		},
+		"the claim's disk was replaced": {
+			extenderv1.ExtenderArgs{Pod: pod("p", "lost"), NodeNames: names("b")},
+			extenderv1.ExtenderFilterResult{NodeNames: names(), FailedNodes: none, FailedAndUnresolvableNodes: extenderv1.FailedNodesMap{"b": match.DiskReplaced.String()}},
 		},
 		"a claim that is missing": {
 			extenderv1.ExtenderArgs{Pod: pod("p", "x"), NodeNames: names("a")},
@@ -103,8 +108,8 @@ func TestBindStatic(t *testing.T) {
 	t.Parallel()
 	p := pod("p", "c")
 	w := newWorld(t, extender.ModeFull, localClass(), node("a"), node("b"), volume("v", "a", "1Gi").Obj(), claim("c", "1Gi").Obj(), p)
-	if err := w.bindTo(p, "b"); !strings.Contains(err, match.NoVolume.String()) {
-		t.Errorf("bound where there is no volume: %q", err)
+	if err, want := w.bindTo(p, "b"), `volumes on node "b" changed while the pod was being scheduled: `+match.NoVolume.String(); err != want {
+		t.Errorf("bound where there is no volume: error %q, want %q", err, want)
 	}
 	if err := w.bindTo(p, "a"); err != "" {
 		t.Fatal(err)

@@ -5,8 +5,10 @@ package extender
 
 import (
 	"context"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
 	"stowage.dev/stowage/pkg/volume/claims"
@@ -27,15 +29,42 @@ func (e *Extender) filter(ctx context.Context, args *extenderv1.ExtenderArgs) (*
 	}
 	verdict := newVerdict(e.candidates(args))
 	if !claims.Any(args.Pod) {
-		return verdict.all(ctx)
+		err := verdict.all(ctx)
+		return verdict, err
 	}
 	if e.pace != nil {
 		e.pace.await(ctx, args.Pod.UID)
 	}
-	begun, refusal, err := e.attempts.Begin(ctx, args.Pod)
+	look := e.news.begin(args.Pod.UID)
+	for {
+		err := e.decide(ctx, args.Pod, verdict)
+		if err != nil || verdict.any() || !look.again(ctx, func() bool { return e.seen(args.Pod) }) {
+			return verdict, err
+		}
+		verdict.forget()
+	}
+}
+
+// seen tells whether the extender has been shown what there was when the pod was
+// created, as far as that can be told.
+func (e *Extender) seen(pod *v1.Pod) bool {
+	if !e.cache.PodExists(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, pod.UID) {
+		return false
+	}
+	for use := range claims.Used(pod) {
+		if e.cache.Claim(pod.Namespace, use.Name) == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// decide asks the engine about all nodes.
+func (e *Extender) decide(ctx context.Context, pod *v1.Pod, verdict *verdict) error {
+	begun, refusal, err := e.attempts.Begin(ctx, pod)
 	switch {
 	case err != nil:
-		return nil, err
+		return err
 	case refusal != nil:
 		return verdict.none(ctx, refusal.Error())
 	}
@@ -44,6 +73,7 @@ func (e *Extender) filter(ctx context.Context, args *extenderv1.ExtenderArgs) (*
 		flight = e.flights.begin(e, begun.Demand)
 	}
 	held := e.holds.node(begun.Demand)
+	asked := &asked{Attempt: begun, victims: evictable{of: e, mayGo: lower(pod)}}
 	err = verdict.of.each(ctx, func(i int, name string, node *v1.Node) {
 		switch {
 		case node == nil:
@@ -51,16 +81,13 @@ func (e *Extender) filter(ctx context.Context, args *extenderv1.ExtenderArgs) (*
 		case held != "" && held != name:
 			verdict.refuse(name, match.NodeNotSelected.String(), false)
 		default:
-			e.judge(verdict, i, begun, node)
+			e.judge(verdict, i, asked, node)
 		}
 	})
-	if err != nil {
-		return nil, err
-	}
-	if verdict.any() {
+	if err == nil && verdict.any() {
 		e.letThrough(begun.Demand, flight)
 	}
-	return verdict, nil
+	return err
 }
 
 // letThrough notes that the pod may get a node now, which is not known yet.
@@ -73,63 +100,102 @@ func (e *Extender) letThrough(d *volumecache.Demand, flight *flight) {
 	}
 }
 
+// asked is what is asked about each node of a call.
+type asked struct {
+	attempt.Attempt
+	victims evictable
+}
+
 // judge asks the engine about one node.
-func (e *Extender) judge(verdict *verdict, i int, begun attempt.Attempt, node *v1.Node) {
-	reason := e.cache.Fits(begun.Demand, node)
+func (e *Extender) judge(verdict *verdict, i int, asked *asked, node *v1.Node) {
+	reason := e.cache.Fits(asked.Demand, node)
 	if reason.Code == match.Fits {
 		verdict.accept(i)
 		return
 	}
-	resolvable := e.attempts.EvictionHelps(begun, node, e.podsOn(node.Name), reason)
+	resolvable := asked.victims.any(node.Name) &&
+		e.attempts.EvictionHelps(asked.Attempt, node, asked.victims.on(node.Name), reason)
 	verdict.refuse(node.Name, reason.Code.String(), resolvable)
 }
 
 // verdict collects the answer for all nodes.
 type verdict struct {
 	of               candidates
-	accepted         []int
-	failed, hopeless []refusal
+	accepted         *[]int
+	failed, hopeless *[]refusal
 	err              string // of the call as a whole
 }
 
 // refusal is why a node will not do.
 type refusal struct{ node, why string }
 
-func newVerdict(of candidates) *verdict { return &verdict{of: of} }
-
-func (v *verdict) accept(i int) {
-	if v.accepted == nil {
-		v.accepted = make([]int, 0, v.of.len())
-	}
-	v.accepted = append(v.accepted, i)
+func newVerdict(of candidates) *verdict {
+	return &verdict{of: of, accepted: placeLists.get(), failed: refusalLists.get(), hopeless: refusalLists.get()}
 }
 
-func (v *verdict) any() bool { return len(v.accepted) > 0 }
+// failedVerdict says that the call has failed.
+func failedVerdict(err error) *verdict {
+	v := newVerdict(candidates{})
+	v.err = err.Error()
+	return v
+}
+
+// free gives memory back, once the answer has been written.
+func (v *verdict) free() {
+	v.of.free()
+	placeLists.put(v.accepted)
+	refusalLists.put(v.failed)
+	refusalLists.put(v.hopeless)
+}
+
+func (v *verdict) accept(i int) { *v.accepted = append(*v.accepted, i) }
+
+func (v *verdict) any() bool { return len(*v.accepted) > 0 }
 
 // refuse notes why a node will not do, and whether preemption might change that.
 func (v *verdict) refuse(node, why string, resolvable bool) {
-	list := &v.hopeless
+	list := v.hopeless
 	if resolvable {
-		list = &v.failed
-	}
-	if *list == nil {
-		*list = make([]refusal, 0, v.of.len())
+		list = v.failed
 	}
 	*list = append(*list, refusal{node, why})
 }
 
-func (v *verdict) all(ctx context.Context) (*verdict, error) {
-	err := v.of.each(ctx, func(i int, name string, node *v1.Node) {
+// forget makes it as new.
+func (v *verdict) forget() {
+	*v.accepted, *v.failed, *v.hopeless = (*v.accepted)[:0], (*v.failed)[:0], (*v.hopeless)[:0]
+}
+
+func (v *verdict) all(ctx context.Context) error {
+	return v.of.each(ctx, func(i int, name string, node *v1.Node) {
 		if node == nil {
 			v.refuse(name, unknownNode, false)
 			return
 		}
 		v.accept(i)
 	})
-	return v, err
 }
 
-func (v *verdict) none(ctx context.Context, why string) (*verdict, error) {
-	err := v.of.each(ctx, func(_ int, name string, _ *v1.Node) { v.refuse(name, why, false) })
-	return v, err
+// none refuses all nodes.
+func (v *verdict) none(ctx context.Context, why string) error {
+	why = cut(why, v.of.len())
+	return v.of.each(ctx, func(_ int, name string, _ *v1.Node) { v.refuse(name, why, false) })
+}
+
+const (
+	// longReason and shortReason are what is kept of a refusal that is written for
+	// each node, in bytes: it may tell a claim's name, of which the API server
+	// bounds the length only for claims that exist, to 253.
+	longReason, shortReason = 1 << 10, 64
+	// allReasons is what the refusals of a call may take, unless they are short.
+	allReasons = 16 << 20
+)
+
+// cut shortens a refusal that is written for so many nodes.
+func cut(why string, nodes int) string {
+	most := max(shortReason, min(longReason, allReasons/max(1, nodes)))
+	if len(why) <= most {
+		return why
+	}
+	return strings.ToValidUTF8(why[:most], "") + "…"
 }

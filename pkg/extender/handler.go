@@ -59,10 +59,10 @@ func (e *Extender) Handler() http.Handler {
 	mux := http.NewServeMux()
 	add(mux, e, verb[extenderv1.ExtenderArgs, *verdict]{
 		name: VerbFilter, answer: e.filter,
-		failed:  func(err error) *verdict { return &verdict{err: err.Error()} },
+		failed:  failedVerdict,
 		failure: func(v *verdict) string { return v.err },
 	})
-	add(mux, e, verb[extenderv1.ExtenderArgs, ranking]{name: VerbPrioritize, answer: e.prioritize})
+	add(mux, e, verb[extenderv1.ExtenderArgs, *ranking]{name: VerbPrioritize, answer: e.prioritize})
 	if e.settings.Mode == extender.ModeAdvisory {
 		return mux
 	}
@@ -223,14 +223,19 @@ func respond[Args, Result any](ctx context.Context, w http.ResponseWriter, v ver
 	return outcome
 }
 
+// write writes an answer, which is not used after it.
 func write(w http.ResponseWriter, result any) error {
 	buffer := getBuffer()
 	defer putBuffer(buffer)
-	if err := encode(buffer, result); err != nil {
+	err := encode(buffer, result)
+	if own, ok := result.(interface{ free() }); ok {
+		own.free()
+	}
+	if err != nil {
 		return fmt.Errorf("encode the answer: %w", err)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	_, err := w.Write(buffer.Bytes())
+	_, err = w.Write(buffer.Bytes())
 	return err
 }

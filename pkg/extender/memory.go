@@ -6,6 +6,8 @@ package extender
 import (
 	"bytes"
 	"sync"
+
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 )
 
 // buffers are memory for bodies and answers: with thousands of nodes these are
@@ -27,3 +29,34 @@ func putBuffer(b *bytes.Buffer) {
 	b.Reset()
 	buffers.Put(b)
 }
+
+// lists are memory for what has an entry for each node of a call.
+type lists[T any] struct{ pool sync.Pool }
+
+// manyEntries is how long a list may be that is kept: more than clusters have nodes.
+const manyEntries = 1 << 17
+
+// get returns an empty list. Put it back when nothing refers to it any more.
+func (l *lists[T]) get() *[]T {
+	if list, ok := l.pool.Get().(*[]T); ok {
+		return list
+	}
+	return new([]T)
+}
+
+// put takes a list back; nil is fine.
+func (l *lists[T]) put(list *[]T) {
+	if list == nil || cap(*list) > manyEntries {
+		return
+	}
+	clear(*list)
+	*list = (*list)[:0]
+	l.pool.Put(list)
+}
+
+var (
+	nameLists    lists[string]
+	placeLists   lists[int]
+	refusalLists lists[refusal]
+	rankLists    lists[extenderv1.HostPriority]
+)

@@ -22,6 +22,9 @@ import (
 // question about the next pod waits for it.
 type pace struct {
 	places *places
+	// patience is how long the next pod waits for a bind, room how long for
+	// earlier binds to end.
+	patience, room time.Duration
 
 	mu sync.Mutex
 	// expected is the pod that was let through last and whose bind has not
@@ -37,25 +40,29 @@ type pace struct {
 }
 
 const (
-	// bindComes is how long the next pod waits for a bind. That takes the
-	// scheduler a goroutine and a request; much more on a machine that is busy.
+	// bindComes is how long the next pod waits for a bind, and at most an eighth
+	// of what a call may take. A bind takes the scheduler a goroutine and a
+	// request; much more on a machine that is busy.
 	bindComes = 100 * time.Millisecond
-	// bindMayCome is the same after one that did not come, until one has.
-	bindMayCome = bindComes / 10
+	// strangeness divides that after a bind that did not come, until one has.
+	strangeness = 10
 	// roomComes is how long a pod waits while more binds are under way than get
-	// done in time: beyond it the binds themselves wait.
+	// done in time, and at most a quarter of what a call may take: beyond it the
+	// binds themselves wait.
 	roomComes = time.Second
 )
 
 // newPace makes a pace for calls that may take so long.
-func newPace(verb time.Duration) *pace { return &pace{places: newPlaces(verb / 4)} }
+func newPace(verb time.Duration) *pace {
+	return &pace{places: newPlaces(verb / 4), patience: min(bindComes, verb/8), room: min(roomComes, verb/4)}
+}
 
 // await returns when the pod may be asked about: the bind of the one before has
 // reserved, and there is room for another. It does not wait long.
 func (p *pace) await(ctx context.Context, pod types.UID) {
 	start := time.Now()
 	p.awaitReserved(ctx, pod)
-	limited, cancel := context.WithTimeout(ctx, roomComes)
+	limited, cancel := context.WithTimeout(ctx, p.room)
 	defer cancel()
 	p.places.await(limited)
 	metrics.ObserveExtenderWait(time.Since(start))
@@ -66,9 +73,9 @@ func (p *pace) awaitReserved(ctx context.Context, pod types.UID) {
 	if p.expected == pod {
 		p.expected = "" // it is being tried again
 	}
-	expected, reserved, patience := p.expected, p.reserved, bindComes
+	expected, reserved, patience := p.expected, p.reserved, p.patience
 	if p.strange {
-		patience = bindMayCome
+		patience /= strangeness
 	}
 	p.mu.Unlock()
 	if expected == "" {

@@ -43,7 +43,7 @@ func (e *Extender) preempt(ctx context.Context, args *extenderv1.ExtenderPreempt
 		if freed, fits := e.fitsWithout(begun, node, of); fits {
 			keep(node, of)
 			if len(freed) > 0 {
-				e.cache.Consider(args.Pod.UID, node, freed)
+				e.cache.Consider(args.Pod, node, freed)
 			}
 		}
 	}
@@ -53,18 +53,19 @@ func (e *Extender) preempt(ctx context.Context, args *extenderv1.ExtenderPreempt
 // victims are who would have to go from one node.
 type victims struct {
 	meta *extenderv1.MetaVictims
-	pods []*v1.Pod
+	pods []*v1.Pod // those that give something back
 }
 
 // victims reads the candidates in either form, without those that are empty.
 func (e *Extender) victims(args *extenderv1.ExtenderPreemptionArgs) map[string]*victims {
 	found := map[string]*victims{}
+	running := evictable{of: e, mayGo: func(int32) bool { return true }} // the scheduler has chosen
 	for node, given := range args.NodeNameToMetaVictims {
 		if given == nil {
 			continue
 		}
 		of := &victims{meta: given}
-		for pod := range e.podsOn(node) {
+		for pod := range running.on(node) {
 			for _, victim := range given.Pods {
 				if victim != nil && victim.UID == string(pod.UID) {
 					of.pods = append(of.pods, pod)

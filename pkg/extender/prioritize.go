@@ -17,12 +17,11 @@ import (
 
 // prioritize ranks nodes by how full the pod's claims would make their storage,
 // 0 to 10, all alike where there is nothing to choose.
-func (e *Extender) prioritize(ctx context.Context, args *extenderv1.ExtenderArgs) (ranking, error) {
+func (e *Extender) prioritize(ctx context.Context, args *extenderv1.ExtenderArgs) (*ranking, error) {
 	if args.Pod == nil {
 		return nil, errNoPod
 	}
-	of := e.candidates(args)
-	list := make(ranking, 0, of.len())
+	ranks := &ranking{of: e.candidates(args), list: rankLists.get()}
 	rate := func(*v1.Node) int64 { return extenderv1.MinExtenderPriority }
 	if claims.Any(args.Pod) {
 		begun, refusal, err := e.attempts.Begin(ctx, args.Pod)
@@ -34,14 +33,14 @@ func (e *Extender) prioritize(ctx context.Context, args *extenderv1.ExtenderArgs
 			rate = func(node *v1.Node) int64 { return coarse(e.score.Of(e.cache.Usage(begun.Demand, node, room[:0]))) }
 		}
 	}
-	err := of.each(ctx, func(_ int, name string, node *v1.Node) {
+	err := ranks.of.each(ctx, func(_ int, name string, node *v1.Node) {
 		points := extenderv1.MinExtenderPriority
 		if node != nil {
 			points = rate(node)
 		}
-		list = append(list, extenderv1.HostPriority{Host: name, Score: points})
+		*ranks.list = append(*ranks.list, extenderv1.HostPriority{Host: name, Score: points})
 	})
-	return list, err
+	return ranks, err
 }
 
 // coarse brings a score to the protocol's scale.

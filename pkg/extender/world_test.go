@@ -43,9 +43,10 @@ type world struct {
 	version atomic.Int64
 	writing sync.Mutex
 	// changed has something in it when volumes and claims were shown since the last look.
-	changed chan struct{}
-	volumes cache.SharedIndexInformer
-	claims  cache.SharedIndexInformer
+	changed   chan struct{}
+	informers informers.SharedInformerFactory
+	volumes   cache.SharedIndexInformer
+	claims    cache.SharedIndexInformer
 }
 
 const (
@@ -96,7 +97,7 @@ func newWorld(t testing.TB, mode extender.Mode, objects ...runtime.Object) *worl
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.Extender, w.handler = made, made.Handler()
+	w.Extender, w.handler, w.informers = made, made.Handler(), factory
 	w.volumes, w.claims = factory.Core().V1().PersistentVolumes().Informer(), factory.Core().V1().PersistentVolumeClaims().Informer()
 	w.follow(w.volumes)
 	w.follow(w.claims)
@@ -181,6 +182,31 @@ func (w *world) bindTo(pod *v1.Pod, node string) string {
 		w.t.Error(err)
 	}
 	return result.Error
+}
+
+// wantIdle: nothing stays of calls, once binds that outlived theirs have ended.
+func (w *world) wantIdle(t testing.TB) {
+	t.Helper()
+	w.Wait()
+	if err := errors.Join(w.cache.Check(), w.cache.CheckIdle()); err != nil {
+		t.Error(err)
+	}
+	w.holds.mu.Lock()
+	for uid, hold := range w.holds.byPod {
+		if hold.busy {
+			t.Errorf("pod %q is still being bound to node %q", uid, hold.node)
+		}
+	}
+	w.holds.mu.Unlock()
+	if w.pace == nil {
+		return // mode Advisory binds nothing
+	}
+	places := w.pace.places
+	places.mu.Lock()
+	defer places.mu.Unlock()
+	if places.begun != 0 || places.busy != 0 || len(places.waiting) != 0 {
+		t.Errorf("%d binds, %d at work, %d waiting are left", places.begun, places.busy, len(places.waiting))
+	}
 }
 
 func bindArgs(pod *v1.Pod, node string) extenderv1.ExtenderBindingArgs {

@@ -36,8 +36,22 @@ var ErrLeaseLost = errors.New("the lease was lost to another replica")
 // Lead waits for the lease and works. It returns when Work does, with its error, when
 // the lease is lost, with ErrLeaseLost, or with nil when ctx ends.
 func Lead(ctx context.Context, c LeadConfig) error {
+	host, err := os.Hostname()
+	if err != nil {
+		return fmt.Errorf("find out the host's name: %w", err)
+	}
+	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, c.Namespace, c.Lease,
+		resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())}, c.Connection, c.RenewDeadline)
+	if err != nil {
+		return fmt.Errorf("make the lease's lock: %w", err)
+	}
+	return lead(ctx, c, lock)
+}
+
+// lead is Lead with a lock.
+func lead(ctx context.Context, c LeadConfig, lock resourcelock.Interface) error {
 	leading, gone := make(chan struct{}), make(chan struct{})
-	elector, err := c.elector(leading)
+	elector, err := c.elector(lock, leading)
 	if err != nil {
 		return err
 	}
@@ -72,16 +86,8 @@ func Lead(ctx context.Context, c LeadConfig) error {
 	}
 }
 
-func (c *LeadConfig) elector(leading chan<- struct{}) (*leaderelection.LeaderElector, error) {
-	host, err := os.Hostname()
-	if err != nil {
-		return nil, fmt.Errorf("find out the host's name: %w", err)
-	}
-	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, c.Namespace, c.Lease,
-		resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())}, c.Connection, c.RenewDeadline)
-	if err != nil {
-		return nil, fmt.Errorf("make the lease's lock: %w", err)
-	}
+// elector closes leading when the lease is its own.
+func (c *LeadConfig) elector(lock resourcelock.Interface, leading chan<- struct{}) (*leaderelection.LeaderElector, error) {
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: lock, Name: c.Name, ReleaseOnCancel: true,
 		LeaseDuration: c.LeaseDuration, RenewDeadline: c.RenewDeadline, RetryPeriod: c.RetryPeriod,

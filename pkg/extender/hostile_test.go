@@ -1,0 +1,81 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package extender
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+
+	"stowage.dev/stowage/pkg/apis/extender"
+)
+
+// TestDecodeTakesLittleMemory: what is read by hand takes no more memory than names
+// would that fill the body, whatever is in it.
+func TestDecodeTakesLittleMemory(t *testing.T) { // not parallel: it measures memory
+	const size, most = 1 << 20, 14
+	for name, text := range map[string]string{
+		"commas":      `{"NodeNames":["a"` + strings.Repeat(",", size) + `]}`,
+		"empty names": `{"NodeNames":[""` + strings.Repeat(`,""`, size/3) + `]}`,
+	} {
+		s := scanner{text: []byte(text)}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		s.args(new(extenderv1.ExtenderArgs))
+		runtime.ReadMemStats(&after)
+		if took := after.TotalAlloc - before.TotalAlloc; took > most*size {
+			t.Errorf("%s: %d bytes of memory for a body of %d", name, took, len(text))
+		}
+	}
+}
+
+// TestAnswersAreBounded: the API server takes pods whose claims have names of any
+// length, and a refusal that tells the name is written for each node.
+func TestAnswersAreBounded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, extender.ModeFull, localClass(), node("node-0"))
+	machines := make([]string, 5000)
+	for n := range machines {
+		machines[n] = fmt.Sprintf("node-%d", n)
+	}
+	for name, tc := range map[string]struct {
+		claim string
+		nodes []string
+		want  string // of the claim's name
+		most  int    // bytes
+	}{
+		"a name as long as names may be": {strings.Repeat("x", 253), machines, strings.Repeat("x", 253), 2 << 20},
+		"a long name":                    {strings.Repeat("x", 100_000), machines, strings.Repeat("x", 900), 6 << 20},
+		"a long name of other scripts":   {strings.Repeat("é", 50_000), machines, strings.Repeat("é", 400), 6 << 20},
+		"so many nodes as no cluster has": {
+			strings.Repeat("x", 1000), make([]string, 50_000), strings.Repeat("x", 20), 24 << 20,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			body, err := json.Marshal(extenderv1.ExtenderArgs{Pod: pod("p", tc.claim), NodeNames: &tc.nodes})
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer := w.post(VerbFilter, body)
+			var got extenderv1.ExtenderFilterResult
+			if err := json.Unmarshal(answer.Body.Bytes(), &got); err != nil || answer.Code != http.StatusOK || got.Error != "" {
+				t.Fatalf("status %d, error %v, %.200q", answer.Code, err, got.Error)
+			}
+			if length := answer.Body.Len(); length > tc.most {
+				t.Errorf("an answer of %d bytes to a call of %d", length, len(body))
+			}
+			why, told := got.FailedAndUnresolvableNodes[tc.nodes[len(tc.nodes)-1]]
+			if !told || !strings.Contains(why, tc.want) || !utf8.ValidString(why) || strings.ContainsRune(why, utf8.RuneError) {
+				t.Errorf("a node is refused with %q", why)
+			}
+		})
+	}
+}

@@ -1,0 +1,104 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package command is what the command lines of Stowage's own processes share: flags and
+// logs, the configuration file and its check, the connection to the API server, the
+// version.
+package command
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+)
+
+// Config describes a command that reads its settings, of type S, from one file.
+type Config[S any] struct {
+	// Name is the component's. Clients of the API server are called so, too.
+	Name, Short, Long string
+	// File is the help of the flag --config.
+	File string
+	// Default returns what holds without a file, or why there has to be one.
+	Default func() (S, error)
+	// Decode reads a file's text. It refuses what is not valid.
+	Decode func(text []byte) (S, error)
+	// Connection is what settings say of the API server.
+	Connection func(settings S) Connection
+	// Summary is what validate says of settings that are valid.
+	Summary func(settings S) string
+	// Run works until ctx ends.
+	Run func(ctx context.Context, settings S, connection *rest.Config) error
+}
+
+// New returns the command, with validate below it. It works until the command's context
+// is done.
+func New[S any](c Config[S]) *cobra.Command {
+	var file, kubeconfig string
+	cmd := &cobra.Command{
+		Use:          c.Name,
+		Short:        c.Short,
+		Long:         c.Long,
+		Args:         cobra.NoArgs,
+		Version:      Version(),
+		SilenceUsage: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			settings, err := c.settings(file)
+			if err != nil {
+				return err
+			}
+			asked := c.Connection(settings)
+			if asked.Kubeconfig == "" {
+				asked.Kubeconfig = kubeconfig
+			}
+			connection, err := Connect(c.Name, asked)
+			if err != nil {
+				return err
+			}
+			return c.Run(cmd.Context(), settings, connection)
+		},
+	}
+	flags := cmd.PersistentFlags()
+	flags.StringVar(&file, "config", "", c.File)
+	flags.StringVar(&kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "kubeconfig file, where the configuration names none; without one the pod's service account is used")
+	AddLogs(cmd)
+	cmd.AddCommand(c.validate())
+	return cmd
+}
+
+// settings reads the configuration file, if there is one.
+func (c *Config[S]) settings(file string) (S, error) {
+	if file == "" {
+		return c.Default()
+	}
+	return c.read(file)
+}
+
+func (c *Config[S]) read(file string) (settings S, err error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return settings, fmt.Errorf("read the configuration: %w", err)
+	}
+	if settings, err = c.Decode(text); err != nil {
+		return settings, fmt.Errorf("configuration file %s: %w", file, err)
+	}
+	return settings, nil
+}
+
+func (c *Config[S]) validate() *cobra.Command {
+	return &cobra.Command{
+		Use:   "validate FILE",
+		Short: "Check a configuration file",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			settings, err := c.read(args[0])
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is valid, %s\n", args[0], c.Summary(settings))
+			return err
+		},
+	}
+}

@@ -2,27 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command stowage-controller does what one process does for the whole cluster: it releases
-// claims whose volumes are lost with their nodes.
+// claims whose volumes are lost with their nodes, and makes cleaning Jobs.
 package main
 
 import (
-	"context"
 	"os"
-	"os/signal"
-	"syscall"
-
-	"k8s.io/component-base/cli"
-	_ "k8s.io/component-base/logs/json/register"          // --logging-format=json
-	_ "k8s.io/component-base/metrics/prometheus/clientgo" // client-go's metrics
-	_ "k8s.io/component-base/metrics/prometheus/version"  // kubernetes_build_info
 
 	"stowage.dev/stowage/cmd/controller/app"
+	"stowage.dev/stowage/pkg/server/command"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	command := app.NewCommand()
-	command.SetContext(ctx)
-	os.Exit(cli.Run(command))
-}
+func main() { os.Exit(command.Main(app.NewCommand())) }

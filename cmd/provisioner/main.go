@@ -6,24 +6,10 @@
 package main
 
 import (
-	"context"
 	"os"
-	"os/signal"
-	"syscall"
-
-	"k8s.io/component-base/cli"
-	_ "k8s.io/component-base/logs/json/register"          // --logging-format=json
-	_ "k8s.io/component-base/metrics/prometheus/clientgo" // client-go's metrics
-	_ "k8s.io/component-base/metrics/prometheus/version"  // kubernetes_build_info
 
 	"stowage.dev/stowage/cmd/provisioner/app"
+	"stowage.dev/stowage/pkg/server/command"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	command := app.NewCommand()
-	command.SetContext(ctx)
-	code := cli.Run(command)
-	stop()
-	os.Exit(code)
-}
+func main() { os.Exit(command.Main(app.NewCommand())) }

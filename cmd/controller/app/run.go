@@ -26,6 +26,7 @@ import (
 	"stowage.dev/stowage/pkg/diskreports"
 	"stowage.dev/stowage/pkg/metrics"
 	"stowage.dev/stowage/pkg/server"
+	"stowage.dev/stowage/pkg/server/command"
 )
 
 // run works until ctx ends, or until another replica leads.
@@ -48,7 +49,7 @@ func run(ctx context.Context, settings *controller.ControllerConfiguration, conn
 	if err != nil {
 		return err
 	}
-	klog.FromContext(ctx).Info("Starting the controller", "version", stowageVersion())
+	klog.FromContext(ctx).Info("Starting the controller", "version", command.Version())
 	synced := &atomic.Bool{}
 	group, ctx := errgroup.WithContext(ctx)
 	defer p.informers.Shutdown()

@@ -7,66 +7,113 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
+	"net"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
-	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/leaderelection"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
 
 	apisextender "stowage.dev/stowage/pkg/apis/extender"
 	"stowage.dev/stowage/pkg/extender"
 	"stowage.dev/stowage/pkg/server"
+	"stowage.dev/stowage/pkg/server/command"
 )
 
 // run serves until ctx ends, or until another replica leads.
 func run(ctx context.Context, settings *apisextender.ExtenderConfiguration, connection *rest.Config) error {
-	ctx, cancel := context.WithCancel(ctx)
 	client, err := kubernetes.NewForConfig(connection)
 	if err != nil {
-		cancel()
 		return fmt.Errorf("make a client: %w", err)
 	}
-	informers := newInformers(client)
+	r := newReplica(settings, client)
+	if e := settings.LeaderElection; e.LeaderElect {
+		r.lead = func(ctx context.Context, work func(context.Context) error) error {
+			return server.Lead(ctx, server.LeadConfig{
+				Name: componentName, Namespace: e.ResourceNamespace, Lease: e.ResourceName, Connection: connection,
+				LeaseDuration: e.LeaseDuration.Duration, RenewDeadline: e.RenewDeadline.Duration, RetryPeriod: e.RetryPeriod.Duration,
+				Work: work,
+			})
+		}
+	}
+	return r.serve(ctx)
+}
+
+// replica is one of those that answer, or stand by.
+type replica struct {
+	settings *apisextender.ExtenderConfiguration
+	client   kubernetes.Interface
+	// lead works while no other replica does; nil: all replicas answer.
+	lead func(ctx context.Context, work func(context.Context) error) error
+	// listener is where calls come from; nil: from the settings' address.
+	listener net.Listener
+
+	made    *extender.Extender
+	leading atomic.Bool
+	served  chan struct{} // closed when no call is answered any more
+}
+
+func newReplica(settings *apisextender.ExtenderConfiguration, client kubernetes.Interface) *replica {
+	return &replica{settings: settings, client: client, served: make(chan struct{})}
+}
+
+func (r *replica) serve(ctx context.Context) (err error) {
+	// Calls and binds that are under way when ctx ends come to their end, and need the
+	// informers for it.
+	living, end := context.WithCancel(context.WithoutCancel(ctx))
+	informers := newInformers(r.client)
 	defer informers.Shutdown()
-	defer cancel()
-	made, err := extender.New(ctx, extender.Config{Settings: settings, Client: client, Informers: informers})
-	if err != nil {
+	defer end()
+	if r.made, err = extender.New(living, extender.Config{Settings: r.settings, Client: r.client, Informers: informers}); err != nil {
 		return err
 	}
-	leading := &atomic.Bool{}
-	leading.Store(!settings.LeaderElection.LeaderElect)
-	klog.FromContext(ctx).Info("Starting the extender", "version", stowageVersion(), "mode", settings.Mode, "address", settings.Serving.Address)
+	r.leading.Store(r.lead == nil)
+	klog.FromContext(ctx).Info("Starting the extender", "version", command.Version(), "mode", r.settings.Mode, "address", r.settings.Serving.Address)
 
-	informers.StartWithContext(ctx)
-	defer made.Wait()
+	informers.StartWithContext(living)
+	defer r.made.Wait()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
+		defer close(r.served)
+		serving := r.settings.Serving
 		return server.ServeCalls(ctx, server.CallsConfig{
-			Address: settings.Serving.Address, Handler: onlyLeader(leading, made.Handler()),
-			CertFile: settings.Serving.CertFile, KeyFile: settings.Serving.KeyFile, ClientCAFile: settings.Serving.ClientCAFile,
-			ClientNames: settings.Serving.ClientNames,
+			Address: serving.Address, Listener: r.listener, Handler: onlyLeader(&r.leading, r.made.Handler()),
+			CertFile: serving.CertFile, KeyFile: serving.KeyFile, ClientCAFile: serving.ClientCAFile,
+			ClientNames: serving.ClientNames,
 		})
 	})
-	if settings.HealthAddress != "" {
+	if r.settings.HealthAddress != "" {
 		group.Go(func() error {
 			return server.Serve(ctx, server.Config{
-				Address: settings.HealthAddress,
+				Address: r.settings.HealthAddress,
 				Healthy: func() error { return nil }, // a process that answers is alive
-				Ready:   func(string) error { return ready(leading, made) },
+				Ready:   func(string) error { return ready(&r.leading, r.made) },
 			})
 		})
 	}
-	if settings.LeaderElection.LeaderElect {
-		group.Go(func() error { return lead(ctx, settings.LeaderElection, connection, leading) })
+	if r.lead != nil {
+		group.Go(func() error { return r.lead(ctx, r.work) })
 	}
 	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return err
 	}
+	return nil
+}
+
+// work answers until ctx ends, and returns when no bind is under way any more: the next
+// replica that leads knows nothing of what they have reserved. If the lease is lost, it
+// may be another's already. That ends the process: connections of schedulers end with it,
+// and the next ones go to the replica that leads now.
+func (r *replica) work(ctx context.Context) error {
+	r.leading.Store(true)
+	<-ctx.Done()
+	r.leading.Store(false)
+	if errors.Is(context.Cause(ctx), server.ErrLeaseLost) {
+		return nil
+	}
+	<-r.served
+	r.made.Wait()
 	return nil
 }
 
@@ -81,37 +128,4 @@ func ready(leading *atomic.Bool, made *extender.Extender) error {
 		return errStandby
 	}
 	return nil
-}
-
-// errLeaseLost ends the process: connections of schedulers end with it, and the
-// next ones go to the replica that leads now.
-var errLeaseLost = errors.New("the lease was lost to another replica")
-
-// lead waits for the lease, holds it, and returns when it is lost.
-func lead(ctx context.Context, e apisextender.LeaderElection, connection *rest.Config, leading *atomic.Bool) error {
-	host, err := os.Hostname()
-	if err != nil {
-		return fmt.Errorf("find out the host's name: %w", err)
-	}
-	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, e.ResourceNamespace, e.ResourceName,
-		resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())}, connection, e.RenewDeadline.Duration)
-	if err != nil {
-		return fmt.Errorf("make the lease's lock: %w", err)
-	}
-	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: lock, Name: componentName, ReleaseOnCancel: true,
-		LeaseDuration: e.LeaseDuration.Duration, RenewDeadline: e.RenewDeadline.Duration, RetryPeriod: e.RetryPeriod.Duration,
-		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(context.Context) { leading.Store(true) },
-			OnStoppedLeading: func() { leading.Store(false) },
-		},
-	})
-	if err != nil {
-		return fmt.Errorf("take part in leader election: %w", err)
-	}
-	elector.Run(ctx)
-	if ctx.Err() != nil {
-		return nil
-	}
-	return errLeaseLost
 }

@@ -44,13 +44,15 @@ func newInformers(client kubernetes.Interface) informers.SharedInformerFactory {
 	return factory
 }
 
-// trim takes the managed fields off an object, and off a pod its containers.
+// trim takes the managed fields off an object, and off a pod its containers and what
+// they do: of the pods of a whole cluster that is most of their size.
 func trim(object any) (any, error) {
 	if accessor, err := meta.Accessor(object); err == nil {
 		accessor.SetManagedFields(nil)
 	}
 	if pod, ok := object.(*v1.Pod); ok {
 		pod.Spec.Containers, pod.Spec.InitContainers, pod.Spec.EphemeralContainers = nil, nil, nil
+		pod.Status = v1.PodStatus{Phase: pod.Status.Phase, NominatedNodeName: pod.Status.NominatedNodeName}
 	}
 	return object, nil
 }

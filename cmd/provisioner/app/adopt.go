@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/workqueue"
 
 	"stowage.dev/stowage/pkg/localprovisioner/takeover"
 )
@@ -25,13 +26,14 @@ off and run again at any time. See docs/migrating-from-local-static-provisioner.
 
 // adoptOptions are the flags of adopt.
 type adoptOptions struct {
+	api          apiFlags
 	config       string
 	nodes        []string
 	confirm      bool
 	whileRunning bool
 }
 
-func newAdoptCommand(root *options) *cobra.Command {
+func newAdoptCommand() *cobra.Command {
 	o := &adoptOptions{}
 	cmd := &cobra.Command{
 		Use:   "adopt --config FILE [--node NAME ...] [--confirm]",
@@ -39,7 +41,7 @@ func newAdoptCommand(root *options) *cobra.Command {
 		Long:  adoptDescription,
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			client, err := root.clientset()
+			client, err := o.api.clientset()
 			if err != nil {
 				return err
 			}
@@ -47,25 +49,13 @@ func newAdoptCommand(root *options) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
+	o.api.add(flags, toolQPS, toolBurst)
 	flags.StringVar(&o.config, "config", "", "the agents' configuration: a ConfigMap in a file, or a folder with a file for each key")
 	flags.StringSliceVar(&o.nodes, "node", nil, "adopt the volumes of this node only; may be given more than once")
 	flags.BoolVar(&o.confirm, "confirm", false, "adopt, and not only tell")
 	flags.BoolVar(&o.whileRunning, "while-running", false, "adopt also on nodes where a pod of the former provisioner runs, which must not serve the classes of the configuration")
 	_ = cmd.MarkFlagRequired("config") // fails for flags that are not there
 	return cmd
-}
-
-// clientset is a client of the API server.
-func (o *options) clientset() (kubernetes.Interface, error) {
-	config, err := o.client()
-	if err != nil {
-		return nil, err
-	}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("make a client: %w", err)
-	}
-	return client, nil
 }
 
 func (o *adoptOptions) run(cmd *cobra.Command, client kubernetes.Interface) error {
@@ -131,25 +121,40 @@ func printCandidates(w io.Writer, all []takeover.Candidate) error {
 	return printTable(w, rows)
 }
 
-// eachVolume does something to one volume after the other, tells which of them it
-// failed for, and returns how many it was done to.
+// workers are how many volumes are written at a time: with more, the API server's answers
+// are not what a tool waits for, but its --kube-api-qps.
+const workers = 16
+
+// eachVolume does something to each volume, to several at a time, tells in their order
+// which of them it failed for, and returns how many it was done to.
 func eachVolume[T any](cmd *cobra.Command, all []T, do func(context.Context, *T) (volume string, err error)) (int, error) {
-	changed, failed := 0, 0
-	for i := range all {
+	type outcome struct {
+		tried  bool
+		volume string
+		err    error
+	}
+	outcomes := make([]outcome, len(all))
+	workqueue.ParallelizeUntil(cmd.Context(), workers, len(all), func(i int) {
 		volume, err := do(cmd.Context(), &all[i])
+		outcomes[i] = outcome{true, volume, err}
+	})
+	done, changed, failed := 0, 0, 0
+	for _, o := range outcomes {
 		switch {
-		case cmd.Context().Err() != nil:
-			return i - changed - failed, fmt.Errorf("broken off after %d of %d volumes: run this again", i, len(all))
-		case errors.Is(err, takeover.ErrChanged):
+		case !o.tried, o.err != nil && cmd.Context().Err() != nil && errors.Is(o.err, cmd.Context().Err()):
+		case errors.Is(o.err, takeover.ErrChanged):
 			changed++
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %v\n", volume, takeover.ErrChanged)
-		case err != nil:
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %v\n", o.volume, takeover.ErrChanged)
+		case o.err != nil:
 			failed++
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %v\n", volume, err)
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %v\n", o.volume, o.err)
+		default:
+			done++
 		}
 	}
-	done := len(all) - changed - failed
 	switch {
+	case cmd.Context().Err() != nil:
+		return done, fmt.Errorf("broken off after %d of %d volumes: run this again", done, len(all))
 	case failed > 0:
 		return done, fmt.Errorf("%d of %d volumes could not be written, for the reasons above: run this again", failed+changed, len(all))
 	case changed > 0:

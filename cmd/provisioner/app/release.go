@@ -32,10 +32,11 @@ own again, with their claims, those too that the agents have published.`
 // releaseOptions are the flags of release.
 type releaseOptions struct {
 	takeover.ReleaseOptions
+	api                 apiFlags
 	confirm, stopAgents bool
 }
 
-func newReleaseCommand(root *options) *cobra.Command {
+func newReleaseCommand() *cobra.Command {
 	o := &releaseOptions{}
 	cmd := &cobra.Command{
 		Use:   "release (--all | --node NAME ...) [--confirm]",
@@ -43,7 +44,7 @@ func newReleaseCommand(root *options) *cobra.Command {
 		Long:  releaseDescription,
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			client, err := root.clientset()
+			client, err := o.api.clientset()
 			if err != nil {
 				return err
 			}
@@ -51,13 +52,14 @@ func newReleaseCommand(root *options) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
+	o.api.add(flags, toolQPS, toolBurst)
 	flags.BoolVar(&o.All, "all", false, "release the volumes of all nodes")
 	flags.StringSliceVar(&o.Nodes, "node", nil, "release the volumes of this node, which need not exist any more; may be given more than once")
 	flags.BoolVar(&o.confirm, "confirm", false, "release, and not only tell")
 	flags.BoolVar(&o.GiveBack, "give-back", false, "make the volumes those of sig-storage-local-static-provisioner (again)")
 	flags.BoolVar(&o.NodeNameOnly, "use-node-name-only", false, "with --give-back: useNodeNameOnly is on in its configuration")
 	flags.BoolVar(&o.WhileRunning, "while-running", false, "release volumes although their agent runs; it takes back those that are not being deleted")
-	flags.BoolVar(&o.stopAgents, "stop-agents", false, "with --all and --confirm: first delete the agents' DaemonSet, and wait for its pods")
+	flags.BoolVar(&o.stopAgents, "stop-agents", false, "with --all and --confirm: first delete the agents' DaemonSet and the cleaning Jobs, and wait for their pods")
 	flags.BoolVar(&o.Withdraw, "withdraw", false, "delete the volumes that nobody has claimed")
 	cmd.MarkFlagsOneRequired("all", "node")
 	cmd.MarkFlagsMutuallyExclusive("stop-agents", "node")
@@ -115,8 +117,8 @@ func (o *releaseOptions) run(cmd *cobra.Command, client kubernetes.Interface) er
 	return nil
 }
 
-// stopTimeout is how long the agents' pods may take to end, which they are given 30 s for,
-// on nodes with much to do.
+// stopTimeout is how long the pods of agents and cleaning Jobs may take to end, which they
+// are given 30 s for, on nodes with much to do.
 const stopTimeout = 5 * time.Minute
 
 func stopAgents(ctx context.Context, client kubernetes.Interface) error {

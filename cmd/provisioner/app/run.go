@@ -67,7 +67,7 @@ func (o *options) run(ctx context.Context) (err error) {
 
 // serve connects an agent to the API server and to its probes, and runs it.
 func (o *options) serve(ctx context.Context, config localprovisioner.Config) error {
-	connection, err := o.client()
+	connection, err := o.api.client()
 	if err != nil {
 		return err
 	}

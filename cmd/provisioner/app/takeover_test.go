@@ -78,7 +78,7 @@ func TestAdopt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			client := clientOf(test.volumes, test.refused)
 			test.options.config = config
-			out, err := run(t, against(client, newAdoptCommand(&options{}), test.options.run))
+			out, err := run(t, against(client, newAdoptCommand(), test.options.run))
 			check(t, out, err, test.prints, test.fails)
 			if got := patchesOf(client); got != test.writes {
 				t.Errorf("%d writes, want %d", got, test.writes)
@@ -127,7 +127,7 @@ func TestRelease(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := clientOf(test.volumes, nil)
-			out, err := run(t, against(client, newReleaseCommand(&options{}), test.options.run))
+			out, err := run(t, against(client, newReleaseCommand(), test.options.run))
 			check(t, out, err, test.prints, test.fails)
 			if got := patchesOf(client); got != test.writes {
 				t.Errorf("%d writes, want %d", got, test.writes)
@@ -143,14 +143,14 @@ func TestFlags(t *testing.T) {
 		args  []string
 		fails string
 	}{
-		{newAdoptCommand(&options{}), nil, "config"},
-		{newAdoptCommand(&options{}), []string{"--config=f", "volume"}, "volume"},
-		{newReleaseCommand(&options{}), nil, "all node"},
-		{newReleaseCommand(&options{}), []string{"--confirm"}, "all node"},
-		{newReleaseCommand(&options{}), []string{"--all", "--node=a"}, "all node"},
-		{newReleaseCommand(&options{}), []string{"--node=a", "--stop-agents"}, "node stop-agents"},
-		{newReleaseCommand(&options{}), []string{"--all", "--withdraw", "--give-back"}, "give-back withdraw"},
-		{newReleaseCommand(&options{}), []string{"--all"}, "say which cluster with --kubeconfig"},
+		{newAdoptCommand(), nil, "config"},
+		{newAdoptCommand(), []string{"--config=f", "volume"}, "volume"},
+		{newReleaseCommand(), nil, "all node"},
+		{newReleaseCommand(), []string{"--confirm"}, "all node"},
+		{newReleaseCommand(), []string{"--all", "--node=a"}, "all node"},
+		{newReleaseCommand(), []string{"--node=a", "--stop-agents"}, "node stop-agents"},
+		{newReleaseCommand(), []string{"--all", "--withdraw", "--give-back"}, "give-back withdraw"},
+		{newReleaseCommand(), []string{"--all"}, "say which cluster with --kubeconfig"},
 	} {
 		if _, err := run(t, test.cmd, test.args...); err == nil || !strings.Contains(err.Error(), test.fails) {
 			t.Errorf("%s %q: %v, want %q", test.cmd.Name(), test.args, err, test.fails)

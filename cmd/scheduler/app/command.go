@@ -29,6 +29,8 @@ import (
 	upstreamapp "k8s.io/kubernetes/cmd/kube-scheduler/app"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+
+	"stowage.dev/stowage/pkg/server/command"
 )
 
 // componentName names the command, its default profile and its default lease.
@@ -106,7 +108,7 @@ func run(cmd *cobra.Command, opts *options.Options, plugins frameworkruntime.Reg
 	}
 	opts.ComponentGlobalsRegistry.AddMetrics()
 
-	klog.FromContext(ctx).Info("Starting Stowage scheduler", "version", stowageVersion(), "kubernetesVersion", kubernetesVersion())
+	klog.FromContext(ctx).Info("Starting Stowage scheduler", "version", command.Version(), "kubernetesVersion", kubernetesVersion())
 	err = upstreamapp.Run(ctx, config, scheduler)
 	if ctx.Err() != nil {
 		// Asked to stop, and stopped: upstream reports that as an error.

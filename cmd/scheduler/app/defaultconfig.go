@@ -4,6 +4,7 @@
 package app
 
 import (
+	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	componentbaseconfigv1alpha1 "k8s.io/component-base/config/v1alpha1"
 	schedulerv1 "k8s.io/kube-scheduler/config/v1"
@@ -23,6 +24,10 @@ const (
 	defaultQPS   = 1000
 	defaultBurst = 2000
 )
+
+// extenderMark is the resource that pods ask for which are marked for the extender
+// (manifests/extender/base/policy.yaml). They are placed as any other.
+const extenderMark = "stowage.dev/volumes"
 
 // NewOptions returns kube-scheduler's options with the configuration that
 // stowage-scheduler runs when it is given no file.
@@ -55,6 +60,10 @@ func defaultConfig() *schedulerconfig.KubeSchedulerConfiguration {
 				// used yet, without saying what is missing.
 				PreFilter: schedulerv1.PluginSet{Enabled: []schedulerv1.Plugin{{Name: config.PluginName}}},
 			},
+			PluginConfig: []schedulerv1.PluginConfig{{
+				Name: names.NodeResourcesFit,
+				Args: runtime.RawExtension{Object: &schedulerv1.NodeResourcesFitArgs{IgnoredResources: []string{extenderMark}}},
+			}},
 		}},
 	}
 	versioned.LeaderElection.ResourceName = componentName

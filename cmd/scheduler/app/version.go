@@ -9,18 +9,15 @@ import (
 	"strings"
 
 	kubeversion "k8s.io/component-base/version"
-)
 
-// version is set by the build:
-//
-//	go build -ldflags "-X stowage.dev/stowage/cmd/scheduler/app.version=v0.1.0"
-var version string
+	"stowage.dev/stowage/pkg/server/command"
+)
 
 // versionText answers the value of the version flag: "true" and "raw" ask for
 // the version; "false" and a version to report (--version=vX.Y.Z) do not, and get
 // no text.
 func versionText(asked string) string {
-	text := fmt.Sprintf("Stowage %s (Kubernetes %s)\n", stowageVersion(), kubernetesVersion())
+	text := fmt.Sprintf("Stowage %s (Kubernetes %s)\n", command.Version(), kubernetesVersion())
 	switch asked {
 	case "true":
 		return text
@@ -28,18 +25,6 @@ func versionText(asked string) string {
 		return text + fmt.Sprintf("%#v\n", kubeversion.Get())
 	}
 	return ""
-}
-
-// stowageVersion is what the build set, else what the Go toolchain recorded
-// ("go install stowage.dev/stowage/cmd/scheduler@v0.1.0", or the commit).
-func stowageVersion() string {
-	if version != "" {
-		return version
-	}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "(devel)"
 }
 
 // kubernetesVersion is what the build set in component-base, else the version of

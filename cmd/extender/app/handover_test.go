@@ -1,0 +1,219 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+
+	"stowage.dev/stowage/pkg/apis/config"
+	apisextender "stowage.dev/stowage/pkg/apis/extender"
+	"stowage.dev/stowage/pkg/server"
+	"stowage.dev/stowage/pkg/testing/builders"
+)
+
+// TestHandOver: who is told to end while a bind is under way answers no further call,
+// and gives the lease back when the bind has ended, since only this process knows what
+// it has reserved. Who has lost the lease has nothing to give back.
+func TestHandOver(t *testing.T) {
+	t.Parallel()
+	t.Run("told to end", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			l := newLeader(t)
+			answer := l.bind()
+			l.cancel(context.Canceled)
+			synctest.Wait()
+			l.wantBusy(t, "told to end")
+			time.Sleep(time.Minute) //nolint:forbidigo // the bubble's time
+			l.wantBusy(t, "a minute later, at which calls are cut off")
+			if err := l.client.Tracker().Add(builders.MakeNode("new").Obj()); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if size := l.made.Engine().Size(); size.Nodes != 1 {
+				t.Error("the engine is told nothing while a bind is under way")
+			}
+			close(l.goOn)
+			if err := <-l.ended; !errors.Is(err, context.DeadlineExceeded) || !l.isFree() {
+				t.Errorf("error %v, want one that says that calls were cut off; the lease is given back: %t", err, l.isFree())
+			}
+			<-answer
+		})
+	})
+	t.Run("lost the lease", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			l := newLeader(t)
+			answer := l.bind()
+			l.lose(server.ErrLeaseLost)
+			synctest.Wait()
+			if !l.isFree() || l.leading.Load() {
+				t.Errorf("work has ended: %t; leads: %t", l.isFree(), l.leading.Load())
+			}
+			close(l.goOn)
+			if got := <-answer; got != `{"Error":""}` {
+				t.Errorf("the bind under way was answered with %q", got)
+			}
+			l.cancel(context.Canceled)
+			if err := <-l.ended; err != nil {
+				t.Error(err)
+			}
+		})
+	})
+	t.Run("nothing is under way", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			l, start := newLeader(t), time.Now()
+			l.cancel(context.Canceled)
+			if err := <-l.ended; err != nil || !l.isFree() || time.Since(start) > time.Second {
+				t.Errorf("error %v, the lease is given back: %t, after %s", err, l.isFree(), time.Since(start))
+			}
+		})
+	})
+}
+
+// leader is a replica that leads, whose API server binds no pod before it may go on.
+type leader struct {
+	*replica
+	client *fake.Clientset
+	caller *http.Client
+	// binding is closed when the API server is asked for a binding, which is
+	// answered when goOn is.
+	binding, goOn chan struct{}
+	free          chan struct{} // closed when the lease is given back
+	ended         chan error    // what serve returned
+	cancel, lose  context.CancelCauseFunc
+}
+
+func newLeader(t *testing.T) *leader {
+	t.Helper()
+	l := &leader{
+		client:  fake.NewClientset(builders.MakePod("p").Namespace("default").UID("pod-p").Obj()),
+		binding: make(chan struct{}), goOn: make(chan struct{}), free: make(chan struct{}), ended: make(chan error, 1),
+	}
+	l.client.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		close(l.binding)
+		<-l.goOn
+		return true, action.(clienttesting.CreateAction).GetObject(), nil
+	})
+	l.replica = newReplica(&apisextender.ExtenderConfiguration{
+		Mode:        apisextender.ModeFull,
+		Serving:     apisextender.Serving{MaxBodyBytes: 1 << 20},
+		Timeouts:    apisextender.Timeouts{Verb: metav1.Duration{Duration: 8 * time.Second}, Hold: metav1.Duration{Duration: time.Minute}},
+		BindingMode: config.BindingModePVController,
+		Scoring:     config.VolumeScoring{Strategy: config.ScoringBestFit},
+	}, l.client)
+	l.lead = func(ctx context.Context, work func(context.Context) error) error {
+		leading, lose := context.WithCancelCause(ctx)
+		l.lose = lose
+		defer close(l.free)
+		return work(leading)
+	}
+	calls := pipes{connections: make(chan net.Conn), closed: make(chan struct{})}
+	l.listener = calls
+	transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return calls.dial() }}
+	l.caller = &http.Client{Transport: transport}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	l.cancel = cancel
+	go func() { l.ended <- l.serve(ctx) }()
+	t.Cleanup(transport.CloseIdleConnections)
+	synctest.Wait()
+	return l
+}
+
+// bind calls for a bind, and returns when the API server is asked for it.
+func (l *leader) bind() (answer <-chan string) {
+	answered := make(chan string, 1)
+	body, err := json.Marshal(extenderv1.ExtenderBindingArgs{PodName: "p", PodNamespace: "default", PodUID: "pod-p", Node: "a"})
+	if err != nil {
+		panic(err)
+	}
+	go func() { answered <- l.post("bind", body) }()
+	<-l.binding
+	return answered
+}
+
+// post is the answer to a call, or its error.
+func (l *leader) post(verb string, body []byte) string {
+	response, err := l.caller.Post("http://extender/"+verb, "application/json", bytes.NewReader(body))
+	if err != nil {
+		return err.Error()
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return err.Error()
+	}
+	return string(bytes.TrimSpace(text))
+}
+
+func (l *leader) isFree() bool {
+	select {
+	case <-l.free:
+		return true
+	default:
+		return false
+	}
+}
+
+// wantBusy: it keeps the lease, and answers no call.
+func (l *leader) wantBusy(t *testing.T, when string) {
+	t.Helper()
+	if l.isFree() {
+		t.Errorf("%s: the lease was given back while a bind is under way", when)
+	}
+	if l.leading.Load() {
+		t.Errorf("%s: it still answers", when)
+	}
+	if got := l.post("filter", []byte("{}")); got != `Post "http://extender/filter": `+net.ErrClosed.Error() {
+		t.Errorf("%s: a further call was answered with %q", when, got)
+	}
+}
+
+// pipes is a listener in memory.
+type pipes struct {
+	connections chan net.Conn
+	closed      chan struct{}
+}
+
+func (p pipes) dial() (net.Conn, error) {
+	near, far := net.Pipe()
+	select {
+	case p.connections <- far:
+		return near, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.connections:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p pipes) Close() error {
+	close(p.closed)
+	return nil
+}
+
+func (pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes", Net: "unix"} }

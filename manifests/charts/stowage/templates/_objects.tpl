@@ -21,6 +21,7 @@ SPDX-License-Identifier: Apache-2.0
 {{- if has $object.kind (list "Deployment" "DaemonSet" "Job") }}
 {{- include "stowage.workload" (dict "object" $object "root" $arg.root "component" $arg.component "values" $arg.values) }}
 {{- end }}
+{{- if eq $object.kind "NetworkPolicy" }}{{- include "stowage.apiServerPorts" (dict "object" $object "root" $arg.root) }}{{- end }}
 {{- if $arg.change }}{{- include $arg.change (dict "object" $object "root" $arg.root) }}{{- end }}
 ---
 {{ toYaml $object }}
@@ -40,6 +41,16 @@ skip
 {{- end -}}
 {{- end -}}
 
+{{- /* The ports that a NetworkPolicy lets out: the API server's, and those of DNS as they are. */ -}}
+{{- define "stowage.apiServerPorts" -}}
+{{- range .object.spec.egress -}}
+{{- $ports := list -}}
+{{- range $.root.Values.apiServerPorts -}}{{- $ports = append $ports (dict "port" (int .)) -}}{{- end -}}
+{{- range .ports -}}{{- if eq (int .port) 53 -}}{{- $ports = append $ports . -}}{{- end -}}{{- end -}}
+{{- $_ := set . "ports" $ports -}}
+{{- end -}}
+{{- end -}}
+
 {{- /* Labels and annotations of an object. */ -}}
 {{- define "stowage.label" -}}
 {{- $metadata := .object.metadata -}}
@@ -50,6 +61,16 @@ skip
 {{- end -}}
 {{- with .annotations -}}
 {{- $_ := set $metadata "annotations" (mergeOverwrite (default dict $metadata.annotations) (deepCopy .)) -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* Fails for values that would have something wait for a part that is not there. */ -}}
+{{- define "stowage.consistent" -}}
+{{- if and .Values.controller.cleaningJobs (not .Values.controller.enabled) -}}
+{{- fail "controller.cleaningJobs: must not be true while controller.enabled is false: agents would wait for ever for the Jobs that the controller makes" -}}
+{{- end -}}
+{{- if and .Values.policies.schedulerName (not .Values.scheduler.enabled) -}}
+{{- fail (printf "policies.schedulerName: must not be true while scheduler.enabled is false: pods would wait for ever for the scheduler %s" .Values.scheduler.name) -}}
 {{- end -}}
 {{- end -}}
 

@@ -128,6 +128,7 @@ func TestMetrics(t *testing.T) {
 	metrics.RegisterController()
 	metrics.AddNodeLossVolumes("NodeGone", "Kept", 1)
 	metrics.CountNodeLossRelease(metrics.ReleaseDone)
+	metrics.CountCleaningJobFailed("JobFailed")
 	families, err := legacyregistry.DefaultGatherer.Gather()
 	if err != nil {
 		t.Fatal(err)

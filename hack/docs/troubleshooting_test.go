@@ -98,7 +98,7 @@ func cannot(t *testing.T) []string {
 var (
 	extenderInternal = map[string]string{
 		"extender: Settings, Client and Informers must be set":               "a fault in the command",
-		"index pods by node: …":                                              "a fault in the command",
+		"index pods with ephemeral volumes: …":                               "a fault in the command",
 		"encode the answer: …":                                               "a type that JSON cannot have",
 		"it has no Pod":                                                      "follows: read the request",
 		"PodName, PodNamespace, PodUID and Node must be set":                 "follows: read the request",

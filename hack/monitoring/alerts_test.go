@@ -133,6 +133,19 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
+// TestNoAgents: without any agent, whose series are gone with the DaemonSet, there is an alert
+// too, which names no node.
+func TestNoAgents(t *testing.T) {
+	rule := alerts(t)["StowageProvisionerDown"]
+	value := ask(t, rule.Expr.String(), `up{job="another"} 1x120`)
+	if len(value) != 1 || value[0].Metric.Get("node") != "" {
+		t.Errorf("want one alert without a node: %v", value)
+	}
+	if value := ask(t, rule.Expr.String(), `up{job="stowage-provisioner",node="n"} 0x120`); len(value) != 1 || value[0].Metric.Get("node") != "n" {
+		t.Errorf("want one alert, of the node that is down: %v", value)
+	}
+}
+
 // ask evaluates an expression over series.
 func ask(t *testing.T, expr, series string) promql.Vector {
 	t.Helper()

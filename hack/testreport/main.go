@@ -3,7 +3,8 @@
 
 // Command testreport reads the events of `go test -json` and tells a person what happens: a
 // line for each package, with -tests also one for each top-level test, a sign of life
-// whenever nothing finished for a while, and the whole output of whatever fails.
+// whenever nothing finished for a while, and the whole output of whatever fails, the
+// beginning of which the sum at the end says again.
 //
 //	go test -json ./... | go run ./hack/testreport
 //

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -36,9 +37,12 @@ type report struct {
 	builds   map[string]*strings.Builder // compiler output by import path
 
 	passed, skipped int // top-level tests
-	failed          []string
+	failed          []failure
 	packagesRun     int
 }
+
+// failure is something that failed, and what it had to say.
+type failure struct{ name, output string }
 
 // packageRun is one package whose tests are running.
 type packageRun struct {
@@ -67,7 +71,7 @@ func (r *report) add(e event, now time.Time) {
 	case e.Action == "build-output":
 		r.build(e.ImportPath).WriteString(e.Output)
 	case e.Action == "build-fail":
-		r.failed = append(r.failed, "build of "+e.ImportPath)
+		r.failed = append(r.failed, failure{"build of " + e.ImportPath, r.build(e.ImportPath).String()})
 		r.print(now, "FAIL build of %s\n%s", e.ImportPath, indent(r.build(e.ImportPath).String()))
 	case e.Test == "":
 		r.addPackage(e, now)
@@ -93,7 +97,7 @@ func (r *report) addPackage(e event, now time.Time) {
 	case "fail":
 		r.packagesRun++
 		if !p.failed { // else its tests are in the list
-			r.failed = append(r.failed, e.Package)
+			r.failed = append(r.failed, failure{e.Package, p.unexplained()})
 		}
 		r.print(now, "FAIL %s  %.1fs\n%s", e.Package, e.Elapsed, indent(p.unexplained()))
 		delete(r.packages, e.Package)
@@ -128,7 +132,7 @@ func (r *report) addTest(e event, now time.Time) {
 		}
 	case "fail":
 		p.failed = true
-		r.failed = append(r.failed, e.Package+" "+top)
+		r.failed = append(r.failed, failure{e.Package + " " + top, p.test(top).String()})
 		r.print(now, "  FAIL %s  %.1fs\n%s", top, e.Elapsed, indent(p.test(top).String()))
 	default: // pause, cont, bench, attr
 		return
@@ -162,16 +166,42 @@ func (r *report) finish(now time.Time) bool {
 	for _, path := range slices.Sorted(maps.Keys(r.packages)) {
 		p := r.packages[path]
 		if text := p.unexplained(); text != "" {
-			r.failed = append(r.failed, path)
+			r.failed = append(r.failed, failure{path, text})
 			r.print(now, "FAIL %s did not finish\n%s", path, indent(text))
 		}
 	}
 	if len(r.failed) > 0 {
-		r.print(now, "\nfailed:\n%s", indent(strings.Join(r.failed, "\n")))
+		r.print(now, "\nfailed:\n")
+	}
+	for _, f := range r.failed {
+		r.print(now, "     %s\n%s", f.name, indent(indent(f.gist())))
 	}
 	r.print(now, "%d tests passed, %d failed, %d skipped; %d packages in %.0fs\n", r.passed,
 		len(r.failed), r.skipped, r.packagesRun, now.Sub(r.began).Seconds())
 	return len(r.failed) == 0
+}
+
+// testLine is what t.Error and the like write.
+var testLine = regexp.MustCompile(`^\s+\w+_test\.go:\d+: `)
+
+// gistLines is how much of what a failure had to say is said again in the sum.
+const gistLines = 6
+
+// gist is the beginning of what a failure had to say, from the first line on that a test
+// file has written, if one has. All of it stands where it failed; of a long run often only
+// the end is kept.
+func (f *failure) gist() string {
+	var kept []string
+	told := false
+	for line := range strings.Lines(f.output) {
+		if !told && testLine.MatchString(line) {
+			kept, told = nil, true
+		}
+		if !strings.HasPrefix(line, "===") && !strings.HasPrefix(strings.TrimSpace(line), "--- ") {
+			kept = append(kept, line)
+		}
+	}
+	return strings.Join(kept[:min(gistLines, len(kept))], "")
 }
 
 func (r *report) print(now time.Time, format string, args ...any) {

@@ -83,7 +83,41 @@ FAIL a  2.0s
 
 failed:
      a TestX
+          before
+          why
 1 tests passed, 1 failed, 0 skipped; 1 packages in 60s
+`,
+		},
+		"a test has much to say: the sum has the beginning, without what go test adds": {
+			events: []at{
+				{0, event{Action: "output", Package: "a", Test: "TestX", Output: "=== RUN   TestX\nlog\n--- FAIL: TestX (1.00s)\n    x_test.go:1: got 1, want 2\n"}},
+				{0, event{Action: "output", Package: "a", Test: "TestX", Output: "2\n3\n4\n5\n6\n7\n"}},
+				{0, event{Action: "fail", Package: "a", Test: "TestX", Elapsed: 1}},
+				{0, event{Action: "fail", Package: "a", Elapsed: 1}},
+			},
+			want: `
+  FAIL TestX  1.0s
+     === RUN   TestX
+     log
+     --- FAIL: TestX (1.00s)
+         x_test.go:1: got 1, want 2
+     2
+     3
+     4
+     5
+     6
+     7
+FAIL a  1.0s
+
+failed:
+     a TestX
+              x_test.go:1: got 1, want 2
+          2
+          3
+          4
+          5
+          6
+0 tests passed, 1 failed, 0 skipped; 1 packages in 60s
 `,
 		},
 		"a build fails: the compiler's words are shown": {
@@ -97,6 +131,7 @@ FAIL build of a
 
 failed:
      build of a
+          a.go:1: no
 0 tests passed, 1 failed, 0 skipped; 0 packages in 60s
 `,
 		},
@@ -111,6 +146,7 @@ FAIL a did not finish
 
 failed:
      a
+          panic: boom
 0 tests passed, 1 failed, 0 skipped; 0 packages in 60s
 `,
 		},

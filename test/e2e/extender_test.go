@@ -29,38 +29,54 @@ import (
 const extenderHost = "stowage-extender.kube-system.svc"
 
 // extended is a cluster whose only scheduler is the stock one, with the extender in mode Full.
-var extended = frame.NewSite(install.Options(install.Config{
-	Folders: []string{"crd", "provisioner", "extender/full"},
-	Parts:   []string{"provisioner", "extender"},
-	Nodes:   []realnode.NodeSpec{frame.Node("one"), frame.Node("two")},
-	Classes: []install.Class{class("pairs", nil)},
-	Cluster: func(c *realnode.Config) { c.NoScheduler = true },
-	Before: func(ctx context.Context, c *realnode.Cluster) error {
-		if err := giveCertificates(ctx, c); err != nil {
-			return err
-		}
-		return runExtended(ctx, c)
-	},
-}))
+var extended = frame.NewSite(install.Options(withExtender("full")))
+
+// withExtender is what such a cluster has installed. mode is the folder of manifests/extender.
+func withExtender(mode string) install.Config {
+	return install.Config{
+		Folders: []string{"crd", "provisioner", "extender/" + mode},
+		Parts:   []string{"provisioner", "extender"},
+		Nodes:   []realnode.NodeSpec{frame.Node("one"), frame.Node("two")},
+		Classes: []install.Class{class("pairs", nil)},
+		Cluster: func(c *realnode.Config) { c.NoScheduler = true },
+		Before: func(ctx context.Context, c *realnode.Cluster) error {
+			if err := giveCertificates(ctx, c); err != nil {
+				return err
+			}
+			return runExtended(ctx, c, mode)
+		},
+	}
+}
 
 // TestExtender: stock kube-scheduler asks the extender, which binds the claims and the pod.
 func TestExtender(t *testing.T) {
 	t.Parallel()
 	e := extended.New(t)
+	e.Kubectl("--namespace=kube-system", "wait", "--for=jsonpath={.status.readyReplicas}=1", "deployment/stowage-extender", "--timeout=5m")
+	plugPair(e)
+	writeRead(e, "pairs", "two")
+	onlyClaimsAreMarked(e)
+}
+
+// plugPair puts two disks of class pairs into node two, of which one is small.
+func plugPair(e *frame.Env) {
+	e.T.Helper()
 	plug(e, "two", realnode.Disk{Kind: realnode.Ext4, Path: slot("pairs", "small"), Size: 16 << 20},
 		realnode.Disk{Kind: realnode.Ext4, Path: slot("pairs", "large"), Size: 64 << 20})
 	published(e, "two", slot("pairs", "small"))
 	published(e, "two", slot("pairs", "large"))
-	writeRead(e, "pairs", "two")
+}
 
-	plain := e.Shell("plain", "echo ran")
-	if got, _ := finish(e, plain); got != "ran\n" {
-		t.Errorf("a pod without claims printed %q", got)
+// onlyClaimsAreMarked has a pod without claims run, and one with claims marked for the extender.
+func onlyClaimsAreMarked(e *frame.Env) {
+	e.T.Helper()
+	if got, _ := finish(e, e.Shell("plain", "echo ran")); got != "ran\n" {
+		e.T.Errorf("a pod without claims printed %q", got)
 	}
 	pod, err := e.Client.CoreV1().Pods(e.Namespace).Create(e.Context, e.Shell("marked", "true", "any"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	e.Do(err)
 	if mark := pod.Spec.Containers[0].Resources.Limits["stowage.dev/volumes"]; mark.Value() != 1 {
-		t.Error("a pod with claims has no stowage.dev/volumes, by which kube-scheduler knows to ask the extender")
+		e.T.Error("a pod with claims has no stowage.dev/volumes, by which kube-scheduler knows to ask the extender")
 	}
 }
 
@@ -89,21 +105,22 @@ func giveCertificates(ctx context.Context, c *realnode.Cluster) error {
 
 // runExtended runs the stock kube-scheduler in a pod, with the configuration of the manifests. All
 // that is changed is what they say has to be: the Service's address in the place of its name.
-func runExtended(ctx context.Context, c *realnode.Cluster) error {
-	if _, err := c.Kubectl(ctx, "apply", "--server-side", "-k", ourManifests+"extender/full"); err != nil {
+func runExtended(ctx context.Context, c *realnode.Cluster, mode string) error {
+	if _, err := c.Kubectl(ctx, "apply", "--server-side", "-k", ourManifests+"extender/"+mode); err != nil {
 		return err
 	}
 	service, err := c.Client().CoreV1().Services(metav1.NamespaceSystem).Get(ctx, "stowage-extender", metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
-	config, err := manifest("extender/full/scheduler.yaml")
+	file := "extender/" + mode + "/scheduler.yaml"
+	config, err := manifest(file)
 	if err != nil {
 		return err
 	}
 	url := "urlPrefix: https://" + extenderHost
 	if !bytes.Contains(config, []byte(url)) {
-		return fmt.Errorf("extender/full/scheduler.yaml has no %q", url)
+		return fmt.Errorf("%s has no %q", file, url)
 	}
 	user, err := c.RESTConfigFor(cluster.SchedulerUser)
 	if err != nil {

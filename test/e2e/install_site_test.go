@@ -74,22 +74,24 @@ func (s *empty) kubectl(args ...string) string {
 }
 
 // newHelm builds Helm, unless it is there, and returns how to run it on the cluster, without the
-// user's own configuration.
-func newHelm(s *empty) func(args ...string) {
+// user's own configuration; it returns what it prints.
+func newHelm(s *empty) func(args ...string) string {
 	s.T.Helper()
 	build := exec.CommandContext(s.Context, "../../hack/tools/install.sh", "helm.sh/helm/v4/cmd/helm")
 	build.Stderr = os.Stderr
 	out, err := build.Output()
 	s.Do(err)
 	home := s.T.TempDir()
-	return func(args ...string) {
+	return func(args ...string) string {
 		s.T.Helper()
 		cmd := exec.CommandContext(s.Context, strings.TrimSpace(string(out)), append(args, "--namespace", "stowage-system")...)
 		cmd.Env = append(os.Environ(), "KUBECONFIG="+s.Cluster.Kubeconfig(), "HOME="+home,
 			"HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
-		if out, err := cmd.CombinedOutput(); err != nil {
+		out, err := cmd.CombinedOutput()
+		if err != nil {
 			s.T.Fatalf("helm %s: %v\n%s", strings.Join(args, " "), err, out)
 		}
+		return string(out)
 	}
 }
 

@@ -29,7 +29,7 @@ func TestManifests(t *testing.T) {
 
 	before = s.look("early", "late")
 	s.kubectl("apply", "-k", manifests+"uninstall")
-	s.kubectl("-n", "stowage-system", "wait", "--for=condition=Complete", "job/stowage-release", "--timeout=15m")
+	s.kubectl("-n", "stowage-system", "wait", "--for=jsonpath={.status.conditions[0].type}", "job/stowage-release", "--timeout=15m")
 	s.released(s.kubectl("-n", "stowage-system", "logs", "job/stowage-release"))
 	s.kubectl("delete", "-k", manifests+"uninstall")
 	s.kubectl("delete", "--ignore-not-found", "-k", manifests+"overlays/default")
@@ -58,7 +58,7 @@ func TestHelm(t *testing.T) {
 	s.useVolume("late", 2)
 
 	before = s.look("early", "late")
-	helm("uninstall", "stowage")
+	s.released(helm("uninstall", "stowage", "--timeout", "20m"))
 	s.same(before, s.look("early", "late"))
 	s.left("CustomResourceDefinition localdiskreports.stowage.dev", "Lease stowage-controller", "Lease stowage-scheduler",
 		"LocalDiskReport one", "Namespace stowage-system")

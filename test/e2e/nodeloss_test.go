@@ -6,6 +6,10 @@
 package e2e
 
 import (
+	"errors"
+	"os"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,17 +17,22 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"stowage.dev/stowage/pkg/local/publish"
+	"stowage.dev/stowage/pkg/volume/match"
 	"stowage.dev/stowage/test/cluster/realnode"
 	"stowage.dev/stowage/test/e2e/frame"
 	"stowage.dev/stowage/test/e2e/install"
 )
 
+// lossDelay is the classes' delay.
+const lossDelay = 5 * time.Second
+
 // losable are the classes of volumes whose nodes or disks are lost.
 var losable = []install.Class{
 	{Name: "released", Settings: map[string]any{"hostDir": slot("released")},
-		Annotations: map[string]string{"stowage.dev/node-loss": "Release", "stowage.dev/node-loss-delay": "5s"}},
+		Annotations: map[string]string{"stowage.dev/node-loss": "Release", "stowage.dev/node-loss-delay": lossDelay.String()}},
 	{Name: "kept", Settings: map[string]any{"hostDir": slot("kept")},
-		Annotations: map[string]string{"stowage.dev/node-loss-delay": "5s"}},
+		Annotations: map[string]string{"stowage.dev/node-loss-delay": lossDelay.String()}},
 }
 
 // wholeAgain is how long a StatefulSet may be broken after its Node was deleted: garbage
@@ -61,14 +70,28 @@ func TestNodeLost(t *testing.T) {
 	}
 }
 
-// TestNodeLostAndKept: with policy Keep the claim waits, an event tells why, and when the node
-// comes back nothing is lost.
+// TestNodeLostAndKept: with policy Keep the claim waits, an event tells why, and so does the
+// set's next pod, for longer than the delay. When the node comes back nothing is lost.
 func TestNodeLostAndKept(t *testing.T) {
 	t.Parallel()
 	l := newLosable(t, "kept")
 	l.kill()
+	deleted := time.Now()
 	l.deleteNode()
-	told(l.e, "data-set-0", "VolumeLost", l.node.Name)
+	told(l.e, "data-set-0", "VolumeLost", "the claim is kept and waits for it, as stowage.dev/node-loss is Keep")
+	// Of policy Release the claim would be gone by now: the set's next pod comes later than
+	// the delay, when the old one was collected.
+	pod := l.e.WaitPod("set-0", "another one, and without a node", func(p *corev1.Pod) bool {
+		return p.UID != l.pod.UID && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodScheduled && c.Reason == corev1.PodReasonUnschedulable
+		})
+	})
+	if after := pod.CreationTimestamp.Sub(deleted); after < lossDelay {
+		t.Errorf("the pod was made anew %s after its Node was deleted, sooner than a claim would be released", after)
+	}
+	if claim := bound(l.e, "data-set-0"); claim.UID != l.claim.UID {
+		t.Fatal("the claim is another one")
+	}
 	l.e.Do(l.node.Start(l.e.Context))
 	l.waitRestarted()
 	if claim := bound(l.e, "data-set-0"); claim.UID != l.claim.UID || claim.Spec.VolumeName != l.volume.Name {
@@ -101,22 +124,34 @@ func TestDiskVanishes(t *testing.T) {
 
 // TestNodeSetUpAnew: a node is set up anew under its old name, with a blank disk where the
 // volume was. The claim keeps its volume, of which an event says that its disk is another one,
-// and no volume is made of the blank disk, to which a claim could be bound unnoticed.
+// and no volume is made of the blank disk, to which a claim could be bound unnoticed. The pod is
+// not started on the blank disk, and says why. With the old disk it runs and finds its data.
 func TestNodeSetUpAnew(t *testing.T) {
 	t.Parallel()
 	l := newLosable(t, "kept")
-	l.kill()
-	l.deleteNode()
-	l.e.Do(l.node.RemoveDisk(l.e.Context, l.path))
-	l.e.Do(l.node.Wipe())
-	_, err := l.node.AddDisk(l.e.Context, realnode.Disk{Kind: realnode.Ext4, Path: l.path, Size: 16 << 20})
-	l.e.Do(err)
-	l.e.Do(l.node.Start(l.e.Context))
-	l.e.Do(install.MakeFolders(l.e.Context, l.node, classes))
+	old := l.setUpAnew()
 	target := frame.Target{Client: l.e.Client.CoreV1().RESTClient(), Resource: "events", Namespace: metav1.NamespaceDefault}
 	frame.Wait(l.e, target, "told of volume "+l.volume.Name+": Replaced", func(event *corev1.Event) bool {
 		return event.InvolvedObject.Name == l.volume.Name && event.Reason == "Replaced"
 	})
+	l.e.WaitPV(l.volume.Name, "marked", func(pv *corev1.PersistentVolume) bool { return pv.Annotations[publish.DiskAnnotation] == "Replaced" })
+	l.e.Kubectl("uncordon", l.node.Name)
+	refused := func(name string) {
+		l.e.WaitPod(name, "refused for its disk", func(p *corev1.Pod) bool {
+			return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+				return c.Type == corev1.PodScheduled && strings.Contains(c.Message, match.DiskReplaced.String())
+			})
+		})
+	}
+	refused("set-0")
+	second := by(ours, l.e.Shell("second", "exec sleep 1000000"))
+	second.Spec.Volumes = append(second.Spec.Volumes, corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data-set-0"},
+	}})
+	l.e.Create(second)
+	refused("second")
+	remove(l.e, "second")
+
 	if claim := bound(l.e, "data-set-0"); claim.UID != l.claim.UID || claim.Spec.VolumeName != l.volume.Name {
 		t.Errorf("claim %s has volume %s, want claim %s and volume %s still", claim.UID, claim.Spec.VolumeName, l.claim.UID, l.volume.Name)
 	}
@@ -126,6 +161,42 @@ func TestNodeSetUpAnew(t *testing.T) {
 		if at(&pv, l.node.Name, l.path) && pv.UID != l.volume.UID {
 			t.Errorf("volume %s was made of the blank disk, beside volume %s of the lost one", pv.Name, l.volume.Name)
 		}
+	}
+	if got := on(l.e, l.node, "ls -A "+l.path); got != "lost+found\n" {
+		t.Errorf("%q was written to the blank disk", got)
+	}
+
+	l.e.Do(l.node.UnmountDisk(l.e.Context, l.path))
+	old()
+	l.e.Do(l.node.MountDisk(l.e.Context, l.path))
+	l.waitRestarted()
+	if word := l.e.Exec("set-0", "cat", "/data/data/word"); word != l.word {
+		t.Errorf("the pod reads %q, want %q, which it wrote before", word, l.word)
+	}
+}
+
+// setUpAnew sets the node up anew with a blank disk, cordoned until its agent has looked, and
+// deletes the pod that was there. Call put while the disk is not mounted: it makes the blank
+// disk the old one.
+func (l *lost) setUpAnew() (put func()) {
+	l.e.T.Helper()
+	device := strings.TrimSpace(on(l.e, l.node, "findmnt --noheadings --output SOURCE "+l.path))
+	l.e.Kubectl("cordon", l.node.Name)
+	l.kill()
+	content, err := os.ReadFile(device)
+	l.e.Do(err)
+	l.e.Kubectl("delete", "pod", "set-0", "--force", "--grace-period=0")
+	l.e.Do(l.node.RemoveDisk(l.e.Context, l.path))
+	l.e.Do(l.node.Wipe())
+	blank, err := l.node.AddDisk(l.e.Context, realnode.Disk{Kind: realnode.Ext4, Path: l.path, Size: 16 << 20})
+	l.e.Do(err)
+	l.e.Do(l.node.Start(l.e.Context))
+	l.e.Do(install.MakeFolders(l.e.Context, l.node, classes))
+	return func() {
+		f, err := os.OpenFile(blank, os.O_WRONLY, 0)
+		l.e.Do(err)
+		_, err = f.Write(content)
+		l.e.Do(errors.Join(err, f.Sync(), f.Close()))
 	}
 }
 

@@ -31,12 +31,17 @@ var classes = append([]install.Class{
 	class("owned", nil),
 	class("set", nil),
 	class("chosen", nil),
+	class("guarded", nil),
+	class("labelled", nil),
 }, losable...)
 
-// site is a cluster with all of Stowage on three nodes, which tests share. Each test has a class
-// of its own there, and the nodes' folder for it. Folders that become volumes are in a file system
-// of their node: the machine's has the files of all nodes' disks, by which it is in use.
+// site is a cluster with all of Stowage on three nodes, monitors and the policy for labelled
+// namespaces included, which tests share. Each test has a class of its own there, and the nodes'
+// folder for it. Folders that become volumes are in a file system of their node: the machine's has
+// the files of all nodes' disks, by which it is in use.
 var site = frame.NewSite(install.Options(install.Config{
+	Folders: []string{"overlays/monitored"},
+	Before:  installOperatorKinds,
 	Nodes: []realnode.NodeSpec{
 		frame.Node("one"), frame.Node("two"),
 		frame.Node("three", realnode.Disk{Kind: realnode.Ext4, Path: slot("folders"), Size: 64 << 20}),

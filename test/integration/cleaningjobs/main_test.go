@@ -22,6 +22,7 @@ import (
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/integration/fixture"
 	"stowage.dev/stowage/test/integration/node"
+	"stowage.dev/stowage/test/integration/rights"
 )
 
 // provisioner is the binary that Jobs run, controller that of the controller.
@@ -36,7 +37,19 @@ cleaningJobs: {enabled: true}
 leaderElection: {leaderElect: false}
 `
 
-func TestMain(m *testing.M) { os.Exit(fixture.Main(m, node.Install, install)) }
+// controllerAccount is who the controller is.
+const controllerAccount = "system:serviceaccount:stowage-system:stowage-controller"
+
+// audit sees to it that the manifest grants nothing that no test has the controller use.
+var audit = rights.Audit{
+	User: controllerAccount, Files: []string{manifest("cleaning-jobs.yaml")},
+	// Jobs that nobody has asked for in two minutes; unit tests have them.
+	Rare: []string{`delete jobs (API group "batch") in namespace stowage-system`},
+}
+
+func TestMain(m *testing.M) {
+	os.Exit(audit.Exit(fixture.MainOn(m, audit.Config, node.Install, install)))
+}
 
 // install makes the parts that the package's tests share.
 func install(ctx context.Context, c *cluster.Cluster) (stop func(), err error) {
@@ -109,7 +122,7 @@ var running *cluster.Process
 
 // startController starts it with the rights of its manifests.
 func startController(c *cluster.Cluster) (*cluster.Process, error) {
-	kubeconfig, err := c.KubeconfigFor("system:serviceaccount:stowage-system:stowage-controller",
+	kubeconfig, err := c.KubeconfigFor(controllerAccount,
 		"system:serviceaccounts", "system:serviceaccounts:stowage-system", "system:authenticated")
 	if err != nil {
 		return nil, err

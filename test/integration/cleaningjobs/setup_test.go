@@ -23,6 +23,12 @@ import (
 func newNode(t *testing.T) *node.Node {
 	t.Helper()
 	t.Parallel()
+	return newNodeAlone(t)
+}
+
+// newNodeAlone is the same in a test that no other runs beside.
+func newNodeAlone(t *testing.T) *node.Node {
+	t.Helper()
 	n := node.New(t, fixture.New(t), "a")
 	n.WriteConfig("useJobForCleaning", "true")
 	share(t, n)

@@ -34,6 +34,7 @@ const pointLimit = 4 * time.Second
 // no disk is offered twice, the data under a claim stays, and in the end all disks are
 // offered again.
 func TestKilled(t *testing.T) {
+	t.Parallel()
 	first := *seed
 	if first == 0 {
 		first = uint64(time.Now().UnixNano())

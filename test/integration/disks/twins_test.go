@@ -108,6 +108,8 @@ func partitioned(t *testing.T, n *node.Node, name string) string {
 	}
 	device := n.Attach(image)
 	n.Command("partx", "--update", device)
+	// They outlive the device's being detached, and would be in the next one's way.
+	t.Cleanup(func() { n.Command("partx", "--delete", device) })
 	if _, err := os.Stat(device + "p2"); err != nil {
 		t.Skipf("partitions of loop devices do not show here: %v", err)
 	}

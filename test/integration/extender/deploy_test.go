@@ -35,15 +35,18 @@ const patience = 2 * time.Minute
 // prepare applies the shipped rights and the policy, and waits until pods are
 // marked.
 func prepare(ctx context.Context, c *cluster.Cluster) error {
-	for _, file := range []string{"base/rbac.yaml", "full/rbac.yaml", "base/policy.yaml"} {
+	for _, file := range []string{"base/rbac.yaml", "full/rbac.yaml"} {
 		if err := c.CreateFiles(ctx, filepath.Join(manifests, file)); err != nil {
 			return err
 		}
 	}
+	if err := applyPolicy(ctx, c); err != nil {
+		return err
+	}
 	if err := grant(ctx, c); err != nil {
 		return err
 	}
-	probe := builders.MakePod("probe").Namespace("default").PVC("any").Obj()
+	probe := builders.MakePod("probe").Namespace("default").SchedulerName("extender-probe").PVC("any").Obj()
 	err := waitFor(ctx, func(ctx context.Context) (bool, error) {
 		pod, err := c.Client().CoreV1().Pods("default").Create(ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err == nil && marked(pod), nil
@@ -76,6 +79,9 @@ type plan struct {
 	// proxy goes round them.
 	replicas int
 	proxied  bool
+	// elected has the replicas elect a leader, as by default in mode Full, with a lease
+	// that runs out sooner. The proxy then leads to those that are ready.
+	elected bool
 	// of has the scheduler ask another deployment's extender.
 	of *deployment
 	// account is the service account of kube-system that the extender has; "": the
@@ -148,12 +154,16 @@ func (d *deployment) startExtenders(ctx context.Context) (err error) {
 		if d.noExtender {
 			continue
 		}
-		if err := d.start(ctx, r); err != nil {
+		start := d.start
+		if d.elected && len(d.replica) > 1 {
+			start = d.standBy
+		}
+		if err := start(ctx, r); err != nil {
 			return err
 		}
 	}
 	if d.replicas > 1 || d.proxied {
-		d.proxy, err = newProxy(d.replica)
+		d.proxy, err = newProxy(d.replica, d.elected)
 	}
 	return err
 }
@@ -185,6 +195,17 @@ func (d *deployment) start(ctx context.Context, r *replica) error {
 	return r.await(ctx)
 }
 
+// standBy is start for a replica while another one leads.
+func (d *deployment) standBy(ctx context.Context, r *replica) error {
+	if err := d.launch(r); err != nil {
+		return err
+	}
+	return waitFor(ctx, func(ctx context.Context) (bool, error) {
+		status, text := r.get(ctx, "/readyz")
+		return status == http.StatusServiceUnavailable && strings.Contains(text, "standing by"), nil
+	})
+}
+
 // launch is start without waiting.
 func (d *deployment) launch(r *replica) error {
 	account := d.account
@@ -196,11 +217,15 @@ func (d *deployment) launch(r *replica) error {
 	if err != nil {
 		return err
 	}
+	election := "{leaderElect: false}"
+	if d.elected {
+		election = "{leaseDuration: 8s, renewDeadline: 6s, retryPeriod: 500ms}"
+	}
 	config, err := d.read("config.yaml", append([]string{
 		"address: :8443", fmt.Sprintf("address: 127.0.0.1:%d", r.port),
 		"/etc/stowage-extender-serving/", d.certs.dir + "/",
 		"/etc/stowage-extender-clients/", d.certs.dir + "/",
-		"kind: ExtenderConfiguration\n", fmt.Sprintf("kind: ExtenderConfiguration\nhealthAddress: 127.0.0.1:%d\nleaderElection: {leaderElect: false}\n", r.health),
+		"kind: ExtenderConfiguration\n", fmt.Sprintf("kind: ExtenderConfiguration\nhealthAddress: 127.0.0.1:%d\nleaderElection: %s\n", r.health, election),
 	}, d.extender...))
 	if err != nil {
 		return err

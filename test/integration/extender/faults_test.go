@@ -61,30 +61,46 @@ func kill(e *fixture.Env) {
 	wantPacked(e, len(pods))
 }
 
-// useReplicas: two answer about 200 pods, connections go from one to the other, the
-// certificates of both ends are exchanged, and one replica is killed and started again.
+// useReplicas: two answer about 200 pods, and connections go from one to the other. The
+// certificates of both ends are exchanged, and those of before are refused; then one
+// replica is killed and started again.
 func useReplicas(e *fixture.Env) {
 	e.T.Helper()
 	e.Timeout = patience * 2
 	d := own(e, plan{mode: "full", name: "extender-two", replicas: 2})
-	pods := pack(e, 20, 10)
-	for want := 20; want <= len(pods); want += 20 {
-		e.Wait("pods to be placed", func() bool { return placed(e) >= want })
-		if want == 60 {
-			until := time.Now().Add(30 * time.Minute)
-			if err := errors.Join(d.certs.write("tls", serverName, until), d.certs.write("client", clientName, until)); err != nil {
-				e.T.Fatal(err)
-			}
+	other, err := newAuthority("other")
+	if err != nil {
+		e.T.Fatal(err)
+	}
+	until := time.Now().Add(30 * time.Minute)
+	pods := packWhile(e, 20, 10, func(created int) {
+		var err error
+		switch created {
+		case 60:
+			err = errors.Join(
+				exchange(d.certs.path("ca.crt"), append(d.certs.authority.pem(), other.pem()...)),
+				d.certs.write("tls", serverName, until),
+				certificates{d.certs.dir, other}.write("client", clientName, until),
+			)
+		case 100:
+			e.T.Logf("the certificates of before are given up with %d of %d pods placed", placed(e), created)
+			d.waitServed(e.T, until, nil)
+			err = exchange(d.certs.path("ca.crt"), other.pem())
+			d.waitRefused(e.T, d.client(e.T, d.certs.authority, clientName, until))
+		case 140:
+			err = d.replica[1].process.Kill()
+		case 160:
+			err = d.start(e.Context(), d.replica[1])
 		}
-		d.proxy.cut()
-		if want == 100 {
-			if err := d.replica[1].process.Kill(); err != nil {
-				e.T.Fatal(err)
-			}
-			if err := d.start(e.Context(), d.replica[1]); err != nil {
-				e.T.Fatal(err)
-			}
+		if err != nil {
+			e.T.Fatal(err)
 		}
+		if created%20 == 0 {
+			d.proxy.cut()
+		}
+	})
+	for _, pod := range pods {
+		e.WaitScheduled(pod)
 	}
 	wantPacked(e, len(pods))
 }

@@ -5,48 +5,45 @@ package extender_test
 
 import (
 	"context"
-	"net/http"
-	"strings"
 	"testing"
 
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
-// TestLeaderKilled: of two replicas with leader election one is ready and answers;
-// when it is killed, the other takes over.
+// TestLeaderKilled: of two replicas with leader election, as shipped, one answers while
+// pods are created. It is told to end, and the other takes over; that one is killed, and
+// the first, started again, takes over. All pods get their volumes.
 func TestLeaderKilled(t *testing.T) {
 	t.Parallel()
 	e := fixture.New(t)
-	e.Timeout = patience
-	d := own(e, plan{mode: "full", name: "extender-leader", noScheduler: true, extender: []string{
-		"{leaderElect: false}", "{leaderElect: true, leaseDuration: 8s, renewDeadline: 6s, retryPeriod: 500ms}",
-	}})
-	second := &replica{}
-	for _, port := range []*int{&second.port, &second.health} {
+	e.Timeout = 2 * patience
+	d := own(e, plan{mode: "full", name: "extender-leader", replicas: 2, elected: true})
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	first, second := d.replica[0], d.replica[1]
+	pods := packWhile(e, 10, 10, func(created int) {
 		var err error
-		if *port, err = freePort(); err != nil {
+		switch created {
+		case 20:
+			t.Logf("told to end with %d of %d pods placed", placed(e), created)
+			if err = first.process.Stop(ctx); err == nil {
+				err = second.await(ctx)
+			}
+		case 40:
+			err = d.standBy(ctx, first)
+		case 60:
+			t.Logf("killed with %d of %d pods placed", placed(e), created)
+			err = second.process.Kill()
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	if err := d.launch(second); err != nil {
-		t.Fatal(err)
-	}
-	err := waitFor(t.Context(), func(ctx context.Context) (bool, error) {
-		status, text := second.get(ctx, "/readyz")
-		return status == http.StatusServiceUnavailable && strings.Contains(text, "standing by"), nil
 	})
-	if err != nil {
-		t.Fatalf("the second replica does not stand by: %v", err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	if err := d.replica[0].await(ctx); err != nil {
-		t.Fatalf("the leader is not ready: %v", err)
-	}
-	if err := d.replica[0].process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	if err := second.await(ctx); err != nil {
+	if err := first.await(ctx); err != nil {
 		t.Error(err)
 	}
+	for _, pod := range pods {
+		e.WaitScheduled(pod)
+	}
+	wantPacked(e, len(pods))
 }

@@ -4,31 +4,42 @@
 package extender_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"sync"
 )
 
 // proxy is what a Service is to a scheduler: each connection goes to the next
-// replica.
+// replica, or to the next one that is ready.
 type proxy struct {
 	port     int
+	onlyIf   func(*replica) bool
 	listener net.Listener
 	targets  []*replica
+	next     int // of the targets
 	running  sync.WaitGroup
 
 	mu   sync.Mutex
-	next int
 	open map[net.Conn]struct{} // nil once stopped
 }
 
-func newProxy(targets []*replica) (*proxy, error) {
+func newProxy(targets []*replica, ready bool) (*proxy, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
 	p := &proxy{port: l.Addr().(*net.TCPAddr).Port, listener: l, targets: targets, open: map[net.Conn]struct{}{}}
+	p.onlyIf = func(r *replica) bool {
+		if !ready {
+			return true
+		}
+		status, _ := r.get(context.Background(), "/readyz")
+		return status == http.StatusOK
+	}
 	p.running.Go(p.accept)
 	return p, nil
 }
@@ -39,11 +50,7 @@ func (p *proxy) accept() {
 		if err != nil {
 			return
 		}
-		p.mu.Lock()
-		target := p.targets[p.next%len(p.targets)]
-		p.next++
-		p.mu.Unlock()
-		to, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", target.port))
+		to, err := p.dial()
 		if err != nil {
 			_ = from.Close()
 			continue
@@ -54,6 +61,18 @@ func (p *proxy) accept() {
 		p.running.Go(func() { p.copy(from, to) })
 		p.running.Go(func() { p.copy(to, from) })
 	}
+}
+
+// dial goes to the next replica that will do.
+func (p *proxy) dial() (net.Conn, error) {
+	for range p.targets {
+		target := p.targets[p.next%len(p.targets)]
+		p.next++
+		if p.onlyIf(target) {
+			return net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", target.port))
+		}
+	}
+	return nil, errors.New("no replica is ready")
 }
 
 func (p *proxy) track(connections ...net.Conn) bool {

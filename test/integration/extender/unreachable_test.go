@@ -4,9 +4,12 @@
 package extender_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"fmt"
+	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -17,23 +20,40 @@ import (
 
 // waitServed waits until the extender has the certificate that ends at a time. Between
 // two looks it calls meanwhile, which may be nil.
-func (d *deployment) waitServed(t *testing.T, until time.Time, meanwhile func()) {
+func (d *deployment) waitServed(t testing.TB, until time.Time, meanwhile func()) {
 	t.Helper()
 	config := &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12} // it may have expired
-	address := fmt.Sprintf("127.0.0.1:%d", d.replica[0].port)
+	serves := func(r *replica) bool {
+		conn, err := tls.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", r.port), config)
+		if err != nil {
+			return false
+		}
+		defer func() { _ = conn.Close() }()
+		return conn.ConnectionState().PeerCertificates[0].NotAfter.Unix() == until.Unix()
+	}
 	err := waitFor(t.Context(), func(context.Context) (bool, error) {
 		if meanwhile != nil {
 			meanwhile()
 		}
-		conn, err := tls.Dial("tcp", address, config)
-		if err != nil {
-			return false, nil
-		}
-		defer func() { _ = conn.Close() }()
-		return conn.ConnectionState().PeerCertificates[0].NotAfter.Unix() == until.Unix(), nil
+		return !slices.ContainsFunc(d.replica, func(r *replica) bool { return !serves(r) }), nil
 	})
 	if err != nil {
 		t.Fatalf("the certificate until %s is not served: %v", until, err)
+	}
+}
+
+// waitRefused returns when no replica answers the client.
+func (d *deployment) waitRefused(t testing.TB, client *http.Client) {
+	t.Helper()
+	body := question(t, "a")
+	err := waitFor(t.Context(), func(ctx context.Context) (bool, error) {
+		return !slices.ContainsFunc(d.replica, func(r *replica) bool {
+			_, _, err := r.call(ctx, client, "filter", bytes.NewReader(body))
+			return err == nil
+		}), nil
+	})
+	if err != nil {
+		t.Fatalf("the client is not refused: %v", err)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 )
@@ -22,7 +23,7 @@ var (
 	// Kustomize restarts pods for a new configuration by a new name, Helm by an
 	// annotation.
 	hashed         = regexp.MustCompile(`^(stowage-[a-z]+-config)-[0-9a-z]{10}$`)
-	helmAnnotation = []string{"checksum/config", "helm.sh/resource-policy", "helm.sh/hook", "helm.sh/hook-weight", "helm.sh/hook-delete-policy"}
+	helmAnnotation = []string{"checksum/config", "helm.sh/resource-policy", "helm.sh/hook", "helm.sh/hook-weight", "helm.sh/hook-delete-policy", "helm.sh/hook-output-log-policy"}
 )
 
 // alike takes away what is different on purpose. Texts of ConfigMaps are compared by
@@ -145,7 +146,8 @@ func only(part string) []string {
 }
 
 // TestHook: what runs before an uninstall is what the manifests have for it, in the
-// order rights, then Job.
+// order rights, then Job. Helm prints the Job's log, which it deletes: whose data is on
+// which disk.
 func TestHook(t *testing.T) {
 	t.Parallel()
 	for _, o := range render(t) {
@@ -157,6 +159,60 @@ func TestHook(t *testing.T) {
 		}
 		if ours && (weight == "1") != (o.GetKind() == "Job") {
 			t.Errorf("%s has weight %q", name(o), weight)
+		}
+		if printed := o.GetAnnotations()["helm.sh/hook-output-log-policy"]; ours && o.GetKind() == "Job" && printed != "hook-succeeded,hook-failed" {
+			t.Errorf("%s: Helm prints its log when %q", name(o), printed)
+		}
+	}
+}
+
+// TestKubeletFolder: kubelet's folder is mounted at its own path, and the agent looks there.
+// Where it is the usual one, nothing is said of it.
+func TestKubeletFolder(t *testing.T) {
+	t.Parallel()
+	for folder, flag := range map[string]bool{"/var/lib/kubelet": false, "/var/lib/k0s/kubelet": true} {
+		for _, o := range render(t, "provisioner.kubeletFolder="+folder, `provisioner.extraArgs=["--recheck-period=1s"]`) {
+			if o.GetKind() != "DaemonSet" {
+				continue
+			}
+			pod := as[appsv1.DaemonSet](t, o).Spec.Template.Spec
+			var from, to []string
+			for _, v := range pod.Volumes {
+				if v.Name == "kubelet" {
+					from = append(from, v.HostPath.Path)
+				}
+			}
+			for _, m := range pod.Containers[0].VolumeMounts {
+				if m.Name == "kubelet" {
+					to = append(to, m.MountPath)
+				}
+			}
+			if want := []string{folder}; !slices.Equal(from, want) || !slices.Equal(to, want) {
+				t.Errorf("%s: %q of the node is mounted at %q", folder, from, to)
+			}
+			if args := pod.Containers[0].Args; slices.Contains(args, "--kubelet-dir="+folder) != flag {
+				t.Errorf("%s: arguments %q", folder, args)
+			}
+		}
+	}
+}
+
+// TestExtenderRollout: replicas of which all are ready are exchanged one by one; of those of
+// which the leader alone is, all at once, since a rollout would wait for ever for another.
+func TestExtenderRollout(t *testing.T) {
+	t.Parallel()
+	for mode, want := range map[string]string{"full": "100%", "advisory": ""} {
+		for _, o := range kustomize(t, "extender/"+mode) {
+			if o.GetKind() != "Deployment" {
+				continue
+			}
+			unavailable := ""
+			if update := as[appsv1.Deployment](t, o).Spec.Strategy.RollingUpdate; update != nil {
+				unavailable = update.MaxUnavailable.String()
+			}
+			if unavailable != want {
+				t.Errorf("%s: maxUnavailable is %q, want %q", mode, unavailable, want)
+			}
 		}
 	}
 }

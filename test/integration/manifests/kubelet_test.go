@@ -6,10 +6,12 @@ package manifests_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os/exec"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -34,6 +36,8 @@ type kubelet struct {
 	cluster     *cluster.Cluster
 	provisioner string // the command
 	running     sync.WaitGroup
+	// broken has pods of Jobs fail, after they have done what they do.
+	broken atomic.Bool
 
 	mu sync.Mutex
 	// started are pods of Jobs, by UID; printed is what they printed, by pod.
@@ -107,6 +111,9 @@ func (k *kubelet) report(ctx context.Context, pod *corev1.Pod, phase corev1.PodP
 func (k *kubelet) run(ctx context.Context, pod *corev1.Pod) {
 	phase := corev1.PodSucceeded
 	out, err := k.execute(ctx, pod)
+	if err == nil && k.broken.Load() {
+		err = errors.New("broken for the test")
+	}
 	k.mu.Lock()
 	k.printed[pod.Namespace+"/"+pod.Labels["job-name"]] = out
 	k.mu.Unlock()

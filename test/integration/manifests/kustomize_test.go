@@ -7,24 +7,29 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
+
+	"stowage.dev/stowage/test/operatorkinds"
 )
 
 // kustomization is what is looked at of a kustomization.yaml.
 type kustomization struct {
+	Kind               string   `json:"kind"`
 	Resources          []string `json:"resources"`
 	ConfigMapGenerator []struct {
 		Files []string `json:"files"`
 	} `json:"configMapGenerator"`
 }
 
-// kustomizations are all there are, by folder.
+// kustomizations are all there are, by folder. manifests/images is none that can be applied.
 func kustomizations(t *testing.T) map[string]kustomization {
 	t.Helper()
 	found := map[string]kustomization{}
@@ -38,8 +43,9 @@ func kustomizations(t *testing.T) map[string]kustomization {
 		}
 		folder, _ := filepath.Rel(files, filepath.Dir(path))
 		var k kustomization
-		err = yaml.Unmarshal(data, &k)
-		found[folder] = k
+		if err = yaml.Unmarshal(data, &k); k.Kind == "Kustomization" {
+			found[folder] = k
+		}
 		return err
 	})
 	if err != nil {
@@ -50,7 +56,7 @@ func kustomizations(t *testing.T) map[string]kustomization {
 
 // apart are files of no kustomization: those that processes read which Kubernetes does
 // not start, and what is applied by itself.
-var apart = []string{"controller/cleaning-jobs.yaml", "scheduler/only/config.yaml", "extender/full/scheduler.yaml", "extender/advisory/scheduler.yaml"}
+var apart = []string{"images/kustomization.yaml", "controller/cleaning-jobs.yaml", "scheduler/only/config.yaml", "extender/full/scheduler.yaml", "extender/advisory/scheduler.yaml"}
 
 // TestNothingForgotten: every file is in a kustomization of its folder, or below it.
 func TestNothingForgotten(t *testing.T) {
@@ -84,16 +90,42 @@ func TestNothingForgotten(t *testing.T) {
 
 var applied sync.Once
 
-// install applies the default overlay, once, so that its namespace and kinds are there.
+// install applies the default overlay and the kinds of the Prometheus operator, once, so that its
+// namespace and all kinds are there.
 func install(t *testing.T) {
 	t.Helper()
 	applied.Do(func() {
-		for _, o := range installOrder(kustomize(t, "overlays/default")) {
+		for _, o := range append(operatorKinds(t), installOrder(kustomize(t, "overlays/default"))...) {
 			if err := apply(t.Context(), admin, o); err != nil {
 				t.Error(err)
 			}
 		}
+		for _, kind := range operatorkinds.Names {
+			waitFor(t, kind+" is served", func() bool {
+				plural := schema.ParseGroupResource(kind).WithVersion("v1")
+				_, err := admin.Resource(plural).List(t.Context(), metav1.ListOptions{Limit: 1})
+				return err == nil
+			})
+		}
 	})
+}
+
+// operatorKinds are the definitions of the operator's kinds.
+func operatorKinds(t *testing.T) []object {
+	t.Helper()
+	paths, err := operatorkinds.Files(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kinds []object
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kinds = append(kinds, parse(t, string(data))...)
+	}
+	return kinds
 }
 
 // installOrder puts namespaces and kinds before what needs them, as kubectl does.
@@ -115,9 +147,6 @@ func TestKustomizations(t *testing.T) {
 				if o.GetLabels()["app.kubernetes.io/part-of"] != "stowage" {
 					t.Errorf("%s has no label app.kubernetes.io/part-of", name(o))
 				}
-				if foreign(o) {
-					continue
-				}
 				if err := apply(t.Context(), admin, o, metav1.DryRunAll); err != nil {
 					t.Error(err)
 				}
@@ -138,6 +167,104 @@ func TestImages(t *testing.T) {
 					t.Errorf("%s: image %s: %v", name(o), image, err)
 				}
 			}
+		}
+	}
+}
+
+// TestImagesElsewhere: whoever says in manifests/images where the images are gets no other
+// image, whichever folder is applied, and so with all that the pages say.
+func TestImagesElsewhere(t *testing.T) {
+	t.Parallel()
+	copied := t.TempDir()
+	if err := os.CopyFS(copied, os.DirFS(files)); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(copied, "images", "kustomization.yaml")
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.ReplaceAll(strings.ReplaceAll(string(data), ": stowage.dev/", ": registry.example/team/"), "newTag: dev", "newTag: v1")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	images := 0
+	for folder := range kustomizations(t) {
+		out, err := command(t, tools.kustomize, "build", filepath.Join(copied, folder))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range parse(t, out) {
+			for _, image := range imagesOf(o.Object) {
+				if images++; !strings.HasPrefix(image, "registry.example/team/stowage-") || !strings.HasSuffix(image, ":v1") {
+					t.Errorf("%s: %s has image %s", folder, name(o), image)
+				}
+			}
+		}
+	}
+	if images < 10 {
+		t.Errorf("%d images", images)
+	}
+}
+
+// appliedFolder is a folder that a page says to apply.
+var appliedFolder = regexp.MustCompile(`-k (manifests/[a-z/-]+)`)
+
+// TestPagesApplyFolders: what the pages say to apply is there.
+func TestPagesApplyFolders(t *testing.T) {
+	t.Parallel()
+	pages, err := filepath.Glob(top + "docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, known := 0, kustomizations(t)
+	for _, page := range append(pages, top+"README.md") {
+		data, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range appliedFolder.FindAllStringSubmatch(string(data), -1) {
+			folder := strings.TrimPrefix(match[1], "manifests/")
+			if _, ok := known[folder]; !ok {
+				t.Errorf("%s applies %s, which is not there", filepath.Base(page), match[1])
+			}
+			found++
+		}
+	}
+	if found < 10 {
+		t.Errorf("the pages apply %d folders", found)
+	}
+}
+
+// TestRunbooksElsewhere: with what docs/monitoring.md has for an overlay, all alerts lead to
+// another page, each to its section.
+func TestRunbooksElsewhere(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile(top + "docs/monitoring.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, said, _ := strings.Cut(string(page), "\nreplacements:\n")
+	said, _, _ = strings.Cut(said, "```")
+	overlay := t.TempDir()
+	if err := os.CopyFS(filepath.Join(overlay, "manifests"), os.DirFS(files)); err != nil {
+		t.Fatal(err)
+	}
+	text := "resources: [manifests/monitoring, manifests/monitoring/extender]\nreplacements:\n" + said
+	if err := os.WriteFile(filepath.Join(overlay, "kustomization.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := command(t, tools.kustomize, "build", overlay)
+	if err != nil {
+		t.Fatal(err)
+	}
+	led := regexp.MustCompile(`runbook_url: (.*)#stowage[a-z]+\n`).FindAllStringSubmatch(out, -1)
+	if len(led) < 10 || strings.Count(out, "runbook_url") != len(led) {
+		t.Errorf("%d alerts of %d lead to a section", len(led), strings.Count(out, "runbook_url"))
+	}
+	for _, alert := range led {
+		if alert[1] != "https://wiki.example/stowage" {
+			t.Errorf("an alert leads to %s", alert[1])
 		}
 	}
 }

@@ -80,10 +80,15 @@ func newSite(t *testing.T) *site {
 // helm runs Helm against the cluster.
 func (s *site) helm(args ...string) {
 	s.t.Helper()
-	args = append(args, "--kubeconfig", s.Kubeconfig(), "--namespace", namespace)
-	if out, err := command(s.t, tools.helm, args...); err != nil {
+	if out, err := s.tryHelm(args...); err != nil {
 		s.t.Fatalf("%v\n%s", err, out)
 	}
+}
+
+// tryHelm is helm that may fail.
+func (s *site) tryHelm(args ...string) (string, error) {
+	s.t.Helper()
+	return command(s.t, tools.helm, append(args, "--kubeconfig", s.Kubeconfig(), "--namespace", namespace)...)
 }
 
 // TestHelm: installed on an empty cluster, upgraded over a workload, and uninstalled;

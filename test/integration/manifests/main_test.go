@@ -7,8 +7,8 @@
 // admitted where they should be, and what was installed can be upgraded and is gone when
 // it is uninstalled.
 //
-// Monitors and rules are of kinds that the API server does not know; hack/monitoring
-// holds these against Prometheus' own code.
+// Monitors and rules are of kinds of the Prometheus operator, whose definitions are installed;
+// hack/monitoring holds these against Prometheus' own code.
 package manifests_test
 
 import (

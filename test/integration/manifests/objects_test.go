@@ -67,9 +67,6 @@ func byName(t *testing.T, objects []object) map[string]object {
 	return found
 }
 
-// foreign are kinds that the API server does not have; hack/monitoring checks these.
-func foreign(o object) bool { return o.GroupVersionKind().Group == "monitoring.coreos.com" }
-
 // resource is where a client finds an object.
 func resource(client dynamic.Interface, o object) dynamic.ResourceInterface {
 	plural, _ := meta.UnsafeGuessKindToResource(o.GroupVersionKind())

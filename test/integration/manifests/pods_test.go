@@ -5,6 +5,7 @@ package manifests_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -135,5 +136,53 @@ func TestSchedulerName(t *testing.T) {
 		if got := scheduler(test.pod.Namespace, test.pod); got != test.want {
 			t.Errorf("%s: scheduler %s, want %s", story, got, test.want)
 		}
+	}
+}
+
+// TestMarkedForExtender: pods with claims are marked if their scheduler is one that asks the
+// extender, which the chart can be told.
+func TestMarkedForExtender(t *testing.T) {
+	t.Parallel()
+	const mark = "stowage.dev/volumes"
+	space, err := shared.NewNamespace(t.Context(), "marked")
+	if err != nil {
+		t.Fatal(err)
+	}
+	marked := func(pod *builders.Pod) bool {
+		t.Helper()
+		made, err := shared.Client().CoreV1().Pods(space).Create(t.Context(), pod.Obj(), dryRun)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resources := made.Spec.Containers[0].Resources
+		request, limit := resources.Requests[mark], resources.Limits[mark]
+		return request.Value() == 1 && limit.Value() == 1
+	}
+	pod := func() *builders.Pod { return builders.MakePod("p").Namespace(space).PVC("c") }
+	apply := func(objects []object) {
+		t.Helper()
+		for _, o := range objects {
+			if strings.HasPrefix(o.GetKind(), "MutatingAdmissionPolicy") {
+				if err := apply(t.Context(), admin, o); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+
+	apply(kustomize(t, "extender/full"))
+	waitFor(t, "the policy is in force", func() bool { return marked(pod()) })
+	for story, other := range map[string]*builders.Pod{
+		"a pod without claims":             builders.MakePod("p").Namespace(space),
+		"one that names another scheduler": pod().SchedulerName("batch"),
+	} {
+		if marked(other) {
+			t.Errorf("%s is marked", story)
+		}
+	}
+	apply(render(t, "extender.enabled=true", `extender.schedulerNames=["default-scheduler","batch"]`))
+	waitFor(t, "the scheduler that the chart names is in force", func() bool { return marked(pod().SchedulerName("batch")) })
+	if !marked(pod()) || marked(pod().SchedulerName("stowage-scheduler")) {
+		t.Error("want marked what the chart names, and nothing else")
 	}
 }

@@ -53,6 +53,7 @@ var switches = map[string]change{
 	"image.pullSecrets":                                {set: []string{`image.pullSecrets=[{"name":"mine"}]`}, has: `"imagePullSecrets":[{"name":"mine"}]`},
 	"commonLabels":                                     {set: []string{`commonLabels={"team":"storage"}`}, has: `"team":"storage"`},
 	"networkPolicies":                                  {set: []string{"networkPolicies=false"}, lacks: `"kind":"NetworkPolicy"`, objects: -3},
+	"apiServerPorts":                                   {set: []string{"apiServerPorts=[443,16443]"}, has: `"egress":[{"ports":[{"port":443},{"port":16443},{"port":53},{"port":53,"protocol":"UDP"}]}]`, lacks: `{"port":6443}`},
 	"podDisruptionBudgets":                             {set: []string{"podDisruptionBudgets=false"}, lacks: `"kind":"PodDisruptionBudget"`, objects: -2},
 	"crds.install":                                     {set: []string{"crds.install=false"}, lacks: `"kind":"CustomResourceDefinition"`, objects: -1},
 	"crds.keep":                                        {set: []string{"crds.keep=false"}, lacks: `"helm.sh/resource-policy":"keep"`},
@@ -66,6 +67,7 @@ var switches = map[string]change{
 	"extender.mode":                                    {set: []string{"extender.mode=Advisory", "extender.enabled=true"}, has: "mode: Advisory", objects: 12},
 	"extender.servingSecret":                           {set: []string{"extender.servingSecret=mine", "extender.enabled=true"}, has: `"secretName":"mine"`, objects: 13},
 	"extender.clientsConfigMap":                        {set: []string{"extender.clientsConfigMap=mine", "extender.enabled=true"}, has: `"configMap":{"name":"mine"}`, objects: 13},
+	"extender.schedulerNames":                          {set: []string{`extender.schedulerNames=["default-scheduler","batch"]`, "extender.enabled=true"}, has: `in ['default-scheduler', 'batch']`, objects: 13},
 	"extender.policyFailure":                           {set: []string{"extender.policyFailure=Ignore", "extender.enabled=true"}, has: `"failurePolicy":"Ignore"`, objects: 13},
 	"extender.config":                                  {set: []string{`extender.config={"timeouts":{"verb":"3s"}}`, "extender.enabled=true"}, has: "verb: 3s", objects: 13},
 	"provisioner.enabled":                              {set: []string{"provisioner.enabled=false"}, lacks: `"kind":"DaemonSet"`, objects: -26},
@@ -94,6 +96,7 @@ var switches = map[string]change{
 	"monitoring.dashboard":                             {set: []string{"monitoring.dashboard=false", "monitoring.enabled=true"}, has: `"kind":"PodMonitor"`, objects: 8},
 	"monitoring.dashboardLabels":                       {set: []string{`monitoring.dashboardLabels={"mine":"yes","grafana_dashboard":null}`, "monitoring.enabled=true"}, has: `"mine":"yes"`, objects: 9},
 	"monitoring.labels":                                {set: []string{`monitoring.labels={"release":"prometheus"}`, "monitoring.enabled=true"}, has: `"release":"prometheus"`, objects: 9},
+	"monitoring.runbookBase":                           {set: []string{"monitoring.runbookBase=https://wiki.example/stowage", "monitoring.enabled=true"}, has: `"runbook_url":"https://wiki.example/stowage#stowageprovisionerdown"`, objects: 9},
 	"monitoring.interval":                              {set: []string{"monitoring.interval=15s", "monitoring.enabled=true"}, has: `"interval":"15s"`, objects: 9},
 	"monitoring.prometheusServiceAccount":              {set: []string{`monitoring.prometheusServiceAccount={"namespace":"monitoring","name":"prometheus"}`, "monitoring.enabled=true"}, has: `"kind":"ServiceAccount","name":"prometheus","namespace":"monitoring"`, objects: 10},
 	"monitoring.prometheusServiceAccount.namespace":    {set: []string{"monitoring.prometheusServiceAccount.namespace=monitoring", "monitoring.prometheusServiceAccount.name=p", "monitoring.enabled=true"}, has: `"namespace":"monitoring"`, objects: 10},
@@ -156,7 +159,7 @@ func TestSwitches(t *testing.T) {
 				t.Errorf("with %v there are %+d objects, want %+d", c.set, got, c.objects)
 			}
 			for key, o := range byName(t, objects) {
-				if foreign(o) || known[text(t, []object{o})] {
+				if known[text(t, []object{o})] {
 					continue
 				}
 				if o.GetKind() == "StorageClass" {
@@ -248,6 +251,18 @@ func leaves(root, schema map[string]any, path string, found map[string]bool) {
 	}
 }
 
+// TestContradictions: values of which one needs a part that another one turns off are
+// refused, by both their names.
+func TestContradictions(t *testing.T) {
+	t.Parallel()
+	for value, part := range map[string]string{"controller.cleaningJobs": "controller.enabled", "policies.schedulerName": "scheduler.enabled"} {
+		_, err := template(t, value+"=true", part+"=false")
+		if err == nil || !strings.Contains(err.Error(), value+": must not be true while "+part+" is false") {
+			t.Errorf("%s without %s: %v", value, part, err)
+		}
+	}
+}
+
 // TestBadValues: each gets an error that names the value.
 func TestBadValues(t *testing.T) {
 	t.Parallel()
@@ -258,6 +273,8 @@ func TestBadValues(t *testing.T) {
 		"scheduler.args.bindingMode=direct":                                  {"/scheduler/args/bindingMode", "Direct", "PVController"},
 		"scheduler.args.bindingmode=Direct":                                  {"/scheduler/args", "bindingmode"},
 		"extender.mode=full":                                                 {"/extender/mode", "Full", "Advisory"},
+		"extender.schedulerNames=[]":                                         {"/extender/schedulerNames"},
+		`extender.schedulerNames=["it's"]`:                                   {"/extender/schedulerNames/0"},
 		"extender.policyFailure=Warn":                                        {"/extender/policyFailure", "Fail", "Ignore"},
 		"image.pullPolicy=Sometimes":                                         {"/image/pullPolicy", "IfNotPresent"},
 		"image.tag=a b":                                                      {"/image/tag"},
@@ -271,6 +288,8 @@ func TestBadValues(t *testing.T) {
 		"provisioner.maxUnavailable=all":                                     {"/provisioner/maxUnavailable"},
 		"provisioner.replicas=2":                                             {"/provisioner", "replicas"},
 		"controller.logLevel=loud":                                           {"/controller/logLevel", "want integer"},
+		"apiServerPorts=[70000]":                                             {"/apiServerPorts/0"},
+		"monitoring.runbookBase=wiki":                                        {"/monitoring/runbookBase"},
 		"monitoring.interval=often":                                          {"/monitoring/interval"},
 		"monitorng.enabled=true":                                             {"monitorng"},
 	} {

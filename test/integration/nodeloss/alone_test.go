@@ -6,9 +6,12 @@ package nodeloss_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/local/loss"
@@ -21,17 +24,18 @@ import (
 // or that are two, one after the other on a cluster of their own.
 func TestControllersOfTheirOwn(t *testing.T) {
 	t.Parallel()
-	e := fixture.NewOn(t, fixture.DefaultConfig())
+	e := fixture.NewOn(t, audit.Config())
 	if err := node.Apply(e.Context(), e.Cluster); err != nil {
 		t.Fatal(err)
 	}
-	if err := rights(e.Context(), e.Cluster); err != nil {
+	if err := grant(e.Context(), e.Cluster); err != nil {
 		t.Fatal(err)
 	}
 	t.Run("dry run", func(t *testing.T) { dryRun(t, e.Sibling(t)) })
 	t.Run("budget", func(t *testing.T) { budget(t, e.Sibling(t)) })
 	t.Run("leader killed", func(t *testing.T) { leaderKilled(t, e.Sibling(t)) })
 	t.Run("killed after each write", func(t *testing.T) { killedAfterEachWrite(t, e.Sibling(t)) })
+	t.Run("reports of nodes that are gone", func(t *testing.T) { collected(t, e.Sibling(t)) })
 }
 
 // run starts a controller, which is killed after the test at the latest.
@@ -111,6 +115,48 @@ func budget(t *testing.T, e *fixture.Env) {
 	s.waitGone(later, stowage.TombstonePublished)
 	if n := left(); n != 1 {
 		t.Errorf("%d of three claims are left, want 1", n)
+	}
+}
+
+// collected: a report that nobody has written to for long goes with its node, unless the
+// node remembers a disk in it.
+func collected(t *testing.T, e *fixture.Env) {
+	s := newSite(t, e, nil)
+	ctx, cancel := context.WithTimeout(s.Context(), s.Timeout)
+	defer cancel()
+	long := metav1.NewTime(time.Now().Add(-2 * time.Hour))
+	left := func(name string, stones ...stowage.Tombstone) *stowage.LocalDiskReport {
+		node := s.Name(name)
+		report, err := s.reports.Create(ctx, &stowage.LocalDiskReport{
+			ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: stowage.LocalDiskReportSpec{NodeName: node, Page: 1},
+		}, metav1.CreateOptions{})
+		if err == nil {
+			report.Status.LastTransitionTime, report.Status.Tombstones = &long, stones
+			report, err = s.reports.UpdateStatus(ctx, report, metav1.UpdateOptions{})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return report
+	}
+	kept := left("a", stowage.Tombstone{Identity: "wwn:1", State: stowage.TombstonePublished})
+	goes := left("b")
+	watching, err := s.reports.Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + goes.Name, ResourceVersion: goes.ResourceVersion})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watching.Stop()
+	run(t, e, "collector", "leaderElection: {leaderElect: false}\n")
+	for change := range watching.ResultChan() {
+		if change.Type == watch.Deleted {
+			break
+		}
+	}
+	if _, err := s.reports.Get(ctx, goes.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the report of a node that is gone: %v, want it deleted", err)
+	}
+	if _, err := s.reports.Get(ctx, kept.Name, metav1.GetOptions{}); err != nil {
+		t.Errorf("the report of a node that remembers a disk: %v", err)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/integration/fixture"
 	"stowage.dev/stowage/test/integration/node"
+	"stowage.dev/stowage/test/integration/rights"
 )
 
 // manifests is the folder of what is shipped.
@@ -27,7 +28,12 @@ const account = "system:serviceaccount:stowage-system:stowage-controller"
 // binary is the controller's.
 var binary string
 
-func TestMain(m *testing.M) { os.Exit(fixture.Main(m, node.Install, begin)) }
+// audit sees to it that the manifests grant nothing that no test has the controller use.
+var audit = rights.Audit{User: account, Files: []string{filepath.Join(manifests, "rbac.yaml")}}
+
+func TestMain(m *testing.M) {
+	os.Exit(audit.Exit(fixture.MainOn(m, audit.Config, node.Install, begin)))
+}
 
 // shared runs for all tests of the package's cluster; what it is to do they say by
 // annotations.
@@ -38,7 +44,7 @@ func begin(ctx context.Context, c *cluster.Cluster) (stop func(), err error) {
 	if binary, err = cluster.BuildCommand(ctx, cluster.BuildOptions{Progress: os.Stderr}, "stowage.dev/stowage/cmd/controller"); err != nil {
 		return nil, err
 	}
-	if err := rights(ctx, c); err != nil {
+	if err := grant(ctx, c); err != nil {
 		return nil, err
 	}
 	process, err := start(c, "controller", sharedSettings)
@@ -52,14 +58,8 @@ func begin(ctx context.Context, c *cluster.Cluster) (stop func(), err error) {
 	}, nil
 }
 
-// rights grants the controller what manifests grant it.
-func rights(ctx context.Context, c *cluster.Cluster) error {
-	files, err := filepath.Glob(filepath.Join(manifests, "rbac*.yaml"))
-	if err != nil {
-		return err
-	}
-	return c.CreateFiles(ctx, files...)
-}
+// grant grants the controller what manifests grant it.
+func grant(ctx context.Context, c *cluster.Cluster) error { return c.CreateFiles(ctx, audit.Files...) }
 
 // start runs a controller with these settings.
 func start(c *cluster.Cluster, name, settings string) (*cluster.Process, error) {

@@ -27,6 +27,7 @@ import (
 // first write is carried out, before it hears of that.
 type mortals struct {
 	site    *site
+	watch   cache.TransformFunc // of all their informers
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 
@@ -37,7 +38,7 @@ type mortals struct {
 
 func startMortals(s *site) *mortals {
 	ctx, cancel := context.WithCancel(s.Context())
-	m := &mortals{site: s, cancel: cancel}
+	m := &mortals{site: s, watch: s.WatchWrites(), cancel: cancel}
 	m.running.Go(func() {
 		for ctx.Err() == nil {
 			if err := m.live(ctx); err != nil && ctx.Err() == nil {
@@ -70,7 +71,7 @@ func (m *mortals) live(ctx context.Context) error {
 		return err
 	}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &killer{ctx: ctx, die: die, m: m, next: next} })
-	made, informer, factory, err := assemble(config)
+	made, informer, factory, err := assemble(config, m.watch)
 	if err != nil {
 		return err
 	}
@@ -83,7 +84,7 @@ func (m *mortals) live(ctx context.Context) error {
 	return made.Run(ctx) // which ends at once if the life has
 }
 
-func assemble(config *rest.Config) (*nodeloss.Controller, cache.SharedIndexInformer, informers.SharedInformerFactory, error) {
+func assemble(config *rest.Config, watch cache.TransformFunc) (*nodeloss.Controller, cache.SharedIndexInformer, informers.SharedInformerFactory, error) {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, nil, nil, err
@@ -93,10 +94,13 @@ func assemble(config *rest.Config) (*nodeloss.Controller, cache.SharedIndexInfor
 		return nil, nil, nil, err
 	}
 	informer, err := diskreports.NewInformer(reports)
+	if err == nil {
+		err = informer.SetTransform(watch)
+	}
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	factory := informers.NewSharedInformerFactory(client, 0)
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(watch))
 	made, err := nodeloss.New(nodeloss.Config{
 		Settings: controller.NodeLoss{
 			Policy: controller.NodeLossKeep, Delay: metav1.Duration{Duration: time.Second},

@@ -204,6 +204,25 @@ func TestRetained(t *testing.T) {
 	s.waitGone(before.pv, stowage.TombstoneRetained)
 }
 
+// TestReserved: by an administrator, for a claim that is not there. The volume stays, and says
+// what it waits for; when that is taken off, it goes.
+func TestReserved(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, fixture.New(t), asks("Release", "1s"), "a")
+	reserved := s.SeenPVs()[0]
+	patch := func(ref string) {
+		body := []byte(`{"spec":{"claimRef":` + ref + `}}`)
+		if _, err := s.Client.CoreV1().PersistentVolumes().Patch(s.Context(), reserved.Name, types.MergePatchType, body, metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	patch(`{"namespace":"` + s.Namespace + `","name":"later"}`)
+	s.lose("a")
+	s.waitTold("default", reserved.Name, "VolumeLost", "reserved", "claimRef")
+	patch("null")
+	s.waitGone(reserved, stowage.TombstonePublished)
+}
+
 // TestVolumesOfOthers are left alone, whatever they look like.
 func TestVolumesOfOthers(t *testing.T) {
 	t.Parallel()

@@ -60,6 +60,12 @@ func newSite(t *testing.T, e *fixture.Env, annotations map[string]string, nodes 
 // volume makes a volume as an agent would.
 func (s *site) volume(node, name string, policy corev1.PersistentVolumeReclaimPolicy) *corev1.PersistentVolume {
 	s.T.Helper()
+	return s.volumeOf(node, name, "wwn:"+s.Name(node)+"-"+name, policy)
+}
+
+// volumeOf makes a volume of a disk.
+func (s *site) volumeOf(node, name, identity string, policy corev1.PersistentVolumeReclaimPolicy) *corev1.PersistentVolume {
+	s.T.Helper()
 	class, err := s.Client.StorageV1().StorageClasses().Get(s.Context(), s.class, metav1.GetOptions{})
 	if err != nil {
 		s.T.Fatal(err)
@@ -69,7 +75,7 @@ func (s *site) volume(node, name string, policy corev1.PersistentVolumeReclaimPo
 		Node: publish.Node{Name: full, Hostname: full}, Class: class, Generation: 1,
 		Disk: disk.Fact{
 			Key: disk.Key{Class: s.class, Name: name}, HostPath: "/mnt/disks/" + name, Kind: disk.Mount,
-			Identity: disk.Identity("wwn:" + full + "-" + name), Bytes: 1 << 30,
+			Identity: disk.Identity(identity), Bytes: 1 << 30,
 		},
 		Offer: publish.Offer{Mode: disk.Filesystem, Labels: map[string]string{"stowage.dev/test": s.Namespace}},
 	})
@@ -251,7 +257,7 @@ func (s *site) report(pv *corev1.PersistentVolume, state stowage.EntryState) {
 		report, err = s.reports.Get(s.Context(), node, metav1.GetOptions{})
 	}
 	if err == nil {
-		report.Status.Entries = []stowage.Entry{{Class: s.class, Name: "disk1", State: state, Volume: pv.Name}}
+		report.Status.Entries = []stowage.Entry{{Class: s.class, Name: "disk1", State: state, Volume: pv.Name, Identity: pv.Annotations[publish.IdentityAnnotation]}}
 		_, err = s.reports.UpdateStatus(s.Context(), report, metav1.UpdateOptions{})
 	}
 	if err != nil {

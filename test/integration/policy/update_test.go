@@ -60,6 +60,10 @@ func TestUpdate(t *testing.T) {
 			before: released,
 			patch:  `{"metadata":{"finalizers":["kubernetes.io/pv-protection","stowage.dev/local-volume"]}}`,
 		},
+		"says that its disk is missing":         {patch: annotate(publish.DiskAnnotation, `"Missing"`)},
+		"says that its disk is another one":     {before: annotate(publish.DiskAnnotation, `"Missing"`), patch: annotate(publish.DiskAnnotation, `"Replaced"`)},
+		"says no more that its disk is missing": {before: annotate(publish.DiskAnnotation, `"Missing"`), patch: annotate(publish.DiskAnnotation, `null`)},
+		"says of its disk what nobody knows":    {patch: annotate(publish.DiskAnnotation, `"Fine"`), want: volumes(annotations)},
 		"says itself that a disk is the same": {
 			patch: annotate(publish.SameDiskAnnotation, `"fs:2:/"`), want: volumes(annotations),
 		},
@@ -91,11 +95,15 @@ func TestUpdate(t *testing.T) {
 		"removes all finalizers":     {patch: unfinished, want: volumes("finalizers")},
 		"writes the status":          {by: bed.mighty[alpha], patch: phase, sub: []string{"status"}, want: volumes("do not write the status")},
 
-		"another agent removes the finalizer":   {by: bed.agents[beta], patch: released, want: volumes(own)},
-		"another agent makes it its own":        {by: bed.agents[beta], patch: taken(beta), want: volumes(own)},
-		"another agent says it is another disk": {by: bed.agents[beta], patch: annotate(publish.IdentityAnnotation, `"fs:2:/"`), want: volumes(own)},
-		"another agent claims it":               {by: bed.agents[beta], patch: claimed, want: volumes(own)},
-		"another agent writes the status":       {by: bed.mighty[beta], patch: phase, sub: []string{"status"}, want: volumes("do not write the status")},
+		"another agent removes the finalizer":    {by: bed.agents[beta], patch: released, want: volumes(own)},
+		"another agent makes it its own":         {by: bed.agents[beta], patch: taken(beta), want: volumes(own)},
+		"another agent says it is another disk":  {by: bed.agents[beta], patch: annotate(publish.IdentityAnnotation, `"fs:2:/"`), want: volumes(own)},
+		"another agent says its disk is missing": {by: bed.agents[beta], patch: annotate(publish.DiskAnnotation, `"Missing"`), want: volumes(own)},
+		"another agent says its disk is back": {
+			by: bed.agents[beta], before: annotate(publish.DiskAnnotation, `"Missing"`), patch: annotate(publish.DiskAnnotation, `null`), want: volumes(own),
+		},
+		"another agent claims it":         {by: bed.agents[beta], patch: claimed, want: volumes(own)},
+		"another agent writes the status": {by: bed.mighty[beta], patch: phase, sub: []string{"status"}, want: volumes("do not write the status")},
 
 		"a token of no pod removes the finalizer": {by: bed.unbound, patch: released, want: volumes(noNode)},
 		"an administrator does as he likes":       {by: bed.admin, patch: taken(beta)},

@@ -104,6 +104,20 @@ func wakes() map[string]wake {
 			},
 			event: func(e *fixture.Env) { e.CreateClass(e.Class("later")) },
 		},
+		"a volume kept for the claim is deleted": {
+			given: keptTooSmall,
+			event: func(e *fixture.Env) { e.DeletePV("kept") },
+		},
+		"a volume is kept for the claim no more": {
+			given: keptTooSmall,
+			event: func(e *fixture.Env) { e.PatchPV("kept", map[string]any{"spec": map[string]any{"claimRef": nil}}) },
+		},
+		"a volume is kept for another claim instead": {
+			given: keptTooSmall,
+			event: func(e *fixture.Env) {
+				e.PatchPV("kept", map[string]any{"spec": map[string]any{"claimRef": map[string]any{"name": "other"}}})
+			},
+		},
 		"another pod's claim and its volume are gone": {
 			given: func(e *fixture.Env) scene {
 				e.AddNodes(e.Node("a"))
@@ -123,6 +137,13 @@ func wakes() map[string]wake {
 			},
 		},
 	}
+}
+
+// keptTooSmall has a volume that fits, and one that is kept for the claim and does
+// not: while it is, the claim gets no other.
+func keptTooSmall(e *fixture.Env) scene {
+	kept := e.LocalPV("kept", "a").Capacity("512Mi").ClaimRef(e.Namespace, "data", "")
+	return oneNode(e, e.PVC("data").Request("1Gi"), e.LocalPV("volume", "a"), kept)
 }
 
 // TestWaitingPodIsWoken: a pod that no node can have is placed by the event

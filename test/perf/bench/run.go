@@ -86,7 +86,7 @@ func Run(ctx context.Context, c Config) (run result.Run, err error) {
 		return run, err
 	}
 	if s.scheduler != nil {
-		run.PeakMemory, err = peakMemory(s.scheduler)
+		run.PeakMemory, err = PeakMemory(s.scheduler)
 	}
 	return run, err
 }

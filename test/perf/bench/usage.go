@@ -95,8 +95,8 @@ func cpuTime(p *cluster.Process) (float64, error) {
 	return stat.CPUTime(), nil
 }
 
-// peakMemory is the largest resident set that the process ever had, in bytes.
-func peakMemory(p *cluster.Process) (int64, error) {
+// PeakMemory is the largest resident set that the process ever had, in bytes.
+func PeakMemory(p *cluster.Process) (int64, error) {
 	proc, err := procfs.NewProc(p.PID())
 	if err != nil {
 		return 0, fmt.Errorf("read the memory of %s: %w", p.Name(), err)

@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
+	"runtime/debug"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -27,9 +29,13 @@ import (
 const (
 	nodes   = 5000
 	perNode = 10
+	// running is how many pods each node has.
+	running = 5
 	// warmUp calls come before those that count.
 	warmUp = 50
-	qps    = 5000
+	// collectEvery is between how many calls the caller's garbage is collected.
+	collectEvery = 20
+	qps          = 5000
 )
 
 // kind is one series of calls.
@@ -39,15 +45,19 @@ type kind struct {
 	size       string
 	fits       int  // nodes
 	bind       bool // each pod before the next is asked about
+	ephemeral  bool // from then on, a running pod has an ephemeral claim
 }
 
-// kinds end with those that change the volumes.
+// kinds end with those that change what there is.
 var kinds = []kind{
 	{key: "one", title: "1 claim", claims: 1, size: "50Gi", fits: nodes},
 	{key: "two", title: "2 claims", claims: 2, size: "50Gi", fits: nodes},
 	{key: "none", title: "1 claim that fits nowhere", claims: 1, size: "1Ti"},
 	{key: "bound", title: "1 claim, each pod bound before the next call", claims: 1, size: "50Gi", fits: nodes, bind: true},
+	{key: "ephemeral", title: "1 claim that fits nowhere, one ephemeral claim elsewhere", claims: 1, size: "1Ti", ephemeral: true},
 }
+
+const namespace, class = "bench", "local" // as bench.Prepare made them
 
 // asker asks one extender.
 type asker struct {
@@ -75,6 +85,9 @@ func (r *runner) filter(ctx context.Context, c page.Circumstances) error {
 		for n := range nodes {
 			a.nodes = append(a.nodes, fmt.Sprintf("node-%d", n))
 		}
+		if err := runPods(ctx, cl, a.nodes); err != nil {
+			return err
+		}
 		pods := map[string][]*v1.Pod{}
 		for _, k := range kinds {
 			if pods[k.key], err = makePods(ctx, cl, k, warmUp+r.Number("calls")); err != nil {
@@ -87,13 +100,19 @@ func (r *runner) filter(ctx context.Context, c page.Circumstances) error {
 		}
 		for _, k := range kinds {
 			parts.Progress("%d calls: %s", r.Number("calls"), k.title)
+			if k.ephemeral {
+				if err := ownClaim(ctx, cl); err != nil {
+					return err
+				}
+			}
 			series, err := a.series(ctx, k, pods[k.key])
 			if err != nil {
 				return fmt.Errorf("%s: %w", k.title, err)
 			}
 			measured.Series = append(measured.Series, *series)
 		}
-		return nil
+		measured.Memory, err = bench.PeakMemory(a.Process)
+		return err
 	})
 	if err == nil {
 		r.file.Filter = measured
@@ -101,10 +120,38 @@ func (r *runner) filter(ctx context.Context, c page.Circumstances) error {
 	return err
 }
 
-// makePods makes pods and their claims, in the namespace and of the class that
-// bench.Prepare made.
+// runPods makes the pods that are on the nodes.
+func runPods(ctx context.Context, cl *cluster.Cluster, nodes []string) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(64)
+	for n, node := range nodes {
+		group.Go(func() error {
+			for i := range running {
+				pod := builders.MakePod(fmt.Sprintf("running-%d-%d", n, i)).Namespace(namespace).Node(node).Obj()
+				if _, err := cl.Client().CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// ownClaim makes a running pod with an ephemeral volume, and its claim.
+func ownClaim(ctx context.Context, cl *cluster.Cluster) error {
+	core, template := cl.Client().CoreV1(), builders.MakePVC("owner-scratch").Namespace(namespace).Class(class).Request("1Gi")
+	pod := builders.MakePod("owner").Namespace(namespace).Node("node-0").Ephemeral("scratch", template.Obj()).Obj()
+	owner, err := core.Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	_, err = core.PersistentVolumeClaims(namespace).Create(ctx, template.OwnedBy(owner).Obj(), metav1.CreateOptions{})
+	return err
+}
+
+// makePods makes pods and their claims.
 func makePods(ctx context.Context, cl *cluster.Cluster, k kind, count int) ([]*v1.Pod, error) {
-	const namespace, class = "bench", "local"
 	core, pods := cl.Client().CoreV1(), make([]*v1.Pod, count)
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(64)
@@ -129,7 +176,13 @@ func makePods(ctx context.Context, cl *cluster.Cluster, k kind, count int) ([]*v
 // series calls once for each pod, one call after the other.
 func (a *asker) series(ctx context.Context, k kind, pods []*v1.Pod) (*figures.Series, error) {
 	s := &figures.Series{Name: k.title}
+	// The caller's garbage is collected between calls: collectors of two processes on
+	// few processors would be measured instead of the extender.
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	for i, pod := range pods {
+		if i%collectEvery == 0 {
+			runtime.GC()
+		}
 		call, whole, err := a.filter(ctx, pod, k.fits)
 		if err != nil {
 			return nil, err

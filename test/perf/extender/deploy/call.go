@@ -12,12 +12,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"time"
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 )
 
@@ -66,7 +64,7 @@ func ask(ctx context.Context, client *http.Client, method, url string, body []by
 
 // awaitReady returns when the extender is ready, or has ended.
 func (e *Extender) awaitReady(ctx context.Context) error {
-	return wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	return waitFor(ctx, func(ctx context.Context) (bool, error) {
 		select {
 		case <-e.Process.Done():
 			return false, errors.Join(errors.New("the extender has ended"), e.Process.Err())

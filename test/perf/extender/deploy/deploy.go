@@ -81,10 +81,15 @@ func Start(ctx context.Context, c Config) (*Extender, error) {
 	return e, nil
 }
 
+// waitFor asks processes, which tell nobody that something has changed, again and again.
+func waitFor(ctx context.Context, done wait.ConditionWithContextFunc) error {
+	return wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, patience, true, done) //nolint:forbidigo // there is nothing to watch
+}
+
 // awaitPolicy waits until the API server applies the policy.
 func (e *Extender) awaitPolicy(ctx context.Context) error {
 	probe := builders.MakePod("probe").Namespace("default").PVC("any").Obj()
-	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	return waitFor(ctx, func(ctx context.Context) (bool, error) {
 		pod, err := e.Cluster.Client().CoreV1().Pods("default").Create(ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err != nil {
 			return false, nil

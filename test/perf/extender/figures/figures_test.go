@@ -23,7 +23,7 @@ func sample() File {
 		Kubernetes: "v1.37.1", Go: "go1.26.0", CPU: "Imaginary CPU", CPUs: 2, Memory: 24 << 30, System: "Linux 0.0",
 	}
 	return File{
-		Filter: &Filter{Circumstances: page.Circumstances{Source: source, Load: 0.3}, Nodes: 5000, Volumes: 50_000, Series: []Series{
+		Filter: &Filter{Circumstances: page.Circumstances{Source: source, Load: 0.3}, Nodes: 5000, Volumes: 50_000, Memory: 300 << 20, Series: []Series{
 			{Name: "1 claim", Millis: []float64{3, 1, 2}, Whole: []float64{5, 4, 3}},
 			{Name: "2 claims", Millis: []float64{3, 12}, Whole: []float64{4, 14}},
 		}},
@@ -50,6 +50,8 @@ func TestPage(t *testing.T) {
 		"conflicts are of all rounds":    "| stock + extender, Full | 2 | 1,000 of 1,000 | 50 | 1.00 s | 8.00 s | 10.0 ms | 1,040 | 20 | 1.9 % | 1.00 | 20 | 0.00 | 0 |",
 		"without extender are no binds":  "| plugin | 1 | 500 of 500 | 100 | 500.0 ms | 2.00 s | 2.00 ms | – | – | – | – | – | 0.00 | 0 |",
 		"an arm that was cut off":        "| stock | 1 | 400 of 500 | 4 |",
+		"medians of more than one round": "Figures are medians of the rounds;",
+		"memory":                         "start-up included: 300 MiB.",
 		"where all comes from, once":     "filter on 2026-01-02 23:30 (load average before: 0.3); sides on 2026-01-02 23:30 (load average before: 0.5), UTC:",
 		"the machine":                    "- Machine: 2 processors of Imaginary CPU, 24.0 GiB of memory",
 		"the command, to be given again": "- Command: `make bench-extender`",
@@ -57,6 +59,10 @@ func TestPage(t *testing.T) {
 		if !strings.Contains(got, want) {
 			t.Errorf("%s: the page does not say %q:\n%s", what, want, got)
 		}
+	}
+	f.Workloads[0].Runs = f.Workloads[0].Runs[:1]
+	if one := f.Page(); !strings.Contains(one, "There was one round") || strings.Contains(one, "medians") {
+		t.Errorf("the page of one round speaks of more:\n%s", one)
 	}
 	if strings.Contains(got, "Advisory |") {
 		t.Error("an arm that did not run is shown")

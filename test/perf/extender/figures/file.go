@@ -26,6 +26,8 @@ type Filter struct {
 	Nodes   int      `json:"nodes"`
 	Volumes int      `json:"volumes"`
 	Series  []Series `json:"series"`
+	// Memory is the extender's largest resident set, start-up included, in bytes.
+	Memory int64 `json:"memory"`
 }
 
 // Series is one call after the other, in milliseconds.

@@ -37,8 +37,8 @@ const filterText = `Calls to filter with the names of all %s nodes, in mode Full
 volumes, pods and claims from a real API server. One call comes after the other over one connection, as from
 kube-scheduler, each about a pod with claims of its own. Between the calls the pod is bound, or where the volumes are
 to stay as they are, a bind to a node that does not exist is refused. A call is from the first byte sent to the last
-one read. "With JSON" has besides what the caller does, in kube-scheduler as here: encode the question and decode the
-answer.
+one read; the caller collects its garbage between calls. "With JSON" has besides what the caller does, in
+kube-scheduler as here: encode the question and decode the answer.
 
 `
 
@@ -47,13 +47,19 @@ volumes. The plugin is stowage-scheduler with VolumeTopology; the others are kub
 shipped scheduler.yaml or with the defaults (VolumeBinding). All pods, of one claim each, are created at once; caches
 are warm: one pod is scheduled before. Schedulers and extender may send 5,000 requests a second to the API server, the
 PV controller 20, its default. Backoffs are the defaults. Throughput counts from the first pod created to the last one
-bound, latency is from a pod's creation to its binding, CPU is that of scheduler and extender together; medians of all
-rounds.
+bound, latency is from a pod's creation to its binding, CPU is that of scheduler and extender together.
+%s
 
-Binds are the extender's answers to calls to bind, of all rounds, by stowage_extender_binds_total; a conflict is a pod
-whose volumes on the node another took since filter, an error mostly one for which the API server took too long; both
-are tried again. 409s are refused writes of whoever schedules and of the PV controller.
+Binds are the extender's answers to calls to bind, by stowage_extender_binds_total; a conflict is a pod whose volumes on
+the node another took since filter, an error mostly one for which the API server took too long; both are tried again.
+409s are refused writes of whoever schedules and of the PV controller.
 `
+
+// What the figures of several rounds are, and of one.
+const (
+	severalRounds = "Figures are medians of the rounds; pods, binds, conflicts and errors are those of all rounds."
+	oneRound      = "There was one round, so no figure is a median, and another run may differ."
+)
 
 // Page words the figures.
 func (f *File) Page() string {
@@ -63,9 +69,14 @@ func (f *File) Page() string {
 		b.WriteString("\n## Floors\n\nWhat the extender must reach.\n\n" + f.Filter.floors())
 		fmt.Fprintf(&b, "\n## Filter\n\n"+filterText, page.Count(f.Filter.Nodes), page.Count(f.Filter.Volumes))
 		b.WriteString(f.Filter.table())
+		fmt.Fprintf(&b, "\nThe extender's largest resident set, start-up included: %.0f MiB.\n", float64(f.Filter.Memory)/(1<<20))
 	}
 	if len(f.Workloads) > 0 {
-		b.WriteString("\n## Whole clusters\n\n" + sidesText)
+		rounds := oneRound
+		if f.rounds() > 1 {
+			rounds = severalRounds
+		}
+		fmt.Fprintf(&b, "\n## Whole clusters\n\n"+sidesText, rounds)
 	}
 	for i := range f.Workloads {
 		w := &f.Workloads[i]
@@ -73,6 +84,17 @@ func (f *File) Page() string {
 	}
 	b.WriteString(page.Sources(f.parts()))
 	return b.String()
+}
+
+// rounds is how many there were of a workload at most.
+func (f *File) rounds() int {
+	most := 0
+	for i := range f.Workloads {
+		for _, r := range f.Workloads[i].Runs {
+			most = max(most, r.Round)
+		}
+	}
+	return most
 }
 
 func (f *Filter) floors() string {

@@ -1,0 +1,160 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/diskreports"
+	"stowage.dev/stowage/pkg/local/publish"
+	"stowage.dev/stowage/test/cluster/realnode"
+	"stowage.dev/stowage/test/e2e/frame"
+)
+
+// thief is somebody who has the token of a node's agent.
+type thief struct {
+	volumes kubernetes.Interface
+	reports *diskreports.Client
+}
+
+// newThief takes the token that kubelet has given to the agent of a node.
+func newThief(e *frame.Env, node string) thief {
+	e.T.Helper()
+	folder := "/var/lib/kubelet/pods/" + string(agent(e, node).UID) + "/volumes/kubernetes.io~projected/"
+	config := rest.AnonymousClientConfig(e.Cluster.RESTConfig())
+	config.BearerToken = on(e, e.Cluster.Node(node), "cat "+folder+"*/token")
+	volumes, err := kubernetes.NewForConfig(config)
+	e.Do(err)
+	reports, err := diskreports.NewClient(config)
+	e.Do(err)
+	return thief{volumes, reports}
+}
+
+// deed is something that an agent does to a volume of its node, or to the report. dryRun is that
+// of the request's options.
+type deed func(ctx context.Context, as thief, pv *corev1.PersistentVolume, dryRun []string) error
+
+// deeds are what agents do, all of it.
+var deeds = map[string]deed{
+	"publish a volume": func(ctx context.Context, as thief, pv *corev1.PersistentVolume, dryRun []string) error {
+		another := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{
+			Name: pv.Name + "0", Labels: pv.Labels, Annotations: pv.Annotations, Finalizers: []string{publish.Finalizer},
+		}, Spec: pv.Spec}
+		_, err := as.volumes.CoreV1().PersistentVolumes().Create(ctx, another, metav1.CreateOptions{DryRun: dryRun})
+		return err
+	},
+	"say that another disk is meant": func(ctx context.Context, as thief, pv *corev1.PersistentVolume, dryRun []string) error {
+		pv.Annotations[publish.IdentityAnnotation] = "another"
+		return as.update(ctx, pv, dryRun)
+	},
+	"let go of a volume": func(ctx context.Context, as thief, pv *corev1.PersistentVolume, dryRun []string) error {
+		pv.Finalizers = []string{"kubernetes.io/pv-protection"}
+		return as.update(ctx, pv, dryRun)
+	},
+	"delete a volume": func(ctx context.Context, as thief, pv *corev1.PersistentVolume, dryRun []string) error {
+		return as.volumes.CoreV1().PersistentVolumes().Delete(ctx, pv.Name, metav1.DeleteOptions{DryRun: dryRun})
+	},
+	"report": func(ctx context.Context, as thief, pv *corev1.PersistentVolume, dryRun []string) error {
+		_, err := as.reports.Patch(ctx, pv.Annotations[publish.NodeNameAnnotation], types.MergePatchType,
+			[]byte(`{"status":{"entries":null}}`), metav1.PatchOptions{DryRun: dryRun}, "status")
+		return err
+	},
+	"begin a page of the report": func(ctx context.Context, as thief, pv *corev1.PersistentVolume, dryRun []string) error {
+		node := pv.Annotations[publish.NodeNameAnnotation]
+		page := &stowage.LocalDiskReport{
+			ObjectMeta: metav1.ObjectMeta{Name: node + ".page-16"},
+			Spec:       stowage.LocalDiskReportSpec{NodeName: node, Page: 16},
+		}
+		_, err := as.reports.Create(ctx, page, metav1.CreateOptions{DryRun: dryRun})
+		return err
+	},
+}
+
+func (a thief) update(ctx context.Context, pv *corev1.PersistentVolume, dryRun []string) error {
+	pv.ResourceVersion = "" // the PV controller may have written meanwhile
+	_, err := a.volumes.CoreV1().PersistentVolumes().Update(ctx, pv, metav1.UpdateOptions{DryRun: dryRun})
+	return err
+}
+
+// TestAgentsKeepToTheirNode: whoever has taken over a node and has the token of its agent does
+// with it what the agent may do to the volumes and the report of that node, and nothing to those
+// of another node.
+func TestAgentsKeepToTheirNode(t *testing.T) {
+	t.Parallel()
+	e := site.New(t)
+	volumes := map[string]*corev1.PersistentVolume{}
+	for _, node := range []string{"one", "three"} {
+		plug(e, node, realnode.Disk{Kind: realnode.Ext4, Path: slot("guarded", "disk"), Size: 16 << 20})
+	}
+	for _, node := range []string{"one", "three"} {
+		volumes[node] = published(e, node, slot("guarded", "disk"))
+	}
+	as := newThief(e, "one")
+	for name, do := range deeds {
+		if err := do(e.Context, as, volumes["one"].DeepCopy(), []string{metav1.DryRunAll}); err != nil {
+			t.Errorf("%s of its own node: %v", name, err)
+		}
+		err := do(e.Context, as, volumes["three"].DeepCopy(), nil)
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "ValidatingAdmissionPolicy 'stowage-provisioner-") {
+			t.Errorf("%s of another node: %v, want it to be refused by a policy", name, err)
+		}
+	}
+	pv, err := e.Client.CoreV1().PersistentVolumes().Get(e.Context, volumes["three"].Name, metav1.GetOptions{})
+	e.Do(err)
+	if pv.UID != volumes["three"].UID || pv.DeletionTimestamp != nil || len(pv.Finalizers) != 2 {
+		t.Errorf("the other node's volume is %s, deleted at %v, with finalizers %q", pv.UID, pv.DeletionTimestamp, pv.Finalizers)
+	}
+}
+
+// TestSchedulerByLabel: in a namespace with the label of manifests/policies, pods with claims that
+// name no scheduler are placed by ours. Others are left alone.
+func TestSchedulerByLabel(t *testing.T) {
+	t.Parallel()
+	e := site.New(t)
+	plug(e, "one", realnode.Disk{Kind: realnode.Ext4, Path: slot("labelled", "disk"), Size: 16 << 20})
+	published(e, "one", slot("labelled", "disk"))
+	e.Create(e.Claim("claim", "labelled"))
+	const script = "echo there >/data/claim/word; cat /data/claim/word"
+	placedBy := func(pod *corev1.Pod) string {
+		made, err := e.Client.CoreV1().Pods(e.Namespace).Create(e.Context, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		e.Do(err)
+		return made.Spec.SchedulerName
+	}
+	if got := placedBy(e.Shell("before", script, "claim")); got != corev1.DefaultSchedulerName {
+		t.Errorf("without the label the scheduler is %s", got)
+	}
+	e.Kubectl("label", "namespace", e.Namespace, "stowage.dev/scheduler=enabled")
+	soon(e, "the policy sees the label", func() bool { return placedBy(e.Shell("sees", script, "claim")) == ours })
+	if got := placedBy(e.Shell("plain", "true")); got != corev1.DefaultSchedulerName {
+		t.Errorf("a pod without claims has scheduler %s", got)
+	}
+	if got := placedBy(by("another", e.Shell("named", script, "claim"))); got != "another" {
+		t.Errorf("a pod that names another scheduler has %s", got)
+	}
+	forced := e.Shell("forced", script, "claim")
+	forced.Spec.NodeName = "one"
+	if got := placedBy(forced); got != corev1.DefaultSchedulerName {
+		t.Errorf("a pod that is on a node already has scheduler %s", got)
+	}
+	e.Create(e.Shell("pod", script, "claim"))
+	event := told(e, "pod", "Scheduled", "to one")
+	if got := event.ReportingController + event.Source.Component; got != ours {
+		t.Errorf("the pod was placed by %s, want %s", got, ours)
+	}
+	if got, _ := finished(e, "pod"); got != "there\n" {
+		t.Errorf("the pod reads %q, want what it wrote", got)
+	}
+}

@@ -1,0 +1,52 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests_test
+
+import (
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TestUninstallFails: when the Job that releases volumes fails, Helm refuses to upgrade, as
+// docs/install.md says; a rollback brings the agents back, and upgrades work again. Or what
+// is in the way is repaired, and it is uninstalled after all.
+func TestUninstallFails(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.helm("install", release, chart, "--create-namespace", "--set", "crds.keep=false")
+	s.waitDaemonSet()
+	s.kubelet.broken.Store(true)
+	if out, err := s.tryHelm("uninstall", release, "--timeout", patience.String()); err == nil {
+		t.Fatalf("uninstalled though the Job failed:\n%s", out)
+	}
+	ctx, system := t.Context(), s.Client().AppsV1()
+	if _, err := system.DaemonSets(namespace).Get(ctx, "stowage-provisioner", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the agents: %v, want them ended by the Job", err)
+	}
+	if _, err := system.Deployments(namespace).Get(ctx, "stowage-controller", metav1.GetOptions{}); err != nil {
+		t.Errorf("uninstalled though the Job failed: %v", err)
+	}
+	if _, err := s.Client().BatchV1().Jobs(namespace).Get(ctx, "stowage-release", metav1.GetOptions{}); err != nil {
+		t.Errorf("the Job, whose log says why: %v", err)
+	}
+
+	upgrade := []string{"upgrade", release, chart, "--set", "crds.keep=false"}
+	if _, err := s.tryHelm(upgrade...); err == nil || !strings.Contains(err.Error(), "has no deployed releases") {
+		t.Errorf("upgrade: %v, want it refused", err)
+	}
+	s.helm("rollback", release, "1")
+	s.waitDaemonSet()
+	s.helm(upgrade...)
+
+	// The second time it ends by Helm's own patience.
+	if out, err := s.tryHelm("uninstall", release, "--timeout", "5s"); err == nil {
+		t.Fatalf("uninstalled though the Job failed:\n%s", out)
+	}
+	s.kubelet.broken.Store(false)
+	s.helm("uninstall", release, "--wait", "--timeout", patience.String())
+	s.checkNothingLeft(false)
+}

@@ -1,0 +1,90 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeloss_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/local/publish"
+	"stowage.dev/stowage/test/agent"
+	"stowage.dev/stowage/test/integration/fixture"
+)
+
+// TestForgedIdentity: a node that somebody else has got hold of gives a volume of its own the
+// identity of a lost node's disk, and says that it misses it. Were there a tombstone, the
+// disk would be wiped at the node where it is put to rescue the data that a claim waits for.
+func TestForgedIdentity(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, fixture.New(t), asks("Keep", "1s"), "a")
+	s.set("db", 1, nil)
+	before := s.waitPlaced("db-0", "data-db-0", nil)
+	s.lose("a")
+	s.waitTold(s.Namespace, "data-db-0", "VolumeLost", "Keep")
+
+	s.AddNodes(s.Node("b"))
+	forged := s.volumeOf("b", "disk1", before.pv.Annotations[publish.IdentityAnnotation], corev1.PersistentVolumeReclaimDelete)
+	s.agent("b")
+	s.report(forged, stowage.EntryMissing)
+	s.waitTold("default", forged.Name, "VolumeLost", before.pv.Name, s.Name("a"), "stowage-provisioner release")
+	report, err := s.reports.Get(s.Context(), s.Name("b"), metav1.GetOptions{})
+	if err != nil || len(report.Spec.Tombstones) > 0 {
+		t.Errorf("tombstones %+v, %v, want none", report.Spec.Tombstones, err)
+	}
+
+	// When nobody counts on the disk any more, the volume goes as others do.
+	if err := s.Client.CoreV1().PersistentVolumes().Delete(s.Context(), before.pv.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Client.CoreV1().PersistentVolumes().Patch(s.Context(), before.pv.Name, "application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		t.Fatal(err)
+	}
+	s.Wait("the volume to be deleted", func() bool {
+		v := s.seen(forged)
+		return v != nil && v.DeletionTimestamp != nil
+	})
+}
+
+// TestForgedVolumes: of disks that were lost, made by another node. A tombstone goes when the
+// node's report has the disk with the volume, and one that has data kept does not even then.
+func TestForgedVolumes(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, fixture.New(t), asks("Release", "1s"), "a")
+	const identity = publish.IdentityAnnotation
+	shown, forged := s.SeenPVs()[0], s.volume("a", "disk2", corev1.PersistentVolumeReclaimDelete)
+	kept := s.volume("a", "disk3", corev1.PersistentVolumeReclaimRetain)
+	s.lose("a")
+	s.waitGone(shown, stowage.TombstonePublished)
+	s.waitGone(forged, stowage.TombstonePublished)
+	s.waitGone(kept, stowage.TombstoneRetained)
+
+	s.AddNodes(s.Node("b"), s.Node("c"))
+	s.volumeOf("b", "disk2", forged.Annotations[identity], corev1.PersistentVolumeReclaimDelete)
+	s.report(s.volumeOf("c", "disk1", kept.Annotations[identity], corev1.PersistentVolumeReclaimDelete), stowage.EntryAvailable)
+	s.report(s.volumeOf("b", "disk1", shown.Annotations[identity], corev1.PersistentVolumeReclaimDelete), stowage.EntryAvailable)
+	var left []string
+	ctx, cancel := context.WithTimeout(s.Context(), s.Timeout)
+	defer cancel()
+	_, err := agent.WaitReport(ctx, s.reports, s.Name("a"), func(report *stowage.LocalDiskReport) bool {
+		left = nil
+		for _, stone := range report.Spec.Tombstones {
+			left = append(left, stone.Identity)
+		}
+		return !slices.Contains(left, shown.Annotations[identity])
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(left)
+	if want := []string{forged.Annotations[identity], kept.Annotations[identity]}; !slices.Equal(left, want) {
+		t.Errorf("tombstones of %q are left, want of %q", left, want)
+	}
+}

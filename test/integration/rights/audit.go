@@ -1,0 +1,171 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package rights holds what manifests grant a component against what it asks the API server
+// for. That nothing is missing is seen by tests under those rights; that nothing is granted
+// in vain is seen here, in the audit log of all tests of a package.
+package rights
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
+	"stowage.dev/stowage/test/cluster"
+	"stowage.dev/stowage/test/integration/fixture"
+)
+
+// policy has requests of one user in the log, with what they are about.
+const policy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: Metadata
+  users: [%q]
+- level: None
+`
+
+// Audit sees what a user does on the clusters of a package's tests. Its methods may be
+// called concurrently.
+type Audit struct {
+	// User is whose requests count.
+	User string
+	// Files are the manifests whose roles are to be used up.
+	Files []string
+	// Rare are rights, as the message about unused ones names them, that the package's tests
+	// may do without.
+	Rare []string
+
+	mu     sync.Mutex
+	folder string
+	logs   []string
+	broken error
+}
+
+// Config is that of a cluster whose audit log counts, for fixture.MainOn and NewOn.
+func (a *Audit) Config() cluster.Config {
+	config := fixture.DefaultConfig()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	args, err := a.log()
+	a.broken = errors.Join(a.broken, err)
+	config.APIServer.ExtraArgs = append(config.APIServer.ExtraArgs, args...)
+	return config
+}
+
+// log makes a log, and returns kube-apiserver's flags for it. The caller holds mu.
+func (a *Audit) log() (args []string, err error) {
+	if a.folder == "" {
+		if a.folder, err = os.MkdirTemp("", "stowage-audit-"); err != nil {
+			return nil, err
+		}
+	}
+	rules := filepath.Join(a.folder, "policy.yaml")
+	if err := os.WriteFile(rules, fmt.Appendf(nil, policy, a.User), 0o600); err != nil {
+		return nil, err
+	}
+	log := filepath.Join(a.folder, fmt.Sprintf("audit-%d.log", len(a.logs)))
+	a.logs = append(a.logs, log)
+	return []string{"--audit-policy-file=" + rules, "--audit-log-path=" + log}, nil
+}
+
+// Exit is the exit code of the tests' process: that of the tests, or 1 if they have passed
+// and rights were not used. Tests that were chosen by -run or -skip are not asked for that.
+func (a *Audit) Exit(code int) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	defer func() { _ = os.RemoveAll(a.folder) }() // of the system's temporary files
+	if code != 0 || len(a.logs) == 0 || chosen("test.run") || chosen("test.skip") {
+		return code
+	}
+	unused, err := a.unused()
+	if err = errors.Join(a.broken, err); err != nil {
+		fmt.Fprintln(os.Stderr, "rights:", err)
+		return 1
+	}
+	if len(unused) > 0 {
+		fmt.Fprintf(os.Stderr, "rights that %s has and never uses:\n%s\n", a.User, strings.Join(unused, "\n"))
+		return 1
+	}
+	return 0
+}
+
+func chosen(name string) bool {
+	f := flag.Lookup(name)
+	return f != nil && f.Value.String() != ""
+}
+
+// unused are the rights that no request needed.
+func (a *Audit) unused() ([]string, error) {
+	var asked []request
+	for _, path := range a.logs {
+		file, err := os.Open(path)
+		if err != nil {
+			return nil, fmt.Errorf("open the audit log: %w", err)
+		}
+		requests, err := read(file, a.User)
+		if err = errors.Join(err, file.Close()); err != nil {
+			return nil, fmt.Errorf("read the audit log %s: %w", path, err)
+		}
+		asked = append(asked, requests...)
+	}
+	var unused []string
+	for _, path := range a.Files {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		granted, err := rightsOf(text)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", path, err)
+		}
+		unused = append(unused, without(granted, asked)...)
+	}
+	return slices.DeleteFunc(unused, func(right string) bool { return slices.Contains(a.Rare, right) }), nil
+}
+
+// request is what an API request needed a right for.
+type request struct{ verb, group, resource, namespace, name string }
+
+// read returns the different requests of a user that an audit log has, but those that were
+// forbidden.
+func read(log io.Reader, user string) ([]request, error) {
+	seen := map[request]bool{}
+	var requests []request
+	reader := bufio.NewReader(log)
+	for {
+		line, err := reader.ReadBytes('\n')
+		if errors.Is(err, io.EOF) { // what comes after the last end of a line was cut off
+			return requests, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		var event auditv1.Event
+		if err := json.Unmarshal(line, &event); err != nil {
+			return nil, err
+		}
+		about := event.ObjectRef
+		if event.User.Username != user || about == nil || event.ResponseStatus != nil && event.ResponseStatus.Code == 403 {
+			continue
+		}
+		r := request{event.Verb, about.APIGroup, about.Resource, about.Namespace, about.Name}
+		if about.Subresource != "" {
+			r.resource += "/" + about.Subresource
+		}
+		if !seen[r] {
+			seen[r] = true
+			requests = append(requests, r)
+		}
+	}
+}

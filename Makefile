@@ -13,7 +13,7 @@ export GOTOOLCHAIN := local
 # clients and metrics show.
 VERSION ?= $(shell git describe --tags --always --dirty --match 'v*' 2>/dev/null || echo unknown)
 KUBE_VERSION = $(shell go list -m -f '{{.Version}}' k8s.io/kubernetes)
-LDFLAGS = $(foreach c,$(COMMANDS),-X stowage.dev/stowage/cmd/$(c)/app.version=$(VERSION)) \
+LDFLAGS = -X stowage.dev/stowage/pkg/server/command.version=$(VERSION) \
   -X k8s.io/component-base/version.gitVersion=$(KUBE_VERSION) \
   -X k8s.io/component-base/version.gitMajor=$(word 1,$(subst ., ,$(KUBE_VERSION:v%=%))) \
   -X k8s.io/component-base/version.gitMinor=$(word 2,$(subst ., ,$(KUBE_VERSION)))

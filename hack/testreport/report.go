@@ -174,7 +174,7 @@ func (r *report) finish(now time.Time) bool {
 		r.print(now, "\nfailed:\n")
 	}
 	for _, f := range r.failed {
-		r.print(now, "     %s\n%s", f.name, indent(indent(f.gist())))
+		r.print(now, "     %s\n%s", f.name, indent(indent(f.gist(max(gistLeast, gistLines/len(r.failed))))))
 	}
 	r.print(now, "%d tests passed, %d failed, %d skipped; %d packages in %.0fs\n", r.passed,
 		len(r.failed), r.skipped, r.packagesRun, now.Sub(r.began).Seconds())
@@ -184,13 +184,14 @@ func (r *report) finish(now time.Time) bool {
 // testLine is what t.Error and the like write.
 var testLine = regexp.MustCompile(`^\s+\w+_test\.go:\d+: `)
 
-// gistLines is how much of what a failure had to say is said again in the sum.
-const gistLines = 6
+// The sum says again gistLines of what all failures together had to say, and gistLeast of
+// each at least.
+const gistLines, gistLeast = 80, 6
 
-// gist is the beginning of what a failure had to say, from the first line on that a test
-// file has written, if one has. All of it stands where it failed; of a long run often only
-// the end is kept.
-func (f *failure) gist() string {
+// gist is the beginning of what a failure had to say, so many lines at most, from the first
+// one on that a test file has written, if one has. All of it stands where it failed; of a
+// long run often only the end is kept.
+func (f *failure) gist(lines int) string {
 	var kept []string
 	told := false
 	for line := range strings.Lines(f.output) {
@@ -201,7 +202,7 @@ func (f *failure) gist() string {
 			kept = append(kept, line)
 		}
 	}
-	return strings.Join(kept[:min(gistLines, len(kept))], "")
+	return strings.Join(kept[:min(lines, len(kept))], "")
 }
 
 func (r *report) print(now time.Time, format string, args ...any) {

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -91,7 +92,7 @@ failed:
 		"a test has much to say: the sum has the beginning, without what go test adds": {
 			events: []at{
 				{0, event{Action: "output", Package: "a", Test: "TestX", Output: "=== RUN   TestX\nlog\n--- FAIL: TestX (1.00s)\n    x_test.go:1: got 1, want 2\n"}},
-				{0, event{Action: "output", Package: "a", Test: "TestX", Output: "2\n3\n4\n5\n6\n7\n"}},
+				{0, event{Action: "output", Package: "a", Test: "TestX", Output: lines("", 2, gistLines+1)}},
 				{0, event{Action: "fail", Package: "a", Test: "TestX", Elapsed: 1}},
 				{0, event{Action: "fail", Package: "a", Elapsed: 1}},
 			},
@@ -101,23 +102,12 @@ failed:
      log
      --- FAIL: TestX (1.00s)
          x_test.go:1: got 1, want 2
-     2
-     3
-     4
-     5
-     6
-     7
-FAIL a  1.0s
+` + lines("     ", 2, gistLines+1) + `FAIL a  1.0s
 
 failed:
      a TestX
               x_test.go:1: got 1, want 2
-          2
-          3
-          4
-          5
-          6
-0 tests passed, 1 failed, 0 skipped; 1 packages in 60s
+` + lines("          ", 2, gistLines) + `0 tests passed, 1 failed, 0 skipped; 1 packages in 60s
 `,
 		},
 		"a build fails: the compiler's words are shown": {
@@ -204,4 +194,13 @@ func TestConsumePassesForeignLinesOn(t *testing.T) {
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("output (-want +got):\n%s", diff)
 	}
+}
+
+// lines are the numbers from first to last, a line each.
+func lines(indent string, first, last int) string {
+	var b strings.Builder
+	for n := first; n <= last; n++ {
+		fmt.Fprintf(&b, "%s%d\n", indent, n)
+	}
+	return b.String()
 }

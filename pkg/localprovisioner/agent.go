@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
@@ -29,8 +30,9 @@ const (
 	// A slot that cannot go on is tried again after retryFirst, then ever later.
 	retryFirst, retryLast = time.Second, 2 * time.Minute
 	// A disk that waits for somebody to empty it is looked at again after retryFirst,
-	// then ever later.
-	patienceLast = 30 * time.Minute
+	// then ever later: with patience if it is one that the agent has never published,
+	// which may be anybody's, and sooner if its data was kept for whoever empties it now.
+	patienceLast, retainedLast = 30 * time.Minute, 30 * time.Second
 	// defaultRecheck is Config.Recheck.
 	defaultRecheck = 5 * time.Second
 	// stopTimeout is how long Run waits for what does not heed its context: a read of a
@@ -44,8 +46,7 @@ type Agent struct {
 	volumes cache.SharedIndexInformer
 	factory informers.SharedInformerFactory
 	queue   workqueue.TypedRateLimitingInterface[string] // paths on the node
-	// patience says when to look again at a disk that is not empty.
-	patience workqueue.TypedRateLimiter[string]
+	waits   waits
 
 	look      chan struct{} // asks for a scan
 	rewatch   chan struct{} // asks for new watches
@@ -81,12 +82,12 @@ func New(config Config) (*Agent, error) {
 		rewatch:  make(chan struct{}, 1),
 		expects:  newExpectations(),
 		asking:   asking{stuck: map[string]bool{}},
+		waits:    waits{known: map[string]*waiting{}},
 		settings: newSettings(config.Settings),
 		sight:    newSight(),
 		foreign:  map[string]string{},
 		accepted: map[string]bool{},
 	}
-	a.patience = workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryFirst, patienceLast)
 	a.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryFirst, retryLast),
 		workqueue.TypedRateLimitingQueueConfig[string]{Name: "local_volumes"})
@@ -118,13 +119,30 @@ func (a *Agent) watchVolumes() error {
 	}
 	classes := a.factory.Storage().V1().StorageClasses().Informer()
 	_, err = classes.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { a.everything() },
-		UpdateFunc: func(_, _ any) { a.everything() },
+		AddFunc:    func(o any) { a.classChanged(o) },
+		UpdateFunc: func(_, o any) { a.classChanged(o) },
 	})
 	if err != nil {
 		return fmt.Errorf("watch storage classes: %w", err)
 	}
 	return nil
+}
+
+// classChanged puts the slots of a StorageClass into the queue, if it is one of ours.
+func (a *Agent) classChanged(object any) {
+	class, ok := object.(*storagev1.StorageClass)
+	if !ok {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.settings.classes[class.Name] == nil {
+		return
+	}
+	for _, path := range a.pathsOf(class.Name) {
+		a.queue.Add(path)
+	}
+	a.told.poke()
 }
 
 // Run publishes and cleans until ctx ends. Cleans that are under way are broken off,

@@ -4,7 +4,6 @@
 package localprovisioner
 
 import (
-	"fmt"
 	"time"
 
 	"stowage.dev/stowage/pkg/local/disk"
@@ -71,7 +70,7 @@ func (a *Agent) gather(path string, l learned) *gathered {
 	}
 	if g.Record != nil {
 		g.Stayed = !g.since.After(g.Record.Updated)
-		g.Acknowledged = a.accepted[fmt.Sprintf("%s@%d", g.Key, g.Record.Generation)]
+		g.Acknowledged = a.acknowledged(g)
 	}
 	return g
 }

@@ -61,21 +61,26 @@ func (a *Agent) process(ctx context.Context, path string) {
 	case d.Do != slot.None:
 		a.queue.Forget(path)
 		a.queue.Add(path)
-	case d.Problem != nil && (d.Problem.Reason == disk.NotEmpty || d.Problem.Reason == disk.OtherNodesVolume):
-		a.queue.Forget(path)
-		a.queue.AddAfter(path, a.patience.When(path))
-	case a.reconsider(ctx, g, d):
-		a.queue.AddRateLimited(path)
 	default:
 		a.queue.Forget(path)
-		a.patience.Forget(path)
+		a.wait(ctx, g, d)
 	}
+}
+
+// wait has a slot that cannot go on now looked at again, if no event will be the occasion.
+func (a *Agent) wait(ctx context.Context, g *gathered, d slot.Decision) {
+	last := a.reconsider(ctx, g, d)
+	if last == 0 {
+		a.waits.forget(g.path)
+		return
+	}
+	a.queue.AddAfter(g.path, a.waits.next(g.path, last))
 }
 
 // forget drops what is known of a slot that is not there any more.
 func (a *Agent) forget(path string) {
 	a.cleans.forget(path)
-	a.patience.Forget(path)
+	a.waits.forget(path)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.foreign, path)
@@ -250,23 +255,30 @@ func (a *Agent) act(ctx context.Context, g *gathered, d slot.Decision) error {
 }
 
 // reconsider says whether a slot waits for something that no event tells of: that a
-// device is not open any more, that a disk was emptied, that a question is answered.
-func (a *Agent) reconsider(ctx context.Context, g *gathered, d slot.Decision) bool {
+// device is not open any more, that a disk was emptied, that a question is answered. The
+// answer is how long at most it goes without being looked at; zero if events will do.
+func (a *Agent) reconsider(ctx context.Context, g *gathered, d slot.Decision) time.Duration {
 	if d.Problem == nil {
-		return false
+		return 0
 	}
 	switch d.Problem.Reason {
 	case disk.RetainedDirty:
-		a.readAccepted(ctx)
-		return true
+		if a.readAccepted(ctx, g) {
+			return retryFirst
+		}
+		return retainedLast
+	case disk.NotEmpty, disk.OtherNodesVolume:
+		return patienceLast
 	case disk.ForeignVolume: // it is looked for again before the disk is
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		delete(a.foreign, g.path)
-		return true
+		return retryLast
 	case disk.InUse, disk.VolumeInUse, disk.Unreadable, disk.TimedOut, disk.BadRecord:
-		return true
-	default:
-		return g.unanswered
+		return retryLast
 	}
+	if g.unanswered {
+		return retryLast
+	}
+	return 0
 }

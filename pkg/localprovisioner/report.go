@@ -267,13 +267,23 @@ func (a *Agent) accept(report *stowage.LocalDiskReport) {
 	a.accepted = accepted
 }
 
-// readAccepted looks at the report for the same.
-func (a *Agent) readAccepted(ctx context.Context) {
+// readAccepted looks at the report for the same, and says whether a slot's disk is one of
+// them.
+func (a *Agent) readAccepted(ctx context.Context, g *gathered) bool {
 	if a.Reports == nil {
-		return
+		return false
 	}
 	report, err := a.Reports.Get(ctx, stowage.PageName(a.Node, 1), metav1.GetOptions{})
 	if err == nil && report.Spec.NodeName == a.Node {
 		a.accept(report)
 	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.acknowledged(g)
+}
+
+// acknowledged says whether an administrator wants a disk published with its data. The
+// caller holds mu.
+func (a *Agent) acknowledged(g *gathered) bool {
+	return g.Record != nil && a.accepted[fmt.Sprintf("%s@%d", g.Key, g.Record.Generation)]
 }

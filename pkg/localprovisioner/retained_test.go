@@ -77,7 +77,7 @@ func TestAcknowledgedData(t *testing.T) {
 			publish.PublishRetainedAnnotation: "x/y@1, fast/disk1@" + first.Annotations[publish.GenerationAnnotation] + ",",
 		}
 		w.reports.mu.Unlock()
-		w.pass(5 * time.Minute)
+		w.pass(retainedLast + 2*time.Second)
 		second := w.volume()
 		if second == nil || second.Name == first.Name {
 			t.Fatalf("after the data was acknowledged the volume is %v, want another than %s", second, first.Name)

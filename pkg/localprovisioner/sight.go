@@ -135,7 +135,7 @@ func (a *Agent) see(conf *settings, known []disk.Known, scanned disk.Scanned) (c
 	for _, folder := range conf.folders {
 		next.looked[folder.Class] = scanned.Trouble[folder.Class] == nil
 		if next.looked[folder.Class] != a.sight.looked[folder.Class] {
-			changed = append(changed, a.pathsOf(folder)...)
+			changed = append(changed, a.pathsOf(folder.Class)...)
 		}
 	}
 	for _, fact := range scanned.Facts {
@@ -243,16 +243,16 @@ func (a *Agent) known(conf *settings) []disk.Known {
 	return all
 }
 
-// pathsOf are the paths in a folder that something is known of. The caller holds mu.
-func (a *Agent) pathsOf(folder disk.Folder) []string {
+// pathsOf are the paths of a class that something is known of. The caller holds mu.
+func (a *Agent) pathsOf(class string) []string {
 	var found []string
 	for path, fact := range a.sight.facts {
-		if fact.Class == folder.Class {
+		if fact.Class == class {
 			found = append(found, path)
 		}
 	}
 	for _, object := range a.volumes.GetStore().List() {
-		if v, ok := a.volumeOf(a.settings, object); ok && v.Key.Class == folder.Class {
+		if v, ok := a.volumeOf(a.settings, object); ok && v.Key.Class == class {
 			found = append(found, v.HostPath)
 		}
 	}

@@ -33,6 +33,7 @@ DISKS    ?=
 TAG      ?= dev
 BASE     ?=
 PUSH     ?=
+ARCHIVES ?= bin/images
 PLATFORMS ?= linux/$(shell go env GOARCH)
 
 # Commands are found, not listed: cmd/scheduler makes bin/stowage-scheduler, cmd/kubectl-x makes bin/kubectl-x.
@@ -70,7 +71,7 @@ $(BINARIES): bin/%: # Go knows whether it is up to date
 
 .PHONY: images
 images: $(IMAGE_BINARIES) bin/tools/images ## Container images as archives in bin/images/; PLATFORMS=a,b TAG=dev BASE=image PUSH=registry/prefix
-	@bin/tools/images write -platforms='$(PLATFORMS)' -tag='$(TAG)' -base='$(BASE)' -push='$(PUSH)' \
+	@bin/tools/images write -platforms='$(PLATFORMS)' -tag='$(TAG)' -base='$(BASE)' -push='$(PUSH)' -out='$(ARCHIVES)' \
 	  -version='$(VERSION)' -revision='$(REVISION)' -created='$(SOURCE_DATE_EPOCH)' $(IMAGES)
 
 .PHONY: sbom

@@ -24,8 +24,11 @@ import (
 	"stowage.dev/stowage/test/e2e/install"
 )
 
-// manifests is where our manifests are, from here.
-const manifests = "../../manifests/"
+// top is where the repository is, from here, and manifests where our manifests are.
+const (
+	top       = "../../"
+	manifests = top + "manifests/"
+)
 
 // parts are what the default installs, by the name of its image.
 var parts = []string{"stowage-provisioner", "stowage-controller", "stowage-scheduler"}
@@ -45,11 +48,7 @@ func newEmpty(t *testing.T) *empty {
 	}
 	s := &empty{}
 	o.Begin = func(ctx context.Context, c *realnode.Cluster) (err error) {
-		spec := frame.Node("one")
-		for _, path := range []string{"/mnt/disks/1", "/mnt/disks/2", "/mnt/disks/3"} {
-			spec.Disks = append(spec.Disks, realnode.Disk{Kind: realnode.Ext4, Path: path, Size: 16 << 20})
-		}
-		if s.node, err = c.AddNode(ctx, spec); err != nil {
+		if s.node, err = c.AddNode(ctx, nodeOfThree()); err != nil {
 			return err
 		}
 		for _, part := range parts {
@@ -65,6 +64,15 @@ func newEmpty(t *testing.T) *empty {
 	return s
 }
 
+// nodeOfThree is a node with three disks where the default looks for them.
+func nodeOfThree() realnode.NodeSpec {
+	spec := frame.Node("one")
+	for _, path := range []string{"/mnt/disks/1", "/mnt/disks/2", "/mnt/disks/3"} {
+		spec.Disks = append(spec.Disks, realnode.Disk{Kind: realnode.Ext4, Path: path, Size: 16 << 20})
+	}
+	return spec
+}
+
 // kubectl runs kubectl in no namespace of the test's and returns what it printed.
 func (s *empty) kubectl(args ...string) string {
 	s.T.Helper()
@@ -73,20 +81,32 @@ func (s *empty) kubectl(args ...string) string {
 	return out
 }
 
-// newHelm builds Helm, unless it is there, and returns how to run it on the cluster, without the
-// user's own configuration; it returns what it prints.
-func newHelm(s *empty) func(args ...string) string {
+// helmPath is where Helm is; it is built unless it is there.
+func helmPath(s *empty) string {
 	s.T.Helper()
-	build := exec.CommandContext(s.Context, "../../hack/tools/install.sh", "helm.sh/helm/v4/cmd/helm")
+	build := exec.CommandContext(s.Context, top+"hack/tools/install.sh", "helm.sh/helm/v4/cmd/helm")
 	build.Stderr = os.Stderr
 	out, err := build.Output()
 	s.Do(err)
+	return strings.TrimSpace(string(out))
+}
+
+// userEnv is the environment of the cluster's administrator, with no configuration of this
+// machine's user.
+func userEnv(s *empty) []string {
 	home := s.T.TempDir()
+	return append(os.Environ(), "KUBECONFIG="+s.Cluster.Kubeconfig(), "DOCKER_CONFIG="+home,
+		"HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
+}
+
+// newHelm returns how to run Helm on the cluster; it returns what it prints.
+func newHelm(s *empty) func(args ...string) string {
+	s.T.Helper()
+	helm, env := helmPath(s), userEnv(s)
 	return func(args ...string) string {
 		s.T.Helper()
-		cmd := exec.CommandContext(s.Context, strings.TrimSpace(string(out)), append(args, "--namespace", "stowage-system")...)
-		cmd.Env = append(os.Environ(), "KUBECONFIG="+s.Cluster.Kubeconfig(), "HOME="+home,
-			"HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
+		cmd := exec.CommandContext(s.Context, helm, append(args, "--namespace", "stowage-system")...)
+		cmd.Env = env
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			s.T.Fatalf("helm %s: %v\n%s", strings.Join(args, " "), err, out)

@@ -18,12 +18,12 @@ func TestManifests(t *testing.T) {
 	t.Parallel()
 	s := newEmpty(t)
 	s.kubectl("apply", "--server-side", "-k", manifests+"overlays/default")
-	s.rolledOut("dev")
+	s.rolledOut("stowage.dev", "dev")
 	s.useVolume("early", 3)
 
 	before := s.look("early")
 	s.kubectl("apply", "--server-side", "-k", s.nextOverlay())
-	s.rolledOut("dev2")
+	s.rolledOut("stowage.dev", "dev2")
 	s.same(before, s.look("early"))
 	s.useVolume("late", 2)
 
@@ -48,12 +48,12 @@ func TestHelm(t *testing.T) {
 	s.kubectl("create", "namespace", "stowage-system")
 	s.kubectl("label", "namespace", "stowage-system", "pod-security.kubernetes.io/enforce=privileged")
 	helm("install", "stowage", manifests+"charts/stowage")
-	s.rolledOut("dev")
+	s.rolledOut("stowage.dev", "dev")
 	s.useVolume("early", 3)
 
 	before := s.look("early")
 	helm("upgrade", "stowage", manifests+"charts/stowage", "--set", "image.tag=dev2")
-	s.rolledOut("dev2")
+	s.rolledOut("stowage.dev", "dev2")
 	s.same(before, s.look("early"))
 	s.useVolume("late", 2)
 

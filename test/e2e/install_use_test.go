@@ -18,8 +18,9 @@ import (
 	"stowage.dev/stowage/test/e2e/install"
 )
 
-// rolledOut waits until all that is installed runs, and checks that it does with images of a tag.
-func (s *empty) rolledOut(tag string) {
+// rolledOut waits until all that is installed runs, and checks that it does with images of a
+// registry and a tag.
+func (s *empty) rolledOut(registry, tag string) {
 	s.T.Helper()
 	s.Do(install.RolledOut(s.Context, s.Cluster))
 	pods, err := s.Client.CoreV1().Pods("").List(s.Context, metav1.ListOptions{LabelSelector: "app.kubernetes.io/part-of=stowage"})
@@ -32,7 +33,7 @@ func (s *empty) rolledOut(tag string) {
 	}
 	var want []string
 	for _, part := range parts {
-		want = append(want, "stowage.dev/"+part+":"+tag)
+		want = append(want, registry+"/"+part+":"+tag)
 	}
 	slices.Sort(want)
 	slices.Sort(got)

@@ -34,6 +34,8 @@ disabled_plugins = [
   sandbox_image = "{{.Pause}}"
   restrict_oom_score_adj = true
   disable_apparmor = true
+  [plugins."io.containerd.grpc.v1.cri".registry]
+    config_path = "{{.Registries}}"
   [plugins."io.containerd.grpc.v1.cri".containerd]
     snapshotter = "overlayfs"
     default_runtime_name = "runc"
@@ -92,15 +94,15 @@ conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeou
 
 // settings fill in the templates.
 type settings struct {
-	Name, Group, Pods, Socket, Pause string
-	Lease                            int
+	Name, Group, Pods, Socket, Registries, Pause string
+	Lease                                        int
 }
 
 // writeFiles writes what the node has in /etc.
 func (n *Node) writeFiles() error {
 	s := settings{
 		Name: n.Name, Group: n.group(), Pods: n.cluster.network.slot.pods(n.index),
-		Socket: layout.Containerd, Pause: pauseImage,
+		Socket: layout.Containerd, Registries: layout.Registries, Pause: pauseImage,
 		Lease: max(4, int(n.cluster.config.Silence.Seconds()/2)),
 	}
 	for name, text := range map[string]string{

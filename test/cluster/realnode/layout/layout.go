@@ -14,6 +14,9 @@ const (
 	Kubernetes = "/opt/kubernetes"
 	// Containerd is the container runtime's socket.
 	Containerd = "/run/containerd/containerd.sock"
+	// Registries has a folder for each registry, by host and port, whose hosts.toml tells
+	// containerd how to reach it.
+	Registries = "/etc/containerd/certs.d"
 )
 
 // Node is what process 1 of a node has to know. All paths are the machine's.

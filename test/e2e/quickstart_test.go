@@ -1,0 +1,68 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package e2e
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"stowage.dev/stowage/test/cluster/realnode"
+	"stowage.dev/stowage/test/e2e/frame"
+)
+
+// TestQuickStart is a newcomer on an empty cluster, who has Helm and a registry, and does what the
+// README says: its own lines are run, with the registry's name for the one that is made up.
+func TestQuickStart(t *testing.T) {
+	t.Parallel()
+	s := &empty{}
+	s.Env = frame.NewOn(t, frame.Options{Begin: func(ctx context.Context, c *realnode.Cluster) (err error) {
+		s.node, err = c.AddNode(ctx, nodeOfThree())
+		return err
+	}})
+	r := newRegistry(s)
+	lines := strings.ReplaceAll(quickStart(t), "registry.example/", r.address+"/")
+	cmd := exec.CommandContext(s.Context, "bash", "-euxo", "pipefail", "-c", lines)
+	cmd.Dir = top
+	cmd.Env = append(userEnv(s), "PATH="+userPath(s), "SSL_CERT_DIR="+r.authorities, "ARCHIVES="+t.TempDir())
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	s.rolledOut(r.address+"/team", "v0")
+	s.useVolume("first", 3)
+	if report := s.kubectl("get", "localdiskreports"); !strings.Contains(report, "one") {
+		t.Errorf("kubectl get localdiskreports does not tell of node one:\n%s", report)
+	}
+}
+
+// quickStart are the README's commands for an own cluster.
+func quickStart(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(top, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, found := strings.Cut(string(text), "\nOn your own cluster")
+	_, block, opened := strings.Cut(after, "\n```\n")
+	block, _, closed := strings.Cut(block, "\n```\n")
+	if !found || !opened || !closed || !strings.Contains(block, "registry.example/") {
+		t.Fatalf("the README has no commands for an own cluster any more, but %q", block)
+	}
+	if n := strings.Count(strings.ReplaceAll(block, "\\\n", ""), "\n") + 1; n > 4 {
+		t.Errorf("it takes %d commands to install, should be under five:\n%s", n, block)
+	}
+	return block
+}
+
+// userPath has kubectl and Helm before what the machine has.
+func userPath(s *empty) string {
+	s.T.Helper()
+	return strings.Join([]string{filepath.Dir(s.Cluster.KubectlPath()), filepath.Dir(helmPath(s)), os.Getenv("PATH")}, ":")
+}

@@ -10,8 +10,8 @@ import (
 	"stowage.dev/stowage/pkg/metrics"
 )
 
-// observeAvailable measures how long it took until a volume was free: from when its
-// disk was first seen, or from when the volume before it lost its claim.
+// observeAvailable measures, once, how long it took until a volume was free: from when
+// its disk was first seen, or from when the volume before it lost its claim.
 func (e *entry) observeAvailable() {
 	now := time.Now()
 	switch {

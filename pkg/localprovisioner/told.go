@@ -106,7 +106,7 @@ func (t *told) decided(g *gathered, d slot.Decision) {
 	if g.Volume != nil && g.Volume.Phase == disk.PhaseReleased && e.freed.IsZero() {
 		e.freed = time.Now()
 	}
-	if next.State == stowage.EntryAvailable && e.State != stowage.EntryAvailable {
+	if next.State == stowage.EntryAvailable || next.State == stowage.EntryBound { // it may have a claim at once
 		e.observeAvailable()
 	}
 	if e.Since != nil && next.State == e.State && next.Reason == e.Reason {

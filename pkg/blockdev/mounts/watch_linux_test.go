@@ -88,7 +88,7 @@ func TestWatch(t *testing.T) {
 			}
 		})
 	}()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute)
 	await := func(what string, right func() bool) {
 		t.Helper()
 		for {
@@ -122,7 +122,7 @@ func TestWatch(t *testing.T) {
 
 func TestWatchTellsWhatHappensDuringACall(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m")
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	calls := 0
 	err := Watch(ctx, self, func() {

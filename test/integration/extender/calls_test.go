@@ -110,7 +110,7 @@ func (s *slow) Read(p []byte) (int, error) {
 func TestCalls(t *testing.T) {
 	t.Parallel()
 	e := fixture.New(t)
-	d := own(e, plan{mode: "full", name: "extender-calls", noScheduler: true, extender: []string{"verb: 8s", "verb: 2s"}})
+	d := own(e, plan{mode: "full", name: "extender-calls", noScheduler: true, extender: []string{"verb: 8s", "verb: 5s"}})
 	later := time.Now().Add(time.Hour)
 	stranger, err := newAuthority("stranger")
 	if err != nil {
@@ -148,7 +148,7 @@ func TestCalls(t *testing.T) {
 		}
 	}
 	t.Run("a slow one does not get more time", func(t *testing.T) {
-		const most = 20 * time.Second // where a call has 2s, and the body takes 10 minutes
+		const most = 20 * time.Second // where a call has 5s, and the body takes 10 minutes
 		ctx, cancel := context.WithTimeoutCause(t.Context(), most, errors.New("the extender still reads"))
 		defer cancel()
 		body := append(question(t, "a"), bytes.Repeat([]byte(" "), 12_000)...)

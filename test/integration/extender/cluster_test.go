@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	v1 "k8s.io/api/core/v1"
+
 	"stowage.dev/stowage/pkg/testing/builders"
 	"stowage.dev/stowage/test/integration/fixture"
 )
@@ -60,13 +62,17 @@ func askAboutPart(e *fixture.Env) {
 		machines[i] = builders.MakeNode(e.Name(fmt.Sprintf("node-%04d", i)))
 	}
 	last := fmt.Sprintf("node-%04d", nodes-1)
-	e.AddNodes(machines...)
-	e.CreatePVs(e.LocalPV("only", last))
 	anywhere := func(name string, d *deployment) *builders.Pod {
 		return builders.MakePod(name).Namespace(e.Namespace).SchedulerName(d.name).PVC("data")
 	}
 
 	d := own(e, plan{mode: "full", name: "extender-part", scheduler: []string{"percentageOfNodesToScore: 100\n", "percentageOfNodesToScore: 0 # the default\n"}})
+	// The scheduler goes through nodes in the order in which it hears of them, which is any order
+	// if it begins when they are there.
+	e.AddNodes(machines[:nodes-1]...)
+	e.AddNodes(machines[nodes-1])
+	e.CreatePVs(e.LocalPV("only", last))
+	e.WaitScheduled(e.CreatePod(builders.MakePod("knows").Namespace(e.Namespace).SchedulerName(d.name).NodeSelector(v1.LabelHostname, e.Name(last))), last)
 	e.CreatePVC(e.PVC("data"))
 	pod := e.CreatePod(anywhere("pod", d))
 	refused := fixture.Refusal(e.WaitUnschedulable(pod, noVolume))

@@ -9,12 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -200,9 +202,8 @@ func (d *deployment) standBy(ctx context.Context, r *replica) error {
 	if err := d.launch(r); err != nil {
 		return err
 	}
-	return waitFor(ctx, func(ctx context.Context) (bool, error) {
-		status, text := r.get(ctx, "/readyz")
-		return status == http.StatusServiceUnavailable && strings.Contains(text, "standing by"), nil
+	return r.waitReadyz(ctx, func(status int, text string) bool {
+		return status == http.StatusServiceUnavailable && strings.Contains(text, "standing by")
 	})
 }
 
@@ -219,7 +220,7 @@ func (d *deployment) launch(r *replica) error {
 	}
 	election := "{leaderElect: false}"
 	if d.elected {
-		election = "{leaseDuration: 8s, renewDeadline: 6s, retryPeriod: 500ms}"
+		election = "{}" // as shipped: a shorter lease is soon lost on a machine with much else to do
 	}
 	config, err := d.read("config.yaml", append([]string{
 		"address: :8443", fmt.Sprintf("address: 127.0.0.1:%d", r.port),
@@ -243,14 +244,18 @@ func (d *deployment) launch(r *replica) error {
 
 // await returns when the replica is ready, or has ended.
 func (r *replica) await(ctx context.Context) error {
+	return r.waitReadyz(ctx, func(status int, _ string) bool { return status == http.StatusOK })
+}
+
+// waitReadyz returns when the replica's /readyz is as wanted, or the replica has ended.
+func (r *replica) waitReadyz(ctx context.Context, wanted func(status int, text string) bool) error {
 	return waitFor(ctx, func(ctx context.Context) (bool, error) {
 		select {
 		case <-r.process.Done():
 			return false, errors.Join(errors.New("the extender has ended"), r.process.Err())
 		default:
 		}
-		status, _ := r.get(ctx, "/readyz")
-		return status == http.StatusOK, nil
+		return wanted(r.get(ctx, "/readyz")), nil
 	})
 }
 
@@ -365,10 +370,25 @@ func (d *deployment) show(t testing.TB, about string) {
 	}
 }
 
+// The ports of extenders, which are ended and started again at the same ones, are none that
+// the kernel gives to those who ask for any (ip_local_port_range begins at 32768).
+const firstPort, lastPort = 20000, 32000
+
+// nextPort is where freePort looks first; tests of other processes begin elsewhere.
+var nextPort atomic.Int64
+
+func init() { nextPort.Store(firstPort + rand.Int64N(lastPort-firstPort)) }
+
+// freePort is a port that nobody listens at, and that no other test of this process gets.
 func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
+	var last error
+	for range 100 {
+		port := firstPort + int(nextPort.Add(1))%(lastPort-firstPort)
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err == nil {
+			return port, l.Close()
+		}
+		last = err
 	}
-	return l.Addr().(*net.TCPAddr).Port, l.Close()
+	return 0, fmt.Errorf("find a free port: %w", last)
 }

@@ -72,8 +72,8 @@ func TestVolumeTaken(t *testing.T) {
 	}
 	d.bind(ctx, t, other, e.Name("a"))
 	e.WaitBound("theirs", "v")
-	close(g.opened)
-	waitEvent(e, "pod", "FailedScheduling", fmt.Sprintf("volumes on node %q changed while the pod was being scheduled: node(s) %s", e.Name("a"), noVolume))
+	words := fmt.Sprintf("volumes on node %q changed while the pod was being scheduled: node(s) %s", e.Name("a"), noVolume)
+	waitTold(e, "pod", words, func() { close(g.opened) })
 	e.CreatePVs(e.LocalPV("w", "a"))
 	e.WaitScheduled(pod, "a")
 	e.WaitBound("mine", "w")

@@ -78,7 +78,7 @@ func TestUnreachable(t *testing.T) {
 	for i, story := range []struct {
 		name         string
 		fails, mends func(t *testing.T)
-		event        string
+		told         string
 	}{
 		{
 			name: "the extender is down",
@@ -92,13 +92,13 @@ func TestUnreachable(t *testing.T) {
 					t.Fatal(err)
 				}
 			},
-			event: "/filter",
+			told: "/filter",
 		},
 		{
 			name:  "its certificate has expired",
 			fails: func(t *testing.T) { write(t, "tls", serverName, past) },
 			mends: func(t *testing.T) { write(t, "tls", serverName, later) },
-			event: "certificate has expired",
+			told:  "certificate has expired",
 		},
 		{
 			name: "the scheduler's certificate has expired",
@@ -111,7 +111,7 @@ func TestUnreachable(t *testing.T) {
 				own(e, plan{mode: "full", name: "extender-late", of: d})
 			},
 			mends: func(t *testing.T) { write(t, "client", clientName, later) },
-			event: "expired certificate",
+			told:  "expired certificate",
 		},
 	} {
 		name := fmt.Sprintf("pod-%d", i)
@@ -121,7 +121,7 @@ func TestUnreachable(t *testing.T) {
 		other := e.CreatePod(e.Pod("beside-" + name))
 		e.WaitScheduled(other, "a")
 		pod := e.CreatePod(e.Pod(name).PVC(name))
-		t.Logf("%s: %s", story.name, waitEvent(e, name, "FailedScheduling", story.event))
+		t.Logf("%s: %s", story.name, waitTold(e, name, story.told, nil))
 		story.mends(t)
 		e.WaitScheduled(pod, "a")
 		e.WaitBound(name, name)

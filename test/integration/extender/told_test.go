@@ -1,0 +1,68 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package extender_test
+
+import (
+	"context"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
+
+	"stowage.dev/stowage/test/integration/fixture"
+)
+
+// waitTold waits until the pod's condition PodScheduled says the words, and returns all that
+// it says then. Every attempt to place the pod says something anew; of its events only the
+// first has the words. begin, if it is not nil, is called once nothing can be missed.
+func waitTold(e *fixture.Env, pod, words string, begin func()) (message string) {
+	e.T.Helper()
+	ctx, cancel := context.WithTimeout(e.Context(), e.Timeout)
+	defer cancel()
+	pods := e.Client.CoreV1().Pods(e.Namespace)
+	only := fields.OneTermEqualSelector(metav1.ObjectNameField, pod).String()
+	lw := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.FieldSelector = only
+			return pods.List(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.FieldSelector = only
+			return pods.Watch(ctx, o)
+		},
+	}
+	synced := func(cache.Store) (bool, error) {
+		if begin != nil {
+			begin()
+		}
+		return false, nil
+	}
+	var seen []string
+	_, err := watchtools.UntilWithSync(ctx, lw, &v1.Pod{}, synced, func(w watch.Event) (bool, error) {
+		if p, ok := w.Object.(*v1.Pod); ok {
+			message = told(p)
+			seen = append(seen, message)
+		}
+		return strings.Contains(message, words), nil
+	})
+	if err != nil {
+		e.T.Fatalf("pod %s is not told %q: %v; it is told:\n%s", pod, words, err, strings.Join(seen, "\n"))
+	}
+	return message
+}
+
+// told is why the pod is on no node yet.
+func told(pod *v1.Pod) string {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse {
+			return c.Message
+		}
+	}
+	return ""
+}

@@ -163,7 +163,7 @@ func labelledBefore(at func(fixture.Request) bool) func(*story) {
 			_, tap := s.start()
 			held := tap.Hold(at)
 			pod = s.CreatePod(s.Pod("pod").PVC("data"))
-			if err := s.touch(s.Context(), arrived(s.Env, held), 1); err != nil {
+			if err := s.touch(s.Context(), s.WaitHeld(held), 1); err != nil {
 				s.T.Fatal(err)
 			}
 			held.Release()
@@ -185,7 +185,7 @@ func takenBefore(take func(*story)) func(*story) {
 			_, tap := s.start()
 			held := tap.Hold(fixture.Is("update", "persistentvolumes"))
 			pod = s.CreatePod(s.Pod("pod").PVC("data"))
-			arrived(s.Env, held)
+			s.WaitHeld(held)
 			take(s)
 			held.Release()
 			s.WaitScheduled(pod, "b")
@@ -210,7 +210,7 @@ func claimGivenAnother(s *story) {
 		_, tap := s.start()
 		held := tap.Hold(fixture.Is("update", "persistentvolumes"))
 		pod = s.CreatePod(s.Pod("pod").PVC("data"))
-		arrived(s.Env, held)
+		s.WaitHeld(held)
 		s.PatchPVC("data", spec("volumeName", s.Name("next")))
 		held.Release()
 		if s.alone {

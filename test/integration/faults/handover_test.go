@@ -4,9 +4,13 @@
 package faults_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/integration/fixture"
@@ -21,7 +25,7 @@ func TestLeaderHandover(t *testing.T) {
 	const pods, nodes = 60, 10
 	// The lease is as in the sample: a leader that cannot renew it in time ends,
 	// and on a machine with much else to do a short one is soon lost.
-	options := sample(e, "  qps: 1000\n  burst: 2000\n", "  qps: 25\n  burst: 1\n") // for each to have a part
+	options := sample(e, "  qps: 1000\n  burst: 2000\n", "  qps: 10\n  burst: 1\n") // for each to have a part
 	options.LeaderElect = true
 	addVolumes(e, nodes, 3*pods)
 	flood := createFlood(e, e.Name("scheduler"), pods)
@@ -42,30 +46,33 @@ func TestLeaderHandover(t *testing.T) {
 	}
 	running[leader] = startProcess(e, options) // as a kubelet does
 	underWay("leader killed")
-	leader = leading(e, running, len(claimed(e))+20) // what was under way may still show
+	leader = leading(e, running, min(len(claimed(e))+20, 2*pods)) // what was under way may still show
 	underWay("next leader asked to end")
 	within(e, running[leader].Stop)
 	wantSettled(e, flood...)
 }
 
 // leading is which of the processes has the lease, when so many volumes are
-// claimed. For a moment it may be none of them; the next volume that is claimed
-// shows that there is one again.
+// claimed. For a moment it may be none of them.
 func leading(e *fixture.Env, processes []*cluster.Process, volumes int) int {
 	e.T.Helper()
-	for ; ; volumes++ {
-		e.Wait(fmt.Sprintf("%d volumes to be claimed", volumes), func() bool { return len(claimed(e)) >= volumes })
-		for i, p := range processes {
+	e.Wait(fmt.Sprintf("%d volumes to be claimed", volumes), func() bool { return len(claimed(e)) >= volumes })
+	leader := -1
+	err := wait.PollUntilContextTimeout(e.Context(), 100*time.Millisecond, e.Timeout, true, func(context.Context) (bool, error) {
+		leader = slices.IndexFunc(processes, func(p *cluster.Process) bool {
 			select {
 			case <-p.Done(): // has lost the lease
-				continue
+				return false
 			default:
 			}
 			// Upstream gives this metric the name of its own program, whatever
 			// the lease is called.
-			if slices.Contains(metricsOf(e, p), `leader_election_master_status{name="kube-scheduler"} 1`) {
-				return i
-			}
-		}
+			return slices.Contains(metricsOf(e, p), `leader_election_master_status{name="kube-scheduler"} 1`)
+		})
+		return leader >= 0, nil
+	})
+	if err != nil {
+		e.T.Fatalf("none of the schedulers has the lease: %v\n%s", err, e.Dump())
 	}
+	return leader
 }

@@ -200,20 +200,6 @@ func hasSeen(e *fixture.Env, informer cache.SharedIndexInformer, what string, se
 	}
 }
 
-// arrived waits for a request that is held.
-func arrived(e *fixture.Env, held *fixture.Held) fixture.Request {
-	e.T.Helper()
-	timeout := time.NewTimer(e.Timeout)
-	defer timeout.Stop()
-	select {
-	case request := <-held.Arrived():
-		return request
-	case <-timeout.C:
-		e.T.Fatalf("waited %v for the scheduler's request\n%s", e.Timeout, e.Dump())
-		return fixture.Request{}
-	}
-}
-
 // bothModes runs a test with each binding mode, in parallel.
 func bothModes(t *testing.T, test func(*testing.T, fixture.Profile)) {
 	t.Helper()

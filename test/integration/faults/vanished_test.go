@@ -108,7 +108,7 @@ func nodeDeleted(s *story) {
 		scheduler, tap := s.start()
 		held := tap.Hold(volumeWrite)
 		pod := s.CreatePod(s.Pod("pod").PVC("one", "two"))
-		arrived(s.Env, held)
+		s.WaitHeld(held)
 		if err := s.Client.CoreV1().Nodes().Delete(s.Context(), s.Name("a"), metav1.DeleteOptions{}); err != nil {
 			s.T.Fatal(err)
 		}
@@ -144,7 +144,7 @@ func volumeDeleted(s *story) {
 		scheduler, tap := s.start()
 		held := tap.Hold(volumeWrite)
 		pod = s.CreatePod(s.Pod("pod").PVC("data"))
-		arrived(s.Env, held)
+		s.WaitHeld(held)
 		if err := s.Client.CoreV1().PersistentVolumes().Delete(s.Context(), s.Name("best"), metav1.DeleteOptions{}); err != nil {
 			s.T.Fatal(err)
 		}
@@ -179,7 +179,7 @@ func claimDeleted(s *story) {
 		scheduler, tap := s.start()
 		held := tap.Hold(volumeWrite)
 		pod = s.CreatePod(s.Pod("pod").PVC("data"))
-		arrived(s.Env, held)
+		s.WaitHeld(held)
 		if err := s.Client.CoreV1().PersistentVolumeClaims(s.Namespace).Delete(s.Context(), "data", metav1.DeleteOptions{}); err != nil {
 			s.T.Fatal(err)
 		}
@@ -218,7 +218,7 @@ func podDeleted(s *story) {
 		scheduler, tap := s.start()
 		held := tap.Hold(volumeWrite)
 		pod := s.CreatePod(s.Pod("pod").PVC("data"))
-		arrived(s.Env, held)
+		s.WaitHeld(held)
 		s.DeletePod(pod)
 		pods := scheduler.Informers.Core().V1().Pods()
 		hasSeen(s.Env, pods.Informer(), "the pod's deletion", func() bool {

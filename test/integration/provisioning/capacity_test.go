@@ -228,18 +228,12 @@ func TestCapacityOfFailedPod(t *testing.T) {
 	held := tap.Hold(fixture.Is("update", "persistentvolumeclaims"))
 	e.CreatePVC(made(e, "first", "60Gi"))
 	first := e.CreatePod(e.Pod("first").PVC("first"))
-	ctx, cancel := context.WithTimeout(t.Context(), e.Timeout)
-	defer cancel()
-	select {
-	case <-held.Arrived():
-	case <-ctx.Done():
-		t.Fatalf("no node is selected for the first claim\n%s", e.Dump())
-	}
+	e.WaitHeld(held) // which selects the node for the first claim
 	e.CreatePVC(made(e, "second", "60Gi"))
 	second := e.CreatePod(e.Pod("second").PVC("second"))
 	e.WaitUnschedulable(second, noSpace)
 	// The write of the first pod's selected node fails for good.
-	if err := e.Client.CoreV1().PersistentVolumeClaims(e.Namespace).Delete(ctx, "first", metav1.DeleteOptions{}); err != nil {
+	if err := e.Client.CoreV1().PersistentVolumeClaims(e.Namespace).Delete(e.Context(), "first", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	e.DeletePod(first)

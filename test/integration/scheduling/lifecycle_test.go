@@ -78,11 +78,7 @@ func bindingHeld(t *testing.T, test func(e *fixture.Env, pod *v1.Pod, release fu
 			s := e.Start(fixture.SchedulerOptions{Tap: tap, Profiles: []fixture.Profile{profile}})
 			e.Use(s.Name())
 			pod := create(e, oneNode(e, e.PVC("data"), e.LocalPV("volume", "a")))
-			select {
-			case <-held.Arrived():
-			case <-e.Context().Done():
-				t.Fatal(e.Context().Err())
-			}
+			e.WaitHeld(held)
 			test(e, pod, held.Release)
 		})
 	}

@@ -20,16 +20,57 @@ func nth(n int64, is func(fixture.Request) bool) func(fixture.Request) bool {
 	return func(r fixture.Request) bool { return is(r) && count.Add(1) == n }
 }
 
-// TestMovingInTheMiddle: one scheduler dies in the middle of binding a pod's
-// claims; another one of the same name, with the other volume plugin, goes on.
+// move is from a scheduler that dies in the middle of binding a pod's claims to
+// another one of the same name, with the other volume plugin, which goes on.
+type move struct {
+	from, to fixture.Profile
+	// at is the write that the first scheduler does not get done any more.
+	at func() func(fixture.Request) bool
+}
+
+var volumeWrite, claimWrite = fixture.Is("update", "persistentvolumes"), fixture.Is("update", "persistentvolumeclaims")
+
+// prepare makes what the pod will need.
+func (m *move) prepare(e *fixture.Env) {
+	m.from.Name, m.to.Name = e.Name("scheduler"), e.Name("scheduler")
+	e.AddNodes(e.Node("a"), e.Node("b"))
+	e.CreatePVs(
+		e.LocalPV("a-1", "a"), e.LocalPV("a-2", "a").Capacity("2Gi"),
+		e.LocalPV("b-1", "b"), e.LocalPV("b-2", "b").Capacity("2Gi"),
+	)
+}
+
+// leave has the first scheduler die with the pod's claims half bound.
+func (m *move) leave(e *fixture.Env) *v1.Pod {
+	e.T.Helper()
+	tap := fixture.NewTap()
+	first := e.Start(fixture.SchedulerOptions{Tap: tap, Profiles: []fixture.Profile{m.from}})
+	held := tap.Hold(m.at())
+	e.Use(first.Name())
+	pod := create(e, scene{claims: []*builders.PVC{e.PVC("small"), e.PVC("large").Request("2Gi")}})
+	e.WaitHeld(held)
+	tap.Cut()
+	first.Stop()
+	return pod
+}
+
+// arrive has the second scheduler go on.
+func (m *move) arrive(e *fixture.Env, pod *v1.Pod) {
+	e.T.Helper()
+	e.Start(fixture.SchedulerOptions{Profiles: []fixture.Profile{m.to}})
+	node := e.WaitScheduled(pod).Spec.NodeName
+	small, large := "a-1", "a-2"
+	if node == e.Name("b") {
+		small, large = "b-1", "b-2"
+	}
+	wantBindings(e, map[string]string{"small": small, "large": large})
+	e.NoVolumeTwice()
+}
+
+// TestMovingInTheMiddle: with volumes claimed, or not even those.
 func TestMovingInTheMiddle(t *testing.T) {
 	t.Parallel()
-	volumeWrite, claimWrite := fixture.Is("update", "persistentvolumes"), fixture.Is("update", "persistentvolumeclaims")
-	tests := map[string]struct {
-		from, to fixture.Profile
-		// at is the write that the first scheduler does not get done any more.
-		at func() func(fixture.Request) bool
-	}{
+	moves := map[string]move{
 		"from VolumeBinding, before its first write": {
 			from: fixture.Profile{Stock: true},
 			at:   func() func(fixture.Request) bool { return nth(1, volumeWrite) },
@@ -47,52 +88,50 @@ func TestMovingInTheMiddle(t *testing.T) {
 			to: fixture.Profile{Stock: true},
 			at: func() func(fixture.Request) bool { return nth(2, volumeWrite) },
 		},
-		"back to VolumeBinding, with both volumes claimed": {
-			to: fixture.Profile{Stock: true},
-			at: func() func(fixture.Request) bool { return claimWrite },
-		},
-		"back to VolumeBinding, with one claim bound": {
-			to: fixture.Profile{Stock: true},
-			at: func() func(fixture.Request) bool { return nth(2, claimWrite) },
-		},
 		"back to VolumeBinding, from PVController mode": {
 			from: fixture.Profile{Args: fixture.PVControllerArgs()},
 			to:   fixture.Profile{Stock: true},
 			at:   func() func(fixture.Request) bool { return nth(2, volumeWrite) },
 		},
 	}
-	for name, test := range tests {
+	for name, m := range moves {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := fixture.New(t)
-			test.from.Name, test.to.Name = e.Name("scheduler"), e.Name("scheduler")
-			tap := fixture.NewTap()
-			first := e.Start(fixture.SchedulerOptions{Tap: tap, Profiles: []fixture.Profile{test.from}})
-			held := tap.Hold(test.at())
-			e.Use(first.Name())
-			pod := create(e, scene{
-				nodes: []*builders.Node{e.Node("a"), e.Node("b")},
-				volumes: []*builders.PV{
-					e.LocalPV("a-1", "a"), e.LocalPV("a-2", "a").Capacity("2Gi"),
-					e.LocalPV("b-1", "b"), e.LocalPV("b-2", "b").Capacity("2Gi"),
-				},
-				claims: []*builders.PVC{e.PVC("small"), e.PVC("large").Request("2Gi")},
-			})
-			select {
-			case <-held.Arrived():
-			case <-e.Context().Done():
-				t.Fatal(e.Context().Err())
+			m.prepare(e)
+			m.arrive(e, m.leave(e))
+		})
+	}
+}
+
+// TestMovingWhileClaimsAreBound: the PersistentVolume controller, which binds a claim
+// as soon as it sees its volume claimed, is away until the first scheduler is dead.
+func TestMovingWhileClaimsAreBound(t *testing.T) {
+	t.Parallel()
+	moves := map[string]move{
+		"with both volumes claimed": {
+			to: fixture.Profile{Stock: true},
+			at: func() func(fixture.Request) bool { return claimWrite },
+		},
+		"with one claim bound": {
+			to: fixture.Profile{Stock: true},
+			at: func() func(fixture.Request) bool { return nth(2, claimWrite) },
+		},
+	}
+	parent := fixture.NewOn(t, fixture.DefaultConfig())
+	controller := parent.Cluster.ControllerManager()
+	for name, m := range moves {
+		t.Run(name, func(t *testing.T) {
+			e := parent.Sibling(t)
+			m.prepare(e)
+			if err := controller.Kill(); err != nil {
+				t.Fatal(err)
 			}
-			tap.Cut()
-			first.Stop()
-			e.Start(fixture.SchedulerOptions{Profiles: []fixture.Profile{test.to}})
-			node := e.WaitScheduled(pod).Spec.NodeName
-			small, large := "a-1", "a-2"
-			if node == e.Name("b") {
-				small, large = "b-1", "b-2"
+			pod := m.leave(e)
+			if err := controller.Start(e.Context()); err != nil {
+				t.Fatal(err)
 			}
-			wantBindings(e, map[string]string{"small": small, "large": large})
-			e.NoVolumeTwice()
+			m.arrive(e, pod)
 		})
 	}
 }

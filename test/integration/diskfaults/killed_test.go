@@ -25,8 +25,13 @@ var (
 	seed  = flag.Uint64("diskfaults.seed", 0, "seed of what TestKilled does; 0: from the clock")
 )
 
-// pointLimit is how long an agent lives at most if its moment does not come.
-const pointLimit = 4 * time.Second
+const (
+	// pointLimit is how long an agent lives at most if its moment does not come.
+	pointLimit = 4 * time.Second
+	// patience is how many times as many kills there are at most, for moments that chance and
+	// a slow machine have kept from coming.
+	patience = 4
+)
 
 // TestKilled: agents are killed at each step of a volume's life and at random, while
 // tenants claim, fill and give back disks of every kind and an administrator deletes
@@ -60,7 +65,7 @@ func killed(t *testing.T, seed uint64, cleaner []string) {
 	w.group.Go(func() { meddler.meddle(ctx) })
 	defer cancel()
 	k := killer{world: w, proxy: p, hand: hand{world: w, random: random}, left: points()}
-	for range *kills {
+	for n := 0; n < *kills || n < patience**kills && len(k.left) > 0; n++ {
 		k.kill(ctx)
 		if w.isBroken() {
 			break

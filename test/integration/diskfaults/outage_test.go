@@ -23,6 +23,10 @@ import (
 // restartTimeout is how long a component may take to come back.
 const restartTimeout = 2 * time.Minute
 
+// outageTimeout is Env.Timeout: after several outages within two minutes, informers ask an
+// API server that is back only after up to one more (client-go's reflector).
+const outageTimeout = 3 * time.Minute
+
 // errLost is what becomes of an answer when the API server dies.
 var errLost = errors.New("the answer was lost")
 
@@ -41,7 +45,11 @@ func TestOutages(t *testing.T) {
 		"the API server dies when it has taken off a finalizer": func(t *testing.T, e *fixture.Env) { releaseWithout(t, e, false) },
 		"the API server dies before it takes off a finalizer":   func(t *testing.T, e *fixture.Env) { releaseWithout(t, e, true) },
 	} {
-		t.Run(name, func(t *testing.T) { test(t, e.Sibling(t)) })
+		t.Run(name, func(t *testing.T) {
+			e := e.Sibling(t)
+			e.Timeout = outageTimeout
+			test(t, e)
+		})
 	}
 }
 

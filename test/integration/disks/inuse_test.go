@@ -176,8 +176,9 @@ func TestNestedMounts(t *testing.T) {
 			t.Errorf("the entry is %+v", entry)
 		}
 	}
+	n.Unmount(nested["other"])
+	n.Unmount(nested["same"])
 	for name, volume := range map[string]*corev1.PersistentVolume{"other": other, "same": same} {
-		n.Unmount(nested[name])
 		n.WaitAnew(n.Files, name, volume)
 		emptied(t, n, name)
 	}

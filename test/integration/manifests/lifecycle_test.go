@@ -261,7 +261,7 @@ func (s *site) look(volumes []string) map[string]string {
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		seen["volume "+name] = fmt.Sprint(pv.UID, string(spec), pv.Status.Phase, pv.Finalizers, pv.DeletionTimestamp)
+		seen["volume "+name] = fmt.Sprint(pv.UID, string(spec), pv.Status.Phase, notKubernetes(pv.Finalizers), pv.DeletionTimestamp)
 	}
 	claim, err := core.PersistentVolumeClaims("default").Get(ctx, inUse, metav1.GetOptions{})
 	if err != nil {
@@ -276,6 +276,11 @@ func (s *site) look(volumes []string) map[string]string {
 	return seen
 }
 
+// notKubernetes are the finalizers that are not taken off by Kubernetes itself, when it comes to it.
+func notKubernetes(finalizers []string) []string {
+	return slices.DeleteFunc(finalizers, func(f string) bool { return f == "kubernetes.io/pv-protection" })
+}
+
 // checkLeft: what holds data of claims is left and can be deleted, other volumes are gone.
 func (s *site) checkLeft(volumes []string, job string) {
 	s.t.Helper()
@@ -283,7 +288,7 @@ func (s *site) checkLeft(volumes []string, job string) {
 	for _, name := range volumes {
 		pv, err := s.Client().CoreV1().PersistentVolumes().Get(s.t.Context(), name, metav1.GetOptions{})
 		if err == nil {
-			left[name] = slices.DeleteFunc(pv.Finalizers, func(f string) bool { return f == "kubernetes.io/pv-protection" })
+			left[name] = notKubernetes(pv.Finalizers)
 		} else if !apierrors.IsNotFound(err) {
 			s.t.Fatal(err)
 		}

@@ -86,7 +86,7 @@ func TestAdopt(t *testing.T) {
 	if names := n.Names("taken"); len(names) != 1 {
 		t.Errorf("a volume with a claim holds %q", names)
 	}
-	release(e, taken)
+	n.Release(taken)
 	n.WaitAnew(n.Files, "taken", taken)
 	if names := n.Names("taken"); len(names) > 0 {
 		t.Errorf("a volume that is Available holds %q", names)

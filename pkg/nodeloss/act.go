@@ -27,7 +27,7 @@ import (
 func (c *Controller) act(ctx context.Context, g *gathered, d loss.Decision) error {
 	switch d.Do {
 	case loss.MarkLost:
-		return c.annotate(ctx, g, map[string]any{loss.MarkAnnotation: loss.Mark{Cause: d.Cause, Since: d.Since}.String(), loss.ReleaseAnnotation: nil})
+		return c.mark(ctx, g, d)
 	case loss.Unmark:
 		return c.annotate(ctx, g, map[string]any{loss.MarkAnnotation: nil, loss.ReleaseAnnotation: nil})
 	case loss.Begin:
@@ -46,6 +46,18 @@ func (c *Controller) act(ctx context.Context, g *gathered, d loss.Decision) erro
 	default:
 		return nil
 	}
+}
+
+// mark writes down since when the volume is lost, and tells at once what comes of it: the delay
+// may be over by the volume's next turn, and then nobody would have been warned.
+func (c *Controller) mark(ctx context.Context, g *gathered, d loss.Decision) error {
+	mark := loss.Mark{Cause: d.Cause, Since: d.Since}
+	if err := c.annotate(ctx, g, map[string]any{loss.MarkAnnotation: mark.String(), loss.ReleaseAnnotation: nil}); err != nil {
+		return err
+	}
+	g.Mark, g.Release = &mark, nil
+	c.tell(g, loss.Decide(&g.Facts))
+	return nil
 }
 
 // annotate changes annotations of the volume; nil takes one off.

@@ -33,7 +33,7 @@ func lostClaim() (*Controller, *gathered, *fake.Clientset) {
 	set := setOf(nil)[0]
 	set.Namespace = "default"
 	client := fake.NewClientset(volume, claim, set, classOf(loss.Release))
-	c := &Controller{Config: Config{Client: client, Events: events.NewFakeRecorder(10)}, released: map[string]time.Time{}}
+	c := &Controller{Config: Config{Client: client, Events: events.NewFakeRecorder(10)}, released: map[string]time.Time{}, told: map[string]string{}, states: map[string]standing{}}
 	g := &gathered{volume: volume, node: "a", claim: claim, Facts: loss.Facts{
 		Now: time.Now(), Node: loss.Gone, Volume: loss.Volume{Phase: disk.PhaseBound, Policy: disk.Delete, Claimed: true, ClaimUID: "claim"},
 		Mark: &loss.Mark{Cause: loss.NodeGone, Since: time.Now().Add(-time.Hour)}, Terms: loss.Terms{Release: true},

@@ -4,14 +4,17 @@
 package nodeloss
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/kubernetes/scheme"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
 
 	"stowage.dev/stowage/pkg/local/loss"
@@ -65,4 +68,57 @@ func TestWaitingForSomebodyIsTold(t *testing.T) {
 	if reason, note := c.words(g, d); reason != eventLost || !strings.Contains(note, "node a is gone; it stays, and waits for the claim that") {
 		t.Errorf("told %s: %q", reason, note)
 	}
+}
+
+// TestTheLossIsToldWithTheMark: the volume's next turn may come when the delay is over, which
+// is too late for a warning. What could not be written down is not told.
+func TestTheLossIsToldWithTheMark(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		err  error
+		want []string
+	}{
+		"written down": {want: []string{"Warning VolumeLost", "the claim will be deleted"}},
+		"not known":    {err: errors.New("connection lost")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, g, client := lostClaim()
+			defer c.forget("pv")
+			if tc.err != nil {
+				client.PrependReactor("patch", "persistentvolumes", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tc.err })
+			}
+			g.Mark, g.Terms.Delay = nil, 2*time.Second
+			g.Release = &loss.Began{ClaimUID: "claim", At: g.Now} // of a loss before
+			c.tell(g, loss.Decide(&g.Facts))
+			if err := c.act(t.Context(), g, loss.Decide(&g.Facts)); (err != nil) != (tc.err != nil) {
+				t.Fatal(err)
+			}
+			told := toldBy(c)
+			if len(told) != min(len(tc.want), 1) {
+				t.Fatalf("told %q, want one event with %q", told, tc.want)
+			}
+			for _, part := range tc.want {
+				if !strings.Contains(told[0], part) {
+					t.Errorf("told %q, want %q", told, part)
+				}
+			}
+			if tc.err != nil {
+				return
+			}
+			c.tell(g, loss.Decide(&g.Facts)) // the next turn
+			if told := toldBy(c); len(told) > 0 {
+				t.Errorf("told again: %q", told)
+			}
+		})
+	}
+}
+
+// toldBy are the events that were recorded since it was asked last.
+func toldBy(c *Controller) (told []string) {
+	recorder, ok := c.Events.(*events.FakeRecorder)
+	for ok && len(recorder.Events) > 0 {
+		told = append(told, <-recorder.Events)
+	}
+	return told
 }

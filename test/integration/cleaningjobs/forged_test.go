@@ -103,7 +103,7 @@ func TestForgedRequests(t *testing.T) {
 		report.Status.Entries = append(report.Status.Entries, one.entry)
 		want[one.entry.Path] = "Refused " + one.want
 	}
-	if report, err = reports.UpdateStatus(env.Context(), report, metav1.UpdateOptions{}); err != nil {
+	if _, err := reports.UpdateStatus(env.Context(), report, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	got := map[string]string{}
@@ -111,7 +111,6 @@ func TestForgedRequests(t *testing.T) {
 		for _, job := range r.Status.Jobs {
 			got[job.Path] = fmt.Sprintf("%s %s", job.State, job.Reason)
 		}
-		report = r
 		return len(got) == len(want)
 	})
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -122,26 +121,39 @@ func TestForgedRequests(t *testing.T) {
 			t.Errorf("for node %s there are Jobs: %q", n.Name, names)
 		}
 	}
-	cannotAnswer(t, reports, report)
+	cannotAnswer(t, reports, a.Name)
 }
 
 // cannotAnswer says that the controller's answers are not the agent's to write, and that
 // no attempt is called what could be more than a name.
-func cannotAnswer(t *testing.T, reports localprovisioner.Reports, report *stowage.LocalDiskReport) {
+func cannotAnswer(t *testing.T, reports localprovisioner.Reports, name string) {
 	t.Helper()
-	lie := report.DeepCopy()
-	lie.Status.Jobs[0].State = stowage.CleaningJobSucceeded
-	if _, err := reports.UpdateStatus(t.Context(), lie, metav1.UpdateOptions{}); !apierrors.IsForbidden(err) {
-		t.Errorf("an agent answers itself: %v", err)
+	for what, lie := range map[string]struct {
+		change  func(*stowage.LocalDiskReportStatus)
+		refusal func(error) bool
+	}{
+		"an agent answers itself":     {func(s *stowage.LocalDiskReportStatus) { s.Jobs[0].State = stowage.CleaningJobSucceeded }, apierrors.IsForbidden},
+		"an agent takes answers away": {func(s *stowage.LocalDiskReportStatus) { s.Jobs = nil }, apierrors.IsForbidden},
+		"an attempt that is a path":   {func(s *stowage.LocalDiskReportStatus) { s.Entries[0].Cleaning.Request.Attempt = "../../../tmp/123" }, apierrors.IsInvalid},
+	} {
+		if err := tell(t, reports, name, lie.change); !lie.refusal(err) {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
-	lie = report.DeepCopy()
-	lie.Status.Jobs = nil
-	if _, err := reports.UpdateStatus(t.Context(), lie, metav1.UpdateOptions{}); !apierrors.IsForbidden(err) {
-		t.Errorf("an agent takes answers away: %v", err)
-	}
-	lie = report.DeepCopy()
-	lie.Status.Entries[0].Cleaning.Request.Attempt = "../../../tmp/123"
-	if _, err := reports.UpdateStatus(t.Context(), lie, metav1.UpdateOptions{}); !apierrors.IsInvalid(err) {
-		t.Errorf("an attempt that is a path: %v", err)
+}
+
+// tell writes what an agent says into its report, and returns why that was refused. A report that
+// the controller has written meanwhile is a conflict before anybody looks what it says.
+func tell(t *testing.T, reports localprovisioner.Reports, name string, change func(*stowage.LocalDiskReportStatus)) error {
+	t.Helper()
+	for {
+		report, err := reports.Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(&report.Status)
+		if _, err := reports.UpdateStatus(t.Context(), report, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
+			return err
+		}
 	}
 }

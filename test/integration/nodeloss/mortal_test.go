@@ -134,7 +134,8 @@ func (k *killer) RoundTrip(request *http.Request) (*http.Response, error) {
 	if k.dead || k.ctx.Err() != nil {
 		return nil, errDead
 	}
-	response, err := k.next.RoundTrip(request)
+	// What was sent is carried out, and is to be counted, though the test may end meanwhile.
+	response, err := k.next.RoundTrip(request.WithContext(context.WithoutCancel(request.Context())))
 	if err != nil || response.StatusCode >= http.StatusBadRequest {
 		return response, err
 	}

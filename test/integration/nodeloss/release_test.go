@@ -48,10 +48,10 @@ func TestStatefulSetIsWholeAgain(t *testing.T) {
 }
 
 // TestPodThatWaitsAlready: pod GC was quicker than the delay, so that a pod was made for
-// the old claim.
+// the old claim. It waits until the delay is cut short, which holds for losses before.
 func TestPodThatWaitsAlready(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, fixture.New(t), asks("Release", "6s"), "a", "b")
+	s := newSite(t, fixture.New(t), asks("Release", "1h"), "a", "b")
 	s.set("db", 1, nil)
 	before := s.waitPlaced("db-0", "data-db-0", nil)
 	s.lose(before.node(s))
@@ -60,6 +60,7 @@ func TestPodThatWaitsAlready(t *testing.T) {
 		p := s.SeenPod("db-0")
 		return p != nil && p.UID != before.pod.UID && p.Spec.NodeName == ""
 	})
+	s.delay("1s")
 	s.waitPlaced("db-0", "data-db-0", before)
 	s.waitGone(before.pv, stowage.TombstonePublished)
 }

@@ -57,7 +57,16 @@ func newSite(t *testing.T, e *fixture.Env, annotations map[string]string, nodes 
 	return s
 }
 
-// volume makes a volume as an agent would.
+// delay has the class ask for another delay.
+func (s *site) delay(is string) {
+	s.T.Helper()
+	body := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, loss.DelayAnnotation, is)
+	if _, err := s.Client.StorageV1().StorageClasses().Patch(s.Context(), s.class, types.MergePatchType, body, metav1.PatchOptions{}); err != nil {
+		s.T.Fatal(err)
+	}
+}
+
+// volume makes a volume as an agent would, on a node that is there.
 func (s *site) volume(node, name string, policy corev1.PersistentVolumeReclaimPolicy) *corev1.PersistentVolume {
 	s.T.Helper()
 	return s.volumeOf(node, name, "wwn:"+s.Name(node)+"-"+name, policy)

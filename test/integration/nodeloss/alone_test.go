@@ -5,6 +5,7 @@ package nodeloss_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -90,13 +91,13 @@ func budget(t *testing.T, e *fixture.Env) {
 	s.volume("a", "disk2", corev1.PersistentVolumeReclaimDelete)
 	s.volume("a", "disk3", corev1.PersistentVolumeReclaimDelete)
 	s.set("db", 3, nil)
-	claims := map[string]*corev1.PersistentVolumeClaim{}
+	all := map[string]*placed{}
 	for _, name := range []string{"db-0", "db-1", "db-2"} {
-		claims["data-"+name] = s.waitPlaced(name, "data-"+name, nil).claim
+		all["data-"+name] = s.waitPlaced(name, "data-"+name, nil)
 	}
 	left := func() (n int) {
-		for name, claim := range claims {
-			if now := s.SeenPVC(name); now != nil && now.UID == claim.UID && now.DeletionTimestamp == nil {
+		for name, before := range all {
+			if now := s.SeenPVC(name); now != nil && now.UID == before.claim.UID && now.DeletionTimestamp == nil {
 				n++
 			}
 		}
@@ -105,16 +106,28 @@ func budget(t *testing.T, e *fixture.Env) {
 	process := run(t, e, "first", settings)
 	s.lose("a")
 	s.waitTold(s.Namespace, "", "ReleaseThrottled", "2 claims are released in a minute")
-	s.Wait("two of three claims to be released", func() bool { return left() == 1 })
+	s.Wait("two of three claims to be released", func() bool { return left() <= 1 })
 	if err := process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	run(t, e, "second", settings)
 	// It has seen the third claim's volume by the time that it has dealt with a later one.
-	later := s.volume("a", "disk4", corev1.PersistentVolumeReclaimDelete)
+	later := s.makeVolume("a", "disk4", "wwn:"+s.Name("a")+"-disk4", corev1.PersistentVolumeReclaimDelete)
+	s.waitTold("default", later.Name, "VolumeRemoved", "tombstone")
 	s.waitGone(later, stowage.TombstonePublished)
-	if n := left(); n != 1 {
-		t.Errorf("%d of three claims are left, want 1", n)
+	var releases []time.Time
+	for _, before := range all {
+		if at := s.released(before.pv); !at.IsZero() {
+			releases = append(releases, at)
+		}
+	}
+	slices.SortFunc(releases, time.Time.Compare)
+	if len(releases) < 2 {
+		t.Errorf("claims were released at %v, want two at least", releases)
+	}
+	// On a machine that stood still the third one's time may have come.
+	if len(releases) > 2 && releases[2].Sub(releases[0]) < loss.Window {
+		t.Errorf("claims were released at %v, want no three in %s", releases, loss.Window)
 	}
 }
 
@@ -160,10 +173,12 @@ func collected(t *testing.T, e *fixture.Env) {
 	}
 }
 
-// leaderKilled: in the middle of a delay. The other replica ends it, and no sooner.
+// leaderKilled: in the middle of a delay, which is longer than it takes to lead after somebody
+// who was killed. The other replica ends it, and no sooner.
 func leaderKilled(t *testing.T, e *fixture.Env) {
-	const settings = "leaderElection: {leaseDuration: 3s, renewDeadline: 2s, retryPeriod: 500ms}\n"
-	s := newSite(t, e, asks("Release", "5s"), "a", "b")
+	const settings = "leaderElection: {leaseDuration: 15s, renewDeadline: 10s, retryPeriod: 1s}\n"
+	const delay = 20 * time.Second
+	s := newSite(t, e, asks("Release", delay.String()), "a", "b")
 	s.set("db", 1, nil)
 	before := s.waitPlaced("db-0", "data-db-0", nil)
 	first := run(t, e, "leader", settings)
@@ -178,29 +193,18 @@ func leaderKilled(t *testing.T, e *fixture.Env) {
 	}
 	leases.Stop()
 	run(t, e, "follower", settings)
+	lost := time.Now()
 	s.lose(before.node(s))
-	var mark *loss.Mark
-	s.Wait("the loss to be written down", func() bool {
-		if v := s.seen(before.pv); v != nil {
-			mark = loss.ReadMark(v.Annotations[loss.MarkAnnotation])
-		}
-		return mark != nil
-	})
+	s.waitTold(s.Namespace, "data-db-0", "VolumeLost", "will be deleted") // once it is written down
 	if err := first.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	var release *loss.Began
-	s.Wait("the release", func() bool {
-		if v := s.seen(before.pv); v != nil && release == nil {
-			release = loss.ReadRelease(v.Annotations[loss.ReleaseAnnotation])
-		}
-		return release != nil
-	})
-	if waited := release.At.Sub(mark.Since); waited.Seconds() < 5 {
-		t.Errorf("the claim was released after %s, want 5s at least", waited)
-	}
+	s.waitTold(s.Namespace, "data-db-0", "ReleasingClaim", before.pv.Name)
 	s.waitPlaced("db-0", "data-db-0", before)
 	s.waitGone(before.pv, stowage.TombstonePublished)
+	if waited := s.released(before.pv).Sub(lost.Truncate(time.Second)); waited < delay {
+		t.Errorf("the claim was released after %s, want %s at least", waited, delay)
+	}
 }
 
 // killedAfterEachWrite: every controller dies with its first write. What is left in the

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -75,6 +76,18 @@ func (s *site) volume(node, name string, policy corev1.PersistentVolumeReclaimPo
 // volumeOf makes a volume of a disk.
 func (s *site) volumeOf(node, name, identity string, policy corev1.PersistentVolumeReclaimPolicy) *corev1.PersistentVolume {
 	s.T.Helper()
+	made := s.makeVolume(node, name, identity, policy)
+	s.Wait("volume "+made.Name+" to be Available", func() bool {
+		v := s.seen(made)
+		return v != nil && v.Status.Phase == corev1.VolumeAvailable
+	})
+	return made
+}
+
+// makeVolume makes a volume of a disk, and does not wait for it: that of a node that is lost
+// may be gone before anybody has seen it Available.
+func (s *site) makeVolume(node, name, identity string, policy corev1.PersistentVolumeReclaimPolicy) *corev1.PersistentVolume {
+	s.T.Helper()
 	class, err := s.Client.StorageV1().StorageClasses().Get(s.Context(), s.class, metav1.GetOptions{})
 	if err != nil {
 		s.T.Fatal(err)
@@ -96,10 +109,6 @@ func (s *site) volumeOf(node, name, identity string, policy corev1.PersistentVol
 	if err != nil {
 		s.T.Fatal(err)
 	}
-	s.Wait("volume "+made.Name+" to be Available", func() bool {
-		v := s.seen(made)
-		return v != nil && v.Status.Phase == corev1.VolumeAvailable
-	})
 	return made
 }
 
@@ -221,6 +230,32 @@ func (s *site) waitGone(pv *corev1.PersistentVolume, state stowage.TombstoneStat
 		}
 	}
 	s.T.Errorf("report %s has no tombstone %s of volume %s: %+v", report.Name, state, pv.Name, report.Spec.Tombstones)
+}
+
+// released is when the claim of a volume was released, as its node's report tells to the second,
+// or the volume, if it is there; zero if it was not.
+func (s *site) released(pv *corev1.PersistentVolume) (at time.Time) {
+	s.T.Helper()
+	now, err := s.Client.CoreV1().PersistentVolumes().Get(s.Context(), pv.Name, metav1.GetOptions{})
+	if err == nil && now.UID == pv.UID {
+		if release := loss.ReadRelease(now.Annotations[loss.ReleaseAnnotation]); release != nil {
+			at = release.At.Truncate(time.Second)
+		}
+		return at
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		s.T.Fatal(err)
+	}
+	report, err := s.reports.Get(s.Context(), pv.Annotations[publish.NodeNameAnnotation], metav1.GetOptions{})
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	for _, stone := range report.Spec.Tombstones {
+		if stone.VolumeUID == string(pv.UID) && stone.Released != nil {
+			at = stone.Released.Time
+		}
+	}
+	return at
 }
 
 // waitTold waits for an event about an object ("": any), in a namespace, with all parts.

@@ -81,13 +81,16 @@ func (s *empty) kubectl(args ...string) string {
 	return out
 }
 
-// helmPath is where Helm is; it is built unless it is there.
-func helmPath(s *empty) string {
-	s.T.Helper()
-	build := exec.CommandContext(s.Context, top+"hack/tools/install.sh", "helm.sh/helm/v4/cmd/helm")
+// buildHelm returns where Helm is; it is built unless it is there, which takes minutes: call it
+// before the time of a cluster's test begins.
+func buildHelm(t *testing.T) string {
+	t.Helper()
+	build := exec.CommandContext(t.Context(), top+"hack/tools/install.sh", "helm.sh/helm/v4/cmd/helm")
 	build.Stderr = os.Stderr
 	out, err := build.Output()
-	s.Do(err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	return strings.TrimSpace(string(out))
 }
 
@@ -100,9 +103,9 @@ func userEnv(s *empty) []string {
 }
 
 // newHelm returns how to run Helm on the cluster; it returns what it prints.
-func newHelm(s *empty) func(args ...string) string {
+func newHelm(s *empty, helm string) func(args ...string) string {
 	s.T.Helper()
-	helm, env := helmPath(s), userEnv(s)
+	env := userEnv(s)
 	return func(args ...string) string {
 		s.T.Helper()
 		cmd := exec.CommandContext(s.Context, helm, append(args, "--namespace", "stowage-system")...)

@@ -43,8 +43,9 @@ func TestManifests(t *testing.T) {
 // TestHelm does the same by the chart.
 func TestHelm(t *testing.T) {
 	t.Parallel()
+	path := buildHelm(t)
 	s := newEmpty(t)
-	helm := newHelm(s)
+	helm := newHelm(s, path)
 	s.kubectl("create", "namespace", "stowage-system")
 	s.kubectl("label", "namespace", "stowage-system", "pod-security.kubernetes.io/enforce=privileged")
 	helm("install", "stowage", manifests+"charts/stowage")

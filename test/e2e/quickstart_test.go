@@ -21,6 +21,7 @@ import (
 // README says: its own lines are run, with the registry's name for the one that is made up.
 func TestQuickStart(t *testing.T) {
 	t.Parallel()
+	helm := buildHelm(t)
 	s := &empty{}
 	s.Env = frame.NewOn(t, frame.Options{Begin: func(ctx context.Context, c *realnode.Cluster) (err error) {
 		s.node, err = c.AddNode(ctx, nodeOfThree())
@@ -30,7 +31,8 @@ func TestQuickStart(t *testing.T) {
 	lines := strings.ReplaceAll(quickStart(t), "registry.example/", r.address+"/")
 	cmd := exec.CommandContext(s.Context, "bash", "-euxo", "pipefail", "-c", lines)
 	cmd.Dir = top
-	cmd.Env = append(userEnv(s), "PATH="+userPath(s), "SSL_CERT_DIR="+r.authorities, "ARCHIVES="+t.TempDir())
+	cmd.Env = append(userEnv(s), "PATH="+strings.Join([]string{filepath.Dir(s.Cluster.KubectlPath()), filepath.Dir(helm), os.Getenv("PATH")}, ":"),
+		"SSL_CERT_DIR="+r.authorities, "ARCHIVES="+t.TempDir())
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -59,10 +61,4 @@ func quickStart(t *testing.T) string {
 		t.Errorf("it takes %d commands to install, should be under five:\n%s", n, block)
 	}
 	return block
-}
-
-// userPath has kubectl and Helm before what the machine has.
-func userPath(s *empty) string {
-	s.T.Helper()
-	return strings.Join([]string{filepath.Dir(s.Cluster.KubectlPath()), filepath.Dir(helmPath(s)), os.Getenv("PATH")}, ":")
 }

@@ -33,7 +33,7 @@ import (
 func main() {
 	keep := flag.Bool("keep", os.Getenv("KEEP") != "", "leave the cluster running until Ctrl-C (also: KEEP=1)")
 	folders := flag.Bool("folders", os.Getenv("FOLDERS") != "", "publish plain folders, also as root (also: FOLDERS=1)")
-	real := flag.Bool("real", os.Getenv("REAL") != "", "real nodes, with containerd and kubelet; as root (also: REAL=1)")
+	realNodes := flag.Bool("real", os.Getenv("REAL") != "", "real nodes, with containerd and kubelet; as root (also: REAL=1)")
 	check := flag.Bool("check", false, "only say whether this machine can have real nodes")
 	flag.Parse()
 	if *check {
@@ -41,7 +41,7 @@ func main() {
 		return
 	}
 	p := simulated(*folders)
-	if *real {
+	if *realNodes {
 		p = onRealNodes
 	}
 	// Who stops reading ends neither the demo nor what it has to undo.

@@ -8,7 +8,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
 // ControllerConfiguration is how stowage-controller runs.
-type ControllerConfiguration struct {
+type ControllerConfiguration struct { //nolint:revive // the kind prescribes the name
 	metav1.TypeMeta
 
 	// HealthAddress is the host:port of /healthz, /livez, /readyz and /metrics,

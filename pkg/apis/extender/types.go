@@ -12,7 +12,7 @@ import (
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
 // ExtenderConfiguration is how stowage-extender runs.
-type ExtenderConfiguration struct {
+type ExtenderConfiguration struct { //nolint:revive // the kind prescribes the name
 	metav1.TypeMeta
 
 	// Mode says what the scheduler leaves to the extender.

@@ -374,16 +374,18 @@ func (d *deployment) show(t testing.TB, about string) {
 // the kernel gives to those who ask for any (ip_local_port_range begins at 32768).
 const firstPort, lastPort = 20000, 32000
 
-// nextPort is where freePort looks first; tests of other processes begin elsewhere.
-var nextPort atomic.Int64
-
-func init() { nextPort.Store(firstPort + rand.Int64N(lastPort-firstPort)) }
+// beginAt is where freePort looks first, and portsAsked how many it has looked at. Tests of
+// other processes begin elsewhere.
+var (
+	beginAt    = rand.IntN(lastPort - firstPort)
+	portsAsked atomic.Int64
+)
 
 // freePort is a port that nobody listens at, and that no other test of this process gets.
 func freePort() (int, error) {
 	var last error
 	for range 100 {
-		port := firstPort + int(nextPort.Add(1))%(lastPort-firstPort)
+		port := firstPort + (beginAt+int(portsAsked.Add(1)))%(lastPort-firstPort)
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err == nil {
 			return port, l.Close()

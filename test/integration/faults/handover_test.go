@@ -58,7 +58,7 @@ func leading(e *fixture.Env, processes []*cluster.Process, volumes int) int {
 	e.T.Helper()
 	e.Wait(fmt.Sprintf("%d volumes to be claimed", volumes), func() bool { return len(claimed(e)) >= volumes })
 	leader := -1
-	err := wait.PollUntilContextTimeout(e.Context(), 100*time.Millisecond, e.Timeout, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(e.Context(), 100*time.Millisecond, e.Timeout, true, func(context.Context) (bool, error) { //nolint:forbidigo // another process's metric
 		leader = slices.IndexFunc(processes, func(p *cluster.Process) bool {
 			select {
 			case <-p.Done(): // has lost the lease

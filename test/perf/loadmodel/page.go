@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"stowage.dev/stowage/test/perf/loadmodel/model"
@@ -46,8 +47,8 @@ func page(r *report) string {
 		title string
 		value func(*model.Point) string
 	}{
-		{"nodes", func(p *model.Point) string { return fmt.Sprint(p.Nodes) }},
-		{"volumes", func(p *model.Point) string { return fmt.Sprint(p.Volumes) }},
+		{"nodes", func(p *model.Point) string { return strconv.Itoa(p.Nodes) }},
+		{"volumes", func(p *model.Point) string { return strconv.Itoa(p.Volumes) }},
 		{"PreFilter", func(p *model.Point) string { return call(p.PreFilterNanos, p.PreFilterP99Nanos) }},
 		{"Filter", func(p *model.Point) string { return call(p.FilterNanos, p.FilterP99Nanos) }},
 		{"Score", func(p *model.Point) string { return call(p.ScoreNanos, p.ScoreP99Nanos) }},

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
@@ -42,7 +43,7 @@ func TestPage(t *testing.T) {
 	if err := render(figures); err != nil {
 		t.Fatal(err)
 	}
-	if again, err := os.ReadFile(written); err != nil || string(again) != string(first) {
+	if again, err := os.ReadFile(written); err != nil || !bytes.Equal(again, first) {
 		t.Errorf("rendered anew, the page is different (%v):\n%s", err, again)
 	}
 }

@@ -7,16 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/informers"
 	corelisters "k8s.io/client-go/listers/core/v1"
-	eventslisters "k8s.io/client-go/listers/events/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"stowage.dev/stowage/test/cluster"
@@ -37,7 +34,6 @@ type watch struct {
 	pods     corelisters.PodNamespaceLister
 	claims   corelisters.PersistentVolumeClaimNamespaceLister
 	volumes  corelisters.PersistentVolumeLister
-	events   eventslisters.EventNamespaceLister
 	changed  chan struct{} // holds a signal after any change
 	failed   <-chan error  // a component has ended
 	patience time.Duration // with each wait
@@ -53,7 +49,6 @@ func newWatch(ctx, life context.Context, c *cluster.Cluster, l *lives) (*watch, 
 		pods:     core.Pods().Lister().Pods(namespace),
 		claims:   core.PersistentVolumeClaims().Lister().PersistentVolumeClaims(namespace),
 		volumes:  core.PersistentVolumes().Lister(),
-		events:   factory.Events().V1().Events().Lister().Events(namespace),
 		changed:  make(chan struct{}, 1),
 		failed:   c.Failed(),
 		patience: patience,
@@ -67,8 +62,7 @@ func newWatch(ctx, life context.Context, c *cluster.Cluster, l *lives) (*watch, 
 		}
 	}
 	for _, informer := range []cache.SharedIndexInformer{
-		core.Pods().Informer(), core.PersistentVolumeClaims().Informer(),
-		core.PersistentVolumes().Informer(), factory.Events().V1().Events().Informer(),
+		core.Pods().Informer(), core.PersistentVolumeClaims().Informer(), core.PersistentVolumes().Informer(),
 	} {
 		if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc: signal, UpdateFunc: func(_, now any) { signal(now) }, DeleteFunc: signal,
@@ -171,10 +165,11 @@ func (w *watch) allBound(pod *v1.Pod) bool {
 	return true
 }
 
-// refusal waits until the scheduler has refused the pod and returns its reason
-// as the pod's event tells it.
-func (w *watch) refusal(ctx context.Context, name, scheduler string) (string, error) {
-	note := ""
+// refusal waits until the scheduler has refused the pod for a reason, among others, and
+// returns all that it says. Each attempt tells the pod's condition anew; of its events
+// only the first has the words.
+func (w *watch) refusal(ctx context.Context, name, scheduler, reason string) (string, error) {
+	said := ""
 	err := w.until(ctx, fmt.Sprintf("%s refuses pod %s", scheduler, name), func() (bool, error) {
 		pod, err := w.pods.Get(name)
 		if err != nil {
@@ -183,14 +178,10 @@ func (w *watch) refusal(ctx context.Context, name, scheduler string) (string, er
 		if pod.Spec.NodeName != "" {
 			return false, fmt.Errorf("%s placed pod %s on %s and was expected to refuse it", scheduler, name, pod.Spec.NodeName)
 		}
-		for _, event := range w.refusals(pod) {
-			if event.ReportingController == scheduler {
-				note = event.Note
-			}
-		}
-		return note != "", nil
-	}, func() string { return "" })
-	return note, err
+		said = told(pod)
+		return pod.Spec.SchedulerName == scheduler && strings.Contains(said, reason), nil
+	}, func() string { return fmt.Sprintf(" for %q; it says: %s", reason, said) })
+	return said, err
 }
 
 // gone waits until the pod has been deleted.
@@ -201,22 +192,22 @@ func (w *watch) gone(ctx context.Context, name string) error {
 	}, func() string { return "" })
 }
 
-// refusals are the events that say why the pod was not placed, oldest first.
-func (w *watch) refusals(pod *v1.Pod) []*eventsv1.Event {
-	all, _ := w.events.List(labels.Everything()) // never fails
-	list := slices.DeleteFunc(all, func(e *eventsv1.Event) bool {
-		return e.Regarding.UID != pod.UID || e.Reason != "FailedScheduling"
-	})
-	slices.SortFunc(list, func(a, b *eventsv1.Event) int { return a.EventTime.Compare(b.EventTime.Time) })
-	return list
+// told is why the pod was not placed, as its condition says; empty if it does not.
+func told(pod *v1.Pod) string {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse {
+			return c.Message
+		}
+	}
+	return ""
 }
 
 func (w *watch) latestRefusal(pod *v1.Pod) string {
 	if pod == nil {
 		return "; it does not exist"
 	}
-	if list := w.refusals(pod); len(list) > 0 {
-		return "; the latest event says: " + list[len(list)-1].Note
+	if said := told(pod); said != "" {
+		return "; it was told: " + said
 	}
 	return fmt.Sprintf("; it is %s, its claims all bound: %t", pod.Status.Phase, w.allBound(pod))
 }

@@ -59,7 +59,7 @@ func TestAdvisoryCountsCapacity(t *testing.T) {
 		e.Create(claim)
 	}
 	e.Create(e.Shell("both", script, "left", "right"))
-	told(e, "both", "FailedScheduling", "2 node(s) did not have enough free storage")
+	refused(e, "both", "2 node(s) did not have enough free storage")
 
 	room, err := capacities.Get(e.Context, "two", metav1.GetOptions{})
 	e.Do(err)

@@ -30,13 +30,17 @@ const (
 	dirty = 3
 )
 
-// check fails unless all volumes are empty, and makes them its pod's. It may be repeated.
+// check fails unless all volumes are empty, and makes them its pod's. It may be killed at any
+// moment, and repeated.
 const check = `for d in /data/*; do
 	owner=$(cat $d/owner 2>/dev/null)
-	[ "$owner" = $OWNER ] && continue
-	found=$(find $d -mindepth 1 ! -name lost+found)
-	[ -z "$found" ] || { echo "$d is $owner's: $found"; exit 3; }
-	mkdir -p $d/a/b && echo deep >$d/a/b/.hidden && echo $OWNER | dd of=$d/owner conv=fsync || exit 1
+	if [ "$owner" != $OWNER ]; then
+		mine=$d/.of-$OWNER
+		found=$(find $d -mindepth 1 ! -name lost+found ! -path $mine)
+		[ -z "$found" ] || { echo "$d is $owner's: $found"; exit 3; }
+		echo $OWNER | dd of=$mine conv=fsync && mv $mine $d/owner || exit 1
+	fi
+	mkdir -p $d/a/b && echo deep >$d/a/b/.hidden || exit 1
 done`
 
 // load is pods that come and go, and what was seen of them, their claims and all volumes.

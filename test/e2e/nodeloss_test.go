@@ -136,20 +136,13 @@ func TestNodeSetUpAnew(t *testing.T) {
 	})
 	l.e.WaitPV(l.volume.Name, "marked", func(pv *corev1.PersistentVolume) bool { return pv.Annotations[publish.DiskAnnotation] == "Replaced" })
 	l.e.Kubectl("uncordon", l.node.Name)
-	refused := func(name string) {
-		l.e.WaitPod(name, "refused for its disk", func(p *corev1.Pod) bool {
-			return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-				return c.Type == corev1.PodScheduled && strings.Contains(c.Message, match.DiskReplaced.String())
-			})
-		})
-	}
-	refused("set-0")
+	refused(l.e, "set-0", match.DiskReplaced.String())
 	second := by(ours, l.e.Shell("second", "exec sleep 1000000"))
 	second.Spec.Volumes = append(second.Spec.Volumes, corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{
 		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data-set-0"},
 	}})
 	l.e.Create(second)
-	refused("second")
+	refused(l.e, "second", match.DiskReplaced.String())
 	remove(l.e, "second")
 
 	if claim := bound(l.e, "data-set-0"); claim.UID != l.claim.UID || claim.Spec.VolumeName != l.volume.Name {

@@ -6,6 +6,7 @@
 package e2e
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -98,6 +99,17 @@ func volume(e *frame.Env, what string, is func(*corev1.PersistentVolume) bool) *
 func giveBack(e *frame.Env, claim string) {
 	e.T.Helper()
 	e.Do(e.Client.CoreV1().PersistentVolumeClaims(e.Namespace).Delete(e.Context, claim, metav1.DeleteOptions{}))
+}
+
+// refused waits until the pod is refused with such a reason, among others. Each attempt to place it
+// tells its condition anew; of its events only the first has the words.
+func refused(e *frame.Env, pod, reason string) {
+	e.T.Helper()
+	e.WaitPod(pod, "refused: "+reason, func(p *corev1.Pod) bool {
+		return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && strings.Contains(c.Message, reason)
+		})
+	})
 }
 
 // told waits for an event on a pod whose message has some text, and returns the event.

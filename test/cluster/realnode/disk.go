@@ -92,7 +92,7 @@ func (n *Node) RemoveDisk(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	if err := n.unmount(ctx, a); err != nil {
+	if err := n.unmount(ctx, a, false); err != nil {
 		return fmt.Errorf("remove disk %s of node %s: %w", path, n.Name, err)
 	}
 	n.mu.Lock()
@@ -105,7 +105,7 @@ func (n *Node) RemoveDisk(ctx context.Context, path string) error {
 }
 
 // UnmountDisk unmounts the disk at a path of a running node, as when its file system has
-// failed; MountDisk or the next boot brings it back.
+// failed, whoever may be looking at it; MountDisk or the next boot brings it back.
 func (n *Node) UnmountDisk(ctx context.Context, path string) error {
 	n.power.Lock()
 	defer n.power.Unlock()
@@ -113,7 +113,7 @@ func (n *Node) UnmountDisk(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	return n.unmount(ctx, a)
+	return n.unmount(ctx, a, true)
 }
 
 // MountDisk mounts a disk that UnmountDisk unmounted.

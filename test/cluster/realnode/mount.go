@@ -48,12 +48,16 @@ func (n *Node) mount(ctx context.Context, a *attached) error {
 	return err
 }
 
-// unmount makes a disk disappear from the node, which may have been switched off.
-func (n *Node) unmount(ctx context.Context, a *attached) error {
+// unmount makes a disk disappear from the node, which may have been switched off. With lazily
+// those who have it open keep it.
+func (n *Node) unmount(ctx context.Context, a *attached, lazily bool) error {
 	if n.pid() == 0 {
 		return nil
 	}
 	command := []string{"umount", a.Path}
+	if lazily {
+		command = []string{"umount", "--lazy", a.Path}
+	}
 	switch a.Kind {
 	case Block:
 		command = []string{"rm", "-f", a.Path}

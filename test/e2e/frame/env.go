@@ -23,7 +23,7 @@ import (
 
 // timeout is how long a test may take before its waits fail. It is ample for a machine that has
 // other things to do too.
-const timeout = 5 * time.Minute
+const timeout = 15 * time.Minute
 
 // cleanTimeout is how long removing a test's nodes and objects may take.
 const cleanTimeout = 2 * time.Minute

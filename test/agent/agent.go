@@ -44,7 +44,7 @@ func Build(ctx context.Context, progress io.Writer) (string, error) {
 	return cluster.BuildCommand(ctx, cluster.BuildOptions{Progress: progress}, "stowage.dev/stowage/cmd/provisioner")
 }
 
-// Apply applies the agent's manifests.
+// Apply applies the agent's manifests, and waits until its policies are in force.
 func Apply(ctx context.Context, c *cluster.Cluster) error {
 	folder, err := manifestFolder()
 	if err != nil {
@@ -55,7 +55,7 @@ func Apply(ctx context.Context, c *cluster.Cluster) error {
 			return err
 		}
 	}
-	return nil
+	return waitPolicies(ctx, c)
 }
 
 // manifestFolder is found from where this file was compiled: tests run in the folder

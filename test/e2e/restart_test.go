@@ -22,10 +22,10 @@ func TestAgentRestarted(t *testing.T) {
 	t.Parallel()
 	e := site.New(t)
 	path := slot("slow", "disk")
-	plug(e, "two", realnode.Disk{Kind: realnode.Block, Path: path, Size: 64 << 20})
+	plug(e, "two", realnode.Disk{Kind: realnode.Block, Path: path, Size: 128 << 20})
 	before := published(e, "two", path)
 	e.Create(blockClaim(e, "volume", "slow"))
-	const fill = "tr '\\0' x </dev/zero | dd of=/dev/volume bs=1M count=64 iflag=fullblock conv=fsync 2>/dev/null && tail -c 4 /dev/volume"
+	const fill = "tr '\\0' x </dev/zero | dd of=/dev/volume bs=1M count=128 iflag=fullblock conv=fsync 2>/dev/null && tail -c 4 /dev/volume"
 	if got, _ := finish(e, by(ours, withDevice(e.Shell("first", fill), "volume"))); got != "xxxx" {
 		t.Errorf("the end of the full volume reads %q, want xxxx", got)
 	}
@@ -44,7 +44,7 @@ func TestAgentRestarted(t *testing.T) {
 	published(e, "two", path, before)
 	claimGone(e, "volume")
 	e.Create(blockClaim(e, "volume", "slow"))
-	const look = "cmp -n 67108864 /dev/volume /dev/zero && echo blank"
+	const look = "cmp -n 134217728 /dev/volume /dev/zero && echo blank"
 	if got, _ := finish(e, by(ours, withDevice(e.Shell("next", look), "volume"))); got != "blank\n" {
 		t.Errorf("the next tenant says %q, want blank", got)
 	}

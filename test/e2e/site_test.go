@@ -27,7 +27,7 @@ var classes = append([]install.Class{
 	class("folders", map[string]any{"allowDirectories": true, "directoryPattern": "disk*"}),
 	class("formatted", nil),
 	class("blocks", map[string]any{"volumeMode": "Block"}),
-	class("slow", map[string]any{"volumeMode": "Block", "blockCleanerCommand": []string{"dd-zero", "300"}}),
+	class("slow", map[string]any{"volumeMode": "Block", "blockCleanerCommand": []string{"dd-zero", "100"}}),
 	class("owned", nil),
 	class("set", nil),
 	class("chosen", nil),

@@ -40,7 +40,10 @@
 // has just been provisioned it knows once the phase is no longer Pending, so
 // Direct waits for that. One that its owner pre-bound by name it knows as the
 // claim's once it has set the phase to Bound; Direct waits for that too, but
-// not for ever, so that it works without a PV controller. Should a claim be
+// not for ever, so that it works without a PV controller. A volume that a
+// claimRef was taken back from, which undo says by an annotation, it may hold for
+// that claim still: there, too, Direct waits for Bound, after the next claimRef.
+// Should a claim be
 // marked Lost all the same, writing its status cures it.
 //
 // # Stopping

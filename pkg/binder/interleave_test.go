@@ -59,9 +59,16 @@ func (a *actors) between() {
 	}
 }
 
-// finish lets the controller run whenever the binders wait, and time pass when
-// it has nothing to do either, until all calls have returned.
+// finish lets all calls return, and the controller come to rest.
 func (a *actors) finish(calls ...<-chan error) []error {
+	errs := a.answers(calls...)
+	a.settle()
+	return errs
+}
+
+// answers lets the controller run whenever the binders wait, and time pass when
+// it has nothing to do either, until all calls have returned.
+func (a *actors) answers(calls ...<-chan error) []error {
 	var errs []error
 	for _, call := range calls {
 		for open := true; open; {
@@ -76,7 +83,6 @@ func (a *actors) finish(calls ...<-chan error) []error {
 			}
 		}
 	}
-	a.settle()
 	return errs
 }
 
@@ -231,4 +237,36 @@ func TestSharedClaimBesidePVController(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A binder fails on its other claim and undoes, and as soon as its volume is free
+// again another claim gets it, which no PV controller that is behind may take for
+// misbound.
+func TestTakenAfterUndoBesidePVController(t *testing.T) {
+	t.Parallel()
+	taken := 0
+	for seed := range uint64(10 * seeds) {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster(t, claim("a"), claim("b"), claim("x"), volume("pv-a"), volume("pv-b"))
+			a := act(c, seed)
+			a.refuseB = true
+			a.answers(c.start(t.Context(), binder.Direct, c.plan("a=pv-a", "b=pv-b")))
+			for free := false; !free; {
+				pv := c.Volume("pv-a")
+				if free = pv.Spec.ClaimRef == nil && pv.Status.Phase == v1.VolumeAvailable; !free && !a.step() {
+					return // the PV controller has completed what was begun
+				}
+			}
+			a.answers(c.start(t.Context(), binder.Direct, c.plan("x=pv-a")))
+			a.settle()
+			a.checkAtRest()
+			if c.Claim("default", "x").Spec.VolumeName == "pv-a" {
+				taken++
+			}
+		})
+	}
+	if taken == 0 {
+		t.Error("the volume never got to the other claim")
+	}
+	t.Logf("%d of %d times the other claim has the volume", taken, 10*seeds)
 }

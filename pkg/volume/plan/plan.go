@@ -31,6 +31,9 @@ const (
 	// AnnBoundByController on a volume or claim: the reference to the other
 	// object was made by a controller, not by a user, and may be taken back.
 	AnnBoundByController = "pv.kubernetes.io/bound-by-controller"
+	// AnnGivenBack on a volume: a claimRef was taken back from it, and the PV
+	// controller may hold it for that claim still.
+	AnnGivenBack = "stowage.dev/given-back"
 	// AnnSelectedNode on a claim: the node to provision a volume for.
 	AnnSelectedNode = "volume.kubernetes.io/selected-node"
 	// AnnStorageProvisioner on a claim: who is to provision it.

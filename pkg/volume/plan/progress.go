@@ -16,7 +16,7 @@ const (
 	// know it as the claim's yet. A claim that is bound to it now could be
 	// marked Lost: the PV controller has no volume of that name in its cache
 	// (phase Pending), or one whose claimRef has no UID (pre-bound by its
-	// owner). Claims and volumes reach it by separate queues, in no order.
+	// owner) or is another claim's (and was taken back since). Claims and volumes reach it by separate queues, in no order.
 	Unseen
 	// Claimed: the volume refers to the claim; the claim is open.
 	Claimed
@@ -71,7 +71,7 @@ func (b Binding) Progress(volume *v1.PersistentVolume, claim *v1.PersistentVolum
 		return 0, b.fail(VolumeDeleting, "")
 	case !Noticed(volume):
 		return Unseen, nil
-	case b.PreBound() && (volume.Status.Phase != v1.VolumeBound || b.Volume.Status.Phase == v1.VolumeBound):
+	case b.mistakable() && (volume.Status.Phase != v1.VolumeBound || b.Volume.Status.Phase == v1.VolumeBound):
 		// A phase that was Bound before there was a UID tells nothing.
 		return Unseen, nil
 	}

@@ -49,6 +49,7 @@ func (b Binding) ClaimVolume(live *v1.PersistentVolume) (want *v1.PersistentVolu
 	if _, set := live.Annotations[AnnBoundByController]; !set && live.Spec.ClaimRef == nil {
 		metav1.SetMetaDataAnnotation(&want.ObjectMeta, AnnBoundByController, "yes")
 	}
+	delete(want.Annotations, AnnGivenBack)
 	want.Spec.ClaimRef = reference(b.Claim)
 	return want, true, nil
 }
@@ -69,6 +70,7 @@ func (b Binding) UnclaimVolume(written *v1.PersistentVolume) (want *v1.Persisten
 	want = written.DeepCopy()
 	want.Spec.ClaimRef = b.Volume.Spec.ClaimRef.DeepCopy()
 	restore(&want.ObjectMeta, b.Volume.Annotations, AnnBoundByController)
+	metav1.SetMetaDataAnnotation(&want.ObjectMeta, AnnGivenBack, "yes")
 	return want, true
 }
 
@@ -90,10 +92,19 @@ func (b Binding) VolumeBound(live *v1.PersistentVolume) (want *v1.PersistentVolu
 }
 
 // PreBound says that the volume was reserved for this claim by its owner, by
-// name only. The PV controller takes a claim that is bound to such a volume for
-// misbound, and marks it Lost, until it has seen the UID in the claimRef.
+// name only.
 func (b Binding) PreBound() bool {
 	return preBound(b.Volume.Spec.ClaimRef, b.Claim)
+}
+
+// mistakable says that the PV controller may take a claim that is bound to the volume for
+// misbound, and mark it Lost, until it has seen the claim in the claimRef: it knows the
+// volume with a claimRef that is not the claim's, UID included.
+func (b Binding) mistakable() bool { return b.PreBound() || givenBack(b.Volume) }
+
+func givenBack(volume *v1.PersistentVolume) bool {
+	_, is := volume.Annotations[AnnGivenBack]
+	return is
 }
 
 func (b Binding) sameVolume(live *v1.PersistentVolume) *Failure {
@@ -131,7 +142,7 @@ func (b Binding) stillMatches(live *v1.PersistentVolume) bool {
 	}
 	wasClass, wasSet := b.Volume.Annotations[v1.BetaStorageClassAnnotation]
 	isClass, isSet := live.Annotations[v1.BetaStorageClassAnnotation]
-	if wasClass != isClass || wasSet != isSet || match.LostDisk(b.Volume) != match.LostDisk(live) {
+	if wasClass != isClass || wasSet != isSet || match.LostDisk(b.Volume) != match.LostDisk(live) || givenBack(b.Volume) != givenBack(live) {
 		return false
 	}
 	if b.Claim.Spec.Selector == nil || b.PreBound() {

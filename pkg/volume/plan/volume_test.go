@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	storagehelpers "k8s.io/component-helpers/storage/volume"
 
 	"stowage.dev/stowage/pkg/testing/builders"
@@ -102,6 +103,7 @@ func TestClaimVolumeAfterAConflict(t *testing.T) {
 		"moved to another node":                                {live: volume().ResourceVersion("4").Hostname("n2"), want: plan.VolumeChanged},
 		"shrunk":                                               {live: volume().ResourceVersion("4").Capacity("1Mi"), want: plan.VolumeChanged},
 		"its disk was taken out":                               {live: volume().ResourceVersion("4").Annotation("stowage.dev/disk", "Missing"), want: plan.VolumeChanged},
+		"given back by another claim meanwhile":                {live: volume().ResourceVersion("4").Annotation(plan.AnnGivenBack, "yes"), want: plan.VolumeChanged},
 		"given another class by annotation":                    {live: volume().ResourceVersion("4").BetaClass("slow"), want: plan.VolumeChanged},
 		"selected label removed":                               {claim: claim().MatchLabel("disk", "ssd"), reserved: volume().Label("disk", "ssd"), live: volume().ResourceVersion("4"), want: plan.VolumeChanged},
 		"selected label still there, another came":             {claim: claim().MatchLabel("disk", "ssd"), reserved: volume().Label("disk", "ssd"), live: volume().ResourceVersion("4").Label("disk", "ssd").Label("a", "b"), write: true},
@@ -166,10 +168,24 @@ func TestUnclaimVolumeRestoresWhatWas(t *testing.T) {
 			}
 			want := b.Volume.DeepCopy()
 			want.ResourceVersion = "9"
+			metav1.SetMetaDataAnnotation(&want.ObjectMeta, plan.AnnGivenBack, "yes")
 			if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("not what was reserved (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestNextClaimTakesTheMarkAway: that a volume was given back concerns the next claim only.
+func TestNextClaimTakesTheMarkAway(t *testing.T) {
+	t.Parallel()
+	reserved := volume().Annotation(plan.AnnGivenBack, "yes").Phase(v1.VolumeAvailable).Obj()
+	written, write, why := plan.Binding{Claim: claim().Obj(), Volume: reserved}.ClaimVolume(reserved)
+	if why != nil || !write {
+		t.Fatalf("write %t, %v", write, why)
+	}
+	if _, marked := written.Annotations[plan.AnnGivenBack]; marked {
+		t.Error("the mark has stayed")
 	}
 }
 

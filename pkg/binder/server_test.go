@@ -149,7 +149,12 @@ func (c *cluster) client() kubernetes.Interface {
 // binder is a Binder on the cluster with a timeout of ten minutes.
 func (c *cluster) binder(mode binder.Mode) *binder.Binder {
 	c.t.Helper()
-	b, err := binder.New(binder.Config{Client: c.client(), Cache: c, Timeout: 10 * time.Minute, Mode: mode})
+	return c.binderFor(mode, 10*time.Minute)
+}
+
+func (c *cluster) binderFor(mode binder.Mode, timeout time.Duration) *binder.Binder {
+	c.t.Helper()
+	b, err := binder.New(binder.Config{Client: c.client(), Cache: c, Timeout: timeout, Mode: mode})
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -134,9 +135,11 @@ func TestDirectStoppedAtAnyWrite(t *testing.T) {
 				}
 				c.before, c.after = nil, func(call) { c.provision(v1.VolumeBound) }
 				c.provision(v1.VolumeBound)
-				if err := c.binder(binder.Direct).Bind(t.Context(), c.planNow()); err != nil {
-					t.Fatalf("the next cycle cannot complete it: %v", err)
-				}
+				synctest.Test(t, func(t *testing.T) { // for there is no PV controller, and Direct waits for it
+					if err := c.binder(binder.Direct).Bind(t.Context(), c.planNow()); err != nil {
+						t.Fatalf("the next cycle cannot complete it: %v", err)
+					}
+				})
 				c.checkAllReferToEachOther()
 			})
 			if !reached {

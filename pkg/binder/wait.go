@@ -13,9 +13,10 @@ import (
 	"stowage.dev/stowage/pkg/volume/plan"
 )
 
-// controllerTime is what Direct gives a PV controller to take note of a volume
-// that its owner has pre-bound by name. A working one needs a tenth of a second;
-// without one every such binding takes this long.
+// controllerTime is what Direct gives a PV controller at most to take note of a
+// volume that its owner has pre-bound by name, or that was given back: no more
+// than half of the time that the binding has. A working one needs a tenth of a
+// second; without one every such binding takes this long.
 const controllerTime = 5 * time.Second
 
 // claimState is what is seen of one claim of the plan.
@@ -55,7 +56,7 @@ func (r *run) awaitBound(ctx context.Context) error {
 // await returns when every claim is ready, or with the first failure of any:
 // that of one claim is not held back by another that is still open.
 func (r *run) await(ctx context.Context, ready func(claimState) bool) error {
-	patience := time.NewTimer(controllerTime)
+	patience := time.NewTimer(min(controllerTime, r.timeout/2))
 	defer patience.Stop()
 	for {
 		states, why := r.look()

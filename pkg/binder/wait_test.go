@@ -6,6 +6,7 @@ package binder_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -235,38 +236,47 @@ func TestTimeoutTellsWhatEachClaimWaitsFor(t *testing.T) {
 	})
 }
 
-// A volume that its owner has pre-bound by name: the PV controller may not have
-// seen the UID yet, and would mark the claim Lost.
-func TestPreBoundVolumeGivesThePVControllerTime(t *testing.T) {
+// A volume that its owner has pre-bound by name, or that was given back by another
+// claim: the PV controller may not have seen our claimRef yet, and would mark the claim
+// Lost.
+func TestPVControllerIsGivenTime(t *testing.T) {
 	t.Parallel()
-	t.Run("it takes note", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			c := newCluster(t, claim("a"), volume("pv-a").ClaimRef("default", "a", ""))
-			start := time.Now()
-			done := c.start(t.Context(), binder.Direct, c.plan("a=pv-a"))
-			c.waits(done)
-			c.editVolume("pv-a", func(v *v1.PersistentVolume) { v.Status.Phase = v1.VolumeBound })
-			if err := <-done; err != nil || time.Since(start) > 0 {
-				t.Errorf("error %v after %s", err, time.Since(start))
-			}
-			if got := c.state("a", "pv-a"); got != bound || len(c.Volume("pv-a").Annotations) > 0 {
-				t.Errorf("state %q, annotations %v", got, c.Volume("pv-a").Annotations)
-			}
+	volumes := map[string]func() *builders.PV{
+		"pre-bound":  func() *builders.PV { return volume("pv-a").ClaimRef("default", "a", "") },
+		"given back": func() *builders.PV { return volume("pv-a").Annotation(plan.AnnGivenBack, "yes") },
+	}
+	for name, pv := range volumes {
+		t.Run(name+", it takes note", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, claim("a"), pv())
+				start := time.Now()
+				done := c.start(t.Context(), binder.Direct, c.plan("a=pv-a"))
+				c.waits(done)
+				c.editVolume("pv-a", func(v *v1.PersistentVolume) { v.Status.Phase = v1.VolumeBound })
+				if err := <-done; err != nil || time.Since(start) > 0 {
+					t.Errorf("error %v after %s", err, time.Since(start))
+				}
+				if _, marked := c.Volume("pv-a").Annotations[plan.AnnGivenBack]; marked || c.state("a", "pv-a") != bound {
+					t.Errorf("state %q, marked as given back: %t", c.state("a", "pv-a"), marked)
+				}
+			})
 		})
-	})
-	t.Run("there is none", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			c := newCluster(t, claim("a"), volume("pv-a").ClaimRef("default", "a", ""))
-			start := time.Now()
-			err := c.binder(binder.Direct).Bind(t.Context(), c.plan("a=pv-a"))
-			if took := time.Since(start); err != nil || took == 0 || took > 10*time.Second {
-				t.Errorf("error %v after %s", err, took)
-			}
-			if got := c.state("a", "pv-a"); got != bound {
-				t.Errorf("state %q", got)
-			}
-		})
-	})
+		for _, timeout := range []time.Duration{time.Second, 10 * time.Minute} {
+			t.Run(fmt.Sprintf("%s, there is none, and %s", name, timeout), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					c := newCluster(t, claim("a"), pv())
+					start := time.Now()
+					err := c.binderFor(binder.Direct, timeout).Bind(t.Context(), c.plan("a=pv-a"))
+					if took := time.Since(start); err != nil || took == 0 || took > 10*time.Second {
+						t.Errorf("error %v after %s", err, took)
+					}
+					if got := c.state("a", "pv-a"); got != bound {
+						t.Errorf("state %q", got)
+					}
+				})
+			})
+		}
+	}
 }
 
 // Rights for the statuses were taken away after the start: the claims are

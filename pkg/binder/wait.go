@@ -5,6 +5,7 @@ package binder
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -13,11 +14,12 @@ import (
 	"stowage.dev/stowage/pkg/volume/plan"
 )
 
-// controllerTime is what Direct gives a PV controller at most to take note of a
-// volume that its owner has pre-bound by name, or that was given back: no more
-// than half of the time that the binding has. A working one needs a tenth of a
-// second; without one every such binding takes this long.
-const controllerTime = 5 * time.Second
+// What Direct gives a PV controller at most to take note of a volume that its owner
+// has pre-bound by name, or that was given back: no more than half of the time that
+// the binding has. A working one needs a tenth of a second; without one every such
+// binding takes this long. Volumes are given back where much goes wrong, and there
+// a PV controller, which makes 20 requests a second, may be many seconds behind.
+const controllerTime, busyControllerTime = 5 * time.Second, 30 * time.Second
 
 // claimState is what is seen of one claim of the plan.
 type claimState struct {
@@ -56,7 +58,7 @@ func (r *run) awaitBound(ctx context.Context) error {
 // await returns when every claim is ready, or with the first failure of any:
 // that of one claim is not held back by another that is still open.
 func (r *run) await(ctx context.Context, ready func(claimState) bool) error {
-	patience := time.NewTimer(min(controllerTime, r.timeout/2))
+	patience := time.NewTimer(r.patience())
 	defer patience.Stop()
 	for {
 		states, why := r.look()
@@ -78,6 +80,15 @@ func (r *run) await(ctx context.Context, ready func(claimState) bool) error {
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// patience is how long the PV controller is waited for that does not take note.
+func (r *run) patience() time.Duration {
+	longest := controllerTime
+	if slices.ContainsFunc(r.bindings, func(b *binding) bool { return b.GivenBack() }) {
+		longest = busyControllerTime
+	}
+	return min(longest, r.timeout/2)
 }
 
 // look gives the state of every claim of the plan, or the first failure found.

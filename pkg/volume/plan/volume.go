@@ -100,7 +100,10 @@ func (b Binding) PreBound() bool {
 // mistakable says that the PV controller may take a claim that is bound to the volume for
 // misbound, and mark it Lost, until it has seen the claim in the claimRef: it knows the
 // volume with a claimRef that is not the claim's, UID included.
-func (b Binding) mistakable() bool { return b.PreBound() || givenBack(b.Volume) }
+func (b Binding) mistakable() bool { return b.PreBound() || b.GivenBack() }
+
+// GivenBack says that a claimRef was taken back from the volume before it was chosen.
+func (b Binding) GivenBack() bool { return givenBack(b.Volume) }
 
 func givenBack(volume *v1.PersistentVolume) bool {
 	_, is := volume.Annotations[AnnGivenBack]

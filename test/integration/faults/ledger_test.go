@@ -5,7 +5,10 @@ package faults_test
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -25,6 +28,7 @@ type ledger struct {
 	volumeOf map[types.UID]string // by claim that exists and names a volume
 	claimOf  map[string]types.UID
 	claimant map[string]types.UID // by volume, what claimRef says; "": nothing
+	seen     map[string][]string  // what claims and volumes were lately, by name
 	events   int
 	checks   int
 	mistakes []string
@@ -33,8 +37,17 @@ type ledger struct {
 func newLedger(check func() error) *ledger {
 	return &ledger{
 		check:    check,
-		volumeOf: map[types.UID]string{}, claimOf: map[string]types.UID{}, claimant: map[string]types.UID{},
+		volumeOf: map[types.UID]string{}, claimOf: map[string]types.UID{}, claimant: map[string]types.UID{}, seen: map[string][]string{},
 	}
+}
+
+// seenStates is how many states of an object the ledger remembers.
+const seenStates = 12
+
+// remember takes down how an object is.
+func (l *ledger) remember(name, format string, args ...any) {
+	states := append(l.seen[name], time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
+	l.seen[name] = states[max(0, len(states)-seenStates):]
 }
 
 func (l *ledger) note(format string, args ...any) {
@@ -44,8 +57,10 @@ func (l *ledger) note(format string, args ...any) {
 func (l *ledger) claimSeen(claim *v1.PersistentVolumeClaim) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.remember(claim.Name, "claim %s, version %s: volume %q, %s, %v", claim.UID, claim.ResourceVersion, claim.Spec.VolumeName, claim.Status.Phase, claim.Annotations)
 	if claim.Status.Phase == v1.ClaimLost {
-		l.note("claim %s has lost volume %s", claim.Name, claim.Spec.VolumeName)
+		l.note("claim %s has lost volume %s:\n%s", claim.Name, claim.Spec.VolumeName,
+			strings.Join(append(slices.Clone(l.seen[claim.Name]), l.seen[claim.Spec.VolumeName]...), "\n"))
 	}
 	volume, before := claim.Spec.VolumeName, l.volumeOf[claim.UID]
 	switch owner := l.claimOf[volume]; {
@@ -85,6 +100,7 @@ func (l *ledger) volumeSeen(volume *v1.PersistentVolume) {
 	if volume.Spec.ClaimRef != nil {
 		now = volume.Spec.ClaimRef.UID
 	}
+	l.remember(volume.Name, "volume %s, version %s: claim %q, %s, %v", volume.UID, volume.ResourceVersion, now, volume.Status.Phase, volume.Annotations)
 	if before := l.claimant[volume.Name]; before != "" && now != "" && before != now {
 		l.note("volume %s went from claim %s to claim %s without being free", volume.Name, before, now)
 	}
@@ -94,6 +110,7 @@ func (l *ledger) volumeSeen(volume *v1.PersistentVolume) {
 func (l *ledger) volumeGone(volume *v1.PersistentVolume) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.remember(volume.Name, "volume %s is gone", volume.UID)
 	delete(l.claimant, volume.Name)
 }
 

@@ -43,6 +43,7 @@
 // not for ever, so that it works without a PV controller. A volume that a
 // claimRef was taken back from, which undo says by an annotation, it may hold for
 // that claim still: there, too, Direct waits for Bound, after the next claimRef.
+// A second pod with the same claim, which finds that claimRef, does not know of it.
 // Should a claim be
 // marked Lost all the same, writing its status cures it.
 //

@@ -16,7 +16,8 @@ const (
 	// know it as the claim's yet. A claim that is bound to it now could be
 	// marked Lost: the PV controller has no volume of that name in its cache
 	// (phase Pending), or one whose claimRef has no UID (pre-bound by its
-	// owner) or is another claim's (and was taken back since). Claims and volumes reach it by separate queues, in no order.
+	// owner) or is another claim's (and was taken back since). Claims and volumes
+	// reach it by separate queues, in no order.
 	Unseen
 	// Claimed: the volume refers to the claim; the claim is open.
 	Claimed

@@ -17,6 +17,9 @@ var (
 	// ErrNewer is why a file of a later release is among the damaged ones. It is
 	// whole, and this release would lose what it does not understand.
 	ErrNewer = errors.New("written by a newer release of Stowage")
+	// ErrOlder is why a file of an earlier release is among the damaged ones: it does
+	// not say which cluster it belongs to.
+	ErrOlder = errors.New("written in an earlier form, which does not name the cluster")
 	// ErrNotFound says that there is no record to update.
 	ErrNotFound = errors.New("no record")
 	// ErrLocked says that another agent has the folder.
@@ -44,6 +47,9 @@ var _ error = (*Damaged)(nil)
 func (d *Damaged) Error() string {
 	if errors.Is(d.Err, ErrNewer) {
 		return fmt.Sprintf("record %s: %v; run that release, or move the file away", d.File, d.Err)
+	}
+	if errors.Is(d.Err, ErrOlder) {
+		return fmt.Sprintf("record %s: %v; remove the file, and the disk is treated as one that was never published (existingData)", d.File, d.Err)
 	}
 	return fmt.Sprintf("record %s cannot be read: %v; the file is kept, move it away to forget the disk", d.File, d.Err)
 }

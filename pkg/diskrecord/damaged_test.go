@@ -61,13 +61,14 @@ func TestDamagedFiles(t *testing.T) {
 		"the record is another disk's":      {file(t, "wwn:0xother"), "", "/mnt/fast/nvme0", false},
 		"something follows the record":      {good + good, broken, "/mnt/fast/nvme0", false},
 		"a list":                            {"[]", "", "", false},
-		"a record that is no object":        {sealed(t, 1, `[1]`), "", "", false},
-		"a record that names no disk":       {sealed(t, 1, `{"hostPath":"/mnt/fast/nvme0"}`), "", "/mnt/fast/nvme0", false},
-		"a field of the wrong type":         {sealed(t, 1, strings.Replace(text, `}`, `,"generation":"x"}`, 1)), broken, "/mnt/fast/nvme0", false},
-		"a version before the first":        {sealed(t, 0, text), broken, "/mnt/fast/nvme0", false},
-		"a later version":                   {sealed(t, 2, text), broken, "/mnt/fast/nvme0", true},
-		"a later version of another form":   {`{"version":2,"record":"x","sha256":[]}`, "", "", true},
-		"a field of a later release":        {sealed(t, 1, strings.Replace(text, `}`, `,"owner":"x"}`, 1)), broken, "/mnt/fast/nvme0", true},
+		"a record that is no object":        {sealed(t, version, `[1]`), "", "", false},
+		"a record that names no disk":       {sealed(t, version, `{"hostPath":"/mnt/fast/nvme0"}`), "", "/mnt/fast/nvme0", false},
+		"a field of the wrong type":         {sealed(t, version, strings.Replace(text, `}`, `,"generation":"x"}`, 1)), broken, "/mnt/fast/nvme0", false},
+		"no version":                        {sealed(t, 0, text), broken, "/mnt/fast/nvme0", false},
+		"the version before this one":       {sealed(t, version-1, text), broken, "/mnt/fast/nvme0", false},
+		"a later version":                   {sealed(t, version+1, text), broken, "/mnt/fast/nvme0", true},
+		"a later version of another form":   {`{"version":3,"record":"x","sha256":[]}`, "", "", true},
+		"a field of a later release":        {sealed(t, version, strings.Replace(text, `}`, `,"owner":"x"}`, 1)), broken, "/mnt/fast/nvme0", true},
 	} {
 		t.Run(story, func(t *testing.T) {
 			t.Parallel()
@@ -115,6 +116,18 @@ func refuses(t *testing.T, s *Store) {
 	}
 	if all := s.All(); len(all) != 1 || all[0].Identity != whole {
 		t.Errorf("All: %v, want the whole one", all)
+	}
+}
+
+// TestEarlierForm: a record that does not name its cluster says so, and what to do.
+func TestEarlierForm(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	writeFile(t, filepath.Join(folder, fileName(broken)), sealed(t, 1, `{"identity":"wwn:0xbad","hostPath":"/mnt/fast/nvme0"}`))
+	s := open(t, folder)
+	_, _, err := s.Get(broken)
+	if !errors.Is(err, ErrDamaged) || !errors.Is(err, ErrOlder) || !strings.Contains(err.Error(), "remove the file") {
+		t.Errorf("Get: %v, want ErrOlder and what to do about it", err)
 	}
 }
 

@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// version is what this release writes. A release that adds a field to a record
-	// raises it, and goes on reading the lower ones.
-	version = 1
+	// version is what this release writes, and the only version that it reads: a record
+	// of version 1 does not name its cluster.
+	version = 2
 	// sizeLimit is the most bytes that a file may have.
 	sizeLimit = 1 << 20
 )
@@ -78,8 +78,8 @@ func decode(data []byte) (disk.Record, error) {
 	if of.Version > version {
 		return disk.Record{}, fmt.Errorf("%w (version %d, this one knows %d)", ErrNewer, of.Version, version)
 	}
-	if of.Version < 1 {
-		return disk.Record{}, fmt.Errorf("there is no version %d", of.Version)
+	if of.Version < version {
+		return disk.Record{}, fmt.Errorf("%w (version %d, this release reads version %d)", ErrOlder, of.Version, version)
 	}
 	var file envelope
 	if err := json.Unmarshal(data, &file); err != nil {

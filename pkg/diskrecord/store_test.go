@@ -26,7 +26,7 @@ func record(identity disk.Identity) disk.Record {
 	return disk.Record{
 		Identity: identity, Key: disk.Key{Class: "fast", Name: "nvme0"}, HostPath: "/mnt/fast/nvme0",
 		Kind: disk.Device, Mode: disk.Block, State: disk.Published, Volume: "local-pv-1", UID: "u-1", Generation: 3,
-		Policy: disk.Delete, Step: "zero:4096", Root: json.RawMessage(`{"mode":493}`),
+		Policy: disk.Delete, Cluster: "c-1", Phase: disk.PhaseBound, Step: "zero:4096", Root: json.RawMessage(`{"mode":493}`),
 	}
 }
 

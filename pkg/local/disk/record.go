@@ -47,9 +47,17 @@ type Record struct {
 	Kind     Kind     `json:"kind"`
 	Mode     Mode     `json:"mode"`
 	State    State    `json:"state"`
+	// Cluster is the UID of the namespace kube-system of the cluster that published the
+	// disk. In another cluster, or without it, the disk is neither cleaned nor published.
+	Cluster string `json:"cluster"`
 	// Volume is the volume last published of this disk, UID its UID once known.
 	Volume string `json:"volume,omitempty"`
 	UID    string `json:"uid,omitempty"`
+	// Phase is the phase in which the volume was last observed; empty if it never was.
+	// It decides what becomes of the disk when the volume is gone.
+	Phase Phase `json:"phase,omitempty"`
+	// Missed is when the volume was first observed to be gone; zero while it exists.
+	Missed time.Time `json:"missed,omitzero"`
 	// Generation is in the volume's name, and goes up when a volume vanished without
 	// having been released.
 	Generation int64 `json:"generation,omitempty"`

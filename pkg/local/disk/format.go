@@ -1,0 +1,43 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package disk
+
+// Format names the file system on a device, by the words of blkid. The zero value is no
+// file system: the device is blank.
+type Format struct {
+	// Type is TYPE of blkid ("ext4").
+	Type string `json:"type,omitempty"`
+	UUID string `json:"uuid,omitempty"`
+}
+
+func (f Format) String() string {
+	if f.Type == "" {
+		return "no file system"
+	}
+	return f.Type + ":" + f.UUID
+}
+
+// Superblock is the result of reading the places of a device where file systems have
+// their superblocks.
+type Superblock struct {
+	// Format is the file system that is there; its superblock is valid.
+	Format Format
+	// Other describes what is there when Format cannot be named, in words that follow
+	// "holds": a damaged superblock, several file systems, another format.
+	Other string
+	// Problem is why the device could not be read; nil if it was. With a problem the
+	// other fields are empty.
+	Problem *Problem
+}
+
+// Blank reports whether the device was read, and nothing that is known is on it.
+func (s *Superblock) Blank() bool { return *s == Superblock{} }
+
+// Holds describes what is on the device, in words that follow "holds".
+func (s *Superblock) Holds() string {
+	if s.Other != "" {
+		return s.Other
+	}
+	return s.Format.String()
+}

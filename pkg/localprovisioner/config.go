@@ -57,6 +57,8 @@ type Cleaner interface {
 type Config struct {
 	// Node is the name of the node that the agent runs on.
 	Node string
+	// Machine is the machine that identities of its disks name; see disk.Identity.
+	Machine string
 	// Client may do what manifests/provisioner/rbac.yaml allows.
 	Client kubernetes.Interface
 	// Reports writes the node's report; nil writes none.

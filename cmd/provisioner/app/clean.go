@@ -120,11 +120,12 @@ func (o *cleanOptions) clean(ctx context.Context, method []string, result *resul
 		return err
 	}
 	defer func() { _ = held.Close() }()
-	node, err := host.New(host.Config{})
+	identity := disk.Identity(o.identity)
+	// The ticket is on this machine only, so the identity's machine is this one.
+	node, err := host.New(host.Config{Machine: identity.Machine()})
 	if err != nil {
 		return err
 	}
-	identity := disk.Identity(o.identity)
 	folder := disk.Folder{Class: o.class, HostPath: o.directory, Path: o.directory, Mode: disk.Mode(o.mode)}
 	if cleanjob.InDirectory(identity) {
 		folder.Directories = []string{"*"}

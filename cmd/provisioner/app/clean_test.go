@@ -66,7 +66,7 @@ func newSlots(t *testing.T) *slotFor {
 // identify issues the tickets of what is there.
 func (s *slotFor) identify(t *testing.T) {
 	t.Helper()
-	node, err := host.New(host.Config{})
+	node, err := host.New(host.Config{Machine: "m1"})
 	if err != nil {
 		t.Fatal(err)
 	}

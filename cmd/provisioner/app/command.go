@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"stowage.dev/stowage/pkg/blockdev/identity"
 	"stowage.dev/stowage/pkg/server/command"
 )
 
@@ -38,6 +39,7 @@ type options struct {
 	proc        string
 	sys         string
 	fstab       string
+	machineID   string
 	recheck     time.Duration
 }
 
@@ -77,5 +79,6 @@ func (o *options) addFlags(cmd *cobra.Command) {
 	own.StringVar(&o.proc, "host-proc", "/proc", "where the node's /proc is to be found")
 	own.StringVar(&o.sys, "host-sys", "/sys", "where the node's /sys is to be found")
 	own.StringVar(&o.fstab, "host-fstab", "/etc/fstab", "where the node's fstab is to be found; empty for none")
+	own.StringVar(&o.machineID, "host-machine-id", identity.MachineIDFile, "where the node's /etc/machine-id is to be found; used if the firmware has no product UUID")
 	own.DurationVar(&o.recheck, "recheck-period", 0, "how long after a disk has vanished the agent looks again before it believes it (default 5s)")
 }

@@ -20,6 +20,7 @@ import (
 
 	"stowage.dev/stowage/pkg/apis/provisioner"
 	"stowage.dev/stowage/pkg/blockdev/host"
+	"stowage.dev/stowage/pkg/blockdev/identity"
 	"stowage.dev/stowage/pkg/blockdev/ticket"
 	"stowage.dev/stowage/pkg/diskrecord"
 	"stowage.dev/stowage/pkg/local/cleanjob"
@@ -47,8 +48,15 @@ func (o *options) run(ctx context.Context) (err error) {
 	for _, warning := range settings.Warnings() {
 		klog.FromContext(ctx).Info("The configuration says something to think about", "field", warning.Field, "message", warning.Message)
 	}
+	machine, err := identity.ReadMachine(o.sys, o.machineID)
+	if err != nil {
+		return err
+	}
+	if machine == "" {
+		klog.FromContext(ctx).Info("The machine has neither a product UUID nor a machine ID; serial numbers and file systems' UUIDs identify disks until it restarts only", "machineIDFile", o.machineID)
+	}
 	node, err := host.New(host.Config{
-		Proc: o.proc, Sys: o.sys, Fstab: o.fstab, KubeletDir: o.kubeletDir, KubeletPath: o.kubeletPath, Timeout: settings.ProbeTimeout,
+		Proc: o.proc, Sys: o.sys, Machine: machine, Fstab: o.fstab, KubeletDir: o.kubeletDir, KubeletPath: o.kubeletPath, Timeout: settings.ProbeTimeout,
 	})
 	if err != nil {
 		return err
@@ -60,7 +68,7 @@ func (o *options) run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, records.Close()) }()
 	metrics.RegisterProvisioner()
 	return o.serve(ctx, localprovisioner.Config{
-		Node: o.node, Settings: settings, Records: records, Prober: node, Inspector: node, Cleaner: node, Recheck: o.recheck,
+		Node: o.node, Machine: machine, Settings: settings, Records: records, Prober: node, Inspector: node, Cleaner: node, Recheck: o.recheck,
 		Tickets: ticket.Folder(cleanjob.TicketFolder),
 	})
 }

@@ -32,6 +32,9 @@ import (
 type Config struct {
 	// Proc is where the host's /proc is, Sys where /sys is, Dev where its devices are.
 	Proc, Sys, Dev string
+	// Machine stands for the machine in identities (identity.ReadMachine). Cleaning Jobs,
+	// which cannot read it, take it from the identity of their disk.
+	Machine string
 	// Fstab is the host's fstab; empty reads none.
 	Fstab string
 	// KubeletDir is kubelet's root directory on the host, KubeletPath where this
@@ -47,7 +50,7 @@ type Host struct {
 	*probe.Prober
 	looker    *usage.Looker
 	mountinfo string
-	sys       string
+	identity  identity.Host
 }
 
 // New makes a Host, which keeps nothing open.
@@ -56,7 +59,7 @@ func New(c Config) (*Host, error) {
 	defaultTo(&c.Sys, "/sys")
 	defaultTo(&c.Dev, "/dev")
 	defaultTo(&c.KubeletDir, "/var/lib/kubelet")
-	h := &Host{mountinfo: c.Proc + "/1/mountinfo", sys: c.Sys}
+	h := &Host{mountinfo: c.Proc + "/1/mountinfo", identity: identity.Host{Sys: c.Sys, Machine: c.Machine}}
 	looker, err := usage.New(usage.Config{
 		Mountinfo: h.mountinfo, Swaps: c.Proc + "/swaps", Sys: c.Sys, Dev: c.Dev, KubeletDir: c.KubeletDir, KubeletPath: c.KubeletPath,
 	})
@@ -65,7 +68,7 @@ func New(c Config) (*Host, error) {
 	}
 	h.looker = looker
 	h.Prober, err = probe.New(probe.Config{
-		Usage: looker, HostMountinfo: h.mountinfo, Fstab: c.Fstab, Sys: c.Sys, Dev: c.Dev, Timeout: c.Timeout,
+		Usage: looker, HostMountinfo: h.mountinfo, Fstab: c.Fstab, Sys: c.Sys, Dev: c.Dev, Machine: c.Machine, Timeout: c.Timeout,
 	})
 	return h, err
 }
@@ -146,7 +149,7 @@ func (h *Host) verifyDevice(device *os.File, target disk.Fact) error {
 	if err := unix.Fstat(int(device.Fd()), &stat); err != nil {
 		return fmt.Errorf("look at %s: %w", target.Device, err)
 	}
-	found, err := identity.OfDevice(h.sys, fmt.Sprintf("%d:%d", unix.Major(stat.Rdev), unix.Minor(stat.Rdev)))
+	found, err := h.identity.OfDevice(fmt.Sprintf("%d:%d", unix.Major(stat.Rdev), unix.Minor(stat.Rdev)))
 	if err != nil {
 		return fmt.Errorf("identify %s: %w", target.Device, err)
 	}

@@ -24,20 +24,28 @@ const sectorBytes = 512
 // namespace.
 const bootIDFile = "/proc/sys/kernel/random/boot_id"
 
+// Host is where identities are asked for.
+type Host struct {
+	// Sys is where sysfs is, most often "/sys".
+	Sys string
+	// Machine is what ReadMachine returned. Without it, serial numbers and the UUIDs of file
+	// systems identify a disk until the machine restarts.
+	Machine string
+}
+
 // OfDevice returns the identity of a block device: a path to its node, or
-// "<major>:<minor>". The device is not opened. sysRoot is where sysfs is, most often
-// "/sys". A partition's start and size are in bytes.
-func OfDevice(sysRoot, device string) (disk.Identity, error) {
+// "<major>:<minor>". The device is not opened. A partition's start is in bytes.
+func (h Host) OfDevice(device string) (disk.Identity, error) {
 	number, err := deviceNumber(device)
 	if err != nil {
 		return "", fmt.Errorf("identify device %s: %w", device, err)
 	}
 	// The link's target has the partition in its disk's folder.
-	folder, err := filepath.EvalSymlinks(filepath.Join(sysRoot, "dev/block", number))
+	folder, err := filepath.EvalSymlinks(filepath.Join(h.Sys, "dev/block", number))
 	if err != nil {
 		return "", fmt.Errorf("identify device %s: %w", device, err)
 	}
-	id, err := ofFolder(folder)
+	id, err := h.ofFolder(folder)
 	if err != nil {
 		return "", fmt.Errorf("identify device %s: %w", device, err)
 	}
@@ -66,21 +74,21 @@ func deviceNumber(device string) (string, error) {
 }
 
 // ofFolder returns the identity of the device whose folder in sysfs is given.
-func ofFolder(folder string) (disk.Identity, error) {
+func (h Host) ofFolder(folder string) (disk.Identity, error) {
 	partition, err := attribute(folder, "partition")
 	if err != nil {
 		return "", err
 	}
 	if partition == "" {
-		return ofDisk(folder)
+		return h.ofDisk(folder)
 	}
-	return ofPartition(folder)
+	return h.ofPartition(folder)
 }
 
-func ofDisk(folder string) (disk.Identity, error) {
-	id, err := ofHardware(folder)
-	if err != nil || id != "" {
-		return id, err
+func (h Host) ofDisk(folder string) (disk.Identity, error) {
+	name, err := h.ofHardware(folder)
+	if err != nil || name.text != "" {
+		return name.identity(), err
 	}
 	seat, err := seatOf(folder)
 	if err != nil {
@@ -89,23 +97,21 @@ func ofDisk(folder string) (disk.Identity, error) {
 	return compose("weak", seat.boot, seat.diskseq), nil
 }
 
-func ofPartition(folder string) (disk.Identity, error) {
+func (h Host) ofPartition(folder string) (disk.Identity, error) {
 	start, err := sectors(folder, "start")
 	if err != nil {
 		return "", err
 	}
 	from := strconv.FormatInt(start, 10)
 	whole := filepath.Dir(folder)
-	id, err := ofHardware(whole)
+	name, err := h.ofHardware(whole)
 	if err != nil {
 		return "", err
 	}
-	if id != "" {
+	if name.text != "" {
 		uuid, err := partitionUUID(folder)
-		if err != nil {
-			return "", err
-		}
-		return "part:" + id + compose("", uuid, from), nil
+		name.text = "part:" + name.text + string(compose("", uuid, from))
+		return name.identity(), err
 	}
 	seat, err := seatOf(whole)
 	if err != nil {

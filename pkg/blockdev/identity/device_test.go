@@ -37,7 +37,7 @@ func TestDevicesAreToldByWhatTheHardwareSays(t *testing.T) {
 		},
 		"NVMe whose name is all zeros is told by the controller's serial number": {
 			disk: map[string]string{"wwid": "eui.0000000000000000\n", "device/serial": "S4X9 \n", "device/model": "ACME 970  "},
-			want: "serial:ACME%20970:S4X9",
+			want: "serial:ACME%20970:S4X9@m1",
 		},
 		"SAS: the World Wide Name": {
 			disk: map[string]string{"device/wwid": "naa.5000c500a1b2c3d4\n", "device/vpd_pg80": "\x00\x80\x00\x04ABCD"},
@@ -45,7 +45,7 @@ func TestDevicesAreToldByWhatTheHardwareSays(t *testing.T) {
 		},
 		"SATA without a World Wide Name: the kernel makes one of model and serial number": {
 			disk: map[string]string{"device/wwid": "t10.ATA     QEMU HARDDISK      QM:0001\n"},
-			want: "wwn:t10.ATA%20QEMU%20HARDDISK%20QM%3A0001",
+			want: "vendor:t10.ATA%20QEMU%20HARDDISK%20QM%3A0001@m1",
 		},
 		"an old kernel: the name is taken from page 0x83, the unit's own before the target's": {
 			disk: map[string]string{"device/vpd_pg83": page83},
@@ -53,11 +53,11 @@ func TestDevicesAreToldByWhatTheHardwareSays(t *testing.T) {
 		},
 		"a page that ends too early names nothing": {
 			disk: map[string]string{"device/vpd_pg83": page83[:20], "device/vpd_pg80": "\x00\x80\x00\x06 AB1D ", "device/vendor": "ACME    ", "device/model": "Disk"},
-			want: "serial:ACME%20Disk:AB1D",
+			want: "serial:ACME%20Disk:AB1D@m1",
 		},
 		"virtio: the serial number": {
 			disk: map[string]string{"serial": "vol-0123"},
-			want: "serial::vol-0123",
+			want: "serial::vol-0123@m1",
 		},
 		"an eMMC's boot area is another disk, with the same serial number": {
 			disk: map[string]string{"name": "mmcblk0boot0", "device/serial": "0x1234", "diskseq": "4"},
@@ -65,7 +65,7 @@ func TestDevicesAreToldByWhatTheHardwareSays(t *testing.T) {
 		},
 		"LVM: the names of group and volume": {
 			disk: map[string]string{"dm/uuid": "LVM-abcDEF\n", "diskseq": "4"},
-			want: "serial:dm:LVM-abcDEF",
+			want: "dm:LVM-abcDEF@m1",
 		},
 		"a mapped device with a name that anybody may give again": {
 			disk: map[string]string{"dm/uuid": "mine\n", "diskseq": "4"},
@@ -73,7 +73,7 @@ func TestDevicesAreToldByWhatTheHardwareSays(t *testing.T) {
 		},
 		"md: the array's UUID": {
 			disk: map[string]string{"dm/uuid": "\n", "md/uuid": "6b8b4567-327b23c6-643c9869-66334873\n"},
-			want: "serial:md:6b8b4567-327b23c6-643c9869-66334873",
+			want: "md:6b8b4567-327b23c6-643c9869-66334873@m1",
 		},
 		"nothing but a place in the row": {
 			disk: map[string]string{"diskseq": "11\n", "serial": "", "device/serial": "0000000000\n"},
@@ -91,7 +91,7 @@ func TestDevicesAreToldByWhatTheHardwareSays(t *testing.T) {
 		"a partition that no table names": {
 			disk:      map[string]string{"serial": "vol-0123"},
 			partition: map[string]string{"partition": "1\n", "start": "0\n", "uevent": "MAJOR=8\n"},
-			want:      "part:serial::vol-0123::0",
+			want:      "part:serial::vol-0123::0@m1",
 		},
 		"a partition of a disk without a name": {
 			disk:      map[string]string{"diskseq": "7\n"},
@@ -101,7 +101,7 @@ func TestDevicesAreToldByWhatTheHardwareSays(t *testing.T) {
 	}
 	for name, s := range stories {
 		t.Run(name, func(t *testing.T) {
-			got, err := OfDevice(fakeSys(t, s.disk, s.partition), "8:1")
+			got, err := Host{Sys: fakeSys(t, s.disk, s.partition), Machine: "m1"}.OfDevice("8:1")
 			if s.wantErr != "" {
 				if err == nil || !strings.Contains(err.Error(), s.wantErr) {
 					t.Fatalf("got %q, error %v; want an error with %q", got, err, s.wantErr)
@@ -157,7 +157,7 @@ func TestWhatIsNoDeviceHasNoIdentity(t *testing.T) {
 		"empty":                    "",
 	} {
 		t.Run(name, func(t *testing.T) {
-			if id, err := OfDevice("/sys", device); err == nil {
+			if id, err := here.OfDevice(device); err == nil {
 				t.Fatalf("%s is %s", device, id)
 			}
 		})
@@ -168,7 +168,7 @@ func TestALoopDeviceIsAnotherDiskOnceReattached(t *testing.T) {
 	needs(t, "losetup", "truncate", "mkfs.ext4")
 	file := sparse(t, "16M")
 	device := attach(t, file)
-	first, err := OfDevice("/sys", device)
+	first, err := here.OfDevice(device)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,11 +176,11 @@ func TestALoopDeviceIsAnotherDiskOnceReattached(t *testing.T) {
 		t.Fatalf("%s: a loop device has no number of its own", first)
 	}
 	run(t, "mkfs.ext4", "-q", device)
-	if again, err := OfDevice("/sys", device); err != nil || again != first {
+	if again, err := here.OfDevice(device); err != nil || again != first {
 		t.Fatalf("with a file system on it: %s, %v; was %s", again, err, first)
 	}
 	run(t, "losetup", "-d", device)
-	second, err := OfDevice("/sys", attach(t, file))
+	second, err := here.OfDevice(attach(t, file))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,8 @@
 // follow labels and UUIDs that whoever uses a volume can write.
 //
 // The schemes are those of disk.Identity. The functions may be called concurrently.
-// They answer with an error where the kernel does not tell, never with an identity
-// that another disk may have too within the same boot of the node.
+// They return an error where the kernel reports nothing, never an identity that another
+// disk of the same machine may have within the same boot. Whatever another machine may
+// repeat, such as the serial number of a virtual disk or the UUID of a file system from an
+// image, is limited to the machine.
 package identity

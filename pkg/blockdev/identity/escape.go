@@ -23,11 +23,11 @@ func compose(scheme string, values ...string) disk.Identity {
 	return disk.Identity(b.String())
 }
 
-// escape writes a value with colons, percent signs, and whatever is not printable
+// escape writes a value with colons, percent and at signs, and whatever is not printable
 // ASCII as %XX, so that different values stay different.
 func escape(b *strings.Builder, v string) {
 	for i := range len(v) {
-		if c := v[i]; c <= ' ' || c >= 0x7f || c == ':' || c == '%' {
+		if c := v[i]; c <= ' ' || c >= 0x7f || c == ':' || c == '%' || c == '@' {
 			fmt.Fprintf(b, "%%%02X", c)
 		} else {
 			b.WriteByte(c)
@@ -46,6 +46,6 @@ func tidy(v string) string {
 // telling says whether a number tells a disk from others. Hardware that was never
 // given one says zeros, or one other character over and over, or a dash.
 func telling(number string) bool {
-	digits := strings.Trim(number, "-_. ")
+	digits := strings.NewReplacer("-", "", "_", "", ".", "", " ", "").Replace(number)
 	return digits != "" && strings.Trim(digits, digits[:1]) != ""
 }

@@ -16,9 +16,6 @@ import (
 	"stowage.dev/stowage/pkg/local/disk"
 )
 
-// sysRoot is where sysfs is for those who do not say.
-const sysRoot = "/sys"
-
 // OfMount returns the identity of a mounted file system, and of the folder of it
 // that is mounted. The mount is one of this process's own mount namespace, and path
 // leads to it. The root of the mount is opened for a moment, so ask first whether the
@@ -27,15 +24,15 @@ const sysRoot = "/sys"
 // A file system in memory is known by the UUID that the kernel gives it when it is
 // made. The mount's own ID would not do: each container has other mounts of the same
 // file system, and new ones whenever it starts.
-func OfMount(m *mounts.Mount, path string) (disk.Identity, error) {
-	id, err := ofMount(m, path)
+func (h Host) OfMount(m *mounts.Mount, path string) (disk.Identity, error) {
+	id, err := h.ofMount(m, path)
 	if err != nil {
 		return "", fmt.Errorf("identify mount %s: %w", path, err)
 	}
 	return id, nil
 }
 
-func ofMount(m *mounts.Mount, path string) (disk.Identity, error) {
+func (h Host) ofMount(m *mounts.Mount, path string) (disk.Identity, error) {
 	root, err := openFolder(path)
 	if err != nil {
 		return "", err
@@ -50,14 +47,15 @@ func ofMount(m *mounts.Mount, path string) (disk.Identity, error) {
 	}
 	memory := m.FSType == "tmpfs" || m.FSType == "ramfs"
 	if uuid != "" && !memory {
-		return compose("fs", uuid, m.Root), nil
+		name, err := h.onMachine("fs", uuid, m.Root)
+		return name.identity(), err
 	}
 	boot, err := bootID()
 	if err != nil {
 		return "", err
 	}
 	if !memory {
-		return compose("weakfs", boot, seatOfMount(m), m.Root), nil
+		return compose("weakfs", boot, h.seatOfMount(m), m.Root), nil
 	}
 	switch {
 	case uuid != "":
@@ -71,15 +69,15 @@ func ofMount(m *mounts.Mount, path string) (disk.Identity, error) {
 
 // OfDirectory returns the identity of a plain directory. It is opened for a moment,
 // so ask first whether the type of file system is one that answers.
-func OfDirectory(path string) (disk.Identity, error) {
-	id, err := ofDirectory(path)
+func (h Host) OfDirectory(path string) (disk.Identity, error) {
+	id, err := h.ofDirectory(path)
 	if err != nil {
 		return "", fmt.Errorf("identify directory %s: %w", path, err)
 	}
 	return id, nil
 }
 
-func ofDirectory(path string) (disk.Identity, error) {
+func (h Host) ofDirectory(path string) (disk.Identity, error) {
 	folder, err := openFolder(path)
 	if err != nil {
 		return "", err
@@ -90,7 +88,8 @@ func ofDirectory(path string) (disk.Identity, error) {
 		return "", err
 	}
 	if uuid != "" && folder.birth != "" {
-		return compose("dir", uuid, folder.inode, folder.birth), nil
+		name, err := h.onMachine("dir", uuid, folder.inode, folder.birth)
+		return name.identity(), err
 	}
 	boot, err := bootID()
 	if err != nil {
@@ -101,9 +100,9 @@ func ofDirectory(path string) (disk.Identity, error) {
 
 // seatOfMount is the diskseq of the disk and the start of the partition that a file
 // system without a UUID lies on, or the file system's device number.
-func seatOfMount(m *mounts.Mount) string {
+func (h Host) seatOfMount(m *mounts.Mount) string {
 	number := fmt.Sprintf("%d.%d", m.Major, m.Minor)
-	device, err := filepath.EvalSymlinks(filepath.Join(sysRoot, "dev/block", fmt.Sprintf("%d:%d", m.Major, m.Minor)))
+	device, err := filepath.EvalSymlinks(filepath.Join(h.Sys, "dev/block", fmt.Sprintf("%d:%d", m.Major, m.Minor)))
 	if err != nil {
 		return number
 	}

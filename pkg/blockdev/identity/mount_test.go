@@ -25,7 +25,7 @@ func TestAFileSystemKeepsItsIdentityWhereverItIsMounted(t *testing.T) {
 			run(t, "mkfs."+fsType, "-q", device)
 			point := mountAt(t, device)
 			first := identityOfMount(t, point)
-			if first.Scheme() != "fs" || !strings.HasSuffix(string(first), ":/") {
+			if first.Scheme() != "fs" || !strings.HasSuffix(string(first), ":/@m1") {
 				t.Fatalf("identity is %s", first)
 			}
 			own, err := ownUUID(opened(t, point))
@@ -41,7 +41,7 @@ func TestAFileSystemKeepsItsIdentityWhereverItIsMounted(t *testing.T) {
 				t.Fatal(err)
 			}
 			folder := identityOfMount(t, mountAt(t, "--bind", filepath.Join(point, "a b:c")))
-			if want := strings.TrimSuffix(string(first), "/") + "/a%20b%3Ac"; string(folder) != want {
+			if want := strings.TrimSuffix(string(first), "/@m1") + "/a%20b%3Ac@m1"; string(folder) != want {
 				t.Errorf("a folder of it is %s, want %s", folder, want)
 			}
 
@@ -92,7 +92,7 @@ func TestAMountThatWasReplacedIsNotIdentified(t *testing.T) {
 	below := mountOf(t, point)
 	t.Cleanup(func() { _ = unix.Unmount(point, unix.MNT_DETACH) })
 	run(t, "mount", "-t", "tmpfs", "none", point)
-	if id, err := OfMount(below, point); err == nil {
+	if id, err := here.OfMount(below, point); err == nil {
 		t.Fatalf("got the identity of the mount above: %s", id)
 	}
 }
@@ -105,7 +105,7 @@ func TestDirectoriesAreToldByInodeAndBirth(t *testing.T) {
 		if err := os.Mkdir(path, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		id, err := OfDirectory(path)
+		id, err := here.OfDirectory(path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -117,20 +117,20 @@ func TestDirectoriesAreToldByInodeAndBirth(t *testing.T) {
 		}
 		seen[string(id)] = true
 		write(t, filepath.Join(path, "data"), "x")
-		if again, err := OfDirectory(path); err != nil || again != id {
+		if again, err := here.OfDirectory(path); err != nil || again != id {
 			t.Fatalf("%s after writing, %v; was %s", again, err, id)
 		}
 		if err := os.RemoveAll(path); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := OfDirectory(path); err == nil {
+	if _, err := here.OfDirectory(path); err == nil {
 		t.Fatal("a directory that is gone has an identity")
 	}
 	if err := os.Symlink(parent, path); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OfDirectory(path); err == nil {
+	if _, err := here.OfDirectory(path); err == nil {
 		t.Fatal("a symlink has the identity of a directory")
 	}
 }
@@ -141,10 +141,10 @@ func TestLookingForNamesWhereThereAreNone(t *testing.T) {
 	if err := exec.Command("mkfifo", pipe).Run(); err != nil {
 		t.Skip("needs mkfifo")
 	}
-	if id, err := OfDirectory(pipe); err == nil {
+	if id, err := here.OfDirectory(pipe); err == nil {
 		t.Fatalf("a pipe is %s", id)
 	}
-	if id, err := OfDirectory("/proc"); err != nil || id.Scheme() != "weakdir" {
+	if id, err := here.OfDirectory("/proc"); err != nil || id.Scheme() != "weakdir" {
 		t.Fatalf("/proc, which has no UUID, is %s, %v", id, err)
 	}
 }

@@ -48,23 +48,33 @@ func designator(page []byte) string {
 	return best
 }
 
-// designation writes down one name, and says how much it is to be preferred: the
-// names that cannot be given twice before the maker's own.
+// designation writes down one name, and returns how much it is to be preferred: names that
+// are registered before those that are not.
 func designation(kind byte, name []byte) (string, int) {
+	text, rank := "", 0
 	switch {
 	case len(name) == 0:
 		return "", 0
 	case kind == 3 && len(name) >= 8:
-		if name[0]>>4 == 3 { // assigned locally
-			return "naa." + hex.EncodeToString(name), 2
+		text, rank = hex.EncodeToString(name), 3
+		if registered("naa", text) {
+			rank = 6
 		}
-		return "naa." + hex.EncodeToString(name), 5
+		return "naa." + text, rank
 	case kind == 2 && len(name) >= 8:
-		return "eui." + hex.EncodeToString(name), 4
+		text, rank = hex.EncodeToString(name), 1
+		if registered("eui", text) {
+			rank = 5
+		}
+		return "eui." + text, rank
 	case kind == 0xa && len(name) == 18: // a reserved byte or two come first
-		return "uuid." + hex.EncodeToString(name[2:]), 3
+		text, rank = hex.EncodeToString(name[2:]), 1
+		if registered("uuid", text) {
+			rank = 4
+		}
+		return "uuid." + text, rank
 	case kind == 1:
-		return "t10." + tidy(string(name)), 1
+		return "t10." + tidy(string(name)), 2
 	default:
 		return "", 0
 	}

@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"stowage.dev/stowage/pkg/blockdev/identity"
 	"stowage.dev/stowage/pkg/local/disk"
 )
 
@@ -41,7 +40,7 @@ func (e *entry) device(at string, st *unix.Statx_t) found {
 	} else if ro != 0 {
 		e.refuse(disk.ReadOnly, "the device %s cannot be written", at)
 	}
-	if e.fact.Identity, err = identity.OfDevice(e.cfg.Sys, number); err != nil {
+	if e.fact.Identity, err = e.identifier().OfDevice(number); err != nil {
 		return e.fail(err)
 	}
 	return e.found()

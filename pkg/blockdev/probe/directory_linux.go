@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"stowage.dev/stowage/pkg/blockdev/identity"
 	"stowage.dev/stowage/pkg/blockdev/mounts"
 	"stowage.dev/stowage/pkg/local/disk"
 )
@@ -45,7 +44,7 @@ func (e *entry) directory(st *unix.Statx_t) found {
 	case !mounts.Supported(m.FSType):
 		return e.unsupported(m.FSType)
 	}
-	return e.fileSystem(m, func() (disk.Identity, error) { return identity.OfDirectory(e.at) })
+	return e.fileSystem(m, func() (disk.Identity, error) { return e.identifier().OfDirectory(e.at) })
 }
 
 // hostMount returns what the host has mounted at an entry at which the agent sees

@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"stowage.dev/stowage/pkg/blockdev/identity"
 	"stowage.dev/stowage/pkg/blockdev/mounts"
 	"stowage.dev/stowage/pkg/local/disk"
 )
@@ -41,7 +40,7 @@ func (e *entry) mounted(m *mounts.Mount) found {
 	case !e.view.onHost(m):
 		return e.refuse(disk.MountMissing, "the host has unmounted %s", e.fact.HostPath)
 	}
-	return e.fileSystem(m, func() (disk.Identity, error) { return identity.OfMount(m, e.at) })
+	return e.fileSystem(m, func() (disk.Identity, error) { return e.identifier().OfMount(m, e.at) })
 }
 
 func (e *entry) unsupported(fsType string) found {

@@ -14,6 +14,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 	"golang.org/x/sys/unix"
 
+	"stowage.dev/stowage/pkg/blockdev/identity"
 	"stowage.dev/stowage/pkg/blockdev/usage"
 )
 
@@ -35,6 +36,8 @@ type Config struct {
 	// Sys is where sysfs is, "/sys" if empty; Dev where device nodes are, "/dev" if
 	// empty. Symlinks may lead nowhere but there.
 	Sys, Dev string
+	// Machine is identity.Host.Machine.
+	Machine string
 	// Timeout is how long a folder or an entry may take, until SetTimeout says
 	// otherwise; 5 s if 0.
 	Timeout time.Duration
@@ -98,6 +101,11 @@ func New(cfg Config) (*Prober, error) {
 	}
 	p.SetTimeout(cfg.Timeout)
 	return p, nil
+}
+
+// identifier identifies what lies on this node.
+func (p *Prober) identifier() identity.Host {
+	return identity.Host{Sys: p.cfg.Sys, Machine: p.cfg.Machine}
 }
 
 // SetTimeout changes how long a folder or an entry may take, for those that are asked

@@ -110,25 +110,11 @@ func publishedElsewhere(f disk.Fact, known []disk.Known) *disk.Problem {
 		case k.Volume == "" || k.Key == f.Key || k.Identity == "" || f.Identity == "":
 		case k.Identity == f.Identity:
 			return disk.Problemf(disk.SameBytes, "%s is the disk of volume %s, which was published at %s: have the disk there again, or delete the volume", f.HostPath, k.Volume, k.HostPath)
-		case partOf(k.Identity, f.Identity) || partOf(f.Identity, k.Identity):
+		case k.Identity.PartOf(f.Identity) || f.Identity.PartOf(k.Identity):
 			return disk.Problemf(disk.InUse, "%s shares bytes with the disk of volume %s, which was published at %s", f.HostPath, k.Volume, k.HostPath)
 		}
 	}
 	return nil
-}
-
-// partOf says, as far as identities tell, whether one is of a partition of the other,
-// or of a folder of the other's file system.
-func partOf(part, whole disk.Identity) bool {
-	p, w := string(part), string(whole)
-	switch whole.Scheme() {
-	case "weak":
-		return strings.HasPrefix(p, "weakpart"+w[len("weak"):]+":")
-	case "fs", "weakfs", "mem":
-		return strings.HasPrefix(p, strings.TrimSuffix(w, "/")+"/")
-	default:
-		return strings.HasPrefix(p, "part:"+w+":")
-	}
 }
 
 // overlap says whether two facts have some bytes in common, but not all.

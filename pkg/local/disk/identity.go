@@ -5,27 +5,50 @@ package disk
 
 import "strings"
 
-// Identity tells one disk from another: "scheme:value". It is never made from
-// what somebody who uses the volume can write; a file system that is made on a
-// device changes nothing. Empty is not known.
+// Identity distinguishes one disk from others: "scheme:value", and for most schemes
+// "@machine" after it. It is never derived from what a user of the volume can write.
+// Empty means unknown.
 //
-//	wwn:<wwn>                        a device with a World Wide Name
-//	nvme:<eui or nguid>              an NVMe namespace
-//	serial:<model>:<serial>          a device with a serial number
-//	part:<disk>:<PARTUUID>:<start>   a partition; <disk> is one of the above
-//	fs:<UUID>:<root>                 a mounted file system, and which folder of it
-//	dir:<UUID>:<inode>:<birth>       a directory of a file system
-//	mem:<boot>:<UUID>:<root>         a file system in memory: another one whenever it is made
-//	weak:<boot>:<diskseq>            a device that has none of these, such as a loop
-//	                                 device; good until it is detached or the node restarts
+//	wwn:<name>                       a registered name: NAA 2, 5 or 6, EUI-64, UUID
+//	nvme:<name>                      a registered name: EUI-64, NGUID or UUID
+//	vendor:<name>@<at>               a name that is a serial number in another form: T10, NAA 3,
+//	                                 nvme.<vid>-<serial>-<model>-<ns>
+//	serial:<model>:<serial>@<at>     a device with a serial number
+//	dm:<UUID>@<machine>              a device of LVM, LUKS or multipath
+//	md:<UUID>@<machine>              an array
+//	part:<disk>:<PARTUUID>:<start>   a partition; <disk> is one of the above, and what it has
+//	                                 after @ is at the end
+//	fs:<UUID>:<root>@<machine>       a mounted file system, and the folder of it that is mounted
+//	dir:<UUID>:<inode>:<birth>@<machine>  a directory of a file system
+//	mem:<boot>:<UUID>:<root>         a file system in memory
+//	weak:<boot>:<diskseq>            a device without any of these, such as a loop device; valid
+//	                                 until it is detached or the node restarts
 //	weakpart:<boot>:<diskseq>:<start>       a partition of one
-//	weakfs:<boot>:<device>:<root>    a file system that tells no UUID
+//	weakfs:<boot>:<device>:<root>    a file system without a UUID
 //	weakdir:<boot>:<device>:<inode>  a directory of one
 //
-// Sizes are no part of it: a disk that has grown is still the same.
+// <at> is <machine>, or <machine>/<boot> for a disk whose data a stop of the machine may
+// discard. See Scope.
 //
-// Values hold no spaces; colons within them are escaped by those who make them.
+// Sizes are not part of it: a disk that has grown is the same disk.
+//
+// Values contain no spaces; "%", ":" and "@" within them are escaped.
 type Identity string
+
+// Scope is where an identity belongs to one disk only.
+type Scope string
+
+// The scopes.
+const (
+	// ScopeGlobal: a name that its registration authority gives once.
+	ScopeGlobal Scope = "Global"
+	// ScopeMachine: a serial number, which hypervisors repeat on every virtual machine,
+	// or the UUID of a file system or volume manager, which every machine has that was
+	// made from the same image.
+	ScopeMachine Scope = "Machine"
+	// ScopeBoot: valid until the machine restarts.
+	ScopeBoot Scope = "Boot"
+)
 
 // Scheme is what comes before the first colon.
 func (i Identity) Scheme() string {
@@ -33,19 +56,93 @@ func (i Identity) Scheme() string {
 	return scheme
 }
 
-// Weak says whether the identity holds for this boot of the node only, so that
-// another value later need not be another disk.
-func (i Identity) Weak() bool { return strings.HasPrefix(string(i), "weak") }
+// Scope returns where the identity belongs to one disk only.
+func (i Identity) Scope() Scope {
+	switch p := i.parts(); {
+	case i.Weak(), i.Scheme() == "mem":
+		return ScopeBoot
+	case p.machine == "" && registered(p.source()):
+		return ScopeGlobal
+	default:
+		return ScopeMachine
+	}
+}
 
-// boot is the boot that a weak identity, or one of memory, belongs to.
-func (i Identity) boot() string {
+// Weak reports whether the identity is valid for this boot of the node only and another
+// identity may be of the same disk later. A file system in memory does not outlive the
+// boot, so its identity is not weak.
+func (i Identity) Weak() bool { return i.unnamed() || i.parts().boot != "" }
+
+// unnamed reports whether the disk has no name of its own.
+func (i Identity) unnamed() bool { return strings.HasPrefix(string(i), "weak") }
+
+// Machine is the machine that the identity is limited to; empty if it is limited to none.
+func (i Identity) Machine() string { return i.parts().machine }
+
+// On is the identity that the same disk has on another machine; the same identity if it
+// does not depend on the machine alone.
+func (i Identity) On(machine string) Identity {
+	p := i.parts()
+	if p.machine == "" || p.boot != "" || machine == "" {
+		return i
+	}
+	return Identity(p.name + "@" + machine)
+}
+
+// Moved reports whether two identities differ in the machine only.
+func (i Identity) Moved(other Identity) bool {
+	machine := other.Machine()
+	return i != other && machine != "" && i.Machine() != "" && i.On(machine) == other
+}
+
+// PartOf reports whether the identity is, as far as identities show, that of a partition of
+// whole, or of a folder of its file system.
+func (i Identity) PartOf(whole Identity) bool {
+	part, all := i.parts(), whole.parts()
+	if part.machine != all.machine || part.boot != all.boot {
+		return false
+	}
+	switch whole.Scheme() {
+	case "weak":
+		return strings.HasPrefix(part.name, "weakpart"+strings.TrimPrefix(all.name, "weak")+":")
+	case "fs", "weakfs", "mem":
+		return strings.HasPrefix(part.name, strings.TrimSuffix(all.name, "/")+"/")
+	default:
+		return strings.HasPrefix(part.name, "part:"+all.name+":")
+	}
+}
+
+// parts is an identity taken apart.
+type parts struct {
+	// name is what comes before "@", machine and boot what comes after.
+	name, machine, boot string
+}
+
+func (i Identity) parts() parts {
+	name, at, _ := strings.Cut(string(i), "@")
+	machine, boot, _ := strings.Cut(at, "/")
+	return parts{name, machine, boot}
+}
+
+// source is the scheme of a disk, or of the disk of a partition.
+func (p parts) source() string {
+	scheme, _, _ := strings.Cut(strings.TrimPrefix(p.name, "part:"), ":")
+	return scheme
+}
+
+func (p parts) partition() bool { return strings.HasPrefix(p.name, "part:") }
+
+func registered(source string) bool { return source == "wwn" || source == "nvme" }
+
+// seatOf is the boot that the identity of an unnamed disk belongs to.
+func (i Identity) seatOf() string {
 	_, rest, _ := strings.Cut(string(i), ":")
 	boot, _, _ := strings.Cut(rest, ":")
 	return boot
 }
 
 // kind groups the schemes that may be given to the same disk at different times:
-// a driver that learns to tell serial numbers makes a weak device a strong one.
+// a driver that learns to report serial numbers makes a weak device a strong one.
 func (i Identity) kind() Kind {
 	switch i.Scheme() {
 	case "fs", "weakfs", "mem":
@@ -71,8 +168,12 @@ const (
 	Unproven Match = "Unproven"
 )
 
-// Compare says whether two identities are of one disk.
+// Compare reports whether two identities are of one disk. One name on two machines proves
+// nothing: serial numbers repeat, and so do the UUIDs of an image; but after the mainboard
+// was exchanged, it is the same disk. Nor does one name in two boots, where a stop of the
+// machine may have discarded the data.
 func (i Identity) Compare(other Identity) Match {
+	a, b := i.parts(), other.parts()
 	switch {
 	case i == "" || other == "":
 		return Unproven
@@ -82,11 +183,20 @@ func (i Identity) Compare(other Identity) Match {
 		return Different
 	case i.Scheme() == "mem" || other.Scheme() == "mem":
 		return Different // memory does not outlive its mount
-	case !i.Weak() && !other.Weak():
-		return Different
-	case i.Weak() && other.Weak() && i.boot() == other.boot():
-		return Different
-	default:
+	case a.name == b.name:
 		return Unproven
+	case i.unnamed() && other.unnamed() && i.seatOf() == other.seatOf():
+		return Different
+	case i.unnamed() || other.unnamed():
+		return Unproven
+	case a.partition() == b.partition() && fromHardware(a.source()) && fromHardware(b.source()) && registered(a.source()) != registered(b.source()):
+		return Unproven // a disk whose driver learns to report its registered name
+	default:
+		return Different
 	}
+}
+
+// fromHardware reports whether the names of a source are those of the device itself.
+func fromHardware(source string) bool {
+	return registered(source) || source == "vendor" || source == "serial"
 }

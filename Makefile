@@ -126,6 +126,12 @@ e2e: control-plane images ## Tests on real kubelets and containerd (root, Debian
 	@bin/tools/cluster build -real
 	@go test -json -p=1 -parallel=4 -timeout=$(TIMEOUT) -count=$(or $(COUNT),1) -run='$(RUN)' ./test/e2e/... | $(REPORT) -tests
 
+.PHONY: soak
+soak: control-plane ## The long campaigns in full strength, an hour or more; RUN=regexp TIMEOUT=45m for each: docs/soak.md
+	@go build -v -o bin/tools/soak ./hack/soak 2>&1 | $(PROGRESS)
+	@if bin/tools/soak -list -run='$(RUN)' | grep -q '^test/e2e'; then $(MAKE) images && bin/tools/cluster build -real; fi
+	@bin/tools/soak -run='$(RUN)' -timeout=$(TIMEOUT)
+
 ##@ Measure
 
 .PHONY: bench

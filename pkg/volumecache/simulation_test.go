@@ -5,7 +5,6 @@ package volumecache
 
 import (
 	"cmp"
-	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -13,18 +12,16 @@ import (
 	"strconv"
 	"sync"
 	"testing"
-	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"stowage.dev/stowage/pkg/testing/builders"
+	"stowage.dev/stowage/pkg/testing/campaign"
 	"stowage.dev/stowage/pkg/volume/match"
 	"stowage.dev/stowage/pkg/volume/topology"
 )
-
-var simulationSeed = flag.Uint64("simulation-seed", 0, "seed of the simulation; 0: from the clock")
 
 // simulation drives a cache with random events, late handlers, reservations
 // and releases, and keeps a naive model beside it: plain maps, every question
@@ -40,7 +37,6 @@ type simulation struct {
 }
 
 func newSimulation(t *testing.T, seed uint64) *simulation {
-	t.Logf("seed %d", seed)
 	return &simulation{
 		world:    newWorld(t, wffc("local"), wffc("fast")),
 		rng:      rand.New(rand.NewPCG(seed, seed)),
@@ -308,14 +304,9 @@ func (s *simulation) act(i int) {
 // TestSimulation compares the cache with the model over random histories.
 func TestSimulation(t *testing.T) {
 	t.Parallel()
-	steps, runs := 400, 50
-	if testing.Short() {
-		runs = 5
-	}
-	seed := *simulationSeed
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
+	seed := campaign.Begin(t)
+	const steps = 400
+	runs := campaign.Scale(25, 5000)
 	for run := range runs {
 		t.Run(fmt.Sprint("run ", run), func(t *testing.T) {
 			t.Parallel()

@@ -8,6 +8,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"stowage.dev/stowage/pkg/testing/campaign"
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/cluster/realnode"
 	"stowage.dev/stowage/test/cluster/realnode/layout"
@@ -22,9 +24,10 @@ import (
 	"stowage.dev/stowage/test/e2e/install"
 )
 
+// chaosTimeout is ample for a machine that has other things to do too.
+var chaosTimeout = campaign.Scale(15*time.Minute, 40*time.Minute)
+
 const (
-	// chaosTimeout is ample for a machine that has other things to do too.
-	chaosTimeout = 15 * time.Minute
 	// chaosFolder is where the nodes have their disks.
 	chaosFolder = "/mnt/disks/chaos"
 	// betweenKills is how many more pods have run when the next part is killed; some of them are
@@ -45,33 +48,27 @@ var chaosDisks = []realnode.Disk{
 }
 
 // TestChaos: while pods come, take volumes and go, each part that has a hand in volumes is killed
-// in turn and started again, as what supervises it would. All pods run in the end and have what
-// they wrote, no volume is given twice, none is offered dirty, no claim is lost, and all disks
-// are offered anew when all is over.
+// in turn and started again, as what supervises it would; in full strength four times more, each
+// time in another order. All pods run in the end and have what they wrote, no volume is given twice, none
+// is offered dirty, no claim is lost, and all disks are offered again in the end.
 func TestChaos(t *testing.T) {
+	random := rand.New(rand.NewPCG(campaign.Begin(t), 0))
 	e := newChaos(t)
 	l := newLoad(e)
 	l.wait("the volumes of all disks are available", l.allFree)
 	l.begin()
 	l.wait("the first pods run", func() bool { return l.ran >= rolling })
-	for _, part := range []struct {
-		name string
-		kill func()
-	}{
-		{"kubelet of node one", func() { restart(e, e.Cluster.Node("one").Kubelet()) }},
-		{"containerd of node two", func() { restart(e, e.Cluster.Node("two").Containerd()) }},
-		{"the scheduler that leads", func() { crash(e, leader(e, "kube-system", "stowage-scheduler")) }},
-		{"the agent of node three, which is cleaning a disk", func() {
-			l.wait("a disk of node three is being cleaned", func() bool { return l.cleaning("three") })
-			crash(e, agentOf(e, "three"))
-		}},
-		{"the controller that leads", func() { crash(e, leader(e, install.Namespace, "stowage-controller")) }},
-		{"kube-controller-manager", func() { restart(e, e.Cluster.ControllerManager()) }},
-	} {
-		begun, ran := time.Now(), l.count()
-		part.kill()
-		l.wait("more pods have run after "+part.name+" was killed", func() bool { return l.ran >= ran+betweenKills })
-		t.Logf("killed %s; %d more pods have run %s later", part.name, betweenKills, time.Since(begun).Round(time.Second))
+	parts := chaosParts(e, l)
+	for round := range campaign.Scale(1, 5) {
+		if round > 0 {
+			random.Shuffle(len(parts), func(i, j int) { parts[i], parts[j] = parts[j], parts[i] })
+		}
+		for _, part := range parts {
+			begun, ran := time.Now(), l.count()
+			part.kill()
+			l.wait("more pods have run after "+part.name+" was killed", func() bool { return l.ran >= ran+betweenKills })
+			t.Logf("killed %s; %d more pods have run %s later", part.name, betweenKills, time.Since(begun).Round(time.Second))
+		}
 	}
 	l.stay()
 	l.wait("all of the last pods run", l.allRun)
@@ -87,6 +84,26 @@ func TestChaos(t *testing.T) {
 		blank(e, e.Cluster.Node(node))
 	}
 	t.Logf("%d pods have run", l.count())
+}
+
+// chaosPart is a part of the cluster that TestChaos kills.
+type chaosPart struct {
+	name string
+	kill func() // returns when the part runs again
+}
+
+func chaosParts(e *frame.Env, l *load) []chaosPart {
+	return []chaosPart{
+		{"kubelet of node one", func() { restart(e, e.Cluster.Node("one").Kubelet()) }},
+		{"containerd of node two", func() { restart(e, e.Cluster.Node("two").Containerd()) }},
+		{"the scheduler that leads", func() { crash(e, leader(e, "kube-system", "stowage-scheduler")) }},
+		{"the agent of node three, which is cleaning a disk", func() {
+			l.wait("a disk of node three is being cleaned", func() bool { return l.cleaning("three") })
+			crash(e, agentOf(e, "three"))
+		}},
+		{"the controller that leads", func() { crash(e, leader(e, install.Namespace, "stowage-controller")) }},
+		{"kube-controller-manager", func() { restart(e, e.Cluster.ControllerManager()) }},
+	}
 }
 
 // newChaos starts the cluster of the test.

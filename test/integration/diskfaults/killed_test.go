@@ -5,7 +5,6 @@ package diskfaults_test
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -15,15 +14,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"stowage.dev/stowage/pkg/testing/campaign"
 	"stowage.dev/stowage/test/integration/fixture"
 	"stowage.dev/stowage/test/integration/node"
 )
 
-// Flags of TestKilled.
-var (
-	kills = flag.Int("diskfaults.kills", 60, "how often TestKilled kills the agent of each of its two nodes")
-	seed  = flag.Uint64("diskfaults.seed", 0, "seed of what TestKilled does; 0: from the clock")
-)
+// kills is how often TestKilled kills the agent of each of its two nodes.
+var kills = campaign.Scale(30, 300)
 
 const (
 	// pointLimit is how long an agent lives at most if its moment does not come.
@@ -40,10 +37,7 @@ const (
 // offered again.
 func TestKilled(t *testing.T) {
 	t.Parallel()
-	first := *seed
-	if first == 0 {
-		first = uint64(time.Now().UnixNano())
-	}
+	first := campaign.Begin(t)
 	for i, cleaner := range [][]string{{"dd-zero", "3"}, {"zero"}} {
 		t.Run(cleaner[0], func(t *testing.T) {
 			t.Parallel()
@@ -53,7 +47,6 @@ func TestKilled(t *testing.T) {
 }
 
 func killed(t *testing.T, seed uint64, cleaner []string) {
-	t.Logf("to do the same again: -diskfaults.seed=%d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	w := newWorld(node.New(t, fixture.New(t), "a"))
 	w.Set(w.Blocks, "blockCleanerCommand", cleaner)
@@ -65,7 +58,7 @@ func killed(t *testing.T, seed uint64, cleaner []string) {
 	w.group.Go(func() { meddler.meddle(ctx) })
 	defer cancel()
 	k := killer{world: w, proxy: p, hand: hand{world: w, random: random}, left: points()}
-	for n := 0; n < *kills || n < patience**kills && len(k.left) > 0; n++ {
+	for n := 0; n < kills || n < patience*kills && len(k.left) > 0; n++ {
 		k.kill(ctx)
 		if w.isBroken() {
 			break

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"stowage.dev/stowage/pkg/local/disk"
+	"stowage.dev/stowage/pkg/testing/campaign"
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/integration/fixture"
 	"stowage.dev/stowage/test/integration/node"
@@ -30,26 +31,31 @@ const outageTimeout = 3 * time.Minute
 // errLost is what becomes of an answer when the API server dies.
 var errLost = errors.New("the answer was lost")
 
-// TestOutages takes components of a cluster away, one test after the other.
+// TestOutages takes components of a cluster away, one test after the other; in full strength all
+// five times.
 func TestOutages(t *testing.T) {
 	t.Parallel()
+	campaign.Begin(t)
 	e := fixture.NewOn(t, fixture.DefaultConfig())
 	if err := node.Apply(e.Context(), e.Cluster); err != nil {
 		t.Fatal(err)
 	}
-	for name, test := range map[string]func(*testing.T, *fixture.Env){
+	tests := map[string]func(*testing.T, *fixture.Env){
 		"the API server dies when it has created a volume":      func(t *testing.T, e *fixture.Env) { publishWithout(t, e, false) },
 		"the API server dies before it can create a volume":     func(t *testing.T, e *fixture.Env) { publishWithout(t, e, true) },
 		"the API server dies while a disk is cleaned":           cleanWithout,
 		"a volume is deleted while a claim is bound to it":      deletedWhileBinding,
 		"the API server dies when it has taken off a finalizer": func(t *testing.T, e *fixture.Env) { releaseWithout(t, e, false) },
 		"the API server dies before it takes off a finalizer":   func(t *testing.T, e *fixture.Env) { releaseWithout(t, e, true) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			e := e.Sibling(t)
-			e.Timeout = outageTimeout
-			test(t, e)
-		})
+	}
+	for range campaign.Scale(1, 5) {
+		for name, test := range tests {
+			t.Run(name, func(t *testing.T) {
+				e := e.Sibling(t)
+				e.Timeout = outageTimeout
+				test(t, e)
+			})
+		}
 	}
 }
 

@@ -4,7 +4,6 @@
 package diskstress_test
 
 import (
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -15,24 +14,24 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"stowage.dev/stowage/pkg/testing/campaign"
 	"stowage.dev/stowage/test/integration/fixture"
 	"stowage.dev/stowage/test/integration/node"
 )
 
-// Flags of TestStress. STOWAGE_STRESS_DURATION does the same as the first.
 var (
-	duration = flag.Duration("stress.duration", 0, "how long TestStress creates and deletes pods; 0: 60s, with -short 15s")
-	seed     = flag.Uint64("stress.seed", 0, "seed of what TestStress does; 0: from the clock")
+	nodes = campaign.Scale(2, 4)
+	// The volumes of a node: file systems in memory, file systems on loop devices, and
+	// loop devices as they are.
+	inMemory, onLoop, raw = campaign.Scale(18, 44), campaign.Scale(2, 3), campaign.Scale(2, 3)
+	volumes               = nodes * (inMemory + onLoop + raw)
+
+	mostPods = campaign.Scale(60, 300) // that exist at the same time, most of them waiting
+	// duration is how long TestStress creates and deletes pods.
+	duration = campaign.Scale(10*time.Second, 3*time.Minute)
 )
 
 const (
-	nodes = 4
-	// The volumes of a node: file systems in memory, file systems on loop devices, and
-	// loop devices as they are.
-	inMemory, onLoop, raw = 44, 3, 3
-	volumes               = nodes * (inMemory + onLoop + raw)
-
-	mostPods = 300 // that exist at the same time, most of them waiting
 	// pace bounds what the test does per second, so that others have a share of the
 	// machine.
 	pace = 20
@@ -66,11 +65,7 @@ type stress struct {
 // delete Pods and their PVCs at varying intervals. All Pods should be schedulable as
 // PVs get recycled."
 func TestStress(t *testing.T) {
-	from := *seed
-	if from == 0 {
-		from = uint64(time.Now().UnixNano())
-	}
-	t.Logf("to do the same again: -stress.seed=%d", from)
+	from := campaign.Begin(t)
 	watch := noLeaks(t)
 	s := newStress(t, from)
 	for _, n := range s.nodes {
@@ -79,7 +74,7 @@ func TestStress(t *testing.T) {
 	s.Wait(fmt.Sprintf("%d volumes to be Available", volumes), func() bool { return s.available() == volumes })
 	before := s.measureAgents()
 
-	s.churn(howLong(t))
+	s.churn(duration)
 	s.drain()
 	s.NoVolumeTwice()
 	s.CheckEngine()
@@ -100,23 +95,6 @@ func TestStress(t *testing.T) {
 			t.Errorf("the agent of %s has %d files open, and had %d when its disks were idle before", name, m.descriptors, before[name].descriptors)
 		}
 	}
-}
-
-func howLong(t *testing.T) time.Duration {
-	if *duration > 0 {
-		return *duration
-	}
-	if text := os.Getenv("STOWAGE_STRESS_DURATION"); text != "" {
-		d, err := time.ParseDuration(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return d
-	}
-	if testing.Short() {
-		return 15 * time.Second
-	}
-	return time.Minute
 }
 
 func newStress(t *testing.T, from uint64) *stress {

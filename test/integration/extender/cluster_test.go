@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"stowage.dev/stowage/pkg/testing/builders"
+	"stowage.dev/stowage/pkg/testing/campaign"
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
@@ -20,16 +21,17 @@ import (
 // theirs. Without simulated kubelets, to make many nodes in little time.
 func TestOwnCluster(t *testing.T) {
 	t.Parallel()
+	campaign.Begin(t)
 	bare := config()
 	bare.NoKwok = true
 	e := fixture.NewOn(t, bare)
 	if err := prepare(e.Context(), e.Cluster); err != nil {
 		t.Fatal(err)
 	}
-	t.Run("the API server is restarted in the middle of 100 pods", func(t *testing.T) { restartAPIServer(e.Sibling(t)) })
-	t.Run("the extender is killed in the middle of 500 pods, twice", func(t *testing.T) { kill(e.Sibling(t)) })
+	t.Run("the API server is restarted while pods come", func(t *testing.T) { restartAPIServer(e.Sibling(t)) })
+	t.Run("the extender is killed while pods come, again and again", func(t *testing.T) { kill(e.Sibling(t)) })
 	t.Run("two replicas answer, and one is killed", func(t *testing.T) { useReplicas(e.Sibling(t)) })
-	t.Run("of 2,000 nodes the last has the only volume", func(t *testing.T) { askAboutPart(e.Sibling(t)) })
+	t.Run("of many nodes the last has the only volume", func(t *testing.T) { askAboutPart(e.Sibling(t)) })
 }
 
 // restartAPIServer wants each pod to have its volume afterwards.
@@ -37,8 +39,8 @@ func restartAPIServer(e *fixture.Env) {
 	e.T.Helper()
 	e.Timeout = 2 * patience
 	own(e, plan{mode: "full", name: "extender-api"})
-	pods := pack(e, 20, 5)
-	e.Wait("pods to be placed", func() bool { return placed(e) >= 20 })
+	pods := pack(e, 20, campaign.Scale(2, 25))
+	e.Wait("a fifth of the pods to be placed", func() bool { return placed(e) >= len(pods)/5 })
 	ctx, cancel := context.WithTimeout(e.Context(), patience)
 	defer cancel()
 	if err := e.Cluster.APIServer().Restart(ctx); err != nil {
@@ -55,7 +57,8 @@ func restartAPIServer(e *fixture.Env) {
 // is refused; with the shipped configuration it is shown all.
 func askAboutPart(e *fixture.Env) {
 	e.T.Helper()
-	const nodes, shown = 2000, 680
+	// The default is 50 % less a 125th of the number of nodes, and 100 nodes at least.
+	nodes, shown := campaign.Scale(200, 2000), campaign.Scale(100, 680)
 	machines := make([]*builders.Node, nodes)
 	for i := range machines {
 		// Without the Env's label: they go with the cluster, sooner than one by one.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"time"
 
+	"stowage.dev/stowage/pkg/testing/campaign"
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
@@ -36,19 +37,20 @@ func placed(e *fixture.Env) int {
 	return n
 }
 
-// kill kills the extender in the middle of 500 pods and starts it again 50 pods later,
-// twice. No volume is given twice, and all pods get theirs.
+// kill kills the extender while pods come and starts it again some pods later, twice or, in full
+// strength, ten times. No volume is given twice, and all pods get theirs.
 func kill(e *fixture.Env) {
 	e.T.Helper()
 	e.Timeout = patience * 2
 	d := own(e, plan{mode: "full", name: "extender-killed"})
-	pods := packWhile(e, 50, 10, func(created int) {
+	away := campaign.Scale(20, 50) // pods come while the extender is away, and as many before that
+	pods := packWhile(e, campaign.Scale(8, 100), 10, func(created int) {
 		var err error
-		switch created {
-		case 150, 350:
+		switch {
+		case created%(2*away) == away:
 			e.T.Logf("killed with %d of %d pods placed", placed(e), created)
 			err = d.replica[0].process.Kill()
-		case 200, 400:
+		case created%(2*away) == 0:
 			err = d.launch(d.replica[0])
 		}
 		if err != nil {
@@ -61,9 +63,9 @@ func kill(e *fixture.Env) {
 	wantPacked(e, len(pods))
 }
 
-// useReplicas: two answer about 200 pods, and connections go from one to the other. The
-// certificates of both ends are exchanged, and those of before are refused; then one
-// replica is killed and started again.
+// useReplicas: two answer, and connections go from one to the other. The certificates of both
+// ends are exchanged, and those of before are refused; then one replica is killed and started
+// again.
 func useReplicas(e *fixture.Env) {
 	e.T.Helper()
 	e.Timeout = patience * 2
@@ -73,29 +75,30 @@ func useReplicas(e *fixture.Env) {
 		e.T.Fatal(err)
 	}
 	until := time.Now().Add(30 * time.Minute)
-	pods := packWhile(e, 20, 10, func(created int) {
+	tenth := campaign.Scale(8, 40)
+	pods := packWhile(e, tenth, 10, func(created int) {
 		var err error
 		switch created {
-		case 60:
+		case 3 * tenth:
 			err = errors.Join(
 				exchange(d.certs.path("ca.crt"), append(d.certs.authority.pem(), other.pem()...)),
 				d.certs.write("tls", serverName, until),
 				certificates{d.certs.dir, other}.write("client", clientName, until),
 			)
-		case 100:
+		case 5 * tenth:
 			e.T.Logf("the certificates of before are given up with %d of %d pods placed", placed(e), created)
 			d.waitServed(e.T, until, nil)
 			err = exchange(d.certs.path("ca.crt"), other.pem())
 			d.waitRefused(e.T, d.client(e.T, d.certs.authority, clientName, until))
-		case 140:
+		case 7 * tenth:
 			err = d.replica[1].process.Kill()
-		case 160:
+		case 8 * tenth:
 			err = d.start(e.Context(), d.replica[1])
 		}
 		if err != nil {
 			e.T.Fatal(err)
 		}
-		if created%20 == 0 {
+		if created%tenth == 0 {
 			d.proxy.cut()
 		}
 	})

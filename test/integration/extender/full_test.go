@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"stowage.dev/stowage/pkg/testing/builders"
+	"stowage.dev/stowage/pkg/testing/campaign"
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
@@ -126,11 +127,12 @@ func TestVolumeComes(t *testing.T) {
 	e.WaitBound("data", "v")
 }
 
-// TestPerfectPacking: 100 pods and 100 volumes that fit, so that each must be used.
+// TestPerfectPacking: as many pods as volumes that fit, so that each must be used.
 func TestPerfectPacking(t *testing.T) {
 	t.Parallel()
+	campaign.Begin(t)
 	e := full(fixture.New(t))
-	pods := pack(e, 20, 5)
+	pods := pack(e, campaign.Scale(6, 100), campaign.Scale(5, 10))
 	for _, pod := range pods {
 		e.WaitScheduled(pod)
 	}

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"stowage.dev/stowage/pkg/testing/builders"
+	"stowage.dev/stowage/pkg/testing/campaign"
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
@@ -24,6 +25,7 @@ import (
 // server and etcd in the middle of a flood of pods.
 func TestComponentsAway(t *testing.T) {
 	t.Parallel()
+	campaign.Begin(t)
 	e := fixture.NewOn(t, fixture.DefaultConfig())
 	stories := aloneStories(e)
 	part := func(t *testing.T, name string, of func(*story) func()) {
@@ -156,7 +158,7 @@ func written(e *fixture.Env) map[string]any {
 }
 
 // floodPods is how many pods are created at once; they have two claims each.
-const floodPods = 100
+var floodPods = campaign.Scale(30, 300)
 
 // flood creates pods, takes something away when a part of them has been placed,
 // and wants all placed in the end.

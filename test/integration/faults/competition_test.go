@@ -10,16 +10,18 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"stowage.dev/stowage/pkg/testing/builders"
+	"stowage.dev/stowage/pkg/testing/campaign"
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
 // competitorPods is how many pods each of two schedulers has.
-const competitorPods = 60
+var competitorPods = campaign.Scale(15, 150)
 
 // TestSchedulersCompete: two schedulers that know nothing of each other give
 // volumes of one class to the claims of their pods at the same time.
 func TestSchedulersCompete(t *testing.T) {
 	t.Parallel()
+	campaign.Begin(t)
 	direct, controller, stock := fixture.Profile{}, fixture.Profile{Args: fixture.PVControllerArgs()}, fixture.Profile{Stock: true}
 	for name, tc := range map[string]struct {
 		profiles [2]fixture.Profile
@@ -31,7 +33,7 @@ func TestSchedulersCompete(t *testing.T) {
 		"two of ours, not a volume to spare":                          {[2]fixture.Profile{direct, direct}, 1, 0},
 		// A pod whose first claim the PV controller has bound needs the rest on
 		// the same node.
-		"both modes, two claims a pod": {[2]fixture.Profile{direct, controller}, 2, 160},
+		"both modes, two claims a pod": {[2]fixture.Profile{direct, controller}, 2, 2 * competitorPods * 4 / 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"stowage.dev/stowage/pkg/testing/campaign"
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/integration/fixture"
 )
@@ -20,9 +21,11 @@ import (
 // while it binds a flood of pods, and the next one is asked to end.
 func TestLeaderHandover(t *testing.T) {
 	t.Parallel()
+	campaign.Begin(t)
 	e := fixture.New(t)
 	e.Timeout = patience
-	const pods, nodes = 60, 10
+	const nodes = 10
+	pods := campaign.Scale(30, 120)
 	// The lease is as in the sample: a leader that cannot renew it in time ends,
 	// and on a machine with much else to do a short one is soon lost.
 	options := sample(e, "  qps: 1000\n  burst: 2000\n", "  qps: 10\n  burst: 1\n") // for each to have a part

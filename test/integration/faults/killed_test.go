@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"stowage.dev/stowage/pkg/testing/campaign"
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
@@ -18,21 +19,22 @@ import (
 // last.
 func TestSchedulerKilled(t *testing.T) {
 	t.Parallel()
+	campaign.Begin(t)
+	pods, rounds := campaign.Scale(30, 120), campaign.Scale(2, 6)
 	for _, mode := range []string{"Direct", "PVController"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			e := fixture.New(t)
 			e.Timeout = patience
-			const pods = 60
 			addNodes(e, 10)
 			addVolumes(e, 10, 3*pods)
 			flood := createFlood(e, e.Name("scheduler"), pods)
 			options := sample(e, "bindingMode: Direct", "bindingMode: "+mode,
 				"  qps: 1000\n  burst: 2000\n", "  qps: 50\n  burst: 50\n") // or it would be done too soon
 			halves := 0
-			for round := range 3 {
+			for round := range rounds {
 				p := startProcess(e, options)
-				want := 2 * pods * (round + 1) / 4
+				want := 2 * pods * (round + 1) / (rounds + 1)
 				e.Wait("the scheduler to write", func() bool { return len(claimed(e)) >= want })
 				if err := p.Kill(); err != nil {
 					t.Fatal(err)

@@ -6,9 +6,6 @@
 // schedulers that die, objects that vanish, others that write first, servers
 // that are away. However it went, in the end every pod is placed, no volume was
 // given to two claims, and claims and volumes refer to each other.
-//
-// TestStress takes three minutes, 20 seconds with -short, or what the flag
-// -stress.duration says; -stress.seed has it do what an earlier run did.
 package faults_test
 
 import (

@@ -5,7 +5,6 @@ package faults_test
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -19,22 +18,20 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 
 	"stowage.dev/stowage/pkg/testing/builders"
+	"stowage.dev/stowage/pkg/testing/campaign"
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
-// Flags of TestStress.
 var (
-	stressDuration = flag.Duration("stress.duration", 0, "how long TestStress creates and deletes pods; 0: 3m, with -short 20s")
-	stressSeed     = flag.Uint64("stress.seed", 0, "seed of what TestStress does; 0: from the clock")
+	stressNodes = campaign.Scale(8, 20)
+	stressPods  = campaign.Scale(120, 300) // that exist at the same time, most of them waiting
+	// stressTime is how long TestStress creates and deletes pods.
+	stressTime = campaign.Scale(15*time.Second, 3*time.Minute)
 )
 
-const (
-	stressNodes = 20
-	stressPods  = 300 // that exist at the same time, most of them waiting
-	// stressPace bounds what TestStress does per second, so that the other
-	// tests have a share of the machine.
-	stressPace = 25
-)
+// stressPace bounds what TestStress does per second, so that the other tests have a share of the
+// machine.
+const stressPace = 25
 
 // sizes of the ten volumes of a node, in Gi: any pod fits a node that is empty.
 var sizes = []int{4, 4, 4, 4, 3, 3, 2, 2, 1, 1}
@@ -45,13 +42,9 @@ var sizes = []int{4, 4, 4, 4, 3, 3, 2, 2, 1, 1}
 // No volume belongs to two claims at any time.
 func TestStress(t *testing.T) {
 	t.Parallel()
+	seed := campaign.Begin(t)
 	e := fixture.New(t)
 	e.Timeout = patience
-	seed := *stressSeed
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
-	t.Logf("to do the same again: -stress.seed=%d", seed)
 	s := e.Start(fixture.SchedulerOptions{
 		Profiles: []fixture.Profile{
 			{Name: e.Name("direct")}, {Name: e.Name("pv-controller"), Args: fixture.PVControllerArgs()},
@@ -69,8 +62,8 @@ func TestStress(t *testing.T) {
 		}
 	}()
 
-	c.run(duration() * 5 / 6)
-	c.drain() // takes the rest of the time, or somewhat more
+	c.run(stressTime)
+	c.drain()
 	wantSettled(e, slices.Collect(maps.Values(c.pods))...)
 	wantNothingReserved(e, s)
 	e.Wait("every volume to be Available or Bound", func() bool { return c.volumesAreBack() })
@@ -87,16 +80,6 @@ func TestStress(t *testing.T) {
 	}
 	t.Logf("%d pods created, %d deleted while they waited, %d claims handed on; %d volumes cleared, %d replaced; %d events on claims, engine checked %d times",
 		c.created, c.interrupted, c.inherited, r.cleared.Load(), r.replaced.Load(), events, checks)
-}
-
-func duration() time.Duration {
-	switch {
-	case *stressDuration > 0:
-		return *stressDuration
-	case testing.Short():
-		return 20 * time.Second
-	}
-	return 3 * time.Minute
 }
 
 // churn makes and deletes pods. Only the test's own goroutine uses it.

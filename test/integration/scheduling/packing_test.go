@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"stowage.dev/stowage/pkg/testing/builders"
+	"stowage.dev/stowage/pkg/testing/campaign"
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
@@ -18,7 +19,8 @@ import (
 // are others that do not fit.
 func TestPerfectPacking(t *testing.T) {
 	t.Parallel()
-	const nodes, perNode = 20, 5
+	campaign.Begin(t)
+	nodes, perNode := campaign.Scale(6, 100), campaign.Scale(5, 10)
 	bothModes(t, func(e *fixture.Env) {
 		var machines []*builders.Node
 		var volumes []*builders.PV

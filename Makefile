@@ -52,6 +52,8 @@ SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 # Go prints nothing while it compiles, which takes minutes on a fresh machine.
 PROGRESS := hack/progress.sh
 REPORT   := go run ./hack/testreport
+# What limits tests from outside is multiplied by STOWAGE_TEST_SLOW, as all their waits are.
+STRETCH  := go run ./hack/stretch
 
 ##@ Use
 
@@ -91,8 +93,8 @@ bin/tools/images:
 
 .PHONY: demo
 demo: $(if $(REAL),,control-plane) ## Schedule stateful pods on a real control plane; KEEP=1 leaves it running, REAL=1 has real kubelets (root)
+	@$(if $(REAL),go run ./hack/requirements nodes && $(MAKE) images IMAGES='stowage-provisioner stowage-controller stowage-scheduler')
 	@go build -v -o bin/tools/demo ./hack/demo 2>&1 | $(PROGRESS)
-	@$(if $(REAL),bin/tools/demo -check && $(MAKE) images IMAGES='stowage-provisioner stowage-controller stowage-scheduler')
 	@KEEP=$(KEEP) REAL=$(REAL) bin/tools/demo
 
 ##@ Test
@@ -102,7 +104,8 @@ test: test-unit test-integration ## Everything: unit tests, fuzz seeds, integrat
 
 .PHONY: test-unit
 test-unit: ## Unit tests and fuzz seeds; RUN=regexp COUNT=n
-	@go test -json -timeout=10m $(if $(COUNT),-count=$(COUNT)) -run='$(RUN)' ./pkg/... ./cmd/... ./hack/... ./test/perf/report ./test/perf/result | $(REPORT)
+	@timeout=$$($(STRETCH) 10m) && \
+	  go test -json -timeout=$$timeout $(if $(COUNT),-count=$(COUNT)) -run='$(RUN)' ./pkg/... ./cmd/... ./hack/... ./test/perf/report ./test/perf/result | $(REPORT)
 	@go -C hack/plot test ./...
 	@go -C hack/images test ./...
 	@go -C hack/monitoring test ./...
@@ -110,7 +113,8 @@ test-unit: ## Unit tests and fuzz seeds; RUN=regexp COUNT=n
 .PHONY: test-race
 test-race: ## Unit tests under the race detector (needs a C compiler); RUN=regexp COUNT=n
 	@command -v "$$(go env CC)" >/dev/null || { echo "the race detector needs a C compiler: install gcc or clang" >&2; exit 1; }
-	@CGO_ENABLED=1 go test -json -race -timeout=20m $(if $(COUNT),-count=$(COUNT)) -run='$(RUN)' ./pkg/... ./cmd/... ./hack/... | $(REPORT)
+	@timeout=$$($(STRETCH) 20m) && \
+	  CGO_ENABLED=1 go test -json -race -timeout=$$timeout $(if $(COUNT),-count=$(COUNT)) -run='$(RUN)' ./pkg/... ./cmd/... ./hack/... | $(REPORT)
 
 .PHONY: test-fuzz
 test-fuzz: ## Every Fuzz function in turn; FUZZTIME=20s each, FUZZ=regexp
@@ -118,13 +122,14 @@ test-fuzz: ## Every Fuzz function in turn; FUZZTIME=20s each, FUZZ=regexp
 
 .PHONY: test-integration
 test-integration: control-plane ## Tests against a real control plane; RUN=regexp COUNT=n TIMEOUT=45m
-	@KUBE_CACHE_MUTATION_DETECTOR=true \
-	  go test -json -p=1 -timeout=$(TIMEOUT) -count=$(or $(COUNT),1) -run='$(RUN)' $$(go list ./test/... | grep -v /test/e2e) | $(REPORT) -tests
+	@timeout=$$($(STRETCH) $(TIMEOUT)) && KUBE_CACHE_MUTATION_DETECTOR=true \
+	  go test -json -p=1 -timeout=$$timeout -count=$(or $(COUNT),1) -run='$(RUN)' $$(go list ./test/... | grep -v /test/e2e) | $(REPORT) -tests
 
 .PHONY: e2e
-e2e: control-plane images ## Tests on real kubelets and containerd (root, Debian packages); RUN=regexp COUNT=n TIMEOUT=45m
-	@bin/tools/cluster build -real
-	@go test -json -p=1 -parallel=4 -timeout=$(TIMEOUT) -count=$(or $(COUNT),1) -run='$(RUN)' ./test/e2e/... | $(REPORT) -tests
+e2e: ## Tests on real kubelets and containerd (root, Debian packages); RUN=regexp COUNT=n TIMEOUT=45m
+	@go run ./hack/requirements e2e
+	@timeout=$$($(STRETCH) $(TIMEOUT)) && $(MAKE) control-plane images && bin/tools/cluster build -real && \
+	  go test -json -p=1 -parallel=4 -timeout=$$timeout -count=$(or $(COUNT),1) -run='$(RUN)' ./test/e2e/... | $(REPORT) -tests
 
 .PHONY: soak
 soak: control-plane ## The long campaigns in full strength, an hour or more; RUN=regexp TIMEOUT=45m for each: docs/soak.md
@@ -171,7 +176,7 @@ bench-scheduler-perf: control-plane ## Upstream's scheduler_perf, ours against s
 
 .PHONY: bench-guard
 bench-guard: ## Has speed fallen back? Ratios only, so any machine will do
-	@go test -v -count=1 -timeout=10m ./test/perf/guard
+	@timeout=$$($(STRETCH) 10m) && go test -v -count=1 -timeout=$$timeout ./test/perf/guard
 
 .PHONY: bench-micro
 bench-micro: ## Micro-benchmarks; BENCH=regexp COUNT=n

@@ -12,6 +12,7 @@ import (
 
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/cluster/realnode"
+	"stowage.dev/stowage/test/requirements"
 )
 
 // diskSize of the disk that each real node has.
@@ -19,7 +20,7 @@ const diskSize = 1 << 30
 
 // upReal is up with real nodes.
 func upReal(ctx context.Context, o options) error {
-	if err := realnode.Missing(); err != nil {
+	if err := requirements.Missing(requirements.Nodes); err != nil {
 		return err
 	}
 	binaries, err := realnode.Build(ctx, cluster.BuildOptions{Progress: os.Stderr})

@@ -34,12 +34,7 @@ func main() {
 	keep := flag.Bool("keep", os.Getenv("KEEP") != "", "leave the cluster running until Ctrl-C (also: KEEP=1)")
 	folders := flag.Bool("folders", os.Getenv("FOLDERS") != "", "publish plain folders, also as root (also: FOLDERS=1)")
 	realNodes := flag.Bool("real", os.Getenv("REAL") != "", "real nodes, with containerd and kubelet; as root (also: REAL=1)")
-	check := flag.Bool("check", false, "only say whether this machine can have real nodes")
 	flag.Parse()
-	if *check {
-		exit(realReady())
-		return
-	}
 	p := simulated(*folders)
 	if *realNodes {
 		p = onRealNodes
@@ -49,11 +44,6 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	err := run(ctx, p, *keep)
 	stop()
-	exit(err)
-}
-
-// exit ends the process if there is an error.
-func exit(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "\ndemo failed:", err)
 		os.Exit(1)

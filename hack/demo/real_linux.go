@@ -16,6 +16,7 @@ import (
 
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/cluster/realnode"
+	"stowage.dev/stowage/test/requirements"
 )
 
 const (
@@ -36,12 +37,9 @@ func realNode(name, zone string) realnode.NodeSpec {
 	}
 }
 
-// realReady says why this machine cannot have real nodes.
-func realReady() error { return realnode.Missing() }
-
 // startReal builds and starts a control plane, and two nodes that run containerd and kubelet.
 func startReal(ctx context.Context) (_ *demo, err error) {
-	if err := realReady(); err != nil {
+	if err := requirements.Missing(requirements.Nodes); err != nil {
 		return nil, err
 	}
 	archives, err := realImages(images)

@@ -11,6 +11,4 @@ import (
 )
 
 // onRealNodes is no story here.
-var onRealNodes = play{start: func(context.Context) (*demo, error) { return nil, realReady() }}
-
-func realReady() error { return errors.New("real nodes need Linux") }
+var onRealNodes = play{start: func(context.Context) (*demo, error) { return nil, errors.New("real nodes need Linux") }}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"stowage.dev/stowage/pkg/local/disk"
+	"stowage.dev/stowage/test/deadline"
 )
 
 // faulty is a folder that fails where it is told to, after the fact or before.
@@ -184,7 +185,7 @@ func runAndKill(t *testing.T, folder string, writes int) int64 {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	watchdog := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
+	watchdog := time.AfterFunc(deadline.Wait(), func() { _ = cmd.Process.Kill() })
 	defer watchdog.Stop()
 	var last int64
 	lines := bufio.NewScanner(out)

@@ -31,6 +31,7 @@ import (
 	"stowage.dev/stowage/pkg/apis/config"
 	"stowage.dev/stowage/pkg/apis/extender"
 	"stowage.dev/stowage/pkg/testing/builders"
+	"stowage.dev/stowage/test/deadline"
 )
 
 // world is an extender on informers of a client that keeps objects in memory.
@@ -261,11 +262,11 @@ func (w *world) catchUp() {
 // eventually waits until volumes and claims that the informers show make it true.
 func (w *world) eventually(what string, is func() bool) {
 	w.t.Helper()
-	deadline := time.After(time.Minute)
+	giveUp := time.After(deadline.Wait())
 	for w.catchUp(); !is(); w.catchUp() {
 		select {
 		case <-w.changed:
-		case <-deadline:
+		case <-giveUp:
 			w.t.Fatalf("waited in vain for %s", what)
 		}
 	}

@@ -9,12 +9,13 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"stowage.dev/stowage/test/deadline"
 )
 
 // TestReadyWaitsForDrivers: whose capacity counts is known before anything is decided,
@@ -24,7 +25,7 @@ func TestReadyWaitsForDrivers(t *testing.T) {
 	for _, kind := range []string{"csidrivers", "csinodes"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := deadline.Context(t.Context())
 			defer cancel()
 			client, answers := fake.NewClientset(), atomic.Bool{}
 			client.PrependReactor("list", kind, func(clienttesting.Action) (bool, runtime.Object, error) {

@@ -22,13 +22,12 @@ import (
 	"stowage.dev/stowage/pkg/local/disk"
 	"stowage.dev/stowage/pkg/local/publish"
 	"stowage.dev/stowage/test/cluster"
+	"stowage.dev/stowage/test/deadline"
 )
 
 const (
 	// probe is the name of a node, and of a class, that there are not.
 	probe = "policy-probe"
-	// forceTimeout is how long the API server may take to take up policies.
-	forceTimeout = time.Minute
 )
 
 // waitPolicies returns when the API server keeps agents to the volumes and reports of their
@@ -89,7 +88,7 @@ func waitPolicies(ctx context.Context, c *cluster.Cluster) error {
 // waitRefused asks for what a policy forbids until it does.
 func waitRefused(ctx context.Context, policy string, ask func(context.Context) error) error {
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, forceTimeout, true, func(ctx context.Context) (bool, error) { //nolint:forbidigo // there is nothing to watch
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, deadline.Wait(), true, func(ctx context.Context) (bool, error) { //nolint:forbidigo // there is nothing to watch
 		last = ask(ctx)
 		return last != nil && strings.Contains(last.Error(), "ValidatingAdmissionPolicy '"+policy+"'"), nil
 	})

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"stowage.dev/stowage/test/deadline"
 )
 
 const (
@@ -81,7 +83,7 @@ func (j buildJob) run(ctx context.Context, out string) error {
 	// Interrupted rather than killed, the go command ends its compilers and
 	// removes its temporary files.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = 10 * time.Second
+	cmd.WaitDelay = deadline.Wait() / 6
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
 	begin := time.Now()

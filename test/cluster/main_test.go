@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
@@ -20,10 +19,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+
+	"stowage.dev/stowage/test/deadline"
 )
 
 // storyTimeout limits a story on a machine that has other things to do too.
-const storyTimeout = 2 * time.Minute
+var storyTimeout = 2 * deadline.Wait()
 
 // fixture is what TestMain makes for all tests and takes away again.
 var fixture struct {

@@ -14,16 +14,21 @@ import (
 	"time"
 
 	"stowage.dev/stowage/test/cluster/internal/supervise"
+	"stowage.dev/stowage/test/deadline"
 )
 
 const (
-	// stopGrace is how long a process may take to end after SIGTERM.
-	stopGrace = 15 * time.Second
 	// Health checks start close together, as components take tens of
 	// milliseconds to seconds, and move apart.
 	healthBackoffMin = 10 * time.Millisecond
 	healthBackoffMax = 200 * time.Millisecond
-	healthTimeout    = 5 * time.Second
+)
+
+var (
+	// stopGrace is how long a process may take to end after SIGTERM.
+	stopGrace = deadline.Wait() / 4
+	// healthTimeout is how long a component may take to say that it is well.
+	healthTimeout = deadline.Wait() / 12
 )
 
 // Process is one run of a component. Safe for concurrent use.
@@ -106,7 +111,7 @@ func (p *Process) Kill() error {
 }
 
 // Stop asks the process to end and waits until it is gone. One that does not
-// end within 15 seconds, or until ctx is done, is killed, which is an error.
+// end within stopGrace, or until ctx is done, is killed, which is an error.
 func (p *Process) Stop(ctx context.Context) error {
 	if err := p.Signal(syscall.SIGTERM); err != nil {
 		return err

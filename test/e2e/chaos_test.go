@@ -20,6 +20,7 @@ import (
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/cluster/realnode"
 	"stowage.dev/stowage/test/cluster/realnode/layout"
+	"stowage.dev/stowage/test/deadline"
 	"stowage.dev/stowage/test/e2e/frame"
 	"stowage.dev/stowage/test/e2e/install"
 )
@@ -122,7 +123,7 @@ func newChaos(t *testing.T) *frame.Env {
 		t.Fatal(err)
 	}
 	e := frame.NewOn(t, o)
-	ctx, cancel := context.WithTimeout(context.Background(), chaosTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), 15*deadline.Wait())
 	t.Cleanup(cancel)
 	e.Context = ctx
 	t.Cleanup(func() { tellChaos(e) })
@@ -196,7 +197,7 @@ func tellChaos(e *frame.Env) {
 		return
 	}
 	e.T.Log(e.Dump())
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := deadline.Context(context.Background())
 	defer cancel()
 	var b strings.Builder
 	for _, args := range []string{

@@ -24,6 +24,7 @@ import (
 
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/cluster/realnode/layout"
+	"stowage.dev/stowage/test/deadline"
 )
 
 // registryPort is that of the registry at the machine's address on the nodes' network, which no
@@ -40,9 +41,7 @@ type registry struct {
 func newRegistry(s *empty) registry {
 	s.T.Helper()
 	binary, err := exec.LookPath("docker-registry")
-	if err != nil {
-		s.T.Fatal("docker-registry is not installed: apt-get install docker-registry")
-	}
+	s.Do(err)
 	server, err := url.Parse(s.Cluster.RESTConfig().Host)
 	s.Do(err)
 	dir := s.T.TempDir()
@@ -78,7 +77,7 @@ func (r *registry) wait(ctx context.Context, authority []byte) error {
 	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}}
 	defer client.CloseIdleConnections()
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) { //nolint:forbidigo // a program of others, which tells nobody
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, deadline.Wait(), true, func(ctx context.Context) (bool, error) { //nolint:forbidigo // a program of others, which tells nobody
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+r.address+"/v2/", nil)
 		if err != nil {
 			return false, err

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"stowage.dev/stowage/test/deadline"
 )
 
 func sh(script string) []string { return []string{"/bin/sh", "-c", script} }
@@ -90,7 +92,7 @@ func TestNothingOfTheCommandIsLeftRunning(t *testing.T) {
 			} else {
 				write(t, fifo+".go", "go\n")
 			}
-			must(t, reader.SetReadDeadline(time.Now().Add(10*time.Second)))
+			must(t, reader.SetReadDeadline(time.Now().Add(deadline.Wait())))
 			if n, err := reader.Read(up); n != 0 || errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Errorf("the child is there: %d, %v", n, err)
 			}

@@ -14,6 +14,8 @@ import (
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"stowage.dev/stowage/test/deadline"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -88,7 +90,7 @@ func TestWatch(t *testing.T) {
 			}
 		})
 	}()
-	deadline := time.After(time.Minute)
+	giveUp := time.After(deadline.Wait())
 	await := func(what string, right func() bool) {
 		t.Helper()
 		for {
@@ -97,7 +99,7 @@ func TestWatch(t *testing.T) {
 				if right() {
 					return
 				}
-			case <-deadline:
+			case <-giveUp:
 				t.Fatalf("not told of %s", what)
 			}
 		}
@@ -115,14 +117,14 @@ func TestWatch(t *testing.T) {
 		if err != nil {
 			t.Errorf("ended with %v", err)
 		}
-	case <-deadline:
+	case <-giveUp:
 		t.Error("did not end with its context")
 	}
 }
 
 func TestWatchTellsWhatHappensDuringACall(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := deadline.Context(t.Context())
 	defer cancel()
 	calls := 0
 	err := Watch(ctx, self, func() {

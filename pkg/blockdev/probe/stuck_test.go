@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"stowage.dev/stowage/pkg/local/disk"
+	"stowage.dev/stowage/test/deadline"
 )
 
 // short is long enough for whatever does answer.
@@ -39,7 +40,7 @@ func settled(t *testing.T, p *Prober) {
 		}
 		select {
 		case <-some.done:
-		case <-time.After(30 * time.Second):
+		case <-time.After(deadline.Wait()):
 			t.Fatal("a look has never come to its end")
 		}
 	}

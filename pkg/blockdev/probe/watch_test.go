@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"stowage.dev/stowage/pkg/local/disk"
+	"stowage.dev/stowage/test/deadline"
 )
 
 // listener runs a Watch until the test ends.
@@ -50,7 +51,7 @@ func (l *listener) until(what string, holds func() bool) {
 			if holds() {
 				return
 			}
-		case <-time.After(30 * time.Second):
+		case <-time.After(deadline.Wait()):
 			l.t.Fatalf("nothing was heard of this: %s", what)
 		}
 	}

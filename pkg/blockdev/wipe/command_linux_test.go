@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"stowage.dev/stowage/pkg/local/disk"
+	"stowage.dev/stowage/test/deadline"
 )
 
 func TestCommand(t *testing.T) {
@@ -141,7 +142,7 @@ func TestACommandEndsWithTheContextAndSoDoItsChildren(t *testing.T) {
 // dies waits for a process to end, by its descriptor.
 func dies(t *testing.T, process int) {
 	t.Helper()
-	n, err := unix.Poll([]unix.PollFd{{Fd: int32(process), Events: unix.POLLIN}}, 10_000)
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(process), Events: unix.POLLIN}}, int(deadline.Wait().Milliseconds()))
 	if n != 1 {
 		t.Errorf("the child lives: %d, %v", n, err)
 	}

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"stowage.dev/stowage/pkg/local/disk"
+	"stowage.dev/stowage/test/deadline"
 )
 
 // need skips a test that this machine cannot run.
@@ -142,7 +143,7 @@ func fifo(t *testing.T) (path string, line func() string) {
 	}
 	t.Cleanup(func() { _ = f.Close() })
 	return path, func() string {
-		if err := f.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		if err := f.SetReadDeadline(time.Now().Add(deadline.Wait())); err != nil {
 			t.Error(err)
 		}
 		buf := make([]byte, 256)

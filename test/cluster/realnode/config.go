@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"stowage.dev/stowage/test/cluster"
+	"stowage.dev/stowage/test/requirements"
 )
 
 // Config says what to start. The zero value of everything but Binaries is a cluster as an
@@ -58,7 +59,7 @@ func Build(ctx context.Context, o cluster.BuildOptions) (b Binaries, err error) 
 
 // complete fills in defaults and reports what cannot work.
 func (c Config) complete() (Config, error) {
-	if err := Missing(); err != nil {
+	if err := requirements.Missing(requirements.Nodes); err != nil {
 		return c, err
 	}
 	if c.Binaries.Init == "" || c.Binaries.Pause == "" || c.Binaries.Node.Kubelet == "" {

@@ -22,6 +22,6 @@
 // on the Env's own nodes if their node selector says so: Env.OnNode. Tests that need another
 // control plane start one with Options and NewOn, or share one by a Site.
 //
-// Tests need root and the Debian packages that realnode.Missing names. -keep leaves the cluster's
+// Tests need root and the Debian packages that `go run ./hack/requirements -packages e2e` prints. -keep leaves the cluster's
 // folder, with all logs, in place.
 package frame

@@ -12,21 +12,21 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"stowage.dev/stowage/test/cluster/realnode"
+	"stowage.dev/stowage/test/deadline"
 )
 
 // timeout is how long a test may take before its waits fail. It is ample for a machine that has
 // other things to do too.
-const timeout = 15 * time.Minute
+var timeout = 15 * deadline.Wait()
 
 // cleanTimeout is how long removing a test's nodes and objects may take.
-const cleanTimeout = 2 * time.Minute
+var cleanTimeout = 2 * deadline.Wait()
 
 // Env is a test's part of a cluster.
 type Env struct {

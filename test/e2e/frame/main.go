@@ -12,18 +12,19 @@ import (
 	"fmt"
 	"os"
 	"testing"
-	"time"
 
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/cluster/realnode"
+	"stowage.dev/stowage/test/deadline"
+	"stowage.dev/stowage/test/requirements"
 )
 
 // buildTimeout is how long building may take, which the first time is most of it, startTimeout
 // how long a control plane may, and beginTimeout how long Options.Begin.
-const (
-	buildTimeout = 40 * time.Minute
-	startTimeout = 3 * time.Minute
-	beginTimeout = 5 * time.Minute
+var (
+	buildTimeout = 40 * deadline.Wait()
+	startTimeout = 3 * deadline.Wait()
+	beginTimeout = 5 * deadline.Wait()
 )
 
 // Options say what cluster the tests of a package have.
@@ -60,7 +61,7 @@ func run(m *testing.M, o Options) (code int, err error) {
 	if flag.Lookup("test.list").Value.String() != "" {
 		return m.Run(), nil
 	}
-	if err := realnode.Missing(); err != nil {
+	if err := requirements.Missing(requirements.E2E); err != nil {
 		return 1, err
 	}
 	building, cancel := context.WithTimeout(context.Background(), buildTimeout)

@@ -12,15 +12,16 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+
+	"stowage.dev/stowage/test/deadline"
 )
 
 // tellTimeout bounds what is asked after something has failed.
-const tellTimeout = 30 * time.Second
+var tellTimeout = deadline.Wait()
 
 // kustomization is what an administrator writes who does not change our manifests.
 type kustomization struct {

@@ -26,7 +26,7 @@ type hand struct {
 // meddle does something to volumes at random moments, until ctx ends.
 func (h *hand) meddle(ctx context.Context) {
 	for {
-		timer := time.NewTimer(200*time.Millisecond + time.Duration(h.random.Int64N(int64(time.Second))))
+		timer := time.NewTimer(200*time.Millisecond + time.Duration(h.random.Int64N(int64(time.Second)))) // not a deadline: a pause
 		select {
 		case <-ctx.Done():
 			timer.Stop()

@@ -112,7 +112,7 @@ func (k *killer) kill(ctx context.Context) {
 			w.violated("kill the agent: %v", err)
 		}
 	})
-	limit := time.NewTimer(pointLimit)
+	limit := time.NewTimer(pointLimit) // not a deadline: the next moment is tried
 	defer limit.Stop()
 	select {
 	case <-agent.Done():

@@ -17,16 +17,17 @@ import (
 	"stowage.dev/stowage/pkg/local/disk"
 	"stowage.dev/stowage/pkg/testing/campaign"
 	"stowage.dev/stowage/test/cluster"
+	"stowage.dev/stowage/test/deadline"
 	"stowage.dev/stowage/test/integration/fixture"
 	"stowage.dev/stowage/test/integration/node"
 )
 
 // restartTimeout is how long a component may take to come back.
-const restartTimeout = 2 * time.Minute
+var restartTimeout = 2 * deadline.Wait()
 
 // outageTimeout is Env.Timeout: after several outages within two minutes, informers ask an
 // API server that is back only after up to one more (client-go's reflector).
-const outageTimeout = 3 * time.Minute
+var outageTimeout = 3 * deadline.Wait()
 
 // errLost is what becomes of an answer when the API server dies.
 var errLost = errors.New("the answer was lost")

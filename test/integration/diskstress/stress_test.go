@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"stowage.dev/stowage/pkg/testing/campaign"
+	"stowage.dev/stowage/test/deadline"
 	"stowage.dev/stowage/test/integration/fixture"
 	"stowage.dev/stowage/test/integration/node"
 )
@@ -35,9 +36,6 @@ const (
 	// pace bounds what the test does per second, so that others have a share of the
 	// machine.
 	pace = 20
-	// patience bounds a single wait: the last of many pods to be placed wait for all
-	// others.
-	patience = 4 * time.Minute
 )
 
 // stress is the test's world. Only the test's own goroutine uses it.
@@ -99,7 +97,7 @@ func TestStress(t *testing.T) {
 
 func newStress(t *testing.T, from uint64) *stress {
 	e := fixture.New(t)
-	e.Timeout = patience
+	e.Timeout = 4 * deadline.Wait() // the last of many pods to be placed wait for all others
 	s := &stress{
 		Env: e, t: t, random: rand.New(rand.NewPCG(from, 0)), files: e.Name("all-files"), blocks: e.Name("all-blocks"),
 		nodes: map[string]*node.Node{}, pods: map[string]*pod{}, claims: map[string]types.UID{},

@@ -22,6 +22,7 @@ import (
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
 	"stowage.dev/stowage/pkg/testing/builders"
+	"stowage.dev/stowage/test/deadline"
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
@@ -45,7 +46,7 @@ func (d *deployment) client(t testing.TB, by *authority, name string, until time
 	}
 	transport := &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport, Timeout: time.Minute}
+	return &http.Client{Transport: transport, Timeout: deadline.Wait()}
 }
 
 // call sends a body to a verb of the first replica.
@@ -149,7 +150,7 @@ func TestCalls(t *testing.T) {
 	}
 	t.Run("a slow one does not get more time", func(t *testing.T) {
 		const most = 20 * time.Second // where a call has 5s, and the body takes 10 minutes
-		ctx, cancel := context.WithTimeoutCause(t.Context(), most, errors.New("the extender still reads"))
+		ctx, cancel := context.WithTimeoutCause(t.Context(), deadline.Stretch(most), errors.New("the extender still reads"))
 		defer cancel()
 		body := append(question(t, "a"), bytes.Repeat([]byte(" "), 12_000)...)
 		status, answer, err := d.call(ctx, good, "filter", &slow{ctx: ctx, text: body})

@@ -26,13 +26,14 @@ import (
 
 	"stowage.dev/stowage/pkg/testing/builders"
 	"stowage.dev/stowage/test/cluster"
+	"stowage.dev/stowage/test/deadline"
 )
 
 // manifests is the folder of what is shipped.
 const manifests = "../../../manifests/extender"
 
 // patience bounds a single wait for a process.
-const patience = 2 * time.Minute
+var patience = 2 * deadline.Wait()
 
 // prepare applies the shipped rights and the policy, and waits until pods are
 // marked.
@@ -265,7 +266,7 @@ func (r *replica) get(ctx context.Context, path string) (status int, body string
 	if err != nil {
 		return 0, err.Error()
 	}
-	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := http.Client{Timeout: deadline.Wait() / 12, Transport: &http.Transport{DisableKeepAlives: true}}
 	response, err := client.Do(request)
 	if err != nil {
 		return 0, err.Error()

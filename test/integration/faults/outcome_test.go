@@ -13,12 +13,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"stowage.dev/stowage/test/deadline"
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
 // patience is how long a wait may take where many pods are involved and the
 // machine is shared with much else.
-const patience = 3 * time.Minute
+var patience = 3 * deadline.Wait()
 
 // wantSettled waits until every pod has a node and every claim of theirs is
 // Bound, and then wants the API server's objects to agree: see wantConsistent.

@@ -18,20 +18,20 @@ import (
 	"fmt"
 	"os"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 	"k8s.io/client-go/dynamic"
 
 	"stowage.dev/stowage/test/cluster"
+	"stowage.dev/stowage/test/deadline"
 )
 
-const (
+var (
 	// startTimeout bounds builds and the start of a cluster. Cold builds of the
 	// control plane and of Helm are most of it.
-	startTimeout = 45 * time.Minute
+	startTimeout = 45 * deadline.Wait()
 	// patience bounds a single wait on a machine that may have much else to do.
-	patience = 3 * time.Minute
+	patience = 3 * deadline.Wait()
 )
 
 // What TestMain makes for all tests.

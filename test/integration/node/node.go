@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,6 +18,7 @@ import (
 	"stowage.dev/stowage/pkg/local/publish"
 	"stowage.dev/stowage/test/agent"
 	"stowage.dev/stowage/test/cluster"
+	"stowage.dev/stowage/test/deadline"
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
@@ -192,7 +192,7 @@ func (n *Node) Kill() {
 // Stop asks the agent to end, and waits until it has.
 func (n *Node) Stop() {
 	n.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := deadline.Context(context.Background())
 	defer cancel()
 	if err := n.agent.Stop(ctx); err != nil {
 		n.t.Error(err)

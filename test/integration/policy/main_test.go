@@ -18,19 +18,19 @@ import (
 	"fmt"
 	"os"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
 	"stowage.dev/stowage/test/cluster"
+	"stowage.dev/stowage/test/deadline"
 )
 
-const (
+var (
 	// startTimeout bounds the start of the cluster. A cold build of the control
 	// plane is most of it.
-	startTimeout = 30 * time.Minute
+	startTimeout = 30 * deadline.Wait()
 	// patience bounds a single wait on a machine that may have much else to do.
-	patience = 60 * time.Second
+	patience = deadline.Wait()
 )
 
 // bed is what TestMain makes for all tests.

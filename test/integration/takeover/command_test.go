@@ -4,12 +4,11 @@
 package takeover_test
 
 import (
-	"context"
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
+	"stowage.dev/stowage/test/deadline"
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
@@ -23,7 +22,7 @@ type result struct {
 // command runs stowage-provisioner with an administrator's kubeconfig.
 func command(e *fixture.Env, args ...string) result {
 	e.T.Helper()
-	ctx, cancel := context.WithTimeout(e.Context(), time.Minute)
+	ctx, cancel := deadline.Context(e.Context())
 	defer cancel()
 	out, err := exec.CommandContext(ctx, binary, append(args, "--kubeconfig="+e.Cluster.Kubeconfig())...).CombinedOutput()
 	e.T.Logf("stowage-provisioner %s: %v\n%s", strings.Join(args, " "), err, out)

@@ -36,6 +36,9 @@ PUSH     ?=
 ARCHIVES ?= bin/images
 PLATFORMS ?= linux/$(shell go env GOARCH)
 
+# Packages below test/ that need no control plane.
+UNIT := ./test/deadline ./test/requirements ./test/perf/report ./test/perf/result
+
 # Commands are found, not listed: cmd/scheduler makes bin/stowage-scheduler, cmd/kubectl-x makes bin/kubectl-x.
 COMMANDS := $(patsubst cmd/%/main.go,%,$(wildcard cmd/*/main.go))
 BINARIES := $(foreach c,$(COMMANDS),bin/$(if $(filter kubectl-%,$(c)),$(c),stowage-$(c)))
@@ -52,6 +55,9 @@ SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 # Go prints nothing while it compiles, which takes minutes on a fresh machine.
 PROGRESS := hack/progress.sh
 REPORT   := go run ./hack/testreport
+# What a target took beside its budgets (hack/budgets/table.go), also when it failed.
+EVENTS    = bin/events/$@.json
+BUDGETS   = || failed=$$?; go run ./hack/budgets $(EVENTS); exit $${failed:-0}
 # What limits tests from outside is multiplied by STOWAGE_TEST_SLOW, as all their waits are.
 STRETCH  := go run ./hack/stretch
 
@@ -104,8 +110,8 @@ test: test-unit test-integration ## Everything: unit tests, fuzz seeds, integrat
 
 .PHONY: test-unit
 test-unit: ## Unit tests and fuzz seeds; RUN=regexp COUNT=n
-	@timeout=$$($(STRETCH) 10m) && \
-	  go test -json -timeout=$$timeout $(if $(COUNT),-count=$(COUNT)) -run='$(RUN)' ./pkg/... ./cmd/... ./hack/... ./test/perf/report ./test/perf/result | $(REPORT)
+	@mkdir -p bin/events; timeout=$$($(STRETCH) 10m) && \
+	  go test -json -timeout=$$timeout $(if $(COUNT),-count=$(COUNT)) -run='$(RUN)' ./pkg/... ./cmd/... ./hack/... $(UNIT) | tee $(EVENTS) | $(REPORT) $(BUDGETS)
 	@go -C hack/plot test ./...
 	@go -C hack/images test ./...
 	@go -C hack/monitoring test ./...
@@ -122,14 +128,14 @@ test-fuzz: ## Every Fuzz function in turn; FUZZTIME=20s each, FUZZ=regexp
 
 .PHONY: test-integration
 test-integration: control-plane ## Tests against a real control plane; RUN=regexp COUNT=n TIMEOUT=45m
-	@timeout=$$($(STRETCH) $(TIMEOUT)) && KUBE_CACHE_MUTATION_DETECTOR=true \
-	  go test -json -p=1 -timeout=$$timeout -count=$(or $(COUNT),1) -run='$(RUN)' $$(go list ./test/... | grep -v /test/e2e) | $(REPORT) -tests
+	@mkdir -p bin/events; timeout=$$($(STRETCH) $(TIMEOUT)) && KUBE_CACHE_MUTATION_DETECTOR=true \
+	  go test -json -p=1 -timeout=$$timeout -count=$(or $(COUNT),1) -run='$(RUN)' $$(go list ./test/... | grep -v /test/e2e | grep -vxF "$$(go list $(UNIT))") | tee $(EVENTS) | $(REPORT) -tests $(BUDGETS)
 
 .PHONY: e2e
 e2e: ## Tests on real kubelets and containerd (root, Debian packages); RUN=regexp COUNT=n TIMEOUT=45m
 	@go run ./hack/requirements e2e
-	@timeout=$$($(STRETCH) $(TIMEOUT)) && $(MAKE) control-plane images && bin/tools/cluster build -real && \
-	  go test -json -p=1 -parallel=4 -timeout=$$timeout -count=$(or $(COUNT),1) -run='$(RUN)' ./test/e2e/... | $(REPORT) -tests
+	@mkdir -p bin/events; timeout=$$($(STRETCH) $(TIMEOUT)) && $(MAKE) control-plane images && bin/tools/cluster build -real && \
+	  go test -json -p=1 -parallel=4 -timeout=$$timeout -count=$(or $(COUNT),1) -run='$(RUN)' ./test/e2e/... | tee $(EVENTS) | $(REPORT) -tests $(BUDGETS)
 
 .PHONY: soak
 soak: control-plane ## The long campaigns in full strength, an hour or more; RUN=regexp TIMEOUT=45m for each: docs/soak.md

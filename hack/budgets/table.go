@@ -1,0 +1,41 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import "time"
+
+// budget is how long something may take on two idle processors when all caches are warm:
+// a suite, which is a group of packages, or a stage of .ci/run, which has none.
+type budget struct {
+	name string
+	// packages are folders of the module; "/..." at the end includes what is below. A
+	// package belongs to the first suite that names it.
+	packages []string
+	limit    time.Duration
+}
+
+// suites and stages are all budgets. Whoever makes a suite slower than its budget shortens
+// another test of it, moves strength into `make soak`, or raises the number here and says in
+// the commit what the time buys. The suites of `make test` fit into its stage.
+var (
+	suites = []budget{
+		{"unit tests", []string{"pkg/...", "cmd/...", "hack/...", "test/deadline", "test/requirements", "test/perf/report", "test/perf/result"}, 120 * time.Second},
+		{"test cluster", []string{"test/cluster/..."}, 40 * time.Second},
+		{"benchmarks", []string{"test/perf/..."}, 90 * time.Second},
+		{"scheduling", []string{"test/integration/scheduling", "test/integration/provisioning", "test/integration/fixture"}, 80 * time.Second},
+		{"extender", []string{"test/integration/extender"}, 90 * time.Second},
+		{"faults of the scheduler", []string{"test/integration/faults"}, 100 * time.Second},
+		{"disks", []string{"test/integration/disks", "test/integration/diskagent", "test/integration/takeover"}, 110 * time.Second},
+		{"faults of disks", []string{"test/integration/diskfaults", "test/integration/diskstress"}, 120 * time.Second},
+		{"controllers", []string{"test/integration/nodeloss", "test/integration/cleaningjobs"}, 90 * time.Second},
+		{"manifests and rights", []string{"test/integration/..."}, 50 * time.Second},
+		{"end to end", []string{"test/e2e/..."}, 9 * time.Minute},
+	}
+	stages = []budget{
+		{"make test", nil, 15 * time.Minute},
+		{"make verify", nil, 5 * time.Minute},
+		{"make e2e", nil, 12 * time.Minute},
+		{"all of .ci/run", nil, 35 * time.Minute},
+	}
+)

@@ -55,6 +55,10 @@ var stories = map[string]struct{ fires, quiet string }{
 		fires: `stowage_provisioner_volumes{node="n",class="c",state="Missing"} 1x120`,
 		quiet: "stowage_provisioner_volumes{node=\"n\",class=\"c\",state=\"Missing\"} 0x120\n stowage_provisioner_volumes{node=\"n\",class=\"c\",state=\"Bound\"} 1x120",
 	},
+	"StowageDiskFailing": {
+		fires: `stowage_provisioner_volumes{node="n",class="c",state="Failing"} 1x120`,
+		quiet: "stowage_provisioner_volumes{node=\"n\",class=\"c\",state=\"Failing\"} 0x120\n stowage_provisioner_volumes{node=\"n\",class=\"c\",state=\"Missing\"} 1x120",
+	},
 	"StowageDiskUnreadable": {
 		fires: `stowage_provisioner_skipped{node="n",class="c",reason="TimedOut"} 1x120`,
 		quiet: `stowage_provisioner_skipped{node="n",class="c",reason="InUse"} 1x120`,

@@ -48,7 +48,7 @@ func (a *Agent) gather(path string, l learned) *gathered {
 	volumes := a.at(conf, path)
 	key, configured := conf.keyOf(path)
 	g.Key, g.Looked = key, configured && a.sight.looked[key.Class]
-	g.Fact, g.Gone = a.sight.fact(path), a.sight.gone[path]
+	g.Fact, g.Gone, g.Persistent = a.sight.fact(path), a.sight.gone[path], a.sight.faults[path].Failing
 	if len(volumes) > 0 {
 		g.Volume, g.others = &volumes[0], volumes[1:]
 		g.Key = g.Volume.Key

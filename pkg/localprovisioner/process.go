@@ -274,7 +274,7 @@ func (a *Agent) reconsider(ctx context.Context, g *gathered, d slot.Decision) ti
 		defer a.mu.Unlock()
 		delete(a.foreign, g.path)
 		return retryLast
-	case disk.InUse, disk.VolumeInUse, disk.Unreadable, disk.TimedOut, disk.BadRecord:
+	case disk.InUse, disk.VolumeInUse, disk.Unreadable, disk.IOError, disk.TimedOut, disk.BadRecord:
 		return retryLast
 	}
 	if g.unanswered {

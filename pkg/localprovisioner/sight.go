@@ -38,13 +38,14 @@ type sight struct {
 	since   map[string]time.Time     // when a fact was first seen as it is
 	gone    map[string]int           // looks in a row that saw no disk, by path
 	left    map[string]time.Time     // when the first of them was
+	faults  map[string]slot.Fault    // of disks that do not answer well, by path
 	trouble map[string]*disk.Problem // by class
 	looked  map[string]bool          // classes whose directory was read
 	ended   time.Time
 }
 
 func newSight() sight {
-	return sight{facts: map[string]disk.Fact{}, since: map[string]time.Time{}, gone: map[string]int{}, left: map[string]time.Time{}, trouble: map[string]*disk.Problem{}, looked: map[string]bool{}}
+	return sight{facts: map[string]disk.Fact{}, since: map[string]time.Time{}, gone: map[string]int{}, left: map[string]time.Time{}, faults: map[string]slot.Fault{}, trouble: map[string]*disk.Problem{}, looked: map[string]bool{}}
 }
 
 // scans looks whenever somebody asks, and from time to time.
@@ -52,11 +53,11 @@ func (a *Agent) scans(ctx context.Context) {
 	allowance := allowance{left: lookBurst, at: time.Now()}
 	for {
 		begin := time.Now()
-		vanishing := a.scan(ctx)
+		soon := a.scan(ctx)
 		next := allowance.spend(begin, time.Now())
 		pause := a.current().MinResyncPeriod
-		pause += rand.N(pause)
-		if vanishing {
+		pause = min(pause+rand.N(pause), slot.FaultLooks*a.Recheck) // most faults cause no event
+		if soon {
 			pause = a.Recheck
 		}
 		timer := time.NewTimer(pause)
@@ -104,8 +105,9 @@ func sleep(ctx context.Context, d time.Duration) bool {
 }
 
 // scan looks once, and puts the slots about which there is something new into the
-// queue. It says whether something has vanished and has to be looked for again soon.
-func (a *Agent) scan(ctx context.Context) (vanishing bool) {
+// queue. It reports whether something has vanished or does not answer well, so that the
+// next scan has to be soon.
+func (a *Agent) scan(ctx context.Context) (soon bool) {
 	conf := a.current()
 	known := a.known(conf)
 	a.Records.Recheck()
@@ -115,7 +117,7 @@ func (a *Agent) scan(ctx context.Context) (vanishing bool) {
 		return false
 	}
 	a.health.scanned(begin)
-	changed, vanishing := a.see(conf, known, scanned)
+	changed, soon := a.see(conf, known, scanned)
 	if len(changed) > 0 {
 		klog.FromContext(ctx).V(4).Info("Saw something new", "paths", changed)
 	}
@@ -123,11 +125,11 @@ func (a *Agent) scan(ctx context.Context) (vanishing bool) {
 		a.queue.Add(path)
 	}
 	a.told.poke()
-	return vanishing
+	return soon
 }
 
 // see takes over what a scan found, and returns the paths with something new.
-func (a *Agent) see(conf *settings, known []disk.Known, scanned disk.Scanned) (changed []string, vanishing bool) {
+func (a *Agent) see(conf *settings, known []disk.Known, scanned disk.Scanned) (changed []string, soon bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	next := newSight()
@@ -139,6 +141,8 @@ func (a *Agent) see(conf *settings, known []disk.Known, scanned disk.Scanned) (c
 		}
 	}
 	for _, fact := range scanned.Facts {
+		fact = next.follow(fact, &a.sight, a.Recheck)
+		soon = soon || next.faults[fact.HostPath].Changing()
 		next.facts[fact.HostPath] = fact
 		next.since[fact.HostPath] = next.ended
 		if old, ok := a.sight.facts[fact.HostPath]; ok && sameFact(old, fact) {
@@ -148,19 +152,33 @@ func (a *Agent) see(conf *settings, known []disk.Known, scanned disk.Scanned) (c
 	for _, path := range paths(next, a.sight, known) {
 		key, ok := conf.keyOf(path)
 		if ok && !next.looked[key.Class] {
+			if fault, known := a.sight.faults[path]; known {
+				next.faults[path] = fault
+			}
 			continue
 		}
 		s := slot.Slot{Fact: next.fact(path)}
 		if ok && s.Vacant() {
 			next.miss(path, &a.sight, a.Recheck)
-			vanishing = vanishing || next.gone[path] < slot.GoneAfter
+			soon = soon || next.gone[path] < slot.GoneAfter
 		}
 		if next.differs(path, &a.sight) || a.told.waits(path) {
 			changed = append(changed, path)
 		}
 	}
 	a.sight = next
-	return changed, vanishing
+	return changed, soon
+}
+
+// follow accounts for what is wrong with a disk, and returns the fact with what is still
+// wrong although it is not seen at the moment.
+func (s *sight) follow(fact disk.Fact, last *sight, apart time.Duration) disk.Fact {
+	fault := last.faults[fact.HostPath].Observe(fact.Problem, s.ended, apart)
+	if fault != (slot.Fault{}) {
+		s.faults[fact.HostPath] = fault
+	}
+	fact.Problem = fault.Problem(fact.Problem)
+	return fact
 }
 
 // miss counts that a path leads to no disk. Looks that follow one another at once,
@@ -178,6 +196,9 @@ func (s *sight) miss(path string, last *sight, apart time.Duration) {
 // differs says whether there is something new about a path.
 func (s *sight) differs(path string, last *sight) bool {
 	now, before := s.fact(path), last.fact(path)
+	if s.faults[path].Failing != last.faults[path].Failing {
+		return true
+	}
 	if now == nil || before == nil {
 		return now != before || s.gone[path] != last.gone[path]
 	}

@@ -29,7 +29,7 @@ var (
 	})
 	nodeLossVolumes = metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Namespace: namespace, Subsystem: nodeLossSubsystem, Name: "volumes",
-		Help:           "Volumes that cannot be reached, by cause (NodeGone, OutOfService, DiskMissing, DiskReplaced) and by how they stand (Waiting for the delay, Kept by policy, InvalidNodeLoss, ClaimNotRecreatable, Throttled by the budget, Releasing, Removing, Retained by reclaim policy, Unidentified, SomebodyElse has to act first).",
+		Help:           "Volumes that cannot be reached, by cause (NodeGone, OutOfService, DiskMissing, DiskReplaced, DiskFailing) and by how they stand (Waiting for the delay, Kept by policy, InvalidNodeLoss, ClaimNotRecreatable, Throttled by the budget, Releasing, Removing, Retained by reclaim policy, Unidentified, SomebodyElse has to act first).",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"cause", "state"})
 	nodeLossReleases = metrics.NewCounterVec(&metrics.CounterOpts{

@@ -34,7 +34,7 @@ type Disk struct {
 }
 
 var (
-	volumeCount = agentDesc("volumes", "Disks that have a volume, are to have one or had one, by storage class and state (Pending, Available, Bound, Released, Cleaning, Missing, Replaced, Unproven, Retained, Failed).", "class", "state")
+	volumeCount = agentDesc("volumes", "Disks that have a volume, are to have one or had one, by storage class and state (Pending, Available, Bound, Released, Cleaning, Missing, Replaced, Unproven, Failing, Retained, Failed).", "class", "state")
 	volumeBytes = agentDesc("volume_bytes", "Capacity of the volumes, and size of the disks that have none, by storage class and state as in stowage_provisioner_volumes.", "class", "state")
 	skipped     = agentDesc("skipped", "Entries of the discovery directories that are not published, by storage class and reason (see the node's LocalDiskReport).", "class", "reason")
 	// In the reference this counts what the last scan created, which is next to

@@ -51,7 +51,7 @@ func (c *Controller) confirmLoss(ctx context.Context, g *gathered, cause loss.Ca
 		return unavailable("get node "+g.node, err)
 	}
 	live := loss.Facts{Now: g.Now, Node: c.nodeState(node), Mark: g.Mark}
-	if cause == loss.MissingDisk || cause == loss.ReplacedDisk {
+	if !cause.OfNode() {
 		if live.AgentSince, err = c.liveAgentSince(ctx, g.node); err != nil {
 			return err
 		}

@@ -134,6 +134,8 @@ func entryOf(report *stowage.LocalDiskReport, volume *corev1.PersistentVolume) (
 			return loss.DiskMissing, true
 		case stowage.EntryReplaced:
 			return loss.DiskReplaced, true
+		case stowage.EntryFailing:
+			return loss.DiskFailing, true
 		default:
 			return loss.DiskThere, true
 		}

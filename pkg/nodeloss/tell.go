@@ -126,6 +126,8 @@ func (c *Controller) because(g *gathered, cause loss.Cause) string {
 		return "node " + g.node + " is out of service"
 	case loss.MissingDisk:
 		return "its disk is missing from node " + g.node
+	case loss.FailingDisk:
+		return "its disk is failing on node " + g.node
 	default:
 		return "another disk is in its place on node " + g.node
 	}

@@ -29,6 +29,7 @@ func TestLostDisk(t *testing.T) {
 	}{
 		"bound, and missing":                   {pvc("c", "1Gi").Bound("v"), bound, "Missing", match.DiskMissing},
 		"bound, and replaced":                  {pvc("c", "1Gi").Bound("v"), bound, "Replaced", match.DiskReplaced},
+		"bound, and failing":                   {pvc("c", "1Gi").Bound("v"), bound, "Failing", match.DiskFailing},
 		"a word of a later release":            {pvc("c", "1Gi").Bound("v"), bound, "OnFire", match.DiskReplaced},
 		"kept for the claim, and missing":      {pvc("c", "1Gi"), kept, "Missing", match.DiskMissing},
 		"kept, missing, and too small besides": {pvc("c", "2Gi"), kept, "Missing", match.DiskMissing},

@@ -28,7 +28,7 @@ type Config struct {
 	// by UID.
 	UseNodeNameOnly bool
 	// MinResyncPeriod is the shortest time between two rescans that no event
-	// asks for; the longest is twice that.
+	// asks for; the longest is twice that. Both are a minute at most.
 	MinResyncPeriod time.Duration
 	// RemoveNodeNotReadyTaint says that the agent takes the taint
 	// NodeNotReadyTaintKey from its node once the disks are published. The key is

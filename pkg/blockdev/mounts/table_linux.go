@@ -47,7 +47,33 @@ func options(text string) []string {
 
 // ReadOnly says whether nothing can be written through this mount.
 func (m *Mount) ReadOnly() bool {
-	return slices.Contains(m.Options, "ro") || slices.Contains(m.SuperOptions, "ro")
+	return m.readOnly() || slices.Contains(m.SuperOptions, "ro")
+}
+
+// readOnly reports whether the mount itself refuses writes, whatever its file system does.
+func (m *Mount) readOnly() bool { return slices.Contains(m.Options, "ro") }
+
+// Fault returns what has happened to the file system of a mount that the kernel has
+// stopped writing to because of an error, such as "was shut down"; empty if nothing has.
+//
+// A kernel that has no emergency_ro makes the superblock read-only, as does a mount with
+// option ro. The first mount of the superblock tells these apart: it keeps rw after an
+// error. A later mount tells nothing: kubelet makes a writable bind mount, for a second
+// pod, of a volume that it has mounted read-only for the first.
+func (t *Table) Fault(m *Mount) string {
+	first := m
+	if all := t.OfDevice(m.Major, m.Minor); len(all) > 0 {
+		first = all[0]
+	}
+	super := first.SuperOptions
+	switch {
+	case slices.Contains(super, "shutdown"):
+		return "was shut down"
+	case slices.Contains(super, "emergency_ro"), slices.Contains(super, "ro") && !first.readOnly():
+		return "was made read-only after an error"
+	default:
+		return ""
+	}
 }
 
 // Table is everything that is mounted in one mount namespace.

@@ -219,3 +219,32 @@ func FuzzTable(f *testing.F) {
 		}
 	})
 }
+
+func TestFault(t *testing.T) {
+	const root = "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n"
+	for name, c := range map[string]struct {
+		mounts, at, want string
+	}{
+		"a sound file system":             {"30 22 8:16 / /a rw - xfs /dev/sdb rw", "/a", ""},
+		"ext4 after an error":             {"30 22 8:16 / /a rw - ext4 /dev/sdb rw,errors=remount-ro,emergency_ro", "/a", "was made read-only after an error"},
+		"ext4 after an error, as before":  {"30 22 8:16 / /a rw - ext4 /dev/sdb ro,errors=remount-ro", "/a", "was made read-only after an error"},
+		"only an option of that name":     {"30 22 8:16 / /a rw,errors=remount-ro - ext4 /dev/sdb rw,errors=remount-ro", "/a", ""},
+		"ext4 that was shut down":         {"30 22 8:16 / /a rw - ext4 /dev/sdb rw,shutdown", "/a", "was shut down"},
+		"mounted read-only":               {"30 22 8:16 / /a ro - ext4 /dev/sdb ro", "/a", ""},
+		"a claim that is mounted so":      {"30 22 8:16 / /a rw - ext4 /dev/sdb rw\n31 22 8:16 / /pod ro - ext4 /dev/sdb rw", "/a", ""},
+		"the error of such a claim":       {"30 22 8:16 / /a rw - ext4 /dev/sdb ro\n31 22 8:16 / /pod ro - ext4 /dev/sdb ro", "/pod", "was made read-only after an error"},
+		"a writable pod, after one of ro": {"30 22 8:16 / /global ro - ext4 /dev/sdb ro\n31 22 8:16 / /pod rw - ext4 /dev/sdb ro", "/pod", ""},
+		"btrfs, which has no device":      {"30 22 0:40 /sub /a rw - btrfs /dev/sdb ro,subvol=/sub", "/a", "was made read-only after an error"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tab := table(t, root+c.mounts+"\n")
+			m, ok := tab.At(c.at)
+			if !ok {
+				t.Fatalf("nothing is mounted at %s", c.at)
+			}
+			if got := tab.Fault(m); got != c.want {
+				t.Errorf("fault %q, want %q", got, c.want)
+			}
+		})
+	}
+}

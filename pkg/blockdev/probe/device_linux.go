@@ -38,8 +38,9 @@ func (e *entry) device(at string, st *unix.Statx_t) found {
 	if ro, err := number64(folder, "ro"); err != nil {
 		return e.fail(err)
 	} else if ro != 0 {
-		e.refuse(disk.ReadOnly, "the device %s cannot be written", at)
+		e.refuse(disk.DeviceReadOnly, "the device %s rejects writes: if nobody has set it read-only, it is failing", at)
 	}
+	e.deviceHealth(st.Rdev_major, st.Rdev_minor)
 	if e.fact.Identity, err = e.identifier().OfDevice(number); err != nil {
 		return e.fail(err)
 	}

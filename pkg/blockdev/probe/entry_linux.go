@@ -56,7 +56,11 @@ func (e *entry) fail(err error) found {
 	if gone(err) {
 		return found{}
 	}
-	return e.refuse(disk.Unreadable, "%s cannot be looked at: %v", e.fact.HostPath, err)
+	reason := disk.Unreadable
+	if ioError(err) {
+		reason = disk.IOError
+	}
+	return e.refuse(reason, "%s cannot be looked at: %v", e.fact.HostPath, err)
 }
 
 // look sorts by what lies at the path. What is mounted comes first, since asking

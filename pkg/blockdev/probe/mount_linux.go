@@ -58,6 +58,7 @@ func (e *entry) fileSystem(m *mounts.Mount, identify func() (disk.Identity, erro
 	if e.folder.Mode == disk.Block {
 		e.refuse(disk.WrongVolumeMode, "%s is a file system, and volumes of class %s are block devices", e.fact.HostPath, e.fact.Class)
 	}
+	e.fileSystemHealth(m)
 	if m.ReadOnly() {
 		e.refuse(disk.ReadOnly, "%s is mounted read-only", e.fact.HostPath)
 	}

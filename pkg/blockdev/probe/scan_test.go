@@ -127,7 +127,7 @@ func TestWhatLiesInADiscoveryDirectory(t *testing.T) {
 		},
 		"a link to a device that cannot be written": {
 			make: func(t *testing.T, l *lab) { link(t, attach(t, image(t, "1M"), "-r"), l.entry) },
-			want: want{Kind: disk.Device, Reason: disk.ReadOnly},
+			want: want{Kind: disk.Device, Reason: disk.DeviceReadOnly},
 		},
 		"a link to a device with nothing in it": {
 			make: func(t *testing.T, l *lab) {

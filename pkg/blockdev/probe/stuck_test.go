@@ -187,7 +187,7 @@ func TestALocalFileSystemWhoseServerHangs(t *testing.T) {
 	hangUp()
 	settled(t, p)
 	facts = scan(t, p, disk.Scan{Folders: []disk.Folder{f}})
-	if r := reason(facts["ntfs"]); r != disk.Unreadable {
+	if r := reason(facts["ntfs"]); r != disk.IOError {
 		t.Errorf("once its server has died: %q", r)
 	}
 }

@@ -121,6 +121,8 @@ func markOf(s *slot.Slot, state slot.State) disk.Mark {
 		return disk.MarkMissing
 	case state == slot.Replaced:
 		return disk.MarkReplaced
+	case state == slot.Failing && (s.Volume.Mark != disk.MarkReplaced || s.Match() == disk.Same):
+		return disk.MarkFailing
 	case s.Vacant(), s.Fact.Identity == "":
 		return s.Volume.Mark
 	case s.Match() == disk.Unproven && s.Volume.Mark == disk.MarkReplaced:
@@ -162,8 +164,12 @@ func vacant(s *slot.Slot) slot.Decision {
 
 // troubled decides about a volume whose disk is there and should not be used.
 func troubled(s *slot.Slot) slot.Decision {
-	switch problem := s.Fact.Problem; problem.Reason {
-	case disk.TimedOut, disk.Unreadable:
+	problem := s.Fact.Problem
+	if s.Failing() {
+		return lost(s, slot.Failing, problem)
+	}
+	switch problem.Reason {
+	case disk.TimedOut, disk.IOError, disk.Unreadable:
 		return slot.Decision{Do: slot.None, State: phase(s.Volume), Problem: problem}
 	default:
 		return lost(s, phase(s.Volume), problem)

@@ -257,6 +257,16 @@ func TestPublished(t *testing.T) {
 			with(published(disk.PhaseAvailable), func(s *slot.Slot) { s.Fact.Problem = disk.Problemf(disk.TimedOut, "") }),
 			outcome{Do: slot.None, State: slot.Available, Reason: disk.TimedOut},
 		},
+		"free, and has not answered for a while": {
+			with(published(disk.PhaseAvailable), func(s *slot.Slot) {
+				s.Fact.Problem, s.Fact.Identity, s.Persistent = disk.Problemf(disk.TimedOut, ""), "", true
+			}),
+			outcome{Do: slot.Remove, State: slot.Failing, Reason: disk.TimedOut},
+		},
+		"free, and its file system is shut down": {
+			with(published(disk.PhaseAvailable), func(s *slot.Slot) { s.Fact.Problem = disk.Problemf(disk.FilesystemError, "") }),
+			outcome{Do: slot.Remove, State: slot.Failing, Reason: disk.FilesystemError},
+		},
 		"the class is not configured any more": {
 			with(published(disk.PhaseAvailable), func(s *slot.Slot) { s.Configured = false }),
 			outcome{Do: slot.None, State: slot.Available, Reason: disk.NotConfigured},
@@ -274,7 +284,8 @@ func TestPublished(t *testing.T) {
 	}
 }
 
-// TestMarks: a volume with a claim says Missing or Replaced exactly as long as its disk is.
+// TestMarks: a volume with a claim says Missing, Replaced or Failing exactly as long as its
+// disk is.
 func TestMarks(t *testing.T) {
 	gone := func(s *slot.Slot) { s.Fact, s.Record, s.Gone = nil, nil, slot.GoneAfter }
 	replaced := func(s *slot.Slot) { s.Fact.Identity, s.Record = "fs:u2:/", nil }
@@ -284,11 +295,49 @@ func TestMarks(t *testing.T) {
 	problem := func(reason disk.Reason) func(*slot.Slot) {
 		return func(s *slot.Slot) { s.Fact.Problem = disk.Problemf(reason, "") }
 	}
+	silent := func(s *slot.Slot) {
+		problem(disk.TimedOut)(s)
+		s.Fact.Identity, s.Persistent = "", true
+	}
 	for name, test := range map[string]struct {
 		before disk.Mark
 		change []func(*slot.Slot)
 		want   outcome
 	}{
+		"read-only after an error": {
+			disk.Unmarked, []func(*slot.Slot){problem(disk.FilesystemError)},
+			outcome{Do: slot.MarkDisk, State: slot.Failing, Reason: disk.FilesystemError, Mark: disk.MarkFailing},
+		},
+		"on a device that rejects writes": {
+			disk.Unmarked, []func(*slot.Slot){problem(disk.DeviceReadOnly)},
+			outcome{Do: slot.MarkDisk, State: slot.Failing, Reason: disk.DeviceReadOnly, Mark: disk.MarkFailing},
+		},
+		"mounted read-only": {
+			disk.Unmarked, []func(*slot.Slot){problem(disk.ReadOnly)}, outcome{Do: slot.None, State: slot.Bound, Reason: disk.ReadOnly},
+		},
+		"silent for one look": {
+			disk.Unmarked, []func(*slot.Slot){silent, func(s *slot.Slot) { s.Persistent = false }},
+			outcome{Do: slot.None, State: slot.Bound, Reason: disk.TimedOut},
+		},
+		"silent for a while": {
+			disk.Unmarked, []func(*slot.Slot){silent},
+			outcome{Do: slot.MarkDisk, State: slot.Failing, Reason: disk.TimedOut, Mark: disk.MarkFailing},
+		},
+		"silent, and marked before the restart": {
+			disk.MarkFailing, []func(*slot.Slot){silent, func(s *slot.Slot) { s.Persistent = false }},
+			outcome{Do: slot.None, State: slot.Failing, Reason: disk.TimedOut},
+		},
+		"well again": {disk.MarkFailing, nil, outcome{Do: slot.MarkDisk, State: slot.Bound}},
+		"failing, and taken out": {
+			disk.MarkFailing, []func(*slot.Slot){gone}, outcome{Do: slot.MarkDisk, State: slot.Missing, Reason: disk.Missing, Mark: disk.MarkMissing},
+		},
+		"failing, and replaced": {
+			disk.MarkFailing, []func(*slot.Slot){replaced, problem(disk.FilesystemError)},
+			outcome{Do: slot.MarkDisk, State: slot.Replaced, Reason: disk.Replaced, Mark: disk.MarkReplaced},
+		},
+		"replaced by one that is silent: only proof ends that it is another one": {
+			disk.MarkReplaced, []func(*slot.Slot){silent}, outcome{Do: slot.None, State: slot.Failing, Reason: disk.TimedOut},
+		},
 		"missing, and marked": {
 			disk.MarkMissing, []func(*slot.Slot){gone}, outcome{Do: slot.None, State: slot.Missing, Reason: disk.Missing},
 		},

@@ -90,9 +90,12 @@ const (
 	DiscoveryDirectory    Reason = "DiscoveryDirectory"    // is the discovery directory itself
 	InUse                 Reason = "InUse"                 // the node uses it for something else
 	SameBytes             Reason = "SameBytes"             // another path leads to the same bytes
-	ReadOnly              Reason = "ReadOnly"              // device or mount cannot be written
+	ReadOnly              Reason = "ReadOnly"              // mounted read-only
+	DeviceReadOnly        Reason = "DeviceReadOnly"        // the device rejects writes
+	FilesystemError       Reason = "FilesystemError"       // the kernel stopped writing to the file system after an error
+	IOError               Reason = "IOError"               // the disk, or the file system on it, answers with an I/O error
 	TimedOut              Reason = "TimedOut"              // did not answer
-	Unreadable            Reason = "Unreadable"            // answered with an error
+	Unreadable            Reason = "Unreadable"            // could not be looked at, for a reason that need not be the disk's
 	Empty                 Reason = "NoCapacity"            // has no bytes
 	NotEmpty              Reason = "NotEmpty"              // holds data that no record knows of
 	ForeignVolume         Reason = "ForeignVolume"         // a volume that is not ours has the path

@@ -44,7 +44,7 @@ type Volume struct {
 }
 
 // Mark is what a volume that has a claim says of its disk, so that no pod of the claim
-// is placed where it would meet another disk, or none. Empty says nothing against it.
+// is placed where it would meet another disk, a failing one, or none. Empty says nothing against it.
 type Mark string
 
 // The marks.
@@ -52,6 +52,7 @@ const (
 	Unmarked     Mark = ""
 	MarkMissing  Mark = "Missing"  // nothing is at the volume's path
 	MarkReplaced Mark = "Replaced" // another disk is
+	MarkFailing  Mark = "Failing"  // the volume's disk is, and is failing
 )
 
 // Binding says whether a claim may become bound to the volume without having been so,

@@ -89,11 +89,11 @@ func Decide(f *Facts) Decision {
 // written down.
 func Since(f *Facts, cause Cause) (since time.Time, anew bool) {
 	switch {
-	case f.Mark == nil, f.Mark.Cause.ofNode() != cause.ofNode(), f.Mark.Since.After(f.Now):
+	case f.Mark == nil, f.Mark.Cause.OfNode() != cause.OfNode(), f.Mark.Since.After(f.Now):
 		return f.Now, true
-	case cause.ofNode() && f.ReportedAt.After(f.Mark.Since) && !f.ReportedAt.After(f.Now): // a clock ahead of ours counts once we are there
+	case cause.OfNode() && f.ReportedAt.After(f.Mark.Since) && !f.ReportedAt.After(f.Now): // a clock ahead of ours counts once we are there
 		return f.Now, true // the node was back, and its agent has run
-	case !cause.ofNode() && f.AgentSince.After(f.Mark.Since) && !f.AgentSince.After(f.Now):
+	case !cause.OfNode() && f.AgentSince.After(f.Mark.Since) && !f.AgentSince.After(f.Now):
 		return f.Now, true // meanwhile nobody looked at the disk
 	default:
 		return f.Mark.Since, false

@@ -109,7 +109,11 @@ func TestDecide(t *testing.T) {
 		"a kubelet that is there ends its pods itself":    {gone(begun, deleting, pod("p", func(p *loss.Pod) { p.Deleting = true }), func(f *loss.Facts) { f.Node, f.Disk, f.Mark.Cause = loss.Ready, loss.DiskMissing, loss.MissingDisk }), answer{State: loss.Releasing}},
 		"one that is gone does not":                       {gone(begun, deleting, pod("p", func(p *loss.Pod) { p.Deleting = true })), answer{loss.DeletePods, loss.Releasing, []string{"p"}}},
 		"a missing disk that a lone pod uses":             {gone(pod("p", func(p *loss.Pod) { p.Controlled = false }), func(f *loss.Facts) { f.Node, f.Disk, f.Mark.Cause = loss.Ready, loss.DiskMissing, loss.MissingDisk }), answer{State: loss.NotRecreatable}},
-		"a replaced disk":                                 {gone(func(f *loss.Facts) { f.Node, f.Disk, f.Mark.Cause = loss.Ready, loss.DiskReplaced, loss.MissingDisk }), answer{Do: loss.Begin, State: loss.Releasing}},
+		"a failing disk":                                  {gone(func(f *loss.Facts) { f.Node, f.Disk, f.Mark.Cause = loss.Ready, loss.DiskFailing, loss.FailingDisk }), answer{Do: loss.Begin, State: loss.Releasing}},
+		"a failing disk of a claim that is kept": {gone(func(f *loss.Facts) {
+			f.Node, f.Disk, f.Mark.Cause, f.Terms.Release = loss.Ready, loss.DiskFailing, loss.FailingDisk, false
+		}), answer{State: loss.Kept}},
+		"a replaced disk": {gone(func(f *loss.Facts) { f.Node, f.Disk, f.Mark.Cause = loss.Ready, loss.DiskReplaced, loss.MissingDisk }), answer{Do: loss.Begin, State: loss.Releasing}},
 		"a missing disk, says an agent that is not there": {gone(begun, missing, func(f *loss.Facts) { f.AgentSince = time.Time{} }), answer{Do: loss.Unmark}},
 		"a missing disk, says one that has just begun":    {gone(missing, func(f *loss.Facts) { f.AgentSince = ago(time.Minute) }), answer{Do: loss.MarkLost, State: loss.Waiting}},
 		"a missing disk, says one that was there before":  {gone(missing, func(f *loss.Facts) { f.AgentSince = ago(10 * time.Minute) }), answer{Do: loss.Begin, State: loss.Releasing}},

@@ -81,6 +81,7 @@ const (
 	DiskThere    DiskState = ""
 	DiskMissing  DiskState = "Missing"
 	DiskReplaced DiskState = "Replaced"
+	DiskFailing  DiskState = "Failing"
 )
 
 // Claim is a PersistentVolumeClaim.
@@ -146,13 +147,16 @@ const (
 	NodeOutOfService Cause = "OutOfService"
 	MissingDisk      Cause = "DiskMissing"
 	ReplacedDisk     Cause = "DiskReplaced"
+	FailingDisk      Cause = "DiskFailing"
 )
 
 // Causes are all causes.
-func Causes() []Cause { return []Cause{NodeGone, NodeOutOfService, MissingDisk, ReplacedDisk} }
+func Causes() []Cause {
+	return []Cause{NodeGone, NodeOutOfService, MissingDisk, ReplacedDisk, FailingDisk}
+}
 
-// ofNode says whether the whole node is lost.
-func (c Cause) ofNode() bool { return c == NodeGone || c == NodeOutOfService }
+// OfNode reports whether the whole node is lost.
+func (c Cause) OfNode() bool { return c == NodeGone || c == NodeOutOfService }
 
 // CauseOf is why a volume is lost; empty if it is not.
 func CauseOf(f *Facts) Cause {
@@ -167,6 +171,8 @@ func CauseOf(f *Facts) Cause {
 		return MissingDisk
 	case f.Disk == DiskReplaced:
 		return ReplacedDisk
+	case f.Disk == DiskFailing:
+		return FailingDisk
 	default:
 		return ""
 	}

@@ -31,7 +31,7 @@ func phases() choices {
 // marks and releases are what was written before.
 func marks() choices {
 	all := choices{func(f *loss.Facts) { f.Mark = nil }}
-	for cause, since := range map[loss.Cause][]time.Duration{loss.NodeGone: {time.Hour, delay - 1, -time.Hour}, loss.MissingDisk: {time.Hour}, loss.ReplacedDisk: {time.Hour}} {
+	for cause, since := range map[loss.Cause][]time.Duration{loss.NodeGone: {time.Hour, delay - 1, -time.Hour}, loss.MissingDisk: {time.Hour}, loss.ReplacedDisk: {time.Hour}, loss.FailingDisk: {time.Hour}} {
 		for _, since := range since {
 			all = append(all, func(f *loss.Facts) { f.Mark = &loss.Mark{Cause: cause, Since: ago(since)} })
 		}
@@ -83,7 +83,7 @@ func nodes() choices {
 		}
 	}
 	all := choices{at(loss.Gone, loss.DiskThere, 0), at(loss.OutOfService, loss.DiskThere, 0), at(loss.NotReady, loss.DiskThere, 0), at(loss.Ready, loss.DiskThere, 2*time.Hour)}
-	for _, state := range []loss.DiskState{loss.DiskMissing, loss.DiskReplaced} {
+	for _, state := range []loss.DiskState{loss.DiskMissing, loss.DiskReplaced, loss.DiskFailing} {
 		all = append(all, at(loss.Ready, state, 0), at(loss.Ready, state, 2*time.Hour), at(loss.Ready, state, time.Minute), at(loss.NotReady, state, 2*time.Hour))
 	}
 	return all
@@ -183,7 +183,7 @@ func long(f *loss.Facts) bool {
 	if f.Node.Away() {
 		return (f.Mark.Cause == loss.NodeGone || f.Mark.Cause == loss.NodeOutOfService) && !f.ReportedAt.After(f.Mark.Since)
 	}
-	return (f.Mark.Cause == loss.MissingDisk || f.Mark.Cause == loss.ReplacedDisk) && !f.AgentSince.After(f.Mark.Since)
+	return f.Mark.Cause != loss.NodeGone && f.Mark.Cause != loss.NodeOutOfService && !f.AgentSince.After(f.Mark.Since)
 }
 
 func wrongRelease(f *loss.Facts, d loss.Decision) string {

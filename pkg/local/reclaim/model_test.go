@@ -57,7 +57,7 @@ func assemble(fact *disk.Fact, volume *disk.Volume, record *disk.Record, bits in
 		s.Record = &r
 	}
 	if on(3) {
-		s.Gone = slot.GoneAfter
+		s.Gone, s.Persistent = slot.GoneAfter, true
 	}
 	if on(4) {
 		s.Content = disk.ContentNone
@@ -93,6 +93,7 @@ func facts() []*disk.Fact {
 		{Key: key, Problem: disk.Problemf(disk.MountMissing, "")},
 		{Key: key, Problem: disk.Problemf(disk.TimedOut, "")},
 		{Key: key, Problem: disk.Problemf(disk.InUse, ""), Identity: "wwn:1"},
+		{Key: key, Problem: disk.Problemf(disk.FilesystemError, ""), Identity: "wwn:1"},
 		{Key: key, Identity: "wwn:1", Bytes: 10},
 		{Key: key, Identity: "weak:b2:1:1", Bytes: 10},
 	}
@@ -227,10 +228,16 @@ func marked(s *slot.Slot) (disk.Mark, bool) {
 		return "", false
 	case s.Absent():
 		return disk.MarkMissing, true
-	case s.Vacant() || s.Fact.Problem != nil || s.Match() == disk.Unproven:
+	case s.Vacant():
 		return "", false
 	case s.Match() == disk.Different:
 		return disk.MarkReplaced, true
+	case s.Failing() && s.Volume.Mark == disk.MarkReplaced && s.Match() == disk.Unproven:
+		return disk.MarkReplaced, true
+	case s.Failing():
+		return disk.MarkFailing, true
+	case s.Fact.Problem != nil || s.Match() == disk.Unproven:
+		return "", false
 	default:
 		return disk.Unmarked, true
 	}

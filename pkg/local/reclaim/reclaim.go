@@ -211,6 +211,8 @@ func ready(s *slot.Slot, state slot.State) (slot.Decision, bool) {
 		return wait(slot.Missing, problem), false
 	case s.Fact.Problem != nil && s.Fact.Problem.Reason == disk.InUse:
 		return wait(state, disk.Problemf(disk.VolumeInUse, "%s", s.Fact.Problem.Message)), false
+	case s.Failing():
+		return wait(slot.Failing, s.Fact.Problem), false
 	case s.Fact.Problem != nil:
 		return wait(state, s.Fact.Problem), false
 	case !s.Configured:

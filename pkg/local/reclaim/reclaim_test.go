@@ -116,6 +116,12 @@ func TestReleased(t *testing.T) {
 		"on a disk that cannot be written": {
 			with(released(), func(s *slot.Slot) { s.Fact.Problem = disk.Problemf(disk.ReadOnly, "") }),
 			outcome{Do: slot.None, State: slot.Released, Reason: disk.ReadOnly}},
+		"on a disk whose file system is shut down": {
+			with(released(), func(s *slot.Slot) { s.Fact.Problem = disk.Problemf(disk.FilesystemError, "") }),
+			outcome{Do: slot.None, State: slot.Failing, Reason: disk.FilesystemError}},
+		"on a disk that has not answered for a while": {
+			with(released(), func(s *slot.Slot) { s.Fact.Problem, s.Persistent = disk.Problemf(disk.TimedOut, ""), true }),
+			outcome{Do: slot.None, State: slot.Failing, Reason: disk.TimedOut}},
 		"without our finalizer, which is the fence": {
 			with(released(), func(s *slot.Slot) { s.Volume.Finalized = false }), outcome{Do: slot.Guard, State: slot.Released}},
 		"the node has forgotten the disk": {

@@ -60,6 +60,7 @@ const (
 	Replaced  State = "Replaced"  // there is a volume, and another disk
 	Unproven  State = "Unproven"  // there is a volume, and perhaps another disk
 	Retained  State = "Retained"  // kept, with its data, by reclaim policy Retain
+	Failing   State = "Failing"   // there is a volume, and its disk is failing
 	Failed    State = "Failed"    // the volume's phase is Failed
 )
 

@@ -36,6 +36,8 @@ type Slot struct {
 	// in a row have found no disk there.
 	Fact *disk.Fact
 	Gone int
+	// Persistent says that the disk has given no good answer for FaultLooks looks (Fault).
+	Persistent bool
 	// Record is what the node remembers of the disk that is at the path now; Damaged
 	// says that there is a record that cannot be read.
 	Record  *disk.Record

@@ -40,6 +40,8 @@ const (
 	DiskMissing
 	// DiskReplaced: another disk is.
 	DiskReplaced
+	// DiskFailing: the volume's disk is there and failing.
+	DiskFailing
 
 	reasonCodes // their number
 )
@@ -57,6 +59,7 @@ var reasonTexts = [reasonCodes]string{
 	TopologyNotAllowed:     "node(s) didn't match the storage class's allowed topologies",
 	DiskMissing:            "node(s) unavailable because the disk of a claim's persistent volume is missing",
 	DiskReplaced:           "node(s) unavailable because the disk of a claim's persistent volume was replaced by another",
+	DiskFailing:            "node(s) unavailable because the disk of a claim's persistent volume is failing",
 }
 
 // String returns the text shown to users, empty for Fits.

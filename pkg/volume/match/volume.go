@@ -61,7 +61,7 @@ func (v *Volume) Free() bool {
 }
 
 // LostDisk reads what the agent of a volume's node has written on the volume about
-// its disk: DiskMissing or DiskReplaced; Fits if nothing speaks against it. A word
+// its disk: DiskMissing, DiskFailing or DiskReplaced; Fits if nothing speaks against it. A word
 // that this version does not know is taken for the worse.
 func LostDisk(pv *v1.PersistentVolume) ReasonCode {
 	switch disk.Mark(pv.Annotations[publish.DiskAnnotation]) {
@@ -69,6 +69,8 @@ func LostDisk(pv *v1.PersistentVolume) ReasonCode {
 		return Fits
 	case disk.MarkMissing:
 		return DiskMissing
+	case disk.MarkFailing:
+		return DiskFailing
 	default:
 		return DiskReplaced
 	}

@@ -62,6 +62,7 @@ func TestUpdate(t *testing.T) {
 		},
 		"says that its disk is missing":         {patch: annotate(publish.DiskAnnotation, `"Missing"`)},
 		"says that its disk is another one":     {before: annotate(publish.DiskAnnotation, `"Missing"`), patch: annotate(publish.DiskAnnotation, `"Replaced"`)},
+		"says that its disk is failing":         {patch: annotate(publish.DiskAnnotation, `"Failing"`)},
 		"says no more that its disk is missing": {before: annotate(publish.DiskAnnotation, `"Missing"`), patch: annotate(publish.DiskAnnotation, `null`)},
 		"says of its disk what nobody knows":    {patch: annotate(publish.DiskAnnotation, `"Fine"`), want: volumes(annotations)},
 		"says itself that a disk is the same": {

@@ -6,7 +6,7 @@ package v1alpha1
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // EntryState is how an entry stands.
-// +kubebuilder:validation:Enum=Pending;Available;Bound;Released;Cleaning;Skipped;Missing;Replaced;Unproven;Retained;Failed
+// +kubebuilder:validation:Enum=Pending;Available;Bound;Released;Cleaning;Skipped;Missing;Replaced;Unproven;Failing;Retained;Failed
 type EntryState string
 
 // The states.
@@ -20,6 +20,7 @@ const (
 	EntryMissing   EntryState = "Missing"   // there is a volume, and no disk
 	EntryReplaced  EntryState = "Replaced"  // there is a volume, and another disk
 	EntryUnproven  EntryState = "Unproven"  // there is a volume, and perhaps another disk
+	EntryFailing   EntryState = "Failing"   // there is a volume, and its disk is failing
 	EntryRetained  EntryState = "Retained"  // kept, with its data, by reclaim policy Retain
 	EntryFailed    EntryState = "Failed"    // the volume's phase is Failed
 )
@@ -28,7 +29,7 @@ const (
 func EntryStates() []EntryState {
 	return []EntryState{
 		EntryPending, EntryAvailable, EntryBound, EntryReleased, EntryCleaning, EntrySkipped,
-		EntryMissing, EntryReplaced, EntryUnproven, EntryRetained, EntryFailed,
+		EntryMissing, EntryReplaced, EntryUnproven, EntryFailing, EntryRetained, EntryFailed,
 	}
 }
 

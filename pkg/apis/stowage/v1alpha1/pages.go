@@ -122,6 +122,8 @@ func Summarize(entries []Entry) Summary {
 			s.Cleaning++
 		case EntrySkipped:
 			s.Skipped++
+		case EntryFailing:
+			s.Failing++
 		case EntryMissing, EntryReplaced, EntryUnproven, EntryRetained, EntryFailed:
 			s.Trouble++
 		case EntryPending, EntryAvailable, EntryReleased:

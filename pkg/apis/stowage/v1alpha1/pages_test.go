@@ -137,13 +137,13 @@ func TestClasses(t *testing.T) {
 
 func TestSummarize(t *testing.T) {
 	t.Parallel()
-	list := entries(11, EntryStates()...)
+	list := entries(12, EntryStates()...)
 	for i := range list {
 		if list[i].State != EntrySkipped && list[i].State != EntryRetained {
 			list[i].Volume = "local-pv"
 		}
 	}
-	want := Summary{Volumes: 9, Bound: 1, Cleaning: 1, Skipped: 1, Trouble: 5}
+	want := Summary{Volumes: 10, Bound: 1, Cleaning: 1, Skipped: 1, Failing: 1, Trouble: 5}
 	if diff := cmp.Diff(want, Summarize(list)); diff != "" {
 		t.Error(diff)
 	}

@@ -15,6 +15,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="Bound",type=integer,JSONPath=`.status.summary.bound`
 // +kubebuilder:printcolumn:name="Cleaning",type=integer,JSONPath=`.status.summary.cleaning`
 // +kubebuilder:printcolumn:name="Skipped",type=integer,JSONPath=`.status.summary.skipped`
+// +kubebuilder:printcolumn:name="Failing",type=integer,JSONPath=`.status.summary.failing`
 // +kubebuilder:printcolumn:name="Trouble",type=integer,JSONPath=`.status.summary.trouble`
 // +kubebuilder:printcolumn:name="Config",type=string,JSONPath=`.status.conditions[?(@.type=="ConfigValid")].status`,priority=1
 // +kubebuilder:printcolumn:name="Changed",type=date,JSONPath=`.status.lastTransitionTime`
@@ -142,7 +143,7 @@ const MaxJobs = 128
 const ConditionConfigValid = "ConfigValid"
 
 // Summary counts entries. An entry is in volumes if it has a volume, and in at most
-// one of bound, cleaning, skipped and trouble.
+// one of bound, cleaning, skipped, failing and trouble.
 type Summary struct {
 	// volumes have been published.
 	// +kubebuilder:validation:Minimum=0
@@ -156,6 +157,9 @@ type Summary struct {
 	// skipped are no volume.
 	// +kubebuilder:validation:Minimum=0
 	Skipped int32 `json:"skipped"`
+	// failing have a volume whose disk is failing.
+	// +kubebuilder:validation:Minimum=0
+	Failing int32 `json:"failing"`
 	// trouble needs somebody to look: Missing, Replaced, Unproven, Retained, Failed.
 	// +kubebuilder:validation:Minimum=0
 	Trouble int32 `json:"trouble"`

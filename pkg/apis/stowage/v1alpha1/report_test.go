@@ -25,7 +25,7 @@ func example() *LocalDiskReport {
 		}}},
 		Status: LocalDiskReportStatus{
 			LastTransitionTime: &then,
-			Summary:            &Summary{Volumes: 1, Bound: 2, Cleaning: 3, Skipped: 4, Trouble: 5},
+			Summary:            &Summary{Volumes: 1, Bound: 2, Cleaning: 3, Skipped: 4, Failing: 6, Trouble: 5},
 			Conditions: []metav1.Condition{{
 				Type: ConditionConfigValid, Status: metav1.ConditionFalse, Reason: "UnknownKey",
 				Message: "storageClassMap.fast has no key hostdir", LastTransitionTime: then, ObservedGeneration: 1,

@@ -76,8 +76,9 @@ type Config struct {
 
 	// Settings are what the agent begins with; see Agent.Configure.
 	Settings *provisioner.Config
-	// Recheck is how long after something has vanished the agent looks again before
-	// it believes it; 0 is 5 s.
+	// Recheck is how long after something has vanished, or has not answered well, the
+	// agent looks again before it believes it; 0 is 5 s. It looks at the latest after
+	// slot.FaultLooks times this.
 	Recheck time.Duration
 }
 

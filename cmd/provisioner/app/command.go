@@ -80,5 +80,5 @@ func (o *options) addFlags(cmd *cobra.Command) {
 	own.StringVar(&o.sys, "host-sys", "/sys", "where the node's /sys is to be found")
 	own.StringVar(&o.fstab, "host-fstab", "/etc/fstab", "where the node's fstab is to be found; empty for none")
 	own.StringVar(&o.machineID, "host-machine-id", identity.MachineIDFile, "where the node's /etc/machine-id is to be found; used if the firmware has no product UUID")
-	own.DurationVar(&o.recheck, "recheck-period", 0, "how long after a disk has vanished the agent looks again before it believes it (default 5s)")
+	own.DurationVar(&o.recheck, "recheck-period", 0, "how long after a disk has vanished, or has not answered well, the agent looks again; twelve times this is the longest time between two looks (default 5s)")
 }

@@ -72,6 +72,7 @@ func (r *Root) passes(ctx context.Context, root int, t *teller) error {
 		return fmt.Errorf("look at the file system of %s: %w", r.path, err)
 	}
 	left := ""
+	var refused error
 	for range maxPasses {
 		w := &walk{root: r, teller: t, keep: keep, ledger: ledger{began: time.Now()}, buf: make([]byte, namesBytes)}
 		if err := w.run(ctx, root); err != nil {
@@ -83,6 +84,10 @@ func (r *Root) passes(ctx context.Context, root int, t *teller) error {
 		if left == "" {
 			return nil
 		}
+		refused = w.refused
+	}
+	if refused != nil {
+		return refused
 	}
 	return &StillWrittenError{Path: r.path, What: left}
 }

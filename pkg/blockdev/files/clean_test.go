@@ -126,8 +126,8 @@ func TestCleanGoesAsDeepAndWideAsItGets(t *testing.T) {
 			for i := range 10 {
 				at := fmt.Sprintf("%s/%d", root, i)
 				must(t, os.Mkdir(at, 0o700))
-				deepen(t, at, openFrames+10)
-				deepen(t, at+"/d", openFrames+3)
+				deepen(t, at, levels+10)
+				deepen(t, at+"/d", levels+3)
 			}
 		},
 	}
@@ -141,7 +141,7 @@ func TestCleanGoesAsDeepAndWideAsItGets(t *testing.T) {
 				tell := &teller{progress: func(disk.Progress) error { most = max(most, descriptors(t)); return nil }, every: 50 * time.Millisecond}
 				must(t, r.do(func(fd int) error { return r.passes(t.Context(), fd, tell) }))
 				checkEmpty(t, r)
-				if most > before+openFrames+3 {
+				if most > before+levels+3 {
 					t.Errorf("%d descriptors open at a time", most-before)
 				}
 			})

@@ -23,9 +23,14 @@
 //
 // # Bounded
 //
-// Of a path of any depth at most openFrames directories are open. Going up past
-// them is by "..", which must be the directory that was left. A clean is
-// at most maxPasses walks. A walk ends as well if it meets more entries than the
+// Names are read in batches of namesBytes, and a directory is entered at most levels
+// below the root of its tree, which is the volume or a subvolume in it. A deeper one
+// is moved up before it is entered, to a scratch directory in that root: neither the
+// walk nor the kernel, which keeps the dentries above an open directory, needs memory
+// for the depth of a tree. A directory that cannot be moved is entered up to
+// levelsRefused; what lies below that is left, and is the error of the clean.
+//
+// A clean is at most maxPasses walks. A walk ends as well if it meets more entries than the
 // volume held when it began: an inode whose ctime is older than the walk stands for
 // as many entries as it has links, any other for none, and a walk that has met
 // foreignLimit more than are accounted for has somebody writing before it. So has one

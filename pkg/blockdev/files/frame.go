@@ -6,30 +6,27 @@
 package files
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
-const (
-	// openFrames is how many directories of a path are open at a time, the root
-	// not counted.
-	openFrames = 64
-	// rounds is how often a directory is read from its beginning before it is removed:
-	// once, and again if there was anything, for file systems that skip entries while
-	// others are removed.
-	rounds = 2
-)
+// rounds is how often a directory is read from its beginning before it is removed:
+// once, and again if there was anything, for file systems that skip entries while
+// others are removed.
+const rounds = 2
 
-// frame is a directory on the way from the root to where the walk is.
+// frame is an open directory on the way from the root to where the walk is.
 type frame struct {
 	name string
-	// fd is -1 while the directory is too far up to be kept open.
 	fd   int
 	node node
+	// top is the position in the stack of the root of the directory's tree: of the
+	// volume, or of a subvolume in it.
+	top int
+	// scratch, in the root of a tree, is nil until a directory had to be moved there.
+	scratch *scratch
 	// pending are names that have been read and not dealt with.
 	pending []string
 	// found says that this round met an entry.
@@ -38,22 +35,38 @@ type frame struct {
 	// kept is for lost+found: emptied, not removed.
 	kept      bool
 	subvolume bool
+	// left says that a directory below was not entered: this one stays for the next
+	// walk.
+	left bool
 }
 
 // next returns the next name; false means that the directory has been read to its
-// end as often as needed.
+// end as often as needed. The scratch directory is the last.
 func (f *frame) next(buf []byte) (string, bool, error) {
-	for len(f.pending) == 0 {
+	for {
+		for len(f.pending) > 0 {
+			name := f.pending[0]
+			f.pending = f.pending[1:]
+			if f.scratch == nil || name != f.scratch.name {
+				return name, true, nil
+			}
+		}
 		names, err := readNames(f.fd, buf)
 		if err != nil {
 			return "", false, err
 		}
 		f.pending = names
-		if len(names) > 0 {
+		switch {
+		case len(names) > 0:
 			f.found = true
 			continue
+		case f.scratch != nil:
+			name := f.scratch.name
+			f.scratch.close()
+			f.scratch = nil
+			return name, true, nil
 		}
-		if f.round++; !f.found || f.round >= rounds {
+		if f.round++; !f.found || f.left || f.round >= rounds {
 			return "", false, nil
 		}
 		f.found = false
@@ -61,38 +74,14 @@ func (f *frame) next(buf []byte) (string, bool, error) {
 			return "", false, err
 		}
 	}
-	name := f.pending[0]
-	f.pending = f.pending[1:]
-	return name, true, nil
 }
 
-// drop closes a frame that is too far up; what it had read is read again.
-func (f *frame) drop() {
-	if f.fd >= 0 {
-		_ = unix.Close(f.fd)
-	}
-	f.fd, f.pending, f.found, f.round = -1, nil, false, 0
-}
+// again has the directory read once more.
+func (f *frame) again() { f.found, f.round = true, 0 }
 
-// reopen opens the directory again, as the parent of a child of its. False means
-// that the child has been moved elsewhere.
-func (f *frame) reopen(child int) (bool, error) {
-	fd, err := uninterrupted(func() (int, error) {
-		return unix.Openat(child, "..", directoryFlags, 0)
-	})
-	if errors.Is(err, unix.ENOENT) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("go up: %w", err)
-	}
-	st, err := statDescriptor(fd)
-	if err != nil || nodeOf(&st) != f.node {
-		_ = unix.Close(fd)
-		return false, err
-	}
-	f.fd = fd
-	return true, nil
+func (f *frame) close() {
+	f.scratch.close()
+	_ = unix.Close(f.fd)
 }
 
 // pathBytes is how much of a path is told; of deeper ones the end is.

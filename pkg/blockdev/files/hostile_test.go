@@ -38,9 +38,9 @@ func TestAnEntryExchangedAfterTheLookIsLeftToTheNextWalk(t *testing.T) {
 		top := &frame{fd: fd, node: r.node}
 		w := &walk{root: r, stack: []*frame{top}}
 		steps := map[string]func() error{
-			"entering what is a symlink":      func() error { return w.enter(top, "symlink") },
-			"entering what is a file":         func() error { return w.enter(top, "file") },
-			"entering what is gone":           func() error { return w.enter(top, "missing") },
+			"entering what is a symlink":      func() error { return w.open(top, "symlink") },
+			"entering what is a file":         func() error { return w.open(top, "file") },
+			"entering what is gone":           func() error { return w.open(top, "missing") },
 			"unlinking what is a directory":   func() error { return w.remove(top, "directory", &unix.Statx_t{}) },
 			"unlinking what is gone":          func() error { return w.remove(top, "missing", &unix.Statx_t{}) },
 			"looking at what is gone":         func() error { return w.entry(top, "missing") },
@@ -152,21 +152,21 @@ func juggle(root string, stop chan struct{}) {
 	}
 }
 
-// A directory deeper than is held open is moved while the walk is at its bottom:
-// going up leads elsewhere, even out of a volume that is a folder of a file system.
-func TestTheWayUpFromADirectoryThatWasMovedIsNotTaken(t *testing.T) {
+// A directory is moved while the walk is at its bottom, even out of a volume that is a
+// folder of a file system.
+func TestADirectoryThatIsMovedIsEmptiedAndNothingBesideIt(t *testing.T) {
 	for name, to := range map[string]string{"within the volume": "/volume/e/x", "out of the volume": "/outside/x"} {
 		t.Run(name, func(t *testing.T) {
 			fs := mount(t, "tmpfs")
 			must(t, os.MkdirAll(fs+"/volume/e", 0o700))
 			must(t, os.Mkdir(fs+"/outside", 0o700))
 			write(t, fs+"/outside/canary", "alive")
-			deepen(t, fs+"/volume", 3*openFrames)
-			bottom := fs + "/volume" + strings.Repeat("/d", 3*openFrames)
+			deepen(t, fs+"/volume", levels)
+			bottom := fs + "/volume" + strings.Repeat("/d", levels)
 			r := open(t, fs+"/volume")
 			moved := false
 			tell := &teller{progress: func(disk.Progress) error {
-				if _, err := os.Stat(bottom); err == nil || moved || descriptors(t) < openFrames {
+				if _, err := os.Stat(bottom); err == nil || moved || descriptors(t) < levels/2 {
 					return nil
 				}
 				moved = true // the bottom has just been removed

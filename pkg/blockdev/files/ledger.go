@@ -38,8 +38,7 @@ type ledger struct {
 // meet enters an entry that was just looked at.
 func (l *ledger) meet(st *unix.Statx_t, now time.Time) {
 	l.foreign++
-	changed := time.Unix(st.Ctime.Sec, int64(st.Ctime.Nsec))
-	if !changed.Before(l.began) && !changed.After(now.Add(clockSlack)) {
+	if !l.old(st, now) {
 		return
 	}
 	if isDirectory(st) {
@@ -48,6 +47,23 @@ func (l *ledger) meet(st *unix.Statx_t, now time.Time) {
 	}
 	l.foreign -= int64(st.Nlink)
 }
+
+// old reports whether an inode was last changed before the walk began.
+func (l *ledger) old(st *unix.Statx_t, now time.Time) bool {
+	changed := time.Unix(st.Ctime.Sec, int64(st.Ctime.Nsec))
+	return changed.Before(l.began) || changed.After(now.Add(clockSlack))
+}
+
+// moved enters a directory that the walk has moved, and that it will meet again with
+// a newer ctime.
+func (l *ledger) moved(st *unix.Statx_t, now time.Time) {
+	if l.old(st, now) {
+		l.foreign--
+	}
+}
+
+// made enters a directory that the walk has made, and that it will meet.
+func (l *ledger) made() { l.foreign-- }
 
 // contest enters an entry that somebody else has taken away, exchanged or filled.
 func (l *ledger) contest() { l.contested++ }

@@ -6,6 +6,7 @@
 package files
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,7 +18,16 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if root := os.Getenv(environmentClean); root != "" {
+		if err := cleanInCgroup(root, os.Getenv(environmentCgroup)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // kinds are the file systems that stories are told on.
 var kinds = []string{"ext4", "xfs", "btrfs", "tmpfs"}
@@ -33,6 +43,43 @@ func onEach(t *testing.T, story func(t *testing.T, root string)) {
 // at the end is part of every story: nothing may be left open in it.
 func mount(t *testing.T, kind string) string {
 	t.Helper()
+	if kind == "tmpfs" {
+		at := mountPoint(t)
+		run(t, "mount", "-t", "tmpfs", "-o", "size=512m,nr_inodes=0", "tmpfs", at)
+		return at
+	}
+	options := map[string][]string{
+		"ext4":  {"-q", "-N", "200000"},
+		"xfs":   {"-q"},
+		"btrfs": {"-q"},
+	}
+	return mountImage(t, kind, 512<<20, options[kind]...)
+}
+
+// mountImage makes a file system of so many bytes in a file, and mounts it.
+func mountImage(t *testing.T, kind string, bytes int64, options ...string) string {
+	t.Helper()
+	at := mountPoint(t)
+	image := filepath.Join(t.TempDir(), "image")
+	must(t, os.WriteFile(image, nil, 0o600))
+	must(t, os.Truncate(image, bytes))
+	run(t, "mkfs."+kind, append(options, image)...)
+	run(t, "mount", "-o", "loop", image, at)
+	return at
+}
+
+// forget has the kernel forget what it knows of a file system in a file.
+func forget(t *testing.T, at string) {
+	t.Helper()
+	device := strings.TrimSpace(run(t, "findmnt", "-n", "-o", "SOURCE", at))
+	image := strings.TrimSpace(run(t, "losetup", "-n", "-O", "BACK-FILE", device))
+	must(t, unix.Unmount(at, 0))
+	run(t, "mount", "-o", "loop", image, at)
+}
+
+// mountPoint makes a directory from which the test unmounts at its end.
+func mountPoint(t *testing.T) string {
+	t.Helper()
 	needRoot(t)
 	at := filepath.Join(t.TempDir(), "volume")
 	must(t, os.Mkdir(at, 0o755))
@@ -42,20 +89,6 @@ func mount(t *testing.T, kind string) string {
 			_ = unix.Unmount(at, unix.MNT_DETACH)
 		}
 	})
-	if kind == "tmpfs" {
-		run(t, "mount", "-t", "tmpfs", "-o", "size=512m,nr_inodes=0", "tmpfs", at)
-		return at
-	}
-	image := filepath.Join(t.TempDir(), "image")
-	must(t, os.WriteFile(image, nil, 0o600))
-	must(t, os.Truncate(image, 512<<20))
-	options := map[string][]string{
-		"ext4":  {"-q", "-N", "200000"},
-		"xfs":   {"-q"},
-		"btrfs": {"-q"},
-	}
-	run(t, "mkfs."+kind, append(options[kind], image)...)
-	run(t, "mount", "-o", "loop", image, at)
 	return at
 }
 

@@ -25,9 +25,8 @@ type walk struct {
 	keep  bool
 	stack []*frame
 	buf   []byte
-	// moved says that the way back to the root is lost: the next walk is to find the
-	// rest.
-	moved bool
+	// refused is why the walk left a directory that lies too deep; nil if it left none.
+	refused error
 }
 
 // run walks. The descriptor of the root stays the caller's; all others are closed
@@ -38,11 +37,12 @@ func (w *walk) run(ctx context.Context, root int) error {
 	}
 	w.stack = append(w.stack, &frame{fd: root, node: w.root.node})
 	defer func() {
+		w.stack[0].scratch.close()
 		for _, f := range w.stack[1:] {
-			f.drop()
+			f.close()
 		}
 	}()
-	for !w.moved {
+	for {
 		if err := w.pause(ctx); err != nil {
 			return err
 		}
@@ -62,7 +62,6 @@ func (w *walk) run(ctx context.Context, root int) error {
 			return err
 		}
 	}
-	return nil
 }
 
 // pause is between two entries.
@@ -91,7 +90,7 @@ func (w *walk) entry(dir *frame, name string) error {
 	case isMount(dir, &st):
 		return w.nested(name)
 	case isDirectory(&st):
-		return w.enter(dir, name)
+		return w.enter(dir, name, &st)
 	default:
 		return w.remove(dir, name, &st)
 	}
@@ -149,8 +148,18 @@ func (w *walk) unlock(dir *frame, name string) error {
 	}
 }
 
-// enter goes down into a directory.
-func (w *walk) enter(dir *frame, name string) error {
+// enter goes down into a directory, unless it lies so deep that it is moved up.
+func (w *walk) enter(dir *frame, name string, st *unix.Statx_t) error {
+	if w.tooDeep(dir, nodeOf(st)) {
+		if done, err := w.moveUp(dir, name, st); done || err != nil {
+			return err
+		}
+	}
+	return w.open(dir, name)
+}
+
+// open goes down into a directory.
+func (w *walk) open(dir *frame, name string) error {
 	fd, err := openBeneath(dir.fd, name, directoryFlags)
 	switch {
 	case err == nil:
@@ -162,11 +171,8 @@ func (w *walk) enter(dir *frame, name string) error {
 	default:
 		return w.failed("open", name, err)
 	}
-	child := &frame{name: name, fd: fd, kept: w.keep && len(w.stack) == 1 && name == lostAndFound}
+	child := &frame{name: name, fd: fd, top: dir.top, kept: w.keep && len(w.stack) == 1 && name == lostAndFound}
 	w.stack = append(w.stack, child)
-	if above := len(w.stack) - 1 - openFrames; above > 0 {
-		w.stack[above].drop()
-	}
 	st, err := statDescriptor(fd)
 	if err != nil {
 		return w.failed("look at", "", err)
@@ -212,7 +218,7 @@ func (w *walk) destroy(dir, child *frame) error {
 	if err := w.root.checkOwnMounts(w.stack[0].fd); err != nil {
 		return err
 	}
-	child.subvolume = true
+	child.subvolume, child.top = true, len(w.stack)-1
 	if err := destroySubvolume(dir.fd, child.name); err == nil {
 		w.pop()
 		return nil
@@ -226,16 +232,7 @@ func (w *walk) destroy(dir, child *frame) error {
 // leave goes up from a directory that was emptied, and removes it.
 func (w *walk) leave(child *frame) error {
 	parent := w.stack[len(w.stack)-2]
-	if parent.fd < 0 {
-		found, err := parent.reopen(child.fd)
-		if err != nil {
-			return w.failed("leave", "", err)
-		}
-		if !found {
-			w.moved = true
-			return nil
-		}
-	}
+	parent.left = parent.left || child.left
 	if child.kept {
 		if err := resetDirectory(child.fd); err != nil {
 			return w.failed("reset", "", err)
@@ -244,6 +241,9 @@ func (w *walk) leave(child *frame) error {
 		return nil
 	}
 	w.pop()
+	if child.left {
+		return nil
+	}
 	err := unlink(parent.fd, child.name, unix.AT_REMOVEDIR)
 	if errors.Is(err, unix.EPERM) {
 		if err := w.unlock(parent, child.name); err != nil {
@@ -262,7 +262,7 @@ func (w *walk) leave(child *frame) error {
 
 func (w *walk) pop() {
 	last := len(w.stack) - 1
-	w.stack[last].drop()
+	w.stack[last].close()
 	w.stack = w.stack[:last]
 }
 

@@ -6,7 +6,10 @@
 package files
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"testing"
 
@@ -113,6 +116,55 @@ func TestRestoreRemovesMoreThanCanBeRecorded(t *testing.T) {
 	must(t, err)
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
 		t.Errorf("-recorded +restored\n%s", diff)
+	}
+}
+
+// So many attributes that listxattr(2) fails, of which one was recorded.
+func TestRestoreRemovesMoreThanCanBeListed(t *testing.T) {
+	const attributes = 1000
+	for _, kind := range []string{"xfs", "btrfs"} {
+		t.Run(kind, func(t *testing.T) {
+			root := mount(t, kind)
+			must(t, unix.Setxattr(root, "user.kept", []byte("by hand"), 0))
+			must(t, unix.Setxattr(root, "trusted.admin", []byte("by hand"), 0))
+			r := open(t, root)
+			want, err := r.Record()
+			must(t, err)
+			must(t, unix.Setxattr(root, "user.kept", []byte("changed"), 0))
+			for i := range attributes {
+				must(t, unix.Setxattr(root, fmt.Sprintf("user.%0250d", i), make([]byte, i%100), 0))
+			}
+			if _, err := r.Record(); !errors.Is(err, unix.E2BIG) {
+				t.Errorf("Record: %v", err)
+			}
+			must(t, r.Restore(want))
+			got, err := r.Record()
+			must(t, err)
+			if diff := cmp.Diff(string(want), string(got)); diff != "" {
+				t.Errorf("-recorded +restored\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestNamesOfAttributesInADamagedListAreRefused(t *testing.T) {
+	list := map[string]func() ([]string, error){
+		"xfs: more entries than there can be": func() ([]string, error) { return xfsNames([]byte{255, 0, 0, 0, 0, 0, 0, 0, 12, 0, 0, 0}) },
+		"xfs: an entry outside":               func() ([]string, error) { return xfsNames([]byte{1, 0, 0, 0, 0, 0, 0, 0, 255, 0, 0, 0}) },
+		"btrfs: no header":                    func() ([]string, error) { return btrfsNames(make([]byte, 10), 1) },
+		"btrfs: a long item":                  func() ([]string, error) { return btrfsNames(bytes.Repeat([]byte{1}, 40), 1) },
+		"btrfs: a long name": func() ([]string, error) {
+			item := make([]byte, 70)
+			item[28], item[32+27] = 38, 100
+			return btrfsNames(item, 1)
+		},
+	}
+	for name, names := range list {
+		t.Run(name, func(t *testing.T) {
+			if got, err := names(); !errors.Is(err, unix.EUCLEAN) {
+				t.Errorf("got %q, %v", got, err)
+			}
+		})
 	}
 }
 

@@ -93,6 +93,12 @@ func writeAttributes(fd int, want []attribute) error {
 		wanted[string(a.Name)] = true
 	}
 	names, err := attributeNames(fd)
+	if errors.Is(err, unix.E2BIG) {
+		if err := removeExcess(fd); err != nil {
+			return err
+		}
+		names, err = attributeNames(fd)
+	}
 	if err != nil {
 		return err
 	}

@@ -65,6 +65,7 @@ type Agent struct {
 	sight    sight
 	foreign  map[string]string // names of volumes that are not ours, by path
 	accepted map[string]bool   // class/name@generation
+	former   map[string]bool   // machines that are this one, by an administrator's word
 }
 
 // New makes an agent. It does nothing until Run.

@@ -57,6 +57,9 @@ func (a *Agent) gather(path string, l learned) *gathered {
 		g.Configured, g.Existing, g.Mode = true, existing(class), disk.Mode(class.VolumeMode)
 	}
 	g.Foreign = a.foreign[path]
+	if g.Volume != nil && g.Fact != nil && g.Volume.Identity.Moved(g.Fact.Identity) && a.former[g.Volume.Identity.Machine()] {
+		g.Volume.Accepted = g.Fact.Identity
+	}
 	a.recall(g)
 	if g.Configured && !reclaim.Concerns(&g.Slot) { // what is given back is cleaned, whatever it is called
 		g.Configured = conf.named(g.Key)
@@ -89,6 +92,8 @@ func (a *Agent) recall(g *gathered) {
 		g.Damaged = err != nil || !ok && g.Fact.Identity.Weak() && len(a.Records.DamagedAt(g.path)) > 0
 		if ok && err == nil {
 			g.Record = &record
+		} else if !ok && err == nil {
+			g.Former = a.formerRecord(g.Fact.Identity)
 		}
 	}
 	switch {
@@ -100,8 +105,14 @@ func (a *Agent) recall(g *gathered) {
 	case g.Fact != nil && g.Volume.Identity == g.Fact.Identity:
 		g.VolumeRecord = g.Record
 	default:
-		if record, ok, err := a.Records.Get(g.Volume.Identity); err == nil && ok {
+		record, ok, err := a.Records.Get(g.Volume.Identity)
+		switch {
+		case err == nil && ok:
 			g.VolumeRecord = &record
+		case g.Record != nil && g.Record.Volume == g.Volume.Name && g.Match() == disk.Same:
+			g.VolumeRecord = g.Record // carried over to another mainboard, or to what was accepted
+		default:
+			g.Rebuilt = err == nil
 		}
 	}
 }

@@ -267,6 +267,12 @@ func (a *Agent) reconsider(ctx context.Context, g *gathered, d slot.Decision) ti
 			return retryFirst
 		}
 		return retainedLast
+	case disk.IdentityUnproven:
+		if g.Former == nil && (g.Volume == nil || g.Fact == nil || !g.Volume.Identity.Moved(g.Fact.Identity)) {
+			return 0 // the volume's own annotation is an event
+		}
+		a.readAccepted(ctx, g) // which has the slot decided about again, if the machine is accepted
+		return retainedLast
 	case disk.NotEmpty, disk.OtherNodesVolume:
 		return patienceLast
 	case disk.ForeignVolume: // it is looked for again before the disk is

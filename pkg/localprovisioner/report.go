@@ -100,7 +100,7 @@ func (t *told) find(ctx context.Context, written []stowage.LocalDiskReportStatus
 		case err != nil:
 			return written, fmt.Errorf("look for the report: %w", err)
 		case i == 0 && report.Spec.NodeName == t.agent.Node:
-			t.agent.accept(report)
+			t.agent.accept(ctx, report)
 		}
 	}
 	return written, nil
@@ -178,7 +178,7 @@ func (t *told) writePage(ctx context.Context, page int32, status *stowage.LocalD
 		return fmt.Errorf("update LocalDiskReport %s: it is of node %s", name, report.Spec.NodeName)
 	}
 	if page == 1 {
-		t.agent.accept(report)
+		t.agent.accept(ctx, report)
 	}
 	now := metav1.Now()
 	status.LastTransitionTime = &now
@@ -254,8 +254,10 @@ func (a *Agent) tombstones() []stowage.Tombstone {
 	return stowage.Tombstones(all)
 }
 
-// accept takes over which retained disks an administrator wants published.
-func (a *Agent) accept(report *stowage.LocalDiskReport) {
+// accept takes over which retained disks an administrator wants published, and that the
+// node's machine was exchanged.
+func (a *Agent) accept(ctx context.Context, report *stowage.LocalDiskReport) {
+	a.acceptMachine(ctx, report)
 	accepted := map[string]bool{}
 	for word := range strings.SplitSeq(report.Annotations[publish.PublishRetainedAnnotation], ",") {
 		if word = strings.TrimSpace(word); word != "" {
@@ -275,7 +277,7 @@ func (a *Agent) readAccepted(ctx context.Context, g *gathered) bool {
 	}
 	report, err := a.Reports.Get(ctx, stowage.PageName(a.Node, 1), metav1.GetOptions{})
 	if err == nil && report.Spec.NodeName == a.Node {
-		a.accept(report)
+		a.accept(ctx, report)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

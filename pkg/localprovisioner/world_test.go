@@ -35,6 +35,7 @@ type world struct {
 	records *diskrecord.Store
 	config  *provisioner.Config
 	tickets *tickets
+	machine string
 	agent   *Agent
 	stop    func()
 }
@@ -86,7 +87,7 @@ func (w *world) start() {
 		w.stop()
 	}
 	agent, err := New(Config{
-		Node: node, Client: w.api, Reports: w.reports, Events: w.events, Prober: w.disks, Inspector: w.disks, Cleaner: w.disks,
+		Node: node, Machine: w.machine, Client: w.api, Reports: w.reports, Events: w.events, Prober: w.disks, Inspector: w.disks, Cleaner: w.disks,
 		Records: w.records, Settings: w.config, Tickets: w.tickets,
 	})
 	if err != nil {

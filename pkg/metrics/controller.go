@@ -53,13 +53,19 @@ var (
 		StabilityLevel: metrics.ALPHA,
 	})
 
+	nodeLossDuplicates = metrics.NewGauge(&metrics.GaugeOpts{
+		Namespace: namespace, Subsystem: nodeLossSubsystem, Name: "duplicate_identities",
+		Help:           "Disk identities that several nodes report at once. The loss of a node removes no volume of such a disk.",
+		StabilityLevel: metrics.ALPHA,
+	})
+
 	registerController sync.Once
 )
 
 // RegisterController makes the controller's metrics known.
 func RegisterController() {
 	registerController.Do(func() {
-		legacyregistry.MustRegister(controllerLeading, nodeLossVolumes, nodeLossReleases, nodeLossRemovals, nodeLossSettled, nodeLossErrors,
+		legacyregistry.MustRegister(controllerLeading, nodeLossVolumes, nodeLossReleases, nodeLossRemovals, nodeLossSettled, nodeLossErrors, nodeLossDuplicates,
 			cleaningJobsRunning, cleaningJobsCreated, cleaningJobsSucceeded, cleaningJobsFailed)
 	})
 }
@@ -86,6 +92,9 @@ func CountNodeLossRemoval() { nodeLossRemovals.Inc() }
 
 // CountNodeLossTombstonesSettled records that tombstones were taken away.
 func CountNodeLossTombstonesSettled(n int) { nodeLossSettled.Add(float64(n)) }
+
+// SetNodeLossDuplicates records how many disk identities several nodes report at once.
+func SetNodeLossDuplicates(n int) { nodeLossDuplicates.Set(float64(n)) }
 
 // CountNodeLossError records that a step failed.
 func CountNodeLossError() { nodeLossErrors.Inc() }

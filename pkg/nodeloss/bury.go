@@ -89,6 +89,7 @@ func (c *Controller) sweeps(ctx context.Context) {
 	ticker := time.NewTicker(sweepPeriod)
 	defer ticker.Stop()
 	for whole := true; ; {
+		c.reportDuplicates()
 		for _, object := range c.ReportInformer.GetStore().List() {
 			report, ok := object.(*stowage.LocalDiskReport)
 			if !ok || c.DryRun() {

@@ -69,6 +69,10 @@ type Controller struct {
 	pretended map[string]pretence
 	told      map[string]string // what users were told last, by the volume's UID
 	states    map[string]standing
+	// suspects are identities that several nodes may show since the last sweep, duplicates the
+	// nodes that show them.
+	suspects   map[string]bool
+	duplicates map[string][]string
 }
 
 // standing is how a volume stands, for metrics.
@@ -83,6 +87,7 @@ func New(config Config) (*Controller, error) {
 		volumes: core.PersistentVolumes().Informer(), pods: core.Pods().Informer(),
 		classes: factory.Storage().V1().StorageClasses().Lister(), sets: factory.Apps().V1().StatefulSets().Lister(),
 		released: map[string]time.Time{}, pretended: map[string]pretence{}, told: map[string]string{}, states: map[string]standing{},
+		suspects: map[string]bool{}, duplicates: map[string][]string{},
 	}
 	c.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryFirst, retryLast),

@@ -93,6 +93,7 @@ func (c *Controller) reportChanged(old, object any) {
 	}
 	for _, of := range []any{old, object} {
 		identities, _ := identitiesOfReport(of)
+		c.suspect(identities)
 		retained, _ := retainedOfReport(of)
 		for _, identity := range append(identities, retained...) {
 			c.addIndexed(byIdentity, identity)

@@ -38,6 +38,8 @@ func candidate(s *slot.Slot, first int64) slot.Decision {
 		return skip(disk.Problemf(disk.SameBytes, "volume %s already offers this disk", s.Elsewhere))
 	case s.Foreign != "":
 		return skip(disk.Problemf(disk.ForeignVolume, "volume %s has this path and node and is not ours: delete it, or take it over with `stowage-provisioner adopt`", s.Foreign))
+	case s.Record == nil && s.Former != nil:
+		return skip(slot.MachineChanged(s.Former.Identity, s.Fact.Identity))
 	case s.Record != nil && !s.Stayed && !s.Asked:
 		return slot.Decision{Do: slot.AskNodes, State: slot.Pending}
 	case s.Claimant != "":
@@ -114,7 +116,8 @@ func found(s *slot.Slot) slot.Decision {
 
 // markOf is what the volume is to say of its disk. Of one that nobody could look at it
 // says what it has said before, and of one that may be the volume's, that it was seen
-// to be another one.
+// to be another one. A disk without a name is most often the same one after a restart; one
+// whose name says that the machine is another one, or may have been stopped, is not.
 func markOf(s *slot.Slot, state slot.State) disk.Mark {
 	switch {
 	case state == slot.Missing:
@@ -127,6 +130,8 @@ func markOf(s *slot.Slot, state slot.State) disk.Mark {
 		return s.Volume.Mark
 	case s.Match() == disk.Unproven && s.Volume.Mark == disk.MarkReplaced:
 		return disk.MarkReplaced
+	case state == slot.Unproven && s.Volume.Identity != "" && !s.Volume.Identity.Unnamed():
+		return disk.MarkUnproven
 	default:
 		return disk.Unmarked
 	}
@@ -179,15 +184,14 @@ func troubled(s *slot.Slot) slot.Decision {
 // unproven decides about a volume that cannot be told to have its disk. What was
 // never claimed is published anew, if the disk is empty; what was, waits.
 func unproven(s *slot.Slot) slot.Decision {
-	v, found := s.Volume, s.Fact.Identity
+	v := s.Volume
 	if v.Identity == "" {
 		if s.Record != nil && s.Record.Volume != v.Name {
 			return slot.Decision{Do: slot.None, State: slot.Unproven, Problem: disk.Problemf(disk.SameBytes, "the disk was published as volume %s", s.Record.Volume)}
 		}
 		return slot.Decision{Do: slot.Remember, State: phase(v)} // adopted, and never seen before
 	}
-	return lost(s, slot.Unproven, disk.Problemf(disk.IdentityUnproven,
-		"the disk at %s has no identity that outlives a restart, so it may be another one; if it is the same, annotate volume %s with stowage.dev/same-disk=%s", v.HostPath, v.Name, found))
+	return lost(s, slot.Unproven, s.Unproven())
 }
 
 // lost withdraws a volume that nobody has claimed, and tells of one that somebody

@@ -71,10 +71,11 @@ func (i Identity) Scope() Scope {
 // Weak reports whether the identity is valid for this boot of the node only and another
 // identity may be of the same disk later. A file system in memory does not outlive the
 // boot, so its identity is not weak.
-func (i Identity) Weak() bool { return i.unnamed() || i.parts().boot != "" }
+func (i Identity) Weak() bool { return i.Unnamed() || i.parts().boot != "" }
 
-// unnamed reports whether the disk has no name of its own.
-func (i Identity) unnamed() bool { return strings.HasPrefix(string(i), "weak") }
+// Unnamed reports whether the disk has no name of its own, so that after a restart every
+// disk of the node is as good a candidate.
+func (i Identity) Unnamed() bool { return strings.HasPrefix(string(i), "weak") }
 
 // Machine is the machine that the identity is limited to; empty if it is limited to none.
 func (i Identity) Machine() string { return i.parts().machine }
@@ -185,9 +186,9 @@ func (i Identity) Compare(other Identity) Match {
 		return Different // memory does not outlive its mount
 	case a.name == b.name:
 		return Unproven
-	case i.unnamed() && other.unnamed() && i.seatOf() == other.seatOf():
+	case i.Unnamed() && other.Unnamed() && i.seatOf() == other.seatOf():
 		return Different
-	case i.unnamed() || other.unnamed():
+	case i.Unnamed() || other.Unnamed():
 		return Unproven
 	case a.partition() == b.partition() && fromHardware(a.source()) && fromHardware(b.source()) && registered(a.source()) != registered(b.source()):
 		return Unproven // a disk whose driver learns to report its registered name

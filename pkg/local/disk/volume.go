@@ -53,6 +53,7 @@ const (
 	MarkMissing  Mark = "Missing"  // nothing is at the volume's path
 	MarkReplaced Mark = "Replaced" // another disk is
 	MarkFailing  Mark = "Failing"  // the volume's disk is, and is failing
+	MarkUnproven Mark = "Unproven" // nothing proves that the disk there is the volume's, or has its data
 )
 
 // Binding says whether a claim may become bound to the volume without having been so,

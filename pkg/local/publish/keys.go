@@ -39,6 +39,11 @@ const (
 	// volume says: whoever places pods is to keep them from the volume.
 	DiskAnnotation = "stowage.dev/disk"
 
+	// SameMachineAnnotation is for administrators, on the first page of a node's
+	// LocalDiskReport: OLD:NEW, as messages give them, if the machine that was OLD is NEW
+	// since its mainboard was exchanged, and has the disks that it had.
+	SameMachineAnnotation = "stowage.dev/same-machine"
+
 	// PublishRetainedAnnotation is for administrators, on the first page of a node's
 	// LocalDiskReport: class/name@generation of retained disks, separated by commas,
 	// whose data may be published again.

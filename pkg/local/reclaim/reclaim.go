@@ -135,9 +135,10 @@ func retain(s *slot.Slot) slot.Decision {
 }
 
 // abandon lets a volume go whose disk is not here. The disk's record stays dirty: it
-// is cleaned when it comes back.
+// is cleaned when it comes back. No disk comes back with the identity that it had on another
+// machine.
 func abandon(s *slot.Slot, state slot.State) slot.Decision {
-	if s.VolumeRecord == nil && s.Volume.Identity != "" {
+	if s.VolumeRecord == nil && s.Volume.Identity != "" && !s.OtherMachine() {
 		return slot.Decision{Do: slot.Remember, State: state}
 	}
 	return slot.Decision{Do: slot.Release, State: state}
@@ -225,8 +226,7 @@ func ready(s *slot.Slot, state slot.State) (slot.Decision, bool) {
 		if v.Identity == "" && !foreignRecord(s) {
 			return slot.Decision{Do: slot.Remember, State: state}, false // adopted, and never seen before
 		}
-		return wait(slot.Unproven, disk.Problemf(disk.IdentityUnproven,
-			"the disk at %s may be another one than that of volume %s; if it is the same, annotate the volume with stowage.dev/same-disk=%s", v.HostPath, v.Name, s.Fact.Identity)), false
+		return wait(slot.Unproven, s.Unproven()), false
 	}
 	if s.Damaged {
 		return wait(state, disk.Problemf(disk.BadRecord, "the node's record of this disk is damaged: remove its file, and it is made again from the volume")), false

@@ -48,6 +48,13 @@ type Slot struct {
 	// as the disk is.
 	Volume       *disk.Volume
 	VolumeRecord *disk.Record
+	// Rebuilt says that the node has no record of the volume's disk, readable or not, although
+	// another disk is at the path: it was set up anew since the volume was published.
+	Rebuilt bool
+	// Former is the record of a disk that differs from the one at the path in the machine
+	// only; nil if there is none or Record is there.
+	Former *disk.Record
+
 	// Elsewhere names a volume of another slot that offers the disk which is here;
 	// Foreign one that is not ours and has the path.
 	Elsewhere, Foreign string
@@ -82,7 +89,41 @@ func (s *Slot) Match() disk.Match {
 	if s.Volume == nil || s.Fact == nil {
 		return disk.Unproven
 	}
-	return s.Volume.Matches(s.Fact.Identity)
+	match := s.Volume.Matches(s.Fact.Identity)
+	if match == disk.Unproven && s.OtherMachine() {
+		return disk.Different
+	}
+	return match
+}
+
+// OtherMachine says whether the volume was published on another machine that had the
+// node's name: both show disks of the same serial number, and what the first one
+// remembered is gone. After an exchange of the mainboard the node still remembers its disks.
+func (s *Slot) OtherMachine() bool {
+	return s.Rebuilt && s.Volume != nil && s.Fact != nil && s.Volume.Accepted != s.Fact.Identity && s.Volume.Identity.Moved(s.Fact.Identity)
+}
+
+// Unproven is why the disk at the path may not be the volume's, and what to do about it.
+func (s *Slot) Unproven() *disk.Problem {
+	v, found := s.Volume, s.Fact.Identity
+	switch {
+	case v.Identity.Moved(found):
+		return MachineChanged(v.Identity, found)
+	case !v.Identity.Unnamed() && v.Identity.Weak():
+		return disk.Problemf(disk.IdentityUnproven,
+			"the machine has restarted, and a stop of it may have discarded the data of the disk at %s without a change of its name; if the data is there, annotate volume %s with stowage.dev/same-disk=%s", v.HostPath, v.Name, found)
+	default:
+		return disk.Problemf(disk.IdentityUnproven,
+			"the disk at %s has no identity that outlives a restart, so it may be another one; if it is the same, annotate volume %s with stowage.dev/same-disk=%s", v.HostPath, v.Name, found)
+	}
+}
+
+// MachineChanged is why no disk of a node whose machine is another one is proven to be the
+// same, and how to say so once for all of them.
+func MachineChanged(before, now disk.Identity) *disk.Problem {
+	return disk.Problemf(disk.IdentityUnproven,
+		"the node's machine was %s and is %s: another mainboard, or another machine under the node's name, whose disks may have the same serial numbers; if it has the disks that it had, annotate the node's LocalDiskReport with stowage.dev/same-machine=%s:%s, once for all of them",
+		before.Machine(), now.Machine(), before.Machine(), now.Machine())
 }
 
 // Recorded says whether the node remembers the volume as it is now, on the disk that is

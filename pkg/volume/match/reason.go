@@ -42,6 +42,8 @@ const (
 	DiskReplaced
 	// DiskFailing: the volume's disk is there and failing.
 	DiskFailing
+	// DiskUnproven: nothing proves that the disk there is the volume's, or has its data.
+	DiskUnproven
 
 	reasonCodes // their number
 )
@@ -60,6 +62,7 @@ var reasonTexts = [reasonCodes]string{
 	DiskMissing:            "node(s) unavailable because the disk of a claim's persistent volume is missing",
 	DiskReplaced:           "node(s) unavailable because the disk of a claim's persistent volume was replaced by another",
 	DiskFailing:            "node(s) unavailable because the disk of a claim's persistent volume is failing",
+	DiskUnproven:           "node(s) unavailable because the disk of a claim's persistent volume is not proven to be the same",
 }
 
 // String returns the text shown to users, empty for Fits.

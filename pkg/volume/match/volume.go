@@ -61,7 +61,7 @@ func (v *Volume) Free() bool {
 }
 
 // LostDisk reads what the agent of a volume's node has written on the volume about
-// its disk: DiskMissing, DiskFailing or DiskReplaced; Fits if nothing speaks against it. A word
+// its disk: DiskMissing, DiskFailing, DiskUnproven or DiskReplaced; Fits if nothing speaks against it. A word
 // that this version does not know is taken for the worse.
 func LostDisk(pv *v1.PersistentVolume) ReasonCode {
 	switch disk.Mark(pv.Annotations[publish.DiskAnnotation]) {
@@ -71,6 +71,8 @@ func LostDisk(pv *v1.PersistentVolume) ReasonCode {
 		return DiskMissing
 	case disk.MarkFailing:
 		return DiskFailing
+	case disk.MarkUnproven:
+		return DiskUnproven
 	default:
 		return DiskReplaced
 	}

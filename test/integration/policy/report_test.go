@@ -40,6 +40,12 @@ func TestCreateReport(t *testing.T) {
 				r.SetAnnotations(map[string]string{publish.PublishRetainedAnnotation: "local-disks/a@1"})
 			},
 		},
+		"with another mainboard acknowledged": {
+			name: gamma, node: gamma, want: reports("same-machine"),
+			forge: func(r *unstructured.Unstructured) {
+				r.SetAnnotations(map[string]string{publish.SameMachineAnnotation: "m1:m2"})
+			},
+		},
 		"with a tombstone, by which another node would clean a disk": {
 			name: gamma, node: gamma, want: reports("without tombstones"),
 			forge: func(r *unstructured.Unstructured) {

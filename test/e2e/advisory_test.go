@@ -7,6 +7,7 @@ package e2e
 
 import (
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -34,7 +35,9 @@ func TestAdvisory(t *testing.T) {
 
 // TestAdvisoryCountsCapacity: each of a pod's two claims would find room at a node, and both do
 // not. kube-scheduler asks for each alone, so that it is the extender that has the pod wait until
-// a node has room for both.
+// a node has room for both. This takes seconds, or five minutes if kube-scheduler asks again before
+// the extender has seen the larger capacity: nothing then wakes the pod before kube-scheduler's
+// periodic flush. The test's log has the time.
 func TestAdvisoryCountsCapacity(t *testing.T) {
 	t.Parallel()
 	e := advised.New(t)
@@ -64,11 +67,13 @@ func TestAdvisoryCountsCapacity(t *testing.T) {
 	room, err := capacities.Get(e.Context, "two", metav1.GetOptions{})
 	e.Do(err)
 	room.Capacity = new(resource.MustParse("200Mi"))
+	grown := time.Now()
 	_, err = capacities.Update(e.Context, room, metav1.UpdateOptions{})
 	e.Do(err)
 	for _, name := range []string{"left", "right"} {
 		provision(e, name)
 	}
+	t.Logf("the pod had a node %s after node two had room for both claims", time.Since(grown).Round(time.Second))
 	if got, node := finished(e, "both"); got != "left\nright\n" || node != "two" {
 		t.Errorf("the pod on node %s reads %q, want both words, on two, which has room for both", node, got)
 	}

@@ -100,11 +100,20 @@ func (b *books) gone(object any) {
 	delete(b.volumes, volume.Spec.Local.Path)
 }
 
-// held says that kubelet has a volume whose claim is about to go, until leave.
-func (b *books) held(volume *corev1.PersistentVolume) {
+// held says that kubelet has a volume whose claim is about to go, until leave. It returns how many
+// volumes have been recycled.
+func (b *books) held(volume *corev1.PersistentVolume) int {
+	b.mu.Lock()
+	b.slow[volume.Spec.Local.Path] = true
+	b.mu.Unlock()
+	return b.recycled()
+}
+
+// recycled is how many volumes became Available after a claim.
+func (b *books) recycled() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.slow[volume.Spec.Local.Path] = true
+	return len(b.took) + len(b.tookSlow)
 }
 
 func (b *books) leave(volume *corev1.PersistentVolume) {

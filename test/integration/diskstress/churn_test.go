@@ -42,7 +42,7 @@ func (s *stress) churn(d time.Duration) {
 		case dice < 11:
 			s.deleteOne(slices.Sorted(maps.Keys(s.pods)))
 		default:
-			s.leave(4)
+			s.leave(false)
 		}
 	}
 }
@@ -59,7 +59,7 @@ func (s *stress) drain() {
 			return
 		}
 		if len(placed) == 0 {
-			s.leave(0)
+			s.leave(true)
 			s.Wait(fmt.Sprintf("one of %d pods to be placed", len(s.pods)), func() bool { return len(s.placed()) > 0 })
 			continue
 		}
@@ -67,7 +67,7 @@ func (s *stress) drain() {
 			s.t.Fatal(err)
 		}
 		s.deleteOne(placed)
-		s.leave(4)
+		s.leave(false)
 	}
 }
 
@@ -86,7 +86,7 @@ func (s *stress) empty() {
 	for _, name := range slices.Sorted(maps.Keys(s.pods)) {
 		s.remove(name)
 	}
-	s.leave(0)
+	s.leave(true)
 }
 
 // placed are the names of the pods that have a node.

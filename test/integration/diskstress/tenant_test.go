@@ -25,6 +25,8 @@ type tenant struct {
 	claim  types.UID
 	// kubelet is the folder by which kubelet says that it has the volume mounted.
 	kubelet string
+	// until is how many volumes have been recycled when kubelet is done with it.
+	until int
 }
 
 // moveIn has every claim that has got a volume look whether it is clean, and use it.
@@ -67,7 +69,7 @@ func (s *stress) moveOut(claim types.UID) {
 		}
 		delete(s.tenants, uid)
 		if s.random.IntN(20) == 0 {
-			s.books.held(t.volume)
+			t.until = s.books.held(t.volume) + whileHeld
 			s.leaving = append(s.leaving, t)
 			continue
 		}
@@ -75,11 +77,15 @@ func (s *stress) moveOut(claim types.UID) {
 	}
 }
 
-// leave has kubelet be done with the volumes that it has been slow with, but for so
-// many. Until then nobody may have cleaned them.
-func (s *stress) leave(but int) {
+// whileHeld is how many volumes are recycled at least while kubelet holds one, so that there was
+// time to clean that one too.
+var whileHeld = volumes / 4
+
+// leave has kubelet be done with the volumes that it has been slow with, once enough others were
+// recycled, or with all. Until then they must not be cleaned.
+func (s *stress) leave(all bool) {
 	s.t.Helper()
-	for len(s.leaving) > but {
+	for len(s.leaving) > 0 && (all || s.books.recycled() >= s.leaving[0].until) {
 		t := s.leaving[0]
 		s.leaving = s.leaving[1:]
 		if !s.holds(t) {

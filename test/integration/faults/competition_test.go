@@ -40,7 +40,6 @@ func TestSchedulersCompete(t *testing.T) {
 			e := fixture.New(t)
 			e.Timeout = patience
 			pods := 2 * competitorPods
-			addNodes(e, 20)
 			addVolumes(e, 20, pods*tc.claims+tc.spare)
 			var schedulers [2]*fixture.Scheduler
 			for i := range tc.profiles {
@@ -55,6 +54,7 @@ func TestSchedulersCompete(t *testing.T) {
 				}
 				all = append(all, e.CreatePod(pod))
 			}
+			addNodes(e, 20) // last, so that both place all their pods at the same time
 			wantSettled(e, all...)
 			for _, s := range schedulers {
 				if s.Engine() != nil {

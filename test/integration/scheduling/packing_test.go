@@ -37,7 +37,6 @@ func TestPerfectPacking(t *testing.T) {
 				e.LocalPV(fmt.Sprintf("small-%d", n), node),
 				e.LocalPV(fmt.Sprintf("reads-%d", n), node).Capacity("2Gi").AccessModes(v1.ReadOnlyMany))
 		}
-		e.AddNodes(machines...)
 		e.CreatePVs(volumes...)
 		var pods []*v1.Pod
 		for i := range nodes * perNode {
@@ -45,8 +44,10 @@ func TestPerfectPacking(t *testing.T) {
 			e.CreatePVC(e.PVC(claim).Request("2Gi"))
 			pods = append(pods, e.CreatePod(e.Pod(fmt.Sprintf("pod-%d", i)).PVC(claim)))
 		}
+		e.AddNodes(machines...) // last, so that all pods are placed at the same time
 		for _, pod := range pods {
 			e.WaitScheduled(pod)
+			e.CheckEngine() // while others are in flight
 		}
 		for i := range pods {
 			e.WaitBound(fmt.Sprintf("claim-%d", i), "")

@@ -111,7 +111,7 @@ func (w *watch) lifeCycles(ctx context.Context, l *lives, former []*v1.Persisten
 func (w *watch) successor(former *v1.PersistentVolume) *v1.PersistentVolume {
 	all, _ := w.volumes.List(labels.Everything()) // never fails
 	for _, pv := range all {
-		if pv.UID != former.UID && pv.Spec.Local != nil && pv.Spec.Local.Path == former.Spec.Local.Path &&
+		if pv.UID != former.UID && pv.Spec.Local != nil && publish.PathOf(pv) == publish.PathOf(former) &&
 			nodeOf(pv) == nodeOf(former) && pv.Status.Phase == v1.VolumeAvailable && pv.DeletionTimestamp == nil {
 			return pv
 		}
@@ -125,7 +125,7 @@ func (d *demo) tellLives(cycles []cycle) error {
 	fmt.Fprintf(table, "%sNODE\tDISK\tVOLUME\tRELEASED\tCLEANING FROM\tAVAILABLE AGAIN\n", indent)
 	var errs []error
 	for _, c := range cycles {
-		disk := c.former.Spec.StorageClassName + c.former.Spec.Local.Path[strings.LastIndex(c.former.Spec.Local.Path, "/"):]
+		disk := c.former.Spec.StorageClassName + publish.PathOf(c.former)[strings.LastIndex(publish.PathOf(c.former), "/"):]
 		fmt.Fprintf(table, "%s%s\t%s\t%s\t%d ms\t%d ms\t%d ms\n", indent, nodeOf(c.former), disk, short(c.next.Name),
 			c.released.Milliseconds(), c.cleaning.Milliseconds(), c.available.Milliseconds())
 		errs = append(errs, c.check())
@@ -141,8 +141,8 @@ func checkAnew(former, now []*v1.PersistentVolume) error {
 	}
 	for i, pv := range now {
 		switch was := former[i]; {
-		case nodeOf(pv) != nodeOf(was) || pv.Spec.Local.Path != was.Spec.Local.Path:
-			return fmt.Errorf("volume %s is %s of %s, want %s of %s", pv.Name, pv.Spec.Local.Path, nodeOf(pv), was.Spec.Local.Path, nodeOf(was))
+		case nodeOf(pv) != nodeOf(was) || publish.PathOf(pv) != publish.PathOf(was):
+			return fmt.Errorf("volume %s is %s of %s, want %s of %s", pv.Name, publish.PathOf(pv), nodeOf(pv), publish.PathOf(was), nodeOf(was))
 		case pv.UID == was.UID:
 			return fmt.Errorf("volume %s was bound again without having been published again", pv.Name)
 		}

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 
 	v1 "k8s.io/api/core/v1"
+
+	"stowage.dev/stowage/pkg/local/publish"
 )
 
 const secret = "what the first shop has sold\n"
@@ -40,9 +42,9 @@ func (d *demo) writeSecrets() error {
 // secretOf is where a volume's secret is.
 func secretOf(pv *v1.PersistentVolume) string {
 	if isDevice(pv) {
-		return pv.Spec.Local.Path
+		return publish.PathOf(pv)
 	}
-	return filepath.Join(pv.Spec.Local.Path, "secret.txt")
+	return filepath.Join(publish.PathOf(pv), "secret.txt")
 }
 
 func isDevice(pv *v1.PersistentVolume) bool {

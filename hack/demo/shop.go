@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	stowagev1alpha1 "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/local/publish"
 )
 
 // shopPods are the StatefulSet's.
@@ -140,7 +141,7 @@ func (d *demo) volumesOf(claims ...string) ([]*v1.PersistentVolume, error) {
 		volumes = append(volumes, pv)
 	}
 	slices.SortFunc(volumes, func(a, b *v1.PersistentVolume) int {
-		return slices.Compare([]string{nodeOf(a), a.Spec.Local.Path}, []string{nodeOf(b), b.Spec.Local.Path})
+		return slices.Compare([]string{nodeOf(a), publish.PathOf(a)}, []string{nodeOf(b), publish.PathOf(b)})
 	})
 	return volumes, nil
 }

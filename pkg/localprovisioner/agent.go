@@ -150,6 +150,9 @@ func (a *Agent) classChanged(object any) {
 // and resumed by the next agent. An error says why the agent could not begin.
 func (a *Agent) Run(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
+	if err := a.removeLinks(ctx); err != nil {
+		return err
+	}
 	var group wait.Group
 	ctx, cancel := context.WithCancel(ctx)
 	stop := func() { // in this order: nothing is queued by what has ended

@@ -48,7 +48,7 @@ func (a *Agent) remember(ctx context.Context, g *gathered) error {
 	here := g.Fact != nil && g.Fact.Problem == nil && (v.Identity == "" || g.Match() == disk.Same)
 	record := disk.Record{Key: v.Key, HostPath: v.HostPath, Mode: v.Mode, State: disk.Published, Volume: v.Name, UID: v.UID, Generation: v.Generation, Policy: v.Policy}
 	if g.VolumeRecord != nil {
-		record.Root, record.Kind = g.VolumeRecord.Root, g.VolumeRecord.Kind
+		record.Root, record.Kind, record.Filesystem = g.VolumeRecord.Root, g.VolumeRecord.Kind, g.VolumeRecord.Filesystem
 	}
 	record.Identity = v.Identity
 	if here {

@@ -297,7 +297,7 @@ func (a *Agent) cleaningRecord(ctx context.Context, job *clean) (disk.Record, er
 		record.Step = ""
 	}
 	record.Key, record.HostPath, record.Mode, record.Root = job.Key, job.path, a.modeOf(job.gathered), root
-	record.State, record.Generation = disk.Cleaning, job.generation
+	record.State, record.Generation, record.Filesystem = disk.Cleaning, job.generation, nil
 	record.Volume, record.UID = "", ""
 	if v := job.Volume; v != nil {
 		record.Volume, record.UID, record.Policy = v.Name, v.UID, v.Policy

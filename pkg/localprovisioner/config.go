@@ -53,6 +53,18 @@ type Cleaner interface {
 	Restore(ctx context.Context, fact disk.Fact, root json.RawMessage) error
 }
 
+// Fence keeps kubelet from devices whose content is not proven; see package fence.
+type Fence interface {
+	// ReadSuperblock reads which file system is on a device.
+	ReadSuperblock(ctx context.Context, device disk.Fact) (disk.Superblock, error)
+	// LinkTarget returns what a link of disk.LinkFolder leads to; empty if there is none.
+	LinkTarget(link string) (string, error)
+	// AddLink makes a link lead to a device, or replaces it; RemoveLink removes it, if it is
+	// there.
+	AddLink(link string, device disk.Fact) error
+	RemoveLink(link string) error
+}
+
 // Config is all that an Agent needs.
 type Config struct {
 	// Node is the name of the node that the agent runs on.
@@ -69,6 +81,7 @@ type Config struct {
 	Prober    Prober
 	Inspector Inspector
 	Cleaner   Cleaner
+	Fence     Fence
 	// Tickets are for cleaning Jobs; nil cleans without, whatever the settings say.
 	Tickets Tickets
 	// Records are the node's, and stay open for as long as the agent runs.
@@ -88,7 +101,7 @@ func (c *Config) validate() error {
 		return errors.New("the node's name is not set")
 	case c.Client == nil || c.Events == nil:
 		return errors.New("there is no client or no event recorder")
-	case c.Prober == nil || c.Inspector == nil || c.Cleaner == nil || c.Records == nil:
+	case c.Prober == nil || c.Inspector == nil || c.Cleaner == nil || c.Fence == nil || c.Records == nil:
 		return errors.New("there is nothing to look at disks, to clean them or to remember them with")
 	case c.Settings == nil:
 		return errors.New("there is no configuration")

@@ -44,6 +44,9 @@ func (a *Agent) create(ctx context.Context, g *gathered, generation int64) error
 	if record.Root, err = a.rootOf(ctx, g); err != nil {
 		return err
 	}
+	if record.Filesystem, err = a.filesystemOf(ctx, g, record.Mode); err != nil {
+		return err
+	}
 	if err := a.Records.Put(record); err != nil {
 		return err
 	}
@@ -198,7 +201,7 @@ func (a *Agent) findForeign(ctx context.Context, g *gathered) error {
 		if err != nil {
 			return fmt.Errorf("look for a volume of %s: %w", g.path, err)
 		}
-		if found == nil || publish.Owned(found, a.Node) || found.Spec.Local == nil || found.Spec.Local.Path != g.path {
+		if found == nil || publish.Owned(found, a.Node) || publish.PathOf(found) != g.path {
 			continue // a collision of 32-bit names; or ours, which the informer will show
 		}
 		a.mu.Lock()

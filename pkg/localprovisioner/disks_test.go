@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -16,13 +17,16 @@ import (
 
 // disks are a node's, in place of package host.
 type disks struct {
-	mu     sync.Mutex
-	facts  map[string]disk.Fact // by name
-	data   map[disk.Identity]string
-	users  map[disk.Identity][]disk.User
-	looks  int
-	asked  int // questions that read a disk
-	cleans []string
+	mu    sync.Mutex
+	facts map[string]disk.Fact // by name
+	data  map[disk.Identity]string
+	users map[disk.Identity][]disk.User
+	links map[string]string // targets, by path
+	// formats are what is on devices.
+	formats map[disk.Identity]disk.Superblock
+	looks   int
+	asked   int // questions that read a disk
+	cleans  []string
 	// silent are disks that do not answer, failing those that answer with an error.
 	silent  map[disk.Identity]chan struct{}
 	failing map[disk.Identity]error
@@ -37,6 +41,7 @@ type disks struct {
 func newDisks() *disks {
 	return &disks{
 		facts: map[string]disk.Fact{}, data: map[disk.Identity]string{}, users: map[disk.Identity][]disk.User{},
+		links: map[string]string{}, formats: map[disk.Identity]disk.Superblock{},
 		silent: map[disk.Identity]chan struct{}{}, failing: map[disk.Identity]error{},
 	}
 }
@@ -180,7 +185,51 @@ func (d *disks) Clean(ctx context.Context, request disk.CleanRequest, progress f
 		}
 	}
 	d.write(request.Target.Identity, "")
+	d.format(request.Target.Identity, disk.Superblock{})
 	return progress(disk.Progress{Done: request.Target.Bytes, Total: request.Target.Bytes, Step: "done"})
+}
+
+func (d *disks) ReadSuperblock(_ context.Context, f disk.Fact) (disk.Superblock, error) {
+	if err := d.reach(f.Identity); err != nil {
+		return disk.Superblock{}, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.formats[f.Identity], nil
+}
+
+func (d *disks) LinkTarget(link string) (string, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.links[link], nil
+}
+
+func (d *disks) AddLink(link string, f disk.Fact) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.links[link] = f.Device
+	return nil
+}
+
+func (d *disks) RemoveLink(link string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.links, link)
+	return nil
+}
+
+// format puts something on a device.
+func (d *disks) format(identity disk.Identity, found disk.Superblock) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.formats[identity] = found
+}
+
+// linked are all links, with what they lead to.
+func (d *disks) linked() map[string]string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return maps.Clone(d.links)
 }
 
 func (d *disks) Restore(_ context.Context, f disk.Fact, _ json.RawMessage) error {

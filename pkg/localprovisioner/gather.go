@@ -22,6 +22,7 @@ type learned struct {
 	usersKnown bool
 	asked      bool
 	claimant   string
+	superblock *disk.Superblock
 }
 
 // gathered is a slot with what acting on it takes.
@@ -52,6 +53,7 @@ func (a *Agent) gather(path string, l learned) *gathered {
 	if len(volumes) > 0 {
 		g.Volume, g.others = &volumes[0], volumes[1:]
 		g.Key = g.Volume.Key
+		g.Link = a.linkOf(g.Volume)
 	}
 	if class := conf.classes[g.Key.Class]; class != nil && configured {
 		g.Configured, g.Existing, g.Mode = true, existing(class), disk.Mode(class.VolumeMode)
@@ -70,6 +72,7 @@ func (a *Agent) gather(path string, l learned) *gathered {
 	g.Elsewhere = a.elsewhere(conf, path, g.Fact.Identity)
 	if l.identity == g.Fact.Identity {
 		g.Content, g.Found, g.Users, g.UsersKnown, g.Asked, g.Claimant = l.content, l.found, l.users, l.usersKnown, l.asked, l.claimant
+		g.Superblock = l.superblock
 	}
 	if g.Record != nil {
 		g.Stayed = !g.since.After(g.Record.Updated)
@@ -81,7 +84,7 @@ func (a *Agent) gather(path string, l learned) *gathered {
 // learned is what was found out about the disk so far.
 func (g *gathered) learned() learned {
 	return learned{
-		identity: g.Fact.Identity, content: g.Content, found: g.Found, users: g.Users, usersKnown: g.UsersKnown, asked: g.Asked, claimant: g.Claimant,
+		identity: g.Fact.Identity, content: g.Content, found: g.Found, users: g.Users, usersKnown: g.UsersKnown, asked: g.Asked, claimant: g.Claimant, superblock: g.Superblock,
 	}
 }
 

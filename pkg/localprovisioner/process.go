@@ -14,6 +14,7 @@ import (
 
 	"stowage.dev/stowage/pkg/local/discovery"
 	"stowage.dev/stowage/pkg/local/disk"
+	"stowage.dev/stowage/pkg/local/fence"
 	"stowage.dev/stowage/pkg/local/reclaim"
 	"stowage.dev/stowage/pkg/local/slot"
 	"stowage.dev/stowage/pkg/logkeys"
@@ -70,6 +71,9 @@ func (a *Agent) process(ctx context.Context, path string) {
 // wait has a slot that cannot go on now looked at again, if no event will be the occasion.
 func (a *Agent) wait(ctx context.Context, g *gathered, d slot.Decision) {
 	last := a.reconsider(ctx, g, d)
+	if fenced := fenceRecheck(g); fenced > 0 && (last == 0 || fenced < last) {
+		last = fenced
+	}
 	if last == 0 {
 		a.waits.forget(g.path)
 		return
@@ -140,6 +144,8 @@ func (a *Agent) consider(ctx context.Context, path string) (*gathered, slot.Deci
 			known, err = a.users(ctx, g)
 		case d.Do == slot.Inspect:
 			known, err = a.inspect(ctx, g)
+		case d.Do == slot.ReadSuperblock:
+			known = a.readSuperblock(ctx, g)
 		default:
 			return g, d, nil
 		}
@@ -159,6 +165,10 @@ func unanswered(err error) *disk.Problem {
 }
 
 func (a *Agent) decide(g *gathered) slot.Decision {
+	return fence.With(a.decideVolume(g), fence.Decide(&g.Slot))
+}
+
+func (a *Agent) decideVolume(g *gathered) slot.Decision {
 	if reclaim.Concerns(&g.Slot) {
 		return reclaim.Decide(&g.Slot)
 	}
@@ -239,6 +249,12 @@ func (a *Agent) act(ctx context.Context, g *gathered, d slot.Decision) error {
 		return a.guard(ctx, g)
 	case slot.MarkDisk:
 		return a.mark(ctx, g, d.Mark)
+	case slot.RecordFilesystem:
+		return a.recordFilesystem(ctx, g)
+	case slot.AddLink:
+		return a.addLink(ctx, g)
+	case slot.RemoveLink:
+		return a.removeLink(ctx, g, d)
 	case slot.Remove:
 		return a.remove(ctx, g, d)
 	case slot.Wipe:

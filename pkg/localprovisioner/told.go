@@ -139,10 +139,30 @@ func describe(g *gathered, d slot.Decision) stowage.Entry {
 			e.Bytes = v.Bytes
 		}
 	}
+	e.Link, e.Filesystem = describeLink(g)
 	if d.Problem != nil {
 		e.Reason, e.Message = string(d.Problem.Reason), d.Problem.Message
 	}
 	return e
+}
+
+// describeLink is how kubelet finds the device of a volume, and the file system that is
+// recorded of it; empty for volumes of other kinds.
+func describeLink(g *gathered) (link, filesystem string) {
+	if v := g.Volume; v != nil {
+		switch {
+		case v.Link == "" && g.Fact != nil && g.Fact.Kind == disk.Device:
+			link = stowage.LinkUnprotected
+		case v.Link != "" && g.Link == "":
+			link = stowage.LinkWithheld
+		case v.Link != "":
+			link = stowage.LinkPresent
+		}
+	}
+	if r := g.VolumeRecord; link != "" && r != nil && r.Filesystem != nil && r.Filesystem.Type != "" {
+		filesystem = r.Filesystem.String()
+	}
+	return link, filesystem
 }
 
 // failed tells that something that was decided could not be done, and whether that is

@@ -5,10 +5,12 @@ package localprovisioner
 
 import (
 	"cmp"
+	"fmt"
 	"path"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/cache"
 
 	"stowage.dev/stowage/pkg/local/disk"
@@ -50,10 +52,10 @@ func asVolume(object any) (*corev1.PersistentVolume, bool) {
 // or trailing slashes; empty if there is none.
 func pathOf(object any) string {
 	volume, ok := asVolume(object)
-	if !ok || volume.Spec.Local == nil || volume.Spec.Local.Path == "" {
+	if !ok || publish.PathOf(volume) == "" {
 		return ""
 	}
-	return path.Clean(volume.Spec.Local.Path)
+	return path.Clean(publish.PathOf(volume))
 }
 
 func (a *Agent) volumeChanged(object any) {
@@ -66,9 +68,22 @@ func (a *Agent) volumeChanged(object any) {
 func (a *Agent) volumeGone(object any) {
 	if volume, ok := asVolume(object); ok {
 		a.expects.gone(volume)
+		a.unlink(volume)
 	}
 	a.queue.Add(pathOf(object))
 	poke(a.look) // its disk may be at another path, and may now be published there
+}
+
+// unlink removes the link of a volume that is gone, which it has only if its finalizer was
+// removed by hand.
+func (a *Agent) unlink(volume *corev1.PersistentVolume) {
+	v, ours := a.volumeOf(a.current(), volume)
+	if !ours || v.Link == "" {
+		return
+	}
+	if err := a.Fence.RemoveLink(v.Link); err != nil {
+		utilruntime.HandleError(fmt.Errorf("remove the link of volume %s, which is gone: %w", v.Name, err))
+	}
 }
 
 // volumeOf reads an informer's object, if the volume is this node's.

@@ -87,7 +87,7 @@ func (w *world) start() {
 		w.stop()
 	}
 	agent, err := New(Config{
-		Node: node, Machine: w.machine, Client: w.api, Reports: w.reports, Events: w.events, Prober: w.disks, Inspector: w.disks, Cleaner: w.disks,
+		Node: node, Machine: w.machine, Client: w.api, Reports: w.reports, Events: w.events, Prober: w.disks, Inspector: w.disks, Cleaner: w.disks, Fence: w.disks,
 		Records: w.records, Settings: w.config, Tickets: w.tickets,
 	})
 	if err != nil {

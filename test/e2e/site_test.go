@@ -26,6 +26,7 @@ var classes = append([]install.Class{
 	class("files", nil),
 	class("folders", map[string]any{"allowDirectories": true, "directoryPattern": "disk*"}),
 	class("formatted", nil),
+	class("fenced", nil),
 	class("blocks", map[string]any{"volumeMode": "Block"}),
 	class("slow", map[string]any{"volumeMode": "Block", "blockCleanerCommand": []string{"dd-zero", "100"}}),
 	class("owned", nil),

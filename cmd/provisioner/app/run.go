@@ -68,7 +68,7 @@ func (o *options) run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, records.Close()) }()
 	metrics.RegisterProvisioner()
 	return o.serve(ctx, localprovisioner.Config{
-		Node: o.node, Machine: machine, Settings: settings, Records: records, Prober: node, Inspector: node, Cleaner: node, Recheck: o.recheck,
+		Node: o.node, Machine: machine, Settings: settings, Records: records, Prober: node, Inspector: node, Cleaner: node, Fence: node, Recheck: o.recheck,
 		Tickets: ticket.Folder(cleanjob.TicketFolder),
 	})
 }

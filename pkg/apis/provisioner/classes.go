@@ -5,7 +5,7 @@ package provisioner
 
 import (
 	"path"
-	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -142,13 +142,14 @@ func readDir(n node) (string, bool) {
 	return "", false
 }
 
-// fsTypes are names that may follow "mkfs.".
-var fsTypes = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
+// fsTypes are the file systems that the provisioner recognizes on a device (package
+// superblock), so that kubelet makes them once only.
+var fsTypes = []string{"ext2", "ext3", "ext4", "xfs", "btrfs"}
 
 func readFSType(n node, r *classReader) {
 	text, ok := n.text()
-	if ok && !fsTypes.MatchString(text) {
-		n.failf("must be the name of a file system that the node can make, such as ext4 or xfs, and is %q", text)
+	if ok && !slices.Contains(fsTypes, text) {
+		n.failf("must be ext2, ext3, ext4, xfs or btrfs, and is %q", text)
 		return
 	}
 	set(&r.class.FSType)(text, ok)

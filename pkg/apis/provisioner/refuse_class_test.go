@@ -52,9 +52,10 @@ func TestRefuseInClass(t *testing.T) {
 		"a mode in the wrong case":   {"volumeMode: block", `volumeMode: must be Filesystem or Block, and is "block"`},
 		"an access mode that is none": {"accessMode: RWO",
 			`accessMode: must be ReadWriteOnce, ReadWriteOncePod, ReadOnlyMany or ReadWriteMany, and is "RWO"`},
-		"a file system with options": {"fsType: ext4 -F", `fsType: must be the name of a file system that the node can make, such as ext4 or xfs, and is "ext4 -F"`},
+		"a file system with options":                       {"fsType: ext4 -F", `fsType: must be ext2, ext3, ext4, xfs or btrfs, and is "ext4 -F"`},
+		"a file system that is not recognized on a device": {"fsType: f2fs", `fsType: must be ext2, ext3, ext4, xfs or btrfs, and is "f2fs"`},
 		"a file system that is a path": {"fsType: ../../bin/sh",
-			`fsType: must be the name of a file system that the node can make, such as ext4 or xfs, and is "../../bin/sh"`},
+			`fsType: must be ext2, ext3, ext4, xfs or btrfs, and is "../../bin/sh"`},
 
 		"a comma too many":         {"namePattern: 'a,'", `namePattern: "a," has an empty pattern: take out the comma that is too many`},
 		"a blank beside a comma":   {"namePattern: 'a, b'", `namePattern: "a, b" has a blank beside a comma or at an end, which no name matches: take it out`},

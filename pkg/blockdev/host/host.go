@@ -20,6 +20,7 @@ import (
 
 	"stowage.dev/stowage/pkg/blockdev/files"
 	"stowage.dev/stowage/pkg/blockdev/identity"
+	"stowage.dev/stowage/pkg/blockdev/links"
 	"stowage.dev/stowage/pkg/blockdev/mounts"
 	"stowage.dev/stowage/pkg/blockdev/probe"
 	"stowage.dev/stowage/pkg/blockdev/usage"
@@ -49,6 +50,7 @@ type Config struct {
 type Host struct {
 	*probe.Prober
 	looker    *usage.Looker
+	links     links.Folder
 	mountinfo string
 	identity  identity.Host
 }
@@ -59,7 +61,10 @@ func New(c Config) (*Host, error) {
 	defaultTo(&c.Sys, "/sys")
 	defaultTo(&c.Dev, "/dev")
 	defaultTo(&c.KubeletDir, "/var/lib/kubelet")
-	h := &Host{mountinfo: c.Proc + "/1/mountinfo", identity: identity.Host{Sys: c.Sys, Machine: c.Machine}}
+	h := &Host{
+		mountinfo: c.Proc + "/1/mountinfo", links: links.Folder{Base: "/dev", Path: disk.LinkFolder},
+		identity: identity.Host{Sys: c.Sys, Machine: c.Machine},
+	}
 	looker, err := usage.New(usage.Config{
 		Mountinfo: h.mountinfo, Swaps: c.Proc + "/swaps", Sys: c.Sys, Dev: c.Dev, KubeletDir: c.KubeletDir, KubeletPath: c.KubeletPath,
 	})

@@ -144,6 +144,9 @@ func (w *Watch) listen(ctx context.Context) {
 	if w.inotify == nil {
 		return
 	}
+	// A device that comes or goes below a link changes nothing in the folder.
+	// Without this watch the next scan observes it.
+	_ = w.inotify.Add(w.prober.cfg.Dev)
 	v, err := w.prober.view()
 	for _, f := range w.folders {
 		problem := deaf(f, err)

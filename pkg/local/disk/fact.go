@@ -3,7 +3,11 @@
 
 package disk
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
 
 // Key names a slot: an entry of the discovery directory of a class. At most one
 // volume at a time is published for a slot.
@@ -60,6 +64,12 @@ type Fact struct {
 	Problem *Problem
 }
 
+// Mounted reports whether the host has a file system of a device mounted, or of a device
+// that shares bytes with it.
+func (f *Fact) Mounted() bool {
+	return slices.ContainsFunc(f.Overlaps, func(place string) bool { return strings.HasPrefix(place, "fs:") })
+}
+
 // Problem is why something is not done, as users are told.
 type Problem struct {
 	Reason Reason
@@ -108,11 +118,13 @@ const (
 
 // Why a volume is not as it should be, or not cleaned.
 const (
-	Missing           Reason = "Missing"          // nothing is at the volume's path
-	Replaced          Reason = "Replaced"         // another disk is at the volume's path
-	IdentityUnproven  Reason = "IdentityUnproven" // perhaps another disk is at the volume's path
-	Grown             Reason = "Grown"            // the disk has another size than the volume
-	VolumeInUse       Reason = "VolumeInUse"      // something still uses the volume
+	Missing           Reason = "Missing"           // nothing is at the volume's path
+	Replaced          Reason = "Replaced"          // another disk is at the volume's path
+	IdentityUnproven  Reason = "IdentityUnproven"  // perhaps another disk is at the volume's path
+	Grown             Reason = "Grown"             // the disk has another size than the volume
+	SignatureLost     Reason = "SignatureLost"     // the volume's file system is not on its device any more
+	FilesystemChanged Reason = "FilesystemChanged" // another file system is on the volume's device
+	VolumeInUse       Reason = "VolumeInUse"       // something still uses the volume
 	Recycle           Reason = "VolumeUnsupportedReclaimPolicy"
 	PhaseFailed       Reason = "PhaseFailed"        // the volume's phase is Failed
 	RetainedDirty     Reason = "RetainedDirty"      // kept by policy Retain, with its data

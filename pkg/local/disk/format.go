@@ -41,3 +41,11 @@ func (s *Superblock) Holds() string {
 	}
 	return s.Format.String()
 }
+
+// LinkFolder is the folder on the node in which volumes have the links to their devices.
+// It is on devtmpfs: after a boot there are none.
+const LinkFolder = "/dev/stowage/disks"
+
+// LinkPath is the link of a volume. Names of volumes are unique in a cluster, so nodes
+// that share a /dev have different links.
+func LinkPath(class, volume string) string { return LinkFolder + "/" + class + "/" + volume }

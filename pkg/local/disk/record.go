@@ -68,6 +68,10 @@ type Record struct {
 	// Root is what the root of a file system looked like when it was first
 	// published (owner, mode, attributes); its meaning is the cleaner's.
 	Root json.RawMessage `json:"root,omitempty"`
+	// Filesystem is the file system of a device whose volume has mode Filesystem: the zero
+	// value if the device was blank when it was published and none was observed since, nil
+	// if that is not known. What it points to is never changed.
+	Filesystem *Format `json:"filesystem,omitempty"`
 	// Updated is when the record was last written.
 	Updated time.Time `json:"updated"`
 }

@@ -19,9 +19,15 @@ const (
 type Volume struct {
 	Name, UID, ResourceVersion string
 	Key                        Key
-	// HostPath is spec.local.path.
+	// HostPath is the path of the volume's slot on the node. It is spec.local.path too,
+	// but for a volume that has a Link.
 	HostPath string
-	Mode     Mode
+	// Link is spec.local.path of a volume whose device kubelet finds by a link of ours
+	// (LinkPath); empty for others.
+	Link string
+	// FSType is the file system that kubelet makes on a blank device of mode Filesystem.
+	FSType string
+	Mode   Mode
 	// Bytes is the capacity that the volume states; DiskBytes the size of the disk
 	// that it was published with (0 when the volume does not say: one that was
 	// adopted).
@@ -39,6 +45,9 @@ type Volume struct {
 	Deleting, Finalized bool
 	// Accepted is an identity that an administrator has said to be the same disk.
 	Accepted Identity
+	// AcceptedFormat is a file system that an administrator has accepted as the volume's:
+	// Format.String.
+	AcceptedFormat string
 	// Mark is what the volume says of its disk.
 	Mark Mark
 }

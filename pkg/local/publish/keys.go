@@ -32,6 +32,12 @@ const (
 	BytesAnnotation = "stowage.dev/disk-bytes"
 	// GenerationAnnotation holds the volume's generation.
 	GenerationAnnotation = "stowage.dev/generation"
+	// PathAnnotation holds the path of the volume's slot on the node, if spec.local.path is
+	// a link (disk.LinkPath).
+	PathAnnotation = "stowage.dev/disk-path"
+	// SameFilesystemAnnotation is for administrators: the file system that is on the
+	// volume's device now ("ext4:<UUID>"), if it is the volume's.
+	SameFilesystemAnnotation = "stowage.dev/same-filesystem"
 	// SameDiskAnnotation is for administrators: the identity of what is at the
 	// volume's path now, if that is the disk that was published.
 	SameDiskAnnotation = "stowage.dev/same-disk"

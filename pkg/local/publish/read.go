@@ -43,12 +43,22 @@ func VolumeOf(pv *corev1.PersistentVolume, directories map[string]string) (disk.
 		mode = disk.Mode(*pv.Spec.VolumeMode)
 	}
 	class := classOf(pv)
+	hostPath, link := PathOf(pv), ""
+	if hasLink(pv) {
+		link = pv.Spec.Local.Path
+	}
+	fsType := defaultFSType
+	if pv.Spec.Local.FSType != nil && *pv.Spec.Local.FSType != "" {
+		fsType = *pv.Spec.Local.FSType
+	}
 	return disk.Volume{
 		Name:            pv.Name,
 		UID:             string(pv.UID),
 		ResourceVersion: pv.ResourceVersion,
-		Key:             disk.Key{Class: class, Name: entry(pv.Spec.Local.Path, directories[class])},
-		HostPath:        pv.Spec.Local.Path,
+		Key:             disk.Key{Class: class, Name: entry(hostPath, directories[class])},
+		HostPath:        hostPath,
+		Link:            link,
+		FSType:          fsType,
 		Mode:            mode,
 		Bytes:           capacity.Value(),
 		DiskBytes:       number(pv.Annotations[BytesAnnotation]),
@@ -60,8 +70,32 @@ func VolumeOf(pv *corev1.PersistentVolume, directories map[string]string) (disk.
 		Deleting:        pv.DeletionTimestamp != nil,
 		Finalized:       slices.Contains(pv.Finalizers, Finalizer),
 		Accepted:        disk.Identity(pv.Annotations[SameDiskAnnotation]),
+		AcceptedFormat:  pv.Annotations[SameFilesystemAnnotation],
 		Mark:            disk.Mark(pv.Annotations[DiskAnnotation]),
 	}, nil
+}
+
+// defaultFSType is what kubelet makes on the device of a local volume that names no
+// file system.
+const defaultFSType = "ext4"
+
+// hasLink reports whether a volume's path is its own link, and the volume has the path of
+// its slot.
+func hasLink(pv *corev1.PersistentVolume) bool {
+	return pv.Spec.Local.Path == disk.LinkPath(classOf(pv), pv.Name) && pv.Annotations[PathAnnotation] != ""
+}
+
+// PathOf is the path of a volume's slot on the node: spec.local.path, or what
+// PathAnnotation holds if that is a link. It is empty if the volume is not local.
+func PathOf(pv *corev1.PersistentVolume) string {
+	switch {
+	case pv.Spec.Local == nil:
+		return ""
+	case hasLink(pv):
+		return pv.Annotations[PathAnnotation]
+	default:
+		return pv.Spec.Local.Path
+	}
 }
 
 // Configured says whether a volume is of a slot that the configuration still has:

@@ -70,7 +70,7 @@ func TestVolumeOfAnAdoptedVolume(t *testing.T) {
 	t.Parallel()
 	got, problem := VolumeOf(local("fast", "/mnt/fast/disk1"), map[string]string{"fast": "/mnt/fast"})
 	want := disk.Volume{
-		Name: "pv", Key: slot("fast", "disk1"), HostPath: "/mnt/fast/disk1", Mode: disk.Filesystem,
+		Name: "pv", Key: slot("fast", "disk1"), HostPath: "/mnt/fast/disk1", FSType: "ext4", Mode: disk.Filesystem,
 		Bytes: gibibyte, Generation: FirstGeneration, Phase: disk.PhaseAvailable, Policy: disk.Retain,
 	}
 	if problem != nil {
@@ -92,7 +92,7 @@ func TestVolumeOfALifetime(t *testing.T) {
 	got, problem := VolumeOf(pv, map[string]string{"fast": "/mnt/fast"})
 	want := disk.Volume{
 		Name: pv.Name, UID: "uid", ResourceVersion: "7", Key: slot("fast", "disk1"),
-		HostPath: "/mnt/fast/disk1", Mode: disk.Filesystem, Bytes: 10 * gibibyte, DiskBytes: 10*gibibyte + 4096,
+		HostPath: "/mnt/fast/disk1", FSType: "ext4", Mode: disk.Filesystem, Bytes: 10 * gibibyte, DiskBytes: 10*gibibyte + 4096,
 		Identity: "fs:0a1b:/", Generation: 1, Phase: disk.PhaseReleased, Policy: disk.Delete,
 		Claimed: true, Deleting: true, Finalized: true, Accepted: "weak:b:2:3",
 	}
@@ -186,7 +186,13 @@ func FuzzVolume(f *testing.F) {
 		want := disk.Volume{
 			Name: pv.Name, Key: r.Disk.Key, HostPath: r.Disk.HostPath, Mode: r.Offer.Mode,
 			Bytes: Capacity(bytes), DiskBytes: bytes, Identity: r.Disk.Identity, Generation: generation,
-			Policy: disk.Delete, Finalized: true,
+			Policy: disk.Delete, Finalized: true, FSType: "ext4",
+		}
+		if r.Offer.Mode == disk.Filesystem && r.Offer.FSType != "" {
+			want.FSType = r.Offer.FSType
+		}
+		if r.Disk.Kind == disk.Device {
+			want.Link = disk.LinkPath(class, pv.Name)
 		}
 		if diff := cmp.Diff(want, v); diff != "" {
 			t.Error(diff)

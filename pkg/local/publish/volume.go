@@ -76,18 +76,31 @@ func (r *Request) labels() map[string]string {
 }
 
 func (r *Request) annotations() map[string]string {
-	return map[string]string{
+	annotations := map[string]string{
 		NodeNameAnnotation:      r.Node.Name,
 		ProvisionedByAnnotation: ProvisionedBy(r.Node.Name),
 		IdentityAnnotation:      string(r.Disk.Identity),
 		BytesAnnotation:         strconv.FormatInt(r.Disk.Bytes, 10),
 		GenerationAnnotation:    strconv.FormatInt(r.Generation, 10),
 	}
+	if r.Disk.Kind == disk.Device {
+		annotations[PathAnnotation] = r.Disk.HostPath
+	}
+	return annotations
+}
+
+// path is what kubelet gets: of a device a link, which exists only while the device may be
+// used.
+func (r *Request) path() string {
+	if r.Disk.Kind == disk.Device {
+		return disk.LinkPath(r.Class.Name, r.named())
+	}
+	return r.Disk.HostPath
 }
 
 func (r *Request) spec() corev1.PersistentVolumeSpec {
 	mode := corev1.PersistentVolumeMode(r.Offer.Mode)
-	local := &corev1.LocalVolumeSource{Path: r.Disk.HostPath}
+	local := &corev1.LocalVolumeSource{Path: r.path()}
 	if r.Offer.Mode == disk.Filesystem && r.Offer.FSType != "" {
 		fsType := r.Offer.FSType
 		local.FSType = &fsType

@@ -119,6 +119,26 @@ func TestOffer(t *testing.T) {
 			got:    func(pv *corev1.PersistentVolume) any { return pv.Spec.Local.FSType },
 			want:   (*string)(nil),
 		},
+		"the path of a device is the volume's link": {
+			change: func(r *Request) { r.Disk.Kind = disk.Device },
+			got:    func(pv *corev1.PersistentVolume) any { return pv.Spec.Local.Path },
+			want:   "/dev/stowage/disks/fast/" + Name("node1", slot("fast", "disk1"), 1),
+		},
+		"the slot of a device is in an annotation": {
+			change: func(r *Request) { r.Disk.Kind, r.Offer.Mode = disk.Device, disk.Block },
+			got:    func(pv *corev1.PersistentVolume) any { return []string{pv.Annotations[PathAnnotation], PathOf(pv)} },
+			want:   []string{"/mnt/fast/disk1", "/mnt/fast/disk1"},
+		},
+		"a file system has its own path, and no annotation of it": {
+			change: func(*Request) {},
+			got:    func(pv *corev1.PersistentVolume) any { return []string{pv.Annotations[PathAnnotation], PathOf(pv)} },
+			want:   []string{"", "/mnt/fast/disk1"},
+		},
+		"the link of another volume is no link": {
+			change: func(r *Request) { r.Disk.Kind = disk.Device },
+			got:    func(pv *corev1.PersistentVolume) any { pv.Name = "other"; return PathOf(pv) },
+			want:   "/dev/stowage/disks/fast/" + Name("node1", slot("fast", "disk1"), 1),
+		},
 		"a device for Block says so": {
 			change: func(r *Request) { r.Disk.Kind, r.Offer.Mode = disk.Device, disk.Block },
 			got:    func(pv *corev1.PersistentVolume) any { return *pv.Spec.VolumeMode },

@@ -40,6 +40,14 @@ const (
 	Keep Action = "Keep"
 	// Absolve: write the record as Clean, with Decision.Generation.
 	Absolve Action = "Absolve"
+	// ReadSuperblock: find out Superblock.
+	ReadSuperblock Action = "ReadSuperblock"
+	// RecordFilesystem: write Superblock.Format to the record.
+	RecordFilesystem Action = "RecordFilesystem"
+	// AddLink: make the volume's link lead to Fact.Device.
+	AddLink Action = "AddLink"
+	// RemoveLink: remove the volume's link.
+	RemoveLink Action = "RemoveLink"
 	// Release: take our finalizer off the volume.
 	Release Action = "Release"
 )

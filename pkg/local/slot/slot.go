@@ -59,6 +59,12 @@ type Slot struct {
 	// Foreign one that is not ours and has the path.
 	Elsewhere, Foreign string
 
+	// Link is the device node that the volume's link leads to (disk.Volume.Link); empty if
+	// there is no link.
+	Link string
+	// Superblock is what was read of the device; nil if it was not read.
+	Superblock *disk.Superblock
+
 	// Stayed says that the disk has been here since Record was written. If not, another
 	// node may have had it meanwhile.
 	Stayed bool

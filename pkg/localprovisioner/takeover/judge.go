@@ -87,7 +87,7 @@ func (v *view) place(pv *corev1.PersistentVolume) (string, bool) {
 	if !ok || pv.Spec.Local == nil {
 		return "", false
 	}
-	return host + ":" + path.Clean(pv.Spec.Local.Path), true
+	return host + ":" + path.Clean(publish.PathOf(pv)), true
 }
 
 // reject says why a volume of the reference cannot be adopted; empty if it can.

@@ -30,7 +30,7 @@ func held(t *testing.T, n *node.Node, name string) *corev1.PersistentVolume {
 
 // askFor is an entry that asks for a volume's disk, as an honest agent would.
 func askFor(volume *corev1.PersistentVolume) stowage.Entry {
-	path := volume.Spec.Local.Path
+	path := publish.PathOf(volume)
 	return stowage.Entry{
 		Class: volume.Spec.StorageClassName, Name: path[strings.LastIndex(path, "/")+1:], Path: path, State: stowage.EntryCleaning, Volume: volume.Name,
 		Cleaning: &stowage.Cleaning{Request: &stowage.CleaningRequest{

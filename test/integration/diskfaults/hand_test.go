@@ -48,7 +48,7 @@ func (h *hand) once(ctx context.Context) {
 	}
 	v := &list.Items[h.random.IntN(len(list.Items))]
 	for _, t := range h.world.disks {
-		if !t.has(v.Spec.Local.Path) {
+		if !t.has(publish.PathOf(v)) {
 			continue
 		}
 		t.acting.Lock()
@@ -63,7 +63,7 @@ func (h *hand) once(ctx context.Context) {
 	}
 	if what < 4 {
 		h.world.note("    the administrator %s volume %s of %s (%s)",
-			[]string{"deleted", "deleted", "deleted and tore off", "took the finalizers off"}[what], v.Name, v.Spec.Local.Path, v.Status.Phase)
+			[]string{"deleted", "deleted", "deleted and tore off", "took the finalizers off"}[what], v.Name, publish.PathOf(v), v.Status.Phase)
 	}
 }
 

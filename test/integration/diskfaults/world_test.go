@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 
+	"stowage.dev/stowage/pkg/local/publish"
 	"stowage.dev/stowage/test/integration/node"
 )
 
@@ -81,7 +82,7 @@ func (w *world) told(object any, gone bool) {
 		return
 	}
 	for _, d := range w.disks {
-		if d.has(volume.Spec.Local.Path) {
+		if d.has(publish.PathOf(volume)) {
 			d.news.add(news{volume: volume, gone: gone})
 		}
 	}

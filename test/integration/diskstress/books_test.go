@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 
+	"stowage.dev/stowage/pkg/local/publish"
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
@@ -63,7 +64,7 @@ func (b *books) changed(object any) {
 	if !ok || !slices.Contains(b.classes, volume.Spec.StorageClassName) {
 		return
 	}
-	path := volume.Spec.Local.Path
+	path := publish.PathOf(volume)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if other, ok := b.volumes[path]; ok && other != volume.UID {
@@ -97,14 +98,14 @@ func (b *books) gone(object any) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.volumes, volume.Spec.Local.Path)
+	delete(b.volumes, publish.PathOf(volume))
 }
 
 // held says that kubelet has a volume whose claim is about to go, until leave. It returns how many
 // volumes have been recycled.
 func (b *books) held(volume *corev1.PersistentVolume) int {
 	b.mu.Lock()
-	b.slow[volume.Spec.Local.Path] = true
+	b.slow[publish.PathOf(volume)] = true
 	b.mu.Unlock()
 	return b.recycled()
 }
@@ -119,7 +120,7 @@ func (b *books) recycled() int {
 func (b *books) leave(volume *corev1.PersistentVolume) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.freed[volume.Spec.Local.Path] = time.Now()
+	b.freed[publish.PathOf(volume)] = time.Now()
 }
 
 // finish reports.

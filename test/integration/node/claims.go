@@ -70,7 +70,7 @@ func (n *Node) Published(class string) []string {
 	var names []string
 	for _, v := range list.Items {
 		if v.Spec.StorageClassName == class {
-			names = append(names, filepath.Base(v.Spec.Local.Path))
+			names = append(names, filepath.Base(publish.PathOf(&v)))
 		}
 	}
 	slices.Sort(names)

@@ -23,7 +23,7 @@ import (
 func (n *Node) Volume(class, name string) *corev1.PersistentVolume {
 	var found *corev1.PersistentVolume
 	for _, volume := range n.Env.AllPVs() {
-		if publish.Owned(volume, n.Name) && volume.Spec.Local.Path == n.PathOf(class, name) {
+		if publish.Owned(volume, n.Name) && publish.PathOf(volume) == n.PathOf(class, name) {
 			if found == nil || volume.DeletionTimestamp == nil {
 				found = volume
 			}

@@ -85,7 +85,7 @@ func TestDiskTakenOut(t *testing.T) {
 	n.WaitPhase(n.Files, "disk2", corev1.VolumeAvailable)
 	s.set("db", 1, func(set *appsv1.StatefulSet) { set.Spec.VolumeClaimTemplates[0].Annotations = asks("Release", "2s") })
 	before := s.waitPlaced("db-0", "data-db-0", nil)
-	slot := filepath.Base(before.pv.Spec.Local.Path)
+	slot := filepath.Base(publish.PathOf(before.pv))
 	n.Write(slot, "secret", "of the first pod")
 	n.Unmount(n.PathOf(n.Files, slot))
 	s.waitPlaced("db-0", "data-db-0", before)

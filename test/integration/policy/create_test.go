@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"stowage.dev/stowage/pkg/local/disk"
 	"stowage.dev/stowage/pkg/local/loss"
 	"stowage.dev/stowage/pkg/local/publish"
 	"stowage.dev/stowage/pkg/testing/builders"
@@ -17,6 +18,13 @@ import (
 // affinity has an agent's volume on nodes by these terms.
 func affinity(terms ...corev1.NodeSelectorTerm) func(*corev1.PersistentVolume) {
 	return func(pv *corev1.PersistentVolume) { pv.Spec.NodeAffinity.Required.NodeSelectorTerms = terms }
+}
+
+// deviceVolume makes the volume one of a device.
+func deviceVolume(pv *corev1.PersistentVolume) {
+	pv.Annotations[publish.IdentityAnnotation] = "wwn:0x5000c500a1b2c3d4"
+	pv.Annotations[publish.PathAnnotation] = pv.Spec.Local.Path
+	pv.Spec.Local.Path = disk.LinkPath(pv.Spec.StorageClassName, pv.Name)
 }
 
 // TestCreate: an agent creates volumes of its own node, whole and unclaimed, and
@@ -79,6 +87,23 @@ func TestCreate(t *testing.T) {
 		},
 		"under the name that the reference gives": {
 			forge: func(pv *corev1.PersistentVolume) { pv.Name = "local-pv-6f7b0c1e" },
+		},
+		"of a device": {forge: deviceVolume},
+		"of a device, by its own path": {
+			forge: func(pv *corev1.PersistentVolume) { deviceVolume(pv); pv.Spec.Local.Path = "/mnt/disks/disk1" },
+			want:  volumes("the volume of a device has the path /dev/stowage/disks/"),
+		},
+		"of a device, by the link of another volume": {
+			forge: func(pv *corev1.PersistentVolume) { deviceVolume(pv); pv.Spec.Local.Path += "0" },
+			want:  volumes("the volume of a device has the path /dev/stowage/disks/"),
+		},
+		"of a device, without its slot": {
+			forge: func(pv *corev1.PersistentVolume) { deviceVolume(pv); delete(pv.Annotations, publish.PathAnnotation) },
+			want:  volumes("the path of its slot in the annotation stowage.dev/disk-path"),
+		},
+		"of a file system, with another slot": {
+			forge: func(pv *corev1.PersistentVolume) { pv.Annotations[publish.PathAnnotation] = "/mnt/disks/disk1" },
+			want:  volumes("and no such annotation"),
 		},
 		"reserved for a claim": {
 			forge: func(pv *corev1.PersistentVolume) {

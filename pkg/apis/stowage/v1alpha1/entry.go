@@ -87,10 +87,29 @@ type Entry struct {
 	// +kubebuilder:validation:Minimum=0
 	Generation int64 `json:"generation,omitempty"`
 
+	// link shows whether kubelet finds the device of the volume: Present, or Withheld while
+	// it is not proven that the device and what is on it are the volume's. Unprotected is a
+	// volume whose path leads to its device directly, such as one that was adopted.
+	// +optional
+	// +kubebuilder:validation:Enum=Present;Withheld;Unprotected
+	Link string `json:"link,omitempty"`
+	// filesystem is the file system that the node's record has of the device, as TYPE:UUID
+	// of blkid.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Filesystem string `json:"filesystem,omitempty"`
+
 	// cleaning tells how the removal of data goes.
 	// +optional
 	Cleaning *Cleaning `json:"cleaning,omitempty"`
 }
+
+// The values of Entry.Link.
+const (
+	LinkPresent     = "Present"
+	LinkWithheld    = "Withheld"
+	LinkUnprotected = "Unprotected"
+)
 
 // Cleaning is how the removal of data from a disk goes.
 type Cleaning struct {

@@ -30,6 +30,7 @@ func Fit(entry Entry) Entry {
 	entry.Message = cut(entry.Message, maxMessage)
 	entry.Identity = cut(entry.Identity, maxIdentity)
 	entry.Volume = cut(entry.Volume, maxNameLength)
+	entry.Filesystem = cut(entry.Filesystem, maxReason)
 	entry.Bytes, entry.Generation = max(entry.Bytes, 0), max(entry.Generation, 0)
 	if entry.Cleaning != nil {
 		cleaning := *entry.Cleaning

@@ -179,7 +179,7 @@ func FuzzFit(f *testing.F) {
 		report := example()
 		entry := &report.Status.Entries[0]
 		entry.Class, entry.Name, entry.Path, entry.Volume, entry.Identity = text, name, text+name, text, text
-		entry.Reason, entry.Message = name, text
+		entry.Reason, entry.Message, entry.Filesystem = name, text, text
 		entry.Bytes, entry.Generation = number, number
 		*entry.Cleaning = Cleaning{Method: name, LastError: text, DoneBytes: number, TotalBytes: number, Attempts: int32(number)}
 		before := report.DeepCopy()

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 
+	"stowage.dev/stowage/pkg/local/publish"
 	"stowage.dev/stowage/pkg/testing/builders"
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/integration/node"
@@ -139,7 +140,7 @@ func (s *Site) release(ctx context.Context, claim string, volume *life) (release
 	if err := s.client.CoreV1().PersistentVolumeClaims(s.namespace).Delete(ctx, claim, metav1.DeleteOptions{}); err != nil {
 		return nil, nil, fmt.Errorf("delete a claim: %w", err)
 	}
-	path := volume.volume.Spec.Local.Path
+	path := publish.PathOf(volume.volume)
 	released, err = s.volumes.wait(ctx, path+" to be Released", func(l *life) bool {
 		return l.volume.UID == volume.volume.UID && !l.since[corev1.VolumeReleased].IsZero()
 	})

@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+
+	"stowage.dev/stowage/pkg/local/publish"
 )
 
 // waitLimit bounds one wait, which must not end a long run without a word.
@@ -104,7 +106,7 @@ func (v *volumes) find(is func(*life) bool) (*life, <-chan struct{}) {
 // available waits until a path has an Available volume other than one.
 func (v *volumes) available(ctx context.Context, path string, other types.UID) (*life, error) {
 	return v.wait(ctx, path+" to be Available", func(l *life) bool {
-		return l.volume.UID != other && l.volume.Spec.Local != nil && l.volume.Spec.Local.Path == path &&
+		return l.volume.UID != other && l.volume.Spec.Local != nil && publish.PathOf(l.volume) == path &&
 			l.volume.DeletionTimestamp == nil && l.volume.Status.Phase == corev1.VolumeAvailable
 	})
 }

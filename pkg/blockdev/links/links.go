@@ -1,0 +1,131 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+// Package links makes and removes the symlinks through which kubelet finds the devices
+// of local volumes. They are in a folder of devtmpfs, which is empty after each boot.
+package links
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Folder is where links are, as FOLDER/CLASS/ID. It and the folders of classes are made
+// as needed, belong to root and are writable by nobody else: a folder that is not so is
+// an error, and so is a symlink on the way below Base. Safe for concurrent use for
+// different links.
+type Folder struct {
+	// Base exists and is trusted ("/dev"). Path is below it ("/dev/stowage/disks").
+	Base, Path string
+}
+
+// Target returns the path that a link leads to; empty if there is no link.
+func (f Folder) Target(link string) (string, error) {
+	folder, name, err := f.open(link, false)
+	if errors.Is(err, unix.ENOENT) {
+		return "", nil
+	} else if err != nil {
+		return "", err
+	}
+	defer unix.Close(folder)
+	buffer := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(folder, name, buffer)
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("read link %s: %w", link, err)
+	}
+	return string(buffer[:n]), nil
+}
+
+// Put makes a link lead to a path. A link that is there is replaced, at once: nobody
+// finds neither.
+func (f Folder) Put(link, target string) error {
+	folder, name, err := f.open(link, true)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(folder)
+	random := make([]byte, 8)
+	_, _ = rand.Read(random) // never fails
+	draft := ".new-" + hex.EncodeToString(random)
+	if err := unix.Symlinkat(target, folder, draft); err != nil {
+		return fmt.Errorf("make link %s: %w", link, err)
+	}
+	if err := unix.Renameat(folder, draft, folder, name); err != nil {
+		return errors.Join(fmt.Errorf("make link %s: %w", link, err), unix.Unlinkat(folder, draft, 0))
+	}
+	return nil
+}
+
+// Remove removes a link, and the folder of its class when that is empty. What is not
+// there is no error.
+func (f Folder) Remove(link string) error {
+	folder, name, err := f.open(link, false)
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	defer unix.Close(folder)
+	if err := unix.Unlinkat(folder, name, 0); err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("remove link %s: %w", link, err)
+	}
+	_ = unix.Rmdir(path.Dir(link)) // not empty, as a rule
+	return nil
+}
+
+// open opens the folder of a link, and returns it with the link's name there.
+func (f Folder) open(link string, create bool) (folder int, name string, err error) {
+	class, name, ok := strings.Cut(strings.TrimPrefix(link, f.Path+"/"), "/")
+	if !ok || path.Clean(link) != link || !strings.HasPrefix(link, f.Path+"/") || class == "" || name == "" || strings.Contains(name, "/") {
+		return 0, "", fmt.Errorf("the link %s is not %s/CLASS/ID", link, f.Path)
+	}
+	at, err := unix.Open(f.Base, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0, "", fmt.Errorf("open %s: %w", f.Base, err)
+	}
+	below := strings.TrimPrefix(path.Join(f.Path, class), path.Clean(f.Base)+"/")
+	for element := range strings.SplitSeq(below, "/") {
+		next, err := enter(at, element, create)
+		_ = unix.Close(at)
+		if err != nil {
+			return 0, "", fmt.Errorf("open %s of %s: %w", element, path.Dir(link), err)
+		}
+		at = next
+	}
+	return at, name, nil
+}
+
+// enter opens a folder in another one, which is made if that is asked for.
+func enter(at int, name string, create bool) (int, error) {
+	if create {
+		if err := unix.Mkdirat(at, name, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
+			return 0, err
+		}
+	}
+	fd, err := unix.Openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		_ = unix.Close(fd)
+		return 0, err
+	}
+	if st.Uid != uint32(os.Geteuid()) || st.Mode&0o022 != 0 { // root's, that is
+		_ = unix.Close(fd)
+		return 0, fmt.Errorf("the folder belongs to user %d with mode %o, and must be writable by its owner only: remove it", st.Uid, st.Mode&0o7777)
+	}
+	return fd, nil
+}

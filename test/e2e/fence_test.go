@@ -1,0 +1,145 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	nodeagent "stowage.dev/stowage/test/agent"
+	"stowage.dev/stowage/test/cluster/realnode"
+	"stowage.dev/stowage/test/e2e/frame"
+	"stowage.dev/stowage/test/e2e/install"
+)
+
+const (
+	writeSecret = "echo secret >/data/volume/word && sync"
+	readSecret  = "cat /data/volume/word"
+	zeroSuper   = "dd if=/dev/zero of=%[1]s bs=4096 count=1 conv=fsync 2>/dev/null"
+)
+
+// TestFence: kubelet never formats, nor mounts, a device that is not proven to be what the bound
+// volume held. Each time the pod waits, nothing on the device changes, and the pod starts when the
+// device is repaired.
+func TestFence(t *testing.T) {
+	t.Parallel()
+	e := site.New(t)
+	path := slot("fenced", "disk")
+	plug(e, "one", realnode.Disk{Kind: realnode.Block, Path: path, Size: 64 << 20})
+	pv := published(e, "one", path)
+	n := e.Cluster.Node("one")
+	device := strings.TrimSpace(on(e, n, "readlink -f "+path))
+	e.Create(e.Claim("volume", "fenced"))
+	finish(e, by(ours, e.Shell("first", writeSecret, "volume")))
+	gone(e, "first")
+	waitLink(e, "one", pv.Name, stowage.LinkPresent)
+	blank := strings.TrimSpace(on(e, n, "truncate -s 64M /mnt/blank.img && losetup --find --show /mnt/blank.img"))
+	t.Cleanup(func() { _, _ = n.Run(e.Context, nil, "losetup", "--detach", blank) })
+	save := fmt.Sprintf("dd if=%s of=/mnt/superblock bs=4096 count=1 2>/dev/null; ", device)
+	restore := fmt.Sprintf("dd if=/mnt/superblock of=%s bs=4096 count=1 conv=fsync 2>/dev/null", device)
+	for i, hazard := range []struct{ name, damage, on, repair string }{
+		{"the entry leads to a blank device", "ln -sfn " + blank + " " + path, blank, "ln -sfn " + device + " " + path},
+		{"the superblock is gone", save + fmt.Sprintf(zeroSuper, device), device, restore},
+	} {
+		t.Log(hazard.name)
+		on(e, n, hazard.damage)
+		waitLink(e, "one", pv.Name, stowage.LinkWithheld)
+		before := on(e, n, "sha256sum <"+hazard.on)
+		pod := fmt.Sprintf("next-%d", i)
+		e.Create(by(ours, e.Shell(pod, readSecret, "volume")))
+		waitEvent(e, pod, "does not exist")
+		if i == 1 { // as after a boot: the pod is assigned, and the agent has just started
+			e.Do(e.Client.CoreV1().Pods(install.Namespace).Delete(e.Context, agent(e, "one").Name, metav1.DeleteOptions{}))
+			waitEvent(e, pod, "does not exist")
+		}
+		if after := on(e, n, "sha256sum <"+hazard.on); after != before {
+			t.Error("the device has changed")
+		}
+		on(e, n, hazard.repair)
+		if got, _ := finished(e, pod); got != "secret\n" {
+			t.Errorf("after the repair the pod reads %q, want secret", got)
+		}
+		gone(e, pod)
+	}
+
+	t.Log("A pod runs while its link is withheld")
+	e.Create(by(ours, e.Shell("runs", "sleep 100000", "volume")))
+	e.WaitPod("runs", "ready", frame.Ready)
+	on(e, n, "ln -sfn "+blank+" "+path)
+	waitLink(e, "one", pv.Name, stowage.LinkWithheld)
+	if got := e.Exec("runs", "sh", "-c", "echo more >>/data/volume/word && sync && cat /data/volume/word"); got != "secret\nmore\n" {
+		t.Errorf("the pod that runs reads %q, want secret and more", got)
+	}
+	on(e, n, "ln -sfn "+device+" "+path)
+	waitLink(e, "one", pv.Name, stowage.LinkPresent)
+}
+
+// TestWithoutFence is TestFence's control: kubelet formats the device of a bound volume whose path
+// leads to the device directly.
+func TestWithoutFence(t *testing.T) {
+	t.Parallel()
+	e := site.New(t)
+	path := "/mnt/by-hand"
+	plug(e, "one", realnode.Disk{Kind: realnode.Block, Path: path, Size: 64 << 20})
+	n := e.Cluster.Node("one")
+	device := strings.TrimSpace(on(e, n, "readlink -f "+path))
+	name := e.Name("by-hand")
+	pv := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.PersistentVolumeSpec{
+			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("64Mi")},
+			AccessModes:                   []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
+			StorageClassName:              name,
+			PersistentVolumeSource:        corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: path}},
+			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{"one"}}},
+			}}}},
+		},
+	}
+	if _, err := e.Client.CoreV1().PersistentVolumes().Create(e.Context, pv, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Client.CoreV1().PersistentVolumes().Delete(e.Context, name, metav1.DeleteOptions{}) })
+	claim := e.Claim("volume", name)
+	claim.Spec.VolumeName = name
+	e.Create(claim)
+	finish(e, by(ours, e.Shell("first", writeSecret, "volume")))
+	gone(e, "first")
+	on(e, n, fmt.Sprintf(zeroSuper, device))
+	if got, _ := finish(e, by(ours, e.Shell("next", readSecret+" || echo lost", "volume"))); got != "lost\n" {
+		t.Errorf("the pod reads %q: kubelet does not format the device of a bound volume any more, so the fence is not needed", got)
+	}
+}
+
+// waitLink waits until the report of a node shows how the link of a volume stands.
+func waitLink(e *frame.Env, node, volume, link string) {
+	e.T.Helper()
+	reports, err := nodeagent.NewReports(e.Cluster.RESTConfig())
+	e.Do(err)
+	_, err = nodeagent.WaitReport(e.Context, reports, stowage.PageName(node, 1), func(r *stowage.LocalDiskReport) bool {
+		return slices.ContainsFunc(r.Status.Entries, func(entry stowage.Entry) bool { return entry.Volume == volume && entry.Link == link })
+	})
+	if err != nil {
+		e.T.Fatalf("wait until the link of %s is %s: %v", volume, link, err)
+	}
+}
+
+// waitEvent waits for an event of a pod with such a message.
+func waitEvent(e *frame.Env, pod, message string) {
+	e.T.Helper()
+	frame.Wait(e, frame.Target{Client: e.Client.CoreV1().RESTClient(), Resource: "events", Namespace: e.Namespace}, "an event of "+pod+": "+message,
+		func(event *corev1.Event) bool {
+			return event.InvolvedObject.Name == pod && strings.Contains(event.Message, message)
+		})
+}

@@ -1,0 +1,134 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package disks_test
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/test/integration/node"
+)
+
+// formattedOnce is a bound volume of a device that was formatted, mounted and unmounted, as
+// kubelet does.
+func formattedOnce(t *testing.T, n *node.Node, name string) (volume *corev1.PersistentVolume, device string) {
+	t.Helper()
+	device = n.Attach(n.Image(name+".raw", "64M"))
+	n.Link(device, n.PathOf(n.Files, name))
+	volume = n.Claim(n.Files, name)
+	linked(n, t, volume, device)
+	n.Command("mkfs.ext4", "-q", "-F", volume.Spec.Local.Path)
+	point := n.Path("kubelet/plugins/kubernetes.io/local-volume/mounts", volume.Name)
+	n.Command("mkdir", "-p", point)
+	n.Command("mount", volume.Spec.Local.Path, point)
+	t.Cleanup(func() { _ = os.Remove(point) })
+	waitEntry(n, "the file system recorded", func(e stowage.Entry) bool { return e.Volume == volume.Name && e.Filesystem != "" })
+	n.Unmount(point)
+	linked(n, t, volume, device)
+	return volume, device
+}
+
+// linked waits until the report shows that a volume's link leads to a device, and holds it
+// to that; empty is nowhere.
+func linked(n *node.Node, t *testing.T, volume *corev1.PersistentVolume, device string) stowage.Entry {
+	t.Helper()
+	want := stowage.LinkPresent
+	if device == "" {
+		want = stowage.LinkWithheld
+	}
+	found := waitEntry(n, "the link "+want, func(e stowage.Entry) bool { return e.Volume == volume.Name && e.Link == want })
+	if target, err := os.Readlink(volume.Spec.Local.Path); target != device || err != nil && device != "" {
+		t.Errorf("the link of %s leads to %q (%v), want %q", volume.Name, target, err, device)
+	}
+	return found
+}
+
+// waitEntry waits until the report has an entry that is as asked.
+func waitEntry(n *node.Node, what string, is func(stowage.Entry) bool) (found stowage.Entry) {
+	n.WaitReport(what, func(r *stowage.LocalDiskReport) bool {
+		i := slices.IndexFunc(r.Status.Entries, is)
+		if i >= 0 {
+			found = r.Status.Entries[i]
+		}
+		return i >= 0
+	})
+	return found
+}
+
+// TestFence: kubelet finds the device of a bound volume only while the device is the
+// volume's and has the file system that was made on it.
+func TestFence(t *testing.T) {
+	n := newNode(t)
+	n.Start()
+	volume, device := formattedOnce(t, n, "disk")
+	path := n.PathOf(n.Files, "disk")
+
+	t.Log("The entry leads to a blank disk")
+	blankDevice := n.Attach(n.Image("other.raw", "64M"))
+	relink(t, blankDevice, path)
+	linked(n, t, volume, "")
+	relink(t, device, path)
+	linked(n, t, volume, device)
+
+	t.Log("The superblock is zeroed")
+	super := n.Path("superblock")
+	n.Command("dd", "if="+device, "of="+super, "bs=4096", "count=1", "status=none")
+	n.Command("dd", "if=/dev/zero", "of="+device, "bs=4096", "count=1", "conv=fsync", "status=none")
+	linked(n, t, volume, "")
+	n.WaitEntry(n.Files, "disk", stowage.EntryBound, "SignatureLost")
+	n.WaitEvent(volume.Name, "SignatureLost", "restore the file system's superblock")
+
+	t.Log("The provisioner is restarted, and a link of earlier is there")
+	n.Stop()
+	n.Command("mkdir", "-p", filepath.Dir(volume.Spec.Local.Path))
+	n.Link(device, volume.Spec.Local.Path)
+	n.Start()
+	n.WaitAnswer("/readyz", "ready", func(a node.Answer) bool { return a.Status == http.StatusOK })
+	linked(n, t, volume, "")
+
+	t.Log("The superblock is restored")
+	n.Command("dd", "if="+super, "of="+device, "bs=4096", "count=1", "conv=fsync", "status=none")
+	linked(n, t, volume, device)
+	n.WaitEntry(n.Files, "disk", stowage.EntryBound, "")
+
+	t.Log("An administrator gives the file system another UUID")
+	n.Command("sh", "-c", "e2fsck -f -y "+device+" >/dev/null 2>&1; test $? -le 1") // tune2fs wants that
+	n.Command("tune2fs", "-U", "0f0e0d0c-0b0a-4908-8706-050403020100", device)
+	linked(n, t, volume, "")
+	n.WaitEntry(n.Files, "disk", stowage.EntryBound, "FilesystemChanged")
+	patch := `{"metadata":{"annotations":{"stowage.dev/same-filesystem":"ext4:0f0e0d0c-0b0a-4908-8706-050403020100"}}}`
+	if _, err := n.Env.Client.CoreV1().PersistentVolumes().Patch(n.Env.Context(), volume.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	linked(n, t, volume, device)
+
+	t.Log("The claim is deleted")
+	n.Release(volume)
+	after := n.WaitAnew(n.Files, "disk", volume)
+	if entry := linked(n, t, after, device); entry.Filesystem != "" {
+		t.Errorf("the file system %s is recorded of a device that was cleaned", entry.Filesystem)
+	}
+	if _, err := os.Readlink(volume.Spec.Local.Path); err == nil {
+		t.Error("the link of the volume that is gone stays")
+	}
+}
+
+// relink has a symlink lead elsewhere, at once.
+func relink(t *testing.T, to, path string) {
+	t.Helper()
+	if err := os.Symlink(to, path+".new"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -20,7 +20,7 @@ func BenchmarkCleanOrdinaryTree(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	for range b.N {
+	for b.Loop() {
 		b.StopTimer()
 		for i := range folders {
 			at := fmt.Sprintf("%s/%d/%d/%d/%d", root, i%10, i/10%10, i/100%10, i)

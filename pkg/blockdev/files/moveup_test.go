@@ -83,10 +83,10 @@ func TestCleanReachesDirectoriesThatAreHardToMove(t *testing.T) {
 				const most = 4096 / (255 + 8) // in a block
 				for i := range most {
 					bottom := chain(t, root, levelsRefused+2*levels, strings.Repeat(string(rune('a'+i)), 255))
-					defer unix.Close(bottom)
 					if i == most-1 {
 						fillUp(t, bottom)
 					}
+					_ = unix.Close(bottom)
 				}
 			},
 		},
@@ -170,13 +170,13 @@ func TestDirectoriesThatCannotBeMovedAreEnteredUpToALimit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			below := mount(t, "tmpfs")
-			for _, dir := range []string{"/lower", "/upper", "/work"} {
+			for _, dir := range []string{"/lower", "/upper", "/scratch"} {
 				must(t, os.Mkdir(below+dir, 0o700))
 			}
 			deepen(t, below+"/lower", story.depth)
 			write(t, below+"/lower/z", "x")
 			root := mountPoint(t)
-			run(t, "mount", "-t", "overlay", "-o", "redirect_dir=off,lowerdir="+below+"/lower,upperdir="+below+"/upper,workdir="+below+"/work", "overlay", root)
+			run(t, "mount", "-t", "overlay", "-o", "redirect_dir=off,lowerdir="+below+"/lower,upperdir="+below+"/upper,workdir="+below+"/scratch", "overlay", root)
 			r := open(t, root)
 			err := r.Clean(t.Context(), nil)
 			if !errors.Is(err, story.want) {

@@ -37,7 +37,7 @@ ARCHIVES ?= bin/images
 PLATFORMS ?= linux/$(shell go env GOARCH)
 
 # Packages below test/ that need no control plane.
-UNIT := ./test/deadline ./test/requirements ./test/perf/report ./test/perf/result
+UNIT := ./test/deadline ./test/requirements $(addprefix ./test/perf/,loadmodel page parts report result source)
 
 # Commands are found, not listed: cmd/scheduler makes bin/stowage-scheduler, cmd/kubectl-x makes bin/kubectl-x.
 COMMANDS := $(patsubst cmd/%/main.go,%,$(wildcard cmd/*/main.go))
@@ -126,10 +126,13 @@ test-race: ## Unit tests under the race detector (needs a C compiler); RUN=regex
 test-fuzz: ## Every Fuzz function in turn; FUZZTIME=20s each, FUZZ=regexp
 	@FUZZTIME=$(FUZZTIME) FUZZ='$(FUZZ)' hack/fuzz.sh pkg cmd
 
+# Tests of clusters and disks mostly wait, so two packages run at the same time. Benchmarks measure, so they run alone.
 .PHONY: test-integration
 test-integration: control-plane ## Tests against a real control plane; RUN=regexp COUNT=n TIMEOUT=45m
-	@mkdir -p bin/events; timeout=$$($(STRETCH) $(TIMEOUT)) && KUBE_CACHE_MUTATION_DETECTOR=true \
-	  go test -json -p=1 -timeout=$$timeout -count=$(or $(COUNT),1) -run='$(RUN)' $$(go list ./test/... | grep -v /test/e2e | grep -vxF "$$(go list $(UNIT))") | tee $(EVENTS) | $(REPORT) -tests $(BUDGETS)
+	@mkdir -p bin/events; timeout=$$($(STRETCH) $(TIMEOUT)); all=$$(go list ./test/... | grep -v /test/e2e | grep -vxF "$$(go list $(UNIT))"); \
+	export KUBE_CACHE_MUTATION_DETECTOR=true; \
+	gotest() { go test -json "$$@" -timeout=$$timeout -count=$(or $(COUNT),1) -run='$(RUN)' || failed=$$?; }; \
+	{ gotest -p=2 $$(grep -v /test/perf/ <<<"$$all"); gotest -p=1 $$(grep /test/perf/ <<<"$$all"); exit $${failed:-0}; } | tee $(EVENTS) | $(REPORT) -tests $(BUDGETS)
 
 .PHONY: e2e
 e2e: ## Tests on real kubelets and containerd (root, Debian packages); RUN=regexp COUNT=n TIMEOUT=45m

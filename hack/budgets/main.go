@@ -20,6 +20,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -39,15 +40,15 @@ func main() {
 		return err
 	})
 	flag.Parse()
-	spans := map[string]span{}
+	spans := map[string][]span{}
 	for _, name := range flag.Args() {
 		if err := readFile(name, spans); err != nil {
 			fmt.Fprintln(os.Stderr, "budgets:", err)
 			os.Exit(1)
 		}
 	}
-	for name, s := range spans {
-		took[name] = s.end.Sub(s.begin)
+	for name, all := range spans {
+		took[name] = covered(all)
 	}
 	if err := print(os.Stdout, took, deadline.Stretch); err != nil {
 		fmt.Fprintln(os.Stderr, "budgets:", err)
@@ -55,8 +56,30 @@ func main() {
 	}
 }
 
-// span is when a suite began and ended.
-type span struct{ begin, end time.Time }
+// span is when a package began and ended.
+type span struct {
+	path       string
+	begin, end time.Time
+}
+
+// covered returns how long at least one of the packages ran: packages of one suite run side
+// by side, and so do suites.
+func covered(all []span) time.Duration {
+	all = slices.Clone(all)
+	slices.SortFunc(all, func(a, b span) int { return a.begin.Compare(b.begin) })
+	var sum time.Duration
+	var end time.Time
+	for _, s := range all {
+		begin := s.begin
+		if begin.Before(end) {
+			begin = end
+		}
+		if s.end.After(begin) {
+			sum, end = sum+s.end.Sub(begin), s.end
+		}
+	}
+	return sum
+}
 
 // event is what `go test -json` prints, as `go doc test2json` describes it.
 type event struct {
@@ -66,7 +89,7 @@ type event struct {
 	Test    string
 }
 
-func readFile(name string, spans map[string]span) error {
+func readFile(name string, spans map[string][]span) error {
 	f, err := os.Open(name)
 	if err != nil {
 		return err
@@ -77,7 +100,7 @@ func readFile(name string, spans map[string]span) error {
 
 // read adds the packages that the events tell of to the spans of their suites. What is no
 // event is passed over.
-func read(in io.Reader, spans map[string]span) error {
+func read(in io.Reader, spans map[string][]span) error {
 	lines := bufio.NewReader(in)
 	for {
 		line, err := lines.ReadBytes('\n')
@@ -94,18 +117,19 @@ func read(in io.Reader, spans map[string]span) error {
 	}
 }
 
-func add(e event, spans map[string]span) {
-	ended := e.Action == "pass" || e.Action == "fail"
+func add(e event, spans map[string][]span) {
 	suite := suiteOf(strings.TrimPrefix(e.Package, module))
-	if suite == "" || e.Action != "start" && !ended {
-		return
+	switch {
+	case suite == "":
+	case e.Action == "start":
+		spans[suite] = append(spans[suite], span{e.Package, e.Time, e.Time})
+	case e.Action == "pass", e.Action == "fail":
+		for i := range spans[suite] {
+			if s := &spans[suite][i]; s.path == e.Package {
+				s.end = e.Time
+			}
+		}
 	}
-	s, begun := spans[suite]
-	if !begun {
-		s.begin = e.Time
-	}
-	s.end = e.Time
-	spans[suite] = s
 }
 
 // suiteOf returns the name of the suite that a package belongs to, empty for none.

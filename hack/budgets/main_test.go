@@ -22,15 +22,25 @@ func TestPrint(t *testing.T) {
 		want   string
 	}{
 		"nothing was measured": {},
-		"a suite is as long as from its first package to its last; other lines do not matter": {
+		"a suite takes the time of its packages, once where they overlap; other lines do not matter": {
 			events: `go: downloading something
 {"Time":"2026-01-01T00:00:00Z","Action":"start","Package":"stowage.dev/stowage/test/integration/nodeloss"}
+{"Time":"2026-01-01T00:00:30Z","Action":"start","Package":"stowage.dev/stowage/test/integration/cleaningjobs"}
+{"Time":"2026-01-01T00:00:40Z","Action":"start","Package":"stowage.dev/stowage/test/integration/extender"}
 {"Time":"2026-01-01T00:09:00Z","Action":"pass","Package":"stowage.dev/stowage/test/integration/nodeloss","Test":"TestX"}
 {"Time":"2026-01-01T00:00:50Z","Action":"pass","Package":"stowage.dev/stowage/test/integration/nodeloss"}
-{"Time":"2026-01-01T00:00:51Z","Action":"start","Package":"stowage.dev/stowage/test/integration/cleaningjobs"}
-{"Time":"2026-01-01T00:01:10Z","Action":"fail","Package":"stowage.dev/stowage/test/integration/cleaningjobs"}
+{"Time":"2026-01-01T00:00:55Z","Action":"fail","Package":"stowage.dev/stowage/test/integration/cleaningjobs"}
+{"Time":"2026-01-01T00:01:00Z","Action":"pass","Package":"stowage.dev/stowage/test/integration/extender"}
 `,
-			want: "controllers 90s 70s",
+			want: "extender 90s 20s\ncontrollers 90s 55s",
+		},
+		"a suite that waits between its packages": {
+			events: `{"Time":"2026-01-01T00:00:00Z","Action":"start","Package":"stowage.dev/stowage/test/integration/disks"}
+{"Time":"2026-01-01T00:00:10Z","Action":"pass","Package":"stowage.dev/stowage/test/integration/disks"}
+{"Time":"2026-01-01T00:05:00Z","Action":"start","Package":"stowage.dev/stowage/test/integration/takeover"}
+{"Time":"2026-01-01T00:05:10Z","Action":"pass","Package":"stowage.dev/stowage/test/integration/takeover"}
+`,
+			want: "disks 110s 20s",
 		},
 		"what is over its budget is marked": {
 			stages: map[string]time.Duration{"make test": 18 * time.Minute, "make verify": time.Minute},
@@ -44,12 +54,12 @@ func TestPrint(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			took, spans := map[string]time.Duration{}, map[string]span{}
+			took, spans := map[string]time.Duration{}, map[string][]span{}
 			if err := read(strings.NewReader(test.events), spans); err != nil {
 				t.Fatal(err)
 			}
-			for name, s := range spans {
-				took[name] = s.end.Sub(s.begin)
+			for name, all := range spans {
+				took[name] = covered(all)
 			}
 			for name, d := range test.stages {
 				took[name] = d

@@ -20,7 +20,7 @@ type budget struct {
 // the commit what the time buys. The suites of `make test` fit into its stage.
 var (
 	suites = []budget{
-		{"unit tests", []string{"pkg/...", "cmd/...", "hack/...", "test/deadline", "test/requirements", "test/perf/report", "test/perf/result"}, 120 * time.Second},
+		{"unit tests", []string{"pkg/...", "cmd/...", "hack/...", "test/deadline", "test/requirements", "test/perf/loadmodel", "test/perf/page", "test/perf/parts", "test/perf/report", "test/perf/result", "test/perf/source"}, 120 * time.Second},
 		{"test cluster", []string{"test/cluster/..."}, 40 * time.Second},
 		{"benchmarks", []string{"test/perf/..."}, 90 * time.Second},
 		{"scheduling", []string{"test/integration/scheduling", "test/integration/provisioning", "test/integration/fixture"}, 80 * time.Second},

@@ -25,8 +25,8 @@ import (
 	"stowage.dev/stowage/test/e2e/install"
 )
 
-// chaosTimeout is ample for a machine that has other things to do too.
-var chaosTimeout = campaign.Scale(15*time.Minute, 40*time.Minute)
+// chaosTimeout is for all rounds together.
+var chaosTimeout = time.Duration(campaign.Scale(15, 40)) * deadline.Wait()
 
 const (
 	// chaosFolder is where the nodes have their disks.
@@ -123,7 +123,7 @@ func newChaos(t *testing.T) *frame.Env {
 		t.Fatal(err)
 	}
 	e := frame.NewOn(t, o)
-	ctx, cancel := context.WithTimeout(context.Background(), 15*deadline.Wait())
+	ctx, cancel := context.WithTimeout(context.Background(), chaosTimeout)
 	t.Cleanup(cancel)
 	e.Context = ctx
 	t.Cleanup(func() { tellChaos(e) })

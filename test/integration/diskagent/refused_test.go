@@ -4,6 +4,7 @@
 package diskagent_test
 
 import (
+	"iter"
 	"maps"
 	"os"
 	"slices"
@@ -27,35 +28,73 @@ func TestRefusedKeys(t *testing.T) {
 	n.WaitPhase(n.Files, "disk1", corev1.VolumeAvailable)
 	waitConfig(n, "valid at first", metav1.ConditionTrue)
 
-	for _, story := range slices.Sorted(maps.Keys(refusedKeys)) {
-		refused := refusedKeys[story]
-		n.WriteConfig(refused.key, refused.value)
-		waitConfig(n, story, metav1.ConditionFalse, refused.key, refused.want)
-		if err := os.Remove(n.Path("config", refused.key)); err != nil {
-			t.Fatal(err)
+	updates := 0
+	for batch := range batches(refusedKeys, func(r refusedKey) string { return r.key }) {
+		updates++
+		var parts []string
+		for _, refused := range batch {
+			n.WriteConfig(refused.key, refused.value)
+			parts = append(parts, refused.key, refused.want)
+		}
+		waitConfig(n, batch[0].key, metav1.ConditionFalse, parts...)
+		for _, refused := range batch {
+			if err := os.Remove(n.Path("config", refused.key)); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
-	for _, story := range slices.Sorted(maps.Keys(refusedClassKeys)) {
-		refused := refusedClassKeys[story]
+	for batch := range batches(refusedClassKeys, func(r refusedClassKey) string { return r.key }) {
+		updates++
+		parts := []string{"storageClassMap[" + n.Files + "]"}
 		n.Configure(func(data map[string]any) {
 			class := data["storageClassMap"].(map[string]any)[n.Files].(map[string]any)
-			class[refused.key] = refused.value
+			for _, refused := range batch {
+				class[refused.key] = refused.value
+				parts = append(parts, refused.want)
+			}
 		})
-		waitConfig(n, story, metav1.ConditionFalse, "storageClassMap["+n.Files+"]", refused.want)
+		waitConfig(n, batch[0].key, metav1.ConditionFalse, parts...)
 	}
 
 	n.WaitEvent(n.Name, "ConfigurationRejected", "The last good configuration stays in force")
 	n.Tmpfs("disk2", "1m")
 	n.WaitPhase(n.Files, "disk2", corev1.VolumeAvailable)
 	refusals := waitMetric(n, `stowage_provisioner_config_reload_total{result="error"}`, "counted", func(v float64) bool { return v > 0 })
-	if most := float64(len(refusedKeys) + len(refusedClassKeys)); refusals < most {
-		t.Errorf("%v refusals are counted, and there were %v", refusals, most)
+	if refusals < float64(updates) {
+		t.Errorf("%v refusals are counted, and there were %d", refusals, updates)
 	}
 	n.Configure(nil)
 	waitConfig(n, "valid again", metav1.ConditionTrue)
 }
 
-var refusedKeys = map[string]struct{ key, value, want string }{
+// batches yields the stories in groups whose keys differ, so that one update has several:
+// each takes seconds until it is read and reported, and unit tests have each alone. A group
+// is as large as the message of a condition holds.
+func batches[S any](stories map[string]S, key func(S) string) iter.Seq[[]S] {
+	const most = 4
+	return func(yield func([]S) bool) {
+		left := slices.Sorted(maps.Keys(stories))
+		for len(left) > 0 {
+			var batch []S
+			keys := map[string]bool{}
+			left = slices.DeleteFunc(left, func(story string) bool {
+				k := key(stories[story])
+				if len(batch) == most || keys[k] {
+					return false
+				}
+				batch, keys[k] = append(batch, stories[story]), true
+				return true
+			})
+			if !yield(batch) {
+				return
+			}
+		}
+	}
+}
+
+type refusedKey struct{ key, value, want string }
+
+var refusedKeys = map[string]refusedKey{
 	"a key that nobody knows":                 {"classes", "{}", "unknown key: allowed are storageClassMap"},
 	"a key in another spelling":               {"minresyncperiod", "5m", "unknown key: write minResyncPeriod"},
 	"the annotation of Kubernetes 1.9":        {"useAlphaAPI", "true", "must be off: nothing reads the annotation"},
@@ -74,11 +113,13 @@ var refusedKeys = map[string]struct{ key, value, want string }{
 	"two documents in one key":                {"maxCleaning", "1\n---\n2\n", "must be one YAML document"},
 }
 
-var refusedClassKeys = map[string]struct {
+type refusedClassKey struct {
 	key   string
 	value any
 	want  string
-}{
+}
+
+var refusedClassKeys = map[string]refusedClassKey{
 	"a class with a key in another spelling": {"hostdir", "/mnt", "unknown key: write hostDir"},
 	"a folder without a slash":               {"hostDir", "mnt/disks", "must be an absolute path"},
 	"the root folder":                        {"hostDir", "/", "must not be /"},

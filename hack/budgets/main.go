@@ -50,7 +50,7 @@ func main() {
 	for name, all := range spans {
 		took[name] = covered(all)
 	}
-	if err := print(os.Stdout, took, deadline.Stretch); err != nil {
+	if err := write(os.Stdout, took, deadline.Stretch); err != nil {
 		fmt.Fprintln(os.Stderr, "budgets:", err)
 		os.Exit(1)
 	}
@@ -145,12 +145,12 @@ func suiteOf(path string) string {
 	return ""
 }
 
-// print writes a table of what took time, in the order of the budgets, which stretch
+// write prints a table of what took time, in the order of the budgets, which stretch
 // multiplies.
-func print(out io.Writer, took map[string]time.Duration, stretch func(time.Duration) time.Duration) error {
+func write(out io.Writer, took map[string]time.Duration, stretch func(time.Duration) time.Duration) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	rows := 0
-	for _, b := range append(append([]budget(nil), suites...), stages...) {
+	for _, b := range slices.Concat(suites, stages) {
 		t, known := took[b.name]
 		if !known {
 			continue

@@ -5,6 +5,7 @@ package main
 
 import (
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestPrint(t *testing.T) {
+func TestWrite(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		events string
@@ -61,11 +62,9 @@ func TestPrint(t *testing.T) {
 			for name, all := range spans {
 				took[name] = covered(all)
 			}
-			for name, d := range test.stages {
-				took[name] = d
-			}
+			maps.Copy(took, test.stages)
 			var out strings.Builder
-			if err := print(&out, took, func(d time.Duration) time.Duration { return d * max(1, test.factor) }); err != nil {
+			if err := write(&out, took, func(d time.Duration) time.Duration { return d * max(1, test.factor) }); err != nil {
 				t.Fatal(err)
 			}
 			var got []string

@@ -10,13 +10,13 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"time"
 
 	"stowage.dev/stowage/test/cluster"
+	"stowage.dev/stowage/test/deadline"
 )
 
 // startTimeout is ample for a slow machine.
-const startTimeout = 2 * time.Minute
+var startTimeout = 2 * deadline.Wait()
 
 // options of "up", as given on the command line.
 type options struct {

@@ -20,11 +20,13 @@ import (
 
 	"stowage.dev/stowage/test/agent"
 	"stowage.dev/stowage/test/cluster"
+	"stowage.dev/stowage/test/deadline"
 )
 
+// startTimeout is ample for a slow machine.
+var startTimeout = 2 * deadline.Wait()
+
 const (
-	// startTimeout is ample for a slow machine.
-	startTimeout = 2 * time.Minute
 	// stowage is the schedulerName of the sample configuration, stock that of
 	// pods which name none.
 	stowage = "stowage-scheduler"

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"stowage.dev/stowage/test/cluster"
+	"stowage.dev/stowage/test/deadline"
 )
 
 // namespace is where the story happens.
@@ -24,9 +25,9 @@ const namespace = "default"
 
 // patience is the deadline of each wait for what takes a fraction of a second, realPatience
 // where pods are real, which takes seconds.
-const (
-	patience     = 30 * time.Second
-	realPatience = 3 * time.Minute
+var (
+	patience     = deadline.Wait() / 2
+	realPatience = 3 * deadline.Wait()
 )
 
 // watch sees the objects of the story change. One goroutine at a time may wait.

@@ -10,6 +10,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -26,12 +27,12 @@ func main() {
 
 func run(args []string) error {
 	if len(args) != 1 {
-		return fmt.Errorf("usage: stretch DURATION")
+		return errors.New("usage: stretch DURATION")
 	}
 	d, err := time.ParseDuration(args[0])
 	if err != nil || d <= 0 {
 		return fmt.Errorf("%q: must be a positive duration such as 45m", args[0])
 	}
-	_, err = fmt.Println(deadline.Stretch(d))
+	_, err = fmt.Fprintln(os.Stdout, deadline.Stretch(d))
 	return err
 }

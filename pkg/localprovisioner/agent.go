@@ -51,6 +51,7 @@ type Agent struct {
 	look      chan struct{} // asks for a scan
 	rewatch   chan struct{} // asks for new watches
 	cleans    *cleans
+	proofs    *proofs
 	expects   *expectations
 	told      *told
 	health    health
@@ -93,6 +94,7 @@ func New(config Config) (*Agent, error) {
 		workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryFirst, retryLast),
 		workqueue.TypedRateLimitingQueueConfig[string]{Name: "local_volumes"})
 	a.cleans = newCleans(a)
+	a.proofs = newProofs(a)
 	a.told = newTold(a)
 	if err := a.watchVolumes(); err != nil {
 		return nil, err
@@ -159,7 +161,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		cancel()
 		a.queue.ShutDown()
 		joined := make(chan struct{})
-		go func() { defer close(joined); group.Wait(); a.cleans.wait(); a.factory.Shutdown() }()
+		go func() { defer close(joined); group.Wait(); a.cleans.wait(); a.proofs.wait(); a.factory.Shutdown() }()
 		select {
 		case <-joined:
 		case <-time.After(stopTimeout):

@@ -32,8 +32,18 @@ type Prober interface {
 
 // Inspector looks at one disk, as closely as need be.
 type Inspector interface {
-	// Inspect says whether a disk holds data, and what, in words that follow "holds".
-	Inspect(ctx context.Context, fact disk.Fact, mode disk.Mode) (disk.Content, string, error)
+	// Inspect says whether a disk holds data, and what, in words that follow "holds". It is
+	// quick: a device that seems to be blank is disk.ContentSampled. The byte at suspect,
+	// unless that is negative, is read first.
+	Inspect(ctx context.Context, fact disk.Fact, suspect int64) (disk.Content, string, error)
+	// Cleaned says whether a clean has left data on a disk that is offered in a mode, and
+	// what. It proves nothing of a disk that was not cleaned.
+	Cleaned(ctx context.Context, fact disk.Fact, mode disk.Mode) (disk.Content, string, error)
+	// ProveBlank reads a device until it has read every byte or found one that is not zero,
+	// which can take days, and calls progress after each few MiB. How far it came is
+	// returned with an error too. disk.ErrBlankProofVoid: what request.From says does not
+	// hold any more. With a complete proof it only checks that.
+	ProveBlank(ctx context.Context, request disk.BlankProofRequest, progress func(disk.BlankProof) error) (disk.BlankProof, error)
 	// Users says who uses a disk. The volume's own mount, where the disk is published,
 	// is not among them. After an error the disk may be in use.
 	Users(ctx context.Context, fact disk.Fact, volume string) ([]disk.User, error)

@@ -50,6 +50,11 @@ func (a *Agent) create(ctx context.Context, g *gathered, generation int64) error
 	if err := a.Records.Put(record); err != nil {
 		return err
 	}
+	if p := g.Predecessor; p != nil && p.Identity.Weak() && record.Identity.Weak() && record.Identity.Compare(p.Identity) == disk.Unproven {
+		if err := a.Records.Delete(p.Identity); err != nil { // of another boot: it names no disk any more
+			return err
+		}
+	}
 	created, err := a.createUntilKnown(ctx, volume)
 	switch {
 	case err == nil:

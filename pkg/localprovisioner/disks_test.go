@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -27,6 +28,11 @@ type disks struct {
 	looks   int
 	asked   int // questions that read a disk
 	cleans  []string
+	// hidden is where a device has data that only a read of all of it finds, writes how
+	// often it was written to, and proofs are the reads of whole devices.
+	hidden map[disk.Identity]int64
+	writes map[disk.Identity]int
+	proofs []string
 	// silent are disks that do not answer, failing those that answer with an error.
 	silent  map[disk.Identity]chan struct{}
 	failing map[disk.Identity]error
@@ -42,6 +48,7 @@ func newDisks() *disks {
 	return &disks{
 		facts: map[string]disk.Fact{}, data: map[disk.Identity]string{}, users: map[disk.Identity][]disk.User{},
 		links: map[string]string{}, formats: map[disk.Identity]disk.Superblock{},
+		hidden: map[disk.Identity]int64{}, writes: map[disk.Identity]int{},
 		silent: map[disk.Identity]chan struct{}{}, failing: map[disk.Identity]error{},
 	}
 }
@@ -70,6 +77,7 @@ func (d *disks) write(identity disk.Identity, data string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.data[identity] = data
+	d.writes[identity]++
 }
 
 func (d *disks) read(identity disk.Identity) string {
@@ -148,7 +156,96 @@ func (d *disks) Watch(ctx context.Context, _ []disk.Folder, changed func()) erro
 	return nil
 }
 
-func (d *disks) Inspect(_ context.Context, f disk.Fact, _ disk.Mode) (disk.Content, string, error) {
+func (d *disks) Cleaned(ctx context.Context, f disk.Fact, _ disk.Mode) (disk.Content, string, error) {
+	return d.content(ctx, f)
+}
+
+func (d *disks) Inspect(ctx context.Context, f disk.Fact, suspect int64) (disk.Content, string, error) {
+	if f.Kind != disk.Device {
+		return d.content(ctx, f)
+	}
+	if err := d.reach(f.Identity); err != nil {
+		return disk.ContentUnknown, "", err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch at, hidden := d.hidden[f.Identity]; {
+	case d.data[f.Identity] != "":
+		return disk.ContentSome, d.data[f.Identity], nil
+	case hidden && suspect == at:
+		return disk.ContentSome, fmt.Sprintf("data at byte %d", at), nil
+	default:
+		return disk.ContentSampled, "", nil
+	}
+}
+
+// proofStep is how much of a device is read at a time, in a second.
+const proofStep = 1 << 20
+
+func (d *disks) ProveBlank(ctx context.Context, request disk.BlankProofRequest, progress func(disk.BlankProof) error) (disk.BlankProof, error) {
+	id := request.Target.Identity
+	proof := request.From
+	d.mu.Lock()
+	state := fmt.Sprintf("written %d times", d.writes[id])
+	if !proof.Complete() {
+		d.proofs = append(d.proofs, fmt.Sprintf("%s from %d", request.Target.Name, proof.Done))
+	}
+	d.mu.Unlock()
+	if proof == (disk.BlankProof{}) {
+		proof = disk.BlankProof{State: state, Bytes: request.Target.Bytes}
+	}
+	for {
+		if err := d.reach(id); err != nil {
+			return proof, err
+		}
+		d.mu.Lock()
+		written := fmt.Sprintf("written %d times", d.writes[id]) != proof.State
+		at, hidden := d.hidden[id]
+		d.mu.Unlock()
+		switch {
+		case written:
+			return disk.BlankProof{}, disk.ErrBlankProofVoid
+		case proof.Done == proof.Bytes:
+			return proof, nil
+		case hidden && proof.Done <= at && at < proof.Done+proofStep:
+			proof.Done, proof.Found = at, true
+			return proof, nil
+		}
+		proof.Done = min(proof.Done+proofStep, proof.Bytes)
+		if err := progress(proof); err != nil {
+			return proof, err
+		}
+		if !sleep(ctx, time.Second) {
+			return proof, ctx.Err()
+		}
+	}
+}
+
+// hide puts data where only a read of the whole device finds it; show removes it.
+func (d *disks) hide(identity disk.Identity, at int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.hidden[identity] = at
+	d.writes[identity]++
+}
+
+func (d *disks) show(identity disk.Identity) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.hidden, identity)
+	d.writes[identity]++
+}
+
+// proved are the reads of whole devices that were begun since the last call.
+func (d *disks) proved() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	all := d.proofs
+	d.proofs = nil
+	return all
+}
+
+func (d *disks) content(_ context.Context, f disk.Fact) (disk.Content, string, error) {
 	if err := d.reach(f.Identity); err != nil {
 		return disk.ContentUnknown, "", err
 	}
@@ -186,6 +283,7 @@ func (d *disks) Clean(ctx context.Context, request disk.CleanRequest, progress f
 	}
 	d.write(request.Target.Identity, "")
 	d.format(request.Target.Identity, disk.Superblock{})
+	d.show(request.Target.Identity)
 	return progress(disk.Progress{Done: request.Target.Bytes, Total: request.Target.Bytes, Step: "done"})
 }
 

@@ -69,6 +69,9 @@ func (a *Agent) gather(path string, l learned) *gathered {
 	if g.Fact == nil || g.Fact.Identity == "" {
 		return g
 	}
+	if g.Record == nil && g.Volume == nil && !g.Damaged {
+		g.Predecessor, g.Unaccounted = slot.Before(path, g.Fact.Identity, a.Records.All(), a.present())
+	}
 	g.Elsewhere = a.elsewhere(conf, path, g.Fact.Identity)
 	if l.identity == g.Fact.Identity {
 		g.Content, g.Found, g.Users, g.UsersKnown, g.Asked, g.Claimant = l.content, l.found, l.users, l.usersKnown, l.asked, l.claimant
@@ -76,8 +79,8 @@ func (a *Agent) gather(path string, l learned) *gathered {
 	}
 	if g.Record != nil {
 		g.Stayed = !g.since.After(g.Record.Updated)
-		g.Acknowledged = a.acknowledged(g)
 	}
+	g.Acknowledged = a.acknowledged(g)
 	return g
 }
 

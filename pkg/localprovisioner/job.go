@@ -211,7 +211,7 @@ func (c *jobCleaner) conclude(ctx context.Context, request disk.CleanRequest, an
 	if err := c.Restore(ctx, request.Target, request.Root); err != nil {
 		return err
 	}
-	content, found, err := c.Inspector.Inspect(ctx, request.Target, request.Mode)
+	content, found, err := c.Inspector.Cleaned(ctx, request.Target, request.Mode)
 	switch {
 	case err != nil:
 		return fmt.Errorf("look what Job %s has left: %w", answer.Job, err)

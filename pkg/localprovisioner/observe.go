@@ -53,6 +53,7 @@ func (t *told) measure() {
 	}
 	metrics.SetDisks(disks)
 	metrics.SetCleans(t.agent.cleans.count(disksReleasing(disks)))
+	metrics.SetBlankProofs(t.agent.proofs.count())
 }
 
 // disksReleasing are the volumes whose disks are clean and that are not gone yet.

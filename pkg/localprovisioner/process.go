@@ -38,6 +38,9 @@ func (a *Agent) process(ctx context.Context, path string) {
 		return // what was not answered was not asked long enough
 	}
 	if err == nil {
+		if d.Do != slot.ProveBlank {
+			a.proofs.stop(path)
+		}
 		left, d = a.delayed(path, d)
 		a.told.decided(g, d)
 		if g.Fact == nil && g.Volume == nil {
@@ -58,7 +61,7 @@ func (a *Agent) process(ctx context.Context, path string) {
 			klog.FromContext(ctx).Error(err, "Cannot do what was decided, and will try again", "action", d.Do, "path", path)
 		}
 		a.queue.AddRateLimited(path)
-	case d.Do == slot.Wipe: // the end of the clean puts the path back
+	case d.Do == slot.Wipe || d.Do == slot.ProveBlank: // the end of that puts the path back
 	case d.Do != slot.None:
 		a.queue.Forget(path)
 		a.queue.Add(path)
@@ -84,14 +87,20 @@ func (a *Agent) wait(ctx context.Context, g *gathered, d slot.Decision) {
 // forget drops what is known of a slot that is not there any more.
 func (a *Agent) forget(path string) {
 	a.cleans.forget(path)
+	a.proofs.forget(path)
 	a.waits.forget(path)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.foreign, path)
 }
 
-// delayed puts a clean off that has failed before.
+// delayed puts a clean or a blank proof off that has failed before.
 func (a *Agent) delayed(path string, d slot.Decision) (time.Duration, slot.Decision) {
+	if d.Do == slot.ProveBlank {
+		if problem, left := a.proofs.obstacle(path); problem != nil {
+			return left, slot.Decision{Do: slot.None, State: d.State, Problem: problem}
+		}
+	}
 	if d.Do != slot.Wipe {
 		return 0, d
 	}
@@ -190,11 +199,23 @@ func (a *Agent) users(ctx context.Context, g *gathered) (learned, error) {
 
 // inspect finds out whether the slot's disk holds data.
 func (a *Agent) inspect(ctx context.Context, g *gathered) (learned, error) {
-	mode := a.modeOf(g)
+	proof, running := a.proofs.of(g.path, g.Fact.Identity)
+	if running { // the proof reads what there is to read
+		known := g.learned()
+		known.content = disk.ContentSampled
+		return known, nil
+	}
 	known, err := ask(ctx, &a.asking, g.path, g.conf.ProbeTimeout, func(ctx context.Context) (learned, error) {
 		known := g.learned()
+		suspect := int64(-1)
+		if proof.Found {
+			suspect = proof.Done
+		}
 		var err error
-		known.content, known.found, err = a.Inspector.Inspect(ctx, *g.Fact, mode)
+		known.content, known.found, err = a.Inspector.Inspect(ctx, *g.Fact, suspect)
+		if err == nil && known.content == disk.ContentSampled && proof.Complete() {
+			known.content, err = a.holds(ctx, g, proof)
+		}
 		return known, err
 	})
 	if err != nil {
@@ -204,6 +225,20 @@ func (a *Agent) inspect(ctx context.Context, g *gathered) (learned, error) {
 		return learned{}, fmt.Errorf("look into %s: no answer", g.path)
 	}
 	return known, nil
+}
+
+// holds checks that a complete proof still holds: that nothing was written since.
+func (a *Agent) holds(ctx context.Context, g *gathered, proof disk.BlankProof) (disk.Content, error) {
+	_, err := a.Inspector.ProveBlank(ctx, disk.BlankProofRequest{Target: *g.Fact, From: proof}, func(disk.BlankProof) error { return nil })
+	switch {
+	case err == nil:
+		return disk.ContentNone, nil
+	case errors.Is(err, disk.ErrBlankProofVoid):
+		a.proofs.drop(g.Fact.Identity)
+		return disk.ContentSampled, nil
+	default:
+		return disk.ContentUnknown, err
+	}
 }
 
 // volumeName is the volume whose uses of the disk are known to the node.
@@ -259,6 +294,9 @@ func (a *Agent) act(ctx context.Context, g *gathered, d slot.Decision) error {
 		return a.remove(ctx, g, d)
 	case slot.Wipe:
 		return a.cleans.start(ctx, g, d.Generation)
+	case slot.ProveBlank:
+		a.proofs.start(ctx, g)
+		return nil
 	case slot.Keep:
 		return a.keep(ctx, g)
 	case slot.Absolve:
@@ -284,10 +322,12 @@ func (a *Agent) reconsider(ctx context.Context, g *gathered, d slot.Decision) ti
 		}
 		return retainedLast
 	case disk.IdentityUnproven:
-		if g.Former == nil && (g.Volume == nil || g.Fact == nil || !g.Volume.Identity.Moved(g.Fact.Identity)) {
+		if g.Former == nil && g.Predecessor == nil && (g.Volume == nil || g.Fact == nil || !g.Volume.Identity.Moved(g.Fact.Identity)) {
 			return 0 // the volume's own annotation is an event
 		}
-		a.readAccepted(ctx, g) // which has the slot decided about again, if the machine is accepted
+		if a.readAccepted(ctx, g) { // it has the slot decided about again, if the machine is accepted
+			return retryFirst
+		}
 		return retainedLast
 	case disk.NotEmpty, disk.OtherNodesVolume:
 		return patienceLast

@@ -63,7 +63,7 @@ func (t *told) run(ctx context.Context) {
 			return
 		case <-t.news:
 		case <-timer.C:
-			if !t.agent.cleans.any() && wait == 0 && time.Since(found) < reportRecheck {
+			if !t.agent.cleans.any() && !t.agent.proofs.any() && wait == 0 && time.Since(found) < reportRecheck {
 				continue
 			}
 		}
@@ -216,7 +216,7 @@ func (t *told) all() []stowage.Entry {
 	var all []stowage.Entry
 	for _, path := range slices.Sorted(maps.Keys(t.entries)) {
 		e := t.entries[path].Entry
-		e.Cleaning = t.agent.cleans.describe(path)
+		e.Cleaning, e.BlankProof = t.agent.cleans.describe(path), t.agent.proofs.describe(path)
 		all = append(all, e)
 	}
 	return all
@@ -287,5 +287,9 @@ func (a *Agent) readAccepted(ctx context.Context, g *gathered) bool {
 // acknowledged says whether an administrator wants a disk published with its data. The
 // caller holds mu.
 func (a *Agent) acknowledged(g *gathered) bool {
-	return g.Record != nil && a.accepted[fmt.Sprintf("%s@%d", g.Key, g.Record.Generation)]
+	record := g.Record
+	if record == nil {
+		record = g.Predecessor
+	}
+	return record != nil && a.accepted[fmt.Sprintf("%s@%d", g.Key, record.Generation)]
 }

@@ -68,6 +68,8 @@ func existing(class *provisioner.Class) slot.Existing {
 		return slot.Publish
 	case provisioner.ExistingDataClean:
 		return slot.Clean
+	case provisioner.ExistingDataAssumeBlank:
+		return slot.AssumeBlank
 	default:
 		return slot.Refuse
 	}

@@ -280,6 +280,22 @@ func (a *Agent) pathsOf(class string) []string {
 	return found
 }
 
+// identities are those of the disks that the last scan saw.
+func (a *Agent) identities() map[disk.Identity]bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.present()
+}
+
+// present is identities for those who hold mu.
+func (a *Agent) present() map[disk.Identity]bool {
+	here := map[disk.Identity]bool{}
+	for _, fact := range a.sight.facts {
+		here[fact.Identity] = true
+	}
+	return here
+}
+
 // everything puts all slots into the queue.
 func (a *Agent) everything() {
 	a.mu.Lock()

@@ -132,6 +132,8 @@ func describe(g *gathered, d slot.Decision) stowage.Entry {
 	}
 	if g.Record != nil {
 		e.Generation = g.Record.Generation
+	} else if g.Predecessor != nil {
+		e.Generation = g.Predecessor.Generation
 	}
 	if v := g.Volume; v != nil {
 		e.Volume, e.Mode, e.Generation = v.Name, string(v.Mode), v.Generation

@@ -51,7 +51,7 @@ func story(t *testing.T, tell func(w *world)) {
 		w := &world{
 			t: t, disks: newDisks(), events: &recorder{}, reports: newReports(), records: records, tickets: newTickets(),
 			config: &provisioner.Config{
-				MinResyncPeriod: 5 * time.Minute, MaxCleaning: 2, ProbeTimeout: 10 * time.Second,
+				MinResyncPeriod: 5 * time.Minute, MaxCleaning: 2, MaxBlankProofs: 2, BlankProofRate: 1 << 30, ProbeTimeout: 10 * time.Second,
 				Classes: []provisioner.Class{{
 					Name: "fast", HostDir: folder, MountDir: folder, VolumeMode: corev1.PersistentVolumeFilesystem, NamePatterns: []string{"*"},
 					BlockCleaner: provisioner.Cleaner{Method: provisioner.MethodFSReset}, CleanTimeout: 7 * 24 * time.Hour,

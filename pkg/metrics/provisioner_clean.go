@@ -32,7 +32,14 @@ var (
 	tableSucceeded = tableGauge("proctable_succeeded", "Disks that have been cleaned and whose volume is not gone yet.")
 	tableFailed    = tableGauge("proctable_failed", "Disks whose last clean failed and that wait for the next attempt.")
 	cleansRunning  = cleanGauge("clean_in_progress", "Disks that are being cleaned, as proctable_running.")
-	cleansQueued   = cleanGauge("clean_queue", "Disks that are to be cleaned and wait for their turn, or for a volume that is in use; failed ones are not counted.")
+	proofsRunning  = cleanGauge("blank_proof_in_progress", "Devices that are being read from end to end to prove that they are blank.")
+	proofsQueued   = cleanGauge("blank_proof_queue", "Devices that are to be read to prove that they are blank, and wait for their turn.")
+	proofBytes     = metrics.NewCounter(&metrics.CounterOpts{
+		Namespace: namespace, Subsystem: agentSubsystem, Name: "blank_proof_bytes_total",
+		Help:           "Bytes that were read to prove that devices are blank.",
+		StabilityLevel: metrics.ALPHA,
+	})
+	cleansQueued = cleanGauge("clean_queue", "Disks that are to be cleaned and wait for their turn, or for a volume that is in use; failed ones are not counted.")
 )
 
 func tableGauge(name, help string) *metrics.Gauge {
@@ -46,6 +53,7 @@ func cleanGauge(name, help string) *metrics.Gauge {
 func cleanMetrics() []metrics.Registerable {
 	return []metrics.Registerable{
 		cleansDone, cleansFailed, cleanDuration, tableRunning, tableSucceeded, tableFailed, cleansRunning, cleansQueued,
+		proofsRunning, proofsQueued, proofBytes,
 	}
 }
 
@@ -109,3 +117,13 @@ func SetCleans(c Cleans) {
 	cleansRunning.Set(float64(c.Running))
 	cleansQueued.Set(float64(c.Queued))
 }
+
+// SetBlankProofs replaces what was set before: how many devices are read to prove that
+// they are blank, and how many wait for their turn.
+func SetBlankProofs(running, queued int) {
+	proofsRunning.Set(float64(running))
+	proofsQueued.Set(float64(queued))
+}
+
+// CountBlankProofBytes counts bytes that were read to prove that a device is blank.
+func CountBlankProofBytes(n int64) { proofBytes.Add(float64(max(n, 0))) }

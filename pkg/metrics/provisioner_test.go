@@ -43,6 +43,8 @@ func measure() {
 	ObserveReleasedAvailable(time.Second)
 	ObserveClean(Clean{Mode: ModeBlock, By: InProcess, Bytes: 1, Command: []string{"dd-zero", "2"}, Took: time.Minute})
 	ObserveClean(Clean{Mode: ModeFilesystem, By: InJob, Failed: true})
+	SetBlankProofs(2, 1)
+	CountBlankProofBytes(4096)
 	SetCleans(Cleans{Queued: 4, Running: 3, Failed: 2, Succeeded: 1})
 	SetDisks([]Disk{
 		{Class: "fast", Mode: ModeBlock, State: "Available", Bytes: 10, Published: true},
@@ -89,6 +91,9 @@ func TestProvisionerMetricsAreServed(t *testing.T) {
 		"local_volume_provisioner_proctable_failed",
 		"local_volume_provisioner_proctable_running",
 		"local_volume_provisioner_proctable_succeeded",
+		"stowage_provisioner_blank_proof_bytes_total",
+		"stowage_provisioner_blank_proof_in_progress",
+		"stowage_provisioner_blank_proof_queue",
 		"stowage_provisioner_clean_in_progress",
 		"stowage_provisioner_clean_queue",
 		"stowage_provisioner_config_last_good_timestamp_seconds",
@@ -111,6 +116,9 @@ func TestProvisionerMetricsAreServed(t *testing.T) {
 		"local_volume_provisioner_proctable_succeeded":                  ` 1`,
 		"local_volume_provisioner_proctable_failed":                     ` 2`,
 		"stowage_provisioner_clean_queue":                               ` 4`,
+		"stowage_provisioner_blank_proof_in_progress":                   ` 2`,
+		"stowage_provisioner_blank_proof_queue":                         ` 1`,
+		"stowage_provisioner_blank_proof_bytes_total":                   ` 4096`,
 		"stowage_provisioner_last_scan_timestamp_seconds":               ` 1.5`,
 		"stowage_provisioner_config_last_good_timestamp_seconds":        ` 7`,
 		"stowage_provisioner_config_reload_total":                       "{result=\"error\"} 1\n{result=\"success\"} 1",

@@ -43,7 +43,7 @@ var classKeys = []key[*classReader]{
 	{"fsCleanerCommand", func(n node, r *classReader) { set(&r.class.FilesystemCleaner)(readFilesystemCleaner(n)) }},
 	{"cleanTimeout", readCleanTimeout},
 	{"existingData", func(n node, r *classReader) {
-		set(&r.class.ExistingData)(oneOf(n, ExistingDataRefuse, ExistingDataPublish, ExistingDataClean))
+		set(&r.class.ExistingData)(oneOf(n, ExistingDataRefuse, ExistingDataPublish, ExistingDataClean, ExistingDataAssumeBlank))
 	}},
 	{"allowDirectories", func(n node, r *classReader) {
 		if allowed, ok := n.boolean(); ok {

@@ -37,6 +37,8 @@ var globalKeys = []key[*Config]{
 	{removeTaintKey, func(n node, c *Config) { set(&c.RemoveNodeNotReadyTaint)(n.boolean()) }},
 	{taintKeyKey, readTaintKey},
 	{"maxCleaning", func(n node, c *Config) { set(&c.MaxCleaning)(n.integer(minMaxCleaning, maxMaxCleaning)) }},
+	{"maxBlankProofs", func(n node, c *Config) { set(&c.MaxBlankProofs)(n.integer(minBlankProofs, maxBlankProofs)) }},
+	{"blankProofRate", func(n node, c *Config) { set(&c.BlankProofRate)(n.quantityWithin(minBlankRate, maxBlankRate)) }},
 	{"probeTimeout", func(n node, c *Config) {
 		set(&c.ProbeTimeout)(n.durationWithin(minProbeTimeout, maxProbeTimeout))
 	}},

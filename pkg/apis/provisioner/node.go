@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 )
@@ -169,6 +170,24 @@ func (n node) integer(lowest, highest int) (int, bool) {
 		return 0, false
 	}
 	return value, true
+}
+
+// quantityWithin reads a number of bytes from lowest to highest, inclusive, which are
+// quantities themselves.
+func (n node) quantityWithin(lowest, highest string) (int64, bool) {
+	text := ""
+	switch value := n.value.(type) {
+	case string:
+		text = value
+	case json.Number:
+		text = value.String()
+	}
+	quantity, err := resource.ParseQuantity(text)
+	if err != nil || quantity.Cmp(resource.MustParse(lowest)) < 0 || quantity.Cmp(resource.MustParse(highest)) > 0 {
+		n.failf("must be a number of bytes from %s to %s, such as 200Mi, and is %s", lowest, highest, describe(n.value))
+		return 0, false
+	}
+	return quantity.Value(), true
 }
 
 // duration reads a time with its unit.

@@ -118,6 +118,8 @@ func TestParseDefaults(t *testing.T) {
 		Classes:         []Class{defaulted(nil)},
 		MinResyncPeriod: 5 * time.Minute,
 		MaxCleaning:     2,
+		MaxBlankProofs:  2,
+		BlankProofRate:  1 << 30,
 		ProbeTimeout:    30 * time.Second,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -136,7 +138,7 @@ func everything() map[string]string {
 			"- operator: Exists\n",
 		"minResyncPeriod": "10m0s", "useNodeNameOnly": "true",
 		removeTaintKey: "yes", taintKeyKey: "sig-storage-local-static-provisioner/agent-not-ready",
-		"maxCleaning": "5", "probeTimeout": "1m",
+		"maxCleaning": "5", "maxBlankProofs": "3", "blankProofRate": "250M", "probeTimeout": "1m",
 	}
 }
 
@@ -159,7 +161,7 @@ func TestParseEveryKey(t *testing.T) {
 		UseNodeNameOnly: true, MinResyncPeriod: 10 * time.Minute,
 		RemoveNodeNotReadyTaint: true,
 		NodeNotReadyTaintKey:    "sig-storage-local-static-provisioner/agent-not-ready",
-		MaxCleaning:             5, ProbeTimeout: time.Minute,
+		MaxCleaning:             5, MaxBlankProofs: 3, BlankProofRate: 250_000_000, ProbeTimeout: time.Minute,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -194,11 +196,12 @@ func TestWarnings(t *testing.T) {
 			},
 		},
 		"what is done to data": {
-			classMap("a: {hostDir: /a, existingData: Clean}\nb: {hostDir: /b, existingData: Publish, volumeName: Reference}"),
+			classMap("a: {hostDir: /a, existingData: Clean}\nb: {hostDir: /b, existingData: Publish, volumeName: Reference}\nc: {hostDir: /c, existingData: AssumeBlank}"),
 			[]string{
 				"storageClassMap[a].existingData: a disk that holds data is cleaned when it is found for the first time, without asking",
 				"storageClassMap[b].existingData: a disk that holds data is published with it, and the claim that gets it can read it",
 				"storageClassMap[b].volumeName: the reference's names have 32 bits: two volumes of a large cluster can collide, and then one is never published",
+				"storageClassMap[c].existingData: a new device is not read from end to end: if it is not blank as assumed, the claim that gets it can read what it holds, or a file system is made over that",
 			},
 		},
 		"keys of the reference without effect": {everything(), []string{

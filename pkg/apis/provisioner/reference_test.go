@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/yaml"
 )
 
@@ -32,7 +33,8 @@ func globalDefaults(c *Config) map[string]any {
 		classMapKey: nil, "nodeLabelsForPV": nil, "labelsForPV": nil, "jobTolerations": nil, taintKeyKey: nil,
 		"useAlphaAPI": false, useJobsKey: c.UseJobForCleaning, "setPVOwnerRef": false,
 		"minResyncPeriod": c.MinResyncPeriod, "useNodeNameOnly": c.UseNodeNameOnly,
-		removeTaintKey: c.RemoveNodeNotReadyTaint, "maxCleaning": c.MaxCleaning, "probeTimeout": c.ProbeTimeout,
+		removeTaintKey: c.RemoveNodeNotReadyTaint, "maxCleaning": c.MaxCleaning,
+		"maxBlankProofs": c.MaxBlankProofs, "blankProofRate": resource.NewQuantity(c.BlankProofRate, resource.BinarySI), "probeTimeout": c.ProbeTimeout,
 	}
 }
 

@@ -94,7 +94,7 @@ func TestRefuseInClass(t *testing.T) {
 		"a time without unit":   {"cleanTimeout: 30", "cleanTimeout: must be a time with its unit, such as 90s, 5m or 36h, and is the number 30"},
 		"a time with days":      {"cleanTimeout: 3d", `cleanTimeout: must be a time with its unit, such as 90s, 5m or 36h, and is the string "3d"`},
 		"a time before now":     {"cleanTimeout: -1s", "cleanTimeout: must be at least 1s, or 0 for none, and is -1s"},
-		"data in the wild":      {"existingData: Keep", `existingData: must be Refuse, Publish or Clean, and is "Keep"`},
+		"data in the wild":      {"existingData: Keep", `existingData: must be Refuse, Publish, Clean or AssumeBlank, and is "Keep"`},
 		"a name of no kind":     {"volumeName: Short", `volumeName: must be Stowage or Reference, and is "Short"`},
 		"a switch in two words": {"allowDirectories: sometimes", `allowDirectories: must be true or false, and is the string "sometimes"`},
 		"disks of many nodes": {"selector: [{matchExpressions: []}]", "selector: must be absent: it lets several nodes use one volume, and then none of them can know that it is idle and clean it. " +

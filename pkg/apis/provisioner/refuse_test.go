@@ -21,7 +21,7 @@ func TestRefuse(t *testing.T) {
 	}{
 		"a key of the chart instead of the ConfigMap": {map[string]string{"nodeLabels": "- a"}, []string{
 			"nodeLabels: unknown key: allowed are storageClassMap, nodeLabelsForPV, labelsForPV, useAlphaAPI, useJobForCleaning, jobTolerations, " +
-				"minResyncPeriod, useNodeNameOnly, setPVOwnerRef, removeNodeNotReadyTaint, provisionerNotReadyNodeTaintKey, maxCleaning, probeTimeout",
+				"minResyncPeriod, useNodeNameOnly, setPVOwnerRef, removeNodeNotReadyTaint, provisionerNotReadyNodeTaintKey, maxCleaning, maxBlankProofs, blankProofRate, probeTimeout",
 		}},
 		"a key in the wrong case": {map[string]string{"storageclassmap": "{}"}, []string{"storageclassmap: unknown key: write storageClassMap"}},
 
@@ -66,6 +66,13 @@ func TestRefuse(t *testing.T) {
 			"jobTolerations[4]: must be a toleration, and is empty",
 			`jobTolerations[5]: must be a map of the fields of a toleration, and is the string "a"`,
 			`jobTolerations[6].tolerationSeconds: must be a whole number from 0 to 2147483647, and is the string "soon"`,
+		}},
+		"a rate that is none": {map[string]string{"blankProofRate": "fast", "maxBlankProofs": "65"}, []string{
+			`blankProofRate: must be a number of bytes from 1Mi to 1Ti, such as 200Mi, and is the string "fast"`,
+			"maxBlankProofs: must be a whole number from 1 to 64, and is the number 65",
+		}},
+		"a rate below all disks": {map[string]string{"blankProofRate": "1000"}, []string{
+			"blankProofRate: must be a number of bytes from 1Mi to 1Ti, such as 200Mi, and is the number 1000",
 		}},
 		"numbers out of bounds": {map[string]string{"maxCleaning": "0", "probeTimeout": "1h", "minResyncPeriod": "10ms"}, []string{
 			"maxCleaning: must be a whole number from 1 to 64, and is the number 0",

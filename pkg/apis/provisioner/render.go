@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/yaml"
 )
 
@@ -25,6 +26,8 @@ func (c *Config) Data() (map[string]string, error) {
 		"useNodeNameOnly": c.UseNodeNameOnly,
 		removeTaintKey:    c.RemoveNodeNotReadyTaint,
 		"maxCleaning":     c.MaxCleaning,
+		"maxBlankProofs":  c.MaxBlankProofs,
+		"blankProofRate":  resource.NewQuantity(c.BlankProofRate, resource.BinarySI).String(),
 		"probeTimeout":    c.ProbeTimeout.String(),
 	}
 	putUnless(values, "nodeLabelsForPV", c.NodeLabelsForPV, len(c.NodeLabelsForPV) == 0)

@@ -37,6 +37,10 @@ type Config struct {
 	NodeNotReadyTaintKey    string
 	// MaxCleaning bounds how many volumes of a node are cleaned at the same time.
 	MaxCleaning int
+	// MaxBlankProofs bounds how many devices of a node are read at the same time to prove
+	// that they are blank, and BlankProofRate how many bytes per second of each.
+	MaxBlankProofs int
+	BlankProofRate int64
 	// ProbeTimeout is how long one entry of a folder may take to answer before it
 	// is reported as TimedOut and the others go on without it.
 	ProbeTimeout time.Duration
@@ -84,6 +88,9 @@ const (
 	ExistingDataRefuse  ExistingData = "Refuse"  // not published
 	ExistingDataPublish ExistingData = "Publish" // published with its data
 	ExistingDataClean   ExistingData = "Clean"   // cleaned, then published
+	// ExistingDataAssumeBlank is Refuse, but a device of which signatures, ends and samples
+	// show no data is published without having been read from end to end.
+	ExistingDataAssumeBlank ExistingData = "AssumeBlank"
 )
 
 // VolumeName is a way of naming volumes.
@@ -105,6 +112,13 @@ const (
 	// with the pods that run there, so cleaning all at once would slow these; with
 	// one, a slow disk that is overwritten for a day would hold up the quick ones.
 	DefaultMaxCleaning = 2
+	// DefaultMaxBlankProofs is two, as DefaultMaxCleaning is. One disk is read once at a
+	// time in any case.
+	DefaultMaxBlankProofs = 2
+	// DefaultBlankProofRate, 1Gi, is beyond any hard disk, and leaves an NVMe disk and its
+	// bus to the pods for the most part. Looking for data takes a tenth to a quarter of a CPU
+	// then.
+	DefaultBlankProofRate = 1 << 30
 	// DefaultProbeTimeout is how long Linux gives a disk to answer a command, so
 	// that one that spins up is not called dead.
 	DefaultProbeTimeout = 30 * time.Second
@@ -118,6 +132,8 @@ const (
 	minResyncPeriod, maxResyncPeriod = time.Second, 24 * time.Hour
 	minProbeTimeout, maxProbeTimeout = time.Second, 10 * time.Minute
 	minMaxCleaning, maxMaxCleaning   = 1, 64
+	minBlankProofs, maxBlankProofs   = 1, 64
+	minBlankRate, maxBlankRate       = "1Mi", "1Ti"
 	minCleanTimeout                  = time.Second
 )
 
@@ -126,6 +142,8 @@ func defaults() *Config {
 	return &Config{
 		MinResyncPeriod: DefaultMinResyncPeriod,
 		MaxCleaning:     DefaultMaxCleaning,
+		MaxBlankProofs:  DefaultMaxBlankProofs,
+		BlankProofRate:  DefaultBlankProofRate,
 		ProbeTimeout:    DefaultProbeTimeout,
 	}
 }

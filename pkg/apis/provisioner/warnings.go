@@ -42,6 +42,8 @@ func (c *Class) warn(n node, jobs bool) {
 	switch c.ExistingData {
 	case ExistingDataClean:
 		n.child("existingData", nil).failf("a disk that holds data is cleaned when it is found for the first time, without asking")
+	case ExistingDataAssumeBlank:
+		n.child("existingData", nil).failf("a new device is not read from end to end: if it is not blank as assumed, the claim that gets it can read what it holds, or a file system is made over that")
 	case ExistingDataPublish:
 		n.child("existingData", nil).failf("a disk that holds data is published with it, and the claim that gets it can read it")
 	}

@@ -94,8 +94,9 @@ func (h *Host) Users(ctx context.Context, fact disk.Fact, volume string) ([]disk
 	return h.looker.Users(ctx, fact, volume)
 }
 
-// Inspect says whether a disk holds data, and what.
-func (h *Host) Inspect(ctx context.Context, fact disk.Fact, mode disk.Mode) (disk.Content, string, error) {
+// Cleaned says whether a clean has left data on a disk, and what. Of a disk that was not
+// cleaned it proves nothing; see Inspect.
+func (h *Host) Cleaned(ctx context.Context, fact disk.Fact, mode disk.Mode) (disk.Content, string, error) {
 	if fact.Kind == disk.Device {
 		return wipe.Inspect(ctx, fact.Device, mode)
 	}
@@ -104,6 +105,28 @@ func (h *Host) Inspect(ctx context.Context, fact disk.Fact, mode disk.Mode) (dis
 		return disk.ContentUnknown, "", err
 	}
 	return root.Empty(ctx)
+}
+
+// Inspect says whether a disk holds data, and what. A device that seems to be blank is
+// disk.ContentSampled; the byte at suspect, unless that is negative, is read first.
+func (h *Host) Inspect(ctx context.Context, fact disk.Fact, suspect int64) (disk.Content, string, error) {
+	if fact.Kind == disk.Device {
+		return wipe.Sample(ctx, fact.Device, suspect)
+	}
+	root, err := h.open(ctx, fact)
+	if err != nil {
+		return disk.ContentUnknown, "", err
+	}
+	return root.Empty(ctx)
+}
+
+// ProveBlank reads a device until it has read every byte or found one that is not zero;
+// see wipe.ProveBlank.
+func (h *Host) ProveBlank(ctx context.Context, request disk.BlankProofRequest, progress func(disk.BlankProof) error) (disk.BlankProof, error) {
+	return wipe.ProveBlank(ctx, wipe.Blank{
+		Device: request.Target.Device, Sys: h.identity.Sys, Bytes: request.Target.Bytes, From: request.From, Rate: request.Rate, Progress: progress,
+		Verify: func(device *os.File) error { return h.verifyDevice(device, request.Target) },
+	})
 }
 
 // Root says what the root of a file system looks like; nil for a device.

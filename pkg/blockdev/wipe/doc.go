@@ -18,8 +18,9 @@
 //	hdparm      ATA secure erase by the tool of that name, then as fs-reset.
 //	a path      a command, which is told the device in LOCAL_PV_BLKDEVICE.
 //
-// Whatever the method, a run succeeds only if the device is blank afterwards by the
-// rule of disk.Content; zero reads back samples of every stretch besides. A device
+// Whatever the method, a run succeeds only if Inspect finds nothing afterwards; zero
+// reads back samples of every stretch besides. Of a device that was not cleaned here only
+// ProveBlank, which reads every byte, can tell that it is blank. A device
 // that keeps sectors in reserve may hold old bytes there after any method but a
 // secure erase.
 //

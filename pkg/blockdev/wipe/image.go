@@ -101,11 +101,14 @@ func firstSet(p []byte) int {
 
 var zeros [4096]byte
 
+// dataAt describes data without a known signature.
+func dataAt(at int64) string { return fmt.Sprintf("data at byte %d", at) }
+
 // shown is how many signatures are named at most.
 const shown = 5
 
-// inspect says what an image holds by the rule of disk.Content, for people; empty
-// if it is blank.
+// inspect says what a clean for a mode should have removed from an image, for people;
+// empty if there is nothing of that.
 func inspect(m *image, mode disk.Mode) (string, error) {
 	var found []string
 	for _, s := range signatures() {
@@ -130,7 +133,7 @@ func inspect(m *image, mode disk.Mode) (string, error) {
 			return "", err
 		}
 		if at >= 0 {
-			return fmt.Sprintf("data at byte %d", at), nil
+			return dataAt(at), nil
 		}
 	}
 	return "", nil

@@ -21,7 +21,7 @@ import (
 )
 
 // need skips a test that this machine cannot run.
-func need(t *testing.T, tools ...string) {
+func need(t testing.TB, tools ...string) {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
@@ -34,7 +34,7 @@ func need(t *testing.T, tools ...string) {
 }
 
 // sh runs a tool, and fails the test if it does.
-func sh(t *testing.T, name string, args ...string) string {
+func sh(t testing.TB, name string, args ...string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
 	if err != nil {
@@ -44,7 +44,7 @@ func sh(t *testing.T, name string, args ...string) string {
 }
 
 // loop attaches a file to a loop device for the length of the test.
-func loop(t *testing.T, file string, options ...string) string {
+func loop(t testing.TB, file string, options ...string) string {
 	t.Helper()
 	need(t, "losetup")
 	dev := sh(t, "losetup", append(append([]string{"--find", "--show"}, options...), file)...)
@@ -57,7 +57,7 @@ func loop(t *testing.T, file string, options ...string) string {
 }
 
 // room is a folder for disks, in memory if there is one.
-func room(t *testing.T) string {
+func room(t testing.TB) string {
 	t.Helper()
 	folder, err := os.MkdirTemp("/dev/shm", "wipe-") //nolint:usetesting // in memory
 	if err != nil {
@@ -68,7 +68,7 @@ func room(t *testing.T) string {
 }
 
 // blank makes a file of zeros that takes no room.
-func blank(t *testing.T, size int64) string {
+func blank(t testing.TB, size int64) string {
 	t.Helper()
 	file := filepath.Join(room(t), "disk")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -109,7 +109,7 @@ func bytesOf(t *testing.T, dev string) []byte {
 
 func sum(t *testing.T, dev string) string { return fmt.Sprintf("%x", sha256.Sum256(bytesOf(t, dev))) }
 
-func sizeOf(t *testing.T, dev string) int64 {
+func sizeOf(t testing.TB, dev string) int64 {
 	t.Helper()
 	d, err := openDevice(dev, unix.O_RDONLY)
 	if err != nil {

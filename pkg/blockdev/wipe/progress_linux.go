@@ -20,10 +20,10 @@ const (
 	ioprioIdle    = 3 << 13 // served when nobody else asks
 )
 
-// atIdlePriority runs work on a thread whose reads and writes, and those of the
+// withIdlePriority runs work on a thread whose reads and writes, and those of the
 // processes it starts, go behind everyone else's. Where the kernel has no such
 // thing, they do not: nothing else hangs on it.
-func (r *run) atIdlePriority(work func() error) error {
+func withIdlePriority(work func() error) error {
 	// A process that is started dies with the thread that started it.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -37,7 +37,7 @@ const toolPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 // devices may be concurrent.
 func Run(ctx context.Context, t Target, progress func(disk.Progress) error) error {
 	r := &run{Target: t, progress: progress, every: stepInterval, tools: toolPath}
-	err := r.atIdlePriority(func() error { return r.run(ctx) })
+	err := withIdlePriority(func() error { return r.run(ctx) })
 	if err != nil {
 		return fmt.Errorf("clean %s by %s: %w", t.Device, t.Method.Name, err)
 	}

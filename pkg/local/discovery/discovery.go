@@ -52,20 +52,32 @@ func candidate(s *slot.Slot, first int64) slot.Decision {
 	return unknown(s, first)
 }
 
-// unknown decides about a disk that no record knows of.
+// unknown decides about a disk that no record knows of. It has to be empty, and a device
+// is known to be only once all of it was read: signatures, ends and samples can show data,
+// not that there is none.
 func unknown(s *slot.Slot, first int64) slot.Decision {
+	p := s.Predecessor
+	if p != nil {
+		first = max(first, p.Generation+1)
+	}
 	create := slot.Decision{Do: slot.Create, State: slot.Pending, Generation: first}
 	switch {
 	case !s.Asked:
 		return slot.Decision{Do: slot.AskNodes, State: slot.Pending}
-	case s.Existing == slot.Publish || s.Content == disk.ContentNone:
+	case s.Content == disk.ContentNone, p == nil && s.Existing == slot.Publish, p != nil && s.Acknowledged:
 		return create
 	case s.Content == disk.ContentUnknown:
 		return slot.Decision{Do: slot.Inspect, State: slot.Pending}
-	case s.Existing == slot.Clean:
+	case s.Content == disk.ContentSampled && s.Existing == slot.AssumeBlank && p == nil && !s.Unaccounted:
+		return create
+	case s.Existing == slot.Clean && (p == nil || p.State != disk.Retained && p.Policy == disk.Delete):
 		return wipe(s, first)
+	case s.Content == disk.ContentSampled:
+		return slot.Decision{Do: slot.ProveBlank, State: slot.Pending, Problem: s.ProvingBlank()}
+	case p != nil:
+		return skip(disk.Problemf(disk.IdentityUnproven, "holds %s, and may be the disk of volume %q that was at this path: zero it, or annotate the node's LocalDiskReport with stowage.dev/publish-retained=%s@%d", s.Found, p.Volume, s.Key, p.Generation))
 	default:
-		return skip(disk.Problemf(disk.NotEmpty, "holds %s, and was never published by this node: empty it, or set existingData of the class", s.Found))
+		return skip(disk.Problemf(disk.NotEmpty, "holds %s, and was never published by this node: empty it (a device must be zero from end to end), or set existingData of the class", s.Found))
 	}
 }
 

@@ -81,6 +81,36 @@ func TestCandidates(t *testing.T) {
 			with(found(), func(s *slot.Slot) { s.Content, s.Found = disk.ContentSome, "an ext4 signature" }),
 			outcome{Do: slot.None, State: slot.Skipped, Reason: disk.NotEmpty},
 		},
+		"a device that seems to be blank is read from end to end": {
+			with(found(), func(s *slot.Slot) { s.Content = disk.ContentSampled }),
+			outcome{Do: slot.ProveBlank, State: slot.Pending, Reason: disk.ProvingBlank},
+		},
+		"one that is to become a raw device, all the same": {
+			with(found(), func(s *slot.Slot) { s.Content, s.Mode = disk.ContentSampled, disk.Block }),
+			outcome{Do: slot.ProveBlank, State: slot.Pending, Reason: disk.ProvingBlank},
+		},
+		"where the class says that new devices are blank, it is published": {
+			with(found(), func(s *slot.Slot) { s.Content, s.Existing = disk.ContentSampled, slot.AssumeBlank }),
+			outcome{Do: slot.Create, State: slot.Pending, Generation: first},
+		},
+		"that class looks for data too": {
+			with(found(), func(s *slot.Slot) { s.Existing = slot.AssumeBlank }),
+			outcome{Do: slot.Inspect, State: slot.Pending},
+		},
+		"and refuses what it finds": {
+			with(found(), func(s *slot.Slot) { s.Content, s.Existing = disk.ContentSome, slot.AssumeBlank }),
+			outcome{Do: slot.None, State: slot.Skipped, Reason: disk.NotEmpty},
+		},
+		"and reads a device from end to end that may be a dirty one": {
+			with(found(), func(s *slot.Slot) {
+				s.Content, s.Existing, s.Unaccounted = disk.ContentSampled, slot.AssumeBlank, true
+			}),
+			outcome{Do: slot.ProveBlank, State: slot.Pending, Reason: disk.ProvingBlank},
+		},
+		"where the class says that found data is cleaned, a device is not read before": {
+			with(found(), func(s *slot.Slot) { s.Content, s.Existing, s.UsersKnown = disk.ContentSampled, slot.Clean, true }),
+			outcome{Do: slot.Wipe, State: slot.Cleaning, Generation: first},
+		},
 		"one with data is published, where the class says so": {
 			with(found(), func(s *slot.Slot) { s.Existing = slot.Publish }),
 			outcome{Do: slot.Create, State: slot.Pending, Generation: first},
@@ -396,6 +426,63 @@ func TestMarks(t *testing.T) {
 			}
 			if diff := cmp.Diff(test.want, decide(s)); diff != "" {
 				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestSuccessors: a disk without a record may be the dirty one that was at its path.
+func TestSuccessors(t *testing.T) {
+	successor := func(state disk.State, policy disk.Policy, change func(*slot.Slot)) *slot.Slot {
+		return with(found(), func(s *slot.Slot) {
+			s.Predecessor = &disk.Record{Identity: "weak:b1:1", Key: key, State: state, Policy: policy, Volume: "local-pv-0", Generation: first + 7}
+			s.Unaccounted, s.UsersKnown, s.Content = true, true, disk.ContentSome
+			change(s)
+		})
+	}
+	refused := outcome{Do: slot.None, State: slot.Skipped, Reason: disk.IdentityUnproven}
+	create := outcome{Do: slot.Create, State: slot.Pending, Generation: first + 8}
+	proof := outcome{Do: slot.ProveBlank, State: slot.Pending, Reason: disk.ProvingBlank}
+	for name, test := range map[string]struct {
+		slot *slot.Slot
+		want outcome
+	}{
+		"its data is not wiped: it may be another disk": {
+			successor(disk.Cleaning, disk.Delete, func(*slot.Slot) {}), refused,
+		},
+		"nor published by a class that publishes what it finds": {
+			successor(disk.Published, disk.Delete, func(s *slot.Slot) { s.Existing = slot.Publish }), refused,
+		},
+		"that class has it looked into": {
+			successor(disk.Published, disk.Delete, func(s *slot.Slot) { s.Existing, s.Content = slot.Publish, disk.ContentUnknown }),
+			outcome{Do: slot.Inspect, State: slot.Pending},
+		},
+		"a class that cleans what it finds cleans it": {
+			successor(disk.Cleaning, disk.Delete, func(s *slot.Slot) { s.Existing = slot.Clean }),
+			outcome{Do: slot.Wipe, State: slot.Cleaning, Generation: first + 8},
+		},
+		"but not if the data was to be kept": {
+			successor(disk.Retained, disk.Retain, func(s *slot.Slot) { s.Existing = slot.Clean }), refused,
+		},
+		"nor if it is of policy Retain and was not recorded as retained yet": {
+			successor(disk.Published, disk.Retain, func(s *slot.Slot) { s.Existing = slot.Clean }), refused,
+		},
+		"if it seems to be blank, it is read from end to end": {
+			successor(disk.Cleaning, disk.Delete, func(s *slot.Slot) { s.Content = disk.ContentSampled }), proof,
+		},
+		"also where the class says that new devices are blank": {
+			successor(disk.Cleaning, disk.Delete, func(s *slot.Slot) { s.Content, s.Existing = disk.ContentSampled, slot.AssumeBlank }), proof,
+		},
+		"once it is proven to be blank, it is published": {
+			successor(disk.Cleaning, disk.Delete, func(s *slot.Slot) { s.Content = disk.ContentNone }), create,
+		},
+		"or once an administrator has acknowledged its data": {
+			successor(disk.Cleaning, disk.Delete, func(s *slot.Slot) { s.Acknowledged = true }), create,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, decide(test.slot)); diff != "" {
+				t.Errorf("decision (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -108,6 +108,7 @@ const (
 	Unreadable            Reason = "Unreadable"            // could not be looked at, for a reason that need not be the disk's
 	Empty                 Reason = "NoCapacity"            // has no bytes
 	NotEmpty              Reason = "NotEmpty"              // holds data that no record knows of
+	ProvingBlank          Reason = "ProvingBlank"          // has to be blank, and is still being read
 	ForeignVolume         Reason = "ForeignVolume"         // a volume that is not ours has the path
 	OtherNodesVolume      Reason = "OtherNodesVolume"      // a volume of another node has the disk
 	NotConfigured         Reason = "NotConfigured"         // the class or the name is not configured any more

@@ -197,6 +197,14 @@ func (i Identity) Compare(other Identity) Match {
 	}
 }
 
+// MayFollow reports whether the disk that is at a path now may be the one that was there
+// under another identity: where Compare proves nothing, and where a disk without a name was
+// attached again, which gives it another identity in the same boot.
+func (i Identity) MayFollow(earlier Identity) bool {
+	again := i.Unnamed() && earlier.Unnamed() && i.kind() == earlier.kind()
+	return again || i != earlier && i.Compare(earlier) == Unproven
+}
+
 // fromHardware reports whether the names of a source are those of the device itself.
 func fromHardware(source string) bool {
 	return registered(source) || source == "vendor" || source == "serial"

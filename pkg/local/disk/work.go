@@ -3,7 +3,10 @@
 
 package disk
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"errors"
+)
 
 // Folder is where the disks of a class are looked for.
 type Folder struct {
@@ -56,10 +59,8 @@ type User struct {
 
 func (u User) String() string { return u.What + " " + u.Where }
 
-// Content is whether something holds data, by the rule that fits its kind and
-// mode. A file system: anything but lost+found. A device of mode Filesystem: a
-// signature. A device of mode Block: a signature, or any bit set in its first or
-// last MiB.
+// Content is whether something holds data, by the rule that fits its kind. A file
+// system: anything but lost+found. A device: a signature, or any byte that is not zero.
 type Content string
 
 // The contents.
@@ -67,7 +68,41 @@ const (
 	ContentUnknown Content = ""
 	ContentNone    Content = "None"
 	ContentSome    Content = "Some"
+	// ContentSampled: a device has no signature, and its ends and some samples are
+	// zero. The other bytes have not been read, so it may hold data.
+	ContentSampled Content = "Sampled"
 )
+
+// BlankProof is how much of a device is proven to be zero. It holds as long as the
+// device is not written to.
+type BlankProof struct {
+	// State changes when the device is written to or attached again, and when the node
+	// restarts. It is the state before the first byte was read.
+	State string `json:"state"`
+	// Bytes is how many bytes the device has, Done how many of them, from the start, were
+	// read and are zero.
+	Bytes int64 `json:"bytes"`
+	Done  int64 `json:"done"`
+	// Found: the byte at Done is not zero.
+	Found bool `json:"found,omitempty"`
+}
+
+// Complete reports whether every byte of the device was read and is zero.
+func (p BlankProof) Complete() bool { return !p.Found && p.Bytes > 0 && p.Done == p.Bytes }
+
+// ErrBlankProofVoid: the device was written to or attached again, or the node has
+// restarted, since the bytes of a BlankProof were read.
+var ErrBlankProofVoid = errors.New("the device was written to or attached again, or the node restarted, since it was read")
+
+// BlankProofRequest asks for a device to be read until all its bytes are known to be
+// zero.
+type BlankProofRequest struct {
+	Target Fact
+	// From is an earlier proof to go on with; the zero value starts at the first byte.
+	From BlankProof
+	// Rate is how many bytes to read per second at most; 0 is no limit.
+	Rate int64
+}
 
 // CleanRequest asks for a disk to be cleaned. It is self-contained, so that it can be
 // carried out in another process.

@@ -30,11 +30,57 @@ func world(visit func(*slot.Slot)) {
 				for bits := range 1 << bits {
 					s := assemble(fact, volume, record, bits)
 					if consistent(s) {
-						visit(s)
+						contents(s, visit)
 					}
 				}
 			}
 		}
+	}
+}
+
+// contents visits a slot, and if it has no volume, with all that may be known of the data
+// on its disk.
+func contents(s *slot.Slot, visit func(*slot.Slot)) {
+	visit(s)
+	if s.Volume != nil || s.Fact == nil {
+		return
+	}
+	predecessors := []*disk.Record{nil}
+	choices := []slot.Existing{s.Existing}
+	if s.Record == nil {
+		for _, state := range []disk.State{disk.Published, disk.Cleaning, disk.Retained} {
+			for _, policy := range []disk.Policy{disk.Delete, disk.Retain} {
+				predecessors = append(predecessors, &disk.Record{Identity: "weak:b1:1", Key: key, State: state, Policy: policy, Volume: "local-pv-0", Generation: 7})
+			}
+		}
+		choices = []slot.Existing{slot.Refuse, slot.Publish, slot.Clean, slot.AssumeBlank}
+	}
+	for _, predecessor := range predecessors {
+		for _, existing := range choices {
+			for _, content := range []disk.Content{disk.ContentUnknown, disk.ContentSampled, disk.ContentSome, disk.ContentNone} {
+				for bits := range 4 {
+					v := *s
+					v.Predecessor, v.Existing, v.Content = predecessor, existing, content
+					v.Acknowledged, v.Unaccounted = bits&1 != 0, bits&2 != 0 || predecessor != nil
+					visit(&v)
+				}
+			}
+		}
+	}
+}
+
+// mayHoldData reports whether the data of a disk without a record would go to the next
+// claim, or be formatted over, although nobody has asked for that.
+func mayHoldData(s *slot.Slot) bool {
+	switch {
+	case s.Content == disk.ContentNone:
+		return false // every byte was read
+	case s.Predecessor != nil:
+		return !s.Acknowledged
+	case s.Existing == slot.AssumeBlank:
+		return s.Content != disk.ContentSampled || s.Unaccounted
+	default:
+		return s.Existing != slot.Publish
 	}
 }
 
@@ -175,6 +221,8 @@ func dangerous(s *slot.Slot, d slot.Decision) string {
 			return "the data is to be kept"
 		case s.Volume == nil && s.Record == nil && s.Existing != slot.Clean:
 			return "the data is not ours"
+		case s.Volume == nil && s.Record == nil && s.Predecessor != nil && (s.Predecessor.State == disk.Retained || s.Predecessor.Policy != disk.Delete):
+			return "the data may be that of a retained disk"
 		case s.Volume == nil && s.Record == nil && !s.Asked:
 			return "the data may be that of a lost volume, and to be kept"
 		case s.Volume == nil && s.Record != nil && s.Record.State.Dirty() && !s.Asked, s.Claimant != "":
@@ -186,7 +234,7 @@ func dangerous(s *slot.Slot, d slot.Decision) string {
 			return "there is no sound disk, or a volume already"
 		case s.Record != nil && s.Record.State != disk.Clean:
 			return "the disk is dirty"
-		case s.Record == nil && s.Content != disk.ContentNone:
+		case s.Record == nil && mayHoldData(s):
 			return "nobody knows the disk to be empty"
 		case s.Record == nil && !s.Asked:
 			return "its volume may have been lost elsewhere"
@@ -269,6 +317,8 @@ func carryOut(s *slot.Slot, d slot.Decision) {
 	case slot.AskNodes:
 		s.Asked = true
 	case slot.Inspect:
+		s.Content = disk.ContentSampled
+	case slot.ProveBlank:
 		s.Content = disk.ContentSome
 	case slot.FindUsers:
 		s.UsersKnown = true

@@ -190,6 +190,8 @@ func retained(s *slot.Slot, next int64) slot.Decision {
 		return slot.Decision{Do: slot.Absolve, State: slot.Pending, Generation: next}
 	case s.Content == disk.ContentUnknown:
 		return slot.Decision{Do: slot.Inspect, State: slot.Retained}
+	case s.Content == disk.ContentSampled:
+		return slot.Decision{Do: slot.ProveBlank, State: slot.Retained, Problem: s.ProvingBlank()}
 	default:
 		return wait(slot.Retained, disk.Problemf(disk.RetainedDirty,
 			"holds %s of volume %s, whose policy was not Delete: empty it, or annotate the node's LocalDiskReport with stowage.dev/publish-retained=%s@%d", s.Found, s.Record.Volume, s.Key, s.Record.Generation))

@@ -203,6 +203,12 @@ func TestVanished(t *testing.T) {
 		"with policy Retain": {vanished(disk.Published, disk.Retain), outcome{Do: slot.Keep, State: slot.Retained}},
 		"kept, and not looked into": {
 			vanished(disk.Retained, disk.Retain), outcome{Do: slot.Inspect, State: slot.Retained}},
+		"kept, and no data was found so far": {
+			with(vanished(disk.Retained, disk.Retain), func(s *slot.Slot) { s.Content = disk.ContentSampled }),
+			outcome{Do: slot.ProveBlank, State: slot.Retained, Reason: disk.ProvingBlank}},
+		"kept, and no data was found so far, in a class that assumes new devices to be blank": {
+			with(vanished(disk.Retained, disk.Retain), func(s *slot.Slot) { s.Content, s.Existing = disk.ContentSampled, slot.AssumeBlank }),
+			outcome{Do: slot.ProveBlank, State: slot.Retained, Reason: disk.ProvingBlank}},
 		"kept, with data": {
 			with(vanished(disk.Retained, disk.Retain), func(s *slot.Slot) { s.Content = disk.ContentSome }),
 			outcome{Do: slot.None, State: slot.Retained, Reason: disk.RetainedDirty}},

@@ -19,6 +19,9 @@ const (
 	AskNodes Action = "AskNodes"
 	// Inspect: find out Content.
 	Inspect Action = "Inspect"
+	// ProveBlank: read the whole device in the background. The slot is decided about again
+	// when that is done; any other decision ends it.
+	ProveBlank Action = "ProveBlank"
 	// FindUsers: find out Users.
 	FindUsers Action = "FindUsers"
 	// Create: write the record as Published, then create the volume, with

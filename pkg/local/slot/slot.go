@@ -17,6 +17,8 @@ const (
 	Refuse  Existing = "Refuse"
 	Publish Existing = "Publish"
 	Clean   Existing = "Clean"
+	// AssumeBlank: a new device is not read from end to end before it is published.
+	AssumeBlank Existing = "AssumeBlank"
 )
 
 // Slot is what is known about an entry of a discovery directory. Deciding changes
@@ -42,6 +44,11 @@ type Slot struct {
 	// says that there is a record that cannot be read.
 	Record  *disk.Record
 	Damaged bool
+	// Predecessor is the dirty record of the disk that was at the path before, if that may
+	// be the disk which is here: one of the two has no identity that lasts. Unaccounted
+	// reports whether a dirty disk of another path may be the one which is here.
+	Predecessor *disk.Record
+	Unaccounted bool
 
 	// Volume is our volume of this slot, and VolumeRecord what the node remembers of
 	// the disk that it was published with. The two records are the same one as long
@@ -80,7 +87,7 @@ type Slot struct {
 	Users      []disk.User
 	UsersKnown bool
 	// Acknowledged says that an administrator wants the data of a retained disk
-	// published.
+	// published, or of one that has a Predecessor.
 	Acknowledged bool
 }
 
@@ -88,6 +95,11 @@ type Slot struct {
 func (s *Slot) OfOtherNode() *disk.Problem {
 	return disk.Problemf(disk.OtherNodesVolume,
 		"%s has this disk's identity, so what is on it may be that volume's: take the disk to that node; delete the volume if nobody needs it; or, if these are two disks, remove this node's record of the one that is here", s.Claimant)
+}
+
+// ProvingBlank is why a disk that has to be blank is not published yet.
+func (s *Slot) ProvingBlank() *disk.Problem {
+	return disk.Problemf(disk.ProvingBlank, "no data was found so far; all of its %d bytes are read before it is published", s.Fact.Bytes)
 }
 
 // Match compares the disk at the path with the volume's.

@@ -102,6 +102,35 @@ type Entry struct {
 	// cleaning tells how the removal of data goes.
 	// +optional
 	Cleaning *Cleaning `json:"cleaning,omitempty"`
+	// blankProof is the progress of reading a device that has to be blank from end to end;
+	// absent if it is not read.
+	// +optional
+	BlankProof *BlankProof `json:"blankProof,omitempty"`
+}
+
+// BlankProof is the progress of reading a device from end to end, to prove that all its
+// bytes are zero.
+type BlankProof struct {
+	// startTime is when the current attempt began; absent while it waits.
+	// +optional
+	StartTime *metav1.Time `json:"startTime,omitempty"`
+	// doneBytes is how many bytes were read and are zero.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	DoneBytes int64 `json:"doneBytes,omitempty"`
+	// totalBytes is how many bytes the device has.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	TotalBytes int64 `json:"totalBytes,omitempty"`
+	// attempts is how many attempts were begun since the last success or the provisioner's
+	// start.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Attempts int32 `json:"attempts,omitempty"`
+	// lastError is why the last attempt failed.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	LastError string `json:"lastError,omitempty"`
 }
 
 // The values of Entry.Link.

@@ -25,6 +25,7 @@ func (w *world) device(name string, steps int64, places ...string) disk.Identity
 	f.Kind, f.FilesystemType, f.Device = disk.Device, "", "/dev/"+name
 	f.Identity, f.Place, f.Bytes = disk.Identity("wwn:"+name), "dev:8:"+name, steps*proofStep
 	f.Overlaps = places
+	w.disks.slowly()
 	w.disks.put(f)
 	return f.Identity
 }
@@ -44,7 +45,7 @@ func (w *world) proof(name string) stowage.BlankProof {
 func (w *world) published() []string {
 	var names []string
 	for _, pv := range w.api.volumes() {
-		names = append(names, strings.TrimPrefix(pv.Spec.Local.Path, folder+"/"))
+		names = append(names, strings.TrimPrefix(publish.PathOf(&pv), folder+"/"))
 	}
 	slices.Sort(names)
 	return names

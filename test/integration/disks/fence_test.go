@@ -30,9 +30,11 @@ func formattedOnce(t *testing.T, n *node.Node, name string) (volume *corev1.Pers
 	point := n.Path("kubelet/plugins/kubernetes.io/local-volume/mounts", volume.Name)
 	n.Command("mkdir", "-p", point)
 	n.Command("mount", volume.Spec.Local.Path, point)
-	t.Cleanup(func() { _ = os.Remove(point) })
 	waitEntry(n, "the file system recorded", func(e stowage.Entry) bool { return e.Volume == volume.Name && e.Filesystem != "" })
 	n.Unmount(point)
+	if err := os.Remove(point); err != nil { // as kubelet does, whose volume it is until then
+		t.Fatal(err)
+	}
 	linked(n, t, volume, device)
 	return volume, device
 }

@@ -70,7 +70,7 @@ func TestBadNeighbours(t *testing.T) {
 	n.WaitAnew(n.Files, "good", volume)
 	emptied(t, n, "good")
 	hangUp()
-	n.WaitEntry(n.Files, "hangs", stowage.EntrySkipped, "Unreadable")
+	n.WaitEntry(n.Files, "hangs", stowage.EntrySkipped, "IOError")
 }
 
 // strangers puts into the directory of class Files what is no disk.

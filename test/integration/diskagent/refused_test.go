@@ -127,7 +127,7 @@ var refusedClassKeys = map[string]refusedClassKey{
 	"volumes for several nodes":              {"selector", []any{map[string]any{"matchExpressions": []any{}}}, "must be absent: it lets several nodes use one volume"},
 	"a volume mode in another spelling":      {"volumeMode", "block", "must be Filesystem or Block"},
 	"an access mode that is none":            {"accessMode", "ReadWrite", "must be ReadWriteOnce"},
-	"a file system that is a path":           {"fsType", "../sh", "must be the name of a file system"},
+	"a file system that is a path":           {"fsType", "../sh", "must be ext2, ext3, ext4, xfs or btrfs"},
 	"a pattern that is empty":                {"namePattern", "a*,,b*", "has an empty pattern"},
 	"directories without a pattern":          {"allowDirectories", true, "must say which plain directories are volumes"},
 	"a pattern without directories":          {"directoryPattern", "vol-*", "has no effect without allowDirectories"},

@@ -56,11 +56,13 @@ func TestFence(t *testing.T) {
 		waitLink(e, "one", pv.Name, stowage.LinkWithheld)
 		before := on(e, n, "sha256sum <"+hazard.on)
 		pod := fmt.Sprintf("next-%d", i)
-		e.Create(by(ours, e.Shell(pod, readSecret, "volume")))
+		assigned := e.Shell(pod, readSecret, "volume")
+		assigned.Spec.NodeName = "one" // as before a boot: the scheduler refuses the volume
+		e.Create(assigned)
 		waitEvent(e, pod, "does not exist")
 		if i == 1 { // as after a boot: the pod is assigned, and the agent has just started
-			e.Do(e.Client.CoreV1().Pods(install.Namespace).Delete(e.Context, agent(e, "one").Name, metav1.DeleteOptions{}))
-			waitEvent(e, pod, "does not exist")
+			replaceAgent(e, "one")
+			on(e, n, "! test -e "+pv.Spec.Local.Path)
 		}
 		if after := on(e, n, "sha256sum <"+hazard.on); after != before {
 			t.Error("the device has changed")
@@ -117,7 +119,7 @@ func TestWithoutFence(t *testing.T) {
 	finish(e, by(ours, e.Shell("first", writeSecret, "volume")))
 	gone(e, "first")
 	on(e, n, fmt.Sprintf(zeroSuper, device))
-	if got, _ := finish(e, by(ours, e.Shell("next", readSecret+" || echo lost", "volume"))); got != "lost\n" {
+	if got, _ := finish(e, by(ours, e.Shell("next", readSecret+" 2>/dev/null || echo lost", "volume"))); got != "lost\n" {
 		t.Errorf("the pod reads %q: kubelet does not format the device of a bound volume any more, so the fence is not needed", got)
 	}
 }
@@ -133,6 +135,17 @@ func waitLink(e *frame.Env, node, volume, link string) {
 	if err != nil {
 		e.T.Fatalf("wait until the link of %s is %s: %v", volume, link, err)
 	}
+}
+
+// replaceAgent deletes the pod of a node's agent and returns when the next one is ready.
+func replaceAgent(e *frame.Env, node string) {
+	e.T.Helper()
+	old := agent(e, node)
+	pods := frame.Target{Client: e.Client.CoreV1().RESTClient(), Resource: "pods", Namespace: install.Namespace}
+	e.Do(e.Client.CoreV1().Pods(install.Namespace).Delete(e.Context, old.Name, metav1.DeleteOptions{}))
+	frame.Wait(e, pods, "the next agent of node "+node+" is ready", func(p *corev1.Pod) bool {
+		return p.UID != old.UID && p.Spec.NodeName == node && p.Labels["app.kubernetes.io/name"] == "stowage-provisioner" && frame.Ready(p)
+	})
 }
 
 // waitEvent waits for an event of a pod with such a message.

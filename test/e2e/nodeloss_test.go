@@ -17,8 +17,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/local/publish"
 	"stowage.dev/stowage/pkg/volume/match"
+	nodeagent "stowage.dev/stowage/test/agent"
 	"stowage.dev/stowage/test/cluster/realnode"
 	"stowage.dev/stowage/test/e2e/frame"
 	"stowage.dev/stowage/test/e2e/install"
@@ -125,7 +127,8 @@ func TestDiskVanishes(t *testing.T) {
 // TestNodeSetUpAnew: a node is set up anew under its old name, with a blank disk where the
 // volume was. The claim keeps its volume, of which an event says that its disk is another one,
 // and no volume is made of the blank disk, to which a claim could be bound unnoticed. The pod is
-// not started on the blank disk, and says why. With the old disk it runs and finds its data.
+// not started on the blank disk, and says why. With the old disk, which has to be accepted since
+// UUIDs of file systems are valid on one machine only, it runs and finds its data.
 func TestNodeSetUpAnew(t *testing.T) {
 	t.Parallel()
 	l := newLosable(t, "kept")
@@ -162,6 +165,7 @@ func TestNodeSetUpAnew(t *testing.T) {
 	l.e.Do(l.node.UnmountDisk(l.e.Context, l.path))
 	old()
 	l.e.Do(l.node.MountDisk(l.e.Context, l.path))
+	l.acceptDisk()
 	l.waitRestarted()
 	if word := l.e.Exec("set-0", "cat", "/data/data/word"); word != l.word {
 		t.Errorf("the pod reads %q, want %q, which it wrote before", word, l.word)
@@ -191,6 +195,25 @@ func (l *lost) setUpAnew() (put func()) {
 		_, err = f.Write(content)
 		l.e.Do(errors.Join(err, f.Sync(), f.Close()))
 	}
+}
+
+// acceptDisk says that the disk is the volume's, on another machine, when it is there.
+func (l *lost) acceptDisk() {
+	l.e.T.Helper()
+	name, former, _ := strings.Cut(l.volume.Annotations[publish.IdentityAnnotation], "@")
+	reports, err := nodeagent.NewReports(l.e.Cluster.RESTConfig())
+	l.e.Do(err)
+	var identity string
+	_, err = nodeagent.WaitReport(l.e.Context, reports, stowage.PageName(l.node.Name, 1), func(r *stowage.LocalDiskReport) bool {
+		for _, entry := range r.Status.Entries {
+			if entry.Path == l.path && strings.HasPrefix(entry.Identity, name+"@") && entry.Identity != name+"@"+former {
+				identity = entry.Identity
+			}
+		}
+		return identity != ""
+	})
+	l.e.Do(err)
+	l.e.Kubectl("annotate", "persistentvolume", l.volume.Name, publish.SameDiskAnnotation+"="+identity)
 }
 
 // lost is a StatefulSet of one replica, and what of it will be lost: it could run on two nodes,

@@ -135,7 +135,7 @@ var refusedClassKeys = map[string]refusedClassKey{
 	"passes that are too many":               {"blockCleanerCommand", []any{"/scripts/shred.sh", "1000"}, "how often to overwrite"},
 	"files that are shredded":                {"fsCleanerCommand", []any{"shred"}, "must begin with the absolute path of a program"},
 	"a clean of no time":                     {"cleanTimeout", "1ms", "must be at least 1s"},
-	"data that is wiped":                     {"existingData", "Wipe", "must be Refuse, Publish or Clean"},
+	"data that is wiped":                     {"existingData", "Wipe", "must be Refuse, Publish, Clean or AssumeBlank"},
 	"names that are made up":                 {"volumeName", "Short", "must be Stowage or Reference"},
 }
 

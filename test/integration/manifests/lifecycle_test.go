@@ -308,8 +308,12 @@ func (s *site) checkLeft(volumes []string, job string) {
 // not ours to make.
 func (s *site) checkNothingLeft(alsoNamespace bool) {
 	s.t.Helper()
-	waitFor(s.t, "everything is gone", func() bool { return len(s.left(alsoNamespace)) == 0 })
-	if left := s.left(alsoNamespace); len(left) > 0 {
+	var left []string
+	gone := func() bool {
+		left = s.left(alsoNamespace)
+		return len(left) == 0
+	}
+	if !comes(s.t, gone) {
 		s.t.Errorf("left behind: %s", strings.Join(left, ", "))
 	}
 }

@@ -15,10 +15,14 @@ import (
 // evaluates a policy, or that a kind is served.
 func waitFor(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(context.Context) (bool, error) { //nolint:forbidigo // there is no event
-		return done(), nil
-	})
-	if err != nil {
-		t.Fatalf("wait until %s: %v", what, err)
+	if !comes(t, done) {
+		t.Fatalf("wait until %s: not within %s", what, patience)
 	}
+}
+
+// comes is waitFor whose caller says what is missing.
+func comes(t *testing.T, done func() bool) bool {
+	return wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(context.Context) (bool, error) { //nolint:forbidigo // there is no event
+		return done(), nil
+	}) == nil
 }

@@ -132,8 +132,9 @@ func (r *report) addTest(e event, now time.Time) {
 		}
 	case "fail":
 		p.failed = true
-		r.failed = append(r.failed, failure{e.Package + " " + top, p.test(top).String()})
-		r.print(now, "  FAIL %s  %.1fs\n%s", top, e.Elapsed, indent(p.test(top).String()))
+		f := failure{e.Package + " " + top, p.test(top).String()}
+		r.failed = append(r.failed, f)
+		r.print(now, "  FAIL %s  %.1fs\n%s", top, e.Elapsed, indent(f.reasonFirst()))
 	default: // pause, cont, bench, attr
 		return
 	}
@@ -187,6 +188,16 @@ var testLine = regexp.MustCompile(`^\s+\w+_test\.go:\d+: `)
 // The sum says again gistLines of what all failures together had to say, and gistLeast of
 // each at least.
 const gistLines, gistLeast = 80, 6
+
+// reasonFirst is all that a failure had to say, after its gist if that is far from the
+// beginning: where only a part of a long log is kept, it is the lines after FAIL.
+func (f *failure) reasonFirst() string {
+	gist := f.gist(2 * gistLeast)
+	if i := strings.Index(f.output, gist); i < 0 || strings.Count(f.output[:i], "\n") > gistLeast {
+		return gist + "all of it:\n" + f.output
+	}
+	return f.output
+}
 
 // gist is the beginning of what a failure had to say, so many lines at most, from the first
 // one on that a test file has written, if one has. All of it stands where it failed; of a

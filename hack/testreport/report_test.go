@@ -110,6 +110,26 @@ failed:
 ` + lines("          ", 2, gistLines) + `0 tests passed, 1 failed, 0 skipped; 1 packages in 60s
 `,
 		},
+		"a test logs much before it fails: the reason comes first": {
+			events: []at{
+				{0, event{Action: "output", Package: "a", Test: "TestX", Output: lines("", 1, 2*gistLeast)}},
+				{0, event{Action: "output", Package: "a", Test: "TestX", Output: "    x_test.go:1: got 1, want 2\n"}},
+				{0, event{Action: "fail", Package: "a", Test: "TestX", Elapsed: 1}},
+				{0, event{Action: "fail", Package: "a", Elapsed: 1}},
+			},
+			want: `
+  FAIL TestX  1.0s
+         x_test.go:1: got 1, want 2
+     all of it:
+` + lines("     ", 1, 2*gistLeast) + `         x_test.go:1: got 1, want 2
+FAIL a  1.0s
+
+failed:
+     a TestX
+              x_test.go:1: got 1, want 2
+0 tests passed, 1 failed, 0 skipped; 1 packages in 60s
+`,
+		},
 		"a build fails: the compiler's words are shown": {
 			events: []at{
 				{0, event{Action: "build-output", ImportPath: "a", Output: "a.go:1: no\n"}},

@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/retry"
 
 	"stowage.dev/stowage/test/cluster"
 )
@@ -74,10 +75,9 @@ func (k *kubelet) sync(pod *corev1.Pod) {
 	case pod.Spec.NodeName == "" || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
 	case pod.DeletionTimestamp != nil:
 		now := int64(0)
-		err := k.cluster.Client().CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: &now})
-		if err != nil && !apierrors.IsNotFound(err) {
-			k.t.Errorf("end pod %s: %v", pod.Name, err)
-		}
+		k.write("end pod "+pod.Name, func() error {
+			return k.cluster.Client().CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: &now})
+		})
 	case pod.Labels["job-name"] != "":
 		k.mu.Lock()
 		defer k.mu.Unlock()
@@ -99,11 +99,21 @@ func (k *kubelet) report(ctx context.Context, pod *corev1.Pod, phase corev1.PodP
 	patch, err := json.Marshal(map[string]any{"status": corev1.PodStatus{Phase: phase, Conditions: []corev1.PodCondition{
 		{Type: corev1.PodReady, Status: ready, LastTransitionTime: metav1.Now()},
 	}}})
-	if err == nil {
-		_, err = k.cluster.Client().CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
-	}
-	if err != nil && !apierrors.IsNotFound(err) {
+	if err != nil {
 		k.t.Errorf("report pod %s: %v", pod.Name, err)
+		return
+	}
+	k.write("report pod "+pod.Name, func() error {
+		_, err := k.cluster.Client().CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+		return err
+	})
+}
+
+// write tries again as a kubelet does: no other event may come.
+func (k *kubelet) write(what string, request func() error) {
+	err := retry.OnError(retry.DefaultBackoff, func(err error) bool { return !apierrors.IsNotFound(err) }, request)
+	if err != nil && !apierrors.IsNotFound(err) {
+		k.t.Errorf("%s: %v", what, err)
 	}
 }
 

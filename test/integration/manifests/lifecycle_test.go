@@ -81,8 +81,29 @@ func newSite(t *testing.T) *site {
 func (s *site) helm(args ...string) {
 	s.t.Helper()
 	if out, err := s.tryHelm(args...); err != nil {
-		s.t.Fatalf("%v\n%s", err, out)
+		s.t.Fatalf("helm %s: %v\n%s\n%s", args[0], err, out, s.pods())
 	}
+}
+
+// pods is how far the pods are, and their events, for the log of a test that failed.
+func (s *site) pods() string {
+	var b strings.Builder
+	core := s.Client().CoreV1()
+	pods, err := core.Pods("").List(s.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		return err.Error()
+	}
+	for _, p := range pods.Items {
+		fmt.Fprintf(&b, "pod %s/%s of node %q: %s, deleted %v, finalizers %v\n", p.Namespace, p.Name, p.Spec.NodeName, p.Status.Phase, p.DeletionTimestamp, p.Finalizers)
+	}
+	events, err := core.Events(namespace).List(s.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		return b.String() + err.Error()
+	}
+	for _, e := range events.Items {
+		fmt.Fprintf(&b, "event of %s %s: %s: %s\n", e.InvolvedObject.Kind, e.InvolvedObject.Name, e.Reason, e.Message)
+	}
+	return b.String()
 }
 
 // tryHelm is helm that may fail.
@@ -173,7 +194,7 @@ func until[T runtime.Object](s *site, resource, space, name string, done func(T)
 		return ok && done(o), nil
 	})
 	if err != nil {
-		s.t.Fatalf("wait for %s %s: %v", resource, name, err)
+		s.t.Fatalf("wait for %s %s: %v\n%s", resource, name, err, s.pods())
 	}
 }
 
@@ -314,7 +335,7 @@ func (s *site) checkNothingLeft(alsoNamespace bool) {
 		return len(left) == 0
 	}
 	if !comes(s.t, gone) {
-		s.t.Errorf("left behind: %s", strings.Join(left, ", "))
+		s.t.Errorf("left behind: %s\n%s", strings.Join(left, ", "), s.pods())
 	}
 }
 

@@ -123,6 +123,10 @@ func (k *kubelet) run(ctx context.Context, pod *corev1.Pod) {
 	out, err := k.execute(ctx, pod)
 	if err == nil && k.broken.Load() {
 		err = errors.New("broken for the test")
+		k.write("have no further pod for "+pod.Name, func() error { // the Job would wait 70 s for three
+			_, err := k.cluster.Client().BatchV1().Jobs(pod.Namespace).Patch(ctx, pod.Labels["job-name"], types.MergePatchType, []byte(`{"spec":{"backoffLimit":0}}`), metav1.PatchOptions{})
+			return err
+		})
 	}
 	k.mu.Lock()
 	k.printed[pod.Namespace+"/"+pod.Labels["job-name"]] = out

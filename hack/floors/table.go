@@ -52,6 +52,7 @@ func Rooms() []Room {
 		{"pkg/nodeloss", Acting},
 		{"pkg/nodehosts", Acting},
 		{"pkg/cleaningjobs", Acting},
+		{"pkg/orphancleans", Acting},
 
 		{"pkg/volumecache", Cache},
 		{"pkg/diskrecord", Cache},

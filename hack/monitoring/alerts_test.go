@@ -67,6 +67,10 @@ var stories = map[string]struct{ fires, quiet string }{
 		fires: `local_volume_provisioner_proctable_failed{job="stowage-provisioner",node="n"} 2x120`,
 		quiet: "local_volume_provisioner_proctable_failed{job=\"stowage-provisioner\",node=\"n\"} 0x120\n local_volume_provisioner_proctable_failed{job=\"another\",node=\"n\"} 2x120",
 	},
+	"StowageDiskKept": {
+		fires: `stowage_provisioner_skipped{node="n",class="fast",reason="VolumeVanished"} 1x120`,
+		quiet: "stowage_provisioner_skipped{node=\"n\",class=\"fast\",reason=\"VolumeVanished\"} 0x120\n stowage_provisioner_skipped{node=\"n\",class=\"fast\",reason=\"RetainedDirty\"} 1x120",
+	},
 	"StowageCleaningWaits": {
 		fires: "stowage_provisioner_clean_queue{node=\"n\"} 1x120\n stowage_provisioner_clean_in_progress{node=\"n\"} 0x120",
 		quiet: "stowage_provisioner_clean_queue{node=\"n\"} 1x120\n stowage_provisioner_clean_in_progress{node=\"n\"} 2x120",

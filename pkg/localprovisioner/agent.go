@@ -65,8 +65,10 @@ type Agent struct {
 	node     *publish.Node
 	sight    sight
 	foreign  map[string]string // names of volumes that are not ours, by path
-	accepted map[string]bool   // class/name@generation
-	former   map[string]bool   // machines that are this one, by an administrator's word
+	// accepted and granted are acknowledgements (disk.Record) of data that may be
+	// published, and that may be cleaned although its volume is gone.
+	accepted, granted map[string]bool
+	former            map[string]bool // machines that are this one, by an administrator's word
 }
 
 // New makes an agent. It does nothing until Run.
@@ -88,7 +90,6 @@ func New(config Config) (*Agent, error) {
 		settings: newSettings(config.Settings),
 		sight:    newSight(),
 		foreign:  map[string]string{},
-		accepted: map[string]bool{},
 	}
 	a.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryFirst, retryLast),
@@ -195,6 +196,9 @@ func (a *Agent) begin(ctx context.Context) error {
 			return fmt.Errorf("list %s: %w", kind, context.Cause(ctx))
 		}
 	}
+	if err := a.findCluster(ctx); err != nil {
+		return err
+	}
 	if err := a.findNode(ctx); err != nil {
 		return err
 	}
@@ -202,15 +206,38 @@ func (a *Agent) begin(ctx context.Context) error {
 	return nil
 }
 
+// findCluster waits for the UID of namespace kube-system, which tells clusters apart.
+func (a *Agent) findCluster(ctx context.Context) error {
+	if a.Cluster != "" {
+		return nil
+	}
+	return until(ctx, "Cannot publish before the cluster is known", func(ctx context.Context) error {
+		namespace, err := a.Client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+		if err != nil {
+			return fmt.Errorf("get namespace %s: %w", metav1.NamespaceSystem, err)
+		}
+		if namespace.UID == "" {
+			return fmt.Errorf("namespace %s has no UID", metav1.NamespaceSystem)
+		}
+		a.Cluster = string(namespace.UID)
+		return nil
+	})
+}
+
 // findNode waits for the node's object, which has the hostname that volumes name.
 func (a *Agent) findNode(ctx context.Context) error {
+	return until(ctx, "Cannot publish before the node is known", a.refreshNode)
+}
+
+// until retries what the agent cannot begin without.
+func until(ctx context.Context, failed string, find func(context.Context) error) error {
 	backoff := wait.Backoff{Duration: retryFirst, Factor: 2, Steps: 10, Cap: time.Minute}
 	for {
-		err := a.refreshNode(ctx)
+		err := find(ctx)
 		if err == nil {
 			return nil
 		}
-		klog.FromContext(ctx).Error(err, "Cannot publish before the node is known")
+		klog.FromContext(ctx).Error(err, failed)
 		if !sleep(ctx, backoff.Step()) {
 			return errors.Join(ctx.Err(), err)
 		}

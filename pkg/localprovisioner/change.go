@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -46,7 +47,10 @@ func (a *Agent) write(ctx context.Context, v *disk.Volume, change func(*corev1.P
 func (a *Agent) remember(ctx context.Context, g *gathered) error {
 	v := *g.Volume
 	here := g.Fact != nil && g.Fact.Problem == nil && (v.Identity == "" || g.Match() == disk.Same)
-	record := disk.Record{Key: v.Key, HostPath: v.HostPath, Mode: v.Mode, State: disk.Published, Volume: v.Name, UID: v.UID, Generation: v.Generation, Policy: v.Policy}
+	record := disk.Record{
+		Key: v.Key, HostPath: v.HostPath, Mode: v.Mode, State: disk.Published, Volume: v.Name, UID: v.UID, Generation: v.Generation, Policy: v.Policy,
+		Cluster: a.Cluster, Phase: v.Seen(),
+	}
 	if g.VolumeRecord != nil {
 		record.Root, record.Kind, record.Filesystem = g.VolumeRecord.Root, g.VolumeRecord.Kind, g.VolumeRecord.Filesystem
 	}
@@ -132,7 +136,7 @@ func (a *Agent) remove(ctx context.Context, g *gathered, d slot.Decision) error 
 
 // keep writes down that a disk's data is to be left alone.
 func (a *Agent) keep(ctx context.Context, g *gathered) error {
-	record := disk.Record{Key: g.Key, HostPath: g.path, State: disk.Retained}
+	record := disk.Record{Key: g.Key, HostPath: g.path, State: disk.Retained, Cluster: a.Cluster}
 	switch {
 	case g.Volume == nil:
 		record = *g.Record
@@ -144,6 +148,7 @@ func (a *Agent) keep(ctx context.Context, g *gathered) error {
 	}
 	if v := g.Volume; v != nil {
 		record.Volume, record.UID, record.Generation, record.Policy, record.Mode = v.Name, v.UID, v.Generation, v.Policy, v.Mode
+		record.Phase = v.Seen()
 		if record.Identity == "" {
 			record.Identity = v.Identity
 		}
@@ -161,10 +166,26 @@ func (a *Agent) keep(ctx context.Context, g *gathered) error {
 	return nil
 }
 
-// absolve writes down that a disk may be published.
-func (a *Agent) absolve(g *gathered, generation int64) error {
+// miss writes down that the volume of a disk is gone.
+func (a *Agent) miss(ctx context.Context, g *gathered) error {
 	record := *g.Record
+	if err := a.vanished(ctx, record.Volume); err != nil {
+		return err
+	}
+	record.Missed = time.Now().UTC().Round(0)
+	klog.FromContext(ctx).Info("A released volume is gone before its disk was cleaned", logkeys.Volume, klog.KRef("", record.Volume), "path", g.path,
+		"gracePeriod", g.conf.OrphanGracePeriod)
+	return a.Records.Put(record)
+}
+
+// absolve writes down that a disk may be published.
+func (a *Agent) absolve(ctx context.Context, g *gathered, generation int64) error {
+	record := *g.Record
+	if err := a.vanished(ctx, record.Volume); err != nil {
+		return err
+	}
 	record.State, record.Generation, record.Volume, record.UID, record.Step = disk.Clean, generation, "", "", ""
+	record.Cluster, record.Phase, record.Missed = a.Cluster, "", time.Time{}
 	return a.Records.Put(record)
 }
 

@@ -236,7 +236,7 @@ func (a *Agent) clean(ctx context.Context, job *clean) error {
 	if err := a.cleaner(job).Clean(ctx, request, func(p disk.Progress) error { return a.cleans.progressed(job, &record, p) }); err != nil {
 		return err
 	}
-	record.State, record.Step = disk.Clean, ""
+	record.State, record.Step, record.Phase = disk.Clean, "", ""
 	if err := a.Records.Put(record); err != nil {
 		return err
 	}
@@ -298,6 +298,7 @@ func (a *Agent) cleaningRecord(ctx context.Context, job *clean) (disk.Record, er
 	}
 	record.Key, record.HostPath, record.Mode, record.Root = job.Key, job.path, a.modeOf(job.gathered), root
 	record.State, record.Generation, record.Filesystem = disk.Cleaning, job.generation, nil
+	record.Cluster, record.Phase, record.Missed = a.Cluster, disk.PhaseReleased, time.Time{}
 	record.Volume, record.UID = "", ""
 	if v := job.Volume; v != nil {
 		record.Volume, record.UID, record.Policy = v.Name, v.UID, v.Policy

@@ -97,6 +97,10 @@ type Config struct {
 	// Records are the node's, and stay open for as long as the agent runs.
 	Records *diskrecord.Store
 
+	// Cluster is the UID of namespace kube-system, which records carry; empty has the
+	// agent read it from the API server.
+	Cluster string
+
 	// Settings are what the agent begins with; see Agent.Configure.
 	Settings *provisioner.Config
 	// Recheck is how long after something has vanished, or has not answered well, the

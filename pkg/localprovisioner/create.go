@@ -40,6 +40,7 @@ func (a *Agent) create(ctx context.Context, g *gathered, generation int64) error
 	record := disk.Record{
 		Identity: g.Fact.Identity, Key: g.Key, HostPath: g.path, Kind: g.Fact.Kind, Mode: disk.Mode(*volume.Spec.VolumeMode),
 		State: disk.Published, Volume: volume.Name, Generation: generation, Policy: disk.Policy(volume.Spec.PersistentVolumeReclaimPolicy),
+		Cluster: a.Cluster,
 	}
 	if record.Root, err = a.rootOf(ctx, g); err != nil {
 		return err
@@ -68,7 +69,7 @@ func (a *Agent) create(ctx context.Context, g *gathered, generation int64) error
 	a.expects.create(created)
 	a.cleans.forget(g.path)
 	klog.FromContext(ctx).V(2).Info("Published", logkeys.Volume, klog.KObj(created), "path", g.path)
-	record.UID = string(created.UID)
+	record.UID, record.Phase = string(created.UID), disk.PhaseAvailable
 	a.told.published(created, g)
 	return a.Records.Put(record)
 }

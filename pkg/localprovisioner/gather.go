@@ -58,7 +58,7 @@ func (a *Agent) gather(path string, l learned) *gathered {
 	if class := conf.classes[g.Key.Class]; class != nil && configured {
 		g.Configured, g.Existing, g.Mode = true, existing(class), disk.Mode(class.VolumeMode)
 	}
-	g.Foreign = a.foreign[path]
+	g.Cluster, g.Foreign = a.Cluster, a.foreign[path]
 	if g.Volume != nil && g.Fact != nil && g.Volume.Identity.Moved(g.Fact.Identity) && a.former[g.Volume.Identity.Machine()] {
 		g.Volume.Accepted = g.Fact.Identity
 	}
@@ -79,6 +79,9 @@ func (a *Agent) gather(path string, l learned) *gathered {
 	}
 	if g.Record != nil {
 		g.Stayed = !g.since.After(g.Record.Updated)
+		g.Granted = a.granted[g.Record.Acknowledgement()]
+		g.GraceUntil = g.Record.Missed.Add(conf.OrphanGracePeriod)
+		g.GraceOver = !g.Record.Missed.IsZero() && !time.Now().Before(g.GraceUntil)
 	}
 	g.Acknowledged = a.acknowledged(g)
 	return g

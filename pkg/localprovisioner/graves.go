@@ -77,21 +77,28 @@ func (a *Agent) askNodes(ctx context.Context, g *gathered) (learned, error) {
 }
 
 // concerns says whether a tombstone says more of a disk than this node's record does: of
-// a disk that the node knows to be dirty, only that its data is to be kept.
+// a disk that the node knows to be dirty, that its data is to be kept, or that the
+// controller released the very volume of which the node knows only that it is gone.
 func concerns(stone *stowage.Tombstone, record *disk.Record) bool {
 	if record == nil || !record.State.Dirty() {
 		return true
 	}
-	return stone.State == stowage.TombstoneRetained && stone.VolumeUID != record.UID
+	if stone.VolumeUID == record.UID {
+		return stone.State != stowage.TombstoneRetained && record.State == disk.Published && record.UID != ""
+	}
+	return stone.State == stowage.TombstoneRetained
 }
 
-// exhume gives a disk whose volume was lost a record that says what the node itself would
-// have written: that it was published and not cleaned since, or is to be kept.
+// exhume gives a disk whose volume was lost a record that says what the controller decided:
+// that it is to be cleaned, for which a clean counts as begun, or that it is to be kept.
 func (a *Agent) exhume(ctx context.Context, g *gathered, stone *stowage.Tombstone) error {
 	record := disk.Record{
-		Identity: g.Fact.Identity, Key: g.Key, HostPath: g.path, Kind: g.Fact.Kind, State: disk.Published, Policy: disk.Delete,
-		Volume: stone.Volume, UID: stone.VolumeUID,
+		Identity: g.Fact.Identity, Key: g.Key, HostPath: g.path, Kind: g.Fact.Kind, State: disk.Cleaning, Policy: disk.Delete,
+		Cluster: a.Cluster, Phase: disk.PhaseReleased, Volume: stone.Volume, UID: stone.VolumeUID,
 		Generation: max(stone.Generation, firstGeneration(g.conf.classes[g.Key.Class], g.since)),
+	}
+	if r := g.Record; r != nil && r.UID == stone.VolumeUID { // what else the node knows of it
+		record.Mode, record.Root = r.Mode, r.Root
 	}
 	if stone.State == stowage.TombstoneRetained {
 		record.State, record.Policy = disk.Retained, disk.Retain

@@ -164,9 +164,9 @@ func TestDiskOfAnotherNode(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.pass(time.Hour)
-		w.expect("disk1", "Pending")
-		if got := w.disks.read(identity); got != "" {
-			t.Errorf("the disk is published with data %q", got)
+		w.expect("disk1", "Retained: VolumeVanished")
+		if got := w.disks.read(identity); got == "" || w.volume() != nil {
+			t.Errorf("data %q, volume %v: want data that this node did not write to be kept", got, w.volume())
 		}
 	})
 }

@@ -134,7 +134,7 @@ func TestMainboard(t *testing.T) {
 		for name, state := range map[string]disk.State{"clean": disk.Clean, "retained": disk.Retained} {
 			record := disk.Record{
 				Identity: identityOn(name, "m1"), Key: disk.Key{Class: "fast", Name: name}, HostPath: folder + "/" + name, Kind: disk.Mount,
-				State: state, Generation: generations[name], Policy: disk.Retain, Volume: "", Updated: time.Now(),
+				State: state, Generation: generations[name], Policy: disk.Retain, Volume: "", Cluster: cluster, Updated: time.Now(),
 			}
 			if err := w.records.Put(record); err != nil {
 				t.Fatal(err)

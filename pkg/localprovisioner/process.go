@@ -297,10 +297,12 @@ func (a *Agent) act(ctx context.Context, g *gathered, d slot.Decision) error {
 	case slot.ProveBlank:
 		a.proofs.start(ctx, g)
 		return nil
+	case slot.Miss:
+		return a.miss(ctx, g)
 	case slot.Keep:
 		return a.keep(ctx, g)
 	case slot.Absolve:
-		return a.absolve(g, d.Generation)
+		return a.absolve(ctx, g, d.Generation)
 	case slot.Release:
 		return a.release(ctx, g.Volume)
 	default:
@@ -316,16 +318,19 @@ func (a *Agent) reconsider(ctx context.Context, g *gathered, d slot.Decision) ti
 		return 0
 	}
 	switch d.Problem.Reason {
-	case disk.RetainedDirty:
-		if a.readAccepted(ctx, g) {
+	case disk.RetainedDirty, disk.VolumeVanished, disk.OtherCluster, disk.OrphanGracePeriod, disk.OrphanCleanWaits: // acknowledgeable
+		if a.readAllowed(ctx, g) {
 			return retryFirst
+		}
+		if left := time.Until(g.GraceUntil); d.Problem.Reason == disk.OrphanGracePeriod && left < retainedLast {
+			return max(left, time.Millisecond)
 		}
 		return retainedLast
 	case disk.IdentityUnproven:
 		if g.Former == nil && g.Predecessor == nil && (g.Volume == nil || g.Fact == nil || !g.Volume.Identity.Moved(g.Fact.Identity)) {
 			return 0 // the volume's own annotation is an event
 		}
-		if a.readAccepted(ctx, g) { // it has the slot decided about again, if the machine is accepted
+		if a.readAllowed(ctx, g) { // it has the slot decided about again, if the machine is accepted
 			return retryFirst
 		}
 		return retainedLast

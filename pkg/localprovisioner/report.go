@@ -22,6 +22,7 @@ import (
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/diskreports"
 	"stowage.dev/stowage/pkg/local/disk"
+	"stowage.dev/stowage/pkg/local/orphans"
 	"stowage.dev/stowage/pkg/local/publish"
 )
 
@@ -100,7 +101,7 @@ func (t *told) find(ctx context.Context, written []stowage.LocalDiskReportStatus
 		case err != nil:
 			return written, fmt.Errorf("look for the report: %w", err)
 		case i == 0 && report.Spec.NodeName == t.agent.Node:
-			t.agent.accept(ctx, report)
+			t.agent.allow(ctx, report)
 		}
 	}
 	return written, nil
@@ -178,7 +179,7 @@ func (t *told) writePage(ctx context.Context, page int32, status *stowage.LocalD
 		return fmt.Errorf("update LocalDiskReport %s: it is of node %s", name, report.Spec.NodeName)
 	}
 	if page == 1 {
-		t.agent.accept(ctx, report)
+		t.agent.allow(ctx, report)
 	}
 	now := metav1.Now()
 	status.LastTransitionTime = &now
@@ -254,42 +255,50 @@ func (a *Agent) tombstones() []stowage.Tombstone {
 	return stowage.Tombstones(all)
 }
 
-// accept takes over which retained disks an administrator wants published, and that the
-// node's machine was exchanged.
-func (a *Agent) accept(ctx context.Context, report *stowage.LocalDiskReport) {
+// allow takes over what annotations of the report allow: which data an administrator wants
+// published, which the controller allows to be cleaned although its volume is gone, and that
+// the node's machine was exchanged.
+func (a *Agent) allow(ctx context.Context, report *stowage.LocalDiskReport) {
 	a.acceptMachine(ctx, report)
-	accepted := map[string]bool{}
+	accepted, granted := map[string]bool{}, map[string]bool{}
 	for word := range strings.SplitSeq(report.Annotations[publish.PublishRetainedAnnotation], ",") {
-		if word = strings.TrimSpace(word); word != "" {
-			accepted[word] = true
-		}
+		accepted[strings.TrimSpace(word)] = true
+	}
+	for _, grant := range orphans.ParseGrants(report.Annotations[orphans.GrantsAnnotation]) {
+		granted[grant.Data] = true
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.accepted = accepted
+	a.accepted, a.granted = accepted, granted
 }
 
-// readAccepted looks at the report for the same, and says whether a slot's disk is one of
-// them.
-func (a *Agent) readAccepted(ctx context.Context, g *gathered) bool {
+// readAllowed looks at the report for the same, and says whether that allows something
+// for a slot's disk that was not allowed before.
+func (a *Agent) readAllowed(ctx context.Context, g *gathered) bool {
 	if a.Reports == nil {
 		return false
 	}
 	report, err := a.Reports.Get(ctx, stowage.PageName(a.Node, 1), metav1.GetOptions{})
-	if err == nil && report.Spec.NodeName == a.Node {
-		a.accept(ctx, report)
+	if err != nil || report.Spec.NodeName != a.Node {
+		return false
 	}
+	a.allow(ctx, report)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.acknowledged(g)
+	return a.acknowledged(g) && !g.Acknowledged || g.GraceOver && !g.Granted && a.granted[g.Record.Acknowledgement()]
 }
 
 // acknowledged says whether an administrator wants a disk published with its data. The
 // caller holds mu.
 func (a *Agent) acknowledged(g *gathered) bool {
-	record := g.Record
-	if record == nil {
-		record = g.Predecessor
+	record := g.kept()
+	return record != nil && a.accepted[record.Acknowledgement()]
+}
+
+// kept is the record of the data that an acknowledgement would be for; nil if there is none.
+func (g *gathered) kept() *disk.Record {
+	if g.Record != nil {
+		return g.Record
 	}
-	return record != nil && a.accepted[fmt.Sprintf("%s@%d", g.Key, record.Generation)]
+	return g.Predecessor
 }

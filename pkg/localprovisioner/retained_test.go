@@ -64,7 +64,7 @@ func TestRetainedDiskIsLookedAtAnew(t *testing.T) {
 func TestAcknowledgedData(t *testing.T) {
 	story(t, func(w *world) {
 		w.retain()
-		w.disks.add("disk1", "")
+		identity := w.disks.add("disk1", "")
 		w.start()
 		w.used("of the first user")
 		first := w.volume()
@@ -74,7 +74,7 @@ func TestAcknowledgedData(t *testing.T) {
 
 		w.reports.mu.Lock()
 		w.reports.known[node].Annotations = map[string]string{
-			publish.PublishRetainedAnnotation: "x/y@1, fast/disk1@" + first.Annotations[publish.GenerationAnnotation] + ",",
+			publish.PublishRetainedAnnotation: "x/y, " + string(identity) + "/" + string(first.UID) + ",",
 		}
 		w.reports.mu.Unlock()
 		w.pass(retainedLast + 2*time.Second)

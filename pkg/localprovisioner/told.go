@@ -118,8 +118,11 @@ func (t *told) decided(g *gathered, d slot.Decision) {
 		t.poke()
 	}
 	e.Entry, e.marking = next, marking
-	if fresh && g.Volume != nil {
+	switch {
+	case fresh && g.Volume != nil:
 		t.warn(reference(g.Volume.Name, g.Volume.UID), next.Reason, next.Message)
+	case fresh && next.Acknowledgement != "":
+		t.warn(t.agent.nodeReference(), next.Reason, g.path+": "+next.Message)
 	}
 }
 
@@ -144,6 +147,9 @@ func describe(g *gathered, d slot.Decision) stowage.Entry {
 	e.Link, e.Filesystem = describeLink(g)
 	if d.Problem != nil {
 		e.Reason, e.Message = string(d.Problem.Reason), d.Problem.Message
+		if record := g.kept(); record != nil && (acknowledgeable(d.Problem.Reason) || g.Record == nil && d.Problem.Reason == disk.IdentityUnproven) {
+			e.Acknowledgement = record.Acknowledgement()
+		}
 	}
 	return e
 }
@@ -165,6 +171,17 @@ func describeLink(g *gathered) (link, filesystem string) {
 		filesystem = r.Filesystem.String()
 	}
 	return link, filesystem
+}
+
+// acknowledgeable says whether an administrator can have a disk published with its data
+// that is not published for the reason.
+func acknowledgeable(reason disk.Reason) bool {
+	switch reason {
+	case disk.RetainedDirty, disk.OtherCluster, disk.VolumeVanished, disk.OrphanGracePeriod, disk.OrphanCleanWaits:
+		return true
+	default:
+		return false
+	}
 }
 
 // failed tells that something that was decided could not be done, and whether that is
@@ -223,7 +240,7 @@ func (t *told) cleaned(ctx context.Context, job *clean, err error) {
 	if v := job.Volume; v != nil {
 		object = reference(v.Name, v.UID)
 	} else {
-		object = &corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: t.agent.Node, UID: types.UID(t.agent.Node)}
+		object = t.agent.nodeReference()
 	}
 	var problem *disk.Problem
 	switch {
@@ -276,6 +293,11 @@ func reference(name, uid string) *corev1.ObjectReference {
 	return &corev1.ObjectReference{Kind: "PersistentVolume", APIVersion: "v1", Name: name, UID: types.UID(uid)}
 }
 
+// nodeReference is the node as an event is about it.
+func (a *Agent) nodeReference() *corev1.ObjectReference {
+	return &corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: a.Node, UID: types.UID(a.Node)}
+}
+
 // Rejected tells that a configuration was not taken; nil tells that the one in force
 // is what was last written.
 func (a *Agent) Rejected(err error) {
@@ -295,8 +317,7 @@ func (a *Agent) Rejected(err error) {
 	}
 	t.config = next
 	if err != nil {
-		object := &corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: a.Node, UID: types.UID(a.Node)}
-		t.warn(object, eventConfig, "The last good configuration stays in force: "+next.Message)
+		t.warn(a.nodeReference(), eventConfig, "The last good configuration stays in force: "+next.Message)
 	}
 	t.poke()
 }

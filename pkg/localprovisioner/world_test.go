@@ -21,8 +21,9 @@ import (
 	"stowage.dev/stowage/pkg/local/disk"
 )
 
-// folder is the discovery directory of the class "fast", node the agent's node.
-const folder, node = "/mnt/fast", "n1"
+// folder is the discovery directory of the class "fast", node the agent's node, cluster
+// the UID of its cluster.
+const folder, node, cluster = "/mnt/fast", "n1", "cluster-1"
 
 // world is an agent among fakes. It is to be used in a synctest bubble: settle waits
 // until nothing is left to do at this moment, pass lets time go by.
@@ -51,7 +52,7 @@ func story(t *testing.T, tell func(w *world)) {
 		w := &world{
 			t: t, disks: newDisks(), events: &recorder{}, reports: newReports(), records: records, tickets: newTickets(),
 			config: &provisioner.Config{
-				MinResyncPeriod: 5 * time.Minute, MaxCleaning: 2, MaxBlankProofs: 2, BlankProofRate: 1 << 30, ProbeTimeout: 10 * time.Second,
+				MinResyncPeriod: 5 * time.Minute, MaxCleaning: 2, MaxBlankProofs: 2, BlankProofRate: 1 << 30, ProbeTimeout: 10 * time.Second, OrphanGracePeriod: 10 * time.Minute,
 				Classes: []provisioner.Class{{
 					Name: "fast", HostDir: folder, MountDir: folder, VolumeMode: corev1.PersistentVolumeFilesystem, NamePatterns: []string{"*"},
 					BlockCleaner: provisioner.Cleaner{Method: provisioner.MethodFSReset}, CleanTimeout: 7 * 24 * time.Hour,
@@ -59,6 +60,7 @@ func story(t *testing.T, tell func(w *world)) {
 			},
 		}
 		w.api = newAPI(
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: cluster}},
 			&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node, UID: "first", Labels: map[string]string{corev1.LabelHostname: node}}},
 			class("fast", corev1.PersistentVolumeReclaimDelete),
 		)

@@ -66,7 +66,7 @@ var (
 func RegisterController() {
 	registerController.Do(func() {
 		legacyregistry.MustRegister(controllerLeading, nodeLossVolumes, nodeLossReleases, nodeLossRemovals, nodeLossSettled, nodeLossErrors, nodeLossDuplicates,
-			cleaningJobsRunning, cleaningJobsCreated, cleaningJobsSucceeded, cleaningJobsFailed)
+			cleaningJobsRunning, cleaningJobsCreated, cleaningJobsSucceeded, cleaningJobsFailed, orphanCleansWaiting, orphanCleansAllowed)
 	})
 }
 

@@ -25,12 +25,22 @@ type Disk struct {
 	Class string
 	Mode  VolumeMode
 	State DiskState
-	// Reason is why a disk is skipped; not looked at in other states.
+	// Reason is why a disk is skipped or kept with its data; not looked at in other states.
 	Reason SkipReason
 	// Bytes is the capacity of the volume, or the size of a disk that has none.
 	Bytes int64
 	// Published says that there is a volume.
 	Published bool
+}
+
+// kept says whether the disk holds the data of a volume that is gone.
+func (d *Disk) kept() bool {
+	switch d.Reason {
+	case "OtherCluster", "VolumeVanished", "OrphanGracePeriod", "OrphanCleanWaits", "RetainedDirty":
+		return !d.Published
+	default:
+		return false
+	}
 }
 
 var (
@@ -84,8 +94,10 @@ func sumDisks(all []Disk) diskSums {
 		if d.Published {
 			sum.capacity[VolumeMode(label(d.Mode))] += float64(d.Bytes)
 		}
-		if d.State == DiskSkipped {
+		if d.State == DiskSkipped || d.kept() {
 			sum.skipped[[2]string{label(d.Class), label(d.Reason)}]++
+		}
+		if d.State == DiskSkipped {
 			continue
 		}
 		key := [2]string{label(d.Class), label(d.State)}

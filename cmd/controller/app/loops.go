@@ -17,6 +17,7 @@ import (
 	"stowage.dev/stowage/pkg/diskreports"
 	"stowage.dev/stowage/pkg/nodehosts"
 	"stowage.dev/stowage/pkg/nodeloss"
+	"stowage.dev/stowage/pkg/orphancleans"
 )
 
 // loop is work that the leading replica does.
@@ -51,6 +52,7 @@ func makeLoops(p *parts) ([]loop, error) {
 		{"node-loss", newNodeLoss},
 		{"node-hosts", newNodeHosts},
 		{"cleaning-jobs", newCleaningJobs},
+		{"orphan-cleans", newOrphanCleans},
 	}
 	var loops []loop
 	for _, maker := range makers {
@@ -78,6 +80,17 @@ func newNodeLoss(p *parts) (func(context.Context) error, error) {
 // newNodeHosts tells the agents' policies the hostnames of nodes.
 func newNodeHosts(p *parts) (func(context.Context) error, error) {
 	c, err := nodehosts.New(p.client, p.informers)
+	if err != nil {
+		return nil, err
+	}
+	return c.Run, nil
+}
+
+// newOrphanCleans allows provisioners to clean disks whose volume is gone.
+func newOrphanCleans(p *parts) (func(context.Context) error, error) {
+	c, err := orphancleans.New(orphancleans.Config{
+		Reports: p.reports, ReportInformer: p.reportInformer, PerHour: int(p.settings.OrphanCleans.PerHour),
+	})
 	if err != nil {
 		return nil, err
 	}

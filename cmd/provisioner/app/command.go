@@ -58,7 +58,7 @@ func NewCommand() *cobra.Command {
 	}
 	o.addFlags(cmd)
 	command.AddLogs(cmd)
-	for _, tool := range []*cobra.Command{newValidateCommand(), newAdoptCommand(), newReleaseCommand(), newCleanCommand()} {
+	for _, tool := range []*cobra.Command{newValidateCommand(), newAdoptCommand(), newReleaseCommand(), newAcknowledgeCommand(), newCleanCommand()} {
 		// cli.Run prints the errors of commands that set up logs by themselves, and logs
 		// those of the others.
 		tool.PersistentPreRunE = cmd.PersistentPreRunE

@@ -18,6 +18,8 @@ type ControllerConfiguration struct { //nolint:revive // the kind prescribes the
 	NodeLoss NodeLoss
 	// CleaningJobs says whether Jobs clean the disks of agents that ask for it.
 	CleaningJobs CleaningJobs
+	// OrphanCleans limits how many disks are cleaned although their volume is gone.
+	OrphanCleans OrphanCleans
 	// ClientConnection is to the API server.
 	ClientConnection ClientConnection
 	// LeaderElection says whether one of several replicas works at a time.
@@ -45,6 +47,13 @@ type CleaningJobs struct {
 	Enabled bool
 	// Image is what they run; "": the image of the agents.
 	Image string
+}
+
+// OrphanCleans limits how many disks are cleaned although their volume is gone.
+type OrphanCleans struct {
+	// PerHour bounds how many disks of the cluster are cleaned so in any hour; 0
+	// cleans none.
+	PerHour int32
 }
 
 // NodeLossPolicy says what becomes of a claim whose volume is lost.

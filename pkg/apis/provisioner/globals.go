@@ -39,6 +39,9 @@ var globalKeys = []key[*Config]{
 	{"maxCleaning", func(n node, c *Config) { set(&c.MaxCleaning)(n.integer(minMaxCleaning, maxMaxCleaning)) }},
 	{"maxBlankProofs", func(n node, c *Config) { set(&c.MaxBlankProofs)(n.integer(minBlankProofs, maxBlankProofs)) }},
 	{"blankProofRate", func(n node, c *Config) { set(&c.BlankProofRate)(n.quantityWithin(minBlankRate, maxBlankRate)) }},
+	{"orphanGracePeriod", func(n node, c *Config) {
+		set(&c.OrphanGracePeriod)(n.durationWithin(minOrphanGrace, maxOrphanGrace))
+	}},
 	{"probeTimeout", func(n node, c *Config) {
 		set(&c.ProbeTimeout)(n.durationWithin(minProbeTimeout, maxProbeTimeout))
 	}},

@@ -115,12 +115,13 @@ func TestParseDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &Config{
-		Classes:         []Class{defaulted(nil)},
-		MinResyncPeriod: 5 * time.Minute,
-		MaxCleaning:     2,
-		MaxBlankProofs:  2,
-		BlankProofRate:  1 << 30,
-		ProbeTimeout:    30 * time.Second,
+		Classes:           []Class{defaulted(nil)},
+		MinResyncPeriod:   5 * time.Minute,
+		MaxCleaning:       2,
+		MaxBlankProofs:    2,
+		BlankProofRate:    1 << 30,
+		OrphanGracePeriod: 10 * time.Minute,
+		ProbeTimeout:      30 * time.Second,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -138,7 +139,7 @@ func everything() map[string]string {
 			"- operator: Exists\n",
 		"minResyncPeriod": "10m0s", "useNodeNameOnly": "true",
 		removeTaintKey: "yes", taintKeyKey: "sig-storage-local-static-provisioner/agent-not-ready",
-		"maxCleaning": "5", "maxBlankProofs": "3", "blankProofRate": "250M", "probeTimeout": "1m",
+		"maxCleaning": "5", "maxBlankProofs": "3", "blankProofRate": "250M", "orphanGracePeriod": "1h", "probeTimeout": "1m",
 	}
 }
 
@@ -161,7 +162,7 @@ func TestParseEveryKey(t *testing.T) {
 		UseNodeNameOnly: true, MinResyncPeriod: 10 * time.Minute,
 		RemoveNodeNotReadyTaint: true,
 		NodeNotReadyTaintKey:    "sig-storage-local-static-provisioner/agent-not-ready",
-		MaxCleaning:             5, MaxBlankProofs: 3, BlankProofRate: 250_000_000, ProbeTimeout: time.Minute,
+		MaxCleaning:             5, MaxBlankProofs: 3, BlankProofRate: 250_000_000, OrphanGracePeriod: time.Hour, ProbeTimeout: time.Minute,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -34,7 +34,7 @@ func globalDefaults(c *Config) map[string]any {
 		"useAlphaAPI": false, useJobsKey: c.UseJobForCleaning, "setPVOwnerRef": false,
 		"minResyncPeriod": c.MinResyncPeriod, "useNodeNameOnly": c.UseNodeNameOnly,
 		removeTaintKey: c.RemoveNodeNotReadyTaint, "maxCleaning": c.MaxCleaning,
-		"maxBlankProofs": c.MaxBlankProofs, "blankProofRate": resource.NewQuantity(c.BlankProofRate, resource.BinarySI), "probeTimeout": c.ProbeTimeout,
+		"maxBlankProofs": c.MaxBlankProofs, "blankProofRate": resource.NewQuantity(c.BlankProofRate, resource.BinarySI), "orphanGracePeriod": c.OrphanGracePeriod, "probeTimeout": c.ProbeTimeout,
 	}
 }
 

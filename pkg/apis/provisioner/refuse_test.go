@@ -21,7 +21,7 @@ func TestRefuse(t *testing.T) {
 	}{
 		"a key of the chart instead of the ConfigMap": {map[string]string{"nodeLabels": "- a"}, []string{
 			"nodeLabels: unknown key: allowed are storageClassMap, nodeLabelsForPV, labelsForPV, useAlphaAPI, useJobForCleaning, jobTolerations, " +
-				"minResyncPeriod, useNodeNameOnly, setPVOwnerRef, removeNodeNotReadyTaint, provisionerNotReadyNodeTaintKey, maxCleaning, maxBlankProofs, blankProofRate, probeTimeout",
+				"minResyncPeriod, useNodeNameOnly, setPVOwnerRef, removeNodeNotReadyTaint, provisionerNotReadyNodeTaintKey, maxCleaning, maxBlankProofs, blankProofRate, orphanGracePeriod, probeTimeout",
 		}},
 		"a key in the wrong case": {map[string]string{"storageclassmap": "{}"}, []string{"storageclassmap: unknown key: write storageClassMap"}},
 
@@ -74,9 +74,10 @@ func TestRefuse(t *testing.T) {
 		"a rate below all disks": {map[string]string{"blankProofRate": "1000"}, []string{
 			"blankProofRate: must be a number of bytes from 1Mi to 1Ti, such as 200Mi, and is the number 1000",
 		}},
-		"numbers out of bounds": {map[string]string{"maxCleaning": "0", "probeTimeout": "1h", "minResyncPeriod": "10ms"}, []string{
+		"numbers out of bounds": {map[string]string{"maxCleaning": "0", "probeTimeout": "1h", "minResyncPeriod": "10ms", "orphanGracePeriod": "0s"}, []string{
 			"maxCleaning: must be a whole number from 1 to 64, and is the number 0",
 			"minResyncPeriod: must be from 1s to 24h, and is 10ms",
+			"orphanGracePeriod: must be from 1s to 720h, and is 0s",
 			"probeTimeout: must be from 1s to 10m, and is 1h0m0s",
 		}},
 		"a taint that is not named": {map[string]string{removeTaintKey: "true", taintKeyKey: `""`}, []string{

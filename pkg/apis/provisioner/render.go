@@ -20,15 +20,16 @@ func (c *Config) Data() (map[string]string, error) {
 		classes[class.Name] = class.values()
 	}
 	values := map[string]any{
-		classMapKey:       classes,
-		useJobsKey:        c.UseJobForCleaning,
-		"minResyncPeriod": c.MinResyncPeriod.String(),
-		"useNodeNameOnly": c.UseNodeNameOnly,
-		removeTaintKey:    c.RemoveNodeNotReadyTaint,
-		"maxCleaning":     c.MaxCleaning,
-		"maxBlankProofs":  c.MaxBlankProofs,
-		"blankProofRate":  resource.NewQuantity(c.BlankProofRate, resource.BinarySI).String(),
-		"probeTimeout":    c.ProbeTimeout.String(),
+		classMapKey:         classes,
+		useJobsKey:          c.UseJobForCleaning,
+		"minResyncPeriod":   c.MinResyncPeriod.String(),
+		"useNodeNameOnly":   c.UseNodeNameOnly,
+		removeTaintKey:      c.RemoveNodeNotReadyTaint,
+		"maxCleaning":       c.MaxCleaning,
+		"maxBlankProofs":    c.MaxBlankProofs,
+		"blankProofRate":    resource.NewQuantity(c.BlankProofRate, resource.BinarySI).String(),
+		"probeTimeout":      c.ProbeTimeout.String(),
+		"orphanGracePeriod": c.OrphanGracePeriod.String(),
 	}
 	putUnless(values, "nodeLabelsForPV", c.NodeLabelsForPV, len(c.NodeLabelsForPV) == 0)
 	putUnless(values, "labelsForPV", c.LabelsForPV, len(c.LabelsForPV) == 0)

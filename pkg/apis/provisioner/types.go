@@ -41,6 +41,9 @@ type Config struct {
 	// that they are blank, and BlankProofRate how many bytes per second of each.
 	MaxBlankProofs int
 	BlankProofRate int64
+	// OrphanGracePeriod is how long a disk is left alone whose volume was released and
+	// is gone before the disk was cleaned.
+	OrphanGracePeriod time.Duration
 	// ProbeTimeout is how long one entry of a folder may take to answer before it
 	// is reported as TimedOut and the others go on without it.
 	ProbeTimeout time.Duration
@@ -122,6 +125,9 @@ const (
 	// DefaultProbeTimeout is how long Linux gives a disk to answer a command, so
 	// that one that spins up is not called dead.
 	DefaultProbeTimeout = 30 * time.Second
+	// DefaultOrphanGracePeriod leaves time to see that etcd was restored or that
+	// volumes were removed by force, and to stop the provisioners.
+	DefaultOrphanGracePeriod = 10 * time.Minute
 	// DefaultCleanTimeout is longer than three random passes and one of zeros over
 	// a hard disk of 20 TB, which take about five days.
 	DefaultCleanTimeout = 7 * 24 * time.Hour
@@ -131,6 +137,7 @@ const (
 const (
 	minResyncPeriod, maxResyncPeriod = time.Second, 24 * time.Hour
 	minProbeTimeout, maxProbeTimeout = time.Second, 10 * time.Minute
+	minOrphanGrace, maxOrphanGrace   = time.Second, 30 * 24 * time.Hour
 	minMaxCleaning, maxMaxCleaning   = 1, 64
 	minBlankProofs, maxBlankProofs   = 1, 64
 	minBlankRate, maxBlankRate       = "1Mi", "1Ti"
@@ -140,11 +147,12 @@ const (
 // defaults is a configuration that says nothing.
 func defaults() *Config {
 	return &Config{
-		MinResyncPeriod: DefaultMinResyncPeriod,
-		MaxCleaning:     DefaultMaxCleaning,
-		MaxBlankProofs:  DefaultMaxBlankProofs,
-		BlankProofRate:  DefaultBlankProofRate,
-		ProbeTimeout:    DefaultProbeTimeout,
+		MinResyncPeriod:   DefaultMinResyncPeriod,
+		MaxCleaning:       DefaultMaxCleaning,
+		MaxBlankProofs:    DefaultMaxBlankProofs,
+		BlankProofRate:    DefaultBlankProofRate,
+		ProbeTimeout:      DefaultProbeTimeout,
+		OrphanGracePeriod: DefaultOrphanGracePeriod,
 	}
 }
 

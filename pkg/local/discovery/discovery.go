@@ -59,6 +59,9 @@ func unknown(s *slot.Slot, first int64) slot.Decision {
 	p := s.Predecessor
 	if p != nil {
 		first = max(first, p.Generation+1)
+		if problem := s.OfOtherCluster(); problem != nil {
+			return skip(problem)
+		}
 	}
 	create := slot.Decision{Do: slot.Create, State: slot.Pending, Generation: first}
 	switch {
@@ -70,12 +73,12 @@ func unknown(s *slot.Slot, first int64) slot.Decision {
 		return slot.Decision{Do: slot.Inspect, State: slot.Pending}
 	case s.Content == disk.ContentSampled && s.Existing == slot.AssumeBlank && p == nil && !s.Unaccounted:
 		return create
-	case s.Existing == slot.Clean && (p == nil || p.State != disk.Retained && p.Policy == disk.Delete):
+	case s.Existing == slot.Clean && (p == nil || p.State == disk.Cleaning && p.Policy == disk.Delete):
 		return wipe(s, first)
 	case s.Content == disk.ContentSampled:
 		return slot.Decision{Do: slot.ProveBlank, State: slot.Pending, Problem: s.ProvingBlank()}
 	case p != nil:
-		return skip(disk.Problemf(disk.IdentityUnproven, "holds %s, and may be the disk of volume %q that was at this path: zero it, or annotate the node's LocalDiskReport with stowage.dev/publish-retained=%s@%d", s.Found, p.Volume, s.Key, p.Generation))
+		return skip(disk.Problemf(disk.IdentityUnproven, "holds %s, and may be the disk of volume %q that was at this path: zero it, or copy what you need, %s", s.Found, p.Volume, slot.Acknowledge(p)))
 	default:
 		return skip(disk.Problemf(disk.NotEmpty, "holds %s, and was never published by this node: empty it (a device must be zero from end to end), or set existingData of the class", s.Found))
 	}
@@ -104,6 +107,9 @@ func published(s *slot.Slot) slot.Decision {
 	d := found(s)
 	if mark := markOf(s, d.State); d.Do == slot.None && mark != v.Mark {
 		d.Do, d.Mark = slot.MarkDisk, mark
+	}
+	if d.Do == slot.None && s.PhaseUnrecorded() {
+		d.Do = slot.Remember
 	}
 	return d
 }
@@ -152,8 +158,14 @@ func markOf(s *slot.Slot, state slot.State) disk.Mark {
 // present decides about a volume whose disk is where it should be.
 func present(s *slot.Slot) slot.Decision {
 	v := s.Volume
+	if problem := s.OfOtherCluster(); problem != nil {
+		return slot.Decision{Do: slot.None, State: phase(v), Problem: problem}
+	}
 	if s.Record != nil && s.Record.State == disk.Cleaning {
 		return lost(s, phase(v), disk.Problemf(disk.Interrupted, "the disk is half cleaned, and volume %s was made by hand", v.Name))
+	}
+	if problem := s.OfVanishedVolume(); problem != nil {
+		return slot.Decision{Do: slot.None, State: phase(v), Problem: problem}
 	}
 	if !s.Recorded() {
 		if s.Damaged {
@@ -200,6 +212,9 @@ func unproven(s *slot.Slot) slot.Decision {
 	if v.Identity == "" {
 		if s.Record != nil && s.Record.Volume != v.Name {
 			return slot.Decision{Do: slot.None, State: slot.Unproven, Problem: disk.Problemf(disk.SameBytes, "the disk was published as volume %s", s.Record.Volume)}
+		}
+		if problem := s.OfOtherCluster(); problem != nil {
+			return slot.Decision{Do: slot.None, State: phase(v), Problem: problem}
 		}
 		return slot.Decision{Do: slot.Remember, State: phase(v)} // adopted, and never seen before
 	}

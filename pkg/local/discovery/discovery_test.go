@@ -33,7 +33,9 @@ func published(phase disk.Phase) *slot.Slot {
 		Name: "local-pv-1", UID: "1", Key: key, HostPath: "/mnt/disks/disk1", Identity: "fs:u1:/", Bytes: 10 << 30,
 		DiskBytes: 10 << 30, Generation: first, Phase: phase, Policy: disk.Delete, Finalized: true, Claimed: phase == disk.PhaseBound,
 	}
-	s.Record = &disk.Record{Identity: "fs:u1:/", Key: key, State: disk.Published, Volume: "local-pv-1", Generation: first, Policy: disk.Delete}
+	s.Record = &disk.Record{
+		Identity: "fs:u1:/", Key: key, State: disk.Published, Volume: "local-pv-1", Generation: first, Policy: disk.Delete, Phase: s.Volume.Seen(),
+	}
 	s.VolumeRecord = s.Record
 	return s
 }

@@ -129,6 +129,10 @@ const (
 	Recycle           Reason = "VolumeUnsupportedReclaimPolicy"
 	PhaseFailed       Reason = "PhaseFailed"        // the volume's phase is Failed
 	RetainedDirty     Reason = "RetainedDirty"      // kept by policy Retain, with its data
+	OtherCluster      Reason = "OtherCluster"       // the disk was published in another cluster
+	VolumeVanished    Reason = "VolumeVanished"     // the volume is gone without having been released
+	OrphanGracePeriod Reason = "OrphanGracePeriod"  // a released volume is gone; cleaned after the grace period
+	OrphanCleanWaits  Reason = "OrphanCleanWaits"   // the grace period is over; the controller has to allow the clean
 	CleanFailed       Reason = "CleanFailed"        // will be tried again
 	CleanerNotAllowed Reason = "CleanerMissing"     // the class names a method that this node cannot run
 	Interrupted       Reason = "CleanInterrupted"   // the agent stopped; resumed when it is back

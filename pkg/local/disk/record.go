@@ -5,6 +5,8 @@ package disk
 
 import (
 	"encoding/json"
+	"fmt"
+	"strings"
 	"time"
 )
 
@@ -20,8 +22,9 @@ const (
 	Published State = "Published"
 	// Cleaning has begun; Record.Step says how far it is.
 	Cleaning State = "Cleaning"
-	// Retained: the volume is gone and its policy was Retain. The disk is neither
-	// cleaned nor published until it is empty or somebody acknowledges its data.
+	// Retained: the volume is gone, and either its policy was Retain or it did not go
+	// by release. The disk is neither cleaned nor published until it is empty or an
+	// administrator acknowledges its data.
 	Retained State = "Retained"
 )
 
@@ -53,8 +56,8 @@ type Record struct {
 	// Volume is the volume last published of this disk, UID its UID once known.
 	Volume string `json:"volume,omitempty"`
 	UID    string `json:"uid,omitempty"`
-	// Phase is the phase in which the volume was last observed; empty if it never was.
-	// It decides what becomes of the disk when the volume is gone.
+	// Phase is Volume.Seen as last observed; empty if the volume never was. It decides
+	// what becomes of the disk when the volume is gone.
 	Phase Phase `json:"phase,omitempty"`
 	// Missed is when the volume was first observed to be gone; zero while it exists.
 	Missed time.Time `json:"missed,omitzero"`
@@ -74,4 +77,17 @@ type Record struct {
 	Filesystem *Format `json:"filesystem,omitempty"`
 	// Updated is when the record was last written.
 	Updated time.Time `json:"updated"`
+}
+
+// Acknowledgement names the data on the disk: by the disk's identity and the UID of the
+// volume that wrote it, or the generation if the volume has no known UID. Annotations by
+// which an administrator or the controller allows something list such names, separated
+// by commas. The name of an allowed disk never applies again: its next volume has
+// another UID.
+func (r *Record) Acknowledgement() string {
+	volume := r.UID
+	if volume == "" {
+		volume = fmt.Sprintf("generation-%d", r.Generation)
+	}
+	return strings.ReplaceAll(string(r.Identity), ",", "%2C") + "/" + volume
 }

@@ -71,6 +71,22 @@ func (v *Volume) Binding() bool {
 	return v.Claimed && v.Phase != PhaseBound && v.Phase != PhaseReleased && v.Phase != PhaseOfFailed
 }
 
+// Seen is the phase that a record keeps of the volume: Available, Bound, Released or
+// Failed. A Failed volume that is being deleted counts as Released: whoever deleted it
+// gave up its data.
+func (v *Volume) Seen() Phase {
+	switch {
+	case v.Phase == PhaseBound, v.Phase == PhaseReleased:
+		return v.Phase
+	case v.Phase == PhaseOfFailed && v.Deleting:
+		return PhaseReleased
+	case v.Phase == PhaseOfFailed:
+		return v.Phase
+	default:
+		return PhaseAvailable
+	}
+}
+
 // Matches compares the disk that is at the volume's path with the one that the
 // volume was published with, an administrator's word included.
 func (v *Volume) Matches(found Identity) Match {

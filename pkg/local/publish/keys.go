@@ -51,8 +51,8 @@ const (
 	SameMachineAnnotation = "stowage.dev/same-machine"
 
 	// PublishRetainedAnnotation is for administrators, on the first page of a node's
-	// LocalDiskReport: class/name@generation of retained disks, separated by commas,
-	// whose data may be published again.
+	// LocalDiskReport: disk.Record.Acknowledgement of data, separated by commas, that
+	// may be published although it was kept.
 	PublishRetainedAnnotation = "stowage.dev/publish-retained"
 )
 

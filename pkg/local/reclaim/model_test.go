@@ -6,6 +6,7 @@ package reclaim_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"stowage.dev/stowage/pkg/local/discovery"
 	"stowage.dev/stowage/pkg/local/disk"
@@ -69,6 +70,35 @@ func contents(s *slot.Slot, visit func(*slot.Slot)) {
 	}
 }
 
+// orphans are slots without a volume whose record is of this cluster or another, by what
+// the volume was last observed as, and what allows the disk to be cleaned or published.
+func orphans(visit func(*slot.Slot)) {
+	for _, fact := range facts() {
+		for _, record := range records() {
+			for _, cluster := range []string{"", "here", "there"} {
+				for _, phase := range []disk.Phase{"", disk.PhaseAvailable, disk.PhaseBound, disk.PhaseReleased, disk.PhaseOfFailed} {
+					for bits := range 1 << 9 {
+						s := assemble(fact, nil, record, bits&0x7f|bits&0x80|7)
+						if !consistent(s) {
+							continue
+						}
+						on := func(bit int) bool { return bits>>bit&1 == 1 }
+						s.Cluster, s.Record.Cluster, s.Record.Phase = "here", cluster, phase
+						s.Acknowledged, s.GraceOver, s.Granted, s.Users = on(0), on(1), on(2), nil
+						if on(6) {
+							s.Existing = slot.Publish
+						}
+						if on(8) {
+							s.Record.Missed = time.Unix(1, 0)
+						}
+						visit(s)
+					}
+				}
+			}
+		}
+	}
+}
+
 // mayHoldData reports whether the data of a disk without a record would go to the next
 // claim, or be formatted over, although nobody has asked for that.
 func mayHoldData(s *slot.Slot) bool {
@@ -84,9 +114,58 @@ func mayHoldData(s *slot.Slot) bool {
 	}
 }
 
+// kept says why the data of a slot without a volume is to be kept; empty if it is not.
+func kept(s *slot.Slot) string {
+	r := s.Record
+	switch {
+	case s.Acknowledged && r.State != disk.Cleaning:
+		return "an administrator wants the data published"
+	case r.Cluster != s.Cluster:
+		return "another cluster may need it"
+	case r.State == disk.Cleaning:
+		return ""
+	case r.State != disk.Published:
+		return "it is retained"
+	case r.Phase != disk.PhaseReleased:
+		return "its volume was not released"
+	case r.Missed.IsZero() || !s.GraceOver:
+		return "the grace period is not over"
+	case !s.Granted:
+		return "the controller has not allowed it"
+	}
+	return ""
+}
+
+// TestNoOrphanIsInDanger asks about every slot without a volume.
+func TestNoOrphanIsInDanger(t *testing.T) {
+	counts := map[slot.Action]int{}
+	orphans(func(s *slot.Slot) {
+		d := decision(s)
+		counts[d.Do]++
+		wrong := dangerous(s, d)
+		switch d.Do {
+		case slot.Wipe:
+			if s.Record.State.Dirty() {
+				wrong += kept(s)
+			}
+		case slot.Absolve:
+			if s.Record.Cluster != s.Cluster && !s.Acknowledged {
+				wrong += "another cluster may need the data"
+			}
+		}
+		if wrong != "" {
+			t.Fatalf("%s: %s\n%s", d.Do, wrong, show(s))
+		}
+	})
+	t.Logf("decisions: %v", counts)
+	if counts[slot.Wipe] == 0 || counts[slot.Absolve] == 0 || counts[slot.Miss] == 0 {
+		t.Error("the world has no slot in which a disk is wiped, published again or missed")
+	}
+}
+
 func assemble(fact *disk.Fact, volume *disk.Volume, record *disk.Record, bits int) *slot.Slot {
 	on := func(bit int) bool { return bits>>bit&1 == 1 }
-	s := &slot.Slot{Key: key, Configured: on(0), Existing: slot.Refuse, Looked: on(1), UsersKnown: on(2)}
+	s := &slot.Slot{Key: key, Cluster: "here", Configured: on(0), Existing: slot.Refuse, Looked: on(1), UsersKnown: on(2)}
 	if fact != nil {
 		f := *fact
 		s.Fact = &f
@@ -173,7 +252,11 @@ func records() []*disk.Record {
 	for _, state := range []disk.State{disk.Clean, disk.Published, disk.Cleaning, disk.Retained} {
 		for _, volume := range []string{"", "local-pv-1", "local-pv-0"} {
 			for _, policy := range []disk.Policy{disk.Delete, disk.Retain} {
-				all = append(all, &disk.Record{Key: key, State: state, Volume: volume, Policy: policy, Generation: 7})
+				cluster := "here"
+				if policy == disk.Retain && volume == "local-pv-0" {
+					cluster = "there"
+				}
+				all = append(all, &disk.Record{Key: key, State: state, Volume: volume, Policy: policy, Generation: 7, Cluster: cluster})
 			}
 		}
 	}
@@ -209,6 +292,8 @@ func dangerous(s *slot.Slot, d slot.Decision) string {
 		switch {
 		case !sound:
 			return "there is no sound disk"
+		case s.Record != nil && s.Record.Cluster != s.Cluster:
+			return "another cluster may need the data"
 		case !s.UsersKnown || len(s.Users) > 0:
 			return "somebody may use the disk"
 		case s.Volume != nil && (!s.Volume.Deleting || !s.Volume.Finalized):
@@ -230,6 +315,8 @@ func dangerous(s *slot.Slot, d slot.Decision) string {
 		}
 	case slot.Create:
 		switch {
+		case s.Record != nil && s.Record.Cluster != s.Cluster:
+			return "another cluster may need the data"
 		case !sound || s.Volume != nil:
 			return "there is no sound disk, or a volume already"
 		case s.Record != nil && s.Record.State != disk.Clean:
@@ -295,7 +382,8 @@ func marked(s *slot.Slot) (disk.Mark, bool) {
 // to do, from every slot of the world.
 func TestEveryDecisionLeadsSomewhere(t *testing.T) {
 	const enough = 12
-	world(func(s *slot.Slot) {
+	each := func(visit func(*slot.Slot)) { world(visit); orphans(visit) }
+	each(func(s *slot.Slot) {
 		var done []slot.Action
 		begin := *s
 		for {
@@ -328,7 +416,12 @@ func carryOut(s *slot.Slot, d slot.Decision) {
 			Generation: d.Generation, Phase: disk.PhaseAvailable, Policy: disk.Delete, Finalized: true,
 		}
 		remember(s, s.Fact.Identity, disk.Published)
+	case slot.Miss:
+		s.Record.Missed = time.Unix(1, 0)
 	case slot.Remember:
+		if r := s.VolumeRecord; r != nil && r.Cluster != s.Cluster && !s.Acknowledged {
+			panic("the record of another cluster is overwritten: " + show(s))
+		}
 		if s.Fact != nil && s.Fact.Problem == nil && (s.Volume.Identity == "" || s.Match() == disk.Same) {
 			s.Volume.Identity = s.Fact.Identity
 		}
@@ -341,7 +434,7 @@ func carryOut(s *slot.Slot, d slot.Decision) {
 		s.Volume.Deleting = true
 	case slot.Wipe:
 		if s.Record == nil {
-			s.Record = &disk.Record{Identity: s.Fact.Identity, Policy: disk.Delete}
+			s.Record = &disk.Record{Identity: s.Fact.Identity, Policy: disk.Delete, Cluster: s.Cluster}
 			s.VolumeRecord = s.Record
 		}
 		s.Record.State, s.Record.Generation, s.Stayed = disk.Clean, d.Generation, true
@@ -355,6 +448,7 @@ func carryOut(s *slot.Slot, d slot.Decision) {
 		}
 		remember(s, s.Volume.Identity, disk.Retained)
 	case slot.Absolve:
+		s.Record.Cluster = s.Cluster
 		s.Record.State, s.Record.Generation, s.Stayed = disk.Clean, d.Generation, true
 	case slot.Release:
 		s.Volume, s.VolumeRecord = nil, nil
@@ -364,6 +458,7 @@ func carryOut(s *slot.Slot, d slot.Decision) {
 func remember(s *slot.Slot, identity disk.Identity, state disk.State) {
 	s.VolumeRecord = &disk.Record{
 		Identity: identity, Key: key, State: state, Volume: s.Volume.Name, Generation: s.Volume.Generation, Policy: s.Volume.Policy,
+		Cluster: s.Cluster, Phase: s.Volume.Seen(),
 	}
 	if s.Fact != nil && s.Fact.Problem == nil && (s.Fact.Identity == identity || identity == "") {
 		s.VolumeRecord.Identity = s.Fact.Identity

@@ -7,8 +7,7 @@
 // A released volume of policy Delete is deleted first: with our finalizer it stays,
 // and nothing binds a volume that is being deleted. Then the disk is cleaned, and
 // only when the node has written down that it is clean does the volume go. A disk
-// whose volume vanished in another way is dirty, and is treated by the policy that
-// the volume had.
+// whose volume vanished in another way is dirty; orphan.go decides what becomes of it.
 package reclaim
 
 import (
@@ -21,7 +20,7 @@ func Concerns(s *slot.Slot) bool {
 	if v := s.Volume; v != nil {
 		return v.Deleting || v.Phase == disk.PhaseReleased || v.Phase == disk.PhaseOfFailed
 	}
-	return s.Fact != nil && s.Record != nil && s.Record.State.Dirty()
+	return s.Fact != nil && s.Record != nil && (s.Record.State.Dirty() || s.Record.Cluster != s.Cluster)
 }
 
 // Decide says what to do about a slot that Concerns.
@@ -30,18 +29,27 @@ func Decide(s *slot.Slot) slot.Decision {
 	case v == nil:
 		return orphan(s)
 	case v.Deleting:
-		return deleted(s)
+		return withPhase(s, deleted(s))
 	case v.Phase == disk.PhaseOfFailed:
-		return failed(v)
+		return withPhase(s, failed(v))
 	default:
-		return released(s)
+		return withPhase(s, released(s))
 	}
+}
+
+// withPhase has the volume's phase recorded before the decision is to wait, or to release
+// a volume whose disk is away: the volume may be gone when the disk is next decided about.
+func withPhase(s *slot.Slot, d slot.Decision) slot.Decision {
+	if (d.Do == slot.None || d.Do == slot.Release) && s.PhaseUnrecorded() {
+		d.Do = slot.Remember
+	}
+	return d
 }
 
 // released decides about a volume whose claim is gone.
 func released(s *slot.Slot) slot.Decision {
 	v := s.Volume
-	if r := s.VolumeRecord; r != nil && r.Volume == v.Name && r.Policy != v.Policy && v.Identity != "" {
+	if r := s.VolumeRecord; r != nil && r.Cluster == s.Cluster && r.Volume == v.Name && r.Policy != v.Policy && v.Identity != "" {
 		return slot.Decision{Do: slot.Remember, State: slot.Released}
 	}
 	switch v.Policy {
@@ -106,7 +114,7 @@ func deleted(s *slot.Slot) slot.Decision {
 // cleaned says whether the disk was cleaned for this very volume.
 func cleaned(s *slot.Slot) bool {
 	r, v := s.VolumeRecord, s.Volume
-	return r != nil && r.Volume == v.Name && (r.UID == "" || r.UID == v.UID) && !r.State.Dirty()
+	return r != nil && r.Cluster == s.Cluster && r.Volume == v.Name && (r.UID == "" || r.UID == v.UID) && !r.State.Dirty()
 }
 
 // binding lets a volume go to which a claim may yet become bound, so that a clean now
@@ -114,7 +122,7 @@ func cleaned(s *slot.Slot) bool {
 // disk's record stays dirty: it is cleaned once the volume is gone.
 func binding(s *slot.Slot) slot.Decision {
 	r, v := s.VolumeRecord, s.Volume
-	if v.Identity != "" && (r == nil || r.Volume != v.Name || !r.State.Dirty()) {
+	if v.Identity != "" && !s.OtherClusters(r) && (r == nil || r.Volume != v.Name || !r.State.Dirty()) {
 		return slot.Decision{Do: slot.Remember, State: slot.Released}
 	}
 	return slot.Decision{Do: slot.Release, State: slot.Released}
@@ -144,60 +152,6 @@ func abandon(s *slot.Slot, state slot.State) slot.Decision {
 	return slot.Decision{Do: slot.Release, State: state}
 }
 
-// orphan decides about a dirty disk that has no volume.
-func orphan(s *slot.Slot) slot.Decision {
-	r := s.Record
-	next := r.Generation
-	if r.Volume != "" {
-		next++ // it vanished unreleased, and a claim that lost it must not find a volume of its name
-	}
-	switch {
-	case !s.Looked:
-		return slot.Decision{Do: slot.None, State: slot.Skipped}
-	case s.Fact.Problem != nil:
-		return wait(slot.Skipped, s.Fact.Problem)
-	case s.Elsewhere != "":
-		return wait(slot.Skipped, disk.Problemf(disk.SameBytes, "volume %s already offers this disk", s.Elsewhere))
-	case s.Foreign != "":
-		return wait(slot.Skipped, disk.Problemf(disk.ForeignVolume, "volume %s offers this disk and has not, or not any more, the agent's marks: delete it, or take it over with `stowage-provisioner adopt`", s.Foreign))
-	case !s.Configured:
-		return wait(slot.Skipped, disk.Problemf(disk.NotConfigured, "the disk is dirty, and the configuration has no class %q any more", s.Key.Class))
-	case r.State == disk.Retained:
-		return retained(s, next)
-	case r.Policy != disk.Delete, unborn(s):
-		return slot.Decision{Do: slot.Keep, State: slot.Retained}
-	case !s.Asked: // a disk that was away may have come back with the data of others
-		return slot.Decision{Do: slot.AskNodes, State: slot.Cleaning}
-	case s.Claimant != "":
-		return wait(slot.Skipped, s.OfOtherNode())
-	}
-	if decision, ok := idle(s, slot.Cleaning); !ok {
-		return decision
-	}
-	return slot.Decision{Do: slot.Wipe, State: slot.Cleaning, Generation: next}
-}
-
-// unborn says whether the data on a disk may be what existingData wants published: the
-// agent was stopped before it knew that the disk's first volume was there.
-func unborn(s *slot.Slot) bool {
-	return s.Existing == slot.Publish && s.Record.State == disk.Published && s.Record.UID == ""
-}
-
-// retained decides about a disk that was kept with its data.
-func retained(s *slot.Slot, next int64) slot.Decision {
-	switch {
-	case s.Acknowledged || s.Content == disk.ContentNone:
-		return slot.Decision{Do: slot.Absolve, State: slot.Pending, Generation: next}
-	case s.Content == disk.ContentUnknown:
-		return slot.Decision{Do: slot.Inspect, State: slot.Retained}
-	case s.Content == disk.ContentSampled:
-		return slot.Decision{Do: slot.ProveBlank, State: slot.Retained, Problem: s.ProvingBlank()}
-	default:
-		return wait(slot.Retained, disk.Problemf(disk.RetainedDirty,
-			"holds %s of volume %s, whose policy was not Delete: empty it, or annotate the node's LocalDiskReport with stowage.dev/publish-retained=%s@%d", s.Found, s.Record.Volume, s.Key, s.Record.Generation))
-	}
-}
-
 // ready says whether the disk is there, is the volume's, and nobody uses it.
 func ready(s *slot.Slot, state slot.State) (slot.Decision, bool) {
 	v := s.Volume
@@ -225,13 +179,19 @@ func ready(s *slot.Slot, state slot.State) (slot.Decision, bool) {
 	case disk.Different:
 		return wait(slot.Replaced, disk.Problemf(disk.Replaced, "another disk is at %s: put back the one of volume %s, or delete the volume", v.HostPath, v.Name)), false
 	case disk.Unproven:
-		if v.Identity == "" && !foreignRecord(s) {
+		if v.Identity == "" && !foreignRecord(s) && s.OfOtherCluster() == nil {
 			return slot.Decision{Do: slot.Remember, State: state}, false // adopted, and never seen before
 		}
 		return wait(slot.Unproven, s.Unproven()), false
 	}
 	if s.Damaged {
 		return wait(state, disk.Problemf(disk.BadRecord, "the node's record of this disk is damaged: remove its file, and it is made again from the volume")), false
+	}
+	if problem := s.OfOtherCluster(); problem != nil {
+		return wait(state, problem), false
+	}
+	if problem := s.OfVanishedVolume(); problem != nil {
+		return wait(state, problem), false
 	}
 	if !s.Recorded() {
 		return slot.Decision{Do: slot.Remember, State: state}, false

@@ -5,6 +5,7 @@ package reclaim_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -24,7 +25,9 @@ func released() *slot.Slot {
 			Name: "local-pv-1", UID: "1", Key: key, HostPath: "/mnt/disks/disk1", Identity: "fs:u1:/", Bytes: 10 << 30,
 			Generation: 7, Phase: disk.PhaseReleased, Policy: disk.Delete, Finalized: true, Claimed: true,
 		},
-		Record: &disk.Record{Identity: "fs:u1:/", Key: key, State: disk.Published, Volume: "local-pv-1", Generation: 7, Policy: disk.Delete},
+		Record: &disk.Record{
+			Identity: "fs:u1:/", Key: key, State: disk.Published, Volume: "local-pv-1", UID: "1", Generation: 7, Policy: disk.Delete, Phase: disk.PhaseReleased,
+		},
 	}
 	s.VolumeRecord = s.Record
 	return s
@@ -35,11 +38,13 @@ func deleting() *slot.Slot {
 	return with(released(), func(s *slot.Slot) { s.Volume.Deleting = true })
 }
 
-// vanished is a slot whose volume is gone without a trace but the record.
+// vanished is a slot whose volume was released and is gone without a trace but the
+// record, for longer than the grace period, and whose disk may be cleaned.
 func vanished(state disk.State, policy disk.Policy) *slot.Slot {
 	return with(released(), func(s *slot.Slot) {
 		s.Volume, s.VolumeRecord = nil, nil
 		s.Record.State, s.Record.Policy = state, policy
+		s.Record.Missed, s.GraceOver, s.Granted = time.Unix(1, 0), true, true
 	})
 }
 
@@ -69,7 +74,22 @@ func state(st disk.State) func(*slot.Slot) { return func(s *slot.Slot) { s.Recor
 
 func uid(u string) func(*slot.Slot) { return func(s *slot.Slot) { s.Record.UID = u } }
 
-func phase(p disk.Phase) func(*slot.Slot) { return func(s *slot.Slot) { s.Volume.Phase = p } }
+// phase is a phase of the volume that its record has.
+func phase(p disk.Phase) func(*slot.Slot) {
+	return func(s *slot.Slot) {
+		s.Volume.Phase = p
+		s.Record.Phase = s.Volume.Seen()
+	}
+}
+
+// last is the phase in which a volume that is gone was observed last.
+func last(p disk.Phase) func(*slot.Slot) { return func(s *slot.Slot) { s.Record.Phase = p } }
+
+func content(c disk.Content) func(*slot.Slot) { return func(s *slot.Slot) { s.Content = c } }
+
+func otherCluster(s *slot.Slot) { s.Cluster, s.Record.Cluster = "here", "there" }
+
+func acknowledged(s *slot.Slot) { s.Acknowledged = true }
 
 // outcome is a decision without what is told in words.
 type outcome struct {
@@ -156,8 +176,10 @@ func TestDeleted(t *testing.T) {
 			with(deleting(), func(s *slot.Slot) { s.Volume.Finalized = false }), outcome{Do: slot.None, State: slot.Released}},
 		"while a claim has it": {
 			with(deleting(), phase(disk.PhaseBound)), outcome{Do: slot.None, State: slot.Bound, Reason: disk.VolumeInUse}},
-		"by hand, while a claim is being bound: goes, and is cleaned when nothing can be bound any more": {
+		"by hand, while a claim is being bound: goes, and the disk is inspected when nothing can be bound any more": {
 			with(deleting(), phase(disk.PhaseAvailable)), outcome{Do: slot.Release, State: slot.Released}},
+		"by hand, while a claim is being bound, which the record does not know": {
+			with(deleting(), func(s *slot.Slot) { s.Volume.Phase = disk.PhaseAvailable }), outcome{Do: slot.Remember, State: slot.Released}},
 		"by hand, while a claim is being bound, on a disk that is thought clean": {
 			with(deleting(), phase(disk.PhaseAvailable), state(disk.Clean), uid("0")), outcome{Do: slot.Remember, State: slot.Released}},
 		"clean of the data of another volume of its name": {
@@ -200,6 +222,38 @@ func TestVanished(t *testing.T) {
 			with(vanished(disk.Published, disk.Delete), foreign), outcome{Do: slot.None, State: slot.Skipped, Reason: disk.ForeignVolume}},
 		"the same with policy Retain": {
 			with(vanished(disk.Retained, disk.Retain), foreign), outcome{Do: slot.None, State: slot.Skipped, Reason: disk.ForeignVolume}},
+		"for the first time: when is written down": {
+			with(vanished(disk.Published, disk.Delete), func(s *slot.Slot) { s.Record.Missed = time.Time{} }), outcome{Do: slot.Miss, State: slot.Cleaning}},
+		"within the grace period": {
+			with(vanished(disk.Published, disk.Delete), func(s *slot.Slot) { s.GraceOver = false }),
+			outcome{Do: slot.None, State: slot.Cleaning, Reason: disk.OrphanGracePeriod}},
+		"within the grace period, and its data is acknowledged": {
+			with(vanished(disk.Published, disk.Delete), func(s *slot.Slot) { s.GraceOver = false }, acknowledged),
+			outcome{Do: slot.Absolve, State: slot.Pending, Generation: 8}},
+		"not allowed by the controller": {
+			with(vanished(disk.Published, disk.Delete), func(s *slot.Slot) { s.Granted = false }),
+			outcome{Do: slot.None, State: slot.Cleaning, Reason: disk.OrphanCleanWaits}},
+		"half wiped, which goes on at once": {
+			with(vanished(disk.Cleaning, disk.Delete), func(s *slot.Slot) { s.GraceOver, s.Granted = false, false }),
+			outcome{Do: slot.Wipe, State: slot.Cleaning, Generation: 8}},
+		"last Bound: kept": {with(vanished(disk.Published, disk.Delete), last(disk.PhaseBound)), outcome{Do: slot.Keep, State: slot.Retained}},
+		"last Bound, and the other nodes were not asked: the controller may have released it": {
+			with(vanished(disk.Published, disk.Delete), last(disk.PhaseBound), func(s *slot.Slot) { s.Asked = false }),
+			outcome{Do: slot.AskNodes, State: slot.Retained}},
+		"last Bound, and kept": {
+			with(vanished(disk.Retained, disk.Delete), last(disk.PhaseBound), content(disk.ContentSome)),
+			outcome{Do: slot.None, State: slot.Retained, Reason: disk.VolumeVanished}},
+		"last Bound, and acknowledged": {
+			with(vanished(disk.Retained, disk.Delete), last(disk.PhaseBound), acknowledged), outcome{Do: slot.Absolve, State: slot.Pending, Generation: 8}},
+		"last Failed: kept":                 {with(vanished(disk.Published, disk.Delete), last(disk.PhaseOfFailed)), outcome{Do: slot.Keep, State: slot.Retained}},
+		"last Available, and not inspected": {with(vanished(disk.Published, disk.Delete), last(disk.PhaseAvailable)), outcome{Do: slot.Inspect, State: slot.Pending}},
+		"last Available, and empty: published again": {
+			with(vanished(disk.Published, disk.Delete), last(disk.PhaseAvailable), content(disk.ContentNone)),
+			outcome{Do: slot.Absolve, State: slot.Pending, Generation: 8}},
+		"last Available, and with data: kept": {
+			with(vanished(disk.Published, disk.Delete), last(disk.PhaseAvailable), content(disk.ContentSome)), outcome{Do: slot.Keep, State: slot.Retained}},
+		"never observed, and with data: kept": {
+			with(vanished(disk.Published, disk.Delete), last(""), content(disk.ContentSome)), outcome{Do: slot.Keep, State: slot.Retained}},
 		"with policy Retain": {vanished(disk.Published, disk.Retain), outcome{Do: slot.Keep, State: slot.Retained}},
 		"kept, and not looked into": {
 			vanished(disk.Retained, disk.Retain), outcome{Do: slot.Inspect, State: slot.Retained}},
@@ -228,6 +282,43 @@ func TestVanished(t *testing.T) {
 			with(vanished(disk.Published, disk.Delete), func(s *slot.Slot) { s.Fact.Problem = disk.Problemf(disk.InUse, "") }),
 			outcome{Do: slot.None, State: slot.Skipped, Reason: disk.InUse}},
 	})
+}
+
+// TestOtherCluster: what another cluster recorded is neither cleaned nor published,
+// whatever it says, until an administrator acknowledges it.
+func TestOtherCluster(t *testing.T) {
+	left := outcome{Do: slot.None, State: slot.Retained, Reason: disk.OtherCluster}
+	taken := outcome{Do: slot.Absolve, State: slot.Pending, Generation: 8}
+	stories := map[string]story{
+		"released here, on a disk of another cluster": {
+			with(released(), otherCluster), outcome{Do: slot.None, State: slot.Released, Reason: disk.OtherCluster}},
+		"being deleted here, on a disk of another cluster": {
+			with(deleting(), otherCluster), outcome{Do: slot.None, State: slot.Cleaning, Reason: disk.OtherCluster}},
+		"being deleted here, and cleaned there": {
+			with(deleting(), state(disk.Clean), otherCluster), outcome{Do: slot.None, State: slot.Cleaning, Reason: disk.OtherCluster}},
+		"being deleted here with policy Retain": {
+			with(deleting(), policy(disk.Retain), otherCluster), outcome{Do: slot.Keep, State: slot.Retained}},
+		"released here, and acknowledged": {
+			with(released(), otherCluster, acknowledged), outcome{Do: slot.Remember, State: slot.Released}},
+		"of no cluster": {
+			with(vanished(disk.Published, disk.Delete), func(s *slot.Slot) { s.Cluster = "here" }), left},
+		"with a problem": {
+			with(vanished(disk.Published, disk.Delete), otherCluster, func(s *slot.Slot) { s.Fact.Problem = disk.Problemf(disk.InUse, "") }),
+			outcome{Do: slot.None, State: slot.Skipped, Reason: disk.InUse}},
+	}
+	for _, st := range []disk.State{disk.Clean, disk.Published, disk.Cleaning, disk.Retained} {
+		for _, existing := range []slot.Existing{slot.Refuse, slot.Clean, slot.Publish} {
+			for _, p := range []disk.Policy{disk.Delete, disk.Retain} {
+				name := string(st) + ", " + string(p) + ", existingData " + string(existing)
+				of := func() *slot.Slot {
+					return with(vanished(st, p), otherCluster, content(disk.ContentNone), func(s *slot.Slot) { s.Existing = existing })
+				}
+				stories[name] = story{of(), left}
+				stories[name+", acknowledged"] = story{with(of(), acknowledged), taken}
+			}
+		}
+	}
+	run(t, stories)
 }
 
 type story struct {

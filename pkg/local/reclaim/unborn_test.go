@@ -11,24 +11,26 @@ import (
 	"stowage.dev/stowage/pkg/local/slot"
 )
 
-// TestNeverKnownToBePublished: between the record and the volume the agent was killed,
-// and the data on the disk is what the class wants published.
+// TestNeverKnownToBePublished: between the record and the volume the provisioner was
+// killed. What is on the disk is nothing, or what existingData wants published.
 func TestNeverKnownToBePublished(t *testing.T) {
 	for name, test := range map[string]struct {
 		existing slot.Existing
-		uid      string
+		content  disk.Content
 		want     slot.Action
 	}{
-		"its data was to be published: kept":                           {slot.Publish, "", slot.Keep},
-		"its data was to be published, and it was: a claim's data now": {slot.Publish, "u1", slot.Wipe},
-		"it was empty: a claim's data, if any":                         {slot.Refuse, "", slot.Wipe},
+		"not inspected: nothing is wiped":        {slot.Refuse, disk.ContentUnknown, slot.Inspect},
+		"empty: published again":                 {slot.Refuse, disk.ContentNone, slot.Absolve},
+		"with data that was to be published":     {slot.Publish, disk.ContentSome, slot.Keep},
+		"with data of which nothing is known":    {slot.Refuse, disk.ContentSome, slot.Keep},
+		"with data, and unknown data is removed": {slot.Clean, disk.ContentSome, slot.Keep},
 	} {
 		t.Run(name, func(t *testing.T) {
 			key := disk.Key{Class: "fast", Name: "disk1"}
 			got := reclaim.Decide(&slot.Slot{
-				Key: key, Configured: true, Looked: true, Existing: test.existing, UsersKnown: true, Asked: true,
+				Key: key, Configured: true, Looked: true, Existing: test.existing, Content: test.content, UsersKnown: true, Asked: true,
 				Fact:   &disk.Fact{Key: key, Identity: "wwn:1"},
-				Record: &disk.Record{Identity: "wwn:1", State: disk.Published, Policy: disk.Delete, Volume: "v1", UID: test.uid, Generation: 7},
+				Record: &disk.Record{Identity: "wwn:1", State: disk.Published, Policy: disk.Delete, Volume: "v1", Generation: 7},
 			})
 			if got.Do != test.want {
 				t.Errorf("%s, want %s", got.Do, test.want)

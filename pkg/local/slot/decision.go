@@ -27,8 +27,8 @@ const (
 	// Create: write the record as Published, then create the volume, with
 	// Decision.Generation.
 	Create Action = "Create"
-	// Remember: write a record as Published for a volume whose disk has none, and the
-	// disk's identity to the volume if it names none or another that stands for it.
+	// Remember: write a record as Published, with the volume's phase, for a volume whose
+	// disk has none that fits, and the disk's identity to the volume if it names none or another that stands for it.
 	Remember Action = "Remember"
 	// Guard: give our finalizer back to a volume that has lost it.
 	Guard Action = "Guard"
@@ -39,9 +39,11 @@ const (
 	// Wipe: write the record as Cleaning, with Decision.Generation, and without a
 	// volume if there is none any more; then clean.
 	Wipe Action = "Wipe"
+	// Miss: write to the record that the volume is gone.
+	Miss Action = "Miss"
 	// Keep: write the record as Retained.
 	Keep Action = "Keep"
-	// Absolve: write the record as Clean, with Decision.Generation.
+	// Absolve: write the record as Clean and this cluster's, with Decision.Generation.
 	Absolve Action = "Absolve"
 	// ReadSuperblock: find out Superblock.
 	ReadSuperblock Action = "ReadSuperblock"
@@ -70,7 +72,7 @@ const (
 	Missing   State = "Missing"   // there is a volume, and no disk
 	Replaced  State = "Replaced"  // there is a volume, and another disk
 	Unproven  State = "Unproven"  // there is a volume, and perhaps another disk
-	Retained  State = "Retained"  // kept, with its data, by reclaim policy Retain
+	Retained  State = "Retained"  // kept, with its data, for the reason given
 	Failing   State = "Failing"   // there is a volume, and its disk is failing
 	Failed    State = "Failed"    // the volume's phase is Failed
 )

@@ -6,7 +6,11 @@
 // and reclaim decide; the node agent gathers before and acts after.
 package slot
 
-import "stowage.dev/stowage/pkg/local/disk"
+import (
+	"time"
+
+	"stowage.dev/stowage/pkg/local/disk"
+)
 
 // Existing is what a class wants done with a disk that holds data which no record
 // knows of: existingData in the agent's configuration.
@@ -29,6 +33,8 @@ type Slot struct {
 	// about data that is found.
 	Configured bool
 	Existing   Existing
+	// Cluster is the UID of this cluster's namespace kube-system.
+	Cluster string
 	// Mode is the volume mode that the class offers disks in.
 	Mode disk.Mode
 
@@ -86,9 +92,59 @@ type Slot struct {
 	// Users is who uses the disk, if somebody has looked (UsersKnown).
 	Users      []disk.User
 	UsersKnown bool
-	// Acknowledged says that an administrator wants the data of a retained disk
-	// published, or of one that has a Predecessor.
+	// Acknowledged says that an administrator wants the disk published with its data,
+	// or the record of another cluster taken over: Record's, or else Predecessor's.
 	Acknowledged bool
+	// GraceOver says that the grace period since Record.Missed is over, GraceUntil when
+	// it is. Granted says that the controller allows the disk to be cleaned although
+	// its volume is gone.
+	GraceOver  bool
+	GraceUntil time.Time
+	Granted    bool
+}
+
+// OfOtherCluster is why a disk is left alone whose record another cluster wrote; nil if
+// this cluster did, or an administrator acknowledged it.
+func (s *Slot) OfOtherCluster() *disk.Problem {
+	r := s.Record
+	if r == nil {
+		r = s.Predecessor
+	}
+	if !s.OtherClusters(r) {
+		return nil
+	}
+	of := "another cluster"
+	if r.Cluster != "" {
+		of += " (kube-system has UID " + r.Cluster + ")"
+	}
+	return disk.Problemf(disk.OtherCluster,
+		"this node's record of the disk is from %s, so its data may be in use there: make sure that it is not; %s", of, Acknowledge(r))
+}
+
+// OtherClusters says whether another cluster wrote a record, and no administrator
+// acknowledged it. The record and its disk are left as they are.
+func (s *Slot) OtherClusters(r *disk.Record) bool {
+	acknowledged := s.Acknowledged && r != nil && (s.Record == nil || r.Identity == s.Record.Identity)
+	return r != nil && r.Cluster != s.Cluster && !acknowledged
+}
+
+// OfVanishedVolume is why a volume is left alone whose disk was last in use by another
+// volume of this cluster, which is gone; nil if it was not.
+func (s *Slot) OfVanishedVolume() *disk.Problem {
+	r, v := s.Record, s.Volume
+	if r == nil || !r.State.Dirty() || r.Volume == "" || r.Phase != disk.PhaseBound || s.Acknowledged {
+		return nil
+	}
+	if r.Volume == v.Name && (r.UID == "" || r.UID == v.UID) {
+		return nil
+	}
+	return disk.Problemf(disk.VolumeVanished,
+		"the disk holds the data of volume %s with UID %s, which was Bound and is gone, perhaps because etcd was restored: copy what you need; %s", r.Volume, r.UID, Acknowledge(r))
+}
+
+// Acknowledge says how to acknowledge a disk's data, as the end of a message.
+func Acknowledge(r *disk.Record) string {
+	return "then acknowledge it with `stowage-provisioner acknowledge` or annotation stowage.dev/publish-retained=" + r.Acknowledgement() + " on the node's LocalDiskReport"
 }
 
 // OfOtherNode is why a disk that Claimant has is left alone.
@@ -149,8 +205,16 @@ func MachineChanged(before, now disk.Identity) *disk.Problem {
 // another one: what was done for the first says nothing about the second.
 func (s *Slot) Recorded() bool {
 	r, v := s.Record, s.Volume
-	return r != nil && r.Volume == v.Name && (r.UID == "" || r.UID == v.UID) && r.Policy == v.Policy && r.State.Dirty() &&
-		s.Fact != nil && v.Identity == s.Fact.Identity
+	return r != nil && r.Cluster == s.Cluster && r.Volume == v.Name && (r.UID == "" || r.UID == v.UID) && r.Policy == v.Policy &&
+		r.State.Dirty() && (r.State != disk.Retained || v.Deleting) && r.Missed.IsZero() && s.Fact != nil && v.Identity == s.Fact.Identity
+}
+
+// PhaseUnrecorded says whether the record of the volume's disk has another phase than
+// the volume was observed in.
+func (s *Slot) PhaseUnrecorded() bool {
+	r, v := s.VolumeRecord, s.Volume
+	return r != nil && v.Identity != "" && r.Cluster == s.Cluster && r.Volume == v.Name && (r.UID == "" || r.UID == v.UID) &&
+		r.State == disk.Published && r.Phase != v.Seen()
 }
 
 // GoneAfter is how many looks in a row must find nothing before that is believed:

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,8 +15,68 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/local/disk"
+	"stowage.dev/stowage/pkg/local/orphans"
 	"stowage.dev/stowage/pkg/local/publish"
+	"stowage.dev/stowage/test/agent"
 )
+
+// relieve has the node go on with disks whose volume was taken away by force, until ctx
+// ends: it empties those that are kept, and allows those to be cleaned that may be.
+func (w *world) relieve(ctx context.Context) {
+	reports, err := agent.NewReports(w.Env.Cluster.RESTConfig())
+	if err != nil {
+		w.violated("administrator: %v", err)
+		return
+	}
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		report, err := reports.Get(ctx, w.Name, metav1.GetOptions{})
+		if err != nil {
+			continue // the agent has not written it yet
+		}
+		var granted []orphans.Grant
+		for i := range report.Status.Entries {
+			e := &report.Status.Entries[i]
+			switch disk.Reason(e.Reason) {
+			case disk.OrphanCleanWaits:
+				granted = append(granted, orphans.Grant{Data: e.Acknowledgement})
+			case disk.VolumeVanished:
+				w.empty(e)
+			}
+		}
+		if text := orphans.FormatGrants(granted); text != "" && text != report.Annotations[orphans.GrantsAnnotation] {
+			h := hand{world: w}
+			h.check(ctx, "allow to clean the disk of", w.AnnotateReport(ctx, orphans.GrantsAnnotation, text))
+		}
+	}
+}
+
+// empty removes the data of a volume that is gone from its disk, unless the report is of
+// an earlier one.
+func (w *world) empty(e *stowage.Entry) {
+	for _, t := range w.disks {
+		if !t.has(e.Path) {
+			continue
+		}
+		t.acting.Lock()
+		uid := e.Acknowledgement[strings.LastIndexByte(e.Acknowledgement, '/')+1:]
+		if e.Volume == "" && (t.owned == "" || string(t.owned) == uid) {
+			if err := t.medium.empty(); err != nil {
+				w.violated("%s: the administrator cannot empty the disk: %v", t, err)
+			}
+			w.note("    the administrator emptied %s, of volume UID %s", t, uid)
+		}
+		t.acting.Unlock()
+	}
+}
 
 // hand is an administrator's: it deletes volumes, takes finalizers off them, or both.
 type hand struct {

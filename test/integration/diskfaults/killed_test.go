@@ -58,6 +58,9 @@ func killed(t *testing.T, seed uint64, cleaner []string) {
 	meddler := hand{world: w, random: rand.New(rand.NewPCG(seed, 1))}
 	w.group.Go(func() { meddler.meddle(ctx) })
 	defer cancel()
+	relieving, relieved := context.WithCancel(t.Context())
+	w.group.Go(func() { w.relieve(relieving) })
+	defer relieved()
 	k := killer{world: w, proxy: p, hand: hand{world: w, random: random}, left: points()}
 	for n := 0; n < kills || n < patience*kills && len(k.left) > 0; n++ {
 		k.kill(ctx)

@@ -29,6 +29,8 @@ type medium interface {
 	dirt(mode corev1.PersistentVolumeMode) (string, error)
 	// plant fills the disk with the data of a tenant that has a volume of the mode.
 	plant(mode corev1.PersistentVolumeMode, random *rand.Rand) error
+	// empty removes all data, as an administrator does.
+	empty() error
 	// intact says whether all that was planted last is there.
 	intact() error
 }
@@ -85,6 +87,22 @@ func (t *tree) plant(_ corev1.PersistentVolumeMode, random *rand.Rand) error {
 		}
 	}
 	return errors.Join(os.Chown(t.path, 1000, 2000), os.Chmod(t.path, 0o770|os.ModeSetgid)) // as fsGroup does
+}
+
+func (t *tree) empty() error {
+	entries, err := os.ReadDir(t.path)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		if entry.Name() == "lost+found" {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(t.path, entry.Name())); err != nil {
+			return err
+		}
+	}
+	return errors.Join(unix.Chown(t.path, int(t.root.Uid), int(t.root.Gid)), unix.Chmod(t.path, t.root.Mode))
 }
 
 func (t *tree) intact() error {
@@ -151,6 +169,13 @@ func (d *device) plant(mode corev1.PersistentVolumeMode, random *rand.Rand) erro
 			return err
 		}
 	}
+}
+
+func (d *device) empty() error {
+	if out, err := exec.Command("blkdiscard", "--force", "--zeroout", d.path).CombinedOutput(); err != nil {
+		return fmt.Errorf("blkdiscard: %w: %s", err, out)
+	}
+	return nil
 }
 
 // format makes a file system, as kubelet does when a pod comes to use the volume.

@@ -14,6 +14,7 @@ import (
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/diskrecord"
 	"stowage.dev/stowage/pkg/local/disk"
+	"stowage.dev/stowage/pkg/local/orphans"
 	"stowage.dev/stowage/pkg/local/publish"
 	"stowage.dev/stowage/test/integration/node"
 )
@@ -40,9 +41,10 @@ func TestDeletedByHand(t *testing.T) {
 	emptied(t, n, "released")
 }
 
-// TestStripped: a volume that is taken away by force is cleaned for before its disk is
-// published again, under another name: a claim that lost it must not find one of its
-// name.
+// TestStripped: the data of a Bound volume that is taken away by force is kept until an
+// administrator acknowledges it. The disk of a Released one is cleaned once the controller
+// allows it. Either is published under another name: a claim that lost its volume must not
+// find one of that name.
 func TestStripped(t *testing.T) {
 	n := newNode(t)
 	slots(n, "bound", "released", "alone")
@@ -52,20 +54,36 @@ func TestStripped(t *testing.T) {
 		volumes[name] = used(n, name)
 	}
 	strip(n, volumes["bound"])
-	n.WaitAnew(n.Files, "bound", volumes["bound"])
+	bound := n.WaitEntry(n.Files, "bound", stowage.EntryRetained, "VolumeVanished")
 
-	n.Stop()
+	// A pod of kubelet's keeps the disk from being cleaned before its volume is gone.
+	pod := n.Path("kubelet/pods/uid-1/volumes/kubernetes.io~local-volume", volumes["released"].Name)
+	keepEmpty(t, pod)
 	n.Release(volumes["released"])
+	n.WaitEntry(n.Files, "released", stowage.EntryReleased, "VolumeInUse")
+	n.Stop()
+	remove(t, pod)
 	strip(n, volumes["released"])
 	strip(n, volumes["alone"])
 	n.Start()
+	alone := n.WaitEntry(n.Files, "alone", stowage.EntryRetained, "VolumeVanished")
+	released := n.WaitEntry(n.Files, "released", stowage.EntryCleaning, "OrphanCleanWaits")
+	fence(n, "1")
+	for name := range volumes {
+		untouched(t, n.PathOf(n.Files, name))
+	}
+	acknowledge(n, bound.Acknowledgement+","+alone.Acknowledgement)
+	if err := n.AnnotateReport(n.Env.Context(), orphans.GrantsAnnotation, released.Acknowledgement); err != nil {
+		t.Fatal(err)
+	}
 	for name, before := range volumes {
-		now := n.WaitAnew(n.Files, name, before)
-		if now.Name == before.Name {
+		if now := n.WaitAnew(n.Files, name, before); now.Name == before.Name {
 			t.Errorf("%s: the next volume is called %s again", name, now.Name)
 		}
-		emptied(t, n, name)
 	}
+	emptied(t, n, "released")
+	untouched(t, n.PathOf(n.Files, "bound"))
+	untouched(t, n.PathOf(n.Files, "alone"))
 	n.Env.WaitPVC(volumes["bound"].Name, "lost", func(c *corev1.PersistentVolumeClaim) bool { return c.Status.Phase == corev1.ClaimLost })
 }
 

@@ -58,7 +58,7 @@ func TestRetained(t *testing.T) {
 	}
 	remove(t, n.PathOf(kept, "emptied")+"/secret")
 	entry := n.WaitEntry(kept, "acknowledged", stowage.EntryRetained, "RetainedDirty")
-	acknowledge(n, fmt.Sprintf("other/disk@1, %s/acknowledged@%d", kept, entry.Generation))
+	acknowledge(n, "other/disk, "+entry.Acknowledgement)
 	for _, name := range []string{"emptied", "acknowledged"} {
 		again := n.WaitPhase(kept, name, corev1.VolumeAvailable)
 		if again.Name == volumes[name].Name {
@@ -75,10 +75,7 @@ func TestRetained(t *testing.T) {
 
 // acknowledge annotates the node's report.
 func acknowledge(n *node.Node, text string) {
-	body := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, publish.PublishRetainedAnnotation, text)
-	err := n.Env.Client.CoreV1().RESTClient().Patch(types.MergePatchType).
-		AbsPath("/apis/stowage.dev/v1alpha1/localdiskreports", n.Name).Body(body).Do(n.Env.Context()).Error()
-	if err != nil {
+	if err := n.AnnotateReport(n.Env.Context(), publish.PublishRetainedAnnotation, text); err != nil {
 		n.Env.T.Fatal(err)
 	}
 }

@@ -96,8 +96,9 @@ func (n *Node) PathOf(class, name string) string {
 func (n *Node) Configure(change func(data map[string]any)) {
 	n.t.Helper()
 	data := map[string]any{
-		"minResyncPeriod": "2s",
-		"storageClassMap": n.storageClassMap(),
+		"minResyncPeriod":   "2s",
+		"orphanGracePeriod": "1s",
+		"storageClassMap":   n.storageClassMap(),
 	}
 	if change != nil {
 		change(data)

@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/local/publish"
@@ -104,6 +105,14 @@ func (n *Node) WaitEntry(class, name string, state stowage.EntryState, reason st
 		return false
 	})
 	return found
+}
+
+// AnnotateReport writes an annotation to the first page of the node's report, as an
+// administrator or the controller does.
+func (n *Node) AnnotateReport(ctx context.Context, key, text string) error {
+	body := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, key, text)
+	return n.Env.Client.CoreV1().RESTClient().Patch(types.MergePatchType).
+		AbsPath("/apis/stowage.dev/v1alpha1/localdiskreports", n.Name).Body(body).Do(ctx).Error()
 }
 
 // report is what the agent told last, for messages of tests that fail.

@@ -31,6 +31,7 @@ func defaults() *controller.ControllerConfiguration {
 		NodeLoss: controller.NodeLoss{
 			Policy: controller.NodeLossKeep, Delay: lasting(5 * time.Minute), OutOfService: controller.OutOfServiceIgnore, ReleasesPerMinute: 10,
 		},
+		OrphanCleans:     controller.OrphanCleans{PerHour: 10},
 		ClientConnection: controller.ClientConnection{QPS: 50, Burst: 100},
 		LeaderElection: controller.LeaderElection{
 			LeaderElect: true, ResourceNamespace: "stowage-system", ResourceName: "stowage-controller",
@@ -46,13 +47,14 @@ func TestDecode(t *testing.T) {
 	changed.NodeLoss = controller.NodeLoss{
 		Policy: controller.NodeLossRelease, Delay: metav1.Duration{Duration: time.Hour}, OutOfService: controller.OutOfServiceLost, ReleasesPerMinute: 1, DryRun: true,
 	}
+	changed.OrphanCleans.PerHour = 0
 	for name, tc := range map[string]struct {
 		text string
 		want *controller.ControllerConfiguration
 	}{
 		"defaults": {"", defaults()},
 		"what is set is not touched": {
-			"healthAddress: \"\"\nnodeLoss: {policy: Release, delay: 1h, outOfService: Lost, releasesPerMinute: 1, dryRun: true}\nleaderElection: {leaderElect: false}\n", changed,
+			"healthAddress: \"\"\nnodeLoss: {policy: Release, delay: 1h, outOfService: Lost, releasesPerMinute: 1, dryRun: true}\norphanCleans: {perHour: 0}\nleaderElection: {leaderElect: false}\n", changed,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -86,6 +88,8 @@ func TestDecodeRefuses(t *testing.T) {
 		"taint":                             {header + "nodeLoss: {outOfService: true}\n", "outOfService"},
 		"budget of none":                    {header + "nodeLoss: {releasesPerMinute: 0}\n", "nodeLoss.releasesPerMinute"},
 		"budget without end":                {header + "nodeLoss: {releasesPerMinute: 10001}\n", "nodeLoss.releasesPerMinute"},
+		"cleans below none":                 {header + "orphanCleans: {perHour: -1}\n", "orphanCleans.perHour"},
+		"cleans without end":                {header + "orphanCleans: {perHour: 10001}\n", "orphanCleans.perHour"},
 		"health without a port":             {header + "healthAddress: host\n", "healthAddress"},
 		"requests":                          {header + "clientConnection: {qps: 0}\n", "clientConnection.qps"},
 		"burst":                             {header + "clientConnection: {burst: -1}\n", "clientConnection.burst"},

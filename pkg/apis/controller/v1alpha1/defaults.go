@@ -14,6 +14,7 @@ const (
 	defaultHealthAddress           = ":8080"
 	defaultDelay                   = 5 * time.Minute
 	defaultReleasesPerMinute int32 = 10
+	defaultCleansPerHour     int32 = 10
 
 	defaultQPS   int32 = 50
 	defaultBurst int32 = 100
@@ -34,6 +35,7 @@ func SetDefaults_ControllerConfiguration(obj *ControllerConfiguration) { //nolin
 	setDuration(&loss.Delay, defaultDelay)
 	setDefault(&loss.OutOfService, OutOfServiceIgnore)
 	setPointer(&loss.ReleasesPerMinute, defaultReleasesPerMinute)
+	setPointer(&obj.OrphanCleans.PerHour, defaultCleansPerHour)
 	setPointer(&obj.ClientConnection.QPS, defaultQPS)
 	setPointer(&obj.ClientConnection.Burst, defaultBurst)
 	election := &obj.LeaderElection

@@ -26,6 +26,11 @@ type ControllerConfiguration struct {
 	// +optional
 	CleaningJobs CleaningJobs `json:"cleaningJobs,omitempty"`
 
+	// orphanCleans limits how many disks are cleaned although their volume, which was
+	// released, is gone.
+	// +optional
+	OrphanCleans OrphanCleans `json:"orphanCleans,omitempty"`
+
 	// clientConnection is to the API server.
 	// +optional
 	ClientConnection ClientConnection `json:"clientConnection,omitempty"`
@@ -81,6 +86,15 @@ type CleaningJobs struct {
 	// stowage-provisioner in namespace stowage-system.
 	// +optional
 	Image string `json:"image,omitempty"`
+}
+
+// OrphanCleans limits how many disks are cleaned although their volume is gone.
+type OrphanCleans struct {
+	// perHour bounds how many disks of the cluster are cleaned so in any hour, 0 to
+	// 10000; 0 cleans none.
+	// Default: 10
+	// +optional
+	PerHour *int32 `json:"perHour,omitempty"`
 }
 
 // NodeLossPolicy says what becomes of a claim whose volume is lost.

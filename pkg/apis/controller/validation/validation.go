@@ -21,6 +21,7 @@ import (
 const (
 	minDelay, maxDelay       = time.Second, 8760 * time.Hour
 	minReleases, maxReleases = 1, 10000
+	maxCleans                = 10000
 )
 
 var (
@@ -36,6 +37,9 @@ func Validate(c *controller.ControllerConfiguration) error {
 		errs = append(errs, validateAddress(field.NewPath("healthAddress"), c.HealthAddress)...)
 	}
 	errs = append(errs, validateNodeLoss(field.NewPath("nodeLoss"), &c.NodeLoss)...)
+	if n := c.OrphanCleans.PerHour; n < 0 || n > maxCleans {
+		errs = append(errs, field.Invalid(field.NewPath("orphanCleans", "perHour"), n, fmt.Sprintf("must be 0 to %d", maxCleans)))
+	}
 	connection := field.NewPath("clientConnection")
 	if c.ClientConnection.QPS <= 0 {
 		errs = append(errs, field.Invalid(connection.Child("qps"), c.ClientConnection.QPS, "must be greater than 0"))

@@ -98,6 +98,12 @@ type Entry struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Filesystem string `json:"filesystem,omitempty"`
+	// acknowledgement names the data on the disk, if it is kept or about to be removed
+	// although its volume is gone: annotation stowage.dev/publish-retained with this
+	// name publishes the disk with the data.
+	// +optional
+	// +kubebuilder:validation:MaxLength=8448
+	Acknowledgement string `json:"acknowledgement,omitempty"`
 
 	// cleaning tells how the removal of data goes.
 	// +optional

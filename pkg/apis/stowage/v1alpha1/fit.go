@@ -16,6 +16,8 @@ const (
 	maxReason   = 64
 	maxMessage  = 1024
 	maxUID      = 128
+
+	maxAcknowledgement = 8448
 )
 
 // Fit makes an entry one that the schema accepts: texts that are too long are cut and
@@ -29,6 +31,9 @@ func Fit(entry Entry) Entry {
 	entry.Reason = cut(entry.Reason, maxReason)
 	entry.Message = cut(entry.Message, maxMessage)
 	entry.Identity = cut(entry.Identity, maxIdentity)
+	if cut(entry.Acknowledgement, maxAcknowledgement) != entry.Acknowledgement { // half of one names other data
+		entry.Acknowledgement = ""
+	}
 	entry.Volume = cut(entry.Volume, maxNameLength)
 	entry.Filesystem = cut(entry.Filesystem, maxReason)
 	entry.Bytes, entry.Generation = max(entry.Bytes, 0), max(entry.Generation, 0)

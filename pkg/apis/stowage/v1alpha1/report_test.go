@@ -38,7 +38,8 @@ func example() *LocalDiskReport {
 				State: EntryCleaning, Reason: "CleanFailed", Message: "will be tried again", Since: &then,
 				Kind: "Device", Mode: "Block", Bytes: 1 << 40, Identity: "wwn:5000c500a1b2c3d4",
 				Volume: "local-pv-1", Generation: 1, Link: LinkWithheld, Filesystem: "ext4:0f0e0d0c-0b0a-4908-8706-050403020100",
-				BlankProof: &BlankProof{StartTime: &then, DoneBytes: 1, TotalBytes: 2, Attempts: 3, LastError: "read error"},
+				BlankProof:      &BlankProof{StartTime: &then, DoneBytes: 1, TotalBytes: 2, Attempts: 3, LastError: "read error"},
+				Acknowledgement: "wwn:5000c500a1b2c3d4/uid",
 				Cleaning: &Cleaning{
 					Method: "zero", StartTime: &then, DoneBytes: 1, TotalBytes: 1 << 40, Attempts: 2, LastError: "input/output error",
 					Request: &CleaningRequest{Attempt: "0123456789abcdef", VolumeUID: "uid", Identity: "wwn:5000c500a1b2c3d4", Step: "zero 1:0/1099511627776"},

@@ -1,0 +1,109 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/diskreports"
+	"stowage.dev/stowage/pkg/localprovisioner/takeover"
+)
+
+const acknowledgeDescription = `acknowledge has the provisioner of a node publish disks that hold the data of volumes
+which are gone, with that data: disks of another cluster (OtherCluster), of volumes that
+vanished (VolumeVanished), of volumes of policy Retain (RetainedDirty), and those that are
+about to be cleaned (OrphanGracePeriod, OrphanCleanWaits). It takes the rights of an
+administrator.
+
+The next claim of a volume sees the data that is on its disk. Without --confirm the
+command lists the disks and changes nothing.`
+
+// acknowledgeOptions are the flags of acknowledge.
+type acknowledgeOptions struct {
+	api             apiFlags
+	node            string
+	reasons         []string
+	confirm, dryRun bool
+}
+
+func newAcknowledgeCommand() *cobra.Command {
+	o := &acknowledgeOptions{}
+	cmd := &cobra.Command{
+		Use:   "acknowledge --node NAME [--reason REASON ...] [--confirm]",
+		Short: "Publish disks of a node with the data of volumes that are gone",
+		Long:  acknowledgeDescription,
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			config, err := o.api.client()
+			if err != nil {
+				return err
+			}
+			reports, err := diskreports.NewClient(config)
+			if err != nil {
+				return err
+			}
+			return o.run(cmd, reports)
+		},
+	}
+	flags := cmd.Flags()
+	o.api.add(flags, toolQPS, toolBurst)
+	flags.StringVar(&o.node, "node", "", "the node whose disks are acknowledged")
+	flags.StringSliceVar(&o.reasons, "reason", nil, "only disks with this reason in the node's LocalDiskReport; may be given more than once")
+	flags.BoolVar(&o.confirm, "confirm", false, "acknowledge, and not only list")
+	flags.BoolVar(&o.dryRun, "dry-run", false, "list only, which is the default")
+	cmd.MarkFlagsMutuallyExclusive("confirm", "dry-run")
+	if err := cmd.MarkFlagRequired("node"); err != nil {
+		panic(err) // there is such a flag
+	}
+	return cmd
+}
+
+// acknowledgeable are the reasons that --reason takes.
+func acknowledgeable() []string {
+	return []string{"OtherCluster", "VolumeVanished", "RetainedDirty", "OrphanGracePeriod", "OrphanCleanWaits"}
+}
+
+func (o *acknowledgeOptions) run(cmd *cobra.Command, reports takeover.ReportWriter) error {
+	for _, reason := range o.reasons {
+		if !slices.Contains(acknowledgeable(), reason) {
+			return fmt.Errorf("--reason: must be one of %v, and is %q", acknowledgeable(), reason)
+		}
+	}
+	kept, err := takeover.FindKept(cmd.Context(), reports, o.node, o.reasons)
+	if err != nil {
+		return err
+	}
+	out := cmd.OutOrStdout()
+	if len(kept.Entries) == 0 {
+		fmt.Fprintf(out, "There is nothing to acknowledge, %d disks are acknowledged already.\n", kept.Acknowledged)
+		return nil
+	}
+	if err := printKept(out, kept.Entries); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "\n%d to acknowledge, %d acknowledged already.\n", len(kept.Entries), kept.Acknowledged)
+	if !o.confirm {
+		fmt.Fprintln(out, "Nothing was changed. To acknowledge, run this again with --confirm.")
+		return nil
+	}
+	if err := takeover.Acknowledge(cmd.Context(), reports, kept); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "Acknowledged %d.\n", len(kept.Entries))
+	return nil
+}
+
+func printKept(out io.Writer, entries []stowage.Entry) error {
+	rows := [][]string{{"CLASS", "NAME", "STATE", "REASON", "ACKNOWLEDGEMENT"}}
+	for i := range entries {
+		e := &entries[i]
+		rows = append(rows, []string{e.Class, e.Name, string(e.State), e.Reason, e.Acknowledgement})
+	}
+	return printTable(out, rows)
+}

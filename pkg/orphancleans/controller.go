@@ -1,0 +1,201 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package orphancleans is the controller's loop that allows provisioners to clean disks
+// whose volume is gone, so many in an hour over the whole cluster. What was allowed is
+// written to the report of the node that asked, and counts from there after a restart.
+package orphancleans
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/local/disk"
+	"stowage.dev/stowage/pkg/local/orphans"
+	"stowage.dev/stowage/pkg/logkeys"
+	"stowage.dev/stowage/pkg/metrics"
+)
+
+// retry is how long after a failed write it is tried again.
+const retry = 5 * time.Second
+
+// Reports writes LocalDiskReports.
+type Reports interface {
+	Update(ctx context.Context, report *stowage.LocalDiskReport, opts metav1.UpdateOptions) (*stowage.LocalDiskReport, error)
+}
+
+// Config is what a Controller needs.
+type Config struct {
+	Reports Reports
+	// ReportInformer has the reports of all nodes. Who makes the Controller runs it.
+	ReportInformer cache.SharedIndexInformer
+	// PerHour is how many disks of the cluster may be cleaned in any hour.
+	PerHour int
+}
+
+// Controller answers the requests of all nodes. One runs at a time in a cluster.
+type Controller struct {
+	Config
+	changed chan struct{}
+	// granted are the grants that this process wrote, by node: the informer may be behind.
+	granted map[string][]orphans.Grant
+}
+
+// New makes a Controller. It does nothing until Run.
+func New(config Config) (*Controller, error) {
+	if config.Reports == nil || config.ReportInformer == nil || config.PerHour < 0 {
+		return nil, errors.New("make the controller of orphan cleans: no client or no informer of reports, or a negative limit")
+	}
+	c := &Controller{Config: config, changed: make(chan struct{}, 1), granted: map[string][]orphans.Grant{}}
+	if _, err := config.ReportInformer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { c.poke() },
+		UpdateFunc: func(any, any) { c.poke() },
+	}); err != nil {
+		return nil, fmt.Errorf("watch reports: %w", err)
+	}
+	metrics.RegisterController()
+	return c, nil
+}
+
+func (c *Controller) poke() {
+	select {
+	case c.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Run answers until ctx ends.
+func (c *Controller) Run(ctx context.Context) error {
+	if !cache.WaitForCacheSync(ctx.Done(), c.ReportInformer.HasSynced) {
+		return fmt.Errorf("list reports: %w", context.Cause(ctx))
+	}
+	defer metrics.SetOrphanCleansWaiting(0)
+	for {
+		again, err := c.sync(ctx)
+		if err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Failed to allow cleans of disks without a volume; retrying")
+			again = retry
+		}
+		var due <-chan time.Time
+		timer := time.NewTimer(again)
+		if again > 0 {
+			due = timer.C
+		}
+		select {
+		case <-ctx.Done():
+		case <-c.changed:
+		case <-due:
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
+			return nil
+		}
+	}
+}
+
+// sync grants what the limit allows now, and returns when to do so again; zero if only a
+// change of a report is a reason.
+func (c *Controller) sync(ctx context.Context) (time.Duration, error) {
+	now := time.Now()
+	first, asks := c.asks()
+	grants := map[string][]orphans.Grant{}
+	for node, report := range first {
+		grants[node] = orphans.ParseGrants(report.Annotations[orphans.GrantsAnnotation])
+	}
+	for node, own := range c.granted {
+		own = orphans.Keep(now, own)
+		if c.granted[node] = own; len(own) == 0 {
+			delete(c.granted, node)
+		}
+		grants[node] = merge(grants[node], own)
+	}
+	decision := orphans.Decide(now, c.PerHour, grants, asks)
+	metrics.SetOrphanCleansWaiting(decision.Waiting)
+	byNode := map[string][]orphans.Grant{}
+	for _, ask := range decision.Granted {
+		// The time is as precise as the annotation writes it.
+		byNode[ask.Node] = append(byNode[ask.Node], orphans.Grant{Data: ask.Data, At: now.UTC().Truncate(time.Second)})
+	}
+	var problems error
+	for node, fresh := range byNode {
+		problems = errors.Join(problems, c.grant(ctx, first[node], orphans.Keep(now, grants[node]), fresh))
+	}
+	return decision.Retry, problems
+}
+
+// asks are the requests in all reports, and the first page of each node's.
+func (c *Controller) asks() (first map[string]*stowage.LocalDiskReport, asks []orphans.Ask) {
+	first = map[string]*stowage.LocalDiskReport{}
+	var all []orphans.Ask
+	for _, object := range c.ReportInformer.GetStore().List() {
+		report, ok := object.(*stowage.LocalDiskReport)
+		if !ok || report.Name != stowage.PageName(report.Spec.NodeName, report.Spec.Page) {
+			continue
+		}
+		node := report.Spec.NodeName
+		if report.Spec.Page <= 1 {
+			first[node] = report
+		}
+		for i := range report.Status.Entries {
+			e := &report.Status.Entries[i]
+			if e.Reason != string(disk.OrphanCleanWaits) || e.Acknowledgement == "" {
+				continue
+			}
+			ask := orphans.Ask{Node: node, Data: e.Acknowledgement}
+			if e.Since != nil {
+				ask.Since = e.Since.Time
+			}
+			all = append(all, ask)
+		}
+	}
+	for _, ask := range all {
+		if first[ask.Node] != nil {
+			asks = append(asks, ask)
+		}
+	}
+	return first, asks
+}
+
+// grant writes grants to a node's report, if it is still as it was shown. After an error
+// that leaves open whether it was written, they count nevertheless.
+func (c *Controller) grant(ctx context.Context, shown *stowage.LocalDiskReport, kept, fresh []orphans.Grant) error {
+	node, before := shown.Spec.NodeName, c.granted[shown.Spec.NodeName]
+	c.granted[node] = merge(before, fresh)
+	report := shown.DeepCopy()
+	metav1.SetMetaDataAnnotation(&report.ObjectMeta, orphans.GrantsAnnotation, orphans.FormatGrants(merge(kept, fresh)))
+	_, err := c.Reports.Update(ctx, report, metav1.UpdateOptions{})
+	switch {
+	case apierrors.IsConflict(err) || apierrors.IsNotFound(err): // the informer shows what has changed
+		c.granted[node] = before
+		return nil
+	case err != nil:
+		return fmt.Errorf("update LocalDiskReport %s: %w", report.Name, err)
+	}
+	metrics.CountOrphanCleansAllowed(len(fresh))
+	for _, grant := range fresh {
+		klog.FromContext(ctx).Info("Allowed a disk to be cleaned whose volume is gone", logkeys.Node, klog.KRef("", node), "data", grant.Data)
+	}
+	return nil
+}
+
+// merge adds the grants that are not there yet.
+func merge(grants, more []orphans.Grant) []orphans.Grant {
+	merged, known := append([]orphans.Grant{}, grants...), map[orphans.Grant]bool{}
+	for _, grant := range grants {
+		known[orphans.Grant{Data: grant.Data, At: grant.At.UTC()}] = true
+	}
+	for _, grant := range more {
+		if !known[orphans.Grant{Data: grant.Data, At: grant.At.UTC()}] {
+			merged = append(merged, grant)
+		}
+	}
+	return merged
+}

@@ -22,6 +22,7 @@ func TestRights(t *testing.T) {
 		"update persistentvolumes pv -":                                  true,
 		"watch storageclasses.storage.k8s.io - -":                        true,
 		"get nodes alpha -":                                              true,
+		"get namespaces kube-system -":                                   true,
 		"patch nodes alpha -":                                            true, // startup-taint/rbac.yaml
 		"get configmaps stowage-provisioner-nodes stowage-system":        true,
 		"create events - default":                                        true,
@@ -46,6 +47,8 @@ func TestRights(t *testing.T) {
 		"create jobs.batch - stowage-system":                                                            false,
 		"create serviceaccounts/token stowage-provisioner stowage-system":                               false,
 		"update persistentvolumeclaims any default":                                                     false,
+		"get namespaces default -":                                                                      false,
+		"list namespaces - -":                                                                           false,
 		"create events - kube-system":                                                                   false,
 		"update validatingadmissionpolicies.admissionregistration.k8s.io stowage-provisioner-volumes -": false,
 	}

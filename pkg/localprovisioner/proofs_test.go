@@ -320,7 +320,7 @@ func TestPowerCutInACleanOfAWeakDisk(t *testing.T) {
 			story(t, func(w *world) {
 				first := weak(w, "boot1")
 				record := disk.Record{
-					Identity: first, Key: disk.Key{Class: "fast", Name: "disk1"}, HostPath: folder + "/disk1", Kind: disk.Device, Mode: disk.Block,
+					Identity: first, Key: disk.Key{Class: "fast", Name: "disk1"}, HostPath: folder + "/disk1", Kind: disk.Device, Mode: disk.Block, Cluster: cluster,
 					State: disk.Cleaning, Volume: "local-pv-0", UID: "u", Generation: 7, Policy: disk.Delete, Step: "dd-zero 1:4194304/62914560",
 				}
 				if err := w.records.Put(record); err != nil {
@@ -335,7 +335,7 @@ func TestPowerCutInACleanOfAWeakDisk(t *testing.T) {
 				if test.ack {
 					w.expect("disk1", "Skipped: IdentityUnproven")
 					w.reports.mu.Lock()
-					w.reports.known[node].Annotations = map[string]string{publish.PublishRetainedAnnotation: "fast/disk1@7"}
+					w.reports.known[node].Annotations = map[string]string{publish.PublishRetainedAnnotation: record.Acknowledgement()}
 					w.reports.mu.Unlock()
 					w.pass(retainedLast + 2*time.Second)
 				}

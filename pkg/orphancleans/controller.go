@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,6 +27,10 @@ import (
 
 // retry is how long after a failed write it is tried again.
 const retry = 5 * time.Second
+
+// concernedIndex has the reports that ask for a grant or have grants, under one key: what a
+// change costs does not grow with the cluster.
+const concernedIndex = "stowage.dev/orphan-cleans"
 
 // Reports writes LocalDiskReports.
 type Reports interface {
@@ -56,16 +61,23 @@ func New(config Config) (*Controller, error) {
 	}
 	c := &Controller{Config: config, changed: make(chan struct{}, 1), granted: map[string][]orphans.Grant{}}
 	if _, err := config.ReportInformer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { c.poke() },
-		UpdateFunc: func(any, any) { c.poke() },
+		AddFunc:    func(o any) { c.poke(o) },
+		UpdateFunc: func(before, now any) { c.poke(before, now) },
 	}); err != nil {
 		return nil, fmt.Errorf("watch reports: %w", err)
+	}
+	if err := config.ReportInformer.AddIndexers(cache.Indexers{concernedIndex: concerns}); err != nil {
+		return nil, fmt.Errorf("index reports: %w", err)
 	}
 	metrics.RegisterController()
 	return c, nil
 }
 
-func (c *Controller) poke() {
+// poke has sync called if one of the reports concerns it.
+func (c *Controller) poke(reports ...any) {
+	if !slices.ContainsFunc(reports, func(o any) bool { keys, err := concerns(o); return err == nil && len(keys) > 0 }) {
+		return
+	}
 	select {
 	case c.changed <- struct{}{}:
 	default:
@@ -105,7 +117,10 @@ func (c *Controller) Run(ctx context.Context) error {
 // change of a report is a reason.
 func (c *Controller) sync(ctx context.Context) (time.Duration, error) {
 	now := time.Now()
-	first, asks := c.asks()
+	first, asks, err := c.asks()
+	if err != nil {
+		return 0, err
+	}
 	grants := map[string][]orphans.Grant{}
 	for node, report := range first {
 		grants[node] = orphans.ParseGrants(report.Annotations[orphans.GrantsAnnotation])
@@ -131,37 +146,53 @@ func (c *Controller) sync(ctx context.Context) (time.Duration, error) {
 	return decision.Retry, problems
 }
 
-// asks are the requests in all reports, and the first page of each node's.
-func (c *Controller) asks() (first map[string]*stowage.LocalDiskReport, asks []orphans.Ask) {
+// asks are the requests in all reports, and the first page of each node that asks or has
+// grants.
+func (c *Controller) asks() (first map[string]*stowage.LocalDiskReport, asks []orphans.Ask, err error) {
 	first = map[string]*stowage.LocalDiskReport{}
-	var all []orphans.Ask
-	for _, object := range c.ReportInformer.GetStore().List() {
-		report, ok := object.(*stowage.LocalDiskReport)
-		if !ok || report.Name != stowage.PageName(report.Spec.NodeName, report.Spec.Page) {
-			continue
-		}
+	indexer := c.ReportInformer.GetIndexer()
+	concerned, err := indexer.ByIndex(concernedIndex, "")
+	if err != nil {
+		return nil, nil, fmt.Errorf("find reports that ask: %w", err)
+	}
+	for _, object := range concerned {
+		report := object.(*stowage.LocalDiskReport) // concerns
 		node := report.Spec.NodeName
-		if report.Spec.Page <= 1 {
-			first[node] = report
+		object, _, err := indexer.GetByKey(stowage.PageName(node, 1))
+		page, ok := object.(*stowage.LocalDiskReport)
+		if err != nil || !ok || page.Spec.NodeName != node {
+			continue // just deleted, or not the node's
 		}
+		first[node] = page
 		for i := range report.Status.Entries {
-			e := &report.Status.Entries[i]
-			if e.Reason != string(disk.OrphanCleanWaits) || e.Acknowledgement == "" {
-				continue
+			if e := &report.Status.Entries[i]; asking(e) {
+				ask := orphans.Ask{Node: node, Data: e.Acknowledgement}
+				if e.Since != nil {
+					ask.Since = e.Since.Time
+				}
+				asks = append(asks, ask)
 			}
-			ask := orphans.Ask{Node: node, Data: e.Acknowledgement}
-			if e.Since != nil {
-				ask.Since = e.Since.Time
-			}
-			all = append(all, ask)
 		}
 	}
-	for _, ask := range all {
-		if first[ask.Node] != nil {
-			asks = append(asks, ask)
-		}
+	return first, asks, nil
+}
+
+// concerns is the index function of concernedIndex: reports that ask or have grants, of all
+// that agents write.
+func concerns(object any) ([]string, error) {
+	report, ok := object.(*stowage.LocalDiskReport)
+	if !ok || report.Name != stowage.PageName(report.Spec.NodeName, report.Spec.Page) {
+		return nil, nil
 	}
-	return first, asks
+	if report.Annotations[orphans.GrantsAnnotation] != "" || slices.ContainsFunc(report.Status.Entries, func(e stowage.Entry) bool { return asking(&e) }) {
+		return []string{""}, nil
+	}
+	return nil, nil
+}
+
+// asking reports whether an entry asks for a grant.
+func asking(e *stowage.Entry) bool {
+	return e.Reason == string(disk.OrphanCleanWaits) && e.Acknowledgement != ""
 }
 
 // grant writes grants to a node's report, if it is still as it was shown. After an error

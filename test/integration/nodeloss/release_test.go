@@ -98,11 +98,11 @@ func TestOutOfService(t *testing.T) {
 	s.waitGone(before.pv, stowage.TombstonePublished)
 }
 
-// TestDiskLost: the node is there, and its agent says that the disk is not. The volume
-// is deleted, and let go by the agent.
+// TestDiskLost: the node is there, and its agent reports that the disk is not, or fails. The
+// volume is deleted, and let go by the agent.
 func TestDiskLost(t *testing.T) {
 	t.Parallel()
-	for state := range map[stowage.EntryState]bool{stowage.EntryMissing: true, stowage.EntryReplaced: true} {
+	for _, state := range []stowage.EntryState{stowage.EntryMissing, stowage.EntryReplaced, stowage.EntryFailing} {
 		t.Run(string(state), func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t, fixture.New(t), asks("Release", "2s"), "a", "b")

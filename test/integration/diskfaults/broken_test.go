@@ -209,7 +209,7 @@ func TestPolicyChanged(t *testing.T) {
 }
 
 // TestAnotherMode: a device that was cleaned for a file system, of which old bytes can
-// be read, moves to a class of volume mode Block.
+// be read, moves to a class of volume mode Block. It waits until it is zero.
 func TestAnotherMode(t *testing.T) {
 	t.Parallel()
 	n := node.New(t, fixture.New(t), "a")
@@ -228,6 +228,10 @@ func TestAnotherMode(t *testing.T) {
 	empty(t, n.PathOf(n.Files, "disk1"))
 	n.WaitVolume(n.Files, "disk1", "withdrawn", func(v *corev1.PersistentVolume) bool { return v == nil || v.UID != again.UID })
 	n.Link(path, n.PathOf(n.Blocks, "disk1"))
+	n.WaitEntry(n.Blocks, "disk1", stowage.EntryRetained, string(disk.VolumeVanished))
+	if err := block.empty(); err != nil {
+		t.Fatal(err)
+	}
 	n.WaitPhase(n.Blocks, "disk1", corev1.VolumeAvailable)
 	mustBeClean(t, block, blockMode)
 }

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/local/disk"
 	"stowage.dev/stowage/pkg/testing/campaign"
 	"stowage.dev/stowage/test/cluster"
@@ -196,9 +197,11 @@ func deletedWhileBinding(t *testing.T, e *fixture.Env) {
 		t.Fatal(err)
 	}
 	n.WaitVolume(n.Files, "disk1", "released", func(v *corev1.PersistentVolume) bool { return v.Status.Phase == corev1.VolumeReleased })
+	n.WaitEntry(n.Files, "disk1", stowage.EntryReleased, "") // else the agent may have seen the volume Bound last
 	if err := n.StripFinalizers(e.Context(), volume.Name); err != nil {
 		t.Fatal(err)
 	}
+	n.AllowClean(n.Files, "disk1")
 	n.WaitAnew(n.Files, "disk1", volume)
 	mustBeClean(t, tree, filesystem)
 }

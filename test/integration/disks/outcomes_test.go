@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/pkg/local/orphans"
 	"stowage.dev/stowage/pkg/local/publish"
 	"stowage.dev/stowage/test/integration/node"
 )
@@ -165,10 +164,7 @@ func TestGoneForGood(t *testing.T) {
 	n.WaitReport("with a tombstone of each disk", func(r *stowage.LocalDiskReport) bool { return len(r.Status.Tombstones) == 2 })
 
 	remount(n, "gone") // dirty, and of no volume
-	waits := n.WaitEntry(n.Files, "gone", stowage.EntryCleaning, "OrphanCleanWaits")
-	if err := n.AnnotateReport(n.Env.Context(), orphans.GrantsAnnotation, waits.Acknowledgement); err != nil {
-		t.Fatal(err)
-	}
+	n.AllowClean(n.Files, "gone")
 	again := n.WaitPhase(n.Files, "gone", corev1.VolumeAvailable)
 	if again.Name == gone.Name {
 		t.Errorf("the next volume is called %s again", again.Name)

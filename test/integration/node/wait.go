@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/local/disk"
+	"stowage.dev/stowage/pkg/local/orphans"
 	"stowage.dev/stowage/pkg/local/publish"
 	"stowage.dev/stowage/test/agent"
 )
@@ -105,6 +107,16 @@ func (n *Node) WaitEntry(class, name string, state stowage.EntryState, reason st
 		return false
 	})
 	return found
+}
+
+// AllowClean waits until the agent asks to clean the disk of a released volume that is gone,
+// and allows it as the controller does.
+func (n *Node) AllowClean(class, name string) {
+	n.t.Helper()
+	entry := n.WaitEntry(class, name, stowage.EntryCleaning, string(disk.OrphanCleanWaits))
+	if err := n.AnnotateReport(n.Env.Context(), orphans.GrantsAnnotation, entry.Acknowledgement); err != nil {
+		n.t.Fatal(err)
+	}
 }
 
 // AnnotateReport writes an annotation to the first page of the node's report, as an

@@ -158,8 +158,15 @@ func (d *disks) Watch(ctx context.Context, _ []disk.Folder, changed func()) erro
 	return nil
 }
 
-func (d *disks) Cleaned(ctx context.Context, f disk.Fact, _ disk.Mode) (disk.Content, string, error) {
-	return d.content(ctx, f)
+// oldBytes is data without a signature, as fs-reset leaves it on a device.
+const oldBytes = "old bytes"
+
+func (d *disks) Cleaned(ctx context.Context, f disk.Fact, mode disk.Mode) (disk.Content, string, error) {
+	content, found, err := d.content(ctx, f)
+	if found == oldBytes && f.Kind == disk.Device && mode == disk.Filesystem {
+		return disk.ContentNone, "", err
+	}
+	return content, found, err
 }
 
 func (d *disks) Inspect(ctx context.Context, f disk.Fact, suspect int64) (disk.Content, string, error) {

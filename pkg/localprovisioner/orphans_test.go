@@ -289,6 +289,37 @@ func TestAvailableVolumeVanishes(t *testing.T) {
 	}
 }
 
+// TestOldBytesOfAnAvailableDevice: what a clean for a file system has left keeps the device
+// from being published again only where pods can read it.
+func TestOldBytesOfAnAvailableDevice(t *testing.T) {
+	for name, tc := range map[string]struct {
+		mode corev1.PersistentVolumeMode
+		data string
+		want string
+	}{
+		"old bytes":                     {corev1.PersistentVolumeFilesystem, oldBytes, "Pending"},
+		"old bytes, for a Block volume": {corev1.PersistentVolumeBlock, oldBytes, "Retained: VolumeVanished"},
+		"a file system":                 {corev1.PersistentVolumeFilesystem, "ext4", "Retained: VolumeVanished"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			story(t, func(w *world) {
+				w.config.Classes[0].VolumeMode = tc.mode
+				identity := w.device("disk1", 1)
+				w.start()
+				w.pass(time.Minute)
+				w.inPhase(identity, corev1.VolumeAvailable)
+				w.disks.write(identity, tc.data)
+				w.vanish()
+				w.pass(time.Minute)
+				w.expect("disk1", tc.want)
+				if w.disks.read(identity) != tc.data || len(w.disks.cleaned()) > 0 || (w.volume() == nil) != (tc.want != "Pending") {
+					t.Errorf("volume %v over data %q", w.volume(), w.disks.read(identity))
+				}
+			})
+		})
+	}
+}
+
 // TestVolumeReleasedByTheController: the node was lost, the controller released the Bound
 // volume and removed it, and the node is back. It knows by the tombstone that the volume
 // was given up.

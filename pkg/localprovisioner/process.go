@@ -207,11 +207,15 @@ func (a *Agent) inspect(ctx context.Context, g *gathered) (learned, error) {
 	}
 	known, err := ask(ctx, &a.asking, g.path, g.conf.ProbeTimeout, func(ctx context.Context) (learned, error) {
 		known := g.learned()
+		var err error
+		if g.AsPublished() {
+			known.content, known.found, err = a.Inspector.Cleaned(ctx, *g.Fact, g.Mode)
+			return known, err
+		}
 		suspect := int64(-1)
 		if proof.Found {
 			suspect = proof.Done
 		}
-		var err error
 		known.content, known.found, err = a.Inspector.Inspect(ctx, *g.Fact, suspect)
 		if err == nil && known.content == disk.ContentSampled && proof.Complete() {
 			known.content, err = a.holds(ctx, g, proof)

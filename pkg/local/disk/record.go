@@ -79,6 +79,9 @@ type Record struct {
 	Updated time.Time `json:"updated"`
 }
 
+// Unclaimed reports whether the volume was never observed to have a claim.
+func (r *Record) Unclaimed() bool { return r.Phase == "" || r.Phase == PhaseAvailable }
+
 // Acknowledgement names the data on the disk: by the disk's identity and the UID of the
 // volume that wrote it, or the generation if the volume has no known UID. Annotations by
 // which an administrator or the controller allows something list such names, separated

@@ -50,15 +50,15 @@ func orphan(s *slot.Slot) slot.Decision {
 // vanished decides about a volume that is gone without having been released: its data
 // is kept. One that never had a claim has none to keep if its disk is empty.
 func vanished(s *slot.Slot) slot.Decision {
-	unused := s.Record.Phase == "" || s.Record.Phase == disk.PhaseAvailable
+	unclaimed := s.Record.Unclaimed()
 	switch {
 	case !s.Asked: // a tombstone may say that the controller released the volume
 		return slot.Decision{Do: slot.AskNodes, State: slot.Retained}
 	case s.Claimant != "":
 		return wait(slot.Skipped, s.OfOtherNode())
-	case unused && s.Content == disk.ContentUnknown:
+	case unclaimed && s.Content == disk.ContentUnknown:
 		return slot.Decision{Do: slot.Inspect, State: slot.Pending}
-	case unused && s.Content == disk.ContentNone:
+	case unclaimed && s.Content == disk.ContentNone:
 		return absolve(s)
 	default:
 		return slot.Decision{Do: slot.Keep, State: slot.Retained}

@@ -209,6 +209,15 @@ func (s *Slot) Recorded() bool {
 		r.State.Dirty() && (r.State != disk.Retained || v.Deleting) && r.Missed.IsZero() && s.Fact != nil && v.Identity == s.Fact.Identity
 }
 
+// AsPublished reports whether the disk may be published again as it was: a device that this
+// node offered for a file system and of which no claim was observed. Its clean may have left
+// old bytes, which kubelet's mkfs hides; what a pod has written has a signature.
+func (s *Slot) AsPublished() bool {
+	r := s.Record
+	return s.Volume == nil && r != nil && r.Cluster == s.Cluster && r.State == disk.Published && r.Unclaimed() &&
+		r.Kind == disk.Device && r.Mode == disk.Filesystem && s.Mode == disk.Filesystem
+}
+
 // PhaseUnrecorded says whether the record of the volume's disk has another phase than
 // the volume was observed in.
 func (s *Slot) PhaseUnrecorded() bool {

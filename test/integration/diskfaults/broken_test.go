@@ -225,8 +225,14 @@ func TestAnotherMode(t *testing.T) {
 	if dirt, err := block.dirt(blockMode); err != nil || dirt == "" {
 		t.Fatalf("fs-reset has left nothing, so this shows nothing: %v", err)
 	}
-	empty(t, n.PathOf(n.Files, "disk1"))
-	n.WaitVolume(n.Files, "disk1", "withdrawn", func(v *corev1.PersistentVolume) bool { return v == nil || v.UID != again.UID })
+	unlink := func() {
+		empty(t, n.PathOf(n.Files, "disk1"))
+		n.WaitVolume(n.Files, "disk1", "withdrawn", func(v *corev1.PersistentVolume) bool { return v == nil || v.UID != again.UID })
+	}
+	unlink()
+	n.Link(path, n.PathOf(n.Files, "disk1"))
+	again = n.WaitAnew(n.Files, "disk1", again) // to a file system, old bytes are none
+	unlink()
 	n.Link(path, n.PathOf(n.Blocks, "disk1"))
 	n.WaitEntry(n.Blocks, "disk1", stowage.EntryRetained, string(disk.VolumeVanished))
 	if err := block.empty(); err != nil {

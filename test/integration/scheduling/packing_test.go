@@ -6,6 +6,7 @@ package scheduling_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -44,7 +45,8 @@ func TestPerfectPacking(t *testing.T) {
 			e.CreatePVC(e.PVC(claim).Request("2Gi"))
 			pods = append(pods, e.CreatePod(e.Pod(fmt.Sprintf("pod-%d", i)).PVC(claim)))
 		}
-		e.AddNodes(machines...) // last, so that all pods are placed at the same time
+		e.AddNodes(machines...)                           // last, so that all pods are placed at the same time,
+		e.Timeout *= campaign.Scale[time.Duration](1, 15) // and the first that is waited for may be the last
 		for _, pod := range pods {
 			e.WaitScheduled(pod)
 			e.CheckEngine() // while others are in flight

@@ -166,6 +166,13 @@ func (a *Agent) keep(ctx context.Context, g *gathered) error {
 	return nil
 }
 
+// cleanLater writes down that the disk of a released volume is to be cleaned when it is back.
+func (a *Agent) cleanLater(g *gathered) error {
+	record := *g.VolumeRecord
+	record.State, record.Phase, record.Step = disk.Cleaning, disk.PhaseReleased, ""
+	return a.Records.Put(record)
+}
+
 // miss writes down that the volume of a disk is gone.
 func (a *Agent) miss(ctx context.Context, g *gathered) error {
 	record := *g.Record

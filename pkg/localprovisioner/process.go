@@ -301,6 +301,8 @@ func (a *Agent) act(ctx context.Context, g *gathered, d slot.Decision) error {
 	case slot.ProveBlank:
 		a.proofs.start(ctx, g)
 		return nil
+	case slot.CleanLater:
+		return a.cleanLater(g)
 	case slot.Miss:
 		return a.miss(ctx, g)
 	case slot.Keep:

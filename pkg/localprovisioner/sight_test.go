@@ -13,7 +13,6 @@ import (
 
 	"stowage.dev/stowage/pkg/apis/provisioner"
 	"stowage.dev/stowage/pkg/local/disk"
-	"stowage.dev/stowage/pkg/local/orphans"
 )
 
 // TestRemountOnABusyNode: where something is mounted every moment, the looks that this
@@ -112,8 +111,8 @@ func TestClassThatIsTakenAwayMeanwhile(t *testing.T) {
 	})
 }
 
-// TestDiskThatMoves: the disk of a volume is found at another path. It is noticed there as
-// soon as that volume is gone, and cleaned and published after the grace period.
+// TestDiskThatMoves: the disk of a volume is found at another path, and is cleaned and
+// published there as soon as that volume is gone.
 func TestDiskThatMoves(t *testing.T) {
 	story(t, func(w *world) {
 		identity := w.disks.add("disk1", "")
@@ -129,11 +128,8 @@ func TestDiskThatMoves(t *testing.T) {
 		w.expect("disk1", "Missing: Missing")
 		w.expect("disk2", "Skipped: SameBytes")
 		w.change(func(pv *corev1.PersistentVolume) { pv.Status.Phase = corev1.VolumeReleased })
-		first := w.volume()
 		w.remove()
-		w.expect("disk2", "Cleaning: OrphanGracePeriod")
-		w.annotate(orphans.GrantsAnnotation, string(identity)+"/"+string(first.UID))
-		w.pass(w.config.OrphanGracePeriod + time.Minute)
+		w.pass(time.Minute)
 		pv := w.volume()
 		if pv == nil || pv.Spec.Local.Path != moved.HostPath {
 			t.Errorf("the volume is %v, want one at %s", pv, moved.HostPath)

@@ -416,6 +416,8 @@ func carryOut(s *slot.Slot, d slot.Decision) {
 			Generation: d.Generation, Phase: disk.PhaseAvailable, Policy: disk.Delete, Finalized: true,
 		}
 		remember(s, s.Fact.Identity, disk.Published)
+	case slot.CleanLater:
+		s.VolumeRecord.State, s.VolumeRecord.Phase = disk.Cleaning, disk.PhaseReleased
 	case slot.Miss:
 		s.Record.Missed = time.Unix(1, 0)
 	case slot.Remember:

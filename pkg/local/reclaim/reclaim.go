@@ -142,12 +142,16 @@ func retain(s *slot.Slot) slot.Decision {
 	return slot.Decision{Do: slot.Keep, State: slot.Retained}
 }
 
-// abandon lets a volume go whose disk is not here. The disk's record stays dirty: it
-// is cleaned when it comes back. No disk comes back with the identity that it had on another
-// machine.
+// abandon lets a volume go whose disk is not here. If it was released, the disk is cleaned when
+// it comes back; else what the disk holds then is looked at. No disk comes back with the
+// identity that it had on another machine.
 func abandon(s *slot.Slot, state slot.State) slot.Decision {
-	if s.VolumeRecord == nil && s.Volume.Identity != "" && !s.OtherMachine() {
+	r, v := s.VolumeRecord, s.Volume
+	switch {
+	case r == nil && v.Identity != "" && !s.OtherMachine():
 		return slot.Decision{Do: slot.Remember, State: state}
+	case r != nil && r.Cluster == s.Cluster && r.Volume == v.Name && r.UID == v.UID && r.State == disk.Published && v.Seen() == disk.PhaseReleased:
+		return slot.Decision{Do: slot.CleanLater, State: state}
 	}
 	return slot.Decision{Do: slot.Release, State: state}
 }

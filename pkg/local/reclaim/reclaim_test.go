@@ -192,16 +192,19 @@ func TestDeleted(t *testing.T) {
 		"with policy Retain":                   {with(deleting(), policy(disk.Retain)), outcome{Do: slot.Keep, State: slot.Retained}},
 		"with policy Retain, and written down": {with(deleting(), policy(disk.Retain), state(disk.Retained)), outcome{Do: slot.Release, State: slot.Cleaning}},
 		"with policy Recycle":                  {with(deleting(), policy(disk.RecyclePolicy)), outcome{Do: slot.Keep, State: slot.Retained}},
-		"gone, and the record knows":           {with(deleting(), gone), outcome{Do: slot.Release, State: slot.Missing}},
+		"gone":                                 {with(deleting(), gone), outcome{Do: slot.CleanLater, State: slot.Missing}},
+		"gone, and to be cleaned later":        {with(deleting(), state(disk.Cleaning), gone), outcome{Do: slot.Release, State: slot.Missing}},
+		"gone, while free": {
+			with(deleting(), phase(disk.PhaseAvailable), func(s *slot.Slot) { s.Volume.Claimed = false }, gone), outcome{Do: slot.Release, State: slot.Missing}},
 		"gone, and there is no record": {
 			with(deleting(), gone, func(s *slot.Slot) { s.VolumeRecord = nil }), outcome{Do: slot.Remember, State: slot.Missing}},
 		"gone at one look": {
 			with(deleting(), gone, func(s *slot.Slot) { s.Gone = 1 }), outcome{Do: slot.None, State: slot.Missing, Reason: disk.Missing}},
-		"replaced": {with(deleting(), replaced), outcome{Do: slot.Release, State: slot.Replaced}},
+		"replaced": {with(deleting(), replaced), outcome{Do: slot.CleanLater, State: slot.Replaced}},
 		"perhaps another disk, with somebody's data": {
 			with(deleting(), unproven), outcome{Do: slot.None, State: slot.Unproven, Reason: disk.IdentityUnproven}},
 		"perhaps another disk, never claimed": {
-			with(deleting(), unproven, func(s *slot.Slot) { s.Volume.Claimed = false }), outcome{Do: slot.Release, State: slot.Unproven}},
+			with(deleting(), phase(disk.PhaseAvailable), func(s *slot.Slot) { s.Volume.Claimed = false }, unproven), outcome{Do: slot.Release, State: slot.Unproven}},
 	})
 }
 

@@ -39,6 +39,8 @@ const (
 	// Wipe: write the record as Cleaning, with Decision.Generation, and without a
 	// volume if there is none any more; then clean.
 	Wipe Action = "Wipe"
+	// CleanLater: write the record of a released volume, whose disk is not here, as Cleaning.
+	CleanLater Action = "CleanLater"
 	// Miss: write to the record that the volume is gone.
 	Miss Action = "Miss"
 	// Keep: write the record as Retained.

@@ -164,7 +164,6 @@ func TestGoneForGood(t *testing.T) {
 	n.WaitReport("with a tombstone of each disk", func(r *stowage.LocalDiskReport) bool { return len(r.Status.Tombstones) == 2 })
 
 	remount(n, "gone") // dirty, and of no volume
-	n.AllowClean(n.Files, "gone")
 	again := n.WaitPhase(n.Files, "gone", corev1.VolumeAvailable)
 	if again.Name == gone.Name {
 		t.Errorf("the next volume is called %s again", again.Name)

@@ -10,6 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -50,8 +52,64 @@ type Store struct {
 	writing sync.Mutex
 	known   sync.RWMutex
 	records map[disk.Identity]disk.Record
+	// index has the identities of the records with a key, for every key of keysOf.
+	index map[key]map[disk.Identity]bool
 	// damaged is by file name.
 	damaged map[string]*Damaged
+}
+
+// key is what records are looked up by.
+type key struct {
+	of    keyKind
+	value string
+}
+
+type keyKind int
+
+const (
+	ofPath keyKind = iota
+	ofName
+	ofDirtyWeak
+)
+
+// keysOf are the keys of a record.
+func keysOf(r *disk.Record) []key {
+	keys := []key{{ofPath, r.HostPath}, {ofName, r.Identity.Name()}}
+	if r.State.Dirty() && r.Identity.Weak() {
+		keys = append(keys, key{of: ofDirtyWeak})
+	}
+	return keys
+}
+
+func newStore(files folder) *Store {
+	return &Store{folder: files, records: map[disk.Identity]disk.Record{}, index: map[key]map[disk.Identity]bool{}, damaged: map[string]*Damaged{}}
+}
+
+// set adds a record, or replaces the one of the same identity. The caller holds known, or
+// is alone.
+func (s *Store) set(record disk.Record) {
+	s.unset(record.Identity)
+	s.records[record.Identity] = record
+	for _, k := range keysOf(&record) {
+		if s.index[k] == nil {
+			s.index[k] = map[disk.Identity]bool{}
+		}
+		s.index[k][record.Identity] = true
+	}
+}
+
+// unset removes a record, if there is one. The caller holds known, or is alone.
+func (s *Store) unset(identity disk.Identity) {
+	record, ok := s.records[identity]
+	if !ok {
+		return
+	}
+	delete(s.records, identity)
+	for _, k := range keysOf(&record) {
+		if delete(s.index[k], identity); len(s.index[k]) == 0 {
+			delete(s.index, k)
+		}
+	}
 }
 
 // Open reads the records in a folder, which it makes if need be, and keeps the
@@ -70,7 +128,7 @@ func Open(path string) (*Store, error) {
 }
 
 func load(files folder) (*Store, error) {
-	s := &Store{folder: files, records: map[disk.Identity]disk.Record{}, damaged: map[string]*Damaged{}}
+	s := newStore(files)
 	names, err := files.names()
 	if err != nil {
 		return nil, err
@@ -106,7 +164,7 @@ func (s *Store) take(name string) {
 		err = fmt.Errorf("it is the record of another disk, %s", record.Identity)
 	}
 	if err == nil {
-		s.records[record.Identity] = record
+		s.set(record)
 		return
 	}
 	damaged := &Damaged{File: name, Err: err}
@@ -135,31 +193,44 @@ func (s *Store) Get(identity disk.Identity) (disk.Record, bool, error) {
 	return clone(record), ok, nil
 }
 
-// All returns all records that can be read, by identity.
+// All returns all records that can be read, by identity. It copies all of them: what is
+// asked about every slot is looked up by one of the methods below.
 func (s *Store) All() []disk.Record {
-	return s.those(func(*disk.Record) bool { return true })
-}
-
-// ByVolume returns the records whose volume has the name. A disk that was replaced
-// and the one that came in its place may both have been the volume.
-func (s *Store) ByVolume(name string) []disk.Record {
-	return s.those(func(r *disk.Record) bool { return name != "" && r.Volume == name })
-}
-
-// ByPath returns the records of the disks that were at the path on the node; see
-// DamagedAt for those that cannot be read.
-func (s *Store) ByPath(hostPath string) []disk.Record {
-	return s.those(func(r *disk.Record) bool { return r.HostPath == hostPath })
-}
-
-func (s *Store) those(wanted func(*disk.Record) bool) []disk.Record {
 	s.known.RLock()
 	defer s.known.RUnlock()
+	return s.copies(maps.Keys(s.records))
+}
+
+// ByPath returns the records of the disks that were at the path on the node, by identity;
+// see DamagedAt for those that cannot be read.
+func (s *Store) ByPath(hostPath string) []disk.Record {
+	return s.with(key{ofPath, hostPath})
+}
+
+// ByName returns the records of the disks with a name (disk.Identity.Name), on whatever
+// machine they were, by identity.
+func (s *Store) ByName(name string) []disk.Record {
+	return s.with(key{ofName, name})
+}
+
+// DirtyWeak returns the identities of the dirty disks whose identity is weak, in no order.
+func (s *Store) DirtyWeak() []disk.Identity {
+	s.known.RLock()
+	defer s.known.RUnlock()
+	return slices.Collect(maps.Keys(s.index[key{of: ofDirtyWeak}]))
+}
+
+func (s *Store) with(k key) []disk.Record {
+	s.known.RLock()
+	defer s.known.RUnlock()
+	return s.copies(maps.Keys(s.index[k]))
+}
+
+// copies are the records of identities, in order. The caller holds known.
+func (s *Store) copies(identities iter.Seq[disk.Identity]) []disk.Record {
 	var found []disk.Record
-	for _, record := range s.records {
-		if wanted(&record) {
-			found = append(found, clone(record))
-		}
+	for identity := range identities {
+		found = append(found, clone(s.records[identity]))
 	}
 	slices.SortFunc(found, func(a, b disk.Record) int { return cmp.Compare(a.Identity, b.Identity) })
 	return found

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -91,22 +92,69 @@ func TestRecordsOutliveTheStore(t *testing.T) {
 	}
 }
 
+// TestFinding: what is looked up is what a search of all records would find, whatever was
+// written, deleted, damaged and repaired.
 func TestFinding(t *testing.T) {
 	t.Parallel()
-	s := open(t, t.TempDir())
-	old, now, unpublished := record("wwn:0x1"), record("wwn:0x2"), record("wwn:0x3")
-	unpublished.Volume, unpublished.HostPath = "", "/mnt/fast/other"
-	put(t, s, now, unpublished, old)
-
-	for story, test := range map[string]struct{ want, got []disk.Record }{
-		"both disks that have been at a path":   {[]disk.Record{old, now}, s.ByPath("/mnt/fast/nvme0")},
-		"no disk has been at a path":            {nil, s.ByPath("/mnt/fast")},
-		"both disks that have been a volume":    {[]disk.Record{old, now}, s.ByVolume("local-pv-1")},
-		"a volume without a name has no record": {nil, s.ByVolume("")},
-	} {
-		if diff := cmp.Diff(test.want, test.got, ignoreTime); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", story, diff)
+	folder := t.TempDir()
+	s := open(t, folder)
+	check := func(when string) {
+		t.Helper()
+		paths, names, weak := map[string][]disk.Record{}, map[string][]disk.Record{}, []disk.Identity(nil)
+		for _, r := range s.All() {
+			paths[r.HostPath], names[r.Identity.Name()] = append(paths[r.HostPath], r), append(names[r.Identity.Name()], r)
+			if r.State.Dirty() && r.Identity.Weak() {
+				weak = append(weak, r.Identity)
+			}
 		}
+		for _, path := range []string{"/mnt/fast/nvme0", "/mnt/fast/other", "/mnt/fast", ""} {
+			if diff := cmp.Diff(paths[path], s.ByPath(path)); diff != "" {
+				t.Errorf("%s, at %q (-want +got):\n%s", when, path, diff)
+			}
+		}
+		for _, name := range []string{"serial:m:1", "wwn:0x1", "weak:b1:1", "serial:m:9", ""} {
+			if diff := cmp.Diff(names[name], s.ByName(name)); diff != "" {
+				t.Errorf("%s, of name %q (-want +got):\n%s", when, name, diff)
+			}
+		}
+		if diff := cmp.Diff(weak, slices.Sorted(slices.Values(s.DirtyWeak()))); diff != "" {
+			t.Errorf("%s, dirty and weak (-want +got):\n%s", when, diff)
+		}
+	}
+	check("empty")
+	moved, clean := record("weak:b1:1"), record("weak:b1:2")
+	put(t, s, record("serial:m:1@b"), record("serial:m:1@a"), record("wwn:0x1"), moved, clean)
+	check("written")
+	if got := len(s.ByName("serial:m:1")); got != 2 {
+		t.Errorf("%d records of a disk on two machines, want 2", got)
+	}
+	moved.HostPath, clean.State = "/mnt/fast/other", disk.Clean
+	put(t, s, moved, clean)
+	check("written again")
+	if err := s.Delete("serial:m:1@a"); err != nil {
+		t.Fatal(err)
+	}
+	check("deleted")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(folder, fileName("weak:b1:1"))
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, whole[:len(whole)/2], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, folder)
+	check("opened again with a damaged record")
+	if err := os.WriteFile(file, whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.Recheck()
+	check("repaired")
+	if got := s.DirtyWeak(); !slices.Equal(got, []disk.Identity{"weak:b1:1"}) {
+		t.Errorf("dirty and weak are %q", got)
 	}
 	if _, ok := get(t, s, "wwn:0x4"); ok {
 		t.Error("a disk without a record has one")
@@ -282,7 +330,7 @@ func TestConcurrentUse(t *testing.T) {
 		})
 		everybody.Go(func() {
 			for range 200 {
-				_, _ = s.All(), s.ByVolume("local-pv-1")
+				_, _ = s.All(), s.DirtyWeak()
 				_, _ = s.ByPath("/mnt/fast/nvme0"), s.Damaged()
 				s.Recheck()
 			}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"time"
 
 	"stowage.dev/stowage/pkg/local/disk"
@@ -61,7 +60,7 @@ func (s *Store) Delete(identity disk.Identity) error {
 	}
 	s.known.Lock()
 	defer s.known.Unlock()
-	delete(s.records, identity)
+	s.unset(identity)
 	return nil
 }
 
@@ -71,14 +70,16 @@ func (s *Store) Recheck() {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	// Into a store of its own, since readers must not wait for files.
-	again := &Store{folder: s.folder, records: map[disk.Identity]disk.Record{}, damaged: map[string]*Damaged{}}
+	again := newStore(s.folder)
 	for _, damaged := range s.Damaged() {
 		again.take(damaged.File)
 	}
 	s.known.Lock()
 	defer s.known.Unlock()
 	s.damaged = again.damaged
-	maps.Copy(s.records, again.records)
+	for _, record := range again.records {
+		s.set(record)
+	}
 }
 
 // put is Put for those who hold writing.
@@ -97,7 +98,7 @@ func (s *Store) put(record disk.Record) error {
 	}
 	s.known.Lock()
 	defer s.known.Unlock()
-	s.records[record.Identity] = stored
+	s.set(stored)
 	return nil
 }
 

@@ -39,8 +39,11 @@ func (c *claimants) find(ctx context.Context, a *Agent, identity disk.Identity) 
 	if claimant, looked := c.found[identity]; looked && c.asked.After(come) {
 		return claimant, nil
 	}
-	found := a.disksHere()
-	found[identity] = ""
+	found := map[disk.Identity]string{identity: ""}
+	for here := range a.identities() {
+		found[here] = ""
+	}
+	delete(found, "")
 	begun := time.Now()
 	volumes := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		return a.Client.CoreV1().PersistentVolumes().List(ctx, options)
@@ -62,19 +65,6 @@ func (c *claimants) find(ctx context.Context, a *Agent, identity disk.Identity) 
 	}
 	c.found, c.asked = found, begun
 	return found[identity], nil
-}
-
-// disksHere has the identities of the disks that the last scan saw.
-func (a *Agent) disksHere() map[disk.Identity]string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	here := map[disk.Identity]string{}
-	for _, fact := range a.sight.facts {
-		if fact.Identity != "" {
-			here[fact.Identity] = ""
-		}
-	}
-	return here
 }
 
 // unclaimed makes sure that no volume of another node has a disk: else the error is

@@ -42,18 +42,20 @@ type gathered struct {
 
 // gather collects all that is known about a path, and what was learned of its disk.
 func (a *Agent) gather(path string, l learned) *gathered {
+	conf := a.current()
+	g := &gathered{path: path, conf: conf}
+	if volumes := a.at(conf, path); len(volumes) > 0 {
+		g.Volume, g.others = &volumes[0], volumes[1:]
+		g.Link = a.linkOf(g.Volume) // reads a file: not while others wait for mu
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	conf := a.settings
-	g := &gathered{path: path, conf: conf, since: a.sight.since[path]}
-	volumes := a.at(conf, path)
+	g.since = a.sight.since[path]
 	key, configured := conf.keyOf(path)
 	g.Key, g.Looked = key, configured && a.sight.looked[key.Class]
 	g.Fact, g.Gone, g.Persistent = a.sight.fact(path), a.sight.gone[path], a.sight.faults[path].Failing
-	if len(volumes) > 0 {
-		g.Volume, g.others = &volumes[0], volumes[1:]
+	if g.Volume != nil {
 		g.Key = g.Volume.Key
-		g.Link = a.linkOf(g.Volume)
 	}
 	if class := conf.classes[g.Key.Class]; class != nil && configured {
 		g.Configured, g.Existing, g.Mode = true, existing(class), disk.Mode(class.VolumeMode)
@@ -70,7 +72,11 @@ func (a *Agent) gather(path string, l learned) *gathered {
 		return g
 	}
 	if g.Record == nil && g.Volume == nil && !g.Damaged {
-		g.Predecessor, g.Unaccounted = slot.Before(path, g.Fact.Identity, a.Records.All(), a.present())
+		var weak []disk.Identity
+		if g.Fact.Identity.Weak() {
+			weak = a.Records.DirtyWeak()
+		}
+		g.Predecessor, g.Unaccounted = slot.Before(g.Fact.Identity, a.Records.ByPath(path), weak, a.sight.present)
 	}
 	g.Elsewhere = a.elsewhere(conf, path, g.Fact.Identity)
 	if l.identity == g.Fact.Identity {

@@ -23,7 +23,7 @@ func (a *Agent) formerRecord(identity disk.Identity) *disk.Record {
 		return nil
 	}
 	var found *disk.Record
-	for _, record := range a.Records.All() {
+	for _, record := range a.Records.ByName(identity.Name()) {
 		if record.Identity.Moved(identity) && (found == nil || record.State.Dirty() && !found.State.Dirty()) {
 			found = &record
 		}

@@ -35,6 +35,7 @@ const (
 // sight is what the last scan saw.
 type sight struct {
 	facts   map[string]disk.Fact     // by path on the node
+	present map[disk.Identity]bool   // identities of facts; not changed once the scan has ended
 	since   map[string]time.Time     // when a fact was first seen as it is
 	gone    map[string]int           // looks in a row that saw no disk, by path
 	left    map[string]time.Time     // when the first of them was
@@ -45,7 +46,7 @@ type sight struct {
 }
 
 func newSight() sight {
-	return sight{facts: map[string]disk.Fact{}, since: map[string]time.Time{}, gone: map[string]int{}, left: map[string]time.Time{}, faults: map[string]slot.Fault{}, trouble: map[string]*disk.Problem{}, looked: map[string]bool{}}
+	return sight{facts: map[string]disk.Fact{}, present: map[disk.Identity]bool{}, since: map[string]time.Time{}, gone: map[string]int{}, left: map[string]time.Time{}, faults: map[string]slot.Fault{}, trouble: map[string]*disk.Problem{}, looked: map[string]bool{}}
 }
 
 // scans looks whenever somebody asks, and from time to time.
@@ -144,6 +145,7 @@ func (a *Agent) see(conf *settings, known []disk.Known, scanned disk.Scanned) (c
 		fact = next.follow(fact, &a.sight, a.Recheck)
 		soon = soon || next.faults[fact.HostPath].Changing()
 		next.facts[fact.HostPath] = fact
+		next.present[fact.Identity] = true
 		next.since[fact.HostPath] = next.ended
 		if old, ok := a.sight.facts[fact.HostPath]; ok && sameFact(old, fact) {
 			next.since[fact.HostPath] = a.sight.since[fact.HostPath]
@@ -280,20 +282,11 @@ func (a *Agent) pathsOf(class string) []string {
 	return found
 }
 
-// identities are those of the disks that the last scan saw.
+// identities are those of the disks that the last scan saw. The caller does not change them.
 func (a *Agent) identities() map[disk.Identity]bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.present()
-}
-
-// present is identities for those who hold mu.
-func (a *Agent) present() map[disk.Identity]bool {
-	here := map[disk.Identity]bool{}
-	for _, fact := range a.sight.facts {
-		here[fact.Identity] = true
-	}
-	return here
+	return a.sight.present
 }
 
 // everything puts all slots into the queue.

@@ -77,6 +77,9 @@ func (i Identity) Weak() bool { return i.Unnamed() || i.parts().boot != "" }
 // disk of the node is as good a candidate.
 func (i Identity) Unnamed() bool { return strings.HasPrefix(string(i), "weak") }
 
+// Name is the identity without the machine and the boot that it is limited to.
+func (i Identity) Name() string { return i.parts().name }
+
 // Machine is the machine that the identity is limited to; empty if it is limited to none.
 func (i Identity) Machine() string { return i.parts().machine }
 

@@ -72,8 +72,18 @@ func TestBefore(t *testing.T) {
 			for _, identity := range test.present {
 				present[identity] = true
 			}
+			var at []disk.Record
+			var weak []disk.Identity
+			for _, r := range test.records {
+				if r.HostPath == here {
+					at = append(at, r)
+				}
+				if r.State.Dirty() && r.Identity.Weak() {
+					weak = append(weak, r.Identity)
+				}
+			}
 			var got answer
-			predecessor, unaccounted := slot.Before(here, test.identity, test.records, present)
+			predecessor, unaccounted := slot.Before(test.identity, at, weak, present)
 			if got.Unaccounted = unaccounted; predecessor != nil {
 				got.Predecessor = predecessor.Identity
 			}

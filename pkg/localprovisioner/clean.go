@@ -7,10 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
@@ -19,91 +17,39 @@ import (
 	"stowage.dev/stowage/pkg/logkeys"
 )
 
-// A clean that failed is tried again after cleanRetryFirst, then ever later.
-const cleanRetryFirst, cleanRetryLast = 5 * time.Second, 10 * time.Minute
-
-// cleans are the cleans that are under way or wait for others to end: one at a time
-// for each path, and so many at a time as the configuration says.
+// cleans are the cleans that run or wait.
 type cleans struct {
+	*runner[*clean]
 	agent *Agent
-	group sync.WaitGroup
-
-	mu      sync.Mutex
-	limit   int
-	running int
-	waiting []*clean
-	byPath  map[string]*clean // those too that do not count any more (silence.go)
-	failed  map[string]failure
 }
 
 // clean is one attempt at one disk.
 type clean struct {
-	*gathered
+	attempt
 	generation int64
 	command    []string
 	// byJob says that a Job is to clean; request is what the report asks for then.
 	byJob    bool
 	request  *stowage.CleaningRequest
-	begun    time.Time // zero while it waits
 	progress disk.Progress
-	// alive is when it last said how far it is. It is uncounted once it has given no
-	// sign of life for so long that others may begin in its place.
-	alive     time.Time
-	uncounted bool
-}
-
-// failure is what became of the attempts so far.
-type failure struct {
-	attempts int32
-	last     error
-	next     time.Time
 }
 
 func newCleans(a *Agent) *cleans {
-	return &cleans{agent: a, limit: a.settings.MaxCleaning, byPath: map[string]*clean{}, failed: map[string]failure{}}
+	c := &cleans{agent: a}
+	c.runner = newRunner(a.settings.MaxCleaning, c.run, nil)
+	return c
 }
 
-// busy says whether a slot's disk is being cleaned, or about to be. It begins those
-// that wait, if the configuration now lets more run.
-func (c *cleans) busy(ctx context.Context, path string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.fill(ctx)
-	return c.byPath[path] != nil
-}
-
-// backoff is how long not to try again, and why; 0 if a clean may begin now.
-func (c *cleans) backoff(path string) (time.Duration, failure) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	f := c.failed[path]
-	return time.Until(f.next), f
-}
-
-// start begins a clean, or has it wait for its turn.
-func (c *cleans) start(ctx context.Context, g *gathered, generation int64) error {
+// begin starts the clean of a slot's disk.
+func (c *cleans) begin(ctx context.Context, g *gathered, generation int64) error {
 	class := g.conf.classes[g.Key.Class]
 	if class == nil {
 		return errAgain
 	}
-	job := &clean{gathered: g, generation: generation, command: cleanerOf(class, g.Fact.Kind)}
+	job := &clean{attempt: attempt{gathered: g}, generation: generation, command: cleanerOf(class, g.Fact.Kind)}
 	job.byJob = c.agent.leaves(job)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.byPath[g.path] != nil {
-		return nil
-	}
-	c.byPath[g.path] = job
-	c.waiting = append(c.waiting, job)
-	c.fill(ctx)
+	c.start(ctx, job)
 	return nil
-}
-
-// forget drops what failed before a slot's present volume.
-func (c *cleans) forget(path string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.failed, path)
 }
 
 // hasten lets cleans that have failed be tried again at once: perhaps what made them
@@ -117,46 +63,15 @@ func (c *cleans) hasten() {
 	}
 }
 
-// resize changes how many may run at the same time.
-func (c *cleans) resize(limit int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.limit = limit
-}
-
-// fill begins what may run. The caller holds mu.
-func (c *cleans) fill(ctx context.Context) {
-	for c.running < c.limit && len(c.waiting) > 0 && ctx.Err() == nil {
-		job := c.waiting[0]
-		c.waiting = c.waiting[1:]
-		c.running++
-		job.begun, job.alive = time.Now(), time.Now()
-		c.group.Go(func() { c.run(ctx, job) })
-	}
-}
-
-// run cleans, and takes down how it ended.
-func (c *cleans) run(ctx context.Context, job *clean) {
+// run cleans, and has the slot decided about again.
+func (c *cleans) run(ctx, own context.Context, job *clean) {
 	a := c.agent
-	watch := c.watch(ctx, job)
-	err := a.clean(ctx, job)
+	watch := c.watch(ctx, job, job.patience, func() { a.told.silent(ctx, job) })
+	err := a.clean(own, job)
 	watch.Stop()
-	c.mu.Lock()
-	if !job.uncounted {
-		c.running--
-	}
-	delete(c.byPath, job.path)
 	again := errors.Is(err, errAgain) || ctx.Err() != nil
-	switch {
-	case err == nil:
-		delete(c.failed, job.path)
-	case !again:
-		f := c.failed[job.path]
-		f.last, f.attempts = err, f.attempts+1
-		f.next = time.Now().Add(min(cleanRetryFirst<<min(f.attempts-1, 10), cleanRetryLast))
-		c.failed[job.path] = f
-	}
-	c.fill(ctx)
+	c.mu.Lock()
+	c.end(ctx, job, err, again)
 	c.mu.Unlock()
 	a.told.cleaned(ctx, job, err)
 	switch {
@@ -168,37 +83,20 @@ func (c *cleans) run(ctx context.Context, job *clean) {
 	}
 }
 
-func (c *cleans) wait() { c.group.Wait() }
-
-// any says whether anything is being cleaned.
-func (c *cleans) any() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.running > 0
-}
-
 // describe is how the clean of a slot's disk goes, for the report; nil if there is none
 // and none has failed.
 func (c *cleans) describe(path string) *stowage.Cleaning {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	job, f := c.byPath[path], c.failed[path]
-	if job == nil && f.last == nil {
+	job, h := c.history(path)
+	if job == nil && h == (history{}) {
 		return nil
 	}
-	d := &stowage.Cleaning{Attempts: f.attempts}
-	if f.last != nil {
-		d.LastError = stowage.FitMessage(f.last.Error())
+	d := &stowage.Cleaning{Attempts: h.attempts, LastError: h.lastError, StartTime: h.start}
+	if job != nil {
+		d.Method, d.Request = cleanerName(job.command), job.request
+		d.DoneBytes, d.TotalBytes = job.progress.Done, job.progress.Total
 	}
-	if job == nil {
-		return d
-	}
-	d.Method, d.Request = cleanerName(job.command), job.request
-	if job.begun.IsZero() {
-		return d
-	}
-	d.Attempts++
-	d.StartTime, d.DoneBytes, d.TotalBytes = &metav1.Time{Time: job.begun}, job.progress.Done, job.progress.Total
 	return d
 }
 

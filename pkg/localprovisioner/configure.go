@@ -24,7 +24,7 @@ func (a *Agent) Configure(ctx context.Context, config *provisioner.Config) {
 	a.mu.Unlock()
 	a.cleans.resize(config.MaxCleaning)
 	a.cleans.hasten()
-	a.proofs.resize(ctx, config.MaxBlankProofs)
+	a.proofs.resize(config.MaxBlankProofs)
 	a.Prober.SetTimeout(config.ProbeTimeout)
 	soon, cancel := context.WithTimeout(ctx, refreshTimeout)
 	defer cancel()

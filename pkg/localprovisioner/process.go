@@ -87,6 +87,7 @@ func (a *Agent) wait(ctx context.Context, g *gathered, d slot.Decision) {
 // forget drops what is known of a slot that is not there any more.
 func (a *Agent) forget(path string) {
 	a.cleans.forget(path)
+	a.proofs.stop(path)
 	a.proofs.forget(path)
 	a.waits.forget(path)
 	a.mu.Lock()
@@ -297,9 +298,9 @@ func (a *Agent) act(ctx context.Context, g *gathered, d slot.Decision) error {
 	case slot.Remove:
 		return a.remove(ctx, g, d)
 	case slot.Wipe:
-		return a.cleans.start(ctx, g, d.Generation)
+		return a.cleans.begin(ctx, g, d.Generation)
 	case slot.ProveBlank:
-		a.proofs.start(ctx, g)
+		a.proofs.start(ctx, &proof{attempt: attempt{gathered: g}})
 		return nil
 	case slot.CleanLater:
 		return a.cleanLater(g)

@@ -22,38 +22,11 @@ const (
 	timeoutGrace = time.Minute
 )
 
-// watch sees to it that a clean whose disk does not answer any more, which nothing can
-// end, does not keep others from beginning: it stays under way, and is not counted
-// from then on. Stop the timer when the clean has ended.
-func (c *cleans) watch(ctx context.Context, job *clean) *time.Timer {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var timer *time.Timer
-	timer = time.AfterFunc(job.patience(), func() {
-		c.mu.Lock()
-		left := job.patience()
-		gone := c.byPath[job.path] != job || ctx.Err() != nil
-		switch {
-		case gone:
-		case left > 0:
-			timer.Reset(left)
-		default:
-			job.uncounted = true
-			c.running--
-			c.fill(ctx)
-		}
-		c.mu.Unlock()
-		if !gone && left <= 0 {
-			c.agent.told.silent(ctx, job)
-		}
-	})
-	return timer
-}
-
 // forever is longer than any clean takes.
 const forever = 365 * 24 * time.Hour
 
-// patience is for how long a clean is still waited for. The caller holds mu.
+// patience is how much longer a clean may take until it makes progress or ends. The caller
+// holds mu.
 func (job *clean) patience() time.Duration {
 	left := forever
 	if timeout := job.timeout(); timeout > 0 {

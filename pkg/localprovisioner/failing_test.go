@@ -31,9 +31,7 @@ func TestFailingDisk(t *testing.T) {
 		t.Run(string(reason), func(t *testing.T) {
 			story(t, func(w *world) {
 				w.disks.add("disk1", "")
-				w.start()
-				w.phase(corev1.VolumeAvailable)
-				w.phase(corev1.VolumeBound)
+				w.startBound()
 				w.pass(time.Minute)
 				w.events.take()
 
@@ -71,9 +69,7 @@ func TestFailingDisk(t *testing.T) {
 func TestFilesystemError(t *testing.T) {
 	story(t, func(w *world) {
 		w.disks.add("disk1", "")
-		w.start()
-		w.phase(corev1.VolumeAvailable)
-		w.phase(corev1.VolumeBound)
+		w.startBound()
 		w.events.take()
 		w.disks.put(bad("disk1", disk.FilesystemError))
 		w.pass(65 * time.Second) // no event tells of it
@@ -95,9 +91,7 @@ func TestFilesystemError(t *testing.T) {
 func TestDiskThatComesAndGoes(t *testing.T) {
 	story(t, func(w *world) {
 		w.disks.add("disk1", "")
-		w.start()
-		w.phase(corev1.VolumeAvailable)
-		w.phase(corev1.VolumeBound)
+		w.startBound()
 		w.pass(time.Minute)
 		before := w.volume().ResourceVersion
 		for range 100 {
@@ -154,9 +148,7 @@ func TestReleasedVolumeOfAFailingDisk(t *testing.T) {
 	story(t, func(w *world) {
 		w.disks.add("disk1", "data")
 		w.config.Classes[0].ExistingData = "Publish"
-		w.start()
-		w.phase(corev1.VolumeAvailable)
-		w.phase(corev1.VolumeBound)
+		w.startBound()
 		w.disks.put(bad("disk1", disk.FilesystemError))
 		w.look()
 		w.phase(corev1.VolumeReleased)

@@ -86,9 +86,7 @@ func TestMachineMadeAgainUnderItsName(t *testing.T) {
 	story(t, func(w *world) {
 		w.machine = before
 		w.disks.put(on("disk1", old))
-		w.start()
-		w.phase(corev1.VolumeAvailable)
-		w.phase(corev1.VolumeBound)
+		w.startBound()
 		w.marked("at first", "")
 		w.stop()
 
@@ -126,9 +124,7 @@ func TestMainboard(t *testing.T) {
 	story(t, func(w *world) {
 		w.machine = "m1"
 		w.disks.put(on("bound", identityOn("bound", "m1")))
-		w.start()
-		w.phase(corev1.VolumeAvailable)
-		w.phase(corev1.VolumeBound)
+		w.startBound()
 		w.stop()
 		generations := map[string]int64{"clean": 5, "retained": 7}
 		for name, state := range map[string]disk.State{"clean": disk.Clean, "retained": disk.Retained} {

@@ -25,9 +25,7 @@ func (w *world) marked(when, want string) {
 func TestMark(t *testing.T) {
 	story(t, func(w *world) {
 		w.disks.add("disk1", "")
-		w.start()
-		w.phase(corev1.VolumeAvailable)
-		w.phase(corev1.VolumeBound)
+		w.startBound()
 		w.events.take()
 		w.marked("at first", "")
 
@@ -68,9 +66,7 @@ func TestMark(t *testing.T) {
 func TestMarkThatSomebodyTakesOff(t *testing.T) {
 	story(t, func(w *world) {
 		w.disks.add("disk1", "")
-		w.start()
-		w.phase(corev1.VolumeAvailable)
-		w.phase(corev1.VolumeBound)
+		w.startBound()
 		other := fact("disk1")
 		other.Identity = "fs:other:/"
 		w.disks.put(other)
@@ -92,9 +88,7 @@ func TestStartupTaintOfANodeSetUpAnew(t *testing.T) {
 	story(t, func(w *world) {
 		w.config.RemoveNodeNotReadyTaint, w.config.NodeNotReadyTaintKey = true, "stowage.dev/starting"
 		w.disks.add("disk1", "")
-		w.start()
-		w.phase(corev1.VolumeAvailable)
-		w.phase(corev1.VolumeBound)
+		w.startBound()
 		w.pass(time.Minute)
 		w.stop()
 

@@ -116,9 +116,7 @@ func TestClassThatIsTakenAwayMeanwhile(t *testing.T) {
 func TestDiskThatMoves(t *testing.T) {
 	story(t, func(w *world) {
 		identity := w.disks.add("disk1", "")
-		w.start()
-		w.phase(corev1.VolumeAvailable)
-		w.phase(corev1.VolumeBound)
+		w.startBound()
 		moved := fact("disk2")
 		moved.Identity = identity
 		w.disks.take("disk1")

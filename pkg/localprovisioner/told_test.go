@@ -240,9 +240,7 @@ func TestReportThatCannotBeWritten(t *testing.T) {
 func TestOneEventForEachChange(t *testing.T) {
 	story(t, func(w *world) {
 		w.disks.add("disk1", "")
-		w.start()
-		w.phase(corev1.VolumeAvailable)
-		w.phase(corev1.VolumeBound)
+		w.startBound()
 		w.events.take()
 		for range 2 {
 			w.disks.take("disk1")

@@ -95,9 +95,7 @@ func TestOddVolumes(t *testing.T) {
 func TestSecondVolumeOfAPath(t *testing.T) {
 	story(t, func(w *world) {
 		identity := w.disks.add("disk1", "")
-		w.start()
-		w.phase(corev1.VolumeAvailable)
-		w.phase(corev1.VolumeBound)
+		w.startBound()
 		w.disks.write(identity, "of the first user")
 		if err := w.api.Tracker().Add(byHand("second", folder+"/disk1")); err != nil {
 			t.Fatal(err)
@@ -117,9 +115,7 @@ func TestSecondVolumeOfAPath(t *testing.T) {
 func TestMarksThatSomebodyTakes(t *testing.T) {
 	story(t, func(w *world) {
 		identity := w.disks.add("disk1", "")
-		w.start()
-		w.phase(corev1.VolumeAvailable)
-		w.phase(corev1.VolumeBound)
+		w.startBound()
 		w.disks.write(identity, "of the first user")
 		w.change(func(pv *corev1.PersistentVolume) { delete(pv.Annotations, publish.NodeNameAnnotation) })
 		w.pass(24 * time.Hour)
@@ -138,9 +134,7 @@ func TestPolicyThatChangesMeanwhile(t *testing.T) {
 	story(t, func(w *world) {
 		w.config.MaxCleaning = 1
 		identity := w.disks.add("disk1", "")
-		w.start()
-		w.phase(corev1.VolumeAvailable)
-		w.phase(corev1.VolumeBound)
+		w.startBound()
 		w.disks.write(identity, "of the first user")
 		w.disks.fail(identity, errNoAnswer) // who uses it cannot be found out
 		w.phase(corev1.VolumeReleased)

@@ -109,6 +109,14 @@ func (w *world) start() {
 	w.pass(2 * time.Second)
 }
 
+// startBound runs a new agent, and has a claim bound to the volume that it publishes.
+func (w *world) startBound() {
+	w.t.Helper()
+	w.start()
+	w.phase(corev1.VolumeAvailable)
+	w.phase(corev1.VolumeBound)
+}
+
 func (w *world) pass(d time.Duration) {
 	time.Sleep(d) //nolint:forbidigo // the bubble's time
 	synctest.Wait()

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
+	"stowage.dev/stowage/pkg/apis/provisioner"
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/local/disk"
 	"stowage.dev/stowage/pkg/local/publish"
@@ -293,19 +294,21 @@ func TestRetainedDeviceIsReadBeforeItIsPublished(t *testing.T) {
 	})
 }
 
+// weak has a device whose identity is valid for a boot only.
+func (w *world) weak(boot string) disk.Identity {
+	identity := w.device("disk1", 60)
+	w.disks.mu.Lock()
+	defer w.disks.mu.Unlock()
+	f := w.disks.facts["disk1"]
+	f.Identity = disk.Identity("weak:" + boot + ":1")
+	w.disks.facts["disk1"] = f
+	delete(w.disks.data, identity)
+	return f.Identity
+}
+
 // TestPowerCutInACleanOfAWeakDisk: after the restart the disk has another identity, and
 // its record, which says Cleaning, is found by its path only.
 func TestPowerCutInACleanOfAWeakDisk(t *testing.T) {
-	weak := func(w *world, boot string) disk.Identity {
-		identity := w.device("disk1", 60)
-		w.disks.mu.Lock()
-		defer w.disks.mu.Unlock()
-		f := w.disks.facts["disk1"]
-		f.Identity = disk.Identity("weak:" + boot + ":1")
-		w.disks.facts["disk1"] = f
-		delete(w.disks.data, identity)
-		return f.Identity
-	}
 	for name, test := range map[string]struct {
 		secret bool
 		ack    bool
@@ -318,7 +321,7 @@ func TestPowerCutInACleanOfAWeakDisk(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			story(t, func(w *world) {
-				first := weak(w, "boot1")
+				first := w.weak("boot1")
 				record := disk.Record{
 					Identity: first, Key: disk.Key{Class: "fast", Name: "disk1"}, HostPath: folder + "/disk1", Kind: disk.Device, Mode: disk.Block, Cluster: cluster,
 					State: disk.Cleaning, Volume: "local-pv-0", UID: "u", Generation: 7, Policy: disk.Delete, Step: "dd-zero 1:4194304/62914560",
@@ -326,7 +329,7 @@ func TestPowerCutInACleanOfAWeakDisk(t *testing.T) {
 				if err := w.records.Put(record); err != nil {
 					t.Fatal(err)
 				}
-				second := weak(w, "boot2")
+				second := w.weak("boot2")
 				if test.secret {
 					w.disks.hide(second, 20<<20)
 				}
@@ -349,6 +352,60 @@ func TestPowerCutInACleanOfAWeakDisk(t *testing.T) {
 				_, kept, _ := w.records.Get(first)
 				if kept != (test.want == nil) {
 					t.Errorf("the record of the disk before is there: %t", kept)
+				}
+			})
+		})
+	}
+}
+
+// TestExistingDataCleanKeepsAPredecessor: a class that cleans unknown data does not clean a
+// disk that may be the one which was at its path, while the data of that is needed, or may
+// be in another cluster. It is published with its data once that is acknowledged.
+func TestExistingDataCleanKeepsAPredecessor(t *testing.T) {
+	for name, test := range map[string]struct {
+		record disk.Record
+		now    disk.Identity // empty for one of the next boot
+		reason string
+	}{
+		"of a volume, after a restart":           {record: disk.Record{State: disk.Published, Policy: disk.Delete, Phase: disk.PhaseBound}, reason: "IdentityUnproven"},
+		"of a volume without a claim":            {record: disk.Record{State: disk.Published, Policy: disk.Delete, Phase: disk.PhaseAvailable}, reason: "IdentityUnproven"},
+		"of a released volume":                   {record: disk.Record{State: disk.Published, Policy: disk.Delete, Phase: disk.PhaseReleased}, reason: "IdentityUnproven"},
+		"of a volume, now with a serial number":  {record: disk.Record{State: disk.Published, Policy: disk.Delete, Phase: disk.PhaseBound}, now: "serial:m:1@m1", reason: "IdentityUnproven"},
+		"of a volume, attached again":            {record: disk.Record{State: disk.Published, Policy: disk.Delete, Phase: disk.PhaseBound}, now: "weak:boot1:2", reason: "IdentityUnproven"},
+		"retained":                               {record: disk.Record{State: disk.Retained, Policy: disk.Delete, Phase: disk.PhaseBound}, reason: "IdentityUnproven"},
+		"of another cluster":                     {record: disk.Record{State: disk.Published, Policy: disk.Delete, Phase: disk.PhaseBound, Cluster: "another"}, reason: "OtherCluster"},
+		"half cleaned by another cluster":        {record: disk.Record{State: disk.Cleaning, Policy: disk.Delete, Phase: disk.PhaseReleased, Cluster: "another"}, reason: "OtherCluster"},
+		"of another cluster, with a serial name": {record: disk.Record{State: disk.Cleaning, Policy: disk.Delete, Cluster: "another"}, now: "serial:m:1@m1", reason: "OtherCluster"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			story(t, func(w *world) {
+				now := w.weak("boot2")
+				w.config.Classes[0].ExistingData = provisioner.ExistingDataClean
+				if test.now != "" {
+					f := w.disks.facts["disk1"]
+					f.Identity, now = test.now, test.now
+					w.disks.put(f)
+				}
+				w.disks.write(now, "ext4")
+				record := test.record
+				record.Identity, record.Key, record.HostPath, record.Kind, record.Mode = "weak:boot1:1", disk.Key{Class: "fast", Name: "disk1"}, folder+"/disk1", disk.Device, disk.Block
+				record.Volume, record.UID, record.Generation = "local-pv-0", "u", 7
+				if record.Cluster == "" {
+					record.Cluster = cluster
+				}
+				if err := w.records.Put(record); err != nil {
+					t.Fatal(err)
+				}
+				w.start()
+				w.pass(48 * time.Hour)
+				w.expect("disk1", "Skipped: "+test.reason)
+				w.annotate(publish.PublishRetainedAnnotation, record.Acknowledgement())
+				w.pass(time.Minute)
+				if pv := w.volume(); pv == nil {
+					t.Error("acknowledged, and not published")
+				}
+				if got := w.disks.cleaned(); len(got) > 0 || w.disks.read(now) != "ext4" {
+					t.Errorf("cleaned %q, data %q", got, w.disks.read(now))
 				}
 			})
 		})

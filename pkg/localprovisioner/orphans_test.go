@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"stowage.dev/stowage/pkg/apis/provisioner"
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
@@ -73,6 +74,55 @@ func (w *world) record(identity disk.Identity) disk.Record {
 	return r
 }
 
+// join has the node, whose agent is stopped, join another cluster, which is new.
+func (w *world) join(uid types.UID) {
+	w.api = newAPI(
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: uid}},
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node, UID: "second", Labels: map[string]string{corev1.LabelHostname: node}}},
+		class("fast", corev1.PersistentVolumeReclaimDelete),
+	)
+	w.reports = newReports()
+	w.events.take()
+}
+
+// TestTombstonesOfAnotherCluster: a tombstone of this cluster does not clean a disk whose
+// record another cluster wrote. The report has such a disk as retained, so that the
+// controller writes no tombstone of it, also where a volume here has the name of its volume.
+func TestTombstonesOfAnotherCluster(t *testing.T) {
+	for _, phase := range []corev1.PersistentVolumePhase{corev1.VolumeAvailable, corev1.VolumeBound, corev1.VolumeReleased} {
+		for name, restored := range map[string]bool{"without a volume": false, "with a volume of the same name": true} {
+			t.Run(string(phase)+" "+name, func(t *testing.T) {
+				story(t, func(w *world) {
+					identity := w.disks.add("disk1", "")
+					w.start()
+					w.inPhase(identity, phase)
+					w.disks.write(identity, "of the other cluster")
+					pv := w.volume()
+					w.stop()
+					w.disks.cleaned()
+					w.join("cluster-2")
+					if restored {
+						pv.UID, pv.Status.Phase = "restored", corev1.VolumeBound
+						if err := w.api.Tracker().Create(volumesResource, pv, ""); err != nil {
+							t.Fatal(err)
+						}
+					}
+					w.lose(identity, stowage.TombstonePublished)
+					w.start()
+					w.pass(48 * time.Hour)
+					if got := w.disks.cleaned(); len(got) > 0 || w.disks.read(identity) == "" {
+						t.Errorf("cleaned %q", got)
+					}
+					stones := w.reports.known[node].Status.Tombstones
+					if len(stones) != 1 || stones[0].Identity != string(identity) || stones[0].State != stowage.TombstoneRetained || restored && stones[0].VolumeUID == string(w.volume().UID) {
+						t.Errorf("the report's tombstones are %+v, want a retained one of the volume of the other cluster", stones)
+					}
+				})
+			})
+		}
+	}
+}
+
 // TestNodeJoinsAnotherCluster: after kubeadm reset the node brings its records and its
 // disks along. Nothing is cleaned nor published, whatever existingData says, until an
 // administrator acknowledges it.
@@ -90,13 +140,7 @@ func TestNodeJoinsAnotherCluster(t *testing.T) {
 					data := w.disks.read(identity)
 					w.disks.cleaned()
 
-					w.api = newAPI(
-						&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: "cluster-2"}},
-						&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node, UID: "second", Labels: map[string]string{corev1.LabelHostname: node}}},
-						class("fast", corev1.PersistentVolumeReclaimDelete),
-					)
-					w.reports = newReports()
-					w.events.take()
+					w.join("cluster-2")
 					w.start()
 					w.pass(48 * time.Hour)
 					w.expect("disk1", "Retained: OtherCluster")

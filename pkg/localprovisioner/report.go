@@ -240,11 +240,17 @@ func (a *Agent) classes() []stowage.ClassStatus {
 	return stowage.Classes(all)
 }
 
-// tombstones are the disks that are dirty and have no volume.
+// tombstones are the disks that are dirty and have no volume. Those of another cluster are
+// retained, and have none: a volume of the same name here is another one.
 func (a *Agent) tombstones() []stowage.Tombstone {
 	var all []stowage.Tombstone
 	for _, record := range a.Records.All() {
-		if !record.State.Dirty() || record.Volume != "" && a.shown(record.Volume) != nil {
+		switch {
+		case !record.State.Dirty():
+			continue
+		case record.Cluster != a.Cluster:
+			record.State = disk.Retained
+		case record.Volume != "" && a.shown(record.Volume) != nil:
 			continue
 		}
 		all = append(all, stowage.Tombstone{

@@ -107,7 +107,7 @@ func TestCloneOfALostDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := c.claimant("vendor:nvme.1ae0-1@m1", "a"); got != "" {
+	if got := c.claimant("vendor:nvme.1ae0-1@m1", "a", "uid"); got != "" {
 		t.Errorf("the lost disk gets no tombstone, as %s", got)
 	}
 	if c.settled(stowage.Tombstone{Identity: "vendor:nvme.1ae0-1@m1", VolumeUID: "uid", Since: &since}, "a") {

@@ -4,17 +4,20 @@
 package nodeloss
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/local/publish"
 )
 
-// claimant is what else may be of a disk, on another node than this one, in words for
-// users; empty if nothing is. While there is one, a tombstone might have data cleaned
-// that somebody counts on: also that of a disk that nobody has now, as its node is gone
-// or it was taken out, and that is still a volume, or was kept.
-func (c *Controller) claimant(identity, node string) string {
+// claimant is what else may use the disk of a volume (by its UID) of a node, in words for
+// users; empty if nothing does. While there is one, a tombstone might have data cleaned
+// that is still needed: also that of a disk that no node has now, as its node is gone or it
+// was taken out, and that is still a volume, or was kept.
+func (c *Controller) claimant(identity, node string, volume types.UID) string {
 	if identity == "" {
 		return ""
 	}
@@ -24,7 +27,7 @@ func (c *Controller) claimant(identity, node string) string {
 	if other := c.twin(identity, node); other != nil {
 		return "volume " + other.Name + " of node " + other.Annotations[publish.NodeNameAnnotation] + " is of that disk, too"
 	}
-	if other := c.keeper(identity, node); other != "" {
+	if other := c.keeper(identity, node, volume); other != "" {
 		return "node " + other + " says that the data of that disk is retained"
 	}
 	return ""
@@ -46,9 +49,10 @@ func (c *Controller) twin(identity, node string) *corev1.PersistentVolume {
 	return found
 }
 
-// keeper is a node other than this one, there or gone, that remembers a disk whose volume
-// was deleted, and whose data is retained; empty if there is none.
-func (c *Controller) keeper(identity, node string) string {
+// keeper is a node, there or gone, that remembers a disk without a volume and retains its
+// data; empty if there is none. The node of the volume counts if it retains the data of
+// another volume, as one of another cluster, on which this volume was made by hand.
+func (c *Controller) keeper(identity, node string, volume types.UID) string {
 	objects, err := c.ReportInformer.GetIndexer().ByIndex(byRetained, identity)
 	if err != nil {
 		return "" // there is no such index, which watch would have told
@@ -56,7 +60,13 @@ func (c *Controller) keeper(identity, node string) string {
 	found := ""
 	for _, object := range objects {
 		report, ok := object.(*stowage.LocalDiskReport)
-		if ok && report.Spec.NodeName != node && (found == "" || report.Spec.NodeName < found) {
+		if !ok || found != "" && report.Spec.NodeName >= found {
+			continue
+		}
+		own := func(t stowage.Tombstone) bool {
+			return t.Identity == identity && t.State == stowage.TombstoneRetained && t.VolumeUID == string(volume)
+		}
+		if report.Spec.NodeName != node || !slices.ContainsFunc(report.Status.Tombstones, own) {
 			found = report.Spec.NodeName
 		}
 	}

@@ -40,9 +40,9 @@ func TestDiskOfAnother(t *testing.T) {
 	entry := func(state stowage.EntryState) func(*stowage.LocalDiskReportStatus) {
 		return func(s *stowage.LocalDiskReportStatus) { s.Entries = []stowage.Entry{{Identity: "wwn:1", State: state}} }
 	}
-	remembers := func(state stowage.TombstoneState) func(*stowage.LocalDiskReportStatus) {
+	remembers := func(state stowage.TombstoneState, volume string) func(*stowage.LocalDiskReportStatus) {
 		return func(s *stowage.LocalDiskReportStatus) {
-			s.Tombstones = []stowage.Tombstone{{Identity: "wwn:1", State: state}}
+			s.Tombstones = []stowage.Tombstone{{Identity: "wwn:1", State: state, VolumeUID: volume}}
 		}
 	}
 	adopted := oursOf("theirs", "b", "wwn:1")
@@ -61,9 +61,12 @@ func TestDiskOfAnother(t *testing.T) {
 		"a volume of another disk":              {volume: oursOf("theirs", "b", "wwn:2")},
 		"a report of a node that is there":      {report: report("b", entry(stowage.EntryBound)), want: "node b says that it has"},
 		"a report of a node that is gone":       {gone: true, report: report("b", entry(stowage.EntryBound))},
-		"retained by a node, though it is gone": {gone: true, report: report("b", remembers(stowage.TombstoneRetained)), want: "node b says that the data"},
-		"remembered to be cleaned":              {report: report("b", remembers(stowage.TombstonePublished))},
-		"retained by the same node":             {report: report("a", remembers(stowage.TombstoneRetained))},
+		"retained by a node, though it is gone": {gone: true, report: report("b", remembers(stowage.TombstoneRetained, "theirs")), want: "node b says that the data"},
+		"remembered to be cleaned":              {report: report("b", remembers(stowage.TombstonePublished, "theirs"))},
+		"retained by the same node":             {report: report("a", remembers(stowage.TombstoneRetained, "uid"))},
+		"retained by the same node, for a volume of another cluster": {
+			report: report("a", remembers(stowage.TombstoneRetained, "theirs")), want: "node a says that the data",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -81,7 +84,7 @@ func TestDiskOfAnother(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := c.claimant("wwn:1", "a"); !strings.HasPrefix(got, tc.want) || tc.want == "" && got != "" {
+			if got := c.claimant("wwn:1", "a", "uid"); !strings.HasPrefix(got, tc.want) || tc.want == "" && got != "" {
 				t.Errorf("the disk is claimed as %q, want %q", got, tc.want)
 			}
 		})

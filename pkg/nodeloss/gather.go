@@ -54,7 +54,7 @@ func (c *Controller) gather(volume *corev1.PersistentVolume, now time.Time) (*ga
 		return nil, err
 	}
 	c.readReports(g)
-	g.Elsewhere = c.claimant(string(v.Identity), g.node)
+	g.Elsewhere = c.claimant(string(v.Identity), g.node, volume.UID)
 	g.Mark = loss.ReadMark(volume.Annotations[loss.MarkAnnotation])
 	g.Release = loss.ReadRelease(volume.Annotations[loss.ReleaseAnnotation])
 	if c.DryRun() {

@@ -184,7 +184,7 @@ type TombstoneState string
 const (
 	TombstonePublished TombstoneState = "Published" // a volume offered it, and it was not cleaned
 	TombstoneCleaning  TombstoneState = "Cleaning"  // a clean has begun, and has not ended
-	TombstoneRetained  TombstoneState = "Retained"  // kept, with its data, by reclaim policy Retain
+	TombstoneRetained  TombstoneState = "Retained"  // kept, with its data
 )
 
 // Tombstone is a disk that is not clean, of which the volume is gone.

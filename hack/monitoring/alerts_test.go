@@ -108,6 +108,10 @@ var stories = map[string]struct{ fires, quiet string }{
 		fires: `stowage_node_loss_errors_total 0+1x120`,
 		quiet: `stowage_node_loss_errors_total 7x120`,
 	},
+	"StowageDuplicateIdentities": {
+		fires: "stowage_node_loss_duplicate_identities{pod=\"a\"} 0x120\n stowage_node_loss_duplicate_identities{pod=\"b\"} 1x120",
+		quiet: "stowage_node_loss_duplicate_identities{pod=\"a\"} 0x120\n stowage_node_loss_duplicate_identities{pod=\"b\"} 0x120",
+	},
 }
 
 // buckets is a histogram of 100 observations a minute, so many of them below 0.5 s, all

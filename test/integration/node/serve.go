@@ -12,7 +12,11 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"testing"
 	"time"
+
+	"stowage.dev/stowage/test/cluster"
+	"stowage.dev/stowage/test/integration/fixture"
 )
 
 // askAgain is the time between two questions to the agent, which no event tells of.
@@ -20,7 +24,7 @@ const askAgain = 100 * time.Millisecond
 
 var servesAt = regexp.MustCompile(`"Serving health and metrics" address="([^"]+)"`)
 
-// Answer is what the agent answered: a status of HTTP, and the body.
+// Answer is what a process answered: a status of HTTP, and the body.
 type Answer struct {
 	Status int
 	Body   string
@@ -29,13 +33,19 @@ type Answer struct {
 // WaitAnswer asks the agent for a path such as "/readyz" until the answer is as asked.
 func (n *Node) WaitAnswer(path, what string, is func(Answer) bool) Answer {
 	n.t.Helper()
-	ctx, cancel := context.WithTimeout(n.Env.Context(), n.Env.Timeout)
+	return WaitAnswer(n.t, n.Env, n.agent, path, what, is)
+}
+
+// WaitAnswer asks a process of ours for a path until the answer is as asked.
+func WaitAnswer(t testing.TB, e *fixture.Env, process *cluster.Process, path, what string, is func(Answer) bool) Answer {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(e.Context(), e.Timeout)
 	defer cancel()
 	ticker := time.NewTicker(askAgain)
 	defer ticker.Stop()
 	var last Answer
 	for {
-		answer, err := n.ask(ctx, path)
+		answer, err := ask(ctx, process, path)
 		if err == nil && is(answer) {
 			return answer
 		}
@@ -45,20 +55,20 @@ func (n *Node) WaitAnswer(path, what string, is func(Answer) bool) Answer {
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			n.t.Fatalf("waited %s for the answer of %s to be %s: %v; it was %d %s", n.Env.Timeout, path, what, err, last.Status, tail([]byte(last.Body), 4000))
+			t.Fatalf("waited %s for the answer of %s to be %s: %v; it was %d %s", e.Timeout, path, what, err, last.Status, tail([]byte(last.Body), 4000))
 		}
 	}
 }
 
-// ask asks the agent, at the address that its log tells.
-func (n *Node) ask(ctx context.Context, path string) (Answer, error) {
-	log, err := os.ReadFile(n.agent.LogFile())
+// ask asks a process, at the address in its log.
+func ask(ctx context.Context, process *cluster.Process, path string) (Answer, error) {
+	log, err := os.ReadFile(process.LogFile())
 	if err != nil {
 		return Answer{}, err
 	}
 	found := servesAt.FindAllSubmatch(log, -1)
 	if len(found) == 0 {
-		return Answer{}, errors.New("the agent serves nothing yet")
+		return Answer{}, errors.New("the process serves nothing yet")
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+string(found[len(found)-1][1])+path, nil)
 	if err != nil {

@@ -36,6 +36,7 @@ func TestControllersOfTheirOwn(t *testing.T) {
 	t.Run("budget", func(t *testing.T) { budget(t, e.Sibling(t)) })
 	t.Run("leader killed", func(t *testing.T) { leaderKilled(t, e.Sibling(t)) })
 	t.Run("killed after each write", func(t *testing.T) { killedAfterEachWrite(t, e.Sibling(t)) })
+	t.Run("one identity on two nodes", func(t *testing.T) { oneIdentity(t, e.Sibling(t)) })
 	t.Run("reports of nodes that are gone", func(t *testing.T) { collected(t, e.Sibling(t)) })
 }
 

@@ -32,7 +32,7 @@ func fileName(identity disk.Identity) string {
 	return hex.EncodeToString(hash[:]) + suffix
 }
 
-// ofRecord says whether a file name is one that fileName makes.
+// ofRecord reports whether a file name is one that fileName makes.
 func ofRecord(name string) bool {
 	hash, ok := strings.CutSuffix(name, suffix)
 	if !ok || len(hash) != hex.EncodedLen(sha256.Size) {

@@ -21,7 +21,7 @@ func (s *Store) Put(record disk.Record) error {
 	return s.put(record)
 }
 
-// Update changes a record: ErrNotFound if there is none. Nobody else writes
+// Update changes a record: ErrNotFound if there is none. No other call writes
 // meanwhile, so change must be quick and must not write to the store. If change
 // returns an error, that is Update's, and nothing is written.
 func (s *Store) Update(identity disk.Identity, change func(*disk.Record) error) error {

@@ -111,7 +111,7 @@ func (a *Agent) clean(ctx context.Context, job *clean) error {
 	if err := a.confirm(ctx, job); errors.Is(err, errAgain) {
 		return err
 	} else if err != nil { // no failure of the clean, which would be put off for long
-		klog.FromContext(ctx).Error(err, "Cannot make sure that nobody uses a disk, and will try again to clean it", "path", job.path)
+		klog.FromContext(ctx).Error(err, "Failed to determine whether a disk is in use; retrying to clean it", "path", job.path)
 		return errAgain
 	}
 	if !job.byJob { // nor may a Job that an earlier configuration has asked for

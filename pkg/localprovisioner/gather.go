@@ -12,8 +12,7 @@ import (
 )
 
 // learned is what was found out about a disk while its slot is decided about. It is
-// never kept for another time: by then somebody may have emptied the disk, or filled
-// it.
+// never kept for another time: by then the disk may have been emptied or filled.
 type learned struct {
 	identity   disk.Identity
 	content    disk.Content
@@ -32,8 +31,8 @@ type gathered struct {
 	conf *settings
 	// since is when the disk was first seen as it is.
 	since time.Time
-	// others are further volumes of the same path. There are none but by somebody's
-	// hand.
+	// others are further volumes of the same path. They exist only if they were
+	// made by hand.
 	others []disk.Volume
 	// unanswered says that the decision lacks an answer, for which the disk has to be
 	// asked again.

@@ -145,7 +145,7 @@ func TestMainboard(t *testing.T) {
 		w.start()
 		w.pass(5 * time.Minute)
 		w.expect("bound", "Unproven: IdentityUnproven")
-		w.marked("until somebody has looked", "Unproven")
+		w.marked("before the accepted disk is read", "Unproven")
 		w.expect("clean", "Skipped: IdentityUnproven")
 		w.expect("retained", "Skipped: IdentityUnproven")
 		told := false
@@ -186,7 +186,7 @@ func TestMainboard(t *testing.T) {
 }
 
 // TestDiskThatAStopMayDiscard is unproven after a restart if a claim has it, and offered
-// again if nobody had it.
+// again if it had no claim.
 func TestDiskThatAStopMayDiscard(t *testing.T) {
 	for name, tc := range map[string]struct {
 		phase      corev1.PersistentVolumePhase
@@ -215,7 +215,7 @@ func TestDiskThatAStopMayDiscard(t *testing.T) {
 					pv.Annotations[publish.SameDiskAnnotation] = "vendor:nvme.1ae0-1@m1/b2"
 				})
 				w.expect("disk1", "Bound")
-				w.marked("once somebody has looked", "")
+				w.marked("once the disk was read", "")
 			})
 		})
 	}

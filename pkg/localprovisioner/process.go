@@ -317,7 +317,7 @@ func (a *Agent) act(ctx context.Context, g *gathered, d slot.Decision) error {
 	}
 }
 
-// reconsider says whether a slot waits for something that no event tells of: that a
+// reconsider reports whether a slot waits for something that no event reports: that a
 // device is not open any more, that a disk was emptied, that a question is answered. The
 // answer is how long at most it goes without being looked at; zero if events will do.
 func (a *Agent) reconsider(ctx context.Context, g *gathered, d slot.Decision) time.Duration {

@@ -33,7 +33,7 @@ const (
 	// progressPause is the time between two versions that differ only in how far
 	// cleans are.
 	progressPause = 30 * time.Second
-	// reportRecheck is how often it is made sure that nobody has deleted the report.
+	// reportRecheck is how often the report is checked to still exist.
 	reportRecheck = 10 * time.Minute
 )
 
@@ -51,7 +51,7 @@ func NewReports(config *rest.Config) (Reports, error) {
 	return diskreports.NewClient(config)
 }
 
-// run writes the report when there is something new to tell, and again if somebody has
+// run writes the report when it has changed, and again if something has
 // deleted it. It takes the startup taint off, too.
 func (t *told) run(ctx context.Context) {
 	var written []stowage.LocalDiskReportStatus
@@ -156,7 +156,7 @@ func (t *told) leftovers(ctx context.Context, pages int) (int, error) {
 	}
 }
 
-// same says whether two pages tell the same but for when.
+// same reports whether two pages differ in their times only.
 func same(a, b *stowage.LocalDiskReportStatus) bool {
 	x, y := *a, *b
 	x.LastTransitionTime, y.LastTransitionTime = nil, nil
@@ -278,7 +278,7 @@ func (a *Agent) allow(ctx context.Context, report *stowage.LocalDiskReport) {
 	a.accepted, a.granted = accepted, granted
 }
 
-// readAllowed looks at the report for the same, and says whether that allows something
+// readAllowed reads the same from the report, and returns whether that allows something
 // for a slot's disk that was not allowed before.
 func (a *Agent) readAllowed(ctx context.Context, g *gathered) bool {
 	if a.Reports == nil {
@@ -294,7 +294,7 @@ func (a *Agent) readAllowed(ctx context.Context, g *gathered) bool {
 	return a.acknowledged(g) && !g.Acknowledged || g.GraceOver && !g.Granted && a.granted[g.Record.Acknowledgement()]
 }
 
-// acknowledged says whether an administrator wants a disk published with its data. The
+// acknowledged reports whether an administrator wants a disk published with its data. The
 // caller holds mu.
 func (a *Agent) acknowledged(g *gathered) bool {
 	record := g.kept()

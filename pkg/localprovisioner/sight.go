@@ -49,7 +49,7 @@ func newSight() sight {
 	return sight{facts: map[string]disk.Fact{}, present: map[disk.Identity]bool{}, since: map[string]time.Time{}, gone: map[string]int{}, left: map[string]time.Time{}, faults: map[string]slot.Fault{}, trouble: map[string]*disk.Problem{}, looked: map[string]bool{}}
 }
 
-// scans looks whenever somebody asks, and from time to time.
+// scans scans on request, and from time to time.
 func (a *Agent) scans(ctx context.Context) {
 	allowance := allowance{left: lookBurst, at: time.Now()}
 	for {
@@ -195,7 +195,7 @@ func (s *sight) miss(path string, last *sight, apart time.Duration) {
 	}
 }
 
-// differs says whether there is something new about a path.
+// differs reports whether a path has changed.
 func (s *sight) differs(path string, last *sight) bool {
 	now, before := s.fact(path), last.fact(path)
 	if s.faults[path].Failing != last.faults[path].Failing {
@@ -232,7 +232,7 @@ func paths(next, last sight, known []disk.Known) []string {
 	return slices.Sorted(maps.Keys(set))
 }
 
-// sameFact says whether there is nothing new.
+// sameFact reports whether two facts are equal.
 func sameFact(a, b disk.Fact) bool {
 	if (a.Problem == nil) != (b.Problem == nil) || a.Problem != nil && *a.Problem != *b.Problem {
 		return false

@@ -200,7 +200,7 @@ func TestDataThatComesLater(t *testing.T) {
 				w.api.refuse(nil)
 				w.pass(5 * time.Minute)
 				if pv := w.volume(); pv != nil && w.disks.read(identity) != "" {
-					w.t.Errorf("volume %s offers data that somebody wrote before it was published", pv.Name)
+					w.t.Errorf("volume %s offers data that was written before it was published", pv.Name)
 				}
 			})
 		})

@@ -38,7 +38,7 @@ func (job *clean) patience() time.Duration {
 	return left
 }
 
-// tells says whether a clean tells how far it is. Commands do not, nor does a drive
+// tells reports whether a clean reports its progress. Commands do not, nor does a drive
 // that erases itself, nor a Job.
 func (job *clean) tells() bool {
 	return !job.byJob && (len(job.command) == 0 || job.command[0] != string(provisioner.MethodHDParm) && !path.IsAbs(job.command[0]))

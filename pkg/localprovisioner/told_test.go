@@ -137,7 +137,7 @@ func TestStartupTaint(t *testing.T) {
 }
 
 // TestStartupTaintOfANodeMadeAnew: its agent runs on, and the Node has the taint again, which
-// goes when the report is made sure of. One that somebody gives the same Node stays.
+// goes when the report is made sure of. One that the same Node is given later stays.
 func TestStartupTaintOfANodeMadeAnew(t *testing.T) {
 	story(t, func(w *world) {
 		w.config.RemoveNodeNotReadyTaint, w.config.NodeNotReadyTaintKey = true, "stowage.dev/starting"
@@ -153,7 +153,7 @@ func TestStartupTaintOfANodeMadeAnew(t *testing.T) {
 		w.api.count("get nodes")
 		w.pass(reportRecheck + time.Minute)
 		if got := w.taints(); len(got) != 2 {
-			t.Errorf("taints are %q, want the one that somebody has given the Node left", got)
+			t.Errorf("taints are %q, want the one that the Node was given later", got)
 		}
 		if n := w.api.count("get nodes"); n != 2 { // one of them is the test's
 			t.Errorf("the Node was asked for %d times in %s, want once", n-1, reportRecheck)
@@ -164,8 +164,8 @@ func TestStartupTaintOfANodeMadeAnew(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.pass(reportRecheck + time.Minute) // it is looked for while it is away
-		anew := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node, UID: "anew"}}
-		if _, err := nodes.Create(context.Background(), anew, metav1.CreateOptions{}); err != nil {
+		second := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node, UID: "second"}}
+		if _, err := nodes.Create(context.Background(), second, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		w.taint()

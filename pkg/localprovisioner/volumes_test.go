@@ -14,7 +14,7 @@ import (
 	"stowage.dev/stowage/pkg/local/publish"
 )
 
-// byHand is a volume that somebody wrote, with all marks of the node's agent.
+// byHand is a volume that was written by hand, with all marks of the node's agent.
 func byHand(name, path string) *corev1.PersistentVolume {
 	return &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{
@@ -91,7 +91,7 @@ func TestOddVolumes(t *testing.T) {
 	}
 }
 
-// TestSecondVolumeOfAPath: somebody makes another volume of a disk that has one.
+// TestSecondVolumeOfAPath: another volume is made by hand of a disk that has one.
 func TestSecondVolumeOfAPath(t *testing.T) {
 	story(t, func(w *world) {
 		identity := w.disks.add("disk1", "")

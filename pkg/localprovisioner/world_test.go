@@ -152,7 +152,7 @@ func (w *world) phase(phase corev1.PersistentVolumePhase) {
 	})
 }
 
-// change is what somebody else does to the only volume.
+// change updates the only volume as another client does.
 func (w *world) change(change func(*corev1.PersistentVolume)) {
 	w.t.Helper()
 	pv := w.volume()

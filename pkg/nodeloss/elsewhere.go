@@ -74,7 +74,7 @@ func (c *Controller) keeper(identity, node string, volume types.UID) string {
 }
 
 // elsewhere is a node other than this one whose agent reports that it has a disk of an
-// identity; empty if there is none. An agent that somebody else has got hold of may give
+// identity; empty if there is none. A compromised agent may give
 // its volumes the identity of any disk, to have that cleaned. Reports of nodes that are
 // gone tell of what was.
 func (c *Controller) elsewhere(identity, node string) string {

@@ -28,7 +28,7 @@ func ofDisks() (*Controller, cache.Indexer) {
 }
 
 // TestDiskOfAnother: node a has made a volume of a disk, which is not there. No tombstone is
-// written while anything of another node says that somebody counts on the disk, though that
+// written while anything of another node shows that the disk is still needed, though that
 // node is gone, or the disk was taken out of it.
 func TestDiskOfAnother(t *testing.T) {
 	t.Parallel()

@@ -92,7 +92,7 @@ func (c *Controller) readReports(g *gathered) {
 		report := c.page(g.node, page)
 		if report == nil {
 			if page == 1 {
-				continue // made anew by an agent when it has news, or by us
+				continue // created again by an agent when it has news, or by us
 			}
 			return
 		}
@@ -143,7 +143,7 @@ func entryOf(report *stowage.LocalDiskReport, volume *corev1.PersistentVolume) (
 	return loss.DiskThere, false
 }
 
-// buried says whether a report has a tombstone of a volume.
+// buried reports whether a report has a tombstone of a volume.
 func buried(report *stowage.LocalDiskReport, volume *corev1.PersistentVolume) bool {
 	for i := range report.Spec.Tombstones {
 		t := &report.Spec.Tombstones[i]

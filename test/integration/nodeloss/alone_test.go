@@ -132,7 +132,7 @@ func budget(t *testing.T, e *fixture.Env) {
 	}
 }
 
-// collected: a report that nobody has written to for long goes with its node, unless the
+// collected: a report that was not written for long goes with its node, unless the
 // node remembers a disk in it.
 func collected(t *testing.T, e *fixture.Env) {
 	s := newSite(t, e, nil)
@@ -190,7 +190,7 @@ func leaderKilled(t *testing.T, e *fixture.Env) {
 		t.Fatal(err)
 	}
 	if _, there := <-leases.ResultChan(); !there { // it is created by who holds it
-		t.Fatal("nobody leads")
+		t.Fatal("no controller leads")
 	}
 	leases.Stop()
 	run(t, e, "follower", settings)

@@ -60,13 +60,13 @@ type Extender struct {
 	binder   *binder.Binder // nil in mode Advisory
 	score    score.Scorer
 
-	nodes   corelisters.NodeLister
-	pods    corelisters.PodLister
-	indexed cache.Indexer // pods, see ephemeralOn
-	holds   *holds        // mode Full
-	pace    *pace         // mode Full
-	news    *news
-	flights *flights // mode Advisory
+	nodes    corelisters.NodeLister
+	pods     corelisters.PodLister
+	indexed  cache.Indexer // pods, see ephemeralOn
+	holds    *holds        // mode Full
+	pace     *pace         // mode Full
+	news     *news
+	inflight *inflight // mode Advisory
 
 	// binding joins the binds that outlive their calls.
 	binding sync.WaitGroup
@@ -104,7 +104,7 @@ func New(ctx context.Context, c Config) (*Extender, error) {
 		return nil, err
 	}
 	if c.Settings.Mode == extender.ModeAdvisory {
-		e.flights = newFlights(c.Clock, c.Settings.Timeouts.Hold.Duration)
+		e.inflight = newInflight(c.Clock, c.Settings.Timeouts.Hold.Duration)
 		return e.measured(ctx), nil
 	}
 	e.pace = newPace(c.Settings.Timeouts.Verb.Duration)

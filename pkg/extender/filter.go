@@ -68,9 +68,9 @@ func (e *Extender) decide(ctx context.Context, pod *v1.Pod, verdict *verdict) er
 	case refusal != nil:
 		return verdict.none(ctx, refusal.Error())
 	}
-	var flight *flight
-	if e.flights != nil {
-		flight = e.flights.begin(e, begun.Demand)
+	var inflight *inflightPod
+	if e.inflight != nil {
+		inflight = e.inflight.begin(e, begun.Demand)
 	}
 	held := e.holds.node(begun.Demand)
 	asked := &asked{Attempt: begun, victims: evictable{of: e, mayGo: lower(pod)}}
@@ -80,20 +80,20 @@ func (e *Extender) decide(ctx context.Context, pod *v1.Pod, verdict *verdict) er
 			verdict.refuse(name, unknownNode, false)
 		case held != "" && held != name:
 			verdict.refuse(name, match.NodeNotSelected.String(), false)
-		default:
-			e.judge(verdict, i, asked, node)
+		case e.judge(verdict, i, asked, node) && inflight != nil:
+			e.cache.CapacityPools(begun.Demand, node, inflight.bytes)
 		}
 	})
 	if err == nil && verdict.any() {
-		e.letThrough(begun.Demand, flight)
+		e.letThrough(begun.Demand, inflight)
 	}
 	return err
 }
 
 // letThrough notes that the pod may get a node now, which is not known yet.
-func (e *Extender) letThrough(d *volumecache.Demand, flight *flight) {
-	if flight != nil {
-		e.flights.add(flight)
+func (e *Extender) letThrough(d *volumecache.Demand, inflight *inflightPod) {
+	if inflight != nil {
+		e.inflight.add(inflight)
 	}
 	if e.pace != nil && d.Waits() {
 		e.pace.expect(d.Pod().UID)
@@ -106,16 +106,17 @@ type asked struct {
 	victims evictable
 }
 
-// judge asks the engine about one node.
-func (e *Extender) judge(verdict *verdict, i int, asked *asked, node *v1.Node) {
+// judge asks the engine about one node, and reports whether it is accepted.
+func (e *Extender) judge(verdict *verdict, i int, asked *asked, node *v1.Node) bool {
 	reason := e.cache.Fits(asked.Demand, node)
 	if reason.Code == match.Fits {
 		verdict.accept(i)
-		return
+		return true
 	}
 	resolvable := asked.victims.any(node.Name) &&
 		e.attempts.EvictionHelps(asked.Attempt, node, asked.victims.on(node.Name), reason)
 	verdict.refuse(node.Name, reason.Code.String(), resolvable)
+	return false
 }
 
 // verdict collects the answer for all nodes.

@@ -117,8 +117,8 @@ type Timeouts struct {
 	Verb metav1.Duration `json:"verb,omitempty"`
 
 	// hold is how long a pod is kept to its node while its volumes are made,
-	// 1s to 1h. In mode Advisory it is how long capacity is set aside for a
-	// pod of which nothing more is heard.
+	// 1s to 1h. In mode Advisory it is how long capacity is set aside, on the
+	// nodes that filter accepted, for a pod whose node is not known.
 	// Default: 10m in mode Full, 30s in mode Advisory
 	// +optional
 	Hold metav1.Duration `json:"hold,omitempty"`

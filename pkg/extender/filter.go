@@ -32,31 +32,41 @@ func (e *Extender) filter(ctx context.Context, args *extenderv1.ExtenderArgs) (*
 		err := verdict.all(ctx)
 		return verdict, err
 	}
-	if e.pace != nil {
-		e.pace.await(ctx, args.Pod.UID)
+	if _, bound := e.look(args.Pod); !bound {
+		e.gate.awaitBinds(ctx, args.Pod.UID)
 	}
-	look := e.news.begin(args.Pod.UID)
-	for {
-		err := e.decide(ctx, args.Pod, verdict)
-		if err != nil || verdict.any() || !look.again(ctx, func() bool { return e.seen(args.Pod) }) {
-			return verdict, err
-		}
+	asked := e.gate.ask(args.Pod.UID, verdict.of.len())
+	err := e.decide(ctx, args.Pod, verdict)
+	if err != nil || verdict.any() {
+		return verdict, err
+	}
+	seen, bound := e.look(args.Pod)
+	if again := e.gate.refuse(asked); seen && (bound || !again) {
+		return verdict, nil
+	}
+	bounded, done := e.gate.spend(ctx, e.gate.informerLag)
+	defer done()
+	for err == nil && !verdict.any() && e.gate.more(bounded, &asked) {
 		verdict.forget()
+		err = e.decide(ctx, args.Pod, verdict)
 	}
+	return verdict, err
 }
 
-// seen tells whether the extender has been shown what there was when the pod was
-// created, as far as that can be told.
-func (e *Extender) seen(pod *v1.Pod) bool {
-	if !e.cache.PodExists(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, pod.UID) {
-		return false
-	}
+// look reports whether the informers have shown the pod, its claims and their
+// volumes, and whether all claims are bound.
+func (e *Extender) look(pod *v1.Pod) (seen, bound bool) {
+	seen = e.cache.PodExists(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, pod.UID)
+	bound = true
 	for use := range claims.Used(pod) {
-		if e.cache.Claim(pod.Namespace, use.Name) == nil {
-			return false
+		claim := e.cache.Claim(pod.Namespace, use.Name)
+		if claim == nil || claim.Spec.VolumeName == "" {
+			seen, bound = seen && claim != nil, false
+			continue
 		}
+		seen = seen && e.cache.Volume(claim.Spec.VolumeName) != nil
 	}
-	return true
+	return seen, bound
 }
 
 // decide asks the engine about all nodes.
@@ -95,8 +105,8 @@ func (e *Extender) letThrough(d *volumecache.Demand, inflight *inflightPod) {
 	if inflight != nil {
 		e.inflight.add(inflight)
 	}
-	if e.pace != nil && d.Waits() {
-		e.pace.expect(d.Pod().UID)
+	if e.binder != nil && d.Waits() {
+		e.gate.expect(d.Pod().UID)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -120,6 +121,8 @@ func (e *Extender) podOf(ctx context.Context, args *extenderv1.ExtenderBindingAr
 		return nil, fmt.Errorf("pod %s/%s was deleted and created anew", args.PodNamespace, args.PodName)
 	case pod.DeletionTimestamp != nil:
 		return nil, fmt.Errorf("pod %s/%s is being deleted", args.PodNamespace, args.PodName)
+	case len(e.settings.SchedulerNames) > 0 && !slices.Contains(e.settings.SchedulerNames, pod.Spec.SchedulerName):
+		return nil, fmt.Errorf("pod %s/%s is of scheduler %q, which is not among schedulerNames", args.PodNamespace, args.PodName, pod.Spec.SchedulerName)
 	}
 	return pod, nil
 }

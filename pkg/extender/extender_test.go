@@ -129,8 +129,11 @@ func TestBindStatic(t *testing.T) {
 func TestBindRefuses(t *testing.T) {
 	t.Parallel()
 	p, elsewhere := pod("p"), pod("elsewhere")
-	elsewhere.Spec.NodeName = "b"
-	w := newWorld(t, extender.ModeFull, node("a"), node("b"), p, elsewhere)
+	p.Spec.SchedulerName, elsewhere.Spec.SchedulerName, elsewhere.Spec.NodeName = "ours-too", "ours", "b"
+	foreign := pod("foreign")
+	foreign.Spec.SchedulerName = "theirs"
+	w := newWorld(t, extender.ModeFull, node("a"), node("b"), p, elsewhere, foreign)
+	w.settings.SchedulerNames = []string{"ours", "ours-too"}
 	another := p.DeepCopy()
 	another.UID = "another"
 	for name, tc := range map[string]struct {
@@ -140,12 +143,16 @@ func TestBindRefuses(t *testing.T) {
 		"a pod that is gone":      {pod("gone"), "not found"},
 		"another pod of its name": {another, "created anew"},
 		"a pod on another node":   {elsewhere, `"b" already`},
+		"another scheduler's pod": {foreign, `scheduler "theirs", which is not among schedulerNames`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := w.bindTo(tc.pod, "a"); !strings.Contains(got, tc.want) {
 				t.Errorf("error %q, want one with %q", got, tc.want)
 			}
 		})
+	}
+	if got := w.bindTo(p, "a"); got != "" {
+		t.Errorf("a pod of the scheduler's: error %q", got)
 	}
 	if got := w.post(VerbBind, []byte(`{"PodName":"p"}`)); got.Code != http.StatusBadRequest {
 		t.Errorf("a call without node: status %d", got.Code)

@@ -45,7 +45,7 @@ func BenchmarkFilter(b *testing.B) {
 			}
 			took := make([]time.Duration, 0, b.N)
 			for b.Loop() {
-				w.news.shown() // or the same question twice would wait for something
+				w.gate.change(func() { w.gate.shown++ }) // or the same question twice would wait for something
 				begin := time.Now()
 				answer := httptest.NewRecorder()
 				w.handler.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/filter", bytes.NewReader(body)))
@@ -57,6 +57,50 @@ func BenchmarkFilter(b *testing.B) {
 			slices.Sort(took)
 			b.ReportMetric(float64(took[len(took)/2].Microseconds()), "p50-µs")
 			b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-µs")
+		})
+	}
+}
+
+// BenchmarkCodec reads a call with 5,000 names and writes its answers, as the extender
+// does and as encoding/json would.
+func BenchmarkCodec(b *testing.B) {
+	const nodes, why = 5000, "node(s) didn't find available persistent volumes to bind"
+	list := make([]string, nodes)
+	refused, accepted := newVerdict(candidates{names: list}), newVerdict(candidates{names: list})
+	failed := extenderv1.FailedNodesMap{}
+	for n := range nodes {
+		list[n] = fmt.Sprintf("ip-10-0-%d-%d.eu-central-1.compute.internal", n/256, n%256)
+		failed[list[n]] = why
+		refused.refuse(list[n], why, false)
+		accepted.accept(n)
+	}
+	body, err := json.Marshal(extenderv1.ExtenderArgs{Pod: pod("p", "c"), NodeNames: &list})
+	if err != nil {
+		b.Fatal(err)
+	}
+	var buffer bytes.Buffer
+	writes := func(result any) func() error {
+		return func() error { buffer.Reset(); return encode(&buffer, result) }
+	}
+	for name, f := range map[string]func() error{
+		"decode/ours": func() error {
+			var args extenderv1.ExtenderArgs
+			defer func() { nameLists.put(args.NodeNames) }()
+			return decode(body, &args)
+		},
+		"decode/json":          func() error { return json.Unmarshal(body, new(extenderv1.ExtenderArgs)) },
+		"encode refusals/ours": writes(refused),
+		"encode refusals/json": writes(extenderv1.ExtenderFilterResult{NodeNames: &[]string{}, FailedAndUnresolvableNodes: failed}),
+		"encode names/ours":    writes(accepted),
+		"encode names/json":    writes(extenderv1.ExtenderFilterResult{NodeNames: &list}),
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := f(); err != nil {
+					b.Fatal(err)
+				}
+			}
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -66,11 +67,11 @@ var errBindTime = errors.New("the time for one call (timeouts.verb) has passed")
 
 // carryOut is the work of a bind, from the hold on.
 func (e *Extender) carryOut(ctx context.Context, args *extenderv1.ExtenderBindingArgs) (err error) {
-	outcome, place := bindError, e.pace.places.begin()
+	outcome, end := bindError, e.gate.begin()
 	defer func() {
 		err = errors.Join(err, recovered(ctx, VerbBind, recover()))
-		place.end()
-		e.pace.came(args.PodUID)
+		end()
+		e.gate.came(args.PodUID)
 		e.holds.end(args.PodUID, outcome == bindProvisioning)
 		metrics.CountExtenderBind(outcome)
 	}()
@@ -81,7 +82,7 @@ func (e *Extender) carryOut(ctx context.Context, args *extenderv1.ExtenderBindin
 		return err
 	}
 	if pod.Spec.NodeName == "" {
-		err = e.bindAll(ctx, pod, args.Node, place)
+		err = e.bindAll(ctx, pod, args.Node)
 	} else if pod.Spec.NodeName != args.Node {
 		err = fmt.Errorf("pod is on node %q already", pod.Spec.NodeName)
 	}
@@ -120,12 +121,14 @@ func (e *Extender) podOf(ctx context.Context, args *extenderv1.ExtenderBindingAr
 		return nil, fmt.Errorf("pod %s/%s was deleted and created anew", args.PodNamespace, args.PodName)
 	case pod.DeletionTimestamp != nil:
 		return nil, fmt.Errorf("pod %s/%s is being deleted", args.PodNamespace, args.PodName)
+	case len(e.settings.SchedulerNames) > 0 && !slices.Contains(e.settings.SchedulerNames, pod.Spec.SchedulerName):
+		return nil, fmt.Errorf("pod %s/%s is of scheduler %q, which is not among schedulerNames", args.PodNamespace, args.PodName, pod.Spec.SchedulerName)
 	}
 	return pod, nil
 }
 
-// bindAll reserves, and then waits for a place to write from.
-func (e *Extender) bindAll(ctx context.Context, pod *v1.Pod, node string, place *place) error {
+// bindAll reserves, and writes when few enough other binds do.
+func (e *Extender) bindAll(ctx context.Context, pod *v1.Pod, node string) error {
 	planned := &plan.Plan{}
 	if claims.Any(pod) {
 		var err error
@@ -136,18 +139,17 @@ func (e *Extender) bindAll(ctx context.Context, pod *v1.Pod, node string, place 
 		// has what, and the engine has them as the API server returned them.
 		defer e.cache.Release(pod.UID)
 	}
-	e.pace.came(pod.UID)
-	if err := place.take(ctx); err != nil {
-		return fmt.Errorf("waiting for earlier binds: %w", err)
-	}
-	err := e.binder.Advance(ctx, planned)
-	if waiting, ok := errors.AsType[*binder.ProvisioningError](err); ok {
-		return &provisioningError{waiting}
-	}
-	if err != nil {
-		return err
-	}
-	return e.bindPod(ctx, pod, node)
+	e.gate.came(pod.UID)
+	return e.gate.write(ctx, func() error {
+		err := e.binder.Advance(ctx, planned)
+		if waiting, ok := errors.AsType[*binder.ProvisioningError](err); ok {
+			return &provisioningError{waiting}
+		}
+		if err != nil {
+			return err
+		}
+		return e.bindPod(ctx, pod, node)
+	})
 }
 
 // conflictError says that the node no longer has what Filter saw there.

@@ -6,23 +6,24 @@ package extender
 import (
 	"bytes"
 	"encoding/json"
-	"strconv"
 
 	v1 "k8s.io/api/core/v1"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 )
 
-// encode writes an answer as JSON. Those that have an entry for each node write
-// themselves: encoding/json takes several times as long for them as asking the engine
-// does.
+// encode writes an answer as JSON. A verdict writes itself: encoding/json, which sorts
+// reasons by node, takes ten times as long.
 func encode(buffer *bytes.Buffer, result any) error {
-	if own, ok := result.(interface{ appendJSON([]byte) ([]byte, error) }); ok {
-		text, err := own.appendJSON(buffer.AvailableBuffer())
+	switch result := result.(type) {
+	case *verdict:
+		text, err := result.appendJSON(buffer.AvailableBuffer())
 		if err != nil {
 			return err
 		}
 		_, err = buffer.Write(text)
 		return err
+	case *ranking:
+		return json.NewEncoder(buffer).Encode(*result.list)
 	}
 	return json.NewEncoder(buffer).Encode(result)
 }
@@ -37,20 +38,6 @@ type ranking struct {
 func (r *ranking) free() {
 	r.of.free()
 	rankLists.put(r.list)
-}
-
-func (r *ranking) appendJSON(dst []byte) ([]byte, error) {
-	dst = append(dst, '[')
-	for i, entry := range *r.list {
-		dst = append(separate(dst, i), `{"Host":`...)
-		var err error
-		if dst, err = appendString(dst, entry.Host); err != nil {
-			return nil, err
-		}
-		dst = strconv.AppendInt(append(dst, `,"Score":`...), entry.Score, 10)
-		dst = append(dst, '}')
-	}
-	return append(dst, ']'), nil
 }
 
 // appendJSON writes the verdict as an extenderv1.ExtenderFilterResult. The nodes

@@ -60,13 +60,12 @@ type Extender struct {
 	binder   *binder.Binder // nil in mode Advisory
 	score    score.Scorer
 
-	nodes   corelisters.NodeLister
-	pods    corelisters.PodLister
-	indexed cache.Indexer // pods, see ephemeralOn
-	holds   *holds        // mode Full
-	pace    *pace         // mode Full
-	news    *news
-	flights *flights // mode Advisory
+	nodes    corelisters.NodeLister
+	pods     corelisters.PodLister
+	indexed  cache.Indexer // pods, see ephemeralOn
+	holds    *holds        // mode Full
+	gate     *gate
+	inflight *inflight // mode Advisory
 
 	// binding joins the binds that outlive their calls.
 	binding sync.WaitGroup
@@ -100,14 +99,13 @@ func New(ctx context.Context, c Config) (*Extender, error) {
 		indexed:  pods.Informer().GetIndexer(),
 		holds:    newHolds(c.Clock, c.Settings.Timeouts.Hold.Duration),
 	}
-	if e.news, err = newNews(c.Settings.Timeouts.Verb.Duration, c.Informers); err != nil {
+	if e.gate, err = newGate(c.Settings.Timeouts.Verb.Duration, c.Informers); err != nil {
 		return nil, err
 	}
 	if c.Settings.Mode == extender.ModeAdvisory {
-		e.flights = newFlights(c.Clock, c.Settings.Timeouts.Hold.Duration)
+		e.inflight = newInflight(c.Clock, c.Settings.Timeouts.Hold.Duration)
 		return e.measured(ctx), nil
 	}
-	e.pace = newPace(c.Settings.Timeouts.Verb.Duration)
 	if e.binder, err = binder.New(binder.Config{
 		Client: c.Client, Cache: engine, Timeout: c.Settings.Timeouts.Verb.Duration,
 		Mode: binder.Permitted(ctx, c.Client, binder.Mode(c.Settings.BindingMode)),

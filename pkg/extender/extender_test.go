@@ -129,8 +129,11 @@ func TestBindStatic(t *testing.T) {
 func TestBindRefuses(t *testing.T) {
 	t.Parallel()
 	p, elsewhere := pod("p"), pod("elsewhere")
-	elsewhere.Spec.NodeName = "b"
-	w := newWorld(t, extender.ModeFull, node("a"), node("b"), p, elsewhere)
+	p.Spec.SchedulerName, elsewhere.Spec.SchedulerName, elsewhere.Spec.NodeName = "ours-too", "ours", "b"
+	foreign := pod("foreign")
+	foreign.Spec.SchedulerName = "theirs"
+	w := newWorld(t, extender.ModeFull, node("a"), node("b"), p, elsewhere, foreign)
+	w.settings.SchedulerNames = []string{"ours", "ours-too"}
 	another := p.DeepCopy()
 	another.UID = "another"
 	for name, tc := range map[string]struct {
@@ -140,12 +143,16 @@ func TestBindRefuses(t *testing.T) {
 		"a pod that is gone":      {pod("gone"), "not found"},
 		"another pod of its name": {another, "created anew"},
 		"a pod on another node":   {elsewhere, `"b" already`},
+		"another scheduler's pod": {foreign, `scheduler "theirs", which is not among schedulerNames`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := w.bindTo(tc.pod, "a"); !strings.Contains(got, tc.want) {
 				t.Errorf("error %q, want one with %q", got, tc.want)
 			}
 		})
+	}
+	if got := w.bindTo(p, "a"); got != "" {
+		t.Errorf("a pod of the scheduler's: error %q", got)
 	}
 	if got := w.post(VerbBind, []byte(`{"PodName":"p"}`)); got.Code != http.StatusBadRequest {
 		t.Errorf("a call without node: status %d", got.Code)
@@ -242,48 +249,6 @@ func TestHoldsAreSwept(t *testing.T) {
 	}
 	if got := len(h.byPod); got > 2*fewHolds {
 		t.Errorf("%d holds are kept", got)
-	}
-}
-
-// TestAdvisoryHoldsCapacity: a pod that was let through counts until its node is
-// known, or nothing is heard of it.
-func TestAdvisoryHoldsCapacity(t *testing.T) {
-	t.Parallel()
-	p, q := pod("p", "one"), pod("q", "two")
-	w := newWorld(t, extender.ModeAdvisory, csiClass(), csiDriver(), node("a"), node("b"), room("a", "10Gi"), room("b", "10Gi"),
-		claim("one", "6Gi").Class("csi").Obj(), claim("two", "6Gi").Class("csi").Obj(), p, q)
-	passes := func(pod *v1.Pod) []string { return *w.filterNames(pod, "a", "b").NodeNames }
-	if got := passes(p); !slices.Equal(got, []string{"a", "b"}) {
-		t.Fatalf("the first pod may go to %v", got)
-	}
-	if got := passes(q); len(got) != 0 {
-		t.Errorf("the second pod may go to %v, while the first may go there", got)
-	}
-	if got := passes(p); !slices.Equal(got, []string{"a", "b"}) {
-		t.Errorf("the first pod, tried again, may go to %v", got)
-	}
-	sent := w.claim("one")
-	metav1.SetMetaDataAnnotation(&sent.ObjectMeta, plan.AnnSelectedNode, "a")
-	if _, err := w.client.CoreV1().PersistentVolumeClaims("default").Update(t.Context(), sent, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	w.eventually("the second pod to be let to the other node", func() bool { return slices.Equal(passes(q), []string{"b"}) })
-}
-
-func TestAdvisoryHoldsExpire(t *testing.T) {
-	t.Parallel()
-	p, q := pod("p", "one"), pod("q", "two")
-	w := newWorld(t, extender.ModeAdvisory, csiClass(), csiDriver(), node("a"), room("a", "10Gi"),
-		claim("one", "6Gi").Class("csi").Obj(), claim("two", "6Gi").Class("csi").Obj(), p, q)
-	if got := *w.filterNames(p, "a").NodeNames; len(got) != 1 {
-		t.Fatal(got)
-	}
-	w.clock.SetTime(w.clock.Now().Add(testHold))
-	if got := *w.filterNames(q, "a").NodeNames; len(got) != 1 {
-		t.Errorf("the second pod may go to %v after the hold of the first", got)
-	}
-	if w.post(VerbBind, []byte("{}")).Code != http.StatusNotFound || w.post(VerbPreempt, []byte("{}")).Code != http.StatusNotFound {
-		t.Error("mode Advisory binds or preempts")
 	}
 }
 

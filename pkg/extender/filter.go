@@ -32,31 +32,41 @@ func (e *Extender) filter(ctx context.Context, args *extenderv1.ExtenderArgs) (*
 		err := verdict.all(ctx)
 		return verdict, err
 	}
-	if e.pace != nil {
-		e.pace.await(ctx, args.Pod.UID)
+	if _, bound := e.look(args.Pod); !bound {
+		e.gate.awaitBinds(ctx, args.Pod.UID)
 	}
-	look := e.news.begin(args.Pod.UID)
-	for {
-		err := e.decide(ctx, args.Pod, verdict)
-		if err != nil || verdict.any() || !look.again(ctx, func() bool { return e.seen(args.Pod) }) {
-			return verdict, err
-		}
+	asked := e.gate.ask(args.Pod.UID, verdict.of.len())
+	err := e.decide(ctx, args.Pod, verdict)
+	if err != nil || verdict.any() {
+		return verdict, err
+	}
+	seen, bound := e.look(args.Pod)
+	if again := e.gate.refuse(asked); seen && (bound || !again) {
+		return verdict, nil
+	}
+	bounded, done := e.gate.spend(ctx, e.gate.informerLag)
+	defer done()
+	for err == nil && !verdict.any() && e.gate.more(bounded, &asked) {
 		verdict.forget()
+		err = e.decide(ctx, args.Pod, verdict)
 	}
+	return verdict, err
 }
 
-// seen tells whether the extender has been shown what there was when the pod was
-// created, as far as that can be told.
-func (e *Extender) seen(pod *v1.Pod) bool {
-	if !e.cache.PodExists(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, pod.UID) {
-		return false
-	}
+// look reports whether the informers have shown the pod, its claims and their
+// volumes, and whether all claims are bound.
+func (e *Extender) look(pod *v1.Pod) (seen, bound bool) {
+	seen = e.cache.PodExists(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, pod.UID)
+	bound = true
 	for use := range claims.Used(pod) {
-		if e.cache.Claim(pod.Namespace, use.Name) == nil {
-			return false
+		claim := e.cache.Claim(pod.Namespace, use.Name)
+		if claim == nil || claim.Spec.VolumeName == "" {
+			seen, bound = seen && claim != nil, false
+			continue
 		}
+		seen = seen && e.cache.Volume(claim.Spec.VolumeName) != nil
 	}
-	return true
+	return seen, bound
 }
 
 // decide asks the engine about all nodes.
@@ -68,9 +78,9 @@ func (e *Extender) decide(ctx context.Context, pod *v1.Pod, verdict *verdict) er
 	case refusal != nil:
 		return verdict.none(ctx, refusal.Error())
 	}
-	var flight *flight
-	if e.flights != nil {
-		flight = e.flights.begin(e, begun.Demand)
+	var inflight *inflightPod
+	if e.inflight != nil {
+		inflight = e.inflight.begin(e, begun.Demand)
 	}
 	held := e.holds.node(begun.Demand)
 	asked := &asked{Attempt: begun, victims: evictable{of: e, mayGo: lower(pod)}}
@@ -80,23 +90,23 @@ func (e *Extender) decide(ctx context.Context, pod *v1.Pod, verdict *verdict) er
 			verdict.refuse(name, unknownNode, false)
 		case held != "" && held != name:
 			verdict.refuse(name, match.NodeNotSelected.String(), false)
-		default:
-			e.judge(verdict, i, asked, node)
+		case e.judge(verdict, i, asked, node) && inflight != nil:
+			e.cache.CapacityPools(begun.Demand, node, inflight.bytes)
 		}
 	})
 	if err == nil && verdict.any() {
-		e.letThrough(begun.Demand, flight)
+		e.letThrough(begun.Demand, inflight)
 	}
 	return err
 }
 
 // letThrough notes that the pod may get a node now, which is not known yet.
-func (e *Extender) letThrough(d *volumecache.Demand, flight *flight) {
-	if flight != nil {
-		e.flights.add(flight)
+func (e *Extender) letThrough(d *volumecache.Demand, inflight *inflightPod) {
+	if inflight != nil {
+		e.inflight.add(inflight)
 	}
-	if e.pace != nil && d.Waits() {
-		e.pace.expect(d.Pod().UID)
+	if e.binder != nil && d.Waits() {
+		e.gate.expect(d.Pod().UID)
 	}
 }
 
@@ -106,16 +116,17 @@ type asked struct {
 	victims evictable
 }
 
-// judge asks the engine about one node.
-func (e *Extender) judge(verdict *verdict, i int, asked *asked, node *v1.Node) {
+// judge asks the engine about one node, and reports whether it is accepted.
+func (e *Extender) judge(verdict *verdict, i int, asked *asked, node *v1.Node) bool {
 	reason := e.cache.Fits(asked.Demand, node)
 	if reason.Code == match.Fits {
 		verdict.accept(i)
-		return
+		return true
 	}
 	resolvable := asked.victims.any(node.Name) &&
 		e.attempts.EvictionHelps(asked.Attempt, node, asked.victims.on(node.Name), reason)
 	verdict.refuse(node.Name, reason.Code.String(), resolvable)
+	return false
 }
 
 // verdict collects the answer for all nodes.

@@ -199,15 +199,7 @@ func (w *world) wantIdle(t testing.TB) {
 		}
 	}
 	w.holds.mu.Unlock()
-	if w.pace == nil {
-		return // mode Advisory binds nothing
-	}
-	places := w.pace.places
-	places.mu.Lock()
-	defer places.mu.Unlock()
-	if places.begun != 0 || places.busy != 0 || len(places.waiting) != 0 {
-		t.Errorf("%d binds, %d at work, %d waiting are left", places.begun, places.busy, len(places.waiting))
-	}
+	w.gate.wantIdle(t)
 }
 
 func bindArgs(pod *v1.Pod, node string) extenderv1.ExtenderBindingArgs {

@@ -27,7 +27,7 @@ var (
 	}, []string{"outcome"})
 	extenderWait = metrics.NewHistogram(&metrics.HistogramOpts{
 		Namespace: namespace, Subsystem: extenderSubsystem, Name: "filter_wait_seconds",
-		Help:           "Time a call to filter waits until the bind of the pod before has reserved and there is room for another bind. Part of request_duration_seconds.",
+		Help:           "Time a call to filter waits, if it does: until the bind of the pod before has reserved, for binds that queue, or for informers that lag. In sum a tenth of the time. Part of request_duration_seconds.",
 		Buckets:        metrics.ExponentialBuckets(0.0005, 2, 12),
 		StabilityLevel: metrics.ALPHA,
 	})
@@ -47,7 +47,7 @@ func ObserveExtenderRequest(verb, outcome string, took time.Duration) {
 	extenderRequests.WithLabelValues(verb, outcome).Observe(took.Seconds())
 }
 
-// ObserveExtenderWait records how long a call to filter waited for binds.
+// ObserveExtenderWait records how long a call to filter waited.
 func ObserveExtenderWait(took time.Duration) { extenderWait.Observe(took.Seconds()) }
 
 // CountExtenderBind records how a call to bind a pod ended.

@@ -25,7 +25,7 @@ func inRoom(t *testing.T) *world {
 		pvc("one", "3Gi").Class("made").Obj(), pvc("two", "3Gi").Class("made").Obj())
 }
 
-// TestBesides: what others will take, nobody knows where, is not there.
+// TestBesides: what others may take of a pool is not free.
 func TestBesides(t *testing.T) {
 	t.Parallel()
 	w := inRoom(t)
@@ -39,11 +39,22 @@ func TestBesides(t *testing.T) {
 		"beyond all":      {math.MaxInt64, match.NotEnoughSpace},
 	} {
 		d := w.demand(pod("p", "one", "two"))
-		d.Besides(map[string]int64{"made": tc.bytes, "other": math.MaxInt64})
 		object, err := w.nodes.Get("a")
 		if err != nil {
 			t.Fatal(err)
 		}
+		pools := map[CapacityPool]int64{}
+		w.CapacityPools(d, object, pools)
+		if len(pools) != 1 {
+			t.Fatalf("%d pools, want that of the node", len(pools))
+		}
+		for pool, bytes := range pools {
+			if bytes != 6*gi {
+				t.Errorf("the claims request %d of the pool, want %d", bytes, 6*gi)
+			}
+			pools[pool] = tc.bytes
+		}
+		d.Besides(pools)
 		if got := w.Fits(d, object).Code; got != tc.want {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}

@@ -132,10 +132,9 @@ type share struct {
 }
 
 // allot finds room for bytes on the spot: of the objects that are large enough
-// the roomiest one, ties by name. extra bytes count as free everywhere (what
-// evicted pods would give back), or as taken when negative (what others will
-// take). It returns nil when there is no room.
-func (s *solution) allot(at spot, class string, bytes, extra int64) *capacity {
+// the roomiest one, ties by name. freed bytes count as free everywhere: evicted
+// pods would give them back. It returns nil when there is no room.
+func (s *solution) allot(at spot, class string, bytes, freed int64) *capacity {
 	best, bestLeft := -1, int64(-1)
 	for _, segment := range at.segments {
 		r := segment.Data.rooms[class]
@@ -149,12 +148,7 @@ func (s *solution) allot(at spot, class string, bytes, extra int64) *capacity {
 			i := s.shareOf(candidate)
 			left := candidate.remaining()
 			if left != math.MaxInt64 {
-				if extra < 0 {
-					left = max(0, left+extra)
-				} else {
-					left = saturate(left, extra)
-				}
-				left -= s.shares[i].taken
+				left = max(0, saturate(left, freed)-s.besides[CapacityPool{r}]) - s.shares[i].taken
 			}
 			if left < bytes || left < bestLeft {
 				continue

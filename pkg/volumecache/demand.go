@@ -28,8 +28,8 @@ type Demand struct {
 	memo    *memo
 	// whatIf is what evicting pods would give back, by node; see Evict.
 	whatIf map[string][]Freed
-	// besides is what others will take of a class's capacity; see Besides.
-	besides map[string]int64
+	// besides is what others may take of capacity; see Besides.
+	besides map[CapacityPool]int64
 }
 
 // group is a pod's delayed claims of one class; they compete for the same
@@ -186,10 +186,35 @@ func (d *Demand) Tracked(yield func(class string, bytes int64) bool) {
 	}
 }
 
-// Besides makes the demand reckon with pods that will take so many bytes of each
-// class's capacity, nobody knows where. Call it before the demand is used by
-// others; bytes must not change afterwards.
-func (d *Demand) Besides(bytes map[string]int64) { d.besides = bytes }
+// AnyTracked reports whether storage capacity bounds what is made for the pod.
+func (d *Demand) AnyTracked() bool {
+	for range d.Tracked {
+		return true
+	}
+	return false
+}
+
+// CapacityPool identifies the storage capacity of a class in a segment.
+type CapacityPool struct{ room *room }
+
+// CapacityPools adds to pools those that claims without a node would be
+// provisioned from on the node, with the bytes that the claims request.
+func (c *Cache) CapacityPools(d *Demand, node *v1.Node, pools map[CapacityPool]int64) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	segments := c.spotOf(node).segments
+	for class, bytes := range d.Tracked {
+		for _, segment := range segments {
+			if r := segment.Data.rooms[class]; r != nil {
+				pools[CapacityPool{r}] = bytes
+			}
+		}
+	}
+}
+
+// Besides makes the demand account for bytes that other pods may take of capacity
+// pools. Call it before the demand is shared; bytes must not change afterwards.
+func (d *Demand) Besides(bytes map[CapacityPool]int64) { d.besides = bytes }
 
 // Clone returns a demand whose what-if can be changed without touching d.
 func (d *Demand) Clone() *Demand {

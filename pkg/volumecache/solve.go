@@ -31,6 +31,7 @@ type solution struct {
 	flat       []*match.Volume
 	ends       []int // of each claim's candidates in flat
 	shares     []share
+	besides    map[CapacityPool]int64 // of the demand in hand
 	// before is the node that was asked about last; it outlives the question.
 	before *nodeEntry
 
@@ -62,6 +63,7 @@ func (s *solution) reset() {
 	clear(s.shares)
 	clear(s.bindings)
 	clear(s.provisions)
+	s.besides = nil
 	s.open, s.requests, s.flat = s.open[:0], s.requests[:0], s.flat[:0]
 	s.shares, s.bindings, s.provisions = s.shares[:0], s.bindings[:0], s.provisions[:0]
 }
@@ -363,7 +365,8 @@ func mergeTail(r *match.Request, list []*match.Volume, split int) {
 // allotAll finds capacity for all provisions of a group together, the largest
 // first.
 func (c *Cache) allotAll(s *solution, d *Demand, g *group, at spot, provisions []provision) match.Reason {
-	extra := d.freedBytes(at.node, g.class.name) - d.besides[g.class.name]
+	s.besides = d.besides
+	freed := d.freedBytes(at.node, g.class.name)
 	for range provisions {
 		next := -1
 		for i := range provisions {
@@ -375,7 +378,7 @@ func (c *Cache) allotAll(s *solution, d *Demand, g *group, at spot, provisions [
 			break
 		}
 		p := &provisions[next]
-		if p.capacity = s.allot(at, g.class.name, p.of.Bytes, extra); p.capacity == nil {
+		if p.capacity = s.allot(at, g.class.name, p.of.Bytes, freed); p.capacity == nil {
 			return match.Reason{Code: match.NotEnoughSpace, Claim: p.of.Claim.Name}
 		}
 	}

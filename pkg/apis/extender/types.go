@@ -17,6 +17,9 @@ type ExtenderConfiguration struct { //nolint:revive // the kind prescribes the n
 
 	// Mode says what the scheduler leaves to the extender.
 	Mode Mode
+	// SchedulerNames are the schedulers whose pods are bound; empty: any.
+	// Mode Full only.
+	SchedulerNames []string
 	// Serving is where and to whom the scheduler's calls are answered.
 	Serving Serving
 	// HealthAddress is the host:port of /healthz, /livez, /readyz and /metrics,
@@ -55,7 +58,7 @@ type Serving struct {
 	// change.
 	CertFile, KeyFile, ClientCAFile string
 	// ClientNames are the common names of client certificates that may call;
-	// empty: any that ClientCAFile has signed.
+	// empty, not in mode Full: any that ClientCAFile has signed.
 	ClientNames []string
 	// Insecure serves plain HTTP, to anybody, on a loopback address.
 	Insecure bool

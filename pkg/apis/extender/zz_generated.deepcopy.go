@@ -32,6 +32,11 @@ func (in *ClientConnection) DeepCopy() *ClientConnection {
 func (in *ExtenderConfiguration) DeepCopyInto(out *ExtenderConfiguration) {
 	*out = *in
 	out.TypeMeta = in.TypeMeta
+	if in.SchedulerNames != nil {
+		in, out := &in.SchedulerNames, &out.SchedulerNames
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	in.Serving.DeepCopyInto(&out.Serving)
 	out.Timeouts = in.Timeouts
 	in.Scoring.DeepCopyInto(&out.Scoring)

@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -87,6 +88,8 @@ type plan struct {
 	elected bool
 	// of has the scheduler ask another deployment's extender.
 	of *deployment
+	// also are schedulerNames besides name whose pods the extender binds.
+	also []string
 	// account is the service account of kube-system that the extender has; "": the
 	// shipped one, with the rights of both modes.
 	account string
@@ -223,12 +226,16 @@ func (d *deployment) launch(r *replica) error {
 	if d.elected {
 		election = "{}" // as shipped: a shorter lease is soon lost on a machine with much else to do
 	}
+	replace := slices.Clone(d.extender)
+	if d.mode == "full" {
+		replace = append(replace, "[default-scheduler]", "["+strings.Join(append([]string{d.name}, d.also...), ", ")+"]")
+	}
 	config, err := d.read("config.yaml", append([]string{
 		"address: :8443", fmt.Sprintf("address: 127.0.0.1:%d", r.port),
 		"/etc/stowage-extender-serving/", d.certs.dir + "/",
 		"/etc/stowage-extender-clients/", d.certs.dir + "/",
 		"kind: ExtenderConfiguration\n", fmt.Sprintf("kind: ExtenderConfiguration\nhealthAddress: 127.0.0.1:%d\nleaderElection: %s\n", r.health, election),
-	}, d.extender...))
+	}, replace...))
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,8 @@ func grant(ctx context.Context, c *cluster.Cluster) error {
 	writer := &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: "extender-test-limited"},
 		Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{""}, Resources: []string{"persistentvolumes", "persistentvolumeclaims"}, Verbs: []string{"update"}},
+			{APIGroups: []string{""}, Resources: []string{"persistentvolumes", "persistentvolumeclaims"}, Verbs: []string{"get", "update"}},
+			{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}},
 			{APIGroups: []string{""}, Resources: []string{"pods/binding"}, Verbs: []string{"create"}},
 		},
 	}

@@ -56,7 +56,7 @@ func TestVolumeTaken(t *testing.T) {
 	t.Parallel()
 	e, g := fixture.New(t), newGate(t)
 	last := fmt.Sprintf("- urlPrefix: %s\n  filterVerb: filter\n  nodeCacheCapable: true\n  httpTimeout: 1m\nleaderElection:\n", g.URL)
-	d := own(e, plan{mode: "full", name: "extender-taken", scheduler: []string{"leaderElection:\n", last}})
+	d := own(e, plan{mode: "full", name: "extender-taken", also: []string{"nobody"}, scheduler: []string{"leaderElection:\n", last}})
 	e.AddNodes(e.Node("a"))
 	e.CreatePVs(e.LocalPV("v", "a"))
 	e.CreatePVC(e.PVC("mine"))
@@ -70,7 +70,9 @@ func TestVolumeTaken(t *testing.T) {
 	case <-ctx.Done():
 		t.Fatalf("the scheduler did not filter\n%s", e.Dump())
 	}
-	d.bind(ctx, t, other, e.Name("a"))
+	foreign := e.CreatePod(e.Pod("foreign").SchedulerName("stranger").PVC("theirs"))
+	d.bind(ctx, t, foreign, e.Name("a"), `scheduler \"stranger\"`)
+	d.bind(ctx, t, other, e.Name("a"), `"Error":""`)
 	e.WaitBound("theirs", "v")
 	words := fmt.Sprintf("volumes on node %q changed while the pod was being scheduled: node(s) %s", e.Name("a"), noVolume)
 	waitTold(e, "pod", words, func() { close(g.opened) })
@@ -80,8 +82,8 @@ func TestVolumeTaken(t *testing.T) {
 	e.NoVolumeTwice()
 }
 
-// bind has the pod bound, as its scheduler would.
-func (d *deployment) bind(ctx context.Context, t *testing.T, pod *v1.Pod, node string) {
+// bind has the pod bound, as its scheduler would, and wants an answer with the words.
+func (d *deployment) bind(ctx context.Context, t *testing.T, pod *v1.Pod, node, words string) {
 	t.Helper()
 	body, err := json.Marshal(extenderv1.ExtenderBindingArgs{PodName: pod.Name, PodNamespace: pod.Namespace, PodUID: pod.UID, Node: node})
 	if err != nil {
@@ -89,7 +91,7 @@ func (d *deployment) bind(ctx context.Context, t *testing.T, pod *v1.Pod, node s
 	}
 	client := d.client(t, d.certs.authority, clientName, time.Now().Add(time.Hour))
 	status, answer, err := d.call(ctx, client, "bind", bytes.NewReader(body))
-	if err != nil || status != http.StatusOK || !strings.Contains(answer, `"Error":""`) {
-		t.Fatalf("bind: status %d, error %v, answer %q", status, err, answer)
+	if err != nil || status != http.StatusOK || !strings.Contains(answer, words) {
+		t.Fatalf("bind: status %d, error %v, answer %q, want %q", status, err, answer, words)
 	}
 }

@@ -62,7 +62,7 @@ func (d *deployment) waitRefused(t testing.TB, client *http.Client) {
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
 	e := fixture.New(t)
-	d := own(e, plan{mode: "full", name: "extender-unreachable", proxied: true})
+	d := own(e, plan{mode: "full", name: "extender-unreachable", also: []string{"extender-late"}, proxied: true})
 	e.AddNodes(e.Node("a"))
 	past, later := time.Now().Add(-time.Hour), time.Now().Add(30*time.Minute)
 	write := func(t *testing.T, file, name string, until time.Time) {

@@ -17,14 +17,17 @@ import (
 
 const header = "apiVersion: extender.config.stowage.dev/v1alpha1\nkind: ExtenderConfiguration\n"
 
-const files = "serving:\n  certFile: a\n  keyFile: b\n  clientCAFile: c\n"
+const (
+	anyClient = "serving:\n  certFile: a\n  keyFile: b\n  clientCAFile: c\n"
+	files     = anyClient + "  clientNames: [\"system:kube-scheduler\"]\n"
+)
 
 // defaults are what the pages promise.
 func defaults() *extender.ExtenderConfiguration {
 	lasting := func(d time.Duration) metav1.Duration { return metav1.Duration{Duration: d} }
 	return &extender.ExtenderConfiguration{
 		Mode:             extender.ModeFull,
-		Serving:          extender.Serving{Address: ":8443", CertFile: "a", KeyFile: "b", ClientCAFile: "c", MaxBodyBytes: 8 << 20},
+		Serving:          extender.Serving{Address: ":8443", CertFile: "a", KeyFile: "b", ClientCAFile: "c", ClientNames: []string{"system:kube-scheduler"}, MaxBodyBytes: 8 << 20},
 		HealthAddress:    ":8080",
 		Timeouts:         extender.Timeouts{Verb: lasting(8 * time.Second), Hold: lasting(10 * time.Minute)},
 		BindingMode:      config.BindingModeDirect,
@@ -44,7 +47,10 @@ func TestDecode(t *testing.T) {
 	changed := defaults()
 	changed.HealthAddress, changed.Timeouts.Verb.Duration = "", 3*time.Second
 	changed.Scoring = config.VolumeScoring{Strategy: config.ScoringMostAllocated, StaticWeightPercent: 10}
-	changed.Serving.ClientNames = []string{"system:kube-scheduler"}
+	changed.SchedulerNames = []string{"one", "two"}
+	open := defaults()
+	open.Mode, open.Timeouts.Hold.Duration, open.LeaderElection.LeaderElect = extender.ModeAdvisory, 30*time.Second, false
+	open.Serving.ClientNames = nil
 	plain := defaults()
 	plain.Serving = extender.Serving{Address: "127.0.0.1:8443", Insecure: true, MaxBodyBytes: 8 << 20}
 	tests := map[string]struct {
@@ -53,9 +59,10 @@ func TestDecode(t *testing.T) {
 	}{
 		"defaults":             {files, defaults()},
 		"advisory has its own": {"mode: Advisory\n" + files, advisory},
+		"advisory answers any": {"mode: Advisory\n" + anyClient, open},
 		"plain HTTP, if asked": {"serving:\n  address: 127.0.0.1:8443\n  insecure: true\n", plain},
 		"what is set is not touched": {
-			files + "  clientNames: [\"system:kube-scheduler\"]\nhealthAddress: \"\"\ntimeouts: {verb: 3s}\nscoring: {strategy: MostAllocated, staticWeightPercent: 10}\n", changed,
+			files + "schedulerNames: [one, two]\nhealthAddress: \"\"\ntimeouts: {verb: 3s}\nscoring: {strategy: MostAllocated, staticWeightPercent: 10}\n", changed,
 		},
 	}
 	for name, tc := range tests {
@@ -86,7 +93,9 @@ func TestDecodeRefuses(t *testing.T) {
 		"plain HTTP at a name":              {header + "serving: {insecure: true, address: \"example.com:80\"}\n", "loopback"},
 		"plain HTTP with a certificate":     {header + files + "  insecure: true\n  address: 127.0.0.1:1\n", "serving.certFile: Forbidden"},
 		"plain HTTP with names":             {header + "serving: {insecure: true, address: \"[::1]:1\", clientNames: [a]}\n", "clientNames: Forbidden"},
-		"an empty name":                     {header + files + "  clientNames: [\"\"]\n", "clientNames[0]"},
+		"an empty name":                     {header + anyClient + "  clientNames: [\"\"]\n", "clientNames[0]"},
+		"no name in mode Full":              {header + anyClient, "serving.clientNames: Required"},
+		"an empty scheduler's name":         {header + files + "schedulerNames: [a, \"\"]\n", "schedulerNames[1]"},
 		"no port":                           {header + files + "  address: host\n", "serving.address"},
 		"health without a port":             {header + files + "healthAddress: host\n", "healthAddress"},
 		"body too small":                    {header + files + "  maxBodyBytes: 1\n", "maxBodyBytes"},

@@ -24,6 +24,13 @@ type ExtenderConfiguration struct {
 	// +optional
 	Mode Mode `json:"mode,omitempty"`
 
+	// schedulerNames are the profiles of kube-scheduler that ask the extender. A
+	// pod of another scheduler is not bound. Empty: pods of any scheduler are.
+	// Only mode Full binds.
+	// +listType=set
+	// +optional
+	SchedulerNames []string `json:"schedulerNames,omitempty"`
+
 	// serving is where and to whom the scheduler's calls are answered.
 	// +optional
 	Serving Serving `json:"serving,omitempty"`
@@ -87,8 +94,9 @@ type Serving struct {
 	ClientCAFile string `json:"clientCAFile,omitempty"`
 
 	// clientNames are the common names of client certificates that may call.
-	// Empty: any certificate that clientCAFile has signed. Who may call can
-	// have pods bound, so with the cluster's own authority this must be set.
+	// Who may call can have pods bound, so mode Full requires them unless
+	// insecure is true. Empty in mode Advisory: any certificate that
+	// clientCAFile has signed.
 	// +listType=set
 	// +optional
 	ClientNames []string `json:"clientNames,omitempty"`
@@ -117,8 +125,8 @@ type Timeouts struct {
 	Verb metav1.Duration `json:"verb,omitempty"`
 
 	// hold is how long a pod is kept to its node while its volumes are made,
-	// 1s to 1h. In mode Advisory it is how long capacity is set aside for a
-	// pod of which nothing more is heard.
+	// 1s to 1h. In mode Advisory it is how long capacity is set aside, on the
+	// nodes that filter accepted, for a pod whose node is not known.
 	// Default: 10m in mode Full, 30s in mode Advisory
 	// +optional
 	Hold metav1.Duration `json:"hold,omitempty"`

@@ -113,6 +113,7 @@ func Convert_extender_ClientConnection_To_v1alpha1_ClientConnection(in *extender
 
 func autoConvert_v1alpha1_ExtenderConfiguration_To_extender_ExtenderConfiguration(in *ExtenderConfiguration, out *extender.ExtenderConfiguration, s conversion.Scope) error {
 	out.Mode = extender.Mode(in.Mode)
+	out.SchedulerNames = *(*[]string)(unsafe.Pointer(&in.SchedulerNames))
 	if err := Convert_v1alpha1_Serving_To_extender_Serving(&in.Serving, &out.Serving, s); err != nil {
 		return err
 	}
@@ -135,6 +136,7 @@ func autoConvert_v1alpha1_ExtenderConfiguration_To_extender_ExtenderConfiguratio
 
 func autoConvert_extender_ExtenderConfiguration_To_v1alpha1_ExtenderConfiguration(in *extender.ExtenderConfiguration, out *ExtenderConfiguration, s conversion.Scope) error {
 	out.Mode = Mode(in.Mode)
+	out.SchedulerNames = *(*[]string)(unsafe.Pointer(&in.SchedulerNames))
 	if err := Convert_extender_Serving_To_v1alpha1_Serving(&in.Serving, &out.Serving, s); err != nil {
 		return err
 	}

@@ -36,7 +36,12 @@ func Validate(c *extender.ExtenderConfiguration) error {
 	if !modes.Has(c.Mode) {
 		errs = append(errs, field.NotSupported(field.NewPath("mode"), c.Mode, sets.List(modes)))
 	}
+	errs = append(errs, validateNames(field.NewPath("schedulerNames"), c.SchedulerNames)...)
 	errs = append(errs, validateServing(field.NewPath("serving"), &c.Serving)...)
+	if c.Mode == extender.ModeFull && !c.Serving.Insecure && len(c.Serving.ClientNames) == 0 {
+		errs = append(errs, field.Required(field.NewPath("serving", "clientNames"),
+			"in mode Full, in which callers can have pods bound; the common name of kube-scheduler's certificate, such as system:kube-scheduler"))
+	}
 	if c.HealthAddress != "" {
 		_, err := validateAddress(field.NewPath("healthAddress"), c.HealthAddress)
 		errs = append(errs, err...)
@@ -73,13 +78,18 @@ func validateServing(path *field.Path, s *extender.Serving) field.ErrorList {
 	if s.Insecure && len(s.ClientNames) > 0 {
 		errs = append(errs, field.Forbidden(path.Child("clientNames"), "insecure asks for no certificate"))
 	}
-	for i, name := range s.ClientNames {
-		if name == "" {
-			errs = append(errs, field.Required(path.Child("clientNames").Index(i), "a name"))
-		}
-	}
+	errs = append(errs, validateNames(path.Child("clientNames"), s.ClientNames)...)
 	if s.MaxBodyBytes < minBodyBytes || s.MaxBodyBytes > maxBodyBytes {
 		errs = append(errs, field.Invalid(path.Child("maxBodyBytes"), s.MaxBodyBytes, fmt.Sprintf("must be %d to %d", minBodyBytes, maxBodyBytes)))
+	}
+	return errs
+}
+
+func validateNames(path *field.Path, names []string) (errs field.ErrorList) {
+	for i, name := range names {
+		if name == "" {
+			errs = append(errs, field.Required(path.Index(i), "a name"))
+		}
 	}
 	return errs
 }

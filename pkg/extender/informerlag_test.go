@@ -4,12 +4,12 @@
 package extender
 
 import (
-	"context"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -45,7 +45,7 @@ func TestFilterWaitsForWhatTheSchedulerKnows(t *testing.T) {
 			},
 		},
 		"asked again after nothing, and nothing comes": {
-			known: []metav1.Object{p, c}, refused: true, waited: newsComes,
+			known: []metav1.Object{p, c}, refused: true, waited: lagEnds,
 		},
 		"asked again for something that was shown": {
 			known: []metav1.Object{p, c}, refused: true, since: func(w *world) { w.show(volume("small", "a", "1Mi").Obj()) },
@@ -57,7 +57,10 @@ func TestFilterWaitsForWhatTheSchedulerKnows(t *testing.T) {
 			known: []metav1.Object{c}, meanwhile: fitting, want: 1,
 		},
 		"the pod was not shown, and nothing comes": {
-			known: []metav1.Object{c}, waited: newsComes,
+			known: []metav1.Object{c}, waited: lagEnds,
+		},
+		"the claim is bound, and nothing comes": {
+			known: []metav1.Object{p, volume("v", "b", "1Gi").ClaimRef("default", "c", "pvc-c").Obj(), claim("c", "1Gi").Bound("v").Obj()}, refused: true,
 		},
 		"the claim was not shown": {
 			known: []metav1.Object{p}, meanwhile: func(w *world) { fitting(w); w.show(c) }, want: 1,
@@ -113,56 +116,91 @@ func (w *world) show(object metav1.Object) {
 	}
 }
 
-// TestNewsRests: pods that wait in vain do not hold up the scheduler for more than a
-// tenth of its time, nor for long when its calls are short.
-func TestNewsRests(t *testing.T) {
+// TestOneCycleIsOneQuestion: with a nominated node the scheduler asks about it first
+// and about all nodes after that. The second question does not wait.
+func TestOneCycleIsOneQuestion(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, extender.ModeFull)
-		start := time.Now()
-		refuse := func(ctx context.Context) bool { return w.news.begin("p").again(ctx, func() bool { return false }) }
-		for step, want := range []time.Duration{newsComes, newsComes, newsComes} {
-			if refuse(t.Context()); time.Since(start) != want {
-				t.Errorf("after %d pods %s have passed, want %s", step+1, time.Since(start), want)
+		p := pod("p", "c")
+		w := newWorld(t, extender.ModeFull, localClass(), node("a"), node("b"), p, claim("c", "1Gi").Obj())
+		synctest.Wait()
+		for cycle := range 2 {
+			w.filterNames(p, "a")
+			start := time.Now()
+			w.filterNames(p, "a", "b")
+			if waited := time.Since(start); waited != 0 {
+				t.Errorf("cycle %d: the question about all nodes waited %s", cycle, waited)
 			}
-		}
-		time.Sleep(restAfter * newsComes) //nolint:forbidigo // the bubble's time
-		if refuse(t.Context()); time.Since(start) != (restAfter+2)*newsComes {
-			t.Errorf("%s have passed: the next pod should have waited again", time.Since(start))
-		}
-		time.Sleep(restAfter * newsComes) //nolint:forbidigo // the bubble's time
-		ended, end := context.WithCancel(t.Context())
-		end()
-		start = time.Now()
-		if refuse(ended) || time.Since(start) != 0 {
-			t.Errorf("a call waited %s after its end", time.Since(start))
-		}
-		w.news.shown()
-		if l := w.news.begin("q"); l.again(t.Context(), func() bool { return true }) {
-			t.Error("a pod of which all was shown is decided about again")
-		}
-		quick, err := newNews(80*time.Millisecond, w.informers)
-		if err != nil {
-			t.Fatal(err)
-		}
-		start = time.Now()
-		if quick.begin("p").again(t.Context(), func() bool { return false }); time.Since(start) != 10*time.Millisecond {
-			t.Errorf("with 80 ms for a call a pod waited %s", time.Since(start))
 		}
 	})
 }
 
-// TestNewsEnds: where deciding takes longer than a pod waits, and something is shown
+// TestHeartbeatIsNoNews: a node's status does not make up for what the scheduler
+// knows.
+func TestHeartbeatIsNoNews(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p, a := pod("p", "c"), node("a")
+		w := newWorld(t, extender.ModeFull, localClass(), a, p, claim("c", "1Gi").Obj())
+		update := func(label string) {
+			a := a.DeepCopy()
+			a.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, LastHeartbeatTime: metav1.Now()}}
+			if label != "" {
+				a.Labels["example.com/label"] = label
+			}
+			if err := w.client.Tracker().Update(v1.SchemeGroupVersion.WithResource("nodes"), w.stamped(a), ""); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		synctest.Wait()
+		w.filterNames(p, "a")
+		for _, tc := range []struct {
+			label  string
+			waited time.Duration
+		}{{"", lagEnds}, {"changed", 0}} {
+			update(tc.label)
+			start := time.Now()
+			if w.filterNames(p, "a"); time.Since(start) != tc.waited {
+				t.Errorf("after label %q: waited %s, want %s", tc.label, time.Since(start), tc.waited)
+			}
+		}
+	})
+}
+
+// TestCapacityShownLate: in mode Advisory the scheduler asks again because capacity
+// grew, on a machine so busy that the extender is shown that much later.
+func TestCapacityShownLate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := pod("p", "c")
+		w := newWorld(t, extender.ModeAdvisory, csiClass(), csiDriver(), node("a"), room("a", "1Gi"), p, claim("c", "5Gi").Class("csi").Obj())
+		synctest.Wait()
+		w.filterNames(p, "a")
+		got := make(chan int)
+		go func() { got <- len(*w.filterNames(p, "a").NodeNames) }()
+		time.Sleep(lagEnds * 3 / 5) //nolint:forbidigo // the bubble's time
+		grown := w.stamped(room("a", "10Gi"))
+		if err := w.client.Tracker().Update(storagev1.SchemeGroupVersion.WithResource("csistoragecapacities"), grown, "default"); err != nil {
+			t.Fatal(err)
+		}
+		if nodes := <-got; nodes != 1 {
+			t.Errorf("%d nodes, want the one whose capacity grew", nodes)
+		}
+	})
+}
+
+// TestDecidingEnds: where deciding takes longer than a pod waits, and something is shown
 // each time, the pod is refused all the same, and others do not wait for a while.
-func TestNewsEnds(t *testing.T) {
+func TestDecidingEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, extender.ModeFull, localClass(), node("a"), claim("c", "1Gi").SelectedNode("gone").Obj())
 		decided := 0
 		w.client.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
 			decided++
-			time.Sleep(newsComes * 3 / 4) //nolint:forbidigo // the bubble's time
-			w.news.shown()
+			time.Sleep(lagEnds * 3 / 4) //nolint:forbidigo // the bubble's time
+			w.gate.change(func() { w.gate.shown++ })
 			return true, nil, apierrors.NewNotFound(v1.Resource("nodes"), "gone")
 		})
 		for _, want := range []int{3, 1} {

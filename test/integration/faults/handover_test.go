@@ -29,7 +29,7 @@ func TestLeaderHandover(t *testing.T) {
 	// The lease is as in the sample: a leader that cannot renew it in time ends,
 	// and on a machine with much else to do a short one is soon lost.
 	options := sample(e, "  qps: 1000\n  burst: 2000\n", "  qps: 10\n  burst: 1\n") // for each to have a part
-	options.LeaderElect, options.ExtraArgs = true, []string{withoutNominations}
+	options.LeaderElect = true
 	addVolumes(e, nodes, 3*pods)
 	flood := createFlood(e, e.Name("scheduler"), pods)
 	running := []*cluster.Process{startProcess(e, options), startProcess(e, options), startProcess(e, options)}

@@ -14,11 +14,6 @@ import (
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
-// withoutNominations keeps a scheduler from writing a pod's node into the pod's status before it
-// binds. The next scheduler would try that node first, and hardly need to know the volumes that
-// the pod has.
-const withoutNominations = "--feature-gates=NominatedNodeNameForExpectation=false"
-
 // TestSchedulerKilled: the scheduler's process is killed as soon as its writes
 // show, again and again, between the first write to a pod's volumes and the
 // last.
@@ -36,7 +31,6 @@ func TestSchedulerKilled(t *testing.T) {
 			flood := createFlood(e, e.Name("scheduler"), pods)
 			options := sample(e, "bindingMode: Direct", "bindingMode: "+mode,
 				"  qps: 1000\n  burst: 2000\n", "  qps: 50\n  burst: 50\n") // or it would be done too soon
-			options.ExtraArgs = []string{withoutNominations}
 			halves := 0
 			for round := range rounds {
 				p := startProcess(e, options)

@@ -37,6 +37,7 @@ func TestBinderStoppedBetweenWrites(t *testing.T) {
 		s.prepare()
 		s.interrupt()
 		s.takeOver()
+		s.verify()
 	})
 }
 
@@ -54,6 +55,7 @@ func TestBinderStoppedWhileProvisioning(t *testing.T) {
 		s.prepare()
 		s.interrupt()
 		s.takeOver()
+		s.verify()
 	})
 }
 
@@ -65,6 +67,7 @@ type interruptions struct {
 	// provisioner of the last claim of each pod; empty: none.
 	provisioner string
 	pods        []*v1.Pod
+	next        *fixture.Scheduler // the one that takes over
 
 	mu       sync.Mutex
 	passed   []int  // writes let through, by pod
@@ -133,12 +136,21 @@ func (s *interruptions) interrupt() {
 	doomed.Stop()
 }
 
-// takeOver starts another scheduler under the same name.
+// takeOver starts another scheduler under the same name, which places all pods.
 func (s *interruptions) takeOver() {
 	s.T.Helper()
-	next := s.Start(fixture.SchedulerOptions{Profiles: []fixture.Profile{s.profile}})
+	s.next = s.Start(fixture.SchedulerOptions{Profiles: []fixture.Profile{s.profile}})
+	for _, pod := range s.pods {
+		s.WaitScheduled(pod)
+	}
+}
+
+// verify is takeOver's second part, beside a PV controller: it writes the statuses of claims that
+// were bound when the first scheduler stopped.
+func (s *interruptions) verify() {
+	s.T.Helper()
 	wantSettled(s.Env, s.pods...)
-	wantNothingReserved(s.Env, next)
+	wantNothingReserved(s.Env, s.next)
 	controllerHasSeenAll(s.Env, "afterwards")
 	wantConsistent(s.Env)
 }

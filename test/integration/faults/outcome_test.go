@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
+	storagehelpers "k8s.io/component-helpers/storage/volume"
 
 	"stowage.dev/stowage/test/deadline"
 	"stowage.dev/stowage/test/integration/fixture"
@@ -47,6 +48,33 @@ func wantSettled(e *fixture.Env, pods ...*v1.Pod) {
 		return true
 	})
 	wantConsistent(e)
+	wantReachable(e, pods)
+}
+
+// wantReachable wants every pod on a node that its volumes admit, if the node still exists.
+func wantReachable(e *fixture.Env, pods []*v1.Pod) {
+	e.T.Helper()
+	ctx, cancel := context.WithTimeout(e.Context(), e.Timeout)
+	defer cancel()
+	nodes, err := e.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		e.T.Fatal(err)
+	}
+	labels := map[string]map[string]string{}
+	for _, node := range nodes.Items {
+		labels[node.Name] = node.Labels
+	}
+	for _, pod := range pods {
+		node := e.SeenPod(pod.Name).Spec.NodeName
+		if labels[node] == nil {
+			continue
+		}
+		for _, name := range claimsOf(pod) {
+			if err := storagehelpers.CheckNodeAffinity(e.SeenPV(e.SeenPVC(name).Spec.VolumeName), labels[node]); err != nil {
+				e.T.Errorf("pod %s is on node %s, which claim %s's volume does not admit: %v", pod.Name, node, name, err)
+			}
+		}
+	}
 }
 
 // claimedInVain are the volumes whose claim has another one. A request of a

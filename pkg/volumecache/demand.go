@@ -49,8 +49,8 @@ type pending struct {
 	key types.NamespacedName
 	// place is the claim's place among the pod's delayed claims.
 	place int
-	// selected is the node that has been chosen for provisioning, "" for none
-	// or one that is gone for good.
+	// selected is the node that has been chosen for provisioning; "" if none is, or
+	// if it is void, see selectedNode.
 	selected string
 }
 
@@ -79,7 +79,7 @@ func (c *Cache) Demand(pod *v1.Pod) (*Demand, *claims.Refusal, error) {
 		g := d.groupOf(delayed.Class)
 		g.pending = append(g.pending, pending{
 			Request: request, key: keyOf(delayed.Claim), place: place,
-			selected: claims.SelectedNode(delayed.Claim),
+			selected: c.selectedNode(delayed),
 		})
 		if request.Selector != nil && d.memo == nil {
 			d.memo = &memo{}
@@ -134,25 +134,24 @@ func (c *Cache) catchUp(name string) {
 	}
 }
 
-// Selected calls yield with each node that a claim of the pod is to be
+// selectedNode is the node that the claim's selected-node names. Users write that
+// annotation, too. It is void where nothing provisions the class, and if the informer
+// lacks the node; the binder asks the API server for the node before it overwrites
+// the annotation.
+func (c *Cache) selectedNode(of claims.Delayed) string {
+	if node := claims.SelectedNode(of.Claim); node != "" && provisions(of.Class) && c.NodeExists(node) {
+		return node
+	}
+	return ""
+}
+
+// Selected calls yield with each existing node that a claim of the pod is to be
 // provisioned on, as its selected-node says.
 func (d *Demand) Selected(yield func(node string) bool) {
 	for i := range d.groups {
 		for j := range d.groups[i].pending {
 			if node := d.groups[i].pending[j].selected; node != "" && !yield(node) {
 				return
-			}
-		}
-	}
-}
-
-// Forget treats a selected node as not chosen: it is gone for good. Call it
-// before the demand is used by others.
-func (d *Demand) Forget(node string) {
-	for i := range d.groups {
-		for j := range d.groups[i].pending {
-			if p := &d.groups[i].pending[j]; p.selected == node {
-				p.selected = ""
 			}
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -88,17 +87,11 @@ func typed[T any](object any) (*T, error) {
 	return t, nil
 }
 
-// demand compiles the pod's claims as the nodes of an event would meet them;
-// nil when no node can have the pod anyway.
+// demand compiles the pod's claims; nil when no node can have the pod anyway.
 func (p *Plugin) demand(pod *v1.Pod) *volumecache.Demand {
 	demand, refusal, err := p.cache.Demand(pod)
 	if refusal != nil || err != nil {
 		return nil
-	}
-	for node := range demand.Selected {
-		if !p.cache.NodeExists(node) {
-			demand.Forget(node)
-		}
 	}
 	return demand
 }
@@ -190,15 +183,22 @@ func decisive(before, now *v1.PersistentVolume) bool {
 func (p *Plugin) afterNode(pod *v1.Pod, before, now *v1.Node) bool {
 	if now == nil {
 		p.cache.ObserveNode(before.Name)
-		demand, refusal, err := p.cache.Demand(pod)
-		if refusal != nil || err != nil {
-			return false
-		}
-		return slices.Contains(slices.Collect(demand.Selected), before.Name) || p.cache.NodeReturnHelps(demand, before)
+		demand := p.demand(pod)
+		return demand != nil && (p.wasSelected(pod, before.Name) || p.cache.NodeReturnHelps(demand, before))
 	}
 	p.cache.ObserveNode(now.Name)
 	demand := p.demand(pod)
 	return demand != nil && p.cache.FitsNode(demand, now.Name)
+}
+
+// wasSelected tells whether a claim of the pod was to be provisioned on the node.
+func (p *Plugin) wasSelected(pod *v1.Pod, node string) bool {
+	for use := range claims.Used(pod) {
+		if claim := p.cache.Claim(pod.Namespace, use.Name); claim != nil && !claims.IsBound(claim) && claims.SelectedNode(claim) == node {
+			return true
+		}
+	}
+	return false
 }
 
 func (p *Plugin) afterCSINode(pod *v1.Pod, before, now *storagev1.CSINode) bool {

@@ -10,10 +10,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clienttesting "k8s.io/client-go/testing"
 
 	"stowage.dev/stowage/pkg/apis/extender"
 )
@@ -157,18 +154,12 @@ func TestNewsRests(t *testing.T) {
 func TestNewsEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, extender.ModeFull, localClass(), node("a"), claim("c", "1Gi").SelectedNode("gone").Obj())
-		decided := 0
-		w.client.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
-			decided++
-			time.Sleep(newsComes * 3 / 4) //nolint:forbidigo // the bubble's time
-			w.news.shown()
-			return true, nil, apierrors.NewNotFound(v1.Resource("nodes"), "gone")
-		})
+		w := newWorld(t, extender.ModeFull)
 		for _, want := range []int{3, 1} {
-			decided = 0
-			if got := w.filterNames(pod("p", "c"), "a"); len(*got.NodeNames) != 0 || got.Error != "" {
-				t.Errorf("nodes %v, error %q", *got.NodeNames, got.Error)
+			decided := 0
+			for look := w.news.begin("p"); decided == 0 || look.again(t.Context(), func() bool { return false }); decided++ {
+				time.Sleep(newsComes * 3 / 4) //nolint:forbidigo // the bubble's time
+				w.news.shown()
 			}
 			if decided != want {
 				t.Errorf("decided %d times, want %d", decided, want)

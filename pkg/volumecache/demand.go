@@ -4,6 +4,7 @@
 package volumecache
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -86,7 +87,9 @@ func (c *Cache) Demand(pod *v1.Pod) (*Demand, *claims.Refusal, error) {
 		}
 	}
 	for i := range d.groups {
-		c.prepare(&d.groups[i])
+		if err := c.prepare(&d.groups[i]); err != nil {
+			return nil, nil, err
+		}
 	}
 	for _, claim := range d.bound {
 		c.catchUp(claim.Spec.VolumeName)
@@ -106,21 +109,24 @@ func (d *Demand) groupOf(object *storagev1.StorageClass) *group {
 }
 
 // prepare fills in what is known of the group's class.
-func (c *Cache) prepare(g *group) {
+func (c *Cache) prepare(g *group) error {
 	object := g.class.object
 	requests := make([]*match.Request, len(g.pending))
 	for i := range g.pending {
 		requests[i] = g.pending[i].Request
 	}
-	g.class = c.syncClass(object, requests)
+	if g.class = c.syncClass(object, requests); g.class == nil {
+		return fmt.Errorf("storageclass %q was deleted or replaced while the pod was being scheduled", object.Name)
+	}
 	if g.provisions = provisions(object); !g.provisions {
-		return
+		return nil
 	}
 	g.provisioner = provisionerAnnotation(object)
 	// Only drivers that opt in publish capacity (KEP-1472).
 	if driver, err := c.drivers.Get(object.Provisioner); err == nil {
 		g.tracked = driver.Spec.StorageCapacity != nil && *driver.Spec.StorageCapacity
 	}
+	return nil
 }
 
 // catchUp takes in a volume that a claim names and that the cache has not

@@ -75,11 +75,15 @@ func FuzzStockBinder(f *testing.F) {
 	})
 }
 
-// overstated tells whether an object allows a volume larger than its capacity.
+// overstated tells whether an object allows a volume larger than its capacity, or
+// whether two tell of one place.
 func overstated(w *world) bool {
+	places := map[string]bool{}
 	for _, o := range w.factory.Storage().V1().CSIStorageCapacities().Informer().GetStore().List() {
-		if room := o.(*storagev1.CSIStorageCapacity); room.Capacity != nil && room.MaximumVolumeSize != nil && room.MaximumVolumeSize.Cmp(*room.Capacity) > 0 {
+		if room := o.(*storagev1.CSIStorageCapacity); places[room.NodeTopology.String()] || room.Capacity != nil && room.MaximumVolumeSize != nil && room.MaximumVolumeSize.Cmp(*room.Capacity) > 0 {
 			return true
+		} else {
+			places[room.NodeTopology.String()] = true
 		}
 	}
 	return false

@@ -40,7 +40,7 @@ func (l *lapses) due(now time.Time) bool {
 // noteAppeared notes that the volume which a hold is for exists.
 func (c *Cache) noteAppeared(h *hold) {
 	h.turn = c.nextTurn()
-	if h.capacity == nil {
+	if h.room == nil {
 		return
 	}
 	c.sweep() // also where nobody asks
@@ -55,11 +55,11 @@ func (c *Cache) sweep() {
 		first := l.queue[0]
 		l.queue = l.queue[1:]
 		h := c.holds[first.claim]
-		if h == nil || h.turn != first.turn || h.capacity == nil {
+		if h == nil || h.turn != first.turn || h.room == nil {
 			continue // given back before
 		}
 		if len(l.listeners) > 0 {
-			l.rooms[h.capacity.room] = struct{}{}
+			l.rooms[h.room] = struct{}{}
 		}
 		c.countIn(h)
 	}

@@ -31,9 +31,9 @@ type hold struct {
 	volume *volume // existing; nil: provision, or contradicted meanwhile
 	node   string  // to provision on; "": an existing volume
 
-	bytes    int64
-	capacity *capacity // that bytes are held of; nil: none
-	turn     uint64    // of when the provisioned volume appeared; zero: not yet
+	bytes int64
+	room  *room  // that bytes are held of; nil: none
+	turn  uint64 // of when the provisioned volume appeared; zero: not yet
 
 	pods map[types.UID]struct{}
 }
@@ -109,9 +109,9 @@ func (c *Cache) Reserve(d *Demand, node string) (*plan.Plan, match.Reason) {
 		}
 		h := c.holdFor(made.of, d.pod.UID, shared)
 		h.node = node
-		if made.capacity != nil {
+		if made.room != nil {
 			h.bytes = made.of.Bytes
-			made.capacity.hold(h)
+			made.room.hold(h)
 		}
 	}
 	return p, match.Reason{}
@@ -157,7 +157,7 @@ func (c *Cache) inProgress(h *hold) bool {
 		return false
 	}
 	if h.turn > 0 {
-		return h.capacity != nil
+		return h.room != nil
 	}
 	claim := c.newestClaim(h.claim)
 	return claim != nil && claim.UID == h.uid && claims.SelectedNode(claim) == h.node
@@ -200,7 +200,7 @@ func (c *Cache) claimServed(v *volume) {
 		return
 	}
 	c.noteAppeared(h)
-	if h.capacity == nil && len(h.pods) == 0 {
+	if h.room == nil && len(h.pods) == 0 {
 		c.endHold(h)
 	}
 }
@@ -298,7 +298,8 @@ func (c *Cache) holdSelected(claim *v1.PersistentVolumeClaim) {
 		pods: map[types.UID]struct{}{},
 	}
 	s := c.scratch.Get().(*solution)
-	found := s.allot(spot{node, entry.Segments}, class.Name, h.bytes, 0)
+	s.openRooms(spot{node, entry.Segments}, class.Name, 0)
+	found := s.allot(h.bytes)
 	s.reset()
 	c.scratch.Put(s)
 	if found == nil {

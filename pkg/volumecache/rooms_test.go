@@ -4,7 +4,10 @@
 package volumecache
 
 import (
+	"fmt"
 	"math"
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"stowage.dev/stowage/pkg/testing/builders"
+	"stowage.dev/stowage/pkg/testing/campaign"
 	"stowage.dev/stowage/pkg/volume/match"
 	"stowage.dev/stowage/pkg/volume/topology"
 )
@@ -58,7 +62,14 @@ func TestCapacityReplaced(t *testing.T) {
 		}, match.NotEnoughSpace, 1},
 		"one comes and both stay": {func(w *world) {
 			w.put(roomOnA("new", "100Gi"))
+		}, match.NotEnoughSpace, 1},
+		"one comes that has more, and both stay": {func(w *world) {
+			w.put(roomOnA("new", "120Gi"))
 		}, match.Fits, 1},
+		"one comes that has more, and goes": {func(w *world) {
+			w.put(roomOnA("new", "120Gi"))
+			w.remove(roomOnA("new", "120Gi"))
+		}, match.NotEnoughSpace, 1},
 		"one comes, the other goes": {func(w *world) {
 			w.put(roomOnA("new", "100Gi"))
 			w.remove(roomOnA("old", "100Gi"))
@@ -128,7 +139,7 @@ func TestLapsedHoldsAreForgotten(t *testing.T) {
 			w.clock.SetTime(w.clock.Now().Add(time.Second))
 			ask(w, second)
 			w.check()
-			of := w.capacity[types.NamespacedName{Namespace: "kube-system", Name: "old"}]
+			of := w.capacity[types.NamespacedName{Namespace: "kube-system", Name: "old"}].room
 			if len(of.holds) != 1 || of.held != 1<<30 || w.Size().Reservations != 1 {
 				t.Errorf("%d holds of %d bytes, %d reservations; want one of 1Gi", len(of.holds), of.held, w.Size().Reservations)
 			}
@@ -168,9 +179,7 @@ func TestLapseIsTold(t *testing.T) {
 func TestVastClaims(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	r := w.roomOf("made", w.index.Acquire(topology.FromLabelSelector(nil)))
-	r.gone = &capacity{room: r, holds: map[*hold]struct{}{}}
-	of := r.gone
+	of := w.roomOf("made", w.index.Acquire(topology.FromLabelSelector(nil)))
 	holds := []*hold{{bytes: math.MaxInt64 - 1}, {bytes: 5}, {bytes: 7}}
 	for _, h := range holds {
 		of.hold(h)
@@ -187,4 +196,60 @@ func TestVastClaims(t *testing.T) {
 	if _, segments := w.index.Len(); segments != 0 {
 		t.Errorf("%d segments are left", segments)
 	}
+}
+
+// TestAllotTogether: several claims get room wherever there is a way, and never more
+// than there is. The judge tries every way.
+func TestAllotTogether(t *testing.T) {
+	t.Parallel()
+	seed := campaign.Begin(t)
+	rng := rand.New(rand.NewPCG(seed, seed))
+	for range campaign.Scale(300, 30_000) {
+		w := newWorld(t, dynamic("local", "csi"), tracked("csi"), builders.MakeNode("a").UID("node-a").Hostname("a").Zone("z").Label("rack", "r").Obj())
+		var left, largest []int64
+		for i, of := range []*builders.Capacity{
+			builders.MakeCapacity("0", "local").Hostname("a"), builders.MakeCapacity("1", "local").Zone("z"), builders.MakeCapacity("2", "local").Everywhere(),
+		}[:1+rng.IntN(3)] {
+			left, largest = append(left, 1+rng.Int64N(16)), append(largest, math.MaxInt64)
+			of.Capacity(fmt.Sprint(left[i]))
+			if rng.IntN(4) == 0 {
+				largest[i] = 1 + rng.Int64N(8)
+				of.Max(fmt.Sprint(largest[i]))
+			}
+			w.put(of.Obj())
+		}
+		var names []string
+		var bytes []int64
+		for i := range 1 + rng.IntN(5) {
+			names, bytes = append(names, fmt.Sprint("c", i)), append(bytes, 1+rng.Int64N(8))
+			w.put(pvc(names[i], fmt.Sprint(bytes[i])).Obj())
+		}
+		want, got := place(bytes, slices.Clone(left), largest), w.reserve(pod("p", names...), "a")
+		if (got != nil) != want {
+			t.Fatalf("claims of %v bytes in rooms of %v bytes, volumes of at most %v: reserved %v, want %t", bytes, left, largest, got, want)
+		}
+		for _, o := range w.capacity {
+			if o.room.held > o.total {
+				t.Fatalf("%d bytes are held of %d", o.room.held, o.total)
+			}
+		}
+	}
+}
+
+// place tells whether volumes of so many bytes have room together.
+func place(bytes, left, largest []int64) bool {
+	if len(bytes) == 0 {
+		return true
+	}
+	for i := range left {
+		if bytes[0] > left[i] || bytes[0] > largest[i] {
+			continue
+		}
+		left[i] -= bytes[0]
+		if place(bytes[1:], left, largest) {
+			return true
+		}
+		left[i] += bytes[0]
+	}
+	return false
 }

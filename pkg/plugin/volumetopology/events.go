@@ -97,8 +97,8 @@ func (p *Plugin) demand(pod *v1.Pod) *volumecache.Demand {
 }
 
 func (p *Plugin) afterClass(pod *v1.Pod, before, now *storagev1.StorageClass) bool {
-	if before != nil && equality.Semantic.DeepEqual(before.AllowedTopologies, now.AllowedTopologies) {
-		return false // nothing else that matters can change
+	if before != nil && before.UID == now.UID && equality.Semantic.DeepEqual(before.AllowedTopologies, now.AllowedTopologies) {
+		return false // nothing else that matters can change, but by another object of the name
 	}
 	for use := range claims.Used(pod) {
 		if claim := p.cache.Claim(pod.Namespace, use.Name); claim != nil && match.ClaimClass(claim) == now.Name {

@@ -107,6 +107,20 @@ func (c *Cache) armLapse() {
 	}
 }
 
+// tellSoon has the listeners told that bytes of the room were given back, although the
+// time of no hold is over.
+func (c *Cache) tellSoon(r *room) {
+	l := &c.lapse
+	if len(l.listeners) == 0 {
+		return
+	}
+	l.rooms[r] = struct{}{}
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+	l.timer = time.AfterFunc(lapsePause, c.tellLapses)
+}
+
 // tellLapses tells the listeners what was given back.
 func (c *Cache) tellLapses() {
 	c.mu.Lock()

@@ -32,8 +32,11 @@ type hold struct {
 	node   string  // to provision on; "": an existing volume
 
 	bytes int64
-	room  *room  // that bytes are held of; nil: none
-	turn  uint64 // of when the provisioned volume appeared; zero: not yet
+	room  *room // that bytes are held of; nil: none
+	// figure is the room's bytes, as reported when the hold began, less those of volumes
+	// that later reports count in; -1: not known.
+	figure int64
+	turn   uint64 // of when the provisioned volume appeared; zero: not yet
 
 	pods map[types.UID]struct{}
 }
@@ -200,7 +203,10 @@ func (c *Cache) claimServed(v *volume) {
 		return
 	}
 	c.noteAppeared(h)
-	if h.room == nil && len(h.pods) == 0 {
+	if h.reported() {
+		c.tellSoon(h.room)
+		c.countIn(h)
+	} else if h.room == nil && len(h.pods) == 0 {
 		c.endHold(h)
 	}
 }

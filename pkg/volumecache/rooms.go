@@ -71,7 +71,10 @@ func (r *room) remaining() int64 {
 
 // hold holds the bytes of a hold.
 func (r *room) hold(h *hold) {
-	h.room = r
+	h.room, h.figure = r, -1
+	if r.limited() {
+		h.figure = r.newest.total
+	}
 	r.holds[h] = struct{}{}
 	r.held = saturate(r.held, h.bytes)
 }
@@ -122,8 +125,18 @@ func (c *Cache) countReported(a *capacity) {
 	}
 }
 
-// countIn gives back what is held for a volume that exists.
+// reported tells whether the room's bytes have fallen by those of the hold since it
+// began: the driver counted the volume in before the volume was seen.
+func (h *hold) reported() bool {
+	return h.room != nil && h.room.limited() && h.room.newest.total <= h.figure-h.bytes
+}
+
+// countIn gives back what is held for a volume that exists. What the room's bytes have
+// fallen by for this one says nothing about the others.
 func (c *Cache) countIn(h *hold) {
+	for other := range h.room.holds {
+		other.figure = max(other.figure-h.bytes, -1)
+	}
 	c.vacate(h)
 	if len(h.pods) == 0 {
 		c.endHold(h)

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -115,6 +116,80 @@ func TestCapacityReplaced(t *testing.T) {
 				t.Errorf("%d reservations are left, want %d", got, tc.left)
 			}
 		})
+	}
+}
+
+// TestReportedBeforeTheVolume: a driver's report that counts a volume in may come before
+// the volume is seen. Its bytes are not counted twice then.
+func TestReportedBeforeTheVolume(t *testing.T) {
+	t.Parallel()
+	for story, tc := range map[string]struct {
+		do   func(w *world)
+		want match.ReasonCode
+		left int // reservations
+	}{
+		"it counts the volume in":      {func(w *world) { w.put(roomOnA("old", "60Gi")) }, match.Fits, 0},
+		"it does not":                  {func(w *world) { w.put(roomOnA("old", "100Gi")) }, match.NotEnoughSpace, 1},
+		"it fell by less":              {func(w *world) { w.put(roomOnA("old", "61Gi")) }, match.NotEnoughSpace, 1},
+		"another object counts it in":  {func(w *world) { w.put(roomOnA("new", "60Gi")) }, match.Fits, 0},
+		"the last report has it again": {func(w *world) { w.put(roomOnA("old", "60Gi")); w.put(roomOnA("old", "100Gi")) }, match.NotEnoughSpace, 1},
+		"there was no report to go by": {func(w *world) { w.remove(roomOnA("old", "100Gi")) }, match.NotEnoughSpace, 1},
+		"it counts in two, and one is seen": {func(w *world) {
+			w.put(pvc("e", "60Gi").SelectedNode("a").Obj(), roomOnA("old", "0"))
+		}, match.NotEnoughSpace, 1},
+	} {
+		t.Run(story, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, node("a"), dynamic("local", "csi"), tracked("csi"), roomOnA("old", "120Gi"))
+			w.put(pvc("c", "60Gi").SelectedNode("a").Obj(), pvc("d", "60Gi").Obj())
+			tc.do(w)
+			appear(w)
+			w.check()
+			if got := w.fits(pod("second", "d"), "a"); got != tc.want {
+				t.Errorf("Fits says %q, want %q", got, tc.want)
+			}
+			if got := w.Size().Reservations; got != tc.left {
+				t.Errorf("%d reservations are left, want %d", got, tc.left)
+			}
+		})
+	}
+}
+
+// TestReportedIsTold: pods that wait for the bytes hear of no event when the volume
+// appears, so the listeners are told, and soon.
+func TestReportedIsTold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, node("a"), dynamic("local", "csi"), tracked("csi"), roomOnA("old", "120Gi"))
+		w.put(pvc("c", "60Gi").SelectedNode("a").Obj(), pvc("d", "60Gi").Obj(), roomOnA("old", "60Gi"))
+		told := make(chan bool, 2)
+		stop := w.OnLapse(func(helps func(*Demand) bool) { told <- helps(w.demand(pod("second", "d"))) })
+		appear(w)
+		time.Sleep(2 * lapsePause) //nolint:forbidigo // the bubble's time
+		stop()
+		synctest.Wait()
+		if len(told) != 1 || !<-told {
+			t.Error("the listeners are not told once that it helps")
+		}
+	})
+}
+
+// TestReportedForAnother: one fall of the room's bytes ends one hold.
+func TestReportedForAnother(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, node("a"), dynamic("local", "csi"), tracked("csi"), roomOnA("r", "100Gi"))
+	w.put(pvc("c", "60Gi").SelectedNode("a").Obj(), pvc("e", "30Gi").SelectedNode("a").Obj(), roomOnA("r", "40Gi"))
+	appear(w)
+	w.put(localPV("other", "a", "30Gi").ClaimRef("default", "e", "pvc-e").Phase(v1.VolumeBound).Obj())
+	w.check()
+	of := w.capacity[types.NamespacedName{Namespace: "kube-system", Name: "r"}].room
+	if of.held != 30<<30 {
+		t.Errorf("%d bytes are held, want those of the volume that no report counts in", of.held)
+	}
+	w.put(roomOnA("r", "10Gi"))
+	w.check()
+	if of.held != 0 || w.Size().Reservations != 0 {
+		t.Errorf("%d bytes and %d reservations are held after the next report, want none", of.held, w.Size().Reservations)
 	}
 }
 

@@ -73,7 +73,7 @@ func (c *Cache) Demand(pod *v1.Pod) (*Demand, *claims.Refusal, error) {
 	}
 	d := &Demand{pod: pod, bound: set.Bound, delayed: len(set.Delayed)}
 	for place, delayed := range set.Delayed {
-		request, err := match.NewRequest(delayed.Claim)
+		request, err := c.request(delayed.Claim)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -106,6 +106,54 @@ func (d *Demand) groupOf(object *storagev1.StorageClass) *group {
 	// A stand-in until prepare finds the shared entry.
 	d.groups = append(d.groups, group{class: &class{name: object.Name, object: object}})
 	return &d.groups[len(d.groups)-1]
+}
+
+// compiled keeps the requests of claims with a selector, which users make of any size:
+// each event has the claims of all waiting pods compiled, under the scheduling queue's
+// lock. Safe for concurrent use.
+type compiled struct {
+	mu      sync.Mutex
+	byClaim map[types.NamespacedName]compiledClaim // of claims that the informer has
+}
+
+// compiledClaim is what a state of a claim was compiled to.
+type compiledClaim struct {
+	claim   *v1.PersistentVolumeClaim
+	request *match.Request
+	err     error
+}
+
+// of tells whether the claim, as it is, was compiled.
+func (k compiledClaim) of(claim *v1.PersistentVolumeClaim) bool {
+	return k.claim == claim ||
+		k.claim != nil && k.claim.UID == claim.UID && k.claim.ResourceVersion == claim.ResourceVersion
+}
+
+// request compiles a claim, once for each state of it.
+func (c *Cache) request(claim *v1.PersistentVolumeClaim) (*match.Request, error) {
+	if claim.Spec.Selector == nil {
+		return match.NewRequest(claim)
+	}
+	c.compiled.mu.Lock()
+	known := c.compiled.byClaim[keyOf(claim)]
+	c.compiled.mu.Unlock()
+	if known.of(claim) {
+		return known.request, known.err
+	}
+	request, err := match.NewRequest(claim)
+	c.compiled.mu.Lock()
+	defer c.compiled.mu.Unlock()
+	if _, gone := c.claims.PersistentVolumeClaims(claim.Namespace).Get(claim.Name); gone == nil {
+		c.compiled.byClaim[keyOf(claim)] = compiledClaim{claim, request, err}
+	}
+	return request, err
+}
+
+// drop forgets a claim that the informer has no longer.
+func (k *compiled) drop(key types.NamespacedName) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.byClaim, key)
 }
 
 // prepare fills in what is known of the group's class.

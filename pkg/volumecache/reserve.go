@@ -338,6 +338,7 @@ func (c *Cache) claimGone(claim *v1.PersistentVolumeClaim) {
 	}
 	if _, err := c.claims.PersistentVolumeClaims(claim.Namespace).Get(claim.Name); err != nil {
 		delete(c.ephemeral, key)
+		c.compiled.drop(key)
 	}
 	c.followClaim(key)
 	c.watch.notify(watchKey{kind: watchClaim, namespace: claim.Namespace, name: claim.Name})

@@ -100,8 +100,14 @@ func (p *Plugin) afterClass(pod *v1.Pod, before, now *storagev1.StorageClass) bo
 	if before != nil && before.UID == now.UID && equality.Semantic.DeepEqual(before.AllowedTopologies, now.AllowedTopologies) {
 		return false // nothing else that matters can change, but by another object of the name
 	}
+	return p.uses(pod, func(claim *v1.PersistentVolumeClaim) bool { return match.ClaimClass(claim) == now.Name })
+}
+
+// uses tells whether some claim of the pod is such a one. It compiles nothing: hints
+// run for every waiting pod under the scheduling queue's lock.
+func (p *Plugin) uses(pod *v1.Pod, such func(*v1.PersistentVolumeClaim) bool) bool {
 	for use := range claims.Used(pod) {
-		if claim := p.cache.Claim(pod.Namespace, use.Name); claim != nil && match.ClaimClass(claim) == now.Name {
+		if claim := p.cache.Claim(pod.Namespace, use.Name); claim != nil && such(claim) {
 			return true
 		}
 	}
@@ -151,6 +157,10 @@ func (p *Plugin) afterVolume(pod *v1.Pod, before, now *v1.PersistentVolume) bool
 		return false // somebody else's: two of these come with every claim that is bound
 	case now != nil && before != nil && !decisive(before, now):
 		return false
+	case now != nil && !given && !namesClaimOf(now, pod) && !p.uses(pod, func(claim *v1.PersistentVolumeClaim) bool {
+		return claim.Spec.VolumeName == now.Name || match.ClaimClass(claim) == match.VolumeClass(now)
+	}):
+		return false
 	case now == nil:
 		p.cache.ObserveVolume(before.Name)
 	default:
@@ -193,12 +203,9 @@ func (p *Plugin) afterNode(pod *v1.Pod, before, now *v1.Node) bool {
 
 // wasSelected tells whether a claim of the pod was to be provisioned on the node.
 func (p *Plugin) wasSelected(pod *v1.Pod, node string) bool {
-	for use := range claims.Used(pod) {
-		if claim := p.cache.Claim(pod.Namespace, use.Name); claim != nil && !claims.IsBound(claim) && claims.SelectedNode(claim) == node {
-			return true
-		}
-	}
-	return false
+	return p.uses(pod, func(claim *v1.PersistentVolumeClaim) bool {
+		return !claims.IsBound(claim) && claims.SelectedNode(claim) == node
+	})
 }
 
 func (p *Plugin) afterCSINode(pod *v1.Pod, before, now *storagev1.CSINode) bool {
@@ -224,6 +231,9 @@ func tracksCapacity(driver *storagev1.CSIDriver) bool {
 func (p *Plugin) afterCapacity(pod *v1.Pod, before, now *storagev1.CSIStorageCapacity) bool {
 	if before != nil && equality.Semantic.DeepEqual(before.Capacity, now.Capacity) &&
 		equality.Semantic.DeepEqual(before.MaximumVolumeSize, now.MaximumVolumeSize) {
+		return false
+	}
+	if !p.uses(pod, func(claim *v1.PersistentVolumeClaim) bool { return match.ClaimClass(claim) == now.StorageClassName }) {
 		return false
 	}
 	p.cache.ObserveCapacity(now.Namespace, now.Name)

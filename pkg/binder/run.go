@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
@@ -210,7 +211,8 @@ func (r *run) selectNodes(ctx context.Context) error {
 }
 
 // checkSelected asks the API server, not a cache, whether the node that the
-// claim was last to be provisioned on still exists.
+// claim was last to be provisioned on still exists. It does not ask for a name that
+// no node can have: the annotation is the user's to write.
 func (r *run) checkSelected(ctx context.Context, p *provision) error {
 	claim := r.newestClaim(p.Claim)
 	if claim == nil {
@@ -218,6 +220,10 @@ func (r *run) checkSelected(ctx context.Context, p *provision) error {
 	}
 	selected := claim.Annotations[plan.AnnSelectedNode]
 	if selected == "" || selected == r.plan.Node {
+		return nil
+	}
+	if len(validation.NameIsDNSSubdomain(selected, false)) > 0 {
+		p.gone = selected
 		return nil
 	}
 	_, err := settled(ctx, func(ctx context.Context) (*v1.Node, error) {

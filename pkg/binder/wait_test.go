@@ -305,16 +305,18 @@ func TestStatusIsLeftToThePVController(t *testing.T) {
 func TestSelectedNodeOfAnotherNode(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
-		exists bool
-		want   plan.FailureCode
+		selected string
+		exists   bool
+		want     plan.FailureCode
 	}{
-		"the node is gone: overwritten": {},
-		"the node exists: it stays":     {exists: true, want: plan.SelectedElsewhere},
+		"the node is gone: overwritten":        {selected: "old"},
+		"no node has such a name: overwritten": {selected: "old/../one"},
+		"the node exists: it stays":            {selected: "old", exists: true, want: plan.SelectedElsewhere},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := newCluster(t, claim("a"), claim("p").SelectedNode("old").Provisioner("csi"), volume("pv-a"))
+				c := newCluster(t, claim("a"), claim("p").SelectedNode(tc.selected).Provisioner("csi"), volume("pv-a"))
 				if tc.exists {
 					c.nodes["old"] = builders.MakeNode("old").Obj()
 				}

@@ -92,7 +92,7 @@ func New(ctx context.Context, c Config) (*Extender, error) {
 		settings: *c.Settings.DeepCopy(),
 		client:   c.Client,
 		cache:    engine,
-		attempts: attempt.New(engine, c.Client.CoreV1().Nodes()),
+		attempts: attempt.New(engine),
 		score:    score.New(c.Settings.Scoring),
 		nodes:    c.Informers.Core().V1().Nodes().Lister(),
 		pods:     pods.Lister(),

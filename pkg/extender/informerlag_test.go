@@ -10,10 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clienttesting "k8s.io/client-go/testing"
 
 	"stowage.dev/stowage/pkg/apis/extender"
 )
@@ -195,19 +192,21 @@ func TestCapacityShownLate(t *testing.T) {
 func TestDecidingEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, extender.ModeFull, localClass(), node("a"), claim("c", "1Gi").SelectedNode("gone").Obj())
-		decided := 0
-		w.client.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
-			decided++
-			time.Sleep(lagEnds * 3 / 4) //nolint:forbidigo // the bubble's time
-			w.gate.change(func() { w.gate.shown++ })
-			return true, nil, apierrors.NewNotFound(v1.Resource("nodes"), "gone")
-		})
+		w := newWorld(t, extender.ModeFull)
 		for _, want := range []int{3, 1} {
-			decided = 0
-			if got := w.filterNames(pod("p", "c"), "a"); len(*got.NodeNames) != 0 || got.Error != "" {
-				t.Errorf("nodes %v, error %q", *got.NodeNames, got.Error)
+			decided := 0
+			decide := func() {
+				decided++
+				time.Sleep(lagEnds * 3 / 4) //nolint:forbidigo // the bubble's time
+				w.gate.change(func() { w.gate.shown++ })
 			}
+			asked := w.gate.ask("p", 1)
+			decide()
+			bounded, done := w.gate.spend(t.Context(), w.gate.informerLag)
+			for w.gate.more(bounded, &asked) {
+				decide()
+			}
+			done()
 			if decided != want {
 				t.Errorf("decided %d times, want %d", decided, want)
 			}

@@ -65,9 +65,6 @@ func ask(t *testing.T, w *world, p *v1.Pod, nodes []*v1.Node) {
 	if refusal != nil || err != nil {
 		return
 	}
-	for node := range d.Selected {
-		d.Forget(node)
-	}
 	left, _ := w.Nodes(d)
 	for _, object := range nodes {
 		fits := w.Fits(d, object).Code == match.Fits

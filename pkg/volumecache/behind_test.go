@@ -4,11 +4,14 @@
 package volumecache
 
 import (
+	"context"
+	"sync"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+	fcache "k8s.io/client-go/tools/cache/testing"
 
 	"stowage.dev/stowage/pkg/testing/builders"
 )
@@ -70,5 +73,70 @@ func TestBehind(t *testing.T) {
 				t.Errorf("caught up with %d, and is behind: %t of %v", asked, c.behind.some.Load(), c.behind.missing)
 			}
 		})
+	}
+}
+
+// TestIndexFunctionsAreCalledFirst: what behind rests on. client-go does not promise
+// it: an informer's store calls its index functions with each state that it takes in,
+// before any handler is called with it, whether the state comes from the watch or from a
+// list after the watch broke. (It does not call them for what such a list lacks.)
+func TestIndexFunctionsAreCalledFirst(t *testing.T) {
+	t.Parallel()
+	source := fcache.NewFakeControllerSource()
+	informer := cache.NewSharedIndexInformer(source, &v1.Node{}, 0, cache.Indexers{})
+	indexed := make(chan *v1.Node, 16) // states that the index function was called with
+	if err := informer.AddIndexers(cache.Indexers{"test": func(object any) ([]string, error) {
+		indexed <- object.(*v1.Node)
+		return nil, nil
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	heard := make(chan string, 8)
+	hear := func(what string, object any) {
+		node, last := object.(*v1.Node), (*v1.Node)(nil)
+		for len(indexed) > 0 {
+			last = <-indexed
+		}
+		if what != "deleted" && (last == nil || last.Name != node.Name || last.ResourceVersion != node.ResourceVersion) {
+			t.Errorf("%s: a handler is called with %s %s, the index function before with %v", what, node.Name, node.ResourceVersion, last)
+		}
+		heard <- what
+	}
+	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { hear("added", object) },
+		UpdateFunc: func(_, object any) { hear("updated", object) },
+		DeleteFunc: func(object any) {
+			if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
+				object = last.Obj
+			}
+			hear("deleted", object)
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { informer.RunWithContext(ctx) })
+	defer running.Wait()
+	defer stop()
+	if !cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
+		t.Fatal("the informer does not start")
+	}
+	object := func(name string) *v1.Node { return builders.MakeNode(name).UID("node-" + name).Obj() }
+	for _, step := range []struct {
+		want string
+		do   func()
+	}{
+		{"added", func() { source.Add(object("a")) }},
+		{"updated", func() { source.Modify(object("a")) }},
+		{"deleted", func() { source.Delete(object("a")) }},
+		{"added", func() { source.Add(object("b")) }},
+		{"updated", func() { source.ModifyDropWatch(object("b")); source.ResetWatch() }},
+	} {
+		step.do()
+		if got := <-heard; got != step.want {
+			t.Fatalf("a node was %s, want %s", got, step.want)
+		}
 	}
 }

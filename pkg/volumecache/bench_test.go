@@ -193,3 +193,26 @@ func benchmarkReserve(b *testing.B, name string, w *world, p *v1.Pod) {
 		}
 	})
 }
+
+// BenchmarkDemandSelector compiles what a pod asks for, as each event does for all waiting pods,
+// with a claim that selects by one label of so many values.
+func BenchmarkDemandSelector(b *testing.B) {
+	for _, values := range []int{0, 10, 20_000} {
+		b.Run(fmt.Sprint("values=", values), func(b *testing.B) {
+			var tiers []string
+			for i := range values {
+				tiers = append(tiers, "tier-"+strconv.Itoa(i))
+			}
+			c := pvc("c", "1Gi")
+			if values > 0 {
+				c.MatchExpression("tier", "In", tiers...)
+			}
+			w := newWorld(b, node("a"), wffc("local"), c.Obj())
+			p := pod("p", "c")
+			b.ReportAllocs()
+			for b.Loop() {
+				w.demand(p)
+			}
+		})
+	}
+}

@@ -54,9 +54,10 @@ type Cache struct {
 	synced     []cache.DoneChecker
 	started    sync.Once // what existed at the start has been seen
 
-	scratch sync.Pool // *solution
-	watch   watchers
-	behind  behind
+	scratch  sync.Pool // *solution
+	watch    watchers
+	compiled compiled
+	behind   behind
 
 	// mu guards all below. Nothing that blocks is called while it is held.
 	mu       sync.RWMutex
@@ -164,6 +165,7 @@ func New(cfg Config) (*Cache, error) {
 		expected:   map[types.UID]struct{}{},
 	}
 	c.scratch.New = func() any { return &solution{} }
+	c.compiled.byClaim = map[types.NamespacedName]compiledClaim{}
 	c.watch.byKey = map[watchKey]map[*watcher]struct{}{}
 	c.lapse = lapses{listeners: map[*func(helps func(*Demand) bool)]struct{}{}, rooms: map[*room]struct{}{}}
 	c.behind.missing = map[missed]string{}

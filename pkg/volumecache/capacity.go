@@ -6,6 +6,7 @@ package volumecache
 import (
 	"cmp"
 	"math"
+	"math/bits"
 	"slices"
 
 	storagev1 "k8s.io/api/storage/v1"
@@ -14,23 +15,13 @@ import (
 	"stowage.dev/stowage/pkg/volume/topology"
 )
 
-// capacity is a CSIStorageCapacity in the cache with what is held of it.
+// capacity is a CSIStorageCapacity in the cache.
 type capacity struct {
 	object  *storagev1.CSIStorageCapacity
 	room    *room
 	turn    uint64 // of when it was taken in
 	total   int64  // bytes; math.MaxInt64: not stated
 	largest int64  // bytes of the largest volume; math.MaxInt64: not stated
-	holds   map[*hold]struct{}
-	held    int64 // bytes of holds; math.MaxInt64: that many or more
-}
-
-// remaining is the bytes not held, never negative.
-func (a *capacity) remaining() int64 {
-	if a.total == math.MaxInt64 {
-		return a.total
-	}
-	return a.total - min(a.total, a.held)
 }
 
 // ObserveCapacity brings the cache up to what the informer's store has for the
@@ -79,7 +70,7 @@ func (c *Cache) setCapacity(object *storagev1.CSIStorageCapacity) {
 	if old != nil && old.object.UID == object.UID && !newer(object.ResourceVersion, old.object.ResourceVersion) {
 		return
 	}
-	entry := &capacity{object: object, turn: c.nextTurn(), total: math.MaxInt64, holds: map[*hold]struct{}{}}
+	entry := &capacity{object: object, turn: c.nextTurn(), total: math.MaxInt64}
 	if object.Capacity != nil {
 		entry.total = object.Capacity.Value()
 		entry.largest = math.MaxInt64 // what remains is the bound
@@ -88,16 +79,13 @@ func (c *Cache) setCapacity(object *storagev1.CSIStorageCapacity) {
 		entry.largest = object.MaximumVolumeSize.Value()
 	}
 	entry.room = c.roomOf(object.StorageClassName, c.index.Acquire(topology.FromLabelSelector(object.NodeTopology)))
-	entry.room.objects = append(entry.room.objects, entry)
 	c.capacity[key] = entry
-	if entry.room.gone != nil {
-		c.take(entry, entry.room.gone)
-		entry.room.gone = nil
-	}
+	entry.room.add(entry)
 	if old != nil {
 		c.dropCapacity(old)
 		c.noteCapacity(object.StorageClassName)
 	}
+	c.countReported(entry)
 }
 
 func (c *Cache) removeCapacity(object *storagev1.CSIStorageCapacity) {
@@ -112,72 +100,115 @@ func (c *Cache) removeCapacity(object *storagev1.CSIStorageCapacity) {
 	c.dropCapacity(entry)
 }
 
-// dropCapacity takes the object out of its room. What is held of it is held of the
-// newest object there, or kept for the next one.
+// dropCapacity takes the object out of its room.
 func (c *Cache) dropCapacity(entry *capacity) {
-	r := entry.room
-	r.objects = slices.DeleteFunc(slices.Clone(r.objects), func(o *capacity) bool { return o == entry })
-	if len(r.objects) > 0 {
-		c.take(slices.MaxFunc(r.objects, func(a, b *capacity) int { return cmp.Compare(a.turn, b.turn) }), entry)
-	} else {
-		r.gone = entry
-	}
-	c.tidy(r)
+	entry.room.drop(entry)
+	c.tidy(entry.room)
 }
 
-// share is what one question has already taken of a capacity object.
+// share is what one question has already taken of a room.
 type share struct {
-	of    *capacity
+	of    *room
+	left  int64 // bytes that nothing has taken, before the question
 	taken int64
 }
 
-// allot finds room for bytes on the spot: of the objects that are large enough
-// the roomiest one, ties by name. freed bytes count as free everywhere: evicted
-// pods would give them back. It returns nil when there is no room.
-func (s *solution) allot(at spot, class string, bytes, freed int64) *capacity {
-	best, bestLeft := -1, int64(-1)
+// openRooms lists the rooms of the class on the spot, the one with the most bytes left
+// first, ties by name. freed bytes count as free everywhere: evicted pods would give
+// them back. besides is what others will take.
+func (s *solution) openRooms(at spot, class string, freed int64, besides map[CapacityPool]int64) {
+	s.shares = s.shares[:0]
 	for _, segment := range at.segments {
 		r := segment.Data.rooms[class]
-		if r == nil {
+		if r == nil || r.newest == nil {
 			continue
 		}
-		for _, candidate := range r.objects {
-			if bytes > candidate.largest {
-				continue
-			}
-			i := s.shareOf(candidate)
-			left := candidate.remaining()
-			if left != math.MaxInt64 {
-				left = max(0, saturate(left, freed)-s.besides[CapacityPool{r}]) - s.shares[i].taken
-			}
-			if left < bytes || left < bestLeft {
-				continue
-			}
-			if left > bestLeft || candidate.before(s.shares[best].of) {
-				best, bestLeft = i, left
-			}
+		left := r.remaining()
+		if left != math.MaxInt64 {
+			left = max(0, saturate(left, freed)-besides[CapacityPool{r}])
+		}
+		s.shares = append(s.shares, share{of: r, left: left})
+	}
+	slices.SortFunc(s.shares, func(a, b share) int {
+		if a.left != b.left {
+			return cmp.Compare(b.left, a.left)
+		}
+		return a.of.newest.compare(b.of.newest)
+	})
+}
+
+// allot finds the room with the most bytes left for a volume of so many bytes; nil if
+// none has as many.
+func (s *solution) allot(bytes int64) *room {
+	best := -1
+	for i := range s.shares {
+		left := s.shares[i].left - s.shares[i].taken
+		if bytes <= s.shares[i].of.newest.largest && bytes <= left && (best < 0 || left > s.shares[best].left-s.shares[best].taken) {
+			best = i
 		}
 	}
 	if best < 0 {
 		return nil
 	}
-	s.shares[best].taken += bytes
+	if s.shares[best].left < math.MaxInt64 {
+		s.shares[best].taken += bytes
+	}
 	return s.shares[best].of
 }
 
-func (s *solution) shareOf(of *capacity) int {
+// allotTogether finds rooms for several volumes, where taking the one with the most
+// bytes left for each may fail though there is a way. It tells whether there is one,
+// for no more than maxTogether volumes. The rooms are then the provisions'.
+//
+// Of the sets of volumes that the first rooms can have together it keeps all, as bits,
+// and for each the set that the last of these rooms gets.
+func (s *solution) allotTogether(provisions []*provision) bool {
+	if len(provisions) > maxTogether {
+		return false
+	}
+	all := 1<<len(provisions) - 1
+	var sum, largest [1 << maxTogether]int64
+	for set := 1; set <= all; set++ {
+		last := bits.Len(uint(set)) - 1
+		rest := set &^ (1 << last)
+		sum[set] = saturate(sum[rest], provisions[last].of.Bytes)
+		largest[set] = max(largest[rest], provisions[last].of.Bytes)
+	}
+	var reached [1 << maxTogether]bool
+	reached[0] = true
+	s.rows = s.rows[:0]
 	for i := range s.shares {
-		if s.shares[i].of == of {
-			return i
+		var row [1 << maxTogether]uint8
+		for set := all; set > 0; set-- { // what a set is made of is smaller: not of this room yet
+			for part := set; part > 0 && !reached[set]; part = (part - 1) & set {
+				if reached[set&^part] && sum[part] <= s.shares[i].left && largest[part] <= s.shares[i].of.newest.largest {
+					reached[set], row[set] = true, uint8(part)
+				}
+			}
+		}
+		if s.rows = append(s.rows, row); reached[all] {
+			break
 		}
 	}
-	s.shares = append(s.shares, share{of: of})
-	return len(s.shares) - 1
+	if !reached[all] {
+		return false
+	}
+	for i, set := len(s.rows)-1, all; set > 0; i-- {
+		part := int(s.rows[i][set])
+		for j, p := range provisions {
+			if part&(1<<j) != 0 {
+				p.room = s.shares[i].of
+			}
+		}
+		set &^= part
+	}
+	return true
 }
 
-func (a *capacity) before(b *capacity) bool {
-	if a.object.Namespace != b.object.Namespace {
-		return a.object.Namespace < b.object.Namespace
-	}
-	return a.object.Name < b.object.Name
+// maxTogether is how many volumes allotTogether can find rooms for.
+const maxTogether = 8
+
+// compare orders objects by name.
+func (a *capacity) compare(b *capacity) int {
+	return cmp.Or(cmp.Compare(a.object.Namespace, b.object.Namespace), cmp.Compare(a.object.Name, b.object.Name))
 }

@@ -131,8 +131,8 @@ func (c *Cache) checkHolds(fail func(format string, args ...any)) {
 			fail("hold of claim %s: its volume is not held by it, or it also provisions", claim)
 		case len(h.pods) == 0 && h.node == "":
 			fail("hold of claim %s has no pod", claim)
-		case h.capacity != nil && !holds(h.capacity, h):
-			fail("hold of claim %s is not counted by its capacity", claim)
+		case h.room != nil && !holds(h.room, h):
+			fail("hold of claim %s is not counted by its room", claim)
 		}
 		for pod := range h.pods {
 			if !slices.Contains(c.byPod[pod], h) {
@@ -151,44 +151,36 @@ func (c *Cache) checkHolds(fail func(format string, args ...any)) {
 
 // checkRooms holds the rooms against their objects and holds.
 func (c *Cache) checkRooms(fail func(format string, args ...any)) {
-	all, objects := map[*capacity]struct{}{}, map[*room]int{}
+	objects := map[*room]int{}
 	for key, entry := range c.capacity {
-		all[entry] = struct{}{}
 		if objects[entry.room]++; !slices.Contains(entry.room.objects, entry) {
 			fail("capacity %s is not in its room", key)
 		}
+		if newer(entry.object.ResourceVersion, entry.room.newest.object.ResourceVersion) {
+			fail("capacity %s is newer than what its room goes by", key)
+		}
 	}
 	for _, h := range c.holds {
-		if h.capacity == nil {
-			continue
-		}
-		r := h.capacity.room
-		all[h.capacity] = struct{}{}
-		if _, ok := objects[r]; !ok {
-			objects[r] = 0
-		}
-		if !slices.Contains(r.objects, h.capacity) && r.gone != h.capacity {
-			fail("hold of claim %s is of a capacity that its room does not know", h.claim)
+		if h.room != nil {
+			objects[h.room] += 0
 		}
 	}
 	for r, count := range objects {
-		if r.segment.Data.rooms[r.class] != r || len(r.objects) != count || (r.gone != nil && count > 0) {
+		switch {
+		case r.segment.Data.rooms[r.class] != r || len(r.objects) != count || (r.newest == nil) != (count == 0):
 			fail("room of class %q is not that of segment %q, or has %d objects and not %d", r.class, r.segment.Key(), len(r.objects), count)
+		case r.held != r.sum():
+			fail("room of class %q holds %d bytes, and counts %d", r.class, r.sum(), r.held)
 		}
-	}
-	for entry := range all {
-		if entry.held != entry.sum() {
-			fail("capacity %s holds %d bytes, and counts %d", entry.object.Name, entry.sum(), entry.held)
-		}
-		for h := range entry.holds {
-			if h.capacity != entry || c.holds[h.claim] != h {
-				fail("capacity %s counts a hold of claim %s that is not there", entry.object.Name, h.claim)
+		for h := range r.holds {
+			if h.room != r || c.holds[h.claim] != h {
+				fail("room of class %q counts a hold of claim %s that is not there", r.class, h.claim)
 			}
 		}
 	}
 }
 
-func holds(a *capacity, h *hold) bool {
-	_, ok := a.holds[h]
+func holds(r *room, h *hold) bool {
+	_, ok := r.holds[h]
 	return ok
 }

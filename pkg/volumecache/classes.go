@@ -47,7 +47,9 @@ func (c *Cache) forgetClass(entry *class) {
 
 // syncClass brings the entry of a class up to the object that a scheduling
 // cycle has read, and sees to it that its volumes are indexed by the label keys
-// that requests select by. It takes the write lock only when something changes.
+// that requests select by. It takes the write lock only when something changes. It
+// returns nil for a class that has been deleted or replaced since: nothing would ever
+// drop its entry.
 func (c *Cache) syncClass(object *storagev1.StorageClass, requests []*match.Request) *class {
 	c.mu.RLock()
 	entry := c.class[object.Name]
@@ -58,6 +60,9 @@ func (c *Cache) syncClass(object *storagev1.StorageClass, requests []*match.Requ
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if stored := c.Class(object.Name); stored == nil || stored.UID != object.UID {
+		return nil
+	}
 	entry = c.classEntry(object.Name)
 	if entry.object != object && (entry.object == nil || entry.object.UID != object.UID || newer(object.ResourceVersion, entry.object.ResourceVersion)) {
 		c.setAllowed(entry, object)
@@ -117,7 +122,10 @@ func (c *Cache) removeClass(object *storagev1.StorageClass) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	entry := c.class[object.Name]
-	if entry == nil || entry.object == nil || entry.object.UID != object.UID {
+	if entry == nil || entry.object == nil {
+		return
+	}
+	if stored := c.Class(object.Name); stored != nil && stored.UID == entry.object.UID {
 		return
 	}
 	if entry.allowed != nil {

@@ -4,6 +4,7 @@
 package volumecache
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -49,8 +50,8 @@ type pending struct {
 	key types.NamespacedName
 	// place is the claim's place among the pod's delayed claims.
 	place int
-	// selected is the node that has been chosen for provisioning, "" for none
-	// or one that is gone for good.
+	// selected is the node that has been chosen for provisioning; "" if none is, or
+	// if it is void, see selectedNode.
 	selected string
 }
 
@@ -72,21 +73,23 @@ func (c *Cache) Demand(pod *v1.Pod) (*Demand, *claims.Refusal, error) {
 	}
 	d := &Demand{pod: pod, bound: set.Bound, delayed: len(set.Delayed)}
 	for place, delayed := range set.Delayed {
-		request, err := match.NewRequest(delayed.Claim)
+		request, err := c.request(delayed.Claim)
 		if err != nil {
 			return nil, nil, err
 		}
 		g := d.groupOf(delayed.Class)
 		g.pending = append(g.pending, pending{
 			Request: request, key: keyOf(delayed.Claim), place: place,
-			selected: claims.SelectedNode(delayed.Claim),
+			selected: c.selectedNode(delayed),
 		})
 		if request.Selector != nil && d.memo == nil {
 			d.memo = &memo{}
 		}
 	}
 	for i := range d.groups {
-		c.prepare(&d.groups[i])
+		if err := c.prepare(&d.groups[i]); err != nil {
+			return nil, nil, err
+		}
 	}
 	for _, claim := range d.bound {
 		c.catchUp(claim.Spec.VolumeName)
@@ -105,22 +108,73 @@ func (d *Demand) groupOf(object *storagev1.StorageClass) *group {
 	return &d.groups[len(d.groups)-1]
 }
 
+// compiled keeps the requests of claims with a selector, which users make of any size:
+// each event has the claims of all waiting pods compiled, under the scheduling queue's
+// lock. Safe for concurrent use.
+type compiled struct {
+	mu      sync.Mutex
+	byClaim map[types.NamespacedName]compiledClaim // of claims that the informer has
+}
+
+// compiledClaim is what a state of a claim was compiled to.
+type compiledClaim struct {
+	claim   *v1.PersistentVolumeClaim
+	request *match.Request
+	err     error
+}
+
+// of tells whether the claim, as it is, was compiled.
+func (k compiledClaim) of(claim *v1.PersistentVolumeClaim) bool {
+	return k.claim == claim ||
+		k.claim != nil && k.claim.UID == claim.UID && k.claim.ResourceVersion == claim.ResourceVersion
+}
+
+// request compiles a claim, once for each state of it.
+func (c *Cache) request(claim *v1.PersistentVolumeClaim) (*match.Request, error) {
+	if claim.Spec.Selector == nil {
+		return match.NewRequest(claim)
+	}
+	c.compiled.mu.Lock()
+	known := c.compiled.byClaim[keyOf(claim)]
+	c.compiled.mu.Unlock()
+	if known.of(claim) {
+		return known.request, known.err
+	}
+	request, err := match.NewRequest(claim)
+	c.compiled.mu.Lock()
+	defer c.compiled.mu.Unlock()
+	if _, gone := c.claims.PersistentVolumeClaims(claim.Namespace).Get(claim.Name); gone == nil {
+		c.compiled.byClaim[keyOf(claim)] = compiledClaim{claim, request, err}
+	}
+	return request, err
+}
+
+// drop forgets a claim that the informer has no longer.
+func (k *compiled) drop(key types.NamespacedName) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.byClaim, key)
+}
+
 // prepare fills in what is known of the group's class.
-func (c *Cache) prepare(g *group) {
+func (c *Cache) prepare(g *group) error {
 	object := g.class.object
 	requests := make([]*match.Request, len(g.pending))
 	for i := range g.pending {
 		requests[i] = g.pending[i].Request
 	}
-	g.class = c.syncClass(object, requests)
+	if g.class = c.syncClass(object, requests); g.class == nil {
+		return fmt.Errorf("storageclass %q was deleted or replaced while the pod was being scheduled", object.Name)
+	}
 	if g.provisions = provisions(object); !g.provisions {
-		return
+		return nil
 	}
 	g.provisioner = provisionerAnnotation(object)
 	// Only drivers that opt in publish capacity (KEP-1472).
 	if driver, err := c.drivers.Get(object.Provisioner); err == nil {
 		g.tracked = driver.Spec.StorageCapacity != nil && *driver.Spec.StorageCapacity
 	}
+	return nil
 }
 
 // catchUp takes in a volume that a claim names and that the cache has not
@@ -134,25 +188,24 @@ func (c *Cache) catchUp(name string) {
 	}
 }
 
-// Selected calls yield with each node that a claim of the pod is to be
+// selectedNode is the node that the claim's selected-node names. Users write that
+// annotation, too. It is void where nothing provisions the class, and if the informer
+// lacks the node; the binder asks the API server for the node before it overwrites
+// the annotation.
+func (c *Cache) selectedNode(of claims.Delayed) string {
+	if node := claims.SelectedNode(of.Claim); node != "" && provisions(of.Class) && c.NodeExists(node) {
+		return node
+	}
+	return ""
+}
+
+// Selected calls yield with each existing node that a claim of the pod is to be
 // provisioned on, as its selected-node says.
 func (d *Demand) Selected(yield func(node string) bool) {
 	for i := range d.groups {
 		for j := range d.groups[i].pending {
 			if node := d.groups[i].pending[j].selected; node != "" && !yield(node) {
 				return
-			}
-		}
-	}
-}
-
-// Forget treats a selected node as not chosen: it is gone for good. Call it
-// before the demand is used by others.
-func (d *Demand) Forget(node string) {
-	for i := range d.groups {
-		for j := range d.groups[i].pending {
-			if p := &d.groups[i].pending[j]; p.selected == node {
-				p.selected = ""
 			}
 		}
 	}
@@ -205,7 +258,7 @@ func (c *Cache) CapacityPools(d *Demand, node *v1.Node, pools map[CapacityPool]i
 	segments := c.spotOf(node).segments
 	for class, bytes := range d.Tracked {
 		for _, segment := range segments {
-			if r := segment.Data.rooms[class]; r != nil {
+			if r := segment.Data.rooms[class]; r != nil && r.newest != nil {
 				pools[CapacityPool{r}] = bytes
 			}
 		}

@@ -35,9 +35,9 @@ func stock(t testing.TB, w *world) volumebinding.SchedulerVolumeBinder {
 }
 
 // FuzzStockBinder: a node that the stock plugin finds feasible is feasible for
-// us, but for what docs/design/matching.md lists: capacity that must be summed
-// or is less than the volumes that it is said to be enough for, and volumes that
-// are kept for a claim but do not fit. (matchFields are left out: the stock
+// us, but for what docs/design/matching.md lists: capacity that must be summed,
+// is held for claims in flight or is less than the volumes that it is said to be enough
+// for, and volumes that are kept for a claim but do not fit. (matchFields are left out: the stock
 // plugin does not know them.)
 func FuzzStockBinder(f *testing.F) {
 	for seed := range uint64(60) {
@@ -66,7 +66,7 @@ func FuzzStockBinder(f *testing.F) {
 			switch {
 			case len(reasons) > 0 || ours.Code == match.Fits:
 			case ours.Code == match.ReservedVolumeMismatch:
-			case ours.Code == match.NotEnoughSpace && (len(volumes.DynamicProvisions) > 1 || overstated(w)):
+			case ours.Code == match.NotEnoughSpace && (len(volumes.DynamicProvisions) > 1 || overstated(w) || w.Size().Reservations > 0):
 			default:
 				t.Errorf("node %s: the stock plugin binds %d and provisions %d claims, ours says %+v",
 					object.Name, len(volumes.StaticBindings), len(volumes.DynamicProvisions), ours)
@@ -75,11 +75,15 @@ func FuzzStockBinder(f *testing.F) {
 	})
 }
 
-// overstated tells whether an object allows a volume larger than its capacity.
+// overstated tells whether an object allows a volume larger than its capacity, or
+// whether two tell of one place.
 func overstated(w *world) bool {
+	places := map[string]bool{}
 	for _, o := range w.factory.Storage().V1().CSIStorageCapacities().Informer().GetStore().List() {
-		if room := o.(*storagev1.CSIStorageCapacity); room.Capacity != nil && room.MaximumVolumeSize != nil && room.MaximumVolumeSize.Cmp(*room.Capacity) > 0 {
+		if room := o.(*storagev1.CSIStorageCapacity); places[room.NodeTopology.String()] || room.Capacity != nil && room.MaximumVolumeSize != nil && room.MaximumVolumeSize.Cmp(*room.Capacity) > 0 {
 			return true
+		} else {
+			places[room.NodeTopology.String()] = true
 		}
 	}
 	return false
@@ -124,7 +128,10 @@ func randomWorld(w *world, rng *rand.Rand) {
 		case 3:
 			c.AttributesClass("gold")
 		case 4:
-			c.SelectedNode(value("n", 3)).Class("made")
+			c.SelectedNode(value("n", 4)) // n3 does not exist
+			if rng.IntN(2) == 0 {
+				c.Class("made")
+			}
 		}
 		w.put(c.Obj())
 	}

@@ -316,3 +316,30 @@ func TestManyClaims(t *testing.T) {
 		}
 	}
 }
+
+// TestClaimsAreCompiledOnce: one with a selector, whatever it costs to compile, is
+// compiled for each of its states, and forgotten with it.
+func TestClaimsAreCompiledOnce(t *testing.T) {
+	t.Parallel()
+	selecting := func(tier string) *builders.PVC { return pvc("c", "1Gi").MatchLabel("tier", tier) }
+	w := newWorld(t, node("a"), wffc("local"), localPV("v", "a", "1Gi").Label("tier", "gold").Obj(), selecting("gold").Obj())
+	p := pod("p", "c")
+	request := func() *match.Request { return w.demand(p).groups[0].pending[0].Request }
+	first := request()
+	if request() != first {
+		t.Error("the claim was compiled again, though it has not changed")
+	}
+	w.put(selecting("iron").Obj())
+	if got := w.fits(p, "a"); request() == first || got != match.NoVolume {
+		t.Errorf("after the claim has changed, Fits says %q", got)
+	}
+	w.put(selecting("gold").UID("another").Obj())
+	if got := w.fits(p, "a"); got != match.Fits {
+		t.Errorf("of another claim of the name, Fits says %q", got)
+	}
+	last := w.claim("c")
+	w.remove(last)
+	if _, err := w.request(last); err != nil || len(w.compiled.byClaim) != 0 {
+		t.Errorf("error %v; %d claims are remembered, want none of one that is gone", err, len(w.compiled.byClaim))
+	}
+}

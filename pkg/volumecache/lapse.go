@@ -40,7 +40,7 @@ func (l *lapses) due(now time.Time) bool {
 // noteAppeared notes that the volume which a hold is for exists.
 func (c *Cache) noteAppeared(h *hold) {
 	h.turn = c.nextTurn()
-	if h.capacity == nil {
+	if h.room == nil {
 		return
 	}
 	c.sweep() // also where nobody asks
@@ -55,11 +55,11 @@ func (c *Cache) sweep() {
 		first := l.queue[0]
 		l.queue = l.queue[1:]
 		h := c.holds[first.claim]
-		if h == nil || h.turn != first.turn || h.capacity == nil {
+		if h == nil || h.turn != first.turn || h.room == nil {
 			continue // given back before
 		}
 		if len(l.listeners) > 0 {
-			l.rooms[h.capacity.room] = struct{}{}
+			l.rooms[h.room] = struct{}{}
 		}
 		c.countIn(h)
 	}
@@ -105,6 +105,20 @@ func (c *Cache) armLapse() {
 	if l.timer == nil && len(l.queue) > 0 && len(l.listeners) > 0 {
 		l.timer = time.AfterFunc(max(0, settleTime-c.clock.Since(l.queue[0].at))+lapsePause, c.tellLapses)
 	}
+}
+
+// tellSoon has the listeners told that bytes of the room were given back, although the
+// time of no hold is over.
+func (c *Cache) tellSoon(r *room) {
+	l := &c.lapse
+	if len(l.listeners) == 0 {
+		return
+	}
+	l.rooms[r] = struct{}{}
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+	l.timer = time.AfterFunc(lapsePause, c.tellLapses)
 }
 
 // tellLapses tells the listeners what was given back.

@@ -31,9 +31,12 @@ type hold struct {
 	volume *volume // existing; nil: provision, or contradicted meanwhile
 	node   string  // to provision on; "": an existing volume
 
-	bytes    int64
-	capacity *capacity // that bytes are held of; nil: none
-	turn     uint64    // of when the provisioned volume appeared; zero: not yet
+	bytes int64
+	room  *room // that bytes are held of; nil: none
+	// figure is the room's bytes, as reported when the hold began, less those of volumes
+	// that later reports count in; -1: not known.
+	figure int64
+	turn   uint64 // of when the provisioned volume appeared; zero: not yet
 
 	pods map[types.UID]struct{}
 }
@@ -109,9 +112,9 @@ func (c *Cache) Reserve(d *Demand, node string) (*plan.Plan, match.Reason) {
 		}
 		h := c.holdFor(made.of, d.pod.UID, shared)
 		h.node = node
-		if made.capacity != nil {
+		if made.room != nil {
 			h.bytes = made.of.Bytes
-			made.capacity.hold(h)
+			made.room.hold(h)
 		}
 	}
 	return p, match.Reason{}
@@ -157,7 +160,7 @@ func (c *Cache) inProgress(h *hold) bool {
 		return false
 	}
 	if h.turn > 0 {
-		return h.capacity != nil
+		return h.room != nil
 	}
 	claim := c.newestClaim(h.claim)
 	return claim != nil && claim.UID == h.uid && claims.SelectedNode(claim) == h.node
@@ -200,7 +203,10 @@ func (c *Cache) claimServed(v *volume) {
 		return
 	}
 	c.noteAppeared(h)
-	if h.capacity == nil && len(h.pods) == 0 {
+	if h.reported() {
+		c.tellSoon(h.room)
+		c.countIn(h)
+	} else if h.room == nil && len(h.pods) == 0 {
 		c.endHold(h)
 	}
 }
@@ -298,7 +304,8 @@ func (c *Cache) holdSelected(claim *v1.PersistentVolumeClaim) {
 		pods: map[types.UID]struct{}{},
 	}
 	s := c.scratch.Get().(*solution)
-	found := s.allot(spot{node, entry.Segments}, class.Name, h.bytes, 0)
+	s.openRooms(spot{node, entry.Segments}, class.Name, 0, nil)
+	found := s.allot(h.bytes)
 	s.reset()
 	c.scratch.Put(s)
 	if found == nil {
@@ -331,6 +338,7 @@ func (c *Cache) claimGone(claim *v1.PersistentVolumeClaim) {
 	}
 	if _, err := c.claims.PersistentVolumeClaims(claim.Namespace).Get(claim.Name); err != nil {
 		delete(c.ephemeral, key)
+		c.compiled.drop(key)
 	}
 	c.followClaim(key)
 	c.watch.notify(watchKey{kind: watchClaim, namespace: claim.Namespace, name: claim.Name})

@@ -269,15 +269,33 @@ func TestSelectedNodeThatIsGone(t *testing.T) {
 	w := newWorld(t, node("a"), dynamic("local", "csi"), pvc("c", "1Gi").SelectedNode("gone").Obj())
 	p := pod("p", "c")
 	d := w.demand(p)
-	store, err := w.factory.Core().V1().Nodes().Lister().Get("a")
-	if err != nil {
-		t.Fatal(err)
+	for node := range d.Selected {
+		t.Errorf("node %q is selected, which the informer lacks", node)
 	}
-	if got := w.Fits(d, store).Code; got != match.NodeNotSelected {
-		t.Errorf("before it is known to be gone: %q", got)
+	if got := w.fits(p, "a"); got != match.Fits {
+		t.Errorf("Fits says %q", got)
 	}
-	d.Forget("gone")
-	if got := w.Fits(d, store).Code; got != match.Fits {
-		t.Errorf("once it is forgotten: %q", got)
+	w.put(node("gone"))
+	if got := w.fits(p, "a"); got != match.NodeNotSelected {
+		t.Errorf("once the node is there, Fits says %q", got)
+	}
+}
+
+// TestSelectedNodeWithoutProvisioner: the annotation on a claim that nothing
+// provisions neither refuses a node nor keeps the claim from its volume.
+func TestSelectedNodeWithoutProvisioner(t *testing.T) {
+	t.Parallel()
+	for _, selected := range []string{"a", "b", "gone"} {
+		t.Run(selected, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, node("a"), node("b"), wffc("local"), localPV("v", "a", "1Gi").Obj(), pvc("c", "1Gi").SelectedNode(selected).Obj())
+			p := pod("p", "c")
+			if got := w.fits(p, "b"); got != match.NoVolume {
+				t.Errorf("on the node without a volume, Fits says %q", got)
+			}
+			if diff := cmp.Diff(map[string]string{"c": "v"}, w.reserve(p, "a")); diff != "" {
+				t.Errorf("reserved (-want +got):\n%s", diff)
+			}
+		})
 	}
 }

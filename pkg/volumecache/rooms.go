@@ -8,17 +8,17 @@ import (
 	"slices"
 )
 
-// room is the storage of one class in one segment: the CSIStorageCapacity objects
-// that tell of it, as a rule one. A driver may make an object anew under another
-// name; what was held of it is then held of the new one. A room exists while it has
-// objects or something is held.
+// room is the storage of one class in one segment. It is one pool, also if several
+// CSIStorageCapacity objects tell of it, as while a driver replaces one by another: the
+// one that was written last counts. A room exists while it has objects or something
+// is held.
 type room struct {
 	class   string
 	segment *segment
 	objects []*capacity
-	// gone keeps what was held of objects that are gone until there is another
-	// one; nil: nothing.
-	gone *capacity
+	newest  *capacity // of objects; nil: none
+	holds   map[*hold]struct{}
+	held    int64 // bytes of holds; math.MaxInt64: that many or more
 }
 
 // roomOf returns the room of the class in the segment, made when there is none. It
@@ -28,7 +28,7 @@ func (c *Cache) roomOf(class string, of *segment) *room {
 		c.index.Release(of)
 		return r
 	}
-	r := &room{class: class, segment: of}
+	r := &room{class: class, segment: of, holds: map[*hold]struct{}{}}
 	if of.Data.rooms == nil {
 		of.Data.rooms = map[string]*room{}
 	}
@@ -38,70 +38,105 @@ func (c *Cache) roomOf(class string, of *segment) *room {
 
 // tidy forgets a room that nothing needs any more.
 func (c *Cache) tidy(r *room) {
-	if r.gone != nil && len(r.gone.holds) == 0 {
-		r.gone = nil
-	}
-	if len(r.objects) == 0 && r.gone == nil {
+	if len(r.objects) == 0 && len(r.holds) == 0 && r.segment.Data.rooms[r.class] == r {
 		delete(r.segment.Data.rooms, r.class)
 		c.index.Release(r.segment)
 	}
 }
 
-// hold holds the bytes of a hold.
-func (a *capacity) hold(h *hold) {
-	h.capacity = a
-	a.holds[h] = struct{}{}
-	a.held = saturate(a.held, h.bytes)
+// add takes an object in that tells of the room.
+func (r *room) add(a *capacity) {
+	r.objects = append(slices.Clip(r.objects), a)
+	if r.newest == nil || newer(a.object.ResourceVersion, r.newest.object.ResourceVersion) {
+		r.newest = a
+	}
 }
 
-// take takes over what is held of another object, and gives back what is held for
-// volumes that this one counts in: it was taken in after they had appeared.
-func (c *Cache) take(a, from *capacity) {
-	for h := range from.holds {
-		if a.hold(h); h.turn > 0 && h.turn < a.turn {
-			c.countIn(h)
-		}
+// drop forgets an object.
+func (r *room) drop(a *capacity) {
+	objects := slices.DeleteFunc(slices.Clone(r.objects), func(o *capacity) bool { return o == a })
+	r.objects, r.newest = nil, nil
+	for _, o := range objects {
+		r.add(o)
 	}
-	from.holds, from.held = nil, 0
+}
+
+// remaining is the bytes not held, never negative. The room must have an object.
+func (r *room) remaining() int64 {
+	if r.newest.total == math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return r.newest.total - min(r.newest.total, r.held)
+}
+
+// hold holds the bytes of a hold.
+func (r *room) hold(h *hold) {
+	h.room, h.figure = r, -1
+	if r.limited() {
+		h.figure = r.newest.total
+	}
+	r.holds[h] = struct{}{}
+	r.held = saturate(r.held, h.bytes)
 }
 
 // vacate holds its bytes no more.
 func (c *Cache) vacate(h *hold) {
-	a := h.capacity
-	if a == nil {
+	r := h.room
+	if r == nil {
 		return
 	}
-	h.capacity = nil
-	delete(a.holds, h)
-	if a.held < math.MaxInt64 {
-		a.held -= h.bytes
+	h.room = nil
+	delete(r.holds, h)
+	if r.held < math.MaxInt64 {
+		r.held -= h.bytes
 	} else {
-		a.held = a.sum()
+		r.held = r.sum()
 	}
-	c.tidy(a.room)
+	c.tidy(r)
 }
 
 // sum is held, worked out anew.
-func (a *capacity) sum() int64 {
+func (r *room) sum() int64 {
 	var sum int64
-	for h := range a.holds {
+	for h := range r.holds {
 		sum = saturate(sum, h.bytes)
 	}
 	return sum
 }
 
 // limited tells whether giving back what is held can matter.
-func (r *room) limited() bool {
-	return slices.ContainsFunc(r.objects, func(a *capacity) bool { return a.total < math.MaxInt64 })
-}
+func (r *room) limited() bool { return r.newest != nil && r.newest.total < math.MaxInt64 }
 
-// has tells whether an object of the room has so many bytes left for one volume.
+// has tells whether the room has so many bytes left for one volume.
 func (r *room) has(bytes int64) bool {
-	return slices.ContainsFunc(r.objects, func(a *capacity) bool { return bytes <= a.largest && bytes <= a.remaining() })
+	return r.newest != nil && bytes <= r.newest.largest && bytes <= r.remaining()
 }
 
-// countIn gives back what is held for a volume that exists.
+// countReported gives back what is held for volumes that the object counts in: it was
+// taken in after they had appeared.
+func (c *Cache) countReported(a *capacity) {
+	if a != a.room.newest {
+		return
+	}
+	for h := range a.room.holds {
+		if h.turn > 0 && h.turn < a.turn {
+			c.countIn(h)
+		}
+	}
+}
+
+// reported tells whether the room's bytes have fallen by those of the hold since it
+// began: the driver counted the volume in before the volume was seen.
+func (h *hold) reported() bool {
+	return h.room != nil && h.room.limited() && h.room.newest.total <= h.figure-h.bytes
+}
+
+// countIn gives back what is held for a volume that exists. What the room's bytes have
+// fallen by for this one says nothing about the others.
 func (c *Cache) countIn(h *hold) {
+	for other := range h.room.holds {
+		other.figure = max(other.figure-h.bytes, -1)
+	}
 	c.vacate(h)
 	if len(h.pods) == 0 {
 		c.endHold(h)

@@ -4,8 +4,12 @@
 package volumecache
 
 import (
+	"fmt"
 	"math"
+	"math/rand/v2"
+	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -13,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"stowage.dev/stowage/pkg/testing/builders"
+	"stowage.dev/stowage/pkg/testing/campaign"
 	"stowage.dev/stowage/pkg/volume/match"
 	"stowage.dev/stowage/pkg/volume/topology"
 )
@@ -58,7 +63,14 @@ func TestCapacityReplaced(t *testing.T) {
 		}, match.NotEnoughSpace, 1},
 		"one comes and both stay": {func(w *world) {
 			w.put(roomOnA("new", "100Gi"))
+		}, match.NotEnoughSpace, 1},
+		"one comes that has more, and both stay": {func(w *world) {
+			w.put(roomOnA("new", "120Gi"))
 		}, match.Fits, 1},
+		"one comes that has more, and goes": {func(w *world) {
+			w.put(roomOnA("new", "120Gi"))
+			w.remove(roomOnA("new", "120Gi"))
+		}, match.NotEnoughSpace, 1},
 		"one comes, the other goes": {func(w *world) {
 			w.put(roomOnA("new", "100Gi"))
 			w.remove(roomOnA("old", "100Gi"))
@@ -107,6 +119,80 @@ func TestCapacityReplaced(t *testing.T) {
 	}
 }
 
+// TestReportedBeforeTheVolume: a driver's report that counts a volume in may come before
+// the volume is seen. Its bytes are not counted twice then.
+func TestReportedBeforeTheVolume(t *testing.T) {
+	t.Parallel()
+	for story, tc := range map[string]struct {
+		do   func(w *world)
+		want match.ReasonCode
+		left int // reservations
+	}{
+		"it counts the volume in":      {func(w *world) { w.put(roomOnA("old", "60Gi")) }, match.Fits, 0},
+		"it does not":                  {func(w *world) { w.put(roomOnA("old", "100Gi")) }, match.NotEnoughSpace, 1},
+		"it fell by less":              {func(w *world) { w.put(roomOnA("old", "61Gi")) }, match.NotEnoughSpace, 1},
+		"another object counts it in":  {func(w *world) { w.put(roomOnA("new", "60Gi")) }, match.Fits, 0},
+		"the last report has it again": {func(w *world) { w.put(roomOnA("old", "60Gi")); w.put(roomOnA("old", "100Gi")) }, match.NotEnoughSpace, 1},
+		"there was no report to go by": {func(w *world) { w.remove(roomOnA("old", "100Gi")) }, match.NotEnoughSpace, 1},
+		"it counts in two, and one is seen": {func(w *world) {
+			w.put(pvc("e", "60Gi").SelectedNode("a").Obj(), roomOnA("old", "0"))
+		}, match.NotEnoughSpace, 1},
+	} {
+		t.Run(story, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, node("a"), dynamic("local", "csi"), tracked("csi"), roomOnA("old", "120Gi"))
+			w.put(pvc("c", "60Gi").SelectedNode("a").Obj(), pvc("d", "60Gi").Obj())
+			tc.do(w)
+			appear(w)
+			w.check()
+			if got := w.fits(pod("second", "d"), "a"); got != tc.want {
+				t.Errorf("Fits says %q, want %q", got, tc.want)
+			}
+			if got := w.Size().Reservations; got != tc.left {
+				t.Errorf("%d reservations are left, want %d", got, tc.left)
+			}
+		})
+	}
+}
+
+// TestReportedIsTold: pods that wait for the bytes hear of no event when the volume
+// appears, so the listeners are told, and soon.
+func TestReportedIsTold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, node("a"), dynamic("local", "csi"), tracked("csi"), roomOnA("old", "120Gi"))
+		w.put(pvc("c", "60Gi").SelectedNode("a").Obj(), pvc("d", "60Gi").Obj(), roomOnA("old", "60Gi"))
+		told := make(chan bool, 2)
+		stop := w.OnLapse(func(helps func(*Demand) bool) { told <- helps(w.demand(pod("second", "d"))) })
+		appear(w)
+		time.Sleep(2 * lapsePause) //nolint:forbidigo // the bubble's time
+		stop()
+		synctest.Wait()
+		if len(told) != 1 || !<-told {
+			t.Error("the listeners are not told once that it helps")
+		}
+	})
+}
+
+// TestReportedForAnother: one fall of the room's bytes ends one hold.
+func TestReportedForAnother(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, node("a"), dynamic("local", "csi"), tracked("csi"), roomOnA("r", "100Gi"))
+	w.put(pvc("c", "60Gi").SelectedNode("a").Obj(), pvc("e", "30Gi").SelectedNode("a").Obj(), roomOnA("r", "40Gi"))
+	appear(w)
+	w.put(localPV("other", "a", "30Gi").ClaimRef("default", "e", "pvc-e").Phase(v1.VolumeBound).Obj())
+	w.check()
+	of := w.capacity[types.NamespacedName{Namespace: "kube-system", Name: "r"}].room
+	if of.held != 30<<30 {
+		t.Errorf("%d bytes are held, want those of the volume that no report counts in", of.held)
+	}
+	w.put(roomOnA("r", "10Gi"))
+	w.check()
+	if of.held != 0 || w.Size().Reservations != 0 {
+		t.Errorf("%d bytes and %d reservations are held after the next report, want none", of.held, w.Size().Reservations)
+	}
+}
+
 // TestLapsedHoldsAreForgotten: what was held for volumes that the driver never
 // counts in is gone after its time, whoever asks first, and what others hold is not.
 func TestLapsedHoldsAreForgotten(t *testing.T) {
@@ -128,7 +214,7 @@ func TestLapsedHoldsAreForgotten(t *testing.T) {
 			w.clock.SetTime(w.clock.Now().Add(time.Second))
 			ask(w, second)
 			w.check()
-			of := w.capacity[types.NamespacedName{Namespace: "kube-system", Name: "old"}]
+			of := w.capacity[types.NamespacedName{Namespace: "kube-system", Name: "old"}].room
 			if len(of.holds) != 1 || of.held != 1<<30 || w.Size().Reservations != 1 {
 				t.Errorf("%d holds of %d bytes, %d reservations; want one of 1Gi", len(of.holds), of.held, w.Size().Reservations)
 			}
@@ -168,9 +254,7 @@ func TestLapseIsTold(t *testing.T) {
 func TestVastClaims(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	r := w.roomOf("made", w.index.Acquire(topology.FromLabelSelector(nil)))
-	r.gone = &capacity{room: r, holds: map[*hold]struct{}{}}
-	of := r.gone
+	of := w.roomOf("made", w.index.Acquire(topology.FromLabelSelector(nil)))
 	holds := []*hold{{bytes: math.MaxInt64 - 1}, {bytes: 5}, {bytes: 7}}
 	for _, h := range holds {
 		of.hold(h)
@@ -187,4 +271,60 @@ func TestVastClaims(t *testing.T) {
 	if _, segments := w.index.Len(); segments != 0 {
 		t.Errorf("%d segments are left", segments)
 	}
+}
+
+// TestAllotTogether: several claims get room wherever there is a way, and never more
+// than there is. The judge tries every way.
+func TestAllotTogether(t *testing.T) {
+	t.Parallel()
+	seed := campaign.Begin(t)
+	rng := rand.New(rand.NewPCG(seed, seed))
+	for range campaign.Scale(300, 30_000) {
+		w := newWorld(t, dynamic("local", "csi"), tracked("csi"), builders.MakeNode("a").UID("node-a").Hostname("a").Zone("z").Label("rack", "r").Obj())
+		var left, largest []int64
+		for i, of := range []*builders.Capacity{
+			builders.MakeCapacity("0", "local").Hostname("a"), builders.MakeCapacity("1", "local").Zone("z"), builders.MakeCapacity("2", "local").Everywhere(),
+		}[:1+rng.IntN(3)] {
+			left, largest = append(left, 1+rng.Int64N(16)), append(largest, math.MaxInt64)
+			of.Capacity(fmt.Sprint(left[i]))
+			if rng.IntN(4) == 0 {
+				largest[i] = 1 + rng.Int64N(8)
+				of.Max(fmt.Sprint(largest[i]))
+			}
+			w.put(of.Obj())
+		}
+		var names []string
+		var bytes []int64
+		for i := range 1 + rng.IntN(5) {
+			names, bytes = append(names, fmt.Sprint("c", i)), append(bytes, 1+rng.Int64N(8))
+			w.put(pvc(names[i], fmt.Sprint(bytes[i])).Obj())
+		}
+		want, got := place(bytes, slices.Clone(left), largest), w.reserve(pod("p", names...), "a")
+		if (got != nil) != want {
+			t.Fatalf("claims of %v bytes in rooms of %v bytes, volumes of at most %v: reserved %v, want %t", bytes, left, largest, got, want)
+		}
+		for _, o := range w.capacity {
+			if o.room.held > o.total {
+				t.Fatalf("%d bytes are held of %d", o.room.held, o.total)
+			}
+		}
+	}
+}
+
+// place tells whether volumes of so many bytes have room together.
+func place(bytes, left, largest []int64) bool {
+	if len(bytes) == 0 {
+		return true
+	}
+	for i := range left {
+		if bytes[0] > left[i] || bytes[0] > largest[i] {
+			continue
+		}
+		left[i] -= bytes[0]
+		if place(bytes[1:], left, largest) {
+			return true
+		}
+		left[i] += bytes[0]
+	}
+	return false
 }

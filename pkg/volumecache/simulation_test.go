@@ -148,6 +148,8 @@ func (s *simulation) claimEvent() {
 		made.MatchLabel("tier", s.pick("t", 2))
 	case 1:
 		made.MatchExpression("tier", "NotIn", s.pick("t", 2))
+	case 2:
+		made.SelectedNode(s.pick("n", 6)) // nothing provisions the class
 	}
 	s.claims[name] = made.Obj()
 	s.put(s.claims[name])

@@ -4,6 +4,9 @@
 package volumecache
 
 import (
+	"cmp"
+	"slices"
+
 	v1 "k8s.io/api/core/v1"
 
 	"stowage.dev/stowage/pkg/volume/match"
@@ -31,7 +34,8 @@ type solution struct {
 	flat       []*match.Volume
 	ends       []int // of each claim's candidates in flat
 	shares     []share
-	besides    map[CapacityPool]int64 // of the demand in hand
+	rows       [][1 << maxTogether]uint8 // of allotTogether
+	allotted   []*provision              // of the group in hand, by size
 	// before is the node that was asked about last; it outlives the question.
 	before *nodeEntry
 
@@ -48,9 +52,9 @@ type binding struct {
 
 // provision is a claim to provision for.
 type provision struct {
-	of       *pending
-	group    *group
-	capacity *capacity // nil: not bounded
+	of    *pending
+	group *group
+	room  *room // nil: not bounded
 	// held: its bytes are held already, by another pod that uses the claim or
 	// since the node was selected.
 	held bool
@@ -61,9 +65,9 @@ func (s *solution) reset() {
 	clear(s.requests)
 	clear(s.flat)
 	clear(s.shares)
+	clear(s.allotted)
 	clear(s.bindings)
 	clear(s.provisions)
-	s.besides = nil
 	s.open, s.requests, s.flat = s.open[:0], s.requests[:0], s.flat[:0]
 	s.shares, s.bindings, s.provisions = s.shares[:0], s.bindings[:0], s.provisions[:0]
 }
@@ -362,25 +366,28 @@ func mergeTail(r *match.Request, list []*match.Volume, split int) {
 	}
 }
 
-// allotAll finds capacity for all provisions of a group together, the largest
-// first.
+// allotAll finds capacity for all provisions of a group together: the largest first,
+// each where the most is left. Where that fails it tries all ways, if they are few.
 func (c *Cache) allotAll(s *solution, d *Demand, g *group, at spot, provisions []provision) match.Reason {
-	s.besides = d.besides
-	freed := d.freedBytes(at.node, g.class.name)
-	for range provisions {
-		next := -1
-		for i := range provisions {
-			if p := &provisions[i]; !p.held && p.of.Bytes > 0 && p.capacity == nil && (next < 0 || p.of.Bytes > provisions[next].of.Bytes) {
-				next = i
-			}
+	s.allotted = s.allotted[:0]
+	for i := range provisions {
+		if p := &provisions[i]; !p.held && p.of.Bytes > 0 {
+			s.allotted = append(s.allotted, p)
 		}
-		if next < 0 {
+	}
+	if len(s.allotted) == 0 {
+		return match.Reason{}
+	}
+	slices.SortStableFunc(s.allotted, func(a, b *provision) int { return cmp.Compare(b.of.Bytes, a.of.Bytes) })
+	s.openRooms(at, g.class.name, d.freedBytes(at.node, g.class.name), d.besides)
+	for _, p := range s.allotted {
+		if p.room = s.allot(p.of.Bytes); p.room != nil {
+			continue
+		}
+		if s.allotTogether(s.allotted) {
 			break
 		}
-		p := &provisions[next]
-		if p.capacity = s.allot(at, g.class.name, p.of.Bytes, freed); p.capacity == nil {
-			return match.Reason{Code: match.NotEnoughSpace, Claim: p.of.Claim.Name}
-		}
+		return match.Reason{Code: match.NotEnoughSpace, Claim: p.of.Claim.Name}
 	}
 	return match.Reason{}
 }

@@ -60,18 +60,18 @@ func (s *solution) usage(bindings []binding, provisions []provision) Usage {
 		u.StaticGiven = saturate(u.StaticGiven, b.bytes)
 	}
 	for i, p := range provisions {
-		of := p.capacity
-		if of == nil || of.total == math.MaxInt64 {
+		of := p.room
+		if of == nil || !of.limited() {
 			continue
 		}
 		u.ProvisionedAsked = saturate(u.ProvisionedAsked, p.of.Bytes)
 		counted := false
 		for _, earlier := range provisions[:i] {
-			counted = counted || earlier.capacity == of
+			counted = counted || earlier.room == of
 		}
 		if !counted {
-			u.ProvisionedOf = saturate(u.ProvisionedOf, of.total)
-			u.ProvisionedAsked = saturate(u.ProvisionedAsked, of.total-of.remaining())
+			u.ProvisionedOf = saturate(u.ProvisionedOf, of.newest.total)
+			u.ProvisionedAsked = saturate(u.ProvisionedAsked, of.newest.total-of.remaining())
 		}
 	}
 	return u

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -88,27 +87,27 @@ func typed[T any](object any) (*T, error) {
 	return t, nil
 }
 
-// demand compiles the pod's claims as the nodes of an event would meet them;
-// nil when no node can have the pod anyway.
+// demand compiles the pod's claims; nil when no node can have the pod anyway.
 func (p *Plugin) demand(pod *v1.Pod) *volumecache.Demand {
 	demand, refusal, err := p.cache.Demand(pod)
 	if refusal != nil || err != nil {
 		return nil
 	}
-	for node := range demand.Selected {
-		if !p.cache.NodeExists(node) {
-			demand.Forget(node)
-		}
-	}
 	return demand
 }
 
 func (p *Plugin) afterClass(pod *v1.Pod, before, now *storagev1.StorageClass) bool {
-	if before != nil && equality.Semantic.DeepEqual(before.AllowedTopologies, now.AllowedTopologies) {
-		return false // nothing else that matters can change
+	if before != nil && before.UID == now.UID && equality.Semantic.DeepEqual(before.AllowedTopologies, now.AllowedTopologies) {
+		return false // nothing else that matters can change, but by another object of the name
 	}
+	return p.uses(pod, func(claim *v1.PersistentVolumeClaim) bool { return match.ClaimClass(claim) == now.Name })
+}
+
+// uses tells whether some claim of the pod is such a one. It compiles nothing: hints
+// run for every waiting pod under the scheduling queue's lock.
+func (p *Plugin) uses(pod *v1.Pod, such func(*v1.PersistentVolumeClaim) bool) bool {
 	for use := range claims.Used(pod) {
-		if claim := p.cache.Claim(pod.Namespace, use.Name); claim != nil && match.ClaimClass(claim) == now.Name {
+		if claim := p.cache.Claim(pod.Namespace, use.Name); claim != nil && such(claim) {
 			return true
 		}
 	}
@@ -158,6 +157,10 @@ func (p *Plugin) afterVolume(pod *v1.Pod, before, now *v1.PersistentVolume) bool
 		return false // somebody else's: two of these come with every claim that is bound
 	case now != nil && before != nil && !decisive(before, now):
 		return false
+	case now != nil && !given && !namesClaimOf(now, pod) && !p.uses(pod, func(claim *v1.PersistentVolumeClaim) bool {
+		return claim.Spec.VolumeName == now.Name || match.ClaimClass(claim) == match.VolumeClass(now)
+	}):
+		return false
 	case now == nil:
 		p.cache.ObserveVolume(before.Name)
 	default:
@@ -190,15 +193,19 @@ func decisive(before, now *v1.PersistentVolume) bool {
 func (p *Plugin) afterNode(pod *v1.Pod, before, now *v1.Node) bool {
 	if now == nil {
 		p.cache.ObserveNode(before.Name)
-		demand, refusal, err := p.cache.Demand(pod)
-		if refusal != nil || err != nil {
-			return false
-		}
-		return slices.Contains(slices.Collect(demand.Selected), before.Name) || p.cache.NodeReturnHelps(demand, before)
+		demand := p.demand(pod)
+		return demand != nil && (p.wasSelected(pod, before.Name) || p.cache.NodeReturnHelps(demand, before))
 	}
 	p.cache.ObserveNode(now.Name)
 	demand := p.demand(pod)
 	return demand != nil && p.cache.FitsNode(demand, now.Name)
+}
+
+// wasSelected tells whether a claim of the pod was to be provisioned on the node.
+func (p *Plugin) wasSelected(pod *v1.Pod, node string) bool {
+	return p.uses(pod, func(claim *v1.PersistentVolumeClaim) bool {
+		return !claims.IsBound(claim) && claims.SelectedNode(claim) == node
+	})
 }
 
 func (p *Plugin) afterCSINode(pod *v1.Pod, before, now *storagev1.CSINode) bool {
@@ -224,6 +231,9 @@ func tracksCapacity(driver *storagev1.CSIDriver) bool {
 func (p *Plugin) afterCapacity(pod *v1.Pod, before, now *storagev1.CSIStorageCapacity) bool {
 	if before != nil && equality.Semantic.DeepEqual(before.Capacity, now.Capacity) &&
 		equality.Semantic.DeepEqual(before.MaximumVolumeSize, now.MaximumVolumeSize) {
+		return false
+	}
+	if !p.uses(pod, func(claim *v1.PersistentVolumeClaim) bool { return match.ClaimClass(claim) == now.StorageClassName }) {
 		return false
 	}
 	p.cache.ObserveCapacity(now.Namespace, now.Name)

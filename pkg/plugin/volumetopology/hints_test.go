@@ -136,6 +136,9 @@ func TestHintStorageClass(t *testing.T) {
 			before: csiClass().AllowedTopology(v1.LabelTopologyZone, "z").Obj(),
 			now:    csiClass().AllowedTopology(v1.LabelTopologyZone, "z").Annotation("touched", "yes").Obj(), want: fwk.QueueSkip,
 		},
+		"another class has taken the name": {
+			objects: waiting, pod: pod("p", "c"), before: csiClass().UID("former").Obj(), now: csiClass().UID("latter").Obj(), want: fwk.Queue,
+		},
 		"allowedTopologies of another class changed": {
 			objects: waiting, pod: pod("p", "other"),
 			before: csiClass().AllowedTopology(v1.LabelTopologyZone, "y").Obj(),

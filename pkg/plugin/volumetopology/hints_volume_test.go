@@ -10,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"stowage.dev/stowage/pkg/testing/builders"
@@ -142,4 +143,26 @@ func TestHintZonalVolume(t *testing.T) {
 			objects: waiting, pod: pod("p", "c"), now: volume("v", "", "1Gi").Zone("z").Obj(), want: fwk.QueueSkip,
 		},
 	})
+}
+
+// TestHintOfAnotherClass: an event that concerns none of the pod's classes costs next to
+// nothing, since the hint runs for every waiting pod.
+func TestHintOfAnotherClass(t *testing.T) {
+	w := newWorld(t, csiClass().Obj(), localClass().Obj(), csiDriver(true), node("a").Obj(), claim("c", "1Gi").Class("csi").Obj(), claim("l", "1Gi").Obj())
+	for resource, of := range map[fwk.EventResource]struct {
+		pod *v1.Pod
+		now runtime.Object
+	}{
+		fwk.PersistentVolume:   {pod("p", "c"), volume("v", "a", "1Gi").Obj()},
+		fwk.CSIStorageCapacity: {pod("p", "l"), room("r", "a", "10Gi").Obj()},
+	} {
+		w.put(of.now)
+		now, hint := w.stored(of.now), w.hint(resource, fwk.Add)
+		var got fwk.QueueingHint
+		var err error
+		allocs := testing.AllocsPerRun(100, func() { got, err = hint(klog.Background(), of.pod, nil, now) })
+		if got != fwk.QueueSkip || err != nil || allocs > 4 {
+			t.Errorf("%s: hint says %v, error %v, with %v allocations; want QueueSkip with next to none", resource, got, err, allocs)
+		}
+	}
 }

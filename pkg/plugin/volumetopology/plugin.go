@@ -83,7 +83,7 @@ func New(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugi
 	p := &Plugin{
 		cache:    cache,
 		binder:   b,
-		attempts: attempt.New(cache, client.CoreV1().Nodes()),
+		attempts: attempt.New(cache),
 		score:    score.New(cfg.Scoring),
 		handle:   handle,
 	}

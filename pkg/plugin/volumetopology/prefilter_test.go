@@ -14,7 +14,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	clienttesting "k8s.io/client-go/testing"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
@@ -219,69 +218,64 @@ func TestFilterWithoutNarrowing(t *testing.T) {
 	}
 }
 
-// TestStaleSelectedNode: a node that the informer does not have may be one
-// that it has not seen yet; the API server is asked.
+// TestStaleSelectedNode: a node that the informer lacks keeps no pod from another one,
+// whatever its name. The binder finds out whether it exists.
 func TestStaleSelectedNode(t *testing.T) {
 	t.Parallel()
-	tests := map[string]struct {
-		live *v1.Node // in the API server, not in the informer
-		fail error
-		// err is part of PreFilter's error, nodes are what it names.
-		err   string
-		nodes []string
-		fits  bool
-	}{
-		"gone for good: the pod may go elsewhere": {fits: true},
-		"not seen yet: only that node will do":    {live: node("gone").Obj(), nodes: []string{"gone"}},
-		"the API server does not answer":          {fail: errors.New("no answer"), err: `get node "gone" that a claim was to be provisioned on: no answer`},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
+	for _, selected := range []string{"gone", "no/such", "..", "%2e"} {
+		t.Run(selected, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, csiClass().Obj(), node("a").Obj(), node("b").Obj(), claim("c", "1Gi").Class("csi").SelectedNode("gone").Obj())
-			if tc.live != nil {
-				if _, err := w.client.CoreV1().Nodes().Create(t.Context(), tc.live, metav1.CreateOptions{}); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if tc.fail != nil {
-				w.client.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tc.fail })
-			}
+			w := newWorld(t, csiClass().Obj(), node("a").Obj(), node("b").Obj(), claim("c", "1Gi").Class("csi").SelectedNode(selected).Obj())
 			p, state := pod("p", "c"), framework.NewCycleState()
-			result, status := w.PreFilter(t.Context(), state, p, nil)
-			if tc.err != "" {
-				if status.Code() != fwk.Error || !strings.Contains(status.Message(), tc.err) {
-					t.Errorf("status %v %q, want an error with %q", status.Code(), status.Message(), tc.err)
-				}
-				return
+			if result, status := w.PreFilter(t.Context(), state, p, nil); result != nil || !status.IsSuccess() {
+				t.Fatalf("PreFilter names nodes %+v, status %v; want neither", result, status)
 			}
-			if !status.IsSuccess() {
-				t.Fatal(status)
-			}
-			var nodes []string
-			if result != nil {
-				nodes = result.NodeNames.UnsortedList()
-			}
-			if diff := cmp.Diff(tc.nodes, nodes); diff != "" {
-				t.Errorf("nodes (-want +got):\n%s", diff)
-			}
-			if got := w.Filter(t.Context(), state, p, w.info("a")).IsSuccess(); got != tc.fits {
-				t.Errorf("Filter of another node says it fits: %t, want %t", got, tc.fits)
+			if status := w.Filter(t.Context(), state, p, w.info("a")); !status.IsSuccess() {
+				t.Errorf("Filter: %v", status)
 			}
 		})
 	}
 }
 
-// TestLiveSelectedNodeIsNotAskedFor: only nodes that the informer lacks are.
-func TestLiveSelectedNodeIsNotAskedFor(t *testing.T) {
+// TestNoRequestsInTheSchedulingLoop: it is serial, so one pod's request to the API
+// server would hold up all pods. Only PreBind sends any.
+func TestNoRequestsInTheSchedulingLoop(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, csiClass().Obj(), node("a").Obj(), claim("c", "1Gi").Class("csi").SelectedNode("a").Obj())
-	w.client.ClearActions()
-	if status := w.begin(pod("p", "c")).filter("a"); !status.IsSuccess() {
-		t.Error(status)
-	}
-	if asked := w.client.Actions(); len(asked) > 0 {
-		t.Errorf("requests to the API server: %v, want none", asked)
+	victim := holder("victim", "a")
+	objects := append(held(victim, deleted("v", "a", "2Gi")), node("a").Obj(), node("b").Obj(), localClass().Obj(), csiClass().Obj(), csiDriver(true),
+		room("room", "a", "10Gi").Obj(), volume("free", "a", "2Gi").Obj(), claim("static", "2Gi").Obj(),
+		claim("bound", "1Gi").Bound("its").Obj(), volume("its", "a", "1Gi").ClaimRef("default", "bound", "pvc-bound").Obj())
+	for name, selected := range map[string]string{"none": "", "live": "a", "gone": "gone", "no name of a node": "no/such"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, objects...)
+			w.put(claim("made", "1Gi").Class("csi").SelectedNode(selected).Obj(), claim("static", "2Gi").SelectedNode(selected).Obj())
+			w.client.ClearActions()
+			c := w.begin(important("p", "static", "made", "bound"))
+			out, err := framework.NewPodInfo(victim)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for step, status := range map[string]*fwk.Status{
+				"RemovePod": w.RemovePod(t.Context(), c.state, c.pod, out, w.info("a", victim)),
+				"AddPod":    w.AddPod(t.Context(), c.state, c.pod, out, w.info("a", victim)),
+				"Filter":    c.filter("a", victim),
+				"PreScore":  w.PreScore(t.Context(), c.state, c.pod, nil),
+				"Reserve":   c.reserve("a"),
+			} {
+				if !status.IsSuccess() {
+					t.Errorf("%s: %v", step, status)
+				}
+			}
+			if _, status := w.Score(t.Context(), c.state, c.pod, w.info("a")); !status.IsSuccess() {
+				t.Errorf("Score: %v", status)
+			}
+			c.filter("b")
+			c.unreserve("a")
+			if asked := w.client.Actions(); len(asked) > 0 {
+				t.Errorf("requests to the API server: %v, want none", asked)
+			}
+		})
 	}
 }
 

@@ -39,13 +39,13 @@ func TestScore(t *testing.T) {
 			claims:  []string{"c"},
 			want:    map[string]int64{"a": 90, "b": 50},
 		},
-		"the roomiest of several objects counts": {
+		"the last written of several objects of one place counts": {
 			objects: []runtime.Object{
 				csiDriver(true), room("a1", "a", "20Gi").Obj(), room("a2", "a", "100Gi").Obj(), room("a3", "a", "40Gi").Obj(),
 				room("b", "b", "50Gi").Obj(), claim("c", "10Gi").Class("csi").Obj(),
 			},
 			claims: []string{"c"},
-			want:   map[string]int64{"a": 90, "b": 80},
+			want:   map[string]int64{"a": 75, "b": 80},
 		},
 		"a driver that does not tell its capacity": {
 			objects: []runtime.Object{claim("c", "10Gi").Class("csi").Obj()},

@@ -38,6 +38,9 @@ func (b *Class) Obj() *storagev1.StorageClass { return b.class.DeepCopy() }
 // ResourceVersion sets metadata.resourceVersion.
 func (b *Class) ResourceVersion(rv string) *Class { b.class.ResourceVersion = rv; return b }
 
+// UID sets metadata.uid.
+func (b *Class) UID(uid types.UID) *Class { b.class.UID = uid; return b }
+
 // Annotation adds one annotation.
 func (b *Class) Annotation(key, value string) *Class { set(&b.class.Annotations, key, value); return b }
 

@@ -4,7 +4,6 @@
 package match
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 )
@@ -20,14 +19,11 @@ import (
 // paid. All unserved requests are sources. There are at most MaxExact nodes,
 // whatever the number of volumes.
 //
-// Costs may be any ordered group, so the fourth of Assign's objectives is made
-// part of it: a vector with one number per request, compared
-// lexicographically, in which a request that holds the volume whose name is
-// the r-th of m counts r-m and one that holds none counts 0.
+// The fourth of Assign's objectives is met afterwards: each request in turn takes the
+// first volume by name that some assignment of the same cost gives it, with those
+// before it unchanged. One search per request tells for all of its candidates.
 type exactSolver struct {
 	n          int // requests
-	names      int // different volumes among the candidates
-	byName     bool
 	requests   [MaxExact]*Request
 	candidates [MaxExact][]*Volume
 
@@ -35,11 +31,10 @@ type exactSolver struct {
 	rank    [MaxExact][MaxExact]int16 // of a candidate's name among all names
 	holder  [MaxExact * MaxExact]int8 // by rank; none where nobody holds it
 	held    [MaxExact]int8            // the index of the candidate that a request holds
-	reached [MaxExact]bool            // by a path in this round
+	reached [MaxExact]bool            // by a path in this search
 	dist    [MaxExact]cost            // of the cheapest path found
-	vector  [MaxExact][MaxExact]int16 // its part of the cost that is about names
-	from    [MaxExact]int8            // the request before it on that path
-	via     [MaxExact]int8            // the index of from's candidate that is taken away
+	from    [MaxExact]int8            // the other request of that path's first or last edge
+	via     [MaxExact]int8            // the index of the candidate of that edge
 	queue   [MaxExact]int8            // ring of requests whose paths got cheaper
 	queued  [MaxExact]bool
 }
@@ -54,12 +49,17 @@ const none = -1
 
 // run fills the result of s.
 func (x *exactSolver) run(s *Solver, byName bool) {
-	x.n, x.byName = len(s.active), byName
+	x.n = len(s.active)
 	for i, a := range s.active {
 		x.requests[i], x.candidates[i], x.held[i] = s.requests[a], s.candidates[a], none
 	}
 	x.rankNames()
 	for x.augment() {
+	}
+	if byName {
+		for i := range x.n {
+			x.takeFirstName(i)
+		}
 	}
 	for i, a := range s.active {
 		if x.held[i] != none {
@@ -87,7 +87,6 @@ func (x *exactSolver) rankNames() {
 		x.rank[e.request][e.index] = int16(rank)
 		x.holder[rank] = none
 	}
-	x.names = rank + 1
 	clear(entries)
 }
 
@@ -135,29 +134,15 @@ func (x *exactSolver) firstUnheld(i int) int {
 // endsCheaper reports whether the path to i that ends with i taking its
 // candidate c costs less than the one to j that ends with j taking d.
 func (x *exactSolver) endsCheaper(i, c, j, d int) bool {
-	a := x.dist[i].plus(costOf(x.requests[i], x.candidates[i][c]))
-	b := x.dist[j].plus(costOf(x.requests[j], x.candidates[j][d]))
-	if order := a.compare(b); order != 0 || !x.byName {
-		return order < 0
-	}
-	for t := range x.n {
-		p, q := x.vector[i][t], x.vector[j][t]
-		if t == i {
-			p += x.nameCost(i, c)
-		}
-		if t == j {
-			q += x.nameCost(j, d)
-		}
-		if p != q {
-			return p < q
-		}
-	}
-	return false
+	return x.dist[i].plus(x.costOf(i, c)).compare(x.dist[j].plus(x.costOf(j, d))) < 0
 }
 
-// nameCost is what it counts in the vector when request i holds its candidate.
-func (x *exactSolver) nameCost(i, candidate int) int16 {
-	return x.rank[i][candidate] - int16(x.names)
+// costOf is the cost of the request's candidate; none costs nothing.
+func (x *exactSolver) costOf(i, candidate int) cost {
+	if candidate == none {
+		return cost{}
+	}
+	return costOf(x.requests[i], x.candidates[i][candidate])
 }
 
 // searchPaths finds the cheapest path from any unserved request to each
@@ -169,7 +154,6 @@ func (x *exactSolver) searchPaths() {
 		x.reached[i], x.queued[i], x.from[i] = false, false, none
 		if x.held[i] == none {
 			x.reached[i], x.queued[i], x.dist[i] = true, true, cost{}
-			clear(x.vector[i][:x.n])
 			x.queue[length] = int8(i)
 			length++
 		}
@@ -192,40 +176,106 @@ func (x *exactSolver) searchPaths() {
 // relax makes the path to i, followed by i taking its candidate c from j, the
 // path to j, and reports whether that is cheaper than the one known.
 func (x *exactSolver) relax(i, c, j int) bool {
-	held := int(x.held[j])
-	dist := x.dist[i].plus(costOf(x.requests[i], x.candidates[i][c])).
-		minus(costOf(x.requests[j], x.candidates[j][held]))
-	if x.reached[j] {
-		order := dist.compare(x.dist[j])
-		if order == 0 && x.byName {
-			order = x.compareVectors(i, c, j)
-		}
-		if order >= 0 {
-			return false
-		}
+	dist := x.dist[i].plus(x.costOf(i, c)).minus(x.costOf(j, int(x.held[j])))
+	if x.reached[j] && dist.compare(x.dist[j]) >= 0 {
+		return false
 	}
 	x.reached[j], x.dist[j], x.from[j], x.via[j] = true, dist, int8(i), int8(c)
-	if x.byName {
-		copy(x.vector[j][:x.n], x.vector[i][:x.n])
-		x.vector[j][i] += x.nameCost(i, c)
-		x.vector[j][j] -= x.nameCost(j, held)
-	}
 	return true
 }
 
-// compareVectors compares what relax would make of j's vector with what it is.
-func (x *exactSolver) compareVectors(i, c, j int) int {
-	for t := range x.n {
-		p := x.vector[i][t]
-		switch t {
-		case i:
-			p += x.nameCost(i, c)
-		case j:
-			p -= x.nameCost(j, int(x.held[j]))
+// takeFirstName gives request i the first volume by name that it can have at the same
+// total cost. Requests before i keep what they hold.
+func (x *exactSolver) takeFirstName(i int) {
+	x.searchWaysOut(i)
+	was := x.costOf(i, int(x.held[i]))
+	best := int(x.held[i])
+	for c := range x.candidates[i] {
+		if best != none && x.rank[i][c] >= x.rank[i][best] {
+			continue
 		}
-		if order := cmp.Compare(p, x.vector[j][t]); order != 0 {
-			return order
+		dist := x.costOf(i, c).minus(was)
+		if j := x.holder[x.rank[i][c]]; j != none {
+			if !x.reached[j] {
+				continue
+			}
+			dist = dist.plus(x.dist[j])
+		}
+		if dist.compare(cost{}) == 0 {
+			best = c
 		}
 	}
-	return 0
+	if best == int(x.held[i]) {
+		return
+	}
+	if h := x.held[i]; h != none {
+		x.holder[x.rank[i][h]] = none
+	}
+	for j, c := int8(i), int8(best); ; {
+		x.held[j] = c
+		if c == none {
+			// The request from[j], which holds nothing, is served in j's place.
+			next := x.from[j]
+			if next == none {
+				return
+			}
+			j, c = next, x.via[next]
+			continue
+		}
+		next := x.holder[x.rank[j][c]]
+		x.holder[x.rank[j][c]] = j
+		if next == none {
+			return
+		}
+		j, c = next, x.via[next]
+	}
+}
+
+// searchWaysOut finds for each request after i the cheapest way to do without what it
+// holds, if i no longer needs what i holds. As many requests stay served: one that is
+// left without a volume has another one, or i, served in its place. There are no
+// cycles of negative cost here either.
+func (x *exactSolver) searchWaysOut(i int) {
+	for j := range x.n {
+		x.reached[j] = false
+	}
+	for better := true; better; {
+		better = false
+		for j := i + 1; j < x.n; j++ {
+			held := x.costOf(j, int(x.held[j]))
+			for c := range x.candidates[j] {
+				k := int(x.holder[x.rank[j][c]])
+				free := k == none || k == i
+				if k == j || !free && (k < i || !x.reached[k]) {
+					continue
+				}
+				dist := x.costOf(j, c).minus(held)
+				if !free {
+					dist = dist.plus(x.dist[k])
+				}
+				better = x.improve(j, dist, none, c) || better
+			}
+			if x.held[j] == none {
+				continue
+			}
+			if x.held[i] == none {
+				better = x.improve(j, cost{}.minus(held), none, none) || better
+			}
+			for k := i + 1; k < x.n; k++ {
+				if x.held[k] == none && x.reached[k] {
+					better = x.improve(j, x.dist[k].minus(held), k, none) || better
+				}
+			}
+		}
+	}
+}
+
+// improve notes a way out for request j, by a candidate or by leaving it without one
+// in favour of request k, and reports whether it is the cheapest so far.
+func (x *exactSolver) improve(j int, dist cost, k, candidate int) bool {
+	if x.reached[j] && dist.compare(x.dist[j]) >= 0 {
+		return false
+	}
+	x.reached[j], x.dist[j], x.from[j], x.via[j] = true, dist, int8(k), int8(candidate)
+	return true
 }

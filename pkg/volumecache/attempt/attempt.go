@@ -12,28 +12,21 @@ import (
 	"iter"
 
 	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"stowage.dev/stowage/pkg/volume/match"
 	"stowage.dev/stowage/pkg/volumecache"
 )
 
-// Nodes asks the API server itself for a node.
-type Nodes interface {
-	Get(ctx context.Context, name string, o metav1.GetOptions) (*v1.Node, error)
-}
-
-// Attempts begins attempts on one engine. Safe for concurrent use.
+// Attempts begins attempts on one engine. It sends no request to the API server:
+// the scheduling loop is serial and must not wait for one. Safe for concurrent use.
 type Attempts struct {
 	cache *volumecache.Cache
-	nodes Nodes
 }
 
 // New returns Attempts on the engine.
-func New(cache *volumecache.Cache, nodes Nodes) *Attempts {
-	return &Attempts{cache: cache, nodes: nodes}
+func New(cache *volumecache.Cache) *Attempts {
+	return &Attempts{cache: cache}
 }
 
 // Attempt is a pod's claims, compiled for one cycle.
@@ -58,29 +51,7 @@ func (a *Attempts) Begin(ctx context.Context, pod *v1.Pod) (at Attempt, refusal,
 	case why != nil:
 		return at, why, nil
 	}
-	if err := a.forgetLostNodes(ctx, demand); err != nil {
-		return at, nil, err
-	}
 	return Attempt{Demand: demand, Awaiting: a.cache.Awaits(pod)}, nil, nil
-}
-
-// forgetLostNodes looks at selected-node annotations that name a node which
-// the informer does not have. Only when the API server does not have it either
-// is the node gone for good and the choice void.
-func (a *Attempts) forgetLostNodes(ctx context.Context, demand *volumecache.Demand) error {
-	for node := range demand.Selected {
-		if a.cache.NodeExists(node) {
-			continue
-		}
-		_, err := a.nodes.Get(ctx, node, metav1.GetOptions{})
-		switch {
-		case apierrors.IsNotFound(err):
-			demand.Forget(node)
-		case err != nil:
-			return fmt.Errorf("get node %q that a claim was to be provisioned on: %w", node, err)
-		}
-	}
-	return nil
 }
 
 // EvictionHelps tells whether the claims, which do not fit the node for the

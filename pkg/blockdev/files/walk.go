@@ -25,8 +25,26 @@ type walk struct {
 	keep  bool
 	stack []*frame
 	buf   []byte
+	// removed counts entries, see flushEvery.
+	removed int
 	// refused is why the walk left a directory that lies too deep; nil if it left none.
 	refused error
+}
+
+// flushEvery is after how many removed entries the file system is flushed. Until its journal
+// is written the kernel keeps each removed inode in memory, charged to the memory limit of this
+// process: a fast disk would fill 64 MiB in seconds.
+const flushEvery = 8192
+
+// freed counts a removed entry.
+func (w *walk) freed() error {
+	if w.removed++; w.removed%flushEvery != 0 {
+		return nil
+	}
+	if err := unix.Syncfs(w.stack[0].fd); err != nil {
+		return w.failed("flush", "", err)
+	}
+	return nil
 }
 
 // run walks. The descriptor of the root stays the caller's; all others are closed
@@ -112,7 +130,7 @@ func (w *walk) remove(dir *frame, name string, st *unix.Statx_t) error {
 	}
 	if err == nil {
 		w.teller.freedBy(st)
-		return nil
+		return w.freed()
 	}
 	return w.notRemoved(name, err)
 }
@@ -255,7 +273,7 @@ func (w *walk) leave(child *frame) error {
 		err = destroySubvolume(parent.fd, child.name)
 	}
 	if err == nil {
-		return nil
+		return w.freed()
 	}
 	return w.notRemoved(child.name, err)
 }

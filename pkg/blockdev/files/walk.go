@@ -34,7 +34,7 @@ type walk struct {
 // flushEvery is after how many removed entries the file system is flushed. Until its journal
 // is written the kernel keeps each removed inode in memory, charged to the memory limit of this
 // process: a fast disk would fill 64 MiB in seconds.
-const flushEvery = 8192
+const flushEvery = 2048
 
 // freed counts a removed entry.
 func (w *walk) freed() error {

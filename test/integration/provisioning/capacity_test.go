@@ -87,8 +87,8 @@ func TestStorageCapacity(t *testing.T) {
 		"the roomiest of several": {
 			capacity: func(e *fixture.Env) []*builders.Capacity {
 				return []*builders.Capacity{
-					room(e, "a1", "a").Capacity("40Gi"), room(e, "a2", "a").Capacity("70Gi"), room(e, "a3", "a").Capacity("50Gi"),
-					room(e, "b1", "b").Capacity("55Gi"), room(e, "b2", "b").Capacity("59Gi"),
+					room(e, "a1", "a").Capacity("40Gi"), shared(e, "a2", "a", "x").Capacity("70Gi"), shared(e, "a3", "a", "y").Capacity("50Gi"),
+					room(e, "b1", "b").Capacity("55Gi"), shared(e, "b2", "b", "x").Capacity("59Gi"),
 				}
 			},
 			claims: sizes("60Gi"),
@@ -97,11 +97,18 @@ func TestStorageCapacity(t *testing.T) {
 		"several, one for each claim": {
 			capacity: func(e *fixture.Env) []*builders.Capacity {
 				return []*builders.Capacity{
-					room(e, "a1", "a").Capacity("60Gi"), room(e, "a2", "a").Capacity("70Gi"), room(e, "b", "b").Capacity("110Gi"),
+					room(e, "a1", "a").Capacity("60Gi"), shared(e, "a2", "a", "x").Capacity("70Gi"), room(e, "b", "b").Capacity("110Gi"),
 				}
 			},
 			claims: sizes("60Gi", "60Gi"),
 			node:   "a",
+		},
+		"told twice": {
+			capacity: func(e *fixture.Env) []*builders.Capacity {
+				return []*builders.Capacity{room(e, "a1", "a").Capacity("70Gi"), room(e, "a2", "a").Capacity("70Gi")}
+			},
+			claims:  sizes("60Gi", "60Gi"),
+			refused: true,
 		},
 		"of another class": {
 			capacity: func(e *fixture.Env) []*builders.Capacity {

@@ -163,8 +163,8 @@ func (s *solution) allot(bytes int64) *room {
 // Of the sets of volumes that the first rooms can have together it keeps all, as bits,
 // and for each the set that the last of these rooms gets.
 func (s *solution) allotTogether(provisions []*provision) bool {
-	if len(provisions) > maxTogether {
-		return false
+	if len(s.shares) < 2 || len(provisions) > maxTogether {
+		return false // with one room, one way is as good as another
 	}
 	all := 1<<len(provisions) - 1
 	var sum, largest [1 << maxTogether]int64

@@ -33,8 +33,9 @@ type hold struct {
 
 	bytes int64
 	room  *room // that bytes are held of; nil: none
-	// figure is the room's bytes, as reported when the hold began, less those of volumes
-	// that later reports count in; -1: not known.
+	// figure is the room's bytes, as reported when the hold began, and room.counted of
+	// then: what the report has fallen by for other holds since is not for this one.
+	// -1: not known.
 	figure int64
 	turn   uint64 // of when the provisioned volume appeared; zero: not yet
 

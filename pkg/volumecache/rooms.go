@@ -19,6 +19,8 @@ type room struct {
 	newest  *capacity // of objects; nil: none
 	holds   map[*hold]struct{}
 	held    int64 // bytes of holds; math.MaxInt64: that many or more
+	// counted is the bytes of all holds that countIn has given back; see hold.figure.
+	counted int64
 }
 
 // roomOf returns the room of the class in the segment, made when there is none. It
@@ -73,7 +75,7 @@ func (r *room) remaining() int64 {
 func (r *room) hold(h *hold) {
 	h.room, h.figure = r, -1
 	if r.limited() {
-		h.figure = r.newest.total
+		h.figure = saturate(r.newest.total, r.counted)
 	}
 	r.holds[h] = struct{}{}
 	r.held = saturate(r.held, h.bytes)
@@ -128,15 +130,14 @@ func (c *Cache) countReported(a *capacity) {
 // reported tells whether the room's bytes have fallen by those of the hold since it
 // began: the driver counted the volume in before the volume was seen.
 func (h *hold) reported() bool {
-	return h.room != nil && h.room.limited() && h.room.newest.total <= h.figure-h.bytes
+	return h.room != nil && h.room.limited() && h.figure >= 0 &&
+		saturate(h.room.newest.total, h.bytes) <= h.figure-h.room.counted
 }
 
 // countIn gives back what is held for a volume that exists. What the room's bytes have
 // fallen by for this one says nothing about the others.
 func (c *Cache) countIn(h *hold) {
-	for other := range h.room.holds {
-		other.figure = max(other.figure-h.bytes, -1)
-	}
+	h.room.counted = saturate(h.room.counted, h.bytes)
 	c.vacate(h)
 	if len(h.pods) == 0 {
 		c.endHold(h)

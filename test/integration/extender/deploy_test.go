@@ -286,16 +286,16 @@ func (r *replica) get(ctx context.Context, path string) (status int, body string
 	return response.StatusCode, string(text)
 }
 
-// binds is how many calls to bind ended how.
-func (r *replica) binds(ctx context.Context) string {
+// counts are the lines of the replica's metrics that begin so.
+func (r *replica) counts(ctx context.Context, prefix string) []string {
 	_, text := r.get(ctx, "/metrics")
 	var lines []string
 	for line := range strings.Lines(text) {
-		if rest, ok := strings.CutPrefix(line, "stowage_extender_binds_total"); ok {
-			lines = append(lines, strings.TrimSpace(rest))
+		if strings.HasPrefix(line, prefix) {
+			lines = append(lines, strings.TrimSpace(line))
 		}
 	}
-	return strings.Join(lines, " ")
+	return lines
 }
 
 // read is a shipped configuration with replacements.

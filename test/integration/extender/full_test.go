@@ -131,13 +131,25 @@ func TestVolumeComes(t *testing.T) {
 func TestPerfectPacking(t *testing.T) {
 	t.Parallel()
 	campaign.Begin(t)
-	e := full(fixture.New(t))
-	pods := pack(e, campaign.Scale(6, 100), campaign.Scale(5, 10))
+	e := fixture.New(t)
+	e.Timeout = 2 * patience
+	d := own(e, plan{mode: "full", name: "extender-packing"}) // for metrics without other tests' binds
+	nodes, volumes := packing(e, campaign.Scale(6, 100), campaign.Scale(5, 10))
+	e.CreatePVs(volumes...)
+	pods := packed(e, len(volumes)-len(nodes), func(int) {})
+	e.AddNodes(nodes...) // last, so that all pods are placed at the same time
 	for _, pod := range pods {
 		e.WaitScheduled(pod)
 	}
 	wantPacked(e, len(pods))
-	t.Logf("binds of this process so far: %s", shared.full.replica[0].binds(t.Context()))
+	t.Logf("calls to bind: %s", d.replica[0].counts(t.Context(), "stowage_extender_binds_total"))
+	const stages = `stowage_scheduler_bind_stage_duration_seconds_count{outcome="%s",stage="claim_volumes"}`
+	if len(d.replica[0].counts(t.Context(), fmt.Sprintf(stages, "success"))) == 0 {
+		t.Error("the metrics do not tell of volumes that were claimed")
+	}
+	for _, failed := range d.replica[0].counts(t.Context(), fmt.Sprintf(stages, "failure")) {
+		t.Errorf("volumes that were reserved for a pod were another's by then: %s", failed)
+	}
 }
 
 // pack makes nodes with as many volumes each, and a pod for each volume. Each node
@@ -151,8 +163,14 @@ func pack(e *fixture.Env, nodes, perNode int) []*v1.Pod {
 // more.
 func packWhile(e *fixture.Env, nodes, perNode int, meanwhile func(pods int)) []*v1.Pod {
 	e.T.Helper()
-	var machines []*builders.Node
-	var volumes []*builders.PV
+	machines, volumes := packing(e, nodes, perNode)
+	e.AddNodes(machines...)
+	e.CreatePVs(volumes...)
+	return packed(e, nodes*perNode, meanwhile)
+}
+
+// packing are the nodes of pack and their volumes.
+func packing(e *fixture.Env, nodes, perNode int) (machines []*builders.Node, volumes []*builders.PV) {
 	for n := range nodes {
 		node := fmt.Sprintf("node-%d", n)
 		machines = append(machines, e.Node(node))
@@ -161,10 +179,14 @@ func packWhile(e *fixture.Env, nodes, perNode int, meanwhile func(pods int)) []*
 		}
 		volumes = append(volumes, e.LocalPV(fmt.Sprintf("small-%d", n), node))
 	}
-	e.AddNodes(machines...)
-	e.CreatePVs(volumes...)
+	return machines, volumes
+}
+
+// packed are the pods of pack, created one after the other.
+func packed(e *fixture.Env, count int, meanwhile func(pods int)) []*v1.Pod {
+	e.T.Helper()
 	var pods []*v1.Pod
-	for i := range nodes * perNode {
+	for i := range count {
 		claim := fmt.Sprintf("claim-%d", i)
 		e.CreatePVC(e.PVC(claim).Request("2Gi"))
 		pods = append(pods, e.CreatePod(e.Pod(fmt.Sprintf("pod-%d", i)).PVC(claim)))

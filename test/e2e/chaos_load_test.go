@@ -30,17 +30,17 @@ const (
 	dirty = 3
 )
 
-// check fails unless all volumes are empty, and makes them its pod's. It may be killed at any
-// moment, and repeated.
+// check fails unless all volumes are empty, and makes them its pod's, with so many files that
+// cleaning takes a moment. It may be killed at any moment, and repeated.
 const check = `for d in /data/*; do
 	owner=$(cat $d/owner 2>/dev/null)
 	if [ "$owner" != $OWNER ]; then
 		mine=$d/.of-$OWNER
-		found=$(find $d -mindepth 1 ! -name lost+found ! -path $mine)
+		found=$(find $d -mindepth 1 ! -name lost+found ! -path $mine | head -n 3)
 		[ -z "$found" ] || { echo "$d is $owner's: $found"; exit 3; }
 		echo $OWNER | dd of=$mine conv=fsync && mv $mine $d/owner || exit 1
 	fi
-	mkdir -p $d/a/b && echo deep >$d/a/b/.hidden || exit 1
+	mkdir -p $d/a/b $d/many && echo deep >$d/a/b/.hidden && cd $d/many && seq 5000 | xargs touch || exit 1
 done`
 
 // load is pods that come and go, and what was seen of them, their claims and all volumes.

@@ -41,11 +41,11 @@ var chaosNodes = []string{"one", "two", "three"}
 
 // chaosDisks are those of each node: kubelet formats the block devices.
 var chaosDisks = []realnode.Disk{
-	{Kind: realnode.Ext4, Path: chaosFolder + "/file-system", Size: 16 << 20},
-	{Kind: realnode.Ext4, Path: chaosFolder + "/other", Size: 16 << 20},
+	{Kind: realnode.Ext4, Path: chaosFolder + "/file-system", Size: 64 << 20}, // room for as many files as check makes
+	{Kind: realnode.Ext4, Path: chaosFolder + "/other", Size: 64 << 20},
 	{Kind: realnode.Tmpfs, Path: chaosFolder + "/memory", Size: 16 << 20},
-	{Kind: realnode.Block, Path: chaosFolder + "/device", Size: 16 << 20},
-	{Kind: realnode.Block, Path: chaosFolder + "/raw", Size: 16 << 20},
+	{Kind: realnode.Block, Path: chaosFolder + "/device", Size: 64 << 20},
+	{Kind: realnode.Block, Path: chaosFolder + "/raw", Size: 64 << 20},
 }
 
 // TestChaos: while pods come, take volumes and go, each part that has a hand in volumes is killed
@@ -98,10 +98,7 @@ func chaosParts(e *frame.Env, l *load) []chaosPart {
 		{"kubelet of node one", func() { restart(e, e.Cluster.Node("one").Kubelet()) }},
 		{"containerd of node two", func() { restart(e, e.Cluster.Node("two").Containerd()) }},
 		{"the scheduler that leads", func() { crash(e, leader(e, "kube-system", "stowage-scheduler")) }},
-		{"the agent of node three, which is cleaning a disk", func() {
-			l.wait("a disk of node three is being cleaned", func() bool { return l.cleaning("three") })
-			crash(e, agentOf(e, "three"))
-		}},
+		{"the provisioner of node three, which is removing files", func() { crashCleaning(e, agentOf(e, "three")) }},
 		{"the controller that leads", func() { crash(e, leader(e, install.Namespace, "stowage-controller")) }},
 		{"kube-controller-manager", func() { restart(e, e.Cluster.ControllerManager()) }},
 	}
@@ -163,12 +160,38 @@ func agentOf(e *frame.Env, node string) *corev1.Pod {
 	return &pods.Items[0]
 }
 
+const ctr = "ctr --address " + layout.Containerd + " --namespace k8s.io tasks "
+
 // crash kills the process of a pod, and returns when kubelet has started it again.
 func crash(e *frame.Env, pod *corev1.Pod) {
 	e.T.Helper()
+	crashBy(e, pod, ctr+"kill --signal SIGKILL $1")
+}
+
+// crashCleaning is crash for the provisioner of a node as soon as files of check vanish from
+// one of the node's file systems. To have the process killed by containerd would take longer than
+// what is left of the clean.
+func crashCleaning(e *frame.Env, provisioner *corev1.Pod) {
+	e.T.Helper()
+	crashBy(e, provisioner, `
+pid=$(`+ctr+`list | awk -v id=$1 '$1 == id { print $2 }')
+[ -n "$pid" ] || { echo "container $1 does not run" >&2; exit 1; }
+cd `+chaosFolder+` || exit 1
+first=0 second=0 third=0
+vanish() { now=$(ls $1/many 2>/dev/null | wc -l); [ $now -gt 0 ] && [ $now -lt $2 ]; }
+while :; do
+	vanish file-system $first && break; first=$now
+	vanish other $second && break; second=$now
+	vanish memory $third && break; third=$now
+done
+kill -KILL $pid`)
+}
+
+// crashBy runs on the pod's node a script that kills the container that it gets the ID of.
+func crashBy(e *frame.Env, pod *corev1.Pod, script string) {
+	e.T.Helper()
 	before := pod.Status.ContainerStatuses[0].ContainerID
-	_, err := e.Cluster.Node(pod.Spec.NodeName).Run(e.Context, nil, "ctr", "--address", layout.Containerd, "--namespace", "k8s.io",
-		"tasks", "kill", "--signal", "SIGKILL", strings.TrimPrefix(before, "containerd://"))
+	_, err := e.Cluster.Node(pod.Spec.NodeName).Run(e.Context, nil, "sh", "-c", script, "sh", strings.TrimPrefix(before, "containerd://"))
 	e.Do(err)
 	target := frame.Target{Client: e.Client.CoreV1().RESTClient(), Resource: "pods", Namespace: pod.Namespace, Name: pod.Name}
 	frame.Wait(e, target, "running again", func(p *corev1.Pod) bool {

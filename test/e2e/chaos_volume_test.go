@@ -103,16 +103,6 @@ func (l *load) allFree() bool {
 	return len(l.claims) == 0 && free == len(chaosNodes)*len(chaosDisks)
 }
 
-// cleaning reports whether a disk of a node is being cleaned.
-func (l *load) cleaning(node string) bool {
-	for _, v := range l.lives {
-		if v.node == node && v.deleting && !v.gone {
-			return true
-		}
-	}
-	return false
-}
-
 func (v *life) tell(what string) {
 	if len(v.story) == 0 || !strings.HasSuffix(v.story[len(v.story)-1], what) {
 		v.story = append(v.story, time.Now().Format(time.TimeOnly)+" "+what)

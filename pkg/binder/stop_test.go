@@ -122,25 +122,25 @@ func TestDirectStoppedAtAnyWrite(t *testing.T) {
 		for n := 1; ; n++ {
 			reached := true
 			t.Run(fmt.Sprintf("%s write %d", h, n), func(t *testing.T) {
-				c := newCluster(t, claim("a"), claim("b"), claim("p"), volume("pv-a"), volume("pv-b"))
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				stopped := c.stopAt(n, h, cancel)
-				err := c.binder(binder.Direct).Bind(ctx, c.plan("a=pv-a", "b=pv-b", "p+csi"))
-				if reached = stopped(); reached != (err != nil) {
-					t.Fatalf("stopped %t, error %v", reached, err)
-				}
-				if !h.dead && reached {
-					c.checkCancelled(err)
-				}
-				c.before, c.after = nil, func(call) { c.provision(v1.VolumeBound) }
-				c.provision(v1.VolumeBound)
 				synctest.Test(t, func(t *testing.T) { // for there is no PV controller, and Direct waits for it
+					c := newCluster(t, claim("a"), claim("b"), claim("p"), volume("pv-a"), volume("pv-b"))
+					ctx, cancel := context.WithCancel(t.Context())
+					defer cancel()
+					stopped := c.stopAt(n, h, cancel)
+					err := c.binder(binder.Direct).Bind(ctx, c.plan("a=pv-a", "b=pv-b", "p+csi"))
+					if reached = stopped(); reached != (err != nil) {
+						t.Fatalf("stopped %t, error %v", reached, err)
+					}
+					if !h.dead && reached {
+						c.checkCancelled(err)
+					}
+					c.before, c.after = nil, func(call) { c.provision(v1.VolumeBound) }
+					c.provision(v1.VolumeBound)
 					if err := c.binder(binder.Direct).Bind(t.Context(), c.planNow()); err != nil {
 						t.Fatalf("the next cycle cannot complete it: %v", err)
 					}
+					c.checkAllReferToEachOther()
 				})
-				c.checkAllReferToEachOther()
 			})
 			if !reached {
 				break

@@ -22,7 +22,7 @@ func TestClientLimitShows(t *testing.T) {
 	e := fixture.New(t)
 	e.Timeout = patience
 	addNodes(e, 2)
-	addVolumes(e, 2, 2*pods)
+	addVolumes(e, 2, 4*pods)
 	flood := createFlood(e, e.Name("scheduler"), pods)
 	limited := startProcess(e, sample(e, "  qps: 1000\n  burst: 2000\n", "  qps: 10\n  burst: 1\n"))
 	wantSettled(e, flood...)

@@ -43,8 +43,8 @@
 // not for ever, so that it works without a PV controller. A volume that the
 // claimRef of another claim was taken back from, which an annotation says until
 // the next binding is complete, it may hold for that claim still: there, too,
-// Direct waits for Bound. Who finds the next claimRef in place waits likewise,
-// and does not set the phase himself meanwhile. Should a claim be marked Lost
+// Direct waits for Bound. A binder that finds the next claimRef in place waits
+// likewise, and does not set the phase meanwhile. Should a claim be marked Lost
 // all the same, writing its status cures it.
 //
 // A PV controller that has set a volume Bound writes the claim next. Direct

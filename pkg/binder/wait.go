@@ -21,10 +21,10 @@ import (
 // a PV controller may be many seconds behind: 16 were seen under load.
 const controllerTime, busyControllerTime = 5 * time.Second, 30 * time.Second
 
-// What Direct gives a PV controller at most to write the claim of a volume that it
-// has set Bound, its next request but one of a few milliseconds: both would write the
-// same version. It bounds what one costs that has stopped in between, or that its
-// client's limit holds up.
+// completionTime is how long Direct waits at most for a PV controller to write the claim
+// of a volume that it has set Bound. Both would write the same version of the claim. A
+// working PV controller takes milliseconds, at the default limit of its client a
+// twentieth of a second; the bound is for one that stops in between.
 const completionTime = time.Second
 
 // claimState is what is seen of one claim of the plan.

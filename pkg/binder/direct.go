@@ -59,7 +59,7 @@ func (r *run) bindClaims(ctx context.Context) (finished bool, err error) {
 	var group errgroup.Group
 	open := make([]error, len(r.bindings))
 	for i, b := range r.bindings {
-		if r.boundByController(b) {
+		if b.committed = r.boundByController(b); b.committed {
 			continue
 		}
 		group.Go(func() error {

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"maps"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -18,7 +19,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	clientmetrics "k8s.io/client-go/tools/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
+	_ "k8s.io/component-base/metrics/prometheus/clientgo"
 
 	"stowage.dev/stowage/pkg/metrics"
 	"stowage.dev/stowage/pkg/volume/match"
@@ -121,6 +124,7 @@ func TestMetrics(t *testing.T) {
 	metrics.ObserveBind("Direct", "success", time.Second)
 	metrics.ObserveBindStage("undo", "success", time.Second)
 	metrics.CountBindConflict("persistentvolumes", "done")
+	clientmetrics.RateLimiterLatency.Observe(t.Context(), "GET", url.URL{Host: "server"}, time.Second)
 	measureProvisioner()
 	metrics.RegisterExtender()
 	metrics.ObserveExtenderRequest("filter", "ok", time.Second)
@@ -136,7 +140,7 @@ func TestMetrics(t *testing.T) {
 	want := map[string]string{}
 	for _, family := range families {
 		name := family.GetName()
-		if !strings.HasPrefix(name, "stowage_") && !strings.HasPrefix(name, "local_volume_provisioner_") {
+		if !strings.HasPrefix(name, "stowage_") && !strings.HasPrefix(name, "local_volume_provisioner_") && name != "rest_client_rate_limiter_duration_seconds" {
 			continue
 		}
 		labels := map[string]bool{}

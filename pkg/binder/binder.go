@@ -6,6 +6,7 @@ package binder
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -75,6 +76,10 @@ type Binder struct {
 	cache   Cache
 	timeout time.Duration
 	mode    Mode
+
+	mu      sync.Mutex
+	calls   int           // that have not returned
+	settled chan struct{} // closed when there are none; nil unless waited for
 }
 
 // New checks the configuration and returns a Binder.
@@ -112,10 +117,44 @@ func (b *Binder) Advance(ctx context.Context, p *plan.Plan) error {
 	return b.work(ctx, p, (*run).advance)
 }
 
+// Settle returns when no call is under way, or when ctx ends. After the context of all
+// calls has ended nothing is written later than that: a call that begins writes nothing.
+func (b *Binder) Settle(ctx context.Context) {
+	b.mu.Lock()
+	if b.calls == 0 {
+		b.mu.Unlock()
+		return
+	}
+	if b.settled == nil {
+		b.settled = make(chan struct{})
+	}
+	settled := b.settled
+	b.mu.Unlock()
+	select {
+	case <-settled:
+	case <-ctx.Done():
+	}
+}
+
+func (b *Binder) begin() (end func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.calls++
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.calls--; b.calls == 0 && b.settled != nil {
+			close(b.settled)
+			b.settled = nil
+		}
+	}
+}
+
 func (b *Binder) work(ctx context.Context, p *plan.Plan, how func(*run, context.Context) error) error {
 	if p.Empty() {
 		return nil
 	}
+	defer b.begin()()
 	start := time.Now()
 	limited, cancel := context.WithTimeoutCause(ctx, b.timeout, errDeadline)
 	defer cancel()

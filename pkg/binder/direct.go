@@ -59,6 +59,9 @@ func (r *run) bindClaims(ctx context.Context) (finished bool, err error) {
 	var group errgroup.Group
 	open := make([]error, len(r.bindings))
 	for i, b := range r.bindings {
+		if b.committed = r.boundByController(b); b.committed {
+			continue
+		}
 		group.Go(func() error {
 			claim, err := r.bindClaim(ctx, b)
 			if err != nil {
@@ -78,6 +81,13 @@ func (r *run) bindClaims(ctx context.Context) (finished bool, err error) {
 		}
 	}
 	return finished, err
+}
+
+// boundByController says that the PV controller has written the claim. It goes on to
+// write the claim's status, and ours would meet it there.
+func (r *run) boundByController(b *binding) bool {
+	s, why := r.lookAtBinding(b)
+	return why == nil && s.state >= plan.ClaimBound && s.controllers
 }
 
 // bindClaim is the point of no return for one claim.

@@ -40,12 +40,16 @@
 // has just been provisioned it knows once the phase is no longer Pending, so
 // Direct waits for that. One that its owner pre-bound by name it knows as the
 // claim's once it has set the phase to Bound; Direct waits for that too, but
-// not for ever, so that it works without a PV controller. A volume that a
-// claimRef was taken back from, which undo says by an annotation, it may hold for
-// that claim still: there, too, Direct waits for Bound, after the next claimRef.
-// A second pod with the same claim, which finds that claimRef, does not know of it.
-// Should a claim be
-// marked Lost all the same, writing its status cures it.
+// not for ever, so that it works without a PV controller. A volume that the
+// claimRef of another claim was taken back from, which an annotation says until
+// the next binding is complete, it may hold for that claim still: there, too,
+// Direct waits for Bound. A binder that finds the next claimRef in place waits
+// likewise, and does not set the phase meanwhile. Should a claim be marked Lost
+// all the same, writing its status cures it.
+//
+// A PV controller that has set a volume Bound writes the claim next. Direct
+// leaves that to it for a second, since both would write the same version, and
+// writes only what is left then.
 //
 // # Stopping
 //

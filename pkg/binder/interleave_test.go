@@ -16,6 +16,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"stowage.dev/stowage/pkg/binder"
+	"stowage.dev/stowage/pkg/testing/builders"
 	"stowage.dev/stowage/pkg/volume/plan"
 )
 
@@ -220,30 +221,66 @@ func TestSharedClaimBesidePVController(t *testing.T) {
 	modes := []binder.Mode{binder.Direct, binder.PVController}
 	for _, first := range modes {
 		for _, second := range modes {
-			t.Run(string(first)+" and "+string(second), func(t *testing.T) {
-				t.Parallel()
-				for seed := range uint64(seeds) {
-					synctest.Test(t, func(t *testing.T) {
-						c := newCluster(t, claim("a"), claim("b"), volume("pv-a"), volume("pv-b"))
-						a := act(c, seed)
-						a.refuseB = true
-						both, shared := c.plan("a=pv-a", "b=pv-b"), c.plan("a=pv-a")
-						one := c.launch(t.Context(), first, both)
-						two := c.launch(t.Context(), second, shared)
-						a.finish(one, two)
-						a.checkAtRest()
-					})
-				}
-			})
+			for name, pv := range map[string]func() *builders.PV{
+				"a free volume":      func() *builders.PV { return volume("pv-a") },
+				"a pre-bound volume": func() *builders.PV { return volume("pv-a").ClaimRef("default", "a", "") },
+			} {
+				t.Run(fmt.Sprintf("%s and %s, %s", first, second, name), func(t *testing.T) {
+					t.Parallel()
+					for seed := range uint64(seeds) {
+						synctest.Test(t, func(t *testing.T) {
+							c := newCluster(t, claim("a"), claim("b"), pv(), volume("pv-b"))
+							a := act(c, seed)
+							a.refuseB = true
+							both, shared := c.plan("a=pv-a", "b=pv-b"), c.plan("a=pv-a")
+							one := c.launch(t.Context(), first, both)
+							two := c.launch(t.Context(), second, shared)
+							a.finish(one, two)
+							a.checkAtRest()
+						})
+					}
+				})
+			}
 		}
 	}
 }
 
 // A binder fails on its other claim and undoes, and as soon as its volume is free
 // again another claim gets it, which no PV controller that is behind may take for
-// misbound.
+// misbound. That claim is one pod's or two pods', of which one finds the other's
+// claimRef; or its binder dies once it has written that, and another goes on.
 func TestTakenAfterUndoBesidePVController(t *testing.T) {
 	t.Parallel()
+	for name, take := range map[string]func(*actors){
+		"one pod": func(a *actors) { a.answers(a.c.start(a.c.t.Context(), binder.Direct, a.c.plan("x=pv-a"))) },
+		"two pods": func(a *actors) {
+			p := a.c.plan("x=pv-a")
+			a.answers(a.c.launch(a.c.t.Context(), binder.Direct, p), a.c.launch(a.c.t.Context(), binder.Direct, p))
+		},
+		"two pods, one of them by the PV controller": func(a *actors) {
+			p := a.c.plan("x=pv-a")
+			a.answers(a.c.launch(a.c.t.Context(), binder.PVController, p), a.c.launch(a.c.t.Context(), binder.Direct, p))
+		},
+		"one pod, at the second attempt": func(a *actors) {
+			claimed, _, why := a.c.plan("x=pv-a").Bindings[0].ClaimVolume(a.c.Volume("pv-a"))
+			if why != nil {
+				a.c.t.Fatal(why)
+			}
+			if _, err := a.c.putVolume(claimed, false); err != nil {
+				a.c.t.Fatal(err)
+			}
+			a.answers(a.c.start(a.c.t.Context(), binder.Direct, a.c.plan("x=pv-a")))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			takenAfterUndo(t, take)
+		})
+	}
+}
+
+func takenAfterUndo(t *testing.T, take func(*actors)) {
+	t.Helper()
 	taken := 0
 	for seed := range uint64(10 * seeds) {
 		synctest.Test(t, func(t *testing.T) {
@@ -257,7 +294,7 @@ func TestTakenAfterUndoBesidePVController(t *testing.T) {
 					return // the PV controller has completed what was begun
 				}
 			}
-			a.answers(c.start(t.Context(), binder.Direct, c.plan("x=pv-a")))
+			take(a)
 			a.settle()
 			a.checkAtRest()
 			if c.Claim("default", "x").Spec.VolumeName == "pv-a" {

@@ -30,9 +30,6 @@ type run struct {
 
 	bindings   []*binding
 	provisions []*provision
-	// impatient is set when the PV controller has had its time to take note
-	// of volumes that were pre-bound by their owners.
-	impatient bool
 }
 
 // binding is a claim that gets an existing volume, or one that has been made.
@@ -43,6 +40,9 @@ type binding struct {
 	// written is what our own write of the claimRef returned, nil if there
 	// was none: only that may be undone.
 	written *v1.PersistentVolume
+	// left says that the claimRef was found in place and the volume's phase
+	// left to the PV controller at first, adopted that we have set it Bound.
+	left, adopted bool
 	// committed says that the claim refers to the volume, or may do so.
 	committed bool
 }
@@ -123,10 +123,41 @@ func (r *run) ask(ctx context.Context) error {
 
 // complete is steps 3 and 4.
 func (r *run) complete(ctx context.Context) error {
+	var err error
 	if r.mode == Direct {
-		return r.direct(ctx)
+		err = r.direct(ctx)
+	} else {
+		err = r.stage(ctx, "await_bound", r.awaitController)
 	}
-	return r.stage(ctx, "await_bound", r.awaitController)
+	if err != nil {
+		return err
+	}
+	r.removeMarks(ctx)
+	return nil
+}
+
+// removeMarks takes plan.AnnGivenBack from volumes whose claims are bound. If it
+// fails, the volume's next claim waits for the PV controller without need.
+func (r *run) removeMarks(ctx context.Context) {
+	var group errgroup.Group
+	for _, b := range r.bindings {
+		volume := newer(b.volume, r.cache.Volume(b.Volume.Name))
+		if volume == nil || volume.Annotations[plan.AnnGivenBack] == "" {
+			continue
+		}
+		write := swap[*v1.PersistentVolume]{
+			resource: volumeResource, name: b.Volume.Name,
+			want: b.RemoveMark, get: r.getVolume(b.Volume.Name), put: r.putVolume,
+		}
+		group.Go(func() error {
+			_, err := write.run(ctx, volume)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		klog.FromContext(ctx).Info("Could not remove the annotation of a volume that was taken back once",
+			logkeys.Pod, klog.KRef(r.plan.Pod.Namespace, r.plan.Pod.Name), "annotation", plan.AnnGivenBack, "err", err)
+	}
 }
 
 // stage measures and logs one step.
@@ -169,13 +200,14 @@ func (r *run) claimVolume(ctx context.Context, b *binding) error {
 	if r.mode != Direct {
 		return nil
 	}
-	return r.adoptVolume(ctx, b)
+	return r.adoptVolume(ctx, b, true)
 }
 
 // adoptVolume is for a volume whose claimRef was found in place. Whoever wrote
-// it may be about to take it back; phase Bound takes that right away. A volume
-// that no PV controller has seen stays as it is: its phase is what tells.
-func (r *run) adoptVolume(ctx context.Context, b *binding) error {
+// it may be about to take it back; phase Bound takes that right away. As long as
+// the phase is to tell whether the PV controller knows the volume as the claim's,
+// early leaves it as it is.
+func (r *run) adoptVolume(ctx context.Context, b *binding, early bool) error {
 	adopt := swap[*v1.PersistentVolume]{
 		resource: volumeStatusResource, name: b.Volume.Name,
 		want: b.VolumeBound, get: r.getVolume(b.Volume.Name), put: r.putVolumeStatus,
@@ -184,13 +216,25 @@ func (r *run) adoptVolume(ctx context.Context, b *binding) error {
 	if err != nil {
 		return err
 	}
-	if live != nil && !plan.Noticed(live) {
-		b.volume = live
+	if early && live != nil && b.Open(live) {
+		b.volume, b.left = live, true
 		return nil
 	}
 	done, err := adopt.run(ctx, live)
-	b.volume = done.object
+	b.volume, b.adopted = done.object, done.wrote
 	return err
+}
+
+// adoptVolumes adopts what was left early on, now that the PV controller has set
+// the phase or has had its time to.
+func (r *run) adoptVolumes(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, b := range r.bindings {
+		if b.left {
+			group.Go(func() error { return r.adoptVolume(ctx, b, false) })
+		}
+	}
+	return group.Wait()
 }
 
 // selectNodes is step 2. All selected nodes are looked at before the first one

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -122,25 +123,25 @@ func TestDirectStoppedAtAnyWrite(t *testing.T) {
 		for n := 1; ; n++ {
 			reached := true
 			t.Run(fmt.Sprintf("%s write %d", h, n), func(t *testing.T) {
-				c := newCluster(t, claim("a"), claim("b"), claim("p"), volume("pv-a"), volume("pv-b"))
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				stopped := c.stopAt(n, h, cancel)
-				err := c.binder(binder.Direct).Bind(ctx, c.plan("a=pv-a", "b=pv-b", "p+csi"))
-				if reached = stopped(); reached != (err != nil) {
-					t.Fatalf("stopped %t, error %v", reached, err)
-				}
-				if !h.dead && reached {
-					c.checkCancelled(err)
-				}
-				c.before, c.after = nil, func(call) { c.provision(v1.VolumeBound) }
-				c.provision(v1.VolumeBound)
 				synctest.Test(t, func(t *testing.T) { // for there is no PV controller, and Direct waits for it
+					c := newCluster(t, claim("a"), claim("b"), claim("p"), volume("pv-a"), volume("pv-b"))
+					ctx, cancel := context.WithCancel(t.Context())
+					defer cancel()
+					stopped := c.stopAt(n, h, cancel)
+					err := c.binder(binder.Direct).Bind(ctx, c.plan("a=pv-a", "b=pv-b", "p+csi"))
+					if reached = stopped(); reached != (err != nil) {
+						t.Fatalf("stopped %t, error %v", reached, err)
+					}
+					if !h.dead && reached {
+						c.checkCancelled(err)
+					}
+					c.before, c.after = nil, func(call) { c.provision(v1.VolumeBound) }
+					c.provision(v1.VolumeBound)
 					if err := c.binder(binder.Direct).Bind(t.Context(), c.planNow()); err != nil {
 						t.Fatalf("the next cycle cannot complete it: %v", err)
 					}
+					c.checkAllReferToEachOther()
 				})
-				c.checkAllReferToEachOther()
 			})
 			if !reached {
 				break
@@ -222,6 +223,47 @@ func TestCancelledWhileWriting(t *testing.T) {
 	if len(c.log()) != 4 {
 		t.Errorf("writes %v, want two and their undoing", c.log())
 	}
+}
+
+// Whoever ends the calls' context can wait for their last write: what each took back
+// is taken back then, and a call that begins later writes nothing.
+func TestSettle(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, claim("a"), claim("b"), claim("p"), volume("pv-a"), volume("pv-b"))
+		b := c.binder(binder.Direct)
+		b.Settle(t.Context()) // nothing is under way
+		ctx, cancel := context.WithCancel(t.Context())
+		c.before = func(this call) error {
+			if this.verb == "PUT" && this.name == "pv-a" {
+				<-time.After(2 * time.Second) // the API server is slow
+			}
+			return nil
+		}
+		calls := []*plan.Plan{c.plan("a=pv-a"), c.plan("p+csi")}
+		done := make(chan error, len(calls))
+		for _, p := range calls {
+			go func() { done <- b.Bind(ctx, p) }()
+		}
+		synctest.Wait()
+
+		limited, stop := context.WithTimeout(t.Context(), time.Second)
+		defer stop()
+		begin := time.Now()
+		b.Settle(limited)
+		if took := time.Since(begin); took != time.Second {
+			t.Errorf("waited %s for calls under way, want 1s", took)
+		}
+		cancel()
+		b.Settle(t.Context())
+		writes := len(c.log())
+		if len(done) != len(calls) || c.state("a", "pv-a") != " Pending free Available" {
+			t.Errorf("%d of %d calls have returned, state %q; writes %v", len(done), len(calls), c.state("a", "pv-a"), c.log())
+		}
+		if err := b.Bind(ctx, c.plan("b=pv-b")); !errors.Is(err, context.Canceled) || len(c.log()) != writes {
+			t.Errorf("error %v; writes %v", err, c.log())
+		}
+	})
 }
 
 // The volume that cannot be had ends the binding of the others.

@@ -22,8 +22,14 @@ const undoTime = 10 * time.Second
 // step 4 has not begun, each on the resourceVersion that the write returned. A
 // conflict means that somebody has gone on from there: it stays.
 //
-// A timeout alone never moves a selected-node.
+// A timeout alone never moves a selected-node. Nor does it take back claimRefs while
+// only the PV controller is waited for to complete them: it would begin again each
+// time, and with a timeout that is shorter than it takes never come to an end.
 func (r *run) undo(ctx context.Context, cause error) {
+	timeout := errors.Is(cause, errDeadline)
+	if timeout && r.mode == PVController && r.onlyControllerOpen() {
+		return
+	}
 	detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
 	defer cancel()
 	// Nothing here returns an error: the cause is what the caller hears of,
@@ -33,13 +39,19 @@ func (r *run) undo(ctx context.Context, cause error) {
 		for _, b := range r.bindings {
 			group.Go(func() error { return r.unclaimVolume(ctx, b) })
 		}
-		if !errors.Is(cause, errDeadline) {
+		if !timeout {
 			for _, p := range r.provisions {
 				group.Go(func() error { return r.unselectNode(ctx, p) })
 			}
 		}
 		return group.Wait()
 	})
+}
+
+// onlyControllerOpen says that every claim has its volume.
+func (r *run) onlyControllerOpen() bool {
+	states, why := r.look()
+	return why == nil && len(requested(states)) == 0
 }
 
 func (r *run) unclaimVolume(ctx context.Context, b *binding) error {

@@ -21,6 +21,12 @@ import (
 // a PV controller may be many seconds behind: 16 were seen under load.
 const controllerTime, busyControllerTime = 5 * time.Second, 30 * time.Second
 
+// completionTime is how long Direct waits at most for a PV controller to write the claim
+// of a volume that it has set Bound. Both would write the same version of the claim. A
+// working PV controller takes milliseconds, at the default limit of its client a
+// twentieth of a second; the bound is for one that stops in between.
+const completionTime = time.Second
+
 // claimState is what is seen of one claim of the plan.
 type claimState struct {
 	name, node, provisioner string
@@ -28,6 +34,9 @@ type claimState struct {
 	// volume is the claim's, nil if there is none yet.
 	volume *v1.PersistentVolume
 	static bool
+	// controllers says that the PV controller has begun to complete the binding: the
+	// volume's phase is Bound, and not by our own write.
+	controllers bool
 }
 
 func (s claimState) volumeName() string {
@@ -39,27 +48,40 @@ func (s claimState) volumeName() string {
 
 // awaitVolumes is step 3 of Direct.
 func (r *run) awaitVolumes(ctx context.Context) error {
-	return r.await(ctx, func(s claimState) bool {
-		patience := s.static && r.impatient && s.volume.Status.Phase == v1.VolumeAvailable
-		return s.state >= plan.Claimed || s.state == plan.Unseen && patience
+	err := r.await(ctx, r.patience(), func(s claimState, impatient bool) bool {
+		known := s.static && impatient && s.volume.Status.Phase == v1.VolumeAvailable
+		return s.state >= plan.Claimed || s.state == plan.Unseen && known
+	})
+	if err != nil {
+		return err
+	}
+	if err := r.adoptVolumes(ctx); err != nil {
+		return err
+	}
+	return r.await(ctx, completionTime, func(s claimState, impatient bool) bool {
+		return impatient || s.state > plan.Claimed || !s.controllers
 	})
 }
 
 // awaitController is step 4 of PVController.
 func (r *run) awaitController(ctx context.Context) error {
-	return r.await(ctx, func(s claimState) bool { return s.state >= plan.ClaimBound })
+	return r.await(ctx, 0, func(s claimState, _ bool) bool { return s.state >= plan.ClaimBound })
 }
 
 // awaitBound waits for statuses that somebody else has to write.
 func (r *run) awaitBound(ctx context.Context) error {
-	return r.await(ctx, func(s claimState) bool { return s.state == plan.Bound })
+	return r.await(ctx, 0, func(s claimState, _ bool) bool { return s.state == plan.Bound })
 }
 
 // await returns when every claim is ready, or with the first failure of any:
-// that of one claim is not held back by another that is still open.
-func (r *run) await(ctx context.Context, ready func(claimState) bool) error {
-	patience := time.NewTimer(r.patience())
-	defer patience.Stop()
+// that of one claim is not held back by another that is still open. ready is told
+// when patience, or half of the time that is left, is over.
+func (r *run) await(ctx context.Context, patience time.Duration, ready func(s claimState, impatient bool) bool) error {
+	if end, ok := ctx.Deadline(); ok {
+		patience = min(patience, time.Until(end)/2)
+	}
+	timer, impatient := time.NewTimer(patience), false
+	defer timer.Stop()
 	for {
 		states, why := r.look()
 		if why != nil {
@@ -67,15 +89,15 @@ func (r *run) await(ctx context.Context, ready func(claimState) bool) error {
 		}
 		all := true
 		for _, s := range states {
-			all = all && ready(s)
+			all = all && ready(s, impatient)
 		}
 		if all {
 			return nil
 		}
 		select {
 		case <-r.changed:
-		case <-patience.C:
-			r.impatient = true
+		case <-timer.C:
+			impatient = true
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -84,11 +106,10 @@ func (r *run) await(ctx context.Context, ready func(claimState) bool) error {
 
 // patience is how long the PV controller is waited for that does not take note.
 func (r *run) patience() time.Duration {
-	longest := controllerTime
-	if slices.ContainsFunc(r.bindings, func(b *binding) bool { return b.GivenBack() }) {
-		longest = busyControllerTime
+	if slices.ContainsFunc(r.bindings, func(b *binding) bool { return b.GivenBack(b.volume) }) {
+		return busyControllerTime
 	}
-	return min(longest, r.timeout/2)
+	return controllerTime
 }
 
 // look gives the state of every claim of the plan, or the first failure found.
@@ -120,7 +141,8 @@ func (r *run) lookAtBinding(b *binding) (claimState, *plan.Failure) {
 	if why != nil {
 		return claimState{}, why
 	}
-	s := claimState{name: b.Claim.Namespace + "/" + b.Claim.Name, node: r.plan.Node, state: state, volume: volume, static: true}
+	s := claimState{name: b.Claim.Namespace + "/" + b.Claim.Name, node: r.plan.Node, state: state, volume: volume, static: true,
+		controllers: volume.Status.Phase == v1.VolumeBound && !b.adopted}
 	return s, r.offNode(s)
 }
 
@@ -136,6 +158,7 @@ func (r *run) lookAtProvision(p *provision) (claimState, *plan.Failure) {
 		return s, nil
 	}
 	p.claim, p.volume, s.volume = claim, volume, volume
+	s.controllers = volume != nil && volume.Status.Phase == v1.VolumeBound
 	return s, r.offNode(s)
 }
 

@@ -243,7 +243,7 @@ func TestPVControllerIsGivenTime(t *testing.T) {
 	t.Parallel()
 	volumes := map[string]func() *builders.PV{
 		"pre-bound":  func() *builders.PV { return volume("pv-a").ClaimRef("default", "a", "") },
-		"given back": func() *builders.PV { return volume("pv-a").Annotation(plan.AnnGivenBack, "yes") },
+		"given back": func() *builders.PV { return volume("pv-a").Annotation(plan.AnnGivenBack, "uid-x") },
 	}
 	for name, pv := range volumes {
 		t.Run(name+", it takes note", func(t *testing.T) {
@@ -253,9 +253,12 @@ func TestPVControllerIsGivenTime(t *testing.T) {
 				done := c.start(t.Context(), binder.Direct, c.plan("a=pv-a"))
 				c.waits(done)
 				c.editVolume("pv-a", func(v *v1.PersistentVolume) { v.Status.Phase = v1.VolumeBound })
+				c.waits(done)
+				c.editClaim("a", boundTo("pv-a"))
 				if err := <-done; err != nil || time.Since(start) > 0 {
 					t.Errorf("error %v after %s", err, time.Since(start))
 				}
+				c.editClaim("a", func(p *v1.PersistentVolumeClaim) { p.Status.Phase = v1.ClaimBound })
 				if _, marked := c.Volume("pv-a").Annotations[plan.AnnGivenBack]; marked || c.state("a", "pv-a") != bound {
 					t.Errorf("state %q, marked as given back: %t", c.state("a", "pv-a"), marked)
 				}
@@ -277,6 +280,105 @@ func TestPVControllerIsGivenTime(t *testing.T) {
 			})
 		}
 	}
+}
+
+// boundTo is the PV controller's write to a claim.
+func boundTo(volume string) func(*v1.PersistentVolumeClaim) {
+	return func(p *v1.PersistentVolumeClaim) {
+		p.Spec.VolumeName = volume
+		p.Annotations = map[string]string{plan.AnnBindCompleted: "yes", plan.AnnBoundByController: "yes"}
+	}
+}
+
+// A PV controller that has set a volume Bound writes its claim next: ours would meet it.
+// One that does not is waited for a second, or half of the time that is left.
+func TestClaimIsLeftToThePVController(t *testing.T) {
+	t.Parallel()
+	begun := map[string]struct {
+		objects []any
+		entry   string
+	}{
+		"provisioned":                     {[]any{claim("p").SelectedNode("n1").Provisioner("csi"), volume("pv-p").ClaimRef("default", "p", "uid-p").Phase(v1.VolumeBound)}, "p+csi"},
+		"claimRef of an earlier life":     {[]any{claim("p"), volume("pv-p").ClaimRef("default", "p", "uid-p").BoundByController().Phase(v1.VolumeBound)}, "p=pv-p"},
+		"faster than our own next writes": {[]any{claim("p"), volume("pv-p")}, "p=pv-p"},
+	}
+	for name, tc := range begun {
+		start := func(t *testing.T, timeout time.Duration) (*cluster, <-chan error) {
+			c := newCluster(t, tc.objects...)
+			c.after = func(this call) {
+				if this.String() == "PUT persistentvolumes pv-p" {
+					c.editVolume("pv-p", func(v *v1.PersistentVolume) { v.Status.Phase = v1.VolumeBound })
+				}
+			}
+			done := make(chan error, 1)
+			go func() { done <- c.binderFor(binder.Direct, timeout).Bind(t.Context(), c.plan(tc.entry)) }()
+			c.waits(done)
+			return c, done
+		}
+		t.Run(name+", it writes the claim", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, done := start(t, time.Minute)
+				begin := time.Now()
+				c.editClaim("p", boundTo("pv-p"))
+				if err := <-done; err != nil || time.Since(begin) > 0 {
+					t.Errorf("error %v after %s", err, time.Since(begin))
+				}
+				for _, write := range c.log() {
+					if strings.HasPrefix(write, "persistentvolumeclaims") || strings.HasPrefix(write, "persistentvolumes/status") {
+						t.Errorf("wrote %s, which the PV controller writes", write)
+					}
+				}
+			})
+		})
+		for timeout, want := range map[time.Duration]time.Duration{time.Minute: time.Second, time.Second: time.Second / 2} {
+			t.Run(fmt.Sprintf("%s, it does not within %s", name, want), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					begin := time.Now()
+					c, done := start(t, timeout)
+					if err := <-done; err != nil || time.Since(begin) != want {
+						t.Errorf("error %v after %s, want none after %s", err, time.Since(begin), want)
+					}
+					if got := c.state("p", "pv-p"); got != "pv-p Bound p:uid-p Bound" {
+						t.Errorf("state %q", got)
+					}
+				})
+			})
+		}
+	}
+}
+
+// Without a PV controller nothing of a static binding waits.
+func TestWithoutPVControllerNothingWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, claim("a"), claim("b"), volume("pv-a"), volume("pv-b").ClaimRef("default", "b", "uid-b").BoundByController())
+		begin := time.Now()
+		if err := c.binder(binder.Direct).Bind(t.Context(), c.plan("a=pv-a", "b=pv-b")); err != nil || time.Since(begin) > 0 {
+			t.Errorf("error %v after %s", err, time.Since(begin))
+		}
+	})
+}
+
+// With a timeout that is shorter than the PV controller takes, what one attempt has
+// written is still there for the next.
+func TestTimeoutLeavesTheRestToThePVController(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, claim("a"), volume("pv-a"))
+		var timeout *binder.TimeoutError
+		for range 2 {
+			err := c.binderFor(binder.PVController, time.Second).Bind(t.Context(), c.plan("a=pv-a"))
+			if !errors.As(err, &timeout) {
+				t.Fatalf("error %v", err)
+			}
+			if got := c.state("a", "pv-a"); got != " Pending a:uid-a Available" {
+				t.Errorf("state %q", got)
+			}
+		}
+		if got := c.log(); len(got) != 1 {
+			t.Errorf("writes %v, want the claimRef once", got)
+		}
+	})
 }
 
 // Rights for the statuses were taken away after the start: the claims are

@@ -6,20 +6,24 @@ package app
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"reflect"
 	"regexp"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/component-base/configz"
 	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 	upstreamapp "k8s.io/kubernetes/cmd/kube-scheduler/app"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -156,6 +160,53 @@ func TestWaitsForKubeScheduler(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestWarnsOfLowClientLimit: at kube-scheduler's default limit the client is what pods
+// with claims wait for.
+func TestWarnsOfLowClientLimit(t *testing.T) {
+	stock := "- schedulerName: " + corev1.DefaultSchedulerName + "\n"
+	tests := map[string]struct {
+		file string // empty: none
+		args []string
+		want int
+	}{
+		"no file":                       {},
+		"no file, a flag":               {args: []string{"--kube-api-qps=50"}, want: 1},
+		"a file that says nothing":      {file: fileWithProfiles(t, goodProfile), want: 1},
+		"two profiles, one warning":     {file: fileWithProfiles(t, goodProfile+stock), want: 1},
+		"a file with enough":            {file: limited(t, 200), want: 0},
+		"a file with too little":        {file: limited(t, 199), want: 1},
+		"a file without a limit":        {file: limited(t, -1), want: 0},
+		"the volumes are not our thing": {file: fileWithProfiles(t, stock), want: 0},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+			ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
+			defer cancel()
+			if test.file != "" {
+				test.args = append(test.args, "--config="+writeFile(t, "config.yaml", test.file))
+			}
+			if _, _, err := Setup(ctx, parse(t, test.args...), (&recorder{}).registry()); err != nil {
+				t.Fatal(err)
+			}
+			log, ok := logger.GetSink().(ktesting.Underlier)
+			if !ok {
+				t.Fatal("the log is not kept")
+			}
+			text := log.GetBuffer().String()
+			if got := strings.Count(text, "clientConnection: {qps: 1000, burst: 2000}"); got != test.want {
+				t.Errorf("%d warnings, want %d, in\n%s", got, test.want, text)
+			}
+		})
+	}
+}
+
+// limited is a configuration file with a limit of the client.
+func limited(t *testing.T, qps int) string {
+	t.Helper()
+	return strings.Replace(fileWithProfiles(t, goodProfile), "clientConnection:\n", fmt.Sprintf("clientConnection:\n  qps: %d\n", qps), 1)
 }
 
 // execute runs the command to its end and returns what it prints.

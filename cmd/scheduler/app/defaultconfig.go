@@ -23,6 +23,8 @@ import (
 const (
 	defaultQPS   = 1000
 	defaultBurst = 2000
+	// lowQPS is what a warning is given below: some 30 pods with a claim a second.
+	lowQPS = 200
 )
 
 // extenderMark is the resource that pods ask for which are marked for the extender

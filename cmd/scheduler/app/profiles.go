@@ -150,6 +150,19 @@ func logDoubts(logger klog.Logger, component *schedulerconfig.KubeSchedulerConfi
 		logger.Info("Warning: leader election shares kube-scheduler's lease though no profile is the default scheduler; nothing is scheduled while kube-scheduler holds it. Set leaderElection.resourceName",
 			"lease", klog.KRef(component.LeaderElection.ResourceNamespace, component.LeaderElection.ResourceName), "suggested", componentName)
 	}
+	if client := component.ClientConnection; limitsBinding(component) {
+		logger.Info("Warning: the API client's limit is low for a scheduler that binds volumes; a pod takes six requests and more, and waits for the limit. Set clientConnection in the configuration file",
+			"qps", client.QPS, "burst", client.Burst, "suggested", fmt.Sprintf("clientConnection: {qps: %d, burst: %d}", defaultQPS, defaultBurst))
+	}
+}
+
+// limitsBinding says whether the client's limit, by default 50 requests a second, is
+// what pods with claims wait for. Below 0 there is none.
+func limitsBinding(component *schedulerconfig.KubeSchedulerConfiguration) bool {
+	return component.ClientConnection.QPS >= 0 && component.ClientConnection.QPS < lowQPS &&
+		slices.ContainsFunc(component.Profiles, func(p schedulerconfig.KubeSchedulerProfile) bool {
+			return p.Plugins != nil && enabledAnywhere(p.Plugins, config.PluginName)
+		})
 }
 
 // waitsForKubeScheduler says whether a second scheduler competes for the lease of

@@ -44,7 +44,11 @@ func Setup(ctx context.Context, opts *options.Options, plugins frameworkruntime.
 	completed := config.Complete()
 	logDoubts(logger, &completed.ComponentConfig)
 
-	sched, profiles, err := newScheduler(ctx, &completed, plugins)
+	underWay := &bindings{}
+	if completed.LeaderElection != nil {
+		completed.LeaderElection.Lock = lateRelease{completed.LeaderElection.Lock, underWay}
+	}
+	sched, profiles, err := newScheduler(ctx, &completed, underWay.of(plugins))
 	if err != nil {
 		return nil, nil, err
 	}

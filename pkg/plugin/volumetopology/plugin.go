@@ -57,6 +57,10 @@ func (*Plugin) Name() string { return Name }
 // scheduler: for those who look into a running scheduler.
 func (p *Plugin) Cache() *volumecache.Cache { return p.cache }
 
+// Settle returns when none of the profile's bindings is under way, or when ctx ends: for
+// those who end a scheduler, once the context that it runs with has ended.
+func (p *Plugin) Settle(ctx context.Context) { p.binder.Settle(ctx) }
+
 // New makes the plugin for one profile. args are VolumeTopologyArgs of
 // kubescheduler.config.k8s.io, decoded or raw; nil means all defaults. The
 // returned error names the field that is wrong and what is allowed.

@@ -70,10 +70,7 @@ func (b Binding) Progress(volume *v1.PersistentVolume, claim *v1.PersistentVolum
 		return 0, b.fail(ClaimDeleting, "")
 	case volume.DeletionTimestamp != nil:
 		return 0, b.fail(VolumeDeleting, "")
-	case !Noticed(volume):
-		return Unseen, nil
-	case b.mistakable() && (volume.Status.Phase != v1.VolumeBound || b.Volume.Status.Phase == v1.VolumeBound):
-		// A phase that was Bound before there was a UID tells nothing.
+	case b.Open(volume):
 		return Unseen, nil
 	}
 	return Claimed, nil

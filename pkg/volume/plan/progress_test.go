@@ -12,13 +12,14 @@ import (
 	"stowage.dev/stowage/pkg/volume/plan"
 )
 
-func ours() *builders.PV { return volume().ClaimRef("default", "data", "claim-uid") }
+func ours() *builders.PV {
+	return volume().ClaimRef("default", "data", "claim-uid").BoundByController()
+}
 
 func TestBindingProgress(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		preBound bool
-		back     bool                     // the volume was given back by another claim
 		reserved v1.PersistentVolumePhase // Available
 		volume   *builders.PV
 		claim    *builders.PVC
@@ -31,24 +32,26 @@ func TestBindingProgress(t *testing.T) {
 		"pre-bound: the PV controller may see no UID":           {preBound: true, volume: ours(), claim: claim(), want: plan.Unseen},
 		"pre-bound: the PV controller has taken note":           {preBound: true, volume: ours().Phase(v1.VolumeBound), claim: claim(), want: plan.Claimed},
 		"pre-bound: its phase was Bound all along":              {preBound: true, reserved: v1.VolumeBound, volume: ours().Phase(v1.VolumeBound), claim: claim(), want: plan.Unseen},
-		"given back: the PV controller may see the other claim": {back: true, volume: ours(), claim: claim(), want: plan.Unseen},
-		"given back: the PV controller has taken note":          {back: true, volume: ours().Phase(v1.VolumeBound), claim: claim(), want: plan.Claimed},
-		"claim written":                  {volume: ours(), claim: claim().VolumeName("pv").BindCompleted(), want: plan.ClaimBound},
-		"volume status open":             {volume: ours(), claim: claim().Bound("pv"), want: plan.ClaimBound},
-		"all written":                    {volume: ours().Phase(v1.VolumeBound), claim: claim().Bound("pv"), want: plan.Bound},
-		"marked Lost though all is well": {volume: ours(), claim: claim().VolumeName("pv").BindCompleted().Phase(v1.ClaimLost), want: plan.ClaimBound},
-		"bound, claim being deleted: the pod's business": {volume: ours().Phase(v1.VolumeBound), claim: claim().Bound("pv").Deleting(), want: plan.Bound},
-		"claim deleted":                   {volume: ours(), why: plan.ClaimGone},
-		"claim deleted and created anew":  {volume: ours(), claim: claim().UID("new"), why: plan.ClaimReplaced},
-		"claim being deleted":             {volume: ours(), claim: claim().Deleting(), why: plan.ClaimDeleting},
-		"claim lost":                      {volume: ours(), claim: claim().Phase(v1.ClaimLost), why: plan.ClaimLost},
-		"claim bound elsewhere":           {volume: ours(), claim: claim().Bound("pv-2"), why: plan.ClaimBoundElsewhere},
-		"volume deleted":                  {claim: claim(), why: plan.VolumeGone},
-		"volume deleted and created anew": {volume: ours().UID("new"), claim: claim(), why: plan.VolumeReplaced},
-		"volume being deleted":            {volume: ours().Deleting(), claim: claim(), why: plan.VolumeDeleting},
-		"claimRef reset":                  {volume: volume(), claim: claim(), why: plan.ClaimRefReset},
-		"claimRef's UID reset":            {volume: volume().ClaimRef("default", "data", ""), claim: claim(), why: plan.ClaimRefReset},
-		"claimed by another":              {volume: volume().ClaimRef("x", "y", "z"), claim: claim(), why: plan.VolumeClaimed},
+		"pre-bound, the UID is another pod's write":             {volume: volume().ClaimRef("default", "data", "claim-uid"), claim: claim(), want: plan.Unseen},
+		"given back: the PV controller may see the other claim": {volume: ours().Annotation(plan.AnnGivenBack, "other-uid"), claim: claim(), want: plan.Unseen},
+		"given back: the PV controller has taken note":          {volume: ours().Annotation(plan.AnnGivenBack, "other-uid").Phase(v1.VolumeBound), claim: claim(), want: plan.Claimed},
+		"given back by the same claim":                          {volume: ours().Annotation(plan.AnnGivenBack, "claim-uid"), claim: claim(), want: plan.Claimed},
+		"claim written":                                         {volume: ours(), claim: claim().VolumeName("pv").BindCompleted(), want: plan.ClaimBound},
+		"volume status open":                                    {volume: ours(), claim: claim().Bound("pv"), want: plan.ClaimBound},
+		"all written":                                           {volume: ours().Phase(v1.VolumeBound), claim: claim().Bound("pv"), want: plan.Bound},
+		"marked Lost though all is well":                        {volume: ours(), claim: claim().VolumeName("pv").BindCompleted().Phase(v1.ClaimLost), want: plan.ClaimBound},
+		"bound, claim being deleted: the pod's business":        {volume: ours().Phase(v1.VolumeBound), claim: claim().Bound("pv").Deleting(), want: plan.Bound},
+		"claim deleted":                                         {volume: ours(), why: plan.ClaimGone},
+		"claim deleted and created anew":                        {volume: ours(), claim: claim().UID("new"), why: plan.ClaimReplaced},
+		"claim being deleted":                                   {volume: ours(), claim: claim().Deleting(), why: plan.ClaimDeleting},
+		"claim lost":                                            {volume: ours(), claim: claim().Phase(v1.ClaimLost), why: plan.ClaimLost},
+		"claim bound elsewhere":                                 {volume: ours(), claim: claim().Bound("pv-2"), why: plan.ClaimBoundElsewhere},
+		"volume deleted":                                        {claim: claim(), why: plan.VolumeGone},
+		"volume deleted and created anew":                       {volume: ours().UID("new"), claim: claim(), why: plan.VolumeReplaced},
+		"volume being deleted":                                  {volume: ours().Deleting(), claim: claim(), why: plan.VolumeDeleting},
+		"claimRef reset":                                        {volume: volume(), claim: claim(), why: plan.ClaimRefReset},
+		"claimRef's UID reset":                                  {volume: volume().ClaimRef("default", "data", ""), claim: claim(), why: plan.ClaimRefReset},
+		"claimed by another":                                    {volume: volume().ClaimRef("x", "y", "z"), claim: claim(), why: plan.VolumeClaimed},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -56,9 +59,6 @@ func TestBindingProgress(t *testing.T) {
 			b := plan.Binding{Claim: claim().Obj(), Volume: volume().Obj()}
 			if tc.preBound {
 				b.Volume = volume().ClaimRef("default", "data", "").Phase(tc.reserved).Obj()
-			}
-			if tc.back {
-				b.Volume = volume().Annotation(plan.AnnGivenBack, "yes").Obj()
 			}
 			state, why := b.Progress(pv(tc.volume), pvc(tc.claim))
 			if code(why) != tc.why || why == nil && state != tc.want {

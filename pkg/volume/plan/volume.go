@@ -49,7 +49,6 @@ func (b Binding) ClaimVolume(live *v1.PersistentVolume) (want *v1.PersistentVolu
 	if _, set := live.Annotations[AnnBoundByController]; !set && live.Spec.ClaimRef == nil {
 		metav1.SetMetaDataAnnotation(&want.ObjectMeta, AnnBoundByController, "yes")
 	}
-	delete(want.Annotations, AnnGivenBack)
 	want.Spec.ClaimRef = reference(b.Claim)
 	return want, true, nil
 }
@@ -70,8 +69,28 @@ func (b Binding) UnclaimVolume(written *v1.PersistentVolume) (want *v1.Persisten
 	want = written.DeepCopy()
 	want.Spec.ClaimRef = b.Volume.Spec.ClaimRef.DeepCopy()
 	restore(&want.ObjectMeta, b.Volume.Annotations, AnnBoundByController)
-	metav1.SetMetaDataAnnotation(&want.ObjectMeta, AnnGivenBack, "yes")
+	mark := string(b.Claim.UID)
+	if was, marked := written.Annotations[AnnGivenBack]; marked && was != mark {
+		mark = givenBackTwice
+	}
+	metav1.SetMetaDataAnnotation(&want.ObjectMeta, AnnGivenBack, mark)
 	return want, true
+}
+
+// givenBackTwice is the value of AnnGivenBack for several claims: no claim's UID.
+const givenBackTwice = "several claims"
+
+// RemoveMark is for a volume whose binding is complete: without AnnGivenBack.
+func (b Binding) RemoveMark(live *v1.PersistentVolume) (want *v1.PersistentVolume, write bool, why *Failure) {
+	if why := b.sameVolume(live); why != nil {
+		return nil, false, why
+	}
+	if _, marked := live.Annotations[AnnGivenBack]; !marked || !refersTo(live.Spec.ClaimRef, b.Claim) {
+		return live, false, nil
+	}
+	want = live.DeepCopy()
+	delete(want.Annotations, AnnGivenBack)
+	return want, true, nil
 }
 
 // VolumeBound is step 3 for the volume: phase Bound.
@@ -97,17 +116,25 @@ func (b Binding) PreBound() bool {
 	return preBound(b.Volume.Spec.ClaimRef, b.Claim)
 }
 
-// mistakable says that the PV controller may take a claim that is bound to the volume for
-// misbound, and mark it Lost, until it has seen the claim in the claimRef: it knows the
-// volume with a claimRef that is not the claim's, UID included.
-func (b Binding) mistakable() bool { return b.PreBound() || b.GivenBack() }
+// Open says that the PV controller may not know live as the claim's yet, and would mark
+// a claim Lost that is bound to it: it has not seen the volume, or holds it with a
+// claimRef that is not the claim's, UID included. Its writing phase Bound ends that.
+func (b Binding) Open(live *v1.PersistentVolume) bool {
+	switch {
+	case b.PreBound() && b.Volume.Status.Phase == v1.VolumeBound:
+		return true // a phase that was Bound before there was a UID tells nothing
+	case live.Status.Phase == v1.VolumeBound:
+		return false
+	}
+	_, byController := live.Annotations[AnnBoundByController]
+	return !Noticed(live) || b.PreBound() || b.GivenBack(live) || !byController // pre-bound by its owner, whoever wrote the UID
+}
 
-// GivenBack says that a claimRef was taken back from the volume before it was chosen.
-func (b Binding) GivenBack() bool { return givenBack(b.Volume) }
-
-func givenBack(volume *v1.PersistentVolume) bool {
-	_, is := volume.Annotations[AnnGivenBack]
-	return is
+// GivenBack says that a claimRef to another claim was taken back from the volume. The
+// PV controller that holds it for this claim, or for none, does no harm.
+func (b Binding) GivenBack(live *v1.PersistentVolume) bool {
+	by, marked := live.Annotations[AnnGivenBack]
+	return marked && by != string(b.Claim.UID)
 }
 
 func (b Binding) sameVolume(live *v1.PersistentVolume) *Failure {
@@ -145,7 +172,7 @@ func (b Binding) stillMatches(live *v1.PersistentVolume) bool {
 	}
 	wasClass, wasSet := b.Volume.Annotations[v1.BetaStorageClassAnnotation]
 	isClass, isSet := live.Annotations[v1.BetaStorageClassAnnotation]
-	if wasClass != isClass || wasSet != isSet || match.LostDisk(b.Volume) != match.LostDisk(live) || givenBack(b.Volume) != givenBack(live) {
+	if wasClass != isClass || wasSet != isSet || match.LostDisk(b.Volume) != match.LostDisk(live) {
 		return false
 	}
 	if b.Claim.Spec.Selector == nil || b.PreBound() {

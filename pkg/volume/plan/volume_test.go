@@ -103,7 +103,7 @@ func TestClaimVolumeAfterAConflict(t *testing.T) {
 		"moved to another node":                                {live: volume().ResourceVersion("4").Hostname("n2"), want: plan.VolumeChanged},
 		"shrunk":                                               {live: volume().ResourceVersion("4").Capacity("1Mi"), want: plan.VolumeChanged},
 		"its disk was taken out":                               {live: volume().ResourceVersion("4").Annotation("stowage.dev/disk", "Missing"), want: plan.VolumeChanged},
-		"given back by another claim meanwhile":                {live: volume().ResourceVersion("4").Annotation(plan.AnnGivenBack, "yes"), want: plan.VolumeChanged},
+		"given back by another claim meanwhile":                {live: volume().ResourceVersion("4").Annotation(plan.AnnGivenBack, "other-uid"), write: true},
 		"given another class by annotation":                    {live: volume().ResourceVersion("4").BetaClass("slow"), want: plan.VolumeChanged},
 		"selected label removed":                               {claim: claim().MatchLabel("disk", "ssd"), reserved: volume().Label("disk", "ssd"), live: volume().ResourceVersion("4"), want: plan.VolumeChanged},
 		"selected label still there, another came":             {claim: claim().MatchLabel("disk", "ssd"), reserved: volume().Label("disk", "ssd"), live: volume().ResourceVersion("4").Label("disk", "ssd").Label("a", "b"), write: true},
@@ -168,7 +168,7 @@ func TestUnclaimVolumeRestoresWhatWas(t *testing.T) {
 			}
 			want := b.Volume.DeepCopy()
 			want.ResourceVersion = "9"
-			metav1.SetMetaDataAnnotation(&want.ObjectMeta, plan.AnnGivenBack, "yes")
+			metav1.SetMetaDataAnnotation(&want.ObjectMeta, plan.AnnGivenBack, "claim-uid")
 			if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("not what was reserved (-want +got):\n%s", diff)
 			}
@@ -176,16 +176,52 @@ func TestUnclaimVolumeRestoresWhatWas(t *testing.T) {
 	}
 }
 
-// TestNextClaimTakesTheMarkAway: that a volume was given back concerns the next claim only.
-func TestNextClaimTakesTheMarkAway(t *testing.T) {
+// TestMarkOfWhoGaveBack: that a volume was given back stays on it until the next binding
+// is complete, and says by whom unless that is more than one claim.
+func TestMarkOfWhoGaveBack(t *testing.T) {
 	t.Parallel()
-	reserved := volume().Annotation(plan.AnnGivenBack, "yes").Phase(v1.VolumeAvailable).Obj()
-	written, write, why := plan.Binding{Claim: claim().Obj(), Volume: reserved}.ClaimVolume(reserved)
-	if why != nil || !write {
-		t.Fatalf("write %t, %v", write, why)
+	tests := map[string]struct {
+		was, by string
+		another bool // is the volume then that of another claim
+	}{
+		"by this claim":           {by: "claim-uid"},
+		"by this claim again":     {was: "claim-uid", by: "claim-uid"},
+		"by another":              {by: "other-uid", another: true},
+		"by another and by this":  {was: "other-uid", by: "claim-uid", another: true},
+		"by an older version":     {was: "yes", by: "claim-uid", another: true},
+		"by many, this at last":   {was: "several claims", by: "claim-uid", another: true},
+		"by this and by another":  {was: "claim-uid", by: "other-uid", another: true},
+		"by another, twice later": {was: "other-uid", by: "other-uid", another: true},
 	}
-	if _, marked := written.Annotations[plan.AnnGivenBack]; marked {
-		t.Error("the mark has stayed")
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			reserved := volume().Phase(v1.VolumeAvailable)
+			if tc.was != "" {
+				reserved.Annotation(plan.AnnGivenBack, tc.was)
+			}
+			before := plan.Binding{Claim: claim().UID(tc.by).Obj(), Volume: reserved.Obj()}
+			claimed, _, why := before.ClaimVolume(before.Volume)
+			if why != nil {
+				t.Fatal(why)
+			}
+			back, ok := before.UnclaimVolume(claimed)
+			if !ok {
+				t.Fatal("it cannot be taken back")
+			}
+			b := plan.Binding{Claim: claim().Obj(), Volume: back}
+			next, _, why := b.ClaimVolume(back)
+			if why != nil {
+				t.Fatal(why)
+			}
+			if b.GivenBack(next) != tc.another || b.Open(next) != tc.another {
+				t.Errorf("mark %q: given back by another %t, open %t; want %t", next.Annotations[plan.AnnGivenBack], b.GivenBack(next), b.Open(next), tc.another)
+			}
+			rid, write, why := b.RemoveMark(next)
+			if _, marked := rid.Annotations[plan.AnnGivenBack]; marked || !write || why != nil {
+				t.Errorf("the mark %q stays: written %t, %v", rid.Annotations[plan.AnnGivenBack], write, why)
+			}
+		})
 	}
 }
 

@@ -5,7 +5,6 @@ package faults_test
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -21,8 +20,7 @@ const checkEvery = 25
 
 // ledger follows every state of claims and volumes, in the order in which the
 // API server stored them, and notes what must never be the case, not even for a
-// moment. That a claim is marked Lost may be, for the moment until its binder writes its
-// status. Safe for concurrent use.
+// moment: a claim that is Lost, for one. Safe for concurrent use.
 type ledger struct {
 	check func() error // the engine's
 
@@ -30,8 +28,6 @@ type ledger struct {
 	volumeOf map[types.UID]string // by claim that exists and names a volume
 	claimOf  map[string]types.UID
 	claimant map[string]types.UID // by volume, what claimRef says; "": nothing
-	lost     map[types.UID]string // claims that are marked Lost, and how that came
-	cured    []string             // how claims came to be Lost that are Bound again
 	seen     map[string][]string  // what claims and volumes were lately, by name
 	events   int
 	checks   int
@@ -41,7 +37,7 @@ type ledger struct {
 func newLedger(check func() error) *ledger {
 	return &ledger{
 		check:    check,
-		volumeOf: map[types.UID]string{}, claimOf: map[string]types.UID{}, claimant: map[string]types.UID{}, seen: map[string][]string{}, lost: map[types.UID]string{},
+		volumeOf: map[types.UID]string{}, claimOf: map[string]types.UID{}, claimant: map[string]types.UID{}, seen: map[string][]string{},
 	}
 }
 
@@ -62,15 +58,9 @@ func (l *ledger) claimSeen(claim *v1.PersistentVolumeClaim) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.remember(claim.Name, "claim %s, version %s: volume %q, %s, %v", claim.UID, claim.ResourceVersion, claim.Spec.VolumeName, claim.Status.Phase, claim.Annotations)
-	switch claim.Status.Phase {
-	case v1.ClaimLost:
-		l.lost[claim.UID] = fmt.Sprintf("claim %s has lost volume %s:\n%s", claim.Name, claim.Spec.VolumeName,
+	if claim.Status.Phase == v1.ClaimLost {
+		l.note("claim %s has lost volume %s:\n%s", claim.Name, claim.Spec.VolumeName,
 			strings.Join(append(slices.Clone(l.seen[claim.Name]), l.seen[claim.Spec.VolumeName]...), "\n"))
-	case v1.ClaimBound:
-		if text, was := l.lost[claim.UID]; was { // cured, as package binder has it
-			l.cured = append(l.cured, text)
-			delete(l.lost, claim.UID)
-		}
 	}
 	volume, before := claim.Spec.VolumeName, l.volumeOf[claim.UID]
 	switch owner := l.claimOf[volume]; {
@@ -128,5 +118,5 @@ func (l *ledger) volumeGone(volume *v1.PersistentVolume) {
 func (l *ledger) result() (events, checks int, mistakes []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.events, l.checks, append(slices.Clone(l.mistakes), slices.Collect(maps.Values(l.lost))...)
+	return l.events, l.checks, slices.Clone(l.mistakes)
 }

@@ -75,9 +75,6 @@ func TestStress(t *testing.T) {
 	for _, mistake := range mistakes {
 		t.Error(mistake)
 	}
-	for _, text := range books.cured {
-		t.Logf("for a moment %s", text)
-	}
 	t.Logf("%d pods created, %d deleted while they waited, %d claims handed on; %d volumes cleared, %d replaced; %d events on claims, engine checked %d times",
 		c.created, c.interrupted, c.inherited, r.cleared.Load(), r.replaced.Load(), events, checks)
 }

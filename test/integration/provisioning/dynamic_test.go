@@ -5,11 +5,15 @@ package provisioning_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 
 	"stowage.dev/stowage/pkg/testing/builders"
@@ -57,6 +61,47 @@ func TestDynamicProvisioning(t *testing.T) {
 			e.T.Errorf("the next pod is on node %s, its volume on %s", got, node)
 		}
 	})
+}
+
+// TestClaimIsLeftToPVController: the PV controller sets a provisioned volume Bound and
+// writes its claim next. The scheduler gives it a second, or one of both meets a conflict.
+func TestClaimIsLeftToPVController(t *testing.T) {
+	t.Parallel()
+	const pods = 20
+	e := fixture.New(t)
+	e.AddNodes(e.Node("a"), e.Node("b"))
+	createClass(e)
+	startProvisioner(e, nil)
+	tap := fixture.NewTap()
+	var written, hasty atomic.Int32
+	tap.Before(fixture.Is("update", "persistentvolumeclaims"), func(ctx context.Context, r fixture.Request) error {
+		volume, err := e.Client.CoreV1().PersistentVolumes().Get(ctx, e.Name("pvc-"+r.Name), metav1.GetOptions{})
+		if err != nil || volume.Status.Phase != v1.VolumeBound {
+			return nil // it selects the node
+		}
+		written.Add(1)
+		// The time has no fractions of a second: it looks longer ago than it is.
+		if time.Since(volume.Status.LastPhaseTransitionTime.Time) < time.Second {
+			hasty.Add(1)
+		}
+		return nil
+	})
+	e.Use(e.Start(fixture.SchedulerOptions{Tap: tap}).Name())
+	var all []*v1.Pod
+	for i := range pods {
+		name := fmt.Sprintf("data-%d", i)
+		e.CreatePVC(made(e, name, "1Gi"))
+		all = append(all, e.CreatePod(e.Pod(fmt.Sprintf("pod-%d", i)).PVC(name)))
+	}
+	for i, pod := range all {
+		e.WaitScheduled(pod)
+		e.WaitBound(fmt.Sprintf("data-%d", i), "")
+	}
+	e.NoVolumeTwice()
+	t.Logf("of %d claims the scheduler wrote %d", pods, written.Load())
+	if n := hasty.Load(); n > 0 {
+		t.Errorf("%d of %d claims were written within a second of their volume's being Bound", n, pods)
+	}
 }
 
 // TestNoNodeAllowed: the class allows provisioning where no node is.

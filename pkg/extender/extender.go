@@ -24,6 +24,7 @@ import (
 	"fmt"
 	"sync"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -102,6 +103,7 @@ func New(ctx context.Context, c Config) (*Extender, error) {
 	if e.gate, err = newGate(c.Settings.Timeouts.Verb.Duration, c.Informers); err != nil {
 		return nil, err
 	}
+	context.AfterFunc(ctx, engine.OnRelease(func(func() []*v1.Pod) { e.gate.show() }))
 	if c.Settings.Mode == extender.ModeAdvisory {
 		e.inflight = newInflight(c.Clock, c.Settings.Timeouts.Hold.Duration)
 		return e.measured(ctx), nil

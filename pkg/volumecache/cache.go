@@ -76,7 +76,8 @@ type Cache struct {
 	// holds are the reservations by claim; byPod finds a pod's.
 	holds map[types.NamespacedName]*hold
 	byPod map[types.UID][]*hold
-	lapse lapses
+	// ledger is what reservations have released.
+	ledger ledger
 	// freed are the volumes that pods wait for after preemption.
 	freed map[types.UID]*awaited
 	// expected are pods that the informer has not shown yet; see ExpectPod.
@@ -167,7 +168,7 @@ func New(cfg Config) (*Cache, error) {
 	c.scratch.New = func() any { return &solution{} }
 	c.compiled.byClaim = map[types.NamespacedName]compiledClaim{}
 	c.watch.byKey = map[watchKey]map[*watcher]struct{}{}
-	c.lapse = lapses{listeners: map[*func(helps func(*Demand) bool)]struct{}{}, rooms: map[*room]struct{}{}}
+	c.ledger = ledger{listeners: map[*Listener]struct{}{}, released: map[release]uint64{}, refused: map[types.UID]*refusal{}}
 	c.behind.missing = map[missed]string{}
 	if err := c.listen(cfg.Informers); err != nil {
 		return nil, fmt.Errorf("registering volume event handlers: %w", err)

@@ -76,6 +76,13 @@ func (c *Cache) CheckIdle() error {
 			errs = append(errs, fmt.Errorf("pod %q, which is gone, waits for volumes", uid))
 		}
 	}
+	c.ledger.mu.Lock()
+	for uid := range c.ledger.refused {
+		if !slices.ContainsFunc(pods, func(p *v1.Pod) bool { return p.UID == uid }) {
+			errs = append(errs, fmt.Errorf("pod %q, which is gone, is to be woken", uid))
+		}
+	}
+	c.ledger.mu.Unlock()
 	c.watch.mu.Lock()
 	defer c.watch.mu.Unlock()
 	for key := range c.watch.byKey {

@@ -4,7 +4,9 @@
 package volumecache
 
 import (
+	"container/list"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -36,8 +38,13 @@ type hold struct {
 	// figure is the room's bytes, as reported when the hold began, and room.counted of
 	// then: what the report has fallen by for other holds since is not for this one.
 	// -1: not known.
-	figure int64
-	turn   uint64 // of when the provisioned volume appeared; zero: not yet
+	figure   int64
+	began    uint64        // the cache's turn
+	turn     uint64        // of when the provisioned volume appeared; zero: not yet
+	appeared time.Time     // the same by the clock
+	place    *list.Element // in the ledger's settling; nil: not there
+
+	group string // the pod group of the first pod
 
 	pods map[types.UID]struct{}
 }
@@ -80,7 +87,7 @@ func (c *Cache) Reserve(d *Demand, node string) (*plan.Plan, match.Reason) {
 	}()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.sweep()
+	c.expire()
 	c.release(d.pod.UID)
 	object, err := c.nodes.Get(node)
 	if err != nil {
@@ -98,10 +105,11 @@ func (c *Cache) Reserve(d *Demand, node string) (*plan.Plan, match.Reason) {
 		Node:   node,
 	}
 	delete(c.freed, d.pod.UID)
+	c.ledger.dropRefusal(d.pod.UID)
 	for _, b := range s.bindings {
 		v := c.volume[b.volume.Name]
 		p.Bindings = append(p.Bindings, plan.Binding{Claim: b.of.Claim, Volume: v.PV})
-		h := c.holdFor(b.of, d.pod.UID, v.hold)
+		h := c.holdFor(b.of, d.pod, v.hold)
 		h.volume, v.hold = v, h
 		c.withdraw(v)
 	}
@@ -111,7 +119,7 @@ func (c *Cache) Reserve(d *Demand, node string) (*plan.Plan, match.Reason) {
 		if made.held {
 			shared = c.holds[made.of.key]
 		}
-		h := c.holdFor(made.of, d.pod.UID, shared)
+		h := c.holdFor(made.of, d.pod, shared)
 		h.node = node
 		if made.room != nil {
 			h.bytes = made.of.Bytes
@@ -123,17 +131,20 @@ func (c *Cache) Reserve(d *Demand, node string) (*plan.Plan, match.Reason) {
 
 // holdFor makes the pod an owner of the claim's hold: the one it shares with
 // other pods, or else a new one in the place of what is left of an old one.
-func (c *Cache) holdFor(of *pending, pod types.UID, shared *hold) *hold {
+func (c *Cache) holdFor(of *pending, pod *v1.Pod, shared *hold) *hold {
 	h := shared
 	if h == nil {
 		if old := c.holds[of.key]; old != nil {
 			c.endHold(old)
 		}
-		h = &hold{claim: of.key, uid: of.Claim.UID, object: of.Claim, pods: map[types.UID]struct{}{}}
+		h = &hold{
+			claim: of.key, uid: of.Claim.UID, object: of.Claim,
+			began: c.nextTurn(), group: groupOf(pod), pods: map[types.UID]struct{}{},
+		}
 		c.holds[of.key] = h
 	}
-	h.pods[pod] = struct{}{}
-	c.byPod[pod] = append(c.byPod[pod], h)
+	h.pods[pod.UID] = struct{}{}
+	c.byPod[pod.UID] = append(c.byPod[pod.UID], h)
 	return h
 }
 
@@ -189,10 +200,21 @@ func (c *Cache) endHold(h *hold) {
 		}
 	}
 	delete(c.holds, h.claim)
-	c.vacate(h)
+	if r := h.room; r != nil {
+		c.noteRelease(h, r.class, r.segment)
+		c.vacate(h)
+	}
+	unused := h.node != "" && h.turn == 0
 	if v := h.volume; v != nil {
 		h.volume, v.hold = nil, nil
 		c.offer(v)
+		if v.pool != nil {
+			c.noteRelease(h, v.Class, v.segment)
+			unused = true
+		}
+	}
+	if unused {
+		c.noteRelease(h, "", nil)
 	}
 }
 
@@ -205,7 +227,7 @@ func (c *Cache) claimServed(v *volume) {
 	}
 	c.noteAppeared(h)
 	if h.reported() {
-		c.tellSoon(h.room)
+		c.noteRelease(h, h.room.class, h.room.segment)
 		c.countIn(h)
 	} else if h.room == nil && len(h.pods) == 0 {
 		c.endHold(h)
@@ -302,7 +324,7 @@ func (c *Cache) holdSelected(claim *v1.PersistentVolumeClaim) {
 	}
 	h := &hold{
 		claim: keyOf(claim), uid: claim.UID, object: claim, node: node, bytes: request.Bytes,
-		pods: map[types.UID]struct{}{},
+		began: c.nextTurn(), pods: map[types.UID]struct{}{},
 	}
 	s := c.scratch.Get().(*solution)
 	s.openRooms(spot{node, entry.Segments}, class.Name, 0, nil)

@@ -162,15 +162,13 @@ func TestReportedIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, node("a"), dynamic("local", "csi"), tracked("csi"), roomOnA("old", "120Gi"))
 		w.put(pvc("c", "60Gi").SelectedNode("a").Obj(), pvc("d", "60Gi").Obj(), roomOnA("old", "60Gi"))
-		told := make(chan bool, 2)
-		stop := w.OnLapse(func(helps func(*Demand) bool) { told <- helps(w.demand(pod("second", "d"))) })
-		appear(w)
-		time.Sleep(2 * lapsePause) //nolint:forbidigo // the bubble's time
-		stop()
-		synctest.Wait()
-		if len(told) != 1 || !<-told {
-			t.Error("the listeners are not told once that it helps")
+		w.put(pod("second", "d"))
+		woken := w.listen(t)
+		if got := w.fits(pod("second", "d"), "a"); got != match.NotEnoughSpace {
+			t.Fatalf("Fits says %q", got)
 		}
+		appear(w)
+		woken.want(t, "second")
 	})
 }
 
@@ -200,7 +198,7 @@ func TestLapsedHoldsAreForgotten(t *testing.T) {
 	for story, ask := range map[string]func(w *world, second *v1.Pod){
 		"a pod is tried":      func(w *world, second *v1.Pod) { w.demand(second) },
 		"a pod has reserved":  func(w *world, second *v1.Pod) { w.reserve(second, "a"); w.Release(second.UID) },
-		"the listeners' turn": func(w *world, _ *v1.Pod) { w.tellLapses() },
+		"the listeners' turn": func(w *world, _ *v1.Pod) { w.callListeners() },
 	} {
 		t.Run(story, func(t *testing.T) {
 			t.Parallel()
@@ -222,30 +220,6 @@ func TestLapsedHoldsAreForgotten(t *testing.T) {
 				t.Errorf("after its time, Fits says %q", got)
 			}
 		})
-	}
-}
-
-// TestLapseIsTold: also when somebody else noticed first, and once.
-func TestLapseIsTold(t *testing.T) {
-	t.Parallel()
-	w, second := inFlight(t)
-	told := 0
-	stop := w.OnLapse(func(helps func(*Demand) bool) {
-		if told++; !helps(w.demand(second)) {
-			t.Error("what was given back is said not to help")
-		}
-	})
-	appear(w)
-	w.clock.SetTime(w.clock.Now().Add(settleTime + time.Second))
-	w.demand(pod("somebody"))
-	w.tellLapses()
-	w.tellLapses()
-	if told != 1 {
-		t.Errorf("told %d times, want once", told)
-	}
-	stop()
-	if w.lapse.timer != nil {
-		t.Error("the timer runs on for nobody")
 	}
 }
 

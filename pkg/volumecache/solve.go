@@ -79,6 +79,9 @@ func (c *Cache) Fits(d *Demand, node *v1.Node) match.Reason {
 	s := c.scratch.Get().(*solution)
 	c.mu.RLock()
 	reason := c.fits(s, d, node)
+	if reason.Code != match.Fits {
+		c.noteRefused(d)
+	}
 	c.mu.RUnlock()
 	s.reset()
 	c.scratch.Put(s)

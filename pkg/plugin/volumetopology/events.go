@@ -23,7 +23,8 @@ import (
 
 // EventsToRegister names the events that can make a pod schedulable which this
 // plugin refused. A hint lets only those pods back whom the event helps, and
-// brings the cache up to the event's object before it does.
+// brings the cache up to the event's object before it does. What other pods have
+// reserved and released is no event; see wakeOnRelease.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	on := func(resource fwk.EventResource, actions fwk.ActionType, hint fwk.QueueingHintFn) fwk.ClusterEventWithHint {
 		return fwk.ClusterEventWithHint{
@@ -35,13 +36,13 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 		// A missing class, or one that did not allow any node.
 		on(fwk.StorageClass, fwk.Add|fwk.Update, hint(p.afterClass)),
 		// A missing, lost, deleted or immediate claim, or one whose provisioner
-		// gave the node back. Another pod's claim that capacity was held for.
+		// gave the node back.
 		on(fwk.PersistentVolumeClaim, fwk.Add|fwk.Update|fwk.Delete, hint(p.afterClaim)),
 		// No volume to bind, a bound one that was missing, or one that was kept for
 		// a claim where the pod cannot run.
 		on(fwk.PersistentVolume, fwk.Add|fwk.Update|fwk.Delete, hint(p.afterVolume)),
 		// A node that the volumes or the class allow; or the end of the one
-		// that a claim, of this or another pod, was to be provisioned on.
+		// that a claim was to be provisioned on.
 		on(fwk.Node, fwk.Add|fwk.UpdateNodeLabel|fwk.Delete, hint(p.afterNode)),
 		// In-tree volumes are reached through CSI now.
 		on(fwk.CSINode, fwk.Add|fwk.Update, hint(p.afterCSINode)),
@@ -49,9 +50,6 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 		on(fwk.CSIDriver, fwk.Update|fwk.Delete, hint(p.afterCSIDriver)),
 		// More room.
 		on(fwk.CSIStorageCapacity, fwk.Add|fwk.Update, hint(p.afterCapacity)),
-		// Another pod failed to bind and gave back what it had reserved. The
-		// scheduler reports it as if the pod had been deleted.
-		on(fwk.AssignedPod, fwk.Delete, hint(p.afterOtherPod)),
 	}, nil
 }
 
@@ -116,7 +114,7 @@ func (p *Plugin) uses(pod *v1.Pod, such func(*v1.PersistentVolumeClaim) bool) bo
 
 func (p *Plugin) afterClaim(pod *v1.Pod, before, now *v1.PersistentVolumeClaim) bool {
 	if !uses(pod, before) && !uses(pod, now) {
-		return p.afterOtherClaim(pod, before, now)
+		return false
 	}
 	return now != nil && (before == nil ||
 		before.UID != now.UID ||
@@ -132,20 +130,6 @@ func (p *Plugin) afterClaim(pod *v1.Pod, before, now *v1.PersistentVolumeClaim) 
 // uses tells whether the claim, nil for none, is the pod's.
 func uses(pod *v1.Pod, claim *v1.PersistentVolumeClaim) bool {
 	return claim != nil && claim.Namespace == pod.Namespace && claims.Uses(pod, claim.Name)
-}
-
-// afterOtherClaim is for capacity that was held for another pod's claim: nothing
-// will be provisioned for it where it was sent.
-func (p *Plugin) afterOtherClaim(pod *v1.Pod, before, now *v1.PersistentVolumeClaim) bool {
-	if before == nil || before.Spec.VolumeName != "" || claims.SelectedNode(before) == "" {
-		return false
-	}
-	if now != nil && now.UID == before.UID && claims.SelectedNode(now) == claims.SelectedNode(before) {
-		return false
-	}
-	p.cache.ObserveClaim(before.Namespace, before.Name)
-	demand := p.demand(pod)
-	return demand != nil && p.cache.ClaimReturnHelps(demand, before)
 }
 
 func (p *Plugin) afterVolume(pod *v1.Pod, before, now *v1.PersistentVolume) bool {
@@ -193,8 +177,7 @@ func decisive(before, now *v1.PersistentVolume) bool {
 func (p *Plugin) afterNode(pod *v1.Pod, before, now *v1.Node) bool {
 	if now == nil {
 		p.cache.ObserveNode(before.Name)
-		demand := p.demand(pod)
-		return demand != nil && (p.wasSelected(pod, before.Name) || p.cache.NodeReturnHelps(demand, before))
+		return p.wasSelected(pod, before.Name)
 	}
 	p.cache.ObserveNode(now.Name)
 	demand := p.demand(pod)
@@ -239,12 +222,4 @@ func (p *Plugin) afterCapacity(pod *v1.Pod, before, now *storagev1.CSIStorageCap
 	p.cache.ObserveCapacity(now.Namespace, now.Name)
 	demand := p.demand(pod)
 	return demand != nil && p.cache.CapacityHelps(demand, now)
-}
-
-func (p *Plugin) afterOtherPod(pod *v1.Pod, before, _ *v1.Pod) bool {
-	if before == nil || !claims.Any(before) {
-		return false
-	}
-	demand := p.demand(pod)
-	return demand != nil && p.cache.ReservationHelps(demand, before)
 }

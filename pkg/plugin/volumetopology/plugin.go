@@ -87,6 +87,6 @@ func New(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugi
 		score:    score.New(cfg.Scoring),
 		handle:   handle,
 	}
-	p.wakeOnLapse(ctx)
+	p.wakeOnRelease(ctx)
 	return p, nil
 }

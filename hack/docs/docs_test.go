@@ -122,6 +122,9 @@ func TestMetrics(t *testing.T) {
 	metrics.ObserveBindStage("undo", "success", time.Second)
 	metrics.CountBindConflict("persistentvolumes", "done")
 	measureProvisioner()
+	defer metrics.WatchEngine(func() metrics.EngineSize {
+		return metrics.EngineSize{Provisioning: map[string]metrics.Provisioning{"fast": {}}}
+	})()
 	metrics.RegisterExtender()
 	metrics.ObserveExtenderRequest("filter", "ok", time.Second)
 	metrics.CountExtenderBind("bound")

@@ -119,10 +119,7 @@ func New(ctx context.Context, c Config) (*Extender, error) {
 
 // measured makes the metrics known until ctx ends.
 func (e *Extender) measured(ctx context.Context) *Extender {
-	context.AfterFunc(ctx, metrics.WatchEngine(func() metrics.EngineSize {
-		size := e.cache.Size()
-		return metrics.EngineSize{Volumes: size.Volumes, Segments: size.Segments, Nodes: size.Nodes, Reservations: size.Reservations}
-	}))
+	context.AfterFunc(ctx, metrics.WatchEngine(e.cache.Size))
 	return e
 }
 

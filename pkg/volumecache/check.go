@@ -138,6 +138,8 @@ func (c *Cache) checkHolds(fail func(format string, args ...any)) {
 			fail("hold of claim %s: its volume is not held by it, or it also provisions", claim)
 		case len(h.pods) == 0 && h.node == "":
 			fail("hold of claim %s has no pod", claim)
+		case (h.room != nil) != (h.place != nil):
+			fail("hold of claim %s: it has bytes %t, they expire %t", claim, h.room != nil, h.place != nil)
 		case h.room != nil && !holds(h.room, h):
 			fail("hold of claim %s is not counted by its room", claim)
 		}

@@ -18,6 +18,9 @@ const (
 	// settleTime bounds how long the bytes of a volume that exists are still held:
 	// a driver that never updates its capacity object must not block it for ever.
 	settleTime = 2 * time.Minute
+	// provisionTime bounds how long bytes are held for a claim that was sent to a node
+	// and whose volume does not appear: its provisioner may be gone, or fail for ever.
+	provisionTime = 15 * time.Minute
 	// ledgerDelay is how long after a release listeners are called, and
 	// ledgerInterval how long after the call before, so that one call covers many
 	// releases.
@@ -39,7 +42,9 @@ type ledger struct {
 	timer    *time.Timer // calls the listeners; nil: nothing to do
 	timerAt  time.Time
 	called   time.Time // when the listeners were called last
-	settling list.List // holds of volumes that exist, the oldest first
+	// settling are the holds of bytes of volumes that exist, provisioning those of
+	// volumes that do not, the oldest first.
+	settling, provisioning list.List
 
 	// mu guards all below. It is taken last.
 	mu      sync.Mutex
@@ -85,7 +90,7 @@ func (c *Cache) OnRelease(listener Listener) (stop func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ledger.listeners[&listener] = struct{}{}
-	c.armSettled()
+	c.armExpiry()
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -145,7 +150,7 @@ func (c *Cache) callListeners() {
 	c.expire()
 	released, now := l.released, time.Now()
 	l.released, l.called = map[release]uint64{}, now
-	c.armSettled()
+	c.armExpiry()
 	var listeners []Listener
 	for listener := range l.listeners {
 		listeners = append(listeners, *listener)
@@ -269,34 +274,65 @@ func (c *Cache) pace(pods []*v1.Pod, now time.Time) []*v1.Pod {
 // noteAppeared notes that the volume which a hold is for exists.
 func (c *Cache) noteAppeared(h *hold) {
 	h.turn = c.nextTurn()
-	if h.room == nil {
-		return
+	if h.room != nil {
+		c.queue(h, &c.ledger.settling)
 	}
+}
+
+// queue has the hold expire settleTime or provisionTime from now.
+func (c *Cache) queue(h *hold, among *list.List) {
 	c.expire() // also where nobody asks
-	h.appeared = c.clock.Now()
-	h.place = c.ledger.settling.PushBack(h)
-	c.armSettled()
+	c.unqueue(h)
+	h.since, h.queue = c.clock.Now(), among
+	h.place = among.PushBack(h)
+	c.armExpiry()
 }
 
-// due tells whether the time of some hold is over.
-func (l *ledger) due(now time.Time) bool {
-	first := l.settling.Front()
-	return first != nil && now.Sub(first.Value.(*hold).appeared) > settleTime
+// unqueue undoes queue.
+func (c *Cache) unqueue(h *hold) {
+	if h.place != nil {
+		h.queue.Remove(h.place)
+		h.place = nil
+	}
 }
 
-// expire gives back what was held for settleTime. Each hold is looked at once.
+// next returns the hold that expires next, nil for none, and when.
+func (l *ledger) next() (first *hold, at time.Time) {
+	if front := l.settling.Front(); front != nil {
+		first = front.Value.(*hold)
+		at = first.since.Add(settleTime)
+	}
+	if front := l.provisioning.Front(); front != nil {
+		h := front.Value.(*hold)
+		if due := h.since.Add(provisionTime); first == nil || due.Before(at) {
+			first, at = h, due
+		}
+	}
+	return first, at
+}
+
+// expire releases the bytes of holds whose time has passed. Each hold is looked at once.
 func (c *Cache) expire() {
-	for now := c.clock.Now(); c.ledger.due(now); {
-		h := c.ledger.settling.Front().Value.(*hold)
+	for now := c.clock.Now(); ; {
+		h, at := c.ledger.next()
+		if h == nil || !now.After(at) {
+			return
+		}
 		c.noteRelease(h, h.room.class, h.room.segment)
-		c.countIn(h)
+		if h.turn > 0 {
+			c.countIn(h)
+		} else {
+			c.vacate(h) // the hold itself stands while the claim is sent to the node
+			h.overdue = true
+		}
 	}
 }
 
 // expireDue is expire for callers without the lock.
 func (c *Cache) expireDue() {
 	c.mu.RLock()
-	due := c.ledger.due(c.clock.Now())
+	h, at := c.ledger.next()
+	due := h != nil && c.clock.Now().After(at)
 	c.mu.RUnlock()
 	if due {
 		c.mu.Lock()
@@ -305,9 +341,9 @@ func (c *Cache) expireDue() {
 	}
 }
 
-// armSettled has the listeners called when the next hold expires.
-func (c *Cache) armSettled() {
-	if first := c.ledger.settling.Front(); first != nil {
-		c.arm(time.Now().Add(max(0, settleTime-c.clock.Since(first.Value.(*hold).appeared)) + ledgerInterval))
+// armExpiry has the listeners called when the next hold expires.
+func (c *Cache) armExpiry() {
+	if h, at := c.ledger.next(); h != nil {
+		c.arm(time.Now().Add(max(0, at.Sub(c.clock.Now())) + ledgerInterval))
 	}
 }

@@ -24,7 +24,8 @@ import (
 // A hold for provisioning outlives its pods while the claim's selected-node
 // stands, because a provisioner may be at work; it ends when the claim is
 // deleted or no longer selects the node, at the first update of the capacity
-// object after the volume appeared, or settleTime after that.
+// object after the volume appeared, or settleTime after that. Its bytes are held for
+// provisionTime without a volume.
 type hold struct {
 	claim  types.NamespacedName
 	uid    types.UID
@@ -38,11 +39,15 @@ type hold struct {
 	// figure is the room's bytes, as reported when the hold began, and room.counted of
 	// then: what the report has fallen by for other holds since is not for this one.
 	// -1: not known.
-	figure   int64
-	began    uint64        // the cache's turn
-	turn     uint64        // of when the provisioned volume appeared; zero: not yet
-	appeared time.Time     // the same by the clock
-	place    *list.Element // in the ledger's settling; nil: not there
+	figure int64
+	began  uint64 // the cache's turn
+	turn   uint64 // of when the provisioned volume appeared; zero: not yet
+	// since is when the bytes were held, or when the volume appeared, as the hold is
+	// in the ledger's provisioning or settling. place is nil in neither.
+	since   time.Time
+	queue   *list.List
+	place   *list.Element
+	overdue bool // the bytes are held no more: the volume has not appeared in time
 
 	group string // the pod group of the first pod
 
@@ -124,6 +129,7 @@ func (c *Cache) Reserve(d *Demand, node string) (*plan.Plan, match.Reason) {
 		if made.room != nil {
 			h.bytes = made.of.Bytes
 			made.room.hold(h)
+			c.queue(h, &c.ledger.provisioning)
 		}
 	}
 	return p, match.Reason{}
@@ -336,6 +342,7 @@ func (c *Cache) holdSelected(claim *v1.PersistentVolumeClaim) {
 	}
 	found.hold(h)
 	c.holds[h.claim] = h
+	c.queue(h, &c.ledger.provisioning)
 }
 
 // holdAllSelected does that for all claims that exist: at the start, a claim may

@@ -88,10 +88,7 @@ func (c *Cache) vacate(h *hold) {
 		return
 	}
 	h.room = nil
-	if h.place != nil {
-		c.ledger.settling.Remove(h.place)
-		h.place = nil
-	}
+	c.unqueue(h)
 	delete(r.holds, h)
 	if r.held < math.MaxInt64 {
 		r.held -= h.bytes

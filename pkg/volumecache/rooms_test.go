@@ -12,10 +12,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"stowage.dev/stowage/pkg/metrics"
 	"stowage.dev/stowage/pkg/testing/builders"
 	"stowage.dev/stowage/pkg/testing/campaign"
 	"stowage.dev/stowage/pkg/volume/match"
@@ -220,6 +222,68 @@ func TestLapsedHoldsAreForgotten(t *testing.T) {
 				t.Errorf("after its time, Fits says %q", got)
 			}
 		})
+	}
+}
+
+// TestOverdue: the volume of a claim that was sent to a node never appears. Its bytes are
+// released after provisionTime, which wakes the pod that waits for them, and are not held
+// again for this claim. Should the volume appear after all, its reservation ends.
+func TestOverdue(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, second := inFlight(t)
+		woken := w.listen(t)
+		pass := func(d time.Duration) {
+			w.clock.SetTime(w.clock.Now().Add(d))
+			time.Sleep(d) //nolint:forbidigo // the bubble's time
+		}
+		size := func(want metrics.Provisioning) {
+			t.Helper()
+			w.check()
+			if diff := cmp.Diff(map[string]metrics.Provisioning{"local": want}, w.Size().Provisioning); diff != "" {
+				t.Errorf("provisioning (-want +got):\n%s", diff)
+			}
+		}
+		w.refuse(t, second)
+		size(metrics.Provisioning{Claims: 1, Bytes: 60 << 30})
+		pass(provisionTime)
+		woken.want(t)
+		w.refuse(t, second)
+		pass(ledgerInterval)
+		woken.want(t, "second")
+		size(metrics.Provisioning{Overdue: 1})
+		if got := w.fits(second, "a"); got != match.Fits {
+			t.Errorf("after its time, Fits says %q", got)
+		}
+		first := pod("first", "c")
+		w.put(pvc("c", "60Gi").SelectedNode("a").Label("touched", "yes").Obj())
+		if w.reserve(first, "a") == nil {
+			t.Error("the claim's own pod does not fit any more")
+		}
+		w.Release(first.UID)
+		size(metrics.Provisioning{Overdue: 1})
+		appear(w)
+		w.check()
+		if got := w.Size(); got.Reservations != 0 || len(got.Provisioning) > 0 {
+			t.Errorf("with the volume there, %+v is left", got)
+		}
+	})
+}
+
+// TestRefusalTellsOfHeldBytes: it makes a difference to users whether there will be as much.
+func TestRefusalTellsOfHeldBytes(t *testing.T) {
+	t.Parallel()
+	w, second := inFlight(t)
+	w.put(pvc("large", "101Gi").Obj())
+	for claim, want := range map[string]match.Reason{
+		"d":     {Code: match.NotEnoughSpace, Claim: "d", Held: true},
+		"large": {Code: match.NotEnoughSpace, Claim: "large"},
+	} {
+		p := second.DeepCopy()
+		p.Spec.Volumes[0].PersistentVolumeClaim.ClaimName = claim
+		if diff := cmp.Diff(want, w.Fits(w.demand(p), node("a"))); diff != "" {
+			t.Errorf("claim %s (-want +got):\n%s", claim, diff)
+		}
 	}
 }
 

@@ -390,7 +390,7 @@ func (c *Cache) allotAll(s *solution, d *Demand, g *group, at spot, provisions [
 		if s.allotTogether(s.allotted) {
 			break
 		}
-		return match.Reason{Code: match.NotEnoughSpace, Claim: p.of.Claim.Name}
+		return match.Reason{Code: match.NotEnoughSpace, Claim: p.of.Claim.Name, Held: s.held(p.of.Bytes)}
 	}
 	return match.Reason{}
 }

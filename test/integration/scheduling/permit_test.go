@@ -17,8 +17,8 @@ import (
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
-// permit is a plugin that refuses the pod "first" after it has reserved its volumes:
-// in its scheduling cycle, or while it waits for permission.
+// permit is a plugin that refuses the pod "first" each time that it has reserved its
+// volumes: in its scheduling cycle, or the first time while it waits for permission.
 type permit struct {
 	handle fwk.Handle
 	waits  bool
@@ -43,8 +43,11 @@ func (*permit) Name() string { return "TestPermit" }
 
 // Permit is called by one goroutine.
 func (p *permit) Permit(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) (*fwk.Status, time.Duration) {
-	if pod.Name != "first" || p.refused {
+	switch {
+	case pod.Name != "first":
 		return nil, 0
+	case p.refused:
+		return fwk.NewStatus(fwk.Unschedulable, "refused by the test"), 0
 	}
 	p.first, p.refused = pod, true
 	close(p.reserved)

@@ -58,6 +58,19 @@ func (c *Cache) CapacityHelps(d *Demand, object *storagev1.CSIStorageCapacity) b
 	return entry != nil && c.segmentHelps(d, entry.room.class, entry.room.segment)
 }
 
+// CapacityLeft returns the bytes of the largest volume that there is capacity for where
+// the object tells of it, and whether more than that is held. An object that is not
+// known leaves nothing.
+func (c *Cache) CapacityLeft(object *storagev1.CSIStorageCapacity) (bytes int64, held bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	entry := c.capacity[types.NamespacedName{Namespace: object.Namespace, Name: object.Name}]
+	if entry == nil {
+		return 0, false
+	}
+	return min(entry.room.remaining(), entry.room.newest.largest), entry.room.held > 0
+}
+
 // segmentHelps tells whether what the class has left in a segment can make the pod
 // schedulable: it is enough for a claim of the pod, and the claims then fit a node.
 func (c *Cache) segmentHelps(d *Demand, class string, of *segment) bool {

@@ -7,10 +7,12 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -132,6 +134,34 @@ func uses(pod *v1.Pod, claim *v1.PersistentVolumeClaim) bool {
 	return claim != nil && claim.Namespace == pod.Namespace && claims.Uses(pod, claim.Name)
 }
 
+// verdict is what a hint has found out about an event for all pods: hints run for every
+// waiting pod under the scheduling queue's lock. The last event is remembered.
+type verdict[T comparable] struct {
+	before, now T
+	// state is of the engine, where the verdict depends on it.
+	state   uint64
+	useless bool // to all pods
+	free    bool // a volume: any claim may have it
+}
+
+// about returns the verdict about an event, made by judge for the first pod.
+func about[T comparable](last *atomic.Pointer[verdict[T]], event verdict[T], judge func(*verdict[T])) *verdict[T] {
+	if v := last.Load(); v != nil && v.before == event.before && v.now == event.now && v.state == event.state {
+		return v
+	}
+	judge(&event)
+	last.Store(&event)
+	return &event
+}
+
+// aboutVolume is the verdict about a volume that was added or updated.
+func (p *Plugin) aboutVolume(before, now *v1.PersistentVolume) *verdict[*v1.PersistentVolume] {
+	event := verdict[*v1.PersistentVolume]{before: before, now: now}
+	return about(&p.lastVolume, event, func(v *verdict[*v1.PersistentVolume]) {
+		v.useless, v.free = before != nil && !decisive(before, now), match.Free(now)
+	})
+}
+
 func (p *Plugin) afterVolume(pod *v1.Pod, before, now *v1.PersistentVolume) bool {
 	given := namesClaimOf(before, pod)
 	switch {
@@ -139,10 +169,10 @@ func (p *Plugin) afterVolume(pod *v1.Pod, before, now *v1.PersistentVolume) bool
 		return false
 	case now != nil && now.Spec.ClaimRef != nil && !given && !namesClaimOf(now, pod):
 		return false // somebody else's: two of these come with every claim that is bound
-	case now != nil && before != nil && !decisive(before, now):
+	case now != nil && p.aboutVolume(before, now).useless:
 		return false
 	case now != nil && !given && !namesClaimOf(now, pod) && !p.uses(pod, func(claim *v1.PersistentVolumeClaim) bool {
-		return claim.Spec.VolumeName == now.Name || match.ClaimClass(claim) == match.VolumeClass(now)
+		return claim.Spec.VolumeName == now.Name || p.aboutVolume(before, now).free && match.ClaimClass(claim) == match.VolumeClass(now)
 	}):
 		return false
 	case now == nil:
@@ -180,6 +210,12 @@ func (p *Plugin) afterNode(pod *v1.Pod, before, now *v1.Node) bool {
 		return p.wasSelected(pod, before.Name)
 	}
 	p.cache.ObserveNode(now.Name)
+	if before != nil {
+		event := verdict[*v1.Node]{before: before, now: now, state: p.cache.SegmentsMade()}
+		if about(&p.lastNode, event, func(v *verdict[*v1.Node]) { v.useless = !p.cache.NodeGains(before, now) }).useless {
+			return false
+		}
+	}
 	demand := p.demand(pod)
 	return demand != nil && p.cache.FitsNode(demand, now.Name)
 }
@@ -195,12 +231,21 @@ func (p *Plugin) afterCSINode(pod *v1.Pod, before, now *storagev1.CSINode) bool 
 	if before != nil && before.Annotations[v1.MigratedPluginsAnnotationKey] == now.Annotations[v1.MigratedPluginsAnnotationKey] {
 		return false
 	}
+	if !p.uses(pod, func(claim *v1.PersistentVolumeClaim) bool { return claim.Spec.VolumeName != "" }) {
+		return false
+	}
 	demand := p.demand(pod)
 	return demand != nil && p.cache.Translates(demand) && p.cache.FitsNode(demand, now.Name)
 }
 
 func (p *Plugin) afterCSIDriver(pod *v1.Pod, before, now *storagev1.CSIDriver) bool {
 	if !tracksCapacity(before) || tracksCapacity(now) {
+		return false
+	}
+	if !p.uses(pod, func(claim *v1.PersistentVolumeClaim) bool {
+		class := p.cache.Class(match.ClaimClass(claim))
+		return class != nil && class.Provisioner == before.Name
+	}) {
 		return false
 	}
 	demand := p.demand(pod)
@@ -211,15 +256,23 @@ func tracksCapacity(driver *storagev1.CSIDriver) bool {
 	return driver != nil && driver.Spec.StorageCapacity != nil && *driver.Spec.StorageCapacity
 }
 
+// same tells whether two quantities, nil for none, are equal.
+func same(a, b *resource.Quantity) bool {
+	return a == b || a != nil && b != nil && a.Cmp(*b) == 0
+}
+
 func (p *Plugin) afterCapacity(pod *v1.Pod, before, now *storagev1.CSIStorageCapacity) bool {
-	if before != nil && equality.Semantic.DeepEqual(before.Capacity, now.Capacity) &&
-		equality.Semantic.DeepEqual(before.MaximumVolumeSize, now.MaximumVolumeSize) {
-		return false
-	}
-	if !p.uses(pod, func(claim *v1.PersistentVolumeClaim) bool { return match.ClaimClass(claim) == now.StorageClassName }) {
+	if before != nil && same(before.Capacity, now.Capacity) && same(before.MaximumVolumeSize, now.MaximumVolumeSize) {
 		return false
 	}
 	p.cache.ObserveCapacity(now.Namespace, now.Name)
+	left, held := p.cache.CapacityLeft(now)
+	if !p.uses(pod, func(claim *v1.PersistentVolumeClaim) bool {
+		asked := claim.Spec.Resources.Requests[v1.ResourceStorage]
+		return match.ClaimClass(claim) == now.StorageClassName && (held || asked.Value() <= left)
+	}) {
+		return false // where more is held, the engine remembers that the pod was refused
+	}
 	demand := p.demand(pod)
 	return demand != nil && p.cache.CapacityHelps(demand, now)
 }

@@ -43,6 +43,9 @@ func (e event) happens(t *testing.T, resource fwk.EventResource) {
 		w.put(e.before)
 	}
 	before := w.stored(e.before)
+	if _, _, err := w.Cache().Demand(e.pod); err != nil { // when the pod was refused
+		t.Fatal(err)
+	}
 	w.hold()
 	now := runtime.Object(nil)
 	switch {
@@ -279,6 +282,26 @@ func TestHintCSINode(t *testing.T) {
 			pod: pod("p", "c"), before: csiNode("a"), now: csiNode("a", ebs), want: fwk.QueueSkip,
 		},
 	})
+}
+
+// TestHintOfNodeAsksAnew: what was found out about an event for one pod does not count for
+// another whose class the engine got to know in between.
+func TestHintOfNodeAsksAnew(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, localClass().Obj(), csiClass().AllowedTopology(v1.LabelTopologyZone, "z").Obj(),
+		claim("l", "1Gi").Obj(), claim("c", "1Gi").Class("csi").Obj(), node("a").Zone("y").Obj())
+	before := w.stored(node("a").Obj())
+	w.put(node("a").Zone("z").Obj())
+	now, hint := w.stored(node("a").Obj()), w.hint(fwk.Node, fwk.UpdateNodeLabel)
+	ask := func(pod *v1.Pod, want fwk.QueueingHint) {
+		t.Helper()
+		if got, err := hint(klog.Background(), pod, before, now); got != want || err != nil {
+			t.Errorf("pod %s: hint says %v, error %v, want %v", pod.Name, got, err, want)
+		}
+	}
+	ask(pod("first", "l"), fwk.QueueSkip)
+	w.begin(pod("second", "c"))
+	ask(pod("second", "c"), fwk.Queue)
 }
 
 // TestHintOfWrongObject: the scheduler queues the pod when a hint fails.

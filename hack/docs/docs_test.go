@@ -126,6 +126,9 @@ func TestMetrics(t *testing.T) {
 	metrics.CountBindConflict("persistentvolumes", "done")
 	clientmetrics.RateLimiterLatency.Observe(t.Context(), "GET", url.URL{Host: "server"}, time.Second)
 	measureProvisioner()
+	defer metrics.WatchEngine(func() metrics.EngineSize {
+		return metrics.EngineSize{Provisioning: map[string]metrics.Provisioning{"fast": {}}}
+	})()
 	metrics.RegisterExtender()
 	metrics.ObserveExtenderRequest("filter", "ok", time.Second)
 	metrics.CountExtenderBind("bound")

@@ -71,7 +71,7 @@ func nodeReasons() []string {
 	for code := match.Fits + 1; code.String() != unknown; code++ {
 		all = append(all, code.String())
 	}
-	return all
+	return append(all, match.Reason{Code: match.NotEnoughSpace, Held: true}.String())
 }
 
 func states() []string {

@@ -24,6 +24,7 @@ import (
 	"fmt"
 	"sync"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -102,6 +103,7 @@ func New(ctx context.Context, c Config) (*Extender, error) {
 	if e.gate, err = newGate(c.Settings.Timeouts.Verb.Duration, c.Informers); err != nil {
 		return nil, err
 	}
+	context.AfterFunc(ctx, engine.OnRelease(func(func() []*v1.Pod) { e.gate.show() }))
 	if c.Settings.Mode == extender.ModeAdvisory {
 		e.inflight = newInflight(c.Clock, c.Settings.Timeouts.Hold.Duration)
 		return e.measured(ctx), nil
@@ -117,10 +119,7 @@ func New(ctx context.Context, c Config) (*Extender, error) {
 
 // measured makes the metrics known until ctx ends.
 func (e *Extender) measured(ctx context.Context) *Extender {
-	context.AfterFunc(ctx, metrics.WatchEngine(func() metrics.EngineSize {
-		size := e.cache.Size()
-		return metrics.EngineSize{Volumes: size.Volumes, Segments: size.Segments, Nodes: size.Nodes, Reservations: size.Reservations}
-	}))
+	context.AfterFunc(ctx, metrics.WatchEngine(e.cache.Size))
 	return e
 }
 

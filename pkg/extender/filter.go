@@ -125,7 +125,7 @@ func (e *Extender) judge(verdict *verdict, i int, asked *asked, node *v1.Node) b
 	}
 	resolvable := asked.victims.any(node.Name) &&
 		e.attempts.EvictionHelps(asked.Attempt, node, asked.victims.on(node.Name), reason)
-	verdict.refuse(node.Name, reason.Code.String(), resolvable)
+	verdict.refuse(node.Name, reason.String(), resolvable)
 	return false
 }
 

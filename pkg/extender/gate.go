@@ -45,7 +45,7 @@ type gate struct {
 	weight   int64
 	inTime   int       // binds since the weight changed
 	slowed   time.Time // when the weight was doubled last
-	shown    uint64    // counts what informers have shown
+	shown    uint64    // counts what informers have shown, see show
 	refused  *lru.Cache
 }
 
@@ -75,16 +75,15 @@ func newGate(verb time.Duration, factory informers.SharedInformerFactory) (*gate
 		saved: min(bindComes, verb/8), savedAt: time.Now(),
 	}
 	core, storage := factory.Core().V1(), factory.Storage().V1()
-	show := func() { g.change(func() { g.shown++ }) }
 	handler := cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { show() },
-		DeleteFunc: func(any) { show() },
+		AddFunc:    func(any) { g.show() },
+		DeleteFunc: func(any) { g.show() },
 		UpdateFunc: func(before, after any) {
 			old, isNode := before.(*v1.Node)
 			if isNode && maps.Equal(old.Labels, after.(*v1.Node).Labels) {
 				return // a heartbeat
 			}
-			show()
+			g.show()
 		},
 	}
 	for _, informer := range []cache.SharedIndexInformer{
@@ -98,6 +97,10 @@ func newGate(verb time.Duration, factory informers.SharedInformerFactory) (*gate
 	}
 	return g, nil
 }
+
+// show notes that informers have shown something, or that what was reserved is free
+// again: questions may be answered differently from now on.
+func (g *gate) show() { g.change(func() { g.shown++ }) }
 
 // change calls f with mu held and wakes the calls that wait.
 func (g *gate) change(f func()) {

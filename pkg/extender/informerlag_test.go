@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"stowage.dev/stowage/pkg/apis/extender"
+	"stowage.dev/stowage/pkg/volume/match"
 )
 
 // TestFilterWaitsForWhatTheSchedulerKnows: the scheduler's watch may be ahead of the
@@ -25,6 +26,8 @@ func TestFilterWaitsForWhatTheSchedulerKnows(t *testing.T) {
 	tests := map[string]struct {
 		known   []metav1.Object // besides class and node
 		refused bool            // the pod was, before
+		// before happens before the pod is refused.
+		before func(w *world)
 		// since is what is shown between that and the question, meanwhile what
 		// is shown while filter is asked.
 		since, meanwhile func(w *world)
@@ -46,6 +49,10 @@ func TestFilterWaitsForWhatTheSchedulerKnows(t *testing.T) {
 		},
 		"asked again for something that was shown": {
 			known: []metav1.Object{p, c}, refused: true, since: func(w *world) { w.show(volume("small", "a", "1Mi").Obj()) },
+		},
+		"asked again after nothing, and what was reserved is released": {
+			known: []metav1.Object{p, c, volume("v", "a", "1Gi").Obj(), claim("d", "1Gi").Obj()}, refused: true, want: 1, waited: 100 * time.Millisecond,
+			before: reserve, meanwhile: func(w *world) { w.cache.Release("pod-other") },
 		},
 		"asked first": {
 			known: []metav1.Object{p, c},
@@ -72,6 +79,9 @@ func TestFilterWaitsForWhatTheSchedulerKnows(t *testing.T) {
 					w.show(object)
 				}
 				synctest.Wait()
+				if tc.before != nil {
+					tc.before(w)
+				}
 				if tc.refused {
 					w.filterNames(p, "a")
 				}
@@ -93,6 +103,18 @@ func TestFilterWaitsForWhatTheSchedulerKnows(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// reserve reserves volumes on node a for the pod "other" with the claim "d".
+func reserve(w *world) {
+	w.t.Helper()
+	d, refusal, err := w.cache.Demand(pod("other", "d"))
+	if refusal != nil || err != nil {
+		w.t.Fatal(refusal, err)
+	}
+	if _, reason := w.cache.Reserve(d, "a"); reason.Code != match.Fits {
+		w.t.Fatal(reason)
 	}
 }
 

@@ -9,8 +9,18 @@ import (
 	"k8s.io/component-base/metrics"
 )
 
-// EngineSize is how much an engine holds.
-type EngineSize struct{ Volumes, Segments, Nodes, Reservations int }
+// EngineSize is how much an engine holds. Reservations counts claims.
+type EngineSize struct {
+	Volumes, Segments, Nodes, Reservations int
+	Provisioning                           map[string]Provisioning // by storage class
+}
+
+// Provisioning is what is held for claims of a class whose volumes are being provisioned.
+type Provisioning struct {
+	Claims  int   // that capacity is held for
+	Bytes   int64 // held
+	Overdue int   // claims whose volume did not appear in time: nothing is held for them any more
+}
 
 var (
 	indexVolumes = engineDesc("index_volumes", "PersistentVolumes in the index.")
@@ -18,10 +28,16 @@ var (
 	indexSegments = engineDesc("index_segments", "Distinct conditions on nodes in the index: of volumes, of storage capacity and of storage classes.")
 	indexNodes    = engineDesc("index_nodes", "Nodes in the index.")
 	reservations  = engineDesc("reservations", "Claims for which a volume or capacity is reserved and that are not bound yet.")
+
+	provisioningClaims  = engineDesc("provisioning_claims", "Claims for whose volumes storage capacity is held until they are provisioned and the driver reports it, by storage class.", classLabel)
+	provisioningBytes   = engineDesc("provisioning_held_bytes", "Bytes of storage capacity that are held for these claims, by storage class.", classLabel)
+	provisioningOverdue = engineDesc("provisioning_overdue_claims", "Claims that were sent to a node and whose volume did not appear within 15 minutes, so that no capacity is held for them any more, by storage class.", classLabel)
 )
 
-func engineDesc(name, help string) *metrics.Desc {
-	return metrics.NewDesc(metrics.BuildFQName(namespace, subsystem, name), help, nil, nil, metrics.ALPHA, "")
+const classLabel = "storage_class"
+
+func engineDesc(name, help string, labels ...string) *metrics.Desc {
+	return metrics.NewDesc(metrics.BuildFQName(namespace, subsystem, name), help, labels, nil, metrics.ALPHA, "")
 }
 
 // engines is the collector of the sizes of all engines in the process, asked
@@ -51,14 +67,16 @@ func WatchEngine(size func() EngineSize) (stop func()) {
 
 // DescribeWithStability names the metrics.
 func (*engineCollector) DescribeWithStability(ch chan<- *metrics.Desc) {
-	for _, desc := range []*metrics.Desc{indexVolumes, indexSegments, indexNodes, reservations} {
+	for _, desc := range []*metrics.Desc{
+		indexVolumes, indexSegments, indexNodes, reservations, provisioningClaims, provisioningBytes, provisioningOverdue,
+	} {
 		ch <- desc
 	}
 }
 
 // CollectWithStability gives the sums over all engines.
 func (c *engineCollector) CollectWithStability(ch chan<- metrics.Metric) {
-	var sum EngineSize
+	sum := EngineSize{Provisioning: map[string]Provisioning{}}
 	c.mu.Lock()
 	for size := range c.sizes {
 		s := (*size)()
@@ -66,10 +84,19 @@ func (c *engineCollector) CollectWithStability(ch chan<- metrics.Metric) {
 		sum.Segments += s.Segments
 		sum.Nodes += s.Nodes
 		sum.Reservations += s.Reservations
+		for class, p := range s.Provisioning {
+			of := sum.Provisioning[class]
+			sum.Provisioning[class] = Provisioning{of.Claims + p.Claims, of.Bytes + p.Bytes, of.Overdue + p.Overdue}
+		}
 	}
 	c.mu.Unlock()
-	gauge := func(desc *metrics.Desc, value int) {
-		ch <- metrics.NewLazyConstMetric(desc, metrics.GaugeValue, float64(value))
+	gauge := func(desc *metrics.Desc, value int, labels ...string) {
+		ch <- metrics.NewLazyConstMetric(desc, metrics.GaugeValue, float64(value), labels...)
+	}
+	for class, p := range sum.Provisioning {
+		gauge(provisioningClaims, p.Claims, class)
+		gauge(provisioningBytes, int(p.Bytes), class)
+		gauge(provisioningOverdue, p.Overdue, class)
 	}
 	gauge(indexVolumes, sum.Volumes)
 	gauge(indexSegments, sum.Segments)

@@ -30,7 +30,9 @@ func TestMetricsAreServed(t *testing.T) {
 	metrics.ObserveBindStage("claim_volumes", "success", time.Millisecond)
 	metrics.CountBindConflict("persistentvolumes", "retried")
 	size := func() metrics.EngineSize {
-		return metrics.EngineSize{Volumes: 500, Segments: 10, Nodes: 5, Reservations: 1}
+		return metrics.EngineSize{Volumes: 500, Segments: 10, Nodes: 5, Reservations: 1, Provisioning: map[string]metrics.Provisioning{
+			"fast": {Claims: 2, Bytes: 3 << 30, Overdue: 1},
+		}}
 	}
 	defer metrics.WatchEngine(size)()
 	defer metrics.WatchEngine(size)()
@@ -50,7 +52,8 @@ func TestMetricsAreServed(t *testing.T) {
 	slices.Sort(names)
 	want := []string{
 		"bind_conflicts_total", "bind_duration_seconds", "bind_stage_duration_seconds", "direct_binding_disabled",
-		"index_nodes", "index_segments", "index_volumes", "matching_duration_seconds", "reservations", "reserve_duration_seconds",
+		"index_nodes", "index_segments", "index_volumes", "matching_duration_seconds",
+		"provisioning_claims", "provisioning_held_bytes", "provisioning_overdue_claims", "reservations", "reserve_duration_seconds",
 	}
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Errorf("names (-want +got):\n%s", diff)
@@ -62,7 +65,14 @@ stowage_scheduler_bind_conflicts_total{outcome="retried",resource="persistentvol
 # HELP stowage_scheduler_index_segments [ALPHA] Distinct conditions on nodes in the index: of volumes, of storage capacity and of storage classes.
 # TYPE stowage_scheduler_index_segments gauge
 stowage_scheduler_index_segments 20
-`), "stowage_scheduler_bind_conflicts_total", "stowage_scheduler_index_segments")
+# HELP stowage_scheduler_provisioning_held_bytes [ALPHA] Bytes of storage capacity that are held for these claims, by storage class.
+# TYPE stowage_scheduler_provisioning_held_bytes gauge
+stowage_scheduler_provisioning_held_bytes{storage_class="fast"} 6.442450944e+09
+# HELP stowage_scheduler_provisioning_overdue_claims [ALPHA] Claims that were sent to a node and whose volume did not appear within 15 minutes, so that no capacity is held for them any more, by storage class.
+# TYPE stowage_scheduler_provisioning_overdue_claims gauge
+stowage_scheduler_provisioning_overdue_claims{storage_class="fast"} 2
+`), "stowage_scheduler_bind_conflicts_total", "stowage_scheduler_index_segments",
+		"stowage_scheduler_provisioning_held_bytes", "stowage_scheduler_provisioning_overdue_claims")
 	if err != nil {
 		t.Error(err)
 	}

@@ -86,7 +86,6 @@ func ask(t *testing.T, w *world, p *v1.Pod, nodes []*v1.Node) {
 		w.VolumeHelps(d, "v"+strconv.Itoa(i))
 	}
 	w.Translates(d)
-	w.ReservationHelps(d, p)
 }
 
 func anything[T any](fill *randfill.Filler) *T {

@@ -172,6 +172,10 @@ func BenchmarkReserve(b *testing.B) {
 				local.put(pvc("same"+strconv.Itoa(i), "45Gi").Obj())
 			}
 			benchmarkReserve(b, "claims=1", local, pod("p", "one"))
+			b.Run("listener", func(b *testing.B) {
+				defer local.OnRelease(func(func() []*v1.Pod) {})()
+				benchmarkReserve(b, "claims=1", local, pod("p", "one"))
+			})
 			benchmarkReserve(b, "claims=4,rivals", local, pod("p", "same0", "same1", "same2", "same3"))
 			benchmarkReserve(b, "zonal,selector", zonal, pod("p", "gold"))
 		})

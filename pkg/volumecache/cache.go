@@ -33,6 +33,7 @@ import (
 	csitranslation "k8s.io/csi-translation-lib"
 	"k8s.io/utils/clock"
 
+	"stowage.dev/stowage/pkg/metrics"
 	"stowage.dev/stowage/pkg/volume/match"
 	"stowage.dev/stowage/pkg/volume/topology"
 )
@@ -76,7 +77,8 @@ type Cache struct {
 	// holds are the reservations by claim; byPod finds a pod's.
 	holds map[types.NamespacedName]*hold
 	byPod map[types.UID][]*hold
-	lapse lapses
+	// ledger is what reservations have released.
+	ledger ledger
 	// freed are the volumes that pods wait for after preemption.
 	freed map[types.UID]*awaited
 	// expected are pods that the informer has not shown yet; see ExpectPod.
@@ -167,7 +169,7 @@ func New(cfg Config) (*Cache, error) {
 	c.scratch.New = func() any { return &solution{} }
 	c.compiled.byClaim = map[types.NamespacedName]compiledClaim{}
 	c.watch.byKey = map[watchKey]map[*watcher]struct{}{}
-	c.lapse = lapses{listeners: map[*func(helps func(*Demand) bool)]struct{}{}, rooms: map[*room]struct{}{}}
+	c.ledger = ledger{listeners: map[*Listener]struct{}{}, released: map[release]uint64{}, refused: map[types.UID]*refusal{}}
 	c.behind.missing = map[missed]string{}
 	if err := c.listen(cfg.Informers); err != nil {
 		return nil, fmt.Errorf("registering volume event handlers: %w", err)
@@ -194,15 +196,29 @@ func (c *Cache) Ready(stop <-chan struct{}) bool {
 	return true
 }
 
-// Size is how much the cache holds. Reservations counts claims.
-type Size struct{ Volumes, Nodes, Segments, Reservations int }
-
-// Size returns how much the cache holds now.
-func (c *Cache) Size() Size {
+// Size returns how much the cache holds now. It looks at each reservation.
+func (c *Cache) Size() metrics.EngineSize {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	nodes, segments := c.index.Len()
-	return Size{Volumes: len(c.volume), Nodes: nodes, Segments: segments, Reservations: len(c.holds)}
+	size := metrics.EngineSize{
+		Volumes: len(c.volume), Nodes: nodes, Segments: segments, Reservations: len(c.holds),
+		Provisioning: map[string]metrics.Provisioning{},
+	}
+	for _, h := range c.holds {
+		if h.room == nil && !h.overdue {
+			continue
+		}
+		class := match.ClaimClass(h.object)
+		p := size.Provisioning[class]
+		if h.overdue {
+			p.Overdue++
+		} else {
+			p.Claims, p.Bytes = p.Claims+1, saturate(p.Bytes, h.bytes)
+		}
+		size.Provisioning[class] = p
+	}
+	return size
 }
 
 // newer tells whether an object of resourceVersion a should take the place of

@@ -156,6 +156,13 @@ func (s *solution) allot(bytes int64) *room {
 	return s.shares[best].of
 }
 
+// held tells whether a volume of so many bytes would fit if nothing was held.
+func (s *solution) held(bytes int64) bool {
+	return slices.ContainsFunc(s.shares, func(share share) bool {
+		return share.of.held > 0 && bytes <= min(share.of.newest.total, share.of.newest.largest)
+	})
+}
+
 // allotTogether finds rooms for several volumes, where taking the one with the most
 // bytes left for each may fail though there is a way. It tells whether there is one,
 // for no more than maxTogether volumes. The rooms are then the provisions'.

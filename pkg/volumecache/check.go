@@ -76,6 +76,13 @@ func (c *Cache) CheckIdle() error {
 			errs = append(errs, fmt.Errorf("pod %q, which is gone, waits for volumes", uid))
 		}
 	}
+	c.ledger.mu.Lock()
+	for uid := range c.ledger.refused {
+		if !slices.ContainsFunc(pods, func(p *v1.Pod) bool { return p.UID == uid }) {
+			errs = append(errs, fmt.Errorf("pod %q, which is gone, is to be woken", uid))
+		}
+	}
+	c.ledger.mu.Unlock()
 	c.watch.mu.Lock()
 	defer c.watch.mu.Unlock()
 	for key := range c.watch.byKey {
@@ -131,6 +138,8 @@ func (c *Cache) checkHolds(fail func(format string, args ...any)) {
 			fail("hold of claim %s: its volume is not held by it, or it also provisions", claim)
 		case len(h.pods) == 0 && h.node == "":
 			fail("hold of claim %s has no pod", claim)
+		case (h.room != nil) != (h.place != nil):
+			fail("hold of claim %s: it has bytes %t, they expire %t", claim, h.room != nil, h.place != nil)
 		case h.room != nil && !holds(h.room, h):
 			fail("hold of claim %s is not counted by its room", claim)
 		}

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -31,6 +32,8 @@ type Demand struct {
 	whatIf map[string][]Freed
 	// besides is what others may take of capacity; see Besides.
 	besides map[CapacityPool]int64
+	// refused: the ledger knows that the pod was; shared by clones.
+	refused *atomic.Bool
 }
 
 // group is a pod's delayed claims of one class; they compete for the same
@@ -66,12 +69,12 @@ func (d *Demand) Waits() bool { return d.delayed > 0 }
 // cannot be understood.
 func (c *Cache) Demand(pod *v1.Pod) (*Demand, *claims.Refusal, error) {
 	c.behind.catchUp(c.mu.RLocker())
-	c.sweepDue()
+	c.expireDue()
 	set, refusal := claims.Sort(pod, c)
 	if refusal != nil {
 		return nil, refusal, nil
 	}
-	d := &Demand{pod: pod, bound: set.Bound, delayed: len(set.Delayed)}
+	d := &Demand{pod: pod, bound: set.Bound, delayed: len(set.Delayed), refused: &atomic.Bool{}}
 	for place, delayed := range set.Delayed {
 		request, err := c.request(delayed.Claim)
 		if err != nil {

@@ -10,7 +10,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"stowage.dev/stowage/pkg/volume/claims"
 	"stowage.dev/stowage/pkg/volume/match"
 )
 
@@ -53,61 +52,43 @@ func (c *Cache) VolumeHelps(d *Demand, name string) bool {
 // CapacityHelps tells whether the capacity object can make the pod
 // schedulable.
 func (c *Cache) CapacityHelps(d *Demand, object *storagev1.CSIStorageCapacity) bool {
-	if !d.AsksOf(object.StorageClassName) {
-		return false
-	}
 	c.mu.RLock()
 	entry := c.capacity[types.NamespacedName{Namespace: object.Namespace, Name: object.Name}]
 	c.mu.RUnlock()
-	return entry != nil && c.roomHelps(d, entry.room)
+	return entry != nil && c.segmentHelps(d, entry.room.class, entry.room.segment)
 }
 
-// ClaimReturnHelps tells whether giving back the capacity that was held for a
-// claim, which was sent to a node and is gone now or sent nowhere, can make the pod
-// schedulable.
-func (c *Cache) ClaimReturnHelps(d *Demand, claim *v1.PersistentVolumeClaim) bool {
-	node, err := c.nodes.Get(claims.SelectedNode(claim))
-	class := match.ClaimClass(claim)
-	return err == nil && d.AsksOf(class) && c.returnHelps(d, node, class)
-}
-
-// NodeReturnHelps tells whether giving back what was held for claims that were sent
-// to a node, which is gone, can make the pod schedulable. node is its last state.
-func (c *Cache) NodeReturnHelps(d *Demand, node *v1.Node) bool {
-	return slices.ContainsFunc(d.groups, func(g group) bool { return g.tracked && c.returnHelps(d, node, g.class.name) })
-}
-
-// returnHelps tells whether bytes given back to the class's capacity on a node can
-// make the pod schedulable.
-func (c *Cache) returnHelps(d *Demand, node *v1.Node, class string) bool {
-	var rooms []*room
+// CapacityLeft returns the bytes of the largest volume that there is capacity for where
+// the object tells of it, and whether more than that is held. An object that is not
+// known leaves nothing.
+func (c *Cache) CapacityLeft(object *storagev1.CSIStorageCapacity) (bytes int64, held bool) {
 	c.mu.RLock()
-	for _, segment := range c.spotOf(node).segments {
-		if r := segment.Data.rooms[class]; r != nil && r.limited() {
-			rooms = append(rooms, r)
-		}
+	defer c.mu.RUnlock()
+	entry := c.capacity[types.NamespacedName{Namespace: object.Namespace, Name: object.Name}]
+	if entry == nil {
+		return 0, false
+	}
+	return min(entry.room.remaining(), entry.room.newest.largest), entry.room.held > 0
+}
+
+// segmentHelps tells whether what the class has left in a segment can make the pod
+// schedulable: it is enough for a claim of the pod, and the claims then fit a node.
+func (c *Cache) segmentHelps(d *Demand, class string, of *segment) bool {
+	i := slices.IndexFunc(d.groups, func(g group) bool { return g.class.name == class })
+	if i < 0 {
+		return false
+	}
+	c.mu.RLock()
+	nodes, few := few(of)
+	g, enough := &d.groups[i], false
+	for j := range g.pending {
+		enough = enough || g.tracked && of.Data.rooms[class].has(g.pending[j].Bytes) || c.any(d, &g.pending[j], g, spot{segments: []*segment{of}})
+	}
+	if !enough {
+		c.noteRefused(d)
 	}
 	c.mu.RUnlock()
-	return slices.ContainsFunc(rooms, func(r *room) bool { return c.roomHelps(d, r) })
-}
-
-// roomHelps tells whether what is left of a room can make the pod schedulable: it
-// is enough for a claim of the pod, and the claims then fit a node.
-func (c *Cache) roomHelps(d *Demand, r *room) bool {
-	c.mu.RLock()
-	nodes, few := few(r.segment)
-	enough := d.asksOfRoom(r)
-	c.mu.RUnlock()
 	return enough && (!few || c.fitsAny(d, nodes))
-}
-
-// asksOfRoom tells whether what is left of a room is enough for a claim that may be
-// provisioned from it.
-func (d *Demand) asksOfRoom(r *room) bool {
-	return slices.ContainsFunc(d.groups, func(g group) bool {
-		return g.tracked && g.class.name == r.class &&
-			slices.ContainsFunc(g.pending, func(p pending) bool { return r.has(p.Bytes) })
-	})
 }
 
 // GivenUp tells whether a volume named a claim that the pod waits with and does
@@ -130,19 +111,6 @@ func (d *Demand) GivenUp(before, now *v1.PersistentVolume) bool {
 func (c *Cache) FitsNode(d *Demand, name string) bool {
 	node, err := c.nodes.Get(name)
 	return err == nil && c.Fits(d, node).Code == match.Fits
-}
-
-// ReservationHelps tells whether giving back what the other pod had reserved
-// can make the pod schedulable: both wait for volumes of one class. Of a claim
-// that is gone the class is not known any more.
-func (c *Cache) ReservationHelps(d *Demand, other *v1.Pod) bool {
-	for use := range claims.Used(other) {
-		claim := c.Claim(other.Namespace, use.Name)
-		if claim == nil && d.Waits() || claim != nil && !claims.IsBound(claim) && d.AsksOf(match.ClaimClass(claim)) {
-			return true
-		}
-	}
-	return false
 }
 
 // Translates tells whether a bound volume of the pod is an in-tree one that

@@ -97,6 +97,7 @@ func (c *Cache) podGone(pod *v1.Pod) {
 	c.mu.Lock()
 	delete(c.freed, pod.UID)
 	delete(c.expected, pod.UID)
+	c.ledger.dropRefusal(pod.UID)
 	c.mu.Unlock()
 	c.watch.notify(watchKey{kind: watchPod, namespace: pod.Namespace, name: pod.Name})
 }

@@ -37,6 +37,9 @@ func (c *Cache) Nodes(d *Demand) (sets.Set[string], match.Reason) {
 			c.narrow(&n, g, &g.pending[j])
 		}
 	}
+	if n.set != nil {
+		c.noteRefused(d) // on the nodes that are left out
+	}
 	nodes, _ := c.index.Len()
 	switch {
 	case n.set == nil || len(n.set) == nodes:

@@ -136,6 +136,22 @@ func (c *Cache) spotAt(entry *nodeEntry, node *v1.Node) spot {
 
 func (at spot) in(s *segment) bool { return slices.Contains(at.segments, s) }
 
+// SegmentsMade returns a number that changes when NodeGains may answer differently.
+func (c *Cache) SegmentsMade() uint64 {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.index.Made()
+}
+
+// NodeGains tells whether the node, which was updated, is anywhere in reach of more volumes
+// or capacity than before.
+func (c *Cache) NodeGains(before, now *v1.Node) bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	had := c.index.SegmentsOf(before)
+	return before.UID != now.UID || slices.ContainsFunc(c.index.SegmentsOf(now), func(s *segment) bool { return !slices.Contains(had, s) })
+}
+
 // NodeExists tells whether the informer's store has the node.
 func (c *Cache) NodeExists(name string) bool {
 	_, err := c.nodes.Get(name)

@@ -4,7 +4,9 @@
 package volumecache
 
 import (
+	"container/list"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -22,7 +24,8 @@ import (
 // A hold for provisioning outlives its pods while the claim's selected-node
 // stands, because a provisioner may be at work; it ends when the claim is
 // deleted or no longer selects the node, at the first update of the capacity
-// object after the volume appeared, or settleTime after that.
+// object after the volume appeared, or settleTime after that. Its bytes are held for
+// provisionTime without a volume.
 type hold struct {
 	claim  types.NamespacedName
 	uid    types.UID
@@ -37,7 +40,16 @@ type hold struct {
 	// then: what the report has fallen by for other holds since is not for this one.
 	// -1: not known.
 	figure int64
+	began  uint64 // the cache's turn
 	turn   uint64 // of when the provisioned volume appeared; zero: not yet
+	// since is when the bytes were held, or when the volume appeared, as the hold is
+	// in the ledger's provisioning or settling. place is nil in neither.
+	since   time.Time
+	queue   *list.List
+	place   *list.Element
+	overdue bool // the bytes are held no more: the volume has not appeared in time
+
+	group string // the pod group of the first pod
 
 	pods map[types.UID]struct{}
 }
@@ -80,7 +92,7 @@ func (c *Cache) Reserve(d *Demand, node string) (*plan.Plan, match.Reason) {
 	}()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.sweep()
+	c.expire()
 	c.release(d.pod.UID)
 	object, err := c.nodes.Get(node)
 	if err != nil {
@@ -98,10 +110,11 @@ func (c *Cache) Reserve(d *Demand, node string) (*plan.Plan, match.Reason) {
 		Node:   node,
 	}
 	delete(c.freed, d.pod.UID)
+	c.ledger.dropRefusal(d.pod.UID)
 	for _, b := range s.bindings {
 		v := c.volume[b.volume.Name]
 		p.Bindings = append(p.Bindings, plan.Binding{Claim: b.of.Claim, Volume: v.PV})
-		h := c.holdFor(b.of, d.pod.UID, v.hold)
+		h := c.holdFor(b.of, d.pod, v.hold)
 		h.volume, v.hold = v, h
 		c.withdraw(v)
 	}
@@ -111,11 +124,12 @@ func (c *Cache) Reserve(d *Demand, node string) (*plan.Plan, match.Reason) {
 		if made.held {
 			shared = c.holds[made.of.key]
 		}
-		h := c.holdFor(made.of, d.pod.UID, shared)
+		h := c.holdFor(made.of, d.pod, shared)
 		h.node = node
 		if made.room != nil {
 			h.bytes = made.of.Bytes
 			made.room.hold(h)
+			c.queue(h, &c.ledger.provisioning)
 		}
 	}
 	return p, match.Reason{}
@@ -123,17 +137,20 @@ func (c *Cache) Reserve(d *Demand, node string) (*plan.Plan, match.Reason) {
 
 // holdFor makes the pod an owner of the claim's hold: the one it shares with
 // other pods, or else a new one in the place of what is left of an old one.
-func (c *Cache) holdFor(of *pending, pod types.UID, shared *hold) *hold {
+func (c *Cache) holdFor(of *pending, pod *v1.Pod, shared *hold) *hold {
 	h := shared
 	if h == nil {
 		if old := c.holds[of.key]; old != nil {
 			c.endHold(old)
 		}
-		h = &hold{claim: of.key, uid: of.Claim.UID, object: of.Claim, pods: map[types.UID]struct{}{}}
+		h = &hold{
+			claim: of.key, uid: of.Claim.UID, object: of.Claim,
+			began: c.nextTurn(), group: groupOf(pod), pods: map[types.UID]struct{}{},
+		}
 		c.holds[of.key] = h
 	}
-	h.pods[pod] = struct{}{}
-	c.byPod[pod] = append(c.byPod[pod], h)
+	h.pods[pod.UID] = struct{}{}
+	c.byPod[pod.UID] = append(c.byPod[pod.UID], h)
 	return h
 }
 
@@ -189,10 +206,21 @@ func (c *Cache) endHold(h *hold) {
 		}
 	}
 	delete(c.holds, h.claim)
-	c.vacate(h)
+	if r := h.room; r != nil {
+		c.noteRelease(h, r.class, r.segment)
+		c.vacate(h)
+	}
+	unused := h.node != "" && h.turn == 0
 	if v := h.volume; v != nil {
 		h.volume, v.hold = nil, nil
 		c.offer(v)
+		if v.pool != nil {
+			c.noteRelease(h, v.Class, v.segment)
+			unused = true
+		}
+	}
+	if unused {
+		c.noteRelease(h, "", nil)
 	}
 }
 
@@ -205,7 +233,7 @@ func (c *Cache) claimServed(v *volume) {
 	}
 	c.noteAppeared(h)
 	if h.reported() {
-		c.tellSoon(h.room)
+		c.noteRelease(h, h.room.class, h.room.segment)
 		c.countIn(h)
 	} else if h.room == nil && len(h.pods) == 0 {
 		c.endHold(h)
@@ -302,7 +330,7 @@ func (c *Cache) holdSelected(claim *v1.PersistentVolumeClaim) {
 	}
 	h := &hold{
 		claim: keyOf(claim), uid: claim.UID, object: claim, node: node, bytes: request.Bytes,
-		pods: map[types.UID]struct{}{},
+		began: c.nextTurn(), pods: map[types.UID]struct{}{},
 	}
 	s := c.scratch.Get().(*solution)
 	s.openRooms(spot{node, entry.Segments}, class.Name, 0, nil)
@@ -314,6 +342,7 @@ func (c *Cache) holdSelected(claim *v1.PersistentVolumeClaim) {
 	}
 	found.hold(h)
 	c.holds[h.claim] = h
+	c.queue(h, &c.ledger.provisioning)
 }
 
 // holdAllSelected does that for all claims that exist: at the start, a claim may

@@ -88,6 +88,7 @@ func (c *Cache) vacate(h *hold) {
 		return
 	}
 	h.room = nil
+	c.unqueue(h)
 	delete(r.holds, h)
 	if r.held < math.MaxInt64 {
 		r.held -= h.bytes
@@ -109,9 +110,9 @@ func (r *room) sum() int64 {
 // limited tells whether giving back what is held can matter.
 func (r *room) limited() bool { return r.newest != nil && r.newest.total < math.MaxInt64 }
 
-// has tells whether the room has so many bytes left for one volume.
+// has tells whether the room, nil for none, has so many bytes left for one volume.
 func (r *room) has(bytes int64) bool {
-	return r.newest != nil && bytes <= r.newest.largest && bytes <= r.remaining()
+	return r != nil && r.newest != nil && bytes <= r.newest.largest && bytes <= r.remaining()
 }
 
 // countReported gives back what is held for volumes that the object counts in: it was

@@ -12,10 +12,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"stowage.dev/stowage/pkg/metrics"
 	"stowage.dev/stowage/pkg/testing/builders"
 	"stowage.dev/stowage/pkg/testing/campaign"
 	"stowage.dev/stowage/pkg/volume/match"
@@ -162,15 +164,13 @@ func TestReportedIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, node("a"), dynamic("local", "csi"), tracked("csi"), roomOnA("old", "120Gi"))
 		w.put(pvc("c", "60Gi").SelectedNode("a").Obj(), pvc("d", "60Gi").Obj(), roomOnA("old", "60Gi"))
-		told := make(chan bool, 2)
-		stop := w.OnLapse(func(helps func(*Demand) bool) { told <- helps(w.demand(pod("second", "d"))) })
-		appear(w)
-		time.Sleep(2 * lapsePause) //nolint:forbidigo // the bubble's time
-		stop()
-		synctest.Wait()
-		if len(told) != 1 || !<-told {
-			t.Error("the listeners are not told once that it helps")
+		w.put(pod("second", "d"))
+		woken := w.listen(t)
+		if got := w.fits(pod("second", "d"), "a"); got != match.NotEnoughSpace {
+			t.Fatalf("Fits says %q", got)
 		}
+		appear(w)
+		woken.want(t, "second")
 	})
 }
 
@@ -200,7 +200,7 @@ func TestLapsedHoldsAreForgotten(t *testing.T) {
 	for story, ask := range map[string]func(w *world, second *v1.Pod){
 		"a pod is tried":      func(w *world, second *v1.Pod) { w.demand(second) },
 		"a pod has reserved":  func(w *world, second *v1.Pod) { w.reserve(second, "a"); w.Release(second.UID) },
-		"the listeners' turn": func(w *world, _ *v1.Pod) { w.tellLapses() },
+		"the listeners' turn": func(w *world, _ *v1.Pod) { w.callListeners() },
 	} {
 		t.Run(story, func(t *testing.T) {
 			t.Parallel()
@@ -225,27 +225,65 @@ func TestLapsedHoldsAreForgotten(t *testing.T) {
 	}
 }
 
-// TestLapseIsTold: also when somebody else noticed first, and once.
-func TestLapseIsTold(t *testing.T) {
+// TestOverdue: the volume of a claim that was sent to a node never appears. Its bytes are
+// released after provisionTime, which wakes the pod that waits for them, and are not held
+// again for this claim. Should the volume appear after all, its reservation ends.
+func TestOverdue(t *testing.T) {
 	t.Parallel()
-	w, second := inFlight(t)
-	told := 0
-	stop := w.OnLapse(func(helps func(*Demand) bool) {
-		if told++; !helps(w.demand(second)) {
-			t.Error("what was given back is said not to help")
+	synctest.Test(t, func(t *testing.T) {
+		w, second := inFlight(t)
+		woken := w.listen(t)
+		pass := func(d time.Duration) {
+			w.clock.SetTime(w.clock.Now().Add(d))
+			time.Sleep(d) //nolint:forbidigo // the bubble's time
+		}
+		size := func(want metrics.Provisioning) {
+			t.Helper()
+			w.check()
+			if diff := cmp.Diff(map[string]metrics.Provisioning{"local": want}, w.Size().Provisioning); diff != "" {
+				t.Errorf("provisioning (-want +got):\n%s", diff)
+			}
+		}
+		w.refuse(t, second)
+		size(metrics.Provisioning{Claims: 1, Bytes: 60 << 30})
+		pass(provisionTime)
+		woken.want(t)
+		w.refuse(t, second)
+		pass(ledgerInterval)
+		woken.want(t, "second")
+		size(metrics.Provisioning{Overdue: 1})
+		if got := w.fits(second, "a"); got != match.Fits {
+			t.Errorf("after its time, Fits says %q", got)
+		}
+		first := pod("first", "c")
+		w.put(pvc("c", "60Gi").SelectedNode("a").Label("touched", "yes").Obj())
+		if w.reserve(first, "a") == nil {
+			t.Error("the claim's own pod does not fit any more")
+		}
+		w.Release(first.UID)
+		size(metrics.Provisioning{Overdue: 1})
+		appear(w)
+		w.check()
+		if got := w.Size(); got.Reservations != 0 || len(got.Provisioning) > 0 {
+			t.Errorf("with the volume there, %+v is left", got)
 		}
 	})
-	appear(w)
-	w.clock.SetTime(w.clock.Now().Add(settleTime + time.Second))
-	w.demand(pod("somebody"))
-	w.tellLapses()
-	w.tellLapses()
-	if told != 1 {
-		t.Errorf("told %d times, want once", told)
-	}
-	stop()
-	if w.lapse.timer != nil {
-		t.Error("the timer runs on for nobody")
+}
+
+// TestRefusalTellsOfHeldBytes: it makes a difference to users whether there will be as much.
+func TestRefusalTellsOfHeldBytes(t *testing.T) {
+	t.Parallel()
+	w, second := inFlight(t)
+	w.put(pvc("large", "101Gi").Obj())
+	for claim, want := range map[string]match.Reason{
+		"d":     {Code: match.NotEnoughSpace, Claim: "d", Held: true},
+		"large": {Code: match.NotEnoughSpace, Claim: "large"},
+	} {
+		p := second.DeepCopy()
+		p.Spec.Volumes[0].PersistentVolumeClaim.ClaimName = claim
+		if diff := cmp.Diff(want, w.Fits(w.demand(p), node("a"))); diff != "" {
+			t.Errorf("claim %s (-want +got):\n%s", claim, diff)
+		}
 	}
 }
 

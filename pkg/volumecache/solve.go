@@ -79,6 +79,9 @@ func (c *Cache) Fits(d *Demand, node *v1.Node) match.Reason {
 	s := c.scratch.Get().(*solution)
 	c.mu.RLock()
 	reason := c.fits(s, d, node)
+	if reason.Code != match.Fits {
+		c.noteRefused(d)
+	}
 	c.mu.RUnlock()
 	s.reset()
 	c.scratch.Put(s)
@@ -387,7 +390,7 @@ func (c *Cache) allotAll(s *solution, d *Demand, g *group, at spot, provisions [
 		if s.allotTogether(s.allotted) {
 			break
 		}
-		return match.Reason{Code: match.NotEnoughSpace, Claim: p.of.Claim.Name}
+		return match.Reason{Code: match.NotEnoughSpace, Claim: p.of.Claim.Name, Held: s.held(p.of.Bytes)}
 	}
 	return match.Reason{}
 }

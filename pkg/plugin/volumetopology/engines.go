@@ -36,10 +36,7 @@ func (e *engineSet) of(ctx context.Context, factory informers.SharedInformerFact
 		return nil, err
 	}
 	e.caches[factory] = cache
-	unwatch := metrics.WatchEngine(func() metrics.EngineSize {
-		size := cache.Size()
-		return metrics.EngineSize{Volumes: size.Volumes, Segments: size.Segments, Nodes: size.Nodes, Reservations: size.Reservations}
-	})
+	unwatch := metrics.WatchEngine(cache.Size)
 	context.AfterFunc(ctx, func() {
 		unwatch()
 		e.mu.Lock()

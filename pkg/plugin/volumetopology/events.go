@@ -7,10 +7,12 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -23,7 +25,8 @@ import (
 
 // EventsToRegister names the events that can make a pod schedulable which this
 // plugin refused. A hint lets only those pods back whom the event helps, and
-// brings the cache up to the event's object before it does.
+// brings the cache up to the event's object before it does. What other pods have
+// reserved and released is no event; see wakeOnRelease.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	on := func(resource fwk.EventResource, actions fwk.ActionType, hint fwk.QueueingHintFn) fwk.ClusterEventWithHint {
 		return fwk.ClusterEventWithHint{
@@ -35,13 +38,13 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 		// A missing class, or one that did not allow any node.
 		on(fwk.StorageClass, fwk.Add|fwk.Update, hint(p.afterClass)),
 		// A missing, lost, deleted or immediate claim, or one whose provisioner
-		// gave the node back. Another pod's claim that capacity was held for.
+		// gave the node back.
 		on(fwk.PersistentVolumeClaim, fwk.Add|fwk.Update|fwk.Delete, hint(p.afterClaim)),
 		// No volume to bind, a bound one that was missing, or one that was kept for
 		// a claim where the pod cannot run.
 		on(fwk.PersistentVolume, fwk.Add|fwk.Update|fwk.Delete, hint(p.afterVolume)),
 		// A node that the volumes or the class allow; or the end of the one
-		// that a claim, of this or another pod, was to be provisioned on.
+		// that a claim was to be provisioned on.
 		on(fwk.Node, fwk.Add|fwk.UpdateNodeLabel|fwk.Delete, hint(p.afterNode)),
 		// In-tree volumes are reached through CSI now.
 		on(fwk.CSINode, fwk.Add|fwk.Update, hint(p.afterCSINode)),
@@ -49,9 +52,6 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 		on(fwk.CSIDriver, fwk.Update|fwk.Delete, hint(p.afterCSIDriver)),
 		// More room.
 		on(fwk.CSIStorageCapacity, fwk.Add|fwk.Update, hint(p.afterCapacity)),
-		// Another pod failed to bind and gave back what it had reserved. The
-		// scheduler reports it as if the pod had been deleted.
-		on(fwk.AssignedPod, fwk.Delete, hint(p.afterOtherPod)),
 	}, nil
 }
 
@@ -116,7 +116,7 @@ func (p *Plugin) uses(pod *v1.Pod, such func(*v1.PersistentVolumeClaim) bool) bo
 
 func (p *Plugin) afterClaim(pod *v1.Pod, before, now *v1.PersistentVolumeClaim) bool {
 	if !uses(pod, before) && !uses(pod, now) {
-		return p.afterOtherClaim(pod, before, now)
+		return false
 	}
 	return now != nil && (before == nil ||
 		before.UID != now.UID ||
@@ -134,18 +134,32 @@ func uses(pod *v1.Pod, claim *v1.PersistentVolumeClaim) bool {
 	return claim != nil && claim.Namespace == pod.Namespace && claims.Uses(pod, claim.Name)
 }
 
-// afterOtherClaim is for capacity that was held for another pod's claim: nothing
-// will be provisioned for it where it was sent.
-func (p *Plugin) afterOtherClaim(pod *v1.Pod, before, now *v1.PersistentVolumeClaim) bool {
-	if before == nil || before.Spec.VolumeName != "" || claims.SelectedNode(before) == "" {
-		return false
+// verdict is what a hint has found out about an event for all pods: hints run for every
+// waiting pod under the scheduling queue's lock. The last event is remembered.
+type verdict[T comparable] struct {
+	before, now T
+	// state is of the engine, where the verdict depends on it.
+	state   uint64
+	useless bool // to all pods
+	free    bool // a volume: any claim may have it
+}
+
+// about returns the verdict about an event, made by judge for the first pod.
+func about[T comparable](last *atomic.Pointer[verdict[T]], event verdict[T], judge func(*verdict[T])) *verdict[T] {
+	if v := last.Load(); v != nil && v.before == event.before && v.now == event.now && v.state == event.state {
+		return v
 	}
-	if now != nil && now.UID == before.UID && claims.SelectedNode(now) == claims.SelectedNode(before) {
-		return false
-	}
-	p.cache.ObserveClaim(before.Namespace, before.Name)
-	demand := p.demand(pod)
-	return demand != nil && p.cache.ClaimReturnHelps(demand, before)
+	judge(&event)
+	last.Store(&event)
+	return &event
+}
+
+// aboutVolume is the verdict about a volume that was added or updated.
+func (p *Plugin) aboutVolume(before, now *v1.PersistentVolume) *verdict[*v1.PersistentVolume] {
+	event := verdict[*v1.PersistentVolume]{before: before, now: now}
+	return about(&p.lastVolume, event, func(v *verdict[*v1.PersistentVolume]) {
+		v.useless, v.free = before != nil && !decisive(before, now), match.Free(now)
+	})
 }
 
 func (p *Plugin) afterVolume(pod *v1.Pod, before, now *v1.PersistentVolume) bool {
@@ -155,10 +169,10 @@ func (p *Plugin) afterVolume(pod *v1.Pod, before, now *v1.PersistentVolume) bool
 		return false
 	case now != nil && now.Spec.ClaimRef != nil && !given && !namesClaimOf(now, pod):
 		return false // somebody else's: two of these come with every claim that is bound
-	case now != nil && before != nil && !decisive(before, now):
+	case now != nil && p.aboutVolume(before, now).useless:
 		return false
 	case now != nil && !given && !namesClaimOf(now, pod) && !p.uses(pod, func(claim *v1.PersistentVolumeClaim) bool {
-		return claim.Spec.VolumeName == now.Name || match.ClaimClass(claim) == match.VolumeClass(now)
+		return claim.Spec.VolumeName == now.Name || p.aboutVolume(before, now).free && match.ClaimClass(claim) == match.VolumeClass(now)
 	}):
 		return false
 	case now == nil:
@@ -193,10 +207,15 @@ func decisive(before, now *v1.PersistentVolume) bool {
 func (p *Plugin) afterNode(pod *v1.Pod, before, now *v1.Node) bool {
 	if now == nil {
 		p.cache.ObserveNode(before.Name)
-		demand := p.demand(pod)
-		return demand != nil && (p.wasSelected(pod, before.Name) || p.cache.NodeReturnHelps(demand, before))
+		return p.wasSelected(pod, before.Name)
 	}
 	p.cache.ObserveNode(now.Name)
+	if before != nil {
+		event := verdict[*v1.Node]{before: before, now: now, state: p.cache.SegmentsMade()}
+		if about(&p.lastNode, event, func(v *verdict[*v1.Node]) { v.useless = !p.cache.NodeGains(before, now) }).useless {
+			return false
+		}
+	}
 	demand := p.demand(pod)
 	return demand != nil && p.cache.FitsNode(demand, now.Name)
 }
@@ -212,12 +231,21 @@ func (p *Plugin) afterCSINode(pod *v1.Pod, before, now *storagev1.CSINode) bool 
 	if before != nil && before.Annotations[v1.MigratedPluginsAnnotationKey] == now.Annotations[v1.MigratedPluginsAnnotationKey] {
 		return false
 	}
+	if !p.uses(pod, func(claim *v1.PersistentVolumeClaim) bool { return claim.Spec.VolumeName != "" }) {
+		return false
+	}
 	demand := p.demand(pod)
 	return demand != nil && p.cache.Translates(demand) && p.cache.FitsNode(demand, now.Name)
 }
 
 func (p *Plugin) afterCSIDriver(pod *v1.Pod, before, now *storagev1.CSIDriver) bool {
 	if !tracksCapacity(before) || tracksCapacity(now) {
+		return false
+	}
+	if !p.uses(pod, func(claim *v1.PersistentVolumeClaim) bool {
+		class := p.cache.Class(match.ClaimClass(claim))
+		return class != nil && class.Provisioner == before.Name
+	}) {
 		return false
 	}
 	demand := p.demand(pod)
@@ -228,23 +256,23 @@ func tracksCapacity(driver *storagev1.CSIDriver) bool {
 	return driver != nil && driver.Spec.StorageCapacity != nil && *driver.Spec.StorageCapacity
 }
 
+// same tells whether two quantities, nil for none, are equal.
+func same(a, b *resource.Quantity) bool {
+	return a == b || a != nil && b != nil && a.Cmp(*b) == 0
+}
+
 func (p *Plugin) afterCapacity(pod *v1.Pod, before, now *storagev1.CSIStorageCapacity) bool {
-	if before != nil && equality.Semantic.DeepEqual(before.Capacity, now.Capacity) &&
-		equality.Semantic.DeepEqual(before.MaximumVolumeSize, now.MaximumVolumeSize) {
-		return false
-	}
-	if !p.uses(pod, func(claim *v1.PersistentVolumeClaim) bool { return match.ClaimClass(claim) == now.StorageClassName }) {
+	if before != nil && same(before.Capacity, now.Capacity) && same(before.MaximumVolumeSize, now.MaximumVolumeSize) {
 		return false
 	}
 	p.cache.ObserveCapacity(now.Namespace, now.Name)
-	demand := p.demand(pod)
-	return demand != nil && p.cache.CapacityHelps(demand, now)
-}
-
-func (p *Plugin) afterOtherPod(pod *v1.Pod, before, _ *v1.Pod) bool {
-	if before == nil || !claims.Any(before) {
-		return false
+	left, held := p.cache.CapacityLeft(now)
+	if !p.uses(pod, func(claim *v1.PersistentVolumeClaim) bool {
+		asked := claim.Spec.Resources.Requests[v1.ResourceStorage]
+		return match.ClaimClass(claim) == now.StorageClassName && (held || asked.Value() <= left)
+	}) {
+		return false // where more is held, the engine remembers that the pod was refused
 	}
 	demand := p.demand(pod)
-	return demand != nil && p.cache.ReservationHelps(demand, before)
+	return demand != nil && p.cache.CapacityHelps(demand, now)
 }

@@ -36,7 +36,7 @@ func (p *Plugin) Filter(_ context.Context, cycle fwk.CycleState, _ *v1.Pod, info
 	if p.attempts.EvictionHelps(begun, info.Node(), podsOn(info), reason) {
 		code = fwk.Unschedulable
 	}
-	return fwk.NewStatus(code, reason.Code.String())
+	return fwk.NewStatus(code, reason.String())
 }
 
 // fits asks the engine, and measures now and then how long that takes.

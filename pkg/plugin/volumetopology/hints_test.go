@@ -43,10 +43,12 @@ func (e event) happens(t *testing.T, resource fwk.EventResource) {
 		w.put(e.before)
 	}
 	before := w.stored(e.before)
+	if _, _, err := w.Cache().Demand(e.pod); err != nil { // when the pod was refused
+		t.Fatal(err)
+	}
 	w.hold()
 	now := runtime.Object(nil)
 	switch {
-	case resource == fwk.AssignedPod: // a pod that failed to bind stays
 	case e.now != nil:
 		w.put(e.now)
 		now = w.stored(e.now)
@@ -187,55 +189,12 @@ func TestHintPersistentVolumeClaim(t *testing.T) {
 		"the claim was deleted": {
 			pod: pod("p", "c"), before: claim("c", "1Gi").SelectedNode("a").Obj(), want: fwk.QueueSkip,
 		},
+		"another pod's claim was sent to its node no more": {
+			pod: pod("p", "c"), before: claim("d", "1Gi").SelectedNode("a").Obj(), now: claim("d", "1Gi").Obj(), want: fwk.QueueSkip,
+		},
 		"the bound claim was resized": {
 			pod: pod("p", "c"), before: claim("d", "1Gi").Bound("v").Obj(), now: claim("d", "2Gi").Bound("v").Obj(), want: fwk.QueueSkip,
 		},
-	})
-}
-
-// TestHintOfReturnedCapacity: 60 of 100Gi were held for another pod's claim that was
-// sent to a node.
-func TestHintOfReturnedCapacity(t *testing.T) {
-	t.Parallel()
-	sent := func() *builders.PVC { return claim("sent", "60Gi").Class("csi").SelectedNode("a") }
-	objects := func(room runtime.Object) []runtime.Object {
-		return []runtime.Object{
-			csiClass().Obj(), localClass().Obj(), csiDriver(true), node("a").Obj(), node("b").Obj(), room,
-			claim("c", "50Gi").Class("csi").Obj(), claim("large", "101Gi").Class("csi").Obj(), claim("l", "1Gi").Obj(),
-		}
-	}
-	onA, shared := objects(room("r", "a", "100Gi").Obj()), objects(room("r", "", "100Gi").Everywhere().Obj())
-	tell(t, fwk.PersistentVolumeClaim, map[string]event{
-		"the claim was deleted": {objects: onA, pod: pod("p", "c"), before: sent().Obj(), want: fwk.Queue},
-		"the provisioner gave the node back": {
-			objects: onA, pod: pod("p", "c"), before: sent().Obj(), now: claim("sent", "60Gi").Class("csi").Obj(), want: fwk.Queue,
-		},
-		"it was sent elsewhere": {
-			objects: onA, pod: pod("p", "c"), before: sent().Obj(), now: sent().SelectedNode("b").Obj(), want: fwk.Queue,
-		},
-		"the claim was touched": {
-			objects: onA, pod: pod("p", "c"), before: sent().Obj(), now: sent().Label("touched", "yes").Obj(), want: fwk.QueueSkip,
-		},
-		"a claim was deleted that was not sent": {
-			objects: onA, pod: pod("p", "c"), before: claim("sent", "60Gi").Class("csi").Obj(), want: fwk.QueueSkip,
-		},
-		"a claim was deleted that was bound": {
-			objects: onA, pod: pod("p", "c"), before: sent().Bound("v").Obj(), want: fwk.QueueSkip,
-		},
-		"the pod asks for more than there is": {objects: onA, pod: pod("p", "large"), before: sent().Obj(), want: fwk.QueueSkip},
-		"the pod asks for another class":      {objects: onA, pod: pod("p", "l"), before: sent().Obj(), want: fwk.QueueSkip},
-		"the driver does not limit capacity": {
-			objects: objects(sizeOnly("a", "50Gi")), pod: pod("p", "c"), before: sent().Obj(), want: fwk.QueueSkip,
-		},
-	})
-	gone := node("gone").Obj()
-	with := func(o []runtime.Object) []runtime.Object {
-		return append([]runtime.Object{gone}, append(o, sent().SelectedNode("gone").Obj())...)
-	}
-	tell(t, fwk.Node, map[string]event{
-		"the node was deleted, what was held is of all nodes": {objects: with(shared), pod: pod("p", "c"), before: gone, want: fwk.Queue},
-		"the node was deleted, the capacity is another's":     {objects: with(onA), pod: pod("p", "c"), before: gone, want: fwk.QueueSkip},
-		"the node was deleted, the pod asks for too much":     {objects: with(shared), pod: pod("p", "large"), before: gone, want: fwk.QueueSkip},
 	})
 }
 
@@ -325,32 +284,24 @@ func TestHintCSINode(t *testing.T) {
 	})
 }
 
-func TestHintAssignedPod(t *testing.T) {
+// TestHintOfNodeAsksAnew: what was found out about an event for one pod does not count for
+// another whose class the engine got to know in between.
+func TestHintOfNodeAsksAnew(t *testing.T) {
 	t.Parallel()
-	objects := []runtime.Object{
-		localClass().Obj(), csiClass().Obj(), node("a").Obj(),
-		claim("mine", "1Gi").Obj(), claim("theirs", "1Gi").Obj(), claim("bound", "1Gi").Bound("v").Obj(), claim("csi", "1Gi").Class("csi").Obj(),
+	w := newWorld(t, localClass().Obj(), csiClass().AllowedTopology(v1.LabelTopologyZone, "z").Obj(),
+		claim("l", "1Gi").Obj(), claim("c", "1Gi").Class("csi").Obj(), node("a").Zone("y").Obj())
+	before := w.stored(node("a").Obj())
+	w.put(node("a").Zone("z").Obj())
+	now, hint := w.stored(node("a").Obj()), w.hint(fwk.Node, fwk.UpdateNodeLabel)
+	ask := func(pod *v1.Pod, want fwk.QueueingHint) {
+		t.Helper()
+		if got, err := hint(klog.Background(), pod, before, now); got != want || err != nil {
+			t.Errorf("pod %s: hint says %v, error %v, want %v", pod.Name, got, err, want)
+		}
 	}
-	tell(t, fwk.AssignedPod, map[string]event{
-		"a pod gave back volumes of the class that is waited for": {
-			objects: objects, pod: pod("p", "mine"), before: pod("other", "theirs"), want: fwk.Queue,
-		},
-		"a pod gave back volumes of another class": {
-			objects: objects, pod: pod("p", "mine"), before: pod("other", "csi"), want: fwk.QueueSkip,
-		},
-		"a pod is gone whose claims stay bound": {
-			objects: objects, pod: pod("p", "mine"), before: pod("other", "bound"), want: fwk.QueueSkip,
-		},
-		"a pod without claims": {
-			objects: objects, pod: pod("p", "mine"), before: pod("other"), want: fwk.QueueSkip,
-		},
-		"a pod whose claims are gone too: nobody knows what it gave back": {
-			objects: objects, pod: pod("p", "mine"), before: pod("other", "gone"), want: fwk.Queue,
-		},
-		"a pod whose claims are gone too, for one whose claims are bound": {
-			objects: objects, pod: pod("p", "bound"), before: pod("other", "gone"), want: fwk.QueueSkip,
-		},
-	})
+	ask(pod("first", "l"), fwk.QueueSkip)
+	w.begin(pod("second", "c"))
+	ask(pod("second", "c"), fwk.Queue)
 }
 
 // TestHintOfWrongObject: the scheduler queues the pod when a hint fails.

@@ -12,8 +12,10 @@ package volumetopology
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -36,6 +38,10 @@ type Plugin struct {
 	attempts *attempt.Attempts
 	score    score.Scorer
 	handle   fwk.Handle
+
+	// lastVolume and lastNode are what hints know of the last event.
+	lastVolume atomic.Pointer[verdict[*v1.PersistentVolume]]
+	lastNode   atomic.Pointer[verdict[*v1.Node]]
 }
 
 var (
@@ -91,6 +97,6 @@ func New(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugi
 		score:    score.New(cfg.Scoring),
 		handle:   handle,
 	}
-	p.wakeOnLapse(ctx)
+	p.wakeOnRelease(ctx)
 	return p, nil
 }

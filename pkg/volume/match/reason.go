@@ -12,7 +12,21 @@ type Reason struct {
 	// Either may be empty. They are for explanations and logs and never part
 	// of a status.
 	Claim, Volume string
+	// Held, with NotEnoughSpace: it would be enough but for what is held for volumes
+	// that are being provisioned.
+	Held bool
 }
+
+// String returns the text shown to users, empty for Fits. It names no claim: those that
+// capacity is held for may be of other tenants.
+func (r Reason) String() string {
+	if r.Code == NotEnoughSpace && r.Held {
+		return heldText
+	}
+	return r.Code.String()
+}
+
+const heldText = "node(s) did not have enough free storage while volumes for other claims are being provisioned"
 
 // ReasonCode is the kind of a Reason. Its text is the same for every pod and
 // node, because the scheduler counts nodes by text.

@@ -60,6 +60,11 @@ func (v *Volume) Free() bool {
 	return v.PV.Status.Phase == v1.VolumeAvailable && v.PV.Spec.ClaimRef == nil && v.Lost == Fits && !v.deleting
 }
 
+// Free is Volume.Free for a volume that is not compiled.
+func Free(pv *v1.PersistentVolume) bool {
+	return pv.Status.Phase == v1.VolumeAvailable && pv.Spec.ClaimRef == nil && LostDisk(pv) == Fits && pv.DeletionTimestamp == nil
+}
+
 // LostDisk reads what the agent of a volume's node has written on the volume about
 // its disk: DiskMissing, DiskFailing, DiskUnproven or DiskReplaced; Fits if nothing speaks against it. A word
 // that this version does not know is taken for the worse.

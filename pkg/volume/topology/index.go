@@ -78,6 +78,7 @@ type Index[S, N any] struct {
 	// without reading the object.
 	objects  map[*v1.Node]*Node[S, N]
 	segments map[string]*Segment[S, N]
+	made     uint64 // segments, since the beginning
 	// anchored finds segments from a node's labels and name.
 	anchored map[Anchor][]*Segment[S, N]
 	// unanchored segments have to be asked for every node.
@@ -179,6 +180,9 @@ func (x *Index[S, N]) Nodes(yield func(*Node[S, N]) bool) {
 // Len returns how many nodes and segments there are.
 func (x *Index[S, N]) Len() (nodes, segments int) { return len(x.nodes), len(x.segments) }
 
+// Made returns how many segments the index has made, those included that it has no more.
+func (x *Index[S, N]) Made() uint64 { return x.made }
+
 // Acquire returns the segment of the condition, made when there is none yet,
 // and counts the caller as one of its users.
 func (x *Index[S, N]) Acquire(c *Condition) *Segment[S, N] {
@@ -186,6 +190,7 @@ func (x *Index[S, N]) Acquire(c *Condition) *Segment[S, N] {
 	if s == nil {
 		s = &Segment[S, N]{condition: c, nodes: map[string]*Node[S, N]{}}
 		x.segments[c.key] = s
+		x.made++
 		x.anchor(s)
 		x.populate(s)
 	}

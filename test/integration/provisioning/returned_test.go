@@ -49,8 +49,8 @@ func TestReturnedCapacityWakes(t *testing.T) {
 					gate.Hold() // the queue hears of it, the engine does not
 				}
 				event(e)
-				e.WaitPVC("data", "sent to node a", selects(e, "a"))
 				gate.Release()
+				e.WaitPVC("data", "sent to node a", selects(e, "a"))
 			}
 		})
 	}

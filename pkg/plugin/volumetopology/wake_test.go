@@ -14,10 +14,10 @@ import (
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 
-// TestWokenOnLapse: a driver makes a volume and never counts it in. When what was
+// TestWokenOnRelease: a driver makes a volume and never counts it in. When what was
 // held for it has been held long enough, the pods that it keeps from their node are
 // tried again, and no others.
-func TestWokenOnLapse(t *testing.T) {
+func TestWokenOnRelease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		first := pod("first", "c")
@@ -28,12 +28,18 @@ func TestWokenOnLapse(t *testing.T) {
 		running.Spec.NodeName = "a"
 		elsewhere := waits("of-another-profile", "d")
 		elsewhere.Spec.SchedulerName = "other"
-		w := newWorld(t, csiClass().Obj(), localClass().Obj(), csiDriver(true), node("a").Obj(), room("r", "a", "100Gi").Obj(),
+		w := newWorld(t, csiClass().Obj(), csiDriver(true), node("a").Obj(), room("r", "a", "100Gi").Obj(),
 			claim("c", "60Gi").Class("csi").Obj(), claim("d", "50Gi").Class("csi").Obj(),
-			claim("large", "101Gi").Class("csi").Obj(), claim("l", "1Gi").Obj(),
-			waits("waits", "d"), waits("too-large", "large"), waits("for-another-class", "l"), running, elsewhere)
+			claim("large", "101Gi").Class("csi").Obj(),
+			running)
 		if status := w.begin(first).reserve("a"); !status.IsSuccess() {
 			t.Fatal(status)
+		}
+		for _, pod := range []*v1.Pod{waits("waits", "d"), waits("too-large", "large"), elsewhere} {
+			w.put(pod)
+			if w.begin(pod).filter("a").IsSuccess() {
+				t.Fatalf("pod %s fits", pod.Name)
+			}
 		}
 		w.put(builders.MakePV("made").Class("csi").Hostname("a").ClaimRef("default", "c", "pvc-c").Obj(),
 			claim("c", "60Gi").Class("csi").Bound("made").Obj())

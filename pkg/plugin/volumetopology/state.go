@@ -18,6 +18,8 @@ const stateKey fwk.StateKey = "stowage.dev/" + Name
 type state struct {
 	// demand is nil for a pod without claims.
 	demand *volumecache.Demand
+	// refused: PreFilter refused the pod.
+	refused bool
 	// awaiting: volumes that preemption freed for the pod are on their way, so
 	// no refusal may lead to more preemption.
 	awaiting bool

@@ -5,6 +5,7 @@ package volumecache
 
 import (
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -97,7 +98,7 @@ func (c *Cache) Reserve(d *Demand, node string) (*plan.Plan, match.Reason) {
 		PodUID: d.pod.UID,
 		Node:   node,
 	}
-	delete(c.freed, d.pod.UID)
+	delete(c.nominated, d.pod.UID)
 	for _, b := range s.bindings {
 		v := c.volume[b.volume.Name]
 		p.Bindings = append(p.Bindings, plan.Binding{Claim: b.of.Claim, Volume: v.PV})
@@ -232,7 +233,10 @@ func (c *Cache) claimSeen(claim *v1.PersistentVolumeClaim) {
 		delete(c.written, key)
 	}
 	if ownedByPod(claim) {
-		c.ephemeral[key] = struct{}{}
+		if _, known := c.ephemeral[key]; !known {
+			c.ephemeral[key] = false
+		}
+		c.followReturn(c.volume[claim.Spec.VolumeName], time.Time{})
 	}
 	c.followClaim(key)
 	c.watch.notify(watchKey{kind: watchClaim, namespace: claim.Namespace, name: claim.Name})
@@ -341,6 +345,7 @@ func (c *Cache) claimGone(claim *v1.PersistentVolumeClaim) {
 		delete(c.ephemeral, key)
 		c.compiled.drop(key)
 	}
+	c.followReturn(c.volume[claim.Spec.VolumeName], time.Time{})
 	c.followClaim(key)
 	c.watch.notify(watchKey{kind: watchClaim, namespace: claim.Namespace, name: claim.Name})
 }

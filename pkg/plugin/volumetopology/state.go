@@ -20,8 +20,8 @@ type state struct {
 	demand *volumecache.Demand
 	// refused: PreFilter refused the pod.
 	refused bool
-	// awaiting: volumes that preemption freed for the pod are on their way, so
-	// no refusal may lead to more preemption.
+	// awaiting: what the pod needs on the node that it is nominated to is on its way
+	// there, so no other node may be preempted on.
 	awaiting bool
 	// plan is what Reserve decided to write.
 	plan *plan.Plan

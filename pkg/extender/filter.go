@@ -123,7 +123,7 @@ func (e *Extender) judge(verdict *verdict, i int, asked *asked, node *v1.Node) b
 		verdict.accept(i)
 		return true
 	}
-	resolvable := asked.victims.any(node.Name) &&
+	resolvable := (asked.Awaiting || asked.victims.any(node.Name)) &&
 		e.attempts.EvictionHelps(asked.Attempt, node, asked.victims.on(node.Name), reason)
 	verdict.refuse(node.Name, reason.String(), resolvable)
 	return false

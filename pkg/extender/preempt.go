@@ -40,11 +40,8 @@ func (e *Extender) preempt(ctx context.Context, args *extenderv1.ExtenderPreempt
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		if freed, fits := e.fitsWithout(begun, node, of); fits {
+		if e.fitsWithout(begun, node, of) {
 			keep(node, of)
-			if len(freed) > 0 {
-				e.cache.Consider(args.Pod, node, freed)
-			}
 		}
 	}
 	return result, nil
@@ -90,13 +87,13 @@ func (e *Extender) victims(args *extenderv1.ExtenderPreemptionArgs) map[string]*
 	return found
 }
 
-// fitsWithout tells whether the claims fit the node without the victims, and what
-// evicting these would give back.
-func (e *Extender) fitsWithout(begun attempt.Attempt, name string, of *victims) (freed []volumecache.Freed, fits bool) {
+// fitsWithout tells whether the claims fit the node without the victims.
+func (e *Extender) fitsWithout(begun attempt.Attempt, name string, of *victims) bool {
 	node, err := e.nodes.Get(name)
 	if err != nil {
-		return nil, false
+		return false
 	}
+	var freed []volumecache.Freed
 	demand := begun.Demand
 	for _, pod := range of.pods {
 		freed = append(freed, e.cache.Evictable(pod)...)
@@ -105,5 +102,5 @@ func (e *Extender) fitsWithout(begun attempt.Attempt, name string, of *victims) 
 		demand = demand.Clone()
 		demand.Evict(name, freed)
 	}
-	return freed, e.cache.Fits(demand, node).Code == match.Fits
+	return e.cache.Fits(demand, node).Code == match.Fits
 }

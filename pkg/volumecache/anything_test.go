@@ -60,11 +60,12 @@ func FuzzAnything(f *testing.F) {
 func ask(t *testing.T, w *world, p *v1.Pod, nodes []*v1.Node) {
 	t.Helper()
 	w.Evictable(p)
-	w.Awaits(p)
 	d, refusal, err := w.Demand(p)
 	if refusal != nil || err != nil {
 		return
 	}
+	w.Withhold(d)
+	w.Awaits(d)
 	left, _ := w.Nodes(d)
 	for _, object := range nodes {
 		fits := w.Fits(d, object).Code == match.Fits

@@ -22,6 +22,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -72,15 +73,17 @@ type Cache struct {
 	// written holds claims as the API server returned them to a write of ours
 	// that the informer has not shown yet.
 	written map[types.NamespacedName]*v1.PersistentVolumeClaim
-	// ephemeral counts the claims that a pod owns, by claim.
-	ephemeral map[types.NamespacedName]struct{}
+	// ephemeral are the claims that a pod owns, and whether that pod was seen to leave.
+	ephemeral map[types.NamespacedName]bool
 	// holds are the reservations by claim; byPod finds a pod's.
 	holds map[types.NamespacedName]*hold
 	byPod map[types.UID][]*hold
 	// ledger is what reservations have released.
 	ledger ledger
-	// freed are the volumes that pods wait for after preemption.
-	freed map[types.UID]*awaited
+	// returning is the storage that is on its way back.
+	returning returning
+	nominated map[types.UID]*nomination
+	startedAt time.Time
 	// expected are pods that the informer has not shown yet; see ExpectPod.
 	expected map[types.UID]struct{}
 }
@@ -160,10 +163,11 @@ func New(cfg Config) (*Cache, error) {
 		class:      map[string]*class{},
 		capacity:   map[types.NamespacedName]*capacity{},
 		written:    map[types.NamespacedName]*v1.PersistentVolumeClaim{},
-		ephemeral:  map[types.NamespacedName]struct{}{},
+		ephemeral:  map[types.NamespacedName]bool{},
 		holds:      map[types.NamespacedName]*hold{},
 		byPod:      map[types.UID][]*hold{},
-		freed:      map[types.UID]*awaited{},
+		returning:  returning{volumes: map[*segment]map[*volume]time.Time{}},
+		nominated:  map[types.UID]*nomination{},
 		expected:   map[types.UID]struct{}{},
 	}
 	c.scratch.New = func() any { return &solution{} }
@@ -192,7 +196,10 @@ func (c *Cache) Ready(stop <-chan struct{}) bool {
 			}
 		}
 	}
-	c.started.Do(c.holdAllSelected)
+	c.started.Do(func() {
+		c.holdAllSelected()
+		c.inheritNominations()
+	})
 	return true
 }
 

@@ -83,7 +83,6 @@ func (c *Cache) setCapacity(object *storagev1.CSIStorageCapacity) {
 	entry.room.add(entry)
 	if old != nil {
 		c.dropCapacity(old)
-		c.noteCapacity(object.StorageClassName)
 	}
 	c.countReported(entry)
 }

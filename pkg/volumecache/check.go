@@ -51,6 +51,13 @@ func (c *Cache) Check() error {
 	if inPools != 0 {
 		fail("pools hold %d volumes more than are free", inPools)
 	}
+	for segment, returning := range c.returning.volumes {
+		for v := range returning {
+			if v.segment != segment || c.volume[v.Name] != v {
+				fail("volume %q is on its way back, but is not there", v.Name)
+			}
+		}
+	}
 	c.checkShelves(fail)
 	c.checkHolds(fail)
 	c.checkRooms(fail)
@@ -71,9 +78,9 @@ func (c *Cache) CheckIdle() error {
 	}
 	pods, err := c.pods.List(labels.Everything())
 	errs = append(errs, err)
-	for uid := range c.freed {
+	for uid := range c.nominated {
 		if !slices.ContainsFunc(pods, func(p *v1.Pod) bool { return p.UID == uid }) {
-			errs = append(errs, fmt.Errorf("pod %q, which is gone, waits for volumes", uid))
+			errs = append(errs, fmt.Errorf("pod %q, which is gone, is nominated", uid))
 		}
 	}
 	c.ledger.mu.Lock()

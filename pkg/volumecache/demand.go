@@ -30,6 +30,8 @@ type Demand struct {
 	memo    *memo
 	// whatIf is what evicting pods would give back, by node; see Evict.
 	whatIf map[string][]Freed
+	// withheld is what nominated pods need; nil: nothing. See Withhold.
+	withheld *withheld
 	// besides is what others may take of capacity; see Besides.
 	besides map[CapacityPool]int64
 	// refused: the ledger knows that the pod was; shared by clones.
@@ -270,7 +272,15 @@ func (c *Cache) CapacityPools(d *Demand, node *v1.Node, pools map[CapacityPool]i
 
 // Besides makes the demand account for bytes that other pods may take of capacity
 // pools. Call it before the demand is shared; bytes must not change afterwards.
-func (d *Demand) Besides(bytes map[CapacityPool]int64) { d.besides = bytes }
+func (d *Demand) Besides(bytes map[CapacityPool]int64) {
+	if len(d.besides) > 0 { // what is withheld
+		bytes = maps.Clone(bytes)
+		for pool, more := range d.besides {
+			bytes[pool] = saturate(bytes[pool], more)
+		}
+	}
+	d.besides = bytes
+}
 
 // Clone returns a demand whose what-if can be changed without touching d.
 func (d *Demand) Clone() *Demand {
@@ -322,7 +332,7 @@ type memoEntry struct {
 }
 
 // cheapest returns the k best volumes of the pool for the request; read only.
-// k is the same at every call for a claim.
+// k is the same at every call for a claim and pool.
 func (m *memo) cheapest(p *pool, of *pending, k int) []*match.Volume {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -5,7 +5,6 @@ package volumecache
 
 import (
 	"testing"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -89,84 +88,4 @@ func TestEvictReturnsCapacity(t *testing.T) {
 	if got := w.Fits(what, object).Code; got != match.Fits {
 		t.Errorf("without the victim: %q", got)
 	}
-}
-
-// A pod that has preempted waits for the freed volume, ten minutes at most.
-func TestAwaits(t *testing.T) {
-	t.Parallel()
-	preemptor := func() *v1.Pod {
-		return builders.MakePod("p").Namespace("default").UID("pod-p").PVC("c").NominatedNode("a").Obj()
-	}
-	begin := func(t *testing.T) (*world, *builders.PV) {
-		w, victim, volume := ephemeralWorld(t, v1.PersistentVolumeReclaimDelete)
-		w.put(pod("p", "c"))
-		w.Consider(pod("p", "c"), "a", w.Evictable(victim))
-		if w.Awaits(pod("p", "c")) {
-			t.Error("waits before it was nominated anywhere")
-		}
-		claim := w.claim("victim-scratch")
-		now := builders.MakePVC("x").Deleting().Obj()
-		claim.DeletionTimestamp = now.DeletionTimestamp
-		w.put(claim)
-		return w, volume
-	}
-	want := func(t *testing.T, w *world, when string, want bool) {
-		t.Helper()
-		if got := w.Awaits(preemptor()); got != want {
-			t.Errorf("%s: Awaits is %t, want %t", when, got, want)
-		}
-	}
-	t.Run("until it is published again", func(t *testing.T) {
-		t.Parallel()
-		w, volume := begin(t)
-		want(t, w, "claim being deleted", true)
-		w.remove(w.claim("victim-scratch"))
-		w.put(volume.Phase(v1.VolumeReleased).Obj())
-		want(t, w, "volume Released", true)
-		w.remove(volume.Obj())
-		want(t, w, "volume being cleaned, its object gone", true)
-		w.put(localPV("unrelated", "b", "5Gi").Obj())
-		want(t, w, "a volume appeared on another node", true)
-		w.put(localPV("again", "a", "5Gi").Obj())
-		want(t, w, "volume is back", false)
-	})
-	t.Run("ten minutes at most", func(t *testing.T) {
-		t.Parallel()
-		w, _ := begin(t)
-		want(t, w, "claim being deleted", true)
-		w.clock.SetTime(w.clock.Now().Add(awaitTime + time.Second))
-		want(t, w, "after ten minutes", false)
-		if len(w.freed) != 0 {
-			t.Error("what it waited for is remembered for nothing")
-		}
-	})
-	t.Run("not for a pod that stays, and as soon as it leaves", func(t *testing.T) {
-		t.Parallel()
-		w, victim, _ := ephemeralWorld(t, v1.PersistentVolumeReclaimDelete)
-		w.put(pod("p", "c"))
-		w.Consider(pod("p", "c"), "a", w.Evictable(victim))
-		want(t, w, "the victim still runs", false)
-		w.remove(victim)
-		want(t, w, "the victim is gone, and nobody has deleted its claim yet", true)
-	})
-	t.Run("though the nomination has not been seen", func(t *testing.T) {
-		t.Parallel()
-		w, _ := begin(t)
-		if !w.Awaits(pod("p", "c")) {
-			t.Error("does not wait for a considered victim that leaves")
-		}
-	})
-	t.Run("forgotten with the pod", func(t *testing.T) {
-		t.Parallel()
-		w, _ := begin(t)
-		w.put(preemptor())
-		w.remove(preemptor())
-		if len(w.freed) != 0 {
-			t.Error("what a deleted pod waited for is remembered")
-		}
-		w.Consider(preemptor(), "a", w.Evictable(builders.MakePod("victim").Namespace("default").Ephemeral("scratch", pvc("any", "1Gi").Obj()).Obj()))
-		if len(w.freed) != 0 {
-			t.Error("what a deleted pod would wait for is remembered")
-		}
-	})
 }

@@ -30,7 +30,7 @@ func (c *Cache) listen(factory informers.SharedInformerFactory) error {
 		{core.Nodes().Informer(), following(c, nodes, c.nodeSeen, c.removeNode), nodes},
 		{core.PersistentVolumes().Informer(), following(c, volumes, c.ApplyVolume, c.removeVolume), volumes},
 		{core.PersistentVolumeClaims().Informer(), following(c, claims, c.claimSeen, c.claimGone), claims},
-		{core.Pods().Informer(), handler(nil, c.podGone), nil},
+		{core.Pods().Informer(), handler(c.podSeen, c.podGone), nil},
 		{storage.StorageClasses().Informer(), handler(nil, c.removeClass), nil},
 		{storage.CSIStorageCapacities().Informer(), following(c, capacities, c.capacitySeen, c.removeCapacity), capacities},
 	} {
@@ -95,7 +95,10 @@ func (c *Cache) capacitySeen(object *storagev1.CSIStorageCapacity) {
 
 func (c *Cache) podGone(pod *v1.Pod) {
 	c.mu.Lock()
-	delete(c.freed, pod.UID)
+	c.endNomination(pod.UID)
+	if leaving(pod) {
+		c.noteLeaving(pod)
+	}
 	delete(c.expected, pod.UID)
 	c.ledger.dropRefusal(pod.UID)
 	c.mu.Unlock()

@@ -105,19 +105,24 @@ func (c *Cache) OnRelease(listener Listener) (stop func()) {
 // noteRelease records what a hold has released in a segment, or for its claim if that is
 // nil.
 func (c *Cache) noteRelease(h *hold, class string, of *segment) {
-	l := &c.ledger
-	if len(l.listeners) == 0 {
-		return
-	}
 	r := release{class: class, segment: of, group: h.group}
 	if of == nil {
 		r.claim = h.claim
 	}
+	c.record(r, h.began)
+}
+
+// record adds a release of what pods were kept from since the turn began.
+func (c *Cache) record(r release, began uint64) {
+	l := &c.ledger
+	if len(l.listeners) == 0 {
+		return
+	}
 	if len(l.released) >= maxReleases {
 		r = release{}
 	}
-	if began, ok := l.released[r]; !ok || h.began < began {
-		l.released[r] = h.began
+	if oldest, ok := l.released[r]; !ok || began < oldest {
+		l.released[r] = began
 	}
 	now := time.Now()
 	c.arm(later(now.Add(ledgerDelay), l.called.Add(ledgerInterval)))

@@ -109,7 +109,7 @@ func (c *Cache) Reserve(d *Demand, node string) (*plan.Plan, match.Reason) {
 		PodUID: d.pod.UID,
 		Node:   node,
 	}
-	delete(c.freed, d.pod.UID)
+	delete(c.nominated, d.pod.UID)
 	c.ledger.dropRefusal(d.pod.UID)
 	for _, b := range s.bindings {
 		v := c.volume[b.volume.Name]
@@ -260,7 +260,10 @@ func (c *Cache) claimSeen(claim *v1.PersistentVolumeClaim) {
 		delete(c.written, key)
 	}
 	if ownedByPod(claim) {
-		c.ephemeral[key] = struct{}{}
+		if _, known := c.ephemeral[key]; !known {
+			c.ephemeral[key] = false
+		}
+		c.followReturn(c.volume[claim.Spec.VolumeName], time.Time{})
 	}
 	c.followClaim(key)
 	c.watch.notify(watchKey{kind: watchClaim, namespace: claim.Namespace, name: claim.Name})
@@ -370,6 +373,7 @@ func (c *Cache) claimGone(claim *v1.PersistentVolumeClaim) {
 		delete(c.ephemeral, key)
 		c.compiled.drop(key)
 	}
+	c.followReturn(c.volume[claim.Spec.VolumeName], time.Time{})
 	c.followClaim(key)
 	c.watch.notify(watchKey{kind: watchClaim, namespace: claim.Namespace, name: claim.Name})
 }

@@ -88,7 +88,7 @@ func (c *Cache) rehome(segments []*segment) {
 // pod waits for existing volumes of one class, none of whose claims may be settled
 // already. A nil shelf has no volumes. known is false when more has to be asked.
 func (c *Cache) shelfOf(d *Demand, at *nodeEntry) (on *shelf, known bool) {
-	if at == nil || len(d.groups) != 1 || len(d.bound) > 0 || d.whatIf != nil || d.memo != nil {
+	if at == nil || len(d.groups) != 1 || len(d.bound) > 0 || d.whatIf != nil || d.memo != nil || d.withheld.on(at.Segments) {
 		return nil, false
 	}
 	g := &d.groups[0]

@@ -190,7 +190,7 @@ func (c *Cache) settled(s *solution, g *group, p *pending, at spot) match.Reason
 // provisioning, if there is any.
 func (c *Cache) matchOpen(s *solution, d *Demand, g *group, at spot, e effort, makes bool) match.Reason {
 	switch {
-	case d.whatIf != nil:
+	case d.whatIf != nil, d.withheld.on(at.segments):
 	case len(s.open) == 1:
 		return c.matchOne(s, d, g, at, e, makes)
 	case e == feasible && !makes && len(s.open) <= match.MaxExact:
@@ -340,17 +340,20 @@ func (c *Cache) candidates(dst []*match.Volume, d *Demand, p *pending, g *group,
 		if pool == nil {
 			continue
 		}
-		merge := len(dst)
+		merge, withheld := len(dst), d.withheld.in(segment)
 		if p.Selector != nil && segment.Len() > 1 {
-			dst = append(dst, d.memo.cheapest(pool, p, g.width())...)
+			dst = append(dst, d.memo.cheapest(pool, p, g.width()+withheld)...)
 		} else {
-			dst = pool.Cheapest(p.Request, k, dst)
+			dst = pool.Cheapest(p.Request, k+withheld, dst)
+		}
+		if withheld > 0 {
+			dst = dst[:merge+len(slices.DeleteFunc(dst[merge:], func(v *match.Volume) bool { return d.withheld.has(v.Name) }))]
 		}
 		mergeTail(p.Request, dst[begin:], merge-begin)
 		dst = dst[:min(len(dst), begin+k)]
 	}
 	for i := range d.whatIf[at.node] {
-		if freed := d.whatIf[at.node][i].volume; freed != nil && p.Admits(freed) {
+		if freed := d.whatIf[at.node][i].volume; freed != nil && p.Admits(freed) && !d.withheld.has(freed.Name) {
 			dst = append(dst, freed)
 			mergeTail(p.Request, dst[begin:], len(dst)-begin-1)
 			dst = dst[:min(len(dst), begin+k)]

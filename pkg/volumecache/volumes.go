@@ -80,10 +80,12 @@ func (c *Cache) ApplyVolume(pv *v1.PersistentVolume) {
 	if old != nil && !newer(pv.ResourceVersion, old.PV.ResourceVersion) {
 		return
 	}
-	v := c.compile(pv)
+	v, since := c.compile(pv), c.stageSince(old, pv)
 	if old != nil {
 		c.dropVolume(old)
 		v.hold = old.hold
+	} else {
+		c.notePublished(v)
 	}
 	c.volume[pv.Name] = v
 	if v.claim.Name != "" {
@@ -92,7 +94,7 @@ func (c *Cache) ApplyVolume(pv *v1.PersistentVolume) {
 	}
 	c.keepHold(v)
 	c.offer(v)
-	c.noteReturned(v)
+	c.followReturn(v, since)
 	c.watch.notify(watchKey{kind: watchVolume, name: v.Name}, watchKey{kind: watchClaim, namespace: v.claim.Namespace, name: v.claim.Name})
 }
 
@@ -110,13 +112,15 @@ func (c *Cache) removeVolume(pv *v1.PersistentVolume) {
 
 // forgetVolume takes a volume out that is gone.
 func (c *Cache) forgetVolume(v *volume) {
+	if c.returns(v) {
+		c.noteGone(v)
+	}
 	c.dropVolume(v)
 	delete(c.volume, v.Name)
 	if v.hold != nil {
 		v.hold.volume = nil // the writes of its owner will fail by themselves
 		v.hold = nil
 	}
-	c.noteGone(v)
 	c.watch.notify(watchKey{kind: watchVolume, name: v.Name}, watchKey{kind: watchClaim, namespace: v.claim.Namespace, name: v.claim.Name})
 }
 
@@ -138,6 +142,7 @@ func (c *Cache) compile(pv *v1.PersistentVolume) *volume {
 // dropVolume takes a volume out of all indexes but the one by name.
 func (c *Cache) dropVolume(v *volume) {
 	c.withdraw(v)
+	c.forgetReturn(v)
 	if v.claim.Name != "" {
 		if rest := slices.DeleteFunc(slices.Clone(c.byClaim[v.claim]), func(o *volume) bool { return o == v }); len(rest) > 0 {
 			c.byClaim[v.claim] = rest

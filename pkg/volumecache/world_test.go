@@ -60,7 +60,7 @@ func (w *world) store(object runtime.Object) (store cache.Store, seen, gone func
 	case *v1.PersistentVolumeClaim:
 		return core.PersistentVolumeClaims().Informer().GetStore(), func() { w.claimSeen(o) }, func() { w.claimGone(o) }
 	case *v1.Pod:
-		return core.Pods().Informer().GetStore(), func() {}, func() { w.podGone(o) }
+		return core.Pods().Informer().GetStore(), func() { w.podSeen(o) }, func() { w.podGone(o) }
 	case *storagev1.StorageClass:
 		return storage.StorageClasses().Informer().GetStore(), func() {}, func() { w.removeClass(o) }
 	case *storagev1.CSIStorageCapacity:

@@ -61,6 +61,9 @@ func defaultConfig() *schedulerconfig.KubeSchedulerConfiguration {
 				// Else VolumeZone would answer first for claims that cannot be
 				// used yet, without saying what is missing.
 				PreFilter: schedulerv1.PluginSet{Enabled: []schedulerv1.Plugin{{Name: config.PluginName}}},
+				// Before DefaultPreemption, which would evict more pods while the
+				// volumes of the first ones are on their way.
+				PostFilter: schedulerv1.PluginSet{Enabled: []schedulerv1.Plugin{{Name: config.PluginName}}},
 			},
 			PluginConfig: []schedulerv1.PluginConfig{{
 				Name: names.NodeResourcesFit,

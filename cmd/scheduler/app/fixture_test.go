@@ -27,12 +27,13 @@ type volumePlugin struct {
 }
 
 var (
-	_ fwk.PreFilterPlugin = (*volumePlugin)(nil)
-	_ fwk.FilterPlugin    = (*volumePlugin)(nil)
-	_ fwk.PreScorePlugin  = (*volumePlugin)(nil)
-	_ fwk.ScorePlugin     = (*volumePlugin)(nil)
-	_ fwk.ReservePlugin   = (*volumePlugin)(nil)
-	_ fwk.PreBindPlugin   = (*volumePlugin)(nil)
+	_ fwk.PreFilterPlugin  = (*volumePlugin)(nil)
+	_ fwk.FilterPlugin     = (*volumePlugin)(nil)
+	_ fwk.PostFilterPlugin = (*volumePlugin)(nil)
+	_ fwk.PreScorePlugin   = (*volumePlugin)(nil)
+	_ fwk.ScorePlugin      = (*volumePlugin)(nil)
+	_ fwk.ReservePlugin    = (*volumePlugin)(nil)
+	_ fwk.PreBindPlugin    = (*volumePlugin)(nil)
 )
 
 func (*volumePlugin) Name() string { return config.PluginName }
@@ -45,6 +46,10 @@ func (*volumePlugin) PreFilterExtensions() fwk.PreFilterExtensions { return nil 
 
 func (*volumePlugin) Filter(context.Context, fwk.CycleState, *v1.Pod, fwk.NodeInfo) *fwk.Status {
 	return nil
+}
+
+func (*volumePlugin) PostFilter(context.Context, fwk.CycleState, *v1.Pod, fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+	return nil, fwk.NewStatus(fwk.Unschedulable)
 }
 
 func (*volumePlugin) PreScore(context.Context, fwk.CycleState, *v1.Pod, []fwk.NodeInfo) *fwk.Status {

@@ -29,15 +29,16 @@ type extensionPoint struct {
 }
 
 var (
-	preFilter = extensionPoint{"preFilter", func(p *schedulerconfig.Plugins) *schedulerconfig.PluginSet { return &p.PreFilter }}
-	filter    = extensionPoint{"filter", func(p *schedulerconfig.Plugins) *schedulerconfig.PluginSet { return &p.Filter }}
-	preScore  = extensionPoint{"preScore", func(p *schedulerconfig.Plugins) *schedulerconfig.PluginSet { return &p.PreScore }}
-	score     = extensionPoint{"score", func(p *schedulerconfig.Plugins) *schedulerconfig.PluginSet { return &p.Score }}
-	reserve   = extensionPoint{"reserve", func(p *schedulerconfig.Plugins) *schedulerconfig.PluginSet { return &p.Reserve }}
-	preBind   = extensionPoint{"preBind", func(p *schedulerconfig.Plugins) *schedulerconfig.PluginSet { return &p.PreBind }}
+	preFilter  = extensionPoint{"preFilter", func(p *schedulerconfig.Plugins) *schedulerconfig.PluginSet { return &p.PreFilter }}
+	filter     = extensionPoint{"filter", func(p *schedulerconfig.Plugins) *schedulerconfig.PluginSet { return &p.Filter }}
+	postFilter = extensionPoint{"postFilter", func(p *schedulerconfig.Plugins) *schedulerconfig.PluginSet { return &p.PostFilter }}
+	preScore   = extensionPoint{"preScore", func(p *schedulerconfig.Plugins) *schedulerconfig.PluginSet { return &p.PreScore }}
+	score      = extensionPoint{"score", func(p *schedulerconfig.Plugins) *schedulerconfig.PluginSet { return &p.Score }}
+	reserve    = extensionPoint{"reserve", func(p *schedulerconfig.Plugins) *schedulerconfig.PluginSet { return &p.Reserve }}
+	preBind    = extensionPoint{"preBind", func(p *schedulerconfig.Plugins) *schedulerconfig.PluginSet { return &p.PreBind }}
 
 	// volumePoints are the points that VolumeTopology and VolumeBinding have in
-	// common, which is all that either implements.
+	// common: all of VolumeBinding's.
 	volumePoints = []extensionPoint{preFilter, filter, preScore, score, reserve, preBind}
 	// bindingPoints are those without which pods would be placed without their
 	// volumes being found, kept or bound. Scoring may be left out.
@@ -99,6 +100,23 @@ func checkPlugins(profile *schedulerconfig.KubeSchedulerProfile) error {
       - name: %[2]s`, profile.SchedulerName, config.PluginName, strings.Join(missing, ", "))
 	}
 	return nil
+}
+
+// orderPostFilter lists VolumeTopology first at postFilter in the profiles that enable
+// it by multiPoint, as files written before it had a PostFilter do. Plugins added to
+// multiPoint run after the defaults, so DefaultPreemption would evict more pods before
+// VolumeTopology says that the volumes of the first ones are on their way.
+func orderPostFilter(profiles []schedulerconfig.KubeSchedulerProfile) {
+	for i := range profiles {
+		plugins := profiles[i].Plugins
+		if plugins == nil || !enabledAt(plugins, postFilter, config.PluginName) {
+			continue
+		}
+		named := func(p schedulerconfig.Plugin) bool { return p.Name == config.PluginName }
+		if !slices.ContainsFunc(plugins.PostFilter.Enabled, named) {
+			plugins.PostFilter.Enabled = slices.Insert(plugins.PostFilter.Enabled, 0, schedulerconfig.Plugin{Name: config.PluginName})
+		}
+	}
 }
 
 // missingPoints names the points that VolumeTopology needs and does not have.

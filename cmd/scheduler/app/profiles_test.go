@@ -4,6 +4,7 @@
 package app
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -272,6 +273,36 @@ func volumePluginOf(t *testing.T, plugins *schedulerconfig.Plugins) string {
 		return name
 	}
 	return ""
+}
+
+// TestPostFilterOrder: where VolumeTopology has a PostFilter, it runs before
+// DefaultPreemption.
+func TestPostFilterOrder(t *testing.T) {
+	profiles := map[string]string{
+		"by multiPoint alone": goodProfile,
+		"as the manual says": goodProfile + `
+    postFilter: {enabled: [{name: VolumeTopology}]}
+`,
+		"with another plugin listed": goodProfile + `
+    postFilter: {enabled: [{name: DefaultPreemption}]}
+`,
+	}
+	for name, profile := range profiles {
+		t.Run(name, func(t *testing.T) {
+			sched, _, _, err := setup(t, fileWithProfiles(t, profile))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var order []string
+			for _, plugin := range sched.Profiles["stowage-scheduler"].ListPlugins().PostFilter.Enabled {
+				order = append(order, plugin.Name)
+			}
+			ours, theirs := slices.Index(order, config.PluginName), slices.Index(order, names.DefaultPreemption)
+			if ours < 0 || theirs < 0 || ours > theirs {
+				t.Errorf("PostFilter runs %v, want %s before %s", order, config.PluginName, names.DefaultPreemption)
+			}
+		})
+	}
 }
 
 // TestEnabledAtAgreesWithFramework: what enabledAt concludes from a profile is

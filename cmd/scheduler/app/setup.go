@@ -42,6 +42,7 @@ func Setup(ctx context.Context, opts *options.Options, plugins frameworkruntime.
 		return nil, nil, err
 	}
 	completed := config.Complete()
+	orderPostFilter(completed.ComponentConfig.Profiles)
 	logDoubts(logger, &completed.ComponentConfig)
 
 	underWay := &bindings{}

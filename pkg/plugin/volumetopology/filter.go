@@ -62,7 +62,7 @@ func podsOn(info fwk.NodeInfo) iter.Seq[*v1.Pod] {
 }
 
 // RemovePod reckons with what evicting a pod from the node would free.
-func (p *Plugin) RemovePod(_ context.Context, cycle fwk.CycleState, pod *v1.Pod, removed fwk.PodInfo, info fwk.NodeInfo) *fwk.Status {
+func (p *Plugin) RemovePod(_ context.Context, cycle fwk.CycleState, _ *v1.Pod, removed fwk.PodInfo, info fwk.NodeInfo) *fwk.Status {
 	s, err := stateOf(cycle)
 	if err != nil {
 		return fwk.AsStatus(err)
@@ -72,13 +72,12 @@ func (p *Plugin) RemovePod(_ context.Context, cycle fwk.CycleState, pod *v1.Pod,
 	}
 	if freed := p.cache.Evictable(removed.GetPod()); len(freed) > 0 {
 		s.demand.Evict(info.Node().Name, freed)
-		p.cache.Consider(pod, info.Node().Name, freed)
 	}
 	return nil
 }
 
-// AddPod takes back what RemovePod reckoned with. A pod that was nominated to
-// the node has no volumes yet.
+// AddPod takes back what RemovePod reckoned with. What a pod needs that is nominated to
+// the node was withheld by PreFilter already, from any node that reaches it.
 func (p *Plugin) AddPod(_ context.Context, cycle fwk.CycleState, _ *v1.Pod, added fwk.PodInfo, info fwk.NodeInfo) *fwk.Status {
 	s, err := stateOf(cycle)
 	if err != nil {

@@ -5,8 +5,9 @@
 // place of VolumeBinding in a kube-scheduler profile. It only adapts: what fits
 // is decided by package volumecache, what is written by package binder.
 //
-// To use it in another build of kube-scheduler, register New under Name and
-// disable VolumeBinding in the profiles that enable VolumeTopology.
+// To use it in another build of kube-scheduler, register New under Name, disable
+// VolumeBinding in the profiles that enable VolumeTopology, and list VolumeTopology
+// under postFilter, so that it runs before DefaultPreemption.
 package volumetopology
 
 import (
@@ -48,6 +49,7 @@ var (
 	_ fwk.PreFilterPlugin     = (*Plugin)(nil)
 	_ fwk.PreFilterExtensions = (*Plugin)(nil)
 	_ fwk.FilterPlugin        = (*Plugin)(nil)
+	_ fwk.PostFilterPlugin    = (*Plugin)(nil)
 	_ fwk.PreScorePlugin      = (*Plugin)(nil)
 	_ fwk.ScorePlugin         = (*Plugin)(nil)
 	_ fwk.ReservePlugin       = (*Plugin)(nil)

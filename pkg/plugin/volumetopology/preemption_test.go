@@ -5,6 +5,7 @@ package volumetopology
 
 import (
 	"testing"
+	"testing/synctest"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -164,8 +165,9 @@ func TestDryRun(t *testing.T) {
 	}
 }
 
-// TestOneVictimOnly: from the moment that a victim was chosen until its volume
-// is back, no node may be asked for another one.
+// TestOneVictimOnly: from the moment that a victim is being deleted until its volume is
+// back, plugins that come after ours are not asked for another one, and the nomination
+// stays.
 func TestOneVictimOnly(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, localClass().Obj(), node("a").Obj(), node("b").Obj(), claim("c", "1Gi").Obj())
@@ -173,51 +175,74 @@ func TestOneVictimOnly(t *testing.T) {
 	w.put(held(victim, deleted("v", "a", "1Gi"))...)
 	w.put(held(spared, deleted("w", "b", "1Gi"))...)
 	p := important("p", "c")
-	w.put(p)
-
-	first := w.begin(p)
-	dry := first.state.Clone()
-	for _, other := range []*v1.Pod{victim, spared} {
-		removed, err := framework.NewPodInfo(other)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if status := w.RemovePod(t.Context(), dry, p, removed, w.info(other.Spec.NodeName, other)); !status.IsSuccess() {
-			t.Fatal(status)
-		}
-	}
-	p = p.DeepCopy()
+	w.begin(p) // else it would have been nominated before the engine started
 	p.Status.NominatedNodeName = "a"
+	w.put(p)
 
 	claimed := claim("victim-scratch", "1Gi").Bound("v").OwnedBy(victim)
 	used := deleted("v", "a", "1Gi").ClaimRef("default", "victim-scratch", "pvc-victim-scratch")
+	leaving := builders.MakePod("victim").UID("pod-victim").Node("a").Priority(1).Deleting().Ephemeral("scratch", claim("", "1Gi").Obj()).Obj()
 	steps := []struct {
-		what string
-		do   func()
-		want fwk.Code
+		what  string
+		do    func()
+		waits bool
 	}{
-		{"the victim is being deleted", func() {
-			w.put(builders.MakePod("victim").UID("pod-victim").Node("a").Priority(1).Deleting().Ephemeral("scratch", claim("", "1Gi").Obj()).Obj())
-		}, fwk.UnschedulableAndUnresolvable},
-		{"the victim is gone, and nobody has deleted its claim yet", func() { w.remove(victim) }, fwk.UnschedulableAndUnresolvable},
-		{"the claim is being deleted", func() { w.put(claimed.Deleting().Obj()) }, fwk.UnschedulableAndUnresolvable},
-		{"the claim is gone, and nobody has released the volume yet", func() { w.remove(claimed.Obj()) }, fwk.UnschedulableAndUnresolvable},
-		{"the volume is released", func() { w.put(used.Phase(v1.VolumeReleased).Obj()) }, fwk.UnschedulableAndUnresolvable},
-		{"the volume is gone, the disk is being cleaned", func() { w.remove(used.Obj()) }, fwk.UnschedulableAndUnresolvable},
+		{"the victim is being deleted", func() { w.put(leaving) }, true},
+		{"the victim is gone, and its claim is not deleted yet", func() { w.remove(leaving) }, true},
+		{"the claim is being deleted", func() { w.put(claimed.Deleting().Obj()) }, true},
+		{"the claim is gone, and the volume not released yet", func() { w.remove(claimed.Obj()) }, true},
+		{"the volume is released", func() { w.put(used.Phase(v1.VolumeReleased).Obj()) }, true},
+		{"the volume is gone, the disk is being cleaned", func() { w.remove(used.Obj()) }, true},
 		{"a volume on the other node is released", func() {
 			w.put(deleted("x", "b", "1Gi").ClaimRef("default", "old", "pvc-old").Phase(v1.VolumeReleased).Obj())
-		}, fwk.UnschedulableAndUnresolvable},
-		{"the disk is back, and somebody else has it", func() {
+		}, true},
+		{"the disk is back, and another pod has it", func() {
 			w.put(deleted("v2", "a", "1Gi").Obj())
+			w.put(claim("quick", "1Gi").Bound("v2").Obj())
 			w.put(deleted("v2", "a", "1Gi").ClaimRef("default", "quick", "pvc-quick").Phase(v1.VolumeBound).Obj())
-		}, fwk.Unschedulable},
+		}, false},
 	}
 	for _, step := range steps {
 		step.do()
-		if got := w.begin(p).filter("b", spared); got.Code() != step.want {
-			t.Errorf("%s: the other node says %v, want %v", step.what, got.Code(), step.want)
+		c, other := w.begin(p), fwk.Unschedulable
+		if step.waits {
+			other = fwk.UnschedulableAndUnresolvable
+		}
+		if got := c.filter("b", spared); got.Code() != other {
+			t.Errorf("%s: the other node says %v, want %v", step.what, got.Code(), other)
+		}
+		statuses := framework.NewDefaultNodeToStatus()
+		for _, name := range []string{"a", "b"} {
+			statuses.Set(name, c.filter(name).WithPlugin(Name))
+		}
+		next := &evicting{}
+		result, status := c.postFilter(next, statuses)
+		if next.ran == step.waits {
+			t.Errorf("%s: the next plugin ran: %t, want %t", step.what, next.ran, !step.waits)
+		}
+		if step.waits && (result != nil || status.Code() != fwk.UnschedulableAndUnresolvable) {
+			t.Errorf("%s: result %v, status %v; want none, which keeps the nomination, and UnschedulableAndUnresolvable", step.what, result, status)
 		}
 		w.check()
+	}
+}
+
+// TestNominatedNodeRuledOut: nothing is waited for on a node that another plugin rejects
+// for good.
+func TestNominatedNodeRuledOut(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, localClass().Obj(), node("a").Obj(), node("b").Obj(), claim("c", "1Gi").Obj(),
+		deleted("v", "a", "1Gi").ClaimRef("default", "old", "pvc-old").Phase(v1.VolumeReleased).Obj())
+	w.put(held(holder("spared", "b"), deleted("w", "b", "1Gi"))...)
+	p := important("p", "c")
+	p.Status.NominatedNodeName = "a"
+	for code, wantRan := range map[fwk.Code]bool{fwk.Unschedulable: false, fwk.UnschedulableAndUnresolvable: true} {
+		statuses := framework.NewDefaultNodeToStatus()
+		statuses.Set("a", fwk.NewStatus(code).WithPlugin("NodeUnschedulable"))
+		next := &evicting{}
+		if w.begin(p).postFilter(next, statuses); next.ran != wantRan {
+			t.Errorf("the node says %v: the next plugin ran: %t, want %t", code, next.ran, wantRan)
+		}
 	}
 }
 
@@ -232,4 +257,29 @@ func TestNothingAwaited(t *testing.T) {
 	if got := w.begin(important("p", "c")).filter("b", spared); got.Code() != fwk.Unschedulable {
 		t.Errorf("status %v, want Unschedulable", got.Code())
 	}
+}
+
+// TestWithheldUntilNominationEnds: a pod of lower priority does not get the volume of a
+// nominated pod, and is tried again when that one is gone.
+func TestWithheldUntilNominationEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, localClass().Obj(), node("a").Obj(), claim("c", "1Gi").Obj(), claim("low", "1Gi").Obj(), volume("v", "a", "1Gi").Obj())
+		first, low := important("p", "c"), pod("low", "low")
+		first.Status.NominatedNodeName, low.Spec.SchedulerName = "a", "profile"
+		w.put(first, low)
+		if got := w.begin(low).filter("a"); got.Code() != fwk.UnschedulableAndUnresolvable {
+			t.Errorf("the volume of a nominated pod: status %v, want UnschedulableAndUnresolvable", got.Code())
+		}
+		if got := w.begin(first).filter("a"); !got.IsSuccess() {
+			t.Errorf("the nominated pod itself: %v", got)
+		}
+		w.remove(first)
+		if got, want := <-w.activated, "default/low"; got != want {
+			t.Errorf("pod %s is tried again when the nominated one is gone, want %s", got, want)
+		}
+		if got := w.begin(low).filter("a"); !got.IsSuccess() {
+			t.Errorf("after the nominated pod: %v", got)
+		}
+	})
 }

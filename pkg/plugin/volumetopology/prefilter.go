@@ -27,12 +27,15 @@ func (p *Plugin) PreFilter(ctx context.Context, cycle fwk.CycleState, pod *v1.Po
 	case err != nil:
 		return nil, fwk.AsStatus(err)
 	case refusal != nil:
+		cycle.Write(stateKey, &state{refused: true})
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, refusal.Error())
 	}
-	cycle.Write(stateKey, &state{demand: begun.Demand, awaiting: begun.Awaiting})
+	s := &state{demand: begun.Demand, awaiting: begun.Awaiting}
+	cycle.Write(stateKey, s)
 	nodes, reason := p.cache.Nodes(begun.Demand)
 	switch {
 	case reason.Code != match.Fits:
+		s.refused = true
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, reason.Code.String())
 	case nodes == nil:
 		return nil, nil

@@ -18,8 +18,10 @@ const stateKey fwk.StateKey = "stowage.dev/" + Name
 type state struct {
 	// demand is nil for a pod without claims.
 	demand *volumecache.Demand
-	// awaiting: volumes that preemption freed for the pod are on their way, so
-	// no refusal may lead to more preemption.
+	// refused: PreFilter refused the pod.
+	refused bool
+	// awaiting: what the pod needs on the node that it is nominated to is on its way
+	// there, so no other node may be preempted on.
 	awaiting bool
 	// plan is what Reserve decided to write.
 	plan *plan.Plan

@@ -32,8 +32,8 @@ func New(cache *volumecache.Cache) *Attempts {
 // Attempt is a pod's claims, compiled for one cycle.
 type Attempt struct {
 	Demand *volumecache.Demand
-	// Awaiting: volumes that preemption freed for the pod are on their way, so
-	// no refusal may lead to more preemption.
+	// Awaiting: what the pod needs on the node that it is nominated to is on its way
+	// there, so no other node may be preempted on.
 	Awaiting bool
 }
 
@@ -51,14 +51,19 @@ func (a *Attempts) Begin(ctx context.Context, pod *v1.Pod) (at Attempt, refusal,
 	case why != nil:
 		return at, why, nil
 	}
-	return Attempt{Demand: demand, Awaiting: a.cache.Awaits(pod)}, nil, nil
+	a.cache.Withhold(demand)
+	return Attempt{Demand: demand, Awaiting: a.cache.Awaits(demand)}, nil, nil
 }
 
 // EvictionHelps tells whether the claims, which do not fit the node for the
 // reason given, would if all of its pods of lower priority left and their
 // ephemeral volumes came back. It does not look at the pods unless they matter.
 func (a *Attempts) EvictionHelps(at Attempt, node *v1.Node, pods iter.Seq[*v1.Pod], why match.Reason) bool {
-	if at.Awaiting || why.Code != match.NoVolume && why.Code != match.NotEnoughSpace || !a.cache.AnyEvictable() {
+	if at.Awaiting {
+		// Else the scheduler would clear the nomination.
+		return node.Name == at.Demand.Pod().Status.NominatedNodeName
+	}
+	if why.Code != match.NoVolume && why.Code != match.NotEnoughSpace || !a.cache.AnyEvictable() {
 		return false
 	}
 	priority, demand := corev1helpers.PodPriority(at.Demand.Pod()), at.Demand

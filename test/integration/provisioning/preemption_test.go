@@ -183,3 +183,114 @@ func TestNoUselessPreemption(t *testing.T) {
 		})
 	}
 }
+
+// busy makes pods ask for so much CPU that no other such pod is on their node.
+func busy(pod *builders.Pod) *builders.Pod { return pod.Requests("20", "1Gi") }
+
+// waiting is a story in which a pod has been evicted for an important one, and its
+// volume is not free again yet.
+type waiting struct {
+	*fixture.Env
+	holders    []*v1.Pod
+	pod        *v1.Pod
+	node, disk string // where the victim was, and its volume
+}
+
+// evictOne tells the story up to the moment when the volume is Released.
+func evictOne(e *fixture.Env) *waiting {
+	e.T.Helper()
+	w := &waiting{Env: e}
+	for _, name := range []string{"a", "b", "c"} {
+		e.AddNodes(e.Node(name))
+		e.CreatePVs(disk(e, name))
+		pod := e.CreatePod(busy(e.Pod("on-"+name)).NodeSelector(v1.LabelHostname, e.Name(name)).Ephemeral("scratch", e.PVC("").Obj()))
+		e.WaitScheduled(pod, name)
+		e.WaitBound("on-"+name+"-scratch", "disk-"+name)
+		w.holders = append(w.holders, pod)
+	}
+	e.CreatePVC(e.PVC("data").Request("2Gi"))
+	object := busy(e.Pod("important")).PVC("data").Obj()
+	object.Spec.PriorityClassName = important
+	w.pod = e.CreatePodObject(object)
+	e.Wait("a pod of low priority to go", func() bool { return len(victims(e, w.holders)) > 0 })
+	w.node = victims(e, w.holders)[0].Name[len("on-"):]
+	w.disk = "disk-" + w.node
+	e.WaitPV(w.disk, "Released", released)
+	return w
+}
+
+// tryAgain has the scheduler look at the important pod a few times.
+func (w *waiting) tryAgain(s *fixture.Scheduler, while string) {
+	w.T.Helper()
+	for range 3 {
+		before := s.Attempts(w.pod)
+		s.Scheduler.SchedulingQueue.Activate(klog.Background(), map[string]*v1.Pod{w.pod.Namespace + "/" + w.pod.Name: w.SeenPod(w.pod.Name)})
+		w.WaitAttempt(s, w.pod, before+1)
+	}
+	w.wantOneVictim(while)
+	if got := w.SeenPod(w.pod.Name).Status.NominatedNodeName; got != w.Name(w.node) {
+		w.T.Errorf("while %s, the pod is nominated to node %q, want %q\n%s", while, got, w.Name(w.node), w.Dump())
+	}
+}
+
+func (w *waiting) wantOneVictim(while string) {
+	w.T.Helper()
+	if gone := victims(w.Env, w.holders); len(gone) != 1 {
+		w.T.Errorf("%d pods were evicted while %s, want 1\n%s", len(gone), while, w.Dump())
+	}
+}
+
+// TestFreedStorageIsKept: while the disk of the only victim is cleaned, the important pod
+// stays nominated, so that no pod of low priority takes the victim's CPU, and when the
+// volume is back, no such pod takes that, though it may be tried first.
+func TestFreedStorageIsKept(t *testing.T) {
+	t.Parallel()
+	e := fixture.New(t)
+	s := e.Start(fixture.SchedulerOptions{MaxBackoffSeconds: 4})
+	e.Use(s.Name())
+	w := evictOne(e)
+	w.tryAgain(s, "the volume is Released")
+	e.WaitUnschedulable(w.pod, "waiting for the storage of evicted pods to be available again on node")
+	cpu := e.CreatePod(busy(e.Pod("cpu")))
+	e.WaitUnschedulable(cpu, "Insufficient cpu")
+	remove(e, w.disk)
+	w.tryAgain(s, "the disk is being cleaned")
+	e.CreatePVC(e.PVC("rival").Request("1Gi"))
+	rival := e.CreatePod(e.Pod("rival").PVC("rival"))
+	e.WaitUnschedulable(rival, noVolume)
+	e.CreatePVs(e.LocalPV("cleaned", w.node).Capacity("2Gi").ReclaimPolicy(v1.PersistentVolumeReclaimDelete).ProvisionedBy(cleaner))
+	e.WaitScheduled(w.pod, w.node)
+	e.WaitBound("data", "cleaned")
+	w.wantOneVictim("the volume was published")
+	for _, pod := range []*v1.Pod{cpu, rival} {
+		if seen := e.SeenPod(pod.Name); seen == nil || seen.UID != pod.UID || seen.Spec.NodeName != "" {
+			t.Errorf("pod %s of low priority was placed on what was freed\n%s", pod.Name, e.Dump())
+		}
+	}
+	e.NoVolumeTwice()
+}
+
+// TestRestartWhileCleaning: a scheduler that is started while the disk is cleaned knows
+// from the objects that the pod waits, and evicts nothing.
+func TestRestartWhileCleaning(t *testing.T) {
+	t.Parallel()
+	e := fixture.New(t)
+	options := fixture.SchedulerOptions{Profiles: []fixture.Profile{{Name: e.Name("restarted")}}}
+	s := e.Start(options)
+	e.Use(s.Name())
+	w := evictOne(e)
+	w.tryAgain(s, "the volume is Released")
+	s.Stop()
+	s = e.Start(options)
+	e.WaitAttempt(s, w.pod, 1)
+	w.tryAgain(s, "the volume is Released and the scheduler has been restarted")
+	s.Stop()
+	remove(e, w.disk)
+	s = e.Start(options)
+	e.WaitAttempt(s, w.pod, 1)
+	w.tryAgain(s, "the volume is gone and the scheduler has been restarted")
+	e.CreatePVs(e.LocalPV("cleaned", w.node).Capacity("2Gi").ReclaimPolicy(v1.PersistentVolumeReclaimDelete).ProvisionedBy(cleaner))
+	e.WaitScheduled(w.pod, w.node)
+	e.WaitBound("data", "cleaned")
+	w.wantOneVictim("the volume was published")
+}

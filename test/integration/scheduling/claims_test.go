@@ -4,6 +4,7 @@
 package scheduling_test
 
 import (
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -67,7 +68,11 @@ func TestMissingClaim(t *testing.T) {
 			volumes: []*builders.PV{e.LocalPV("volume", "a")},
 			pod:     e.Pod("pod").PVC("data"),
 		})
-		e.WaitUnschedulable(pod, `persistentvolumeclaim "data" not found`)
+		refused := e.WaitUnschedulable(pod, `persistentvolumeclaim "data" not found`)
+		// What plugins after ours say, which have not seen the pod, must not follow.
+		if got := fixture.Refusal(refused); !strings.HasSuffix(got, `: persistentvolumeclaim "data" not found.`) {
+			t.Errorf("the pod is told %q, want no more than the sentence on the claim", got)
+		}
 		e.CreatePVC(e.PVC("data"))
 		e.WaitScheduled(pod, "a")
 		wantBindings(e, map[string]string{"data": "volume"})

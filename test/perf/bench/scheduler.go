@@ -29,6 +29,9 @@ const topologyProfile = `  plugins:
     preFilter:
       enabled:
       - name: VolumeTopology
+    postFilter:
+      enabled:
+      - name: VolumeTopology
 `
 
 const pvControllerArgs = `  pluginConfig:

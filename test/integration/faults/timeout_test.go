@@ -36,7 +36,6 @@ func bindTimeout(s *story) {
 		s.CreateClass(s.Class("made").Provisioner(silent))
 		s.CreatePVC(s.PVC("static"))
 		s.CreatePVC(s.PVC("dynamic").Class(s.Name("made")))
-		s.CreatePVC(s.PVC("other"))
 	}
 	ordinary := s.profile.Args
 	var pod *v1.Pod
@@ -60,14 +59,13 @@ func bindTimeout(s *story) {
 		}
 		s.DeletePod(pod)
 		s.wantFree("existing")
-		next := s.CreatePod(s.Pod("other").PVC("other"))
+		next := s.CreatePod(s.Pod("next").PVC("static"))
 		wantSettled(s.Env, next)
 		s.DeletePod(next)
 	}
 	s.after = func() {
 		if s.alone {
 			s.start()
-			s.CreatePVs(s.LocalPV("late", "a"))
 			pod = s.CreatePod(s.Pod("pod").PVC("static", "dynamic"))
 		}
 		claim := s.SeenPVC("dynamic")

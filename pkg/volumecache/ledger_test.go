@@ -101,19 +101,22 @@ func TestReleaseWakes(t *testing.T) {
 		},
 		"the node of a claim that both use": {
 			do: func(t *testing.T, w *world) {
-				p := pod("first", "c")
+				p := pod("first", "u")
 				reserve(t, w, p)
-				w.put(pod("shares", "c"))
-				if got := w.fits(pod("shares", "c"), "b"); got == match.Fits {
-					t.Fatal("the pod fits where the claim's volume is not")
+				w.put(pod("shares", "u"))
+				if got := w.fits(pod("shares", "u"), "b"); got == match.Fits {
+					t.Fatal("the pod fits where the claim's volume is not made")
 				}
 				w.Release(p.UID)
 			},
 			want: []string{"shares"},
 		},
-		"the pod was refused before the other reserved": {
+		"the pod was refused before the other reserved": { // for other reasons on node a
 			do: func(t *testing.T, w *world) {
-				w.refuse(t, pod("two", "d", "e"))
+				w.put(pod("waits", "d"))
+				if got := w.fits(pod("waits", "d"), "b"); got == match.Fits {
+					t.Fatal("the pod fits node b")
+				}
 				reserve(t, w, first)
 				w.Release(first.UID)
 			},
@@ -131,6 +134,18 @@ func TestReleaseWakes(t *testing.T) {
 			},
 			want: []string{"two"},
 		},
+		"the driver reported more, which was not enough beside what was reserved": {
+			do: func(t *testing.T, w *world) {
+				p := pod("first", "made")
+				reserve(t, w, p)
+				w.put(pod("made-too", "made2"), builders.MakeCapacity("r", "csi").Hostname("a").Capacity("110Gi").Obj())
+				if w.CapacityHelps(w.demand(pod("made-too", "made2")), builders.MakeCapacity("r", "csi").Obj()) {
+					t.Fatal("the report is said to help")
+				}
+				w.Release(p.UID)
+			},
+			want: []string{"made-too"},
+		},
 		"the pod has reserved since it was refused": {
 			do: func(t *testing.T, w *world) {
 				reserve(t, w, first)
@@ -146,6 +161,9 @@ func TestReleaseWakes(t *testing.T) {
 				w.refuse(t, pod("waits", "d"))
 				w.Release(first.UID)
 				w.remove(pod("waits"))
+				if len(w.ledger.refused) > 0 {
+					t.Error("the refusal of a pod is kept that is gone")
+				}
 			},
 		},
 		"it was bound": {
@@ -188,8 +206,8 @@ func TestReleaseWakes(t *testing.T) {
 		t.Run(story, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, node("a"), node("b"), wffc("local"), wffc("else"), dynamic("csi", "driver"), tracked("driver"),
-					localPV("v", "a", "1Gi").Obj(), builders.MakeCapacity("r", "csi").Hostname("a").Capacity("100Gi").Obj(),
+				w := newWorld(t, node("a"), node("b"), wffc("local"), wffc("else"), dynamic("csi", "driver"), tracked("driver"), dynamic("untracked", "other"),
+					localPV("v", "a", "1Gi").Obj(), pvc("u", "1Gi").Class("untracked").Obj(), builders.MakeCapacity("r", "csi").Hostname("a").Capacity("100Gi").Obj(),
 					pvc("c", "1Gi").Obj(), pvc("d", "1Gi").Obj(), pvc("e", "1Gi").Obj(), pvc("large", "2Gi").Obj(), pvc("o", "1Gi").Class("else").Obj(),
 					pvc("made", "60Gi").Class("csi").Obj(), pvc("made2", "60Gi").Class("csi").Obj(), pvc("vast", "101Gi").Class("csi").Obj())
 				all := w.listen(t)

@@ -153,8 +153,14 @@ func (c *Cache) tracks(class string) bool {
 	return err == nil && driver.Spec.StorageCapacity != nil && *driver.Spec.StorageCapacity
 }
 
-// notePublished notes that the object of a volume is new: that of one that was gone, or
-// what was made of its disk.
+// published tells whether the PV controller has made the volume Available, or more. Until
+// then it serves no claim.
+func published(pv *v1.PersistentVolume) bool {
+	return pv.Status.Phase != "" && pv.Status.Phase != v1.VolumePending
+}
+
+// notePublished notes that a volume is new: one that was gone, or what was made of its
+// disk.
 func (c *Cache) notePublished(v *volume) {
 	gone := c.returning.gone
 	i := slices.IndexFunc(gone, func(g goneVolume) bool { return g.name == v.Name })

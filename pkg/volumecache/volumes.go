@@ -84,7 +84,8 @@ func (c *Cache) ApplyVolume(pv *v1.PersistentVolume) {
 	if old != nil {
 		c.dropVolume(old)
 		v.hold = old.hold
-	} else {
+	}
+	if published(pv) && (old == nil || !published(old.PV)) {
 		c.notePublished(v)
 	}
 	c.volume[pv.Name] = v

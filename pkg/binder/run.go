@@ -58,6 +58,8 @@ type provision struct {
 	// there is one.
 	claim  *v1.PersistentVolumeClaim
 	volume *v1.PersistentVolume
+	// unbound is when the volume was first seen without phase Bound; zero: never.
+	unbound time.Time
 }
 
 func newRun(b *Binder, p *plan.Plan, changed <-chan struct{}) *run {

@@ -347,6 +347,28 @@ func TestClaimIsLeftToThePVController(t *testing.T) {
 	}
 }
 
+// A PV controller that took long to set a provisioned volume Bound is behind: nothing is
+// left to it.
+func TestClaimIsNotLeftToABusyPVController(t *testing.T) {
+	t.Parallel()
+	for lag, want := range map[time.Duration]time.Duration{100 * time.Millisecond: time.Second, 300 * time.Millisecond: 0} {
+		t.Run(lag.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, claim("p").SelectedNode("n1").Provisioner("csi"), volume("pv-p").ClaimRef("default", "p", "uid-p").Phase(v1.VolumePending))
+				done := make(chan error, 1)
+				go func() { done <- c.binder(binder.Direct).Bind(t.Context(), c.plan("p+csi")) }()
+				c.waits(done)
+				time.Sleep(lag) //nolint:forbidigo // the bubble's time
+				begin := time.Now()
+				c.editVolume("pv-p", func(v *v1.PersistentVolume) { v.Status.Phase = v1.VolumeBound })
+				if err := <-done; err != nil || time.Since(begin) != want {
+					t.Errorf("error %v after %s, want none after %s", err, time.Since(begin), want)
+				}
+			})
+		})
+	}
+}
+
 // Without a PV controller nothing of a static binding waits.
 func TestWithoutPVControllerNothingWaits(t *testing.T) {
 	t.Parallel()

@@ -69,7 +69,8 @@ func askAboutPart(e *fixture.Env) {
 		return builders.MakePod(name).Namespace(e.Namespace).SchedulerName(d.name).PVC("data")
 	}
 
-	d := own(e, plan{mode: "full", name: "extender-part", also: []string{"extender-all"}, scheduler: []string{"percentageOfNodesToScore: 100\n", "percentageOfNodesToScore: 0 # the default\n"}})
+	// Of 16 nodes at a time the scheduler takes those that are checked first: on a loaded machine any.
+	d := own(e, plan{mode: "full", name: "extender-part", also: []string{"extender-all"}, scheduler: []string{"percentageOfNodesToScore: 100\n", "percentageOfNodesToScore: 0 # the default\nparallelism: 1\n"}})
 	// The scheduler goes through nodes in the order in which it hears of them, which is any order
 	// if it begins when they are there.
 	e.AddNodes(machines[:nodes-1]...)

@@ -139,7 +139,7 @@ func writeUntilKilled() {
 	if folder == "" {
 		return
 	}
-	s, err := Open(folder)
+	s, err := Open(folder, "/proc")
 	for i := int64(1); err == nil; i++ {
 		r := record("wwn:0x1")
 		r.Generation, r.Step = i, strings.Repeat("x", int(i%4096))

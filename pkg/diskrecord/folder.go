@@ -10,8 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-
-	"golang.org/x/sys/unix"
 )
 
 // folder is what a store needs of the folder it lives in. Names are those of
@@ -33,14 +31,15 @@ type folder interface {
 // locked is a real folder that no other process has.
 type locked struct {
 	root *os.Root
-	// self is the folder, for the lock and for sync.
-	self *os.File
+	// self is the folder, for the first of locks and for sync.
+	self  *os.File
+	locks []*fileLock
 }
 
 var _ folder = (*locked)(nil)
 
 // lock makes the folder if it is not there, and locks it. It does not wait.
-func lock(path string) (*locked, error) {
+func lock(path, proc string) (*locked, error) {
 	if err := makeFolder(filepath.Clean(path)); err != nil {
 		return nil, err
 	}
@@ -53,7 +52,7 @@ func lock(path string) (*locked, error) {
 		return nil, errors.Join(err, root.Close())
 	}
 	l := &locked{root: root, self: self}
-	if err := l.own(); err != nil {
+	if err := l.own(proc); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
@@ -82,20 +81,9 @@ func makeFolder(path string) error {
 
 // own takes the lock, which ends with the process at the latest, and keeps others
 // out of the folder.
-func (l *locked) own() error {
-	conn, err := l.self.SyscallConn()
-	if err != nil {
+func (l *locked) own(proc string) error {
+	if err := l.acquire(proc); err != nil {
 		return err
-	}
-	var locking error
-	if err := conn.Control(func(fd uintptr) { locking = unix.Flock(int(fd), unix.LOCK_EX|unix.LOCK_NB) }); err != nil {
-		return err
-	}
-	if errors.Is(locking, unix.EWOULDBLOCK) {
-		return ErrLocked
-	}
-	if locking != nil {
-		return fmt.Errorf("lock: %w", locking)
 	}
 	info, err := l.self.Stat()
 	if err != nil || info.Mode().Perm() == 0o700 {
@@ -149,5 +137,14 @@ func (l *locked) remove(name string) error { return l.root.Remove(name) }
 
 func (l *locked) sync() error { return l.self.Sync() }
 
-// Close gives the lock back.
-func (l *locked) Close() error { return errors.Join(l.self.Close(), l.root.Close()) }
+// Close releases the locks.
+func (l *locked) Close() error {
+	var problems error
+	for i, lock := range l.locks {
+		problems = errors.Join(problems, lock.release())
+		if i > 0 { // the first is the folder itself
+			problems = errors.Join(problems, lock.file.Close())
+		}
+	}
+	return errors.Join(problems, l.self.Close(), l.root.Close())
+}

@@ -45,7 +45,7 @@ func TestBlankProofsSurviveARestart(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, err := Open(folder)
+			s, err := Open(folder, "/proc")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -58,7 +58,7 @@ func TestBlankProofsSurviveARestart(t *testing.T) {
 				t.Fatal(err)
 			}
 			test.change(t, filepath.Join(folder, proofsFile))
-			if s, err = Open(folder); err != nil {
+			if s, err = Open(folder, "/proc"); err != nil {
 				t.Fatal(err)
 			}
 			defer s.Close()

@@ -56,6 +56,12 @@ type Store struct {
 	index map[key]map[disk.Identity]bool
 	// damaged is by file name.
 	damaged map[string]*Damaged
+
+	// predecessor is the ID of a killed process that had the folder before and has not ended,
+	// 0 if there is none; unfinished are the disks that it may be cleaning still.
+	predecessor func() int
+	killed      int
+	unfinished  map[disk.Identity]bool
 }
 
 // key is what records are looked up by.
@@ -82,7 +88,7 @@ func keysOf(r *disk.Record) []key {
 }
 
 func newStore(files folder) *Store {
-	return &Store{folder: files, records: map[disk.Identity]disk.Record{}, index: map[key]map[disk.Identity]bool{}, damaged: map[string]*Damaged{}}
+	return &Store{folder: files, records: map[disk.Identity]disk.Record{}, index: map[key]map[disk.Identity]bool{}, damaged: map[string]*Damaged{}, unfinished: map[disk.Identity]bool{}}
 }
 
 // set adds a record, or replaces the one of the same identity. The caller holds known, or
@@ -115,8 +121,12 @@ func (s *Store) unset(identity disk.Identity) {
 // Open reads the records in a folder, which it makes if need be, and keeps the
 // folder for itself until Close: ErrLocked if another agent has it. Records that
 // cannot be read are no error, see Damaged. Files with other names are left alone.
-func Open(path string) (*Store, error) {
-	files, err := lock(path)
+//
+// A process that has the folder, was killed and cannot end, because a disk does not answer,
+// is no obstacle; see Predecessor. proc is where the processes of the node are found, "/proc"
+// on the node itself.
+func Open(path, proc string) (*Store, error) {
+	files, err := lock(path, proc)
 	if err != nil {
 		return nil, fmt.Errorf("open disk records in %s: %w", path, err)
 	}
@@ -124,7 +134,33 @@ func Open(path string) (*Store, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("read disk records in %s: %w", path, err), files.Close())
 	}
+	s.predecessor = func() int { return files.predecessor(proc) }
+	if s.killed = s.predecessor(); s.killed != 0 {
+		for identity, record := range s.records {
+			if record.State == disk.Cleaning {
+				s.unfinished[identity] = true
+			}
+		}
+	}
 	return s, nil
+}
+
+// Predecessor is the ID of a process that had the folder before, was killed and has not ended;
+// 0 if there is none, or it has ended at the last Recheck.
+func (s *Store) Predecessor() int {
+	s.known.RLock()
+	defer s.known.RUnlock()
+	return s.killed
+}
+
+// Cleaner is the Predecessor, if it may be cleaning the disk still; 0 if not.
+func (s *Store) Cleaner(identity disk.Identity) int {
+	s.known.RLock()
+	defer s.known.RUnlock()
+	if !s.unfinished[identity] {
+		return 0
+	}
+	return s.killed
 }
 
 func load(files folder) (*Store, error) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"golang.org/x/sys/unix"
 
 	"stowage.dev/stowage/pkg/local/disk"
 )
@@ -33,7 +34,7 @@ func record(identity disk.Identity) disk.Record {
 
 func open(t *testing.T, folder string) *Store {
 	t.Helper()
-	s, err := Open(folder)
+	s, err := Open(folder, "/proc")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,6 +225,23 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
+// TestCloseUnlocks: a descriptor that a child process inherited does not keep the records locked
+// after they are closed.
+func TestCloseUnlocks(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	s := open(t, folder)
+	inherited, err := unix.Dup(int(s.folder.(*locked).self.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Close(inherited) })
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	open(t, folder)
+}
+
 func TestDelete(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -278,7 +296,7 @@ func TestFolderIsSharedWithNobody(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	s := open(t, folder)
-	if _, err := Open(folder); !errors.Is(err, ErrLocked) {
+	if _, err := Open(folder, "/proc"); !errors.Is(err, ErrLocked) {
 		t.Fatalf("second Open: %v, want %v", err, ErrLocked)
 	}
 	put(t, s, record("wwn:0x1"))
@@ -297,7 +315,7 @@ func TestOpenFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{file, filepath.Join(file, "disks")} {
-		if _, err := Open(path); err == nil {
+		if _, err := Open(path, "/proc"); err == nil {
 			t.Errorf("Open(%s) has made a folder of a file", path)
 		}
 	}

@@ -65,7 +65,7 @@ func (s *Store) Delete(identity disk.Identity) error {
 }
 
 // Recheck looks again at the records that could not be read: an administrator may
-// have moved them away or repaired them.
+// have moved them away or repaired them. It also looks whether Predecessor has ended.
 func (s *Store) Recheck() {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -74,8 +74,13 @@ func (s *Store) Recheck() {
 	for _, damaged := range s.Damaged() {
 		again.take(damaged.File)
 	}
+	killed := s.Predecessor()
+	if killed != 0 {
+		killed = s.predecessor()
+	}
 	s.known.Lock()
 	defer s.known.Unlock()
+	s.killed = killed
 	s.damaged = again.damaged
 	for _, record := range again.records {
 		s.set(record)

@@ -4,6 +4,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -20,6 +21,11 @@ import (
 	"k8s.io/klog/v2"
 )
 
+// maxHandshakes is how many clients of calls may be in their TLS handshake. Only those with a
+// certificate get beyond it. It is far more than a scheduler opens at once: Go's client dials
+// for each call that finds no connection, and a call whose handshake is cut off has failed.
+const maxHandshakes = 1024
+
 // CallsConfig says what calls to serve, to whom and where.
 type CallsConfig struct {
 	// Address is "host:port"; an empty host is every one. Not used when Listener
@@ -35,6 +41,8 @@ type CallsConfig struct {
 	// ClientNames are the common names of client certificates that may call;
 	// none: any that ClientCAFile has signed.
 	ClientNames []string
+
+	handshakes int // 0: maxHandshakes
 }
 
 // ServeCalls answers until ctx ends. With certificates, a client without one that
@@ -53,53 +61,73 @@ func ServeCalls(ctx context.Context, c CallsConfig) error {
 		logger.Info("Serving calls in plain HTTP, to anybody on this machine", "address", c.Listener.Addr().String())
 		return untilDone(ctx, server, func() error { return server.Serve(c.Listener) })
 	}
-	// The files are followed for as long as requests are answered.
+	if c.ClientCAFile == "" { // no file is not a file that admits every client
+		return errors.Join(errors.New("serve calls: ClientCAFile must not be empty with CertFile"), c.Listener.Close())
+	}
+	server := newServer(named(c.ClientNames, c.Handler))
+	server.ConnState = releaseActive
+	logger.V(2).Info("Serving calls", "address", c.Listener.Addr().String(), "clientNames", c.ClientNames)
+	return serveTLS(ctx, server, newBoundedListener(c.Listener, cmp.Or(c.handshakes, maxHandshakes)), tlsFiles{
+		cert: c.CertFile, key: c.KeyFile, clientCA: c.ClientCAFile, protocols: []string{"h2", "http/1.1"},
+	})
+}
+
+// tlsFiles are PEM files, read again whenever they change, and the protocols above TLS.
+type tlsFiles struct {
+	cert, key string
+	// clientCA has who signs the certificates of clients; empty: clients need none.
+	clientCA  string
+	protocols []string
+}
+
+// serveTLS serves until ctx ends. The files are followed for as long as requests are answered.
+func serveTLS(ctx context.Context, server *http.Server, listener net.Listener, f tlsFiles) error {
 	following, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var files sync.WaitGroup
 	defer files.Wait()
 	defer stop()
-	config, err := followFiles(following, &files, c)
+	config, err := f.follow(following, &files)
 	if err != nil {
-		return errors.Join(err, c.Listener.Close())
+		return errors.Join(err, listener.Close())
 	}
-	server := newServer(named(c.ClientNames, c.Handler))
 	server.TLSConfig = config
-	// Who is turned away should not fill the log.
-	server.ErrorLog = slog.NewLogLogger(logr.ToSlogHandler(logger.V(4)), slog.LevelInfo)
-	logger.V(2).Info("Serving calls", "address", c.Listener.Addr().String(), "clientNames", c.ClientNames)
-	return untilDone(ctx, server, func() error { return server.ServeTLS(c.Listener, "", "") })
+	// Refused handshakes must not fill the log.
+	server.ErrorLog = slog.NewLogLogger(logr.ToSlogHandler(klog.FromContext(ctx).V(4)), slog.LevelInfo)
+	return untilDone(ctx, server, func() error { return server.ServeTLS(listener, "", "") })
 }
 
-// followFiles reads the certificates, and reads them again whenever they change
-// until ctx ends.
-func followFiles(ctx context.Context, running *sync.WaitGroup, c CallsConfig) (*tls.Config, error) {
+// follow reads the files, and reads them again whenever they change until ctx ends.
+func (f tlsFiles) follow(ctx context.Context, running *sync.WaitGroup) (*tls.Config, error) {
 	// The library would leave a queue behind for files that it cannot read.
-	if _, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile); err != nil {
-		return nil, fmt.Errorf("read the certificate in %s: %w", c.CertFile, err)
+	if _, err := tls.LoadX509KeyPair(f.cert, f.key); err != nil {
+		return nil, fmt.Errorf("read the certificate in %s: %w", f.cert, err)
 	}
-	if _, err := cert.NewPool(c.ClientCAFile); err != nil {
-		return nil, fmt.Errorf("read the authorities of clients: %w", err)
-	}
-	serving, err := dynamiccertificates.NewDynamicServingContentFromFiles("serving-cert", c.CertFile, c.KeyFile)
+	serving, err := dynamiccertificates.NewDynamicServingContentFromFiles("serving-cert", f.cert, f.key)
 	if err != nil {
-		return nil, fmt.Errorf("read the certificate in %s: %w", c.CertFile, err)
+		return nil, fmt.Errorf("read the certificate in %s: %w", f.cert, err)
 	}
-	clients, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca", c.ClientCAFile)
-	if err != nil {
-		return nil, fmt.Errorf("read the authorities of clients in %s: %w", c.ClientCAFile, err)
+	base := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: f.protocols}
+	var authorities dynamiccertificates.CAContentProvider
+	var followAuthorities func(context.Context, int)
+	if f.clientCA != "" {
+		if _, err := cert.NewPool(f.clientCA); err != nil {
+			return nil, fmt.Errorf("read the authorities of clients: %w", err)
+		}
+		clients, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca", f.clientCA)
+		if err != nil {
+			return nil, fmt.Errorf("read the authorities of clients in %s: %w", f.clientCA, err)
+		}
+		base.ClientAuth, authorities, followAuthorities = tls.RequireAndVerifyClientCert, clients, clients.Run
 	}
-	base := &tls.Config{
-		MinVersion: tls.VersionTLS12,
-		NextProtos: []string{"h2", "http/1.1"},
-		ClientAuth: tls.RequireAndVerifyClientCert,
-	}
-	controller := dynamiccertificates.NewDynamicServingCertificateController(base, clients, serving, nil, nil)
-	clients.AddListener(controller)
+	controller := dynamiccertificates.NewDynamicServingCertificateController(base, authorities, serving, nil, nil)
 	serving.AddListener(controller)
 	if err := controller.RunOnce(); err != nil {
-		return nil, fmt.Errorf("use the certificate in %s: %w", c.CertFile, err)
+		return nil, fmt.Errorf("use the certificate in %s: %w", f.cert, err)
 	}
-	running.Go(func() { clients.Run(ctx, 1) })
+	if authorities != nil {
+		authorities.AddListener(controller)
+		running.Go(func() { followAuthorities(ctx, 1) })
+	}
 	running.Go(func() { serving.Run(ctx, 1) })
 	running.Go(func() { controller.Run(1, ctx.Done()) })
 	config := base.Clone()

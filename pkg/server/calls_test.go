@@ -11,8 +11,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-
-	certutil "k8s.io/client-go/util/cert"
 )
 
 // serve runs ServeCalls until the test ends.
@@ -61,17 +59,8 @@ func TestPlainCalls(t *testing.T) {
 // TestCallsNeedCertificates: a client without one gets no answer, and neither does
 // one that speaks plain HTTP.
 func TestCallsNeedCertificates(t *testing.T) {
-	dir := t.TempDir()
-	cert, key, err := certutil.GenerateSelfSignedCertKeyWithFixtures("127.0.0.1", nil, nil, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for file, data := range map[string][]byte{"crt": cert, "key": key} {
-		if err := certutil.WriteCert(dir+"/"+file, data); err != nil {
-			t.Fatal(err)
-		}
-	}
-	address := serve(t, CallsConfig{CertFile: dir + "/crt", KeyFile: dir + "/key", ClientCAFile: dir + "/crt"})
+	files := certificate(t)
+	address := serve(t, CallsConfig{CertFile: files.cert, KeyFile: files.key, ClientCAFile: files.cert})
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // the client's side is not what is tested
 	if got, err := get(t, client, "https://"+address); err == nil {
 		t.Errorf("a client without certificate got %q", got)

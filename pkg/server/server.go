@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package server is how Stowage's own processes serve: probes and scrapes (/healthz,
-// /livez, /readyz and /metrics) in plain HTTP, and calls over TLS from clients with
-// certificates.
+// /livez, /readyz and /metrics) in plain HTTP or over TLS, and calls over TLS from clients
+// with certificates.
 package server
 
 import (
@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 )
@@ -30,26 +31,52 @@ const (
 	maxHeader = 16 << 10
 )
 
+// Bounds of the address of probes and scrapes, which any client may reach. With all
+// connections in use and none of the clients reading, they hold less than 16 MiB.
+const (
+	// maxConnections is how many connections may be open. A node has one kubelet and a cluster
+	// a few Prometheus servers.
+	maxConnections = 32
+	// maxScrapes is how many scrapes are answered at a time. Others get status 503.
+	maxScrapes = 3
+	// requestTimeout is how long a client may take to send a request, and again to read its
+	// answer.
+	requestTimeout = 10 * time.Second
+)
+
 // Config says what to serve, and where. The functions may be called concurrently.
 type Config struct {
-	// Address is "host:port"; an empty host is every one.
-	Address string
+	// Address is "host:port"; an empty host is every one. Not used when Listener
+	// is set.
+	Address  string
+	Listener net.Listener
 	// Healthy says why the process should be started anew; nil if it should not.
 	Healthy func() error
 	// Ready says why the process cannot do its work; nil if it can. part is what comes
 	// after /readyz/, empty for the whole.
 	Ready func(part string) error
+	// Secure has all requests come over TLS, and scrapes authenticated and authorized; nil:
+	// plain HTTP, and any client may scrape.
+	Secure *Secure
 }
 
 // Serve answers until ctx ends.
 func Serve(ctx context.Context, c Config) error {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.Address)
-	if err != nil {
-		return fmt.Errorf("listen at %q: %w", c.Address, err)
+	if c.Listener == nil {
+		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.Address)
+		if err != nil {
+			return fmt.Errorf("listen at %q: %w", c.Address, err)
+		}
+		c.Listener = listener
 	}
+	listener := newBoundedListener(c.Listener, maxConnections)
 	server := newServer(handler(c))
-	klog.FromContext(ctx).V(2).Info("Serving health and metrics", "address", listener.Addr().String())
-	return untilDone(ctx, server, func() error { return server.Serve(listener) })
+	server.ReadTimeout, server.WriteTimeout = requestTimeout, requestTimeout
+	klog.FromContext(ctx).V(2).Info("Serving health and metrics", "address", listener.Addr().String(), "secure", c.Secure != nil)
+	if c.Secure == nil {
+		return untilDone(ctx, server, func() error { return server.Serve(listener) })
+	}
+	return c.Secure.serve(ctx, server, listener)
 }
 
 func newServer(h http.Handler) *http.Server {
@@ -79,7 +106,11 @@ func untilDone(ctx context.Context, server *http.Server, serve func() error) err
 
 func handler(c Config) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", legacyregistry.Handler())
+	scrapes := metrics.HandlerFor(legacyregistry.DefaultGatherer, metrics.HandlerOpts{MaxRequestsInFlight: maxScrapes})
+	if c.Secure != nil {
+		scrapes = c.Secure.authorized(scrapes)
+	}
+	mux.Handle("GET /metrics", scrapes)
 	for _, path := range []string{"GET /healthz", "GET /livez"} {
 		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) { answer(w, c.Healthy()) })
 	}

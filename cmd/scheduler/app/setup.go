@@ -15,6 +15,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+
+	"stowage.dev/stowage/pkg/server"
 )
 
 // Setup makes a scheduler from options, ready for kube-scheduler's app.Run. It
@@ -45,6 +47,9 @@ func Setup(ctx context.Context, opts *options.Options, plugins frameworkruntime.
 	orderPostFilter(completed.ComponentConfig.Profiles)
 	logDoubts(logger, &completed.ComponentConfig)
 
+	if completed.SecureServing != nil {
+		completed.SecureServing.Listener = server.BoundConnections(completed.SecureServing.Listener)
+	}
 	underWay := &bindings{}
 	if completed.LeaderElection != nil {
 		completed.LeaderElection.Lock = lateRelease{completed.LeaderElection.Lock, underWay}

@@ -1,0 +1,186 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/pflag"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/cert"
+	"k8s.io/klog/v2"
+)
+
+const (
+	// reviewTimeout is how long the API server may take to say who scrapes and whether they may.
+	reviewTimeout = 5 * time.Second
+	// reviewQPS and reviewBurst bound the requests to the API server that clients without
+	// rights can cause, in requests a second. The component's own requests do not share them.
+	reviewQPS, reviewBurst = 5, 10
+	// allowedFor is how long a client that was allowed to scrape is not reviewed again, and
+	// maxAllowed for how many clients at most.
+	allowedFor = time.Minute
+	maxAllowed = 64
+)
+
+// SecureFlags are the flags that have probes and metrics served over TLS. Their names are
+// those of Kubernetes' own components where these have them.
+type SecureFlags struct {
+	Enabled           bool
+	CertFile, KeyFile string
+}
+
+// Add adds the flags.
+func (f *SecureFlags) Add(flags *pflag.FlagSet) {
+	flags.BoolVar(&f.Enabled, "secure-metrics", false, "serve probes and metrics over TLS, and metrics only to clients that the API server authenticates and allows to get /metrics")
+	flags.StringVar(&f.CertFile, "tls-cert-file", "", "with --secure-metrics: PEM file with the certificate, read again when it changes; without one the process makes a certificate that nobody has signed")
+	flags.StringVar(&f.KeyFile, "tls-private-key-file", "", "with --secure-metrics: PEM file with the private key of --tls-cert-file")
+}
+
+// Secure returns what the flags ask for: nil without --secure-metrics. connection is that of
+// the component; it is not changed.
+func (f *SecureFlags) Secure(connection *rest.Config) (*Secure, error) {
+	if (f.CertFile == "") != (f.KeyFile == "") {
+		return nil, errors.New("--tls-cert-file and --tls-private-key-file: must be given together")
+	}
+	if !f.Enabled {
+		if f.CertFile != "" {
+			return nil, errors.New("--tls-cert-file: must not be given without --secure-metrics")
+		}
+		return nil, nil // plain HTTP
+	}
+	connection = rest.CopyConfig(connection)
+	connection.QPS, connection.Burst, connection.RateLimiter = reviewQPS, reviewBurst, nil
+	client, err := kubernetes.NewForConfig(connection)
+	if err != nil {
+		return nil, fmt.Errorf("make a client for reviews: %w", err)
+	}
+	return &Secure{Client: client, CertFile: f.CertFile, KeyFile: f.KeyFile}, nil
+}
+
+// Secure is how probes and metrics are served over TLS, as kube-scheduler serves its own:
+// probes to any client, metrics to those whose bearer token the API server knows
+// (TokenReview), and whom it allows to get /metrics (SubjectAccessReview). It does without
+// k8s.io/apiserver's authenticators, which would bring cel-go, grpc and OpenTelemetry into
+// the memory of every node.
+type Secure struct {
+	// Client creates reviews, for which the component needs ClusterRole system:auth-delegator.
+	Client kubernetes.Interface
+	// CertFile and KeyFile are PEM files, read again when they change. Empty: a certificate
+	// that is made for this process and that nobody has signed.
+	CertFile, KeyFile string
+}
+
+// serve serves until ctx ends.
+func (s *Secure) serve(ctx context.Context, server *http.Server, listener net.Listener) error {
+	protocols := []string{"http/1.1"} // one request at a time for each connection
+	server.Protocols = &http.Protocols{}
+	server.Protocols.SetHTTP1(true)
+	if s.CertFile != "" {
+		return serveTLS(ctx, server, listener, tlsFiles{cert: s.CertFile, key: s.KeyFile, protocols: protocols})
+	}
+	made, err := selfSigned()
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: protocols, Certificates: []tls.Certificate{made}}
+	server.ErrorLog = slog.NewLogLogger(logr.ToSlogHandler(klog.FromContext(ctx).V(4)), slog.LevelInfo)
+	return untilDone(ctx, server, func() error { return server.ServeTLS(listener, "", "") })
+}
+
+func selfSigned() (tls.Certificate, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("find out the host's name: %w", err)
+	}
+	certificate, key, err := cert.GenerateSelfSignedCertKey(host, nil, nil)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("make a certificate: %w", err)
+	}
+	made, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("use the certificate just made: %w", err)
+	}
+	return made, nil
+}
+
+// authorized passes on requests of clients that may get /metrics.
+func (s *Secure) authorized(next http.Handler) http.Handler {
+	allowed := cache.NewLRUExpireCache(maxAllowed) // by the hash of the token
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		if !ok || token == "" {
+			http.Error(w, "a bearer token is needed", http.StatusUnauthorized)
+			return
+		}
+		key := sha256.Sum256([]byte(token))
+		if _, ok := allowed.Get(key); !ok {
+			ctx, cancel := context.WithTimeout(r.Context(), reviewTimeout)
+			defer cancel()
+			refused, err := s.review(ctx, token)
+			if err != nil {
+				klog.FromContext(ctx).V(4).Info("Cannot review a scrape", "err", err)
+				http.Error(w, "the API server does not say who this is", http.StatusServiceUnavailable)
+				return
+			}
+			if refused != nil {
+				http.Error(w, refused.reason, refused.status)
+				return
+			}
+			allowed.Add(key, nil, allowedFor)
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// refusal is why a client must not scrape.
+type refusal struct {
+	status int
+	reason string
+}
+
+// review asks the API server whose token it is and whether its owner may scrape; nil if so.
+func (s *Secure) review(ctx context.Context, token string) (*refusal, error) {
+	who, err := s.Client.AuthenticationV1().TokenReviews().Create(ctx,
+		&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("create a TokenReview: %w", err)
+	}
+	if !who.Status.Authenticated {
+		return &refusal{http.StatusUnauthorized, "the API server does not know this token"}, nil
+	}
+	user := who.Status.User
+	extra := map[string]authorizationv1.ExtraValue{}
+	for key, value := range user.Extra {
+		extra[key] = authorizationv1.ExtraValue(value)
+	}
+	access, err := s.Client.AuthorizationV1().SubjectAccessReviews().Create(ctx,
+		&authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: user.Username, Groups: user.Groups, UID: user.UID, Extra: extra,
+			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"},
+		}}, metav1.CreateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("create a SubjectAccessReview: %w", err)
+	}
+	if !access.Status.Allowed {
+		return &refusal{http.StatusForbidden, fmt.Sprintf("user %q may not get /metrics: ClusterRole stowage-metrics-reader lets it", user.Username)}, nil
+	}
+	return nil, nil // it may
+}

@@ -111,10 +111,8 @@ func (r *run) bindClaim(ctx context.Context, b *binding) (*v1.PersistentVolumeCl
 
 // writeStatus writes both statuses of one binding, in parallel.
 func (r *run) writeStatus(ctx context.Context, b *binding, claim *v1.PersistentVolumeClaim) error {
-	ofVolume := swap[*v1.PersistentVolume]{
-		resource: volumeStatusResource, name: b.Volume.Name, forward: true,
-		want: b.VolumeBound, get: r.getVolume(b.Volume.Name), put: r.putVolumeStatus,
-	}
+	ofVolume := r.phaseBound(b)
+	ofVolume.forward = true
 	ofClaim := swap[*v1.PersistentVolumeClaim]{
 		resource: claimStatusResource, name: claim.Namespace + "/" + claim.Name, forward: true,
 		want: func(live *v1.PersistentVolumeClaim) (*v1.PersistentVolumeClaim, bool, *plan.Failure) {

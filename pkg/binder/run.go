@@ -58,8 +58,8 @@ type provision struct {
 	// there is one.
 	claim  *v1.PersistentVolumeClaim
 	volume *v1.PersistentVolume
-	// unbound is when the volume was first seen without phase Bound; zero: never.
-	unbound time.Time
+	// adopted says that we have set the volume's phase Bound.
+	adopted bool
 }
 
 func newRun(b *Binder, p *plan.Plan, changed <-chan struct{}) *run {
@@ -210,10 +210,7 @@ func (r *run) claimVolume(ctx context.Context, b *binding) error {
 // the phase is to tell whether the PV controller knows the volume as the claim's,
 // early leaves it as it is.
 func (r *run) adoptVolume(ctx context.Context, b *binding, early bool) error {
-	adopt := swap[*v1.PersistentVolume]{
-		resource: volumeStatusResource, name: b.Volume.Name,
-		want: b.VolumeBound, get: r.getVolume(b.Volume.Name), put: r.putVolumeStatus,
-	}
+	adopt := r.phaseBound(b)
 	live, err := adopt.read(ctx)
 	if err != nil {
 		return err
@@ -228,7 +225,8 @@ func (r *run) adoptVolume(ctx context.Context, b *binding, early bool) error {
 }
 
 // adoptVolumes adopts what was left early on, now that the PV controller has set
-// the phase or has had its time to.
+// the phase or has had its time to. Of a provisioned volume this saves it one of three
+// writes: the rest stays its own, since it may not know the volume yet.
 func (r *run) adoptVolumes(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, b := range r.bindings {
@@ -236,7 +234,26 @@ func (r *run) adoptVolumes(ctx context.Context) error {
 			group.Go(func() error { return r.adoptVolume(ctx, b, false) })
 		}
 	}
+	for _, p := range r.provisions {
+		if p.volume != nil && !plan.Noticed(p.volume) {
+			group.Go(func() error { return r.adoptProvision(ctx, p) })
+		}
+	}
 	return group.Wait()
+}
+
+func (r *run) adoptProvision(ctx context.Context, p *provision) error {
+	done, err := r.phaseBound(&binding{Binding: p.Binding(p.claim, p.volume)}).run(ctx, p.volume)
+	p.adopted = done.wrote
+	return err
+}
+
+// phaseBound is the write that sets the volume's phase.
+func (r *run) phaseBound(b *binding) swap[*v1.PersistentVolume] {
+	return swap[*v1.PersistentVolume]{
+		resource: volumeStatusResource, name: b.Volume.Name,
+		want: b.VolumeBound, get: r.getVolume(b.Volume.Name), put: r.putVolumeStatus,
+	}
 }
 
 // selectNodes is step 2. All selected nodes are looked at before the first one

@@ -14,11 +14,12 @@ import (
 	"stowage.dev/stowage/pkg/volume/plan"
 )
 
-// What Direct gives a PV controller at most to take note of a volume that its owner
-// has pre-bound by name, or that was given back: no more than half of the time that
-// the binding has. A working one needs a tenth of a second; without one every such
-// binding takes this long. Volumes are given back where much goes wrong, and there
-// a PV controller may be many seconds behind: 16 were seen under load.
+// What Direct gives a PV controller at most to set the phase of a volume that was
+// provisioned, that its owner has pre-bound by name, or whose claimRef was taken back: no
+// more than half of the time that the binding has. A working one needs a tenth of a
+// second; without one every such binding takes this long. claimRefs are taken back where
+// much goes wrong, and there a PV controller may be many seconds behind: 16 were seen
+// under load.
 const controllerTime, busyControllerTime = 5 * time.Second, 30 * time.Second
 
 // completionTime is how long Direct waits at most for a PV controller to write the claim
@@ -26,11 +27,6 @@ const controllerTime, busyControllerTime = 5 * time.Second, 30 * time.Second
 // working PV controller takes milliseconds, at the default limit of its client a
 // twentieth of a second; the bound is for one that stops in between.
 const completionTime = time.Second
-
-// promptTime is how long a PV controller that keeps up takes at most to set a volume
-// Bound. One that takes longer has more to write than its client's limit allows, and is
-// not left the claim: that would have it write twice more.
-const promptTime = 250 * time.Millisecond
 
 // claimState is what is seen of one claim of the plan.
 type claimState struct {
@@ -42,6 +38,9 @@ type claimState struct {
 	// controllers says that the PV controller has begun to complete the binding: the
 	// volume's phase is Bound, and not by our own write.
 	controllers bool
+	// controllerOnly says that only the PV controller may write the claim: it may not know
+	// the provisioned volume, whose phase is Pending or was set by us.
+	controllerOnly bool
 }
 
 func (s claimState) volumeName() string {
@@ -53,9 +52,13 @@ func (s claimState) volumeName() string {
 
 // awaitVolumes is step 3 of Direct.
 func (r *run) awaitVolumes(ctx context.Context) error {
+	if len(r.provisions) > 0 {
+		if err := r.await(ctx, 0, func(s claimState, _ bool) bool { return s.state > plan.Requested }); err != nil {
+			return err
+		}
+	}
 	err := r.await(ctx, r.patience(), func(s claimState, impatient bool) bool {
-		known := s.static && impatient && s.volume.Status.Phase == v1.VolumeAvailable
-		return s.state >= plan.Claimed || s.state == plan.Unseen && known
+		return s.state > plan.Unseen || s.state == plan.Unseen && impatient && (!s.static || s.volume.Status.Phase == v1.VolumeAvailable)
 	})
 	if err != nil {
 		return err
@@ -63,18 +66,8 @@ func (r *run) awaitVolumes(ctx context.Context) error {
 	if err := r.adoptVolumes(ctx); err != nil {
 		return err
 	}
-	if r.controllerBehind() {
-		return nil
-	}
 	return r.await(ctx, completionTime, func(s claimState, impatient bool) bool {
-		return impatient || s.state > plan.Claimed || !s.controllers
-	})
-}
-
-// controllerBehind says that a provisioned volume had to wait for the PV controller.
-func (r *run) controllerBehind() bool {
-	return slices.ContainsFunc(r.provisions, func(p *provision) bool {
-		return !p.unbound.IsZero() && time.Since(p.unbound) > promptTime
+		return s.state > plan.Claimed || !s.controllerOnly && (impatient || !s.controllers)
 	})
 }
 
@@ -168,15 +161,13 @@ func (r *run) lookAtProvision(p *provision) (claimState, *plan.Failure) {
 	if why != nil {
 		return claimState{}, why
 	}
-	s := claimState{name: p.Claim.Namespace + "/" + p.Claim.Name, node: r.plan.Node, provisioner: p.Provisioner, state: state}
+	s := claimState{name: p.Claim.Namespace + "/" + p.Claim.Name, node: r.plan.Node, provisioner: p.Provisioner, state: state,
+		controllerOnly: p.adopted || state < plan.Claimed}
 	if state == plan.Requested {
 		return s, nil
 	}
 	p.claim, p.volume, s.volume = claim, volume, volume
-	s.controllers = volume != nil && volume.Status.Phase == v1.VolumeBound
-	if !s.controllers && p.unbound.IsZero() {
-		p.unbound = time.Now()
-	}
+	s.controllers = volume != nil && volume.Status.Phase == v1.VolumeBound && !p.adopted
 	return s, r.offNode(s)
 }
 

@@ -80,11 +80,11 @@ func FuzzStockBinder(f *testing.F) {
 func overstated(w *world) bool {
 	places := map[string]bool{}
 	for _, o := range w.factory.Storage().V1().CSIStorageCapacities().Informer().GetStore().List() {
-		if room := o.(*storagev1.CSIStorageCapacity); places[room.NodeTopology.String()] || room.Capacity != nil && room.MaximumVolumeSize != nil && room.MaximumVolumeSize.Cmp(*room.Capacity) > 0 {
+		room := o.(*storagev1.CSIStorageCapacity)
+		if places[room.NodeTopology.String()] || room.Capacity != nil && room.MaximumVolumeSize != nil && room.MaximumVolumeSize.Cmp(*room.Capacity) > 0 {
 			return true
-		} else {
-			places[room.NodeTopology.String()] = true
 		}
+		places[room.NodeTopology.String()] = true
 	}
 	return false
 }

@@ -169,8 +169,7 @@ func TestEndBeforeOwnHandler(t *testing.T) {
 		"of a provisioner's work":               {shared, func(w *world) { w.put(pvc("sent", "60Gi").Obj()) }, match.NotEnoughSpace},
 		"of the node that a claim was sent to":  {shared, func(w *world) { w.remove(node("b")) }, match.NotEnoughSpace},
 	} {
-		t.Run(story, func(t *testing.T) {
-			t.Parallel()
+		t.Run(story, func(t *testing.T) { // one after the other: stories share objects
 			w := newWorld(t, append([]runtime.Object{node("a"), node("b")}, tc.before...)...)
 			p := pod("p", "c")
 			if got := w.fits(p, "a"); got != tc.want {

@@ -181,10 +181,7 @@ func before(a, b *v1.Pod) int {
 // free, or else of that and what is on its way back.
 func (c *Cache) take(w *withheld, d *Demand) {
 	s := c.scratch.Get().(*solution)
-	defer func() {
-		s.reset()
-		c.scratch.Put(s)
-	}()
+	defer c.putScratch(s)
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	if len(c.byPod[d.pod.UID]) > 0 {
@@ -237,10 +234,7 @@ func (c *Cache) Awaits(d *Demand) bool {
 		return false
 	}
 	s := c.scratch.Get().(*solution)
-	defer func() {
-		s.reset()
-		c.scratch.Put(s)
-	}()
+	defer c.putScratch(s)
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	now, later := c.solveNominated(s, d)

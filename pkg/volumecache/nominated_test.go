@@ -4,6 +4,7 @@
 package volumecache
 
 import (
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -235,7 +236,7 @@ func TestWithhold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			for _, object := range append(append(local[:len(local):len(local)], preemptor("c")), test.objects...) {
+			for _, object := range slices.Concat(local, []runtime.Object{preemptor("c")}, test.objects) {
 				w.put(object.DeepCopyObject())
 			}
 			w.wantWithheld(test.pod, "a", test.want, test.volume)

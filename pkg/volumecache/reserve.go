@@ -86,10 +86,7 @@ func (h *hold) settles(c *Cache, s *solution, g *group, p *pending, at spot) mat
 // the pod had reserved before is given back first, so Reserve may be repeated.
 func (c *Cache) Reserve(d *Demand, node string) (*plan.Plan, match.Reason) {
 	s := c.scratch.Get().(*solution)
-	defer func() {
-		s.reset()
-		c.scratch.Put(s)
-	}()
+	defer c.putScratch(s)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.expire()
@@ -338,8 +335,7 @@ func (c *Cache) holdSelected(claim *v1.PersistentVolumeClaim) {
 	s := c.scratch.Get().(*solution)
 	s.openRooms(spot{node, entry.Segments}, class.Name, 0, nil)
 	found := s.allot(h.bytes)
-	s.reset()
-	c.scratch.Put(s)
+	c.putScratch(s)
 	if found == nil {
 		return // nothing tells where it will go
 	}

@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -324,10 +325,10 @@ func TestAllotTogether(t *testing.T) {
 			builders.MakeCapacity("0", "local").Hostname("a"), builders.MakeCapacity("1", "local").Zone("z"), builders.MakeCapacity("2", "local").Everywhere(),
 		}[:1+rng.IntN(3)] {
 			left, largest = append(left, 1+rng.Int64N(16)), append(largest, math.MaxInt64)
-			of.Capacity(fmt.Sprint(left[i]))
+			of.Capacity(strconv.FormatInt(left[i], 10))
 			if rng.IntN(4) == 0 {
 				largest[i] = 1 + rng.Int64N(8)
-				of.Max(fmt.Sprint(largest[i]))
+				of.Max(strconv.FormatInt(largest[i], 10))
 			}
 			w.put(of.Obj())
 		}
@@ -335,7 +336,7 @@ func TestAllotTogether(t *testing.T) {
 		var bytes []int64
 		for i := range 1 + rng.IntN(5) {
 			names, bytes = append(names, fmt.Sprint("c", i)), append(bytes, 1+rng.Int64N(8))
-			w.put(pvc(names[i], fmt.Sprint(bytes[i])).Obj())
+			w.put(pvc(names[i], strconv.FormatInt(bytes[i], 10)).Obj())
 		}
 		want, got := place(bytes, slices.Clone(left), largest), w.reserve(pod("p", names...), "a")
 		if (got != nil) != want {

@@ -34,17 +34,20 @@ type simulation struct {
 	claims   map[string]*v1.PersistentVolumeClaim
 	pods     map[string]*v1.Pod           // that have reserved
 	reserved map[string]map[string]string // pod → claim → volume
+	// nominated are pods that wait for the node which they are nominated to.
+	nominated map[string]*v1.Pod
 }
 
 func newSimulation(t *testing.T, seed uint64) *simulation {
 	return &simulation{
-		world:    newWorld(t, wffc("local"), wffc("fast")),
-		rng:      rand.New(rand.NewPCG(seed, seed)),
-		volumes:  map[string]*v1.PersistentVolume{},
-		nodes:    map[string]*v1.Node{},
-		claims:   map[string]*v1.PersistentVolumeClaim{},
-		pods:     map[string]*v1.Pod{},
-		reserved: map[string]map[string]string{},
+		world:     newWorld(t, wffc("local"), wffc("fast")),
+		rng:       rand.New(rand.NewPCG(seed, seed)),
+		volumes:   map[string]*v1.PersistentVolume{},
+		nodes:     map[string]*v1.Node{},
+		claims:    map[string]*v1.PersistentVolumeClaim{},
+		pods:      map[string]*v1.Pod{},
+		reserved:  map[string]map[string]string{},
+		nominated: map[string]*v1.Pod{},
 	}
 }
 
@@ -72,8 +75,10 @@ func (s *simulation) event() {
 			s.remove(pv)
 			s.contradict(name)
 		}
-	case roll < 75:
+	case roll < 72:
 		s.claimEvent()
+	case roll < 75:
+		s.nominationEvent()
 	case roll < 80:
 		s.hold()
 	default:
@@ -155,6 +160,49 @@ func (s *simulation) claimEvent() {
 	s.put(s.claims[name])
 }
 
+// nominationEvent nominates a pod to a node, present or not, or takes the nomination back.
+func (s *simulation) nominationEvent() {
+	name := s.pick("m", 4)
+	if p := s.nominated[name]; p != nil && s.rng.IntN(2) == 0 {
+		delete(s.nominated, name)
+		s.put(s.podOf(name, "", p.Spec.Volumes))
+		return
+	}
+	if p := s.pod(name); p != nil && s.pods[name] == nil {
+		s.nominated[name] = s.podOf(name, s.pick("n", 6), p.Spec.Volumes)
+		s.put(s.nominated[name])
+	}
+}
+
+func (s *simulation) podOf(name, node string, volumes []v1.Volume) *v1.Pod {
+	p := builders.MakePod(name).Namespace("default").UID("pod-" + name).Priority(s.rng.Int32N(3)).NominatedNode(node).Obj()
+	p.Spec.Volumes = volumes
+	return p
+}
+
+// withheld is the model's answer: what nominated pods that go before the pod need.
+func (s *simulation) withheld(p *v1.Pod) map[string]bool {
+	competes := s.nominated[p.Name] != nil
+	var ahead []*v1.Pod
+	for _, name := range sorted(s.nominated) {
+		other := s.nominated[name]
+		first := *other.Spec.Priority > *p.Spec.Priority || *other.Spec.Priority == *p.Spec.Priority && (!competes || other.UID < p.UID)
+		if name != p.Name && s.pods[name] == nil && first {
+			ahead = append(ahead, other)
+		}
+	}
+	slices.SortStableFunc(ahead, func(a, b *v1.Pod) int { return cmp.Compare(*b.Spec.Priority, *a.Spec.Priority) })
+	withheld := map[string]bool{}
+	for _, other := range ahead {
+		if node := other.Status.NominatedNodeName; s.nodes[node] != nil {
+			for _, volume := range s.expect(other, node, withheld) {
+				withheld[volume] = true
+			}
+		}
+	}
+	return withheld
+}
+
 // sorted makes histories repeatable: maps are walked in the order of their keys.
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
@@ -170,9 +218,9 @@ func (s *simulation) bring() {
 }
 
 // expect is the model's answer: the volumes for a pod's claims on a node, nil
-// when it does not fit.
-func (s *simulation) expect(p *v1.Pod, node string) map[string]string {
-	taken := map[string]bool{}
+// when it does not fit without those that are withheld.
+func (s *simulation) expect(p *v1.Pod, node string, withheld map[string]bool) map[string]string {
+	taken := maps.Clone(withheld)
 	heldFor := map[string]string{}
 	for _, claims := range s.reserved {
 		for claim, volume := range claims {
@@ -256,13 +304,13 @@ func (s *simulation) assign(got map[string]string, class string, requests []*mat
 }
 
 // pod makes a pod of one to three of the claims that exist.
-func (s *simulation) pod(i int) *v1.Pod {
+func (s *simulation) pod(name string) *v1.Pod {
 	names := sorted(s.claims)
 	if len(names) == 0 {
 		return nil
 	}
 	s.rng.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
-	return pod("p"+strconv.Itoa(i), names[:min(len(names), 1+s.rng.IntN(3))]...)
+	return s.podOf(name, "", pod(name, names[:min(len(names), 1+s.rng.IntN(3))]...).Spec.Volumes)
 }
 
 // act reserves for a pod or gives a pod's reservation back, and compares.
@@ -274,8 +322,11 @@ func (s *simulation) act(i int) {
 		delete(s.reserved, name)
 		return
 	}
-	p := s.pod(i)
-	if p == nil {
+	p := s.pod("p" + strconv.Itoa(i))
+	if name := s.pick("m", 4); s.nominated[name] != nil {
+		p = s.nominated[name]
+	}
+	if p == nil || s.pods[p.Name] != nil {
 		return
 	}
 	s.bring()
@@ -284,20 +335,24 @@ func (s *simulation) act(i int) {
 		// only the invariants are checked, not the answers.
 		s.release()
 	}
+	demand := s.demand(p)
+	s.Withhold(demand)
+	withheld := s.withheld(p)
 	for _, name := range sorted(s.nodes) {
-		object, want := s.nodes[name], s.expect(p, name)
-		if got := s.Fits(s.demand(p), object); (got.Code == match.Fits) != (want != nil) {
+		object, want := s.nodes[name], s.expect(p, name, withheld)
+		if got := s.Fits(demand, object); (got.Code == match.Fits) != (want != nil) {
 			s.t.Fatalf("step %d, pod %s on node %s: Fits says %+v, the model %v", i, p.Name, name, got, want)
 		}
 	}
 	for _, name := range sorted(s.nodes) {
-		want := s.expect(p, name)
-		got := s.reserve(p, name)
+		want := s.expect(p, name, withheld)
+		got := s.reserveFor(demand, name)
 		if diff := gocmp.Diff(want, got); diff != "" {
 			s.t.Fatalf("step %d, node %s: reserved (-model +cache):\n%s", i, name, diff)
 		}
 		if got != nil {
 			s.pods[p.Name], s.reserved[p.Name] = p, got
+			delete(s.nominated, p.Name) // until it is seen to wait again
 			return
 		}
 	}

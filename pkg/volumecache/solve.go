@@ -72,6 +72,12 @@ func (s *solution) reset() {
 	s.shares, s.bindings, s.provisions = s.shares[:0], s.bindings[:0], s.provisions[:0]
 }
 
+// putScratch returns scratch memory whose result is no longer needed.
+func (c *Cache) putScratch(s *solution) {
+	s.reset()
+	c.scratch.Put(s)
+}
+
 // Fits tells why the pod's claims do not fit the node, as handed in; the zero
 // Reason says that they do. It decides only: nothing is stored. It does not
 // allocate when the node is the one indexed.
@@ -83,8 +89,7 @@ func (c *Cache) Fits(d *Demand, node *v1.Node) match.Reason {
 		c.noteRefused(d)
 	}
 	c.mu.RUnlock()
-	s.reset()
-	c.scratch.Put(s)
+	c.putScratch(s)
 	return reason
 }
 

@@ -20,10 +20,7 @@ type Usage struct {
 // node's storage would be. A node that the claims no longer fit has none.
 func (c *Cache) Usage(d *Demand, node *v1.Node, dst []Usage) []Usage {
 	s := c.scratch.Get().(*solution)
-	defer func() {
-		s.reset()
-		c.scratch.Put(s)
-	}()
+	defer c.putScratch(s)
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	entry := c.entryOf(s, node)

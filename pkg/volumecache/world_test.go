@@ -142,7 +142,12 @@ func (w *world) fits(pod *v1.Pod, node string) match.ReasonCode {
 // to provision; nil when the pod does not fit.
 func (w *world) reserve(pod *v1.Pod, node string) map[string]string {
 	w.t.Helper()
-	p, reason := w.Reserve(w.demand(pod), node)
+	return w.reserveFor(w.demand(pod), node)
+}
+
+func (w *world) reserveFor(d *Demand, node string) map[string]string {
+	w.t.Helper()
+	p, reason := w.Reserve(d, node)
 	w.check()
 	if reason.Code != match.Fits {
 		return nil

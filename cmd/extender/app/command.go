@@ -6,12 +6,15 @@
 package app
 
 import (
+	"context"
 	"errors"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
 
 	"stowage.dev/stowage/pkg/apis/extender"
 	"stowage.dev/stowage/pkg/apis/extender/v1alpha1"
+	"stowage.dev/stowage/pkg/server"
 	"stowage.dev/stowage/pkg/server/command"
 )
 
@@ -28,7 +31,8 @@ docs/extender.md. Its own configuration is in docs/extender-configuration.md.`
 // NewCommand returns the stowage-extender command. It serves until the command's
 // context is done.
 func NewCommand() *cobra.Command {
-	return command.New(command.Config[*extender.ExtenderConfiguration]{
+	secure := &server.SecureFlags{}
+	cmd := command.New(command.Config[*extender.ExtenderConfiguration]{
 		Name: componentName, Short: "Answer kube-scheduler's questions about volumes", Long: longDescription,
 		File: "file with an ExtenderConfiguration (extender.config.stowage.dev/v1alpha1)",
 		Default: func() (*extender.ExtenderConfiguration, error) {
@@ -39,6 +43,10 @@ func NewCommand() *cobra.Command {
 			return command.Connection(settings.ClientConnection)
 		},
 		Summary: func(settings *extender.ExtenderConfiguration) string { return "mode " + string(settings.Mode) },
-		Run:     run,
+		Run: func(ctx context.Context, settings *extender.ExtenderConfiguration, connection *rest.Config) error {
+			return run(ctx, settings, connection, secure)
+		},
 	})
+	secure.Add(cmd.Flags())
+	return cmd
 }

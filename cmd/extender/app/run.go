@@ -22,12 +22,15 @@ import (
 )
 
 // run serves until ctx ends, or until another replica leads.
-func run(ctx context.Context, settings *apisextender.ExtenderConfiguration, connection *rest.Config) error {
+func run(ctx context.Context, settings *apisextender.ExtenderConfiguration, connection *rest.Config, metricsTLS *server.SecureFlags) error {
 	client, err := kubernetes.NewForConfig(connection)
 	if err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
 	r := newReplica(settings, client)
+	if r.secure, err = metricsTLS.Secure(connection); err != nil {
+		return err
+	}
 	if e := settings.LeaderElection; e.LeaderElect {
 		r.lead = func(ctx context.Context, work func(context.Context) error) error {
 			return server.Lead(ctx, server.LeadConfig{
@@ -46,6 +49,8 @@ type replica struct {
 	client   kubernetes.Interface
 	// lead works while no other replica does; nil: all replicas answer.
 	lead func(ctx context.Context, work func(context.Context) error) error
+	// secure is how probes and metrics are served over TLS; nil: in plain HTTP.
+	secure *server.Secure
 	// listener is where calls come from; nil: from the settings' address.
 	listener net.Listener
 
@@ -89,6 +94,7 @@ func (r *replica) serve(ctx context.Context) (err error) {
 				Address: r.settings.HealthAddress,
 				Healthy: func() error { return nil }, // a process that answers is alive
 				Ready:   func(string) error { return ready(&r.leading, r.made) },
+				Secure:  r.secure,
 			})
 		})
 	}

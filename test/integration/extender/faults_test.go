@@ -46,11 +46,11 @@ func kill(e *fixture.Env) {
 	away := campaign.Scale(20, 50) // pods come while the extender is away, and as many before that
 	pods := packWhile(e, campaign.Scale(8, 100), 10, func(created int) {
 		var err error
-		switch {
-		case created%(2*away) == away:
+		switch created % (2 * away) {
+		case away:
 			e.T.Logf("killed with %d of %d pods placed", placed(e), created)
 			err = d.replica[0].process.Kill()
-		case created%(2*away) == 0:
+		case 0:
 			err = d.launch(d.replica[0])
 		}
 		if err != nil {

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	rounds     = 30
+	rounds     = 60
 	sampleTime = 2 * time.Millisecond
 	// smallest is the fewest calls of a sample: the stock plugin stops at the
 	// first storage capacity that will do, in random order.

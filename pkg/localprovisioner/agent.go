@@ -65,7 +65,7 @@ type Agent struct {
 	node     *publish.Node
 	sight    sight
 	foreign  map[string]string // names of volumes that are not ours, by path
-	// accepted and granted are acknowledgements (disk.Record) of data that may be
+	// accepted and granted are acknowledgements (disk.AcknowledgementOf) of data that may be
 	// published, and that may be cleaned although its volume is gone.
 	accepted, granted map[string]bool
 	former            map[string]bool // machines that are this one, by an administrator's word
@@ -180,6 +180,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	group.StartWithContext(ctx, a.told.run)
 	for range workers {
 		group.StartWithContext(ctx, a.work)
+	}
+	if pid := a.Records.Predecessor(); pid != 0 {
+		logger.Info("An earlier provisioner was killed and cannot end because a disk does not answer; disks that it cleaned are left alone until it has ended", "pid", pid)
 	}
 	logger.V(2).Info("Began to publish local disks", logkeys.Node, klog.KRef("", a.Node))
 	<-ctx.Done()

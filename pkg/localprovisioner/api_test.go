@@ -209,6 +209,15 @@ func (r *reports) UpdateStatus(_ context.Context, report *stowage.LocalDiskRepor
 	return report, nil
 }
 
+// edit changes the first page as another client does.
+func (r *reports) edit(change func(*stowage.LocalDiskReport)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	report := r.known[node].DeepCopy()
+	change(report)
+	r.put(report)
+}
+
 // put keeps a report, and tells those who watch. The caller holds mu.
 func (r *reports) put(report *stowage.LocalDiskReport) {
 	r.version++

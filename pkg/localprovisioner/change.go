@@ -51,8 +51,11 @@ func (a *Agent) remember(ctx context.Context, g *gathered) error {
 		Key: v.Key, HostPath: v.HostPath, Mode: v.Mode, State: disk.Published, Volume: v.Name, UID: v.UID, Generation: v.Generation, Policy: v.Policy,
 		Cluster: a.Cluster, Phase: v.Seen(),
 	}
-	if g.VolumeRecord != nil {
-		record.Root, record.Kind, record.Filesystem = g.VolumeRecord.Root, g.VolumeRecord.Kind, g.VolumeRecord.Filesystem
+	if r := g.VolumeRecord; r != nil {
+		record.Root, record.Kind, record.Filesystem = r.Root, r.Kind, r.Filesystem
+		if r.Volume == v.Name && (r.UID == "" || r.UID == v.UID) && r.Unclaimed() {
+			record.Attachment, record.Accepted = r.Attachment, r.Accepted
+		}
 	}
 	record.Identity = v.Identity
 	if here {
@@ -64,6 +67,12 @@ func (a *Agent) remember(ctx context.Context, g *gathered) error {
 			}
 			record.Root = root
 		}
+	}
+	switch {
+	case !record.Unclaimed(): // from now on data is expected
+		record.Attachment = ""
+	case here && g.Content == disk.ContentNone:
+		record.Attachment = g.Fact.Attachment
 	}
 	if err := a.Records.Put(record); err != nil {
 		return err
@@ -193,6 +202,7 @@ func (a *Agent) absolve(ctx context.Context, g *gathered, generation int64) erro
 	}
 	record.State, record.Generation, record.Volume, record.UID, record.Step = disk.Clean, generation, "", "", ""
 	record.Cluster, record.Phase, record.Missed = a.Cluster, "", time.Time{}
+	record.Attachment, record.Accepted = g.Fact.Attachment, g.Content != disk.ContentNone
 	return a.Records.Put(record)
 }
 

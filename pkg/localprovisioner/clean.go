@@ -134,7 +134,7 @@ func (a *Agent) clean(ctx context.Context, job *clean) error {
 	if err := a.cleaner(job).Clean(ctx, request, func(p disk.Progress) error { return a.cleans.progressed(job, &record, p) }); err != nil {
 		return err
 	}
-	record.State, record.Step, record.Phase = disk.Clean, "", ""
+	record.State, record.Step, record.Phase, record.Attachment = disk.Clean, "", "", job.Fact.Attachment
 	if err := a.Records.Put(record); err != nil {
 		return err
 	}
@@ -197,7 +197,7 @@ func (a *Agent) cleaningRecord(ctx context.Context, job *clean) (disk.Record, er
 	record.Key, record.HostPath, record.Mode, record.Root = job.Key, job.path, a.modeOf(job.gathered), root
 	record.State, record.Generation, record.Filesystem = disk.Cleaning, job.generation, nil
 	record.Cluster, record.Phase, record.Missed = a.Cluster, disk.PhaseReleased, time.Time{}
-	record.Volume, record.UID = "", ""
+	record.Volume, record.UID, record.Attachment, record.Accepted = "", "", "", false
 	if v := job.Volume; v != nil {
 		record.Volume, record.UID, record.Policy = v.Name, v.UID, v.Policy
 	}

@@ -40,7 +40,7 @@ func (a *Agent) create(ctx context.Context, g *gathered, generation int64) error
 	record := disk.Record{
 		Identity: g.Fact.Identity, Key: g.Key, HostPath: g.path, Kind: g.Fact.Kind, Mode: disk.Mode(*volume.Spec.VolumeMode),
 		State: disk.Published, Volume: volume.Name, Generation: generation, Policy: disk.Policy(volume.Spec.PersistentVolumeReclaimPolicy),
-		Cluster: a.Cluster,
+		Cluster: a.Cluster, Attachment: g.Fact.Attachment, Accepted: accepted(g),
 	}
 	if record.Root, err = a.rootOf(ctx, g); err != nil {
 		return err
@@ -51,7 +51,7 @@ func (a *Agent) create(ctx context.Context, g *gathered, generation int64) error
 	if err := a.Records.Put(record); err != nil {
 		return err
 	}
-	if p := g.Predecessor; p != nil && p.Identity.Weak() && record.Identity.Weak() && record.Identity.Compare(p.Identity) == disk.Unproven {
+	if p := g.Predecessor(); p != nil && p.Identity.Weak() && record.Identity.Weak() && record.Identity.Compare(p.Identity) == disk.Unproven {
 		if err := a.Records.Delete(p.Identity); err != nil { // of another boot: it names no disk any more
 			return err
 		}
@@ -72,6 +72,15 @@ func (a *Agent) create(ctx context.Context, g *gathered, generation int64) error
 	record.UID, record.Phase = string(created.UID), disk.PhaseAvailable
 	a.told.published(created, g)
 	return a.Records.Put(record)
+}
+
+// accepted reports whether the disk is published with the data that it may hold. That of a
+// disk without a record was acknowledged, or is published by the class.
+func accepted(g *gathered) bool {
+	if g.Record != nil && g.Stayed {
+		return g.Record.Accepted
+	}
+	return g.Content != disk.ContentNone && g.Content != disk.ContentSampled
 }
 
 // draft is the volume to create.
@@ -207,7 +216,7 @@ func (a *Agent) findForeign(ctx context.Context, g *gathered) error {
 		if err != nil {
 			return fmt.Errorf("look for a volume of %s: %w", g.path, err)
 		}
-		if found == nil || publish.Owned(found, a.Node) || publish.PathOf(found) != g.path {
+		if found == nil || publish.Owned(found, a.Node) || publish.PathOf(found) != g.path || a.ofOtherNode(found) {
 			continue // a collision of 32-bit names; or ours, which the informer will show
 		}
 		a.mu.Lock()
@@ -216,6 +225,18 @@ func (a *Agent) findForeign(ctx context.Context, g *gathered) error {
 		return errAgain
 	}
 	return nil
+}
+
+// ofOtherNode reports whether a volume is that of another node's provisioner, which may have
+// given it the name of a volume of this node to keep its disk from being published.
+func (a *Agent) ofOtherNode(pv *corev1.PersistentVolume) bool {
+	node := pv.Annotations[publish.NodeNameAnnotation]
+	if node == "" || node == a.Node || pv.Annotations[publish.ProvisionedByAnnotation] != publish.ProvisionedBy(node) {
+		return false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return publish.Excludes(pv, a.node.Hostname)
 }
 
 func naming(name provisioner.VolumeName) publish.Naming {

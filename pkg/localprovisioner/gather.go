@@ -75,7 +75,7 @@ func (a *Agent) gather(path string, l learned) *gathered {
 		if g.Fact.Identity.Weak() {
 			weak = a.Records.DirtyWeak()
 		}
-		g.Predecessor, g.Unaccounted = slot.Before(g.Fact.Identity, a.Records.ByPath(path), weak, a.sight.present)
+		g.Predecessors, g.Unaccounted = slot.Before(g.Fact.Identity, a.Records.ByPath(path), weak, a.sight.present)
 	}
 	g.Elsewhere = a.elsewhere(conf, path, g.Fact.Identity)
 	if l.identity == g.Fact.Identity {
@@ -83,7 +83,8 @@ func (a *Agent) gather(path string, l learned) *gathered {
 		g.Superblock = l.superblock
 	}
 	if g.Record != nil {
-		g.Stayed = !g.since.After(g.Record.Updated)
+		g.Cleaner = a.Records.Cleaner(g.Record.Identity)
+		g.Stayed = g.Record.Attachment != "" && g.Record.Attachment == g.Fact.Attachment
 		g.Granted = a.granted[g.Record.Acknowledgement()]
 		g.GraceUntil = g.Record.Missed.Add(conf.OrphanGracePeriod)
 		g.GraceOver = !g.Record.Missed.IsZero() && !time.Now().Before(g.GraceUntil)

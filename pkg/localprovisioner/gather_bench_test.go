@@ -22,7 +22,7 @@ func BenchmarkGather(b *testing.B) {
 		"disks without a name":          {"weak:b1:%d", "weak:b2:%d"},
 	} {
 		b.Run(name, func(b *testing.B) {
-			records, err := diskrecord.Open(b.TempDir())
+			records, err := diskrecord.Open(b.TempDir(), "/proc")
 			if err != nil {
 				b.Fatal(err)
 			}

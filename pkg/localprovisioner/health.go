@@ -6,6 +6,8 @@ package localprovisioner
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -43,9 +45,18 @@ func (a *Agent) Healthy() error {
 	return nil
 }
 
-// Ready says whether the agent publishes the disks of a class; of every class if it is
-// empty.
+// Ready returns an error if the provisioner does not read the directory of a class; if the
+// class is empty, of any class, or if it cannot write the node's report.
 func (a *Agent) Ready(class string) error {
+	if err := a.reads(class); err != nil || class != "" {
+		return err
+	}
+	return a.told.unwritten()
+}
+
+// reads returns an error if the provisioner does not read the directory of a class; of any
+// class if it is empty.
+func (a *Agent) reads(class string) error {
 	if !a.health.synced.Load() || a.health.scan.Load() == nil {
 		return errors.New("the disks have not been looked at yet")
 	}
@@ -55,9 +66,9 @@ func (a *Agent) Ready(class string) error {
 		return fmt.Errorf("class %q is not configured", class)
 	}
 	var problems error
-	for name, problem := range a.sight.trouble {
+	for _, name := range slices.Sorted(maps.Keys(a.sight.trouble)) {
 		if class == "" || name == class {
-			problems = errors.Join(problems, fmt.Errorf("class %s: %w", name, problem))
+			problems = errors.Join(problems, fmt.Errorf("class %s: %w", name, a.sight.trouble[name]))
 		}
 	}
 	return problems

@@ -90,7 +90,7 @@ func TestMachineMadeAgainUnderItsName(t *testing.T) {
 		w.marked("at first", "")
 		w.stop()
 
-		records, err := diskrecord.Open(t.TempDir())
+		records, err := diskrecord.Open(t.TempDir(), "/proc")
 		if err != nil {
 			t.Fatal(err)
 		}

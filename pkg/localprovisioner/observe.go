@@ -43,17 +43,21 @@ func (t *told) measure() {
 		if mode == "" {
 			mode = metrics.ModeFilesystem
 		}
-		bytes := e.Bytes
-		if volume := t.agent.shown(e.Volume); volume != nil { // which offers less than the disk has
-			bytes = volume.Spec.Capacity.Storage().Value()
-		}
 		disks = append(disks, metrics.Disk{
-			Class: e.Class, Mode: mode, State: metrics.DiskState(e.State), Reason: metrics.SkipReason(e.Reason), Bytes: bytes, Published: e.Volume != "",
+			Class: e.Class, Mode: mode, State: metrics.DiskState(e.State), Reason: metrics.SkipReason(e.Reason), Bytes: t.bytes(&e), Published: e.Volume != "",
 		})
 	}
 	metrics.SetDisks(disks)
 	metrics.SetCleans(t.agent.cleans.count(disksReleasing(disks)))
 	metrics.SetBlankProofs(t.agent.proofs.count())
+}
+
+// bytes is the capacity of an entry's volume, or the size of a disk that has none.
+func (t *told) bytes(e *stowage.Entry) int64 {
+	if volume := t.agent.shown(e.Volume); volume != nil { // which offers less than the disk has
+		return volume.Spec.Capacity.Storage().Value()
+	}
+	return e.Bytes
 }
 
 // disksReleasing are the volumes whose disks are clean and that are not gone yet.

@@ -210,7 +210,7 @@ func (a *Agent) inspect(ctx context.Context, g *gathered) (learned, error) {
 		known := g.learned()
 		var err error
 		if g.AsPublished() {
-			known.content, known.found, err = a.Inspector.Cleaned(ctx, *g.Fact, g.Mode)
+			known.content, known.found, err = a.Inspector.Cleaned(ctx, *g.Fact, a.modeOf(g))
 			return known, err
 		}
 		suspect := int64(-1)
@@ -334,14 +334,19 @@ func (a *Agent) reconsider(ctx context.Context, g *gathered, d slot.Decision) ti
 		}
 		return retainedLast
 	case disk.IdentityUnproven:
-		if g.Former == nil && g.Predecessor == nil && (g.Volume == nil || g.Fact == nil || !g.Volume.Identity.Moved(g.Fact.Identity)) {
+		if g.Former == nil && len(g.Predecessors) == 0 && (g.Volume == nil || g.Fact == nil || !g.Volume.Identity.Moved(g.Fact.Identity)) {
 			return 0 // the volume's own annotation is an event
 		}
 		if a.readAllowed(ctx, g) { // it has the slot decided about again, if the machine is accepted
 			return retryFirst
 		}
 		return retainedLast
-	case disk.NotEmpty, disk.OtherNodesVolume:
+	case disk.NotEmpty:
+		if a.readAllowed(ctx, g) {
+			return retryFirst
+		}
+		return patienceLast
+	case disk.OtherNodesVolume:
 		return patienceLast
 	case disk.ForeignVolume: // it is looked for again before the disk is
 		a.mu.Lock()

@@ -338,7 +338,7 @@ func TestPowerCutInACleanOfAWeakDisk(t *testing.T) {
 				if test.ack {
 					w.expect("disk1", "Skipped: IdentityUnproven")
 					w.reports.mu.Lock()
-					w.reports.known[node].Annotations = map[string]string{publish.PublishRetainedAnnotation: record.Acknowledgement()}
+					w.reports.known[node].Annotations = map[string]string{publish.PublishRetainedAnnotation: record.AcknowledgementAs(second)}
 					w.reports.mu.Unlock()
 					w.pass(retainedLast + 2*time.Second)
 				}
@@ -399,7 +399,7 @@ func TestExistingDataCleanKeepsAPredecessor(t *testing.T) {
 				w.start()
 				w.pass(48 * time.Hour)
 				w.expect("disk1", "Skipped: "+test.reason)
-				w.annotate(publish.PublishRetainedAnnotation, record.Acknowledgement())
+				w.annotate(publish.PublishRetainedAnnotation, record.AcknowledgementAs(now))
 				w.pass(time.Minute)
 				if pv := w.volume(); pv == nil {
 					t.Error("acknowledged, and not published")

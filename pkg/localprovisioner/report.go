@@ -14,6 +14,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
@@ -33,8 +35,12 @@ const (
 	// progressPause is the time between two versions that differ only in how far
 	// cleans are.
 	progressPause = 30 * time.Second
-	// reportRecheck is how often the report is checked to still exist.
+	// reportRecheck is how often the report is checked to still exist, and to have the
+	// conditions that were written.
 	reportRecheck = 10 * time.Minute
+	// reportGrace is how long the report may not be written until the provisioner is not
+	// ready: what the report says of disks is old.
+	reportGrace = time.Minute
 )
 
 // Reports writes LocalDiskReports; NewReports makes one.
@@ -80,7 +86,11 @@ func (t *told) run(ctx context.Context) {
 				t.agent.untainted.looked = false
 			}
 		}
+		if t.takeOutdated() && len(written) > 0 {
+			written[0] = stowage.LocalDiskReportStatus{}
+		}
 		written, failed = t.write(ctx, written)
+		t.attempted(ctx, errors.Join(lost, failed))
 		if err := errors.Join(t.agent.removeTaint(ctx), lost, failed); err == nil {
 			wait = 0
 		} else if ctx.Err() == nil {
@@ -89,6 +99,55 @@ func (t *told) run(ctx context.Context) {
 			t.poke()
 		}
 	}
+}
+
+// attempted notes whether the report could be written.
+func (t *told) attempted(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	switch {
+	case err == nil:
+		t.reported, t.failing = now, time.Time{}
+	case t.failing.IsZero():
+		t.failing = now
+	}
+	t.problem = err
+}
+
+// unwritten is an error if the report has never been written, or could not be for some time.
+func (t *told) unwritten() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.agent.Reports == nil:
+		return nil
+	case t.problem == nil && t.reported.IsZero():
+		return errors.New("the node's report has not been written yet")
+	case t.problem == nil, !t.reported.IsZero() && time.Since(t.failing) < reportGrace:
+		return nil
+	default:
+		return fmt.Errorf("the node's report cannot be written: %w", t.problem)
+	}
+}
+
+// writeAgain has the first page written although it has not changed here.
+func (t *told) writeAgain() {
+	t.mu.Lock()
+	t.outdated = true
+	t.mu.Unlock()
+	t.poke()
+}
+
+func (t *told) takeOutdated() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	was := t.outdated
+	t.outdated = false
+	return was
 }
 
 // find says what of the report is still there: all of it, or nothing.
@@ -102,9 +161,20 @@ func (t *told) find(ctx context.Context, written []stowage.LocalDiskReportStatus
 			return written, fmt.Errorf("look for the report: %w", err)
 		case i == 0 && report.Spec.NodeName == t.agent.Node:
 			t.agent.allow(ctx, report)
+			if outdated(report) {
+				written[0] = stowage.LocalDiskReportStatus{}
+			}
 		}
 	}
 	return written, nil
+}
+
+// outdated reports whether the conditions are of an earlier generation, or the controller has
+// missed the provisioner's heartbeat.
+func outdated(report *stowage.LocalDiskReport) bool {
+	return slices.ContainsFunc(report.Status.Conditions, func(c metav1.Condition) bool {
+		return c.ObservedGeneration != report.Generation || c.Status == metav1.ConditionUnknown && c.Reason == stowage.ReasonNoHeartbeat
+	})
 }
 
 // write writes the pages that differ from what was written last, and returns what is
@@ -183,13 +253,27 @@ func (t *told) writePage(ctx context.Context, page int32, status *stowage.LocalD
 	}
 	now := metav1.Now()
 	status.LastTransitionTime = &now
-	jobs := report.Status.Jobs // the controller's, and as they are
+	before := report.Status
 	report.Status = *status
-	report.Status.Jobs = jobs
+	report.Status.Jobs = before.Jobs // the controller's, and as they are
+	report.Status.Conditions = renewed(before.Conditions, status.Conditions, report.Generation)
 	if _, err := t.agent.Reports.UpdateStatus(ctx, report, metav1.UpdateOptions{}); err != nil {
 		return fmt.Errorf("update LocalDiskReport %s: %w", name, err)
 	}
 	return nil
+}
+
+// renewed are conditions as they are written: one whose status is as before keeps its time.
+func renewed(before, now []metav1.Condition, generation int64) []metav1.Condition {
+	conditions := slices.Clone(now)
+	for i := range conditions {
+		c := &conditions[i]
+		c.ObservedGeneration, c.LastTransitionTime = generation, metav1.Now()
+		if old := meta.FindStatusCondition(before, c.Type); old != nil && old.Status == c.Status {
+			c.LastTransitionTime = old.LastTransitionTime
+		}
+	}
+	return conditions
 }
 
 // pages is the report as it should be.
@@ -200,14 +284,63 @@ func (t *told) pages() []stowage.LocalDiskReportStatus {
 	for i := range lists {
 		pages[i].Entries = lists[i]
 	}
-	t.mu.Lock()
-	config := t.config
-	t.mu.Unlock()
-	summary := stowage.Summarize(entries)
+	summary := t.summarize(entries)
 	first := &pages[0]
-	first.Summary, first.Truncated, first.Conditions = &summary, truncated, []metav1.Condition{config}
+	first.Summary, first.Truncated, first.Conditions = &summary, truncated, t.conditions(entries)
 	first.Classes, first.Tombstones = t.agent.classes(), t.agent.tombstones()
 	return pages
+}
+
+// summarize counts entries, and adds up what their volumes offer.
+func (t *told) summarize(entries []stowage.Entry) stowage.Summary {
+	summary := stowage.Summarize(entries)
+	summary.Capacity, summary.Free = *resource.NewQuantity(0, resource.BinarySI), *resource.NewQuantity(0, resource.BinarySI)
+	for i := range entries {
+		e := &entries[i]
+		if e.Volume == "" {
+			continue
+		}
+		offered := *resource.NewQuantity(t.bytes(e), resource.BinarySI)
+		summary.Capacity.Add(offered)
+		if e.State == stowage.EntryAvailable {
+			summary.Free.Add(offered)
+		}
+	}
+	return summary
+}
+
+// conditions describe the provisioner as a whole. They have neither time nor generation.
+func (t *told) conditions(entries []stowage.Entry) []metav1.Condition {
+	ready := metav1.Condition{Type: stowage.ConditionReady, Status: metav1.ConditionTrue, Reason: "DirectoriesRead"}
+	if err := t.agent.reads(""); err != nil {
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, "DirectoriesNotRead", stowage.FitMessage(err.Error())
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return []metav1.Condition{ready, disksHealthy(entries), t.config}
+}
+
+// disksHealthy is the condition of all disks.
+func disksHealthy(entries []stowage.Entry) metav1.Condition {
+	c := metav1.Condition{Type: stowage.ConditionDisksHealthy, Status: metav1.ConditionTrue, Reason: "NoTrouble"}
+	troubled := map[string]int{}
+	for i := range entries {
+		switch e := &entries[i]; {
+		case e.State == stowage.EntryMissing, e.State == stowage.EntryReplaced, e.State == stowage.EntryUnproven, e.State == stowage.EntryFailing:
+			troubled[string(e.State)]++
+		case e.Reason == string(disk.TimedOut), e.Reason == string(disk.IOError), e.Reason == string(disk.FilesystemError), e.Reason == string(disk.DeviceReadOnly):
+			troubled[e.Reason]++
+		}
+	}
+	if len(troubled) == 0 {
+		return c
+	}
+	var counts []string
+	for _, trouble := range slices.Sorted(maps.Keys(troubled)) {
+		counts = append(counts, fmt.Sprintf("%s: %d", trouble, troubled[trouble]))
+	}
+	c.Status, c.Reason, c.Message = metav1.ConditionFalse, "DisksInTrouble", strings.Join(counts, ", ")
+	return c
 }
 
 // all are the entries, with how cleans are going.
@@ -268,14 +401,20 @@ func (a *Agent) allow(ctx context.Context, report *stowage.LocalDiskReport) {
 	a.acceptMachine(ctx, report)
 	accepted, granted := map[string]bool{}, map[string]bool{}
 	for word := range strings.SplitSeq(report.Annotations[publish.PublishRetainedAnnotation], ",") {
-		accepted[strings.TrimSpace(word)] = true
+		if word = strings.TrimSpace(word); word != "" {
+			accepted[word] = true
+		}
 	}
 	for _, grant := range orphans.ParseGrants(report.Annotations[orphans.GrantsAnnotation]) {
 		granted[grant.Data] = true
 	}
 	a.mu.Lock()
-	defer a.mu.Unlock()
+	changed := !maps.Equal(a.accepted, accepted)
 	a.accepted, a.granted = accepted, granted
+	a.mu.Unlock()
+	if changed {
+		a.everything()
+	}
 }
 
 // readAllowed reads the same from the report, and returns whether that allows something
@@ -297,14 +436,6 @@ func (a *Agent) readAllowed(ctx context.Context, g *gathered) bool {
 // acknowledged reports whether an administrator wants a disk published with its data. The
 // caller holds mu.
 func (a *Agent) acknowledged(g *gathered) bool {
-	record := g.kept()
-	return record != nil && a.accepted[record.Acknowledgement()]
-}
-
-// kept is the record of the data that an acknowledgement would be for; nil if there is none.
-func (g *gathered) kept() *disk.Record {
-	if g.Record != nil {
-		return g.Record
-	}
-	return g.Predecessor
+	name := g.Slot.Acknowledgement()
+	return name != "" && a.accepted[name]
 }

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"stowage.dev/stowage/pkg/local/disk"
 	"stowage.dev/stowage/pkg/local/publish"
 )
 
@@ -87,6 +88,88 @@ func TestAcknowledgedData(t *testing.T) {
 		w.pass(10 * time.Minute)
 		if w.volume() != nil {
 			t.Error("data that nobody has acknowledged is published")
+		}
+	})
+}
+
+// TestAcknowledgementOfUnknownData: of a disk that was never a volume, by its identity and for
+// as long as it stays attached.
+func TestAcknowledgementOfUnknownData(t *testing.T) {
+	other := func(identity disk.Identity, attachment disk.Attachment) func(*world) {
+		return func(w *world) {
+			f := fact("disk1")
+			f.Identity, f.Attachment = identity, attachment
+			w.disks.put(f)
+			w.disks.write(identity, "data")
+		}
+	}
+	for name, test := range map[string]struct {
+		change func(*world)
+		want   string
+	}{
+		"it is published with its data":         {func(*world) {}, "Pending"},
+		"not the next disk in the slot":         {other("fs:other:/", "boot1/mount:1"), "Skipped: NotEmpty"},
+		"not the same disk, when it comes back": {other(fact("disk1").Identity, "boot1/mount:2"), "Skipped: NotEmpty"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			story(t, func(w *world) {
+				identity := w.disks.add("disk1", "data")
+				w.start()
+				w.pass(time.Minute)
+				w.expect("disk1", "Skipped: NotEmpty")
+				acknowledgement := entryOf(w.agent, "disk1").Acknowledgement
+				if want := string(identity) + "/boot1/mount:1"; acknowledgement != want {
+					t.Fatalf("the report says %q, want %q", acknowledgement, want)
+				}
+				test.change(w)
+				w.look()
+				w.annotate(publish.PublishRetainedAnnotation, acknowledgement)
+				w.pass(reportRecheck + progressPause + time.Minute)
+				w.expect("disk1", test.want)
+				if got := w.disks.cleaned(); len(got) > 0 || w.disks.read(identity) != "data" {
+					t.Errorf("cleaned %q, data %q", got, w.disks.read(identity))
+				}
+			})
+		})
+	}
+}
+
+// TestAcknowledgementOfASuccessor: it names the disk that is here, so the next disk without a
+// name is not published by it.
+func TestAcknowledgementOfASuccessor(t *testing.T) {
+	story(t, func(w *world) {
+		next := func(identity disk.Identity) {
+			f := fact("disk1")
+			f.Kind, f.Device, f.Identity, f.Attachment = disk.Device, "/dev/"+string(identity), identity, disk.Attachment(identity)
+			w.disks.put(f)
+			w.disks.write(identity, "data")
+		}
+		f := fact("disk1")
+		record := disk.Record{
+			Identity: "weak:boot1:1", Key: f.Key, HostPath: f.HostPath, Kind: disk.Device, Mode: disk.Filesystem, Cluster: cluster,
+			State: disk.Published, Volume: "local-pv-0", UID: "u", Generation: 7, Policy: disk.Delete, Phase: disk.PhaseBound,
+		}
+		if err := w.records.Put(record); err != nil {
+			t.Fatal(err)
+		}
+		next("weak:boot1:2")
+		w.start()
+		w.pass(time.Minute)
+		w.expect("disk1", "Skipped: IdentityUnproven")
+		acknowledgement := entryOf(w.agent, "disk1").Acknowledgement
+		w.disks.take("disk1")
+		next("weak:boot1:3")
+		w.look()
+		w.annotate(publish.PublishRetainedAnnotation, acknowledgement)
+		w.pass(time.Hour)
+		w.expect("disk1", "Skipped: IdentityUnproven")
+		if w.volume() != nil {
+			t.Error("the next disk is published by the acknowledgement of the one before")
+		}
+		w.annotate(publish.PublishRetainedAnnotation, entryOf(w.agent, "disk1").Acknowledgement)
+		w.pass(time.Minute)
+		if w.volume() == nil || w.disks.read("weak:boot1:3") != "data" {
+			t.Errorf("acknowledged: volume %v over data %q", w.volume(), w.disks.read("weak:boot1:3"))
 		}
 	})
 }

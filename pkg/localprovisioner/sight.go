@@ -180,6 +180,11 @@ func (s *sight) follow(fact disk.Fact, last *sight, apart time.Duration) disk.Fa
 		s.faults[fact.HostPath] = fault
 	}
 	fact.Problem = fault.Problem(fact.Problem)
+	var before disk.Attachment
+	if old := last.fact(fact.HostPath); old != nil && old.Identity == fact.Identity {
+		before = old.Attachment
+	}
+	fact.Attachment = fact.Attachment.Continue(before, s.ended)
 	return fact
 }
 
@@ -232,8 +237,12 @@ func paths(next, last sight, known []disk.Known) []string {
 	return slices.Sorted(maps.Keys(set))
 }
 
-// sameFact reports whether two facts are equal.
+// sameFact reports whether two facts are equal, but for a size that changes with what others
+// write.
 func sameFact(a, b disk.Fact) bool {
+	if a.SharesSpace() {
+		a.Bytes = b.Bytes
+	}
 	if (a.Problem == nil) != (b.Problem == nil) || a.Problem != nil && *a.Problem != *b.Problem {
 		return false
 	}
@@ -241,7 +250,7 @@ func sameFact(a, b disk.Fact) bool {
 	overlaps := slices.Equal(a.Overlaps, b.Overlaps)
 	a.Overlaps, b.Overlaps = nil, nil
 	return overlaps && a.Key == b.Key && a.HostPath == b.HostPath && a.Path == b.Path && a.Device == b.Device && a.Kind == b.Kind &&
-		a.FilesystemType == b.FilesystemType && a.Identity == b.Identity && a.Place == b.Place && a.Bytes == b.Bytes
+		a.FilesystemType == b.FilesystemType && a.Identity == b.Identity && a.Place == b.Place && a.Attachment == b.Attachment && a.Bytes == b.Bytes
 }
 
 // known are the slots of volumes and records, which a scan has to tell about. A slot is

@@ -58,7 +58,7 @@ func (a *Agent) removeTaint(ctx context.Context) error {
 // settled says whether every disk that was found, and every volume, has been decided
 // about.
 func (a *Agent) settled() bool {
-	if a.Ready("") != nil {
+	if a.reads("") != nil {
 		return false
 	}
 	for _, object := range a.volumes.GetStore().List() {

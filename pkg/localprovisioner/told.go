@@ -40,7 +40,14 @@ type told struct {
 
 	mu      sync.Mutex
 	entries map[string]*entry // by path
-	config  metav1.Condition
+	config  metav1.Condition  // ConfigValid, without a time
+	// reported is when the report was last written, or found to need no change; failing is
+	// since when that fails, and problem why.
+	reported, failing time.Time
+	problem           error
+	// outdated has the first page written although it has not changed here: somebody else may
+	// have written it.
+	outdated bool
 }
 
 // entry is what was last told of a slot.
@@ -57,7 +64,7 @@ type entry struct {
 
 func newTold(a *Agent) *told {
 	return &told{agent: a, news: make(chan struct{}, 1), entries: map[string]*entry{}, config: metav1.Condition{
-		Type: stowage.ConditionConfigValid, Status: metav1.ConditionTrue, Reason: "Valid", LastTransitionTime: metav1.Now(),
+		Type: stowage.ConditionConfigValid, Status: metav1.ConditionTrue, Reason: "Valid",
 	}}
 }
 
@@ -121,7 +128,7 @@ func (t *told) decided(g *gathered, d slot.Decision) {
 	switch {
 	case fresh && g.Volume != nil:
 		t.warn(reference(g.Volume.Name, g.Volume.UID), next.Reason, next.Message)
-	case fresh && next.Acknowledgement != "":
+	case fresh && next.Acknowledgement != "" && d.Problem.Reason != disk.NotEmpty:
 		t.warn(t.agent.nodeReference(), next.Reason, g.path+": "+next.Message)
 	}
 }
@@ -135,20 +142,20 @@ func describe(g *gathered, d slot.Decision) stowage.Entry {
 	}
 	if g.Record != nil {
 		e.Generation = g.Record.Generation
-	} else if g.Predecessor != nil {
-		e.Generation = g.Predecessor.Generation
+	} else if len(g.Predecessors) > 0 {
+		e.Generation = g.Predecessors[0].Generation
 	}
 	if v := g.Volume; v != nil {
 		e.Volume, e.Mode, e.Generation = v.Name, string(v.Mode), v.Generation
-		if e.Bytes == 0 {
+		if e.Bytes == 0 || g.Fact.SharesSpace() {
 			e.Bytes = v.Bytes
 		}
 	}
 	e.Link, e.Filesystem = describeLink(g)
 	if d.Problem != nil {
 		e.Reason, e.Message = string(d.Problem.Reason), d.Problem.Message
-		if record := g.kept(); record != nil && (acknowledgeable(d.Problem.Reason) || g.Record == nil && d.Problem.Reason == disk.IdentityUnproven) {
-			e.Acknowledgement = record.Acknowledgement()
+		if acknowledgeable(g, d.Problem.Reason) {
+			e.Acknowledgement = g.Slot.Acknowledgement()
 		}
 	}
 	return e
@@ -175,8 +182,12 @@ func describeLink(g *gathered) (link, filesystem string) {
 
 // acknowledgeable says whether an administrator can have a disk published with its data
 // that is not published for the reason.
-func acknowledgeable(reason disk.Reason) bool {
+func acknowledgeable(g *gathered, reason disk.Reason) bool {
 	switch reason {
+	case disk.NotEmpty:
+		return g.Volume == nil
+	case disk.IdentityUnproven:
+		return len(g.Predecessors) > 0
 	case disk.RetainedDirty, disk.OtherCluster, disk.VolumeVanished, disk.OrphanGracePeriod, disk.OrphanCleanWaits:
 		return true
 	default:
@@ -310,10 +321,6 @@ func (a *Agent) Rejected(err error) {
 	}
 	if next.Status == t.config.Status && next.Message == t.config.Message {
 		return
-	}
-	next.LastTransitionTime = t.config.LastTransitionTime
-	if next.Status != t.config.Status {
-		next.LastTransitionTime = metav1.Now()
 	}
 	t.config = next
 	if err != nil {

@@ -11,7 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"stowage.dev/stowage/pkg/local/disk"
 	"stowage.dev/stowage/pkg/local/publish"
+	"stowage.dev/stowage/pkg/testing/builders"
 )
 
 // byHand is a volume that was written by hand, with all marks of the node's agent.
@@ -149,4 +151,40 @@ func TestPolicyThatChangesMeanwhile(t *testing.T) {
 			t.Error("the data is gone")
 		}
 	})
+}
+
+// TestVolumesOfOtherNodes: a volume with the name that the reference would give to that of the
+// disk, and the disk's path. One of another node's provisioner is no reason not to publish it.
+func TestVolumesOfOtherNodes(t *testing.T) {
+	const other = "n2"
+	name := publish.ReferenceName(node, disk.Key{Class: "fast", Name: "disk1"})
+	for what, test := range map[string]struct {
+		by   map[string]string
+		on   []string
+		want string
+	}{
+		"of another node's provisioner":  {map[string]string{publish.NodeNameAnnotation: other, publish.ProvisionedByAnnotation: publish.ProvisionedBy(other)}, []string{other}, "Pending"},
+		"of another node's, on this one": {map[string]string{publish.NodeNameAnnotation: other, publish.ProvisionedByAnnotation: publish.ProvisionedBy(other)}, []string{other, node}, "Skipped: ForeignVolume"},
+		"of another node's, anywhere":    {map[string]string{publish.NodeNameAnnotation: other, publish.ProvisionedByAnnotation: publish.ProvisionedBy(other)}, nil, "Skipped: ForeignVolume"},
+		"of the reference":               {map[string]string{publish.ProvisionedByAnnotation: "local-volume-provisioner-" + node}, []string{node}, "Skipped: ForeignVolume"},
+		// The node's hostname may have changed since.
+		"of the reference, on another hostname": {map[string]string{publish.ProvisionedByAnnotation: "local-volume-provisioner-" + node}, []string{other}, "Skipped: ForeignVolume"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			story(t, func(w *world) {
+				w.disks.add("disk1", "")
+				pv := byHand(name, folder+"/disk1")
+				pv.Labels, pv.Annotations = nil, test.by
+				if test.on != nil {
+					pv.Spec.NodeAffinity = builders.MakePV("like").Hostname(test.on...).Obj().Spec.NodeAffinity
+				}
+				if err := w.api.Tracker().Add(pv); err != nil {
+					t.Fatal(err)
+				}
+				w.start()
+				w.pass(time.Minute)
+				w.expect("disk1", test.want)
+			})
+		})
+	}
 }

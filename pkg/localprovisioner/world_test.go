@@ -45,7 +45,7 @@ type world struct {
 func story(t *testing.T, tell func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		records, err := diskrecord.Open(t.TempDir())
+		records, err := diskrecord.Open(t.TempDir(), "/proc")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -221,5 +221,6 @@ func fact(name string) disk.Fact {
 	return disk.Fact{
 		Key: disk.Key{Class: "fast", Name: name}, HostPath: folder + "/" + name, Path: folder + "/" + name, Kind: disk.Mount,
 		FilesystemType: "ext4", Identity: disk.Identity("fs:" + name + ":/"), Place: "fs:8:" + name, Bytes: 1 << 30,
+		Attachment: "boot1/mount:1",
 	}
 }

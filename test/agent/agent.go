@@ -37,6 +37,7 @@ var manifests = []string{
 	"crd/stowage.dev_localdiskreports.yaml",
 	"provisioner/namespace.yaml", "provisioner/rbac.yaml", "provisioner/startup-taint/rbac.yaml", "provisioner/nodes.yaml",
 	"provisioner/policy-volumes.yaml", "provisioner/policy-placement.yaml", "provisioner/policy-reports.yaml", "provisioner/policy-nodes.yaml",
+	"provisioner/policy-heartbeats.yaml",
 }
 
 // Build builds the agent, tells progress what it does, and returns the binary's path.

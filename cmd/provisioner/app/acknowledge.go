@@ -17,9 +17,10 @@ import (
 
 const acknowledgeDescription = `acknowledge has the provisioner of a node publish disks that hold the data of volumes
 which are gone, with that data: disks of another cluster (OtherCluster), of volumes that
-vanished (VolumeVanished), of volumes of policy Retain (RetainedDirty), and those that are
-about to be cleaned (OrphanGracePeriod, OrphanCleanWaits). It takes the rights of an
-administrator.
+vanished (VolumeVanished), of volumes of policy Retain (RetainedDirty), of volumes whose disk
+has no lasting identity (IdentityUnproven), and those that are about to be cleaned
+(OrphanGracePeriod, OrphanCleanWaits). Disks with data that was never a volume's (NotEmpty)
+are included only with --reason NotEmpty. It takes the rights of an administrator.
 
 The next claim of a volume sees the data that is on its disk. Without --confirm the
 command lists the disks and changes nothing.`
@@ -66,7 +67,7 @@ func newAcknowledgeCommand() *cobra.Command {
 
 // acknowledgeable are the reasons that --reason takes.
 func acknowledgeable() []string {
-	return []string{"OtherCluster", "VolumeVanished", "RetainedDirty", "OrphanGracePeriod", "OrphanCleanWaits"}
+	return []string{"OtherCluster", "VolumeVanished", "RetainedDirty", "OrphanGracePeriod", "OrphanCleanWaits", "IdentityUnproven", "NotEmpty"}
 }
 
 func (o *acknowledgeOptions) run(cmd *cobra.Command, reports takeover.ReportWriter) error {

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"stowage.dev/stowage/pkg/blockdev/identity"
+	"stowage.dev/stowage/pkg/server"
 	"stowage.dev/stowage/pkg/server/command"
 )
 
@@ -34,6 +35,7 @@ type options struct {
 	node        string
 	stateDir    string
 	listen      string
+	secure      server.SecureFlags
 	kubeletDir  string
 	kubeletPath string
 	proc        string
@@ -74,6 +76,7 @@ func (o *options) addFlags(cmd *cobra.Command) {
 	own.StringVar(&o.node, "node-name", os.Getenv("MY_NODE_NAME"), "name of the node; default from MY_NODE_NAME")
 	own.StringVar(&o.stateDir, "state-dir", "/var/lib/stowage", "folder on the node in which the agent remembers its disks; must outlive it")
 	own.StringVar(&o.listen, "listen-address", ":8080", "address of /healthz, /readyz and /metrics")
+	o.secure.Add(own)
 	own.StringVar(&o.kubeletDir, "kubelet-dir", "/var/lib/kubelet", "kubelet's root directory on the node")
 	own.StringVar(&o.kubeletPath, "kubelet-path", "", "where kubelet's root directory is to be found, if not at the same path")
 	own.StringVar(&o.proc, "host-proc", "/proc", "where the node's /proc is to be found")

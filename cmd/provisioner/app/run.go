@@ -61,7 +61,7 @@ func (o *options) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	records, err := diskrecord.Open(filepath.Join(o.stateDir, "disks"))
+	records, err := diskrecord.Open(filepath.Join(o.stateDir, "disks"), o.proc)
 	if err != nil {
 		return err
 	}
@@ -76,6 +76,10 @@ func (o *options) run(ctx context.Context) (err error) {
 // serve connects an agent to the API server and to its probes, and runs it.
 func (o *options) serve(ctx context.Context, config localprovisioner.Config) error {
 	connection, err := o.api.client()
+	if err != nil {
+		return err
+	}
+	secure, err := o.secure.Secure(connection)
 	if err != nil {
 		return err
 	}
@@ -99,8 +103,9 @@ func (o *options) serve(ctx context.Context, config localprovisioner.Config) err
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return agent.Run(ctx) })
 	group.Go(func() error { agent.Follow(ctx, o.config); return nil })
+	group.Go(func() error { agent.Heartbeats(ctx); return nil })
 	group.Go(func() error {
-		return server.Serve(ctx, server.Config{Address: o.listen, Healthy: agent.Healthy, Ready: agent.Ready})
+		return server.Serve(ctx, server.Config{Address: o.listen, Healthy: agent.Healthy, Ready: agent.Ready, Secure: secure})
 	})
 	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return err

@@ -7,7 +7,6 @@ package files
 
 import (
 	"errors"
-	"fmt"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -15,19 +14,29 @@ import (
 
 // Inode flags, of linux/fs.h.
 const (
+	flagSecureDelete   = 0x1
+	flagUndelete       = 0x2
+	flagCompress       = 0x4
 	flagSync           = 0x8
 	flagImmutable      = 0x10
 	flagAppend         = 0x20
 	flagNoDump         = 0x40
 	flagNoAtime        = 0x80
+	flagNoCompress     = 0x400
+	flagJournalData    = 0x4000
+	flagNoTail         = 0x8000
 	flagDirSync        = 0x10000
+	flagTopDirectory   = 0x20000
 	flagNoCOW          = 0x800000
+	flagDAX            = 0x2000000
 	flagProjectInherit = 0x20000000
+	flagCaseFold       = 0x40000000
 
 	flagsLocked = flagImmutable | flagAppend
 	// flagsKept are those that somebody with the right to may set on a directory,
 	// and that outlast the clean.
-	flagsKept = flagsLocked | flagSync | flagNoDump | flagNoAtime | flagDirSync | flagNoCOW | flagProjectInherit
+	flagsKept = flagsLocked | flagSecureDelete | flagUndelete | flagCompress | flagSync | flagNoDump | flagNoAtime | flagNoCompress |
+		flagJournalData | flagNoTail | flagDirSync | flagTopDirectory | flagNoCOW | flagDAX | flagProjectInherit | flagCaseFold
 
 	attributesLocked = unix.STATX_ATTR_IMMUTABLE | unix.STATX_ATTR_APPEND
 )
@@ -44,9 +53,26 @@ const (
 
 // extended is struct fsxattr of linux/fs.h.
 type extended struct {
-	flags, extentSize, extents, project, cowExtentSize uint32
-	_                                                  [8]byte
+	flags uint32
+	// extentSize and cowExtentSize are hints, in bytes.
+	extentSize uint32
+	_          uint32 // the number of extents
+	// project is what project quotas count the inode to.
+	project       uint32
+	cowExtentSize uint32
+	_             [8]byte
 }
+
+// Flags of struct fsxattr: those that only the file system sets (PREALLOC, VERITY,
+// HASATTR), and those that are inode flags too (DAX, PROJINHERIT, NODUMP, NOATIME, SYNC,
+// APPEND, IMMUTABLE).
+const (
+	extendedReadOnly = 0x80020002
+	extendedInode    = 0x82f8
+	// extendedKept are those that only struct fsxattr has, such as NOSYMLINKS,
+	// EXTSZINHERIT and RTINHERIT of xfs, and that outlast the clean.
+	extendedKept = ^uint32(extendedReadOnly | extendedInode)
+)
 
 // unsupported says that a file system has no such thing as was asked for.
 func unsupported(err error) bool {
@@ -102,23 +128,18 @@ func unlockEntry(dir int, name string) error {
 	return unlock(fd)
 }
 
-// readProject returns the project that quotas count an inode to; 0 if the file
-// system knows none.
-func readProject(fd int) (uint32, error) {
+// readExtended returns an inode's struct fsxattr; the zero value if the file system has
+// none.
+func readExtended(fd int) (extended, error) {
 	var x extended
 	err := ioctl(fd, ioctlGetExtended, unsafe.Pointer(&x))
 	if unsupported(err) {
-		return 0, nil
+		return extended{}, nil
 	}
-	return x.project, err
+	return x, err
 }
 
-func writeProject(fd int, project uint32) error {
-	var x extended
-	if err := ioctl(fd, ioctlGetExtended, unsafe.Pointer(&x)); err != nil {
-		return fmt.Errorf("read extended flags: %w", err)
-	}
-	x.project = project
+func writeExtended(fd int, x extended) error {
 	return ioctl(fd, ioctlSetExtended, unsafe.Pointer(&x))
 }
 

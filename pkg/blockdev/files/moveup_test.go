@@ -119,7 +119,10 @@ func setProject(t *testing.T, at string, project uint32) {
 	fd, err := unix.Open(at, directoryFlags, 0)
 	must(t, err)
 	defer unix.Close(fd)
-	must(t, writeProject(fd, project))
+	x, err := readExtended(fd)
+	must(t, err)
+	x.project = project
+	must(t, writeExtended(fd, x))
 	flags, err := readFlags(fd)
 	must(t, err)
 	must(t, writeFlags(fd, flags|flagProjectInherit))

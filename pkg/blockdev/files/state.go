@@ -8,6 +8,7 @@ package files
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,6 +23,11 @@ type state struct {
 	Flags uint32 `json:"flags,omitempty"`
 	// Project is what project quotas count the root to.
 	Project uint32 `json:"project,omitempty"`
+	// ExtendedFlags are flags of struct fsxattr, of extendedKept. ExtentSize and
+	// CowExtentSize are its hints, in bytes.
+	ExtendedFlags uint32 `json:"extendedFlags,omitempty"`
+	ExtentSize    uint32 `json:"extentSize,omitempty"`
+	CowExtentSize uint32 `json:"cowExtentSize,omitempty"`
 	// Attributes are extended attributes, ACLs among them.
 	Attributes []attribute `json:"attributes,omitempty"`
 }
@@ -35,7 +41,7 @@ type attribute struct {
 const permissions = 0o7777
 
 // Record returns what the root looks like: owner, mode, ACLs and other extended
-// attributes, inode flags, project. It is for Restore.
+// attributes, inode flags, project, and the rest of struct fsxattr. It is for Restore.
 func (r *Root) Record() (json.RawMessage, error) {
 	var raw json.RawMessage
 	err := r.do(func(root int) error {
@@ -49,18 +55,22 @@ func (r *Root) Record() (json.RawMessage, error) {
 	return raw, err
 }
 
-// Restore makes the root look as it was recorded, and writes it to the disk. Nothing
-// recorded (nil) is nothing done.
+// Restore makes the root look as it was recorded, and writes it to the disk. What an
+// earlier version did not record is reset. If nothing was recorded (nil), what users can
+// attach to a directory is removed: user.* attributes, flags, extent size hints. Owner,
+// mode, ACLs and project, with its inheritance, then stay, since an administrator may have
+// set them.
 func (r *Root) Restore(raw json.RawMessage) error {
-	if len(raw) == 0 {
-		return nil
-	}
-	var want state
-	if err := json.Unmarshal(raw, &want); err != nil {
-		return fmt.Errorf("decode what %s looked like: %w", r.path, err)
+	restore := resetState
+	if len(raw) > 0 {
+		var want state
+		if err := json.Unmarshal(raw, &want); err != nil {
+			return fmt.Errorf("decode what %s looked like: %w", r.path, err)
+		}
+		restore = func(root int) error { return writeState(root, &want) }
 	}
 	return r.do(func(root int) error {
-		if err := writeState(root, &want); err != nil {
+		if err := restore(root); err != nil {
 			return fmt.Errorf("restore what %s looked like: %w", r.path, err)
 		}
 		return flush(root, r.path)
@@ -78,21 +88,24 @@ func readState(fd int) (*state, error) {
 		return nil, fmt.Errorf("read flags: %w", err)
 	}
 	s.Flags = flags & flagsKept
-	if s.Project, err = readProject(fd); err != nil {
-		return nil, fmt.Errorf("read project: %w", err)
+	x, err := readExtended(fd)
+	if err != nil {
+		return nil, fmt.Errorf("read extended flags: %w", err)
 	}
+	s.Project, s.ExtendedFlags, s.ExtentSize, s.CowExtentSize = x.project, x.flags&extendedKept, x.extentSize, x.cowExtentSize
 	if s.Attributes, err = readAttributes(fd); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-// writeState changes what differs. Owner before mode, because a new owner costs
-// the set-ID bits; ACLs before mode, because they bring a mode along; flags last,
-// because they may forbid all else.
+// writeState changes what differs. Flags before attributes, because setting flags makes
+// btrfs forget which compression an attribute asks for; owner before mode, because a new
+// owner costs the set-ID bits; ACLs before mode, because they bring a mode along; flags
+// that may forbid all else last.
 func writeState(fd int, want *state) error {
-	if err := unlock(fd); err != nil {
-		return fmt.Errorf("clear flags: %w", err)
+	if err := restoreFlags(fd, want.Flags&^flagsLocked); err != nil {
+		return err
 	}
 	st, err := statDescriptor(fd)
 	if err != nil {
@@ -109,26 +122,55 @@ func writeState(fd int, want *state) error {
 	if err := unix.Fchmod(fd, want.Mode&permissions); err != nil {
 		return fmt.Errorf("set mode: %w", err)
 	}
-	if err := restoreProject(fd, want.Project); err != nil {
+	if err := restoreExtended(fd, want); err != nil {
 		return err
+	}
+	if want.Flags&flagsLocked == 0 {
+		return nil
 	}
 	return restoreFlags(fd, want.Flags)
 }
 
-func restoreProject(fd int, want uint32) error {
-	have, err := readProject(fd)
+// resetState removes what users can attach to a directory, of which it is not known what
+// it looked like.
+func resetState(fd int) error {
+	flags, err := readFlags(fd)
 	if err != nil {
-		return fmt.Errorf("read project: %w", err)
+		return fmt.Errorf("read flags: %w", err)
 	}
-	if have == want {
+	if err := restoreFlags(fd, flags&flagProjectInherit); err != nil {
+		return err
+	}
+	isUsers := func(name string) bool { return strings.HasPrefix(name, userAttribute) }
+	if err := removeAttributes(fd, isUsers); err != nil {
+		return err
+	}
+	x, err := readExtended(fd)
+	if err != nil {
+		return fmt.Errorf("read extended flags: %w", err)
+	}
+	return restoreExtended(fd, &state{Project: x.project})
+}
+
+// restoreExtended changes what differs in struct fsxattr.
+func restoreExtended(fd int, want *state) error {
+	have, err := readExtended(fd)
+	if err != nil {
+		return fmt.Errorf("read extended flags: %w", err)
+	}
+	x := have
+	x.flags = have.flags&^extendedKept | want.ExtendedFlags&extendedKept
+	x.project, x.extentSize, x.cowExtentSize = want.Project, want.ExtentSize, want.CowExtentSize
+	if x == have {
 		return nil
 	}
-	if err := writeProject(fd, want); err != nil {
-		return fmt.Errorf("set project: %w", err)
+	if err := writeExtended(fd, x); err != nil {
+		return fmt.Errorf("set extended flags: %w", err)
 	}
 	return nil
 }
 
+// restoreFlags changes flags of flagsKept that differ.
 func restoreFlags(fd int, want uint32) error {
 	have, err := readFlags(fd)
 	if err != nil {
@@ -147,9 +189,9 @@ func restoreFlags(fd int, want uint32) error {
 // resetDirectory makes a directory root's own, with nothing attached, as lost+found
 // is made.
 func resetDirectory(fd int) error {
-	project, err := readProject(fd)
+	x, err := readExtended(fd)
 	if err != nil {
 		return err
 	}
-	return writeState(fd, &state{Mode: 0o700, Project: project})
+	return writeState(fd, &state{Mode: 0o700, Project: x.project})
 }

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -97,6 +98,128 @@ func TestRestoreOfTheProject(t *testing.T) {
 	must(t, err)
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
 		t.Errorf("-recorded +restored\n%s", diff)
+	}
+}
+
+// TestRestoreOfExtendedFlags: xfs has flags and hints that only struct fsxattr shows.
+func TestRestoreOfExtendedFlags(t *testing.T) {
+	for name, test := range map[string]struct{ before, tenant []string }{
+		"a tenant sets them":                             {nil, []string{"chattr +nSf", "extsize 1m", "cowextsize 64k"}},
+		"a tenant has new files go to a realtime device": {nil, []string{"chattr +t"}},
+		"a tenant clears them":                           {[]string{"extsize 1m", "cowextsize 64k", "chattr +n"}, []string{"extsize 0", "cowextsize 0", "chattr -n"}},
+		"a tenant changes hints":                         {[]string{"extsize 1m", "cowextsize 64k"}, []string{"extsize 4m", "cowextsize 8k"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := mount(t, "xfs")
+			r := open(t, root)
+			xfs(t, root, test.before...)
+			want := xfs(t, root, "stat")
+			recorded, err := r.Record()
+			must(t, err)
+			xfs(t, root, test.tenant...)
+			if want == xfs(t, root, "stat") {
+				t.Fatal("the tenant changed nothing")
+			}
+			must(t, r.Clean(t.Context(), nil))
+			must(t, r.Restore(recorded))
+			if diff := cmp.Diff(want, xfs(t, root, "stat")); diff != "" {
+				t.Errorf("-before +restored\n%s", diff)
+			}
+		})
+	}
+}
+
+// xfs runs commands of xfs_io on a directory, and returns the lines of their output on
+// struct fsxattr that a user can change.
+func xfs(t *testing.T, root string, commands ...string) string {
+	t.Helper()
+	var lines []string
+	for _, command := range commands {
+		for line := range strings.Lines(run(t, "xfs_io", "-r", "-c", command, root)) {
+			if strings.HasPrefix(line, "fsxattr.") && !strings.HasPrefix(line, "fsxattr.nextents") {
+				lines = append(lines, line)
+			}
+		}
+	}
+	return strings.Join(lines, "")
+}
+
+// TestRestoreOfNothingRecorded: what users can attach to a directory goes, and what only
+// an administrator can have meant stays.
+func TestRestoreOfNothingRecorded(t *testing.T) {
+	onEach(t, func(t *testing.T, root string) {
+		r := open(t, root)
+		must(t, os.Chown(root, 10, 2000))
+		must(t, unix.Chmod(root, 0o2775))
+		must(t, unix.Setxattr(root, "trusted.admin", []byte("by hand"), 0))
+		run(t, "setfacl", "-m", "u:55:rwx,d:u:56:r", root)
+		want, err := r.Record()
+		must(t, err)
+		if err := unix.Setxattr(root, "user.tenant", []byte("secret"), 0); err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
+			t.Fatal(err) // tmpfs of older kernels has no such attributes
+		}
+		run(t, "chattr", "+dA", root)
+		changed, err := r.Record()
+		must(t, err)
+		if string(want) == string(changed) {
+			t.Error("the change is not recorded")
+		}
+		must(t, r.Clean(t.Context(), nil))
+		must(t, r.Restore(nil))
+		got, err := r.Record()
+		must(t, err)
+		if diff := cmp.Diff(string(want), string(got)); diff != "" {
+			t.Errorf("-before +reset\n%s", diff)
+		}
+	})
+}
+
+func TestRestoreOfNothingRecordedOnXFS(t *testing.T) {
+	root := mount(t, "xfs")
+	r := open(t, root)
+	run(t, "chattr", "-p", "42", root)
+	run(t, "chattr", "+P", root)
+	want := xfs(t, root, "stat")
+	xfs(t, root, "chattr +n", "extsize 1m", "cowextsize 64k")
+	for i := range 1000 { // more than listxattr(2) lists
+		must(t, unix.Setxattr(root, fmt.Sprintf("user.%0250d", i), nil, 0))
+	}
+	must(t, r.Restore(nil))
+	got := xfs(t, root, "stat")
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-before +reset\n%s", diff)
+	}
+	if !strings.Contains(got, "fsxattr.projid = 42") || !strings.Contains(got, "fsxattr.xflags = 0x200 ") {
+		t.Errorf("the project that an administrator gave the volume is gone:\n%s", got)
+	}
+	must(t, os.Symlink("anywhere", root+"/link"))
+	recorded, err := r.Record()
+	must(t, err)
+	if bytes.Contains(recorded, []byte("attributes")) {
+		t.Error("attributes are left")
+	}
+}
+
+// TestRestoreOfWhatAnEarlierVersionRecorded: what it did not record is reset.
+func TestRestoreOfWhatAnEarlierVersionRecorded(t *testing.T) {
+	root := mount(t, "btrfs")
+	r := open(t, root)
+	run(t, "btrfs", "property", "set", root, "compression", "zstd")
+	recorded, err := r.Record()
+	must(t, err)
+	var earlier map[string]any
+	must(t, json.Unmarshal(recorded, &earlier))
+	delete(earlier, "flags") // which had no compression
+	recorded, err = json.Marshal(earlier)
+	must(t, err)
+	run(t, "chattr", "+d", root)
+	run(t, "btrfs", "property", "set", root, "compression", "zlib")
+	must(t, r.Restore(recorded))
+	if got := run(t, "btrfs", "property", "get", root, "compression"); got != "compression=zstd\n" {
+		t.Errorf("%q, want what was recorded as an attribute", got)
+	}
+	if flags := run(t, "lsattr", "-d", root); strings.Contains(strings.Fields(flags)[0], "d") {
+		t.Errorf("flags are %q, and had no d", flags)
 	}
 }
 

@@ -92,6 +92,20 @@ func writeAttributes(fd int, want []attribute) error {
 	for _, a := range want {
 		wanted[string(a.Name)] = true
 	}
+	if err := removeAttributes(fd, func(name string) bool { return !wanted[name] }); err != nil {
+		return err
+	}
+	for _, a := range want {
+		if err := writeAttribute(fd, string(a.Name), a.Value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeAttributes removes the attributes whose names are unwanted. It does not matter how
+// many there are; if there are more than can be listed, others of users may go too.
+func removeAttributes(fd int, unwanted func(name string) bool) error {
 	names, err := attributeNames(fd)
 	if errors.Is(err, unix.E2BIG) {
 		if err := removeExcess(fd); err != nil {
@@ -103,16 +117,11 @@ func writeAttributes(fd int, want []attribute) error {
 		return err
 	}
 	for _, name := range names {
-		if wanted[name] {
+		if !unwanted(name) {
 			continue
 		}
 		if err := unix.Fremovexattr(fd, name); err != nil && err != unix.ENODATA {
 			return fmt.Errorf("remove attribute %q: %w", name, err)
-		}
-	}
-	for _, a := range want {
-		if err := writeAttribute(fd, string(a.Name), a.Value); err != nil {
-			return err
 		}
 	}
 	return nil

@@ -51,24 +51,23 @@ func designator(page []byte) string {
 // designation writes down one name, and returns how much it is to be preferred: names that
 // are registered before those that are not.
 func designation(kind byte, name []byte) (string, int) {
-	text, rank := "", 0
 	switch {
 	case len(name) == 0:
 		return "", 0
 	case kind == 3 && len(name) >= 8:
-		text, rank = hex.EncodeToString(name), 3
+		text, rank := hex.EncodeToString(name), 3
 		if registered("naa", text) {
 			rank = 6
 		}
 		return "naa." + text, rank
 	case kind == 2 && len(name) >= 8:
-		text, rank = hex.EncodeToString(name), 1
+		text, rank := hex.EncodeToString(name), 1
 		if registered("eui", text) {
 			rank = 5
 		}
 		return "eui." + text, rank
 	case kind == 0xa && len(name) == 18: // a reserved byte or two come first
-		text, rank = hex.EncodeToString(name[2:]), 1
+		text, rank := hex.EncodeToString(name[2:]), 1
 		if registered("uuid", text) {
 			rank = 4
 		}

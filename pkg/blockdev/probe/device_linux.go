@@ -44,6 +44,9 @@ func (e *entry) device(at string, st *unix.Statx_t) found {
 	if e.fact.Identity, err = e.identifier().OfDevice(number); err != nil {
 		return e.fail(err)
 	}
+	if e.fact.Attachment, err = e.identifier().AttachmentOfDevice(number); err != nil {
+		return e.fail(err)
+	}
 	return e.found()
 }
 

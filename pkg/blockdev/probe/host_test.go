@@ -81,6 +81,10 @@ func TestWhatTheHostHasMountedAndTheAgentSees(t *testing.T) {
 			if reason(got) != s.want || got.Path != entry || got.HostPath != onHost+"/disk" {
 				t.Errorf("%+v: %v, want %q", got, got.Problem, s.want)
 			}
+			// The host's mounts cannot be asked here, only read.
+			if s.mounted && s.want == "" && !strings.Contains(string(got.Attachment), "/mount-id:") {
+				t.Errorf("attachment %q, want one of a mount ID", got.Attachment)
+			}
 		})
 	}
 }

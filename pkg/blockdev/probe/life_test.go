@@ -46,16 +46,20 @@ func TestADiskFromMountToMount(t *testing.T) {
 			if first.Kind != disk.Mount || first.FilesystemType != fsType || first.Problem != nil {
 				t.Fatalf("%+v", first)
 			}
-			if seen := one(t, p, f, "disk"); seen.Identity != first.Identity {
-				t.Fatalf("seen again it is %s, was %s", seen.Identity, first.Identity)
+			if seen := one(t, newProber(t), f, "disk"); seen.Identity != first.Identity || seen.Attachment != first.Attachment || seen.Attachment == "" {
+				t.Fatalf("seen again it is %s (%s), was %s (%s)", seen.Identity, seen.Attachment, first.Identity, first.Attachment)
 			}
 			unmount(t, entry)
 			if gone := one(t, p, f, "disk"); reason(gone) != disk.NotMountPoint {
 				t.Fatalf("unmounted: %+v", gone)
 			}
 			again()
-			if got := first.Identity.Compare(one(t, p, f, "disk").Identity); got != wantAgain {
+			second := one(t, p, f, "disk")
+			if got := first.Identity.Compare(second.Identity); got != wantAgain {
 				t.Errorf("remounted: %s, want %s", got, wantAgain)
+			}
+			if second.Attachment == first.Attachment || second.Attachment == "" {
+				t.Errorf("remounted: attachment %q, was %q", second.Attachment, first.Attachment)
 			}
 			unmount(t, entry)
 			mount(t, entry, newFileSystem(t))
@@ -98,6 +102,24 @@ func TestADiskThatGrows(t *testing.T) {
 	}
 	if after.Problem != nil || after.Place != before.Place {
 		t.Errorf("%+v", after)
+	}
+}
+
+func TestADeviceThatIsAttachedAgain(t *testing.T) {
+	f := newFolder(t, "a")
+	file := image(t, "16M")
+	device := attach(t, file)
+	link(t, device, f.Path, "disk")
+	p := newProber(t)
+	first := one(t, p, f, "disk")
+	if seen := one(t, p, f, "disk"); seen.Attachment != first.Attachment || seen.Attachment == "" {
+		t.Errorf("attachment %q, was %q", seen.Attachment, first.Attachment)
+	}
+	detach(t, device, file)
+	must(t, os.Remove(filepath.Join(f.Path, "disk")))
+	link(t, attach(t, file), f.Path, "disk")
+	if second := one(t, p, f, "disk"); second.Attachment == first.Attachment || second.Attachment == "" {
+		t.Errorf("attached again: attachment %q, was %q", second.Attachment, first.Attachment)
 	}
 }
 

@@ -68,6 +68,9 @@ func (e *entry) fileSystem(m *mounts.Mount, identify func() (disk.Identity, erro
 		return e.fail(err)
 	}
 	e.fact.Identity = id
+	if e.fact.Attachment, err = e.attachment(m); err != nil {
+		return e.fail(err)
+	}
 	if e.fact.Bytes = total(&size); e.fact.Bytes == 0 {
 		e.refuse(disk.Empty, "the file system at %s says that it has no bytes", e.fact.HostPath)
 	}

@@ -92,10 +92,6 @@ func TestDevicesClaimedByThemselves(t *testing.T) {
 			},
 			fact: deviceFact("8:16"), want: []string{"mount /srv"},
 		},
-		"a disk is claimed by btrfs that is mounted out of sight": {
-			node: func(w *world) { w.pool("6f-1", "sdb") },
-			fact: deviceFact("8:16"), want: []string{"mount btrfs 6f-1"},
-		},
 		"a disk is claimed by bcachefs, which names all its devices": {
 			node: func(w *world) { w.mount("0:44", "/", "/srv", "bcachefs /dev/sda9:/dev/sdb") },
 			fact: deviceFact("8:16"), want: []string{"mount /srv"},

@@ -70,14 +70,8 @@ type devices struct {
 	byName   map[string]*device
 	// mapped has those of device mapper by their names there.
 	mapped map[string]*device
-	// pools are the mounted file systems that lie on several devices.
-	pools []pool
-}
-
-// pool is a mounted file system of several devices, or one that might have several.
-type pool struct {
-	name    string // "btrfs <uuid>"
-	members []*device
+	// pools are the devices of each mounted btrfs.
+	pools [][]*device
 }
 
 // readDevices reads sysfs. A device that goes away meanwhile is left out.
@@ -112,7 +106,7 @@ func readDevices(sys string) (*devices, error) {
 		}
 	}
 	if ds.pools, err = ds.readPools(sys); err != nil {
-		return nil, fmt.Errorf("read file systems of several devices: %w", err)
+		return nil, fmt.Errorf("read the devices of btrfs: %w", err)
 	}
 	return ds, nil
 }
@@ -176,35 +170,31 @@ func (d *device) carry(other *device) {
 	other.under = append(other.under, d)
 }
 
-// readPools reads the members of the mounted file systems that tell them in sysfs.
-func (ds *devices) readPools(sys string) ([]pool, error) {
-	var pools []pool
-	for kind, pattern := range map[string]string{
-		"btrfs":    "devices/*",
-		"bcachefs": "dev-*/block",
-	} {
-		ids, err := list(filepath.Join(sys, "fs", kind))
+// readPools reads which devices each mounted btrfs has: a mount names one of them.
+func (ds *devices) readPools(sys string) ([][]*device, error) {
+	folder := filepath.Join(sys, "fs/btrfs")
+	ids, err := list(folder)
+	if err != nil {
+		return nil, err
+	}
+	var pools [][]*device
+	for _, id := range ids {
+		names, err := filepath.Glob(filepath.Join(folder, id, "devices/*"))
 		if err != nil {
 			return nil, err
 		}
-		for _, id := range ids {
-			links, err := filepath.Glob(filepath.Join(sys, "fs", kind, id, pattern))
+		var members []*device
+		for _, name := range names {
+			target, err := os.Readlink(name)
 			if err != nil {
-				return nil, err
+				continue // gone
 			}
-			p := pool{name: kind + " " + id}
-			for _, link := range links {
-				target, err := os.Readlink(link)
-				if err != nil {
-					continue // gone
-				}
-				if d := ds.byName[filepath.Base(target)]; d != nil {
-					p.members = append(p.members, d)
-				}
+			if d := ds.byName[filepath.Base(target)]; d != nil {
+				members = append(members, d)
 			}
-			if len(p.members) > 0 {
-				pools = append(pools, p)
-			}
+		}
+		if len(members) > 0 {
+			pools = append(pools, members)
 		}
 	}
 	return pools, nil

@@ -77,9 +77,9 @@ func (s *Survey) holds(m *mounts.Mount) []*device {
 			found = append(found, d)
 		}
 	}
-	for _, p := range s.devices.pools {
-		if strings.HasPrefix(p.name, m.FSType+" ") && slices.ContainsFunc(p.members, func(d *device) bool { return slices.Contains(found, d) }) {
-			return p.members
+	for _, members := range s.devices.pools {
+		if m.FSType == "btrfs" && slices.ContainsFunc(members, func(d *device) bool { return slices.Contains(found, d) }) {
+			return members
 		}
 	}
 	return found

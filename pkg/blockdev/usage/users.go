@@ -26,10 +26,10 @@ import (
 // disk has to be treated as one in use; so does the end of ctx, which is looked at
 // between the steps.
 //
-// A device is opened for a moment, and so are loop devices, to ask what they are
-// attached to. The latter waits for the file system that a loop device's file is on,
-// and the root of a file system without a device number (btrfs) is asked for that of
-// its files.
+// A device of which nothing else is found is opened exclusively for a moment. Loop devices
+// are opened too, to ask what they are attached to. That waits for the file system that a
+// loop device's file is on, and the root of a file system without a device number (btrfs)
+// is asked for that of its files.
 func (l *Looker) Users(ctx context.Context, fact disk.Fact, volume string) ([]disk.User, error) {
 	found, err := l.users(ctx, fact, volume)
 	if err != nil {
@@ -69,7 +69,6 @@ func (l *Looker) users(ctx context.Context, fact disk.Fact, volume string) ([]di
 	for _, look := range []func() ([]use, error){
 		func() ([]use, error) { return l.kubelet(volume) },
 		func() ([]use, error) { return l.loops(ctx, s, t) },
-		func() ([]use, error) { return opened(fact, t) },
 	} {
 		if err := ctx.Err(); err != nil {
 			return nil, context.Cause(ctx)
@@ -79,6 +78,11 @@ func (l *Looker) users(ctx context.Context, fact disk.Fact, volume string) ([]di
 			return nil, err
 		}
 		uses = append(uses, more...)
+	}
+	if len(uses) == 0 && t.device != nil {
+		if uses, err = openExclusively(fact.Device, t.device); err != nil {
+			return nil, err
+		}
 	}
 	return users(uses), nil
 }
@@ -120,25 +124,24 @@ func (l *Looker) ownPaths(s *Survey, fact disk.Fact) ([]string, error) {
 	return own, nil
 }
 
-// opened asks for a device alone, and tells if somebody else has it alone.
-func opened(fact disk.Fact, t target) ([]use, error) {
-	if t.device == nil {
-		return nil, nil
-	}
-	fd, err := unix.Open(fact.Device, unix.O_RDONLY|unix.O_EXCL|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+// openExclusively opens a device with O_EXCL, and closes it. The kernel refuses that if
+// the device, a partition of it or the disk that it is a partition of is held exclusively,
+// by whomever.
+func openExclusively(path string, d *device) ([]use, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_EXCL|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.EBUSY) {
-		return []use{{User: disk.User{What: byOpen, Where: fact.Device}}}, nil
+		return []use{{User: disk.User{What: disk.ExclusiveOpen, Where: path}}}, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open %q: %w", fact.Device, err)
+		return nil, fmt.Errorf("open %q: %w", path, err)
 	}
 	defer unix.Close(fd)
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
-		return nil, fmt.Errorf("look at %s: %w", fact.Device, err)
+		return nil, fmt.Errorf("look at %s: %w", path, err)
 	}
-	if got := numberOfStat(st.Rdev); st.Mode&unix.S_IFMT != unix.S_IFBLK || got != t.device.number {
-		return nil, fmt.Errorf("%s is not block device %s any more", fact.Device, t.device.number)
+	if got := numberOfStat(st.Rdev); st.Mode&unix.S_IFMT != unix.S_IFBLK || got != d.number {
+		return nil, fmt.Errorf("%s is not block device %s any more", path, d.number)
 	}
 	return nil, nil
 }

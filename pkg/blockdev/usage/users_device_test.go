@@ -47,14 +47,14 @@ func TestWhoUsesADevice(t *testing.T) {
 		"a mount": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
 			dev := b.disk("a", 64)
 			b.mkfs(dev, "srv")
-			return b.device(dev), []string{"mount ~/srv", "open " + dev}, []string{"mount ~/srv"}
+			return b.device(dev), []string{"mount ~/srv"}, []string{"mount ~/srv"}
 		},
 		"kubelet, which has mounted it for a pod": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
 			dev := b.disk("a", 64)
 			global := b.mkfs(dev, globalMount)
 			b.mount("--bind", global, podMount)
 			return b.device(dev), []string{
-				"kubelet ~/" + globalMount, "kubelet ~/" + podMount, "mount ~/" + globalMount, "mount ~/" + podMount, "open " + dev,
+				"kubelet ~/" + globalMount, "kubelet ~/" + podMount, "mount ~/" + globalMount, "mount ~/" + podMount,
 			}, nil
 		},
 		"kubelet, which has given it to a pod as it is": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
@@ -84,16 +84,25 @@ func TestWhoUsesADevice(t *testing.T) {
 		"swap": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
 			dev := b.disk("a", 64)
 			b.swapOn(dev)
-			return b.device(dev), []string{"open " + dev, "swap " + dev}, []string{"swap " + dev}
+			return b.device(dev), []string{"swap " + dev}, []string{"swap " + dev}
 		},
-		"somebody who has it alone": func(t *testing.T, b *bench) (disk.Fact, []string, []string) {
+		"somebody who has it alone": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
 			dev := b.disk("a", 64)
-			fd, err := unix.Open(dev, unix.O_RDONLY|unix.O_EXCL|unix.O_CLOEXEC, 0)
+			b.hold(dev)
+			return b.device(dev), []string{exclusive(dev)}, nil
+		},
+		"a file system that no mountinfo shows": func(t *testing.T, b *bench) (disk.Fact, []string, []string) {
+			dev := b.disk("a", 64)
+			b.run("mkfs.ext4", "-q", "-O", "^has_journal", dev)
+			point := b.folder("srv")
+			b.run("mount", dev, point)
+			f, err := os.Open(point)
+			b.run("umount", "--lazy", point)
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(func() { _ = unix.Close(fd) })
-			return b.device(dev), []string{"open " + dev}, nil
+			t.Cleanup(func() { _ = f.Close() })
+			return b.device(dev), []string{exclusive(dev)}, nil
 		},
 		"nobody, though its node is mounted on the entry": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
 			dev := b.disk("a", 64)
@@ -120,19 +129,24 @@ func TestWhoUsesADevice(t *testing.T) {
 				t.Fatalf("holders are %v, %v", dm, err)
 			}
 			holder := "holder /dev/" + dm[0].Name()
-			return b.device(dev), []string{holder, "open " + dev}, []string{holder}
+			return b.device(dev), []string{holder}, []string{holder}
 		},
 		"btrfs, which names another of its devices": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
 			first, second := b.disk("a", 128), b.disk("b", 128)
 			b.run("mkfs.btrfs", "-q", "-d", "single", "-m", "single", first, second)
 			b.run("btrfs", "device", "scan", first, second)
 			b.mount("-t", "btrfs", first, "srv")
-			return b.device(second), []string{"mount ~/srv", "open " + second}, []string{"mount ~/srv"}
+			return b.device(second), []string{"mount ~/srv"}, []string{"mount ~/srv"}
 		},
 	}
 	for name, c := range cases {
 		t.Run(name, c.check)
 	}
+}
+
+// exclusive is the use of a device that only an exclusive open shows.
+func exclusive(dev string) string {
+	return disk.User{What: disk.ExclusiveOpen, Where: dev}.String()
 }
 
 func TestWhoUsesAPartOrTheWhole(t *testing.T) {
@@ -141,7 +155,7 @@ func TestWhoUsesAPartOrTheWhole(t *testing.T) {
 			dev := b.disk("a", 64)
 			first, _ := b.partitions(dev)
 			b.mkfs(first, "srv")
-			return b.device(dev), []string{"mount ~/srv", "open " + dev}, []string{"mount ~/srv"}
+			return b.device(dev), []string{"mount ~/srv"}, []string{"mount ~/srv"}
 		},
 		"a disk, by a loop device over its partition": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
 			dev := b.disk("a", 64)
@@ -154,6 +168,23 @@ func TestWhoUsesAPartOrTheWhole(t *testing.T) {
 			first, _ := b.partitions(dev)
 			lo := b.attach(dev)
 			return b.device(first), []string{"loop device " + lo}, []string{"loop device " + lo}
+		},
+		"a disk, by somebody who has a partition alone": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
+			dev := b.disk("a", 64)
+			first, _ := b.partitions(dev)
+			b.hold(first)
+			return b.device(dev), []string{exclusive(dev)}, nil
+		},
+		"a partition, by somebody who has the disk alone": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
+			dev := b.disk("a", 64)
+			first, _ := b.partitions(dev)
+			b.hold(dev)
+			return b.device(first), []string{exclusive(first)}, nil
+		},
+		"a partition is idle beside one that somebody has alone": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
+			first, second := b.partitions(b.disk("a", 64))
+			b.hold(first)
+			return b.device(second), nil, nil
 		},
 		"a partition is idle beside one that the host has mounted, and claimed": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
 			first, second := b.partitions(b.disk("a", 64))
@@ -191,6 +222,16 @@ func (b *bench) swapOn(dev string) {
 	b.run("mkswap", dev)
 	b.run("swapon", dev)
 	b.undo("swapoff", dev)
+}
+
+// hold opens a device exclusively until the test ends.
+func (b *bench) hold(dev string) {
+	b.t.Helper()
+	fd, err := unix.Open(dev, unix.O_RDONLY|unix.O_EXCL|unix.O_CLOEXEC, 0)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() { _ = unix.Close(fd) })
 }
 
 // bindNode mounts a device's node on a file, as kubelet does.

@@ -19,7 +19,6 @@ const (
 	byLoop    = "loop device"
 	bySwap    = "swap"
 	byHolder  = "holder"
-	byOpen    = "open"
 )
 
 // use is a user and what it takes to tell whose it is.
@@ -37,14 +36,6 @@ func (s *Survey) usesOfDevice(d *device) []use {
 	uses := s.grabs(d)
 	for _, m := range s.mounted[d] {
 		uses = append(uses, use{User: disk.User{What: byMount, Where: m.Point}, path: m.Point, node: isNode(m)})
-	}
-	if len(s.mounted[d]) > 0 {
-		return uses
-	}
-	for _, p := range s.devices.pools {
-		if slices.Contains(p.members, d) { // mounted where we cannot see
-			uses = append(uses, use{User: disk.User{What: byMount, Where: p.name}})
-		}
 	}
 	return uses
 }

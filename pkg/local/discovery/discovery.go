@@ -8,6 +8,9 @@
 package discovery
 
 import (
+	"strconv"
+	"strings"
+
 	"stowage.dev/stowage/pkg/local/disk"
 	"stowage.dev/stowage/pkg/local/slot"
 )
@@ -20,7 +23,12 @@ func Decide(s *slot.Slot, first int64) slot.Decision {
 	if s.Volume != nil {
 		return published(s)
 	}
-	return candidate(s, first)
+	d := candidate(s, first)
+	if d.Do == slot.Create && s.Fact.Kind == disk.Device {
+		// Mountinfo and sysfs do not show every use of a device.
+		return ifUnused(s, d)
+	}
+	return d
 }
 
 // candidate decides about a disk without a volume.
@@ -44,6 +52,8 @@ func candidate(s *slot.Slot, first int64) slot.Decision {
 		return slot.Decision{Do: slot.AskNodes, State: slot.Pending}
 	case s.Claimant != "":
 		return skip(s.OfOtherNode())
+	case s.Record != nil && !s.Stayed: // what was true when it was cleaned need not be true now
+		return unknown(s, s.Record.Generation)
 	case s.Record != nil && s.Record.Kind == disk.Device && s.Record.Mode == disk.Filesystem && s.Mode == disk.Block:
 		return wipe(s, s.Record.Generation) // clean enough for a file system: old bytes can be read
 	case s.Record != nil:
@@ -52,13 +62,13 @@ func candidate(s *slot.Slot, first int64) slot.Decision {
 	return unknown(s, first)
 }
 
-// unknown decides about a disk that no record knows of. It has to be empty, and a device
-// is known to be only once all of it was read: signatures, ends and samples can show data,
-// not that there is none.
+// unknown decides about a disk that no record knows of, or that was away since it was
+// cleaned. It has to be empty, and a device is known to be only once all of it was read:
+// signatures, ends and samples can show data, not that there is none.
 func unknown(s *slot.Slot, first int64) slot.Decision {
-	p := s.Predecessor
+	p := s.Predecessor()
 	if p != nil {
-		first = max(first, p.Generation+1)
+		first = max(first, s.Predecessors[0].Generation+1)
 		if problem := s.OfOtherCluster(); problem != nil {
 			return skip(problem)
 		}
@@ -67,32 +77,60 @@ func unknown(s *slot.Slot, first int64) slot.Decision {
 	switch {
 	case !s.Asked:
 		return slot.Decision{Do: slot.AskNodes, State: slot.Pending}
-	case s.Content == disk.ContentNone, p == nil && s.Existing == slot.Publish, p != nil && s.Acknowledged:
+	case s.Content == disk.ContentNone, p == nil && s.Existing == slot.Publish, s.Acknowledged:
 		return create
 	case s.Content == disk.ContentUnknown:
 		return slot.Decision{Do: slot.Inspect, State: slot.Pending}
 	case s.Content == disk.ContentSampled && s.Existing == slot.AssumeBlank && p == nil && !s.Unaccounted:
 		return create
-	case s.Existing == slot.Clean && (p == nil || p.State == disk.Cleaning && p.Policy == disk.Delete):
+	case s.Existing == slot.Clean && (p == nil || !p.Kept()):
 		return wipe(s, first)
 	case s.Content == disk.ContentSampled:
 		return slot.Decision{Do: slot.ProveBlank, State: slot.Pending, Problem: s.ProvingBlank()}
 	case p != nil:
-		return skip(disk.Problemf(disk.IdentityUnproven, "holds %s, and may be the disk of volume %q that was at this path: zero it, or copy what you need, %s", s.Found, p.Volume, slot.Acknowledge(p)))
+		return skip(disk.Problemf(disk.IdentityUnproven, "holds %s, and may be the disk of %s at this path: zero it, or copy what you need, %s", s.Found, volumesOf(s.Predecessors), slot.Acknowledge(s.Acknowledgement())))
 	default:
-		return skip(disk.Problemf(disk.NotEmpty, "holds %s, and was never published by this node: empty it (a device must be zero from end to end), or set existingData of the class", s.Found))
+		return skip(notEmpty(s))
 	}
+}
+
+// notEmpty is why a disk with data of unknown origin is not published.
+func notEmpty(s *slot.Slot) *disk.Problem {
+	history := "was never published by this node"
+	if s.Record != nil {
+		history = "was away, or the node restarted, since this node cleaned it"
+	}
+	return disk.Problemf(disk.NotEmpty,
+		"holds %s, and %s: empty it (a device must be zero from end to end), or set existingData of the class; to publish this disk with its data, acknowledge it by its acknowledgement in the node's LocalDiskReport", s.Found, history)
+}
+
+// volumesOf names the volumes of records, for a message.
+func volumesOf(records []disk.Record) string {
+	var names []string
+	for i := range records {
+		names = append(names, strconv.Quote(records[i].Volume))
+	}
+	if len(names) == 1 {
+		return "volume " + names[0] + " that was"
+	}
+	return "one of the volumes " + strings.Join(names, ", ") + " that were"
 }
 
 // wipe decides about a disk whose unknown data is to be removed.
 func wipe(s *slot.Slot, first int64) slot.Decision {
-	if !s.UsersKnown {
+	return ifUnused(s, slot.Decision{Do: slot.Wipe, State: slot.Cleaning, Generation: first})
+}
+
+// ifUnused returns d if nothing uses the disk.
+func ifUnused(s *slot.Slot, d slot.Decision) slot.Decision {
+	switch {
+	case !s.UsersKnown:
 		return slot.Decision{Do: slot.FindUsers, State: slot.Pending}
-	}
-	if len(s.Users) > 0 {
+	case len(s.Users) > 0:
 		return skip(disk.Problemf(disk.InUse, "used by %s", s.Users[0]))
+	default:
+		return d
 	}
-	return slot.Decision{Do: slot.Wipe, State: slot.Cleaning, Generation: first}
 }
 
 // published decides about a volume that is free or has a claim.
@@ -173,10 +211,25 @@ func present(s *slot.Slot) slot.Decision {
 		}
 		return slot.Decision{Do: slot.Remember, State: phase(v)}
 	}
-	if size := v.DiskBytes; size != 0 && size != s.Fact.Bytes {
+	if s.WasAway() {
+		return returned(s)
+	}
+	if size := v.DiskBytes; size != 0 && size != s.Fact.Bytes && !s.Fact.SharesSpace() {
 		return lost(s, phase(v), disk.Problemf(disk.Grown, "the disk has %d bytes now and had %d when volume %s was published", s.Fact.Bytes, size, v.Name))
 	}
 	return slot.Decision{Do: slot.None, State: phase(v), Problem: unconfigured(s)}
+}
+
+// returned decides about a free volume whose disk was away.
+func returned(s *slot.Slot) slot.Decision {
+	switch s.Content {
+	case disk.ContentUnknown:
+		return slot.Decision{Do: slot.Inspect, State: phase(s.Volume)}
+	case disk.ContentNone:
+		return slot.Decision{Do: slot.Remember, State: phase(s.Volume)}
+	default:
+		return lost(s, phase(s.Volume), s.FoundAfterAbsence())
+	}
 }
 
 // vacant decides about a volume without a disk.

@@ -26,6 +26,13 @@ func found() *slot.Slot {
 	}
 }
 
+// device is a slot with a block device that nobody knows yet.
+func device() *slot.Slot {
+	s := found()
+	s.Fact.Kind, s.Fact.Device, s.Fact.Identity = disk.Device, "/dev/sdb", "wwn:1"
+	return s
+}
+
 // published is a slot with a volume of the disk.
 func published(phase disk.Phase) *slot.Slot {
 	s := found()
@@ -113,6 +120,10 @@ func TestCandidates(t *testing.T) {
 			with(found(), func(s *slot.Slot) { s.Content, s.Existing, s.UsersKnown = disk.ContentSampled, slot.Clean, true }),
 			outcome{Do: slot.Wipe, State: slot.Cleaning, Generation: first},
 		},
+		"one with data is published once an administrator has acknowledged it": {
+			with(found(), func(s *slot.Slot) { s.Content, s.Acknowledged = disk.ContentSome, true }),
+			outcome{Do: slot.Create, State: slot.Pending, Generation: first},
+		},
 		"one with data is published, where the class says so": {
 			with(found(), func(s *slot.Slot) { s.Existing = slot.Publish }),
 			outcome{Do: slot.Create, State: slot.Pending, Generation: first},
@@ -132,8 +143,59 @@ func TestCandidates(t *testing.T) {
 			outcome{Do: slot.None, State: slot.Skipped, Reason: disk.InUse},
 		},
 		"a clean disk is published without another look": {
-			with(found(), func(s *slot.Slot) { s.Record = &disk.Record{State: disk.Clean, Generation: 7} }),
+			with(found(), func(s *slot.Slot) { s.Record, s.Stayed = &disk.Record{State: disk.Clean, Generation: 7}, true }),
 			outcome{Do: slot.Create, State: slot.Pending, Generation: 7},
+		},
+		"a new device is published if nothing uses it": {
+			with(device(), func(s *slot.Slot) { s.Content = disk.ContentNone }),
+			outcome{Do: slot.FindUsers, State: slot.Pending},
+		},
+		"nothing does": {
+			with(device(), func(s *slot.Slot) { s.Content, s.UsersKnown = disk.ContentNone, true }),
+			outcome{Do: slot.Create, State: slot.Pending, Generation: first},
+		},
+		"something holds it that neither mountinfo nor sysfs shows": {
+			with(device(), func(s *slot.Slot) {
+				s.Content, s.UsersKnown, s.Users = disk.ContentNone, true, []disk.User{{What: disk.ExclusiveOpen, Where: "/dev/sdb"}}
+			}),
+			outcome{Do: slot.None, State: slot.Skipped, Reason: disk.InUse},
+		},
+		"a clean device, too": {
+			with(device(), func(s *slot.Slot) { s.Record, s.Stayed = &disk.Record{State: disk.Clean, Generation: 7}, true }),
+			outcome{Do: slot.FindUsers, State: slot.Pending},
+		},
+		"and one whose class publishes what it finds": {
+			with(device(), func(s *slot.Slot) { s.Existing = slot.Publish }),
+			outcome{Do: slot.FindUsers, State: slot.Pending},
+		},
+		"one that was away is looked into": {
+			with(found(), func(s *slot.Slot) { s.Record = &disk.Record{State: disk.Clean, Generation: 7} }),
+			outcome{Do: slot.Inspect, State: slot.Pending},
+		},
+		"one that was away and is still empty is published": {
+			with(found(), func(s *slot.Slot) {
+				s.Record, s.Content = &disk.Record{State: disk.Clean, Generation: 7}, disk.ContentNone
+			}),
+			outcome{Do: slot.Create, State: slot.Pending, Generation: 7},
+		},
+		"one that came back with data is refused": {
+			with(found(), func(s *slot.Slot) {
+				s.Record, s.Content = &disk.Record{State: disk.Clean, Generation: 7}, disk.ContentSome
+			}),
+			outcome{Do: slot.None, State: slot.Skipped, Reason: disk.NotEmpty},
+		},
+		"a device that came back and seems to be blank is read from end to end": {
+			with(found(), func(s *slot.Slot) {
+				s.Record, s.Content = &disk.Record{State: disk.Clean, Generation: 7}, disk.ContentSampled
+			}),
+			outcome{Do: slot.ProveBlank, State: slot.Pending, Reason: disk.ProvingBlank},
+		},
+		"a device that was away since it was cleaned for a file system is not cleaned for mode Block before it is looked into": {
+			with(found(), func(s *slot.Slot) {
+				s.Record = &disk.Record{State: disk.Clean, Kind: disk.Device, Mode: disk.Filesystem, Generation: 7}
+				s.Mode, s.UsersKnown = disk.Block, true
+			}),
+			outcome{Do: slot.Inspect, State: slot.Pending},
 		},
 		"a clean disk that was away may have been another node's": {
 			with(found(), func(s *slot.Slot) { s.Record, s.Asked = &disk.Record{State: disk.Clean, Generation: 7}, false }),
@@ -154,14 +216,14 @@ func TestCandidates(t *testing.T) {
 		"a device that was cleaned for a file system is cleaned again before it is a volume of mode Block": {
 			with(found(), func(s *slot.Slot) {
 				s.Record = &disk.Record{State: disk.Clean, Kind: disk.Device, Mode: disk.Filesystem, Generation: 7}
-				s.Mode, s.UsersKnown = disk.Block, true
+				s.Mode, s.UsersKnown, s.Stayed = disk.Block, true, true
 			}),
 			outcome{Do: slot.Wipe, State: slot.Cleaning, Generation: 7},
 		},
 		"one that was zeroed is clean enough for a file system": {
 			with(found(), func(s *slot.Slot) {
 				s.Record = &disk.Record{State: disk.Clean, Kind: disk.Device, Mode: disk.Block, Generation: 7}
-				s.Mode = disk.Filesystem
+				s.Mode, s.Stayed = disk.Filesystem, true
 			}),
 			outcome{Do: slot.Create, State: slot.Pending, Generation: 7},
 		},
@@ -433,11 +495,53 @@ func TestMarks(t *testing.T) {
 	}
 }
 
+// TestZFSDatasetOfAPool: its size changes whenever a neighbour is written to, so a free volume
+// is neither withdrawn nor cleaned for that.
+func TestZFSDatasetOfAPool(t *testing.T) {
+	for _, phase := range []disk.Phase{disk.PhaseAvailable, disk.PhaseBound} {
+		s := published(phase)
+		s.Fact.FilesystemType, s.Fact.Bytes = "zfs", s.Fact.Bytes-1<<20
+		want := outcome{Do: slot.None, State: slot.State(phase)}
+		if diff := cmp.Diff(want, decide(s)); diff != "" {
+			t.Errorf("%s: %s", phase, diff)
+		}
+	}
+}
+
+// TestFreeVolumesWhoseDiskWasAway: what a disk was when it was published need not hold when
+// it is back, or the node has restarted.
+func TestFreeVolumesWhoseDiskWasAway(t *testing.T) {
+	available := outcome{Do: slot.None, State: slot.Available}
+	for name, test := range map[string]struct {
+		change func(*slot.Slot)
+		want   outcome
+	}{
+		"it is looked into":             {func(*slot.Slot) {}, outcome{Do: slot.Inspect, State: slot.Available}},
+		"still empty: that is recorded": {func(s *slot.Slot) { s.Content = disk.ContentNone }, outcome{Do: slot.Remember, State: slot.Available}},
+		"it holds data: no claim gets the volume": {func(s *slot.Slot) { s.Content = disk.ContentSome },
+			outcome{Do: slot.Remove, State: slot.Available, Reason: disk.NotEmpty}},
+		"it was not away":                                 {func(s *slot.Slot) { s.Stayed = true }, available},
+		"it was published with data":                      {func(s *slot.Slot) { s.Record.Accepted = true }, available},
+		"its attachment is not known":                     {func(s *slot.Slot) { s.Record.Attachment = "" }, available},
+		"it has a claim by now":                           {func(s *slot.Slot) { s.Volume.Claimed = true }, available},
+		"a claim was observed, and removed by hand since": {func(s *slot.Slot) { s.Record.Phase = disk.PhaseReleased }, outcome{Do: slot.Remember, State: slot.Available}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := published(disk.PhaseAvailable)
+			s.Record.Attachment = "boot1/mount:1"
+			test.change(s)
+			if diff := cmp.Diff(test.want, decide(s)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
 // TestSuccessors: a disk without a record may be the dirty one that was at its path.
 func TestSuccessors(t *testing.T) {
 	successor := func(state disk.State, policy disk.Policy, change func(*slot.Slot)) *slot.Slot {
 		return with(found(), func(s *slot.Slot) {
-			s.Predecessor = &disk.Record{Identity: "weak:b1:1", Key: key, State: state, Policy: policy, Volume: "local-pv-0", Generation: first + 7}
+			s.Predecessors = []disk.Record{{Identity: "weak:b1:1", Key: key, State: state, Policy: policy, Volume: "local-pv-0", Generation: first + 7}}
 			s.Unaccounted, s.UsersKnown, s.Content = true, true, disk.ContentSome
 			change(s)
 		})
@@ -468,6 +572,18 @@ func TestSuccessors(t *testing.T) {
 		},
 		"nor if it is of policy Retain and was not recorded as retained yet": {
 			successor(disk.Published, disk.Retain, func(s *slot.Slot) { s.Existing = slot.Clean }), refused,
+		},
+		"nor if an earlier disk at the path was retained, which may be this one": {
+			successor(disk.Cleaning, disk.Delete, func(s *slot.Slot) {
+				s.Existing = slot.Clean
+				s.Predecessors = append(s.Predecessors, disk.Record{Identity: "weak:b0:1", State: disk.Retained, Policy: disk.Retain, Generation: first})
+			}), refused,
+		},
+		"nor published, if one of them is another cluster's": {
+			successor(disk.Retained, disk.Retain, func(s *slot.Slot) {
+				s.Content = disk.ContentNone
+				s.Predecessors = append(s.Predecessors, disk.Record{Identity: "weak:b0:1", State: disk.Published, Cluster: "there", Generation: first})
+			}), outcome{Do: slot.None, State: slot.Skipped, Reason: disk.OtherCluster},
 		},
 		"if it seems to be blank, it is read from end to end": {
 			successor(disk.Cleaning, disk.Delete, func(s *slot.Slot) { s.Content = disk.ContentSampled }), proof,

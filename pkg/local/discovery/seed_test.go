@@ -29,7 +29,7 @@ func TestSeed(t *testing.T) {
 	t.Run("PV creation failure should not add directory to cache", func(t *testing.T) {
 		// A volume that was refused is not known afterwards, and its disk is as clean as
 		// before, so it is created at the next opportunity, under the same name.
-		s := with(found(), func(s *slot.Slot) { s.Record = &disk.Record{State: disk.Clean, Generation: 7} })
+		s := with(found(), func(s *slot.Slot) { s.Record, s.Stayed = &disk.Record{State: disk.Clean, Generation: 7}, true })
 		for range 3 {
 			if got := decide(s); got.Do != slot.Create || got.Generation != 7 {
 				t.Errorf("got %+v", got)
@@ -62,7 +62,7 @@ func TestSeed(t *testing.T) {
 	})
 	t.Run("Validating that a discovery directory containing both block and file system volumes are appropriately discovered and have PVs created", func(t *testing.T) {
 		for _, kind := range []disk.Kind{disk.Device, disk.Mount} {
-			s := with(found(), func(s *slot.Slot) { s.Fact.Kind, s.Content = kind, disk.ContentNone })
+			s := with(found(), func(s *slot.Slot) { s.Fact.Kind, s.Content, s.UsersKnown = kind, disk.ContentNone, true })
 			if got := decide(s); got.Do != slot.Create {
 				t.Errorf("%s: got %+v", kind, got)
 			}

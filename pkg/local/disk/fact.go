@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Key names a slot: an entry of the discovery directory of a class. At most one
@@ -18,6 +19,23 @@ type Key struct {
 }
 
 func (k Key) String() string { return k.Class + "/" + k.Name }
+
+// Attachment is "<boot>/diskseq:<number>", "<boot>/mount:<number>" or, on kernels that give
+// the ID of a mount to later mounts too, "<boot>/mount-id:<number>".
+type Attachment string
+
+// Continue returns the attachment as observed by one process, which last saw the disk with
+// attachment last, or not at all if that is empty. A mount ID that may be reused is valid
+// only while the process keeps seeing it, from the time at which it first did.
+func (a Attachment) Continue(last Attachment, now time.Time) Attachment {
+	if !strings.Contains(string(a), "/mount-id:") {
+		return a
+	}
+	if strings.HasPrefix(string(last), string(a)+"/") {
+		return last
+	}
+	return Attachment(fmt.Sprintf("%s/%d", a, now.UnixNano()))
+}
 
 // Kind is what lies at a path.
 type Kind string
@@ -57,6 +75,10 @@ type Fact struct {
 	// Overlaps are the Places that share bytes with this one without being it: the
 	// disk of a partition, the partitions of a disk, the device of a mount.
 	Overlaps []string
+	// Attachment names an uninterrupted presence of the disk on the node. It differs after
+	// the disk was detached or unmounted, and after a restart of the node; empty if that
+	// cannot be found out.
+	Attachment Attachment
 	// Bytes is the size of the device, or of the file system.
 	Bytes int64
 	// Problem is why this can be no volume; nil for a good candidate. With a
@@ -69,6 +91,10 @@ type Fact struct {
 func (f *Fact) Mounted() bool {
 	return slices.ContainsFunc(f.Overlaps, func(place string) bool { return strings.HasPrefix(place, "fs:") })
 }
+
+// SharesSpace reports whether the size of the file system changes with what others write: that
+// of a ZFS dataset is what it holds and what its pool has left.
+func (f *Fact) SharesSpace() bool { return f.FilesystemType == "zfs" }
 
 // Problem is why something is not done, as users are told.
 type Problem struct {

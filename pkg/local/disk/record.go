@@ -75,22 +75,40 @@ type Record struct {
 	// value if the device was blank when it was published and none was observed since, nil
 	// if that is not known. What it points to is never changed.
 	Filesystem *Format `json:"filesystem,omitempty"`
+	// Attachment is Fact.Attachment when the disk was last known to be as it is published:
+	// empty, or with data that is Accepted. It is empty if that is not known, and from the
+	// first claim on, whose data is expected on the disk.
+	Attachment Attachment `json:"attachment,omitempty"`
+	// Accepted: an administrator or the class has the disk published with its data.
+	Accepted bool `json:"accepted,omitempty"`
 	// Updated is when the record was last written.
 	Updated time.Time `json:"updated"`
 }
 
+// Kept reports whether the data of a dirty disk is to be kept: its clean has not begun, or its
+// volume was not to be deleted.
+func (r *Record) Kept() bool { return r.State != Cleaning || r.Policy != Delete }
+
 // Unclaimed reports whether the volume was never observed to have a claim.
 func (r *Record) Unclaimed() bool { return r.Phase == "" || r.Phase == PhaseAvailable }
 
-// Acknowledgement names the data on the disk: by the disk's identity and the UID of the
-// volume that wrote it, or the generation if the volume has no known UID. Annotations by
-// which an administrator or the controller allows something list such names, separated
-// by commas. The name of an allowed disk never applies again: its next volume has
-// another UID.
-func (r *Record) Acknowledgement() string {
+// Acknowledgement names the data that a volume left on the disk; see AcknowledgementOf.
+func (r *Record) Acknowledgement() string { return r.AcknowledgementAs(r.Identity) }
+
+// AcknowledgementAs names the same data on a disk that has another identity now.
+func (r *Record) AcknowledgementAs(identity Identity) string {
 	volume := r.UID
 	if volume == "" {
 		volume = fmt.Sprintf("generation-%d", r.Generation)
 	}
-	return strings.ReplaceAll(string(r.Identity), ",", "%2C") + "/" + volume
+	return AcknowledgementOf(identity, volume)
+}
+
+// AcknowledgementOf names data by the identity of the disk that it is on and by where it comes
+// from: the UID of the volume that wrote it, the generation if that volume has no known UID, or
+// the Attachment with which the disk brought it. Annotations by which an administrator or the
+// controller allows something list such names, separated by commas. The name of an allowed
+// disk never applies again: its next volume has another UID.
+func AcknowledgementOf(identity Identity, source string) string {
+	return strings.ReplaceAll(string(identity)+"/"+source, ",", "%2C")
 }

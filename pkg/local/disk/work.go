@@ -49,15 +49,25 @@ type Scanned struct {
 	Trouble map[string]*Problem
 }
 
+// ExclusiveOpen is User.What of a use that only an exclusive open of the device shows.
+const ExclusiveOpen = "exclusive open"
+
 // User is something on the node that uses a disk.
 type User struct {
-	// What is "mount", "kubelet", "loop device", "swap", "holder" or "open".
+	// What is "mount", "kubelet", "loop device", "swap", "holder" or ExclusiveOpen.
 	What string
-	// Where is the mount point, path or device that uses the disk.
+	// Where is the mount point, path or device that uses the disk; for ExclusiveOpen, the
+	// device itself.
 	Where string
 }
 
-func (u User) String() string { return u.What + " " + u.Where }
+// String returns words that follow "used by".
+func (u User) String() string {
+	if u.What == ExclusiveOpen {
+		return "something that holds " + u.Where + " exclusively and that mountinfo and sysfs do not show: ZFS, DRBD, an iSCSI target (LIO), a mount in another namespace, or a program"
+	}
+	return u.What + " " + u.Where
+}
 
 // Content is whether something holds data, by the rule that fits its kind. A file
 // system: anything but lost+found. A device: a signature, or any byte that is not zero.
@@ -90,7 +100,7 @@ type BlankProof struct {
 // Complete reports whether every byte of the device was read and is zero.
 func (p BlankProof) Complete() bool { return !p.Found && p.Bytes > 0 && p.Done == p.Bytes }
 
-// ErrBlankProofVoid: the device was written to or attached again, or the node has
+// ErrBlankProofVoid says that the device was written to or attached again, or the node has
 // restarted, since the bytes of a BlankProof were read.
 var ErrBlankProofVoid = errors.New("the device was written to or attached again, or the node restarted, since it was read")
 

@@ -105,6 +105,17 @@ func (f *Facts) released() bool {
 	return f.Release != nil && f.Release.ClaimUID != "" && f.Release.ClaimUID == f.Volume.ClaimUID
 }
 
+// AfterRelease returns what releasing the claim leads to if nothing else changes: the pods that
+// are deleted with it, and how the volume stands then.
+func AfterRelease(f *Facts) ([]Pod, Decision) {
+	after, claim := *f, *f.Claim
+	claim.Deleting = true
+	after.Claim, after.Release = &claim, &Began{ClaimUID: claim.UID, At: f.Now}
+	pods := left(&after)
+	after.Claim, after.Pods, after.Volume.Phase = nil, nil, disk.PhaseReleased
+	return pods, Decide(&after)
+}
+
 // left are the pods that a release leaves behind: older than it, and made anew by
 // others once they are gone.
 func left(f *Facts) []Pod {

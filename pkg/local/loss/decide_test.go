@@ -48,7 +48,7 @@ func unclaimed(f *loss.Facts) {
 }
 
 func missing(f *loss.Facts) {
-	f.Node, f.Disk, f.Mark.Cause = loss.Ready, loss.DiskMissing, loss.MissingDisk
+	f.Node, f.Disk, f.Volume.Mark, f.Mark.Cause = loss.Ready, loss.DiskMissing, disk.MarkMissing, loss.MissingDisk
 }
 
 func pod(name string, change ...func(*loss.Pod)) func(*loss.Facts) {
@@ -106,17 +106,28 @@ func TestDecide(t *testing.T) {
 		"even if the node is back":                        {gone(begun, unclaimed, pod("p"), func(f *loss.Facts) { f.Node = loss.Ready }), answer{loss.DeletePods, loss.Releasing, []string{"p"}}},
 		"a pod of later stays":                            {gone(begun, unclaimed, pod("p", func(p *loss.Pod) { p.Created = now })), answer{Do: loss.Bury, State: loss.Removing}},
 		"a pod stays whose claim was made again":          {gone(begun, unclaimed, pod("p"), func(f *loss.Facts) { f.Successor = true }), answer{Do: loss.Bury, State: loss.Removing}},
-		"a kubelet that is there ends its pods itself":    {gone(begun, deleting, pod("p", func(p *loss.Pod) { p.Deleting = true }), func(f *loss.Facts) { f.Node, f.Disk, f.Mark.Cause = loss.Ready, loss.DiskMissing, loss.MissingDisk }), answer{State: loss.Releasing}},
-		"one that is gone does not":                       {gone(begun, deleting, pod("p", func(p *loss.Pod) { p.Deleting = true })), answer{loss.DeletePods, loss.Releasing, []string{"p"}}},
-		"a missing disk that a lone pod uses":             {gone(pod("p", func(p *loss.Pod) { p.Controlled = false }), func(f *loss.Facts) { f.Node, f.Disk, f.Mark.Cause = loss.Ready, loss.DiskMissing, loss.MissingDisk }), answer{State: loss.NotRecreatable}},
-		"a failing disk":                                  {gone(func(f *loss.Facts) { f.Node, f.Disk, f.Mark.Cause = loss.Ready, loss.DiskFailing, loss.FailingDisk }), answer{Do: loss.Begin, State: loss.Releasing}},
+		"a kubelet that is there ends its pods itself": {gone(begun, deleting, pod("p", func(p *loss.Pod) { p.Deleting = true }), func(f *loss.Facts) {
+			f.Node, f.Disk, f.Volume.Mark, f.Mark.Cause = loss.Ready, loss.DiskMissing, disk.MarkMissing, loss.MissingDisk
+		}), answer{State: loss.Releasing}},
+		"one that is gone does not": {gone(begun, deleting, pod("p", func(p *loss.Pod) { p.Deleting = true })), answer{loss.DeletePods, loss.Releasing, []string{"p"}}},
+		"a missing disk that a lone pod uses": {gone(pod("p", func(p *loss.Pod) { p.Controlled = false }), func(f *loss.Facts) {
+			f.Node, f.Disk, f.Volume.Mark, f.Mark.Cause = loss.Ready, loss.DiskMissing, disk.MarkMissing, loss.MissingDisk
+		}), answer{State: loss.NotRecreatable}},
+		"a failing disk": {gone(func(f *loss.Facts) {
+			f.Node, f.Disk, f.Volume.Mark, f.Mark.Cause = loss.Ready, loss.DiskFailing, disk.MarkFailing, loss.FailingDisk
+		}), answer{Do: loss.Begin, State: loss.Releasing}},
 		"a failing disk of a claim that is kept": {gone(func(f *loss.Facts) {
-			f.Node, f.Disk, f.Mark.Cause, f.Terms.Release = loss.Ready, loss.DiskFailing, loss.FailingDisk, false
+			f.Node, f.Disk, f.Volume.Mark, f.Mark.Cause, f.Terms.Release = loss.Ready, loss.DiskFailing, disk.MarkFailing, loss.FailingDisk, false
 		}), answer{State: loss.Kept}},
-		"a replaced disk": {gone(func(f *loss.Facts) { f.Node, f.Disk, f.Mark.Cause = loss.Ready, loss.DiskReplaced, loss.MissingDisk }), answer{Do: loss.Begin, State: loss.Releasing}},
+		"a replaced disk": {gone(func(f *loss.Facts) {
+			f.Node, f.Disk, f.Volume.Mark, f.Mark.Cause = loss.Ready, loss.DiskReplaced, disk.MarkReplaced, loss.MissingDisk
+		}), answer{Do: loss.Begin, State: loss.Releasing}},
 		"a missing disk, says an agent that is not there": {gone(begun, missing, func(f *loss.Facts) { f.AgentSince = time.Time{} }), answer{Do: loss.Unmark}},
 		"a missing disk, says one that has just begun":    {gone(missing, func(f *loss.Facts) { f.AgentSince = ago(time.Minute) }), answer{Do: loss.MarkLost, State: loss.Waiting}},
 		"a missing disk, says one that was there before":  {gone(missing, func(f *loss.Facts) { f.AgentSince = ago(10 * time.Minute) }), answer{Do: loss.Begin, State: loss.Releasing}},
+		"a missing disk, and the volume does not say so":  {gone(begun, missing, func(f *loss.Facts) { f.Volume.Mark = disk.Unmarked }), answer{Do: loss.Unmark}},
+		"a missing disk that may be there again":          {gone(begun, missing, func(f *loss.Facts) { f.Volume.Mark = disk.MarkUnproven }), answer{Do: loss.Unmark}},
+		"a missing disk of a volume without a claim":      {gone(unclaimed, missing, func(f *loss.Facts) { f.Volume.Mark = disk.Unmarked }), answer{Do: loss.Bury, State: loss.Removing}},
 		"an agent of the future says nothing yet":         {gone(missing, func(f *loss.Facts) { f.AgentSince = ago(-time.Minute) }), answer{Do: loss.Begin, State: loss.Releasing}},
 		"a node that is gone needs no agent":              {gone(func(f *loss.Facts) { f.AgentSince = time.Time{} }), answer{Do: loss.Begin, State: loss.Releasing}},
 		"released: the tombstone comes first":             {gone(unclaimed), answer{Do: loss.Bury, State: loss.Removing}},
@@ -221,6 +232,71 @@ func TestTerms(t *testing.T) {
 			t.Parallel()
 			if diff := cmp.Diff(tc.want, loss.TermsOf(defaults, tc.class, tc.claim)); diff != "" {
 				t.Errorf("terms (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestRecreatable: what a claim says of itself.
+func TestRecreatable(t *testing.T) {
+	t.Parallel()
+	said := func(value string) map[string]string { return map[string]string{loss.RecreatableAnnotation: value} }
+	for name, tc := range map[string]struct {
+		annotations map[string]string
+		yes         bool
+		hindrance   string
+	}{
+		"nothing":             {annotations: map[string]string{loss.PolicyAnnotation: "Release"}},
+		"yes":                 {annotations: said("true"), yes: true},
+		"no":                  {annotations: said("false"), hindrance: "is false"},
+		"yes, in other words": {annotations: said("True"), hindrance: `has stowage.dev/node-loss-recreatable="True", allowed is true or false`},
+		"nothing, with a key": {annotations: said(""), hindrance: `="", allowed is`},
+		"much":                {annotations: said(strings.Repeat("é", 1000)), hindrance: `é…", allowed is`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			yes, hindrance := loss.Recreatable(tc.annotations)
+			if yes != tc.yes || (hindrance == "") != (tc.hindrance == "") || !strings.Contains(hindrance, tc.hindrance) {
+				t.Errorf("%t, %q; want %t, %q", yes, hindrance, tc.yes, tc.hindrance)
+			}
+		})
+	}
+}
+
+// TestAfterRelease: all that a release leads to, without a change of what is known.
+func TestAfterRelease(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		facts *loss.Facts
+		pods  []string
+		state loss.State
+		says  string
+	}{
+		"the volume goes":                              {facts: gone(), state: loss.Removing},
+		"with the pods that are made again":            {facts: gone(pod("a"), pod("b", func(p *loss.Pod) { p.Controlled = false })), pods: []string{"a"}, state: loss.Removing},
+		"not with those that end by themselves":        {facts: gone(missing, pod("a", func(p *loss.Pod) { p.Deleting = true })), state: loss.Removing},
+		"the volume stays by its policy":               {facts: gone(func(f *loss.Facts) { f.Volume.Policy = disk.Retain }), state: loss.Retained},
+		"the volume stays without an identity":         {facts: gone(func(f *loss.Facts) { f.Volume.Identity = "" }), state: loss.Unidentified},
+		"the volume stays as its disk is elsewhere":    {facts: gone(func(f *loss.Facts) { f.Elsewhere = "node b has it" }), state: loss.Unidentified, says: "node b has it"},
+		"also if the release waits for the budget yet": {facts: gone(func(f *loss.Facts) { f.Exhausted = true }), state: loss.Removing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			before := *tc.facts
+			claim := *tc.facts.Claim
+			pods, then := loss.AfterRelease(tc.facts)
+			var names []string
+			for _, p := range pods {
+				names = append(names, p.Name)
+			}
+			if diff := cmp.Diff(tc.pods, names); diff != "" {
+				t.Errorf("pods (-want +got):\n%s", diff)
+			}
+			if then.State != tc.state || then.Message != tc.says {
+				t.Errorf("%s %q, want %s %q", then.State, then.Message, tc.state, tc.says)
+			}
+			if diff := cmp.Diff(before, *tc.facts); diff != "" || claim != *tc.facts.Claim {
+				t.Errorf("the facts were changed: %s", diff)
 			}
 		})
 	}

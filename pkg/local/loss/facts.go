@@ -55,6 +55,8 @@ type Volume struct {
 	// no UID.
 	Claimed  bool
 	ClaimUID string
+	// Mark is what the volume says of its disk, for those who place pods.
+	Mark disk.Mark
 	// Deleting says that it has a deletionTimestamp, Finalized that it has our finalizer.
 	Deleting, Finalized bool
 }
@@ -100,6 +102,9 @@ type Claim struct {
 type Maker struct {
 	// Name and UID are those of the StatefulSet, or of the pod of a generic ephemeral claim.
 	Name, UID string
+	// ByClaim says that the claim itself has been read to say so, by its annotation or an
+	// owner reference: Name and UID are empty then.
+	ByClaim bool
 	// ByPod says that it is the latter: the pod is deleted, and its claim goes with it.
 	ByPod bool
 	// Leaving says that this pod is on its way out, or gone.
@@ -158,6 +163,17 @@ func Causes() []Cause {
 // OfNode reports whether the whole node is lost.
 func (c Cause) OfNode() bool { return c == NodeGone || c == NodeOutOfService }
 
+// confirmed reports whether the volume itself says that its disk is lost. Of a volume with a
+// claim the report does not suffice: a provisioner whose report is refused leaves an old one.
+func (f *Facts) confirmed() bool {
+	switch f.Volume.Mark {
+	case disk.MarkMissing, disk.MarkReplaced, disk.MarkFailing:
+		return true
+	default:
+		return f.Claim == nil
+	}
+}
+
 // CauseOf is why a volume is lost; empty if it is not.
 func CauseOf(f *Facts) Cause {
 	switch {
@@ -165,7 +181,7 @@ func CauseOf(f *Facts) Cause {
 		return NodeGone
 	case f.Node == OutOfService:
 		return NodeOutOfService
-	case f.Node != Ready || f.AgentSince.IsZero():
+	case f.Node != Ready || f.AgentSince.IsZero() || !f.confirmed():
 		return ""
 	case f.Disk == DiskMissing:
 		return MissingDisk

@@ -84,7 +84,14 @@ func nodes() choices {
 	}
 	all := choices{at(loss.Gone, loss.DiskThere, 0), at(loss.OutOfService, loss.DiskThere, 0), at(loss.NotReady, loss.DiskThere, 0), at(loss.Ready, loss.DiskThere, 2*time.Hour)}
 	for _, state := range []loss.DiskState{loss.DiskMissing, loss.DiskReplaced, loss.DiskFailing} {
-		all = append(all, at(loss.Ready, state, 0), at(loss.Ready, state, 2*time.Hour), at(loss.Ready, state, time.Minute), at(loss.NotReady, state, 2*time.Hour))
+		reports := choices{at(loss.Ready, state, 0), at(loss.Ready, state, 2*time.Hour), at(loss.Ready, state, time.Minute), at(loss.NotReady, state, 2*time.Hour)}
+		for _, choose := range reports {
+			all = append(all, func(f *loss.Facts) { choose(f); f.Volume.Mark = disk.Mark(state) })
+		}
+	}
+	for _, mark := range []disk.Mark{disk.Unmarked, disk.MarkUnproven} { // the report is old
+		old := at(loss.Ready, loss.DiskMissing, 2*time.Hour)
+		all = append(all, func(f *loss.Facts) { old(f); f.Volume.Mark = mark })
 	}
 	return all
 }
@@ -172,7 +179,8 @@ func dangerous(f *loss.Facts, d loss.Decision) string {
 
 // lost says whether nobody can reach the volume.
 func lost(f *loss.Facts) bool {
-	return f.Node == loss.Gone || f.Node == loss.OutOfService || f.Node == loss.Ready && f.Disk != loss.DiskThere && !f.AgentSince.IsZero()
+	return f.Node == loss.Gone || f.Node == loss.OutOfService || f.Node == loss.Ready && f.Disk != loss.DiskThere && !f.AgentSince.IsZero() &&
+		(f.Claim == nil || f.Volume.Mark == disk.Mark(f.Disk))
 }
 
 // long says whether that has been so for the whole delay.

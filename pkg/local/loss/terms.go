@@ -5,6 +5,7 @@ package loss
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -14,6 +15,26 @@ const (
 	PolicyAnnotation = "stowage.dev/node-loss"
 	DelayAnnotation  = "stowage.dev/node-loss-delay"
 )
+
+// RecreatableAnnotation says of a claim whether its owner makes it again when it is deleted.
+// "true" is for claims that are neither of a StatefulSet's template nor generic ephemeral;
+// "false" keeps any claim.
+const RecreatableAnnotation = "stowage.dev/node-loss-recreatable"
+
+// Recreatable is what a claim says of itself by RecreatableAnnotation. hindrance is why it is
+// not released, as users are told; empty if the annotation does not prevent that.
+func Recreatable(annotations map[string]string) (yes bool, hindrance string) {
+	switch value, said := annotations[RecreatableAnnotation]; {
+	case !said:
+		return false, ""
+	case value == "true":
+		return true, ""
+	case value == "false":
+		return false, "its annotation " + RecreatableAnnotation + " is false"
+	default:
+		return false, fmt.Sprintf("it has %s=%q, allowed is true or false", RecreatableAnnotation, shortened(value))
+	}
+}
 
 // The values of PolicyAnnotation.
 const (
@@ -57,9 +78,14 @@ func TermsOf(defaults Terms, asked ...Asked) Terms {
 }
 
 func unreadable(object, annotation, value, allowed string) Terms {
+	return Terms{Delay: MaxDelay, Problem: fmt.Sprintf("%s has %s=%q, allowed is %s", object, annotation, shortened(value), allowed)}
+}
+
+// shortened is a value that users are told.
+func shortened(value string) string {
 	const most = 64
 	if len(value) > most {
-		value = value[:most] + "…"
+		value = strings.ToValidUTF8(value[:most], "") + "…"
 	}
-	return Terms{Delay: MaxDelay, Problem: fmt.Sprintf("%s has %s=%q, allowed is %s", object, annotation, value, allowed)}
+	return value
 }

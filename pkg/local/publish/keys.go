@@ -6,6 +6,8 @@ package publish
 import (
 	"crypto/sha256"
 	"encoding/hex"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // What is written on volumes.
@@ -16,6 +18,9 @@ const (
 
 	// NodeLabel holds NodeHash of the volume's node.
 	NodeLabel = "stowage.dev/node"
+	// NodeNameLabel holds the name of the volume's node, for users; it is missing where the
+	// name is too long for a label's value.
+	NodeNameLabel = "stowage.dev/node-name"
 
 	// NodeNameAnnotation holds the name of the volume's node.
 	NodeNameAnnotation = "stowage.dev/node-name"
@@ -51,8 +56,8 @@ const (
 	SameMachineAnnotation = "stowage.dev/same-machine"
 
 	// PublishRetainedAnnotation is for administrators, on the first page of a node's
-	// LocalDiskReport: disk.Record.Acknowledgement of data, separated by commas, that
-	// may be published although it was kept.
+	// LocalDiskReport: disk.AcknowledgementOf data, separated by commas, that may be
+	// published.
 	PublishRetainedAnnotation = "stowage.dev/publish-retained"
 )
 
@@ -64,6 +69,15 @@ const provisioner = "stowage.dev/local-"
 func NodeHash(node string) string {
 	sum := sha256.Sum256([]byte(node))
 	return hex.EncodeToString(sum[:16])
+}
+
+// NodeLabels are the labels that name a volume's node.
+func NodeLabels(node string) map[string]string {
+	labels := map[string]string{NodeLabel: NodeHash(node)}
+	if len(node) <= validation.LabelValueMaxLength {
+		labels[NodeNameLabel] = node
+	}
+	return labels
 }
 
 // Selector is the label selector that finds the volumes of a node, and of no other

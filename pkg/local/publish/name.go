@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation"
+
 	"stowage.dev/stowage/pkg/local/disk"
 )
 
@@ -34,10 +36,19 @@ const FirstGeneration int64 = 1
 // prefix is what the names of local volumes begin with.
 const prefix = "local-pv-"
 
-// Name is the name of a slot's volume: "local-pv-" and the first 128 bits of a
-// SHA-256, in 32 hexadecimal digits. What is hashed are node, class, name and
+// digits is how many hexadecimal digits of a hash are in a name.
+const digits = 32
+
+// maxNodeInName is how long a node's name may be to be part of a volume's.
+const maxNodeInName = validation.DNS1123SubdomainMaxLength - len(prefix) - len("-") - digits
+
+// Name is the name of a slot's volume: "local-pv-", the node's name, "-" and the first 128
+// bits of a SHA-256, in 32 hexadecimal digits. What is hashed are node, class, name and
 // generation, each with its length in bytes before it, so that no two slots share a
-// name: "5:node1,4:fast,5:disk1,1:1,".
+// name: "5:node1,4:fast,5:disk1,1:1,". A node's name that is too long is left out.
+//
+// The node's name is for the admission policy, which cannot compute hashes and lets a
+// provisioner take the names of its own node only.
 //
 // A claim that lost its volume binds again, without a word, to a new one of the same
 // name. So the generation goes up when a volume has vanished without being released.
@@ -47,7 +58,11 @@ func Name(node string, slot disk.Key, generation int64) string {
 		fmt.Fprintf(&b, "%d:%s,", len(part), part)
 	}
 	sum := sha256.Sum256([]byte(b.String()))
-	return prefix + hex.EncodeToString(sum[:16])
+	hash := hex.EncodeToString(sum[:digits/2])
+	if len(node) > maxNodeInName {
+		return prefix + hash
+	}
+	return prefix + node + "-" + hash
 }
 
 // ReferenceName is the name that sig-storage-local-static-provisioner gives to a

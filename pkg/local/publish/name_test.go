@@ -19,11 +19,22 @@ import (
 func TestNameIsHashedFromNodeClassAndFile(t *testing.T) {
 	t.Parallel()
 	sum := sha256.Sum256([]byte("5:node1,4:fast,5:disk1,1:1,"))
-	if got, want := Name("node1", slot("fast", "disk1"), 1), "local-pv-"+hex.EncodeToString(sum[:])[:32]; got != want {
+	if got, want := Name("node1", slot("fast", "disk1"), 1), "local-pv-node1-"+hex.EncodeToString(sum[:])[:32]; got != want {
 		t.Errorf("Name = %s, want %s", got, want)
 	}
-	if got, want := Name("node1", slot("fast", "disk1"), 1), "local-pv-9749d5dae613b03cf117399a7ae5f65c"; got != want {
+	if got, want := Name("node1", slot("fast", "disk1"), 1), "local-pv-node1-9749d5dae613b03cf117399a7ae5f65c"; got != want {
 		t.Errorf("the name of a volume has changed: %s, want %s", got, want)
+	}
+}
+
+// TestNameOfALongNode: the names of nodes are as long as those of volumes.
+func TestNameOfALongNode(t *testing.T) {
+	t.Parallel()
+	for length, want := range map[int]int{211: 253, 212: len("local-pv-") + 32, 253: len("local-pv-") + 32} {
+		name := Name(strings.Repeat("a", length), slot("fast", "disk1"), 1)
+		if errs := validation.IsDNS1123Subdomain(name); len(name) != want || len(errs) > 0 {
+			t.Errorf("of a node's name of %d characters: %s of %d, want %d; %v", length, name, len(name), want, errs)
+		}
 	}
 }
 
@@ -125,7 +136,7 @@ func FuzzNames(f *testing.F) {
 			t.Errorf("%q %q %d and %q %q %d: the same slot %t, the same name %t", nodeA, a, genA, nodeB, b, genB, same, !same)
 		}
 		for _, name := range []string{Name(nodeA, a, genA), ReferenceName(nodeA, a)} {
-			if errs := validation.IsDNS1123Subdomain(name); len(errs) > 0 {
+			if errs := validation.IsDNS1123Subdomain(name); len(errs) > 0 && len(validation.IsDNS1123Subdomain(nodeA)) == 0 {
 				t.Errorf("%q is no name: %v", name, errs)
 			}
 		}

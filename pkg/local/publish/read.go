@@ -22,6 +22,20 @@ func Owned(pv *corev1.PersistentVolume, node string) bool {
 		pv.Annotations[ProvisionedByAnnotation] == ProvisionedBy(node)
 }
 
+// Excludes reports whether a volume's node affinity names hostnames, and not this one.
+func Excludes(pv *corev1.PersistentVolume, hostname string) bool {
+	affinity := pv.Spec.NodeAffinity
+	if affinity == nil || affinity.Required == nil || len(affinity.Required.NodeSelectorTerms) == 0 {
+		return false
+	}
+	excludes := func(e corev1.NodeSelectorRequirement) bool {
+		return e.Key == corev1.LabelHostname && e.Operator == corev1.NodeSelectorOpIn && !slices.Contains(e.Values, hostname)
+	}
+	return !slices.ContainsFunc(affinity.Required.NodeSelectorTerms, func(t corev1.NodeSelectorTerm) bool {
+		return !slices.ContainsFunc(t.MatchExpressions, excludes)
+	})
+}
+
 // GenerationOf is the generation of a volume: FirstGeneration for one that says none,
 // such as one that was adopted, so that its successor counts as one.
 func GenerationOf(pv *corev1.PersistentVolume) int64 {

@@ -229,3 +229,33 @@ func local(class, path string) *corev1.PersistentVolume {
 func at(path string) corev1.PersistentVolumeSource {
 	return corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: path}}
 }
+
+// TestExcludes: only a volume whose every term names other hostnames is surely another node's.
+func TestExcludes(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		terms []corev1.NodeSelectorTerm
+		want  bool
+	}{
+		"another hostname":            {[]corev1.NodeSelectorTerm{builders.Term(builders.In(corev1.LabelHostname, "b"))}, true},
+		"two others":                  {[]corev1.NodeSelectorTerm{builders.Term(builders.In(corev1.LabelHostname, "b")), builders.Term(builders.In(corev1.LabelHostname, "c"))}, true},
+		"another one, and a zone":     {[]corev1.NodeSelectorTerm{builders.Term(builders.In(corev1.LabelTopologyZone, "z"), builders.In(corev1.LabelHostname, "b"))}, true},
+		"this one":                    {[]corev1.NodeSelectorTerm{builders.Term(builders.In(corev1.LabelHostname, "a"))}, false},
+		"this one besides":            {[]corev1.NodeSelectorTerm{builders.Term(builders.In(corev1.LabelHostname, "b", "a"))}, false},
+		"this one by a second term":   {[]corev1.NodeSelectorTerm{builders.Term(builders.In(corev1.LabelHostname, "b")), builders.Term(builders.In(corev1.LabelHostname, "a"))}, false},
+		"a zone, perhaps of this one": {[]corev1.NodeSelectorTerm{builders.Term(builders.In(corev1.LabelTopologyZone, "z"))}, false},
+		"any but another one":         {[]corev1.NodeSelectorTerm{builders.Term(builders.Requirement(corev1.LabelHostname, corev1.NodeSelectorOpNotIn, "b"))}, false},
+		"no terms":                    {nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pv := builders.MakePV("v").Affinity(tc.terms...).Obj()
+			if got := Excludes(pv, "a"); got != tc.want {
+				t.Errorf("Excludes = %t, want %t", got, tc.want)
+			}
+		})
+	}
+	if Excludes(builders.MakePV("v").Obj(), "a") {
+		t.Error("a volume without node affinity excludes a node")
+	}
+}

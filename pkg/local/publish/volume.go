@@ -68,10 +68,10 @@ func Volume(request Request) (*corev1.PersistentVolume, *disk.Problem) {
 }
 
 func (r *Request) labels() map[string]string {
-	labels := make(map[string]string, len(r.Node.Labels)+len(r.Offer.Labels)+1)
+	labels := make(map[string]string, len(r.Node.Labels)+len(r.Offer.Labels)+2)
 	maps.Copy(labels, r.Node.Labels)
 	maps.Copy(labels, r.Offer.Labels)
-	labels[NodeLabel] = NodeHash(r.Node.Name)
+	maps.Copy(labels, NodeLabels(r.Node.Name))
 	return labels
 }
 

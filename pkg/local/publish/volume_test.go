@@ -51,7 +51,7 @@ func TestVolumeOfAFileSystem(t *testing.T) {
 	want := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:   Name("node1", disk.Key{Class: "fast", Name: "disk1"}, 1),
-			Labels: map[string]string{"stowage.dev/node": NodeHash("node1")},
+			Labels: map[string]string{"stowage.dev/node": NodeHash("node1"), "stowage.dev/node-name": "node1"},
 			Annotations: map[string]string{
 				"stowage.dev/node-name":           "node1",
 				"pv.kubernetes.io/provisioned-by": "stowage.dev/local-node1",
@@ -151,11 +151,11 @@ func TestOffer(t *testing.T) {
 		},
 		"labels: ours win over the configuration's, and those over the node's": {
 			change: func(r *Request) {
-				r.Node.Labels = map[string]string{"zone": "a", "rack": "7", NodeLabel: "x"}
+				r.Node.Labels = map[string]string{"zone": "a", "rack": "7", NodeLabel: "x", NodeNameLabel: "x"}
 				r.Offer.Labels = map[string]string{"zone": "b", NodeLabel: "y"}
 			},
 			got:  func(pv *corev1.PersistentVolume) any { return pv.Labels },
-			want: map[string]string{"zone": "b", "rack": "7", NodeLabel: NodeHash("node1")},
+			want: map[string]string{"zone": "b", "rack": "7", NodeLabel: NodeHash("node1"), NodeNameLabel: "node1"},
 		},
 	}
 	for name, tc := range tests {

@@ -5,6 +5,7 @@ package reclaim_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -43,26 +44,42 @@ func world(visit func(*slot.Slot)) {
 // on its disk.
 func contents(s *slot.Slot, visit func(*slot.Slot)) {
 	visit(s)
+	if s.Volume != nil && s.Record != nil && s.Record.State == disk.Published && !s.Volume.Claimed {
+		tracked := *s.Record
+		tracked.Attachment = "b1/mount:1"
+		for _, content := range []disk.Content{disk.ContentUnknown, disk.ContentSome, disk.ContentNone} {
+			for _, stayed := range []bool{false, true} {
+				v := *s
+				v.Content, v.Stayed, v.Record = content, stayed, &tracked
+				if s.VolumeRecord == s.Record {
+					v.VolumeRecord = v.Record
+				}
+				visit(&v)
+			}
+		}
+	}
 	if s.Volume != nil || s.Fact == nil {
 		return
 	}
-	predecessors := []*disk.Record{nil}
+	predecessors := [][]disk.Record{nil}
 	choices := []slot.Existing{s.Existing}
 	if s.Record == nil {
 		for _, state := range []disk.State{disk.Published, disk.Cleaning, disk.Retained} {
 			for _, policy := range []disk.Policy{disk.Delete, disk.Retain} {
-				predecessors = append(predecessors, &disk.Record{Identity: "weak:b1:1", Key: key, State: state, Policy: policy, Volume: "local-pv-0", Generation: 7})
+				p := disk.Record{Identity: "weak:b1:1", Key: key, State: state, Policy: policy, Volume: "local-pv-0", Generation: 7, Cluster: "here"}
+				later := disk.Record{Identity: "weak:b1:2", Key: key, State: disk.Cleaning, Policy: disk.Delete, Volume: "local-pv-2", Generation: 8, Cluster: "here"}
+				predecessors = append(predecessors, []disk.Record{p}, []disk.Record{later, p})
 			}
 		}
 		choices = []slot.Existing{slot.Refuse, slot.Publish, slot.Clean, slot.AssumeBlank}
 	}
-	for _, predecessor := range predecessors {
+	for _, before := range predecessors {
 		for _, existing := range choices {
 			for _, content := range []disk.Content{disk.ContentUnknown, disk.ContentSampled, disk.ContentSome, disk.ContentNone} {
 				for bits := range 4 {
 					v := *s
-					v.Predecessor, v.Existing, v.Content = predecessor, existing, content
-					v.Acknowledged, v.Unaccounted = bits&1 != 0, bits&2 != 0 || predecessor != nil
+					v.Predecessors, v.Existing, v.Content = before, existing, content
+					v.Acknowledged, v.Unaccounted = bits&1 != 0, bits&2 != 0 || before != nil
 					visit(&v)
 				}
 			}
@@ -105,7 +122,7 @@ func mayHoldData(s *slot.Slot) bool {
 	switch {
 	case s.Content == disk.ContentNone:
 		return false // every byte was read
-	case s.Predecessor != nil:
+	case s.Acknowledged || s.Predecessors != nil:
 		return !s.Acknowledged
 	case s.Existing == slot.AssumeBlank:
 		return s.Content != disk.ContentSampled || s.Unaccounted
@@ -217,10 +234,10 @@ func facts() []*disk.Fact {
 		nil,
 		{Key: key, Problem: disk.Problemf(disk.MountMissing, "")},
 		{Key: key, Problem: disk.Problemf(disk.TimedOut, "")},
-		{Key: key, Problem: disk.Problemf(disk.InUse, ""), Identity: "wwn:1"},
-		{Key: key, Problem: disk.Problemf(disk.FilesystemError, ""), Identity: "wwn:1"},
-		{Key: key, Identity: "wwn:1", Bytes: 10},
-		{Key: key, Identity: "weak:b2:1:1", Bytes: 10},
+		{Key: key, Kind: disk.Device, Problem: disk.Problemf(disk.InUse, ""), Identity: "wwn:1"},
+		{Key: key, Kind: disk.Mount, Problem: disk.Problemf(disk.FilesystemError, ""), Identity: "wwn:1"},
+		{Key: key, Kind: disk.Device, Identity: "wwn:1", Bytes: 10},
+		{Key: key, Kind: disk.Device, Identity: "weak:b2:1:1", Bytes: 10},
 	}
 }
 
@@ -302,11 +319,15 @@ func dangerous(s *slot.Slot, d slot.Decision) string {
 			return "a claim is being bound to the volume"
 		case s.Volume != nil && s.Match() != disk.Same:
 			return "the disk is not the volume's"
-		case s.Volume != nil && s.Volume.Policy != disk.Delete, s.Volume == nil && s.Record != nil && s.Record.Policy != disk.Delete:
+		case s.Volume != nil && s.Volume.Policy != disk.Delete, s.Volume == nil && s.Record != nil && s.Record.State.Dirty() && s.Record.Policy != disk.Delete:
 			return "the data is to be kept"
 		case s.Volume == nil && s.Record == nil && s.Existing != slot.Clean:
 			return "the data is not ours"
-		case s.Volume == nil && s.Record == nil && s.Predecessor != nil && (s.Predecessor.State == disk.Retained || s.Predecessor.Policy != disk.Delete):
+		case s.Volume == nil && s.Record != nil && s.Record.State == disk.Clean && !s.Stayed && s.Existing != slot.Clean:
+			return "the disk was away, and the data is not ours"
+		case s.WasAway() && s.Content != disk.ContentNone:
+			return "the disk was away, and the data is not the volume's"
+		case s.Volume == nil && s.Record == nil && slices.ContainsFunc(s.Predecessors, func(p disk.Record) bool { return p.State == disk.Retained || p.Policy != disk.Delete }):
 			return "the data may be that of a retained disk"
 		case s.Volume == nil && s.Record == nil && !s.Asked:
 			return "the data may be that of a lost volume, and to be kept"
@@ -321,12 +342,16 @@ func dangerous(s *slot.Slot, d slot.Decision) string {
 			return "there is no sound disk, or a volume already"
 		case s.Record != nil && s.Record.State != disk.Clean:
 			return "the disk is dirty"
+		case s.Fact.Kind == disk.Device && (!s.UsersKnown || len(s.Users) > 0):
+			return "somebody may use the device"
 		case s.Record == nil && mayHoldData(s):
 			return "nobody knows the disk to be empty"
 		case s.Record == nil && !s.Asked:
 			return "its volume may have been lost elsewhere"
 		case s.Record != nil && !s.Stayed && !s.Asked, s.Claimant != "":
 			return "another node may have had it, and its data"
+		case s.Record != nil && !s.Stayed && mayHoldData(s):
+			return "it was away, and is not known to be empty"
 		}
 	case slot.Remove:
 		clean := sound && s.Match() == disk.Same && s.UsersKnown && len(s.Users) == 0
@@ -345,6 +370,9 @@ func dangerous(s *slot.Slot, d slot.Decision) string {
 			return "the disk is here, and neither clean nor retained"
 		}
 	case slot.None:
+		if !reclaim.Concerns(s) && sound && s.Volume != nil && s.Volume.Finalized && s.WasAway() && s.Content == disk.ContentSome && s.OfOtherCluster() == nil {
+			return "the volume stays free, and its disk has data"
+		}
 		if wanted, known := marked(s); known && s.Volume.Mark != wanted {
 			return fmt.Sprintf("the volume says %q of its disk, want %q", s.Volume.Mark, wanted)
 		}
@@ -405,7 +433,9 @@ func carryOut(s *slot.Slot, d slot.Decision) {
 	case slot.AskNodes:
 		s.Asked = true
 	case slot.Inspect:
-		s.Content = disk.ContentSampled
+		if s.Content = disk.ContentSampled; s.Volume != nil {
+			s.Content = disk.ContentSome
+		}
 	case slot.ProveBlank:
 		s.Content = disk.ContentSome
 	case slot.FindUsers:
@@ -427,7 +457,11 @@ func carryOut(s *slot.Slot, d slot.Decision) {
 		if s.Fact != nil && s.Fact.Problem == nil && (s.Volume.Identity == "" || s.Match() == disk.Same) {
 			s.Volume.Identity = s.Fact.Identity
 		}
+		recorded := s.VolumeRecord
 		remember(s, s.Volume.Identity, disk.Published)
+		if s.VolumeRecord.Unclaimed() && recorded != nil && recorded.Unclaimed() && recorded.Volume == s.Volume.Name {
+			s.VolumeRecord.Attachment, s.Stayed = recorded.Attachment, s.Stayed || s.Content == disk.ContentNone
+		}
 	case slot.Guard:
 		s.Volume.Finalized = true
 	case slot.MarkDisk:

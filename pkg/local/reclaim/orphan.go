@@ -29,6 +29,9 @@ func orphan(s *slot.Slot) slot.Decision {
 	if problem := s.OfOtherCluster(); problem != nil {
 		return wait(slot.Retained, problem)
 	}
+	if problem := s.BeingCleaned(); problem != nil {
+		return wait(slot.Cleaning, problem)
+	}
 	switch {
 	case r.Cluster != s.Cluster: // acknowledged
 		return absolve(s)
@@ -75,11 +78,11 @@ func abandoned(s *slot.Slot) slot.Decision {
 	case !s.GraceOver:
 		return wait(slot.Cleaning, disk.Problemf(disk.OrphanGracePeriod,
 			"volume %s was Released and is gone before its disk was cleaned; the disk is cleaned after %s; to keep its data, %s",
-			r.Volume, s.GraceUntil.UTC().Format(time.RFC3339), slot.Acknowledge(r)))
+			r.Volume, s.GraceUntil.UTC().Format(time.RFC3339), slot.Acknowledge(s.Acknowledgement())))
 	case !s.Granted:
 		return wait(slot.Cleaning, disk.Problemf(disk.OrphanCleanWaits,
 			"volume %s was Released and is gone before its disk was cleaned; the disk is cleaned once stowage-controller, which limits such cleans over the cluster, allows it; to keep its data, %s",
-			r.Volume, slot.Acknowledge(r)))
+			r.Volume, slot.Acknowledge(s.Acknowledgement())))
 	default:
 		return clean(s)
 	}
@@ -108,8 +111,10 @@ func next(s *slot.Slot) int64 {
 	return s.Record.Generation
 }
 
+// absolve has another generation even if the record names no volume, since the generation may
+// be what the data was acknowledged by.
 func absolve(s *slot.Slot) slot.Decision {
-	return slot.Decision{Do: slot.Absolve, State: slot.Pending, Generation: next(s)}
+	return slot.Decision{Do: slot.Absolve, State: slot.Pending, Generation: s.Record.Generation + 1}
 }
 
 // retained decides about a disk that was kept with its data.
@@ -124,13 +129,13 @@ func retained(s *slot.Slot) slot.Decision {
 		return slot.Decision{Do: slot.ProveBlank, State: slot.Retained, Problem: s.ProvingBlank()}
 	case r.Policy != disk.Delete:
 		return wait(slot.Retained, disk.Problemf(disk.RetainedDirty,
-			"holds %s of volume %s, whose reclaim policy was not Delete: empty the disk, or copy what you need, %s", s.Found, r.Volume, slot.Acknowledge(r)))
+			"holds %s of volume %s, whose reclaim policy was not Delete: empty the disk, or copy what you need, %s", s.Found, r.Volume, slot.Acknowledge(s.Acknowledgement())))
 	case r.Phase == disk.PhaseBound || r.Phase == disk.PhaseOfFailed:
 		return wait(slot.Retained, disk.Problemf(disk.VolumeVanished,
 			"holds %s of volume %s, which was %s and is gone although it was never released: etcd was restored, or the volume was removed by force; restore the volume, or copy what you need, %s",
-			s.Found, r.Volume, r.Phase, slot.Acknowledge(r)))
+			s.Found, r.Volume, r.Phase, slot.Acknowledge(s.Acknowledgement())))
 	default:
 		return wait(slot.Retained, disk.Problemf(disk.VolumeVanished,
-			"holds %s, and volume %s, which had no claim, is gone: empty the disk, or copy what you need, %s", s.Found, r.Volume, slot.Acknowledge(r)))
+			"holds %s, and volume %s, which had no claim, is gone: empty the disk, or copy what you need, %s", s.Found, r.Volume, slot.Acknowledge(s.Acknowledgement())))
 	}
 }

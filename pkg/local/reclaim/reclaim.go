@@ -105,6 +105,15 @@ func deleted(s *slot.Slot) slot.Decision {
 	case !s.Vacant() && !v.Claimed && v.Identity != "" && s.Match() == disk.Unproven:
 		return abandon(s, slot.Unproven) // nobody's data is on either disk, and what is here is looked at before it is published
 	}
+	if s.WasAway() { // what is on the disk is not the volume's
+		switch s.Content {
+		case disk.ContentUnknown:
+			return slot.Decision{Do: slot.Inspect, State: slot.Cleaning}
+		case disk.ContentNone:
+		default:
+			return slot.Decision{Do: slot.Keep, State: slot.Retained, Problem: s.FoundAfterAbsence()}
+		}
+	}
 	if decision, ok := ready(s, slot.Cleaning); !ok {
 		return decision
 	}
@@ -214,6 +223,9 @@ func foreignRecord(s *slot.Slot) bool {
 
 // idle says whether nobody uses the disk.
 func idle(s *slot.Slot, state slot.State) (slot.Decision, bool) {
+	if problem := s.BeingCleaned(); problem != nil {
+		return wait(state, problem), false
+	}
 	if !s.UsersKnown {
 		return slot.Decision{Do: slot.FindUsers, State: state}, false
 	}

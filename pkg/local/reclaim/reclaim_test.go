@@ -112,6 +112,39 @@ func decide(t *testing.T, s *slot.Slot) outcome {
 	return o
 }
 
+// TestDisksOfAKilledProvisioner: a process that cannot end may write to the disk still.
+func TestDisksOfAKilledProvisioner(t *testing.T) {
+	stuck := func(s *slot.Slot) { s.Cleaner, s.UsersKnown = 4711, false }
+	alone := outcome{Do: slot.None, State: slot.Cleaning, Reason: disk.TimedOut}
+	run(t, map[string]story{
+		"half cleaned, with a volume":         {with(deleting(), state(disk.Cleaning), stuck), alone},
+		"half cleaned, without one":           {with(vanished(disk.Cleaning, disk.Delete), stuck), alone},
+		"another cluster's, and acknowledged": {with(vanished(disk.Cleaning, disk.Delete), otherCluster, acknowledged, stuck), alone},
+		"once it has ended": {with(deleting(), state(disk.Cleaning), func(s *slot.Slot) { s.UsersKnown = true }),
+			outcome{Do: slot.Wipe, State: slot.Cleaning, Generation: 7}},
+	})
+}
+
+// TestDeletedFreeVolumes: a volume without a claim is deleted, by hand or because its disk was
+// gone for a moment. What is on the disk after it was away is not the volume's.
+func TestDeletedFreeVolumes(t *testing.T) {
+	free := func(changes ...func(*slot.Slot)) *slot.Slot {
+		s := deleting()
+		s.Volume.Phase, s.Volume.Claimed = disk.PhaseAvailable, false
+		s.Record.Phase, s.Record.Attachment = disk.PhaseAvailable, "boot1/mount:1"
+		return with(s, changes...)
+	}
+	wipe := outcome{Do: slot.Wipe, State: slot.Cleaning, Generation: 7}
+	run(t, map[string]story{
+		"its disk was not away":                     {free(func(s *slot.Slot) { s.Stayed = true }), wipe},
+		"its disk was away":                         {free(), outcome{Do: slot.Inspect, State: slot.Cleaning}},
+		"its disk was away, and is empty":           {free(content(disk.ContentNone)), wipe},
+		"its disk came back with data":              {free(content(disk.ContentSome)), outcome{Do: slot.Keep, State: slot.Retained, Reason: disk.NotEmpty}},
+		"that data was kept":                        {free(content(disk.ContentSome), state(disk.Retained)), outcome{Do: slot.Release, State: slot.Cleaning}},
+		"a claim was observed: the data is its own": {free(func(s *slot.Slot) { s.Record.Attachment = "" }), wipe},
+	})
+}
+
 func TestReleased(t *testing.T) {
 	run(t, map[string]story{
 		"with policy Delete, the volume is deleted before anything is wiped": {released(), outcome{Do: slot.Remove, State: slot.Cleaning}},
@@ -271,6 +304,9 @@ func TestVanished(t *testing.T) {
 			outcome{Do: slot.None, State: slot.Retained, Reason: disk.RetainedDirty}},
 		"kept, and empty": {
 			with(vanished(disk.Retained, disk.Retain), func(s *slot.Slot) { s.Content = disk.ContentNone }),
+			outcome{Do: slot.Absolve, State: slot.Pending, Generation: 8}},
+		"without a volume, and acknowledged by its generation, which never applies again": {
+			with(vanished(disk.Retained, disk.Retain), func(s *slot.Slot) { s.Record.Volume, s.Record.UID, s.Acknowledged = "", "", true }),
 			outcome{Do: slot.Absolve, State: slot.Pending, Generation: 8}},
 		"kept, and acknowledged": {
 			with(vanished(disk.Retained, disk.Retain), func(s *slot.Slot) { s.Content, s.Acknowledged = disk.ContentSome, true }),

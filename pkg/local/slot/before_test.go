@@ -14,8 +14,8 @@ import (
 
 func TestBefore(t *testing.T) {
 	type answer struct {
-		Predecessor disk.Identity
-		Unaccounted bool
+		Predecessors []disk.Identity
+		Unaccounted  bool
 	}
 	record := func(identity disk.Identity, path string, state disk.State, generation int64) disk.Record {
 		return disk.Record{Identity: identity, HostPath: path, State: state, Generation: generation}
@@ -29,27 +29,27 @@ func TestBefore(t *testing.T) {
 	}{
 		"a node without records": {identity: "weak:b2:1"},
 		"after a restart, half cleaned": {
-			identity: "weak:b2:1", records: []disk.Record{record("weak:b1:1", here, disk.Cleaning, 7)}, want: answer{"weak:b1:1", true},
+			identity: "weak:b2:1", records: []disk.Record{record("weak:b1:1", here, disk.Cleaning, 7)}, want: answer{[]disk.Identity{"weak:b1:1"}, true},
 		},
 		"after a restart, with a volume": {
-			identity: "weak:b2:1", records: []disk.Record{record("weak:b1:1", here, disk.Published, 7)}, want: answer{"weak:b1:1", true},
+			identity: "weak:b2:1", records: []disk.Record{record("weak:b1:1", here, disk.Published, 7)}, want: answer{[]disk.Identity{"weak:b1:1"}, true},
 		},
 		"attached again in the same boot": {
-			identity: "weak:b1:2", records: []disk.Record{record("weak:b1:1", here, disk.Retained, 7)}, want: answer{"weak:b1:1", true},
+			identity: "weak:b1:2", records: []disk.Record{record("weak:b1:1", here, disk.Retained, 7)}, want: answer{[]disk.Identity{"weak:b1:1"}, true},
 		},
 		"it was clean": {identity: "weak:b2:1", records: []disk.Record{record("weak:b1:1", here, disk.Clean, 7)}},
 		"the disk of the record is here, at another path": {
 			identity: "weak:b1:2", records: []disk.Record{record("weak:b1:1", here, disk.Published, 7)}, present: []disk.Identity{"weak:b1:1"},
 		},
-		"two records of the path: the later one": {
+		"two records of the path: either, the later one first": {
 			identity: "weak:b3:1", records: []disk.Record{record("weak:b1:1", here, disk.Published, 7), record("weak:b2:1", here, disk.Cleaning, 9)},
-			want: answer{"weak:b2:1", true},
+			want: answer{[]disk.Identity{"weak:b2:1", "weak:b1:1"}, true},
 		},
 		"a driver that learns to tell serial numbers": {
-			identity: "serial:m:1", records: []disk.Record{record("weak:b1:1", here, disk.Cleaning, 7)}, want: answer{"weak:b1:1", true},
+			identity: "serial:m:1", records: []disk.Record{record("weak:b1:1", here, disk.Cleaning, 7)}, want: answer{[]disk.Identity{"weak:b1:1"}, true},
 		},
 		"and one that forgets them": {
-			identity: "weak:b2:1", records: []disk.Record{record("serial:m:1", here, disk.Cleaning, 7)}, want: answer{"serial:m:1", true},
+			identity: "weak:b2:1", records: []disk.Record{record("serial:m:1", here, disk.Cleaning, 7)}, want: answer{[]disk.Identity{"serial:m:1"}, true},
 		},
 		"another disk, by identities that last": {
 			identity: "serial:m:2", records: []disk.Record{record("serial:m:1", here, disk.Cleaning, 7)},
@@ -58,7 +58,7 @@ func TestBefore(t *testing.T) {
 			identity: "weakfs:b2:1:/", records: []disk.Record{record("weak:b1:1", here, disk.Cleaning, 7)},
 		},
 		"at another path, after a restart": {
-			identity: "weak:b2:1", records: []disk.Record{record("weak:b1:1", there, disk.Cleaning, 7)}, want: answer{"", true},
+			identity: "weak:b2:1", records: []disk.Record{record("weak:b1:1", there, disk.Cleaning, 7)}, want: answer{nil, true},
 		},
 		"at another path, in the same boot": {
 			identity: "weak:b1:2", records: []disk.Record{record("weak:b1:1", there, disk.Cleaning, 7)},
@@ -83,9 +83,10 @@ func TestBefore(t *testing.T) {
 				}
 			}
 			var got answer
-			predecessor, unaccounted := slot.Before(test.identity, at, weak, present)
-			if got.Unaccounted = unaccounted; predecessor != nil {
-				got.Predecessor = predecessor.Identity
+			predecessors, unaccounted := slot.Before(test.identity, at, weak, present)
+			got.Unaccounted = unaccounted
+			for _, r := range predecessors {
+				got.Predecessors = append(got.Predecessors, r.Identity)
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)

@@ -50,11 +50,11 @@ type Slot struct {
 	// says that there is a record that cannot be read.
 	Record  *disk.Record
 	Damaged bool
-	// Predecessor is the dirty record of the disk that was at the path before, if that may
-	// be the disk which is here: one of the two has no identity that lasts. Unaccounted
-	// reports whether a dirty disk of another path may be the one which is here.
-	Predecessor *disk.Record
-	Unaccounted bool
+	// Predecessors are the dirty records of disks that were at the path before, the latest
+	// first, of which each may be the disk that is here: one of the two has no identity that
+	// lasts. Unaccounted reports whether a dirty disk of any path may be the one that is here.
+	Predecessors []disk.Record
+	Unaccounted  bool
 
 	// Volume is our volume of this slot, and VolumeRecord what the node remembers of
 	// the disk that it was published with. The two records are the same one as long
@@ -78,8 +78,8 @@ type Slot struct {
 	// Superblock is what was read of the device; nil if it was not read.
 	Superblock *disk.Superblock
 
-	// Stayed says that the disk has been here since Record was written. If not, another
-	// node may have had it meanwhile.
+	// Stayed reports whether the disk has been attached without interruption since
+	// Record.Attachment was recorded. If not, another node may have written to it.
 	Stayed bool
 	// Asked says that the other nodes were asked about the disk: their reports whether a
 	// volume of it was lost, of which the disk has a record since, and if this node has
@@ -89,11 +89,14 @@ type Slot struct {
 	// Content is whether there is data, if somebody has looked; Found is what it was.
 	Content disk.Content
 	Found   string
+	// Cleaner is the ID of a process that was killed while it cleaned the disk, and cannot end
+	// because a disk does not answer; 0 if there is none. It may write to the disk still.
+	Cleaner int
 	// Users is who uses the disk, if somebody has looked (UsersKnown).
 	Users      []disk.User
 	UsersKnown bool
-	// Acknowledged says that an administrator wants the disk published with its data,
-	// or the record of another cluster taken over: Record's, or else Predecessor's.
+	// Acknowledged reports whether an administrator wants the disk published with its data,
+	// or the record of another cluster taken over: the data named by Acknowledgement.
 	Acknowledged bool
 	// GraceOver says that the grace period since Record.Missed is over, GraceUntil when
 	// it is. Granted says that the controller allows the disk to be cleaned although
@@ -108,7 +111,7 @@ type Slot struct {
 func (s *Slot) OfOtherCluster() *disk.Problem {
 	r := s.Record
 	if r == nil {
-		r = s.Predecessor
+		r = s.Predecessor()
 	}
 	if !s.OtherClusters(r) {
 		return nil
@@ -118,7 +121,7 @@ func (s *Slot) OfOtherCluster() *disk.Problem {
 		of += " (kube-system has UID " + r.Cluster + ")"
 	}
 	return disk.Problemf(disk.OtherCluster,
-		"this node's record of the disk is from %s, so its data may be in use there: make sure that it is not; %s", of, Acknowledge(r))
+		"this node's record of the disk is from %s, so its data may be in use there: make sure that it is not; %s", of, Acknowledge(s.Acknowledgement()))
 }
 
 // OtherClusters says whether another cluster wrote a record, and no administrator
@@ -139,18 +142,46 @@ func (s *Slot) OfVanishedVolume() *disk.Problem {
 		return nil
 	}
 	return disk.Problemf(disk.VolumeVanished,
-		"the disk holds the data of volume %s with UID %s, which was Bound and is gone, perhaps because etcd was restored: copy what you need; %s", r.Volume, r.UID, Acknowledge(r))
+		"the disk holds the data of volume %s with UID %s, which was Bound and is gone, perhaps because etcd was restored: copy what you need; %s", r.Volume, r.UID, Acknowledge(s.Acknowledgement()))
 }
 
-// Acknowledge says how to acknowledge a disk's data, as the end of a message.
-func Acknowledge(r *disk.Record) string {
-	return "then acknowledge it with `stowage-provisioner acknowledge` or annotation stowage.dev/publish-retained=" + r.Acknowledgement() + " on the node's LocalDiskReport"
+// Acknowledgement names the data on the disk at the path: that of its record; that of the
+// predecessor, on the disk that is here; or else whatever a disk that no volume was published
+// of has on it while it stays attached. Empty if there is nothing that an administrator could
+// acknowledge.
+func (s *Slot) Acknowledgement() string {
+	switch r := s.Record; {
+	case r != nil && (r.State.Dirty() || r.Cluster != s.Cluster):
+		return r.Acknowledgement()
+	case s.Volume != nil || s.Fact == nil || s.Fact.Identity == "" || s.Former != nil:
+		return ""
+	case len(s.Predecessors) > 0:
+		return s.Predecessor().AcknowledgementAs(s.Fact.Identity)
+	case s.Fact.Attachment != "":
+		return disk.AcknowledgementOf(s.Fact.Identity, string(s.Fact.Attachment))
+	default:
+		return ""
+	}
+}
+
+// Acknowledge says how to acknowledge data by its name, as the end of a message.
+func Acknowledge(name string) string {
+	return "then acknowledge it with `stowage-provisioner acknowledge` or annotation stowage.dev/publish-retained=" + name + " on the node's LocalDiskReport"
 }
 
 // OfOtherNode is why a disk that Claimant has is left alone.
 func (s *Slot) OfOtherNode() *disk.Problem {
 	return disk.Problemf(disk.OtherNodesVolume,
 		"%s has this disk's identity, so what is on it may be that volume's: take the disk to that node; delete the volume if nobody needs it; or, if these are two disks, remove this node's record of the one that is here", s.Claimant)
+}
+
+// BeingCleaned is why a disk is left alone that Cleaner may write to; nil if there is none.
+func (s *Slot) BeingCleaned() *disk.Problem {
+	if s.Cleaner == 0 {
+		return nil
+	}
+	return disk.Problemf(disk.TimedOut,
+		"process %d, an earlier provisioner, was killed while it cleaned and cannot end because a disk does not answer: the disk is left alone until the process has ended; look at the disk and the kernel's log, or restart the node", s.Cleaner)
 }
 
 // ProvingBlank is why a disk that has to be blank is not published yet.
@@ -209,13 +240,32 @@ func (s *Slot) Recorded() bool {
 		r.State.Dirty() && (r.State != disk.Retained || v.Deleting) && r.Missed.IsZero() && s.Fact != nil && v.Identity == s.Fact.Identity
 }
 
-// AsPublished reports whether the disk may be published again as it was: a device that this
-// node offered for a file system and of which no claim was observed. Its clean may have left
-// old bytes, which kubelet's mkfs hides; what a pod has written has a signature.
+// AsPublished reports whether the content of the disk is compared with what a clean leaves:
+// of a volume without a claim, and of a device that this node cleaned, or offered without
+// an observed claim, for a file system. Its clean may have left old bytes, which kubelet's
+// mkfs hides; what a pod has written has a signature.
 func (s *Slot) AsPublished() bool {
 	r := s.Record
-	return s.Volume == nil && r != nil && r.Cluster == s.Cluster && r.State == disk.Published && r.Unclaimed() &&
+	if s.Volume != nil {
+		return true
+	}
+	return r != nil && r.Cluster == s.Cluster && (r.State == disk.Clean || r.State == disk.Published && r.Unclaimed()) &&
 		r.Kind == disk.Device && r.Mode == disk.Filesystem && s.Mode == disk.Filesystem
+}
+
+// WasAway reports whether the disk of a volume that never had a claim was detached or
+// unmounted, or the node restarted, since the disk was last known to be empty. The disk may
+// have been written to elsewhere.
+func (s *Slot) WasAway() bool {
+	r, v := s.Record, s.Volume
+	return v != nil && !v.Claimed && s.Recorded() && s.Fact.Problem == nil && r.State == disk.Published && r.Unclaimed() &&
+		r.Attachment != "" && !r.Accepted && !s.Stayed
+}
+
+// FoundAfterAbsence is why a volume that WasAway is withdrawn when data is found on its disk.
+func (s *Slot) FoundAfterAbsence() *disk.Problem {
+	return disk.Problemf(disk.NotEmpty,
+		"the disk of volume %s was away or the node restarted, and it holds %s now, which no pod of the volume wrote: the volume is withdrawn and the data kept", s.Volume.Name, s.Found)
 }
 
 // PhaseUnrecorded says whether the record of the volume's disk has another phase than

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/local/disk"
 	"stowage.dev/stowage/pkg/local/publish"
 )
 
@@ -22,7 +23,7 @@ type ReportWriter interface {
 	Update(ctx context.Context, report *stowage.LocalDiskReport, opts metav1.UpdateOptions) (*stowage.LocalDiskReport, error)
 }
 
-// Kept are the disks of a node that hold the data of volumes which are gone.
+// Kept are the disks of a node that hold data and have no volume.
 type Kept struct {
 	// Entries are those of all pages that have an acknowledgement and one of the reasons
 	// asked for, and are not acknowledged yet.
@@ -34,7 +35,8 @@ type Kept struct {
 }
 
 // FindKept finds the disks of a node whose data can be acknowledged, for any of the reasons;
-// for every reason if there are none. It changes nothing.
+// if there are none, for every reason but NotEmpty: the data of those disks was never a
+// volume's. It changes nothing.
 func FindKept(ctx context.Context, reports ReportWriter, node string, reasons []string) (*Kept, error) {
 	kept := &Kept{}
 	var known []string
@@ -58,7 +60,7 @@ func FindKept(ctx context.Context, reports ReportWriter, node string, reasons []
 		}
 		for _, e := range report.Status.Entries {
 			switch {
-			case e.Acknowledgement == "", len(reasons) > 0 && !slices.Contains(reasons, e.Reason):
+			case e.Acknowledgement == "", len(reasons) == 0 && e.Reason == string(disk.NotEmpty), len(reasons) > 0 && !slices.Contains(reasons, e.Reason):
 			case slices.Contains(known, e.Acknowledgement):
 				kept.Acknowledged++
 			default:

@@ -44,6 +44,7 @@ func keptPages() reportPages {
 	first := page(1,
 		stowage.Entry{Name: "a", Reason: "OtherCluster", Acknowledgement: "id-a/uid"},
 		stowage.Entry{Name: "b", Reason: "NotEmpty"},
+		stowage.Entry{Name: "e", Reason: "NotEmpty", Acknowledgement: "id-e/boot/mount:1"},
 		stowage.Entry{Name: "c", Reason: "VolumeVanished", Acknowledgement: "id-c/uid"},
 	)
 	first.Annotations = map[string]string{publish.PublishRetainedAnnotation: "id-z/uid, id-c/uid"}
@@ -60,7 +61,8 @@ func TestAcknowledge(t *testing.T) {
 	}{
 		"for every reason": {nil, []string{"a", "d"}, 1, "id-z/uid,id-c/uid,id-a/uid,id-d/uid"},
 		"for one reason":   {[]string{"OtherCluster"}, []string{"a"}, 0, "id-z/uid,id-c/uid,id-a/uid"},
-		"for two reasons":  {[]string{"OtherCluster", "VolumeVanished"}, []string{"a", "d"}, 1, "id-z/uid,id-c/uid,id-a/uid,id-d/uid"},
+		"for disks that were never a volume, only if asked": {[]string{"NotEmpty"}, []string{"e"}, 0, "id-z/uid,id-c/uid,id-e/boot/mount:1"},
+		"for two reasons": {[]string{"OtherCluster", "VolumeVanished"}, []string{"a", "d"}, 1, "id-z/uid,id-c/uid,id-a/uid,id-d/uid"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pages := keptPages()

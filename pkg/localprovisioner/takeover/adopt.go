@@ -150,7 +150,9 @@ func Adopt(ctx context.Context, client kubernetes.Interface, c *Candidate) error
 func adoption(pv *corev1.PersistentVolume, node, origin string) change {
 	set := func(value string) *string { return &value }
 	c := changeOf(pv)
-	c.Labels[publish.NodeLabel] = set(publish.NodeHash(node))
+	for key, value := range publish.NodeLabels(node) {
+		c.Labels[key] = set(value)
+	}
 	c.Annotations[publish.NodeNameAnnotation] = set(node)
 	c.Annotations[publish.ProvisionedByAnnotation] = set(publish.ProvisionedBy(node))
 	c.Annotations[publish.AdoptedFromAnnotation] = set(origin)

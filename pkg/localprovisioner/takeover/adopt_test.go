@@ -26,6 +26,7 @@ import (
 // owned makes a volume that of node a's agent.
 func owned(pv *corev1.PersistentVolume) {
 	metav1.SetMetaDataLabel(&pv.ObjectMeta, publish.NodeLabel, publish.NodeHash("a"))
+	metav1.SetMetaDataLabel(&pv.ObjectMeta, publish.NodeNameLabel, "a")
 	metav1.SetMetaDataAnnotation(&pv.ObjectMeta, publish.NodeNameAnnotation, "a")
 	metav1.SetMetaDataAnnotation(&pv.ObjectMeta, publish.ProvisionedByAnnotation, publish.ProvisionedBy("a"))
 	pv.Finalizers = append(pv.Finalizers, publish.Finalizer)

@@ -168,7 +168,7 @@ func (h *Held) letGo(pv *corev1.PersistentVolume, nodes nodes, options ReleaseOp
 		}
 	}
 	h.change.Annotations[publish.ProvisionedByAnnotation] = &former
-	h.change.Labels[publish.NodeLabel] = nil
+	h.change.Labels[publish.NodeLabel], h.change.Labels[publish.NodeNameLabel] = nil, nil
 }
 
 // Release lets a volume go. ErrChanged says that it is not what was found any more.

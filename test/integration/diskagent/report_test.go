@@ -6,11 +6,17 @@ package diskagent_test
 import (
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/diskreports"
+	"stowage.dev/stowage/pkg/local/publish"
+	"stowage.dev/stowage/test/integration/node"
 )
 
 // TestManyEntries: what is too much for one page of the report goes on in the next,
@@ -59,4 +65,29 @@ func TestManyEntries(t *testing.T) {
 	n.WaitPage(1, "one volume", func(r *stowage.LocalDiskReport) bool {
 		return len(r.Status.Entries) == 1 && r.Status.Summary.Skipped == 0
 	})
+}
+
+// TestReportOfProvisioner: the conditions of the provisioner, what its volumes offer, and its
+// heartbeat, under the rights and policies of the manifests.
+func TestReportOfProvisioner(t *testing.T) {
+	n := newNode(t)
+	n.Tmpfs("disk1", "1m")
+	n.Start()
+	pv := n.WaitPhase(n.Files, "disk1", corev1.VolumeAvailable)
+	if !strings.HasPrefix(pv.Name, "local-pv-"+n.Name+"-") || pv.Labels[publish.NodeNameLabel] != n.Name {
+		t.Errorf("volume %s has labels %v, want node %s in both", pv.Name, pv.Labels, n.Name)
+	}
+	n.WaitPage(1, "all conditions True, and one volume free", func(r *stowage.LocalDiskReport) bool {
+		for _, condition := range []string{stowage.ConditionReady, stowage.ConditionDisksHealthy, stowage.ConditionConfigValid} {
+			if c := meta.FindStatusCondition(r.Status.Conditions, condition); c == nil || c.Status != metav1.ConditionTrue || c.ObservedGeneration != r.Generation {
+				return false
+			}
+		}
+		return r.Status.Summary.Free.Equal(pv.Spec.Capacity[corev1.ResourceStorage]) && r.Status.Summary.Capacity.Equal(r.Status.Summary.Free)
+	})
+	lease, err := n.Env.Client.CoordinationV1().Leases(diskreports.HeartbeatNamespace).Get(n.Env.Context(), n.Name, metav1.GetOptions{})
+	if err != nil || *lease.Spec.HolderIdentity != n.Name || lease.OwnerReferences[0].Name != n.Name {
+		t.Errorf("the Lease is %+v, %v", lease, err)
+	}
+	n.WaitAnswer("/readyz", "ok", func(a node.Answer) bool { return a.Status == 200 })
 }

@@ -160,7 +160,7 @@ func restarted(t *testing.T, n *node.Node, volume *corev1.PersistentVolume) {
 	}
 	former := strings.Join([]string{parts[0], "00000000-0000-0000-0000-000000000000", parts[2]}, ":")
 	annotate(t, n, volume, publish.IdentityAnnotation, former)
-	records, err := diskrecord.Open(n.Path("state", "disks"))
+	records, err := diskrecord.Open(n.Path("state", "disks"), "/proc")
 	if err != nil {
 		t.Fatal(err)
 	}

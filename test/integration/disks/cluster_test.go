@@ -18,7 +18,7 @@ import (
 // returns how many there are.
 func moveFrom(n *node.Node, cluster string) int {
 	t := n.Env.T
-	store, err := diskrecord.Open(n.Path("state/disks"))
+	store, err := diskrecord.Open(n.Path("state/disks"), "/proc")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,16 +67,16 @@ func TestNodeOfAnotherCluster(t *testing.T) {
 		t.Fatalf("the node has %d records", records)
 	}
 	n.Start()
-	var words string
+	var words []string
 	for _, class := range classes {
-		words += n.WaitEntry(class, "disk", stowage.EntryRetained, "OtherCluster").Acknowledgement + ","
+		words = append(words, n.WaitEntry(class, "disk", stowage.EntryRetained, "OtherCluster").Acknowledgement)
 	}
 	fence(n, "1")
 	for _, class := range classes {
 		untouched(t, n.PathOf(class, "disk"))
 		n.WaitNone(class, "disk")
 	}
-	acknowledge(n, words)
+	acknowledge(n, strings.Join(words, ","))
 	for existing, class := range classes {
 		if now := n.WaitAnew(class, "disk", volumes[existing]); now.Name == volumes[existing].Name {
 			t.Errorf("existingData %s: the next volume is called %s again", existing, now.Name)

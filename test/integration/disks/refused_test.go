@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
@@ -37,6 +38,10 @@ func TestRefusedDevices(t *testing.T) {
 	n.Link(twin, n.PathOf(n.Files, "twin-4"))
 	backing := n.Device("backing", "16M")
 	n.Attach(backing)
+	held, err := unix.Open(n.Device("held", "16M"), unix.O_RDONLY|unix.O_EXCL|unix.O_CLOEXEC, 0) // as ZFS, LIO and DRBD do
+	if err != nil {
+		t.Fatal(err)
+	}
 	n.Start()
 
 	n.WaitEntry(n.Blocks, "mounted", stowage.EntrySkipped, "InUse")
@@ -58,9 +63,14 @@ func TestRefusedDevices(t *testing.T) {
 		return free == 1 && same == 3
 	})
 	fence(n, "1")
+	n.WaitEntry(n.Blocks, "held", stowage.EntrySkipped, "InUse")
 	if all := append(n.Published(n.Blocks), n.Published(n.Files)...); len(all) != 2 {
 		t.Errorf("volumes are published of %q, want one twin and the fence", all)
 	}
+	if err := unix.Close(held); err != nil {
+		t.Fatal(err)
+	}
+	n.WaitPhase(n.Blocks, "held", corev1.VolumeAvailable)
 }
 
 // mountAside mounts a device, or what is at a path, outside the discovery directories.

@@ -8,6 +8,7 @@ package diskreports
 import (
 	"context"
 	"fmt"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -18,6 +19,16 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+)
+
+// HeartbeatNamespace has a Lease for each node with a provisioner, named like the node.
+const HeartbeatNamespace = "stowage-node-lease"
+
+// A provisioner renews its Lease every HeartbeatInterval. The report of one that has not for
+// HeartbeatDuration, which the Lease says, may be out of date.
+const (
+	HeartbeatInterval = 20 * time.Second
+	HeartbeatDuration = 4 * HeartbeatInterval
 )
 
 // Client reads and writes reports, as the API server's rights allow.

@@ -15,16 +15,22 @@ const (
 	nodeLossSubsystem   = "node_loss"
 )
 
-// Outcomes of CountNodeLossRelease.
+// Outcomes of CountNodeLossRelease and CountNodeLossRemoval.
 const (
-	ReleaseDone   = "released"
-	ReleaseDryRun = "dry_run"
+	ReleaseDone = "released"
+	RemovalDone = "removed"
+	LossDryRun  = "dry_run"
 )
 
 var (
 	controllerLeading = metrics.NewGauge(&metrics.GaugeOpts{
 		Namespace: namespace, Subsystem: controllerSubsystem, Name: "leading",
 		Help:           "1 while this replica leads and works, 0 while it stands by.",
+		StabilityLevel: metrics.ALPHA,
+	})
+	silentProvisioners = metrics.NewGauge(&metrics.GaugeOpts{
+		Namespace: namespace, Subsystem: controllerSubsystem, Name: "silent_provisioners",
+		Help:           "Nodes with a LocalDiskReport whose provisioner does not renew its Lease, so that the report may be out of date; 0 on a replica that stands by.",
 		StabilityLevel: metrics.ALPHA,
 	})
 	nodeLossVolumes = metrics.NewGaugeVec(&metrics.GaugeOpts{
@@ -37,11 +43,11 @@ var (
 		Help:           "Claims that were released, by outcome: released, or dry_run if they only would have been.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"outcome"})
-	nodeLossRemovals = metrics.NewCounter(&metrics.CounterOpts{
+	nodeLossRemovals = metrics.NewCounterVec(&metrics.CounterOpts{
 		Namespace: namespace, Subsystem: nodeLossSubsystem, Name: "volumes_removed_total",
-		Help:           "Lost volumes that were removed, each with a tombstone.",
+		Help:           "Lost volumes that were removed, each with a tombstone, by outcome: removed, or dry_run if they only would have been.",
 		StabilityLevel: metrics.ALPHA,
-	})
+	}, []string{"outcome"})
 	nodeLossSettled = metrics.NewCounter(&metrics.CounterOpts{
 		Namespace: namespace, Subsystem: nodeLossSubsystem, Name: "tombstones_settled_total",
 		Help:           "Tombstones that were taken away, because their disks were cleaned and published again.",
@@ -65,7 +71,7 @@ var (
 // RegisterController makes the controller's metrics known.
 func RegisterController() {
 	registerController.Do(func() {
-		legacyregistry.MustRegister(controllerLeading, nodeLossVolumes, nodeLossReleases, nodeLossRemovals, nodeLossSettled, nodeLossErrors, nodeLossDuplicates,
+		legacyregistry.MustRegister(controllerLeading, silentProvisioners, nodeLossVolumes, nodeLossReleases, nodeLossRemovals, nodeLossSettled, nodeLossErrors, nodeLossDuplicates,
 			cleaningJobsRunning, cleaningJobsCreated, cleaningJobsSucceeded, cleaningJobsFailed, orphanCleansWaiting, orphanCleansAllowed)
 	})
 }
@@ -79,6 +85,9 @@ func SetControllerLeading(leading bool) {
 	controllerLeading.Set(value)
 }
 
+// SetSilentProvisioners records how many provisioners do not renew their Lease.
+func SetSilentProvisioners(n int) { silentProvisioners.Set(float64(n)) }
+
 // AddNodeLossVolumes changes how many volumes cannot be reached.
 func AddNodeLossVolumes(cause, state string, more float64) {
 	nodeLossVolumes.WithLabelValues(cause, state).Add(more)
@@ -87,8 +96,8 @@ func AddNodeLossVolumes(cause, state string, more float64) {
 // CountNodeLossRelease records that a claim was released, or would have been.
 func CountNodeLossRelease(outcome string) { nodeLossReleases.WithLabelValues(outcome).Inc() }
 
-// CountNodeLossRemoval records that a lost volume was removed.
-func CountNodeLossRemoval() { nodeLossRemovals.Inc() }
+// CountNodeLossRemoval records that a lost volume was removed, or would have been.
+func CountNodeLossRemoval(outcome string) { nodeLossRemovals.WithLabelValues(outcome).Inc() }
 
 // CountNodeLossTombstonesSettled records that tombstones were taken away.
 func CountNodeLossTombstonesSettled(n int) { nodeLossSettled.Add(float64(n)) }

@@ -199,7 +199,7 @@ func (c *Controller) removeVolume(ctx context.Context, g *gathered) error {
 		return err
 	}
 	klog.FromContext(ctx).V(2).Info("Removed a lost volume", logkeys.Volume, klog.KObj(g.volume), logkeys.Node, klog.KRef("", g.node))
-	metrics.CountNodeLossRemoval()
+	metrics.CountNodeLossRemoval(metrics.RemovalDone)
 	c.tellRemoved(g)
 	return nil
 }

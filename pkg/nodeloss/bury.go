@@ -92,7 +92,7 @@ func (c *Controller) sweeps(ctx context.Context) {
 		c.reportDuplicates()
 		for _, object := range c.ReportInformer.GetStore().List() {
 			report, ok := object.(*stowage.LocalDiskReport)
-			if !ok || c.DryRun() {
+			if !ok {
 				continue
 			}
 			if err := c.tidy(ctx, report, whole); err != nil && ctx.Err() == nil {
@@ -133,7 +133,14 @@ func (c *Controller) askSweep() {
 func (c *Controller) sweepReport(ctx context.Context, shown *stowage.LocalDiskReport) error {
 	report := shown.DeepCopy()
 	report.Spec.Tombstones = slices.DeleteFunc(report.Spec.Tombstones, func(t stowage.Tombstone) bool { return c.settled(t, report.Spec.NodeName) })
-	if len(report.Spec.Tombstones) == len(shown.Spec.Tombstones) {
+	removed := len(shown.Spec.Tombstones) - len(report.Spec.Tombstones)
+	switch {
+	case removed == 0:
+		return nil
+	case c.DryRun():
+		if c.first(shown.Name, strconv.Itoa(removed)) {
+			klog.FromContext(ctx).V(2).Info("Would take tombstones away whose disks were cleaned", logkeys.Node, klog.KRef("", report.Spec.NodeName), "removed", removed)
+		}
 		return nil
 	}
 	if len(report.Spec.Tombstones) == 0 {
@@ -147,9 +154,8 @@ func (c *Controller) sweepReport(ctx context.Context, shown *stowage.LocalDiskRe
 	case err != nil && !apierrors.IsNotFound(err):
 		return unavailable("update LocalDiskReport "+report.Name, err)
 	}
-	klog.FromContext(ctx).V(2).Info("Took tombstones away whose disks were cleaned", logkeys.Node, klog.KRef("", report.Spec.NodeName),
-		"removed", len(shown.Spec.Tombstones)-len(report.Spec.Tombstones))
-	metrics.CountNodeLossTombstonesSettled(len(shown.Spec.Tombstones) - len(report.Spec.Tombstones))
+	klog.FromContext(ctx).V(2).Info("Took tombstones away whose disks were cleaned", logkeys.Node, klog.KRef("", report.Spec.NodeName), "removed", removed)
+	metrics.CountNodeLossTombstonesSettled(removed)
 	return nil
 }
 

@@ -5,6 +5,7 @@ package nodeloss
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -13,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"stowage.dev/stowage/pkg/local/loss"
 )
@@ -51,7 +53,12 @@ func (c *Controller) readClaim(g *gathered) error {
 		return nil
 	}
 	g.Claim = &loss.Claim{UID: string(claim.UID), Bound: claim.Spec.VolumeName == g.volume.Name, Deleting: claim.DeletionTimestamp != nil}
-	if owner != nil {
+	recreatable, hindrance := loss.Recreatable(claim.Annotations)
+	switch {
+	case hindrance != "":
+		g.Claim.Hindrance = hindrance
+		return nil
+	case owner != nil:
 		g.Claim.Maker, g.Claim.Hindrance = makerPod(owner, pods, g.Node.Away())
 		return nil
 	}
@@ -60,7 +67,26 @@ func (c *Controller) readClaim(g *gathered) error {
 		return fmt.Errorf("list StatefulSets of namespace %s: %w", claim.Namespace, err)
 	}
 	g.Claim.Maker, g.Claim.Hindrance = makerSet(claim, sets)
+	if g.Claim.Maker == nil && g.Claim.Hindrance == "" { // of no StatefulSet
+		g.Claim.Maker, g.Claim.Hindrance = c.makerByClaim(claim, recreatable)
+	}
 	return nil
+}
+
+// makerByClaim is what a claim says of who makes it again, by its annotation or its owners.
+func (c *Controller) makerByClaim(claim *corev1.PersistentVolumeClaim, recreatable bool) (maker *loss.Maker, hindrance string) {
+	if recreatable || slices.ContainsFunc(claim.OwnerReferences, c.recreates) {
+		return &loss.Maker{ByClaim: true}, ""
+	}
+	return nil, "it is neither of a StatefulSet's template nor generic ephemeral, has no owner of a kind in nodeLoss.recreatingOwners, and is not annotated " + loss.RecreatableAnnotation + "=true"
+}
+
+// recreates reports whether an owner is of a kind that makes its claims again. The owner is not
+// looked up: if it is gone, the garbage collector deletes the claim anyway.
+func (c *Controller) recreates(owner metav1.OwnerReference) bool {
+	version, err := schema.ParseGroupVersion(owner.APIVersion)
+	kind := schema.GroupKind{Group: version.Group, Kind: owner.Kind}
+	return err == nil && slices.Contains(c.Settings.RecreatingOwners, kind.String())
 }
 
 // podsOf are the pods that use a claim and have not ended; and the one that it belongs to,
@@ -110,7 +136,7 @@ func makerPod(owner *metav1.OwnerReference, pods []*corev1.Pod, away bool) (make
 }
 
 // makerSet is the StatefulSet of which a claim is, as long as the set has the pod that
-// uses it.
+// uses it. Both are empty for a claim of no set.
 func makerSet(claim *corev1.PersistentVolumeClaim, sets []*appsv1.StatefulSet) (maker *loss.Maker, hindrance string) {
 	for _, set := range sets {
 		for i := range set.Spec.VolumeClaimTemplates {
@@ -128,9 +154,6 @@ func makerSet(claim *corev1.PersistentVolumeClaim, sets []*appsv1.StatefulSet) (
 				return &loss.Maker{Name: set.Name, UID: string(set.UID)}, ""
 			}
 		}
-	}
-	if hindrance == "" {
-		hindrance = "it is neither of a StatefulSet's template nor generic ephemeral"
 	}
 	return nil, hindrance
 }

@@ -8,12 +8,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	appslisters "k8s.io/client-go/listers/apps/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"stowage.dev/stowage/pkg/apis/controller"
 	"stowage.dev/stowage/pkg/local/loss"
 	"stowage.dev/stowage/pkg/testing/builders"
 )
@@ -45,28 +48,112 @@ func TestMakerSet(t *testing.T) {
 	for name, tc := range map[string]struct {
 		claim     *corev1.PersistentVolumeClaim
 		sets      []*appsv1.StatefulSet
-		hindrance string // empty: it is made again
+		hindrance string // empty: it is made again; none: it is of no set
 	}{
 		"of the first template":             {claimOf("data-db-0"), setOf(nil), ""},
 		"of another template":               {claimOf("log-db-2"), setOf(nil), ""},
-		"of no set":                         {claimOf("data-db-0"), nil, "neither"},
-		"of a template that was taken away": {claimOf("old-db-0"), setOf(nil), "neither"},
+		"of no set":                         {claimOf("data-db-0"), nil, "none"},
+		"of a template that was taken away": {claimOf("old-db-0"), setOf(nil), "none"},
 		"of a pod that was scaled away":     {claimOf("data-db-3"), setOf(nil), "has no pod 3"},
-		"of no number":                      {claimOf("data-db-x"), setOf(nil), "neither"},
-		"of a number nobody writes":         {claimOf("data-db-00"), setOf(nil), "neither"},
+		"of no number":                      {claimOf("data-db-x"), setOf(nil), "none"},
+		"of a number nobody writes":         {claimOf("data-db-00"), setOf(nil), "none"},
 		"of a number below none":            {claimOf("data-db--1"), setOf(nil), "has no pod"},
-		"named alike, and made by somebody": {builders.MakePVC("data-db-0").Obj(), setOf(nil), "neither"},
+		"named alike, and made by somebody": {builders.MakePVC("data-db-0").Obj(), setOf(nil), "none"},
 		"of a set without a number of pods": {claimOf("data-db-0"), setOf(func(s *appsv1.StatefulSet) { s.Spec.Replicas = nil }), ""},
 		"below the first number":            {claimOf("data-db-0"), setOf(func(s *appsv1.StatefulSet) { s.Spec.Ordinals = &appsv1.StatefulSetOrdinals{Start: 5} }), "has no pod 0"},
 		"from the first number on":          {claimOf("data-db-7"), setOf(func(s *appsv1.StatefulSet) { s.Spec.Ordinals = &appsv1.StatefulSetOrdinals{Start: 5} }), ""},
 		"of a set that is on its way out":   {claimOf("data-db-0"), setOf(func(s *appsv1.StatefulSet) { s.DeletionTimestamp = &metav1.Time{} }), "is being deleted"},
-		"of a set that selects nothing":     {claimOf("data-db-0"), setOf(func(s *appsv1.StatefulSet) { s.Spec.Selector = nil }), "neither"},
+		"of a set that selects nothing":     {claimOf("data-db-0"), setOf(func(s *appsv1.StatefulSet) { s.Spec.Selector = nil }), "none"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			maker, hindrance := makerSet(tc.claim, tc.sets)
+			if maker == nil && hindrance == "" {
+				hindrance = "none"
+			}
 			if (maker != nil) != (tc.hindrance == "") || !strings.Contains(hindrance, tc.hindrance) || maker != nil && maker.UID != "set" {
 				t.Errorf("maker %+v, hindrance %q, want %q", maker, hindrance, tc.hindrance)
+			}
+		})
+	}
+}
+
+// TestMakerByClaim: claims of no StatefulSet are made again by operators, which the claim itself
+// says, or the kind of its owner.
+func TestMakerByClaim(t *testing.T) {
+	t.Parallel()
+	owned := func(apiVersion, kind string) func(*corev1.PersistentVolumeClaim) {
+		return func(claim *corev1.PersistentVolumeClaim) {
+			claim.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "c"}, {APIVersion: apiVersion, Kind: kind, Name: "db", UID: "db"}}
+		}
+	}
+	says := func(value string) func(*corev1.PersistentVolumeClaim) {
+		return func(claim *corev1.PersistentVolumeClaim) {
+			claim.Annotations = map[string]string{loss.RecreatableAnnotation: value}
+		}
+	}
+	all := func(changes ...func(*corev1.PersistentVolumeClaim)) func(*corev1.PersistentVolumeClaim) {
+		return func(claim *corev1.PersistentVolumeClaim) {
+			for _, change := range changes {
+				change(claim)
+			}
+		}
+	}
+	scaledTo := func(n int32) *appsv1.StatefulSet {
+		set := setOf(nil)[0]
+		set.Namespace, set.Spec.Replicas = "default", &n
+		return set
+	}
+	for name, tc := range map[string]struct {
+		claim     func(*corev1.PersistentVolumeClaim)
+		set       *appsv1.StatefulSet
+		maker     *loss.Maker
+		hindrance string
+	}{
+		"it says so":                                       {claim: says("true"), maker: &loss.Maker{ByClaim: true}},
+		"it says that nobody does":                         {claim: says("false"), hindrance: "is false"},
+		"it says what nobody can read":                     {claim: says("yes"), hindrance: `"yes", allowed is true or false`},
+		"its owner is of a kind that does":                 {claim: owned("postgresql.cnpg.io/v1", "Cluster"), maker: &loss.Maker{ByClaim: true}},
+		"in whatever version":                              {claim: owned("postgresql.cnpg.io/v2beta1", "Cluster"), maker: &loss.Maker{ByClaim: true}},
+		"its owner is, but it says that nobody does":       {claim: all(owned("postgresql.cnpg.io/v1", "Cluster"), says("false")), hindrance: "is false"},
+		"its owner is of another kind":                     {claim: owned("postgresql.cnpg.io/v1", "Backup"), hindrance: "nodeLoss.recreatingOwners"},
+		"its owner is of another group":                    {claim: owned("cluster.x-k8s.io/v1", "Cluster"), hindrance: "nodeLoss.recreatingOwners"},
+		"its owner is of no group":                         {claim: owned("v1", "Cluster"), hindrance: "nodeLoss.recreatingOwners"},
+		"its owner is of a version that nobody can read":   {claim: owned("a/b/c", "Cluster"), hindrance: "nodeLoss.recreatingOwners"},
+		"a StatefulSet does":                               {claim: says("true"), set: scaledTo(3), maker: &loss.Maker{Name: "db", UID: "set"}},
+		"a StatefulSet has no such pod, whatever it says":  {claim: says("true"), set: scaledTo(0), hindrance: "has no pod 0"},
+		"a StatefulSet does, but it says that nobody does": {claim: says("false"), set: scaledTo(3), hindrance: "is false"},
+		"nobody": {claim: func(*corev1.PersistentVolumeClaim) {}, hindrance: "not annotated stowage.dev/node-loss-recreatable=true"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			claim := claimOf("data-db-0")
+			claim.Namespace, claim.UID = "default", "claim"
+			tc.claim(claim)
+			claims, sets := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}), cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+			if err := claims.Add(claim); err != nil {
+				t.Fatal(err)
+			}
+			if tc.set != nil {
+				if err := sets.Add(tc.set); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c := &Controller{
+				Config: Config{Settings: controller.NodeLoss{RecreatingOwners: []string{"Redis.redis.example.com", "Cluster.postgresql.cnpg.io"}}},
+				pods:   cache.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.Pod{}, 0, cache.Indexers{byClaim: claimsOfPod}),
+				claims: corelisters.NewPersistentVolumeClaimLister(claims), sets: appslisters.NewStatefulSetLister(sets),
+			}
+			g := &gathered{volume: oursOf("pv", "a", "wwn:1"), node: "a"}
+			g.volume.Spec.ClaimRef = &corev1.ObjectReference{Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID}
+			if err := c.readClaim(g); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.maker, g.Claim.Maker); diff != "" {
+				t.Errorf("maker (-want +got):\n%s", diff)
+			}
+			if (g.Claim.Hindrance == "") != (tc.hindrance == "") || !strings.Contains(g.Claim.Hindrance, tc.hindrance) {
+				t.Errorf("hindrance %q, want %q", g.Claim.Hindrance, tc.hindrance)
 			}
 		})
 	}

@@ -49,6 +49,12 @@ func (c *Controller) collect(ctx context.Context, report *stowage.LocalDiskRepor
 	} else if !apierrors.IsNotFound(err) {
 		return unavailable("get node "+node, err)
 	}
+	if c.DryRun() {
+		if c.first(report.Name, "gone") {
+			klog.FromContext(ctx).V(2).Info("Would remove the report of a node that is gone", logkeys.Node, klog.KRef("", node), "report", report.Name)
+		}
+		return nil
+	}
 	err := c.Reports.Delete(ctx, report.Name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &report.UID, ResourceVersion: &report.ResourceVersion},
 	})

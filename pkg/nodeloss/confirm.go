@@ -11,9 +11,12 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/local/disk"
 	"stowage.dev/stowage/pkg/local/loss"
+	"stowage.dev/stowage/pkg/local/publish"
 )
 
 // confirm asks the API server whether the volume is lost; whether its claim is to be
@@ -50,7 +53,7 @@ func (c *Controller) confirmLoss(ctx context.Context, g *gathered, cause loss.Ca
 	if err != nil {
 		return unavailable("get node "+g.node, err)
 	}
-	live := loss.Facts{Now: g.Now, Node: c.nodeState(node), Mark: g.Mark}
+	live := loss.Facts{Now: g.Now, Node: c.nodeState(node), Mark: g.Mark, Claim: g.Claim}
 	if !cause.OfNode() {
 		if live.AgentSince, err = c.liveAgentSince(ctx, g.node); err != nil {
 			return err
@@ -61,6 +64,9 @@ func (c *Controller) confirmLoss(ctx context.Context, g *gathered, cause loss.Ca
 			return unavailable("get LocalDiskReport "+name, err)
 		}
 		live.Disk, _ = entryOf(report, g.volume)
+		if live.Volume.Mark, err = c.liveMark(ctx, g.volume); err != nil {
+			return err
+		}
 	}
 	if loss.CauseOf(&live) != cause {
 		return errAgain
@@ -69,6 +75,22 @@ func (c *Controller) confirmLoss(ctx context.Context, g *gathered, cause loss.Ca
 		return errAgain
 	}
 	return nil
+}
+
+// liveMark is what the volume says of its disk, as the API server has it.
+func (c *Controller) liveMark(ctx context.Context, volume *corev1.PersistentVolume) (disk.Mark, error) {
+	found, err := c.Client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, volume.Name).String(),
+	})
+	if err != nil {
+		return disk.Unmarked, unavailable("list volume "+volume.Name, err)
+	}
+	for i := range found.Items {
+		if found.Items[i].UID == volume.UID {
+			return disk.Mark(found.Items[i].Annotations[publish.DiskAnnotation]), nil
+		}
+	}
+	return disk.Unmarked, errAgain
 }
 
 // confirmRelease makes sure that a claim goes only if its class still says so, and who makes
@@ -98,8 +120,12 @@ func (c *Controller) confirmRelease(ctx context.Context, g *gathered) error {
 	return nil
 }
 
-// liveMaker is who makes the claim again, as the API server has it.
+// liveMaker is who makes the claim again, as the API server has it. What the claim itself says
+// is confirmed by its version.
 func (c *Controller) liveMaker(ctx context.Context, g *gathered) (*loss.Maker, string, error) {
+	if g.Claim.Maker.ByClaim {
+		return g.Claim.Maker, "", nil
+	}
 	namespace, name := g.claim.Namespace, g.Claim.Maker.Name
 	if g.Claim.Maker.ByPod {
 		var pods []*corev1.Pod

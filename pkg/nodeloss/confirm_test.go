@@ -47,8 +47,11 @@ func TestReleaseOnStaleCaches(t *testing.T) {
 		class   *storagev1.StorageClass
 		set     *appsv1.StatefulSet
 		pod     *corev1.Pod // of a generic ephemeral claim
+		byClaim bool        // the claim says that it is made again
 		release bool
 	}{
+		"the claim says so itself":            {class: classOf(loss.Release), byClaim: true, release: true},
+		"the claim does, the class keeps it":  {class: classOf(loss.Keep), byClaim: true},
 		"nothing has changed":                 {class: classOf(loss.Release), set: setOf(nil)[0], release: true},
 		"the class asks to keep claims":       {class: classOf(loss.Keep), set: setOf(nil)[0]},
 		"nobody can read what the class asks": {class: classOf("keep"), set: setOf(nil)[0]},
@@ -80,6 +83,9 @@ func TestReleaseOnStaleCaches(t *testing.T) {
 				g.claim.OwnerReferences = []metav1.OwnerReference{{Kind: "Pod", Name: "p", UID: "pod", Controller: new(true)}}
 				g.Claim.Maker = &loss.Maker{Name: "p", UID: "pod", ByPod: true}
 				g.Pods = []loss.Pod{{Namespace: "default", Name: "p", UID: "pod"}}
+			}
+			if tc.byClaim {
+				g.Claim.Maker = &loss.Maker{ByClaim: true}
 			}
 			client := fake.NewClientset(objects...)
 			c.Client = client

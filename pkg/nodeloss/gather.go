@@ -40,7 +40,8 @@ func (c *Controller) gather(volume *corev1.PersistentVolume, now time.Time) (*ga
 	}
 	g.Now = now
 	g.Volume = loss.Volume{
-		Phase: v.Phase, Policy: v.Policy, Identity: v.Identity, Claimed: v.Claimed, Deleting: v.Deleting, Finalized: v.Finalized,
+		Phase: v.Phase, Policy: v.Policy, Identity: v.Identity, Claimed: v.Claimed, Mark: v.Mark,
+		Deleting: v.Deleting, Finalized: v.Finalized,
 	}
 	if ref := volume.Spec.ClaimRef; ref != nil {
 		g.Volume.ClaimUID = string(ref.UID)

@@ -22,6 +22,8 @@ type pretence struct {
 	uid     types.UID
 	mark    *loss.Mark
 	release *loss.Began
+	// removed says that the volume would have been removed.
+	removed bool
 }
 
 // step does the next thing for a volume, and says after what time to look again; 0 if
@@ -36,12 +38,22 @@ func (c *Controller) step(ctx context.Context, name string) (time.Duration, erro
 	if err != nil || g == nil {
 		return 0, err
 	}
+	return c.advance(ctx, g)
+}
+
+// advance does the next thing for a volume of which all is gathered.
+func (c *Controller) advance(ctx context.Context, g *gathered) (time.Duration, error) {
 	d := loss.Decide(&g.Facts)
+	if c.DryRun() { // which tells what would be done, and not what would turn out to be wrong
+		if err := c.confirm(ctx, g, d); err != nil {
+			return 0, err
+		}
+	}
 	c.tell(g, d)
 	if d.Do == loss.None {
 		return c.patience(g, d), nil
 	}
-	klog.FromContext(ctx).V(4).Info("Decided", "action", d.Do, logkeys.Volume, klog.KObj(volume), logkeys.Node, klog.KRef("", g.node), logkeys.Reason, d.Cause)
+	klog.FromContext(ctx).V(4).Info("Decided", "action", d.Do, logkeys.Volume, klog.KObj(g.volume), logkeys.Node, klog.KRef("", g.node), logkeys.Reason, d.Cause)
 	if c.DryRun() {
 		return c.pretendTo(g, d), nil
 	}
@@ -79,12 +91,39 @@ func (c *Controller) pretendTo(g *gathered, d loss.Decision) time.Duration {
 	case loss.Begin:
 		p.release = &loss.Began{ClaimUID: g.Claim.UID, At: g.Now}
 		c.count(g.volume.UID, g.Now)
-		metrics.CountNodeLossRelease(metrics.ReleaseDryRun)
+		metrics.CountNodeLossRelease(metrics.LossDryRun)
+		if _, then := loss.AfterRelease(&g.Facts); then.State == loss.Removing {
+			p.remove()
+		}
+	case loss.Bury, loss.Remove, loss.LetGo:
+		p.remove()
+		c.pretended[g.volume.Name] = p
+		return 0
 	default:
 		return 0
 	}
 	c.pretended[g.volume.Name] = p
 	return time.Millisecond
+}
+
+// remove remembers that the volume would have been removed, and counts it once.
+func (p *pretence) remove() {
+	if !p.removed {
+		metrics.CountNodeLossRemoval(metrics.LossDryRun)
+	}
+	p.removed = true
+}
+
+// first reports whether a dry run has not said this of a report yet.
+func (c *Controller) first(report, news string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key := "report/" + report // no volume has such a name
+	if c.told[key] == news {
+		return false
+	}
+	c.told[key] = news
+	return true
 }
 
 // forget drops what is known of a volume that is none of ours any more.

@@ -5,6 +5,7 @@ package nodeloss
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	"stowage.dev/stowage/pkg/local/disk"
 	"stowage.dev/stowage/pkg/local/loss"
 )
 
@@ -63,6 +65,9 @@ func (c *Controller) tell(g *gathered, d loss.Decision) {
 	if reason == eventLost || reason == eventWouldRelease {
 		c.eventOnPods(g, m)
 	}
+	if reason == eventWouldRelease {
+		c.event(g.volume, g.claim, m)
+	}
 	if class, found := strings.CutPrefix(g.Terms.Problem, "StorageClass "); found && reason == eventInvalid {
 		class, _, _ = strings.Cut(class, " ")
 		c.event(&corev1.ObjectReference{Kind: "StorageClass", APIVersion: "storage.k8s.io/v1", Name: class, UID: types.UID(class)}, nil, m)
@@ -109,12 +114,64 @@ func (c *Controller) words(g *gathered, d loss.Decision) (reason, note string) {
 	}
 	switch d.State {
 	case loss.Releasing:
-		return eventWouldRelease, why + "; the claim would be deleted now, if this were no dry run"
+		return c.wouldRelease(g, d, why)
 	case loss.Removing:
-		return eventWouldRemove, why + "; it would be removed now, if this were no dry run"
+		return eventWouldRemove, why + "; it would be removed now, if this were no dry run, and " + c.wouldRemain(g)
 	default:
 		return "", ""
 	}
+}
+
+// wouldRelease are the words of a dry run on all that a release leads to.
+func (c *Controller) wouldRelease(g *gathered, d loss.Decision, why string) (reason, note string) {
+	switch d.Do {
+	case loss.Begin, loss.DeleteClaim:
+		pods, then := loss.AfterRelease(&g.Facts)
+		with := ""
+		if len(pods) > 0 {
+			with = ", with " + namesOf(pods)
+		}
+		return eventWouldRelease, fmt.Sprintf("%s; the claim would be deleted now%s, if this were no dry run, and then %s", why, with, c.wouldBecome(g, then))
+	case loss.DeletePods:
+		return eventWouldRelease, why + "; " + namesOf(d.Pods) + " would be deleted now, if this were no dry run"
+	default:
+		return "", ""
+	}
+}
+
+// wouldBecome is what would become of the volume after its claim.
+func (c *Controller) wouldBecome(g *gathered, then loss.Decision) string {
+	switch {
+	case then.State == loss.Removing:
+		return "the volume would be removed, and " + c.wouldRemain(g)
+	case then.State == loss.Retained:
+		return "the volume would stay until an administrator deletes it, as its reclaim policy is not Delete"
+	case then.State == loss.Unidentified && then.Message != "":
+		return "the volume would stay, as " + then.Message
+	case then.State == loss.Unidentified:
+		return "the volume would stay, as it does not say of which disk it is"
+	default:
+		return "the volume would be " + string(then.State)
+	}
+}
+
+// wouldRemain is what would remain of the volume.
+func (c *Controller) wouldRemain(g *gathered) string {
+	then := "cleaned"
+	if g.Volume.Policy != disk.Delete {
+		then = "kept with its data"
+	}
+	return fmt.Sprintf("a tombstone in LocalDiskReport %s would have the disk %s wherever it turns up", g.node, then)
+}
+
+// namesOf are pods in words, in order.
+func namesOf(pods []loss.Pod) string {
+	var names []string
+	for _, pod := range pods {
+		names = append(names, "pod "+pod.Name)
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
 }
 
 // because is a cause for users.

@@ -5,10 +5,12 @@ package nodeloss
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -17,6 +19,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
 
+	"stowage.dev/stowage/pkg/local/disk"
 	"stowage.dev/stowage/pkg/local/loss"
 )
 
@@ -54,6 +57,109 @@ func TestEveryStateIsTold(t *testing.T) {
 		}
 	}
 	c.forget("pv")
+}
+
+// TestDryRunTellsAll: a dry run names the pods that would go with the claim, and what would
+// become of the volume, and counts both once.
+func TestDryRunTellsAll(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		change func(*gathered)
+		reason string
+		want   []string
+	}{
+		"a claim with its pods": {
+			change: func(g *gathered) {
+				for _, name := range []string{"db-1", "db-0"} {
+					g.Pods = append(g.Pods, loss.Pod{Namespace: "default", Name: name, UID: name, Controlled: true})
+				}
+			},
+			reason: eventWouldRelease,
+			want:   []string{"claim would be deleted now, with pod db-0, pod db-1, if this were no dry run, and then the volume would be removed, and a tombstone in LocalDiskReport a would have the disk cleaned"},
+		},
+		"a volume that would stay by its policy": {
+			change: func(g *gathered) { g.Volume.Policy = disk.Retain }, reason: eventWouldRelease,
+			want: []string{"deleted now, if this were no dry run, and then the volume would stay until an administrator deletes it"},
+		},
+		"a volume whose disk is elsewhere": {
+			change: func(g *gathered) { g.Elsewhere = "node b reports its disk" }, reason: eventWouldRelease,
+			want: []string{"then the volume would stay, as node b reports its disk"},
+		},
+		"a volume that names no disk": {
+			change: func(g *gathered) { g.Volume.Identity = "" }, reason: eventWouldRelease,
+			want: []string{"then the volume would stay, as it does not say of which disk it is"},
+		},
+		"pods whose claim is being deleted": {
+			change: func(g *gathered) {
+				g.Release, g.Claim.Deleting = &loss.Began{ClaimUID: "claim", At: g.Now}, true
+				g.Pods = []loss.Pod{{Name: "db-0", UID: "pod", Controlled: true}}
+			},
+			reason: eventWouldRelease, want: []string{"pod db-0 would be deleted now, if this were no dry run"},
+		},
+		"a volume without a claim": {
+			change: func(g *gathered) { g.Claim, g.Volume.Phase = nil, disk.PhaseReleased }, reason: eventWouldRemove,
+			want: []string{"it would be removed now, if this were no dry run, and a tombstone in LocalDiskReport a would have the disk cleaned"},
+		},
+		"one that is retained": {
+			change: func(g *gathered) {
+				g.Claim, g.Volume.Phase, g.Volume.Policy, g.Volume.Deleting = nil, disk.PhaseReleased, disk.Retain, true
+			},
+			reason: eventWouldRemove, want: []string{"would have the disk kept with its data"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, g, _ := lostClaim()
+			c.Settings.DryRun, g.Volume.Identity = true, "wwn:1"
+			tc.change(g)
+			reason, note := c.words(g, loss.Decide(&g.Facts))
+			if reason != tc.reason {
+				t.Errorf("told as %q, want %q", reason, tc.reason)
+			}
+			for _, part := range tc.want {
+				if !strings.Contains(note, part) {
+					t.Errorf("told %q, want %q", note, part)
+				}
+			}
+		})
+	}
+}
+
+// TestDryRunConfirms: what a real run would find out before it writes, a dry run finds out
+// before it tells.
+func TestDryRunConfirms(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		node bool // is back, which the informer does not show
+		want int
+	}{
+		"the node is gone":  {want: 1},
+		"the node is there": {node: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, g, client := lostClaim()
+			c.Settings.DryRun, c.Settings.ReleasesPerMinute, c.pretended = true, 10, map[string]pretence{}
+			defer c.forget("pv")
+			if tc.node {
+				if err := client.Tracker().Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_, err := c.advance(t.Context(), g)
+			if errors.Is(err, errAgain) != tc.node {
+				t.Errorf("error %v", err)
+			}
+			told := toldBy(c)
+			claims := slices.DeleteFunc(told, func(e string) bool { return !strings.Contains(e, eventWouldRelease) })
+			if (len(claims) > 0) != (tc.want > 0) || (len(c.released) > 0) != (tc.want > 0) {
+				t.Errorf("told %q, counted %v; want it told: %t", told, c.released, tc.want > 0)
+			}
+			if got := writes(client); len(got) > 0 {
+				t.Errorf("wrote %q", got)
+			}
+		})
+	}
 }
 
 // TestWaitingForSomebodyIsTold: by an event, if there is anything to say.

@@ -6,12 +6,15 @@
 package app
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
 
 	"stowage.dev/stowage/pkg/apis/controller"
 	"stowage.dev/stowage/pkg/apis/controller/v1alpha1"
+	"stowage.dev/stowage/pkg/server"
 	"stowage.dev/stowage/pkg/server/command"
 )
 
@@ -20,8 +23,9 @@ const (
 
 	longDescription = `stowage-controller does what one process does for the whole cluster: it releases claims
 whose volumes are lost with their nodes, where that is asked for, tells the admission
-policies of the node agents which hostname a node has, and makes the cleaning Jobs that
-node agents ask for, where that is switched on.
+policies of the node agents which hostname a node has, marks the reports of provisioners
+that send no heartbeats, and makes the cleaning Jobs that node agents ask for, where that
+is switched on.
 
 See docs/controller.md. Its configuration is in docs/controller-configuration.md.`
 )
@@ -29,7 +33,8 @@ See docs/controller.md. Its configuration is in docs/controller-configuration.md
 // NewCommand returns the stowage-controller command. It works until the command's
 // context is done.
 func NewCommand() *cobra.Command {
-	return command.New(command.Config[*controller.ControllerConfiguration]{
+	secure := &server.SecureFlags{}
+	cmd := command.New(command.Config[*controller.ControllerConfiguration]{
 		Name: componentName, Short: "Release the claims of lost nodes", Long: longDescription,
 		File:    "file with a ControllerConfiguration (controller.config.stowage.dev/v1alpha1); without one the defaults hold",
 		Default: v1alpha1.Default,
@@ -40,6 +45,10 @@ func NewCommand() *cobra.Command {
 		Summary: func(settings *controller.ControllerConfiguration) string {
 			return fmt.Sprintf("node loss %s after %s", settings.NodeLoss.Policy, settings.NodeLoss.Delay.Duration)
 		},
-		Run: run,
+		Run: func(ctx context.Context, settings *controller.ControllerConfiguration, connection *rest.Config) error {
+			return run(ctx, settings, connection, secure)
+		},
 	})
+	secure.Add(cmd.Flags())
+	return cmd
 }

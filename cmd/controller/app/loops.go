@@ -15,6 +15,7 @@ import (
 
 	"stowage.dev/stowage/pkg/apis/controller"
 	"stowage.dev/stowage/pkg/diskreports"
+	"stowage.dev/stowage/pkg/heartbeats"
 	"stowage.dev/stowage/pkg/nodehosts"
 	"stowage.dev/stowage/pkg/nodeloss"
 	"stowage.dev/stowage/pkg/orphancleans"
@@ -53,6 +54,7 @@ func makeLoops(p *parts) ([]loop, error) {
 		{"node-hosts", newNodeHosts},
 		{"cleaning-jobs", newCleaningJobs},
 		{"orphan-cleans", newOrphanCleans},
+		{"heartbeats", newHeartbeats},
 	}
 	var loops []loop
 	for _, maker := range makers {
@@ -80,6 +82,15 @@ func newNodeLoss(p *parts) (func(context.Context) error, error) {
 // newNodeHosts tells the agents' policies the hostnames of nodes.
 func newNodeHosts(p *parts) (func(context.Context) error, error) {
 	c, err := nodehosts.New(p.client, p.informers)
+	if err != nil {
+		return nil, err
+	}
+	return c.Run, nil
+}
+
+// newHeartbeats marks the reports of provisioners that do not renew their Lease.
+func newHeartbeats(p *parts) (func(context.Context) error, error) {
+	c, err := heartbeats.New(heartbeats.Config{Client: p.client, Informers: p.informers, Reports: p.reports, ReportInformer: p.reportInformer})
 	if err != nil {
 		return nil, err
 	}

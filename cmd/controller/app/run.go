@@ -30,8 +30,12 @@ import (
 )
 
 // run works until ctx ends, or until another replica leads.
-func run(ctx context.Context, settings *controller.ControllerConfiguration, connection *rest.Config) error {
+func run(ctx context.Context, settings *controller.ControllerConfiguration, connection *rest.Config, metricsTLS *server.SecureFlags) error {
 	p, err := newParts(settings, connection)
+	if err != nil {
+		return err
+	}
+	secure, err := metricsTLS.Secure(connection)
 	if err != nil {
 		return err
 	}
@@ -61,6 +65,7 @@ func run(ctx context.Context, settings *controller.ControllerConfiguration, conn
 				Address: settings.HealthAddress,
 				Healthy: func() error { return nil }, // a process that answers is alive
 				Ready:   func(string) error { return ready(synced) },
+				Secure:  secure,
 			})
 		})
 	}

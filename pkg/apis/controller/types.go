@@ -37,6 +37,8 @@ type NodeLoss struct {
 	OutOfService OutOfService
 	// ReleasesPerMinute bounds how many claims are deleted.
 	ReleasesPerMinute int32
+	// RecreatingOwners are kinds of owners, as Kind.group, that make their claims again.
+	RecreatingOwners []string
 	// DryRun only tells what would be done.
 	DryRun bool
 }

@@ -48,7 +48,7 @@ func (in *ClientConnection) DeepCopy() *ClientConnection {
 func (in *ControllerConfiguration) DeepCopyInto(out *ControllerConfiguration) {
 	*out = *in
 	out.TypeMeta = in.TypeMeta
-	out.NodeLoss = in.NodeLoss
+	in.NodeLoss.DeepCopyInto(&out.NodeLoss)
 	out.CleaningJobs = in.CleaningJobs
 	out.OrphanCleans = in.OrphanCleans
 	out.ClientConnection = in.ClientConnection
@@ -97,6 +97,11 @@ func (in *LeaderElection) DeepCopy() *LeaderElection {
 func (in *NodeLoss) DeepCopyInto(out *NodeLoss) {
 	*out = *in
 	out.Delay = in.Delay
+	if in.RecreatingOwners != nil {
+		in, out := &in.RecreatingOwners, &out.RecreatingOwners
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	return
 }
 

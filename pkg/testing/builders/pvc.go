@@ -143,6 +143,12 @@ func (b *PVC) Deleting() *PVC {
 	return b
 }
 
+// Owner adds an owner reference.
+func (b *PVC) Owner(owner metav1.OwnerReference) *PVC {
+	b.pvc.OwnerReferences = append(b.pvc.OwnerReferences, owner)
+	return b
+}
+
 // OwnedBy makes the pod the claim's controller, as a generic ephemeral
 // volume's claim has it.
 func (b *PVC) OwnedBy(pod *v1.Pod) *PVC {

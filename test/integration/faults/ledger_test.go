@@ -46,8 +46,8 @@ const seenStates = 12
 
 // remember takes down how an object is.
 func (l *ledger) remember(name, format string, args ...any) {
-	states := append(l.seen[name], time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
-	l.seen[name] = states[max(0, len(states)-seenStates):]
+	l.seen[name] = append(l.seen[name], time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
+	l.seen[name] = l.seen[name][max(0, len(l.seen[name])-seenStates):]
 }
 
 func (l *ledger) note(format string, args ...any) {

@@ -23,7 +23,7 @@ import (
 // long those took is logged, before and beside the others.
 func TestOtherTenantsClaims(t *testing.T) {
 	t.Parallel()
-	const measured, pods, claims = 20, 5, 50
+	const measured, pods, claims = 8, 5, 50
 	e := fixture.New(t)
 	e.Timeout = patience
 	addNodes(e, 2)

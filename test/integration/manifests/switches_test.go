@@ -52,25 +52,29 @@ var switches = map[string]change{
 	"image.pullPolicy":                                 {set: []string{"image.pullPolicy=Always"}, has: `"imagePullPolicy":"Always"`, lacks: `"imagePullPolicy":"IfNotPresent"`},
 	"image.pullSecrets":                                {set: []string{`image.pullSecrets=[{"name":"mine"}]`}, has: `"imagePullSecrets":[{"name":"mine"}]`},
 	"commonLabels":                                     {set: []string{`commonLabels={"team":"storage"}`}, has: `"team":"storage"`},
-	"networkPolicies":                                  {set: []string{"networkPolicies=false"}, lacks: `"kind":"NetworkPolicy"`, objects: -3},
-	"apiServerPorts":                                   {set: []string{"apiServerPorts=[443,16443]"}, has: `"egress":[{"ports":[{"port":443},{"port":16443},{"port":53},{"port":53,"protocol":"UDP"}]}]`, lacks: `{"port":6443}`},
+	"networkPolicies":                                  {set: []string{"networkPolicies=true"}, has: `"kind":"NetworkPolicy"`, objects: 3},
+	"metrics.secure":                                   {set: []string{"metrics.secure=true"}, has: `"--secure-metrics"`, objects: 2},
+	"metrics.from":                                     {set: []string{`metrics.from=[{"podSelector":{"matchLabels":{"mine":"yes"}}}]`, "networkPolicies=true"}, has: `"from":[{"podSelector":{"matchLabels":{"mine":"yes"}}}]`, objects: 3},
+	"priorityClassQuota":                               {set: []string{"priorityClassQuota=true"}, has: `"kind":"ResourceQuota"`, objects: 1},
+	"openshift":                                        {set: []string{"openshift=true"}, has: `"kind":"SecurityContextConstraints"`, objects: 1},
+	"apiServerPorts":                                   {set: []string{"apiServerPorts=[443,16443]", "networkPolicies=true"}, has: `"egress":[{"ports":[{"port":443},{"port":16443},{"port":53},{"port":53,"protocol":"UDP"}]}]`, objects: 3},
 	"podDisruptionBudgets":                             {set: []string{"podDisruptionBudgets=false"}, lacks: `"kind":"PodDisruptionBudget"`, objects: -2},
 	"crds.install":                                     {set: []string{"crds.install=false"}, lacks: `"kind":"CustomResourceDefinition"`, objects: -1},
 	"crds.keep":                                        {set: []string{"crds.keep=false"}, lacks: `"helm.sh/resource-policy":"keep"`},
-	"scheduler.enabled":                                {set: []string{"scheduler.enabled=false"}, lacks: "stowage-scheduler", objects: -12},
+	"scheduler.enabled":                                {set: []string{"scheduler.enabled=false"}, lacks: "stowage-scheduler", objects: -11},
 	"scheduler.name":                                   {set: []string{"scheduler.name=volumes"}, has: "schedulerName: volumes"},
 	"scheduler.args":                                   {set: []string{`scheduler.args={"bindingMode":"PVController"}`}, has: "bindingMode: PVController", lacks: "bindingMode: Direct"},
 	"scheduler.config":                                 {set: []string{`scheduler.config={"parallelism":4}`}, has: "parallelism: 4"},
 	"scheduler.rightsForKubeScheduler":                 {set: []string{"scheduler.rightsForKubeScheduler=true"}, has: `"name":"kube-scheduler-direct-binding"`, objects: 1},
 	"policies.schedulerName":                           {set: []string{"policies.schedulerName=true", "scheduler.name=volumes"}, has: `Object{spec: Object.spec{schedulerName: \"volumes\"}}`, objects: 2},
-	"extender.enabled":                                 {set: []string{"extender.enabled=true"}, has: "stowage-extender", objects: 13},
-	"extender.mode":                                    {set: []string{"extender.mode=Advisory", "extender.enabled=true"}, has: "mode: Advisory", objects: 12},
-	"extender.servingSecret":                           {set: []string{"extender.servingSecret=mine", "extender.enabled=true"}, has: `"secretName":"mine"`, objects: 13},
-	"extender.clientsConfigMap":                        {set: []string{"extender.clientsConfigMap=mine", "extender.enabled=true"}, has: `"configMap":{"name":"mine"}`, objects: 13},
-	"extender.schedulerNames":                          {set: []string{`extender.schedulerNames=["default-scheduler","batch"]`, "extender.enabled=true"}, has: `in ['default-scheduler', 'batch']`, objects: 13},
-	"extender.policyFailure":                           {set: []string{"extender.policyFailure=Ignore", "extender.enabled=true"}, has: `"failurePolicy":"Ignore"`, objects: 13},
-	"extender.config":                                  {set: []string{`extender.config={"timeouts":{"verb":"3s"}}`, "extender.enabled=true"}, has: "verb: 3s", objects: 13},
-	"provisioner.enabled":                              {set: []string{"provisioner.enabled=false"}, lacks: `"kind":"DaemonSet"`, objects: -26},
+	"extender.enabled":                                 {set: []string{"extender.enabled=true"}, has: "stowage-extender", objects: 12},
+	"extender.mode":                                    {set: []string{"extender.mode=Advisory", "extender.enabled=true"}, has: "mode: Advisory", objects: 11},
+	"extender.servingSecret":                           {set: []string{"extender.servingSecret=mine", "extender.enabled=true"}, has: `"secretName":"mine"`, objects: 12},
+	"extender.clientsConfigMap":                        {set: []string{"extender.clientsConfigMap=mine", "extender.enabled=true"}, has: `"configMap":{"name":"mine"}`, objects: 12},
+	"extender.schedulerNames":                          {set: []string{`extender.schedulerNames=["default-scheduler","batch"]`, "extender.enabled=true"}, has: `in ['default-scheduler', 'batch']`, objects: 12},
+	"extender.policyFailure":                           {set: []string{"extender.policyFailure=Ignore", "extender.enabled=true"}, has: `"failurePolicy":"Ignore"`, objects: 12},
+	"extender.config":                                  {set: []string{`extender.config={"timeouts":{"verb":"3s"}}`, "extender.enabled=true"}, has: "verb: 3s", objects: 12},
+	"provisioner.enabled":                              {set: []string{"provisioner.enabled=false"}, lacks: `"kind":"DaemonSet"`, objects: -32},
 	"provisioner.classes":                              {set: []string{`provisioner.classes={"fast":{"settings":{"hostDir":"/mnt/fast","volumeMode":"Block"}}}`}, has: `"hostPath":{"path":"/mnt/fast","type":"DirectoryOrCreate"}`, objects: 1},
 	"provisioner.classes.*.settings":                   {set: []string{"provisioner.classes.local-disks.settings.mountDir=/disks"}, has: `"mountPath":"/disks"`},
 	"provisioner.classes.*.settings.hostDir":           {set: []string{"provisioner.classes.local-disks.settings.hostDir=/srv"}, has: "hostDir: /srv"},
@@ -85,9 +89,11 @@ var switches = map[string]change{
 	"provisioner.startupTaint.enabled":                 {set: []string{"provisioner.startupTaint.enabled=true"}, has: `"removeNodeNotReadyTaint":"true"`, objects: 2},
 	"provisioner.startupTaint.key":                     {set: []string{"provisioner.startupTaint.key=mine/taint", "provisioner.startupTaint.enabled=true"}, has: `"resourceNames":["mine/taint"]`, objects: 2},
 	"provisioner.kubeletFolder":                        {set: []string{"provisioner.kubeletFolder=/var/lib/k0s/kubelet"}, has: `"hostPath":{"path":"/var/lib/k0s/kubelet"`},
+	"provisioner.stateFolder":                          {set: []string{"provisioner.stateFolder=/var/state"}, has: `"hostPath":{"path":"/var/state","type":"DirectoryOrCreate"}`, lacks: `"hostPath":{"path":"/var/lib/stowage"`},
+	"provisioner.controlPlaneNodes":                    {set: []string{"provisioner.controlPlaneNodes=false"}, has: `{"key":"node-role.kubernetes.io/control-plane","operator":"DoesNotExist"}`},
 	"provisioner.maxUnavailable":                       {set: []string{"provisioner.maxUnavailable=3"}, has: `"maxUnavailable":3`},
 	"provisioner.releaseOnUninstall":                   {set: []string{"provisioner.releaseOnUninstall=false"}, lacks: "stowage-release", objects: -6},
-	"controller.enabled":                               {set: []string{"controller.enabled=false"}, lacks: `"name":"stowage-controller"`, objects: -9},
+	"controller.enabled":                               {set: []string{"controller.enabled=false"}, lacks: `"name":"stowage-controller-config"`, objects: -8},
 	"controller.cleaningJobs":                          {set: []string{"controller.cleaningJobs=true"}, has: "cleaningJobs:\\n  enabled: true", objects: 4},
 	"controller.config":                                {set: []string{`controller.config={"nodeLoss":{"policy":"Release"}}`}, has: "policy: Release"},
 	"monitoring.enabled":                               {set: []string{"monitoring.enabled=true"}, has: `"kind":"PodMonitor"`, objects: 9},
@@ -112,7 +118,7 @@ func allSwitches() map[string]change {
 				continue // of which each node has one
 			}
 			if part == "extender" {
-				c.set, c.objects = append(slices.Clone(c.set), "extender.enabled=true"), 13
+				c.set, c.objects = append(slices.Clone(c.set), "extender.enabled=true"), 12
 			} else {
 				c.set = slices.Clone(c.set)
 			}
@@ -159,7 +165,7 @@ func TestSwitches(t *testing.T) {
 				t.Errorf("with %v there are %+d objects, want %+d", c.set, got, c.objects)
 			}
 			for key, o := range byName(t, objects) {
-				if known[text(t, []object{o})] {
+				if known[text(t, []object{o})] || o.GetKind() == "SecurityContextConstraints" { // OpenShift's
 					continue
 				}
 				if o.GetKind() == "StorageClass" {
@@ -291,7 +297,12 @@ func TestBadValues(t *testing.T) {
 		"apiServerPorts=[70000]":                                             {"/apiServerPorts/0"},
 		"monitoring.runbookBase=wiki":                                        {"/monitoring/runbookBase"},
 		"monitoring.interval=often":                                          {"/monitoring/interval"},
-		"monitorng.enabled=true":                                             {"monitorng"},
+		`metrics.from=[{}]`:                                                  {"/metrics/from/0"},
+		`metrics.from=[{"namespace":"monitoring"}]`:                          {"/metrics/from/0", "namespace"},
+		"provisioner.stateFolder=state":                                      {"/provisioner/stateFolder"},
+		`monitoring.prometheusServiceAccount={"namespace":"m","name":"p\n- kind: Group\n  name: system:authenticated"}`: {"/monitoring/prometheusServiceAccount/name"},
+		`monitoring.prometheusServiceAccount={"namespace":"m\nx","name":"p"}`:                                           {"/monitoring/prometheusServiceAccount/namespace"},
+		"monitorng.enabled=true": {"monitorng"},
 	} {
 		t.Run(set, func(t *testing.T) {
 			t.Parallel()

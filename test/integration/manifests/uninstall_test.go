@@ -34,6 +34,8 @@ func TestUninstallFails(t *testing.T) {
 		t.Errorf("the Job, whose log says why: %v", err)
 	}
 
+	s.checkNoRights()
+
 	upgrade := []string{"upgrade", release, chart, "--set", "crds.keep=false"}
 	if _, err := s.tryHelm(upgrade...); err == nil || !strings.Contains(err.Error(), "has no deployed releases") {
 		t.Errorf("upgrade: %v, want it refused", err)
@@ -46,7 +48,22 @@ func TestUninstallFails(t *testing.T) {
 	if out, err := s.tryHelm("uninstall", release, "--timeout", "5s"); err == nil {
 		t.Fatalf("uninstalled though the Job failed:\n%s", out)
 	}
+	s.checkNoRights()
 	s.kubelet.broken.Store(false)
 	s.helm("uninstall", release, "--wait", "--timeout", patience.String())
 	s.checkNothingLeft(false)
+}
+
+// checkNoRights: a Job that failed leaves no account with rights over all volumes.
+func (s *site) checkNoRights() {
+	s.t.Helper()
+	ctx, client := s.t.Context(), s.Client()
+	_, account := client.CoreV1().ServiceAccounts(namespace).Get(ctx, "stowage-release", metav1.GetOptions{})
+	_, role := client.RbacV1().ClusterRoles().Get(ctx, "stowage-release", metav1.GetOptions{})
+	_, binding := client.RbacV1().ClusterRoleBindings().Get(ctx, "stowage-release", metav1.GetOptions{})
+	for what, err := range map[string]error{"service account": account, "ClusterRole": role, "ClusterRoleBinding": binding} {
+		if !apierrors.IsNotFound(err) {
+			s.t.Errorf("the %s of the Job that failed: %v, want it gone", what, err)
+		}
+	}
 }

@@ -63,8 +63,9 @@ func dryRun(t *testing.T, e *fixture.Env) {
 	free := s.volume("a", "disk2", corev1.PersistentVolumeReclaimDelete)
 	process := run(t, e, "dry", "nodeLoss: {dryRun: true}\nleaderElection: {leaderElect: false}\n")
 	s.lose("a")
-	s.waitTold(s.Namespace, "data-db-0", "WouldReleaseClaim", "dry run")
+	s.waitTold(s.Namespace, "data-db-0", "WouldReleaseClaim", "dry run", "with pod db-0", "then the volume would be removed")
 	s.waitTold(s.Namespace, "db-0", "WouldReleaseClaim", "dry run")
+	s.waitTold("default", before.pv.Name, "WouldReleaseClaim", "dry run")
 	s.waitTold("default", free.Name, "WouldRemoveVolume", "dry run")
 	if err := process.Kill(); err != nil {
 		t.Fatal(err)

@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 
 // shared runs for all tests of the package's cluster; what it is to do they say by
 // annotations.
-const sharedSettings = "nodeLoss: {delay: 2s, releasesPerMinute: 10000, outOfService: Lost}\nleaderElection: {leaderElect: false}\n"
+const sharedSettings = "nodeLoss: {delay: 2s, releasesPerMinute: 10000, outOfService: Lost, recreatingOwners: [LocalDiskReport.stowage.dev]}\nleaderElection: {leaderElect: false}\n"
 
 // begin starts the controller that most tests share.
 func begin(ctx context.Context, c *cluster.Cluster) (stop func(), err error) {

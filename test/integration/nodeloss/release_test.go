@@ -14,6 +14,7 @@ import (
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/local/loss"
 	"stowage.dev/stowage/pkg/local/publish"
+	"stowage.dev/stowage/pkg/testing/builders"
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
@@ -78,6 +79,55 @@ func TestEphemeral(t *testing.T) {
 	s.lose(before.node(s))
 	s.waitPlaced("cache-0", "cache-0-scratch", before)
 	s.waitGone(before.pv, stowage.TombstonePublished)
+}
+
+// TestOperator: claim and pod are made by an operator, which the claim says by its annotation,
+// or by its owner. The operator makes both again.
+func TestOperator(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(claim *builders.PVC, owner metav1.OwnerReference){
+		"by its annotation": func(claim *builders.PVC, _ metav1.OwnerReference) {
+			claim.Annotation(loss.RecreatableAnnotation, "true")
+		},
+		"by its owner": func(claim *builders.PVC, owner metav1.OwnerReference) { claim.Owner(owner) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, fixture.New(t), asks("Release", "2s"), "a", "b")
+			owner := s.operated()
+			operate := func() {
+				claim := s.PVC("db-1").Class(s.class).Request("1Mi")
+				change(claim, owner)
+				s.CreatePVC(claim)
+				pod := s.Pod("db-1").PVC("db-1").Obj()
+				owner.Controller = new(true)
+				pod.OwnerReferences = []metav1.OwnerReference{owner}
+				s.CreatePodObject(pod)
+			}
+			operate()
+			before := s.waitPlaced("db-1", "db-1", nil)
+			s.lose(before.node(s))
+			s.Wait("pod and claim to be gone", func() bool { return s.SeenPod("db-1") == nil && s.SeenPVC("db-1") == nil })
+			operate()
+			s.waitPlaced("db-1", "db-1", before)
+			s.waitGone(before.pv, stowage.TombstonePublished)
+			s.waitTold(s.Namespace, "db-1", "ClaimReleased", before.pv.Name)
+		})
+	}
+}
+
+// operated is a reference to an object that owns claims: of a kind that is there, and that the
+// controller's configuration has.
+func (s *site) operated() metav1.OwnerReference {
+	s.T.Helper()
+	name := s.Name("operated")
+	made, err := s.reports.Create(s.Context(), &stowage.LocalDiskReport{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: stowage.LocalDiskReportSpec{NodeName: name, Page: 1},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	return metav1.OwnerReference{APIVersion: stowage.SchemeGroupVersion.String(), Kind: "LocalDiskReport", Name: name, UID: made.UID}
 }
 
 // TestOutOfService: the node is there, not Ready, with the taint. Its pod goes, and so does the

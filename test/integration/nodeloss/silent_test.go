@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/local/disk"
 	"stowage.dev/stowage/pkg/local/loss"
 	"stowage.dev/stowage/test/agent"
 	"stowage.dev/stowage/test/integration/fixture"
@@ -80,6 +81,33 @@ func TestAgentThatIsSilent(t *testing.T) {
 	if c := s.SeenPVC("data-db-0"); c == nil || c.UID != before.claim.UID || c.DeletionTimestamp != nil {
 		t.Errorf("the claim was released: %v", c)
 	}
+}
+
+// TestOutdatedReport: a report says that the disk is missing, because its provisioner could not
+// write it since, and the volume does not. Its claim is not released, for longer than the delay,
+// until the volume says the same.
+func TestOutdatedReport(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, fixture.New(t), asks("Release", "1s"), "a")
+	s.set("db", 1, nil)
+	before := s.waitPlaced("db-0", "data-db-0", nil)
+	s.AddNodes(s.Node("b"))
+	other := s.volume("b", "disk1", corev1.PersistentVolumeReclaimDelete) // whose end shows that a delay is over
+	s.agent("a")
+	s.reportOnly(before.pv, stowage.EntryMissing)
+	s.lose("b")
+	s.waitGone(other, stowage.TombstonePublished)
+	if v := s.seen(before.pv); v == nil || v.Annotations[loss.MarkAnnotation] != "" {
+		t.Errorf("the volume counts as lost: %v", v)
+	}
+	if c := s.SeenPVC("data-db-0"); c == nil || c.UID != before.claim.UID || c.DeletionTimestamp != nil {
+		t.Errorf("the claim was released: %v", c)
+	}
+	s.mark(before.pv, disk.MarkMissing)
+	s.Wait("the claim to be released", func() bool {
+		c := s.SeenPVC("data-db-0")
+		return c == nil || c.UID != before.claim.UID
+	})
 }
 
 // TestAgentThatIsNotThere: its report says that the disk is missing, and nothing is

@@ -290,8 +290,27 @@ func (s *site) waitTold(namespace, object, reason string, parts ...string) {
 	s.T.Fatalf("waited %s for the event %s of %s with %q; there were %q", s.Timeout, reason, object, parts, seen)
 }
 
-// report has the agent of a node say how the disk of a volume stands.
+// report has the provisioner of a node say, in its report and on the volume, that the disk of a
+// volume is lost.
 func (s *site) report(pv *corev1.PersistentVolume, state stowage.EntryState) {
+	s.T.Helper()
+	s.reportOnly(pv, state)
+	if state != stowage.EntryAvailable {
+		s.mark(pv, disk.Mark(state))
+	}
+}
+
+// mark has a volume say how its disk stands.
+func (s *site) mark(pv *corev1.PersistentVolume, mark disk.Mark) {
+	s.T.Helper()
+	body := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, publish.DiskAnnotation, mark)
+	if _, err := s.Client.CoreV1().PersistentVolumes().Patch(s.Context(), pv.Name, types.MergePatchType, body, metav1.PatchOptions{}); err != nil {
+		s.T.Fatal(err)
+	}
+}
+
+// reportOnly has the report alone say how the disk of a volume stands.
+func (s *site) reportOnly(pv *corev1.PersistentVolume, state stowage.EntryState) {
 	s.T.Helper()
 	node := pv.Annotations[publish.NodeNameAnnotation]
 	report, err := s.reports.Create(s.Context(), &stowage.LocalDiskReport{

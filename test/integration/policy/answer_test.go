@@ -30,6 +30,7 @@ var (
 	placement = func(says string) refusal { return refusal{"stowage-provisioner-placement'", says} }
 	either    = func(says string) refusal { return refusal{anyPolicy, says} }
 	reports   = func(says string) refusal { return refusal{"stowage-provisioner-reports'", says} }
+	heartbeat = func(says string) refusal { return refusal{"stowage-provisioner-heartbeats'", says} }
 	nodes     = func(says string) refusal { return refusal{"stowage-provisioner-nodes'", says} }
 
 	allowed       = refusal{}
@@ -100,6 +101,7 @@ func (b *testbed) waitForPolicies(ctx context.Context) error {
 		{allowed, b.agents[gamma].creates(volume(gamma, gammaHost))},
 		{reports("own report"), b.agents[alpha].createsReport(report(beta, beta, 1))},
 		{allowed, b.agents[alpha].createsReport(report(alpha, alpha, 1))},
+		{heartbeat("stowage-node-lease only"), b.agents[alpha].createsLease(lease(beta, beta))},
 		{nodes("no other node"), func(ctx context.Context) error { return untainted(ctx, beta) }},
 		{nodes("startup taints only"), func(ctx context.Context) error { return untainted(ctx, alpha) }},
 	} {

@@ -83,10 +83,30 @@ func TestCreate(t *testing.T) {
 
 		"under the name of another provisioner's volume": {
 			forge: func(pv *corev1.PersistentVolume) { pv.Name = "pvc-6f7b0c1e-4a9d-4c58-9c7f-0d9a2b3c4d5e" },
-			want:  volumes("agents name volumes"),
+			want:  placement("the agent of node alpha names volumes local-pv-alpha- and 32 hexadecimal digits"),
 		},
-		"under the name that the reference gives": {
+		"under the name of another node's lost volume, whose claim would be bound to it": {
+			forge: func(pv *corev1.PersistentVolume) { pv.Name = volume(beta, beta).Name },
+			want:  placement("names volumes local-pv-alpha-"),
+		},
+		"under a name from before volumes were named after their node": {
+			forge: func(pv *corev1.PersistentVolume) { pv.Name = "local-pv-9749d5dae613b03cf117399a7ae5f65c" },
+			want:  placement("names volumes local-pv-alpha-"),
+		},
+		"under the name of a node whose name is longer": {
+			forge: func(pv *corev1.PersistentVolume) { pv.Name = "local-pv-alpha-2-9749d5dae613b03cf117399a7ae5f65c" },
+			want:  placement("names volumes local-pv-alpha-"),
+		},
+		"under the name that the reference gives a volume of any node": {
 			forge: func(pv *corev1.PersistentVolume) { pv.Name = "local-pv-6f7b0c1e" },
+			want:  placement(`set referenceNames to "true"`),
+		},
+		"with the readable label of another node": {
+			forge: func(pv *corev1.PersistentVolume) { pv.Labels[publish.NodeNameLabel] = beta },
+			want:  volumes("the label stowage.dev/node-name of a volume must be alpha"),
+		},
+		"without the readable label": {
+			forge: func(pv *corev1.PersistentVolume) { delete(pv.Labels, publish.NodeNameLabel) },
 		},
 		"of a device": {forge: deviceVolume},
 		"of a device, by its own path": {
@@ -173,7 +193,7 @@ func TestCreate(t *testing.T) {
 		"without a label": {
 			forge: func(pv *corev1.PersistentVolume) { pv.Labels = nil }, want: volumes("32 hexadecimal digits"),
 		},
-		"with the name for a label": {
+		"with the name for a hash": {
 			forge: func(pv *corev1.PersistentVolume) { pv.Labels[publish.NodeLabel] = alpha }, want: volumes("32 hexadecimal digits"),
 		},
 		"another node's whole volume": {node: beta, want: either("")},

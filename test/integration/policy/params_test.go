@@ -9,13 +9,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 
 // TestWithoutParameters: while the ConfigMap is missing agents create no volumes,
-// and nothing else stands still, neither for them nor for others. No other test
-// runs at the same time.
+// and nothing else stands still, neither for them nor for others. Before that they allow the
+// names of the reference. No other test runs at the same time.
 func TestWithoutParameters(t *testing.T) {
 	maps := bed.admin.CoreV1().ConfigMaps(namespace)
 	kept, err := maps.Get(t.Context(), params, metav1.GetOptions{})
@@ -23,6 +24,14 @@ func TestWithoutParameters(t *testing.T) {
 		t.Fatal(err)
 	}
 	pv := published(t, alpha)
+	byReference := volume(alpha, alpha)
+	byReference.Name = "local-pv-6f7b0c1e"
+	if _, err := maps.Patch(t.Context(), params, types.MergePatchType, []byte(`{"data":{"referenceNames":"true"}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := eventually(t.Context(), allowed, bed.agents[alpha].creates(byReference)); err != nil {
+		t.Errorf("under a name of the reference, where that is allowed: %v", err)
+	}
 	if err := maps.Delete(t.Context(), params, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -27,6 +27,7 @@ func TestCreateReport(t *testing.T) {
 		"its own":                     {name: gamma, node: gamma},
 		"its own second page":         {name: gamma + ".page-2", node: gamma, page: 2},
 		"its own twelfth page":        {name: gamma + ".page-12", node: gamma, page: 12},
+		"its own sixteenth page":      {name: gamma + ".page-16", node: gamma, page: 16},
 		"another node's":              {name: beta, node: beta, want: reports(own)},
 		"another node's page":         {name: "beta.page-2", node: beta, page: 2, want: reports(own)},
 		"under another's name":        {name: "beta.page-2", node: gamma, page: 2, want: reports(own)},

@@ -99,7 +99,7 @@ func (b *testbed) apply(ctx context.Context) error {
 	}
 	for _, file := range []string{
 		"namespace.yaml", "rbac.yaml", "startup-taint/rbac.yaml", "nodes.yaml", "storageclass.yaml",
-		"policy-volumes.yaml", "policy-placement.yaml", "policy-reports.yaml", "policy-nodes.yaml",
+		"policy-volumes.yaml", "policy-placement.yaml", "policy-reports.yaml", "policy-nodes.yaml", "policy-heartbeats.yaml",
 	} {
 		if err := b.cluster.CreateFiles(ctx, filepath.Join(manifests, file)); err != nil {
 			return err

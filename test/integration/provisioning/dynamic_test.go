@@ -63,7 +63,7 @@ func TestDynamicProvisioning(t *testing.T) {
 }
 
 // TestClaimIsLeftToPVController: the PV controller sets a provisioned volume Bound and
-// next writes its claim, which the scheduler leaves to it where it keeps up.
+// next writes its claim, which the scheduler leaves to it.
 func TestClaimIsLeftToPVController(t *testing.T) {
 	t.Parallel()
 	const pods = 20

@@ -46,6 +46,7 @@ func TestDecode(t *testing.T) {
 	changed.HealthAddress, changed.LeaderElection.LeaderElect = "", false
 	changed.NodeLoss = controller.NodeLoss{
 		Policy: controller.NodeLossRelease, Delay: metav1.Duration{Duration: time.Hour}, OutOfService: controller.OutOfServiceLost, ReleasesPerMinute: 1, DryRun: true,
+		RecreatingOwners: []string{"Cluster.postgresql.cnpg.io", "Redis.redis.example.com"},
 	}
 	changed.OrphanCleans.PerHour = 0
 	for name, tc := range map[string]struct {
@@ -54,7 +55,7 @@ func TestDecode(t *testing.T) {
 	}{
 		"defaults": {"", defaults()},
 		"what is set is not touched": {
-			"healthAddress: \"\"\nnodeLoss: {policy: Release, delay: 1h, outOfService: Lost, releasesPerMinute: 1, dryRun: true}\norphanCleans: {perHour: 0}\nleaderElection: {leaderElect: false}\n", changed,
+			"healthAddress: \"\"\nnodeLoss: {policy: Release, delay: 1h, outOfService: Lost, releasesPerMinute: 1, dryRun: true, recreatingOwners: [Cluster.postgresql.cnpg.io, Redis.redis.example.com]}\norphanCleans: {perHour: 0}\nleaderElection: {leaderElect: false}\n", changed,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -88,6 +89,15 @@ func TestDecodeRefuses(t *testing.T) {
 		"taint":                             {header + "nodeLoss: {outOfService: true}\n", "outOfService"},
 		"budget of none":                    {header + "nodeLoss: {releasesPerMinute: 0}\n", "nodeLoss.releasesPerMinute"},
 		"budget without end":                {header + "nodeLoss: {releasesPerMinute: 10001}\n", "nodeLoss.releasesPerMinute"},
+		"owner without a group":             {header + "nodeLoss: {recreatingOwners: [Cluster]}\n", "nodeLoss.recreatingOwners[0]"},
+		"owner of any kind":                 {header + "nodeLoss: {recreatingOwners: [\"*.cnpg.io\"]}\n", "nodeLoss.recreatingOwners[0]"},
+		"owner without a kind":              {header + "nodeLoss: {recreatingOwners: [postgresql.cnpg.io]}\n", "nodeLoss.recreatingOwners[0]"},
+		"owner with a version":              {header + "nodeLoss: {recreatingOwners: [A.b.io, Cluster.postgresql.cnpg.io/v1]}\n", "nodeLoss.recreatingOwners[1]"},
+		"owner that makes no claims":        {header + "nodeLoss: {recreatingOwners: [Deployment.apps]}\n", "must be Kind.group of a custom resource"},
+		"owner with rules of its own":       {header + "nodeLoss: {recreatingOwners: [StatefulSet.apps]}\n", "nodeLoss.recreatingOwners[0]"},
+		"pods":                              {header + "nodeLoss: {recreatingOwners: [Pod]}\n", "nodeLoss.recreatingOwners[0]"},
+		"owner of a group of Kubernetes":    {header + "nodeLoss: {recreatingOwners: [PodGroup.scheduling.k8s.io]}\n", "nodeLoss.recreatingOwners[0]"},
+		"owner twice":                       {header + "nodeLoss: {recreatingOwners: [A.b.io, A.b.io]}\n", "nodeLoss.recreatingOwners[1]: Duplicate"},
 		"cleans below none":                 {header + "orphanCleans: {perHour: -1}\n", "orphanCleans.perHour"},
 		"cleans without end":                {header + "orphanCleans: {perHour: 10001}\n", "orphanCleans.perHour"},
 		"health without a port":             {header + "healthAddress: host\n", "healthAddress"},

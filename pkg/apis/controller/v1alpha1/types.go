@@ -68,6 +68,14 @@ type NodeLoss struct {
 	// +optional
 	ReleasesPerMinute *int32 `json:"releasesPerMinute,omitempty"`
 
+	// recreatingOwners are kinds of owners, each as Kind.group, that make a claim
+	// again when it is deleted, although it is not of a StatefulSet: those of
+	// operators, such as Cluster.postgresql.cnpg.io. Claims with an owner reference
+	// to one are released as those of StatefulSets are. Single claims can be annotated
+	// instead, with stowage.dev/node-loss-recreatable.
+	// +optional
+	RecreatingOwners []string `json:"recreatingOwners,omitempty"`
+
 	// dryRun has events and metrics tell what would be done, and nothing done.
 	// Default: false
 	// +optional

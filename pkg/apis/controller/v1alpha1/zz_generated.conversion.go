@@ -234,6 +234,7 @@ func autoConvert_v1alpha1_NodeLoss_To_controller_NodeLoss(in *NodeLoss, out *con
 	if err := v1.Convert_Pointer_int32_To_int32(&in.ReleasesPerMinute, &out.ReleasesPerMinute, s); err != nil {
 		return err
 	}
+	out.RecreatingOwners = *(*[]string)(unsafe.Pointer(&in.RecreatingOwners))
 	out.DryRun = in.DryRun
 	return nil
 }
@@ -250,6 +251,7 @@ func autoConvert_controller_NodeLoss_To_v1alpha1_NodeLoss(in *controller.NodeLos
 	if err := v1.Convert_int32_To_Pointer_int32(&in.ReleasesPerMinute, &out.ReleasesPerMinute, s); err != nil {
 		return err
 	}
+	out.RecreatingOwners = *(*[]string)(unsafe.Pointer(&in.RecreatingOwners))
 	out.DryRun = in.DryRun
 	return nil
 }

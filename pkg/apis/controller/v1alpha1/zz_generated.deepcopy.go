@@ -122,6 +122,11 @@ func (in *NodeLoss) DeepCopyInto(out *NodeLoss) {
 		*out = new(int32)
 		**out = **in
 	}
+	if in.RecreatingOwners != nil {
+		in, out := &in.RecreatingOwners, &out.RecreatingOwners
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	return
 }
 

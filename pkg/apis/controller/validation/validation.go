@@ -8,8 +8,11 @@ package validation
 import (
 	"fmt"
 	"net"
+	"regexp"
+	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -65,7 +68,30 @@ func validateNodeLoss(path *field.Path, l *controller.NodeLoss) field.ErrorList 
 	if n := l.ReleasesPerMinute; n < minReleases || n > maxReleases {
 		errs = append(errs, field.Invalid(path.Child("releasesPerMinute"), n, fmt.Sprintf("must be %d to %d", minReleases, maxReleases)))
 	}
+	seen := sets.New[string]()
+	for i, owner := range l.RecreatingOwners {
+		at := path.Child("recreatingOwners").Index(i)
+		if seen.Has(owner) {
+			errs = append(errs, field.Duplicate(at, owner))
+		} else {
+			errs = append(errs, validateOwner(at, owner)...)
+		}
+		seen.Insert(owner)
+	}
 	return errs
+}
+
+var kindName = regexp.MustCompile(`^[A-Z][A-Za-z0-9]*$`)
+
+// validateOwner accepts kinds of custom resources. Of the others only StatefulSets and pods
+// have their claims made again, and not all of these: they have rules of their own.
+func validateOwner(path *field.Path, owner string) field.ErrorList {
+	kind := schema.ParseGroupKind(owner)
+	if kindName.MatchString(kind.Kind) && strings.Contains(kind.Group, ".") && !strings.HasSuffix(kind.Group, ".k8s.io") &&
+		len(validation.IsDNS1123Subdomain(kind.Group)) == 0 {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path, owner, "must be Kind.group of a custom resource, such as Cluster.postgresql.cnpg.io; claims of StatefulSets and generic ephemeral ones are released without being listed")}
 }
 
 func validateAddress(path *field.Path, address string) field.ErrorList {

@@ -98,8 +98,8 @@ type Entry struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Filesystem string `json:"filesystem,omitempty"`
-	// acknowledgement names the data on the disk, if it is kept or about to be removed
-	// although its volume is gone: annotation stowage.dev/publish-retained with this
+	// acknowledgement names the data on the disk, if it has no volume and its data is kept,
+	// unknown or about to be removed: annotation stowage.dev/publish-retained with this
 	// name publishes the disk with the data.
 	// +optional
 	// +kubebuilder:validation:MaxLength=8448

@@ -108,7 +108,8 @@ func held[T any](ordered []T, fit func(T) T, limit int) []T {
 	return kept
 }
 
-// Summarize counts entries.
+// Summarize counts entries. Capacity and Free are left to the caller: an entry has the size of
+// the disk, of which the volume offers less.
 func Summarize(entries []Entry) Summary {
 	var s Summary
 	for _, entry := range entries {
@@ -118,6 +119,9 @@ func Summarize(entries []Entry) Summary {
 		switch entry.State {
 		case EntryBound:
 			s.Bound++
+			if entry.Reason != "" {
+				s.Trouble++
+			}
 		case EntryCleaning:
 			s.Cleaning++
 		case EntrySkipped:

@@ -143,7 +143,8 @@ func TestSummarize(t *testing.T) {
 			list[i].Volume = "local-pv"
 		}
 	}
-	want := Summary{Volumes: 10, Bound: 1, Cleaning: 1, Skipped: 1, Failing: 1, Trouble: 5}
+	list = append(list, Entry{State: EntryBound, Reason: "Grown", Volume: "local-pv"})
+	want := Summary{Volumes: 11, Bound: 2, Cleaning: 1, Skipped: 1, Failing: 1, Trouble: 6}
 	if diff := cmp.Diff(want, Summarize(list)); diff != "" {
 		t.Error(diff)
 	}

@@ -3,20 +3,27 @@
 
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=ldr,categories=stowage
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.spec.nodeName`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Page",type=integer,JSONPath=`.spec.page`,priority=1
 // +kubebuilder:printcolumn:name="Volumes",type=integer,JSONPath=`.status.summary.volumes`
+// +kubebuilder:printcolumn:name="Free",type=string,JSONPath=`.status.summary.free`
+// +kubebuilder:printcolumn:name="Capacity",type=string,JSONPath=`.status.summary.capacity`
 // +kubebuilder:printcolumn:name="Bound",type=integer,JSONPath=`.status.summary.bound`
 // +kubebuilder:printcolumn:name="Cleaning",type=integer,JSONPath=`.status.summary.cleaning`
 // +kubebuilder:printcolumn:name="Skipped",type=integer,JSONPath=`.status.summary.skipped`
 // +kubebuilder:printcolumn:name="Failing",type=integer,JSONPath=`.status.summary.failing`
 // +kubebuilder:printcolumn:name="Trouble",type=integer,JSONPath=`.status.summary.trouble`
+// +kubebuilder:printcolumn:name="Disks",type=string,JSONPath=`.status.conditions[?(@.type=="DisksHealthy")].status`,priority=1
 // +kubebuilder:printcolumn:name="Config",type=string,JSONPath=`.status.conditions[?(@.type=="ConfigValid")].status`,priority=1
 // +kubebuilder:printcolumn:name="Changed",type=date,JSONPath=`.status.lastTransitionTime`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -92,8 +99,11 @@ type LocalDiskReportStatus struct {
 	// +optional
 	Summary *Summary `json:"summary,omitempty"`
 
-	// conditions tell of the agent as a whole. ConfigValid: its configuration can
-	// be read; while it is False, the last good one is in force.
+	// conditions describe the provisioner as a whole. Ready: it reads the discovery
+	// directories of all classes; Unknown if it does not renew its Lease, so that all
+	// else in the report may be out of date. DisksHealthy: no disk fails, is missing or
+	// replaced, or cannot be read. ConfigValid: its configuration can be read; while it
+	// is False, the last good one is in force.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -138,16 +148,30 @@ type LocalDiskReportStatus struct {
 // MaxJobs is how many answers a report has at most. A node cleans fewer disks at a time.
 const MaxJobs = 128
 
-// ConditionConfigValid is the type of the condition that says whether the agent's
-// configuration can be read.
-const ConditionConfigValid = "ConfigValid"
+// The types of conditions. The provisioner writes all of them; the controller sets Ready to
+// Unknown, with ReasonNoHeartbeat.
+const (
+	ConditionReady        = "Ready"
+	ConditionDisksHealthy = "DisksHealthy"
+	ConditionConfigValid  = "ConfigValid"
+)
+
+// ReasonNoHeartbeat is why Ready is Unknown: the provisioner does not renew its Lease.
+const ReasonNoHeartbeat = "NoHeartbeat"
 
 // Summary counts entries. An entry is in volumes if it has a volume, and in at most
-// one of bound, cleaning, skipped, failing and trouble.
+// one of bound, cleaning, skipped, failing and trouble; one that is bound and has a reason
+// is in trouble, too.
 type Summary struct {
 	// volumes have been published.
 	// +kubebuilder:validation:Minimum=0
 	Volumes int32 `json:"volumes"`
+	// capacity is that of all volumes.
+	// +optional
+	Capacity resource.Quantity `json:"capacity,omitempty"`
+	// free is the capacity of the volumes that are available.
+	// +optional
+	Free resource.Quantity `json:"free,omitempty"`
 	// bound have a claim.
 	// +kubebuilder:validation:Minimum=0
 	Bound int32 `json:"bound"`
@@ -160,7 +184,8 @@ type Summary struct {
 	// failing have a volume whose disk is failing.
 	// +kubebuilder:validation:Minimum=0
 	Failing int32 `json:"failing"`
-	// trouble needs somebody to look: Missing, Replaced, Unproven, Retained, Failed.
+	// trouble needs an administrator: Missing, Replaced, Unproven, Retained, Failed, and
+	// Bound with a reason.
 	// +kubebuilder:validation:Minimum=0
 	Trouble int32 `json:"trouble"`
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -25,7 +26,7 @@ func example() *LocalDiskReport {
 		}}},
 		Status: LocalDiskReportStatus{
 			LastTransitionTime: &then,
-			Summary:            &Summary{Volumes: 1, Bound: 2, Cleaning: 3, Skipped: 4, Failing: 6, Trouble: 5},
+			Summary:            &Summary{Volumes: 1, Capacity: resource.MustParse("2Gi"), Free: resource.MustParse("1Gi"), Bound: 2, Cleaning: 3, Skipped: 4, Failing: 6, Trouble: 5},
 			Conditions: []metav1.Condition{{
 				Type: ConditionConfigValid, Status: metav1.ConditionFalse, Reason: "UnknownKey",
 				Message: "storageClassMap.fast has no key hostdir", LastTransitionTime: then, ObservedGeneration: 1,
@@ -73,7 +74,7 @@ func zeros(path string, value reflect.Value) []string {
 	case reflect.Slice:
 		return zeros(path+"[0]", value.Index(0))
 	case reflect.Struct:
-		if value.Type() == reflect.TypeFor[metav1.Time]() {
+		if value.Type() == reflect.TypeFor[metav1.Time]() || value.Type() == reflect.TypeFor[resource.Quantity]() {
 			return nil
 		}
 		var found []string

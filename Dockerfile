@@ -5,9 +5,9 @@
 # `make images` makes the same without a container engine; a test of hack/images holds the two
 # together.
 ARG COMMAND=scheduler
-ARG GO_IMAGE=golang:1.26-bookworm
-# Give a digest, image@sha256:..., to get the same base every time.
-ARG BASE=gcr.io/distroless/static-debian12:nonroot
+# The only image of others, by digest: golang@sha256:... of the Go that go.mod asks for. Its
+# compiler and its certificates go into ours.
+ARG GO_IMAGE
 
 # Go compiles for every platform on the builder's own.
 FROM --platform=${BUILDPLATFORM} ${GO_IMAGE} AS build
@@ -22,8 +22,11 @@ RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/go/cache \
     make bin/${TARGETOS}-${TARGETARCH}/stowage-${COMMAND} PLATFORMS=${TARGETOS}/${TARGETARCH} VERSION=${VERSION} \
     && install -D bin/${TARGETOS}-${TARGETARCH}/stowage-${COMMAND} /out/stowage-${COMMAND}
 
-# By number: of a name, Kubernetes cannot tell that it is not root.
-FROM ${BASE} AS nonroot
+# For API servers that a public authority vouches for. The user is a number: of a name,
+# Kubernetes cannot tell that it is not root.
+FROM scratch AS nonroot
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
+ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt
 USER 65532:65532
 
 FROM nonroot AS scheduler

@@ -33,6 +33,9 @@ write controller controller
 cat manifests/controller/cleaning-jobs.yaml >"$out/cleaning-jobs.yaml"
 write policies policies
 write uninstall uninstall
+write network-policies network-policies
+write priority-quota platforms/priority-quota
+write openshift platforms/openshift
 for part in scheduler provisioner controller extender; do
   write "monitoring-$part" "monitoring/$part"
 done

@@ -15,4 +15,5 @@ if ! diff -Nau manifests/charts/stowage/files "$copy"; then
   exit 1
 fi
 helm=$(hack/tools/install.sh helm.sh/helm/v4/cmd/helm)
-"$helm" lint --strict --quiet --namespace stowage-system manifests/charts/stowage
+kubernetes=$(go list -m -f '{{.Version}}' k8s.io/kubernetes)
+"$helm" lint --strict --quiet --namespace stowage-system --kube-version "$kubernetes" manifests/charts/stowage

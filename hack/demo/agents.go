@@ -116,11 +116,11 @@ func (d *demo) tellPublished(ctx context.Context) error {
 	return table.Flush()
 }
 
-// short makes the name of an agent's volume fit a line.
+// short makes the name of an agent's volume fit a line: it leaves the beginning of its hash.
 func short(volume string) string {
-	const enough = len("local-pv-01234567")
-	if len(volume) <= 2*enough {
+	const hash, enough = 32, 8
+	if len(volume) <= len("local-pv-")+hash {
 		return volume
 	}
-	return volume[:enough] + ".."
+	return volume[:len(volume)-hash+enough] + ".."
 }

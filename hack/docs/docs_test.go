@@ -104,13 +104,13 @@ func TestNamedTestsExist(t *testing.T) {
 	}
 }
 
-// TestReasons: the README has every reason for which a node is refused.
+// TestReasons: docs/scheduler.md has every reason for which a node is refused.
 func TestReasons(t *testing.T) {
 	t.Parallel()
-	text, unknown := read(t, "README.md"), match.ReasonCode(255).String()
+	text, unknown := read(t, "docs/scheduler.md"), match.ReasonCode(255).String()
 	for code := match.Fits + 1; code.String() != unknown; code++ {
 		if !strings.Contains(text, "| `"+code.String()+"` |") {
-			t.Errorf("README.md lacks a line for the reason %q", code)
+			t.Errorf("docs/scheduler.md lacks a line for the reason %q", code)
 		}
 	}
 }
@@ -135,6 +135,7 @@ func TestMetrics(t *testing.T) {
 	metrics.RegisterController()
 	metrics.AddNodeLossVolumes("NodeGone", "Kept", 1)
 	metrics.CountNodeLossRelease(metrics.ReleaseDone)
+	metrics.CountNodeLossRemoval(metrics.RemovalDone)
 	metrics.CountCleaningJobFailed("JobFailed")
 	families, err := legacyregistry.DefaultGatherer.Gather()
 	if err != nil {

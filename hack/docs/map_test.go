@@ -4,9 +4,11 @@
 package docs
 
 import (
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -83,6 +85,16 @@ func TestCompatibility(t *testing.T) {
 			t.Errorf("docs/compatibility.md has no row for %s of %s", found[1], file)
 		}
 	}
+	chart := read(t, "manifests/charts/stowage/Chart.yaml")
+	for _, part := range []string{"scheduler", "extender", "provisioner", "controller"} {
+		found := regexp.MustCompile(`stowage\.dev/` + part + `-kube-version: "(.+)"`).FindStringSubmatch(chart)
+		if found == nil {
+			t.Fatalf("Chart.yaml does not say which API servers the %s is for", part)
+		}
+		if row := "| " + part + " | " + strings.ReplaceAll(found[1], ".0-0", "") + " |"; !strings.Contains(page, row) {
+			t.Errorf("docs/compatibility.md has no row %q, as Chart.yaml says", row)
+		}
+	}
 	if found := regexp.MustCompile(`(?m)^go (\S+)`).FindStringSubmatch(read(t, "go.mod")); found == nil || !strings.Contains(page, "asks for "+found[1]) {
 		t.Errorf("docs/compatibility.md does not say that go.mod asks for Go %q", found)
 	}
@@ -97,6 +109,45 @@ func TestNamedFilesExist(t *testing.T) {
 		for _, found := range inRepository.FindAllStringSubmatch(text, -1) {
 			if _, err := os.Stat(filepath.Join(root, found[1])); err != nil {
 				t.Errorf("%s names %s, which does not exist", name, found[1])
+			}
+		}
+	}
+}
+
+var (
+	figures = regexp.MustCompile(`Measured \(docs/([a-z-]+\.md)\):([^\n]*(?:\n +# [^\n]*)*)`)
+	mebi    = regexp.MustCompile(`([0-9]+) MiB`)
+	onPage  = regexp.MustCompile(`([0-9]+(?:\.[0-9]+)?) MiB`)
+)
+
+// TestMemoryFigures: what workloads say was measured of their memory is on the page that they
+// name.
+func TestMemoryFigures(t *testing.T) {
+	t.Parallel()
+	for _, manifest := range []string{
+		"manifests/scheduler/second/deployment.yaml", "manifests/extender/base/deployment.yaml",
+		"manifests/provisioner/daemonset.yaml", "manifests/controller/base/deployment.yaml",
+	} {
+		comment := figures.FindStringSubmatch(read(t, manifest))
+		if comment == nil {
+			t.Errorf("%s does not say what was measured, and on which page that is", manifest)
+			continue
+		}
+		measured := map[string]bool{}
+		for _, found := range onPage.FindAllStringSubmatch(read(t, "docs/"+comment[1]), -1) {
+			number, err := strconv.ParseFloat(found[1], 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			measured[strconv.Itoa(int(math.Round(number)))] = true
+		}
+		said := mebi.FindAllStringSubmatch(comment[2], -1)
+		if len(said) == 0 {
+			t.Errorf("%s has no figure of memory", manifest)
+		}
+		for _, figure := range said {
+			if !measured[figure[1]] {
+				t.Errorf("%s: %s MiB is not on docs/%s", manifest, figure[1], comment[1])
 			}
 		}
 	}

@@ -53,6 +53,7 @@ func Rooms() []Room {
 		{"pkg/nodehosts", Acting},
 		{"pkg/cleaningjobs", Acting},
 		{"pkg/orphancleans", Acting},
+		{"pkg/heartbeats", Acting},
 
 		{"pkg/volumecache", Cache},
 		{"pkg/diskrecord", Cache},

@@ -33,6 +33,14 @@ func userOf(image string) string {
 	return fmt.Sprintf("%d:%[1]d", nonroot)
 }
 
+// envOf is the environment of an image on a base of our own.
+func envOf(image string) []string {
+	if asRoot[image] {
+		return []string{searchPath}
+	}
+	return []string{searchPath, "SSL_CERT_FILE=/" + certificates}
+}
+
 func entrypointOf(image string) []string { return []string{"/usr/local/bin/" + image} }
 
 // labelsOf are the annotations that the OCI image specification names.
@@ -93,12 +101,9 @@ func (o order) baseOf(ctx context.Context, image string, p v1.Platform) (v1.Imag
 	}
 	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	if asRoot[image] {
-		return mutate.Config(base, v1.Config{Env: []string{searchPath}, WorkingDir: "/"})
+		return mutate.Config(base, v1.Config{Env: envOf(image), WorkingDir: "/"})
 	}
-	base, err := mutate.Config(base, v1.Config{
-		Env:        []string{searchPath, "SSL_CERT_FILE=/" + certificates},
-		WorkingDir: "/home/nonroot",
-	})
+	base, err := mutate.Config(base, v1.Config{Env: envOf(image), WorkingDir: "/home/nonroot"})
 	if err != nil {
 		return nil, err
 	}

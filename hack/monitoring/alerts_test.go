@@ -4,6 +4,8 @@
 package monitoring
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -42,6 +44,19 @@ var stories = map[string]struct{ fires, quiet string }{
 	"StowageProvisionerDown": {
 		fires: `up{job="stowage-provisioner",node="n",instance="a"} 0x120`,
 		quiet: "up{job=\"stowage-provisioner\",node=\"n\",instance=\"old\"} 0x120\n up{job=\"stowage-provisioner\",node=\"n\",instance=\"new\"} 1x120",
+	},
+	"StowageClassLowOnVolumes": {
+		fires: "stowage_provisioner_volumes{node=\"n\",class=\"c\",state=\"Bound\"} 3x120\n stowage_provisioner_volumes{node=\"m\",class=\"c\",state=\"Cleaning\"} 1x120",
+		quiet: "stowage_provisioner_volumes{node=\"n\",class=\"c\",state=\"Bound\"} 9x120\n stowage_provisioner_volumes{node=\"m\",class=\"c\",state=\"Available\"} 1x120\n" +
+			" stowage_provisioner_volumes{node=\"m\",class=\"d\",state=\"Retained\"} 1x120",
+	},
+	"StowagePodWaiting": {
+		fires: waiting("c", "1"),
+		quiet: waiting("c", "0") + "\n " + strings.ReplaceAll(waiting("another", "1"), "\"c\",state", "\"d\",state"),
+	},
+	"StowageProvisionersSilent": {
+		fires: "stowage_controller_silent_provisioners{pod=\"a\"} 0x120\n stowage_controller_silent_provisioners{pod=\"b\"} 7x120",
+		quiet: "stowage_controller_silent_provisioners{pod=\"a\"} 0x120\n stowage_controller_silent_provisioners{pod=\"b\"} 0x120",
 	},
 	"StowageProvisionerScanStalled": {
 		fires: `stowage_provisioner_last_scan_timestamp_seconds{node="n"} 600x120`,
@@ -112,6 +127,14 @@ var stories = map[string]struct{ fires, quiet string }{
 		fires: "stowage_node_loss_duplicate_identities{pod=\"a\"} 0x120\n stowage_node_loss_duplicate_identities{pod=\"b\"} 1x120",
 		quiet: "stowage_node_loss_duplicate_identities{pod=\"a\"} 0x120\n stowage_node_loss_duplicate_identities{pod=\"b\"} 0x120",
 	},
+}
+
+// waiting is a pod with a claim of a class, and a volume of class c.
+func waiting(class, unschedulable string) string {
+	return fmt.Sprintf(`kube_pod_spec_volumes_persistentvolumeclaims_info{namespace="x",pod="p-%[1]s",persistentvolumeclaim="data-%[1]s",volume="v"} 1x120
+ kube_persistentvolumeclaim_info{namespace="x",persistentvolumeclaim="data-%[1]s",storageclass="%[1]s",volumename=""} 1x120
+ kube_pod_status_unschedulable{namespace="x",pod="p-%[1]s"} %[2]sx120
+ stowage_provisioner_volumes{node="n",class="c",state="Bound"} 1x120`, class, unschedulable)
 }
 
 // buckets is a histogram of 100 observations a minute, so many of them below 0.5 s, all

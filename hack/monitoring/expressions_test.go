@@ -45,10 +45,24 @@ var (
 	word = regexp.MustCompile(`\w+`)
 )
 
-// metrics are those of docs/metrics.md, which a test holds against the code, and up.
+// metrics are those of docs/metrics.md, which a test holds against the code, and those of
+// Prometheus, kube-state-metrics and kubelet that docs/monitoring.md names.
 func metrics(t *testing.T) map[string]metric {
 	t.Helper()
-	found := map[string]metric{"up": {kind: "gauge"}}
+	found := map[string]metric{
+		"up":                            {kind: "gauge"},
+		"kube_pod_status_unschedulable": {kind: "gauge"},
+		"kube_pod_spec_volumes_persistentvolumeclaims_info": {kind: "gauge", labels: []string{"persistentvolumeclaim"}},
+		"kube_persistentvolumeclaim_info":                   {kind: "gauge", labels: []string{"persistentvolumeclaim", "storageclass"}},
+		"kubelet_volume_stats_available_bytes":              {kind: "gauge", labels: []string{"persistentvolumeclaim"}},
+		"kubelet_volume_stats_capacity_bytes":               {kind: "gauge", labels: []string{"persistentvolumeclaim"}},
+	}
+	page := read(t, docs+"/monitoring.md")
+	for name := range found {
+		if !strings.Contains(page, "`"+name+"`") && name != "up" {
+			t.Errorf("docs/monitoring.md does not name %s", name)
+		}
+	}
 	for _, cells := range row.FindAllStringSubmatch(read(t, docs+"/metrics.md"), -1) {
 		m := metric{kind: cells[2], labels: word.FindAllString(cells[3], -1)}
 		if m.kind != "histogram" {

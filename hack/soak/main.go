@@ -102,7 +102,7 @@ func (c campaign) run(limit time.Duration) error {
 	if err != nil {
 		return err
 	}
-	defer log.Close() //nolint:errcheck // what is lost of it is no reason to fail
+	defer log.Close()
 	cmd := exec.CommandContext(context.Background(), "go", "test", "-v", "-count=1", "-timeout="+limit.String(), "-run=^"+c.test+"$", "./"+c.folder)
 	cmd.Env = append(os.Environ(), soakEnv+"=1")
 	if strings.HasPrefix(c.folder, "test/integration/") {

@@ -11,17 +11,17 @@ SPDX-License-Identifier: Apache-2.0
   change     the template that makes further changes to an object, called with object and root; may be empty
   annotations  for all objects; may be empty
   skip       a kind to leave out; may be left out
+  only       the one kind to make; may be left out
 */ -}}
 {{- define "stowage.objects" -}}
 {{- $arg := . -}}
 {{- range $text := regexSplit "(?m)^---$" (.root.Files.Get (printf "files/%s.yaml" .file)) -1 }}
 {{- $object := fromYaml $text }}
-{{- if and $object.kind (ne $object.kind (default "" $arg.skip)) (not (include "stowage.skips" (dict "object" $object "root" $arg.root))) }}
+{{- if and $object.kind (ne $object.kind (default "" $arg.skip)) (eq $object.kind (default $object.kind $arg.only)) (not (include "stowage.skips" (dict "object" $object "root" $arg.root))) }}
 {{- include "stowage.label" (dict "object" $object "root" $arg.root "annotations" $arg.annotations) }}
 {{- if has $object.kind (list "Deployment" "DaemonSet" "Job") }}
 {{- include "stowage.workload" (dict "object" $object "root" $arg.root "component" $arg.component "values" $arg.values) }}
 {{- end }}
-{{- if eq $object.kind "NetworkPolicy" }}{{- include "stowage.apiServerPorts" (dict "object" $object "root" $arg.root) }}{{- end }}
 {{- if $arg.change }}{{- include $arg.change (dict "object" $object "root" $arg.root) }}{{- end }}
 ---
 {{ toYaml $object }}
@@ -29,25 +29,15 @@ SPDX-License-Identifier: Apache-2.0
 {{- end }}
 {{- end -}}
 
-{{- /* Says something if an object is not wanted. The namespace is what Helm installs into. */ -}}
+{{- /* Says something if an object is not wanted. Namespace stowage-system is what Helm installs into. */ -}}
 {{- define "stowage.skips" -}}
 {{- $kind := .object.kind -}}
-{{- if or (eq $kind "Namespace")
-  (and (eq $kind "NetworkPolicy") (not .root.Values.networkPolicies))
+{{- if or (and (eq $kind "Namespace") (eq .object.metadata.name "stowage-system"))
+  (and (eq $kind "NetworkPolicy") (not (get .root.Values (trimPrefix "stowage-" .object.metadata.name)).enabled))
   (and (eq $kind "PodDisruptionBudget") (not .root.Values.podDisruptionBudgets))
   (and (eq $kind "PrometheusRule") (not .root.Values.monitoring.rules))
   (and (has $kind (list "ServiceMonitor" "PodMonitor")) (not .root.Values.monitoring.monitors)) -}}
 skip
-{{- end -}}
-{{- end -}}
-
-{{- /* The ports that a NetworkPolicy lets out: the API server's, and those of DNS as they are. */ -}}
-{{- define "stowage.apiServerPorts" -}}
-{{- range .object.spec.egress -}}
-{{- $ports := list -}}
-{{- range $.root.Values.apiServerPorts -}}{{- $ports = append $ports (dict "port" (int .)) -}}{{- end -}}
-{{- range .ports -}}{{- if eq (int .port) 53 -}}{{- $ports = append $ports . -}}{{- end -}}{{- end -}}
-{{- $_ := set . "ports" $ports -}}
 {{- end -}}
 {{- end -}}
 
@@ -61,6 +51,17 @@ skip
 {{- end -}}
 {{- with .annotations -}}
 {{- $_ := set $metadata "annotations" (mergeOverwrite (default dict $metadata.annotations) (deepCopy .)) -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* Fails for parts that do not fit the API server. */ -}}
+{{- define "stowage.versions" -}}
+{{- $is := .Capabilities.KubeVersion.Version -}}
+{{- range $part := list "scheduler" "extender" "provisioner" "controller" -}}
+{{- $fits := index $.Chart.Annotations (printf "stowage.dev/%s-kube-version" $part) -}}
+{{- if and (get $.Values $part).enabled (not (semverCompare $fits $is)) -}}
+{{- fail (printf "%s.enabled: must be false with Kubernetes %s, because stowage-%s is for Kubernetes %s (without a cluster, say for which version with --kube-version)" $part $is $part (replace ".0-0" "" $fits)) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 

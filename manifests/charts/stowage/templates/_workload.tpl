@@ -19,7 +19,15 @@ SPDX-License-Identifier: Apache-2.0
 {{- if hasKey $values $key -}}{{- $_ := set $pod $key (get $values $key) -}}{{- end -}}
 {{- end -}}
 {{- if hasKey $values "resources" -}}{{- $_ := set $container "resources" $values.resources -}}{{- end -}}
+{{- /* OpenShift assigns users in all namespaces but its own and Kubernetes'; kubelet takes the image's otherwise. */ -}}
+{{- if and .root.Values.openshift (eq .object.metadata.namespace "stowage-system") $pod.securityContext -}}
+{{- $_ := set $pod "securityContext" (omit $pod.securityContext "runAsUser" "runAsGroup") -}}
+{{- end -}}
 {{- $args := $container.args -}}
+{{- if and .root.Values.metrics.secure (has .component (list "extender" "provisioner" "controller")) (ne .object.kind "Job") -}}
+{{- $args = append $args "--secure-metrics" -}}
+{{- range list $container.startupProbe $container.livenessProbe $container.readinessProbe -}}{{- $_ := set .httpGet "scheme" "HTTPS" -}}{{- end -}}
+{{- end -}}
 {{- if hasKey $values "logLevel" -}}{{- $args = append $args (printf "--v=%d" (int $values.logLevel)) -}}{{- end -}}
 {{- $_ := set $container "args" (concat $args (default list $values.extraArgs)) -}}
 {{- with $values.env -}}{{- $_ := set $container "env" (concat (default list $container.env) .) -}}{{- end -}}

@@ -47,11 +47,11 @@ func newThief(e *frame.Env, node string) thief {
 // of the request's options.
 type deed func(ctx context.Context, as thief, pv *corev1.PersistentVolume, dryRun []string) error
 
-// deeds are what agents do, all of it.
+// deeds are what agents do to volumes and reports, all of it.
 var deeds = map[string]deed{
 	"publish a volume": func(ctx context.Context, as thief, pv *corev1.PersistentVolume, dryRun []string) error {
 		another := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{
-			Name: pv.Name + "0", Labels: pv.Labels, Annotations: pv.Annotations, Finalizers: []string{publish.Finalizer},
+			Name: pv.Name[:len(pv.Name)-32] + strings.Repeat("0", 32), Labels: pv.Labels, Annotations: pv.Annotations, Finalizers: []string{publish.Finalizer},
 		}, Spec: pv.Spec}
 		_, err := as.volumes.CoreV1().PersistentVolumes().Create(ctx, another, metav1.CreateOptions{DryRun: dryRun})
 		return err

@@ -205,7 +205,7 @@ lint: ## golangci-lint, pinned in hack/tools, and go vet
 	@hack/lint.sh
 
 .PHONY: verify
-verify: ## Formatted, generated, vetted, floors kept, tree unchanged
+verify: ## Formatted, generated, vetted, layers kept, tree unchanged
 	@hack/verify.sh
 
 .PHONY: update

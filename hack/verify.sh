@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # Runs every hack/verify-*.sh, all of them even when one fails, and checks that none changed
-# the tree. With arguments, only the named ones: hack/verify.sh format floors
+# the tree. With arguments, only the named ones: hack/verify.sh format layers
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 

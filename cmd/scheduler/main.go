@@ -16,7 +16,7 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"stowage.dev/stowage/cmd/scheduler/app"
-	"stowage.dev/stowage/pkg/plugin/volumetopology"
+	"stowage.dev/stowage/pkg/scheduling/volumetopology"
 )
 
 func main() {

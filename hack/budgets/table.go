@@ -27,7 +27,7 @@ var (
 		{"scheduling", []string{"test/integration/scheduling", "test/integration/provisioning", "test/integration/fixture"}, 90 * time.Second},
 		{"extender", []string{"test/integration/extender"}, 150 * time.Second},
 		{"faults of the scheduler", []string{"test/integration/faults"}, 200 * time.Second},
-		{"disks", []string{"test/integration/disks", "test/integration/diskagent", "test/integration/takeover"}, 125 * time.Second},
+		{"disks", []string{"test/integration/disks", "test/integration/provisioner", "test/integration/takeover"}, 125 * time.Second},
 		{"faults of disks", []string{"test/integration/diskfaults", "test/integration/diskstress"}, 190 * time.Second},
 		{"controllers", []string{"test/integration/nodeloss", "test/integration/cleaningjobs"}, 100 * time.Second},
 		{"manifests and rights", []string{"test/integration/..."}, 130 * time.Second},

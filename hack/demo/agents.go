@@ -12,7 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	stowagev1alpha1 "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/test/agent"
+	"stowage.dev/stowage/test/provisioners"
 )
 
 // agentNodes are the nodes that have an agent.
@@ -26,7 +26,7 @@ func tellAgents(ctx context.Context, d *demo) error {
 		return err
 	}
 	for _, class := range []string{dataClass, logClass} {
-		if err := agent.AllowClass(ctx, d.cluster.Client(), class); err != nil {
+		if err := provisioners.AllowClass(ctx, d.cluster.Client(), class); err != nil {
 			return err
 		}
 	}
@@ -61,7 +61,7 @@ func (d *demo) sayDisks() {
 
 // startAgent runs the agent of a node.
 func (d *demo) startAgent(ctx context.Context, node string) error {
-	a := agent.Agent{Cluster: d.cluster, Binary: d.provisioner, Node: node, Folder: filepath.Join(d.disks.node(node), "agent")}
+	a := provisioners.Agent{Cluster: d.cluster, Binary: d.provisioner, Node: node, Folder: filepath.Join(d.disks.node(node), "agent")}
 	if err := a.MakeFolders(); err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
-	"stowage.dev/stowage/pkg/local/publish"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
 
 // outcome is what a claim must have in the end.
@@ -152,7 +152,7 @@ func (s state) checkClaim(claim *v1.PersistentVolumeClaim, want outcome) error {
 	}
 	asked, given := claim.Spec.Resources.Requests[v1.ResourceStorage], pv.Spec.Capacity[v1.ResourceStorage]
 	switch {
-	case want.volume == published && !publish.Owned(pv, node.Name):
+	case want.volume == published && !localpv.Owned(pv, node.Name):
 		return fmt.Errorf("volume %s was not published by the agent of %s", pv.Name, node.Name)
 	case pv.Status.Phase != v1.VolumeBound:
 		return fmt.Errorf("volume %s is %s, want Bound", pv.Name, pv.Status.Phase)

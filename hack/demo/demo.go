@@ -18,9 +18,9 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
 
-	"stowage.dev/stowage/test/agent"
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/deadline"
+	"stowage.dev/stowage/test/provisioners"
 )
 
 // startTimeout is ample for a slow machine.
@@ -91,7 +91,7 @@ func start(ctx context.Context, folders bool) (_ *demo, err error) {
 	if err != nil {
 		return nil, err
 	}
-	provisioner, err := agent.Build(ctx, os.Stderr)
+	provisioner, err := provisioners.Build(ctx, os.Stderr)
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +115,7 @@ func start(ctx context.Context, folders bool) (_ *demo, err error) {
 	if d.objects, err = newObjects(c.RESTConfig()); err != nil {
 		return nil, err
 	}
-	if err := agent.Apply(ctx, c); err != nil {
+	if err := provisioners.Apply(ctx, c); err != nil {
 		return nil, err
 	}
 	if err := d.startSchedulers(ctx, scheduler, config); err != nil {

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"stowage.dev/stowage/pkg/local/publish"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
 
 // loadAll reads every file of manifests.
@@ -102,9 +102,9 @@ func publishedOn(node, name string, claim *v1.PersistentVolumeClaim) *v1.Persist
 	return &v1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, UID: types.UID("uid-of-" + name),
-			Labels: map[string]string{publish.NodeLabel: publish.NodeHash(node)},
+			Labels: map[string]string{localpv.NodeLabel: localpv.NodeHash(node)},
 			Annotations: map[string]string{
-				publish.NodeNameAnnotation: node, publish.ProvisionedByAnnotation: publish.ProvisionedBy(node),
+				localpv.NodeNameAnnotation: node, localpv.ProvisionedByAnnotation: localpv.ProvisionedBy(node),
 			},
 		},
 		Spec: v1.PersistentVolumeSpec{
@@ -159,7 +159,7 @@ func TestCheck(t *testing.T) {
 		},
 		"the volume of another node's agent": {
 			change: func(s state) {
-				s.volumes["local-pv-of-data-shop-2"].Annotations[publish.NodeNameAnnotation] = "node-d"
+				s.volumes["local-pv-of-data-shop-2"].Annotations[localpv.NodeNameAnnotation] = "node-d"
 			},
 			want: "claim data-shop-2 of pod shop-2: volume local-pv-of-data-shop-2 was not published by the agent of node-a",
 		},

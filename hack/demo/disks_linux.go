@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"stowage.dev/stowage/pkg/blockdev/mounts"
+	"stowage.dev/stowage/pkg/localdisk/device/mounts"
 )
 
 // publishable says whether a folder is on a file system that can be a volume.

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
-	"stowage.dev/stowage/pkg/local/publish"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
 
 // life is when a volume was first seen in each state.
@@ -111,7 +111,7 @@ func (w *watch) lifeCycles(ctx context.Context, l *lives, former []*v1.Persisten
 func (w *watch) successor(former *v1.PersistentVolume) *v1.PersistentVolume {
 	all, _ := w.volumes.List(labels.Everything()) // never fails
 	for _, pv := range all {
-		if pv.UID != former.UID && pv.Spec.Local != nil && publish.PathOf(pv) == publish.PathOf(former) &&
+		if pv.UID != former.UID && pv.Spec.Local != nil && localpv.PathOf(pv) == localpv.PathOf(former) &&
 			nodeOf(pv) == nodeOf(former) && pv.Status.Phase == v1.VolumeAvailable && pv.DeletionTimestamp == nil {
 			return pv
 		}
@@ -125,7 +125,7 @@ func (d *demo) tellLives(cycles []cycle) error {
 	fmt.Fprintf(table, "%sNODE\tDISK\tVOLUME\tRELEASED\tCLEANING FROM\tAVAILABLE AGAIN\n", indent)
 	var errs []error
 	for _, c := range cycles {
-		disk := c.former.Spec.StorageClassName + publish.PathOf(c.former)[strings.LastIndex(publish.PathOf(c.former), "/"):]
+		disk := c.former.Spec.StorageClassName + localpv.PathOf(c.former)[strings.LastIndex(localpv.PathOf(c.former), "/"):]
 		fmt.Fprintf(table, "%s%s\t%s\t%s\t%d ms\t%d ms\t%d ms\n", indent, nodeOf(c.former), disk, short(c.next.Name),
 			c.released.Milliseconds(), c.cleaning.Milliseconds(), c.available.Milliseconds())
 		errs = append(errs, c.check())
@@ -141,8 +141,8 @@ func checkAnew(former, now []*v1.PersistentVolume) error {
 	}
 	for i, pv := range now {
 		switch was := former[i]; {
-		case nodeOf(pv) != nodeOf(was) || publish.PathOf(pv) != publish.PathOf(was):
-			return fmt.Errorf("volume %s is %s of %s, want %s of %s", pv.Name, publish.PathOf(pv), nodeOf(pv), publish.PathOf(was), nodeOf(was))
+		case nodeOf(pv) != nodeOf(was) || localpv.PathOf(pv) != localpv.PathOf(was):
+			return fmt.Errorf("volume %s is %s of %s, want %s of %s", pv.Name, localpv.PathOf(pv), nodeOf(pv), localpv.PathOf(was), nodeOf(was))
 		case pv.UID == was.UID:
 			return fmt.Errorf("volume %s was bound again without having been published again", pv.Name)
 		}
@@ -151,4 +151,4 @@ func checkAnew(former, now []*v1.PersistentVolume) error {
 }
 
 // nodeOf is the node whose agent published a volume.
-func nodeOf(pv *v1.PersistentVolume) string { return pv.Annotations[publish.NodeNameAnnotation] }
+func nodeOf(pv *v1.PersistentVolume) string { return pv.Annotations[localpv.NodeNameAnnotation] }

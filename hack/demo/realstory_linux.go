@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"stowage.dev/stowage/pkg/local/publish"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
 
 // onRealNodes is the story on nodes that run pods.
@@ -72,7 +72,7 @@ func tellInstalled(ctx context.Context, d *demo) error {
 	slices.SortFunc(volumes, func(a, b *v1.PersistentVolume) int { return strings.Compare(nodeOf(a), nodeOf(b)) })
 	for _, pv := range volumes {
 		size := pv.Spec.Capacity[v1.ResourceStorage]
-		fmt.Fprintf(table, "%s%s\t%s\t%s\t%s\n", indent, nodeOf(pv), publish.PathOf(pv), short(pv.Name), size.String())
+		fmt.Fprintf(table, "%s%s\t%s\t%s\t%s\n", indent, nodeOf(pv), localpv.PathOf(pv), short(pv.Name), size.String())
 	}
 	return table.Flush()
 }

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	stowagev1alpha1 "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/test/agent"
+	"stowage.dev/stowage/test/provisioners"
 )
 
 // skipped is what agents must not publish, by node: the disk, and the reason.
@@ -32,13 +32,13 @@ func skippedOn(node string) int {
 
 // report waits until a node's report is as asked.
 func (d *demo) report(ctx context.Context, node string, is func(*stowagev1alpha1.LocalDiskReport) bool) (*stowagev1alpha1.LocalDiskReport, error) {
-	reports, err := agent.NewReports(d.cluster.RESTConfig())
+	reports, err := provisioners.NewReports(d.cluster.RESTConfig())
 	if err != nil {
 		return nil, err
 	}
 	ctx, stop := d.watch.limit(ctx)
 	defer stop()
-	last, err := agent.WaitReport(ctx, reports, node, is)
+	last, err := provisioners.WaitReport(ctx, reports, node, is)
 	if err == nil {
 		return last, nil
 	}

@@ -13,7 +13,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"stowage.dev/stowage/pkg/local/publish"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
 
 const secret = "what the first shop has sold\n"
@@ -42,9 +42,9 @@ func (d *demo) writeSecrets() error {
 // secretOf is where a volume's secret is.
 func secretOf(pv *v1.PersistentVolume) string {
 	if isDevice(pv) {
-		return publish.PathOf(pv)
+		return localpv.PathOf(pv)
 	}
-	return filepath.Join(publish.PathOf(pv), "secret.txt")
+	return filepath.Join(localpv.PathOf(pv), "secret.txt")
 }
 
 func isDevice(pv *v1.PersistentVolume) bool {

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	stowagev1alpha1 "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/pkg/local/publish"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
 
 // shopPods are the StatefulSet's.
@@ -141,7 +141,7 @@ func (d *demo) volumesOf(claims ...string) ([]*v1.PersistentVolume, error) {
 		volumes = append(volumes, pv)
 	}
 	slices.SortFunc(volumes, func(a, b *v1.PersistentVolume) int {
-		return slices.Compare([]string{nodeOf(a), publish.PathOf(a)}, []string{nodeOf(b), publish.PathOf(b)})
+		return slices.Compare([]string{nodeOf(a), localpv.PathOf(a)}, []string{nodeOf(b), localpv.PathOf(b)})
 	})
 	return volumes, nil
 }

@@ -24,7 +24,7 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/clientgo"
 
 	"stowage.dev/stowage/pkg/metrics"
-	"stowage.dev/stowage/pkg/volume/match"
+	"stowage.dev/stowage/pkg/scheduling/match"
 )
 
 // root is the top of the repository.

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/pkg/volume/match"
+	"stowage.dev/stowage/pkg/scheduling/match"
 )
 
 const troubleshooting = "docs/troubleshooting.md"
@@ -23,19 +23,19 @@ const troubleshooting = "docs/troubleshooting.md"
 func TestTroubleshooting(t *testing.T) {
 	t.Parallel()
 	for heading, want := range map[string][]string{
-		"Nodes are counted":        append(nodeReasons(), constants(t, "pkg/extender", `^unknownNode$`)...),
-		"No node is counted":       slices.Concat(called(t, "pkg/volume/claims", "refuse"), called(t, "pkg/volume/match/request.go", "Errorf")),
-		"From the extender":        without(t, errorsOf(t, "pkg/extender"), extenderInternal, "From the extender"),
+		"Nodes are counted":        append(nodeReasons(), constants(t, "pkg/scheduling/extender", `^unknownNode$`)...),
+		"No node is counted":       slices.Concat(called(t, "pkg/scheduling/claims", "refuse"), called(t, "pkg/scheduling/match/request.go", "Errorf")),
+		"From the extender":        without(t, errorsOf(t, "pkg/scheduling/extender"), extenderInternal, "From the extender"),
 		"States":                   states(),
-		"Reasons":                  slices.Concat(constantsOf(t, "pkg/local/disk", "Reason"), cannot(t)),
-		"Events of the agent":      constants(t, "pkg/localprovisioner", `^event[A-Z]`),
-		"Events of the controller": constants(t, "pkg/nodeloss", `^event[A-Z]`),
+		"Reasons":                  slices.Concat(constantsOf(t, "pkg/localdisk/disk", "Reason"), cannot(t)),
+		"Events of the agent":      constants(t, "pkg/localdisk/provisioner", `^event[A-Z]`),
+		"Events of the controller": constants(t, "pkg/controller/nodeloss", `^event[A-Z]`),
 		"Cleaning Jobs": slices.Concat(constantsOf(t, "pkg/apis/stowage/v1alpha1", "CleaningJobState"),
-			constantsOf(t, "pkg/local/cleanjob", "Reason"), constantsOf(t, "pkg/cleaningjobs", "Reason")),
+			constantsOf(t, "pkg/localdisk/cleanjob", "Reason"), constantsOf(t, "pkg/controller/cleaningjobs", "Reason")),
 		"A node was found, and binding failed": slices.Concat(
-			texts(t, "pkg/volume/plan"),
+			texts(t, "pkg/scheduling/plan"),
 			without(t, slices.Concat(
-				errorsOf(t, "pkg/binder/errors.go"), errorsOf(t, "pkg/volumecache/attempt"), errorsOf(t, "pkg/plugin/volumetopology/reserve.go"),
+				errorsOf(t, "pkg/scheduling/binder/errors.go"), errorsOf(t, "pkg/scheduling/volumecache/attempt"), errorsOf(t, "pkg/scheduling/volumetopology/reserve.go"),
 			), binderInternal, "binding"),
 		),
 	} {
@@ -57,7 +57,7 @@ func TestTroubleshooting(t *testing.T) {
 func TestFailureCodes(t *testing.T) {
 	t.Parallel()
 	page := section(t, troubleshooting, "A node was found, and binding failed")
-	for _, code := range constantsOf(t, "pkg/volume/plan", "FailureCode") {
+	for _, code := range constantsOf(t, "pkg/scheduling/plan", "FailureCode") {
 		if !strings.Contains(page, "| `"+code+"` |") {
 			t.Errorf("%s lacks %s", troubleshooting, code)
 		}
@@ -86,7 +86,7 @@ func states() []string {
 func cannot(t *testing.T) []string {
 	t.Helper()
 	var all []string
-	for _, action := range constantsOf(t, "pkg/local/slot", "Action") {
+	for _, action := range constantsOf(t, "pkg/localdisk/slot", "Action") {
 		if action != "FindUsers" { // has reasons of its own
 			all = append(all, "Cannot"+action)
 		}

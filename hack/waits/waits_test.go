@@ -80,7 +80,7 @@ func TestRepository(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(packages["test/integration/fixture"]) == 0 || len(packages["pkg/extender"]) == 0 {
+	if len(packages["test/integration/fixture"]) == 0 || len(packages["pkg/scheduling/extender"]) == 0 {
 		t.Fatal("the walk missed packages")
 	}
 	for path, files := range packages {

@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"stowage.dev/stowage/pkg/local/publish"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
 
 // life is what was seen of a volume. A disk has one after the other: each ends with a clean.
@@ -38,7 +38,7 @@ func (l *load) sawVolume(pv *corev1.PersistentVolume) {
 	}
 	v := l.lives[pv.UID]
 	if v == nil {
-		v = &life{name: pv.Name, node: pv.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Values[0], path: publish.PathOf(pv)}
+		v = &life{name: pv.Name, node: pv.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Values[0], path: localpv.PathOf(pv)}
 		for _, other := range l.lives {
 			if !other.gone && other.node == v.node && other.path == v.path {
 				l.breaks("%s is published while there is %s", v, other)

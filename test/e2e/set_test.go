@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"stowage.dev/stowage/pkg/local/publish"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/test/cluster/realnode"
 	"stowage.dev/stowage/test/e2e/frame"
 )
@@ -48,9 +48,9 @@ func TestStatefulSet(t *testing.T) {
 	s.starts("2 2", "3 3", "3 3")
 	e.Do(e.Client.AppsV1().StatefulSets(e.Namespace).Delete(e.Context, "set", metav1.DeleteOptions{}))
 	for i, pv := range disks {
-		published(e, nodes[i/2], publish.PathOf(pv), pv)
-		if got := on(e, e.Cluster.Node(nodes[i/2]), "ls -A "+publish.PathOf(pv)); got != "lost+found\n" {
-			t.Errorf("disk %s of node %s has %q after it was cleaned", publish.PathOf(pv), nodes[i/2], got)
+		published(e, nodes[i/2], localpv.PathOf(pv), pv)
+		if got := on(e, e.Cluster.Node(nodes[i/2]), "ls -A "+localpv.PathOf(pv)); got != "lost+found\n" {
+			t.Errorf("disk %s of node %s has %q after it was cleaned", localpv.PathOf(pv), nodes[i/2], got)
 		}
 	}
 }

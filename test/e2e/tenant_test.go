@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"stowage.dev/stowage/pkg/local/publish"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/test/e2e/frame"
 )
 
@@ -83,7 +83,7 @@ func published(e *frame.Env, node, path string, before ...*corev1.PersistentVolu
 
 // at reports whether a volume is a disk of a node.
 func at(pv *corev1.PersistentVolume, node, path string) bool {
-	if pv.Spec.Local == nil || publish.PathOf(pv) != path {
+	if pv.Spec.Local == nil || localpv.PathOf(pv) != path {
 		return false
 	}
 	terms := pv.Spec.NodeAffinity.Required.NodeSelectorTerms

@@ -6,7 +6,7 @@ package app
 import (
 	"context"
 
-	"stowage.dev/stowage/pkg/cleaningjobs"
+	"stowage.dev/stowage/pkg/controller/cleaningjobs"
 )
 
 // Where the agents are, and what their configuration and their DaemonSet are called:

@@ -14,11 +14,11 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	"stowage.dev/stowage/pkg/apis/controller"
-	"stowage.dev/stowage/pkg/diskreports"
-	"stowage.dev/stowage/pkg/heartbeats"
-	"stowage.dev/stowage/pkg/nodehosts"
-	"stowage.dev/stowage/pkg/nodeloss"
-	"stowage.dev/stowage/pkg/orphancleans"
+	"stowage.dev/stowage/pkg/controller/heartbeats"
+	"stowage.dev/stowage/pkg/controller/nodehosts"
+	"stowage.dev/stowage/pkg/controller/nodeloss"
+	"stowage.dev/stowage/pkg/controller/orphancleans"
+	"stowage.dev/stowage/pkg/localdisk/diskreports"
 )
 
 // loop is work that the leading replica does.

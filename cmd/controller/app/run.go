@@ -23,7 +23,7 @@ import (
 
 	"stowage.dev/stowage/pkg/apis/controller"
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/pkg/diskreports"
+	"stowage.dev/stowage/pkg/localdisk/diskreports"
 	"stowage.dev/stowage/pkg/metrics"
 	"stowage.dev/stowage/pkg/server"
 	"stowage.dev/stowage/pkg/server/command"

@@ -16,7 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	apisextender "stowage.dev/stowage/pkg/apis/extender"
-	"stowage.dev/stowage/pkg/extender"
+	"stowage.dev/stowage/pkg/scheduling/extender"
 	"stowage.dev/stowage/pkg/server"
 	"stowage.dev/stowage/pkg/server/command"
 )

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/pkg/diskreports"
-	"stowage.dev/stowage/pkg/localprovisioner/takeover"
+	"stowage.dev/stowage/pkg/localdisk/diskreports"
+	"stowage.dev/stowage/pkg/localdisk/migrate"
 )
 
 const acknowledgeDescription = `acknowledge has the provisioner of a node publish disks that hold the data of volumes
@@ -70,13 +70,13 @@ func acknowledgeable() []string {
 	return []string{"OtherCluster", "VolumeVanished", "RetainedDirty", "OrphanGracePeriod", "OrphanCleanWaits", "IdentityUnproven", "NotEmpty"}
 }
 
-func (o *acknowledgeOptions) run(cmd *cobra.Command, reports takeover.ReportWriter) error {
+func (o *acknowledgeOptions) run(cmd *cobra.Command, reports migrate.ReportWriter) error {
 	for _, reason := range o.reasons {
 		if !slices.Contains(acknowledgeable(), reason) {
 			return fmt.Errorf("--reason: must be one of %v, and is %q", acknowledgeable(), reason)
 		}
 	}
-	kept, err := takeover.FindKept(cmd.Context(), reports, o.node, o.reasons)
+	kept, err := migrate.FindKept(cmd.Context(), reports, o.node, o.reasons)
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (o *acknowledgeOptions) run(cmd *cobra.Command, reports takeover.ReportWrit
 		fmt.Fprintln(out, "Nothing was changed. To acknowledge, run this again with --confirm.")
 		return nil
 	}
-	if err := takeover.Acknowledge(cmd.Context(), reports, kept); err != nil {
+	if err := migrate.Acknowledge(cmd.Context(), reports, kept); err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "Acknowledged %d.\n", len(kept.Entries))

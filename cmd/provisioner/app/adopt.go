@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/workqueue"
 
-	"stowage.dev/stowage/pkg/localprovisioner/takeover"
+	"stowage.dev/stowage/pkg/localdisk/migrate"
 )
 
 const adoptDescription = `adopt takes over the volumes of sig-storage-local-static-provisioner, with their
@@ -63,7 +63,7 @@ func (o *adoptOptions) run(cmd *cobra.Command, client kubernetes.Interface) erro
 	if err != nil {
 		return err
 	}
-	found, err := takeover.FindAdoptable(cmd.Context(), client, takeover.AdoptOptions{Config: config, Nodes: o.nodes, WhileRunning: o.whileRunning})
+	found, err := migrate.FindAdoptable(cmd.Context(), client, migrate.AdoptOptions{Config: config, Nodes: o.nodes, WhileRunning: o.whileRunning})
 	if err != nil {
 		return err
 	}
@@ -77,13 +77,13 @@ func (o *adoptOptions) run(cmd *cobra.Command, client kubernetes.Interface) erro
 	if err := printCandidates(cmd.OutOrStdout(), found.Candidates); err != nil {
 		return err
 	}
-	var take []takeover.Candidate
+	var take []migrate.Candidate
 	taken, left, strange := 0, 0, 0
 	for _, c := range found.Candidates {
 		switch {
-		case c.Verdict == takeover.Take:
+		case c.Verdict == migrate.Take:
 			take = append(take, c)
-		case c.Verdict == takeover.Taken:
+		case c.Verdict == migrate.Taken:
 			taken++
 		case c.Reference:
 			left++
@@ -96,8 +96,8 @@ func (o *adoptOptions) run(cmd *cobra.Command, client kubernetes.Interface) erro
 		fmt.Fprintln(cmd.OutOrStdout(), "Nothing was changed. To adopt, run this again with --confirm.")
 		return nil
 	}
-	adopted, err := eachVolume(cmd, take, func(ctx context.Context, c *takeover.Candidate) (string, error) {
-		return c.Volume, takeover.Adopt(ctx, client, c)
+	adopted, err := eachVolume(cmd, take, func(ctx context.Context, c *migrate.Candidate) (string, error) {
+		return c.Volume, migrate.Adopt(ctx, client, c)
 	})
 	fmt.Fprintf(cmd.OutOrStdout(), "Adopted %d.\n", adopted)
 	if err != nil {
@@ -109,7 +109,7 @@ func (o *adoptOptions) run(cmd *cobra.Command, client kubernetes.Interface) erro
 	return nil
 }
 
-func printCandidates(w io.Writer, all []takeover.Candidate) error {
+func printCandidates(w io.Writer, all []migrate.Candidate) error {
 	rows := [][]string{{"VOLUME", "NODE", "CLASS", "PATH", "PHASE", "RESULT"}}
 	for _, c := range all {
 		result := string(c.Verdict)
@@ -142,9 +142,9 @@ func eachVolume[T any](cmd *cobra.Command, all []T, do func(context.Context, *T)
 	for _, o := range outcomes {
 		switch {
 		case !o.tried, o.err != nil && cmd.Context().Err() != nil && errors.Is(o.err, cmd.Context().Err()):
-		case errors.Is(o.err, takeover.ErrChanged):
+		case errors.Is(o.err, migrate.ErrChanged):
 			changed++
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %v\n", o.volume, takeover.ErrChanged)
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %v\n", o.volume, migrate.ErrChanged)
 		case o.err != nil:
 			failed++
 			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %v\n", o.volume, o.err)

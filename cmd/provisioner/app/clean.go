@@ -16,10 +16,10 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"stowage.dev/stowage/pkg/blockdev/host"
-	"stowage.dev/stowage/pkg/blockdev/ticket"
-	"stowage.dev/stowage/pkg/local/cleanjob"
-	"stowage.dev/stowage/pkg/local/disk"
+	"stowage.dev/stowage/pkg/localdisk/cleanjob"
+	"stowage.dev/stowage/pkg/localdisk/device/host"
+	"stowage.dev/stowage/pkg/localdisk/device/ticket"
+	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
 const cleanDescription = `clean removes all data from one disk. It is what cleaning Jobs run, which the

@@ -14,10 +14,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"stowage.dev/stowage/pkg/blockdev/host"
-	"stowage.dev/stowage/pkg/blockdev/ticket"
-	"stowage.dev/stowage/pkg/local/cleanjob"
-	"stowage.dev/stowage/pkg/local/disk"
+	"stowage.dev/stowage/pkg/localdisk/cleanjob"
+	"stowage.dev/stowage/pkg/localdisk/device/host"
+	"stowage.dev/stowage/pkg/localdisk/device/ticket"
+	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
 // slotFor is a folder with a mounted file system "files" and a link "raw" to a device,

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"stowage.dev/stowage/pkg/blockdev/identity"
+	"stowage.dev/stowage/pkg/localdisk/device/identity"
 	"stowage.dev/stowage/pkg/server"
 	"stowage.dev/stowage/pkg/server/command"
 )

@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"stowage.dev/stowage/pkg/localprovisioner/takeover"
+	"stowage.dev/stowage/pkg/localdisk/migrate"
 )
 
 // apiServer answers each request after a time, and refuses writes of some volumes.
@@ -62,7 +62,7 @@ func TestReleaseOfMany(t *testing.T) {
 			free.Spec.ClaimRef = nil
 			server.volumes = append(server.volumes, *free)
 		}
-		flags, o := newReleaseCommand().Flags(), releaseOptions{ReleaseOptions: takeover.ReleaseOptions{All: true, Withdraw: true}, confirm: true}
+		flags, o := newReleaseCommand().Flags(), releaseOptions{ReleaseOptions: migrate.ReleaseOptions{All: true, Withdraw: true}, confirm: true}
 		qps, err := flags.GetFloat32("kube-api-qps")
 		if err != nil {
 			t.Fatal(err)

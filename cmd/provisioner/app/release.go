@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/kubernetes"
 
-	"stowage.dev/stowage/pkg/localprovisioner/takeover"
+	"stowage.dev/stowage/pkg/localdisk/migrate"
 )
 
 const releaseDescription = `release takes the agents' finalizer off volumes, so that they can be deleted without an
@@ -31,7 +31,7 @@ own again, with their claims, those too that the agents have published.`
 
 // releaseOptions are the flags of release.
 type releaseOptions struct {
-	takeover.ReleaseOptions
+	migrate.ReleaseOptions
 	api                 apiFlags
 	confirm, stopAgents bool
 }
@@ -75,7 +75,7 @@ func (o *releaseOptions) run(cmd *cobra.Command, client kubernetes.Interface) er
 			return err
 		}
 	}
-	held, err := takeover.FindHeld(cmd.Context(), client, o.ReleaseOptions)
+	held, err := migrate.FindHeld(cmd.Context(), client, o.ReleaseOptions)
 	if err != nil {
 		return err
 	}
@@ -87,14 +87,14 @@ func (o *releaseOptions) run(cmd *cobra.Command, client kubernetes.Interface) er
 	if err := printHeld(out, held); err != nil {
 		return err
 	}
-	var release []takeover.Held
+	var release []migrate.Held
 	dirty := 0
 	for _, h := range held {
 		if h.Kept != "" {
 			continue
 		}
 		release = append(release, h)
-		if h.Data == takeover.NotCleaned {
+		if h.Data == migrate.NotCleaned {
 			dirty++
 		}
 	}
@@ -104,8 +104,8 @@ func (o *releaseOptions) run(cmd *cobra.Command, client kubernetes.Interface) er
 		fmt.Fprintln(out, "Nothing was changed. To release, run this again with --confirm.")
 		return nil
 	}
-	released, err := eachVolume(cmd, release, func(ctx context.Context, h *takeover.Held) (string, error) {
-		return h.Volume, takeover.Release(ctx, client, h)
+	released, err := eachVolume(cmd, release, func(ctx context.Context, h *migrate.Held) (string, error) {
+		return h.Volume, migrate.Release(ctx, client, h)
 	})
 	fmt.Fprintf(out, "Released %d.\n", released)
 	if err != nil {
@@ -124,10 +124,10 @@ const stopTimeout = 5 * time.Minute
 func stopAgents(ctx context.Context, client kubernetes.Interface) error {
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
-	return takeover.StopAgents(ctx, client)
+	return migrate.StopAgents(ctx, client)
 }
 
-func printHeld(w io.Writer, held []takeover.Held) error {
+func printHeld(w io.Writer, held []migrate.Held) error {
 	rows := [][]string{{"VOLUME", "NODE", "CLASS", "PATH", "PHASE", "CLAIM", "DISK", "RESULT"}}
 	for _, h := range held {
 		phase, result := string(h.Phase), "release"

@@ -19,12 +19,12 @@ import (
 	"k8s.io/klog/v2"
 
 	"stowage.dev/stowage/pkg/apis/provisioner"
-	"stowage.dev/stowage/pkg/blockdev/host"
-	"stowage.dev/stowage/pkg/blockdev/identity"
-	"stowage.dev/stowage/pkg/blockdev/ticket"
-	"stowage.dev/stowage/pkg/diskrecord"
-	"stowage.dev/stowage/pkg/local/cleanjob"
-	"stowage.dev/stowage/pkg/localprovisioner"
+	"stowage.dev/stowage/pkg/localdisk/cleanjob"
+	"stowage.dev/stowage/pkg/localdisk/device/host"
+	"stowage.dev/stowage/pkg/localdisk/device/identity"
+	"stowage.dev/stowage/pkg/localdisk/device/ticket"
+	"stowage.dev/stowage/pkg/localdisk/diskrecord"
+	localprovisioner "stowage.dev/stowage/pkg/localdisk/provisioner"
 	"stowage.dev/stowage/pkg/metrics"
 	"stowage.dev/stowage/pkg/server"
 )

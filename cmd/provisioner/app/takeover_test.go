@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"stowage.dev/stowage/pkg/local/publish"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 
@@ -30,9 +30,9 @@ func referenceVolume(name string) *builders.PV {
 
 // agentVolume is one of node a's agent.
 func agentVolume(name string, phase corev1.PersistentVolumePhase) *corev1.PersistentVolume {
-	pv := referenceVolume(name).Phase(phase).ClaimRef("ns", "claim", "1").Label(publish.NodeLabel, publish.NodeHash("a")).
-		Annotation(publish.NodeNameAnnotation, "a").ProvisionedBy(publish.ProvisionedBy("a")).Obj()
-	pv.Finalizers = []string{publish.Finalizer}
+	pv := referenceVolume(name).Phase(phase).ClaimRef("ns", "claim", "1").Label(localpv.NodeLabel, localpv.NodeHash("a")).
+		Annotation(localpv.NodeNameAnnotation, "a").ProvisionedBy(localpv.ProvisionedBy("a")).Obj()
+	pv.Finalizers = []string{localpv.Finalizer}
 	return pv
 }
 

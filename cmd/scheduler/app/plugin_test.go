@@ -12,7 +12,7 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"stowage.dev/stowage/pkg/apis/config"
-	"stowage.dev/stowage/pkg/plugin/volumetopology"
+	"stowage.dev/stowage/pkg/scheduling/volumetopology"
 )
 
 // TestVolumeTopologyInItsProfile: the plugin that main registers is made from the

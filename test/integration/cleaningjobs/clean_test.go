@@ -12,14 +12,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/pkg/local/cleanjob"
-	"stowage.dev/stowage/pkg/local/publish"
-	"stowage.dev/stowage/test/agent"
+	"stowage.dev/stowage/pkg/localdisk/cleanjob"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/test/integration/node"
+	"stowage.dev/stowage/test/provisioners"
 )
 
 func ofNode(n *node.Node) string {
-	return cleanjob.VolumeLabel + "," + publish.NodeLabel + "=" + publish.NodeHash(n.Name)
+	return cleanjob.VolumeLabel + "," + localpv.NodeLabel + "=" + localpv.NodeHash(n.Name)
 }
 
 // TestClean: file systems and devices that are given back are cleaned by Jobs and
@@ -70,7 +70,7 @@ func TestClean(t *testing.T) {
 // hasLittle looks at the Jobs as the API server has them.
 func hasLittle(t *testing.T, n *node.Node) {
 	t.Helper()
-	list, err := n.Env.Client.BatchV1().Jobs(agent.Namespace).List(n.Env.Context(), metav1.ListOptions{LabelSelector: ofNode(n)})
+	list, err := n.Env.Client.BatchV1().Jobs(provisioners.Namespace).List(n.Env.Context(), metav1.ListOptions{LabelSelector: ofNode(n)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/pkg/local/publish"
-	"stowage.dev/stowage/pkg/localprovisioner"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
+	"stowage.dev/stowage/pkg/localdisk/provisioner"
 	"stowage.dev/stowage/test/integration/fixture"
 	"stowage.dev/stowage/test/integration/node"
 )
@@ -30,23 +30,23 @@ func held(t *testing.T, n *node.Node, name string) *corev1.PersistentVolume {
 
 // askFor is an entry that asks for a volume's disk, as an honest agent would.
 func askFor(volume *corev1.PersistentVolume) stowage.Entry {
-	path := publish.PathOf(volume)
+	path := localpv.PathOf(volume)
 	return stowage.Entry{
 		Class: volume.Spec.StorageClassName, Name: path[strings.LastIndex(path, "/")+1:], Path: path, State: stowage.EntryCleaning, Volume: volume.Name,
 		Cleaning: &stowage.Cleaning{Request: &stowage.CleaningRequest{
-			Attempt: "0123456789abcdef", VolumeUID: string(volume.UID), Identity: volume.Annotations[publish.IdentityAnnotation],
+			Attempt: "0123456789abcdef", VolumeUID: string(volume.UID), Identity: volume.Annotations[localpv.IdentityAnnotation],
 		}},
 	}
 }
 
 // attacker is somebody who has the token of a node's agent.
-func attacker(t *testing.T, n *node.Node) localprovisioner.Reports {
+func attacker(t *testing.T, n *node.Node) provisioner.Reports {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", n.Path("kubeconfig"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	reports, err := localprovisioner.NewReports(config)
+	reports, err := provisioner.NewReports(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func TestForgedRequests(t *testing.T) {
 
 // cannotAnswer says that the controller's answers are not the agent's to write, and that
 // no attempt is called what could be more than a name.
-func cannotAnswer(t *testing.T, reports localprovisioner.Reports, name string) {
+func cannotAnswer(t *testing.T, reports provisioner.Reports, name string) {
 	t.Helper()
 	for what, lie := range map[string]struct {
 		change  func(*stowage.LocalDiskReportStatus)
@@ -144,7 +144,7 @@ func cannotAnswer(t *testing.T, reports localprovisioner.Reports, name string) {
 
 // tell writes what an agent says into its report, and returns why that was refused. A report that
 // the controller has written meanwhile is a conflict before anybody looks what it says.
-func tell(t *testing.T, reports localprovisioner.Reports, name string, change func(*stowage.LocalDiskReportStatus)) error {
+func tell(t *testing.T, reports provisioner.Reports, name string, change func(*stowage.LocalDiskReportStatus)) error {
 	t.Helper()
 	for {
 		report, err := reports.Get(t.Context(), name, metav1.GetOptions{})

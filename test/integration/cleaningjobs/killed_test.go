@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/test/agent"
 	"stowage.dev/stowage/test/integration/node"
+	"stowage.dev/stowage/test/provisioners"
 )
 
 // slow has the node's file systems cleaned by a command that hangs in the middle until
@@ -105,7 +105,7 @@ func TestKillJob(t *testing.T) {
 	n.WaitEvent(volume.Name, "VolumeFailedDelete", "exit code 1")
 	k.next()
 	second := waitAnswer(t, n, "answered with another Job", func(job stowage.CleaningJob) bool { return isRunning(job) && job.Attempt != answer.Attempt })
-	err := n.Env.Client.BatchV1().Jobs(agent.Namespace).Delete(n.Env.Context(), second.Job, metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)})
+	err := n.Env.Client.BatchV1().Jobs(provisioners.Namespace).Delete(n.Env.Context(), second.Job, metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestImageMissing(t *testing.T) {
 	n.WaitEvent(volume.Name, "CleaningJobWaiting", "ImagePullBackOff")
 	k.hold("")
 	answer := waitAnswer(t, n, "answered with a Job", isRunning)
-	err := n.Env.Client.BatchV1().Jobs(agent.Namespace).Delete(n.Env.Context(), answer.Job, metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationForeground)})
+	err := n.Env.Client.BatchV1().Jobs(provisioners.Namespace).Delete(n.Env.Context(), answer.Job, metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationForeground)})
 	if err != nil {
 		t.Fatal(err)
 	}

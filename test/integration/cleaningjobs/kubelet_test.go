@@ -19,10 +19,10 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 
-	"stowage.dev/stowage/pkg/local/cleanjob"
-	"stowage.dev/stowage/test/agent"
+	"stowage.dev/stowage/pkg/localdisk/cleanjob"
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/integration/node"
+	"stowage.dev/stowage/test/provisioners"
 )
 
 // kubelet runs the pods of a node's cleaning Jobs as processes of this machine.
@@ -45,7 +45,7 @@ func startKubelet(t *testing.T, n *node.Node) *kubelet {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(n.Env.Context()))
 	k := &kubelet{t: t, n: n, ctx: ctx, started: make(chan *cluster.Process, 100), pods: map[types.UID]*cluster.Process{}}
-	factory := informers.NewSharedInformerFactoryWithOptions(n.Env.Client, 0, informers.WithNamespace(agent.Namespace),
+	factory := informers.NewSharedInformerFactoryWithOptions(n.Env.Client, 0, informers.WithNamespace(provisioners.Namespace),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 			o.LabelSelector, o.FieldSelector = cleanjob.VolumeLabel, "spec.nodeName="+n.Name
 		}))
@@ -108,7 +108,7 @@ func (k *kubelet) run(pod *corev1.Pod) *cluster.Process {
 		}
 		args = append(args, arg)
 	}
-	process, err := k.n.Env.Cluster.StartCommand("pod", provisioner, args, nil)
+	process, err := k.n.Env.Cluster.StartCommand("pod", provisionerBinary, args, nil)
 	if err != nil {
 		k.t.Error(err)
 		return nil
@@ -168,7 +168,7 @@ func (k *kubelet) remove(pod *corev1.Pod) {
 	}
 }
 
-func (k *kubelet) client() podClient { return k.n.Env.Client.CoreV1().Pods(agent.Namespace) }
+func (k *kubelet) client() podClient { return k.n.Env.Client.CoreV1().Pods(provisioners.Namespace) }
 
 // podClient is what a kubelet does with pods.
 type podClient interface {

@@ -18,15 +18,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"stowage.dev/stowage/test/agent"
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/integration/fixture"
 	"stowage.dev/stowage/test/integration/node"
 	"stowage.dev/stowage/test/integration/rights"
+	"stowage.dev/stowage/test/provisioners"
 )
 
-// provisioner is the binary that Jobs run, controller that of the controller.
-var provisioner, controller string
+// provisionerBinary is the binary that Jobs run, controller that of the controller.
+var provisionerBinary, controller string
 
 // controllerConfig has no leader election, which would have the tests wait for a lease
 // of one that was killed.
@@ -54,7 +54,7 @@ func TestMain(m *testing.M) {
 // install makes the parts that the package's tests share.
 func install(ctx context.Context, c *cluster.Cluster) (stop func(), err error) {
 	stop = func() {}
-	if provisioner, err = agent.Build(ctx, os.Stderr); err != nil {
+	if provisionerBinary, err = provisioners.Build(ctx, os.Stderr); err != nil {
 		return stop, err
 	}
 	options := cluster.BuildOptions{Progress: os.Stderr}
@@ -92,7 +92,7 @@ func manifest(name string) string { return filepath.Join("../../../manifests/con
 // nobody runs here, and their configuration, which each test adds to.
 func createAgents(ctx context.Context, c *cluster.Cluster) error {
 	labels := map[string]string{"app.kubernetes.io/name": account}
-	_, err := c.Client().AppsV1().DaemonSets(agent.Namespace).Create(ctx, &appsv1.DaemonSet{
+	_, err := c.Client().AppsV1().DaemonSets(provisioners.Namespace).Create(ctx, &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Name: account},
 		Spec: appsv1.DaemonSetSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
@@ -105,7 +105,7 @@ func createAgents(ctx context.Context, c *cluster.Cluster) error {
 	if err != nil {
 		return fmt.Errorf("create the agents' DaemonSet: %w", err)
 	}
-	_, err = c.Client().CoreV1().ConfigMaps(agent.Namespace).Create(ctx, &corev1.ConfigMap{
+	_, err = c.Client().CoreV1().ConfigMaps(provisioners.Namespace).Create(ctx, &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: account},
 		Data:       map[string]string{"useJobForCleaning": "true"},
 	}, metav1.CreateOptions{})

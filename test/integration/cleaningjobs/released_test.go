@@ -12,9 +12,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"stowage.dev/stowage/pkg/localprovisioner/takeover"
-	"stowage.dev/stowage/test/agent"
+	"stowage.dev/stowage/pkg/localdisk/migrate"
 	"stowage.dev/stowage/test/integration/node"
+	"stowage.dev/stowage/test/provisioners"
 )
 
 // uninstaller is a client with the rights of manifests/uninstall.
@@ -50,7 +50,7 @@ func TestReleaseEndsJobs(t *testing.T) { //nolint:paralleltest // See above.
 	waitAnswer(t, n, "answered with a Job", isRunning)
 	ctx, cancel := context.WithTimeout(n.Env.Context(), n.Env.Timeout)
 	defer cancel()
-	sets, pods := n.Env.Client.AppsV1().DaemonSets(agent.Namespace), n.Env.Client.CoreV1().Pods(agent.Namespace)
+	sets, pods := n.Env.Client.AppsV1().DaemonSets(provisioners.Namespace), n.Env.Client.CoreV1().Pods(provisioners.Namespace)
 	agents, err := sets.Get(ctx, account, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -69,12 +69,12 @@ func TestReleaseEndsJobs(t *testing.T) { //nolint:paralleltest // See above.
 		t.Fatal(err)
 	}
 
-	client, options := uninstaller(t, n), takeover.ReleaseOptions{Nodes: []string{n.Name}}
-	held, err := takeover.FindHeld(ctx, client, options)
+	client, options := uninstaller(t, n), migrate.ReleaseOptions{Nodes: []string{n.Name}}
+	held, err := migrate.FindHeld(ctx, client, options)
 	if err != nil || len(held) != 1 || !strings.Contains(held[0].Kept, "still being wiped (Job ") {
 		t.Fatalf("held are %+v, %v, want the volume kept for its Job", held, err)
 	}
-	if err := takeover.StopAgents(ctx, client); err != nil {
+	if err := migrate.StopAgents(ctx, client); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -85,11 +85,11 @@ func TestReleaseEndsJobs(t *testing.T) { //nolint:paralleltest // See above.
 	if names := made(t, n); len(names) > 0 {
 		t.Errorf("the Jobs %q are left", names)
 	}
-	held, err = takeover.FindHeld(ctx, client, options)
-	if err != nil || len(held) != 1 || held[0].Kept != "" || held[0].Data != takeover.NotCleaned {
+	held, err = migrate.FindHeld(ctx, client, options)
+	if err != nil || len(held) != 1 || held[0].Kept != "" || held[0].Data != migrate.NotCleaned {
 		t.Fatalf("held are %+v, %v, want the volume to be let go, not cleaned", held, err)
 	}
-	if err := takeover.Release(ctx, client, &held[0]); err != nil {
+	if err := migrate.Release(ctx, client, &held[0]); err != nil {
 		t.Fatal(err)
 	}
 	n.Env.Wait("the volume to be gone", func() bool {

@@ -14,9 +14,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/test/agent"
 	"stowage.dev/stowage/test/integration/fixture"
 	"stowage.dev/stowage/test/integration/node"
+	"stowage.dev/stowage/test/provisioners"
 )
 
 // newNode is a node whose disks Jobs clean.
@@ -47,7 +47,7 @@ func share(t *testing.T, n *node.Node) {
 	if err := yaml.Unmarshal(text, &mine); err != nil {
 		t.Fatal(err)
 	}
-	client := n.Env.Client.CoreV1().ConfigMaps(agent.Namespace)
+	client := n.Env.Client.CoreV1().ConfigMaps(provisioners.Namespace)
 	for {
 		configMap, err := client.Get(n.Env.Context(), account, metav1.GetOptions{})
 		if err != nil {
@@ -91,7 +91,7 @@ func waitAnswer(t *testing.T, n *node.Node, what string, is func(stowage.Cleanin
 // made are the names of the Jobs that there are for a node.
 func made(t *testing.T, n *node.Node) []string {
 	t.Helper()
-	list, err := n.Env.Client.BatchV1().Jobs(agent.Namespace).List(context.Background(), metav1.ListOptions{LabelSelector: ofNode(n)})
+	list, err := n.Env.Client.BatchV1().Jobs(provisioners.Namespace).List(context.Background(), metav1.ListOptions{LabelSelector: ofNode(n)})
 	if err != nil {
 		t.Fatal(err)
 	}

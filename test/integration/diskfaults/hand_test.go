@@ -16,16 +16,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/pkg/local/disk"
-	"stowage.dev/stowage/pkg/local/orphans"
-	"stowage.dev/stowage/pkg/local/publish"
-	"stowage.dev/stowage/test/agent"
+	"stowage.dev/stowage/pkg/controller/orphancleans/rules"
+	"stowage.dev/stowage/pkg/localdisk/disk"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
+	"stowage.dev/stowage/test/provisioners"
 )
 
 // relieve has the node go on with disks whose volume was taken away by force, until ctx
 // ends: it empties those that are kept, and allows those to be cleaned that may be.
 func (w *world) relieve(ctx context.Context) {
-	reports, err := agent.NewReports(w.Env.Cluster.RESTConfig())
+	reports, err := provisioners.NewReports(w.Env.Cluster.RESTConfig())
 	if err != nil {
 		w.violated("administrator: %v", err)
 		return
@@ -42,19 +42,19 @@ func (w *world) relieve(ctx context.Context) {
 		if err != nil {
 			continue // the agent has not written it yet
 		}
-		var granted []orphans.Grant
+		var granted []rules.Grant
 		for i := range report.Status.Entries {
 			e := &report.Status.Entries[i]
 			switch disk.Reason(e.Reason) {
 			case disk.OrphanCleanWaits:
-				granted = append(granted, orphans.Grant{Data: e.Acknowledgement})
+				granted = append(granted, rules.Grant{Data: e.Acknowledgement})
 			case disk.VolumeVanished:
 				w.empty(e)
 			}
 		}
-		if text := orphans.FormatGrants(granted); text != "" && text != report.Annotations[orphans.GrantsAnnotation] {
+		if text := rules.FormatGrants(granted); text != "" && text != report.Annotations[rules.GrantsAnnotation] {
 			h := hand{world: w}
-			h.check(ctx, "allow to clean the disk of", w.AnnotateReport(ctx, orphans.GrantsAnnotation, text))
+			h.check(ctx, "allow to clean the disk of", w.AnnotateReport(ctx, rules.GrantsAnnotation, text))
 		}
 	}
 }
@@ -100,7 +100,7 @@ func (h *hand) meddle(ctx context.Context) {
 
 // once does something to one volume or to none.
 func (h *hand) once(ctx context.Context) {
-	list, err := h.world.Env.Client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{LabelSelector: publish.Selector(h.world.Name)})
+	list, err := h.world.Env.Client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{LabelSelector: localpv.Selector(h.world.Name)})
 	if err != nil && ctx.Err() == nil {
 		h.world.violated("administrator: list volumes: %v", err)
 	}
@@ -109,7 +109,7 @@ func (h *hand) once(ctx context.Context) {
 	}
 	v := &list.Items[h.random.IntN(len(list.Items))]
 	for _, t := range h.world.disks {
-		if !t.has(publish.PathOf(v)) {
+		if !t.has(localpv.PathOf(v)) {
 			continue
 		}
 		t.acting.Lock()
@@ -124,7 +124,7 @@ func (h *hand) once(ctx context.Context) {
 	}
 	if what < 4 {
 		h.world.note("    the administrator %s volume %s of %s (%s)",
-			[]string{"deleted", "deleted", "deleted and tore off", "took the finalizers off"}[what], v.Name, publish.PathOf(v), v.Status.Phase)
+			[]string{"deleted", "deleted", "deleted and tore off", "took the finalizers off"}[what], v.Name, localpv.PathOf(v), v.Status.Phase)
 	}
 }
 

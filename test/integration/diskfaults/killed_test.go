@@ -14,7 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"stowage.dev/stowage/pkg/local/publish"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/pkg/testing/campaign"
 	"stowage.dev/stowage/test/integration/fixture"
 	"stowage.dev/stowage/test/integration/node"
@@ -195,14 +195,14 @@ func (k *killer) finish() {
 
 // free says whether the disk has one volume, which is Available and has no claim.
 func (w *world) free(d *tenant) bool {
-	found := slices.DeleteFunc(w.Env.AllPVs(), func(v *corev1.PersistentVolume) bool { return v.Spec.Local == nil || !d.has(publish.PathOf(v)) })
+	found := slices.DeleteFunc(w.Env.AllPVs(), func(v *corev1.PersistentVolume) bool { return v.Spec.Local == nil || !d.has(localpv.PathOf(v)) })
 	return len(found) == 1 && found[0].Status.Phase == corev1.VolumeAvailable && found[0].Spec.ClaimRef == nil && found[0].DeletionTimestamp == nil
 }
 
 // modeOf is the mode of the disk's volume.
 func (w *world) modeOf(d *tenant) corev1.PersistentVolumeMode {
 	for _, v := range w.Env.AllPVs() {
-		if v.Spec.Local != nil && d.has(publish.PathOf(v)) {
+		if v.Spec.Local != nil && d.has(localpv.PathOf(v)) {
 			return *v.Spec.VolumeMode
 		}
 	}

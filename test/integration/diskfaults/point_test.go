@@ -13,7 +13,7 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
-	"stowage.dev/stowage/pkg/local/disk"
+	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/test/integration/node"
 )
 

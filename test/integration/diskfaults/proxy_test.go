@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"stowage.dev/stowage/pkg/local/publish"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/test/integration/node"
 )
 
@@ -155,7 +155,7 @@ func told(r *http.Request) (string, error) {
 		return "", err
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	if bytes.Contains(body, []byte(publish.Finalizer)) {
+	if bytes.Contains(body, []byte(localpv.Finalizer)) {
 		return updateVolume, nil
 	}
 	return releaseVolume, nil

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 
-	"stowage.dev/stowage/pkg/local/publish"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/test/integration/node"
 )
 
@@ -82,7 +82,7 @@ func (w *world) told(object any, gone bool) {
 		return
 	}
 	for _, d := range w.disks {
-		if d.has(publish.PathOf(volume)) {
+		if d.has(localpv.PathOf(volume)) {
 			d.news.add(news{volume: volume, gone: gone})
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/pkg/diskrecord"
+	"stowage.dev/stowage/pkg/localdisk/diskrecord"
 	"stowage.dev/stowage/test/integration/node"
 )
 

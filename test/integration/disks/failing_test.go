@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/pkg/volume/match"
+	"stowage.dev/stowage/pkg/scheduling/match"
 	"stowage.dev/stowage/test/integration/node"
 )
 

@@ -9,15 +9,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/pkg/local/publish"
-	"stowage.dev/stowage/pkg/volume/match"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
+	"stowage.dev/stowage/pkg/scheduling/match"
 	"stowage.dev/stowage/test/integration/node"
 )
 
 // waitMark waits until the volume of a slot of class Files says so of its disk.
 func waitMark(n *node.Node, name, mark string) {
 	n.WaitVolume(n.Files, name, "marked "+mark, func(v *corev1.PersistentVolume) bool {
-		return v != nil && v.Annotations[publish.DiskAnnotation] == mark
+		return v != nil && v.Annotations[localpv.DiskAnnotation] == mark
 	})
 }
 
@@ -65,9 +65,9 @@ func TestBlankDiskThatIsAccepted(t *testing.T) {
 	n.Env.WaitUnschedulable(pod, match.DiskReplaced.String())
 
 	entry := n.WaitEntry(n.Files, "replaced", stowage.EntryReplaced, "Replaced")
-	annotate(t, n, volume, publish.SameDiskAnnotation, entry.Identity)
+	annotate(t, n, volume, localpv.SameDiskAnnotation, entry.Identity)
 	n.Env.WaitScheduled(pod)
 	n.WaitVolume(n.Files, "replaced", "of the disk that was accepted", func(v *corev1.PersistentVolume) bool {
-		return v.UID == volume.UID && v.Annotations[publish.IdentityAnnotation] == entry.Identity
+		return v.UID == volume.UID && v.Annotations[localpv.IdentityAnnotation] == entry.Identity
 	})
 }

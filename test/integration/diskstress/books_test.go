@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 
-	"stowage.dev/stowage/pkg/local/publish"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
@@ -64,7 +64,7 @@ func (b *books) changed(object any) {
 	if !ok || !slices.Contains(b.classes, volume.Spec.StorageClassName) {
 		return
 	}
-	path := publish.PathOf(volume)
+	path := localpv.PathOf(volume)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if other, ok := b.volumes[path]; ok && other != volume.UID {
@@ -98,14 +98,14 @@ func (b *books) gone(object any) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.volumes, publish.PathOf(volume))
+	delete(b.volumes, localpv.PathOf(volume))
 }
 
 // held says that kubelet has a volume whose claim is about to go, until leave. It returns how many
 // volumes have been recycled.
 func (b *books) held(volume *corev1.PersistentVolume) int {
 	b.mu.Lock()
-	b.slow[publish.PathOf(volume)] = true
+	b.slow[localpv.PathOf(volume)] = true
 	b.mu.Unlock()
 	return b.recycled()
 }
@@ -120,7 +120,7 @@ func (b *books) recycled() int {
 func (b *books) leave(volume *corev1.PersistentVolume) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.freed[publish.PathOf(volume)] = time.Now()
+	b.freed[localpv.PathOf(volume)] = time.Now()
 }
 
 // finish reports.

@@ -16,7 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"stowage.dev/stowage/pkg/local/publish"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
 
 // tenant is a claim in its volume.
@@ -55,7 +55,7 @@ func (s *stress) kubeletFolder(t *tenant) string {
 	if *t.volume.Spec.VolumeMode == corev1.PersistentVolumeBlock {
 		kind = "volumeDevices"
 	}
-	n := s.nodes[t.volume.Annotations[publish.NodeNameAnnotation]]
+	n := s.nodes[t.volume.Annotations[localpv.NodeNameAnnotation]]
 	return n.Path("kubelet/pods", string(t.claim), kind, "kubernetes.io~local-volume", t.volume.Name)
 }
 
@@ -89,7 +89,7 @@ func (s *stress) leave(all bool) {
 		t := s.leaving[0]
 		s.leaving = s.leaving[1:]
 		if !s.holds(t) {
-			s.t.Errorf("volume %s (%s) was cleaned while kubelet had it mounted", t.volume.Name, publish.PathOf(t.volume))
+			s.t.Errorf("volume %s (%s) was cleaned while kubelet had it mounted", t.volume.Name, localpv.PathOf(t.volume))
 		}
 		s.books.leave(t.volume)
 		s.unmount(t)
@@ -106,7 +106,7 @@ func (s *stress) unmount(t *tenant) {
 // write does to a volume what tenants do.
 func (s *stress) write(t *tenant) {
 	s.t.Helper()
-	path := publish.PathOf(t.volume)
+	path := localpv.PathOf(t.volume)
 	if *t.volume.Spec.VolumeMode == corev1.PersistentVolumeBlock {
 		if err := overwrite(path, t.pattern()); err != nil {
 			s.t.Fatal(err)
@@ -133,7 +133,7 @@ func (s *stress) write(t *tenant) {
 // holds says whether a volume still holds what its tenant has written.
 func (s *stress) holds(t *tenant) bool {
 	s.t.Helper()
-	path := publish.PathOf(t.volume)
+	path := localpv.PathOf(t.volume)
 	if *t.volume.Spec.VolumeMode != corev1.PersistentVolumeBlock {
 		path = filepath.Join(path, "some", "where", "data")
 	}
@@ -184,7 +184,7 @@ func freeze(path string) error {
 // checkClean looks whether a volume is as new.
 func (s *stress) checkClean(volume *corev1.PersistentVolume, when string) {
 	s.t.Helper()
-	path := publish.PathOf(volume)
+	path := localpv.PathOf(volume)
 	if *volume.Spec.VolumeMode == corev1.PersistentVolumeBlock {
 		data, err := os.ReadFile(path)
 		if err != nil {

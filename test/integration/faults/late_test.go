@@ -9,7 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"stowage.dev/stowage/pkg/volume/plan"
+	"stowage.dev/stowage/pkg/scheduling/plan"
 	"stowage.dev/stowage/test/integration/fixture"
 )
 

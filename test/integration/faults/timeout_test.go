@@ -11,7 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	configv1 "stowage.dev/stowage/pkg/apis/config/v1"
-	"stowage.dev/stowage/pkg/volume/plan"
+	"stowage.dev/stowage/pkg/scheduling/plan"
 )
 
 // silent is a provisioner that nobody runs.

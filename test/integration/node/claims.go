@@ -11,7 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"stowage.dev/stowage/pkg/local/publish"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
 
 // Claim has a claim bound to the volume of a slot, once that is Available, and returns
@@ -63,14 +63,14 @@ func (n *Node) Delete(volume *corev1.PersistentVolume) {
 // has two volumes is there twice.
 func (n *Node) Published(class string) []string {
 	n.t.Helper()
-	list, err := n.Env.Client.CoreV1().PersistentVolumes().List(n.Env.Context(), metav1.ListOptions{LabelSelector: publish.Selector(n.Name)})
+	list, err := n.Env.Client.CoreV1().PersistentVolumes().List(n.Env.Context(), metav1.ListOptions{LabelSelector: localpv.Selector(n.Name)})
 	if err != nil {
 		n.t.Fatal(err)
 	}
 	var names []string
 	for _, v := range list.Items {
 		if v.Spec.StorageClassName == class {
-			names = append(names, filepath.Base(publish.PathOf(&v)))
+			names = append(names, filepath.Base(localpv.PathOf(&v)))
 		}
 	}
 	slices.Sort(names)

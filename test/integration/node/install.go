@@ -7,8 +7,8 @@ import (
 	"context"
 	"os"
 
-	"stowage.dev/stowage/test/agent"
 	"stowage.dev/stowage/test/cluster"
+	"stowage.dev/stowage/test/provisioners"
 )
 
 // binary is the agent, set by Install before any test runs.
@@ -16,20 +16,20 @@ var binary string
 
 // Install builds the agent and applies its manifests, for fixture.Main.
 func Install(ctx context.Context, c *cluster.Cluster) (stop func(), err error) {
-	if binary, err = agent.Build(ctx, os.Stderr); err != nil {
+	if binary, err = provisioners.Build(ctx, os.Stderr); err != nil {
 		return nil, err
 	}
 	return func() {}, Apply(ctx, c)
 }
 
 // Apply applies the agent's manifests.
-func Apply(ctx context.Context, c *cluster.Cluster) error { return agent.Apply(ctx, c) }
+func Apply(ctx context.Context, c *cluster.Cluster) error { return provisioners.Apply(ctx, c) }
 
 // AllowClass lets agents create volumes of a class. The ConfigMap is every test's, so
 // it is added to and never taken from.
 func (n *Node) AllowClass(class string) {
 	n.t.Helper()
-	if err := agent.AllowClass(n.Env.Context(), n.Env.Client, class); err != nil {
+	if err := provisioners.AllowClass(n.Env.Context(), n.Env.Client, class); err != nil {
 		n.t.Fatal(err)
 	}
 }

@@ -15,11 +15,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"stowage.dev/stowage/pkg/local/publish"
-	"stowage.dev/stowage/test/agent"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/deadline"
 	"stowage.dev/stowage/test/integration/fixture"
+	"stowage.dev/stowage/test/provisioners"
 )
 
 // Node is a node with disks. Its methods fail the test rather than return errors; call
@@ -121,7 +121,7 @@ func (n *Node) login() {
 	n.t.Helper()
 	pod, err := n.process().Login(n.Env.Context())
 	n.t.Cleanup(func() {
-		_ = n.Env.Client.CoreV1().Pods(agent.Namespace).Delete(context.Background(), pod, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
+		_ = n.Env.Client.CoreV1().Pods(provisioners.Namespace).Delete(context.Background(), pod, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
 	})
 	if err != nil {
 		n.t.Fatal(err)
@@ -152,8 +152,8 @@ func (n *Node) Start() {
 func (n *Node) arguments() []string { return n.process().Args() }
 
 // process is how the agent is run.
-func (n *Node) process() agent.Agent {
-	return agent.Agent{Cluster: n.Env.Cluster, Binary: binary, Node: n.Name, Folder: n.Folder}
+func (n *Node) process() provisioners.Agent {
+	return provisioners.Agent{Cluster: n.Env.Cluster, Binary: binary, Node: n.Name, Folder: n.Folder}
 }
 
 // finish ends the agent after the test, and shows its log if the test failed.
@@ -208,7 +208,7 @@ func (n *Node) forget() {
 	ctx, cancel := context.WithTimeout(context.Background(), n.Env.Timeout)
 	defer cancel()
 	client := n.Env.Client.CoreV1().PersistentVolumes()
-	list, err := client.List(ctx, metav1.ListOptions{LabelSelector: publish.Selector(n.Name)})
+	list, err := client.List(ctx, metav1.ListOptions{LabelSelector: localpv.Selector(n.Name)})
 	if err != nil {
 		n.t.Error(err)
 		return

@@ -15,10 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/pkg/local/disk"
-	"stowage.dev/stowage/pkg/local/orphans"
-	"stowage.dev/stowage/pkg/local/publish"
-	"stowage.dev/stowage/test/agent"
+	"stowage.dev/stowage/pkg/controller/orphancleans/rules"
+	"stowage.dev/stowage/pkg/localdisk/disk"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
+	"stowage.dev/stowage/test/provisioners"
 )
 
 // Volume is the newest that is known of the node's volume of a slot; nil if there is
@@ -26,7 +26,7 @@ import (
 func (n *Node) Volume(class, name string) *corev1.PersistentVolume {
 	var found *corev1.PersistentVolume
 	for _, volume := range n.Env.AllPVs() {
-		if publish.Owned(volume, n.Name) && publish.PathOf(volume) == n.PathOf(class, name) {
+		if localpv.Owned(volume, n.Name) && localpv.PathOf(volume) == n.PathOf(class, name) {
 			if found == nil || volume.DeletionTimestamp == nil {
 				found = volume
 			}
@@ -80,12 +80,12 @@ func (n *Node) WaitPage(page int32, what string, is func(*stowage.LocalDiskRepor
 	n.t.Helper()
 	ctx, cancel := context.WithTimeout(n.Env.Context(), n.Env.Timeout)
 	defer cancel()
-	reports, err := agent.NewReports(n.Env.Cluster.RESTConfig())
+	reports, err := provisioners.NewReports(n.Env.Cluster.RESTConfig())
 	if err != nil {
 		n.t.Fatal(err)
 	}
 	name := stowage.PageName(n.Name, page)
-	last, err := agent.WaitReport(ctx, reports, name, is)
+	last, err := provisioners.WaitReport(ctx, reports, name, is)
 	if err == nil {
 		return last
 	}
@@ -114,7 +114,7 @@ func (n *Node) WaitEntry(class, name string, state stowage.EntryState, reason st
 func (n *Node) AllowClean(class, name string) {
 	n.t.Helper()
 	entry := n.WaitEntry(class, name, stowage.EntryCleaning, string(disk.OrphanCleanWaits))
-	if err := n.AnnotateReport(n.Env.Context(), orphans.GrantsAnnotation, entry.Acknowledgement); err != nil {
+	if err := n.AnnotateReport(n.Env.Context(), rules.GrantsAnnotation, entry.Acknowledgement); err != nil {
 		n.t.Fatal(err)
 	}
 }
@@ -131,7 +131,7 @@ func (n *Node) AnnotateReport(ctx context.Context, key, text string) error {
 func (n *Node) report() string {
 	ctx, cancel := context.WithTimeout(context.Background(), n.Env.Timeout)
 	defer cancel()
-	reports, err := agent.NewReports(n.Env.Cluster.RESTConfig())
+	reports, err := provisioners.NewReports(n.Env.Cluster.RESTConfig())
 	if err != nil {
 		return err.Error()
 	}

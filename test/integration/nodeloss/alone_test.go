@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/pkg/local/loss"
+	"stowage.dev/stowage/pkg/controller/nodeloss/rules"
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/integration/fixture"
 	"stowage.dev/stowage/test/integration/node"
@@ -72,7 +72,7 @@ func dryRun(t *testing.T, e *fixture.Env) {
 	}
 	for _, pv := range []*corev1.PersistentVolume{before.pv, free} {
 		now, err := s.Client.CoreV1().PersistentVolumes().Get(s.Context(), pv.Name, metav1.GetOptions{})
-		if err != nil || now.DeletionTimestamp != nil || now.Annotations[loss.MarkAnnotation] != "" {
+		if err != nil || now.DeletionTimestamp != nil || now.Annotations[rules.MarkAnnotation] != "" {
 			t.Errorf("volume %s was touched: %v, %v", pv.Name, now, err)
 		}
 	}
@@ -128,8 +128,8 @@ func budget(t *testing.T, e *fixture.Env) {
 		t.Errorf("claims were released at %v, want two at least", releases)
 	}
 	// On a machine that stood still the third one's time may have come.
-	if len(releases) > 2 && releases[2].Sub(releases[0]) < loss.Window {
-		t.Errorf("claims were released at %v, want no three in %s", releases, loss.Window)
+	if len(releases) > 2 && releases[2].Sub(releases[0]) < rules.Window {
+		t.Errorf("claims were released at %v, want no three in %s", releases, rules.Window)
 	}
 }
 

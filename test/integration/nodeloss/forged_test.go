@@ -13,9 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/pkg/local/publish"
-	"stowage.dev/stowage/test/agent"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/test/integration/fixture"
+	"stowage.dev/stowage/test/provisioners"
 )
 
 // TestForgedIdentity: a node that somebody else has got hold of gives a volume of its own the
@@ -30,7 +30,7 @@ func TestForgedIdentity(t *testing.T) {
 	s.waitTold(s.Namespace, "data-db-0", "VolumeLost", "Keep")
 
 	s.AddNodes(s.Node("b"))
-	forged := s.volumeOf("b", "disk1", before.pv.Annotations[publish.IdentityAnnotation], corev1.PersistentVolumeReclaimDelete)
+	forged := s.volumeOf("b", "disk1", before.pv.Annotations[localpv.IdentityAnnotation], corev1.PersistentVolumeReclaimDelete)
 	s.agent("b")
 	s.report(forged, stowage.EntryMissing)
 	s.waitTold("default", forged.Name, "VolumeLost", before.pv.Name, s.Name("a"), "stowage-provisioner release")
@@ -58,7 +58,7 @@ func TestForgedIdentity(t *testing.T) {
 func TestForgedVolumes(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, fixture.New(t), asks("Release", "1s"), "a")
-	const identity = publish.IdentityAnnotation
+	const identity = localpv.IdentityAnnotation
 	shown, forged := s.SeenPVs()[0], s.volume("a", "disk2", corev1.PersistentVolumeReclaimDelete)
 	kept := s.volume("a", "disk3", corev1.PersistentVolumeReclaimRetain)
 	s.lose("a")
@@ -73,7 +73,7 @@ func TestForgedVolumes(t *testing.T) {
 	var left []string
 	ctx, cancel := context.WithTimeout(s.Context(), s.Timeout)
 	defer cancel()
-	_, err := agent.WaitReport(ctx, s.reports, s.Name("a"), func(report *stowage.LocalDiskReport) bool {
+	_, err := provisioners.WaitReport(ctx, s.reports, s.Name("a"), func(report *stowage.LocalDiskReport) bool {
 		left = nil
 		for _, stone := range report.Spec.Tombstones {
 			left = append(left, stone.Identity)

@@ -12,9 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/pkg/diskreports"
-	"stowage.dev/stowage/test/agent"
+	"stowage.dev/stowage/pkg/localdisk/diskreports"
 	"stowage.dev/stowage/test/integration/fixture"
+	"stowage.dev/stowage/test/provisioners"
 )
 
 // TestHeartbeatMissing: a provisioner that has reported to be ready does not renew its Lease.
@@ -41,7 +41,7 @@ func TestHeartbeatMissing(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(s.Context(), s.Timeout)
 	defer cancel()
-	_, err = agent.WaitReport(ctx, s.reports, node, func(report *stowage.LocalDiskReport) bool {
+	_, err = provisioners.WaitReport(ctx, s.reports, node, func(report *stowage.LocalDiskReport) bool {
 		c := meta.FindStatusCondition(report.Status.Conditions, stowage.ConditionReady)
 		return c != nil && c.Status == metav1.ConditionUnknown && c.Reason == stowage.ReasonNoHeartbeat
 	})

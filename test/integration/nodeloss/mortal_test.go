@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	"stowage.dev/stowage/pkg/apis/controller"
-	"stowage.dev/stowage/pkg/diskreports"
-	"stowage.dev/stowage/pkg/nodeloss"
+	"stowage.dev/stowage/pkg/controller/nodeloss"
+	"stowage.dev/stowage/pkg/localdisk/diskreports"
 )
 
 // mortals are controllers of this process, one after the other. Each dies once its

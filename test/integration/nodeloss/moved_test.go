@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/pkg/local/publish"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/test/integration/fixture"
 	"stowage.dev/stowage/test/integration/node"
 )
@@ -55,8 +55,8 @@ func TestDiskOfALostNode(t *testing.T) {
 			next.MountAt(n.Path("images", "disk1.ext4"), next.PathOf(next.Files, "disk1"))
 			next.Start()
 			after := next.WaitPhase(next.Files, "disk1", corev1.VolumeAvailable)
-			if after.Annotations[publish.IdentityAnnotation] != before.Annotations[publish.IdentityAnnotation] || after.Name == before.Name {
-				t.Errorf("volume %s of disk %s, want another one than %s of disk %s", after.Name, after.Annotations[publish.IdentityAnnotation], before.Name, before.Annotations[publish.IdentityAnnotation])
+			if after.Annotations[localpv.IdentityAnnotation] != before.Annotations[localpv.IdentityAnnotation] || after.Name == before.Name {
+				t.Errorf("volume %s of disk %s, want another one than %s of disk %s", after.Name, after.Annotations[localpv.IdentityAnnotation], before.Name, before.Annotations[localpv.IdentityAnnotation])
 			}
 			if _, err := os.Stat(filepath.Join(next.PathOf(next.Files, "disk1"), "secret")); !os.IsNotExist(err) {
 				t.Errorf("the first user's data is in a volume that is Available: %v", err)
@@ -85,7 +85,7 @@ func TestDiskTakenOut(t *testing.T) {
 	n.WaitPhase(n.Files, "disk2", corev1.VolumeAvailable)
 	s.set("db", 1, func(set *appsv1.StatefulSet) { set.Spec.VolumeClaimTemplates[0].Annotations = asks("Release", "2s") })
 	before := s.waitPlaced("db-0", "data-db-0", nil)
-	slot := filepath.Base(publish.PathOf(before.pv))
+	slot := filepath.Base(localpv.PathOf(before.pv))
 	n.Write(slot, "secret", "of the first pod")
 	n.Unmount(n.PathOf(n.Files, slot))
 	s.waitPlaced("db-0", "data-db-0", before)

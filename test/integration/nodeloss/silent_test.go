@@ -15,10 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/pkg/local/disk"
-	"stowage.dev/stowage/pkg/local/loss"
-	"stowage.dev/stowage/test/agent"
+	"stowage.dev/stowage/pkg/controller/nodeloss/rules"
+	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/test/integration/fixture"
+	"stowage.dev/stowage/test/provisioners"
 )
 
 // agent makes the pod of a node's agent, as the DaemonSet would, which the simulated
@@ -26,7 +26,7 @@ import (
 func (s *site) agent(node string) *corev1.Pod {
 	s.T.Helper()
 	pod := s.Pod("agent").Obj()
-	pod.Namespace, pod.Name, pod.Spec.NodeName = agent.Namespace, s.Name("agent-"+node), s.Name(node)
+	pod.Namespace, pod.Name, pod.Spec.NodeName = provisioners.Namespace, s.Name("agent-"+node), s.Name(node)
 	pod.Labels = map[string]string{"app.kubernetes.io/name": "stowage-provisioner"}
 	pod.Spec.AutomountServiceAccountToken = new(bool)
 	made, err := s.Client.CoreV1().Pods(pod.Namespace).Create(s.Context(), pod, metav1.CreateOptions{})
@@ -61,9 +61,9 @@ func TestAgentThatIsSilent(t *testing.T) {
 	s := newSite(t, fixture.New(t), asks("Release", "1h"), "a") // the delay is never over
 	s.set("db", 1, nil)
 	before := s.waitPlaced("db-0", "data-db-0", nil)
-	mark := func() (m *loss.Mark) {
+	mark := func() (m *rules.Mark) {
 		if v := s.seen(before.pv); v != nil {
-			m = loss.ReadMark(v.Annotations[loss.MarkAnnotation])
+			m = rules.ReadMark(v.Annotations[rules.MarkAnnotation])
 		}
 		return m
 	}
@@ -97,7 +97,7 @@ func TestOutdatedReport(t *testing.T) {
 	s.reportOnly(before.pv, stowage.EntryMissing)
 	s.lose("b")
 	s.waitGone(other, stowage.TombstonePublished)
-	if v := s.seen(before.pv); v == nil || v.Annotations[loss.MarkAnnotation] != "" {
+	if v := s.seen(before.pv); v == nil || v.Annotations[rules.MarkAnnotation] != "" {
 		t.Errorf("the volume counts as lost: %v", v)
 	}
 	if c := s.SeenPVC("data-db-0"); c == nil || c.UID != before.claim.UID || c.DeletionTimestamp != nil {
@@ -122,7 +122,7 @@ func TestAgentThatIsNotThere(t *testing.T) {
 	other := s.volume("b", "disk1", corev1.PersistentVolumeReclaimDelete) // whose end shows that a delay is over
 	s.lose("b")
 	s.waitGone(other, stowage.TombstonePublished)
-	if v := s.seen(before.pv); v == nil || v.DeletionTimestamp != nil || v.Annotations[loss.MarkAnnotation] != "" {
+	if v := s.seen(before.pv); v == nil || v.DeletionTimestamp != nil || v.Annotations[rules.MarkAnnotation] != "" {
 		t.Errorf("the volume was touched: %v", v)
 	}
 	if c := s.SeenPVC("data-db-0"); c == nil || c.UID != before.claim.UID || c.DeletionTimestamp != nil {

@@ -17,12 +17,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/pkg/diskreports"
-	"stowage.dev/stowage/pkg/local/disk"
-	"stowage.dev/stowage/pkg/local/loss"
-	"stowage.dev/stowage/pkg/local/publish"
-	"stowage.dev/stowage/test/agent"
+	"stowage.dev/stowage/pkg/controller/nodeloss/rules"
+	"stowage.dev/stowage/pkg/localdisk/disk"
+	"stowage.dev/stowage/pkg/localdisk/diskreports"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/test/integration/fixture"
+	"stowage.dev/stowage/test/provisioners"
 )
 
 // site is some nodes with local volumes.
@@ -34,7 +34,7 @@ type site struct {
 
 // asks are annotations by which a class or a claim says what it wants.
 func asks(policy, delay string) map[string]string {
-	return map[string]string{loss.PolicyAnnotation: policy, loss.DelayAnnotation: delay}
+	return map[string]string{rules.PolicyAnnotation: policy, rules.DelayAnnotation: delay}
 }
 
 // newSite makes nodes, each with so many volumes, and a class with annotations.
@@ -61,7 +61,7 @@ func newSite(t *testing.T, e *fixture.Env, annotations map[string]string, nodes 
 // delay has the class ask for another delay.
 func (s *site) delay(is string) {
 	s.T.Helper()
-	body := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, loss.DelayAnnotation, is)
+	body := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, rules.DelayAnnotation, is)
 	if _, err := s.Client.StorageV1().StorageClasses().Patch(s.Context(), s.class, types.MergePatchType, body, metav1.PatchOptions{}); err != nil {
 		s.T.Fatal(err)
 	}
@@ -93,13 +93,13 @@ func (s *site) makeVolume(node, name, identity string, policy corev1.PersistentV
 		s.T.Fatal(err)
 	}
 	full := s.Name(node)
-	pv, problem := publish.Volume(publish.Request{
-		Node: publish.Node{Name: full, Hostname: full}, Class: class, Generation: 1,
+	pv, problem := localpv.Volume(localpv.Request{
+		Node: localpv.Node{Name: full, Hostname: full}, Class: class, Generation: 1,
 		Disk: disk.Fact{
 			Key: disk.Key{Class: s.class, Name: name}, HostPath: "/mnt/disks/" + name, Kind: disk.Mount,
 			Identity: disk.Identity(identity), Bytes: 1 << 30,
 		},
-		Offer: publish.Offer{Mode: disk.Filesystem, Labels: map[string]string{"stowage.dev/test": s.Namespace}},
+		Offer: localpv.Offer{Mode: disk.Filesystem, Labels: map[string]string{"stowage.dev/test": s.Namespace}},
 	})
 	if problem != nil {
 		s.T.Fatal(problem)
@@ -219,12 +219,12 @@ func (s *site) fail(node string) {
 func (s *site) waitGone(pv *corev1.PersistentVolume, state stowage.TombstoneState) {
 	s.T.Helper()
 	s.Wait("volume "+pv.Name+" to be removed", func() bool { return s.seen(pv) == nil })
-	report, err := s.reports.Get(s.Context(), pv.Annotations[publish.NodeNameAnnotation], metav1.GetOptions{})
+	report, err := s.reports.Get(s.Context(), pv.Annotations[localpv.NodeNameAnnotation], metav1.GetOptions{})
 	if err != nil {
 		s.T.Fatal(err)
 	}
 	for _, stone := range report.Spec.Tombstones {
-		if stone.VolumeUID == string(pv.UID) && stone.Identity == pv.Annotations[publish.IdentityAnnotation] && stone.State == state &&
+		if stone.VolumeUID == string(pv.UID) && stone.Identity == pv.Annotations[localpv.IdentityAnnotation] && stone.State == state &&
 			report.Labels[stowage.TombstonesLabel] == stowage.TombstonesValue && len(report.OwnerReferences) == 0 {
 			return
 		}
@@ -238,7 +238,7 @@ func (s *site) released(pv *corev1.PersistentVolume) (at time.Time) {
 	s.T.Helper()
 	now, err := s.Client.CoreV1().PersistentVolumes().Get(s.Context(), pv.Name, metav1.GetOptions{})
 	if err == nil && now.UID == pv.UID {
-		if release := loss.ReadRelease(now.Annotations[loss.ReleaseAnnotation]); release != nil {
+		if release := rules.ReadRelease(now.Annotations[rules.ReleaseAnnotation]); release != nil {
 			at = release.At.Truncate(time.Second)
 		}
 		return at
@@ -246,7 +246,7 @@ func (s *site) released(pv *corev1.PersistentVolume) (at time.Time) {
 	if err != nil && !apierrors.IsNotFound(err) {
 		s.T.Fatal(err)
 	}
-	report, err := s.reports.Get(s.Context(), pv.Annotations[publish.NodeNameAnnotation], metav1.GetOptions{})
+	report, err := s.reports.Get(s.Context(), pv.Annotations[localpv.NodeNameAnnotation], metav1.GetOptions{})
 	if err != nil {
 		s.T.Fatal(err)
 	}
@@ -303,7 +303,7 @@ func (s *site) report(pv *corev1.PersistentVolume, state stowage.EntryState) {
 // mark has a volume say how its disk stands.
 func (s *site) mark(pv *corev1.PersistentVolume, mark disk.Mark) {
 	s.T.Helper()
-	body := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, publish.DiskAnnotation, mark)
+	body := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, localpv.DiskAnnotation, mark)
 	if _, err := s.Client.CoreV1().PersistentVolumes().Patch(s.Context(), pv.Name, types.MergePatchType, body, metav1.PatchOptions{}); err != nil {
 		s.T.Fatal(err)
 	}
@@ -312,7 +312,7 @@ func (s *site) mark(pv *corev1.PersistentVolume, mark disk.Mark) {
 // reportOnly has the report alone say how the disk of a volume stands.
 func (s *site) reportOnly(pv *corev1.PersistentVolume, state stowage.EntryState) {
 	s.T.Helper()
-	node := pv.Annotations[publish.NodeNameAnnotation]
+	node := pv.Annotations[localpv.NodeNameAnnotation]
 	report, err := s.reports.Create(s.Context(), &stowage.LocalDiskReport{
 		ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: stowage.LocalDiskReportSpec{NodeName: node, Page: 1},
 	}, metav1.CreateOptions{})
@@ -320,7 +320,7 @@ func (s *site) reportOnly(pv *corev1.PersistentVolume, state stowage.EntryState)
 		report, err = s.reports.Get(s.Context(), node, metav1.GetOptions{})
 	}
 	if err == nil {
-		report.Status.Entries = []stowage.Entry{{Class: s.class, Name: "disk1", State: state, Volume: pv.Name, Identity: pv.Annotations[publish.IdentityAnnotation]}}
+		report.Status.Entries = []stowage.Entry{{Class: s.class, Name: "disk1", State: state, Volume: pv.Name, Identity: pv.Annotations[localpv.IdentityAnnotation]}}
 		_, err = s.reports.UpdateStatus(s.Context(), report, metav1.UpdateOptions{})
 	}
 	if err != nil {
@@ -330,7 +330,7 @@ func (s *site) reportOnly(pv *corev1.PersistentVolume, state stowage.EntryState)
 
 // hosts is the ConfigMap of the agents' policies.
 func (s *site) hosts() map[string]string {
-	configMap, err := s.Client.CoreV1().ConfigMaps(agent.Namespace).Get(s.Context(), "stowage-provisioner-nodes", metav1.GetOptions{})
+	configMap, err := s.Client.CoreV1().ConfigMaps(provisioners.Namespace).Get(s.Context(), "stowage-provisioner-nodes", metav1.GetOptions{})
 	if err != nil {
 		s.T.Fatal(err)
 	}
@@ -342,7 +342,7 @@ func (s *site) waitHost(key, value string) {
 	s.T.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), s.Timeout)
 	defer cancel()
-	watching, err := s.Client.CoreV1().ConfigMaps(agent.Namespace).Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=stowage-provisioner-nodes"})
+	watching, err := s.Client.CoreV1().ConfigMaps(provisioners.Namespace).Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=stowage-provisioner-nodes"})
 	if err != nil {
 		s.T.Fatal(err)
 	}

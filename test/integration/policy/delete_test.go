@@ -10,7 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"stowage.dev/stowage/pkg/local/publish"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 
@@ -78,8 +78,8 @@ func TestDoubtful(t *testing.T) {
 			pv.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{Server: "nfs.example.com", Path: "/"}}
 		}, volumes("spec.local only")},
 		"without a label":       {func(pv *corev1.PersistentVolume) { pv.Labels = nil }, volumes("32 hexadecimal digits")},
-		"without a provisioner": {func(pv *corev1.PersistentVolume) { delete(pv.Annotations, publish.ProvisionedByAnnotation) }, volumes("its own volumes only")},
-		"without a node":        {func(pv *corev1.PersistentVolume) { delete(pv.Annotations, publish.NodeNameAnnotation) }, volumes("its own volumes only")},
+		"without a provisioner": {func(pv *corev1.PersistentVolume) { delete(pv.Annotations, localpv.ProvisionedByAnnotation) }, volumes("its own volumes only")},
+		"without a node":        {func(pv *corev1.PersistentVolume) { delete(pv.Annotations, localpv.NodeNameAnnotation) }, volumes("its own volumes only")},
 		// A node's hostname may change; what was published before must come to its end.
 		"of another hostname": {affinity(builders.Term(builders.In(corev1.LabelHostname, "formerly"))), allowed},
 	}
@@ -103,11 +103,11 @@ func TestWholeLife(t *testing.T) {
 	t.Parallel()
 	pv := published(t, beta)
 	agent := bed.agents[beta].CoreV1().PersistentVolumes()
-	list, err := agent.List(t.Context(), metav1.ListOptions{LabelSelector: publish.Selector(beta)})
+	list, err := agent.List(t.Context(), metav1.ListOptions{LabelSelector: localpv.Selector(beta)})
 	if err != nil || len(list.Items) == 0 {
 		t.Fatalf("listed %d volumes: %v", len(list.Items), err)
 	}
-	watch, err := agent.Watch(t.Context(), metav1.ListOptions{LabelSelector: publish.Selector(beta), ResourceVersion: list.ResourceVersion})
+	watch, err := agent.Watch(t.Context(), metav1.ListOptions{LabelSelector: localpv.Selector(beta), ResourceVersion: list.ResourceVersion})
 	if err != nil {
 		t.Fatal(err)
 	}

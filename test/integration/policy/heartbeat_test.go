@@ -10,7 +10,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"stowage.dev/stowage/pkg/diskreports"
+	"stowage.dev/stowage/pkg/localdisk/diskreports"
 )
 
 // lease is the heartbeat of a node's provisioner.

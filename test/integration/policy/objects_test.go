@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
-	"stowage.dev/stowage/pkg/local/disk"
-	"stowage.dev/stowage/pkg/local/publish"
+	"stowage.dev/stowage/pkg/localdisk/disk"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
 
 // disks counts the disks that volumes were made of, so that each has its name.
@@ -25,8 +25,8 @@ var disks atomic.Int64
 // volume is one that the agent of a node publishes for a new disk.
 func volume(node, hostname string) *corev1.PersistentVolume {
 	name := fmt.Sprintf("disk%d", disks.Add(1))
-	pv, problem := publish.Volume(publish.Request{
-		Node:  publish.Node{Name: node, Hostname: hostname},
+	pv, problem := localpv.Volume(localpv.Request{
+		Node:  localpv.Node{Name: node, Hostname: hostname},
 		Class: &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: class}},
 		Disk: disk.Fact{
 			Key:      disk.Key{Class: class, Name: name},
@@ -35,8 +35,8 @@ func volume(node, hostname string) *corev1.PersistentVolume {
 			Identity: disk.Identity("fs:0f4a:" + name),
 			Bytes:    1 << 30,
 		},
-		Offer:      publish.Offer{Mode: disk.Filesystem},
-		Generation: publish.FirstGeneration,
+		Offer:      localpv.Offer{Mode: disk.Filesystem},
+		Generation: localpv.FirstGeneration,
 	})
 	if problem != nil {
 		panic(problem) // of this file alone

@@ -9,7 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"stowage.dev/stowage/pkg/volume/plan"
+	"stowage.dev/stowage/pkg/scheduling/plan"
 	"stowage.dev/stowage/test/integration/fixture"
 )
 

@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"stowage.dev/stowage/pkg/scheduling/plan"
 	"stowage.dev/stowage/pkg/testing/builders"
-	"stowage.dev/stowage/pkg/volume/plan"
 	"stowage.dev/stowage/test/integration/fixture"
 )
 

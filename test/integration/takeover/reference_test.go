@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"stowage.dev/stowage/pkg/local/disk"
-	"stowage.dev/stowage/pkg/local/publish"
+	"stowage.dev/stowage/pkg/localdisk/disk"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/pkg/testing/builders"
 	"stowage.dev/stowage/test/integration/fixture"
 	"stowage.dev/stowage/test/integration/node"
@@ -39,7 +39,7 @@ func reference(n *node.Node, class, name string, uid bool) *corev1.PersistentVol
 
 // inReferenceForm is a volume as the reference makes it with useNodeNameOnly.
 func inReferenceForm(n *node.Node, class, name string) *builders.PV {
-	b := n.Env.PV(name).Name(publish.ReferenceName(n.Name, disk.Key{Class: class, Name: name})).Class(class).Hostname(n.Name).
+	b := n.Env.PV(name).Name(localpv.ReferenceName(n.Name, disk.Key{Class: class, Name: name})).Class(class).Hostname(n.Name).
 		Capacity("40Mi").ReclaimPolicy(corev1.PersistentVolumeReclaimDelete).ProvisionedBy("local-volume-provisioner-" + n.Name).
 		Source(corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: n.PathOf(class, name)}})
 	if class == n.Blocks {

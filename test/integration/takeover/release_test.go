@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/pkg/local/disk"
-	"stowage.dev/stowage/pkg/local/publish"
+	"stowage.dev/stowage/pkg/localdisk/disk"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/test/integration/fixture"
 	"stowage.dev/stowage/test/integration/node"
 )
@@ -37,7 +37,7 @@ func removeAgentPod(n *node.Node) {
 }
 
 func finalized(pv *corev1.PersistentVolume) bool {
-	return slices.Contains(pv.Finalizers, publish.Finalizer)
+	return slices.Contains(pv.Finalizers, localpv.Finalizer)
 }
 
 // TestRelease: without agents volumes can be let go, and claims keep theirs.
@@ -126,7 +126,7 @@ func TestBack(t *testing.T) {
 		{published, "local-volume-provisioner-" + n.Name + "-" + string(object.UID)},
 	} {
 		pv := live(e, want.pv)
-		if got := pv.Annotations[publish.ProvisionedByAnnotation]; got != want.by || finalized(pv) || pv.Labels[publish.NodeLabel] != "" {
+		if got := pv.Annotations[localpv.ProvisionedByAnnotation]; got != want.by || finalized(pv) || pv.Labels[localpv.NodeLabel] != "" {
 			t.Errorf("volume %s is by %q, with finalizers %q and labels %v", pv.Name, got, pv.Finalizers, pv.Labels)
 		}
 	}
@@ -143,7 +143,7 @@ func TestBack(t *testing.T) {
 		}
 	}
 	for _, before := range []*corev1.PersistentVolume{adopted, published} {
-		if pv := live(e, before); pv.UID != before.UID || !finalized(pv) || pv.Annotations[publish.IdentityAnnotation] == "" {
+		if pv := live(e, before); pv.UID != before.UID || !finalized(pv) || pv.Annotations[localpv.IdentityAnnotation] == "" {
 			t.Errorf("volume %s has finalizers %q and annotations %v", pv.Name, pv.Finalizers, pv.Annotations)
 		}
 	}

@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/pkg/local/disk"
-	"stowage.dev/stowage/pkg/local/publish"
+	"stowage.dev/stowage/pkg/localdisk/disk"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
 
 // What each node has. The last volumes have no claim.
@@ -35,18 +35,18 @@ func claimKey(n, i int) string  { return namespace + "/" + claimName(n, i) }
 func diskName(i int) string     { return fmt.Sprintf("disk-%d", i) }
 func identity(n, i int) string  { return fmt.Sprintf("wwn:%08d%08d", n, i) }
 func volumeName(n, i int) string {
-	return publish.Name(nodeName(n), request(n, i).Disk.Key, publish.FirstGeneration)
+	return localpv.Name(nodeName(n), request(n, i).Disk.Key, localpv.FirstGeneration)
 }
 
 // request is what an agent makes a volume from.
-func request(n, i int) publish.Request {
-	return publish.Request{
-		Node: publish.Node{Name: nodeName(n), Hostname: nodeName(n)}, Class: class, Generation: publish.FirstGeneration,
+func request(n, i int) localpv.Request {
+	return localpv.Request{
+		Node: localpv.Node{Name: nodeName(n), Hostname: nodeName(n)}, Class: class, Generation: localpv.FirstGeneration,
 		Disk: disk.Fact{
 			Key: disk.Key{Class: class.Name, Name: diskName(i)}, HostPath: "/mnt/fast-disks/" + diskName(i), Kind: disk.Mount,
 			Identity: disk.Identity(identity(n, i)), Bytes: capacity,
 		},
-		Offer: publish.Offer{Mode: disk.Filesystem},
+		Offer: localpv.Offer{Mode: disk.Filesystem},
 	}
 }
 
@@ -109,7 +109,7 @@ func podSpec(node, claim string) corev1.PodSpec {
 
 // volume makes a volume, and its claim and pod if it has any.
 func (w *world) volume(ctx context.Context, set *appsv1.StatefulSet, n, i int) error {
-	volume, problem := publish.Volume(request(n, i))
+	volume, problem := localpv.Volume(request(n, i))
 	if problem != nil {
 		return problem
 	}

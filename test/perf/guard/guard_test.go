@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"stowage.dev/stowage/pkg/volume/match"
+	"stowage.dev/stowage/pkg/scheduling/match"
 )
 
 // mostFlat is for the work of a call that must not depend on the size of the cluster. The same

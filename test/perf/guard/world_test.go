@@ -21,10 +21,10 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/volumebinding"
 
-	"stowage.dev/stowage/pkg/plugin/volumetopology"
+	"stowage.dev/stowage/pkg/scheduling/match"
+	"stowage.dev/stowage/pkg/scheduling/volumecache"
+	"stowage.dev/stowage/pkg/scheduling/volumetopology"
 	"stowage.dev/stowage/pkg/testing/builders"
-	"stowage.dev/stowage/pkg/volume/match"
-	"stowage.dev/stowage/pkg/volumecache"
 	"stowage.dev/stowage/test/perf/loadmodel/idle"
 )
 

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"stowage.dev/stowage/test/cluster"
-	"stowage.dev/stowage/test/perf/local/agent"
 	"stowage.dev/stowage/test/perf/local/figures"
 	"stowage.dev/stowage/test/perf/local/fleet"
+	"stowage.dev/stowage/test/perf/local/provisioner"
 	"stowage.dev/stowage/test/perf/page"
 	"stowage.dev/stowage/test/perf/parts"
 )
@@ -88,8 +88,8 @@ func measure(ctx context.Context, run *parts.Run) error {
 }
 
 // onSite measures with one agent.
-func (b *bench) onSite(ctx context.Context, do func(*agent.Site) error) (err error) {
-	site, err := agent.Open(ctx, agent.Config{Binaries: b.binaries, Agent: b.agent, Progress: parts.Progress})
+func (b *bench) onSite(ctx context.Context, do func(*provisioner.Site) error) (err error) {
+	site, err := provisioner.Open(ctx, provisioner.Config{Binaries: b.binaries, Agent: b.agent, Progress: parts.Progress})
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (b *bench) onSite(ctx context.Context, do func(*agent.Site) error) (err err
 }
 
 func (b *bench) latency(ctx context.Context, c page.Circumstances) error {
-	return b.onSite(ctx, func(site *agent.Site) error {
+	return b.onSite(ctx, func(site *provisioner.Site) error {
 		appearing, releasing, err := site.Latencies(ctx, b.Number("disks"))
 		if err != nil {
 			return err
@@ -110,7 +110,7 @@ func (b *bench) latency(ctx context.Context, c page.Circumstances) error {
 }
 
 func (b *bench) resting(ctx context.Context, c page.Circumstances) error {
-	return b.onSite(ctx, func(site *agent.Site) error {
+	return b.onSite(ctx, func(site *provisioner.Site) error {
 		r, err := site.Resting(ctx, volumes, resting)
 		if err != nil {
 			return err
@@ -122,7 +122,7 @@ func (b *bench) resting(ctx context.Context, c page.Circumstances) error {
 }
 
 func (b *bench) wiping(ctx context.Context, c page.Circumstances) error {
-	return b.onSite(ctx, func(site *agent.Site) error {
+	return b.onSite(ctx, func(site *provisioner.Site) error {
 		w, err := site.Wiping(ctx)
 		if err != nil {
 			return err

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	_ "stowage.dev/stowage/pkg/apis/config/scheme" // VolumeTopologyArgs
-	"stowage.dev/stowage/pkg/plugin/volumetopology"
+	"stowage.dev/stowage/pkg/scheduling/volumetopology"
 )
 
 var (

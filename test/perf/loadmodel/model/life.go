@@ -13,7 +13,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"stowage.dev/stowage/pkg/volume/plan"
+	"stowage.dev/stowage/pkg/scheduling/plan"
 	"stowage.dev/stowage/test/perf/loadmodel/idle"
 )
 

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"stowage.dev/stowage/pkg/plugin/volumetopology"
+	"stowage.dev/stowage/pkg/scheduling/volumetopology"
 	"stowage.dev/stowage/test/perf/loadmodel/idle"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/prometheus/procfs"
 
-	"stowage.dev/stowage/pkg/local/publish"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/test/perf/local/figures"
 )
 
@@ -56,7 +56,7 @@ func selectors(arm figures.Arm) []string {
 	switch arm {
 	case figures.Filtered:
 		for n := range nodes {
-			all = append(all, publish.Selector(nodeName(n)))
+			all = append(all, localpv.Selector(nodeName(n)))
 		}
 	case figures.All:
 		all = make([]string, watchingAll)

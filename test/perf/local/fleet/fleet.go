@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/flowcontrol"
 
-	"stowage.dev/stowage/pkg/local/disk"
-	"stowage.dev/stowage/pkg/local/publish"
+	"stowage.dev/stowage/pkg/localdisk/disk"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/perf/local/figures"
 )
@@ -90,13 +90,13 @@ func (s *site) makeVolumes(ctx context.Context) error {
 	s.names = make([]string, nodes*volumesPerNode)
 	return s.each(ctx, len(s.names), func(ctx context.Context, i int) error {
 		node, name := nodeName(i%nodes), fmt.Sprintf("disk-%d", i/nodes)
-		volume, problem := publish.Volume(publish.Request{
-			Node: publish.Node{Name: node, Hostname: node}, Class: class, Generation: time.Now().Unix(),
+		volume, problem := localpv.Volume(localpv.Request{
+			Node: localpv.Node{Name: node, Hostname: node}, Class: class, Generation: time.Now().Unix(),
 			Disk: disk.Fact{
 				Key: disk.Key{Class: class.Name, Name: name}, HostPath: "/mnt/fast-disks/" + name, Kind: disk.Mount,
 				Identity: disk.Identity(fmt.Sprintf("fs:%032x:/", i)), Bytes: 100 << 30,
 			},
-			Offer: publish.Offer{Mode: disk.Filesystem},
+			Offer: localpv.Offer{Mode: disk.Filesystem},
 		})
 		if problem != nil {
 			return problem

@@ -1,0 +1,192 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package layers
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Module is the path that the product's own imports begin with.
+const Module = "stowage.dev/stowage"
+
+// Check holds the files against the layers and the bans and returns a sentence for each
+// breach, ordered and without repetitions. It leaves transitive imports to CheckDeps.
+func Check(files []File, packages []Package, bans []Ban) []string {
+	c := checker{packages: packages}
+	for _, f := range files {
+		c.checkLayer(f)
+		if !f.Test() {
+			c.checkOwnImports(f)
+			c.checkPure(f)
+		}
+		c.checkFixtures(f)
+		for _, ban := range bans {
+			c.checkBan(f, ban)
+		}
+	}
+	slices.Sort(c.breaches)
+	return slices.Compact(c.breaches)
+}
+
+// CheckDeps returns a breach for each of deps, the import paths of everything that layer 0
+// depends on, that layer 0 must not.
+func CheckDeps(deps []string) []string {
+	var breaches []string
+	for _, dep := range deps {
+		if inAny(dep, pureBannedDeps) {
+			breaches = append(breaches, fmt.Sprintf("layer 0 depends on %s, through one of its imports", dep))
+		}
+	}
+	return breaches
+}
+
+type checker struct {
+	packages []Package
+	breaches []string
+}
+
+func (c *checker) breach(format string, args ...any) {
+	c.breaches = append(c.breaches, fmt.Sprintf(format, args...))
+}
+
+// checkLayer reports a package of the product without a layer.
+func (c *checker) checkLayer(f File) {
+	if !inAny(f.Path, []string{"cmd", "pkg"}) {
+		return
+	}
+	if _, _, ok := c.find(f.Package()); !ok {
+		c.breach("%s has no layer: add it in hack/layers/table.go", f.Package())
+	}
+}
+
+// checkOwnImports reports imports within the product that do not go down.
+func (c *checker) checkOwnImports(f File) {
+	from, fromLayer, ok := c.find(f.Package())
+	if !ok {
+		return
+	}
+	for _, imported := range f.Imports {
+		target, own := strings.CutPrefix(imported, Module+"/")
+		if !own {
+			continue
+		}
+		to, toLayer, ok := c.find(target)
+		switch {
+		case !ok:
+			if inAny(target, []string{"cmd", "pkg"}) {
+				continue // reported by checkLayer
+			}
+			c.breach("%s imports %s: the product does not import its tests and tools", f.Path, target)
+		case to == from, toLayer == Keys, toLayer == Fixture: // checkFixtures
+		case fromLayer == Pure && toLayer == Pure:
+		case fromLayer <= Leaf:
+			c.breach("%s imports %s: leaves import nothing of the product outside %s", f.Path, target, from)
+		case fromLayer == Pure:
+			c.breach("%s imports %s: layer 0 imports layer 0 only", f.Path, target)
+		case toLayer == fromLayer:
+			c.breach("%s imports %s sideways: both are in layer %d", f.Path, target, fromLayer)
+		case toLayer > fromLayer:
+			c.breach("%s imports %s: imports go down, not from layer %d to %d", f.Path, target, fromLayer, toLayer)
+		}
+	}
+}
+
+// checkPure reports what layer 0 takes from outside the product.
+func (c *checker) checkPure(f File) {
+	if _, layer, ok := c.find(f.Package()); !ok || layer != Pure {
+		return
+	}
+	for _, imported := range f.Imports {
+		switch {
+		case inAny(imported, []string{Module}): // checkOwnImports
+		case isStd(imported):
+			if inAny(imported, pureBannedStd) {
+				c.breach("%s imports %s: layer 0 decides from its arguments alone", f.Path, imported)
+			}
+		case !inAny(imported, pureAllowed):
+			c.breach("%s imports %s: layer 0 imports the standard library, %s only", f.Path, imported, strings.Join(pureAllowed, ", "))
+		}
+	}
+	for _, use := range f.Clock {
+		c.breach("%s:%d uses %s: layer 0 gets the time as an argument", f.Path, use.Line, use.Name)
+	}
+}
+
+// checkFixtures reports fixtures in what is not a test.
+func (c *checker) checkFixtures(f File) {
+	if f.Test() || inAny(f.Path, fixtureUsers) {
+		return
+	}
+	from, _, _ := c.find(f.Package())
+	for _, imported := range f.Imports {
+		target, own := strings.CutPrefix(imported, Module+"/")
+		to, layer, ok := c.find(target)
+		if own && ok && layer == Fixture && to != from {
+			c.breach("%s imports %s: fixtures are for test files and test/", f.Path, target)
+		}
+	}
+}
+
+func (c *checker) checkBan(f File, ban Ban) {
+	if f.Test() && !ban.Tests || !placed(f.Package(), ban.On, true) || placed(f.Package(), ban.But, false) {
+		return
+	}
+	for _, imported := range f.Imports {
+		if inAny(imported, ban.Imports) {
+			c.breach("%s: %s must not be imported: %s", f.Path, imported, ban.Why)
+		}
+	}
+}
+
+// find returns the folder of the entry that a package is covered by, and its layer.
+func (c *checker) find(pkg string) (folder string, layer Layer, ok bool) {
+	for _, r := range c.packages {
+		if folder, ok := within(pkg, r.Path); ok {
+			return folder, r.Layer, true
+		}
+	}
+	return "", 0, false
+}
+
+// placed tells whether a package lies in one of the places, and otherwise where there are
+// none.
+func placed(pkg string, places []string, otherwise bool) bool {
+	if len(places) == 0 {
+		return otherwise
+	}
+	return slices.ContainsFunc(places, func(place string) bool {
+		_, ok := within(pkg, place)
+		return ok
+	})
+}
+
+// within tells whether pkg is, or lies below, a folder that matches pattern, whose *
+// elements stand for any one element, and returns that folder.
+func within(pkg, pattern string) (folder string, ok bool) {
+	have, want := strings.Split(pkg, "/"), strings.Split(pattern, "/")
+	if len(have) < len(want) {
+		return "", false
+	}
+	for i, element := range want {
+		if element != "*" && element != have[i] {
+			return "", false
+		}
+	}
+	return strings.Join(have[:len(want)], "/"), true
+}
+
+// inAny tells whether path is, or lies below, one of the folders.
+func inAny(path string, folders []string) bool {
+	return slices.ContainsFunc(folders, func(folder string) bool {
+		return path == folder || strings.HasPrefix(path, folder+"/")
+	})
+}
+
+// isStd tells the standard library from the rest as the go command does: a domain has a dot.
+func isStd(imported string) bool {
+	first, _, _ := strings.Cut(imported, "/")
+	return !strings.Contains(first, ".")
+}

@@ -1,0 +1,123 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package layers
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// File is one Go file, whatever its build constraints.
+type File struct {
+	// Path is relative to the module, with slashes: pkg/scheduling/match/assign.go.
+	Path    string
+	Imports []string
+	// Clock are the uses of the clock, such as "time.Now", with their lines. Imports of
+	// time under another name count; a dot import is reported as "time.*".
+	Clock []Use
+}
+
+// Use is a mention of a name on a line.
+type Use struct {
+	Name string
+	Line int
+}
+
+// Package is the package of the file, relative to the module.
+func (f File) Package() string { return path.Dir(f.Path) }
+
+// Test tells whether only `go test` compiles the file.
+func (f File) Test() bool { return strings.HasSuffix(f.Path, "_test.go") }
+
+// ReadTree reads the imports of every Go file of the module in root. Folders that the go
+// command ignores are left out, and nested modules.
+//
+// It reads the files rather than asking `go list`, which sees only one platform's, and lets
+// `go test` know what its cached result depends on.
+func ReadTree(root string) ([]File, error) {
+	var files []File
+	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if name != root && ignored(name, d.Name()) {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(name, ".go") {
+			return nil
+		}
+		rel, err := filepath.Rel(root, name)
+		if err != nil {
+			return err
+		}
+		source, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		f, err := parse(filepath.ToSlash(rel), source)
+		files = append(files, f)
+		return err
+	})
+	return files, err
+}
+
+// ignored tells whether the go command passes the folder over.
+func ignored(name, base string) bool {
+	if base == "vendor" || base == "testdata" || strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_") {
+		return true
+	}
+	_, err := os.Stat(filepath.Join(name, "go.mod"))
+	return err == nil
+}
+
+func parse(name string, source []byte) (File, error) {
+	positions := token.NewFileSet()
+	syntax, err := parser.ParseFile(positions, name, source, parser.SkipObjectResolution)
+	if err != nil {
+		return File{}, fmt.Errorf("parse %s: %w", name, err)
+	}
+	f := File{Path: name}
+	clock := "" // what the file calls package time
+	for _, spec := range syntax.Imports {
+		imported, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			return File{}, fmt.Errorf("parse import of %s: %w", name, err)
+		}
+		f.Imports = append(f.Imports, imported)
+		if imported != "time" {
+			continue
+		}
+		clock = "time"
+		if spec.Name != nil {
+			clock = spec.Name.Name
+		}
+		if clock == "." {
+			f.Clock = append(f.Clock, Use{"time.*", positions.Position(spec.Pos()).Line})
+		}
+	}
+	ast.Inspect(syntax, func(n ast.Node) bool {
+		selector, ok := n.(*ast.SelectorExpr)
+		if !ok {
+			return true
+		}
+		from, ok := selector.X.(*ast.Ident)
+		if ok && clock != "" && from.Name == clock && slices.Contains(pureBannedClock, selector.Sel.Name) {
+			f.Clock = append(f.Clock, Use{"time." + selector.Sel.Name, positions.Position(selector.Pos()).Line})
+		}
+		return true
+	})
+	return f, nil
+}

@@ -1,0 +1,144 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package layers checks the product's layout: which package is in which layer, and what a
+// layer may import. Imports go to lower layers only, so that the code that decides (layer 0)
+// can be read, tested and fuzzed without the code that acts. This file has all rules; a test
+// checks the source tree against them.
+package layers
+
+// Layer is the distance of a package from the pure core.
+type Layer int
+
+// The layers, from the top. Imports go to lower numbers, and in layers 2 to 5 never to another
+// package of the same number.
+const (
+	Wiring  Layer = 5 // commands: flags and wiring
+	Serving Layer = 4 // secure serving, health checks, leader election
+	Adapter Layer = 3 // scheduler plugin, extender protocol
+	Acting  Layer = 2 // writes to the API or to disks
+	Cache   Layer = 1 // informers, indexes, reservations
+	Pure    Layer = 0 // decides, without clock, client or disk
+
+	// Leaf packages import nothing of the product outside their own folder. Every layer but
+	// Pure may import them.
+	Leaf Layer = -1
+	// Keys are the label, annotation and finalizer keys, which every layer may import.
+	Keys Layer = -2
+	// Fixture packages are for tests, and are leaves otherwise.
+	Fixture Layer = -3
+)
+
+// Package gives a layer to a package and everything below its folder.
+type Package struct {
+	// Path is relative to the module. A * stands for one element: cmd/* has each command as a
+	// package of its own.
+	Path  string
+	Layer Layer
+}
+
+// Packages returns the layers of the product's packages. The first entry that covers a package
+// counts. A package below cmd or pkg that none covers fails the test: add it here.
+func Packages() []Package {
+	return []Package{
+		{"cmd/*", Wiring},
+
+		{"pkg/server", Serving},
+
+		{"pkg/scheduling/volumetopology", Adapter},
+		{"pkg/scheduling/extender", Adapter},
+		{"pkg/scheduling/binder", Acting},
+		{"pkg/scheduling/volumecache", Cache},
+		{"pkg/scheduling/*", Pure},
+
+		{"pkg/localdisk/provisioner", Acting},
+		{"pkg/localdisk/migrate", Acting},
+		{"pkg/localdisk/device", Acting},
+		{"pkg/localdisk/diskrecord", Cache},
+		{"pkg/localdisk/diskreports", Cache},
+		{"pkg/localdisk/*", Pure},
+
+		{"pkg/controller/*/rules", Pure},
+		{"pkg/controller/*", Acting},
+
+		{"pkg/apis/wellknown", Keys},
+		{"pkg/apis", Leaf},
+		{"pkg/metrics", Leaf},
+		{"pkg/logkeys", Leaf},
+
+		{"pkg/testing/*", Fixture},
+	}
+}
+
+// Ban keeps an import out of a part of the tree. Imports are prefixes of whole path elements:
+// k8s.io/client-go covers k8s.io/client-go/kubernetes. Test files are exempt unless Tests.
+type Ban struct {
+	Imports []string
+	// On is where the ban holds: paths as in Package; none means everywhere.
+	On []string
+	// But lists the places that are exempt, as in Package.
+	But   []string
+	Tests bool
+	// Why ends the sentence "must not be imported: ...".
+	Why string
+}
+
+// Bans returns what no layer number can say.
+func Bans() []Ban {
+	return []Ban{
+		{
+			Imports: []string{"k8s.io/kubernetes"},
+			But:     []string{"cmd/scheduler", "pkg/apis/config/scheme", "test", "hack"},
+			Why:     "plugins are written against k8s.io/kube-scheduler/framework; only cmd/scheduler and pkg/apis/config/scheme meet the scheduler itself",
+		},
+		{
+			Imports: []string{"k8s.io/kube-scheduler/framework"},
+			But:     []string{"cmd", "pkg/scheduling/volumetopology", "test", "hack"},
+			Why:     "only plugins know the scheduling framework, so that everything below them serves the extender and the command line too",
+		},
+		{
+			Imports: []string{"k8s.io/client-go/kubernetes", "k8s.io/client-go/dynamic", "k8s.io/client-go/rest"},
+			On:      []string{"pkg/scheduling/volumecache"},
+			Why:     "layer 1 reads through informers and listers; writing is for layer 2",
+		},
+		{
+			Imports: []string{"net/http"},
+			On:      []string{"pkg/scheduling/binder"},
+			Why:     "the binder talks to the API server through its clientset alone",
+		},
+		{
+			Imports: []string{"k8s.io/api", "k8s.io/client-go"},
+			On:      []string{"pkg/localdisk/device"},
+			Why:     "devices and mounts know nothing of Kubernetes",
+		},
+		{
+			Imports: []string{"github.com/google/go-cmp"},
+			But:     []string{"test"},
+			Why:     "go-cmp panics on what it cannot compare: it is for tests",
+		},
+		{
+			Imports: []string{"github.com/stretchr/testify", "github.com/onsi/ginkgo", "github.com/onsi/gomega"},
+			Tests:   true,
+			Why:     "tests are written with the standard library and go-cmp",
+		},
+	}
+}
+
+// Layer 0 may import, besides other packages of layer 0, the standard library without
+// pureBannedStd, and pureAllowed; and among all that these depend on, nothing of
+// pureBannedDeps. (k8s.io/api itself depends on klog and net, so only direct imports can be
+// held to the stricter rule.)
+var (
+	pureAllowed = []string{
+		"k8s.io/api",
+		"k8s.io/apimachinery",
+		"k8s.io/component-helpers/scheduling/corev1/nodeaffinity",
+	}
+	pureBannedStd  = []string{"context", "crypto/rand", "log", "math/rand", "net", "os", "runtime", "syscall"}
+	pureBannedDeps = []string{"k8s.io/client-go"}
+	// Durations are values; asking what time it is, or waiting, is not for layer 0.
+	pureBannedClock = []string{"After", "AfterFunc", "NewTicker", "NewTimer", "Now", "Since", "Sleep", "Tick", "Until"}
+)
+
+// Fixtures may be imported by test files, and by everything below these folders.
+var fixtureUsers = []string{"test"}

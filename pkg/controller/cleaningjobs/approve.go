@@ -1,0 +1,125 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cleaningjobs
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"stowage.dev/stowage/pkg/apis/provisioner"
+	"stowage.dev/stowage/pkg/localdisk/cleanjob"
+	"stowage.dev/stowage/pkg/localdisk/disk"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
+)
+
+// verdict is what to do about a request: make the order's Job, wait, or refuse.
+type verdict struct {
+	order        cleanjob.Order
+	settings     cleanjob.Settings
+	wait, refuse *disk.Problem
+}
+
+// approve gathers what a request is judged by, and judges it. The volume is asked for
+// anew: by the informer's word a disk could be cleaned that is in use by now.
+func (c *Controller) approve(ctx context.Context, r cleanjob.Request) (verdict, error) {
+	config, problem := c.configuration()
+	if problem != nil {
+		return verdict{wait: problem}, nil
+	}
+	if !config.UseJobForCleaning {
+		return verdict{refuse: disk.Problemf(cleanjob.NotAsked, "useJobForCleaning is off in ConfigMap %s/%s", c.Namespace, c.ConfigMap)}, nil
+	}
+	settings, problem := c.common(config)
+	if problem != nil {
+		return verdict{wait: problem}, nil
+	}
+	volume, err := c.volume(ctx, r, config)
+	if err != nil {
+		return verdict{}, err
+	}
+	order, problem := cleanjob.Approve(r, volume, classOf(config, volume))
+	return verdict{order: order, settings: settings, refuse: problem}, nil
+}
+
+// configuration is the agents', or why there is none.
+func (c *Controller) configuration() (*provisioner.Config, *disk.Problem) {
+	configMap, err := c.settings.Core().V1().ConfigMaps().Lister().ConfigMaps(c.Namespace).Get(c.ConfigMap)
+	if err != nil {
+		return nil, disk.Problemf(badConfig, "there is no ConfigMap %s/%s, which has the agents' configuration", c.Namespace, c.ConfigMap)
+	}
+	config, err := provisioner.Parse(configMap.Data)
+	if err != nil {
+		return nil, disk.Problemf(badConfig, "ConfigMap %s/%s is not valid: %v", c.Namespace, c.ConfigMap, err)
+	}
+	return config, nil
+}
+
+// common is what all Jobs have in common, or why it is not known. Their image is that of
+// the agents, unless another one is configured.
+func (c *Controller) common(config *provisioner.Config) (cleanjob.Settings, *disk.Problem) {
+	settings := cleanjob.Settings{Namespace: c.Namespace, Image: c.Image, Tolerations: config.JobTolerations}
+	daemonSet, err := c.agents.Apps().V1().DaemonSets().Lister().DaemonSets(c.Namespace).Get(c.DaemonSet)
+	if err == nil {
+		settings.PullSecrets = daemonSet.Spec.Template.Spec.ImagePullSecrets
+		if container := agentOf(daemonSet.Spec.Template.Spec.Containers); container != nil && c.Image == "" {
+			settings.Image, settings.PullPolicy = container.Image, container.ImagePullPolicy
+		}
+	}
+	if settings.Image == "" {
+		return settings, disk.Problemf(noImage, "Jobs run the agents' image, and there is no DaemonSet %s/%s that names it", c.Namespace, c.DaemonSet)
+	}
+	return settings, nil
+}
+
+// agentOf is the agent's container among those of its pod.
+func agentOf(containers []corev1.Container) *corev1.Container {
+	for i := range containers {
+		if containers[i].Name == "provisioner" {
+			return &containers[i]
+		}
+	}
+	if len(containers) == 0 {
+		return nil
+	}
+	return &containers[0]
+}
+
+// volume is the volume that a request is for, if there is one of its node.
+func (c *Controller) volume(ctx context.Context, r cleanjob.Request, config *provisioner.Config) (*disk.Volume, error) {
+	if r.Volume == "" {
+		return nil, nil
+	}
+	pv, err := c.Client.CoreV1().PersistentVolumes().Get(ctx, r.Volume, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) || err == nil && !localpv.Owned(pv, r.Node) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("get volume %s: %w", r.Volume, err)
+	}
+	directories := map[string]string{}
+	for _, class := range config.Classes {
+		directories[class.Name] = class.HostDir
+	}
+	volume, problem := localpv.VolumeOf(pv, directories)
+	if problem != nil {
+		return nil, nil
+	}
+	return &volume, nil
+}
+
+// classOf is what the configuration says of a volume's class; nil if nothing.
+func classOf(config *provisioner.Config, volume *disk.Volume) *cleanjob.Class {
+	for i := range config.Classes {
+		if class := &config.Classes[i]; volume != nil && class.Name == volume.Key.Class {
+			return &cleanjob.Class{
+				HostDir: class.HostDir, DeviceCommand: class.BlockCleaner.Command(), FilesCommand: class.FilesystemCleaner.Command(), Timeout: class.CleanTimeout,
+			}
+		}
+	}
+	return nil
+}

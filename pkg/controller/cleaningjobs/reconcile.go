@@ -1,0 +1,258 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cleaningjobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/localdisk/cleanjob"
+	"stowage.dev/stowage/pkg/localdisk/disk"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
+	"stowage.dev/stowage/pkg/logkeys"
+	"stowage.dev/stowage/pkg/metrics"
+)
+
+// Reasons of answers, besides those of package cleanjob.
+const (
+	earlierAttempt  disk.Reason = "EarlierAttempt"       // is still at work
+	badConfig       disk.Reason = "ConfigurationInvalid" // the agents' ConfigMap
+	noImage         disk.Reason = "NoImage"              // nothing says what Jobs are to run
+	cannotCreateJob disk.Reason = "CannotCreateJob"
+	beingDeleted    disk.Reason = "JobBeingDeleted"
+)
+
+// reconcile answers all requests of a node.
+func (c *Controller) reconcile(ctx context.Context, node string) error {
+	first, requests := c.requests(node)
+	var answers []stowage.CleaningJob
+	var problems error
+	for _, path := range slices.Sorted(maps.Keys(requests)) {
+		if len(answers) == stowage.MaxJobs {
+			break
+		}
+		request := requests[path]
+		answer, err := c.answer(ctx, request, prior(first, request))
+		problems = errors.Join(problems, err)
+		answers = append(answers, answer)
+	}
+	if first != nil {
+		problems = errors.Join(problems, c.tell(ctx, first, answers))
+	}
+	return errors.Join(problems, c.deleteAll(ctx, c.overdue(node, requests)))
+}
+
+// requests are those of all pages of a node's report, by path, with its first page.
+func (c *Controller) requests(node string) (first *stowage.LocalDiskReport, requests map[string]cleanjob.Request) {
+	requests = map[string]cleanjob.Request{}
+	for page := int32(1); page <= stowage.MaxPages; page++ {
+		object, found, err := c.ReportInformer.GetStore().GetByKey(stowage.PageName(node, page))
+		report, ok := object.(*stowage.LocalDiskReport)
+		if err != nil || !found || !ok || report.Spec.NodeName != node {
+			continue
+		}
+		if page == 1 {
+			first = report
+		}
+		for i := range report.Status.Entries {
+			e := &report.Status.Entries[i]
+			if e.Cleaning == nil || e.Cleaning.Request == nil || e.Path == "" {
+				continue
+			}
+			asked := e.Cleaning.Request
+			requests[e.Path] = cleanjob.Request{
+				Node: node, Key: disk.Key{Class: e.Class, Name: e.Name}, Path: e.Path, Volume: e.Volume,
+				VolumeUID: asked.VolumeUID, Identity: disk.Identity(asked.Identity), Attempt: asked.Attempt, Step: asked.Step,
+			}
+		}
+	}
+	return first, requests
+}
+
+// prior is what the report says of a request already; zero if nothing.
+func prior(first *stowage.LocalDiskReport, r cleanjob.Request) stowage.CleaningJob {
+	if first != nil {
+		for _, job := range first.Status.Jobs {
+			if job.Path == r.Path && job.Attempt == r.Attempt {
+				return job
+			}
+		}
+	}
+	return stowage.CleaningJob{Path: r.Path, Attempt: r.Attempt}
+}
+
+// answer does the one thing that is to be done about a request, and says how it stands
+// then, also after an error.
+func (c *Controller) answer(ctx context.Context, r cleanjob.Request, before stowage.CleaningJob) (stowage.CleaningJob, error) {
+	seen := c.seen(r)
+	name := cleanjob.Name(r.VolumeUID, r.Attempt)
+	switch cleanjob.Decide(r, cleanjob.Answered{Final: before.Final(), Made: before.Job != ""}, seen) {
+	case cleanjob.Follow:
+		return follow(before, seen.Job(name), seen.Of(name)), nil
+	case cleanjob.Miss:
+		return c.miss(ctx, before)
+	case cleanjob.Clear:
+		waits := disk.Problemf(earlierAttempt, "a Job of an earlier attempt, or its pod, has not ended")
+		return answered(before, stowage.CleaningJobWaiting, waits), c.deleteAll(ctx, seen.Others(name))
+	case cleanjob.Begin:
+		return c.begin(ctx, r, before)
+	default:
+		return before, nil
+	}
+}
+
+// seen are the Jobs and pods of a volume, on the node that asks: an agent has no say in
+// those of other nodes, whatever volume it names.
+func (c *Controller) seen(r cleanjob.Request) cleanjob.Seen {
+	return cleanjob.Seen{
+		Jobs: onNode(of[*batchv1.Job](c.jobs, byVolume, r.VolumeUID), r.Node),
+		Pods: onNode(of[*corev1.Pod](c.pods, byVolume, r.VolumeUID), r.Node),
+	}
+}
+
+func onNode[T metav1.Object](objects []T, node string) []T {
+	return slices.DeleteFunc(objects, func(o T) bool { return o.GetLabels()[localpv.NodeLabel] != localpv.NodeHash(node) })
+}
+
+func of[T any](informer cache.SharedIndexInformer, index, value string) []T {
+	objects, err := informer.GetIndexer().ByIndex(index, value)
+	if err != nil {
+		return nil // there is such an index
+	}
+	var found []T
+	for _, object := range objects {
+		if one, ok := object.(T); ok {
+			found = append(found, one)
+		}
+	}
+	return found
+}
+
+// follow is how a request stands that has its Job.
+func follow(before stowage.CleaningJob, job *batchv1.Job, pods []*corev1.Pod) stowage.CleaningJob {
+	standing := cleanjob.Look(job, pods)
+	if standing.State == cleanjob.Running && job.DeletionTimestamp != nil {
+		standing.Problem = disk.Problemf(beingDeleted, "somebody has deleted the Job")
+	}
+	before.Job = job.Name
+	if standing.Step != "" {
+		before.Step = standing.Step
+	}
+	return answered(before, stowage.CleaningJobState(standing.State), standing.Problem)
+}
+
+// miss makes sure that a Job is gone which was there.
+func (c *Controller) miss(ctx context.Context, before stowage.CleaningJob) (stowage.CleaningJob, error) {
+	job, err := c.Client.BatchV1().Jobs(c.Namespace).Get(ctx, before.Job, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		return follow(before, job, nil), nil
+	case !apierrors.IsNotFound(err):
+		return before, fmt.Errorf("get Job %s: %w", before.Job, err)
+	}
+	return answered(before, stowage.CleaningJobFailed, disk.Problemf(cleanjob.JobGone, "somebody has deleted the Job before it had ended")), nil
+}
+
+// begin makes the Job of a request that is in order.
+func (c *Controller) begin(ctx context.Context, r cleanjob.Request, before stowage.CleaningJob) (stowage.CleaningJob, error) {
+	verdict, err := c.approve(ctx, r)
+	switch {
+	case err != nil:
+		return before, err
+	case verdict.wait != nil:
+		return answered(before, stowage.CleaningJobWaiting, verdict.wait), nil
+	case verdict.refuse != nil:
+		klog.FromContext(ctx).Info("Refused to make a cleaning Job", logkeys.Node, klog.KRef("", r.Node), "path", r.Path, logkeys.Reason, verdict.refuse.Error())
+		return answered(before, stowage.CleaningJobRefused, verdict.refuse), nil
+	}
+	job := verdict.order.Job(verdict.settings)
+	made, err := c.Client.BatchV1().Jobs(c.Namespace).Create(ctx, job, metav1.CreateOptions{})
+	if err == nil {
+		metrics.CountCleaningJobCreated()
+	}
+	if apierrors.IsAlreadyExists(err) { // the informer is behind
+		made, err = c.Client.BatchV1().Jobs(c.Namespace).Get(ctx, job.Name, metav1.GetOptions{})
+	}
+	if err != nil {
+		return answered(before, stowage.CleaningJobWaiting, disk.Problemf(cannotCreateJob, "%v", err)), fmt.Errorf("create Job %s: %w", job.Name, err)
+	}
+	klog.FromContext(ctx).V(2).Info("Made a cleaning Job", "job", klog.KObj(made), logkeys.Node, klog.KRef("", r.Node), "path", r.Path, logkeys.Volume, klog.KRef("", r.Volume))
+	return follow(before, made, nil), nil
+}
+
+// answered is an answer as it is from now on.
+func answered(before stowage.CleaningJob, state stowage.CleaningJobState, problem *disk.Problem) stowage.CleaningJob {
+	now := before
+	now.State, now.Reason, now.Message = state, "", ""
+	if problem != nil {
+		now.Reason, now.Message = string(problem.Reason), problem.Message
+	}
+	if now.State != before.State || now.Reason != before.Reason || now.Since == nil {
+		now.Since = new(metav1.Now())
+	}
+	return stowage.FitJob(now)
+}
+
+// overdue are the Jobs of a node that nobody has asked for in a while.
+func (c *Controller) overdue(node string, requests map[string]cleanjob.Request) []*batchv1.Job {
+	wanted := map[string]bool{}
+	for _, r := range requests {
+		wanted[cleanjob.Name(r.VolumeUID, r.Attempt)] = true
+	}
+	var overdue []*batchv1.Job
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before, now := c.abandoned[node], map[types.UID]time.Time{}
+	for _, job := range of[*batchv1.Job](c.jobs, byNode, localpv.NodeHash(node)) {
+		if wanted[job.Name] || cleanjob.Ended(job) {
+			continue
+		}
+		since, known := before[job.UID]
+		if !known {
+			since = time.Now()
+		}
+		now[job.UID] = since
+		if left := abandonedFor - time.Since(since); left > 0 {
+			c.queue.AddAfter(node, left)
+			continue
+		}
+		overdue = append(overdue, job)
+	}
+	if c.abandoned[node] = now; len(now) == 0 {
+		delete(c.abandoned, node)
+	}
+	return overdue
+}
+
+// deleteAll deletes Jobs, which stay until their pods are gone.
+func (c *Controller) deleteAll(ctx context.Context, jobs []*batchv1.Job) error {
+	var problems error
+	for _, job := range jobs {
+		if job.DeletionTimestamp != nil {
+			continue
+		}
+		err := c.Client.BatchV1().Jobs(c.Namespace).Delete(ctx, job.Name, metav1.DeleteOptions{
+			Preconditions: &metav1.Preconditions{UID: &job.UID}, PropagationPolicy: new(metav1.DeletePropagationForeground),
+		})
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			problems = errors.Join(problems, fmt.Errorf("delete Job %s: %w", job.Name, err))
+			continue
+		}
+		klog.FromContext(ctx).V(2).Info("Deleted a cleaning Job that nobody asks for", "job", klog.KObj(job))
+	}
+	return problems
+}

@@ -1,0 +1,161 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeloss
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/controller/nodeloss/rules"
+	"stowage.dev/stowage/pkg/localdisk/diskreports"
+	"stowage.dev/stowage/pkg/testing/builders"
+)
+
+// TestReleaseOnStaleCaches: the informers show that a claim is to be released, and that it is
+// made again. What the API server has counts, when the release is written down and when the
+// claim is deleted; what was written down is taken back.
+func TestReleaseOnStaleCaches(t *testing.T) {
+	t.Parallel()
+	soon := classOf(rules.Release)
+	soon.Annotations[rules.DelayAnnotation] = "2h"
+	owner := func(change func(*corev1.Pod)) *corev1.Pod {
+		pod := builders.MakePod("p").UID("pod").Obj()
+		pod.Namespace, pod.OwnerReferences = "default", []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "r", UID: "r", Controller: new(true)}}
+		change(pod)
+		return pod
+	}
+	scaled, going, other := setOf(nil)[0], setOf(nil)[0], setOf(nil)[0]
+	scaled.Spec.Replicas = new(int32)
+	going.DeletionTimestamp, going.Finalizers = &metav1.Time{Time: time.Now()}, []string{"foregroundDeletion"}
+	other.Spec.Selector.MatchLabels = map[string]string{"app": "other"}
+	for name, tc := range map[string]struct {
+		class   *storagev1.StorageClass
+		set     *appsv1.StatefulSet
+		pod     *corev1.Pod // of a generic ephemeral claim
+		byClaim bool        // the claim says that it is made again
+		release bool
+	}{
+		"the claim says so itself":            {class: classOf(rules.Release), byClaim: true, release: true},
+		"the claim does, the class keeps it":  {class: classOf(rules.Keep), byClaim: true},
+		"nothing has changed":                 {class: classOf(rules.Release), set: setOf(nil)[0], release: true},
+		"the class asks to keep claims":       {class: classOf(rules.Keep), set: setOf(nil)[0]},
+		"nobody can read what the class asks": {class: classOf("keep"), set: setOf(nil)[0]},
+		"the class asks for a longer delay":   {class: soon, set: setOf(nil)[0]},
+		"the class is gone":                   {set: setOf(nil)[0]},
+		"the set has no such pod any more":    {class: classOf(rules.Release), set: scaled},
+		"the set is on its way out":           {class: classOf(rules.Release), set: going},
+		"the set was made anew for others":    {class: classOf(rules.Release), set: other},
+		"the set is gone":                     {class: classOf(rules.Release)},
+		"the pod is there":                    {class: classOf(rules.Release), pod: owner(func(*corev1.Pod) {}), release: true},
+		"the pod has no controller any more":  {class: classOf(rules.Release), pod: owner(func(p *corev1.Pod) { p.OwnerReferences = nil })},
+		"the pod is gone":                     {class: classOf(rules.Release), pod: owner(func(p *corev1.Pod) { p.Name = "other" })},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, g, _ := lostClaim()
+			objects := []runtime.Object{g.volume, g.claim}
+			if tc.class != nil {
+				objects = append(objects, tc.class)
+			}
+			if tc.set != nil {
+				tc.set.Namespace = "default"
+				objects = append(objects, tc.set)
+			}
+			want := []string{"patch persistentvolumes", "delete persistentvolumeclaims"}
+			if tc.pod != nil {
+				objects = append(objects, tc.pod)
+				want[1] = "delete pods"
+				g.claim.OwnerReferences = []metav1.OwnerReference{{Kind: "Pod", Name: "p", UID: "pod", Controller: new(true)}}
+				g.Claim.Maker = &rules.Maker{Name: "p", UID: "pod", ByPod: true}
+				g.Pods = []rules.Pod{{Namespace: "default", Name: "p", UID: "pod"}}
+			}
+			if tc.byClaim {
+				g.Claim.Maker = &rules.Maker{ByClaim: true}
+			}
+			client := fake.NewClientset(objects...)
+			c.Client = client
+			if err := c.confirm(t.Context(), g, toBegin); (err == nil) != tc.release || err != nil && !errors.Is(err, errAgain) {
+				t.Errorf("confirmed: %v, want it to be released: %t", err, tc.release)
+			}
+			if err := c.act(t.Context(), g, toBegin); (err == nil) != tc.release || err != nil && !errors.Is(err, errAgain) {
+				t.Errorf("released: %v, want it to be: %t", err, tc.release)
+			}
+			if !tc.release {
+				want[1] = want[0] // the release is taken back
+			}
+			if got := writes(client); !slices.Equal(got, want) || (len(c.released) > 0) != tc.release {
+				t.Errorf("wrote %q, want %q; counted %v", got, want, c.released)
+			}
+		})
+	}
+}
+
+// TestNoVolumeGoesWithoutTombstone: whatever the informer shows, the API server has it.
+func TestNoVolumeGoesWithoutTombstone(t *testing.T) {
+	t.Parallel()
+	report := func(uid string) *stowage.LocalDiskReport {
+		r := &stowage.LocalDiskReport{
+			TypeMeta:   metav1.TypeMeta{APIVersion: stowage.SchemeGroupVersion.String(), Kind: "LocalDiskReport"},
+			ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: stowage.LocalDiskReportSpec{NodeName: "a", Page: 1},
+		}
+		erect(r, stowage.Tombstone{Identity: "wwn:1", VolumeUID: uid})
+		return r
+	}
+	unlabelled := report("old")
+	unlabelled.Labels = nil
+	missing := &metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound,
+	}
+	for name, tc := range map[string]struct {
+		code   int
+		answer any
+		want   error
+	}{
+		"it is there":                     {http.StatusOK, report("old"), nil},
+		"it is of another volume":         {http.StatusOK, report("new"), errAgain},
+		"agents would not find it":        {http.StatusOK, unlabelled, errAgain},
+		"somebody has deleted the report": {http.StatusNotFound, missing, errAgain},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(tc.code)
+				_ = json.NewEncoder(w).Encode(tc.answer) // a reader that has left is told nothing
+			}))
+			defer server.Close()
+			reports, err := diskreports.NewClient(&rest.Config{Host: server.URL})
+			if err != nil {
+				t.Fatal(err)
+			}
+			volume := oursOf("pv", "a", "wwn:1")
+			volume.UID = "old"
+			c := &Controller{Config: Config{Reports: reports}}
+			g := &gathered{volume: volume, node: "a"}
+			for _, do := range []rules.Action{rules.Remove, rules.LetGo} {
+				if tc.want == nil {
+					if err := c.confirmBuried(t.Context(), g); err != nil {
+						t.Error(err)
+					}
+				} else if err := c.confirm(t.Context(), g, rules.Decision{Do: do, Cause: rules.NodeGone}); !errors.Is(err, tc.want) {
+					t.Errorf("%s: %v, want %v", do, err, tc.want)
+				}
+			}
+		})
+	}
+}

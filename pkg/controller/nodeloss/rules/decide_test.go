@@ -1,0 +1,430 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules_test
+
+import (
+	"maps"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"stowage.dev/stowage/pkg/controller/nodeloss/rules"
+	"stowage.dev/stowage/pkg/localdisk/disk"
+)
+
+var now = time.Date(2026, 11, 22, 12, 0, 0, 500, time.UTC)
+
+func ago(d time.Duration) time.Time { return now.Add(-d) }
+
+// gone is a volume with a claim of a StatefulSet, whose node has been gone for ten
+// minutes, and which is to be released after five.
+func gone(change ...func(*rules.Facts)) *rules.Facts {
+	f := &rules.Facts{
+		Now:    now,
+		Volume: rules.Volume{Phase: disk.PhaseBound, Policy: disk.Delete, Identity: "wwn:1", Claimed: true, ClaimUID: "claim", Finalized: true},
+		Node:   rules.Gone, ReportedAt: ago(time.Hour), AgentSince: ago(time.Hour),
+		Mark:  &rules.Mark{Cause: rules.NodeGone, Since: ago(10 * time.Minute)},
+		Claim: &rules.Claim{UID: "claim", Bound: true, Maker: &rules.Maker{UID: "set"}},
+		Terms: rules.Terms{Release: true, Delay: 5 * time.Minute},
+	}
+	for _, c := range change {
+		c(f)
+	}
+	return f
+}
+
+func begun(f *rules.Facts) { f.Release = &rules.Began{ClaimUID: "claim", At: ago(time.Second)} }
+func begunLongAgo(f *rules.Facts) {
+	f.Release = &rules.Began{ClaimUID: "claim", At: ago(rules.Leeway + time.Second)}
+}
+func deleting(f *rules.Facts) { f.Claim.Deleting = true }
+func unclaimed(f *rules.Facts) {
+	f.Claim, f.Volume.Phase = nil, disk.PhaseReleased
+}
+
+func missing(f *rules.Facts) {
+	f.Node, f.Disk, f.Volume.Mark, f.Mark.Cause = rules.Ready, rules.DiskMissing, disk.MarkMissing, rules.MissingDisk
+}
+
+func pod(name string, change ...func(*rules.Pod)) func(*rules.Facts) {
+	return func(f *rules.Facts) {
+		p := rules.Pod{Name: name, UID: name, Placed: true, Controlled: true, Created: ago(time.Hour)}
+		for _, c := range change {
+			c(&p)
+		}
+		f.Pods = append(f.Pods, p)
+	}
+}
+
+func TestDecide(t *testing.T) {
+	t.Parallel()
+	type answer struct {
+		Do    rules.Action
+		State rules.State
+		Pods  []string
+	}
+	for name, tc := range map[string]struct {
+		facts *rules.Facts
+		want  answer
+	}{
+		"a node that is there has lost nothing":           {gone(func(f *rules.Facts) { f.Node, f.Mark = rules.Ready, nil }), answer{Do: rules.None}},
+		"nor has one that is not ready":                   {gone(func(f *rules.Facts) { f.Node, f.Mark, f.Disk = rules.NotReady, nil, rules.DiskMissing }), answer{Do: rules.None}},
+		"the moment is written down first":                {gone(func(f *rules.Facts) { f.Mark = nil }), answer{Do: rules.MarkLost, State: rules.Waiting}},
+		"a node that came back loses nothing":             {gone(func(f *rules.Facts) { f.Node = rules.Ready }), answer{Do: rules.Unmark}},
+		"not ready is back, too":                          {gone(func(f *rules.Facts) { f.Node = rules.NotReady }), answer{Do: rules.Unmark}},
+		"back before its claim was deleted":               {gone(begun, func(f *rules.Facts) { f.Node = rules.Ready }), answer{Do: rules.Unmark}},
+		"back, unseen, and gone again: the delay is anew": {gone(func(f *rules.Facts) { f.ReportedAt = ago(time.Minute) }), answer{Do: rules.MarkLost, State: rules.Waiting}},
+		"a report from the future says nothing yet":       {gone(func(f *rules.Facts) { f.ReportedAt = ago(-time.Minute) }), answer{Do: rules.Begin, State: rules.Releasing}},
+		"a disk that was missing before its node went":    {gone(func(f *rules.Facts) { f.Mark.Cause = rules.MissingDisk }), answer{Do: rules.MarkLost, State: rules.Waiting}},
+		"out of service, then gone: one loss":             {gone(func(f *rules.Facts) { f.Mark.Cause = rules.NodeOutOfService }), answer{Do: rules.Begin, State: rules.Releasing}},
+		"a mark from the future is none":                  {gone(func(f *rules.Facts) { f.Mark.Since = ago(-time.Minute) }), answer{Do: rules.MarkLost, State: rules.Waiting}},
+		"the delay is not over":                           {gone(func(f *rules.Facts) { f.Mark.Since = ago(5*time.Minute - 1) }), answer{State: rules.Waiting}},
+		"the delay is over":                               {gone(func(f *rules.Facts) { f.Mark.Since = ago(5 * time.Minute) }), answer{Do: rules.Begin, State: rules.Releasing}},
+		"kept by policy":                                  {gone(func(f *rules.Facts) { f.Terms.Release = false }), answer{State: rules.Kept}},
+		"kept, since nobody knows what is asked for":      {gone(func(f *rules.Facts) { f.Terms.Problem = "bad" }), answer{State: rules.Invalid}},
+		"nobody makes it again":                           {gone(func(f *rules.Facts) { f.Claim.Maker = nil }), answer{State: rules.NotRecreatable}},
+		"the budget is spent":                             {gone(func(f *rules.Facts) { f.Exhausted = true }), answer{State: rules.Throttled}},
+		"what was begun just now needs no budget":         {gone(begun, func(f *rules.Facts) { f.Exhausted = true }), answer{Do: rules.DeleteClaim, State: rules.Releasing}},
+		"what was begun long ago needs it anew":           {gone(begunLongAgo, func(f *rules.Facts) { f.Exhausted = true }), answer{State: rules.Throttled}},
+		"and is written down anew":                        {gone(begunLongAgo), answer{Do: rules.Begin, State: rules.Releasing}},
+		"a release of a time to come, too":                {gone(begun, func(f *rules.Facts) { f.Release.At = ago(-time.Minute) }), answer{Do: rules.Begin, State: rules.Releasing}},
+		"a release of another claim is none of this":      {gone(begun, func(f *rules.Facts) { f.Release.ClaimUID = "old" }), answer{Do: rules.Begin, State: rules.Releasing}},
+		"somebody deletes the claim":                      {gone(deleting), answer{State: rules.SomebodyElse}},
+		"somebody deletes the claim, which pods use":      {gone(deleting, pod("p")), answer{State: rules.SomebodyElse}},
+		"the claim goes":                                  {gone(begun, deleting), answer{State: rules.Releasing}},
+		"the claim is bound elsewhere":                    {gone(func(f *rules.Facts) { f.Claim.Bound = false }), answer{State: rules.SomebodyElse}},
+		"the claim is being bound":                        {gone(func(f *rules.Facts) { f.Volume.Phase = disk.PhaseAvailable }), answer{State: rules.SomebodyElse}},
+		"the pod of an ephemeral claim goes by itself":    {gone(func(f *rules.Facts) { f.Claim.Maker.Leaving = true }), answer{State: rules.SomebodyElse}},
+		"pods stay until the claim is deleted":            {gone(begun, pod("p")), answer{Do: rules.DeleteClaim, State: rules.Releasing}},
+		"then those that are made anew go":                {gone(begun, deleting, pod("p"), pod("q", func(p *rules.Pod) { p.Controlled = false })), answer{rules.DeletePods, rules.Releasing, []string{"p"}}},
+		"pending ones, too, when the claim is gone":       {gone(begun, unclaimed, pod("p", func(p *rules.Pod) { p.Placed = false })), answer{rules.DeletePods, rules.Releasing, []string{"p"}}},
+		"even if the node is back":                        {gone(begun, unclaimed, pod("p"), func(f *rules.Facts) { f.Node = rules.Ready }), answer{rules.DeletePods, rules.Releasing, []string{"p"}}},
+		"a pod of later stays":                            {gone(begun, unclaimed, pod("p", func(p *rules.Pod) { p.Created = now })), answer{Do: rules.Bury, State: rules.Removing}},
+		"a pod stays whose claim was made again":          {gone(begun, unclaimed, pod("p"), func(f *rules.Facts) { f.Successor = true }), answer{Do: rules.Bury, State: rules.Removing}},
+		"a kubelet that is there ends its pods itself": {gone(begun, deleting, pod("p", func(p *rules.Pod) { p.Deleting = true }), func(f *rules.Facts) {
+			f.Node, f.Disk, f.Volume.Mark, f.Mark.Cause = rules.Ready, rules.DiskMissing, disk.MarkMissing, rules.MissingDisk
+		}), answer{State: rules.Releasing}},
+		"one that is gone does not": {gone(begun, deleting, pod("p", func(p *rules.Pod) { p.Deleting = true })), answer{rules.DeletePods, rules.Releasing, []string{"p"}}},
+		"a missing disk that a lone pod uses": {gone(pod("p", func(p *rules.Pod) { p.Controlled = false }), func(f *rules.Facts) {
+			f.Node, f.Disk, f.Volume.Mark, f.Mark.Cause = rules.Ready, rules.DiskMissing, disk.MarkMissing, rules.MissingDisk
+		}), answer{State: rules.NotRecreatable}},
+		"a failing disk": {gone(func(f *rules.Facts) {
+			f.Node, f.Disk, f.Volume.Mark, f.Mark.Cause = rules.Ready, rules.DiskFailing, disk.MarkFailing, rules.FailingDisk
+		}), answer{Do: rules.Begin, State: rules.Releasing}},
+		"a failing disk of a claim that is kept": {gone(func(f *rules.Facts) {
+			f.Node, f.Disk, f.Volume.Mark, f.Mark.Cause, f.Terms.Release = rules.Ready, rules.DiskFailing, disk.MarkFailing, rules.FailingDisk, false
+		}), answer{State: rules.Kept}},
+		"a replaced disk": {gone(func(f *rules.Facts) {
+			f.Node, f.Disk, f.Volume.Mark, f.Mark.Cause = rules.Ready, rules.DiskReplaced, disk.MarkReplaced, rules.MissingDisk
+		}), answer{Do: rules.Begin, State: rules.Releasing}},
+		"a missing disk, says an agent that is not there": {gone(begun, missing, func(f *rules.Facts) { f.AgentSince = time.Time{} }), answer{Do: rules.Unmark}},
+		"a missing disk, says one that has just begun":    {gone(missing, func(f *rules.Facts) { f.AgentSince = ago(time.Minute) }), answer{Do: rules.MarkLost, State: rules.Waiting}},
+		"a missing disk, says one that was there before":  {gone(missing, func(f *rules.Facts) { f.AgentSince = ago(10 * time.Minute) }), answer{Do: rules.Begin, State: rules.Releasing}},
+		"a missing disk, and the volume does not say so":  {gone(begun, missing, func(f *rules.Facts) { f.Volume.Mark = disk.Unmarked }), answer{Do: rules.Unmark}},
+		"a missing disk that may be there again":          {gone(begun, missing, func(f *rules.Facts) { f.Volume.Mark = disk.MarkUnproven }), answer{Do: rules.Unmark}},
+		"a missing disk of a volume without a claim":      {gone(unclaimed, missing, func(f *rules.Facts) { f.Volume.Mark = disk.Unmarked }), answer{Do: rules.Bury, State: rules.Removing}},
+		"an agent of the future says nothing yet":         {gone(missing, func(f *rules.Facts) { f.AgentSince = ago(-time.Minute) }), answer{Do: rules.Begin, State: rules.Releasing}},
+		"a node that is gone needs no agent":              {gone(func(f *rules.Facts) { f.AgentSince = time.Time{} }), answer{Do: rules.Begin, State: rules.Releasing}},
+		"released: the tombstone comes first":             {gone(unclaimed), answer{Do: rules.Bury, State: rules.Removing}},
+		"released under a policy to keep claims":          {gone(unclaimed, func(f *rules.Facts) { f.Terms.Release = false }), answer{Do: rules.Bury, State: rules.Removing}},
+		"then the volume":                                 {gone(unclaimed, func(f *rules.Facts) { f.Buried = true }), answer{Do: rules.Remove, State: rules.Removing}},
+		"then its finalizer":                              {gone(unclaimed, func(f *rules.Facts) { f.Buried, f.Volume.Deleting = true, true }), answer{Do: rules.LetGo, State: rules.Removing}},
+		"which is the agent's where there is one": {gone(unclaimed, func(f *rules.Facts) {
+			f.Buried, f.Volume.Deleting = true, true
+			f.Node, f.Disk, f.Mark.Cause = rules.Ready, rules.DiskMissing, rules.MissingDisk
+		}), answer{State: rules.Removing}},
+		"deleted by hand, with its tombstone removed":    {gone(unclaimed, func(f *rules.Facts) { f.Volume.Deleting = true }), answer{Do: rules.Bury, State: rules.Removing}},
+		"the claim is gone, and the volume not released": {gone(func(f *rules.Facts) { f.Claim = nil }), answer{State: rules.SomebodyElse}},
+		"kept by hand for a claim that is not there":     {gone(func(f *rules.Facts) { f.Claim, f.Volume.Phase = nil, disk.PhaseAvailable }), answer{State: rules.SomebodyElse}},
+		"nobody's": {gone(func(f *rules.Facts) { f.Claim, f.Volume.Phase, f.Volume.Claimed = nil, disk.PhaseAvailable, false }), answer{Do: rules.Bury, State: rules.Removing}},
+		"nobody's, of policy Retain": {gone(func(f *rules.Facts) {
+			f.Claim, f.Volume.Phase, f.Volume.Claimed, f.Volume.Policy = nil, disk.PhaseAvailable, false, disk.Retain
+		}), answer{Do: rules.Bury, State: rules.Removing}},
+		"of policy Retain": {gone(unclaimed, func(f *rules.Facts) { f.Volume.Policy = disk.Retain }), answer{State: rules.Retained}},
+		"of policy Retain, deleted by its administrator": {gone(unclaimed, func(f *rules.Facts) { f.Volume.Policy, f.Volume.Deleting = disk.Retain, true }), answer{Do: rules.Bury, State: rules.Removing}},
+		"failed": {gone(unclaimed, func(f *rules.Facts) { f.Volume.Phase = disk.PhaseOfFailed }), answer{State: rules.SomebodyElse}},
+		"failed, and deleted by its administrator":    {gone(unclaimed, func(f *rules.Facts) { f.Volume.Phase, f.Volume.Deleting = disk.PhaseOfFailed, true }), answer{Do: rules.Bury, State: rules.Removing}},
+		"nobody could know its disk again":            {gone(unclaimed, func(f *rules.Facts) { f.Volume.Identity = "" }), answer{State: rules.Unidentified}},
+		"another node has a disk of that identity":    {gone(unclaimed, func(f *rules.Facts) { f.Elsewhere = "b" }), answer{State: rules.Unidentified}},
+		"another node has got its disk since":         {gone(unclaimed, func(f *rules.Facts) { f.Elsewhere, f.Buried = "b", true }), answer{Do: rules.Remove, State: rules.Removing}},
+		"nor once more, when the claim is released":   {gone(unclaimed, begun, func(f *rules.Facts) { f.Terms.Delay = time.Hour }), answer{Do: rules.Bury, State: rules.Removing}},
+		"nothing is removed before the delay is over": {gone(unclaimed, func(f *rules.Facts) { f.Mark.Since = ago(time.Minute) }), answer{State: rules.Waiting}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := rules.Decide(tc.facts)
+			got := answer{Do: d.Do, State: d.State}
+			for _, p := range d.Pods {
+				got.Pods = append(got.Pods, p.Name)
+			}
+			if tc.want.Do == "" {
+				tc.want.Do = rules.None
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("decision (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestWhoIsWaitedFor: a volume that waits for somebody says for whom, unless that takes but a
+// moment.
+func TestWhoIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	kept := func(f *rules.Facts) { f.Claim, f.Volume.Phase = nil, disk.PhaseAvailable }
+	leaving := func(f *rules.Facts) {
+		f.Claim.Maker = &rules.Maker{Name: "cache-0", UID: "p", ByPod: true, Leaving: true}
+	}
+	for name, tc := range map[string]struct {
+		facts *rules.Facts
+		state rules.State
+		want  string // empty: nobody is told
+	}{
+		"reserved by hand":                    {gone(kept, func(f *rules.Facts) { f.Volume.ClaimUID = "" }), rules.SomebodyElse, "claimRef"},
+		"somebody binds it":                   {gone(kept), rules.SomebodyElse, ""},
+		"its claim is gone this very moment":  {gone(func(f *rules.Facts) { f.Claim = nil }), rules.SomebodyElse, ""},
+		"its phase is Failed":                 {gone(unclaimed, func(f *rules.Facts) { f.Volume.Phase = disk.PhaseOfFailed }), rules.SomebodyElse, "administrator"},
+		"somebody has deleted its claim":      {gone(deleting), rules.SomebodyElse, "somebody has deleted"},
+		"its claim is bound to another":       {gone(func(f *rules.Facts) { f.Claim.Bound = false }), rules.SomebodyElse, "PersistentVolume controller"},
+		"its claim goes with a pod":           {gone(leaving), rules.SomebodyElse, "pod cache-0"},
+		"with a pod that this controller has": {gone(leaving, begun), rules.Releasing, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := rules.Decide(tc.facts)
+			if d.State != tc.state || !strings.Contains(d.Message, tc.want) || tc.want == "" && d.Message != "" {
+				t.Errorf("%s, and waits %q; want %s, %q", d.State, d.Message, tc.state, tc.want)
+			}
+		})
+	}
+}
+
+func TestTerms(t *testing.T) {
+	t.Parallel()
+	defaults := rules.Terms{Delay: 5 * time.Minute}
+	ask := func(object string, pairs ...string) rules.Asked {
+		a := rules.Asked{Object: object, Annotations: map[string]string{}}
+		for i := 0; i < len(pairs); i += 2 {
+			a.Annotations[pairs[i]] = pairs[i+1]
+		}
+		return a
+	}
+	const policy, delay = rules.PolicyAnnotation, rules.DelayAnnotation
+	for name, tc := range map[string]struct {
+		class, claim rules.Asked
+		want         rules.Terms
+	}{
+		"nobody says anything":            {want: defaults},
+		"the class does":                  {class: ask("class", policy, "Release", delay, "1h"), want: rules.Terms{Release: true, Delay: time.Hour}},
+		"the claim wins":                  {class: ask("class", policy, "Release", delay, "1h"), claim: ask("claim", policy, "Keep", delay, "1s"), want: rules.Terms{Delay: time.Second}},
+		"each of the two for itself":      {class: ask("class", policy, "Release"), claim: ask("claim", delay, "2m"), want: rules.Terms{Release: true, Delay: 2 * time.Minute}},
+		"a word that is not known":        {class: ask("class fast", policy, "release"), want: rules.Terms{Delay: rules.MaxDelay, Problem: `class fast has stowage.dev/node-loss="release", allowed is Keep or Release`}},
+		"no duration":                     {claim: ask("claim x", policy, "Release", delay, "5"), want: rules.Terms{Release: false, Delay: rules.MaxDelay, Problem: `claim x has stowage.dev/node-loss-delay="5", allowed is a duration of 1s to 8760h0m0s, such as 5m`}},
+		"too short":                       {claim: ask("claim x", delay, "0s"), want: rules.Terms{Delay: rules.MaxDelay, Problem: `claim x has stowage.dev/node-loss-delay="0s", allowed is a duration of 1s to 8760h0m0s, such as 5m`}},
+		"the claim does not mend a class": {class: ask("class", policy, "x"), claim: ask("claim", policy, "Release"), want: rules.Terms{Delay: rules.MaxDelay, Problem: `class has stowage.dev/node-loss="x", allowed is Keep or Release`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(tc.want, rules.TermsOf(defaults, tc.class, tc.claim)); diff != "" {
+				t.Errorf("terms (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestRecreatable: what a claim says of itself.
+func TestRecreatable(t *testing.T) {
+	t.Parallel()
+	said := func(value string) map[string]string { return map[string]string{rules.RecreatableAnnotation: value} }
+	for name, tc := range map[string]struct {
+		annotations map[string]string
+		yes         bool
+		hindrance   string
+	}{
+		"nothing":             {annotations: map[string]string{rules.PolicyAnnotation: "Release"}},
+		"yes":                 {annotations: said("true"), yes: true},
+		"no":                  {annotations: said("false"), hindrance: "is false"},
+		"yes, in other words": {annotations: said("True"), hindrance: `has stowage.dev/node-loss-recreatable="True", allowed is true or false`},
+		"nothing, with a key": {annotations: said(""), hindrance: `="", allowed is`},
+		"much":                {annotations: said(strings.Repeat("é", 1000)), hindrance: `é…", allowed is`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			yes, hindrance := rules.Recreatable(tc.annotations)
+			if yes != tc.yes || (hindrance == "") != (tc.hindrance == "") || !strings.Contains(hindrance, tc.hindrance) {
+				t.Errorf("%t, %q; want %t, %q", yes, hindrance, tc.yes, tc.hindrance)
+			}
+		})
+	}
+}
+
+// TestAfterRelease: all that a release leads to, without a change of what is known.
+func TestAfterRelease(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		facts *rules.Facts
+		pods  []string
+		state rules.State
+		says  string
+	}{
+		"the volume goes":                              {facts: gone(), state: rules.Removing},
+		"with the pods that are made again":            {facts: gone(pod("a"), pod("b", func(p *rules.Pod) { p.Controlled = false })), pods: []string{"a"}, state: rules.Removing},
+		"not with those that end by themselves":        {facts: gone(missing, pod("a", func(p *rules.Pod) { p.Deleting = true })), state: rules.Removing},
+		"the volume stays by its policy":               {facts: gone(func(f *rules.Facts) { f.Volume.Policy = disk.Retain }), state: rules.Retained},
+		"the volume stays without an identity":         {facts: gone(func(f *rules.Facts) { f.Volume.Identity = "" }), state: rules.Unidentified},
+		"the volume stays as its disk is elsewhere":    {facts: gone(func(f *rules.Facts) { f.Elsewhere = "node b has it" }), state: rules.Unidentified, says: "node b has it"},
+		"also if the release waits for the budget yet": {facts: gone(func(f *rules.Facts) { f.Exhausted = true }), state: rules.Removing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			before := *tc.facts
+			claim := *tc.facts.Claim
+			pods, then := rules.AfterRelease(tc.facts)
+			var names []string
+			for _, p := range pods {
+				names = append(names, p.Name)
+			}
+			if diff := cmp.Diff(tc.pods, names); diff != "" {
+				t.Errorf("pods (-want +got):\n%s", diff)
+			}
+			if then.State != tc.state || then.Message != tc.says {
+				t.Errorf("%s %q, want %s %q", then.State, then.Message, tc.state, tc.says)
+			}
+			if diff := cmp.Diff(before, *tc.facts); diff != "" || claim != *tc.facts.Claim {
+				t.Errorf("the facts were changed: %s", diff)
+			}
+		})
+	}
+}
+
+// TestWritten: what is written on volumes is read as it was, to the nanosecond, so that
+// no delay is shortened.
+func TestWritten(t *testing.T) {
+	t.Parallel()
+	mark := rules.Mark{Cause: rules.NodeGone, Since: now}
+	if diff := cmp.Diff(&mark, rules.ReadMark(mark.String())); diff != "" {
+		t.Errorf("mark (-want +got):\n%s", diff)
+	}
+	release := rules.Began{ClaimUID: "c", At: now}
+	if diff := cmp.Diff(&release, rules.ReadRelease(release.String())); diff != "" {
+		t.Errorf("release (-want +got):\n%s", diff)
+	}
+	for _, text := range []string{"", "NodeGone", "NodeGone yesterday", " 2026-11-22T12:00:00Z", "2026-11-22T12:00:00Z"} {
+		if rules.ReadMark(text) != nil || rules.ReadRelease(text) != nil {
+			t.Errorf("%q was read", text)
+		}
+	}
+}
+
+// TestBudget: a release counts for the minute in which its claim may have been deleted.
+func TestBudget(t *testing.T) {
+	t.Parallel()
+	releases := map[string]time.Time{"a": ago(70 * time.Second), "b": ago(40 * time.Second), "c": ago(10 * time.Second)}
+	if got := rules.Spent(releases, now); got != 2 {
+		t.Errorf("%d releases are in the window, want 2", got)
+	}
+	for limit, want := range map[int]time.Duration{3: 0, 2: 30 * time.Second, 1: 60 * time.Second} {
+		if got := rules.Refilled(releases, limit, now).Sub(now); got != want {
+			t.Errorf("with a limit of %d there is budget in %s, want %s", limit, got, want)
+		}
+	}
+}
+
+// TestBudgetOfTimesToCome: a release that somebody has dated ahead holds nobody up for
+// longer than clocks may differ.
+func TestBudgetOfTimesToCome(t *testing.T) {
+	t.Parallel()
+	never := time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
+	releases := map[string]time.Time{"a": never, "b": never.Add(-time.Hour), "c": ago(-time.Minute), "d": ago(-10 * time.Second)}
+	if got := rules.Spent(releases, now); got != 1 {
+		t.Errorf("%d releases are in the window, want the one of a clock that is ahead", got)
+	}
+	for limit, want := range map[int]time.Duration{2: 0, 1: 80 * time.Second} {
+		if got := rules.Refilled(releases, limit, now).Sub(now); got != want {
+			t.Errorf("with a limit of %d there is budget in %s, want %s", limit, got, want)
+		}
+	}
+}
+
+// TestNoMinuteHasMore: controllers that die between the writes, at random moments, delete no
+// more claims in any minute than the budget allows, and all of them in the end.
+func TestNoMinuteHasMore(t *testing.T) {
+	t.Parallel()
+	const claims, limit = 60, 5
+	random := rand.New(rand.NewPCG(1, 2))
+	written, due := map[string]time.Time{}, map[string]bool{} // what volumes say; claims that are there
+	for i := range claims {
+		due[strconv.Itoa(i)] = true
+	}
+	var deleted []time.Time
+	for at := now; len(due) > 0; at = at.Add(time.Duration(random.Int64N(int64(2 * time.Second)))) {
+		if at.Sub(now) > time.Hour {
+			t.Fatalf("%d claims are left after an hour", len(due))
+		}
+		name := strconv.Itoa(random.IntN(claims))
+		if !due[name] {
+			continue
+		}
+		others := maps.Clone(written)
+		delete(others, name)
+		f := gone(func(f *rules.Facts) { f.Now, f.Exhausted = at, rules.Spent(others, at) >= limit })
+		if began, ok := written[name]; ok {
+			f.Release = &rules.Began{ClaimUID: "claim", At: began}
+		}
+		switch d := rules.Decide(f); d.Do {
+		case rules.Begin:
+			if written[name] = at; random.IntN(3) == 0 {
+				continue // it dies
+			}
+			fallthrough
+		case rules.DeleteClaim:
+			delete(due, name)
+			deleted = append(deleted, at)
+		}
+	}
+	for i := limit; i < len(deleted); i++ {
+		if in := deleted[i].Sub(deleted[i-limit]); in <= rules.Window {
+			t.Errorf("%d claims were deleted within %s", limit+1, in)
+		}
+	}
+}
+
+func TestSettled(t *testing.T) {
+	t.Parallel()
+	grave := rules.Grave{Identity: "wwn:1", VolumeUID: "old", Since: ago(time.Hour)}
+	later := rules.Offered{Identity: "wwn:1", UID: "new", Created: ago(time.Minute), Shown: true}
+	for name, tc := range map[string]struct {
+		change func(*rules.Offered)
+		want   bool
+	}{
+		"cleaned and published again":       {func(*rules.Offered) {}, true},
+		"published, and its node has not":   {func(v *rules.Offered) { v.Shown = false }, false},
+		"another disk":                      {func(v *rules.Offered) { v.Identity = "wwn:2" }, false},
+		"from before":                       {func(v *rules.Offered) { v.Created = ago(2 * time.Hour) }, false},
+		"published, says another node":      {func(v *rules.Offered) { v.Elsewhere = true }, false},
+		"published again, and deleted":      {func(v *rules.Offered) { v.Deleting = true }, true},
+		"published again, and lost":         {func(v *rules.Offered) { v.Lost = true }, true},
+		"the very volume, within reach":     {func(v *rules.Offered) { v.UID, v.Created = "old", ago(9*time.Hour) }, true},
+		"the very volume, still lost":       {func(v *rules.Offered) { v.UID, v.Lost = "old", true }, false},
+		"the very volume, about to be gone": {func(v *rules.Offered) { v.UID, v.Deleting = "old", true }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			v := later
+			tc.change(&v)
+			if got := rules.Settled(grave, []rules.Offered{v}); got != tc.want {
+				t.Errorf("settled is %t, want %t", got, tc.want)
+			}
+			kept := grave
+			kept.Retained = true
+			if got, want := rules.Settled(kept, []rules.Offered{v}), tc.want && v.UID == "old"; got != want {
+				t.Errorf("of retained data: settled is %t, want %t", got, want)
+			}
+		})
+	}
+}

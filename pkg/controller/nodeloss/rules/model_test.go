@@ -1,0 +1,275 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules_test
+
+import (
+	"testing"
+	"time"
+
+	"stowage.dev/stowage/pkg/controller/nodeloss/rules"
+	"stowage.dev/stowage/pkg/localdisk/disk"
+)
+
+// choices are the values of one thing that is known.
+type choices []func(*rules.Facts)
+
+const delay = 5 * time.Minute
+
+// phases are how a volume stands with its claim.
+func phases() choices {
+	var all choices
+	for _, phase := range []disk.Phase{"", disk.PhaseAvailable, disk.PhaseBound, disk.PhaseReleased, disk.PhaseOfFailed} {
+		all = append(all, func(f *rules.Facts) {
+			f.Volume.Phase, f.Volume.Claimed, f.Volume.ClaimUID = phase, true, "claim"
+		})
+	}
+	return append(all, func(f *rules.Facts) { f.Volume.Phase = disk.PhaseAvailable },
+		func(f *rules.Facts) { f.Volume.Phase, f.Volume.Claimed = disk.PhaseAvailable, true })
+}
+
+// marks and releases are what was written before.
+func marks() choices {
+	all := choices{func(f *rules.Facts) { f.Mark = nil }}
+	for cause, since := range map[rules.Cause][]time.Duration{rules.NodeGone: {time.Hour, delay - 1, -time.Hour}, rules.MissingDisk: {time.Hour}, rules.ReplacedDisk: {time.Hour}, rules.FailingDisk: {time.Hour}} {
+		for _, since := range since {
+			all = append(all, func(f *rules.Facts) { f.Mark = &rules.Mark{Cause: cause, Since: ago(since)} })
+		}
+	}
+	return all
+}
+
+func releases() choices {
+	all := choices{func(*rules.Facts) {}}
+	for _, r := range []rules.Began{{ClaimUID: "claim", At: ago(time.Second)}, {ClaimUID: "claim", At: ago(2 * rules.Leeway)}, {ClaimUID: "else", At: ago(time.Second)}} {
+		all = append(all, func(f *rules.Facts) { f.Release = &r })
+	}
+	return all
+}
+
+// claims are those that are there, with those who make them again.
+func claims() choices {
+	var all choices
+	for bits := range 4 {
+		for _, maker := range []*rules.Maker{nil, {UID: "set"}, {UID: "p", ByPod: true}, {UID: "p", ByPod: true, Leaving: true}} {
+			all = append(all, func(f *rules.Facts) {
+				f.Claim = &rules.Claim{UID: "claim", Bound: bits&1 != 0, Deleting: bits&2 != 0, Maker: maker}
+			})
+		}
+	}
+	return all
+}
+
+// pods are none, one of each kind, older than any release, and one that is newer.
+func pods() choices {
+	all := choices{func(*rules.Facts) {}}
+	for _, bits := range []int{0, 1, 2, 3, 7} {
+		all = append(all, func(f *rules.Facts) {
+			f.Pods = []rules.Pod{{Name: "p", UID: "p", Placed: bits&1 != 0, Controlled: bits&2 != 0, Deleting: bits&4 != 0, Created: ago(time.Hour)}}
+		})
+	}
+	return append(all, func(f *rules.Facts) {
+		f.Pods = []rules.Pod{{Name: "p", UID: "p", Controlled: true, Created: ago(time.Hour)}, {Name: "new", UID: "new", Placed: true, Controlled: true, Created: now}}
+	})
+}
+
+// nodes are what there is of the node, its agent and the disk.
+func nodes() choices {
+	at := func(node rules.Node, state rules.DiskState, agent time.Duration) func(*rules.Facts) {
+		return func(f *rules.Facts) {
+			if f.Node, f.Disk = node, state; agent > 0 {
+				f.AgentSince = ago(agent)
+			}
+		}
+	}
+	all := choices{at(rules.Gone, rules.DiskThere, 0), at(rules.OutOfService, rules.DiskThere, 0), at(rules.NotReady, rules.DiskThere, 0), at(rules.Ready, rules.DiskThere, 2*time.Hour)}
+	for _, state := range []rules.DiskState{rules.DiskMissing, rules.DiskReplaced, rules.DiskFailing} {
+		reports := choices{at(rules.Ready, state, 0), at(rules.Ready, state, 2*time.Hour), at(rules.Ready, state, time.Minute), at(rules.NotReady, state, 2*time.Hour)}
+		for _, choose := range reports {
+			all = append(all, func(f *rules.Facts) { choose(f); f.Volume.Mark = disk.Mark(state) })
+		}
+	}
+	for _, mark := range []disk.Mark{disk.Unmarked, disk.MarkUnproven} { // the report is old
+		old := at(rules.Ready, rules.DiskMissing, 2*time.Hour)
+		all = append(all, func(f *rules.Facts) { old(f); f.Volume.Mark = mark })
+	}
+	return all
+}
+
+// disks are by what the disk is known, who else has it, and how far the volume's removal is.
+func disks() choices {
+	var all choices
+	for bits := range 8 {
+		for _, identity := range []disk.Identity{"wwn:1", ""} {
+			for _, elsewhere := range []string{"", "other"} {
+				all = append(all, func(f *rules.Facts) {
+					f.Volume.Deleting, f.Volume.Finalized, f.Buried = bits&1 != 0, bits&2 != 0, bits&4 != 0
+					f.Volume.Identity, f.Elsewhere = identity, elsewhere
+				})
+			}
+		}
+	}
+	return all
+}
+
+// worlds are everything that can be known, from a few values for each thing: of volumes
+// whose claim is there, and of those whose claim is not.
+func worlds() [][]choices {
+	reported := choices{func(f *rules.Facts) { f.ReportedAt = ago(2 * time.Hour) }, func(f *rules.Facts) { f.ReportedAt = ago(time.Minute) }}
+	terms := choices{
+		func(f *rules.Facts) { f.Terms.Release = true }, func(f *rules.Facts) { f.Terms.Release, f.Exhausted = true, true },
+		func(*rules.Facts) {}, func(f *rules.Facts) { f.Terms.Release, f.Terms.Problem = true, "bad" },
+	}
+	policies := choices{func(f *rules.Facts) { f.Volume.Policy = disk.Delete }, func(f *rules.Facts) { f.Volume.Policy = disk.Retain }}
+	without := choices{func(f *rules.Facts) { f.Claim = nil }, func(f *rules.Facts) { f.Claim, f.Successor = nil, true }}
+	few := choices{
+		func(f *rules.Facts) { f.Volume.Identity, f.Volume.Finalized = "wwn:1", true },
+		func(f *rules.Facts) { f.Volume.Identity, f.Volume.Deleting, f.Buried = "wwn:1", true, true },
+	}
+	return [][]choices{
+		{phases(), marks(), claims(), releases(), pods(), nodes(), reported, terms, few},
+		{phases(), marks(), without, releases(), pods(), nodes(), reported, policies, disks()},
+	}
+}
+
+// visit asks about everything.
+func visit(t *testing.T, f rules.Facts, rest []choices, asked *int) {
+	if len(rest) == 0 {
+		*asked++
+		begin := f
+		if wrong := dangerous(&f, rules.Decide(&f)); wrong != "" {
+			t.Fatalf("%s: %s\n%+v\nclaim %+v mark %+v release %+v", rules.Decide(&f).Do, wrong, begin, f.Claim, f.Mark, f.Release)
+		}
+		return
+	}
+	for _, choose := range rest[0] {
+		next := f
+		choose(&next)
+		visit(t, next, rest[1:], asked)
+	}
+}
+
+// TestNoDecisionIsDangerous asks about every volume of the world.
+func TestNoDecisionIsDangerous(t *testing.T) {
+	t.Parallel()
+	asked := 0
+	base := rules.Facts{Now: now, Terms: rules.Terms{Delay: delay}, Volume: rules.Volume{Policy: disk.Delete}}
+	for _, world := range worlds() {
+		visit(t, base, world, &asked)
+	}
+	t.Logf("%d volumes", asked)
+}
+
+// dangerous says what a decision would do that must never be; empty if nothing.
+func dangerous(f *rules.Facts, d rules.Decision) string {
+	switch d.Do {
+	case rules.Begin, rules.DeleteClaim:
+		return wrongRelease(f, d)
+	case rules.DeletePods:
+		return wrongPods(f, d)
+	case rules.Bury, rules.Remove, rules.LetGo:
+		return wrongRemoval(f, d)
+	case rules.Unmark:
+		if lost(f) {
+			return "the volume is lost"
+		}
+	}
+	return ""
+}
+
+// lost says whether nobody can reach the volume.
+func lost(f *rules.Facts) bool {
+	return f.Node == rules.Gone || f.Node == rules.OutOfService || f.Node == rules.Ready && f.Disk != rules.DiskThere && !f.AgentSince.IsZero() &&
+		(f.Claim == nil || f.Volume.Mark == disk.Mark(f.Disk))
+}
+
+// long says whether that has been so for the whole delay.
+func long(f *rules.Facts) bool {
+	if f.Mark == nil || f.Now.Before(f.Mark.Since.Add(f.Terms.Delay)) {
+		return false
+	}
+	if f.Node.Away() {
+		return (f.Mark.Cause == rules.NodeGone || f.Mark.Cause == rules.NodeOutOfService) && !f.ReportedAt.After(f.Mark.Since)
+	}
+	return f.Mark.Cause != rules.NodeGone && f.Mark.Cause != rules.NodeOutOfService && !f.AgentSince.After(f.Mark.Since)
+}
+
+func wrongRelease(f *rules.Facts, d rules.Decision) string {
+	switch {
+	case !lost(f):
+		return "the volume is not lost"
+	case !long(f):
+		return "the delay is not over"
+	case f.Claim == nil || !f.Claim.Bound || f.Claim.Deleting:
+		return "there is no claim to release"
+	case f.Volume.Phase != disk.PhaseBound:
+		return "the volume is not the claim's"
+	case !f.Terms.Release || f.Terms.Problem != "":
+		return "the claim is to be kept"
+	case f.Claim.Maker == nil:
+		return "nobody makes the claim again"
+	case f.Claim.Maker.Leaving:
+		return "the claim goes by itself"
+	case d.Do == rules.Begin && f.Exhausted:
+		return "the budget is spent"
+	case d.Do == rules.DeleteClaim && (f.Release == nil || f.Release.ClaimUID != f.Claim.UID):
+		return "the release was not written down"
+	case d.Do == rules.DeleteClaim && f.Now.Sub(f.Release.At) > rules.Leeway:
+		return "the release counts for another minute"
+	}
+	for _, p := range f.Pods {
+		if !f.Node.Away() && p.Placed && !p.Controlled {
+			return "a pod would be lost"
+		}
+	}
+	return ""
+}
+
+func wrongPods(f *rules.Facts, d rules.Decision) string {
+	switch {
+	case f.Release == nil || f.Release.ClaimUID != f.Volume.ClaimUID:
+		return "nothing was released"
+	case f.Claim != nil && !f.Claim.Deleting:
+		return "their claim is there"
+	case f.Successor:
+		return "their claim was made again"
+	}
+	for _, p := range d.Pods {
+		if !p.Controlled || p.Created.After(f.Release.At) {
+			return "a pod goes that nobody makes anew, or that is new"
+		}
+		if p.Deleting && !f.Node.Away() {
+			return "a pod goes that its kubelet ends"
+		}
+	}
+	return ""
+}
+
+func wrongRemoval(f *rules.Facts, d rules.Decision) string {
+	released := f.Release != nil && f.Release.ClaimUID == f.Volume.ClaimUID
+	switch {
+	case !lost(f):
+		return "the volume is not lost"
+	case !long(f) && !released:
+		return "the delay is not over"
+	case f.Claim != nil || f.Volume.Phase == disk.PhaseBound:
+		return "the volume has a claim"
+	case f.Volume.Phase == disk.PhaseAvailable && f.Volume.Claimed:
+		return "the volume is kept for a claim"
+	case f.Volume.Policy == disk.Retain && f.Volume.Phase != disk.PhaseAvailable && !f.Volume.Deleting:
+		return "the volume is its administrator's"
+	case f.Volume.Identity == "":
+		return "nobody would know the disk"
+	case d.Do == rules.Bury && (f.Buried || f.Elsewhere != ""):
+		return "there is a tombstone, or another node has the disk"
+	case d.Do != rules.Bury && !f.Buried:
+		return "there is no tombstone"
+	case d.Do == rules.Remove && f.Volume.Deleting:
+		return "the volume is being deleted"
+	case d.Do == rules.LetGo && (!f.Volume.Deleting || !f.Node.Away()):
+		return "an agent may still deal with it"
+	case d.Do == rules.LetGo && !f.Volume.Finalized:
+		return "nothing of ours keeps it"
+	}
+	return ""
+}

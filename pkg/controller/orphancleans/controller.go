@@ -1,0 +1,232 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package orphancleans is the controller's loop that allows provisioners to clean disks
+// whose volume is gone, so many in an hour over the whole cluster. What was allowed is
+// written to the report of the node that asked, and counts from there after a restart.
+package orphancleans
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/controller/orphancleans/rules"
+	"stowage.dev/stowage/pkg/localdisk/disk"
+	"stowage.dev/stowage/pkg/logkeys"
+	"stowage.dev/stowage/pkg/metrics"
+)
+
+// retry is how long after a failed write it is tried again.
+const retry = 5 * time.Second
+
+// concernedIndex has the reports that ask for a grant or have grants, under one key: what a
+// change costs does not grow with the cluster.
+const concernedIndex = "stowage.dev/orphan-cleans"
+
+// Reports writes LocalDiskReports.
+type Reports interface {
+	Update(ctx context.Context, report *stowage.LocalDiskReport, opts metav1.UpdateOptions) (*stowage.LocalDiskReport, error)
+}
+
+// Config is what a Controller needs.
+type Config struct {
+	Reports Reports
+	// ReportInformer has the reports of all nodes. Who makes the Controller runs it.
+	ReportInformer cache.SharedIndexInformer
+	// PerHour is how many disks of the cluster may be cleaned in any hour.
+	PerHour int
+}
+
+// Controller answers the requests of all nodes. One runs at a time in a cluster.
+type Controller struct {
+	Config
+	changed chan struct{}
+	// granted are the grants that this process wrote, by node: the informer may be behind.
+	granted map[string][]rules.Grant
+}
+
+// New makes a Controller. It does nothing until Run.
+func New(config Config) (*Controller, error) {
+	if config.Reports == nil || config.ReportInformer == nil || config.PerHour < 0 {
+		return nil, errors.New("make the controller of orphan cleans: no client or no informer of reports, or a negative limit")
+	}
+	c := &Controller{Config: config, changed: make(chan struct{}, 1), granted: map[string][]rules.Grant{}}
+	if _, err := config.ReportInformer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { c.poke(o) },
+		UpdateFunc: func(before, now any) { c.poke(before, now) },
+	}); err != nil {
+		return nil, fmt.Errorf("watch reports: %w", err)
+	}
+	if err := config.ReportInformer.AddIndexers(cache.Indexers{concernedIndex: concerns}); err != nil {
+		return nil, fmt.Errorf("index reports: %w", err)
+	}
+	metrics.RegisterController()
+	return c, nil
+}
+
+// poke has sync called if one of the reports concerns it.
+func (c *Controller) poke(reports ...any) {
+	if !slices.ContainsFunc(reports, func(o any) bool { keys, err := concerns(o); return err == nil && len(keys) > 0 }) {
+		return
+	}
+	select {
+	case c.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Run answers until ctx ends.
+func (c *Controller) Run(ctx context.Context) error {
+	if !cache.WaitForCacheSync(ctx.Done(), c.ReportInformer.HasSynced) {
+		return fmt.Errorf("list reports: %w", context.Cause(ctx))
+	}
+	defer metrics.SetOrphanCleansWaiting(0)
+	for {
+		again, err := c.sync(ctx)
+		if err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Failed to allow cleans of disks without a volume; retrying")
+			again = retry
+		}
+		var due <-chan time.Time
+		timer := time.NewTimer(again)
+		if again > 0 {
+			due = timer.C
+		}
+		select {
+		case <-ctx.Done():
+		case <-c.changed:
+		case <-due:
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
+			return nil
+		}
+	}
+}
+
+// sync grants what the limit allows now, and returns when to do so again; zero if only a
+// change of a report is a reason.
+func (c *Controller) sync(ctx context.Context) (time.Duration, error) {
+	now := time.Now()
+	first, asks, err := c.asks()
+	if err != nil {
+		return 0, err
+	}
+	grants := map[string][]rules.Grant{}
+	for node, report := range first {
+		grants[node] = rules.ParseGrants(report.Annotations[rules.GrantsAnnotation])
+	}
+	for node, own := range c.granted {
+		own = rules.Keep(now, own)
+		if c.granted[node] = own; len(own) == 0 {
+			delete(c.granted, node)
+		}
+		grants[node] = merge(grants[node], own)
+	}
+	decision := rules.Decide(now, c.PerHour, grants, asks)
+	metrics.SetOrphanCleansWaiting(decision.Waiting)
+	byNode := map[string][]rules.Grant{}
+	for _, ask := range decision.Granted {
+		// The time is as precise as the annotation writes it.
+		byNode[ask.Node] = append(byNode[ask.Node], rules.Grant{Data: ask.Data, At: now.UTC().Truncate(time.Second)})
+	}
+	var problems error
+	for node, fresh := range byNode {
+		problems = errors.Join(problems, c.grant(ctx, first[node], rules.Keep(now, grants[node]), fresh))
+	}
+	return decision.Retry, problems
+}
+
+// asks are the requests in all reports, and the first page of each node that asks or has
+// grants.
+func (c *Controller) asks() (first map[string]*stowage.LocalDiskReport, asks []rules.Ask, err error) {
+	first = map[string]*stowage.LocalDiskReport{}
+	indexer := c.ReportInformer.GetIndexer()
+	concerned, err := indexer.ByIndex(concernedIndex, "")
+	if err != nil {
+		return nil, nil, fmt.Errorf("find reports that ask: %w", err)
+	}
+	for _, object := range concerned {
+		report := object.(*stowage.LocalDiskReport) // concerns
+		node := report.Spec.NodeName
+		object, _, err := indexer.GetByKey(stowage.PageName(node, 1))
+		page, ok := object.(*stowage.LocalDiskReport)
+		if err != nil || !ok || page.Spec.NodeName != node {
+			continue // just deleted, or not the node's
+		}
+		first[node] = page
+		for i := range report.Status.Entries {
+			if e := &report.Status.Entries[i]; asking(e) {
+				ask := rules.Ask{Node: node, Data: e.Acknowledgement}
+				if e.Since != nil {
+					ask.Since = e.Since.Time
+				}
+				asks = append(asks, ask)
+			}
+		}
+	}
+	return first, asks, nil
+}
+
+// concerns is the index function of concernedIndex: reports that ask or have grants, of all
+// that agents write.
+func concerns(object any) ([]string, error) {
+	report, ok := object.(*stowage.LocalDiskReport)
+	if !ok || report.Name != stowage.PageName(report.Spec.NodeName, report.Spec.Page) {
+		return nil, nil
+	}
+	if report.Annotations[rules.GrantsAnnotation] != "" || slices.ContainsFunc(report.Status.Entries, func(e stowage.Entry) bool { return asking(&e) }) {
+		return []string{""}, nil
+	}
+	return nil, nil
+}
+
+// asking reports whether an entry asks for a grant.
+func asking(e *stowage.Entry) bool {
+	return e.Reason == string(disk.OrphanCleanWaits) && e.Acknowledgement != ""
+}
+
+// grant writes grants to a node's report, if it is still as it was shown. After an error
+// that leaves open whether it was written, they count nevertheless.
+func (c *Controller) grant(ctx context.Context, shown *stowage.LocalDiskReport, kept, fresh []rules.Grant) error {
+	node, before := shown.Spec.NodeName, c.granted[shown.Spec.NodeName]
+	c.granted[node] = merge(before, fresh)
+	report := shown.DeepCopy()
+	metav1.SetMetaDataAnnotation(&report.ObjectMeta, rules.GrantsAnnotation, rules.FormatGrants(merge(kept, fresh)))
+	_, err := c.Reports.Update(ctx, report, metav1.UpdateOptions{})
+	switch {
+	case apierrors.IsConflict(err) || apierrors.IsNotFound(err): // the informer shows what has changed
+		c.granted[node] = before
+		return nil
+	case err != nil:
+		return fmt.Errorf("update LocalDiskReport %s: %w", report.Name, err)
+	}
+	metrics.CountOrphanCleansAllowed(len(fresh))
+	for _, grant := range fresh {
+		klog.FromContext(ctx).Info("Allowed a disk to be cleaned whose volume is gone", logkeys.Node, klog.KRef("", node), "data", grant.Data)
+	}
+	return nil
+}
+
+// merge adds the grants that are not there yet.
+func merge(grants, more []rules.Grant) []rules.Grant {
+	merged, known := append([]rules.Grant{}, grants...), map[rules.Grant]bool{}
+	for _, grant := range grants {
+		known[rules.Grant{Data: grant.Data, At: grant.At.UTC()}] = true
+	}
+	for _, grant := range more {
+		if !known[rules.Grant{Data: grant.Data, At: grant.At.UTC()}] {
+			merged = append(merged, grant)
+		}
+	}
+	return merged
+}

@@ -1,0 +1,185 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package orphancleans
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/controller/orphancleans/rules"
+	"stowage.dev/stowage/pkg/localdisk/disk"
+)
+
+// world is a controller whose informer shows what the test puts into it.
+type world struct {
+	t       *testing.T
+	c       *Controller
+	reports map[string]*stowage.LocalDiskReport
+	// behind has the informer not show what is written; refused answers writes.
+	behind  bool
+	refused error
+}
+
+func story(t *testing.T, perHour int, tell func(w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t, reports: map[string]*stowage.LocalDiskReport{}}
+		w.start(perHour)
+		tell(w)
+	})
+}
+
+// start makes a new controller, as after a restart, which sees what was written.
+func (w *world) start(perHour int) {
+	w.t.Helper()
+	informer := cache.NewSharedIndexInformer(&cache.ListWatch{}, &stowage.LocalDiskReport{}, 0, cache.Indexers{})
+	c, err := New(Config{Reports: w, ReportInformer: informer, PerHour: perHour})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.c = c
+	for _, report := range w.reports {
+		w.show(report)
+	}
+}
+
+func (w *world) show(report *stowage.LocalDiskReport) {
+	w.t.Helper()
+	if err := w.c.ReportInformer.GetStore().Add(report); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// Update is Reports'.
+func (w *world) Update(_ context.Context, report *stowage.LocalDiskReport, _ metav1.UpdateOptions) (*stowage.LocalDiskReport, error) {
+	if w.refused != nil {
+		return nil, w.refused
+	}
+	w.reports[report.Name] = report
+	if !w.behind {
+		w.show(report)
+	}
+	return report, nil
+}
+
+// ask has a node ask for some data.
+func (w *world) ask(node string, data ...string) {
+	w.t.Helper()
+	report := &stowage.LocalDiskReport{ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: stowage.LocalDiskReportSpec{NodeName: node, Page: 1}}
+	if before := w.reports[node]; before != nil {
+		report.Annotations = before.Annotations
+	}
+	for i, name := range data {
+		report.Status.Entries = append(report.Status.Entries, stowage.Entry{
+			Class: "fast", Name: fmt.Sprintf("disk%d", i), State: stowage.EntryCleaning, Reason: string(disk.OrphanCleanWaits), Acknowledgement: name,
+		})
+	}
+	w.reports[node] = report
+	w.show(report)
+}
+
+func (w *world) sync() time.Duration {
+	w.t.Helper()
+	again, err := w.c.sync(w.t.Context())
+	if err != nil && w.refused == nil {
+		w.t.Error(err)
+	}
+	return again
+}
+
+// granted is how many grants were written to all reports.
+func (w *world) granted() int {
+	n := 0
+	for _, report := range w.reports {
+		n += len(rules.ParseGrants(report.Annotations[rules.GrantsAnnotation]))
+	}
+	return n
+}
+
+// TestLimitOutlivesRestarts: the grants of earlier processes count, until an hour is over.
+func TestLimitOutlivesRestarts(t *testing.T) {
+	story(t, 3, func(w *world) {
+		w.ask("n1", "a", "b")
+		w.ask("n2", "c", "d", "e")
+		if again := w.sync(); w.granted() != 3 || again != time.Hour {
+			t.Fatalf("granted %d, again in %s; want 3, again in an hour", w.granted(), again)
+		}
+		for range 3 {
+			time.Sleep(15 * time.Minute) //nolint:forbidigo // the bubble's time
+			w.start(3)
+			if w.sync(); w.granted() != 3 {
+				t.Fatalf("granted %d after a restart, want 3", w.granted())
+			}
+		}
+		time.Sleep(15 * time.Minute) //nolint:forbidigo // the bubble's time
+		w.ask("n1")                  // its disks are clean
+		w.ask("n2", "d", "e")
+		w.start(3)
+		if w.sync(); w.granted() != 4 { // two of the last hour's are still on n1's report
+			t.Errorf("granted %d, want two more", w.granted()-2)
+		}
+	})
+}
+
+// TestInformerIsBehind: what this process granted counts before it is seen.
+func TestInformerIsBehind(t *testing.T) {
+	story(t, 2, func(w *world) {
+		w.behind = true
+		w.ask("n1", "a", "b", "c")
+		w.sync()
+		w.ask("n2", "d")
+		if w.sync(); w.granted() != 2 {
+			t.Errorf("granted %d, want 2", w.granted())
+		}
+	})
+}
+
+// TestWritesThatFail: a write that may have been carried out counts; one that was refused
+// since the report has changed does not.
+func TestWritesThatFail(t *testing.T) {
+	for name, test := range map[string]struct {
+		err  error
+		want int
+	}{
+		"no answer":               {errors.New("connection lost"), 0},
+		"the report has changed":  {apierrors.NewConflict(stowage.SchemeGroupVersion.WithResource("localdiskreports").GroupResource(), "n1", errors.New("changed")), 1},
+		"the report is not there": {apierrors.NewNotFound(stowage.SchemeGroupVersion.WithResource("localdiskreports").GroupResource(), "n1"), 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			story(t, 1, func(w *world) {
+				w.ask("n1", "a")
+				w.refused = test.err
+				w.sync()
+				w.refused = nil
+				w.ask("n2", "b")
+				if w.sync(); w.granted() != test.want {
+					t.Errorf("granted %d, want %d", w.granted(), test.want)
+				}
+			})
+		})
+	}
+}
+
+// TestNoReport: a page of a node that has no first page is no reason to fail.
+func TestNoReport(t *testing.T) {
+	story(t, 1, func(w *world) {
+		w.ask("n1", "a")
+		report := w.reports["n1"].DeepCopy()
+		report.Name, report.Spec = "n2.page-2", stowage.LocalDiskReportSpec{NodeName: "n2", Page: 2}
+		w.reports = map[string]*stowage.LocalDiskReport{report.Name: report}
+		w.start(1)
+		if w.sync(); w.granted() != 0 {
+			t.Errorf("granted %d, want none", w.granted())
+		}
+	})
+}

@@ -1,0 +1,120 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package orphans limits how many disks of a cluster are cleaned although their volume is
+// gone. A provisioner asks in its node's report; the controller answers with a grant on
+// the report, which outlives the restart of both.
+package rules
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	// GrantsAnnotation is on the first page of a node's LocalDiskReport: the grants of
+	// the controller, separated by commas, each <data>@<time>. Data is
+	// disk.Record.Acknowledgement. An administrator may write one without a time: it
+	// does not count towards the limit.
+	GrantsAnnotation = "stowage.dev/clean-orphans"
+	// Window is the time in which the limit counts grants.
+	Window = time.Hour
+)
+
+// Grant allows the disk that holds the data to be cleaned without a volume.
+type Grant struct {
+	Data string
+	// At is when it was granted; zero for a grant of an administrator.
+	At time.Time
+}
+
+// Ask is a request for a grant.
+type Ask struct {
+	Node, Data string
+	// Since is when the provisioner began to ask.
+	Since time.Time
+}
+
+// ParseGrants reads the annotation. Words are separated by commas and spaces.
+func ParseGrants(text string) []Grant {
+	var grants []Grant
+	for word := range strings.SplitSeq(text, ",") {
+		word = strings.TrimSpace(word)
+		if word == "" {
+			continue
+		}
+		grant := Grant{Data: word}
+		if i := strings.LastIndexByte(word, '@'); i >= 0 {
+			if at, err := time.Parse(time.RFC3339, word[i+1:]); err == nil {
+				grant = Grant{Data: word[:i], At: at}
+			}
+		}
+		grants = append(grants, grant)
+	}
+	return grants
+}
+
+// FormatGrants is the annotation for some grants.
+func FormatGrants(grants []Grant) string {
+	words := make([]string, len(grants))
+	for i, grant := range grants {
+		words[i] = grant.Data
+		if !grant.At.IsZero() {
+			words[i] += "@" + grant.At.UTC().Format(time.RFC3339)
+		}
+	}
+	return strings.Join(words, ",")
+}
+
+// Decision is which asks are granted now.
+type Decision struct {
+	Granted []Ask
+	// Waiting is how many are not; Retry, if there are any, is how long until the next
+	// may be granted; zero if only another limit could.
+	Waiting int
+	Retry   time.Duration
+}
+
+// Decide grants asks in the order in which they began, at most limit in a window. grants
+// are those of each node; expired ones do not count, neither for the limit nor for an ask.
+func Decide(now time.Time, limit int, grants map[string][]Grant, asks []Ask) Decision {
+	var spent []time.Time
+	for _, all := range grants {
+		for _, grant := range all {
+			if !grant.At.IsZero() && !grant.expired(now) {
+				spent = append(spent, grant.At)
+			}
+		}
+	}
+	slices.SortFunc(spent, time.Time.Compare)
+	var open []Ask
+	for _, ask := range asks {
+		answered := slices.ContainsFunc(grants[ask.Node], func(g Grant) bool { return g.Data == ask.Data && !g.expired(now) })
+		if !answered {
+			open = append(open, ask)
+		}
+	}
+	slices.SortFunc(open, func(a, b Ask) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Node, b.Node), cmp.Compare(a.Data, b.Data))
+	})
+	open = slices.CompactFunc(open, func(a, b Ask) bool { return a.Node == b.Node && a.Data == b.Data })
+	free := min(max(limit-len(spent), 0), len(open))
+	d := Decision{Granted: open[:free], Waiting: len(open) - free}
+	if d.Waiting > 0 && limit > 0 {
+		d.Retry = Window
+		if len(spent) > 0 {
+			d.Retry = max(spent[max(len(spent)-limit, 0)].Add(Window).Sub(now), time.Second)
+		}
+	}
+	return d
+}
+
+// Keep leaves out the expired grants.
+func Keep(now time.Time, grants []Grant) []Grant {
+	return slices.DeleteFunc(slices.Clone(grants), func(g Grant) bool { return g.expired(now) })
+}
+
+// expired says whether the grant is older than the window: it is asked for again then.
+func (g *Grant) expired(now time.Time) bool { return !g.At.IsZero() && now.Sub(g.At) >= Window }

@@ -1,0 +1,159 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cleanjob
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"stowage.dev/stowage/pkg/localdisk/disk"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
+)
+
+// Request is what an agent asks for.
+type Request struct {
+	// Node is spec.nodeName of the report that the request is in. Admission lets an
+	// agent write the reports of its own node only.
+	Node string
+	// Key, Path and Volume are the entry's.
+	Key          disk.Key
+	Path, Volume string
+	// VolumeUID, Identity, Attempt and Step are the request's own.
+	VolumeUID string
+	Identity  disk.Identity
+	Attempt   string
+	Step      string
+}
+
+// Class is what the agents' configuration says of a storage class.
+type Class struct {
+	// HostDir is its discovery directory on the node.
+	HostDir string
+	// DeviceCommand and FilesCommand clean devices and file systems; none is the
+	// default of kind and mode.
+	DeviceCommand, FilesCommand []string
+	// Timeout ends an attempt; 0 does not.
+	Timeout time.Duration
+}
+
+// Order is a Job that is granted.
+type Order struct {
+	Node, HostDir, Volume, VolumeUID string
+	Key                              disk.Key
+	Mode                             disk.Mode
+	Identity                         disk.Identity
+	Command                          []string
+	Attempt, Step                    string
+	Timeout                          time.Duration
+}
+
+// The reasons of refusals, besides those of package disk.
+const (
+	// NotAsked: the agents' configuration has no cleaning Jobs.
+	NotAsked disk.Reason = "JobsNotConfigured"
+	// NoVolume: there is no such volume of the node, or another one than was meant.
+	NoVolume disk.Reason = "NoSuchVolume"
+	// NotReleased: somebody may use the volume.
+	NotReleased disk.Reason = "VolumeNotReleased"
+	// Mismatch: request, volume and configuration do not fit together.
+	Mismatch disk.Reason = "RequestMismatch"
+	// InProcessOnly: the method cannot be left to a Job.
+	InProcessOnly disk.Reason = "MethodNeedsAgent"
+)
+
+// securityErase is the method that has to remember, across anything that can happen, a
+// password which it gives to the drive: only the agent's own record does that.
+const securityErase = "hdparm"
+
+// InProcess says whether a clean is the agent's own to do: by this command, or because of
+// the step that an earlier one has left, which has the password of a locked drive in it.
+func InProcess(command []string, step string) bool {
+	return len(command) > 0 && command[0] == securityErase || strings.HasPrefix(step, securityErase+" ")
+}
+
+// Approve says what the Job for a request is to do, or why there will be none. volume
+// is what the API server has under the request's volume name, if it is one of the
+// request's node, with its slot read by the present configuration; class is what the
+// configuration says of the volume's class; either is nil if there is none. Neither is
+// changed.
+func Approve(r Request, volume *disk.Volume, class *Class) (Order, *disk.Problem) {
+	if volume == nil || volume.UID != r.VolumeUID {
+		return Order{}, disk.Problemf(NoVolume, "node %s has no volume %s with UID %s", r.Node, r.Volume, r.VolumeUID)
+	}
+	if problem := given(volume); problem != nil {
+		return Order{}, problem
+	}
+	if class == nil {
+		return Order{}, disk.Problemf(disk.NotConfigured, "how to clean is not known: the configuration has no class %q", volume.Key.Class)
+	}
+	if problem := r.fits(volume, class); problem != nil {
+		return Order{}, problem
+	}
+	command := class.FilesCommand
+	if OnDevice(r.Identity) {
+		command = class.DeviceCommand
+	}
+	if InProcess(command, r.Step) {
+		return Order{}, disk.Problemf(InProcessOnly, "%s is never run in a Job: the agent has to remember the drive's password", securityErase)
+	}
+	return Order{
+		Node: r.Node, HostDir: class.HostDir, Volume: volume.Name, VolumeUID: volume.UID, Key: volume.Key, Mode: volume.Mode,
+		Identity: r.Identity, Command: slices.Clone(command), Attempt: r.Attempt, Step: r.Step, Timeout: class.Timeout,
+	}, nil
+}
+
+// given says why a volume is not given back for good.
+func given(v *disk.Volume) *disk.Problem {
+	switch {
+	case !v.Deleting:
+		return disk.Problemf(NotReleased, "volume %s is not being deleted, so a claim may be bound to it", v.Name)
+	case !v.Finalized:
+		return disk.Problemf(NotReleased, "volume %s has lost the finalizer %s, and with it what keeps another from taking its place", v.Name, localpv.Finalizer)
+	case v.Phase == disk.PhaseBound || v.Binding():
+		return disk.Problemf(NotReleased, "volume %s has a claim", v.Name)
+	case v.Policy != disk.Delete:
+		return disk.Problemf(NotReleased, "the reclaim policy of volume %s is %s", v.Name, v.Policy)
+	default:
+		return nil
+	}
+}
+
+// fits says what of a request is not as volume and configuration have it.
+func (r *Request) fits(v *disk.Volume, class *Class) *disk.Problem {
+	directories := map[string]string{v.Key.Class: class.HostDir}
+	switch {
+	case !localpv.Configured(v, directories) || v.HostPath != class.HostDir+"/"+v.Key.Name || !entryName(v.Key.Name):
+		return disk.Problemf(Mismatch, "volume %s is at %s, which is no entry of folder %s of class %s", v.Name, v.HostPath, class.HostDir, v.Key.Class)
+	case r.Key != v.Key || r.Path != v.HostPath:
+		return disk.Problemf(Mismatch, "the request is for %s at %s, and volume %s is %s at %s", r.Key, r.Path, v.Name, v.Key, v.HostPath)
+	case r.Identity == "" || v.Matches(r.Identity) != disk.Same:
+		return disk.Problemf(Mismatch, "the request is for disk %s, and volume %s is of disk %s", r.Identity, v.Name, v.Identity)
+	case v.Mode == disk.Block && !OnDevice(r.Identity):
+		return disk.Problemf(Mismatch, "volume %s is a device, and %s is none", v.Name, r.Identity)
+	default:
+		return nil
+	}
+}
+
+// entryName says whether a name is that of an entry of a directory.
+func entryName(name string) bool {
+	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/\x00")
+}
+
+// OnDevice says whether an identity is that of a device, rather than of a file system or a
+// directory.
+func OnDevice(identity disk.Identity) bool {
+	switch identity.Scheme() {
+	case "fs", "weakfs", "mem", "dir", "weakdir":
+		return false
+	default:
+		return true
+	}
+}
+
+// InDirectory says whether an identity is that of a plain directory.
+func InDirectory(identity disk.Identity) bool {
+	return identity.Scheme() == "dir" || identity.Scheme() == "weakdir"
+}

@@ -1,0 +1,39 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cleanjob
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+
+	"stowage.dev/stowage/pkg/localdisk/disk"
+)
+
+const (
+	// VolumeLabel is on Jobs and their pods: the UID of the volume.
+	VolumeLabel = "stowage.dev/cleaning"
+	// AttemptAnnotation is on Jobs: the request's attempt.
+	AttemptAnnotation = "stowage.dev/attempt"
+	// PathAnnotation is on Jobs: what is cleaned.
+	PathAnnotation = "stowage.dev/path"
+
+	// TicketFolder is where the node's agent leaves what lets a Job begin. It is in
+	// /dev, which is memory: after a restart of the node no Job begins that was asked
+	// for before.
+	TicketFolder = "/dev/stowage"
+	// ResultFile is where the Job's container says how it ends, for kubelet to read.
+	ResultFile = "/result"
+)
+
+// Name is the name of an attempt's Job. It fits into a label.
+func Name(volumeUID, attempt string) string { return "clean-" + volumeUID + "-" + attempt }
+
+// TicketPrefix is what the names of all tickets of a disk begin with.
+func TicketPrefix(identity disk.Identity) string {
+	sum := sha256.Sum256([]byte(identity))
+	return hex.EncodeToString(sum[:16]) + "-"
+}
+
+// Ticket is the name of the ticket in TicketFolder that an attempt's Job has to hold.
+func Ticket(identity disk.Identity, attempt string) string { return TicketPrefix(identity) + attempt }

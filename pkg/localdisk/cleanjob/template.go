@@ -1,0 +1,184 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cleanjob
+
+import (
+	"math"
+	"path"
+	"strings"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"stowage.dev/stowage/pkg/localdisk/localpv"
+)
+
+const (
+	// keptFinished is how long a Job that has ended is kept for people to look at, in
+	// seconds. Its outcome is in the report.
+	keptFinished = 3600
+	// stopping is how long a container has to end, in seconds: to bring a step to its
+	// end, as the agent has.
+	stopping = 30
+)
+
+// Settings are what all Jobs have in common.
+type Settings struct {
+	Namespace string
+	// Image is the agent's; PullPolicy and PullSecrets belong to it.
+	Image       string
+	PullPolicy  corev1.PullPolicy
+	PullSecrets []corev1.LocalObjectReference
+	// Tolerations are for taints that evict; none tolerates all, as the agent does.
+	Tolerations []corev1.Toleration
+}
+
+// Job is the Job of an order. It shares no memory with the settings but what nobody
+// changes.
+func (o *Order) Job(s Settings) *batchv1.Job {
+	labels := map[string]string{
+		"app.kubernetes.io/name": "stowage-cleaning",
+		VolumeLabel:              o.VolumeUID,
+		localpv.NodeLabel:        localpv.NodeHash(o.Node),
+	}
+	job := &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: Name(o.VolumeUID, o.Attempt), Namespace: s.Namespace, Labels: labels,
+			Annotations: map[string]string{
+				localpv.NodeNameAnnotation: o.Node, AttemptAnnotation: o.Attempt, PathAnnotation: path.Join(o.HostDir, o.Key.Name),
+			},
+		},
+		Spec: batchv1.JobSpec{
+			// One pod, once: the agent asks again, and waits ever longer in between.
+			Completions: new(int32(1)), Parallelism: new(int32(1)), BackoffLimit: new(int32(0)),
+			TTLSecondsAfterFinished: new(int32(keptFinished)),
+			// The Job has not failed before its pod has ended.
+			PodReplacementPolicy: new(batchv1.Failed),
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       o.pod(s),
+			},
+		},
+	}
+	if o.Timeout > 0 {
+		seconds := int64(math.Ceil(o.Timeout.Seconds()))
+		job.Spec.ActiveDeadlineSeconds = &seconds
+	}
+	return job
+}
+
+func (o *Order) pod(s Settings) corev1.PodSpec {
+	tolerations := s.Tolerations
+	if len(tolerations) == 0 {
+		tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	}
+	return corev1.PodSpec{
+		NodeName:      o.Node, // where the disk is: no scheduler is asked
+		RestartPolicy: corev1.RestartPolicyNever,
+		// It has nothing to tell the API server, and is given nothing to ask it with.
+		AutomountServiceAccountToken:  new(false),
+		EnableServiceLinks:            new(false),
+		TerminationGracePeriodSeconds: new(int64(stopping)),
+		Tolerations:                   tolerations,
+		ImagePullSecrets:              s.PullSecrets,
+		Containers:                    []corev1.Container{o.container(s)},
+		Volumes:                       o.volumes(),
+	}
+}
+
+func (o *Order) container(s Settings) corev1.Container {
+	return corev1.Container{
+		Name: "clean", Image: s.Image, ImagePullPolicy: s.PullPolicy,
+		Args: o.arguments(),
+		Resources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("32Mi")},
+			Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("256Mi")},
+		},
+		TerminationMessagePath:   ResultFile, // not in /dev, which is the node's
+		TerminationMessagePolicy: corev1.TerminationMessageReadFile,
+		SecurityContext:          o.security(),
+		VolumeMounts:             o.mounts(),
+	}
+}
+
+// security is as little as the work takes.
+func (o *Order) security() *corev1.SecurityContext {
+	context := &corev1.SecurityContext{
+		RunAsUser:              new(int64(0)), // disks, and files of any user, are root's to remove
+		RunAsNonRoot:           new(false),
+		ReadOnlyRootFilesystem: new(true),
+	}
+	if OnDevice(o.Identity) {
+		// The device cgroup lets only privileged containers open disks.
+		context.Privileged = new(true)
+		return context
+	}
+	context.Privileged = new(false)
+	context.AllowPrivilegeEscalation = new(false)
+	context.SeccompProfile = &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
+	// A type that may write where no other container may; of no effect without SELinux.
+	context.SELinuxOptions = &corev1.SELinuxOptions{Type: "spc_t"}
+	context.Capabilities = &corev1.Capabilities{
+		Drop: []corev1.Capability{"ALL"},
+		Add: []corev1.Capability{
+			"DAC_OVERRIDE",    // enter directories and unlink files of any user
+			"FOWNER",          // in directories with the sticky bit, and flags of others' files
+			"LINUX_IMMUTABLE", // clear the flags immutable and append-only
+			"CHOWN", "FSETID", // make lost+found root's again
+		},
+	}
+	return context
+}
+
+// folder is the class's discovery directory at its own path, tickets is TicketFolder,
+// devices is /dev.
+const folder, tickets, devices = "class", "tickets", "dev"
+
+func (o *Order) volumes() []corev1.Volume {
+	class := hostPath(folder, o.HostDir)
+	if OnDevice(o.Identity) {
+		return []corev1.Volume{class, hostPath(devices, "/dev")}
+	}
+	return []corev1.Volume{class, hostPath(tickets, TicketFolder)}
+}
+
+func hostPath(name, at string) corev1.Volume {
+	kind := corev1.HostPathDirectory
+	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: at, Type: &kind}}}
+}
+
+func (o *Order) mounts() []corev1.VolumeMount {
+	// What the host mounts or unmounts meanwhile has to be seen.
+	class := corev1.VolumeMount{Name: folder, MountPath: o.HostDir, MountPropagation: new(corev1.MountPropagationHostToContainer)}
+	if OnDevice(o.Identity) {
+		class.ReadOnly = true // only the link to the device is read
+		return []corev1.VolumeMount{class, {Name: devices, MountPath: "/dev"}}
+	}
+	return []corev1.VolumeMount{class, {Name: tickets, MountPath: TicketFolder, ReadOnly: true}}
+}
+
+// arguments are those of stowage-provisioner. Each is one word, whatever is in it.
+func (o *Order) arguments() []string {
+	args := []string{
+		"clean",
+		"--class=" + o.Key.Class,
+		"--directory=" + o.HostDir,
+		"--name=" + o.Key.Name,
+		"--volume=" + o.Volume,
+		"--volume-mode=" + string(o.Mode),
+		"--identity=" + string(o.Identity),
+		"--step=" + o.Step,
+		"--ticket=" + path.Join(TicketFolder, Ticket(o.Identity, o.Attempt)),
+		"--result=" + ResultFile,
+	}
+	if len(o.Command) > 0 {
+		args = append(append(args, "--"), o.Command...)
+	}
+	for i := range args {
+		args[i] = strings.ReplaceAll(args[i], "$", "$$") // kubelet puts variables in for $(NAME)
+	}
+	return args
+}

@@ -1,0 +1,148 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package files
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"stowage.dev/stowage/pkg/localdisk/disk"
+)
+
+const (
+	// Method is what Clean calls itself in its progress.
+	Method = "delete"
+
+	// maxPasses is how often the volume is walked from its root before it is said
+	// that somebody writes.
+	maxPasses = 5
+	// progressEvery is how often progress is told.
+	progressEvery = time.Second
+
+	lostAndFound = "lost+found"
+)
+
+// Clean deletes everything below the root, but for lost+found in the root of an ext
+// file system, which is emptied and made root's again. The root itself keeps owner,
+// mode and attributes (Restore is for these), except that flags which make it
+// immutable, append-only or a read-only subvolume are cleared. When Clean returns
+// nil, the deletion is on the disk.
+//
+// progress is told about once a second, and at the end: Done are bytes freed, as
+// far as they are those of regular files with one link; Total is not known. Its
+// error ends the clean, as the end of ctx does once the system call that is running
+// returns. There is no Step: a clean that was interrupted begins anew, with less to
+// do.
+//
+// The errors of its own are NestedMountError, StillWrittenError and ReplacedError.
+// Other errors name the path that could not be deleted. Whatever the error, some
+// files may have been deleted.
+func (r *Root) Clean(ctx context.Context, progress func(disk.Progress) error) error {
+	return r.do(func(root int) error {
+		if err := r.checkMounts(root); err != nil {
+			return err
+		}
+		if err := unlockSubvolume(root); err != nil {
+			return fmt.Errorf("make subvolume %s writable: %w", r.path, err)
+		}
+		if err := unlock(root); err != nil {
+			return fmt.Errorf("clear flags of %s: %w", r.path, err)
+		}
+		t := &teller{progress: progress, every: progressEvery, told: time.Now()}
+		if err := r.passes(ctx, root, t); err != nil {
+			return err
+		}
+		if err := flush(root, r.path); err != nil {
+			return err
+		}
+		return t.tell()
+	})
+}
+
+// passes walks the volume until nothing is left.
+func (r *Root) passes(ctx context.Context, root int, t *teller) error {
+	keep, err := keepsLostAndFound(root)
+	if err != nil {
+		return fmt.Errorf("look at the file system of %s: %w", r.path, err)
+	}
+	left := ""
+	var refused error
+	for range maxPasses {
+		w := &walk{root: r, teller: t, keep: keep, ledger: ledger{began: time.Now()}, buf: make([]byte, namesBytes)}
+		if err := w.run(ctx, root); err != nil {
+			return err
+		}
+		if left, err = something(root); err != nil {
+			return fmt.Errorf("look what is left in %s: %w", r.path, err)
+		}
+		if left == "" {
+			return nil
+		}
+		refused = w.refused
+	}
+	if refused != nil {
+		return refused
+	}
+	return &StillWrittenError{Path: r.path, What: left}
+}
+
+// keepsLostAndFound says whether lost+found in this directory is the file
+// system's, and not just a name that somebody chose.
+func keepsLostAndFound(root int) (bool, error) {
+	const extRootInode = 2
+	ext, err := liesOn(root, unix.EXT4_SUPER_MAGIC)
+	if err != nil || !ext {
+		return false, err
+	}
+	st, err := statDescriptor(root)
+	return st.Ino == extRootInode, err
+}
+
+// flush writes the file system to the disk.
+func flush(root int, path string) error {
+	if _, err := uninterrupted(func() (int, error) { return 0, unix.Syncfs(root) }); err != nil {
+		return fmt.Errorf("write %s to the disk: %w", path, err)
+	}
+	return nil
+}
+
+// teller tells progress.
+type teller struct {
+	progress func(disk.Progress) error
+	every    time.Duration
+	told     time.Time
+	freed    int64
+}
+
+// freedBy adds the bytes of an entry that has been unlinked.
+func (t *teller) freedBy(st *unix.Statx_t) {
+	const blockBytes = 512 // of stat(2), whatever the file system's
+	if st.Mode&unix.S_IFMT == unix.S_IFREG && st.Nlink == 1 {
+		t.freed += int64(st.Blocks) * blockBytes
+	}
+}
+
+// due tells progress if it is time to.
+func (t *teller) due(now time.Time) error {
+	if now.Sub(t.told) < t.every {
+		return nil
+	}
+	t.told = now
+	return t.tell()
+}
+
+func (t *teller) tell() error {
+	if t.progress == nil {
+		return nil
+	}
+	if err := t.progress(disk.Progress{Method: Method, Done: t.freed}); err != nil {
+		return fmt.Errorf("tell progress: %w", err)
+	}
+	return nil
+}

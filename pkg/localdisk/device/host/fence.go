@@ -1,0 +1,48 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package host
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"stowage.dev/stowage/pkg/localdisk/device/superblock"
+	"stowage.dev/stowage/pkg/localdisk/disk"
+)
+
+// ReadSuperblock reads which file system is on a device, if it is the one that is meant.
+func (h *Host) ReadSuperblock(ctx context.Context, device disk.Fact) (disk.Superblock, error) {
+	return superblock.Read(ctx, device.Device, func(file *os.File) error { return h.verifyDevice(file, device) })
+}
+
+// LinkTarget returns what a link of disk.LinkFolder leads to; empty if there is no link.
+func (h *Host) LinkTarget(link string) (string, error) { return h.links.Target(link) }
+
+// AddLink makes a link of disk.LinkFolder lead to a device, if it is the one that is meant.
+func (h *Host) AddLink(link string, device disk.Fact) error {
+	node, err := os.OpenFile(device.Device, unix.O_PATH|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return fmt.Errorf("find %s: %w", device.Device, err)
+	}
+	defer node.Close()
+	var stat unix.Stat_t
+	if err := unix.Fstat(int(node.Fd()), &stat); err != nil {
+		return fmt.Errorf("look at %s: %w", device.Device, err)
+	}
+	if stat.Mode&unix.S_IFMT != unix.S_IFBLK {
+		return disk.Problemf(disk.SpecialFile, "%s is no block device", device.Device)
+	}
+	if err := h.verifyDevice(node, device); err != nil {
+		return err
+	}
+	return h.links.Put(link, device.Device)
+}
+
+// RemoveLink removes a link of disk.LinkFolder, if it is there.
+func (h *Host) RemoveLink(link string) error { return h.links.Remove(link) }

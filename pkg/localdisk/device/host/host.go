@@ -1,0 +1,275 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+// Package host is the node as its agent meets it: finding, looking into and cleaning
+// disks, each done by the package that knows how. Here they are put together so that
+// what destroys is sure of what it destroys.
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"stowage.dev/stowage/pkg/localdisk/device/files"
+	"stowage.dev/stowage/pkg/localdisk/device/identity"
+	"stowage.dev/stowage/pkg/localdisk/device/links"
+	"stowage.dev/stowage/pkg/localdisk/device/mounts"
+	"stowage.dev/stowage/pkg/localdisk/device/probe"
+	"stowage.dev/stowage/pkg/localdisk/device/usage"
+	"stowage.dev/stowage/pkg/localdisk/device/wipe"
+	"stowage.dev/stowage/pkg/localdisk/disk"
+)
+
+// Config says where the node is to be found. Empty fields are what a process on the
+// node itself would use.
+type Config struct {
+	// Proc is where the host's /proc is, Sys where /sys is, Dev where its devices are.
+	Proc, Sys, Dev string
+	// Machine stands for the machine in identities (identity.ReadMachine). Cleaning Jobs,
+	// which cannot read it, take it from the identity of their disk.
+	Machine string
+	// Fstab is the host's fstab; empty reads none.
+	Fstab string
+	// KubeletDir is kubelet's root directory on the host, KubeletPath where this
+	// process finds it.
+	KubeletDir, KubeletPath string
+	// Timeout is how long an entry of a discovery directory may take to answer.
+	Timeout time.Duration
+}
+
+// Host is the node. It is safe for concurrent use; cleans of one disk are the caller's
+// to keep apart.
+type Host struct {
+	*probe.Prober
+	looker    *usage.Looker
+	links     links.Folder
+	mountinfo string
+	identity  identity.Host
+}
+
+// New makes a Host, which keeps nothing open.
+func New(c Config) (*Host, error) {
+	defaultTo(&c.Proc, "/proc")
+	defaultTo(&c.Sys, "/sys")
+	defaultTo(&c.Dev, "/dev")
+	defaultTo(&c.KubeletDir, "/var/lib/kubelet")
+	h := &Host{
+		mountinfo: c.Proc + "/1/mountinfo", links: links.Folder{Base: "/dev", Path: disk.LinkFolder},
+		identity: identity.Host{Sys: c.Sys, Machine: c.Machine},
+	}
+	looker, err := usage.New(usage.Config{
+		Mountinfo: h.mountinfo, Swaps: c.Proc + "/swaps", Sys: c.Sys, Dev: c.Dev, KubeletDir: c.KubeletDir, KubeletPath: c.KubeletPath,
+	})
+	if err != nil {
+		return nil, err
+	}
+	h.looker = looker
+	h.Prober, err = probe.New(probe.Config{
+		Usage: looker, HostMountinfo: h.mountinfo, Fstab: c.Fstab, Sys: c.Sys, Dev: c.Dev, Machine: c.Machine, Timeout: c.Timeout,
+	})
+	return h, err
+}
+
+func defaultTo(field *string, value string) {
+	if *field == "" {
+		*field = value
+	}
+}
+
+// Watch calls changed when there may be something new in the folders, until ctx ends.
+func (h *Host) Watch(ctx context.Context, folders []disk.Folder, changed func()) error {
+	return h.Prober.Watch(ctx, folders).Run(ctx, changed)
+}
+
+// Users says who on the node uses a disk; see usage.Looker.
+func (h *Host) Users(ctx context.Context, fact disk.Fact, volume string) ([]disk.User, error) {
+	return h.looker.Users(ctx, fact, volume)
+}
+
+// Cleaned says whether a clean has left data on a disk, and what. Of a disk that was not
+// cleaned it proves nothing; see Inspect.
+func (h *Host) Cleaned(ctx context.Context, fact disk.Fact, mode disk.Mode) (disk.Content, string, error) {
+	if fact.Kind == disk.Device {
+		return wipe.Inspect(ctx, fact.Device, mode)
+	}
+	root, err := h.open(ctx, fact)
+	if err != nil {
+		return disk.ContentUnknown, "", err
+	}
+	return root.Empty(ctx)
+}
+
+// Inspect says whether a disk holds data, and what. A device that seems to be blank is
+// disk.ContentSampled; the byte at suspect, unless that is negative, is read first.
+func (h *Host) Inspect(ctx context.Context, fact disk.Fact, suspect int64) (disk.Content, string, error) {
+	if fact.Kind == disk.Device {
+		return wipe.Sample(ctx, fact.Device, suspect)
+	}
+	root, err := h.open(ctx, fact)
+	if err != nil {
+		return disk.ContentUnknown, "", err
+	}
+	return root.Empty(ctx)
+}
+
+// ProveBlank reads a device until it has read every byte or found one that is not zero;
+// see wipe.ProveBlank.
+func (h *Host) ProveBlank(ctx context.Context, request disk.BlankProofRequest, progress func(disk.BlankProof) error) (disk.BlankProof, error) {
+	return wipe.ProveBlank(ctx, wipe.Blank{
+		Device: request.Target.Device, Sys: h.identity.Sys, Bytes: request.Target.Bytes, From: request.From, Rate: request.Rate, Progress: progress,
+		Verify: func(device *os.File) error { return h.verifyDevice(device, request.Target) },
+	})
+}
+
+// Root says what the root of a file system looks like; nil for a device.
+func (h *Host) Root(ctx context.Context, fact disk.Fact) (json.RawMessage, error) {
+	if fact.Kind == disk.Device {
+		return nil, nil
+	}
+	root, err := h.open(ctx, fact)
+	if err != nil {
+		return nil, err
+	}
+	return root.Record()
+}
+
+// Clean removes all data from a disk, if it is the one that is meant and nobody uses
+// it. Errors are *disk.Problem where somebody has to do something about them.
+func (h *Host) Clean(ctx context.Context, request disk.CleanRequest, progress func(disk.Progress) error) error {
+	if request.Target.Identity == "" {
+		return disk.Problemf(disk.IdentityUnproven, "which disk to clean at %s is not said", request.Target.HostPath)
+	}
+	users, err := h.looker.Users(ctx, request.Target, request.Volume)
+	if err != nil {
+		return fmt.Errorf("find out who uses %s: %w", request.Target.HostPath, err)
+	}
+	if len(users) > 0 {
+		return disk.Problemf(disk.VolumeInUse, "used by %s", users[0])
+	}
+	if request.Target.Kind == disk.Device {
+		return h.cleanDevice(ctx, request, progress)
+	}
+	return h.cleanFiles(ctx, request, progress)
+}
+
+func (h *Host) cleanDevice(ctx context.Context, request disk.CleanRequest, progress func(disk.Progress) error) error {
+	method, err := wipe.Parse(request.Command, request.Mode)
+	if err != nil {
+		return err
+	}
+	return wipe.Run(ctx, wipe.Target{
+		Device: request.Target.Device, Bytes: request.Target.Bytes, Mode: request.Mode, Method: method, Step: request.Step,
+		Verify: func(device *os.File) error { return h.verifyDevice(device, request.Target) },
+	}, progress)
+}
+
+// verifyDevice makes sure that an open device is the one that is meant.
+func (h *Host) verifyDevice(device *os.File, target disk.Fact) error {
+	var stat unix.Stat_t
+	if err := unix.Fstat(int(device.Fd()), &stat); err != nil {
+		return fmt.Errorf("look at %s: %w", target.Device, err)
+	}
+	found, err := h.identity.OfDevice(fmt.Sprintf("%d:%d", unix.Major(stat.Rdev), unix.Minor(stat.Rdev)))
+	if err != nil {
+		return fmt.Errorf("identify %s: %w", target.Device, err)
+	}
+	return same(found, target)
+}
+
+func same(found disk.Identity, target disk.Fact) error {
+	if found != target.Identity {
+		return disk.Problemf(disk.Replaced, "the disk at %s is %s and should be %s", target.HostPath, found, target.Identity)
+	}
+	return nil
+}
+
+func (h *Host) cleanFiles(ctx context.Context, request disk.CleanRequest, progress func(disk.Progress) error) error {
+	root, err := h.open(ctx, request.Target)
+	if err != nil {
+		return err
+	}
+	root.BeforeClean = func() error { return h.nothingBelow(request.Target) }
+	if len(request.Command) > 0 {
+		err = root.Run(ctx, request.Command)
+	} else {
+		err = root.Clean(ctx, progress)
+	}
+	if err != nil {
+		return err
+	}
+	return root.Restore(request.Root)
+}
+
+// Restore puts the root of a file system back into the state that Root told; of a
+// device it does nothing.
+func (h *Host) Restore(ctx context.Context, fact disk.Fact, state json.RawMessage) error {
+	if fact.Kind == disk.Device {
+		return nil
+	}
+	root, err := h.open(ctx, fact)
+	if err != nil {
+		return err
+	}
+	return root.Restore(state)
+}
+
+// Find looks at one entry of a folder.
+func (h *Host) Find(ctx context.Context, folder disk.Folder, name string) (disk.Fact, error) {
+	folder.Names = []string{literal(name)}
+	scanned := h.Scan(ctx, disk.Scan{Folders: []disk.Folder{folder}})
+	if problem := scanned.Trouble[folder.Class]; problem != nil {
+		return disk.Fact{}, problem
+	}
+	fact, found := scanned.Facts[disk.Key{Class: folder.Class, Name: name}]
+	switch {
+	case !found:
+		return disk.Fact{}, disk.Problemf(disk.Missing, "nothing is at %s/%s", folder.HostPath, name)
+	case fact.Problem != nil:
+		return disk.Fact{}, fact.Problem
+	default:
+		return fact, nil
+	}
+}
+
+// literal is the pattern (path.Match) that matches one name.
+func literal(name string) string {
+	var pattern strings.Builder
+	for i := range len(name) {
+		if strings.IndexByte(`\*?[]`, name[i]) >= 0 {
+			pattern.WriteByte('\\')
+		}
+		pattern.WriteByte(name[i])
+	}
+	return pattern.String()
+}
+
+// open opens the root of a file system, which is verified every time it is used.
+func (h *Host) open(ctx context.Context, fact disk.Fact) (*files.Root, error) {
+	return files.Open(fact.Path, func(int) error {
+		found, err := h.Identify(ctx, fact)
+		if err != nil {
+			return err
+		}
+		return same(found, fact)
+	})
+}
+
+// nothingBelow makes sure that the host has nothing mounted inside a volume.
+func (h *Host) nothingBelow(target disk.Fact) error {
+	table, err := mounts.Read(h.mountinfo)
+	if err != nil {
+		return fmt.Errorf("read what is mounted on the host: %w", err)
+	}
+	for _, below := range table.Below(target.HostPath) {
+		return &files.NestedMountError{Path: below.Point}
+	}
+	return nil
+}

@@ -1,0 +1,194 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package identity
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"stowage.dev/stowage/pkg/localdisk/disk"
+)
+
+// sectorBytes is the unit of start and size in sysfs, whatever the disk's own.
+const sectorBytes = 512
+
+// bootIDFile has another UUID with each start of the node. It is the same in every
+// namespace.
+const bootIDFile = "/proc/sys/kernel/random/boot_id"
+
+// Host is where identities are asked for.
+type Host struct {
+	// Sys is where sysfs is, most often "/sys".
+	Sys string
+	// Machine is what ReadMachine returned. Without it, serial numbers and the UUIDs of file
+	// systems identify a disk until the machine restarts.
+	Machine string
+}
+
+// OfDevice returns the identity of a block device: a path to its node, or
+// "<major>:<minor>". The device is not opened. A partition's start is in bytes.
+func (h Host) OfDevice(device string) (disk.Identity, error) {
+	number, err := deviceNumber(device)
+	if err != nil {
+		return "", fmt.Errorf("identify device %s: %w", device, err)
+	}
+	// The link's target has the partition in its disk's folder.
+	folder, err := filepath.EvalSymlinks(filepath.Join(h.Sys, "dev/block", number))
+	if err != nil {
+		return "", fmt.Errorf("identify device %s: %w", device, err)
+	}
+	id, err := h.ofFolder(folder)
+	if err != nil {
+		return "", fmt.Errorf("identify device %s: %w", device, err)
+	}
+	return id, nil
+}
+
+// deviceNumber returns "<major>:<minor>".
+func deviceNumber(device string) (string, error) {
+	if !strings.Contains(device, "/") {
+		major, minor, ok := strings.Cut(device, ":")
+		_, err1 := strconv.ParseUint(major, 10, 32)
+		_, err2 := strconv.ParseUint(minor, 10, 32)
+		if !ok || err1 != nil || err2 != nil {
+			return "", errors.New("neither a path nor a device number")
+		}
+		return device, nil
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(device, &st); err != nil {
+		return "", fmt.Errorf("stat: %w", err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFBLK {
+		return "", errors.New("not a block device")
+	}
+	return fmt.Sprintf("%d:%d", unix.Major(st.Rdev), unix.Minor(st.Rdev)), nil
+}
+
+// ofFolder returns the identity of the device whose folder in sysfs is given.
+func (h Host) ofFolder(folder string) (disk.Identity, error) {
+	partition, err := attribute(folder, "partition")
+	if err != nil {
+		return "", err
+	}
+	if partition == "" {
+		return h.ofDisk(folder)
+	}
+	return h.ofPartition(folder)
+}
+
+func (h Host) ofDisk(folder string) (disk.Identity, error) {
+	name, err := h.ofHardware(folder)
+	if err != nil || name.text != "" {
+		return name.identity(), err
+	}
+	seat, err := seatOf(folder)
+	if err != nil {
+		return "", err
+	}
+	return compose("weak", seat.boot, seat.diskseq), nil
+}
+
+func (h Host) ofPartition(folder string) (disk.Identity, error) {
+	start, err := sectors(folder, "start")
+	if err != nil {
+		return "", err
+	}
+	from := strconv.FormatInt(start, 10)
+	whole := filepath.Dir(folder)
+	name, err := h.ofHardware(whole)
+	if err != nil {
+		return "", err
+	}
+	if name.text != "" {
+		uuid, err := partitionUUID(folder)
+		name.text = "part:" + name.text + string(compose("", uuid, from))
+		return name.identity(), err
+	}
+	seat, err := seatOf(whole)
+	if err != nil {
+		return "", err
+	}
+	return compose("weakpart", seat.boot, seat.diskseq, from), nil
+}
+
+// partitionUUID is what the partition table calls the partition; empty when it has
+// no name, or was not made known by the kernel's own reading of the table.
+func partitionUUID(folder string) (string, error) {
+	lines, err := attribute(folder, "uevent")
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(lines) {
+		if uuid, ok := strings.CutPrefix(line, "PARTUUID="); ok {
+			return strings.ToLower(tidy(uuid)), nil
+		}
+	}
+	return "", nil
+}
+
+// seat is where a disk without any number of its own is.
+type seat struct {
+	boot string
+	// diskseq goes up each time when a disk is attached, or a medium changed.
+	diskseq string
+}
+
+func seatOf(folder string) (seat, error) {
+	diskseq, err := attribute(folder, "diskseq")
+	if err != nil {
+		return seat{}, err
+	}
+	if diskseq == "" {
+		// Its device number is given to others in the same boot: better none than one
+		// that two disks have.
+		return seat{}, errors.New("it has no serial number, and the kernel (before 5.15) does not number disks")
+	}
+	boot, err := bootID()
+	return seat{boot: boot, diskseq: tidy(diskseq)}, err
+}
+
+func bootID() (string, error) {
+	b, err := os.ReadFile(bootIDFile)
+	if err != nil {
+		return "", fmt.Errorf("read boot ID: %w", err)
+	}
+	return tidy(string(b)), nil
+}
+
+// sectors reads a number of sectors, and returns bytes.
+func sectors(folder, name string) (int64, error) {
+	text, err := attribute(folder, name)
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.ParseInt(tidy(text), 10, 64)
+	if err != nil || n < 0 {
+		return 0, fmt.Errorf("sysfs says %s is %q", name, text)
+	}
+	return n * sectorBytes, nil
+}
+
+// attribute reads a file of sysfs; what is not there, or the device does not tell,
+// is empty.
+func attribute(folder, name string) (string, error) {
+	b, err := os.ReadFile(filepath.Join(folder, name))
+	switch {
+	case err == nil:
+		return string(b), nil
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.EINVAL),
+		errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENODATA), errors.Is(err, unix.ENXIO):
+		return "", nil
+	default:
+		// Not known is not the same as not there: the identity would be another.
+		return "", fmt.Errorf("read sysfs: %w", err)
+	}
+}

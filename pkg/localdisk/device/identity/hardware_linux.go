@@ -1,0 +1,239 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package identity
+
+import (
+	"encoding/hex"
+	"path/filepath"
+	"strings"
+
+	"stowage.dev/stowage/pkg/localdisk/disk"
+)
+
+// ofHardware returns the identity that a whole disk has from its maker, or, if it is
+// made of others, from the volume manager that made it; empty when it has none. The
+// order of the sources is part of the identity's meaning: another order would give
+// disks with several names another identity. A registered name goes before all others.
+func (h Host) ofHardware(folder string) (name, error) {
+	names, err := namesOf(folder)
+	if err != nil {
+		return name{}, err
+	}
+	for _, n := range names {
+		if n.registered() {
+			return h.onDisk(folder, n.scheme, n.text)
+		}
+	}
+	for _, n := range names {
+		if n.distinctive() {
+			return h.onDisk(folder, "vendor", n.text)
+		}
+	}
+	model, serial, err := serialOf(folder)
+	if err != nil {
+		return name{}, err
+	}
+	if serial != "" {
+		return h.onDisk(folder, "serial", model, serial)
+	}
+	scheme, uuid, err := ofMapped(folder)
+	if err != nil || uuid == "" {
+		return name{}, err
+	}
+	return h.onMachine(scheme, uuid)
+}
+
+// name is an identity without what comes after "@", and that.
+type name struct{ text, at string }
+
+func (n name) identity() disk.Identity { return disk.Identity(n.text + n.at) }
+
+// onDisk names a disk by what its hardware reports. A registered name needs no machine,
+// unless the data may be gone while the name stays.
+func (h Host) onDisk(folder, scheme string, values ...string) (name, error) {
+	ephemeral, err := h.ephemeral(folder)
+	if err != nil {
+		return name{}, err
+	}
+	text := string(compose(scheme, values...))
+	switch {
+	case ephemeral:
+		boot, err := bootID()
+		return name{text, "@" + h.Machine + "/" + boot}, err
+	case scheme == "wwn" || scheme == "nvme":
+		return name{text, ""}, nil
+	default:
+		return h.onMachine(scheme, values...)
+	}
+}
+
+// onMachine names what has a name that is good on one machine only. Without a name for the
+// machine it is good for one boot only.
+func (h Host) onMachine(scheme string, values ...string) (name, error) {
+	text := string(compose(scheme, values...))
+	if h.Machine != "" {
+		return name{text, "@" + h.Machine}, nil
+	}
+	boot, err := bootID()
+	return name{text, "@/" + boot}, err
+}
+
+// kernelName is a name as sysfs writes it: "<kind>.<name>".
+type kernelName struct{ scheme, text string }
+
+// namesOf returns the names that the kernel reports of a disk: of NVMe a UUID, NGUID or
+// EUI-64, else one that it makes of vendor, serial number, model and namespace; of SCSI, SATA
+// and SAS, and what looks like them, the logical unit's.
+func namesOf(folder string) ([]kernelName, error) {
+	var names []kernelName
+	for _, source := range []struct{ scheme, file string }{{"nvme", "wwid"}, {"wwn", "device/wwid"}} {
+		text, err := attribute(folder, source.file)
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, kernelName{source.scheme, tidy(text)})
+	}
+	page, err := attribute(folder, "device/vpd_pg83")
+	return append(names, kernelName{"wwn", designator([]byte(page))}), err
+}
+
+// registered reports whether a name is one that its registration authority gives once.
+func (n kernelName) registered() bool {
+	kind, text, _ := strings.Cut(n.text, ".")
+	return registered(kind, strings.ToLower(text))
+}
+
+// registered reports whether a name is complete, of a kind that is registered, and neither
+// zeros nor another filler in the part that the maker chooses.
+func registered(kind, text string) bool {
+	if kind == "uuid" {
+		text = strings.ReplaceAll(text, "-", "")
+	}
+	b, err := hex.DecodeString(text)
+	if err != nil || !telling(text) {
+		return false
+	}
+	switch {
+	case kind == "naa" && len(b) == 8 && b[0]>>4 == 2: // IEEE Extended: 12 bits of the maker, OUI, 24 bits of the maker
+		return organization(b[2:5]) && chosen(hex.EncodeToString(b[5:]))
+	case kind == "naa" && (len(b) == 8 && b[0]>>4 == 5 || len(b) == 16 && b[0]>>4 == 6): // IEEE Registered: OUI after four bits
+		return organization([]byte{b[0]<<4 | b[1]>>4, b[1]<<4 | b[2]>>4, b[2]<<4 | b[3]>>4}) && chosen(text[7:])
+	case kind == "eui" && len(b) == 8:
+		return organization(b[:3]) && chosen(text[6:])
+	case kind == "eui" && len(b) == 12: // with a directory of four bytes
+		return organization(b[:3]) && chosen(text[6:])
+	case kind == "eui" && len(b) == 16: // NGUID, whose OUI comes after eight bytes
+		return chosen(text[:16]+text[22:]) && telling(text[16:])
+	case kind == "uuid" && len(b) == 16:
+		return !fillers[text[:8]+"-"+text[8:12]+"-"+text[12:16]+"-"+text[16:20]+"-"+text[20:]]
+	default:
+		return false
+	}
+}
+
+// organization reports whether three bytes are an identifier that IEEE gives to makers. QEMU's
+// virtual disks have one that says of itself that it is local.
+func organization(oui []byte) bool {
+	const local = 0x02
+	return oui[0]&local == 0 && (oui[0]|oui[1]|oui[2]) != 0
+}
+
+// chosen reports whether the maker filled in its part of a name.
+func chosen(digits string) bool { return telling(digits) }
+
+// distinctive reports whether a name that is not registered distinguishes the disks of a
+// machine. The kernel makes one for NVMe from a serial number that may be empty.
+func (n kernelName) distinctive() bool {
+	kind, text, ok := strings.Cut(n.text, ".")
+	if !ok || !telling(text) {
+		return false
+	}
+	switch kind {
+	case "nvme":
+		fields := strings.Split(text, "-")
+		if len(fields) != 4 {
+			return false
+		}
+		serial, err := hex.DecodeString(fields[1])
+		return err == nil && telling(tidy(string(serial)))
+	case "t10":
+		return true
+	case "naa":
+		return strings.HasPrefix(text, "3")
+	default:
+		return false // an EUI, UUID or other NAA that is a filler
+	}
+}
+
+// serialOf returns model and serial number of what has only these: virtio, MMC, old SCSI.
+func serialOf(folder string) (model, serial string, err error) {
+	if strings.Contains(filepath.Base(folder), "boot") {
+		return "", "", nil // mmcblk0boot0 is another disk than mmcblk0, with its serial number
+	}
+	serial, err = firstTelling(
+		func() (string, error) { return attribute(folder, "serial") },
+		func() (string, error) { return attribute(folder, "device/serial") },
+		func() (string, error) {
+			page, err := attribute(folder, "device/vpd_pg80")
+			return unitSerial([]byte(page)), err
+		},
+	)
+	if err != nil || serial == "" {
+		return "", "", err
+	}
+	model, err = modelOf(folder)
+	if err == nil && model == "" {
+		model, err = attribute(folder, "device/name") // MMC
+	}
+	return tidy(model), serial, err
+}
+
+// ofMapped is for device mapper and md, whose names for what they make are in their own
+// metadata, out of reach of who uses the device. They are content, which is copied with an
+// image.
+func ofMapped(folder string) (scheme, uuid string, err error) {
+	id, err := attribute(folder, "dm/uuid")
+	if err != nil {
+		return "", "", err
+	}
+	if id = tidy(id); lasting(id) {
+		return "dm", id, nil
+	}
+	id, err = attribute(folder, "md/uuid")
+	if err != nil {
+		return "", "", err
+	}
+	if id = tidy(id); telling(id) {
+		return "md", id, nil
+	}
+	return "", "", nil
+}
+
+// lasting says whether a device mapper name is kept on disk: anybody who makes a
+// device may give it a name, and another device the same one tomorrow.
+func lasting(id string) bool {
+	if rest, ok := strings.CutPrefix(id, "part"); ok { // part1-mpath-...
+		_, id, _ = strings.Cut(rest, "-")
+	}
+	for _, manager := range []string{"LVM-", "mpath-", "CRYPT-LUKS"} {
+		if strings.HasPrefix(id, manager) {
+			return true
+		}
+	}
+	return false
+}
+
+// firstTelling returns the first number that tells a disk from others.
+func firstTelling(sources ...func() (string, error)) (string, error) {
+	for _, source := range sources {
+		number, err := source()
+		if err != nil {
+			return "", err
+		}
+		if number = tidy(number); telling(number) {
+			return number, nil
+		}
+	}
+	return "", nil
+}

@@ -1,0 +1,133 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package probe
+
+import (
+	"errors"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"stowage.dev/stowage/pkg/localdisk/device/mounts"
+	"stowage.dev/stowage/pkg/localdisk/disk"
+)
+
+// lostAndFound is what mkfs.ext4 makes in the root of a file system. It is nobody's
+// candidate.
+const lostAndFound = "lost+found"
+
+// entry is one look at one slot.
+type entry struct {
+	*Prober
+	view   *view
+	folder *listing
+	// folders are all discovery directories.
+	folders []*listing
+	// wasMount says that a record or a volume knows a mounted file system here.
+	wasMount bool
+	// fresh says that an earlier look's identity is not good enough.
+	fresh bool
+
+	// at is the entry's path without symlinks in its folder.
+	at   string
+	fact disk.Fact
+}
+
+// found is what a look finds; nothing, if the slot leads nowhere.
+type found struct {
+	fact    disk.Fact
+	present bool
+}
+
+func (e *entry) found() found { return found{fact: e.fact, present: true} }
+
+// refuse notes why this is no volume. The first reason is the one that is told.
+func (e *entry) refuse(reason disk.Reason, format string, args ...any) found {
+	if e.fact.Problem == nil {
+		e.fact.Problem = disk.Problemf(reason, format, args...)
+	}
+	return e.found()
+}
+
+// fail notes an error, or that nothing is there.
+func (e *entry) fail(err error) found {
+	if gone(err) {
+		return found{}
+	}
+	reason := disk.Unreadable
+	if ioError(err) {
+		reason = disk.IOError
+	}
+	return e.refuse(reason, "%s cannot be looked at: %v", e.fact.HostPath, err)
+}
+
+// look sorts by what lies at the path. What is mounted comes first, since asking
+// comes after knowing whom.
+func (e *entry) look() found {
+	name := e.fact.Name
+	if name == "" || name == "." || name == ".." || strings.Contains(name, "/") {
+		return e.refuse(disk.OutsideDirectory, "%q is no name of an entry of %s", name, e.folder.HostPath)
+	}
+	if m, ok := e.view.self.At(e.at); ok {
+		return e.mounted(m)
+	}
+	st, err := statx(e.at, kindAndMount)
+	if err != nil {
+		return e.fail(err)
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFLNK:
+		return e.link()
+	case unix.S_IFBLK:
+		return e.device(e.at, st)
+	case unix.S_IFDIR:
+		if name == lostAndFound {
+			return found{}
+		}
+		return e.directory(st)
+	default:
+		return e.special()
+	}
+}
+
+func (e *entry) special() found {
+	return e.refuse(disk.SpecialFile, "%s is neither a mount point nor a block device nor a link to one: move it out of the discovery directory", e.fact.HostPath)
+}
+
+// link follows a symlink, which may lead to a block device below /dev and nowhere
+// else.
+func (e *entry) link() found {
+	target, err := readlink(e.at)
+	if err != nil {
+		return e.fail(err)
+	}
+	at, st, err := e.view.walk(e.folder.at, target)
+	var barrier *barrierError
+	switch {
+	case errors.As(err, &barrier):
+		return e.refuse(disk.OutsideDirectory, "%s is a link to %s: %v", e.fact.HostPath, target, err)
+	case err != nil:
+		return e.fail(err)
+	case !mounts.Within(path.Clean(e.cfg.Dev), at):
+		return e.refuse(disk.OutsideDirectory, "%s is a link to %s: only links to block devices below /dev are followed; mount file systems in the directory itself", e.fact.HostPath, target)
+	case st.Mode&unix.S_IFMT == unix.S_IFDIR:
+		return e.refuse(disk.OutsideDirectory, "%s is a link to the directory %s", e.fact.HostPath, target)
+	case st.Mode&unix.S_IFMT != unix.S_IFBLK:
+		return e.special()
+	}
+	return e.device(at, st)
+}
+
+// discovers refuses the discovery directories, and what has one in it: whoever cleans
+// it would clean every volume of a class.
+func (e *entry) discovers(place string) bool {
+	for _, l := range e.folders {
+		if mounts.Within(e.at, l.at) || covers(place, l.place()) {
+			e.refuse(disk.DiscoveryDirectory, "%s is, or holds, the discovery directory %s of class %s", e.fact.HostPath, l.HostPath, l.Class)
+			return true
+		}
+	}
+	return false
+}

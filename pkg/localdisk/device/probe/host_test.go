@@ -1,0 +1,122 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package probe
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"stowage.dev/stowage/pkg/localdisk/disk"
+)
+
+// The agent in its container sees a folder at Path, the host at HostPath. Here the
+// host's mountinfo is written by hand, out of the agent's.
+func TestWhatTheHostHasMountedAndTheAgentSees(t *testing.T) {
+	const onHost = "/mnt/the host's/disks"
+	escaped := strings.ReplaceAll(onHost, " ", `\040`)
+	stories := map[string]struct {
+		mounted bool // in the agent's sight
+		// host makes the host's mountinfo of the agent's lines.
+		host func(path string, lines []string) []string
+		want disk.Reason
+	}{
+		"mounted on both, at other paths": {
+			mounted: true,
+			host:    moved(escaped),
+		},
+		"the host has symlinks on the way": {
+			mounted: true,
+			host:    moved("/somewhere/else"),
+		},
+		"the host has unmounted it": {
+			mounted: true,
+			host:    without,
+			want:    disk.MountMissing,
+		},
+		"mounted on neither": {
+			host: moved(escaped),
+			want: disk.NotMountPoint,
+		},
+		"mounted on the host alone: mounts do not reach the container": {
+			host: func(path string, lines []string) []string {
+				return append(moved(escaped)(path, lines), "9999 "+id(path, lines)+" 259:1 / "+escaped+"/disk rw - ext4 /dev/x rw")
+			},
+			want: disk.MountMissing,
+		},
+		"and there are symlinks on the host's way to it": {
+			host: func(path string, lines []string) []string {
+				return append(moved("/somewhere/else")(path, lines), "9999 "+id(path, lines)+" 259:1 / /somewhere/else/disk rw - ext4 /dev/x rw")
+			},
+			want: disk.MountMissing,
+		},
+		"a network file system on the host alone": {
+			host: func(path string, lines []string) []string {
+				return append(moved(escaped)(path, lines), "9999 "+id(path, lines)+" 0:999 / "+escaped+"/disk rw - nfs4 h:/x rw")
+			},
+			want: disk.UnsupportedFilesystem,
+		},
+	}
+	for name, s := range stories {
+		t.Run(name, func(t *testing.T) {
+			f := newFolder(t, "a")
+			f.HostPath = onHost
+			entry := filepath.Join(f.Path, "disk")
+			must(t, os.Mkdir(entry, 0o755))
+			if s.mounted {
+				mount(t, entry, "-t", "tmpfs", "-o", "size=1M", "none")
+			}
+			b, err := os.ReadFile("/proc/self/mountinfo")
+			must(t, err)
+			file := filepath.Join(t.TempDir(), "mountinfo")
+			lines := s.host(f.Path, strings.Split(strings.TrimSpace(string(b)), "\n"))
+			must(t, os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600))
+
+			p := newProber(t, func(c *Config) { c.HostMountinfo = file })
+			got := one(t, p, f, "disk")
+			if reason(got) != s.want || got.Path != entry || got.HostPath != onHost+"/disk" {
+				t.Errorf("%+v: %v, want %q", got, got.Problem, s.want)
+			}
+			// The host's mounts cannot be asked here, only read.
+			if s.mounted && s.want == "" && !strings.Contains(string(got.Attachment), "/mount-id:") {
+				t.Errorf("attachment %q, want one of a mount ID", got.Attachment)
+			}
+		})
+	}
+}
+
+// moved has what is at the folder at another path.
+func moved(to string) func(string, []string) []string {
+	return func(path string, lines []string) []string {
+		var host []string
+		for _, line := range lines {
+			host = append(host, strings.ReplaceAll(line, " "+path, " "+to))
+		}
+		return host
+	}
+}
+
+// without leaves out what is mounted in the folder.
+func without(path string, lines []string) []string {
+	var host []string
+	for _, line := range lines {
+		if !strings.Contains(line, path+"/") {
+			host = append(host, line)
+		}
+	}
+	return host
+}
+
+// id is the ID of the mount at a path.
+func id(path string, lines []string) string {
+	for _, line := range lines {
+		if words := strings.Fields(line); words[4] == path {
+			return words[0]
+		}
+	}
+	return ""
+}

@@ -1,0 +1,115 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package probe
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	"golang.org/x/sys/unix"
+
+	"stowage.dev/stowage/pkg/localdisk/device/identity"
+	"stowage.dev/stowage/pkg/localdisk/device/usage"
+)
+
+// Config is what a Prober is made of. Only Usage is required; the rest fits a process
+// that runs on the node itself.
+type Config struct {
+	// Usage tells what the node uses disks for.
+	Usage *usage.Looker
+	// SelfMountinfo has the mounts that this process sees; "/proc/self/mountinfo" if
+	// empty.
+	SelfMountinfo string
+	// HostMountinfo has the mounts of the host ("/proc/1/mountinfo", with the host's
+	// processes in sight); SelfMountinfo if empty.
+	HostMountinfo string
+	// Fstab is the host's fstab, where this process finds it. Empty reads none: then
+	// a plain directory on which a disk should be mounted is told by the records
+	// alone.
+	Fstab string
+	// Sys is where sysfs is, "/sys" if empty; Dev where device nodes are, "/dev" if
+	// empty. Symlinks may lead nowhere but there.
+	Sys, Dev string
+	// Machine is identity.Host.Machine.
+	Machine string
+	// Timeout is how long a folder or an entry may take, until SetTimeout says
+	// otherwise; 5 s if 0.
+	Timeout time.Duration
+	// Parallel is how many entries are looked at at once; 8 if 0.
+	Parallel int
+}
+
+// Prober looks at disks. It is safe for concurrent use; scans take turns.
+type Prober struct {
+	cfg     Config
+	timeout atomic.Int64 // a time.Duration
+	turn    chan struct{}
+	workers workers
+
+	mu    sync.Mutex
+	known map[seen]told
+
+	// statfs asks for a file system's size. Tests give a file system that hangs.
+	statfs func(path string, st *unix.Statfs_t) error
+	// newWatcher makes an inotify instance, of which a node has few.
+	newWatcher func() (*fsnotify.Watcher, error)
+}
+
+// New checks the configuration and makes a Prober, which keeps nothing open.
+func New(cfg Config) (*Prober, error) {
+	if cfg.Usage == nil {
+		return nil, errors.New("probe: Usage is required")
+	}
+	for value, fallback := range map[*string]string{
+		&cfg.SelfMountinfo: "/proc/self/mountinfo",
+		&cfg.Sys:           "/sys",
+		&cfg.Dev:           "/dev",
+	} {
+		if *value == "" {
+			*value = fallback
+		}
+	}
+	if cfg.HostMountinfo == "" {
+		cfg.HostMountinfo = cfg.SelfMountinfo
+	}
+	if cfg.Timeout <= 0 {
+		cfg.Timeout = 5 * time.Second
+	}
+	if cfg.Parallel <= 0 {
+		cfg.Parallel = 8
+	}
+	for name, value := range map[string]string{
+		"SelfMountinfo": cfg.SelfMountinfo, "HostMountinfo": cfg.HostMountinfo, "Sys": cfg.Sys, "Dev": cfg.Dev,
+	} {
+		if !path.IsAbs(value) {
+			return nil, fmt.Errorf("probe: %s must be an absolute path, not %q", name, value)
+		}
+	}
+	p := &Prober{
+		cfg:        cfg,
+		turn:       make(chan struct{}, 1),
+		workers:    workers{busy: make(map[string]*job)},
+		known:      make(map[seen]told),
+		statfs:     unix.Statfs,
+		newWatcher: fsnotify.NewWatcher,
+	}
+	p.SetTimeout(cfg.Timeout)
+	return p, nil
+}
+
+// identifier identifies what lies on this node.
+func (p *Prober) identifier() identity.Host {
+	return identity.Host{Sys: p.cfg.Sys, Machine: p.cfg.Machine}
+}
+
+// SetTimeout changes how long a folder or an entry may take, for those that are asked
+// from now on.
+func (p *Prober) SetTimeout(timeout time.Duration) { p.timeout.Store(int64(timeout)) }
+
+func (p *Prober) patience() time.Duration { return time.Duration(p.timeout.Load()) }

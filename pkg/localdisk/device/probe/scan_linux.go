@@ -1,0 +1,166 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package probe
+
+import (
+	"context"
+	"path"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"stowage.dev/stowage/pkg/localdisk/disk"
+)
+
+// Scan looks at every entry that the folders ask for and at every known slot of their
+// classes. A class has one folder at most. A slot that leads nowhere (no entry, or a
+// link to nothing) has no fact; nor has lost+found. Known slots of a class that has no
+// folder are not looked at. If ctx ends, or the mount tables cannot be read, every
+// class is in Trouble, and nothing is known of any slot.
+//
+// The answer takes as long as the slowest entry, and at most the timeout for the
+// folders and once more for each Config.Parallel entries that do not answer.
+func (p *Prober) Scan(ctx context.Context, s disk.Scan) disk.Scanned {
+	select {
+	case p.turn <- struct{}{}:
+		defer func() { <-p.turn }()
+	case <-ctx.Done():
+		return nothing(s, ctx.Err())
+	}
+	v, err := p.view()
+	if err != nil {
+		return nothing(s, err)
+	}
+	listings, trouble := p.listAll(ctx, v, s.Folders)
+	facts := p.lookAt(ctx, p.entriesOf(v, listings, s.Known))
+	if ctx.Err() != nil {
+		return nothing(s, ctx.Err())
+	}
+	survey, err := p.cfg.Usage.Survey(v.host, v.onTheHost(listings))
+	if err != nil {
+		return nothing(s, err) // any of the disks may be in use
+	}
+	slots := slotsOf(s.Known)
+	for i, f := range facts {
+		facts[i] = claimed(survey, f, slots[f.Key].volume)
+	}
+	return disk.Scanned{Facts: settle(facts, s.Known), Trouble: trouble}
+}
+
+// nothing is the answer when nothing could be looked at.
+func nothing(s disk.Scan, err error) disk.Scanned {
+	trouble := make(map[string]*disk.Problem, len(s.Folders))
+	for _, f := range s.Folders {
+		trouble[f.Class] = disk.Problemf(disk.Unreadable, "the discovery directory %s was not looked at: %v", f.HostPath, err)
+	}
+	return disk.Scanned{Facts: map[disk.Key]disk.Fact{}, Trouble: trouble}
+}
+
+// listAll reads the folders. Those that could not be read are in trouble.
+func (p *Prober) listAll(ctx context.Context, v *view, folders []disk.Folder) ([]*listing, map[string]*disk.Problem) {
+	var mu sync.Mutex
+	var listings []*listing
+	trouble := make(map[string]*disk.Problem)
+	p.each(len(folders), func(i int) {
+		type answer struct {
+			l       *listing
+			problem *disk.Problem
+		}
+		a, problem := ask(ctx, &p.workers, "folder "+folders[i].Path, p.patience(), func() answer {
+			l, problem := v.list(folders[i])
+			return answer{l, problem}
+		})
+		if problem == nil {
+			problem = a.problem
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if problem != nil {
+			trouble[folders[i].Class] = problem
+			return
+		}
+		listings = append(listings, a.l)
+	})
+	return listings, trouble
+}
+
+// entriesOf makes the looks: one for each slot.
+func (p *Prober) entriesOf(v *view, listings []*listing, known []disk.Known) []*entry {
+	entries := make(map[disk.Key]*entry)
+	folders := make(map[string]*listing)
+	add := func(l *listing, name string) *entry {
+		key := disk.Key{Class: l.Class, Name: name}
+		if entries[key] == nil {
+			entries[key] = p.entry(v, l, name)
+			entries[key].folders = listings
+		}
+		return entries[key]
+	}
+	for _, l := range listings {
+		folders[l.Class] = l
+		for _, name := range l.names {
+			add(l, name)
+		}
+	}
+	for _, k := range known {
+		if l := folders[k.Key.Class]; l != nil {
+			e := add(l, k.Key.Name)
+			e.wasMount = e.wasMount || k.Kind == disk.Mount
+		}
+	}
+	all := make([]*entry, 0, len(entries))
+	for _, e := range entries {
+		all = append(all, e)
+	}
+	return all
+}
+
+func (p *Prober) entry(v *view, l *listing, name string) *entry {
+	return &entry{
+		Prober: p, view: v, folder: l,
+		at: path.Join(l.at, name),
+		fact: disk.Fact{
+			Key:      disk.Key{Class: l.Class, Name: name},
+			HostPath: path.Join(l.HostPath, name),
+			Path:     path.Join(l.Path, name),
+		},
+	}
+}
+
+// lookAt looks at all entries and returns what is there.
+func (p *Prober) lookAt(ctx context.Context, entries []*entry) []disk.Fact {
+	var mu sync.Mutex
+	var facts []disk.Fact
+	p.each(len(entries), func(i int) {
+		f := p.ask(ctx, entries[i])
+		mu.Lock()
+		defer mu.Unlock()
+		if f.present {
+			facts = append(facts, f.fact)
+		}
+	})
+	return facts
+}
+
+// ask looks at an entry within the timeout.
+func (p *Prober) ask(ctx context.Context, e *entry) found {
+	// What is told when no answer comes must not be what the look is writing.
+	silent := e.fact
+	f, problem := ask(ctx, &p.workers, silent.Path, p.patience(), e.look)
+	if problem != nil {
+		silent.Problem = problem
+		return found{fact: silent, present: true}
+	}
+	return f
+}
+
+// each calls do for 0 to n-1, a few at a time, and waits for all.
+func (p *Prober) each(n int, do func(int)) {
+	var group errgroup.Group
+	group.SetLimit(p.cfg.Parallel)
+	for i := range n {
+		group.Go(func() error { do(i); return nil })
+	}
+	_ = group.Wait()
+}

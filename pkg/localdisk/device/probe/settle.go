@@ -1,0 +1,133 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package probe
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"stowage.dev/stowage/pkg/localdisk/disk"
+)
+
+// settle sees to it that no byte is offered twice: of several slots that lead to the
+// same bytes, or to some of the same, one keeps them and the others are told which.
+// A slot whose volume was published of just these bytes comes first, then one with
+// any volume, then one with a record, then the order of class and name. The facts
+// given are not changed.
+func settle(facts []disk.Fact, known []disk.Known) map[disk.Key]disk.Fact {
+	slots := slotsOf(known)
+	order := slices.Clone(facts)
+	slices.SortFunc(order, func(a, b disk.Fact) int {
+		return cmp.Or(
+			cmp.Compare(slots[a.Key].rank(a), slots[b.Key].rank(b)),
+			strings.Compare(a.Class, b.Class),
+			strings.Compare(a.Name, b.Name),
+		)
+	})
+	settled := make(map[disk.Key]disk.Fact, len(facts))
+	var kept []disk.Fact
+	for _, f := range order {
+		volume := slots[f.Key].volume != ""
+		if f.Problem == nil {
+			f.Problem = contested(f, kept)
+		}
+		if f.Problem == nil && !volume {
+			f.Problem = publishedElsewhere(f, known)
+		}
+		settled[f.Key] = f
+		// Bytes of a volume are its own, whatever keeps it from being published now.
+		if f.Place != "" && (f.Problem == nil || volume) {
+			kept = append(kept, f)
+		}
+	}
+	return settled
+}
+
+// slot is what is known of a slot.
+type slot struct {
+	// volume is the name of the slot's volume; empty if there is none.
+	volume string
+	record bool
+	// published are the disks that volumes of the slot were published of.
+	published []disk.Identity
+}
+
+func slotsOf(known []disk.Known) map[disk.Key]slot {
+	slots := make(map[disk.Key]slot)
+	for _, k := range known {
+		s := slots[k.Key]
+		s.record = true
+		if k.Volume != "" {
+			s.volume = k.Volume
+			if k.Identity != "" {
+				s.published = append(s.published, k.Identity)
+			}
+		}
+		slots[k.Key] = s
+	}
+	return slots
+}
+
+func (s slot) rank(f disk.Fact) int {
+	switch {
+	case slices.Contains(s.published, f.Identity):
+		return 0
+	case s.volume != "":
+		return 1
+	case s.record:
+		return 2
+	default:
+		return 3
+	}
+}
+
+// contested says which of the facts that came first has a fact's bytes.
+func contested(f disk.Fact, kept []disk.Fact) *disk.Problem {
+	if f.Place == "" {
+		return nil
+	}
+	for _, k := range kept {
+		switch {
+		case k.Place == f.Place:
+			return disk.Problemf(disk.SameBytes, "%s leads to the same bytes as %s of class %s", f.HostPath, k.HostPath, k.Class)
+		case k.Identity != "" && k.Identity == f.Identity:
+			return disk.Problemf(disk.SameBytes, "%s has the same identity as %s of class %s (%s): two paths to one disk, or a copy of it", f.HostPath, k.HostPath, k.Class, k.Identity)
+		case overlap(f, k):
+			return disk.Problemf(disk.InUse, "%s shares bytes with %s of class %s: offer the whole or its parts, not both", f.HostPath, k.HostPath, k.Class)
+		}
+	}
+	return nil
+}
+
+// publishedElsewhere says which volume, of another slot, was published of the disk
+// that a slot without a volume now leads to, or of a part of it, or of what it is a
+// part of. The other slot itself may lead nowhere now, or may not have answered.
+func publishedElsewhere(f disk.Fact, known []disk.Known) *disk.Problem {
+	for _, k := range known {
+		switch {
+		case k.Volume == "" || k.Key == f.Key || k.Identity == "" || f.Identity == "":
+		case k.Identity == f.Identity:
+			return disk.Problemf(disk.SameBytes, "%s is the disk of volume %s, which was published at %s: have the disk there again, or delete the volume", f.HostPath, k.Volume, k.HostPath)
+		case k.Identity.PartOf(f.Identity) || f.Identity.PartOf(k.Identity):
+			return disk.Problemf(disk.InUse, "%s shares bytes with the disk of volume %s, which was published at %s", f.HostPath, k.Volume, k.HostPath)
+		}
+	}
+	return nil
+}
+
+// overlap says whether two facts have some bytes in common, but not all.
+func overlap(a, b disk.Fact) bool {
+	return slices.Contains(a.Overlaps, b.Place) || slices.Contains(b.Overlaps, a.Place) ||
+		covers(a.Place, b.Place) || covers(b.Place, a.Place)
+}
+
+// covers says whether a Place of a file system is another one or holds it.
+func covers(a, b string) bool {
+	if !strings.HasPrefix(a, "fs:") {
+		return false
+	}
+	rest, ok := strings.CutPrefix(b, a)
+	return ok && (rest == "" || rest[0] == '/' || strings.HasSuffix(a, "/"))
+}

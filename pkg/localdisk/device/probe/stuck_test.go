@@ -1,0 +1,213 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package probe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"stowage.dev/stowage/pkg/localdisk/disk"
+	"stowage.dev/stowage/test/deadline"
+)
+
+// short is long enough for whatever does answer.
+const short = 2 * time.Second
+
+// settled waits until no look is under way.
+func settled(t *testing.T, p *Prober) {
+	t.Helper()
+	for {
+		p.workers.mu.Lock()
+		var some *job
+		for _, j := range p.workers.busy {
+			some = j
+		}
+		p.workers.mu.Unlock()
+		if some == nil {
+			return
+		}
+		select {
+		case <-some.done:
+		case <-time.After(deadline.Wait()):
+			t.Fatal("a look has never come to its end")
+		}
+	}
+}
+
+func TestOneThatHangsDoesNotStopTheOthers(t *testing.T) {
+	f := newFolder(t, "a")
+	stuck := filepath.Join(f.Path, "stuck")
+	mount(t, stuck, "-t", "tmpfs", "-o", "size=1M", "none")
+	mount(t, filepath.Join(f.Path, "well"), "-t", "tmpfs", "-o", "size=1M", "none")
+	for i := range 20 {
+		link(t, "/dev/null", f.Path, fmt.Sprint("other", i))
+	}
+	p := newProber(t, func(c *Config) { c.Timeout, c.Parallel = time.Hour, 1 })
+	p.SetTimeout(short)
+	release := make(chan struct{})
+	var asked atomic.Int32
+	p.statfs = func(path string, st *unix.Statfs_t) error {
+		if path == stuck {
+			asked.Add(1)
+			<-release
+		}
+		return unix.Statfs(path, st)
+	}
+	ask := disk.Scan{Folders: []disk.Folder{f}}
+	for range 3 {
+		facts := scan(t, p, ask)
+		if reason(facts["stuck"]) != disk.TimedOut || facts["stuck"].HostPath != stuck || facts["well"].Problem != nil || len(facts) != 22 {
+			t.Fatalf("%+v", facts)
+		}
+	}
+	if got := asked.Load(); got != 1 {
+		t.Errorf("it was asked %d times while it hung", got)
+	}
+	_, err := p.Identify(t.Context(), disk.Fact{Path: stuck, HostPath: stuck, Kind: disk.Mount})
+	if problem, ok := errors.AsType[*disk.Problem](err); !ok || problem.Reason != disk.TimedOut {
+		t.Errorf("Identify: %v", err)
+	}
+	close(release)
+	settled(t, p)
+	if facts := scan(t, p, ask); facts["stuck"].Problem != nil {
+		t.Errorf("after it came back: %v", facts["stuck"].Problem)
+	}
+}
+
+func TestALookThatIsUnderWayIsWaitedFor(t *testing.T) {
+	w := workers{busy: make(map[string]*job)}
+	begun, release := make(chan struct{}), make(chan struct{})
+	first := make(chan int)
+	go func() {
+		n, _ := ask(t.Context(), &w, "x", time.Minute, func() int { close(begun); <-release; return 1 })
+		first <- n
+	}()
+	<-begun
+	second := make(chan int)
+	go func() {
+		n, _ := ask(t.Context(), &w, "x", time.Minute, func() int { return 2 })
+		second <- n
+	}()
+	close(release)
+	if a, b := <-first, <-second; a != 1 || b != 2 {
+		t.Errorf("answers are %d and %d", a, b)
+	}
+}
+
+func TestAScanThatIsStoppedKnowsNothing(t *testing.T) {
+	f := newFolder(t, "a")
+	must(t, os.Mkdir(filepath.Join(f.Path, "x"), 0o755))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	got := newProber(t).Scan(ctx, disk.Scan{Folders: []disk.Folder{f}})
+	if len(got.Facts) != 0 || got.Trouble["a"] == nil {
+		t.Errorf("%+v", got)
+	}
+}
+
+// silent mounts a FUSE file system whose server never says a word. hangUp ends it, and
+// with it whoever waits.
+func silent(t *testing.T, fsType, source, point string) (hangUp func()) {
+	t.Helper()
+	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Skipf("needs FUSE: %v", err)
+	}
+	hungUp := false
+	hangUp = func() {
+		if !hungUp {
+			hungUp = true
+			_ = unix.Close(fd)
+		}
+	}
+	t.Cleanup(hangUp)
+	must(t, os.Mkdir(point, 0o755))
+	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", fd)
+	if fsType == "fuseblk" {
+		options += ",blksize=512"
+	}
+	t.Cleanup(func() { _ = unix.Unmount(point, unix.MNT_DETACH) })
+	if err := unix.Mount(source, point, fsType, 0, options); err != nil {
+		t.Skipf("mount %s: %v", fsType, err)
+	}
+	return hangUp
+}
+
+func TestANetworkFileSystemIsNotAsked(t *testing.T) {
+	f := newFolder(t, "a")
+	silent(t, "fuse.sshfs", "host:/export", filepath.Join(f.Path, "remote"))
+	link(t, "remote/disk", f.Path, "into")
+	link(t, newDisk(t), f.Path, "disk")
+	p := newProber(t) // with a timeout that the test would not live to see
+	facts := scan(t, p, disk.Scan{Folders: []disk.Folder{f}})
+	if reason(facts["remote"]) != disk.UnsupportedFilesystem || reason(facts["into"]) != disk.OutsideDirectory || facts["disk"].Problem != nil {
+		t.Errorf("%+v", facts)
+	}
+	below := disk.Folder{Class: "b", Path: filepath.Join(f.Path, "remote"), HostPath: "/remote"}
+	if got := p.Scan(t.Context(), disk.Scan{Folders: []disk.Folder{below}}); got.Trouble["b"] == nil || got.Trouble["b"].Reason == disk.TimedOut {
+		t.Errorf("a discovery directory on it: %+v", got)
+	}
+	if len(p.workers.busy) > 0 {
+		t.Errorf("somebody is still asking: %v", p.workers.busy)
+	}
+}
+
+func TestALocalFileSystemWhoseServerHangs(t *testing.T) {
+	f := newFolder(t, "a")
+	hangUp := silent(t, "fuseblk", newDisk(t), filepath.Join(f.Path, "ntfs"))
+	link(t, newDisk(t), f.Path, "disk")
+	p := newProber(t, func(c *Config) { c.Timeout = short })
+	var facts map[string]disk.Fact
+	threads := 0
+	const scans = 100
+	for i := range scans {
+		facts = scan(t, p, disk.Scan{Folders: []disk.Folder{f}})
+		if reason(facts["ntfs"]) != disk.TimedOut || facts["disk"].Problem != nil {
+			t.Fatalf("%+v", facts)
+		}
+		if i == 0 {
+			threads = runtime.NumGoroutine()
+		}
+	}
+	if n := runtime.NumGoroutine(); n > threads+scans/2 { // those that have just answered may be on their way out
+		t.Errorf("%d goroutines after the first scan, %d after the last", threads, n)
+	}
+	hangUp()
+	settled(t, p)
+	facts = scan(t, p, disk.Scan{Folders: []disk.Folder{f}})
+	if r := reason(facts["ntfs"]); r != disk.IOError {
+		t.Errorf("once its server has died: %q", r)
+	}
+}
+
+func TestADiscoveryDirectoryThatHangs(t *testing.T) {
+	f, well := newFolder(t, "a"), newFolder(t, "b")
+	path := filepath.Join(f.Path, "ntfs")
+	hangUp := silent(t, "fuseblk", newDisk(t), path)
+	link(t, newDisk(t), well.Path, "disk")
+	p := newProber(t, func(c *Config) { c.Timeout = short })
+	folders := []disk.Folder{{Class: "a", Path: path, HostPath: path}, well}
+	for range 2 {
+		got := p.Scan(t.Context(), disk.Scan{Folders: folders, Known: []disk.Known{{Key: disk.Key{Class: "a", Name: "x"}}}})
+		if got.Trouble["a"] == nil || got.Trouble["a"].Reason != disk.TimedOut || got.Trouble["b"] != nil {
+			t.Fatalf("trouble: %v", got.Trouble)
+		}
+		if fact := got.Facts[disk.Key{Class: "b", Name: "disk"}]; len(got.Facts) != 1 || fact.Problem != nil {
+			t.Fatalf("facts: %+v", got.Facts)
+		}
+	}
+	hangUp()
+	settled(t, p)
+}

@@ -1,0 +1,89 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package probe
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"stowage.dev/stowage/pkg/localdisk/disk"
+)
+
+// workers has the looks that are under way, one at most for a path.
+type workers struct {
+	mu   sync.Mutex
+	busy map[string]*job
+}
+
+// job is one look. stuck says that somebody has waited for it in vain.
+type job struct {
+	done  chan struct{}
+	stuck bool
+}
+
+// ask looks at a path in a goroutine of its own and waits for the answer until the
+// timeout. A look at the same path that is under way is waited for first, unless it
+// is stuck already. look must change nothing but what it returns: after a timeout
+// its answer is thrown away, whenever it comes.
+func ask[T any](ctx context.Context, w *workers, path string, timeout time.Duration, look func() T) (T, *disk.Problem) {
+	var none T
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	mine, problem := w.begin(ctx, path)
+	if problem != nil {
+		return none, problem
+	}
+	answer := make(chan T, 1)
+	go func() {
+		defer w.end(path, mine)
+		answer <- look()
+	}()
+	select {
+	case <-mine.done:
+		return <-answer, nil
+	case <-ctx.Done():
+		if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return none, disk.Problemf(disk.TimedOut, "%s was not waited for: %v", path, ctx.Err())
+		}
+		w.mu.Lock()
+		mine.stuck = true
+		w.mu.Unlock()
+		return none, disk.Problemf(disk.TimedOut, "%s did not answer within %v: the disk or its file system may be failing", path, timeout)
+	}
+}
+
+// begin enters a look, after others at the same path.
+func (w *workers) begin(ctx context.Context, path string) (*job, *disk.Problem) {
+	for {
+		w.mu.Lock()
+		other, ok := w.busy[path]
+		if !ok {
+			mine := &job{done: make(chan struct{})}
+			w.busy[path] = mine
+			w.mu.Unlock()
+			return mine, nil
+		}
+		stuck := other.stuck
+		w.mu.Unlock()
+		if stuck {
+			return nil, disk.Problemf(disk.TimedOut, "%s has still not answered an earlier look: the disk or its file system may be failing", path)
+		}
+		select {
+		case <-other.done:
+		case <-ctx.Done():
+			return nil, disk.Problemf(disk.TimedOut, "%s did not answer in time", path)
+		}
+	}
+}
+
+func (w *workers) end(path string, j *job) {
+	w.mu.Lock()
+	delete(w.busy, path)
+	w.mu.Unlock()
+	close(j.done)
+}

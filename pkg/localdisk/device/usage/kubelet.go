@@ -1,0 +1,63 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package usage
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"stowage.dev/stowage/pkg/localdisk/disk"
+)
+
+// kubeletLocal is the name of kubelet's folders for local volumes.
+const kubeletLocal = "kubernetes.io~local-volume"
+
+// kubeletPlaces are the folders in which kubelet has one entry per local volume, by
+// their last elements: a pod's volumes and raw devices, the latter's nodes, the file
+// systems that kubelet has mounted of devices, and a pod's folders within volumes.
+var kubeletPlaces = []string{
+	kubeletLocal,
+	kubeletLocal + "/volumeDevices",
+	"kubernetes.io/local-volume/mounts",
+	"volume-subpaths",
+}
+
+// kubelet returns what kubelet's folder has of a volume. Only names are read: a mount
+// that is there is not touched.
+func (l *Looker) kubelet(volume string) ([]use, error) {
+	if volume == "" {
+		return nil, nil
+	}
+	pods, err := list(filepath.Join(l.config.KubeletPath, "pods"))
+	if err != nil {
+		return nil, fmt.Errorf("list pods in kubelet's folder: %w", err)
+	}
+	if pods == nil {
+		return nil, fmt.Errorf("kubelet's folder: %s has no pods in it", l.config.KubeletPath)
+	}
+	folders := []string{
+		filepath.Join("plugins", kubeletLocal, "volumeDevices"),
+		"plugins/kubernetes.io/local-volume/mounts",
+	}
+	for _, pod := range pods {
+		folders = append(folders,
+			filepath.Join("pods", pod, "volumes", kubeletLocal),
+			filepath.Join("pods", pod, "volumeDevices", kubeletLocal))
+	}
+	var uses []use
+	for _, folder := range folders {
+		names, err := list(filepath.Join(l.config.KubeletPath, folder))
+		if err != nil {
+			return nil, fmt.Errorf("look for the volume in kubelet's folder: %w", err)
+		}
+		if slices.Contains(names, volume) {
+			where := filepath.Join(l.config.KubeletDir, folder, volume)
+			uses = append(uses, use{User: disk.User{What: byKubelet, Where: where}, path: where})
+		}
+	}
+	return uses, nil
+}

@@ -1,0 +1,259 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package usage
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"stowage.dev/stowage/pkg/localdisk/device/mounts"
+)
+
+// Config says where the node can be looked at. All fields are required but for
+// SelfMountinfo and KubeletPath.
+type Config struct {
+	// Mountinfo has the mounts of the host ("/proc/1/mountinfo"), Swaps its swap space
+	// ("/proc/swaps").
+	Mountinfo, Swaps string
+	// SelfMountinfo has the mounts that this process sees; empty for
+	// "/proc/self/mountinfo".
+	SelfMountinfo string
+	// Sys and Dev are where sysfs and the host's device nodes are.
+	Sys, Dev string
+	// KubeletDir is kubelet's root directory on the host; KubeletPath is where this
+	// process finds it, empty for the same place.
+	KubeletDir, KubeletPath string
+}
+
+// Looker finds what uses a disk. It remembers nothing, and is safe for concurrent
+// use.
+type Looker struct {
+	config Config
+}
+
+// New checks the configuration and returns a Looker.
+func New(c Config) (*Looker, error) {
+	if c.KubeletPath == "" {
+		c.KubeletPath = c.KubeletDir
+	}
+	if c.SelfMountinfo == "" {
+		c.SelfMountinfo = "/proc/self/mountinfo"
+	}
+	for name, value := range map[string]*string{
+		"Mountinfo": &c.Mountinfo, "SelfMountinfo": &c.SelfMountinfo, "Swaps": &c.Swaps, "Sys": &c.Sys, "Dev": &c.Dev,
+		"KubeletDir": &c.KubeletDir, "KubeletPath": &c.KubeletPath,
+	} {
+		if !path.IsAbs(*value) {
+			return nil, fmt.Errorf("usage: %s must be an absolute path, not %q", name, *value)
+		}
+		*value = path.Clean(*value)
+	}
+	return &Looker{config: c}, nil
+}
+
+// Survey is a picture of a node at one moment. It is never changed once made, and is
+// safe for concurrent use.
+type Survey struct {
+	table   *mounts.Table
+	devices *devices
+	swaps   []swap
+	loops   []loop
+	layers  []layer
+	// mounted has the mounts that hold a device, its bind-mounted nodes included.
+	mounted map[*device][]*mounts.Mount
+	// folders are the discovery directories on the host, kubelet its folder there.
+	folders []string
+	kubelet string
+}
+
+// spot is where a path of the host leads to: a device, or a file of a file system.
+type spot struct {
+	device *device
+	fs     number
+	// file is the path within the file system.
+	file string
+	// known says that the path leads somewhere at all.
+	known bool
+	// silent says that it leads to a file system that may never answer.
+	silent bool
+}
+
+// swap is swap space, loop a loop device that is attached, layer a folder of an
+// overlay that is mounted at a point, and where they lie.
+type (
+	layer struct {
+		point string
+		at    spot
+	}
+	swap struct {
+		path string
+		at   spot
+	}
+	loop struct {
+		device *device
+		at     spot
+	}
+)
+
+// Survey looks at the node: sysfs and the list of swaps, no device and no mount. table
+// is what is mounted on the host; nil has it read too. folders are the discovery
+// directories, as paths on the host without symlinks.
+func (l *Looker) Survey(table *mounts.Table, folders []string) (*Survey, error) {
+	if table == nil {
+		var err error
+		if table, err = mounts.Read(l.config.Mountinfo); err != nil {
+			return nil, err
+		}
+	}
+	swaps, err := mounts.Swaps(l.config.Swaps)
+	if err != nil {
+		return nil, err
+	}
+	ds, err := readDevices(l.config.Sys)
+	if err != nil {
+		return nil, err
+	}
+	s := &Survey{
+		table: table, devices: ds, kubelet: l.config.KubeletDir,
+		mounted: make(map[*device][]*mounts.Mount),
+	}
+	for _, f := range folders {
+		s.folders = append(s.folders, path.Clean(f))
+	}
+	for _, sw := range swaps {
+		s.swaps = append(s.swaps, swap{path: sw.Path, at: s.locate(sw.Path)})
+	}
+	s.attachLoops()
+	for _, m := range table.All() {
+		for _, folder := range layersOf(m) {
+			s.layers = append(s.layers, layer{point: m.Point, at: s.locate(folder)})
+		}
+		for _, d := range s.holds(m) {
+			s.mounted[d] = append(s.mounted[d], m)
+		}
+	}
+	return s, nil
+}
+
+// attachLoops puts each loop device over the device that it is attached to.
+func (s *Survey) attachLoops() {
+	for _, d := range s.devices.all {
+		if d.backing == "" {
+			continue
+		}
+		at := s.locate(d.backing)
+		s.loops = append(s.loops, loop{device: d, at: at})
+		if at.device != nil {
+			at.device.carry(d)
+		}
+	}
+}
+
+// layersOf returns the folders that an overlay, such as a container's root, is made
+// of, as far as it tells their whole paths.
+func layersOf(m *mounts.Mount) []string {
+	if m.FSType != "overlay" {
+		return nil
+	}
+	var folders []string
+	for _, o := range m.SuperOptions {
+		key, value, _ := strings.Cut(o, "=")
+		switch strings.TrimSuffix(key, "+") {
+		case "lowerdir", "datadir":
+			folders = append(folders, strings.Split(value, ":")...)
+		case "upperdir", "workdir":
+			folders = append(folders, value)
+		}
+	}
+	return folders
+}
+
+var errNoPlace = errors.New("the fact does not say which bytes it is about")
+
+// target is which bytes a fact is about: a device's, or a folder's of a file system.
+type target struct {
+	device *device
+	fs     number
+	root   string
+	// files is the device number that the file system's files tell, where it is not fs:
+	// btrfs has one for each subvolume. Zero if nobody asked.
+	files number
+}
+
+// target finds what a Place is about.
+func (s *Survey) target(place string) (target, error) {
+	n, root, err := parsePlace(place)
+	if err != nil {
+		return target{}, err
+	}
+	if root != "" {
+		return target{fs: n, root: root}, nil
+	}
+	d := s.devices.byNumber[n]
+	if d == nil {
+		return target{}, fmt.Errorf("the node has no block device %s", n)
+	}
+	return target{device: d}, nil
+}
+
+// Overlaps returns the Places that share bytes with a Place, without itself, in
+// order: the disk of a partition, the partitions of a disk, what a device is made of
+// (the slaves of a device-mapper, md or loop device) and what is made of it, the
+// devices of a file system and the file systems mounted from a device.
+func (s *Survey) Overlaps(place string) ([]string, error) {
+	t, err := s.target(place)
+	if err != nil {
+		return nil, fmt.Errorf("find what overlaps %q: %w", place, err)
+	}
+	var found []string
+	for _, d := range s.devicesOf(t) {
+		for _, o := range d.overlap() {
+			found = append(found, o.place())
+			if t.device == nil {
+				continue
+			}
+			for _, m := range s.mounted[o] {
+				if !isNode(m) {
+					found = append(found, placeOf(numberOf(m), m.Root))
+				}
+			}
+		}
+	}
+	if t.device == nil {
+		for _, m := range s.table.OfDevice(t.fs.major, t.fs.minor) {
+			if mounts.Within(t.root, m.Root) || mounts.Within(m.Root, t.root) {
+				found = append(found, placeOf(t.fs, m.Root))
+			}
+		}
+	}
+	slices.Sort(found)
+	found = slices.DeleteFunc(slices.Compact(found), func(p string) bool { return p == place })
+	return found, nil
+}
+
+// devicesOf returns the devices that the target's bytes are on.
+func (s *Survey) devicesOf(t target) []*device {
+	if t.device != nil {
+		return []*device{t.device}
+	}
+	if ms := s.table.OfDevice(t.fs.major, t.fs.minor); len(ms) > 0 {
+		return s.holds(ms[0])
+	}
+	if d := s.devices.byNumber[t.fs]; d != nil {
+		return []*device{d}
+	}
+	return nil
+}
+
+// own says whether a path is kubelet's for a volume of ours.
+func own(volume, p string) bool {
+	return volume != "" && slices.ContainsFunc(kubeletPlaces, func(place string) bool {
+		return containsPath(p, place+"/"+volume)
+	})
+}

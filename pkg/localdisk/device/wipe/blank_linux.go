@@ -1,0 +1,257 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package wipe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"stowage.dev/stowage/pkg/localdisk/disk"
+)
+
+// samples is how many pages Sample reads between the ends of a device.
+const samples = 64
+
+// Sample looks for data where it is quickly found: known signatures, the first and the
+// last MiB, pages at a fixed stride between them, and first of all the byte at suspect,
+// unless that is negative. It returns disk.ContentSome and the place of what it found,
+// or disk.ContentSampled: only ProveBlank can tell that a device is blank. It reads a few
+// MiB past the page cache and changes nothing; the device may be in use.
+func Sample(ctx context.Context, path string, suspect int64) (disk.Content, string, error) {
+	d, err := openDevice(path, unix.O_RDONLY)
+	if err != nil {
+		return disk.ContentUnknown, "", fmt.Errorf("sample: %w", err)
+	}
+	defer d.close()
+	what, err := d.sampleAll(ctx, suspect)
+	switch {
+	case err != nil:
+		return disk.ContentUnknown, "", fmt.Errorf("sample %s: %w", path, err)
+	case what != "":
+		return disk.ContentSome, what, nil
+	default:
+		return disk.ContentSampled, "", nil
+	}
+}
+
+func (d *device) sampleAll(ctx context.Context, suspect int64) (string, error) {
+	if suspect >= 0 && suspect < d.size {
+		if what, err := d.pageData(ctx, suspect); what != "" || err != nil {
+			return what, err
+		}
+	}
+	if what, err := d.inspect(ctx, disk.Block); what != "" || err != nil {
+		return what, err
+	}
+	for i := range int64(samples) {
+		// Not size*i/samples, which overflows.
+		if what, err := d.pageData(ctx, d.size/(samples+1)*(i+1)); what != "" || err != nil {
+			return what, err
+		}
+	}
+	return "", nil
+}
+
+// pageData names the first byte that is not zero in the page that has the byte at an
+// offset; empty if there is none.
+func (d *device) pageData(ctx context.Context, at int64) (string, error) {
+	if err := context.Cause(ctx); err != nil {
+		return "", err
+	}
+	at -= at % pageSize
+	n := min(pageSize, d.size-at)
+	if err := d.read(at, n); err != nil {
+		return "", err
+	}
+	if i := firstSet(d.buf[:n]); i >= 0 {
+		return dataAt(at + int64(i)), nil
+	}
+	return "", nil
+}
+
+// read fills the first n bytes of the buffer. Offset and n are whole sectors.
+func (d *device) read(at, n int64) error {
+	for done := int64(0); done < n; {
+		r, err := unix.Pread(d.fd(), d.buf[done:n], at+done)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return fmt.Errorf("read %s at byte %d: %w", d.path, at+done, err)
+		case r <= 0:
+			return fmt.Errorf("read %s at byte %d: %w", d.path, at+done, io.ErrUnexpectedEOF)
+		default:
+			done += int64(r)
+		}
+	}
+	return nil
+}
+
+// Blank is a device that may be blank.
+type Blank struct {
+	// Device is the path of its node, Sys where sysfs is.
+	Device, Sys string
+	// Bytes is the size that the device must have.
+	Bytes int64
+	// From is an earlier proof to go on with, Rate the most bytes per second, 0 for no
+	// limit.
+	From disk.BlankProof
+	Rate int64
+	// Verify checks the identity of the open device, before the first read and after the
+	// last.
+	Verify func(*os.File) error
+	// Progress is called after each chunk of 4 MiB, on the same goroutine; it may be nil.
+	// An error ends the proof.
+	Progress func(disk.BlankProof) error
+}
+
+// ProveBlank reads a device from b.From on until it has read every byte or found one that
+// is not zero. It reads past the page cache at idle I/O priority, takes 4 MiB of memory,
+// does not open the device exclusively, and ends one read after its context.
+//
+// The result says how far it came, after an error too, so that another call can go on
+// there. disk.ErrBlankProofVoid: the device is no longer as it was when b.From began, or
+// it was written to meanwhile; the next call must begin with the zero value. A device
+// whose writes the kernel does not count cannot be proven blank: a *disk.Problem,
+// Unreadable. Reading a complete proof again only checks that it still holds.
+func ProveBlank(ctx context.Context, b Blank) (disk.BlankProof, error) {
+	proof := b.From
+	err := withIdlePriority(func() error {
+		var err error
+		proof, err = b.prove(ctx)
+		return err
+	})
+	if err != nil {
+		return proof, fmt.Errorf("prove that %s is blank: %w", b.Device, err)
+	}
+	return proof, nil
+}
+
+func (b Blank) prove(ctx context.Context) (disk.BlankProof, error) {
+	d, err := openDevice(b.Device, unix.O_RDONLY)
+	if err != nil {
+		return b.From, err
+	}
+	defer d.close()
+	if err := b.verify(d); err != nil {
+		return b.From, err
+	}
+	writes, err := watchWrites(b.Sys, d)
+	if err != nil {
+		return b.From, err
+	}
+	defer writes.close()
+	proof := disk.BlankProof{State: writes.state(), Bytes: d.size}
+	if b.From != (disk.BlankProof{}) {
+		if b.From.State != proof.State || b.From.Bytes != proof.Bytes {
+			return disk.BlankProof{}, disk.ErrBlankProofVoid
+		}
+		proof = b.From
+	}
+	proof, err = b.readAll(ctx, d, writes, proof)
+	if err != nil || proof.Found {
+		return proof, err
+	}
+	if err := writes.unchanged(proof.Done - b.From.Done); err != nil {
+		return disk.BlankProof{}, err
+	}
+	return proof, b.verify(d)
+}
+
+func (b Blank) verify(d *device) error {
+	if err := b.Verify(d.file); err != nil {
+		return fmt.Errorf("verify identity: %w", err)
+	}
+	if d.bytes != b.Bytes {
+		return disk.Problemf(disk.Grown, "%s has %d bytes, not %d", b.Device, d.bytes, b.Bytes)
+	}
+	return nil
+}
+
+// readAll reads what is left of a proof.
+func (b Blank) readAll(ctx context.Context, d *device, writes *writes, proof disk.BlankProof) (disk.BlankProof, error) {
+	pace := newPace(b.Rate)
+	defer pace.stop()
+	for !proof.Found && proof.Done < proof.Bytes {
+		if err := context.Cause(ctx); err != nil {
+			return proof, err
+		}
+		n := min(chunk, proof.Bytes-proof.Done)
+		if err := d.read(proof.Done, n); err != nil {
+			return proof, err
+		}
+		if i := firstSet(d.buf[:n]); i >= 0 {
+			proof.Done, proof.Found = proof.Done+int64(i), true
+		} else {
+			proof.Done += n
+		}
+		if err := writes.same(); err != nil {
+			return disk.BlankProof{}, err
+		}
+		if err := b.report(proof); err != nil {
+			return proof, err
+		}
+		if err := pace.wait(ctx, n); err != nil {
+			return proof, err
+		}
+	}
+	return proof, nil
+}
+
+func (b Blank) report(proof disk.BlankProof) error {
+	if b.Progress == nil {
+		return nil
+	}
+	setIOPriority(ioprioNone) // it may write to a busy disk
+	defer setIOPriority(ioprioIdle)
+	return b.Progress(proof)
+}
+
+// pace keeps reads to a number of bytes per second.
+type pace struct {
+	rate  int64
+	next  time.Time
+	timer *time.Timer
+}
+
+func newPace(rate int64) *pace {
+	p := &pace{rate: rate, next: time.Now()}
+	if rate > 0 {
+		p.timer = time.NewTimer(0)
+		<-p.timer.C
+	}
+	return p
+}
+
+// wait returns when the next read may begin after n bytes were read. Time that a slow
+// device took is not made up for.
+func (p *pace) wait(ctx context.Context, n int64) error {
+	if p.rate <= 0 {
+		return nil
+	}
+	now := time.Now()
+	p.next = p.next.Add(time.Duration(float64(n) / float64(p.rate) * float64(time.Second)))
+	if !p.next.After(now) {
+		p.next = now
+		return nil
+	}
+	p.timer.Reset(p.next.Sub(now))
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-p.timer.C:
+		return nil
+	}
+}
+
+func (p *pace) stop() {
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+}

@@ -1,0 +1,185 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package wipe
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"stowage.dev/stowage/pkg/localdisk/disk"
+)
+
+// device is an open block device that is read and written past the page cache. Its
+// buffer is shared by all who use it: it is not safe for concurrent use.
+type device struct {
+	file *os.File
+	path string
+	// bytes is the size as the kernel says; size is what of it can be read and
+	// written, whole sectors.
+	bytes, size int64
+	sector      int64
+	buf         []byte // of chunk bytes, aligned to pages
+}
+
+// openDevice opens a block device, and opens nothing else: what is at the path is
+// held first without being opened, and looked at. With O_EXCL, a device that is
+// mounted, is swapped to or is part of another device is disk.VolumeInUse.
+func openDevice(path string, flags int) (*device, error) {
+	held, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("find device %s: %w", path, err)
+	}
+	defer unix.Close(held)
+	var st unix.Stat_t
+	if err := unix.Fstat(held, &st); err != nil {
+		return nil, fmt.Errorf("stat device %s: %w", path, err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFBLK {
+		return nil, disk.Problemf(disk.SpecialFile, "%s is no block device", path)
+	}
+	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", held), flags|unix.O_DIRECT|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, openProblem(path, flags, err)
+	}
+	d := &device{file: os.NewFile(uintptr(fd), path), path: path}
+	if err := d.measure(); err != nil {
+		d.close()
+		return nil, err
+	}
+	return d, nil
+}
+
+func openProblem(path string, flags int, err error) error {
+	refused := errors.Is(err, unix.EROFS) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM)
+	switch {
+	case errors.Is(err, unix.EBUSY):
+		return disk.Problemf(disk.VolumeInUse, "%s is in use: mounted, swapped to, or part of another device", path)
+	case refused && flags&unix.O_ACCMODE != unix.O_RDONLY:
+		return disk.Problemf(disk.ReadOnly, "%s cannot be opened for writing: %v", path, err)
+	default:
+		return fmt.Errorf("open device %s: %w", path, err)
+	}
+}
+
+// measure finds the sizes, and makes the buffer.
+func (d *device) measure() error {
+	var err error
+	if d.bytes, err = d.file.Seek(0, io.SeekEnd); err != nil {
+		return fmt.Errorf("find the size of %s: %w", d.path, err)
+	}
+	sector, err := unix.IoctlGetInt(d.fd(), unix.BLKSSZGET)
+	if err != nil {
+		return fmt.Errorf("find the sector size of %s: %w", d.path, err)
+	}
+	d.sector = int64(sector)
+	if d.sector < 512 || d.sector > pageSize || d.sector&(d.sector-1) != 0 {
+		return fmt.Errorf("find the sector size of %s: the kernel says %d", d.path, sector)
+	}
+	// Nobody can reach part of a sector at the end, whoever uses the device.
+	d.size = d.bytes &^ (d.sector - 1)
+	if d.size == 0 {
+		return disk.Problemf(disk.Empty, "%s has no bytes", d.path)
+	}
+	d.buf, err = unix.Mmap(-1, 0, int(chunk), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		return fmt.Errorf("make a buffer for %s: %w", d.path, err)
+	}
+	return nil
+}
+
+func (d *device) fd() int { return int(d.file.Fd()) }
+
+func (d *device) close() {
+	if d.buf != nil {
+		_ = unix.Munmap(d.buf)
+		d.buf = nil
+	}
+	_ = d.file.Close() // what was written is on the disk by flush, or not promised
+}
+
+// write writes the first n bytes of the buffer. Offset and n are whole sectors.
+func (d *device) write(at int64, n int64) error {
+	for done := int64(0); done < n; {
+		w, err := unix.Pwrite(d.fd(), d.buf[done:n], at+done)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return fmt.Errorf("write %s at byte %d: %w", d.path, at+done, err)
+		case w <= 0:
+			return fmt.Errorf("write %s at byte %d: %w", d.path, at+done, io.ErrShortWrite)
+		default:
+			done += int64(w)
+		}
+	}
+	return nil
+}
+
+// ReadAt is an io.ReaderAt for an image: what it is asked for are whole sectors.
+// The buffer is lost.
+func (d *device) ReadAt(p []byte, at int64) (int, error) {
+	if len(p) > len(d.buf) {
+		return 0, fmt.Errorf("read %s: %d bytes are more than the buffer has", d.path, len(p))
+	}
+	for done := 0; done < len(p); {
+		n, err := unix.Pread(d.fd(), d.buf[done:len(p)], at+int64(done))
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return 0, err
+		case n <= 0:
+			return copy(p, d.buf[:done]), io.EOF
+		default:
+			done += n
+		}
+	}
+	return copy(p, d.buf), nil
+}
+
+// flush has the device write down what it has in its cache, and the kernel forget
+// what it read of the device before.
+func (d *device) flush() error {
+	if err := d.sync(); err != nil {
+		return err
+	}
+	// EACCES is for those who may not; nothing of what is promised hangs on it.
+	if err := unix.IoctlSetInt(d.fd(), unix.BLKFLSBUF, 0); err != nil && !errors.Is(err, unix.EACCES) {
+		return fmt.Errorf("flush %s: %w", d.path, err)
+	}
+	return nil
+}
+
+func (d *device) sync() error {
+	for {
+		err := unix.Fdatasync(d.fd())
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("sync %s: %w", d.path, err)
+		}
+		return nil
+	}
+}
+
+// forgetPartitions has the kernel read the partition table anew, so that no device
+// stays behind for a partition that was wiped. A partition cannot do that, nor can
+// a device whose partitions somebody has open: the next reader finds no table.
+func (d *device) forgetPartitions() { _ = unix.IoctlSetInt(d.fd(), unix.BLKRRPART, 0) }
+
+// partition says whether the device is part of another one.
+func (d *device) partition() (bool, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(d.fd(), &st); err != nil {
+		return false, fmt.Errorf("stat device %s: %w", d.path, err)
+	}
+	_, err := os.Stat(fmt.Sprintf("/sys/dev/block/%d:%d/partition", unix.Major(st.Rdev), unix.Minor(st.Rdev)))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return false, fmt.Errorf("ask whether %s is a partition: %w", d.path, err)
+	}
+	return err == nil, nil
+}

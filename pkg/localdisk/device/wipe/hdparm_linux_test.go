@@ -1,0 +1,236 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package wipe
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"stowage.dev/stowage/pkg/localdisk/disk"
+)
+
+// fake is a folder with a hdparm that keeps a drive's state in files: password,
+// frozen, expired, plain (no enhanced erase), none (no security), fail, deaf (says
+// it has erased), stuck (a pipe). An erase takes the right password, and zeroes the device.
+type fake struct{ folder string }
+
+func fakeTool(t *testing.T) fake {
+	t.Helper()
+	f := fake{t.TempDir()}
+	script(t, filepath.Join(f.folder, "hdparm"), "cd "+f.folder+`
+echo "$@" >> calls
+for last; do :; done
+is() { test -e $1 && echo "	$2" || echo "	not	$2"; }
+case "$1" in
+-I)
+	test -e none && exit 0
+	printf '\n%s:\n\nSecurity: \n\t\tsupported\n' "$last"
+	is password enabled; is password locked; is frozen frozen; is expired 'expired: security count'
+	test -e plain || echo '		supported: enhanced erase'
+	printf 'Checksum: correct\n'
+	exit 0 ;;
+esac
+case "$3" in
+--security-set-pass) echo "$4" > password ;;
+--security-erase*)
+	test -e fail && { echo "SECURITY_ERASE: Input/output error" >&2; exit 5; }
+	test -e deaf && exit 0
+	test -e stuck && { echo erasing > stuck; exec sleep 100; }
+	test "$(cat password)" = "$4" || { echo 'wrong password' >&2; exit 5; }
+	dd if=/dev/zero of="$last" bs=1M count=2 conv=fsync 2>/dev/null
+	rm password ;;
+esac
+`)
+	return f
+}
+
+func (f fake) set(t *testing.T, name, content string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(f.folder, name), []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// calls returns what the tool was told, without the device, and forgets it.
+func (f fake) calls(t *testing.T) []string {
+	t.Helper()
+	file := filepath.Join(f.folder, "calls")
+	said, err := os.ReadFile(file)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	var calls []string
+	for line := range strings.Lines(string(said)) {
+		words := strings.Fields(line)
+		calls = append(calls, strings.Join(words[:len(words)-1], " "))
+	}
+	return calls
+}
+
+const recorded = "00112233445566778899aabbccddeeff"
+
+func TestHDParm(t *testing.T) {
+	erase := func(how, p string) []string {
+		return []string{"-I", "--user-master u --security-set-pass " + p, "--user-master u " + how + " " + p, "-I"}
+	}
+	resumed := func(how string) []string {
+		return []string{"-I", "--user-master u " + how + " " + recorded, "-I"}
+	}
+	stories := map[string]struct {
+		files map[string]string
+		mode  disk.Mode
+		step  string
+		// command is hdparm if there is none.
+		command []string
+		calls   []string
+		want    disk.Reason
+		says    string
+	}{
+		"a drive that can do more does, for a file system": {mode: disk.Filesystem, calls: erase("--security-erase-enhanced", "PASSWORD")},
+		"raw blocks are to be zeros, which only the plain erase promises": {
+			mode: disk.Block, calls: erase("--security-erase", "PASSWORD")},
+		"a drive that can do no more": {files: map[string]string{"plain": ""}, mode: disk.Filesystem, calls: erase("--security-erase", "PASSWORD")},
+		"the agent died after it wrote the password down": {
+			mode: disk.Block, step: securityStep + recorded, calls: erase("--security-erase", recorded)},
+		"the agent died after it gave the drive the password": {
+			files: map[string]string{"password": recorded}, mode: disk.Block, step: securityStep + recorded, calls: resumed("--security-erase")},
+		"the agent died after the erase": {mode: disk.Block, step: erasedStep, want: disk.CleanFailed, says: "not blank"},
+		"a frozen drive is left alone": {files: map[string]string{"frozen": ""}, mode: disk.Block, calls: []string{"-I"},
+			want: disk.CleanFailed, says: "suspend and resume"},
+		"a drive with somebody else's password": {files: map[string]string{"password": "x"}, mode: disk.Block, calls: []string{"-I"},
+			want: disk.CleanFailed, says: "did not set"},
+		"a drive that was asked too often": {files: map[string]string{"password": recorded, "expired": ""}, mode: disk.Block, step: securityStep + recorded,
+			calls: []string{"-I"}, want: disk.CleanFailed, says: "off and on"},
+		"a drive that only says it has erased itself": {files: map[string]string{"deaf": ""}, mode: disk.Block, calls: erase("--security-erase", "PASSWORD"),
+			want: disk.CleanFailed, says: "has not"},
+		"a drive without it": {files: map[string]string{"none": ""}, mode: disk.Block, calls: []string{"-I"},
+			want: disk.CleanerNotAllowed, says: "supports no ATA"},
+		"another method was chosen while the drive was locked": {
+			files: map[string]string{"password": recorded}, mode: disk.Block, step: securityStep + recorded, command: []string{"dd-zero"}, calls: resumed("--security-erase")},
+		"another method was chosen before the drive was locked, and it is frozen": {
+			files: map[string]string{"frozen": ""}, mode: disk.Block, step: securityStep + recorded, command: []string{"zero"}, calls: []string{"-I"}},
+	}
+	for name, s := range stories {
+		t.Run(name, func(t *testing.T) {
+			dev := loop(t, dirty(t, 20*mib))
+			tools := fakeTool(t)
+			for file, content := range s.files {
+				tools.set(t, file, content)
+			}
+			if s.command == nil {
+				s.command = []string{"hdparm"}
+			}
+			var said string
+			r := &run{Target: target(t, dev, s.mode, s.command...), tools: tools.folder, progress: func(p disk.Progress) error {
+				if p := password(p.Step); p != "" {
+					said = p
+				}
+				return nil
+			}}
+			r.Step = s.step
+			if s.want == disk.CleanFailed && s.step == erasedStep {
+				// Only the superblocks are zeroed: what an erase would have left.
+				r.Mode = disk.Filesystem
+				s.want = ""
+			}
+			err := r.run(t.Context())
+			if reason(err) != s.want || (err != nil) != (s.want != "") {
+				t.Fatalf("error %v, want %q", err, s.want)
+			}
+			if err != nil && !strings.Contains(err.Error(), s.says) {
+				t.Errorf("error %v does not say %q", err, s.says)
+			}
+			var want []string
+			for _, c := range s.calls {
+				want = append(want, strings.ReplaceAll(c, "PASSWORD", said))
+			}
+			if diff := cmp.Diff(want, tools.calls(t)); diff != "" {
+				t.Errorf("calls (-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestThePasswordIsWrittenDownBeforeTheDriveHasIt(t *testing.T) {
+	dev := loop(t, dirty(t, 2*mib))
+	tools := fakeTool(t)
+	full := errors.New("disk full")
+	r := &run{Target: target(t, dev, disk.Block, "hdparm"), tools: tools.folder, progress: func(disk.Progress) error { return full }}
+	if err := r.run(t.Context()); !errors.Is(err, full) {
+		t.Errorf("error %v, want %v", err, full)
+	}
+	if diff := cmp.Diff([]string{"-I"}, tools.calls(t)); diff != "" {
+		t.Errorf("calls (-want +got)\n%s", diff)
+	}
+}
+
+func TestAnEraseThatFailsOrIsStoppedGoesOnWithItsPassword(t *testing.T) {
+	dev := loop(t, dirty(t, 2*mib))
+	tools := fakeTool(t)
+	tools.set(t, "fail", "")
+	ctx, cancel := context.WithCancel(t.Context())
+	step := ""
+	try := func() error {
+		r := &run{Target: target(t, dev, disk.Block, "hdparm"), tools: tools.folder, progress: func(p disk.Progress) error {
+			step = p.Step
+			return nil
+		}}
+		r.Step = step
+		return r.run(ctx)
+	}
+	if err := try(); err == nil || !strings.Contains(err.Error(), "Input/output error") {
+		t.Fatalf("error %v does not say what hdparm said", err)
+	}
+	first := password(step)
+
+	pipe, line := fifo(t)
+	for from, to := range map[string]string{pipe: "stuck", filepath.Join(tools.folder, "fail"): "failed"} {
+		if err := os.Rename(from, filepath.Join(tools.folder, to)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	done := make(chan struct{})
+	go func() { defer close(done); line(); cancel() }()
+	if err := try(); !errors.Is(err, context.Canceled) {
+		t.Fatalf("error %v", err)
+	}
+	<-done
+
+	if err := os.Remove(filepath.Join(tools.folder, "stuck")); err != nil {
+		t.Fatal(err)
+	}
+	ctx = t.Context()
+	if err := try(); err != nil {
+		t.Fatal(err)
+	}
+	if first == "" || step != finishedStep {
+		t.Errorf("password %q, last step %q", first, step)
+	}
+	again := "--user-master u --security-erase " + first
+	want := []string{"-I", "--user-master u --security-set-pass " + first, again, "-I", again, "-I", again, "-I"}
+	if diff := cmp.Diff(want, tools.calls(t)); diff != "" {
+		t.Errorf("calls (-want +got)\n%s", diff)
+	}
+}
+
+func TestNoHDParmOnThisNode(t *testing.T) {
+	dev := loop(t, dirty(t, 2*mib))
+	r := &run{Target: target(t, dev, disk.Block, "hdparm"), tools: t.TempDir()}
+	err := r.run(t.Context())
+	if reason(err) != disk.CleanerNotAllowed || !strings.Contains(err.Error(), "Debian package hdparm") {
+		t.Errorf("error %v", err)
+	}
+}

@@ -1,0 +1,140 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package wipe
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"stowage.dev/stowage/pkg/localdisk/disk"
+)
+
+// pageSize is in what pieces an image is read.
+const pageSize = 64 * kib
+
+// image is a device's content, of which it reads and keeps the pages that are asked
+// for. Reads begin at multiples of pageSize and end there or at the image's end.
+type image struct {
+	from  io.ReaderAt
+	size  int64
+	pages map[int64][]byte
+}
+
+func newImage(from io.ReaderAt, size int64) *image {
+	return &image{from: from, size: size, pages: map[int64][]byte{}}
+}
+
+// page returns the page that begins at an offset.
+func (m *image) page(at int64) ([]byte, error) {
+	if p, ok := m.pages[at]; ok {
+		return p, nil
+	}
+	p := make([]byte, min(pageSize, m.size-at))
+	n, err := m.from.ReadAt(p, at)
+	switch {
+	case n == len(p): // io.EOF may come with the last byte
+	case err == nil || errors.Is(err, io.EOF):
+		return nil, fmt.Errorf("read %d bytes at %d: %w", len(p), at, io.ErrUnexpectedEOF)
+	default:
+		return nil, fmt.Errorf("read %d bytes at %d: %w", len(p), at, err)
+	}
+	m.pages[at] = p
+	return p, nil
+}
+
+// holds says whether a string is at an offset. Outside the image there is nothing.
+func (m *image) holds(magic string, at int64) (bool, error) {
+	if at < 0 || at > m.size-int64(len(magic)) {
+		return false, nil
+	}
+	for magic != "" {
+		p, err := m.page(at - at%pageSize)
+		if err != nil {
+			return false, err
+		}
+		here := p[at%pageSize:]
+		n := min(len(here), len(magic))
+		if string(here[:n]) != magic[:n] {
+			return false, nil
+		}
+		magic, at = magic[n:], at+int64(n)
+	}
+	return true, nil
+}
+
+// firstSet returns the offset of the first byte in a stretch that is not zero; -1 if
+// all are.
+func (m *image) firstSet(s stretch) (int64, error) {
+	for at := s.from; at < s.to; {
+		p, err := m.page(at - at%pageSize)
+		if err != nil {
+			return 0, err
+		}
+		here := p[at%pageSize:]
+		here = here[:min(int64(len(here)), s.to-at)]
+		if i := firstSet(here); i >= 0 {
+			return at + int64(i), nil
+		}
+		at += int64(len(here))
+	}
+	return -1, nil
+}
+
+// firstSet returns the index of the first byte that is not zero; -1 if all are.
+func firstSet(p []byte) int {
+	for i := 0; i < len(p); {
+		n := min(len(p)-i, len(zeros))
+		if !bytes.Equal(p[i:i+n], zeros[:n]) {
+			for p[i] == 0 {
+				i++
+			}
+			return i
+		}
+		i += n
+	}
+	return -1
+}
+
+var zeros [4096]byte
+
+// dataAt describes data without a known signature.
+func dataAt(at int64) string { return fmt.Sprintf("data at byte %d", at) }
+
+// shown is how many signatures are named at most.
+const shown = 5
+
+// inspect says what a clean for a mode should have removed from an image, for people;
+// empty if there is nothing of that.
+func inspect(m *image, mode disk.Mode) (string, error) {
+	var found []string
+	for _, s := range signatures() {
+		if len(found) == shown {
+			break
+		}
+		at, err := s.find(m)
+		if err != nil {
+			return "", err
+		}
+		name := fmt.Sprintf("%s at byte %d", s.name, at)
+		if at >= 0 {
+			found = append(found, name)
+		}
+	}
+	if len(found) > 0 || mode != disk.Block {
+		return strings.Join(found, ", "), nil
+	}
+	for _, s := range []stretch{{0, min(mib, m.size)}, {max(0, m.size-mib), m.size}} {
+		at, err := m.firstSet(s)
+		if err != nil {
+			return "", err
+		}
+		if at >= 0 {
+			return dataAt(at), nil
+		}
+	}
+	return "", nil
+}

@@ -1,0 +1,106 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package wipe
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"stowage.dev/stowage/pkg/localdisk/disk"
+)
+
+// The names of the methods that are built in.
+const (
+	FSReset    = "fs-reset"
+	Zero       = "zero"
+	BlkDiscard = "blkdiscard"
+	DDZero     = "dd-zero"
+	Shred      = "shred"
+	HDParm     = "hdparm"
+)
+
+// MaxPasses is how often a method may be asked to write a device over.
+const MaxPasses = 100
+
+// Method is how a device is cleaned, as Parse makes it.
+type Method struct {
+	// Name is one of the names above, or the absolute path of a command.
+	Name string
+	// Passes is how often dd-zero writes zeros, and how often shred writes random
+	// bytes before its zeros; 0 for all others.
+	Passes int
+	// Args are the arguments of a command.
+	Args []string
+}
+
+// External says whether the method is a command.
+func (m Method) External() bool { return filepath.IsAbs(m.Name) }
+
+func (m Method) String() string {
+	if m.Passes > 0 {
+		return m.Name + " " + strconv.Itoa(m.Passes)
+	}
+	return strings.Join(append([]string{m.Name}, m.Args...), " ")
+}
+
+// Parse reads the canonical form of a cleaner's command (disk.CleanRequest). None
+// is the mode's default: fs-reset for Filesystem, zero for Block. Without a number,
+// dd-zero makes one pass and shred three.
+func Parse(command []string, mode disk.Mode) (Method, error) {
+	if mode != disk.Filesystem && mode != disk.Block {
+		return Method{}, fmt.Errorf("read cleaner command: unknown volume mode %q", mode)
+	}
+	if len(command) == 0 {
+		if mode == disk.Block {
+			return Method{Name: Zero}, nil
+		}
+		return Method{Name: FSReset}, nil
+	}
+	m, err := parse(command[0], command[1:])
+	if err != nil {
+		return Method{}, fmt.Errorf("read cleaner command %q: %w", command, err)
+	}
+	return m, nil
+}
+
+func parse(name string, args []string) (Method, error) {
+	for _, s := range append([]string{name}, args...) {
+		if strings.ContainsRune(s, 0) {
+			return Method{}, errors.New("has a NUL byte")
+		}
+	}
+	switch {
+	case filepath.IsAbs(name):
+		return Method{Name: name, Args: slices.Clone(args)}, nil
+	case name == DDZero:
+		return withPasses(name, args, 1)
+	case name == Shred:
+		return withPasses(name, args, 3)
+	case !slices.Contains([]string{FSReset, Zero, BlkDiscard, HDParm}, name):
+		return Method{}, errors.New("no such method, and no absolute path")
+	case len(args) > 0:
+		return Method{}, fmt.Errorf("%s takes no arguments", name)
+	default:
+		return Method{Name: name}, nil
+	}
+}
+
+func withPasses(name string, args []string, otherwise int) (Method, error) {
+	switch len(args) {
+	case 0:
+		return Method{Name: name, Passes: otherwise}, nil
+	case 1:
+		n, err := strconv.Atoi(args[0])
+		if err != nil || n < 1 || n > MaxPasses {
+			return Method{}, fmt.Errorf("number of passes %q is not in 1..%d", args[0], MaxPasses)
+		}
+		return Method{Name: name, Passes: n}, nil
+	default:
+		return Method{}, fmt.Errorf("%s takes one argument, the number of passes", name)
+	}
+}

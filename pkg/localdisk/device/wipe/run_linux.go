@@ -1,0 +1,154 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package wipe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"stowage.dev/stowage/pkg/localdisk/disk"
+)
+
+// stepInterval is how often a step is written down, at most.
+const stepInterval = 5 * time.Second
+
+// toolPath is where tools are looked for, and the PATH of commands.
+const toolPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// Run cleans a device, and returns when it is blank, or with what kept it from
+// being so. It blocks for as long as that takes; once the context ends, for one
+// chunk more (64 MiB at most), but an ATA erase that has begun cannot be stopped.
+//
+// Progress, which may be nil, is called on the same goroutine. A step that it is
+// given is on the disk, so that a run that resumes there leaves nothing out; an
+// error from it ends the run. The last step that it was given is where to resume;
+// that of a run that succeeded is of no use to any other.
+//
+// Errors are a *disk.Problem where the device or the node has to change: SpecialFile
+// (no block device), VolumeInUse, ReadOnly, Grown (another size than Bytes),
+// CleanerNotAllowed (a tool or an ability is missing), CleanFailed (done, and not
+// blank). Errors of Verify, of progress and of the context are wrapped. Whatever
+// fails before the first write leaves the device as it was. Runs on different
+// devices may be concurrent.
+func Run(ctx context.Context, t Target, progress func(disk.Progress) error) error {
+	r := &run{Target: t, progress: progress, every: stepInterval, tools: toolPath}
+	err := withIdlePriority(func() error { return r.run(ctx) })
+	if err != nil {
+		return fmt.Errorf("clean %s by %s: %w", t.Device, t.Method.Name, err)
+	}
+	return nil
+}
+
+// run is one call of Run.
+type run struct {
+	Target
+	progress func(disk.Progress) error
+	every    time.Duration
+	tools    string
+	// reported is when a step was last written down.
+	reported time.Time
+}
+
+func (r *run) run(ctx context.Context) error {
+	if r.Verify == nil {
+		return errors.New("no check of the device's identity was given")
+	}
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	d, err := r.open()
+	if err != nil {
+		return err
+	}
+	defer func() { d.close() }()
+	if p := password(r.Step); p != "" && r.Method.Name != HDParm {
+		// An ATA erase was begun, and then another method chosen. The drive may be
+		// locked: finish that first.
+		if err := r.securityErase(ctx, d); err != nil {
+			return err
+		}
+	}
+	if r.Method.External() {
+		// The command gets the device to itself.
+		d.close()
+		if err := r.command(ctx); err != nil {
+			return err
+		}
+		again, err := r.open()
+		if err != nil {
+			return err
+		}
+		d = again
+	} else if err := r.builtIn(ctx, d); err != nil {
+		return err
+	}
+	return r.finish(ctx, d)
+}
+
+// open opens the device for the run alone, and makes sure that it is the right one.
+func (r *run) open() (*device, error) {
+	d, err := openDevice(r.Device, unix.O_RDWR|unix.O_EXCL)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.check(d); err != nil {
+		d.close()
+		return nil, err
+	}
+	return d, nil
+}
+
+func (r *run) check(d *device) error {
+	if err := r.Verify(d.file); err != nil {
+		return fmt.Errorf("verify identity: %w", err)
+	}
+	if d.bytes != r.Bytes {
+		return disk.Problemf(disk.Grown, "%s has %d bytes, not %d", r.Device, d.bytes, r.Bytes)
+	}
+	readOnly, err := unix.IoctlGetInt(d.fd(), unix.BLKROGET)
+	if err != nil {
+		return fmt.Errorf("ask whether %s is read-only: %w", r.Device, err)
+	}
+	if readOnly != 0 {
+		return disk.Problemf(disk.ReadOnly, "%s is read-only", r.Device)
+	}
+	return nil
+}
+
+func (r *run) builtIn(ctx context.Context, d *device) error {
+	switch r.Method.Name {
+	case FSReset:
+		return r.zeroSuperblocks(ctx, d)
+	case Zero:
+		return r.zero(ctx, d)
+	case DDZero, Shred:
+		return r.overwrite(ctx, d)
+	case BlkDiscard:
+		return r.discard(ctx, d)
+	case HDParm:
+		return r.hdparm(ctx, d)
+	default:
+		return fmt.Errorf("unknown method %q", r.Method.Name)
+	}
+}
+
+// finish makes what was done last, and holds it against the rule.
+func (r *run) finish(ctx context.Context, d *device) error {
+	if err := d.flush(); err != nil {
+		return err
+	}
+	what, err := d.inspect(ctx, r.Mode)
+	if err != nil {
+		return err
+	}
+	if what != "" {
+		return disk.Problemf(disk.CleanFailed, "%s is not blank after %s: %s", r.Device, r.Method, what)
+	}
+	d.forgetPartitions()
+	return r.tell(disk.Progress{Done: r.Bytes, Total: r.Bytes, Step: finishedStep})
+}

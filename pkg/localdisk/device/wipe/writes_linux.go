@@ -1,0 +1,182 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package wipe
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"stowage.dev/stowage/pkg/localdisk/disk"
+)
+
+// bootIDFile has another UUID after each start of the node.
+const bootIDFile = "/proc/sys/kernel/random/boot_id"
+
+// writes tells whether a device was written to, by the kernel's own counters. A write to a
+// whole disk is not counted for its partitions, and a write to the file behind a loop
+// device is not counted for that.
+type writes struct {
+	d     *device
+	stat  *os.File
+	buf   [512]byte
+	boot  string
+	seq   string
+	inode uint64
+	first counters
+}
+
+// counters are those of /sys/block/DISK/stat that matter here, in sectors of 512 bytes. A
+// flush counts as a write of no sectors, so requests say nothing.
+type counters struct{ read, written, discarded uint64 }
+
+// watchWrites begins to watch an open device.
+func watchWrites(sys string, d *device) (*writes, error) {
+	w := &writes{d: d}
+	if err := w.open(sys); err != nil {
+		w.close()
+		return nil, fmt.Errorf("find the counters of %s: %w", d.path, err)
+	}
+	// What others have written to the page cache so far counts as written before.
+	if err := d.sync(); err != nil {
+		w.close()
+		return nil, err
+	}
+	var err error
+	if w.first, err = w.read(); err != nil {
+		w.close()
+		return nil, err
+	}
+	return w, nil
+}
+
+func (w *writes) open(sys string) error {
+	var device, folder unix.Stat_t
+	if err := unix.Fstat(w.d.fd(), &device); err != nil {
+		return err
+	}
+	at, err := filepath.EvalSymlinks(filepath.Join(sys, "dev/block", fmt.Sprintf("%d:%d", unix.Major(device.Rdev), unix.Minor(device.Rdev))))
+	if err != nil {
+		return err
+	}
+	if err := unix.Stat(at, &folder); err != nil {
+		return err
+	}
+	w.inode = folder.Ino
+	whole := at
+	if _, err := os.Stat(filepath.Join(at, "partition")); err == nil {
+		whole = filepath.Dir(at)
+	}
+	counting, err := os.ReadFile(filepath.Join(whole, "queue/iostats"))
+	if err == nil && strings.TrimSpace(string(counting)) == "0" {
+		return notCounted(w.d.path, "its queue/iostats in sysfs is 0: set it to 1")
+	}
+	seq, err := os.ReadFile(filepath.Join(whole, "diskseq")) // since Linux 5.15
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	boot, err := os.ReadFile(bootIDFile)
+	if err != nil {
+		return err
+	}
+	w.seq, w.boot = strings.TrimSpace(string(seq)), strings.TrimSpace(string(boot))
+	w.stat, err = os.Open(filepath.Join(at, "stat"))
+	return err
+}
+
+func notCounted(path, why string) error {
+	return disk.Problemf(disk.Unreadable, "%s cannot be proven to be blank, because the kernel does not count its requests (%s)", path, why)
+}
+
+func (w *writes) close() {
+	if w.stat != nil {
+		_ = w.stat.Close()
+	}
+}
+
+// state is what changes with each write, with the device and with the node's start. The
+// folder in sysfs is another inode when the device is attached again, also where the
+// kernel does not number disks.
+func (w *writes) state() string {
+	c := w.first
+	return fmt.Sprintf("%s/%s/%d/%d/%d", w.boot, w.seq, w.inode, c.written, c.discarded)
+}
+
+// same returns disk.ErrBlankProofVoid if the device was written to since watchWrites. It
+// does not allocate.
+func (w *writes) same() error {
+	now, err := w.read()
+	if err != nil {
+		return err
+	}
+	now.read = w.first.read
+	if now != w.first {
+		return disk.ErrBlankProofVoid
+	}
+	return nil
+}
+
+// unchanged is same for the end of a proof that has read so many bytes: it has what
+// others wrote to the page cache written out first, and makes sure that requests were
+// counted at all.
+func (w *writes) unchanged(bytes int64) error {
+	if err := w.d.sync(); err != nil {
+		return err
+	}
+	if err := w.same(); err != nil {
+		return err
+	}
+	now, err := w.read()
+	if err != nil {
+		return err
+	}
+	if now.read-w.first.read < uint64(bytes)/512 {
+		return notCounted(w.d.path, "its driver does not")
+	}
+	return nil
+}
+
+func (w *writes) read() (counters, error) {
+	n, err := unix.Pread(int(w.stat.Fd()), w.buf[:], 0)
+	if err != nil {
+		return counters{}, fmt.Errorf("read the counters of %s: %w", w.d.path, err)
+	}
+	// Documentation/block/stat.rst; discards since Linux 4.18.
+	var fields [14]uint64
+	found := parseFields(w.buf[:n], fields[:])
+	if found < 11 {
+		return counters{}, fmt.Errorf("read the counters of %s: there are %d", w.d.path, found)
+	}
+	return counters{read: fields[2], written: fields[6], discarded: fields[13]}, nil
+}
+
+// parseFields reads decimal numbers that blanks separate, and returns how many there are.
+func parseFields(text []byte, into []uint64) int {
+	found, digits := 0, false
+	for _, c := range text {
+		switch {
+		case c < '0' || c > '9':
+			if digits {
+				found++
+			}
+			digits = false
+		case found == len(into):
+			return found
+		default:
+			if !digits {
+				into[found] = 0
+			}
+			into[found], digits = into[found]*10+uint64(c-'0'), true
+		}
+	}
+	if digits {
+		found++
+	}
+	return found
+}

@@ -1,0 +1,73 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package diskrecord
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"stowage.dev/stowage/pkg/localdisk/disk"
+)
+
+func TestBlankProofsSurviveARestart(t *testing.T) {
+	folder := t.TempDir()
+	want := map[disk.Identity]disk.BlankProof{
+		"wwn:1":     {State: "boot/1/2/3", Bytes: 100, Done: 7},
+		"weak:b1:2": {State: "boot/1/2/3", Bytes: 100, Done: 9, Found: true},
+	}
+	for name, test := range map[string]struct {
+		change func(t *testing.T, file string)
+		want   map[disk.Identity]disk.BlankProof
+	}{
+		"as they were": {change: func(*testing.T, string) {}, want: want},
+		"damaged": {
+			change: func(t *testing.T, file string) {
+				text, err := os.ReadFile(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				text[len(text)/2]++
+				if err := os.WriteFile(file, text, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}, want: map[disk.Identity]disk.BlankProof{},
+		},
+		"removed": {
+			change: func(t *testing.T, file string) {
+				if err := os.Remove(file); err != nil {
+					t.Fatal(err)
+				}
+			}, want: map[disk.Identity]disk.BlankProof{},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := Open(folder, "/proc")
+			if err != nil {
+				t.Fatal(err)
+			}
+			all := map[disk.Identity]disk.BlankProof{"wwn:1": want["wwn:1"], "weak:b1:2": want["weak:b1:2"]}
+			all["wwn:2"] = disk.BlankProof{State: "impossible", Bytes: 10, Done: 11}
+			if err := s.PutBlankProofs(all); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			test.change(t, filepath.Join(folder, proofsFile))
+			if s, err = Open(folder, "/proc"); err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			if diff := cmp.Diff(test.want, s.BlankProofs()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if len(s.All()) > 0 || len(s.Damaged()) > 0 {
+				t.Error("the file of blank proofs is taken for a record")
+			}
+		})
+	}
+}

@@ -1,0 +1,127 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package fence_test
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"stowage.dev/stowage/pkg/localdisk/disk"
+	"stowage.dev/stowage/pkg/localdisk/fence"
+	"stowage.dev/stowage/pkg/localdisk/slot"
+)
+
+// TestModel: a volume's device is exchanged, formatted, damaged and repaired in any order,
+// kubelet mounts whenever there is a link, and formats where it finds nothing. As long as
+// what happens is observed before kubelet's next mount, kubelet never formats a device that
+// held data, and never mounts another device than the volume's.
+func TestModel(t *testing.T) {
+	for seed := range uint64(20_000) {
+		m := &model{rand: rand.New(rand.NewPCG(seed, 1)), devices: map[disk.Identity]*disk.Superblock{same: {}, other: {}}, at: same}
+		m.slot = proven(noLink, recorded(&disk.Format{}))
+		for step := range 30 {
+			m.happen()
+			m.settle(t)
+			if wrong := m.mount(); wrong != "" {
+				t.Fatalf("seed %d, step %d: %s", seed, step, wrong)
+			}
+		}
+	}
+}
+
+type model struct {
+	rand    *rand.Rand
+	slot    *slot.Slot
+	devices map[disk.Identity]*disk.Superblock
+	at      disk.Identity // what the entry leads to; empty: nothing
+	data    bool          // pods have written to the volume
+}
+
+// happen is what may befall a device between two mounts.
+func (m *model) happen() {
+	here := m.devices[m.at]
+	switch m.rand.IntN(8) {
+	case 0:
+		m.at = same
+	case 1:
+		m.at = other
+	case 2:
+		m.at = ""
+	case 3:
+		if here != nil {
+			*here = disk.Superblock{}
+		}
+	case 4:
+		if here != nil {
+			*here = disk.Superblock{Problem: disk.Problemf(disk.Unreadable, "")}
+		}
+	case 5:
+		if here != nil {
+			*here = disk.Superblock{Other: "something"}
+		}
+	case 6, 7: // repaired
+		if m.slot.VolumeRecord.Filesystem.Type != "" {
+			*m.devices[same] = disk.Superblock{Format: *m.slot.VolumeRecord.Filesystem}
+		}
+	}
+}
+
+// settle is the provisioner.
+func (m *model) settle(t *testing.T) {
+	s := m.slot
+	s.Fact, s.Superblock = nil, nil
+	if m.at != "" {
+		s.Fact = &disk.Fact{Kind: disk.Device, Device: "/dev/" + string(m.at), Identity: m.at, Bytes: 1 << 30}
+	}
+	for range 10 {
+		switch d := fence.Decide(s); d.Do {
+		case slot.None:
+			return
+		case slot.ReadSuperblock:
+			read := *m.devices[m.at]
+			s.Superblock = &read
+		case slot.RecordFilesystem:
+			f := s.Superblock.Format
+			s.VolumeRecord.Filesystem, s.Superblock = &f, nil
+		case slot.AddLink:
+			s.Link = s.Fact.Device
+		case slot.RemoveLink:
+			s.Link = ""
+		}
+	}
+	t.Fatal("the fence does not come to rest")
+}
+
+// mount is kubelet. It says what it has done wrong.
+func (m *model) mount() string {
+	if m.slot.Link == "" {
+		return ""
+	}
+	identity := disk.Identity(m.slot.Link[len("/dev/"):])
+	if identity != same {
+		return "kubelet mounts another device"
+	}
+	switch sb := m.devices[identity]; {
+	case sb.Format.Type == "ext4":
+	case sb.Other != "":
+		return "" // kubelet does not know it
+	case m.data:
+		return "kubelet formats a device that held data"
+	default: // a read error is taken for blank
+		*sb = disk.Superblock{Format: disk.Format{Type: "ext4", UUID: string(rune('a' + m.rand.IntN(26)))}}
+		m.data = true
+		m.slot.Superblock = nil
+		for d := fence.Decide(m.slot); d.Do != slot.None; d = fence.Decide(m.slot) { // its mount is an event
+			if d.Do == slot.ReadSuperblock {
+				read := *sb
+				m.slot.Superblock = &read
+			}
+			if d.Do == slot.RecordFilesystem {
+				f := sb.Format
+				m.slot.VolumeRecord.Filesystem, m.slot.Superblock = &f, nil
+			}
+		}
+	}
+	return ""
+}

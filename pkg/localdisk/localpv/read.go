@@ -1,0 +1,156 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package localpv
+
+import (
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"stowage.dev/stowage/pkg/localdisk/disk"
+)
+
+// Owned says whether a volume is that of a node's agent, which leaves all others
+// alone: label, node name and provisioner all have to say so.
+func Owned(pv *corev1.PersistentVolume, node string) bool {
+	return pv.Labels[NodeLabel] == NodeHash(node) &&
+		pv.Annotations[NodeNameAnnotation] == node &&
+		pv.Annotations[ProvisionedByAnnotation] == ProvisionedBy(node)
+}
+
+// Excludes reports whether a volume's node affinity names hostnames, and not this one.
+func Excludes(pv *corev1.PersistentVolume, hostname string) bool {
+	affinity := pv.Spec.NodeAffinity
+	if affinity == nil || affinity.Required == nil || len(affinity.Required.NodeSelectorTerms) == 0 {
+		return false
+	}
+	excludes := func(e corev1.NodeSelectorRequirement) bool {
+		return e.Key == corev1.LabelHostname && e.Operator == corev1.NodeSelectorOpIn && !slices.Contains(e.Values, hostname)
+	}
+	return !slices.ContainsFunc(affinity.Required.NodeSelectorTerms, func(t corev1.NodeSelectorTerm) bool {
+		return !slices.ContainsFunc(t.MatchExpressions, excludes)
+	})
+}
+
+// GenerationOf is the generation of a volume: FirstGeneration for one that says none,
+// such as one that was adopted, so that its successor counts as one.
+func GenerationOf(pv *corev1.PersistentVolume) int64 {
+	return max(number(pv.Annotations[GenerationAnnotation]), FirstGeneration)
+}
+
+// VolumeOf reads a volume. directories has the discovery directory, as the node has
+// it, of every class that is configured. A volume whose class or path is not
+// configured any more is read all the same, its slot named after the last element of
+// its path (Configured tells them apart); a volume that has no local path is none of
+// ours.
+func VolumeOf(pv *corev1.PersistentVolume, directories map[string]string) (disk.Volume, *disk.Problem) {
+	if pv.Spec.Local == nil || pv.Spec.Local.Path == "" {
+		return disk.Volume{}, disk.Problemf(disk.ForeignVolume, "volume %s has no local path", pv.Name)
+	}
+	capacity := pv.Spec.Capacity[corev1.ResourceStorage]
+	mode := disk.Filesystem
+	if pv.Spec.VolumeMode != nil {
+		mode = disk.Mode(*pv.Spec.VolumeMode)
+	}
+	class := classOf(pv)
+	hostPath, link := PathOf(pv), ""
+	if hasLink(pv) {
+		link = pv.Spec.Local.Path
+	}
+	fsType := defaultFSType
+	if pv.Spec.Local.FSType != nil && *pv.Spec.Local.FSType != "" {
+		fsType = *pv.Spec.Local.FSType
+	}
+	return disk.Volume{
+		Name:            pv.Name,
+		UID:             string(pv.UID),
+		ResourceVersion: pv.ResourceVersion,
+		Key:             disk.Key{Class: class, Name: entry(hostPath, directories[class])},
+		HostPath:        hostPath,
+		Link:            link,
+		FSType:          fsType,
+		Mode:            mode,
+		Bytes:           capacity.Value(),
+		DiskBytes:       number(pv.Annotations[BytesAnnotation]),
+		Identity:        disk.Identity(pv.Annotations[IdentityAnnotation]),
+		Generation:      GenerationOf(pv),
+		Phase:           disk.Phase(pv.Status.Phase),
+		Policy:          disk.Policy(pv.Spec.PersistentVolumeReclaimPolicy),
+		Claimed:         pv.Spec.ClaimRef != nil,
+		Deleting:        pv.DeletionTimestamp != nil,
+		Finalized:       slices.Contains(pv.Finalizers, Finalizer),
+		Accepted:        disk.Identity(pv.Annotations[SameDiskAnnotation]),
+		AcceptedFormat:  pv.Annotations[SameFilesystemAnnotation],
+		Mark:            disk.Mark(pv.Annotations[DiskAnnotation]),
+	}, nil
+}
+
+// defaultFSType is what kubelet makes on the device of a local volume that names no
+// file system.
+const defaultFSType = "ext4"
+
+// hasLink reports whether a volume's path is its own link, and the volume has the path of
+// its slot.
+func hasLink(pv *corev1.PersistentVolume) bool {
+	return pv.Spec.Local.Path == disk.LinkPath(classOf(pv), pv.Name) && pv.Annotations[PathAnnotation] != ""
+}
+
+// PathOf is the path of a volume's slot on the node: spec.local.path, or what
+// PathAnnotation holds if that is a link. It is empty if the volume is not local.
+func PathOf(pv *corev1.PersistentVolume) string {
+	switch {
+	case pv.Spec.Local == nil:
+		return ""
+	case hasLink(pv):
+		return pv.Annotations[PathAnnotation]
+	default:
+		return pv.Spec.Local.Path
+	}
+}
+
+// Configured says whether a volume is of a slot that the configuration still has:
+// its path is that of an entry of its class's directory.
+func Configured(volume *disk.Volume, directories map[string]string) bool {
+	_, ok := within(volume.HostPath, directories[volume.Key.Class])
+	return ok
+}
+
+// entry is the name of the slot that a path is of.
+func entry(hostPath, directory string) string {
+	if name, ok := within(hostPath, directory); ok {
+		return name
+	}
+	return path.Base(hostPath)
+}
+
+// within is the entry of a directory that a path is of, if it is of one.
+func within(hostPath, directory string) (string, bool) {
+	if !path.IsAbs(directory) {
+		return "", false
+	}
+	root := strings.TrimSuffix(path.Clean(directory), "/") + "/"
+	name, found := strings.CutPrefix(path.Clean(hostPath), root)
+	return name, found && name != "" && !strings.Contains(name, "/")
+}
+
+// classOf is the class of a volume; an old annotation wins over the field, as it does
+// for those who bind volumes.
+func classOf(pv *corev1.PersistentVolume) string {
+	if class, found := pv.Annotations[corev1.BetaStorageClassAnnotation]; found {
+		return class
+	}
+	return pv.Spec.StorageClassName
+}
+
+// number reads a number that is not negative; 0 for what is none.
+func number(text string) int64 {
+	value, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return max(value, 0)
+}

@@ -1,0 +1,144 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package localpv
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"stowage.dev/stowage/pkg/localdisk/disk"
+)
+
+// Node is the node that has the disk.
+type Node struct {
+	Name string
+	// Hostname is the node's label kubernetes.io/hostname, which is not its name
+	// everywhere.
+	Hostname string
+	// Labels are those of the node's labels that its volumes get.
+	Labels map[string]string
+}
+
+// Offer is what the configuration says about the volumes of a class.
+type Offer struct {
+	Mode disk.Mode
+	// AccessModes defaults to ReadWriteOnce.
+	AccessModes []corev1.PersistentVolumeAccessMode
+	// FSType is what kubelet formats a device with, if Mode is Filesystem; empty
+	// leaves it to kubelet.
+	FSType string
+	// Labels are given to every volume. They win over the node's.
+	Labels map[string]string
+	Naming Naming
+}
+
+// Request asks for the volume of a disk.
+type Request struct {
+	Node Node
+	// Class is the StorageClass that the disk's slot names; nil if there is none.
+	Class *storagev1.StorageClass
+	Disk  disk.Fact
+	Offer Offer
+	// Generation is FirstGeneration or higher.
+	Generation int64
+}
+
+// Volume is the volume to create, or why there can be none. It shares no memory with
+// the request.
+func Volume(request Request) (*corev1.PersistentVolume, *disk.Problem) {
+	if problem := request.check(); problem != nil {
+		return nil, problem
+	}
+	return &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        request.named(),
+			Labels:      request.labels(),
+			Annotations: request.annotations(),
+			Finalizers:  []string{Finalizer},
+		},
+		Spec: request.spec(),
+	}, nil
+}
+
+func (r *Request) labels() map[string]string {
+	labels := make(map[string]string, len(r.Node.Labels)+len(r.Offer.Labels)+2)
+	maps.Copy(labels, r.Node.Labels)
+	maps.Copy(labels, r.Offer.Labels)
+	maps.Copy(labels, NodeLabels(r.Node.Name))
+	return labels
+}
+
+func (r *Request) annotations() map[string]string {
+	annotations := map[string]string{
+		NodeNameAnnotation:      r.Node.Name,
+		ProvisionedByAnnotation: ProvisionedBy(r.Node.Name),
+		IdentityAnnotation:      string(r.Disk.Identity),
+		BytesAnnotation:         strconv.FormatInt(r.Disk.Bytes, 10),
+		GenerationAnnotation:    strconv.FormatInt(r.Generation, 10),
+	}
+	if r.Disk.Kind == disk.Device {
+		annotations[PathAnnotation] = r.Disk.HostPath
+	}
+	return annotations
+}
+
+// path is what kubelet gets: of a device a link, which exists only while the device may be
+// used.
+func (r *Request) path() string {
+	if r.Disk.Kind == disk.Device {
+		return disk.LinkPath(r.Class.Name, r.named())
+	}
+	return r.Disk.HostPath
+}
+
+func (r *Request) spec() corev1.PersistentVolumeSpec {
+	mode := corev1.PersistentVolumeMode(r.Offer.Mode)
+	local := &corev1.LocalVolumeSource{Path: r.path()}
+	if r.Offer.Mode == disk.Filesystem && r.Offer.FSType != "" {
+		fsType := r.Offer.FSType
+		local.FSType = &fsType
+	}
+	access := slices.Clone(r.Offer.AccessModes)
+	if len(access) == 0 {
+		access = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+	}
+	return corev1.PersistentVolumeSpec{
+		Capacity: corev1.ResourceList{
+			corev1.ResourceStorage: *resource.NewQuantity(Capacity(r.Disk.Bytes), resource.BinarySI),
+		},
+		AccessModes:                   access,
+		PersistentVolumeReclaimPolicy: reclaimPolicy(r.Class),
+		StorageClassName:              r.Class.Name,
+		MountOptions:                  slices.Clone(r.Class.MountOptions),
+		VolumeMode:                    &mode,
+		PersistentVolumeSource:        corev1.PersistentVolumeSource{Local: local},
+		NodeAffinity:                  onlyOn(r.Node.Hostname),
+	}
+}
+
+// reclaimPolicy is a class's policy: Delete if it names none, as in its API.
+func reclaimPolicy(class *storagev1.StorageClass) corev1.PersistentVolumeReclaimPolicy {
+	if class.ReclaimPolicy == nil {
+		return corev1.PersistentVolumeReclaimDelete
+	}
+	return *class.ReclaimPolicy
+}
+
+func onlyOn(hostname string) *corev1.VolumeNodeAffinity {
+	return &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+			MatchExpressions: []corev1.NodeSelectorRequirement{{
+				Key:      corev1.LabelHostname,
+				Operator: corev1.NodeSelectorOpIn,
+				Values:   []string{hostname},
+			}},
+		}},
+	}}
+}

@@ -1,0 +1,102 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/localdisk/disk"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
+)
+
+// ReportWriter reads and writes LocalDiskReports.
+type ReportWriter interface {
+	Get(ctx context.Context, name string, opts metav1.GetOptions) (*stowage.LocalDiskReport, error)
+	Update(ctx context.Context, report *stowage.LocalDiskReport, opts metav1.UpdateOptions) (*stowage.LocalDiskReport, error)
+}
+
+// Kept are the disks of a node that hold data and have no volume.
+type Kept struct {
+	// Entries are those of all pages that have an acknowledgement and one of the reasons
+	// asked for, and are not acknowledged yet.
+	Entries []stowage.Entry
+	// Acknowledged is how many are already.
+	Acknowledged int
+
+	first *stowage.LocalDiskReport
+}
+
+// FindKept finds the disks of a node whose data can be acknowledged, for any of the reasons;
+// if there are none, for every reason but NotEmpty: the data of those disks was never a
+// volume's. It changes nothing.
+func FindKept(ctx context.Context, reports ReportWriter, node string, reasons []string) (*Kept, error) {
+	kept := &Kept{}
+	var known []string
+	for page := int32(1); page <= stowage.MaxPages; page++ {
+		name := stowage.PageName(node, page)
+		report, err := reports.Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) && page > 1 {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("get LocalDiskReport %s: %w", name, err)
+		}
+		if report.Spec.NodeName != node {
+			if page == 1 {
+				return nil, fmt.Errorf("LocalDiskReport %s is of node %s", name, report.Spec.NodeName)
+			}
+			break
+		}
+		if page == 1 {
+			kept.first, known = report, acknowledgements(report)
+		}
+		for _, e := range report.Status.Entries {
+			switch {
+			case e.Acknowledgement == "", len(reasons) == 0 && e.Reason == string(disk.NotEmpty), len(reasons) > 0 && !slices.Contains(reasons, e.Reason):
+			case slices.Contains(known, e.Acknowledgement):
+				kept.Acknowledged++
+			default:
+				kept.Entries = append(kept.Entries, e)
+			}
+		}
+	}
+	return kept, nil
+}
+
+// Acknowledge has the disks published with their data. ErrChanged says that the report is
+// not as it was found any more, so that nothing was written: find out again.
+func Acknowledge(ctx context.Context, reports ReportWriter, kept *Kept) error {
+	report := kept.first.DeepCopy()
+	words := acknowledgements(report)
+	for i := range kept.Entries {
+		words = append(words, kept.Entries[i].Acknowledgement)
+	}
+	metav1.SetMetaDataAnnotation(&report.ObjectMeta, localpv.PublishRetainedAnnotation, strings.Join(words, ","))
+	_, err := reports.Update(ctx, report, metav1.UpdateOptions{})
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		return fmt.Errorf("update LocalDiskReport %s: %w", report.Name, ErrChanged)
+	case err != nil:
+		return fmt.Errorf("update LocalDiskReport %s: %w", report.Name, err)
+	}
+	return nil
+}
+
+// acknowledgements are the words that the annotation has.
+func acknowledgements(report *stowage.LocalDiskReport) []string {
+	var words []string
+	for word := range strings.SplitSeq(report.Annotations[localpv.PublishRetainedAnnotation], ",") {
+		if word = strings.TrimSpace(word); word != "" {
+			words = append(words, word)
+		}
+	}
+	return words
+}

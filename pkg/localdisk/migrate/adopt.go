@@ -1,0 +1,167 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"stowage.dev/stowage/pkg/apis/provisioner"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
+)
+
+// Verdict is what becomes of a volume.
+type Verdict string
+
+// The verdicts.
+const (
+	// Take: the volume will be adopted.
+	Take Verdict = "adopt"
+	// Taken: it has been adopted.
+	Taken Verdict = "adopted already"
+	// Leave: it is left alone, for Candidate.Why.
+	Leave Verdict = "left alone"
+)
+
+// AdoptOptions say which volumes are looked for.
+type AdoptOptions struct {
+	// Config has the classes, with their folders.
+	Config *provisioner.Config
+	// Nodes are the names of the nodes whose volumes are wanted; none means all.
+	Nodes []string
+	// WhileRunning takes volumes although a pod of the reference runs on their node.
+	WhileRunning bool
+}
+
+// Candidate is a volume of the reference, or one that is in its place.
+type Candidate struct {
+	// Volume is the volume's name; Node its node's, empty if it is not known.
+	Volume, Node string
+	Class, Path  string
+	Phase        corev1.PersistentVolumePhase
+	Verdict      Verdict
+	// Why is why the volume is left alone, and what to do about it.
+	Why string
+	// Reference says that the reference made the volume.
+	Reference bool
+
+	object *corev1.PersistentVolume
+	change change
+}
+
+// Adoption is what was found out.
+type Adoption struct {
+	// Candidates are sorted by node and path.
+	Candidates []Candidate
+	// Warnings are what could not be made sure of.
+	Warnings []string
+}
+
+// FindAdoptable finds the volumes of the reference and says what is to become of each.
+// It changes nothing.
+func FindAdoptable(ctx context.Context, client kubernetes.Interface, options AdoptOptions) (*Adoption, error) {
+	v, warnings, err := look(ctx, client, options)
+	if err != nil {
+		return nil, err
+	}
+	found := &Adoption{Warnings: warnings}
+	paths := map[string][]string{} // volumes, by node and path
+	err = each(ctx, client.CoreV1().PersistentVolumes().List, metav1.ListOptions{}, func(pv *corev1.PersistentVolume) {
+		if place, ok := v.place(pv); ok {
+			paths[place] = append(paths[place], pv.Name)
+		}
+		if c, ok := v.judge(pv); ok {
+			found.Candidates = append(found.Candidates, c)
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list volumes: %w", err)
+	}
+	for i := range found.Candidates {
+		found.Candidates[i].leaveDoubles(v, paths)
+	}
+	slices.SortFunc(found.Candidates, func(a, b Candidate) int {
+		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Volume, b.Volume))
+	})
+	return found, nil
+}
+
+// look finds out what volumes are judged by.
+func look(ctx context.Context, client kubernetes.Interface, options AdoptOptions) (*view, []string, error) {
+	v := &view{classes: map[string]*provisioner.Class{}, directories: map[string]string{}, wanted: options.Nodes}
+	for i := range options.Config.Classes {
+		class := &options.Config.Classes[i]
+		v.classes[class.Name], v.directories[class.Name] = class, class.HostDir
+	}
+	var err error
+	if v.nodes, err = listNodes(ctx, client); err != nil {
+		return nil, nil, err
+	}
+	for _, name := range options.Nodes {
+		if _, ok := v.nodes.byName[name]; !ok {
+			return nil, nil, fmt.Errorf("there is no node %q", name)
+		}
+	}
+	var warnings []string
+	pods, err := referencePods(ctx, client)
+	if err != nil {
+		warnings = append(warnings, fmt.Sprintf("make sure that the reference does not run any more, which could not be found out: %v", err))
+	}
+	if !options.WhileRunning {
+		v.running = pods
+	} else if len(pods) > 0 {
+		warnings = append(warnings, fmt.Sprintf("the reference still runs on %d nodes: it must not serve the classes of this configuration", len(pods)))
+	}
+	if v.jobs, err = referenceJobs(ctx, client); err != nil {
+		warnings = append(warnings, fmt.Sprintf("make sure that none of the reference's jobs still cleans, which could not be found out: %v", err))
+	}
+	return v, warnings, nil
+}
+
+// leaveDoubles leaves a volume alone whose disk another volume offers too.
+func (c *Candidate) leaveDoubles(v *view, paths map[string][]string) {
+	place, ok := v.place(c.object)
+	if c.Verdict != Take || !ok || len(paths[place]) < 2 {
+		return
+	}
+	others := slices.DeleteFunc(slices.Clone(paths[place]), func(name string) bool { return name == c.Volume })
+	c.Verdict, c.Why = Leave, fmt.Sprintf("the same path of the same node is offered by %s too: delete what has no claim", strings.Join(others, ", "))
+}
+
+// Adopt gives a volume to the agent of its node. ErrChanged says that it is not what
+// was found any more. A Candidate that is not to be taken is not touched.
+func Adopt(ctx context.Context, client kubernetes.Interface, c *Candidate) error {
+	if c.Verdict != Take {
+		return nil
+	}
+	_, err := write(ctx, client, c.Volume, c.change)
+	return err
+}
+
+// adoption is the write that makes a volume one of the node's agent.
+func adoption(pv *corev1.PersistentVolume, node, origin string) change {
+	set := func(value string) *string { return &value }
+	c := changeOf(pv)
+	for key, value := range localpv.NodeLabels(node) {
+		c.Labels[key] = set(value)
+	}
+	c.Annotations[localpv.NodeNameAnnotation] = set(node)
+	c.Annotations[localpv.ProvisionedByAnnotation] = set(localpv.ProvisionedBy(node))
+	c.Annotations[localpv.AdoptedFromAnnotation] = set(origin)
+	if !slices.Contains(c.Finalizers, localpv.Finalizer) {
+		c.Finalizers = append(c.Finalizers, localpv.Finalizer)
+	}
+	if len(pv.OwnerReferences) > 0 {
+		// They are the Node: it must not take its volumes, and their data, with it.
+		c.OwnerReferences = &[]metav1.OwnerReference{}
+	}
+	return c
+}

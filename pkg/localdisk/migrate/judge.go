@@ -1,0 +1,157 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"stowage.dev/stowage/pkg/apis/provisioner"
+	"stowage.dev/stowage/pkg/localdisk/disk"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
+)
+
+// protection is the finalizer that every volume has from the cluster itself.
+const protection = "kubernetes.io/pv-protection"
+
+// view is what volumes are judged by.
+type view struct {
+	classes     map[string]*provisioner.Class
+	directories map[string]string
+	nodes       nodes
+	// wanted are the nodes that were asked for; none means all.
+	wanted []string
+	// running are the reference's pods, by node; jobs those that clean, by volume.
+	running map[string]string
+	jobs    map[types.UID]string
+}
+
+// judge says what becomes of a volume; false if it is none of ours to speak of.
+func (v *view) judge(pv *corev1.PersistentVolume) (Candidate, bool) {
+	volume, problem := localpv.VolumeOf(pv, v.directories)
+	c := Candidate{Volume: pv.Name, Node: v.nodeOf(pv), Class: volume.Key.Class, Path: volume.HostPath, Phase: pv.Status.Phase, Verdict: Leave, object: pv}
+	origin, adopted := origin(pv)
+	c.Reference = isReference(origin)
+	switch {
+	case len(v.wanted) > 0 && !slices.Contains(v.wanted, c.Node):
+		return c, false
+	case adopted && localpv.Owned(pv, c.Node):
+		c.Verdict = Taken
+		return c, true
+	case c.Reference:
+	case adopted, problem != nil, strings.HasPrefix(origin, localpv.ProvisionedBy("")), !localpv.Configured(&volume, v.directories):
+		return c, false
+	default:
+		c.Why = fmt.Sprintf("the reference did not make it (%s is %q), and the agent would publish its disk once more: take the disk out of %s, or delete the volume", localpv.ProvisionedByAnnotation, origin, path.Dir(c.Path))
+		return c, true
+	}
+	if problem != nil {
+		c.Why = "it has no local path"
+	} else {
+		c.Why = v.reject(pv, &volume, origin)
+	}
+	if c.Why == "" {
+		c.Verdict, c.change = Take, adoption(pv, c.Node, origin)
+	}
+	return c, true
+}
+
+// origin is the provisioner that a volume is from, and whether it says that it was
+// adopted from there. Only the former is there as long as it was not.
+func origin(pv *corev1.PersistentVolume) (provisioner string, adopted bool) {
+	now := pv.Annotations[localpv.ProvisionedByAnnotation]
+	if former := pv.Annotations[localpv.AdoptedFromAnnotation]; former != "" && !isReference(now) {
+		return former, true
+	}
+	return now, false
+}
+
+// nodeOf is the node that a volume is on; empty if that cannot be told.
+func (v *view) nodeOf(pv *corev1.PersistentVolume) string {
+	host, ok := hostOf(pv)
+	if names := v.nodes.byHost[host]; ok && len(names) == 1 {
+		return names[0]
+	}
+	return ""
+}
+
+// place is what no two volumes may share: a path of a node.
+func (v *view) place(pv *corev1.PersistentVolume) (string, bool) {
+	host, ok := hostOf(pv)
+	if !ok || pv.Spec.Local == nil {
+		return "", false
+	}
+	return host + ":" + path.Clean(localpv.PathOf(pv)), true
+}
+
+// reject says why a volume of the reference cannot be adopted; empty if it can.
+func (v *view) reject(pv *corev1.PersistentVolume, volume *disk.Volume, origin string) string {
+	if why := v.rejectNode(pv, origin); why != "" {
+		return why
+	}
+	if why := v.rejectClass(volume); why != "" {
+		return why
+	}
+	if why := rejectMeta(pv); why != "" {
+		return why
+	}
+	if job := v.jobs[pv.UID]; job != "" {
+		return fmt.Sprintf("the reference's job %s still cleans it: wait for it to end, or delete it", job)
+	}
+	if pod := v.running[v.nodeOf(pv)]; pod != "" {
+		return fmt.Sprintf("the reference still runs on the node (pod %s): take it away there first", pod)
+	}
+	return ""
+}
+
+func (v *view) rejectNode(pv *corev1.PersistentVolume, origin string) string {
+	host, ok := hostOf(pv)
+	if !ok {
+		return fmt.Sprintf("its node affinity is not %s In [one hostname] alone, so no one node's agent can have it", corev1.LabelHostname)
+	}
+	switch names := v.nodes.byHost[host]; {
+	case len(names) == 0:
+		return fmt.Sprintf("no node has the label %s=%s: if the node is gone for good, delete the volume", corev1.LabelHostname, host)
+	case len(names) > 1:
+		return fmt.Sprintf("the label %s=%s is on several nodes (%s): give each its own", corev1.LabelHostname, host, strings.Join(names, ", "))
+	case !isReferenceOf(origin, names[0]):
+		return fmt.Sprintf("its node affinity means node %s, and %q another one", names[0], origin)
+	}
+	return ""
+}
+
+func (v *view) rejectClass(volume *disk.Volume) string {
+	class := v.classes[volume.Key.Class]
+	switch {
+	case class == nil:
+		return fmt.Sprintf("the configuration has no class %q", volume.Key.Class)
+	case path.Clean(volume.HostPath) != volume.HostPath || path.Dir(volume.HostPath) != class.HostDir:
+		return fmt.Sprintf("its path is not that of an entry of %s, the hostDir of its class", class.HostDir)
+	case disk.Mode(class.VolumeMode) != volume.Mode:
+		return fmt.Sprintf("its volumeMode is %s, and that of its class in the configuration %s", volume.Mode, class.VolumeMode)
+	}
+	return ""
+}
+
+func rejectMeta(pv *corev1.PersistentVolume) string {
+	if pv.DeletionTimestamp != nil {
+		return "it is being deleted, and its disk may not be clean: let the reference finish, or finish by hand"
+	}
+	for _, finalizer := range pv.Finalizers {
+		if finalizer != protection && finalizer != localpv.Finalizer {
+			return fmt.Sprintf("it has the finalizer %s, so another controller is at work on it", finalizer)
+		}
+	}
+	for _, owner := range pv.OwnerReferences {
+		if owner.Kind != "Node" || owner.APIVersion != "v1" {
+			return fmt.Sprintf("it belongs to %s %s, which would delete it", owner.Kind, owner.Name)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,185 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"stowage.dev/stowage/pkg/localdisk/localpv"
+)
+
+// ReleaseOptions say which volumes are let go, and how.
+type ReleaseOptions struct {
+	// All means those of all nodes, also of nodes that are gone; Nodes those of these.
+	// Exactly one of the two is set.
+	All   bool
+	Nodes []string
+	// GiveBack makes the volumes the reference's, so that it takes them up and does not
+	// publish their disks once more. Those that are being deleted are left alone then.
+	GiveBack bool
+	// NodeNameOnly says that the reference's key useNodeNameOnly is on.
+	NodeNameOnly bool
+	// Withdraw deletes volumes that nobody has claimed, when they are let go.
+	Withdraw bool
+	// WhileRunning lets volumes go although their agent runs, which takes them back.
+	WhileRunning bool
+}
+
+// Data is what may be on the disk of a volume.
+type Data string
+
+// What may be on it.
+const (
+	// AsPublished: nobody has used the volume.
+	AsPublished Data = "as published"
+	// OfClaim: the data of the volume's claim.
+	OfClaim Data = "data of its claim"
+	// NotCleaned: the data of a claim that is gone, or some of it.
+	NotCleaned Data = "NOT CLEANED"
+)
+
+// Held is a volume that an agent holds.
+type Held struct {
+	// Volume is the volume's name; Node its node's, empty if it does not say.
+	Volume, Node string
+	Class, Path  string
+	// Claim is namespace/name of the claim that the volume names, empty for none.
+	Claim string
+	Phase corev1.PersistentVolumePhase
+	// Deleting says that the volume is gone as soon as it is let go; Withdrawn that it is
+	// deleted then, because nobody has claimed it.
+	Deleting, Withdrawn bool
+	Data                Data
+	// Kept is why the volume is not let go, and what to do about it; empty if it is.
+	Kept string
+
+	change change
+}
+
+// FindHeld finds the volumes that agents hold, by node and path, and says what will
+// become of each. It changes nothing.
+func FindHeld(ctx context.Context, client kubernetes.Interface, options ReleaseOptions) ([]Held, error) {
+	if options.All == (len(options.Nodes) > 0) {
+		return nil, errors.New("say either all nodes or which")
+	}
+	nodes, err := listNodes(ctx, client)
+	if err != nil {
+		return nil, err
+	}
+	var busy running
+	if !options.WhileRunning {
+		if busy, err = findRunning(ctx, client); err != nil {
+			return nil, err
+		}
+	}
+	var found []Held
+	err = each(ctx, client.CoreV1().PersistentVolumes().List, metav1.ListOptions{}, func(pv *corev1.PersistentVolume) {
+		if !options.wants(pv) {
+			return
+		}
+		h := held(pv)
+		agent, cleaner, ready := busy.agents[h.Node], busy.cleaners[pv.UID], nodes.byName[h.Node].ready
+		switch {
+		case agent != "" && ready:
+			h.Kept = fmt.Sprintf("its agent still runs (pod %s) and would take it back: delete the DaemonSet, or keep it off the node", agent)
+		case cleaner != "" && ready:
+			h.Kept = fmt.Sprintf("its disk is still being wiped (%s): wait for the end of that, or delete the Job and wait for its pod", cleaner)
+		default:
+			h.letGo(pv, nodes, options)
+		}
+		found = append(found, h)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list volumes: %w", err)
+	}
+	slices.SortFunc(found, func(a, b Held) int {
+		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Volume, b.Volume))
+	})
+	return found, nil
+}
+
+// wants says whether a volume is an agent's, and of a node that was asked for.
+func (o *ReleaseOptions) wants(pv *corev1.PersistentVolume) bool {
+	name := pv.Annotations[localpv.NodeNameAnnotation]
+	held, ours := slices.Contains(pv.Finalizers, localpv.Finalizer), name != "" && localpv.Owned(pv, name)
+	if !held && (!ours || !o.GiveBack) {
+		return false
+	}
+	return o.All || slices.ContainsFunc(o.Nodes, func(node string) bool {
+		return name == node || pv.Labels[localpv.NodeLabel] == localpv.NodeHash(node)
+	})
+}
+
+// held reads a volume.
+func held(pv *corev1.PersistentVolume) Held {
+	volume, _ := localpv.VolumeOf(pv, nil) // one without a path is let go too
+	h := Held{
+		Volume: pv.Name, Node: pv.Annotations[localpv.NodeNameAnnotation], Class: volume.Key.Class, Path: volume.HostPath,
+		Phase: pv.Status.Phase, Deleting: pv.DeletionTimestamp != nil, Data: AsPublished,
+	}
+	if claim := pv.Spec.ClaimRef; claim != nil {
+		h.Claim = claim.Namespace + "/" + claim.Name
+	}
+	switch {
+	case h.Phase == corev1.VolumeBound:
+		h.Data = OfClaim
+	case h.Phase == corev1.VolumeReleased, h.Phase == corev1.VolumeFailed, h.Deleting && h.Claim != "":
+		h.Data = NotCleaned
+	}
+	return h
+}
+
+// letGo decides how the volume is let go.
+func (h *Held) letGo(pv *corev1.PersistentVolume, nodes nodes, options ReleaseOptions) {
+	h.change = changeOf(pv)
+	h.change.Finalizers = slices.DeleteFunc(h.change.Finalizers, func(f string) bool { return f == localpv.Finalizer })
+	if !options.GiveBack {
+		h.Withdrawn = options.Withdraw && h.Phase == corev1.VolumeAvailable && h.Claim == "" && !h.Deleting
+		return
+	}
+	former := pv.Annotations[localpv.AdoptedFromAnnotation]
+	if former == "" {
+		node, ok := nodes.byName[h.Node]
+		if !ok {
+			h.Kept = "its node is gone, so the reference cannot have it: release it without giving it back"
+			return
+		}
+		former = referenceName(h.Node, node.uid, options.NodeNameOnly)
+	}
+	if h.Deleting {
+		h.Kept = "it is being deleted, and the reference would publish its disk as it is: have the agent finish, or clean the disk and release it without giving it back"
+		return
+	}
+	for _, key := range []string{
+		localpv.NodeNameAnnotation, localpv.AdoptedFromAnnotation, localpv.IdentityAnnotation,
+		localpv.BytesAnnotation, localpv.GenerationAnnotation, localpv.SameDiskAnnotation, localpv.DiskAnnotation,
+	} {
+		if _, found := pv.Annotations[key]; found {
+			h.change.Annotations[key] = nil
+		}
+	}
+	h.change.Annotations[localpv.ProvisionedByAnnotation] = &former
+	h.change.Labels[localpv.NodeLabel], h.change.Labels[localpv.NodeNameLabel] = nil, nil
+}
+
+// Release lets a volume go. ErrChanged says that it is not what was found any more.
+// One that is to be kept is not touched.
+func Release(ctx context.Context, client kubernetes.Interface, h *Held) error {
+	if h.Kept != "" {
+		return nil
+	}
+	pv, err := write(ctx, client, h.Volume, h.change)
+	if err != nil || !h.Withdrawn {
+		return err
+	}
+	return withdraw(ctx, client, pv)
+}

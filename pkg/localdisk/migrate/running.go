@@ -1,0 +1,135 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"stowage.dev/stowage/pkg/localdisk/cleanjob"
+)
+
+// Where the manifests put the agents.
+const (
+	agentNamespace = "stowage-system"
+	agentAccount   = "stowage-provisioner"
+)
+
+// What the reference's pods are known by: its image, and where it has its ConfigMap.
+// The jobs that clean for it have the UID of their volume in a label.
+const (
+	referenceImage    = "local-volume-provisioner"
+	referenceConfig   = "/etc/provisioner/config"
+	referenceJobLabel = "pvuuid"
+)
+
+// referencePods are the pods of the reference, by node. They are looked for among
+// those of DaemonSets alone, which are few.
+func referencePods(ctx context.Context, client kubernetes.Interface) (map[string]string, error) {
+	var sets []*appsv1.DaemonSet
+	err := each(ctx, client.AppsV1().DaemonSets(metav1.NamespaceAll).List, metav1.ListOptions{}, func(set *appsv1.DaemonSet) {
+		if runsReference(&set.Spec.Template.Spec) {
+			sets = append(sets, set)
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list DaemonSets: %w", err)
+	}
+	found := map[string]string{}
+	for _, set := range sets {
+		selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
+		if err != nil {
+			return nil, fmt.Errorf("read the selector of DaemonSet %s/%s: %w", set.Namespace, set.Name, err)
+		}
+		err = each(ctx, client.CoreV1().Pods(set.Namespace).List, metav1.ListOptions{LabelSelector: selector.String()}, func(pod *corev1.Pod) {
+			if !ended(pod) && runsReference(&pod.Spec) {
+				found[pod.Spec.NodeName] = pod.Namespace + "/" + pod.Name
+			}
+		})
+		if err != nil {
+			return nil, fmt.Errorf("list the pods of DaemonSet %s/%s: %w", set.Namespace, set.Name, err)
+		}
+	}
+	return found, nil
+}
+
+func runsReference(spec *corev1.PodSpec) bool {
+	for i := range spec.Containers {
+		c := &spec.Containers[i]
+		image := c.Image[strings.LastIndex(c.Image, "/")+1:]
+		name, _, _ := strings.Cut(image, "@")
+		name, _, _ = strings.Cut(name, ":")
+		if name == referenceImage {
+			return true
+		}
+		for _, mount := range c.VolumeMounts {
+			if strings.TrimSuffix(mount.MountPath, "/") == referenceConfig {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// referenceJobs are the reference's jobs that still clean, by the UID of the volume.
+func referenceJobs(ctx context.Context, client kubernetes.Interface) (map[types.UID]string, error) {
+	found := map[types.UID]string{}
+	err := each(ctx, client.BatchV1().Jobs(metav1.NamespaceAll).List, metav1.ListOptions{LabelSelector: referenceJobLabel}, func(job *batchv1.Job) {
+		for _, c := range job.Status.Conditions {
+			if c.Status == corev1.ConditionTrue && (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) {
+				return
+			}
+		}
+		found[types.UID(job.Labels[referenceJobLabel])] = job.Namespace + "/" + job.Name
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the reference's jobs: %w", err)
+	}
+	return found, nil
+}
+
+// running is what deals with our volumes at the moment, by names for users.
+type running struct {
+	agents   map[string]string    // pods, by node
+	cleaners map[types.UID]string // Jobs that clean, or their pods, by the UID of the volume
+}
+
+// findRunning finds our agents, and the Jobs that clean for them.
+func findRunning(ctx context.Context, client kubernetes.Interface) (running, error) {
+	found := running{agents: map[string]string{}, cleaners: map[types.UID]string{}}
+	err := each(ctx, client.BatchV1().Jobs(agentNamespace).List, metav1.ListOptions{LabelSelector: cleanjob.VolumeLabel}, func(job *batchv1.Job) {
+		if !cleanjob.Ended(job) {
+			found.cleaners[types.UID(job.Labels[cleanjob.VolumeLabel])] = "Job " + job.Namespace + "/" + job.Name
+		}
+	})
+	if err != nil {
+		return running{}, fmt.Errorf("list the cleaning Jobs: %w", err)
+	}
+	err = each(ctx, client.CoreV1().Pods(agentNamespace).List, metav1.ListOptions{}, func(pod *corev1.Pod) {
+		volume := types.UID(pod.Labels[cleanjob.VolumeLabel])
+		switch {
+		case ended(pod):
+		case pod.Spec.ServiceAccountName == agentAccount:
+			found.agents[pod.Spec.NodeName] = pod.Namespace + "/" + pod.Name
+		case volume != "" && found.cleaners[volume] == "":
+			found.cleaners[volume] = "pod " + pod.Namespace + "/" + pod.Name
+		}
+	})
+	if err != nil {
+		return running{}, fmt.Errorf("list the agents' pods: %w", err)
+	}
+	return found, nil
+}
+
+func ended(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed || pod.Spec.NodeName == ""
+}

@@ -1,0 +1,171 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
+
+	"stowage.dev/stowage/pkg/localdisk/cleanjob"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
+)
+
+// agentSet is the DaemonSet of the manifests.
+const agentSet = "stowage-provisioner"
+
+// StopAgents deletes the agents' DaemonSet and the Jobs that clean for them, and returns
+// when none of their pods is left on a node that is ready: nobody takes back what is let
+// go, or goes on to wipe it. Pods of other nodes stay for as long as these are away. It
+// waits until ctx ends.
+func StopAgents(ctx context.Context, client kubernetes.Interface) error {
+	background := metav1.DeletePropagationBackground
+	err := client.AppsV1().DaemonSets(agentNamespace).Delete(ctx, agentSet, metav1.DeleteOptions{PropagationPolicy: &background})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("delete DaemonSet %s/%s: %w", agentNamespace, agentSet, err)
+	}
+	nodes, err := listNodes(ctx, client)
+	if err != nil {
+		return err
+	}
+	// In this order: agents ask for Jobs, and Jobs make pods.
+	for _, w := range []waiting{agents(client, nodes), cleaningJobs(ctx, client, nodes), cleaningPods(client, nodes)} {
+		if err := w.awaitGone(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// waiting is for objects of one kind to be gone.
+type waiting struct {
+	what   string // many of them, for users
+	source cache.ListerWatcher
+	kind   runtime.Object
+	// stays says whether an object that is there is one to wait for.
+	stays func(object metav1.Object) (bool, error)
+}
+
+// agents are the agents' pods.
+func agents(client kubernetes.Interface, nodes nodes) waiting {
+	theirs := fields.OneTermEqualSelector("spec.serviceAccountName", agentAccount).String()
+	return waiting{
+		"agents", pods(client, func(options *metav1.ListOptions) { options.FieldSelector = theirs }), &corev1.Pod{},
+		func(object metav1.Object) (bool, error) {
+			pod, ok := object.(*corev1.Pod)
+			return ok && pod.Spec.ServiceAccountName == agentAccount && !ended(pod) && nodes.byName[pod.Spec.NodeName].ready, nil
+		},
+	}
+}
+
+// cleaningPods are those of the Jobs that clean, also of Jobs that are gone.
+func cleaningPods(client kubernetes.Interface, nodes nodes) waiting {
+	return waiting{
+		"pods that clean", pods(client, func(options *metav1.ListOptions) { options.LabelSelector = cleanjob.VolumeLabel }), &corev1.Pod{},
+		func(object metav1.Object) (bool, error) {
+			pod, ok := object.(*corev1.Pod)
+			return ok && pod.Labels[cleanjob.VolumeLabel] != "" && !ended(pod) && nodes.byName[pod.Spec.NodeName].ready, nil
+		},
+	}
+}
+
+// cleaningJobs are the Jobs that clean. Each is deleted when it is seen, with its pod.
+func cleaningJobs(ctx context.Context, client kubernetes.Interface, nodes nodes) waiting {
+	jobs, deleted := client.BatchV1().Jobs(agentNamespace), map[types.UID]bool{}
+	foreground := metav1.DeletePropagationForeground
+	return waiting{
+		"cleaning Jobs", cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+				options.LabelSelector = cleanjob.VolumeLabel
+				return jobs.List(ctx, options)
+			},
+			WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+				options.LabelSelector = cleanjob.VolumeLabel
+				return jobs.Watch(ctx, options)
+			},
+		}, client), &batchv1.Job{},
+		func(object metav1.Object) (bool, error) {
+			job, ok := object.(*batchv1.Job)
+			if !ok || job.Labels[cleanjob.VolumeLabel] == "" {
+				return false, nil
+			}
+			if !deleted[job.UID] {
+				err := jobs.Delete(ctx, job.Name, metav1.DeleteOptions{PropagationPolicy: &foreground, Preconditions: metav1.NewUIDPreconditions(string(job.UID))})
+				if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+					return false, fmt.Errorf("delete Job %s/%s: %w", job.Namespace, job.Name, err)
+				}
+				deleted[job.UID] = true
+			}
+			return !cleanjob.Ended(job) && nodes.byName[job.Annotations[localpv.NodeNameAnnotation]].ready, nil
+		},
+	}
+}
+
+// pods lists and watches some pods of the agents' namespace.
+func pods(client kubernetes.Interface, which func(*metav1.ListOptions)) cache.ListerWatcher {
+	pods := client.CoreV1().Pods(agentNamespace)
+	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			which(&options)
+			return pods.List(ctx, options)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			which(&options)
+			return pods.Watch(ctx, options)
+		},
+	}, client)
+}
+
+// awaitGone returns when no object is left that is waited for.
+func (w waiting) awaitGone(ctx context.Context) error {
+	left := map[string]bool{}
+	see := func(object any, deleted bool) error {
+		of, ok := object.(metav1.Object)
+		if !ok {
+			return nil
+		}
+		stays := false
+		if !deleted {
+			var err error
+			if stays, err = w.stays(of); err != nil {
+				return err
+			}
+		}
+		if delete(left, of.GetName()); stays {
+			left[of.GetName()] = true
+		}
+		return nil
+	}
+	listed := func(store cache.Store) (bool, error) {
+		for _, object := range store.List() {
+			if err := see(object, false); err != nil {
+				return false, err
+			}
+		}
+		return len(left) == 0, nil
+	}
+	_, err := watchtools.UntilWithSync(ctx, w.source, w.kind, listed, func(event watch.Event) (bool, error) {
+		err := see(event.Object, event.Type == watch.Deleted)
+		return len(left) == 0, err
+	})
+	if err != nil {
+		names := slices.Sorted(maps.Keys(left))
+		return fmt.Errorf("wait for %d %s to end (%s): %w", len(left), w.what, strings.Join(names, ", "), err)
+	}
+	return nil
+}

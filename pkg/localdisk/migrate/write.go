@@ -1,0 +1,75 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package migrate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+)
+
+// ErrChanged says that a volume is not as it was found any more, so that nothing was
+// written: find out again.
+var ErrChanged = errors.New("the volume was changed or deleted meanwhile")
+
+// change is a merge patch of metadata, which leaves alone what this version does not
+// know. With UID and resource version it goes through only if the volume is unchanged.
+type change struct {
+	UID             types.UID          `json:"uid"`
+	ResourceVersion string             `json:"resourceVersion"`
+	Labels          map[string]*string `json:"labels,omitempty"`
+	Annotations     map[string]*string `json:"annotations,omitempty"`
+	// The lists are replaced as a whole.
+	Finalizers      []string                 `json:"finalizers"`
+	OwnerReferences *[]metav1.OwnerReference `json:"ownerReferences,omitempty"`
+}
+
+// changeOf changes nothing yet.
+func changeOf(pv *corev1.PersistentVolume) change {
+	return change{
+		UID: pv.UID, ResourceVersion: pv.ResourceVersion, Finalizers: append([]string{}, pv.Finalizers...),
+		Labels: map[string]*string{}, Annotations: map[string]*string{},
+	}
+}
+
+// write carries a change out and returns the volume as it is then; ErrChanged if it
+// came too late.
+func write(ctx context.Context, client kubernetes.Interface, name string, c change) (*corev1.PersistentVolume, error) {
+	data, err := json.Marshal(map[string]change{"metadata": c})
+	if err != nil {
+		return nil, fmt.Errorf("encode a patch of volume %s: %w", name, err)
+	}
+	pv, err := client.CoreV1().PersistentVolumes().Patch(ctx, name, types.MergePatchType, data, metav1.PatchOptions{})
+	switch {
+	case err == nil:
+		return pv, nil
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("patch volume %s: %w", name, ErrChanged)
+	default:
+		return nil, fmt.Errorf("patch volume %s: %w", name, err)
+	}
+}
+
+// withdraw deletes a volume that nobody has claimed; ErrChanged if somebody has
+// meanwhile. One that is gone is gone.
+func withdraw(ctx context.Context, client kubernetes.Interface, pv *corev1.PersistentVolume) error {
+	err := client.CoreV1().PersistentVolumes().Delete(ctx, pv.Name, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &pv.UID, ResourceVersion: &pv.ResourceVersion},
+	})
+	switch {
+	case err == nil, apierrors.IsNotFound(err):
+		return nil
+	case apierrors.IsConflict(err):
+		return fmt.Errorf("delete volume %s: %w", pv.Name, ErrChanged)
+	default:
+		return fmt.Errorf("delete volume %s: %w", pv.Name, err)
+	}
+}

@@ -1,0 +1,212 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package provisioner
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/localdisk/disk"
+	"stowage.dev/stowage/pkg/logkeys"
+	"stowage.dev/stowage/pkg/metrics"
+)
+
+const (
+	// proofChunk is how much a device is asked for at a time, at most; see
+	// Inspector.ProveBlank.
+	proofChunk = 4 << 20
+	// proofSave is how often the progress of proofs is written down.
+	proofSave = 30 * time.Second
+)
+
+// proofs are the blank proofs that run or wait. Their results are kept by identity, and are
+// checked again by whoever uses them.
+type proofs struct {
+	*runner[*proof]
+	agent *Agent
+
+	results map[disk.Identity]disk.BlankProof
+	saved   time.Time
+
+	saving sync.Mutex // held while results are written down; taken before mu
+}
+
+// proof is one attempt to prove that a device is blank.
+type proof struct {
+	attempt
+	done int64
+}
+
+func newProofs(a *Agent) *proofs {
+	p := &proofs{agent: a, saved: time.Now(), results: a.Records.BlankProofs()}
+	p.runner = newRunner(a.settings.MaxBlankProofs, p.run, p.sharesDisk)
+	return p
+}
+
+// of returns what is proven of a disk so far, and whether a proof is running or waiting.
+func (p *proofs) of(path string, identity disk.Identity) (disk.BlankProof, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	job := p.byPath[path]
+	return p.results[identity], job != nil && job.Fact.Identity == identity
+}
+
+// drop forgets what was proven of a disk.
+func (p *proofs) drop(identity disk.Identity) {
+	p.mu.Lock()
+	_, known := p.results[identity]
+	delete(p.results, identity)
+	p.mu.Unlock()
+	if known {
+		p.save()
+	}
+}
+
+// obstacle is why the proof of a path does not go on now, and when to try again; nil if it
+// does.
+func (p *proofs) obstacle(path string) (*disk.Problem, time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if job := p.byPath[path]; job != nil {
+		if !job.uncounted {
+			return nil, 0
+		}
+		return disk.Problemf(disk.TimedOut, "the disk at %s has not answered since %s, while it was read to prove that it is blank",
+			path, job.alive.UTC().Format(time.RFC3339)), retryLast
+	}
+	f := p.failed[path]
+	left := time.Until(f.next)
+	switch problem, known := errors.AsType[*disk.Problem](f.last); {
+	case left <= 0:
+		return nil, 0
+	case errors.Is(f.last, disk.ErrBlankProofVoid):
+		return disk.Problemf(disk.ProvingBlank, "it was written to while it was read to prove that it is blank; reading begins again"), left
+	case known:
+		return problem, left
+	default:
+		return disk.Problemf(disk.Unreadable, "attempt %d to prove that it is blank failed: %v", f.attempts, f.last), left
+	}
+}
+
+// sharesDisk reports whether a device on the same disk is being read: two at a time would
+// only make the heads of a hard disk move. The caller holds mu.
+func (p *proofs) sharesDisk(job *proof) bool {
+	places := append([]string{job.Fact.Place}, job.Fact.Overlaps...)
+	for _, other := range p.byPath {
+		if other.cancel == nil {
+			continue
+		}
+		if slices.Contains(places, other.Fact.Place) || slices.ContainsFunc(other.Fact.Overlaps, func(place string) bool { return slices.Contains(places, place) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// run proves, and has the slot decided about again.
+func (p *proofs) run(ctx, proving context.Context, job *proof) {
+	logger := klog.FromContext(ctx)
+	from, _ := p.of(job.path, job.Fact.Identity)
+	if from.Found { // it was zeroed since, or the disk would not be read again
+		from = disk.BlankProof{}
+	}
+	rate := p.agent.current().BlankProofRate
+	patience := p.patience(rate)
+	watch := p.watch(ctx, job, func() time.Duration { return patience - time.Since(job.alive) }, func() { p.agent.queue.Add(job.path) })
+	logger.V(2).Info("Reading a device to prove that it is blank", "path", job.path, "bytes", job.Fact.Bytes, "from", from.Done)
+	result, err := p.prove(proving, job, from, rate)
+	if errors.Is(err, disk.ErrBlankProofVoid) && from != (disk.BlankProof{}) {
+		result, err = p.prove(proving, job, disk.BlankProof{}, rate)
+	}
+	watch.Stop()
+	p.ended(ctx, job, result, err, proving.Err() != nil)
+	logger.V(2).Info("Stopped reading a device", "path", job.path, "bytes", result.Done, "found", result.Found, "err", err, logkeys.Duration, time.Since(job.begun))
+	p.agent.told.poke()
+	p.agent.queue.Add(job.path)
+}
+
+func (p *proofs) prove(ctx context.Context, job *proof, from disk.BlankProof, rate int64) (disk.BlankProof, error) {
+	p.mu.Lock()
+	job.done = from.Done
+	p.mu.Unlock()
+	request := disk.BlankProofRequest{Target: *job.Fact, From: from, Rate: rate}
+	return p.agent.Inspector.ProveBlank(ctx, request, func(now disk.BlankProof) error { return p.progressed(job, now) })
+}
+
+// ended records how a proof ended.
+func (p *proofs) ended(ctx context.Context, job *proof, result disk.BlankProof, err error, stopped bool) {
+	defer p.save()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if result == (disk.BlankProof{}) {
+		delete(p.results, job.Fact.Identity)
+	} else {
+		p.results[job.Fact.Identity] = result
+	}
+	p.end(ctx, job, err, stopped)
+}
+
+// progressed records how far a proof is.
+func (p *proofs) progressed(job *proof, now disk.BlankProof) error {
+	p.mu.Lock()
+	metrics.CountBlankProofBytes(now.Done - job.done)
+	job.alive, job.done = time.Now(), now.Done
+	p.results[job.Fact.Identity] = now
+	due := time.Since(p.saved) >= proofSave
+	p.mu.Unlock()
+	if due {
+		p.save()
+	}
+	return nil
+}
+
+// save writes down what is proven of the disks that are here, so that the next provisioner
+// can go on there. A failure costs time and nothing else.
+func (p *proofs) save() {
+	p.saving.Lock()
+	defer p.saving.Unlock()
+	here := p.agent.identities()
+	p.mu.Lock()
+	p.saved = time.Now()
+	results := maps.Clone(p.results)
+	p.mu.Unlock()
+	maps.DeleteFunc(results, func(identity disk.Identity, _ disk.BlankProof) bool { return !here[identity] })
+	if err := p.agent.Records.PutBlankProofs(results); err != nil {
+		klog.Background().Error(err, "Failed to record how far blank proofs are")
+	}
+}
+
+// patience is how long a read may take: the pause that the rate demands comes on top.
+func (p *proofs) patience(rate int64) time.Duration {
+	return p.agent.current().ProbeTimeout + time.Duration(proofChunk/float64(rate)*float64(time.Second))
+}
+
+// count is how many proofs run and how many wait, for the metrics.
+func (p *proofs) count() (running, queued int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.running, len(p.waiting)
+}
+
+// describe is how the proof of a path goes, for the report; nil if there is none.
+func (p *proofs) describe(path string) *stowage.BlankProof {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	job, h := p.history(path)
+	if job == nil && h == (history{}) {
+		return nil
+	}
+	d := &stowage.BlankProof{Attempts: h.attempts, LastError: h.lastError, StartTime: h.start}
+	if job != nil {
+		d.DoneBytes, d.TotalBytes = p.results[job.Fact.Identity].Done, job.Fact.Bytes
+	}
+	return d
+}

@@ -1,0 +1,221 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package provisioner
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+)
+
+// After a failure the next attempt begins after attemptRetryFirst, then ever later.
+const attemptRetryFirst, attemptRetryLast = 5 * time.Second, 10 * time.Minute
+
+// runner runs attempts of one kind: one at a time for each path, and at most limit in all.
+// Its methods are safe for concurrent use.
+type runner[A anAttempt] struct {
+	// run makes an attempt, which ends with own: watch and end are called with ctx.
+	run func(ctx, own context.Context, a A)
+	// blocked reports whether an attempt has to wait although there is room. It is called
+	// with mu held; nil blocks none.
+	blocked func(A) bool
+	group   sync.WaitGroup
+
+	mu      sync.Mutex
+	limit   int
+	running int
+	waiting []A
+	byPath  map[string]A // also those that are not counted any more
+	failed  map[string]failure
+}
+
+// anAttempt embeds an attempt.
+type anAttempt interface {
+	comparable
+	base() *attempt
+}
+
+// attempt is what a runner knows of an attempt. The runner's mu protects it.
+type attempt struct {
+	*gathered
+	cancel context.CancelFunc // nil while it waits
+	begun  time.Time          // zero while it waits
+	// alive is when it last made progress. One that hangs is uncounted from then on, so
+	// that others can run.
+	alive     time.Time
+	uncounted bool
+}
+
+func (a *attempt) base() *attempt { return a }
+
+// failure is how the attempts at a path failed so far.
+type failure struct {
+	attempts int32
+	last     error
+	next     time.Time
+}
+
+// history is what the report shows of the attempts at a path.
+type history struct {
+	attempts  int32
+	lastError string
+	start     *metav1.Time
+}
+
+func newRunner[A anAttempt](limit int, run func(ctx, own context.Context, a A), blocked func(A) bool) *runner[A] {
+	return &runner[A]{run: run, blocked: blocked, limit: limit, byPath: map[string]A{}, failed: map[string]failure{}}
+}
+
+// start begins an attempt or has it wait, unless there is one of its path, and begins others
+// if a new limit lets more run.
+func (r *runner[A]) start(ctx context.Context, a A) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	path := a.base().path
+	if _, busy := r.byPath[path]; !busy {
+		r.byPath[path] = a
+		r.waiting = append(r.waiting, a)
+	}
+	r.fill(ctx)
+}
+
+// busy reports whether there is an attempt at a path. It begins those that wait, if a new
+// limit lets more run.
+func (r *runner[A]) busy(ctx context.Context, path string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.fill(ctx)
+	_, busy := r.byPath[path]
+	return busy
+}
+
+// stop ends the attempt at a path; another one can resume it.
+func (r *runner[A]) stop(path string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a, ok := r.byPath[path]
+	switch {
+	case !ok:
+	case a.base().cancel == nil:
+		r.waiting = slices.DeleteFunc(r.waiting, func(other A) bool { return other == a })
+		delete(r.byPath, path)
+	default:
+		a.base().cancel()
+	}
+}
+
+// backoff is how long not to try again, and why; 0 or less if an attempt may begin now.
+func (r *runner[A]) backoff(path string) (time.Duration, failure) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f := r.failed[path]
+	return time.Until(f.next), f
+}
+
+// forget drops the failures of a path.
+func (r *runner[A]) forget(path string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.failed, path)
+}
+
+// resize changes how many may run at a time, from the next start on.
+func (r *runner[A]) resize(limit int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.limit = limit
+}
+
+// fill begins what may run, in the order of the requests. The caller holds mu.
+func (r *runner[A]) fill(ctx context.Context) {
+	for i := 0; i < len(r.waiting) && r.running < r.limit && ctx.Err() == nil; {
+		a := r.waiting[i]
+		if r.blocked != nil && r.blocked(a) {
+			i++
+			continue
+		}
+		r.waiting = slices.Delete(r.waiting, i, i+1)
+		r.running++
+		base := a.base()
+		base.begun, base.alive = time.Now(), time.Now()
+		var own context.Context
+		own, base.cancel = context.WithCancel(ctx)
+		r.group.Go(func() { defer base.cancel(); r.run(ctx, own, a) })
+	}
+}
+
+// watch stops counting an attempt that hangs, and then calls hung, without mu. left is how
+// long it may still take until it makes progress, and is called with mu held. Stop the timer
+// when the attempt has ended.
+func (r *runner[A]) watch(ctx context.Context, a A, left func() time.Duration, hung func()) *time.Timer {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	base := a.base()
+	var timer *time.Timer
+	timer = time.AfterFunc(left(), func() {
+		r.mu.Lock()
+		switch more := left(); {
+		case r.byPath[base.path] != a || ctx.Err() != nil:
+		case more > 0:
+			timer.Reset(more)
+		default:
+			base.uncounted = true
+			r.running--
+			r.fill(ctx)
+			defer hung()
+		}
+		r.mu.Unlock()
+	})
+	return timer
+}
+
+// end records how an attempt ended; one that was interrupted counts as none. The caller
+// holds mu.
+func (r *runner[A]) end(ctx context.Context, a A, err error, interrupted bool) {
+	base := a.base()
+	if !base.uncounted {
+		r.running--
+	}
+	delete(r.byPath, base.path)
+	switch {
+	case err == nil:
+		delete(r.failed, base.path)
+	case !interrupted:
+		f := r.failed[base.path]
+		f.last, f.attempts = err, f.attempts+1
+		f.next = time.Now().Add(min(attemptRetryFirst<<min(f.attempts-1, 10), attemptRetryLast))
+		r.failed[base.path] = f
+	}
+	r.fill(ctx)
+}
+
+// any reports whether an attempt is running.
+func (r *runner[A]) any() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.running > 0
+}
+
+func (r *runner[A]) wait() { r.group.Wait() }
+
+// history returns the attempt at a path, if there is one, and what to report. The caller
+// holds mu.
+func (r *runner[A]) history(path string) (A, history) {
+	a, ok := r.byPath[path]
+	f := r.failed[path]
+	h := history{attempts: f.attempts}
+	if f.last != nil {
+		h.lastError = stowage.FitMessage(f.last.Error())
+	}
+	if ok && a.base().cancel != nil {
+		h.attempts++
+		h.start = &metav1.Time{Time: a.base().begun}
+	}
+	return a, h
+}

@@ -1,0 +1,226 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package provisioner
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"stowage.dev/stowage/pkg/apis/provisioner"
+	"stowage.dev/stowage/pkg/localdisk/disk"
+	"stowage.dev/stowage/pkg/localdisk/diskrecord"
+)
+
+// folder is the discovery directory of the class "fast", node the agent's node, cluster
+// the UID of its cluster.
+const folder, node, cluster = "/mnt/fast", "n1", "cluster-1"
+
+// world is an agent among fakes. It is to be used in a synctest bubble: settle waits
+// until nothing is left to do at this moment, pass lets time go by.
+type world struct {
+	t       testing.TB
+	api     *api
+	disks   *disks
+	events  *recorder
+	reports *reports
+	records *diskrecord.Store
+	config  *provisioner.Config
+	tickets *tickets
+	machine string
+	agent   *Agent
+	stop    func()
+}
+
+// story runs a test in a bubble, with an agent that is not running yet.
+func story(t *testing.T, tell func(w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		records, err := diskrecord.Open(t.TempDir(), "/proc")
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := &world{
+			t: t, disks: newDisks(), events: &recorder{}, reports: newReports(), records: records, tickets: newTickets(),
+			config: &provisioner.Config{
+				MinResyncPeriod: 5 * time.Minute, MaxCleaning: 2, MaxBlankProofs: 2, BlankProofRate: 1 << 30, ProbeTimeout: 10 * time.Second, OrphanGracePeriod: 10 * time.Minute,
+				Classes: []provisioner.Class{{
+					Name: "fast", HostDir: folder, MountDir: folder, VolumeMode: corev1.PersistentVolumeFilesystem, NamePatterns: []string{"*"},
+					BlockCleaner: provisioner.Cleaner{Method: provisioner.MethodFSReset}, CleanTimeout: 7 * 24 * time.Hour,
+				}},
+			},
+		}
+		w.api = newAPI(
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: cluster}},
+			&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node, UID: "first", Labels: map[string]string{corev1.LabelHostname: node}}},
+			class("fast", corev1.PersistentVolumeReclaimDelete),
+		)
+		defer func() {
+			w.disks.free()
+			if w.stop != nil {
+				w.stop()
+			}
+			if err := records.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
+		tell(w)
+	})
+}
+
+func class(name string, policy corev1.PersistentVolumeReclaimPolicy) *storagev1.StorageClass {
+	mode := storagev1.VolumeBindingWaitForFirstConsumer
+	return &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, ReclaimPolicy: &policy, VolumeBindingMode: &mode}
+}
+
+// start runs a new agent, as after a restart of the former.
+func (w *world) start() {
+	w.t.Helper()
+	if w.stop != nil {
+		w.stop()
+	}
+	agent, err := New(Config{
+		Node: node, Machine: w.machine, Client: w.api, Reports: w.reports, Events: w.events, Prober: w.disks, Inspector: w.disks, Cleaner: w.disks, Fence: w.disks,
+		Records: w.records, Settings: w.config, Tickets: w.tickets,
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- agent.Run(ctx) }()
+	w.agent = agent
+	w.stop = func() {
+		cancel()
+		if err := <-ended; err != nil {
+			w.t.Errorf("the agent ended with %v", err)
+		}
+		w.stop = nil
+	}
+	w.pass(2 * time.Second)
+}
+
+// startBound runs a new agent, and has a claim bound to the volume that it publishes.
+func (w *world) startBound() {
+	w.t.Helper()
+	w.start()
+	w.phase(corev1.VolumeAvailable)
+	w.phase(corev1.VolumeBound)
+}
+
+func (w *world) pass(d time.Duration) {
+	time.Sleep(d) //nolint:forbidigo // the bubble's time
+	synctest.Wait()
+}
+
+// look has the agent look at its disks, and waits for what comes of it.
+func (w *world) look() {
+	poke(w.agent.look)
+	w.pass(3 * time.Second)
+}
+
+// volume is the only volume there is; nil if there is none.
+func (w *world) volume() *corev1.PersistentVolume {
+	w.t.Helper()
+	all := w.api.volumes()
+	if len(all) > 1 {
+		w.t.Fatalf("there are %d volumes, and should be one at most", len(all))
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return &all[0]
+}
+
+// phase is what the PersistentVolume controller does to the only volume.
+func (w *world) phase(phase corev1.PersistentVolumePhase) {
+	w.t.Helper()
+	w.change(func(pv *corev1.PersistentVolume) {
+		pv.Status.Phase = phase
+		if phase == corev1.VolumeBound {
+			pv.Spec.ClaimRef = &corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: "default", Name: "data", UID: "claim"}
+		}
+	})
+}
+
+// change updates the only volume as another client does.
+func (w *world) change(change func(*corev1.PersistentVolume)) {
+	w.t.Helper()
+	pv := w.volume()
+	if pv == nil {
+		w.t.Fatal("there is no volume")
+	}
+	change(pv)
+	if _, err := w.api.CoreV1().PersistentVolumes().Update(context.Background(), pv, metav1.UpdateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+	w.pass(3 * time.Second)
+}
+
+// remove is an administrator's kubectl delete.
+func (w *world) remove() {
+	w.t.Helper()
+	if err := w.api.CoreV1().PersistentVolumes().Delete(context.Background(), w.volume().Name, metav1.DeleteOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+	w.pass(3 * time.Second)
+}
+
+// reason is what the report says of a slot, short: its state and its reason.
+func (w *world) reason(name string) string {
+	for _, e := range w.agent.told.all() {
+		if e.Name == name {
+			if e.Reason == "" {
+				return string(e.State)
+			}
+			return fmt.Sprintf("%s: %s", e.State, e.Reason)
+		}
+	}
+	return "not told of"
+}
+
+func (w *world) expect(name, want string) {
+	w.t.Helper()
+	if got := w.reason(name); got != want {
+		w.t.Errorf("%s is %q, want %q", name, got, want)
+	}
+}
+
+// recorder has the events that were recorded, as "<type> <reason>: <note>".
+type recorder struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (r *recorder) Eventf(_, _ runtime.Object, kind, reason, _, note string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = append(r.all, kind+" "+reason+": "+fmt.Sprintf(note, args...))
+}
+
+// take are those since the last call.
+func (r *recorder) take() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := r.all
+	r.all = nil
+	return all
+}
+
+// fact is a good disk.
+func fact(name string) disk.Fact {
+	return disk.Fact{
+		Key: disk.Key{Class: "fast", Name: name}, HostPath: folder + "/" + name, Path: folder + "/" + name, Kind: disk.Mount,
+		FilesystemType: "ext4", Identity: disk.Identity("fs:" + name + ":/"), Place: "fs:8:" + name, Bytes: 1 << 30,
+		Attachment: "boot1/mount:1",
+	}
+}

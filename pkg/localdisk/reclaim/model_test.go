@@ -1,0 +1,517 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package reclaim_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"stowage.dev/stowage/pkg/localdisk/discovery"
+	"stowage.dev/stowage/pkg/localdisk/disk"
+	"stowage.dev/stowage/pkg/localdisk/reclaim"
+	"stowage.dev/stowage/pkg/localdisk/slot"
+)
+
+// world is every slot that can be made of a few values for each thing that is known.
+func world(visit func(*slot.Slot)) {
+	none := (*disk.Record)(nil)
+	identities := []disk.Identity{"", "wwn:1", "wwn:2", "weak:b1:1:1", "weak:b2:1:1"}
+	for _, fact := range facts() {
+		for _, volume := range volumes(identities) {
+			for _, record := range append([]*disk.Record{none}, records()...) {
+				bits := 7
+				if volume == nil {
+					bits = 8 // other nodes are asked about the disk
+				}
+				if volume == nil && record != nil {
+					bits = 10 // and for volumes of theirs
+				}
+				for bits := range 1 << bits {
+					s := assemble(fact, volume, record, bits)
+					if consistent(s) {
+						contents(s, visit)
+					}
+				}
+			}
+		}
+	}
+}
+
+// contents visits a slot, and if it has no volume, with all that may be known of the data
+// on its disk.
+func contents(s *slot.Slot, visit func(*slot.Slot)) {
+	visit(s)
+	if s.Volume != nil && s.Record != nil && s.Record.State == disk.Published && !s.Volume.Claimed {
+		tracked := *s.Record
+		tracked.Attachment = "b1/mount:1"
+		for _, content := range []disk.Content{disk.ContentUnknown, disk.ContentSome, disk.ContentNone} {
+			for _, stayed := range []bool{false, true} {
+				v := *s
+				v.Content, v.Stayed, v.Record = content, stayed, &tracked
+				if s.VolumeRecord == s.Record {
+					v.VolumeRecord = v.Record
+				}
+				visit(&v)
+			}
+		}
+	}
+	if s.Volume != nil || s.Fact == nil {
+		return
+	}
+	predecessors := [][]disk.Record{nil}
+	choices := []slot.Existing{s.Existing}
+	if s.Record == nil {
+		for _, state := range []disk.State{disk.Published, disk.Cleaning, disk.Retained} {
+			for _, policy := range []disk.Policy{disk.Delete, disk.Retain} {
+				p := disk.Record{Identity: "weak:b1:1", Key: key, State: state, Policy: policy, Volume: "local-pv-0", Generation: 7, Cluster: "here"}
+				later := disk.Record{Identity: "weak:b1:2", Key: key, State: disk.Cleaning, Policy: disk.Delete, Volume: "local-pv-2", Generation: 8, Cluster: "here"}
+				predecessors = append(predecessors, []disk.Record{p}, []disk.Record{later, p})
+			}
+		}
+		choices = []slot.Existing{slot.Refuse, slot.Publish, slot.Clean, slot.AssumeBlank}
+	}
+	for _, before := range predecessors {
+		for _, existing := range choices {
+			for _, content := range []disk.Content{disk.ContentUnknown, disk.ContentSampled, disk.ContentSome, disk.ContentNone} {
+				for bits := range 4 {
+					v := *s
+					v.Predecessors, v.Existing, v.Content = before, existing, content
+					v.Acknowledged, v.Unaccounted = bits&1 != 0, bits&2 != 0 || before != nil
+					visit(&v)
+				}
+			}
+		}
+	}
+}
+
+// orphans are slots without a volume whose record is of this cluster or another, by what
+// the volume was last observed as, and what allows the disk to be cleaned or published.
+func orphans(visit func(*slot.Slot)) {
+	for _, fact := range facts() {
+		for _, record := range records() {
+			for _, cluster := range []string{"", "here", "there"} {
+				for _, phase := range []disk.Phase{"", disk.PhaseAvailable, disk.PhaseBound, disk.PhaseReleased, disk.PhaseOfFailed} {
+					for bits := range 1 << 9 {
+						s := assemble(fact, nil, record, bits&0x7f|bits&0x80|7)
+						if !consistent(s) {
+							continue
+						}
+						on := func(bit int) bool { return bits>>bit&1 == 1 }
+						s.Cluster, s.Record.Cluster, s.Record.Phase = "here", cluster, phase
+						s.Acknowledged, s.GraceOver, s.Granted, s.Users = on(0), on(1), on(2), nil
+						if on(6) {
+							s.Existing = slot.Publish
+						}
+						if on(8) {
+							s.Record.Missed = time.Unix(1, 0)
+						}
+						visit(s)
+					}
+				}
+			}
+		}
+	}
+}
+
+// mayHoldData reports whether the data of a disk without a record would go to the next
+// claim, or be formatted over, although nobody has asked for that.
+func mayHoldData(s *slot.Slot) bool {
+	switch {
+	case s.Content == disk.ContentNone:
+		return false // every byte was read
+	case s.Acknowledged || s.Predecessors != nil:
+		return !s.Acknowledged
+	case s.Existing == slot.AssumeBlank:
+		return s.Content != disk.ContentSampled || s.Unaccounted
+	default:
+		return s.Existing != slot.Publish
+	}
+}
+
+// kept says why the data of a slot without a volume is to be kept; empty if it is not.
+func kept(s *slot.Slot) string {
+	r := s.Record
+	switch {
+	case s.Acknowledged && r.State != disk.Cleaning:
+		return "an administrator wants the data published"
+	case r.Cluster != s.Cluster:
+		return "another cluster may need it"
+	case r.State == disk.Cleaning:
+		return ""
+	case r.State != disk.Published:
+		return "it is retained"
+	case r.Phase != disk.PhaseReleased:
+		return "its volume was not released"
+	case r.Missed.IsZero() || !s.GraceOver:
+		return "the grace period is not over"
+	case !s.Granted:
+		return "the controller has not allowed it"
+	}
+	return ""
+}
+
+// TestNoOrphanIsInDanger asks about every slot without a volume.
+func TestNoOrphanIsInDanger(t *testing.T) {
+	counts := map[slot.Action]int{}
+	orphans(func(s *slot.Slot) {
+		d := decision(s)
+		counts[d.Do]++
+		wrong := dangerous(s, d)
+		switch d.Do {
+		case slot.Wipe:
+			if s.Record.State.Dirty() {
+				wrong += kept(s)
+			}
+		case slot.Absolve:
+			if s.Record.Cluster != s.Cluster && !s.Acknowledged {
+				wrong += "another cluster may need the data"
+			}
+		}
+		if wrong != "" {
+			t.Fatalf("%s: %s\n%s", d.Do, wrong, show(s))
+		}
+	})
+	t.Logf("decisions: %v", counts)
+	if counts[slot.Wipe] == 0 || counts[slot.Absolve] == 0 || counts[slot.Miss] == 0 {
+		t.Error("the world has no slot in which a disk is wiped, published again or missed")
+	}
+}
+
+func assemble(fact *disk.Fact, volume *disk.Volume, record *disk.Record, bits int) *slot.Slot {
+	on := func(bit int) bool { return bits>>bit&1 == 1 }
+	s := &slot.Slot{Key: key, Cluster: "here", Configured: on(0), Existing: slot.Refuse, Looked: on(1), UsersKnown: on(2)}
+	if fact != nil {
+		f := *fact
+		s.Fact = &f
+	}
+	if volume != nil {
+		v := *volume
+		s.Volume = &v
+	}
+	if record != nil {
+		r := *record
+		if fact != nil {
+			r.Identity = fact.Identity
+		}
+		s.Record = &r
+	}
+	if on(3) {
+		s.Gone, s.Persistent = slot.GoneAfter, true
+	}
+	if on(4) {
+		s.Content = disk.ContentNone
+	}
+	if on(5) {
+		s.Existing = slot.Clean
+	}
+	if on(6) && s.UsersKnown {
+		s.Users = []disk.User{{What: "mount", Where: "/x"}}
+	}
+	s.Asked = on(7)
+	s.Stayed = on(8)
+	if on(9) && s.Asked {
+		s.Claimant = "volume local-pv-9 of node n9"
+	}
+	if v := s.Volume; v != nil && s.Record != nil && s.Fact != nil && v.Identity == s.Fact.Identity {
+		s.VolumeRecord = s.Record
+	}
+	return s
+}
+
+// consistent leaves out what gathering facts cannot bring about.
+func consistent(s *slot.Slot) bool {
+	if s.Record != nil && (s.Fact == nil || s.Fact.Identity == "") {
+		return false
+	}
+	return s.Fact == nil || s.Fact.Problem != nil || s.Fact.Identity != ""
+}
+
+func facts() []*disk.Fact {
+	return []*disk.Fact{
+		nil,
+		{Key: key, Problem: disk.Problemf(disk.MountMissing, "")},
+		{Key: key, Problem: disk.Problemf(disk.TimedOut, "")},
+		{Key: key, Kind: disk.Device, Problem: disk.Problemf(disk.InUse, ""), Identity: "wwn:1"},
+		{Key: key, Kind: disk.Mount, Problem: disk.Problemf(disk.FilesystemError, ""), Identity: "wwn:1"},
+		{Key: key, Kind: disk.Device, Identity: "wwn:1", Bytes: 10},
+		{Key: key, Kind: disk.Device, Identity: "weak:b2:1:1", Bytes: 10},
+	}
+}
+
+func volumes(identities []disk.Identity) []*disk.Volume {
+	all := []*disk.Volume{nil}
+	for _, identity := range identities {
+		for _, phase := range []disk.Phase{disk.PhaseAvailable, disk.PhaseBound, disk.PhaseReleased, disk.PhaseOfFailed} {
+			for _, policy := range []disk.Policy{disk.Delete, disk.Retain} {
+				for bits := range 8 {
+					all = append(all, &disk.Volume{
+						Name: "local-pv-1", Key: key, Identity: identity, Phase: phase, Policy: policy, Generation: 7,
+						Deleting: bits&1 != 0, Finalized: bits&2 != 0, Claimed: bits&4 != 0 || phase == disk.PhaseBound || phase == disk.PhaseReleased,
+						DiskBytes: 10,
+					})
+				}
+				if phase == disk.PhaseBound {
+					marked := *all[len(all)-2] // finalized, and not being deleted
+					marked.Mark = disk.MarkReplaced
+					all = append(all, &marked)
+				}
+			}
+		}
+	}
+	return all
+}
+
+func records() []*disk.Record {
+	var all []*disk.Record
+	for _, state := range []disk.State{disk.Clean, disk.Published, disk.Cleaning, disk.Retained} {
+		for _, volume := range []string{"", "local-pv-1", "local-pv-0"} {
+			for _, policy := range []disk.Policy{disk.Delete, disk.Retain} {
+				cluster := "here"
+				if policy == disk.Retain && volume == "local-pv-0" {
+					cluster = "there"
+				}
+				all = append(all, &disk.Record{Key: key, State: state, Volume: volume, Policy: policy, Generation: 7, Cluster: cluster})
+			}
+		}
+	}
+	return all
+}
+
+func decision(s *slot.Slot) slot.Decision {
+	if reclaim.Concerns(s) {
+		return reclaim.Decide(s)
+	}
+	return discovery.Decide(s, 100)
+}
+
+// TestNoDecisionIsDangerous asks about every slot of the world.
+func TestNoDecisionIsDangerous(t *testing.T) {
+	asked := 0
+	world(func(s *slot.Slot) {
+		asked++
+		d := decision(s)
+		if wrong := dangerous(s, d); wrong != "" {
+			t.Fatalf("%s: %s\n%s", d.Do, wrong, show(s))
+		}
+	})
+	t.Logf("%d slots", asked)
+}
+
+// dangerous says what a decision would endanger; empty if nothing.
+func dangerous(s *slot.Slot, d slot.Decision) string {
+	sound := s.Looked && s.Fact != nil && s.Fact.Problem == nil
+	free := s.Volume != nil && !s.Volume.Claimed && s.Volume.Phase != disk.PhaseBound
+	switch d.Do {
+	case slot.Wipe:
+		switch {
+		case !sound:
+			return "there is no sound disk"
+		case s.Record != nil && s.Record.Cluster != s.Cluster:
+			return "another cluster may need the data"
+		case !s.UsersKnown || len(s.Users) > 0:
+			return "somebody may use the disk"
+		case s.Volume != nil && (!s.Volume.Deleting || !s.Volume.Finalized):
+			return "the volume can still be bound"
+		case s.Volume != nil && s.Volume.Binding():
+			return "a claim is being bound to the volume"
+		case s.Volume != nil && s.Match() != disk.Same:
+			return "the disk is not the volume's"
+		case s.Volume != nil && s.Volume.Policy != disk.Delete, s.Volume == nil && s.Record != nil && s.Record.State.Dirty() && s.Record.Policy != disk.Delete:
+			return "the data is to be kept"
+		case s.Volume == nil && s.Record == nil && s.Existing != slot.Clean:
+			return "the data is not ours"
+		case s.Volume == nil && s.Record != nil && s.Record.State == disk.Clean && !s.Stayed && s.Existing != slot.Clean:
+			return "the disk was away, and the data is not ours"
+		case s.WasAway() && s.Content != disk.ContentNone:
+			return "the disk was away, and the data is not the volume's"
+		case s.Volume == nil && s.Record == nil && slices.ContainsFunc(s.Predecessors, func(p disk.Record) bool { return p.State == disk.Retained || p.Policy != disk.Delete }):
+			return "the data may be that of a retained disk"
+		case s.Volume == nil && s.Record == nil && !s.Asked:
+			return "the data may be that of a lost volume, and to be kept"
+		case s.Volume == nil && s.Record != nil && s.Record.State.Dirty() && !s.Asked, s.Claimant != "":
+			return "the data may be that of another node's volume"
+		}
+	case slot.Create:
+		switch {
+		case s.Record != nil && s.Record.Cluster != s.Cluster:
+			return "another cluster may need the data"
+		case !sound || s.Volume != nil:
+			return "there is no sound disk, or a volume already"
+		case s.Record != nil && s.Record.State != disk.Clean:
+			return "the disk is dirty"
+		case s.Fact.Kind == disk.Device && (!s.UsersKnown || len(s.Users) > 0):
+			return "somebody may use the device"
+		case s.Record == nil && mayHoldData(s):
+			return "nobody knows the disk to be empty"
+		case s.Record == nil && !s.Asked:
+			return "its volume may have been lost elsewhere"
+		case s.Record != nil && !s.Stayed && !s.Asked, s.Claimant != "":
+			return "another node may have had it, and its data"
+		case s.Record != nil && !s.Stayed && mayHoldData(s):
+			return "it was away, and is not known to be empty"
+		}
+	case slot.Remove:
+		clean := sound && s.Match() == disk.Same && s.UsersKnown && len(s.Users) == 0
+		if !free && (s.Volume == nil || s.Volume.Phase != disk.PhaseReleased || s.Volume.Policy != disk.Delete || !clean) {
+			return "somebody needs the volume"
+		}
+		if !s.Volume.Finalized {
+			return "without the finalizer the volume would vanish"
+		}
+	case slot.Release:
+		here := sound && s.Match() == disk.Same
+		if s.Volume.Binding() && s.VolumeRecord != nil && s.VolumeRecord.State.Dirty() {
+			return "" // cleaned when no claim can be bound any more
+		}
+		if here && (s.VolumeRecord == nil || s.VolumeRecord.State == disk.Published || s.VolumeRecord.State == disk.Cleaning) {
+			return "the disk is here, and neither clean nor retained"
+		}
+	case slot.None:
+		if !reclaim.Concerns(s) && sound && s.Volume != nil && s.Volume.Finalized && s.WasAway() && s.Content == disk.ContentSome && s.OfOtherCluster() == nil {
+			return "the volume stays free, and its disk has data"
+		}
+		if wanted, known := marked(s); known && s.Volume.Mark != wanted {
+			return fmt.Sprintf("the volume says %q of its disk, want %q", s.Volume.Mark, wanted)
+		}
+	case slot.Absolve:
+		if s.Content != disk.ContentNone && !s.Acknowledged {
+			return "the disk is not known to be empty"
+		}
+	}
+	return ""
+}
+
+// marked is what a volume that is in use has to say of its disk, if that is known.
+func marked(s *slot.Slot) (disk.Mark, bool) {
+	switch {
+	case s.Volume == nil || reclaim.Concerns(s) || !s.Looked:
+		return "", false
+	case s.Absent():
+		return disk.MarkMissing, true
+	case s.Vacant():
+		return "", false
+	case s.Match() == disk.Different:
+		return disk.MarkReplaced, true
+	case s.Failing() && s.Volume.Mark == disk.MarkReplaced && s.Match() == disk.Unproven:
+		return disk.MarkReplaced, true
+	case s.Failing():
+		return disk.MarkFailing, true
+	case s.Fact.Problem != nil || s.Match() == disk.Unproven:
+		return "", false
+	default:
+		return disk.Unmarked, true
+	}
+}
+
+// TestEveryDecisionLeadsSomewhere carries decisions out until there is nothing left
+// to do, from every slot of the world.
+func TestEveryDecisionLeadsSomewhere(t *testing.T) {
+	const enough = 12
+	each := func(visit func(*slot.Slot)) { world(visit); orphans(visit) }
+	each(func(s *slot.Slot) {
+		var done []slot.Action
+		begin := *s
+		for {
+			d := decision(s)
+			if d.Do == slot.None {
+				return
+			}
+			if done = append(done, d.Do); len(done) > enough {
+				t.Fatalf("does not end: %v\n%s", done, show(&begin))
+			}
+			carryOut(s, d)
+		}
+	})
+}
+
+// carryOut is what the node agent does, in a world where everything succeeds.
+func carryOut(s *slot.Slot, d slot.Decision) {
+	switch d.Do {
+	case slot.AskNodes:
+		s.Asked = true
+	case slot.Inspect:
+		if s.Content = disk.ContentSampled; s.Volume != nil {
+			s.Content = disk.ContentSome
+		}
+	case slot.ProveBlank:
+		s.Content = disk.ContentSome
+	case slot.FindUsers:
+		s.UsersKnown = true
+	case slot.Create:
+		s.Volume = &disk.Volume{
+			Name: fmt.Sprintf("local-pv-%d", d.Generation), Key: key, Identity: s.Fact.Identity, DiskBytes: s.Fact.Bytes,
+			Generation: d.Generation, Phase: disk.PhaseAvailable, Policy: disk.Delete, Finalized: true,
+		}
+		remember(s, s.Fact.Identity, disk.Published)
+	case slot.CleanLater:
+		s.VolumeRecord.State, s.VolumeRecord.Phase = disk.Cleaning, disk.PhaseReleased
+	case slot.Miss:
+		s.Record.Missed = time.Unix(1, 0)
+	case slot.Remember:
+		if r := s.VolumeRecord; r != nil && r.Cluster != s.Cluster && !s.Acknowledged {
+			panic("the record of another cluster is overwritten: " + show(s))
+		}
+		if s.Fact != nil && s.Fact.Problem == nil && (s.Volume.Identity == "" || s.Match() == disk.Same) {
+			s.Volume.Identity = s.Fact.Identity
+		}
+		recorded := s.VolumeRecord
+		remember(s, s.Volume.Identity, disk.Published)
+		if s.VolumeRecord.Unclaimed() && recorded != nil && recorded.Unclaimed() && recorded.Volume == s.Volume.Name {
+			s.VolumeRecord.Attachment, s.Stayed = recorded.Attachment, s.Stayed || s.Content == disk.ContentNone
+		}
+	case slot.Guard:
+		s.Volume.Finalized = true
+	case slot.MarkDisk:
+		s.Volume.Mark = d.Mark
+	case slot.Remove:
+		s.Volume.Deleting = true
+	case slot.Wipe:
+		if s.Record == nil {
+			s.Record = &disk.Record{Identity: s.Fact.Identity, Policy: disk.Delete, Cluster: s.Cluster}
+			s.VolumeRecord = s.Record
+		}
+		s.Record.State, s.Record.Generation, s.Stayed = disk.Clean, d.Generation, true
+		if s.Volume == nil {
+			s.Record.Volume = ""
+		}
+	case slot.Keep:
+		if s.Volume == nil {
+			s.Record.State = disk.Retained
+			return
+		}
+		remember(s, s.Volume.Identity, disk.Retained)
+	case slot.Absolve:
+		s.Record.Cluster = s.Cluster
+		s.Record.State, s.Record.Generation, s.Stayed = disk.Clean, d.Generation, true
+	case slot.Release:
+		s.Volume, s.VolumeRecord = nil, nil
+	}
+}
+
+func remember(s *slot.Slot, identity disk.Identity, state disk.State) {
+	s.VolumeRecord = &disk.Record{
+		Identity: identity, Key: key, State: state, Volume: s.Volume.Name, Generation: s.Volume.Generation, Policy: s.Volume.Policy,
+		Cluster: s.Cluster, Phase: s.Volume.Seen(),
+	}
+	if s.Fact != nil && s.Fact.Problem == nil && (s.Fact.Identity == identity || identity == "") {
+		s.VolumeRecord.Identity = s.Fact.Identity
+		s.Record = s.VolumeRecord
+	}
+}
+
+func show(s *slot.Slot) string {
+	text := fmt.Sprintf("slot %+v", *s)
+	if s.Fact != nil {
+		text += fmt.Sprintf("\nfact %+v", *s.Fact)
+	}
+	if s.Volume != nil {
+		text += fmt.Sprintf("\nvolume %+v", *s.Volume)
+	}
+	if s.Record != nil {
+		text += fmt.Sprintf("\nrecord %+v", *s.Record)
+	}
+	return text
+}

@@ -1,0 +1,246 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package binder
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"stowage.dev/stowage/pkg/scheduling/plan"
+)
+
+// What Direct gives a PV controller at most to set the phase of a volume that was
+// provisioned, that its owner has pre-bound by name, or whose claimRef was taken back: no
+// more than half of the time that the binding has. A working one needs a tenth of a
+// second; without one every such binding takes this long. claimRefs are taken back where
+// much goes wrong, and there a PV controller may be many seconds behind: 16 were seen
+// under load.
+const controllerTime, busyControllerTime = 5 * time.Second, 30 * time.Second
+
+// completionTime is how long Direct waits at most for a PV controller to write the claim
+// of a volume that it has set Bound. Both would write the same version of the claim. A
+// working PV controller takes milliseconds, at the default limit of its client a
+// twentieth of a second; the bound is for one that stops in between.
+const completionTime = time.Second
+
+// claimState is what is seen of one claim of the plan.
+type claimState struct {
+	name, node, provisioner string
+	state                   plan.State
+	// volume is the claim's, nil if there is none yet.
+	volume *v1.PersistentVolume
+	static bool
+	// controllers says that the PV controller has begun to complete the binding: the
+	// volume's phase is Bound, and not by our own write.
+	controllers bool
+	// controllerOnly says that only the PV controller may write the claim: it may not know
+	// the provisioned volume, whose phase is Pending or was set by us.
+	controllerOnly bool
+}
+
+func (s claimState) volumeName() string {
+	if s.volume == nil {
+		return ""
+	}
+	return s.volume.Name
+}
+
+// awaitVolumes is step 3 of Direct.
+func (r *run) awaitVolumes(ctx context.Context) error {
+	if len(r.provisions) > 0 {
+		if err := r.await(ctx, 0, func(s claimState, _ bool) bool { return s.state > plan.Requested }); err != nil {
+			return err
+		}
+	}
+	err := r.await(ctx, r.patience(), func(s claimState, impatient bool) bool {
+		return s.state > plan.Unseen || s.state == plan.Unseen && impatient && (!s.static || s.volume.Status.Phase == v1.VolumeAvailable)
+	})
+	if err != nil {
+		return err
+	}
+	if err := r.adoptVolumes(ctx); err != nil {
+		return err
+	}
+	return r.await(ctx, completionTime, func(s claimState, impatient bool) bool {
+		return s.state > plan.Claimed || !s.controllerOnly && (impatient || !s.controllers)
+	})
+}
+
+// awaitController is step 4 of PVController.
+func (r *run) awaitController(ctx context.Context) error {
+	return r.await(ctx, 0, func(s claimState, _ bool) bool { return s.state >= plan.ClaimBound })
+}
+
+// awaitBound waits for statuses that somebody else has to write.
+func (r *run) awaitBound(ctx context.Context) error {
+	return r.await(ctx, 0, func(s claimState, _ bool) bool { return s.state == plan.Bound })
+}
+
+// await returns when every claim is ready, or with the first failure of any:
+// that of one claim is not held back by another that is still open. ready is told
+// when patience, or half of the time that is left, is over.
+func (r *run) await(ctx context.Context, patience time.Duration, ready func(s claimState, impatient bool) bool) error {
+	if end, ok := ctx.Deadline(); ok {
+		patience = min(patience, time.Until(end)/2)
+	}
+	timer, impatient := time.NewTimer(patience), false
+	defer timer.Stop()
+	for {
+		states, why := r.look()
+		if why != nil {
+			return why
+		}
+		all := true
+		for _, s := range states {
+			all = all && ready(s, impatient)
+		}
+		if all {
+			return nil
+		}
+		select {
+		case <-r.changed:
+		case <-timer.C:
+			impatient = true
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// patience is how long the PV controller is waited for that does not take note.
+func (r *run) patience() time.Duration {
+	if slices.ContainsFunc(r.bindings, func(b *binding) bool { return b.GivenBack(b.volume) }) {
+		return busyControllerTime
+	}
+	return controllerTime
+}
+
+// look gives the state of every claim of the plan, or the first failure found.
+func (r *run) look() ([]claimState, *plan.Failure) {
+	if why := r.missing(); why != nil {
+		return nil, why
+	}
+	states := make([]claimState, 0, len(r.bindings)+len(r.provisions))
+	for _, b := range r.bindings {
+		s, why := r.lookAtBinding(b)
+		if why != nil {
+			return nil, why
+		}
+		states = append(states, s)
+	}
+	for _, p := range r.provisions {
+		s, why := r.lookAtProvision(p)
+		if why != nil {
+			return nil, why
+		}
+		states = append(states, s)
+	}
+	return states, nil
+}
+
+func (r *run) lookAtBinding(b *binding) (claimState, *plan.Failure) {
+	volume := newer(b.volume, r.cache.Volume(b.Volume.Name))
+	state, why := b.Progress(volume, r.newestClaim(b.Claim))
+	if why != nil {
+		return claimState{}, why
+	}
+	s := claimState{name: b.Claim.Namespace + "/" + b.Claim.Name, node: r.plan.Node, state: state, volume: volume, static: true,
+		controllers: volume.Status.Phase == v1.VolumeBound && !b.adopted}
+	return s, r.offNode(s)
+}
+
+func (r *run) lookAtProvision(p *provision) (claimState, *plan.Failure) {
+	claim := r.newestClaim(p.Claim)
+	volume := r.volumeOf(claim)
+	state, why := p.Progress(r.plan.Node, claim, volume)
+	if why != nil {
+		return claimState{}, why
+	}
+	s := claimState{name: p.Claim.Namespace + "/" + p.Claim.Name, node: r.plan.Node, provisioner: p.Provisioner, state: state,
+		controllerOnly: p.adopted || state < plan.Claimed}
+	if state == plan.Requested {
+		return s, nil
+	}
+	p.claim, p.volume, s.volume = claim, volume, volume
+	s.controllers = volume != nil && volume.Status.Phase == v1.VolumeBound && !p.adopted
+	return s, r.offNode(s)
+}
+
+// waitingFor says for each claim that is not bound what it waits for; a failure
+// that shows only now is said instead.
+func (r *run) waitingFor() []string {
+	states, why := r.look()
+	if why != nil {
+		return []string{why.Error()}
+	}
+	var open []string
+	for _, s := range states {
+		if s.state < plan.Bound {
+			open = append(open, waiting(s))
+		}
+	}
+	return open
+}
+
+// missing says if the node or the pod is gone.
+func (r *run) missing() *plan.Failure {
+	pod := r.plan.Pod.String()
+	if !r.cache.PodExists(r.plan.Pod, r.plan.PodUID) {
+		return &plan.Failure{Code: plan.PodGone, Pod: pod, Node: r.plan.Node}
+	}
+	// A volume without node affinity: what remains is whether the node exists.
+	if exists, _ := r.cache.NodeAdmits(&v1.PersistentVolume{}, r.plan.Node); !exists {
+		return &plan.Failure{Code: plan.NodeGone, Pod: pod, Node: r.plan.Node}
+	}
+	return nil
+}
+
+// offNode says if the claim's volume cannot be reached from the node.
+func (r *run) offNode(s claimState) *plan.Failure {
+	if s.volume == nil {
+		return nil
+	}
+	exists, admits := r.cache.NodeAdmits(s.volume, r.plan.Node)
+	switch {
+	case !exists:
+		return &plan.Failure{Code: plan.NodeGone, Pod: r.plan.Pod.String(), Node: r.plan.Node}
+	case !admits:
+		return &plan.Failure{Code: plan.VolumeOffNode, Claim: s.name, Volume: s.volume.Name, Node: r.plan.Node}
+	}
+	return nil
+}
+
+// newestClaim is the newest version seen of the claim, nil if it is gone.
+func (r *run) newestClaim(claim *v1.PersistentVolumeClaim) *v1.PersistentVolumeClaim {
+	return r.cache.Claim(claim.Namespace, claim.Name)
+}
+
+// volumeOf is the volume that the claim is bound to, else one that refers to
+// it, else nil.
+func (r *run) volumeOf(claim *v1.PersistentVolumeClaim) *v1.PersistentVolume {
+	switch {
+	case claim == nil:
+		return nil
+	case claim.Spec.VolumeName != "":
+		return r.cache.Volume(claim.Spec.VolumeName)
+	default:
+		return r.cache.VolumeFor(claim)
+	}
+}
+
+// newer is the cached version unless our own request returned a newer one. A
+// volume that is not cached has been deleted.
+func newer(own, cached *v1.PersistentVolume) *v1.PersistentVolume {
+	if own == nil || cached == nil || own.UID != cached.UID {
+		return cached
+	}
+	if order, err := resourceversion.CompareResourceVersion(own.ResourceVersion, cached.ResourceVersion); err == nil && order > 0 {
+		return own
+	}
+	return cached
+}

@@ -1,0 +1,192 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package binder
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"stowage.dev/stowage/pkg/metrics"
+	"stowage.dev/stowage/pkg/scheduling/plan"
+)
+
+const (
+	// maxAttempts bounds how often one write meets a newer version. Other
+	// writers of a volume or an unbound claim are few and write rarely.
+	maxAttempts = 6
+	// settleTime is what a request in flight gets to return after its
+	// context has ended.
+	settleTime = 5 * time.Second
+
+	volumeResource       = "persistentvolumes"
+	volumeStatusResource = "persistentvolumes/status"
+	claimResource        = "persistentvolumeclaims"
+	claimStatusResource  = "persistentvolumeclaims/status"
+)
+
+// swap is a compare-and-swap write of one object: read, decide, write on the
+// version that was read. T is a pointer, nil for an object that is not there.
+type swap[T interface {
+	*v1.PersistentVolume | *v1.PersistentVolumeClaim
+}] struct {
+	// resource and name are for errors and metrics.
+	resource, name string
+	// want decides on the newest version: what is to be written, whether
+	// anything is, or why it cannot be. It is asked about nil as well.
+	want func(live T) (T, bool, *plan.Failure)
+	get  func(ctx context.Context) (T, error)
+	put  func(ctx context.Context, object T) (T, error)
+	// forward keeps going when the context has ended.
+	forward bool
+}
+
+// result is what came of a swap.
+type result[T any] struct {
+	// object is the newest version, nil after an error.
+	object T
+	// wrote says that object is the answer to our own write.
+	wrote bool
+	// doubtful says that a request got no answer: it may still be carried out.
+	doubtful bool
+}
+
+// run writes until the object is as wanted, beginning with from. An error is a
+// *plan.Failure, an *APIError, or the cause of the context's end.
+func (s swap[T]) run(ctx context.Context, from T) (r result[T], err error) {
+	var last error
+	for range maxAttempts {
+		want, write, why := s.want(from)
+		if last != nil {
+			s.count(write, why)
+		}
+		switch {
+		case why != nil:
+			return r, why
+		case !write:
+			r.object = from
+			return r, nil
+		case ctx.Err() != nil && !s.forward:
+			return r, context.Cause(ctx)
+		}
+		written, err := settled(ctx, func(ctx context.Context) (T, error) { return s.put(ctx, want) })
+		if err == nil {
+			r.object, r.wrote = written, true
+			return r, nil
+		}
+		if refused(err) {
+			return r, &APIError{Verb: "update", Resource: s.resource, Name: s.name, Err: err}
+		}
+		r.doubtful = r.doubtful || !answered(err)
+		last = &APIError{Verb: "update", Resource: s.resource, Name: s.name, Err: err}
+		if from, err = s.read(ctx); err != nil && ctx.Err() != nil && !s.forward {
+			return r, context.Cause(ctx)
+		} else if err != nil {
+			return r, last
+		}
+	}
+	return r, last
+}
+
+// read gets the newest version, nil if the object is not there.
+func (s swap[T]) read(ctx context.Context) (T, error) {
+	if ctx.Err() != nil && !s.forward {
+		return nil, context.Cause(ctx)
+	}
+	live, err := settled(ctx, s.get)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		resource, _, _ := strings.Cut(s.resource, "/")
+		return nil, &APIError{Verb: "get", Resource: resource, Name: s.name, Err: err}
+	}
+	return live, nil
+}
+
+func (s swap[T]) count(write bool, why *plan.Failure) {
+	switch {
+	case why != nil:
+		metrics.CountBindConflict(s.resource, "lost")
+	case write:
+		metrics.CountBindConflict(s.resource, "retried")
+	default:
+		metrics.CountBindConflict(s.resource, "done")
+	}
+}
+
+// refused says that the API server will not take the write on any version.
+func refused(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) ||
+		apierrors.IsUnauthorized(err) || apierrors.IsMethodNotSupported(err) || apierrors.IsRequestEntityTooLargeError(err)
+}
+
+// answered says that the API server has certainly not carried out the write.
+func answered(err error) bool {
+	return apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsTooManyRequests(err)
+}
+
+// settled makes one request whose outcome has to be known: it is not given up
+// when ctx ends, but settleTime later.
+func settled[T any](ctx context.Context, request func(context.Context) (T, error)) (T, error) {
+	patient, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
+	stop := context.AfterFunc(ctx, func() {
+		time.AfterFunc(settleTime, func() { cancel(errNoAnswer) })
+	})
+	defer stop()
+	return request(patient)
+}
+
+var errNoAnswer = errors.New("no answer in time")
+
+// putVolume writes the volume and tells the cache.
+func (b *Binder) putVolume(ctx context.Context, pv *v1.PersistentVolume) (*v1.PersistentVolume, error) {
+	return b.tookVolume(b.client.CoreV1().PersistentVolumes().Update(ctx, pv, metav1.UpdateOptions{}))
+}
+
+func (b *Binder) putVolumeStatus(ctx context.Context, pv *v1.PersistentVolume) (*v1.PersistentVolume, error) {
+	return b.tookVolume(b.client.CoreV1().PersistentVolumes().UpdateStatus(ctx, pv, metav1.UpdateOptions{}))
+}
+
+func (b *Binder) putClaim(ctx context.Context, pvc *v1.PersistentVolumeClaim) (*v1.PersistentVolumeClaim, error) {
+	return b.tookClaim(b.client.CoreV1().PersistentVolumeClaims(pvc.Namespace).Update(ctx, pvc, metav1.UpdateOptions{}))
+}
+
+func (b *Binder) putClaimStatus(ctx context.Context, pvc *v1.PersistentVolumeClaim) (*v1.PersistentVolumeClaim, error) {
+	return b.tookClaim(b.client.CoreV1().PersistentVolumeClaims(pvc.Namespace).UpdateStatus(ctx, pvc, metav1.UpdateOptions{}))
+}
+
+func (b *Binder) getVolume(name string) func(context.Context) (*v1.PersistentVolume, error) {
+	return func(ctx context.Context) (*v1.PersistentVolume, error) {
+		return b.tookVolume(b.client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{}))
+	}
+}
+
+func (b *Binder) getClaim(namespace, name string) func(context.Context) (*v1.PersistentVolumeClaim, error) {
+	return func(ctx context.Context) (*v1.PersistentVolumeClaim, error) {
+		return b.tookClaim(b.client.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, name, metav1.GetOptions{}))
+	}
+}
+
+func (b *Binder) tookVolume(pv *v1.PersistentVolume, err error) (*v1.PersistentVolume, error) {
+	if err != nil {
+		return nil, err
+	}
+	b.cache.ApplyVolume(pv)
+	return pv, nil
+}
+
+func (b *Binder) tookClaim(pvc *v1.PersistentVolumeClaim, err error) (*v1.PersistentVolumeClaim, error) {
+	if err != nil {
+		return nil, err
+	}
+	b.cache.ApplyClaim(pvc)
+	return pvc, nil
+}

@@ -1,0 +1,70 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package extender
+
+import (
+	"context"
+	"errors"
+
+	v1 "k8s.io/api/core/v1"
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+
+	"stowage.dev/stowage/pkg/scheduling/volumecache"
+)
+
+// candidates are the nodes of a call: their names, or the objects themselves
+// where the scheduler's configuration says nodeCacheCapable: false.
+type candidates struct {
+	e     *Extender
+	names []string
+	nodes []v1.Node
+	full  bool
+	list  *[]string // where names are from
+}
+
+// checkEvery is how many nodes are asked about between two looks at whether the
+// call has ended.
+const checkEvery = 64
+
+func (e *Extender) candidates(args *extenderv1.ExtenderArgs) candidates {
+	c := candidates{e: e}
+	switch {
+	case args.NodeNames != nil:
+		c.names, c.list = *args.NodeNames, args.NodeNames
+	case args.Nodes != nil:
+		c.nodes, c.full = args.Nodes.Items, true
+	}
+	return c
+}
+
+// free gives memory back: nothing may refer to the list of names any more.
+func (c candidates) free() { nameLists.put(c.list) }
+
+func (c candidates) len() int { return len(c.names) + len(c.nodes) }
+
+// each calls f with each node, nil for one that is not known, and returns the
+// cause if ctx ends before.
+func (c candidates) each(ctx context.Context, f func(i int, name string, node *v1.Node)) error {
+	var walk volumecache.Walk
+	var known [checkEvery]*v1.Node
+	for i := range c.len() {
+		at := i % checkEvery
+		if at == 0 && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if c.full {
+			f(i, c.nodes[i].Name, &c.nodes[i])
+			continue
+		}
+		if at == 0 {
+			next := c.names[i:min(i+checkEvery, len(c.names))]
+			walk.Nodes(c.e.cache, next, known[:len(next)])
+		}
+		f(i, c.names[i], known[at])
+	}
+	return nil
+}
+
+// errNoPod says that a call is about no pod.
+var errNoPod = &malformedError{errors.New("it has no Pod")}

@@ -1,0 +1,315 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package extender
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+
+	"stowage.dev/stowage/pkg/apis/extender"
+	"stowage.dev/stowage/pkg/scheduling/match"
+	"stowage.dev/stowage/pkg/scheduling/plan"
+	"stowage.dev/stowage/pkg/testing/builders"
+)
+
+func names(list ...string) *[]string {
+	if list == nil {
+		list = []string{}
+	}
+	return &list
+}
+
+func TestFilter(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, extender.ModeFull, localClass(), node("a"), node("b"), volume("v", "b", "1Gi").Obj(),
+		claim("c", "1Gi").Obj(), claim("large", "5Gi").Obj(), claim("lost", "1Gi").Bound("w").Obj(),
+		volume("w", "b", "1Gi").ClaimRef("default", "lost", "pvc-lost").Phase(v1.VolumeBound).Annotation("stowage.dev/disk", "Replaced").Obj())
+	full := &v1.NodeList{Items: []v1.Node{*node("a"), *node("b")}}
+	none := extenderv1.FailedNodesMap{}
+	for name, tc := range map[string]struct {
+		args extenderv1.ExtenderArgs
+		want extenderv1.ExtenderFilterResult
+	}{
+		"names": {
+			extenderv1.ExtenderArgs{Pod: pod("p", "c"), NodeNames: names("a", "b")},
+			extenderv1.ExtenderFilterResult{NodeNames: names("b"), FailedNodes: none, FailedAndUnresolvableNodes: extenderv1.FailedNodesMap{"a": match.NoVolume.String()}},
+		},
+		"nodes": {
+			extenderv1.ExtenderArgs{Pod: pod("p", "c"), Nodes: full},
+			extenderv1.ExtenderFilterResult{Nodes: &v1.NodeList{Items: full.Items[1:]}, FailedNodes: none, FailedAndUnresolvableNodes: extenderv1.FailedNodesMap{"a": match.NoVolume.String()}},
+		},
+		"a node that nobody knows": {
+			extenderv1.ExtenderArgs{Pod: pod("p", "c"), NodeNames: names("x", "b")},
+			extenderv1.ExtenderFilterResult{NodeNames: names("b"), FailedNodes: none, FailedAndUnresolvableNodes: extenderv1.FailedNodesMap{"x": unknownNode}},
+		},
+		"none fits": {
+			extenderv1.ExtenderArgs{Pod: pod("p", "large"), NodeNames: names("b")},
+			extenderv1.ExtenderFilterResult{NodeNames: names(), FailedNodes: none, FailedAndUnresolvableNodes: extenderv1.FailedNodesMap{"b": match.NoVolume.String()}},
+		},
+		"the claim's disk was replaced": {
+			extenderv1.ExtenderArgs{Pod: pod("p", "lost"), NodeNames: names("b")},
+			extenderv1.ExtenderFilterResult{NodeNames: names(), FailedNodes: none, FailedAndUnresolvableNodes: extenderv1.FailedNodesMap{"b": match.DiskReplaced.String()}},
+		},
+		"a claim that is missing": {
+			extenderv1.ExtenderArgs{Pod: pod("p", "x"), NodeNames: names("a")},
+			extenderv1.ExtenderFilterResult{NodeNames: names(), FailedNodes: none, FailedAndUnresolvableNodes: extenderv1.FailedNodesMap{"a": `persistentvolumeclaim "x" not found`}},
+		},
+		"no claims": {
+			extenderv1.ExtenderArgs{Pod: pod("p"), NodeNames: names("b", "a")},
+			extenderv1.ExtenderFilterResult{NodeNames: names("b", "a"), FailedNodes: none, FailedAndUnresolvableNodes: none},
+		},
+		"no nodes": {
+			extenderv1.ExtenderArgs{Pod: pod("p", "c")},
+			extenderv1.ExtenderFilterResult{NodeNames: names(), FailedNodes: none, FailedAndUnresolvableNodes: none},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := ask[extenderv1.ExtenderFilterResult](w, VerbFilter, tc.args)
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("answer (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestPrioritize: the volume that fits best, on the protocol's scale.
+func TestPrioritize(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, extender.ModeFull, localClass(), node("a"), node("b"), volume("v", "a", "1Gi").Obj(), volume("w", "b", "2Gi").Obj(), claim("c", "1Gi").Obj())
+	for name, tc := range map[string]struct {
+		pod  *v1.Pod
+		want extenderv1.HostPriorityList
+	}{
+		"claims":    {pod("p", "c"), extenderv1.HostPriorityList{{Host: "a", Score: 10}, {Host: "b", Score: 5}, {Host: "x"}}},
+		"no claims": {pod("p"), extenderv1.HostPriorityList{{Host: "a"}, {Host: "b"}, {Host: "x"}}},
+		"refused":   {pod("p", "x"), extenderv1.HostPriorityList{{Host: "a"}, {Host: "b"}, {Host: "x"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := ask[extenderv1.HostPriorityList](w, VerbPrioritize, extenderv1.ExtenderArgs{Pod: tc.pod, NodeNames: names("a", "b", "x")})
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("answer (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestBindStatic: claims, volume and pod are bound when the call returns, and a
+// repeated call agrees.
+func TestBindStatic(t *testing.T) {
+	t.Parallel()
+	p := pod("p", "c")
+	w := newWorld(t, extender.ModeFull, localClass(), node("a"), node("b"), volume("v", "a", "1Gi").Obj(), claim("c", "1Gi").Obj(), p)
+	if err, want := w.bindTo(p, "b"), `volumes on node "b" changed while the pod was being scheduled: `+match.NoVolume.String(); err != want {
+		t.Errorf("bound where there is no volume: error %q, want %q", err, want)
+	}
+	if err := w.bindTo(p, "a"); err != "" {
+		t.Fatal(err)
+	}
+	if got := w.claim("c").Spec.VolumeName; got != "v" || w.on(p) != "a" {
+		t.Errorf("claim has volume %q, pod is on %q", got, w.on(p))
+	}
+	if err := w.bindTo(p, "a"); err != "" {
+		t.Errorf("the call repeated: %s", err)
+	}
+	if size := w.cache.Size(); size.Reservations != 0 {
+		t.Errorf("%d reservations are left", size.Reservations)
+	}
+}
+
+// TestBindRefuses: what a call must not bind.
+func TestBindRefuses(t *testing.T) {
+	t.Parallel()
+	p, elsewhere := pod("p"), pod("elsewhere")
+	p.Spec.SchedulerName, elsewhere.Spec.SchedulerName, elsewhere.Spec.NodeName = "ours-too", "ours", "b"
+	foreign := pod("foreign")
+	foreign.Spec.SchedulerName = "theirs"
+	w := newWorld(t, extender.ModeFull, node("a"), node("b"), p, elsewhere, foreign)
+	w.settings.SchedulerNames = []string{"ours", "ours-too"}
+	another := p.DeepCopy()
+	another.UID = "another"
+	for name, tc := range map[string]struct {
+		pod  *v1.Pod
+		want string
+	}{
+		"a pod that is gone":      {pod("gone"), "not found"},
+		"another pod of its name": {another, "created anew"},
+		"a pod on another node":   {elsewhere, `"b" already`},
+		"another scheduler's pod": {foreign, `scheduler "theirs", which is not among schedulerNames`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := w.bindTo(tc.pod, "a"); !strings.Contains(got, tc.want) {
+				t.Errorf("error %q, want one with %q", got, tc.want)
+			}
+		})
+	}
+	if got := w.bindTo(p, "a"); got != "" {
+		t.Errorf("a pod of the scheduler's: error %q", got)
+	}
+	if got := w.post(VerbBind, []byte(`{"PodName":"p"}`)); got.Code != http.StatusBadRequest {
+		t.Errorf("a call without node: status %d", got.Code)
+	}
+}
+
+// TestBindProvisions: the node is selected and the pod held to it until the volume
+// is there.
+func TestBindProvisions(t *testing.T) {
+	t.Parallel()
+	p := pod("p", "made", "c")
+	w := newWorld(t, extender.ModeFull, localClass(), csiClass(), csiDriver(), node("a"), node("b"), room("a", "10Gi"), room("b", "10Gi"),
+		volume("v", "a", "1Gi").Obj(), volume("w", "b", "1Gi").Obj(), claim("c", "1Gi").Obj(), claim("made", "5Gi").Class("csi").Obj(), p)
+	if got := *w.filterNames(p, "a", "b").NodeNames; !slices.Equal(got, []string{"a", "b"}) {
+		t.Fatalf("nodes %v before", got)
+	}
+	for range 2 {
+		if err := w.bindTo(p, "a"); !strings.Contains(err, "provision") || !strings.Contains(err, testDriver) {
+			t.Fatalf("answer %q, want that volumes are being provisioned", err)
+		}
+		if got := w.claim("made").Annotations[plan.AnnSelectedNode]; got != "a" {
+			t.Fatalf("selected node %q", got)
+		}
+		got := w.filterNames(p, "a", "b")
+		if !slices.Equal(*got.NodeNames, []string{"a"}) || got.FailedAndUnresolvableNodes["b"] != match.NodeNotSelected.String() {
+			t.Fatalf("while the volume is made: %v, refused %v", *got.NodeNames, got.FailedAndUnresolvableNodes)
+		}
+	}
+	// It stays so when the hold has expired: a volume is being made there.
+	w.clock.SetTime(w.clock.Now().Add(2 * testHold))
+	if got := *w.filterNames(p, "a", "b").NodeNames; !slices.Equal(got, []string{"a"}) {
+		t.Errorf("nodes %v after the hold", got)
+	}
+	made := volume("pvc-made", "a", "5Gi").Class("csi").ClaimRef("default", "made", "pvc-made").Obj()
+	if _, err := w.client.CoreV1().PersistentVolumes().Create(t.Context(), made, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the volume to be seen", func() bool { return w.cache.Volume("pvc-made") != nil })
+	if err := w.bindTo(p, "a"); err != "" {
+		t.Fatal(err)
+	}
+	if w.claim("made").Spec.VolumeName != "pvc-made" || w.claim("c").Spec.VolumeName != "v" || w.on(p) != "a" {
+		t.Errorf("claims have %q and %q, pod is on %q", w.claim("made").Spec.VolumeName, w.claim("c").Spec.VolumeName, w.on(p))
+	}
+}
+
+// TestHoldEndsWithTheSelection: a provisioner that gives the node back frees the
+// pod.
+func TestHoldEndsWithTheSelection(t *testing.T) {
+	t.Parallel()
+	p := pod("p", "made")
+	w := newWorld(t, extender.ModeFull, csiClass(), csiDriver(), node("a"), node("b"), room("a", "10Gi"), room("b", "10Gi"), claim("made", "5Gi").Class("csi").Obj(), p)
+	if err := w.bindTo(p, "a"); !strings.Contains(err, "provision") {
+		t.Fatal(err)
+	}
+	given := w.claim("made")
+	delete(given.Annotations, plan.AnnSelectedNode)
+	if _, err := w.client.CoreV1().PersistentVolumeClaims("default").Update(t.Context(), given, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the claim to be seen without node", func() bool {
+		return slices.Equal(*w.filterNames(p, "a", "b").NodeNames, []string{"a", "b"})
+	})
+}
+
+// TestOneBindAtATime: while a call for the pod is under way another is turned away.
+func TestOneBindAtATime(t *testing.T) {
+	t.Parallel()
+	h := newHolds(clockAtZero(), testHold)
+	if err := h.begin("p", "a"); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.begin("p", "b"); err == nil || !strings.Contains(err.Error(), `"a"`) {
+		t.Errorf("error %v, want one that names node a", err)
+	}
+	h.end("p", false)
+	if err := h.begin("p", "b"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestHoldsAreSwept: what has expired does not stay for ever.
+func TestHoldsAreSwept(t *testing.T) {
+	t.Parallel()
+	clock := clockAtZero()
+	h := newHolds(clock, testHold)
+	for i := range 10 * fewHolds {
+		uid := uid(i)
+		if err := h.begin(uid, "a"); err != nil {
+			t.Fatal(err)
+		}
+		h.end(uid, true)
+		clock.SetTime(clock.Now().Add(testHold / fewHolds * 2))
+	}
+	if got := len(h.byPod); got > 2*fewHolds {
+		t.Errorf("%d holds are kept", got)
+	}
+}
+
+// TestPreempt: only nodes where the claims fit without the victims are kept.
+func TestPreempt(t *testing.T) {
+	t.Parallel()
+	victim := pod("victim")
+	victim.Spec.NodeName = "b"
+	w := newWorld(t, extender.ModeFull, localClass(), node("a"), node("b"), volume("v", "b", "1Gi").Obj(), claim("c", "1Gi").Obj(), victim)
+	of := &extenderv1.MetaVictims{Pods: []*extenderv1.MetaPod{{UID: string(victim.UID)}}, NumPDBViolations: 1}
+	for name, tc := range map[string]struct {
+		args extenderv1.ExtenderPreemptionArgs
+		want []string
+	}{
+		"by identity":     {extenderv1.ExtenderPreemptionArgs{Pod: pod("p", "c"), NodeNameToMetaVictims: map[string]*extenderv1.MetaVictims{"a": of, "b": of, "x": of}}, []string{"b"}},
+		"by pods":         {extenderv1.ExtenderPreemptionArgs{Pod: pod("p", "c"), NodeNameToVictims: map[string]*extenderv1.Victims{"a": {Pods: []*v1.Pod{victim}}, "b": {Pods: []*v1.Pod{victim}}}}, []string{"b"}},
+		"no claims":       {extenderv1.ExtenderPreemptionArgs{Pod: pod("p"), NodeNameToMetaVictims: map[string]*extenderv1.MetaVictims{"a": of}}, []string{"a"}},
+		"a refused pod":   {extenderv1.ExtenderPreemptionArgs{Pod: pod("p", "x"), NodeNameToMetaVictims: map[string]*extenderv1.MetaVictims{"b": of}}, nil},
+		"what is nothing": {extenderv1.ExtenderPreemptionArgs{Pod: pod("p", "c"), NodeNameToMetaVictims: map[string]*extenderv1.MetaVictims{"a": nil, "b": {Pods: []*extenderv1.MetaPod{nil}}}}, []string{"b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := ask[extenderv1.ExtenderPreemptionResult](w, VerbPreempt, tc.args)
+			var kept []string
+			for node := range got.NodeNameToMetaVictims {
+				kept = append(kept, node)
+			}
+			slices.Sort(kept)
+			if !slices.Equal(kept, tc.want) {
+				t.Errorf("kept %v, want %v", kept, tc.want)
+			}
+		})
+	}
+}
+
+// TestRequests: what is not a call of the protocol.
+func TestRequests(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, extender.ModeFull, node("a"))
+	large, err := json.Marshal(extenderv1.ExtenderArgs{Pod: builders.MakePod("p").Annotation("a", strings.Repeat("x", testBody)).Obj(), NodeNames: names("a")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		verb   string
+		body   []byte
+		status int
+		words  string
+	}{
+		"no JSON":                    {VerbFilter, []byte("{"), http.StatusBadRequest, "read the request"},
+		"no pod":                     {VerbFilter, []byte("{}"), http.StatusBadRequest, "Pod"},
+		"more than one":              {VerbFilter, []byte("{}{}"), http.StatusBadRequest, "read the request"},
+		"nothing":                    {VerbBind, nil, http.StatusBadRequest, "read the request"},
+		"too large, told in answer":  {VerbFilter, large, http.StatusOK, "serving.maxBodyBytes"},
+		"too large, told by status":  {VerbPrioritize, large, http.StatusRequestEntityTooLarge, "nodeCacheCapable"},
+		"a verb that does not exist": {"else", nil, http.StatusNotFound, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := w.post(tc.verb, tc.body)
+			if got.Code != tc.status || !strings.Contains(got.Body.String(), tc.words) {
+				t.Errorf("status %d %q, want %d with %q", got.Code, got.Body, tc.status, tc.words)
+			}
+		})
+	}
+}

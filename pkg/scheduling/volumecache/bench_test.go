@@ -1,0 +1,222 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package volumecache
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"stowage.dev/stowage/pkg/scheduling/match"
+	"stowage.dev/stowage/pkg/testing/builders"
+)
+
+// sizes are the numbers of volumes that each benchmark runs with: the figures
+// must be the same at all of them.
+var sizes = []int{1_000, 10_000, 100_000, 1_000_000}
+
+// once makes a world at its first use; later benchmarks of the run share it.
+func once(b *testing.B, kind string, volumes int, build func(*world, int)) *world {
+	b.Helper()
+	key := fmt.Sprint(kind, volumes)
+	if worlds[key] == nil {
+		worlds[key] = newWorld(b, wffc("local"))
+		build(worlds[key], volumes)
+	}
+	w := *worlds[key]
+	w.t = b
+	return &w
+}
+
+var worlds = map[string]*world{}
+
+// localWorld has ten local volumes a node: 10Gi, 20Gi … 100Gi.
+func localWorld(w *world, volumes int) {
+	for n := range volumes / 10 {
+		name := "node-" + strconv.Itoa(n)
+		w.put(node(name))
+		for i := range 10 {
+			w.put(localPV(fmt.Sprintf("pv-%d-%d", n, i), name, strconv.Itoa(10*(i+1))+"Gi").Obj())
+		}
+	}
+}
+
+// zonalWorld has three zones of 100 nodes; one volume in ten is of tier gold.
+func zonalWorld(w *world, volumes int) {
+	for n := range 300 {
+		name := "node-" + strconv.Itoa(n)
+		w.put(builders.MakeNode(name).Hostname(name).Zone("zone-" + strconv.Itoa(n%3)).Obj())
+	}
+	for i := range volumes {
+		pv := localPV("pv-"+strconv.Itoa(i), "", strconv.Itoa(1+i%500)+"Gi").Zone("zone-" + strconv.Itoa(i%3))
+		if i%10 == 0 {
+			pv.Label("tier", "gold")
+		}
+		w.put(pv.Obj())
+	}
+}
+
+// capacityWorld has a CSIStorageCapacity of 10Gi for each node.
+func capacityWorld(w *world, objects int) {
+	w.put(dynamic("made", "csi"), tracked("csi"))
+	for i := range objects {
+		name := "node-" + strconv.Itoa(i)
+		w.put(node(name), builders.MakeCapacity("cap-"+name, "made").Hostname(name).Capacity("10Gi").Obj())
+	}
+}
+
+func nodesOf(w *world) []*v1.Node {
+	var nodes []*v1.Node
+	for _, o := range w.factory.Core().V1().Nodes().Informer().GetStore().List() {
+		nodes = append(nodes, o.(*v1.Node))
+	}
+	return nodes
+}
+
+func benchmarkFits(b *testing.B, w *world, p *v1.Pod, want match.ReasonCode) {
+	nodes, d := nodesOf(w), w.demand(p)
+	b.ReportAllocs()
+	defer reportCPU(b)()
+	i := 0
+	for b.Loop() {
+		if got := w.Fits(d, nodes[i%len(nodes)]).Code; got != want {
+			b.Fatalf("Fits says %q, want %q", got, want)
+		}
+		i++
+	}
+}
+
+// BenchmarkFits is what Filter costs per node.
+func BenchmarkFits(b *testing.B) {
+	for _, size := range sizes {
+		b.Run(fmt.Sprintf("volumes=%d", size), func(b *testing.B) {
+			w := once(b, "local", size, localWorld)
+			w.put(pvc("one", "15Gi").Obj(), pvc("huge", "1Ti").Obj())
+			for i := range 4 {
+				w.put(pvc("c"+strconv.Itoa(i), strconv.Itoa(15*(i+1))+"Gi").Obj(), pvc("same"+strconv.Itoa(i), "45Gi").Obj())
+			}
+			b.Run("claims=1", func(b *testing.B) { benchmarkFits(b, w, pod("p", "one"), match.Fits) })
+			b.Run("claims=1,refused", func(b *testing.B) { benchmarkFits(b, w, pod("p", "huge"), match.NoVolume) })
+			b.Run("claims=4", func(b *testing.B) { benchmarkFits(b, w, pod("p", "c0", "c1", "c2", "c3"), match.Fits) })
+			b.Run("claims=4,rivals", func(b *testing.B) {
+				benchmarkFits(b, w, pod("p", "same0", "same1", "same2", "same3"), match.Fits)
+			})
+		})
+	}
+}
+
+// BenchmarkFitsZonal is what Filter costs where a segment is as large as a
+// zone, with a label selector.
+func BenchmarkFitsZonal(b *testing.B) {
+	for _, size := range sizes {
+		b.Run(fmt.Sprintf("volumes=%d", size), func(b *testing.B) {
+			w := once(b, "zonal", size, zonalWorld)
+			w.put(pvc("gold", "20Gi").MatchLabel("tier", "gold").Obj(), pvc("any", "20Gi").Obj())
+			b.Run("selector", func(b *testing.B) { benchmarkFits(b, w, pod("p", "gold"), match.Fits) })
+			b.Run("claims=2", func(b *testing.B) { benchmarkFits(b, w, pod("p", "gold", "any"), match.Fits) })
+		})
+	}
+}
+
+// BenchmarkFitsCapacity is what Filter costs for a claim to be provisioned,
+// with a CSIStorageCapacity object for each node.
+func BenchmarkFitsCapacity(b *testing.B) {
+	for _, objects := range []int{500, 5_000, 50_000} {
+		b.Run(fmt.Sprintf("objects=%d", objects), func(b *testing.B) {
+			w := once(b, "capacity", objects, capacityWorld)
+			w.put(pvc("fits", "5Gi").Class("made").Obj(), pvc("huge", "50Gi").Class("made").Obj())
+			b.Run("fits", func(b *testing.B) { benchmarkFits(b, w, pod("p", "fits"), match.Fits) })
+			b.Run("refused", func(b *testing.B) { benchmarkFits(b, w, pod("p", "huge"), match.NotEnoughSpace) })
+		})
+	}
+}
+
+// BenchmarkDemand is what PreFilter costs: compiling the claims and narrowing
+// the nodes.
+func BenchmarkDemand(b *testing.B) {
+	for _, size := range sizes {
+		b.Run(fmt.Sprintf("volumes=%d", size), func(b *testing.B) {
+			w := once(b, "local", size, localWorld)
+			w.put(pvc("one", "15Gi").Obj(), pvc("gold", "20Gi").MatchLabel("tier", "gold").Obj())
+			for i := range 4 {
+				w.put(pvc("c"+strconv.Itoa(i), strconv.Itoa(15*(i+1))+"Gi").Obj())
+			}
+			for name, claims := range map[string][]string{"claims=1": {"one"}, "claims=4": {"c0", "c1", "c2", "c3"}, "selector": {"gold"}} {
+				b.Run(name, func(b *testing.B) {
+					p := pod("p", claims...)
+					w.demand(p) // the first use of a selector indexes its labels
+					b.ReportAllocs()
+					defer reportCPU(b)()
+					for b.Loop() {
+						if _, reason := w.Nodes(w.demand(p)); reason.Code != match.Fits {
+							b.Fatal(reason)
+						}
+					}
+				})
+			}
+		})
+	}
+}
+
+// BenchmarkReserve is what Reserve and giving it back cost.
+func BenchmarkReserve(b *testing.B) {
+	for _, size := range sizes {
+		b.Run(fmt.Sprintf("volumes=%d", size), func(b *testing.B) {
+			local, zonal := once(b, "local", size, localWorld), once(b, "zonal", size, zonalWorld)
+			local.put(pvc("one", "15Gi").Obj())
+			zonal.put(pvc("gold", "20Gi").MatchLabel("tier", "gold").Obj())
+			for i := range 4 {
+				local.put(pvc("same"+strconv.Itoa(i), "45Gi").Obj())
+			}
+			benchmarkReserve(b, "claims=1", local, pod("p", "one"))
+			b.Run("listener", func(b *testing.B) {
+				defer local.OnRelease(func(func() []*v1.Pod) {})()
+				benchmarkReserve(b, "claims=1", local, pod("p", "one"))
+			})
+			benchmarkReserve(b, "claims=4,rivals", local, pod("p", "same0", "same1", "same2", "same3"))
+			benchmarkReserve(b, "zonal,selector", zonal, pod("p", "gold"))
+		})
+	}
+}
+
+func benchmarkReserve(b *testing.B, name string, w *world, p *v1.Pod) {
+	b.Run(name, func(b *testing.B) {
+		nodes, d := nodesOf(w), w.demand(p)
+		b.ReportAllocs()
+		defer reportCPU(b)()
+		i := 0
+		for b.Loop() {
+			if _, reason := w.Reserve(d, nodes[i%len(nodes)].Name); reason.Code != match.Fits {
+				b.Fatal(reason)
+			}
+			w.Release(p.UID)
+			i++
+		}
+	})
+}
+
+// BenchmarkDemandSelector compiles what a pod asks for, as each event does for all waiting pods,
+// with a claim that selects by one label of so many values.
+func BenchmarkDemandSelector(b *testing.B) {
+	for _, values := range []int{0, 10, 20_000} {
+		b.Run(fmt.Sprint("values=", values), func(b *testing.B) {
+			var tiers []string
+			for i := range values {
+				tiers = append(tiers, "tier-"+strconv.Itoa(i))
+			}
+			c := pvc("c", "1Gi")
+			if values > 0 {
+				c.MatchExpression("tier", "In", tiers...)
+			}
+			w := newWorld(b, node("a"), wffc("local"), c.Obj())
+			p := pod("p", "c")
+			b.ReportAllocs()
+			for b.Loop() {
+				w.demand(p)
+			}
+		})
+	}
+}

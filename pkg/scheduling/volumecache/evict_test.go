@@ -1,0 +1,91 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package volumecache
+
+import (
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"stowage.dev/stowage/pkg/scheduling/match"
+	"stowage.dev/stowage/pkg/testing/builders"
+)
+
+// ephemeralWorld has a pod "victim" on node a whose ephemeral claim has the
+// only volume there.
+func ephemeralWorld(t *testing.T, policy v1.PersistentVolumeReclaimPolicy) (w *world, victim *v1.Pod, volume *builders.PV) {
+	t.Helper()
+	template := pvc("any", "1Gi").Obj()
+	victim = builders.MakePod("victim").Namespace("default").UID("pod-victim").Node("a").Ephemeral("scratch", template).Obj()
+	volume = localPV("v", "a", "5Gi").ReclaimPolicy(policy).Phase(v1.VolumeBound).ClaimRef("default", "victim-scratch", "pvc-victim-scratch")
+	w = newWorld(t, node("a"), node("b"), wffc("local"), pvc("c", "2Gi").Obj(), pvc("huge", "9Gi").Obj(),
+		pvc("victim-scratch", "1Gi").OwnedBy(victim).Bound("v").Obj(), volume.Obj(), victim)
+	return w, victim, volume
+}
+
+func TestEvict(t *testing.T) {
+	t.Parallel()
+	w, victim, _ := ephemeralWorld(t, v1.PersistentVolumeReclaimDelete)
+	freed := w.Evictable(victim)
+	if len(freed) != 1 {
+		t.Fatalf("evicting the victim frees %d volumes", len(freed))
+	}
+	for claim, want := range map[string]match.ReasonCode{"c": match.Fits, "huge": match.NoVolume} {
+		demand := w.demand(pod("p", claim))
+		what := demand.Clone()
+		what.Evict("a", freed)
+		for _, object := range nodesOf(w) {
+			want := want
+			if object.Name != "a" {
+				want = match.NoVolume
+			}
+			if got := w.Fits(what, object).Code; got != want {
+				t.Errorf("claim %s, node %s without the victim: %q, want %q", claim, object.Name, got, want)
+			}
+			if got := w.Fits(demand, object).Code; got != match.NoVolume {
+				t.Errorf("claim %s, node %s: the what-if leaked into the demand: %q", claim, object.Name, got)
+			}
+		}
+		what.Spare("a", victim.UID)
+		if len(what.whatIf) != 0 {
+			t.Errorf("what is left after Spare: %v", what.whatIf)
+		}
+	}
+}
+
+func TestEvictFreesNothing(t *testing.T) { // not parallel: it counts allocations
+	w, victim, _ := ephemeralWorld(t, v1.PersistentVolumeReclaimRetain)
+	if freed := w.Evictable(victim); len(freed) != 0 {
+		t.Errorf("a retained volume counts as freed: %v", freed)
+	}
+	other := pod("other", "victim-scratch")
+	if allocs := testing.AllocsPerRun(100, func() { w.Evictable(other) }); allocs != 0 {
+		t.Errorf("%v allocations for a pod that has no ephemeral volumes", allocs)
+	}
+	plain := newWorld(t, node("a"), wffc("local"))
+	if allocs := testing.AllocsPerRun(100, func() { plain.Evictable(victim) }); allocs != 0 {
+		t.Errorf("%v allocations where no pod has ephemeral claims", allocs)
+	}
+}
+
+func TestEvictReturnsCapacity(t *testing.T) {
+	t.Parallel()
+	w, victim, _ := ephemeralWorld(t, v1.PersistentVolumeReclaimDelete)
+	w.put(dynamic("local", "csi"), tracked("csi"), builders.MakeCapacity("cap", "local").Hostname("a").Capacity("1Gi").Obj())
+	demand := w.demand(pod("p", "c"))
+	object := nodesOf(w)[0]
+	for _, o := range nodesOf(w) {
+		if o.Name == "a" {
+			object = o
+		}
+	}
+	if got := w.Fits(demand, object).Code; got != match.NotEnoughSpace {
+		t.Errorf("with the victim: %q", got)
+	}
+	what := demand.Clone()
+	what.Evict("a", w.Evictable(victim))
+	if got := w.Fits(what, object).Code; got != match.Fits {
+		t.Errorf("without the victim: %q", got)
+	}
+}

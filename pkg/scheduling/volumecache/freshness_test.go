@@ -1,0 +1,188 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package volumecache
+
+import (
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"stowage.dev/stowage/pkg/scheduling/match"
+	"stowage.dev/stowage/pkg/testing/builders"
+)
+
+// TestWokenBeforeOwnHandler holds the cache's own handlers back while an event
+// wakes a pod: the hint's Observe, or what Fits is handed, is enough.
+func TestWokenBeforeOwnHandler(t *testing.T) {
+	t.Parallel()
+	zonal := func(zone string) *v1.Node { return builders.MakeNode("a").Hostname("a").Zone(zone).UID("node-a").Obj() }
+	tests := map[string]struct {
+		before []runtime.Object
+		event  runtime.Object
+		hint   func(w *world)
+		pod    *v1.Pod
+	}{
+		"a volume becomes available": {
+			before: []runtime.Object{node("a"), wffc("local"), pvc("c", "1Gi").Obj(), localPV("v", "a", "1Gi").Phase(v1.VolumePending).Obj()},
+			event:  localPV("v", "a", "1Gi").Obj(),
+			hint:   func(w *world) { w.ObserveVolume("v") },
+			pod:    pod("p", "c"),
+		},
+		"a volume became available before there was the pod": {
+			before: []runtime.Object{node("a"), wffc("local"), pvc("c", "1Gi").Obj(), localPV("v", "a", "1Gi").Phase(v1.VolumePending).Obj()},
+			event:  localPV("v", "a", "1Gi").Obj(),
+			hint:   func(*world) {},
+			pod:    pod("p", "c"),
+		},
+		"capacity grew before there was the pod": {
+			before: []runtime.Object{node("a"), dynamic("local", "csi"), tracked("csi"), pvc("c", "5Gi").Obj(), builders.MakeCapacity("cap", "local").Namespace("kube-system").Hostname("a").Capacity("1Gi").Obj()},
+			event:  builders.MakeCapacity("cap", "local").Namespace("kube-system").Hostname("a").Capacity("5Gi").Obj(),
+			hint:   func(*world) {},
+			pod:    pod("p", "c"),
+		},
+		"a claim is bound to a volume that the cache has not seen": {
+			before: []runtime.Object{node("a"), wffc("local"), pvc("c", "1Gi").Bound("v").Obj()},
+			event:  localPV("v", "a", "1Gi").Phase(v1.VolumeBound).ClaimRef("default", "c", "pvc-c").Obj(),
+			hint:   func(*world) {},
+			pod:    pod("p", "c"),
+		},
+		"a claim appears": {
+			before: []runtime.Object{node("a"), wffc("local"), localPV("v", "a", "1Gi").Obj()},
+			event:  pvc("c", "1Gi").Obj(),
+			hint:   func(*world) {},
+			pod:    pod("p", "c"),
+		},
+		"a node appears": {
+			before: []runtime.Object{wffc("local"), pvc("c", "1Gi").Obj(), localPV("v", "a", "1Gi").Obj()},
+			event:  node("a"),
+			hint:   func(w *world) { w.ObserveNode("a") },
+			pod:    pod("p", "c"),
+		},
+		"a node appears and Filter is faster than the hint": {
+			before: []runtime.Object{wffc("local"), pvc("c", "1Gi").Obj(), localPV("v", "a", "1Gi").Obj()},
+			event:  node("a"),
+			hint:   func(*world) {},
+			pod:    pod("p", "c"),
+		},
+		"a node moves into the volume's zone": {
+			before: []runtime.Object{zonal("x"), wffc("local"), pvc("c", "1Gi").Obj(), localPV("v", "", "1Gi").Zone("z").Obj()},
+			event:  zonal("z"),
+			hint:   func(*world) {},
+			pod:    pod("p", "c"),
+		},
+		"a class allows the node": {
+			before: []runtime.Object{zonal("z"), builders.MakeClass("local").BindingMode("WaitForFirstConsumer").Provisioner("csi").AllowedTopology(v1.LabelTopologyZone, "x").Obj(), pvc("c", "1Gi").Obj()},
+			event:  builders.MakeClass("local").BindingMode("WaitForFirstConsumer").Provisioner("csi").AllowedTopology(v1.LabelTopologyZone, "x", "z").Obj(),
+			hint:   func(*world) {},
+			pod:    pod("p", "c"),
+		},
+		"capacity grows": {
+			before: []runtime.Object{node("a"), dynamic("local", "csi"), tracked("csi"), pvc("c", "5Gi").Obj(), builders.MakeCapacity("cap", "local").Namespace("kube-system").Hostname("a").Capacity("1Gi").Obj()},
+			event:  builders.MakeCapacity("cap", "local").Namespace("kube-system").Hostname("a").Capacity("5Gi").Obj(),
+			hint:   func(w *world) { w.ObserveCapacity("kube-system", "cap") },
+			pod:    pod("p", "c"),
+		},
+		"a driver stops tracking capacity": {
+			before: []runtime.Object{node("a"), dynamic("local", "csi"), tracked("csi"), pvc("c", "5Gi").Obj()},
+			event:  builders.MakeCSIDriver("csi").StorageCapacity(false).Obj(),
+			hint:   func(*world) {},
+			pod:    pod("p", "c"),
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, tc.before...)
+			w.hold()
+			w.put(tc.event)
+			tc.hint(w)
+			if got := w.fits(tc.pod, "a"); got != match.Fits {
+				t.Fatalf("woken before the cache's handler ran: %q", got)
+			}
+			if w.reserve(tc.pod, "a") == nil {
+				t.Fatal("Reserve refuses what Fits allows")
+			}
+			w.release()
+			w.check()
+		})
+	}
+}
+
+// Late and repeated events change nothing.
+func TestOldEventsAreIgnored(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, node("a"), wffc("local"), pvc("c", "1Gi").Obj())
+	w.hold()
+	w.put(localPV("v", "a", "1Gi").Obj())
+	w.put(localPV("v", "a", "1Gi").ClaimRef("default", "other", "x").Obj())
+	w.ObserveVolume("v")
+	w.release() // delivers the state from before again
+	w.check()
+	if got := w.fits(pod("p", "c"), "a"); got != match.NoVolume {
+		t.Errorf("an old event made a claimed volume free: %q", got)
+	}
+	// Deleted and made again under the same name, seen by a hint first.
+	w.hold()
+	w.remove(localPV("v", "a", "1Gi").ClaimRef("default", "other", "x").ResourceVersion("5").Obj())
+	w.put(localPV("v", "a", "1Gi").UID("pv-second").Obj())
+	w.ObserveVolume("v")
+	w.release()
+	w.check()
+	if got := w.fits(pod("p", "c"), "a"); got != match.Fits {
+		t.Errorf("the late deletion of its namesake took the volume away: %q", got)
+	}
+	// A late answer to a write does not bring a deleted volume back.
+	gone := localPV("v", "a", "1Gi").UID("pv-second").Obj()
+	w.remove(gone)
+	gone.ResourceVersion = "9999"
+	w.ApplyVolume(gone)
+	w.check()
+	if got := w.fits(pod("p", "c"), "a"); got != match.NoVolume {
+		t.Errorf("a deleted volume is back: %q", got)
+	}
+}
+
+// TestEndBeforeOwnHandler holds the cache's handlers back while something ends that
+// kept a pod from its node. The pod is tried for another reason, and no event will
+// wake it again.
+func TestEndBeforeOwnHandler(t *testing.T) {
+	t.Parallel()
+	kept := localPV("kept", "b", "1Gi").ClaimRef("default", "c", "").Obj()
+	sent := pvc("sent", "60Gi").SelectedNode("b").Obj()
+	shared := []runtime.Object{
+		dynamic("local", "csi"), tracked("csi"), builders.MakeCapacity("shared", "local").Everywhere().Capacity("100Gi").Obj(),
+		pvc("c", "60Gi").Obj(), sent,
+	}
+	for story, tc := range map[string]struct {
+		before []runtime.Object
+		end    func(w *world)
+		want   match.ReasonCode
+	}{
+		"of a volume that was kept for the claim elsewhere": {
+			before: []runtime.Object{wffc("local"), pvc("c", "1Gi").Obj(), localPV("v", "a", "1Gi").Obj(), kept},
+			end:    func(w *world) { w.remove(kept) },
+			want:   match.ReservedVolumeMismatch,
+		},
+		"of a claim that capacity was held for": {shared, func(w *world) { w.remove(sent) }, match.NotEnoughSpace},
+		"of a provisioner's work":               {shared, func(w *world) { w.put(pvc("sent", "60Gi").Obj()) }, match.NotEnoughSpace},
+		"of the node that a claim was sent to":  {shared, func(w *world) { w.remove(node("b")) }, match.NotEnoughSpace},
+	} {
+		t.Run(story, func(t *testing.T) { // one after the other: stories share objects
+			w := newWorld(t, append([]runtime.Object{node("a"), node("b")}, tc.before...)...)
+			p := pod("p", "c")
+			if got := w.fits(p, "a"); got != tc.want {
+				t.Fatalf("before the end, Fits says %q, want %q", got, tc.want)
+			}
+			w.hold()
+			tc.end(w)
+			if got := w.fits(p, "a"); got != match.Fits {
+				t.Errorf("after the end, Fits says %q", got)
+			}
+			w.check()
+			w.release()
+			w.check()
+		})
+	}
+}

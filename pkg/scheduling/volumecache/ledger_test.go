@@ -1,0 +1,324 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package volumecache
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+
+	"stowage.dev/stowage/pkg/scheduling/match"
+	"stowage.dev/stowage/pkg/testing/builders"
+)
+
+// woken are the pods that a listener is told of. Only in a synctest bubble.
+type woken chan string
+
+// listen adds a listener until the test ends.
+func (w *world) listen(t *testing.T) woken {
+	all := make(woken, 2*maxReleases)
+	stop := w.OnRelease(func(waiting func() []*v1.Pod) {
+		for _, pod := range waiting() {
+			all <- pod.Name
+		}
+	})
+	t.Cleanup(stop)
+	return all
+}
+
+// want compares the pods that are woken soon.
+func (all woken) want(t *testing.T, want ...string) {
+	t.Helper()
+	time.Sleep(ledgerInterval + ledgerDelay) //nolint:forbidigo // the bubble's time
+	synctest.Wait()
+	var got []string
+	for len(all) > 0 {
+		got = append(got, <-all)
+	}
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("woken (-want +got):\n%s", diff)
+	}
+}
+
+// member is a pod of a pod group.
+func member(group, name string, claims ...string) *v1.Pod {
+	p := pod(name, claims...)
+	p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: &group}
+	return p
+}
+
+// refuse fails the test if one of the pods fits node a.
+func (w *world) refuse(t *testing.T, pods ...*v1.Pod) {
+	t.Helper()
+	for _, p := range pods {
+		w.put(p)
+		if got := w.fits(p, "a"); got == match.Fits {
+			t.Fatalf("pod %s fits", p.Name)
+		}
+	}
+}
+
+// TestReleaseWakes: what a pod has reserved is released. The pods that were refused
+// while it was reserved, and that it helps, are woken.
+func TestReleaseWakes(t *testing.T) {
+	t.Parallel()
+	first := pod("first", "c")
+	reserve := func(t *testing.T, w *world, pods ...*v1.Pod) {
+		t.Helper()
+		for _, p := range pods {
+			if w.reserve(p, "a") == nil {
+				t.Fatalf("pod %s does not fit", p.Name)
+			}
+		}
+	}
+	for story, tc := range map[string]struct {
+		do   func(t *testing.T, w *world)
+		want []string
+	}{
+		"volumes": {
+			do: func(t *testing.T, w *world) {
+				reserve(t, w, first)
+				w.refuse(t, pod("waits", "d"), pod("too-large", "large"), pod("for-another-class", "o"), pod("two", "d", "e"))
+				w.Release(first.UID)
+			},
+			want: []string{"waits"},
+		},
+		"bytes": {
+			do: func(t *testing.T, w *world) {
+				p := pod("first", "made")
+				reserve(t, w, p)
+				w.refuse(t, pod("made-too", "made2"), pod("vast", "vast"))
+				w.Release(p.UID)
+			},
+			want: []string{"made-too"},
+		},
+		"the node of a claim that both use": {
+			do: func(t *testing.T, w *world) {
+				p := pod("first", "u")
+				reserve(t, w, p)
+				w.put(pod("shares", "u"))
+				if got := w.fits(pod("shares", "u"), "b"); got == match.Fits {
+					t.Fatal("the pod fits where the claim's volume is not made")
+				}
+				w.Release(p.UID)
+			},
+			want: []string{"shares"},
+		},
+		"the pod was refused before the other reserved": { // for other reasons on node a
+			do: func(t *testing.T, w *world) {
+				w.put(pod("waits", "d"))
+				if got := w.fits(pod("waits", "d"), "b"); got == match.Fits {
+					t.Fatal("the pod fits node b")
+				}
+				reserve(t, w, first)
+				w.Release(first.UID)
+			},
+		},
+		"the pod was refused before, but then an event was of no use to it": {
+			do: func(t *testing.T, w *world) {
+				w.refuse(t, pod("two", "d", "e"))
+				reserve(t, w, first)
+				d := w.demand(pod("two", "d", "e"))
+				w.put(localPV("new", "a", "1Gi").Obj())
+				if w.VolumeHelps(d, "new") {
+					t.Fatal("the new volume is said to help")
+				}
+				w.Release(first.UID)
+			},
+			want: []string{"two"},
+		},
+		"the driver reported more, which was not enough beside what was reserved": {
+			do: func(t *testing.T, w *world) {
+				p := pod("first", "made")
+				reserve(t, w, p)
+				w.put(pod("made-too", "made2"), builders.MakeCapacity("r", "csi").Hostname("a").Capacity("110Gi").Obj())
+				if w.CapacityHelps(w.demand(pod("made-too", "made2")), builders.MakeCapacity("r", "csi").Obj()) {
+					t.Fatal("the report is said to help")
+				}
+				w.Release(p.UID)
+			},
+			want: []string{"made-too"},
+		},
+		"the pod has reserved since it was refused": {
+			do: func(t *testing.T, w *world) {
+				reserve(t, w, first)
+				w.refuse(t, pod("waits", "d"))
+				w.put(localPV("new", "a", "1Gi").Obj())
+				reserve(t, w, pod("waits", "d"))
+				w.Release(first.UID)
+			},
+		},
+		"the pod is gone": {
+			do: func(t *testing.T, w *world) {
+				reserve(t, w, first)
+				w.refuse(t, pod("waits", "d"))
+				w.Release(first.UID)
+				w.remove(pod("waits"))
+				if len(w.ledger.refused) > 0 {
+					t.Error("the refusal of a pod is kept that is gone")
+				}
+			},
+		},
+		"it was bound": {
+			do: func(t *testing.T, w *world) {
+				reserve(t, w, first)
+				w.refuse(t, pod("waits", "d"))
+				w.put(localPV("v", "a", "1Gi").ClaimRef("default", "c", "pvc-c").Phase(v1.VolumeBound).Obj(), pvc("c", "1Gi").Bound("v").Obj())
+				w.Release(first.UID)
+			},
+		},
+		"its claim was bound elsewhere": {
+			do: func(t *testing.T, w *world) {
+				reserve(t, w, first)
+				w.refuse(t, pod("waits", "d"))
+				w.put(localPV("u", "b", "1Gi").ClaimRef("default", "c", "pvc-c").Phase(v1.VolumeBound).Obj(), pvc("c", "1Gi").Bound("u").Obj())
+				w.Release(first.UID)
+			},
+			want: []string{"waits"},
+		},
+		"its volume was made": {
+			do: func(t *testing.T, w *world) {
+				p := pod("first", "made")
+				reserve(t, w, p)
+				w.refuse(t, pod("waits", "made2"))
+				w.put(builders.MakePV("m").Class("csi").Hostname("a").ClaimRef("default", "made", "pvc-made").Obj(), pvc("made", "60Gi").Class("csi").Bound("m").Obj(),
+					builders.MakeCapacity("r", "csi").Hostname("a").Capacity("40Gi").Obj())
+				w.Release(p.UID)
+			},
+		},
+		"another pod of its group": {
+			do: func(t *testing.T, w *world) {
+				p := member("gang", "first", "c")
+				reserve(t, w, p)
+				w.refuse(t, member("gang", "waits", "d"), member("other", "in-group", "e"))
+				w.Release(p.UID)
+			},
+			want: []string{"in-group"},
+		},
+	} {
+		t.Run(story, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, node("a"), node("b"), wffc("local"), wffc("else"), dynamic("csi", "driver"), tracked("driver"), dynamic("untracked", "other"),
+					localPV("v", "a", "1Gi").Obj(), pvc("u", "1Gi").Class("untracked").Obj(), builders.MakeCapacity("r", "csi").Hostname("a").Capacity("100Gi").Obj(),
+					pvc("c", "1Gi").Obj(), pvc("d", "1Gi").Obj(), pvc("e", "1Gi").Obj(), pvc("large", "2Gi").Obj(), pvc("o", "1Gi").Class("else").Obj(),
+					pvc("made", "60Gi").Class("csi").Obj(), pvc("made2", "60Gi").Class("csi").Obj(), pvc("vast", "101Gi").Class("csi").Obj())
+				all := w.listen(t)
+				tc.do(t, w)
+				all.want(t, tc.want...)
+				w.check()
+				if err := w.CheckIdle(); err != nil && story != "the pod has reserved since it was refused" {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// TestEndedHoldWakes: bytes were held for a claim that was sent to a node, and are not any
+// more; the driver's figures stay as they are.
+func TestEndedHoldWakes(t *testing.T) {
+	t.Parallel()
+	sent := func() *builders.PVC { return pvc("sent", "60Gi").Class("csi").SelectedNode("b") }
+	for story, end := range map[string]func(w *world){
+		"the claim is deleted":               func(w *world) { w.remove(sent().Obj()) },
+		"the provisioner gave the node back": func(w *world) { w.put(pvc("sent", "60Gi").Class("csi").Obj()) },
+		"the claim is another":               func(w *world) { w.put(pvc("sent", "60Gi").UID("other").Class("csi").Obj()) },
+		"the node is deleted":                func(w *world) { w.remove(node("b")) },
+	} {
+		t.Run(story, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, node("a"), node("b"), dynamic("csi", "driver"), tracked("driver"),
+					builders.MakeCapacity("r", "csi").Everywhere().Capacity("100Gi").Obj(),
+					sent().Obj(), pvc("c", "50Gi").Class("csi").Obj(), pvc("large", "101Gi").Class("csi").Obj())
+				all := w.listen(t)
+				w.refuse(t, pod("waits", "c"), pod("too-large", "large"))
+				w.put(sent().Label("touched", "yes").Obj())
+				all.want(t)
+				end(w)
+				all.want(t, "waits")
+				w.check()
+			})
+		})
+	}
+}
+
+// TestWokenAtIntervals: a pod that is refused each time it is woken is woken no more often
+// than the scheduling queue would, and no wake-up is lost.
+func TestWokenAtIntervals(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, node("a"), wffc("local"), localPV("v", "a", "1Gi").Obj(), pvc("c", "1Gi").Obj(), pvc("d", "1Gi").Obj())
+		all, first := w.listen(t), pod("first", "c")
+		try := func() {
+			w.reserve(first, "a")
+			w.refuse(t, pod("waits", "d"))
+			w.Release(first.UID)
+		}
+		try()
+		all.want(t, "waits")
+		try()
+		all.want(t)
+		time.Sleep(wakeInterval) //nolint:forbidigo // the bubble's time
+		all.want(t, "waits")
+		time.Sleep(wakeInterval) //nolint:forbidigo // the bubble's time
+		all.want(t)
+	})
+}
+
+// TestManyReleases: what the ledger keeps until listeners are called is bounded, and pods are
+// woken all the same.
+func TestManyReleases(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, node("a"), wffc("local"), localPV("v", "a", "1Gi").Obj(), pvc("d", "1Gi").Obj())
+		all := w.listen(t)
+		for i := range 2 * maxReleases {
+			name := fmt.Sprintf("c%d", i)
+			w.put(pvc(name, "1Gi").Obj())
+			p := pod("first", name)
+			w.reserve(p, "a")
+			if i == 2*maxReleases-1 {
+				w.refuse(t, pod("waits", "d"))
+			}
+			w.Release(p.UID)
+		}
+		w.mu.RLock() // the bubble's time moves on while the test waits for a lock
+		got := len(w.ledger.released)
+		w.mu.RUnlock()
+		if got > maxReleases+1 {
+			t.Errorf("%d releases are told apart, want %d at most", got, maxReleases)
+		}
+		all.want(t, "waits")
+	})
+}
+
+// TestNoListener: nothing is kept, and no timer runs.
+func TestNoListener(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, node("a"), wffc("local"), localPV("v", "a", "1Gi").Obj(), pvc("c", "1Gi").Obj(), pvc("d", "1Gi").Obj())
+		stop := w.OnRelease(func(func() []*v1.Pod) {})
+		w.reserve(pod("first", "c"), "a")
+		w.Release("pod-first")
+		stop()
+		if w.ledger.timer != nil {
+			t.Error("the timer runs on without a listener")
+		}
+		clear(w.ledger.released)
+		w.reserve(pod("first", "c"), "a")
+		w.refuse(t, pod("waits", "d"))
+		w.Release("pod-first")
+		if len(w.ledger.refused) > 0 || len(w.ledger.released) > 0 || w.ledger.timer != nil {
+			t.Errorf("%d refusals and %d releases are kept", len(w.ledger.refused), len(w.ledger.released))
+		}
+	})
+}

@@ -1,0 +1,301 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package volumecache
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+
+	"stowage.dev/stowage/pkg/scheduling/match"
+	"stowage.dev/stowage/pkg/testing/builders"
+)
+
+func TestReservedVolumeIsTaken(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, node("a"), wffc("local"), pvc("c", "1Gi").Obj(), pvc("d", "1Gi").Obj(), localPV("v", "a", "1Gi").Obj())
+	first, second := pod("first", "c"), pod("second", "d")
+	if got := w.reserve(first, "a"); !cmp.Equal(got, map[string]string{"c": "v"}) {
+		t.Fatalf("first pod got %v", got)
+	}
+	if got := w.fits(second, "a"); got != match.NoVolume {
+		t.Errorf("with the volume reserved, Fits says %q for another pod", got)
+	}
+	w.Release(first.UID)
+	w.check()
+	if got := w.fits(second, "a"); got != match.Fits {
+		t.Errorf("with the volume given back, Fits says %q", got)
+	}
+}
+
+func TestReserveAgainAfterRelease(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, node("a"), wffc("local"), pvc("c", "1Gi").Obj(), pvc("d", "1Gi").Obj(), localPV("v", "a", "1Gi").Obj())
+	p := pod("p", "c")
+	d := w.demand(p)
+	for round := range 3 { // the same demand each time, as on one CycleState
+		if _, reason := w.Reserve(d, "a"); reason.Code != match.Fits {
+			t.Fatalf("round %d: %q", round, reason.Code)
+		}
+		if got := w.fits(pod("other", "d"), "a"); got != match.NoVolume {
+			t.Fatalf("round %d: reservation lost, Fits says %q for another pod", round, got)
+		}
+		if round == 0 {
+			continue // and once without Release in between
+		}
+		w.Release(p.UID)
+		w.check()
+	}
+	if size := w.Size(); size.Reservations != 0 {
+		t.Errorf("%d reservations are left", size.Reservations)
+	}
+}
+
+func TestPodsOfOneClaimShareItsReservation(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, node("a"), node("b"), wffc("local"), pvc("c", "1Gi").Obj(),
+		localPV("va", "a", "1Gi").Obj(), localPV("vb", "b", "1Gi").Obj())
+	first, second := pod("first", "c"), pod("second", "c")
+	w.reserve(first, "a")
+	if got := w.fits(second, "b"); got != match.ReservedVolumeMismatch {
+		t.Errorf("Fits says %q where the claim's reserved volume is not", got)
+	}
+	if got := w.reserve(second, "a"); !cmp.Equal(got, map[string]string{"c": "va"}) {
+		t.Errorf("second pod of the claim got %v", got)
+	}
+	w.Release(first.UID)
+	w.check()
+	if got := w.fits(pod("third", "c"), "b"); got != match.ReservedVolumeMismatch {
+		t.Errorf("Fits says %q while the second pod still holds the claim's volume", got)
+	}
+	w.Release(second.UID)
+	w.check()
+}
+
+func TestWhatIsObservedWinsOverReservation(t *testing.T) {
+	t.Parallel()
+	reserved := func(t *testing.T) (*world, *v1.Pod, *builders.PV) {
+		w := newWorld(t, node("a"), wffc("local"), pvc("c", "1Gi").Obj(), pvc("d", "1Gi").Obj())
+		v := localPV("v", "a", "1Gi")
+		w.put(v.Obj())
+		p := pod("p", "c")
+		w.reserve(p, "a")
+		return w, p, v
+	}
+	t.Run("another claim has it", func(t *testing.T) {
+		t.Parallel()
+		w, p, v := reserved(t)
+		w.put(v.ClaimRef("default", "d", "pvc-d").Obj())
+		w.check()
+		w.Release(p.UID)
+		w.check()
+		if got := w.fits(p, "a"); got != match.NoVolume {
+			t.Errorf("Fits says %q", got)
+		}
+		if got := w.fits(pod("other", "d"), "a"); got != match.Fits {
+			t.Errorf("Fits says %q for the claim that has it", got)
+		}
+	})
+	t.Run("it is deleted", func(t *testing.T) {
+		t.Parallel()
+		w, p, v := reserved(t)
+		w.remove(v.Obj())
+		w.check()
+		w.Release(p.UID)
+		w.check()
+	})
+	t.Run("its labels change: it stays reserved", func(t *testing.T) {
+		t.Parallel()
+		w, p, v := reserved(t)
+		w.put(v.Label("any", "thing").Obj())
+		w.check()
+		if got := w.fits(pod("other", "d"), "a"); got != match.NoVolume {
+			t.Errorf("Fits says %q for another pod", got)
+		}
+		w.Release(p.UID)
+		w.check()
+		if got := w.fits(pod("other", "d"), "a"); got != match.Fits {
+			t.Errorf("Fits says %q after it was given back", got)
+		}
+	})
+	t.Run("it is bound to the claim: nothing is given back", func(t *testing.T) {
+		t.Parallel()
+		w, p, v := reserved(t)
+		w.put(v.ClaimRef("default", "c", "pvc-c").Obj())
+		w.check()
+		w.Release(p.UID)
+		w.check()
+		if got := w.fits(pod("other", "d"), "a"); got != match.NoVolume {
+			t.Errorf("Fits says %q for another pod", got)
+		}
+	})
+}
+
+// A write of ours is known before the informer shows it, and stays known until
+// it does.
+func TestApplyClaim(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, node("a"), wffc("local"), pvc("c", "1Gi").Obj())
+	seen := w.claim("c")
+	written := w.claim("c")
+	written.Annotations = map[string]string{"written": "yes"}
+	written.ResourceVersion = "1000"
+	w.ApplyClaim(written)
+	if got := w.Claim("default", "c"); got != written {
+		t.Errorf("after the write, the claim is of version %s", got.ResourceVersion)
+	}
+	w.claimSeen(seen) // an older event
+	if got := w.Claim("default", "c"); got != written {
+		t.Errorf("after an older event, the claim is of version %s", got.ResourceVersion)
+	}
+	w.version = 2000
+	w.put(pvc("c", "1Gi").Obj())
+	if got := w.Claim("default", "c"); got == written {
+		t.Error("the write outlives a newer event")
+	}
+	if len(w.written) != 0 {
+		t.Errorf("%d writes are remembered for nothing", len(w.written))
+	}
+	w.remove(w.claim("c"))
+	w.ApplyClaim(written)
+	if w.Claim("default", "c") != nil || len(w.written) != 0 {
+		t.Error("a late answer brought a deleted claim back")
+	}
+}
+
+func TestCapacityIsHeldInFlight(t *testing.T) {
+	t.Parallel()
+	capacity := func(size string) *builders.Capacity {
+		return builders.MakeCapacity("cap", "local").UID("cap").Hostname("a").Capacity(size)
+	}
+	inFlight := func(t *testing.T) (w *world, first, second *v1.Pod) {
+		w = newWorld(t, node("a"), dynamic("local", "csi"), tracked("csi"), capacity("100Gi").Obj(),
+			pvc("c", "60Gi").Obj(), pvc("d", "60Gi").Obj())
+		first, second = pod("first", "c"), pod("second", "d")
+		if w.reserve(first, "a") == nil {
+			t.Fatal("the first pod does not fit")
+		}
+		if got := w.fits(second, "a"); got != match.NotEnoughSpace {
+			t.Fatalf("while the first claim is in flight, Fits says %q", got)
+		}
+		return w, first, second
+	}
+	want := func(t *testing.T, w *world, p *v1.Pod, want match.ReasonCode) {
+		t.Helper()
+		w.check()
+		if got := w.fits(p, "a"); got != want {
+			t.Errorf("Fits says %q, want %q", got, want)
+		}
+	}
+	t.Run("given back by Release", func(t *testing.T) {
+		t.Parallel()
+		w, first, second := inFlight(t)
+		w.Release(first.UID)
+		want(t, w, second, match.Fits)
+	})
+	t.Run("kept by Release while the claim selects the node", func(t *testing.T) {
+		t.Parallel()
+		w, first, second := inFlight(t)
+		w.put(pvc("c", "60Gi").SelectedNode("a").Obj())
+		w.Release(first.UID)
+		want(t, w, second, match.NotEnoughSpace)
+		w.put(pvc("c", "60Gi").Obj()) // the provisioner gave up
+		want(t, w, second, match.Fits)
+	})
+	t.Run("held until the driver's figures change after the volume appeared", func(t *testing.T) {
+		t.Parallel()
+		w, first, second := inFlight(t)
+		w.put(pvc("c", "60Gi").SelectedNode("a").Obj())
+		w.put(capacity("200Gi").Max("150Gi").Obj()) // an update from before
+		w.put(capacity("100Gi").Obj())
+		want(t, w, second, match.NotEnoughSpace)
+		w.put(localPV("made", "a", "60Gi").ClaimRef("default", "c", "pvc-c").Obj())
+		w.put(pvc("c", "60Gi").SelectedNode("a").Bound("made").Obj())
+		w.Release(first.UID)
+		want(t, w, second, match.NotEnoughSpace)
+		w.put(capacity("40Gi").Obj())
+		want(t, w, second, match.NotEnoughSpace) // now for real
+		w.put(capacity("60Gi").Obj())
+		want(t, w, second, match.Fits)
+		if size := w.Size(); size.Reservations != 0 {
+			t.Errorf("%d reservations are left", size.Reservations)
+		}
+	})
+	t.Run("held two minutes at most where figures never change", func(t *testing.T) {
+		t.Parallel()
+		w, first, second := inFlight(t)
+		w.put(pvc("c", "60Gi").SelectedNode("a").Obj())
+		w.put(localPV("made", "a", "60Gi").ClaimRef("default", "c", "pvc-c").Obj())
+		w.Release(first.UID)
+		want(t, w, second, match.NotEnoughSpace)
+		w.clock.SetTime(w.clock.Now().Add(settleTime + time.Second))
+		want(t, w, second, match.Fits)
+	})
+	t.Run("held after a restart, from what the claim says", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t, node("a"), dynamic("local", "csi"), tracked("csi"), capacity("100Gi").Obj(),
+			pvc("c", "60Gi").SelectedNode("a").Obj(), pvc("d", "60Gi").Obj())
+		want(t, w, pod("second", "d"), match.NotEnoughSpace)
+		want(t, w, pod("first", "c"), match.Fits)
+		if got := w.reserve(pod("first", "c"), "a"); !cmp.Equal(got, map[string]string{"c": "(provision)"}) {
+			t.Errorf("the claim's own pod got %v", got)
+		}
+		want(t, w, pod("second", "d"), match.NotEnoughSpace)
+	})
+	t.Run("given back when the node goes", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t, node("a"), dynamic("local", "csi"), tracked("csi"),
+			builders.MakeCapacity("shared", "local").Everywhere().Capacity("100Gi").Obj(),
+			node("b"), pvc("c", "60Gi").SelectedNode("b").Obj(), pvc("d", "60Gi").Obj())
+		want(t, w, pod("second", "d"), match.NotEnoughSpace)
+		w.remove(node("b"))
+		want(t, w, pod("second", "d"), match.Fits)
+	})
+	t.Run("given back when the claim goes", func(t *testing.T) {
+		t.Parallel()
+		w, first, second := inFlight(t)
+		w.put(pvc("c", "60Gi").SelectedNode("a").Obj())
+		w.Release(first.UID)
+		w.remove(w.claim("c"))
+		want(t, w, second, match.Fits)
+	})
+}
+
+func TestSelectedNodeThatIsGone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, node("a"), dynamic("local", "csi"), pvc("c", "1Gi").SelectedNode("gone").Obj())
+	p := pod("p", "c")
+	d := w.demand(p)
+	for node := range d.Selected {
+		t.Errorf("node %q is selected, which the informer lacks", node)
+	}
+	if got := w.fits(p, "a"); got != match.Fits {
+		t.Errorf("Fits says %q", got)
+	}
+	w.put(node("gone"))
+	if got := w.fits(p, "a"); got != match.NodeNotSelected {
+		t.Errorf("once the node is there, Fits says %q", got)
+	}
+}
+
+// TestSelectedNodeWithoutProvisioner: the annotation on a claim that nothing
+// provisions neither refuses a node nor keeps the claim from its volume.
+func TestSelectedNodeWithoutProvisioner(t *testing.T) {
+	t.Parallel()
+	for _, selected := range []string{"a", "b", "gone"} {
+		t.Run(selected, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, node("a"), node("b"), wffc("local"), localPV("v", "a", "1Gi").Obj(), pvc("c", "1Gi").SelectedNode(selected).Obj())
+			p := pod("p", "c")
+			if got := w.fits(p, "b"); got != match.NoVolume {
+				t.Errorf("on the node without a volume, Fits says %q", got)
+			}
+			if diff := cmp.Diff(map[string]string{"c": "v"}, w.reserve(p, "a")); diff != "" {
+				t.Errorf("reserved (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

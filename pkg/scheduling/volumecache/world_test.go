@@ -1,0 +1,210 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package volumecache
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"stowage.dev/stowage/pkg/scheduling/match"
+	"stowage.dev/stowage/pkg/testing/builders"
+)
+
+// world plays the API server and its informers for one cache: objects go into
+// the informers' stores first, then to the cache's handlers, which a test can
+// hold back.
+type world struct {
+	*Cache
+	t       testing.TB
+	factory informers.SharedInformerFactory
+	clock   *clocktesting.FakePassiveClock
+	version int
+	held    bool
+	queue   []func()
+}
+
+func newWorld(t testing.TB, objects ...runtime.Object) *world {
+	t.Helper()
+	w := &world{
+		t:       t,
+		factory: informers.NewSharedInformerFactory(fake.NewClientset(), 0),
+		clock:   clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0)),
+	}
+	var err error
+	if w.Cache, err = New(Config{Informers: w.factory, Clock: w.clock}); err != nil {
+		t.Fatal(err)
+	}
+	w.put(objects...)
+	return w
+}
+
+// store is the informer's store for the kind of object, and the cache's
+// handlers for it.
+func (w *world) store(object runtime.Object) (store cache.Store, seen, gone func()) {
+	core, storage := w.factory.Core().V1(), w.factory.Storage().V1()
+	switch o := object.(type) {
+	case *v1.Node:
+		return core.Nodes().Informer().GetStore(), func() { w.nodeSeen(o) }, func() { w.removeNode(o) }
+	case *v1.PersistentVolume:
+		return core.PersistentVolumes().Informer().GetStore(), func() { w.ApplyVolume(o) }, func() { w.removeVolume(o) }
+	case *v1.PersistentVolumeClaim:
+		return core.PersistentVolumeClaims().Informer().GetStore(), func() { w.claimSeen(o) }, func() { w.claimGone(o) }
+	case *v1.Pod:
+		return core.Pods().Informer().GetStore(), func() { w.podSeen(o) }, func() { w.podGone(o) }
+	case *storagev1.StorageClass:
+		return storage.StorageClasses().Informer().GetStore(), func() {}, func() { w.removeClass(o) }
+	case *storagev1.CSIStorageCapacity:
+		return storage.CSIStorageCapacities().Informer().GetStore(), func() { w.capacitySeen(o) }, func() { w.removeCapacity(o) }
+	case *storagev1.CSIDriver:
+		return storage.CSIDrivers().Informer().GetStore(), func() {}, func() {}
+	case *storagev1.CSINode:
+		return storage.CSINodes().Informer().GetStore(), func() {}, func() {}
+	}
+	w.t.Fatalf("no store for %T", object)
+	return nil, nil, nil
+}
+
+// put creates or updates objects.
+func (w *world) put(objects ...runtime.Object) {
+	w.t.Helper()
+	for _, object := range objects {
+		w.version++
+		object.(interface{ SetResourceVersion(string) }).SetResourceVersion(strconv.Itoa(w.version))
+		store, seen, _ := w.store(object)
+		if err := store.Update(object); err != nil {
+			w.t.Fatal(err)
+		}
+		w.deliver(seen)
+	}
+}
+
+// remove deletes objects.
+func (w *world) remove(objects ...runtime.Object) {
+	w.t.Helper()
+	for _, object := range objects {
+		store, _, gone := w.store(object)
+		if err := store.Delete(object); err != nil {
+			w.t.Fatal(err)
+		}
+		w.deliver(gone)
+	}
+}
+
+// hold keeps events from the cache's handlers until release.
+func (w *world) hold() { w.held = true }
+
+func (w *world) release() {
+	w.held = false
+	for _, event := range w.queue {
+		event()
+	}
+	w.queue = nil
+}
+
+func (w *world) deliver(event func()) {
+	if w.held {
+		w.queue = append(w.queue, event)
+		return
+	}
+	event()
+}
+
+func (w *world) demand(pod *v1.Pod) *Demand {
+	w.t.Helper()
+	d, refusal, err := w.Demand(pod)
+	if refusal != nil || err != nil {
+		w.t.Fatalf("Demand of pod %s: refusal %v, error %v", pod.Name, refusal, err)
+	}
+	return d
+}
+
+// fits asks for a node as the store has it.
+func (w *world) fits(pod *v1.Pod, node string) match.ReasonCode {
+	w.t.Helper()
+	object, err := w.factory.Core().V1().Nodes().Lister().Get(node)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return w.Fits(w.demand(pod), object).Code
+}
+
+// reserve reserves and returns the volumes by claim, "(provision)" for claims
+// to provision; nil when the pod does not fit.
+func (w *world) reserve(pod *v1.Pod, node string) map[string]string {
+	w.t.Helper()
+	return w.reserveFor(w.demand(pod), node)
+}
+
+func (w *world) reserveFor(d *Demand, node string) map[string]string {
+	w.t.Helper()
+	p, reason := w.Reserve(d, node)
+	w.check()
+	if reason.Code != match.Fits {
+		return nil
+	}
+	got := map[string]string{}
+	for _, b := range p.Bindings {
+		got[b.Claim.Name] = b.Volume.Name
+	}
+	for _, made := range p.Provisions {
+		got[made.Claim.Name] = "(provision)"
+	}
+	return got
+}
+
+func (w *world) check() {
+	w.t.Helper()
+	if err := w.Check(); err != nil {
+		w.t.Fatalf("invariants broken: %v", err)
+	}
+}
+
+func (w *world) claim(name string) *v1.PersistentVolumeClaim {
+	w.t.Helper()
+	claim := w.Claim("default", name)
+	if claim == nil {
+		w.t.Fatalf("no claim %q", name)
+	}
+	return claim.DeepCopy()
+}
+
+func wffc(class string) *storagev1.StorageClass {
+	return builders.MakeClass(class).BindingMode(storagev1.VolumeBindingWaitForFirstConsumer).
+		Provisioner("kubernetes.io/no-provisioner").Obj()
+}
+
+func dynamic(class, driver string) *storagev1.StorageClass {
+	return builders.MakeClass(class).BindingMode(storagev1.VolumeBindingWaitForFirstConsumer).Provisioner(driver).Obj()
+}
+
+func tracked(driver string) *storagev1.CSIDriver {
+	return builders.MakeCSIDriver(driver).StorageCapacity(true).Obj()
+}
+
+func node(name string) *v1.Node {
+	return builders.MakeNode(name).Hostname(name).UID("node-" + name).Obj()
+}
+
+func localPV(name, node, size string) *builders.PV {
+	return builders.MakePV(name).UID("pv-" + name).Class("local").Capacity(size).Hostname(node).
+		AccessModes(v1.ReadWriteOnce).Phase(v1.VolumeAvailable)
+}
+
+func pvc(name, size string) *builders.PVC {
+	return builders.MakePVC(name).Namespace("default").UID("pvc-" + name).Class("local").Request(size).
+		AccessModes(v1.ReadWriteOnce)
+}
+
+func pod(name string, claims ...string) *v1.Pod {
+	return builders.MakePod(name).Namespace("default").UID("pod-" + name).PVC(claims...).Obj()
+}

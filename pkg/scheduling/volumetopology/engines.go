@@ -1,0 +1,47 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package volumetopology
+
+import (
+	"context"
+	"sync"
+
+	"k8s.io/client-go/informers"
+
+	"stowage.dev/stowage/pkg/metrics"
+	"stowage.dev/stowage/pkg/scheduling/volumecache"
+)
+
+// engines are the caches of this process by informer factory: two profiles of
+// one scheduler must not give one volume away twice, and two schedulers in one
+// process must not see each other's.
+var engines = &engineSet{caches: map[informers.SharedInformerFactory]*volumecache.Cache{}}
+
+type engineSet struct {
+	mu     sync.Mutex
+	caches map[informers.SharedInformerFactory]*volumecache.Cache
+}
+
+// of returns the factory's cache, made at the first call and forgotten when
+// ctx ends.
+func (e *engineSet) of(ctx context.Context, factory informers.SharedInformerFactory) (*volumecache.Cache, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if cache := e.caches[factory]; cache != nil {
+		return cache, nil
+	}
+	cache, err := volumecache.New(volumecache.Config{Informers: factory})
+	if err != nil {
+		return nil, err
+	}
+	e.caches[factory] = cache
+	unwatch := metrics.WatchEngine(cache.Size)
+	context.AfterFunc(ctx, func() {
+		unwatch()
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		delete(e.caches, factory)
+	})
+	return cache, nil
+}

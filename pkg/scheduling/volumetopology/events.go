@@ -1,0 +1,278 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package volumetopology
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync/atomic"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"stowage.dev/stowage/pkg/scheduling/claims"
+	"stowage.dev/stowage/pkg/scheduling/match"
+	"stowage.dev/stowage/pkg/scheduling/plan"
+	"stowage.dev/stowage/pkg/scheduling/volumecache"
+)
+
+// EventsToRegister names the events that can make a pod schedulable which this
+// plugin refused. A hint lets only those pods back whom the event helps, and
+// brings the cache up to the event's object before it does. What other pods have
+// reserved and released is no event; see wakeOnRelease.
+func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+	on := func(resource fwk.EventResource, actions fwk.ActionType, hint fwk.QueueingHintFn) fwk.ClusterEventWithHint {
+		return fwk.ClusterEventWithHint{
+			Event:          fwk.ClusterEvent{Resource: resource, ActionType: actions},
+			QueueingHintFn: hint,
+		}
+	}
+	return []fwk.ClusterEventWithHint{
+		// A missing class, or one that did not allow any node.
+		on(fwk.StorageClass, fwk.Add|fwk.Update, hint(p.afterClass)),
+		// A missing, lost, deleted or immediate claim, or one whose provisioner
+		// gave the node back.
+		on(fwk.PersistentVolumeClaim, fwk.Add|fwk.Update|fwk.Delete, hint(p.afterClaim)),
+		// No volume to bind, a bound one that was missing, or one that was kept for
+		// a claim where the pod cannot run.
+		on(fwk.PersistentVolume, fwk.Add|fwk.Update|fwk.Delete, hint(p.afterVolume)),
+		// A node that the volumes or the class allow; or the end of the one
+		// that a claim was to be provisioned on.
+		on(fwk.Node, fwk.Add|fwk.UpdateNodeLabel|fwk.Delete, hint(p.afterNode)),
+		// In-tree volumes are reached through CSI now.
+		on(fwk.CSINode, fwk.Add|fwk.Update, hint(p.afterCSINode)),
+		// The driver does not bound capacity any more.
+		on(fwk.CSIDriver, fwk.Update|fwk.Delete, hint(p.afterCSIDriver)),
+		// More room.
+		on(fwk.CSIStorageCapacity, fwk.Add|fwk.Update, hint(p.afterCapacity)),
+	}, nil
+}
+
+// hint adapts a function of typed objects, nil for the side an event lacks.
+func hint[T any](after func(pod *v1.Pod, before, now *T) bool) fwk.QueueingHintFn {
+	return func(_ klog.Logger, pod *v1.Pod, before, now any) (fwk.QueueingHint, error) {
+		typedBefore, err := typed[T](before)
+		if err != nil {
+			return fwk.Queue, err
+		}
+		typedNow, err := typed[T](now)
+		if err != nil {
+			return fwk.Queue, err
+		}
+		if after(pod, typedBefore, typedNow) {
+			return fwk.Queue, nil
+		}
+		return fwk.QueueSkip, nil
+	}
+}
+
+func typed[T any](object any) (*T, error) {
+	if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = last.Obj // deleted while a watch was broken
+	}
+	if object == nil {
+		return nil, nil
+	}
+	t, ok := object.(*T)
+	if !ok {
+		return nil, fmt.Errorf("event carries a %T, want %T", object, t)
+	}
+	return t, nil
+}
+
+// demand compiles the pod's claims; nil when no node can have the pod anyway.
+func (p *Plugin) demand(pod *v1.Pod) *volumecache.Demand {
+	demand, refusal, err := p.cache.Demand(pod)
+	if refusal != nil || err != nil {
+		return nil
+	}
+	return demand
+}
+
+func (p *Plugin) afterClass(pod *v1.Pod, before, now *storagev1.StorageClass) bool {
+	if before != nil && before.UID == now.UID && equality.Semantic.DeepEqual(before.AllowedTopologies, now.AllowedTopologies) {
+		return false // nothing else that matters can change, but by another object of the name
+	}
+	return p.uses(pod, func(claim *v1.PersistentVolumeClaim) bool { return match.ClaimClass(claim) == now.Name })
+}
+
+// uses tells whether some claim of the pod is such a one. It compiles nothing: hints
+// run for every waiting pod under the scheduling queue's lock.
+func (p *Plugin) uses(pod *v1.Pod, such func(*v1.PersistentVolumeClaim) bool) bool {
+	for use := range claims.Used(pod) {
+		if claim := p.cache.Claim(pod.Namespace, use.Name); claim != nil && such(claim) {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *Plugin) afterClaim(pod *v1.Pod, before, now *v1.PersistentVolumeClaim) bool {
+	if !uses(pod, before) && !uses(pod, now) {
+		return false
+	}
+	return now != nil && (before == nil ||
+		before.UID != now.UID ||
+		before.Spec.VolumeName != now.Spec.VolumeName ||
+		before.Status.Phase != now.Status.Phase ||
+		claims.IsBound(before) != claims.IsBound(now) ||
+		claims.SelectedNode(before) != claims.SelectedNode(now) ||
+		match.ClaimClass(before) != match.ClaimClass(now) ||
+		before.Annotations[plan.AnnStorageProvisioner] != now.Annotations[plan.AnnStorageProvisioner] ||
+		!equality.Semantic.DeepEqual(before.Spec, now.Spec))
+}
+
+// uses tells whether the claim, nil for none, is the pod's.
+func uses(pod *v1.Pod, claim *v1.PersistentVolumeClaim) bool {
+	return claim != nil && claim.Namespace == pod.Namespace && claims.Uses(pod, claim.Name)
+}
+
+// verdict is what a hint has found out about an event for all pods: hints run for every
+// waiting pod under the scheduling queue's lock. The last event is remembered.
+type verdict[T comparable] struct {
+	before, now T
+	// state is of the engine, where the verdict depends on it.
+	state   uint64
+	useless bool // to all pods
+	free    bool // a volume: any claim may have it
+}
+
+// about returns the verdict about an event, made by judge for the first pod.
+func about[T comparable](last *atomic.Pointer[verdict[T]], event verdict[T], judge func(*verdict[T])) *verdict[T] {
+	if v := last.Load(); v != nil && v.before == event.before && v.now == event.now && v.state == event.state {
+		return v
+	}
+	judge(&event)
+	last.Store(&event)
+	return &event
+}
+
+// aboutVolume is the verdict about a volume that was added or updated.
+func (p *Plugin) aboutVolume(before, now *v1.PersistentVolume) *verdict[*v1.PersistentVolume] {
+	event := verdict[*v1.PersistentVolume]{before: before, now: now}
+	return about(&p.lastVolume, event, func(v *verdict[*v1.PersistentVolume]) {
+		v.useless, v.free = before != nil && !decisive(before, now), match.Free(now)
+	})
+}
+
+func (p *Plugin) afterVolume(pod *v1.Pod, before, now *v1.PersistentVolume) bool {
+	given := namesClaimOf(before, pod)
+	switch {
+	case now == nil && !given:
+		return false
+	case now != nil && now.Spec.ClaimRef != nil && !given && !namesClaimOf(now, pod):
+		return false // somebody else's: two of these come with every claim that is bound
+	case now != nil && p.aboutVolume(before, now).useless:
+		return false
+	case now != nil && !given && !namesClaimOf(now, pod) && !p.uses(pod, func(claim *v1.PersistentVolumeClaim) bool {
+		return claim.Spec.VolumeName == now.Name || p.aboutVolume(before, now).free && match.ClaimClass(claim) == match.VolumeClass(now)
+	}):
+		return false
+	case now == nil:
+		p.cache.ObserveVolume(before.Name)
+	default:
+		p.cache.ApplyVolume(now)
+	}
+	demand := p.demand(pod)
+	return demand != nil && (given && demand.GivenUp(before, now) || now != nil && p.cache.VolumeHelps(demand, now.Name))
+}
+
+// namesClaimOf tells whether the claimRef of a volume, nil for none, names a claim
+// that the pod uses.
+func namesClaimOf(pv *v1.PersistentVolume, pod *v1.Pod) bool {
+	if pv == nil || pv.Spec.ClaimRef == nil {
+		return false
+	}
+	ref := pv.Spec.ClaimRef
+	return ref.Namespace == pod.Namespace && claims.Uses(pod, ref.Name)
+}
+
+// decisive tells whether two states of a volume can be judged differently.
+func decisive(before, now *v1.PersistentVolume) bool {
+	return before.Status.Phase != now.Status.Phase ||
+		!maps.Equal(before.Labels, now.Labels) ||
+		match.VolumeClass(before) != match.VolumeClass(now) ||
+		match.LostDisk(before) != match.LostDisk(now) ||
+		(before.DeletionTimestamp == nil) != (now.DeletionTimestamp == nil) ||
+		!equality.Semantic.DeepEqual(&before.Spec, &now.Spec)
+}
+
+func (p *Plugin) afterNode(pod *v1.Pod, before, now *v1.Node) bool {
+	if now == nil {
+		p.cache.ObserveNode(before.Name)
+		return p.wasSelected(pod, before.Name)
+	}
+	p.cache.ObserveNode(now.Name)
+	if before != nil {
+		event := verdict[*v1.Node]{before: before, now: now, state: p.cache.SegmentsMade()}
+		if about(&p.lastNode, event, func(v *verdict[*v1.Node]) { v.useless = !p.cache.NodeGains(before, now) }).useless {
+			return false
+		}
+	}
+	demand := p.demand(pod)
+	return demand != nil && p.cache.FitsNode(demand, now.Name)
+}
+
+// wasSelected tells whether a claim of the pod was to be provisioned on the node.
+func (p *Plugin) wasSelected(pod *v1.Pod, node string) bool {
+	return p.uses(pod, func(claim *v1.PersistentVolumeClaim) bool {
+		return !claims.IsBound(claim) && claims.SelectedNode(claim) == node
+	})
+}
+
+func (p *Plugin) afterCSINode(pod *v1.Pod, before, now *storagev1.CSINode) bool {
+	if before != nil && before.Annotations[v1.MigratedPluginsAnnotationKey] == now.Annotations[v1.MigratedPluginsAnnotationKey] {
+		return false
+	}
+	if !p.uses(pod, func(claim *v1.PersistentVolumeClaim) bool { return claim.Spec.VolumeName != "" }) {
+		return false
+	}
+	demand := p.demand(pod)
+	return demand != nil && p.cache.Translates(demand) && p.cache.FitsNode(demand, now.Name)
+}
+
+func (p *Plugin) afterCSIDriver(pod *v1.Pod, before, now *storagev1.CSIDriver) bool {
+	if !tracksCapacity(before) || tracksCapacity(now) {
+		return false
+	}
+	if !p.uses(pod, func(claim *v1.PersistentVolumeClaim) bool {
+		class := p.cache.Class(match.ClaimClass(claim))
+		return class != nil && class.Provisioner == before.Name
+	}) {
+		return false
+	}
+	demand := p.demand(pod)
+	return demand != nil && demand.MadeBy(before.Name)
+}
+
+func tracksCapacity(driver *storagev1.CSIDriver) bool {
+	return driver != nil && driver.Spec.StorageCapacity != nil && *driver.Spec.StorageCapacity
+}
+
+// same tells whether two quantities, nil for none, are equal.
+func same(a, b *resource.Quantity) bool {
+	return a == b || a != nil && b != nil && a.Cmp(*b) == 0
+}
+
+func (p *Plugin) afterCapacity(pod *v1.Pod, before, now *storagev1.CSIStorageCapacity) bool {
+	if before != nil && same(before.Capacity, now.Capacity) && same(before.MaximumVolumeSize, now.MaximumVolumeSize) {
+		return false
+	}
+	p.cache.ObserveCapacity(now.Namespace, now.Name)
+	left, held := p.cache.CapacityLeft(now)
+	if !p.uses(pod, func(claim *v1.PersistentVolumeClaim) bool {
+		asked := claim.Spec.Resources.Requests[v1.ResourceStorage]
+		return match.ClaimClass(claim) == now.StorageClassName && (held || asked.Value() <= left)
+	}) {
+		return false // where more is held, the engine remembers that the pod was refused
+	}
+	demand := p.demand(pod)
+	return demand != nil && p.cache.CapacityHelps(demand, now)
+}

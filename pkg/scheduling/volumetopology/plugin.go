@@ -1,0 +1,104 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package volumetopology is the scheduler plugin VolumeTopology: it takes the
+// place of VolumeBinding in a kube-scheduler profile. It only adapts: what fits
+// is decided by package volumecache, what is written by package binder.
+//
+// To use it in another build of kube-scheduler, register New under Name, disable
+// VolumeBinding in the profiles that enable VolumeTopology, and list VolumeTopology
+// under postFilter, so that it runs before DefaultPreemption.
+package volumetopology
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	configv1 "stowage.dev/stowage/pkg/apis/config/v1"
+	"stowage.dev/stowage/pkg/metrics"
+	"stowage.dev/stowage/pkg/scheduling/binder"
+	"stowage.dev/stowage/pkg/scheduling/volumecache"
+	"stowage.dev/stowage/pkg/scheduling/volumecache/attempt"
+	"stowage.dev/stowage/pkg/scheduling/volumecache/score"
+)
+
+// Name is the plugin's name in profiles and in the registry.
+const Name = "VolumeTopology"
+
+// Plugin is one profile's instance. All instances of a process that share an
+// informer factory share one cache.
+type Plugin struct {
+	cache    *volumecache.Cache
+	binder   *binder.Binder
+	attempts *attempt.Attempts
+	score    score.Scorer
+	handle   fwk.Handle
+
+	// lastVolume and lastNode are what hints know of the last event.
+	lastVolume atomic.Pointer[verdict[*v1.PersistentVolume]]
+	lastNode   atomic.Pointer[verdict[*v1.Node]]
+}
+
+var (
+	_ fwk.PreFilterPlugin     = (*Plugin)(nil)
+	_ fwk.PreFilterExtensions = (*Plugin)(nil)
+	_ fwk.FilterPlugin        = (*Plugin)(nil)
+	_ fwk.PostFilterPlugin    = (*Plugin)(nil)
+	_ fwk.PreScorePlugin      = (*Plugin)(nil)
+	_ fwk.ScorePlugin         = (*Plugin)(nil)
+	_ fwk.ReservePlugin       = (*Plugin)(nil)
+	_ fwk.PreBindPlugin       = (*Plugin)(nil)
+	_ fwk.EnqueueExtensions   = (*Plugin)(nil)
+	_ fwk.SignPlugin          = (*Plugin)(nil)
+)
+
+// Name is the plugin's name.
+func (*Plugin) Name() string { return Name }
+
+// Cache is the engine that the plugin asks, shared by the profiles of a
+// scheduler: for those who look into a running scheduler.
+func (p *Plugin) Cache() *volumecache.Cache { return p.cache }
+
+// Settle returns when none of the profile's bindings is under way, or when ctx ends: for
+// those who end a scheduler, once the context that it runs with has ended.
+func (p *Plugin) Settle(ctx context.Context) { p.binder.Settle(ctx) }
+
+// New makes the plugin for one profile. args are VolumeTopologyArgs of
+// kubescheduler.config.k8s.io, decoded or raw; nil means all defaults. The
+// returned error names the field that is wrong and what is allowed.
+func New(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+	cfg, err := configv1.DecodeArgs(args)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", Name, err)
+	}
+	metrics.Register()
+	cache, err := engines.of(ctx, handle.SharedInformerFactory())
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", Name, err)
+	}
+	client := handle.ClientSet()
+	b, err := binder.New(binder.Config{
+		Client:  client,
+		Cache:   cache,
+		Timeout: time.Duration(cfg.BindTimeoutSeconds) * time.Second,
+		Mode:    binder.Permitted(ctx, client, binder.Mode(cfg.BindingMode)),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", Name, err)
+	}
+	p := &Plugin{
+		cache:    cache,
+		binder:   b,
+		attempts: attempt.New(cache),
+		score:    score.New(cfg.Scoring),
+		handle:   handle,
+	}
+	p.wakeOnRelease(ctx)
+	return p, nil
+}

@@ -1,0 +1,47 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package volumetopology
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"stowage.dev/stowage/pkg/scheduling/claims"
+	"stowage.dev/stowage/pkg/scheduling/match"
+)
+
+// PreFilter compiles the pod's claims for the cycle and narrows the nodes
+// where that pays.
+func (p *Plugin) PreFilter(ctx context.Context, cycle fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	if pod.Spec.NodeName != "" || !claims.Any(pod) {
+		// Also a pod that runs and whose resize is deferred: its volumes have
+		// their node (KEP-1287).
+		cycle.Write(stateKey, &state{})
+		return nil, fwk.NewStatus(fwk.Skip)
+	}
+	begun, refusal, err := p.attempts.Begin(ctx, pod)
+	switch {
+	case err != nil:
+		return nil, fwk.AsStatus(err)
+	case refusal != nil:
+		cycle.Write(stateKey, &state{refused: true})
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, refusal.Error())
+	}
+	s := &state{demand: begun.Demand, awaiting: begun.Awaiting}
+	cycle.Write(stateKey, s)
+	nodes, reason := p.cache.Nodes(begun.Demand)
+	switch {
+	case reason.Code != match.Fits:
+		s.refused = true
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, reason.Code.String())
+	case nodes == nil:
+		return nil, nil
+	}
+	return &fwk.PreFilterResult{NodeNames: nodes}, nil
+}
+
+// PreFilterExtensions lets preemption ask what evicting a pod would free.
+func (p *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return p }

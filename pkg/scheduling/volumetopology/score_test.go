@@ -1,0 +1,111 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package volumetopology
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"stowage.dev/stowage/pkg/scheduling/volumecache/score"
+)
+
+// TestScale: the score room's scale is the framework's.
+func TestScale(t *testing.T) {
+	t.Parallel()
+	if fwk.MinScore != 0 || fwk.MaxScore != score.Max {
+		t.Errorf("the framework's scores go from %d to %d, ours from 0 to %d", fwk.MinScore, fwk.MaxScore, score.Max)
+	}
+}
+
+// TestScore: which nodes are preferred, end to end.
+func TestScore(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		objects []runtime.Object
+		claims  []string
+		want    map[string]int64
+	}{
+		"the volume that fits best": {
+			objects: []runtime.Object{volume("v", "a", "10Gi").Obj(), volume("w", "b", "20Gi").Obj(), claim("c", "10Gi").Obj()},
+			claims:  []string{"c"},
+			want:    map[string]int64{"a": 100, "b": 50},
+		},
+		"the roomier node to provision on": {
+			objects: []runtime.Object{csiDriver(true), room("a", "a", "100Gi").Obj(), room("b", "b", "20Gi").Obj(), claim("c", "10Gi").Class("csi").Obj()},
+			claims:  []string{"c"},
+			want:    map[string]int64{"a": 90, "b": 50},
+		},
+		"the last written of several objects of one place counts": {
+			objects: []runtime.Object{
+				csiDriver(true), room("a1", "a", "20Gi").Obj(), room("a2", "a", "100Gi").Obj(), room("a3", "a", "40Gi").Obj(),
+				room("b", "b", "50Gi").Obj(), claim("c", "10Gi").Class("csi").Obj(),
+			},
+			claims: []string{"c"},
+			want:   map[string]int64{"a": 75, "b": 80},
+		},
+		"a driver that does not tell its capacity": {
+			objects: []runtime.Object{claim("c", "10Gi").Class("csi").Obj()},
+			claims:  []string{"c"},
+			want:    map[string]int64{"a": 50, "b": 50},
+		},
+		"only the size of volumes is told": {
+			objects: []runtime.Object{
+				csiDriver(true), claim("c", "10Gi").Class("csi").Obj(),
+				room("a", "a", "100Gi").Obj(), sizeOnly("b", "20Gi"),
+			},
+			claims: []string{"c"},
+			want:   map[string]int64{"a": 90, "b": 50},
+		},
+		"the class by the beta annotation alone": {
+			objects: []runtime.Object{csiDriver(true), room("a", "a", "100Gi").Obj(), room("b", "b", "20Gi").Obj(), betaOnly("c", "csi")},
+			claims:  []string{"c"},
+			want:    map[string]int64{"a": 99, "b": 95},
+		},
+		"one claim existing, one provisioned": {
+			objects: []runtime.Object{
+				csiDriver(true), room("a", "a", "100Gi").Obj(), room("b", "b", "40Gi").Obj(),
+				volume("v", "a", "20Gi").Obj(), volume("w", "b", "10Gi").Obj(), claim("c", "10Gi").Obj(), claim("d", "10Gi").Class("csi").Obj(),
+			},
+			claims: []string{"c", "d"},
+			want:   map[string]int64{"a": 70, "b": 88},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, localClass().Obj(), csiClass().Obj(), node("a").Obj(), node("b").Obj())
+			w.put(tc.objects...)
+			c := w.begin(pod("p", tc.claims...))
+			if status := w.PreScore(t.Context(), c.state, c.pod, nil); !status.IsSuccess() {
+				t.Fatal(status)
+			}
+			got := map[string]int64{}
+			for node := range tc.want {
+				score, status := w.Score(t.Context(), c.state, c.pod, w.info(node))
+				if !status.IsSuccess() {
+					t.Fatal(status)
+				}
+				got[node] = score
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("scores (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestPreScoreSkips: nodes need not be compared when all claims are bound.
+func TestPreScoreSkips(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, localClass().Obj(), node("a").Obj(), claim("c", "1Gi").Bound("v").Obj(),
+		volume("v", "a", "1Gi").ClaimRef("default", "c", "pvc-c").Obj())
+	for name, p := range map[string]*cycle{"bound claims": w.begin(pod("p", "c")), "no claims": w.begin(pod("q"))} {
+		if status := w.PreScore(t.Context(), p.state, p.pod, nil); !status.IsSkip() {
+			t.Errorf("%s: status %v, want Skip", name, status)
+		}
+	}
+}

@@ -1,0 +1,145 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package provisioner
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"stowage.dev/stowage/test/perf/local/figures"
+)
+
+const (
+	// restResync is minResyncPeriod of an agent at rest: short, so that rescans can be
+	// told from everything else.
+	restResync = 10 * time.Second
+	// calm is how long nothing is asked of the agent before it counts as resting: file
+	// systems and the runtime have then done what they put off.
+	calm = 45 * time.Second
+)
+
+// Resting measures an agent that has so many volumes, half of them file systems and half
+// devices, and nothing to do for so long.
+func (s *Site) Resting(ctx context.Context, count int, long time.Duration) (r *figures.Resting, err error) {
+	m, err := s.newMachine(ctx, "resting")
+	if err != nil {
+		return nil, err
+	}
+	defer m.explain(&err)
+	m.resync = restResync
+	slots, err := m.disks(ctx, count)
+	if err != nil {
+		return nil, err
+	}
+	r = &figures.Resting{Volumes: count, ResyncSeconds: restResync.Seconds()}
+	s.Progress("%d disks are published", count)
+	begin := time.Now()
+	if err := m.start(ctx); err != nil {
+		return nil, err
+	}
+	for _, slot := range slots {
+		if _, err := s.volumes.available(ctx, slot, ""); err != nil {
+			return nil, err
+		}
+	}
+	r.StartSeconds = time.Since(begin).Seconds()
+	if _, err := command(ctx, "sync"); err != nil {
+		return nil, err
+	}
+	s.Progress("the agent comes to rest")
+	if err := pass(ctx, calm); err != nil {
+		return nil, err
+	}
+	s.Progress("the agent rests for %s", long)
+	return r, m.rest(ctx, r, long)
+}
+
+// disks makes file systems and devices in turn.
+func (m *machine) disks(ctx context.Context, count int) (slots []string, err error) {
+	m.site.Progress("%d disks are made", count)
+	for i := range count {
+		kind, name := ext4Class, fmt.Sprintf("disk-%d", i)
+		if i%2 == 1 {
+			kind = blockClass
+		}
+		if err := m.appear(ctx, kind, name); err != nil {
+			return nil, err
+		}
+		slots = append(slots, m.slot(kind, name))
+	}
+	return slots, nil
+}
+
+// pass lets time pass.
+func pass(ctx context.Context, long time.Duration) error {
+	timer := time.NewTimer(long)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// rest measures. To read the agent's metrics is work for it, and so done outside.
+func (m *machine) rest(ctx context.Context, r *figures.Resting, long time.Duration) error {
+	scans, seconds, err := m.scans(ctx)
+	if err != nil {
+		return err
+	}
+	before, err := m.usage()
+	if err != nil {
+		return err
+	}
+	if r.Devices, r.IO, err = m.requests(ctx); err != nil {
+		return err
+	}
+	begin := time.Now()
+	if err := pass(ctx, long); err != nil {
+		return err
+	}
+	after, err := m.usage()
+	if err != nil {
+		return err
+	}
+	r.Seconds = time.Since(begin).Seconds()
+	_, io, err := m.requests(ctx)
+	if err != nil {
+		return err
+	}
+	scansAfter, secondsAfter, err := m.scans(ctx)
+	if err != nil {
+		return err
+	}
+	r.IO, r.CPU, r.Scans = io-r.IO, after.cpu-before.cpu, scansAfter-scans
+	r.RSS, r.PeakRSS = after.rss, after.peak
+	if r.Scans > 0 {
+		r.ScanSeconds = (secondsAfter - seconds) / float64(r.Scans)
+	}
+	return nil
+}
+
+// requests counts those of all loop devices of the node.
+func (m *machine) requests(ctx context.Context) (devices int, sum int64, err error) {
+	images, err := filepath.Glob(m.path("images", "*"))
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, image := range images {
+		device, err := command(ctx, "losetup", "--noheadings", "--output=NAME", "--associated="+image)
+		if err != nil {
+			return 0, 0, err
+		}
+		n, err := requests(device)
+		if err != nil {
+			return 0, 0, err
+		}
+		devices++
+		sum += n
+	}
+	return devices, sum, nil
+}

@@ -1,0 +1,112 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package provisioner
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"stowage.dev/stowage/pkg/localdisk/localpv"
+)
+
+// waitLimit bounds one wait, which must not end a long run without a word.
+const waitLimit = 5 * time.Minute
+
+// volumes records when a client first saw each volume in each phase. Safe for
+// concurrent use.
+type volumes struct {
+	mu      sync.Mutex
+	lives   map[types.UID]life
+	changed chan struct{} // closed with the next change
+}
+
+// life is what was seen of one volume.
+type life struct {
+	volume *corev1.PersistentVolume // the newest; not to be changed
+	since  map[corev1.PersistentVolumePhase]time.Time
+	gone   bool
+}
+
+var _ cache.ResourceEventHandler = (*volumes)(nil)
+
+func newVolumes() *volumes {
+	return &volumes{lives: map[types.UID]life{}, changed: make(chan struct{})}
+}
+
+// OnAdd sees a volume.
+func (v *volumes) OnAdd(object any, _ bool) { v.see(object, false) }
+
+// OnUpdate sees a volume.
+func (v *volumes) OnUpdate(_, object any) { v.see(object, false) }
+
+// OnDelete sees that a volume is gone.
+func (v *volumes) OnDelete(object any) {
+	if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = tombstone.Obj
+	}
+	v.see(object, true)
+}
+
+func (v *volumes) see(object any, gone bool) {
+	volume, ok := object.(*corev1.PersistentVolume)
+	if !ok {
+		return
+	}
+	now := time.Now()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	seen := life{volume: volume, since: maps.Clone(v.lives[volume.UID].since), gone: gone}
+	if seen.since == nil {
+		seen.since = map[corev1.PersistentVolumePhase]time.Time{}
+	}
+	if seen.since[volume.Status.Phase].IsZero() {
+		seen.since[volume.Status.Phase] = now
+	}
+	v.lives[volume.UID] = seen
+	close(v.changed)
+	v.changed = make(chan struct{})
+}
+
+// wait waits until a volume is as asked, and returns it.
+func (v *volumes) wait(ctx context.Context, what string, is func(*life) bool) (*life, error) {
+	ctx, cancel := context.WithTimeout(ctx, waitLimit)
+	defer cancel()
+	for {
+		found, changed := v.find(is)
+		if found != nil {
+			return found, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("wait for %s: %w", what, ctx.Err())
+		}
+	}
+}
+
+func (v *volumes) find(is func(*life) bool) (*life, <-chan struct{}) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, l := range v.lives {
+		if !l.gone && is(&l) {
+			return &l, nil
+		}
+	}
+	return nil, v.changed
+}
+
+// available waits until a path has an Available volume other than one.
+func (v *volumes) available(ctx context.Context, path string, other types.UID) (*life, error) {
+	return v.wait(ctx, path+" to be Available", func(l *life) bool {
+		return l.volume.UID != other && l.volume.Spec.Local != nil && localpv.PathOf(l.volume) == path &&
+			l.volume.DeletionTimestamp == nil && l.volume.Status.Phase == corev1.VolumeAvailable
+	})
+}

@@ -1,0 +1,138 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package provisioner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+
+	"stowage.dev/stowage/test/perf/local/figures"
+)
+
+// WipeBytes is the size of the device that is wiped.
+const WipeBytes = 1 << 30
+
+// wipes are the commands, each with what writes the same without an agent.
+var wipes = []struct{ command, anchor []string }{
+	{[]string{"zero"}, nil},
+	{[]string{"dd-zero", "1"}, []string{"dd", "if=/dev/zero", "bs=1M", "oflag=direct", "of="}},
+	{[]string{"shred", "1"}, []string{"shred", "--iterations=1", ""}},
+}
+
+// Wiping measures what it takes to clean a large device, by each method.
+func (s *Site) Wiping(ctx context.Context) (*figures.Wiping, error) {
+	w := &figures.Wiping{Bytes: WipeBytes}
+	for i := range wipes {
+		since := len(s.closers)
+		run, err := s.wipe(ctx, i)
+		if err == nil {
+			err = s.closing(since)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("wipe with %s: %w", strings.Join(wipes[i].command, " "), err)
+		}
+		w.Runs = append(w.Runs, *run)
+	}
+	return w, nil
+}
+
+// wipe has a new agent clean a new device that is full, once.
+func (s *Site) wipe(ctx context.Context, i int) (_ *figures.Wipe, err error) {
+	run := &figures.Wipe{Command: strings.Join(wipes[i].command, " ")}
+	s.Progress("wipe with %s", run.Command)
+	m, err := s.newMachine(ctx, fmt.Sprintf("wiping-%d", i))
+	if err != nil {
+		return nil, err
+	}
+	defer m.explain(&err)
+	m.cleaner = wipes[i].command
+	if m.binary, err = s.cold(s.Agent, m.path("stowage-provisioner")); err != nil {
+		return nil, err
+	}
+	if m.group, err = newGroup("stowage-" + strconv.Itoa(os.Getpid())); err != nil {
+		return nil, err
+	}
+	if m.group != nil {
+		s.later(m.group.remove)
+	}
+	device, err := m.attach(ctx, "large", strconv.Itoa(WipeBytes))
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Symlink(device, m.slot(blockClass, "large")); err != nil {
+		return nil, err
+	}
+	if err := m.start(ctx); err != nil {
+		return nil, err
+	}
+	claim, bound, err := s.claim(ctx, m, blockClass)
+	if err != nil {
+		return nil, err
+	}
+	if err := fill(ctx, run, device, wipes[i].anchor); err != nil {
+		return nil, err
+	}
+	released, anew, err := s.release(ctx, claim, bound)
+	if err != nil {
+		return nil, err
+	}
+	run.Seconds = anew.since[corev1.VolumeAvailable].Sub(released.since[corev1.VolumeReleased]).Seconds()
+	u, err := m.usage()
+	if err != nil {
+		return nil, err
+	}
+	run.PeakRSS = u.peak
+	run.PeakGroup, err = m.group.peak()
+	return run, err
+}
+
+// cold copies a program, and has the page cache forget the copy: whoever runs it first is
+// charged for its pages, as in a container.
+func (s *Site) cold(program, to string) (string, error) {
+	content, err := os.ReadFile(program)
+	if err != nil {
+		return "", err
+	}
+	file, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY, 0o755)
+	if err != nil {
+		return "", err
+	}
+	_, err = file.Write(content)
+	err = errors.Join(err, file.Sync(), unix.Fadvise(int(file.Fd()), 0, 0, unix.FADV_DONTNEED), file.Close())
+	return to, err
+}
+
+// fill writes all of a device, then times the anchor doing what the agent will do.
+func fill(ctx context.Context, run *figures.Wipe, device string, anchor []string) error {
+	_, err := command(ctx, "sh", "-c", fmt.Sprintf("head -c %d /dev/urandom | dd of=%s bs=1M iflag=fullblock oflag=direct status=none", WipeBytes, device))
+	if err != nil || anchor == nil {
+		return err
+	}
+	args := append([]string{}, anchor...)
+	args[len(args)-1] += device
+	run.Anchor = strings.TrimSuffix(strings.Join(anchor, " "), " ") + "DEVICE"
+	if !strings.HasSuffix(anchor[len(anchor)-1], "=") {
+		run.Anchor = strings.TrimSpace(strings.Join(anchor, " ")) + " DEVICE"
+	}
+	if args[0] == "dd" {
+		args = append(args, "count="+strconv.Itoa(WipeBytes>>20))
+	}
+	begin := time.Now()
+	if _, err := command(ctx, args[0], args[1:]...); err != nil {
+		return err
+	}
+	if _, err := command(ctx, "sync", device); err != nil {
+		return err
+	}
+	run.AnchorSeconds = time.Since(begin).Seconds()
+	return nil
+}

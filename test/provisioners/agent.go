@@ -1,0 +1,171 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package agent runs the node agent, stowage-provisioner, for nodes of a test cluster:
+// as a process of this machine, with the manifests' rights, held by their policies, and
+// the token that a kubelet would give its pod.
+package provisioners
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/yaml"
+
+	"stowage.dev/stowage/test/cluster"
+)
+
+// Namespace is where agents and their parameters are.
+const Namespace = "stowage-system"
+
+const (
+	account = "stowage-provisioner"
+	params  = "stowage-provisioner-nodes"
+)
+
+// manifests are what an administrator applies, but for the agents themselves.
+var manifests = []string{
+	"crd/stowage.dev_localdiskreports.yaml",
+	"provisioner/namespace.yaml", "provisioner/rbac.yaml", "provisioner/startup-taint/rbac.yaml", "provisioner/nodes.yaml",
+	"provisioner/policy-volumes.yaml", "provisioner/policy-placement.yaml", "provisioner/policy-reports.yaml", "provisioner/policy-nodes.yaml",
+	"provisioner/policy-heartbeats.yaml",
+}
+
+// Build builds the agent, tells progress what it does, and returns the binary's path.
+func Build(ctx context.Context, progress io.Writer) (string, error) {
+	return cluster.BuildCommand(ctx, cluster.BuildOptions{Progress: progress}, "stowage.dev/stowage/cmd/provisioner")
+}
+
+// Apply applies the agent's manifests, and waits until its policies are in force.
+func Apply(ctx context.Context, c *cluster.Cluster) error {
+	folder, err := manifestFolder()
+	if err != nil {
+		return err
+	}
+	for _, file := range manifests {
+		if err := c.CreateFiles(ctx, filepath.Join(folder, file)); err != nil {
+			return err
+		}
+	}
+	return waitPolicies(ctx, c)
+}
+
+// manifestFolder is found from where this file was compiled: tests run in the folder
+// of their package.
+func manifestFolder() (string, error) {
+	_, file, _, ok := runtime.Caller(0)
+	folder := filepath.Join(filepath.Dir(file), "../../manifests")
+	if _, err := os.Stat(folder); !ok || err != nil {
+		return "", fmt.Errorf("find the manifests: %w", err)
+	}
+	return folder, nil
+}
+
+// AllowClass lets agents create volumes of a class. The ConfigMap that says so is all
+// agents', so it is added to and never taken from.
+func AllowClass(ctx context.Context, client kubernetes.Interface, class string) error {
+	for {
+		configMap, err := client.CoreV1().ConfigMaps(Namespace).Get(ctx, params, metav1.GetOptions{})
+		if err != nil {
+			return fmt.Errorf("get ConfigMap %s: %w", params, err)
+		}
+		patch := fmt.Sprintf(`{"metadata":{"resourceVersion":%q},"data":{"classes":%q}}`, configMap.ResourceVersion, configMap.Data["classes"]+","+class)
+		_, err = client.CoreV1().ConfigMaps(Namespace).Patch(ctx, params, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		if err == nil {
+			return nil
+		}
+		if !apierrors.IsConflict(err) {
+			return fmt.Errorf("patch ConfigMap %s: %w", params, err)
+		}
+	}
+}
+
+// Agent is that of one node.
+type Agent struct {
+	Cluster *cluster.Cluster
+	// Binary is what Build returned.
+	Binary string
+	// Node is the node's name. The Node object exists.
+	Node string
+	// Folder has all that the agent needs: "config" the ConfigMap, "state" what the
+	// agent remembers, "kubelet" a kubelet's folder, "fstab" and "kubeconfig". The
+	// folders are MakeFolders', the kubeconfig is Login's, an fstab there need not be.
+	Folder string
+}
+
+// MakeFolders makes the folders in Folder, which exists.
+func (a Agent) MakeFolders() error {
+	for _, sub := range []string{"config", "state", "kubelet/pods"} {
+		if err := os.MkdirAll(a.path(sub), 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a Agent) path(elements ...string) string {
+	return filepath.Join(append([]string{a.Folder}, elements...)...)
+}
+
+// Configure writes the agent's configuration: keys of the ConfigMap, with texts or the
+// objects that are their values.
+func (a Agent) Configure(data map[string]any) error {
+	for key, value := range data {
+		text, ok := value.(string)
+		if !ok {
+			encoded, err := yaml.Marshal(value)
+			if err != nil {
+				return fmt.Errorf("encode %s of the configuration: %w", key, err)
+			}
+			text = string(encoded)
+		}
+		if err := a.WriteConfig(key, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// WriteConfig writes a key of the configuration as it is given, at once.
+func (a Agent) WriteConfig(key, text string) error {
+	next := a.path("config-" + key)
+	if err := os.WriteFile(next, []byte(text), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(next, a.path("config", key))
+}
+
+// Args are the agent's arguments. Of flags that are given twice, the second holds.
+func (a Agent) Args() []string {
+	return []string{
+		"--kubeconfig=" + a.path("kubeconfig"), "--config=" + a.path("config"), "--state-dir=" + a.path("state"),
+		"--kubelet-dir=" + a.path("kubelet"), "--host-fstab=" + a.path("fstab"), "--listen-address=127.0.0.1:0",
+		"--recheck-period=500ms", "--v=4",
+	}
+}
+
+// Start runs the agent, with more arguments. It ends with the cluster at the latest.
+func (a Agent) Start(args ...string) (*cluster.Process, error) {
+	return a.Cluster.StartCommand(a.Node, a.Binary, append(a.Args(), args...), []string{"MY_NODE_NAME=" + a.Node})
+}
+
+// pod makes a pod that the agent's token is bound to.
+func (a Agent) pod(ctx context.Context) (*corev1.Pod, error) {
+	return a.Cluster.Client().CoreV1().Pods(Namespace).Create(ctx, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: account + "-"},
+		Spec: corev1.PodSpec{
+			NodeName:           a.Node,
+			ServiceAccountName: account,
+			Containers:         []corev1.Container{{Name: "provisioner", Image: "none"}},
+		},
+	}, metav1.CreateOptions{})
+}

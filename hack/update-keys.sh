@@ -2,7 +2,7 @@
 # Copyright The Stowage Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-# Writes docs/keys.md from the constants of the source. A test of hack/keys holds it to them.
+# Writes docs/keys.md from pkg/apis/wellknown. A test of hack/keys compares the two.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

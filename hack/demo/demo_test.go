@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
 
@@ -102,9 +103,9 @@ func publishedOn(node, name string, claim *v1.PersistentVolumeClaim) *v1.Persist
 	return &v1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, UID: types.UID("uid-of-" + name),
-			Labels: map[string]string{localpv.NodeLabel: localpv.NodeHash(node)},
+			Labels: map[string]string{wellknown.NodeLabel: localpv.NodeHash(node)},
 			Annotations: map[string]string{
-				localpv.NodeNameAnnotation: node, localpv.ProvisionedByAnnotation: localpv.ProvisionedBy(node),
+				wellknown.NodeNameAnnotation: node, localpv.ProvisionedByAnnotation: localpv.ProvisionedBy(node),
 			},
 		},
 		Spec: v1.PersistentVolumeSpec{
@@ -159,7 +160,7 @@ func TestCheck(t *testing.T) {
 		},
 		"the volume of another node's agent": {
 			change: func(s state) {
-				s.volumes["local-pv-of-data-shop-2"].Annotations[localpv.NodeNameAnnotation] = "node-d"
+				s.volumes["local-pv-of-data-shop-2"].Annotations[wellknown.NodeNameAnnotation] = "node-d"
 			},
 			want: "claim data-shop-2 of pod shop-2: volume local-pv-of-data-shop-2 was not published by the agent of node-a",
 		},

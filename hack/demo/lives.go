@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
 
@@ -151,4 +152,4 @@ func checkAnew(former, now []*v1.PersistentVolume) error {
 }
 
 // nodeOf is the node whose agent published a volume.
-func nodeOf(pv *v1.PersistentVolume) string { return pv.Annotations[localpv.NodeNameAnnotation] }
+func nodeOf(pv *v1.PersistentVolume) string { return pv.Annotations[wellknown.NodeNameAnnotation] }

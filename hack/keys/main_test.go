@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestPage: docs/keys.md is what the source says.
+// TestPage compares docs/keys.md with the source.
 func TestPage(t *testing.T) {
 	t.Parallel()
 	want, err := write("../..")

@@ -18,8 +18,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/diskreports"
-	"stowage.dev/stowage/pkg/localdisk/localpv"
+
 	"stowage.dev/stowage/test/cluster/realnode"
 	"stowage.dev/stowage/test/e2e/frame"
 )
@@ -51,13 +52,13 @@ type deed func(ctx context.Context, as thief, pv *corev1.PersistentVolume, dryRu
 var deeds = map[string]deed{
 	"publish a volume": func(ctx context.Context, as thief, pv *corev1.PersistentVolume, dryRun []string) error {
 		another := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{
-			Name: pv.Name[:len(pv.Name)-32] + strings.Repeat("0", 32), Labels: pv.Labels, Annotations: pv.Annotations, Finalizers: []string{localpv.Finalizer},
+			Name: pv.Name[:len(pv.Name)-32] + strings.Repeat("0", 32), Labels: pv.Labels, Annotations: pv.Annotations, Finalizers: []string{wellknown.LocalVolumeFinalizer},
 		}, Spec: pv.Spec}
 		_, err := as.volumes.CoreV1().PersistentVolumes().Create(ctx, another, metav1.CreateOptions{DryRun: dryRun})
 		return err
 	},
 	"say that another disk is meant": func(ctx context.Context, as thief, pv *corev1.PersistentVolume, dryRun []string) error {
-		pv.Annotations[localpv.IdentityAnnotation] = "another"
+		pv.Annotations[wellknown.DiskIdentityAnnotation] = "another"
 		return as.update(ctx, pv, dryRun)
 	},
 	"let go of a volume": func(ctx context.Context, as thief, pv *corev1.PersistentVolume, dryRun []string) error {
@@ -68,12 +69,12 @@ var deeds = map[string]deed{
 		return as.volumes.CoreV1().PersistentVolumes().Delete(ctx, pv.Name, metav1.DeleteOptions{DryRun: dryRun})
 	},
 	"report": func(ctx context.Context, as thief, pv *corev1.PersistentVolume, dryRun []string) error {
-		_, err := as.reports.Patch(ctx, pv.Annotations[localpv.NodeNameAnnotation], types.MergePatchType,
+		_, err := as.reports.Patch(ctx, pv.Annotations[wellknown.NodeNameAnnotation], types.MergePatchType,
 			[]byte(`{"status":{"entries":null}}`), metav1.PatchOptions{DryRun: dryRun}, "status")
 		return err
 	},
 	"begin a page of the report": func(ctx context.Context, as thief, pv *corev1.PersistentVolume, dryRun []string) error {
-		node := pv.Annotations[localpv.NodeNameAnnotation]
+		node := pv.Annotations[wellknown.NodeNameAnnotation]
 		page := &stowage.LocalDiskReport{
 			ObjectMeta: metav1.ObjectMeta{Name: node + ".page-16"},
 			Spec:       stowage.LocalDiskReportSpec{NodeName: node, Page: 16},

@@ -18,7 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/pkg/localdisk/localpv"
+	"stowage.dev/stowage/pkg/apis/wellknown"
+
 	"stowage.dev/stowage/pkg/scheduling/match"
 	"stowage.dev/stowage/test/cluster/realnode"
 	"stowage.dev/stowage/test/e2e/frame"
@@ -137,7 +138,7 @@ func TestNodeSetUpAnew(t *testing.T) {
 	frame.Wait(l.e, target, "told of volume "+l.volume.Name+": Replaced", func(event *corev1.Event) bool {
 		return event.InvolvedObject.Name == l.volume.Name && event.Reason == "Replaced"
 	})
-	l.e.WaitPV(l.volume.Name, "marked", func(pv *corev1.PersistentVolume) bool { return pv.Annotations[localpv.DiskAnnotation] == "Replaced" })
+	l.e.WaitPV(l.volume.Name, "marked", func(pv *corev1.PersistentVolume) bool { return pv.Annotations[wellknown.DiskAnnotation] == "Replaced" })
 	l.e.Kubectl("uncordon", l.node.Name)
 	refused(l.e, "set-0", match.DiskReplaced.String())
 	second := by(ours, l.e.Shell("second", "exec sleep 1000000"))
@@ -200,7 +201,7 @@ func (l *lost) setUpAnew() (put func()) {
 // acceptDisk says that the disk is the volume's, on another machine, when it is there.
 func (l *lost) acceptDisk() {
 	l.e.T.Helper()
-	name, former, _ := strings.Cut(l.volume.Annotations[localpv.IdentityAnnotation], "@")
+	name, former, _ := strings.Cut(l.volume.Annotations[wellknown.DiskIdentityAnnotation], "@")
 	reports, err := nodeagent.NewReports(l.e.Cluster.RESTConfig())
 	l.e.Do(err)
 	var identity string
@@ -213,7 +214,7 @@ func (l *lost) acceptDisk() {
 		return identity != ""
 	})
 	l.e.Do(err)
-	l.e.Kubectl("annotate", "persistentvolume", l.volume.Name, localpv.SameDiskAnnotation+"="+identity)
+	l.e.Kubectl("annotate", "persistentvolume", l.volume.Name, wellknown.SameDiskAnnotation+"="+identity)
 }
 
 // lost is a StatefulSet of one replica, and what of it will be lost: it could run on two nodes,

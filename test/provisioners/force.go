@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/diskreports"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
@@ -60,7 +61,7 @@ func waitPolicies(ctx context.Context, c *cluster.Cluster) error {
 		return problem
 	}
 	unlabelled := ofNoClass.DeepCopy()
-	delete(unlabelled.Labels, localpv.NodeLabel)
+	delete(unlabelled.Labels, wellknown.NodeLabel)
 	dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 	create := func(volume *corev1.PersistentVolume) func(context.Context) error {
 		return func(ctx context.Context) error {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/pkg/testing/builders"
 )
@@ -30,9 +31,9 @@ func referenceVolume(name string) *builders.PV {
 
 // agentVolume is one of node a's agent.
 func agentVolume(name string, phase corev1.PersistentVolumePhase) *corev1.PersistentVolume {
-	pv := referenceVolume(name).Phase(phase).ClaimRef("ns", "claim", "1").Label(localpv.NodeLabel, localpv.NodeHash("a")).
-		Annotation(localpv.NodeNameAnnotation, "a").ProvisionedBy(localpv.ProvisionedBy("a")).Obj()
-	pv.Finalizers = []string{localpv.Finalizer}
+	pv := referenceVolume(name).Phase(phase).ClaimRef("ns", "claim", "1").Label(wellknown.NodeLabel, localpv.NodeHash("a")).
+		Annotation(wellknown.NodeNameAnnotation, "a").ProvisionedBy(localpv.ProvisionedBy("a")).Obj()
+	pv.Finalizers = []string{wellknown.LocalVolumeFinalizer}
 	return pv
 }
 

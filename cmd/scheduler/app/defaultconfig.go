@@ -15,6 +15,7 @@ import (
 
 	"stowage.dev/stowage/pkg/apis/config"
 	_ "stowage.dev/stowage/pkg/apis/config/scheme" // the arguments of VolumeTopology
+	"stowage.dev/stowage/pkg/apis/wellknown"
 )
 
 // Client limits of the configuration that runs without a file. Binding writes
@@ -26,10 +27,6 @@ const (
 	// lowQPS is what a warning is given below: some 30 pods with a claim a second.
 	lowQPS = 200
 )
-
-// extenderMark is the resource that pods ask for which are marked for the extender
-// (manifests/extender/base/policy.yaml). They are placed as any other.
-const extenderMark = "stowage.dev/volumes"
 
 // NewOptions returns kube-scheduler's options with the configuration that
 // stowage-scheduler runs when it is given no file.
@@ -67,7 +64,7 @@ func defaultConfig() *schedulerconfig.KubeSchedulerConfiguration {
 			},
 			PluginConfig: []schedulerv1.PluginConfig{{
 				Name: names.NodeResourcesFit,
-				Args: runtime.RawExtension{Object: &schedulerv1.NodeResourcesFitArgs{IgnoredResources: []string{extenderMark}}},
+				Args: runtime.RawExtension{Object: &schedulerv1.NodeResourcesFitArgs{IgnoredResources: []string{wellknown.VolumesResource}}},
 			}},
 		}},
 	}

@@ -138,7 +138,7 @@ func everything() map[string]string {
 		"jobTolerations": "- {key: gpu, operator: Equal, value: a, effect: NoExecute, tolerationSeconds: 30}\n" +
 			"- operator: Exists\n",
 		"minResyncPeriod": "10m0s", "useNodeNameOnly": "true",
-		removeTaintKey: "yes", taintKeyKey: "sig-storage-local-static-provisioner/agent-not-ready",
+		removeTaintKey: "yes", taintKeyKey: "sig-storage-local-static-provisioner/provisioner-not-ready",
 		"maxCleaning": "5", "maxBlankProofs": "3", "blankProofRate": "250M", "orphanGracePeriod": "1h", "probeTimeout": "1m",
 	}
 }
@@ -161,7 +161,7 @@ func TestParseEveryKey(t *testing.T) {
 		},
 		UseNodeNameOnly: true, MinResyncPeriod: 10 * time.Minute,
 		RemoveNodeNotReadyTaint: true,
-		NodeNotReadyTaintKey:    "sig-storage-local-static-provisioner/agent-not-ready",
+		NodeNotReadyTaintKey:    "sig-storage-local-static-provisioner/provisioner-not-ready",
 		MaxCleaning:             5, MaxBlankProofs: 3, BlankProofRate: 250_000_000, OrphanGracePeriod: time.Hour, ProbeTimeout: time.Minute,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -22,8 +22,8 @@ import (
 	"k8s.io/klog/v2"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/pkg/localdisk/cleanjob"
-	"stowage.dev/stowage/pkg/localdisk/localpv"
+	"stowage.dev/stowage/pkg/apis/wellknown"
+
 	"stowage.dev/stowage/pkg/logkeys"
 	"stowage.dev/stowage/pkg/metrics"
 )
@@ -84,11 +84,11 @@ func New(config Config) (*Controller, error) {
 	c.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryFirst, retryLast),
 		workqueue.TypedRateLimitingQueueConfig[string]{Name: "cleaning_jobs"})
-	c.own = c.factory(func(o *metav1.ListOptions) { o.LabelSelector = cleanjob.VolumeLabel })
+	c.own = c.factory(func(o *metav1.ListOptions) { o.LabelSelector = wellknown.CleaningLabel })
 	c.settings = c.factory(named(config.ConfigMap))
 	c.agents = c.factory(named(config.DaemonSet))
 	c.jobs, c.pods = c.own.Batch().V1().Jobs().Informer(), c.own.Core().V1().Pods().Informer()
-	index := cache.Indexers{byVolume: label(cleanjob.VolumeLabel), byNode: label(localpv.NodeLabel)}
+	index := cache.Indexers{byVolume: label(wellknown.CleaningLabel), byNode: label(wellknown.NodeLabel)}
 	if err := errors.Join(c.jobs.AddIndexers(index), c.pods.AddIndexers(index), c.listen()); err != nil {
 		return nil, fmt.Errorf("make the controller of cleaning Jobs: %w", err)
 	}
@@ -131,8 +131,8 @@ func (c *Controller) listen() error {
 		}
 	}))
 	ofNode := handler(func(object any) {
-		if job, ok := object.(*batchv1.Job); ok && job.Annotations[localpv.NodeNameAnnotation] != "" {
-			c.queue.Add(job.Annotations[localpv.NodeNameAnnotation])
+		if job, ok := object.(*batchv1.Job); ok && job.Annotations[wellknown.NodeNameAnnotation] != "" {
+			c.queue.Add(job.Annotations[wellknown.NodeNameAnnotation])
 		} else if pod, ok := object.(*corev1.Pod); ok && pod.Spec.NodeName != "" {
 			c.queue.Add(pod.Spec.NodeName)
 		}

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/cleanjob"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
@@ -127,10 +128,10 @@ func volume() *corev1.PersistentVolume {
 	now := metav1.Now()
 	return &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: volumeName, UID: uid, DeletionTimestamp: &now, Finalizers: []string{localpv.Finalizer},
-			Labels: map[string]string{localpv.NodeLabel: localpv.NodeHash(node)},
+			Name: volumeName, UID: uid, DeletionTimestamp: &now, Finalizers: []string{wellknown.LocalVolumeFinalizer},
+			Labels: map[string]string{wellknown.NodeLabel: localpv.NodeHash(node)},
 			Annotations: map[string]string{
-				localpv.NodeNameAnnotation: node, localpv.ProvisionedByAnnotation: localpv.ProvisionedBy(node), localpv.IdentityAnnotation: identity,
+				wellknown.NodeNameAnnotation: node, localpv.ProvisionedByAnnotation: localpv.ProvisionedBy(node), wellknown.DiskIdentityAnnotation: identity,
 			},
 		},
 		Spec: corev1.PersistentVolumeSpec{
@@ -257,7 +258,7 @@ func TestOneAtATime(t *testing.T) {
 		w.reconcile()
 		w.show(attempt, nil)
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: namespace, Labels: map[string]string{
-			cleanjob.VolumeLabel: uid, localpv.NodeLabel: localpv.NodeHash(node),
+			wellknown.CleaningLabel: uid, wellknown.NodeLabel: localpv.NodeHash(node),
 		}}}
 		if err := w.c.pods.GetIndexer().Add(pod); err != nil {
 			t.Fatal(err)
@@ -285,7 +286,7 @@ func TestOneAtATime(t *testing.T) {
 func TestJobOfAnotherNode(t *testing.T) {
 	story(t, func(w *world) {
 		theirs := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "theirs", Namespace: namespace, Labels: map[string]string{
-			cleanjob.VolumeLabel: uid, localpv.NodeLabel: localpv.NodeHash("another"),
+			wellknown.CleaningLabel: uid, wellknown.NodeLabel: localpv.NodeHash("another"),
 		}}}
 		if err := w.c.jobs.GetIndexer().Add(theirs); err != nil {
 			t.Fatal(err)
@@ -349,7 +350,7 @@ func TestNoJob(t *testing.T) {
 		"the volume is another agent's": {
 			change: func(w *world) {
 				pv := volume()
-				pv.Annotations[localpv.NodeNameAnnotation] = "n2"
+				pv.Annotations[wellknown.NodeNameAnnotation] = "n2"
 				if err := w.client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("persistentvolumes"), pv, ""); err != nil {
 					w.t.Fatal(err)
 				}

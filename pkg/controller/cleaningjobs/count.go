@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/cleanjob"
 	"stowage.dev/stowage/pkg/metrics"
 )
@@ -57,7 +58,7 @@ func (c *Controller) countGone(job *batchv1.Job) {
 // countEnded counts a Job that has just ended.
 func (c *Controller) countEnded(job *batchv1.Job) {
 	metrics.AddCleaningJobsRunning(-1)
-	seen := cleanjob.Seen{Pods: of[*corev1.Pod](c.pods, byVolume, job.Labels[cleanjob.VolumeLabel])}
+	seen := cleanjob.Seen{Pods: of[*corev1.Pod](c.pods, byVolume, job.Labels[wellknown.CleaningLabel])}
 	switch standing := cleanjob.Look(job, seen.Of(job.Name)); {
 	case standing.State == cleanjob.Succeeded:
 		metrics.CountCleaningJobSucceeded()

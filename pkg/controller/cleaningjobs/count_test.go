@@ -16,7 +16,7 @@ import (
 	"k8s.io/component-base/metrics/testutil"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/pkg/localdisk/cleanjob"
+	"stowage.dev/stowage/pkg/apis/wellknown"
 )
 
 // TestCountJobs: each Job runs until it is seen to have ended, or to be gone, and is counted
@@ -31,7 +31,7 @@ func TestCountJobs(t *testing.T) {
 	legacyregistry.Reset()
 	events := c.countJobs()
 	job := func(name string, ended batchv1.JobConditionType) *batchv1.Job {
-		made := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "1", Labels: map[string]string{cleanjob.VolumeLabel: name}}}
+		made := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "1", Labels: map[string]string{wellknown.CleaningLabel: name}}}
 		if ended != "" {
 			made.Status.Conditions = []batchv1.JobCondition{{Type: ended, Status: corev1.ConditionTrue, Reason: "BackoffLimitExceeded"}}
 		}
@@ -49,7 +49,7 @@ func TestCountJobs(t *testing.T) {
 	events.OnUpdate(job("good", batchv1.JobComplete), job("good", batchv1.JobComplete))
 	events.OnUpdate(job("bad", ""), job("bad", batchv1.JobFailed))
 	killed := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "killed", Labels: map[string]string{cleanjob.VolumeLabel: "killed", batchv1.JobNameLabel: "killed"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "killed", Labels: map[string]string{wellknown.CleaningLabel: "killed", batchv1.JobNameLabel: "killed"}},
 		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{
 			Terminated: &corev1.ContainerStateTerminated{Reason: "OOMKilled", ExitCode: 137},
 		}}}},

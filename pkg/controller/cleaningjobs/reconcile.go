@@ -20,6 +20,7 @@ import (
 	"k8s.io/klog/v2"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/cleanjob"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
@@ -125,7 +126,7 @@ func (c *Controller) seen(r cleanjob.Request) cleanjob.Seen {
 }
 
 func onNode[T metav1.Object](objects []T, node string) []T {
-	return slices.DeleteFunc(objects, func(o T) bool { return o.GetLabels()[localpv.NodeLabel] != localpv.NodeHash(node) })
+	return slices.DeleteFunc(objects, func(o T) bool { return o.GetLabels()[wellknown.NodeLabel] != localpv.NodeHash(node) })
 }
 
 func of[T any](informer cache.SharedIndexInformer, index, value string) []T {

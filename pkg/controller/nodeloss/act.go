@@ -17,8 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/controller/nodeloss/rules"
-	"stowage.dev/stowage/pkg/localdisk/localpv"
+
 	"stowage.dev/stowage/pkg/logkeys"
 	"stowage.dev/stowage/pkg/metrics"
 )
@@ -29,7 +30,7 @@ func (c *Controller) act(ctx context.Context, g *gathered, d rules.Decision) err
 	case rules.MarkLost:
 		return c.mark(ctx, g, d)
 	case rules.Unmark:
-		return c.annotate(ctx, g, map[string]any{rules.MarkAnnotation: nil, rules.ReleaseAnnotation: nil})
+		return c.annotate(ctx, g, map[string]any{wellknown.LostAnnotation: nil, wellknown.ReleaseAnnotation: nil})
 	case rules.Begin:
 		return c.begin(ctx, g, d)
 	case rules.DeleteClaim:
@@ -41,7 +42,7 @@ func (c *Controller) act(ctx context.Context, g *gathered, d rules.Decision) err
 	case rules.Remove:
 		return c.removeVolume(ctx, g)
 	case rules.LetGo:
-		left := slices.DeleteFunc(slices.Clone(g.volume.Finalizers), func(f string) bool { return f == localpv.Finalizer })
+		left := slices.DeleteFunc(slices.Clone(g.volume.Finalizers), func(f string) bool { return f == wellknown.LocalVolumeFinalizer })
 		return c.patch(ctx, g, map[string]any{"finalizers": left})
 	default:
 		return nil
@@ -52,7 +53,7 @@ func (c *Controller) act(ctx context.Context, g *gathered, d rules.Decision) err
 // may be over by the volume's next turn, and then nobody would have been warned.
 func (c *Controller) mark(ctx context.Context, g *gathered, d rules.Decision) error {
 	mark := rules.Mark{Cause: d.Cause, Since: d.Since}
-	if err := c.annotate(ctx, g, map[string]any{rules.MarkAnnotation: mark.String(), rules.ReleaseAnnotation: nil}); err != nil {
+	if err := c.annotate(ctx, g, map[string]any{wellknown.LostAnnotation: mark.String(), wellknown.ReleaseAnnotation: nil}); err != nil {
 		return err
 	}
 	g.Mark, g.Release = &mark, nil
@@ -98,7 +99,7 @@ func settle(what string, err error) error {
 func (c *Controller) begin(ctx context.Context, g *gathered, d rules.Decision) error {
 	c.remember(g.volume.UID, g.Now) // before anybody can count it
 	g.Release = &rules.Began{ClaimUID: g.Claim.UID, At: g.Now}
-	if err := c.annotate(ctx, g, map[string]any{rules.ReleaseAnnotation: g.Release.String()}); err != nil {
+	if err := c.annotate(ctx, g, map[string]any{wellknown.ReleaseAnnotation: g.Release.String()}); err != nil {
 		return err
 	}
 	if err := c.confirm(ctx, g, d); errors.Is(err, errAgain) {
@@ -161,7 +162,7 @@ func refused(err error) bool {
 // takeBack takes a release back whose claim is to stay after all, or which somebody does not
 // let go, such as an admission webhook: it is not to spend the budget of others.
 func (c *Controller) takeBack(ctx context.Context, g *gathered) error {
-	if err := c.annotate(ctx, g, map[string]any{rules.ReleaseAnnotation: nil}); err != nil {
+	if err := c.annotate(ctx, g, map[string]any{wellknown.ReleaseAnnotation: nil}); err != nil {
 		return err
 	}
 	c.mu.Lock()

@@ -18,6 +18,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
 
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/controller/nodeloss/rules"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
@@ -44,7 +45,7 @@ func lostClaim() (*Controller, *gathered, *fake.Clientset) {
 
 // classOf is a class that asks for a policy.
 func classOf(policy string) *storagev1.StorageClass {
-	return &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast", Annotations: map[string]string{rules.PolicyAnnotation: policy}}}
+	return &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast", Annotations: map[string]string{wellknown.NodeLossAnnotation: policy}}}
 }
 
 var toBegin = rules.Decision{Do: rules.Begin, Cause: rules.NodeGone}
@@ -100,7 +101,7 @@ func TestReleaseRefused(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if written := volume.Annotations[rules.ReleaseAnnotation] != ""; written != tc.counted || (len(c.released) > 0) != tc.counted {
+			if written := volume.Annotations[wellknown.ReleaseAnnotation] != ""; written != tc.counted || (len(c.released) > 0) != tc.counted {
 				t.Errorf("written down: %t, remembered: %v; want both %t", written, c.released, tc.counted)
 			}
 		})

@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/controller/nodeloss/rules"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/pkg/logkeys"
@@ -55,19 +56,19 @@ func erect(report *stowage.LocalDiskReport, stone stowage.Tombstone) {
 	stones := slices.DeleteFunc(slices.Clone(report.Spec.Tombstones), func(t stowage.Tombstone) bool { return t.Identity == stone.Identity })
 	stones = append(stones, stone)
 	report.Spec.Tombstones = stones
-	metav1.SetMetaDataLabel(&report.ObjectMeta, stowage.TombstonesLabel, stowage.TombstonesValue)
+	metav1.SetMetaDataLabel(&report.ObjectMeta, wellknown.TombstonesLabel, wellknown.TombstonesValue)
 }
 
 // tombstone is that of the volume.
 func tombstone(g *gathered) stowage.Tombstone {
 	v := g.volume
-	generation, err := strconv.ParseInt(v.Annotations[localpv.GenerationAnnotation], 10, 64)
+	generation, err := strconv.ParseInt(v.Annotations[wellknown.GenerationAnnotation], 10, 64)
 	if err != nil || generation < 0 {
 		generation = localpv.FirstGeneration
 	}
 	since := metav1.NewTime(g.Now)
 	stone := stowage.Tombstone{
-		Identity: v.Annotations[localpv.IdentityAnnotation], Class: v.Spec.StorageClassName, Volume: v.Name, VolumeUID: string(v.UID),
+		Identity: v.Annotations[wellknown.DiskIdentityAnnotation], Class: v.Spec.StorageClassName, Volume: v.Name, VolumeUID: string(v.UID),
 		Generation: generation, State: stowage.TombstonePublished, Since: &since,
 	}
 	if v.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete {
@@ -144,7 +145,7 @@ func (c *Controller) sweepReport(ctx context.Context, shown *stowage.LocalDiskRe
 		return nil
 	}
 	if len(report.Spec.Tombstones) == 0 {
-		delete(report.Labels, stowage.TombstonesLabel)
+		delete(report.Labels, wellknown.TombstonesLabel)
 	}
 	_, err := c.Reports.Update(ctx, report, metav1.UpdateOptions{})
 	switch {
@@ -175,12 +176,12 @@ func (c *Controller) settled(t stowage.Tombstone, home string) bool {
 		if !ok || !ours(volume) {
 			continue
 		}
-		node := volume.Annotations[localpv.NodeNameAnnotation]
+		node := volume.Annotations[wellknown.NodeNameAnnotation]
 		_, err := c.nodes.Get(node)
 		volumes = append(volumes, rules.Offered{
 			Identity: t.Identity, UID: string(volume.UID), Created: volume.CreationTimestamp.Time,
 			Elsewhere: c.elsewhere(t.Identity, node) != "", Shown: node == home || c.shows(node, volume.Name, t.Identity),
-			Deleting: volume.DeletionTimestamp != nil, Lost: err != nil || volume.Annotations[rules.MarkAnnotation] != "",
+			Deleting: volume.DeletionTimestamp != nil, Lost: err != nil || volume.Annotations[wellknown.LostAnnotation] != "",
 		})
 	}
 	return rules.Settled(grave, volumes)

@@ -13,14 +13,15 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
 
 // oursOf is a volume as the agent of a node makes it.
 func oursOf(name, node, identity string) *corev1.PersistentVolume {
 	return &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{
-		Name: name, Finalizers: []string{localpv.Finalizer}, Labels: map[string]string{localpv.NodeLabel: localpv.NodeHash(node)},
-		Annotations: map[string]string{localpv.NodeNameAnnotation: node, localpv.IdentityAnnotation: identity, localpv.ProvisionedByAnnotation: localpv.ProvisionedBy(node)},
+		Name: name, Finalizers: []string{wellknown.LocalVolumeFinalizer}, Labels: map[string]string{wellknown.NodeLabel: localpv.NodeHash(node)},
+		Annotations: map[string]string{wellknown.NodeNameAnnotation: node, wellknown.DiskIdentityAnnotation: identity, localpv.ProvisionedByAnnotation: localpv.ProvisionedBy(node)},
 	}}
 }
 

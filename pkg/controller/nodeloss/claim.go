@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/controller/nodeloss/rules"
 )
 
@@ -78,7 +79,7 @@ func (c *Controller) makerByClaim(claim *corev1.PersistentVolumeClaim, recreatab
 	if recreatable || slices.ContainsFunc(claim.OwnerReferences, c.recreates) {
 		return &rules.Maker{ByClaim: true}, ""
 	}
-	return nil, "it is neither of a StatefulSet's template nor generic ephemeral, has no owner of a kind in nodeLoss.recreatingOwners, and is not annotated " + rules.RecreatableAnnotation + "=true"
+	return nil, "it is neither of a StatefulSet's template nor generic ephemeral, has no owner of a kind in nodeLoss.recreatingOwners, and is not annotated " + wellknown.NodeLossRecreatableAnnotation + "=true"
 }
 
 // recreates reports whether an owner is of a kind that makes its claims again. The owner is not

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"stowage.dev/stowage/pkg/apis/controller"
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/controller/nodeloss/rules"
 	"stowage.dev/stowage/pkg/testing/builders"
 )
@@ -89,7 +90,7 @@ func TestMakerByClaim(t *testing.T) {
 	}
 	says := func(value string) func(*corev1.PersistentVolumeClaim) {
 		return func(claim *corev1.PersistentVolumeClaim) {
-			claim.Annotations = map[string]string{rules.RecreatableAnnotation: value}
+			claim.Annotations = map[string]string{wellknown.NodeLossRecreatableAnnotation: value}
 		}
 	}
 	all := func(changes ...func(*corev1.PersistentVolumeClaim)) func(*corev1.PersistentVolumeClaim) {

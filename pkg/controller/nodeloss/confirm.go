@@ -14,9 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/controller/nodeloss/rules"
 	"stowage.dev/stowage/pkg/localdisk/disk"
-	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
 
 // confirm asks the API server whether the volume is lost; whether its claim is to be
@@ -87,7 +87,7 @@ func (c *Controller) liveMark(ctx context.Context, volume *corev1.PersistentVolu
 	}
 	for i := range found.Items {
 		if found.Items[i].UID == volume.UID {
-			return disk.Mark(found.Items[i].Annotations[localpv.DiskAnnotation]), nil
+			return disk.Mark(found.Items[i].Annotations[wellknown.DiskAnnotation]), nil
 		}
 	}
 	return disk.Unmarked, errAgain

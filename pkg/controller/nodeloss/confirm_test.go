@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/controller/nodeloss/rules"
 	"stowage.dev/stowage/pkg/localdisk/diskreports"
 	"stowage.dev/stowage/pkg/testing/builders"
@@ -32,7 +33,7 @@ import (
 func TestReleaseOnStaleCaches(t *testing.T) {
 	t.Parallel()
 	soon := classOf(rules.Release)
-	soon.Annotations[rules.DelayAnnotation] = "2h"
+	soon.Annotations[wellknown.NodeLossDelayAnnotation] = "2h"
 	owner := func(change func(*corev1.Pod)) *corev1.Pod {
 		pod := builders.MakePod("p").UID("pod").Obj()
 		pod.Namespace, pod.OwnerReferences = "default", []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "r", UID: "r", Controller: new(true)}}

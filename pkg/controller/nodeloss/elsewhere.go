@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/pkg/localdisk/localpv"
+	"stowage.dev/stowage/pkg/apis/wellknown"
 )
 
 // claimant is what else may use the disk of a volume (by its UID) of a node, in words for
@@ -25,7 +25,7 @@ func (c *Controller) claimant(identity, node string, volume types.UID) string {
 		return "node " + other + " says that it has that disk"
 	}
 	if other := c.twin(identity, node); other != nil {
-		return "volume " + other.Name + " of node " + other.Annotations[localpv.NodeNameAnnotation] + " is of that disk, too"
+		return "volume " + other.Name + " of node " + other.Annotations[wellknown.NodeNameAnnotation] + " is of that disk, too"
 	}
 	if other := c.keeper(identity, node, volume); other != "" {
 		return "node " + other + " says that the data of that disk is retained"
@@ -42,7 +42,7 @@ func (c *Controller) twin(identity, node string) *corev1.PersistentVolume {
 	var found *corev1.PersistentVolume
 	for _, object := range objects {
 		volume, ok := object.(*corev1.PersistentVolume)
-		if ok && volume.Annotations[localpv.NodeNameAnnotation] != node && (found == nil || volume.Name < found.Name) {
+		if ok && volume.Annotations[wellknown.NodeNameAnnotation] != node && (found == nil || volume.Name < found.Name) {
 			found = volume
 		}
 	}
@@ -117,15 +117,15 @@ func (c *Controller) reportChanged(old, object any) {
 // addTwins adds the volumes of a volume's disk when that is new or gone, or has become
 // one of another disk.
 func (c *Controller) addTwins(old any, volume *corev1.PersistentVolume) {
-	identity := volume.Annotations[localpv.IdentityAnnotation]
+	identity := volume.Annotations[wellknown.DiskIdentityAnnotation]
 	before, ok := old.(*corev1.PersistentVolume)
-	if ok && before.UID == volume.UID && before.Annotations[localpv.IdentityAnnotation] == identity &&
-		before.Annotations[localpv.NodeNameAnnotation] == volume.Annotations[localpv.NodeNameAnnotation] {
+	if ok && before.UID == volume.UID && before.Annotations[wellknown.DiskIdentityAnnotation] == identity &&
+		before.Annotations[wellknown.NodeNameAnnotation] == volume.Annotations[wellknown.NodeNameAnnotation] {
 		return
 	}
 	c.addIndexed(byIdentity, identity)
 	if ok {
-		c.addIndexed(byIdentity, before.Annotations[localpv.IdentityAnnotation])
+		c.addIndexed(byIdentity, before.Annotations[wellknown.DiskIdentityAnnotation])
 	}
 }
 

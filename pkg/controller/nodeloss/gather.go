@@ -14,6 +14,7 @@ import (
 
 	"stowage.dev/stowage/pkg/apis/controller"
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/controller/nodeloss/rules"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
@@ -33,7 +34,7 @@ type gathered struct {
 
 // gather collects what the informers show; nil for what is no volume of ours.
 func (c *Controller) gather(volume *corev1.PersistentVolume, now time.Time) (*gathered, error) {
-	g := &gathered{volume: volume, node: volume.Annotations[localpv.NodeNameAnnotation]}
+	g := &gathered{volume: volume, node: volume.Annotations[wellknown.NodeNameAnnotation]}
 	v, problem := localpv.VolumeOf(volume, nil)
 	if problem != nil {
 		return nil, nil // not a local volume, whatever else it says
@@ -56,8 +57,8 @@ func (c *Controller) gather(volume *corev1.PersistentVolume, now time.Time) (*ga
 	}
 	c.readReports(g)
 	g.Elsewhere = c.claimant(string(v.Identity), g.node, volume.UID)
-	g.Mark = rules.ReadMark(volume.Annotations[rules.MarkAnnotation])
-	g.Release = rules.ReadRelease(volume.Annotations[rules.ReleaseAnnotation])
+	g.Mark = rules.ReadMark(volume.Annotations[wellknown.LostAnnotation])
+	g.Release = rules.ReadRelease(volume.Annotations[wellknown.ReleaseAnnotation])
 	if c.DryRun() {
 		g.Mark, g.Release = c.pretend(volume, now)
 	}
@@ -148,8 +149,8 @@ func entryOf(report *stowage.LocalDiskReport, volume *corev1.PersistentVolume) (
 func buried(report *stowage.LocalDiskReport, volume *corev1.PersistentVolume) bool {
 	for i := range report.Spec.Tombstones {
 		t := &report.Spec.Tombstones[i]
-		if t.VolumeUID == string(volume.UID) && t.Identity == volume.Annotations[localpv.IdentityAnnotation] {
-			return report.Labels[stowage.TombstonesLabel] == stowage.TombstonesValue
+		if t.VolumeUID == string(volume.UID) && t.Identity == volume.Annotations[wellknown.DiskIdentityAnnotation] {
+			return report.Labels[wellknown.TombstonesLabel] == wellknown.TombstonesValue
 		}
 	}
 	return false
@@ -206,7 +207,7 @@ func (c *Controller) spent() map[string]time.Time {
 	}
 	for _, object := range objects {
 		if volume, ok := object.(*corev1.PersistentVolume); ok {
-			if release := rules.ReadRelease(volume.Annotations[rules.ReleaseAnnotation]); release != nil {
+			if release := rules.ReadRelease(volume.Annotations[wellknown.ReleaseAnnotation]); release != nil {
 				spent[string(volume.UID)] = release.At
 			}
 		}

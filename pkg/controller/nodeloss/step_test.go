@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/controller/nodeloss/rules"
 )
 
@@ -35,7 +36,7 @@ func TestPretendedReleasesAreForgotten(t *testing.T) {
 // the budget's.
 func TestReleasesOfOthers(t *testing.T) {
 	t.Parallel()
-	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv", Annotations: map[string]string{rules.ReleaseAnnotation: "claim 2026-11-22T12:00:00Z"}}}
+	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv", Annotations: map[string]string{wellknown.ReleaseAnnotation: "claim 2026-11-22T12:00:00Z"}}}
 	if keys, err := released(volume); err != nil || len(keys) > 0 {
 		t.Errorf("it is counted: %v, %v", keys, err)
 	}

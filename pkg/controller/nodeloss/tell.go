@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/controller/nodeloss/rules"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
@@ -89,7 +90,7 @@ func (c *Controller) words(g *gathered, d rules.Decision) (reason, note string) 
 		}
 		return eventLost, fmt.Sprintf("%s; %s after %s", why, then, d.Due.UTC().Format(time.RFC3339))
 	case rules.Kept:
-		return eventLost, why + "; the claim is kept and waits for it, as " + rules.PolicyAnnotation + " is Keep"
+		return eventLost, why + "; the claim is kept and waits for it, as " + wellknown.NodeLossAnnotation + " is Keep"
 	case rules.Invalid:
 		return eventInvalid, why + "; the claim is kept, as what it asks for cannot be read: " + d.Message
 	case rules.NotRecreatable:

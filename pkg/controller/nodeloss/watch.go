@@ -11,7 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
-	"stowage.dev/stowage/pkg/controller/nodeloss/rules"
+	"stowage.dev/stowage/pkg/apis/wellknown"
+
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
 
@@ -82,10 +83,10 @@ func (c *Controller) volumeChanged(old, object any) {
 		return
 	}
 	c.addTwins(old, volume)
-	if volume.Annotations[localpv.NodeNameAnnotation] != "" { // also when it has just ceased to be ours
+	if volume.Annotations[wellknown.NodeNameAnnotation] != "" { // also when it has just ceased to be ours
 		c.queue.Add(volume.Name)
 	}
-	if ours(volume) && volume.Annotations[localpv.IdentityAnnotation] != "" {
+	if ours(volume) && volume.Annotations[wellknown.DiskIdentityAnnotation] != "" {
 		c.askSweep()
 	}
 }
@@ -123,7 +124,7 @@ func (c *Controller) addLost(index, key string) {
 		}
 	}
 	for _, object := range objects {
-		if volume, ok := object.(*corev1.PersistentVolume); ok && (c.DryRun() || volume.Annotations[rules.MarkAnnotation] != "") {
+		if volume, ok := object.(*corev1.PersistentVolume); ok && (c.DryRun() || volume.Annotations[wellknown.LostAnnotation] != "") {
 			c.queue.Add(volume.Name)
 		}
 	}
@@ -134,8 +135,8 @@ func (c *Controller) DryRun() bool { return c.Settings.DryRun }
 
 // ours says whether a volume is that of a node's agent, and held by our finalizer.
 func ours(volume *corev1.PersistentVolume) bool {
-	node := volume.Annotations[localpv.NodeNameAnnotation]
-	return node != "" && localpv.Owned(volume, node) && slices.Contains(volume.Finalizers, localpv.Finalizer)
+	node := volume.Annotations[wellknown.NodeNameAnnotation]
+	return node != "" && localpv.Owned(volume, node) && slices.Contains(volume.Finalizers, wellknown.LocalVolumeFinalizer)
 }
 
 // nodeDiffers says whether something of a node has changed that matters here.
@@ -156,7 +157,7 @@ func outOfService(node *corev1.Node) bool {
 
 func nodeOfVolume(object any) ([]string, error) {
 	if volume, ok := object.(*corev1.PersistentVolume); ok && ours(volume) {
-		return []string{volume.Annotations[localpv.NodeNameAnnotation]}, nil
+		return []string{volume.Annotations[wellknown.NodeNameAnnotation]}, nil
 	}
 	return nil, nil
 }
@@ -177,15 +178,15 @@ func spaceOfVolume(object any) ([]string, error) {
 
 // released puts volumes of ours with a release under one key.
 func released(object any) ([]string, error) {
-	if volume, ok := object.(*corev1.PersistentVolume); ok && ours(volume) && volume.Annotations[rules.ReleaseAnnotation] != "" {
+	if volume, ok := object.(*corev1.PersistentVolume); ok && ours(volume) && volume.Annotations[wellknown.ReleaseAnnotation] != "" {
 		return []string{""}, nil
 	}
 	return nil, nil
 }
 
 func identityOfVolume(object any) ([]string, error) {
-	if volume, ok := object.(*corev1.PersistentVolume); ok && volume.Annotations[localpv.IdentityAnnotation] != "" {
-		return []string{volume.Annotations[localpv.IdentityAnnotation]}, nil
+	if volume, ok := object.(*corev1.PersistentVolume); ok && volume.Annotations[wellknown.DiskIdentityAnnotation] != "" {
+		return []string{volume.Annotations[wellknown.DiskIdentityAnnotation]}, nil
 	}
 	return nil, nil
 }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/klog/v2"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/controller/orphancleans/rules"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/logkeys"
@@ -123,7 +124,7 @@ func (c *Controller) sync(ctx context.Context) (time.Duration, error) {
 	}
 	grants := map[string][]rules.Grant{}
 	for node, report := range first {
-		grants[node] = rules.ParseGrants(report.Annotations[rules.GrantsAnnotation])
+		grants[node] = rules.ParseGrants(report.Annotations[wellknown.CleanOrphansAnnotation])
 	}
 	for node, own := range c.granted {
 		own = rules.Keep(now, own)
@@ -184,7 +185,7 @@ func concerns(object any) ([]string, error) {
 	if !ok || report.Name != stowage.PageName(report.Spec.NodeName, report.Spec.Page) {
 		return nil, nil
 	}
-	if report.Annotations[rules.GrantsAnnotation] != "" || slices.ContainsFunc(report.Status.Entries, func(e stowage.Entry) bool { return asking(&e) }) {
+	if report.Annotations[wellknown.CleanOrphansAnnotation] != "" || slices.ContainsFunc(report.Status.Entries, func(e stowage.Entry) bool { return asking(&e) }) {
 		return []string{""}, nil
 	}
 	return nil, nil
@@ -201,7 +202,7 @@ func (c *Controller) grant(ctx context.Context, shown *stowage.LocalDiskReport, 
 	node, before := shown.Spec.NodeName, c.granted[shown.Spec.NodeName]
 	c.granted[node] = merge(before, fresh)
 	report := shown.DeepCopy()
-	metav1.SetMetaDataAnnotation(&report.ObjectMeta, rules.GrantsAnnotation, rules.FormatGrants(merge(kept, fresh)))
+	metav1.SetMetaDataAnnotation(&report.ObjectMeta, wellknown.CleanOrphansAnnotation, rules.FormatGrants(merge(kept, fresh)))
 	_, err := c.Reports.Update(ctx, report, metav1.UpdateOptions{})
 	switch {
 	case apierrors.IsConflict(err) || apierrors.IsNotFound(err): // the informer shows what has changed

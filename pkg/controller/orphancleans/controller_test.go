@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/controller/orphancleans/rules"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
@@ -101,7 +102,7 @@ func (w *world) sync() time.Duration {
 func (w *world) granted() int {
 	n := 0
 	for _, report := range w.reports {
-		n += len(rules.ParseGrants(report.Annotations[rules.GrantsAnnotation]))
+		n += len(rules.ParseGrants(report.Annotations[wellknown.CleanOrphansAnnotation]))
 	}
 	return n
 }

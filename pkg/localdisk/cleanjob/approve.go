@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
@@ -110,7 +111,7 @@ func given(v *disk.Volume) *disk.Problem {
 	case !v.Deleting:
 		return disk.Problemf(NotReleased, "volume %s is not being deleted, so a claim may be bound to it", v.Name)
 	case !v.Finalized:
-		return disk.Problemf(NotReleased, "volume %s has lost the finalizer %s, and with it what keeps another from taking its place", v.Name, localpv.Finalizer)
+		return disk.Problemf(NotReleased, "volume %s has lost the finalizer %s, and with it what keeps another from taking its place", v.Name, wellknown.LocalVolumeFinalizer)
 	case v.Phase == disk.PhaseBound || v.Binding():
 		return disk.Problemf(NotReleased, "volume %s has a claim", v.Name)
 	case v.Policy != disk.Delete:

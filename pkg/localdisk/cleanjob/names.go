@@ -11,13 +11,6 @@ import (
 )
 
 const (
-	// VolumeLabel is on Jobs and their pods: the UID of the volume.
-	VolumeLabel = "stowage.dev/cleaning"
-	// AttemptAnnotation is on Jobs: the request's attempt.
-	AttemptAnnotation = "stowage.dev/attempt"
-	// PathAnnotation is on Jobs: what is cleaned.
-	PathAnnotation = "stowage.dev/path"
-
 	// TicketFolder is where the node's agent leaves what lets a Job begin. It is in
 	// /dev, which is memory: after a restart of the node no Job begins that was asked
 	// for before.

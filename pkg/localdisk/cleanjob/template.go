@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
 
@@ -41,14 +42,14 @@ type Settings struct {
 func (o *Order) Job(s Settings) *batchv1.Job {
 	labels := map[string]string{
 		"app.kubernetes.io/name": "stowage-cleaning",
-		VolumeLabel:              o.VolumeUID,
-		localpv.NodeLabel:        localpv.NodeHash(o.Node),
+		wellknown.CleaningLabel:  o.VolumeUID,
+		wellknown.NodeLabel:      localpv.NodeHash(o.Node),
 	}
 	job := &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: Name(o.VolumeUID, o.Attempt), Namespace: s.Namespace, Labels: labels,
 			Annotations: map[string]string{
-				localpv.NodeNameAnnotation: o.Node, AttemptAnnotation: o.Attempt, PathAnnotation: path.Join(o.HostDir, o.Key.Name),
+				wellknown.NodeNameAnnotation: o.Node, wellknown.AttemptAnnotation: o.Attempt, wellknown.CleaningPathAnnotation: path.Join(o.HostDir, o.Key.Name),
 			},
 		},
 		Spec: batchv1.JobSpec{

@@ -137,7 +137,7 @@ func ifUnused(s *slot.Slot, d slot.Decision) slot.Decision {
 func published(s *slot.Slot) slot.Decision {
 	v := s.Volume
 	if !v.Finalized {
-		return slot.Decision{Do: slot.Guard, State: phase(v)}
+		return slot.Decision{Do: slot.AddFinalizer, State: phase(v)}
 	}
 	if !s.Looked {
 		return slot.Decision{Do: slot.None, State: phase(v), Problem: unconfigured(s)}
@@ -147,7 +147,7 @@ func published(s *slot.Slot) slot.Decision {
 		d.Do, d.Mark = slot.MarkDisk, mark
 	}
 	if d.Do == slot.None && s.PhaseUnrecorded() {
-		d.Do = slot.Remember
+		d.Do = slot.WriteRecord
 	}
 	return d
 }
@@ -209,7 +209,7 @@ func present(s *slot.Slot) slot.Decision {
 		if s.Damaged {
 			return slot.Decision{Do: slot.None, State: phase(v), Problem: disk.Problemf(disk.BadRecord, "the node's record of this disk is damaged: remove its file, and it is made again from the volume")}
 		}
-		return slot.Decision{Do: slot.Remember, State: phase(v)}
+		return slot.Decision{Do: slot.WriteRecord, State: phase(v)}
 	}
 	if s.WasAway() {
 		return returned(s)
@@ -226,7 +226,7 @@ func returned(s *slot.Slot) slot.Decision {
 	case disk.ContentUnknown:
 		return slot.Decision{Do: slot.Inspect, State: phase(s.Volume)}
 	case disk.ContentNone:
-		return slot.Decision{Do: slot.Remember, State: phase(s.Volume)}
+		return slot.Decision{Do: slot.WriteRecord, State: phase(s.Volume)}
 	default:
 		return lost(s, phase(s.Volume), s.FoundAfterAbsence())
 	}
@@ -269,7 +269,7 @@ func unproven(s *slot.Slot) slot.Decision {
 		if problem := s.OfOtherCluster(); problem != nil {
 			return slot.Decision{Do: slot.None, State: phase(v), Problem: problem}
 		}
-		return slot.Decision{Do: slot.Remember, State: phase(v)} // adopted, and never seen before
+		return slot.Decision{Do: slot.WriteRecord, State: phase(v)} // adopted, and never seen before
 	}
 	return lost(s, slot.Unproven, s.Unproven())
 }

@@ -317,23 +317,23 @@ func TestPublished(t *testing.T) {
 		},
 		"bound, and accepted by an administrator": {
 			with(published(disk.PhaseBound), func(s *slot.Slot) { unproven(s); s.Volume.Accepted = "weak:b2:7:1024" }),
-			outcome{Do: slot.Remember, State: slot.Bound},
+			outcome{Do: slot.WriteRecord, State: slot.Bound},
 		},
 		"adopted, and seen for the first time": {
 			with(published(disk.PhaseBound), func(s *slot.Slot) { s.Volume.Identity, s.Record, s.VolumeRecord = "", nil, nil }),
-			outcome{Do: slot.Remember, State: slot.Bound},
+			outcome{Do: slot.WriteRecord, State: slot.Bound},
 		},
 		"bound, and of another policy than the node remembers": {
 			with(published(disk.PhaseBound), func(s *slot.Slot) { s.Volume.Policy = disk.Retain }),
-			outcome{Do: slot.Remember, State: slot.Bound},
+			outcome{Do: slot.WriteRecord, State: slot.Bound},
 		},
 		"made by hand, with the name of a volume whose disk was cleaned": {
 			with(published(disk.PhaseAvailable), func(s *slot.Slot) { s.Record.State, s.Record.UID = disk.Clean, "0" }),
-			outcome{Do: slot.Remember, State: slot.Available},
+			outcome{Do: slot.WriteRecord, State: slot.Available},
 		},
 		"the node has forgotten the disk": {
 			with(published(disk.PhaseBound), func(s *slot.Slot) { s.Record, s.VolumeRecord = nil, nil }),
-			outcome{Do: slot.Remember, State: slot.Bound},
+			outcome{Do: slot.WriteRecord, State: slot.Bound},
 		},
 		"made by hand over a disk that is half cleaned": {
 			with(published(disk.PhaseAvailable), func(s *slot.Slot) { s.Record.State = disk.Cleaning }),
@@ -341,7 +341,7 @@ func TestPublished(t *testing.T) {
 		},
 		"somebody took our finalizer": {
 			with(published(disk.PhaseBound), func(s *slot.Slot) { s.Volume.Finalized = false }),
-			outcome{Do: slot.Guard, State: slot.Bound},
+			outcome{Do: slot.AddFinalizer, State: slot.Bound},
 		},
 		"free, and the node mounts the device elsewhere": {
 			with(published(disk.PhaseAvailable), func(s *slot.Slot) { s.Fact.Problem = disk.Problemf(disk.InUse, "") }),
@@ -460,7 +460,7 @@ func TestMarks(t *testing.T) {
 		},
 		"another one, which an administrator accepts": {
 			disk.MarkReplaced, []func(*slot.Slot){replaced, func(s *slot.Slot) { s.Volume.Accepted = "fs:u2:/" }},
-			outcome{Do: slot.Remember, State: slot.Bound},
+			outcome{Do: slot.WriteRecord, State: slot.Bound},
 		},
 		"away for one look": {
 			disk.Unmarked, []func(*slot.Slot){gone, func(s *slot.Slot) { s.Gone = 1 }},
@@ -517,14 +517,14 @@ func TestFreeVolumesWhoseDiskWasAway(t *testing.T) {
 		want   outcome
 	}{
 		"it is looked into":             {func(*slot.Slot) {}, outcome{Do: slot.Inspect, State: slot.Available}},
-		"still empty: that is recorded": {func(s *slot.Slot) { s.Content = disk.ContentNone }, outcome{Do: slot.Remember, State: slot.Available}},
+		"still empty: that is recorded": {func(s *slot.Slot) { s.Content = disk.ContentNone }, outcome{Do: slot.WriteRecord, State: slot.Available}},
 		"it holds data: no claim gets the volume": {func(s *slot.Slot) { s.Content = disk.ContentSome },
 			outcome{Do: slot.Remove, State: slot.Available, Reason: disk.NotEmpty}},
 		"it was not away":                                 {func(s *slot.Slot) { s.Stayed = true }, available},
 		"it was published with data":                      {func(s *slot.Slot) { s.Record.Accepted = true }, available},
 		"its attachment is not known":                     {func(s *slot.Slot) { s.Record.Attachment = "" }, available},
 		"it has a claim by now":                           {func(s *slot.Slot) { s.Volume.Claimed = true }, available},
-		"a claim was observed, and removed by hand since": {func(s *slot.Slot) { s.Record.Phase = disk.PhaseReleased }, outcome{Do: slot.Remember, State: slot.Available}},
+		"a claim was observed, and removed by hand since": {func(s *slot.Slot) { s.Record.Phase = disk.PhaseReleased }, outcome{Do: slot.WriteRecord, State: slot.Available}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := published(disk.PhaseAvailable)

@@ -148,7 +148,7 @@ func TestWith(t *testing.T) {
 	told, lost := disk.Problemf(disk.Grown, "grown"), disk.Problemf(disk.SignatureLost, "lost")
 	for name, test := range map[string]struct{ d, link, want slot.Decision }{
 		"removing the link goes first":         {slot.Decision{Do: slot.Wipe, State: slot.Cleaning}, slot.Decision{Do: slot.RemoveLink}, slot.Decision{Do: slot.RemoveLink, State: slot.Cleaning}},
-		"adding it comes last":                 {slot.Decision{Do: slot.Remember, State: slot.Bound}, slot.Decision{Do: slot.AddLink}, slot.Decision{Do: slot.Remember, State: slot.Bound}},
+		"adding it comes last":                 {slot.Decision{Do: slot.WriteRecord, State: slot.Bound}, slot.Decision{Do: slot.AddLink}, slot.Decision{Do: slot.WriteRecord, State: slot.Bound}},
 		"adding it when all else is done":      {slot.Decision{Do: slot.None, State: slot.Bound}, slot.Decision{Do: slot.AddLink}, slot.Decision{Do: slot.AddLink, State: slot.Bound}},
 		"why it is withheld":                   {slot.Decision{Do: slot.None, State: slot.Bound}, slot.Decision{Do: slot.None, Problem: lost}, slot.Decision{Do: slot.None, State: slot.Bound, Problem: lost}},
 		"what else is wrong is reported first": {slot.Decision{Do: slot.None, Problem: told}, slot.Decision{Do: slot.None, Problem: lost}, slot.Decision{Do: slot.None, Problem: told}},

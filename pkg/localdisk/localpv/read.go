@@ -11,14 +11,15 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
 // Owned says whether a volume is that of a node's agent, which leaves all others
 // alone: label, node name and provisioner all have to say so.
 func Owned(pv *corev1.PersistentVolume, node string) bool {
-	return pv.Labels[NodeLabel] == NodeHash(node) &&
-		pv.Annotations[NodeNameAnnotation] == node &&
+	return pv.Labels[wellknown.NodeLabel] == NodeHash(node) &&
+		pv.Annotations[wellknown.NodeNameAnnotation] == node &&
 		pv.Annotations[ProvisionedByAnnotation] == ProvisionedBy(node)
 }
 
@@ -39,7 +40,7 @@ func Excludes(pv *corev1.PersistentVolume, hostname string) bool {
 // GenerationOf is the generation of a volume: FirstGeneration for one that says none,
 // such as one that was adopted, so that its successor counts as one.
 func GenerationOf(pv *corev1.PersistentVolume) int64 {
-	return max(number(pv.Annotations[GenerationAnnotation]), FirstGeneration)
+	return max(number(pv.Annotations[wellknown.GenerationAnnotation]), FirstGeneration)
 }
 
 // VolumeOf reads a volume. directories has the discovery directory, as the node has
@@ -75,17 +76,17 @@ func VolumeOf(pv *corev1.PersistentVolume, directories map[string]string) (disk.
 		FSType:          fsType,
 		Mode:            mode,
 		Bytes:           capacity.Value(),
-		DiskBytes:       number(pv.Annotations[BytesAnnotation]),
-		Identity:        disk.Identity(pv.Annotations[IdentityAnnotation]),
+		DiskBytes:       number(pv.Annotations[wellknown.DiskBytesAnnotation]),
+		Identity:        disk.Identity(pv.Annotations[wellknown.DiskIdentityAnnotation]),
 		Generation:      GenerationOf(pv),
 		Phase:           disk.Phase(pv.Status.Phase),
 		Policy:          disk.Policy(pv.Spec.PersistentVolumeReclaimPolicy),
 		Claimed:         pv.Spec.ClaimRef != nil,
 		Deleting:        pv.DeletionTimestamp != nil,
-		Finalized:       slices.Contains(pv.Finalizers, Finalizer),
-		Accepted:        disk.Identity(pv.Annotations[SameDiskAnnotation]),
-		AcceptedFormat:  pv.Annotations[SameFilesystemAnnotation],
-		Mark:            disk.Mark(pv.Annotations[DiskAnnotation]),
+		Finalized:       slices.Contains(pv.Finalizers, wellknown.LocalVolumeFinalizer),
+		Accepted:        disk.Identity(pv.Annotations[wellknown.SameDiskAnnotation]),
+		AcceptedFormat:  pv.Annotations[wellknown.SameFilesystemAnnotation],
+		Mark:            disk.Mark(pv.Annotations[wellknown.DiskAnnotation]),
 	}, nil
 }
 
@@ -96,7 +97,7 @@ const defaultFSType = "ext4"
 // hasLink reports whether a volume's path is its own link, and the volume has the path of
 // its slot.
 func hasLink(pv *corev1.PersistentVolume) bool {
-	return pv.Spec.Local.Path == disk.LinkPath(classOf(pv), pv.Name) && pv.Annotations[PathAnnotation] != ""
+	return pv.Spec.Local.Path == disk.LinkPath(classOf(pv), pv.Name) && pv.Annotations[wellknown.DiskPathAnnotation] != ""
 }
 
 // PathOf is the path of a volume's slot on the node: spec.local.path, or what
@@ -106,7 +107,7 @@ func PathOf(pv *corev1.PersistentVolume) string {
 	case pv.Spec.Local == nil:
 		return ""
 	case hasLink(pv):
-		return pv.Annotations[PathAnnotation]
+		return pv.Annotations[wellknown.DiskPathAnnotation]
 	default:
 		return pv.Spec.Local.Path
 	}

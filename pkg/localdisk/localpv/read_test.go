@@ -12,6 +12,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/testing/builders"
 )
@@ -88,7 +89,7 @@ func TestVolumeOfALifetime(t *testing.T) {
 	pv.UID, pv.ResourceVersion, pv.DeletionTimestamp = "uid", "7", &now
 	pv.Spec.ClaimRef = &corev1.ObjectReference{Name: "claim"}
 	pv.Status.Phase = corev1.VolumeReleased
-	pv.Annotations[SameDiskAnnotation] = "weak:b:2:3"
+	pv.Annotations[wellknown.SameDiskAnnotation] = "weak:b:2:3"
 	got, problem := VolumeOf(pv, map[string]string{"fast": "/mnt/fast"})
 	want := disk.Volume{
 		Name: pv.Name, UID: "uid", ResourceVersion: "7", Key: slot("fast", "disk1"),
@@ -120,7 +121,7 @@ func TestNumbersThatAreNone(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "x", "-5", "1e9", "99999999999999999999"} {
 		pv := local("fast", "/mnt/fast/disk1")
-		pv.Annotations = map[string]string{GenerationAnnotation: text, BytesAnnotation: text}
+		pv.Annotations = map[string]string{wellknown.GenerationAnnotation: text, wellknown.DiskBytesAnnotation: text}
 		v, problem := VolumeOf(pv, nil)
 		if problem != nil || v.Generation != FirstGeneration || v.DiskBytes != 0 {
 			t.Errorf("%q: generation %d, %d bytes, %v", text, v.Generation, v.DiskBytes, problem)
@@ -135,9 +136,9 @@ func TestOwned(t *testing.T) {
 		want   bool
 	}{
 		"as published":          {func(*corev1.PersistentVolume) {}, true},
-		"no label":              {func(pv *corev1.PersistentVolume) { delete(pv.Labels, NodeLabel) }, false},
-		"label of another node": {func(pv *corev1.PersistentVolume) { pv.Labels[NodeLabel] = NodeHash("node2") }, false},
-		"name of another node":  {func(pv *corev1.PersistentVolume) { pv.Annotations[NodeNameAnnotation] = "node2" }, false},
+		"no label":              {func(pv *corev1.PersistentVolume) { delete(pv.Labels, wellknown.NodeLabel) }, false},
+		"label of another node": {func(pv *corev1.PersistentVolume) { pv.Labels[wellknown.NodeLabel] = NodeHash("node2") }, false},
+		"name of another node":  {func(pv *corev1.PersistentVolume) { pv.Annotations[wellknown.NodeNameAnnotation] = "node2" }, false},
 		"provisioned by another": {
 			func(pv *corev1.PersistentVolume) {
 				pv.Annotations[ProvisionedByAnnotation] = "local-volume-provisioner-node1"

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
@@ -61,7 +62,7 @@ func Volume(request Request) (*corev1.PersistentVolume, *disk.Problem) {
 			Name:        request.named(),
 			Labels:      request.labels(),
 			Annotations: request.annotations(),
-			Finalizers:  []string{Finalizer},
+			Finalizers:  []string{wellknown.LocalVolumeFinalizer},
 		},
 		Spec: request.spec(),
 	}, nil
@@ -77,14 +78,14 @@ func (r *Request) labels() map[string]string {
 
 func (r *Request) annotations() map[string]string {
 	annotations := map[string]string{
-		NodeNameAnnotation:      r.Node.Name,
-		ProvisionedByAnnotation: ProvisionedBy(r.Node.Name),
-		IdentityAnnotation:      string(r.Disk.Identity),
-		BytesAnnotation:         strconv.FormatInt(r.Disk.Bytes, 10),
-		GenerationAnnotation:    strconv.FormatInt(r.Generation, 10),
+		wellknown.NodeNameAnnotation:     r.Node.Name,
+		ProvisionedByAnnotation:          ProvisionedBy(r.Node.Name),
+		wellknown.DiskIdentityAnnotation: string(r.Disk.Identity),
+		wellknown.DiskBytesAnnotation:    strconv.FormatInt(r.Disk.Bytes, 10),
+		wellknown.GenerationAnnotation:   strconv.FormatInt(r.Generation, 10),
 	}
 	if r.Disk.Kind == disk.Device {
-		annotations[PathAnnotation] = r.Disk.HostPath
+		annotations[wellknown.DiskPathAnnotation] = r.Disk.HostPath
 	}
 	return annotations
 }

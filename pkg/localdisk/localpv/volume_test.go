@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
@@ -126,13 +127,17 @@ func TestOffer(t *testing.T) {
 		},
 		"the slot of a device is in an annotation": {
 			change: func(r *Request) { r.Disk.Kind, r.Offer.Mode = disk.Device, disk.Block },
-			got:    func(pv *corev1.PersistentVolume) any { return []string{pv.Annotations[PathAnnotation], PathOf(pv)} },
-			want:   []string{"/mnt/fast/disk1", "/mnt/fast/disk1"},
+			got: func(pv *corev1.PersistentVolume) any {
+				return []string{pv.Annotations[wellknown.DiskPathAnnotation], PathOf(pv)}
+			},
+			want: []string{"/mnt/fast/disk1", "/mnt/fast/disk1"},
 		},
 		"a file system has its own path, and no annotation of it": {
 			change: func(*Request) {},
-			got:    func(pv *corev1.PersistentVolume) any { return []string{pv.Annotations[PathAnnotation], PathOf(pv)} },
-			want:   []string{"", "/mnt/fast/disk1"},
+			got: func(pv *corev1.PersistentVolume) any {
+				return []string{pv.Annotations[wellknown.DiskPathAnnotation], PathOf(pv)}
+			},
+			want: []string{"", "/mnt/fast/disk1"},
 		},
 		"the link of another volume is no link": {
 			change: func(r *Request) { r.Disk.Kind = disk.Device },
@@ -151,11 +156,11 @@ func TestOffer(t *testing.T) {
 		},
 		"labels: ours win over the configuration's, and those over the node's": {
 			change: func(r *Request) {
-				r.Node.Labels = map[string]string{"zone": "a", "rack": "7", NodeLabel: "x", NodeNameLabel: "x"}
-				r.Offer.Labels = map[string]string{"zone": "b", NodeLabel: "y"}
+				r.Node.Labels = map[string]string{"zone": "a", "rack": "7", wellknown.NodeLabel: "x", wellknown.NodeNameLabel: "x"}
+				r.Offer.Labels = map[string]string{"zone": "b", wellknown.NodeLabel: "y"}
 			},
 			got:  func(pv *corev1.PersistentVolume) any { return pv.Labels },
-			want: map[string]string{"zone": "b", "rack": "7", NodeLabel: NodeHash("node1"), NodeNameLabel: "node1"},
+			want: map[string]string{"zone": "b", "rack": "7", wellknown.NodeLabel: NodeHash("node1"), wellknown.NodeNameLabel: "node1"},
 		},
 	}
 	for name, tc := range tests {

@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/disk"
-	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
 
 // ReportWriter reads and writes LocalDiskReports.
@@ -79,7 +79,7 @@ func Acknowledge(ctx context.Context, reports ReportWriter, kept *Kept) error {
 	for i := range kept.Entries {
 		words = append(words, kept.Entries[i].Acknowledgement)
 	}
-	metav1.SetMetaDataAnnotation(&report.ObjectMeta, localpv.PublishRetainedAnnotation, strings.Join(words, ","))
+	metav1.SetMetaDataAnnotation(&report.ObjectMeta, wellknown.PublishRetainedAnnotation, strings.Join(words, ","))
 	_, err := reports.Update(ctx, report, metav1.UpdateOptions{})
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
@@ -93,7 +93,7 @@ func Acknowledge(ctx context.Context, reports ReportWriter, kept *Kept) error {
 // acknowledgements are the words that the annotation has.
 func acknowledgements(report *stowage.LocalDiskReport) []string {
 	var words []string
-	for word := range strings.SplitSeq(report.Annotations[localpv.PublishRetainedAnnotation], ",") {
+	for word := range strings.SplitSeq(report.Annotations[wellknown.PublishRetainedAnnotation], ",") {
 		if word = strings.TrimSpace(word); word != "" {
 			words = append(words, word)
 		}

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/pkg/localdisk/localpv"
+	"stowage.dev/stowage/pkg/apis/wellknown"
 )
 
 // reportPages are the pages of a node's report.
@@ -47,7 +47,7 @@ func keptPages() reportPages {
 		stowage.Entry{Name: "e", Reason: "NotEmpty", Acknowledgement: "id-e/boot/mount:1"},
 		stowage.Entry{Name: "c", Reason: "VolumeVanished", Acknowledgement: "id-c/uid"},
 	)
-	first.Annotations = map[string]string{localpv.PublishRetainedAnnotation: "id-z/uid, id-c/uid"}
+	first.Annotations = map[string]string{wellknown.PublishRetainedAnnotation: "id-z/uid, id-c/uid"}
 	second := page(2, stowage.Entry{Name: "d", Reason: "VolumeVanished", Acknowledgement: "id-d/uid"})
 	return reportPages{first.Name: first, second.Name: second}
 }
@@ -83,7 +83,7 @@ func TestAcknowledge(t *testing.T) {
 			if err := Acknowledge(t.Context(), pages, kept); err != nil {
 				t.Fatal(err)
 			}
-			if got := pages["n1"].Annotations[localpv.PublishRetainedAnnotation]; got != test.want {
+			if got := pages["n1"].Annotations[wellknown.PublishRetainedAnnotation]; got != test.want {
 				t.Errorf("annotation %q, want %q", got, test.want)
 			}
 		})

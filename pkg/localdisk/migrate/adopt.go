@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"stowage.dev/stowage/pkg/apis/provisioner"
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
 
@@ -153,11 +154,11 @@ func adoption(pv *corev1.PersistentVolume, node, origin string) change {
 	for key, value := range localpv.NodeLabels(node) {
 		c.Labels[key] = set(value)
 	}
-	c.Annotations[localpv.NodeNameAnnotation] = set(node)
+	c.Annotations[wellknown.NodeNameAnnotation] = set(node)
 	c.Annotations[localpv.ProvisionedByAnnotation] = set(localpv.ProvisionedBy(node))
-	c.Annotations[localpv.AdoptedFromAnnotation] = set(origin)
-	if !slices.Contains(c.Finalizers, localpv.Finalizer) {
-		c.Finalizers = append(c.Finalizers, localpv.Finalizer)
+	c.Annotations[wellknown.AdoptedFromAnnotation] = set(origin)
+	if !slices.Contains(c.Finalizers, wellknown.LocalVolumeFinalizer) {
+		c.Finalizers = append(c.Finalizers, wellknown.LocalVolumeFinalizer)
 	}
 	if len(pv.OwnerReferences) > 0 {
 		// They are the Node: it must not take its volumes, and their data, with it.

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	clienttesting "k8s.io/client-go/testing"
 
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/pkg/localdisk/migrate"
 	"stowage.dev/stowage/pkg/testing/builders"
@@ -25,16 +26,16 @@ import (
 
 // owned makes a volume that of node a's agent.
 func owned(pv *corev1.PersistentVolume) {
-	metav1.SetMetaDataLabel(&pv.ObjectMeta, localpv.NodeLabel, localpv.NodeHash("a"))
-	metav1.SetMetaDataLabel(&pv.ObjectMeta, localpv.NodeNameLabel, "a")
-	metav1.SetMetaDataAnnotation(&pv.ObjectMeta, localpv.NodeNameAnnotation, "a")
+	metav1.SetMetaDataLabel(&pv.ObjectMeta, wellknown.NodeLabel, localpv.NodeHash("a"))
+	metav1.SetMetaDataLabel(&pv.ObjectMeta, wellknown.NodeNameLabel, "a")
+	metav1.SetMetaDataAnnotation(&pv.ObjectMeta, wellknown.NodeNameAnnotation, "a")
 	metav1.SetMetaDataAnnotation(&pv.ObjectMeta, localpv.ProvisionedByAnnotation, localpv.ProvisionedBy("a"))
-	pv.Finalizers = append(pv.Finalizers, localpv.Finalizer)
+	pv.Finalizers = append(pv.Finalizers, wellknown.LocalVolumeFinalizer)
 }
 
 // adopted makes a volume one that was adopted.
 func adopted(pv *corev1.PersistentVolume) {
-	metav1.SetMetaDataAnnotation(&pv.ObjectMeta, localpv.AdoptedFromAnnotation, pv.Annotations[localpv.ProvisionedByAnnotation])
+	metav1.SetMetaDataAnnotation(&pv.ObjectMeta, wellknown.AdoptedFromAnnotation, pv.Annotations[localpv.ProvisionedByAnnotation])
 	owned(pv)
 }
 
@@ -66,7 +67,7 @@ func TestFindAdoptable(t *testing.T) {
 			want: migrate.Take},
 		"given back, and to be adopted again": {
 			pv: changed(reference("v"), func(pv *corev1.PersistentVolume) {
-				metav1.SetMetaDataAnnotation(&pv.ObjectMeta, localpv.AdoptedFromAnnotation, "local-volume-provisioner-a")
+				metav1.SetMetaDataAnnotation(&pv.ObjectMeta, wellknown.AdoptedFromAnnotation, "local-volume-provisioner-a")
 			}),
 			want: migrate.Take},
 		"adopted": {pv: changed(reference("v"), adopted), want: migrate.Taken},

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"stowage.dev/stowage/pkg/apis/provisioner"
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
@@ -66,7 +67,7 @@ func (v *view) judge(pv *corev1.PersistentVolume) (Candidate, bool) {
 // adopted from there. Only the former is there as long as it was not.
 func origin(pv *corev1.PersistentVolume) (provisioner string, adopted bool) {
 	now := pv.Annotations[localpv.ProvisionedByAnnotation]
-	if former := pv.Annotations[localpv.AdoptedFromAnnotation]; former != "" && !isReference(now) {
+	if former := pv.Annotations[wellknown.AdoptedFromAnnotation]; former != "" && !isReference(now) {
 		return former, true
 	}
 	return now, false
@@ -144,7 +145,7 @@ func rejectMeta(pv *corev1.PersistentVolume) string {
 		return "it is being deleted, and its disk may not be clean: let the reference finish, or finish by hand"
 	}
 	for _, finalizer := range pv.Finalizers {
-		if finalizer != protection && finalizer != localpv.Finalizer {
+		if finalizer != protection && finalizer != wellknown.LocalVolumeFinalizer {
 			return fmt.Sprintf("it has the finalizer %s, so another controller is at work on it", finalizer)
 		}
 	}

@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"stowage.dev/stowage/pkg/apis/provisioner"
-	"stowage.dev/stowage/pkg/localdisk/cleanjob"
-	"stowage.dev/stowage/pkg/localdisk/localpv"
+	"stowage.dev/stowage/pkg/apis/wellknown"
+
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 
@@ -95,7 +95,7 @@ func ourJob(volume, node string, conditions ...batchv1.JobCondition) *batchv1.Jo
 	return &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "stowage-system", Name: "clean-uid-" + volume, UID: types.UID("job-" + volume),
-			Labels: map[string]string{cleanjob.VolumeLabel: "uid-" + volume}, Annotations: map[string]string{localpv.NodeNameAnnotation: node},
+			Labels: map[string]string{wellknown.CleaningLabel: "uid-" + volume}, Annotations: map[string]string{wellknown.NodeNameAnnotation: node},
 		},
 		Status: batchv1.JobStatus{Conditions: conditions},
 	}
@@ -103,7 +103,7 @@ func ourJob(volume, node string, conditions ...batchv1.JobCondition) *batchv1.Jo
 
 func ourPod(volume, node string, phase corev1.PodPhase) *corev1.Pod {
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "stowage-system", Name: "clean-uid-" + volume + "-x", Labels: map[string]string{cleanjob.VolumeLabel: "uid-" + volume}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "stowage-system", Name: "clean-uid-" + volume + "-x", Labels: map[string]string{wellknown.CleaningLabel: "uid-" + volume}},
 		Spec:       corev1.PodSpec{NodeName: node}, Status: corev1.PodStatus{Phase: phase},
 	}
 }

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
 
@@ -109,13 +110,13 @@ func FindHeld(ctx context.Context, client kubernetes.Interface, options ReleaseO
 
 // wants says whether a volume is an agent's, and of a node that was asked for.
 func (o *ReleaseOptions) wants(pv *corev1.PersistentVolume) bool {
-	name := pv.Annotations[localpv.NodeNameAnnotation]
-	held, ours := slices.Contains(pv.Finalizers, localpv.Finalizer), name != "" && localpv.Owned(pv, name)
+	name := pv.Annotations[wellknown.NodeNameAnnotation]
+	held, ours := slices.Contains(pv.Finalizers, wellknown.LocalVolumeFinalizer), name != "" && localpv.Owned(pv, name)
 	if !held && (!ours || !o.GiveBack) {
 		return false
 	}
 	return o.All || slices.ContainsFunc(o.Nodes, func(node string) bool {
-		return name == node || pv.Labels[localpv.NodeLabel] == localpv.NodeHash(node)
+		return name == node || pv.Labels[wellknown.NodeLabel] == localpv.NodeHash(node)
 	})
 }
 
@@ -123,7 +124,7 @@ func (o *ReleaseOptions) wants(pv *corev1.PersistentVolume) bool {
 func held(pv *corev1.PersistentVolume) Held {
 	volume, _ := localpv.VolumeOf(pv, nil) // one without a path is let go too
 	h := Held{
-		Volume: pv.Name, Node: pv.Annotations[localpv.NodeNameAnnotation], Class: volume.Key.Class, Path: volume.HostPath,
+		Volume: pv.Name, Node: pv.Annotations[wellknown.NodeNameAnnotation], Class: volume.Key.Class, Path: volume.HostPath,
 		Phase: pv.Status.Phase, Deleting: pv.DeletionTimestamp != nil, Data: AsPublished,
 	}
 	if claim := pv.Spec.ClaimRef; claim != nil {
@@ -141,12 +142,12 @@ func held(pv *corev1.PersistentVolume) Held {
 // letGo decides how the volume is let go.
 func (h *Held) letGo(pv *corev1.PersistentVolume, nodes nodes, options ReleaseOptions) {
 	h.change = changeOf(pv)
-	h.change.Finalizers = slices.DeleteFunc(h.change.Finalizers, func(f string) bool { return f == localpv.Finalizer })
+	h.change.Finalizers = slices.DeleteFunc(h.change.Finalizers, func(f string) bool { return f == wellknown.LocalVolumeFinalizer })
 	if !options.GiveBack {
 		h.Withdrawn = options.Withdraw && h.Phase == corev1.VolumeAvailable && h.Claim == "" && !h.Deleting
 		return
 	}
-	former := pv.Annotations[localpv.AdoptedFromAnnotation]
+	former := pv.Annotations[wellknown.AdoptedFromAnnotation]
 	if former == "" {
 		node, ok := nodes.byName[h.Node]
 		if !ok {
@@ -160,15 +161,15 @@ func (h *Held) letGo(pv *corev1.PersistentVolume, nodes nodes, options ReleaseOp
 		return
 	}
 	for _, key := range []string{
-		localpv.NodeNameAnnotation, localpv.AdoptedFromAnnotation, localpv.IdentityAnnotation,
-		localpv.BytesAnnotation, localpv.GenerationAnnotation, localpv.SameDiskAnnotation, localpv.DiskAnnotation,
+		wellknown.NodeNameAnnotation, wellknown.AdoptedFromAnnotation, wellknown.DiskIdentityAnnotation,
+		wellknown.DiskBytesAnnotation, wellknown.GenerationAnnotation, wellknown.SameDiskAnnotation, wellknown.DiskAnnotation,
 	} {
 		if _, found := pv.Annotations[key]; found {
 			h.change.Annotations[key] = nil
 		}
 	}
 	h.change.Annotations[localpv.ProvisionedByAnnotation] = &former
-	h.change.Labels[localpv.NodeLabel], h.change.Labels[localpv.NodeNameLabel] = nil, nil
+	h.change.Labels[wellknown.NodeLabel], h.change.Labels[wellknown.NodeNameLabel] = nil, nil
 }
 
 // Release lets a volume go. ErrChanged says that it is not what was found any more.

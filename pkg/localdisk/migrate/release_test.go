@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/pkg/localdisk/migrate"
 	"stowage.dev/stowage/pkg/testing/builders"
@@ -37,13 +38,13 @@ func TestFindHeld(t *testing.T) {
 	all := migrate.ReleaseOptions{All: true}
 	gone := changed(reference("v"), func(pv *corev1.PersistentVolume) {
 		owned(pv)
-		pv.Annotations[localpv.NodeNameAnnotation] = "gone"
+		pv.Annotations[wellknown.NodeNameAnnotation] = "gone"
 	})
 	notReady := builders.MakeNode("c").Obj()
 	notReady.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
 	onC := changed(reference("v"), func(pv *corev1.PersistentVolume) {
 		owned(pv)
-		pv.Annotations[localpv.NodeNameAnnotation] = "c"
+		pv.Annotations[wellknown.NodeNameAnnotation] = "c"
 	})
 	type outcome struct {
 		Data migrate.Data
@@ -117,7 +118,7 @@ func TestReleaseTakesAllOrSome(t *testing.T) {
 func TestRelease(t *testing.T) {
 	published := ours(corev1.VolumeBound, "claim")
 	published.Finalizers = append(published.Finalizers, "kubernetes.io/pv-protection")
-	published.Annotations[localpv.IdentityAnnotation] = "fs:1:/"
+	published.Annotations[wellknown.DiskIdentityAnnotation] = "fs:1:/"
 	wasAdopted := changed(reference("v").ProvisionedBy("local-volume-provisioner-a-"+otherUID), adopted)
 	for name, test := range map[string]struct {
 		pv      *corev1.PersistentVolume

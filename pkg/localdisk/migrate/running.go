@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/cleanjob"
 )
 
@@ -106,16 +107,16 @@ type running struct {
 // findRunning finds our agents, and the Jobs that clean for them.
 func findRunning(ctx context.Context, client kubernetes.Interface) (running, error) {
 	found := running{agents: map[string]string{}, cleaners: map[types.UID]string{}}
-	err := each(ctx, client.BatchV1().Jobs(agentNamespace).List, metav1.ListOptions{LabelSelector: cleanjob.VolumeLabel}, func(job *batchv1.Job) {
+	err := each(ctx, client.BatchV1().Jobs(agentNamespace).List, metav1.ListOptions{LabelSelector: wellknown.CleaningLabel}, func(job *batchv1.Job) {
 		if !cleanjob.Ended(job) {
-			found.cleaners[types.UID(job.Labels[cleanjob.VolumeLabel])] = "Job " + job.Namespace + "/" + job.Name
+			found.cleaners[types.UID(job.Labels[wellknown.CleaningLabel])] = "Job " + job.Namespace + "/" + job.Name
 		}
 	})
 	if err != nil {
 		return running{}, fmt.Errorf("list the cleaning Jobs: %w", err)
 	}
 	err = each(ctx, client.CoreV1().Pods(agentNamespace).List, metav1.ListOptions{}, func(pod *corev1.Pod) {
-		volume := types.UID(pod.Labels[cleanjob.VolumeLabel])
+		volume := types.UID(pod.Labels[wellknown.CleaningLabel])
 		switch {
 		case ended(pod):
 		case pod.Spec.ServiceAccountName == agentAccount:

@@ -22,8 +22,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
 
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/cleanjob"
-	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
 
 // agentSet is the DaemonSet of the manifests.
@@ -76,10 +76,10 @@ func agents(client kubernetes.Interface, nodes nodes) waiting {
 // cleaningPods are those of the Jobs that clean, also of Jobs that are gone.
 func cleaningPods(client kubernetes.Interface, nodes nodes) waiting {
 	return waiting{
-		"pods that clean", pods(client, func(options *metav1.ListOptions) { options.LabelSelector = cleanjob.VolumeLabel }), &corev1.Pod{},
+		"pods that clean", pods(client, func(options *metav1.ListOptions) { options.LabelSelector = wellknown.CleaningLabel }), &corev1.Pod{},
 		func(object metav1.Object) (bool, error) {
 			pod, ok := object.(*corev1.Pod)
-			return ok && pod.Labels[cleanjob.VolumeLabel] != "" && !ended(pod) && nodes.byName[pod.Spec.NodeName].ready, nil
+			return ok && pod.Labels[wellknown.CleaningLabel] != "" && !ended(pod) && nodes.byName[pod.Spec.NodeName].ready, nil
 		},
 	}
 }
@@ -91,17 +91,17 @@ func cleaningJobs(ctx context.Context, client kubernetes.Interface, nodes nodes)
 	return waiting{
 		"cleaning Jobs", cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 			ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-				options.LabelSelector = cleanjob.VolumeLabel
+				options.LabelSelector = wellknown.CleaningLabel
 				return jobs.List(ctx, options)
 			},
 			WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-				options.LabelSelector = cleanjob.VolumeLabel
+				options.LabelSelector = wellknown.CleaningLabel
 				return jobs.Watch(ctx, options)
 			},
 		}, client), &batchv1.Job{},
 		func(object metav1.Object) (bool, error) {
 			job, ok := object.(*batchv1.Job)
-			if !ok || job.Labels[cleanjob.VolumeLabel] == "" {
+			if !ok || job.Labels[wellknown.CleaningLabel] == "" {
 				return false, nil
 			}
 			if !deleted[job.UID] {
@@ -111,7 +111,7 @@ func cleaningJobs(ctx context.Context, client kubernetes.Interface, nodes nodes)
 				}
 				deleted[job.UID] = true
 			}
-			return !cleanjob.Ended(job) && nodes.byName[job.Annotations[localpv.NodeNameAnnotation]].ready, nil
+			return !cleanjob.Ended(job) && nodes.byName[job.Annotations[wellknown.NodeNameAnnotation]].ready, nil
 		},
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/pkg/localdisk/slot"
@@ -84,10 +85,10 @@ func (a *Agent) remember(ctx context.Context, g *gathered) error {
 		if volume.Annotations == nil {
 			volume.Annotations = map[string]string{}
 		}
-		volume.Annotations[localpv.IdentityAnnotation] = string(record.Identity)
-		volume.Annotations[localpv.BytesAnnotation] = strconv.FormatInt(g.Fact.Bytes, 10)
-		if volume.Annotations[localpv.GenerationAnnotation] == "" {
-			volume.Annotations[localpv.GenerationAnnotation] = strconv.FormatInt(v.Generation, 10)
+		volume.Annotations[wellknown.DiskIdentityAnnotation] = string(record.Identity)
+		volume.Annotations[wellknown.DiskBytesAnnotation] = strconv.FormatInt(g.Fact.Bytes, 10)
+		if volume.Annotations[wellknown.GenerationAnnotation] == "" {
+			volume.Annotations[wellknown.GenerationAnnotation] = strconv.FormatInt(v.Generation, 10)
 		}
 	}); err != nil {
 		return err
@@ -101,7 +102,7 @@ func (a *Agent) remember(ctx context.Context, g *gathered) error {
 // guard gives a volume our finalizer back.
 func (a *Agent) guard(ctx context.Context, g *gathered) error {
 	return a.write(ctx, g.Volume, func(volume *corev1.PersistentVolume) {
-		volume.Finalizers = append(volume.Finalizers, localpv.Finalizer)
+		volume.Finalizers = append(volume.Finalizers, wellknown.LocalVolumeFinalizer)
 	})
 }
 
@@ -109,10 +110,10 @@ func (a *Agent) guard(ctx context.Context, g *gathered) error {
 func (a *Agent) mark(ctx context.Context, g *gathered, mark disk.Mark) error {
 	err := a.write(ctx, g.Volume, func(volume *corev1.PersistentVolume) {
 		if mark == disk.Unmarked {
-			delete(volume.Annotations, localpv.DiskAnnotation)
+			delete(volume.Annotations, wellknown.DiskAnnotation)
 			return
 		}
-		metav1.SetMetaDataAnnotation(&volume.ObjectMeta, localpv.DiskAnnotation, string(mark))
+		metav1.SetMetaDataAnnotation(&volume.ObjectMeta, wellknown.DiskAnnotation, string(mark))
 	})
 	if err == nil {
 		klog.FromContext(ctx).V(2).Info("Marked a volume with how its disk stands", logkeys.Volume, klog.KRef("", g.Volume.Name), "path", g.path, "mark", mark)
@@ -209,7 +210,7 @@ func (a *Agent) absolve(ctx context.Context, g *gathered, generation int64) erro
 // release takes our finalizer off a volume, which lets it go.
 func (a *Agent) release(ctx context.Context, v *disk.Volume) error {
 	return a.write(ctx, v, func(volume *corev1.PersistentVolume) {
-		volume.Finalizers = slices.DeleteFunc(volume.Finalizers, func(f string) bool { return f == localpv.Finalizer })
+		volume.Finalizers = slices.DeleteFunc(volume.Finalizers, func(f string) bool { return f == wellknown.LocalVolumeFinalizer })
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/pager"
 
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
@@ -48,15 +49,15 @@ func (c *claimants) find(ctx context.Context, a *Agent, identity disk.Identity) 
 	volumes := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		return a.Client.CoreV1().PersistentVolumes().List(ctx, options)
 	})
-	others := fmt.Sprintf("%s,%[1]s!=%s", localpv.NodeLabel, localpv.NodeHash(a.Node))
+	others := fmt.Sprintf("%s,%[1]s!=%s", wellknown.NodeLabel, localpv.NodeHash(a.Node))
 	err := volumes.EachListItemWithAlloc(ctx, metav1.ListOptions{LabelSelector: others}, func(object runtime.Object) error {
 		volume, ok := object.(*corev1.PersistentVolume)
 		if !ok {
 			return fmt.Errorf("a list of volumes has a %T", object)
 		}
-		of := disk.Identity(volume.Annotations[localpv.IdentityAnnotation])
+		of := disk.Identity(volume.Annotations[wellknown.DiskIdentityAnnotation])
 		if _, here := found[of]; here {
-			found[of] = fmt.Sprintf("volume %s of node %s", volume.Name, volume.Annotations[localpv.NodeNameAnnotation])
+			found[of] = fmt.Sprintf("volume %s of node %s", volume.Name, volume.Annotations[wellknown.NodeNameAnnotation])
 		}
 		return nil
 	})

@@ -18,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"stowage.dev/stowage/pkg/apis/provisioner"
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/pkg/logkeys"
@@ -146,7 +147,7 @@ func (a *Agent) createUntilKnown(ctx context.Context, volume *corev1.PersistentV
 
 // ours says whether a volume is what we asked for.
 func (a *Agent) ours(found, asked *corev1.PersistentVolume) error {
-	if localpv.Owned(found, a.Node) && found.Annotations[localpv.IdentityAnnotation] == asked.Annotations[localpv.IdentityAnnotation] &&
+	if localpv.Owned(found, a.Node) && found.Annotations[wellknown.DiskIdentityAnnotation] == asked.Annotations[wellknown.DiskIdentityAnnotation] &&
 		found.DeletionTimestamp == nil {
 		return nil
 	}
@@ -230,7 +231,7 @@ func (a *Agent) findForeign(ctx context.Context, g *gathered) error {
 // ofOtherNode reports whether a volume is that of another node's provisioner, which may have
 // given it the name of a volume of this node to keep its disk from being published.
 func (a *Agent) ofOtherNode(pv *corev1.PersistentVolume) bool {
-	node := pv.Annotations[localpv.NodeNameAnnotation]
+	node := pv.Annotations[wellknown.NodeNameAnnotation]
 	if node == "" || node == a.Node || pv.Annotations[localpv.ProvisionedByAnnotation] != localpv.ProvisionedBy(node) {
 		return false
 	}

@@ -13,8 +13,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/disk"
-	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
 
 var errNoAnswer = errors.New("read tcp: connection reset by peer")
@@ -74,7 +74,7 @@ func TestVolumeThatTheInformerDoesNotShow(t *testing.T) {
 		w.agent.volumes.GetStore().Delete(first) //nolint:errcheck // of a map
 		w.pass(time.Minute)
 		// The record is lost as well, so that the agent knows nothing of the volume.
-		if err := w.records.Delete(disk.Identity(first.Annotations[localpv.IdentityAnnotation])); err != nil {
+		if err := w.records.Delete(disk.Identity(first.Annotations[wellknown.DiskIdentityAnnotation])); err != nil {
 			t.Fatal(err)
 		}
 		w.agent.queue.Add(first.Spec.Local.Path)

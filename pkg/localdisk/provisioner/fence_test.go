@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/disk"
-	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
 
 // device is a good device.
@@ -54,7 +54,7 @@ func TestFence(t *testing.T) {
 		w.start()
 		w.expect("a", "Pending")
 		pv := w.volume()
-		if got := []string{pv.Spec.Local.Path, pv.Annotations[localpv.PathAnnotation]}; !strings.HasPrefix(got[0], "/dev/stowage/disks/fast/local-pv-") || got[1] != folder+"/a" {
+		if got := []string{pv.Spec.Local.Path, pv.Annotations[wellknown.DiskPathAnnotation]}; !strings.HasPrefix(got[0], "/dev/stowage/disks/fast/local-pv-") || got[1] != folder+"/a" {
 			t.Errorf("path and slot of the volume are %q", got)
 		}
 		w.linked("/dev/a")
@@ -159,7 +159,7 @@ func TestFenceAccepted(t *testing.T) {
 		w.pass(fencePeriod)
 		w.linked()
 		w.expect("a", "Bound: FilesystemChanged")
-		w.change(func(pv *corev1.PersistentVolume) { pv.Annotations[localpv.SameFilesystemAnnotation] = "ext4:u2" })
+		w.change(func(pv *corev1.PersistentVolume) { pv.Annotations[wellknown.SameFilesystemAnnotation] = "ext4:u2" })
 		w.linked("/dev/a")
 		w.expect("a", "Bound")
 	})

@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
@@ -33,7 +34,7 @@ func (g *graves) find(ctx context.Context, reports Reports, identity disk.Identi
 	defer g.mu.Unlock()
 	if !g.asked.After(come) {
 		begun := time.Now()
-		list, err := reports.List(ctx, metav1.ListOptions{LabelSelector: stowage.TombstonesLabel + "=" + stowage.TombstonesValue})
+		list, err := reports.List(ctx, metav1.ListOptions{LabelSelector: wellknown.TombstonesLabel + "=" + wellknown.TombstonesValue})
 		if err != nil {
 			return nil, fmt.Errorf("list the tombstones of all nodes: %w", err)
 		}

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
@@ -21,7 +22,7 @@ func (w *world) lose(identity disk.Identity, state stowage.TombstoneState) {
 	w.reports.mu.Lock()
 	defer w.reports.mu.Unlock()
 	w.reports.put(&stowage.LocalDiskReport{
-		ObjectMeta: metav1.ObjectMeta{Name: "n2", Labels: map[string]string{stowage.TombstonesLabel: stowage.TombstonesValue}},
+		ObjectMeta: metav1.ObjectMeta{Name: "n2", Labels: map[string]string{wellknown.TombstonesLabel: wellknown.TombstonesValue}},
 		Spec: stowage.LocalDiskReportSpec{NodeName: "n2", Page: 1, Tombstones: []stowage.Tombstone{{
 			Identity: string(identity), Class: "fast", Name: "disk7", Volume: "local-pv-n2", VolumeUID: "uid-n2", Generation: 3, State: state,
 		}}},
@@ -135,9 +136,9 @@ func TestDiskOfAnotherNode(t *testing.T) {
 		theirs := &corev1.PersistentVolume{
 			ObjectMeta: metav1.ObjectMeta{
 				Name: "local-pv-n2", UID: "uid-n2",
-				Labels: map[string]string{localpv.NodeLabel: localpv.NodeHash("n2")},
+				Labels: map[string]string{wellknown.NodeLabel: localpv.NodeHash("n2")},
 				Annotations: map[string]string{
-					localpv.NodeNameAnnotation: "n2", localpv.IdentityAnnotation: string(identity), localpv.ProvisionedByAnnotation: localpv.ProvisionedBy("n2"),
+					wellknown.NodeNameAnnotation: "n2", wellknown.DiskIdentityAnnotation: string(identity), localpv.ProvisionedByAnnotation: localpv.ProvisionedBy("n2"),
 				},
 			},
 			Spec: corev1.PersistentVolumeSpec{

@@ -12,8 +12,8 @@ import (
 	"k8s.io/klog/v2"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/disk"
-	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
 
 // formerRecord is the record of a disk that differs from this one in the machine only; nil
@@ -36,7 +36,7 @@ func (a *Agent) formerRecord(identity disk.Identity) *disk.Record {
 // What names another machine than this one is without effect: it is from before the next
 // exchange, or meant for another node.
 func (a *Agent) acceptMachine(ctx context.Context, report *stowage.LocalDiskReport) {
-	before, now, ok := strings.Cut(report.Annotations[localpv.SameMachineAnnotation], ":")
+	before, now, ok := strings.Cut(report.Annotations[wellknown.SameMachineAnnotation], ":")
 	former := map[string]bool{}
 	if ok && before != "" && now == a.Machine && before != now {
 		former[before] = true

@@ -14,10 +14,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/device/identity"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/diskrecord"
-	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
 
 // virtualMachine is the machine of a product UUID, and the identity that sysfs there gives a
@@ -108,7 +108,7 @@ func TestMachineMadeAgainUnderItsName(t *testing.T) {
 		w.remove()
 		w.pass(time.Minute)
 		w.expect("disk1", "Pending") // published: nothing here sets the phase
-		if pv := w.volume(); pv == nil || pv.Annotations[localpv.IdentityAnnotation] != string(blank) {
+		if pv := w.volume(); pv == nil || pv.Annotations[wellknown.DiskIdentityAnnotation] != string(blank) {
 			t.Errorf("the blank disk is volume %v", pv)
 		}
 	})
@@ -156,12 +156,12 @@ func TestMainboard(t *testing.T) {
 			t.Error("no event has the annotation to write")
 		}
 
-		w.annotateReport(localpv.SameMachineAnnotation, "m1:m3")
+		w.annotateReport(wellknown.SameMachineAnnotation, "m1:m3")
 		w.pass(5 * time.Minute)
 		w.expect("bound", "Unproven: IdentityUnproven")
 
 		w.disks.write(identityOn("clean", "m2"), "")
-		w.annotateReport(localpv.SameMachineAnnotation, "m1:m2")
+		w.annotateReport(wellknown.SameMachineAnnotation, "m1:m2")
 		w.pass(5 * time.Minute)
 		w.expect("bound", "Bound")
 		w.expect("clean", "Pending") // published: nothing here sets the phase
@@ -178,7 +178,7 @@ func TestMainboard(t *testing.T) {
 			}
 		}
 		for _, pv := range w.api.volumes() {
-			if pv.Annotations[localpv.DiskAnnotation] != "" || !strings.HasSuffix(pv.Annotations[localpv.IdentityAnnotation], "@m2") {
+			if pv.Annotations[wellknown.DiskAnnotation] != "" || !strings.HasSuffix(pv.Annotations[wellknown.DiskIdentityAnnotation], "@m2") {
 				t.Errorf("volume %s says %v", pv.Name, pv.Annotations)
 			}
 		}
@@ -212,7 +212,7 @@ func TestDiskThatAStopMayDiscard(t *testing.T) {
 					return
 				}
 				w.change(func(pv *corev1.PersistentVolume) {
-					pv.Annotations[localpv.SameDiskAnnotation] = "vendor:nvme.1ae0-1@m1/b2"
+					pv.Annotations[wellknown.SameDiskAnnotation] = "vendor:nvme.1ae0-1@m1/b2"
 				})
 				w.expect("disk1", "Bound")
 				w.marked("once the disk was read", "")

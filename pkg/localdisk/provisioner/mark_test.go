@@ -10,13 +10,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"stowage.dev/stowage/pkg/localdisk/localpv"
+	"stowage.dev/stowage/pkg/apis/wellknown"
 )
 
 // marked is what the only volume says of its disk.
 func (w *world) marked(when, want string) {
 	w.t.Helper()
-	if got := w.volume().Annotations[localpv.DiskAnnotation]; got != want {
+	if got := w.volume().Annotations[wellknown.DiskAnnotation]; got != want {
 		w.t.Errorf("%s the volume says %q of its disk, want %q", when, got, want)
 	}
 }
@@ -71,13 +71,13 @@ func TestMarkThatSomebodyTakesOff(t *testing.T) {
 		other.Identity = "fs:other:/"
 		w.disks.put(other)
 		w.look()
-		w.change(func(pv *corev1.PersistentVolume) { delete(pv.Annotations, localpv.DiskAnnotation) })
+		w.change(func(pv *corev1.PersistentVolume) { delete(pv.Annotations, wellknown.DiskAnnotation) })
 		w.marked("taken off", "Replaced")
 
-		w.change(func(pv *corev1.PersistentVolume) { pv.Annotations[localpv.SameDiskAnnotation] = "fs:other:/" })
+		w.change(func(pv *corev1.PersistentVolume) { pv.Annotations[wellknown.SameDiskAnnotation] = "fs:other:/" })
 		w.marked("accepted", "")
 		w.expect("disk1", "Bound")
-		if got := w.volume().Annotations[localpv.IdentityAnnotation]; got != "fs:other:/" {
+		if got := w.volume().Annotations[wellknown.DiskIdentityAnnotation]; got != "fs:other:/" {
 			t.Errorf("the volume's disk is %q, want the one that was accepted", got)
 		}
 	})

@@ -15,9 +15,9 @@ import (
 
 	"stowage.dev/stowage/pkg/apis/provisioner"
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/controller/orphancleans/rules"
 	"stowage.dev/stowage/pkg/localdisk/disk"
-	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
 
 // annotate writes an annotation to the first page of the node's report, as an
@@ -154,7 +154,7 @@ func TestNodeJoinsAnotherCluster(t *testing.T) {
 						t.Errorf("the record is of cluster %q, then %q", before.Cluster, w.record(identity).Cluster)
 					}
 
-					w.annotate(localpv.PublishRetainedAnnotation, before.Acknowledgement())
+					w.annotate(wellknown.PublishRetainedAnnotation, before.Acknowledgement())
 					w.pass(time.Minute)
 					if pv := w.volume(); pv == nil || w.disks.read(identity) != data || w.record(identity).Cluster != "cluster-2" {
 						t.Errorf("acknowledged: volume %v, data %q, record %+v", pv, w.disks.read(identity), w.record(identity))
@@ -176,13 +176,13 @@ func TestBoundVolumeVanishes(t *testing.T) {
 		first := w.volume()
 		w.vanish()
 		w.start()
-		w.annotate(rules.GrantsAnnotation, string(identity)+"/"+string(first.UID))
+		w.annotate(wellknown.CleanOrphansAnnotation, string(identity)+"/"+string(first.UID))
 		w.pass(48 * time.Hour)
 		w.expect("disk1", "Retained: VolumeVanished")
 		if pv := w.volume(); pv != nil || len(w.disks.cleaned()) > 0 {
 			t.Fatalf("volume %v, disk cleaned: want neither", pv)
 		}
-		w.annotate(localpv.PublishRetainedAnnotation, string(identity)+"/"+string(first.UID))
+		w.annotate(wellknown.PublishRetainedAnnotation, string(identity)+"/"+string(first.UID))
 		w.pass(time.Minute)
 		second := w.volume()
 		if second == nil || second.Name == first.Name || w.disks.read(identity) == "" {
@@ -252,7 +252,7 @@ func TestOlderVolumeIsBack(t *testing.T) {
 		if r := w.record(identity); r.UID != string(later.UID) {
 			t.Errorf("the record is of volume %s, want %s", r.UID, later.UID)
 		}
-		w.annotate(localpv.PublishRetainedAnnotation, string(identity)+"/"+string(later.UID))
+		w.annotate(wellknown.PublishRetainedAnnotation, string(identity)+"/"+string(later.UID))
 		w.pass(time.Hour)
 		if w.disks.read(identity) != "" {
 			t.Error("acknowledged, and the disk of the released volume was not cleaned")
@@ -272,7 +272,7 @@ func TestReleasedVolumeVanishes(t *testing.T) {
 		w.expect("disk1", "Cleaning: OrphanGracePeriod")
 		w.pass(5 * time.Minute)
 		w.start()
-		w.annotate(rules.GrantsAnnotation, rules.FormatGrants([]rules.Grant{{Data: string(identity) + "/of-another-volume", At: time.Now()}}))
+		w.annotate(wellknown.CleanOrphansAnnotation, rules.FormatGrants([]rules.Grant{{Data: string(identity) + "/of-another-volume", At: time.Now()}}))
 		w.pass(4 * time.Minute)
 		w.expect("disk1", "Cleaning: OrphanGracePeriod")
 		w.pass(time.Minute)
@@ -284,7 +284,7 @@ func TestReleasedVolumeVanishes(t *testing.T) {
 		if got := entryOf(w.agent, "disk1").Acknowledgement; got != string(identity)+"/"+string(first.UID) {
 			t.Errorf("the report names the data %q", got)
 		}
-		w.annotate(rules.GrantsAnnotation, rules.FormatGrants([]rules.Grant{{Data: string(identity) + "/" + string(first.UID), At: time.Now()}}))
+		w.annotate(wellknown.CleanOrphansAnnotation, rules.FormatGrants([]rules.Grant{{Data: string(identity) + "/" + string(first.UID), At: time.Now()}}))
 		w.pass(time.Minute)
 		if pv := w.volume(); pv == nil || pv.Name == first.Name || w.disks.read(identity) != "" {
 			t.Errorf("volume %v over data %q, want another one over none", pv, w.disks.read(identity))
@@ -306,7 +306,7 @@ func TestGraceOfAnEarlierConfiguration(t *testing.T) {
 		w.agent.Configure(context.Background(), &config)
 		w.pass(3 * time.Second)
 		w.expect("disk1", "Cleaning: OrphanCleanWaits")
-		w.annotate(localpv.PublishRetainedAnnotation, string(identity)+"/"+string(first.UID))
+		w.annotate(wellknown.PublishRetainedAnnotation, string(identity)+"/"+string(first.UID))
 		w.pass(time.Minute)
 		if pv := w.volume(); pv == nil || pv.Name == first.Name || w.disks.read(identity) == "" {
 			t.Errorf("acknowledged: volume %v over data %q, want another one over the data", pv, w.disks.read(identity))
@@ -376,7 +376,7 @@ func TestVolumeReleasedByTheController(t *testing.T) {
 		w.stop()
 		w.reports.mu.Lock()
 		w.reports.put(&stowage.LocalDiskReport{
-			ObjectMeta: metav1.ObjectMeta{Name: node, Labels: map[string]string{stowage.TombstonesLabel: stowage.TombstonesValue}},
+			ObjectMeta: metav1.ObjectMeta{Name: node, Labels: map[string]string{wellknown.TombstonesLabel: wellknown.TombstonesValue}},
 			Spec: stowage.LocalDiskReportSpec{NodeName: node, Page: 1, Tombstones: []stowage.Tombstone{{
 				Identity: string(identity), Class: "fast", Name: "disk1", Volume: first.Name, VolumeUID: string(first.UID), Generation: 1, State: stowage.TombstonePublished,
 			}}},

@@ -140,7 +140,7 @@ func (a *Agent) consider(ctx context.Context, path string) (*gathered, slot.Deci
 		d := a.decide(g)
 		var err error
 		switch {
-		case !sought && g.Volume == nil && (d.Do == slot.Inspect || d.Do == slot.Wipe || d.Do == slot.Keep):
+		case !sought && g.Volume == nil && (d.Do == slot.Inspect || d.Do == slot.Wipe || d.Do == slot.MarkRetained):
 			// Whose data it is comes before what it is.
 			if err := a.findForeign(ctx, g); err != nil && !errors.Is(err, errAgain) {
 				return g, d, err
@@ -283,9 +283,9 @@ func (a *Agent) act(ctx context.Context, g *gathered, d slot.Decision) error {
 	switch d.Do {
 	case slot.Create:
 		return a.create(ctx, g, d.Generation)
-	case slot.Remember:
+	case slot.WriteRecord:
 		return a.remember(ctx, g)
-	case slot.Guard:
+	case slot.AddFinalizer:
 		return a.guard(ctx, g)
 	case slot.MarkDisk:
 		return a.mark(ctx, g, d.Mark)
@@ -306,11 +306,11 @@ func (a *Agent) act(ctx context.Context, g *gathered, d slot.Decision) error {
 		return a.cleanLater(g)
 	case slot.Miss:
 		return a.miss(ctx, g)
-	case slot.Keep:
+	case slot.MarkRetained:
 		return a.keep(ctx, g)
-	case slot.Absolve:
+	case slot.MarkClean:
 		return a.absolve(ctx, g, d.Generation)
-	case slot.Release:
+	case slot.RemoveFinalizer:
 		return a.release(ctx, g.Volume)
 	default:
 		return nil

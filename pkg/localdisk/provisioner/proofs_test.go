@@ -16,6 +16,7 @@ import (
 
 	"stowage.dev/stowage/pkg/apis/provisioner"
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
@@ -338,7 +339,7 @@ func TestPowerCutInACleanOfAWeakDisk(t *testing.T) {
 				if test.ack {
 					w.expect("disk1", "Skipped: IdentityUnproven")
 					w.reports.mu.Lock()
-					w.reports.known[node].Annotations = map[string]string{localpv.PublishRetainedAnnotation: record.AcknowledgementAs(second)}
+					w.reports.known[node].Annotations = map[string]string{wellknown.PublishRetainedAnnotation: record.AcknowledgementAs(second)}
 					w.reports.mu.Unlock()
 					w.pass(retainedLast + 2*time.Second)
 				}
@@ -399,7 +400,7 @@ func TestExistingDataCleanKeepsAPredecessor(t *testing.T) {
 				w.start()
 				w.pass(48 * time.Hour)
 				w.expect("disk1", "Skipped: "+test.reason)
-				w.annotate(localpv.PublishRetainedAnnotation, record.AcknowledgementAs(now))
+				w.annotate(wellknown.PublishRetainedAnnotation, record.AcknowledgementAs(now))
 				w.pass(time.Minute)
 				if pv := w.volume(); pv == nil {
 					t.Error("acknowledged, and not published")

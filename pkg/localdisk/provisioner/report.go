@@ -22,10 +22,10 @@ import (
 	"k8s.io/klog/v2"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/controller/orphancleans/rules"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/diskreports"
-	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
 
 const (
@@ -400,12 +400,12 @@ func (a *Agent) tombstones() []stowage.Tombstone {
 func (a *Agent) allow(ctx context.Context, report *stowage.LocalDiskReport) {
 	a.acceptMachine(ctx, report)
 	accepted, granted := map[string]bool{}, map[string]bool{}
-	for word := range strings.SplitSeq(report.Annotations[localpv.PublishRetainedAnnotation], ",") {
+	for word := range strings.SplitSeq(report.Annotations[wellknown.PublishRetainedAnnotation], ",") {
 		if word = strings.TrimSpace(word); word != "" {
 			accepted[word] = true
 		}
 	}
-	for _, grant := range rules.ParseGrants(report.Annotations[rules.GrantsAnnotation]) {
+	for _, grant := range rules.ParseGrants(report.Annotations[wellknown.CleanOrphansAnnotation]) {
 		granted[grant.Data] = true
 	}
 	a.mu.Lock()

@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/disk"
-	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
 
 // retain makes the class's reclaim policy Retain.
@@ -75,7 +75,7 @@ func TestAcknowledgedData(t *testing.T) {
 
 		w.reports.mu.Lock()
 		w.reports.known[node].Annotations = map[string]string{
-			localpv.PublishRetainedAnnotation: "x/y, " + string(identity) + "/" + string(first.UID) + ",",
+			wellknown.PublishRetainedAnnotation: "x/y, " + string(identity) + "/" + string(first.UID) + ",",
 		}
 		w.reports.mu.Unlock()
 		w.pass(retainedLast + 2*time.Second)
@@ -123,7 +123,7 @@ func TestAcknowledgementOfUnknownData(t *testing.T) {
 				}
 				test.change(w)
 				w.look()
-				w.annotate(localpv.PublishRetainedAnnotation, acknowledgement)
+				w.annotate(wellknown.PublishRetainedAnnotation, acknowledgement)
 				w.pass(reportRecheck + progressPause + time.Minute)
 				w.expect("disk1", test.want)
 				if got := w.disks.cleaned(); len(got) > 0 || w.disks.read(identity) != "data" {
@@ -160,13 +160,13 @@ func TestAcknowledgementOfASuccessor(t *testing.T) {
 		w.disks.take("disk1")
 		next("weak:boot1:3")
 		w.look()
-		w.annotate(localpv.PublishRetainedAnnotation, acknowledgement)
+		w.annotate(wellknown.PublishRetainedAnnotation, acknowledgement)
 		w.pass(time.Hour)
 		w.expect("disk1", "Skipped: IdentityUnproven")
 		if w.volume() != nil {
 			t.Error("the next disk is published by the acknowledgement of the one before")
 		}
-		w.annotate(localpv.PublishRetainedAnnotation, entryOf(w.agent, "disk1").Acknowledgement)
+		w.annotate(wellknown.PublishRetainedAnnotation, entryOf(w.agent, "disk1").Acknowledgement)
 		w.pass(time.Minute)
 		if w.volume() == nil || w.disks.read("weak:boot1:3") != "data" {
 			t.Errorf("acknowledged: volume %v over data %q", w.volume(), w.disks.read("weak:boot1:3"))

@@ -13,6 +13,7 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/cache"
 
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
@@ -33,10 +34,10 @@ func pathOfVolume(object any) ([]string, error) {
 
 func identityOfVolume(object any) ([]string, error) {
 	volume, ok := object.(*corev1.PersistentVolume)
-	if !ok || volume.Annotations[localpv.IdentityAnnotation] == "" {
+	if !ok || volume.Annotations[wellknown.DiskIdentityAnnotation] == "" {
 		return nil, nil
 	}
-	return []string{volume.Annotations[localpv.IdentityAnnotation]}, nil
+	return []string{volume.Annotations[wellknown.DiskIdentityAnnotation]}, nil
 }
 
 // asVolume is an informer's object as a volume, also after it was deleted.

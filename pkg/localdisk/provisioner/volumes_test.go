@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/pkg/testing/builders"
@@ -20,9 +21,9 @@ import (
 func byHand(name, path string) *corev1.PersistentVolume {
 	return &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: name, UID: "uid-" + "x", ResourceVersion: "7", Finalizers: []string{localpv.Finalizer},
-			Labels:      map[string]string{localpv.NodeLabel: localpv.NodeHash(node)},
-			Annotations: map[string]string{localpv.NodeNameAnnotation: node, localpv.ProvisionedByAnnotation: localpv.ProvisionedBy(node)},
+			Name: name, UID: "uid-" + "x", ResourceVersion: "7", Finalizers: []string{wellknown.LocalVolumeFinalizer},
+			Labels:      map[string]string{wellknown.NodeLabel: localpv.NodeHash(node)},
+			Annotations: map[string]string{wellknown.NodeNameAnnotation: node, localpv.ProvisionedByAnnotation: localpv.ProvisionedBy(node)},
 		},
 		Spec: corev1.PersistentVolumeSpec{
 			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
@@ -56,17 +57,19 @@ func TestOddVolumes(t *testing.T) {
 			delete(pv.Annotations, localpv.ProvisionedByAnnotation)
 		}, 2},
 		"annotations that are no numbers": {func(pv *corev1.PersistentVolume) {
-			pv.Annotations[localpv.GenerationAnnotation], pv.Annotations[localpv.BytesAnnotation] = "-9223372036854775809", "x"
+			pv.Annotations[wellknown.GenerationAnnotation], pv.Annotations[wellknown.DiskBytesAnnotation] = "-9223372036854775809", "x"
 		}, 1},
 		"the highest generation": {func(pv *corev1.PersistentVolume) {
-			pv.Annotations[localpv.GenerationAnnotation] = "9223372036854775807"
+			pv.Annotations[wellknown.GenerationAnnotation] = "9223372036854775807"
 		}, 1},
-		"no capacity and no mode":  {func(pv *corev1.PersistentVolume) { pv.Spec.Capacity, pv.Spec.VolumeMode = nil, nil }, 1},
-		"its class is not ours":    {func(pv *corev1.PersistentVolume) { pv.Spec.StorageClassName = "gone" }, 1},
-		"our finalizer twice":      {func(pv *corev1.PersistentVolume) { pv.Finalizers = append(pv.Finalizers, localpv.Finalizer) }, 1},
+		"no capacity and no mode": {func(pv *corev1.PersistentVolume) { pv.Spec.Capacity, pv.Spec.VolumeMode = nil, nil }, 1},
+		"its class is not ours":   {func(pv *corev1.PersistentVolume) { pv.Spec.StorageClassName = "gone" }, 1},
+		"our finalizer twice": {func(pv *corev1.PersistentVolume) {
+			pv.Finalizers = append(pv.Finalizers, wellknown.LocalVolumeFinalizer)
+		}, 1},
 		"our finalizer is missing": {func(pv *corev1.PersistentVolume) { pv.Finalizers = nil }, 1},
 		"an identity from nowhere": {func(pv *corev1.PersistentVolume) {
-			pv.Annotations[localpv.IdentityAnnotation], pv.Spec.ClaimRef = "\x00 ::", &corev1.ObjectReference{}
+			pv.Annotations[wellknown.DiskIdentityAnnotation], pv.Spec.ClaimRef = "\x00 ::", &corev1.ObjectReference{}
 		}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -119,13 +122,13 @@ func TestMarksThatSomebodyTakes(t *testing.T) {
 		identity := w.disks.add("disk1", "")
 		w.startBound()
 		w.disks.write(identity, "of the first user")
-		w.change(func(pv *corev1.PersistentVolume) { delete(pv.Annotations, localpv.NodeNameAnnotation) })
+		w.change(func(pv *corev1.PersistentVolume) { delete(pv.Annotations, wellknown.NodeNameAnnotation) })
 		w.pass(24 * time.Hour)
 		w.expect("disk1", "Skipped: ForeignVolume")
 		if w.volume() == nil || w.disks.read(identity) == "" {
 			t.Errorf("the volume is %v, and the data %q", w.volume(), w.disks.read(identity))
 		}
-		w.change(func(pv *corev1.PersistentVolume) { pv.Annotations[localpv.NodeNameAnnotation] = node })
+		w.change(func(pv *corev1.PersistentVolume) { pv.Annotations[wellknown.NodeNameAnnotation] = node })
 		w.pass(5 * time.Minute)
 		w.expect("disk1", "Bound")
 	})
@@ -163,9 +166,9 @@ func TestVolumesOfOtherNodes(t *testing.T) {
 		on   []string
 		want string
 	}{
-		"of another node's provisioner":  {map[string]string{localpv.NodeNameAnnotation: other, localpv.ProvisionedByAnnotation: localpv.ProvisionedBy(other)}, []string{other}, "Pending"},
-		"of another node's, on this one": {map[string]string{localpv.NodeNameAnnotation: other, localpv.ProvisionedByAnnotation: localpv.ProvisionedBy(other)}, []string{other, node}, "Skipped: ForeignVolume"},
-		"of another node's, anywhere":    {map[string]string{localpv.NodeNameAnnotation: other, localpv.ProvisionedByAnnotation: localpv.ProvisionedBy(other)}, nil, "Skipped: ForeignVolume"},
+		"of another node's provisioner":  {map[string]string{wellknown.NodeNameAnnotation: other, localpv.ProvisionedByAnnotation: localpv.ProvisionedBy(other)}, []string{other}, "Pending"},
+		"of another node's, on this one": {map[string]string{wellknown.NodeNameAnnotation: other, localpv.ProvisionedByAnnotation: localpv.ProvisionedBy(other)}, []string{other, node}, "Skipped: ForeignVolume"},
+		"of another node's, anywhere":    {map[string]string{wellknown.NodeNameAnnotation: other, localpv.ProvisionedByAnnotation: localpv.ProvisionedBy(other)}, nil, "Skipped: ForeignVolume"},
 		"of the reference":               {map[string]string{localpv.ProvisionedByAnnotation: "local-volume-provisioner-" + node}, []string{node}, "Skipped: ForeignVolume"},
 		// The node's hostname may have changed since.
 		"of the reference, on another hostname": {map[string]string{localpv.ProvisionedByAnnotation: "local-volume-provisioner-" + node}, []string{other}, "Skipped: ForeignVolume"},

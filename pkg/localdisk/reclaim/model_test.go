@@ -165,7 +165,7 @@ func TestNoOrphanIsInDanger(t *testing.T) {
 			if s.Record.State.Dirty() {
 				wrong += kept(s)
 			}
-		case slot.Absolve:
+		case slot.MarkClean:
 			if s.Record.Cluster != s.Cluster && !s.Acknowledged {
 				wrong += "another cluster may need the data"
 			}
@@ -175,7 +175,7 @@ func TestNoOrphanIsInDanger(t *testing.T) {
 		}
 	})
 	t.Logf("decisions: %v", counts)
-	if counts[slot.Wipe] == 0 || counts[slot.Absolve] == 0 || counts[slot.Miss] == 0 {
+	if counts[slot.Wipe] == 0 || counts[slot.MarkClean] == 0 || counts[slot.Miss] == 0 {
 		t.Error("the world has no slot in which a disk is wiped, published again or missed")
 	}
 }
@@ -361,7 +361,7 @@ func dangerous(s *slot.Slot, d slot.Decision) string {
 		if !s.Volume.Finalized {
 			return "without the finalizer the volume would vanish"
 		}
-	case slot.Release:
+	case slot.RemoveFinalizer:
 		here := sound && s.Match() == disk.Same
 		if s.Volume.Binding() && s.VolumeRecord != nil && s.VolumeRecord.State.Dirty() {
 			return "" // cleaned when no claim can be bound any more
@@ -376,7 +376,7 @@ func dangerous(s *slot.Slot, d slot.Decision) string {
 		if wanted, known := marked(s); known && s.Volume.Mark != wanted {
 			return fmt.Sprintf("the volume says %q of its disk, want %q", s.Volume.Mark, wanted)
 		}
-	case slot.Absolve:
+	case slot.MarkClean:
 		if s.Content != disk.ContentNone && !s.Acknowledged {
 			return "the disk is not known to be empty"
 		}
@@ -450,7 +450,7 @@ func carryOut(s *slot.Slot, d slot.Decision) {
 		s.VolumeRecord.State, s.VolumeRecord.Phase = disk.Cleaning, disk.PhaseReleased
 	case slot.Miss:
 		s.Record.Missed = time.Unix(1, 0)
-	case slot.Remember:
+	case slot.WriteRecord:
 		if r := s.VolumeRecord; r != nil && r.Cluster != s.Cluster && !s.Acknowledged {
 			panic("the record of another cluster is overwritten: " + show(s))
 		}
@@ -462,7 +462,7 @@ func carryOut(s *slot.Slot, d slot.Decision) {
 		if s.VolumeRecord.Unclaimed() && recorded != nil && recorded.Unclaimed() && recorded.Volume == s.Volume.Name {
 			s.VolumeRecord.Attachment, s.Stayed = recorded.Attachment, s.Stayed || s.Content == disk.ContentNone
 		}
-	case slot.Guard:
+	case slot.AddFinalizer:
 		s.Volume.Finalized = true
 	case slot.MarkDisk:
 		s.Volume.Mark = d.Mark
@@ -477,16 +477,16 @@ func carryOut(s *slot.Slot, d slot.Decision) {
 		if s.Volume == nil {
 			s.Record.Volume = ""
 		}
-	case slot.Keep:
+	case slot.MarkRetained:
 		if s.Volume == nil {
 			s.Record.State = disk.Retained
 			return
 		}
 		remember(s, s.Volume.Identity, disk.Retained)
-	case slot.Absolve:
+	case slot.MarkClean:
 		s.Record.Cluster = s.Cluster
 		s.Record.State, s.Record.Generation, s.Stayed = disk.Clean, d.Generation, true
-	case slot.Release:
+	case slot.RemoveFinalizer:
 		s.Volume, s.VolumeRecord = nil, nil
 	}
 }

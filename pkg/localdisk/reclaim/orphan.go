@@ -38,7 +38,7 @@ func orphan(s *slot.Slot) slot.Decision {
 	case r.State == disk.Retained:
 		return retained(s)
 	case r.Policy != disk.Delete:
-		return slot.Decision{Do: slot.Keep, State: slot.Retained}
+		return slot.Decision{Do: slot.MarkRetained, State: slot.Retained}
 	case r.State == disk.Cleaning: // the release was decided, and the clean has begun
 		return clean(s)
 	case s.Acknowledged:
@@ -64,7 +64,7 @@ func vanished(s *slot.Slot) slot.Decision {
 	case unclaimed && s.Content == disk.ContentNone:
 		return absolve(s)
 	default:
-		return slot.Decision{Do: slot.Keep, State: slot.Retained}
+		return slot.Decision{Do: slot.MarkRetained, State: slot.Retained}
 	}
 }
 
@@ -114,7 +114,7 @@ func next(s *slot.Slot) int64 {
 // absolve has another generation even if the record names no volume, since the generation may
 // be what the data was acknowledged by.
 func absolve(s *slot.Slot) slot.Decision {
-	return slot.Decision{Do: slot.Absolve, State: slot.Pending, Generation: s.Record.Generation + 1}
+	return slot.Decision{Do: slot.MarkClean, State: slot.Pending, Generation: s.Record.Generation + 1}
 }
 
 // retained decides about a disk that was kept with its data.

@@ -40,8 +40,8 @@ func Decide(s *slot.Slot) slot.Decision {
 // withPhase has the volume's phase recorded before the decision is to wait, or to release
 // a volume whose disk is away: the volume may be gone when the disk is next decided about.
 func withPhase(s *slot.Slot, d slot.Decision) slot.Decision {
-	if (d.Do == slot.None || d.Do == slot.Release) && s.PhaseUnrecorded() {
-		d.Do = slot.Remember
+	if (d.Do == slot.None || d.Do == slot.RemoveFinalizer) && s.PhaseUnrecorded() {
+		d.Do = slot.WriteRecord
 	}
 	return d
 }
@@ -50,7 +50,7 @@ func withPhase(s *slot.Slot, d slot.Decision) slot.Decision {
 func released(s *slot.Slot) slot.Decision {
 	v := s.Volume
 	if r := s.VolumeRecord; r != nil && r.Cluster == s.Cluster && r.Volume == v.Name && r.Policy != v.Policy && v.Identity != "" {
-		return slot.Decision{Do: slot.Remember, State: slot.Released}
+		return slot.Decision{Do: slot.WriteRecord, State: slot.Released}
 	}
 	switch v.Policy {
 	case disk.Retain:
@@ -59,7 +59,7 @@ func released(s *slot.Slot) slot.Decision {
 		return wait(slot.Released, recycle(v))
 	}
 	if !v.Finalized {
-		return slot.Decision{Do: slot.Guard, State: slot.Released}
+		return slot.Decision{Do: slot.AddFinalizer, State: slot.Released}
 	}
 	if decision, ok := ready(s, slot.Released); !ok {
 		return decision
@@ -82,7 +82,7 @@ func recycle(v *disk.Volume) *disk.Problem {
 // deleted decides about a volume that is being deleted, by us or by somebody else.
 func deleted(s *slot.Slot) slot.Decision {
 	v := s.Volume
-	release := slot.Decision{Do: slot.Release, State: slot.Cleaning}
+	release := slot.Decision{Do: slot.RemoveFinalizer, State: slot.Cleaning}
 	switch {
 	case !v.Finalized:
 		return slot.Decision{Do: slot.None, State: slot.Released} // until the watch shows it gone
@@ -111,7 +111,7 @@ func deleted(s *slot.Slot) slot.Decision {
 			return slot.Decision{Do: slot.Inspect, State: slot.Cleaning}
 		case disk.ContentNone:
 		default:
-			return slot.Decision{Do: slot.Keep, State: slot.Retained, Problem: s.FoundAfterAbsence()}
+			return slot.Decision{Do: slot.MarkRetained, State: slot.Retained, Problem: s.FoundAfterAbsence()}
 		}
 	}
 	if decision, ok := ready(s, slot.Cleaning); !ok {
@@ -132,9 +132,9 @@ func cleaned(s *slot.Slot) bool {
 func binding(s *slot.Slot) slot.Decision {
 	r, v := s.VolumeRecord, s.Volume
 	if v.Identity != "" && !s.OtherClusters(r) && (r == nil || r.Volume != v.Name || !r.State.Dirty()) {
-		return slot.Decision{Do: slot.Remember, State: slot.Released}
+		return slot.Decision{Do: slot.WriteRecord, State: slot.Released}
 	}
-	return slot.Decision{Do: slot.Release, State: slot.Released}
+	return slot.Decision{Do: slot.RemoveFinalizer, State: slot.Released}
 }
 
 // retain keeps the data of a volume whose policy was not Delete.
@@ -144,11 +144,11 @@ func retain(s *slot.Slot) slot.Decision {
 			return slot.Decision{Do: slot.None, State: slot.Retained}
 		}
 		if !s.Absent() && s.Fact.Problem == nil {
-			return slot.Decision{Do: slot.Keep, State: slot.Retained} // adopted: the disk that is here
+			return slot.Decision{Do: slot.MarkRetained, State: slot.Retained} // adopted: the disk that is here
 		}
-		return slot.Decision{Do: slot.Release, State: slot.Retained}
+		return slot.Decision{Do: slot.RemoveFinalizer, State: slot.Retained}
 	}
-	return slot.Decision{Do: slot.Keep, State: slot.Retained}
+	return slot.Decision{Do: slot.MarkRetained, State: slot.Retained}
 }
 
 // abandon lets a volume go whose disk is not here. If it was released, the disk is cleaned when
@@ -158,11 +158,11 @@ func abandon(s *slot.Slot, state slot.State) slot.Decision {
 	r, v := s.VolumeRecord, s.Volume
 	switch {
 	case r == nil && v.Identity != "" && !s.OtherMachine():
-		return slot.Decision{Do: slot.Remember, State: state}
+		return slot.Decision{Do: slot.WriteRecord, State: state}
 	case r != nil && r.Cluster == s.Cluster && r.Volume == v.Name && r.UID == v.UID && r.State == disk.Published && v.Seen() == disk.PhaseReleased:
 		return slot.Decision{Do: slot.CleanLater, State: state}
 	}
-	return slot.Decision{Do: slot.Release, State: state}
+	return slot.Decision{Do: slot.RemoveFinalizer, State: state}
 }
 
 // ready says whether the disk is there, is the volume's, and nobody uses it.
@@ -193,7 +193,7 @@ func ready(s *slot.Slot, state slot.State) (slot.Decision, bool) {
 		return wait(slot.Replaced, disk.Problemf(disk.Replaced, "another disk is at %s: put back the one of volume %s, or delete the volume", v.HostPath, v.Name)), false
 	case disk.Unproven:
 		if v.Identity == "" && !foreignRecord(s) && s.OfOtherCluster() == nil {
-			return slot.Decision{Do: slot.Remember, State: state}, false // adopted, and never seen before
+			return slot.Decision{Do: slot.WriteRecord, State: state}, false // adopted, and never seen before
 		}
 		return wait(slot.Unproven, s.Unproven()), false
 	}
@@ -207,7 +207,7 @@ func ready(s *slot.Slot, state slot.State) (slot.Decision, bool) {
 		return wait(state, problem), false
 	}
 	if !s.Recorded() {
-		return slot.Decision{Do: slot.Remember, State: state}, false
+		return slot.Decision{Do: slot.WriteRecord, State: state}, false
 	}
 	return idle(s, state)
 }

@@ -139,8 +139,8 @@ func TestDeletedFreeVolumes(t *testing.T) {
 		"its disk was not away":                     {free(func(s *slot.Slot) { s.Stayed = true }), wipe},
 		"its disk was away":                         {free(), outcome{Do: slot.Inspect, State: slot.Cleaning}},
 		"its disk was away, and is empty":           {free(content(disk.ContentNone)), wipe},
-		"its disk came back with data":              {free(content(disk.ContentSome)), outcome{Do: slot.Keep, State: slot.Retained, Reason: disk.NotEmpty}},
-		"that data was kept":                        {free(content(disk.ContentSome), state(disk.Retained)), outcome{Do: slot.Release, State: slot.Cleaning}},
+		"its disk came back with data":              {free(content(disk.ContentSome)), outcome{Do: slot.MarkRetained, State: slot.Retained, Reason: disk.NotEmpty}},
+		"that data was kept":                        {free(content(disk.ContentSome), state(disk.Retained)), outcome{Do: slot.RemoveFinalizer, State: slot.Cleaning}},
 		"a claim was observed: the data is its own": {free(func(s *slot.Slot) { s.Record.Attachment = "" }), wipe},
 	})
 }
@@ -154,9 +154,9 @@ func TestReleased(t *testing.T) {
 		"with policy Retain":  {with(released(), policy(disk.Retain)), outcome{Do: slot.None, State: slot.Released}},
 		"with policy Recycle": {with(released(), policy(disk.RecyclePolicy)), outcome{Do: slot.None, State: slot.Released, Reason: disk.Recycle}},
 		"with policy Retain, given after it was released: that is remembered": {
-			with(released(), func(s *slot.Slot) { s.Volume.Policy = disk.Retain }), outcome{Do: slot.Remember, State: slot.Released}},
+			with(released(), func(s *slot.Slot) { s.Volume.Policy = disk.Retain }), outcome{Do: slot.WriteRecord, State: slot.Released}},
 		"made by hand, of a disk that was cleaned for another volume of its name": {
-			with(released(), state(disk.Clean), uid("0")), outcome{Do: slot.Remember, State: slot.Released}},
+			with(released(), state(disk.Clean), uid("0")), outcome{Do: slot.WriteRecord, State: slot.Released}},
 		"gone":                    {with(released(), gone), outcome{Do: slot.None, State: slot.Missing, Reason: disk.Missing}},
 		"replaced":                {with(released(), replaced), outcome{Do: slot.None, State: slot.Replaced, Reason: disk.Replaced}},
 		"perhaps another disk":    {with(released(), unproven), outcome{Do: slot.None, State: slot.Unproven, Reason: disk.IdentityUnproven}},
@@ -176,9 +176,9 @@ func TestReleased(t *testing.T) {
 			with(released(), func(s *slot.Slot) { s.Fact.Problem, s.Persistent = disk.Problemf(disk.TimedOut, ""), true }),
 			outcome{Do: slot.None, State: slot.Failing, Reason: disk.TimedOut}},
 		"without our finalizer, which is the fence": {
-			with(released(), func(s *slot.Slot) { s.Volume.Finalized = false }), outcome{Do: slot.Guard, State: slot.Released}},
+			with(released(), func(s *slot.Slot) { s.Volume.Finalized = false }), outcome{Do: slot.AddFinalizer, State: slot.Released}},
 		"the node has forgotten the disk": {
-			with(released(), func(s *slot.Slot) { s.Record, s.VolumeRecord = nil, nil }), outcome{Do: slot.Remember, State: slot.Released}},
+			with(released(), func(s *slot.Slot) { s.Record, s.VolumeRecord = nil, nil }), outcome{Do: slot.WriteRecord, State: slot.Released}},
 		"adopted, and its disk is known as another volume's": {
 			with(released(), func(s *slot.Slot) { s.Volume.Identity, s.Record.Volume = "", "local-pv-2" }),
 			outcome{Do: slot.None, State: slot.Unproven, Reason: disk.IdentityUnproven}},
@@ -202,42 +202,42 @@ func TestDeleted(t *testing.T) {
 		"is wiped":     {deleting(), outcome{Do: slot.Wipe, State: slot.Cleaning, Generation: 7}},
 		"still in use": {with(deleting(), used), outcome{Do: slot.None, State: slot.Cleaning, Reason: disk.VolumeInUse}},
 		"half wiped":   {with(deleting(), state(disk.Cleaning)), outcome{Do: slot.Wipe, State: slot.Cleaning, Generation: 7}},
-		"clean":        {with(deleting(), state(disk.Clean)), outcome{Do: slot.Release, State: slot.Cleaning}},
+		"clean":        {with(deleting(), state(disk.Clean)), outcome{Do: slot.RemoveFinalizer, State: slot.Cleaning}},
 		"clean of another volume's data": {
-			with(deleting(), state(disk.Clean), func(s *slot.Slot) { s.Record.Volume = "local-pv-0" }), outcome{Do: slot.Remember, State: slot.Cleaning}},
+			with(deleting(), state(disk.Clean), func(s *slot.Slot) { s.Record.Volume = "local-pv-0" }), outcome{Do: slot.WriteRecord, State: slot.Cleaning}},
 		"without our finalizer": {
 			with(deleting(), func(s *slot.Slot) { s.Volume.Finalized = false }), outcome{Do: slot.None, State: slot.Released}},
 		"while a claim has it": {
 			with(deleting(), phase(disk.PhaseBound)), outcome{Do: slot.None, State: slot.Bound, Reason: disk.VolumeInUse}},
 		"by hand, while a claim is being bound: goes, and the disk is inspected when nothing can be bound any more": {
-			with(deleting(), phase(disk.PhaseAvailable)), outcome{Do: slot.Release, State: slot.Released}},
+			with(deleting(), phase(disk.PhaseAvailable)), outcome{Do: slot.RemoveFinalizer, State: slot.Released}},
 		"by hand, while a claim is being bound, which the record does not know": {
-			with(deleting(), func(s *slot.Slot) { s.Volume.Phase = disk.PhaseAvailable }), outcome{Do: slot.Remember, State: slot.Released}},
+			with(deleting(), func(s *slot.Slot) { s.Volume.Phase = disk.PhaseAvailable }), outcome{Do: slot.WriteRecord, State: slot.Released}},
 		"by hand, while a claim is being bound, on a disk that is thought clean": {
-			with(deleting(), phase(disk.PhaseAvailable), state(disk.Clean), uid("0")), outcome{Do: slot.Remember, State: slot.Released}},
+			with(deleting(), phase(disk.PhaseAvailable), state(disk.Clean), uid("0")), outcome{Do: slot.WriteRecord, State: slot.Released}},
 		"clean of the data of another volume of its name": {
-			with(deleting(), state(disk.Clean), uid("0")), outcome{Do: slot.Remember, State: slot.Cleaning}},
+			with(deleting(), state(disk.Clean), uid("0")), outcome{Do: slot.WriteRecord, State: slot.Cleaning}},
 		"half wiped for another volume of its name": {
-			with(deleting(), state(disk.Cleaning), uid("0")), outcome{Do: slot.Remember, State: slot.Cleaning}},
+			with(deleting(), state(disk.Cleaning), uid("0")), outcome{Do: slot.WriteRecord, State: slot.Cleaning}},
 		"by hand, while free": {
 			with(deleting(), phase(disk.PhaseAvailable), func(s *slot.Slot) { s.Volume.Claimed = false }),
 			outcome{Do: slot.Wipe, State: slot.Cleaning, Generation: 7}},
-		"with policy Retain":                   {with(deleting(), policy(disk.Retain)), outcome{Do: slot.Keep, State: slot.Retained}},
-		"with policy Retain, and written down": {with(deleting(), policy(disk.Retain), state(disk.Retained)), outcome{Do: slot.Release, State: slot.Cleaning}},
-		"with policy Recycle":                  {with(deleting(), policy(disk.RecyclePolicy)), outcome{Do: slot.Keep, State: slot.Retained}},
+		"with policy Retain":                   {with(deleting(), policy(disk.Retain)), outcome{Do: slot.MarkRetained, State: slot.Retained}},
+		"with policy Retain, and written down": {with(deleting(), policy(disk.Retain), state(disk.Retained)), outcome{Do: slot.RemoveFinalizer, State: slot.Cleaning}},
+		"with policy Recycle":                  {with(deleting(), policy(disk.RecyclePolicy)), outcome{Do: slot.MarkRetained, State: slot.Retained}},
 		"gone":                                 {with(deleting(), gone), outcome{Do: slot.CleanLater, State: slot.Missing}},
-		"gone, and to be cleaned later":        {with(deleting(), state(disk.Cleaning), gone), outcome{Do: slot.Release, State: slot.Missing}},
+		"gone, and to be cleaned later":        {with(deleting(), state(disk.Cleaning), gone), outcome{Do: slot.RemoveFinalizer, State: slot.Missing}},
 		"gone, while free": {
-			with(deleting(), phase(disk.PhaseAvailable), func(s *slot.Slot) { s.Volume.Claimed = false }, gone), outcome{Do: slot.Release, State: slot.Missing}},
+			with(deleting(), phase(disk.PhaseAvailable), func(s *slot.Slot) { s.Volume.Claimed = false }, gone), outcome{Do: slot.RemoveFinalizer, State: slot.Missing}},
 		"gone, and there is no record": {
-			with(deleting(), gone, func(s *slot.Slot) { s.VolumeRecord = nil }), outcome{Do: slot.Remember, State: slot.Missing}},
+			with(deleting(), gone, func(s *slot.Slot) { s.VolumeRecord = nil }), outcome{Do: slot.WriteRecord, State: slot.Missing}},
 		"gone at one look": {
 			with(deleting(), gone, func(s *slot.Slot) { s.Gone = 1 }), outcome{Do: slot.None, State: slot.Missing, Reason: disk.Missing}},
 		"replaced": {with(deleting(), replaced), outcome{Do: slot.CleanLater, State: slot.Replaced}},
 		"perhaps another disk, with somebody's data": {
 			with(deleting(), unproven), outcome{Do: slot.None, State: slot.Unproven, Reason: disk.IdentityUnproven}},
 		"perhaps another disk, never claimed": {
-			with(deleting(), phase(disk.PhaseAvailable), func(s *slot.Slot) { s.Volume.Claimed = false }, unproven), outcome{Do: slot.Release, State: slot.Unproven}},
+			with(deleting(), phase(disk.PhaseAvailable), func(s *slot.Slot) { s.Volume.Claimed = false }, unproven), outcome{Do: slot.RemoveFinalizer, State: slot.Unproven}},
 	})
 }
 
@@ -265,14 +265,14 @@ func TestVanished(t *testing.T) {
 			outcome{Do: slot.None, State: slot.Cleaning, Reason: disk.OrphanGracePeriod}},
 		"within the grace period, and its data is acknowledged": {
 			with(vanished(disk.Published, disk.Delete), func(s *slot.Slot) { s.GraceOver = false }, acknowledged),
-			outcome{Do: slot.Absolve, State: slot.Pending, Generation: 8}},
+			outcome{Do: slot.MarkClean, State: slot.Pending, Generation: 8}},
 		"not allowed by the controller": {
 			with(vanished(disk.Published, disk.Delete), func(s *slot.Slot) { s.Granted = false }),
 			outcome{Do: slot.None, State: slot.Cleaning, Reason: disk.OrphanCleanWaits}},
 		"half wiped, which goes on at once": {
 			with(vanished(disk.Cleaning, disk.Delete), func(s *slot.Slot) { s.GraceOver, s.Granted = false, false }),
 			outcome{Do: slot.Wipe, State: slot.Cleaning, Generation: 8}},
-		"last Bound: kept": {with(vanished(disk.Published, disk.Delete), last(disk.PhaseBound)), outcome{Do: slot.Keep, State: slot.Retained}},
+		"last Bound: kept": {with(vanished(disk.Published, disk.Delete), last(disk.PhaseBound)), outcome{Do: slot.MarkRetained, State: slot.Retained}},
 		"last Bound, and the other nodes were not asked: the controller may have released it": {
 			with(vanished(disk.Published, disk.Delete), last(disk.PhaseBound), func(s *slot.Slot) { s.Asked = false }),
 			outcome{Do: slot.AskNodes, State: slot.Retained}},
@@ -280,17 +280,17 @@ func TestVanished(t *testing.T) {
 			with(vanished(disk.Retained, disk.Delete), last(disk.PhaseBound), content(disk.ContentSome)),
 			outcome{Do: slot.None, State: slot.Retained, Reason: disk.VolumeVanished}},
 		"last Bound, and acknowledged": {
-			with(vanished(disk.Retained, disk.Delete), last(disk.PhaseBound), acknowledged), outcome{Do: slot.Absolve, State: slot.Pending, Generation: 8}},
-		"last Failed: kept":                 {with(vanished(disk.Published, disk.Delete), last(disk.PhaseOfFailed)), outcome{Do: slot.Keep, State: slot.Retained}},
+			with(vanished(disk.Retained, disk.Delete), last(disk.PhaseBound), acknowledged), outcome{Do: slot.MarkClean, State: slot.Pending, Generation: 8}},
+		"last Failed: kept":                 {with(vanished(disk.Published, disk.Delete), last(disk.PhaseOfFailed)), outcome{Do: slot.MarkRetained, State: slot.Retained}},
 		"last Available, and not inspected": {with(vanished(disk.Published, disk.Delete), last(disk.PhaseAvailable)), outcome{Do: slot.Inspect, State: slot.Pending}},
 		"last Available, and empty: published again": {
 			with(vanished(disk.Published, disk.Delete), last(disk.PhaseAvailable), content(disk.ContentNone)),
-			outcome{Do: slot.Absolve, State: slot.Pending, Generation: 8}},
+			outcome{Do: slot.MarkClean, State: slot.Pending, Generation: 8}},
 		"last Available, and with data: kept": {
-			with(vanished(disk.Published, disk.Delete), last(disk.PhaseAvailable), content(disk.ContentSome)), outcome{Do: slot.Keep, State: slot.Retained}},
+			with(vanished(disk.Published, disk.Delete), last(disk.PhaseAvailable), content(disk.ContentSome)), outcome{Do: slot.MarkRetained, State: slot.Retained}},
 		"never observed, and with data: kept": {
-			with(vanished(disk.Published, disk.Delete), last(""), content(disk.ContentSome)), outcome{Do: slot.Keep, State: slot.Retained}},
-		"with policy Retain": {vanished(disk.Published, disk.Retain), outcome{Do: slot.Keep, State: slot.Retained}},
+			with(vanished(disk.Published, disk.Delete), last(""), content(disk.ContentSome)), outcome{Do: slot.MarkRetained, State: slot.Retained}},
+		"with policy Retain": {vanished(disk.Published, disk.Retain), outcome{Do: slot.MarkRetained, State: slot.Retained}},
 		"kept, and not looked into": {
 			vanished(disk.Retained, disk.Retain), outcome{Do: slot.Inspect, State: slot.Retained}},
 		"kept, and no data was found so far": {
@@ -304,13 +304,13 @@ func TestVanished(t *testing.T) {
 			outcome{Do: slot.None, State: slot.Retained, Reason: disk.RetainedDirty}},
 		"kept, and empty": {
 			with(vanished(disk.Retained, disk.Retain), func(s *slot.Slot) { s.Content = disk.ContentNone }),
-			outcome{Do: slot.Absolve, State: slot.Pending, Generation: 8}},
+			outcome{Do: slot.MarkClean, State: slot.Pending, Generation: 8}},
 		"without a volume, and acknowledged by its generation, which never applies again": {
 			with(vanished(disk.Retained, disk.Retain), func(s *slot.Slot) { s.Record.Volume, s.Record.UID, s.Acknowledged = "", "", true }),
-			outcome{Do: slot.Absolve, State: slot.Pending, Generation: 8}},
+			outcome{Do: slot.MarkClean, State: slot.Pending, Generation: 8}},
 		"kept, and acknowledged": {
 			with(vanished(disk.Retained, disk.Retain), func(s *slot.Slot) { s.Content, s.Acknowledged = disk.ContentSome, true }),
-			outcome{Do: slot.Absolve, State: slot.Pending, Generation: 8}},
+			outcome{Do: slot.MarkClean, State: slot.Pending, Generation: 8}},
 		"with the disk at another path, where it has a volume": {
 			with(vanished(disk.Published, disk.Delete), func(s *slot.Slot) { s.Elsewhere = "local-pv-9" }),
 			outcome{Do: slot.None, State: slot.Skipped, Reason: disk.SameBytes}},
@@ -327,7 +327,7 @@ func TestVanished(t *testing.T) {
 // whatever it says, until an administrator acknowledges it.
 func TestOtherCluster(t *testing.T) {
 	left := outcome{Do: slot.None, State: slot.Retained, Reason: disk.OtherCluster}
-	taken := outcome{Do: slot.Absolve, State: slot.Pending, Generation: 8}
+	taken := outcome{Do: slot.MarkClean, State: slot.Pending, Generation: 8}
 	stories := map[string]story{
 		"released here, on a disk of another cluster": {
 			with(released(), otherCluster), outcome{Do: slot.None, State: slot.Released, Reason: disk.OtherCluster}},
@@ -336,9 +336,9 @@ func TestOtherCluster(t *testing.T) {
 		"being deleted here, and cleaned there": {
 			with(deleting(), state(disk.Clean), otherCluster), outcome{Do: slot.None, State: slot.Cleaning, Reason: disk.OtherCluster}},
 		"being deleted here with policy Retain": {
-			with(deleting(), policy(disk.Retain), otherCluster), outcome{Do: slot.Keep, State: slot.Retained}},
+			with(deleting(), policy(disk.Retain), otherCluster), outcome{Do: slot.MarkRetained, State: slot.Retained}},
 		"released here, and acknowledged": {
-			with(released(), otherCluster, acknowledged), outcome{Do: slot.Remember, State: slot.Released}},
+			with(released(), otherCluster, acknowledged), outcome{Do: slot.WriteRecord, State: slot.Released}},
 		"of no cluster": {
 			with(vanished(disk.Published, disk.Delete), func(s *slot.Slot) { s.Cluster = "here" }), left},
 		"with a problem": {
@@ -402,7 +402,7 @@ func TestSeed(t *testing.T) {
 		}
 	})
 	t.Run("PV cleanup failure should not delete PV or remove from cache", func(t *testing.T) {
-		if got := decide(t, with(deleting(), state(disk.Cleaning))); got.Do == slot.Release {
+		if got := decide(t, with(deleting(), state(disk.Cleaning))); got.Do == slot.RemoveFinalizer {
 			t.Errorf("a disk that is not clean: got %+v", got)
 		}
 	})

@@ -16,7 +16,7 @@ import (
 // cleaning in the background, by the proposal's own words.
 func TestSeedCleaning(t *testing.T) {
 	t.Run("Validate that both success and failure of asynchronous cleanup processes are properly tracked by the provisioner", func(t *testing.T) {
-		for outcome, want := range map[disk.State]slot.Action{disk.Clean: slot.Release, disk.Cleaning: slot.Wipe} {
+		for outcome, want := range map[disk.State]slot.Action{disk.Clean: slot.RemoveFinalizer, disk.Cleaning: slot.Wipe} {
 			if got := decide(t, with(deleting(), state(outcome))); got.Do != want {
 				t.Errorf("after a clean that left the record %s: got %+v, want %s", outcome, got, want)
 			}
@@ -34,7 +34,7 @@ func TestSeedCleaning(t *testing.T) {
 				t.Errorf("%s: left to discovery, which says %+v", name, discovery.Decide(s, 100))
 				continue
 			}
-			if got := reclaim.Decide(s); got.Do == slot.Create || got.Do == slot.Absolve {
+			if got := reclaim.Decide(s); got.Do == slot.Create || got.Do == slot.MarkClean {
 				t.Errorf("%s: got %+v", name, got)
 			}
 		}

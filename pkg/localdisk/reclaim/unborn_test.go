@@ -20,10 +20,10 @@ func TestNeverKnownToBePublished(t *testing.T) {
 		want     slot.Action
 	}{
 		"not inspected: nothing is wiped":        {slot.Refuse, disk.ContentUnknown, slot.Inspect},
-		"empty: published again":                 {slot.Refuse, disk.ContentNone, slot.Absolve},
-		"with data that was to be published":     {slot.Publish, disk.ContentSome, slot.Keep},
-		"with data of which nothing is known":    {slot.Refuse, disk.ContentSome, slot.Keep},
-		"with data, and unknown data is removed": {slot.Clean, disk.ContentSome, slot.Keep},
+		"empty: published again":                 {slot.Refuse, disk.ContentNone, slot.MarkClean},
+		"with data that was to be published":     {slot.Publish, disk.ContentSome, slot.MarkRetained},
+		"with data of which nothing is known":    {slot.Refuse, disk.ContentSome, slot.MarkRetained},
+		"with data, and unknown data is removed": {slot.Clean, disk.ContentSome, slot.MarkRetained},
 	} {
 		t.Run(name, func(t *testing.T) {
 			key := disk.Key{Class: "fast", Name: "disk1"}

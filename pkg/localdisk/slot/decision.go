@@ -27,11 +27,11 @@ const (
 	// Create: write the record as Published, then create the volume, with
 	// Decision.Generation.
 	Create Action = "Create"
-	// Remember: write a record as Published, with the volume's phase, for a volume whose
+	// WriteRecord: write a record as Published, with the volume's phase, for a volume whose
 	// disk has none that fits, and the disk's identity to the volume if it names none or another that stands for it.
-	Remember Action = "Remember"
-	// Guard: give our finalizer back to a volume that has lost it.
-	Guard Action = "Guard"
+	WriteRecord Action = "WriteRecord"
+	// AddFinalizer: add our finalizer to a volume that lost it.
+	AddFinalizer Action = "AddFinalizer"
 	// MarkDisk: have the volume say Decision.Mark of its disk.
 	MarkDisk Action = "MarkDisk"
 	// Remove: delete the volume, if it is still exactly the one that was decided about.
@@ -43,10 +43,10 @@ const (
 	CleanLater Action = "CleanLater"
 	// Miss: write to the record that the volume is gone.
 	Miss Action = "Miss"
-	// Keep: write the record as Retained.
-	Keep Action = "Keep"
-	// Absolve: write the record as Clean and this cluster's, with Decision.Generation.
-	Absolve Action = "Absolve"
+	// MarkRetained: write the record as Retained.
+	MarkRetained Action = "MarkRetained"
+	// MarkClean: write the record as Clean and this cluster's, with Decision.Generation.
+	MarkClean Action = "MarkClean"
 	// ReadSuperblock: find out Superblock.
 	ReadSuperblock Action = "ReadSuperblock"
 	// RecordFilesystem: write Superblock.Format to the record.
@@ -55,8 +55,8 @@ const (
 	AddLink Action = "AddLink"
 	// RemoveLink: remove the volume's link.
 	RemoveLink Action = "RemoveLink"
-	// Release: take our finalizer off the volume.
-	Release Action = "Release"
+	// RemoveFinalizer: remove our finalizer from the volume.
+	RemoveFinalizer Action = "RemoveFinalizer"
 )
 
 // State is what users are told of a slot: status.entries[].state of a

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/logkeys"
 	"stowage.dev/stowage/pkg/metrics"
 	"stowage.dev/stowage/pkg/scheduling/plan"
@@ -144,7 +145,7 @@ func (r *run) removeMarks(ctx context.Context) {
 	var group errgroup.Group
 	for _, b := range r.bindings {
 		volume := newer(b.volume, r.cache.Volume(b.Volume.Name))
-		if volume == nil || volume.Annotations[plan.AnnGivenBack] == "" {
+		if volume == nil || volume.Annotations[wellknown.BindingUndoneAnnotation] == "" {
 			continue
 		}
 		write := swap[*v1.PersistentVolume]{
@@ -158,7 +159,7 @@ func (r *run) removeMarks(ctx context.Context) {
 	}
 	if err := group.Wait(); err != nil {
 		klog.FromContext(ctx).Info("Could not remove the annotation of a volume that was taken back once",
-			logkeys.Pod, klog.KRef(r.plan.Pod.Namespace, r.plan.Pod.Name), "annotation", plan.AnnGivenBack, "err", err)
+			logkeys.Pod, klog.KRef(r.plan.Pod.Namespace, r.plan.Pod.Name), "annotation", wellknown.BindingUndoneAnnotation, "err", err)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/scheduling/binder"
 	"stowage.dev/stowage/pkg/scheduling/plan"
 	"stowage.dev/stowage/pkg/testing/builders"
@@ -243,7 +244,7 @@ func TestPVControllerIsGivenTime(t *testing.T) {
 	t.Parallel()
 	volumes := map[string]func() *builders.PV{
 		"pre-bound":  func() *builders.PV { return volume("pv-a").ClaimRef("default", "a", "") },
-		"given back": func() *builders.PV { return volume("pv-a").Annotation(plan.AnnGivenBack, "uid-x") },
+		"given back": func() *builders.PV { return volume("pv-a").Annotation(wellknown.BindingUndoneAnnotation, "uid-x") },
 	}
 	for name, pv := range volumes {
 		t.Run(name+", it takes note", func(t *testing.T) {
@@ -259,7 +260,7 @@ func TestPVControllerIsGivenTime(t *testing.T) {
 					t.Errorf("error %v after %s", err, time.Since(start))
 				}
 				c.editClaim("a", func(p *v1.PersistentVolumeClaim) { p.Status.Phase = v1.ClaimBound })
-				if _, marked := c.Volume("pv-a").Annotations[plan.AnnGivenBack]; marked || c.state("a", "pv-a") != bound {
+				if _, marked := c.Volume("pv-a").Annotations[wellknown.BindingUndoneAnnotation]; marked || c.state("a", "pv-a") != bound {
 					t.Errorf("state %q, marked as given back: %t", c.state("a", "pv-a"), marked)
 				}
 			})

@@ -105,7 +105,7 @@ func (e *Extender) letThrough(d *volumecache.Demand, inflight *inflightPod) {
 	if inflight != nil {
 		e.inflight.add(inflight)
 	}
-	if e.binder != nil && d.Waits() {
+	if e.binder != nil && d.HasUnboundClaims() {
 		e.gate.expect(d.Pod().UID)
 	}
 }

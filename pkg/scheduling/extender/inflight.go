@@ -92,7 +92,7 @@ func (f *inflight) begin(e *Extender, d *volumecache.Demand) *inflightPod {
 			f.remove(other)
 		}
 	}
-	d.Besides(maps.Clone(f.taken))
+	d.AddPendingUsage(maps.Clone(f.taken))
 	return own
 }
 

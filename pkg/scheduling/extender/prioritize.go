@@ -28,7 +28,7 @@ func (e *Extender) prioritize(ctx context.Context, args *extenderv1.ExtenderArgs
 		if err != nil {
 			return nil, err
 		}
-		if refusal == nil && begun.Demand.Waits() {
+		if refusal == nil && begun.Demand.HasUnboundClaims() {
 			var room [4]volumecache.Usage
 			rate = func(node *v1.Node) int64 { return coarse(e.score.Of(e.cache.Usage(begun.Demand, node, room[:0]))) }
 		}

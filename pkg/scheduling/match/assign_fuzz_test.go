@@ -67,7 +67,7 @@ func (p problem) candidates() [][]*Volume {
 	lists := make([][]*Volume, len(p.requests))
 	for i, r := range p.requests {
 		for _, v := range p.volumes {
-			if r.Admits(v) {
+			if r.Matches(v) {
 				lists[i] = append(lists[i], v)
 			}
 		}
@@ -141,7 +141,7 @@ func bruteForce(p problem) outcome {
 		result[i] = nil
 		try(i + 1)
 		for _, v := range p.volumes {
-			if taken[v] || !p.requests[i].Admits(v) {
+			if taken[v] || !p.requests[i].Matches(v) {
 				continue
 			}
 			taken[v], result[i] = true, v
@@ -232,7 +232,7 @@ func checkPossible(t *testing.T, p problem, result []*Volume) {
 			t.Errorf("volume %s is given twice", v.Name)
 		}
 		taken[v.Name] = true
-		if !p.requests[i].Admits(v) {
+		if !p.requests[i].Matches(v) {
 			t.Errorf("volume %s cannot serve %s", v.Name, p.requests[i].Claim.Name)
 		}
 	}

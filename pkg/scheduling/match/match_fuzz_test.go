@@ -46,12 +46,12 @@ func FuzzMatch(f *testing.F) {
 		switch {
 		case want == nil && named == nil && best != nil:
 			t.Errorf("upstream finds nothing, we find %s", best.Name)
-		case want == nil && named != nil && r.Accepts(named):
+		case want == nil && named != nil && r.FitsSpec(named):
 			t.Errorf("upstream finds nothing, we accept the pre-bound %s", named.Name)
 		case want != nil && volume.IsVolumeBoundToClaim(want, claim):
 			if named == nil {
 				t.Errorf("upstream finds the pre-bound %s, we do not", want.Name)
-			} else if !r.Accepts(NewVolume(want)) && volume.CheckAccessModes(claim, want) {
+			} else if !r.FitsSpec(NewVolume(want)) && volume.CheckAccessModes(claim, want) {
 				t.Errorf("upstream accepts the pre-bound %s, we do not", want.Name)
 			}
 		case want != nil && named == nil:
@@ -73,7 +73,7 @@ func choose(r *Request, pvs []*v1.PersistentVolume) (named, best *Volume) {
 	}
 	for _, pv := range pvs {
 		v := NewVolume(pv)
-		if Names(pv.Spec.ClaimRef, r.Claim) && (named == nil || !r.Accepts(named)) {
+		if RefersTo(pv.Spec.ClaimRef, r.Claim) && (named == nil || !r.FitsSpec(named)) {
 			named = v
 		}
 		if v.Free() && v.Class == r.Class {
@@ -164,7 +164,7 @@ func TestSameAsComponentHelpers(t *testing.T) {
 		if got, want := VolumeClass(pv), volume.GetPersistentVolumeClass(pv); got != want {
 			t.Errorf("class of %+v: got %q, want %q", pv, got, want)
 		}
-		if got, want := Names(pv.Spec.ClaimRef, claim), volume.IsVolumeBoundToClaim(pv, claim); got != want {
+		if got, want := RefersTo(pv.Spec.ClaimRef, claim), volume.IsVolumeBoundToClaim(pv, claim); got != want {
 			t.Errorf("claimRef %+v names %s: got %t, want %t", pv.Spec.ClaimRef, claim.Name, got, want)
 		}
 		if got, want := AccessModesOf(pv.Spec.AccessModes).Contains(AccessModesOf(claim.Spec.AccessModes)),

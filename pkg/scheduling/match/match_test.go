@@ -82,10 +82,10 @@ func TestOneClaimOneVolume(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r, v := request(t, story.claim), NewVolume(story.pv.Obj())
-			if got := r.Accepts(v); got != story.accepts {
+			if got := r.FitsSpec(v); got != story.accepts {
 				t.Errorf("Accepts: got %t, want %t", got, story.accepts)
 			}
-			if got := r.Admits(v); got != story.admits {
+			if got := r.Matches(v); got != story.admits {
 				t.Errorf("Admits: got %t, want %t", got, story.admits)
 			}
 		})
@@ -133,7 +133,7 @@ func TestNames(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := Names(story.pv.Obj().Spec.ClaimRef, claim().Obj()); got != story.want {
+			if got := RefersTo(story.pv.Obj().Spec.ClaimRef, claim().Obj()); got != story.want {
 				t.Errorf("got %t, want %t", got, story.want)
 			}
 		})
@@ -243,8 +243,8 @@ func TestEmptyObjectsDoNotPanic(t *testing.T) {
 		t.Fatal(err)
 	}
 	v := NewVolume(&v1.PersistentVolume{})
-	if v.Free() || r.Admits(v) || !r.Accepts(v) {
-		t.Errorf("free %t, admitted %t, accepted %t; want only accepted", v.Free(), r.Admits(v), r.Accepts(v))
+	if v.Free() || r.Matches(v) || !r.FitsSpec(v) {
+		t.Errorf("free %t, admitted %t, accepted %t; want only accepted", v.Free(), r.Matches(v), r.FitsSpec(v))
 	}
 	if r.Class != "local" || r.Bytes != 0 || v.Bytes != 0 {
 		t.Errorf("class %q, asked %d, has %d", r.Class, r.Bytes, v.Bytes)

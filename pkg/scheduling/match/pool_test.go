@@ -73,15 +73,15 @@ func randomPoolRequest(t testing.TB, rng *rand.Rand) *Request {
 func naive(volumes map[string]*Volume, r *Request, k int) []*Volume {
 	var found []*Volume
 	for _, v := range volumes {
-		if r.Admits(v) {
+		if r.Matches(v) {
 			found = append(found, v)
 		}
 	}
 	slices.SortFunc(found, func(a, b *Volume) int {
 		switch {
-		case Before(r, a, b):
+		case Less(r, a, b):
 			return -1
-		case Before(r, b, a):
+		case Less(r, b, a):
 			return 1
 		}
 		return 0

@@ -95,11 +95,11 @@ func (r *Request) narrow() {
 // the request's selector quickly; read only, empty when an index cannot help.
 func (r *Request) LabelKeys() []string { return r.labelKeys }
 
-// Accepts reports whether the volume is good enough for the claim when both
+// FitsSpec reports whether the volume is good enough for the claim when both
 // are already meant for each other: capacity, volume mode,
 // VolumeAttributesClass and access modes fit, its disk is not lost, and the
 // volume is not being deleted. Phase, class and selector are not asked.
-func (r *Request) Accepts(v *Volume) bool {
+func (r *Request) FitsSpec(v *Volume) bool {
 	return v.Bytes >= r.Bytes &&
 		v.Block == r.Block &&
 		v.AccessModes.Contains(r.AccessModes) &&
@@ -108,28 +108,28 @@ func (r *Request) Accepts(v *Volume) bool {
 		!v.deleting
 }
 
-// Admits reports whether the claim may take the volume if it is free: Accepts,
+// Matches reports whether the claim may take the volume if it is free: Accepts,
 // and class and selector match.
-func (r *Request) Admits(v *Volume) bool {
-	return r.Accepts(v) && v.Class == r.Class && r.selects(v)
+func (r *Request) Matches(v *Volume) bool {
+	return r.FitsSpec(v) && v.Class == r.Class && r.selects(v)
 }
 
 func (r *Request) selects(v *Volume) bool {
 	return r.Selector == nil || r.Selector.Matches(v.labels())
 }
 
-// Names reports whether a volume's claimRef names the claim: namespace and
+// RefersTo reports whether a volume's claimRef names the claim: namespace and
 // name, and the UID when the reference has one. A nil reference names nothing.
-func Names(ref *v1.ObjectReference, claim *v1.PersistentVolumeClaim) bool {
+func RefersTo(ref *v1.ObjectReference, claim *v1.PersistentVolumeClaim) bool {
 	return ref != nil &&
 		ref.Name == claim.Name && ref.Namespace == claim.Namespace &&
 		(ref.UID == "" || ref.UID == claim.UID)
 }
 
-// Before reports whether the request would rather have a than b: the smaller
+// Less reports whether the request would rather have a than b: the smaller
 // volume, then the one with fewer access modes that were not asked for, then
 // the first by name. Both must be admitted by the request.
-func Before(r *Request, a, b *Volume) bool { return compare(r, a, b) < 0 }
+func Less(r *Request, a, b *Volume) bool { return compare(r, a, b) < 0 }
 
 func compare(r *Request, a, b *Volume) int {
 	if c := cmp.Compare(a.Bytes, b.Bytes); c != 0 {

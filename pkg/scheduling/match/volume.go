@@ -9,8 +9,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/disk"
-	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
 
 // Volume is a PersistentVolume compiled for matching. It is immutable and
@@ -69,7 +69,7 @@ func Free(pv *v1.PersistentVolume) bool {
 // its disk: DiskMissing, DiskFailing, DiskUnproven or DiskReplaced; Fits if nothing speaks against it. A word
 // that this version does not know is taken for the worse.
 func LostDisk(pv *v1.PersistentVolume) ReasonCode {
-	switch disk.Mark(pv.Annotations[localpv.DiskAnnotation]) {
+	switch disk.Mark(pv.Annotations[wellknown.DiskAnnotation]) {
 	case disk.Unmarked:
 		return Fits
 	case disk.MarkMissing:

@@ -31,10 +31,6 @@ const (
 	// AnnBoundByController on a volume or claim: the reference to the other
 	// object was made by a controller, not by a user, and may be taken back.
 	AnnBoundByController = "pv.kubernetes.io/bound-by-controller"
-	// AnnGivenBack on a volume: a claimRef was taken back from it, and the PV
-	// controller may hold it for that claim still. The value is the claim's UID.
-	// It stays beside the next claimRef until that binding is complete.
-	AnnGivenBack = "stowage.dev/given-back"
 	// AnnSelectedNode on a claim: the node to provision a volume for.
 	AnnSelectedNode = "volume.kubernetes.io/selected-node"
 	// AnnStorageProvisioner on a claim: who is to provision it.

@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/scheduling/plan"
 	"stowage.dev/stowage/pkg/testing/builders"
 )
@@ -33,9 +34,9 @@ func TestBindingProgress(t *testing.T) {
 		"pre-bound: the PV controller has taken note":           {preBound: true, volume: ours().Phase(v1.VolumeBound), claim: claim(), want: plan.Claimed},
 		"pre-bound: its phase was Bound all along":              {preBound: true, reserved: v1.VolumeBound, volume: ours().Phase(v1.VolumeBound), claim: claim(), want: plan.Unseen},
 		"pre-bound, the UID is another pod's write":             {volume: volume().ClaimRef("default", "data", "claim-uid"), claim: claim(), want: plan.Unseen},
-		"given back: the PV controller may see the other claim": {volume: ours().Annotation(plan.AnnGivenBack, "other-uid"), claim: claim(), want: plan.Unseen},
-		"given back: the PV controller has taken note":          {volume: ours().Annotation(plan.AnnGivenBack, "other-uid").Phase(v1.VolumeBound), claim: claim(), want: plan.Claimed},
-		"given back by the same claim":                          {volume: ours().Annotation(plan.AnnGivenBack, "claim-uid"), claim: claim(), want: plan.Claimed},
+		"given back: the PV controller may see the other claim": {volume: ours().Annotation(wellknown.BindingUndoneAnnotation, "other-uid"), claim: claim(), want: plan.Unseen},
+		"given back: the PV controller has taken note":          {volume: ours().Annotation(wellknown.BindingUndoneAnnotation, "other-uid").Phase(v1.VolumeBound), claim: claim(), want: plan.Claimed},
+		"given back by the same claim":                          {volume: ours().Annotation(wellknown.BindingUndoneAnnotation, "claim-uid"), claim: claim(), want: plan.Claimed},
 		"claim written":                                         {volume: ours(), claim: claim().VolumeName("pv").BindCompleted(), want: plan.ClaimBound},
 		"volume status open":                                    {volume: ours(), claim: claim().Bound("pv"), want: plan.ClaimBound},
 		"all written":                                           {volume: ours().Phase(v1.VolumeBound), claim: claim().Bound("pv"), want: plan.Bound},

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/scheduling/match"
 )
 
@@ -70,10 +71,10 @@ func (b Binding) UnclaimVolume(written *v1.PersistentVolume) (want *v1.Persisten
 	want.Spec.ClaimRef = b.Volume.Spec.ClaimRef.DeepCopy()
 	restore(&want.ObjectMeta, b.Volume.Annotations, AnnBoundByController)
 	mark := string(b.Claim.UID)
-	if was, marked := written.Annotations[AnnGivenBack]; marked && was != mark {
+	if was, marked := written.Annotations[wellknown.BindingUndoneAnnotation]; marked && was != mark {
 		mark = givenBackTwice
 	}
-	metav1.SetMetaDataAnnotation(&want.ObjectMeta, AnnGivenBack, mark)
+	metav1.SetMetaDataAnnotation(&want.ObjectMeta, wellknown.BindingUndoneAnnotation, mark)
 	return want, true
 }
 
@@ -85,11 +86,11 @@ func (b Binding) RemoveMark(live *v1.PersistentVolume) (want *v1.PersistentVolum
 	if why := b.sameVolume(live); why != nil {
 		return nil, false, why
 	}
-	if _, marked := live.Annotations[AnnGivenBack]; !marked || !refersTo(live.Spec.ClaimRef, b.Claim) {
+	if _, marked := live.Annotations[wellknown.BindingUndoneAnnotation]; !marked || !refersTo(live.Spec.ClaimRef, b.Claim) {
 		return live, false, nil
 	}
 	want = live.DeepCopy()
-	delete(want.Annotations, AnnGivenBack)
+	delete(want.Annotations, wellknown.BindingUndoneAnnotation)
 	return want, true, nil
 }
 
@@ -133,7 +134,7 @@ func (b Binding) Open(live *v1.PersistentVolume) bool {
 // GivenBack says that a claimRef to another claim was taken back from the volume. The
 // PV controller that holds it for this claim, or for none, does no harm.
 func (b Binding) GivenBack(live *v1.PersistentVolume) bool {
-	by, marked := live.Annotations[AnnGivenBack]
+	by, marked := live.Annotations[wellknown.BindingUndoneAnnotation]
 	return marked && by != string(b.Claim.UID)
 }
 

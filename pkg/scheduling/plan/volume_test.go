@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	storagehelpers "k8s.io/component-helpers/storage/volume"
 
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/scheduling/plan"
 	"stowage.dev/stowage/pkg/testing/builders"
 )
@@ -103,7 +104,7 @@ func TestClaimVolumeAfterAConflict(t *testing.T) {
 		"moved to another node":                                {live: volume().ResourceVersion("4").Hostname("n2"), want: plan.VolumeChanged},
 		"shrunk":                                               {live: volume().ResourceVersion("4").Capacity("1Mi"), want: plan.VolumeChanged},
 		"its disk was taken out":                               {live: volume().ResourceVersion("4").Annotation("stowage.dev/disk", "Missing"), want: plan.VolumeChanged},
-		"given back by another claim meanwhile":                {live: volume().ResourceVersion("4").Annotation(plan.AnnGivenBack, "other-uid"), write: true},
+		"given back by another claim meanwhile":                {live: volume().ResourceVersion("4").Annotation(wellknown.BindingUndoneAnnotation, "other-uid"), write: true},
 		"given another class by annotation":                    {live: volume().ResourceVersion("4").BetaClass("slow"), want: plan.VolumeChanged},
 		"selected label removed":                               {claim: claim().MatchLabel("disk", "ssd"), reserved: volume().Label("disk", "ssd"), live: volume().ResourceVersion("4"), want: plan.VolumeChanged},
 		"selected label still there, another came":             {claim: claim().MatchLabel("disk", "ssd"), reserved: volume().Label("disk", "ssd"), live: volume().ResourceVersion("4").Label("disk", "ssd").Label("a", "b"), write: true},
@@ -168,7 +169,7 @@ func TestUnclaimVolumeRestoresWhatWas(t *testing.T) {
 			}
 			want := b.Volume.DeepCopy()
 			want.ResourceVersion = "9"
-			metav1.SetMetaDataAnnotation(&want.ObjectMeta, plan.AnnGivenBack, "claim-uid")
+			metav1.SetMetaDataAnnotation(&want.ObjectMeta, wellknown.BindingUndoneAnnotation, "claim-uid")
 			if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("not what was reserved (-want +got):\n%s", diff)
 			}
@@ -198,7 +199,7 @@ func TestMarkOfWhoGaveBack(t *testing.T) {
 			t.Parallel()
 			reserved := volume().Phase(v1.VolumeAvailable)
 			if tc.was != "" {
-				reserved.Annotation(plan.AnnGivenBack, tc.was)
+				reserved.Annotation(wellknown.BindingUndoneAnnotation, tc.was)
 			}
 			before := plan.Binding{Claim: claim().UID(tc.by).Obj(), Volume: reserved.Obj()}
 			claimed, _, why := before.ClaimVolume(before.Volume)
@@ -215,11 +216,11 @@ func TestMarkOfWhoGaveBack(t *testing.T) {
 				t.Fatal(why)
 			}
 			if b.GivenBack(next) != tc.another || b.Open(next) != tc.another {
-				t.Errorf("mark %q: given back by another %t, open %t; want %t", next.Annotations[plan.AnnGivenBack], b.GivenBack(next), b.Open(next), tc.another)
+				t.Errorf("mark %q: given back by another %t, open %t; want %t", next.Annotations[wellknown.BindingUndoneAnnotation], b.GivenBack(next), b.Open(next), tc.another)
 			}
 			rid, write, why := b.RemoveMark(next)
-			if _, marked := rid.Annotations[plan.AnnGivenBack]; marked || !write || why != nil {
-				t.Errorf("the mark %q stays: written %t, %v", rid.Annotations[plan.AnnGivenBack], write, why)
+			if _, marked := rid.Annotations[wellknown.BindingUndoneAnnotation]; marked || !write || why != nil {
+				t.Errorf("the mark %q stays: written %t, %v", rid.Annotations[wellknown.BindingUndoneAnnotation], write, why)
 			}
 		})
 	}

@@ -84,7 +84,7 @@ func ask(t *testing.T, w *world, p *v1.Pod, nodes []*v1.Node) {
 		w.Release(p.UID)
 	}
 	for i := range 12 {
-		w.VolumeHelps(d, "v"+strconv.Itoa(i))
+		w.VolumeMayUnblock(d, "v"+strconv.Itoa(i))
 	}
 	w.Translates(d)
 }

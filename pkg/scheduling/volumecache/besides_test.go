@@ -54,7 +54,7 @@ func TestBesides(t *testing.T) {
 			}
 			pools[pool] = tc.bytes
 		}
-		d.Besides(pools)
+		d.AddPendingUsage(pools)
 		if got := w.Fits(d, object).Code; got != tc.want {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}

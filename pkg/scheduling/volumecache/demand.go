@@ -63,8 +63,8 @@ type pending struct {
 // Pod is the pod that the demand was compiled from.
 func (d *Demand) Pod() *v1.Pod { return d.pod }
 
-// Waits tells whether any claim of the pod still has to be bound.
-func (d *Demand) Waits() bool { return d.delayed > 0 }
+// HasUnboundClaims tells whether any claim of the pod still has to be bound.
+func (d *Demand) HasUnboundClaims() bool { return d.delayed > 0 }
 
 // Demand compiles what the pod asks for. A refusal means that no node will do
 // until one of the pod's claims or classes changes; an error that a claim
@@ -270,9 +270,9 @@ func (c *Cache) CapacityPools(d *Demand, node *v1.Node, pools map[CapacityPool]i
 	}
 }
 
-// Besides makes the demand account for bytes that other pods may take of capacity
+// AddPendingUsage makes the demand account for bytes that other pods may take of capacity
 // pools. Call it before the demand is shared; bytes must not change afterwards.
-func (d *Demand) Besides(bytes map[CapacityPool]int64) {
+func (d *Demand) AddPendingUsage(bytes map[CapacityPool]int64) {
 	if len(d.besides) > 0 { // what is withheld
 		bytes = maps.Clone(bytes)
 		for pool, more := range d.besides {

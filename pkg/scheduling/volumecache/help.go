@@ -17,10 +17,10 @@ import (
 // an event helps a pod. With more, it is taken to help.
 const fewNodes = 16
 
-// VolumeHelps tells whether the volume, as the cache has it, can make the pod
+// VolumeMayUnblock tells whether the volume, as the cache has it, can make the pod
 // schedulable: its disk is not lost, and a claim of the pod names it or is named by
 // it, or could take it and then fit a node.
-func (c *Cache) VolumeHelps(d *Demand, name string) bool {
+func (c *Cache) VolumeMayUnblock(d *Demand, name string) bool {
 	c.mu.RLock()
 	v := c.volume[name]
 	if v == nil {
@@ -37,11 +37,11 @@ func (c *Cache) VolumeHelps(d *Demand, name string) bool {
 	for i := range d.groups {
 		for j := range d.groups[i].pending {
 			p := &d.groups[i].pending[j]
-			if match.Names(v.PV.Spec.ClaimRef, p.Claim) {
+			if match.RefersTo(v.PV.Spec.ClaimRef, p.Claim) {
 				c.mu.RUnlock()
 				return v.Lost == match.Fits
 			}
-			wanted = wanted || (v.Free() && p.Admits(v.Volume))
+			wanted = wanted || (v.Free() && p.Matches(v.Volume))
 		}
 	}
 	nodes, few := few(v.segment)
@@ -98,7 +98,7 @@ func (d *Demand) GivenUp(before, now *v1.PersistentVolume) bool {
 	for i := range d.groups {
 		for j := range d.groups[i].pending {
 			claim := d.groups[i].pending[j].Claim
-			if match.Names(before.Spec.ClaimRef, claim) && (now == nil || !match.Names(now.Spec.ClaimRef, claim)) {
+			if match.RefersTo(before.Spec.ClaimRef, claim) && (now == nil || !match.RefersTo(now.Spec.ClaimRef, claim)) {
 				return true
 			}
 		}

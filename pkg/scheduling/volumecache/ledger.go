@@ -170,7 +170,7 @@ func (c *Cache) callListeners() {
 // noteRefused records that the pod was refused by what the cache holds now. The caller
 // holds the lock, for reading at least.
 func (c *Cache) noteRefused(d *Demand) {
-	if len(c.ledger.listeners) == 0 || !d.Waits() || d.refused.Load() || d.refused.Swap(true) {
+	if len(c.ledger.listeners) == 0 || !d.HasUnboundClaims() || d.refused.Load() || d.refused.Swap(true) {
 		return
 	}
 	c.ledger.mu.Lock()

@@ -127,7 +127,7 @@ func TestReleaseWakes(t *testing.T) {
 				reserve(t, w, first)
 				d := w.demand(pod("two", "d", "e"))
 				w.put(localPV("new", "a", "1Gi").Obj())
-				if w.VolumeHelps(d, "new") {
+				if w.VolumeMayUnblock(d, "new") {
 					t.Fatal("the new volume is said to help")
 				}
 				w.Release(first.UID)

@@ -23,7 +23,7 @@ func (v *volume) lostTo(claim *v1.PersistentVolumeClaim) match.Reason {
 func (c *Cache) mismatch(p *pending) match.Reason {
 	first := ""
 	for _, v := range c.byClaim[p.key] {
-		if !match.Names(v.PV.Spec.ClaimRef, p.Claim) {
+		if !match.RefersTo(v.PV.Spec.ClaimRef, p.Claim) {
 			continue
 		}
 		if v.Lost != match.Fits {

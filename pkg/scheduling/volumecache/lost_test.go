@@ -8,7 +8,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"stowage.dev/stowage/pkg/localdisk/localpv"
+	"stowage.dev/stowage/pkg/apis/wellknown"
+
 	"stowage.dev/stowage/pkg/scheduling/match"
 	"stowage.dev/stowage/pkg/testing/builders"
 )
@@ -37,7 +38,7 @@ func TestLostDisk(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, node("a"), node("b"), wffc("local"), tc.claim.Obj(), tc.volume().Annotation(localpv.DiskAnnotation, tc.mark).Obj())
+			w := newWorld(t, node("a"), node("b"), wffc("local"), tc.claim.Obj(), tc.volume().Annotation(wellknown.DiskAnnotation, tc.mark).Obj())
 			p := pod("p", "c")
 			w.check()
 			for _, node := range []string{"a", "b"} {
@@ -48,7 +49,7 @@ func TestLostDisk(t *testing.T) {
 			if _, reason := w.Nodes(w.demand(p)); reason.Code != tc.want {
 				t.Errorf("Nodes says %q, want %q", reason.Code, tc.want)
 			}
-			if w.VolumeHelps(w.demand(p), "v") {
+			if w.VolumeMayUnblock(w.demand(p), "v") {
 				t.Error("the volume is taken to help while its disk is lost")
 			}
 			w.put(tc.volume().Obj())
@@ -59,7 +60,7 @@ func TestLostDisk(t *testing.T) {
 			if got := w.fits(p, "a"); got != match.Fits {
 				t.Errorf("Fits says %q when the disk is back", got)
 			}
-			if !w.VolumeHelps(w.demand(p), "v") {
+			if !w.VolumeMayUnblock(w.demand(p), "v") {
 				t.Error("the volume is not taken to help when its disk is back")
 			}
 		})
@@ -81,7 +82,7 @@ func TestDiskLostMeanwhile(t *testing.T) {
 			w := newWorld(t, node("a"), wffc("local"), pvc("c", "1Gi").Obj(), localPV("v", "a", "1Gi").Obj())
 			p := pod("p", "c")
 			w.reserve(p, "a")
-			w.put(tc.written.Annotation(localpv.DiskAnnotation, "Missing").Obj())
+			w.put(tc.written.Annotation(wellknown.DiskAnnotation, "Missing").Obj())
 			w.check()
 			if got := w.fits(p, "a"); got != tc.want {
 				t.Errorf("Fits says %q, want %q", got, tc.want)

@@ -63,9 +63,9 @@ func (c *Cache) narrow(n *narrowing, g *group, p *pending) {
 	var named []*volume
 	mine := false
 	for _, v := range c.byClaim[p.key] {
-		if match.Names(v.PV.Spec.ClaimRef, p.Claim) {
+		if match.RefersTo(v.PV.Spec.ClaimRef, p.Claim) {
 			mine = true
-			if p.Accepts(v.Volume) {
+			if p.FitsSpec(v.Volume) {
 				named = append(named, v)
 			}
 		}

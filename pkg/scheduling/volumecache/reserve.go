@@ -225,7 +225,7 @@ func (c *Cache) endHold(h *hold) {
 // provisioning it may now show in the driver's own figures.
 func (c *Cache) claimServed(v *volume) {
 	h := c.holds[v.claim]
-	if h == nil || h.node == "" || h.turn > 0 || !match.Names(v.PV.Spec.ClaimRef, h.object) {
+	if h == nil || h.node == "" || h.turn > 0 || !match.RefersTo(v.PV.Spec.ClaimRef, h.object) {
 		return
 	}
 	c.noteAppeared(h)

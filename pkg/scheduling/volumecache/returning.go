@@ -93,7 +93,7 @@ func (c *Cache) returns(v *volume) bool {
 		return false
 	}
 	claim := c.newestClaim(v.claim)
-	return claim == nil || !match.Names(v.PV.Spec.ClaimRef, claim) || c.abandoned(claim)
+	return claim == nil || !match.RefersTo(v.PV.Spec.ClaimRef, claim) || c.abandoned(claim)
 }
 
 // abandoned tells whether the pod that owns the claim is leaving or was seen to leave.

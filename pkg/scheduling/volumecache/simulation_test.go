@@ -129,7 +129,7 @@ func (s *simulation) contradict(name string) {
 	pv := s.volumes[name]
 	for _, claims := range s.reserved {
 		for claim, volume := range claims {
-			if volume == name && (pv == nil || !free(pv) && !match.Names(pv.Spec.ClaimRef, s.claims[claim])) {
+			if volume == name && (pv == nil || !free(pv) && !match.RefersTo(pv.Spec.ClaimRef, s.claims[claim])) {
 				s.release()
 				delete(claims, claim)
 			}
@@ -267,11 +267,11 @@ func (s *simulation) admits(volume, node string) bool {
 func (s *simulation) named(r *match.Request, node string) (best string, mine bool) {
 	var bestVolume *match.Volume
 	for name, pv := range s.volumes {
-		if !match.Names(pv.Spec.ClaimRef, r.Claim) {
+		if !match.RefersTo(pv.Spec.ClaimRef, r.Claim) {
 			continue
 		}
 		mine = true
-		if v := match.NewVolume(pv); r.Accepts(v) && s.admits(name, node) && (bestVolume == nil || match.Before(r, v, bestVolume)) {
+		if v := match.NewVolume(pv); r.FitsSpec(v) && s.admits(name, node) && (bestVolume == nil || match.Less(r, v, bestVolume)) {
 			best, bestVolume = name, v
 		}
 	}
@@ -282,12 +282,12 @@ func (s *simulation) assign(got map[string]string, class string, requests []*mat
 	candidates := make([][]*match.Volume, len(requests))
 	for i, r := range requests {
 		for name, pv := range s.volumes {
-			if v := match.NewVolume(pv); v.Free() && !taken[name] && r.Admits(v) && s.admits(name, node) {
+			if v := match.NewVolume(pv); v.Free() && !taken[name] && r.Matches(v) && s.admits(name, node) {
 				candidates[i] = append(candidates[i], v)
 			}
 		}
 		slices.SortFunc(candidates[i], func(a, b *match.Volume) int {
-			if match.Before(r, a, b) {
+			if match.Less(r, a, b) {
 				return -1
 			}
 			return cmp.Compare(1, 0)

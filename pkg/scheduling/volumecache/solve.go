@@ -168,11 +168,11 @@ func (c *Cache) settled(s *solution, g *group, p *pending, at spot) match.Reason
 	}
 	mine, best := false, (*volume)(nil)
 	for _, v := range c.byClaim[p.key] {
-		if !match.Names(v.PV.Spec.ClaimRef, p.Claim) {
+		if !match.RefersTo(v.PV.Spec.ClaimRef, p.Claim) {
 			continue
 		}
 		mine = true
-		if p.Accepts(v.Volume) && at.in(c.segmentOn(v, at.node)) && (best == nil || match.Before(p.Request, v.Volume, best.Volume)) {
+		if p.FitsSpec(v.Volume) && at.in(c.segmentOn(v, at.node)) && (best == nil || match.Less(p.Request, v.Volume, best.Volume)) {
 			best = v
 		}
 	}
@@ -302,7 +302,7 @@ func (c *Cache) best(d *Demand, p *pending, g *group, at spot) (best *match.Volu
 		} else if found := d.memo.cheapest(pool, p, g.width()); len(found) > 0 {
 			v, size = found[0], found[0].Bytes
 		}
-		if v != nil && (best == nil || match.Before(p.Request, v, best)) {
+		if v != nil && (best == nil || match.Less(p.Request, v, best)) {
 			best, bytes = v, size
 		}
 	}
@@ -358,7 +358,7 @@ func (c *Cache) candidates(dst []*match.Volume, d *Demand, p *pending, g *group,
 		dst = dst[:min(len(dst), begin+k)]
 	}
 	for i := range d.whatIf[at.node] {
-		if freed := d.whatIf[at.node][i].volume; freed != nil && p.Admits(freed) && !d.withheld.has(freed.Name) {
+		if freed := d.whatIf[at.node][i].volume; freed != nil && p.Matches(freed) && !d.withheld.has(freed.Name) {
 			dst = append(dst, freed)
 			mergeTail(p.Request, dst[begin:], len(dst)-begin-1)
 			dst = dst[:min(len(dst), begin+k)]
@@ -371,7 +371,7 @@ func (c *Cache) candidates(dst []*match.Volume, d *Demand, p *pending, g *group,
 // sorted. Both are short.
 func mergeTail(r *match.Request, list []*match.Volume, split int) {
 	for i := split; i < len(list); i++ {
-		for j := i; j > 0 && match.Before(r, list[j], list[j-1]); j-- {
+		for j := i; j > 0 && match.Less(r, list[j], list[j-1]); j-- {
 			list[j], list[j-1] = list[j-1], list[j]
 		}
 	}

@@ -164,7 +164,7 @@ func (c *Cache) keepHold(v *volume) {
 	if h == nil {
 		return
 	}
-	if v.Free() || (v.claim == h.claim && match.Names(v.PV.Spec.ClaimRef, h.object) && v.PV.DeletionTimestamp == nil) {
+	if v.Free() || (v.claim == h.claim && match.RefersTo(v.PV.Spec.ClaimRef, h.object) && v.PV.DeletionTimestamp == nil) {
 		h.volume = v
 		return
 	}

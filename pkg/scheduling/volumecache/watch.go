@@ -117,7 +117,7 @@ func (c *Cache) VolumeFor(claim *v1.PersistentVolumeClaim) *v1.PersistentVolume 
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	for _, v := range c.byClaim[keyOf(claim)] {
-		if match.Names(v.PV.Spec.ClaimRef, claim) {
+		if match.RefersTo(v.PV.Spec.ClaimRef, claim) {
 			return v.PV
 		}
 	}

@@ -181,7 +181,7 @@ func (p *Plugin) afterVolume(pod *v1.Pod, before, now *v1.PersistentVolume) bool
 		p.cache.ApplyVolume(now)
 	}
 	demand := p.demand(pod)
-	return demand != nil && (given && demand.GivenUp(before, now) || now != nil && p.cache.VolumeHelps(demand, now.Name))
+	return demand != nil && (given && demand.GivenUp(before, now) || now != nil && p.cache.VolumeMayUnblock(demand, now.Name))
 }
 
 // namesClaimOf tells whether the claimRef of a volume, nil for none, names a claim

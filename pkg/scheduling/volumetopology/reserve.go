@@ -26,7 +26,7 @@ func (p *Plugin) Reserve(ctx context.Context, cycle fwk.CycleState, pod *v1.Pod,
 		return fwk.AsStatus(err)
 	}
 	s.plan = nil
-	if s.demand == nil || !s.demand.Waits() {
+	if s.demand == nil || !s.demand.HasUnboundClaims() {
 		return nil
 	}
 	begin := time.Now()

@@ -19,7 +19,7 @@ func (p *Plugin) PreScore(_ context.Context, cycle fwk.CycleState, _ *v1.Pod, _ 
 	if err != nil {
 		return fwk.AsStatus(err)
 	}
-	if s.demand == nil || !s.demand.Waits() {
+	if s.demand == nil || !s.demand.HasUnboundClaims() {
 		return fwk.NewStatus(fwk.Skip)
 	}
 	return nil

@@ -12,14 +12,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/pkg/localdisk/cleanjob"
+	"stowage.dev/stowage/pkg/apis/wellknown"
+
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/test/integration/node"
 	"stowage.dev/stowage/test/provisioners"
 )
 
 func ofNode(n *node.Node) string {
-	return cleanjob.VolumeLabel + "," + localpv.NodeLabel + "=" + localpv.NodeHash(n.Name)
+	return wellknown.CleaningLabel + "," + wellknown.NodeLabel + "=" + localpv.NodeHash(n.Name)
 }
 
 // TestClean: file systems and devices that are given back are cleaned by Jobs and

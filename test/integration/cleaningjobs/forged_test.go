@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/pkg/localdisk/provisioner"
 	"stowage.dev/stowage/test/integration/fixture"
@@ -34,7 +35,7 @@ func askFor(volume *corev1.PersistentVolume) stowage.Entry {
 	return stowage.Entry{
 		Class: volume.Spec.StorageClassName, Name: path[strings.LastIndex(path, "/")+1:], Path: path, State: stowage.EntryCleaning, Volume: volume.Name,
 		Cleaning: &stowage.Cleaning{Request: &stowage.CleaningRequest{
-			Attempt: "0123456789abcdef", VolumeUID: string(volume.UID), Identity: volume.Annotations[localpv.IdentityAnnotation],
+			Attempt: "0123456789abcdef", VolumeUID: string(volume.UID), Identity: volume.Annotations[wellknown.DiskIdentityAnnotation],
 		}},
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/cleanjob"
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/integration/node"
@@ -47,7 +48,7 @@ func startKubelet(t *testing.T, n *node.Node) *kubelet {
 	k := &kubelet{t: t, n: n, ctx: ctx, started: make(chan *cluster.Process, 100), pods: map[types.UID]*cluster.Process{}}
 	factory := informers.NewSharedInformerFactoryWithOptions(n.Env.Client, 0, informers.WithNamespace(provisioners.Namespace),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
-			o.LabelSelector, o.FieldSelector = cleanjob.VolumeLabel, "spec.nodeName="+n.Name
+			o.LabelSelector, o.FieldSelector = wellknown.CleaningLabel, "spec.nodeName="+n.Name
 		}))
 	_, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { k.see(o) },

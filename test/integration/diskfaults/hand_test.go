@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/controller/orphancleans/rules"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
@@ -52,9 +53,9 @@ func (w *world) relieve(ctx context.Context) {
 				w.empty(e)
 			}
 		}
-		if text := rules.FormatGrants(granted); text != "" && text != report.Annotations[rules.GrantsAnnotation] {
+		if text := rules.FormatGrants(granted); text != "" && text != report.Annotations[wellknown.CleanOrphansAnnotation] {
 			h := hand{world: w}
-			h.check(ctx, "allow to clean the disk of", w.AnnotateReport(ctx, rules.GrantsAnnotation, text))
+			h.check(ctx, "allow to clean the disk of", w.AnnotateReport(ctx, wellknown.CleanOrphansAnnotation, text))
 		}
 	}
 }

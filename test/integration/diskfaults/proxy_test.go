@@ -20,7 +20,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"stowage.dev/stowage/pkg/localdisk/localpv"
+	"stowage.dev/stowage/pkg/apis/wellknown"
+
 	"stowage.dev/stowage/test/integration/node"
 )
 
@@ -155,7 +156,7 @@ func told(r *http.Request) (string, error) {
 		return "", err
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	if bytes.Contains(body, []byte(localpv.Finalizer)) {
+	if bytes.Contains(body, []byte(wellknown.LocalVolumeFinalizer)) {
 		return updateVolume, nil
 	}
 	return releaseVolume, nil

@@ -12,10 +12,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/pkg/controller/orphancleans/rules"
+	"stowage.dev/stowage/pkg/apis/wellknown"
+
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/diskrecord"
-	"stowage.dev/stowage/pkg/localdisk/localpv"
+
 	"stowage.dev/stowage/test/integration/node"
 )
 
@@ -73,7 +74,7 @@ func TestStripped(t *testing.T) {
 		untouched(t, n.PathOf(n.Files, name))
 	}
 	acknowledge(n, bound.Acknowledgement+","+alone.Acknowledgement)
-	if err := n.AnnotateReport(n.Env.Context(), rules.GrantsAnnotation, released.Acknowledgement); err != nil {
+	if err := n.AnnotateReport(n.Env.Context(), wellknown.CleanOrphansAnnotation, released.Acknowledgement); err != nil {
 		t.Fatal(err)
 	}
 	for name, before := range volumes {
@@ -111,7 +112,7 @@ func TestFinalizerComesBack(t *testing.T) {
 	volume := n.WaitPhase(n.Files, "disk", corev1.VolumeAvailable)
 	patch(n, volume, `{"metadata":{"finalizers":null}}`)
 	n.WaitVolume(n.Files, "disk", "guarded again", func(v *corev1.PersistentVolume) bool {
-		return v != nil && v.UID == volume.UID && v.ResourceVersion != volume.ResourceVersion && strings.Contains(fmt.Sprint(v.Finalizers), localpv.Finalizer)
+		return v != nil && v.UID == volume.UID && v.ResourceVersion != volume.ResourceVersion && strings.Contains(fmt.Sprint(v.Finalizers), wellknown.LocalVolumeFinalizer)
 	})
 }
 
@@ -137,9 +138,9 @@ func TestIdentityUnproven(t *testing.T) {
 	if !found(t, released, planted) || !found(t, bound, planted) {
 		t.Error("a disk was cleaned that may be another one")
 	}
-	annotate(t, n, other, localpv.SameDiskAnnotation, n.WaitEntry(n.Blocks, "bound", stowage.EntryUnproven, "IdentityUnproven").Identity)
+	annotate(t, n, other, wellknown.SameDiskAnnotation, n.WaitEntry(n.Blocks, "bound", stowage.EntryUnproven, "IdentityUnproven").Identity)
 	n.WaitEntry(n.Blocks, "bound", stowage.EntryBound, "")
-	annotate(t, n, volume, localpv.SameDiskAnnotation, entry.Identity)
+	annotate(t, n, volume, wellknown.SameDiskAnnotation, entry.Identity)
 	n.WaitAnew(n.Blocks, "released", volume)
 	if !blank(t, released) {
 		t.Error("a device is free that holds data")
@@ -153,13 +154,13 @@ func TestIdentityUnproven(t *testing.T) {
 // boot of the node. The agent must not run.
 func restarted(t *testing.T, n *node.Node, volume *corev1.PersistentVolume) {
 	t.Helper()
-	identity := volume.Annotations[localpv.IdentityAnnotation]
+	identity := volume.Annotations[wellknown.DiskIdentityAnnotation]
 	parts := strings.Split(identity, ":")
 	if parts[0] != "weak" {
 		t.Fatalf("the identity of a loop device is %s", identity)
 	}
 	former := strings.Join([]string{parts[0], "00000000-0000-0000-0000-000000000000", parts[2]}, ":")
-	annotate(t, n, volume, localpv.IdentityAnnotation, former)
+	annotate(t, n, volume, wellknown.DiskIdentityAnnotation, former)
 	records, err := diskrecord.Open(n.Path("state", "disks"), "/proc")
 	if err != nil {
 		t.Fatal(err)

@@ -9,7 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/pkg/localdisk/localpv"
+	"stowage.dev/stowage/pkg/apis/wellknown"
+
 	"stowage.dev/stowage/pkg/scheduling/match"
 	"stowage.dev/stowage/test/integration/node"
 )
@@ -17,7 +18,7 @@ import (
 // waitMark waits until the volume of a slot of class Files says so of its disk.
 func waitMark(n *node.Node, name, mark string) {
 	n.WaitVolume(n.Files, name, "marked "+mark, func(v *corev1.PersistentVolume) bool {
-		return v != nil && v.Annotations[localpv.DiskAnnotation] == mark
+		return v != nil && v.Annotations[wellknown.DiskAnnotation] == mark
 	})
 }
 
@@ -65,9 +66,9 @@ func TestBlankDiskThatIsAccepted(t *testing.T) {
 	n.Env.WaitUnschedulable(pod, match.DiskReplaced.String())
 
 	entry := n.WaitEntry(n.Files, "replaced", stowage.EntryReplaced, "Replaced")
-	annotate(t, n, volume, localpv.SameDiskAnnotation, entry.Identity)
+	annotate(t, n, volume, wellknown.SameDiskAnnotation, entry.Identity)
 	n.Env.WaitScheduled(pod)
 	n.WaitVolume(n.Files, "replaced", "of the disk that was accepted", func(v *corev1.PersistentVolume) bool {
-		return v.UID == volume.UID && v.Annotations[localpv.IdentityAnnotation] == entry.Identity
+		return v.UID == volume.UID && v.Annotations[wellknown.DiskIdentityAnnotation] == entry.Identity
 	})
 }

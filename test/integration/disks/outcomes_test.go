@@ -10,7 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/pkg/localdisk/localpv"
+	"stowage.dev/stowage/pkg/apis/wellknown"
+
 	"stowage.dev/stowage/test/integration/node"
 )
 
@@ -80,12 +81,12 @@ func TestFreeVolumesFollowTheirDisks(t *testing.T) {
 		t.Errorf("a disk that has grown to 24 MiB is published with %d bytes", got)
 	}
 	other := n.WaitAnew(n.Files, "replaced", before["replaced"])
-	if other.Annotations[localpv.IdentityAnnotation] == before["replaced"].Annotations[localpv.IdentityAnnotation] || other.Name == before["replaced"].Name {
+	if other.Annotations[wellknown.DiskIdentityAnnotation] == before["replaced"].Annotations[wellknown.DiskIdentityAnnotation] || other.Name == before["replaced"].Name {
 		t.Errorf("another disk is published as %s was: as %s", before["replaced"].Name, other.Name)
 	}
 	back := n.WaitPhase(n.Files, "remounted", corev1.VolumeAvailable)
-	if want := before["remounted"].Annotations[localpv.IdentityAnnotation]; back.Annotations[localpv.IdentityAnnotation] != want {
-		t.Errorf("a disk that was mounted again is %s, and was %s", back.Annotations[localpv.IdentityAnnotation], want)
+	if want := before["remounted"].Annotations[wellknown.DiskIdentityAnnotation]; back.Annotations[wellknown.DiskIdentityAnnotation] != want {
+		t.Errorf("a disk that was mounted again is %s, and was %s", back.Annotations[wellknown.DiskIdentityAnnotation], want)
 	}
 	remount(n, "unmounted")
 	n.WaitPhase(n.Files, "unmounted", corev1.VolumeAvailable)

@@ -12,7 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/pkg/localdisk/localpv"
+	"stowage.dev/stowage/pkg/apis/wellknown"
+
 	"stowage.dev/stowage/test/integration/node"
 )
 
@@ -75,7 +76,7 @@ func TestRetained(t *testing.T) {
 
 // acknowledge annotates the node's report.
 func acknowledge(n *node.Node, text string) {
-	if err := n.AnnotateReport(n.Env.Context(), localpv.PublishRetainedAnnotation, text); err != nil {
+	if err := n.AnnotateReport(n.Env.Context(), wellknown.PublishRetainedAnnotation, text); err != nil {
 		n.Env.T.Fatal(err)
 	}
 }

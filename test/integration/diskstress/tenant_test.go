@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
 
@@ -55,7 +56,7 @@ func (s *stress) kubeletFolder(t *tenant) string {
 	if *t.volume.Spec.VolumeMode == corev1.PersistentVolumeBlock {
 		kind = "volumeDevices"
 	}
-	n := s.nodes[t.volume.Annotations[localpv.NodeNameAnnotation]]
+	n := s.nodes[t.volume.Annotations[wellknown.NodeNameAnnotation]]
 	return n.Path("kubelet/pods", string(t.claim), kind, "kubernetes.io~local-volume", t.volume.Name)
 }
 

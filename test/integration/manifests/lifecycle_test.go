@@ -28,6 +28,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
 
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/pkg/testing/builders"
 	"stowage.dev/stowage/test/cluster"
@@ -228,11 +229,11 @@ func (s *site) makeWorkload() []string {
 	ctx, core := s.t.Context(), s.Client().CoreV1()
 	node := cluster.NodeSet{Count: 1}.Nodes()[0].Name
 	for _, name := range []string{inUse, free, givenBack, cleaning} {
-		pv := builders.MakePV(name).Class(name).Hostname(node).Capacity("1Gi").Label(localpv.NodeLabel, localpv.NodeHash(node)).
-			Annotation(localpv.NodeNameAnnotation, node).ProvisionedBy(localpv.ProvisionedBy(node)).
+		pv := builders.MakePV(name).Class(name).Hostname(node).Capacity("1Gi").Label(wellknown.NodeLabel, localpv.NodeHash(node)).
+			Annotation(wellknown.NodeNameAnnotation, node).ProvisionedBy(localpv.ProvisionedBy(node)).
 			ReclaimPolicy(corev1.PersistentVolumeReclaimDelete).
 			Source(corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: "/mnt/disks/" + name}}).Obj()
-		pv.Finalizers = []string{localpv.Finalizer}
+		pv.Finalizers = []string{wellknown.LocalVolumeFinalizer}
 		if _, err := core.PersistentVolumes().Create(ctx, pv, metav1.CreateOptions{}); err != nil {
 			s.t.Fatal(err)
 		}

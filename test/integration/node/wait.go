@@ -15,7 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/pkg/controller/orphancleans/rules"
+	"stowage.dev/stowage/pkg/apis/wellknown"
+
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/test/provisioners"
@@ -114,7 +115,7 @@ func (n *Node) WaitEntry(class, name string, state stowage.EntryState, reason st
 func (n *Node) AllowClean(class, name string) {
 	n.t.Helper()
 	entry := n.WaitEntry(class, name, stowage.EntryCleaning, string(disk.OrphanCleanWaits))
-	if err := n.AnnotateReport(n.Env.Context(), rules.GrantsAnnotation, entry.Acknowledgement); err != nil {
+	if err := n.AnnotateReport(n.Env.Context(), wellknown.CleanOrphansAnnotation, entry.Acknowledgement); err != nil {
 		n.t.Fatal(err)
 	}
 }

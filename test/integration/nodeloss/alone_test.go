@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/controller/nodeloss/rules"
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/integration/fixture"
@@ -72,7 +73,7 @@ func dryRun(t *testing.T, e *fixture.Env) {
 	}
 	for _, pv := range []*corev1.PersistentVolume{before.pv, free} {
 		now, err := s.Client.CoreV1().PersistentVolumes().Get(s.Context(), pv.Name, metav1.GetOptions{})
-		if err != nil || now.DeletionTimestamp != nil || now.Annotations[rules.MarkAnnotation] != "" {
+		if err != nil || now.DeletionTimestamp != nil || now.Annotations[wellknown.LostAnnotation] != "" {
 			t.Errorf("volume %s was touched: %v, %v", pv.Name, now, err)
 		}
 	}
@@ -80,7 +81,7 @@ func dryRun(t *testing.T, e *fixture.Env) {
 	if err != nil || claim.UID != before.claim.UID || claim.DeletionTimestamp != nil {
 		t.Errorf("the claim was touched: %v, %v", claim, err)
 	}
-	if list, err := s.reports.List(s.Context(), metav1.ListOptions{LabelSelector: stowage.TombstonesLabel}); err != nil || len(list.Items) > 0 {
+	if list, err := s.reports.List(s.Context(), metav1.ListOptions{LabelSelector: wellknown.TombstonesLabel}); err != nil || len(list.Items) > 0 {
 		t.Errorf("there are tombstones: %v, %v", list.Items, err)
 	}
 }

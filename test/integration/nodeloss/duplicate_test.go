@@ -11,7 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/pkg/localdisk/localpv"
+	"stowage.dev/stowage/pkg/apis/wellknown"
+
 	"stowage.dev/stowage/test/integration/fixture"
 	"stowage.dev/stowage/test/integration/node"
 )
@@ -41,7 +42,7 @@ func oneIdentity(t *testing.T, e *fixture.Env) {
 		used[n] = n.Claim(n.Files, "disk1")
 		n.Write("disk1", "data", "of "+n.Name)
 	}
-	if got, want := used[b].Annotations[localpv.IdentityAnnotation], used[a].Annotations[localpv.IdentityAnnotation]; got != want || used[a].Name == used[b].Name {
+	if got, want := used[b].Annotations[wellknown.DiskIdentityAnnotation], used[a].Annotations[wellknown.DiskIdentityAnnotation]; got != want || used[a].Name == used[b].Name {
 		t.Fatalf("volume %s of disk %s and volume %s of disk %s, want two volumes of one identity", used[a].Name, want, used[b].Name, got)
 	}
 	s.waitTold("default", a.Name, "DuplicateIdentity", b.Name)

@@ -13,7 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/pkg/localdisk/localpv"
+	"stowage.dev/stowage/pkg/apis/wellknown"
+
 	"stowage.dev/stowage/test/integration/fixture"
 	"stowage.dev/stowage/test/provisioners"
 )
@@ -30,7 +31,7 @@ func TestForgedIdentity(t *testing.T) {
 	s.waitTold(s.Namespace, "data-db-0", "VolumeLost", "Keep")
 
 	s.AddNodes(s.Node("b"))
-	forged := s.volumeOf("b", "disk1", before.pv.Annotations[localpv.IdentityAnnotation], corev1.PersistentVolumeReclaimDelete)
+	forged := s.volumeOf("b", "disk1", before.pv.Annotations[wellknown.DiskIdentityAnnotation], corev1.PersistentVolumeReclaimDelete)
 	s.agent("b")
 	s.report(forged, stowage.EntryMissing)
 	s.waitTold("default", forged.Name, "VolumeLost", before.pv.Name, s.Name("a"), "stowage-provisioner release")
@@ -58,7 +59,7 @@ func TestForgedIdentity(t *testing.T) {
 func TestForgedVolumes(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, fixture.New(t), asks("Release", "1s"), "a")
-	const identity = localpv.IdentityAnnotation
+	const identity = wellknown.DiskIdentityAnnotation
 	shown, forged := s.SeenPVs()[0], s.volume("a", "disk2", corev1.PersistentVolumeReclaimDelete)
 	kept := s.volume("a", "disk3", corev1.PersistentVolumeReclaimRetain)
 	s.lose("a")

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/test/integration/fixture"
 	"stowage.dev/stowage/test/integration/node"
@@ -55,14 +56,14 @@ func TestDiskOfALostNode(t *testing.T) {
 			next.MountAt(n.Path("images", "disk1.ext4"), next.PathOf(next.Files, "disk1"))
 			next.Start()
 			after := next.WaitPhase(next.Files, "disk1", corev1.VolumeAvailable)
-			if after.Annotations[localpv.IdentityAnnotation] != before.Annotations[localpv.IdentityAnnotation] || after.Name == before.Name {
-				t.Errorf("volume %s of disk %s, want another one than %s of disk %s", after.Name, after.Annotations[localpv.IdentityAnnotation], before.Name, before.Annotations[localpv.IdentityAnnotation])
+			if after.Annotations[wellknown.DiskIdentityAnnotation] != before.Annotations[wellknown.DiskIdentityAnnotation] || after.Name == before.Name {
+				t.Errorf("volume %s of disk %s, want another one than %s of disk %s", after.Name, after.Annotations[wellknown.DiskIdentityAnnotation], before.Name, before.Annotations[wellknown.DiskIdentityAnnotation])
 			}
 			if _, err := os.Stat(filepath.Join(next.PathOf(next.Files, "disk1"), "secret")); !os.IsNotExist(err) {
 				t.Errorf("the first user's data is in a volume that is Available: %v", err)
 			}
 			n.WaitReport("without the tombstone", func(r *stowage.LocalDiskReport) bool {
-				return len(r.Spec.Tombstones) == 0 && r.Labels[stowage.TombstonesLabel] == ""
+				return len(r.Spec.Tombstones) == 0 && r.Labels[wellknown.TombstonesLabel] == ""
 			})
 		})
 	}

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/pkg/controller/nodeloss/rules"
-	"stowage.dev/stowage/pkg/localdisk/localpv"
+	"stowage.dev/stowage/pkg/apis/wellknown"
+
 	"stowage.dev/stowage/pkg/testing/builders"
 	"stowage.dev/stowage/test/integration/fixture"
 )
@@ -87,7 +87,7 @@ func TestOperator(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(claim *builders.PVC, owner metav1.OwnerReference){
 		"by its annotation": func(claim *builders.PVC, _ metav1.OwnerReference) {
-			claim.Annotation(rules.RecreatableAnnotation, "true")
+			claim.Annotation(wellknown.NodeLossRecreatableAnnotation, "true")
 		},
 		"by its owner": func(claim *builders.PVC, owner metav1.OwnerReference) { claim.Owner(owner) },
 	} {
@@ -163,7 +163,7 @@ func TestDiskLost(t *testing.T) {
 			s.waitPlaced("db-0", "data-db-0", before)
 			s.Wait("the volume to be deleted, and held for its agent", func() bool {
 				v := s.seen(before.pv)
-				return v != nil && v.DeletionTimestamp != nil && len(v.Finalizers) == 1 && v.Finalizers[0] == localpv.Finalizer
+				return v != nil && v.DeletionTimestamp != nil && len(v.Finalizers) == 1 && v.Finalizers[0] == wellknown.LocalVolumeFinalizer
 			})
 		})
 	}
@@ -179,7 +179,7 @@ func TestNodeBack(t *testing.T) {
 	marked := func(want bool) func() bool {
 		return func() bool {
 			v := s.seen(before.pv)
-			return v != nil && (v.Annotations[rules.MarkAnnotation] != "") == want
+			return v != nil && (v.Annotations[wellknown.LostAnnotation] != "") == want
 		}
 	}
 	s.lose(node)
@@ -203,9 +203,9 @@ func TestKept(t *testing.T) {
 		says   []string
 	}{
 		"by default":                          {reason: "VolumeLost", says: []string{"kept", "Keep", "is gone"}},
-		"by its own word against its class":   {class: asks("Release", "1s"), claim: map[string]string{rules.PolicyAnnotation: "Keep"}, reason: "VolumeLost", says: []string{"Keep"}},
+		"by its own word against its class":   {class: asks("Release", "1s"), claim: map[string]string{wellknown.NodeLossAnnotation: "Keep"}, reason: "VolumeLost", says: []string{"Keep"}},
 		"as nobody would make it again":       {class: asks("Release", "1s"), lone: true, reason: "ClaimNotRecreatable", says: []string{"neither of a StatefulSet"}},
-		"as nobody can read what it asks for": {class: asks("Release", "1s"), claim: map[string]string{rules.PolicyAnnotation: "release"}, reason: "InvalidNodeLoss", says: []string{`"release"`, "allowed is Keep or Release"}},
+		"as nobody can read what it asks for": {class: asks("Release", "1s"), claim: map[string]string{wellknown.NodeLossAnnotation: "release"}, reason: "InvalidNodeLoss", says: []string{`"release"`, "allowed is Keep or Release"}},
 		"as nobody can read its delay":        {class: asks("Release", "1"), reason: "InvalidNodeLoss", says: []string{"StorageClass", "allowed is a duration"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -280,13 +280,13 @@ func TestVolumesOfOthers(t *testing.T) {
 	s := newSite(t, fixture.New(t), asks("Release", "1s"), "a")
 	others := s.CreatePVs(
 		s.LocalPV("unmarked", "a"),
-		s.LocalPV("forged", "a").Annotation(localpv.NodeNameAnnotation, s.Name("a")).ProvisionedBy("example.com/local"),
+		s.LocalPV("forged", "a").Annotation(wellknown.NodeNameAnnotation, s.Name("a")).ProvisionedBy("example.com/local"),
 	)
 	ours := s.volume("a", "disk2", corev1.PersistentVolumeReclaimDelete)
 	s.lose("a")
 	s.waitGone(ours, stowage.TombstonePublished)
 	for _, v := range others {
-		if now := s.SeenPV(v.Name); now == nil || now.DeletionTimestamp != nil || now.Annotations[rules.MarkAnnotation] != "" {
+		if now := s.SeenPV(v.Name); now == nil || now.DeletionTimestamp != nil || now.Annotations[wellknown.LostAnnotation] != "" {
 			t.Errorf("volume %s was touched: %v", v.Name, now)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/controller/nodeloss/rules"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/test/integration/fixture"
@@ -63,7 +64,7 @@ func TestAgentThatIsSilent(t *testing.T) {
 	before := s.waitPlaced("db-0", "data-db-0", nil)
 	mark := func() (m *rules.Mark) {
 		if v := s.seen(before.pv); v != nil {
-			m = rules.ReadMark(v.Annotations[rules.MarkAnnotation])
+			m = rules.ReadMark(v.Annotations[wellknown.LostAnnotation])
 		}
 		return m
 	}
@@ -97,7 +98,7 @@ func TestOutdatedReport(t *testing.T) {
 	s.reportOnly(before.pv, stowage.EntryMissing)
 	s.lose("b")
 	s.waitGone(other, stowage.TombstonePublished)
-	if v := s.seen(before.pv); v == nil || v.Annotations[rules.MarkAnnotation] != "" {
+	if v := s.seen(before.pv); v == nil || v.Annotations[wellknown.LostAnnotation] != "" {
 		t.Errorf("the volume counts as lost: %v", v)
 	}
 	if c := s.SeenPVC("data-db-0"); c == nil || c.UID != before.claim.UID || c.DeletionTimestamp != nil {
@@ -122,7 +123,7 @@ func TestAgentThatIsNotThere(t *testing.T) {
 	other := s.volume("b", "disk1", corev1.PersistentVolumeReclaimDelete) // whose end shows that a delay is over
 	s.lose("b")
 	s.waitGone(other, stowage.TombstonePublished)
-	if v := s.seen(before.pv); v == nil || v.DeletionTimestamp != nil || v.Annotations[rules.MarkAnnotation] != "" {
+	if v := s.seen(before.pv); v == nil || v.DeletionTimestamp != nil || v.Annotations[wellknown.LostAnnotation] != "" {
 		t.Errorf("the volume was touched: %v", v)
 	}
 	if c := s.SeenPVC("data-db-0"); c == nil || c.UID != before.claim.UID || c.DeletionTimestamp != nil {

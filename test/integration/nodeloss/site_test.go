@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/controller/nodeloss/rules"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/diskreports"
@@ -34,7 +35,7 @@ type site struct {
 
 // asks are annotations by which a class or a claim says what it wants.
 func asks(policy, delay string) map[string]string {
-	return map[string]string{rules.PolicyAnnotation: policy, rules.DelayAnnotation: delay}
+	return map[string]string{wellknown.NodeLossAnnotation: policy, wellknown.NodeLossDelayAnnotation: delay}
 }
 
 // newSite makes nodes, each with so many volumes, and a class with annotations.
@@ -61,7 +62,7 @@ func newSite(t *testing.T, e *fixture.Env, annotations map[string]string, nodes 
 // delay has the class ask for another delay.
 func (s *site) delay(is string) {
 	s.T.Helper()
-	body := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, rules.DelayAnnotation, is)
+	body := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, wellknown.NodeLossDelayAnnotation, is)
 	if _, err := s.Client.StorageV1().StorageClasses().Patch(s.Context(), s.class, types.MergePatchType, body, metav1.PatchOptions{}); err != nil {
 		s.T.Fatal(err)
 	}
@@ -219,13 +220,13 @@ func (s *site) fail(node string) {
 func (s *site) waitGone(pv *corev1.PersistentVolume, state stowage.TombstoneState) {
 	s.T.Helper()
 	s.Wait("volume "+pv.Name+" to be removed", func() bool { return s.seen(pv) == nil })
-	report, err := s.reports.Get(s.Context(), pv.Annotations[localpv.NodeNameAnnotation], metav1.GetOptions{})
+	report, err := s.reports.Get(s.Context(), pv.Annotations[wellknown.NodeNameAnnotation], metav1.GetOptions{})
 	if err != nil {
 		s.T.Fatal(err)
 	}
 	for _, stone := range report.Spec.Tombstones {
-		if stone.VolumeUID == string(pv.UID) && stone.Identity == pv.Annotations[localpv.IdentityAnnotation] && stone.State == state &&
-			report.Labels[stowage.TombstonesLabel] == stowage.TombstonesValue && len(report.OwnerReferences) == 0 {
+		if stone.VolumeUID == string(pv.UID) && stone.Identity == pv.Annotations[wellknown.DiskIdentityAnnotation] && stone.State == state &&
+			report.Labels[wellknown.TombstonesLabel] == wellknown.TombstonesValue && len(report.OwnerReferences) == 0 {
 			return
 		}
 	}
@@ -238,7 +239,7 @@ func (s *site) released(pv *corev1.PersistentVolume) (at time.Time) {
 	s.T.Helper()
 	now, err := s.Client.CoreV1().PersistentVolumes().Get(s.Context(), pv.Name, metav1.GetOptions{})
 	if err == nil && now.UID == pv.UID {
-		if release := rules.ReadRelease(now.Annotations[rules.ReleaseAnnotation]); release != nil {
+		if release := rules.ReadRelease(now.Annotations[wellknown.ReleaseAnnotation]); release != nil {
 			at = release.At.Truncate(time.Second)
 		}
 		return at
@@ -246,7 +247,7 @@ func (s *site) released(pv *corev1.PersistentVolume) (at time.Time) {
 	if err != nil && !apierrors.IsNotFound(err) {
 		s.T.Fatal(err)
 	}
-	report, err := s.reports.Get(s.Context(), pv.Annotations[localpv.NodeNameAnnotation], metav1.GetOptions{})
+	report, err := s.reports.Get(s.Context(), pv.Annotations[wellknown.NodeNameAnnotation], metav1.GetOptions{})
 	if err != nil {
 		s.T.Fatal(err)
 	}
@@ -303,7 +304,7 @@ func (s *site) report(pv *corev1.PersistentVolume, state stowage.EntryState) {
 // mark has a volume say how its disk stands.
 func (s *site) mark(pv *corev1.PersistentVolume, mark disk.Mark) {
 	s.T.Helper()
-	body := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, localpv.DiskAnnotation, mark)
+	body := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, wellknown.DiskAnnotation, mark)
 	if _, err := s.Client.CoreV1().PersistentVolumes().Patch(s.Context(), pv.Name, types.MergePatchType, body, metav1.PatchOptions{}); err != nil {
 		s.T.Fatal(err)
 	}
@@ -312,7 +313,7 @@ func (s *site) mark(pv *corev1.PersistentVolume, mark disk.Mark) {
 // reportOnly has the report alone say how the disk of a volume stands.
 func (s *site) reportOnly(pv *corev1.PersistentVolume, state stowage.EntryState) {
 	s.T.Helper()
-	node := pv.Annotations[localpv.NodeNameAnnotation]
+	node := pv.Annotations[wellknown.NodeNameAnnotation]
 	report, err := s.reports.Create(s.Context(), &stowage.LocalDiskReport{
 		ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: stowage.LocalDiskReportSpec{NodeName: node, Page: 1},
 	}, metav1.CreateOptions{})
@@ -320,7 +321,7 @@ func (s *site) reportOnly(pv *corev1.PersistentVolume, state stowage.EntryState)
 		report, err = s.reports.Get(s.Context(), node, metav1.GetOptions{})
 	}
 	if err == nil {
-		report.Status.Entries = []stowage.Entry{{Class: s.class, Name: "disk1", State: state, Volume: pv.Name, Identity: pv.Annotations[localpv.IdentityAnnotation]}}
+		report.Status.Entries = []stowage.Entry{{Class: s.class, Name: "disk1", State: state, Volume: pv.Name, Identity: pv.Annotations[wellknown.DiskIdentityAnnotation]}}
 		_, err = s.reports.UpdateStatus(s.Context(), report, metav1.UpdateOptions{})
 	}
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"stowage.dev/stowage/pkg/localdisk/localpv"
+	"stowage.dev/stowage/pkg/apis/wellknown"
 )
 
 // refusal is how a policy says no; the zero value is for what is allowed.
@@ -88,7 +88,7 @@ var dryRun = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 // rights are in force.
 func (b *testbed) waitForPolicies(ctx context.Context) error {
 	misplaced, unlabelled := volume(alpha, beta), volume(alpha, alpha)
-	delete(unlabelled.Labels, localpv.NodeLabel)
+	delete(unlabelled.Labels, wellknown.NodeLabel)
 	untainted := func(ctx context.Context, node string) error {
 		return b.agents[alpha].patchNode(ctx, node, `{"spec":{"taints":null}}`)
 	}

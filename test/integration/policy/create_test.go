@@ -9,7 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"stowage.dev/stowage/pkg/controller/nodeloss/rules"
+	"stowage.dev/stowage/pkg/apis/wellknown"
+
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/pkg/testing/builders"
@@ -22,8 +23,8 @@ func affinity(terms ...corev1.NodeSelectorTerm) func(*corev1.PersistentVolume) {
 
 // deviceVolume makes the volume one of a device.
 func deviceVolume(pv *corev1.PersistentVolume) {
-	pv.Annotations[localpv.IdentityAnnotation] = "wwn:0x5000c500a1b2c3d4"
-	pv.Annotations[localpv.PathAnnotation] = pv.Spec.Local.Path
+	pv.Annotations[wellknown.DiskIdentityAnnotation] = "wwn:0x5000c500a1b2c3d4"
+	pv.Annotations[wellknown.DiskPathAnnotation] = pv.Spec.Local.Path
 	pv.Spec.Local.Path = disk.LinkPath(pv.Spec.StorageClassName, pv.Name)
 }
 
@@ -102,11 +103,11 @@ func TestCreate(t *testing.T) {
 			want:  placement(`set referenceNames to "true"`),
 		},
 		"with the readable label of another node": {
-			forge: func(pv *corev1.PersistentVolume) { pv.Labels[localpv.NodeNameLabel] = beta },
+			forge: func(pv *corev1.PersistentVolume) { pv.Labels[wellknown.NodeNameLabel] = beta },
 			want:  volumes("the label stowage.dev/node-name of a volume must be alpha"),
 		},
 		"without the readable label": {
-			forge: func(pv *corev1.PersistentVolume) { delete(pv.Labels, localpv.NodeNameLabel) },
+			forge: func(pv *corev1.PersistentVolume) { delete(pv.Labels, wellknown.NodeNameLabel) },
 		},
 		"of a device": {forge: deviceVolume},
 		"of a device, by its own path": {
@@ -118,11 +119,14 @@ func TestCreate(t *testing.T) {
 			want:  volumes("the volume of a device has the path /dev/stowage/disks/"),
 		},
 		"of a device, without its slot": {
-			forge: func(pv *corev1.PersistentVolume) { deviceVolume(pv); delete(pv.Annotations, localpv.PathAnnotation) },
-			want:  volumes("the path of its slot in the annotation stowage.dev/disk-path"),
+			forge: func(pv *corev1.PersistentVolume) {
+				deviceVolume(pv)
+				delete(pv.Annotations, wellknown.DiskPathAnnotation)
+			},
+			want: volumes("the path of its slot in the annotation stowage.dev/disk-path"),
 		},
 		"of a file system, with another slot": {
-			forge: func(pv *corev1.PersistentVolume) { pv.Annotations[localpv.PathAnnotation] = "/mnt/disks/disk1" },
+			forge: func(pv *corev1.PersistentVolume) { pv.Annotations[wellknown.DiskPathAnnotation] = "/mnt/disks/disk1" },
 			want:  volumes("and no such annotation"),
 		},
 		"reserved for a claim": {
@@ -147,13 +151,13 @@ func TestCreate(t *testing.T) {
 		},
 		"that has been lost for years": {
 			forge: func(pv *corev1.PersistentVolume) {
-				pv.Annotations[rules.MarkAnnotation] = "DiskMissing 2020-01-01T00:00:00Z"
+				pv.Annotations[wellknown.LostAnnotation] = "DiskMissing 2020-01-01T00:00:00Z"
 			},
 			want: volumes("with these annotations only"),
 		},
 		"that is being released": {
 			forge: func(pv *corev1.PersistentVolume) {
-				pv.Annotations[rules.ReleaseAnnotation] = "DiskMissing 9999-01-01T00:00:00Z"
+				pv.Annotations[wellknown.ReleaseAnnotation] = "DiskMissing 9999-01-01T00:00:00Z"
 			},
 			want: volumes("with these annotations only"),
 		},
@@ -173,12 +177,12 @@ func TestCreate(t *testing.T) {
 			want: volumes("without ownerReferences"),
 		},
 		"with an administrator's word": {
-			forge: func(pv *corev1.PersistentVolume) { pv.Annotations[localpv.SameDiskAnnotation] = "fs:1:/" },
+			forge: func(pv *corev1.PersistentVolume) { pv.Annotations[wellknown.SameDiskAnnotation] = "fs:1:/" },
 			want:  volumes("with these annotations only"),
 		},
 
 		"in the name of another node": {
-			forge: func(pv *corev1.PersistentVolume) { pv.Annotations[localpv.NodeNameAnnotation] = beta },
+			forge: func(pv *corev1.PersistentVolume) { pv.Annotations[wellknown.NodeNameAnnotation] = beta },
 			want:  volumes("its own volumes only"),
 		},
 		"provisioned by another node": {
@@ -194,7 +198,7 @@ func TestCreate(t *testing.T) {
 			forge: func(pv *corev1.PersistentVolume) { pv.Labels = nil }, want: volumes("32 hexadecimal digits"),
 		},
 		"with the name for a hash": {
-			forge: func(pv *corev1.PersistentVolume) { pv.Labels[localpv.NodeLabel] = alpha }, want: volumes("32 hexadecimal digits"),
+			forge: func(pv *corev1.PersistentVolume) { pv.Labels[wellknown.NodeLabel] = alpha }, want: volumes("32 hexadecimal digits"),
 		},
 		"another node's whole volume": {node: beta, want: either("")},
 

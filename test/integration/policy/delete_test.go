@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/pkg/testing/builders"
 )
@@ -79,7 +80,7 @@ func TestDoubtful(t *testing.T) {
 		}, volumes("spec.local only")},
 		"without a label":       {func(pv *corev1.PersistentVolume) { pv.Labels = nil }, volumes("32 hexadecimal digits")},
 		"without a provisioner": {func(pv *corev1.PersistentVolume) { delete(pv.Annotations, localpv.ProvisionedByAnnotation) }, volumes("its own volumes only")},
-		"without a node":        {func(pv *corev1.PersistentVolume) { delete(pv.Annotations, localpv.NodeNameAnnotation) }, volumes("its own volumes only")},
+		"without a node":        {func(pv *corev1.PersistentVolume) { delete(pv.Annotations, wellknown.NodeNameAnnotation) }, volumes("its own volumes only")},
 		// A node's hostname may change; what was published before must come to its end.
 		"of another hostname": {affinity(builders.Term(builders.In(corev1.LabelHostname, "formerly"))), allowed},
 	}

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
-	"stowage.dev/stowage/pkg/localdisk/localpv"
+	"stowage.dev/stowage/pkg/apis/wellknown"
 )
 
 // TestCreateReport: an agent creates the pages of its own node's report.
@@ -38,13 +38,13 @@ func TestCreateReport(t *testing.T) {
 		"with retained data acknowledged": {
 			name: gamma, node: gamma, want: reports("publish-retained"),
 			forge: func(r *unstructured.Unstructured) {
-				r.SetAnnotations(map[string]string{localpv.PublishRetainedAnnotation: "local-disks/a@1"})
+				r.SetAnnotations(map[string]string{wellknown.PublishRetainedAnnotation: "local-disks/a@1"})
 			},
 		},
 		"with another mainboard acknowledged": {
 			name: gamma, node: gamma, want: reports("same-machine"),
 			forge: func(r *unstructured.Unstructured) {
-				r.SetAnnotations(map[string]string{localpv.SameMachineAnnotation: "m1:m2"})
+				r.SetAnnotations(map[string]string{wellknown.SameMachineAnnotation: "m1:m2"})
 			},
 		},
 		"with a tombstone, by which another node would clean a disk": {

@@ -17,18 +17,18 @@ func TestRights(t *testing.T) {
 	t.Parallel()
 	// verb, resource.group/subresource, name, namespace; "-" for none.
 	tests := map[string]bool{
-		"list persistentvolumes - -":                                     true,
-		"watch persistentvolumes - -":                                    true,
-		"update persistentvolumes pv -":                                  true,
-		"watch storageclasses.storage.k8s.io - -":                        true,
-		"get nodes alpha -":                                              true,
-		"get namespaces kube-system -":                                   true,
-		"patch nodes alpha -":                                            true, // startup-taint/rbac.yaml
-		"get configmaps stowage-provisioner-nodes stowage-system":        true,
-		"create events - default":                                        true,
-		"patch events.events.k8s.io - default":                           true,
-		"get localdiskreports.stowage.dev alpha -":                       true,
-		"remove startuptaints.stowage.dev stowage.dev/agent-not-ready -": true,
+		"list persistentvolumes - -":                                           true,
+		"watch persistentvolumes - -":                                          true,
+		"update persistentvolumes pv -":                                        true,
+		"watch storageclasses.storage.k8s.io - -":                              true,
+		"get nodes alpha -":                                                    true,
+		"get namespaces kube-system -":                                         true,
+		"patch nodes alpha -":                                                  true, // startup-taint/rbac.yaml
+		"get configmaps stowage-provisioner-nodes stowage-system":              true,
+		"create events - default":                                              true,
+		"patch events.events.k8s.io - default":                                 true,
+		"get localdiskreports.stowage.dev alpha -":                             true,
+		"remove startuptaints.stowage.dev stowage.dev/provisioner-not-ready -": true,
 
 		"update leases.coordination.k8s.io alpha stowage-node-lease": true,
 

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	startupTaint  = `{"key":"stowage.dev/agent-not-ready","effect":"NoSchedule"}`
+	startupTaint  = `{"key":"stowage.dev/provisioner-not-ready","effect":"NoSchedule"}`
 	reservedTaint = `{"key":"example.com/reserved","effect":"NoSchedule"}`
 )
 
@@ -39,7 +39,7 @@ func TestNode(t *testing.T) {
 		"removes all taints":           {patch: taints(""), want: nodes(startupOnly)},
 		"removes another taint":        {patch: taints(startupTaint), want: nodes(startupOnly)},
 		"adds a taint":                 {patch: taints(startupTaint + "," + reservedTaint + `,{"key":"example.com/more","effect":"NoExecute"}`), want: nodes(startupOnly)},
-		"changes a taint's effect":     {patch: taints(reservedTaint + `,{"key":"stowage.dev/agent-not-ready","effect":"PreferNoSchedule"}`), want: nodes(startupOnly)},
+		"changes a taint's effect":     {patch: taints(reservedTaint + `,{"key":"stowage.dev/provisioner-not-ready","effect":"PreferNoSchedule"}`), want: nodes(startupOnly)},
 		"changes a taint's value":      {patch: taints(`{"key":"example.com/reserved","effect":"NoSchedule","value":"x"}`), want: nodes(startupOnly)},
 		"adds a label":                 {patch: `{"metadata":{"labels":{"tier":"gold"}}}`, want: nodes(taintsOnly)},
 		"changes its hostname":         {patch: `{"metadata":{"labels":{"kubernetes.io/hostname":"beta"}}}`, want: nodes(taintsOnly)},

@@ -25,7 +25,7 @@ const (
 	account   = "stowage-provisioner"
 	params    = "stowage-provisioner-nodes"
 	class     = "local-disks"
-	taintKey  = "stowage.dev/agent-not-ready"
+	taintKey  = "stowage.dev/provisioner-not-ready"
 )
 
 // The nodes. Gamma's hostname label is not its name, and the parameters say so.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"testing"
 
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
 
@@ -24,8 +25,8 @@ func annotate(key, value string) string {
 
 // taken makes a volume that of another node, as far as metadata goes.
 func taken(node string) string {
-	return fmt.Sprintf(`{"metadata":{"labels":{%q:%q},"annotations":{%q:%q,%q:%q}}}`, localpv.NodeLabel, localpv.NodeHash(node),
-		localpv.NodeNameAnnotation, node, localpv.ProvisionedByAnnotation, localpv.ProvisionedBy(node))
+	return fmt.Sprintf(`{"metadata":{"labels":{%q:%q},"annotations":{%q:%q,%q:%q}}}`, wellknown.NodeLabel, localpv.NodeHash(node),
+		wellknown.NodeNameAnnotation, node, localpv.ProvisionedByAnnotation, localpv.ProvisionedBy(node))
 }
 
 // TestUpdate: of its own volumes an agent changes the finalizer and what it says
@@ -47,37 +48,37 @@ func TestUpdate(t *testing.T) {
 	}{
 		"removes its finalizer": {patch: released},
 		"records the disk that an administrator has called the same": {
-			before: annotate(localpv.SameDiskAnnotation, `"fs:2:/"`),
+			before: annotate(wellknown.SameDiskAnnotation, `"fs:2:/"`),
 			patch: fmt.Sprintf(`{"metadata":{"annotations":{%q:"fs:2:/",%q:"2147483648",%q:null}}}`,
-				localpv.IdentityAnnotation, localpv.BytesAnnotation, localpv.SameDiskAnnotation),
+				wellknown.DiskIdentityAnnotation, wellknown.DiskBytesAnnotation, wellknown.SameDiskAnnotation),
 		},
 		"takes up a volume that was adopted": {
-			before: fmt.Sprintf(`{"metadata":{"annotations":{%q:null,%q:null,%q:null}}}`, localpv.IdentityAnnotation, localpv.BytesAnnotation, localpv.GenerationAnnotation),
+			before: fmt.Sprintf(`{"metadata":{"annotations":{%q:null,%q:null,%q:null}}}`, wellknown.DiskIdentityAnnotation, wellknown.DiskBytesAnnotation, wellknown.GenerationAnnotation),
 			patch: fmt.Sprintf(`{"metadata":{"annotations":{%q:"fs:2:/",%q:"2147483648",%q:"1"}}}`,
-				localpv.IdentityAnnotation, localpv.BytesAnnotation, localpv.GenerationAnnotation),
+				wellknown.DiskIdentityAnnotation, wellknown.DiskBytesAnnotation, wellknown.GenerationAnnotation),
 		},
 		"gives a volume its finalizer back": {
 			before: released,
 			patch:  `{"metadata":{"finalizers":["kubernetes.io/pv-protection","stowage.dev/local-volume"]}}`,
 		},
-		"says that its disk is missing":         {patch: annotate(localpv.DiskAnnotation, `"Missing"`)},
-		"says that its disk is another one":     {before: annotate(localpv.DiskAnnotation, `"Missing"`), patch: annotate(localpv.DiskAnnotation, `"Replaced"`)},
-		"says that its disk is failing":         {patch: annotate(localpv.DiskAnnotation, `"Failing"`)},
-		"says no more that its disk is missing": {before: annotate(localpv.DiskAnnotation, `"Missing"`), patch: annotate(localpv.DiskAnnotation, `null`)},
-		"says of its disk what nobody knows":    {patch: annotate(localpv.DiskAnnotation, `"Fine"`), want: volumes(annotations)},
+		"says that its disk is missing":         {patch: annotate(wellknown.DiskAnnotation, `"Missing"`)},
+		"says that its disk is another one":     {before: annotate(wellknown.DiskAnnotation, `"Missing"`), patch: annotate(wellknown.DiskAnnotation, `"Replaced"`)},
+		"says that its disk is failing":         {patch: annotate(wellknown.DiskAnnotation, `"Failing"`)},
+		"says no more that its disk is missing": {before: annotate(wellknown.DiskAnnotation, `"Missing"`), patch: annotate(wellknown.DiskAnnotation, `null`)},
+		"says of its disk what nobody knows":    {patch: annotate(wellknown.DiskAnnotation, `"Fine"`), want: volumes(annotations)},
 		"says itself that a disk is the same": {
-			patch: annotate(localpv.SameDiskAnnotation, `"fs:2:/"`), want: volumes(annotations),
+			patch: annotate(wellknown.SameDiskAnnotation, `"fs:2:/"`), want: volumes(annotations),
 		},
 		"changes an administrator's word": {
-			before: annotate(localpv.SameDiskAnnotation, `"fs:2:/"`),
-			patch:  annotate(localpv.SameDiskAnnotation, `"fs:3:/"`), want: volumes(annotations),
+			before: annotate(wellknown.SameDiskAnnotation, `"fs:2:/"`),
+			patch:  annotate(wellknown.SameDiskAnnotation, `"fs:3:/"`), want: volumes(annotations),
 		},
 		"forgets whom a volume was adopted from": {
-			before: annotate(localpv.AdoptedFromAnnotation, `"local-volume-provisioner-alpha"`),
-			patch:  annotate(localpv.AdoptedFromAnnotation, `null`), want: volumes(annotations),
+			before: annotate(wellknown.AdoptedFromAnnotation, `"local-volume-provisioner-alpha"`),
+			patch:  annotate(wellknown.AdoptedFromAnnotation, `null`), want: volumes(annotations),
 		},
-		"changes the generation": {patch: annotate(localpv.GenerationAnnotation, `"7"`), want: volumes(annotations)},
-		"forgets the generation": {patch: annotate(localpv.GenerationAnnotation, `null`), want: volumes(annotations)},
+		"changes the generation": {patch: annotate(wellknown.GenerationAnnotation, `"7"`), want: volumes(annotations)},
+		"forgets the generation": {patch: annotate(wellknown.GenerationAnnotation, `null`), want: volumes(annotations)},
 		"changes the class by the old annotation": {
 			patch: annotate("volume.beta.kubernetes.io/storage-class", `"database"`), want: volumes(annotations),
 		},
@@ -85,8 +86,8 @@ func TestUpdate(t *testing.T) {
 			patch: annotate("pv.kubernetes.io/bound-by-controller", `"yes"`), want: volumes(annotations),
 		},
 		"gives it to another node":   {patch: taken(beta), want: volumes(own)},
-		"takes it from all nodes":    {patch: annotate(localpv.NodeNameAnnotation, `null`), want: volumes(own)},
-		"hides it from its watch":    {patch: fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, localpv.NodeLabel, localpv.NodeHash(beta)), want: volumes(labels)},
+		"takes it from all nodes":    {patch: annotate(wellknown.NodeNameAnnotation, `null`), want: volumes(own)},
+		"hides it from its watch":    {patch: fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, wellknown.NodeLabel, localpv.NodeHash(beta)), want: volumes(labels)},
 		"labels it":                  {patch: `{"metadata":{"labels":{"tier":"gold"}}}`, want: volumes(labels)},
 		"gives it an owner":          {patch: `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"beta","uid":"1"}]}}`, want: volumes(labels)},
 		"reserves it for a claim":    {patch: claimed, want: volumes(spec)},
@@ -98,10 +99,10 @@ func TestUpdate(t *testing.T) {
 
 		"another agent removes the finalizer":    {by: bed.agents[beta], patch: released, want: volumes(own)},
 		"another agent makes it its own":         {by: bed.agents[beta], patch: taken(beta), want: volumes(own)},
-		"another agent says it is another disk":  {by: bed.agents[beta], patch: annotate(localpv.IdentityAnnotation, `"fs:2:/"`), want: volumes(own)},
-		"another agent says its disk is missing": {by: bed.agents[beta], patch: annotate(localpv.DiskAnnotation, `"Missing"`), want: volumes(own)},
+		"another agent says it is another disk":  {by: bed.agents[beta], patch: annotate(wellknown.DiskIdentityAnnotation, `"fs:2:/"`), want: volumes(own)},
+		"another agent says its disk is missing": {by: bed.agents[beta], patch: annotate(wellknown.DiskAnnotation, `"Missing"`), want: volumes(own)},
 		"another agent says its disk is back": {
-			by: bed.agents[beta], before: annotate(localpv.DiskAnnotation, `"Missing"`), patch: annotate(localpv.DiskAnnotation, `null`), want: volumes(own),
+			by: bed.agents[beta], before: annotate(wellknown.DiskAnnotation, `"Missing"`), patch: annotate(wellknown.DiskAnnotation, `null`), want: volumes(own),
 		},
 		"another agent claims it":         {by: bed.agents[beta], patch: claimed, want: volumes(own)},
 		"another agent writes the status": {by: bed.mighty[beta], patch: phase, sub: []string{"status"}, want: volumes("do not write the status")},

@@ -14,8 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/diskreports"
-	"stowage.dev/stowage/pkg/localdisk/localpv"
+
 	"stowage.dev/stowage/test/integration/node"
 )
 
@@ -74,7 +75,7 @@ func TestReportOfProvisioner(t *testing.T) {
 	n.Tmpfs("disk1", "1m")
 	n.Start()
 	pv := n.WaitPhase(n.Files, "disk1", corev1.VolumeAvailable)
-	if !strings.HasPrefix(pv.Name, "local-pv-"+n.Name+"-") || pv.Labels[localpv.NodeNameLabel] != n.Name {
+	if !strings.HasPrefix(pv.Name, "local-pv-"+n.Name+"-") || pv.Labels[wellknown.NodeNameLabel] != n.Name {
 		t.Errorf("volume %s has labels %v, want node %s in both", pv.Name, pv.Labels, n.Name)
 	}
 	n.WaitPage(1, "all conditions True, and one volume free", func(r *stowage.LocalDiskReport) bool {

@@ -113,7 +113,7 @@ func TestHostname(t *testing.T) {
 // TestStartupTaint: the taint goes once all disks have a volume that is Available, and
 // all other taints stay.
 func TestStartupTaint(t *testing.T) {
-	const key, disks = "stowage.dev/agent-not-ready", 8
+	const key, disks = "stowage.dev/provisioner-not-ready", 8
 	n := newNode(t)
 	n.Configure(func(data map[string]any) {
 		data["removeNodeNotReadyTaint"], data["provisionerNotReadyNodeTaintKey"] = "true", key

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/test/integration/fixture"
@@ -62,7 +63,7 @@ func TestAdopt(t *testing.T) {
 	if diff := cmp.Diff(adopted, versions(e, all...)); diff != "" {
 		t.Fatalf("volumes were adopted twice:\n%s", diff)
 	}
-	if got := live(e, free).Annotations[localpv.AdoptedFromAnnotation]; got != free.Annotations[localpv.ProvisionedByAnnotation] {
+	if got := live(e, free).Annotations[wellknown.AdoptedFromAnnotation]; got != free.Annotations[localpv.ProvisionedByAnnotation] {
 		t.Errorf("adopted from %q", got)
 	}
 
@@ -77,7 +78,7 @@ func TestAdopt(t *testing.T) {
 	}
 	for _, kept := range []*corev1.PersistentVolume{free, taken} {
 		wait(e, kept.Name, "known by its disk", func(pv *corev1.PersistentVolume) bool {
-			return pv != nil && pv.UID == kept.UID && pv.Annotations[localpv.IdentityAnnotation] != ""
+			return pv != nil && pv.UID == kept.UID && pv.Annotations[wellknown.DiskIdentityAnnotation] != ""
 		})
 	}
 	if pv := live(e, taken); pv.Status.Phase != corev1.VolumeBound || pv.Spec.ClaimRef.Name != taken.Name {

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/test/integration/fixture"
@@ -37,7 +38,7 @@ func removeAgentPod(n *node.Node) {
 }
 
 func finalized(pv *corev1.PersistentVolume) bool {
-	return slices.Contains(pv.Finalizers, localpv.Finalizer)
+	return slices.Contains(pv.Finalizers, wellknown.LocalVolumeFinalizer)
 }
 
 // TestRelease: without agents volumes can be let go, and claims keep theirs.
@@ -126,7 +127,7 @@ func TestBack(t *testing.T) {
 		{published, "local-volume-provisioner-" + n.Name + "-" + string(object.UID)},
 	} {
 		pv := live(e, want.pv)
-		if got := pv.Annotations[localpv.ProvisionedByAnnotation]; got != want.by || finalized(pv) || pv.Labels[localpv.NodeLabel] != "" {
+		if got := pv.Annotations[localpv.ProvisionedByAnnotation]; got != want.by || finalized(pv) || pv.Labels[wellknown.NodeLabel] != "" {
 			t.Errorf("volume %s is by %q, with finalizers %q and labels %v", pv.Name, got, pv.Finalizers, pv.Labels)
 		}
 	}
@@ -143,7 +144,7 @@ func TestBack(t *testing.T) {
 		}
 	}
 	for _, before := range []*corev1.PersistentVolume{adopted, published} {
-		if pv := live(e, before); pv.UID != before.UID || !finalized(pv) || pv.Annotations[localpv.IdentityAnnotation] == "" {
+		if pv := live(e, before); pv.UID != before.UID || !finalized(pv) || pv.Annotations[wellknown.DiskIdentityAnnotation] == "" {
 			t.Errorf("volume %s has finalizers %q and annotations %v", pv.Name, pv.Finalizers, pv.Annotations)
 		}
 	}

@@ -83,12 +83,6 @@ type LocalDiskReportSpec struct {
 	Tombstones []Tombstone `json:"tombstones,omitempty"`
 }
 
-// TombstonesLabel is on reports that have spec.tombstones, with TombstonesValue.
-const (
-	TombstonesLabel = "stowage.dev/tombstones"
-	TombstonesValue = "true"
-)
-
 // LocalDiskReportStatus is what the agent of a node found.
 type LocalDiskReportStatus struct {
 	// lastTransitionTime is when something in this page last changed state.

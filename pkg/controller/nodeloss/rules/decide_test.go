@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/controller/nodeloss/rules"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
@@ -214,7 +215,7 @@ func TestTerms(t *testing.T) {
 		}
 		return a
 	}
-	const policy, delay = rules.PolicyAnnotation, rules.DelayAnnotation
+	const policy, delay = wellknown.NodeLossAnnotation, wellknown.NodeLossDelayAnnotation
 	for name, tc := range map[string]struct {
 		class, claim rules.Asked
 		want         rules.Terms
@@ -240,13 +241,15 @@ func TestTerms(t *testing.T) {
 // TestRecreatable: what a claim says of itself.
 func TestRecreatable(t *testing.T) {
 	t.Parallel()
-	said := func(value string) map[string]string { return map[string]string{rules.RecreatableAnnotation: value} }
+	said := func(value string) map[string]string {
+		return map[string]string{wellknown.NodeLossRecreatableAnnotation: value}
+	}
 	for name, tc := range map[string]struct {
 		annotations map[string]string
 		yes         bool
 		hindrance   string
 	}{
-		"nothing":             {annotations: map[string]string{rules.PolicyAnnotation: "Release"}},
+		"nothing":             {annotations: map[string]string{wellknown.NodeLossAnnotation: "Release"}},
 		"yes":                 {annotations: said("true"), yes: true},
 		"no":                  {annotations: said("false"), hindrance: "is false"},
 		"yes, in other words": {annotations: said("True"), hindrance: `has stowage.dev/node-loss-recreatable="True", allowed is true or false`},

@@ -7,32 +7,22 @@ import (
 	"fmt"
 	"strings"
 	"time"
-)
 
-// The annotations of claims and classes by which users say what they want. What a claim
-// says wins over what its class says.
-const (
-	PolicyAnnotation = "stowage.dev/node-loss"
-	DelayAnnotation  = "stowage.dev/node-loss-delay"
+	"stowage.dev/stowage/pkg/apis/wellknown"
 )
-
-// RecreatableAnnotation says of a claim whether its owner makes it again when it is deleted.
-// "true" is for claims that are neither of a StatefulSet's template nor generic ephemeral;
-// "false" keeps any claim.
-const RecreatableAnnotation = "stowage.dev/node-loss-recreatable"
 
 // Recreatable is what a claim says of itself by RecreatableAnnotation. hindrance is why it is
 // not released, as users are told; empty if the annotation does not prevent that.
 func Recreatable(annotations map[string]string) (yes bool, hindrance string) {
-	switch value, said := annotations[RecreatableAnnotation]; {
+	switch value, said := annotations[wellknown.NodeLossRecreatableAnnotation]; {
 	case !said:
 		return false, ""
 	case value == "true":
 		return true, ""
 	case value == "false":
-		return false, "its annotation " + RecreatableAnnotation + " is false"
+		return false, "its annotation " + wellknown.NodeLossRecreatableAnnotation + " is false"
 	default:
-		return false, fmt.Sprintf("it has %s=%q, allowed is true or false", RecreatableAnnotation, shortened(value))
+		return false, fmt.Sprintf("it has %s=%q, allowed is true or false", wellknown.NodeLossRecreatableAnnotation, shortened(value))
 	}
 }
 
@@ -60,16 +50,16 @@ type Asked struct {
 func TermsOf(defaults Terms, asked ...Asked) Terms {
 	terms := defaults
 	for _, a := range asked {
-		if policy, ok := a.Annotations[PolicyAnnotation]; ok {
+		if policy, ok := a.Annotations[wellknown.NodeLossAnnotation]; ok {
 			if policy != Keep && policy != Release {
-				return unreadable(a.Object, PolicyAnnotation, policy, Keep+" or "+Release)
+				return unreadable(a.Object, wellknown.NodeLossAnnotation, policy, Keep+" or "+Release)
 			}
 			terms.Release = policy == Release
 		}
-		if text, ok := a.Annotations[DelayAnnotation]; ok {
+		if text, ok := a.Annotations[wellknown.NodeLossDelayAnnotation]; ok {
 			delay, err := time.ParseDuration(text)
 			if err != nil || delay < MinDelay || delay > MaxDelay {
-				return unreadable(a.Object, DelayAnnotation, text, fmt.Sprintf("a duration of %s to %s, such as 5m", MinDelay, MaxDelay))
+				return unreadable(a.Object, wellknown.NodeLossDelayAnnotation, text, fmt.Sprintf("a duration of %s to %s, such as 5m", MinDelay, MaxDelay))
 			}
 			terms.Delay = delay
 		}

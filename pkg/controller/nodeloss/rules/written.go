@@ -8,14 +8,6 @@ import (
 	"time"
 )
 
-// What the controller writes on volumes.
-const (
-	// MarkAnnotation holds a Mark.
-	MarkAnnotation = "stowage.dev/lost"
-	// ReleaseAnnotation holds a Began.
-	ReleaseAnnotation = "stowage.dev/release"
-)
-
 // String is what MarkAnnotation holds.
 func (m Mark) String() string { return written(string(m.Cause), m.Since) }
 

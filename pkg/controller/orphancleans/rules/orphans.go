@@ -14,11 +14,6 @@ import (
 )
 
 const (
-	// GrantsAnnotation is on the first page of a node's LocalDiskReport: the grants of
-	// the controller, separated by commas, each <data>@<time>. Data is
-	// disk.Record.Acknowledgement. An administrator may write one without a time: it
-	// does not count towards the limit.
-	GrantsAnnotation = "stowage.dev/clean-orphans"
 	// Window is the time in which the limit counts grants.
 	Window = time.Hour
 )

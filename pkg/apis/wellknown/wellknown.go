@@ -1,0 +1,111 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package wellknown has every label, annotation, finalizer and resource of stowage.dev that API
+// objects have. hack/keys writes docs/keys.md from it: the last line of each comment names the
+// objects, and who writes the key.
+package wellknown
+
+// Finalizers.
+const (
+	// Keeps the volume until its disk is clean or [released](provisioner.md#leaving). Every
+	// volume has it from its creation on, since none can be added once deletion has begun.
+	// On: volume. By: provisioner.
+	LocalVolumeFinalizer = "stowage.dev/local-volume"
+)
+
+// Labels.
+const (
+	// UID of the volume that is cleaned.
+	// On: cleaning Job, its pod. By: controller.
+	CleaningLabel = "stowage.dev/cleaning"
+	// Hash of the node's name: 128 bits of its SHA-256 in 32 hexadecimal digits.
+	// On: volume, cleaning Job, its pod. By: provisioner, controller.
+	NodeLabel = "stowage.dev/node"
+	// Name of the node, if it has at most 63 characters.
+	// On: volume. By: provisioner.
+	NodeNameLabel = "stowage.dev/node-name"
+	// `true`: the report has [tombstones](controller.md#tombstones).
+	// On: LocalDiskReport. By: controller.
+	TombstonesLabel = "stowage.dev/tombstones"
+)
+
+// TombstonesValue is the value of TombstonesLabel.
+const TombstonesValue = "true"
+
+// Annotations that components write.
+const (
+	// What `pv.kubernetes.io/provisioned-by` was before the volume was [adopted](migrating-from-local-static-provisioner.md).
+	// On: volume. By: `stowage-provisioner adopt`.
+	AdoptedFromAnnotation = "stowage.dev/adopted-from"
+	// Attempt of the provisioner's request that the Job belongs to.
+	// On: cleaning Job. By: controller.
+	AttemptAnnotation = "stowage.dev/attempt"
+	// UID of the claim whose binding was undone, until the next binding is complete: the PV
+	// controller may still hold the volume for that claim.
+	// On: volume. By: scheduler, extender.
+	BindingUndoneAnnotation = "stowage.dev/binding-undone"
+	// Path on the node that is cleaned.
+	// On: cleaning Job. By: controller.
+	CleaningPathAnnotation = "stowage.dev/path"
+	// The volume's disk is missing or replaced: scheduler and extender place no pod on it.
+	// On: volume. By: provisioner.
+	DiskAnnotation = "stowage.dev/disk"
+	// Size of the disk in bytes, which the capacity rounds down.
+	// On: volume. By: provisioner.
+	DiskBytesAnnotation = "stowage.dev/disk-bytes"
+	// [Identity](provisioner.md#identity) of the disk that was published.
+	// On: volume. By: provisioner.
+	DiskIdentityAnnotation = "stowage.dev/disk-identity"
+	// Path of the disk on the node, where `spec.local.path` is a link to it.
+	// On: volume. By: provisioner.
+	DiskPathAnnotation = "stowage.dev/disk-path"
+	// Part of the volume's name: goes up when its predecessor vanished.
+	// On: volume. By: provisioner.
+	GenerationAnnotation = "stowage.dev/generation"
+	// Why the volume [cannot be reached](controller.md#when-a-node-is-gone-for-good), and since when.
+	// On: volume. By: controller.
+	LostAnnotation = "stowage.dev/lost"
+	// Name of the node.
+	// On: volume, cleaning Job. By: provisioner, controller.
+	NodeNameAnnotation = "stowage.dev/node-name"
+	// When the release of its claim began, and of which claim.
+	// On: volume. By: controller.
+	ReleaseAnnotation = "stowage.dev/release"
+)
+
+// Annotations that users and administrators write.
+const (
+	// Allows the provisioner to clean [disks without a volume](provisioner.md): a list separated
+	// by commas, each `DATA@TIME`. A grant without a time does not count towards the limit.
+	// On: LocalDiskReport. By: controller, administrator.
+	CleanOrphansAnnotation = "stowage.dev/clean-orphans"
+	// `Keep` or `Release`: what becomes of the claim [when its node is gone for good](controller.md#when-a-node-is-gone-for-good). A claim's wins over its class's.
+	// On: claim, StorageClass. By: user.
+	NodeLossAnnotation = "stowage.dev/node-loss"
+	// How long the node must be gone before, such as `10m`.
+	// On: claim, StorageClass. By: user.
+	NodeLossDelayAnnotation = "stowage.dev/node-loss-delay"
+	// `true`: the claim's owner recreates it when it is deleted, although it is not a StatefulSet; `false` [keeps any claim](controller.md#when-a-node-is-gone-for-good).
+	// On: claim. By: user.
+	NodeLossRecreatableAnnotation = "stowage.dev/node-loss-recreatable"
+	// Data that was [kept](provisioner.md#retain) and may be published, separated by commas.
+	// On: LocalDiskReport. By: administrator.
+	PublishRetainedAnnotation = "stowage.dev/publish-retained"
+	// [Identity](provisioner.md#identity) of what is at the volume's path now, if that is the same disk.
+	// On: volume. By: administrator.
+	SameDiskAnnotation = "stowage.dev/same-disk"
+	// File system on the [volume's device](provisioner.md#volumes-on-devices) now, such as `ext4:UUID`, if it is the volume's.
+	// On: volume. By: administrator.
+	SameFilesystemAnnotation = "stowage.dev/same-filesystem"
+	// `OLD:NEW`: the machine that was OLD is NEW since its mainboard was exchanged, with the same disks.
+	// On: LocalDiskReport. By: administrator.
+	SameMachineAnnotation = "stowage.dev/same-machine"
+)
+
+// Resources.
+const (
+	// Marks a pod with claims for the extender. No node has it: see [extender.md](extender.md#other-software).
+	// On: pod. By: `manifests/extender/base/policy.yaml`.
+	VolumesResource = "stowage.dev/volumes"
+)

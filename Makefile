@@ -54,7 +54,9 @@ SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 
 # Go prints nothing while it compiles, which takes minutes on a fresh machine.
 PROGRESS := hack/progress.sh
-REPORT   := go run ./hack/testreport
+# Prints a line for each package, or with TESTS for each test, from the events of go test -json.
+REPORT   = gotestsum=$$(hack/tools/install.sh gotest.tools/gotestsum) && "$$gotestsum" --raw-command --format-hide-empty-pkg --hide-summary=skipped --format=pkgname-and-test-fails -- cat
+TESTS    = $(subst pkgname-and-test-fails,testname,$(REPORT))
 # What a target took beside its budgets (hack/budgets/table.go), also when it failed.
 EVENTS    = bin/events/$@.json
 BUDGETS   = || failed=$$?; go run ./hack/budgets $(EVENTS); exit $${failed:-0}
@@ -110,8 +112,9 @@ test: test-unit test-integration ## Everything: unit tests, fuzz seeds, integrat
 
 .PHONY: test-unit
 test-unit: ## Unit tests and fuzz seeds; RUN=regexp COUNT=n
+	@go build -v ./pkg/... 2>&1 | $(PROGRESS)
 	@mkdir -p bin/events; timeout=$$($(STRETCH) 10m) && \
-	  go test -json -timeout=$$timeout $(if $(COUNT),-count=$(COUNT)) -run='$(RUN)' ./pkg/... ./cmd/... ./hack/... $(UNIT) | tee $(EVENTS) | $(REPORT) $(BUDGETS)
+	  go test -json -timeout=$$timeout $(if $(COUNT),-count=$(COUNT)) -run='$(RUN)' ./pkg/... ./cmd/... ./hack/... $(UNIT) | tee $(EVENTS) | { $(REPORT); } $(BUDGETS)
 	@go -C hack/plot test ./...
 	@go -C hack/images test ./...
 	@go -C hack/monitoring test ./...
@@ -120,7 +123,7 @@ test-unit: ## Unit tests and fuzz seeds; RUN=regexp COUNT=n
 test-race: ## Unit tests under the race detector (needs a C compiler); RUN=regexp COUNT=n
 	@command -v "$$(go env CC)" >/dev/null || { echo "the race detector needs a C compiler: install gcc or clang" >&2; exit 1; }
 	@timeout=$$($(STRETCH) 20m) && \
-	  CGO_ENABLED=1 go test -json -race -timeout=$$timeout $(if $(COUNT),-count=$(COUNT)) -run='$(RUN)' ./pkg/... ./cmd/... ./hack/... | $(REPORT)
+	  CGO_ENABLED=1 go test -json -race -timeout=$$timeout $(if $(COUNT),-count=$(COUNT)) -run='$(RUN)' ./pkg/... ./cmd/... ./hack/... | { $(REPORT); }
 
 .PHONY: test-fuzz
 test-fuzz: ## Every Fuzz function in turn; FUZZTIME=20s each, FUZZ=regexp
@@ -132,13 +135,13 @@ test-integration: control-plane ## Tests against a real control plane; RUN=regex
 	@mkdir -p bin/events; timeout=$$($(STRETCH) $(TIMEOUT)); all=$$(go list ./test/... | grep -v /test/e2e | grep -vxF "$$(go list $(UNIT))"); \
 	export KUBE_CACHE_MUTATION_DETECTOR=true; \
 	gotest() { go test -json "$$@" -timeout=$$timeout -count=$(or $(COUNT),1) -run='$(RUN)' || failed=$$?; }; \
-	{ gotest -p=2 $$(grep -v /test/perf/ <<<"$$all"); gotest -p=1 $$(grep /test/perf/ <<<"$$all"); exit $${failed:-0}; } | tee $(EVENTS) | $(REPORT) -tests $(BUDGETS)
+	{ gotest -p=2 $$(grep -v /test/perf/ <<<"$$all"); gotest -p=1 $$(grep /test/perf/ <<<"$$all"); exit $${failed:-0}; } | tee $(EVENTS) | { $(TESTS); } $(BUDGETS)
 
 .PHONY: e2e
 e2e: ## Tests on real kubelets and containerd (root, Debian packages); RUN=regexp COUNT=n TIMEOUT=45m
 	@go run ./hack/requirements e2e
 	@mkdir -p bin/events; timeout=$$($(STRETCH) $(TIMEOUT)) && $(MAKE) control-plane images && bin/tools/cluster build -real && \
-	  go test -json -p=1 -parallel=4 -timeout=$$timeout -count=$(or $(COUNT),1) -run='$(RUN)' ./test/e2e/... | tee $(EVENTS) | $(REPORT) -tests $(BUDGETS)
+	  go test -json -p=1 -parallel=4 -timeout=$$timeout -count=$(or $(COUNT),1) -run='$(RUN)' ./test/e2e/... | tee $(EVENTS) | { $(TESTS); } $(BUDGETS)
 
 .PHONY: soak
 soak: control-plane ## The long campaigns in full strength, an hour or more; RUN=regexp TIMEOUT=45m for each: docs/soak.md

@@ -25,7 +25,6 @@ FUZZ     ?=
 FUZZTIME ?= 20s
 BENCH    ?= .
 KEEP     ?=
-REAL     ?=
 WORKLOADS ?=
 ROUNDS   ?=
 ONLY     ?=
@@ -100,10 +99,9 @@ bin/tools/images:
 	@go -C hack/images build -v -o '$(CURDIR)/$@' . 2>&1 | $(PROGRESS)
 
 .PHONY: demo
-demo: $(if $(REAL),,control-plane) ## Schedule stateful pods on a real control plane; KEEP=1 leaves it running, REAL=1 has real kubelets (root)
-	@$(if $(REAL),go run ./hack/requirements nodes && $(MAKE) images IMAGES='stowage-provisioner stowage-controller stowage-scheduler')
+demo: control-plane ## Schedule stateful pods on a real control plane; KEEP=1 leaves it running
 	@go build -v -o bin/tools/demo ./hack/demo 2>&1 | $(PROGRESS)
-	@KEEP=$(KEEP) REAL=$(REAL) bin/tools/demo
+	@KEEP=$(KEEP) bin/tools/demo
 
 ##@ Test
 

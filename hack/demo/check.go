@@ -27,10 +27,10 @@ type outcome struct {
 	volume string
 }
 
-// published stands for any volume that the agent of the pod's node has published.
+// published stands for any volume published by the provisioner of the pod's node.
 const published = "(published)"
 
-// wanted is how the story must end, by claim.
+// wanted is how the demo must end, by claim.
 var wanted = map[string]outcome{
 	"data-db-0": {"db-0", []string{"node-a"}, "a-10gi"},
 	"log-db-0":  {"db-0", []string{"node-a"}, "a-1gi"},
@@ -44,15 +44,15 @@ var wanted = map[string]outcome{
 	"photos":    {"album", []string{"node-c"}, "c-20gi-kept"},
 	"uploads":   {"inbox", []string{"node-c", "node-d"}, "zonal-uploads"},
 
-	"data-shop-0": {"shop-0", agentNodes, published},
-	"log-shop-0":  {"shop-0", agentNodes, published},
-	"data-shop-1": {"shop-1", agentNodes, published},
-	"log-shop-1":  {"shop-1", agentNodes, published},
-	"data-shop-2": {"shop-2", agentNodes, published},
-	"log-shop-2":  {"shop-2", agentNodes, published},
+	"data-shop-0": {"shop-0", provisionerNodes, published},
+	"log-shop-0":  {"shop-0", provisionerNodes, published},
+	"data-shop-1": {"shop-1", provisionerNodes, published},
+	"log-shop-1":  {"shop-1", provisionerNodes, published},
+	"data-shop-2": {"shop-2", provisionerNodes, published},
+	"log-shop-2":  {"shop-2", provisionerNodes, published},
 }
 
-// state is all objects of the story as the API server has them, by name.
+// state is all objects of the demo as the API server has them, by name.
 type state struct {
 	nodes   map[string]*v1.Node
 	pods    map[string]*v1.Pod
@@ -103,11 +103,11 @@ func (s state) check() error {
 		claim := s.claims[name]
 		want, known := wanted[name]
 		if !known {
-			errs = append(errs, fmt.Errorf("claim %s is not part of the story", name))
+			errs = append(errs, fmt.Errorf("claim %s is not part of the demo", name))
 			continue
 		}
 		if other, taken := claimOf[claim.Spec.VolumeName]; taken && claim.Spec.VolumeName != "" {
-			errs = append(errs, fmt.Errorf("volume %s was given twice: to claims %s and %s", claim.Spec.VolumeName, other, name))
+			errs = append(errs, fmt.Errorf("volume %s is bound twice: to claims %s and %s", claim.Spec.VolumeName, other, name))
 		}
 		claimOf[claim.Spec.VolumeName] = name
 		if err := s.checkClaim(claim, want); err != nil {
@@ -122,7 +122,7 @@ func (s state) check() error {
 	for _, name := range slices.Sorted(maps.Keys(s.volumes)) {
 		pv := s.volumes[name]
 		if ref := pv.Spec.ClaimRef; ref != nil && claimOf[name] != ref.Name {
-			errs = append(errs, fmt.Errorf("volume %s is taken for claim %s, which has another", name, ref.Name))
+			errs = append(errs, fmt.Errorf("volume %s has a claimRef to claim %s, which has another volume", name, ref.Name))
 		}
 	}
 	return errors.Join(errs...)
@@ -150,16 +150,16 @@ func (s state) checkClaim(claim *v1.PersistentVolumeClaim, want outcome) error {
 	if pv == nil {
 		return fmt.Errorf("volume %s does not exist", claim.Spec.VolumeName)
 	}
-	asked, given := claim.Spec.Resources.Requests[v1.ResourceStorage], pv.Spec.Capacity[v1.ResourceStorage]
+	requested, size := claim.Spec.Resources.Requests[v1.ResourceStorage], pv.Spec.Capacity[v1.ResourceStorage]
 	switch {
 	case want.volume == published && !localpv.Owned(pv, node.Name):
-		return fmt.Errorf("volume %s was not published by the agent of %s", pv.Name, node.Name)
+		return fmt.Errorf("volume %s was not published by the provisioner of %s", pv.Name, node.Name)
 	case pv.Status.Phase != v1.VolumeBound:
 		return fmt.Errorf("volume %s is %s, want Bound", pv.Name, pv.Status.Phase)
 	case pv.Spec.ClaimRef == nil || pv.Spec.ClaimRef.UID != claim.UID:
 		return fmt.Errorf("volume %s does not refer to it", pv.Name)
-	case given.Cmp(asked) < 0:
-		return fmt.Errorf("volume %s has %s, and %s was asked", pv.Name, given.String(), asked.String())
+	case size.Cmp(requested) < 0:
+		return fmt.Errorf("volume %s has %s, and %s is requested", pv.Name, size.String(), requested.String())
 	case !reaches(pv, node):
 		return fmt.Errorf("volume %s cannot be used on %s", pv.Name, node.Name)
 	}
@@ -175,7 +175,7 @@ func checkDirect(metrics []byte) error {
 	return nil
 }
 
-// reaches tells whether the volume can be used on the node.
+// reaches reports whether the volume can be used on the node.
 func reaches(pv *v1.PersistentVolume, node *v1.Node) bool {
 	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
 		return true

@@ -35,22 +35,16 @@ const (
 	configFile = "manifests/scheduler/second/config.yaml"
 )
 
-// simulatedHints are commands for a cluster that is kept.
-const simulatedHints = `  kubectl get pods,pvc,pv -o wide
-  kubectl describe pod archive
-  kubectl get ldr -o yaml
-`
-
-// rights are what the sample has applied for a second scheduler.
+// rights are the manifests for the rights of a second scheduler.
 var rights = []string{
 	"manifests/scheduler/direct-binding/role.yaml",
 	"manifests/scheduler/second/rbac.yaml",
 }
 
-// demo is one run of the story.
+// demo is one run of the steps.
 type demo struct {
 	cluster *cluster.Cluster
-	// scheduler is ours, begin when all was built.
+	// scheduler is stowage-scheduler; begin is when everything was built.
 	scheduler *cluster.Process
 	begin     time.Time
 
@@ -59,23 +53,17 @@ type demo struct {
 	lives   *lives // of volumes
 	out     io.Writer
 
-	// provisioner is the binary of the agents, which publish the disks.
-	provisioner string
+	provisioner string // path of the binary
 	disks       *disks // nil before there are any
-	folders     bool   // stand for disks, also where real ones could be made
-	// stopCluster ends the cluster and its nodes, hints are what to try on it.
-	stopCluster func() error
-	hints       string
-	// kubectl runs kubectl as an administrator, on a cluster of real nodes.
-	kubectl func(ctx context.Context, args ...string) (string, error)
+	folders     bool   // instead of disks, also where disks could be made
 	// former are the volumes of the StatefulSet that was deleted.
 	former []*v1.PersistentVolume
 
-	background sync.WaitGroup     // informers and the provisioner
-	end        context.CancelFunc // ends them
+	background sync.WaitGroup     // of informers and the external provisioner
+	end        context.CancelFunc // stops them
 }
 
-// start builds and starts everything that the story needs.
+// start builds and starts everything that the steps need.
 func start(ctx context.Context, folders bool) (_ *demo, err error) {
 	config, err := os.ReadFile(configFile)
 	if err != nil {
@@ -104,7 +92,7 @@ func start(ctx context.Context, folders bool) (_ *demo, err error) {
 		return nil, err
 	}
 	d := &demo{
-		cluster: c, stopCluster: c.Stop, hints: simulatedHints, begin: begin, lives: &lives{}, out: os.Stdout,
+		cluster: c, begin: begin, lives: &lives{}, out: os.Stdout,
 		provisioner: provisioner, folders: folders, end: func() {},
 	}
 	defer func() {
@@ -125,8 +113,8 @@ func start(ctx context.Context, folders bool) (_ *demo, err error) {
 	return d, err
 }
 
-// startSchedulers runs the stock scheduler, and ours beside it: as the service
-// account that the sample's rights are for, and with no others.
+// startSchedulers runs the stock scheduler and stowage-scheduler, the latter with the rights of
+// its service account only.
 func (d *demo) startSchedulers(ctx context.Context, binary string, config []byte) error {
 	if err := d.cluster.CreateFiles(ctx, rights...); err != nil {
 		return err
@@ -147,8 +135,7 @@ func (d *demo) startSchedulers(ctx context.Context, binary string, config []byte
 	return group.Wait()
 }
 
-// startBackground runs what this process contributes: a watch on the objects
-// of the story, and a provisioner.
+// startBackground starts the informers and the external provisioner of class zonal.
 func (d *demo) startBackground(ctx context.Context) error {
 	life, err := d.startWatch(ctx)
 	if err != nil {
@@ -159,8 +146,8 @@ func (d *demo) startBackground(ctx context.Context) error {
 	return nil
 }
 
-// startWatch watches the objects of the story. What runs in the background does so until life
-// ends, and logs where the components do.
+// startWatch starts the informers. Background goroutines run until the returned context ends, and
+// log to the cluster's folder.
 func (d *demo) startWatch(ctx context.Context) (life context.Context, err error) {
 	log, err := os.Create(filepath.Join(d.cluster.Folder(), "demo.log"))
 	if err != nil {
@@ -182,26 +169,29 @@ func (d *demo) startWatch(ctx context.Context) (life context.Context, err error)
 	return life, nil
 }
 
-// stop ends everything and takes the disks away. keepLogs leaves the cluster's folder and says where.
+// stop stops everything and removes the disks. keepLogs keeps the folder of the cluster.
 func (d *demo) stop(keepLogs bool) error {
 	if keepLogs {
 		d.cluster.KeepFolder()
 		fmt.Fprintln(os.Stderr, "\nThe logs of all components are kept in", d.cluster.Folder())
 	}
 	d.end()
-	return errors.Join(d.stopCluster(), d.disks.remove())
+	return errors.Join(d.cluster.Stop(), d.disks.remove())
 }
 
-// keep says how to look at the cluster and leaves it running until ctx is done.
+// keep prints how to use the cluster and leaves it running until ctx is done.
 func (d *demo) keep(ctx context.Context) error {
 	fmt.Fprintf(d.out, `
 The cluster stays up until Ctrl-C. In another terminal:
 
   export KUBECONFIG=%s
-%s
-Pods with schedulerName: %s are ours to place. Logs are in
+  kubectl get pods,pvc,pv -o wide
+  kubectl describe pod archive
+  kubectl get ldr -o yaml
+
+stowage-scheduler places pods with schedulerName: %s. Logs are in
 %s.
-`, d.cluster.Kubeconfig(), d.hints, stowage, d.cluster.Folder())
+`, d.cluster.Kubeconfig(), stowage, d.cluster.Folder())
 	select {
 	case <-ctx.Done():
 		return nil

@@ -98,7 +98,7 @@ func good(t *testing.T) state {
 	return s
 }
 
-// publishedOn is a volume that the agent of a node has published.
+// publishedOn is a volume that the provisioner of a node has published.
 func publishedOn(node, name string, claim *v1.PersistentVolumeClaim) *v1.PersistentVolume {
 	return &v1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{
@@ -124,7 +124,7 @@ func TestCheck(t *testing.T) {
 		"all as wanted": {change: func(state) {}},
 		"one volume for two claims": {
 			change: func(s state) { s.claims["history"].Spec.VolumeName = "a-10gi" },
-			want:   "volume a-10gi was given twice: to claims data-db-0 and history",
+			want:   "volume a-10gi is bound twice: to claims data-db-0 and history",
 		},
 		"another volume": {
 			change: func(s state) { s.claims["photos"].Spec.VolumeName = "d-3gi" },
@@ -150,19 +150,19 @@ func TestCheck(t *testing.T) {
 			change: func(s state) { s.volumes["b-5gi"].Spec.ClaimRef.UID = "old" },
 			want:   "claim journal of pod ledger: volume b-5gi does not refer to it",
 		},
-		"a volume taken and not given": {
+		"a volume with a claimRef that is not bound": {
 			change: func(s state) { s.volumes["d-3gi"].Spec.ClaimRef = &v1.ObjectReference{Name: "history"} },
-			want:   "volume d-3gi is taken for claim history, which has another",
+			want:   "volume d-3gi has a claimRef to claim history, which has another volume",
 		},
-		"no volume of an agent": {
+		"no volume of a provisioner": {
 			change: func(s state) { s.claims["log-shop-1"].Spec.VolumeName = "" },
 			want:   "claim log-shop-1 of pod shop-1: has no volume",
 		},
-		"the volume of another node's agent": {
+		"the volume of another node's provisioner": {
 			change: func(s state) {
 				s.volumes["local-pv-of-data-shop-2"].Annotations[wellknown.NodeNameAnnotation] = "node-d"
 			},
-			want: "claim data-shop-2 of pod shop-2: volume local-pv-of-data-shop-2 was not published by the agent of node-a",
+			want: "claim data-shop-2 of pod shop-2: volume local-pv-of-data-shop-2 was not published by the provisioner of node-a",
 		},
 		"a claim missing": {
 			change: func(s state) { delete(s.claims, "log-db-2") },
@@ -186,7 +186,7 @@ func TestCheck(t *testing.T) {
 
 func TestTotals(t *testing.T) {
 	t.Parallel()
-	want := "9 pods run, 1 waits. 16 claims are bound: 52Gi asked, 85Gi given, no volume given twice."
+	want := "9 pods run, 1 waits. 16 claims are bound: 52Gi requested, 85Gi bound, no volume bound twice."
 	if diff := cmp.Diff(want, good(t).totals()); diff != "" {
 		t.Errorf("totals (-want +got):\n%s", diff)
 	}

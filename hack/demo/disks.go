@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 )
 
-// The classes of what agents publish. Each has a folder of its name on every node.
+// The classes of published volumes. Each has a folder of its name on every node.
 const (
 	dataClass = "local-data"
 	logClass  = "local-log"
@@ -20,7 +20,7 @@ const (
 // have, and what a file system in memory may grow to.
 const diskBytes = 2 << 30
 
-// disks are what agents publish. Real ones are mounted file systems and loop devices,
+// disks are published by the provisioners. Real ones are mounted file systems and loop devices,
 // which take root; others are plain folders.
 type disks struct {
 	// folder has a folder for each node, and everything else.
@@ -28,7 +28,7 @@ type disks struct {
 	real   bool
 	// why they are not real.
 	why string
-	// undo takes away what has been made, the last first.
+	// undo removes what was made, the last first.
 	undo []func() error
 }
 
@@ -39,7 +39,7 @@ func newDisks(wantFolders bool) (*disks, error) {
 	without := ""
 	switch {
 	case wantFolders:
-		without = "that is what was asked for"
+		without = "FOLDERS is set"
 	case os.Geteuid() != 0:
 		without = "mounts and loop devices take root"
 	}
@@ -70,7 +70,7 @@ func (d *disks) try() error {
 	return d.device(filepath.Join(d.folder, "try-device"))
 }
 
-// useFolders settles for plain folders, on a file system that agents can publish.
+// useFolders uses plain folders, on a file system that can be published.
 func (d *disks) useFolders(why string) error {
 	d.real, d.why = false, why
 	for _, base := range []string{os.TempDir(), "/dev/shm", "."} {
@@ -98,7 +98,7 @@ func (d *disks) makeFolder(base string) error {
 	return nil
 }
 
-// remove takes everything away. What is mounted over a folder keeps it from being
+// remove removes everything. What is mounted over a folder keeps it from being
 // removed, so nothing that is mounted is emptied.
 func (d *disks) remove() error {
 	if d == nil {

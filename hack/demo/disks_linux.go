@@ -15,7 +15,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/device/mounts"
 )
 
-// publishable says whether a folder is on a file system that can be a volume.
+// publishable reports whether a folder is on a file system that can be a volume.
 func publishable(folder string) bool {
 	path, err := filepath.Abs(folder)
 	if err != nil {
@@ -85,8 +85,7 @@ func (d *disks) device(path string) error {
 	return os.Symlink(device.Name(), path)
 }
 
-// attach attaches a new file to a loop device, which is detached when nobody has it
-// open any more. The file has no name, and goes with the device.
+// attach attaches a new file to a loop device, which is detached when it is closed. The file has no name, and goes with the device.
 func (d *disks) attach() (*os.File, error) {
 	image, err := os.CreateTemp(d.folder, "image-")
 	if err != nil {
@@ -113,7 +112,7 @@ func (d *disks) attach() (*os.File, error) {
 			return device, nil
 		}
 		_ = device.Close()
-		if !errors.Is(err, unix.EBUSY) { // somebody else was faster
+		if !errors.Is(err, unix.EBUSY) { // another process was faster
 			return nil, fmt.Errorf("attach a file to %s: %w", device.Name(), err)
 		}
 	}

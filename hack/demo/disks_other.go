@@ -7,7 +7,7 @@ package main
 
 import "errors"
 
-var errLinux = errors.New("agents publish the disks of Linux")
+var errLinux = errors.New("provisioners publish disks of Linux only")
 
 func publishable(string) bool { return false }
 

@@ -24,7 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// manifests are the objects of the story, as a user would apply them.
+// manifests are the objects of the demo, as a user would apply them.
 //
 //go:embed manifests/*.yaml
 var manifests embed.FS
@@ -93,7 +93,7 @@ func (o objects) createAll(ctx context.Context, list []runtime.Object) error {
 			return err
 		}
 		u := &unstructured.Unstructured{Object: content}
-		// The kinds of the story all have regular plurals.
+		// The kinds of the demo all have regular plurals.
 		resource, _ := meta.UnsafeGuessKindToResource(u.GroupVersionKind())
 		target := dynamic.ResourceInterface(o.client.Resource(resource))
 		if namespace := u.GetNamespace(); namespace != "" {

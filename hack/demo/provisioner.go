@@ -23,7 +23,7 @@ type zonal struct{ client kubernetes.Interface }
 
 var _ controller.Provisioner = zonal{}
 
-// newProvisioner makes an external provisioner that lives no longer than ctx.
+// newProvisioner makes an external provisioner that stops with ctx.
 // It writes to the scheme by which clients decode: nothing of this process may
 // read from the API server meanwhile.
 func newProvisioner(ctx context.Context, client kubernetes.Interface) *controller.ProvisionController {
@@ -65,5 +65,5 @@ func (z zonal) Provision(ctx context.Context, o controller.ProvisionOptions) (*v
 	}, controller.ProvisioningFinished, nil
 }
 
-// Delete implements controller.Provisioner. There is nothing behind a volume.
+// Delete implements controller.Provisioner. A volume is an object only.
 func (zonal) Delete(context.Context, *v1.PersistentVolume) error { return nil }

@@ -17,7 +17,7 @@ import (
 	"stowage.dev/stowage/test/provisioners"
 )
 
-// skipped is what agents must not publish, by node: the disk, and the reason.
+// skipped are the disks that provisioners must not publish, by node, with the reason.
 var skipped = map[string]struct{ disk, reason string }{
 	"node-a": {"disk2", "NotEmpty"},
 	"node-b": {"spare", "NotMountPoint"},
@@ -30,7 +30,7 @@ func skippedOn(node string) int {
 	return 0
 }
 
-// report waits until a node's report is as asked.
+// report waits until is returns true for the report of a node.
 func (d *demo) report(ctx context.Context, node string, is func(*stowagev1alpha1.LocalDiskReport) bool) (*stowagev1alpha1.LocalDiskReport, error) {
 	reports, err := provisioners.NewReports(d.cluster.RESTConfig())
 	if err != nil {
@@ -63,10 +63,10 @@ func count(report *stowagev1alpha1.LocalDiskReport, state stowagev1alpha1.EntryS
 	return found
 }
 
-// tellSkipped shows why what lies beside the disks is no volume.
-func (d *demo) tellSkipped(ctx context.Context) error {
-	d.say("What is no volume is in the node's LocalDiskReport, with the reason:")
-	for _, node := range agentNodes {
+// printSkipped prints why entries of the directories are not published.
+func (d *demo) printSkipped(ctx context.Context) error {
+	d.print("The LocalDiskReport of a node has the entries that are not published, with the reason:")
+	for _, node := range provisionerNodes {
 		want, ok := skipped[node]
 		if !ok {
 			continue
@@ -88,13 +88,13 @@ func (d *demo) tellSkipped(ctx context.Context) error {
 	return nil
 }
 
-// tellReports prints what kubectl get ldr prints.
-func (d *demo) tellReports(ctx context.Context) error {
+// printReports prints what kubectl get ldr prints.
+func (d *demo) printReports(ctx context.Context) error {
 	rows, err := d.printed(ctx, "/apis/stowage.dev/v1alpha1/localdiskreports")
 	if err != nil {
 		return err
 	}
-	d.say("kubectl get ldr:")
+	d.print("kubectl get ldr:")
 	table := tabwriter.NewWriter(d.out, 0, 0, 3, ' ', 0)
 	for _, row := range rows {
 		fmt.Fprintln(table, indent+"| "+strings.Join(row, "\t"))
@@ -102,7 +102,7 @@ func (d *demo) tellReports(ctx context.Context) error {
 	return table.Flush()
 }
 
-// printed asks the API server how to print a list, as kubectl does: the head, and a row
+// printed lists objects as a table of the API server, as kubectl does: the header, and a row
 // for each object.
 func (d *demo) printed(ctx context.Context, path string) ([][]string, error) {
 	text, err := d.cluster.Client().Discovery().RESTClient().Get().AbsPath(path).

@@ -4,8 +4,13 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"os"
+	"path/filepath"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -16,27 +21,27 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
 
-// shopPods are the StatefulSet's.
+// shopPods are the pods of the StatefulSet.
 var shopPods = []string{"shop-0", "shop-1", "shop-2"}
 
-// tellShop places a StatefulSet on volumes that agents have published.
-func tellShop(ctx context.Context, d *demo) error {
+// placeShop places a StatefulSet on published volumes, and writes to them.
+func placeShop(ctx context.Context, d *demo) error {
 	second := "1Gi of local-log"
 	if d.disks.real {
 		second += ", a raw block device"
 	}
-	d.say("Each replica asks 1Gi of local-data and %s. To the scheduler these are volumes like any others.", second)
+	d.print("Each replica requests 1Gi of local-data and %s. For the scheduler these are volumes like any others.", second)
 	if err := d.placeShop(ctx); err != nil {
 		return err
 	}
 	if err := d.writeSecrets(); err != nil {
 		return err
 	}
-	d.say("Simulated pods write nothing, so the demo has put a secret into each of the six volumes.")
+	d.print("Simulated pods write nothing, so the demo has written a secret to each of the six volumes.")
 	return nil
 }
 
-// placeShop creates the StatefulSet, waits until its pods run and tells where.
+// placeShop creates the StatefulSet, waits until its pods run and prints their volumes.
 func (d *demo) placeShop(ctx context.Context) error {
 	list, err := load("shop.yaml")
 	if err != nil {
@@ -50,19 +55,10 @@ func (d *demo) placeShop(ctx context.Context) error {
 	if err := d.createAll(ctx, list); err != nil {
 		return err
 	}
-	for _, name := range shopPods {
-		pod, err := d.watch.running(ctx, name)
-		if err != nil {
-			return err
-		}
-		if err := d.tellPlaced(pod); err != nil {
-			return err
-		}
-	}
-	return nil
+	return d.printRunning(ctx, shopPods)
 }
 
-// useDevice makes a claim of the StatefulSet one for a block device.
+// useDevice sets volumeMode Block for a claim of the StatefulSet.
 func useDevice(set *appsv1.StatefulSet, claim string) {
 	block := v1.PersistentVolumeBlock
 	for i := range set.Spec.VolumeClaimTemplates {
@@ -75,12 +71,8 @@ func useDevice(set *appsv1.StatefulSet, claim string) {
 	container.VolumeDevices = append(container.VolumeDevices, v1.VolumeDevice{Name: claim, DevicePath: "/dev/" + claim})
 }
 
-// tellGivenBack deletes the StatefulSet and its claims, and shows what becomes of the
-// volumes.
-func tellGivenBack(ctx context.Context, d *demo) error {
-	d.say("The StatefulSet is deleted, and then its claims. The agents see their volumes Released, begin to delete " +
-		"them so that nobody can bind them, clean the disks and publish them anew. Times count from the deletion of " +
-		"the first claim.")
+// releaseShop deletes the StatefulSet and its claims, and prints when each volume was cleaned.
+func releaseShop(ctx context.Context, d *demo) error {
 	sets := d.cluster.Client().AppsV1().StatefulSets(namespace)
 	if err := sets.Delete(ctx, "shop", metav1.DeleteOptions{}); err != nil {
 		return err
@@ -104,13 +96,13 @@ func tellGivenBack(ctx context.Context, d *demo) error {
 	if err != nil {
 		return err
 	}
-	if err := d.tellLives(lives); err != nil {
+	if err := d.printCycles(lives); err != nil {
 		return err
 	}
 	if err := d.checkClean(); err != nil {
 		return err
 	}
-	d.say("No secret is left.")
+	d.print("No secret is left.")
 	return nil
 }
 
@@ -136,7 +128,7 @@ func (d *demo) volumesOf(claims ...string) ([]*v1.PersistentVolume, error) {
 			return nil, err
 		}
 		if pv.Spec.Local == nil || pv.Spec.ClaimRef == nil {
-			return nil, fmt.Errorf("volume %s of claim %s is no bound local volume", pv.Name, claim.Name)
+			return nil, fmt.Errorf("volume %s of claim %s is not a bound local volume", pv.Name, claim.Name)
 		}
 		volumes = append(volumes, pv)
 	}
@@ -146,9 +138,8 @@ func (d *demo) volumesOf(claims ...string) ([]*v1.PersistentVolume, error) {
 	return volumes, nil
 }
 
-// tellAgain places the StatefulSet once more, on the volumes that were cleaned.
-func tellAgain(ctx context.Context, d *demo) error {
-	d.say("New claims, on new volumes of the same disks:")
+// placeShopAgain places the StatefulSet once more, on the volumes that were cleaned.
+func placeShopAgain(ctx context.Context, d *demo) error {
 	if err := d.placeShop(ctx); err != nil {
 		return err
 	}
@@ -156,15 +147,84 @@ func tellAgain(ctx context.Context, d *demo) error {
 	if err != nil {
 		return err
 	}
-	if err := checkAnew(d.former, volumes); err != nil {
+	if err := checkNew(d.former, volumes); err != nil {
 		return err
 	}
-	for _, node := range agentNodes {
+	for _, node := range provisionerNodes {
 		if _, err := d.report(ctx, node, func(r *stowagev1alpha1.LocalDiskReport) bool {
 			return count(r, stowagev1alpha1.EntryBound) == 2
 		}); err != nil {
 			return err
 		}
 	}
-	return d.tellReports(ctx)
+	return d.printReports(ctx)
 }
+
+const secret = "what the first shop has sold\n"
+
+// writeSecrets writes into each of the StatefulSet's volumes, as its pods would: a file,
+// or the beginning of a device.
+func (d *demo) writeSecrets() error {
+	volumes, err := d.shopVolumes()
+	if err != nil {
+		return err
+	}
+	for _, pv := range volumes {
+		path := secretOf(pv)
+		file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			return err
+		}
+		_, err = file.WriteString(secret)
+		if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
+			return fmt.Errorf("write a secret to %s: %w", path, err)
+		}
+	}
+	return nil
+}
+
+// secretOf returns the path of the secret of a volume.
+func secretOf(pv *v1.PersistentVolume) string {
+	if isDevice(pv) {
+		return localpv.PathOf(pv)
+	}
+	return filepath.Join(localpv.PathOf(pv), "secret.txt")
+}
+
+func isDevice(pv *v1.PersistentVolume) bool {
+	return pv.Spec.VolumeMode != nil && *pv.Spec.VolumeMode == v1.PersistentVolumeBlock
+}
+
+// checkClean returns an error for each secret that is left.
+func (d *demo) checkClean() error {
+	var errs []error
+	for _, pv := range d.former {
+		errs = append(errs, checkErased(pv))
+	}
+	return errors.Join(errs...)
+}
+
+func checkErased(pv *v1.PersistentVolume) error {
+	path := secretOf(pv)
+	if !isDevice(pv) {
+		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("%s should have been removed: %w", path, errors.Join(err, errLeft))
+		}
+		return nil
+	}
+	device, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = device.Close() }()
+	begin := make([]byte, 1<<20)
+	if _, err := io.ReadFull(device, begin); err != nil {
+		return err
+	}
+	if len(bytes.Trim(begin, "\x00")) > 0 {
+		return fmt.Errorf("%s should read as zeros: %w", path, errLeft)
+	}
+	return nil
+}
+
+var errLeft = errors.New("a volume was published again with data of its former pod")

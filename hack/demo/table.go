@@ -15,13 +15,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// conclude shows and checks how the story has ended.
+// conclude prints and checks the outcome.
 func (d *demo) conclude(ctx context.Context) error {
 	s, err := read(ctx, d.cluster.Client())
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(d.out, "\nWho has what\n\n")
+	fmt.Fprintf(d.out, "\nResult\n\n")
 	if err := s.table(d.out); err != nil {
 		return err
 	}
@@ -36,27 +36,27 @@ func (d *demo) conclude(ctx context.Context) error {
 		return err
 	}
 	fmt.Fprintln(d.out)
-	d.say("%s", s.totals())
+	d.print("%s", s.totals())
 	return nil
 }
 
 // table prints one line per claim.
 func (s state) table(out io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
-	fmt.Fprintf(table, "%sPOD\tNODE\tZONE\tCLAIM\tVOLUME\tASKED\tGIVEN\n", indent)
+	fmt.Fprintf(table, "%sPOD\tNODE\tZONE\tCLAIM\tVOLUME\tREQUESTED\tSIZE\n", indent)
 	for _, name := range slices.Sorted(maps.Keys(s.pods)) {
 		node, zone := "(waits)", "-"
 		if n := s.nodes[s.pods[name].Spec.NodeName]; n != nil {
 			node, zone = n.Name, n.Labels[v1.LabelTopologyZone]
 		}
 		for _, claim := range claimsOf(s.pods[name]) {
-			volume, given := "-", "-"
+			volume, capacity := "-", "-"
 			if pv := s.volumeOf(claim); pv != nil {
 				size := pv.Spec.Capacity[v1.ResourceStorage]
-				volume, given = short(pv.Name), size.String()
+				volume, capacity = short(pv.Name), size.String()
 			}
-			asked := s.asked(claim)
-			fmt.Fprintf(table, "%s%s\t%s\t%s\t%s\t%s\t%s\t%s\n", indent, name, node, zone, claim, volume, asked.String(), given)
+			requested := s.requested(claim)
+			fmt.Fprintf(table, "%s%s\t%s\t%s\t%s\t%s\t%s\t%s\n", indent, name, node, zone, claim, volume, requested.String(), capacity)
 		}
 	}
 	return table.Flush()
@@ -64,7 +64,7 @@ func (s state) table(out io.Writer) error {
 
 // totals sums up a state that has been checked.
 func (s state) totals() string {
-	var asked, given resource.Quantity
+	var requested, size resource.Quantity
 	bound, placed := 0, 0
 	for _, pod := range s.pods {
 		if pod.Spec.NodeName != "" {
@@ -74,19 +74,19 @@ func (s state) totals() string {
 	for claim := range s.claims {
 		if pv := s.volumeOf(claim); pv != nil {
 			bound++
-			asked.Add(s.asked(claim))
-			given.Add(pv.Spec.Capacity[v1.ResourceStorage])
+			requested.Add(s.requested(claim))
+			size.Add(pv.Spec.Capacity[v1.ResourceStorage])
 		}
 	}
-	return fmt.Sprintf("%d pods run, %d waits. %d claims are bound: %s asked, %s given, no volume given twice.",
-		placed, len(s.pods)-placed, bound, asked.String(), wholeGi(given))
+	return fmt.Sprintf("%d pods run, %d waits. %d claims are bound: %s requested, %s bound, no volume bound twice.",
+		placed, len(s.pods)-placed, bound, requested.String(), wholeGi(size))
 }
 
 // wholeGi rounds down: an ext4 has less than its device.
 func wholeGi(size resource.Quantity) string { return fmt.Sprintf("%dGi", size.Value()>>30) }
 
-// asked is what the claim asks for.
-func (s state) asked(claim string) resource.Quantity {
+// requested is the storage request of the claim.
+func (s state) requested(claim string) resource.Quantity {
 	if c := s.claims[claim]; c != nil {
 		return c.Spec.Resources.Requests[v1.ResourceStorage]
 	}

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// viewOfUser has an agent that is not root see of the machine what it may ask about, and
-// returns the arguments that say so. Only root may read what process 1 has mounted, and
+// viewOfUser makes a view of the machine that a user other than root may read, and returns the
+// provisioner's arguments for it. Only root may read what process 1 has mounted, and
 // ask loop devices of which file they are. Neither concerns folders that were made a
 // moment ago, for a demo.
 func viewOfUser(folder string) (args []string, err error) {

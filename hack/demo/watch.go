@@ -20,29 +20,24 @@ import (
 	"stowage.dev/stowage/test/deadline"
 )
 
-// namespace is where the story happens.
+// namespace is where the demo happens.
 const namespace = "default"
 
-// patience is the deadline of each wait for what takes a fraction of a second, realPatience
-// where pods are real, which takes seconds.
-var (
-	patience     = deadline.Wait() / 2
-	realPatience = 3 * deadline.Wait()
-)
+// waitTimeout is the deadline of each wait; what is waited for takes a fraction of a second.
+var waitTimeout = deadline.Wait() / 2
 
-// watch sees the objects of the story change. One goroutine at a time may wait.
+// watch sees the objects of the demo change. One goroutine at a time may wait.
 type watch struct {
 	pods     corelisters.PodNamespaceLister
 	claims   corelisters.PersistentVolumeClaimNamespaceLister
 	volumes  corelisters.PersistentVolumeLister
 	changed  chan struct{} // holds a signal after any change
 	failed   <-chan error  // a component has ended
-	patience time.Duration // with each wait
 	shutdown func()        // waits for the informers after life has ended
 }
 
 // newWatch returns when everything that exists is known; ctx limits that. The
-// informers end with life. l is told of every version of a volume.
+// informers end with life. l gets every version of a volume.
 func newWatch(ctx, life context.Context, c *cluster.Cluster, l *lives) (*watch, error) {
 	factory := informers.NewSharedInformerFactoryWithOptions(c.Client(), 0, informers.WithNamespace(namespace))
 	core := factory.Core().V1()
@@ -52,7 +47,6 @@ func newWatch(ctx, life context.Context, c *cluster.Cluster, l *lives) (*watch, 
 		volumes:  core.PersistentVolumes().Lister(),
 		changed:  make(chan struct{}, 1),
 		failed:   c.Failed(),
-		patience: patience,
 		shutdown: factory.Shutdown,
 	}
 	signal := func(object any) {
@@ -80,10 +74,10 @@ func newWatch(ctx, life context.Context, c *cluster.Cluster, l *lives) (*watch, 
 	return w, nil
 }
 
-// until waits for done, which is asked after each change. Its error ends the
-// wait; latest adds to the message when time is up.
+// until waits for done, which is called after each change. Its error ends the
+// wait; latest adds to the error of a timeout.
 func (w *watch) until(ctx context.Context, what string, done func() (bool, error), latest func() string) error {
-	timeout := time.NewTimer(w.patience)
+	timeout := time.NewTimer(waitTimeout)
 	defer timeout.Stop()
 	for {
 		ok, err := done()
@@ -97,24 +91,24 @@ func (w *watch) until(ctx context.Context, what string, done func() (bool, error
 		case <-ctx.Done():
 			return errors.New("interrupted")
 		case <-timeout.C:
-			return fmt.Errorf("%s: not within %s%s", what, w.patience, latest())
+			return fmt.Errorf("%s: not within %s%s", what, waitTimeout, latest())
 		}
 	}
 }
 
-// limit returns a context that ends when patience does, or a component. The function
-// that it returns must be called.
+// limit returns a context that ends after waitTimeout, or when a component fails. The returned
+// function must be called.
 func (w *watch) limit(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var group sync.WaitGroup
 	group.Go(func() {
-		timeout := time.NewTimer(w.patience)
+		timeout := time.NewTimer(waitTimeout)
 		defer timeout.Stop()
 		select {
 		case err := <-w.failed:
 			cancel(err)
 		case <-timeout.C:
-			cancel(fmt.Errorf("not within %s", w.patience))
+			cancel(fmt.Errorf("not within %s", waitTimeout))
 		case <-ctx.Done():
 		}
 	})
@@ -151,7 +145,7 @@ func (w *watch) running(ctx context.Context, name string) (*v1.Pod, error) {
 	return pod, err
 }
 
-// allBound tells whether all claims of the pod and their volumes are Bound.
+// allBound reports whether all claims of the pod and their volumes are Bound.
 func (w *watch) allBound(pod *v1.Pod) bool {
 	for _, name := range claimsOf(pod) {
 		claim, err := w.claims.Get(name)
@@ -166,11 +160,10 @@ func (w *watch) allBound(pod *v1.Pod) bool {
 	return true
 }
 
-// refusal waits until the scheduler has refused the pod for a reason, among others, and
-// returns all that it says. Each attempt tells the pod's condition anew; of its events
-// only the first has the words.
+// refusal waits until the scheduler has rejected the pod for a reason, and returns the message of
+// the pod's condition, which each attempt writes.
 func (w *watch) refusal(ctx context.Context, name, scheduler, reason string) (string, error) {
-	said := ""
+	message := ""
 	err := w.until(ctx, fmt.Sprintf("%s refuses pod %s", scheduler, name), func() (bool, error) {
 		pod, err := w.pods.Get(name)
 		if err != nil {
@@ -179,10 +172,10 @@ func (w *watch) refusal(ctx context.Context, name, scheduler, reason string) (st
 		if pod.Spec.NodeName != "" {
 			return false, fmt.Errorf("%s placed pod %s on %s and was expected to refuse it", scheduler, name, pod.Spec.NodeName)
 		}
-		said = told(pod)
-		return pod.Spec.SchedulerName == scheduler && strings.Contains(said, reason), nil
-	}, func() string { return fmt.Sprintf(" for %q; it says: %s", reason, said) })
-	return said, err
+		message = refusalOf(pod)
+		return pod.Spec.SchedulerName == scheduler && strings.Contains(message, reason), nil
+	}, func() string { return fmt.Sprintf(" for %q; it reports: %s", reason, message) })
+	return message, err
 }
 
 // gone waits until the pod has been deleted.
@@ -193,8 +186,8 @@ func (w *watch) gone(ctx context.Context, name string) error {
 	}, func() string { return "" })
 }
 
-// told is why the pod was not placed, as its condition says; empty if it does not.
-func told(pod *v1.Pod) string {
+// refusalOf is the message of the pod's condition PodScheduled; empty if it has none.
+func refusalOf(pod *v1.Pod) string {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse {
 			return c.Message
@@ -207,8 +200,8 @@ func (w *watch) latestRefusal(pod *v1.Pod) string {
 	if pod == nil {
 		return "; it does not exist"
 	}
-	if said := told(pod); said != "" {
-		return "; it was told: " + said
+	if message := refusalOf(pod); message != "" {
+		return "; the scheduler reports: " + message
 	}
 	return fmt.Sprintf("; it is %s, its claims all bound: %t", pod.Status.Phase, w.allBound(pod))
 }

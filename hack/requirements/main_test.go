@@ -47,7 +47,7 @@ func TestRun(t *testing.T) {
 }
 
 // TestBeforeBuilding: on a machine that has Go, make and the usual tools but none of the
-// programs that end-to-end tests and real nodes need, make fails with one message that names
+// programs that end-to-end tests need, make fails with one message that names
 // all packages, and builds nothing.
 func TestBeforeBuilding(t *testing.T) {
 	t.Parallel()
@@ -65,8 +65,7 @@ func TestBeforeBuilding(t *testing.T) {
 		args []string
 		use  requirements.Use
 	}{
-		"end-to-end tests":        {[]string{"e2e"}, requirements.E2E},
-		"the demo's real kubelet": {[]string{"demo", "REAL=1"}, requirements.Nodes},
+		"end-to-end tests": {[]string{"e2e"}, requirements.E2E},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -19,7 +19,7 @@ import (
 type Use string
 
 const (
-	// Nodes are real nodes: the demo's, and those of end-to-end tests. They need root.
+	// Nodes are real nodes, which need root.
 	Nodes Use = "nodes"
 	// E2E are the end-to-end tests: Nodes, and what single tests need besides.
 	E2E Use = "e2e"

@@ -15,13 +15,11 @@ import (
 	"stowage.dev/stowage/test/provisioners"
 )
 
-// agentNodes are the nodes that have an agent.
-var agentNodes = []string{"node-a", "node-b", "node-c"}
+// provisionerNodes are the nodes with a provisioner.
+var provisionerNodes = []string{"node-a", "node-b", "node-c"}
 
-// tellAgents gives nodes disks and agents, and shows what these publish.
-func tellAgents(ctx context.Context, d *demo) error {
-	d.say("stowage-provisioner runs for node-a, node-b and node-c, as a pod of its DaemonSet would: with " +
-		"the rights of manifests/provisioner, held by its admission policies, and a token of its node.")
+// publishDisks adds disks and provisioners to nodes, and prints the volumes.
+func publishDisks(ctx context.Context, d *demo) error {
 	if err := d.apply(ctx, "published.yaml"); err != nil {
 		return err
 	}
@@ -34,34 +32,34 @@ func tellAgents(ctx context.Context, d *demo) error {
 	if d.disks, err = newDisks(d.folders); err != nil {
 		return err
 	}
-	d.sayDisks()
-	for _, node := range agentNodes {
+	d.printDisks()
+	for _, node := range provisionerNodes {
 		if err := d.disks.add(node); err != nil {
 			return err
 		}
-		if err := d.startAgent(ctx, node); err != nil {
-			return fmt.Errorf("start the agent of %s: %w", node, err)
+		if err := d.startProvisioner(ctx, node); err != nil {
+			return fmt.Errorf("start the provisioner of %s: %w", node, err)
 		}
 	}
-	if err := d.tellPublished(ctx); err != nil {
+	if err := d.printPublished(ctx); err != nil {
 		return err
 	}
-	return d.tellSkipped(ctx)
+	return d.printSkipped(ctx)
 }
 
-func (d *demo) sayDisks() {
+func (d *demo) printDisks() {
 	if d.disks.real {
-		d.say("Below %s, each node has a mounted file system of class %s and a loop device of class %s.",
+		d.print("Below %s, each node has a mounted file system of class %s and a loop device of class %s.",
 			d.disks.folder, dataClass, logClass)
 		return
 	}
-	d.say("Below %s, each node has plain folders instead of disks (%s). They share a file system, "+
+	d.print("Below %s, each node has plain folders instead of disks (%s). They share a file system, "+
 		"so each volume is as big as all of it.", d.disks.folder, d.disks.why)
 }
 
-// startAgent runs the agent of a node.
-func (d *demo) startAgent(ctx context.Context, node string) error {
-	a := provisioners.Agent{Cluster: d.cluster, Binary: d.provisioner, Node: node, Folder: filepath.Join(d.disks.node(node), "agent")}
+// startProvisioner starts the provisioner of a node.
+func (d *demo) startProvisioner(ctx context.Context, node string) error {
+	a := provisioners.Agent{Cluster: d.cluster, Binary: d.provisioner, Node: node, Folder: filepath.Join(d.disks.node(node), "provisioner")}
 	if err := a.MakeFolders(); err != nil {
 		return err
 	}
@@ -90,11 +88,11 @@ func (d *demo) startAgent(ctx context.Context, node string) error {
 	return err
 }
 
-// tellPublished waits for the volumes that agents make and shows them.
-func (d *demo) tellPublished(ctx context.Context) error {
+// printPublished waits for the volumes of the provisioners and prints them.
+func (d *demo) printPublished(ctx context.Context) error {
 	table := tabwriter.NewWriter(d.out, 0, 0, 3, ' ', 0)
 	fmt.Fprintf(table, "%sNODE\tDISK\tKIND\tVOLUME\tSIZE\n", indent)
-	for _, node := range agentNodes {
+	for _, node := range provisionerNodes {
 		report, err := d.report(ctx, node, func(r *stowagev1alpha1.LocalDiskReport) bool {
 			return count(r, stowagev1alpha1.EntryAvailable) == 2 && count(r, stowagev1alpha1.EntrySkipped) == skippedOn(node)
 		})
@@ -116,7 +114,7 @@ func (d *demo) tellPublished(ctx context.Context) error {
 	return table.Flush()
 }
 
-// short makes the name of an agent's volume fit a line: it leaves the beginning of its hash.
+// short shortens the name of a published volume: it keeps the beginning of its hash.
 func short(volume string) string {
 	const hash, enough = 32, 8
 	if len(volume) <= len("local-pv-")+hash {

@@ -10,21 +10,21 @@ import (
 
 const (
 	indent = "   "
-	// columns fits a terminal of 100 with room to spare.
+	// columns fits a terminal of 100 with some space left.
 	columns = 94
 )
 
-// title begins a step of the story.
+// title prints the heading of a step.
 func (d *demo) title(number int, text string) {
 	fmt.Fprintf(d.out, "\n%d. %s\n", number, text)
 }
 
-// say prints a paragraph of the story.
-func (d *demo) say(format string, args ...any) {
+// print prints a paragraph.
+func (d *demo) print(format string, args ...any) {
 	fmt.Fprintln(d.out, wrap(fmt.Sprintf(format, args...), indent))
 }
 
-// quote prints what a component has said.
+// quote prints the message of a component.
 func (d *demo) quote(text string) {
 	fmt.Fprintln(d.out, wrap(text, indent+"| "))
 }

@@ -23,21 +23,21 @@ import (
 // life is when a volume was first seen in each state.
 type life struct{ released, cleaning, available time.Time }
 
-// lives takes down what is seen of volumes. Safe for concurrent use.
+// lives records when volumes were first seen in each state. Safe for concurrent use.
 type lives struct {
 	mu    sync.Mutex
 	begin time.Time
 	byUID map[types.UID]life
 }
 
-// restart has times count from now.
+// restart sets the time that cycles count from.
 func (l *lives) restart() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.begin = time.Now()
 }
 
-// saw takes down a version of a volume; an informer calls it with every one.
+// saw records a version of a volume; informers call it for each.
 func (l *lives) saw(object any) {
 	pv, ok := object.(*v1.PersistentVolume)
 	if !ok {
@@ -60,7 +60,7 @@ func (l *lives) saw(object any) {
 	l.byUID[pv.UID] = now
 }
 
-// cycle is how a volume was given back, and a new one published in its place.
+// cycle is the time from the release of a volume to the publication of its successor.
 type cycle struct {
 	former, next *v1.PersistentVolume
 	// since the claims were deleted
@@ -70,12 +70,12 @@ type cycle struct {
 func (l *lives) cycle(former, next *v1.PersistentVolume) cycle {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	old, anew := l.byUID[former.UID], l.byUID[next.UID]
-	return cycle{former, next, old.released.Sub(l.begin), old.cleaning.Sub(l.begin), anew.available.Sub(l.begin)}
+	old, fresh := l.byUID[former.UID], l.byUID[next.UID]
+	return cycle{former, next, old.released.Sub(l.begin), old.cleaning.Sub(l.begin), fresh.available.Sub(l.begin)}
 }
 
-// check finds a state that was left out, or came too early. A time that was never is
-// long before the beginning.
+// check returns an error for a state that was skipped or came too early. The duration of a
+// state that was not seen is negative.
 func (c cycle) check() error {
 	switch {
 	case c.released < 0:
@@ -93,22 +93,22 @@ func (c cycle) check() error {
 func (w *watch) lifeCycles(ctx context.Context, l *lives, former []*v1.PersistentVolume) ([]cycle, error) {
 	missing := ""
 	var cycles []cycle
-	err := w.until(ctx, "volumes that were given back become Available again", func() (bool, error) {
+	err := w.until(ctx, "released volumes become Available again", func() (bool, error) {
 		cycles = cycles[:0]
 		for _, pv := range former {
 			next := w.successor(pv)
-			if next == nil || l.cycle(pv, next).available < 0 { // the lister is ahead of what was taken down
+			if next == nil || l.cycle(pv, next).available < 0 { // the lister is ahead of the record
 				missing = pv.Name
 				return false, nil
 			}
 			cycles = append(cycles, l.cycle(pv, next))
 		}
 		return true, nil
-	}, func() string { return "; nothing is where " + missing + " was" })
+	}, func() string { return "; no volume replaces " + missing })
 	return cycles, err
 }
 
-// successor is the volume that is Available in the place of another; nil if none is.
+// successor returns the Available volume of the same disk; nil for none.
 func (w *watch) successor(former *v1.PersistentVolume) *v1.PersistentVolume {
 	all, _ := w.volumes.List(labels.Everything()) // never fails
 	for _, pv := range all {
@@ -120,8 +120,8 @@ func (w *watch) successor(former *v1.PersistentVolume) *v1.PersistentVolume {
 	return nil
 }
 
-// tellLives shows when each volume was in which state, and checks the order.
-func (d *demo) tellLives(cycles []cycle) error {
+// printCycles prints when each volume was in each state, and checks the order.
+func (d *demo) printCycles(cycles []cycle) error {
 	table := tabwriter.NewWriter(d.out, 0, 0, 3, ' ', 0)
 	fmt.Fprintf(table, "%sNODE\tDISK\tVOLUME\tRELEASED\tCLEANING FROM\tAVAILABLE AGAIN\n", indent)
 	var errs []error
@@ -134,22 +134,21 @@ func (d *demo) tellLives(cycles []cycle) error {
 	return errors.Join(append(errs, table.Flush())...)
 }
 
-// checkAnew makes sure that volumes are those of the same disks, and not the same
-// objects.
-func checkAnew(former, now []*v1.PersistentVolume) error {
+// checkNew returns an error unless the volumes are other objects of the same disks.
+func checkNew(former, now []*v1.PersistentVolume) error {
 	if len(former) != len(now) {
-		return fmt.Errorf("there are %d volumes, and were %d", len(now), len(former))
+		return fmt.Errorf("%d volumes, want %d", len(now), len(former))
 	}
 	for i, pv := range now {
 		switch was := former[i]; {
 		case nodeOf(pv) != nodeOf(was) || localpv.PathOf(pv) != localpv.PathOf(was):
 			return fmt.Errorf("volume %s is %s of %s, want %s of %s", pv.Name, localpv.PathOf(pv), nodeOf(pv), localpv.PathOf(was), nodeOf(was))
 		case pv.UID == was.UID:
-			return fmt.Errorf("volume %s was bound again without having been published again", pv.Name)
+			return fmt.Errorf("volume %s was bound again without being published again", pv.Name)
 		}
 	}
 	return nil
 }
 
-// nodeOf is the node whose agent published a volume.
+// nodeOf is the node whose provisioner published a volume.
 func nodeOf(pv *v1.PersistentVolume) string { return pv.Annotations[wellknown.NodeNameAnnotation] }

@@ -24,6 +24,6 @@ done < <(hack/files.sh '*.go' '*.sh' '.ci/run' 'Makefile' '*.mk' '*Dockerfile')
 
 if [[ ${#bad[@]} -gt 0 ]]; then
   printf '%s\n' "${bad[@]}"
-  printf 'these files must begin with the header (# in the place of // in scripts):\n// %s\n// %s\n' "$copyright" "$license" >&2
+  printf 'these files must begin with the header (# instead of // in scripts):\n// %s\n// %s\n' "$copyright" "$license" >&2
   exit 1
 fi

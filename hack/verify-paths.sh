@@ -2,7 +2,7 @@
 # Copyright The Stowage Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-# No file names a folder of somebody's machine: home folders, temporary and work folders.
+# No file names a folder of one machine: home folders, temporary and work folders.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

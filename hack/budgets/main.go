@@ -98,8 +98,8 @@ func readFile(name string, spans map[string][]span) error {
 	return read(f, spans)
 }
 
-// read adds the packages that the events tell of to the spans of their suites. What is no
-// event is passed over.
+// read adds the packages of the events to the spans of their suites. It skips lines that are
+// not events.
 func read(in io.Reader, spans map[string][]span) error {
 	lines := bufio.NewReader(in)
 	for {

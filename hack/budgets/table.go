@@ -15,9 +15,9 @@ type budget struct {
 	limit    time.Duration
 }
 
-// suites and stages are all budgets. Whoever makes a suite slower than its budget shortens
-// another test of it, moves strength into `make soak`, or raises the number here and says in
-// the commit what the time buys. The suites of `make test` fit into its stage, in which two
+// suites and stages are all budgets. A change that makes a suite slower than its budget shortens
+// another test, moves iterations to `make soak`, or raises the number here; the commit
+// message gives the reason. The suites of `make test` fit into its stage, in which two
 // packages run at a time but for unit tests and benchmarks.
 var (
 	suites = []budget{

@@ -97,7 +97,7 @@ func up(ctx context.Context, o options) error {
 	return errors.Join(wait(ctx, c), c.Stop())
 }
 
-// wait tells how to use the cluster and returns when nobody wants it any more, or when it fails.
+// wait prints how to use the cluster and returns when ctx is done or the cluster fails.
 func wait(ctx context.Context, c *cluster.Cluster) error {
 	fmt.Printf("The cluster is up. Point kubectl at it with\n\n  export KUBECONFIG=%s\n\nLogs are in %s. Ctrl-C ends it.\n", c.Kubeconfig(), c.Folder())
 	select {

@@ -44,7 +44,7 @@ func viewOfUser(folder string) (args []string, err error) {
 	return []string{"--host-proc=" + proc, "--host-sys=" + sys}, nil
 }
 
-// attached says whether a device is a loop device with a file, or a partition of one.
+// attached reports whether a device is a loop device with a file, or a partition of one.
 func attached(device string) bool {
 	if !strings.HasPrefix(filepath.Base(device), "loop") {
 		return false

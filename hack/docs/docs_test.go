@@ -1,7 +1,7 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package docs holds README.md and docs/ against what they tell of.
+// Package docs checks README.md and docs/ against the code.
 package docs
 
 import (
@@ -179,10 +179,10 @@ func measureProvisioner() {
 	metrics.ObserveClean(metrics.Clean{Mode: metrics.ModeBlock, By: metrics.InProcess})
 	metrics.ObserveClean(metrics.Clean{Mode: metrics.ModeBlock, By: metrics.InProcess, Failed: true})
 	metrics.SetDisks([]metrics.Disk{{Class: "fast", State: "Available"}, {Class: "fast", State: metrics.DiskSkipped}})
-	_, _ = metrics.CountRequests(nobody{}).RoundTrip(&http.Request{Method: http.MethodPost}) //nolint:bodyclose // there is no response
+	_, _ = metrics.CountRequests(noServer{}).RoundTrip(&http.Request{Method: http.MethodPost}) //nolint:bodyclose // there is no response
 }
 
-// nobody answers no request.
-type nobody struct{}
+// noServer answers no request.
+type noServer struct{}
 
-func (nobody) RoundTrip(*http.Request) (*http.Response, error) { return nil, http.ErrHandlerTimeout }
+func (noServer) RoundTrip(*http.Request) (*http.Response, error) { return nil, http.ErrHandlerTimeout }

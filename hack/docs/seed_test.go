@@ -13,7 +13,7 @@ import (
 
 var quoted = regexp.MustCompile("`([^`]+)`")
 
-// TestSeedTestPlan: the tests that the page tells of exist, and have the names it says.
+// TestSeedTestPlan: the tests that the page names exist.
 func TestSeedTestPlan(t *testing.T) {
 	t.Parallel()
 	rows := 0

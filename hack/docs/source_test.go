@@ -252,7 +252,7 @@ var source = sync.OnceValues(func() (string, error) {
 	return all.String(), nil
 })
 
-// inSource says whether a text, or what a user reads of it, is written anywhere in the
+// inSource reports whether a text, or what a user reads of it, is written anywhere in the
 // commands, packages and manifests. Verbs stand for any one word.
 func inSource(t *testing.T, text string) bool {
 	t.Helper()

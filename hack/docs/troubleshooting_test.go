@@ -18,8 +18,8 @@ import (
 
 const troubleshooting = "docs/troubleshooting.md"
 
-// TestTroubleshooting: the tables of the page for those who seek help have whatever
-// users are told, in the words in which they are told it, and nothing else.
+// TestTroubleshooting: the tables of the page have every reason and message of the code, word
+// for word, and no others.
 func TestTroubleshooting(t *testing.T) {
 	t.Parallel()
 	for heading, want := range map[string][]string{
@@ -105,7 +105,7 @@ var (
 		"volumes on node \"…\" changed while the pod was being scheduled: …": "as of the plugin",
 	}
 	binderInternal = map[string]string{
-		"bind timeout":      "a cause that TimeoutError tells of",
+		"bind timeout":      "a cause in TimeoutError",
 		"provisioner \"…\"": "part of another text",
 	}
 )

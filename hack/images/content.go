@@ -24,7 +24,7 @@ type file struct {
 // number that it is not root.
 const nonroot = 65532
 
-// certificates is where the Go standard library looks first, and distroless says so.
+// certificates is where the Go standard library looks first, and where distroless has them.
 const certificates = "etc/ssl/certs/ca-certificates.crt"
 
 // baseFiles are what our binaries need of a distroless image: certificates for API

@@ -16,8 +16,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 )
 
-// TestForAnotherMachine: what Go makes for arm64, on whatever machine, becomes an image that says
-// so. The binary is this tool, which compiles faster than those of cmd/.
+// TestForAnotherMachine: what Go builds for arm64, on any machine, becomes an image for arm64. The binary is this tool, which compiles faster than those of cmd/.
 func TestForAnotherMachine(t *testing.T) {
 	t.Parallel()
 	o := order{names: []string{"stowage-images"}, platforms: []v1.Platform{arm64}, bin: t.TempDir(), out: t.TempDir(), tag: "dev"}

@@ -22,7 +22,7 @@ import (
 // belong to root. All others run as nonroot.
 var asRoot = map[string]bool{"stowage-provisioner": true}
 
-// searchPath is what container engines set where an image says nothing.
+// searchPath is the default of container engines.
 const searchPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // userOf is an image's user and group.

@@ -35,7 +35,7 @@ func TestImageHolds(t *testing.T) {
 				Entrypoint: []string{"/usr/local/bin/stowage-provisioner"},
 			},
 		},
-		"the scheduler is nobody and trusts public authorities": {
+		"the scheduler is not root and trusts public authorities": {
 			image: "stowage-scheduler", wantFiles: append(beside, binary("stowage-scheduler")...),
 			wantConfig: v1.Config{
 				User: "65532:65532", WorkingDir: "/home/nonroot",

@@ -62,7 +62,7 @@ func (l licences) of(m debug.Module) string {
 		}
 		names := recognize(text)
 		if len(names) == 0 {
-			return unknown // a licence that nobody can name is not left out
+			return unknown // a licence without a known name is kept
 		}
 		found = append(found, names...)
 	}

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// TestRefused: what cannot be made is told in one sentence, by the name of what is wrong.
+// TestRefused: each error is one sentence that names what is wrong.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	bin := t.TempDir()

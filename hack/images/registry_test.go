@@ -95,7 +95,7 @@ func TestBase(t *testing.T) {
 		t.Fatal(err)
 	}
 	if filesOf(t, root)["etc/base-of-arm64"] != nil {
-		t.Error("the node agent has got the base as well")
+		t.Error("the provisioner has the base as well")
 	}
 }
 

@@ -151,8 +151,7 @@ func (c *checker) find(pkg string) (folder string, layer Layer, ok bool) {
 	return "", 0, false
 }
 
-// placed tells whether a package lies in one of the places, and otherwise where there are
-// none.
+// placed reports whether a package is in one of the places; otherwise if there are none.
 func placed(pkg string, places []string, otherwise bool) bool {
 	if len(places) == 0 {
 		return otherwise
@@ -163,7 +162,7 @@ func placed(pkg string, places []string, otherwise bool) bool {
 	})
 }
 
-// within tells whether pkg is, or lies below, a folder that matches pattern, whose *
+// within reports whether pkg is, or is below, a folder that matches pattern, whose *
 // elements stand for any one element, and returns that folder.
 func within(pkg, pattern string) (folder string, ok bool) {
 	have, want := strings.Split(pkg, "/"), strings.Split(pattern, "/")
@@ -178,7 +177,7 @@ func within(pkg, pattern string) (folder string, ok bool) {
 	return strings.Join(have[:len(want)], "/"), true
 }
 
-// inAny tells whether path is, or lies below, one of the folders.
+// inAny reports whether path is, or is below, one of the folders.
 func inAny(path string, folders []string) bool {
 	return slices.ContainsFunc(folders, func(folder string) bool {
 		return path == folder || strings.HasPrefix(path, folder+"/")

@@ -36,7 +36,7 @@ type Use struct {
 // Package is the package of the file, relative to the module.
 func (f File) Package() string { return path.Dir(f.Path) }
 
-// Test tells whether only `go test` compiles the file.
+// Test reports whether only `go test` compiles the file.
 func (f File) Test() bool { return strings.HasSuffix(f.Path, "_test.go") }
 
 // ReadTree reads the imports of every Go file of the module in root. Folders that the go
@@ -74,7 +74,7 @@ func ReadTree(root string) ([]File, error) {
 	return files, err
 }
 
-// ignored tells whether the go command passes the folder over.
+// ignored reports whether the go command skips the folder.
 func ignored(name, base string) bool {
 	if base == "vendor" || base == "testdata" || strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_") {
 		return true

@@ -76,7 +76,7 @@ func metrics(t *testing.T) map[string]metric {
 	return found
 }
 
-// checkMetrics reports metrics and labels that nobody serves. Labels of the target are
+// checkMetrics reports metrics and labels that no component serves. Labels of the target are
 // those that the monitors give.
 func checkMetrics(t *testing.T, where, text string, known map[string]metric) {
 	t.Helper()

@@ -32,7 +32,7 @@ const (
 	labelWidth   = 16 // of the y axis, left of all panels
 )
 
-// style is how a curve looks. Colours can be told apart by the colour-blind,
+// style is how a curve looks. Colours are distinct for the colour-blind,
 // shapes on black and white paper.
 type style struct {
 	color  color.RGBA

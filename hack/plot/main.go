@@ -49,7 +49,7 @@ func run(args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("plot", flag.ContinueOnError)
 	flags.StringVar(&o.results, "results", "docs/benchmarks.json", "results of whole clusters")
 	flags.StringVar(&o.loadModel, "loadmodel", "docs/loadmodel.json", "figures of the load model")
-	flags.StringVar(&o.page, "page", "docs/benchmarks.md", "page to write anew, with the drawings in the folder of its name")
+	flags.StringVar(&o.page, "page", "docs/benchmarks.md", "page to rewrite, with the drawings in the folder of its name")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

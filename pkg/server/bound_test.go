@@ -240,7 +240,7 @@ func TestBoundConnectionsDeadline(t *testing.T) {
 		const before = 3 * requestTimeout
 		inner, ended := make(pipes), make(chan error, 1)
 		answer := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { //nolint:gosec // without deadlines
-			time.Sleep(before)
+			<-time.After(before)
 			_, _ = w.Write([]byte("ok"))
 		})}
 		go func() { ended <- answer.Serve(BoundConnections(inner)) }()
@@ -251,7 +251,10 @@ func TestBoundConnectionsDeadline(t *testing.T) {
 		}
 		response, err := http.ReadResponse(bufio.NewReader(reads), nil)
 		if err != nil || response.StatusCode != http.StatusOK {
-			t.Errorf("a client that reads: %v, %v", response, err)
+			t.Fatalf("a client that reads: %v, %v", response, err)
+		}
+		if err := response.Body.Close(); err != nil {
+			t.Error(err)
 		}
 
 		client, server := net.Pipe()

@@ -173,7 +173,7 @@ func (b Binding) stillMatches(live *v1.PersistentVolume) bool {
 	}
 	wasClass, wasSet := b.Volume.Annotations[v1.BetaStorageClassAnnotation]
 	isClass, isSet := live.Annotations[v1.BetaStorageClassAnnotation]
-	if wasClass != isClass || wasSet != isSet || match.LostDisk(b.Volume) != match.LostDisk(live) {
+	if wasClass != isClass || wasSet != isSet || match.DiskProblem(b.Volume) != match.DiskProblem(live) {
 		return false
 	}
 	if b.Claim.Spec.Selector == nil || b.PreBound() {

@@ -199,7 +199,7 @@ func decisive(before, now *v1.PersistentVolume) bool {
 	return before.Status.Phase != now.Status.Phase ||
 		!maps.Equal(before.Labels, now.Labels) ||
 		match.VolumeClass(before) != match.VolumeClass(now) ||
-		match.LostDisk(before) != match.LostDisk(now) ||
+		match.DiskProblem(before) != match.DiskProblem(now) ||
 		(before.DeletionTimestamp == nil) != (now.DeletionTimestamp == nil) ||
 		!equality.Semantic.DeepEqual(&before.Spec, &now.Spec)
 }

@@ -122,7 +122,7 @@ func (p *Plugin) afterClaim(pod *v1.Pod, before, now *v1.PersistentVolumeClaim) 
 		before.UID != now.UID ||
 		before.Spec.VolumeName != now.Spec.VolumeName ||
 		before.Status.Phase != now.Status.Phase ||
-		claims.IsBound(before) != claims.IsBound(now) ||
+		plan.IsBound(before) != plan.IsBound(now) ||
 		claims.SelectedNode(before) != claims.SelectedNode(now) ||
 		match.ClaimClass(before) != match.ClaimClass(now) ||
 		before.Annotations[plan.AnnStorageProvisioner] != now.Annotations[plan.AnnStorageProvisioner] ||
@@ -223,7 +223,7 @@ func (p *Plugin) afterNode(pod *v1.Pod, before, now *v1.Node) bool {
 // wasSelected tells whether a claim of the pod was to be provisioned on the node.
 func (p *Plugin) wasSelected(pod *v1.Pod, node string) bool {
 	return p.uses(pod, func(claim *v1.PersistentVolumeClaim) bool {
-		return !claims.IsBound(claim) && claims.SelectedNode(claim) == node
+		return !plan.IsBound(claim) && claims.SelectedNode(claim) == node
 	})
 }
 

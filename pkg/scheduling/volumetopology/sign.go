@@ -10,6 +10,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"stowage.dev/stowage/pkg/scheduling/claims"
+	"stowage.dev/stowage/pkg/scheduling/plan"
 )
 
 // claimsSigner is the key of our fragment of a pod's signature.
@@ -28,7 +29,7 @@ func (p *Plugin) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *f
 	bound := map[string]string{} // JSON sorts the keys
 	for use := range claims.Used(pod) {
 		claim := p.cache.Claim(pod.Namespace, use.Name)
-		if claim == nil || !claims.IsBound(claim) {
+		if claim == nil || !plan.IsBound(claim) {
 			return nil, fwk.NewStatus(fwk.Unschedulable, "pod has a claim that is not bound")
 		}
 		bound[pod.Namespace+"/"+use.Name] = claim.Spec.VolumeName

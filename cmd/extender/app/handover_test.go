@@ -46,7 +46,7 @@ func TestHandOver(t *testing.T) {
 				t.Fatal(err)
 			}
 			synctest.Wait()
-			if size := l.made.Engine().Size(); size.Nodes != 1 {
+			if size := l.made.Cache().Size(); size.Nodes != 1 {
 				t.Error("the cache is not updated while a bind is in progress")
 			}
 			close(l.goOn)

@@ -54,7 +54,7 @@ func TestSampleConfigs(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			file := strings.ReplaceAll(read(t, test.file), "/etc/kubernetes/scheduler.conf", writeFile(t, "kubeconfig", kubeconfig))
-			// Outside a cluster, --master stands in for the in-cluster configuration.
+			// Outside a cluster, --master replaces the in-cluster configuration.
 			sched, opts, made, err := setup(t, file, "--master=http://127.0.0.1:1")
 			if err != nil {
 				t.Fatalf("Setup: %v", err)

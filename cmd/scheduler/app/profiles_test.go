@@ -167,7 +167,7 @@ func TestSetupRejects(t *testing.T) {
 				t.Errorf("error blames the good profile:\n%v", err)
 			}
 			if len(made.plugins) > 0 {
-				t.Error("a plugin was made before the configuration was rejected")
+				t.Error("a plugin was created before the configuration was rejected")
 			}
 		})
 	}

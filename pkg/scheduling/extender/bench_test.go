@@ -87,11 +87,11 @@ func BenchmarkCodec(b *testing.B) {
 			defer func() { nameLists.put(args.NodeNames) }()
 			return decode(body, &args)
 		},
-		"decode/json":          func() error { return json.Unmarshal(body, new(extenderv1.ExtenderArgs)) },
-		"encode refusals/ours": writes(refused),
-		"encode refusals/json": writes(extenderv1.ExtenderFilterResult{NodeNames: &[]string{}, FailedAndUnresolvableNodes: failed}),
-		"encode names/ours":    writes(accepted),
-		"encode names/json":    writes(extenderv1.ExtenderFilterResult{NodeNames: &list}),
+		"decode/json":            func() error { return json.Unmarshal(body, new(extenderv1.ExtenderArgs)) },
+		"encode rejections/ours": writes(refused),
+		"encode rejections/json": writes(extenderv1.ExtenderFilterResult{NodeNames: &[]string{}, FailedAndUnresolvableNodes: failed}),
+		"encode names/ours":      writes(accepted),
+		"encode names/json":      writes(extenderv1.ExtenderFilterResult{NodeNames: &list}),
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

@@ -83,15 +83,15 @@ func New(ctx context.Context, c Config) (*Extender, error) {
 	if err := pods.Informer().AddIndexers(cache.Indexers{ephemeralOn: indexEphemeral}); err != nil {
 		return nil, fmt.Errorf("index pods with ephemeral volumes: %w", err)
 	}
-	engine, err := volumecache.New(volumecache.Config{Informers: c.Informers, Clock: c.Clock})
+	store, err := volumecache.New(volumecache.Config{Informers: c.Informers, Clock: c.Clock})
 	if err != nil {
 		return nil, err
 	}
 	e := &Extender{
 		settings: *c.Settings.DeepCopy(),
 		client:   c.Client,
-		cache:    engine,
-		attempts: attempt.New(engine),
+		cache:    store,
+		attempts: attempt.New(store),
 		score:    score.New(c.Settings.Scoring),
 		nodes:    c.Informers.Core().V1().Nodes().Lister(),
 		pods:     pods.Lister(),
@@ -101,13 +101,13 @@ func New(ctx context.Context, c Config) (*Extender, error) {
 	if e.gate, err = newGate(c.Settings.Timeouts.Verb.Duration, c.Informers); err != nil {
 		return nil, err
 	}
-	context.AfterFunc(ctx, engine.OnRelease(func(func() []*v1.Pod) { e.gate.observe() }))
+	context.AfterFunc(ctx, store.OnRelease(func(func() []*v1.Pod) { e.gate.observe() }))
 	if c.Settings.Mode == extender.ModeAdvisory {
 		e.inflight = newInflight(c.Clock, c.Settings.Timeouts.Hold.Duration)
 		return e.measured(ctx), nil
 	}
 	if e.binder, err = binder.New(binder.Config{
-		Client: c.Client, Cache: engine, Timeout: c.Settings.Timeouts.Verb.Duration,
+		Client: c.Client, Cache: store, Timeout: c.Settings.Timeouts.Verb.Duration,
 		Mode: binder.Permitted(ctx, c.Client, binder.Mode(c.Settings.BindingMode)),
 	}); err != nil {
 		return nil, err
@@ -121,8 +121,8 @@ func (e *Extender) measured(ctx context.Context) *Extender {
 	return e
 }
 
-// Engine returns the cache, for inspection.
-func (e *Extender) Engine() *volumecache.Cache { return e.cache }
+// Cache returns the cache that the extender uses, for inspection.
+func (e *Extender) Cache() *volumecache.Cache { return e.cache }
 
 // errNotReady means that the initial objects have not been observed yet.
 var errNotReady = errors.New("volumes, claims and nodes are still being read from the API server")

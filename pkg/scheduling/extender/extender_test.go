@@ -164,7 +164,7 @@ func TestBindRejects(t *testing.T) {
 func TestBindProvisions(t *testing.T) {
 	t.Parallel()
 	p := pod("p", "made", "c")
-	w := newWorld(t, extender.ModeFull, localClass(), csiClass(), csiDriver(), node("a"), node("b"), room("a", "10Gi"), room("b", "10Gi"),
+	w := newWorld(t, extender.ModeFull, localClass(), csiClass(), csiDriver(), node("a"), node("b"), capacity("a", "10Gi"), capacity("b", "10Gi"),
 		volume("v", "a", "1Gi").Obj(), volume("w", "b", "1Gi").Obj(), claim("c", "1Gi").Obj(), claim("made", "5Gi").Class("csi").Obj(), p)
 	if got := *w.filterNames(p, "a", "b").NodeNames; !slices.Equal(got, []string{"a", "b"}) {
 		t.Fatalf("nodes %v before", got)
@@ -204,7 +204,7 @@ func TestBindProvisions(t *testing.T) {
 func TestPinEndsWithTheSelection(t *testing.T) {
 	t.Parallel()
 	p := pod("p", "made")
-	w := newWorld(t, extender.ModeFull, csiClass(), csiDriver(), node("a"), node("b"), room("a", "10Gi"), room("b", "10Gi"), claim("made", "5Gi").Class("csi").Obj(), p)
+	w := newWorld(t, extender.ModeFull, csiClass(), csiDriver(), node("a"), node("b"), capacity("a", "10Gi"), capacity("b", "10Gi"), claim("made", "5Gi").Class("csi").Obj(), p)
 	if err := w.bindTo(p, "a"); !strings.Contains(err, "provision") {
 		t.Fatal(err)
 	}

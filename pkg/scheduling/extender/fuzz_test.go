@@ -64,9 +64,9 @@ func FuzzBytes(f *testing.F) {
 // FuzzRequests: nor does a valid request, about arbitrary pods and nodes or existing
 // ones.
 func FuzzRequests(f *testing.F) {
-	w := newWorld(f, extender.ModeFull, localClass(), csiClass(), csiDriver(), node("a"), node("b"), room("a", "10Gi"),
+	w := newWorld(f, extender.ModeFull, localClass(), csiClass(), csiDriver(), node("a"), node("b"), capacity("a", "10Gi"),
 		volume("v", "a", "1Gi").Obj(), claim("c", "1Gi").Obj(), claim("made", "1Gi").Class("csi").Obj(), pod("p", "c", "made"))
-	advisory := newWorld(f, extender.ModeAdvisory, csiClass(), csiDriver(), node("a"), room("a", "10Gi"), claim("made", "1Gi").Class("csi").Obj())
+	advisory := newWorld(f, extender.ModeAdvisory, csiClass(), csiDriver(), node("a"), capacity("a", "10Gi"), claim("made", "1Gi").Class("csi").Obj())
 	for seed := range int64(20) {
 		f.Add(seed)
 	}

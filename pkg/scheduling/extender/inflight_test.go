@@ -24,7 +24,7 @@ import (
 func TestAdvisoryHoldsCapacity(t *testing.T) {
 	t.Parallel()
 	p, q := pod("p", "one"), pod("q", "two")
-	w := newWorld(t, extender.ModeAdvisory, csiClass(), csiDriver(), node("a"), node("b"), room("a", "10Gi"), room("b", "10Gi"),
+	w := newWorld(t, extender.ModeAdvisory, csiClass(), csiDriver(), node("a"), node("b"), capacity("a", "10Gi"), capacity("b", "10Gi"),
 		claim("one", "6Gi").Class("csi").Obj(), claim("two", "6Gi").Class("csi").Obj(), p, q)
 	passes := func(pod *v1.Pod) []string { return *w.filterNames(pod, "a", "b").NodeNames }
 	if got := passes(p); !slices.Equal(got, []string{"a", "b"}) {
@@ -47,14 +47,14 @@ func TestAdvisoryHoldsCapacity(t *testing.T) {
 func TestAdvisoryHoldsExpire(t *testing.T) {
 	t.Parallel()
 	p, q := pod("p", "one"), pod("q", "two")
-	w := newWorld(t, extender.ModeAdvisory, csiClass(), csiDriver(), node("a"), room("a", "10Gi"),
+	w := newWorld(t, extender.ModeAdvisory, csiClass(), csiDriver(), node("a"), capacity("a", "10Gi"),
 		claim("one", "6Gi").Class("csi").Obj(), claim("two", "6Gi").Class("csi").Obj(), p, q)
 	if got := *w.filterNames(p, "a").NodeNames; len(got) != 1 {
 		t.Fatal(got)
 	}
 	w.clock.SetTime(w.clock.Now().Add(testHold))
 	if got := *w.filterNames(q, "a").NodeNames; len(got) != 1 {
-		t.Errorf("the second pod may go to %v after the hold of the first", got)
+		t.Errorf("the second pod may go to %v after the expiry of the first", got)
 	}
 	if w.post(VerbBind, []byte("{}")).Code != http.StatusNotFound || w.post(VerbPreempt, []byte("{}")).Code != http.StatusNotFound {
 		t.Error("mode Advisory binds or preempts")
@@ -73,8 +73,8 @@ func TestInflightNodes(t *testing.T) {
 		asked    []string // for the first pod
 		want     []string // of both nodes, for the second pod
 	}{
-		"a node that the first pod does not fit": {[]runtime.Object{room("a", "10Gi"), room("b", "4Gi")}, []string{"a", "b"}, []string{"b"}},
-		"a node that was not in the call":        {[]runtime.Object{room("a", "10Gi"), room("b", "10Gi")}, []string{"a"}, []string{"b"}},
+		"a node that the first pod does not fit": {[]runtime.Object{capacity("a", "10Gi"), capacity("b", "4Gi")}, []string{"a", "b"}, []string{"b"}},
+		"a node that was not in the call":        {[]runtime.Object{capacity("a", "10Gi"), capacity("b", "10Gi")}, []string{"a"}, []string{"b"}},
 		"nodes that share the capacity":          {[]runtime.Object{zone}, []string{"a"}, []string{}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -97,7 +97,7 @@ func TestInflightNotRenewed(t *testing.T) {
 	t.Parallel()
 	const every, attempts = 10 * time.Second, 30
 	p, q := pod("p", "large"), pod("q", "small")
-	w := newWorld(t, extender.ModeAdvisory, csiClass(), csiDriver(), node("a"), room("a", "10Gi"), p, q,
+	w := newWorld(t, extender.ModeAdvisory, csiClass(), csiDriver(), node("a"), capacity("a", "10Gi"), p, q,
 		claim("large", "10Gi").Class("csi").Obj(), claim("small", "1Gi").Class("csi").Obj())
 	refused := func() (n int) {
 		for range attempts {
@@ -127,7 +127,7 @@ func TestInflightNotRenewed(t *testing.T) {
 // TestInflightPerNamespace: the number of pods of one namespace that count is bounded.
 func TestInflightPerNamespace(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, extender.ModeAdvisory, csiClass(), csiDriver(), node("a"), room("a", fmt.Sprintf("%dGi", maxInflightPerNamespace+1)))
+	w := newWorld(t, extender.ModeAdvisory, csiClass(), csiDriver(), node("a"), capacity("a", fmt.Sprintf("%dGi", maxInflightPerNamespace+1)))
 	for i := range 3 * maxInflightPerNamespace {
 		name := fmt.Sprintf("p-%d", i)
 		w.show(claim(name, "1Gi").Class("csi").Obj())

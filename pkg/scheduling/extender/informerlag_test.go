@@ -191,13 +191,13 @@ func TestCapacityObservedLate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := pod("p", "c")
-		w := newWorld(t, extender.ModeAdvisory, csiClass(), csiDriver(), node("a"), room("a", "1Gi"), p, claim("c", "5Gi").Class("csi").Obj())
+		w := newWorld(t, extender.ModeAdvisory, csiClass(), csiDriver(), node("a"), capacity("a", "1Gi"), p, claim("c", "5Gi").Class("csi").Obj())
 		synctest.Wait()
 		w.filterNames(p, "a")
 		got := make(chan int)
 		go func() { got <- len(*w.filterNames(p, "a").NodeNames) }()
 		time.Sleep(maxInformerLag * 3 / 5) //nolint:forbidigo // in a synctest bubble
-		grown := w.stamped(room("a", "10Gi"))
+		grown := w.stamped(capacity("a", "10Gi"))
 		if err := w.client.Tracker().Update(storagev1.SchemeGroupVersion.WithResource("csistoragecapacities"), grown, "default"); err != nil {
 			t.Fatal(err)
 		}

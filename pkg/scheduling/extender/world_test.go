@@ -280,6 +280,6 @@ func claim(name, size string) *builders.PVC {
 func pod(name string, claims ...string) *v1.Pod {
 	return builders.MakePod(name).Namespace("default").UID("pod-" + name).PVC(claims...).Obj()
 }
-func room(node, size string) runtime.Object {
+func capacity(node, size string) runtime.Object {
 	return builders.MakeCapacity("room-"+node, "csi").Namespace("default").UID("capacity-" + node).Hostname(node).Capacity(size).Obj()
 }

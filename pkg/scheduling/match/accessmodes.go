@@ -17,7 +17,7 @@ const (
 	readOnlyMany
 	readWriteMany
 	readWriteOncePod
-	// unknownMode stands for every mode that this package does not know. The API server
+	// unknownMode represents every mode that this package does not know. The API server
 	// accepts none today. A claim that requests one cannot be served, because two unknown
 	// modes cannot be compared.
 	unknownMode

@@ -26,7 +26,7 @@ func (k kind) serves(r *Request) bool {
 
 func kindOf(v *Volume) kind { return kind{v.Block, v.AttributesClass, v.AccessModes} }
 
-// compareKinds orders kinds such that groups that differ only in their access modes are
+// compareKinds orders kinds so that groups that differ only in their access modes are
 // adjacent.
 func compareKinds(a, b kind) int {
 	if a.block != b.block {

@@ -8,7 +8,7 @@ type cursor struct {
 	list    *ordered
 	rest    []entry // of the current chunk; never empty
 	chunk   int
-	surplus int // access modes of the group that the request did not ask for
+	surplus int // access modes of the group that the request did not request
 }
 
 // advance moves to the next volume and reports whether there is one.

@@ -38,7 +38,7 @@ func randomPoolVolume(rng *rand.Rand, different int) *Volume {
 	return NewVolume(pv.Obj())
 }
 
-// randomPoolRequest asks for what some of those volumes offer.
+// randomPoolRequest requests what some of those volumes offer.
 func randomPoolRequest(t testing.TB, rng *rand.Rand) *Request {
 	pvc := builders.MakePVC("data").Class("local").Request(strconv.Itoa(rng.IntN(7))).
 		AccessModes(someModes[rng.IntN(3)]...)

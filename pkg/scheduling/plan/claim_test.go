@@ -41,7 +41,7 @@ func TestBindClaim(t *testing.T) {
 		"being deleted":                      {live: claim().Deleting(), why: plan.ClaimDeleting},
 		"bound to the volume, being deleted": {live: claim().Bound("pv").Deleting()},
 		"lost":                               {live: claim().Phase(v1.ClaimLost), why: plan.ClaimLost},
-		"asks for more than was reserved":    {live: claim().Request("5Gi"), why: plan.ClaimChanged},
+		"requests more than was reserved":    {live: claim().Request("5Gi"), why: plan.ClaimChanged},
 		"being provisioned elsewhere":        {live: claim().SelectedNode("n2"), why: plan.SelectedElsewhere},
 		"selected-node named a missing node when it was reserved": {
 			reserved: claim().SelectedNode("gone"), live: claim().SelectedNode("gone"),

@@ -105,7 +105,7 @@ func TestClaimVolumeAfterAConflict(t *testing.T) {
 		"shrunk":                                {live: volume().ResourceVersion("4").Capacity("1Mi"), want: plan.VolumeChanged},
 		"its disk is missing":                   {live: volume().ResourceVersion("4").Annotation("stowage.dev/disk", "Missing"), want: plan.VolumeChanged},
 		"another claim undid its binding meanwhile":    {live: volume().ResourceVersion("4").Annotation(wellknown.BindingUndoneAnnotation, "other-uid"), write: true},
-		"given another class by annotation":            {live: volume().ResourceVersion("4").BetaClass("slow"), want: plan.VolumeChanged},
+		"another class set by annotation":              {live: volume().ResourceVersion("4").BetaClass("slow"), want: plan.VolumeChanged},
 		"selected label removed":                       {claim: claim().MatchLabel("disk", "ssd"), reserved: volume().Label("disk", "ssd"), live: volume().ResourceVersion("4"), want: plan.VolumeChanged},
 		"selected label present, another added":        {claim: claim().MatchLabel("disk", "ssd"), reserved: volume().Label("disk", "ssd"), live: volume().ResourceVersion("4").Label("disk", "ssd").Label("a", "b"), write: true},
 		"pre-bound and updated: written again":         {reserved: preBound, live: volume().ResourceVersion("4").ClaimRef("default", "data", "").Label("a", "b"), write: true},

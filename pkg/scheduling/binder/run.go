@@ -139,7 +139,7 @@ func (r *run) complete(ctx context.Context) error {
 	return nil
 }
 
-// removeMarks takes plan.AnnGivenBack from volumes whose claims are bound. If it
+// removeMarks takes BindingUndoneAnnotation from volumes whose claims are bound. If it
 // fails, the volume's next claim waits for the PV controller without need.
 func (r *run) removeMarks(ctx context.Context) {
 	var group errgroup.Group

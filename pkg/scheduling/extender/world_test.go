@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -33,6 +34,8 @@ import (
 	"stowage.dev/stowage/pkg/testing/builders"
 	"stowage.dev/stowage/test/deadline"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // world is an extender with the informers of a client that keeps objects in memory.
 type world struct {

@@ -269,10 +269,10 @@ func (p *Plugin) afterCapacity(pod *v1.Pod, before, now *storagev1.CSIStorageCap
 	p.cache.ObserveCapacity(now.Namespace, now.Name)
 	left, held := p.cache.CapacityLeft(now)
 	if !p.anyClaim(pod, func(claim *v1.PersistentVolumeClaim) bool {
-		asked := claim.Spec.Resources.Requests[v1.ResourceStorage]
-		return match.ClaimClass(claim) == now.StorageClassName && (held || asked.Value() <= left)
+		requested := claim.Spec.Resources.Requests[v1.ResourceStorage]
+		return match.ClaimClass(claim) == now.StorageClassName && (held || requested.Value() <= left)
 	}) {
-		return false // where more is held, its release activates the pods that were rejected
+		return false // with held capacity, the evaluation below records the pod for activateOnRelease
 	}
 	demand := p.demand(pod)
 	return demand != nil && p.cache.CapacityHelps(demand, now)
@@ -283,16 +283,16 @@ func (p *Plugin) afterCapacity(pod *v1.Pod, before, now *storagev1.CSIStorageCap
 // scheduling queue gets no event for it, so there is no hint.
 func (p *Plugin) activateOnRelease(ctx context.Context) {
 	stop := p.cache.OnRelease(func(waiting func() []*v1.Pod) {
-		woken := map[string]*v1.Pod{}
+		activated := map[string]*v1.Pod{}
 		for _, pod := range waiting() {
 			if pod.Spec.SchedulerName == p.handle.ProfileName() && pod.DeletionTimestamp == nil {
-				woken[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}.String()] = pod
+				activated[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}.String()] = pod
 			}
 		}
-		if len(woken) > 0 {
+		if len(activated) > 0 {
 			logger := klog.FromContext(ctx)
-			logger.V(2).Info("Activating pods after the release of reservations", "pods", len(woken))
-			p.handle.Activate(logger, woken)
+			logger.V(2).Info("Activating pods after the release of reservations", "pods", len(activated))
+			p.handle.Activate(logger, activated)
 		}
 	})
 	context.AfterFunc(ctx, stop)

@@ -1,8 +1,8 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command stowage-scheduler is kube-scheduler with Stowage's VolumeTopology
-// plugin in the place of VolumeBinding.
+// Command stowage-scheduler is kube-scheduler with Stowage's VolumeTopology plugin
+// instead of VolumeBinding.
 package main
 
 import (
@@ -23,7 +23,8 @@ func main() {
 	command := app.NewCommand(frameworkruntime.Registry{
 		volumetopology.Name: volumetopology.New,
 	})
-	// Ended by SIGTERM or SIGINT; the second of them ends the process at once.
+	// SIGTERM or SIGINT stops the scheduler; a second signal terminates the process at
+	// once.
 	command.SetContext(server.SetupSignalContext())
 	os.Exit(cli.Run(command))
 }

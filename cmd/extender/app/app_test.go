@@ -18,7 +18,7 @@ import (
 	"stowage.dev/stowage/pkg/testing/commands"
 )
 
-// TestCommand: there have to be certificates, and what is shipped is valid.
+// TestCommand: certificates are required, and the shipped configuration is valid.
 func TestCommand(t *testing.T) {
 	t.Setenv("KUBECONFIG", "")
 	const shipped = "../../../manifests/extender/advisory/config.yaml"
@@ -28,13 +28,13 @@ func TestCommand(t *testing.T) {
 	}
 	commands.Run(t, NewCommand, map[string]commands.Case{
 		"without configuration": {Err: "--config"},
-		"outside of a cluster":  {Args: []string{"--config=" + shipped}, Err: "--kubeconfig"},
-		"what is wrong":         {Args: []string{"validate", file}, Err: "mode: Unsupported"},
-		"what is shipped":       {Args: []string{"validate", shipped}, Want: "is valid, mode Advisory"},
+		"outside a cluster":     {Args: []string{"--config=" + shipped}, Err: "--kubeconfig"},
+		"an invalid file":       {Args: []string{"validate", file}, Err: "mode: Unsupported"},
+		"the shipped file":      {Args: []string{"validate", shipped}, Want: "is valid, mode Advisory"},
 	})
 }
 
-// TestTrim: what the engine does not read is not kept.
+// TestTrim: fields that the cache does not read are removed.
 func TestTrim(t *testing.T) {
 	t.Parallel()
 	pod := builders.MakePod("p").PVC("c").Obj()
@@ -50,7 +50,7 @@ func TestTrim(t *testing.T) {
 	}
 }
 
-// TestOnlyLeader: who stands by turns calls away.
+// TestOnlyLeader: a standby rejects calls.
 func TestOnlyLeader(t *testing.T) {
 	t.Parallel()
 	leading := &atomic.Bool{}

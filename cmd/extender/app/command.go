@@ -21,22 +21,22 @@ import (
 const (
 	componentName = "stowage-extender"
 
-	longDescription = `stowage-extender answers the extender protocol of kube-scheduler: it tells which
-nodes have volumes for a pod, ranks them, and in mode Full binds volumes and pod.
+	longDescription = `stowage-extender serves the extender protocol of kube-scheduler: it filters and
+ranks the nodes that have volumes for a pod, and in mode Full binds volumes and pod.
 
-It is for clusters that may configure kube-scheduler but not replace it; see
+It is for clusters that can configure kube-scheduler but not replace it; see
 docs/extender.md. Its own configuration is in docs/extender-configuration.md.`
 )
 
-// NewCommand returns the stowage-extender command. It serves until the command's
-// context is done.
+// NewCommand returns the stowage-extender command. It runs until the command's context is
+// done.
 func NewCommand() *cobra.Command {
 	secure := &server.SecureFlags{}
 	cmd := command.New(command.Config[*extender.ExtenderConfiguration]{
-		Name: componentName, Short: "Answer kube-scheduler's questions about volumes", Long: longDescription,
+		Name: componentName, Short: "Serve kube-scheduler's extender protocol for volumes", Long: longDescription,
 		File: "file with an ExtenderConfiguration (extender.config.stowage.dev/v1alpha1)",
 		Default: func() (*extender.ExtenderConfiguration, error) {
-			return nil, errors.New("say how to run with --config: certificates have no default")
+			return nil, errors.New("--config is required: certificates have no default")
 		},
 		Decode: v1alpha1.Decode,
 		Connection: func(settings *extender.ExtenderConfiguration) command.Connection {

@@ -27,31 +27,31 @@ import (
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 
-// TestHandOver: who is told to end while a bind is under way answers no further call,
-// and gives the lease back when the bind has ended, since only this process knows what
-// it has reserved. Who has lost the lease has nothing to give back.
+// TestHandOver: a replica that is stopped during a bind answers no further call, and
+// releases the lease when the bind has ended, since only this process knows its
+// reservations. A replica that has lost the lease does not wait.
 func TestHandOver(t *testing.T) {
 	t.Parallel()
-	t.Run("told to end", func(t *testing.T) {
+	t.Run("stopped", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			l := newLeader(t)
 			answer := l.bind()
 			l.cancel(context.Canceled)
 			synctest.Wait()
-			l.wantBusy(t, "told to end")
+			l.wantBusy(t, "stopped")
 			time.Sleep(time.Minute) //nolint:forbidigo // the bubble's time
-			l.wantBusy(t, "a minute later, at which calls are cut off")
+			l.wantBusy(t, "a minute later, when calls are aborted")
 			if err := l.client.Tracker().Add(builders.MakeNode("new").Obj()); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait()
-			if size := l.made.Engine().Size(); size.Nodes != 1 {
-				t.Error("the engine is told nothing while a bind is under way")
+			if size := l.made.Cache().Size(); size.Nodes != 1 {
+				t.Error("the cache is not updated while a bind is in progress")
 			}
 			close(l.goOn)
 			if err := <-l.ended; !errors.Is(err, context.DeadlineExceeded) || !l.isFree() {
-				t.Errorf("error %v, want one that says that calls were cut off; the lease is given back: %t", err, l.isFree())
+				t.Errorf("error %v, want DeadlineExceeded; the lease is released: %t", err, l.isFree())
 			}
 			<-answer
 		})
@@ -68,7 +68,7 @@ func TestHandOver(t *testing.T) {
 			}
 			close(l.goOn)
 			if got := <-answer; got != `{"Error":""}` {
-				t.Errorf("the bind under way was answered with %q", got)
+				t.Errorf("the bind in progress was answered with %q", got)
 			}
 			l.cancel(context.Canceled)
 			if err := <-l.ended; err != nil {
@@ -76,27 +76,27 @@ func TestHandOver(t *testing.T) {
 			}
 		})
 	})
-	t.Run("nothing is under way", func(t *testing.T) {
+	t.Run("no bind in progress", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			l, start := newLeader(t), time.Now()
 			l.cancel(context.Canceled)
 			if err := <-l.ended; err != nil || !l.isFree() || time.Since(start) > time.Second {
-				t.Errorf("error %v, the lease is given back: %t, after %s", err, l.isFree(), time.Since(start))
+				t.Errorf("error %v, the lease is released: %t, after %s", err, l.isFree(), time.Since(start))
 			}
 		})
 	})
 }
 
-// leader is a replica that leads, whose API server binds no pod before it may go on.
+// leader is a leading replica whose API server delays bindings.
 type leader struct {
 	*replica
 	client *fake.Clientset
 	caller *http.Client
-	// binding is closed when the API server is asked for a binding, which is
-	// answered when goOn is.
+	// binding is closed when the API server receives a binding, which it answers after
+	// goOn is closed.
 	binding, goOn chan struct{}
-	free          chan struct{} // closed when the lease is given back
+	free          chan struct{} // closed when the lease is released
 	ended         chan error    // what serve returned
 	cancel, lose  context.CancelCauseFunc
 }
@@ -137,7 +137,7 @@ func newLeader(t *testing.T) *leader {
 	return l
 }
 
-// bind calls for a bind, and returns when the API server is asked for it.
+// bind starts a bind, and returns when the API server has received it.
 func (l *leader) bind() (answer <-chan string) {
 	answered := make(chan string, 1)
 	body, err := json.Marshal(extenderv1.ExtenderBindingArgs{PodName: "p", PodNamespace: "default", PodUID: "pod-p", Node: "a"})
@@ -149,7 +149,7 @@ func (l *leader) bind() (answer <-chan string) {
 	return answered
 }
 
-// post is the answer to a call, or its error.
+// post returns the answer to a call, or its error.
 func (l *leader) post(verb string, body []byte) string {
 	response, err := l.caller.Post("http://extender/"+verb, "application/json", bytes.NewReader(body))
 	if err != nil {
@@ -172,14 +172,14 @@ func (l *leader) isFree() bool {
 	}
 }
 
-// wantBusy: it keeps the lease, and answers no call.
+// wantBusy: the replica keeps the lease and answers no call.
 func (l *leader) wantBusy(t *testing.T, when string) {
 	t.Helper()
 	if l.isFree() {
-		t.Errorf("%s: the lease was given back while a bind is under way", when)
+		t.Errorf("%s: the lease was released while a bind is in progress", when)
 	}
 	if l.leading.Load() {
-		t.Errorf("%s: it still answers", when)
+		t.Errorf("%s: the replica still answers", when)
 	}
 	if got := l.post("filter", []byte("{}")); got != `Post "http://extender/filter": `+net.ErrClosed.Error() {
 		t.Errorf("%s: a further call was answered with %q", when, got)

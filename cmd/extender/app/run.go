@@ -21,7 +21,7 @@ import (
 	"stowage.dev/stowage/pkg/server/command"
 )
 
-// run serves until ctx ends, or until another replica leads.
+// run serves until ctx ends or the lease is lost.
 func run(ctx context.Context, settings *apisextender.ExtenderConfiguration, connection *rest.Config, metricsTLS *server.SecureFlags) error {
 	client, err := kubernetes.NewForConfig(connection)
 	if err != nil {
@@ -43,20 +43,20 @@ func run(ctx context.Context, settings *apisextender.ExtenderConfiguration, conn
 	return r.serve(ctx)
 }
 
-// replica is one of those that answer, or stand by.
+// replica is one process of the extender.
 type replica struct {
 	settings *apisextender.ExtenderConfiguration
 	client   kubernetes.Interface
-	// lead works while no other replica does; nil: all replicas answer.
+	// lead calls work while this replica leads; nil: all replicas answer.
 	lead func(ctx context.Context, work func(context.Context) error) error
-	// secure is how probes and metrics are served over TLS; nil: in plain HTTP.
+	// secure serves probes and metrics over TLS; nil: plain HTTP.
 	secure *server.Secure
-	// listener is where calls come from; nil: from the settings' address.
+	// listener accepts calls; nil: at the configured address.
 	listener net.Listener
 
 	made    *extender.Extender
 	leading atomic.Bool
-	served  chan struct{} // closed when no call is answered any more
+	served  chan struct{} // closed when all calls have ended
 }
 
 func newReplica(settings *apisextender.ExtenderConfiguration, client kubernetes.Interface) *replica {
@@ -64,19 +64,19 @@ func newReplica(settings *apisextender.ExtenderConfiguration, client kubernetes.
 }
 
 func (r *replica) serve(ctx context.Context) (err error) {
-	// Calls and binds that are under way when ctx ends come to their end, and need the
-	// informers for it.
-	living, end := context.WithCancel(context.WithoutCancel(ctx))
+	// Calls and binds in progress when ctx ends run to completion, for which they need
+	// the informers.
+	lifetime, end := context.WithCancel(context.WithoutCancel(ctx))
 	informers := newInformers(r.client)
 	defer informers.Shutdown()
 	defer end()
-	if r.made, err = extender.New(living, extender.Config{Settings: r.settings, Client: r.client, Informers: informers}); err != nil {
+	if r.made, err = extender.New(lifetime, extender.Config{Settings: r.settings, Client: r.client, Informers: informers}); err != nil {
 		return err
 	}
 	r.leading.Store(r.lead == nil)
 	klog.FromContext(ctx).Info("Starting the extender", "version", command.Version(), "mode", r.settings.Mode, "address", r.settings.Serving.Address)
 
-	informers.StartWithContext(living)
+	informers.StartWithContext(lifetime)
 	defer r.made.Wait()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
@@ -92,7 +92,7 @@ func (r *replica) serve(ctx context.Context) (err error) {
 		group.Go(func() error {
 			return server.Serve(ctx, server.Config{
 				Address: r.settings.HealthAddress,
-				Healthy: func() error { return nil }, // a process that answers is alive
+				Healthy: func() error { return nil }, // a process that responds is alive
 				Ready:   func(string) error { return ready(&r.leading, r.made) },
 				Secure:  r.secure,
 			})
@@ -107,10 +107,10 @@ func (r *replica) serve(ctx context.Context) (err error) {
 	return nil
 }
 
-// work answers until ctx ends, and returns when no bind is under way any more: the next
-// replica that leads knows nothing of what they have reserved. If the lease is lost, it
-// may be another's already. That ends the process: connections of schedulers end with it,
-// and the next ones go to the replica that leads now.
+// work answers until ctx ends, and returns when no bind is in progress: the next leader
+// does not know what they have reserved. If the lease is lost, another replica may
+// already lead: work returns at once and the process terminates, which closes the
+// connections of schedulers, so that they reconnect to the new leader.
 func (r *replica) work(ctx context.Context) error {
 	r.leading.Store(true)
 	<-ctx.Done()
@@ -123,7 +123,7 @@ func (r *replica) work(ctx context.Context) error {
 	return nil
 }
 
-// errStandby says that another replica answers.
+// errStandby means that another replica answers.
 var errStandby = errors.New("standing by: another replica leads")
 
 func ready(leading *atomic.Bool, made *extender.Extender) error {

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// onlyLeader turns calls away while another replica leads.
+// onlyLeader rejects calls while another replica leads.
 func onlyLeader(leading *atomic.Bool, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !leading.Load() {
@@ -29,8 +29,8 @@ func onlyLeader(leading *atomic.Bool, next http.Handler) http.Handler {
 	})
 }
 
-// newInformers makes informers that leave out what the engine never reads: pods
-// that have ended, and what only the API server's own bookkeeping needs.
+// newInformers creates informers without what the cache never reads: terminated pods, and
+// managed fields.
 func newInformers(client kubernetes.Interface) informers.SharedInformerFactory {
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trim))
 	factory.InformerFor(&v1.Pod{}, func(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
@@ -44,8 +44,8 @@ func newInformers(client kubernetes.Interface) informers.SharedInformerFactory {
 	return factory
 }
 
-// trim takes the managed fields off an object, and off a pod its containers and what
-// they do: of the pods of a whole cluster that is most of their size.
+// trim removes the managed fields of an object, and of a pod the containers and most of
+// the status: for all pods of a cluster these are most of the memory.
 func trim(object any) (any, error) {
 	if accessor, err := meta.Accessor(object); err == nil {
 		accessor.SetManagedFields(nil)

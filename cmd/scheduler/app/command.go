@@ -1,12 +1,11 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package app assembles the stowage-scheduler command: kube-scheduler, with its
-// flags, serving, leader election and metrics, plus Stowage's plugin and the
-// checks that plugin needs. It differs from kube-scheduler's own command where
-// users gain by it: a profile that cannot work is refused before anything
-// starts, and without a configuration file the scheduler runs as a second
-// scheduler with VolumeTopology enabled.
+// Package app assembles the stowage-scheduler command: kube-scheduler, with its flags,
+// serving, leader election and metrics, plus Stowage's plugin and the checks that it
+// requires. Unlike kube-scheduler's own command it rejects profiles that cannot work
+// before it starts, and without a configuration file it runs as a second scheduler with
+// VolumeTopology enabled.
 package app
 
 import (
@@ -33,16 +32,16 @@ import (
 	"stowage.dev/stowage/pkg/server/command"
 )
 
-// componentName names the command, its default profile and its default lease.
+// componentName is the name of the command, its default profile and its default lease.
 const componentName = "stowage-scheduler"
 
-const longDescription = `stowage-scheduler is kube-scheduler with the VolumeTopology plugin in the place
-of VolumeBinding: it puts pods where their volumes are, and volumes where their
-pods go. It takes the same flags and the same KubeSchedulerConfiguration.
+const longDescription = `stowage-scheduler is kube-scheduler with the VolumeTopology plugin instead of
+VolumeBinding: it places pods where their volumes are, and provisions volumes
+where their pods run. It takes the same flags and KubeSchedulerConfiguration.
 
 Without --config it runs one profile, "stowage-scheduler", with VolumeTopology
-enabled and VolumeBinding disabled, beside the cluster's own scheduler: pods
-choose it by spec.schedulerName. Leader election then uses the lease
+enabled and VolumeBinding disabled, in addition to the cluster's own scheduler:
+pods choose it by spec.schedulerName. Leader election then uses the lease
 kube-system/stowage-scheduler.`
 
 // NewCommand returns the stowage-scheduler command. plugins are the out-of-tree
@@ -55,7 +54,7 @@ func NewCommand(plugins frameworkruntime.Registry) *cobra.Command {
 		Long: longDescription,
 		Args: cobra.NoArgs,
 		PersistentPreRunE: func(*cobra.Command, []string) error {
-			// Feature gates must be set before anything asks for them.
+			// Feature gates must be set before they are read.
 			return opts.ComponentGlobalsRegistry.Set()
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -111,11 +110,11 @@ func run(cmd *cobra.Command, opts *options.Options, plugins frameworkruntime.Reg
 	klog.FromContext(ctx).Info("Starting Stowage scheduler", "version", command.Version(), "kubernetesVersion", kubernetesVersion())
 	err = upstreamapp.Run(ctx, config, scheduler)
 	if ctx.Err() != nil {
-		// Asked to stop, and stopped: upstream reports that as an error.
+		// Upstream returns an error when it is stopped.
 		return nil
 	}
 	if err == nil {
-		err = errors.New("scheduler stopped without being asked to")
+		err = errors.New("scheduler stopped unexpectedly")
 	}
 	return fmt.Errorf("run scheduler: %w", err)
 }

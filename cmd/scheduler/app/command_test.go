@@ -31,7 +31,7 @@ import (
 	"stowage.dev/stowage/pkg/apis/config"
 )
 
-// defaultArgs is what the plugin gets when nobody says anything.
+// defaultArgs are the plugin's arguments without configuration.
 var defaultArgs = &config.VolumeTopologyArgs{
 	BindTimeoutSeconds: 600,
 	BindingMode:        config.BindingModeDirect,
@@ -80,7 +80,7 @@ func TestArgumentsReachPlugin(t *testing.T) {
 		pluginConfig string
 		want         *config.VolumeTopologyArgs
 	}{
-		"not mentioned: defaults": {
+		"not configured: defaults": {
 			want: defaultArgs,
 		},
 		"named without arguments: defaults": {
@@ -89,7 +89,7 @@ func TestArgumentsReachPlugin(t *testing.T) {
 `,
 			want: defaultArgs,
 		},
-		"some given, type left out": {
+		"some arguments, without type": {
 			pluginConfig: `
   pluginConfig:
   - name: VolumeTopology
@@ -123,14 +123,14 @@ func TestWaitsForKubeScheduler(t *testing.T) {
 		change func(*schedulerconfig.KubeSchedulerConfiguration)
 		want   bool
 	}{
-		"a lease of its own": {
+		"a separate lease": {
 			change: func(*schedulerconfig.KubeSchedulerConfiguration) {},
 		},
 		"kube-scheduler's lease as a second scheduler": {
 			change: func(c *schedulerconfig.KubeSchedulerConfiguration) { c.LeaderElection.ResourceName = "kube-scheduler" },
 			want:   true,
 		},
-		"kube-scheduler's lease in its place": {
+		"kube-scheduler's lease as its replacement": {
 			change: func(c *schedulerconfig.KubeSchedulerConfiguration) {
 				c.LeaderElection.ResourceName = "kube-scheduler"
 				c.Profiles[0].SchedulerName = "default-scheduler"
@@ -162,8 +162,8 @@ func TestWaitsForKubeScheduler(t *testing.T) {
 	}
 }
 
-// TestWarnsOfLowClientLimit: at kube-scheduler's default limit the client is what pods
-// with claims wait for.
+// TestWarnsOfLowClientLimit: at kube-scheduler's default limit the client delays pods
+// with claims.
 func TestWarnsOfLowClientLimit(t *testing.T) {
 	stock := "- schedulerName: " + corev1.DefaultSchedulerName + "\n"
 	tests := map[string]struct {
@@ -173,12 +173,12 @@ func TestWarnsOfLowClientLimit(t *testing.T) {
 	}{
 		"no file":                       {},
 		"no file, a flag":               {args: []string{"--kube-api-qps=50"}, want: 1},
-		"a file that says nothing":      {file: fileWithProfiles(t, goodProfile), want: 1},
+		"a file without a value":        {file: fileWithProfiles(t, goodProfile), want: 1},
 		"two profiles, one warning":     {file: fileWithProfiles(t, goodProfile+stock), want: 1},
-		"a file with enough":            {file: limited(t, 200), want: 0},
-		"a file with too little":        {file: limited(t, 199), want: 1},
-		"a file without a limit":        {file: limited(t, -1), want: 0},
-		"the volumes are not our thing": {file: fileWithProfiles(t, stock), want: 0},
+		"a file with a high limit":      {file: limited(t, 200), want: 0},
+		"a file with a low limit":       {file: limited(t, 199), want: 1},
+		"a file with an unlimited rate": {file: limited(t, -1), want: 0},
+		"VolumeTopology is not enabled": {file: fileWithProfiles(t, stock), want: 0},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -203,18 +203,18 @@ func TestWarnsOfLowClientLimit(t *testing.T) {
 	}
 }
 
-// limited is a configuration file with a limit of the client.
+// limited is a configuration file with a client limit.
 func limited(t *testing.T, qps int) string {
 	t.Helper()
 	return strings.Replace(fileWithProfiles(t, goodProfile), "clientConnection:\n", fmt.Sprintf("clientConnection:\n  qps: %d\n", qps), 1)
 }
 
-// execute runs the command to its end and returns what it prints.
+// execute runs the command and returns its output.
 func execute(t *testing.T, args ...string) string {
 	t.Helper()
 	_, ctx := ktesting.NewTestContext(t)
 	command := NewCommand((&recorder{}).registry())
-	// The version flag is one variable for all commands of the process.
+	// All commands of the process share the version flag.
 	t.Cleanup(func() {
 		if err := command.Flags().Set("version", "false"); err != nil {
 			t.Errorf("reset version flag: %v", err)
@@ -252,7 +252,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestFlagsOfKubeScheduler: whoever swaps the binary keeps the command line.
+// TestFlagsOfKubeScheduler: the command line is the same.
 func TestFlagsOfKubeScheduler(t *testing.T) {
 	flags := func(command *cobra.Command) sets.Set[string] {
 		names := sets.New[string]()
@@ -261,21 +261,21 @@ func TestFlagsOfKubeScheduler(t *testing.T) {
 	}
 	theirs := flags(upstreamapp.NewSchedulerCommand())
 	if theirs.Len() == 0 {
-		t.Fatal("kube-scheduler's command has no flags: this test looks in the wrong place")
+		t.Fatal("kube-scheduler's command has no flags: this test is outdated")
 	}
 	if diff := cmp.Diff(sets.List(theirs), sets.List(flags(NewCommand(nil)))); diff != "" {
 		t.Errorf("flags (-kube-scheduler +stowage-scheduler):\n%s", diff)
 	}
 }
 
-// TestSetupPassesWhatUpstreamPasses reads both sources: every scheduler.WithX
-// that kube-scheduler's Setup passes is passed here. Fails when a newer
-// Kubernetes passes one more.
+// TestSetupPassesWhatUpstreamPasses reads both sources: every scheduler.WithX that
+// kube-scheduler's Setup passes is passed here. It fails if a newer Kubernetes passes
+// another one.
 func TestSetupPassesWhatUpstreamPasses(t *testing.T) {
 	t.Parallel()
 	theirs, ours := schedulerOptions(t, upstreamapp.Setup), schedulerOptions(t, newScheduler)
 	if theirs.Len() == 0 {
-		t.Fatal("kube-scheduler's Setup passes no options: this test looks in the wrong place")
+		t.Fatal("kube-scheduler's Setup passes no options: this test is outdated")
 	}
 	if diff := cmp.Diff(sets.List(theirs), sets.List(ours)); diff != "" {
 		t.Errorf("options passed to scheduler.New (-kube-scheduler +stowage-scheduler):\n%s", diff)
@@ -302,12 +302,12 @@ func schedulerOptions(t *testing.T, function any) sets.Set[string] {
 	return found
 }
 
-// TestStopsWithContext: a scheduler that is asked to stop ends without an error.
+// TestStopsWithContext: a stopped scheduler returns no error.
 func TestStopsWithContext(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
 	ctx, cancel := context.WithCancel(ctx)
 	cancel()
-	// Both are one for the process.
+	// Both are global in the process.
 	t.Cleanup(func() {
 		configz.Delete("componentconfig")
 		if err := logsapi.ResetForTest(nil); err != nil {
@@ -317,6 +317,6 @@ func TestStopsWithContext(t *testing.T) {
 	command := NewCommand((&recorder{}).registry())
 	command.SetArgs([]string{"--secure-port=0", "--leader-elect=false", "--kubeconfig=" + writeFile(t, "kubeconfig", kubeconfig)})
 	if err := command.ExecuteContext(ctx); err != nil {
-		t.Errorf("stowage-scheduler, asked to stop: %v", err)
+		t.Errorf("stopped stowage-scheduler: %v", err)
 	}
 }

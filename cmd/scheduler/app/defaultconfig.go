@@ -18,33 +18,33 @@ import (
 	"stowage.dev/stowage/pkg/apis/wellknown"
 )
 
-// Client limits of the configuration that runs without a file. Binding writes
-// several objects a pod; kube-scheduler's 50 queries a second would be the
-// narrowest part. The API server's priority and fairness protects it.
+// Client limits of the configuration without a file. A pod with claims takes several
+// writes; kube-scheduler's 50 queries a second would be the bottleneck. The API server is
+// protected by its priority and fairness.
 const (
 	defaultQPS   = 1000
 	defaultBurst = 2000
-	// lowQPS is what a warning is given below: some 30 pods with a claim a second.
+	// lowQPS is the limit below which a warning is logged: some 30 pods with a claim a
+	// second.
 	lowQPS = 200
 )
 
 // NewOptions returns kube-scheduler's options with the configuration that
-// stowage-scheduler runs when it is given no file.
+// stowage-scheduler runs without a file.
 func NewOptions() *options.Options {
 	opts := options.NewOptions()
 	opts.ComponentConfig = defaultConfig()
 
-	// The flag overrides the configuration only if it is given; its default is
-	// shown by --help, and shall be what runs.
+	// The flag overrides the configuration only if it is set; --help shows its default,
+	// which must be the value in use.
 	lease := opts.Flags.FlagSet("leader election").Lookup("leader-elect-resource-name")
 	lease.DefValue = componentName
 	opts.LeaderElection.ResourceName = componentName
 	return opts
 }
 
-// defaultConfig is the configuration of a second scheduler, as
-// manifests/scheduler has it: one profile with VolumeTopology in the place of
-// VolumeBinding, and a lease of its own.
+// defaultConfig is the configuration of a second scheduler, as in manifests/scheduler:
+// one profile with VolumeTopology instead of VolumeBinding, and a separate lease.
 func defaultConfig() *schedulerconfig.KubeSchedulerConfiguration {
 	versioned := &schedulerv1.KubeSchedulerConfiguration{
 		DebuggingConfiguration: *componentbaseconfigv1alpha1.NewRecommendedDebuggingConfiguration(),
@@ -55,11 +55,11 @@ func defaultConfig() *schedulerconfig.KubeSchedulerConfiguration {
 					Enabled:  []schedulerv1.Plugin{{Name: config.PluginName}},
 					Disabled: []schedulerv1.Plugin{{Name: names.VolumeBinding}},
 				},
-				// Else VolumeZone would answer first for claims that cannot be
-				// used yet, without saying what is missing.
+				// Otherwise VolumeZone would reject unusable claims first, without naming
+				// what is missing.
 				PreFilter: schedulerv1.PluginSet{Enabled: []schedulerv1.Plugin{{Name: config.PluginName}}},
-				// Before DefaultPreemption, which would evict more pods while the
-				// volumes of the first ones are on their way.
+				// Before DefaultPreemption, which would evict more pods while the volumes
+				// of the first ones are becoming available.
 				PostFilter: schedulerv1.PluginSet{Enabled: []schedulerv1.Plugin{{Name: config.PluginName}}},
 			},
 			PluginConfig: []schedulerv1.PluginConfig{{
@@ -74,7 +74,7 @@ func defaultConfig() *schedulerconfig.KubeSchedulerConfiguration {
 
 	schedulerscheme.Scheme.Default(versioned)
 	internal := &schedulerconfig.KubeSchedulerConfiguration{}
-	// The types are compiled in: conversion cannot fail but by a programming error.
+	// The types are compiled in: conversion can fail only by a programming error.
 	utilruntime.Must(schedulerscheme.Scheme.Convert(versioned, internal, nil))
 	// Conversion clears it; --write-config-to and plugins read it.
 	internal.APIVersion = schedulerv1.SchemeGroupVersion.String()

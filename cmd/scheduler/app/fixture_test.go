@@ -20,8 +20,8 @@ import (
 	"stowage.dev/stowage/pkg/apis/config"
 )
 
-// volumePlugin stands for VolumeTopology: it implements the same extension
-// points and does nothing. It keeps the arguments it was given.
+// volumePlugin represents VolumeTopology: it implements the same extension points and
+// does nothing. It keeps its arguments.
 type volumePlugin struct {
 	args runtime.Object
 }
@@ -76,8 +76,8 @@ func (*volumePlugin) PreBind(context.Context, fwk.CycleState, *v1.Pod, string) *
 	return nil
 }
 
-// recorder is a registry with volumePlugin; it keeps the instances made, one for
-// each profile, in order.
+// recorder is a registry with volumePlugin; it keeps the instances, one for each profile,
+// in order.
 type recorder struct {
 	plugins []*volumePlugin
 }
@@ -92,7 +92,7 @@ func (r *recorder) registry() frameworkruntime.Registry {
 	}
 }
 
-// kubeconfig names a server that nothing here ever connects to.
+// kubeconfig names a server that no test connects to.
 const kubeconfig = `apiVersion: v1
 kind: Config
 clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]
@@ -101,7 +101,7 @@ users: [{name: u}]
 current-context: c
 `
 
-// writeFile writes a file that lives as long as the test and returns its path.
+// writeFile writes a file for the duration of the test and returns its path.
 func writeFile(t *testing.T, name, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -111,8 +111,7 @@ func writeFile(t *testing.T, name, content string) string {
 	return path
 }
 
-// parse returns the options after a command line. Nothing listens: the secure
-// port is off.
+// parse returns the options of a command line. The secure port is off.
 func parse(t *testing.T, args ...string) *options.Options {
 	t.Helper()
 	opts := NewOptions()
@@ -126,8 +125,8 @@ func parse(t *testing.T, args ...string) *options.Options {
 	return opts
 }
 
-// setup runs Setup for a configuration file, given as its content; the file's
-// client has no server. An empty content means no file.
+// setup runs Setup for a configuration file, given as its content; empty means no file.
+// The client has no server.
 func setup(t *testing.T, file string, args ...string) (*scheduler.Scheduler, *options.Options, *recorder, error) {
 	t.Helper()
 	_, ctx := ktesting.NewTestContext(t)

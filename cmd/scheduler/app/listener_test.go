@@ -17,8 +17,7 @@ import (
 	"stowage.dev/stowage/test/deadline"
 )
 
-// TestConnectionsAreBounded: clients that connect and neither ask nor leave lose their oldest
-// connection.
+// TestConnectionsAreBounded: of too many idle connections the oldest is closed.
 func TestConnectionsAreBounded(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
 	ctx, cancel := context.WithCancel(ctx)
@@ -54,6 +53,6 @@ func TestConnectionsAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := io.ReadAll(oldest); errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Error("the oldest of 100 connections is open")
+		t.Error("the oldest of 100 connections is still open")
 	}
 }

@@ -28,10 +28,10 @@ import (
 	"stowage.dev/stowage/pkg/apis/config"
 )
 
-// manifests is the folder of what users apply.
+// manifests is the directory of the scheduler's manifests.
 const manifests = "../../../manifests/scheduler"
 
-// strict refuses fields that Kubernetes does not know.
+// strict rejects unknown fields.
 var strict = serializer.NewCodecFactory(kubescheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
 
 func read(t *testing.T, path string) string {
@@ -54,7 +54,7 @@ func TestSampleConfigs(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			file := strings.ReplaceAll(read(t, test.file), "/etc/kubernetes/scheduler.conf", writeFile(t, "kubeconfig", kubeconfig))
-			// Outside a cluster, --master stands in for the in-cluster configuration.
+			// Outside a cluster, --master replaces the in-cluster configuration.
 			sched, opts, made, err := setup(t, file, "--master=http://127.0.0.1:1")
 			if err != nil {
 				t.Fatalf("Setup: %v", err)
@@ -74,7 +74,7 @@ func TestSampleConfigs(t *testing.T) {
 				t.Errorf("lease is %q, want %q", got, test.lease)
 			}
 			if waitsForKubeScheduler(component) {
-				t.Error("the sample would wait for kube-scheduler's lease")
+				t.Error("the sample waits for kube-scheduler's lease")
 			}
 			if client := component.ClientConnection; client.QPS != defaultQPS || client.Burst != defaultBurst {
 				t.Errorf("client limits are %v and %v, want %d and %d", client.QPS, client.Burst, defaultQPS, defaultBurst)
@@ -83,8 +83,8 @@ func TestSampleConfigs(t *testing.T) {
 	}
 }
 
-// TestSampleIsDefaultConfig: the sample of a second scheduler says in a file
-// what the binary does without one.
+// TestSampleIsDefaultConfig: the sample of a second scheduler equals the configuration
+// without a file.
 func TestSampleIsDefaultConfig(t *testing.T) {
 	_, opts, _, err := setup(t, read(t, "second/config.yaml"), "--master=http://127.0.0.1:1")
 	if err != nil {
@@ -118,13 +118,13 @@ func objects(t *testing.T, path string) []runtime.Object {
 	}
 }
 
-// TestRights: our role and the stock roles together grant what the plugin does,
-// and ours grants nothing besides.
-func TestRights(t *testing.T) {
+// TestPermissions: our role and the stock roles together grant what the plugin needs, and
+// ours grants nothing else.
+func TestPermissions(t *testing.T) {
 	direct := objects(t, "direct-binding/role.yaml")[0].(*rbacv1.ClusterRole).Rules
 	stock := stockRules(t, "system:kube-scheduler", "system:volume-scheduler")
 
-	// What the plugin does, beyond what any scheduler does.
+	// What the plugin needs beyond any scheduler.
 	volumes := []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"persistentvolumes", "persistentvolumeclaims"}, Verbs: []string{"get", "list", "watch", "update"}},
 		{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "list", "watch"}},
@@ -138,7 +138,7 @@ func TestRights(t *testing.T) {
 		t.Errorf("the stock roles lack what PVController mode needs: %v", lacking)
 	}
 	if ok, _ := rbacvalidation.Covers(stock, directWrites); ok {
-		t.Error("the stock roles grant what Direct mode needs: our role is not needed any more")
+		t.Error("the stock roles grant what Direct mode needs: our role is no longer needed")
 	}
 	if ok, lacking := rbacvalidation.Covers(direct, directWrites); !ok {
 		t.Errorf("our role lacks what Direct mode needs: %v", lacking)
@@ -148,7 +148,7 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// stockRules are the rules that a cluster grants by default under these roles.
+// stockRules are the rules that these roles have in a cluster by default.
 func stockRules(t *testing.T, roles ...string) []rbacv1.PolicyRule {
 	t.Helper()
 	var rules []rbacv1.PolicyRule
@@ -166,7 +166,7 @@ func stockRules(t *testing.T, roles ...string) []rbacv1.PolicyRule {
 	return rules
 }
 
-// TestSecondSchedulerManifests: names that must agree between objects do.
+// TestSecondSchedulerManifests: names in different objects agree.
 func TestSecondSchedulerManifests(t *testing.T) {
 	deployment := objects(t, "second/deployment.yaml")[0].(*appsv1.Deployment)
 	account := deployment.Spec.Template.Spec.ServiceAccountName

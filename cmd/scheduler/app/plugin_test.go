@@ -15,9 +15,12 @@ import (
 	"stowage.dev/stowage/pkg/scheduling/volumetopology"
 )
 
-// TestVolumeTopologyInItsProfile: the plugin that main registers is made from the
-// configuration without a file, under the name its arguments are found by, and
-// the framework runs it at every point that the checks of profiles speak of.
+// The registry finds plugins with bindings by this interface.
+var _ drainer = (*volumetopology.Plugin)(nil)
+
+// TestVolumeTopologyInItsProfile: the plugin that main registers is created by the
+// configuration without a file, under the name of its arguments, and the framework runs
+// it at every point that the checks of profiles cover.
 func TestVolumeTopologyInItsProfile(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
 	ctx, cancel := context.WithCancel(ctx)

@@ -21,7 +21,7 @@ import (
 	"stowage.dev/stowage/pkg/apis/config/validation"
 )
 
-// extensionPoint is a place in a profile where plugins are enabled.
+// extensionPoint is a set of enabled plugins in a profile.
 type extensionPoint struct {
 	// name is the field's name in a configuration file.
 	name string
@@ -37,18 +37,17 @@ var (
 	reserve    = extensionPoint{"reserve", func(p *schedulerconfig.Plugins) *schedulerconfig.PluginSet { return &p.Reserve }}
 	preBind    = extensionPoint{"preBind", func(p *schedulerconfig.Plugins) *schedulerconfig.PluginSet { return &p.PreBind }}
 
-	// volumePoints are the points that VolumeTopology and VolumeBinding have in
-	// common: all of VolumeBinding's.
+	// volumePoints are the points that VolumeTopology and VolumeBinding have in common:
+	// all of VolumeBinding's.
 	volumePoints = []extensionPoint{preFilter, filter, preScore, score, reserve, preBind}
-	// bindingPoints are those without which pods would be placed without their
-	// volumes being found, kept or bound. Scoring may be left out.
+	// bindingPoints are required to find, reserve and bind a pod's volumes. Scoring is
+	// optional.
 	bindingPoints = []extensionPoint{preFilter, filter, reserve, preBind}
 )
 
-// enabledAt says whether a plugin that implements the point runs there, by the
-// framework's rules: enabled at the point itself, or by multiPoint and not
-// disabled at the point. A multiPoint.disabled entry has been applied by
-// defaulting: what it names is no longer among multiPoint.enabled.
+// enabledAt reports whether a plugin that implements the point runs there, by the
+// framework's rules: enabled at the point itself, or by multiPoint and not disabled at
+// the point. Defaulting has already applied multiPoint.disabled to multiPoint.enabled.
 func enabledAt(plugins *schedulerconfig.Plugins, point extensionPoint, plugin string) bool {
 	named := func(p schedulerconfig.Plugin) bool { return p.Name == plugin }
 	set := point.set(plugins)
@@ -59,14 +58,14 @@ func enabledAt(plugins *schedulerconfig.Plugins, point extensionPoint, plugin st
 	return !disabled && slices.ContainsFunc(plugins.MultiPoint.Enabled, named)
 }
 
-// enabledAnywhere says whether a volume plugin runs at any point.
+// enabledAnywhere reports whether a volume plugin runs at any point.
 func enabledAnywhere(plugins *schedulerconfig.Plugins, plugin string) bool {
 	return slices.ContainsFunc(volumePoints, func(point extensionPoint) bool { return enabledAt(plugins, point, plugin) })
 }
 
-// checkProfiles returns all faults in how defaulted profiles use VolumeTopology,
-// each on lines of its own; nil if there is none. A plugin cannot check this
-// itself, for it does not see its profile.
+// checkProfiles returns all errors in how defaulted profiles use VolumeTopology, each on
+// separate lines; nil if there are none. The plugin cannot check this itself because it
+// does not see its profile.
 func checkProfiles(profiles []schedulerconfig.KubeSchedulerProfile) error {
 	var errs []error
 	for i := range profiles {
@@ -83,7 +82,7 @@ func checkPlugins(profile *schedulerconfig.KubeSchedulerProfile) error {
 	}
 	if enabledAnywhere(plugins, names.VolumeBinding) {
 		return fmt.Errorf(`profile %q enables both %[2]s and %[3]s, and each would bind the same claims. `+
-			`Take %[3]s out of every list of enabled plugins of this profile, and disable the default with:
+			`Remove %[3]s from every list of enabled plugins of this profile, and disable the default with:
   plugins:
     multiPoint:
       enabled:
@@ -102,10 +101,10 @@ func checkPlugins(profile *schedulerconfig.KubeSchedulerProfile) error {
 	return nil
 }
 
-// orderPostFilter lists VolumeTopology first at postFilter in the profiles that enable
-// it by multiPoint, as files written before it had a PostFilter do. Plugins added to
+// orderPostFilter lists VolumeTopology first at postFilter in the profiles that enable it
+// by multiPoint, as files written before it had a PostFilter do. Plugins added to
 // multiPoint run after the defaults, so DefaultPreemption would evict more pods before
-// VolumeTopology says that the volumes of the first ones are on their way.
+// VolumeTopology reports that the volumes of the first ones are becoming available.
 func orderPostFilter(profiles []schedulerconfig.KubeSchedulerProfile) {
 	for i := range profiles {
 		plugins := profiles[i].Plugins
@@ -119,7 +118,7 @@ func orderPostFilter(profiles []schedulerconfig.KubeSchedulerProfile) {
 	}
 }
 
-// missingPoints names the points that VolumeTopology needs and does not have.
+// missingPoints returns the points that VolumeTopology requires and lacks.
 func missingPoints(plugins *schedulerconfig.Plugins) []string {
 	needed := slices.Clone(bindingPoints)
 	if enabledAt(plugins, score, config.PluginName) {
@@ -134,8 +133,8 @@ func missingPoints(plugins *schedulerconfig.Plugins) []string {
 	return missing
 }
 
-// checkArgs validates the arguments of VolumeTopology, with the paths they have
-// in the configuration file. kube-scheduler validates its own plugins' only.
+// checkArgs validates the arguments of VolumeTopology, with their paths in the
+// configuration file. kube-scheduler validates only its own plugins' arguments.
 func checkArgs(path *field.Path, profile *schedulerconfig.KubeSchedulerProfile) []error {
 	var errs []error
 	for i, pluginConfig := range profile.PluginConfig {
@@ -155,27 +154,28 @@ func checkArgs(path *field.Path, profile *schedulerconfig.KubeSchedulerProfile) 
 	return errs
 }
 
-// logDoubts warns of configurations that are valid and probably not meant.
-func logDoubts(logger klog.Logger, component *schedulerconfig.KubeSchedulerConfiguration) {
+// logWarnings logs warnings about configurations that are valid but probably not
+// intended.
+func logWarnings(logger klog.Logger, component *schedulerconfig.KubeSchedulerConfiguration) {
 	for i := range component.Profiles {
 		profile := &component.Profiles[i]
 		if profile.Plugins != nil && !enabledAnywhere(profile.Plugins, config.PluginName) && !enabledAnywhere(profile.Plugins, names.VolumeBinding) {
-			logger.Info("Warning: profile enables neither VolumeTopology nor VolumeBinding; its pods are placed without regard to their volumes, and those with unbound claims never start",
+			logger.Info("Warning: profile enables neither VolumeTopology nor VolumeBinding; its pods are placed regardless of their volumes, and those with unbound claims never start",
 				"profile", profile.SchedulerName)
 		}
 	}
 	if waitsForKubeScheduler(component) {
-		logger.Info("Warning: leader election shares kube-scheduler's lease though no profile is the default scheduler; nothing is scheduled while kube-scheduler holds it. Set leaderElection.resourceName",
+		logger.Info("Warning: leader election uses kube-scheduler's lease although no profile is the default scheduler; nothing is scheduled while kube-scheduler holds it. Set leaderElection.resourceName",
 			"lease", klog.KRef(component.LeaderElection.ResourceNamespace, component.LeaderElection.ResourceName), "suggested", componentName)
 	}
 	if client := component.ClientConnection; limitsBinding(component) {
-		logger.Info("Warning: the API client's limit is low for a scheduler that binds volumes; a pod takes six requests and more, and waits for the limit. Set clientConnection in the configuration file",
+		logger.Info("Warning: the API client's limit is low for a scheduler that binds volumes; a pod takes at least six requests, which the limit delays. Set clientConnection in the configuration file",
 			"qps", client.QPS, "burst", client.Burst, "suggested", fmt.Sprintf("clientConnection: {qps: %d, burst: %d}", defaultQPS, defaultBurst))
 	}
 }
 
-// limitsBinding says whether the client's limit, by default 50 requests a second, is
-// what pods with claims wait for. Below 0 there is none.
+// limitsBinding reports whether the client's limit, by default 50 requests a second,
+// delays pods with claims. A negative limit means none.
 func limitsBinding(component *schedulerconfig.KubeSchedulerConfiguration) bool {
 	return component.ClientConnection.QPS >= 0 && component.ClientConnection.QPS < lowQPS &&
 		slices.ContainsFunc(component.Profiles, func(p schedulerconfig.KubeSchedulerProfile) bool {
@@ -183,8 +183,8 @@ func limitsBinding(component *schedulerconfig.KubeSchedulerConfiguration) bool {
 		})
 }
 
-// waitsForKubeScheduler says whether a second scheduler competes for the lease of
-// the first, which is what a file without leaderElection.resourceName asks for.
+// waitsForKubeScheduler reports whether a second scheduler competes for the lease of the
+// first, which is the default of a file without leaderElection.resourceName.
 func waitsForKubeScheduler(component *schedulerconfig.KubeSchedulerConfiguration) bool {
 	election := component.LeaderElection
 	isDefault := func(profile schedulerconfig.KubeSchedulerProfile) bool {

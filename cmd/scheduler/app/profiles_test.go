@@ -16,7 +16,7 @@ import (
 	"stowage.dev/stowage/pkg/apis/config"
 )
 
-// goodProfile is how the manual says to enable the plugin.
+// goodProfile enables the plugin as documented.
 const goodProfile = `
 - schedulerName: stowage-scheduler
   plugins:
@@ -25,7 +25,7 @@ const goodProfile = `
       disabled: [{name: VolumeBinding}]
 `
 
-func TestSetupRefuses(t *testing.T) {
+func TestSetupRejects(t *testing.T) {
 	tests := map[string]struct {
 		profiles string
 		want     []string
@@ -52,9 +52,9 @@ func TestSetupRefuses(t *testing.T) {
     preBind:
       enabled: [{name: VolumeBinding}]
 `,
-			want: []string{`profile "twice" enables both VolumeTopology and VolumeBinding`, "out of every list of enabled plugins"},
+			want: []string{`profile "twice" enables both VolumeTopology and VolumeBinding`, "from every list of enabled plugins"},
 		},
-		"both plugins, VolumeBinding disabled and enabled in one breath": {
+		"both plugins, VolumeBinding both disabled and enabled": {
 			profiles: `
 - schedulerName: twice
   plugins:
@@ -111,7 +111,7 @@ func TestSetupRefuses(t *testing.T) {
 `,
 			want: []string{`it is missing at preScore,`},
 		},
-		"every faulty profile is told of, a good one is not": {
+		"every faulty profile is reported, a good one is not": {
 			profiles: goodProfile + `
 - schedulerName: first
   plugins: {multiPoint: {enabled: [{name: VolumeTopology}]}}
@@ -167,23 +167,23 @@ func TestSetupRefuses(t *testing.T) {
 				t.Errorf("error blames the good profile:\n%v", err)
 			}
 			if len(made.plugins) > 0 {
-				t.Error("a plugin was made before the configuration was refused")
+				t.Error("a plugin was created before the configuration was rejected")
 			}
 		})
 	}
 }
 
 func TestSetupAccepts(t *testing.T) {
-	// pods enabled by which plugin, by profile; "" for neither.
+	// The volume plugin by profile; "" for none.
 	tests := map[string]struct {
 		profiles string
 		want     map[string]string
 	}{
-		"as the manual says": {
+		"as documented": {
 			profiles: goodProfile,
 			want:     map[string]string{"stowage-scheduler": config.PluginName},
 		},
-		"in VolumeBinding's place in the order": {
+		"in VolumeBinding's position": {
 			profiles: `
 - schedulerName: ordered
   plugins:
@@ -205,7 +205,7 @@ func TestSetupAccepts(t *testing.T) {
 `,
 			want: map[string]string{"unscored": config.PluginName},
 		},
-		"everything disabled at a point, and enabled there again": {
+		"all disabled at a point, and VolumeTopology enabled": {
 			profiles: goodProfile + `
     filter:
       disabled: [{name: "*"}]
@@ -227,7 +227,7 @@ func TestSetupAccepts(t *testing.T) {
 `,
 			want: map[string]string{"thorough": config.PluginName},
 		},
-		"a stock profile beside ours, and one with neither": {
+		"ours, a stock profile, and one with neither plugin": {
 			profiles: goodProfile + `
 - schedulerName: default-scheduler
 - schedulerName: neither
@@ -254,8 +254,8 @@ func TestSetupAccepts(t *testing.T) {
 	}
 }
 
-// volumePluginOf names the one volume plugin that the framework runs at every
-// point that binding needs; "" if none runs anywhere.
+// volumePluginOf returns the one volume plugin that the framework runs at every point
+// that binding needs; "" if none runs anywhere.
 func volumePluginOf(t *testing.T, plugins *schedulerconfig.Plugins) string {
 	t.Helper()
 	found := map[string]int{}
@@ -275,12 +275,11 @@ func volumePluginOf(t *testing.T, plugins *schedulerconfig.Plugins) string {
 	return ""
 }
 
-// TestPostFilterOrder: where VolumeTopology has a PostFilter, it runs before
-// DefaultPreemption.
+// TestPostFilterOrder: a PostFilter of VolumeTopology runs before DefaultPreemption.
 func TestPostFilterOrder(t *testing.T) {
 	profiles := map[string]string{
 		"by multiPoint alone": goodProfile,
-		"as the manual says": goodProfile + `
+		"as documented": goodProfile + `
     postFilter: {enabled: [{name: VolumeTopology}]}
 `,
 		"with another plugin listed": goodProfile + `
@@ -305,8 +304,7 @@ func TestPostFilterOrder(t *testing.T) {
 	}
 }
 
-// TestEnabledAtAgreesWithFramework: what enabledAt concludes from a profile is
-// what the framework makes of it.
+// TestEnabledAtAgreesWithFramework: enabledAt equals what the framework enables.
 func TestEnabledAtAgreesWithFramework(t *testing.T) {
 	profiles := goodProfile + `
 - schedulerName: stock
@@ -341,7 +339,7 @@ func TestEnabledAtAgreesWithFramework(t *testing.T) {
 					want = want || enabled.Name == plugin
 				}
 				if got := enabledAt(profile.Plugins, point, plugin); got != want {
-					t.Errorf("profile %s: enabledAt(%s, %s) = %t, the framework says %t", profile.SchedulerName, point.name, plugin, got, want)
+					t.Errorf("profile %s: enabledAt(%s, %s) = %t, the framework has %t", profile.SchedulerName, point.name, plugin, got, want)
 				}
 			}
 		}

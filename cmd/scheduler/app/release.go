@@ -14,29 +14,29 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 )
 
-// settleTime bounds how long a leader that is asked to end keeps its lease. It is more
-// than the 5 seconds that the binder gives requests under way, and less than the renew
-// deadline, after which the lease is not released but expires.
-const settleTime = 7 * time.Second
+// drainTimeout bounds how long a leader that is stopped keeps its lease. It exceeds the 5
+// seconds that the binder gives requests in progress, and is below the renew deadline,
+// after which the lease is not released but expires.
+const drainTimeout = 7 * time.Second
 
-// settler is a plugin whose bindings can be waited for.
-type settler interface {
-	Settle(ctx context.Context)
+// drainer is a plugin with bindings in progress.
+type drainer interface {
+	WaitForBindings(ctx context.Context)
 }
 
-// bindings are what a scheduler's plugins have under way.
+// bindings are the bindings in progress of a scheduler's plugins.
 type bindings struct {
 	mu      sync.Mutex
-	plugins []settler
+	plugins []drainer
 }
 
-// of returns a registry whose plugins are waited for.
-func (b *bindings) of(plugins frameworkruntime.Registry) frameworkruntime.Registry {
-	noted := frameworkruntime.Registry{}
+// track returns a registry that records the plugins it creates.
+func (b *bindings) track(plugins frameworkruntime.Registry) frameworkruntime.Registry {
+	tracked := frameworkruntime.Registry{}
 	for name, factory := range plugins {
-		noted[name] = func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+		tracked[name] = func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 			plugin, err := factory(ctx, args, handle)
-			if s, ok := plugin.(settler); ok && err == nil {
+			if s, ok := plugin.(drainer); ok && err == nil {
 				b.mu.Lock()
 				defer b.mu.Unlock()
 				b.plugins = append(b.plugins, s)
@@ -44,34 +44,33 @@ func (b *bindings) of(plugins frameworkruntime.Registry) frameworkruntime.Regist
 			return plugin, err
 		}
 	}
-	return noted
+	return tracked
 }
 
-// settle returns when no binding is under way, or after settleTime.
-func (b *bindings) settle(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, settleTime)
+// wait returns when no binding is in progress, or after drainTimeout.
+func (b *bindings) wait(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, plugin := range b.plugins {
-		plugin.Settle(ctx)
+		plugin.WaitForBindings(ctx)
 	}
 }
 
-// lateRelease is a lease that a leader which is asked to end releases once its bindings
-// have ended, what they take back included. Upstream releases it at once and exits: a
-// claimRef on its way then arrives while the next leader chooses another volume for the
-// same claim.
+// lateRelease is a lease that a stopped leader releases after its bindings have ended,
+// including those that are undone. Upstream releases it at once and exits: a claimRef
+// could then be written while the next leader chooses another volume for the same claim.
 type lateRelease struct {
 	resourcelock.Interface
-	underWay *bindings
+	inProgress *bindings
 }
 
 // Update writes the lease. A record without holder is a release: the scheduler's context
 // has ended.
 func (l lateRelease) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	if record.HolderIdentity == "" {
-		l.underWay.settle(ctx)
+		l.inProgress.wait(ctx)
 	}
 	return l.Interface.Update(ctx, record)
 }

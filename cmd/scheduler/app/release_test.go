@@ -18,13 +18,13 @@ import (
 	"stowage.dev/stowage/pkg/apis/config"
 )
 
-// busyPlugin has a binding under way until idle is closed.
+// busyPlugin has a binding in progress until idle is closed.
 type busyPlugin struct {
 	volumePlugin
 	idle chan struct{}
 }
 
-func (p *busyPlugin) Settle(ctx context.Context) {
+func (p *busyPlugin) WaitForBindings(ctx context.Context) {
 	select {
 	case <-p.idle:
 	case <-ctx.Done():
@@ -35,7 +35,7 @@ func (p *busyPlugin) registry() frameworkruntime.Registry {
 	return frameworkruntime.Registry{config.PluginName: func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return p, nil }}
 }
 
-// lock is a lease that notes who holds it.
+// lock is a lease that records its holders.
 type lock struct {
 	resourcelock.Interface
 	holders []string
@@ -46,23 +46,23 @@ func (l *lock) Update(_ context.Context, record resourcelock.LeaderElectionRecor
 	return nil
 }
 
-// TestLeaseIsReleasedAfterBindings: a leader that is asked to end keeps its lease until
-// its bindings have ended, but not for long, and renews it without waiting.
+// TestLeaseIsReleasedAfterBindings: a stopped leader keeps its lease until its bindings
+// have ended, for at most drainTimeout, and renews it without waiting.
 func TestLeaseIsReleasedAfterBindings(t *testing.T) {
-	for name, ends := range map[string]time.Duration{"no binding": 0, "a binding": time.Second, "one that hangs": time.Hour} {
+	for name, ends := range map[string]time.Duration{"no binding": 0, "a binding": time.Second, "a binding that hangs": time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				busy, underWay := &busyPlugin{idle: make(chan struct{})}, &bindings{}
-				if _, err := underWay.of(busy.registry())[config.PluginName](t.Context(), nil, nil); err != nil {
+				busy, inProgress := &busyPlugin{idle: make(chan struct{})}, &bindings{}
+				if _, err := inProgress.track(busy.registry())[config.PluginName](t.Context(), nil, nil); err != nil {
 					t.Fatal(err)
 				}
 				defer time.AfterFunc(ends, func() { close(busy.idle) }).Stop()
 				inner := &lock{}
-				lease, begin := lateRelease{inner, underWay}, time.Now()
+				lease, begin := lateRelease{inner, inProgress}, time.Now()
 				for _, write := range []struct {
 					holder string
 					want   time.Duration
-				}{{"me", 0}, {"", min(ends, settleTime)}} {
+				}{{"me", 0}, {"", min(ends, drainTimeout)}} {
 					if err := lease.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: write.holder}); err != nil {
 						t.Fatal(err)
 					}
@@ -78,7 +78,8 @@ func TestLeaseIsReleasedAfterBindings(t *testing.T) {
 	}
 }
 
-// TestSetupKeepsLeaseForBindings: the lease of a scheduler waits for its plugins.
+// TestSetupKeepsLeaseForBindings: the lease of a scheduler is released after its plugins'
+// bindings.
 func TestSetupKeepsLeaseForBindings(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
 	ctx, cancel := context.WithCancel(ctx)
@@ -92,7 +93,7 @@ func TestSetupKeepsLeaseForBindings(t *testing.T) {
 	if !ok {
 		t.Fatalf("the lease is a %T", completed.LeaderElection.Lock)
 	}
-	if len(lease.underWay.plugins) != 1 || lease.underWay.plugins[0] != settler(busy) {
-		t.Errorf("the lease waits for %v, want the plugin", lease.underWay.plugins)
+	if len(lease.inProgress.plugins) != 1 || lease.inProgress.plugins[0] != drainer(busy) {
+		t.Errorf("the lease waits for %v, want the plugin", lease.inProgress.plugins)
 	}
 }

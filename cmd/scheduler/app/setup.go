@@ -19,11 +19,11 @@ import (
 	"stowage.dev/stowage/pkg/server"
 )
 
-// Setup makes a scheduler from options, ready for kube-scheduler's app.Run. It
-// does what kube-scheduler's own Setup does, except that it checks the profiles
-// (see checkProfiles) before a client, a listener or a plugin is made, and that
-// without a configuration file it keeps opts.ComponentConfig, where kube-scheduler
-// puts its own defaults. NewOptions sets that field.
+// Setup creates a scheduler from options, ready for kube-scheduler's app.Run. It equals
+// kube-scheduler's own Setup, except that it checks the profiles (see checkProfiles)
+// before it creates a client, listener or plugin, and that without a configuration file
+// it keeps opts.ComponentConfig, which NewOptions sets, where kube-scheduler uses its own
+// defaults.
 //
 // Goroutines it starts end with ctx.
 func Setup(ctx context.Context, opts *options.Options, plugins frameworkruntime.Registry) (*schedulerappconfig.CompletedConfig, *scheduler.Scheduler, error) {
@@ -45,28 +45,28 @@ func Setup(ctx context.Context, opts *options.Options, plugins frameworkruntime.
 	}
 	completed := config.Complete()
 	orderPostFilter(completed.ComponentConfig.Profiles)
-	logDoubts(logger, &completed.ComponentConfig)
+	logWarnings(logger, &completed.ComponentConfig)
 
 	if completed.SecureServing != nil {
 		completed.SecureServing.Listener = server.BoundConnections(completed.SecureServing.Listener)
 	}
-	underWay := &bindings{}
+	inProgress := &bindings{}
 	if completed.LeaderElection != nil {
-		completed.LeaderElection.Lock = lateRelease{completed.LeaderElection.Lock, underWay}
+		completed.LeaderElection.Lock = lateRelease{completed.LeaderElection.Lock, inProgress}
 	}
-	sched, profiles, err := newScheduler(ctx, &completed, underWay.of(plugins))
+	sched, profiles, err := newScheduler(ctx, &completed, inProgress.track(plugins))
 	if err != nil {
 		return nil, nil, err
 	}
-	// Ends the process after writing if --write-config-to is given.
+	// Exits after writing if --write-config-to is given.
 	if err := options.LogOrWriteConfig(logger, opts.WriteConfigTo, &completed.ComponentConfig, profiles); err != nil {
 		return nil, nil, err
 	}
 	return &completed, sched, nil
 }
 
-// plannedConfig is the configuration that opts.Config is going to use, as far as
-// profiles are concerned, without the side effects of opts.Config.
+// plannedConfig returns the profiles that opts.Config is going to use, without its side
+// effects.
 func plannedConfig(logger klog.Logger, opts *options.Options) (*schedulerconfig.KubeSchedulerConfiguration, error) {
 	if opts.ConfigFile == "" {
 		return opts.ComponentConfig, nil
@@ -78,8 +78,8 @@ func plannedConfig(logger klog.Logger, opts *options.Options) (*schedulerconfig.
 	return config, nil
 }
 
-// newScheduler makes the scheduler and returns with it the profiles as they came
-// out: with all defaults, for logging and --write-config-to.
+// newScheduler creates the scheduler and returns its profiles with all defaults, for
+// logging and --write-config-to.
 func newScheduler(ctx context.Context, config *schedulerappconfig.CompletedConfig, plugins frameworkruntime.Registry) (*scheduler.Scheduler, []schedulerconfig.KubeSchedulerProfile, error) {
 	var profiles []schedulerconfig.KubeSchedulerProfile
 	component := &config.ComponentConfig

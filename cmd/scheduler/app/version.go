@@ -13,9 +13,8 @@ import (
 	"stowage.dev/stowage/pkg/server/command"
 )
 
-// versionText answers the value of the version flag: "true" and "raw" ask for
-// the version; "false" and a version to report (--version=vX.Y.Z) do not, and get
-// no text.
+// versionText returns the output for a value of the version flag: "true" and "raw"
+// request the version; "false" and a version to report (--version=vX.Y.Z) have no output.
 func versionText(asked string) string {
 	text := fmt.Sprintf("Stowage %s (Kubernetes %s)\n", command.Version(), kubernetesVersion())
 	switch asked {
@@ -27,8 +26,8 @@ func versionText(asked string) string {
 	return ""
 }
 
-// kubernetesVersion is what the build set in component-base, else the version of
-// the Kubernetes module compiled in.
+// kubernetesVersion is the version that the build set in component-base, else that of the
+// Kubernetes module.
 func kubernetesVersion() string {
 	stamped := kubeversion.Get().GitVersion
 	if !strings.HasPrefix(stamped, "v0.0.0-") {

@@ -139,7 +139,7 @@ func (r *run) complete(ctx context.Context) error {
 	return nil
 }
 
-// removeMarks takes plan.AnnGivenBack from volumes whose claims are bound. If it
+// removeMarks takes BindingUndoneAnnotation from volumes whose claims are bound. If it
 // fails, the volume's next claim waits for the PV controller without need.
 func (r *run) removeMarks(ctx context.Context) {
 	var group errgroup.Group
@@ -150,7 +150,7 @@ func (r *run) removeMarks(ctx context.Context) {
 		}
 		write := swap[*v1.PersistentVolume]{
 			resource: volumeResource, name: b.Volume.Name,
-			want: b.RemoveMark, get: r.getVolume(b.Volume.Name), put: r.putVolume,
+			want: b.RemoveUndoneMark, get: r.getVolume(b.Volume.Name), put: r.putVolume,
 		}
 		group.Go(func() error {
 			_, err := write.run(ctx, volume)
@@ -216,7 +216,7 @@ func (r *run) adoptVolume(ctx context.Context, b *binding, early bool) error {
 	if err != nil {
 		return err
 	}
-	if early && live != nil && b.Open(live) {
+	if early && live != nil && b.AwaitsPVController(live) {
 		b.volume, b.left = live, true
 		return nil
 	}
@@ -236,7 +236,7 @@ func (r *run) adoptVolumes(ctx context.Context) error {
 		}
 	}
 	for _, p := range r.provisions {
-		if p.volume != nil && !plan.Noticed(p.volume) {
+		if p.volume != nil && !plan.SeenByPVController(p.volume) {
 			group.Go(func() error { return r.adoptProvision(ctx, p) })
 		}
 	}

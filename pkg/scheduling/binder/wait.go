@@ -114,7 +114,7 @@ func (r *run) await(ctx context.Context, patience time.Duration, ready func(s cl
 
 // patience is how long the PV controller is waited for that does not take note.
 func (r *run) patience() time.Duration {
-	if slices.ContainsFunc(r.bindings, func(b *binding) bool { return b.GivenBack(b.volume) }) {
+	if slices.ContainsFunc(r.bindings, func(b *binding) bool { return b.UndoneByOther(b.volume) }) {
 		return busyControllerTime
 	}
 	return controllerTime

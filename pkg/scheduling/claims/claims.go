@@ -1,9 +1,9 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package claims sorts the volumes of a pod into claims that are bound, claims
-// that wait for the scheduler, and reasons why the pod cannot be scheduled yet.
-// It is pure: the caller hands in how to look things up.
+// Package claims classifies the claims of a pod: bound, to be bound by the scheduler, or
+// the reason why the pod cannot be scheduled yet. It is pure: the caller provides the
+// look-ups.
 package claims
 
 import (
@@ -14,22 +14,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"stowage.dev/stowage/pkg/scheduling/match"
+	"stowage.dev/stowage/pkg/scheduling/plan"
 )
 
-// Lookup finds the objects that a pod's volumes refer to, nil for what does
-// not exist.
+// Lookup finds the objects that a pod's volumes refer to, nil if they do not exist.
 type Lookup interface {
 	Claim(namespace, name string) *v1.PersistentVolumeClaim
 	Class(name string) *storagev1.StorageClass
 }
 
-// Set is what a pod asks for, each claim once however many volumes of the pod
-// use it, in the order of the pod's volumes.
+// Set is the claims of a pod, each once however many volumes of the pod use it, in the
+// order of the pod's volumes.
 type Set struct {
 	// Bound claims have volumeName and the bind-completed annotation.
 	Bound []*v1.PersistentVolumeClaim
-	// Delayed claims wait for the scheduler: their class binds at
-	// WaitForFirstConsumer and no volume is named.
+	// Delayed claims are bound by the scheduler: the binding mode of their class is
+	// WaitForFirstConsumer and they name no volume.
 	Delayed []Delayed
 }
 
@@ -39,15 +39,14 @@ type Delayed struct {
 	Class *storagev1.StorageClass
 }
 
-// Use is one mention of a claim by a pod.
+// Use is a reference of a pod to a claim.
 type Use struct {
 	Name string
 	// Ephemeral: a generic ephemeral volume, whose claim the pod must own.
 	Ephemeral bool
 }
 
-// Used calls yield with each volume of the pod that stands for a claim, in
-// order, repeats included.
+// Used yields each reference of the pod to a claim, in order, repeats included.
 func Used(pod *v1.Pod) func(yield func(Use) bool) {
 	return func(yield func(Use) bool) {
 		for i := range pod.Spec.Volumes {
@@ -59,7 +58,7 @@ func Used(pod *v1.Pod) func(yield func(Use) bool) {
 	}
 }
 
-// Any tells whether the pod uses any claim.
+// Any reports whether the pod uses any claim.
 func Any(pod *v1.Pod) bool {
 	for i := range pod.Spec.Volumes {
 		if volume := &pod.Spec.Volumes[i]; volume.PersistentVolumeClaim != nil || volume.Ephemeral != nil {
@@ -69,7 +68,7 @@ func Any(pod *v1.Pod) bool {
 	return false
 }
 
-// AnyEphemeral tells whether the pod has any generic ephemeral volume.
+// AnyEphemeral reports whether the pod has any generic ephemeral volume.
 func AnyEphemeral(pod *v1.Pod) bool {
 	for i := range pod.Spec.Volumes {
 		if pod.Spec.Volumes[i].Ephemeral != nil {
@@ -79,7 +78,7 @@ func AnyEphemeral(pod *v1.Pod) bool {
 	return false
 }
 
-// Uses tells whether the pod uses the claim of that name in its namespace.
+// Uses reports whether the pod uses the claim of that name in its namespace.
 func Uses(pod *v1.Pod, name string) bool {
 	for use := range Used(pod) {
 		if use.Name == name {
@@ -94,25 +93,25 @@ func useOf(pod *v1.Pod, volume *v1.Volume) (Use, bool) {
 	case volume.PersistentVolumeClaim != nil:
 		return Use{Name: volume.PersistentVolumeClaim.ClaimName}, true
 	case volume.Ephemeral != nil:
-		// The name that the ephemeral volume controller gives (KEP-1698).
+		// The name that the ephemeral volume controller sets (KEP-1698).
 		return Use{Name: pod.Name + "-" + volume.Name, Ephemeral: true}, true
 	}
 	return Use{}, false
 }
 
-// Refusal says why a pod cannot be scheduled on any node for now. Its text is
-// for the pod's user; where the stock plugin refuses for the same reason, it
-// starts with the stock plugin's words.
+// Refusal is why a pod cannot be scheduled on any node for now. Its text is for the pod's
+// user; where the stock plugin rejects for the same reason, it starts with the stock
+// plugin's text.
 type Refusal struct{ message string }
 
-// Error gives the text.
+// Error returns the text.
 func (r *Refusal) Error() string { return r.message }
 
 func refuse(format string, args ...any) *Refusal { return &Refusal{fmt.Sprintf(format, args...)} }
 
-// Sort sorts the pod's claims. A non-nil refusal means that no node will do
-// until one of the claims or classes changes.
-func Sort(pod *v1.Pod, look Lookup) (Set, *Refusal) {
+// Classify classifies the pod's claims. A non-nil refusal means that no node fits until
+// one of the claims or classes changes.
+func Classify(pod *v1.Pod, look Lookup) (Set, *Refusal) {
 	var set Set
 	seen := make(map[string]bool, len(pod.Spec.Volumes))
 	var waiting *Refusal
@@ -125,7 +124,7 @@ func Sort(pod *v1.Pod, look Lookup) (Set, *Refusal) {
 			continue
 		}
 		seen[use.Name] = true
-		if IsBound(claim) {
+		if plan.IsBound(claim) {
 			set.Bound = append(set.Bound, claim)
 			continue
 		}
@@ -142,7 +141,7 @@ func Sort(pod *v1.Pod, look Lookup) (Set, *Refusal) {
 	return set, nil
 }
 
-// usable tells why a pod cannot use a claim at all, nil if it can.
+// usable returns why a pod cannot use a claim at all, nil if it can.
 func usable(pod *v1.Pod, use Use, claim *v1.PersistentVolumeClaim) *Refusal {
 	switch {
 	case claim == nil && use.Ephemeral:
@@ -159,10 +158,9 @@ func usable(pod *v1.Pod, use Use, claim *v1.PersistentVolumeClaim) *Refusal {
 	return nil
 }
 
-// classOf returns the class of an unbound claim that the scheduler is to bind.
-// Other unbound claims are somebody else's to bind first: the PV controller's
-// (immediate class, volume named by the user) or the administrator's (no such
-// class).
+// classOf returns the class of an unbound claim that the scheduler binds. Other unbound
+// claims are bound first by the PV controller (immediate class, volume named by the user)
+// or need an administrator (no such class).
 func classOf(claim *v1.PersistentVolumeClaim, look Lookup) (*storagev1.StorageClass, *Refusal) {
 	const immediate = "pod has unbound immediate PersistentVolumeClaims"
 	name := match.ClaimClass(claim)
@@ -177,4 +175,10 @@ func classOf(claim *v1.PersistentVolumeClaim, look Lookup) (*storagev1.StorageCl
 		return nil, refuse(immediate)
 	}
 	return class, nil
+}
+
+// SelectedNode returns the node that the claim's volume is provisioned for, empty for
+// none.
+func SelectedNode(claim *v1.PersistentVolumeClaim) string {
+	return claim.Annotations[plan.AnnSelectedNode]
 }

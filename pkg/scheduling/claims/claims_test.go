@@ -26,7 +26,7 @@ func (o objects) Claim(namespace, name string) *v1.PersistentVolumeClaim {
 }
 func (o objects) Class(name string) *storagev1.StorageClass { return o.classes[name] }
 
-func TestSort(t *testing.T) {
+func TestClassify(t *testing.T) {
 	t.Parallel()
 	claim := func(name string) *builders.PVC {
 		return builders.MakePVC(name).Namespace("default").UID("pvc-" + name).Class("late").Request("1Gi")
@@ -66,7 +66,7 @@ func TestSort(t *testing.T) {
 			claims: []*v1.PersistentVolumeClaim{claim("p-scratch").OwnedBy(owner).Obj()},
 			want:   outcome{Delayed: []string{"p-scratch"}},
 		},
-		"ephemeral claim of somebody else": {
+		"ephemeral claim without owner": {
 			pod:    pod().Ephemeral("scratch", claim("any").Obj()).Obj(),
 			claims: []*v1.PersistentVolumeClaim{claim("p-scratch").Obj()},
 			want:   outcome{Refusal: `persistentvolumeclaim "p-scratch" was not created for pod "p" (pod is not owner)`},
@@ -92,7 +92,7 @@ func TestSort(t *testing.T) {
 			pod: pod().PVC("a").Obj(), claims: []*v1.PersistentVolumeClaim{claim("a").Class("").Obj()},
 			want: outcome{Refusal: "pod has unbound immediate PersistentVolumeClaims"},
 		},
-		"claim that names its volume is the PV controller's": {
+		"claim that names its volume is bound by the PV controller": {
 			pod: pod().PVC("a").Obj(), claims: []*v1.PersistentVolumeClaim{claim("a").VolumeName("v").Obj()},
 			want: outcome{Refusal: "pod has unbound immediate PersistentVolumeClaims"},
 		},
@@ -100,7 +100,7 @@ func TestSort(t *testing.T) {
 			pod: pod().PVC("a").Obj(), claims: []*v1.PersistentVolumeClaim{claim("a").Class("nil").Obj()},
 			want: outcome{Refusal: `pod has unbound immediate PersistentVolumeClaims: storageclass "nil" of persistentvolumeclaim "a" not found`},
 		},
-		"a worse problem of a later claim is told first": {
+		"an unusable claim takes precedence over an unbound one": {
 			pod: pod().PVC("a", "b").Obj(), claims: []*v1.PersistentVolumeClaim{claim("a").Class("immediate").Obj()},
 			want: outcome{Refusal: `persistentvolumeclaim "b" not found`},
 		},
@@ -116,7 +116,7 @@ func TestSort(t *testing.T) {
 			for _, c := range tc.claims {
 				look.claims[c.Namespace+"/"+c.Name] = c
 			}
-			set, refusal := Sort(tc.pod, look)
+			set, refusal := Classify(tc.pod, look)
 			var got outcome
 			for _, c := range set.Bound {
 				got.Bound = append(got.Bound, c.Name)
@@ -137,13 +137,13 @@ func TestSort(t *testing.T) {
 	}
 }
 
-// What we spell ourselves is what Kubernetes spells.
+// TestOracles: names and annotations equal those of Kubernetes.
 func TestOracles(t *testing.T) {
 	t.Parallel()
 	pod := builders.MakePod("p").Namespace("default").UID("pod-p").Ephemeral("scratch", builders.MakePVC("x").Obj()).Obj()
 	for use := range Used(pod) {
 		if want := ephemeral.VolumeClaimName(pod, &pod.Spec.Volumes[0]); use.Name != want || !use.Ephemeral {
-			t.Errorf("ephemeral claim is called %q, want %q", use.Name, want)
+			t.Errorf("the ephemeral claim is named %q, want %q", use.Name, want)
 		}
 	}
 	if plan.AnnSelectedNode != volume.AnnSelectedNode || plan.AnnBindCompleted != volume.AnnBindCompleted {

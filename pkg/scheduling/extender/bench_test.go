@@ -20,9 +20,8 @@ import (
 	"stowage.dev/stowage/pkg/apis/extender"
 )
 
-// BenchmarkFilter asks for 5,000 node names with ten volumes each, reading and
-// writing JSON included but for the network. Of the worlds, in one all nodes fit
-// and in one none does.
+// BenchmarkFilter evaluates 5,000 node names with ten volumes each, JSON included, the
+// network excluded. Of the two pods, one fits all nodes and one none.
 func BenchmarkFilter(b *testing.B) {
 	const nodes, perNode = 5000, 10
 	pods := map[string]*v1.Pod{"fits": pod("p", "fits"), "large": pod("q", "large")}
@@ -45,7 +44,7 @@ func BenchmarkFilter(b *testing.B) {
 			}
 			took := make([]time.Duration, 0, b.N)
 			for b.Loop() {
-				w.gate.change(func() { w.gate.shown++ }) // or the same question twice would wait for something
+				w.gate.change(func() { w.gate.observations++ }) // else the repeated query would wait for a change
 				begin := time.Now()
 				answer := httptest.NewRecorder()
 				w.handler.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/filter", bytes.NewReader(body)))
@@ -61,8 +60,8 @@ func BenchmarkFilter(b *testing.B) {
 	}
 }
 
-// BenchmarkCodec reads a call with 5,000 names and writes its answers, as the extender
-// does and as encoding/json would.
+// BenchmarkCodec decodes a call with 5,000 names and encodes its answers, by the extender
+// and by encoding/json.
 func BenchmarkCodec(b *testing.B) {
 	const nodes, why = 5000, "node(s) didn't find available persistent volumes to bind"
 	list := make([]string, nodes)
@@ -71,7 +70,7 @@ func BenchmarkCodec(b *testing.B) {
 	for n := range nodes {
 		list[n] = fmt.Sprintf("ip-10-0-%d-%d.eu-central-1.compute.internal", n/256, n%256)
 		failed[list[n]] = why
-		refused.refuse(list[n], why, false)
+		refused.reject(list[n], why, false)
 		accepted.accept(n)
 	}
 	body, err := json.Marshal(extenderv1.ExtenderArgs{Pod: pod("p", "c"), NodeNames: &list})
@@ -88,11 +87,11 @@ func BenchmarkCodec(b *testing.B) {
 			defer func() { nameLists.put(args.NodeNames) }()
 			return decode(body, &args)
 		},
-		"decode/json":          func() error { return json.Unmarshal(body, new(extenderv1.ExtenderArgs)) },
-		"encode refusals/ours": writes(refused),
-		"encode refusals/json": writes(extenderv1.ExtenderFilterResult{NodeNames: &[]string{}, FailedAndUnresolvableNodes: failed}),
-		"encode names/ours":    writes(accepted),
-		"encode names/json":    writes(extenderv1.ExtenderFilterResult{NodeNames: &list}),
+		"decode/json":            func() error { return json.Unmarshal(body, new(extenderv1.ExtenderArgs)) },
+		"encode rejections/ours": writes(refused),
+		"encode rejections/json": writes(extenderv1.ExtenderFilterResult{NodeNames: &[]string{}, FailedAndUnresolvableNodes: failed}),
+		"encode names/ours":      writes(accepted),
+		"encode names/json":      writes(extenderv1.ExtenderFilterResult{NodeNames: &list}),
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

@@ -24,7 +24,7 @@ import (
 	"stowage.dev/stowage/pkg/scheduling/plan"
 )
 
-// Outcomes of a bind, as in metrics.
+// Outcomes of a bind, as metric labels.
 const (
 	bindBound        = "bound"
 	bindProvisioning = "provisioning"
@@ -32,25 +32,26 @@ const (
 	bindError        = "error"
 )
 
-// bind binds the pod's claims and then the pod. The error that it answers is for
-// the scheduler, which tries again after a while, and for the pod's events.
+// bind binds the pod's claims and then the pod. The scheduler retries after an error, and
+// shows it in the pod's events.
 //
-// It answers in time even when the API server does not: the work then comes to
-// its end by itself, and until it has, the pod is kept to its node and another
-// call for it is turned away.
+// It answers before the call's deadline even if the API server does not respond: the bind
+// then continues in the background, and until it ends the pod is pinned to its node and
+// other calls for it are rejected.
 func (e *Extender) bind(ctx context.Context, args *extenderv1.ExtenderBindingArgs) (*extenderv1.ExtenderBindingResult, error) {
 	if args.PodUID == "" || args.PodName == "" || args.PodNamespace == "" || args.Node == "" {
 		return nil, &malformedError{errors.New("PodName, PodNamespace, PodUID and Node must be set")}
 	}
-	if err := e.holds.begin(args.PodUID, args.Node); err != nil {
+	if err := e.pins.begin(args.PodUID, args.Node); err != nil {
 		return nil, err
 	}
-	// Less than the call has, so that the work's own words are the answer.
+	// Shorter than the call's deadline, so that the answer is the error of the bind
+	// itself.
 	limited, cancel := context.WithTimeoutCause(ctx, e.settings.Timeouts.Verb.Duration*7/8, errBindTime)
 	ended := make(chan error, 1)
 	e.binding.Go(func() {
 		defer cancel()
-		ended <- e.carryOut(limited, args)
+		ended <- e.runBind(limited, args)
 	})
 	select {
 	case err := <-ended:
@@ -65,19 +66,19 @@ func (e *Extender) bind(ctx context.Context, args *extenderv1.ExtenderBindingArg
 
 var errBindTime = errors.New("the time for one call (timeouts.verb) has passed")
 
-// carryOut is the work of a bind, from the hold on.
-func (e *Extender) carryOut(ctx context.Context, args *extenderv1.ExtenderBindingArgs) (err error) {
-	outcome, end := bindError, e.gate.begin()
+// runBind binds a pod that is pinned to the node.
+func (e *Extender) runBind(ctx context.Context, args *extenderv1.ExtenderBindingArgs) (err error) {
+	outcome, end := bindError, e.gate.beginBind()
 	defer func() {
 		err = errors.Join(err, recovered(ctx, VerbBind, recover()))
 		end()
-		e.gate.came(args.PodUID)
-		e.holds.end(args.PodUID, outcome == bindProvisioning)
+		e.gate.bindReserved(args.PodUID)
+		e.pins.end(args.PodUID, outcome == bindProvisioning)
 		metrics.CountExtenderBind(outcome)
 	}()
-	// Before it is asked for: its end may be shown at any time after.
+	// Before the pod is read: an informer may deliver its end at any time after.
 	defer e.cache.ExpectPod(types.NamespacedName{Namespace: args.PodNamespace, Name: args.PodName}, args.PodUID)()
-	pod, err := e.podOf(ctx, args)
+	pod, err := e.getPod(ctx, args)
 	if err != nil {
 		return err
 	}
@@ -87,11 +88,11 @@ func (e *Extender) carryOut(ctx context.Context, args *extenderv1.ExtenderBindin
 		err = fmt.Errorf("pod is on node %q already", pod.Spec.NodeName)
 	}
 	outcome = bindOutcome(err)
-	klog.FromContext(ctx).V(2).Info("Ended a bind", logkeys.Pod, klog.KObj(pod), logkeys.Node, klog.KRef("", args.Node), "outcome", outcome, "err", err)
+	klog.FromContext(ctx).V(2).Info("Bind ended", logkeys.Pod, klog.KObj(pod), logkeys.Node, klog.KRef("", args.Node), "outcome", outcome, "err", err)
 	return err
 }
 
-// bindOutcome sorts an error into the metric's label.
+// bindOutcome returns the metric label of an error.
 func bindOutcome(err error) string {
 	var waiting *provisioningError
 	var taken *conflictError
@@ -107,9 +108,9 @@ func bindOutcome(err error) string {
 	return bindError
 }
 
-// podOf is the pod of the call, from the API server itself if it has not been
-// seen yet.
-func (e *Extender) podOf(ctx context.Context, args *extenderv1.ExtenderBindingArgs) (*v1.Pod, error) {
+// getPod returns the pod of the call, from the API server if the informer does not have
+// it.
+func (e *Extender) getPod(ctx context.Context, args *extenderv1.ExtenderBindingArgs) (*v1.Pod, error) {
 	pod, err := e.pods.Pods(args.PodNamespace).Get(args.PodName)
 	if err != nil || pod.UID != args.PodUID {
 		pod, err = e.client.CoreV1().Pods(args.PodNamespace).Get(ctx, args.PodName, metav1.GetOptions{})
@@ -118,7 +119,7 @@ func (e *Extender) podOf(ctx context.Context, args *extenderv1.ExtenderBindingAr
 	case err != nil:
 		return nil, fmt.Errorf("get pod %s/%s: %w", args.PodNamespace, args.PodName, err)
 	case pod.UID != args.PodUID:
-		return nil, fmt.Errorf("pod %s/%s was deleted and created anew", args.PodNamespace, args.PodName)
+		return nil, fmt.Errorf("pod %s/%s was deleted and recreated", args.PodNamespace, args.PodName)
 	case pod.DeletionTimestamp != nil:
 		return nil, fmt.Errorf("pod %s/%s is being deleted", args.PodNamespace, args.PodName)
 	case len(e.settings.SchedulerNames) > 0 && !slices.Contains(e.settings.SchedulerNames, pod.Spec.SchedulerName):
@@ -127,7 +128,7 @@ func (e *Extender) podOf(ctx context.Context, args *extenderv1.ExtenderBindingAr
 	return pod, nil
 }
 
-// bindAll reserves, and writes when few enough other binds do.
+// bindAll reserves, waits for its turn among the concurrent binds, and writes.
 func (e *Extender) bindAll(ctx context.Context, pod *v1.Pod, node string) error {
 	planned := &plan.Plan{}
 	if claims.Any(pod) {
@@ -135,11 +136,11 @@ func (e *Extender) bindAll(ctx context.Context, pod *v1.Pod, node string) error 
 		if planned, err = e.reserve(ctx, pod, node); err != nil {
 			return err
 		}
-		// For the time of the call: afterwards the objects themselves say who
-		// has what, and the engine has them as the API server returned them.
+		// For the duration of the call: afterwards the API objects replace the
+		// reservation, and the cache already has them as the API server returned them.
 		defer e.cache.Release(pod.UID)
 	}
-	e.gate.came(pod.UID)
+	e.gate.bindReserved(pod.UID)
 	return e.gate.write(ctx, func() error {
 		err := e.binder.Advance(ctx, planned)
 		if waiting, ok := errors.AsType[*binder.ProvisioningError](err); ok {
@@ -152,7 +153,7 @@ func (e *Extender) bindAll(ctx context.Context, pod *v1.Pod, node string) error 
 	})
 }
 
-// conflictError says that the node no longer has what Filter saw there.
+// conflictError means that the node no longer has what Filter found there.
 type conflictError struct {
 	node string
 	why  match.Reason
@@ -162,14 +163,14 @@ func (e *conflictError) Error() string {
 	return fmt.Sprintf("volumes on node %q changed while the pod was being scheduled: %s", e.node, e.why.Code)
 }
 
-// provisioningError says that volumes are being made.
+// provisioningError means that volumes are being provisioned.
 type provisioningError struct{ err *binder.ProvisioningError }
 
 func (e *provisioningError) Error() string {
-	return "volumes are being provisioned, the pod is tried again until they are there: " + e.err.Error()
+	return "volumes are being provisioned; the pod is retried until they exist: " + e.err.Error()
 }
 
-// reserve takes what the pod gets on the node out of what others see.
+// reserve reserves the pod's volumes and capacity on the node.
 func (e *Extender) reserve(ctx context.Context, pod *v1.Pod, node string) (*plan.Plan, error) {
 	begun, refusal, err := e.attempts.Begin(ctx, pod)
 	if err := errors.Join(err, refusal); err != nil {
@@ -182,7 +183,7 @@ func (e *Extender) reserve(ctx context.Context, pod *v1.Pod, node string) (*plan
 	return planned, nil
 }
 
-// bindPod tells the API server the pod's node.
+// bindPod binds the pod to the node.
 func (e *Extender) bindPod(ctx context.Context, pod *v1.Pod, node string) error {
 	binding := &v1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
@@ -192,7 +193,7 @@ func (e *Extender) bindPod(ctx context.Context, pod *v1.Pod, node string) error 
 	if err == nil {
 		return nil
 	}
-	// An earlier call whose answer was lost may have done it.
+	// An earlier call whose answer was lost may have bound it.
 	if apierrors.IsConflict(err) {
 		live, getErr := e.client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 		if getErr == nil && live.UID == pod.UID && live.Spec.NodeName == node {

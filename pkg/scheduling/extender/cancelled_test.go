@@ -20,21 +20,21 @@ import (
 	"stowage.dev/stowage/pkg/apis/extender"
 )
 
-// TestBindCancelled: the caller goes away while the API server is asked to write.
-// Until that has come to its end another call is turned away; afterwards nothing stays
-// of the first, and the next one binds.
+// TestBindCancelled: the caller disconnects during a write. Until the bind has ended
+// another call is rejected; afterwards nothing is left of the first, and the next one
+// binds.
 func TestBindCancelled(t *testing.T) {
 	t.Parallel()
 	p := pod("p", "c")
 	w := newWorld(t, extender.ModeFull, localClass(), node("a"), volume("v", "a", "1Gi").Obj(), claim("c", "1Gi").Obj(), p)
-	asked, goOn, later := make(chan struct{}), make(chan struct{}), atomic.Bool{}
+	writing, resume, later := make(chan struct{}), make(chan struct{}), atomic.Bool{}
 	w.client.PrependReactor("update", "persistentvolumes", func(clienttesting.Action) (bool, runtime.Object, error) {
 		if later.Swap(true) {
 			return false, nil, nil
 		}
-		close(asked)
-		<-goOn
-		return true, nil, context.Canceled // as a client of an API server whose call is cancelled
+		close(writing)
+		<-resume
+		return true, nil, context.Canceled // as a client returns for a cancelled request
 	})
 	body, err := json.Marshal(bindArgs(p, "a"))
 	if err != nil {
@@ -47,22 +47,22 @@ func TestBindCancelled(t *testing.T) {
 		w.handler.ServeHTTP(answer, httptest.NewRequestWithContext(ctx, http.MethodPost, "/"+VerbBind, bytes.NewReader(body)))
 		answered <- answer
 	}()
-	<-asked
+	<-writing
 	cancel()
 	if answer := <-answered; !strings.Contains(answer.Body.String(), context.Canceled.Error()) {
-		t.Errorf("the call that was cancelled is answered with %q", answer.Body)
+		t.Errorf("the cancelled call is answered with %q", answer.Body)
 	}
 	if err, want := w.bindTo(p, "a"), `an earlier call is still binding the pod to node "a"`; err != want {
-		t.Errorf("a call meanwhile: error %q, want %q", err, want)
+		t.Errorf("a concurrent call: error %q, want %q", err, want)
 	}
-	close(goOn)
+	close(resume)
 	w.wantIdle(t)
-	if len(w.holds.byPod) != 0 {
-		t.Error("the pod is held to a node")
+	if len(w.pins.byPod) != 0 {
+		t.Error("the pod is pinned to a node")
 	}
 	pv, err := w.client.CoreV1().PersistentVolumes().Get(t.Context(), "v", metav1.GetOptions{})
 	if err != nil || pv.Spec.ClaimRef != nil || w.on(p) != "" {
-		t.Fatalf("error %v, volume names %v, pod is on %q", err, pv.Spec.ClaimRef, w.on(p))
+		t.Fatalf("error %v, the volume has claimRef %v, pod is on %q", err, pv.Spec.ClaimRef, w.on(p))
 	}
 	if err := w.bindTo(p, "a"); err != "" || w.claim("c").Spec.VolumeName != "v" || w.on(p) != "a" {
 		t.Errorf("the next call: error %q, claim has %q, pod is on %q", err, w.claim("c").Spec.VolumeName, w.on(p))

@@ -13,18 +13,17 @@ import (
 	"stowage.dev/stowage/pkg/scheduling/volumecache"
 )
 
-// candidates are the nodes of a call: their names, or the objects themselves
-// where the scheduler's configuration says nodeCacheCapable: false.
+// candidates are the nodes of a call: their names, or the objects if the scheduler's
+// configuration has nodeCacheCapable: false.
 type candidates struct {
 	e     *Extender
 	names []string
 	nodes []v1.Node
 	full  bool
-	list  *[]string // where names are from
+	list  *[]string // the pooled list that names refers to
 }
 
-// checkEvery is how many nodes are asked about between two looks at whether the
-// call has ended.
+// checkEvery is how many nodes are evaluated between checks of the context.
 const checkEvery = 64
 
 func (e *Extender) candidates(args *extenderv1.ExtenderArgs) candidates {
@@ -38,13 +37,12 @@ func (e *Extender) candidates(args *extenderv1.ExtenderArgs) candidates {
 	return c
 }
 
-// free gives memory back: nothing may refer to the list of names any more.
-func (c candidates) free() { nameLists.put(c.list) }
+// release returns the list of names to its pool. It must not be used afterwards.
+func (c candidates) release() { nameLists.put(c.list) }
 
 func (c candidates) len() int { return len(c.names) + len(c.nodes) }
 
-// each calls f with each node, nil for one that is not known, and returns the
-// cause if ctx ends before.
+// each calls f with each node, nil if unknown. It returns the cause if ctx ends first.
 func (c candidates) each(ctx context.Context, f func(i int, name string, node *v1.Node)) error {
 	var walk volumecache.Walk
 	var known [checkEvery]*v1.Node
@@ -66,5 +64,5 @@ func (c candidates) each(ctx context.Context, f func(i int, name string, node *v
 	return nil
 }
 
-// errNoPod says that a call is about no pod.
+// errNoPod means that a call has no pod.
 var errNoPod = &malformedError{errors.New("it has no Pod")}

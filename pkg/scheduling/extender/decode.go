@@ -13,10 +13,10 @@ import (
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 )
 
-// decode reads JSON as encoding/json does. Calls with thousands of node names would
-// take that longer than the engine takes to answer. kube-scheduler writes the names
-// last, and they are plain: they are cut off, and encoding/json reads the rest. It
-// reads the whole of anything else.
+// decode equals json.Unmarshal. For calls with thousands of node names, that would take
+// longer than the evaluation. kube-scheduler writes the names last and unescaped: they
+// are split off, and encoding/json decodes the rest. Everything else is decoded by
+// encoding/json.
 func decode(text []byte, into any) error {
 	if args, ok := into.(*extenderv1.ExtenderArgs); ok && decodeNames(text, args) {
 		return nil
@@ -27,8 +27,8 @@ func decode(text []byte, into any) error {
 // What kube-scheduler writes before, between and after names.
 var namesBegin, namesNext, namesEnd = []byte(`,"Nodes":null,"NodeNames":["`), []byte(`","`), []byte(`"]}`)
 
-// decodeNames reports whether the text is a call with plain names of nodes, and
-// reads it. The names are in a list of nameLists and share one string.
+// decodeNames decodes a call with unescaped node names, and reports whether the text is
+// one. The names are in a list of nameLists and share one string.
 func decodeNames(text []byte, into *extenderv1.ExtenderArgs) bool {
 	rest, ok := bytes.CutSuffix(text, namesEnd)
 	begin := bytes.LastIndex(rest, namesBegin)
@@ -44,8 +44,8 @@ func decodeNames(text []byte, into *extenderv1.ExtenderArgs) bool {
 			return false
 		}
 	}
-	// Nothing but names and the end of one object follow: what is before them is the
-	// beginning of that object, not an empty one, or is not JSON.
+	// Only names and the end of one object follow: the text before them is the beginning
+	// of that object and not empty, or the text is not JSON.
 	object := bytes.TrimRight(rest[:begin], " \t\r\n")
 	var args extenderv1.ExtenderArgs
 	if quotes != 0 || bytes.HasSuffix(object, []byte{'{'}) || json.Unmarshal(append(slices.Clip(object), '}'), &args) != nil {
@@ -58,7 +58,7 @@ func decodeNames(text []byte, into *extenderv1.ExtenderArgs) bool {
 	return true
 }
 
-// isPlain are the characters that stand for themselves in a string.
+// isPlain are the characters that need no escape in a string.
 var isPlain = func() (plain [256]bool) {
 	for c := ' '; c <= '~'; c++ {
 		plain[c] = c != '"' && c != '\\'
@@ -66,7 +66,7 @@ var isPlain = func() (plain [256]bool) {
 	return plain
 }()
 
-// What is read by hand, so that a change of the protocol does not compile here.
+// A change of the protocol, whose fields decodeNames knows, fails to compile here.
 var _ = extenderv1.ExtenderArgs(struct {
 	Pod       *v1.Pod
 	Nodes     *v1.NodeList

@@ -17,8 +17,8 @@ import (
 	"stowage.dev/stowage/pkg/apis/extender"
 )
 
-// texts are calls as kube-scheduler writes them, others that mean the same, and what
-// encoding/json refuses.
+// texts are calls as kube-scheduler writes them, equivalent ones, and ones that
+// encoding/json rejects.
 var texts = map[string]string{
 	"names":                         `{"Pod":{"metadata":{"name":"p"}},"Nodes":null,"NodeNames":["a","node-1.example.com"]}`,
 	"no names":                      `{"Pod":null,"Nodes":null,"NodeNames":[]}`,
@@ -62,7 +62,7 @@ func sameAsJSON(t *testing.T, text []byte) {
 	var want, got extenderv1.ExtenderArgs
 	wantErr, gotErr := json.Unmarshal(text, &want), decode(text, &got)
 	if (wantErr == nil) != (gotErr == nil) {
-		t.Fatalf("%q: error %v, encoding/json has %v", text, gotErr, wantErr)
+		t.Fatalf("%q: error %v, encoding/json returns %v", text, gotErr, wantErr)
 	}
 	if wantErr == nil && !reflect.DeepEqual(want, got) {
 		t.Errorf("%q (-encoding/json +decode):\n%s", text, cmp.Diff(want, got))
@@ -75,7 +75,7 @@ func TestDecode(t *testing.T) {
 		t.Run(name, func(t *testing.T) { sameAsJSON(t, []byte(text)) })
 	}
 	// What kube-scheduler writes.
-	for hand, args := range map[bool]extenderv1.ExtenderArgs{
+	for fast, args := range map[bool]extenderv1.ExtenderArgs{
 		true:  {Pod: pod("p", "c"), NodeNames: names("a", "b")},
 		false: {Pod: pod("p", "c"), Nodes: &v1.NodeList{Items: []v1.Node{*node("a")}}},
 	} {
@@ -83,14 +83,14 @@ func TestDecode(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := decodeNames(text, new(extenderv1.ExtenderArgs)); got != hand {
-			t.Errorf("names are cut off: %t, want %t: %s", got, hand, text)
+		if got := decodeNames(text, new(extenderv1.ExtenderArgs)); got != fast {
+			t.Errorf("names are split off: %t, want %t: %s", got, fast, text)
 		}
 		sameAsJSON(t, text)
 	}
 }
 
-// FuzzDecode: what is read is what encoding/json reads.
+// FuzzDecode: decode equals encoding/json.
 func FuzzDecode(f *testing.F) {
 	for _, text := range texts {
 		f.Add([]byte(text))
@@ -98,7 +98,8 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) { sameAsJSON(t, text) })
 }
 
-// TestCallAllocatesLittle: a call costs the garbage collector nothing for each node.
+// TestCallAllocatesLittle: the number of allocations of a call does not depend on the
+// number of nodes.
 func TestCallAllocatesLittle(t *testing.T) {
 	const nodes, most = 400, 300
 	objects, list := []runtime.Object{localClass(), claim("c", "1Gi").Obj(), claim("large", "5Gi").Obj()}, make([]string, nodes)

@@ -11,8 +11,8 @@ import (
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 )
 
-// encode writes an answer as JSON. A verdict writes itself: encoding/json, which sorts
-// reasons by node, takes ten times as long.
+// encode writes an answer as JSON. A verdict encodes itself: encoding/json, which sorts
+// the reasons by node, takes ten times as long.
 func encode(buffer *bytes.Buffer, result any) error {
 	switch result := result.(type) {
 	case *verdict:
@@ -34,14 +34,14 @@ type ranking struct {
 	list *[]extenderv1.HostPriority
 }
 
-// free gives memory back, once the answer has been written.
-func (r *ranking) free() {
-	r.of.free()
+// release returns memory to its pools, after the answer has been written.
+func (r *ranking) release() {
+	r.of.release()
 	rankLists.put(r.list)
 }
 
-// appendJSON writes the verdict as an extenderv1.ExtenderFilterResult. The nodes
-// are in the form in which they came, and never null, which would say nothing.
+// appendJSON encodes the verdict as an extenderv1.ExtenderFilterResult. The nodes have
+// the form of the request, and are never null, which would mean no answer.
 func (v *verdict) appendJSON(dst []byte) ([]byte, error) {
 	var err error
 	dst = append(dst, `{"Nodes":`...)
@@ -66,11 +66,11 @@ func (v *verdict) appendJSON(dst []byte) ([]byte, error) {
 		dst = append(dst, ']')
 	}
 	dst = append(dst, `,"FailedNodes":`...)
-	if dst, err = appendRefusals(dst, *v.failed); err != nil {
+	if dst, err = appendRejections(dst, *v.failed); err != nil {
 		return nil, err
 	}
 	dst = append(dst, `,"FailedAndUnresolvableNodes":`...)
-	if dst, err = appendRefusals(dst, *v.hopeless); err != nil {
+	if dst, err = appendRejections(dst, *v.unresolvable); err != nil {
 		return nil, err
 	}
 	dst = append(dst, `,"Error":`...)
@@ -80,9 +80,9 @@ func (v *verdict) appendJSON(dst []byte) ([]byte, error) {
 	return append(dst, '}'), nil
 }
 
-// appendRefusals writes reasons by node. Of reasons there are few: one that is as
-// before is copied.
-func appendRefusals(dst []byte, list []refusal) ([]byte, error) {
+// appendRejections encodes reasons by node. There are few different reasons: one that
+// equals the previous one is copied.
+func appendRejections(dst []byte, list []rejection) ([]byte, error) {
 	var err error
 	begin, end := 0, 0 // of the last reason in dst
 	dst = append(dst, '{')
@@ -113,7 +113,7 @@ func separate(dst []byte, n int) []byte {
 	return append(dst, ',')
 }
 
-// appendString quotes a string. Names of nodes and our own reasons are plain.
+// appendString quotes a string. Names of nodes and our reasons need no escapes.
 func appendString(dst []byte, s string) ([]byte, error) {
 	for i := range len(s) {
 		if !isPlain[s[i]] {

@@ -1,21 +1,19 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package extender answers kube-scheduler's extender protocol
-// (k8s.io/kube-scheduler/extender/v1) from the engine. It only adapts: what fits
-// is decided by package volumecache, what is written by package binder, as for
-// the scheduler plugin.
+// Package extender serves kube-scheduler's extender protocol
+// (k8s.io/kube-scheduler/extender/v1). Like the scheduler plugin it is an adapter:
+// package volumecache decides what fits, package binder writes it.
 //
-// # What is kept, and where
+// # State
 //
-// Filter, prioritize and preempt reserve nothing. Bind reserves for as long as
-// the call takes; what it has begun is in the API: claimRef on volumes,
-// selected-node on claims. Hence a restart loses nothing, and replicas need not
-// know of each other: each write is a compare-and-swap, so of two that want one
-// volume one fails, and its pod is scheduled again. Only storage capacity is no
-// object to compare and swap: two replicas that answer at the same time can
-// both give it away, within the milliseconds until each sees the other's
-// selected-node. Leader election closes that gap.
+// Filter, prioritize and preempt reserve nothing. Bind reserves for the duration of the
+// call; what it has begun is in the API: claimRef on volumes, selected-node on claims. So
+// a restart loses nothing, and replicas do not coordinate: each write is a
+// compare-and-swap, so if two replicas choose one volume, one write fails and its pod is
+// scheduled again. Only storage capacity has no object to compare and swap: two replicas
+// that answer at the same time can both assign it, within the milliseconds until each
+// observes the other's selected-node. Leader election prevents that.
 package extender
 
 import (
@@ -39,16 +37,15 @@ import (
 	"stowage.dev/stowage/pkg/scheduling/volumecache/score"
 )
 
-// Config is what an Extender is made of. Settings, Client and Informers are
-// required.
+// Config configures an Extender. Settings, Client and Informers are required.
 type Config struct {
-	// Settings are valid and defaulted.
+	// Settings must be valid and defaulted.
 	Settings *extender.ExtenderConfiguration
 	// Client writes bindings.
 	Client kubernetes.Interface
-	// Informers feed the engine. The caller starts them, after New.
+	// Informers update the cache. The caller starts them, after New.
 	Informers informers.SharedInformerFactory
-	// Clock ends holds; nil is the real one.
+	// Clock is for expiries; nil is the real one.
 	Clock clock.PassiveClock
 }
 
@@ -64,15 +61,16 @@ type Extender struct {
 	nodes    corelisters.NodeLister
 	pods     corelisters.PodLister
 	indexed  cache.Indexer // pods, see ephemeralOn
-	holds    *holds        // mode Full
+	pins     *nodePins     // mode Full
 	gate     *gate
 	inflight *inflight // mode Advisory
 
-	// binding joins the binds that outlive their calls.
+	// binding waits for binds that outlive their calls.
 	binding sync.WaitGroup
 }
 
-// New makes an extender. ctx bounds the question for rights, and logs.
+// New creates an extender. ctx bounds the check of permissions and the metrics, and has
+// the logger.
 func New(ctx context.Context, c Config) (*Extender, error) {
 	if c.Settings == nil || c.Client == nil || c.Informers == nil {
 		return nil, errors.New("extender: Settings, Client and Informers must be set")
@@ -80,36 +78,36 @@ func New(ctx context.Context, c Config) (*Extender, error) {
 	if c.Clock == nil {
 		c.Clock = clock.RealClock{}
 	}
-	metrics.RegisterExtender() // first: metrics that are not registered forget what is set
+	metrics.RegisterExtender() // first: values set on unregistered metrics are lost
 	pods := c.Informers.Core().V1().Pods()
 	if err := pods.Informer().AddIndexers(cache.Indexers{ephemeralOn: indexEphemeral}); err != nil {
 		return nil, fmt.Errorf("index pods with ephemeral volumes: %w", err)
 	}
-	engine, err := volumecache.New(volumecache.Config{Informers: c.Informers, Clock: c.Clock})
+	store, err := volumecache.New(volumecache.Config{Informers: c.Informers, Clock: c.Clock})
 	if err != nil {
 		return nil, err
 	}
 	e := &Extender{
 		settings: *c.Settings.DeepCopy(),
 		client:   c.Client,
-		cache:    engine,
-		attempts: attempt.New(engine),
+		cache:    store,
+		attempts: attempt.New(store),
 		score:    score.New(c.Settings.Scoring),
 		nodes:    c.Informers.Core().V1().Nodes().Lister(),
 		pods:     pods.Lister(),
 		indexed:  pods.Informer().GetIndexer(),
-		holds:    newHolds(c.Clock, c.Settings.Timeouts.Hold.Duration),
+		pins:     newNodePins(c.Clock, c.Settings.Timeouts.Hold.Duration),
 	}
 	if e.gate, err = newGate(c.Settings.Timeouts.Verb.Duration, c.Informers); err != nil {
 		return nil, err
 	}
-	context.AfterFunc(ctx, engine.OnRelease(func(func() []*v1.Pod) { e.gate.show() }))
+	context.AfterFunc(ctx, store.OnRelease(func(func() []*v1.Pod) { e.gate.observe() }))
 	if c.Settings.Mode == extender.ModeAdvisory {
 		e.inflight = newInflight(c.Clock, c.Settings.Timeouts.Hold.Duration)
 		return e.measured(ctx), nil
 	}
 	if e.binder, err = binder.New(binder.Config{
-		Client: c.Client, Cache: engine, Timeout: c.Settings.Timeouts.Verb.Duration,
+		Client: c.Client, Cache: store, Timeout: c.Settings.Timeouts.Verb.Duration,
 		Mode: binder.Permitted(ctx, c.Client, binder.Mode(c.Settings.BindingMode)),
 	}); err != nil {
 		return nil, err
@@ -117,19 +115,19 @@ func New(ctx context.Context, c Config) (*Extender, error) {
 	return e.measured(ctx), nil
 }
 
-// measured makes the metrics known until ctx ends.
+// measured exports the metrics of the cache until ctx ends.
 func (e *Extender) measured(ctx context.Context) *Extender {
 	context.AfterFunc(ctx, metrics.WatchEngine(e.cache.Size))
 	return e
 }
 
-// Engine is what the extender asks, for those who look into a running one.
-func (e *Extender) Engine() *volumecache.Cache { return e.cache }
+// Cache returns the cache that the extender uses, for inspection.
+func (e *Extender) Cache() *volumecache.Cache { return e.cache }
 
-// errNotReady says that what exists has not been seen yet.
+// errNotReady means that the initial objects have not been observed yet.
 var errNotReady = errors.New("volumes, claims and nodes are still being read from the API server")
 
-// Ready says why calls cannot be answered yet; nil if they can.
+// Ready returns why calls cannot be answered yet; nil if they can.
 func (e *Extender) Ready() error {
 	now := make(chan struct{})
 	close(now)
@@ -139,6 +137,6 @@ func (e *Extender) Ready() error {
 	return nil
 }
 
-// Wait returns when no bind is under way any more. Call it after the server that
-// uses the extender's handler has ended.
+// Wait returns when no bind is in progress. Call it after the server of the handler has
+// stopped.
 func (e *Extender) Wait() { e.binding.Wait() }

@@ -47,7 +47,7 @@ func TestFilter(t *testing.T) {
 			extenderv1.ExtenderArgs{Pod: pod("p", "c"), Nodes: full},
 			extenderv1.ExtenderFilterResult{Nodes: &v1.NodeList{Items: full.Items[1:]}, FailedNodes: none, FailedAndUnresolvableNodes: extenderv1.FailedNodesMap{"a": match.NoVolume.String()}},
 		},
-		"a node that nobody knows": {
+		"an unknown node": {
 			extenderv1.ExtenderArgs{Pod: pod("p", "c"), NodeNames: names("x", "b")},
 			extenderv1.ExtenderFilterResult{NodeNames: names("b"), FailedNodes: none, FailedAndUnresolvableNodes: extenderv1.FailedNodesMap{"x": unknownNode}},
 		},
@@ -81,7 +81,7 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// TestPrioritize: the volume that fits best, on the protocol's scale.
+// TestPrioritize: the best fitting volume ranks highest, on the protocol's scale.
 func TestPrioritize(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, extender.ModeFull, localClass(), node("a"), node("b"), volume("v", "a", "1Gi").Obj(), volume("w", "b", "2Gi").Obj(), claim("c", "1Gi").Obj())
@@ -91,7 +91,7 @@ func TestPrioritize(t *testing.T) {
 	}{
 		"claims":    {pod("p", "c"), extenderv1.HostPriorityList{{Host: "a", Score: 10}, {Host: "b", Score: 5}, {Host: "x"}}},
 		"no claims": {pod("p"), extenderv1.HostPriorityList{{Host: "a"}, {Host: "b"}, {Host: "x"}}},
-		"refused":   {pod("p", "x"), extenderv1.HostPriorityList{{Host: "a"}, {Host: "b"}, {Host: "x"}}},
+		"rejected":  {pod("p", "x"), extenderv1.HostPriorityList{{Host: "a"}, {Host: "b"}, {Host: "x"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ask[extenderv1.HostPriorityList](w, VerbPrioritize, extenderv1.ExtenderArgs{Pod: tc.pod, NodeNames: names("a", "b", "x")})
@@ -102,8 +102,8 @@ func TestPrioritize(t *testing.T) {
 	}
 }
 
-// TestBindStatic: claims, volume and pod are bound when the call returns, and a
-// repeated call agrees.
+// TestBindStatic: claims, volume and pod are bound when the call returns, and a repeated
+// call succeeds.
 func TestBindStatic(t *testing.T) {
 	t.Parallel()
 	p := pod("p", "c")
@@ -118,15 +118,15 @@ func TestBindStatic(t *testing.T) {
 		t.Errorf("claim has volume %q, pod is on %q", got, w.on(p))
 	}
 	if err := w.bindTo(p, "a"); err != "" {
-		t.Errorf("the call repeated: %s", err)
+		t.Errorf("the repeated call: %s", err)
 	}
 	if size := w.cache.Size(); size.Reservations != 0 {
 		t.Errorf("%d reservations are left", size.Reservations)
 	}
 }
 
-// TestBindRefuses: what a call must not bind.
-func TestBindRefuses(t *testing.T) {
+// TestBindRejects: calls that must not bind.
+func TestBindRejects(t *testing.T) {
 	t.Parallel()
 	p, elsewhere := pod("p"), pod("elsewhere")
 	p.Spec.SchedulerName, elsewhere.Spec.SchedulerName, elsewhere.Spec.NodeName = "ours-too", "ours", "b"
@@ -141,7 +141,7 @@ func TestBindRefuses(t *testing.T) {
 		want string
 	}{
 		"a pod that is gone":      {pod("gone"), "not found"},
-		"another pod of its name": {another, "created anew"},
+		"another pod of its name": {another, "recreated"},
 		"a pod on another node":   {elsewhere, `"b" already`},
 		"another scheduler's pod": {foreign, `scheduler "theirs", which is not among schedulerNames`},
 	} {
@@ -152,19 +152,19 @@ func TestBindRefuses(t *testing.T) {
 		})
 	}
 	if got := w.bindTo(p, "a"); got != "" {
-		t.Errorf("a pod of the scheduler's: error %q", got)
+		t.Errorf("a pod of one of schedulerNames: error %q", got)
 	}
 	if got := w.post(VerbBind, []byte(`{"PodName":"p"}`)); got.Code != http.StatusBadRequest {
 		t.Errorf("a call without node: status %d", got.Code)
 	}
 }
 
-// TestBindProvisions: the node is selected and the pod held to it until the volume
-// is there.
+// TestBindProvisions: the node is selected and the pod pinned to it until the volume
+// exists.
 func TestBindProvisions(t *testing.T) {
 	t.Parallel()
 	p := pod("p", "made", "c")
-	w := newWorld(t, extender.ModeFull, localClass(), csiClass(), csiDriver(), node("a"), node("b"), room("a", "10Gi"), room("b", "10Gi"),
+	w := newWorld(t, extender.ModeFull, localClass(), csiClass(), csiDriver(), node("a"), node("b"), capacity("a", "10Gi"), capacity("b", "10Gi"),
 		volume("v", "a", "1Gi").Obj(), volume("w", "b", "1Gi").Obj(), claim("c", "1Gi").Obj(), claim("made", "5Gi").Class("csi").Obj(), p)
 	if got := *w.filterNames(p, "a", "b").NodeNames; !slices.Equal(got, []string{"a", "b"}) {
 		t.Fatalf("nodes %v before", got)
@@ -178,19 +178,19 @@ func TestBindProvisions(t *testing.T) {
 		}
 		got := w.filterNames(p, "a", "b")
 		if !slices.Equal(*got.NodeNames, []string{"a"}) || got.FailedAndUnresolvableNodes["b"] != match.NodeNotSelected.String() {
-			t.Fatalf("while the volume is made: %v, refused %v", *got.NodeNames, got.FailedAndUnresolvableNodes)
+			t.Fatalf("while the volume is provisioned: %v, rejected %v", *got.NodeNames, got.FailedAndUnresolvableNodes)
 		}
 	}
-	// It stays so when the hold has expired: a volume is being made there.
+	// It remains so after the pin has expired: the claim has selected the node.
 	w.clock.SetTime(w.clock.Now().Add(2 * testHold))
 	if got := *w.filterNames(p, "a", "b").NodeNames; !slices.Equal(got, []string{"a"}) {
-		t.Errorf("nodes %v after the hold", got)
+		t.Errorf("nodes %v after the pin", got)
 	}
 	made := volume("pvc-made", "a", "5Gi").Class("csi").ClaimRef("default", "made", "pvc-made").Obj()
 	if _, err := w.client.CoreV1().PersistentVolumes().Create(t.Context(), made, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	w.eventually("the volume to be seen", func() bool { return w.cache.Volume("pvc-made") != nil })
+	w.eventually("the volume to be observed", func() bool { return w.cache.Volume("pvc-made") != nil })
 	if err := w.bindTo(p, "a"); err != "" {
 		t.Fatal(err)
 	}
@@ -199,12 +199,12 @@ func TestBindProvisions(t *testing.T) {
 	}
 }
 
-// TestHoldEndsWithTheSelection: a provisioner that gives the node back frees the
-// pod.
-func TestHoldEndsWithTheSelection(t *testing.T) {
+// TestPinEndsWithTheSelection: the pod is free when the provisioner removes
+// selected-node.
+func TestPinEndsWithTheSelection(t *testing.T) {
 	t.Parallel()
 	p := pod("p", "made")
-	w := newWorld(t, extender.ModeFull, csiClass(), csiDriver(), node("a"), node("b"), room("a", "10Gi"), room("b", "10Gi"), claim("made", "5Gi").Class("csi").Obj(), p)
+	w := newWorld(t, extender.ModeFull, csiClass(), csiDriver(), node("a"), node("b"), capacity("a", "10Gi"), capacity("b", "10Gi"), claim("made", "5Gi").Class("csi").Obj(), p)
 	if err := w.bindTo(p, "a"); !strings.Contains(err, "provision") {
 		t.Fatal(err)
 	}
@@ -213,15 +213,15 @@ func TestHoldEndsWithTheSelection(t *testing.T) {
 	if _, err := w.client.CoreV1().PersistentVolumeClaims("default").Update(t.Context(), given, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	w.eventually("the claim to be seen without node", func() bool {
+	w.eventually("the claim to be observed without node", func() bool {
 		return slices.Equal(*w.filterNames(p, "a", "b").NodeNames, []string{"a", "b"})
 	})
 }
 
-// TestOneBindAtATime: while a call for the pod is under way another is turned away.
+// TestOneBindAtATime: during a call for the pod another is rejected.
 func TestOneBindAtATime(t *testing.T) {
 	t.Parallel()
-	h := newHolds(clockAtZero(), testHold)
+	h := newNodePins(clockAtZero(), testHold)
 	if err := h.begin("p", "a"); err != nil {
 		t.Fatal(err)
 	}
@@ -234,21 +234,21 @@ func TestOneBindAtATime(t *testing.T) {
 	}
 }
 
-// TestHoldsAreSwept: what has expired does not stay for ever.
-func TestHoldsAreSwept(t *testing.T) {
+// TestPinsAreSwept: expired pins are removed.
+func TestPinsAreSwept(t *testing.T) {
 	t.Parallel()
 	clock := clockAtZero()
-	h := newHolds(clock, testHold)
-	for i := range 10 * fewHolds {
+	h := newNodePins(clock, testHold)
+	for i := range 10 * minSweep {
 		uid := uid(i)
 		if err := h.begin(uid, "a"); err != nil {
 			t.Fatal(err)
 		}
 		h.end(uid, true)
-		clock.SetTime(clock.Now().Add(testHold / fewHolds * 2))
+		clock.SetTime(clock.Now().Add(testHold / minSweep * 2))
 	}
-	if got := len(h.byPod); got > 2*fewHolds {
-		t.Errorf("%d holds are kept", got)
+	if got := len(h.byPod); got > 2*minSweep {
+		t.Errorf("%d pins are kept", got)
 	}
 }
 
@@ -263,11 +263,11 @@ func TestPreempt(t *testing.T) {
 		args extenderv1.ExtenderPreemptionArgs
 		want []string
 	}{
-		"by identity":     {extenderv1.ExtenderPreemptionArgs{Pod: pod("p", "c"), NodeNameToMetaVictims: map[string]*extenderv1.MetaVictims{"a": of, "b": of, "x": of}}, []string{"b"}},
-		"by pods":         {extenderv1.ExtenderPreemptionArgs{Pod: pod("p", "c"), NodeNameToVictims: map[string]*extenderv1.Victims{"a": {Pods: []*v1.Pod{victim}}, "b": {Pods: []*v1.Pod{victim}}}}, []string{"b"}},
-		"no claims":       {extenderv1.ExtenderPreemptionArgs{Pod: pod("p"), NodeNameToMetaVictims: map[string]*extenderv1.MetaVictims{"a": of}}, []string{"a"}},
-		"a refused pod":   {extenderv1.ExtenderPreemptionArgs{Pod: pod("p", "x"), NodeNameToMetaVictims: map[string]*extenderv1.MetaVictims{"b": of}}, nil},
-		"what is nothing": {extenderv1.ExtenderPreemptionArgs{Pod: pod("p", "c"), NodeNameToMetaVictims: map[string]*extenderv1.MetaVictims{"a": nil, "b": {Pods: []*extenderv1.MetaPod{nil}}}}, []string{"b"}},
+		"by identity":    {extenderv1.ExtenderPreemptionArgs{Pod: pod("p", "c"), NodeNameToMetaVictims: map[string]*extenderv1.MetaVictims{"a": of, "b": of, "x": of}}, []string{"b"}},
+		"by pods":        {extenderv1.ExtenderPreemptionArgs{Pod: pod("p", "c"), NodeNameToVictims: map[string]*extenderv1.Victims{"a": {Pods: []*v1.Pod{victim}}, "b": {Pods: []*v1.Pod{victim}}}}, []string{"b"}},
+		"no claims":      {extenderv1.ExtenderPreemptionArgs{Pod: pod("p"), NodeNameToMetaVictims: map[string]*extenderv1.MetaVictims{"a": of}}, []string{"a"}},
+		"a rejected pod": {extenderv1.ExtenderPreemptionArgs{Pod: pod("p", "x"), NodeNameToMetaVictims: map[string]*extenderv1.MetaVictims{"b": of}}, nil},
+		"nil victims":    {extenderv1.ExtenderPreemptionArgs{Pod: pod("p", "c"), NodeNameToMetaVictims: map[string]*extenderv1.MetaVictims{"a": nil, "b": {Pods: []*extenderv1.MetaPod{nil}}}}, []string{"b"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ask[extenderv1.ExtenderPreemptionResult](w, VerbPreempt, tc.args)
@@ -283,7 +283,7 @@ func TestPreempt(t *testing.T) {
 	}
 }
 
-// TestRequests: what is not a call of the protocol.
+// TestRequests: requests that are not calls of the protocol.
 func TestRequests(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, extender.ModeFull, node("a"))
@@ -295,20 +295,20 @@ func TestRequests(t *testing.T) {
 		verb   string
 		body   []byte
 		status int
-		words  string
+		text   string
 	}{
 		"no JSON":                    {VerbFilter, []byte("{"), http.StatusBadRequest, "read the request"},
 		"no pod":                     {VerbFilter, []byte("{}"), http.StatusBadRequest, "Pod"},
 		"more than one":              {VerbFilter, []byte("{}{}"), http.StatusBadRequest, "read the request"},
-		"nothing":                    {VerbBind, nil, http.StatusBadRequest, "read the request"},
-		"too large, told in answer":  {VerbFilter, large, http.StatusOK, "serving.maxBodyBytes"},
-		"too large, told by status":  {VerbPrioritize, large, http.StatusRequestEntityTooLarge, "nodeCacheCapable"},
+		"an empty body":              {VerbBind, nil, http.StatusBadRequest, "read the request"},
+		"too large, in the answer":   {VerbFilter, large, http.StatusOK, "serving.maxBodyBytes"},
+		"too large, by status":       {VerbPrioritize, large, http.StatusRequestEntityTooLarge, "nodeCacheCapable"},
 		"a verb that does not exist": {"else", nil, http.StatusNotFound, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := w.post(tc.verb, tc.body)
-			if got.Code != tc.status || !strings.Contains(got.Body.String(), tc.words) {
-				t.Errorf("status %d %q, want %d with %q", got.Code, got.Body, tc.status, tc.words)
+			if got.Code != tc.status || !strings.Contains(got.Body.String(), tc.text) {
+				t.Errorf("status %d %q, want %d with %q", got.Code, got.Body, tc.status, tc.text)
 			}
 		})
 	}

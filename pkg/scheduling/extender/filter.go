@@ -17,12 +17,12 @@ import (
 	"stowage.dev/stowage/pkg/scheduling/volumecache/attempt"
 )
 
-// unknownNode is the reason for nodes that the extender has not seen. It comes to
-// know them, and any event has the pod tried again.
+// unknownNode is the reason for nodes that the informer has not delivered yet. It will,
+// and then any event requeues the pod.
 const unknownNode = "node(s) were not known to the volume extender yet"
 
-// filter tells which of the nodes the pod's claims fit. It reserves nothing. A
-// node that does not fit is an entry of the answer and never an error.
+// filter returns which of the nodes the pod's claims fit. It reserves nothing. A node
+// that does not fit is an entry of the answer, not an error.
 func (e *Extender) filter(ctx context.Context, args *extenderv1.ExtenderArgs) (*verdict, error) {
 	if args.Pod == nil {
 		return nil, errNoPod
@@ -32,30 +32,30 @@ func (e *Extender) filter(ctx context.Context, args *extenderv1.ExtenderArgs) (*
 		err := verdict.all(ctx)
 		return verdict, err
 	}
-	if _, bound := e.look(args.Pod); !bound {
+	if _, bound := e.observed(args.Pod); !bound {
 		e.gate.awaitBinds(ctx, args.Pod.UID)
 	}
-	asked := e.gate.ask(args.Pod.UID, verdict.of.len())
+	q := e.gate.newQuery(args.Pod.UID, verdict.of.len())
 	err := e.decide(ctx, args.Pod, verdict)
 	if err != nil || verdict.any() {
 		return verdict, err
 	}
-	seen, bound := e.look(args.Pod)
-	if again := e.gate.refuse(asked); seen && (bound || !again) {
+	seen, bound := e.observed(args.Pod)
+	if again := e.gate.recordRejection(q); seen && (bound || !again) {
 		return verdict, nil
 	}
-	bounded, done := e.gate.spend(ctx, e.gate.informerLag)
+	bounded, done := e.gate.startWait(ctx, e.gate.informerLag)
 	defer done()
-	for err == nil && !verdict.any() && e.gate.more(bounded, &asked) {
-		verdict.forget()
+	for err == nil && !verdict.any() && e.gate.waitForChange(bounded, &q) {
+		verdict.reset()
 		err = e.decide(ctx, args.Pod, verdict)
 	}
 	return verdict, err
 }
 
-// look reports whether the informers have shown the pod, its claims and their
+// observed reports whether the informers have delivered the pod, its claims and their
 // volumes, and whether all claims are bound.
-func (e *Extender) look(pod *v1.Pod) (seen, bound bool) {
+func (e *Extender) observed(pod *v1.Pod) (seen, bound bool) {
 	seen = e.cache.PodExists(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, pod.UID)
 	bound = true
 	for use := range claims.Used(pod) {
@@ -69,7 +69,7 @@ func (e *Extender) look(pod *v1.Pod) (seen, bound bool) {
 	return seen, bound
 }
 
-// decide asks the engine about all nodes.
+// decide evaluates all nodes.
 func (e *Extender) decide(ctx context.Context, pod *v1.Pod, verdict *verdict) error {
 	begun, refusal, err := e.attempts.Begin(ctx, pod)
 	switch {
@@ -82,129 +82,129 @@ func (e *Extender) decide(ctx context.Context, pod *v1.Pod, verdict *verdict) er
 	if e.inflight != nil {
 		inflight = e.inflight.begin(e, begun.Demand)
 	}
-	held := e.holds.node(begun.Demand)
-	asked := &asked{Attempt: begun, victims: evictable{of: e, mayGo: lower(pod)}}
+	pinned := e.pins.node(begun.Demand)
+	at := &evaluation{Attempt: begun, victims: evictable{of: e, mayGo: lowerThan(pod)}}
 	err = verdict.of.each(ctx, func(i int, name string, node *v1.Node) {
 		switch {
 		case node == nil:
-			verdict.refuse(name, unknownNode, false)
-		case held != "" && held != name:
-			verdict.refuse(name, match.NodeNotSelected.String(), false)
-		case e.judge(verdict, i, asked, node) && inflight != nil:
+			verdict.reject(name, unknownNode, false)
+		case pinned != "" && pinned != name:
+			verdict.reject(name, match.NodeNotSelected.String(), false)
+		case e.evaluate(verdict, i, at, node) && inflight != nil:
 			e.cache.CapacityPools(begun.Demand, node, inflight.bytes)
 		}
 	})
 	if err == nil && verdict.any() {
-		e.letThrough(begun.Demand, inflight)
+		e.notePassed(begun.Demand, inflight)
 	}
 	return err
 }
 
-// letThrough notes that the pod may get a node now, which is not known yet.
-func (e *Extender) letThrough(d *volumecache.Demand, inflight *inflightPod) {
+// notePassed records that the pod passed filter; its node is not known yet.
+func (e *Extender) notePassed(d *volumecache.Demand, inflight *inflightPod) {
 	if inflight != nil {
 		e.inflight.add(inflight)
 	}
 	if e.binder != nil && d.HasUnboundClaims() {
-		e.gate.expect(d.Pod().UID)
+		e.gate.expectBind(d.Pod().UID)
 	}
 }
 
-// asked is what is asked about each node of a call.
-type asked struct {
+// evaluation is the part of a call that is the same for all nodes.
+type evaluation struct {
 	attempt.Attempt
 	victims evictable
 }
 
-// judge asks the engine about one node, and reports whether it is accepted.
-func (e *Extender) judge(verdict *verdict, i int, asked *asked, node *v1.Node) bool {
-	reason := e.cache.Fits(asked.Demand, node)
+// evaluate evaluates one node, and reports whether it is accepted.
+func (e *Extender) evaluate(verdict *verdict, i int, at *evaluation, node *v1.Node) bool {
+	reason := e.cache.Fits(at.Demand, node)
 	if reason.Code == match.Fits {
 		verdict.accept(i)
 		return true
 	}
-	resolvable := (asked.Awaiting || asked.victims.any(node.Name)) &&
-		e.attempts.EvictionHelps(asked.Attempt, node, asked.victims.on(node.Name), reason)
-	verdict.refuse(node.Name, reason.String(), resolvable)
+	resolvable := (at.Awaiting || at.victims.any(node.Name)) &&
+		e.attempts.EvictionHelps(at.Attempt, node, at.victims.on(node.Name), reason)
+	verdict.reject(node.Name, reason.String(), resolvable)
 	return false
 }
 
 // verdict collects the answer for all nodes.
 type verdict struct {
-	of               candidates
-	accepted         *[]int
-	failed, hopeless *[]refusal
-	err              string // of the call as a whole
+	of                   candidates
+	accepted             *[]int
+	failed, unresolvable *[]rejection
+	err                  string // of the call as a whole
 }
 
-// refusal is why a node will not do.
-type refusal struct{ node, why string }
+// rejection is why a node does not fit.
+type rejection struct{ node, why string }
 
 func newVerdict(of candidates) *verdict {
-	return &verdict{of: of, accepted: placeLists.get(), failed: refusalLists.get(), hopeless: refusalLists.get()}
+	return &verdict{of: of, accepted: indexLists.get(), failed: rejectionLists.get(), unresolvable: rejectionLists.get()}
 }
 
-// failedVerdict says that the call has failed.
+// failedVerdict is the answer to a failed call.
 func failedVerdict(err error) *verdict {
 	v := newVerdict(candidates{})
 	v.err = err.Error()
 	return v
 }
 
-// free gives memory back, once the answer has been written.
-func (v *verdict) free() {
-	v.of.free()
-	placeLists.put(v.accepted)
-	refusalLists.put(v.failed)
-	refusalLists.put(v.hopeless)
+// release returns memory to its pools, after the answer has been written.
+func (v *verdict) release() {
+	v.of.release()
+	indexLists.put(v.accepted)
+	rejectionLists.put(v.failed)
+	rejectionLists.put(v.unresolvable)
 }
 
 func (v *verdict) accept(i int) { *v.accepted = append(*v.accepted, i) }
 
 func (v *verdict) any() bool { return len(*v.accepted) > 0 }
 
-// refuse notes why a node will not do, and whether preemption might change that.
-func (v *verdict) refuse(node, why string, resolvable bool) {
-	list := v.hopeless
+// reject records why a node does not fit, and whether preemption might help.
+func (v *verdict) reject(node, why string, resolvable bool) {
+	list := v.unresolvable
 	if resolvable {
 		list = v.failed
 	}
-	*list = append(*list, refusal{node, why})
+	*list = append(*list, rejection{node, why})
 }
 
-// forget makes it as new.
-func (v *verdict) forget() {
-	*v.accepted, *v.failed, *v.hopeless = (*v.accepted)[:0], (*v.failed)[:0], (*v.hopeless)[:0]
+// reset removes all results.
+func (v *verdict) reset() {
+	*v.accepted, *v.failed, *v.unresolvable = (*v.accepted)[:0], (*v.failed)[:0], (*v.unresolvable)[:0]
 }
 
 func (v *verdict) all(ctx context.Context) error {
 	return v.of.each(ctx, func(i int, name string, node *v1.Node) {
 		if node == nil {
-			v.refuse(name, unknownNode, false)
+			v.reject(name, unknownNode, false)
 			return
 		}
 		v.accept(i)
 	})
 }
 
-// none refuses all nodes.
+// none rejects all nodes.
 func (v *verdict) none(ctx context.Context, why string) error {
-	why = cut(why, v.of.len())
-	return v.of.each(ctx, func(_ int, name string, _ *v1.Node) { v.refuse(name, why, false) })
+	why = truncate(why, v.of.len())
+	return v.of.each(ctx, func(_ int, name string, _ *v1.Node) { v.reject(name, why, false) })
 }
 
 const (
-	// longReason and shortReason are what is kept of a refusal that is written for
-	// each node, in bytes: it may tell a claim's name, of which the API server
-	// bounds the length only for claims that exist, to 253.
-	longReason, shortReason = 1 << 10, 64
-	// allReasons is what the refusals of a call may take, unless they are short.
-	allReasons = 16 << 20
+	// maxReason and minReason bound the bytes of a reason that is repeated for each node:
+	// it may contain a claim's name, whose length the API server bounds, to 253, only for
+	// existing claims.
+	maxReason, minReason = 1 << 10, 64
+	// reasonBudget bounds the bytes of all reasons of a call, minReason permitting.
+	reasonBudget = 16 << 20
 )
 
-// cut shortens a refusal that is written for so many nodes.
-func cut(why string, nodes int) string {
-	most := max(shortReason, min(longReason, allReasons/max(1, nodes)))
+// truncate shortens a reason that is repeated for this many nodes.
+func truncate(why string, nodes int) string {
+	most := max(minReason, min(maxReason, reasonBudget/max(1, nodes)))
 	if len(why) <= most {
 		return why
 	}

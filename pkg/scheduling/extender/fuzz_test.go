@@ -28,7 +28,7 @@ func uid(i int) types.UID { return types.UID(strconv.Itoa(i)) }
 
 var verbs = []string{VerbFilter, VerbPrioritize, VerbPreempt, VerbBind}
 
-// statuses are all that a call may be answered with; a panic would be another.
+// checkStatus: a call is answered with one of these statuses; a panic would have another.
 func checkStatus(t *testing.T, verb string, status int, body []byte) {
 	t.Helper()
 	switch status {
@@ -38,7 +38,7 @@ func checkStatus(t *testing.T, verb string, status int, body []byte) {
 	t.Errorf("%s: status %d: %s", verb, status, body)
 }
 
-// FuzzBytes: no bytes end the process or leave anything reserved.
+// FuzzBytes: no input terminates the process or leaves a reservation.
 func FuzzBytes(f *testing.F) {
 	w := newWorld(f, extender.ModeFull, localClass(), node("a"), volume("v", "a", "1Gi").Obj(), claim("c", "1Gi").Obj())
 	for i, args := range []any{
@@ -61,12 +61,12 @@ func FuzzBytes(f *testing.F) {
 	})
 }
 
-// FuzzRequests: nor does any request that is valid, about pods and nodes that are
-// anything, and about those that exist.
+// FuzzRequests: nor does a valid request, about arbitrary pods and nodes or existing
+// ones.
 func FuzzRequests(f *testing.F) {
-	w := newWorld(f, extender.ModeFull, localClass(), csiClass(), csiDriver(), node("a"), node("b"), room("a", "10Gi"),
+	w := newWorld(f, extender.ModeFull, localClass(), csiClass(), csiDriver(), node("a"), node("b"), capacity("a", "10Gi"),
 		volume("v", "a", "1Gi").Obj(), claim("c", "1Gi").Obj(), claim("made", "1Gi").Class("csi").Obj(), pod("p", "c", "made"))
-	advisory := newWorld(f, extender.ModeAdvisory, csiClass(), csiDriver(), node("a"), room("a", "10Gi"), claim("made", "1Gi").Class("csi").Obj())
+	advisory := newWorld(f, extender.ModeAdvisory, csiClass(), csiDriver(), node("a"), capacity("a", "10Gi"), claim("made", "1Gi").Class("csi").Obj())
 	for seed := range int64(20) {
 		f.Add(seed)
 	}
@@ -98,7 +98,7 @@ func FuzzRequests(f *testing.F) {
 			}
 			body, err := json.Marshal(args)
 			if err != nil {
-				continue // a quantity that is none
+				continue // an invalid quantity
 			}
 			for _, of := range []*world{w, advisory} {
 				if of == advisory && (verb == VerbPreempt || verb == VerbBind) {
@@ -114,8 +114,7 @@ func FuzzRequests(f *testing.F) {
 
 func pick(i int, from ...string) string { return from[i%len(from)] }
 
-// FuzzEncode: what is written by hand reads as what was meant, whatever nodes are
-// called.
+// FuzzEncode: the encoding equals that of encoding/json, whatever the names of nodes.
 func FuzzEncode(f *testing.F) {
 	f.Add("a", "b", "why", "")
 	f.Add("\"\\\n", "é", "<&>\u2028", "\x7f\xff")
@@ -123,8 +122,8 @@ func FuzzEncode(f *testing.F) {
 		v := newVerdict(candidates{names: []string{accepted}})
 		v.accept(0)
 		v.err = problem
-		v.refuse(refused, why, true)
-		v.refuse(accepted, why, false)
+		v.reject(refused, why, true)
+		v.reject(accepted, why, false)
 		text, err := v.appendJSON(nil)
 		if err != nil {
 			t.Fatal(err)

@@ -20,70 +20,65 @@ import (
 	"stowage.dev/stowage/pkg/metrics"
 )
 
-// gate decides whether a call to filter is answered now or waits: for the bind of
-// the pod before, for binds that queue, or for what the scheduler knows and the
-// informers have not shown yet. kube-scheduler schedules nothing meanwhile, so all
-// waits share one budget of a tenth of the time. docs/design/extender-pace.md has
-// the reasons. Safe for concurrent use.
+// gate decides whether a call to filter is answered now or waits: for the bind of the
+// previous pod, for queued binds, or for informers that lag behind the scheduler's.
+// kube-scheduler schedules nothing meanwhile, so all waits share one budget of a tenth of
+// the time. docs/design/extender-pace.md has the reasons. Safe for concurrent use.
 type gate struct {
-	// most is how much of the budget is saved up, informerLag how long a call
-	// waits for the informers where all of it is, late how long a bind should
-	// take at most.
-	most, informerLag, late time.Duration
-	// writers are the binds that write, each with the weight that they have at
-	// the time.
+	// maxWait bounds the accumulated budget, informerLag the wait for informers when the
+	// budget is full; a bind that takes longer than slowBind is slow.
+	maxWait, informerLag, slowBind time.Duration
+	// writers are the binds that write, each with the weight at the time of its start.
 	writers *semaphore.Weighted
 
-	mu      sync.Mutex
-	changed chan struct{} // closed at the next change; nil: no call waits
-	saved   time.Duration // of the budget; negative: overdrawn
-	savedAt time.Time
-	// expected is the pod that passed filter last and whose bind has not come;
-	// "" for none.
-	expected types.UID
-	binds    int // under way, those that wait for their turn included
-	weight   int64
-	inTime   int       // binds since the weight changed
-	slowed   time.Time // when the weight was doubled last
-	shown    uint64    // counts what informers have shown, see show
-	refused  *lru.Cache
+	mu       sync.Mutex
+	changed  chan struct{} // closed at the next change; nil: no call waits
+	budget   time.Duration // remaining at budgetAt; negative: overdrawn
+	budgetAt time.Time
+	// expected is the pod that passed filter last and whose bind has not arrived; "" for
+	// none.
+	expected     types.UID
+	binds        int // in progress, including those that wait to write
+	weight       int64
+	fastBinds    int       // fast binds since the weight changed
+	doubledAt    time.Time // when the weight was last doubled
+	observations uint64    // counts changes that the cache may depend on, see observe
+	rejected     *lru.Cache
 }
 
 const (
-	// bindComes is how much waiting is saved up, and at most an eighth of what a
-	// call may take. A bind takes the scheduler a goroutine and a request; much
-	// more on a machine that is busy.
-	bindComes = 100 * time.Millisecond
-	// lagEnds is how long a call waits for the informers, and at most an eighth
-	// of what it may take.
-	lagEnds = 500 * time.Millisecond
-	// waitShare is the part of the time that calls may wait.
+	// maxBindWait bounds the accumulated budget, with an eighth of the call's timeout. A
+	// bind takes the scheduler a goroutine and a request; much longer on a busy machine.
+	maxBindWait = 100 * time.Millisecond
+	// maxInformerLag bounds the wait for informers, with an eighth of the call's timeout.
+	maxInformerLag = 500 * time.Millisecond
+	// waitShare: calls may wait for one part in waitShare of the time.
 	waitShare = 10
-	// mostWriters is how many binds write at most, firstWeight and mostWeight
-	// divide it: 16 at first, 2 at least.
-	mostWriters             = 64
-	firstWeight, mostWeight = 4, 32
-	// manyRefused is how many pods are remembered.
-	manyRefused = 1 << 14
+	// maxWriters is the most binds that write concurrently, divided by the weight: 16
+	// initially, 2 at least.
+	maxWriters               = 64
+	initialWeight, maxWeight = 4, 32
+	// maxRejected is how many rejected pods are remembered.
+	maxRejected = 1 << 14
 )
 
-// newGate makes a gate for calls that may take so long.
+// newGate creates a gate for calls with this timeout.
 func newGate(verb time.Duration, factory informers.SharedInformerFactory) (*gate, error) {
 	g := &gate{
-		most: min(bindComes, verb/8), informerLag: min(lagEnds, verb/8), late: verb / 4,
-		writers: semaphore.NewWeighted(mostWriters), weight: firstWeight, refused: lru.New(manyRefused),
-		saved: min(bindComes, verb/8), savedAt: time.Now(),
+		maxWait: min(maxBindWait, verb/8), informerLag: min(maxInformerLag, verb/8), slowBind: verb / 4,
+		writers: semaphore.NewWeighted(maxWriters), weight: initialWeight, rejected: lru.New(maxRejected),
+		budget: min(maxBindWait, verb/8), budgetAt: time.Now(),
 	}
 	core, storage := factory.Core().V1(), factory.Storage().V1()
 	handler := cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { g.show() },
-		DeleteFunc: func(any) { g.show() },
+		AddFunc:    func(any) { g.observe() },
+		DeleteFunc: func(any) { g.observe() },
 		UpdateFunc: func(before, after any) {
 			old, isNode := before.(*v1.Node)
 			if isNode && maps.Equal(old.Labels, after.(*v1.Node).Labels) {
 				return // a heartbeat
 			}
-			g.show()
+			g.observe()
 		},
 	}
 	for _, informer := range []cache.SharedIndexInformer{
@@ -92,17 +87,17 @@ func newGate(verb time.Duration, factory informers.SharedInformerFactory) (*gate
 		storage.CSIDrivers().Informer(), storage.CSINodes().Informer(),
 	} {
 		if _, err := informer.AddEventHandler(handler); err != nil {
-			return nil, fmt.Errorf("follow what informers show: %w", err)
+			return nil, fmt.Errorf("add event handler: %w", err)
 		}
 	}
 	return g, nil
 }
 
-// show notes that informers have shown something, or that what was reserved is free
-// again: questions may be answered differently from now on.
-func (g *gate) show() { g.change(func() { g.shown++ }) }
+// observe records that informers have delivered something, or that a reservation was
+// released: queries may have other results from now on.
+func (g *gate) observe() { g.change(func() { g.observations++ }) }
 
-// change calls f with mu held and wakes the calls that wait.
+// change calls f with mu held and wakes the waiting calls.
 func (g *gate) change(f func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -113,19 +108,19 @@ func (g *gate) change(f func()) {
 	}
 }
 
-// spend bounds a wait by limit and by the budget. While all of the budget is there
-// a wait may overdraw it; no other call waits until that is made up for. done pays
-// for the time since.
-func (g *gate) spend(ctx context.Context, limit time.Duration) (bounded context.Context, done func()) {
+// startWait bounds a wait by limit and by the budget. A wait that starts with the full
+// budget may overdraw it; no other call waits until it is positive again. done charges
+// the actual time.
+func (g *gate) startWait(ctx context.Context, limit time.Duration) (bounded context.Context, done func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	start := time.Now()
-	g.saved = min(g.most, g.saved+start.Sub(g.savedAt)/waitShare)
-	g.savedAt = start
-	if g.saved < g.most {
-		limit = min(limit, max(0, g.saved))
+	g.budget = min(g.maxWait, g.budget+start.Sub(g.budgetAt)/waitShare)
+	g.budgetAt = start
+	if g.budget < g.maxWait {
+		limit = min(limit, max(0, g.budget))
 	}
-	g.saved -= limit // others may wait at the same time
+	g.budget -= limit // reserved: other calls may wait concurrently
 	bounded, cancel := context.WithDeadline(ctx, start.Add(limit))
 	return bounded, func() {
 		cancel()
@@ -133,13 +128,13 @@ func (g *gate) spend(ctx context.Context, limit time.Duration) (bounded context.
 		metrics.ObserveExtenderWait(waited)
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		g.saved += limit - waited
+		g.budget += limit - waited
 	}
 }
 
-// until waits for a change that makes it ready. It returns false when ctx ends
-// before. ready is called with mu held.
-func (g *gate) until(ctx context.Context, ready func() bool) bool {
+// waitUntil waits for a change after which ready returns true. It returns false if ctx
+// ends first. ready is called with mu held.
+func (g *gate) waitUntil(ctx context.Context, ready func() bool) bool {
 	for {
 		g.mu.Lock()
 		is := ready()
@@ -158,33 +153,33 @@ func (g *gate) until(ctx context.Context, ready func() bool) bool {
 	}
 }
 
-// awaitBinds returns when the pod may be asked about: the bind of the pod before
-// has reserved, and another bind would write at once. It does not wait longer than
-// the budget allows.
+// awaitBinds returns when the pod may be evaluated: the bind of the previous pod has
+// reserved, and another bind could write at once. It waits no longer than the budget
+// allows.
 func (g *gate) awaitBinds(ctx context.Context, pod types.UID) {
 	ready := func() bool {
-		return (g.expected == "" || g.expected == pod) && int64(g.binds)*g.weight < mostWriters
+		return (g.expected == "" || g.expected == pod) && int64(g.binds)*g.weight < maxWriters
 	}
 	g.mu.Lock()
 	now := ready()
 	g.mu.Unlock()
 	if !now {
-		bounded, done := g.spend(ctx, g.most)
+		bounded, done := g.startWait(ctx, g.maxWait)
 		defer done()
-		now = g.until(bounded, ready)
+		now = g.waitUntil(bounded, ready)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !now || g.expected == pod {
-		g.expected = "" // one call has waited, or the pod is tried again
+		g.expected = "" // a call has waited, or the pod is retried
 	}
 }
 
-// expect notes that the pod passed filter, so that its bind is to come.
-func (g *gate) expect(pod types.UID) { g.change(func() { g.expected = pod }) }
+// expectBind records that the pod passed filter, so that its bind should arrive.
+func (g *gate) expectBind(pod types.UID) { g.change(func() { g.expected = pod }) }
 
-// came notes that a bind has reserved for the pod, or has failed.
-func (g *gate) came(pod types.UID) {
+// bindReserved records that a bind has reserved for the pod, or has failed.
+func (g *gate) bindReserved(pod types.UID) {
 	g.change(func() {
 		if g.expected == pod {
 			g.expected = ""
@@ -192,14 +187,14 @@ func (g *gate) came(pod types.UID) {
 	})
 }
 
-// begin counts a bind in. The caller calls end.
-func (g *gate) begin() (end func()) {
+// beginBind counts a bind. The caller calls end.
+func (g *gate) beginBind() (end func()) {
 	g.change(func() { g.binds++ })
 	return func() { g.change(func() { g.binds-- }) }
 }
 
-// write calls f, in the order of the calls, when few enough binds write. It
-// returns the cause if ctx ends before.
+// write calls f, in the order of the calls, when few enough binds write. It returns the
+// cause if ctx ends first.
 func (g *gate) write(ctx context.Context, f func() error) error {
 	g.mu.Lock()
 	weight := g.weight
@@ -213,57 +208,56 @@ func (g *gate) write(ctx context.Context, f func() error) error {
 	return f()
 }
 
-// adapt learns from a bind that took so long: half as many write after one that was
-// late, and twice as many after as many in time as twice write at once, while
-// others wait for their turn. The caller holds mu.
+// adapt adjusts the number of writers to the duration of a bind: half as many after a
+// slow one, and twice as many after two rounds of fast ones while others wait. The caller
+// holds mu.
 func (g *gate) adapt(took time.Duration) {
 	switch {
-	case took > g.late:
-		if time.Since(g.slowed) > g.late {
-			g.weight, g.inTime, g.slowed = min(mostWeight, 2*g.weight), 0, time.Now()
+	case took > g.slowBind:
+		if time.Since(g.doubledAt) > g.slowBind {
+			g.weight, g.fastBinds, g.doubledAt = min(maxWeight, 2*g.weight), 0, time.Now()
 		}
-	case int64(g.binds)*g.weight >= mostWriters:
-		if g.inTime++; int64(g.inTime)*g.weight >= 2*mostWriters {
-			g.weight, g.inTime = max(1, g.weight/2), 0
+	case int64(g.binds)*g.weight >= maxWriters:
+		if g.fastBinds++; int64(g.fastBinds)*g.weight >= 2*maxWriters {
+			g.weight, g.fastBinds = max(1, g.weight/2), 0
 		}
 	}
 }
 
-// question is one that filter decided about.
-type question struct {
-	pod   types.UID
-	nodes int
-	shown uint64 // what informers had shown
+// query is a filter call that was evaluated.
+type query struct {
+	pod          types.UID
+	nodes        int
+	observations uint64 // at the time
 }
 
-// ask begins a question.
-func (g *gate) ask(pod types.UID, nodes int) question {
+// newQuery begins a query.
+func (g *gate) newQuery(pod types.UID, nodes int) query {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return question{pod, nodes, g.shown}
+	return query{pod, nodes, g.observations}
 }
 
-// refuse notes that filter refused all nodes, and reports whether the scheduler
-// asks again although nothing was shown since. A question about more nodes than the
-// one before is another one: of the same scheduling cycle, which asks about the
-// nominated node first, or because other plugins accept more.
-func (g *gate) refuse(q question) (again bool) {
+// recordRejection records that filter rejected all nodes, and reports whether the
+// scheduler repeats a query although nothing was observed since. A query about more nodes
+// than the previous one is another query: of the same scheduling cycle, which evaluates
+// the nominated node first, or because other plugins accept more.
+func (g *gate) recordRejection(q query) (again bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	before, known := g.refused.Get(q.pod)
-	g.refused.Add(q.pod, q)
-	return known && before.(question).shown == q.shown && before.(question).nodes >= q.nodes
+	before, known := g.rejected.Get(q.pod)
+	g.rejected.Add(q.pod, q)
+	return known && before.(query).observations == q.observations && before.(query).nodes >= q.nodes
 }
 
-// more waits until more was shown than when the question was decided, and notes
-// that.
-func (g *gate) more(ctx context.Context, q *question) bool {
-	return g.until(ctx, func() bool {
-		if q.shown == g.shown {
+// waitForChange waits for a change since the query was evaluated, and records it.
+func (g *gate) waitForChange(ctx context.Context, q *query) bool {
+	return g.waitUntil(ctx, func() bool {
+		if q.observations == g.observations {
 			return false
 		}
-		q.shown = g.shown
-		g.refused.Add(q.pod, *q)
+		q.observations = g.observations
+		g.rejected.Add(q.pod, *q)
 		return true
 	})
 }

@@ -16,34 +16,34 @@ import (
 	"stowage.dev/stowage/pkg/apis/extender"
 )
 
-// TestFilterWaitsForTheBindBefore: the scheduler asks about the next pod while the
-// bind of the one before is on its way.
-func TestFilterWaitsForTheBindBefore(t *testing.T) {
+// TestFilterWaitsForPreviousBind: the scheduler filters for the next pod before the bind
+// of the previous one arrives.
+func TestFilterWaitsForPreviousBind(t *testing.T) {
 	t.Parallel()
 	first, second, third := pod("first", "c"), pod("second", "d"), pod("third", "e")
 	tests := map[string]struct {
-		// meanwhile is what happens while filter is asked about the second pod.
+		// meanwhile runs during the filter call for the next pod.
 		meanwhile func(w *world)
 		next      *v1.Pod
 		want      []string
 		waited    time.Duration
 	}{
-		"the bind comes: its volume is not shown to the next pod": {
+		"the bind arrives: its volume is not available to the next pod": {
 			meanwhile: func(w *world) { w.bindTo(first, "a") }, next: second, want: []string{"b"},
 		},
-		"the bind fails: the volume is shown again": {
+		"the bind fails: the volume is available again": {
 			meanwhile: func(w *world) { w.bindTo(first, "x") }, next: second, want: []string{"a", "b"},
 		},
-		"no bind comes: the next pod does not wait for long": {
-			meanwhile: func(*world) {}, next: second, want: []string{"a", "b"}, waited: bindComes,
+		"no bind arrives: the wait is bounded": {
+			meanwhile: func(*world) {}, next: second, want: []string{"a", "b"}, waited: maxBindWait,
 		},
-		"the same pod is tried again: nothing else will come of it": {
+		"the same pod is retried: no bind will arrive": {
 			meanwhile: func(*world) {}, next: first, want: []string{"a", "b"},
 		},
 		"pods without claims do not wait": {
 			meanwhile: func(*world) {}, next: pod("none"), want: []string{"a", "b"},
 		},
-		"nor do pods whose claims are bound": {
+		"pods with bound claims do not wait": {
 			meanwhile: func(*world) {}, next: pod("bound", "done"), want: []string{"b"},
 		},
 	}
@@ -60,7 +60,7 @@ func TestFilterWaitsForTheBindBefore(t *testing.T) {
 				synctest.Wait()
 				tc.meanwhile(w)
 				if nodes := <-got; !slices.Equal(nodes, tc.want) {
-					t.Errorf("the next pod is shown %v, want %v", nodes, tc.want)
+					t.Errorf("the next pod may go to %v, want %v", nodes, tc.want)
 				}
 				if waited := time.Since(asked); waited != tc.waited {
 					t.Errorf("filter waited %s, want %s", waited, tc.waited)
@@ -70,8 +70,8 @@ func TestFilterWaitsForTheBindBefore(t *testing.T) {
 	}
 }
 
-// TestGateBudget: calls wait for a tenth of the time, and bindComes beyond that,
-// whatever they wait for.
+// TestGateBudget: calls wait for a tenth of the time, and maxWait beyond that, whatever
+// they wait for.
 func TestGateBudget(t *testing.T) {
 	t.Parallel()
 	const pods, each = 100, 10 * time.Millisecond
@@ -80,21 +80,21 @@ func TestGateBudget(t *testing.T) {
 		"every second pod is never bound": func(w *world) {
 			pod := uid(asked)
 			w.gate.awaitBinds(w.t.Context(), pod)
-			w.gate.expect(pod)
+			w.gate.expectBind(pod)
 			if asked++; asked%2 == 0 {
-				go w.gate.came(pod)
+				go w.gate.bindReserved(pod)
 			}
 		},
-		"binds queue": func(w *world) {
+		"binds are queued": func(w *world) {
 			if w.gate.binds == 0 {
-				for range mostWriters {
-					w.gate.begin()
+				for range maxWriters {
+					w.gate.beginBind()
 				}
 			}
 			w.gate.awaitBinds(w.t.Context(), "p")
 		},
-		"the same question again": func(w *world) { w.filterNames(pod("p", "c"), "a") },
-		"a pod that is not shown": func(w *world) { w.filterNames(pod("q", "c"), "a") },
+		"a repeated query":           func(w *world) { w.filterNames(pod("p", "c"), "a") },
+		"a pod that is not observed": func(w *world) { w.filterNames(pod("q", "c"), "a") },
 	}
 	for name, ask := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -105,26 +105,26 @@ func TestGateBudget(t *testing.T) {
 					begin := time.Now()
 					ask(w)
 					waited += time.Since(begin)
-					time.Sleep(each) //nolint:forbidigo // the bubble's time
+					time.Sleep(each) //nolint:forbidigo // in a synctest bubble
 				}
 				took := time.Since(start)
-				if most := lagEnds + took/waitShare; waited > most {
+				if most := maxInformerLag + took/waitShare; waited > most {
 					t.Errorf("calls waited for %s of %s, want %s at most", waited, took, most)
 				}
 				if waited == 0 {
 					t.Error("no call waited")
 				}
-				time.Sleep(waitShare * (waited + bindComes)) //nolint:forbidigo // the bubble's time
+				time.Sleep(waitShare * (waited + maxBindWait)) //nolint:forbidigo // in a synctest bubble
 				begin := time.Now()
 				if ask(w); time.Since(begin) == 0 && asked%2 == 0 {
-					t.Error("no call waits after a rest")
+					t.Error("no call waits with a full budget")
 				}
 			})
 		})
 	}
 }
 
-// TestGateEnds: a call does not wait after its end.
+// TestGateEnds: a call does not wait after its context has ended.
 func TestGateEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -132,62 +132,63 @@ func TestGateEnds(t *testing.T) {
 		ended, end := context.WithCancel(t.Context())
 		end()
 		start := time.Now()
-		w.gate.expect("other")
+		w.gate.expectBind("other")
 		if w.gate.awaitBinds(ended, "p"); time.Since(start) != 0 {
-			t.Error("for a bind")
+			t.Error("awaitBinds waited")
 		}
-		if q := w.gate.ask("p", 1); w.gate.more(ended, &q) || time.Since(start) != 0 {
-			t.Error("for informers")
+		if q := w.gate.newQuery("p", 1); w.gate.waitForChange(ended, &q) || time.Since(start) != 0 {
+			t.Error("waitForChange waited")
 		}
 	})
 }
 
-// TestGateFollowsTheCallsTime: short calls wait for short.
-func TestGateFollowsTheCallsTime(t *testing.T) {
+// TestGateWithShortTimeout: calls with a short timeout wait less.
+func TestGateWithShortTimeout(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, extender.ModeFull)
 	quick, err := newGate(80*time.Millisecond, w.informers)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if quick.most != 10*time.Millisecond || quick.informerLag != 10*time.Millisecond {
-		t.Errorf("with 80 ms for a call it waits %s for binds and %s for informers", quick.most, quick.informerLag)
+	if quick.maxWait != 10*time.Millisecond || quick.informerLag != 10*time.Millisecond {
+		t.Errorf("with a timeout of 80 ms it waits %s for binds and %s for informers", quick.maxWait, quick.informerLag)
 	}
 }
 
-// writersNow is how many binds write at a time.
+// writersNow is how many binds may write at a time.
 func (g *gate) writersNow() int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return mostWriters / g.weight
+	return maxWriters / g.weight
 }
 
-// wantIdle: no bind is under way.
+// wantIdle: no bind is in progress.
 func (g *gate) wantIdle(t testing.TB) {
 	t.Helper()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.binds != 0 {
-		t.Errorf("%d binds are under way", g.binds)
+		t.Errorf("%d binds are in progress", g.binds)
 	}
-	if !g.writers.TryAcquire(mostWriters) {
+	if !g.writers.TryAcquire(maxWriters) {
 		t.Error("binds write")
 		return
 	}
-	g.writers.Release(mostWriters)
+	g.writers.Release(maxWriters)
 }
 
-// TestGateWriters: no more binds write than get done in time.
+// TestGateWriters: the number of concurrent writers adapts to the server.
 func TestGateWriters(t *testing.T) {
 	t.Parallel()
-	const first, few = mostWriters / firstWeight, mostWriters / mostWeight
-	// burst has so many binds done, of which so many a second end however many write.
+	const first, few = maxWriters / initialWeight, maxWriters / maxWeight
+	// burst runs binds, of which perSecond end each second regardless of the number of
+	// writers.
 	burst := func(g *gate, binds, perSecond int) {
 		done := make(chan struct{})
 		server := make(chan struct{})
 		for range binds {
 			go func() {
-				end := g.begin()
+				end := g.beginBind()
 				_ = g.write(context.Background(), func() error { <-server; return nil })
 				end()
 				done <- struct{}{}
@@ -195,7 +196,7 @@ func TestGateWriters(t *testing.T) {
 		}
 		go func() {
 			for range binds {
-				time.Sleep(time.Second / time.Duration(perSecond)) //nolint:forbidigo // the bubble's time
+				time.Sleep(time.Second / time.Duration(perSecond)) //nolint:forbidigo // in a synctest bubble
 				server <- struct{}{}
 			}
 		}()
@@ -207,10 +208,10 @@ func TestGateWriters(t *testing.T) {
 		binds, perSecond int
 		least, most      int64
 	}{
-		"a few, quickly: nothing is learnt":  {10, 1000, first, first},
-		"many, quickly: more are let in":     {5000, 1000, mostWriters, mostWriters},
-		"many, slowly: they are held back":   {300, 8, few, 16},
-		"a server that is nearly at a stand": {30, 1, few, few},
+		"a few fast ones: no change":    {10, 1000, first, first},
+		"many fast ones: more writers":  {5000, 1000, maxWriters, maxWriters},
+		"many slow ones: fewer writers": {300, 8, few, 16},
+		"a server that hardly responds": {30, 1, few, few},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -227,17 +228,17 @@ func TestGateWriters(t *testing.T) {
 	}
 }
 
-// TestGateQueue: binds write in the order of their calls, and one whose call ends
-// before does not. Filter waits while they queue.
+// TestGateQueue: binds write in the order of their calls, and a cancelled one does not.
+// Filter waits while binds are queued.
 func TestGateQueue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := newWorld(t, extender.ModeFull).gate
 		ctx := t.Context()
 		release := make(chan struct{})
-		for range mostWriters / firstWeight {
+		for range maxWriters / initialWeight {
 			go func() {
-				defer g.begin()()
+				defer g.beginBind()()
 				_ = g.write(ctx, func() error { <-release; return nil })
 			}()
 		}
@@ -246,7 +247,7 @@ func TestGateQueue(t *testing.T) {
 		limited, cancel := context.WithTimeoutCause(ctx, time.Second/2, over)
 		defer cancel()
 		if err := g.write(limited, func() error { return nil }); !errors.Is(err, over) {
-			t.Errorf("without a turn: error %v, want the cause", err)
+			t.Errorf("cancelled while queued: error %v, want the cause", err)
 		}
 		var order []int
 		for i := range 2 {
@@ -258,7 +259,7 @@ func TestGateQueue(t *testing.T) {
 		synctest.Wait()
 		select {
 		case <-asked:
-			t.Error("filter does not wait while binds queue")
+			t.Error("filter does not wait while binds are queued")
 		default:
 		}
 		release <- struct{}{}

@@ -19,8 +19,8 @@ import (
 	"stowage.dev/stowage/pkg/metrics"
 )
 
-// The verbs: what follows urlPrefix in the scheduler's configuration, as
-// filterVerb and so on.
+// The verbs: what follows urlPrefix in the scheduler's configuration, as filterVerb and
+// so on.
 const (
 	VerbFilter     = "filter"
 	VerbPrioritize = "prioritize"
@@ -29,21 +29,21 @@ const (
 )
 
 const (
-	// atOnce bounds how many calls of one verb are read and answered at a time,
-	// and so the memory that their bodies take. kube-scheduler filters,
-	// prioritizes and preempts for one pod after the other.
-	atOnce = 32
-	// bindsAtOnce is for bind, which kube-scheduler calls for many pods at a
-	// time and which mostly waits for the API server.
-	bindsAtOnce = 1024
-	// maxBindBody is what a call to bind may have: it carries four names.
+	// maxConcurrent bounds how many calls of one verb are read and answered at a time,
+	// and so the memory for their bodies. kube-scheduler filters, prioritizes and
+	// preempts for one pod at a time.
+	maxConcurrent = 32
+	// maxConcurrentBinds is for bind, which kube-scheduler calls for many pods at a time
+	// and which mostly waits for the API server.
+	maxConcurrentBinds = 1024
+	// maxBindBody bounds the body of a call to bind, which has four names.
 	maxBindBody = 64 << 10
-	// drain is how much of a body that is too large is read and thrown away, so
-	// that the caller gets to read the answer.
-	drain = 64 << 20
+	// maxDrain bounds how much of a body that is too large is discarded, so that the
+	// caller reads the answer.
+	maxDrain = 64 << 20
 )
 
-// Outcomes, as in metrics.
+// Outcomes, as metric labels.
 const (
 	outcomeOK        = "ok"
 	outcomeError     = "error"
@@ -68,7 +68,7 @@ func (e *Extender) Handler() http.Handler {
 	}
 	add(mux, e, verb[extenderv1.ExtenderPreemptionArgs, *extenderv1.ExtenderPreemptionResult]{name: VerbPreempt, answer: e.preempt})
 	add(mux, e, verb[extenderv1.ExtenderBindingArgs, *extenderv1.ExtenderBindingResult]{
-		name: VerbBind, answer: e.bind, atOnce: bindsAtOnce, maxBody: maxBindBody,
+		name: VerbBind, answer: e.bind, maxConcurrent: maxConcurrentBinds, maxBody: maxBindBody,
 		failed: func(err error) *extenderv1.ExtenderBindingResult {
 			return &extenderv1.ExtenderBindingResult{Error: err.Error()}
 		},
@@ -81,26 +81,26 @@ func (e *Extender) Handler() http.Handler {
 type verb[Args, Result any] struct {
 	name   string
 	answer func(context.Context, *Args) (Result, error)
-	// failed is how an answer says that the call has failed, so that the pod's
-	// user reads why: of other statuses than 200 kube-scheduler shows but the
-	// number. nil where answers cannot say so.
+	// failed returns the answer to a call that failed, so that the pod's user gets the
+	// reason: of other statuses than 200 kube-scheduler shows only the number. nil if
+	// answers have no field for errors.
 	failed func(error) Result
-	// failure is what failed said; "" for none.
+	// failure returns the error of an answer; "" for none.
 	failure func(Result) string
 
-	atOnce  int
-	maxBody int64
+	maxConcurrent int
+	maxBody       int64
 }
 
 // add serves a verb.
 func add[Args, Result any](mux *http.ServeMux, e *Extender, v verb[Args, Result]) {
-	if v.atOnce == 0 {
-		v.atOnce = atOnce
+	if v.maxConcurrent == 0 {
+		v.maxConcurrent = maxConcurrent
 	}
 	if v.maxBody == 0 {
 		v.maxBody = e.settings.Serving.MaxBodyBytes
 	}
-	places := make(chan struct{}, v.atOnce)
+	limiter := make(chan struct{}, v.maxConcurrent)
 	mux.HandleFunc("POST /"+v.name, func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
 		outcome := outcomePanic
@@ -108,13 +108,13 @@ func add[Args, Result any](mux *http.ServeMux, e *Extender, v verb[Args, Result]
 		limit := e.settings.Timeouts.Verb.Duration
 		ctx, cancel := context.WithTimeoutCause(r.Context(), limit, fmt.Errorf("%s took longer than %s (timeouts.verb)", v.name, limit))
 		defer cancel()
-		// Whoever sends or reads slowly does not get more time for it.
+		// Slow senders and readers do not get more time.
 		control, deadline := http.NewResponseController(w), start.Add(limit)
-		_ = control.SetReadDeadline(deadline)                  // not all connections know deadlines
-		_ = control.SetWriteDeadline(deadline.Add(answerTime)) // and these are bounded by the server
+		_ = control.SetReadDeadline(deadline)                  // some connections do not support deadlines
+		_ = control.SetWriteDeadline(deadline.Add(writeGrace)) // and these are bounded by the server
 		select {
-		case places <- struct{}{}:
-			defer func() { <-places }()
+		case limiter <- struct{}{}:
+			defer func() { <-limiter }()
 		case <-ctx.Done():
 			outcome = respond(ctx, w, v, context.Cause(ctx))
 			return
@@ -134,11 +134,11 @@ func add[Args, Result any](mux *http.ServeMux, e *Extender, v verb[Args, Result]
 	})
 }
 
-// answerTime is what writing an answer may take beyond the deadline of the call,
-// for one that says that the deadline has passed.
-const answerTime = time.Second
+// writeGrace is the time for writing an answer after the call's deadline, for one that
+// reports it.
+const writeGrace = time.Second
 
-// call reads the arguments and answers. A panic is an error, and is logged.
+// call decodes the arguments and answers. A panic becomes an error, and is logged.
 func call[Args, Result any](ctx context.Context, e *Extender, v verb[Args, Result], body io.Reader) (result Result, err error) {
 	defer func() { err = errors.Join(err, recovered(ctx, v.name, recover())) }()
 	if err := e.Ready(); err != nil {
@@ -151,12 +151,14 @@ func call[Args, Result any](ctx context.Context, e *Extender, v verb[Args, Resul
 	return v.answer(ctx, args)
 }
 
-// panicError is what is left of a panic.
+// panicError is the error of a recovered panic.
 type panicError struct{ verb string }
 
-func (e *panicError) Error() string { return e.verb + " met a fault of the extender; see its log" }
+func (e *panicError) Error() string {
+	return e.verb + " failed with an internal error; see the extender's log"
+}
 
-// recovered makes an error of what recover returned.
+// recovered returns an error for the value of recover.
 func recovered(ctx context.Context, verb string, what any) error {
 	if what == nil {
 		return nil
@@ -166,14 +168,14 @@ func recovered(ctx context.Context, verb string, what any) error {
 	return err
 }
 
-// tooLargeError is a body beyond its limit.
+// tooLargeError means that the body exceeds its limit.
 type tooLargeError struct{ limit int64 }
 
 func (e *tooLargeError) Error() string {
 	return fmt.Sprintf("the request's body has more than %d bytes: set nodeCacheCapable: true in the scheduler's configuration, or raise serving.maxBodyBytes in the extender's", e.limit)
 }
 
-// malformedError is a body that is not the verb's arguments.
+// malformedError means that the body is not the verb's arguments.
 type malformedError struct{ err error }
 
 func (e *malformedError) Error() string { return "read the request: " + e.err.Error() }
@@ -181,10 +183,10 @@ func (e *malformedError) Error() string { return "read the request: " + e.err.Er
 // read decodes a body of at most limit bytes.
 func read(body io.Reader, limit int64, into any) error {
 	text := getBuffer()
-	defer putBuffer(text) // what is decoded is copied
+	defer putBuffer(text) // decode copies
 	n, err := text.ReadFrom(io.LimitReader(body, limit+1))
 	if n > limit {
-		_, _ = io.CopyN(io.Discard, body, drain) // its end, or the connection's
+		_, _ = io.CopyN(io.Discard, body, maxDrain) // up to its end or that of the connection
 		return &tooLargeError{limit}
 	}
 	if err != nil {
@@ -196,7 +198,7 @@ func read(body io.Reader, limit int64, into any) error {
 	return nil
 }
 
-// respond says why there is no answer, and returns the outcome for metrics.
+// respond answers a failed call, and returns its outcome for metrics.
 func respond[Args, Result any](ctx context.Context, w http.ResponseWriter, v verb[Args, Result], why error) string {
 	status, outcome := http.StatusInternalServerError, outcomeError
 	var tooLarge *tooLargeError
@@ -214,22 +216,22 @@ func respond[Args, Result any](ctx context.Context, w http.ResponseWriter, v ver
 	case errors.Is(why, errNotReady):
 		status, outcome = http.StatusServiceUnavailable, outcomeNotReady
 	}
-	klog.FromContext(ctx).V(2).Info("Could not answer the scheduler", "verb", v.name, "outcome", outcome, "err", why)
+	klog.FromContext(ctx).V(2).Info("Failed to answer the scheduler", "verb", v.name, "outcome", outcome, "err", why)
 	if v.failed != nil && outcome != outcomeMalformed {
-		_ = write(w, v.failed(why)) // the caller is gone
+		_ = write(w, v.failed(why)) // an error means that the connection is closed
 		return outcome
 	}
 	http.Error(w, why.Error(), status)
 	return outcome
 }
 
-// write writes an answer, which is not used after it.
+// write writes an answer and releases its memory.
 func write(w http.ResponseWriter, result any) error {
 	buffer := getBuffer()
 	defer putBuffer(buffer)
 	err := encode(buffer, result)
-	if own, ok := result.(interface{ free() }); ok {
-		own.free()
+	if own, ok := result.(interface{ release() }); ok {
+		own.release()
 	}
 	if err != nil {
 		return fmt.Errorf("encode the answer: %w", err)

@@ -17,21 +17,20 @@ import (
 	"stowage.dev/stowage/pkg/scheduling/volumecache"
 )
 
-// inflight counts, in mode Advisory, the capacity of pods that passed filter and
-// whose node is not known yet: the stock plugin chooses it, and selected-node on
-// the claims shows it later. Until then the pod's bytes count as taken from the
-// capacity of each node that filter accepted. A pod that comes back has failed elsewhere: it
-// counts no longer than from its first attempt on, unless its claims have changed
-// since. Safe for concurrent use.
+// inflight accounts, in mode Advisory, for the capacity of pods that passed filter and
+// whose node is not known yet: the stock plugin chooses it, and selected-node on the
+// claims shows it later. Until then the pod's bytes count as used on each node that
+// filter accepted. A pod that filter accepts again has failed elsewhere: its time counts
+// from its first attempt, unless its claims have changed since. Safe for concurrent use.
 type inflight struct {
 	clock clock.PassiveClock
-	last  time.Duration
+	ttl   time.Duration
 
 	mu    sync.Mutex
 	byPod map[types.UID]*inflightPod
-	// taken is the sum over byPod.
-	taken map[volumecache.CapacityPool]int64
-	// counted has, by pod UID, the count of pods that passed before.
+	// pending is the sum over byPod.
+	pending map[volumecache.CapacityPool]int64
+	// counted has the counted of pods that passed before, by UID.
 	counted *lru.Cache
 }
 
@@ -42,34 +41,34 @@ type inflightPod struct {
 	name   types.NamespacedName
 	claims []string
 	bytes  map[volumecache.CapacityPool]int64
-	seen   bool // the pod is known to the informer, or was
+	seen   bool // the informer has or had the pod
 }
 
-// counted is when a pod no longer counts.
+// counted is until when a pod counts.
 type counted struct {
 	until    time.Time
 	versions string // resourceVersions of its claims
 }
 
 const (
-	// maxInflightPerNamespace bounds the pods of a namespace that count at a
-	// time; the oldest gives way.
+	// maxInflightPerNamespace bounds the pods of a namespace that count at a time; the
+	// oldest is replaced.
 	maxInflightPerNamespace = 64
-	// maxInflightBytes bounds what one pod counts, so that no sum overflows.
+	// maxInflightBytes bounds the bytes of one pod, so that no sum overflows.
 	maxInflightBytes = 1 << 48
-	// manyCounted is how many pods are remembered.
-	manyCounted = 1 << 14
+	// maxCounted is how many pods are remembered.
+	maxCounted = 1 << 14
 )
 
-func newInflight(c clock.PassiveClock, last time.Duration) *inflight {
+func newInflight(c clock.PassiveClock, ttl time.Duration) *inflight {
 	return &inflight{
-		clock: c, last: last, byPod: map[types.UID]*inflightPod{},
-		taken: map[volumecache.CapacityPool]int64{}, counted: lru.New(manyCounted),
+		clock: c, ttl: ttl, byPod: map[types.UID]*inflightPod{},
+		pending: map[volumecache.CapacityPool]int64{}, counted: lru.New(maxCounted),
 	}
 }
 
-// begin makes the demand account for all other pods in flight. It returns the
-// pod's own entry for add; nil if the pod asks for no tracked capacity.
+// begin makes the demand account for all other pods in flight. It returns the pod's own
+// entry for add; nil if the pod requests no tracked capacity.
 func (f *inflight) begin(e *Extender, d *volumecache.Demand) *inflightPod {
 	if !d.AnyTracked() {
 		return nil
@@ -88,20 +87,20 @@ func (f *inflight) begin(e *Extender, d *volumecache.Demand) *inflightPod {
 	defer f.mu.Unlock()
 	now := f.clock.Now()
 	for _, other := range f.byPod {
-		if other.pod == own.pod || !now.Before(other.until) || other.landed(e) {
+		if other.pod == own.pod || !now.Before(other.until) || other.resolved(e) {
 			f.remove(other)
 		}
 	}
-	d.AddPendingUsage(maps.Clone(f.taken))
+	d.AddPendingUsage(maps.Clone(f.pending))
 	return own
 }
 
-// add counts the pod, whose bytes are those of the nodes that filter accepted.
+// add counts the pod, with the bytes on the nodes that filter accepted.
 func (f *inflight) add(own *inflightPod) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := f.clock.Now()
-	own.until = now.Add(f.last)
+	own.until = now.Add(f.ttl)
 	if before, ok := f.counted.Get(own.pod); ok && before.(counted).versions == own.versions {
 		own.until = before.(counted).until
 	}
@@ -110,24 +109,24 @@ func (f *inflight) add(own *inflightPod) {
 		return
 	}
 	if old := f.byPod[own.pod]; old != nil {
-		f.remove(old) // two calls for the pod at a time
+		f.remove(old) // concurrent calls for one pod
 	}
 	var oldest *inflightPod
-	fellows := 0
+	inNamespace := 0
 	for _, other := range f.byPod {
 		if other.name.Namespace != own.name.Namespace {
 			continue
 		}
-		if fellows++; oldest == nil || other.until.Before(oldest.until) {
+		if inNamespace++; oldest == nil || other.until.Before(oldest.until) {
 			oldest = other
 		}
 	}
-	if fellows >= maxInflightPerNamespace {
+	if inNamespace >= maxInflightPerNamespace {
 		f.remove(oldest)
 	}
 	f.byPod[own.pod] = own
 	for pool, bytes := range own.bytes {
-		f.taken[pool] += min(bytes, maxInflightBytes)
+		f.pending[pool] += min(bytes, maxInflightBytes)
 	}
 }
 
@@ -135,19 +134,19 @@ func (f *inflight) add(own *inflightPod) {
 func (f *inflight) remove(of *inflightPod) {
 	delete(f.byPod, of.pod)
 	for pool, bytes := range of.bytes {
-		if f.taken[pool] -= min(bytes, maxInflightBytes); f.taken[pool] == 0 {
-			delete(f.taken, pool)
+		if f.pending[pool] -= min(bytes, maxInflightBytes); f.pending[pool] == 0 {
+			delete(f.pending, pool)
 		}
 	}
 }
 
-// landed reports whether the engine knows where the pod's claims go, or that they
-// go nowhere.
-func (p *inflightPod) landed(e *Extender) bool {
+// resolved reports whether the cache has the nodes of the pod's claims, or the claims
+// need none.
+func (p *inflightPod) resolved(e *Extender) bool {
 	pod, err := e.pods.Pods(p.name.Namespace).Get(p.name.Name)
 	exists := err == nil && pod.UID == p.pod
 	if p.seen = p.seen || exists; !exists {
-		return p.seen // gone, or not known yet
+		return p.seen // deleted, or not observed yet
 	}
 	if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
 		return true

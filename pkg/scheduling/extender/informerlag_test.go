@@ -16,57 +16,56 @@ import (
 	"stowage.dev/stowage/pkg/scheduling/match"
 )
 
-// TestFilterWaitsForWhatTheSchedulerKnows: the scheduler's watch may be ahead of the
-// extender's, and nothing wakes a pod that is refused for the want of what the
-// scheduler had before it asked.
-func TestFilterWaitsForWhatTheSchedulerKnows(t *testing.T) {
+// TestFilterWaitsForInformers: the scheduler's watch may be ahead of the extender's, and
+// no event requeues a pod that was rejected because of an object that only the scheduler
+// had observed.
+func TestFilterWaitsForInformers(t *testing.T) {
 	t.Parallel()
 	p, c := pod("p", "c"), claim("c", "1Gi").Obj()
 	fitting := func(w *world) { w.show(volume("v", "a", "1Gi").Obj()) }
 	tests := map[string]struct {
-		known   []metav1.Object // besides class and node
-		refused bool            // the pod was, before
-		// before happens before the pod is refused.
+		known    []metav1.Object // in addition to class and node
+		rejected bool            // the pod was rejected before
+		// before runs before the pod is rejected.
 		before func(w *world)
-		// since is what is shown between that and the question, meanwhile what
-		// is shown while filter is asked.
+		// since runs between that and the query, meanwhile during the query.
 		since, meanwhile func(w *world)
 		want             int // nodes
 		waited           time.Duration
 	}{
-		"asked again after nothing, and the volume comes": {
-			known: []metav1.Object{p, c}, refused: true, meanwhile: fitting, want: 1,
+		"repeated query, and the volume arrives": {
+			known: []metav1.Object{p, c}, rejected: true, meanwhile: fitting, want: 1,
 		},
-		"asked again after nothing, and other things come before the volume": {
-			known: []metav1.Object{p, c}, refused: true, want: 1, meanwhile: func(w *world) {
+		"repeated query, and other objects arrive before the volume": {
+			known: []metav1.Object{p, c}, rejected: true, want: 1, meanwhile: func(w *world) {
 				w.show(volume("small", "a", "1Mi").Obj())
 				synctest.Wait()
 				fitting(w)
 			},
 		},
-		"asked again after nothing, and nothing comes": {
-			known: []metav1.Object{p, c}, refused: true, waited: lagEnds,
+		"repeated query, and nothing arrives": {
+			known: []metav1.Object{p, c}, rejected: true, waited: maxInformerLag,
 		},
-		"asked again for something that was shown": {
-			known: []metav1.Object{p, c}, refused: true, since: func(w *world) { w.show(volume("small", "a", "1Mi").Obj()) },
+		"query after a change": {
+			known: []metav1.Object{p, c}, rejected: true, since: func(w *world) { w.show(volume("small", "a", "1Mi").Obj()) },
 		},
-		"asked again after nothing, and what was reserved is released": {
-			known: []metav1.Object{p, c, volume("v", "a", "1Gi").Obj(), claim("d", "1Gi").Obj()}, refused: true, want: 1, waited: 100 * time.Millisecond,
+		"repeated query, and a reservation is released": {
+			known: []metav1.Object{p, c, volume("v", "a", "1Gi").Obj(), claim("d", "1Gi").Obj()}, rejected: true, want: 1, waited: 100 * time.Millisecond,
 			before: reserve, meanwhile: func(w *world) { w.cache.Release("pod-other") },
 		},
-		"asked first": {
+		"first query": {
 			known: []metav1.Object{p, c},
 		},
-		"the pod was not shown": {
+		"the pod was not observed": {
 			known: []metav1.Object{c}, meanwhile: fitting, want: 1,
 		},
-		"the pod was not shown, and nothing comes": {
-			known: []metav1.Object{c}, waited: lagEnds,
+		"the pod was not observed, and nothing arrives": {
+			known: []metav1.Object{c}, waited: maxInformerLag,
 		},
-		"the claim is bound, and nothing comes": {
-			known: []metav1.Object{p, volume("v", "b", "1Gi").ClaimRef("default", "c", "pvc-c").Obj(), claim("c", "1Gi").Bound("v").Obj()}, refused: true,
+		"the claim is bound, and nothing arrives": {
+			known: []metav1.Object{p, volume("v", "b", "1Gi").ClaimRef("default", "c", "pvc-c").Obj(), claim("c", "1Gi").Bound("v").Obj()}, rejected: true,
 		},
-		"the claim was not shown": {
+		"the claim was not observed": {
 			known: []metav1.Object{p}, meanwhile: func(w *world) { fitting(w); w.show(c) }, want: 1,
 		},
 	}
@@ -82,7 +81,7 @@ func TestFilterWaitsForWhatTheSchedulerKnows(t *testing.T) {
 				if tc.before != nil {
 					tc.before(w)
 				}
-				if tc.refused {
+				if tc.rejected {
 					w.filterNames(p, "a")
 				}
 				if tc.since != nil {
@@ -118,7 +117,7 @@ func reserve(w *world) {
 	}
 }
 
-// show creates a pod, claim or volume, of which the informers tell.
+// show creates a pod, claim or volume, which the informers deliver.
 func (w *world) show(object metav1.Object) {
 	w.t.Helper()
 	var err error
@@ -135,9 +134,9 @@ func (w *world) show(object metav1.Object) {
 	}
 }
 
-// TestOneCycleIsOneQuestion: with a nominated node the scheduler asks about it first
-// and about all nodes after that. The second question does not wait.
-func TestOneCycleIsOneQuestion(t *testing.T) {
+// TestOneCycleIsOneQuery: with a nominated node the scheduler filters that node first and
+// all nodes afterwards. The second query does not wait.
+func TestOneCycleIsOneQuery(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := pod("p", "c")
@@ -148,15 +147,14 @@ func TestOneCycleIsOneQuestion(t *testing.T) {
 			start := time.Now()
 			w.filterNames(p, "a", "b")
 			if waited := time.Since(start); waited != 0 {
-				t.Errorf("cycle %d: the question about all nodes waited %s", cycle, waited)
+				t.Errorf("cycle %d: the query for all nodes waited %s", cycle, waited)
 			}
 		}
 	})
 }
 
-// TestHeartbeatIsNoNews: a node's status does not make up for what the scheduler
-// knows.
-func TestHeartbeatIsNoNews(t *testing.T) {
+// TestHeartbeatIsNotAChange: the status of a node does not end the wait for informers.
+func TestHeartbeatIsNotAChange(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p, a := pod("p", "c"), node("a")
@@ -177,7 +175,7 @@ func TestHeartbeatIsNoNews(t *testing.T) {
 		for _, tc := range []struct {
 			label  string
 			waited time.Duration
-		}{{"", lagEnds}, {"changed", 0}} {
+		}{{"", maxInformerLag}, {"changed", 0}} {
 			update(tc.label)
 			start := time.Now()
 			if w.filterNames(p, "a"); time.Since(start) != tc.waited {
@@ -187,19 +185,19 @@ func TestHeartbeatIsNoNews(t *testing.T) {
 	})
 }
 
-// TestCapacityShownLate: in mode Advisory the scheduler asks again because capacity
-// grew, on a machine so busy that the extender is shown that much later.
-func TestCapacityShownLate(t *testing.T) {
+// TestCapacityObservedLate: in mode Advisory the scheduler repeats the query because
+// capacity grew, and the extender observes it much later.
+func TestCapacityObservedLate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := pod("p", "c")
-		w := newWorld(t, extender.ModeAdvisory, csiClass(), csiDriver(), node("a"), room("a", "1Gi"), p, claim("c", "5Gi").Class("csi").Obj())
+		w := newWorld(t, extender.ModeAdvisory, csiClass(), csiDriver(), node("a"), capacity("a", "1Gi"), p, claim("c", "5Gi").Class("csi").Obj())
 		synctest.Wait()
 		w.filterNames(p, "a")
 		got := make(chan int)
 		go func() { got <- len(*w.filterNames(p, "a").NodeNames) }()
-		time.Sleep(lagEnds * 3 / 5) //nolint:forbidigo // the bubble's time
-		grown := w.stamped(room("a", "10Gi"))
+		time.Sleep(maxInformerLag * 3 / 5) //nolint:forbidigo // in a synctest bubble
+		grown := w.stamped(capacity("a", "10Gi"))
 		if err := w.client.Tracker().Update(storagev1.SchemeGroupVersion.WithResource("csistoragecapacities"), grown, "default"); err != nil {
 			t.Fatal(err)
 		}
@@ -209,28 +207,29 @@ func TestCapacityShownLate(t *testing.T) {
 	})
 }
 
-// TestDecidingEnds: where deciding takes longer than a pod waits, and something is shown
-// each time, the pod is refused all the same, and others do not wait for a while.
-func TestDecidingEnds(t *testing.T) {
+// TestEvaluationsAreBounded: if an evaluation takes longer than the wait, and something
+// changes each time, the pod is still rejected, and later calls do not wait until the
+// budget is positive.
+func TestEvaluationsAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, extender.ModeFull)
 		for _, want := range []int{3, 1} {
-			decided := 0
+			evaluations := 0
 			decide := func() {
-				decided++
-				time.Sleep(lagEnds * 3 / 4) //nolint:forbidigo // the bubble's time
-				w.gate.change(func() { w.gate.shown++ })
+				evaluations++
+				time.Sleep(maxInformerLag * 3 / 4) //nolint:forbidigo // in a synctest bubble
+				w.gate.change(func() { w.gate.observations++ })
 			}
-			asked := w.gate.ask("p", 1)
+			asked := w.gate.newQuery("p", 1)
 			decide()
-			bounded, done := w.gate.spend(t.Context(), w.gate.informerLag)
-			for w.gate.more(bounded, &asked) {
+			bounded, done := w.gate.startWait(t.Context(), w.gate.informerLag)
+			for w.gate.waitForChange(bounded, &asked) {
 				decide()
 			}
 			done()
-			if decided != want {
-				t.Errorf("decided %d times, want %d", decided, want)
+			if evaluations != want {
+				t.Errorf("%d evaluations, want %d", evaluations, want)
 			}
 		}
 	})

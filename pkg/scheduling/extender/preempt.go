@@ -15,10 +15,10 @@ import (
 	"stowage.dev/stowage/pkg/scheduling/volumecache/attempt"
 )
 
-// preempt keeps those nodes on which the pod's claims would fit once the victims
-// were gone, their ephemeral volumes given back. It never changes the victims:
-// the scheduler's own choice is the least that other resources need, and a pod
-// that would have to go for its volumes only is never among the candidates.
+// preempt keeps the nodes on which the pod's claims would fit without the victims and
+// their ephemeral volumes. It does not change the victims: the scheduler's choice is the
+// minimum for other resources, and a pod that would have to be evicted only for its
+// volumes is never a candidate.
 func (e *Extender) preempt(ctx context.Context, args *extenderv1.ExtenderPreemptionArgs) (*extenderv1.ExtenderPreemptionResult, error) {
 	if args.Pod == nil {
 		return nil, errNoPod
@@ -34,7 +34,7 @@ func (e *Extender) preempt(ctx context.Context, args *extenderv1.ExtenderPreempt
 	}
 	begun, refusal, err := e.attempts.Begin(ctx, args.Pod)
 	if err != nil || refusal != nil || begun.Awaiting {
-		return result, err // a refused pod gains nothing by evictions
+		return result, err // evictions do not help a rejected pod
 	}
 	for node, of := range offered {
 		if ctx.Err() != nil {
@@ -47,13 +47,13 @@ func (e *Extender) preempt(ctx context.Context, args *extenderv1.ExtenderPreempt
 	return result, nil
 }
 
-// victims are who would have to go from one node.
+// victims are the pods to evict from one node.
 type victims struct {
 	meta *extenderv1.MetaVictims
-	pods []*v1.Pod // those that give something back
+	pods []*v1.Pod // those that free volumes
 }
 
-// victims reads the candidates in either form, without those that are empty.
+// victims converts the candidates of either form, without empty ones.
 func (e *Extender) victims(args *extenderv1.ExtenderPreemptionArgs) map[string]*victims {
 	found := map[string]*victims{}
 	running := evictable{of: e, mayGo: func(int32) bool { return true }} // the scheduler has chosen
@@ -87,7 +87,7 @@ func (e *Extender) victims(args *extenderv1.ExtenderPreemptionArgs) map[string]*
 	return found
 }
 
-// fitsWithout tells whether the claims fit the node without the victims.
+// fitsWithout reports whether the claims fit the node without the victims.
 func (e *Extender) fitsWithout(begun attempt.Attempt, name string, of *victims) bool {
 	node, err := e.nodes.Get(name)
 	if err != nil {

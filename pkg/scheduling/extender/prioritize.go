@@ -15,8 +15,8 @@ import (
 	"stowage.dev/stowage/pkg/scheduling/volumecache/score"
 )
 
-// prioritize ranks nodes by how full the pod's claims would make their storage,
-// 0 to 10, all alike where there is nothing to choose.
+// prioritize ranks nodes by the utilization of their storage with the pod's claims, 0 to
+// 10, all equal if there is no choice.
 func (e *Extender) prioritize(ctx context.Context, args *extenderv1.ExtenderArgs) (*ranking, error) {
 	if args.Pod == nil {
 		return nil, errNoPod
@@ -29,8 +29,10 @@ func (e *Extender) prioritize(ctx context.Context, args *extenderv1.ExtenderArgs
 			return nil, err
 		}
 		if refusal == nil && begun.Demand.HasUnboundClaims() {
-			var room [4]volumecache.Usage
-			rate = func(node *v1.Node) int64 { return coarse(e.score.Of(e.cache.Usage(begun.Demand, node, room[:0]))) }
+			var buffer [4]volumecache.Usage
+			rate = func(node *v1.Node) int64 {
+				return toExtenderScale(e.score.Of(e.cache.Usage(begun.Demand, node, buffer[:0])))
+			}
 		}
 	}
 	err := ranks.of.each(ctx, func(_ int, name string, node *v1.Node) {
@@ -43,8 +45,8 @@ func (e *Extender) prioritize(ctx context.Context, args *extenderv1.ExtenderArgs
 	return ranks, err
 }
 
-// coarse brings a score to the protocol's scale.
-func coarse(points int64) int64 {
+// toExtenderScale converts a score to the protocol's scale.
+func toExtenderScale(points int64) int64 {
 	const scale = float64(score.Max) / float64(extenderv1.MaxExtenderPriority)
 	return int64(math.Round(float64(points) / scale))
 }

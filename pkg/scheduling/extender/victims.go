@@ -14,9 +14,9 @@ import (
 	"stowage.dev/stowage/pkg/scheduling/claims"
 )
 
-// ephemeralOn is the index of the pods that have ephemeral volumes, and so give
-// something back when they are evicted, by "PRIORITY/NODE". Of thousands of nodes
-// that are refused few have such pods of lower priority, and no other is looked at.
+// ephemeralOn is the index of the pods with ephemeral volumes, whose eviction frees
+// volumes, by "PRIORITY/NODE". Of thousands of rejected nodes few have such pods of lower
+// priority, and no other pods are read.
 const ephemeralOn = "stowage.dev/ephemeral-on"
 
 // indexEphemeral is the index function of ephemeralOn.
@@ -28,31 +28,30 @@ func indexEphemeral(object any) ([]string, error) {
 	return []string{strconv.Itoa(int(corev1helpers.PodPriority(pod))) + "/" + pod.Spec.NodeName}, nil
 }
 
-// evictable finds the pods that have ephemeral volumes and a priority that may go, by
-// node. It is for one call, and lists nothing before it is asked; not safe for
-// concurrent use.
+// evictable finds the pods with ephemeral volumes and an evictable priority, by node. It
+// is for one call and lists lazily; not safe for concurrent use.
 type evictable struct {
 	of    *Extender
 	mayGo func(priority int32) bool
 	keys  map[string][]string // of ephemeralOn, by node; nil: not listed
 }
 
-// lower tells which priorities are lower than the pod's.
-func lower(pod *v1.Pod) func(priority int32) bool {
+// lowerThan returns which priorities are lower than the pod's.
+func lowerThan(pod *v1.Pod) func(priority int32) bool {
 	own := corev1helpers.PodPriority(pod)
 	return func(priority int32) bool { return priority < own }
 }
 
-// any tells whether on yields anything.
+// any reports whether on yields anything.
 func (v *evictable) any(node string) bool { return len(v.list()[node]) > 0 }
 
-// on yields those on a node.
+// on yields the pods on a node.
 func (v *evictable) on(node string) iter.Seq[*v1.Pod] {
 	return func(yield func(*v1.Pod) bool) {
 		for _, key := range v.list()[node] {
 			found, err := v.of.indexed.ByIndex(ephemeralOn, key)
 			if err != nil {
-				return // no such index: New made it
+				return // cannot happen: New added the index
 			}
 			for _, object := range found {
 				if pod, ok := object.(*v1.Pod); ok && !yield(pod) {

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -34,7 +35,9 @@ import (
 	"stowage.dev/stowage/test/deadline"
 )
 
-// world is an extender on informers of a client that keeps objects in memory.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// world is an extender with the informers of a client that keeps objects in memory.
 type world struct {
 	*Extender
 	t       testing.TB
@@ -43,7 +46,7 @@ type world struct {
 	handler http.Handler
 	version atomic.Int64
 	writing sync.Mutex
-	// changed has something in it when volumes and claims were shown since the last look.
+	// changed has an element if volumes or claims were delivered since the last receive.
 	changed   chan struct{}
 	informers informers.SharedInformerFactory
 	volumes   cache.SharedIndexInformer
@@ -110,26 +113,25 @@ func newWorld(t testing.TB, mode extender.Mode, objects ...runtime.Object) *worl
 		factory.Shutdown()
 	})
 	if !w.cache.Ready(t.Context().Done()) {
-		t.Fatal("the engine did not become ready")
+		t.Fatal("the cache did not become ready")
 	}
 	return w
 }
 
-// stamped is the object with a new resourceVersion, which client-go's tracker
-// leaves alone.
+// stamped returns the object with a new resourceVersion, which client-go's tracker does
+// not set.
 func (w *world) stamped(object runtime.Object) runtime.Object {
 	object = object.DeepCopyObject()
 	object.(metav1.Object).SetResourceVersion(strconv.FormatInt(w.version.Add(1), 10))
 	return object
 }
 
-// write creates or updates an object on the resourceVersion that it has, as the
-// API server does.
+// write creates or updates an object with optimistic locking, as the API server does.
 func (w *world) write(action clienttesting.Action) (bool, runtime.Object, error) {
 	w.writing.Lock()
 	defer w.writing.Unlock()
 	resource, namespace := action.GetResource(), action.GetNamespace()
-	given := action.(clienttesting.CreateAction).GetObject() // an update's is had in the same way
+	given := action.(clienttesting.CreateAction).GetObject() // an UpdateAction has it too
 	if action.GetVerb() == "create" {
 		object := w.stamped(given)
 		return true, object, w.client.Tracker().Create(resource, object, namespace)
@@ -146,14 +148,14 @@ func (w *world) write(action clienttesting.Action) (bool, runtime.Object, error)
 	return true, object, w.client.Tracker().Update(resource, object, namespace)
 }
 
-// post calls a verb with anything.
+// post calls a verb with any body.
 func (w *world) post(verb string, body []byte) *httptest.ResponseRecorder {
 	answer := httptest.NewRecorder()
 	w.handler.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/"+verb, bytes.NewReader(body)))
 	return answer
 }
 
-// ask calls a verb and reads its answer.
+// ask calls a verb and decodes its answer.
 func ask[Result any](w *world, verb string, args any) Result {
 	w.t.Helper()
 	body, err := json.Marshal(args)
@@ -185,20 +187,20 @@ func (w *world) bindTo(pod *v1.Pod, node string) string {
 	return result.Error
 }
 
-// wantIdle: nothing stays of calls, once binds that outlived theirs have ended.
+// wantIdle: nothing is left of calls, once binds that outlived theirs have ended.
 func (w *world) wantIdle(t testing.TB) {
 	t.Helper()
 	w.Wait()
 	if err := errors.Join(w.cache.Check(), w.cache.CheckIdle()); err != nil {
 		t.Error(err)
 	}
-	w.holds.mu.Lock()
-	for uid, hold := range w.holds.byPod {
-		if hold.busy {
-			t.Errorf("pod %q is still being bound to node %q", uid, hold.node)
+	w.pins.mu.Lock()
+	for uid, pin := range w.pins.byPod {
+		if pin.busy {
+			t.Errorf("pod %q is still being bound to node %q", uid, pin.node)
 		}
 	}
-	w.holds.mu.Unlock()
+	w.pins.mu.Unlock()
 	w.gate.wantIdle(t)
 }
 
@@ -206,7 +208,7 @@ func bindArgs(pod *v1.Pod, node string) extenderv1.ExtenderBindingArgs {
 	return extenderv1.ExtenderBindingArgs{PodName: pod.Name, PodNamespace: pod.Namespace, PodUID: pod.UID, Node: node}
 }
 
-// on is the node that the API server has for the pod.
+// on returns the pod's node in the API server.
 func (w *world) on(pod *v1.Pod) string {
 	w.t.Helper()
 	live, err := w.client.CoreV1().Pods(pod.Namespace).Get(w.t.Context(), pod.Name, metav1.GetOptions{})
@@ -225,23 +227,23 @@ func (w *world) claim(name string) *v1.PersistentVolumeClaim {
 	return live.DeepCopy()
 }
 
-// follow notes when the informer shows something.
+// follow signals when the informer delivers something.
 func (w *world) follow(informer cache.SharedIndexInformer) {
 	w.t.Helper()
-	see := func(any) {
+	signal := func(any) {
 		select {
 		case w.changed <- struct{}{}:
-		default: // nobody has looked since the last one
+		default: // already signalled
 		}
 	}
-	handler := cache.ResourceEventHandlerFuncs{AddFunc: see, UpdateFunc: func(_, object any) { see(object) }}
+	handler := cache.ResourceEventHandlerFuncs{AddFunc: signal, UpdateFunc: func(_, object any) { signal(object) }}
 	if _, err := informer.AddEventHandler(handler); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-// catchUp shows the engine what the informers' stores have: its own handlers may come
-// later than what follows them.
+// catchUp updates the cache from the informers' stores: its own handlers may run after
+// those of follow.
 func (w *world) catchUp() {
 	for _, object := range w.volumes.GetStore().List() {
 		w.cache.ObserveVolume(object.(*v1.PersistentVolume).Name)
@@ -251,7 +253,7 @@ func (w *world) catchUp() {
 	}
 }
 
-// eventually waits until volumes and claims that the informers show make it true.
+// eventually waits until events of volumes and claims make the condition true.
 func (w *world) eventually(what string, is func() bool) {
 	w.t.Helper()
 	giveUp := time.After(deadline.Wait())
@@ -259,7 +261,7 @@ func (w *world) eventually(what string, is func() bool) {
 		select {
 		case <-w.changed:
 		case <-giveUp:
-			w.t.Fatalf("waited in vain for %s", what)
+			w.t.Fatalf("timed out waiting for %s", what)
 		}
 	}
 }
@@ -281,6 +283,6 @@ func claim(name, size string) *builders.PVC {
 func pod(name string, claims ...string) *v1.Pod {
 	return builders.MakePod(name).Namespace("default").UID("pod-" + name).PVC(claims...).Obj()
 }
-func room(node, size string) runtime.Object {
+func capacity(node, size string) runtime.Object {
 	return builders.MakeCapacity("room-"+node, "csi").Namespace("default").UID("capacity-" + node).Hostname(node).Capacity(size).Obj()
 }

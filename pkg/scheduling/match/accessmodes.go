@@ -17,13 +17,13 @@ const (
 	readOnlyMany
 	readWriteMany
 	readWriteOncePod
-	// unknownMode stands for every mode that this package does not know. The
-	// API server admits none today; a claim that asks for one cannot be
-	// served, because nothing tells whether two unknown modes are the same.
+	// unknownMode represents every mode that this package does not know. The API server
+	// accepts none today. A claim that requests one cannot be served, because two unknown
+	// modes cannot be compared.
 	unknownMode
 )
 
-// AccessModesOf returns the modes as a set. Order and repetition do not count.
+// AccessModesOf returns the modes as a set; order and repetition do not matter.
 func AccessModesOf(modes []v1.PersistentVolumeAccessMode) AccessModes {
 	var set AccessModes
 	for _, mode := range modes {
@@ -43,13 +43,13 @@ func AccessModesOf(modes []v1.PersistentVolumeAccessMode) AccessModes {
 	return set
 }
 
-// Contains reports whether every asked mode is in the set. An unknown mode is
-// contained in nothing.
-func (m AccessModes) Contains(asked AccessModes) bool {
-	return asked&unknownMode == 0 && asked&^m == 0
+// Contains reports whether every requested mode is in the set. No set contains an unknown
+// mode.
+func (m AccessModes) Contains(requested AccessModes) bool {
+	return requested&unknownMode == 0 && requested&^m == 0
 }
 
-// Surplus counts the modes of the set that were not asked for.
-func (m AccessModes) Surplus(asked AccessModes) int {
-	return bits.OnesCount8(uint8(m &^ asked))
+// Surplus counts the modes of the set that were not requested.
+func (m AccessModes) Surplus(requested AccessModes) int {
+	return bits.OnesCount8(uint8(m &^ requested))
 }

@@ -62,7 +62,7 @@ func randomProblem(t testing.TB, rng *rand.Rand) problem {
 	return p
 }
 
-// candidates lists what may serve each request, best first, naively.
+// candidates lists what may serve each request, best first, by brute force.
 func (p problem) candidates() [][]*Volume {
 	lists := make([][]*Volume, len(p.requests))
 	for i, r := range p.requests {
@@ -76,8 +76,7 @@ func (p problem) candidates() [][]*Volume {
 	return lists
 }
 
-// outcome is what an assignment is judged by, computed without the code under
-// test.
+// outcome is the objective value of an assignment, computed without the code under test.
 type outcome struct {
 	served  int
 	waste   *big.Int
@@ -85,7 +84,7 @@ type outcome struct {
 	names   []string
 }
 
-// lastName sorts after all names and stands for unserved requests.
+// lastName sorts after all names and represents unserved requests.
 const lastName = "\xff"
 
 func judge(requests []*Request, result []*Volume) outcome {
@@ -153,7 +152,7 @@ func bruteForce(p problem) outcome {
 	return best
 }
 
-// FuzzAssign compares both ways of assigning with trying everything.
+// FuzzAssign compares Assign, Serve and largeSolver with brute force.
 func FuzzAssign(f *testing.F) {
 	for seed := range uint64(400) {
 		f.Add(seed, seed*7919+1)
@@ -191,8 +190,8 @@ func FuzzAssign(f *testing.F) {
 		}
 		checkPossible(t, p, largeResult)
 
-		// The order of the volumes, and that each list ends at the width
-		// promised, make no difference.
+		// Neither the order of the volumes nor truncating each list to Width changes the
+		// result.
 		rng.Shuffle(len(p.volumes), func(i, j int) { p.volumes[i], p.volumes[j] = p.volumes[j], p.volumes[i] })
 		again := p.candidates()
 		for i := range again {
@@ -213,7 +212,7 @@ func FuzzAssign(f *testing.F) {
 	})
 }
 
-// large assigns as if there were more than MaxExact requests.
+// large assigns with largeSolver, which serves more than MaxExact requests.
 func (p problem) large(candidates [][]*Volume) []*Volume {
 	s := &Solver{}
 	s.load(p.requests, candidates)
@@ -229,7 +228,7 @@ func checkPossible(t *testing.T, p problem, result []*Volume) {
 			continue
 		}
 		if taken[v.Name] {
-			t.Errorf("volume %s is given twice", v.Name)
+			t.Errorf("volume %s is assigned twice", v.Name)
 		}
 		taken[v.Name] = true
 		if !p.requests[i].Matches(v) {
@@ -265,7 +264,7 @@ func deepCopy(p problem) problem {
 	return c
 }
 
-// objects returns all that the problem was made from, by name.
+// objects returns everything that the problem was made from, by name.
 func (p problem) objects() map[string]any {
 	all := map[string]any{}
 	for _, r := range p.requests {

@@ -17,19 +17,19 @@ import (
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 
-// TestAssign is rule 6. Greedy matching, smallest claim first, fails or wastes
-// in most of these stories.
+// TestAssign is rule 6. Greedy matching, smallest claim first, fails or wastes capacity
+// in most of these cases.
 func TestAssign(t *testing.T) {
 	t.Parallel()
 	need := func(name, size string) *builders.PVC { return builders.MakePVC(name).Request(size) }
 	have := func(name, size string) *builders.PV { return builders.MakePV(name).Capacity(size) }
-	for name, story := range map[string]struct {
+	for name, tc := range map[string]struct {
 		claims []*builders.PVC
 		pvs    []*builders.PV
 		want   []string // by claim; empty: not served
 	}{
-		"nothing asked": {nil, []*builders.PV{have("a", "1Gi")}, []string{}},
-		"nothing there": {[]*builders.PVC{need("a", "1Gi")}, nil, []string{""}},
+		"no claims":  {nil, []*builders.PV{have("a", "1Gi")}, []string{}},
+		"no volumes": {[]*builders.PVC{need("a", "1Gi")}, nil, []string{""}},
 		"the selector's only volume must not go to the smaller claim": {
 			[]*builders.PVC{need("a", "1Gi"), need("b", "2Gi").MatchLabel("tier", "gold")},
 			[]*builders.PV{have("p1", "2Gi").Label("tier", "gold"), have("p2", "5Gi")},
@@ -40,12 +40,12 @@ func TestAssign(t *testing.T) {
 			[]*builders.PV{have("p1", "1Gi").AccessModes(rwo, rwx), have("p2", "2Gi").AccessModes(rwo)},
 			[]string{"p2", "p1"},
 		},
-		"the same whatever the order of the claims": {
+		"the result does not depend on the order of the claims": {
 			[]*builders.PVC{need("b", "1Gi").AccessModes(rwx), need("a", "1Gi").AccessModes(rwo)},
 			[]*builders.PV{have("p1", "1Gi").AccessModes(rwo, rwx), have("p2", "2Gi").AccessModes(rwo)},
 			[]string{"p1", "p2"},
 		},
-		"a chain of three must all move": {
+		"a chain of three is reassigned": {
 			[]*builders.PVC{
 				need("a", "1Gi"),
 				need("b", "1Gi").MatchExpression("tier", "In", "gold", "iron"),
@@ -56,7 +56,7 @@ func TestAssign(t *testing.T) {
 			},
 			[]string{"p3", "p2", "p1"},
 		},
-		"small and large claim, given large first": {
+		"a large and a small claim, in this order": {
 			[]*builders.PVC{need("large", "5Gi"), need("small", "1Gi")},
 			[]*builders.PV{have("p1", "5Gi"), have("p2", "10Gi")},
 			[]string{"p1", "p2"},
@@ -71,7 +71,7 @@ func TestAssign(t *testing.T) {
 			[]*builders.PV{have("p1", "1Gi")},
 			[]string{"p1", ""},
 		},
-		"serving two badly is better than one well": {
+		"serving two with waste is better than one without": {
 			[]*builders.PVC{need("a", "1Gi"), need("b", "1Gi").MatchLabel("tier", "gold")},
 			[]*builders.PV{have("p1", "1Gi").Label("tier", "gold"), have("p2", "100Ti")},
 			[]string{"p2", "p1"},
@@ -106,22 +106,22 @@ func TestAssign(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var p problem
-			for _, b := range story.claims {
+			for _, b := range tc.claims {
 				p.requests = append(p.requests, request(t, b))
 			}
-			for _, b := range story.pvs {
+			for _, b := range tc.pvs {
 				p.volumes = append(p.volumes, NewVolume(b.Obj()))
 			}
 			result := new(Solver).Assign(p.requests, p.candidates())
-			if diff := cmp.Diff(story.want, names(result)); diff != "" {
+			if diff := cmp.Diff(tc.want, names(result)); diff != "" {
 				t.Errorf("volumes by claim (-want, +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// TestAssignKnowsVolumesByName: lists compiled apart hold different pointers
-// to the same volume.
+// TestAssignKnowsVolumesByName: candidate lists may have different pointers to the same
+// volume.
 func TestAssignKnowsVolumesByName(t *testing.T) {
 	t.Parallel()
 	r := []*Request{request(t, claim()), request(t, claim()), request(t, claim())}
@@ -144,9 +144,9 @@ func TestWidth(t *testing.T) {
 	}
 }
 
-// TestSolverIsUsedAgain: a Solver that has been used answers like a new one,
-// whatever the sizes before.
-func TestSolverIsUsedAgain(t *testing.T) {
+// TestSolverIsReusable: a Solver that was used before gives the same results as a new
+// one, whatever the sizes before.
+func TestSolverIsReusable(t *testing.T) {
 	t.Parallel()
 	used := &Solver{}
 	for seed := range uint64(200) {
@@ -163,8 +163,8 @@ func TestSolverIsUsedAgain(t *testing.T) {
 	}
 }
 
-// contested makes n requests for m volumes, where request i asks for volumes
-// that the requests before it would rather have, so that most must move.
+// contested makes n requests for m volumes, where request i competes for volumes that the
+// requests before it prefer, so that most have to be reassigned.
 func contested(t testing.TB, n, m int) ([]*Request, [][]*Volume) {
 	var p problem
 	for i := range m {
@@ -181,19 +181,19 @@ func contested(t testing.TB, n, m int) ([]*Request, [][]*Volume) {
 	return p.requests, candidates
 }
 
-// TestManyClaims: above MaxExact as many as possible are served, and a pod of
-// a thousand claims does not stall the scheduler.
+// TestManyClaims: above MaxExact as many as possible are served, and a pod of a thousand
+// claims does not stall the scheduler.
 func TestManyClaims(t *testing.T) {
-	for name, story := range map[string]struct{ claims, volumes int }{
+	for name, tc := range map[string]struct{ claims, volumes int }{
 		"one more than is exact":          {MaxExact + 1, MaxExact + 1},
 		"a volume for each":               {1000, 1000},
 		"many more volumes than claims":   {1000, 5000},
 		"many more claims than volumes":   {1000, 10},
-		"more claims than are looked at":  {3000, 3000},
-		"so many that width is at bottom": {40_000, 30},
+		"more claims than are considered": {3000, 3000},
+		"so many that Width is minimal":   {40_000, 30},
 	} {
 		t.Run(name, func(t *testing.T) {
-			requests, candidates := contested(t, story.claims, story.volumes)
+			requests, candidates := contested(t, tc.claims, tc.volumes)
 			solver := &Solver{}
 			start := time.Now()
 			result := solver.Assign(requests, candidates)
@@ -206,19 +206,19 @@ func TestManyClaims(t *testing.T) {
 				}
 				served++
 				if taken[v.Name] || !slices.Contains(candidates[i], v) {
-					t.Fatalf("volume %s cannot be given to claim %d", v.Name, i)
+					t.Fatalf("volume %s cannot be assigned to claim %d", v.Name, i)
 				}
 				taken[v.Name] = true
 			}
-			want := min(story.claims, story.volumes)
-			if story.claims <= 1024 && served != want {
+			want := min(tc.claims, tc.volumes)
+			if tc.claims <= 1024 && served != want {
 				t.Errorf("served %d, want %d", served, want)
 			}
 			if served == 0 {
 				t.Error("nothing was served")
 			}
-			t.Logf("%d claims, %d volumes: served %d in %v", story.claims, story.volumes, served, took)
-			// Many times what it takes, for slow and busy machines.
+			t.Logf("%d claims, %d volumes: served %d in %v", tc.claims, tc.volumes, served, took)
+			// A multiple of the usual time, for slow and busy machines.
 			if took > 5*time.Second {
 				t.Errorf("took %v", took)
 			}
@@ -226,8 +226,8 @@ func TestManyClaims(t *testing.T) {
 	}
 }
 
-// TestMaxExactClaimsInConflict: the largest exact assignment, in a shape that
-// makes most requests move, serves all with the least waste.
+// TestMaxExactClaimsInConflict: the largest exact assignment, with inputs that reassign
+// most requests, serves all with the least waste.
 func TestMaxExactClaimsInConflict(t *testing.T) {
 	requests, candidates := contested(t, MaxExact, MaxExact)
 	start := time.Now()

@@ -15,15 +15,14 @@ import (
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 
-// Targets on two cores of a current server, at every size alike: First at most
-// 0.7 µs and without allocations, with an indexed selector likewise; Insert
-// and Remove at most 2 µs each; four requests in conflict at most 5 µs without
-// allocations.
+// Targets on two cores of a current server, at every size: First at most 0.7 µs and
+// without allocations, with an indexed selector likewise; Insert and Remove at most 2 µs
+// each; four requests in conflict at most 5 µs without allocations.
 
 var poolSizes = []int{1_000, 10_000, 100_000, 1_000_000}
 
-// benchVolumes makes n volumes of 1 to 1000 GiB, a tenth of them of the most
-// usual size, with two combinations of access modes and three tiers.
+// benchVolumes makes n volumes of 1 to 1000 GiB, a tenth of them of the most common size,
+// with two combinations of access modes and three tiers.
 func benchVolumes(n int) []*Volume {
 	rng := rand.New(rand.NewPCG(1, 2))
 	modes := [][]v1.PersistentVolumeAccessMode{{v1.ReadWriteOnce}, {v1.ReadWriteOnce, v1.ReadWriteMany}}
@@ -59,7 +58,7 @@ func benchPools(b *testing.B, run func(b *testing.B, pool *Pool, volumes []*Volu
 	}
 }
 
-// benchRequests are many, so that a seek does not always take the same way.
+// benchRequests returns many requests, so that seeks take different paths.
 func benchRequests(b *testing.B, change func(*builders.PVC)) []*Request {
 	rng := rand.New(rand.NewPCG(3, 4))
 	requests := make([]*Request, 1024)
@@ -108,8 +107,8 @@ func BenchmarkPoolCheapest4(b *testing.B) {
 	})
 }
 
-// BenchmarkPoolReplace removes a volume and puts it back: two changes. When all
-// volumes are of one size then only names tell them apart.
+// BenchmarkPoolReplace removes a volume and inserts it again: two changes. If all volumes
+// have one size, only names distinguish them.
 func BenchmarkPoolReplace(b *testing.B) {
 	for _, n := range poolSizes {
 		for _, oneSize := range []bool{false, true} {
@@ -182,8 +181,8 @@ func BenchmarkAssign(b *testing.B) {
 	}
 }
 
-// BenchmarkAssignEqual is 32 equal claims on 32 volumes, no two of one size, whose
-// names sort as their sizes do or the other way round.
+// BenchmarkAssignEqual is 32 equal claims on 32 volumes of different sizes, whose names
+// sort like their sizes or in reverse.
 func BenchmarkAssignEqual(b *testing.B) {
 	for order, number := range map[string]func(i int) int{
 		"rising":  func(i int) int { return i },

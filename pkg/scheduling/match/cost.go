@@ -8,17 +8,17 @@ import (
 	"math/bits"
 )
 
-// cost is what an assignment is judged by after the number of requests it
-// serves: wasted bytes, as a signed 128-bit number because a few volumes of
-// the largest size would overflow 64 bits, then surplus access modes. Costs
-// add, subtract and compare like numbers, as shortest paths need it.
+// cost ranks assignments that serve equally many requests: wasted bytes, as a signed
+// 128-bit number because a few volumes of the largest size would overflow 64 bits, then
+// surplus access modes. Costs add, subtract and compare like numbers, as shortest paths
+// require.
 type cost struct {
 	high    int64
 	low     uint64
 	surplus int64
 }
 
-// costOf is the cost of giving the volume to the request.
+// costOf is the cost of assigning the volume to the request.
 func costOf(r *Request, v *Volume) cost {
 	low, borrow := bits.Sub64(uint64(v.Bytes), uint64(r.Bytes), 0)
 	return cost{

@@ -8,34 +8,33 @@ import (
 	"strings"
 )
 
-// exactSolver finds a minimum-cost maximum matching by successive shortest
-// augmenting paths: each round serves one more request, at the least cost for
-// that many, and may move the volumes of others on the way.
+// exactSolver finds a minimum-cost maximum matching by successive shortest augmenting
+// paths: each round serves one more request at the least cost, and may reassign the
+// volumes of other requests.
 //
-// A path goes from an unserved request to a volume, from there to the request
-// that holds it, which is left to find another one, and so on to a volume that
-// nobody holds. Seen so, only requests are nodes: an edge leads from i to j
-// when j holds one of i's candidates, and costs what i pays for it less what j
-// paid. All unserved requests are sources. There are at most MaxExact nodes,
-// whatever the number of volumes.
+// A path goes from an unserved request to a volume, from there to the request that holds
+// it, which then needs another volume, and so on to a volume without holder. Volumes are
+// implicit, only requests are nodes: an edge leads from i to j if j holds one of i's
+// candidates, and costs what i pays for it less what j paid. All unserved requests are
+// sources. There are at most MaxExact nodes, whatever the number of volumes.
 //
-// The fourth of Assign's objectives is met afterwards: each request in turn takes the
-// first volume by name that some assignment of the same cost gives it, with those
-// before it unchanged. One search per request tells for all of its candidates.
+// The fourth of Assign's objectives is applied afterwards: each request in turn takes the
+// first volume by name that some assignment of the same cost gives it, with the requests
+// before it unchanged. One search per request covers all of its candidates.
 type exactSolver struct {
 	n          int // requests
 	requests   [MaxExact]*Request
 	candidates [MaxExact][]*Volume
 
 	entries [MaxExact * MaxExact]candidateEntry
-	rank    [MaxExact][MaxExact]int16 // of a candidate's name among all names
-	holder  [MaxExact * MaxExact]int8 // by rank; none where nobody holds it
-	held    [MaxExact]int8            // the index of the candidate that a request holds
-	reached [MaxExact]bool            // by a path in this search
+	rank    [MaxExact][MaxExact]int16 // of a candidate's name, in the order of names
+	holder  [MaxExact * MaxExact]int8 // by rank; none if the volume has no holder
+	held    [MaxExact]int8            // index of the candidate that a request holds
+	reached [MaxExact]bool            // in this search
 	dist    [MaxExact]cost            // of the cheapest path found
 	from    [MaxExact]int8            // the other request of that path's first or last edge
-	via     [MaxExact]int8            // the index of the candidate of that edge
-	queue   [MaxExact]int8            // ring of requests whose paths got cheaper
+	via     [MaxExact]int8            // index of the candidate of that edge
+	queue   [MaxExact]int8            // ring of requests whose paths became cheaper
 	queued  [MaxExact]bool
 }
 
@@ -47,7 +46,7 @@ type candidateEntry struct {
 
 const none = -1
 
-// run fills the result of s.
+// run sets the result of s.
 func (x *exactSolver) run(s *Solver, byName bool) {
 	x.n = len(s.active)
 	for i, a := range s.active {
@@ -70,7 +69,7 @@ func (x *exactSolver) run(s *Solver, byName bool) {
 	clear(x.candidates[:x.n])
 }
 
-// rankNames gives equal names equal ranks, in the order of the names.
+// rankNames ranks candidates by name; equal names have equal ranks.
 func (x *exactSolver) rankNames() {
 	entries := x.entries[:0]
 	for i := range x.n {
@@ -97,8 +96,8 @@ func compareNames(a, b candidateEntry) int {
 	return strings.Compare(a.volume.Name, b.volume.Name)
 }
 
-// augment serves one more request in the cheapest way, or reports that no more
-// can be served.
+// augment serves one more request at the least cost, or reports that no more can be
+// served.
 func (x *exactSolver) augment() bool {
 	x.searchPaths()
 	last, candidate := none, none
@@ -106,7 +105,7 @@ func (x *exactSolver) augment() bool {
 		if !x.reached[i] {
 			continue
 		}
-		// Of the volumes that nobody holds i's first is its cheapest.
+		// Of the volumes without holder, i's first is its cheapest.
 		if c := x.firstUnheld(i); c != none && (last == none || x.endsCheaper(i, c, last, candidate)) {
 			last, candidate = i, c
 		}
@@ -137,7 +136,7 @@ func (x *exactSolver) endsCheaper(i, c, j, d int) bool {
 	return x.dist[i].plus(x.costOf(i, c)).compare(x.dist[j].plus(x.costOf(j, d))) < 0
 }
 
-// costOf is the cost of the request's candidate; none costs nothing.
+// costOf is the cost of the request's candidate, zero for none.
 func (x *exactSolver) costOf(i, candidate int) cost {
 	if candidate == none {
 		return cost{}
@@ -145,9 +144,9 @@ func (x *exactSolver) costOf(i, candidate int) cost {
 	return costOf(x.requests[i], x.candidates[i][candidate])
 }
 
-// searchPaths finds the cheapest path from any unserved request to each
-// request. There are no cycles of negative cost, because what is held so far
-// is the cheapest way to serve that many, so the search ends.
+// searchPaths finds the cheapest path from any unserved request to each request. There
+// are no cycles of negative cost, because the current assignment is the cheapest that
+// serves as many requests, so the search ends.
 func (x *exactSolver) searchPaths() {
 	head, length := 0, 0
 	for i := range x.n {
@@ -173,8 +172,8 @@ func (x *exactSolver) searchPaths() {
 	}
 }
 
-// relax makes the path to i, followed by i taking its candidate c from j, the
-// path to j, and reports whether that is cheaper than the one known.
+// relax considers the path to i, followed by i taking its candidate c from j, as the path
+// to j, and reports whether it is cheaper than the known one.
 func (x *exactSolver) relax(i, c, j int) bool {
 	dist := x.dist[i].plus(x.costOf(i, c)).minus(x.costOf(j, int(x.held[j])))
 	if x.reached[j] && dist.compare(x.dist[j]) >= 0 {
@@ -185,9 +184,9 @@ func (x *exactSolver) relax(i, c, j int) bool {
 }
 
 // takeFirstName gives request i the first volume by name that it can have at the same
-// total cost. Requests before i keep what they hold.
+// total cost. Requests before i keep their volumes.
 func (x *exactSolver) takeFirstName(i int) {
-	x.searchWaysOut(i)
+	x.searchReleases(i)
 	was := x.costOf(i, int(x.held[i]))
 	best := int(x.held[i])
 	for c := range x.candidates[i] {
@@ -214,7 +213,7 @@ func (x *exactSolver) takeFirstName(i int) {
 	for j, c := int8(i), int8(best); ; {
 		x.held[j] = c
 		if c == none {
-			// The request from[j], which holds nothing, is served in j's place.
+			// The unserved request from[j] is served instead of j.
 			next := x.from[j]
 			if next == none {
 				return
@@ -231,11 +230,11 @@ func (x *exactSolver) takeFirstName(i int) {
 	}
 }
 
-// searchWaysOut finds for each request after i the cheapest way to do without what it
-// holds, if i no longer needs what i holds. As many requests stay served: one that is
-// left without a volume has another one, or i, served in its place. There are no
+// searchReleases finds for each request after i the cheapest way to release its volume,
+// given that i no longer needs its own. The number of served requests stays the same: a
+// request that loses its volume is replaced by i or by another unserved one. There are no
 // cycles of negative cost here either.
-func (x *exactSolver) searchWaysOut(i int) {
+func (x *exactSolver) searchReleases(i int) {
 	for j := range x.n {
 		x.reached[j] = false
 	}
@@ -270,8 +269,8 @@ func (x *exactSolver) searchWaysOut(i int) {
 	}
 }
 
-// improve notes a way out for request j, by a candidate or by leaving it without one
-// in favour of request k, and reports whether it is the cheapest so far.
+// improve records a way for request j to release its volume: by taking a candidate, or by
+// leaving its place to request k. It reports whether that is the cheapest so far.
 func (x *exactSolver) improve(j int, dist cost, k, candidate int) bool {
 	if x.reached[j] && dist.compare(x.dist[j]) >= 0 {
 		return false

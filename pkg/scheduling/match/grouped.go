@@ -10,24 +10,24 @@ import (
 	"strings"
 )
 
-// kind is what a claim can ask of a volume by name; all volumes of a group
-// have the same. The class is not part of it: a Pool has one class.
+// kind is the part of a volume that a claim compares for equality or inclusion; all
+// volumes of a group have the same. The class is not part of it: a Pool has one class.
 type kind struct {
 	block           bool
 	attributesClass string
 	modes           AccessModes
 }
 
-// serves reports whether volumes of the kind serve the request, if they are large
-// enough and its selector likes them.
+// serves reports whether volumes of the kind serve the request, capacity and selector
+// aside.
 func (k kind) serves(r *Request) bool {
 	return k.block == r.Block && k.attributesClass == r.AttributesClass && k.modes.Contains(r.AccessModes)
 }
 
 func kindOf(v *Volume) kind { return kind{v.Block, v.AttributesClass, v.AccessModes} }
 
-// compareKinds sorts so that all groups which differ only in their access
-// modes are neighbours.
+// compareKinds orders kinds so that groups that differ only in their access modes are
+// adjacent.
 func compareKinds(a, b kind) int {
 	if a.block != b.block {
 		if b.block {
@@ -54,21 +54,20 @@ func (g group) compareKind(k kind) int { return compareKinds(g.kind, k) }
 type grouped struct {
 	groups []group // sorted by kind; none is empty
 	size   int
-	room   [1]group // where a single group lives, close by
+	inline [1]group // backing array of a single group
 }
 
 func (s *grouped) find(k kind) (int, bool) {
 	return slices.BinarySearchFunc(s.groups, k, group.compareKind)
 }
 
-// insert adds the volume, or puts it in the place of the one with the same
-// kind, size and name, which it returns.
+// insert adds the volume, replacing and returning one with the same kind, size and name.
 func (s *grouped) insert(v *Volume) (replaced *Volume) {
 	k := kindOf(v)
 	i, found := s.find(k)
 	if !found {
 		if len(s.groups) == 0 {
-			s.groups = s.room[:0]
+			s.groups = s.inline[:0]
 		}
 		s.groups = slices.Insert(s.groups, i, group{kind: k})
 	}
@@ -79,8 +78,8 @@ func (s *grouped) insert(v *Volume) (replaced *Volume) {
 	return replaced
 }
 
-// remove takes out the volume of that kind, size and name and returns it, or
-// nil.
+// remove removes and returns the volume of that kind, size and name, nil if there is
+// none.
 func (s *grouped) remove(v *Volume) *Volume {
 	i, found := s.find(kindOf(v))
 	if !found {
@@ -97,9 +96,9 @@ func (s *grouped) remove(v *Volume) *Volume {
 	return removed
 }
 
-// alike returns the groups of the request's volume mode and
-// VolumeAttributesClass. Their access modes are still to be compared.
-func (s *grouped) alike(r *Request) []group {
+// compatible returns the groups of the request's volume mode and VolumeAttributesClass.
+// Their access modes are not compared.
+func (s *grouped) compatible(r *Request) []group {
 	first := 0
 	if len(s.groups) > 1 {
 		first, _ = s.find(kind{block: r.Block, attributesClass: r.AttributesClass})
@@ -112,14 +111,14 @@ func (s *grouped) alike(r *Request) []group {
 	return s.groups[first:last]
 }
 
-// first returns the best volume for the request, its selector not asked; its
-// volume is nil when there is none.
+// first returns the best volume for the request, ignoring its selector; its volume is nil
+// if there is none.
 func (s *grouped) first(r *Request) entry {
 	var best entry
 	bestSurplus := 0
-	alike := s.alike(r)
-	for i := range alike {
-		g := &alike[i]
+	compatible := s.compatible(r)
+	for i := range compatible {
+		g := &compatible[i]
 		if !g.kind.modes.Contains(r.AccessModes) {
 			continue
 		}
@@ -135,20 +134,19 @@ func (s *grouped) first(r *Request) entry {
 	return best
 }
 
-// serves reports whether any volume of the set is large enough for the request
-// and of the right kind.
+// serves reports whether any volume of the set is large enough for the request and of the
+// right kind.
 func (s *grouped) serves(r *Request) bool {
-	alike := s.alike(r)
-	for i := range alike {
-		if g := &alike[i]; g.list.largest >= r.Bytes && g.kind.modes.Contains(r.AccessModes) {
+	compatible := s.compatible(r)
+	for i := range compatible {
+		if g := &compatible[i]; g.list.largest >= r.Bytes && g.kind.modes.Contains(r.AccessModes) {
 			return true
 		}
 	}
 	return false
 }
 
-// compareOffers is the order of Before, read from entries and the surplus of
-// their groups.
+// compareOffers implements the order of Less on entries and the surplus of their groups.
 func compareOffers(a entry, aSurplus int, b entry, bSurplus int) int {
 	if c := cmp.Compare(a.bytes, b.bytes); c != 0 {
 		return c
@@ -168,7 +166,7 @@ func (s *grouped) check() error {
 			return fmt.Errorf("group %+v is empty", g.kind)
 		}
 		if i > 0 && compareKinds(s.groups[i-1].kind, g.kind) >= 0 {
-			return fmt.Errorf("group %+v is filed before group %+v", s.groups[i-1].kind, g.kind)
+			return fmt.Errorf("group %+v is sorted before group %+v", s.groups[i-1].kind, g.kind)
 		}
 		if err := g.list.check(); err != nil {
 			return fmt.Errorf("group %+v: %w", g.kind, err)

@@ -5,23 +5,23 @@ package match
 
 import "math"
 
-// largeSolver serves as many requests as possible, by the algorithm of
-// Hopcroft and Karp, without looking at waste: its time is bounded by the
-// square root of the number of requests times the number of candidates.
+// largeSolver serves as many requests as possible, by the algorithm of Hopcroft and Karp,
+// ignoring waste: its time is bounded by the square root of the number of requests times
+// the number of candidates.
 type largeSolver struct {
 	ids        map[string]int32 // by volume name
 	edges      [][]int32        // volume ids, by active request
-	memory     []int32          // that edges share
+	edgeBuffer []int32          // backing array of edges
 	holder     []int32          // active request, by volume id
 	held       []int32          // volume id, by active request
-	level      []int32          // of an active request in this round
-	next       []int32          // the first edge not yet tried in this round
+	level      []int32          // of an active request, in this round
+	next       []int32          // first edge not tried in this round
 	queue      []int32
-	freeLevel  int32 // the level of requests that a free volume ends
-	everything []*Volume
+	freeLevel  int32 // level of the requests that have a free candidate
+	volumes    []*Volume
 }
 
-// run fills the result of s.
+// run sets the result of s.
 func (x *largeSolver) run(s *Solver) {
 	x.load(s)
 	for x.layer() {
@@ -33,38 +33,38 @@ func (x *largeSolver) run(s *Solver) {
 	}
 	for i, a := range s.active {
 		if x.held[i] != none {
-			s.result[a] = x.everything[x.held[i]]
+			s.result[a] = x.volumes[x.held[i]]
 		}
 	}
 	clear(x.ids)
-	clear(x.everything)
+	clear(x.volumes)
 }
 
-// load numbers the volumes and lets each request take its first free one.
+// load numbers the volumes and gives each request its first free candidate.
 func (x *largeSolver) load(s *Solver) {
 	if x.ids == nil {
 		x.ids = map[string]int32{}
 	}
-	x.memory, x.edges, x.everything = x.memory[:0], x.edges[:0], x.everything[:0]
+	x.edgeBuffer, x.edges, x.volumes = x.edgeBuffer[:0], x.edges[:0], x.volumes[:0]
 	x.holder, x.held = x.holder[:0], x.held[:0]
 	total := 0
 	for _, a := range s.active {
 		total += len(s.candidates[a])
 	}
-	if cap(x.memory) < total {
-		x.memory = make([]int32, 0, total)
+	if cap(x.edgeBuffer) < total {
+		x.edgeBuffer = make([]int32, 0, total)
 	}
 	for i, a := range s.active {
-		start := len(x.memory)
+		start := len(x.edgeBuffer)
 		held := int32(none)
 		for _, v := range s.candidates[a] {
 			id := x.id(v)
-			x.memory = append(x.memory, id)
+			x.edgeBuffer = append(x.edgeBuffer, id)
 			if held == none && x.holder[id] == none {
 				held, x.holder[id] = id, int32(i)
 			}
 		}
-		x.edges = append(x.edges, x.memory[start:])
+		x.edges = append(x.edges, x.edgeBuffer[start:])
 		x.held = append(x.held, held)
 	}
 	x.level = resize(x.level, len(x.held))
@@ -74,17 +74,16 @@ func (x *largeSolver) load(s *Solver) {
 func (x *largeSolver) id(v *Volume) int32 {
 	id, ok := x.ids[v.Name]
 	if !ok {
-		id = int32(len(x.everything))
+		id = int32(len(x.volumes))
 		x.ids[v.Name] = id
-		x.everything = append(x.everything, v)
+		x.volumes = append(x.volumes, v)
 		x.holder = append(x.holder, none)
 	}
 	return id
 }
 
-// layer finds how far each request is from an unserved one along volumes held
-// by others, as far as the nearest free volume, and reports whether there is
-// one to be reached.
+// layer computes the distance of each request from an unserved one, along volumes held by
+// others, up to the nearest free volume. It reports whether a free volume can be reached.
 func (x *largeSolver) layer() bool {
 	x.queue, x.freeLevel = x.queue[:0], math.MaxInt32
 	for i := range x.held {
@@ -112,8 +111,8 @@ func (x *largeSolver) layer() bool {
 	return x.freeLevel != math.MaxInt32
 }
 
-// descend gives request i a volume along the layers, each edge tried at most
-// once a round, and reports whether it could.
+// descend assigns a volume to request i along the layers, trying each edge at most once a
+// round, and reports whether it succeeded.
 func (x *largeSolver) descend(i int32) bool {
 	for ; int(x.next[i]) < len(x.edges[i]); x.next[i]++ {
 		id := x.edges[i][x.next[i]]

@@ -16,12 +16,11 @@ import (
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 
-// FuzzMatch compares the rules for one claim with those of the stock scheduler
-// and the PV controller. Known differences: a volume that is pre-bound to the
-// claim must offer the claim's access modes here, and if it does not fit then
-// no other volume is taken; among volumes of one size upstream takes the first
-// it sees, here surplus access modes and then names decide; upstream compares
-// fractions of a byte.
+// FuzzMatch compares the rules for one claim with those of the stock scheduler and the PV
+// controller. Known differences: a volume that is pre-bound to the claim must offer the
+// claim's access modes here, and if it does not fit then no other volume is taken; among
+// volumes of one size upstream takes the first it sees, here surplus access modes and
+// then names decide; upstream compares fractions of a byte.
 func FuzzMatch(f *testing.F) {
 	for seed := range uint64(300) {
 		f.Add(seed)
@@ -37,7 +36,7 @@ func FuzzMatch(f *testing.F) {
 		r, err := NewRequest(claim)
 		want, wantErr := volume.FindMatchingVolume(claim, pvs, builders.MakeNode("node").Obj(), nil, true, true)
 		if (err != nil) != (wantErr != nil) {
-			t.Fatalf("error %v, upstream has %v", err, wantErr)
+			t.Fatalf("error %v, upstream returns %v", err, wantErr)
 		}
 		if err != nil {
 			return
@@ -45,21 +44,21 @@ func FuzzMatch(f *testing.F) {
 		named, best := choose(r, pvs)
 		switch {
 		case want == nil && named == nil && best != nil:
-			t.Errorf("upstream finds nothing, we find %s", best.Name)
+			t.Errorf("upstream finds nothing, First finds %s", best.Name)
 		case want == nil && named != nil && r.FitsSpec(named):
-			t.Errorf("upstream finds nothing, we accept the pre-bound %s", named.Name)
+			t.Errorf("upstream finds nothing, FitsSpec accepts the pre-bound %s", named.Name)
 		case want != nil && volume.IsVolumeBoundToClaim(want, claim):
 			if named == nil {
-				t.Errorf("upstream finds the pre-bound %s, we do not", want.Name)
+				t.Errorf("upstream finds the pre-bound %s, RefersTo does not", want.Name)
 			} else if !r.FitsSpec(NewVolume(want)) && volume.CheckAccessModes(claim, want) {
-				t.Errorf("upstream accepts the pre-bound %s, we do not", want.Name)
+				t.Errorf("upstream accepts the pre-bound %s, FitsSpec does not", want.Name)
 			}
 		case want != nil && named == nil:
 			if best == nil {
-				t.Fatalf("upstream finds %s, we find nothing", want.Name)
+				t.Fatalf("upstream finds %s, First finds nothing", want.Name)
 			}
 			if got := best.Bytes; got != NewVolume(want).Bytes {
-				t.Errorf("upstream takes %d bytes, we %d", NewVolume(want).Bytes, got)
+				t.Errorf("upstream takes %d bytes, First %d", NewVolume(want).Bytes, got)
 			}
 		}
 	})
@@ -151,8 +150,8 @@ func randomPV(rng *rand.Rand, i int) *v1.PersistentVolume {
 	return b.Obj()
 }
 
-// The rules for classes and claimRefs are also those of the library that
-// client programs use, for every way to write them.
+// TestSameAsComponentHelpers: the rules for classes and claimRefs equal those of
+// component-helpers, for every spelling.
 func TestSameAsComponentHelpers(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(2000) {

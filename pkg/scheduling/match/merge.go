@@ -3,12 +3,12 @@
 
 package match
 
-// cursor stands before a volume of one group and walks towards bigger ones.
+// cursor points to a volume of one group and moves towards larger ones.
 type cursor struct {
 	list    *ordered
 	rest    []entry // of the current chunk; never empty
 	chunk   int
-	surplus int // access modes of the group that the request did not ask for
+	surplus int // access modes of the group that the request did not request
 }
 
 // advance moves to the next volume and reports whether there is one.
@@ -25,26 +25,25 @@ func (c *cursor) advance() bool {
 	return true
 }
 
-// before is the order of Before for the volumes that two cursors stand before.
+// before compares the volumes at two cursors in the order of Less.
 func (c *cursor) before(d *cursor) bool {
 	return compareOffers(c.rest[0], c.surplus, d.rest[0], d.surplus) < 0
 }
 
-// merge walks several groups as if they were one list in the order of Before.
-// It is a heap of cursors; those of a usual request fit into memory that the
-// caller has on its stack.
+// merge iterates over several groups in the order of Less. It is a heap of cursors; those
+// of a usual request fit into an array on the caller's stack.
 type merge []cursor
 
-// onStack is the number of cursors that callers of merge make room for: more
-// than the combinations of access modes that one usually meets in a class.
+// onStack is the number of cursors that callers allocate on the stack: more than the
+// combinations of access modes that a class usually has.
 const onStack = 8
 
-// add appends a cursor for each group of the set that could serve the request.
-// start must be called before the walk begins.
+// add appends a cursor for each group of the set that could serve the request. Call start
+// before the first next.
 func (m merge) add(s *grouped, r *Request) merge {
-	alike := s.alike(r)
-	for i := range alike {
-		g := &alike[i]
+	compatible := s.compatible(r)
+	for i := range compatible {
+		g := &compatible[i]
 		if !g.kind.modes.Contains(r.AccessModes) {
 			continue
 		}
@@ -62,15 +61,14 @@ func (m merge) add(s *grouped, r *Request) merge {
 	return m
 }
 
-// start puts the cursors into heap order.
+// start establishes the heap order.
 func (m merge) start() {
 	for i := len(m)/2 - 1; i >= 0; i-- {
 		m.down(i)
 	}
 }
 
-// next returns the volume that comes first and what remains to be walked. The
-// merge must not be empty.
+// next returns the first volume and the remaining merge. The merge must not be empty.
 func (m merge) next() (*Volume, merge) {
 	v := m[0].rest[0].volume
 	if !m[0].advance() {
@@ -82,7 +80,7 @@ func (m merge) next() (*Volume, merge) {
 	return v, m
 }
 
-// down moves a cursor to where it belongs.
+// down restores the heap order below a cursor.
 func (m merge) down(i int) {
 	for {
 		least := i

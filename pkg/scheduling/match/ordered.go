@@ -11,32 +11,30 @@ import (
 	"strings"
 )
 
-// Sizes of an ordered list's chunks. A full chunk is a few kilobytes, which
-// moves quickly; a million volumes make some ten thousand chunks, whose ends
-// are searched without touching the chunks.
+// Sizes of an ordered list's chunks. A full chunk is a few kilobytes, which are moved
+// quickly; a million volumes make some ten thousand chunks, whose ends are searched
+// without reading the chunks.
 const (
-	fullChunk = 128 // split before it grows beyond
-	lowChunk  = 32  // joined with a neighbour when it falls below
+	fullChunk = 128 // split above this size
+	lowChunk  = 32  // merged with a neighbour below this size
 )
 
-// entry is a volume with its sort key beside it, so that a search reads the
-// chunk and not volumes all over the memory.
+// entry is a volume with its sort key, so that a search reads consecutive memory.
 type entry struct {
 	bytes  int64
 	name   string
 	volume *Volume
 }
 
-// ordered is a list of volumes sorted by (bytes, name), with logarithmic
-// seeking and cheap changes: a list of sorted chunks. The zero value is empty
-// and ready to use.
+// ordered is a list of volumes sorted by (bytes, name), stored as sorted chunks: seeks
+// are logarithmic and changes cheap. The zero value is empty and ready to use.
 type ordered struct {
 	size int
-	// largest is the bytes of the last volume, here so that whether any is
-	// large enough can be told without following a pointer; 0 when empty.
+	// largest is the bytes of the last volume, duplicated to avoid a dereference; 0 when
+	// empty.
 	largest int64
-	// first is chunks[0], here to be reached one pointer sooner: the volumes of
-	// one node rarely fill more.
+	// first is chunks[0], duplicated to avoid a dereference: the volumes of one node
+	// rarely fill more.
 	first  []entry
 	chunks [][]entry // none is empty
 	ends   []entry   // ends[i] is the last entry of chunks[i]
@@ -51,13 +49,13 @@ func compareEntries(a, b entry) int {
 	return strings.Compare(a.name, b.name)
 }
 
-// short is how many entries are quicker looked at in turn: the processor fetches
-// them at the same time, where a binary search waits for each.
-const short = 16
+// maxLinearScan is how many entries are scanned faster than by a binary search, which
+// waits for each memory access.
+const maxLinearScan = 16
 
 // firstOfSize returns the index of the first entry of at least that size.
 func firstOfSize(entries []entry, bytes int64) int {
-	if len(entries) <= short {
+	if len(entries) <= maxLinearScan {
 		for i := range entries {
 			if entries[i].bytes >= bytes {
 				return i
@@ -77,22 +75,22 @@ func firstOfSize(entries []entry, bytes int64) int {
 	return low
 }
 
-// seek returns the volumes of at least that size in the first chunk that has
-// any, and which chunk that is; none at the end of the list.
+// seek returns the volumes of at least that size in the first chunk that has any, and the
+// chunk's index; none at the end of the list.
 func (o *ordered) seek(bytes int64) (rest []entry, chunk int) {
 	if bytes > o.largest || o.size == 0 {
 		return nil, len(o.chunks)
 	}
 	rest = o.first
-	if len(o.chunks) > 1 { // else the ends need not be fetched
+	if len(o.chunks) > 1 { // else ends need not be read
 		chunk = firstOfSize(o.ends, bytes)
 		rest = o.chunks[chunk]
 	}
 	return rest[firstOfSize(rest, bytes):], chunk
 }
 
-// fromEnd returns the bytes of the volume that has n larger ones behind it; the
-// list must have more than n.
+// fromEnd returns the bytes of the volume that n larger ones follow; the list must have
+// more than n.
 func (o *ordered) fromEnd(n int) int64 {
 	if len(o.chunks) == 1 {
 		return o.first[len(o.first)-1-n].bytes
@@ -104,15 +102,14 @@ func (o *ordered) fromEnd(n int) int64 {
 	return o.chunks[chunk][len(o.chunks[chunk])-1-n].bytes
 }
 
-// insert adds the volume, or puts it in the place of the one with the same
-// size and name, which it returns.
+// insert adds the volume, replacing and returning one with the same size and name.
 func (o *ordered) insert(v *Volume) (replaced *Volume) {
 	e := entryOf(v)
 	chunk, _ := slices.BinarySearchFunc(o.ends, e, compareEntries)
 	if chunk == len(o.chunks) {
 		if chunk == 0 {
 			o.chunks, o.ends, o.size = append(o.chunks, []entry{e}), append(o.ends, e), 1
-			o.fixCopies()
+			o.updateCopies()
 			return nil
 		}
 		chunk--
@@ -121,7 +118,7 @@ func (o *ordered) insert(v *Volume) (replaced *Volume) {
 	if found {
 		replaced = o.chunks[chunk][index].volume
 		o.chunks[chunk][index] = e
-		o.fixEnd(chunk)
+		o.updateEnd(chunk)
 		return replaced
 	}
 	o.chunks[chunk] = slices.Insert(o.chunks[chunk], index, e)
@@ -129,11 +126,11 @@ func (o *ordered) insert(v *Volume) (replaced *Volume) {
 	if len(o.chunks[chunk]) > fullChunk {
 		o.split(chunk)
 	}
-	o.fixEnd(chunk)
+	o.updateEnd(chunk)
 	return nil
 }
 
-// remove takes out the volume of that size and name and returns it, or nil.
+// remove removes and returns the volume of that size and name, nil if there is none.
 func (o *ordered) remove(v *Volume) *Volume {
 	e := entryOf(v)
 	chunk, _ := slices.BinarySearchFunc(o.ends, e, compareEntries)
@@ -151,8 +148,8 @@ func (o *ordered) remove(v *Volume) *Volume {
 	return removed
 }
 
-// find returns where the entry is in the chunk. Usually it is the very volume
-// that was inserted, and found without looking at any other volume's name.
+// find returns the index of the entry in the chunk. It is usually the inserted volume
+// itself, which is found without comparing names.
 func find(chunk []entry, e entry) (int, bool) {
 	for i := range chunk {
 		if chunk[i].volume == e.volume {
@@ -162,7 +159,7 @@ func find(chunk []entry, e entry) (int, bool) {
 	return slices.BinarySearchFunc(chunk, e, compareEntries)
 }
 
-// split moves the upper half of a chunk into a new one behind it.
+// split moves the upper half of a chunk into a new one after it.
 func (o *ordered) split(chunk int) {
 	whole := o.chunks[chunk]
 	half := len(whole) / 2
@@ -171,21 +168,21 @@ func (o *ordered) split(chunk int) {
 	o.chunks[chunk] = whole[:half]
 	o.chunks = slices.Insert(o.chunks, chunk+1, upper)
 	o.ends = slices.Insert(o.ends, chunk+1, upper[len(upper)-1])
-	o.fixCopies()
+	o.updateCopies()
 }
 
-// shrink drops a chunk that has become empty and joins one that has become
-// small with its smaller neighbour, when the two leave room to grow.
+// shrink removes an empty chunk, and merges a small one with its smaller neighbour if the
+// result has space to grow.
 func (o *ordered) shrink(chunk int) {
 	if len(o.chunks[chunk]) == 0 {
 		o.drop(chunk)
 		return
 	}
-	o.fixEnd(chunk)
+	o.updateEnd(chunk)
 	if len(o.chunks[chunk]) >= lowChunk || len(o.chunks) == 1 {
 		return
 	}
-	left := chunk // of the pair that is joined
+	left := chunk // of the pair that is merged
 	if chunk == len(o.chunks)-1 || (chunk > 0 && len(o.chunks[chunk-1]) < len(o.chunks[chunk+1])) {
 		left = chunk - 1
 	}
@@ -194,22 +191,22 @@ func (o *ordered) shrink(chunk int) {
 	}
 	o.chunks[left] = append(o.chunks[left], o.chunks[left+1]...)
 	o.drop(left + 1)
-	o.fixEnd(left)
+	o.updateEnd(left)
 }
 
 func (o *ordered) drop(chunk int) {
 	o.chunks = slices.Delete(o.chunks, chunk, chunk+1)
 	o.ends = slices.Delete(o.ends, chunk, chunk+1)
-	o.fixCopies()
+	o.updateCopies()
 }
 
-func (o *ordered) fixEnd(chunk int) {
+func (o *ordered) updateEnd(chunk int) {
 	o.ends[chunk] = o.chunks[chunk][len(o.chunks[chunk])-1]
-	o.fixCopies()
+	o.updateCopies()
 }
 
-// fixCopies makes largest and first right after a chunk or an end has changed.
-func (o *ordered) fixCopies() {
+// updateCopies updates largest and first after a chunk or an end has changed.
+func (o *ordered) updateCopies() {
 	o.largest, o.first = 0, nil
 	if last := len(o.ends) - 1; last >= 0 {
 		o.largest, o.first = o.ends[last].bytes, o.chunks[0]
@@ -231,17 +228,17 @@ func (o *ordered) check() error {
 		}
 		for _, e := range chunk {
 			if e.bytes != e.volume.Bytes {
-				return fmt.Errorf("volume %s is filed under %d bytes, but has %d", e.volume.Name, e.bytes, e.volume.Bytes)
+				return fmt.Errorf("volume %s is sorted by %d bytes, but has %d", e.volume.Name, e.bytes, e.volume.Bytes)
 			}
 			if size > 0 && compareEntries(previous, e) >= 0 {
-				return fmt.Errorf("volume %s is filed before volume %s", previous.volume.Name, e.volume.Name)
+				return fmt.Errorf("volume %s is sorted before volume %s", previous.volume.Name, e.volume.Name)
 			}
 			previous = e
 			size++
 		}
 	}
 	if len(o.first) != 0 && (&o.first[0] != &o.chunks[0][0] || len(o.first) != len(o.chunks[0])) || len(o.first) == 0 && size > 0 {
-		return errors.New("the first chunk is not the list's first")
+		return errors.New("first is not the first chunk")
 	}
 	if o.largest != previous.bytes {
 		return fmt.Errorf("largest is %d bytes, but the last volume has %d", o.largest, previous.bytes)

@@ -9,22 +9,22 @@ import (
 	"slices"
 )
 
-// Pool is the ordered index over the free volumes of one class that are
-// reachable from the same nodes. The zero value is empty and ready to use.
+// Pool is the ordered index over the free volumes of one class that are reachable from
+// the same nodes. The zero value is empty and ready to use.
 //
-// Seeking a volume takes time logarithmic in the size of the pool, and a step
-// for each combination of access modes in use. A selector is served in the
-// same time when an indexed label picks volumes that all match; otherwise
-// volumes that the rest of the selector refuses are stepped over one by one.
+// Seeking a volume takes time logarithmic in the size of the pool, and a step for each
+// combination of access modes in use. A selector takes the same time if an indexed label
+// selects only volumes that match; otherwise volumes that the rest of the selector
+// rejects are skipped one by one.
 //
-// Reading is safe for concurrent use; Insert, Remove and IndexLabel exclude
-// everything else.
+// Reading is safe for concurrent use; Insert, Remove and IndexLabel need exclusive
+// access.
 type Pool struct {
 	all     grouped
 	byLabel map[string]*labelIndex
 }
 
-// labelIndex holds the volumes that have a label.
+// labelIndex contains the volumes that have a label.
 type labelIndex struct {
 	anyValue grouped
 	byValue  map[string]*grouped
@@ -33,9 +33,9 @@ type labelIndex struct {
 // Len returns the number of volumes in the pool.
 func (p *Pool) Len() int { return p.all.size }
 
-// Insert adds a free volume of the pool's class. A volume of the same name,
-// capacity and kind is replaced; one of the same name that differs in these
-// must have been removed before.
+// Insert adds a free volume of the pool's class. A volume of the same name, capacity and
+// kind is replaced; one of the same name that differs in these must have been removed
+// before.
 func (p *Pool) Insert(v *Volume) {
 	replaced := p.all.insert(v)
 	for key, index := range p.byLabel {
@@ -46,8 +46,8 @@ func (p *Pool) Insert(v *Volume) {
 	}
 }
 
-// Remove takes the volume out, known by its name, capacity and kind, and
-// reports whether it was there.
+// Remove removes the volume, identified by its name, capacity and kind, and reports
+// whether it was in the pool.
 func (p *Pool) Remove(v *Volume) bool {
 	removed := p.all.remove(v)
 	if removed == nil {
@@ -59,8 +59,8 @@ func (p *Pool) Remove(v *Volume) bool {
 	return true
 }
 
-// IndexLabel indexes the pool's volumes by this label from now on. Doing it
-// again changes nothing. It takes time linear in the size of the pool.
+// IndexLabel indexes the pool's volumes by this label from now on. It is idempotent and
+// takes time linear in the size of the pool.
 func (p *Pool) IndexLabel(key string) {
 	if p.byLabel[key] != nil {
 		return
@@ -79,16 +79,16 @@ func (p *Pool) IndexLabel(key string) {
 	p.byLabel[key] = index
 }
 
-// First returns the volume that serves the request best, in the order of
-// Before, and its capacity in bytes, which is known before the volume is looked
-// at; nil when there is none. The request must be for the pool's class.
+// First returns the volume that serves the request best, in the order of Less, and its
+// capacity in bytes, which is available without reading the volume; nil if there is none.
+// The request must be for the pool's class.
 func (p *Pool) First(r *Request) (v *Volume, bytes int64) {
 	if r.Selector == nil {
 		best := p.all.first(r)
 		return best.volume, best.bytes
 	}
-	var room [onStack]cursor
-	m := p.open(r, room[:0])
+	var stack [onStack]cursor
+	m := p.open(r, stack[:0])
 	for len(m) > 0 {
 		if v, m = m.next(); r.selects(v) {
 			return v, v.Bytes
@@ -97,8 +97,8 @@ func (p *Pool) First(r *Request) (v *Volume, bytes int64) {
 	return nil, 0
 }
 
-// Serves reports whether any volume serves the request, which is found out with
-// less work than First when the request has no selector.
+// Serves reports whether any volume serves the request. It is cheaper than First if the
+// request has no selector.
 func (p *Pool) Serves(r *Request) bool {
 	if r.Selector == nil {
 		return p.all.serves(r)
@@ -107,12 +107,12 @@ func (p *Pool) Serves(r *Request) bool {
 	return v != nil
 }
 
-// Cheapest appends to dst the k volumes that serve the request best, or all if
-// there are fewer, in the order of Before, and returns the extended slice. The
-// request must be for the pool's class.
+// Cheapest appends to dst the k volumes that serve the request best, or all if there are
+// fewer, in the order of Less, and returns the extended slice. The request must be for
+// the pool's class.
 func (p *Pool) Cheapest(r *Request, k int, dst []*Volume) []*Volume {
-	var room [onStack]cursor
-	m := p.open(r, room[:0])
+	var stack [onStack]cursor
+	m := p.open(r, stack[:0])
 	for k > 0 && len(m) > 0 {
 		var v *Volume
 		if v, m = m.next(); r.selects(v) {
@@ -123,10 +123,10 @@ func (p *Pool) Cheapest(r *Request, k int, dst []*Volume) []*Volume {
 	return dst
 }
 
-// open begins a walk over the volumes that may serve the request, of which
-// only the selector is still to be asked.
+// open begins an iteration over the volumes that may serve the request; only the selector
+// remains to be evaluated.
 func (p *Pool) open(r *Request, m merge) merge {
-	index, by := p.narrowest(r)
+	index, by := p.mostSelective(r)
 	switch {
 	case index == nil:
 		m = m.add(&p.all, r)
@@ -143,14 +143,14 @@ func (p *Pool) open(r *Request, m merge) merge {
 	return m
 }
 
-// narrowest returns the label index that leaves the fewest volumes to walk,
-// and the requirement it serves; nil when none of the request's is indexed.
-func (p *Pool) narrowest(r *Request) (*labelIndex, *narrowing) {
+// mostSelective returns the label index with the fewest volumes to iterate over, and the
+// requirement it serves; nil if no label of the request is indexed.
+func (p *Pool) mostSelective(r *Request) (*labelIndex, *labelRequirement) {
 	var bestIndex *labelIndex
-	var best *narrowing
+	var best *labelRequirement
 	fewest := 0
-	for i := range r.narrowings {
-		n := &r.narrowings[i]
+	for i := range r.labelRequirements {
+		n := &r.labelRequirements[i]
 		index := p.byLabel[n.key]
 		if index == nil {
 			continue
@@ -162,7 +162,7 @@ func (p *Pool) narrowest(r *Request) (*labelIndex, *narrowing) {
 	return bestIndex, best
 }
 
-func (x *labelIndex) count(n *narrowing) int {
+func (x *labelIndex) count(n *labelRequirement) int {
 	if n.anyValue {
 		return x.anyValue.size
 	}
@@ -206,8 +206,8 @@ func (x *labelIndex) remove(key string, v *Volume) {
 	}
 }
 
-// check returns the first violated invariant: every volume is filed exactly
-// once under all, and once under each indexed label that it has.
+// check returns the first violated invariant: every volume is in all exactly once, and
+// once in the index of each indexed label that it has.
 func (p *Pool) check() error {
 	if err := p.all.check(); err != nil {
 		return err
@@ -218,7 +218,7 @@ func (p *Pool) check() error {
 		for _, chunk := range g.list.chunks {
 			for _, e := range chunk {
 				if names[e.volume.Name] != nil {
-					return fmt.Errorf("volume %s is filed twice", e.volume.Name)
+					return fmt.Errorf("volume %s is indexed twice", e.volume.Name)
 				}
 				names[e.volume.Name] = e.volume
 			}
@@ -242,7 +242,7 @@ func (x *labelIndex) check(key string, names map[string]*Volume) error {
 		}
 	}
 	if x.anyValue.size != total || len(x.byValue) != len(want) {
-		return fmt.Errorf("%d volumes with %d values are filed, want %d with %d",
+		return fmt.Errorf("%d volumes with %d values are indexed, want %d with %d",
 			x.anyValue.size, len(x.byValue), total, len(want))
 	}
 	if err := x.anyValue.check(); err != nil {
@@ -253,7 +253,7 @@ func (x *labelIndex) check(key string, names map[string]*Volume) error {
 			return fmt.Errorf("value %q: %w", value, err)
 		}
 		if volumes.size != want[value] {
-			return fmt.Errorf("value %q: %d volumes are filed, want %d", value, volumes.size, want[value])
+			return fmt.Errorf("value %q: %d volumes are indexed, want %d", value, volumes.size, want[value])
 		}
 		for i := range volumes.groups {
 			g := &volumes.groups[i]

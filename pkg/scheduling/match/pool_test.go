@@ -18,8 +18,8 @@ import (
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 
-// randomPoolVolume makes a volume whose name may be one of few, so that names
-// come back with other sizes and labels.
+// randomPoolVolume makes a volume whose name is one of few, so that names recur with
+// other sizes and labels.
 func randomPoolVolume(rng *rand.Rand, different int) *Volume {
 	pv := builders.MakePV(fmt.Sprintf("pv-%d", rng.IntN(different))).Class("local").
 		Capacity(strconv.Itoa(1 + rng.IntN(6))).
@@ -38,7 +38,7 @@ func randomPoolVolume(rng *rand.Rand, different int) *Volume {
 	return NewVolume(pv.Obj())
 }
 
-// randomPoolRequest asks for what some of those volumes offer.
+// randomPoolRequest requests what some of those volumes offer.
 func randomPoolRequest(t testing.TB, rng *rand.Rand) *Request {
 	pvc := builders.MakePVC("data").Class("local").Request(strconv.Itoa(rng.IntN(7))).
 		AccessModes(someModes[rng.IntN(3)]...)
@@ -69,7 +69,7 @@ func randomPoolRequest(t testing.TB, rng *rand.Rand) *Request {
 	return r
 }
 
-// naive answers like Cheapest, by sorting everything.
+// naive computes Cheapest by sorting all volumes.
 func naive(volumes map[string]*Volume, r *Request, k int) []*Volume {
 	var found []*Volume
 	for _, v := range volumes {
@@ -89,8 +89,7 @@ func naive(volumes map[string]*Volume, r *Request, k int) []*Volume {
 	return found[:min(k, len(found))]
 }
 
-// FuzzPool changes a pool at random and compares what it finds with a scan of
-// everything.
+// FuzzPool changes a pool at random and compares its results with a scan of all volumes.
 func FuzzPool(f *testing.F) {
 	for seed := range uint64(24) {
 		f.Add(seed, uint16(100+seed*40), uint16(1+seed*seed*3))
@@ -138,7 +137,7 @@ func comparePool(t *testing.T, pool *Pool, model map[string]*Volume, r *Request,
 	head := NewVolume(builders.MakePV("head").Obj())
 	got := pool.Cheapest(r, k, []*Volume{head})
 	if got[0] != head {
-		t.Errorf("Cheapest overwrote what it was to append to")
+		t.Errorf("Cheapest overwrote the slice that it appends to")
 	}
 	if diff := cmp.Diff(names(want), names(got[1:])); diff != "" {
 		t.Errorf("Cheapest(%d) for %+v:\n%s", k, r.Claim.Spec, diff)
@@ -252,11 +251,11 @@ func TestPoolReadsConcurrently(t *testing.T) {
 	readers.Wait()
 }
 
-// TestUniform: what is told without an assignment is what assigning finds.
+// TestUniform: the results equal those of an assignment.
 func TestUniform(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 2))
-	told, all := 0, 0
+	cases, all := 0, 0
 	for range 20_000 {
 		pool := &Pool{}
 		for i, n := 0, rng.IntN(2*few); i < n; i++ {
@@ -278,26 +277,26 @@ func TestUniform(t *testing.T) {
 			}
 			requests = append(requests, r)
 		}
-		volumes, alike := pool.Uniform()
-		if !alike {
+		volumes, compatible := pool.Uniform()
+		if !compatible {
 			continue
 		}
 		compareUniform(t, pool, &volumes, requests[0])
 		unserved := volumes.ServesAll(requests)
-		told++
+		cases++
 		if unserved < 0 {
 			all++
 		}
 		most := mostServed(pool, requests)
 		if (unserved < 0) != (most == len(requests)) {
-			t.Fatalf("request %d is told to go unserved, but %d of %d can be served", unserved, most, len(requests))
+			t.Fatalf("ServesAll returns %d, but %d of %d requests can be served", unserved, most, len(requests))
 		}
 		if unserved >= 0 && mostServed(pool, slices.Delete(slices.Clone(requests), unserved, unserved+1)) != most {
-			t.Fatalf("request %d is told to go unserved, but then fewer than %d are served", unserved, most)
+			t.Fatalf("without request %d, fewer than %d are served", unserved, most)
 		}
 	}
-	if told < 10_000 || all < 1000 {
-		t.Errorf("told %d times, %d of them that all are served: too few to show anything", told, all)
+	if cases < 10_000 || all < 1000 {
+		t.Errorf("%d cases, %d of them with all served: too few", cases, all)
 	}
 }
 

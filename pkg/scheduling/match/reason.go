@@ -3,22 +3,20 @@
 
 package match
 
-// Reason says why a node cannot have a pod. The zero value means that nothing
-// speaks against it.
+// Reason is why a node cannot have a pod. The zero value means that the pod fits.
 type Reason struct {
 	Code ReasonCode
-	// Claim is the name, within the pod's namespace, of the claim that could
-	// not be served, Volume the name of the volume that stood in the way.
-	// Either may be empty. They are for explanations and logs and never part
-	// of a status.
+	// Claim is the name, within the pod's namespace, of the claim that cannot be served,
+	// Volume the name of the conflicting volume. Either may be empty. They are for logs
+	// and never part of a status.
 	Claim, Volume string
-	// Held, with NotEnoughSpace: it would be enough but for what is held for volumes
+	// Held, with NotEnoughSpace: the capacity would suffice if none were held for volumes
 	// that are being provisioned.
 	Held bool
 }
 
-// String returns the text shown to users, empty for Fits. It names no claim: those that
-// capacity is held for may be of other tenants.
+// String returns the text shown to users, empty for Fits. It names no claim: capacity may
+// be held for claims of other tenants.
 func (r Reason) String() string {
 	if r.Code == NotEnoughSpace && r.Held {
 		return heldText
@@ -35,11 +33,11 @@ type ReasonCode uint8
 const (
 	// Fits is the absence of a reason.
 	Fits ReasonCode = iota
-	// NoVolume: a claim that nothing can provision found no volume.
+	// NoVolume: a claim that cannot be provisioned found no volume.
 	NoVolume
 	// NodeConflict: a bound volume cannot be reached from the node.
 	NodeConflict
-	// NotEnoughSpace: the driver has too little capacity left to provision.
+	// NotEnoughSpace: the driver's remaining capacity is too small.
 	NotEnoughSpace
 	// VolumeMissing: a bound claim's volume does not exist.
 	VolumeMissing
@@ -48,22 +46,22 @@ const (
 	// ReservedVolumeMismatch: the volume whose claimRef names the claim does
 	// not fit the claim or the node.
 	ReservedVolumeMismatch
-	// TopologyNotAllowed: the class may not provision for the node.
+	// TopologyNotAllowed: the class does not allow provisioning for the node.
 	TopologyNotAllowed
-	// DiskMissing: nothing is where the disk of a claim's volume was published.
+	// DiskMissing: the disk of a claim's volume is not at its path.
 	DiskMissing
-	// DiskReplaced: another disk is.
+	// DiskReplaced: another disk is at its path.
 	DiskReplaced
-	// DiskFailing: the volume's disk is there and failing.
+	// DiskFailing: the volume's disk is present and failing.
 	DiskFailing
-	// DiskUnproven: nothing proves that the disk there is the volume's, or has its data.
+	// DiskUnproven: it is not proven that the disk is the volume's, or has its data.
 	DiskUnproven
 
 	reasonCodes // their number
 )
 
-// reasonTexts uses the stock scheduler's words where the meaning is the same,
-// so that alerts and habits built on them keep working.
+// reasonTexts uses the stock scheduler's texts where the meaning is the same, so that
+// existing alerts keep working.
 var reasonTexts = [reasonCodes]string{
 	Fits:                   "",
 	NoVolume:               "node(s) didn't find available persistent volumes to bind",
@@ -82,7 +80,7 @@ var reasonTexts = [reasonCodes]string{
 // String returns the text shown to users, empty for Fits.
 func (c ReasonCode) String() string {
 	if c >= reasonCodes {
-		return "node(s) were refused for an unknown reason"
+		return "node(s) were rejected for an unknown reason"
 	}
 	return reasonTexts[c]
 }

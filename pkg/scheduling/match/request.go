@@ -15,39 +15,39 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 )
 
-// Request is what a claim asks for, compiled once per scheduling cycle. It is
-// immutable and safe for concurrent use.
+// Request is the compiled form of a claim, for one scheduling cycle. It is immutable and
+// safe for concurrent use.
 type Request struct {
-	// Claim is what the request was compiled from: read only.
+	// Claim is the object that the request was compiled from: read only.
 	Claim *v1.PersistentVolumeClaim
 	// Class is the storage class; the beta annotation wins over the spec.
 	Class string
 	// Bytes is the storage request, rounded up to whole bytes; 0 for none.
 	Bytes int64
-	// Block says that spec.volumeMode is Block; nil means Filesystem.
+	// Block: spec.volumeMode is Block; nil means Filesystem.
 	Block bool
 	// AttributesClass is the VolumeAttributesClass, empty for none.
 	AttributesClass string
 	// AccessModes are the modes the volume must offer.
 	AccessModes AccessModes
-	// Selector is what the volume's labels must match; nil when the claim has
-	// no selector or an empty one, which every volume matches.
+	// Selector must match the volume's labels; nil if the claim has none or an empty one,
+	// which every volume matches.
 	Selector labels.Selector
 
-	narrowings []narrowing
-	labelKeys  []string
+	labelRequirements []labelRequirement
+	labelKeys         []string
 }
 
-// narrowing is a requirement of the selector that a label index can serve: the
-// volume has the label, with one of the values unless any value will do.
-type narrowing struct {
+// labelRequirement is a requirement of the selector that a label index can serve: the
+// volume has the label, with one of the values or, with anyValue, any.
+type labelRequirement struct {
 	key      string
 	values   []string
 	anyValue bool
 }
 
-// NewRequest compiles a claim, which it keeps and never changes. The error
-// names the field of the claim that cannot be understood.
+// NewRequest compiles a claim, which it keeps and does not change. The error names the
+// claim's invalid field.
 func NewRequest(claim *v1.PersistentVolumeClaim) (*Request, error) {
 	r := &Request{
 		Claim:           claim,
@@ -66,16 +66,16 @@ func NewRequest(claim *v1.PersistentVolumeClaim) (*Request, error) {
 	}
 	if !selector.Empty() {
 		r.Selector = selector
-		r.narrow()
+		r.collectRequirements()
 	}
 	return r, nil
 }
 
-// narrow collects the selector's requirements that a label index can serve.
-func (r *Request) narrow() {
+// collectRequirements collects the selector's requirements that a label index can serve.
+func (r *Request) collectRequirements() {
 	requirements, _ := r.Selector.Requirements()
 	for _, requirement := range requirements {
-		n := narrowing{key: requirement.Key()}
+		n := labelRequirement{key: requirement.Key()}
 		switch requirement.Operator() {
 		case selection.In, selection.Equals, selection.DoubleEquals:
 			n.values = requirement.Values().List()
@@ -84,21 +84,20 @@ func (r *Request) narrow() {
 		default:
 			continue
 		}
-		r.narrowings = append(r.narrowings, n)
+		r.labelRequirements = append(r.labelRequirements, n)
 		if !slices.Contains(r.labelKeys, n.key) {
 			r.labelKeys = append(r.labelKeys, n.key)
 		}
 	}
 }
 
-// LabelKeys returns the label keys by which a Pool should be indexed to serve
-// the request's selector quickly; read only, empty when an index cannot help.
+// LabelKeys returns the label keys that a Pool should be indexed by to serve the
+// request's selector; read only, empty if an index cannot help.
 func (r *Request) LabelKeys() []string { return r.labelKeys }
 
-// FitsSpec reports whether the volume is good enough for the claim when both
-// are already meant for each other: capacity, volume mode,
-// VolumeAttributesClass and access modes fit, its disk is not lost, and the
-// volume is not being deleted. Phase, class and selector are not asked.
+// FitsSpec reports whether the volume serves the claim if they are already assigned to
+// each other: capacity, volume mode, VolumeAttributesClass and access modes fit, its disk
+// is usable, and the volume is not being deleted. Phase, class and selector are ignored.
 func (r *Request) FitsSpec(v *Volume) bool {
 	return v.Bytes >= r.Bytes &&
 		v.Block == r.Block &&
@@ -108,8 +107,8 @@ func (r *Request) FitsSpec(v *Volume) bool {
 		!v.deleting
 }
 
-// Matches reports whether the claim may take the volume if it is free: Accepts,
-// and class and selector match.
+// Matches reports whether the claim may take the volume if it is free: FitsSpec, and
+// class and selector match.
 func (r *Request) Matches(v *Volume) bool {
 	return r.FitsSpec(v) && v.Class == r.Class && r.selects(v)
 }
@@ -118,17 +117,17 @@ func (r *Request) selects(v *Volume) bool {
 	return r.Selector == nil || r.Selector.Matches(v.labels())
 }
 
-// RefersTo reports whether a volume's claimRef names the claim: namespace and
-// name, and the UID when the reference has one. A nil reference names nothing.
+// RefersTo reports whether a volume's claimRef names the claim: namespace and name, and
+// the UID if the reference has one. A nil reference names no claim.
 func RefersTo(ref *v1.ObjectReference, claim *v1.PersistentVolumeClaim) bool {
 	return ref != nil &&
 		ref.Name == claim.Name && ref.Namespace == claim.Namespace &&
 		(ref.UID == "" || ref.UID == claim.UID)
 }
 
-// Less reports whether the request would rather have a than b: the smaller
-// volume, then the one with fewer access modes that were not asked for, then
-// the first by name. Both must be admitted by the request.
+// Less reports whether the request prefers a to b: the smaller volume, then the one with
+// fewer access modes that were not requested, then the first by name. Both must match the
+// request.
 func Less(r *Request, a, b *Volume) bool { return compare(r, a, b) < 0 }
 
 func compare(r *Request, a, b *Volume) int {

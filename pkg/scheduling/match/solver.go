@@ -3,24 +3,23 @@
 
 package match
 
-// MaxExact is the largest number of requests that are assigned exactly. Kubelet
-// and drivers allow a node a few dozen volumes, so that real pods stay far
-// below; for more, see Solver.Assign.
+// MaxExact is the largest number of requests that are assigned optimally. Kubelet and
+// drivers allow a node a few dozen volumes, so real pods stay far below; for more, see
+// Solver.Assign.
 const MaxExact = 32
 
-// edgeBudget bounds the candidates that are looked at in one call, so that a
-// pod with thousands of claims cannot stall its scheduler.
+// edgeBudget bounds the candidates that one call considers, so that a pod with thousands
+// of claims cannot stall its scheduler.
 const edgeBudget = 1 << 20
 
-// Width returns how many candidates of each request an assignment of n
-// requests looks at: pass that to Pool.Cheapest.
+// Width returns how many candidates of each request an assignment of n requests
+// considers: pass it to Pool.Cheapest.
 //
-// n are enough. An assignment in which a request has a volume that is not
-// among its n first can be changed to one of those, since the n-1 other
-// requests cannot hold all of them, and by the order of the candidates the
-// change makes neither waste nor surplus nor the list of names worse. Only
-// above 1,024 requests are there fewer, and a request may then go unserved
-// although all could have been served.
+// n are enough. In an assignment that gives a request a volume that is not among its
+// first n, one of those is not taken, since there are only n-1 other requests; by the
+// order of the candidates, the exchange makes neither waste nor surplus nor the list of
+// names worse. Only above 1,024 requests are fewer considered, and a request may then go
+// unserved although all could be served.
 func Width(n int) int {
 	if n <= MaxExact {
 		return n
@@ -28,12 +27,12 @@ func Width(n int) int {
 	return min(n, max(edgeBudget/n, MaxExact))
 }
 
-// Solver assigns volumes to the requests of a pod that ask for the same class
-// on the same node. It only holds memory to be used again: the zero value is
-// ready, and one Solver must not be used by two goroutines at a time.
+// Solver assigns volumes to the requests of a pod for the same class on the same node. It
+// only keeps memory for reuse: the zero value is ready, and it is not safe for concurrent
+// use.
 type Solver struct {
 	requests   []*Request
-	candidates [][]*Volume // cut to what must be looked at
+	candidates [][]*Volume // truncated to Width
 	result     []*Volume
 	active     []int // requests that have candidates
 
@@ -41,29 +40,28 @@ type Solver struct {
 	large largeSolver
 }
 
-// Assign gives each request at most one of its candidates and no volume to two
-// requests. candidates[i] are distinct volumes that may serve requests[i], in
-// the order of Before, at least the first Width(len(requests)) of them. A
-// volume is known by its name. Of all possible assignments the result has, in
-// this order,
+// Assign gives each request at most one of its candidates and no volume to two requests.
+// candidates[i] are distinct volumes that may serve requests[i], in the order of Less, at
+// least the first Width(len(requests)) of them. Volumes are identified by name. Of all
+// possible assignments the result has, in this order,
 //
 //  1. the most requests served,
-//  2. the least bytes given that were not asked for, summed over the served,
-//  3. the fewest access modes given that were not asked for, likewise,
+//  2. the fewest bytes in excess of the requests, summed over the served,
+//  3. the fewest access modes that were not requested, likewise,
 //  4. the lexicographically first list of volume names, in the order of the
 //     requests, an unserved one after every name.
 //
-// When more than MaxExact requests have candidates, then only as many as
-// possible are served, with small volumes tried first.
+// If more than MaxExact requests have candidates, only the number of served requests is
+// maximal, with small volumes tried first.
 //
-// result[i] is nil when requests[i] is not served. The result belongs to the
-// Solver and is overwritten by its next call; the arguments are not changed.
+// result[i] is nil if requests[i] is not served. The result belongs to the Solver and is
+// overwritten by its next call; the arguments are not changed.
 func (s *Solver) Assign(requests []*Request, candidates [][]*Volume) []*Volume {
 	return s.solve(requests, candidates, true)
 }
 
-// Serve is Assign without the fourth point, for callers that only ask how many
-// requests can be served and how well. Equal arguments give equal results.
+// Serve is Assign without the fourth objective, for callers that need only the number of
+// served requests and the cost. Equal arguments give equal results.
 func (s *Solver) Serve(requests []*Request, candidates [][]*Volume) []*Volume {
 	return s.solve(requests, candidates, false)
 }
@@ -76,12 +74,12 @@ func (s *Solver) solve(requests []*Request, candidates [][]*Volume, byName bool)
 	case !s.firstChoices():
 		s.exact.run(s, byName)
 	}
-	s.requests = nil // keep no object alive but those of the result
+	s.requests = nil // retain no objects but those of the result
 	clear(s.candidates)
 	return s.result
 }
 
-// load keeps what is needed of the arguments and forgets the previous call.
+// load resets the solver and copies what it needs of the arguments.
 func (s *Solver) load(requests []*Request, candidates [][]*Volume) {
 	s.requests, s.active = requests, s.active[:0]
 	for i := range requests {
@@ -97,12 +95,11 @@ func (s *Solver) load(requests []*Request, candidates [][]*Volume) {
 	}
 }
 
-// firstChoices lets each request in turn take its first candidate that is not
-// taken, and reports whether that is what Assign promises. It is when every
-// request that has candidates got one as good as its own first: nothing can
-// serve more, each waste and surplus is the least possible on its own, and a
-// request with an earlier name could only have it from one before it in the
-// list.
+// firstChoices gives each request in turn its first untaken candidate, and reports
+// whether that is the optimum that Assign promises. It is if every request that has
+// candidates got one as good as its own first: no assignment serves more, each waste and
+// surplus is minimal on its own, and a request can get an earlier name only from one
+// before it in the list.
 func (s *Solver) firstChoices() bool {
 	for n, i := range s.active {
 		v := s.firstUntaken(i, s.active[:n])

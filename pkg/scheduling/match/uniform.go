@@ -3,21 +3,20 @@
 
 package match
 
-// Uniform is what a Pool holds when its volumes differ in capacity and labels
-// alone, as the disks of a node mostly do: small enough to be kept where it is
-// asked for. It is good until the Pool changes; then take another. The zero value
-// is no volumes.
+// Uniform is a copy of the content of a Pool whose volumes differ in capacity and labels
+// alone, as the disks of a node usually do. It is small enough to be stored with the
+// node, and valid until the Pool changes. The zero value is empty.
 type Uniform struct {
 	all group
-	// sizes are the volumes' bytes, in order, when there are no more than fit:
-	// then the list itself need not be read.
+	// sizes are the volumes' bytes, in order, if there are at most few; the list itself
+	// is not read then.
 	sizes [few]int64
 }
 
-// few volumes are what is mostly left on a node: a cache line of sizes.
+// few is the usual number of volumes left on a node: a cache line of sizes.
 const few = 8
 
-// Uniform returns the pool's volumes, when they are alike.
+// Uniform returns the pool's volumes if they are of one kind.
 func (p *Pool) Uniform() (u Uniform, ok bool) {
 	if len(p.all.groups) != 1 {
 		return Uniform{}, false
@@ -40,8 +39,8 @@ func (u *Uniform) Serves(r *Request) bool {
 	return r.Bytes <= u.all.list.largest && u.all.list.size > 0 && u.all.kind.serves(r)
 }
 
-// Given returns how many bytes the request is given: those of the volume that is
-// Pool.First's, for a request without a selector. ok is false when there is none.
+// Given returns the bytes of the volume that Pool.First returns, for a request without a
+// selector. ok is false if there is none.
 func (u *Uniform) Given(r *Request) (bytes int64, ok bool) {
 	if !u.Serves(r) {
 		return 0, false
@@ -57,8 +56,8 @@ func (u *Uniform) Given(r *Request) (bytes int64, ok bool) {
 	return rest[0].bytes, true
 }
 
-// fromEnd returns the bytes of the volume that has n larger ones behind it; there
-// must be more than n.
+// fromEnd returns the bytes of the volume that n larger ones follow; there must be more
+// than n.
 func (u *Uniform) fromEnd(n int) int64 {
 	if size := u.all.list.size; size <= few {
 		return u.sizes[size-1-n]
@@ -66,19 +65,18 @@ func (u *Uniform) fromEnd(n int) int64 {
 	return u.all.list.fromEnd(n)
 }
 
-// ServesAll finds a request that goes unserved when the volumes serve as many as
-// they can, one volume each: its index, -1 when all are served. The requests have
-// no selectors. It takes time quadratic in their number: ask for no more than
-// MaxExact.
+// ServesAll returns the index of a request that goes unserved when the volumes serve as
+// many as possible, one volume each; -1 if all are served. The requests have no
+// selectors. Its time is quadratic in their number: call it for at most MaxExact.
 func (u *Uniform) ServesAll(requests []*Request) (unserved int) {
 	for i, r := range requests {
 		if !u.all.kind.serves(r) {
 			return i
 		}
 	}
-	// Volumes of one kind differ in size alone. All requests are served just
-	// when the largest volume serves the largest request, the second largest
-	// the second largest, and so on. The largest that is not served is told.
+	// Volumes of one kind differ in size alone. All requests are served if and only if
+	// the largest volume serves the largest request, the second largest the second
+	// largest, and so on. The largest unserved request is returned.
 	unserved = -1
 	rank := len(requests)
 	for i, r := range requests {
@@ -95,7 +93,7 @@ func (u *Uniform) ServesAll(requests []*Request) (unserved int) {
 	return unserved
 }
 
-// Same tells whether two of them show the same state of the same Pool.
+// Same reports whether both are copies of the same state of the same Pool.
 func (u *Uniform) Same(other *Uniform) bool {
 	a, b := &u.all.list, &other.all.list
 	return u.all.kind == other.all.kind && a.size == b.size && a.largest == b.largest &&

@@ -22,23 +22,23 @@ type Volume struct {
 	Class string
 	// Bytes is the capacity, rounded up to whole bytes.
 	Bytes int64
-	// Block says that spec.volumeMode is Block; nil means Filesystem.
+	// Block: spec.volumeMode is Block; nil means Filesystem.
 	Block bool
 	// AttributesClass is the VolumeAttributesClass, empty for none.
 	AttributesClass string
 	// AccessModes are the modes the volume offers.
 	AccessModes AccessModes
-	// PV is what the volume was compiled from, usually shared with an
+	// PV is the object that the volume was compiled from, usually shared with an
 	// informer's cache: read only.
 	PV *v1.PersistentVolume
-	// Lost says why no claim may use the volume where it is, though it is there: its disk
-	// is not. Fits if nothing is known against the disk.
+	// Lost is why no claim may use the volume although the object exists: its disk is not
+	// usable. Fits if no problem is known.
 	Lost ReasonCode
 
 	deleting bool
 }
 
-// NewVolume compiles a PersistentVolume, which it keeps and never changes.
+// NewVolume compiles a PersistentVolume, which it keeps and does not change.
 func NewVolume(pv *v1.PersistentVolume) *Volume {
 	return &Volume{
 		Name:            pv.Name,
@@ -48,27 +48,27 @@ func NewVolume(pv *v1.PersistentVolume) *Volume {
 		AttributesClass: orEmpty(pv.Spec.VolumeAttributesClassName),
 		AccessModes:     AccessModesOf(pv.Spec.AccessModes),
 		PV:              pv,
-		Lost:            LostDisk(pv),
+		Lost:            DiskProblem(pv),
 		deleting:        pv.DeletionTimestamp != nil,
 	}
 }
 
-// Free reports whether any claim may have the volume: the PV controller knows
-// it (phase Available), no claimRef speaks for it, its disk is there as far as
-// anybody knows, and it is not being deleted.
+// Free reports whether any claim may take the volume: the PV controller has observed it
+// (phase Available), it has no claimRef, no problem of its disk is known, and it is not
+// being deleted.
 func (v *Volume) Free() bool {
 	return v.PV.Status.Phase == v1.VolumeAvailable && v.PV.Spec.ClaimRef == nil && v.Lost == Fits && !v.deleting
 }
 
 // Free is Volume.Free for a volume that is not compiled.
 func Free(pv *v1.PersistentVolume) bool {
-	return pv.Status.Phase == v1.VolumeAvailable && pv.Spec.ClaimRef == nil && LostDisk(pv) == Fits && pv.DeletionTimestamp == nil
+	return pv.Status.Phase == v1.VolumeAvailable && pv.Spec.ClaimRef == nil && DiskProblem(pv) == Fits && pv.DeletionTimestamp == nil
 }
 
-// LostDisk reads what the agent of a volume's node has written on the volume about
-// its disk: DiskMissing, DiskFailing, DiskUnproven or DiskReplaced; Fits if nothing speaks against it. A word
-// that this version does not know is taken for the worse.
-func LostDisk(pv *v1.PersistentVolume) ReasonCode {
+// DiskProblem returns the problem that the local provisioner has written on the volume:
+// DiskMissing, DiskFailing, DiskUnproven or DiskReplaced; Fits if there is none. Unknown
+// values count as DiskReplaced, the most severe.
+func DiskProblem(pv *v1.PersistentVolume) ReasonCode {
 	switch disk.Mark(pv.Annotations[wellknown.DiskAnnotation]) {
 	case disk.Unmarked:
 		return Fits
@@ -104,8 +104,8 @@ func ClaimClass(claim *v1.PersistentVolumeClaim) string {
 	return orEmpty(claim.Spec.StorageClassName)
 }
 
-// storageBytes returns the storage quantity rounded up to whole bytes, as the
-// PV controller compares it; what does not fit is saturated.
+// storageBytes returns the storage quantity rounded up to whole bytes, as the PV
+// controller compares it, saturated to the range of int64.
 func storageBytes(list v1.ResourceList) int64 {
 	quantity := list[v1.ResourceStorage]
 	switch {

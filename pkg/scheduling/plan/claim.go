@@ -10,19 +10,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// BindClaim is step 2, the point of no return: the claim with the volume's name
-// and bind-completed. spec.volumeName can be set once only. It decides on live,
-// the newest version known or the one read after a conflict (nil: not found):
-// bound to the volume already, whoever did it, leaves nothing to write.
+// BindClaim is step 2, the point of no return: it sets the volume's name and
+// bind-completed on the claim. spec.volumeName can be set only once. live is the newest
+// known version, or the one read after a conflict (nil: not found). If the claim is
+// already bound to the volume, by any writer, there is nothing to write.
 //
-// bound-by-controller says that volumeName was not the user's own choice.
+// bound-by-controller means that the user did not choose volumeName.
 func (b Binding) BindClaim(live *v1.PersistentVolumeClaim) (want *v1.PersistentVolumeClaim, write bool, why *Failure) {
 	if why := b.sameClaim(live); why != nil {
 		return nil, false, why
 	}
 	selected := live.Annotations[AnnSelectedNode]
 	switch {
-	case live.Spec.VolumeName == b.Volume.Name && isBound(live):
+	case live.Spec.VolumeName == b.Volume.Name && IsBound(live):
 		return live, false, nil
 	case live.Spec.VolumeName != "" && live.Spec.VolumeName != b.Volume.Name:
 		return nil, false, b.fail(ClaimBoundElsewhere, live.Spec.VolumeName)
@@ -32,7 +32,7 @@ func (b Binding) BindClaim(live *v1.PersistentVolumeClaim) (want *v1.PersistentV
 		return nil, false, b.fail(ClaimLost, "")
 	case selected != "" && selected != b.Claim.Annotations[AnnSelectedNode]:
 		return nil, false, b.fail(SelectedElsewhere, selected)
-	case !b.asksTheSame(live):
+	case !b.sameSpec(live):
 		return nil, false, b.fail(ClaimChanged, "")
 	}
 	want = live.DeepCopy()
@@ -48,9 +48,9 @@ func (b Binding) BindClaim(live *v1.PersistentVolumeClaim) (want *v1.PersistentV
 	return want, true, nil
 }
 
-// ClaimBound is step 3 for the claim: its status as the PV controller writes it
-// when a claim becomes Bound to the volume. That is also how a claim is cured
-// which a PV controller with an old view of the volume has marked Lost.
+// ClaimBound is step 3 for the claim: its status as the PV controller writes it when a
+// claim becomes Bound to the volume. This also repairs a claim that a PV controller with
+// an outdated view of the volume has marked Lost.
 func (b Binding) ClaimBound(live *v1.PersistentVolumeClaim, volume *v1.PersistentVolume) (want *v1.PersistentVolumeClaim, write bool, why *Failure) {
 	if why := b.sameClaim(live); why != nil {
 		return nil, false, why
@@ -65,8 +65,8 @@ func (b Binding) ClaimBound(live *v1.PersistentVolumeClaim, volume *v1.Persisten
 	want.Status.Phase = v1.ClaimBound
 	want.Status.AccessModes = append([]v1.PersistentVolumeAccessMode(nil), volume.Spec.AccessModes...)
 	if live.Status.Phase != v1.ClaimBound {
-		// Of a claim that is Bound already the capacity belongs to the
-		// resizer: it may differ from the volume's on purpose.
+		// The capacity of a claim that is already Bound belongs to the resizer: it may
+		// differ from the volume's on purpose.
 		setCapacity(want, volume)
 	}
 	if live.Status.Phase == v1.ClaimPending {
@@ -75,8 +75,8 @@ func (b Binding) ClaimBound(live *v1.PersistentVolumeClaim, volume *v1.Persisten
 	return want, !equality.Semantic.DeepEqual(live.Status, want.Status), nil
 }
 
-// setCapacity gives the claim the volume's capacity, or, while the volume's
-// file system is still smaller than the volume, the size of that.
+// setCapacity sets the volume's capacity or, while its file system is smaller than the
+// volume, the size of the file system.
 func setCapacity(claim *v1.PersistentVolumeClaim, volume *v1.PersistentVolume) {
 	size, ok := volume.Spec.Capacity[v1.ResourceStorage]
 	if !ok {
@@ -101,8 +101,8 @@ func (b Binding) sameClaim(live *v1.PersistentVolumeClaim) *Failure {
 	return sameClaim(b.Claim, live, b.Volume.Name)
 }
 
-// asksTheSame compares what the claim asks for; volumeName is not part of it.
-func (b Binding) asksTheSame(live *v1.PersistentVolumeClaim) bool {
+// sameSpec compares the specs except for volumeName.
+func (b Binding) sameSpec(live *v1.PersistentVolumeClaim) bool {
 	was, is := b.Claim.Spec, live.Spec
 	was.VolumeName, is.VolumeName = "", ""
 	return equality.Semantic.DeepEqual(was, is)
@@ -118,8 +118,8 @@ func sameClaim(reserved, live *v1.PersistentVolumeClaim, volume string) *Failure
 	return nil
 }
 
-// isBound says that the claim's volumeName is final.
-func isBound(claim *v1.PersistentVolumeClaim) bool {
+// IsBound reports whether the claim's binding is complete: its volumeName is final.
+func IsBound(claim *v1.PersistentVolumeClaim) bool {
 	_, completed := claim.Annotations[AnnBindCompleted]
 	return completed && claim.Spec.VolumeName != ""
 }

@@ -23,27 +23,27 @@ func TestBindClaim(t *testing.T) {
 		want     *builders.PVC // nil: nothing to write
 		why      plan.FailureCode
 	}{
-		"open: volumeName and both annotations": {
+		"unbound: volumeName and both annotations": {
 			live: claim(), want: claim().VolumeName("pv").BoundByController().BindCompleted(),
 		},
-		"touched since: written on the new version": {
+		"updated since: written on the new version": {
 			live: claim().ResourceVersion("8").Label("a", "b"),
 			want: claim().ResourceVersion("8").Label("a", "b").VolumeName("pv").BoundByController().BindCompleted(),
 		},
 		"the user chose the same volume: not bound by a controller": {
 			live: claim().VolumeName("pv"), want: claim().VolumeName("pv").BindCompleted(),
 		},
-		"the PV controller was faster":       {live: claim().Bound("pv")},
+		"the PV controller was first":        {live: claim().Bound("pv")},
 		"bound to another volume":            {live: claim().Bound("pv-2"), why: plan.ClaimBoundElsewhere},
 		"the user chose another volume":      {live: claim().VolumeName("pv-2"), why: plan.ClaimBoundElsewhere},
 		"deleted":                            {why: plan.ClaimGone},
-		"deleted and created anew":           {live: claim().UID("new"), why: plan.ClaimReplaced},
+		"deleted and recreated":              {live: claim().UID("new"), why: plan.ClaimReplaced},
 		"being deleted":                      {live: claim().Deleting(), why: plan.ClaimDeleting},
 		"bound to the volume, being deleted": {live: claim().Bound("pv").Deleting()},
 		"lost":                               {live: claim().Phase(v1.ClaimLost), why: plan.ClaimLost},
-		"asks for more than was reserved":    {live: claim().Request("5Gi"), why: plan.ClaimChanged},
+		"requests more than was reserved":    {live: claim().Request("5Gi"), why: plan.ClaimChanged},
 		"being provisioned elsewhere":        {live: claim().SelectedNode("n2"), why: plan.SelectedElsewhere},
-		"was to be provisioned on a node that is gone when it was reserved": {
+		"selected-node named a missing node when it was reserved": {
 			reserved: claim().SelectedNode("gone"), live: claim().SelectedNode("gone"),
 			want: claim().SelectedNode("gone").VolumeName("pv").BoundByController().BindCompleted(),
 		},
@@ -69,13 +69,14 @@ func TestBindClaim(t *testing.T) {
 				}
 			}
 			if diff := cmp.Diff(before, live); diff != "" {
-				t.Errorf("changed its argument:\n%s", diff)
+				t.Errorf("the argument was changed:\n%s", diff)
 			}
 		})
 	}
 }
 
-// The expectations follow updateClaimStatus of the PV controller.
+// TestClaimBoundIsWhatThePVControllerWrites expects what updateClaimStatus of the PV
+// controller writes.
 func TestClaimBoundIsWhatThePVControllerWrites(t *testing.T) {
 	t.Parallel()
 	size := func(s string) v1.ResourceList {
@@ -98,7 +99,7 @@ func TestClaimBoundIsWhatThePVControllerWrites(t *testing.T) {
 			volume: volume().Capacity("10Gi").Obj(),
 			status: v1.PersistentVolumeClaimStatus{Phase: v1.ClaimLost}, want: bound,
 		},
-		"Bound and being resized: the capacity is the resizer's": {
+		"Bound and being resized: the capacity belongs to the resizer": {
 			volume: volume().Capacity("10Gi").Obj(),
 			status: v1.PersistentVolumeClaimStatus{Phase: v1.ClaimBound, AccessModes: rwo, Capacity: size("5Gi")},
 			want:   v1.PersistentVolumeClaimStatus{Phase: v1.ClaimBound, AccessModes: rwo, Capacity: size("5Gi")},
@@ -110,12 +111,12 @@ func TestClaimBoundIsWhatThePVControllerWrites(t *testing.T) {
 				Phase: v1.ClaimBound, AccessModes: []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce, v1.ReadOnlyMany}, Capacity: size("1Gi"),
 			},
 		},
-		"the file system is still smaller": {
+		"the file system is smaller than the volume": {
 			volume: volume().Capacity("10Gi").Annotation(plan.AnnPreResizeCapacity, "4Gi").Obj(),
 			status: v1.PersistentVolumeClaimStatus{Phase: v1.ClaimPending},
 			want:   v1.PersistentVolumeClaimStatus{Phase: v1.ClaimBound, AccessModes: rwo, Capacity: size("4Gi")},
 		},
-		"the pre-resize size cannot be read": {
+		"the pre-resize capacity is invalid": {
 			volume: volume().Capacity("10Gi").Annotation(plan.AnnPreResizeCapacity, "much").Obj(),
 			status: v1.PersistentVolumeClaimStatus{Phase: v1.ClaimPending}, want: bound,
 		},
@@ -126,7 +127,7 @@ func TestClaimBoundIsWhatThePVControllerWrites(t *testing.T) {
 				Phase: v1.ClaimBound, AccessModes: rwo, Capacity: size("10Gi"), CurrentVolumeAttributesClassName: &gold,
 			},
 		},
-		"attributes class of a Bound claim is the resizer's": {
+		"the attributes class of a Bound claim belongs to the resizer": {
 			volume: volume().Capacity("10Gi").AttributesClass("gold").Obj(), status: bound, want: bound,
 		},
 	}
@@ -147,7 +148,7 @@ func TestClaimBoundIsWhatThePVControllerWrites(t *testing.T) {
 				t.Errorf("status (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(before, live); diff != "" {
-				t.Errorf("changed its argument:\n%s", diff)
+				t.Errorf("the argument was changed:\n%s", diff)
 			}
 		})
 	}
@@ -178,22 +179,22 @@ func TestSelectNode(t *testing.T) {
 		want              *builders.PVC // nil: nothing to write
 		why               plan.FailureCode
 	}{
-		"external: all three annotations in one write": {provisioner: csi, live: claim(), want: claim().SelectedNode("n1").Provisioner(csi)},
-		"in-tree: the PV controller names it":          {live: claim(), want: claim().SelectedNode("n1")},
-		"another provisioner was named":                {provisioner: csi, live: claim().Provisioner("x"), want: claim().SelectedNode("n1").Provisioner(csi)},
-		"asked for already":                            {provisioner: csi, live: claim().SelectedNode("n1").Provisioner(csi)},
-		"selected, not named":                          {provisioner: csi, live: claim().SelectedNode("n1"), want: claim().SelectedNode("n1").Provisioner(csi)},
-		"made and bound meanwhile":                     {provisioner: csi, live: claim().SelectedNode("n1").Bound("pv")},
-		"going to another node":                        {provisioner: csi, live: claim().SelectedNode("n2"), why: plan.SelectedElsewhere},
-		"going to a node that is gone: overwritten": {
+		"external: all three annotations in one write":     {provisioner: csi, live: claim(), want: claim().SelectedNode("n1").Provisioner(csi)},
+		"in-tree: the PV controller names the provisioner": {live: claim(), want: claim().SelectedNode("n1")},
+		"another provisioner is set":                       {provisioner: csi, live: claim().Provisioner("x"), want: claim().SelectedNode("n1").Provisioner(csi)},
+		"already requested":                                {provisioner: csi, live: claim().SelectedNode("n1").Provisioner(csi)},
+		"selected, no provisioner set":                     {provisioner: csi, live: claim().SelectedNode("n1"), want: claim().SelectedNode("n1").Provisioner(csi)},
+		"already provisioned and bound":                    {provisioner: csi, live: claim().SelectedNode("n1").Bound("pv")},
+		"another node is selected":                         {provisioner: csi, live: claim().SelectedNode("n2"), why: plan.SelectedElsewhere},
+		"the selected node is gone: overwritten": {
 			provisioner: csi, gone: "n2", live: claim().SelectedNode("n2").Provisioner(csi), want: claim().SelectedNode("n1").Provisioner(csi),
 		},
-		"one node is gone, it goes to another by now": {provisioner: csi, gone: "n2", live: claim().SelectedNode("n3"), why: plan.SelectedElsewhere},
-		"bound to something":                          {live: claim().Bound("pv"), why: plan.ClaimBoundElsewhere},
-		"being deleted":                               {live: claim().Deleting(), why: plan.ClaimDeleting},
-		"lost":                                        {live: claim().Phase(v1.ClaimLost), why: plan.ClaimLost},
-		"created anew":                                {live: claim().UID("new"), why: plan.ClaimReplaced},
-		"deleted":                                     {why: plan.ClaimGone},
+		"one node is gone, another is selected by now": {provisioner: csi, gone: "n2", live: claim().SelectedNode("n3"), why: plan.SelectedElsewhere},
+		"bound to another volume":                      {live: claim().Bound("pv"), why: plan.ClaimBoundElsewhere},
+		"being deleted":                                {live: claim().Deleting(), why: plan.ClaimDeleting},
+		"lost":                                         {live: claim().Phase(v1.ClaimLost), why: plan.ClaimLost},
+		"recreated":                                    {live: claim().UID("new"), why: plan.ClaimReplaced},
+		"deleted":                                      {why: plan.ClaimGone},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -220,13 +221,13 @@ func TestUnselectNode(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		reserved, written *builders.PVC
-		want              *builders.PVC // nil: must stay
+		want              *builders.PVC // nil: selected-node must stay
 	}{
-		"nobody was told yet":             {reserved: claim(), written: claim().Label("a", "b").SelectedNode("n1"), want: claim().Label("a", "b")},
-		"a former node that is gone":      {reserved: claim().SelectedNode("old"), written: claim().SelectedNode("n1"), want: claim().SelectedNode("old")},
-		"the provisioner may have begun":  {reserved: claim(), written: claim().SelectedNode("n1").Provisioner("csi")},
-		"an old provisioner was told":     {reserved: claim(), written: claim().SelectedNode("n1").Annotation(plan.AnnBetaStorageProvisioner, "csi")},
-		"it had been told before already": {reserved: claim().Provisioner("csi"), written: claim().SelectedNode("n1").Provisioner("csi")},
+		"no provisioner is set":            {reserved: claim(), written: claim().Label("a", "b").SelectedNode("n1"), want: claim().Label("a", "b")},
+		"a former selected node":           {reserved: claim().SelectedNode("old"), written: claim().SelectedNode("n1"), want: claim().SelectedNode("old")},
+		"the provisioner may have started": {reserved: claim(), written: claim().SelectedNode("n1").Provisioner("csi")},
+		"the beta annotation is set":       {reserved: claim(), written: claim().SelectedNode("n1").Annotation(plan.AnnBetaStorageProvisioner, "csi")},
+		"the provisioner was set before":   {reserved: claim().Provisioner("csi"), written: claim().SelectedNode("n1").Provisioner("csi")},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -9,19 +9,18 @@ import (
 	"strings"
 )
 
-// FailureCode says why a binding cannot come about any more.
+// FailureCode is why a binding cannot be completed.
 type FailureCode string
 
-// The reasons for which a binding fails. Every one of them means that the pod
-// has to be scheduled again.
+// Reasons why a binding fails. After each of them the pod has to be scheduled again.
 const (
 	// ClaimGone: the claim was deleted.
 	ClaimGone FailureCode = "ClaimGone"
-	// ClaimReplaced: the claim was deleted, another of its name created.
+	// ClaimReplaced: the claim was deleted, another of the same name created.
 	ClaimReplaced FailureCode = "ClaimReplaced"
 	// ClaimDeleting: the claim is being deleted and was not bound yet.
 	ClaimDeleting FailureCode = "ClaimDeleting"
-	// ClaimChanged: what the claim asks for is not what was reserved for.
+	// ClaimChanged: the claim's spec differs from the one that was reserved for.
 	ClaimChanged FailureCode = "ClaimChanged"
 	// ClaimBoundElsewhere: the claim is bound to another volume (Other).
 	ClaimBoundElsewhere FailureCode = "ClaimBoundElsewhere"
@@ -29,20 +28,20 @@ const (
 	ClaimLost FailureCode = "ClaimLost"
 	// VolumeGone: the volume was deleted.
 	VolumeGone FailureCode = "VolumeGone"
-	// VolumeReplaced: the volume was deleted, another of its name created.
+	// VolumeReplaced: the volume was deleted, another of the same name created.
 	VolumeReplaced FailureCode = "VolumeReplaced"
 	// VolumeDeleting: the volume is being deleted.
 	VolumeDeleting FailureCode = "VolumeDeleting"
-	// VolumeChanged: the volume is not what was reserved any more.
+	// VolumeChanged: the volume no longer matches what was reserved.
 	VolumeChanged FailureCode = "VolumeChanged"
-	// VolumeUnavailable: the volume's phase (Other) is not one to bind from.
+	// VolumeUnavailable: the volume's phase (Other) does not allow binding.
 	VolumeUnavailable FailureCode = "VolumeUnavailable"
 	// VolumeClaimed: the volume belongs to another claim (Other).
 	VolumeClaimed FailureCode = "VolumeClaimed"
-	// ClaimRefReset: somebody took back the volume's claimRef.
+	// ClaimRefReset: another writer removed the volume's claimRef.
 	ClaimRefReset FailureCode = "ClaimRefReset"
-	// ProvisioningFailed: the provisioner removed selected-node, its way to
-	// say that it cannot make the volume on that node.
+	// ProvisioningFailed: the provisioner removed selected-node, which means that it
+	// cannot create the volume for that node.
 	ProvisioningFailed FailureCode = "ProvisioningFailed"
 	// SelectedElsewhere: the claim is to be provisioned on another node (Other).
 	SelectedElsewhere FailureCode = "SelectedElsewhere"
@@ -54,21 +53,21 @@ const (
 	PodGone FailureCode = "PodGone"
 )
 
-// Failure is why a binding cannot come about. Only names of objects are in it.
+// Failure is why a binding cannot be completed. It contains only names of objects.
 type Failure struct {
 	Code FailureCode
-	// Claim ("namespace/name") and Volume are the binding's, empty where the
-	// failure is not about one.
+	// Claim ("namespace/name") and Volume are the binding's, empty if the failure does
+	// not concern one.
 	Claim, Volume string
-	// Pod ("namespace/name") and Node are the plan's, where they matter.
+	// Pod ("namespace/name") and Node are the plan's, if relevant.
 	Pod, Node string
-	// Other is what was found in the place of ours; see the codes.
+	// Other is what was found instead; see the codes.
 	Other string
 }
 
 var _ error = (*Failure)(nil)
 
-// Error is fit to be read by the pod's owner in an event.
+// Error returns the text for events of the pod.
 func (f *Failure) Error() string {
 	text, ok := texts[f.Code]
 	if !ok {
@@ -86,22 +85,22 @@ func (f *Failure) Error() string {
 	return fmt.Sprintf("binding claim %q: %s", f.Claim, text)
 }
 
-// texts are the failures in words; never written to.
+// texts are the messages of the codes; read only.
 var texts = map[FailureCode]string{
 	ClaimGone:           "the claim was deleted",
-	ClaimReplaced:       "the claim was deleted and created anew",
+	ClaimReplaced:       "the claim was deleted and recreated",
 	ClaimDeleting:       "the claim is being deleted",
 	ClaimChanged:        "the claim was changed while a volume was chosen for it",
 	ClaimBoundElsewhere: "the claim was bound to volume {other} meanwhile",
 	ClaimLost:           "the claim has lost its volume",
 	VolumeGone:          "volume {volume} was deleted",
-	VolumeReplaced:      "volume {volume} was deleted and created anew",
+	VolumeReplaced:      "volume {volume} was deleted and recreated",
 	VolumeDeleting:      "volume {volume} is being deleted",
 	VolumeChanged:       "volume {volume} was changed after it was chosen",
-	VolumeUnavailable:   "volume {volume} is {other}, not Available any more",
+	VolumeUnavailable:   "volume {volume} is {other}, no longer Available",
 	VolumeClaimed:       "volume {volume} was claimed by {other}",
-	ClaimRefReset:       "the claimRef of volume {volume} was taken back",
-	ProvisioningFailed:  "provisioning failed: the provisioner gave up node {node}",
+	ClaimRefReset:       "the claimRef of volume {volume} was removed",
+	ProvisioningFailed:  "provisioning failed: the provisioner rejected node {node}",
 	SelectedElsewhere:   "the claim is being provisioned on node {other}",
 	VolumeOffNode:       "the node affinity of volume {volume} does not admit node {node}",
 	NodeGone:            "node {node} was deleted while the volumes of pod {pod} were bound",

@@ -1,20 +1,20 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plan says, as data and pure functions, how the claims of one pod
-// become bound: which API objects have to look how, what undoes a write, and
-// how far a binding has come (or why it has failed) given what is observed.
+// Package plan computes, as data and pure functions, how the claims of one pod become
+// bound: the desired API objects, how to undo a write, and the progress or failure of a
+// binding given the observed objects.
 //
-// The desired objects are those that the PV controller of kube-controller-manager
-// writes, so that it can run beside us, take over at any point, or be absent:
+// The desired objects are those that the PV controller of kube-controller-manager writes,
+// so that it can run concurrently, complete a binding at any point, or be absent:
 //
 //	step  object                     what is written
 //	1     PersistentVolume           spec.claimRef with the claim's UID
 //	2     PersistentVolumeClaim      spec.volumeName and bind-completed
 //	3     both, status subresource   phase Bound and what belongs to it
 //
-// Nothing here talks to an API server, reads a clock or logs. Functions never
-// change their arguments: what they return to be written is always a copy.
+// Nothing here calls an API server, reads a clock or logs. Functions do not change their
+// arguments: what they return to be written is always a copy.
 package plan
 
 import (
@@ -22,68 +22,66 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Annotations that the binding protocol between scheduler, PV controller and
-// external provisioners consists of. Only AnnSelectedNode and the provisioner
-// annotations have meaningful values; of the others presence counts.
+// Annotations of the binding protocol between scheduler, PV controller and external
+// provisioners. Only the values of AnnSelectedNode and of the provisioner annotations
+// matter; the others are set or not.
 const (
-	// AnnBindCompleted on a claim: it is bound to spec.volumeName for good.
+	// AnnBindCompleted on a claim: its binding to spec.volumeName is final.
 	AnnBindCompleted = "pv.kubernetes.io/bind-completed"
-	// AnnBoundByController on a volume or claim: the reference to the other
-	// object was made by a controller, not by a user, and may be taken back.
+	// AnnBoundByController on a volume or claim: the reference to the other object was
+	// set by a controller, not by a user, and may be removed.
 	AnnBoundByController = "pv.kubernetes.io/bound-by-controller"
 	// AnnSelectedNode on a claim: the node to provision a volume for.
 	AnnSelectedNode = "volume.kubernetes.io/selected-node"
-	// AnnStorageProvisioner on a claim: who is to provision it.
+	// AnnStorageProvisioner on a claim: the provisioner in charge.
 	AnnStorageProvisioner = "volume.kubernetes.io/storage-provisioner"
-	// AnnBetaStorageProvisioner is the old name of AnnStorageProvisioner;
-	// provisioners of before Kubernetes 1.23 look only at this one.
+	// AnnBetaStorageProvisioner is the old name of AnnStorageProvisioner; provisioners
+	// older than Kubernetes 1.23 read only this one.
 	AnnBetaStorageProvisioner = "volume.beta.kubernetes.io/storage-provisioner"
-	// AnnPreResizeCapacity on a volume: its file system's size, smaller than
+	// AnnPreResizeCapacity on a volume: the size of its file system, smaller than
 	// spec.capacity until the node has resized it.
 	AnnPreResizeCapacity = "volume.alpha.kubernetes.io/pre-resize-capacity"
 )
 
-// Plan is how one pod's unbound claims get bound on one node. It is immutable
-// once made, and so is everything it points to.
+// Plan is how one pod's unbound claims become bound on one node. It is immutable, and so
+// is everything it points to.
 type Plan struct {
-	// Pod is the pod the plan is for, PodUID which pod of that name.
+	// Pod is the pod the plan is for, PodUID distinguishes pods of that name.
 	Pod    types.NamespacedName
 	PodUID types.UID
 	// Node is the node that the pod is to run on.
 	Node string
-	// Bindings are claims that get a volume that exists; each claim and each
-	// volume occurs once.
+	// Bindings are claims that get an existing volume; each claim and each volume occurs
+	// once.
 	Bindings []Binding
-	// Provisions are claims that get a volume still to be made; no claim is
-	// in both lists.
+	// Provisions are claims whose volume is provisioned; no claim is in both lists.
 	Provisions []Provision
 }
 
-// Binding gives an existing volume to a claim.
+// Binding assigns an existing volume to a claim.
 type Binding struct {
-	// Claim and Volume are as they were seen when they were reserved.
-	// Volume.ResourceVersion is what was reserved: the volume is written on
-	// that version, so that nobody who came first is overwritten.
+	// Claim and Volume are the versions that were reserved. The volume is written on
+	// Volume.ResourceVersion, so that no earlier write is overwritten.
 	Claim  *v1.PersistentVolumeClaim
 	Volume *v1.PersistentVolume
 }
 
-// Provision has a volume made for a claim, on the plan's node.
+// Provision requests a volume for a claim, on the plan's node.
 type Provision struct {
-	// Claim is as it was seen when it was reserved.
+	// Claim is the version that was reserved.
 	Claim *v1.PersistentVolumeClaim
-	// Provisioner is the value of the two storage-provisioner annotations.
-	// Empty for in-tree provisioners (kubernetes.io/…): for these the PV
-	// controller finds out the name (CSI migration) and writes it.
+	// Provisioner is the value of the two storage-provisioner annotations. It is empty
+	// for in-tree provisioners (kubernetes.io/…): the PV controller determines their name
+	// (CSI migration) and writes it.
 	Provisioner string
 }
 
-// Empty says that there is nothing to write: all claims were bound already.
+// Empty reports whether there is nothing to write because all claims are bound.
 func (p *Plan) Empty() bool {
 	return len(p.Bindings) == 0 && len(p.Provisions) == 0
 }
 
-// claimName is the claim as users know it: namespace/name.
+// claimName returns namespace/name.
 func claimName(c *v1.PersistentVolumeClaim) string {
 	return c.Namespace + "/" + c.Name
 }

@@ -5,26 +5,25 @@ package plan
 
 import v1 "k8s.io/api/core/v1"
 
-// State is how far the binding of a claim has come. States are ordered: a
-// binding only goes up, or fails.
+// State is the progress of a claim's binding. States are ordered: a binding advances or
+// fails.
 type State int
 
 const (
 	// Requested: selected-node is set, there is no volume yet.
 	Requested State = iota
-	// Unseen: the volume refers to the claim, but the PV controller may not
-	// know it as the claim's yet. A claim that is bound to it now could be
-	// marked Lost: the PV controller has no volume of that name in its cache
-	// (phase Pending), or one whose claimRef has no UID (pre-bound by its
-	// owner) or is another claim's (and was taken back since). Claims and volumes
-	// reach it by separate queues, in no order.
+	// Unseen: the volume refers to the claim, but the PV controller may not have observed
+	// that yet. It would mark a claim Lost that is bound to the volume now: its cache has
+	// no volume of that name (phase Pending), or one whose claimRef has no UID (pre-bound
+	// by its owner) or names another claim (and was removed since). The PV controller
+	// processes claims and volumes in separate queues, in no order.
 	Unseen
-	// Claimed: the volume refers to the claim; the claim is open.
+	// Claimed: the volume refers to the claim; the claim is not written yet.
 	Claimed
-	// ClaimBound: the claim refers to the volume for good; one of the
-	// statuses is open.
+	// ClaimBound: the claim refers to the volume, which is final; a status is not written
+	// yet.
 	ClaimBound
-	// Bound: nothing is left to write.
+	// Bound: there is nothing left to write.
 	Bound
 )
 
@@ -46,8 +45,8 @@ func (s State) String() string {
 	}
 }
 
-// Progress tells from the newest versions seen (nil: none) where a binding
-// stands whose step 1 is done, or why it has failed.
+// Progress returns, from the newest versions observed (nil: none), the state of a binding
+// whose step 1 is done, or why it has failed.
 func (b Binding) Progress(volume *v1.PersistentVolume, claim *v1.PersistentVolumeClaim) (State, *Failure) {
 	if why := b.sameClaim(claim); why != nil {
 		return 0, why
@@ -62,7 +61,7 @@ func (b Binding) Progress(volume *v1.PersistentVolume, claim *v1.PersistentVolum
 		return 0, why
 	}
 	switch {
-	case isBound(claim):
+	case IsBound(claim):
 		return boundState(volume, claim), nil
 	case claim.Status.Phase == v1.ClaimLost:
 		return 0, b.fail(ClaimLost, "")
@@ -70,20 +69,20 @@ func (b Binding) Progress(volume *v1.PersistentVolume, claim *v1.PersistentVolum
 		return 0, b.fail(ClaimDeleting, "")
 	case volume.DeletionTimestamp != nil:
 		return 0, b.fail(VolumeDeleting, "")
-	case b.Open(volume):
+	case b.AwaitsPVController(volume):
 		return Unseen, nil
 	}
 	return Claimed, nil
 }
 
-// Progress tells from the newest versions seen (nil: none) where provisioning
-// stands after selected-node was written, or why it has failed. volume is the
-// one that the claim is bound to, else one that refers to the claim.
+// Progress returns, from the newest versions observed (nil: none), the state of a
+// provisioning after selected-node was written, or why it has failed. volume is the one
+// that the claim is bound to, else one that refers to the claim.
 func (p Provision) Progress(node string, claim *v1.PersistentVolumeClaim, volume *v1.PersistentVolume) (State, *Failure) {
 	if why := sameClaim(p.Claim, claim, ""); why != nil {
 		return 0, why
 	}
-	if isBound(claim) {
+	if IsBound(claim) {
 		return p.boundProgress(node, claim, volume)
 	}
 	switch selected := claim.Annotations[AnnSelectedNode]; {
@@ -97,20 +96,20 @@ func (p Provision) Progress(node string, claim *v1.PersistentVolumeClaim, volume
 		return 0, p.fail(SelectedElsewhere, node, selected)
 	case volume == nil || !refersTo(volume.Spec.ClaimRef, claim) || volume.DeletionTimestamp != nil:
 		return Requested, nil
-	case !Noticed(volume):
+	case !SeenByPVController(volume):
 		return Unseen, nil
 	}
 	return Claimed, nil
 }
 
-// Noticed tells whether a PV controller has taken note of the volume, by its
-// phase. A claim that is bound to one that none has would be marked Lost.
-func Noticed(volume *v1.PersistentVolume) bool {
+// SeenByPVController reports, by the volume's phase, whether a PV controller has observed
+// the volume. It would mark a claim Lost that is bound to a volume it has not observed.
+func SeenByPVController(volume *v1.PersistentVolume) bool {
 	return volume.Status.Phase != "" && volume.Status.Phase != v1.VolumePending
 }
 
-// boundProgress is for a claim that somebody has bound. The volume may be seen
-// after its claim.
+// boundProgress is for a claim that is already bound. The volume may be observed after
+// its claim.
 func (p Provision) boundProgress(node string, claim *v1.PersistentVolumeClaim, volume *v1.PersistentVolume) (State, *Failure) {
 	switch {
 	case volume == nil && claim.Status.Phase == v1.ClaimLost:

@@ -8,14 +8,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// SelectNode asks for a volume to be made on the node: the claim with
-// selected-node and, where the plan names the provisioner, both annotations
-// that an external provisioner waits for, so that nobody has to add them.
+// SelectNode requests a volume on the node: it sets selected-node on the claim and, if
+// the plan names the provisioner, both annotations that an external provisioner waits
+// for.
 //
-// It decides on live, the newest version known or the one read after a conflict
-// (nil: not found). A selected-node that names another node stays, because a
-// volume may be on its way there, unless that node is gone: gone is the name of
-// a node which the API server has been asked for and does not have, or empty.
+// live is the newest known version, or the one read after a conflict (nil: not found). A
+// selected-node that names another node stays, because a volume may be in creation there,
+// unless that node is gone: gone is the name of a node that the API server reported as
+// not found, or empty.
 func (p Provision) SelectNode(live *v1.PersistentVolumeClaim, node, gone string) (want *v1.PersistentVolumeClaim, write bool, why *Failure) {
 	if why := sameClaim(p.Claim, live, ""); why != nil {
 		return nil, false, why
@@ -46,10 +46,10 @@ func (p Provision) SelectNode(live *v1.PersistentVolumeClaim, node, gone string)
 	return want, true, nil
 }
 
-// UnselectNode undoes SelectNode. written is what the API server answered to
-// our own write; the result must be written on that resourceVersion or not at
-// all. ok is false when a provisioner may have begun, because the claim tells
-// it to: the volume that it is making would belong to nobody.
+// UnselectNode undoes SelectNode. written is the API server's response to our own write;
+// the result must be written on that resourceVersion or not at all. ok is false if a
+// provisioner may have started, because the claim names one: the volume that it creates
+// would have no owner.
 func (p Provision) UnselectNode(written *v1.PersistentVolumeClaim) (want *v1.PersistentVolumeClaim, ok bool) {
 	for _, key := range []string{AnnStorageProvisioner, AnnBetaStorageProvisioner} {
 		if _, set := written.Annotations[key]; set {
@@ -61,8 +61,8 @@ func (p Provision) UnselectNode(written *v1.PersistentVolumeClaim) (want *v1.Per
 	return want, true
 }
 
-// Binding is what remains to be done once the volume has been made: claim is
-// the newest version known of the plan's claim.
+// Binding returns the binding of a provisioned volume: claim is the newest known version
+// of the plan's claim.
 func (p Provision) Binding(claim *v1.PersistentVolumeClaim, volume *v1.PersistentVolume) Binding {
 	return Binding{Claim: claim, Volume: volume}
 }

@@ -13,19 +13,18 @@ import (
 	"stowage.dev/stowage/pkg/scheduling/match"
 )
 
-// ClaimVolume is step 1: the volume with a claimRef to the binding's claim. It
-// decides on live, which is the volume as reserved or as read after a conflict:
+// ClaimVolume is step 1: it sets a claimRef to the binding's claim on the volume. live is
+// the volume as reserved or as read after a conflict, nil if it was not found:
 //
 //   - live refers to the claim, UID included: nothing to write;
-//   - live is as free as when it was reserved, and what was asked of it when it
-//     was chosen has not changed (labels, finalizers and status may have): want
-//     is to be written on live's resourceVersion;
-//   - else why not. live is nil for a volume that was not found.
+//   - live is as free as when it was reserved, and everything that it was chosen by is
+//     unchanged (labels, finalizers and status may differ): want is to be written on
+//     live's resourceVersion;
+//   - otherwise why is set.
 //
-// The claimRef and the bound-by-controller annotation are those of
-// GetBindVolumeToClaim in component-helpers: the annotation says that the
-// reference may be taken back, so a volume that its owner has pre-bound to the
-// claim does not get it.
+// The claimRef and the bound-by-controller annotation are those of GetBindVolumeToClaim
+// in component-helpers: the annotation means that the reference may be removed, so a
+// volume that its owner has pre-bound to the claim does not get it.
 func (b Binding) ClaimVolume(live *v1.PersistentVolume) (want *v1.PersistentVolume, write bool, why *Failure) {
 	if why := b.sameVolume(live); why != nil {
 		return nil, false, why
@@ -36,7 +35,7 @@ func (b Binding) ClaimVolume(live *v1.PersistentVolume) (want *v1.PersistentVolu
 	case refersTo(ref, b.Claim):
 		return live, false, nil
 	case ref != nil && !preBound(ref, b.Claim):
-		return nil, false, b.fail(VolumeClaimed, claimant(ref, b.Claim))
+		return nil, false, b.fail(VolumeClaimed, owner(ref, b.Claim))
 	case refersTo(b.Volume.Spec.ClaimRef, b.Claim):
 		return nil, false, b.fail(ClaimRefReset, "")
 	case (ref == nil) != (b.Volume.Spec.ClaimRef == nil):
@@ -54,15 +53,14 @@ func (b Binding) ClaimVolume(live *v1.PersistentVolume) (want *v1.PersistentVolu
 	return want, true, nil
 }
 
-// UnclaimVolume undoes ClaimVolume. written is what the API server answered to
-// our own write; the result must be written on that resourceVersion or not at
-// all. ok is false when the claimRef must stay because somebody may rely on it:
+// UnclaimVolume undoes ClaimVolume. written is the API server's response to our own
+// write; the result must be written on that resourceVersion or not at all. ok is false if
+// the claimRef must stay because another writer may rely on it.
 //
-// Whoever completes a binding that another one has begun (the PV controller; in
-// Direct mode also the binder of another pod with the same claim) first sets
-// the volume's phase to Bound, and thereby takes written's resourceVersion away
-// from us, before it writes the claim. A volume that was Bound already offers
-// no such protection.
+// A writer that completes a binding of another one (the PV controller; in Direct mode
+// also the binder of another pod with the same claim) sets the volume's phase to Bound
+// before it writes the claim, which makes our write conflict. A volume that was already
+// Bound has no such protection.
 func (b Binding) UnclaimVolume(written *v1.PersistentVolume) (want *v1.PersistentVolume, ok bool) {
 	if written.Status.Phase == v1.VolumeBound {
 		return nil, false
@@ -72,17 +70,19 @@ func (b Binding) UnclaimVolume(written *v1.PersistentVolume) (want *v1.Persisten
 	restore(&want.ObjectMeta, b.Volume.Annotations, AnnBoundByController)
 	mark := string(b.Claim.UID)
 	if was, marked := written.Annotations[wellknown.BindingUndoneAnnotation]; marked && was != mark {
-		mark = givenBackTwice
+		mark = undoneByMany
 	}
 	metav1.SetMetaDataAnnotation(&want.ObjectMeta, wellknown.BindingUndoneAnnotation, mark)
 	return want, true
 }
 
-// givenBackTwice is the value of AnnGivenBack for several claims: no claim's UID.
-const givenBackTwice = "several claims"
+// undoneByMany is the value of BindingUndoneAnnotation for several claims: not the UID of
+// any.
+const undoneByMany = "several claims"
 
-// RemoveMark is for a volume whose binding is complete: without AnnGivenBack.
-func (b Binding) RemoveMark(live *v1.PersistentVolume) (want *v1.PersistentVolume, write bool, why *Failure) {
+// RemoveUndoneMark removes BindingUndoneAnnotation from a volume whose binding is
+// complete.
+func (b Binding) RemoveUndoneMark(live *v1.PersistentVolume) (want *v1.PersistentVolume, write bool, why *Failure) {
 	if why := b.sameVolume(live); why != nil {
 		return nil, false, why
 	}
@@ -111,29 +111,30 @@ func (b Binding) VolumeBound(live *v1.PersistentVolume) (want *v1.PersistentVolu
 	return want, true, nil
 }
 
-// PreBound says that the volume was reserved for this claim by its owner, by
-// name only.
+// PreBound reports whether the volume was reserved for this claim by its owner, by name
+// only.
 func (b Binding) PreBound() bool {
 	return preBound(b.Volume.Spec.ClaimRef, b.Claim)
 }
 
-// Open says that the PV controller may not know live as the claim's yet, and would mark
-// a claim Lost that is bound to it: it has not seen the volume, or holds it with a
-// claimRef that is not the claim's, UID included. Its writing phase Bound ends that.
-func (b Binding) Open(live *v1.PersistentVolume) bool {
+// AwaitsPVController reports whether the PV controller may not know that live is the
+// claim's, and would mark a claim Lost that is bound to it: it has not observed the
+// volume, or has it with a claimRef that is not the claim's, UID included. It has
+// observed it once it writes phase Bound.
+func (b Binding) AwaitsPVController(live *v1.PersistentVolume) bool {
 	switch {
 	case b.PreBound() && b.Volume.Status.Phase == v1.VolumeBound:
-		return true // a phase that was Bound before there was a UID tells nothing
+		return true // the phase was Bound before the UID was set
 	case live.Status.Phase == v1.VolumeBound:
 		return false
 	}
 	_, byController := live.Annotations[AnnBoundByController]
-	return !Noticed(live) || b.PreBound() || b.GivenBack(live) || !byController // pre-bound by its owner, whoever wrote the UID
+	return !SeenByPVController(live) || b.PreBound() || b.UndoneByOther(live) || !byController // without the annotation it was pre-bound by its owner
 }
 
-// GivenBack says that a claimRef to another claim was taken back from the volume. The
-// PV controller that holds it for this claim, or for none, does no harm.
-func (b Binding) GivenBack(live *v1.PersistentVolume) bool {
+// UndoneByOther reports whether a claimRef to another claim was removed from the volume.
+// A PV controller whose cache has it for this claim, or for none, is harmless.
+func (b Binding) UndoneByOther(live *v1.PersistentVolume) bool {
 	by, marked := live.Annotations[wellknown.BindingUndoneAnnotation]
 	return marked && by != string(b.Claim.UID)
 }
@@ -155,13 +156,13 @@ func (b Binding) stillClaimed(live *v1.PersistentVolume) *Failure {
 	case ref == nil || preBound(ref, b.Claim):
 		return b.fail(ClaimRefReset, "")
 	default:
-		return b.fail(VolumeClaimed, claimant(ref, b.Claim))
+		return b.fail(VolumeClaimed, owner(ref, b.Claim))
 	}
 }
 
-// stillMatches says that whatever made the volume fit the claim and the node
-// is as it was: its spec, its class (which may be an annotation), what is known
-// of its disk, and its labels where the claim selects by them.
+// stillMatches reports whether everything that made the volume fit the claim and the node
+// is unchanged: its spec, its class (which may be an annotation), the known problem of
+// its disk, and its labels if the claim selects by them.
 func (b Binding) stillMatches(live *v1.PersistentVolume) bool {
 	if live.ResourceVersion == b.Volume.ResourceVersion {
 		return true
@@ -173,7 +174,7 @@ func (b Binding) stillMatches(live *v1.PersistentVolume) bool {
 	}
 	wasClass, wasSet := b.Volume.Annotations[v1.BetaStorageClassAnnotation]
 	isClass, isSet := live.Annotations[v1.BetaStorageClassAnnotation]
-	if wasClass != isClass || wasSet != isSet || match.LostDisk(b.Volume) != match.LostDisk(live) {
+	if wasClass != isClass || wasSet != isSet || match.DiskProblem(b.Volume) != match.DiskProblem(live) {
 		return false
 	}
 	if b.Claim.Spec.Selector == nil || b.PreBound() {
@@ -187,7 +188,7 @@ func (b Binding) fail(code FailureCode, other string) *Failure {
 	return &Failure{Code: code, Claim: claimName(b.Claim), Volume: b.Volume.Name, Other: other}
 }
 
-// reference is what client-go's reference.GetReference makes of a claim.
+// reference returns what client-go's reference.GetReference returns for a claim.
 func reference(claim *v1.PersistentVolumeClaim) *v1.ObjectReference {
 	apiVersion, kind := "v1", "PersistentVolumeClaim"
 	if gvk := claim.GroupVersionKind(); !gvk.Empty() {
@@ -203,29 +204,27 @@ func reference(claim *v1.PersistentVolumeClaim) *v1.ObjectReference {
 	}
 }
 
-// refersTo says that ref is a complete reference to this very claim.
+// refersTo reports whether ref refers to the claim, UID included.
 func refersTo(ref *v1.ObjectReference, claim *v1.PersistentVolumeClaim) bool {
-	return names(ref, claim) && ref.UID == claim.UID
+	return match.RefersTo(ref, claim) && ref.UID == claim.UID
 }
 
-// preBound says that ref names the claim but leaves its UID open.
+// preBound reports whether ref names the claim without a UID.
 func preBound(ref *v1.ObjectReference, claim *v1.PersistentVolumeClaim) bool {
-	return names(ref, claim) && ref.UID == "" && claim.UID != ""
+	return match.RefersTo(ref, claim) && ref.UID == "" && claim.UID != ""
 }
 
-func names(ref *v1.ObjectReference, claim *v1.PersistentVolumeClaim) bool {
-	return ref != nil && ref.Namespace == claim.Namespace && ref.Name == claim.Name
-}
-
-// claimant is whom ref refers to, told apart from a claim of the same name.
-func claimant(ref *v1.ObjectReference, claim *v1.PersistentVolumeClaim) string {
-	if names(ref, claim) {
-		return ref.Namespace + "/" + ref.Name + ", UID " + string(ref.UID)
+// owner returns the name of the claim that ref refers to, with the UID if it has the
+// name of claim.
+func owner(ref *v1.ObjectReference, claim *v1.PersistentVolumeClaim) string {
+	name := ref.Namespace + "/" + ref.Name
+	if name == claimName(claim) {
+		name += ", UID " + string(ref.UID)
 	}
-	return ref.Namespace + "/" + ref.Name
+	return name
 }
 
-// restore gives the annotation the value it had, or takes it away.
+// restore resets the annotation to its former value, or removes it.
 func restore(object *metav1.ObjectMeta, was map[string]string, key string) {
 	if value, ok := was[key]; ok {
 		metav1.SetMetaDataAnnotation(object, key, value)

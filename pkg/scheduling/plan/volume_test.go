@@ -33,8 +33,8 @@ func code(f *plan.Failure) plan.FailureCode {
 	return f.Code
 }
 
-// The PV controller decides with GetBindVolumeToClaim what it writes; what we
-// write has to be the same, field by field.
+// TestClaimVolumeIsWhatThePVControllerWrites compares field by field with
+// GetBindVolumeToClaim, by which the PV controller decides what it writes.
 func TestClaimVolumeIsWhatThePVControllerWrites(t *testing.T) {
 	t.Parallel()
 	tests := map[string]*v1.PersistentVolume{
@@ -56,16 +56,16 @@ func TestClaimVolumeIsWhatThePVControllerWrites(t *testing.T) {
 				}
 				got, write, why := plan.Binding{Claim: pvc, Volume: live}.ClaimVolume(live)
 				if why != nil {
-					t.Fatalf("refused: %v", why)
+					t.Fatal(why)
 				}
 				if write != wantWrite {
-					t.Errorf("write = %t, the PV controller says %t", write, wantWrite)
+					t.Errorf("write = %t, the PV controller has %t", write, wantWrite)
 				}
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Errorf("differs from the PV controller's (-want +got):\n%s", diff)
 				}
 				if diff := cmp.Diff(before, live); diff != "" {
-					t.Errorf("changed its argument:\n%s", diff)
+					t.Errorf("the argument was changed:\n%s", diff)
 				}
 			})
 		}
@@ -81,7 +81,7 @@ func withoutType(pvc *v1.PersistentVolumeClaim) *v1.PersistentVolumeClaim {
 func TestClaimVolumeAfterAConflict(t *testing.T) {
 	t.Parallel()
 	preBound := volume().ClaimRef("default", "data", "")
-	halfMade := volume().ClaimRef("default", "data", "claim-uid").BoundByController()
+	partlyBound := volume().ClaimRef("default", "data", "claim-uid").BoundByController()
 	tests := map[string]struct {
 		claim    *builders.PVC
 		reserved *builders.PV
@@ -90,28 +90,28 @@ func TestClaimVolumeAfterAConflict(t *testing.T) {
 		want     plan.FailureCode
 	}{
 		"a label was added: written again":                  {live: volume().ResourceVersion("4").Label("disk", "ssd"), write: true},
-		"a finalizer or status message came: written again": {live: volume().ResourceVersion("4").Annotation("x", "y"), write: true},
-		"somebody bound it to our claim: done":              {live: volume().ResourceVersion("4").ClaimRef("default", "data", "claim-uid")},
+		"an annotation was added: written again":            {live: volume().ResourceVersion("4").Annotation("x", "y"), write: true},
+		"already bound to our claim: done":                  {live: volume().ResourceVersion("4").ClaimRef("default", "data", "claim-uid")},
 		"the owner pre-bound it to our claim: choose again": {live: volume().ResourceVersion("4").ClaimRef("default", "data", ""), want: plan.VolumeChanged},
 		"another claim has it":                              {live: volume().ResourceVersion("4").ClaimRef("other", "db", "u"), want: plan.VolumeClaimed},
 		"a former claim of our name has it":                 {live: volume().ResourceVersion("4").ClaimRef("default", "data", "old-uid"), want: plan.VolumeClaimed},
 		"the owner pre-bound it to another claim":           {live: volume().ResourceVersion("4").ClaimRef("other", "db", ""), want: plan.VolumeClaimed},
-		"deleted":                                              {want: plan.VolumeGone},
-		"deleted and created anew":                             {live: volume().UID("new").ResourceVersion("4"), want: plan.VolumeReplaced},
-		"being deleted":                                        {live: volume().ResourceVersion("4").Deleting(), want: plan.VolumeDeleting},
-		"bound to us, but being deleted":                       {live: volume().ResourceVersion("4").ClaimRef("default", "data", "claim-uid").Deleting(), want: plan.VolumeDeleting},
-		"released":                                             {live: volume().ResourceVersion("4").Phase(v1.VolumeReleased), want: plan.VolumeUnavailable},
-		"moved to another node":                                {live: volume().ResourceVersion("4").Hostname("n2"), want: plan.VolumeChanged},
-		"shrunk":                                               {live: volume().ResourceVersion("4").Capacity("1Mi"), want: plan.VolumeChanged},
-		"its disk was taken out":                               {live: volume().ResourceVersion("4").Annotation("stowage.dev/disk", "Missing"), want: plan.VolumeChanged},
-		"given back by another claim meanwhile":                {live: volume().ResourceVersion("4").Annotation(wellknown.BindingUndoneAnnotation, "other-uid"), write: true},
-		"given another class by annotation":                    {live: volume().ResourceVersion("4").BetaClass("slow"), want: plan.VolumeChanged},
-		"selected label removed":                               {claim: claim().MatchLabel("disk", "ssd"), reserved: volume().Label("disk", "ssd"), live: volume().ResourceVersion("4"), want: plan.VolumeChanged},
-		"selected label still there, another came":             {claim: claim().MatchLabel("disk", "ssd"), reserved: volume().Label("disk", "ssd"), live: volume().ResourceVersion("4").Label("disk", "ssd").Label("a", "b"), write: true},
-		"pre-bound and touched: written again":                 {reserved: preBound, live: volume().ResourceVersion("4").ClaimRef("default", "data", "").Label("a", "b"), write: true},
-		"pre-bound, phase is not asked":                        {reserved: preBound, live: volume().ResourceVersion("4").ClaimRef("default", "data", "").Phase(v1.VolumePending), write: true},
-		"pre-binding taken back: choose again":                 {reserved: preBound, live: volume().ResourceVersion("4"), want: plan.VolumeChanged},
-		"half-made and taken back by who made it: choose anew": {reserved: halfMade, live: volume().ResourceVersion("4"), want: plan.ClaimRefReset},
+		"deleted":                               {want: plan.VolumeGone},
+		"deleted and recreated":                 {live: volume().UID("new").ResourceVersion("4"), want: plan.VolumeReplaced},
+		"being deleted":                         {live: volume().ResourceVersion("4").Deleting(), want: plan.VolumeDeleting},
+		"bound to our claim, but being deleted": {live: volume().ResourceVersion("4").ClaimRef("default", "data", "claim-uid").Deleting(), want: plan.VolumeDeleting},
+		"released":                              {live: volume().ResourceVersion("4").Phase(v1.VolumeReleased), want: plan.VolumeUnavailable},
+		"moved to another node":                 {live: volume().ResourceVersion("4").Hostname("n2"), want: plan.VolumeChanged},
+		"shrunk":                                {live: volume().ResourceVersion("4").Capacity("1Mi"), want: plan.VolumeChanged},
+		"its disk is missing":                   {live: volume().ResourceVersion("4").Annotation("stowage.dev/disk", "Missing"), want: plan.VolumeChanged},
+		"another claim undid its binding meanwhile":    {live: volume().ResourceVersion("4").Annotation(wellknown.BindingUndoneAnnotation, "other-uid"), write: true},
+		"another class set by annotation":              {live: volume().ResourceVersion("4").BetaClass("slow"), want: plan.VolumeChanged},
+		"selected label removed":                       {claim: claim().MatchLabel("disk", "ssd"), reserved: volume().Label("disk", "ssd"), live: volume().ResourceVersion("4"), want: plan.VolumeChanged},
+		"selected label present, another added":        {claim: claim().MatchLabel("disk", "ssd"), reserved: volume().Label("disk", "ssd"), live: volume().ResourceVersion("4").Label("disk", "ssd").Label("a", "b"), write: true},
+		"pre-bound and updated: written again":         {reserved: preBound, live: volume().ResourceVersion("4").ClaimRef("default", "data", "").Label("a", "b"), write: true},
+		"pre-bound, the phase is ignored":              {reserved: preBound, live: volume().ResourceVersion("4").ClaimRef("default", "data", "").Phase(v1.VolumePending), write: true},
+		"pre-binding removed: choose again":            {reserved: preBound, live: volume().ResourceVersion("4"), want: plan.VolumeChanged},
+		"partly bound, and undone since: choose again": {reserved: partlyBound, live: volume().ResourceVersion("4"), want: plan.ClaimRefReset},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -138,18 +138,18 @@ func TestClaimVolumeAfterAConflict(t *testing.T) {
 	}
 }
 
-func TestUnclaimVolumeRestoresWhatWas(t *testing.T) {
+func TestUnclaimVolumeRestores(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		reserved *builders.PV
 		phase    v1.PersistentVolumePhase
 		keep     bool
 	}{
-		"free":                                     {reserved: volume(), phase: v1.VolumeAvailable},
-		"free, other annotations stay":             {reserved: volume().Annotation("a", "b"), phase: v1.VolumeAvailable},
-		"free, with a left-over annotation":        {reserved: volume().BoundByController(), phase: v1.VolumeAvailable},
-		"pre-bound by its owner":                   {reserved: volume().ClaimRef("default", "data", ""), phase: v1.VolumeAvailable},
-		"Bound: somebody may rely on the claimRef": {reserved: volume().ClaimRef("default", "data", ""), phase: v1.VolumeBound, keep: true},
+		"free":                                           {reserved: volume(), phase: v1.VolumeAvailable},
+		"free, other annotations stay":                   {reserved: volume().Annotation("a", "b"), phase: v1.VolumeAvailable},
+		"free, with a left-over annotation":              {reserved: volume().BoundByController(), phase: v1.VolumeAvailable},
+		"pre-bound by its owner":                         {reserved: volume().ClaimRef("default", "data", ""), phase: v1.VolumeAvailable},
+		"Bound: another writer may rely on the claimRef": {reserved: volume().ClaimRef("default", "data", ""), phase: v1.VolumeBound, keep: true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -177,22 +177,22 @@ func TestUnclaimVolumeRestoresWhatWas(t *testing.T) {
 	}
 }
 
-// TestMarkOfWhoGaveBack: that a volume was given back stays on it until the next binding
-// is complete, and says by whom unless that is more than one claim.
-func TestMarkOfWhoGaveBack(t *testing.T) {
+// TestUndoneMark: the annotation for an undone binding stays on the volume until the next
+// binding is complete, and names the claim unless there were several.
+func TestUndoneMark(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		was, by string
-		another bool // is the volume then that of another claim
+		another bool // undone by another claim than ours
 	}{
-		"by this claim":           {by: "claim-uid"},
-		"by this claim again":     {was: "claim-uid", by: "claim-uid"},
-		"by another":              {by: "other-uid", another: true},
-		"by another and by this":  {was: "other-uid", by: "claim-uid", another: true},
-		"by an older version":     {was: "yes", by: "claim-uid", another: true},
-		"by many, this at last":   {was: "several claims", by: "claim-uid", another: true},
-		"by this and by another":  {was: "claim-uid", by: "other-uid", another: true},
-		"by another, twice later": {was: "other-uid", by: "other-uid", another: true},
+		"by this claim":             {by: "claim-uid"},
+		"by this claim again":       {was: "claim-uid", by: "claim-uid"},
+		"by another":                {by: "other-uid", another: true},
+		"by another and by this":    {was: "other-uid", by: "claim-uid", another: true},
+		"by an older version":       {was: "yes", by: "claim-uid", another: true},
+		"by several, this one last": {was: "several claims", by: "claim-uid", another: true},
+		"by this and by another":    {was: "claim-uid", by: "other-uid", another: true},
+		"by another, twice later":   {was: "other-uid", by: "other-uid", another: true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -208,19 +208,19 @@ func TestMarkOfWhoGaveBack(t *testing.T) {
 			}
 			back, ok := before.UnclaimVolume(claimed)
 			if !ok {
-				t.Fatal("it cannot be taken back")
+				t.Fatal("the binding cannot be undone")
 			}
 			b := plan.Binding{Claim: claim().Obj(), Volume: back}
 			next, _, why := b.ClaimVolume(back)
 			if why != nil {
 				t.Fatal(why)
 			}
-			if b.GivenBack(next) != tc.another || b.Open(next) != tc.another {
-				t.Errorf("mark %q: given back by another %t, open %t; want %t", next.Annotations[wellknown.BindingUndoneAnnotation], b.GivenBack(next), b.Open(next), tc.another)
+			if b.UndoneByOther(next) != tc.another || b.AwaitsPVController(next) != tc.another {
+				t.Errorf("mark %q: undone by another %t, awaits the PV controller %t; want %t", next.Annotations[wellknown.BindingUndoneAnnotation], b.UndoneByOther(next), b.AwaitsPVController(next), tc.another)
 			}
-			rid, write, why := b.RemoveMark(next)
-			if _, marked := rid.Annotations[wellknown.BindingUndoneAnnotation]; marked || !write || why != nil {
-				t.Errorf("the mark %q stays: written %t, %v", rid.Annotations[wellknown.BindingUndoneAnnotation], write, why)
+			unmarked, write, why := b.RemoveUndoneMark(next)
+			if _, marked := unmarked.Annotations[wellknown.BindingUndoneAnnotation]; marked || !write || why != nil {
+				t.Errorf("the annotation %q stays: write %t, %v", unmarked.Annotations[wellknown.BindingUndoneAnnotation], write, why)
 			}
 		})
 	}
@@ -234,13 +234,13 @@ func TestVolumeBound(t *testing.T) {
 		write bool
 		want  plan.FailureCode
 	}{
-		"Available":               {live: ours.Obj(), write: true},
-		"Bound already":           {live: volume().ClaimRef("default", "data", "claim-uid").Phase(v1.VolumeBound).Obj()},
-		"claimRef gone":           {live: volume().Obj(), want: plan.ClaimRefReset},
-		"UID gone":                {live: volume().ClaimRef("default", "data", "").Obj(), want: plan.ClaimRefReset},
-		"somebody else's":         {live: volume().ClaimRef("other", "db", "u").Obj(), want: plan.VolumeClaimed},
-		"deleted":                 {want: plan.VolumeGone},
-		"deleted and created new": {live: volume().UID("new").Obj(), want: plan.VolumeReplaced},
+		"Available":             {live: ours.Obj(), write: true},
+		"Bound already":         {live: volume().ClaimRef("default", "data", "claim-uid").Phase(v1.VolumeBound).Obj()},
+		"claimRef removed":      {live: volume().Obj(), want: plan.ClaimRefReset},
+		"UID removed":           {live: volume().ClaimRef("default", "data", "").Obj(), want: plan.ClaimRefReset},
+		"another claim's":       {live: volume().ClaimRef("other", "db", "u").Obj(), want: plan.VolumeClaimed},
+		"deleted":               {want: plan.VolumeGone},
+		"deleted and recreated": {live: volume().UID("new").Obj(), want: plan.VolumeReplaced},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -256,12 +256,12 @@ func TestVolumeBound(t *testing.T) {
 	}
 }
 
-func TestFailuresReadLikeEvents(t *testing.T) {
+func TestFailureTexts(t *testing.T) {
 	t.Parallel()
 	tests := map[string]*plan.Failure{
-		`binding claim "ns/c": volume "pv" was claimed by "ns2/other"`:                {Code: plan.VolumeClaimed, Claim: "ns/c", Volume: "pv", Other: "ns2/other"},
-		`binding claim "ns/c": provisioning failed: the provisioner gave up node "n"`: {Code: plan.ProvisioningFailed, Claim: "ns/c", Node: "n"},
-		`pod "ns/p" was deleted while its volumes were bound`:                         {Code: plan.PodGone, Pod: "ns/p"},
+		`binding claim "ns/c": volume "pv" was claimed by "ns2/other"`:                 {Code: plan.VolumeClaimed, Claim: "ns/c", Volume: "pv", Other: "ns2/other"},
+		`binding claim "ns/c": provisioning failed: the provisioner rejected node "n"`: {Code: plan.ProvisioningFailed, Claim: "ns/c", Node: "n"},
+		`pod "ns/p" was deleted while its volumes were bound`:                          {Code: plan.PodGone, Pod: "ns/p"},
 		`Unheard`: {Code: "Unheard"},
 	}
 	for want, failure := range tests {

@@ -9,17 +9,17 @@ import (
 	"slices"
 )
 
-// Check verifies the invariants of the index: each node lies in exactly the
-// segments whose condition it meets, both sides agree, and nothing is held
-// for anchors nobody uses. Its cost is nodes × segments: for tests.
+// Check verifies the invariants of the index: each node is in exactly the segments whose
+// condition it meets, both sides agree, and no nodes are indexed for unused anchor keys.
+// Its cost is nodes × segments: for tests.
 func (x *Index[S, N]) Check() error {
 	var errs []error
 	if len(x.objects) != len(x.nodes) {
-		errs = append(errs, fmt.Errorf("%d nodes are found by %d objects", len(x.nodes), len(x.objects)))
+		errs = append(errs, fmt.Errorf("%d nodes, %d objects", len(x.nodes), len(x.objects)))
 	}
 	for name, entry := range x.nodes {
 		if x.objects[entry.Object] != entry || entry.Name != name {
-			errs = append(errs, fmt.Errorf("node %q is not found by its object, or is called %q", name, entry.Name))
+			errs = append(errs, fmt.Errorf("node %q is not indexed by its object, or its entry is named %q", name, entry.Name))
 		}
 		for key, s := range x.segments {
 			in, listed := s.nodes[name] == entry, slices.Contains(entry.Segments, s)
@@ -34,13 +34,13 @@ func (x *Index[S, N]) Check() error {
 		}
 		for name := range s.nodes {
 			if x.nodes[name] == nil {
-				errs = append(errs, fmt.Errorf("segment %q holds unknown node %q", key, name))
+				errs = append(errs, fmt.Errorf("segment %q contains unknown node %q", key, name))
 			}
 		}
 	}
-	for key := range x.holders {
-		if x.keys[key] <= 0 {
-			errs = append(errs, fmt.Errorf("nodes are held for anchor key %q that no segment uses", key))
+	for key := range x.nodesByAnchor {
+		if x.anchorKeys[key] <= 0 {
+			errs = append(errs, fmt.Errorf("nodes are indexed for anchor key %q that no segment uses", key))
 		}
 	}
 	return errors.Join(errs...)

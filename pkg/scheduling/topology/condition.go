@@ -1,13 +1,13 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package topology compiles conditions on nodes (the node affinity of a
-// PersistentVolume, the node topology of a CSIStorageCapacity, the allowed
-// topologies of a StorageClass) and keeps which nodes meet which of them.
+// Package topology compiles conditions on nodes (the node affinity of a PersistentVolume,
+// the node topology of a CSIStorageCapacity, the allowed topologies of a StorageClass)
+// and indexes which nodes meet which condition.
 //
-// Everything here is pure: no client, clock, log or lock. A [Condition] is
-// immutable and safe for concurrent use; an [Index] belongs to one owner, who
-// serialises writes against reads.
+// Everything here is pure: no client, clock, log or lock. A [Condition] is immutable and
+// safe for concurrent use; an [Index] has one owner, which serialises writes against
+// reads.
 package topology
 
 import (
@@ -21,45 +21,44 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
-// Anchor is a fact about a node that a condition cannot do without: the value
-// of one label, or the node's name (Key = [NodeName]).
+// Anchor is a label value, or the name of a node (Key = [NodeName]), that a condition
+// requires.
 type Anchor struct{ Key, Value string }
 
-// NodeName is the Key of an anchor on the node's name. It is no valid label
-// key, so it cannot collide with one.
+// NodeName is the Key of an anchor on the node's name. It is not a valid label key, so it
+// cannot collide with one.
 const NodeName = "metadata.name="
 
 // Condition is a compiled condition on nodes.
 type Condition struct {
 	key string
-	// anchors are such that every node that meets the condition has at least
-	// one of them. Meaningless when unanchored.
+	// Every node that meets the condition has at least one of the anchors. Not used if
+	// unanchored.
 	anchors []Anchor
-	// unanchored: no such set exists (NotIn, Exists, Gt … alone), so every
-	// node has to be asked.
+	// unanchored: the condition has no anchors (only NotIn, Exists, Gt …), so every node
+	// has to be evaluated.
 	unanchored bool
 	admits     func(node *v1.Node) bool
 }
 
 // Key identifies the condition: two conditions with the same key admit the
-// same nodes. The reverse does not hold (equivalent spellings may differ).
+// same nodes. The reverse does not addToAnchor (equivalent spellings may differ).
 func (c *Condition) Key() string { return c.key }
 
-// Admits tells whether the node meets the condition. It may allocate; the
-// scheduling path asks an [Index] instead.
+// Admits reports whether the node meets the condition. It may allocate; the scheduling
+// path uses an [Index] instead.
 func (c *Condition) Admits(node *v1.Node) bool { return c.admits(node) }
 
-// Everywhere is the condition that every node meets.
+// everywhere is the condition that every node meets.
 var everywhere = &Condition{key: "*", unanchored: true, admits: func(*v1.Node) bool { return true }}
 
 // nowhere is the condition that no node meets.
 var nowhere = &Condition{key: "-", admits: func(*v1.Node) bool { return false }}
 
-// FromNodeAffinity compiles spec.nodeAffinity of a PersistentVolume. A nil or
-// empty affinity admits every node; terms are ORed; matchFields counts (the
-// stock plugin ignores it and places pods on nodes that the volume forbids);
-// a term that cannot be parsed admits no node, as with
-// component-helpers/storage/volume.CheckNodeAffinity.
+// FromNodeAffinity compiles spec.nodeAffinity of a PersistentVolume. A nil or empty
+// affinity admits every node; terms are ORed; matchFields are evaluated (the stock plugin
+// ignores them and places pods on nodes that the volume forbids); a term that cannot be
+// parsed admits no node, as in component-helpers/storage/volume.CheckNodeAffinity.
 func FromNodeAffinity(affinity *v1.VolumeNodeAffinity) *Condition {
 	if affinity == nil || affinity.Required == nil {
 		return everywhere
@@ -110,11 +109,11 @@ func FromLabelSelector(topology *metav1.LabelSelector) *Condition {
 	}
 	var best []Anchor
 	for key, value := range topology.MatchLabels {
-		best = better(best, []Anchor{{key, value}})
+		best = moreSelective(best, []Anchor{{key, value}})
 	}
 	for i := range topology.MatchExpressions {
 		if req := &topology.MatchExpressions[i]; req.Operator == metav1.LabelSelectorOpIn {
-			best = better(best, anchorsOf(req.Key, req.Values))
+			best = moreSelective(best, anchorsOf(req.Key, req.Values))
 		}
 	}
 	if best != nil {
@@ -143,18 +142,17 @@ func FromAllowedTopologies(terms []v1.TopologySelectorTerm) *Condition {
 	return FromNodeAffinity(&v1.VolumeNodeAffinity{Required: selector})
 }
 
-// termAnchors gives the most telling anchors of a term, or nil when it has
-// none.
+// termAnchors returns the most selective anchors of a term, nil if it has none.
 func termAnchors(term *v1.NodeSelectorTerm) []Anchor {
 	var best []Anchor
 	for i := range term.MatchFields {
 		if req := &term.MatchFields[i]; req.Key == metav1.ObjectNameField && req.Operator == v1.NodeSelectorOpIn {
-			best = better(best, anchorsOf(NodeName, req.Values))
+			best = moreSelective(best, anchorsOf(NodeName, req.Values))
 		}
 	}
 	for i := range term.MatchExpressions {
 		if req := &term.MatchExpressions[i]; req.Operator == v1.NodeSelectorOpIn {
-			best = better(best, anchorsOf(req.Key, req.Values))
+			best = moreSelective(best, anchorsOf(req.Key, req.Values))
 		}
 	}
 	return best
@@ -168,9 +166,9 @@ func anchorsOf(key string, values []string) []Anchor {
 	return anchors
 }
 
-// better picks the list of anchors that fewer nodes have: names and host names
-// before anything else, then the shorter list, then by key for determinism.
-func better(a, b []Anchor) []Anchor {
+// moreSelective returns the list of anchors that fewer nodes are expected to have: names
+// and host names first, then the shorter list, then by key for determinism.
+func moreSelective(a, b []Anchor) []Anchor {
 	if len(b) == 0 || (len(a) > 0 && rank(a) <= rank(b) && (rank(a) < rank(b) || len(a) < len(b) || (len(a) == len(b) && a[0].Key <= b[0].Key))) {
 		return a
 	}
@@ -187,8 +185,8 @@ func rank(anchors []Anchor) int {
 	return 2
 }
 
-// nodeSelectorKey spells a node selector with terms, requirements and values
-// sorted. Quoting keeps different selectors apart whatever their strings hold.
+// nodeSelectorKey serialises a node selector with terms, requirements and values sorted.
+// Strings are quoted so that different selectors have different keys.
 func nodeSelectorKey(selector *v1.NodeSelector) string {
 	terms := make([]string, 0, len(selector.NodeSelectorTerms))
 	for i := range selector.NodeSelectorTerms {

@@ -25,8 +25,8 @@ func TestFromNodeAffinity(t *testing.T) {
 	tests := map[string]struct {
 		affinity *v1.VolumeNodeAffinity
 		want     bool
-		anchors  []Anchor // nil: every node has to be asked
-		// differs: the stock plugin, which looks at labels only, says otherwise.
+		anchors  []Anchor // nil: unanchored
+		// differs: the stock plugin, which evaluates labels only, has another result.
 		differs bool
 	}{
 		"nil affinity is everywhere":              {nil, true, nil, false},
@@ -45,7 +45,7 @@ func TestFromNodeAffinity(t *testing.T) {
 		"DoesNotExist":                            {affinity(term(req("cpus", "DoesNotExist"))), false, nil, false},
 		"Gt":                                      {affinity(term(req("cpus", "Gt", "4"))), true, nil, false},
 		"Lt":                                      {affinity(term(req("cpus", "Lt", "4"))), false, nil, false},
-		"one term without anchor: all are asked":  {affinity(term(req(v1.LabelHostname, "In", "host-1")), term(req("cpus", "Exists"))), true, nil, false},
+		"one term without anchor: unanchored":     {affinity(term(req(v1.LabelHostname, "In", "host-1")), term(req("cpus", "Exists"))), true, nil, false},
 		"a term that cannot be parsed is nowhere": {affinity(term(req("cpus", "Gt", "four"))), false, nil, false},
 		"matchFields of the node":                 {affinity(builders.FieldTerm(req("metadata.name", "In", "n1"))), true, []Anchor{{NodeName, "n1"}}, false},
 		"matchFields of another node":             {affinity(builders.FieldTerm(req("metadata.name", "In", "n2"))), false, []Anchor{{NodeName, "n2"}}, true},
@@ -67,7 +67,7 @@ func TestFromNodeAffinity(t *testing.T) {
 			}
 			pv := &v1.PersistentVolume{Spec: v1.PersistentVolumeSpec{NodeAffinity: tc.affinity}}
 			if oracle := volume.CheckNodeAffinity(pv, node.Labels) == nil; (oracle != tc.want) != tc.differs {
-				t.Errorf("component-helpers says %t, we %t; known to differ: %t", oracle, tc.want, tc.differs)
+				t.Errorf("component-helpers returns %t, Admits %t; expected to differ: %t", oracle, tc.want, tc.differs)
 			}
 		})
 	}

@@ -13,8 +13,7 @@ import (
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 
-// FuzzIndex changes nodes and conditions in a random order; Check is the judge
-// after each step.
+// FuzzIndex changes nodes and conditions in random order and runs Check after each step.
 func FuzzIndex(f *testing.F) {
 	for seed := range uint64(10) {
 		f.Add(seed)
@@ -42,7 +41,7 @@ func FuzzIndex(f *testing.F) {
 		}
 		x := NewIndex[int, int]()
 		var held []*Segment[int, int]
-		var objects []*v1.Node // that were ever in the index
+		var objects []*v1.Node // every version that was indexed
 		var before *Node[int, int]
 		for range 60 {
 			switch rng.IntN(5) {
@@ -72,11 +71,11 @@ func FuzzIndex(f *testing.F) {
 			for _, object := range objects {
 				found := x.NodeAfter(before, object)
 				if found != x.NodeOf(object) || (found != nil && found.Object != object) {
-					t.Fatalf("node %s is found by search, but not after another", object.Name)
+					t.Fatalf("NodeAfter and NodeOf differ for node %s", object.Name)
 				}
 				named := x.NamedAfter(before, object.Name)
 				if named != x.Node(object.Name) || (named != nil && named.Name != object.Name) {
-					t.Fatalf("node %s is found by its name, but not after another", object.Name)
+					t.Fatalf("NamedAfter and Node differ for node %s", object.Name)
 				}
 				if found != nil {
 					before = found
@@ -86,13 +85,13 @@ func FuzzIndex(f *testing.F) {
 		for _, s := range held {
 			x.Release(s)
 		}
-		if _, segments := x.Len(); segments != 0 || len(x.anchored)+len(x.unanchored)+len(x.keys)+len(x.holders) != 0 {
-			t.Errorf("left after all were released: %d segments, %d anchored, %d unanchored", segments, len(x.anchored), len(x.unanchored))
+		if _, segments := x.Len(); segments != 0 || len(x.anchored)+len(x.unanchored)+len(x.anchorKeys)+len(x.nodesByAnchor) != 0 {
+			t.Errorf("after all segments were released: %d segments, %d anchored, %d unanchored", segments, len(x.anchored), len(x.unanchored))
 		}
 	})
 }
 
-// Two users of one condition share one segment, spelled either way.
+// TestSegmentsAreShared: users of one condition share one segment, whatever its spelling.
 func TestSegmentsAreShared(t *testing.T) {
 	t.Parallel()
 	x := NewIndex[int, int]()
@@ -106,10 +105,10 @@ func TestSegmentsAreShared(t *testing.T) {
 	}
 	x.Release(a)
 	if _, segments := x.Len(); segments != 1 {
-		t.Errorf("%d segments while one user is left", segments)
+		t.Errorf("%d segments, want 1 while one user is left", segments)
 	}
 	x.Release(b)
 	if _, segments := x.Len(); segments != 0 || len(x.Node("n1").Segments) != 0 {
-		t.Errorf("%d segments when no user is left, the node lies in %d", segments, len(x.Node("n1").Segments))
+		t.Errorf("%d segments without users, the node is in %d", segments, len(x.Node("n1").Segments))
 	}
 }

@@ -72,7 +72,7 @@ func (d *Demand) HasUnboundClaims() bool { return d.delayed > 0 }
 func (c *Cache) Demand(pod *v1.Pod) (*Demand, *claims.Refusal, error) {
 	c.behind.catchUp(c.mu.RLocker())
 	c.expireDue()
-	set, refusal := claims.Sort(pod, c)
+	set, refusal := claims.Classify(pod, c)
 	if refusal != nil {
 		return nil, refusal, nil
 	}

@@ -11,6 +11,7 @@ import (
 
 	"stowage.dev/stowage/pkg/scheduling/claims"
 	"stowage.dev/stowage/pkg/scheduling/match"
+	"stowage.dev/stowage/pkg/scheduling/plan"
 )
 
 // Freed is what evicting a pod would give back: the volume of one of its
@@ -44,7 +45,7 @@ func (c *Cache) Evictable(pod *v1.Pod) []Freed {
 			continue
 		}
 		claim := c.newestClaim(types.NamespacedName{Namespace: pod.Namespace, Name: use.Name})
-		if claim == nil || !claims.IsBound(claim) || !ownedByPod(claim) {
+		if claim == nil || !plan.IsBound(claim) || !ownedByPod(claim) {
 			continue
 		}
 		v := c.volume[claim.Spec.VolumeName]

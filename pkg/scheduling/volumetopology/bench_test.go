@@ -13,14 +13,15 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// BenchmarkHints is what an event costs under the scheduling queue's lock while 1,000 pods
-// wait, 40 of them with a claim whose selector has 20,000 values. All have been tried.
+// BenchmarkHints is the cost of an event under the scheduling queue's lock while 1,000
+// pods wait, 40 of them with a claim whose selector has 20,000 values. All pods have been
+// tried before.
 func BenchmarkHints(b *testing.B) {
 	var tiers []string
 	for i := range 20_000 {
 		tiers = append(tiers, "tier-"+strconv.Itoa(i))
 	}
-	w := newWorld(b, localClass().Obj(), csiClass().Obj(), csiDriver(true), node("a").Obj(), room("r", "a", "1Gi").Obj())
+	w := newWorld(b, localClass().Obj(), csiClass().Obj(), csiDriver(true), node("a").Obj(), capacity("r", "a", "1Gi").Obj())
 	var pods []*v1.Pod
 	for i := range 1000 {
 		name := strconv.Itoa(i)
@@ -51,7 +52,7 @@ func BenchmarkHints(b *testing.B) {
 		{"volume/failed", fwk.PersistentVolume, fwk.Update, small(), volume("v", "a", "1Gi").Phase(v1.VolumeFailed).Label("tier", "other").Obj()},
 		{"claim/unselected", fwk.PersistentVolumeClaim, fwk.Update, claim("x", "1Gi").Class("csi").SelectedNode("a").Obj(), claim("x", "1Gi").Class("csi").Obj()},
 		{"node/labelled", fwk.Node, fwk.UpdateNodeLabel, node("a").Obj(), node("a").Label("some", "label").Obj()},
-		{"capacity/shrank", fwk.CSIStorageCapacity, fwk.Update, room("r", "a", "1Gi").Obj(), room("r", "a", "512Mi").Obj()},
+		{"capacity/shrank", fwk.CSIStorageCapacity, fwk.Update, capacity("r", "a", "1Gi").Obj(), capacity("r", "a", "512Mi").Obj()},
 		{"driver/of-another", fwk.CSIDriver, fwk.Delete, nil, nil},
 	} {
 		b.Run(event.name, func(b *testing.B) {

@@ -13,6 +13,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -23,10 +24,10 @@ import (
 	"stowage.dev/stowage/pkg/scheduling/volumecache"
 )
 
-// EventsToRegister names the events that can make a pod schedulable which this
-// plugin refused. A hint lets only those pods back whom the event helps, and
-// brings the cache up to the event's object before it does. What other pods have
-// reserved and released is no event; see wakeOnRelease.
+// EventsToRegister registers the events that can make a pod schedulable that this plugin
+// rejected. A hint requeues only the pods that the event helps, after it has updated the
+// cache to the event's object. The reservations and releases of other pods are not
+// events; see activateOnRelease.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	on := func(resource fwk.EventResource, actions fwk.ActionType, hint fwk.QueueingHintFn) fwk.ClusterEventWithHint {
 		return fwk.ClusterEventWithHint{
@@ -37,25 +38,25 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 	return []fwk.ClusterEventWithHint{
 		// A missing class, or one that did not allow any node.
 		on(fwk.StorageClass, fwk.Add|fwk.Update, hint(p.afterClass)),
-		// A missing, lost, deleted or immediate claim, or one whose provisioner
-		// gave the node back.
+		// A missing, lost, deleted or immediate claim, or one whose provisioner removed
+		// selected-node.
 		on(fwk.PersistentVolumeClaim, fwk.Add|fwk.Update|fwk.Delete, hint(p.afterClaim)),
-		// No volume to bind, a bound one that was missing, or one that was kept for
-		// a claim where the pod cannot run.
+		// No volume to bind, a missing bound one, or one reserved for a claim where the
+		// pod cannot run.
 		on(fwk.PersistentVolume, fwk.Add|fwk.Update|fwk.Delete, hint(p.afterVolume)),
-		// A node that the volumes or the class allow; or the end of the one
-		// that a claim was to be provisioned on.
+		// A node that the volumes or the class allow; or the deletion of the one that a
+		// claim was to be provisioned on.
 		on(fwk.Node, fwk.Add|fwk.UpdateNodeLabel|fwk.Delete, hint(p.afterNode)),
-		// In-tree volumes are reached through CSI now.
+		// In-tree volumes are now reached through CSI.
 		on(fwk.CSINode, fwk.Add|fwk.Update, hint(p.afterCSINode)),
-		// The driver does not bound capacity any more.
+		// The driver no longer tracks capacity.
 		on(fwk.CSIDriver, fwk.Update|fwk.Delete, hint(p.afterCSIDriver)),
-		// More room.
+		// More capacity.
 		on(fwk.CSIStorageCapacity, fwk.Add|fwk.Update, hint(p.afterCapacity)),
 	}, nil
 }
 
-// hint adapts a function of typed objects, nil for the side an event lacks.
+// hint adapts a function of typed objects; a side that the event lacks is nil.
 func hint[T any](after func(pod *v1.Pod, before, now *T) bool) fwk.QueueingHintFn {
 	return func(_ klog.Logger, pod *v1.Pod, before, now any) (fwk.QueueingHint, error) {
 		typedBefore, err := typed[T](before)
@@ -75,7 +76,7 @@ func hint[T any](after func(pod *v1.Pod, before, now *T) bool) fwk.QueueingHintF
 
 func typed[T any](object any) (*T, error) {
 	if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
-		object = last.Obj // deleted while a watch was broken
+		object = last.Obj // deleted while the watch was interrupted
 	}
 	if object == nil {
 		return nil, nil
@@ -87,7 +88,7 @@ func typed[T any](object any) (*T, error) {
 	return t, nil
 }
 
-// demand compiles the pod's claims; nil when no node can have the pod anyway.
+// demand compiles the pod's claims; nil if no node can have the pod.
 func (p *Plugin) demand(pod *v1.Pod) *volumecache.Demand {
 	demand, refusal, err := p.cache.Demand(pod)
 	if refusal != nil || err != nil {
@@ -98,16 +99,16 @@ func (p *Plugin) demand(pod *v1.Pod) *volumecache.Demand {
 
 func (p *Plugin) afterClass(pod *v1.Pod, before, now *storagev1.StorageClass) bool {
 	if before != nil && before.UID == now.UID && equality.Semantic.DeepEqual(before.AllowedTopologies, now.AllowedTopologies) {
-		return false // nothing else that matters can change, but by another object of the name
+		return false // all other relevant fields are immutable
 	}
-	return p.uses(pod, func(claim *v1.PersistentVolumeClaim) bool { return match.ClaimClass(claim) == now.Name })
+	return p.anyClaim(pod, func(claim *v1.PersistentVolumeClaim) bool { return match.ClaimClass(claim) == now.Name })
 }
 
-// uses tells whether some claim of the pod is such a one. It compiles nothing: hints
-// run for every waiting pod under the scheduling queue's lock.
-func (p *Plugin) uses(pod *v1.Pod, such func(*v1.PersistentVolumeClaim) bool) bool {
+// anyClaim reports whether some claim of the pod matches. It compiles nothing: hints run
+// for every waiting pod under the scheduling queue's lock.
+func (p *Plugin) anyClaim(pod *v1.Pod, matches func(*v1.PersistentVolumeClaim) bool) bool {
 	for use := range claims.Used(pod) {
-		if claim := p.cache.Claim(pod.Namespace, use.Name); claim != nil && such(claim) {
+		if claim := p.cache.Claim(pod.Namespace, use.Name); claim != nil && matches(claim) {
 			return true
 		}
 	}
@@ -115,37 +116,37 @@ func (p *Plugin) uses(pod *v1.Pod, such func(*v1.PersistentVolumeClaim) bool) bo
 }
 
 func (p *Plugin) afterClaim(pod *v1.Pod, before, now *v1.PersistentVolumeClaim) bool {
-	if !uses(pod, before) && !uses(pod, now) {
+	if !usesClaim(pod, before) && !usesClaim(pod, now) {
 		return false
 	}
 	return now != nil && (before == nil ||
 		before.UID != now.UID ||
 		before.Spec.VolumeName != now.Spec.VolumeName ||
 		before.Status.Phase != now.Status.Phase ||
-		claims.IsBound(before) != claims.IsBound(now) ||
+		plan.IsBound(before) != plan.IsBound(now) ||
 		claims.SelectedNode(before) != claims.SelectedNode(now) ||
 		match.ClaimClass(before) != match.ClaimClass(now) ||
 		before.Annotations[plan.AnnStorageProvisioner] != now.Annotations[plan.AnnStorageProvisioner] ||
 		!equality.Semantic.DeepEqual(before.Spec, now.Spec))
 }
 
-// uses tells whether the claim, nil for none, is the pod's.
-func uses(pod *v1.Pod, claim *v1.PersistentVolumeClaim) bool {
+// usesClaim reports whether the pod uses the claim, which may be nil.
+func usesClaim(pod *v1.Pod, claim *v1.PersistentVolumeClaim) bool {
 	return claim != nil && claim.Namespace == pod.Namespace && claims.Uses(pod, claim.Name)
 }
 
-// verdict is what a hint has found out about an event for all pods: hints run for every
-// waiting pod under the scheduling queue's lock. The last event is remembered.
+// verdict is the part of a hint that is the same for all pods: hints run for every
+// waiting pod under the scheduling queue's lock. Only the last event's is kept.
 type verdict[T comparable] struct {
 	before, now T
-	// state is of the engine, where the verdict depends on it.
+	// state is the cache's state that the verdict depends on, if any.
 	state   uint64
-	useless bool // to all pods
-	free    bool // a volume: any claim may have it
+	useless bool // for all pods
+	free    bool // of a volume: any claim may take it
 }
 
-// about returns the verdict about an event, made by judge for the first pod.
-func about[T comparable](last *atomic.Pointer[verdict[T]], event verdict[T], judge func(*verdict[T])) *verdict[T] {
+// verdictOn returns the verdict on an event, computed by judge for the first pod.
+func verdictOn[T comparable](last *atomic.Pointer[verdict[T]], event verdict[T], judge func(*verdict[T])) *verdict[T] {
 	if v := last.Load(); v != nil && v.before == event.before && v.now == event.now && v.state == event.state {
 		return v
 	}
@@ -154,10 +155,10 @@ func about[T comparable](last *atomic.Pointer[verdict[T]], event verdict[T], jud
 	return &event
 }
 
-// aboutVolume is the verdict about a volume that was added or updated.
-func (p *Plugin) aboutVolume(before, now *v1.PersistentVolume) *verdict[*v1.PersistentVolume] {
+// volumeVerdict is the verdict on a volume that was added or updated.
+func (p *Plugin) volumeVerdict(before, now *v1.PersistentVolume) *verdict[*v1.PersistentVolume] {
 	event := verdict[*v1.PersistentVolume]{before: before, now: now}
-	return about(&p.lastVolume, event, func(v *verdict[*v1.PersistentVolume]) {
+	return verdictOn(&p.lastVolume, event, func(v *verdict[*v1.PersistentVolume]) {
 		v.useless, v.free = before != nil && !decisive(before, now), match.Free(now)
 	})
 }
@@ -168,11 +169,11 @@ func (p *Plugin) afterVolume(pod *v1.Pod, before, now *v1.PersistentVolume) bool
 	case now == nil && !given:
 		return false
 	case now != nil && now.Spec.ClaimRef != nil && !given && !namesClaimOf(now, pod):
-		return false // somebody else's: two of these come with every claim that is bound
-	case now != nil && p.aboutVolume(before, now).useless:
+		return false // of another claim: every binding causes two such events
+	case now != nil && p.volumeVerdict(before, now).useless:
 		return false
-	case now != nil && !given && !namesClaimOf(now, pod) && !p.uses(pod, func(claim *v1.PersistentVolumeClaim) bool {
-		return claim.Spec.VolumeName == now.Name || p.aboutVolume(before, now).free && match.ClaimClass(claim) == match.VolumeClass(now)
+	case now != nil && !given && !namesClaimOf(now, pod) && !p.anyClaim(pod, func(claim *v1.PersistentVolumeClaim) bool {
+		return claim.Spec.VolumeName == now.Name || p.volumeVerdict(before, now).free && match.ClaimClass(claim) == match.VolumeClass(now)
 	}):
 		return false
 	case now == nil:
@@ -184,7 +185,7 @@ func (p *Plugin) afterVolume(pod *v1.Pod, before, now *v1.PersistentVolume) bool
 	return demand != nil && (given && demand.GivenUp(before, now) || now != nil && p.cache.VolumeMayUnblock(demand, now.Name))
 }
 
-// namesClaimOf tells whether the claimRef of a volume, nil for none, names a claim
+// namesClaimOf reports whether the claimRef of a volume, which may be nil, names a claim
 // that the pod uses.
 func namesClaimOf(pv *v1.PersistentVolume, pod *v1.Pod) bool {
 	if pv == nil || pv.Spec.ClaimRef == nil {
@@ -194,12 +195,12 @@ func namesClaimOf(pv *v1.PersistentVolume, pod *v1.Pod) bool {
 	return ref.Namespace == pod.Namespace && claims.Uses(pod, ref.Name)
 }
 
-// decisive tells whether two states of a volume can be judged differently.
+// decisive reports whether two versions of a volume can lead to different decisions.
 func decisive(before, now *v1.PersistentVolume) bool {
 	return before.Status.Phase != now.Status.Phase ||
 		!maps.Equal(before.Labels, now.Labels) ||
 		match.VolumeClass(before) != match.VolumeClass(now) ||
-		match.LostDisk(before) != match.LostDisk(now) ||
+		match.DiskProblem(before) != match.DiskProblem(now) ||
 		(before.DeletionTimestamp == nil) != (now.DeletionTimestamp == nil) ||
 		!equality.Semantic.DeepEqual(&before.Spec, &now.Spec)
 }
@@ -212,7 +213,7 @@ func (p *Plugin) afterNode(pod *v1.Pod, before, now *v1.Node) bool {
 	p.cache.ObserveNode(now.Name)
 	if before != nil {
 		event := verdict[*v1.Node]{before: before, now: now, state: p.cache.SegmentsMade()}
-		if about(&p.lastNode, event, func(v *verdict[*v1.Node]) { v.useless = !p.cache.NodeGains(before, now) }).useless {
+		if verdictOn(&p.lastNode, event, func(v *verdict[*v1.Node]) { v.useless = !p.cache.NodeGains(before, now) }).useless {
 			return false
 		}
 	}
@@ -220,10 +221,10 @@ func (p *Plugin) afterNode(pod *v1.Pod, before, now *v1.Node) bool {
 	return demand != nil && p.cache.FitsNode(demand, now.Name)
 }
 
-// wasSelected tells whether a claim of the pod was to be provisioned on the node.
+// wasSelected reports whether a claim of the pod was to be provisioned on the node.
 func (p *Plugin) wasSelected(pod *v1.Pod, node string) bool {
-	return p.uses(pod, func(claim *v1.PersistentVolumeClaim) bool {
-		return !claims.IsBound(claim) && claims.SelectedNode(claim) == node
+	return p.anyClaim(pod, func(claim *v1.PersistentVolumeClaim) bool {
+		return !plan.IsBound(claim) && claims.SelectedNode(claim) == node
 	})
 }
 
@@ -231,7 +232,7 @@ func (p *Plugin) afterCSINode(pod *v1.Pod, before, now *storagev1.CSINode) bool 
 	if before != nil && before.Annotations[v1.MigratedPluginsAnnotationKey] == now.Annotations[v1.MigratedPluginsAnnotationKey] {
 		return false
 	}
-	if !p.uses(pod, func(claim *v1.PersistentVolumeClaim) bool { return claim.Spec.VolumeName != "" }) {
+	if !p.anyClaim(pod, func(claim *v1.PersistentVolumeClaim) bool { return claim.Spec.VolumeName != "" }) {
 		return false
 	}
 	demand := p.demand(pod)
@@ -242,7 +243,7 @@ func (p *Plugin) afterCSIDriver(pod *v1.Pod, before, now *storagev1.CSIDriver) b
 	if !tracksCapacity(before) || tracksCapacity(now) {
 		return false
 	}
-	if !p.uses(pod, func(claim *v1.PersistentVolumeClaim) bool {
+	if !p.anyClaim(pod, func(claim *v1.PersistentVolumeClaim) bool {
 		class := p.cache.Class(match.ClaimClass(claim))
 		return class != nil && class.Provisioner == before.Name
 	}) {
@@ -256,23 +257,43 @@ func tracksCapacity(driver *storagev1.CSIDriver) bool {
 	return driver != nil && driver.Spec.StorageCapacity != nil && *driver.Spec.StorageCapacity
 }
 
-// same tells whether two quantities, nil for none, are equal.
-func same(a, b *resource.Quantity) bool {
+// sameQuantity compares two quantities, which may be nil.
+func sameQuantity(a, b *resource.Quantity) bool {
 	return a == b || a != nil && b != nil && a.Cmp(*b) == 0
 }
 
 func (p *Plugin) afterCapacity(pod *v1.Pod, before, now *storagev1.CSIStorageCapacity) bool {
-	if before != nil && same(before.Capacity, now.Capacity) && same(before.MaximumVolumeSize, now.MaximumVolumeSize) {
+	if before != nil && sameQuantity(before.Capacity, now.Capacity) && sameQuantity(before.MaximumVolumeSize, now.MaximumVolumeSize) {
 		return false
 	}
 	p.cache.ObserveCapacity(now.Namespace, now.Name)
 	left, held := p.cache.CapacityLeft(now)
-	if !p.uses(pod, func(claim *v1.PersistentVolumeClaim) bool {
-		asked := claim.Spec.Resources.Requests[v1.ResourceStorage]
-		return match.ClaimClass(claim) == now.StorageClassName && (held || asked.Value() <= left)
+	if !p.anyClaim(pod, func(claim *v1.PersistentVolumeClaim) bool {
+		requested := claim.Spec.Resources.Requests[v1.ResourceStorage]
+		return match.ClaimClass(claim) == now.StorageClassName && (held || requested.Value() <= left)
 	}) {
-		return false // where more is held, the engine remembers that the pod was refused
+		return false // with held capacity, the evaluation below records the pod for activateOnRelease
 	}
 	demand := p.demand(pod)
 	return demand != nil && p.cache.CapacityHelps(demand, now)
+}
+
+// activateOnRelease activates the profile's waiting pods, until ctx ends, when a
+// reservation that kept them from a node is released without success or expires. The
+// scheduling queue gets no event for it, so there is no hint.
+func (p *Plugin) activateOnRelease(ctx context.Context) {
+	stop := p.cache.OnRelease(func(waiting func() []*v1.Pod) {
+		activated := map[string]*v1.Pod{}
+		for _, pod := range waiting() {
+			if pod.Spec.SchedulerName == p.handle.ProfileName() && pod.DeletionTimestamp == nil {
+				activated[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}.String()] = pod
+			}
+		}
+		if len(activated) > 0 {
+			logger := klog.FromContext(ctx)
+			logger.V(2).Info("Activating pods after the release of reservations", "pods", len(activated))
+			p.handle.Activate(logger, activated)
+		}
+	})
+	context.AfterFunc(ctx, stop)
 }

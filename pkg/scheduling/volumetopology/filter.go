@@ -14,32 +14,30 @@ import (
 	"stowage.dev/stowage/pkg/metrics"
 	"stowage.dev/stowage/pkg/scheduling/match"
 	"stowage.dev/stowage/pkg/scheduling/volumecache"
-	"stowage.dev/stowage/pkg/scheduling/volumecache/attempt"
 )
 
-// Filter tells whether the pod's claims fit the node. It stores nothing; Score
-// and Reserve ask again.
+// Filter reports whether the pod's claims fit the node. It stores nothing; Score and
+// Reserve compute the fit again.
 func (p *Plugin) Filter(_ context.Context, cycle fwk.CycleState, _ *v1.Pod, info fwk.NodeInfo) *fwk.Status {
 	s, err := stateOf(cycle)
 	if err != nil {
 		return fwk.AsStatus(err)
 	}
-	if s.demand == nil {
+	if s.Demand == nil {
 		return nil
 	}
-	reason := p.fits(s.demand, info.Node())
+	reason := p.fits(s.Demand, info.Node())
 	if reason.Code == match.Fits {
 		return nil
 	}
 	code := fwk.UnschedulableAndUnresolvable
-	begun := attempt.Attempt{Demand: s.demand, Awaiting: s.awaiting}
-	if p.attempts.EvictionHelps(begun, info.Node(), podsOn(info), reason) {
+	if p.attempts.EvictionHelps(s.Attempt, info.Node(), podsOn(info), reason) {
 		code = fwk.Unschedulable
 	}
 	return fwk.NewStatus(code, reason.String())
 }
 
-// fits asks the engine, and measures now and then how long that takes.
+// fits computes the fit, and measures the duration of some calls.
 func (p *Plugin) fits(d *volumecache.Demand, node *v1.Node) match.Reason {
 	if !metrics.Sampled() {
 		return p.cache.Fits(d, node)
@@ -61,30 +59,30 @@ func podsOn(info fwk.NodeInfo) iter.Seq[*v1.Pod] {
 	}
 }
 
-// RemovePod reckons with what evicting a pod from the node would free.
+// RemovePod simulates the eviction of a pod from the node.
 func (p *Plugin) RemovePod(_ context.Context, cycle fwk.CycleState, _ *v1.Pod, removed fwk.PodInfo, info fwk.NodeInfo) *fwk.Status {
 	s, err := stateOf(cycle)
 	if err != nil {
 		return fwk.AsStatus(err)
 	}
-	if s.demand == nil {
+	if s.Demand == nil {
 		return nil
 	}
 	if freed := p.cache.Evictable(removed.GetPod()); len(freed) > 0 {
-		s.demand.Evict(info.Node().Name, freed)
+		s.Demand.Evict(info.Node().Name, freed)
 	}
 	return nil
 }
 
-// AddPod takes back what RemovePod reckoned with. What a pod needs that is nominated to
-// the node was withheld by PreFilter already, from any node that reaches it.
+// AddPod undoes RemovePod. The needs of pods nominated to the node are already withheld
+// by PreFilter, on every node that shares them.
 func (p *Plugin) AddPod(_ context.Context, cycle fwk.CycleState, _ *v1.Pod, added fwk.PodInfo, info fwk.NodeInfo) *fwk.Status {
 	s, err := stateOf(cycle)
 	if err != nil {
 		return fwk.AsStatus(err)
 	}
-	if s.demand != nil {
-		s.demand.Spare(info.Node().Name, added.GetPod().UID)
+	if s.Demand != nil {
+		s.Demand.Spare(info.Node().Name, added.GetPod().UID)
 	}
 	return nil
 }

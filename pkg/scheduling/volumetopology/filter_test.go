@@ -11,8 +11,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// TestStatusIsNotShared: the framework writes into the statuses that it gets,
-// from many goroutines.
+// TestStatusIsNotShared: the framework modifies the statuses that it gets, from many
+// goroutines.
 func TestStatusIsNotShared(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, localClass().Obj(), node("a").Obj(), node("b").Obj(), node("c").Obj(), claim("c", "1Gi").Obj(), volume("v", "a", "1Gi").Obj(), volume("w", "b", "1Gi").Obj())
@@ -41,10 +41,10 @@ func TestStatusIsNotShared(t *testing.T) {
 // TestFilterAllocations: Filter runs for every node of every pod.
 func TestFilterAllocations(t *testing.T) {
 	if raceDetector {
-		t.Skip("the race detector has sync.Pool forget things")
+		t.Skip("with the race detector, sync.Pool drops objects")
 	}
 	w := newWorld(t, localClass().Obj(), csiClass().Obj(), csiDriver(true), node("a").Obj(), node("b").Obj(), node("c").Obj(), node("d").Obj(), node("e").Obj(),
-		room("r", "a", "100Gi").Obj(), room("s", "b", "100Gi").Obj(), room("q", "c", "10Gi").Obj(),
+		capacity("r", "a", "100Gi").Obj(), capacity("s", "b", "100Gi").Obj(), capacity("q", "c", "10Gi").Obj(),
 		volume("v", "a", "1Gi").Obj(), volume("w", "a", "2Gi").Obj(), volume("x", "b", "1Gi").Obj(),
 		volume("taken", "a", "2Gi").ClaimRef("default", "bound", "pvc-bound").Obj(), claim("bound", "1Gi").Bound("taken").Obj(),
 		claim("c", "1Gi").Obj(), claim("d", "2Gi").Obj(), claim("made", "20Gi").Class("csi").Obj())
@@ -53,16 +53,16 @@ func TestFilterAllocations(t *testing.T) {
 		node   string
 		most   float64
 	}{
-		"one claim, feasible":           {[]string{"c"}, "a", 0},
-		"two claims, feasible":          {[]string{"c", "d"}, "a", 0},
-		"a bound claim, feasible":       {[]string{"bound"}, "a", 0},
-		"a provisioned claim, feasible": {[]string{"made"}, "b", 0},
-		"all kinds, feasible":           {[]string{"bound", "c", "made"}, "a", 0},
-		"one claim, refused":            {[]string{"c"}, "d", 2},
-		"two claims, refused":           {[]string{"c", "d"}, "b", 2},
-		"a bound claim, refused":        {[]string{"bound"}, "b", 2},
-		"a provisioned claim, no room":  {[]string{"made"}, "c", 2},
-		"no claims":                     {nil, "a", 0},
+		"one claim, feasible":              {[]string{"c"}, "a", 0},
+		"two claims, feasible":             {[]string{"c", "d"}, "a", 0},
+		"a bound claim, feasible":          {[]string{"bound"}, "a", 0},
+		"a provisioned claim, feasible":    {[]string{"made"}, "b", 0},
+		"all kinds, feasible":              {[]string{"bound", "c", "made"}, "a", 0},
+		"one claim, rejected":              {[]string{"c"}, "d", 2},
+		"two claims, rejected":             {[]string{"c", "d"}, "b", 2},
+		"a bound claim, rejected":          {[]string{"bound"}, "b", 2},
+		"a provisioned claim, no capacity": {[]string{"made"}, "c", 2},
+		"no claims":                        {nil, "a", 0},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -78,9 +78,9 @@ func TestFilterAllocations(t *testing.T) {
 	}
 }
 
-// TestFilterBelievesTheNode: the node that Filter is handed may be newer or
-// older than the engine's.
-func TestFilterBelievesTheNode(t *testing.T) {
+// TestFilterUsesTheNodeInfo: the node that Filter gets may be newer or older than the
+// cache's.
+func TestFilterUsesTheNodeInfo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, csiClass().AllowedTopology("rack", "r1").Obj(), node("a").Obj(), node("b").Label("rack", "r1").Obj(), claim("c", "1Gi").Class("csi").Obj())
 	c := w.begin(pod("p", "c"))
@@ -95,13 +95,13 @@ func TestFilterBelievesTheNode(t *testing.T) {
 	}
 }
 
-// TestWithoutPreFilter: what a framework that calls things out of order hears.
+// TestWithoutPreFilter: extension points return an error if PreFilter has not run.
 func TestWithoutPreFilter(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, node("a").Obj())
 	state, p, info, ctx := framework.NewCycleState(), pod("p", "c"), w.info("a"), t.Context()
 	_, score := w.Score(ctx, state, p, info)
-	_, flight := w.PreBindPreFlight(ctx, state, p, "a")
+	_, preflight := w.PreBindPreFlight(ctx, state, p, "a")
 	other, err := framework.NewPodInfo(pod("q"))
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +111,7 @@ func TestWithoutPreFilter(t *testing.T) {
 		"PreScore":         w.PreScore(ctx, state, p, nil),
 		"Score":            score,
 		"Reserve":          w.Reserve(ctx, state, p, "a"),
-		"PreBindPreFlight": flight,
+		"PreBindPreFlight": preflight,
 		"PreBind":          w.PreBind(ctx, state, p, "a"),
 		"AddPod":           w.AddPod(ctx, state, p, other, info),
 		"RemovePod":        w.RemovePod(ctx, state, p, other, info),

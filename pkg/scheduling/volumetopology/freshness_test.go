@@ -16,9 +16,9 @@ import (
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 
-// TestPlacedWithoutSecondEvent: the queue hears of an event before the engine's
-// own handlers do. The pod that is woken by it must be placed at once: nothing
-// else may ever happen.
+// TestPlacedWithoutSecondEvent: the queue receives an event before the cache's own
+// handlers do. The pod that it requeues must be placed at once: there may be no further
+// event.
 func TestPlacedWithoutSecondEvent(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -51,7 +51,7 @@ func TestPlacedWithoutSecondEvent(t *testing.T) {
 			now:      claim("c", "1Gi").Obj(),
 			want:     map[string]string{"c": "v"},
 		},
-		"a claim that is given back by its provisioner": {
+		"a claim whose provisioner removed selected-node": {
 			resource: fwk.PersistentVolumeClaim,
 			objects:  []runtime.Object{node("a").Obj(), node("b").Obj()},
 			before:   claim("c", "1Gi").Class("csi").SelectedNode("b").Obj(),
@@ -82,14 +82,14 @@ func TestPlacedWithoutSecondEvent(t *testing.T) {
 		"capacity": {
 			resource: fwk.CSIStorageCapacity,
 			objects:  []runtime.Object{node("a").Obj(), csiDriver(true), claim("c", "1Gi").Class("csi").Obj()},
-			now:      room("r", "a", "1Gi").Obj(),
+			now:      capacity("r", "a", "1Gi").Obj(),
 			want:     map[string]string{"c": "(provision)"},
 		},
 		"more capacity": {
 			resource: fwk.CSIStorageCapacity,
 			objects:  []runtime.Object{node("a").Obj(), csiDriver(true), claim("c", "1Gi").Class("csi").Obj()},
-			before:   room("r", "a", "1Mi").Obj(),
-			now:      room("r", "a", "1Gi").Obj(),
+			before:   capacity("r", "a", "1Mi").Obj(),
+			now:      capacity("r", "a", "1Gi").Obj(),
 			want:     map[string]string{"c": "(provision)"},
 		},
 		"a class": {
@@ -118,7 +118,7 @@ func TestPlacedWithoutSecondEvent(t *testing.T) {
 			w.put(tc.now)
 			hint, err := w.hint(tc.resource, action)(klog.Background(), p, untyped(before), untyped(w.stored(tc.now)))
 			if err != nil || hint != fwk.Queue {
-				t.Fatalf("hint says %v, error %v; want Queue", hint, err)
+				t.Fatalf("hint returns %v, error %v; want Queue", hint, err)
 			}
 			if !w.fitsNodeA(p) {
 				t.Fatal("the pod does not fit after the event")
@@ -136,7 +136,7 @@ func TestPlacedWithoutSecondEvent(t *testing.T) {
 	}
 }
 
-// fitsNodeA is whether PreFilter and Filter let the pod onto node a.
+// fitsNodeA reports whether PreFilter and Filter admit the pod to node a.
 func (w *world) fitsNodeA(p *v1.Pod) bool {
 	w.t.Helper()
 	if !w.cache.NodeExists("a") {

@@ -17,24 +17,24 @@ import (
 func TestHintCSIDriver(t *testing.T) {
 	t.Parallel()
 	waiting := []runtime.Object{csiClass().Obj(), localClass().Obj(), node("a").Obj(), claim("c", "1Gi").Class("csi").Obj(), claim("l", "1Gi").Obj()}
-	tell(t, fwk.CSIDriver, map[string]event{
-		"capacity does not count any more": {
+	runHints(t, fwk.CSIDriver, map[string]hintCase{
+		"capacity is no longer tracked": {
 			objects: waiting, pod: pod("p", "c"), before: csiDriver(true), now: csiDriver(false), want: fwk.Queue,
 		},
-		"nothing is said of capacity any more": {
+		"the field for capacity is removed": {
 			objects: waiting, pod: pod("p", "c"), before: csiDriver(true), now: builders.MakeCSIDriver(driver).Obj(), want: fwk.Queue,
 		},
-		"capacity counts from now on": {
+		"capacity is now tracked": {
 			objects: waiting, pod: pod("p", "c"), before: csiDriver(false), now: csiDriver(true), want: fwk.QueueSkip,
 		},
-		"capacity counts as before": {
+		"capacity is tracked as before": {
 			objects: waiting, pod: pod("p", "c"), before: csiDriver(true), now: csiDriver(true), want: fwk.QueueSkip,
 		},
-		"another driver's capacity does not count any more": {
+		"another driver's capacity is no longer tracked": {
 			objects: waiting, pod: pod("p", "c"),
 			before: builders.MakeCSIDriver("else").StorageCapacity(true).Obj(), now: builders.MakeCSIDriver("else").Obj(), want: fwk.QueueSkip,
 		},
-		"the pod's class is not the driver's": {
+		"the pod's class has another driver": {
 			objects: waiting, pod: pod("p", "l"), before: csiDriver(true), now: csiDriver(false), want: fwk.QueueSkip,
 		},
 		"the driver's object is deleted": {
@@ -53,53 +53,53 @@ func TestHintCSIStorageCapacity(t *testing.T) {
 		claim("c", "60Gi").Class("csi").Obj(), claim("d", "60Gi").Class("csi").Obj(),
 	}
 	with := func(more ...runtime.Object) []runtime.Object { return append(slices.Clone(waiting), more...) }
-	tell(t, fwk.CSIStorageCapacity, map[string]event{
+	runHints(t, fwk.CSIStorageCapacity, map[string]hintCase{
 		"enough": {
-			objects: waiting, pod: pod("p", "c"), now: room("r", "a", "60Gi").Obj(), want: fwk.Queue,
+			objects: waiting, pod: pod("p", "c"), now: capacity("r", "a", "60Gi").Obj(), want: fwk.Queue,
 		},
 		"not enough": {
-			objects: waiting, pod: pod("p", "c"), now: room("r", "a", "59Gi").Obj(), want: fwk.QueueSkip,
+			objects: waiting, pod: pod("p", "c"), now: capacity("r", "a", "59Gi").Obj(), want: fwk.QueueSkip,
 		},
 		"enough for each of two claims, not for both": {
-			objects: waiting, pod: pod("p", "c", "d"), now: room("r", "a", "100Gi").Obj(), want: fwk.QueueSkip,
+			objects: waiting, pod: pod("p", "c", "d"), now: capacity("r", "a", "100Gi").Obj(), want: fwk.QueueSkip,
 		},
-		"enough for both, in volumes that are too small": {
-			objects: waiting, pod: pod("p", "c", "d"), now: room("r", "a", "500Gi").Max("50Gi").Obj(), want: fwk.QueueSkip,
+		"enough for both, but maximumVolumeSize is too small": {
+			objects: waiting, pod: pod("p", "c", "d"), now: capacity("r", "a", "500Gi").Max("50Gi").Obj(), want: fwk.QueueSkip,
 		},
 		"enough, of another class": {
-			objects: waiting, pod: pod("p", "c"), now: room("r", "a", "60Gi").Class("else").Obj(), want: fwk.QueueSkip,
+			objects: waiting, pod: pod("p", "c"), now: capacity("r", "a", "60Gi").Class("else").Obj(), want: fwk.QueueSkip,
 		},
-		"enough, where no node is": {
-			objects: waiting, pod: pod("p", "c"), now: room("r", "gone", "60Gi").Obj(), want: fwk.QueueSkip,
+		"enough, without nodes": {
+			objects: waiting, pod: pod("p", "c"), now: capacity("r", "gone", "60Gi").Obj(), want: fwk.QueueSkip,
 		},
-		"enough, where the claim was not sent": {
-			objects: with(claim("sent", "60Gi").Class("csi").SelectedNode("b").Obj()),
-			pod:     pod("p", "sent"), now: room("r", "a", "60Gi").Obj(), want: fwk.QueueSkip,
+		"enough, but another node is selected": {
+			objects: with(claim("selected", "60Gi").Class("csi").SelectedNode("b").Obj()),
+			pod:     pod("p", "selected"), now: capacity("r", "a", "60Gi").Obj(), want: fwk.QueueSkip,
 		},
 		"grew enough": {
-			objects: waiting, pod: pod("p", "c"), before: room("r", "a", "50Gi").Obj(), now: room("r", "a", "60Gi").Obj(), want: fwk.Queue,
+			objects: waiting, pod: pod("p", "c"), before: capacity("r", "a", "50Gi").Obj(), now: capacity("r", "a", "60Gi").Obj(), want: fwk.Queue,
 		},
 		"grew too little": {
-			objects: waiting, pod: pod("p", "c"), before: room("r", "a", "50Gi").Obj(), now: room("r", "a", "55Gi").Obj(), want: fwk.QueueSkip,
+			objects: waiting, pod: pod("p", "c"), before: capacity("r", "a", "50Gi").Obj(), now: capacity("r", "a", "55Gi").Obj(), want: fwk.QueueSkip,
 		},
 		"larger volumes can be made": {
-			objects: waiting, pod: pod("p", "c"), before: room("r", "a", "100Gi").Max("50Gi").Obj(), now: room("r", "a", "100Gi").Max("60Gi").Obj(), want: fwk.Queue,
+			objects: waiting, pod: pod("p", "c"), before: capacity("r", "a", "100Gi").Max("50Gi").Obj(), now: capacity("r", "a", "100Gi").Max("60Gi").Obj(), want: fwk.Queue,
 		},
 		"shrank": {
-			objects: waiting, pod: pod("p", "c"), before: room("r", "a", "55Gi").Obj(), now: room("r", "a", "50Gi").Obj(), want: fwk.QueueSkip,
+			objects: waiting, pod: pod("p", "c"), before: capacity("r", "a", "55Gi").Obj(), now: capacity("r", "a", "50Gi").Obj(), want: fwk.QueueSkip,
 		},
 		"was published again, unchanged": {
-			objects: waiting, pod: pod("p", "c"), before: room("r", "a", "60Gi").Obj(), now: room("r", "a", "60Gi").Obj(), want: fwk.QueueSkip,
+			objects: waiting, pod: pod("p", "c"), before: capacity("r", "a", "60Gi").Obj(), now: capacity("r", "a", "60Gi").Obj(), want: fwk.QueueSkip,
 		},
 	})
 }
 
-// TestHintOfSettledCapacity: the driver's figure is lower than before, but what
-// was held for a volume counts in it now, so that more is left.
-func TestHintOfSettledCapacity(t *testing.T) {
+// TestHintOfAccountedCapacity: the driver reports less capacity than before, but its
+// figure now includes what was held for a volume, so that more is left.
+func TestHintOfAccountedCapacity(t *testing.T) {
 	t.Parallel()
 	first, second := pod("first", "c"), pod("second", "d")
-	before := room("r", "a", "100Gi").Obj()
+	before := capacity("r", "a", "100Gi").Obj()
 	w := newWorld(t,
 		csiClass().Obj(), csiDriver(true), node("a").Obj(), before,
 		claim("c", "60Gi").Class("csi").Obj(), claim("d", "50Gi").Class("csi").Obj(),
@@ -108,17 +108,17 @@ func TestHintOfSettledCapacity(t *testing.T) {
 		t.Fatal(status)
 	}
 	if status := w.begin(second).filter("a"); status.IsSuccess() {
-		t.Fatal("the second pod fits, though what is left is held")
+		t.Fatal("the second pod fits although the rest is held")
 	}
-	// The volume turns out smaller in the driver's books than what was held.
+	// The driver accounts for fewer bytes than were held.
 	w.put(builders.MakePV("made").Class("csi").Hostname("a").ClaimRef("default", "c", "pvc-c").Obj())
 	w.put(claim("c", "60Gi").Class("csi").Bound("made").Obj())
 	w.cache.Release(first.UID)
-	now := room("r", "a", "50Gi").Obj()
+	now := capacity("r", "a", "50Gi").Obj()
 	w.hold()
 	w.put(now)
 	got, err := w.hint(fwk.CSIStorageCapacity, fwk.Update)(klog.Background(), second, before, w.stored(now))
 	if err != nil || got != fwk.Queue {
-		t.Errorf("hint says %v, error %v; want Queue", got, err)
+		t.Errorf("hint returns %v, error %v; want Queue", got, err)
 	}
 }

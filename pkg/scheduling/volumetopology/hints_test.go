@@ -16,20 +16,20 @@ import (
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 
-// event is a story of a queueing hint: what there is when the pod has been
-// refused, and what happens then.
-type event struct {
+// hintCase is a test case of a queueing hint: the objects when the pod was rejected, and
+// the event.
+type hintCase struct {
 	objects []runtime.Object
 	pod     *v1.Pod
-	// before and now are the event's objects, as the scheduler has them: now is
-	// nil for a deletion, before for an addition.
+	// before and now are the event's objects, as the scheduler has them: now is nil for a
+	// deletion, before for an addition.
 	before, now runtime.Object
 	want        fwk.QueueingHint
 }
 
-// happens delivers the event to the hint while the engine's own handlers have
-// not heard of it, and to the handlers afterwards.
-func (e event) happens(t *testing.T, resource fwk.EventResource) {
+// run delivers the event to the hint before the cache's own handlers, and to the handlers
+// afterwards.
+func (e hintCase) run(t *testing.T, resource fwk.EventResource) {
 	t.Helper()
 	w := newWorld(t, e.objects...)
 	action := fwk.Update
@@ -43,7 +43,7 @@ func (e event) happens(t *testing.T, resource fwk.EventResource) {
 		w.put(e.before)
 	}
 	before := w.stored(e.before)
-	if _, _, err := w.Cache().Demand(e.pod); err != nil { // when the pod was refused
+	if _, _, err := w.Cache().Demand(e.pod); err != nil { // when the pod was rejected
 		t.Fatal(err)
 	}
 	w.hold()
@@ -60,7 +60,7 @@ func (e event) happens(t *testing.T, resource fwk.EventResource) {
 		t.Fatal(err)
 	}
 	if got != e.want {
-		t.Errorf("hint says %v, want %v", got, e.want)
+		t.Errorf("hint returns %v, want %v", got, e.want)
 	}
 	w.check()
 	w.release()
@@ -75,7 +75,7 @@ func untyped(object runtime.Object) any {
 	return object
 }
 
-// hint is the one that is registered for the event.
+// hint is the function registered for the event.
 func (w *world) hint(resource fwk.EventResource, action fwk.ActionType) fwk.QueueingHintFn {
 	w.t.Helper()
 	events, err := w.EventsToRegister(w.t.Context())
@@ -91,12 +91,12 @@ func (w *world) hint(resource fwk.EventResource, action fwk.ActionType) fwk.Queu
 	return nil
 }
 
-func tell(t *testing.T, resource fwk.EventResource, stories map[string]event) {
+func runHints(t *testing.T, resource fwk.EventResource, cases map[string]hintCase) {
 	t.Helper()
-	for name, story := range stories {
+	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			story.happens(t, resource)
+			tc.run(t, resource)
 		})
 	}
 }
@@ -104,12 +104,12 @@ func tell(t *testing.T, resource fwk.EventResource, stories map[string]event) {
 func TestHintStorageClass(t *testing.T) {
 	t.Parallel()
 	waiting := []runtime.Object{node("a").Zone("z").Obj(), claim("c", "1Gi").Class("csi").Obj(), claim("other", "1Gi").Obj()}
-	tell(t, fwk.StorageClass, map[string]event{
-		"the missing class is there": {
+	runHints(t, fwk.StorageClass, map[string]hintCase{
+		"the missing class is created": {
 			objects: waiting, pod: pod("p", "c"),
 			now: csiClass().Obj(), want: fwk.Queue,
 		},
-		"a class that none of the claims is of": {
+		"a class that no claim has": {
 			objects: waiting, pod: pod("p", "c"),
 			now: builders.MakeClass("else").Obj(), want: fwk.QueueSkip,
 		},
@@ -121,11 +121,11 @@ func TestHintStorageClass(t *testing.T) {
 			objects: []runtime.Object{claim("c", "1Gi").Class("else").BetaClass("csi").Obj()}, pod: pod("p", "c"),
 			now: csiClass().Obj(), want: fwk.Queue,
 		},
-		"the class that the beta annotation hides": {
+		"the class that the beta annotation overrides": {
 			objects: []runtime.Object{claim("c", "1Gi").Class("csi").BetaClass("else").Obj()}, pod: pod("p", "c"),
 			now: csiClass().Obj(), want: fwk.QueueSkip,
 		},
-		"a claim that is not there": {
+		"a claim that does not exist": {
 			pod: pod("p", "c"), now: csiClass().Obj(), want: fwk.QueueSkip,
 		},
 		"allowedTopologies changed": {
@@ -138,7 +138,7 @@ func TestHintStorageClass(t *testing.T) {
 			before: csiClass().AllowedTopology(v1.LabelTopologyZone, "z").Obj(),
 			now:    csiClass().AllowedTopology(v1.LabelTopologyZone, "z").Annotation("touched", "yes").Obj(), want: fwk.QueueSkip,
 		},
-		"another class has taken the name": {
+		"the class was recreated": {
 			objects: waiting, pod: pod("p", "c"), before: csiClass().UID("former").Obj(), now: csiClass().UID("latter").Obj(), want: fwk.Queue,
 		},
 		"allowedTopologies of another class changed": {
@@ -152,7 +152,7 @@ func TestHintStorageClass(t *testing.T) {
 func TestHintPersistentVolumeClaim(t *testing.T) {
 	t.Parallel()
 	ephemeral := builders.MakePod("p").UID("pod-p").Ephemeral("scratch", claim("", "1Gi").Obj()).Obj()
-	tell(t, fwk.PersistentVolumeClaim, map[string]event{
+	runHints(t, fwk.PersistentVolumeClaim, map[string]hintCase{
 		"the missing claim": {
 			pod: pod("p", "c"), now: claim("c", "1Gi").Obj(), want: fwk.Queue,
 		},
@@ -165,7 +165,7 @@ func TestHintPersistentVolumeClaim(t *testing.T) {
 		"a claim of that name in another namespace": {
 			pod: pod("p", "c"), now: claim("c", "1Gi").Namespace("elsewhere").Obj(), want: fwk.QueueSkip,
 		},
-		"somebody touched the claim": {
+		"the claim was labelled": {
 			pod: pod("p", "c"), before: claim("c", "1Gi").Obj(), now: claim("c", "1Gi").Label("touched", "yes").Obj(), want: fwk.QueueSkip,
 		},
 		"the claim was bound": {
@@ -174,13 +174,13 @@ func TestHintPersistentVolumeClaim(t *testing.T) {
 		"the binding was completed": {
 			pod: pod("p", "c"), before: claim("c", "1Gi").VolumeName("v").Obj(), now: claim("c", "1Gi").VolumeName("v").BindCompleted().Obj(), want: fwk.Queue,
 		},
-		"the provisioner gave the node back": {
+		"the provisioner removed selected-node": {
 			pod: pod("p", "c"), before: claim("c", "1Gi").SelectedNode("a").Obj(), now: claim("c", "1Gi").Obj(), want: fwk.Queue,
 		},
-		"the claim is lost no more": {
+		"the claim is no longer lost": {
 			pod: pod("p", "c"), before: claim("c", "1Gi").Bound("v").Phase(v1.ClaimLost).Obj(), now: claim("c", "1Gi").Bound("v").Obj(), want: fwk.Queue,
 		},
-		"the claim was made anew under its name": {
+		"the claim was recreated": {
 			pod: pod("p", "c"), before: claim("c", "1Gi").UID("old").Obj(), now: claim("c", "1Gi").UID("new").Obj(), want: fwk.Queue,
 		},
 		"an administrator changed the class by its annotation": {
@@ -189,7 +189,7 @@ func TestHintPersistentVolumeClaim(t *testing.T) {
 		"the claim was deleted": {
 			pod: pod("p", "c"), before: claim("c", "1Gi").SelectedNode("a").Obj(), want: fwk.QueueSkip,
 		},
-		"another pod's claim was sent to its node no more": {
+		"selected-node was removed from another pod's claim": {
 			pod: pod("p", "c"), before: claim("d", "1Gi").SelectedNode("a").Obj(), now: claim("d", "1Gi").Obj(), want: fwk.QueueSkip,
 		},
 		"the bound claim was resized": {
@@ -202,8 +202,8 @@ func TestHintNode(t *testing.T) {
 	t.Parallel()
 	local := []runtime.Object{localClass().Obj(), claim("c", "1Gi").Obj(), volume("v", "a", "1Gi").Obj()}
 	zonal := []runtime.Object{localClass().Obj(), claim("c", "1Gi").Obj(), volume("v", "", "1Gi").Zone("z").Obj()}
-	sent := []runtime.Object{csiClass().Obj(), node("b").Obj(), claim("c", "1Gi").Class("csi").SelectedNode("a").Obj()}
-	tell(t, fwk.Node, map[string]event{
+	selected := []runtime.Object{csiClass().Obj(), node("b").Obj(), claim("c", "1Gi").Class("csi").SelectedNode("a").Obj()}
+	runHints(t, fwk.Node, map[string]hintCase{
 		"the node of the free volume": {
 			objects: local, pod: pod("p", "c"), now: node("a").Obj(), want: fwk.Queue,
 		},
@@ -221,16 +221,16 @@ func TestHintNode(t *testing.T) {
 			pod:     pod("p", "c"), before: node("a").Zone("y").Obj(), now: node("a").Zone("z").Obj(), want: fwk.Queue,
 		},
 		"the selected node is deleted": {
-			objects: sent, pod: pod("p", "c"), before: node("a").Obj(), want: fwk.Queue,
+			objects: selected, pod: pod("p", "c"), before: node("a").Obj(), want: fwk.Queue,
 		},
-		"a node is deleted that was not selected": {
-			objects: sent, pod: pod("p", "c"), before: node("b").Obj(), want: fwk.QueueSkip,
+		"another node than the selected one is deleted": {
+			objects: selected, pod: pod("p", "c"), before: node("b").Obj(), want: fwk.QueueSkip,
 		},
-		"a node that was not selected is there": {
-			objects: append([]runtime.Object{node("a").Obj()}, sent...), pod: pod("p", "c"), now: node("d").Obj(), want: fwk.QueueSkip,
+		"another node than the selected one is added": {
+			objects: append([]runtime.Object{node("a").Obj()}, selected...), pod: pod("p", "c"), now: node("d").Obj(), want: fwk.QueueSkip,
 		},
-		"a node is there while the selected one is gone": {
-			objects: sent, pod: pod("p", "c"), now: node("d").Obj(), want: fwk.Queue,
+		"a node is added while the selected one is gone": {
+			objects: selected, pod: pod("p", "c"), now: node("d").Obj(), want: fwk.Queue,
 		},
 		"the pod waits for a claim, not for a node": {
 			objects: local, pod: pod("p", "c", "missing"), now: node("a").Obj(), want: fwk.QueueSkip,
@@ -240,8 +240,8 @@ func TestHintNode(t *testing.T) {
 
 func TestHintCSINode(t *testing.T) {
 	t.Parallel()
-	// In-tree, it is reachable from nodes with the label of the old days; CSI
-	// knows the zone by its own key.
+	// As an in-tree volume it is reachable from nodes with the beta zone label; CSI uses
+	// its own topology key.
 	inTree := builders.MakePV("v").Class("local").ClaimRef("default", "c", "pvc-c").Phase(v1.VolumeBound).
 		Source(v1.PersistentVolumeSource{AWSElasticBlockStore: &v1.AWSElasticBlockStoreVolumeSource{VolumeID: "vol-1"}}).
 		Affinity(builders.Term(builders.In(v1.LabelFailureDomainBetaZone, "us-1a"))).Obj()
@@ -257,11 +257,11 @@ func TestHintCSINode(t *testing.T) {
 		return n
 	}
 	const ebs = "kubernetes.io/aws-ebs"
-	tell(t, fwk.CSINode, map[string]event{
+	runHints(t, fwk.CSINode, map[string]hintCase{
 		"the volume's plugin was migrated": {
 			objects: waiting, pod: pod("p", "c"), before: csiNode("a"), now: csiNode("a", ebs), want: fwk.Queue,
 		},
-		"the node says from the start that the plugin is migrated": {
+		"the new node has the plugin migrated": {
 			objects: waiting, pod: pod("p", "c"), now: csiNode("a", ebs), want: fwk.Queue,
 		},
 		"another plugin was migrated": {
@@ -274,7 +274,7 @@ func TestHintCSINode(t *testing.T) {
 			objects: append([]runtime.Object{node("b").Obj()}, waiting...), pod: pod("p", "c"),
 			before: csiNode("b"), now: csiNode("b", ebs), want: fwk.QueueSkip,
 		},
-		"the pod's volume is no in-tree one": {
+		"the pod's volume is not an in-tree volume": {
 			objects: []runtime.Object{
 				localClass().Obj(), claim("c", "1Gi").Bound("v").Obj(), node("a").Obj(),
 				volume("v", "a", "1Gi").ClaimRef("default", "c", "pvc-c").Phase(v1.VolumeBound).Obj(),
@@ -284,32 +284,32 @@ func TestHintCSINode(t *testing.T) {
 	})
 }
 
-// TestHintOfNodeAsksAnew: what was found out about an event for one pod does not count for
-// another whose class the engine got to know in between.
-func TestHintOfNodeAsksAnew(t *testing.T) {
+// TestNodeHintPerPod: the cached verdict on an event for one pod does not apply to
+// another whose class was added to the cache in between.
+func TestNodeHintPerPod(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, localClass().Obj(), csiClass().AllowedTopology(v1.LabelTopologyZone, "z").Obj(),
 		claim("l", "1Gi").Obj(), claim("c", "1Gi").Class("csi").Obj(), node("a").Zone("y").Obj())
 	before := w.stored(node("a").Obj())
 	w.put(node("a").Zone("z").Obj())
 	now, hint := w.stored(node("a").Obj()), w.hint(fwk.Node, fwk.UpdateNodeLabel)
-	ask := func(pod *v1.Pod, want fwk.QueueingHint) {
+	check := func(pod *v1.Pod, want fwk.QueueingHint) {
 		t.Helper()
 		if got, err := hint(klog.Background(), pod, before, now); got != want || err != nil {
-			t.Errorf("pod %s: hint says %v, error %v, want %v", pod.Name, got, err, want)
+			t.Errorf("pod %s: hint returns %v, error %v, want %v", pod.Name, got, err, want)
 		}
 	}
-	ask(pod("first", "l"), fwk.QueueSkip)
+	check(pod("first", "l"), fwk.QueueSkip)
 	w.begin(pod("second", "c"))
-	ask(pod("second", "c"), fwk.Queue)
+	check(pod("second", "c"), fwk.Queue)
 }
 
-// TestHintOfWrongObject: the scheduler queues the pod when a hint fails.
+// TestHintOfWrongObject: the scheduler queues the pod when a hint returns an error.
 func TestHintOfWrongObject(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	got, err := w.hint(fwk.Node, fwk.Add)(klog.Background(), pod("p", "c"), nil, &v1.Pod{})
 	if err == nil || got != fwk.Queue {
-		t.Errorf("hint says %v, error %v; want Queue and an error", got, err)
+		t.Errorf("hint returns %v, error %v; want Queue and an error", got, err)
 	}
 }

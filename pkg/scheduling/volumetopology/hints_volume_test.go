@@ -22,14 +22,14 @@ func TestHintPersistentVolume(t *testing.T) {
 	with := func(more ...runtime.Object) []runtime.Object { return append(slices.Clone(waiting), more...) }
 	free := func() *builders.PV { return volume("v", "a", "2Gi") }
 	used := func() *builders.PV { return free().ClaimRef("default", "old", "pvc-old") }
-	tell(t, fwk.PersistentVolume, map[string]event{
+	runHints(t, fwk.PersistentVolume, map[string]hintCase{
 		"a free volume that fits": {
 			objects: waiting, pod: pod("p", "c"), now: free().Obj(), want: fwk.Queue,
 		},
 		"the volume becomes Available": {
 			objects: waiting, pod: pod("p", "c"), before: free().Phase(v1.VolumePending).Obj(), now: free().Obj(), want: fwk.Queue,
 		},
-		"a volume that nobody knows yet": {
+		"a volume that the PV controller has not observed": {
 			objects: waiting, pod: pod("p", "c"), now: free().Phase(v1.VolumePending).Obj(), want: fwk.QueueSkip,
 		},
 		"the volume is too small": {
@@ -47,11 +47,11 @@ func TestHintPersistentVolume(t *testing.T) {
 		"no node reaches the volume": {
 			objects: waiting, pod: pod("p", "c"), now: free().Hostname("gone").Obj(), want: fwk.QueueSkip,
 		},
-		"the volume is where the pod's other volume is not": {
+		"the volume is not reachable from the node of the pod's other volume": {
 			objects: with(claim("bound", "1Gi").Bound("w").Obj(), volume("w", "b", "1Gi").ClaimRef("default", "bound", "pvc-bound").Phase(v1.VolumeBound).Obj()),
 			pod:     pod("p", "bound", "c"), now: free().Obj(), want: fwk.QueueSkip,
 		},
-		"one of two claims could have the volume, the other none": {
+		"the volume serves one of two claims": {
 			objects: with(claim("d", "2Gi").Obj()),
 			pod:     pod("p", "c", "d"), now: free().Obj(), want: fwk.QueueSkip,
 		},
@@ -63,59 +63,59 @@ func TestHintPersistentVolume(t *testing.T) {
 			objects: with(claim("gold", "1Gi").MatchLabel("tier", "gold").Obj()),
 			pod:     pod("p", "gold"), before: free().Obj(), now: free().Label("tier", "gold").Obj(), want: fwk.Queue,
 		},
-		"a label that no selector asks for": {
+		"a label that no selector requires": {
 			objects: with(claim("gold", "1Gi").MatchLabel("tier", "gold").Obj()),
 			pod:     pod("p", "gold"), before: free().Obj(), now: free().Label("rack", "r1").Obj(), want: fwk.QueueSkip,
 		},
-		"somebody touched a free volume": {
+		"a free volume was annotated": {
 			objects: waiting, pod: pod("p", "c"), before: free().Obj(), now: free().Annotation("touched", "yes").Obj(), want: fwk.QueueSkip,
 		},
 		"the volume was cleaned": {
 			objects: waiting, pod: pod("p", "c"), before: used().Phase(v1.VolumeReleased).Obj(), now: free().Obj(), want: fwk.Queue,
 		},
-		"the volume was released and has to be cleaned": {
+		"the volume was released and is to be cleaned": {
 			objects: waiting, pod: pod("p", "c"), before: used().Phase(v1.VolumeBound).Obj(), now: used().Phase(v1.VolumeReleased).Obj(), want: fwk.QueueSkip,
 		},
-		"the volume of a bound claim is there": {
+		"the volume of a bound claim is created": {
 			objects: with(claim("bound", "1Gi").Bound("v").Obj()),
 			pod:     pod("p", "bound"), now: free().ClaimRef("default", "bound", "pvc-bound").Phase(v1.VolumeBound).Obj(), want: fwk.Queue,
 		},
-		"the disk of a bound claim's volume is back": {
+		"the disk of a bound claim's volume is present again": {
 			objects: with(claim("bound", "1Gi").Bound("v").Obj()), pod: pod("p", "bound"),
 			before: free().ClaimRef("default", "bound", "pvc-bound").Phase(v1.VolumeBound).Annotation("stowage.dev/disk", "Replaced").Obj(),
 			now:    free().ClaimRef("default", "bound", "pvc-bound").Phase(v1.VolumeBound).Obj(), want: fwk.Queue,
 		},
-		"the disk of a bound claim's volume is missing, which was another one": {
+		"the disk of a bound claim's volume is missing, and was replaced before": {
 			objects: with(claim("bound", "1Gi").Bound("v").Obj()), pod: pod("p", "bound"),
 			before: free().ClaimRef("default", "bound", "pvc-bound").Phase(v1.VolumeBound).Annotation("stowage.dev/disk", "Replaced").Obj(),
 			now:    free().ClaimRef("default", "bound", "pvc-bound").Phase(v1.VolumeBound).Annotation("stowage.dev/disk", "Missing").Obj(), want: fwk.QueueSkip,
 		},
-		"a volume is there that names the claim": {
+		"a new volume names the claim": {
 			objects: waiting, pod: pod("p", "c"), now: free().ClaimRef("default", "c", "").Obj(), want: fwk.Queue,
 		},
-		"a volume is there that names an earlier claim of this name": {
+		"a new volume names an earlier claim of this name": {
 			objects: waiting, pod: pod("p", "c"), now: free().ClaimRef("default", "c", "pvc-former").Obj(), want: fwk.QueueSkip,
 		},
-		"a volume is there that names such a claim of another namespace": {
+		"a new volume names a claim of this name in another namespace": {
 			objects: waiting, pod: pod("p", "c"), now: free().ClaimRef("elsewhere", "c", "").Obj(), want: fwk.QueueSkip,
 		},
-		"a volume is gone that named the claim": {
+		"a volume that named the claim is deleted": {
 			objects: waiting, pod: pod("p", "c"), before: free().Hostname("gone").ClaimRef("default", "c", "").Obj(), want: fwk.Queue,
 		},
-		"a volume is gone that named nobody": {
+		"a volume that named no claim is deleted": {
 			objects: waiting, pod: pod("p", "c"), before: free().Hostname("gone").Obj(), want: fwk.QueueSkip,
 		},
-		"a volume is gone that named an earlier claim of this name": {
+		"a volume that named an earlier claim of this name is deleted": {
 			objects: waiting, pod: pod("p", "c"), before: free().ClaimRef("default", "c", "pvc-former").Obj(), want: fwk.QueueSkip,
 		},
-		"the volume of a bound claim is gone": {
+		"the volume of a bound claim is deleted": {
 			objects: with(claim("bound", "1Gi").Bound("v").Obj()),
 			pod:     pod("p", "bound"), before: free().ClaimRef("default", "bound", "pvc-bound").Phase(v1.VolumeBound).Obj(), want: fwk.QueueSkip,
 		},
-		"a volume names the claim no more": {
+		"a volume no longer names the claim": {
 			objects: waiting, pod: pod("p", "c"), before: free().Hostname("gone").ClaimRef("default", "c", "").Obj(), now: free().Hostname("gone").Obj(), want: fwk.Queue,
 		},
-		"a volume names another claim in its place": {
+		"a volume names another claim instead": {
 			objects: waiting, pod: pod("p", "c"), before: free().ClaimRef("default", "c", "").Obj(), now: used().Obj(), want: fwk.Queue,
 		},
 		"the pod waits for a claim, not for a volume": {
@@ -127,15 +127,15 @@ func TestHintPersistentVolume(t *testing.T) {
 	})
 }
 
-// TestHintZonalVolume: with more nodes than are worth trying, a volume of the
-// right kind is taken to help.
+// TestHintZonalVolume: with more nodes than the hint tries, a volume that matches a claim
+// is considered to help.
 func TestHintZonalVolume(t *testing.T) {
 	t.Parallel()
 	waiting := []runtime.Object{localClass().Obj(), claim("c", "2Gi").Obj()}
 	for i := range 20 {
 		waiting = append(waiting, node(strconv.Itoa(i)).Zone("z").Obj())
 	}
-	tell(t, fwk.PersistentVolume, map[string]event{
+	runHints(t, fwk.PersistentVolume, map[string]hintCase{
 		"fits": {
 			objects: waiting, pod: pod("p", "c"), now: volume("v", "", "2Gi").Zone("z").Obj(), want: fwk.Queue,
 		},
@@ -145,8 +145,8 @@ func TestHintZonalVolume(t *testing.T) {
 	})
 }
 
-// TestHintOfAnotherClass: an event that concerns none of the pod's classes costs next to
-// nothing, since the hint runs for every waiting pod.
+// TestHintOfAnotherClass: an event that concerns none of the pod's classes costs little,
+// since the hint runs for every waiting pod.
 func TestHintOfAnotherClass(t *testing.T) {
 	w := newWorld(t, csiClass().Obj(), localClass().Obj(), csiDriver(true), node("a").Obj(), claim("c", "1Gi").Class("csi").Obj(), claim("l", "1Gi").Obj())
 	for resource, of := range map[fwk.EventResource]struct {
@@ -154,7 +154,7 @@ func TestHintOfAnotherClass(t *testing.T) {
 		now runtime.Object
 	}{
 		fwk.PersistentVolume:   {pod("p", "c"), volume("v", "a", "1Gi").Obj()},
-		fwk.CSIStorageCapacity: {pod("p", "l"), room("r", "a", "10Gi").Obj()},
+		fwk.CSIStorageCapacity: {pod("p", "l"), capacity("r", "a", "10Gi").Obj()},
 	} {
 		w.put(of.now)
 		now, hint := w.stored(of.now), w.hint(resource, fwk.Add)
@@ -162,7 +162,7 @@ func TestHintOfAnotherClass(t *testing.T) {
 		var err error
 		allocs := testing.AllocsPerRun(100, func() { got, err = hint(klog.Background(), of.pod, nil, now) })
 		if got != fwk.QueueSkip || err != nil || allocs > 4 {
-			t.Errorf("%s: hint says %v, error %v, with %v allocations; want QueueSkip with next to none", resource, got, err, allocs)
+			t.Errorf("%s: hint returns %v, error %v, with %v allocations; want QueueSkip with at most 4", resource, got, err, allocs)
 		}
 	}
 }

@@ -1,13 +1,13 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package volumetopology is the scheduler plugin VolumeTopology: it takes the
-// place of VolumeBinding in a kube-scheduler profile. It only adapts: what fits
-// is decided by package volumecache, what is written by package binder.
+// Package volumetopology is the scheduler plugin VolumeTopology: it replaces
+// VolumeBinding in a kube-scheduler profile. It is an adapter: package volumecache
+// decides what fits, package binder writes it.
 //
 // To use it in another build of kube-scheduler, register New under Name, disable
-// VolumeBinding in the profiles that enable VolumeTopology, and list VolumeTopology
-// under postFilter, so that it runs before DefaultPreemption.
+// VolumeBinding in the profiles that enable VolumeTopology, and list VolumeTopology under
+// postFilter, so that it runs before DefaultPreemption.
 package volumetopology
 
 import (
@@ -40,7 +40,7 @@ type Plugin struct {
 	score    score.Scorer
 	handle   fwk.Handle
 
-	// lastVolume and lastNode are what hints know of the last event.
+	// lastVolume and lastNode are the verdicts on the last events, for hints.
 	lastVolume atomic.Pointer[verdict[*v1.PersistentVolume]]
 	lastNode   atomic.Pointer[verdict[*v1.Node]]
 }
@@ -61,24 +61,24 @@ var (
 // Name is the plugin's name.
 func (*Plugin) Name() string { return Name }
 
-// Cache is the engine that the plugin asks, shared by the profiles of a
-// scheduler: for those who look into a running scheduler.
+// Cache is the cache that the plugin uses, shared by the profiles of a scheduler: for
+// inspection.
 func (p *Plugin) Cache() *volumecache.Cache { return p.cache }
 
-// Settle returns when none of the profile's bindings is under way, or when ctx ends: for
-// those who end a scheduler, once the context that it runs with has ended.
-func (p *Plugin) Settle(ctx context.Context) { p.binder.Settle(ctx) }
+// WaitForBindings returns when none of the profile's bindings is in progress, or when ctx
+// ends. Call it after the scheduler's context has ended.
+func (p *Plugin) WaitForBindings(ctx context.Context) { p.binder.Settle(ctx) }
 
-// New makes the plugin for one profile. args are VolumeTopologyArgs of
-// kubescheduler.config.k8s.io, decoded or raw; nil means all defaults. The
-// returned error names the field that is wrong and what is allowed.
+// New creates the plugin for one profile. args are VolumeTopologyArgs of
+// kubescheduler.config.k8s.io, decoded or raw; nil means all defaults. The returned error
+// names the invalid field and the allowed values.
 func New(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 	cfg, err := configv1.DecodeArgs(args)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", Name, err)
 	}
 	metrics.Register()
-	cache, err := engines.of(ctx, handle.SharedInformerFactory())
+	cache, err := caches.of(ctx, handle.SharedInformerFactory())
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", Name, err)
 	}
@@ -99,6 +99,6 @@ func New(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugi
 		score:    score.New(cfg.Scoring),
 		handle:   handle,
 	}
-	p.wakeOnRelease(ctx)
+	p.activateOnRelease(ctx)
 	return p, nil
 }

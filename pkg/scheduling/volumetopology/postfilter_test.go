@@ -21,8 +21,8 @@ import (
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 
-// evicting stands for the PostFilter plugins that run after ours. It nominates the pod
-// to a node, or fails where its own PreFilter has not run.
+// evicting represents the PostFilter plugins that run after ours. It nominates the pod to
+// a node, or fails if its own PreFilter has not run.
 type evicting struct {
 	stateless bool
 	ran       bool
@@ -65,8 +65,8 @@ func (c *cycle) postFilter(next *evicting, statuses *framework.NodeToStatus) (*f
 	return f.RunPostFilterPlugins(c.t.Context(), c.state, c.pod, statuses)
 }
 
-// TestPostFilterAfterPreFilter: the event of a pod that PreFilter refused ends with its
-// sentence, though plugins after ours miss their state, and a nomination is cleared.
+// TestPostFilterAfterPreFilter: the event of a pod that PreFilter rejected has only that
+// reason, although later plugins miss their state, and a nomination is cleared.
 func TestPostFilterAfterPreFilter(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -84,14 +84,14 @@ func TestPostFilterAfterPreFilter(t *testing.T) {
 			w := newWorld(t, localClass().Obj(), node("a").Obj())
 			w.put(test.objects...)
 			c := &cycle{world: w, state: framework.NewCycleState(), pod: test.pod}
-			_, refused := w.PreFilter(t.Context(), c.state, c.pod, nil)
-			if refused.Code() != fwk.UnschedulableAndUnresolvable {
-				t.Fatalf("PreFilter: %v", refused)
+			_, rejected := w.PreFilter(t.Context(), c.state, c.pod, nil)
+			if rejected.Code() != fwk.UnschedulableAndUnresolvable {
+				t.Fatalf("PreFilter: %v", rejected)
 			}
 			next := &evicting{stateless: true}
-			result, status := c.postFilter(next, framework.NewNodeToStatus(map[string]*fwk.Status{}, refused))
+			result, status := c.postFilter(next, framework.NewNodeToStatus(map[string]*fwk.Status{}, rejected))
 			if status.Code() != fwk.UnschedulableAndUnresolvable || status.Message() != "" || next.ran {
-				t.Errorf("status %v %q, next plugin ran: %t; want UnschedulableAndUnresolvable without words", status.Code(), status.Message(), next.ran)
+				t.Errorf("status %v %q, next plugin ran: %t; want UnschedulableAndUnresolvable without a message", status.Code(), status.Message(), next.ran)
 			}
 			if result == nil || result.Mode() != fwk.ModeOverride || result.NominatedNodeName != "" {
 				t.Errorf("result %+v, want the nomination cleared", result)
@@ -100,15 +100,15 @@ func TestPostFilterAfterPreFilter(t *testing.T) {
 	}
 }
 
-// TestPostFilterRest: pods that are refused for other reasons are left to the plugins
-// that come next.
+// TestPostFilterRest: pods that are rejected for other reasons are left to the later
+// plugins.
 func TestPostFilterRest(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, localClass().Obj(), node("a").Obj(), claim("c", "1Gi").Obj(), volume("v", "a", "1Gi").Obj())
 	for name, c := range map[string]*cycle{
-		"no claims":                      w.begin(builders.MakePod("plain").UID("plain").Obj()),
-		"claims":                         w.begin(pod("p", "c")),
-		"another plugin's PreFilter did": {world: w, state: framework.NewCycleState(), pod: pod("p", "c")},
+		"no claims":                           w.begin(builders.MakePod("plain").UID("plain").Obj()),
+		"claims":                              w.begin(pod("p", "c")),
+		"another plugin's PreFilter rejected": {world: w, state: framework.NewCycleState(), pod: pod("p", "c")},
 	} {
 		next := &evicting{}
 		_, status := c.postFilter(next, framework.NewDefaultNodeToStatus())

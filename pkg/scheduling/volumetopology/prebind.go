@@ -10,7 +10,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// PreBindPreFlight tells whether PreBind has anything to write.
+// PreBindPreFlight reports whether PreBind has anything to write.
 func (p *Plugin) PreBindPreFlight(_ context.Context, cycle fwk.CycleState, _ *v1.Pod, _ string) (*fwk.PreBindPreFlightResult, *fwk.Status) {
 	result := &fwk.PreBindPreFlightResult{AllowParallel: true}
 	s, err := stateOf(cycle)
@@ -23,8 +23,8 @@ func (p *Plugin) PreBindPreFlight(_ context.Context, cycle fwk.CycleState, _ *v1
 	return result, nil
 }
 
-// PreBind writes what Reserve decided and returns when every claim is bound,
-// or with the first cause why one cannot be.
+// PreBind writes what Reserve decided. It returns when every claim is bound, or with the
+// first failure.
 func (p *Plugin) PreBind(ctx context.Context, cycle fwk.CycleState, pod *v1.Pod, _ string) *fwk.Status {
 	s, err := stateOf(cycle)
 	if err != nil {
@@ -36,7 +36,7 @@ func (p *Plugin) PreBind(ctx context.Context, cycle fwk.CycleState, pod *v1.Pod,
 	if err := p.binder.Bind(ctx, s.plan); err != nil {
 		return fwk.AsStatus(err)
 	}
-	// The objects themselves say now who has what.
+	// The API objects replace the reservation.
 	p.cache.Release(pod.UID)
 	return nil
 }

@@ -35,13 +35,13 @@ func important(name string, claims ...string) *v1.Pod {
 	return builders.MakePod(name).UID("pod-" + name).Priority(10).PVC(claims...).Obj()
 }
 
-// TestEvictionHelps: only where evicting pods can free what the pod needs does
-// the scheduler look into preemption.
+// TestEvictionHelps: the scheduler considers preemption only if evicting pods can free
+// what the pod needs.
 func TestEvictionHelps(t *testing.T) {
 	t.Parallel()
 	victim := holder("victim", "a")
 	base := []runtime.Object{localClass().Obj(), csiClass().Obj(), node("a").Obj(), node("b").Obj(), claim("c", "2Gi").Obj(), claim("d", "2Gi").Obj()}
-	plain := func(p *v1.Pod) *v1.Pod { // the claim is not the pod's own
+	plain := func(p *v1.Pod) *v1.Pod { // the pod does not own the claim
 		p.Spec.Volumes = builders.MakePod("").PVC(p.Name + "-scratch").Obj().Spec.Volumes
 		return p
 	}
@@ -56,7 +56,7 @@ func TestEvictionHelps(t *testing.T) {
 		others  []*v1.Pod
 		want    fwk.Code
 	}{
-		"the volume would be deleted and made anew, and suffices": {
+		"the volume would be deleted and recreated, and suffices": {
 			objects: held(victim, deleted("v", "a", "2Gi")), pod: important("p", "c"), others: []*v1.Pod{victim}, want: fwk.Unschedulable,
 		},
 		"the volume would be kept": {
@@ -74,7 +74,7 @@ func TestEvictionHelps(t *testing.T) {
 		"the claim outlives the other pod": {
 			objects: held(victim, deleted("v", "a", "2Gi")), pod: important("p", "c"), others: []*v1.Pod{plain(victim.DeepCopy())}, want: fwk.UnschedulableAndUnresolvable,
 		},
-		"nobody is on the node": {
+		"no pod is on the node": {
 			objects: held(victim, deleted("v", "a", "2Gi")), pod: important("p", "c"), want: fwk.UnschedulableAndUnresolvable,
 		},
 		"two claims, of which eviction serves one": {
@@ -84,23 +84,23 @@ func TestEvictionHelps(t *testing.T) {
 			objects: append(held(victim, deleted("v", "a", "2Gi")), volume("free", "a", "2Gi").Obj()),
 			pod:     important("p", "c", "d"), others: []*v1.Pod{victim}, want: fwk.Unschedulable,
 		},
-		"two pods have to go": {
+		"two pods have to be evicted": {
 			objects: append(held(victim, deleted("v", "a", "2Gi")), held(holder("second", "a"), deleted("w", "a", "2Gi"))...),
 			pod:     important("p", "c", "d"), others: []*v1.Pod{victim, holder("second", "a")}, want: fwk.Unschedulable,
 		},
-		"another bound claim of the pod cannot be reached from here": {
+		"another bound claim's volume is not reachable from the node": {
 			objects: append(held(victim, deleted("v", "a", "2Gi")), claim("far", "1Gi").Bound("far").Obj(),
 				volume("far", "b", "1Gi").ClaimRef("default", "far", "pvc-far").Obj()),
 			pod: important("p", "c", "far"), others: []*v1.Pod{victim}, want: fwk.UnschedulableAndUnresolvable,
 		},
-		"capacity would come back": {
+		"enough capacity would be freed": {
 			objects: append(held(victim, deleted("v", "a", "50Gi").Class("csi").CSI(driver, "1")),
-				csiDriver(true), room("r", "a", "10Gi").Obj(), claim("made", "60Gi").Class("csi").Obj()),
+				csiDriver(true), capacity("r", "a", "10Gi").Obj(), claim("made", "60Gi").Class("csi").Obj()),
 			pod: important("p", "made"), others: []*v1.Pod{victim}, want: fwk.Unschedulable,
 		},
-		"too little capacity would come back": {
+		"too little capacity would be freed": {
 			objects: append(held(victim, deleted("v", "a", "49Gi").Class("csi").CSI(driver, "1")),
-				csiDriver(true), room("r", "a", "10Gi").Obj(), claim("made", "60Gi").Class("csi").Obj()),
+				csiDriver(true), capacity("r", "a", "10Gi").Obj(), claim("made", "60Gi").Class("csi").Obj()),
 			pod: important("p", "made"), others: []*v1.Pod{victim}, want: fwk.UnschedulableAndUnresolvable,
 		},
 	}
@@ -117,8 +117,8 @@ func TestEvictionHelps(t *testing.T) {
 	}
 }
 
-// TestDryRun: preemption removes all pods that may go, then spares those that
-// need not, on a clone of the state.
+// TestDryRun: preemption removes all pods of lower priority, then reprieves those that
+// need not be evicted, on a clone of the state.
 func TestDryRun(t *testing.T) {
 	t.Parallel()
 	one, two := holder("one", "a"), holder("two", "a")
@@ -144,30 +144,29 @@ func TestDryRun(t *testing.T) {
 			t.Errorf("%s: fits %t, want %t", what, got, fits)
 		}
 		if c.filter("a").IsSuccess() {
-			t.Errorf("%s: the pod fits in earnest", what)
+			t.Errorf("%s: the original state was changed", what)
 		}
 		w.check()
 	}
 	ctx, nodeInfo := t.Context(), w.info("a", one, two)
-	step("one goes", w.RemovePod(ctx, dry.state, c.pod, info(one), nodeInfo), false)
-	step("both go", w.RemovePod(ctx, dry.state, c.pod, info(two), nodeInfo), true)
-	step("one stays", w.AddPod(ctx, dry.state, c.pod, info(one), nodeInfo), true)
-	step("both stay", w.AddPod(ctx, dry.state, c.pod, info(two), nodeInfo), false)
-	step("a stranger stays", w.AddPod(ctx, dry.state, c.pod, info(pod("stranger")), nodeInfo), false)
-	step("two goes", w.RemovePod(ctx, dry.state, c.pod, info(two), nodeInfo), true)
+	step("remove one", w.RemovePod(ctx, dry.state, c.pod, info(one), nodeInfo), false)
+	step("remove two", w.RemovePod(ctx, dry.state, c.pod, info(two), nodeInfo), true)
+	step("add one", w.AddPod(ctx, dry.state, c.pod, info(one), nodeInfo), true)
+	step("add two", w.AddPod(ctx, dry.state, c.pod, info(two), nodeInfo), false)
+	step("add a pod that was not removed", w.AddPod(ctx, dry.state, c.pod, info(pod("other")), nodeInfo), false)
+	step("remove two again", w.RemovePod(ctx, dry.state, c.pod, info(two), nodeInfo), true)
 
 	clone := &cycle{world: w, state: dry.state.Clone(), pod: c.pod}
 	if status := w.AddPod(ctx, clone.state, c.pod, info(two), nodeInfo); !status.IsSuccess() {
 		t.Fatal(status)
 	}
 	if clone.filter("a").IsSuccess() || !dry.filter("a").IsSuccess() {
-		t.Error("a clone shares what would be evicted")
+		t.Error("a clone shares the simulated evictions")
 	}
 }
 
-// TestOneVictimOnly: from the moment that a victim is being deleted until its volume is
-// back, plugins that come after ours are not asked for another one, and the nomination
-// stays.
+// TestOneVictimOnly: from the deletion of a victim until its volume is available again,
+// later plugins are not called to evict another one, and the nomination stays.
 func TestOneVictimOnly(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, localClass().Obj(), node("a").Obj(), node("b").Obj(), claim("c", "1Gi").Obj())
@@ -175,7 +174,7 @@ func TestOneVictimOnly(t *testing.T) {
 	w.put(held(victim, deleted("v", "a", "1Gi"))...)
 	w.put(held(spared, deleted("w", "b", "1Gi"))...)
 	p := important("p", "c")
-	w.begin(p) // else it would have been nominated before the engine started
+	w.begin(p) // else it would have been nominated before the cache started
 	p.Status.NominatedNodeName = "a"
 	w.put(p)
 
@@ -188,15 +187,15 @@ func TestOneVictimOnly(t *testing.T) {
 		waits bool
 	}{
 		{"the victim is being deleted", func() { w.put(leaving) }, true},
-		{"the victim is gone, and its claim is not deleted yet", func() { w.remove(leaving) }, true},
+		{"the victim is deleted, its claim is not", func() { w.remove(leaving) }, true},
 		{"the claim is being deleted", func() { w.put(claimed.Deleting().Obj()) }, true},
-		{"the claim is gone, and the volume not released yet", func() { w.remove(claimed.Obj()) }, true},
+		{"the claim is deleted, the volume is not released", func() { w.remove(claimed.Obj()) }, true},
 		{"the volume is released", func() { w.put(used.Phase(v1.VolumeReleased).Obj()) }, true},
-		{"the volume is gone, the disk is being cleaned", func() { w.remove(used.Obj()) }, true},
+		{"the volume is deleted, the disk is being cleaned", func() { w.remove(used.Obj()) }, true},
 		{"a volume on the other node is released", func() {
 			w.put(deleted("x", "b", "1Gi").ClaimRef("default", "old", "pvc-old").Phase(v1.VolumeReleased).Obj())
 		}, true},
-		{"the disk is back, and another pod has it", func() {
+		{"the disk is published again, and another pod has it", func() {
 			w.put(deleted("v2", "a", "1Gi").Obj())
 			w.put(claim("quick", "1Gi").Bound("v2").Obj())
 			w.put(deleted("v2", "a", "1Gi").ClaimRef("default", "quick", "pvc-quick").Phase(v1.VolumeBound).Obj())
@@ -209,7 +208,7 @@ func TestOneVictimOnly(t *testing.T) {
 			other = fwk.UnschedulableAndUnresolvable
 		}
 		if got := c.filter("b", spared); got.Code() != other {
-			t.Errorf("%s: the other node says %v, want %v", step.what, got.Code(), other)
+			t.Errorf("%s: the other node returns %v, want %v", step.what, got.Code(), other)
 		}
 		statuses := framework.NewDefaultNodeToStatus()
 		for _, name := range []string{"a", "b"} {
@@ -227,8 +226,8 @@ func TestOneVictimOnly(t *testing.T) {
 	}
 }
 
-// TestNominatedNodeRuledOut: nothing is waited for on a node that another plugin rejects
-// for good.
+// TestNominatedNodeRuledOut: the pod does not wait for a node that another plugin rejects
+// regardless of evictions.
 func TestNominatedNodeRuledOut(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, localClass().Obj(), node("a").Obj(), node("b").Obj(), claim("c", "1Gi").Obj(),
@@ -241,14 +240,13 @@ func TestNominatedNodeRuledOut(t *testing.T) {
 		statuses.Set("a", fwk.NewStatus(code).WithPlugin("NodeUnschedulable"))
 		next := &evicting{}
 		if w.begin(p).postFilter(next, statuses); next.ran != wantRan {
-			t.Errorf("the node says %v: the next plugin ran: %t, want %t", code, next.ran, wantRan)
+			t.Errorf("the node returns %v: the next plugin ran: %t, want %t", code, next.ran, wantRan)
 		}
 	}
 }
 
-// TestNothingAwaited: a pod that has not preempted anybody waits for nothing,
-// whoever else is gone.
-func TestNothingAwaited(t *testing.T) {
+// TestNotNominated: a pod that is not nominated does not wait for volumes of others.
+func TestNotNominated(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, localClass().Obj(), node("a").Obj(), node("b").Obj(), claim("c", "1Gi").Obj(),
 		deleted("v", "a", "1Gi").ClaimRef("default", "old", "pvc-old").Phase(v1.VolumeReleased).Obj())
@@ -260,7 +258,7 @@ func TestNothingAwaited(t *testing.T) {
 }
 
 // TestWithheldUntilNominationEnds: a pod of lower priority does not get the volume of a
-// nominated pod, and is tried again when that one is gone.
+// nominated pod, and is activated when that pod is deleted.
 func TestWithheldUntilNominationEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -276,10 +274,10 @@ func TestWithheldUntilNominationEnds(t *testing.T) {
 		}
 		w.remove(first)
 		if got, want := <-w.activated, "default/low"; got != want {
-			t.Errorf("pod %s is tried again when the nominated one is gone, want %s", got, want)
+			t.Errorf("pod %s is activated when the nominated one is deleted, want %s", got, want)
 		}
 		if got := w.begin(low).filter("a"); !got.IsSuccess() {
-			t.Errorf("after the nominated pod: %v", got)
+			t.Errorf("after the deletion of the nominated pod: %v", got)
 		}
 	})
 }

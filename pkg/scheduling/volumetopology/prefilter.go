@@ -13,12 +13,11 @@ import (
 	"stowage.dev/stowage/pkg/scheduling/match"
 )
 
-// PreFilter compiles the pod's claims for the cycle and narrows the nodes
-// where that pays.
+// PreFilter compiles the pod's claims for the cycle and narrows the nodes if that helps.
 func (p *Plugin) PreFilter(ctx context.Context, cycle fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	if pod.Spec.NodeName != "" || !claims.Any(pod) {
-		// Also a pod that runs and whose resize is deferred: its volumes have
-		// their node (KEP-1287).
+		// Also a running pod whose resize is deferred: its volumes are already on its
+		// node (KEP-1287).
 		cycle.Write(stateKey, &state{})
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
@@ -27,15 +26,15 @@ func (p *Plugin) PreFilter(ctx context.Context, cycle fwk.CycleState, pod *v1.Po
 	case err != nil:
 		return nil, fwk.AsStatus(err)
 	case refusal != nil:
-		cycle.Write(stateKey, &state{refused: true})
+		cycle.Write(stateKey, &state{rejected: true})
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, refusal.Error())
 	}
-	s := &state{demand: begun.Demand, awaiting: begun.Awaiting}
+	s := &state{Attempt: begun}
 	cycle.Write(stateKey, s)
 	nodes, reason := p.cache.Nodes(begun.Demand)
 	switch {
 	case reason.Code != match.Fits:
-		s.refused = true
+		s.rejected = true
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, reason.Code.String())
 	case nodes == nil:
 		return nil, nil
@@ -43,5 +42,5 @@ func (p *Plugin) PreFilter(ctx context.Context, cycle fwk.CycleState, pod *v1.Po
 	return &fwk.PreFilterResult{NodeNames: nodes}, nil
 }
 
-// PreFilterExtensions lets preemption ask what evicting a pod would free.
+// PreFilterExtensions is for preemption, which simulates evictions.
 func (p *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return p }

@@ -20,9 +20,8 @@ import (
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 
-// TestPreFilterRefuses: pods that no node can have for now, and what their
-// users read.
-func TestPreFilterRefuses(t *testing.T) {
+// TestPreFilterRejects: pods that no node can have for now, and the text for their users.
+func TestPreFilterRejects(t *testing.T) {
 	t.Parallel()
 	ephemeral := builders.MakePod("p").UID("pod-p").Ephemeral("scratch", claim("", "1Gi").Obj()).Obj()
 	bad := claim("c", "1Gi").Selector(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "tier", Operator: "Sideways"}}}).Obj()
@@ -37,7 +36,7 @@ func TestPreFilterRefuses(t *testing.T) {
 		"the claim of an ephemeral volume does not exist yet": {
 			pod: ephemeral, want: `waiting for ephemeral volume controller to create the persistentvolumeclaim "p-scratch"`,
 		},
-		"the claim of an ephemeral volume is somebody else's": {
+		"the claim of an ephemeral volume has another owner": {
 			objects: []runtime.Object{claim("p-scratch", "1Gi").Obj()},
 			pod:     ephemeral, want: `persistentvolumeclaim "p-scratch" was not created for pod "p" (pod is not owner)`,
 		},
@@ -57,7 +56,7 @@ func TestPreFilterRefuses(t *testing.T) {
 			objects: []runtime.Object{builders.MakePVC("c").Obj()},
 			pod:     pod("p", "c"), want: "pod has unbound immediate PersistentVolumeClaims",
 		},
-		"the class binds at once": {
+		"the class binds immediately": {
 			objects: []runtime.Object{localClass().Immediate().Obj(), claim("c", "1Gi").Obj()},
 			pod:     pod("p", "c"), want: "pod has unbound immediate PersistentVolumeClaims",
 		},
@@ -65,7 +64,7 @@ func TestPreFilterRefuses(t *testing.T) {
 			objects: []runtime.Object{localClass().Obj(), claim("c", "1Gi").VolumeName("v").Obj()},
 			pod:     pod("p", "c"), want: "pod has unbound immediate PersistentVolumeClaims",
 		},
-		"the claim cannot be understood": {
+		"the claim is invalid": {
 			objects: []runtime.Object{localClass().Obj(), bad},
 			pod:     pod("p", "c"), want: `parse spec.selector of claim default/c: "Sideways" is not a valid label selector operator`,
 		},
@@ -101,13 +100,12 @@ func TestPreFilterRefuses(t *testing.T) {
 	}
 }
 
-// TestPreFilterSkips: pods that volumes do not matter for pass every extension
-// point.
+// TestPreFilterSkips: pods without relevant volumes pass every extension point.
 func TestPreFilterSkips(t *testing.T) {
 	t.Parallel()
 	placed := builders.MakePod("p").PVC("missing").Node("a").Obj()
 	hostPath := builders.MakePod("p").Volume(v1.Volume{Name: "h", VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: "/"}}}).Obj()
-	for name, p := range map[string]*v1.Pod{"no claims": hostPath, "has its node already": placed} {
+	for name, p := range map[string]*v1.Pod{"no claims": hostPath, "is already on a node": placed} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, node("a").Obj())
@@ -135,7 +133,7 @@ func TestPreFilterSkips(t *testing.T) {
 	}
 }
 
-// TestNarrowing: which nodes a cycle looks at; nil for all.
+// TestNarrowing: the nodes of a cycle; nil for all.
 func TestNarrowing(t *testing.T) {
 	t.Parallel()
 	nodes := []runtime.Object{node("a").Zone("z").Obj(), node("b").Zone("z").Obj(), node("c").Obj(), node("d").Obj(), localClass().Obj(), csiClass().Obj()}
@@ -203,8 +201,8 @@ func TestNarrowing(t *testing.T) {
 	}
 }
 
-// TestFilterWithoutNarrowing: nominated and hinted nodes do not go through
-// PreFilter's answer, so Filter must say the same.
+// TestFilterWithoutNarrowing: nominated and hinted nodes bypass the result of PreFilter,
+// so Filter must agree with it.
 func TestFilterWithoutNarrowing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, localClass().Obj(), node("a").Obj(), node("b").Obj(),
@@ -218,8 +216,8 @@ func TestFilterWithoutNarrowing(t *testing.T) {
 	}
 }
 
-// TestStaleSelectedNode: a node that the informer lacks keeps no pod from another one,
-// whatever its name. The binder finds out whether it exists.
+// TestStaleSelectedNode: a selected node that the informer does not have excludes no
+// other node, whatever its name. The binder checks whether it exists.
 func TestStaleSelectedNode(t *testing.T) {
 	t.Parallel()
 	for _, selected := range []string{"gone", "no/such", "..", "%2e"} {
@@ -237,15 +235,15 @@ func TestStaleSelectedNode(t *testing.T) {
 	}
 }
 
-// TestNoRequestsInTheSchedulingLoop: it is serial, so one pod's request to the API
-// server would hold up all pods. Only PreBind sends any.
+// TestNoRequestsInTheSchedulingLoop: the loop is serial, so a request to the API server
+// for one pod would delay all pods. Only PreBind sends requests.
 func TestNoRequestsInTheSchedulingLoop(t *testing.T) {
 	t.Parallel()
 	victim := holder("victim", "a")
 	objects := append(held(victim, deleted("v", "a", "2Gi")), node("a").Obj(), node("b").Obj(), localClass().Obj(), csiClass().Obj(), csiDriver(true),
-		room("room", "a", "10Gi").Obj(), volume("free", "a", "2Gi").Obj(), claim("static", "2Gi").Obj(),
+		capacity("room", "a", "10Gi").Obj(), volume("free", "a", "2Gi").Obj(), claim("static", "2Gi").Obj(),
 		claim("bound", "1Gi").Bound("its").Obj(), volume("its", "a", "1Gi").ClaimRef("default", "bound", "pvc-bound").Obj())
-	for name, selected := range map[string]string{"none": "", "live": "a", "gone": "gone", "no name of a node": "no/such"} {
+	for name, selected := range map[string]string{"none": "", "live": "a", "gone": "gone", "not a node name": "no/such"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, objects...)
@@ -279,15 +277,14 @@ func TestNoRequestsInTheSchedulingLoop(t *testing.T) {
 	}
 }
 
-// TestPreFilterWaitsForTheEngine: one that has not seen everything yet must not
-// decide.
-func TestPreFilterWaitsForTheEngine(t *testing.T) {
+// TestPreFilterWaitsForTheCache: a cache that is not synced must not decide.
+func TestPreFilterWaitsForTheCache(t *testing.T) {
 	t.Parallel()
 	w := newWorldSynced(t, make(chan struct{}), node("a").Obj(), localClass().Obj(), claim("c", "1Gi").Obj(), volume("v", "a", "1Gi").Obj())
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("the scheduler ends"))
 	_, status := w.PreFilter(ctx, framework.NewCycleState(), pod("p", "c"), nil)
 	if status.Code() != fwk.Error || !strings.Contains(status.Message(), "the scheduler ends") {
-		t.Errorf("status %v %q, want an error that tells the cause", status.Code(), status.Message())
+		t.Errorf("status %v %q, want an error with the cause", status.Code(), status.Message())
 	}
 }

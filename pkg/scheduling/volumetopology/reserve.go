@@ -17,24 +17,23 @@ import (
 	"stowage.dev/stowage/pkg/scheduling/match"
 )
 
-// Reserve chooses volumes and capacity on the node and takes them out of what
-// other pods see. It may be repeated on one cycle state, with Unreserve or
-// without.
+// Reserve chooses volumes and capacity on the node and reserves them. It may be repeated
+// on one cycle state, with or without Unreserve.
 func (p *Plugin) Reserve(ctx context.Context, cycle fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
 	s, err := stateOf(cycle)
 	if err != nil {
 		return fwk.AsStatus(err)
 	}
 	s.plan = nil
-	if s.demand == nil || !s.demand.HasUnboundClaims() {
+	if s.Demand == nil || !s.Demand.HasUnboundClaims() {
 		return nil
 	}
 	begin := time.Now()
-	plan, reason := p.cache.Reserve(s.demand, nodeName)
+	plan, reason := p.cache.Reserve(s.Demand, nodeName)
 	metrics.ObserveReserve(time.Since(begin))
 	if reason.Code != match.Fits {
-		// The node fitted in this cycle: something changed in between. An error
-		// has the pod retried soon, without waiting for an event.
+		// The node fitted in this cycle: something has changed since. After an error the
+		// pod is retried soon, without waiting for an event.
 		return fwk.AsStatus(fmt.Errorf("volumes on node %q changed while the pod was being scheduled: %s", nodeName, reason.Code))
 	}
 	s.plan = plan
@@ -43,7 +42,7 @@ func (p *Plugin) Reserve(ctx context.Context, cycle fwk.CycleState, pod *v1.Pod,
 	return nil
 }
 
-// Unreserve gives back what Reserve took and has not been bound.
+// Unreserve releases what Reserve reserved and is not bound.
 func (p *Plugin) Unreserve(_ context.Context, cycle fwk.CycleState, pod *v1.Pod, _ string) {
 	p.cache.Release(pod.UID)
 	if s, err := stateOf(cycle); err == nil {

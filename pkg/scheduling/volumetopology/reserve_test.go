@@ -12,8 +12,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// TestReserve: what is reserved is out of other pods' sight until it is given
-// back, however often.
+// TestReserve: what is reserved is not available to other pods until it is released,
+// however often.
 func TestReserve(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -32,14 +32,14 @@ func TestReserve(t *testing.T) {
 		},
 		"capacity": {
 			objects: []runtime.Object{
-				csiDriver(true), room("r", "a", "100Gi").Obj(), claim("c", "60Gi").Class("csi").Obj(), claim("d", "60Gi").Class("csi").Obj(),
+				csiDriver(true), capacity("r", "a", "100Gi").Obj(), claim("c", "60Gi").Class("csi").Obj(), claim("d", "60Gi").Class("csi").Obj(),
 			},
 			mine: []string{"c"}, theirs: []string{"d"},
 			want: map[string]string{"c": "(provision)"},
 		},
 		"an existing volume and capacity": {
 			objects: []runtime.Object{
-				csiDriver(true), room("r", "a", "100Gi").Obj(), volume("v", "a", "1Gi").Obj(),
+				csiDriver(true), capacity("r", "a", "100Gi").Obj(), volume("v", "a", "1Gi").Obj(),
 				claim("c", "60Gi").Class("csi").Obj(), claim("d", "60Gi").Class("csi").Obj(), claim("e", "1Gi").Obj(),
 			},
 			mine: []string{"c", "e"}, theirs: []string{"d"},
@@ -86,7 +86,7 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// TestReserveElsewhere: a second Reserve on another node takes back the first.
+// TestReserveElsewhere: a second Reserve on another node replaces the first.
 func TestReserveElsewhere(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, localClass().Obj(), node("a").Obj(), node("b").Obj(),
@@ -107,8 +107,8 @@ func TestReserveElsewhere(t *testing.T) {
 	}
 }
 
-// TestReserveTooLate: somebody took the volume after Filter. The pod is tried
-// again without waiting for an event, hence an error.
+// TestReserveTooLate: another pod took the volume after Filter. The pod is retried
+// without waiting for an event, hence an error.
 func TestReserveTooLate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, localClass().Obj(), node("a").Obj(), volume("v", "a", "1Gi").Obj(), claim("c", "1Gi").Obj(), claim("d", "1Gi").Obj())
@@ -124,12 +124,12 @@ func TestReserveTooLate(t *testing.T) {
 		t.Errorf("status %v %q, want an error %q", status.Code(), status.Message(), want)
 	}
 	if _, status := w.PreBindPreFlight(t.Context(), second.state, second.pod, "a"); !status.IsSkip() {
-		t.Errorf("PreBindPreFlight of a pod that has reserved nothing: %v", status)
+		t.Errorf("PreBindPreFlight of a pod without reservation: %v", status)
 	}
 }
 
-// TestReserveAgainTooLate: a second Reserve fails, and nothing of the first may
-// be written.
+// TestReserveAgainTooLate: a second Reserve fails, and nothing of the first may be
+// written.
 func TestReserveAgainTooLate(t *testing.T) {
 	t.Parallel()
 	only := volume("v", "a", "1Gi").Obj()
@@ -147,8 +147,8 @@ func TestReserveAgainTooLate(t *testing.T) {
 	}
 }
 
-// TestPreBindPreFlight: PreBind, which may run beside others, is called only
-// when there is something to write.
+// TestPreBindPreFlight: PreBind, which may run in parallel with others, is called only if
+// there is something to write.
 func TestPreBindPreFlight(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, localClass().Obj(), node("a").Obj(), volume("v", "a", "1Gi").Obj(), claim("c", "1Gi").Obj(),
@@ -165,28 +165,28 @@ func TestPreBindPreFlight(t *testing.T) {
 	}
 }
 
-// TestCapacityOfBeforeTheStart: what was sent to a node by an earlier life of
-// the scheduler is held, in whatever order things are seen at the start.
+// TestCapacityOfBeforeTheStart: capacity that an earlier process of the scheduler
+// requested is held, in whatever order objects are observed at the start.
 func TestCapacityOfBeforeTheStart(t *testing.T) {
 	t.Parallel()
-	things := []runtime.Object{
-		node("a").Obj(), csiClass().Obj(), csiDriver(true), room("r", "a", "100Gi").Obj(),
+	objects := []runtime.Object{
+		node("a").Obj(), csiClass().Obj(), csiDriver(true), capacity("r", "a", "100Gi").Obj(),
 		claim("first", "60Gi").Class("csi").SelectedNode("a").Provisioner(driver).Obj(), claim("second", "60Gi").Class("csi").Obj(),
 	}
-	for i := range things {
-		t.Run(fmt.Sprintf("%T last", things[i]), func(t *testing.T) {
+	for i := range objects {
+		t.Run(fmt.Sprintf("%T last", objects[i]), func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			for j := range things {
-				w.put(things[(i+1+j)%len(things)])
+			for j := range objects {
+				w.put(objects[(i+1+j)%len(objects)])
 			}
 			if status := w.begin(pod("p", "second")).filter("a"); status.IsSuccess() {
-				t.Error("the bytes of the first claim are given away")
+				t.Error("the capacity of the first claim is assigned again")
 			}
 			w.check()
-			w.remove(things[4])
+			w.remove(objects[4])
 			if status := w.begin(pod("p", "second")).filter("a"); !status.IsSuccess() {
-				t.Errorf("the bytes of a claim that is gone are held: %v", status)
+				t.Errorf("the capacity of a deleted claim is held: %v", status)
 			}
 			w.check()
 		})

@@ -13,11 +13,11 @@ import (
 	"stowage.dev/stowage/pkg/scheduling/volumecache/score"
 )
 
-// TestScale: the score room's scale is the framework's.
+// TestScale: package score has the framework's scale.
 func TestScale(t *testing.T) {
 	t.Parallel()
 	if fwk.MinScore != 0 || fwk.MaxScore != score.Max {
-		t.Errorf("the framework's scores go from %d to %d, ours from 0 to %d", fwk.MinScore, fwk.MaxScore, score.Max)
+		t.Errorf("the framework's scores are %d to %d, ours 0 to %d", fwk.MinScore, fwk.MaxScore, score.Max)
 	}
 }
 
@@ -34,40 +34,40 @@ func TestScore(t *testing.T) {
 			claims:  []string{"c"},
 			want:    map[string]int64{"a": 100, "b": 50},
 		},
-		"the roomier node to provision on": {
-			objects: []runtime.Object{csiDriver(true), room("a", "a", "100Gi").Obj(), room("b", "b", "20Gi").Obj(), claim("c", "10Gi").Class("csi").Obj()},
+		"the node with more capacity to provision on": {
+			objects: []runtime.Object{csiDriver(true), capacity("a", "a", "100Gi").Obj(), capacity("b", "b", "20Gi").Obj(), claim("c", "10Gi").Class("csi").Obj()},
 			claims:  []string{"c"},
 			want:    map[string]int64{"a": 90, "b": 50},
 		},
-		"the last written of several objects of one place counts": {
+		"the last written of several objects for one topology counts": {
 			objects: []runtime.Object{
-				csiDriver(true), room("a1", "a", "20Gi").Obj(), room("a2", "a", "100Gi").Obj(), room("a3", "a", "40Gi").Obj(),
-				room("b", "b", "50Gi").Obj(), claim("c", "10Gi").Class("csi").Obj(),
+				csiDriver(true), capacity("a1", "a", "20Gi").Obj(), capacity("a2", "a", "100Gi").Obj(), capacity("a3", "a", "40Gi").Obj(),
+				capacity("b", "b", "50Gi").Obj(), claim("c", "10Gi").Class("csi").Obj(),
 			},
 			claims: []string{"c"},
 			want:   map[string]int64{"a": 75, "b": 80},
 		},
-		"a driver that does not tell its capacity": {
+		"a driver that does not track capacity": {
 			objects: []runtime.Object{claim("c", "10Gi").Class("csi").Obj()},
 			claims:  []string{"c"},
 			want:    map[string]int64{"a": 50, "b": 50},
 		},
-		"only the size of volumes is told": {
+		"only maximumVolumeSize is set": {
 			objects: []runtime.Object{
 				csiDriver(true), claim("c", "10Gi").Class("csi").Obj(),
-				room("a", "a", "100Gi").Obj(), sizeOnly("b", "20Gi"),
+				capacity("a", "a", "100Gi").Obj(), sizeOnly("b", "20Gi"),
 			},
 			claims: []string{"c"},
 			want:   map[string]int64{"a": 90, "b": 50},
 		},
 		"the class by the beta annotation alone": {
-			objects: []runtime.Object{csiDriver(true), room("a", "a", "100Gi").Obj(), room("b", "b", "20Gi").Obj(), betaOnly("c", "csi")},
+			objects: []runtime.Object{csiDriver(true), capacity("a", "a", "100Gi").Obj(), capacity("b", "b", "20Gi").Obj(), betaOnly("c", "csi")},
 			claims:  []string{"c"},
 			want:    map[string]int64{"a": 99, "b": 95},
 		},
 		"one claim existing, one provisioned": {
 			objects: []runtime.Object{
-				csiDriver(true), room("a", "a", "100Gi").Obj(), room("b", "b", "40Gi").Obj(),
+				csiDriver(true), capacity("a", "a", "100Gi").Obj(), capacity("b", "b", "40Gi").Obj(),
 				volume("v", "a", "20Gi").Obj(), volume("w", "b", "10Gi").Obj(), claim("c", "10Gi").Obj(), claim("d", "10Gi").Class("csi").Obj(),
 			},
 			claims: []string{"c", "d"},
@@ -98,7 +98,7 @@ func TestScore(t *testing.T) {
 	}
 }
 
-// TestPreScoreSkips: nodes need not be compared when all claims are bound.
+// TestPreScoreSkips: nodes are not compared if all claims are bound.
 func TestPreScoreSkips(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, localClass().Obj(), node("a").Obj(), claim("c", "1Gi").Bound("v").Obj(),

@@ -10,16 +10,16 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"stowage.dev/stowage/pkg/scheduling/claims"
+	"stowage.dev/stowage/pkg/scheduling/plan"
 )
 
-// claimsSigner is the key of our fragment of a pod's signature.
+// claimsSigner is the key of the plugin's fragment of a pod's signature.
 const claimsSigner = "v1.Pod.Spec.Volumes.BoundClaims()"
 
-// SignPod signs what our answers depend on: the volume sources, and which
-// volume each claim is bound to. The stock fragment knows neither namespace nor
-// volume, so same-named claims of two namespaces would share cached results. A
-// pod with a claim that is not bound is not signed: each such pod changes what
-// the next one finds.
+// SignPod signs what the plugin's decisions depend on: the volume sources, and the volume
+// of each bound claim. The stock fragment contains neither namespace nor volume, so
+// claims of the same name in two namespaces would share cached results. A pod with an
+// unbound claim is not signed: each such pod changes what the next one finds.
 func (p *Plugin) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *fwk.Status) {
 	fragments := []fwk.SignFragment{{Key: fwk.VolumesSignerName, Value: fwk.VolumesSigner(pod)}}
 	if !claims.Any(pod) {
@@ -28,7 +28,7 @@ func (p *Plugin) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *f
 	bound := map[string]string{} // JSON sorts the keys
 	for use := range claims.Used(pod) {
 		claim := p.cache.Claim(pod.Namespace, use.Name)
-		if claim == nil || !claims.IsBound(claim) {
+		if claim == nil || !plan.IsBound(claim) {
 			return nil, fwk.NewStatus(fwk.Unschedulable, "pod has a claim that is not bound")
 		}
 		bound[pod.Namespace+"/"+use.Name] = claim.Spec.VolumeName

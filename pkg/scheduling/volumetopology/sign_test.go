@@ -49,13 +49,13 @@ func TestSignPod(t *testing.T) {
 		a, b *v1.Pod
 		same bool
 	}{
-		"two pods with the same claims":                     {in("one", "p", "data", "log"), in("one", "q", "data", "log"), true},
-		"same-named claims of two namespaces":               {in("one", "p", "data"), in("two", "p", "data"), false},
-		"claims of two namespaces that say the same volume": {in("one", "p", "odd"), in("two", "p", "odd"), false},
-		"two claims of one namespace":                       {in("one", "p", "data"), in("one", "p", "log"), false},
-		"without claims, in two namespaces":                 {in("one", "p"), in("two", "q"), true},
-		"with a claim and without":                          {in("one", "p", "data"), in("one", "p"), false},
-		"secrets do not count: no volume to be found":       {secret, in("one", "p"), true},
+		"two pods with the same claims":                      {in("one", "p", "data", "log"), in("one", "q", "data", "log"), true},
+		"same-named claims of two namespaces":                {in("one", "p", "data"), in("two", "p", "data"), false},
+		"claims of two namespaces that name the same volume": {in("one", "p", "odd"), in("two", "p", "odd"), false},
+		"two claims of one namespace":                        {in("one", "p", "data"), in("one", "p", "log"), false},
+		"without claims, in two namespaces":                  {in("one", "p"), in("two", "q"), true},
+		"with a claim and without":                           {in("one", "p", "data"), in("one", "p"), false},
+		"secrets are ignored":                                {secret, in("one", "p"), true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -67,8 +67,8 @@ func TestSignPod(t *testing.T) {
 		})
 	}
 	for name, pod := range map[string]*v1.Pod{
-		"an open claim":               in("one", "p", "data", "open"),
-		"a half-made binding":         in("one", "p", "half"),
+		"an unbound claim":            in("one", "p", "data", "open"),
+		"an incomplete binding":       in("one", "p", "half"),
 		"a claim that does not exist": in("one", "p", "missing"),
 		"an ephemeral volume":         ephemeral,
 	} {
@@ -81,15 +81,15 @@ func TestSignPod(t *testing.T) {
 	}
 }
 
-// TestSignatureFollowsTheBinding: a claim that is bound anew must not share
-// what was found for its former volume.
-func TestSignatureFollowsTheBinding(t *testing.T) {
+// TestSignatureOfReboundClaim: a claim that is recreated and bound must not share the
+// results for its former volume.
+func TestSignatureOfReboundClaim(t *testing.T) {
 	t.Parallel()
 	p := pod("p", "data")
 	w := newWorld(t, claim("data", "1Gi").Bound("v1").Obj())
 	before := w.sign(p)
-	w.put(claim("data", "1Gi").UID("anew").Bound("v2").Obj())
+	w.put(claim("data", "1Gi").UID("new").Bound("v2").Obj())
 	if now := w.sign(p); now == before || now == "" {
-		t.Errorf("signature %s, want another one than %s", now, before)
+		t.Errorf("signature %s, want one that differs from %s", now, before)
 	}
 }

@@ -9,29 +9,26 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"stowage.dev/stowage/pkg/scheduling/plan"
-	"stowage.dev/stowage/pkg/scheduling/volumecache"
+	"stowage.dev/stowage/pkg/scheduling/volumecache/attempt"
 )
 
 const stateKey fwk.StateKey = "stowage.dev/" + Name
 
 // state is what a scheduling cycle keeps between extension points.
 type state struct {
-	// demand is nil for a pod without claims.
-	demand *volumecache.Demand
-	// refused: PreFilter refused the pod.
-	refused bool
-	// awaiting: what the pod needs on the node that it is nominated to is on its way
-	// there, so no other node may be preempted on.
-	awaiting bool
+	// Attempt has no Demand for a pod without claims.
+	attempt.Attempt
+	// rejected: PreFilter rejected the pod.
+	rejected bool
 	// plan is what Reserve decided to write.
 	plan *plan.Plan
 }
 
-// Clone gives a state that a dry run may change.
+// Clone returns a state that a dry run may change.
 func (s *state) Clone() fwk.StateData {
 	clone := *s
-	if s.demand != nil {
-		clone.demand = s.demand.Clone()
+	if s.Demand != nil {
+		clone.Demand = s.Demand.Clone()
 	}
 	return &clone
 }

@@ -27,9 +27,9 @@ import (
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 
-// world plays the API server and its informers for plugins: objects go into
-// the informers' stores first, then to the engine's handlers, which a test can
-// hold back. The queueing hints are called by the tests.
+// world simulates the API server and its informers for plugins: objects are added to the
+// informers' stores first, then delivered to the cache's handlers, which a test can
+// delay. Tests call the queueing hints.
 type world struct {
 	*Plugin
 	t       testing.TB
@@ -38,18 +38,17 @@ type world struct {
 	version int
 	held    bool
 	queue   []func()
-	// activated are the pods that the scheduler was told to try again.
+	// activated receives the pods that the plugin activates.
 	activated chan string
 }
 
-// newWorld makes a plugin with default arguments and hands it the objects.
+// newWorld creates a plugin with default arguments and the objects.
 func newWorld(t testing.TB, objects ...runtime.Object) *world {
 	t.Helper()
 	return newWorldSynced(t, closed, objects...)
 }
 
-// newWorldSynced is newWorld for an engine that has seen what existed at the
-// start once done is closed.
+// newWorldSynced is newWorld for a cache that is synced once done is closed.
 func newWorldSynced(t testing.TB, done chan struct{}, objects ...runtime.Object) *world {
 	t.Helper()
 	w := &world{t: t, client: newClient(func(string) bool { return true }), activated: make(chan string, manyActivated)}
@@ -59,11 +58,10 @@ func newWorldSynced(t testing.TB, done chan struct{}, objects ...runtime.Object)
 	return w
 }
 
-// manyActivated is more pods than any test has the scheduler try again.
+// manyActivated is more pods than any test activates.
 const manyActivated = 16
 
-// newClient is a client with the right to update the status of the resources
-// that are allowed.
+// newClient is a client with permission to update the status of the allowed resources.
 func newClient(allowed func(resource string) bool) *fake.Clientset {
 	client := fake.NewClientset()
 	client.PrependReactor("create", "selfsubjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -74,7 +72,7 @@ func newClient(allowed func(resource string) bool) *fake.Clientset {
 	return client
 }
 
-// plugin makes one more plugin for the world's informers.
+// plugin creates another plugin with the world's informers.
 func (w *world) plugin(args runtime.Object) *Plugin {
 	w.t.Helper()
 	made, err := New(w.t.Context(), args, handle{client: w.client, factory: w.factory, activate: func(pod string) {
@@ -86,7 +84,7 @@ func (w *world) plugin(args runtime.Object) *Plugin {
 	return made.(*Plugin)
 }
 
-// handle is what a plugin needs of the framework.
+// handle is the part of the framework that a plugin uses.
 type handle struct {
 	fwk.Handle
 	client   kubernetes.Interface
@@ -104,9 +102,8 @@ func (h handle) Activate(_ klog.Logger, pods map[string]*v1.Pod) {
 	}
 }
 
-// stoppedInformers is a factory whose informers list and watch nothing, for
-// the kinds that an engine follows, and who have delivered everything once done
-// is closed.
+// stoppedInformers is a factory whose informers list and watch nothing, for the kinds
+// that a cache observes. They are synced once done is closed.
 func stoppedInformers(client kubernetes.Interface, done chan struct{}) informers.SharedInformerFactory {
 	factory := informers.NewSharedInformerFactory(client, 0)
 	for _, kind := range []runtime.Object{
@@ -136,10 +133,10 @@ func (i *informer) AddEventHandler(h cache.ResourceEventHandler) (cache.Resource
 	return synced{i.done}, nil
 }
 
-// HasSyncedChecker is of the store, which is filled before the engine starts.
+// HasSyncedChecker is of the store, which is filled before the cache starts.
 func (i *informer) HasSyncedChecker() cache.DoneChecker { return synced{closed} }
 
-// synced tells whether all that existed at the start has been delivered.
+// synced reports whether all initial objects have been delivered.
 type synced struct{ done chan struct{} }
 
 func (s synced) HasSynced() bool                     { return cache.IsDone(s) }
@@ -157,7 +154,7 @@ func (w *world) informer(object runtime.Object) *informer {
 	w.t.Helper()
 	found, ok := w.factory.InformerFor(object, nil).(*informer)
 	if !ok {
-		w.t.Fatalf("no informer of the test's for %T", object)
+		w.t.Fatalf("no informer for %T", object)
 	}
 	return found
 }
@@ -200,8 +197,7 @@ func (w *world) remove(objects ...runtime.Object) {
 	}
 }
 
-// stored is the object of this kind and name in the informer's store; nil for
-// nil.
+// stored returns the object of this kind and name in the informer's store; nil for nil.
 func (w *world) stored(object runtime.Object) runtime.Object {
 	w.t.Helper()
 	if object == nil {
@@ -214,7 +210,7 @@ func (w *world) stored(object runtime.Object) runtime.Object {
 	return found.(runtime.Object)
 }
 
-// hold keeps events from the engine's handlers until release.
+// hold delays events to the cache's handlers until release.
 func (w *world) hold() { w.held = true }
 
 func (w *world) release() {
@@ -238,11 +234,11 @@ func (w *world) deliver(i *informer, event func(cache.ResourceEventHandler)) {
 	deliver()
 }
 
-// check verifies the engine's invariants.
+// check verifies the cache's invariants.
 func (w *world) check() {
 	w.t.Helper()
 	if err := w.cache.Check(); err != nil {
-		w.t.Errorf("the engine's invariants are broken: %v", err)
+		w.t.Errorf("the cache's invariants are violated: %v", err)
 	}
 }
 
@@ -253,7 +249,7 @@ type cycle struct {
 	pod   *v1.Pod
 }
 
-// begin runs PreFilter, which must let the pod pass or skip it.
+// begin runs PreFilter, which must succeed or skip.
 func (w *world) begin(pod *v1.Pod) *cycle {
 	w.t.Helper()
 	c := &cycle{world: w, state: framework.NewCycleState(), pod: pod}
@@ -263,7 +259,7 @@ func (w *world) begin(pod *v1.Pod) *cycle {
 	return c
 }
 
-// info is the node as the informer has it, with pods on it.
+// info returns the informer's node, with pods on it.
 func (w *world) info(node string, pods ...*v1.Pod) fwk.NodeInfo {
 	w.t.Helper()
 	object, err := w.factory.Core().V1().Nodes().Lister().Get(node)
@@ -293,8 +289,8 @@ func (c *cycle) unreserve(node string) {
 	c.check()
 }
 
-// planned is what Reserve decided: volumes by claim, "(provision)" for claims
-// to provision; nil when nothing is to be written.
+// planned is what Reserve decided: volumes by claim, "(provision)" for claims to
+// provision; nil if nothing is to be written.
 func (c *cycle) planned() map[string]string {
 	c.t.Helper()
 	s, err := stateOf(c.state)
@@ -314,8 +310,8 @@ func (c *cycle) planned() map[string]string {
 	return planned
 }
 
-// Objects of the stories. Classes are called local (volumes made by hand) and
-// csi (provisioned by the driver csi.example.com).
+// Objects of the tests. Classes are local (volumes made by hand) and csi (provisioned by
+// the driver csi.example.com).
 
 const driver = "csi.example.com"
 
@@ -341,16 +337,16 @@ func pod(name string, claims ...string) *v1.Pod {
 	return builders.MakePod(name).UID("pod-" + name).PVC(claims...).Obj()
 }
 
-func room(name, node, size string) *builders.Capacity {
+func capacity(name, node, size string) *builders.Capacity {
 	return builders.MakeCapacity(name, "csi").UID("capacity-" + name).Hostname(node).Capacity(size)
 }
 
-// sizeOnly tells how large a volume can be, and not how much there is.
+// sizeOnly has only the maximum size of volumes, no capacity.
 func sizeOnly(name, size string) *storagev1.CSIStorageCapacity {
 	return builders.MakeCapacity(name, "csi").UID("capacity-" + name).Hostname(name).Max(size).Obj()
 }
 
-// betaOnly is a claim for 1Gi that has its class in the annotation alone.
+// betaOnly is a claim for 1Gi with its class only in the annotation.
 func betaOnly(name, class string) *v1.PersistentVolumeClaim {
 	return builders.MakePVC(name).UID("pvc-" + name).BetaClass(class).Obj()
 }

@@ -168,7 +168,7 @@ func TestCalls(t *testing.T) {
 		t.Errorf("metrics, status %d, lack the calls by verb", status)
 	}
 	if strings.Contains(text, `outcome="panic"`) {
-		t.Error("a call has met a fault")
+		t.Error("a call panicked")
 	}
 }
 

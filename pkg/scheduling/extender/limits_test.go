@@ -17,8 +17,8 @@ import (
 	"stowage.dev/stowage/pkg/apis/extender"
 )
 
-// TestDecodeTakesLittleMemory: what is read by hand takes no more memory than names
-// would that fill the body, whatever is in it.
+// TestDecodeTakesLittleMemory: decodeNames takes no more memory than a body full of names
+// would, whatever the body.
 func TestDecodeTakesLittleMemory(t *testing.T) { // not parallel: it measures memory
 	const size, most = 1 << 20, 14
 	for name, text := range map[string]string{
@@ -36,8 +36,8 @@ func TestDecodeTakesLittleMemory(t *testing.T) { // not parallel: it measures me
 	}
 }
 
-// TestAnswersAreBounded: the API server takes pods whose claims have names of any
-// length, and a refusal that tells the name is written for each node.
+// TestAnswersAreBounded: the API server accepts pods whose claims have names of any
+// length, and a reason with such a name is repeated for each node.
 func TestAnswersAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, extender.ModeFull, localClass(), node("node-0"))
@@ -51,10 +51,10 @@ func TestAnswersAreBounded(t *testing.T) {
 		want  string // of the claim's name
 		most  int    // bytes
 	}{
-		"a name as long as names may be": {strings.Repeat("x", 253), machines, strings.Repeat("x", 253), 2 << 20},
-		"a long name":                    {strings.Repeat("x", 100_000), machines, strings.Repeat("x", 900), 6 << 20},
-		"a long name of other scripts":   {strings.Repeat("é", 50_000), machines, strings.Repeat("é", 400), 6 << 20},
-		"so many nodes as no cluster has": {
+		"a name of the maximum length": {strings.Repeat("x", 253), machines, strings.Repeat("x", 253), 2 << 20},
+		"a long name":                  {strings.Repeat("x", 100_000), machines, strings.Repeat("x", 900), 6 << 20},
+		"a long name of other scripts": {strings.Repeat("é", 50_000), machines, strings.Repeat("é", 400), 6 << 20},
+		"more nodes than clusters have": {
 			strings.Repeat("x", 1000), make([]string, 50_000), strings.Repeat("x", 20), 24 << 20,
 		},
 	} {
@@ -72,9 +72,9 @@ func TestAnswersAreBounded(t *testing.T) {
 			if length := answer.Body.Len(); length > tc.most {
 				t.Errorf("an answer of %d bytes to a call of %d", length, len(body))
 			}
-			why, told := got.FailedAndUnresolvableNodes[tc.nodes[len(tc.nodes)-1]]
-			if !told || !strings.Contains(why, tc.want) || !utf8.ValidString(why) || strings.ContainsRune(why, utf8.RuneError) {
-				t.Errorf("a node is refused with %q", why)
+			why, found := got.FailedAndUnresolvableNodes[tc.nodes[len(tc.nodes)-1]]
+			if !found || !strings.Contains(why, tc.want) || !utf8.ValidString(why) || strings.ContainsRune(why, utf8.RuneError) {
+				t.Errorf("a node is rejected with %q", why)
 			}
 		})
 	}

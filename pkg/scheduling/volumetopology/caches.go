@@ -13,19 +13,19 @@ import (
 	"stowage.dev/stowage/pkg/scheduling/volumecache"
 )
 
-// engines are the caches of this process by informer factory: two profiles of
-// one scheduler must not give one volume away twice, and two schedulers in one
-// process must not see each other's.
-var engines = &engineSet{caches: map[informers.SharedInformerFactory]*volumecache.Cache{}}
+// caches are the caches of this process by informer factory: all profiles of one
+// scheduler share one, so that no volume is assigned twice; schedulers in one process are
+// separate.
+var caches = &cacheSet{caches: map[informers.SharedInformerFactory]*volumecache.Cache{}}
 
-type engineSet struct {
+type cacheSet struct {
 	mu     sync.Mutex
 	caches map[informers.SharedInformerFactory]*volumecache.Cache
 }
 
-// of returns the factory's cache, made at the first call and forgotten when
-// ctx ends.
-func (e *engineSet) of(ctx context.Context, factory informers.SharedInformerFactory) (*volumecache.Cache, error) {
+// of returns the factory's cache. It is created at the first call and removed when ctx
+// ends.
+func (e *cacheSet) of(ctx context.Context, factory informers.SharedInformerFactory) (*volumecache.Cache, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if cache := e.caches[factory]; cache != nil {

@@ -16,19 +16,19 @@ import (
 	"stowage.dev/stowage/pkg/apis/extender"
 )
 
-// TestBindOfAPodThatIsNotSeenYet: the scheduler's informers may be ahead of the
-// extender's. The pod is there all the same.
-func TestBindOfAPodThatIsNotSeenYet(t *testing.T) {
+// TestBindOfUnobservedPod: the scheduler's informers may be ahead of the extender's; the
+// pod exists nevertheless.
+func TestBindOfUnobservedPod(t *testing.T) {
 	t.Parallel()
 	p := pod("p", "c")
 	tests := map[string]struct {
-		// live is what the API server has.
+		// live is the API server's.
 		live *v1.Pod
 		want string
 	}{
-		"it exists":       {live: p},
-		"it is gone":      {want: "not found"},
-		"another of name": {live: pod("other", "c"), want: "created anew"},
+		"it exists":   {live: p},
+		"it is gone":  {want: "not found"},
+		"another pod": {live: pod("other", "c"), want: "recreated"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -60,8 +60,8 @@ func TestBindOfAPodThatIsNotSeenYet(t *testing.T) {
 	}
 }
 
-// TestBoundVolumeIsNotOfferedAgain: what a bind has reserved is given back when the
-// call ends, at which the informers may not have shown what it wrote.
+// TestBoundVolumeIsNotOfferedAgain: a bind releases its reservations when the call ends,
+// before the informers may have delivered what it wrote.
 func TestBoundVolumeIsNotOfferedAgain(t *testing.T) {
 	t.Parallel()
 	p, q := pod("p", "c"), pod("q", "d")
@@ -79,9 +79,9 @@ func TestBoundVolumeIsNotOfferedAgain(t *testing.T) {
 		t.Fatalf("%d reservations are left", size.Reservations)
 	}
 	if got := *w.filterNames(q, "a", "b").NodeNames; !slices.Equal(got, []string{"b"}) {
-		t.Errorf("the next pod is shown %v, want only b", got)
+		t.Errorf("the next pod may go to %v, want only b", got)
 	}
 	if got := *w.filterNames(p, "a", "b").NodeNames; !slices.Equal(got, []string{"a"}) {
-		t.Errorf("the pod itself is shown %v, want only a", got)
+		t.Errorf("the pod itself may go to %v, want only a", got)
 	}
 }

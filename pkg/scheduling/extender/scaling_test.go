@@ -17,9 +17,9 @@ import (
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 
-// TestFilterDoesNotGrowWithPods: what refusing a node costs does not depend on how
-// many pods it has, even if some pod has an ephemeral claim, which evicting it would
-// give back. Looking at the pods of each node costs a hundred times as much.
+// TestFilterDoesNotGrowWithPods: the cost of rejecting a node does not depend on the
+// number of its pods, even if some pod has an ephemeral claim that its eviction would
+// free. Reading the pods of each node costs a hundred times as much.
 func TestFilterDoesNotGrowWithPods(t *testing.T) { // not parallel: it measures time
 	const nodes, perNode, most = 500, 60, 10
 	machines := make([]string, nodes)
@@ -30,11 +30,11 @@ func TestFilterDoesNotGrowWithPods(t *testing.T) { // not parallel: it measures 
 	}
 	scratch := claim("", "1Gi").Obj()
 	owner := builders.MakePod("owner").Namespace("default").UID("pod-owner").Node(machines[0]).Priority(-1).Ephemeral("scratch", scratch).Obj()
-	given := []runtime.Object{owner, claim("owner-scratch", "1Gi").OwnedBy(owner).Bound("v").Obj(),
+	freed := []runtime.Object{owner, claim("owner-scratch", "1Gi").OwnedBy(owner).Bound("v").Obj(),
 		volume("v", machines[0], "1Gi").ClaimRef("default", "owner-scratch", "pvc-owner-scratch").Phase(v1.VolumeBound).Obj()}
 
-	fastest := func(ephemeral bool, besides ...runtime.Object) time.Duration {
-		w := newWorld(t, extender.ModeFull, slices.Concat(objects, besides)...)
+	fastest := func(ephemeral bool, extra ...runtime.Object) time.Duration {
+		w := newWorld(t, extender.ModeFull, slices.Concat(objects, extra)...)
 		for i := range nodes * perNode {
 			p := builders.MakePod(fmt.Sprintf("pod-%d", i)).Namespace("default").Node(machines[i%nodes]).PVC("data")
 			if ephemeral {
@@ -50,17 +50,17 @@ func TestFilterDoesNotGrowWithPods(t *testing.T) { // not parallel: it measures 
 			begin := time.Now()
 			err := w.decide(t.Context(), pod("p", "large"), v)
 			least = min(least, time.Since(begin))
-			if err != nil || len(*v.hopeless) != nodes {
-				t.Fatalf("error %v, %d nodes refused for good", err, len(*v.hopeless))
+			if err != nil || len(*v.unresolvable) != nodes {
+				t.Fatalf("error %v, %d nodes unresolvable", err, len(*v.unresolvable))
 			}
-			v.free()
+			v.release()
 		}
 		return least
 	}
 	without := fastest(false)
 	for name, with := range map[string]time.Duration{
-		"one pod has an ephemeral claim":            fastest(false, given...),
-		"and all the others have ephemeral volumes": fastest(true, given...),
+		"one pod has an ephemeral claim":            fastest(false, freed...),
+		"and all the others have ephemeral volumes": fastest(true, freed...),
 	} {
 		t.Logf("%s: %v, and %v without", name, with, without)
 		if with > most*without {

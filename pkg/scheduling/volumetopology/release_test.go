@@ -14,10 +14,10 @@ import (
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 
-// TestWokenOnRelease: a driver makes a volume and never counts it in. When what was
-// held for it has been held long enough, the pods that it keeps from their node are
-// tried again, and no others.
-func TestWokenOnRelease(t *testing.T) {
+// TestActivatedOnRelease: a driver provisions a volume and does not update its capacity.
+// When the hold expires, the pods that it keeps from their node are activated, and no
+// others.
+func TestActivatedOnRelease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		first := pod("first", "c")
@@ -28,7 +28,7 @@ func TestWokenOnRelease(t *testing.T) {
 		running.Spec.NodeName = "a"
 		elsewhere := waits("of-another-profile", "d")
 		elsewhere.Spec.SchedulerName = "other"
-		w := newWorld(t, csiClass().Obj(), csiDriver(true), node("a").Obj(), room("r", "a", "100Gi").Obj(),
+		w := newWorld(t, csiClass().Obj(), csiDriver(true), node("a").Obj(), capacity("r", "a", "100Gi").Obj(),
 			claim("c", "60Gi").Class("csi").Obj(), claim("d", "50Gi").Class("csi").Obj(),
 			claim("large", "101Gi").Class("csi").Obj(),
 			running)
@@ -47,7 +47,7 @@ func TestWokenOnRelease(t *testing.T) {
 		<-time.After(2 * time.Minute) // of the bubble
 		synctest.Wait()
 		if len(w.activated) > 0 {
-			t.Fatalf("tried again before its time: %s", <-w.activated)
+			t.Fatalf("activated too early: %s", <-w.activated)
 		}
 		<-time.After(2 * time.Second)
 		synctest.Wait()
@@ -57,7 +57,7 @@ func TestWokenOnRelease(t *testing.T) {
 			got = append(got, pod)
 		}
 		if diff := cmp.Diff([]string{"default/waits"}, got); diff != "" {
-			t.Errorf("tried again (-want +got):\n%s", diff)
+			t.Errorf("activated (-want +got):\n%s", diff)
 		}
 		w.check()
 	})

@@ -21,9 +21,9 @@ import (
 	"stowage.dev/stowage/pkg/scheduling/volumecache"
 )
 
-// TestProfilesShareAnEngine: what one profile has reserved, no other profile
-// gives away, whatever its arguments.
-func TestProfilesShareAnEngine(t *testing.T) {
+// TestProfilesShareCache: a volume that one profile has reserved is not assigned by
+// another profile, whatever its arguments.
+func TestProfilesShareCache(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, localClass().Obj(), node("a").Obj(), volume("v", "a", "1Gi").Obj(), volume("w", "a", "2Gi").Obj(),
 		claim("c", "1Gi").Obj(), claim("d", "1Gi").Obj())
@@ -34,7 +34,7 @@ func TestProfilesShareAnEngine(t *testing.T) {
 		Scoring:            configv1.VolumeScoring{Strategy: configv1.ScoringMostAllocated},
 	})
 	if other.cache != w.cache {
-		t.Fatal("two profiles of one scheduler have two engines")
+		t.Fatal("two profiles of one scheduler have two caches")
 	}
 	if status := w.begin(pod("p", "c")).reserve("a"); !status.IsSuccess() {
 		t.Fatal(status)
@@ -45,23 +45,23 @@ func TestProfilesShareAnEngine(t *testing.T) {
 		t.Fatal(status)
 	}
 	if diff := cmp.Diff(map[string]string{"d": "w"}, second.planned()); diff != "" {
-		t.Errorf("the second profile gives (-want +got):\n%s", diff)
+		t.Errorf("the second profile reserves (-want +got):\n%s", diff)
 	}
 }
 
-// TestSchedulersHaveTheirOwnEngines: they hear of events at their own times.
-func TestSchedulersHaveTheirOwnEngines(t *testing.T) {
+// TestSchedulersHaveSeparateCaches: their informers deliver events at different times.
+func TestSchedulersHaveSeparateCaches(t *testing.T) {
 	t.Parallel()
 	if one, other := newWorld(t), newWorld(t); one.cache == other.cache {
-		t.Error("two informer factories share an engine")
+		t.Error("two informer factories share a cache")
 	}
 }
 
-// TestEnginesAreForgotten: a scheduler that has ended leaves nothing.
-func TestEnginesAreForgotten(t *testing.T) {
+// TestCachesAreRemoved: nothing is left of a scheduler that has ended.
+func TestCachesAreRemoved(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		set := &engineSet{caches: map[informers.SharedInformerFactory]*volumecache.Cache{}}
+		set := &cacheSet{caches: map[informers.SharedInformerFactory]*volumecache.Cache{}}
 		factory := stoppedInformers(fake.NewClientset(), closed)
 		ctx, cancel := context.WithCancel(t.Context())
 		first, err := set.of(ctx, factory)
@@ -71,20 +71,19 @@ func TestEnginesAreForgotten(t *testing.T) {
 		cancel()
 		synctest.Wait()
 		if len(set.caches) > 0 {
-			t.Error("the engine of a scheduler that has ended is not forgotten")
+			t.Error("the cache of a scheduler that has ended is not removed")
 		}
 		second, err := set.of(t.Context(), factory)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if first == second {
-			t.Error("a scheduler got the engine of one that has ended")
+			t.Error("a scheduler got the cache of one that has ended")
 		}
 	})
 }
 
-// TestArgumentsAreChecked: what is wrong is said with the plugin's name and
-// the field's.
+// TestArgumentsAreChecked: errors contain the names of the plugin and the field.
 func TestArgumentsAreChecked(t *testing.T) {
 	t.Parallel()
 	seconds := int64(0)
@@ -95,8 +94,8 @@ func TestArgumentsAreChecked(t *testing.T) {
 	}
 }
 
-// TestBindingModeByRights: Direct needs rights that stock scheduler roles lack.
-func TestBindingModeByRights(t *testing.T) {
+// TestBindingModeByPermissions: Direct needs permissions that stock scheduler roles lack.
+func TestBindingModeByPermissions(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		configured configv1.BindingMode
@@ -104,11 +103,11 @@ func TestBindingModeByRights(t *testing.T) {
 		err        error
 		want       binder.Mode
 	}{
-		"all rights":                   {configv1.BindingModeDirect, map[string]bool{"persistentvolumes": true, "persistentvolumeclaims": true}, nil, binder.Direct},
-		"the right to volumes lacks":   {configv1.BindingModeDirect, map[string]bool{"persistentvolumeclaims": true}, nil, binder.PVController},
-		"the right to claims lacks":    {configv1.BindingModeDirect, map[string]bool{"persistentvolumes": true}, nil, binder.PVController},
-		"nobody can tell: they may do": {configv1.BindingModeDirect, nil, errors.New("no answer"), binder.Direct},
-		"not needed":                   {configv1.BindingModePVController, nil, nil, binder.PVController},
+		"all permissions":           {configv1.BindingModeDirect, map[string]bool{"persistentvolumes": true, "persistentvolumeclaims": true}, nil, binder.Direct},
+		"no permission for volumes": {configv1.BindingModeDirect, map[string]bool{"persistentvolumeclaims": true}, nil, binder.PVController},
+		"no permission for claims":  {configv1.BindingModeDirect, map[string]bool{"persistentvolumes": true}, nil, binder.PVController},
+		"the review fails":          {configv1.BindingModeDirect, nil, errors.New("no answer"), binder.Direct},
+		"not needed":                {configv1.BindingModePVController, nil, nil, binder.PVController},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -125,7 +124,7 @@ func TestBindingModeByRights(t *testing.T) {
 				t.Errorf("mode %s, want %s", got, tc.want)
 			}
 			if tc.configured == configv1.BindingModePVController && len(client.Actions()) > 0 {
-				t.Error("asked for rights that are not needed")
+				t.Error("a review was requested that is not needed")
 			}
 		})
 	}

@@ -47,8 +47,8 @@ func TestClassThatIsGone(t *testing.T) {
 			w.syncClass(w.Class("made"), nil)
 			do(w)
 			w.check()
-			if _, segments := w.index.Len(); len(w.class) != 0 || segments != 0 {
-				t.Errorf("%d classes and %d segments are left, want none", len(w.class), segments)
+			if _, segments := w.index.Len(); len(w.free.class) != 0 || segments != 0 {
+				t.Errorf("%d classes and %d segments are left, want none", len(w.free.class), segments)
 			}
 		})
 	}

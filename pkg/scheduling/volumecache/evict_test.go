@@ -34,7 +34,7 @@ func TestEvict(t *testing.T) {
 	for claim, want := range map[string]match.ReasonCode{"c": match.Fits, "huge": match.NoVolume} {
 		demand := w.demand(pod("p", claim))
 		what := demand.Clone()
-		what.Evict("a", freed)
+		what.SimulateEviction("a", freed)
 		for _, object := range nodesOf(w) {
 			want := want
 			if object.Name != "a" {
@@ -47,9 +47,9 @@ func TestEvict(t *testing.T) {
 				t.Errorf("claim %s, node %s: the what-if leaked into the demand: %q", claim, object.Name, got)
 			}
 		}
-		what.Spare("a", victim.UID)
-		if len(what.whatIf) != 0 {
-			t.Errorf("what is left after Spare: %v", what.whatIf)
+		what.UndoEviction("a", victim.UID)
+		if len(what.evictions) != 0 {
+			t.Errorf("what is left after Spare: %v", what.evictions)
 		}
 	}
 }
@@ -84,7 +84,7 @@ func TestEvictReturnsCapacity(t *testing.T) {
 		t.Errorf("with the victim: %q", got)
 	}
 	what := demand.Clone()
-	what.Evict("a", w.Evictable(victim))
+	what.SimulateEviction("a", w.Evictable(victim))
 	if got := w.Fits(what, object).Code; got != match.Fits {
 		t.Errorf("without the victim: %q", got)
 	}

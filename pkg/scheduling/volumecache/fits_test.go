@@ -45,7 +45,7 @@ func TestPlacement(t *testing.T) {
 			pod:  pod("p", "any", "gold"),
 			want: outcome{"a": got{"any": "v2", "gold": "v1"}},
 		},
-		"access modes: the undemanding claim leaves the rare volume": {
+		"access modes: the undemanding claim terminates the rare volume": {
 			objects: []runtime.Object{
 				node("a"), wffc("local"),
 				pvc("rwo", "1Gi").Obj(), pvc("rwx", "1Gi").AccessModes(v1.ReadWriteMany).Obj(),
@@ -255,7 +255,7 @@ func TestLabelIndexIsBounded(t *testing.T) {
 			t.Fatalf("claim that selects by %s got %v", key, got)
 		}
 	}
-	if got := len(w.class["local"].labelKeys); got != maxLabelKeys {
+	if got := len(w.free.class["local"].labelKeys); got != maxLabelKeys {
 		t.Errorf("volumes are indexed by %d label keys, want %d", got, maxLabelKeys)
 	}
 }

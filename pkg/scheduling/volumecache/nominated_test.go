@@ -325,7 +325,7 @@ func BenchmarkWithhold(b *testing.B) {
 	w := newWorld(b, wffc("local"))
 	localWorld(w, 1_000)
 	w.put(pvc("low", "15Gi").Obj())
-	for _, waiting := range []int{0, 1, mostAhead, 4 * mostAhead} {
+	for _, waiting := range []int{0, 1, maxAhead, 4 * maxAhead} {
 		for i := len(w.nominated); i < waiting; i++ {
 			name := "waiting-" + strconv.Itoa(i)
 			w.put(pvc(name, "15Gi").Obj(), builders.MakePod(name).Namespace("default").UID(name).Priority(10).PVC(name).

@@ -68,25 +68,25 @@ func TestRelisted(t *testing.T) {
 	w.remove(localPV("gone", "a", "1Gi").Obj())
 	w.put(node("b"))
 	for name, want := range map[string]bool{"v": true, "gone": false, "grown": false, "never": true} {
-		if got := w.hasVolume(types.NamespacedName{Name: name}); got != want {
+		if got := w.volumeCurrent(types.NamespacedName{Name: name}); got != want {
 			t.Errorf("volume %q is as the store has it: %t, want %t", name, got, want)
 		}
 	}
 	for name, want := range map[string]bool{"a": true, "b": false, "never": true} {
-		if got := w.hasNode(types.NamespacedName{Name: name}); got != want {
+		if got := w.nodeCurrent(types.NamespacedName{Name: name}); got != want {
 			t.Errorf("node %q is as the store has it: %t, want %t", name, got, want)
 		}
 	}
 	w.demand(pod("p"))
 	for _, name := range []string{"v", "gone", "grown"} {
-		if !w.hasVolume(types.NamespacedName{Name: name}) {
+		if !w.volumeCurrent(types.NamespacedName{Name: name}) {
 			t.Errorf("volume %q was not caught up with", name)
 		}
 	}
 	w.release()
 	again := nodesOf(w)[0].DeepCopy()
 	relist(t, w.factory.Core().V1().Nodes().Informer().GetStore(), []any{again})
-	w.nodeSeen(again)
+	w.nodeUpdated(again)
 	if w.index.NodeOf(again) == nil {
 		t.Error("a node is not known by the object that was listed last")
 	}

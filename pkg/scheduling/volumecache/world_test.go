@@ -54,17 +54,17 @@ func (w *world) store(object runtime.Object) (store cache.Store, seen, gone func
 	core, storage := w.factory.Core().V1(), w.factory.Storage().V1()
 	switch o := object.(type) {
 	case *v1.Node:
-		return core.Nodes().Informer().GetStore(), func() { w.nodeSeen(o) }, func() { w.removeNode(o) }
+		return core.Nodes().Informer().GetStore(), func() { w.nodeUpdated(o) }, func() { w.nodeDeleted(o) }
 	case *v1.PersistentVolume:
-		return core.PersistentVolumes().Informer().GetStore(), func() { w.ApplyVolume(o) }, func() { w.removeVolume(o) }
+		return core.PersistentVolumes().Informer().GetStore(), func() { w.ApplyVolume(o) }, func() { w.volumeDeleted(o) }
 	case *v1.PersistentVolumeClaim:
-		return core.PersistentVolumeClaims().Informer().GetStore(), func() { w.claimSeen(o) }, func() { w.claimGone(o) }
+		return core.PersistentVolumeClaims().Informer().GetStore(), func() { w.claimUpdated(o) }, func() { w.claimDeleted(o) }
 	case *v1.Pod:
-		return core.Pods().Informer().GetStore(), func() { w.podSeen(o) }, func() { w.podGone(o) }
+		return core.Pods().Informer().GetStore(), func() { w.podUpdated(o) }, func() { w.podDeleted(o) }
 	case *storagev1.StorageClass:
-		return storage.StorageClasses().Informer().GetStore(), func() {}, func() { w.removeClass(o) }
+		return storage.StorageClasses().Informer().GetStore(), func() {}, func() { w.classDeleted(o) }
 	case *storagev1.CSIStorageCapacity:
-		return storage.CSIStorageCapacities().Informer().GetStore(), func() { w.capacitySeen(o) }, func() { w.removeCapacity(o) }
+		return storage.CSIStorageCapacities().Informer().GetStore(), func() { w.capacityUpdated(o) }, func() { w.capacityDeleted(o) }
 	case *storagev1.CSIDriver:
 		return storage.CSIDrivers().Informer().GetStore(), func() {}, func() {}
 	case *storagev1.CSINode:

@@ -249,7 +249,7 @@ func (p *Plugin) afterCSIDriver(pod *v1.Pod, before, now *storagev1.CSIDriver) b
 		return false
 	}
 	demand := p.demand(pod)
-	return demand != nil && demand.MadeBy(before.Name)
+	return demand != nil && demand.ProvisionedBy(before.Name)
 }
 
 func tracksCapacity(driver *storagev1.CSIDriver) bool {
@@ -274,5 +274,5 @@ func (p *Plugin) afterCapacity(pod *v1.Pod, before, now *storagev1.CSIStorageCap
 		return false // where more is held, the engine remembers that the pod was refused
 	}
 	demand := p.demand(pod)
-	return demand != nil && p.cache.CapacityHelps(demand, now)
+	return demand != nil && p.cache.CapacityMayUnblock(demand, now)
 }

@@ -71,7 +71,7 @@ func (p *Plugin) RemovePod(_ context.Context, cycle fwk.CycleState, _ *v1.Pod, r
 		return nil
 	}
 	if freed := p.cache.Evictable(removed.GetPod()); len(freed) > 0 {
-		s.demand.Evict(info.Node().Name, freed)
+		s.demand.SimulateEviction(info.Node().Name, freed)
 	}
 	return nil
 }
@@ -84,7 +84,7 @@ func (p *Plugin) AddPod(_ context.Context, cycle fwk.CycleState, _ *v1.Pod, adde
 		return fwk.AsStatus(err)
 	}
 	if s.demand != nil {
-		s.demand.Spare(info.Node().Name, added.GetPod().UID)
+		s.demand.UndoEviction(info.Node().Name, added.GetPod().UID)
 	}
 	return nil
 }

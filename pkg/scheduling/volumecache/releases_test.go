@@ -35,7 +35,7 @@ func (w *world) listen(t *testing.T) woken {
 // want compares the pods that are woken soon.
 func (all woken) want(t *testing.T, want ...string) {
 	t.Helper()
-	time.Sleep(ledgerInterval + ledgerDelay) //nolint:forbidigo // the bubble's time
+	time.Sleep(releaseInterval + releaseDelay) //nolint:forbidigo // the bubble's time
 	synctest.Wait()
 	var got []string
 	for len(all) > 0 {
@@ -139,7 +139,7 @@ func TestReleaseWakes(t *testing.T) {
 				p := pod("first", "made")
 				reserve(t, w, p)
 				w.put(pod("made-too", "made2"), builders.MakeCapacity("r", "csi").Hostname("a").Capacity("110Gi").Obj())
-				if w.CapacityHelps(w.demand(pod("made-too", "made2")), builders.MakeCapacity("r", "csi").Obj()) {
+				if w.CapacityMayUnblock(w.demand(pod("made-too", "made2")), builders.MakeCapacity("r", "csi").Obj()) {
 					t.Fatal("the report is said to help")
 				}
 				w.Release(p.UID)
@@ -161,7 +161,7 @@ func TestReleaseWakes(t *testing.T) {
 				w.refuse(t, pod("waits", "d"))
 				w.Release(first.UID)
 				w.remove(pod("waits"))
-				if len(w.ledger.refused) > 0 {
+				if len(w.refusals.byPod) > 0 {
 					t.Error("the refusal of a pod is kept that is gone")
 				}
 			},
@@ -292,7 +292,7 @@ func TestManyReleases(t *testing.T) {
 			w.Release(p.UID)
 		}
 		w.mu.RLock() // the bubble's time moves on while the test waits for a lock
-		got := len(w.ledger.released)
+		got := len(w.releases.began)
 		w.mu.RUnlock()
 		if got > maxReleases+1 {
 			t.Errorf("%d releases are told apart, want %d at most", got, maxReleases)
@@ -310,15 +310,15 @@ func TestNoListener(t *testing.T) {
 		w.reserve(pod("first", "c"), "a")
 		w.Release("pod-first")
 		stop()
-		if w.ledger.timer != nil {
+		if w.releases.timer != nil {
 			t.Error("the timer runs on without a listener")
 		}
-		clear(w.ledger.released)
+		clear(w.releases.began)
 		w.reserve(pod("first", "c"), "a")
 		w.refuse(t, pod("waits", "d"))
 		w.Release("pod-first")
-		if len(w.ledger.refused) > 0 || len(w.ledger.released) > 0 || w.ledger.timer != nil {
-			t.Errorf("%d refusals and %d releases are kept", len(w.ledger.refused), len(w.ledger.released))
+		if len(w.refusals.byPod) > 0 || len(w.releases.began) > 0 || w.releases.timer != nil {
+			t.Errorf("%d refusals and %d releases are kept", len(w.refusals.byPod), len(w.releases.began))
 		}
 	})
 }

@@ -22,7 +22,7 @@ func TestExpectedPod(t *testing.T) {
 		"nobody knows it":               {do: func(*world) {}},
 		"it is expected":                {do: func(w *world) { w.ExpectPod(name, p.UID) }, want: true},
 		"it is not expected any more":   {do: func(w *world) { w.ExpectPod(name, p.UID)() }},
-		"it was shown to be deleted":    {do: func(w *world) { w.ExpectPod(name, p.UID); w.podGone(p) }},
+		"it was shown to be deleted":    {do: func(w *world) { w.ExpectPod(name, p.UID); w.podDeleted(p) }},
 		"it was shown, and is expected": {do: func(w *world) { w.put(p); w.ExpectPod(name, p.UID)() }, want: true},
 		"another one of its name is expected": {do: func(w *world) {
 			w.ExpectPod(name, "other")

@@ -15,7 +15,7 @@ import (
 // allotAll finds capacity for all provisions of a group together: the largest first,
 // each in the pool with the most bytes left. If that fails it tries all combinations,
 // for no more than maxTogether volumes.
-func (c *Cache) allotAll(s *solution, d *Demand, g *group, at spot, provisions []provision) match.Reason {
+func (c *Cache) allotAll(s *solution, d *Demand, g *group, at location, provisions []provision) match.Reason {
 	s.allotted = s.allotted[:0]
 	for i := range provisions {
 		if p := &provisions[i]; !p.held && p.of.Bytes > 0 {
@@ -57,10 +57,10 @@ type share struct {
 	taken int64
 }
 
-// openCapacity lists the capacity pools of the class on the spot, the one with the most
+// openCapacity lists the capacity pools of the class of the node, the one with the most
 // bytes left first, ties by name. freed bytes, those of evicted pods, count as free in
 // each pool; pendingUsage is what other pods will take.
-func (s *solution) openCapacity(at spot, class string, freed int64, pendingUsage map[CapacityPool]int64) {
+func (s *solution) openCapacity(at location, class string, freed int64, pendingUsage map[CapacityPool]int64) {
 	s.shares = s.shares[:0]
 	for _, segment := range at.segments {
 		r := segment.Data.capacity[class]
@@ -105,7 +105,7 @@ func (s *solution) allot(bytes int64) *capacityPool {
 	return s.shares[best].pool
 }
 
-// held tells whether a volume of so many bytes would fit if nothing was held.
+// fitsWithoutHolds reports whether a volume of that size would fit if nothing were held.
 func (s *solution) fitsWithoutHolds(bytes int64) bool {
 	return slices.ContainsFunc(s.shares, func(share share) bool {
 		return share.pool.held > 0 && bytes <= min(share.pool.newest.total, share.pool.newest.largest)

@@ -54,7 +54,7 @@ func appear(w *world) {
 // name. Bytes in flight are neither reserved twice nor counted twice.
 func TestCapacityReplaced(t *testing.T) {
 	t.Parallel()
-	for story, tc := range map[string]struct {
+	for name, tc := range map[string]struct {
 		do   func(w *world)
 		want match.ReasonCode
 		// left are the reservations afterwards.
@@ -107,13 +107,13 @@ func TestCapacityReplaced(t *testing.T) {
 		}, match.Fits, 1},
 		"deleted only": {func(w *world) { w.remove(capacityOnA("old", "100Gi")) }, match.NotEnoughSpace, 1},
 	} {
-		t.Run(story, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w, second := inFlight(t)
 			tc.do(w)
 			w.check()
 			if got := w.fits(second, "a"); got != tc.want {
-				t.Errorf("Fits says %q, want %q", got, tc.want)
+				t.Errorf("Fits returns %q, want %q", got, tc.want)
 			}
 			if got := w.Size().Reservations; got != tc.left {
 				t.Errorf("%d reservations are left, want %d", got, tc.left)
@@ -126,7 +126,7 @@ func TestCapacityReplaced(t *testing.T) {
 // before the volume. Its bytes are not counted twice then.
 func TestReportedBeforeTheVolume(t *testing.T) {
 	t.Parallel()
-	for story, tc := range map[string]struct {
+	for name, tc := range map[string]struct {
 		do   func(w *world)
 		want match.ReasonCode
 		left int // reservations
@@ -141,7 +141,7 @@ func TestReportedBeforeTheVolume(t *testing.T) {
 			w.put(pvc("e", "60Gi").SelectedNode("a").Obj(), capacityOnA("old", "0"))
 		}, match.NotEnoughSpace, 1},
 	} {
-		t.Run(story, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, node("a"), dynamic("local", "csi"), tracked("csi"), capacityOnA("old", "120Gi"))
 			w.put(pvc("c", "60Gi").SelectedNode("a").Obj(), pvc("d", "60Gi").Obj())
@@ -149,7 +149,7 @@ func TestReportedBeforeTheVolume(t *testing.T) {
 			appear(w)
 			w.check()
 			if got := w.fits(pod("second", "d"), "a"); got != tc.want {
-				t.Errorf("Fits says %q, want %q", got, tc.want)
+				t.Errorf("Fits returns %q, want %q", got, tc.want)
 			}
 			if got := w.Size().Reservations; got != tc.left {
 				t.Errorf("%d reservations are left, want %d", got, tc.left)
@@ -168,7 +168,7 @@ func TestReportedWakes(t *testing.T) {
 		w.put(pod("second", "d"))
 		woken := w.listen(t)
 		if got := w.fits(pod("second", "d"), "a"); got != match.NotEnoughSpace {
-			t.Fatalf("Fits says %q", got)
+			t.Fatalf("Fits returns %q", got)
 		}
 		appear(w)
 		woken.want(t, "second")
@@ -198,19 +198,19 @@ func TestReportedForAnother(t *testing.T) {
 // expires, whichever call comes first; other holds remain.
 func TestHoldsExpire(t *testing.T) {
 	t.Parallel()
-	for story, ask := range map[string]func(w *world, second *v1.Pod){
+	for name, ask := range map[string]func(w *world, second *v1.Pod){
 		"a pod is compiled":    func(w *world, second *v1.Pod) { w.demand(second) },
 		"a pod reserves":       func(w *world, second *v1.Pod) { w.reserve(second, "a"); w.Release(second.UID) },
 		"listeners are called": func(w *world, _ *v1.Pod) { w.callListeners() },
 	} {
-		t.Run(story, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w, second := inFlight(t)
 			w.put(pvc("late", "1Gi").SelectedNode("a").Obj()) // not provisioned yet
 			appear(w)
-			w.clock.SetTime(w.clock.Now().Add(settleTime))
+			w.clock.SetTime(w.clock.Now().Add(reportTime))
 			if got := w.fits(second, "a"); got != match.NotEnoughSpace {
-				t.Errorf("before expiry, Fits says %q", got)
+				t.Errorf("before expiry, Fits returns %q", got)
 			}
 			w.clock.SetTime(w.clock.Now().Add(time.Second))
 			ask(w, second)
@@ -220,7 +220,7 @@ func TestHoldsExpire(t *testing.T) {
 				t.Errorf("%d holds of %d bytes, %d reservations; want one of 1Gi", len(of.holds), of.held, w.Size().Reservations)
 			}
 			if got := w.fits(second, "a"); got != match.Fits {
-				t.Errorf("after expiry, Fits says %q", got)
+				t.Errorf("after expiry, Fits returns %q", got)
 			}
 		})
 	}
@@ -254,7 +254,7 @@ func TestOverdue(t *testing.T) {
 		woken.want(t, "second")
 		size(metrics.Provisioning{Overdue: 1})
 		if got := w.fits(second, "a"); got != match.Fits {
-			t.Errorf("after expiry, Fits says %q", got)
+			t.Errorf("after expiry, Fits returns %q", got)
 		}
 		first := pod("first", "c")
 		w.put(pvc("c", "60Gi").SelectedNode("a").Label("touched", "yes").Obj())

@@ -137,7 +137,7 @@ func (c *Cache) holdSelected(claim *v1.PersistentVolumeClaim) {
 		began: c.reserved.nextSequence(), pods: map[types.UID]struct{}{},
 	}
 	s := c.scratch.Get().(*solution)
-	s.openCapacity(spot{node, entry.Segments}, class.Name, 0, nil)
+	s.openCapacity(location{node, entry.Segments}, class.Name, 0, nil)
 	found := s.allot(h.bytes)
 	c.putScratch(s)
 	if found == nil {

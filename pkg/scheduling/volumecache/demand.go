@@ -257,7 +257,7 @@ type CapacityPool struct{ pool *capacityPool }
 func (c *Cache) CapacityPools(d *Demand, node *v1.Node, pools map[CapacityPool]int64) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	segments := c.spotOf(node).segments
+	segments := c.locationOf(node).segments
 	for class, bytes := range d.Tracked {
 		for _, segment := range segments {
 			if r := segment.Data.capacity[class]; r != nil && r.newest != nil {

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestExpectedPod: a pod that the informer has not shown yet exists for as long as
-// the caller says so and the informer does not say otherwise.
+// TestExpectedPod: a pod that the informer has not shown yet exists while the caller
+// expects it and the informer does not show its deletion.
 func TestExpectedPod(t *testing.T) {
 	t.Parallel()
 	p := pod("p")
@@ -19,17 +19,17 @@ func TestExpectedPod(t *testing.T) {
 		do   func(w *world)
 		want bool
 	}{
-		"nobody knows it":               {do: func(*world) {}},
+		"neither shown nor expected":    {do: func(*world) {}},
 		"it is expected":                {do: func(w *world) { w.ExpectPod(name, p.UID) }, want: true},
-		"it is not expected any more":   {do: func(w *world) { w.ExpectPod(name, p.UID)() }},
-		"it was shown to be deleted":    {do: func(w *world) { w.ExpectPod(name, p.UID); w.podDeleted(p) }},
+		"it is no longer expected":      {do: func(w *world) { w.ExpectPod(name, p.UID)() }},
+		"its deletion was shown":        {do: func(w *world) { w.ExpectPod(name, p.UID); w.podDeleted(p) }},
 		"it was shown, and is expected": {do: func(w *world) { w.put(p); w.ExpectPod(name, p.UID)() }, want: true},
-		"another one of its name is expected": {do: func(w *world) {
+		"another pod of its name is expected": {do: func(w *world) {
 			w.ExpectPod(name, "other")
 		}},
 	}
-	for story, tc := range tests {
-		t.Run(story, func(t *testing.T) {
+	for title, tc := range tests {
+		t.Run(title, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			tc.do(w)

@@ -11,10 +11,10 @@ import (
 	"stowage.dev/stowage/pkg/scheduling/match"
 )
 
-// TestFitsDoesNotGrow: what Filter costs does not depend on how many volumes or
-// CSIStorageCapacity objects there are elsewhere. A hundred times as many may
-// cost ten times the time at most, since much less of them is in the
-// processor's caches; looking at all of them costs a hundred times.
+// TestFitsDoesNotGrow: the cost of Filter does not depend on the number of volumes or
+// CSIStorageCapacity objects of other nodes. A hundred times as many may
+// take ten times as long at most, since a smaller part of them is in the
+// processor's caches; reading all of them takes a hundred times as long.
 func TestFitsDoesNotGrow(t *testing.T) { // not parallel: it measures time
 	const few, factor, most = 100, 100, 10
 	for name, tc := range map[string]struct {
@@ -40,7 +40,7 @@ func TestFitsDoesNotGrow(t *testing.T) { // not parallel: it measures time
 					reason := w.Fits(demand, nodes[i%len(nodes)])
 					least = min(least, time.Since(begin))
 					if reason.Code != tc.want {
-						t.Fatalf("Fits says %q, want %q", reason.Code, tc.want)
+						t.Fatalf("Fits returns %q, want %q", reason.Code, tc.want)
 					}
 				}
 				return least

@@ -80,7 +80,7 @@ func (c *Cache) segmentMayUnblock(d *Demand, class string, of *segment) bool {
 	nodes, few := few(of)
 	g, enough := &d.groups[i], false
 	for j := range g.pending {
-		enough = enough || g.tracked && of.Data.capacity[class].fits(g.pending[j].Bytes) || c.any(d, &g.pending[j], g, spot{segments: []*segment{of}})
+		enough = enough || g.tracked && of.Data.capacity[class].fits(g.pending[j].Bytes) || c.any(d, &g.pending[j], g, location{segments: []*segment{of}})
 	}
 	if !enough {
 		c.noteRefused(d)

@@ -12,7 +12,7 @@ import (
 
 // matchOpen assigns existing volumes to the open claims; the others are provisioned
 // where canProvision.
-func (c *Cache) matchOpen(s *solution, d *Demand, g *group, at spot, e effort, canProvision bool) match.Reason {
+func (c *Cache) matchOpen(s *solution, d *Demand, g *group, at location, e effort, canProvision bool) match.Reason {
 	switch {
 	case d.evictions != nil, d.withheld.on(at.segments):
 	case len(s.open) == 1:
@@ -36,7 +36,7 @@ func (c *Cache) matchOpen(s *solution, d *Demand, g *group, at spot, e effort, c
 }
 
 // matchOne is matchOpen for a single claim: no other claim competes for its best volume.
-func (c *Cache) matchOne(s *solution, d *Demand, g *group, at spot, e effort, canProvision bool) match.Reason {
+func (c *Cache) matchOne(s *solution, d *Demand, g *group, at location, e effort, canProvision bool) match.Reason {
 	p := s.open[0]
 	if e == feasible {
 		if c.any(d, p, g, at) {
@@ -62,10 +62,10 @@ func (s *solution) unmatched(p *pending, g *group, canProvision bool) match.Reas
 	return match.Reason{Code: match.NoVolume, Claim: p.Claim.Name}
 }
 
-// servesAll decides without an assignment whether the free volumes on the spot
+// servesAll decides without an assignment whether the free volumes of the node
 // serve all open claims: unserved is the index of a claim that they do not serve, -1 if
 // they serve all. known is false if only an assignment can decide.
-func (s *solution) servesAll(g *group, at spot) (unserved int, known bool) {
+func (s *solution) servesAll(g *group, at location) (unserved int, known bool) {
 	var only *pool
 	for _, segment := range at.segments {
 		pool := poolOf(segment, g.class)
@@ -90,8 +90,8 @@ func (s *solution) servesAll(g *group, at spot) (unserved int, known bool) {
 	return uniform.ServesAll(s.requests), true
 }
 
-// any reports whether some free volume on the spot serves the claim.
-func (c *Cache) any(d *Demand, p *pending, g *group, at spot) bool {
+// any reports whether some free volume of the node serves the claim.
+func (c *Cache) any(d *Demand, p *pending, g *group, at location) bool {
 	for _, segment := range at.segments {
 		pool := poolOf(segment, g.class)
 		switch {
@@ -107,9 +107,9 @@ func (c *Cache) any(d *Demand, p *pending, g *group, at spot) bool {
 	return false
 }
 
-// best returns the free volume on the spot that serves the claim best, and its
+// best returns the free volume of the node that serves the claim best, and its
 // bytes; nil for none.
-func (c *Cache) best(d *Demand, p *pending, g *group, at spot) (best *match.Volume, bytes int64) {
+func (c *Cache) best(d *Demand, p *pending, g *group, at location) (best *match.Volume, bytes int64) {
 	for _, segment := range at.segments {
 		pool := poolOf(segment, g.class)
 		if pool == nil {
@@ -131,8 +131,8 @@ func (c *Cache) best(d *Demand, p *pending, g *group, at spot) (best *match.Volu
 // width is how many volumes per claim can matter to the group at most.
 func (g *group) width() int { return match.Width(len(g.pending)) }
 
-// assign matches the open claims with volumes on the spot.
-func (c *Cache) assign(s *solution, d *Demand, g *group, at spot, e effort) []*match.Volume {
+// assign matches the open claims with volumes of the node.
+func (c *Cache) assign(s *solution, d *Demand, g *group, at location, e effort) []*match.Volume {
 	k := match.Width(len(s.open))
 	s.requests, s.flat = s.requests[:0], s.flat[:0]
 	for _, p := range s.open {
@@ -156,8 +156,8 @@ func (c *Cache) assign(s *solution, d *Demand, g *group, at spot, e effort) []*m
 	return s.solver.Serve(s.requests, s.candidates)
 }
 
-// candidates appends the k best volumes on the spot for the claim, in order.
-func (c *Cache) candidates(dst []*match.Volume, d *Demand, p *pending, g *group, at spot, k int) []*match.Volume {
+// candidates appends the k best volumes of the node for the claim, in order.
+func (c *Cache) candidates(dst []*match.Volume, d *Demand, p *pending, g *group, at location, k int) []*match.Volume {
 	begin := len(dst)
 	for _, segment := range at.segments {
 		pool := poolOf(segment, g.class)

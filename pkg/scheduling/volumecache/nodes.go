@@ -139,7 +139,7 @@ func (c *Cache) NodeAdmits(pv *v1.PersistentVolume, name string) (exists, admits
 	}
 	c.mu.RLock()
 	if v := c.volume[pv.Name]; v != nil && v.PV == pv {
-		at := c.spotOf(node)
+		at := c.locationOf(node)
 		admits = at.in(c.segmentOn(v, name))
 		c.mu.RUnlock()
 		return true, admits

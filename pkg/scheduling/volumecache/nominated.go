@@ -182,7 +182,7 @@ func (c *Cache) solveNominated(s *solution, d *Demand) (now match.Reason, later 
 	if entry == nil {
 		return match.Reason{Code: match.NodeConflict}, false
 	}
-	at := spot{entry.Name, entry.Segments}
+	at := location{entry.Name, entry.Segments}
 	now = c.solve(s, d, at, exact)
 	if now.Code != match.NoVolume && now.Code != match.NotEnoughSpace {
 		return now, false

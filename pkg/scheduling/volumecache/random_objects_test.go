@@ -78,7 +78,7 @@ func callAll(t *testing.T, w *world, p *v1.Pod, nodes []*v1.Node) {
 			}
 		}
 		if _, reason := w.Reserve(d, object.Name); fits != (reason.Code == match.Fits) {
-			t.Errorf("node %s: Fits says %t, Reserve %q", object.Name, fits, reason.Code)
+			t.Errorf("node %s: Fits returns %t, Reserve %q", object.Name, fits, reason.Code)
 		}
 		w.check()
 		w.Release(p.UID)

@@ -175,7 +175,7 @@ func (c *Cache) notePublished(v *volume) {
 }
 
 // reclaimedFor is what is being reclaimed on the node, of the demand's classes.
-func (c *Cache) reclaimedFor(d *Demand, at spot, node *v1.Node) (freed []Freed) {
+func (c *Cache) reclaimedFor(d *Demand, at location, node *v1.Node) (freed []Freed) {
 	now := c.clock.Now()
 	for _, segment := range at.segments {
 		for v, since := range c.reclaiming.volumes[segment] {
@@ -195,7 +195,7 @@ func (c *Cache) reclaimedFor(d *Demand, at spot, node *v1.Node) (freed []Freed) 
 
 // outstanding reports whether a deleted volume has not been published again. Bytes are
 // part of the next capacity reported for the node.
-func (c *Cache) outstanding(g *deletedVolume, at spot, now time.Time) bool {
+func (c *Cache) outstanding(g *deletedVolume, at location, now time.Time) bool {
 	if g.volume != nil {
 		return now.Sub(g.at) < awaitTime
 	}
@@ -204,5 +204,5 @@ func (c *Cache) outstanding(g *deletedVolume, at spot, now time.Time) bool {
 			return false
 		}
 	}
-	return now.Sub(g.at) < settleTime
+	return now.Sub(g.at) < reportTime
 }

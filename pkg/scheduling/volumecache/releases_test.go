@@ -17,10 +17,10 @@ import (
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 
-// woken are the pods that a listener is told of. Only in a synctest bubble.
+// woken are the pods that a listener receives. Only in a synctest bubble.
 type woken chan string
 
-// listen adds a listener until the test ends.
+// listen registers a listener until the test ends.
 func (w *world) listen(t *testing.T) woken {
 	all := make(woken, 2*maxReleases)
 	stop := w.OnRelease(func(waiting func() []*v1.Pod) {
@@ -54,7 +54,7 @@ func member(group, name string, claims ...string) *v1.Pod {
 	return p
 }
 
-// refuse fails the test if one of the pods fits node a.
+// refuse evaluates the pods for node a, which none of them may fit.
 func (w *world) refuse(t *testing.T, pods ...*v1.Pod) {
 	t.Helper()
 	for _, p := range pods {
@@ -65,8 +65,8 @@ func (w *world) refuse(t *testing.T, pods ...*v1.Pod) {
 	}
 }
 
-// TestReleaseWakes: what a pod has reserved is released. The pods that were refused
-// while it was reserved, and that it helps, are woken.
+// TestReleaseWakes: a pod's reservations are released. The pods that were rejected
+// while they existed, and that the release can unblock, are woken.
 func TestReleaseWakes(t *testing.T) {
 	t.Parallel()
 	first := pod("first", "c")
@@ -78,7 +78,7 @@ func TestReleaseWakes(t *testing.T) {
 			}
 		}
 	}
-	for story, tc := range map[string]struct {
+	for name, tc := range map[string]struct {
 		do   func(t *testing.T, w *world)
 		want []string
 	}{
@@ -105,13 +105,13 @@ func TestReleaseWakes(t *testing.T) {
 				reserve(t, w, p)
 				w.put(pod("shares", "u"))
 				if got := w.fits(pod("shares", "u"), "b"); got == match.Fits {
-					t.Fatal("the pod fits where the claim's volume is not made")
+					t.Fatal("the pod fits a node that the claim has not selected")
 				}
 				w.Release(p.UID)
 			},
 			want: []string{"shares"},
 		},
-		"the pod was refused before the other reserved": { // for other reasons on node a
+		"the pod was rejected before the other reserved": { // not evaluated on node a
 			do: func(t *testing.T, w *world) {
 				w.put(pod("waits", "d"))
 				if got := w.fits(pod("waits", "d"), "b"); got == match.Fits {
@@ -121,32 +121,32 @@ func TestReleaseWakes(t *testing.T) {
 				w.Release(first.UID)
 			},
 		},
-		"the pod was refused before, but then an event was of no use to it": {
+		"the pod was rejected before, but then an event could not unblock it": {
 			do: func(t *testing.T, w *world) {
 				w.refuse(t, pod("two", "d", "e"))
 				reserve(t, w, first)
 				d := w.demand(pod("two", "d", "e"))
 				w.put(localPV("new", "a", "1Gi").Obj())
 				if w.VolumeMayUnblock(d, "new") {
-					t.Fatal("the new volume is said to help")
+					t.Fatal("VolumeMayUnblock is true for the new volume")
 				}
 				w.Release(first.UID)
 			},
 			want: []string{"two"},
 		},
-		"the driver reported more, which was not enough beside what was reserved": {
+		"the driver reported more, which did not suffice with what was reserved": {
 			do: func(t *testing.T, w *world) {
 				p := pod("first", "made")
 				reserve(t, w, p)
 				w.put(pod("made-too", "made2"), builders.MakeCapacity("r", "csi").Hostname("a").Capacity("110Gi").Obj())
 				if w.CapacityMayUnblock(w.demand(pod("made-too", "made2")), builders.MakeCapacity("r", "csi").Obj()) {
-					t.Fatal("the report is said to help")
+					t.Fatal("CapacityMayUnblock is true for the report")
 				}
 				w.Release(p.UID)
 			},
 			want: []string{"made-too"},
 		},
-		"the pod has reserved since it was refused": {
+		"the pod has reserved since it was rejected": {
 			do: func(t *testing.T, w *world) {
 				reserve(t, w, first)
 				w.refuse(t, pod("waits", "d"))
@@ -155,18 +155,18 @@ func TestReleaseWakes(t *testing.T) {
 				w.Release(first.UID)
 			},
 		},
-		"the pod is gone": {
+		"the pod was deleted": {
 			do: func(t *testing.T, w *world) {
 				reserve(t, w, first)
 				w.refuse(t, pod("waits", "d"))
 				w.Release(first.UID)
 				w.remove(pod("waits"))
 				if len(w.refusals.byPod) > 0 {
-					t.Error("the refusal of a pod is kept that is gone")
+					t.Error("the refusal of a deleted pod is kept")
 				}
 			},
 		},
-		"it was bound": {
+		"the reserved volume was bound": {
 			do: func(t *testing.T, w *world) {
 				reserve(t, w, first)
 				w.refuse(t, pod("waits", "d"))
@@ -174,7 +174,7 @@ func TestReleaseWakes(t *testing.T) {
 				w.Release(first.UID)
 			},
 		},
-		"its claim was bound elsewhere": {
+		"the claim was bound to another volume": {
 			do: func(t *testing.T, w *world) {
 				reserve(t, w, first)
 				w.refuse(t, pod("waits", "d"))
@@ -183,7 +183,7 @@ func TestReleaseWakes(t *testing.T) {
 			},
 			want: []string{"waits"},
 		},
-		"its volume was made": {
+		"the volume was provisioned": {
 			do: func(t *testing.T, w *world) {
 				p := pod("first", "made")
 				reserve(t, w, p)
@@ -203,7 +203,7 @@ func TestReleaseWakes(t *testing.T) {
 			want: []string{"in-group"},
 		},
 	} {
-		t.Run(story, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, node("a"), node("b"), wffc("local"), wffc("else"), dynamic("csi", "driver"), tracked("driver"), dynamic("untracked", "other"),
@@ -214,7 +214,7 @@ func TestReleaseWakes(t *testing.T) {
 				tc.do(t, w)
 				all.want(t, tc.want...)
 				w.check()
-				if err := w.CheckIdle(); err != nil && story != "the pod has reserved since it was refused" {
+				if err := w.CheckIdle(); err != nil && name != "the pod has reserved since it was rejected" {
 					t.Error(err)
 				}
 			})
@@ -222,18 +222,18 @@ func TestReleaseWakes(t *testing.T) {
 	}
 }
 
-// TestEndedHoldWakes: bytes were held for a claim that was sent to a node, and are not any
-// more; the driver's figures stay as they are.
+// TestEndedHoldWakes: the hold of bytes for a claim with a selected node ends; the driver's
+// report does not change.
 func TestEndedHoldWakes(t *testing.T) {
 	t.Parallel()
 	sent := func() *builders.PVC { return pvc("sent", "60Gi").Class("csi").SelectedNode("b") }
-	for story, end := range map[string]func(w *world){
-		"the claim is deleted":               func(w *world) { w.remove(sent().Obj()) },
-		"the provisioner gave the node back": func(w *world) { w.put(pvc("sent", "60Gi").Class("csi").Obj()) },
-		"the claim is another":               func(w *world) { w.put(pvc("sent", "60Gi").UID("other").Class("csi").Obj()) },
-		"the node is deleted":                func(w *world) { w.remove(node("b")) },
+	for name, end := range map[string]func(w *world){
+		"the claim is deleted":                func(w *world) { w.remove(sent().Obj()) },
+		"the provisioner deselected the node": func(w *world) { w.put(pvc("sent", "60Gi").Class("csi").Obj()) },
+		"the claim is recreated":              func(w *world) { w.put(pvc("sent", "60Gi").UID("other").Class("csi").Obj()) },
+		"the node is deleted":                 func(w *world) { w.remove(node("b")) },
 	} {
-		t.Run(story, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, node("a"), node("b"), dynamic("csi", "driver"), tracked("driver"),
@@ -251,8 +251,8 @@ func TestEndedHoldWakes(t *testing.T) {
 	}
 }
 
-// TestWokenAtIntervals: a pod that is refused each time it is woken is woken no more often
-// than the scheduling queue would, and no wake-up is lost.
+// TestWokenAtIntervals: a pod that is rejected each time it is woken is woken no more often
+// than the scheduling queue would wake it, and no wake-up is lost.
 func TestWokenAtIntervals(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -274,8 +274,7 @@ func TestWokenAtIntervals(t *testing.T) {
 	})
 }
 
-// TestManyReleases: what the ledger keeps until listeners are called is bounded, and pods are
-// woken all the same.
+// TestManyReleases: the number of recorded releases is bounded, and pods are still woken.
 func TestManyReleases(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -291,17 +290,17 @@ func TestManyReleases(t *testing.T) {
 			}
 			w.Release(p.UID)
 		}
-		w.mu.RLock() // the bubble's time moves on while the test waits for a lock
+		w.mu.RLock() // the bubble's time advances while the test waits for a lock
 		got := len(w.releases.began)
 		w.mu.RUnlock()
 		if got > maxReleases+1 {
-			t.Errorf("%d releases are told apart, want %d at most", got, maxReleases)
+			t.Errorf("%d releases are recorded, want %d at most", got, maxReleases)
 		}
 		all.want(t, "waits")
 	})
 }
 
-// TestNoListener: nothing is kept, and no timer runs.
+// TestNoListener: without a listener nothing is recorded, and no timer runs.
 func TestNoListener(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -311,7 +310,7 @@ func TestNoListener(t *testing.T) {
 		w.Release("pod-first")
 		stop()
 		if w.releases.timer != nil {
-			t.Error("the timer runs on without a listener")
+			t.Error("the timer runs without a listener")
 		}
 		clear(w.releases.began)
 		w.reserve(pod("first", "c"), "a")

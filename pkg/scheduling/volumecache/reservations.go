@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// settleTime bounds how long the bytes of a volume that exists are still held:
-	// a driver that never updates its capacity object must not block them forever.
-	settleTime = 2 * time.Minute
+	// reportTime bounds how long the bytes of an existing volume are held: a driver that
+	// never updates its capacity object must not block them forever.
+	reportTime = 2 * time.Minute
 	// provisionTime bounds how long bytes are held for a claim that has a selected node
 	// and no volume: its provisioner may be gone or fail permanently.
 	provisionTime = 15 * time.Minute
@@ -32,7 +32,7 @@ const (
 // A hold for provisioning outlives its pods while the claim has the selected node,
 // because a provisioner may be at work. It ends when the claim is deleted or no longer
 // selects the node, at the first update of the capacity object after the volume
-// appeared, or settleTime after that. Without a volume its bytes are held for
+// appeared, or reportTime after that. Without a volume its bytes are held for
 // provisionTime.
 type hold struct {
 	claim  types.NamespacedName
@@ -50,7 +50,7 @@ type hold struct {
 	began           uint64 // sequence number of the Cache
 	appeared        uint64 // sequence number at which the provisioned volume appeared; zero: not yet
 	// since is when the bytes were held, or when the volume appeared. queue and element are
-	// the position in reservations.provisioning or settling; element is nil in neither.
+	// the position in reservations.provisioning or unreported; element is nil in neither.
 	since   time.Time
 	queue   *list.List
 	element *list.Element
@@ -82,9 +82,9 @@ type reservations struct {
 	sequence uint64
 	byClaim  map[types.NamespacedName]*hold
 	byPod    map[types.UID][]*hold
-	// settling are the holds of bytes of volumes that exist, provisioning those of
-	// volumes that do not, the oldest first.
-	settling, provisioning list.List
+	// unreported are the holds of bytes of volumes that exist and no report includes,
+	// provisioning those of volumes that do not exist yet, the oldest first.
+	unreported, provisioning list.List
 }
 
 func (r *reservations) nextSequence() uint64 {
@@ -113,9 +113,9 @@ func (r *reservations) expire() {
 
 // nextExpiry returns the hold that expires next, nil for none, and when.
 func (r *reservations) nextExpiry() (first *hold, at time.Time) {
-	if front := r.settling.Front(); front != nil {
+	if front := r.unreported.Front(); front != nil {
 		first = front.Value.(*hold)
-		at = first.since.Add(settleTime)
+		at = first.since.Add(reportTime)
 	}
 	if front := r.provisioning.Front(); front != nil {
 		h := front.Value.(*hold)
@@ -250,7 +250,7 @@ func groupOf(pod *v1.Pod) string {
 	return ""
 }
 
-// enqueue lets the hold's bytes expire settleTime or provisionTime from now.
+// enqueue lets the hold's bytes expire reportTime or provisionTime from now.
 func (r *reservations) enqueue(h *hold, queue *list.List) {
 	r.expire() // also where no pod is scheduled
 	r.dequeue(h)
@@ -289,7 +289,7 @@ func (r *reservations) volumeAppeared(v *volume) {
 	}
 	h.appeared = r.nextSequence()
 	if h.pool != nil {
-		r.enqueue(h, &r.settling)
+		r.enqueue(h, &r.unreported)
 	}
 	if h.reported() {
 		r.releases.note(h, h.pool.class, h.pool.segment)

@@ -29,7 +29,7 @@ func (c *Cache) Reserve(d *Demand, node string) (*plan.Plan, match.Reason) {
 	if c.index.NodeOf(object) == nil {
 		c.setNode(object)
 	}
-	at := c.spotOf(object)
+	at := c.locationOf(object)
 	if reason := c.solve(s, d, at, exact); reason.Code != 0 {
 		return nil, reason
 	}

@@ -22,7 +22,7 @@ func TestReservedVolumeIsUnavailable(t *testing.T) {
 		t.Fatalf("first pod got %v", got)
 	}
 	if got := w.fits(second, "a"); got != match.NoVolume {
-		t.Errorf("with the volume reserved, Fits says %q for another pod", got)
+		t.Errorf("with the volume reserved, Fits returns %q for another pod", got)
 	}
 	w.Release(first.UID)
 	w.check()
@@ -41,7 +41,7 @@ func TestReserveAgainAfterRelease(t *testing.T) {
 			t.Fatalf("round %d: %q", round, reason.Code)
 		}
 		if got := w.fits(pod("other", "d"), "a"); got != match.NoVolume {
-			t.Fatalf("round %d: reservation lost, Fits says %q for another pod", round, got)
+			t.Fatalf("round %d: reservation lost, Fits returns %q for another pod", round, got)
 		}
 		if round == 0 {
 			continue // once without Release in between
@@ -61,7 +61,7 @@ func TestPodsOfOneClaimShareItsReservation(t *testing.T) {
 	first, second := pod("first", "c"), pod("second", "c")
 	w.reserve(first, "a")
 	if got := w.fits(second, "b"); got != match.ReservedVolumeMismatch {
-		t.Errorf("Fits says %q where the claim's reserved volume is not", got)
+		t.Errorf("Fits returns %q where the claim's reserved volume is not", got)
 	}
 	if got := w.reserve(second, "a"); !cmp.Equal(got, map[string]string{"c": "va"}) {
 		t.Errorf("second pod of the claim got %v", got)
@@ -69,7 +69,7 @@ func TestPodsOfOneClaimShareItsReservation(t *testing.T) {
 	w.Release(first.UID)
 	w.check()
 	if got := w.fits(pod("third", "c"), "b"); got != match.ReservedVolumeMismatch {
-		t.Errorf("Fits says %q while the second pod still holds the claim's volume", got)
+		t.Errorf("Fits returns %q while the second pod still holds the claim's volume", got)
 	}
 	w.Release(second.UID)
 	w.check()
@@ -93,10 +93,10 @@ func TestObservedStateWinsOverReservation(t *testing.T) {
 		w.Release(p.UID)
 		w.check()
 		if got := w.fits(p, "a"); got != match.NoVolume {
-			t.Errorf("Fits says %q", got)
+			t.Errorf("Fits returns %q", got)
 		}
 		if got := w.fits(pod("other", "d"), "a"); got != match.Fits {
-			t.Errorf("Fits says %q for the claim that has the volume", got)
+			t.Errorf("Fits returns %q for the claim that has the volume", got)
 		}
 	})
 	t.Run("the volume is deleted", func(t *testing.T) {
@@ -113,12 +113,12 @@ func TestObservedStateWinsOverReservation(t *testing.T) {
 		w.put(v.Label("any", "thing").Obj())
 		w.check()
 		if got := w.fits(pod("other", "d"), "a"); got != match.NoVolume {
-			t.Errorf("Fits says %q for another pod", got)
+			t.Errorf("Fits returns %q for another pod", got)
 		}
 		w.Release(p.UID)
 		w.check()
 		if got := w.fits(pod("other", "d"), "a"); got != match.Fits {
-			t.Errorf("Fits says %q after Release", got)
+			t.Errorf("Fits returns %q after Release", got)
 		}
 	})
 	t.Run("the volume is bound to the claim: Release frees nothing", func(t *testing.T) {
@@ -129,7 +129,7 @@ func TestObservedStateWinsOverReservation(t *testing.T) {
 		w.Release(p.UID)
 		w.check()
 		if got := w.fits(pod("other", "d"), "a"); got != match.NoVolume {
-			t.Errorf("Fits says %q for another pod", got)
+			t.Errorf("Fits returns %q for another pod", got)
 		}
 	})
 }
@@ -178,7 +178,7 @@ func TestCapacityIsHeldInFlight(t *testing.T) {
 			t.Fatal("the first pod does not fit")
 		}
 		if got := w.fits(second, "a"); got != match.NotEnoughSpace {
-			t.Fatalf("while the first claim is in flight, Fits says %q", got)
+			t.Fatalf("while the first claim is in flight, Fits returns %q", got)
 		}
 		return w, first, second
 	}
@@ -186,7 +186,7 @@ func TestCapacityIsHeldInFlight(t *testing.T) {
 		t.Helper()
 		w.check()
 		if got := w.fits(p, "a"); got != want {
-			t.Errorf("Fits says %q, want %q", got, want)
+			t.Errorf("Fits returns %q, want %q", got, want)
 		}
 	}
 	t.Run("released by Release", func(t *testing.T) {
@@ -230,7 +230,7 @@ func TestCapacityIsHeldInFlight(t *testing.T) {
 		w.put(localPV("made", "a", "60Gi").ClaimRef("default", "c", "pvc-c").Obj())
 		w.Release(first.UID)
 		want(t, w, second, match.NotEnoughSpace)
-		w.clock.SetTime(w.clock.Now().Add(settleTime + time.Second))
+		w.clock.SetTime(w.clock.Now().Add(reportTime + time.Second))
 		want(t, w, second, match.Fits)
 	})
 	t.Run("held after a restart, because of the claim's annotation", func(t *testing.T) {
@@ -272,11 +272,11 @@ func TestSelectedNodeDeleted(t *testing.T) {
 		t.Errorf("node %q is selected, which the informer lacks", node)
 	}
 	if got := w.fits(p, "a"); got != match.Fits {
-		t.Errorf("Fits says %q", got)
+		t.Errorf("Fits returns %q", got)
 	}
 	w.put(node("gone"))
 	if got := w.fits(p, "a"); got != match.NodeNotSelected {
-		t.Errorf("once the node exists, Fits says %q", got)
+		t.Errorf("once the node exists, Fits returns %q", got)
 	}
 }
 
@@ -290,7 +290,7 @@ func TestSelectedNodeWithoutProvisioner(t *testing.T) {
 			w := newWorld(t, node("a"), node("b"), wffc("local"), localPV("v", "a", "1Gi").Obj(), pvc("c", "1Gi").SelectedNode(selected).Obj())
 			p := pod("p", "c")
 			if got := w.fits(p, "b"); got != match.NoVolume {
-				t.Errorf("on the node without a volume, Fits says %q", got)
+				t.Errorf("on the node without a volume, Fits returns %q", got)
 			}
 			if diff := cmp.Diff(map[string]string{"c": "v"}, w.reserve(p, "a")); diff != "" {
 				t.Errorf("reserved (-want +got):\n%s", diff)

@@ -32,7 +32,7 @@ func (c *Cache) fits(s *solution, d *Demand, node *v1.Node) match.Reason {
 	if on, known := c.ownPool(d, at); known {
 		return s.fitsOwnPool(d, on)
 	}
-	return c.solve(s, d, c.spotAt(at, node), feasible)
+	return c.solve(s, d, c.locationAt(at, node), feasible)
 }
 
 // entryOf returns the entry of the node, nil if it is not the indexed object. It is fast
@@ -85,34 +85,34 @@ func (s *solution) fitsOwnPool(d *Demand, on *nodePool) match.Reason {
 	return s.unmatched(&g.pending[unserved], g, false)
 }
 
-// spot is the node for which claims are solved: its name and its segments.
-type spot struct {
+// location is the node for which claims are solved: its name and its segments.
+type location struct {
 	node     string
 	segments []*segment
 }
 
-// spotOf returns the segments of the node as passed by the caller. If its labels differ
+// locationOf returns the segments of the node as passed by the caller. If its labels differ
 // from the indexed node's (either may be older), the caller's apply.
-func (c *Cache) spotOf(node *v1.Node) spot {
-	return c.spotAt(c.index.NodeOf(node), node)
+func (c *Cache) locationOf(node *v1.Node) location {
+	return c.locationAt(c.index.NodeOf(node), node)
 }
 
-// spotAt is spotOf for callers that have the node's entry, nil for none.
-func (c *Cache) spotAt(entry *nodeEntry, node *v1.Node) spot {
+// locationAt is locationOf for callers that have the node's entry, nil for none.
+func (c *Cache) locationAt(entry *nodeEntry, node *v1.Node) location {
 	if entry != nil {
-		return spot{entry.Name, entry.Segments}
+		return location{entry.Name, entry.Segments}
 	}
 	if entry := c.index.Node(node.Name); entry != nil && maps.Equal(entry.Object.Labels, node.Labels) {
-		return spot{node.Name, entry.Segments}
+		return location{node.Name, entry.Segments}
 	}
-	return spot{node.Name, c.index.SegmentsOf(node)}
+	return location{node.Name, c.index.SegmentsOf(node)}
 }
 
-func (at spot) in(s *segment) bool { return slices.Contains(at.segments, s) }
+func (at location) in(s *segment) bool { return slices.Contains(at.segments, s) }
 
 // solve decides whether the pod fits one node. With effort above feasible, s contains
 // what would be bound and provisioned. The caller holds the lock.
-func (c *Cache) solve(s *solution, d *Demand, at spot, e effort) match.Reason {
+func (c *Cache) solve(s *solution, d *Demand, at location, e effort) match.Reason {
 	for _, claim := range d.bound {
 		v := c.volume[claim.Spec.VolumeName]
 		if v == nil {
@@ -135,7 +135,7 @@ func (c *Cache) solve(s *solution, d *Demand, at spot, e effort) match.Reason {
 
 // solveGroup serves the pod's claims of one class: first those without a choice, then
 // with existing volumes, then by provisioning.
-func (c *Cache) solveGroup(s *solution, d *Demand, g *group, at spot, e effort) match.Reason {
+func (c *Cache) solveGroup(s *solution, d *Demand, g *group, at location, e effort) match.Reason {
 	s.open = s.open[:0]
 	first := len(s.provisions)
 	for i := range g.pending {
@@ -161,7 +161,7 @@ func (c *Cache) solveGroup(s *solution, d *Demand, g *group, at spot, e effort) 
 // solveFixed handles claims that have no choice: reserved by another pod
 // that uses the same claim, named by a volume (rule 1), or with a selected node.
 // All others become open.
-func (c *Cache) solveFixed(s *solution, g *group, p *pending, at spot) match.Reason {
+func (c *Cache) solveFixed(s *solution, g *group, p *pending, at location) match.Reason {
 	if h := c.reserved.byClaim[p.key]; h != nil && h.uid == p.Claim.UID && h.valid(p) {
 		return c.solveHeld(s, h, g, p, at)
 	}
@@ -200,7 +200,7 @@ func (h *hold) valid(p *pending) bool {
 }
 
 // solveHeld handles a claim that has a valid reservation.
-func (c *Cache) solveHeld(s *solution, h *hold, g *group, p *pending, at spot) match.Reason {
+func (c *Cache) solveHeld(s *solution, h *hold, g *group, p *pending, at location) match.Reason {
 	switch {
 	case h.node == at.node:
 		s.provisions = append(s.provisions, provision{of: p, group: g, held: true})

@@ -25,7 +25,7 @@ func (c *Cache) Usage(d *Demand, node *v1.Node, dst []Usage) []Usage {
 	if on, known := c.ownPool(d, entry); known && len(d.groups[0].pending) == 1 {
 		return appendUsage(dst, &d.groups[0].pending[0], on)
 	}
-	at := c.spotAt(entry, node)
+	at := c.locationAt(entry, node)
 	for i := range d.groups {
 		bindings, provisions := len(s.bindings), len(s.provisions)
 		if c.solveGroup(s, d, &d.groups[i], at, counted).Code != 0 {

@@ -121,11 +121,7 @@ func awaitsProvisioning(claim *v1.PersistentVolumeClaim) bool {
 func (c *Cache) holdSelected(claim *v1.PersistentVolumeClaim) {
 	node := claims.SelectedNode(claim)
 	entry, class := c.index.Node(node), c.Class(match.ClaimClass(claim))
-	if entry == nil || class == nil || !provisions(class) {
-		return
-	}
-	driver, err := c.drivers.Get(class.Provisioner)
-	if err != nil || driver.Spec.StorageCapacity == nil || !*driver.Spec.StorageCapacity {
+	if entry == nil || !c.tracksCapacity(class) {
 		return
 	}
 	request, err := match.NewRequest(claim)

@@ -130,6 +130,16 @@ func provisions(object *storagev1.StorageClass) bool {
 	return object.Provisioner != "" && object.Provisioner != noProvisioner
 }
 
+// tracksCapacity reports whether capacity objects bound what is provisioned of the class,
+// nil for none. Only drivers that opt in publish capacity (KEP-1472).
+func (c *Cache) tracksCapacity(class *storagev1.StorageClass) bool {
+	if class == nil || !provisions(class) {
+		return false
+	}
+	driver, err := c.drivers.Get(class.Provisioner)
+	return err == nil && driver.Spec.StorageCapacity != nil && *driver.Spec.StorageCapacity
+}
+
 // provisionerAnnotation is the value for the claim's storage-provisioner annotations,
 // "" if the PV controller writes them.
 func provisionerAnnotation(object *storagev1.StorageClass) string {

@@ -96,7 +96,7 @@ func (c *Cache) Demand(pod *v1.Pod) (*Demand, *claims.Refusal, error) {
 		}
 	}
 	for _, claim := range d.bound {
-		c.catchUp(claim.Spec.VolumeName)
+		c.ensureVolume(claim.Spec.VolumeName)
 	}
 	return d, nil, nil
 }
@@ -170,19 +170,14 @@ func (c *Cache) prepare(g *group) error {
 	if g.class = c.syncClass(object, requests); g.class == nil {
 		return fmt.Errorf("storageclass %q was deleted or replaced while the pod was being scheduled", object.Name)
 	}
-	if g.provisions = provisions(object); !g.provisions {
-		return nil
-	}
-	g.provisioner = provisionerAnnotation(object)
-	// Only drivers that opt in publish capacity (KEP-1472).
-	if driver, err := c.drivers.Get(object.Provisioner); err == nil {
-		g.tracked = driver.Spec.StorageCapacity != nil && *driver.Spec.StorageCapacity
+	if g.provisions = provisions(object); g.provisions {
+		g.provisioner, g.tracked = provisionerAnnotation(object), c.tracksCapacity(object)
 	}
 	return nil
 }
 
-// catchUp observes a volume that a claim names if the cache has not observed it yet.
-func (c *Cache) catchUp(name string) {
+// ensureVolume observes a volume that a claim names if the cache has not observed it yet.
+func (c *Cache) ensureVolume(name string) {
 	c.mu.RLock()
 	known := c.volume[name] != nil
 	c.mu.RUnlock()

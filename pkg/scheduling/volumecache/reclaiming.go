@@ -134,7 +134,7 @@ func (c *Cache) noteTerminating(pod *v1.Pod) {
 // noteDeleted records that the object of a volume that was being reclaimed was deleted.
 func (c *Cache) noteDeleted(v *volume) {
 	freed := c.freedOf(v)
-	if freed.volume == nil && !c.tracks(v.Class) {
+	if freed.volume == nil && !c.tracksCapacity(c.Class(v.Class)) {
 		return
 	}
 	if len(c.reclaiming.deleted) >= maxDeleted {
@@ -143,18 +143,8 @@ func (c *Cache) noteDeleted(v *volume) {
 	c.reclaiming.deleted = append(c.reclaiming.deleted, deletedVolume{Freed: freed, pv: v.PV, segment: v.segment.Key(), at: c.clock.Now(), sequence: c.reserved.nextSequence()})
 }
 
-// tracks reports whether capacity objects bound what is provisioned of the class.
-func (c *Cache) tracks(class string) bool {
-	object := c.Class(class)
-	if object == nil || !provisions(object) {
-		return false
-	}
-	driver, err := c.drivers.Get(object.Provisioner)
-	return err == nil && driver.Spec.StorageCapacity != nil && *driver.Spec.StorageCapacity
-}
-
-// published reports whether the PV controller has made the volume Available or Bound.
-// Until then it serves no claim.
+// published reports whether the PV controller has processed the volume. Until then it
+// serves no claim.
 func published(pv *v1.PersistentVolume) bool {
 	return pv.Status.Phase != "" && pv.Status.Phase != v1.VolumePending
 }

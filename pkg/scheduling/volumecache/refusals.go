@@ -135,7 +135,7 @@ func (c *Cache) releaseMayUnblock(pod *v1.Pod, sequence uint64, released map[rel
 	if refusal != nil || err != nil {
 		return false
 	}
-	group := groupOf(pod)
+	group := podGroup(pod)
 	for of, began := range released {
 		switch {
 		case began > sequence || of.group != "" && of.group == group:

@@ -233,7 +233,7 @@ func (r *reservations) share(of *pending, pod *v1.Pod, existing *hold) *hold {
 		}
 		h = &hold{
 			claim: of.key, uid: of.Claim.UID, object: of.Claim,
-			began: r.nextSequence(), group: groupOf(pod), pods: map[types.UID]struct{}{},
+			began: r.nextSequence(), group: podGroup(pod), pods: map[types.UID]struct{}{},
 		}
 		r.byClaim[of.key] = h
 	}
@@ -242,8 +242,8 @@ func (r *reservations) share(of *pending, pod *v1.Pod, existing *hold) *hold {
 	return h
 }
 
-// groupOf is the pod's pod group, "" for none.
-func groupOf(pod *v1.Pod) string {
+// podGroup is the pod's pod group, "" for none.
+func podGroup(pod *v1.Pod) string {
 	if g := pod.Spec.SchedulingGroup; g != nil && g.PodGroupName != nil {
 		return pod.Namespace + "/" + *g.PodGroupName
 	}

@@ -41,7 +41,6 @@ func (c *Cache) ObserveCapacity(namespace, name string) {
 	}
 }
 
-// capacityCurrent reports whether the cache matches the informer's store.
 func (c *Cache) capacityCurrent(key types.NamespacedName) bool {
 	entry := c.capacity[key]
 	object, err := c.capacities.CSIStorageCapacities(key.Namespace).Get(key.Name)
@@ -95,7 +94,6 @@ func (c *Cache) capacityDeleted(object *storagev1.CSIStorageCapacity) {
 	c.dropCapacity(entry)
 }
 
-// dropCapacity removes the object from its pool.
 func (c *Cache) dropCapacity(entry *capacity) {
 	entry.pool.removeObject(entry)
 	entry.pool.dropIfUnused(c.index)

@@ -40,7 +40,6 @@ func (p *capacityPool) removeObject(a *capacity) {
 	}
 }
 
-// addHold holds the hold's bytes.
 func (p *capacityPool) addHold(h *hold) {
 	h.pool, h.reportedAtStart = p, -1
 	if p.limited() {
@@ -53,7 +52,6 @@ func (p *capacityPool) addHold(h *hold) {
 // limited reports whether the newest object states a capacity.
 func (p *capacityPool) limited() bool { return p.newest != nil && p.newest.total < math.MaxInt64 }
 
-// removeHold releases the hold's bytes.
 func (p *capacityPool) removeHold(h *hold) {
 	h.pool = nil
 	delete(p.holds, h)

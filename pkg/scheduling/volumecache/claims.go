@@ -53,7 +53,6 @@ func (c *Cache) ApplyClaim(claim *v1.PersistentVolumeClaim) {
 	}
 }
 
-// claimUpdated handles a claim that was added or updated.
 func (c *Cache) claimUpdated(claim *v1.PersistentVolumeClaim) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -86,7 +85,6 @@ func (c *Cache) ObserveClaim(namespace, name string) {
 	c.syncClaim(key)
 }
 
-// claimCurrent reports whether what is held for the claim matches the informer's store.
 func (c *Cache) claimCurrent(key types.NamespacedName) bool {
 	h := c.reserved.byClaim[key]
 	if h != nil && len(h.pods) > 0 {
@@ -157,7 +155,6 @@ func (c *Cache) holdAllSelected() {
 	}
 }
 
-// claimDeleted handles a claim that was deleted.
 func (c *Cache) claimDeleted(claim *v1.PersistentVolumeClaim) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

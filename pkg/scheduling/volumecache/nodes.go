@@ -28,7 +28,6 @@ func (c *Cache) ObserveNode(name string) {
 	}
 }
 
-// nodeCurrent reports whether the cache matches the informer's store.
 func (c *Cache) nodeCurrent(key types.NamespacedName) bool {
 	entry := c.index.Node(key.Name)
 	node, err := c.nodes.Get(key.Name)
@@ -133,17 +132,13 @@ func (c *Cache) NodeAdmits(pv *v1.PersistentVolume, name string) (exists, admits
 	if err != nil {
 		return false, false
 	}
-	affinity := pv.Spec.NodeAffinity
-	if plugin, translated := c.translate(pv); translated != nil && c.migrated(plugin, name) {
-		affinity = translated.Spec.NodeAffinity
-	}
 	c.mu.RLock()
+	defer c.mu.RUnlock()
 	if v := c.volume[pv.Name]; v != nil && v.PV == pv {
-		at := c.locationOf(node)
-		admits = at.in(c.segmentOn(v, name))
-		c.mu.RUnlock()
-		return true, admits
+		return true, c.locationOf(node).in(c.segmentOn(v, name))
 	}
-	c.mu.RUnlock()
-	return true, admitted(affinity, node)
+	if plugin, translated := c.translate(pv); translated != nil && c.migrated(plugin, name) {
+		pv = translated
+	}
+	return true, admitted(pv.Spec.NodeAffinity, node)
 }

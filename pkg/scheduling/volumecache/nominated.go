@@ -38,7 +38,6 @@ func nominated(pod *v1.Pod) bool {
 	return pod.Status.NominatedNodeName != "" && pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil
 }
 
-// podUpdated handles a pod that was added or updated.
 func (c *Cache) podUpdated(pod *v1.Pod) {
 	waits := nominated(pod) && claims.Any(pod)
 	terminates := terminating(pod) && claims.AnyEphemeral(pod)

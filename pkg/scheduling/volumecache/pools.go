@@ -124,7 +124,6 @@ func (f *freePools) withdraw(v *volume) {
 	f.dropUnusedClass(class)
 }
 
-// drop removes an empty pool.
 func (d *content) drop(p *pool) {
 	d.pools = slices.DeleteFunc(d.pools, func(o classPool) bool { return o.pool == p })
 	if p == &d.inlinePool {

@@ -58,7 +58,6 @@ func (r *refusals) note(pod *v1.Pod, sequence uint64) {
 	last.sequence = sequence
 }
 
-// drop removes the refusal of a pod.
 func (r *refusals) drop(pod types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -56,11 +56,11 @@ type Cache struct {
 	synced     []cache.DoneChecker
 	started    sync.Once // runs once all objects of the initial lists were observed
 
-	scratch  sync.Pool // *solution
-	watch    watchers
-	compiled compiled
-	backlog  backlog
-	refusals refusals
+	scratch    sync.Pool // *solution
+	watch      watchers
+	compiled   compiled
+	backlog    backlog
+	rejections rejections
 
 	// mu guards all below. Nothing that blocks is called while it is held.
 	mu       sync.RWMutex
@@ -123,7 +123,7 @@ func New(cfg Config) (*Cache, error) {
 	c.compiled.byClaim = map[types.NamespacedName]compiledClaim{}
 	c.watch.byKey = map[watchKey]map[*watcher]struct{}{}
 	c.backlog.missing = map[objectRef]string{}
-	c.refusals = refusals{pods: c.pods, byPod: map[types.UID]*refusal{}}
+	c.rejections = rejections{pods: c.pods, byPod: map[types.UID]*rejection{}}
 	c.free = freePools{class: map[string]*class{}}
 	c.newest = newestClaims{claims: c.claims, written: map[types.NamespacedName]*v1.PersistentVolumeClaim{}}
 	c.releases = releases{listeners: map[*Listener]struct{}{}, began: map[release]uint64{}, call: c.callListeners}

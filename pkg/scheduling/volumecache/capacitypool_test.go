@@ -245,11 +245,11 @@ func TestOverdue(t *testing.T) {
 				t.Errorf("provisioning (-want +got):\n%s", diff)
 			}
 		}
-		w.refuse(t, second)
+		w.reject(t, second)
 		size(metrics.Provisioning{Claims: 1, Bytes: 60 << 30})
 		pass(provisionTime)
 		woken.want(t)
-		w.refuse(t, second)
+		w.reject(t, second)
 		pass(releaseInterval)
 		woken.want(t, "second")
 		size(metrics.Provisioning{Overdue: 1})

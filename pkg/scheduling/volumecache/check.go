@@ -83,13 +83,13 @@ func (c *Cache) CheckIdle() error {
 			errs = append(errs, fmt.Errorf("deleted pod %q is nominated", uid))
 		}
 	}
-	c.refusals.mu.Lock()
-	for uid := range c.refusals.byPod {
+	c.rejections.mu.Lock()
+	for uid := range c.rejections.byPod {
 		if !slices.ContainsFunc(pods, func(p *v1.Pod) bool { return p.UID == uid }) {
-			errs = append(errs, fmt.Errorf("deleted pod %q has a refusal", uid))
+			errs = append(errs, fmt.Errorf("deleted pod %q has a rejection", uid))
 		}
 	}
-	c.refusals.mu.Unlock()
+	c.rejections.mu.Unlock()
 	c.watch.mu.Lock()
 	defer c.watch.mu.Unlock()
 	for key := range c.watch.byKey {
@@ -181,16 +181,16 @@ func (c *Cache) checkCapacityPools(fail func(format string, args ...any)) {
 			objects[h.pool] += 0
 		}
 	}
-	for r, count := range objects {
+	for p, count := range objects {
 		switch {
-		case r.segment.Data.capacity[r.class] != r || len(r.objects) != count || (r.newest == nil) != (count == 0):
-			fail("pool of class %q is not that of segment %q, or has %d objects and not %d", r.class, r.segment.Key(), len(r.objects), count)
-		case r.held != r.sum():
-			fail("pool of class %q holds %d bytes, and counts %d", r.class, r.sum(), r.held)
+		case p.segment.Data.capacity[p.class] != p || len(p.objects) != count || (p.newest == nil) != (count == 0):
+			fail("pool of class %q is not that of segment %q, or has %d objects and not %d", p.class, p.segment.Key(), len(p.objects), count)
+		case p.held != p.sum():
+			fail("pool of class %q holds %d bytes, and counts %d", p.class, p.sum(), p.held)
 		}
-		for h := range r.holds {
-			if h.pool != r || c.reserved.byClaim[h.claim] != h {
-				fail("pool of class %q counts a hold of claim %s that does not exist", r.class, h.claim)
+		for h := range p.holds {
+			if h.pool != p || c.reserved.byClaim[h.claim] != h {
+				fail("pool of class %q counts a hold of claim %s that does not exist", p.class, h.claim)
 			}
 		}
 	}

@@ -34,8 +34,8 @@ type Demand struct {
 	withheld *withheld
 	// pendingUsage is what other pods may take of capacity; see AddPendingUsage.
 	pendingUsage map[CapacityPool]int64
-	// refused: the refusals contain the pod; shared by clones.
-	refused *atomic.Bool
+	// rejected: the rejections contain the pod; shared by clones.
+	rejected *atomic.Bool
 }
 
 // group is a pod's delayed claims of one class; they compete for the same
@@ -75,7 +75,7 @@ func (c *Cache) Demand(pod *v1.Pod) (*Demand, *claims.Refusal, error) {
 	if refusal != nil {
 		return nil, refusal, nil
 	}
-	d := &Demand{pod: pod, bound: set.Bound, delayed: len(set.Delayed), refused: &atomic.Bool{}}
+	d := &Demand{pod: pod, bound: set.Bound, delayed: len(set.Delayed), rejected: &atomic.Bool{}}
 	for i, delayed := range set.Delayed {
 		request, err := c.request(delayed.Claim)
 		if err != nil {

@@ -83,7 +83,7 @@ func (c *Cache) segmentMayUnblock(d *Demand, class string, of *segment) bool {
 		enough = enough || g.tracked && of.Data.capacity[class].fits(g.pending[j].Bytes) || c.any(d, &g.pending[j], g, location{segments: []*segment{of}})
 	}
 	if !enough {
-		c.noteRefused(d)
+		c.noteRejected(d)
 	}
 	c.mu.RUnlock()
 	return enough && (!few || c.fitsAny(d, nodes))

@@ -100,7 +100,7 @@ func (c *Cache) podDeleted(pod *v1.Pod) {
 		c.noteTerminating(pod)
 	}
 	delete(c.expected, pod.UID)
-	c.refusals.drop(pod.UID)
+	c.rejections.drop(pod.UID)
 	c.mu.Unlock()
 	c.watch.notify(watchKey{kind: watchPod, namespace: pod.Namespace, name: pod.Name})
 }

@@ -37,7 +37,7 @@ func (c *Cache) Nodes(d *Demand) (sets.Set[string], match.Reason) {
 		}
 	}
 	if n.set != nil {
-		c.noteRefused(d) // on the nodes that are left out
+		c.noteRejected(d) // on the nodes that are left out
 	}
 	nodes, _ := c.index.Len()
 	switch {

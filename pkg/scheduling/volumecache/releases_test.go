@@ -54,8 +54,8 @@ func member(group, name string, claims ...string) *v1.Pod {
 	return p
 }
 
-// refuse evaluates the pods for node a, which none of them may fit.
-func (w *world) refuse(t *testing.T, pods ...*v1.Pod) {
+// reject evaluates the pods for node a, which none of them may fit.
+func (w *world) reject(t *testing.T, pods ...*v1.Pod) {
 	t.Helper()
 	for _, p := range pods {
 		w.put(p)
@@ -85,7 +85,7 @@ func TestReleaseWakes(t *testing.T) {
 		"volumes": {
 			do: func(t *testing.T, w *world) {
 				reserve(t, w, first)
-				w.refuse(t, pod("waits", "d"), pod("too-large", "large"), pod("for-another-class", "o"), pod("two", "d", "e"))
+				w.reject(t, pod("waits", "d"), pod("too-large", "large"), pod("for-another-class", "o"), pod("two", "d", "e"))
 				w.Release(first.UID)
 			},
 			want: []string{"waits"},
@@ -94,7 +94,7 @@ func TestReleaseWakes(t *testing.T) {
 			do: func(t *testing.T, w *world) {
 				p := pod("first", "made")
 				reserve(t, w, p)
-				w.refuse(t, pod("made-too", "made2"), pod("vast", "vast"))
+				w.reject(t, pod("made-too", "made2"), pod("vast", "vast"))
 				w.Release(p.UID)
 			},
 			want: []string{"made-too"},
@@ -123,7 +123,7 @@ func TestReleaseWakes(t *testing.T) {
 		},
 		"the pod was rejected before, but then an event could not unblock it": {
 			do: func(t *testing.T, w *world) {
-				w.refuse(t, pod("two", "d", "e"))
+				w.reject(t, pod("two", "d", "e"))
 				reserve(t, w, first)
 				d := w.demand(pod("two", "d", "e"))
 				w.put(localPV("new", "a", "1Gi").Obj())
@@ -149,7 +149,7 @@ func TestReleaseWakes(t *testing.T) {
 		"the pod has reserved since it was rejected": {
 			do: func(t *testing.T, w *world) {
 				reserve(t, w, first)
-				w.refuse(t, pod("waits", "d"))
+				w.reject(t, pod("waits", "d"))
 				w.put(localPV("new", "a", "1Gi").Obj())
 				reserve(t, w, pod("waits", "d"))
 				w.Release(first.UID)
@@ -158,18 +158,18 @@ func TestReleaseWakes(t *testing.T) {
 		"the pod was deleted": {
 			do: func(t *testing.T, w *world) {
 				reserve(t, w, first)
-				w.refuse(t, pod("waits", "d"))
+				w.reject(t, pod("waits", "d"))
 				w.Release(first.UID)
 				w.remove(pod("waits"))
-				if len(w.refusals.byPod) > 0 {
-					t.Error("the refusal of a deleted pod is kept")
+				if len(w.rejections.byPod) > 0 {
+					t.Error("the rejection of a deleted pod is kept")
 				}
 			},
 		},
 		"the reserved volume was bound": {
 			do: func(t *testing.T, w *world) {
 				reserve(t, w, first)
-				w.refuse(t, pod("waits", "d"))
+				w.reject(t, pod("waits", "d"))
 				w.put(localPV("v", "a", "1Gi").ClaimRef("default", "c", "pvc-c").Phase(v1.VolumeBound).Obj(), pvc("c", "1Gi").Bound("v").Obj())
 				w.Release(first.UID)
 			},
@@ -177,7 +177,7 @@ func TestReleaseWakes(t *testing.T) {
 		"the claim was bound to another volume": {
 			do: func(t *testing.T, w *world) {
 				reserve(t, w, first)
-				w.refuse(t, pod("waits", "d"))
+				w.reject(t, pod("waits", "d"))
 				w.put(localPV("u", "b", "1Gi").ClaimRef("default", "c", "pvc-c").Phase(v1.VolumeBound).Obj(), pvc("c", "1Gi").Bound("u").Obj())
 				w.Release(first.UID)
 			},
@@ -187,7 +187,7 @@ func TestReleaseWakes(t *testing.T) {
 			do: func(t *testing.T, w *world) {
 				p := pod("first", "made")
 				reserve(t, w, p)
-				w.refuse(t, pod("waits", "made2"))
+				w.reject(t, pod("waits", "made2"))
 				w.put(builders.MakePV("m").Class("csi").Hostname("a").ClaimRef("default", "made", "pvc-made").Obj(), pvc("made", "60Gi").Class("csi").Bound("m").Obj(),
 					builders.MakeCapacity("r", "csi").Hostname("a").Capacity("40Gi").Obj())
 				w.Release(p.UID)
@@ -197,7 +197,7 @@ func TestReleaseWakes(t *testing.T) {
 			do: func(t *testing.T, w *world) {
 				p := member("gang", "first", "c")
 				reserve(t, w, p)
-				w.refuse(t, member("gang", "waits", "d"), member("other", "in-group", "e"))
+				w.reject(t, member("gang", "waits", "d"), member("other", "in-group", "e"))
 				w.Release(p.UID)
 			},
 			want: []string{"in-group"},
@@ -240,7 +240,7 @@ func TestEndedHoldWakes(t *testing.T) {
 					builders.MakeCapacity("r", "csi").Everywhere().Capacity("100Gi").Obj(),
 					sent().Obj(), pvc("c", "50Gi").Class("csi").Obj(), pvc("large", "101Gi").Class("csi").Obj())
 				all := w.listen(t)
-				w.refuse(t, pod("waits", "c"), pod("too-large", "large"))
+				w.reject(t, pod("waits", "c"), pod("too-large", "large"))
 				w.put(sent().Label("touched", "yes").Obj())
 				all.want(t)
 				end(w)
@@ -260,7 +260,7 @@ func TestWokenAtIntervals(t *testing.T) {
 		all, first := w.listen(t), pod("first", "c")
 		try := func() {
 			w.reserve(first, "a")
-			w.refuse(t, pod("waits", "d"))
+			w.reject(t, pod("waits", "d"))
 			w.Release(first.UID)
 		}
 		try()
@@ -286,7 +286,7 @@ func TestManyReleases(t *testing.T) {
 			p := pod("first", name)
 			w.reserve(p, "a")
 			if i == 2*maxReleases-1 {
-				w.refuse(t, pod("waits", "d"))
+				w.reject(t, pod("waits", "d"))
 			}
 			w.Release(p.UID)
 		}
@@ -314,10 +314,10 @@ func TestNoListener(t *testing.T) {
 		}
 		clear(w.releases.began)
 		w.reserve(pod("first", "c"), "a")
-		w.refuse(t, pod("waits", "d"))
+		w.reject(t, pod("waits", "d"))
 		w.Release("pod-first")
-		if len(w.refusals.byPod) > 0 || len(w.releases.began) > 0 || w.releases.timer != nil {
-			t.Errorf("%d refusals and %d releases are kept", len(w.refusals.byPod), len(w.releases.began))
+		if len(w.rejections.byPod) > 0 || len(w.releases.began) > 0 || w.releases.timer != nil {
+			t.Errorf("%d rejections and %d releases are kept", len(w.rejections.byPod), len(w.releases.began))
 		}
 	})
 }

@@ -34,7 +34,7 @@ func (c *Cache) Reserve(d *Demand, node string) (*plan.Plan, match.Reason) {
 		return nil, reason
 	}
 	delete(c.nominated, d.pod.UID)
-	c.refusals.drop(d.pod.UID)
+	c.rejections.drop(d.pod.UID)
 	return c.commit(s, d.pod, node), match.Reason{}
 }
 

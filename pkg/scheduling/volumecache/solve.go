@@ -20,7 +20,7 @@ func (c *Cache) Fits(d *Demand, node *v1.Node) match.Reason {
 	c.mu.RLock()
 	reason := c.fits(s, d, node)
 	if reason.Code != match.Fits {
-		c.noteRefused(d)
+		c.noteRejected(d)
 	}
 	c.mu.RUnlock()
 	c.putScratch(s)

@@ -18,55 +18,55 @@ import (
 // scheduling queue, which a woken pod skips.
 const wakeInterval = 10 * time.Second
 
-// refusals are the pods that wait for volumes. Safe for concurrent use; its lock is
+// rejections are the pods that wait for volumes. Safe for concurrent use; its lock is
 // taken last.
-type refusals struct {
+type rejections struct {
 	pods  corelisters.PodLister
 	mu    sync.Mutex
-	byPod map[types.UID]*refusal
+	byPod map[types.UID]*rejection
 }
 
-// refusal is the last rejection of a pod that waits for volumes.
-type refusal struct {
+// rejection is the last rejection of a pod that waits for volumes.
+type rejection struct {
 	name     types.NamespacedName
 	sequence uint64    // of the Cache at the time
 	woken    time.Time // zero: never
 	owed     bool      // wake it when wakeInterval has passed
 }
 
-// noteRefused records that the cache's current content made the pod unschedulable. The
+// noteRejected records that the cache's current content made the pod unschedulable. The
 // caller holds the lock, for reading at least.
-func (c *Cache) noteRefused(d *Demand) {
-	if len(c.releases.listeners) == 0 || !d.HasUnboundClaims() || d.refused.Load() || d.refused.Swap(true) {
+func (c *Cache) noteRejected(d *Demand) {
+	if len(c.releases.listeners) == 0 || !d.HasUnboundClaims() || d.rejected.Load() || d.rejected.Swap(true) {
 		return
 	}
-	c.refusals.note(d.pod, c.reserved.sequence)
+	c.rejections.note(d.pod, c.reserved.sequence)
 }
 
-func (r *refusals) note(pod *v1.Pod, sequence uint64) {
+func (r *rejections) note(pod *v1.Pod, sequence uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	last := r.byPod[pod.UID]
 	if last == nil {
-		// The informer's store removes a pod before podDeleted drops its refusal.
+		// The informer's store removes a pod before podDeleted drops its rejection.
 		if known, err := r.pods.Pods(pod.Namespace).Get(pod.Name); err != nil || known.UID != pod.UID {
 			return
 		}
-		last = &refusal{name: types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}}
+		last = &rejection{name: types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}}
 		r.byPod[pod.UID] = last
 	}
 	last.sequence = sequence
 }
 
-func (r *refusals) drop(pod types.UID) {
+func (r *rejections) drop(pod types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.byPod, pod)
 }
 
-// since returns the pods that were refused at the sequence number or later, and those
+// since returns the pods that were rejected at the sequence number or later, and those
 // that are owed a wake-up, which have no entry in sequences.
-func (r *refusals) since(sequence uint64) (pods []*v1.Pod, sequences map[types.UID]uint64) {
+func (r *rejections) since(sequence uint64) (pods []*v1.Pod, sequences map[types.UID]uint64) {
 	sequences = map[types.UID]uint64{}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -89,7 +89,7 @@ func (r *refusals) since(sequence uint64) (pods []*v1.Pod, sequences map[types.U
 
 // due returns the pods that may be woken now. The others are owed a wake-up, the first
 // of them at next; zero: none.
-func (r *refusals) due(pods []*v1.Pod, now time.Time) (due []*v1.Pod, next time.Time) {
+func (r *rejections) due(pods []*v1.Pod, now time.Time) (due []*v1.Pod, next time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	due = slices.DeleteFunc(pods, func(pod *v1.Pod) bool {
@@ -114,8 +114,8 @@ func (c *Cache) wakeable(released map[release]uint64, now time.Time) []*v1.Pod {
 	for _, began := range released {
 		oldest = min(oldest, began)
 	}
-	pods, sequences := c.refusals.since(oldest)
-	pods, next := c.refusals.due(slices.DeleteFunc(pods, func(pod *v1.Pod) bool {
+	pods, sequences := c.rejections.since(oldest)
+	pods, next := c.rejections.due(slices.DeleteFunc(pods, func(pod *v1.Pod) bool {
 		sequence, judge := sequences[pod.UID]
 		return judge && !c.releaseMayUnblock(pod, sequence, released)
 	}), now)
@@ -128,7 +128,7 @@ func (c *Cache) wakeable(released map[release]uint64, now time.Time) []*v1.Pod {
 }
 
 // releaseMayUnblock reports whether a release can make a pod schedulable that was
-// refused at the sequence number. What was reserved after that does not matter to it.
+// rejected at the sequence number. What was reserved after that does not matter to it.
 func (c *Cache) releaseMayUnblock(pod *v1.Pod, sequence uint64, released map[release]uint64) bool {
 	d, refusal, err := c.Demand(pod)
 	if refusal != nil || err != nil {

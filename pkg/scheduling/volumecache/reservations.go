@@ -126,8 +126,8 @@ func (r *reservations) nextExpiry() (first *hold, at time.Time) {
 	return first, at
 }
 
-// countIn releases the bytes held for a volume that exists, because the driver's report
-// includes it. That decrease of the report says nothing about other holds.
+// countIn releases the bytes held for a volume that exists: the driver's report includes
+// it, or reportTime has passed. Its bytes in the report do not count for other holds.
 func (r *reservations) countIn(h *hold) {
 	pool := h.pool
 	r.releaseBytes(h)

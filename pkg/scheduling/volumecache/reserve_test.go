@@ -263,7 +263,7 @@ func TestCapacityIsHeldInFlight(t *testing.T) {
 	})
 }
 
-func TestSelectedNodeDeleted(t *testing.T) {
+func TestSelectedNodeThatIsGone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, node("a"), dynamic("local", "csi"), pvc("c", "1Gi").SelectedNode("gone").Obj())
 	p := pod("p", "c")

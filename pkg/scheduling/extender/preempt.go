@@ -100,7 +100,7 @@ func (e *Extender) fitsWithout(begun attempt.Attempt, name string, of *victims) 
 	}
 	if len(freed) > 0 {
 		demand = demand.Clone()
-		demand.Evict(name, freed)
+		demand.SimulateEviction(name, freed)
 	}
 	return e.cache.Fits(demand, node).Code == match.Fits
 }

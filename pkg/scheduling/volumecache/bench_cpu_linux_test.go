@@ -11,9 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reportCPU has the benchmark also report the CPU time that its own thread
-// used, which other load on the machine hardly changes: cpu-ns/op. The caller
-// defers what it returns.
+// reportCPU adds the CPU time of the benchmark's thread, on which other load on the
+// machine has little influence, as cpu-ns/op. The caller defers done.
 func reportCPU(b *testing.B) (done func()) {
 	runtime.LockOSThread()
 	begin := threadTime(b)

@@ -7,5 +7,5 @@ package volumecache
 
 import "testing"
 
-// reportCPU needs the CPU time of a thread, which only Linux tells.
+// reportCPU needs the CPU time of a thread, which only Linux provides.
 func reportCPU(*testing.B) (done func()) { return func() {} }

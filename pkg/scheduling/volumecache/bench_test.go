@@ -5,8 +5,10 @@ package volumecache
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -14,11 +16,11 @@ import (
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 
-// sizes are the numbers of volumes that each benchmark runs with: the figures
-// must be the same at all of them.
+// sizes are the numbers of volumes that each benchmark runs with: the results
+// must not depend on them.
 var sizes = []int{1_000, 10_000, 100_000, 1_000_000}
 
-// once makes a world at its first use; later benchmarks of the run share it.
+// once creates a world at its first use; later benchmarks share it.
 func once(b *testing.B, kind string, volumes int, build func(*world, int)) *world {
 	b.Helper()
 	key := fmt.Sprint(kind, volumes)
@@ -33,7 +35,7 @@ func once(b *testing.B, kind string, volumes int, build func(*world, int)) *worl
 
 var worlds = map[string]*world{}
 
-// localWorld has ten local volumes a node: 10Gi, 20Gi … 100Gi.
+// localWorld has ten local volumes per node: 10Gi, 20Gi … 100Gi.
 func localWorld(w *world, volumes int) {
 	for n := range volumes / 10 {
 		name := "node-" + strconv.Itoa(n)
@@ -83,13 +85,13 @@ func benchmarkFits(b *testing.B, w *world, p *v1.Pod, want match.ReasonCode) {
 	i := 0
 	for b.Loop() {
 		if got := w.Fits(d, nodes[i%len(nodes)]).Code; got != want {
-			b.Fatalf("Fits says %q, want %q", got, want)
+			b.Fatalf("Fits returns %q, want %q", got, want)
 		}
 		i++
 	}
 }
 
-// BenchmarkFits is what Filter costs per node.
+// BenchmarkFits is the cost of Filter per node.
 func BenchmarkFits(b *testing.B) {
 	for _, size := range sizes {
 		b.Run(fmt.Sprintf("volumes=%d", size), func(b *testing.B) {
@@ -108,8 +110,8 @@ func BenchmarkFits(b *testing.B) {
 	}
 }
 
-// BenchmarkFitsZonal is what Filter costs where a segment is as large as a
-// zone, with a label selector.
+// BenchmarkFitsZonal is the cost of Filter with segments as large as a
+// zone and a label selector.
 func BenchmarkFitsZonal(b *testing.B) {
 	for _, size := range sizes {
 		b.Run(fmt.Sprintf("volumes=%d", size), func(b *testing.B) {
@@ -121,7 +123,7 @@ func BenchmarkFitsZonal(b *testing.B) {
 	}
 }
 
-// BenchmarkFitsCapacity is what Filter costs for a claim to be provisioned,
+// BenchmarkFitsCapacity is the cost of Filter for a claim to be provisioned,
 // with a CSIStorageCapacity object for each node.
 func BenchmarkFitsCapacity(b *testing.B) {
 	for _, objects := range []int{500, 5_000, 50_000} {
@@ -134,7 +136,7 @@ func BenchmarkFitsCapacity(b *testing.B) {
 	}
 }
 
-// BenchmarkDemand is what PreFilter costs: compiling the claims and narrowing
+// BenchmarkDemand is the cost of PreFilter: compiling the claims and narrowing
 // the nodes.
 func BenchmarkDemand(b *testing.B) {
 	for _, size := range sizes {
@@ -161,7 +163,7 @@ func BenchmarkDemand(b *testing.B) {
 	}
 }
 
-// BenchmarkReserve is what Reserve and giving it back cost.
+// BenchmarkReserve is the cost of Reserve and Release.
 func BenchmarkReserve(b *testing.B) {
 	for _, size := range sizes {
 		b.Run(fmt.Sprintf("volumes=%d", size), func(b *testing.B) {
@@ -198,8 +200,8 @@ func benchmarkReserve(b *testing.B, name string, w *world, p *v1.Pod) {
 	})
 }
 
-// BenchmarkDemandSelector compiles what a pod asks for, as each event does for all waiting pods,
-// with a claim that selects by one label of so many values.
+// BenchmarkDemandSelector compiles a pod's claims, as each event does for all waiting pods,
+// with a claim whose selector has that many values of one label.
 func BenchmarkDemandSelector(b *testing.B) {
 	for _, values := range []int{0, 10, 20_000} {
 		b.Run(fmt.Sprint("values=", values), func(b *testing.B) {
@@ -216,6 +218,49 @@ func BenchmarkDemandSelector(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				w.demand(p)
+			}
+		})
+	}
+}
+
+// TestFitsDoesNotGrow: the cost of Filter does not depend on the number of volumes or
+// CSIStorageCapacity objects of other nodes. A hundred times as many may
+// take ten times as long at most, since a smaller part of them is in the
+// processor's caches; reading all of them takes a hundred times as long.
+func TestFitsDoesNotGrow(t *testing.T) { // not parallel: it measures time
+	const few, factor, most = 100, 100, 10
+	for name, tc := range map[string]struct {
+		build func(w *world, size int)
+		class string
+		size  string
+		want  match.ReasonCode
+	}{
+		"volumes, one fits":           {localWorld, "local", "15Gi", match.Fits},
+		"volumes, none fits":          {localWorld, "local", "1Ti", match.NoVolume},
+		"capacity objects, one fits":  {capacityWorld, "made", "5Gi", match.Fits},
+		"capacity objects, none fits": {capacityWorld, "made", "50Gi", match.NotEnoughSpace},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fastest := func(size int) time.Duration {
+				w := newWorld(t, wffc("local"))
+				tc.build(w, size)
+				w.put(pvc("c", tc.size).Class(tc.class).Obj())
+				nodes, demand := nodesOf(w), w.demand(pod("p", "c"))
+				least := time.Duration(math.MaxInt64)
+				for i := range 20_000 {
+					begin := time.Now()
+					reason := w.Fits(demand, nodes[i%len(nodes)])
+					least = min(least, time.Since(begin))
+					if reason.Code != tc.want {
+						t.Fatalf("Fits returns %q, want %q", reason.Code, tc.want)
+					}
+				}
+				return least
+			}
+			small, large := fastest(few), fastest(factor*few)
+			t.Logf("%v with %d, %v with %d", small, few, large, factor*few)
+			if large > most*max(small, 100*time.Nanosecond) {
+				t.Errorf("Fits takes %v with %d, and %v with %d", small, few, large, factor*few)
 			}
 		})
 	}

@@ -1,20 +1,20 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package volumecache is the engine: it turns informer events into an index of
-// volumes and storage capacity by topology segment, keeps what pods in flight
-// have reserved, and answers whether a pod's claims fit a node.
+// Package volumecache turns informer events into an index of volumes and storage
+// capacity by topology segment, keeps what pods in flight have reserved, and decides
+// whether a pod's claims fit a node.
 //
 // There is one [Cache] per informer factory, shared by all scheduler profiles
-// of a process, so that two profiles cannot give one volume away twice. It has
+// of a process, so that two profiles cannot reserve the same volume. It has
 // no per-profile settings.
 //
-// Freshness. The scheduling queue and the cache hear informer events on
+// Freshness. The scheduling queue and the cache receive informer events on
 // separate listeners, in no order. A caller that was woken by an event
-// therefore calls the matching Observe method first: it takes the object from
-// the informer's store, which is never older than an event that was delivered,
-// and the newer resourceVersion wins. Whatever else the stores have taken in before
-// Demand is called counts too. Claims, classes and drivers are read from the
+// therefore calls the matching Observe method first: it reads the object from
+// the informer's store, which is never older than a delivered event,
+// and the newer resourceVersion wins. [Cache.Demand] also catches up with everything
+// else that the stores contain. Claims, classes and drivers are read from the
 // informers' stores at every use.
 package volumecache
 
@@ -39,7 +39,7 @@ import (
 	"stowage.dev/stowage/pkg/scheduling/topology"
 )
 
-// Cache is the engine. Safe for concurrent use; Fits and Usage run in parallel
+// Cache is the volume cache. Safe for concurrent use; Fits and Usage run in parallel
 // with each other.
 type Cache struct {
 	clock      clock.PassiveClock
@@ -54,81 +54,34 @@ type Cache struct {
 	volumes    corelisters.PersistentVolumeLister
 	capacities storagelisters.CSIStorageCapacityLister
 	synced     []cache.DoneChecker
-	started    sync.Once // what existed at the start has been seen
+	started    sync.Once // runs once all objects of the initial lists were observed
 
-	scratch  sync.Pool // *solution
-	watch    watchers
-	compiled compiled
-	behind   behind
+	scratch    sync.Pool // *solution
+	watch      watchers
+	compiled   compiled
+	backlog    backlog
+	rejections rejections
 
 	// mu guards all below. Nothing that blocks is called while it is held.
 	mu       sync.RWMutex
-	index    *topology.Index[content, shelves]
+	index    *index
 	volume   map[string]*volume
 	byClaim  map[types.NamespacedName][]*volume // volumes whose claimRef names the claim
-	class    map[string]*class
-	version  uint64 // of the last change of any pool
+	free     freePools
 	capacity map[types.NamespacedName]*capacity
-	turn     uint64 // of the volume or capacity object that was taken in last
-	// written holds claims as the API server returned them to a write of ours
-	// that the informer has not shown yet.
-	written map[types.NamespacedName]*v1.PersistentVolumeClaim
-	// ephemeral are the claims that a pod owns, and whether that pod was seen to leave.
-	ephemeral map[types.NamespacedName]bool
-	// holds are the reservations by claim; byPod finds a pod's.
-	holds map[types.NamespacedName]*hold
-	byPod map[types.UID][]*hold
-	// ledger is what reservations have released.
-	ledger ledger
-	// returning is the storage that is on its way back.
-	returning returning
-	nominated map[types.UID]*nomination
-	startedAt time.Time
+	newest   newestClaims
+	// ephemeral are the claims that a pod owns; true if that pod was observed to terminate.
+	ephemeral  map[types.NamespacedName]bool
+	reserved   reservations
+	releases   releases
+	reclaiming reclaiming
+	nominated  map[types.UID]*nomination
+	startedAt  time.Time
 	// expected are pods that the informer has not shown yet; see ExpectPod.
 	expected map[types.UID]struct{}
 }
 
-// content is what the engine keeps for a topology segment.
-type content struct {
-	pools []classPool      // free volumes; one per class, few
-	room  [1]classPool     // where pools begin, close by
-	first pool             // where the pool of one class lives, close by
-	rooms map[string]*room // storage capacity by class
-	home  *nodeEntry       // whose shelves the pools are on
-	wide  bool             // the pools count as wide, see class
-}
-
-type (
-	segment   = topology.Segment[content, shelves]
-	nodeEntry = topology.Node[content, shelves]
-)
-
-// classPool is a segment's pool of one class. A list of these is quicker to
-// search than a map: a node's storage is of few classes.
-type classPool struct {
-	class *class
-	pool  *pool
-}
-
-// pool is the free volumes of one class in one segment. version is unique to
-// its content, among all pools.
-type pool struct {
-	match.Pool
-	version uint64
-}
-
-// poolOf returns the segment's pool of the class, nil when it has no free
-// volume.
-func poolOf(s *segment, of *class) *pool {
-	for i := range s.Data.pools {
-		if entry := &s.Data.pools[i]; entry.class == of {
-			return entry.pool
-		}
-	}
-	return nil
-}
-
-// Config says what a Cache is made of.
+// Config configures a Cache.
 type Config struct {
 	// Informers is the factory whose informers feed the cache. The caller
 	// starts it, after New.
@@ -157,33 +110,35 @@ func New(cfg Config) (*Cache, error) {
 		csiNodes:   storage.CSINodes().Lister(),
 		volumes:    core.PersistentVolumes().Lister(),
 		capacities: storage.CSIStorageCapacities().Lister(),
-		index:      topology.NewIndex[content, shelves](),
+		index:      topology.NewIndex[content, nodePools](),
 		volume:     map[string]*volume{},
 		byClaim:    map[types.NamespacedName][]*volume{},
-		class:      map[string]*class{},
 		capacity:   map[types.NamespacedName]*capacity{},
-		written:    map[types.NamespacedName]*v1.PersistentVolumeClaim{},
 		ephemeral:  map[types.NamespacedName]bool{},
-		holds:      map[types.NamespacedName]*hold{},
-		byPod:      map[types.UID][]*hold{},
-		returning:  returning{volumes: map[*segment]map[*volume]time.Time{}},
+		reclaiming: reclaiming{volumes: map[*segment]map[*volume]time.Time{}},
 		nominated:  map[types.UID]*nomination{},
 		expected:   map[types.UID]struct{}{},
 	}
 	c.scratch.New = func() any { return &solution{} }
 	c.compiled.byClaim = map[types.NamespacedName]compiledClaim{}
 	c.watch.byKey = map[watchKey]map[*watcher]struct{}{}
-	c.ledger = ledger{listeners: map[*Listener]struct{}{}, released: map[release]uint64{}, refused: map[types.UID]*refusal{}}
-	c.behind.missing = map[missed]string{}
+	c.backlog.missing = map[objectRef]string{}
+	c.rejections = rejections{pods: c.pods, byPod: map[types.UID]*rejection{}}
+	c.free = freePools{class: map[string]*class{}}
+	c.newest = newestClaims{claims: c.claims, written: map[types.NamespacedName]*v1.PersistentVolumeClaim{}}
+	c.releases = releases{listeners: map[*Listener]struct{}{}, began: map[release]uint64{}, call: c.callListeners}
+	c.reserved = reservations{
+		clock: c.clock, index: c.index, claims: &c.newest, free: &c.free, releases: &c.releases,
+		byClaim: map[types.NamespacedName]*hold{}, byPod: map[types.UID][]*hold{},
+	}
 	if err := c.listen(cfg.Informers); err != nil {
 		return nil, fmt.Errorf("registering volume event handlers: %w", err)
 	}
 	return c, nil
 }
 
-// Ready blocks until every object that existed
-// when the informers started has reached the cache, or stop is closed, and
-// tells which.
+// Ready blocks until the cache has observed every object that existed when the informers
+// started, and returns true, or until stop is closed.
 func (c *Cache) Ready(stop <-chan struct{}) bool {
 	for _, checker := range c.synced {
 		select {
@@ -203,17 +158,17 @@ func (c *Cache) Ready(stop <-chan struct{}) bool {
 	return true
 }
 
-// Size returns how much the cache holds now. It looks at each reservation.
+// Size returns the number of objects in the cache. It reads each reservation.
 func (c *Cache) Size() metrics.EngineSize {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	nodes, segments := c.index.Len()
 	size := metrics.EngineSize{
-		Volumes: len(c.volume), Nodes: nodes, Segments: segments, Reservations: len(c.holds),
+		Volumes: len(c.volume), Nodes: nodes, Segments: segments, Reservations: len(c.reserved.byClaim),
 		Provisioning: map[string]metrics.Provisioning{},
 	}
-	for _, h := range c.holds {
-		if h.room == nil && !h.overdue {
+	for _, h := range c.reserved.byClaim {
+		if h.pool == nil && !h.overdue {
 			continue
 		}
 		class := match.ClaimClass(h.object)
@@ -228,9 +183,9 @@ func (c *Cache) Size() metrics.EngineSize {
 	return size
 }
 
-// newer tells whether an object of resourceVersion a should take the place of
-// one of resourceVersion b. Versions that are not comparable count as newer:
-// the informer's order is then all there is.
+// newer reports whether an object of resourceVersion a replaces one of resourceVersion
+// b. Versions that are not comparable count as newer: then only the order of the
+// informer's events is known.
 func newer(a, b string) bool {
 	order, err := resourceversion.CompareResourceVersion(a, b)
 	return err != nil || order > 0

@@ -13,15 +13,15 @@ import (
 )
 
 // Check verifies the cache's invariants: every free, unreserved volume is in
-// its pool and nothing else is; holds, pods, volumes and capacity point at
-// each other; indexes agree with the objects. For tests: it walks everything.
+// its pool and nothing else is; holds, pods, volumes and capacity refer to
+// each other; indexes match the objects. For tests: it reads everything.
 func (c *Cache) Check() error {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	errs := []error{c.index.Check()}
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	inPools := 0
-	for name, class := range c.class {
+	for name, class := range c.free.class {
 		for segment, pool := range class.pools {
 			inPools += pool.Len()
 			if pool.Len() == 0 || poolOf(segment, class) != pool {
@@ -29,7 +29,7 @@ func (c *Cache) Check() error {
 			}
 		}
 		if class.object == nil && len(class.pools) == 0 {
-			fail("class %q is kept for nothing", name)
+			fail("class %q has neither object nor volumes", name)
 		}
 	}
 	for name, v := range c.volume {
@@ -37,7 +37,7 @@ func (c *Cache) Check() error {
 		switch {
 		case free != (v.pool != nil):
 			fail("volume %q: free and unreserved %t, in a pool %t", name, free, v.pool != nil)
-		case free && poolOf(v.segment, c.class[v.Class]) != v.pool:
+		case free && poolOf(v.segment, c.free.class[v.Class]) != v.pool:
 			fail("volume %q is in a pool that is not its segment's", name)
 		case v.hold != nil && v.hold.volume != v:
 			fail("volume %q: its hold is on another volume", name)
@@ -51,27 +51,27 @@ func (c *Cache) Check() error {
 	if inPools != 0 {
 		fail("pools hold %d volumes more than are free", inPools)
 	}
-	for segment, returning := range c.returning.volumes {
-		for v := range returning {
+	for segment, volumes := range c.reclaiming.volumes {
+		for v := range volumes {
 			if v.segment != segment || c.volume[v.Name] != v {
-				fail("volume %q is on its way back, but is not there", v.Name)
+				fail("volume %q is being reclaimed, but does not exist", v.Name)
 			}
 		}
 	}
-	c.checkShelves(fail)
+	c.checkNodePools(fail)
 	c.checkHolds(fail)
-	c.checkRooms(fail)
+	c.checkCapacityPools(fail)
 	return errors.Join(errs...)
 }
 
-// CheckIdle verifies that nothing is kept of pods in flight, nor of those that are
-// gone. For tests, when none is in flight.
+// CheckIdle verifies that nothing is kept for pods in flight or deleted pods. For tests,
+// when no pod is in flight.
 func (c *Cache) CheckIdle() error {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	var errs []error
-	for uid := range c.byPod {
-		errs = append(errs, fmt.Errorf("pod %q has something reserved", uid))
+	for uid := range c.reserved.byPod {
+		errs = append(errs, fmt.Errorf("pod %q has reservations", uid))
 	}
 	for uid := range c.expected {
 		errs = append(errs, fmt.Errorf("pod %q is expected", uid))
@@ -80,16 +80,16 @@ func (c *Cache) CheckIdle() error {
 	errs = append(errs, err)
 	for uid := range c.nominated {
 		if !slices.ContainsFunc(pods, func(p *v1.Pod) bool { return p.UID == uid }) {
-			errs = append(errs, fmt.Errorf("pod %q, which is gone, is nominated", uid))
+			errs = append(errs, fmt.Errorf("deleted pod %q is nominated", uid))
 		}
 	}
-	c.ledger.mu.Lock()
-	for uid := range c.ledger.refused {
+	c.rejections.mu.Lock()
+	for uid := range c.rejections.byPod {
 		if !slices.ContainsFunc(pods, func(p *v1.Pod) bool { return p.UID == uid }) {
-			errs = append(errs, fmt.Errorf("pod %q, which is gone, is to be woken", uid))
+			errs = append(errs, fmt.Errorf("deleted pod %q has a rejection", uid))
 		}
 	}
-	c.ledger.mu.Unlock()
+	c.rejections.mu.Unlock()
 	c.watch.mu.Lock()
 	defer c.watch.mu.Unlock()
 	for key := range c.watch.byKey {
@@ -98,10 +98,10 @@ func (c *Cache) CheckIdle() error {
 	return errors.Join(errs...)
 }
 
-// checkShelves holds the shelves of nodes against the pools of their segments.
-func (c *Cache) checkShelves(fail func(format string, args ...any)) {
-	shelved := 0
-	for name, class := range c.class {
+// checkNodePools compares the pools of nodes with the pools of their segments.
+func (c *Cache) checkNodePools(fail func(format string, args ...any)) {
+	listed := 0
+	for name, class := range c.free.class {
 		wide := 0
 		for segment, pool := range class.pools {
 			if segment.Len() > 1 {
@@ -109,19 +109,19 @@ func (c *Cache) checkShelves(fail func(format string, args ...any)) {
 			}
 			home := segment.Only()
 			if segment.Data.home != home || segment.Data.wide != (segment.Len() > 1) {
-				fail("segment %q has %d nodes, but its pools are kept for others", segment.Key(), segment.Len())
+				fail("segment %q has %d nodes, but its pools are listed for other nodes", segment.Key(), segment.Len())
 			}
 			if home == nil {
 				continue
 			}
-			shelved++
-			i := slices.IndexFunc(home.Data.list, func(o shelf) bool { return o.pool == pool })
+			listed++
+			i := slices.IndexFunc(home.Data.list, func(o nodePool) bool { return o.pool == pool })
 			if i < 0 || home.Data.list[i].class != class {
-				fail("class %q: the pool of segment %q is not on the shelf of its node", name, segment.Key())
+				fail("class %q: the pool of segment %q is not listed by its node", name, segment.Key())
 				continue
 			}
 			if uniform, alike := pool.Uniform(); alike != home.Data.list[i].alike || !home.Data.list[i].uniform.Same(&uniform) {
-				fail("class %q: the shelf of node %q is not up to date", name, home.Name)
+				fail("class %q: the pool of node %q is not up to date", name, home.Name)
 			}
 		}
 		if class.wide != wide {
@@ -129,74 +129,74 @@ func (c *Cache) checkShelves(fail func(format string, args ...any)) {
 		}
 	}
 	for entry := range c.index.Nodes {
-		shelved -= len(entry.Data.list)
+		listed -= len(entry.Data.list)
 	}
-	if shelved != 0 {
-		fail("the shelves of nodes hold %d pools less than they should", shelved)
+	if listed != 0 {
+		fail("the nodes list %d pools fewer than they should", listed)
 	}
 }
 
 func (c *Cache) checkHolds(fail func(format string, args ...any)) {
-	for claim, h := range c.holds {
+	for claim, h := range c.reserved.byClaim {
 		switch {
 		case h.claim != claim:
-			fail("hold of claim %s is filed under %s", h.claim, claim)
+			fail("hold of claim %s is indexed by claim %s", h.claim, claim)
 		case h.volume != nil && (h.node != "" || h.volume.hold != h || c.volume[h.volume.Name] != h.volume):
 			fail("hold of claim %s: its volume is not held by it, or it also provisions", claim)
 		case len(h.pods) == 0 && h.node == "":
 			fail("hold of claim %s has no pod", claim)
-		case (h.room != nil) != (h.place != nil):
-			fail("hold of claim %s: it has bytes %t, they expire %t", claim, h.room != nil, h.place != nil)
-		case h.room != nil && !holds(h.room, h):
-			fail("hold of claim %s is not counted by its room", claim)
+		case (h.pool != nil) != (h.element != nil):
+			fail("hold of claim %s: it has bytes %t, they expire %t", claim, h.pool != nil, h.element != nil)
+		case h.pool != nil && !h.pool.has(h):
+			fail("hold of claim %s is not counted by its pool", claim)
 		}
 		for pod := range h.pods {
-			if !slices.Contains(c.byPod[pod], h) {
+			if !slices.Contains(c.reserved.byPod[pod], h) {
 				fail("hold of claim %s is not found by its pod %s", claim, pod)
 			}
 		}
 	}
-	for pod, list := range c.byPod {
+	for pod, list := range c.reserved.byPod {
 		for _, h := range list {
-			if _, ok := h.pods[pod]; !ok || c.holds[h.claim] != h {
+			if _, ok := h.pods[pod]; !ok || c.reserved.byClaim[h.claim] != h {
 				fail("pod %s lists a hold of claim %s that is not its own", pod, h.claim)
 			}
 		}
 	}
 }
 
-// checkRooms holds the rooms against their objects and holds.
-func (c *Cache) checkRooms(fail func(format string, args ...any)) {
-	objects := map[*room]int{}
+// checkCapacityPools compares the capacity pools with their objects and holds.
+func (c *Cache) checkCapacityPools(fail func(format string, args ...any)) {
+	objects := map[*capacityPool]int{}
 	for key, entry := range c.capacity {
-		if objects[entry.room]++; !slices.Contains(entry.room.objects, entry) {
-			fail("capacity %s is not in its room", key)
+		if objects[entry.pool]++; !slices.Contains(entry.pool.objects, entry) {
+			fail("capacity %s is not in its pool", key)
 		}
-		if newer(entry.object.ResourceVersion, entry.room.newest.object.ResourceVersion) {
-			fail("capacity %s is newer than what its room goes by", key)
-		}
-	}
-	for _, h := range c.holds {
-		if h.room != nil {
-			objects[h.room] += 0
+		if newer(entry.object.ResourceVersion, entry.pool.newest.object.ResourceVersion) {
+			fail("capacity %s is newer than the newest object of its pool", key)
 		}
 	}
-	for r, count := range objects {
+	for _, h := range c.reserved.byClaim {
+		if h.pool != nil {
+			objects[h.pool] += 0
+		}
+	}
+	for p, count := range objects {
 		switch {
-		case r.segment.Data.rooms[r.class] != r || len(r.objects) != count || (r.newest == nil) != (count == 0):
-			fail("room of class %q is not that of segment %q, or has %d objects and not %d", r.class, r.segment.Key(), len(r.objects), count)
-		case r.held != r.sum():
-			fail("room of class %q holds %d bytes, and counts %d", r.class, r.sum(), r.held)
+		case p.segment.Data.capacity[p.class] != p || len(p.objects) != count || (p.newest == nil) != (count == 0):
+			fail("pool of class %q is not that of segment %q, or has %d objects and not %d", p.class, p.segment.Key(), len(p.objects), count)
+		case p.held != p.sum():
+			fail("pool of class %q holds %d bytes, and counts %d", p.class, p.sum(), p.held)
 		}
-		for h := range r.holds {
-			if h.room != r || c.holds[h.claim] != h {
-				fail("room of class %q counts a hold of claim %s that is not there", r.class, h.claim)
+		for h := range p.holds {
+			if h.pool != p || c.reserved.byClaim[h.claim] != h {
+				fail("pool of class %q counts a hold of claim %s that does not exist", p.class, h.claim)
 			}
 		}
 	}
 }
 
-func holds(r *room, h *hold) bool {
-	_, ok := r.holds[h]
+func (p *capacityPool) has(h *hold) bool {
+	_, ok := p.holds[h]
 	return ok
 }

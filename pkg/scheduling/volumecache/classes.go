@@ -12,47 +12,30 @@ import (
 	"stowage.dev/stowage/pkg/scheduling/topology"
 )
 
-// class is what the cache keeps by name of storage class. An entry exists
-// while the class does or while volumes carry its name.
+// class is what the volume cache keeps for a storage class. An entry exists
+// while the class exists or while free volumes have its name.
 type class struct {
 	name   string
-	object *storagev1.StorageClass // nil: no such object, or not asked for yet
+	object *storagev1.StorageClass // nil: no such object, or not used yet
 	// allowed is where the class may provision; nil: everywhere.
 	allowed *segment
-	// labelKeys are those that claims of the class have selected by.
+	// labelKeys are those of the selectors of the class's claims.
 	labelKeys map[string]struct{}
 	// pools are the class's, by segment; none is empty.
 	pools map[*segment]*pool
-	// wide counts the pools that several nodes share. The others are on the
-	// shelves of their nodes.
+	// wide is the number of pools that several nodes share. The others are in the
+	// nodePools of their nodes.
 	wide int
 }
 
-// classEntry returns the entry of the class, made when there is none.
-func (c *Cache) classEntry(name string) *class {
-	entry := c.class[name]
-	if entry == nil {
-		entry = &class{name: name, labelKeys: map[string]struct{}{}, pools: map[*segment]*pool{}}
-		c.class[name] = entry
-	}
-	return entry
-}
-
-// forgetClass drops an entry that nothing needs any more.
-func (c *Cache) forgetClass(entry *class) {
-	if entry.object == nil && len(entry.pools) == 0 {
-		delete(c.class, entry.name)
-	}
-}
-
-// syncClass brings the entry of a class up to the object that a scheduling
-// cycle has read, and sees to it that its volumes are indexed by the label keys
-// that requests select by. It takes the write lock only when something changes. It
-// returns nil for a class that has been deleted or replaced since: nothing would ever
-// drop its entry.
+// syncClass updates the entry of a class to the object that a scheduling
+// cycle has read, and indexes its volumes by the label keys
+// of the requests' selectors. It takes the write lock only if something changes. It
+// returns nil for a class that was deleted or replaced since: its entry would never be
+// dropped.
 func (c *Cache) syncClass(object *storagev1.StorageClass, requests []*match.Request) *class {
 	c.mu.RLock()
-	entry := c.class[object.Name]
+	entry := c.free.class[object.Name]
 	current := entry != nil && entry.object == object && entry.indexes(requests)
 	c.mu.RUnlock()
 	if current {
@@ -63,7 +46,7 @@ func (c *Cache) syncClass(object *storagev1.StorageClass, requests []*match.Requ
 	if stored := c.Class(object.Name); stored == nil || stored.UID != object.UID {
 		return nil
 	}
-	entry = c.classEntry(object.Name)
+	entry = c.free.ensureClass(object.Name)
 	if entry.object != object && (entry.object == nil || entry.object.UID != object.UID || newer(object.ResourceVersion, entry.object.ResourceVersion)) {
 		c.setAllowed(entry, object)
 		entry.object = object
@@ -87,8 +70,8 @@ func (c *Cache) syncClass(object *storagev1.StorageClass, requests []*match.Requ
 // selector is evaluated volume by volume, once per segment and cycle.
 const maxLabelKeys = 16
 
-// indexes tells whether there is nothing to add to the class's label index for
-// the requests.
+// indexes reports whether the class's label index has all keys of the requests'
+// selectors.
 func (entry *class) indexes(requests []*match.Request) bool {
 	if len(entry.labelKeys) == maxLabelKeys {
 		return true
@@ -117,11 +100,11 @@ func (c *Cache) setAllowed(entry *class, object *storagev1.StorageClass) {
 	}
 }
 
-// removeClass forgets a class that was deleted. Its volumes stay.
-func (c *Cache) removeClass(object *storagev1.StorageClass) {
+// classDeleted drops the object of a deleted class. Its volumes remain.
+func (c *Cache) classDeleted(object *storagev1.StorageClass) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	entry := c.class[object.Name]
+	entry := c.free.class[object.Name]
 	if entry == nil || entry.object == nil {
 		return
 	}
@@ -132,23 +115,33 @@ func (c *Cache) removeClass(object *storagev1.StorageClass) {
 		c.index.Release(entry.allowed)
 	}
 	entry.object, entry.allowed = nil, nil
-	c.forgetClass(entry)
+	c.free.dropUnusedClass(entry)
 }
 
-// inTreePrefix starts the names of provisioners that run in the PV controller,
-// or that it hands over to CSI itself.
+// inTreePrefix is the prefix of provisioners that run in the PV controller,
+// or that it delegates to CSI.
 const inTreePrefix = "kubernetes.io/"
 
-// noProvisioner is the name for "nothing provisions this class".
+// noProvisioner is the provisioner of classes that nothing provisions.
 const noProvisioner = "kubernetes.io/no-provisioner"
 
-// provisions tells whether anything can make volumes of the class.
+// provisions reports whether the class has a provisioner.
 func provisions(object *storagev1.StorageClass) bool {
 	return object.Provisioner != "" && object.Provisioner != noProvisioner
 }
 
-// provisionerAnnotation is what the claim's storage-provisioner annotations
-// are to say, "" where the PV controller writes them.
+// tracksCapacity reports whether capacity objects bound what is provisioned of the class,
+// nil for none. Only drivers that opt in publish capacity (KEP-1472).
+func (c *Cache) tracksCapacity(class *storagev1.StorageClass) bool {
+	if class == nil || !provisions(class) {
+		return false
+	}
+	driver, err := c.drivers.Get(class.Provisioner)
+	return err == nil && driver.Spec.StorageCapacity != nil && *driver.Spec.StorageCapacity
+}
+
+// provisionerAnnotation is the value for the claim's storage-provisioner annotations,
+// "" if the PV controller writes them.
 func provisionerAnnotation(object *storagev1.StorageClass) string {
 	if strings.HasPrefix(object.Provisioner, inTreePrefix) {
 		return ""

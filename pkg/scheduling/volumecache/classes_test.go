@@ -11,22 +11,22 @@ import (
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 
-// TestClassThatIsGone: nothing is kept of a class that was deleted, whoever still has
-// its object.
-func TestClassThatIsGone(t *testing.T) {
+// TestClassDeleted: nothing is kept for a deleted class, even if a cycle still uses its
+// object.
+func TestClassDeleted(t *testing.T) {
 	t.Parallel()
 	class := func(uid types.UID) *builders.Class {
 		return builders.MakeClass("made").UID(uid).Provisioner("csi").AllowedTopology("rack", string(uid))
 	}
-	for story, do := range map[string]func(w *world){
-		"a cycle that read it goes on": func(w *world) {
+	for name, do := range map[string]func(w *world){
+		"a cycle that read it continues": func(w *world) {
 			former := w.Class("made")
 			w.remove(former)
 			if w.syncClass(former, nil) != nil {
-				t.Error("a class that is gone has an entry")
+				t.Error("a deleted class has an entry")
 			}
 		},
-		"a cycle goes on that read one of the same name": func(w *world) {
+		"a cycle continues that read a former class of the name": func(w *world) {
 			former := w.Class("made")
 			w.put(class("latter").Obj())
 			w.syncClass(w.Class("made"), nil)
@@ -35,20 +35,20 @@ func TestClassThatIsGone(t *testing.T) {
 			}
 			w.remove(w.Class("made"))
 		},
-		"it was replaced before, and no pod asked since": func(w *world) {
+		"it was replaced before, and no pod used it since": func(w *world) {
 			w.syncClass(w.Class("made"), nil)
 			w.put(class("latter").Obj())
 			w.remove(w.Class("made"))
 		},
 	} {
-		t.Run(story, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, class("former").Obj())
 			w.syncClass(w.Class("made"), nil)
 			do(w)
 			w.check()
-			if _, segments := w.index.Len(); len(w.class) != 0 || segments != 0 {
-				t.Errorf("%d classes and %d segments are left, want none", len(w.class), segments)
+			if _, segments := w.index.Len(); len(w.free.class) != 0 || segments != 0 {
+				t.Errorf("%d classes and %d segments are left, want none", len(w.free.class), segments)
 			}
 		})
 	}

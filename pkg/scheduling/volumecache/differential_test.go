@@ -35,10 +35,10 @@ func stock(t testing.TB, w *world) volumebinding.SchedulerVolumeBinder {
 }
 
 // FuzzStockBinder: a node that the stock plugin finds feasible is feasible for
-// us, but for what docs/design/matching.md lists: capacity that must be summed,
-// is held for claims in flight or is less than the volumes that it is said to be enough
-// for, and volumes that are kept for a claim but do not fit. (matchFields are left out: the stock
-// plugin does not know them.)
+// Stowage, with the exceptions in docs/design/matching.md: capacity that must be summed,
+// is held for claims in flight or is less than its maximumVolumeSize, and volumes that
+// are reserved for a claim but do not fit it. (matchFields are left out: the stock
+// plugin does not support them.)
 func FuzzStockBinder(f *testing.F) {
 	for seed := range uint64(60) {
 		f.Add(seed)
@@ -68,23 +68,24 @@ func FuzzStockBinder(f *testing.F) {
 			case ours.Code == match.ReservedVolumeMismatch:
 			case ours.Code == match.NotEnoughSpace && (len(volumes.DynamicProvisions) > 1 || overstated(w) || w.Size().Reservations > 0):
 			default:
-				t.Errorf("node %s: the stock plugin binds %d and provisions %d claims, ours says %+v",
+				t.Errorf("node %s: the stock plugin binds %d and provisions %d claims, Fits returns %+v",
 					object.Name, len(volumes.StaticBindings), len(volumes.DynamicProvisions), ours)
 			}
 		}
 	})
 }
 
-// overstated tells whether an object allows a volume larger than its capacity, or
-// whether two tell of one place.
+// overstated reports whether an object allows a volume larger than its capacity, or
+// whether two have the same topology.
 func overstated(w *world) bool {
-	places := map[string]bool{}
+	seen := map[string]bool{}
 	for _, o := range w.factory.Storage().V1().CSIStorageCapacities().Informer().GetStore().List() {
-		room := o.(*storagev1.CSIStorageCapacity)
-		if places[room.NodeTopology.String()] || room.Capacity != nil && room.MaximumVolumeSize != nil && room.MaximumVolumeSize.Cmp(*room.Capacity) > 0 {
+		object := o.(*storagev1.CSIStorageCapacity)
+		topology := object.NodeTopology.String()
+		if seen[topology] || object.Capacity != nil && object.MaximumVolumeSize != nil && object.MaximumVolumeSize.Cmp(*object.Capacity) > 0 {
 			return true
 		}
-		places[room.NodeTopology.String()] = true
+		seen[topology] = true
 	}
 	return false
 }

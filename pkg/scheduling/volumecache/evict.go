@@ -14,25 +14,24 @@ import (
 	"stowage.dev/stowage/pkg/scheduling/plan"
 )
 
-// Freed is what evicting a pod would give back: the volume of one of its
-// generic ephemeral claims. The claim goes with the pod, and the volume with
-// the claim if its reclaim policy is Delete.
+// Freed is a volume that evicting a pod frees: that of one of its generic ephemeral
+// claims. The claim is deleted with the pod, and the volume with the claim if its
+// reclaim policy is Delete.
 type Freed struct {
 	pod   types.UID
 	name  string
 	class string
-	// volume is what will be published again, nil where a provisioner makes
-	// volumes; then bytes is what returns to its capacity.
+	// volume is what will be published again, nil if the class has a provisioner; then
+	// bytes is what its capacity regains.
 	volume *match.Volume
 	bytes  int64
 }
 
-// Evictable returns what evicting the pod would give back; nil, without
-// allocating, for a pod that has no ephemeral volumes, and where no pod in the
-// cluster has ephemeral claims.
+// Evictable returns what evicting the pod would free; nil, without allocating, for a pod
+// that has no ephemeral volumes or if no pod in the cluster has ephemeral claims.
 func (c *Cache) Evictable(pod *v1.Pod) []Freed {
 	if !claims.AnyEphemeral(pod) {
-		return nil // most pods, of which there are many to a node
+		return nil // most pods
 	}
 	var freed []Freed
 	c.mu.RLock()
@@ -44,7 +43,7 @@ func (c *Cache) Evictable(pod *v1.Pod) []Freed {
 		if !use.Ephemeral {
 			continue
 		}
-		claim := c.newestClaim(types.NamespacedName{Namespace: pod.Namespace, Name: use.Name})
+		claim := c.newest.get(types.NamespacedName{Namespace: pod.Namespace, Name: use.Name})
 		if claim == nil || !plan.IsBound(claim) || !ownedByPod(claim) {
 			continue
 		}
@@ -59,14 +58,14 @@ func (c *Cache) Evictable(pod *v1.Pod) []Freed {
 	return freed
 }
 
-// freedOf is what comes back when the volume is reclaimed.
+// freedOf is what reclaiming the volume frees.
 func (c *Cache) freedOf(v *volume) Freed {
 	f := Freed{name: v.Name, class: v.Class}
 	if class := c.Class(v.Class); class != nil && provisions(class) {
 		f.bytes = v.Bytes
 		return f
 	}
-	if f.volume = v.Volume; v.PV.DeletionTimestamp != nil { // what is published again is not
+	if f.volume = v.Volume; v.PV.DeletionTimestamp != nil { // what is published again is not being deleted
 		pv := *v.PV
 		pv.DeletionTimestamp = nil
 		f.volume = match.NewVolume(&pv)
@@ -74,39 +73,29 @@ func (c *Cache) freedOf(v *volume) Freed {
 	return f
 }
 
-// AnyEvictable tells whether evicting some pod could give volumes back at all:
-// whether any claim belongs to a pod.
+// AnyEvictable reports whether evicting some pod could free volumes: whether any claim
+// belongs to a pod.
 func (c *Cache) AnyEvictable() bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return len(c.ephemeral) > 0
 }
 
-// Evict makes the demand reckon with what evicting a pod from the node would
-// give back. Use it on a [Demand.Clone].
-func (d *Demand) Evict(node string, freed []Freed) {
-	if d.whatIf == nil {
-		d.whatIf = map[string][]Freed{}
+// SimulateEviction makes the demand account for what evicting a pod from the node would
+// free. Use it on a [Demand.Clone]. UndoEviction is its inverse; it takes the pod, and not
+// a closure, because a simulation may be undone on a later clone.
+func (d *Demand) SimulateEviction(node string, freed []Freed) {
+	if d.evictions == nil {
+		d.evictions = map[string][]Freed{}
 	}
-	d.whatIf[node] = append(slices.Clip(d.whatIf[node]), freed...)
+	d.evictions[node] = append(slices.Clip(d.evictions[node]), freed...)
 }
 
-// Spare undoes Evict for one pod.
-func (d *Demand) Spare(node string, pod types.UID) {
-	if rest := slices.DeleteFunc(slices.Clone(d.whatIf[node]), func(f Freed) bool { return f.pod == pod }); len(rest) > 0 {
-		d.whatIf[node] = rest
+// UndoEviction undoes SimulateEviction for one pod.
+func (d *Demand) UndoEviction(node string, pod types.UID) {
+	if rest := slices.DeleteFunc(slices.Clone(d.evictions[node]), func(f Freed) bool { return f.pod == pod }); len(rest) > 0 {
+		d.evictions[node] = rest
 	} else {
-		delete(d.whatIf, node)
+		delete(d.evictions, node)
 	}
-}
-
-// freedBytes is what evictions would return to the capacity of a class.
-func (d *Demand) freedBytes(node, class string) int64 {
-	var bytes int64
-	for i := range d.whatIf[node] {
-		if f := &d.whatIf[node][i]; f.class == class {
-			bytes = saturate(bytes, f.bytes)
-		}
-	}
-	return bytes
 }

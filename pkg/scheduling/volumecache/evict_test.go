@@ -24,7 +24,7 @@ func ephemeralWorld(t *testing.T, policy v1.PersistentVolumeReclaimPolicy) (w *w
 	return w, victim, volume
 }
 
-func TestEvict(t *testing.T) {
+func TestSimulateEviction(t *testing.T) {
 	t.Parallel()
 	w, victim, _ := ephemeralWorld(t, v1.PersistentVolumeReclaimDelete)
 	freed := w.Evictable(victim)
@@ -33,28 +33,28 @@ func TestEvict(t *testing.T) {
 	}
 	for claim, want := range map[string]match.ReasonCode{"c": match.Fits, "huge": match.NoVolume} {
 		demand := w.demand(pod("p", claim))
-		what := demand.Clone()
-		what.Evict("a", freed)
+		simulated := demand.Clone()
+		simulated.SimulateEviction("a", freed)
 		for _, object := range nodesOf(w) {
 			want := want
 			if object.Name != "a" {
 				want = match.NoVolume
 			}
-			if got := w.Fits(what, object).Code; got != want {
+			if got := w.Fits(simulated, object).Code; got != want {
 				t.Errorf("claim %s, node %s without the victim: %q, want %q", claim, object.Name, got, want)
 			}
 			if got := w.Fits(demand, object).Code; got != match.NoVolume {
-				t.Errorf("claim %s, node %s: the what-if leaked into the demand: %q", claim, object.Name, got)
+				t.Errorf("claim %s, node %s: the simulation changed the original demand: %q", claim, object.Name, got)
 			}
 		}
-		what.Spare("a", victim.UID)
-		if len(what.whatIf) != 0 {
-			t.Errorf("what is left after Spare: %v", what.whatIf)
+		simulated.UndoEviction("a", victim.UID)
+		if len(simulated.evictions) != 0 {
+			t.Errorf("evictions after UndoEviction: %v, want none", simulated.evictions)
 		}
 	}
 }
 
-func TestEvictFreesNothing(t *testing.T) { // not parallel: it counts allocations
+func TestEvictableNothing(t *testing.T) { // not parallel: it counts allocations
 	w, victim, _ := ephemeralWorld(t, v1.PersistentVolumeReclaimRetain)
 	if freed := w.Evictable(victim); len(freed) != 0 {
 		t.Errorf("a retained volume counts as freed: %v", freed)
@@ -69,7 +69,7 @@ func TestEvictFreesNothing(t *testing.T) { // not parallel: it counts allocation
 	}
 }
 
-func TestEvictReturnsCapacity(t *testing.T) {
+func TestSimulateEvictionOfCapacity(t *testing.T) {
 	t.Parallel()
 	w, victim, _ := ephemeralWorld(t, v1.PersistentVolumeReclaimDelete)
 	w.put(dynamic("local", "csi"), tracked("csi"), builders.MakeCapacity("cap", "local").Hostname("a").Capacity("1Gi").Obj())
@@ -83,9 +83,9 @@ func TestEvictReturnsCapacity(t *testing.T) {
 	if got := w.Fits(demand, object).Code; got != match.NotEnoughSpace {
 		t.Errorf("with the victim: %q", got)
 	}
-	what := demand.Clone()
-	what.Evict("a", w.Evictable(victim))
-	if got := w.Fits(what, object).Code; got != match.Fits {
+	simulated := demand.Clone()
+	simulated.SimulateEviction("a", w.Evictable(victim))
+	if got := w.Fits(simulated, object).Code; got != match.Fits {
 		t.Errorf("without the victim: %q", got)
 	}
 }

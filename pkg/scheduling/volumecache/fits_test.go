@@ -17,8 +17,8 @@ import (
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 
-// TestPlacement tells for each story what the pod gets on each node: the
-// reason why it does not fit, or the volumes that Reserve gives to its claims.
+// TestPlacement compares the result on each node: the reason why the pod does not fit, or
+// the volumes that Reserve assigns to its claims.
 func TestPlacement(t *testing.T) {
 	t.Parallel()
 	type outcome = map[string]any // node → match.ReasonCode or claim → volume
@@ -28,7 +28,7 @@ func TestPlacement(t *testing.T) {
 		pod     *v1.Pod
 		want    outcome
 	}{
-		"the smallest volume that is enough": {
+		"the smallest volume that suffices": {
 			objects: []runtime.Object{
 				node("a"), node("b"), wffc("local"), pvc("c", "10Gi").Obj(),
 				localPV("small", "a", "5Gi").Obj(), localPV("right", "a", "10Gi").Obj(), localPV("large", "a", "20Gi").Obj(),
@@ -36,7 +36,7 @@ func TestPlacement(t *testing.T) {
 			pod:  pod("p", "c"),
 			want: outcome{"a": got{"c": "right"}, "b": match.NoVolume},
 		},
-		"two claims, one small volume: the first must not steal it from the second": {
+		"two claims, one small volume: the first must not take it from the second": {
 			objects: []runtime.Object{
 				node("a"), wffc("local"),
 				pvc("any", "1Gi").Obj(), pvc("gold", "2Gi").MatchLabel("tier", "gold").Obj(),
@@ -45,7 +45,7 @@ func TestPlacement(t *testing.T) {
 			pod:  pod("p", "any", "gold"),
 			want: outcome{"a": got{"any": "v2", "gold": "v1"}},
 		},
-		"access modes: the undemanding claim leaves the rare volume": {
+		"access modes: a claim that needs fewer does not take the only volume with more": {
 			objects: []runtime.Object{
 				node("a"), wffc("local"),
 				pvc("rwo", "1Gi").Obj(), pvc("rwx", "1Gi").AccessModes(v1.ReadWriteMany).Obj(),
@@ -104,7 +104,7 @@ func TestPlacement(t *testing.T) {
 			pod:  pod("p", "c"),
 			want: outcome{"a": got{"c": "new"}},
 		},
-		"a volume reserved for the claim that is too small keeps every node out": {
+		"a volume reserved for the claim that is too small: no node fits": {
 			objects: []runtime.Object{
 				node("a"), dynamic("local", "csi"), pvc("c", "2Gi").Obj(),
 				localPV("mine", "a", "1Gi").ClaimRef("default", "c", "").Obj(), localPV("other", "a", "2Gi").Obj(),
@@ -120,12 +120,12 @@ func TestPlacement(t *testing.T) {
 			pod:  pod("p", "c"),
 			want: outcome{"a": got{}, "b": match.NodeConflict},
 		},
-		"a bound claim whose volume is gone": {
+		"a bound claim whose volume does not exist": {
 			objects: []runtime.Object{node("a"), wffc("local"), pvc("c", "1Gi").Bound("v").Obj()},
 			pod:     pod("p", "c"),
 			want:    outcome{"a": match.VolumeMissing},
 		},
-		"what no volume serves is provisioned": {
+		"claims that no volume serves are provisioned": {
 			objects: []runtime.Object{
 				node("a"), dynamic("local", "csi"), pvc("x", "1Gi").Obj(), pvc("y", "5Gi").Obj(), localPV("v", "a", "2Gi").Obj(),
 			},
@@ -182,7 +182,7 @@ func TestPlacement(t *testing.T) {
 			pod:  pod("p", "y", "x"),
 			want: outcome{"a": match.NotEnoughSpace},
 		},
-		"existing volumes leave the larger claim to them and the smaller to a tight pool": {
+		"an existing volume serves the larger claim, a small capacity pool the smaller": {
 			objects: []runtime.Object{
 				node("a"), dynamic("local", "csi"), tracked("csi"), pvc("x", "1Gi").Obj(), pvc("y", "10Gi").Obj(),
 				localPV("v", "a", "10Gi").Obj(), builders.MakeCapacity("cap", "local").Hostname("a").Capacity("5Gi").Obj(),
@@ -226,12 +226,12 @@ func TestPlacement(t *testing.T) {
 			for node, want := range tc.want {
 				code, fits := want.(match.ReasonCode)
 				if got := w.fits(tc.pod, node); got != code {
-					t.Errorf("node %s: Fits says %q, want %q", node, got, code)
+					t.Errorf("node %s: Fits returns %q, want %q", node, got, code)
 				}
 				reserved := w.reserve(tc.pod, node)
-				if fits { // the wanted outcome is a refusal
+				if fits { // want a reason
 					if reserved != nil {
-						t.Errorf("node %s: Reserve gave %v where the pod does not fit", node, reserved)
+						t.Errorf("node %s: Reserve assigned %v though the pod does not fit", node, reserved)
 					}
 				} else if diff := cmp.Diff(want, any(reserved)); diff != "" {
 					t.Errorf("node %s: reserved (-want +got):\n%s", node, diff)
@@ -243,8 +243,8 @@ func TestPlacement(t *testing.T) {
 	}
 }
 
-// Users choose the label keys of their selectors: the index stays bounded, and
-// answers stay right beyond it.
+// TestLabelIndexIsBounded: users choose the label keys of their selectors. The index is
+// bounded, and results are correct beyond the bound.
 func TestLabelIndexIsBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, node("a"), wffc("local"))
@@ -252,16 +252,16 @@ func TestLabelIndexIsBounded(t *testing.T) {
 		key := "key-" + strconv.Itoa(i)
 		w.put(localPV("v"+key, "a", "1Gi").Label(key, "x").Obj(), pvc(key, "1Gi").MatchLabel(key, "x").Obj())
 		if got := w.reserve(pod("p"+key, key), "a"); got[key] != "v"+key {
-			t.Fatalf("claim that selects by %s got %v", key, got)
+			t.Fatalf("claim with selector on %s got %v", key, got)
 		}
 	}
-	if got := len(w.class["local"].labelKeys); got != maxLabelKeys {
+	if got := len(w.free.class["local"].labelKeys); got != maxLabelKeys {
 		t.Errorf("volumes are indexed by %d label keys, want %d", got, maxLabelKeys)
 	}
 }
 
-// TestNodesOfOneName: what is told of a node out of its own volumes stays right
-// when another node with the same hostname label comes, and when it goes.
+// TestNodesOfOneName: decisions from a node's own pools are correct after another node
+// with the same hostname label is created, and after one is deleted.
 func TestNodesOfOneName(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, node("a"), wffc("local"), pvc("small", "1Gi").Obj(), pvc("large", "9Gi").Obj(), pvc("another", "1Gi").Obj(), localPV("v", "a", "5Gi").Obj())
@@ -272,12 +272,12 @@ func TestNodesOfOneName(t *testing.T) {
 		want   map[string]match.ReasonCode // for the small claim, by node
 	}{
 		{"alone", func() {}, map[string]match.ReasonCode{"a": match.Fits}},
-		{"the twin comes", func() { w.put(twin.Obj()) }, map[string]match.ReasonCode{"a": match.Fits, "twin": match.Fits}},
-		{"the volume is taken", func() { w.reserve(pod("other", "another"), "a") }, map[string]match.ReasonCode{"a": match.NoVolume, "twin": match.NoVolume}},
-		{"and given back", func() { w.Release("pod-other") }, map[string]match.ReasonCode{"a": match.Fits, "twin": match.Fits}},
-		{"the twin is called otherwise", func() { w.put(twin.Hostname("b").Obj()) }, map[string]match.ReasonCode{"a": match.Fits, "twin": match.NoVolume}},
-		{"and as before", func() { w.put(twin.Hostname("a").Obj()) }, map[string]match.ReasonCode{"a": match.Fits, "twin": match.Fits}},
-		{"the first node goes", func() { w.remove(node("a")) }, map[string]match.ReasonCode{"twin": match.Fits}},
+		{"the twin is created", func() { w.put(twin.Obj()) }, map[string]match.ReasonCode{"a": match.Fits, "twin": match.Fits}},
+		{"the volume is reserved", func() { w.reserve(pod("other", "another"), "a") }, map[string]match.ReasonCode{"a": match.NoVolume, "twin": match.NoVolume}},
+		{"the volume is released", func() { w.Release("pod-other") }, map[string]match.ReasonCode{"a": match.Fits, "twin": match.Fits}},
+		{"the twin has another hostname", func() { w.put(twin.Hostname("b").Obj()) }, map[string]match.ReasonCode{"a": match.Fits, "twin": match.NoVolume}},
+		{"the twin has the same hostname again", func() { w.put(twin.Hostname("a").Obj()) }, map[string]match.ReasonCode{"a": match.Fits, "twin": match.Fits}},
+		{"the first node is deleted", func() { w.remove(node("a")) }, map[string]match.ReasonCode{"twin": match.Fits}},
 	}
 	for _, step := range steps {
 		step.change()
@@ -293,8 +293,8 @@ func TestNodesOfOneName(t *testing.T) {
 	}
 }
 
-// TestManyClaims: pods with a few claims and with very many are answered for in
-// different ways, and alike.
+// TestManyClaims: pods with few and with many claims are solved by different algorithms,
+// with the same result.
 func TestManyClaims(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{2, match.MaxExact, match.MaxExact + 1, 3 * match.MaxExact} {
@@ -309,16 +309,16 @@ func TestManyClaims(t *testing.T) {
 		}
 		many := pod("many", names...)
 		if got := w.fits(many, "enough"); got != match.Fits {
-			t.Errorf("%d claims: %v where there is a volume for each", n, got)
+			t.Errorf("%d claims: %v with a volume for each", n, got)
 		}
 		if got := w.fits(many, "short"); got != match.NoVolume {
-			t.Errorf("%d claims: %v where a volume is missing", n, got)
+			t.Errorf("%d claims: %v with a volume too few", n, got)
 		}
 	}
 }
 
-// TestClaimsAreCompiledOnce: one with a selector, whatever it costs to compile, is
-// compiled for each of its states, and forgotten with it.
+// TestClaimsAreCompiledOnce: a claim with a selector is compiled once for each of its
+// states, and the result is dropped with the claim.
 func TestClaimsAreCompiledOnce(t *testing.T) {
 	t.Parallel()
 	selecting := func(tier string) *builders.PVC { return pvc("c", "1Gi").MatchLabel("tier", tier) }
@@ -331,15 +331,15 @@ func TestClaimsAreCompiledOnce(t *testing.T) {
 	}
 	w.put(selecting("iron").Obj())
 	if got := w.fits(p, "a"); request() == first || got != match.NoVolume {
-		t.Errorf("after the claim has changed, Fits says %q", got)
+		t.Errorf("after the claim has changed, Fits returns %q", got)
 	}
 	w.put(selecting("gold").UID("another").Obj())
 	if got := w.fits(p, "a"); got != match.Fits {
-		t.Errorf("of another claim of the name, Fits says %q", got)
+		t.Errorf("for another claim of the name, Fits returns %q", got)
 	}
 	last := w.claim("c")
 	w.remove(last)
 	if _, err := w.request(last); err != nil || len(w.compiled.byClaim) != 0 {
-		t.Errorf("error %v; %d claims are remembered, want none of one that is gone", err, len(w.compiled.byClaim))
+		t.Errorf("error %v; %d claims are kept, want none after deletion", err, len(w.compiled.byClaim))
 	}
 }

@@ -8,13 +8,14 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"stowage.dev/stowage/pkg/scheduling/match"
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 
-// TestWokenBeforeOwnHandler holds the cache's own handlers back while an event
-// wakes a pod: the hint's Observe, or what Fits is handed, is enough.
+// TestWokenBeforeOwnHandler delays the cache's own handlers while an event
+// wakes a pod: the hint's Observe call, or the node passed to Fits, suffices.
 func TestWokenBeforeOwnHandler(t *testing.T) {
 	t.Parallel()
 	zonal := func(zone string) *v1.Node { return builders.MakeNode("a").Hostname("a").Zone(zone).UID("node-a").Obj() }
@@ -30,37 +31,37 @@ func TestWokenBeforeOwnHandler(t *testing.T) {
 			hint:   func(w *world) { w.ObserveVolume("v") },
 			pod:    pod("p", "c"),
 		},
-		"a volume became available before there was the pod": {
+		"a volume became available before the pod was created": {
 			before: []runtime.Object{node("a"), wffc("local"), pvc("c", "1Gi").Obj(), localPV("v", "a", "1Gi").Phase(v1.VolumePending).Obj()},
 			event:  localPV("v", "a", "1Gi").Obj(),
 			hint:   func(*world) {},
 			pod:    pod("p", "c"),
 		},
-		"capacity grew before there was the pod": {
+		"capacity grew before the pod was created": {
 			before: []runtime.Object{node("a"), dynamic("local", "csi"), tracked("csi"), pvc("c", "5Gi").Obj(), builders.MakeCapacity("cap", "local").Namespace("kube-system").Hostname("a").Capacity("1Gi").Obj()},
 			event:  builders.MakeCapacity("cap", "local").Namespace("kube-system").Hostname("a").Capacity("5Gi").Obj(),
 			hint:   func(*world) {},
 			pod:    pod("p", "c"),
 		},
-		"a claim is bound to a volume that the cache has not seen": {
+		"a claim is bound to a volume that the cache has not observed": {
 			before: []runtime.Object{node("a"), wffc("local"), pvc("c", "1Gi").Bound("v").Obj()},
 			event:  localPV("v", "a", "1Gi").Phase(v1.VolumeBound).ClaimRef("default", "c", "pvc-c").Obj(),
 			hint:   func(*world) {},
 			pod:    pod("p", "c"),
 		},
-		"a claim appears": {
+		"a claim is created": {
 			before: []runtime.Object{node("a"), wffc("local"), localPV("v", "a", "1Gi").Obj()},
 			event:  pvc("c", "1Gi").Obj(),
 			hint:   func(*world) {},
 			pod:    pod("p", "c"),
 		},
-		"a node appears": {
+		"a node is created": {
 			before: []runtime.Object{wffc("local"), pvc("c", "1Gi").Obj(), localPV("v", "a", "1Gi").Obj()},
 			event:  node("a"),
 			hint:   func(w *world) { w.ObserveNode("a") },
 			pod:    pod("p", "c"),
 		},
-		"a node appears and Filter is faster than the hint": {
+		"a node is created and Filter runs before the hint": {
 			before: []runtime.Object{wffc("local"), pvc("c", "1Gi").Obj(), localPV("v", "a", "1Gi").Obj()},
 			event:  node("a"),
 			hint:   func(*world) {},
@@ -102,7 +103,7 @@ func TestWokenBeforeOwnHandler(t *testing.T) {
 				t.Fatalf("woken before the cache's handler ran: %q", got)
 			}
 			if w.reserve(tc.pod, "a") == nil {
-				t.Fatal("Reserve refuses what Fits allows")
+				t.Fatal("Reserve rejects what Fits allows")
 			}
 			w.release()
 			w.check()
@@ -110,7 +111,7 @@ func TestWokenBeforeOwnHandler(t *testing.T) {
 	}
 }
 
-// Late and repeated events change nothing.
+// TestOldEventsAreIgnored: late and repeated events change nothing.
 func TestOldEventsAreIgnored(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, node("a"), wffc("local"), pvc("c", "1Gi").Obj())
@@ -118,12 +119,12 @@ func TestOldEventsAreIgnored(t *testing.T) {
 	w.put(localPV("v", "a", "1Gi").Obj())
 	w.put(localPV("v", "a", "1Gi").ClaimRef("default", "other", "x").Obj())
 	w.ObserveVolume("v")
-	w.release() // delivers the state from before again
+	w.release() // delivers the previous state
 	w.check()
 	if got := w.fits(pod("p", "c"), "a"); got != match.NoVolume {
 		t.Errorf("an old event made a claimed volume free: %q", got)
 	}
-	// Deleted and made again under the same name, seen by a hint first.
+	// Deleted and created again under the same name, observed by a hint first.
 	w.hold()
 	w.remove(localPV("v", "a", "1Gi").ClaimRef("default", "other", "x").ResourceVersion("5").Obj())
 	w.put(localPV("v", "a", "1Gi").UID("pv-second").Obj())
@@ -131,21 +132,21 @@ func TestOldEventsAreIgnored(t *testing.T) {
 	w.release()
 	w.check()
 	if got := w.fits(pod("p", "c"), "a"); got != match.Fits {
-		t.Errorf("the late deletion of its namesake took the volume away: %q", got)
+		t.Errorf("the late deletion of a volume of the same name removed the volume: %q", got)
 	}
-	// A late answer to a write does not bring a deleted volume back.
+	// A late response to a write does not restore a deleted volume.
 	gone := localPV("v", "a", "1Gi").UID("pv-second").Obj()
 	w.remove(gone)
 	gone.ResourceVersion = "9999"
 	w.ApplyVolume(gone)
 	w.check()
 	if got := w.fits(pod("p", "c"), "a"); got != match.NoVolume {
-		t.Errorf("a deleted volume is back: %q", got)
+		t.Errorf("a deleted volume was restored: %q", got)
 	}
 }
 
-// TestEndBeforeOwnHandler holds the cache's handlers back while something ends that
-// kept a pod from its node. The pod is tried for another reason, and no event will
+// TestEndBeforeOwnHandler delays the cache's handlers while an obstacle to scheduling a
+// pod is removed. The pod is tried for another reason, and no event will
 // wake it again.
 func TestEndBeforeOwnHandler(t *testing.T) {
 	t.Parallel()
@@ -155,33 +156,65 @@ func TestEndBeforeOwnHandler(t *testing.T) {
 		dynamic("local", "csi"), tracked("csi"), builders.MakeCapacity("shared", "local").Everywhere().Capacity("100Gi").Obj(),
 		pvc("c", "60Gi").Obj(), sent,
 	}
-	for story, tc := range map[string]struct {
+	for name, tc := range map[string]struct {
 		before []runtime.Object
 		end    func(w *world)
 		want   match.ReasonCode
 	}{
-		"of a volume that was kept for the claim elsewhere": {
+		"a volume reserved for the claim on another node": {
 			before: []runtime.Object{wffc("local"), pvc("c", "1Gi").Obj(), localPV("v", "a", "1Gi").Obj(), kept},
 			end:    func(w *world) { w.remove(kept) },
 			want:   match.ReservedVolumeMismatch,
 		},
-		"of a claim that capacity was held for": {shared, func(w *world) { w.remove(sent) }, match.NotEnoughSpace},
-		"of a provisioner's work":               {shared, func(w *world) { w.put(pvc("sent", "60Gi").Obj()) }, match.NotEnoughSpace},
-		"of the node that a claim was sent to":  {shared, func(w *world) { w.remove(node("b")) }, match.NotEnoughSpace},
+		"a claim that capacity was held for": {shared, func(w *world) { w.remove(sent) }, match.NotEnoughSpace},
+		"a provisioner's work":               {shared, func(w *world) { w.put(pvc("sent", "60Gi").Obj()) }, match.NotEnoughSpace},
+		"the selected node of a claim":       {shared, func(w *world) { w.remove(node("b")) }, match.NotEnoughSpace},
 	} {
-		t.Run(story, func(t *testing.T) { // one after the other: stories share objects
+		t.Run(name, func(t *testing.T) { // not parallel: the cases share objects
 			w := newWorld(t, append([]runtime.Object{node("a"), node("b")}, tc.before...)...)
 			p := pod("p", "c")
 			if got := w.fits(p, "a"); got != tc.want {
-				t.Fatalf("before the end, Fits says %q, want %q", got, tc.want)
+				t.Fatalf("before the removal, Fits returns %q, want %q", got, tc.want)
 			}
 			w.hold()
 			tc.end(w)
 			if got := w.fits(p, "a"); got != match.Fits {
-				t.Errorf("after the end, Fits says %q", got)
+				t.Errorf("after the removal, Fits returns %q", got)
 			}
 			w.check()
 			w.release()
+			w.check()
+		})
+	}
+}
+
+// TestExpectedPod: a pod that the informer has not shown yet exists while the caller
+// expects it and the informer does not show its deletion.
+func TestExpectedPod(t *testing.T) {
+	t.Parallel()
+	p := pod("p")
+	name := types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
+	tests := map[string]struct {
+		do   func(w *world)
+		want bool
+	}{
+		"neither shown nor expected":    {do: func(*world) {}},
+		"it is expected":                {do: func(w *world) { w.ExpectPod(name, p.UID) }, want: true},
+		"it is no longer expected":      {do: func(w *world) { w.ExpectPod(name, p.UID)() }},
+		"its deletion was shown":        {do: func(w *world) { w.ExpectPod(name, p.UID); w.podDeleted(p) }},
+		"it was shown, and is expected": {do: func(w *world) { w.put(p); w.ExpectPod(name, p.UID)() }, want: true},
+		"another pod of its name is expected": {do: func(w *world) {
+			w.ExpectPod(name, "other")
+		}},
+	}
+	for title, tc := range tests {
+		t.Run(title, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			tc.do(w)
+			if got := w.PodExists(name, p.UID); got != tc.want {
+				t.Errorf("PodExists: %t, want %t", got, tc.want)
+			}
 			w.check()
 		})
 	}

@@ -14,28 +14,28 @@ import (
 )
 
 // listen registers the cache's event handlers. CSIDrivers and CSINodes need
-// none: they are read from the informers' stores, once these have them.
+// none: they are read from the informers' stores.
 func (c *Cache) listen(factory informers.SharedInformerFactory) error {
 	core, storage := factory.Core().V1(), factory.Storage().V1()
 	c.synced = append(c.synced, storage.CSIDrivers().Informer().HasSyncedChecker(), storage.CSINodes().Informer().HasSyncedChecker())
-	volumes := &follower{c.hasVolume, func(_, name string) { c.ObserveVolume(name) }}
-	nodes := &follower{c.hasNode, func(_, name string) { c.ObserveNode(name) }}
-	claims := &follower{c.hasClaim, c.ObserveClaim}
-	capacities := &follower{c.hasCapacity, c.ObserveCapacity}
+	volumes := &syncer{c.volumeCurrent, func(_, name string) { c.ObserveVolume(name) }}
+	nodes := &syncer{c.nodeCurrent, func(_, name string) { c.ObserveNode(name) }}
+	claims := &syncer{c.claimCurrent, c.ObserveClaim}
+	capacities := &syncer{c.capacityCurrent, c.ObserveCapacity}
 	for _, listener := range []struct {
 		informer cache.SharedIndexInformer
 		handler  cache.ResourceEventHandler
-		follower *follower // nil: nothing is decided by what the cache has of these
+		syncer   *syncer // nil: no decision depends on what the cache keeps of these
 	}{
-		{core.Nodes().Informer(), following(c, nodes, c.nodeSeen, c.removeNode), nodes},
-		{core.PersistentVolumes().Informer(), following(c, volumes, c.ApplyVolume, c.removeVolume), volumes},
-		{core.PersistentVolumeClaims().Informer(), following(c, claims, c.claimSeen, c.claimGone), claims},
-		{core.Pods().Informer(), handler(c.podSeen, c.podGone), nil},
-		{storage.StorageClasses().Informer(), handler(nil, c.removeClass), nil},
-		{storage.CSIStorageCapacities().Informer(), following(c, capacities, c.capacitySeen, c.removeCapacity), capacities},
+		{core.Nodes().Informer(), backlogHandler(c, nodes, c.nodeUpdated, c.nodeDeleted), nodes},
+		{core.PersistentVolumes().Informer(), backlogHandler(c, volumes, c.ApplyVolume, c.volumeDeleted), volumes},
+		{core.PersistentVolumeClaims().Informer(), backlogHandler(c, claims, c.claimUpdated, c.claimDeleted), claims},
+		{core.Pods().Informer(), handler(c.podUpdated, c.podDeleted), nil},
+		{storage.StorageClasses().Informer(), handler(nil, c.classDeleted), nil},
+		{storage.CSIStorageCapacities().Informer(), backlogHandler(c, capacities, c.capacityUpdated, c.capacityDeleted), capacities},
 	} {
-		if listener.follower != nil {
-			if err := listener.informer.AddIndexers(c.behind.indexers(listener.follower)); err != nil {
+		if listener.syncer != nil {
+			if err := listener.informer.AddIndexers(c.backlog.indexers(listener.syncer)); err != nil {
 				return err
 			}
 		}
@@ -48,70 +48,69 @@ func (c *Cache) listen(factory informers.SharedInformerFactory) error {
 	return nil
 }
 
-// handler makes an event handler of typed functions: seen for what is added or
-// updated, gone for what is deleted. seen may be nil.
-func handler[T metav1.Object](seen, gone func(T)) cache.ResourceEventHandler {
-	see := func(object any) {
-		if typed, ok := object.(T); ok && seen != nil {
-			seen(typed)
+// handler calls updated for added and updated objects, and deleted for deleted ones.
+// updated may be nil.
+func handler[T metav1.Object](updated, deleted func(T)) cache.ResourceEventHandler {
+	update := func(object any) {
+		if typed, ok := object.(T); ok && updated != nil {
+			updated(typed)
 		}
 	}
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    see,
-		UpdateFunc: func(_, object any) { see(object) },
+		AddFunc:    update,
+		UpdateFunc: func(_, object any) { update(object) },
 		DeleteFunc: func(object any) {
 			if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
 				object = tombstone.Obj
 			}
 			if typed, ok := object.(T); ok {
-				gone(typed)
+				deleted(typed)
 			}
 		},
 	}
 }
 
-// following is handler for a kind whose store tells what it takes in.
-func following[T metav1.Object](c *Cache, kind *follower, seen, gone func(T)) cache.ResourceEventHandler {
+// backlogHandler is handler for a kind whose informer adds to the backlog.
+func backlogHandler[T metav1.Object](c *Cache, kind *syncer, updated, deleted func(T)) cache.ResourceEventHandler {
 	return handler(func(object T) {
-		seen(object)
-		c.behind.told(kind, object)
+		updated(object)
+		c.backlog.handled(kind, object)
 	}, func(object T) {
-		gone(object)
-		c.behind.gone(kind, object)
+		deleted(object)
+		c.backlog.deleted(kind, object)
 	})
 }
 
-func (c *Cache) nodeSeen(node *v1.Node) {
+func (c *Cache) nodeUpdated(node *v1.Node) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.setNode(node)
 }
 
-func (c *Cache) capacitySeen(object *storagev1.CSIStorageCapacity) {
+func (c *Cache) capacityUpdated(object *storagev1.CSIStorageCapacity) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.setCapacity(object)
 }
 
-func (c *Cache) podGone(pod *v1.Pod) {
+func (c *Cache) podDeleted(pod *v1.Pod) {
 	c.mu.Lock()
 	c.endNomination(pod.UID)
-	if leaving(pod) {
-		c.noteLeaving(pod)
+	if terminating(pod) {
+		c.noteTerminating(pod)
 	}
 	delete(c.expected, pod.UID)
-	c.ledger.dropRefusal(pod.UID)
+	c.rejections.drop(pod.UID)
 	c.mu.Unlock()
 	c.watch.notify(watchKey{kind: watchPod, namespace: pod.Namespace, name: pod.Name})
 }
 
-// ownedByPod tells whether the claim was made for a generic ephemeral volume.
+// ownedByPod reports whether the claim was created for a generic ephemeral volume.
 func ownedByPod(claim *v1.PersistentVolumeClaim) bool {
 	owner := metav1.GetControllerOfNoCopy(claim)
 	return owner != nil && owner.Kind == "Pod" && owner.APIVersion == "v1"
 }
 
-// admitted tells whether the affinity admits the node.
 func admitted(affinity *v1.VolumeNodeAffinity, node *v1.Node) bool {
 	return topology.FromNodeAffinity(affinity).Admits(node)
 }

@@ -14,8 +14,8 @@ import (
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 
-// TestLostDisk: a claim whose volume has lost its disk fits nowhere, and says why, until
-// the disk is back. Others are served by what is left.
+// TestLostDisk: a claim whose volume has lost its disk fits no node, with the reason, until
+// the disk is present again. Other claims use other volumes.
 func TestLostDisk(t *testing.T) {
 	t.Parallel()
 	bound := func() *builders.PV {
@@ -28,13 +28,13 @@ func TestLostDisk(t *testing.T) {
 		mark   string
 		want   match.ReasonCode
 	}{
-		"bound, and missing":                   {pvc("c", "1Gi").Bound("v"), bound, "Missing", match.DiskMissing},
-		"bound, and replaced":                  {pvc("c", "1Gi").Bound("v"), bound, "Replaced", match.DiskReplaced},
-		"bound, and failing":                   {pvc("c", "1Gi").Bound("v"), bound, "Failing", match.DiskFailing},
-		"a word of a later release":            {pvc("c", "1Gi").Bound("v"), bound, "OnFire", match.DiskReplaced},
-		"kept for the claim, and missing":      {pvc("c", "1Gi"), kept, "Missing", match.DiskMissing},
-		"kept, missing, and too small besides": {pvc("c", "2Gi"), kept, "Missing", match.DiskMissing},
-		"free, and replaced":                   {pvc("c", "1Gi"), func() *builders.PV { return localPV("v", "a", "1Gi") }, "Replaced", match.NoVolume},
+		"bound, and missing":                  {pvc("c", "1Gi").Bound("v"), bound, "Missing", match.DiskMissing},
+		"bound, and replaced":                 {pvc("c", "1Gi").Bound("v"), bound, "Replaced", match.DiskReplaced},
+		"bound, and failing":                  {pvc("c", "1Gi").Bound("v"), bound, "Failing", match.DiskFailing},
+		"a value of a later release":          {pvc("c", "1Gi").Bound("v"), bound, "OnFire", match.DiskReplaced},
+		"reserved for the claim, and missing": {pvc("c", "1Gi"), kept, "Missing", match.DiskMissing},
+		"reserved, missing, and too small":    {pvc("c", "2Gi"), kept, "Missing", match.DiskMissing},
+		"free, and replaced":                  {pvc("c", "1Gi"), func() *builders.PV { return localPV("v", "a", "1Gi") }, "Replaced", match.NoVolume},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -43,14 +43,14 @@ func TestLostDisk(t *testing.T) {
 			w.check()
 			for _, node := range []string{"a", "b"} {
 				if got := w.fits(p, node); got != tc.want {
-					t.Errorf("Fits says %q on node %s, want %q", got, node, tc.want)
+					t.Errorf("Fits returns %q on node %s, want %q", got, node, tc.want)
 				}
 			}
 			if _, reason := w.Nodes(w.demand(p)); reason.Code != tc.want {
-				t.Errorf("Nodes says %q, want %q", reason.Code, tc.want)
+				t.Errorf("Nodes returns %q, want %q", reason.Code, tc.want)
 			}
 			if w.VolumeMayUnblock(w.demand(p), "v") {
-				t.Error("the volume is taken to help while its disk is lost")
+				t.Error("VolumeMayUnblock is true while the disk is lost")
 			}
 			w.put(tc.volume().Obj())
 			w.check()
@@ -58,24 +58,24 @@ func TestLostDisk(t *testing.T) {
 				return
 			}
 			if got := w.fits(p, "a"); got != match.Fits {
-				t.Errorf("Fits says %q when the disk is back", got)
+				t.Errorf("Fits returns %q after the disk is present again", got)
 			}
 			if !w.VolumeMayUnblock(w.demand(p), "v") {
-				t.Error("the volume is not taken to help when its disk is back")
+				t.Error("VolumeMayUnblock is false after the disk is present again")
 			}
 		})
 	}
 }
 
-// TestDiskLostMeanwhile: a volume that loses its disk while it is reserved is not used.
-func TestDiskLostMeanwhile(t *testing.T) {
+// TestDiskLostWhileReserved: a volume that loses its disk while it is reserved is not used.
+func TestDiskLostWhileReserved(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		written *builders.PV
 		want    match.ReasonCode
 	}{
-		"before anything was written":     {localPV("v", "a", "1Gi"), match.NoVolume},
-		"when the claim was written down": {localPV("v", "a", "1Gi").ClaimRef("default", "c", "pvc-c"), match.DiskMissing},
+		"before any write":               {localPV("v", "a", "1Gi"), match.NoVolume},
+		"after the claimRef was written": {localPV("v", "a", "1Gi").ClaimRef("default", "c", "pvc-c"), match.DiskMissing},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -85,7 +85,7 @@ func TestDiskLostMeanwhile(t *testing.T) {
 			w.put(tc.written.Annotation(wellknown.DiskAnnotation, "Missing").Obj())
 			w.check()
 			if got := w.fits(p, "a"); got != tc.want {
-				t.Errorf("Fits says %q, want %q", got, tc.want)
+				t.Errorf("Fits returns %q, want %q", got, tc.want)
 			}
 			if got := w.reserve(p, "a"); got != nil {
 				t.Errorf("reserved %v, want nothing", got)

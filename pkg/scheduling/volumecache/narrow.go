@@ -9,14 +9,13 @@ import (
 	"stowage.dev/stowage/pkg/scheduling/match"
 )
 
-// narrowest is the largest set of nodes worth naming: beyond it the set costs
+// maxNarrowed is the largest set of nodes that is returned: a larger one costs
 // the scheduler more than it saves.
-const narrowest = 100
+const maxNarrowed = 100
 
-// Nodes narrows the nodes that can have the pod, as far as that is cheap to
-// know and nothing is lost by it: nil means any node. A reason means that no
-// node can. A node left out can neither take the pod nor be made to by
-// preemption.
+// Nodes returns the nodes that the pod may fit, as far as that is cheap to compute: nil
+// means any node. A reason means that no node fits. The pod does not fit a node that is
+// left out, with or without preemption there.
 func (c *Cache) Nodes(d *Demand) (sets.Set[string], match.Reason) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -26,7 +25,7 @@ func (c *Cache) Nodes(d *Demand) (sets.Set[string], match.Reason) {
 		if v == nil {
 			return nil, match.Reason{Code: match.VolumeMissing, Claim: claim.Name, Volume: claim.Spec.VolumeName}
 		}
-		if reason := v.lostTo(claim); reason.Code != match.Fits {
+		if reason := v.lostReason(claim); reason.Code != match.Fits {
 			return nil, reason
 		}
 		n.only(match.NodeConflict, v)
@@ -38,7 +37,7 @@ func (c *Cache) Nodes(d *Demand) (sets.Set[string], match.Reason) {
 		}
 	}
 	if n.set != nil {
-		c.noteRefused(d) // on the nodes that are left out
+		c.noteRejected(d) // on the nodes that are left out
 	}
 	nodes, _ := c.index.Len()
 	switch {
@@ -50,9 +49,9 @@ func (c *Cache) Nodes(d *Demand) (sets.Set[string], match.Reason) {
 	return n.set, match.Reason{}
 }
 
-// narrow takes in what is known of one delayed claim.
+// narrow restricts the nodes to those that one delayed claim allows.
 func (c *Cache) narrow(n *narrowing, g *group, p *pending) {
-	if h := c.holds[p.key]; h != nil && h.uid == p.Claim.UID && h.stands(p) {
+	if h := c.reserved.byClaim[p.key]; h != nil && h.uid == p.Claim.UID && h.valid(p) {
 		if h.node != "" {
 			n.keep(match.NodeNotSelected, sets.New(h.node))
 		} else {
@@ -72,33 +71,33 @@ func (c *Cache) narrow(n *narrowing, g *group, p *pending) {
 	}
 	switch {
 	case mine && len(named) == 0:
-		n.only(c.mismatch(p).Code)
+		n.only(c.mismatchReason(p).Code)
 	case mine:
 		n.only(match.ReservedVolumeMismatch, named...)
 	case p.selected != "":
 		n.keep(match.NodeNotSelected, sets.New(p.selected))
 	case !g.provisions && len(c.ephemeral) == 0:
-		// Nothing makes such volumes, and evicting pods frees none.
+		// Nothing provisions such volumes, and evicting pods frees none.
 		c.narrowToPools(n, g, p)
 	}
 }
 
 // narrowToPools keeps the nodes that have a free volume for the claim.
 func (c *Cache) narrowToPools(n *narrowing, g *group, p *pending) {
-	// Not worth the while when most nodes have volumes anyway.
-	if total, _ := c.index.Len(); len(g.class.pools) > min(narrowest, total/2) {
+	// Most nodes may have volumes: narrowing saves little.
+	if total, _ := c.index.Len(); len(g.class.pools) > min(maxNarrowed, total/2) {
 		return
 	}
 	nodes := sets.New[string]()
 	for segment, pool := range g.class.pools {
-		if segment.Len() > narrowest {
+		if segment.Len() > maxNarrowed {
 			return
 		}
 		if pool.Serves(p.Request) {
 			segment.Nodes(func(name string) bool { nodes.Insert(name); return true })
 		}
 	}
-	if len(nodes) <= narrowest {
+	if len(nodes) <= maxNarrowed {
 		n.keep(match.NoVolume, nodes)
 	}
 }
@@ -106,7 +105,7 @@ func (c *Cache) narrowToPools(n *narrowing, g *group, p *pending) {
 // narrowing intersects sets of nodes; set is nil until the first one.
 type narrowing struct {
 	set sets.Set[string]
-	// last is why the set became what it is.
+	// last is the reason of the last restriction.
 	last match.ReasonCode
 }
 
@@ -119,12 +118,12 @@ func (n *narrowing) keep(why match.ReasonCode, nodes sets.Set[string]) {
 	}
 }
 
-// only keeps the nodes that can use one of the volumes. Where that depends on
-// the node (CSI migration) or they are many, it keeps all.
+// only keeps the nodes that can use one of the volumes. If that depends on
+// the node (CSI migration) or the nodes are many, it keeps all.
 func (n *narrowing) only(why match.ReasonCode, volumes ...*volume) {
 	nodes := sets.New[string]()
 	for _, v := range volumes {
-		if v.translated != nil || v.segment.Len()+len(nodes) > narrowest {
+		if v.translated != nil || v.segment.Len()+len(nodes) > maxNarrowed {
 			return
 		}
 		v.segment.Nodes(func(name string) bool { nodes.Insert(name); return true })

@@ -34,7 +34,7 @@ func TestNodes(t *testing.T) {
 			pod:     pod("p", "c"),
 			want:    sets.New("n3"),
 		},
-		"two bound claims on different nodes: nowhere": {
+		"two bound claims on different nodes: no node": {
 			objects: []runtime.Object{
 				wffc("local"), pvc("c", "1Gi").Bound("v").Obj(), pvc("d", "1Gi").Bound("w").Obj(),
 				localPV("v", "n3", "1Gi").ClaimRef("default", "c", "pvc-c").Obj(), localPV("w", "n4", "1Gi").ClaimRef("default", "d", "pvc-d").Obj(),
@@ -47,7 +47,7 @@ func TestNodes(t *testing.T) {
 			pod:     pod("p", "c"),
 			reason:  match.VolumeMissing,
 		},
-		"a bound claim whose volume is everywhere": {
+		"a bound claim whose volume is on all nodes": {
 			objects: []runtime.Object{wffc("local"), pvc("c", "1Gi").Bound("v").Obj(), builders.MakePV("v").Capacity("1Gi").ClaimRef("default", "c", "pvc-c").Obj()},
 			pod:     pod("p", "c"),
 		},
@@ -56,7 +56,7 @@ func TestNodes(t *testing.T) {
 			pod:     pod("p", "c"),
 			want:    sets.New("n3"),
 		},
-		"a volume reserved for the claim that does not fit it: nowhere": {
+		"a volume reserved for the claim that does not fit it: no node": {
 			objects: []runtime.Object{dynamic("local", "csi"), pvc("c", "2Gi").Obj(), localPV("v", "n3", "1Gi").ClaimRef("default", "c", "").Obj()},
 			pod:     pod("p", "c"),
 			reason:  match.ReservedVolumeMismatch,
@@ -66,7 +66,7 @@ func TestNodes(t *testing.T) {
 			pod:     pod("p", "c"),
 			want:    sets.New("n5"),
 		},
-		"a claim that can be provisioned: anywhere": {
+		"a claim that can be provisioned: any node": {
 			objects: []runtime.Object{dynamic("local", "csi"), pvc("c", "1Gi").Obj(), localPV("v", "n3", "1Gi").Obj()},
 			pod:     pod("p", "c"),
 		},
@@ -87,7 +87,7 @@ func TestNodes(t *testing.T) {
 			},
 			pod: pod("p", "c"),
 		},
-		"most nodes have volumes: not worth naming": {
+		"most nodes have volumes: all nodes": {
 			objects: func() []runtime.Object {
 				objects := []runtime.Object{wffc("local"), pvc("c", "1Gi").Obj()}
 				for i := range 8 {

@@ -31,15 +31,15 @@ func (w *world) wantAwaits(when string, want bool) {
 	w.check()
 }
 
-// leavingPod is the pod while it is being deleted.
-func leavingPod(pod *v1.Pod) *v1.Pod {
+// terminatingPod is the pod while it is being deleted.
+func terminatingPod(pod *v1.Pod) *v1.Pod {
 	pod = pod.DeepCopy()
 	pod.DeletionTimestamp = builders.MakePod("x").Deleting().Obj().DeletionTimestamp
 	return pod
 }
 
-// TestAwaits: a nominated pod waits for the volume from the victim's deletion until it
-// is published again.
+// TestAwaits: a nominated pod waits for the volume from the victim's deletion until the
+// volume is published again.
 func TestAwaits(t *testing.T) {
 	t.Parallel()
 	begin := func(t *testing.T) (*world, *v1.Pod, *builders.PV) {
@@ -51,38 +51,38 @@ func TestAwaits(t *testing.T) {
 		return w, victim, volume
 	}
 	released := func(w *world, victim *v1.Pod, volume *builders.PV) {
-		w.put(leavingPod(victim))
-		w.remove(leavingPod(victim))
+		w.put(terminatingPod(victim))
+		w.remove(terminatingPod(victim))
 		w.remove(w.claim("victim-scratch"))
 		w.put(volume.Phase(v1.VolumeReleased).Obj())
 		w.wantAwaits("volume Released", true)
 	}
 	t.Run("through all stages", func(t *testing.T) {
 		w, victim, volume := begin(t)
-		w.put(leavingPod(victim))
+		w.put(terminatingPod(victim))
 		w.wantAwaits("the victim is being deleted", true)
-		w.remove(leavingPod(victim))
-		w.wantAwaits("the victim is gone, and its claim is not deleted yet", true)
+		w.remove(terminatingPod(victim))
+		w.wantAwaits("the victim is deleted, and its claim is not deleted yet", true)
 		claim := w.claim("victim-scratch")
 		claim.DeletionTimestamp = builders.MakePVC("x").Deleting().Obj().DeletionTimestamp
 		w.put(claim)
 		w.wantAwaits("the claim is being deleted", true)
 		w.remove(claim)
-		w.wantAwaits("the claim is gone, and the volume is still Bound", true)
+		w.wantAwaits("the claim is deleted, and the volume is still Bound", true)
 		w.put(volume.Phase(v1.VolumeReleased).Obj())
 		w.wantAwaits("the volume is Released", true)
 		w.put(volume.Deleting().Obj())
 		w.wantAwaits("the volume is being deleted", true)
 		w.remove(volume.Obj())
-		w.wantAwaits("the disk is being cleaned, the volume's object is gone", true)
+		w.wantAwaits("the disk is being cleaned, the volume is deleted", true)
 		w.put(localPV("unrelated", "b", "5Gi").Obj())
 		w.wantAwaits("a volume appeared on another node", true)
 		w.put(localPV("again", "a", "5Gi").Phase(v1.VolumePending).Obj())
-		w.wantAwaits("the disk is back, and not Available yet", true)
+		w.wantAwaits("the volume is published again, and not Available yet", true)
 		w.put(localPV("again", "a", "5Gi").Phase(v1.VolumeBound).ClaimRef("default", "other", "pvc-other").Obj())
-		w.wantAwaits("the disk is back, and another pod has it", false)
+		w.wantAwaits("the volume is published again, and another pod has it", false)
 	})
-	t.Run("ten minutes a stage", func(t *testing.T) {
+	t.Run("ten minutes per stage", func(t *testing.T) {
 		w, victim, volume := begin(t)
 		released(w, victim, volume)
 		w.clock.SetTime(w.clock.Now().Add(awaitTime - time.Second))
@@ -95,15 +95,15 @@ func TestAwaits(t *testing.T) {
 		w.clock.SetTime(w.clock.Now().Add(awaitTime))
 		w.wantAwaits("ten minutes later", false)
 	})
-	t.Run("not for a pod that has finished", func(t *testing.T) {
+	t.Run("not for a completed pod", func(t *testing.T) {
 		w, victim, _ := begin(t)
 		w.remove(victim) // as the informer shows it: without a deletion
-		w.wantAwaits("the pod has finished, and keeps its claim", false)
+		w.wantAwaits("the pod has completed, and keeps its claim", false)
 	})
-	t.Run("not for too little", func(t *testing.T) {
+	t.Run("not for a volume that is too small", func(t *testing.T) {
 		w, victim, volume := begin(t)
 		w.put(pvc("c", "9Gi").Obj())
-		w.put(leavingPod(victim), volume.Phase(v1.VolumeReleased).Obj())
+		w.put(terminatingPod(victim), volume.Phase(v1.VolumeReleased).Obj())
 		w.wantAwaits("the volume is smaller than the claim", false)
 	})
 	t.Run("not for another node", func(t *testing.T) {
@@ -112,7 +112,7 @@ func TestAwaits(t *testing.T) {
 			ClaimRef("default", "old", "pvc-old").Phase(v1.VolumeReleased).Obj())
 		w.wantAwaits("a volume of another node is Released", false)
 	})
-	t.Run("from the preemption condition on", func(t *testing.T) {
+	t.Run("from the preemption condition", func(t *testing.T) {
 		w, victim, _ := begin(t)
 		victim = victim.DeepCopy()
 		victim.Status.Conditions = []v1.PodCondition{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonPreemptionByScheduler}}
@@ -121,8 +121,8 @@ func TestAwaits(t *testing.T) {
 	})
 }
 
-// TestAwaitsAfterRestart: the wait is found in the objects again, in whatever order they
-// arrive, and where none is left the pods that were nominated before wait a minute.
+// TestAwaitsAfterRestart: the wait is derived from the objects again, in any order of
+// events. Without such an object, pods that were nominated before wait a minute.
 func TestAwaitsAfterRestart(t *testing.T) {
 	t.Parallel()
 	begin := func(t *testing.T, change func(*world, *v1.Pod, *builders.PV)) *world {
@@ -146,7 +146,7 @@ func TestAwaitsAfterRestart(t *testing.T) {
 		return w
 	}
 	stages := map[string]func(*world, *v1.Pod, *builders.PV){
-		"the victim is being deleted": func(w *world, victim *v1.Pod, _ *builders.PV) { w.put(leavingPod(victim)) },
+		"the victim is being deleted": func(w *world, victim *v1.Pod, _ *builders.PV) { w.put(terminatingPod(victim)) },
 		"the claim is being deleted": func(w *world, victim *v1.Pod, _ *builders.PV) {
 			w.remove(victim)
 			claim := w.claim("victim-scratch")
@@ -165,7 +165,7 @@ func TestAwaitsAfterRestart(t *testing.T) {
 			w.wantAwaits(name, true)
 		})
 	}
-	t.Run("the volume is gone", func(t *testing.T) {
+	t.Run("the volume is deleted", func(t *testing.T) {
 		w := begin(t, func(w *world, victim *v1.Pod, volume *builders.PV) {
 			w.remove(victim, w.claim("victim-scratch"), volume.Obj())
 		})
@@ -175,27 +175,27 @@ func TestAwaitsAfterRestart(t *testing.T) {
 	})
 }
 
-// TestAwaitsCapacity: bytes are waited for until capacity within reach is reported; that
-// of another node says nothing.
+// TestAwaitsCapacity: a pod waits for bytes until capacity of the node is reported;
+// reports of other nodes do not matter.
 func TestAwaitsCapacity(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, dynamic("made", "csi"), tracked("csi"), node("a"), node("b"),
-		builders.MakeCapacity("room-a", "made").UID("room-a").Hostname("a").Capacity("1Gi").Obj(),
-		builders.MakeCapacity("room-b", "made").UID("room-b").Hostname("b").Capacity("1Gi").Obj(),
+		builders.MakeCapacity("cap-a", "made").UID("cap-a").Hostname("a").Capacity("1Gi").Obj(),
+		builders.MakeCapacity("cap-b", "made").UID("cap-b").Hostname("b").Capacity("1Gi").Obj(),
 		pvc("c", "3Gi").Class("made").Obj())
 	gone := localPV("v", "a", "5Gi").Class("made").CSI("csi", "v").ReclaimPolicy(v1.PersistentVolumeReclaimDelete).
 		ClaimRef("default", "old", "pvc-old").Phase(v1.VolumeReleased)
 	w.put(gone.Obj(), preemptor("c"))
 	w.wantAwaits("the volume is Released", true)
 	w.remove(gone.Obj())
-	w.wantAwaits("the volume is gone", true)
-	w.put(builders.MakeCapacity("room-b", "made").UID("room-b").Hostname("b").Capacity("2Gi").Obj())
+	w.wantAwaits("the volume is deleted", true)
+	w.put(builders.MakeCapacity("cap-b", "made").UID("cap-b").Hostname("b").Capacity("2Gi").Obj())
 	w.wantAwaits("capacity of another node was reported", true)
-	w.put(builders.MakeCapacity("room-a", "made").UID("room-a").Hostname("a").Capacity("2Gi").Obj())
+	w.put(builders.MakeCapacity("cap-a", "made").UID("cap-a").Hostname("a").Capacity("2Gi").Obj())
 	w.wantAwaits("capacity of the node was reported, and is too little", false)
 }
 
-// TestWithhold: pods that go after a nominated one do not get what it needs.
+// TestWithhold: pods of lower rank than a nominated one do not get what it needs.
 func TestWithhold(t *testing.T) {
 	t.Parallel()
 	low := func(priority int32) *v1.Pod {
@@ -213,10 +213,10 @@ func TestWithhold(t *testing.T) {
 		"not for a pod of higher priority": {
 			objects: []runtime.Object{localPV("v", "a", "2Gi").Obj()}, pod: low(11), volume: "v",
 		},
-		"the other one is left, though it fits worse": {
+		"the other volume, though it is larger": {
 			objects: []runtime.Object{localPV("v", "a", "2Gi").Obj(), localPV("w", "a", "3Gi").Obj()}, pod: low(1), volume: "w",
 		},
-		"a free one while another is on its way": {
+		"a free volume while another is being reclaimed": {
 			objects: []runtime.Object{pvc("d", "2Gi").Obj(), preemptor("c", "d"), localPV("v", "a", "2Gi").Obj(),
 				localPV("back", "a", "2Gi").ReclaimPolicy(v1.PersistentVolumeReclaimDelete).ClaimRef("default", "old", "pvc-old").Phase(v1.VolumeReleased).Obj()},
 			pod: low(1), want: match.NoVolume,
@@ -224,8 +224,8 @@ func TestWithhold(t *testing.T) {
 		"nothing for a pod that its node cannot serve": {
 			objects: []runtime.Object{pvc("d", "2Gi").Obj(), preemptor("c", "d"), localPV("v", "a", "2Gi").Obj()}, pod: low(1), volume: "v",
 		},
-		"nothing for a nominated pod that is gone": {
-			objects: []runtime.Object{leavingPod(preemptor("c")), localPV("v", "a", "2Gi").Obj()}, pod: low(1), volume: "v",
+		"nothing for a nominated pod that is being deleted": {
+			objects: []runtime.Object{terminatingPod(preemptor("c")), localPV("v", "a", "2Gi").Obj()}, pod: low(1), volume: "v",
 		},
 		"for a claim with a selector": {
 			objects: []runtime.Object{pvc("low", "1Gi").MatchLabel("tier", "gold").Obj(), localPV("v", "a", "2Gi").Label("tier", "gold").Obj()},
@@ -244,7 +244,7 @@ func TestWithhold(t *testing.T) {
 	}
 }
 
-// wantWithheld asks for the pod on a node as a cycle does, and reserves.
+// wantWithheld evaluates the pod on a node as a cycle does, and reserves.
 func (w *world) wantWithheld(pod *v1.Pod, node string, want match.ReasonCode, volume string) {
 	w.t.Helper()
 	d := w.demand(pod)
@@ -258,16 +258,16 @@ func (w *world) wantWithheld(pod *v1.Pod, node string, want match.ReasonCode, vo
 	}
 	p, reason := w.Reserve(d, node)
 	if reason.Code != want {
-		w.t.Errorf("node %s: Reserve says %q, want %q", node, reason.Code, want)
+		w.t.Errorf("node %s: Reserve returns %q, want %q", node, reason.Code, want)
 	}
 	if want == match.Fits && volume != "" && p.Bindings[0].Volume.Name != volume {
-		w.t.Errorf("node %s: Reserve takes %s, want %s", node, p.Bindings[0].Volume.Name, volume)
+		w.t.Errorf("node %s: Reserve chose %s, want %s", node, p.Bindings[0].Volume.Name, volume)
 	}
 	w.Release(pod.UID)
 	w.check()
 }
 
-// TestWithholdFromOtherNodes: a volume of a zone is kept from pods on any node of it.
+// TestWithholdFromOtherNodes: a volume of a zone is withheld on all nodes of the zone.
 func TestWithholdFromOtherNodes(t *testing.T) {
 	t.Parallel()
 	zonal := func(name string) *v1.Node {
@@ -283,19 +283,18 @@ func TestWithholdFromOtherNodes(t *testing.T) {
 	w.wantWithheld(low, "b", match.Fits, "v")
 }
 
-// TestWithholdCapacity: bytes are kept too.
+// TestWithholdCapacity: bytes are withheld too.
 func TestWithholdCapacity(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, dynamic("made", "csi"), tracked("csi"), node("a"),
-		builders.MakeCapacity("room", "made").UID("room").Hostname("a").Capacity("10Gi").Obj(),
+		builders.MakeCapacity("cap", "made").UID("cap").Hostname("a").Capacity("10Gi").Obj(),
 		pvc("c", "6Gi").Class("made").Obj(), pvc("four", "4Gi").Class("made").Obj(), pvc("five", "5Gi").Class("made").Obj(), preemptor("c"))
 	w.wantWithheld(pod("low", "four"), "a", match.Fits, "")
 	w.wantWithheld(pod("low", "five"), "a", match.NotEnoughSpace, "")
 }
 
-// TestNominatedAmongThemselves: of two nominated pods that need the same volume one gets
-// it.
-func TestNominatedAmongThemselves(t *testing.T) {
+// TestTwoNominated: of two nominated pods that need the same volume one gets it.
+func TestTwoNominated(t *testing.T) {
 	t.Parallel()
 	second := builders.MakePod("q").Namespace("default").UID("pod-q").Priority(10).PVC("low").NominatedNode("a").Obj()
 	w := newWorld(t, node("a"), wffc("local"), pvc("c", "2Gi").Obj(), pvc("low", "1Gi").Obj(), preemptor("c"), second,
@@ -320,12 +319,12 @@ func TestWithholdNothing(t *testing.T) { // not parallel: it counts allocations
 	}
 }
 
-// BenchmarkWithhold is what PreFilter costs more while pods wait for freed volumes.
+// BenchmarkWithhold is the additional cost of PreFilter while pods wait for volumes.
 func BenchmarkWithhold(b *testing.B) {
 	w := newWorld(b, wffc("local"))
 	localWorld(w, 1_000)
 	w.put(pvc("low", "15Gi").Obj())
-	for _, waiting := range []int{0, 1, mostAhead, 4 * mostAhead} {
+	for _, waiting := range []int{0, 1, maxAhead, 4 * maxAhead} {
 		for i := len(w.nominated); i < waiting; i++ {
 			name := "waiting-" + strconv.Itoa(i)
 			w.put(pvc(name, "15Gi").Obj(), builders.MakePod(name).Namespace("default").UID(name).Priority(10).PVC(name).

@@ -18,8 +18,8 @@ import (
 	"stowage.dev/stowage/test/deadline"
 )
 
-// TestReadyWaitsForDrivers: whose capacity counts is known before anything is decided,
-// though no handler is told of drivers.
+// TestReadyWaitsForDrivers: Ready waits for CSIDrivers and CSINodes, though they have no
+// handler.
 func TestReadyWaitsForDrivers(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"csidrivers", "csinodes"} {
@@ -46,7 +46,7 @@ func TestReadyWaitsForDrivers(t *testing.T) {
 				select {
 				case <-checker.Done():
 				case <-ctx.Done():
-					t.Fatalf("%s did not come: %v", checker.Name(), context.Cause(ctx))
+					t.Fatalf("%s did not sync: %v", checker.Name(), context.Cause(ctx))
 				}
 			}
 			now := make(chan struct{})
@@ -56,7 +56,7 @@ func TestReadyWaitsForDrivers(t *testing.T) {
 			}
 			answers.Store(true)
 			if !c.Ready(ctx.Done()) {
-				t.Error("not ready with everything seen")
+				t.Error("not ready with everything synced")
 			}
 		})
 	}

@@ -10,9 +10,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// BenchmarkRelist is what the first pod pays after a watch broke and everything
-// was listed again, unchanged: its Demand catches up with 50,000 objects that the
-// handlers have not been told of.
+// BenchmarkRelist is the cost of the first Demand after a watch was interrupted and
+// everything was listed again, unchanged: it catches up with 50,000 objects that the
+// handlers have not processed.
 func BenchmarkRelist(b *testing.B) {
 	const objects = 50_000
 	core := func(w *world) cache.Store { return w.factory.Core().V1().PersistentVolumes().Informer().GetStore() }
@@ -45,7 +45,7 @@ func BenchmarkRelist(b *testing.B) {
 	}
 }
 
-// relist has a store take in objects as they are.
+// relist updates a store with objects, which may be unchanged.
 func relist(t testing.TB, store cache.Store, objects []any) {
 	t.Helper()
 	for _, object := range objects {
@@ -55,8 +55,8 @@ func relist(t testing.TB, store cache.Store, objects []any) {
 	}
 }
 
-// TestRelisted: after a watch broke, what is unchanged is not taken in again, and
-// what has changed or gone meanwhile is. Nodes are known by their new objects.
+// TestRelisted: after a watch was interrupted, unchanged objects are not processed again,
+// and changed or deleted ones are. Nodes are indexed by their new objects.
 func TestRelisted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, wffc("local"), node("a"), localPV("v", "a", "1Gi").Obj(), localPV("gone", "a", "1Gi").Obj(), localPV("grown", "a", "1Gi").Obj())
@@ -68,27 +68,27 @@ func TestRelisted(t *testing.T) {
 	w.remove(localPV("gone", "a", "1Gi").Obj())
 	w.put(node("b"))
 	for name, want := range map[string]bool{"v": true, "gone": false, "grown": false, "never": true} {
-		if got := w.hasVolume(types.NamespacedName{Name: name}); got != want {
-			t.Errorf("volume %q is as the store has it: %t, want %t", name, got, want)
+		if got := w.volumeCurrent(types.NamespacedName{Name: name}); got != want {
+			t.Errorf("volume %q matches the store: %t, want %t", name, got, want)
 		}
 	}
 	for name, want := range map[string]bool{"a": true, "b": false, "never": true} {
-		if got := w.hasNode(types.NamespacedName{Name: name}); got != want {
-			t.Errorf("node %q is as the store has it: %t, want %t", name, got, want)
+		if got := w.nodeCurrent(types.NamespacedName{Name: name}); got != want {
+			t.Errorf("node %q matches the store: %t, want %t", name, got, want)
 		}
 	}
 	w.demand(pod("p"))
 	for _, name := range []string{"v", "gone", "grown"} {
-		if !w.hasVolume(types.NamespacedName{Name: name}) {
-			t.Errorf("volume %q was not caught up with", name)
+		if !w.volumeCurrent(types.NamespacedName{Name: name}) {
+			t.Errorf("volume %q does not match the store after Demand", name)
 		}
 	}
 	w.release()
 	again := nodesOf(w)[0].DeepCopy()
 	relist(t, w.factory.Core().V1().Nodes().Informer().GetStore(), []any{again})
-	w.nodeSeen(again)
+	w.nodeUpdated(again)
 	if w.index.NodeOf(again) == nil {
-		t.Error("a node is not known by the object that was listed last")
+		t.Error("a node is not indexed by the object that was listed last")
 	}
 	w.check()
 }

@@ -14,7 +14,7 @@ import (
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 
-func TestReservedVolumeIsTaken(t *testing.T) {
+func TestReservedVolumeIsUnavailable(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, node("a"), wffc("local"), pvc("c", "1Gi").Obj(), pvc("d", "1Gi").Obj(), localPV("v", "a", "1Gi").Obj())
 	first, second := pod("first", "c"), pod("second", "d")
@@ -22,12 +22,12 @@ func TestReservedVolumeIsTaken(t *testing.T) {
 		t.Fatalf("first pod got %v", got)
 	}
 	if got := w.fits(second, "a"); got != match.NoVolume {
-		t.Errorf("with the volume reserved, Fits says %q for another pod", got)
+		t.Errorf("with the volume reserved, Fits returns %q for another pod", got)
 	}
 	w.Release(first.UID)
 	w.check()
 	if got := w.fits(second, "a"); got != match.Fits {
-		t.Errorf("with the volume given back, Fits says %q", got)
+		t.Errorf("after Release, Fits returns %q", got)
 	}
 }
 
@@ -36,15 +36,15 @@ func TestReserveAgainAfterRelease(t *testing.T) {
 	w := newWorld(t, node("a"), wffc("local"), pvc("c", "1Gi").Obj(), pvc("d", "1Gi").Obj(), localPV("v", "a", "1Gi").Obj())
 	p := pod("p", "c")
 	d := w.demand(p)
-	for round := range 3 { // the same demand each time, as on one CycleState
+	for round := range 3 { // the same demand each time, as with one CycleState
 		if _, reason := w.Reserve(d, "a"); reason.Code != match.Fits {
 			t.Fatalf("round %d: %q", round, reason.Code)
 		}
 		if got := w.fits(pod("other", "d"), "a"); got != match.NoVolume {
-			t.Fatalf("round %d: reservation lost, Fits says %q for another pod", round, got)
+			t.Fatalf("round %d: reservation lost, Fits returns %q for another pod", round, got)
 		}
 		if round == 0 {
-			continue // and once without Release in between
+			continue // once without Release in between
 		}
 		w.Release(p.UID)
 		w.check()
@@ -61,7 +61,7 @@ func TestPodsOfOneClaimShareItsReservation(t *testing.T) {
 	first, second := pod("first", "c"), pod("second", "c")
 	w.reserve(first, "a")
 	if got := w.fits(second, "b"); got != match.ReservedVolumeMismatch {
-		t.Errorf("Fits says %q where the claim's reserved volume is not", got)
+		t.Errorf("Fits returns %q where the claim's reserved volume is not", got)
 	}
 	if got := w.reserve(second, "a"); !cmp.Equal(got, map[string]string{"c": "va"}) {
 		t.Errorf("second pod of the claim got %v", got)
@@ -69,13 +69,13 @@ func TestPodsOfOneClaimShareItsReservation(t *testing.T) {
 	w.Release(first.UID)
 	w.check()
 	if got := w.fits(pod("third", "c"), "b"); got != match.ReservedVolumeMismatch {
-		t.Errorf("Fits says %q while the second pod still holds the claim's volume", got)
+		t.Errorf("Fits returns %q while the second pod still holds the claim's volume", got)
 	}
 	w.Release(second.UID)
 	w.check()
 }
 
-func TestWhatIsObservedWinsOverReservation(t *testing.T) {
+func TestObservedStateWinsOverReservation(t *testing.T) {
 	t.Parallel()
 	reserved := func(t *testing.T) (*world, *v1.Pod, *builders.PV) {
 		w := newWorld(t, node("a"), wffc("local"), pvc("c", "1Gi").Obj(), pvc("d", "1Gi").Obj())
@@ -85,7 +85,7 @@ func TestWhatIsObservedWinsOverReservation(t *testing.T) {
 		w.reserve(p, "a")
 		return w, p, v
 	}
-	t.Run("another claim has it", func(t *testing.T) {
+	t.Run("another claim has the volume", func(t *testing.T) {
 		t.Parallel()
 		w, p, v := reserved(t)
 		w.put(v.ClaimRef("default", "d", "pvc-d").Obj())
@@ -93,13 +93,13 @@ func TestWhatIsObservedWinsOverReservation(t *testing.T) {
 		w.Release(p.UID)
 		w.check()
 		if got := w.fits(p, "a"); got != match.NoVolume {
-			t.Errorf("Fits says %q", got)
+			t.Errorf("Fits returns %q", got)
 		}
 		if got := w.fits(pod("other", "d"), "a"); got != match.Fits {
-			t.Errorf("Fits says %q for the claim that has it", got)
+			t.Errorf("Fits returns %q for the claim that has the volume", got)
 		}
 	})
-	t.Run("it is deleted", func(t *testing.T) {
+	t.Run("the volume is deleted", func(t *testing.T) {
 		t.Parallel()
 		w, p, v := reserved(t)
 		w.remove(v.Obj())
@@ -107,21 +107,21 @@ func TestWhatIsObservedWinsOverReservation(t *testing.T) {
 		w.Release(p.UID)
 		w.check()
 	})
-	t.Run("its labels change: it stays reserved", func(t *testing.T) {
+	t.Run("the volume's labels change: it remains reserved", func(t *testing.T) {
 		t.Parallel()
 		w, p, v := reserved(t)
 		w.put(v.Label("any", "thing").Obj())
 		w.check()
 		if got := w.fits(pod("other", "d"), "a"); got != match.NoVolume {
-			t.Errorf("Fits says %q for another pod", got)
+			t.Errorf("Fits returns %q for another pod", got)
 		}
 		w.Release(p.UID)
 		w.check()
 		if got := w.fits(pod("other", "d"), "a"); got != match.Fits {
-			t.Errorf("Fits says %q after it was given back", got)
+			t.Errorf("Fits returns %q after Release", got)
 		}
 	})
-	t.Run("it is bound to the claim: nothing is given back", func(t *testing.T) {
+	t.Run("the volume is bound to the claim: Release frees nothing", func(t *testing.T) {
 		t.Parallel()
 		w, p, v := reserved(t)
 		w.put(v.ClaimRef("default", "c", "pvc-c").Obj())
@@ -129,13 +129,12 @@ func TestWhatIsObservedWinsOverReservation(t *testing.T) {
 		w.Release(p.UID)
 		w.check()
 		if got := w.fits(pod("other", "d"), "a"); got != match.NoVolume {
-			t.Errorf("Fits says %q for another pod", got)
+			t.Errorf("Fits returns %q for another pod", got)
 		}
 	})
 }
 
-// A write of ours is known before the informer shows it, and stays known until
-// it does.
+// TestApplyClaim: Claim returns the result of a write until the informer shows it.
 func TestApplyClaim(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, node("a"), wffc("local"), pvc("c", "1Gi").Obj())
@@ -147,22 +146,22 @@ func TestApplyClaim(t *testing.T) {
 	if got := w.Claim("default", "c"); got != written {
 		t.Errorf("after the write, the claim is of version %s", got.ResourceVersion)
 	}
-	w.claimSeen(seen) // an older event
+	w.claimUpdated(seen) // an older event
 	if got := w.Claim("default", "c"); got != written {
 		t.Errorf("after an older event, the claim is of version %s", got.ResourceVersion)
 	}
 	w.version = 2000
 	w.put(pvc("c", "1Gi").Obj())
 	if got := w.Claim("default", "c"); got == written {
-		t.Error("the write outlives a newer event")
+		t.Error("the write replaced a newer event")
 	}
-	if len(w.written) != 0 {
-		t.Errorf("%d writes are remembered for nothing", len(w.written))
+	if len(w.newest.written) != 0 {
+		t.Errorf("%d writes are kept, want none", len(w.newest.written))
 	}
 	w.remove(w.claim("c"))
 	w.ApplyClaim(written)
-	if w.Claim("default", "c") != nil || len(w.written) != 0 {
-		t.Error("a late answer brought a deleted claim back")
+	if w.Claim("default", "c") != nil || len(w.newest.written) != 0 {
+		t.Error("a late response restored a deleted claim")
 	}
 }
 
@@ -179,7 +178,7 @@ func TestCapacityIsHeldInFlight(t *testing.T) {
 			t.Fatal("the first pod does not fit")
 		}
 		if got := w.fits(second, "a"); got != match.NotEnoughSpace {
-			t.Fatalf("while the first claim is in flight, Fits says %q", got)
+			t.Fatalf("while the first claim is in flight, Fits returns %q", got)
 		}
 		return w, first, second
 	}
@@ -187,10 +186,10 @@ func TestCapacityIsHeldInFlight(t *testing.T) {
 		t.Helper()
 		w.check()
 		if got := w.fits(p, "a"); got != want {
-			t.Errorf("Fits says %q, want %q", got, want)
+			t.Errorf("Fits returns %q, want %q", got, want)
 		}
 	}
-	t.Run("given back by Release", func(t *testing.T) {
+	t.Run("released by Release", func(t *testing.T) {
 		t.Parallel()
 		w, first, second := inFlight(t)
 		w.Release(first.UID)
@@ -202,10 +201,10 @@ func TestCapacityIsHeldInFlight(t *testing.T) {
 		w.put(pvc("c", "60Gi").SelectedNode("a").Obj())
 		w.Release(first.UID)
 		want(t, w, second, match.NotEnoughSpace)
-		w.put(pvc("c", "60Gi").Obj()) // the provisioner gave up
+		w.put(pvc("c", "60Gi").Obj()) // the provisioner deselected the node
 		want(t, w, second, match.Fits)
 	})
-	t.Run("held until the driver's figures change after the volume appeared", func(t *testing.T) {
+	t.Run("held until the driver's report changes after the volume appeared", func(t *testing.T) {
 		t.Parallel()
 		w, first, second := inFlight(t)
 		w.put(pvc("c", "60Gi").SelectedNode("a").Obj())
@@ -217,24 +216,24 @@ func TestCapacityIsHeldInFlight(t *testing.T) {
 		w.Release(first.UID)
 		want(t, w, second, match.NotEnoughSpace)
 		w.put(capacity("40Gi").Obj())
-		want(t, w, second, match.NotEnoughSpace) // now for real
+		want(t, w, second, match.NotEnoughSpace) // now by the report
 		w.put(capacity("60Gi").Obj())
 		want(t, w, second, match.Fits)
 		if size := w.Size(); size.Reservations != 0 {
 			t.Errorf("%d reservations are left", size.Reservations)
 		}
 	})
-	t.Run("held two minutes at most where figures never change", func(t *testing.T) {
+	t.Run("held two minutes at most if the report never changes", func(t *testing.T) {
 		t.Parallel()
 		w, first, second := inFlight(t)
 		w.put(pvc("c", "60Gi").SelectedNode("a").Obj())
 		w.put(localPV("made", "a", "60Gi").ClaimRef("default", "c", "pvc-c").Obj())
 		w.Release(first.UID)
 		want(t, w, second, match.NotEnoughSpace)
-		w.clock.SetTime(w.clock.Now().Add(settleTime + time.Second))
+		w.clock.SetTime(w.clock.Now().Add(reportTime + time.Second))
 		want(t, w, second, match.Fits)
 	})
-	t.Run("held after a restart, from what the claim says", func(t *testing.T) {
+	t.Run("held after a restart, because of the claim's annotation", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t, node("a"), dynamic("local", "csi"), tracked("csi"), capacity("100Gi").Obj(),
 			pvc("c", "60Gi").SelectedNode("a").Obj(), pvc("d", "60Gi").Obj())
@@ -245,7 +244,7 @@ func TestCapacityIsHeldInFlight(t *testing.T) {
 		}
 		want(t, w, pod("second", "d"), match.NotEnoughSpace)
 	})
-	t.Run("given back when the node goes", func(t *testing.T) {
+	t.Run("released when the node is deleted", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t, node("a"), dynamic("local", "csi"), tracked("csi"),
 			builders.MakeCapacity("shared", "local").Everywhere().Capacity("100Gi").Obj(),
@@ -254,7 +253,7 @@ func TestCapacityIsHeldInFlight(t *testing.T) {
 		w.remove(node("b"))
 		want(t, w, pod("second", "d"), match.Fits)
 	})
-	t.Run("given back when the claim goes", func(t *testing.T) {
+	t.Run("released when the claim is deleted", func(t *testing.T) {
 		t.Parallel()
 		w, first, second := inFlight(t)
 		w.put(pvc("c", "60Gi").SelectedNode("a").Obj())
@@ -273,16 +272,16 @@ func TestSelectedNodeThatIsGone(t *testing.T) {
 		t.Errorf("node %q is selected, which the informer lacks", node)
 	}
 	if got := w.fits(p, "a"); got != match.Fits {
-		t.Errorf("Fits says %q", got)
+		t.Errorf("Fits returns %q", got)
 	}
 	w.put(node("gone"))
 	if got := w.fits(p, "a"); got != match.NodeNotSelected {
-		t.Errorf("once the node is there, Fits says %q", got)
+		t.Errorf("once the node exists, Fits returns %q", got)
 	}
 }
 
 // TestSelectedNodeWithoutProvisioner: the annotation on a claim that nothing
-// provisions neither refuses a node nor keeps the claim from its volume.
+// provisions neither rejects a node nor prevents binding the claim to a volume.
 func TestSelectedNodeWithoutProvisioner(t *testing.T) {
 	t.Parallel()
 	for _, selected := range []string{"a", "b", "gone"} {
@@ -291,7 +290,7 @@ func TestSelectedNodeWithoutProvisioner(t *testing.T) {
 			w := newWorld(t, node("a"), node("b"), wffc("local"), localPV("v", "a", "1Gi").Obj(), pvc("c", "1Gi").SelectedNode(selected).Obj())
 			p := pod("p", "c")
 			if got := w.fits(p, "b"); got != match.NoVolume {
-				t.Errorf("on the node without a volume, Fits says %q", got)
+				t.Errorf("on the node without a volume, Fits returns %q", got)
 			}
 			if diff := cmp.Diff(map[string]string{"c": "v"}, w.reserve(p, "a")); diff != "" {
 				t.Errorf("reserved (-want +got):\n%s", diff)

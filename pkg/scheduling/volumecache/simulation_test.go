@@ -23,9 +23,9 @@ import (
 	"stowage.dev/stowage/pkg/testing/campaign"
 )
 
-// simulation drives a cache with random events, late handlers, reservations
-// and releases, and keeps a naive model beside it: plain maps, every question
-// answered by looking at every volume.
+// simulation drives a volume cache with random events, late handlers, reservations
+// and releases, and compares it with a naive model: plain maps, every result computed from
+// all volumes.
 type simulation struct {
 	*world
 	rng      *rand.Rand
@@ -123,8 +123,8 @@ func (s *simulation) volumeEvent() {
 	s.contradict(name)
 }
 
-// contradict ends reservations of the volume that its new state contradicts.
-// The cache is told at once: what it never sees it need not heed.
+// contradict ends reservations of the volume that its new state contradicts. It delivers
+// the delayed events: the cache cannot know a state that it does not observe.
 func (s *simulation) contradict(name string) {
 	pv := s.volumes[name]
 	for _, claims := range s.reserved {
@@ -160,7 +160,7 @@ func (s *simulation) claimEvent() {
 	s.put(s.claims[name])
 }
 
-// nominationEvent nominates a pod to a node, present or not, or takes the nomination back.
+// nominationEvent nominates a pod to a node, existing or not, or removes the nomination.
 func (s *simulation) nominationEvent() {
 	name := s.pick("m", 4)
 	if p := s.nominated[name]; p != nil && s.rng.IntN(2) == 0 {
@@ -180,7 +180,7 @@ func (s *simulation) podOf(name, node string, volumes []v1.Volume) *v1.Pod {
 	return p
 }
 
-// withheld is the model's answer: what nominated pods that go before the pod need.
+// withheld is the model's result: what nominated pods ahead of the pod need.
 func (s *simulation) withheld(p *v1.Pod) map[string]bool {
 	competes := s.nominated[p.Name] != nil
 	var ahead []*v1.Pod
@@ -203,12 +203,12 @@ func (s *simulation) withheld(p *v1.Pod) map[string]bool {
 	return withheld
 }
 
-// sorted makes histories repeatable: maps are walked in the order of their keys.
+// sorted makes histories repeatable: maps are iterated in the order of their keys.
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// bring has the cache look at everything whose handler may be late, as the
+// observeAll observes everything whose handler may be late, as the
 // hints of the events would.
-func (s *simulation) bring() {
+func (s *simulation) observeAll() {
 	for _, name := range sorted(s.volumes) {
 		s.ObserveVolume(name)
 	}
@@ -217,8 +217,8 @@ func (s *simulation) bring() {
 	}
 }
 
-// expect is the model's answer: the volumes for a pod's claims on a node, nil
-// when it does not fit without those that are withheld.
+// expect is the model's result: the volumes for a pod's claims on a node, nil
+// if it does not fit without those that are withheld.
 func (s *simulation) expect(p *v1.Pod, node string, withheld map[string]bool) map[string]string {
 	taken := maps.Clone(withheld)
 	heldFor := map[string]string{}
@@ -303,7 +303,7 @@ func (s *simulation) assign(got map[string]string, class string, requests []*mat
 	return true
 }
 
-// pod makes a pod of one to three of the claims that exist.
+// pod returns a pod with one to three of the existing claims.
 func (s *simulation) pod(name string) *v1.Pod {
 	names := sorted(s.claims)
 	if len(names) == 0 {
@@ -313,7 +313,7 @@ func (s *simulation) pod(name string) *v1.Pod {
 	return s.podOf(name, "", pod(name, names[:min(len(names), 1+s.rng.IntN(3))]...).Spec.Volumes)
 }
 
-// act reserves for a pod or gives a pod's reservation back, and compares.
+// act reserves for a pod or releases a pod's reservation, and compares.
 func (s *simulation) act(i int) {
 	if len(s.pods) > 0 && s.rng.IntN(3) == 0 {
 		name := sorted(s.pods)[s.rng.IntN(len(s.pods))]
@@ -329,10 +329,10 @@ func (s *simulation) act(i int) {
 	if p == nil || s.pods[p.Name] != nil {
 		return
 	}
-	s.bring()
+	s.observeAll()
 	if s.queue != nil {
-		// Deletions have no hint: what is gone may still be in the cache. Then
-		// only the invariants are checked, not the answers.
+		// Deletions have no hint: deleted objects may still be in the cache. Deliver
+		// them before comparing.
 		s.release()
 	}
 	demand := s.demand(p)
@@ -341,7 +341,7 @@ func (s *simulation) act(i int) {
 	for _, name := range sorted(s.nodes) {
 		object, want := s.nodes[name], s.expect(p, name, withheld)
 		if got := s.Fits(demand, object); (got.Code == match.Fits) != (want != nil) {
-			s.t.Fatalf("step %d, pod %s on node %s: Fits says %+v, the model %v", i, p.Name, name, got, want)
+			s.t.Fatalf("step %d, pod %s on node %s: Fits returns %+v, the model %v", i, p.Name, name, got, want)
 		}
 	}
 	for _, name := range sorted(s.nodes) {
@@ -352,7 +352,7 @@ func (s *simulation) act(i int) {
 		}
 		if got != nil {
 			s.pods[p.Name], s.reserved[p.Name] = p, got
-			delete(s.nominated, p.Name) // until it is seen to wait again
+			delete(s.nominated, p.Name) // until the next update nominates it
 			return
 		}
 	}
@@ -387,8 +387,8 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// TestConcurrentUse runs questions, reservations and events side by side; the
-// race detector and Check are the judges.
+// TestConcurrentUse runs decisions, reservations and events concurrently; the
+// race detector and Check verify them.
 func TestConcurrentUse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, wffc("local"))

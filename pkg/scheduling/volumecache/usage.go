@@ -4,30 +4,28 @@
 package volumecache
 
 import (
-	"math"
-
 	v1 "k8s.io/api/core/v1"
 )
 
-// Usage is how full a class's storage on a node would be with the pod's claims.
-// Bytes throughout; zero where that kind of storage is not used.
+// Usage is how full a class's storage on a node would be with the pod's claims, in bytes;
+// zero if the claims use none of that kind.
 type Usage struct {
 	StaticAsked, StaticGiven        int64
 	ProvisionedAsked, ProvisionedOf int64
 }
 
-// Usage appends, per class that the pod has delayed claims of, how full the
-// node's storage would be. A node that the claims no longer fit has none.
+// Usage appends, for each class of the pod's delayed claims, how full the
+// node's storage would be. Classes whose claims no longer fit the node are left out.
 func (c *Cache) Usage(d *Demand, node *v1.Node, dst []Usage) []Usage {
 	s := c.scratch.Get().(*solution)
 	defer c.putScratch(s)
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	entry := c.entryOf(s, node)
-	if on, known := c.shelfOf(d, entry); known && len(d.groups[0].pending) == 1 {
+	if on, known := c.ownPool(d, entry); known && len(d.groups[0].pending) == 1 {
 		return appendUsage(dst, &d.groups[0].pending[0], on)
 	}
-	at := c.spotAt(entry, node)
+	at := c.locationAt(entry, node)
 	for i := range d.groups {
 		bindings, provisions := len(s.bindings), len(s.provisions)
 		if c.solveGroup(s, d, &d.groups[i], at, counted).Code != 0 {
@@ -38,8 +36,8 @@ func (c *Cache) Usage(d *Demand, node *v1.Node, dst []Usage) []Usage {
 	return dst
 }
 
-// appendUsage is Usage for a single claim on a node whose own shelf decides.
-func appendUsage(dst []Usage, p *pending, on *shelf) []Usage {
+// appendUsage is Usage for a single claim where ownPool decides.
+func appendUsage(dst []Usage, p *pending, on *nodePool) []Usage {
 	if on == nil {
 		return dst
 	}
@@ -57,14 +55,14 @@ func (s *solution) usage(bindings []binding, provisions []provision) Usage {
 		u.StaticGiven = saturate(u.StaticGiven, b.bytes)
 	}
 	for i, p := range provisions {
-		of := p.room
+		of := p.pool
 		if of == nil || !of.limited() {
 			continue
 		}
 		u.ProvisionedAsked = saturate(u.ProvisionedAsked, p.of.Bytes)
 		counted := false
 		for _, earlier := range provisions[:i] {
-			counted = counted || earlier.room == of
+			counted = counted || earlier.pool == of
 		}
 		if !counted {
 			u.ProvisionedOf = saturate(u.ProvisionedOf, of.newest.total)
@@ -72,12 +70,4 @@ func (s *solution) usage(bindings []binding, provisions []provision) Usage {
 		}
 	}
 	return u
-}
-
-// saturate adds byte counts, none of them negative, without wrapping around.
-func saturate(a, b int64) int64 {
-	if a > math.MaxInt64-b {
-		return math.MaxInt64
-	}
-	return a + b
 }

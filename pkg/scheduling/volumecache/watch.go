@@ -28,19 +28,19 @@ type watchKey struct {
 	namespace, name string
 }
 
-// watchers passes on that something changed to whoever waits for it.
+// watchers signals subscribers that an object changed.
 type watchers struct {
 	mu    sync.Mutex
 	byKey map[watchKey]map[*watcher]struct{}
 }
 
-// watcher is one subscription; changed has room for one signal.
+// watcher is one subscription; changed buffers one signal.
 type watcher struct {
 	changed chan struct{}
 	keys    []watchKey
 }
 
-// notify signals all who wait for one of the keys.
+// notify signals all subscribers of the keys.
 func (w *watchers) notify(keys ...watchKey) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -48,7 +48,7 @@ func (w *watchers) notify(keys ...watchKey) {
 		for waiting := range w.byKey[key] {
 			select {
 			case waiting.changed <- struct{}{}:
-			default: // one signal stands for any number of changes
+			default: // signals coalesce
 			}
 		}
 	}
@@ -97,7 +97,7 @@ func (w *watchers) remove(waiting *watcher) {
 	}
 }
 
-// Volume returns the newest state of a volume that is known, nil for none.
+// Volume returns the newest known state of a volume, nil for none.
 func (c *Cache) Volume(name string) *v1.PersistentVolume {
 	c.mu.RLock()
 	v := c.volume[name]
@@ -124,7 +124,7 @@ func (c *Cache) VolumeFor(claim *v1.PersistentVolumeClaim) *v1.PersistentVolume 
 	return nil
 }
 
-// PodExists tells whether the pod is still there.
+// PodExists reports whether the pod exists.
 func (c *Cache) PodExists(pod types.NamespacedName, uid types.UID) bool {
 	if found, err := c.pods.Pods(pod.Namespace).Get(pod.Name); err == nil && found.UID == uid {
 		return true
@@ -135,9 +135,8 @@ func (c *Cache) PodExists(pod types.NamespacedName, uid types.UID) bool {
 	return expected
 }
 
-// ExpectPod is for a pod that the API server may have and the informer not have
-// shown yet. Until stop is called it exists, unless the informer shows that it was
-// deleted.
+// ExpectPod lets PodExists report true for a pod that the informer may not have shown
+// yet, until stop is called or the informer shows that the pod was deleted.
 func (c *Cache) ExpectPod(pod types.NamespacedName, uid types.UID) (stop func()) {
 	if c.PodExists(pod, uid) {
 		return func() {}

@@ -20,9 +20,9 @@ import (
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 
-// world plays the API server and its informers for one cache: objects go into
-// the informers' stores first, then to the cache's handlers, which a test can
-// hold back.
+// world simulates the API server and its informers for one volume cache: objects are
+// added to the informers' stores first, then passed to the cache's handlers, which a test
+// can delay.
 type world struct {
 	*Cache
 	t       testing.TB
@@ -54,17 +54,17 @@ func (w *world) store(object runtime.Object) (store cache.Store, seen, gone func
 	core, storage := w.factory.Core().V1(), w.factory.Storage().V1()
 	switch o := object.(type) {
 	case *v1.Node:
-		return core.Nodes().Informer().GetStore(), func() { w.nodeSeen(o) }, func() { w.removeNode(o) }
+		return core.Nodes().Informer().GetStore(), func() { w.nodeUpdated(o) }, func() { w.nodeDeleted(o) }
 	case *v1.PersistentVolume:
-		return core.PersistentVolumes().Informer().GetStore(), func() { w.ApplyVolume(o) }, func() { w.removeVolume(o) }
+		return core.PersistentVolumes().Informer().GetStore(), func() { w.ApplyVolume(o) }, func() { w.volumeDeleted(o) }
 	case *v1.PersistentVolumeClaim:
-		return core.PersistentVolumeClaims().Informer().GetStore(), func() { w.claimSeen(o) }, func() { w.claimGone(o) }
+		return core.PersistentVolumeClaims().Informer().GetStore(), func() { w.claimUpdated(o) }, func() { w.claimDeleted(o) }
 	case *v1.Pod:
-		return core.Pods().Informer().GetStore(), func() { w.podSeen(o) }, func() { w.podGone(o) }
+		return core.Pods().Informer().GetStore(), func() { w.podUpdated(o) }, func() { w.podDeleted(o) }
 	case *storagev1.StorageClass:
-		return storage.StorageClasses().Informer().GetStore(), func() {}, func() { w.removeClass(o) }
+		return storage.StorageClasses().Informer().GetStore(), func() {}, func() { w.classDeleted(o) }
 	case *storagev1.CSIStorageCapacity:
-		return storage.CSIStorageCapacities().Informer().GetStore(), func() { w.capacitySeen(o) }, func() { w.removeCapacity(o) }
+		return storage.CSIStorageCapacities().Informer().GetStore(), func() { w.capacityUpdated(o) }, func() { w.capacityDeleted(o) }
 	case *storagev1.CSIDriver:
 		return storage.CSIDrivers().Informer().GetStore(), func() {}, func() {}
 	case *storagev1.CSINode:
@@ -100,7 +100,7 @@ func (w *world) remove(objects ...runtime.Object) {
 	}
 }
 
-// hold keeps events from the cache's handlers until release.
+// hold delays events to the cache's handlers until release.
 func (w *world) hold() { w.held = true }
 
 func (w *world) release() {
@@ -128,7 +128,7 @@ func (w *world) demand(pod *v1.Pod) *Demand {
 	return d
 }
 
-// fits asks for a node as the store has it.
+// fits evaluates the pod for the node in the store.
 func (w *world) fits(pod *v1.Pod, node string) match.ReasonCode {
 	w.t.Helper()
 	object, err := w.factory.Core().V1().Nodes().Lister().Get(node)
@@ -139,7 +139,7 @@ func (w *world) fits(pod *v1.Pod, node string) match.ReasonCode {
 }
 
 // reserve reserves and returns the volumes by claim, "(provision)" for claims
-// to provision; nil when the pod does not fit.
+// to provision; nil if the pod does not fit.
 func (w *world) reserve(pod *v1.Pod, node string) map[string]string {
 	w.t.Helper()
 	return w.reserveFor(w.demand(pod), node)

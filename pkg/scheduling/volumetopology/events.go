@@ -250,7 +250,7 @@ func (p *Plugin) afterCSIDriver(pod *v1.Pod, before, now *storagev1.CSIDriver) b
 		return false
 	}
 	demand := p.demand(pod)
-	return demand != nil && demand.MadeBy(before.Name)
+	return demand != nil && demand.ProvisionedBy(before.Name)
 }
 
 func tracksCapacity(driver *storagev1.CSIDriver) bool {
@@ -275,7 +275,7 @@ func (p *Plugin) afterCapacity(pod *v1.Pod, before, now *storagev1.CSIStorageCap
 		return false // with held capacity, the evaluation below records the pod for activateOnRelease
 	}
 	demand := p.demand(pod)
-	return demand != nil && p.cache.CapacityHelps(demand, now)
+	return demand != nil && p.cache.CapacityMayUnblock(demand, now)
 }
 
 // activateOnRelease activates the profile's waiting pods, until ctx ends, when a

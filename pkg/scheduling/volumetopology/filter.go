@@ -69,7 +69,7 @@ func (p *Plugin) RemovePod(_ context.Context, cycle fwk.CycleState, _ *v1.Pod, r
 		return nil
 	}
 	if freed := p.cache.Evictable(removed.GetPod()); len(freed) > 0 {
-		s.Demand.Evict(info.Node().Name, freed)
+		s.Demand.SimulateEviction(info.Node().Name, freed)
 	}
 	return nil
 }
@@ -82,7 +82,7 @@ func (p *Plugin) AddPod(_ context.Context, cycle fwk.CycleState, _ *v1.Pod, adde
 		return fwk.AsStatus(err)
 	}
 	if s.Demand != nil {
-		s.Demand.Spare(info.Node().Name, added.GetPod().UID)
+		s.Demand.UndoEviction(info.Node().Name, added.GetPod().UID)
 	}
 	return nil
 }

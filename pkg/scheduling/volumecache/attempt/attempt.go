@@ -1,9 +1,9 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package attempt begins a pod's scheduling cycle: what the scheduler plugin and
-// the extender both ask of the engine before they ask about nodes, and what they
-// make of a refusal.
+// Package attempt begins a pod's scheduling cycle for the scheduler plugin and the
+// extender: it compiles the pod's claims before nodes are filtered, and decides whether
+// preemption can help.
 package attempt
 
 import (
@@ -18,13 +18,13 @@ import (
 	"stowage.dev/stowage/pkg/scheduling/volumecache"
 )
 
-// Attempts begins attempts on one engine. It sends no request to the API server:
+// Attempts begins attempts on one volume cache. It sends no request to the API server:
 // the scheduling loop is serial and must not wait for one. Safe for concurrent use.
 type Attempts struct {
 	cache *volumecache.Cache
 }
 
-// New returns Attempts on the engine.
+// New returns Attempts on the volume cache.
 func New(cache *volumecache.Cache) *Attempts {
 	return &Attempts{cache: cache}
 }
@@ -32,14 +32,14 @@ func New(cache *volumecache.Cache) *Attempts {
 // Attempt is a pod's claims, compiled for one cycle.
 type Attempt struct {
 	Demand *volumecache.Demand
-	// Awaiting: what the pod needs on the node that it is nominated to is on its way
-	// there, so no other node may be preempted on.
+	// Awaiting: what the pod needs on the node that it is nominated to is being reclaimed,
+	// so pods of other nodes must not be preempted.
 	Awaiting bool
 }
 
-// Begin compiles the claims of a pod that has any, once the engine has seen what
-// existed at the start. A refusal means that no node will do for now, and says
-// why to the pod's user. An error means that this cannot be told.
+// Begin compiles the pod's claims, once the volume cache has observed what existed at the
+// start. A refusal means that no node fits for now, with a message for the pod's user. An
+// error means that this cannot be decided.
 func (a *Attempts) Begin(ctx context.Context, pod *v1.Pod) (at Attempt, refusal, err error) {
 	if !a.cache.Ready(ctx.Done()) {
 		return at, nil, fmt.Errorf("waiting for volumes to be indexed: %w", context.Cause(ctx))
@@ -55,12 +55,12 @@ func (a *Attempts) Begin(ctx context.Context, pod *v1.Pod) (at Attempt, refusal,
 	return Attempt{Demand: demand, Awaiting: a.cache.Awaits(demand)}, nil, nil
 }
 
-// EvictionHelps tells whether the claims, which do not fit the node for the
-// reason given, would if all of its pods of lower priority left and their
-// ephemeral volumes came back. It does not look at the pods unless they matter.
+// EvictionHelps reports whether the claims, which do not fit the node for the
+// given reason, would fit if all of its pods of lower priority were evicted and their
+// ephemeral volumes reclaimed. It reads the pods only if they matter.
 func (a *Attempts) EvictionHelps(at Attempt, node *v1.Node, pods iter.Seq[*v1.Pod], why match.Reason) bool {
 	if at.Awaiting {
-		// Else the scheduler would clear the nomination.
+		// Otherwise the scheduler would clear the nomination.
 		return node.Name == at.Demand.Pod().Status.NominatedNodeName
 	}
 	if why.Code != match.NoVolume && why.Code != match.NotEnoughSpace || !a.cache.AnyEvictable() {
@@ -75,7 +75,7 @@ func (a *Attempts) EvictionHelps(at Attempt, node *v1.Node, pods iter.Seq[*v1.Po
 			if demand == at.Demand {
 				demand = demand.Clone()
 			}
-			demand.Evict(node.Name, freed)
+			demand.SimulateEviction(node.Name, freed)
 		}
 	}
 	return demand != at.Demand && a.cache.Fits(demand, node).Code == match.Fits

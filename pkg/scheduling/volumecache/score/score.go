@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package score ranks nodes by how full a pod's claims would make their
-// storage, as a profile's scoring says. The scheduler plugin and the extender
-// score alike.
+// storage, as configured by the profile's scoring. The scheduler plugin and the extender
+// share it.
 package score
 
 import (
@@ -22,10 +22,10 @@ type Scorer struct {
 	staticWeight        float64                           // 0..1
 }
 
-// neutral is the score where nothing is known: neither best nor worst.
+// neutral is the score without known usage: neither best nor worst.
 const neutral = float64(Max) / 2
 
-// New makes the scorer of a valid configuration.
+// New returns the scorer of a valid configuration.
 func New(cfg config.VolumeScoring) Scorer {
 	most := func(utilization float64) float64 { return utilization }
 	least := func(utilization float64) float64 { return 100 - utilization }
@@ -42,8 +42,7 @@ func New(cfg config.VolumeScoring) Scorer {
 	return s
 }
 
-// Of is the mean over the pod's classes, 0 to Max. Without classes nothing is
-// known, and the score is neither best nor worst.
+// Of is the mean over the pod's classes, 0 to Max, and neutral without classes.
 func (s Scorer) Of(usage []volumecache.Usage) int64 {
 	if len(usage) == 0 {
 		return int64(neutral)
@@ -74,7 +73,7 @@ func utilization(asked, of int64) float64 {
 }
 
 // shaped is the function through the points, linear between them and constant
-// outside. Scores of points go from 0 to 10.
+// outside. The points' scores are 0 to 10.
 func shaped(points []config.UtilizationShapePoint) func(float64) float64 {
 	const scale = float64(Max) / 10
 	return func(utilization float64) float64 {

@@ -18,25 +18,25 @@ import (
 
 const gi = int64(1) << 30
 
-func inRoom(t *testing.T) *world {
+func capacityWorldOnA(t *testing.T) *world {
 	t.Helper()
 	return newWorld(t, dynamic("made", "csi"), tracked("csi"), node("a"),
-		builders.MakeCapacity("room", "made").UID("room").Hostname("a").Capacity("10Gi").Obj(),
+		builders.MakeCapacity("cap", "made").UID("cap").Hostname("a").Capacity("10Gi").Obj(),
 		pvc("one", "3Gi").Class("made").Obj(), pvc("two", "3Gi").Class("made").Obj())
 }
 
-// TestBesides: what others may take of a pool is not free.
-func TestBesides(t *testing.T) {
+// TestPendingUsage: what other pods may take of a pool is not free.
+func TestPendingUsage(t *testing.T) {
 	t.Parallel()
-	w := inRoom(t)
+	w := capacityWorldOnA(t)
 	for name, tc := range map[string]struct {
 		bytes int64
 		want  match.ReasonCode
 	}{
-		"nothing":         {0, match.Fits},
-		"just enough":     {4 * gi, match.Fits},
-		"a byte too much": {4*gi + 1, match.NotEnoughSpace},
-		"beyond all":      {math.MaxInt64, match.NotEnoughSpace},
+		"nothing":          {0, match.Fits},
+		"just enough":      {4 * gi, match.Fits},
+		"a byte too much":  {4*gi + 1, match.NotEnoughSpace},
+		"more than exists": {math.MaxInt64, match.NotEnoughSpace},
 	} {
 		d := w.demand(pod("p", "one", "two"))
 		object, err := w.nodes.Get("a")
@@ -61,10 +61,11 @@ func TestBesides(t *testing.T) {
 	}
 }
 
-// TestTracked: what is asked of a class's capacity, but for claims with a node.
+// TestTracked: the bytes requested of a class's capacity, except by claims with a
+// selected node.
 func TestTracked(t *testing.T) {
 	t.Parallel()
-	w := inRoom(t)
+	w := capacityWorldOnA(t)
 	if diff := cmp.Diff(map[string]int64{"made": 6 * gi}, maps.Collect(w.demand(pod("p", "one", "two")).Tracked)); diff != "" {
 		t.Errorf("two claims (-want +got):\n%s", diff)
 	}
@@ -72,15 +73,15 @@ func TestTracked(t *testing.T) {
 	metav1.SetMetaDataAnnotation(&sent.ObjectMeta, plan.AnnSelectedNode, "a")
 	w.put(sent)
 	if diff := cmp.Diff(map[string]int64{"made": 3 * gi}, maps.Collect(w.demand(pod("p", "one", "two")).Tracked)); diff != "" {
-		t.Errorf("one has a node (-want +got):\n%s", diff)
+		t.Errorf("one has a selected node (-want +got):\n%s", diff)
 	}
 }
 
-// TestObserveClaim: capacity is held for a claim that was sent to a node before the
-// engine's own handler has heard of it.
+// TestObserveClaim: ObserveClaim holds capacity for a claim with a selected node before
+// the volume cache's own handler has processed the claim.
 func TestObserveClaim(t *testing.T) {
 	t.Parallel()
-	w := inRoom(t)
+	w := capacityWorldOnA(t)
 	sent := w.claim("one")
 	metav1.SetMetaDataAnnotation(&sent.ObjectMeta, plan.AnnSelectedNode, "a")
 	w.hold()

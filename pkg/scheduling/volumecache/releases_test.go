@@ -17,10 +17,10 @@ import (
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 
-// woken are the pods that a listener is told of. Only in a synctest bubble.
+// woken are the pods that a listener receives. Only in a synctest bubble.
 type woken chan string
 
-// listen adds a listener until the test ends.
+// listen registers a listener until the test ends.
 func (w *world) listen(t *testing.T) woken {
 	all := make(woken, 2*maxReleases)
 	stop := w.OnRelease(func(waiting func() []*v1.Pod) {
@@ -35,7 +35,7 @@ func (w *world) listen(t *testing.T) woken {
 // want compares the pods that are woken soon.
 func (all woken) want(t *testing.T, want ...string) {
 	t.Helper()
-	time.Sleep(ledgerInterval + ledgerDelay) //nolint:forbidigo // the bubble's time
+	time.Sleep(releaseInterval + releaseDelay) //nolint:forbidigo // the bubble's time
 	synctest.Wait()
 	var got []string
 	for len(all) > 0 {
@@ -54,8 +54,8 @@ func member(group, name string, claims ...string) *v1.Pod {
 	return p
 }
 
-// refuse fails the test if one of the pods fits node a.
-func (w *world) refuse(t *testing.T, pods ...*v1.Pod) {
+// reject evaluates the pods for node a, which none of them may fit.
+func (w *world) reject(t *testing.T, pods ...*v1.Pod) {
 	t.Helper()
 	for _, p := range pods {
 		w.put(p)
@@ -65,8 +65,8 @@ func (w *world) refuse(t *testing.T, pods ...*v1.Pod) {
 	}
 }
 
-// TestReleaseWakes: what a pod has reserved is released. The pods that were refused
-// while it was reserved, and that it helps, are woken.
+// TestReleaseWakes: a pod's reservations are released. The pods that were rejected
+// while they existed, and that the release can unblock, are woken.
 func TestReleaseWakes(t *testing.T) {
 	t.Parallel()
 	first := pod("first", "c")
@@ -78,14 +78,14 @@ func TestReleaseWakes(t *testing.T) {
 			}
 		}
 	}
-	for story, tc := range map[string]struct {
+	for name, tc := range map[string]struct {
 		do   func(t *testing.T, w *world)
 		want []string
 	}{
 		"volumes": {
 			do: func(t *testing.T, w *world) {
 				reserve(t, w, first)
-				w.refuse(t, pod("waits", "d"), pod("too-large", "large"), pod("for-another-class", "o"), pod("two", "d", "e"))
+				w.reject(t, pod("waits", "d"), pod("too-large", "large"), pod("for-another-class", "o"), pod("two", "d", "e"))
 				w.Release(first.UID)
 			},
 			want: []string{"waits"},
@@ -94,7 +94,7 @@ func TestReleaseWakes(t *testing.T) {
 			do: func(t *testing.T, w *world) {
 				p := pod("first", "made")
 				reserve(t, w, p)
-				w.refuse(t, pod("made-too", "made2"), pod("vast", "vast"))
+				w.reject(t, pod("made-too", "made2"), pod("vast", "vast"))
 				w.Release(p.UID)
 			},
 			want: []string{"made-too"},
@@ -105,13 +105,13 @@ func TestReleaseWakes(t *testing.T) {
 				reserve(t, w, p)
 				w.put(pod("shares", "u"))
 				if got := w.fits(pod("shares", "u"), "b"); got == match.Fits {
-					t.Fatal("the pod fits where the claim's volume is not made")
+					t.Fatal("the pod fits a node that the claim has not selected")
 				}
 				w.Release(p.UID)
 			},
 			want: []string{"shares"},
 		},
-		"the pod was refused before the other reserved": { // for other reasons on node a
+		"the pod was rejected before the other reserved": { // not evaluated on node a
 			do: func(t *testing.T, w *world) {
 				w.put(pod("waits", "d"))
 				if got := w.fits(pod("waits", "d"), "b"); got == match.Fits {
@@ -121,73 +121,73 @@ func TestReleaseWakes(t *testing.T) {
 				w.Release(first.UID)
 			},
 		},
-		"the pod was refused before, but then an event was of no use to it": {
+		"the pod was rejected before, but then an event could not unblock it": {
 			do: func(t *testing.T, w *world) {
-				w.refuse(t, pod("two", "d", "e"))
+				w.reject(t, pod("two", "d", "e"))
 				reserve(t, w, first)
 				d := w.demand(pod("two", "d", "e"))
 				w.put(localPV("new", "a", "1Gi").Obj())
 				if w.VolumeMayUnblock(d, "new") {
-					t.Fatal("the new volume is said to help")
+					t.Fatal("VolumeMayUnblock is true for the new volume")
 				}
 				w.Release(first.UID)
 			},
 			want: []string{"two"},
 		},
-		"the driver reported more, which was not enough beside what was reserved": {
+		"the driver reported more, which did not suffice with what was reserved": {
 			do: func(t *testing.T, w *world) {
 				p := pod("first", "made")
 				reserve(t, w, p)
 				w.put(pod("made-too", "made2"), builders.MakeCapacity("r", "csi").Hostname("a").Capacity("110Gi").Obj())
-				if w.CapacityHelps(w.demand(pod("made-too", "made2")), builders.MakeCapacity("r", "csi").Obj()) {
-					t.Fatal("the report is said to help")
+				if w.CapacityMayUnblock(w.demand(pod("made-too", "made2")), builders.MakeCapacity("r", "csi").Obj()) {
+					t.Fatal("CapacityMayUnblock is true for the report")
 				}
 				w.Release(p.UID)
 			},
 			want: []string{"made-too"},
 		},
-		"the pod has reserved since it was refused": {
+		"the pod has reserved since it was rejected": {
 			do: func(t *testing.T, w *world) {
 				reserve(t, w, first)
-				w.refuse(t, pod("waits", "d"))
+				w.reject(t, pod("waits", "d"))
 				w.put(localPV("new", "a", "1Gi").Obj())
 				reserve(t, w, pod("waits", "d"))
 				w.Release(first.UID)
 			},
 		},
-		"the pod is gone": {
+		"the pod was deleted": {
 			do: func(t *testing.T, w *world) {
 				reserve(t, w, first)
-				w.refuse(t, pod("waits", "d"))
+				w.reject(t, pod("waits", "d"))
 				w.Release(first.UID)
 				w.remove(pod("waits"))
-				if len(w.ledger.refused) > 0 {
-					t.Error("the refusal of a pod is kept that is gone")
+				if len(w.rejections.byPod) > 0 {
+					t.Error("the rejection of a deleted pod is kept")
 				}
 			},
 		},
-		"it was bound": {
+		"the reserved volume was bound": {
 			do: func(t *testing.T, w *world) {
 				reserve(t, w, first)
-				w.refuse(t, pod("waits", "d"))
+				w.reject(t, pod("waits", "d"))
 				w.put(localPV("v", "a", "1Gi").ClaimRef("default", "c", "pvc-c").Phase(v1.VolumeBound).Obj(), pvc("c", "1Gi").Bound("v").Obj())
 				w.Release(first.UID)
 			},
 		},
-		"its claim was bound elsewhere": {
+		"the claim was bound to another volume": {
 			do: func(t *testing.T, w *world) {
 				reserve(t, w, first)
-				w.refuse(t, pod("waits", "d"))
+				w.reject(t, pod("waits", "d"))
 				w.put(localPV("u", "b", "1Gi").ClaimRef("default", "c", "pvc-c").Phase(v1.VolumeBound).Obj(), pvc("c", "1Gi").Bound("u").Obj())
 				w.Release(first.UID)
 			},
 			want: []string{"waits"},
 		},
-		"its volume was made": {
+		"the volume was provisioned": {
 			do: func(t *testing.T, w *world) {
 				p := pod("first", "made")
 				reserve(t, w, p)
-				w.refuse(t, pod("waits", "made2"))
+				w.reject(t, pod("waits", "made2"))
 				w.put(builders.MakePV("m").Class("csi").Hostname("a").ClaimRef("default", "made", "pvc-made").Obj(), pvc("made", "60Gi").Class("csi").Bound("m").Obj(),
 					builders.MakeCapacity("r", "csi").Hostname("a").Capacity("40Gi").Obj())
 				w.Release(p.UID)
@@ -197,13 +197,13 @@ func TestReleaseWakes(t *testing.T) {
 			do: func(t *testing.T, w *world) {
 				p := member("gang", "first", "c")
 				reserve(t, w, p)
-				w.refuse(t, member("gang", "waits", "d"), member("other", "in-group", "e"))
+				w.reject(t, member("gang", "waits", "d"), member("other", "in-group", "e"))
 				w.Release(p.UID)
 			},
 			want: []string{"in-group"},
 		},
 	} {
-		t.Run(story, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, node("a"), node("b"), wffc("local"), wffc("else"), dynamic("csi", "driver"), tracked("driver"), dynamic("untracked", "other"),
@@ -214,7 +214,7 @@ func TestReleaseWakes(t *testing.T) {
 				tc.do(t, w)
 				all.want(t, tc.want...)
 				w.check()
-				if err := w.CheckIdle(); err != nil && story != "the pod has reserved since it was refused" {
+				if err := w.CheckIdle(); err != nil && name != "the pod has reserved since it was rejected" {
 					t.Error(err)
 				}
 			})
@@ -222,25 +222,25 @@ func TestReleaseWakes(t *testing.T) {
 	}
 }
 
-// TestEndedHoldWakes: bytes were held for a claim that was sent to a node, and are not any
-// more; the driver's figures stay as they are.
+// TestEndedHoldWakes: the hold of bytes for a claim with a selected node ends; the driver's
+// report does not change.
 func TestEndedHoldWakes(t *testing.T) {
 	t.Parallel()
 	sent := func() *builders.PVC { return pvc("sent", "60Gi").Class("csi").SelectedNode("b") }
-	for story, end := range map[string]func(w *world){
-		"the claim is deleted":               func(w *world) { w.remove(sent().Obj()) },
-		"the provisioner gave the node back": func(w *world) { w.put(pvc("sent", "60Gi").Class("csi").Obj()) },
-		"the claim is another":               func(w *world) { w.put(pvc("sent", "60Gi").UID("other").Class("csi").Obj()) },
-		"the node is deleted":                func(w *world) { w.remove(node("b")) },
+	for name, end := range map[string]func(w *world){
+		"the claim is deleted":                func(w *world) { w.remove(sent().Obj()) },
+		"the provisioner deselected the node": func(w *world) { w.put(pvc("sent", "60Gi").Class("csi").Obj()) },
+		"the claim is recreated":              func(w *world) { w.put(pvc("sent", "60Gi").UID("other").Class("csi").Obj()) },
+		"the node is deleted":                 func(w *world) { w.remove(node("b")) },
 	} {
-		t.Run(story, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, node("a"), node("b"), dynamic("csi", "driver"), tracked("driver"),
 					builders.MakeCapacity("r", "csi").Everywhere().Capacity("100Gi").Obj(),
 					sent().Obj(), pvc("c", "50Gi").Class("csi").Obj(), pvc("large", "101Gi").Class("csi").Obj())
 				all := w.listen(t)
-				w.refuse(t, pod("waits", "c"), pod("too-large", "large"))
+				w.reject(t, pod("waits", "c"), pod("too-large", "large"))
 				w.put(sent().Label("touched", "yes").Obj())
 				all.want(t)
 				end(w)
@@ -251,8 +251,8 @@ func TestEndedHoldWakes(t *testing.T) {
 	}
 }
 
-// TestWokenAtIntervals: a pod that is refused each time it is woken is woken no more often
-// than the scheduling queue would, and no wake-up is lost.
+// TestWokenAtIntervals: a pod that is rejected each time it is woken is woken no more often
+// than the scheduling queue would wake it, and no wake-up is lost.
 func TestWokenAtIntervals(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -260,7 +260,7 @@ func TestWokenAtIntervals(t *testing.T) {
 		all, first := w.listen(t), pod("first", "c")
 		try := func() {
 			w.reserve(first, "a")
-			w.refuse(t, pod("waits", "d"))
+			w.reject(t, pod("waits", "d"))
 			w.Release(first.UID)
 		}
 		try()
@@ -274,8 +274,7 @@ func TestWokenAtIntervals(t *testing.T) {
 	})
 }
 
-// TestManyReleases: what the ledger keeps until listeners are called is bounded, and pods are
-// woken all the same.
+// TestManyReleases: the number of recorded releases is bounded, and pods are still woken.
 func TestManyReleases(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -287,21 +286,21 @@ func TestManyReleases(t *testing.T) {
 			p := pod("first", name)
 			w.reserve(p, "a")
 			if i == 2*maxReleases-1 {
-				w.refuse(t, pod("waits", "d"))
+				w.reject(t, pod("waits", "d"))
 			}
 			w.Release(p.UID)
 		}
-		w.mu.RLock() // the bubble's time moves on while the test waits for a lock
-		got := len(w.ledger.released)
+		w.mu.RLock() // the bubble's time advances while the test waits for a lock
+		got := len(w.releases.began)
 		w.mu.RUnlock()
 		if got > maxReleases+1 {
-			t.Errorf("%d releases are told apart, want %d at most", got, maxReleases)
+			t.Errorf("%d releases are recorded, want %d at most", got, maxReleases)
 		}
 		all.want(t, "waits")
 	})
 }
 
-// TestNoListener: nothing is kept, and no timer runs.
+// TestNoListener: without a listener nothing is recorded, and no timer runs.
 func TestNoListener(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -310,15 +309,15 @@ func TestNoListener(t *testing.T) {
 		w.reserve(pod("first", "c"), "a")
 		w.Release("pod-first")
 		stop()
-		if w.ledger.timer != nil {
-			t.Error("the timer runs on without a listener")
+		if w.releases.timer != nil {
+			t.Error("the timer runs without a listener")
 		}
-		clear(w.ledger.released)
+		clear(w.releases.began)
 		w.reserve(pod("first", "c"), "a")
-		w.refuse(t, pod("waits", "d"))
+		w.reject(t, pod("waits", "d"))
 		w.Release("pod-first")
-		if len(w.ledger.refused) > 0 || len(w.ledger.released) > 0 || w.ledger.timer != nil {
-			t.Errorf("%d refusals and %d releases are kept", len(w.ledger.refused), len(w.ledger.released))
+		if len(w.rejections.byPod) > 0 || len(w.releases.began) > 0 || w.releases.timer != nil {
+			t.Errorf("%d rejections and %d releases are kept", len(w.rejections.byPod), len(w.releases.began))
 		}
 	})
 }

@@ -4,7 +4,7 @@
 package volumecache
 
 import (
-	"math/rand" //nolint:depguard // what randfill takes
+	"math/rand" //nolint:depguard // required by randfill
 	"strconv"
 	"testing"
 
@@ -18,10 +18,10 @@ import (
 	"stowage.dev/stowage/pkg/scheduling/match"
 )
 
-// FuzzAnything fills the API's types at random, far beyond what the API server
-// would accept, and puts them through every question. Nothing may panic, and no
+// FuzzRandomObjects fills the API types at random, far beyond what the API server
+// accepts, and calls every method with them. Nothing may panic, and no
 // invariant may break.
-func FuzzAnything(f *testing.F) {
+func FuzzRandomObjects(f *testing.F) {
 	for seed := range int64(40) {
 		f.Add(seed)
 	}
@@ -30,34 +30,34 @@ func FuzzAnything(f *testing.F) {
 		w := newWorld(t)
 		nodes := make([]*v1.Node, 3)
 		for i := range nodes {
-			nodes[i] = clusterWide(anything[v1.Node](fill), "n"+strconv.Itoa(i))
+			nodes[i] = clusterWide(filled[v1.Node](fill), "n"+strconv.Itoa(i))
 			w.put(nodes[i])
 		}
 		for i := range 4 {
-			class := clusterWide(anything[storagev1.StorageClass](fill), "c"+strconv.Itoa(i%3))
-			w.put(class, clusterWide(anything[storagev1.CSIDriver](fill), class.Provisioner),
-				clusterWide(anything[storagev1.CSINode](fill), "n"+strconv.Itoa(i)), anything[storagev1.CSIStorageCapacity](fill))
+			class := clusterWide(filled[storagev1.StorageClass](fill), "c"+strconv.Itoa(i%3))
+			w.put(class, clusterWide(filled[storagev1.CSIDriver](fill), class.Provisioner),
+				clusterWide(filled[storagev1.CSINode](fill), "n"+strconv.Itoa(i)), filled[storagev1.CSIStorageCapacity](fill))
 		}
 		for i := range 12 {
-			w.put(clusterWide(anything[v1.PersistentVolume](fill), "v"+strconv.Itoa(i)))
+			w.put(clusterWide(filled[v1.PersistentVolume](fill), "v"+strconv.Itoa(i)))
 		}
 		for i := range 6 {
-			claim := anything[v1.PersistentVolumeClaim](fill)
+			claim := filled[v1.PersistentVolumeClaim](fill)
 			claim.Namespace, claim.Name = "default", "c"+strconv.Itoa(i)
 			w.put(claim)
 		}
 		w.check()
 		for i := range 8 {
-			p := anything[v1.Pod](fill)
+			p := filled[v1.Pod](fill)
 			p.Namespace, p.Name, p.UID = "default", "p"+strconv.Itoa(i), types.UID("p"+strconv.Itoa(i))
 			w.put(p)
-			ask(t, w, p, nodes)
+			callAll(t, w, p, nodes)
 		}
 	})
 }
 
-// ask puts every question about one pod.
-func ask(t *testing.T, w *world, p *v1.Pod, nodes []*v1.Node) {
+// callAll calls every method for one pod.
+func callAll(t *testing.T, w *world, p *v1.Pod, nodes []*v1.Node) {
 	t.Helper()
 	w.Evictable(p)
 	d, refusal, err := w.Demand(p)
@@ -78,7 +78,7 @@ func ask(t *testing.T, w *world, p *v1.Pod, nodes []*v1.Node) {
 			}
 		}
 		if _, reason := w.Reserve(d, object.Name); fits != (reason.Code == match.Fits) {
-			t.Errorf("node %s: Fits says %t, Reserve %q", object.Name, fits, reason.Code)
+			t.Errorf("node %s: Fits returns %t, Reserve %q", object.Name, fits, reason.Code)
 		}
 		w.check()
 		w.Release(p.UID)
@@ -89,20 +89,20 @@ func ask(t *testing.T, w *world, p *v1.Pod, nodes []*v1.Node) {
 	w.Translates(d)
 }
 
-func anything[T any](fill *randfill.Filler) *T {
+func filled[T any](fill *randfill.Filler) *T {
 	object := new(T)
 	fill.Fill(object)
 	return object
 }
 
-// clusterWide names an object that has no namespace.
+// clusterWide sets the name of an object without a namespace.
 func clusterWide[T metav1.Object](object T, name string) T {
 	object.SetNamespace("")
 	object.SetName(name)
 	return object
 }
 
-// filler fills objects so that they refer to each other now and then.
+// filler fills objects, some of which refer to each other.
 func filler(seed int64) *randfill.Filler {
 	pick := func(c randfill.Continue, choices ...string) string { return choices[c.Intn(len(choices))] }
 	return randfill.New().RandSource(rand.NewSource(seed)).NilChance(0.3).NumElements(0, 3).MaxDepth(12).Funcs(

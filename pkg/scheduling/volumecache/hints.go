@@ -13,13 +13,13 @@ import (
 	"stowage.dev/stowage/pkg/scheduling/match"
 )
 
-// fewNodes is up to how many nodes of a segment are tried to find out whether
-// an event helps a pod. With more, it is taken to help.
+// fewNodes bounds the nodes of a segment that are tried to decide whether an event can
+// unblock a pod. With more nodes it is assumed to.
 const fewNodes = 16
 
-// VolumeMayUnblock tells whether the volume, as the cache has it, can make the pod
-// schedulable: its disk is not lost, and a claim of the pod names it or is named by
-// it, or could take it and then fit a node.
+// VolumeMayUnblock reports whether the volume, as observed by the cache, can make the pod
+// schedulable: its disk is not lost, and either it and a claim of the pod name each
+// other, or a claim can use it and the pod then fits a node.
 func (c *Cache) VolumeMayUnblock(d *Demand, name string) bool {
 	c.mu.RLock()
 	v := c.volume[name]
@@ -49,18 +49,16 @@ func (c *Cache) VolumeMayUnblock(d *Demand, name string) bool {
 	return wanted && (!few || c.fitsAny(d, nodes))
 }
 
-// CapacityHelps tells whether the capacity object can make the pod
-// schedulable.
-func (c *Cache) CapacityHelps(d *Demand, object *storagev1.CSIStorageCapacity) bool {
+// CapacityMayUnblock reports whether the capacity object can make the pod schedulable.
+func (c *Cache) CapacityMayUnblock(d *Demand, object *storagev1.CSIStorageCapacity) bool {
 	c.mu.RLock()
 	entry := c.capacity[types.NamespacedName{Namespace: object.Namespace, Name: object.Name}]
 	c.mu.RUnlock()
-	return entry != nil && c.segmentHelps(d, entry.room.class, entry.room.segment)
+	return entry != nil && c.segmentMayUnblock(d, entry.pool.class, entry.pool.segment)
 }
 
-// CapacityLeft returns the bytes of the largest volume that there is capacity for where
-// the object tells of it, and whether more than that is held. An object that is not
-// known leaves nothing.
+// CapacityLeft returns the size of the largest volume that the object's capacity pool can
+// still provide, and whether bytes of the pool are held. Zero for an unknown object.
 func (c *Cache) CapacityLeft(object *storagev1.CSIStorageCapacity) (bytes int64, held bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -68,12 +66,12 @@ func (c *Cache) CapacityLeft(object *storagev1.CSIStorageCapacity) (bytes int64,
 	if entry == nil {
 		return 0, false
 	}
-	return min(entry.room.remaining(), entry.room.newest.largest), entry.room.held > 0
+	return min(entry.pool.remaining(), entry.pool.newest.largest), entry.pool.held > 0
 }
 
-// segmentHelps tells whether what the class has left in a segment can make the pod
-// schedulable: it is enough for a claim of the pod, and the claims then fit a node.
-func (c *Cache) segmentHelps(d *Demand, class string, of *segment) bool {
+// segmentMayUnblock reports whether what is left of the class in a segment can make the
+// pod schedulable: it suffices for a claim of the pod, and the claims then fit a node.
+func (c *Cache) segmentMayUnblock(d *Demand, class string, of *segment) bool {
 	i := slices.IndexFunc(d.groups, func(g group) bool { return g.class.name == class })
 	if i < 0 {
 		return false
@@ -82,18 +80,17 @@ func (c *Cache) segmentHelps(d *Demand, class string, of *segment) bool {
 	nodes, few := few(of)
 	g, enough := &d.groups[i], false
 	for j := range g.pending {
-		enough = enough || g.tracked && of.Data.rooms[class].has(g.pending[j].Bytes) || c.any(d, &g.pending[j], g, spot{segments: []*segment{of}})
+		enough = enough || g.tracked && of.Data.capacity[class].fits(g.pending[j].Bytes) || c.any(d, &g.pending[j], g, location{segments: []*segment{of}})
 	}
 	if !enough {
-		c.noteRefused(d)
+		c.noteRejected(d)
 	}
 	c.mu.RUnlock()
 	return enough && (!few || c.fitsAny(d, nodes))
 }
 
-// GivenUp tells whether a volume named a claim that the pod waits with and does
-// not any more, or is gone: any volume may serve the claim now. now is nil for a
-// volume that is gone.
+// GivenUp reports whether a volume no longer names a claim of the pod that is not bound:
+// any volume may serve the claim now. now is nil for a deleted volume.
 func (d *Demand) GivenUp(before, now *v1.PersistentVolume) bool {
 	for i := range d.groups {
 		for j := range d.groups[i].pending {
@@ -106,15 +103,14 @@ func (d *Demand) GivenUp(before, now *v1.PersistentVolume) bool {
 	return false
 }
 
-// FitsNode is Fits for the node as the informer's store has it; false when it
-// is not there.
+// FitsNode is Fits for the node in the informer's store; false if it does not exist.
 func (c *Cache) FitsNode(d *Demand, name string) bool {
 	node, err := c.nodes.Get(name)
 	return err == nil && c.Fits(d, node).Code == match.Fits
 }
 
-// Translates tells whether a bound volume of the pod is an in-tree one that
-// CSI serves on some nodes.
+// Translates reports whether a bound volume of the pod is an in-tree volume that CSI
+// serves on nodes to which its plugin was migrated.
 func (c *Cache) Translates(d *Demand) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -135,7 +131,7 @@ func (c *Cache) fitsAny(d *Demand, nodes []string) bool {
 	return false
 }
 
-// few returns the nodes of a segment if there are few.
+// few returns the nodes of a segment if they are no more than fewNodes.
 func few(s *segment) (nodes []string, few bool) {
 	if s.Len() > fewNodes {
 		return nil, false

@@ -1,0 +1,322 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package volumecache
+
+import (
+	"container/list"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"stowage.dev/stowage/pkg/scheduling/claims"
+	"stowage.dev/stowage/pkg/scheduling/match"
+)
+
+const (
+	// reportTime bounds how long the bytes of an existing volume are held: a driver that
+	// never updates its capacity object must not block them forever.
+	reportTime = 2 * time.Minute
+	// provisionTime bounds how long bytes are held for a claim that has a selected node
+	// and no volume: its provisioner may be gone or fail permanently.
+	provisionTime = 15 * time.Minute
+)
+
+// hold is the reservation of one claim: an existing volume, or a node to
+// provision on with the bytes that the volume takes there. Pods that use the same claim
+// share it.
+//
+// A hold for provisioning outlives its pods while the claim has the selected node,
+// because a provisioner may be at work. It ends when the claim is deleted or no longer
+// selects the node, at the first update of the capacity object after the volume
+// appeared, or reportTime after that. Without a volume its bytes are held for
+// provisionTime.
+type hold struct {
+	claim  types.NamespacedName
+	uid    types.UID
+	object *v1.PersistentVolumeClaim // as reserved
+
+	volume *volume // existing; nil: provision, or contradicted since
+	node   string  // to provision on; "": an existing volume
+
+	bytes int64
+	pool  *capacityPool // that bytes are held of; nil: none
+	// reportedAtStart is the pool's reported bytes plus pool.counted when the hold began:
+	// a decrease that ended other holds since does not count for this one. -1: unknown.
+	reportedAtStart int64
+	began           uint64 // sequence number of the Cache
+	appeared        uint64 // sequence number at which the provisioned volume appeared; zero: not yet
+	// since is when the bytes were held, or when the volume appeared. queue and element are
+	// the position in reservations.provisioning or unreported; element is nil in neither.
+	since   time.Time
+	queue   *list.List
+	element *list.Element
+	overdue bool // the bytes were released because the volume did not appear in time
+
+	group string // the pod group of the first pod
+
+	pods map[types.UID]struct{}
+}
+
+// reported reports whether the pool's bytes have decreased by those of the hold since it
+// began: the driver counted the volume in before the cache observed the volume.
+func (h *hold) reported() bool {
+	return h.pool != nil && h.pool.limited() && h.reportedAtStart >= 0 &&
+		saturate(h.pool.newest.total, h.bytes) <= h.reportedAtStart-h.pool.counted
+}
+
+// reservations are the holds, by claim and by pod, and their expiry. The lock of the
+// Cache guards them.
+type reservations struct {
+	clock    clock.PassiveClock
+	index    *index
+	claims   *newestClaims
+	free     *freePools
+	releases *releases
+
+	// sequence numbers the volumes, capacity objects and holds in the order in which they
+	// were observed or began.
+	sequence uint64
+	byClaim  map[types.NamespacedName]*hold
+	byPod    map[types.UID][]*hold
+	// unreported are the holds of bytes of volumes that exist and no report includes,
+	// provisioning those of volumes that do not exist yet, the oldest first.
+	unreported, provisioning list.List
+}
+
+func (r *reservations) nextSequence() uint64 {
+	r.sequence++
+	return r.sequence
+}
+
+// expire releases the bytes of holds whose time has passed. It reads only holds that
+// expire.
+func (r *reservations) expire() {
+	for now := r.clock.Now(); ; {
+		h, at := r.nextExpiry()
+		if h == nil || !now.After(at) {
+			return
+		}
+		pool := h.pool
+		if h.appeared > 0 {
+			r.countIn(h)
+		} else {
+			r.releaseBytes(h) // the hold remains while the claim has the selected node
+			h.overdue = true
+		}
+		r.releases.note(h, pool.class, pool.segment)
+	}
+}
+
+// nextExpiry returns the hold that expires next, nil for none, and when.
+func (r *reservations) nextExpiry() (first *hold, at time.Time) {
+	if front := r.unreported.Front(); front != nil {
+		first = front.Value.(*hold)
+		at = first.since.Add(reportTime)
+	}
+	if front := r.provisioning.Front(); front != nil {
+		h := front.Value.(*hold)
+		if due := h.since.Add(provisionTime); first == nil || due.Before(at) {
+			first, at = h, due
+		}
+	}
+	return first, at
+}
+
+// countIn releases the bytes held for a volume that exists: the driver's report includes
+// it, or reportTime has passed. Its bytes in the report do not count for other holds.
+func (r *reservations) countIn(h *hold) {
+	pool := h.pool
+	r.releaseBytes(h)
+	pool.counted = saturate(pool.counted, h.bytes)
+	if len(h.pods) == 0 {
+		r.end(h)
+	}
+}
+
+// releaseBytes releases the hold's bytes; the hold remains.
+func (r *reservations) releaseBytes(h *hold) {
+	if p := h.pool; p != nil {
+		r.dequeue(h)
+		p.removeHold(h)
+		p.dropIfUnused(r.index)
+	}
+}
+
+func (r *reservations) dequeue(h *hold) {
+	if h.element != nil {
+		h.queue.Remove(h.element)
+		h.element = nil
+	}
+}
+
+// end removes the hold and releases its volume and bytes.
+func (r *reservations) end(h *hold) {
+	for pod := range h.pods {
+		if rest := slices.DeleteFunc(slices.Clone(r.byPod[pod]), func(o *hold) bool { return o == h }); len(rest) > 0 {
+			r.byPod[pod] = rest
+		} else {
+			delete(r.byPod, pod)
+		}
+	}
+	delete(r.byClaim, h.claim)
+	if p := h.pool; p != nil {
+		r.releases.note(h, p.class, p.segment)
+		r.releaseBytes(h)
+	}
+	unused := h.node != "" && h.appeared == 0
+	if v := h.volume; v != nil {
+		h.volume, v.hold = nil, nil
+		r.free.offer(v)
+		if v.pool != nil {
+			r.releases.note(h, v.Class, v.segment)
+			unused = true
+		}
+	}
+	if unused {
+		r.releases.note(h, "", nil)
+	}
+}
+
+// release removes the pod from its holds and ends those that are no longer needed.
+func (r *reservations) release(pod types.UID) {
+	for _, h := range r.byPod[pod] {
+		delete(h.pods, pod)
+		if len(h.pods) == 0 && !r.inProgress(h) {
+			r.end(h)
+		}
+	}
+	delete(r.byPod, pod)
+}
+
+// inProgress reports whether a provisioner may be at work on what is held.
+func (r *reservations) inProgress(h *hold) bool {
+	if h.node == "" {
+		return false
+	}
+	if h.appeared > 0 {
+		return h.pool != nil
+	}
+	claim := r.claims.get(h.claim)
+	return claim != nil && claim.UID == h.uid && claims.SelectedNode(claim) == h.node
+}
+
+// reserveVolume reserves an existing volume for the claim.
+func (r *reservations) reserveVolume(of *pending, pod *v1.Pod, v *volume) {
+	h := r.share(of, pod, v.hold)
+	h.volume, v.hold = v, h
+	r.free.withdraw(v)
+}
+
+// reserveNode reserves the provisioning of a volume for the claim on the node, with its
+// bytes in the pool, nil for none. existing is the claim's hold if it has one already.
+func (r *reservations) reserveNode(of *pending, pod *v1.Pod, node string, pool *capacityPool, existing *hold) {
+	h := r.share(of, pod, existing)
+	h.node = node
+	if pool != nil {
+		h.bytes = of.Bytes
+		pool.addHold(h)
+		r.enqueue(h, &r.provisioning)
+	}
+}
+
+// share makes the pod an owner of the claim's hold: the existing one, or else a new one
+// that replaces an invalid one.
+func (r *reservations) share(of *pending, pod *v1.Pod, existing *hold) *hold {
+	h := existing
+	if h == nil {
+		if old := r.byClaim[of.key]; old != nil {
+			r.end(old)
+		}
+		h = &hold{
+			claim: of.key, uid: of.Claim.UID, object: of.Claim,
+			began: r.nextSequence(), group: podGroup(pod), pods: map[types.UID]struct{}{},
+		}
+		r.byClaim[of.key] = h
+	}
+	h.pods[pod.UID] = struct{}{}
+	r.byPod[pod.UID] = append(r.byPod[pod.UID], h)
+	return h
+}
+
+// podGroup is the pod's pod group, "" for none.
+func podGroup(pod *v1.Pod) string {
+	if g := pod.Spec.SchedulingGroup; g != nil && g.PodGroupName != nil {
+		return pod.Namespace + "/" + *g.PodGroupName
+	}
+	return ""
+}
+
+// enqueue lets the hold's bytes expire reportTime or provisionTime from now.
+func (r *reservations) enqueue(h *hold, queue *list.List) {
+	r.expire() // also where no pod is scheduled
+	r.dequeue(h)
+	h.since, h.queue = r.clock.Now(), queue
+	h.element = queue.PushBack(h)
+	r.armExpiry()
+}
+
+// armExpiry schedules a call of the listeners for when the next hold expires.
+func (r *reservations) armExpiry() {
+	if h, at := r.nextExpiry(); h != nil {
+		r.releases.arm(time.Now().Add(max(0, at.Sub(r.clock.Now())) + releaseInterval))
+	}
+}
+
+// keep moves the reservation of a volume to its newest state, or ends it if that state
+// contradicts it: what is observed wins.
+func (r *reservations) keep(v *volume) {
+	h := v.hold
+	if h == nil {
+		return
+	}
+	if v.Free() || (v.claim == h.claim && match.RefersTo(v.PV.Spec.ClaimRef, h.object) && v.PV.DeletionTimestamp == nil) {
+		h.volume = v
+		return
+	}
+	h.volume, v.hold = nil, nil
+}
+
+// volumeAppeared notes that a volume names a claim: the driver's reports may now include
+// what was held for its provisioning.
+func (r *reservations) volumeAppeared(v *volume) {
+	h := r.byClaim[v.claim]
+	if h == nil || h.node == "" || h.appeared > 0 || !match.RefersTo(v.PV.Spec.ClaimRef, h.object) {
+		return
+	}
+	h.appeared = r.nextSequence()
+	if h.pool != nil {
+		r.enqueue(h, &r.unreported)
+	}
+	if h.reported() {
+		r.releases.note(h, h.pool.class, h.pool.segment)
+		r.countIn(h)
+	} else if h.pool == nil && len(h.pods) == 0 {
+		r.end(h)
+	}
+}
+
+// capacityReported ends the holds of volumes that the object includes: it was observed
+// after they had appeared.
+func (r *reservations) capacityReported(a *capacity) {
+	if a != a.pool.newest {
+		return
+	}
+	for h := range a.pool.holds {
+		if h.appeared > 0 && h.appeared < a.sequence {
+			r.countIn(h)
+		}
+	}
+}
+
+// nodeDeleted ends holds for provisioning on the node: nothing will be provisioned there.
+func (r *reservations) nodeDeleted(name string) {
+	for _, h := range r.byClaim {
+		if h.node == name && len(h.pods) == 0 {
+			r.end(h)
+		}
+	}
+}

@@ -23,7 +23,7 @@ import (
 // volumes of all nodes are listed for that, so it is asked only about disks that this
 // node had before, has no volume of, and is about to clean or to publish. Questions that
 // come while a list is under way share the next one.
-type claimants struct {
+type foreignPVs struct {
 	mu sync.Mutex
 	// found names a volume, or none, for each disk that was here when a list was begun at
 	// asked.
@@ -33,11 +33,11 @@ type claimants struct {
 
 // find names a volume of another node that has the disk, as of now or later; empty if
 // there is none.
-func (c *claimants) find(ctx context.Context, a *Agent, identity disk.Identity) (string, error) {
+func (f *foreignPVs) find(ctx context.Context, a *Provisioner, identity disk.Identity) (string, error) {
 	come := time.Now()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if claimant, looked := c.found[identity]; looked && c.asked.After(come) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if claimant, looked := f.found[identity]; looked && f.asked.After(come) {
 		return claimant, nil
 	}
 	found := map[disk.Identity]string{identity: ""}
@@ -64,16 +64,16 @@ func (c *claimants) find(ctx context.Context, a *Agent, identity disk.Identity) 
 	if err != nil {
 		return "", fmt.Errorf("list the volumes of all nodes: %w", err)
 	}
-	c.found, c.asked = found, begun
+	f.found, f.asked = found, begun
 	return found[identity], nil
 }
 
 // unclaimed makes sure that no volume of another node has a disk: else the error is
 // errAgain.
-func (a *Agent) unclaimed(ctx context.Context, identity disk.Identity) error {
-	claimant, err := a.claimants.find(ctx, a, identity)
+func (p *Provisioner) confirmNoForeignPV(ctx context.Context, identity disk.Identity) error {
+	claimant, err := p.foreignPVs.find(ctx, p, identity)
 	if err == nil && claimant != "" {
-		err = errAgain
+		err = errStale
 	}
 	return err
 }

@@ -20,7 +20,7 @@ import (
 // cleans are the cleans that run or wait.
 type cleans struct {
 	*runner[*clean]
-	agent *Agent
+	provisioner *Provisioner
 }
 
 // clean is one attempt at one disk.
@@ -34,8 +34,8 @@ type clean struct {
 	progress disk.Progress
 }
 
-func newCleans(a *Agent) *cleans {
-	c := &cleans{agent: a}
+func newCleans(a *Provisioner) *cleans {
+	c := &cleans{provisioner: a}
 	c.runner = newRunner(a.settings.MaxCleaning, c.run, nil)
 	return c
 }
@@ -44,17 +44,17 @@ func newCleans(a *Agent) *cleans {
 func (c *cleans) begin(ctx context.Context, g *gathered, generation int64) error {
 	class := g.conf.classes[g.Key.Class]
 	if class == nil {
-		return errAgain
+		return errStale
 	}
-	job := &clean{attempt: attempt{gathered: g}, generation: generation, command: cleanerOf(class, g.Fact.Kind)}
-	job.byJob = c.agent.leaves(job)
+	job := &clean{attempt: attempt{gathered: g}, generation: generation, command: cleanCommand(class, g.Fact.Kind)}
+	job.byJob = c.provisioner.usesJob(job)
 	c.start(ctx, job)
 	return nil
 }
 
 // hasten lets cleans that have failed be tried again at once: perhaps what made them
 // fail is gone.
-func (c *cleans) hasten() {
+func (c *cleans) retryNow() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for path, f := range c.failed {
@@ -65,15 +65,15 @@ func (c *cleans) hasten() {
 
 // run cleans, and has the slot decided about again.
 func (c *cleans) run(ctx, own context.Context, job *clean) {
-	a := c.agent
-	watch := c.watch(ctx, job, job.patience, func() { a.told.silent(ctx, job) })
+	a := c.provisioner
+	watch := c.watch(ctx, job, job.timeLeft, func() { a.status.cleanHangs(ctx, job) })
 	err := a.clean(own, job)
 	watch.Stop()
-	again := errors.Is(err, errAgain) || ctx.Err() != nil
+	again := errors.Is(err, errStale) || ctx.Err() != nil
 	c.mu.Lock()
 	c.end(ctx, job, err, again)
 	c.mu.Unlock()
-	a.told.cleaned(ctx, job, err)
+	a.status.cleanEnded(ctx, job, err)
 	switch {
 	case again:
 		a.queue.AddRateLimited(job.path)
@@ -102,40 +102,40 @@ func (c *cleans) describe(path string) *stowage.Cleaning {
 
 // clean removes the data of a disk. Its record says Cleaning before the first byte is
 // changed, and Clean after the last.
-func (a *Agent) clean(ctx context.Context, job *clean) error {
+func (p *Provisioner) clean(ctx context.Context, job *clean) error {
 	if timeout := job.timeout(); timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, timeout)
 		defer cancel()
 	}
-	if err := a.confirm(ctx, job); errors.Is(err, errAgain) {
+	if err := p.confirm(ctx, job); errors.Is(err, errStale) {
 		return err
 	} else if err != nil { // no failure of the clean, which would be put off for long
 		klog.FromContext(ctx).Error(err, "Failed to determine whether a disk is in use; retrying to clean it", "path", job.path)
-		return errAgain
+		return errStale
 	}
 	if !job.byJob { // nor may a Job that an earlier configuration has asked for
-		if err := a.withdraw(job.Fact.Identity); err != nil {
+		if err := p.withdraw(job.Fact.Identity); err != nil {
 			return err
 		}
 	}
-	record, err := a.cleaningRecord(ctx, job)
+	record, err := p.cleaningRecord(ctx, job)
 	if err != nil {
 		return err
 	}
-	if err := a.Records.Put(record); err != nil {
+	if err := p.Records.Put(record); err != nil {
 		return err
 	}
-	a.told.cleaning(job)
+	p.status.cleanStarted(job)
 	klog.FromContext(ctx).V(2).Info("Cleaning", "path", job.path, logkeys.Volume, klog.KRef("", job.volumeName()), "method", cleanerName(job.command))
 	request := disk.CleanRequest{
 		Target: *job.Fact, Mode: record.Mode, Volume: job.volumeName(), Command: job.command, Step: record.Step, Root: record.Root,
 	}
-	if err := a.cleaner(job).Clean(ctx, request, func(p disk.Progress) error { return a.cleans.progressed(job, &record, p) }); err != nil {
+	if err := p.cleanerOf(job).Clean(ctx, request, func(done disk.Progress) error { return p.cleans.progressed(job, &record, done) }); err != nil {
 		return err
 	}
 	record.State, record.Step, record.Phase, record.Attachment = disk.Clean, "", "", job.Fact.Attachment
-	if err := a.Records.Put(record); err != nil {
+	if err := p.Records.Put(record); err != nil {
 		return err
 	}
 	klog.FromContext(ctx).V(2).Info("Clean", "path", job.path, logkeys.Volume, klog.KRef("", job.volumeName()), logkeys.Duration, time.Since(job.begun))
@@ -153,50 +153,50 @@ func (job *clean) timeout() time.Duration {
 
 // confirm asks the API server, not the informer, whether nothing can use the disk: its
 // volume is being deleted and has our finalizer, or does not exist.
-func (a *Agent) confirm(ctx context.Context, job *clean) error {
+func (p *Provisioner) confirm(ctx context.Context, job *clean) error {
 	if job.Volume == nil {
-		if err := a.findForeign(ctx, job.gathered); err != nil {
+		if err := p.findForeignPV(ctx, job.gathered); err != nil {
 			return err
 		}
 	}
 	if job.Volume == nil {
 		if job.Record != nil {
-			if err := a.unclaimed(ctx, job.Fact.Identity); err != nil {
+			if err := p.confirmNoForeignPV(ctx, job.Fact.Identity); err != nil {
 				return err
 			}
 		}
-		return a.vanished(ctx, job.volumeName())
+		return p.confirmGone(ctx, job.volumeName())
 	}
-	live, err := a.asked(ctx, job.Volume.Name)
+	live, err := p.getPV(ctx, job.Volume.Name)
 	if err != nil {
 		return err
 	}
 	if live == nil || string(live.UID) != job.Volume.UID {
-		return errAgain
+		return errStale
 	}
 	now, problem := localpv.VolumeOf(live, job.conf.directories)
 	if problem != nil || !now.Deleting || !now.Finalized || now.Phase == disk.PhaseBound || now.Binding() || now.Policy != disk.Delete {
-		return errAgain
+		return errStale
 	}
 	return nil
 }
 
 // cleaningRecord is the record of a disk from now until it is clean.
-func (a *Agent) cleaningRecord(ctx context.Context, job *clean) (disk.Record, error) {
+func (p *Provisioner) cleaningRecord(ctx context.Context, job *clean) (disk.Record, error) {
 	record := disk.Record{Identity: job.Fact.Identity, Kind: job.Fact.Kind, Policy: disk.Delete}
 	if job.Record != nil {
 		record = *job.Record
 	}
-	root, err := a.rootOf(ctx, job.gathered)
+	root, err := p.rootOf(ctx, job.gathered)
 	if err != nil {
 		return record, err
 	}
 	if record.State != disk.Cleaning {
 		record.Step = ""
 	}
-	record.Key, record.HostPath, record.Mode, record.Root = job.Key, job.path, a.modeOf(job.gathered), root
+	record.Key, record.HostPath, record.Mode, record.Root = job.Key, job.path, p.modeOf(job.gathered), root
 	record.State, record.Generation, record.Filesystem = disk.Cleaning, job.generation, nil
-	record.Cluster, record.Phase, record.Missed = a.Cluster, disk.PhaseReleased, time.Time{}
+	record.Cluster, record.Phase, record.Missed = p.Cluster, disk.PhaseReleased, time.Time{}
 	record.Volume, record.UID, record.Attachment, record.Accepted = "", "", "", false
 	if v := job.Volume; v != nil {
 		record.Volume, record.UID, record.Policy = v.Name, v.UID, v.Policy
@@ -215,7 +215,7 @@ func (c *cleans) progressed(job *clean, record *disk.Record, p disk.Progress) er
 		return nil
 	}
 	record.Step = p.Step
-	if err := c.agent.Records.Put(*record); err != nil {
+	if err := c.provisioner.Records.Put(*record); err != nil {
 		return fmt.Errorf("write down how far the clean is: %w", err)
 	}
 	return nil

@@ -18,29 +18,29 @@ const refreshTimeout = 10 * time.Second
 // Configure gives the agent another configuration. It holds for everything that
 // begins from now on; cleans that are under way end as they began. Volumes of classes
 // that it does not have any more stay.
-func (a *Agent) Configure(ctx context.Context, config *provisioner.Config) {
-	a.mu.Lock()
-	a.settings = newSettings(config)
-	a.mu.Unlock()
-	a.cleans.resize(config.MaxCleaning)
-	a.cleans.hasten()
-	a.proofs.resize(config.MaxBlankProofs)
-	a.Prober.SetTimeout(config.ProbeTimeout)
+func (p *Provisioner) Configure(ctx context.Context, config *provisioner.Config) {
+	p.mu.Lock()
+	p.settings = newSettings(config)
+	p.mu.Unlock()
+	p.cleans.resize(config.MaxCleaning)
+	p.cleans.retryNow()
+	p.proofs.resize(config.MaxBlankProofs)
+	p.Prober.SetTimeout(config.ProbeTimeout)
 	soon, cancel := context.WithTimeout(ctx, refreshTimeout)
 	defer cancel()
-	if err := a.refreshNode(soon); err != nil {
+	if err := p.refreshNode(soon); err != nil {
 		klog.FromContext(ctx).Error(err, "Volumes keep the labels of the former configuration")
 	}
-	poke(a.rewatch)
-	a.everything()
-	poke(a.look)
+	poke(p.watchRequests)
+	p.enqueueAll()
+	poke(p.scanRequests)
 }
 
 // current is the configuration in force.
-func (a *Agent) current() *settings {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.settings
+func (p *Provisioner) current() *settings {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.settings
 }
 
 // poke asks for something that is done at most once at a time.

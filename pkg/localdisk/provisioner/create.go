@@ -26,53 +26,53 @@ import (
 
 // create publishes a disk. Its record says Published before the volume exists: from
 // then on the disk is dirty, whatever happens.
-func (a *Agent) create(ctx context.Context, g *gathered, generation int64) error {
-	volume, err := a.draft(g, generation)
+func (p *Provisioner) create(ctx context.Context, g *gathered, generation int64) error {
+	volume, err := p.draft(g, generation)
 	if err != nil {
 		return err
 	}
-	if err := a.findForeign(ctx, g); err != nil {
+	if err := p.findForeignPV(ctx, g); err != nil {
 		return err
 	}
-	if err := a.withdraw(g.Fact.Identity); err != nil {
+	if err := p.withdraw(g.Fact.Identity); err != nil {
 		return err
 	}
 	before := g.Record
 	record := disk.Record{
 		Identity: g.Fact.Identity, Key: g.Key, HostPath: g.path, Kind: g.Fact.Kind, Mode: disk.Mode(*volume.Spec.VolumeMode),
 		State: disk.Published, Volume: volume.Name, Generation: generation, Policy: disk.Policy(volume.Spec.PersistentVolumeReclaimPolicy),
-		Cluster: a.Cluster, Attachment: g.Fact.Attachment, Accepted: accepted(g),
+		Cluster: p.Cluster, Attachment: g.Fact.Attachment, Accepted: accepted(g),
 	}
-	if record.Root, err = a.rootOf(ctx, g); err != nil {
+	if record.Root, err = p.rootOf(ctx, g); err != nil {
 		return err
 	}
-	if record.Filesystem, err = a.filesystemOf(ctx, g, record.Mode); err != nil {
+	if record.Filesystem, err = p.filesystemOf(ctx, g, record.Mode); err != nil {
 		return err
 	}
-	if err := a.Records.Put(record); err != nil {
+	if err := p.Records.Put(record); err != nil {
 		return err
 	}
-	if p := g.Predecessor(); p != nil && p.Identity.Weak() && record.Identity.Weak() && record.Identity.Compare(p.Identity) == disk.Unproven {
-		if err := a.Records.Delete(p.Identity); err != nil { // of another boot: it names no disk any more
+	if old := g.Predecessor(); old != nil && old.Identity.Weak() && record.Identity.Weak() && record.Identity.Compare(old.Identity) == disk.Unproven {
+		if err := p.Records.Delete(old.Identity); err != nil { // of an earlier boot: it identifies no disk any more
 			return err
 		}
 	}
-	created, err := a.createUntilKnown(ctx, volume)
+	created, err := p.createUntilKnown(ctx, volume)
 	switch {
 	case err == nil:
 	case apierrors.IsAlreadyExists(err):
-		return a.next(ctx, record)
-	case ambiguous(err) && !a.unmade(ctx, err, volume.Name):
+		return p.nextGeneration(ctx, record)
+	case ambiguous(err) && !p.confirmNotCreated(ctx, err, volume.Name):
 		return fmt.Errorf("create volume %s: %w", volume.Name, err)
 	default: // refused, so the disk is as it was
-		return errors.Join(fmt.Errorf("create volume %s: %w", volume.Name, err), a.restore(record.Identity, before, generation, g))
+		return errors.Join(fmt.Errorf("create volume %s: %w", volume.Name, err), p.restoreRecord(record.Identity, before, generation, g))
 	}
-	a.expects.create(created)
-	a.cleans.forget(g.path)
+	p.expects.create(created)
+	p.cleans.forget(g.path)
 	klog.FromContext(ctx).V(2).Info("Published", logkeys.Volume, klog.KObj(created), "path", g.path)
 	record.UID, record.Phase = string(created.UID), disk.PhaseAvailable
-	a.told.published(created, g)
-	return a.Records.Put(record)
+	p.status.published(created, g)
+	return p.Records.Put(record)
 }
 
 // accepted reports whether the disk is published with the data that it may hold. That of a
@@ -85,20 +85,20 @@ func accepted(g *gathered) bool {
 }
 
 // draft is the volume to create.
-func (a *Agent) draft(g *gathered, generation int64) (*corev1.PersistentVolume, error) {
+func (p *Provisioner) draft(g *gathered, generation int64) (*corev1.PersistentVolume, error) {
 	class := g.conf.classes[g.Key.Class]
 	if class == nil {
-		return nil, errAgain
+		return nil, errStale
 	}
-	storageClass, err := a.factory.Storage().V1().StorageClasses().Lister().Get(g.Key.Class)
+	storageClass, err := p.factory.Storage().V1().StorageClasses().Lister().Get(g.Key.Class)
 	if apierrors.IsNotFound(err) {
 		return nil, disk.Problemf(disk.ClassMissing, "there is no StorageClass %q: create it, with volumeBindingMode %s", g.Key.Class, storagev1.VolumeBindingWaitForFirstConsumer)
 	} else if err != nil {
 		return nil, fmt.Errorf("get StorageClass %s: %w", g.Key.Class, err)
 	}
-	a.mu.Lock()
-	node := *a.node
-	a.mu.Unlock()
+	p.mu.Lock()
+	node := *p.node
+	p.mu.Unlock()
 	offer := localpv.Offer{
 		Mode: disk.Mode(class.VolumeMode), AccessModes: []corev1.PersistentVolumeAccessMode{class.AccessMode},
 		FSType: class.FSType, Labels: g.conf.LabelsForPV, Naming: naming(class.VolumeName),
@@ -112,12 +112,12 @@ func (a *Agent) draft(g *gathered, generation int64) (*corev1.PersistentVolume, 
 
 // rootOf is what the root of a file system looks like. It is looked at once, before
 // the first user of the disk can change it.
-func (a *Agent) rootOf(ctx context.Context, g *gathered) ([]byte, error) {
+func (p *Provisioner) rootOf(ctx context.Context, g *gathered) ([]byte, error) {
 	if g.Record != nil && g.Record.Root != nil {
 		return g.Record.Root, nil
 	}
-	root, err := ask(ctx, &a.asking, g.path, g.conf.ProbeTimeout, func(ctx context.Context) (json.RawMessage, error) {
-		return a.Inspector.Root(ctx, *g.Fact)
+	root, err := ask(ctx, &p.asking, g.path, g.conf.ProbeTimeout, func(ctx context.Context) (json.RawMessage, error) {
+		return p.Inspector.Root(ctx, *g.Fact)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("look at the root of %s: %w", g.path, err)
@@ -128,13 +128,13 @@ func (a *Agent) rootOf(ctx context.Context, g *gathered) ([]byte, error) {
 // createUntilKnown creates a volume, again and again until it is known whether it
 // exists: a request whose answer was lost may have been carried out. It gives up, with
 // an error that is ambiguous, before it has kept a worker from other slots for long.
-func (a *Agent) createUntilKnown(ctx context.Context, volume *corev1.PersistentVolume) (created *corev1.PersistentVolume, err error) {
+func (p *Provisioner) createUntilKnown(ctx context.Context, volume *corev1.PersistentVolume) (created *corev1.PersistentVolume, err error) {
 	backoff := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 9} // half a minute
 	stopped := wait.ExponentialBackoffWithContext(ctx, backoff, func(ctx context.Context) (bool, error) {
-		created, err = a.Client.CoreV1().PersistentVolumes().Create(ctx, volume, metav1.CreateOptions{})
+		created, err = p.Client.CoreV1().PersistentVolumes().Create(ctx, volume, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) { // by an earlier request, perhaps, which the informer does not show yet
-			if created, err = a.Client.CoreV1().PersistentVolumes().Get(ctx, volume.Name, metav1.GetOptions{}); err == nil {
-				err = a.ours(created, volume)
+			if created, err = p.Client.CoreV1().PersistentVolumes().Get(ctx, volume.Name, metav1.GetOptions{}); err == nil {
+				err = p.checkCreated(created, volume)
 			}
 		}
 		return !ambiguous(err), nil
@@ -146,8 +146,8 @@ func (a *Agent) createUntilKnown(ctx context.Context, volume *corev1.PersistentV
 }
 
 // ours says whether a volume is what we asked for.
-func (a *Agent) ours(found, asked *corev1.PersistentVolume) error {
-	if localpv.Owned(found, a.Node) && found.Annotations[wellknown.DiskIdentityAnnotation] == asked.Annotations[wellknown.DiskIdentityAnnotation] &&
+func (p *Provisioner) checkCreated(found, asked *corev1.PersistentVolume) error {
+	if localpv.Owned(found, p.Node) && found.Annotations[wellknown.DiskIdentityAnnotation] == asked.Annotations[wellknown.DiskIdentityAnnotation] &&
 		found.DeletionTimestamp == nil {
 		return nil
 	}
@@ -172,34 +172,34 @@ func ambiguous(err error) bool {
 // server did answer, and has no such volume. Should it turn up yet, it is found by its
 // name, which the next request asks for again. Without this, a webhook that is broken
 // would have every disk cleaned again and again.
-func (a *Agent) unmade(ctx context.Context, err error, name string) bool {
+func (p *Provisioner) confirmNotCreated(ctx context.Context, err error, name string) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) {
 		return false
 	}
-	live, err := a.asked(ctx, name)
+	live, err := p.getPV(ctx, name)
 	return err == nil && live == nil
 }
 
 // next goes on to the next generation: the name is taken, by a volume that is not of
 // this disk or is on its way out.
-func (a *Agent) next(ctx context.Context, record disk.Record) error {
+func (p *Provisioner) nextGeneration(ctx context.Context, record disk.Record) error {
 	klog.FromContext(ctx).V(2).Info("The name of the volume is taken, the next one will be tried", logkeys.Volume, klog.KRef("", record.Volume))
 	record.State, record.Volume, record.Generation = disk.Clean, "", record.Generation+1
-	if err := a.Records.Put(record); err != nil {
+	if err := p.Records.Put(record); err != nil {
 		return err
 	}
-	return errAgain
+	return errStale
 }
 
 // restore makes a disk's record what it was before its volume was refused.
-func (a *Agent) restore(identity disk.Identity, before *disk.Record, generation int64, g *gathered) error {
+func (p *Provisioner) restoreRecord(identity disk.Identity, before *disk.Record, generation int64, g *gathered) error {
 	if before == nil {
-		return a.Records.Delete(identity)
+		return p.Records.Delete(identity)
 	}
 	record := *before
 	record.State, record.Generation, record.Key, record.HostPath = disk.Clean, generation, g.Key, g.path
-	return a.Records.Put(record)
+	return p.Records.Put(record)
 }
 
 // findForeign looks for a volume of the disk that is not this agent's: one that the
@@ -207,37 +207,37 @@ func (a *Agent) restore(identity disk.Identity, before *disk.Record, generation 
 // taken the agent's marks. Two agents must not offer the same disk, and the data of a
 // volume that an agent does not see is not to be cleaned. If there is one, it is taken
 // down and the error is errAgain.
-func (a *Agent) findForeign(ctx context.Context, g *gathered) error {
-	names := []string{localpv.ReferenceName(a.Node, g.Key)}
+func (p *Provisioner) findForeignPV(ctx context.Context, g *gathered) error {
+	names := []string{localpv.ReferenceName(p.Node, g.Key)}
 	if g.Record != nil && g.Record.Volume != "" {
 		names = append(names, g.Record.Volume)
 	}
 	for _, name := range names {
-		found, err := a.asked(ctx, name)
+		found, err := p.getPV(ctx, name)
 		if err != nil {
 			return fmt.Errorf("look for a volume of %s: %w", g.path, err)
 		}
-		if found == nil || localpv.Owned(found, a.Node) || localpv.PathOf(found) != g.path || a.ofOtherNode(found) {
+		if found == nil || localpv.Owned(found, p.Node) || localpv.PathOf(found) != g.path || p.ofOtherNode(found) {
 			continue // a collision of 32-bit names; or ours, which the informer will show
 		}
-		a.mu.Lock()
-		a.foreign[g.path] = name
-		a.mu.Unlock()
-		return errAgain
+		p.mu.Lock()
+		p.foreign[g.path] = name
+		p.mu.Unlock()
+		return errStale
 	}
 	return nil
 }
 
 // ofOtherNode reports whether a volume is that of another node's provisioner, which may have
 // given it the name of a volume of this node to keep its disk from being published.
-func (a *Agent) ofOtherNode(pv *corev1.PersistentVolume) bool {
+func (p *Provisioner) ofOtherNode(pv *corev1.PersistentVolume) bool {
 	node := pv.Annotations[wellknown.NodeNameAnnotation]
-	if node == "" || node == a.Node || pv.Annotations[localpv.ProvisionedByAnnotation] != localpv.ProvisionedBy(node) {
+	if node == "" || node == p.Node || pv.Annotations[localpv.ProvisionedByAnnotation] != localpv.ProvisionedBy(node) {
 		return false
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return localpv.Excludes(pv, a.node.Hostname)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return localpv.Excludes(pv, p.node.Hostname)
 }
 
 func naming(name provisioner.VolumeName) localpv.Naming {

@@ -15,7 +15,7 @@ import (
 
 // overdue is after how long an expectation is given up: what was written may have been
 // deleted while the watch was broken, so that no event tells of it.
-const overdue = 30 * time.Second
+const expectationTimeout = 30 * time.Second
 
 // expectations are the agent's own writes that the informer has not shown yet, by
 // path. A slot with one is not decided about: it would look as if its volume had
@@ -87,7 +87,7 @@ func (e *expectations) pending(path string, shown []*corev1.PersistentVolume) (t
 		return 0, false
 	}
 	gone := x.shown && !slices.ContainsFunc(shown, func(v *corev1.PersistentVolume) bool { return v.UID == x.uid })
-	left := overdue - time.Since(x.at)
+	left := expectationTimeout - time.Since(x.at)
 	if gone || slices.ContainsFunc(shown, x.met) || left <= 0 {
 		delete(e.known, path)
 		return 0, false

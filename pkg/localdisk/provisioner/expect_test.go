@@ -62,7 +62,7 @@ func TestOverdue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newExpectations()
 		e.create(version("u", "5"))
-		time.Sleep(overdue - time.Second) //nolint:forbidigo // the bubble's time
+		time.Sleep(expectationTimeout - time.Second) //nolint:forbidigo // the bubble's time
 		if left, pending := e.pending("/a", nil); !pending || left != time.Second {
 			t.Errorf("waits %t, for %s", pending, left)
 		}

@@ -41,7 +41,7 @@ func TestFailingDisk(t *testing.T) {
 				w.pass(time.Minute)
 				w.marked("without an answer", "Failing")
 				w.expect("disk1", "Failing: "+string(reason))
-				if summary := stowage.Summarize(w.agent.told.all()); summary.Failing != 1 {
+				if summary := stowage.Summarize(w.agent.status.all()); summary.Failing != 1 {
 					t.Errorf("the report's summary is %+v", summary)
 				}
 				w.start()

@@ -24,13 +24,13 @@ const fencePeriod = 30 * time.Second
 // removeLinks removes the links of all volumes that the node has a record of. Whatever
 // happened to the devices since the links were made, nobody watched: they are made again
 // when it is proven that they may be.
-func (a *Agent) removeLinks(ctx context.Context) error {
+func (p *Provisioner) removeLinks(ctx context.Context) error {
 	var failed error
-	for _, record := range a.Records.All() {
+	for _, record := range p.Records.All() {
 		if record.Volume == "" || record.Kind == disk.Mount || record.Kind == disk.Directory {
 			continue
 		}
-		if err := a.Fence.RemoveLink(disk.LinkPath(record.Key.Class, record.Volume)); err != nil {
+		if err := p.Fence.RemoveLink(disk.LinkPath(record.Key.Class, record.Volume)); err != nil {
 			failed = errors.Join(failed, err)
 		}
 	}
@@ -43,11 +43,11 @@ func (a *Agent) removeLinks(ctx context.Context) error {
 
 // linkOf is what a volume's link leads to; empty if there is none. A link that cannot be
 // read is taken for one that leads elsewhere, so that it is replaced or removed.
-func (a *Agent) linkOf(v *disk.Volume) string {
+func (p *Provisioner) linkOf(v *disk.Volume) string {
 	if v.Link == "" {
 		return ""
 	}
-	target, err := a.Fence.LinkTarget(v.Link)
+	target, err := p.Fence.LinkTarget(v.Link)
 	if err != nil {
 		return "?"
 	}
@@ -56,19 +56,19 @@ func (a *Agent) linkOf(v *disk.Volume) string {
 
 // readSuperblock finds out what is on a volume's device. That it cannot be read is an
 // answer.
-func (a *Agent) readSuperblock(ctx context.Context, g *gathered) learned {
-	known := g.learned()
-	found, err := a.superblockOf(ctx, g)
+func (p *Provisioner) readSuperblock(ctx context.Context, g *gathered) answers {
+	known := g.answers()
+	found, err := p.superblockOf(ctx, g)
 	if err != nil {
-		found = disk.Superblock{Problem: unanswered(err)}
+		found = disk.Superblock{Problem: asProblem(err)}
 	}
 	known.superblock = &found
 	return known
 }
 
-func (a *Agent) superblockOf(ctx context.Context, g *gathered) (disk.Superblock, error) {
-	found, err := ask(ctx, &a.asking, g.path, g.conf.ProbeTimeout, func(ctx context.Context) (disk.Superblock, error) {
-		return a.Fence.ReadSuperblock(ctx, *g.Fact)
+func (p *Provisioner) superblockOf(ctx context.Context, g *gathered) (disk.Superblock, error) {
+	found, err := ask(ctx, &p.asking, g.path, g.conf.ProbeTimeout, func(ctx context.Context) (disk.Superblock, error) {
+		return p.Fence.ReadSuperblock(ctx, *g.Fact)
 	})
 	if err != nil {
 		return found, fmt.Errorf("read the superblock of %s: %w", g.path, err)
@@ -77,11 +77,11 @@ func (a *Agent) superblockOf(ctx context.Context, g *gathered) (disk.Superblock,
 }
 
 // filesystemOf is Record.Filesystem of a disk that is about to be published.
-func (a *Agent) filesystemOf(ctx context.Context, g *gathered, mode disk.Mode) (*disk.Format, error) {
+func (p *Provisioner) filesystemOf(ctx context.Context, g *gathered, mode disk.Mode) (*disk.Format, error) {
 	if g.Fact.Kind != disk.Device || mode != disk.Filesystem {
 		return nil, nil
 	}
-	found, err := a.superblockOf(ctx, g)
+	found, err := p.superblockOf(ctx, g)
 	if err != nil || found.Other != "" {
 		return nil, err
 	}
@@ -89,26 +89,26 @@ func (a *Agent) filesystemOf(ctx context.Context, g *gathered, mode disk.Mode) (
 }
 
 // recordFilesystem writes to the record what is on the volume's device.
-func (a *Agent) recordFilesystem(ctx context.Context, g *gathered) error {
+func (p *Provisioner) recordFilesystem(ctx context.Context, g *gathered) error {
 	record, format := *g.VolumeRecord, g.Superblock.Format
 	record.Filesystem = &format
-	if err := a.Records.Put(record); err != nil {
+	if err := p.Records.Put(record); err != nil {
 		return err
 	}
 	klog.FromContext(ctx).V(2).Info("Recorded the file system of a volume", logkeys.Volume, klog.KRef("", g.Volume.Name), "path", g.path, "filesystem", format)
 	return nil
 }
 
-func (a *Agent) addLink(ctx context.Context, g *gathered) error {
-	if err := a.Fence.AddLink(g.Volume.Link, *g.Fact); err != nil {
+func (p *Provisioner) addLink(ctx context.Context, g *gathered) error {
+	if err := p.Fence.AddLink(g.Volume.Link, *g.Fact); err != nil {
 		return err
 	}
 	klog.FromContext(ctx).V(2).Info("Linked a volume's device", logkeys.Volume, klog.KRef("", g.Volume.Name), "link", g.Volume.Link, "device", g.Fact.Device)
 	return nil
 }
 
-func (a *Agent) removeLink(ctx context.Context, g *gathered, d slot.Decision) error {
-	if err := a.Fence.RemoveLink(g.Volume.Link); err != nil {
+func (p *Provisioner) removeLink(ctx context.Context, g *gathered, d slot.Decision) error {
+	if err := p.Fence.RemoveLink(g.Volume.Link); err != nil {
 		return err
 	}
 	reason := disk.Reason("")

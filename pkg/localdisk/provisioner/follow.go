@@ -17,11 +17,11 @@ import (
 )
 
 // followAnyway is how often the configuration is read where it cannot be watched.
-const followAnyway = time.Minute
+const reloadPeriod = time.Minute
 
 // Follow takes over every new version of the configuration in a folder, until ctx ends.
 // A version that is not valid is told of, and the last good one stays in force.
-func (a *Agent) Follow(ctx context.Context, folder string) {
+func (p *Provisioner) Follow(ctx context.Context, folder string) {
 	logger := klog.FromContext(ctx)
 	metrics.CountConfigAccepted(time.Now()) // the one that the agent begins with
 	watcher, err := fsnotify.NewWatcher()
@@ -30,12 +30,12 @@ func (a *Agent) Follow(ctx context.Context, folder string) {
 		err = watcher.Add(folder)
 	}
 	if err != nil {
-		logger.Error(fmt.Errorf("watch %s: %w", folder, err), "The configuration is not watched, only read from time to time", "period", followAnyway)
+		logger.Error(fmt.Errorf("watch %s: %w", folder, err), "The configuration is not watched, only read from time to time", "period", reloadPeriod)
 		watcher = &fsnotify.Watcher{}
 	}
 	for {
-		a.reload(ctx, folder)
-		timer := time.NewTimer(followAnyway)
+		p.reload(ctx, folder)
+		timer := time.NewTimer(reloadPeriod)
 		select {
 		case <-ctx.Done():
 			timer.Stop()
@@ -49,29 +49,29 @@ func (a *Agent) Follow(ctx context.Context, folder string) {
 			}
 		}
 		timer.Stop()
-		if !sleep(ctx, settle) { // an editor writes more than once
+		if !sleep(ctx, scanDelay) { // an editor writes more than once
 			return
 		}
 	}
 }
 
 // reload reads the folder, and takes over what is new and valid.
-func (a *Agent) reload(ctx context.Context, folder string) {
+func (p *Provisioner) reload(ctx context.Context, folder string) {
 	config, err := provisioner.ParseFolder(folder)
 	if err != nil {
-		a.Rejected(err)
+		p.Rejected(err)
 		metrics.CountConfigRefused()
 		klog.FromContext(ctx).Error(err, "The configuration is not valid, the last good one stays in force", "folder", folder)
 		return
 	}
-	a.Rejected(nil)
-	if reflect.DeepEqual(config, a.current().Config) {
+	p.Rejected(nil)
+	if reflect.DeepEqual(config, p.current().Config) {
 		return
 	}
 	for _, warning := range config.Warnings() {
 		klog.FromContext(ctx).Info("The configuration says something to think about", "field", warning.Field, "message", warning.Message)
 	}
-	a.Configure(ctx, config)
+	p.Configure(ctx, config)
 	metrics.CountConfigAccepted(time.Now())
 	klog.FromContext(ctx).V(2).Info("Took over a new configuration", "folder", folder)
 }

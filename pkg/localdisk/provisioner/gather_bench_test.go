@@ -51,10 +51,10 @@ func BenchmarkGather(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
-			agent.see(agent.settings, nil, scanned)
+			agent.apply(agent.settings, nil, scanned)
 			for b.Loop() {
 				for _, path := range paths {
-					agent.gather(path, learned{})
+					agent.gather(path, answers{})
 				}
 			}
 		})

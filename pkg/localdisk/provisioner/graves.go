@@ -20,7 +20,7 @@ import (
 // graves knows the disks of which the controller has removed the volume, on whatever
 // node that was. Questions that come while a list is under way share the next one, so
 // that a node with a hundred new disks does not ask a hundred times.
-type graves struct {
+type tombstoneIndex struct {
 	mu sync.Mutex
 	// found are the tombstones by identity, of a list that was begun at asked.
 	found map[disk.Identity]stowage.Tombstone
@@ -28,11 +28,11 @@ type graves struct {
 }
 
 // find is the tombstone of a disk, as of now or later; nil if there is none.
-func (g *graves) find(ctx context.Context, reports Reports, identity disk.Identity) (*stowage.Tombstone, error) {
+func (t *tombstoneIndex) find(ctx context.Context, reports Reports, identity disk.Identity) (*stowage.Tombstone, error) {
 	come := time.Now()
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !g.asked.After(come) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.asked.After(come) {
 		begun := time.Now()
 		list, err := reports.List(ctx, metav1.ListOptions{LabelSelector: wellknown.TombstonesLabel + "=" + wellknown.TombstonesValue})
 		if err != nil {
@@ -47,9 +47,9 @@ func (g *graves) find(ctx context.Context, reports Reports, identity disk.Identi
 				}
 			}
 		}
-		g.found, g.asked = found, begun
+		t.found, t.asked = found, begun
 	}
-	if stone, there := g.found[identity]; there {
+	if stone, there := t.found[identity]; there {
 		return &stone, nil
 	}
 	return nil, nil
@@ -57,30 +57,30 @@ func (g *graves) find(ctx context.Context, reports Reports, identity disk.Identi
 
 // askNodes finds out what other nodes have to do with a disk that this one has no record
 // of, or that it had before.
-func (a *Agent) askNodes(ctx context.Context, g *gathered) (learned, error) {
-	known := g.learned()
+func (p *Provisioner) askNodes(ctx context.Context, g *gathered) (answers, error) {
+	known := g.answers()
 	known.asked = true
-	if a.Reports != nil {
-		stone, err := a.graves.find(ctx, a.Reports, g.Fact.Identity)
+	if p.Reports != nil {
+		stone, err := p.tombstoneIndex.find(ctx, p.Reports, g.Fact.Identity)
 		if err != nil {
 			return known, err
 		}
-		if stone != nil && concerns(stone, g.Record) {
-			return learned{}, a.exhume(ctx, g, stone)
+		if stone != nil && overrides(stone, g.Record) {
+			return answers{}, p.restoreFromTombstone(ctx, g, stone)
 		}
 	}
 	if g.Record == nil {
 		return known, nil
 	}
 	var err error
-	known.claimant, err = a.claimants.find(ctx, a, g.Fact.Identity)
+	known.claimant, err = p.foreignPVs.find(ctx, p, g.Fact.Identity)
 	return known, err
 }
 
 // concerns says whether a tombstone says more of a disk than this node's record does: of
 // a disk that the node knows to be dirty, that its data is to be kept, or that the
 // controller released the very volume of which the node knows only that it is gone.
-func concerns(stone *stowage.Tombstone, record *disk.Record) bool {
+func overrides(stone *stowage.Tombstone, record *disk.Record) bool {
 	if record == nil || !record.State.Dirty() {
 		return true
 	}
@@ -92,10 +92,10 @@ func concerns(stone *stowage.Tombstone, record *disk.Record) bool {
 
 // exhume gives a disk whose volume was lost a record that says what the controller decided:
 // that it is to be cleaned, for which a clean counts as begun, or that it is to be kept.
-func (a *Agent) exhume(ctx context.Context, g *gathered, stone *stowage.Tombstone) error {
+func (p *Provisioner) restoreFromTombstone(ctx context.Context, g *gathered, stone *stowage.Tombstone) error {
 	record := disk.Record{
 		Identity: g.Fact.Identity, Key: g.Key, HostPath: g.path, Kind: g.Fact.Kind, State: disk.Cleaning, Policy: disk.Delete,
-		Cluster: a.Cluster, Phase: disk.PhaseReleased, Volume: stone.Volume, UID: stone.VolumeUID,
+		Cluster: p.Cluster, Phase: disk.PhaseReleased, Volume: stone.Volume, UID: stone.VolumeUID,
 		Generation: max(stone.Generation, firstGeneration(g.conf.classes[g.Key.Class], g.since)),
 	}
 	if r := g.Record; r != nil && r.UID == stone.VolumeUID { // what else the node knows of it
@@ -107,7 +107,7 @@ func (a *Agent) exhume(ctx context.Context, g *gathered, stone *stowage.Tombston
 	if record.UID == "" { // written by hand: no volume of this node's ever had the UID
 		record.UID = "unknown"
 	}
-	if err := a.Records.Put(record); err != nil {
+	if err := p.Records.Put(record); err != nil {
 		return err
 	}
 	klog.FromContext(ctx).V(2).Info("A disk has come whose volume was lost elsewhere", "path", g.path, "volume", stone.Volume, "state", record.State)

@@ -15,7 +15,7 @@ import (
 )
 
 // stalled is how long beyond the longest pause the disks may not have been looked at.
-const stalled = 2 * time.Minute
+const scanGrace = 2 * time.Minute
 
 // health is what probes are answered with.
 type health struct {
@@ -33,13 +33,13 @@ func (h *health) scanned(begin time.Time) {
 
 // Healthy says whether the agent still looks at its disks: an error says that it has
 // stalled and should be started anew.
-func (a *Agent) Healthy() error {
-	last := a.health.scan.Load()
+func (p *Provisioner) Healthy() error {
+	last := p.health.scan.Load()
 	if last == nil {
 		return nil // it waits for the API server
 	}
 	age := time.Since(*last)
-	if allowed := 2*a.current().MinResyncPeriod + stalled; age > allowed {
+	if allowed := 2*p.current().MinResyncPeriod + scanGrace; age > allowed {
 		return fmt.Errorf("the disks were last looked at %s ago, and should have been within %s", age.Round(time.Second), allowed)
 	}
 	return nil
@@ -47,28 +47,28 @@ func (a *Agent) Healthy() error {
 
 // Ready returns an error if the provisioner does not read the directory of a class; if the
 // class is empty, of any class, or if it cannot write the node's report.
-func (a *Agent) Ready(class string) error {
-	if err := a.reads(class); err != nil || class != "" {
+func (p *Provisioner) Ready(class string) error {
+	if err := p.checkReads(class); err != nil || class != "" {
 		return err
 	}
-	return a.told.unwritten()
+	return p.status.unwritten()
 }
 
 // reads returns an error if the provisioner does not read the directory of a class; of any
 // class if it is empty.
-func (a *Agent) reads(class string) error {
-	if !a.health.synced.Load() || a.health.scan.Load() == nil {
+func (p *Provisioner) checkReads(class string) error {
+	if !p.health.synced.Load() || p.health.scan.Load() == nil {
 		return errors.New("the disks have not been looked at yet")
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if class != "" && a.settings.classes[class] == nil {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if class != "" && p.settings.classes[class] == nil {
 		return fmt.Errorf("class %q is not configured", class)
 	}
 	var problems error
-	for _, name := range slices.Sorted(maps.Keys(a.sight.trouble)) {
+	for _, name := range slices.Sorted(maps.Keys(p.scan_.trouble)) {
 		if class == "" || name == class {
-			problems = errors.Join(problems, fmt.Errorf("class %s: %w", name, a.sight.trouble[name]))
+			problems = errors.Join(problems, fmt.Errorf("class %s: %w", name, p.scan_.trouble[name]))
 		}
 	}
 	return problems

@@ -33,7 +33,7 @@ const (
 	jobGrace = 5 * time.Minute
 	// noAnswer is how long a request for a Job may stay without an answer before users
 	// are told.
-	noAnswer = time.Minute
+	jobAnswerTimeout = time.Minute
 )
 
 // Tickets keep the agent and the Jobs that clean its disks apart; see package ticket.
@@ -49,37 +49,37 @@ type Tickets interface {
 }
 
 // withdraw makes sure that no Job cleans a disk that something else is about to happen to.
-func (a *Agent) withdraw(identity disk.Identity) error {
-	if a.Tickets == nil {
+func (p *Provisioner) withdraw(identity disk.Identity) error {
+	if p.Tickets == nil {
 		return nil
 	}
-	return a.Tickets.Withdraw(identity)
+	return p.Tickets.Withdraw(identity)
 }
 
 // leaves says whether a clean is left to a Job: if the configuration wants that, and the
 // controller has a volume to see that it may be.
-func (a *Agent) leaves(job *clean) bool {
+func (p *Provisioner) usesJob(job *clean) bool {
 	step := ""
 	if job.Record != nil {
 		step = job.Record.Step
 	}
-	wanted := job.conf.UseJobForCleaning && a.Tickets != nil && a.Reports != nil
+	wanted := job.conf.UseJobForCleaning && p.Tickets != nil && p.Reports != nil
 	return wanted && job.Volume != nil && !cleanjob.InProcess(job.command, step)
 }
 
 // cleaner is who cleans.
-func (a *Agent) cleaner(job *clean) Cleaner {
+func (p *Provisioner) cleanerOf(job *clean) Cleaner {
 	if job.byJob {
-		return &jobCleaner{Agent: a, job: job}
+		return &jobCleaner{Provisioner: p, job: job}
 	}
-	return a.Cleaner
+	return p.Cleaner
 }
 
 // jobCleaner has a Job clean a disk: it asks for one in the node's report, waits for the
 // controller's answer there, and believes nothing of it but that the Job has ended.
 // Whether the disk is clean it sees for itself.
 type jobCleaner struct {
-	*Agent
+	*Provisioner
 	job *clean
 }
 
@@ -151,14 +151,14 @@ func (c *jobCleaner) ask(request *stowage.CleaningRequest) {
 	c.cleans.mu.Lock()
 	c.job.request = request
 	c.cleans.mu.Unlock()
-	c.told.poke()
+	c.status.poke()
 }
 
 // await waits for the end of an attempt, and tells users why it does not get on.
 func (c *jobCleaner) await(ctx context.Context, attempt string) (stowage.CleaningJob, error) {
 	var final stowage.CleaningJob
-	teller := &answerTeller{told: c.told, job: c.job}
-	timer := time.AfterFunc(noAnswer, teller.nothing)
+	teller := &jobStatus{status: c.status, job: c.job}
+	timer := time.AfterFunc(jobAnswerTimeout, teller.unanswered)
 	defer timer.Stop()
 	_, err := watchtools.UntilWithSync(ctx, c.ownReport(), &stowage.LocalDiskReport{}, nil, func(event watch.Event) (bool, error) {
 		report, ok := event.Object.(*stowage.LocalDiskReport)
@@ -167,7 +167,7 @@ func (c *jobCleaner) await(ctx context.Context, attempt string) (stowage.Cleanin
 		}
 		for _, answer := range report.Status.Jobs {
 			if answer.Path == c.job.path && answer.Attempt == attempt {
-				teller.tell(answer)
+				teller.answered_(answer)
 				final = answer
 			}
 		}
@@ -223,9 +223,9 @@ func (c *jobCleaner) conclude(ctx context.Context, request disk.CleanRequest, an
 }
 
 // answerTeller tells users why a Job does not get on.
-type answerTeller struct {
-	told *told
-	job  *clean
+type jobStatus struct {
+	status *statusReporter
+	job    *clean
 
 	mu       sync.Mutex
 	answered bool
@@ -233,35 +233,35 @@ type answerTeller struct {
 }
 
 // tell tells of an answer.
-func (t *answerTeller) tell(answer stowage.CleaningJob) {
+func (s *jobStatus) answered_(answer stowage.CleaningJob) {
 	var problem *disk.Problem
 	if answer.Reason != "" && !answer.Final() {
 		problem = disk.Problemf(disk.JobWaiting, "%s: %s", answer.Reason, answer.Message)
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.answered = true
-	t.say(problem)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answered = true
+	s.report(problem)
 }
 
 // nothing tells that there is no answer.
-func (t *answerTeller) nothing() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !t.answered {
-		t.say(disk.Problemf(disk.JobWaiting, "no controller has made the cleaning Job for %s: see that stowage-controller runs with cleaning Jobs, or set useJobForCleaning to false", noAnswer))
+func (s *jobStatus) unanswered() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.answered {
+		s.report(disk.Problemf(disk.JobWaiting, "no controller has made the cleaning Job for %s: see that stowage-controller runs with cleaning Jobs, or set useJobForCleaning to false", jobAnswerTimeout))
 	}
 }
 
 // say tells what is new. The caller holds mu.
-func (t *answerTeller) say(problem *disk.Problem) {
+func (s *jobStatus) report(problem *disk.Problem) {
 	text := ""
 	if problem != nil {
 		text = problem.Error()
 	}
-	if text == t.problem {
+	if text == s.problem {
 		return
 	}
-	t.problem = text
-	t.told.decided(t.job.gathered, slot.Decision{Do: slot.None, State: slot.Cleaning, Problem: problem})
+	s.problem = text
+	s.status.decided(s.job.gathered, slot.Decision{Do: slot.None, State: slot.Cleaning, Problem: problem})
 }

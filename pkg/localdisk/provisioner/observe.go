@@ -36,25 +36,25 @@ func observeClean(job *clean, mode metrics.VolumeMode, failed bool) {
 }
 
 // measure brings the totals up to date.
-func (t *told) measure() {
+func (r *statusReporter) measure() {
 	var disks []metrics.Disk
-	for _, e := range t.all() {
+	for _, e := range r.all() {
 		mode := metrics.VolumeMode(e.Mode)
 		if mode == "" {
 			mode = metrics.ModeFilesystem
 		}
 		disks = append(disks, metrics.Disk{
-			Class: e.Class, Mode: mode, State: metrics.DiskState(e.State), Reason: metrics.SkipReason(e.Reason), Bytes: t.bytes(&e), Published: e.Volume != "",
+			Class: e.Class, Mode: mode, State: metrics.DiskState(e.State), Reason: metrics.SkipReason(e.Reason), Bytes: r.bytes(&e), Published: e.Volume != "",
 		})
 	}
 	metrics.SetDisks(disks)
-	metrics.SetCleans(t.agent.cleans.count(disksReleasing(disks)))
-	metrics.SetBlankProofs(t.agent.proofs.count())
+	metrics.SetCleans(r.provisioner.cleans.count(disksReleasing(disks)))
+	metrics.SetBlankProofs(r.provisioner.proofs.count())
 }
 
 // bytes is the capacity of an entry's volume, or the size of a disk that has none.
-func (t *told) bytes(e *stowage.Entry) int64 {
-	if volume := t.agent.shown(e.Volume); volume != nil { // which offers less than the disk has
+func (r *statusReporter) bytes(e *stowage.Entry) int64 {
+	if volume := r.provisioner.cachedPV(e.Volume); volume != nil { // which offers less than the disk has
 		return volume.Spec.Capacity.Storage().Value()
 	}
 	return e.Bytes

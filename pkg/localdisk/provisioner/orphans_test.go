@@ -391,8 +391,8 @@ func TestVolumeReleasedByTheController(t *testing.T) {
 	})
 }
 
-func entryOf(a *Agent, name string) stowage.Entry {
-	for _, e := range a.told.all() {
+func entryOf(a *Provisioner, name string) stowage.Entry {
+	for _, e := range a.status.all() {
 		if e.Name == name {
 			return e
 		}

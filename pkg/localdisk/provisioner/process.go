@@ -21,91 +21,91 @@ import (
 )
 
 // errAgain says that what a decision rested on is not so any more.
-var errAgain = errors.New("something has changed meanwhile")
+var errStale = errors.New("something has changed meanwhile")
 
 // process brings a slot as far as it can go now.
-func (a *Agent) process(ctx context.Context, path string) {
-	left, pending := a.expects.pending(path, a.volumesAt(path))
+func (p *Provisioner) process(ctx context.Context, path string) {
+	left, pending := p.expects.pending(path, p.cachedPVs(path))
 	if pending {
-		a.queue.AddAfter(path, left) // the informer's event comes first, as a rule
+		p.queue.AddAfter(path, left) // the informer's event comes first, as a rule
 		return
 	}
-	if a.cleans.busy(ctx, path) {
+	if p.cleans.busy(ctx, path) {
 		return // the end of the clean puts the path back
 	}
-	g, d, err := a.consider(ctx, path)
+	g, d, err := p.decideSlot(ctx, path)
 	if ctx.Err() != nil {
 		return // what was not answered was not asked long enough
 	}
 	if err == nil {
 		if d.Do != slot.ProveBlank {
-			a.proofs.stop(path)
+			p.proofs.stop(path)
 		}
-		left, d = a.delayed(path, d)
-		a.told.decided(g, d)
+		left, d = p.withBackoff(path, d)
+		p.status.decided(g, d)
 		if g.Fact == nil && g.Volume == nil {
-			a.forget(path)
+			p.forget(path)
 		}
 		if left > 0 {
-			a.queue.AddAfter(path, left)
+			p.queue.AddAfter(path, left)
 			return
 		}
-		err = a.act(ctx, g, d)
+		err = p.act(ctx, g, d)
 	}
 	switch {
 	case ctx.Err() != nil:
-	case errors.Is(err, errAgain):
-		a.queue.AddRateLimited(path)
+	case errors.Is(err, errStale):
+		p.queue.AddRateLimited(path)
 	case err != nil:
-		if fresh := a.told.failed(g, d, err); fresh {
+		if fresh := p.status.failed(g, d, err); fresh {
 			klog.FromContext(ctx).Error(err, "Cannot do what was decided, and will try again", "action", d.Do, "path", path)
 		}
-		a.queue.AddRateLimited(path)
+		p.queue.AddRateLimited(path)
 	case d.Do == slot.Wipe || d.Do == slot.ProveBlank: // the end of that puts the path back
 	case d.Do != slot.None:
-		a.queue.Forget(path)
-		a.queue.Add(path)
+		p.queue.Forget(path)
+		p.queue.Add(path)
 	default:
-		a.queue.Forget(path)
-		a.wait(ctx, g, d)
+		p.queue.Forget(path)
+		p.scheduleRecheck(ctx, g, d)
 	}
 }
 
 // wait has a slot that cannot go on now looked at again, if no event will be the occasion.
-func (a *Agent) wait(ctx context.Context, g *gathered, d slot.Decision) {
-	last := a.reconsider(ctx, g, d)
+func (p *Provisioner) scheduleRecheck(ctx context.Context, g *gathered, d slot.Decision) {
+	last := p.recheckInterval(ctx, g, d)
 	if fenced := fenceRecheck(g); fenced > 0 && (last == 0 || fenced < last) {
 		last = fenced
 	}
 	if last == 0 {
-		a.waits.forget(g.path)
+		p.waits.forget(g.path)
 		return
 	}
-	a.queue.AddAfter(g.path, a.waits.next(g.path, last))
+	p.queue.AddAfter(g.path, p.waits.next(g.path, last))
 }
 
 // forget drops what is known of a slot that is not there any more.
-func (a *Agent) forget(path string) {
-	a.cleans.forget(path)
-	a.proofs.stop(path)
-	a.proofs.forget(path)
-	a.waits.forget(path)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.foreign, path)
+func (p *Provisioner) forget(path string) {
+	p.cleans.forget(path)
+	p.proofs.stop(path)
+	p.proofs.forget(path)
+	p.waits.forget(path)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.foreign, path)
 }
 
 // delayed puts a clean or a blank proof off that has failed before.
-func (a *Agent) delayed(path string, d slot.Decision) (time.Duration, slot.Decision) {
+func (p *Provisioner) withBackoff(path string, d slot.Decision) (time.Duration, slot.Decision) {
 	if d.Do == slot.ProveBlank {
-		if problem, left := a.proofs.obstacle(path); problem != nil {
+		if problem, left := p.proofs.obstacle(path); problem != nil {
 			return left, slot.Decision{Do: slot.None, State: d.State, Problem: problem}
 		}
 	}
 	if d.Do != slot.Wipe {
 		return 0, d
 	}
-	left, failure := a.cleans.backoff(path)
+	left, failure := p.cleans.backoff(path)
 	if left <= 0 {
 		return 0, d
 	}
@@ -116,8 +116,8 @@ func (a *Agent) delayed(path string, d slot.Decision) (time.Duration, slot.Decis
 	return left, slot.Decision{Do: slot.None, State: d.State, Problem: problem}
 }
 
-func (a *Agent) volumesAt(path string) []*corev1.PersistentVolume {
-	objects, err := a.volumes.GetIndexer().ByIndex(byPath, path)
+func (p *Provisioner) cachedPVs(path string) []*corev1.PersistentVolume {
+	objects, err := p.volumes.GetIndexer().ByIndex(byPath, path)
 	if err != nil {
 		return nil
 	}
@@ -132,53 +132,53 @@ func (a *Agent) volumesAt(path string) []*corev1.PersistentVolume {
 
 // consider decides about a slot, and finds out what the decision asks for. An error
 // says that the API server could not be asked.
-func (a *Agent) consider(ctx context.Context, path string) (*gathered, slot.Decision, error) {
-	var known learned
+func (p *Provisioner) decideSlot(ctx context.Context, path string) (*gathered, slot.Decision, error) {
+	var known answers
 	sought := false
 	for {
-		g := a.gather(path, known)
-		d := a.decide(g)
+		g := p.gather(path, known)
+		d := p.decide(g)
 		var err error
 		switch {
 		case !sought && g.Volume == nil && (d.Do == slot.Inspect || d.Do == slot.Wipe || d.Do == slot.MarkRetained):
 			// Whose data it is comes before what it is.
-			if err := a.findForeign(ctx, g); err != nil && !errors.Is(err, errAgain) {
+			if err := p.findForeignPV(ctx, g); err != nil && !errors.Is(err, errStale) {
 				return g, d, err
 			}
 			sought = true
 		case d.Do == slot.AskNodes:
-			if known, err = a.askNodes(ctx, g); err != nil {
+			if known, err = p.askNodes(ctx, g); err != nil {
 				return g, d, err
 			}
 		case d.Do == slot.FindUsers:
-			known, err = a.users(ctx, g)
+			known, err = p.findUsers(ctx, g)
 		case d.Do == slot.Inspect:
-			known, err = a.inspect(ctx, g)
+			known, err = p.inspect(ctx, g)
 		case d.Do == slot.ReadSuperblock:
-			known = a.readSuperblock(ctx, g)
+			known = p.readSuperblock(ctx, g)
 		default:
 			return g, d, nil
 		}
 		if err != nil {
-			g.unanswered = true
-			return g, slot.Decision{Do: slot.None, State: d.State, Problem: unanswered(err)}, nil
+			g.questionFailed = true
+			return g, slot.Decision{Do: slot.None, State: d.State, Problem: asProblem(err)}, nil
 		}
 	}
 }
 
 // unanswered is why something could not be found out.
-func unanswered(err error) *disk.Problem {
+func asProblem(err error) *disk.Problem {
 	if problem, ok := errors.AsType[*disk.Problem](err); ok {
 		return problem
 	}
 	return disk.Problemf(disk.Unreadable, "%v", err)
 }
 
-func (a *Agent) decide(g *gathered) slot.Decision {
-	return fence.With(a.decideVolume(g), fence.Decide(&g.Slot))
+func (p *Provisioner) decide(g *gathered) slot.Decision {
+	return fence.With(p.decideVolume(g), fence.Decide(&g.Slot))
 }
 
-func (a *Agent) decideVolume(g *gathered) slot.Decision {
+func (p *Provisioner) decideVolume(g *gathered) slot.Decision {
 	if reclaim.Concerns(&g.Slot) {
 		return reclaim.Decide(&g.Slot)
 	}
@@ -186,60 +186,60 @@ func (a *Agent) decideVolume(g *gathered) slot.Decision {
 }
 
 // users finds out who uses the slot's disk. Not to know is no answer.
-func (a *Agent) users(ctx context.Context, g *gathered) (learned, error) {
-	users, err := ask(ctx, &a.asking, g.path, g.conf.ProbeTimeout, func(ctx context.Context) ([]disk.User, error) {
-		return a.Inspector.Users(ctx, *g.Fact, g.volumeName())
+func (p *Provisioner) findUsers(ctx context.Context, g *gathered) (answers, error) {
+	users, err := ask(ctx, &p.asking, g.path, g.conf.ProbeTimeout, func(ctx context.Context) ([]disk.User, error) {
+		return p.Inspector.Users(ctx, *g.Fact, g.volumeName())
 	})
 	if err != nil {
-		return learned{}, fmt.Errorf("find out who uses %s: %w", g.path, err)
+		return answers{}, fmt.Errorf("find out who uses %s: %w", g.path, err)
 	}
-	known := g.learned()
+	known := g.answers()
 	known.users, known.usersKnown = users, true
 	return known, nil
 }
 
 // inspect finds out whether the slot's disk holds data.
-func (a *Agent) inspect(ctx context.Context, g *gathered) (learned, error) {
-	proof, running := a.proofs.of(g.path, g.Fact.Identity)
+func (p *Provisioner) inspect(ctx context.Context, g *gathered) (answers, error) {
+	proof, running := p.proofs.result(g.path, g.Fact.Identity)
 	if running { // the proof reads what there is to read
-		known := g.learned()
+		known := g.answers()
 		known.content = disk.ContentSampled
 		return known, nil
 	}
-	known, err := ask(ctx, &a.asking, g.path, g.conf.ProbeTimeout, func(ctx context.Context) (learned, error) {
-		known := g.learned()
+	known, err := ask(ctx, &p.asking, g.path, g.conf.ProbeTimeout, func(ctx context.Context) (answers, error) {
+		known := g.answers()
 		var err error
 		if g.AsPublished() {
-			known.content, known.found, err = a.Inspector.Cleaned(ctx, *g.Fact, a.modeOf(g))
+			known.content, known.found, err = p.Inspector.Cleaned(ctx, *g.Fact, p.modeOf(g))
 			return known, err
 		}
 		suspect := int64(-1)
 		if proof.Found {
 			suspect = proof.Done
 		}
-		known.content, known.found, err = a.Inspector.Inspect(ctx, *g.Fact, suspect)
+		known.content, known.found, err = p.Inspector.Inspect(ctx, *g.Fact, suspect)
 		if err == nil && known.content == disk.ContentSampled && proof.Complete() {
-			known.content, err = a.holds(ctx, g, proof)
+			known.content, err = p.verifyProof(ctx, g, proof)
 		}
 		return known, err
 	})
 	if err != nil {
-		return learned{}, fmt.Errorf("look into %s: %w", g.path, err)
+		return answers{}, fmt.Errorf("look into %s: %w", g.path, err)
 	}
 	if known.content == disk.ContentUnknown {
-		return learned{}, fmt.Errorf("look into %s: no answer", g.path)
+		return answers{}, fmt.Errorf("look into %s: no answer", g.path)
 	}
 	return known, nil
 }
 
 // holds checks that a complete proof still holds: that nothing was written since.
-func (a *Agent) holds(ctx context.Context, g *gathered, proof disk.BlankProof) (disk.Content, error) {
-	_, err := a.Inspector.ProveBlank(ctx, disk.BlankProofRequest{Target: *g.Fact, From: proof}, func(disk.BlankProof) error { return nil })
+func (p *Provisioner) verifyProof(ctx context.Context, g *gathered, proof disk.BlankProof) (disk.Content, error) {
+	_, err := p.Inspector.ProveBlank(ctx, disk.BlankProofRequest{Target: *g.Fact, From: proof}, func(disk.BlankProof) error { return nil })
 	switch {
 	case err == nil:
 		return disk.ContentNone, nil
 	case errors.Is(err, disk.ErrBlankProofVoid):
-		a.proofs.drop(g.Fact.Identity)
+		p.proofs.drop(g.Fact.Identity)
 		return disk.ContentSampled, nil
 	default:
 		return disk.ContentUnknown, err
@@ -259,7 +259,7 @@ func (g *gathered) volumeName() string {
 }
 
 // modeOf is the mode that the slot's disk is or will be offered in.
-func (a *Agent) modeOf(g *gathered) disk.Mode {
+func (p *Provisioner) modeOf(g *gathered) disk.Mode {
 	if g.Volume != nil {
 		return g.Volume.Mode
 	}
@@ -273,8 +273,8 @@ func (a *Agent) modeOf(g *gathered) disk.Mode {
 }
 
 // act does the one thing that was decided.
-func (a *Agent) act(ctx context.Context, g *gathered, d slot.Decision) error {
-	if err := a.releaseOthers(ctx, g); err != nil {
+func (p *Provisioner) act(ctx context.Context, g *gathered, d slot.Decision) error {
+	if err := p.removeOtherFinalizers(ctx, g); err != nil {
 		return err
 	}
 	if d.Do != slot.None {
@@ -282,36 +282,36 @@ func (a *Agent) act(ctx context.Context, g *gathered, d slot.Decision) error {
 	}
 	switch d.Do {
 	case slot.Create:
-		return a.create(ctx, g, d.Generation)
+		return p.create(ctx, g, d.Generation)
 	case slot.WriteRecord:
-		return a.remember(ctx, g)
+		return p.writeRecord(ctx, g)
 	case slot.AddFinalizer:
-		return a.guard(ctx, g)
+		return p.addFinalizer(ctx, g)
 	case slot.MarkDisk:
-		return a.mark(ctx, g, d.Mark)
+		return p.markDisk(ctx, g, d.Mark)
 	case slot.RecordFilesystem:
-		return a.recordFilesystem(ctx, g)
+		return p.recordFilesystem(ctx, g)
 	case slot.AddLink:
-		return a.addLink(ctx, g)
+		return p.addLink(ctx, g)
 	case slot.RemoveLink:
-		return a.removeLink(ctx, g, d)
+		return p.removeLink(ctx, g, d)
 	case slot.Remove:
-		return a.remove(ctx, g, d)
+		return p.deletePV(ctx, g, d)
 	case slot.Wipe:
-		return a.cleans.begin(ctx, g, d.Generation)
+		return p.cleans.begin(ctx, g, d.Generation)
 	case slot.ProveBlank:
-		a.proofs.start(ctx, &proof{attempt: attempt{gathered: g}})
+		p.proofs.start(ctx, &proof{attempt: attempt{gathered: g}})
 		return nil
 	case slot.CleanLater:
-		return a.cleanLater(g)
+		return p.cleanLater(g)
 	case slot.Miss:
-		return a.miss(ctx, g)
+		return p.miss(ctx, g)
 	case slot.MarkRetained:
-		return a.keep(ctx, g)
+		return p.markRetained(ctx, g)
 	case slot.MarkClean:
-		return a.absolve(ctx, g, d.Generation)
+		return p.markClean(ctx, g, d.Generation)
 	case slot.RemoveFinalizer:
-		return a.release(ctx, g.Volume)
+		return p.removeFinalizer(ctx, g.Volume)
 	default:
 		return nil
 	}
@@ -320,43 +320,43 @@ func (a *Agent) act(ctx context.Context, g *gathered, d slot.Decision) error {
 // reconsider reports whether a slot waits for something that no event reports: that a
 // device is not open any more, that a disk was emptied, that a question is answered. The
 // answer is how long at most it goes without being looked at; zero if events will do.
-func (a *Agent) reconsider(ctx context.Context, g *gathered, d slot.Decision) time.Duration {
+func (p *Provisioner) recheckInterval(ctx context.Context, g *gathered, d slot.Decision) time.Duration {
 	if d.Problem == nil {
 		return 0
 	}
 	switch d.Problem.Reason {
 	case disk.RetainedDirty, disk.VolumeVanished, disk.OtherCluster, disk.OrphanGracePeriod, disk.OrphanCleanWaits: // acknowledgeable
-		if a.readAllowed(ctx, g) {
+		if p.refreshAnnotations(ctx, g) {
 			return retryFirst
 		}
-		if left := time.Until(g.GraceUntil); d.Problem.Reason == disk.OrphanGracePeriod && left < retainedLast {
+		if left := time.Until(g.GraceUntil); d.Problem.Reason == disk.OrphanGracePeriod && left < retainedRecheckLast {
 			return max(left, time.Millisecond)
 		}
-		return retainedLast
+		return retainedRecheckLast
 	case disk.IdentityUnproven:
 		if g.Former == nil && len(g.Predecessors) == 0 && (g.Volume == nil || g.Fact == nil || !g.Volume.Identity.Moved(g.Fact.Identity)) {
 			return 0 // the volume's own annotation is an event
 		}
-		if a.readAllowed(ctx, g) { // it has the slot decided about again, if the machine is accepted
+		if p.refreshAnnotations(ctx, g) { // it has the slot decided about again, if the machine is accepted
 			return retryFirst
 		}
-		return retainedLast
+		return retainedRecheckLast
 	case disk.NotEmpty:
-		if a.readAllowed(ctx, g) {
+		if p.refreshAnnotations(ctx, g) {
 			return retryFirst
 		}
-		return patienceLast
+		return dataRecheckLast
 	case disk.OtherNodesVolume:
-		return patienceLast
+		return dataRecheckLast
 	case disk.ForeignVolume: // it is looked for again before the disk is
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		delete(a.foreign, g.path)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.foreign, g.path)
 		return retryLast
 	case disk.InUse, disk.VolumeInUse, disk.Unreadable, disk.IOError, disk.TimedOut, disk.BadRecord:
 		return retryLast
 	}
-	if g.unanswered {
+	if g.questionFailed {
 		return retryLast
 	}
 	return 0

@@ -31,7 +31,7 @@ const (
 // checked again by whoever uses them.
 type proofs struct {
 	*runner[*proof]
-	agent *Agent
+	provisioner *Provisioner
 
 	results map[disk.Identity]disk.BlankProof
 	saved   time.Time
@@ -45,14 +45,14 @@ type proof struct {
 	done int64
 }
 
-func newProofs(a *Agent) *proofs {
-	p := &proofs{agent: a, saved: time.Now(), results: a.Records.BlankProofs()}
+func newProofs(a *Provisioner) *proofs {
+	p := &proofs{provisioner: a, saved: time.Now(), results: a.Records.BlankProofs()}
 	p.runner = newRunner(a.settings.MaxBlankProofs, p.run, p.sharesDisk)
 	return p
 }
 
 // of returns what is proven of a disk so far, and whether a proof is running or waiting.
-func (p *proofs) of(path string, identity disk.Identity) (disk.BlankProof, bool) {
+func (p *proofs) result(path string, identity disk.Identity) (disk.BlankProof, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	job := p.byPath[path]
@@ -114,13 +114,13 @@ func (p *proofs) sharesDisk(job *proof) bool {
 // run proves, and has the slot decided about again.
 func (p *proofs) run(ctx, proving context.Context, job *proof) {
 	logger := klog.FromContext(ctx)
-	from, _ := p.of(job.path, job.Fact.Identity)
+	from, _ := p.result(job.path, job.Fact.Identity)
 	if from.Found { // it was zeroed since, or the disk would not be read again
 		from = disk.BlankProof{}
 	}
-	rate := p.agent.current().BlankProofRate
-	patience := p.patience(rate)
-	watch := p.watch(ctx, job, func() time.Duration { return patience - time.Since(job.alive) }, func() { p.agent.queue.Add(job.path) })
+	rate := p.provisioner.current().BlankProofRate
+	patience := p.readTimeout(rate)
+	watch := p.watch(ctx, job, func() time.Duration { return patience - time.Since(job.alive) }, func() { p.provisioner.queue.Add(job.path) })
 	logger.V(2).Info("Reading a device to prove that it is blank", "path", job.path, "bytes", job.Fact.Bytes, "from", from.Done)
 	result, err := p.prove(proving, job, from, rate)
 	if errors.Is(err, disk.ErrBlankProofVoid) && from != (disk.BlankProof{}) {
@@ -129,8 +129,8 @@ func (p *proofs) run(ctx, proving context.Context, job *proof) {
 	watch.Stop()
 	p.ended(ctx, job, result, err, proving.Err() != nil)
 	logger.V(2).Info("Stopped reading a device", "path", job.path, "bytes", result.Done, "found", result.Found, "err", err, logkeys.Duration, time.Since(job.begun))
-	p.agent.told.poke()
-	p.agent.queue.Add(job.path)
+	p.provisioner.status.poke()
+	p.provisioner.queue.Add(job.path)
 }
 
 func (p *proofs) prove(ctx context.Context, job *proof, from disk.BlankProof, rate int64) (disk.BlankProof, error) {
@@ -138,7 +138,7 @@ func (p *proofs) prove(ctx context.Context, job *proof, from disk.BlankProof, ra
 	job.done = from.Done
 	p.mu.Unlock()
 	request := disk.BlankProofRequest{Target: *job.Fact, From: from, Rate: rate}
-	return p.agent.Inspector.ProveBlank(ctx, request, func(now disk.BlankProof) error { return p.progressed(job, now) })
+	return p.provisioner.Inspector.ProveBlank(ctx, request, func(now disk.BlankProof) error { return p.progressed(job, now) })
 }
 
 // ended records how a proof ended.
@@ -173,20 +173,20 @@ func (p *proofs) progressed(job *proof, now disk.BlankProof) error {
 func (p *proofs) save() {
 	p.saving.Lock()
 	defer p.saving.Unlock()
-	here := p.agent.identities()
+	here := p.provisioner.identities()
 	p.mu.Lock()
 	p.saved = time.Now()
 	results := maps.Clone(p.results)
 	p.mu.Unlock()
 	maps.DeleteFunc(results, func(identity disk.Identity, _ disk.BlankProof) bool { return !here[identity] })
-	if err := p.agent.Records.PutBlankProofs(results); err != nil {
+	if err := p.provisioner.Records.PutBlankProofs(results); err != nil {
 		klog.Background().Error(err, "Failed to record how far blank proofs are")
 	}
 }
 
 // patience is how long a read may take: the pause that the rate demands comes on top.
-func (p *proofs) patience(rate int64) time.Duration {
-	return p.agent.current().ProbeTimeout + time.Duration(proofChunk/float64(rate)*float64(time.Second))
+func (p *proofs) readTimeout(rate int64) time.Duration {
+	return p.provisioner.current().ProbeTimeout + time.Duration(proofChunk/float64(rate)*float64(time.Second))
 }
 
 // count is how many proofs run and how many wait, for the metrics.

@@ -34,7 +34,7 @@ func (w *world) device(name string, steps int64, places ...string) disk.Identity
 
 // proof is what the report says of the proof of a slot.
 func (w *world) proof(name string) stowage.BlankProof {
-	for _, e := range w.agent.told.all() {
+	for _, e := range w.agent.status.all() {
 		if e.Name == name && e.BlankProof != nil {
 			proof := *e.BlankProof
 			proof.StartTime = nil
@@ -341,7 +341,7 @@ func TestPowerCutInACleanOfAWeakDisk(t *testing.T) {
 					w.reports.mu.Lock()
 					w.reports.known[node].Annotations = map[string]string{wellknown.PublishRetainedAnnotation: record.AcknowledgementAs(second)}
 					w.reports.mu.Unlock()
-					w.pass(retainedLast + 2*time.Second)
+					w.pass(retainedRecheckLast + 2*time.Second)
 				}
 				w.expect("disk1", test.reason)
 				if diff := cmp.Diff(test.want, w.published()); diff != "" {

@@ -59,7 +59,7 @@ func NewReports(config *rest.Config) (Reports, error) {
 
 // run writes the report when it has changed, and again if something has
 // deleted it. It takes the startup taint off, too.
-func (t *told) run(ctx context.Context) {
+func (r *statusReporter) run(ctx context.Context) {
 	var written []stowage.LocalDiskReportStatus
 	wait, found := time.Duration(0), time.Now()
 	for {
@@ -68,9 +68,9 @@ func (t *told) run(ctx context.Context) {
 		case <-ctx.Done():
 			timer.Stop()
 			return
-		case <-t.news:
+		case <-r.changed:
 		case <-timer.C:
-			if !t.agent.cleans.any() && !t.agent.proofs.any() && wait == 0 && time.Since(found) < reportRecheck {
+			if !r.provisioner.cleans.any() && !r.provisioner.proofs.any() && wait == 0 && time.Since(found) < reportRecheck {
 				continue
 			}
 		}
@@ -78,89 +78,89 @@ func (t *told) run(ctx context.Context) {
 		if !sleep(ctx, max(reportPause, wait)) {
 			return
 		}
-		t.measure()
+		r.measure()
 		var lost, failed error
 		if time.Since(found) >= reportRecheck {
-			if written, lost = t.find(ctx, written); lost == nil {
+			if written, lost = r.checkWritten(ctx, written); lost == nil {
 				found = time.Now()
-				t.agent.untainted.looked = false
+				r.provisioner.untainted.checked = false
 			}
 		}
-		if t.takeOutdated() && len(written) > 0 {
+		if r.takeOutdated() && len(written) > 0 {
 			written[0] = stowage.LocalDiskReportStatus{}
 		}
-		written, failed = t.write(ctx, written)
-		t.attempted(ctx, errors.Join(lost, failed))
-		if err := errors.Join(t.agent.removeTaint(ctx), lost, failed); err == nil {
+		written, failed = r.write(ctx, written)
+		r.attempted(ctx, errors.Join(lost, failed))
+		if err := errors.Join(r.provisioner.removeTaint(ctx), lost, failed); err == nil {
 			wait = 0
 		} else if ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Cannot write what users are told")
 			wait = min(2*wait+reportPause, retryLast)
-			t.poke()
+			r.poke()
 		}
 	}
 }
 
 // attempted notes whether the report could be written.
-func (t *told) attempted(ctx context.Context, err error) {
+func (r *statusReporter) attempted(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	now := time.Now()
 	switch {
 	case err == nil:
-		t.reported, t.failing = now, time.Time{}
-	case t.failing.IsZero():
-		t.failing = now
+		r.reported, r.failing = now, time.Time{}
+	case r.failing.IsZero():
+		r.failing = now
 	}
-	t.problem = err
+	r.problem = err
 }
 
 // unwritten is an error if the report has never been written, or could not be for some time.
-func (t *told) unwritten() error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (r *statusReporter) unwritten() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	switch {
-	case t.agent.Reports == nil:
+	case r.provisioner.Reports == nil:
 		return nil
-	case t.problem == nil && t.reported.IsZero():
+	case r.problem == nil && r.reported.IsZero():
 		return errors.New("the node's report has not been written yet")
-	case t.problem == nil, !t.reported.IsZero() && time.Since(t.failing) < reportGrace:
+	case r.problem == nil, !r.reported.IsZero() && time.Since(r.failing) < reportGrace:
 		return nil
 	default:
-		return fmt.Errorf("the node's report cannot be written: %w", t.problem)
+		return fmt.Errorf("the node's report cannot be written: %w", r.problem)
 	}
 }
 
 // writeAgain has the first page written although it has not changed here.
-func (t *told) writeAgain() {
-	t.mu.Lock()
-	t.outdated = true
-	t.mu.Unlock()
-	t.poke()
+func (r *statusReporter) rewrite() {
+	r.mu.Lock()
+	r.outdated = true
+	r.mu.Unlock()
+	r.poke()
 }
 
-func (t *told) takeOutdated() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	was := t.outdated
-	t.outdated = false
+func (r *statusReporter) takeOutdated() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	was := r.outdated
+	r.outdated = false
 	return was
 }
 
 // find says what of the report is still there: all of it, or nothing.
-func (t *told) find(ctx context.Context, written []stowage.LocalDiskReportStatus) ([]stowage.LocalDiskReportStatus, error) {
+func (r *statusReporter) checkWritten(ctx context.Context, written []stowage.LocalDiskReportStatus) ([]stowage.LocalDiskReportStatus, error) {
 	for i := range written {
-		report, err := t.agent.Reports.Get(ctx, stowage.PageName(t.agent.Node, int32(i+1)), metav1.GetOptions{})
+		report, err := r.provisioner.Reports.Get(ctx, stowage.PageName(r.provisioner.Node, int32(i+1)), metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
 			return nil, nil
 		case err != nil:
 			return written, fmt.Errorf("look for the report: %w", err)
-		case i == 0 && report.Spec.NodeName == t.agent.Node:
-			t.agent.allow(ctx, report)
+		case i == 0 && report.Spec.NodeName == r.provisioner.Node:
+			r.provisioner.readAnnotations(ctx, report)
 			if outdated(report) {
 				written[0] = stowage.LocalDiskReportStatus{}
 			}
@@ -179,13 +179,13 @@ func outdated(report *stowage.LocalDiskReport) bool {
 
 // write writes the pages that differ from what was written last, and returns what is
 // written now, also after an error.
-func (t *told) write(ctx context.Context, written []stowage.LocalDiskReportStatus) ([]stowage.LocalDiskReportStatus, error) {
-	if t.agent.Reports == nil {
+func (r *statusReporter) write(ctx context.Context, written []stowage.LocalDiskReportStatus) ([]stowage.LocalDiskReportStatus, error) {
+	if r.provisioner.Reports == nil {
 		return nil, nil
 	}
-	pages := t.pages()
+	pages := r.pages()
 	if len(written) == 0 {
-		more, err := t.leftovers(ctx, len(pages))
+		more, err := r.leftovers(ctx, len(pages))
 		if err != nil {
 			return nil, err
 		}
@@ -199,7 +199,7 @@ func (t *told) write(ctx context.Context, written []stowage.LocalDiskReportStatu
 		if i < len(now) && same(&now[i], &pages[i]) {
 			continue
 		}
-		if err := t.writePage(ctx, int32(i+1), &pages[i]); err != nil {
+		if err := r.writePage(ctx, int32(i+1), &pages[i]); err != nil {
 			return now, err
 		}
 		if i < len(now) {
@@ -213,12 +213,12 @@ func (t *told) write(ctx context.Context, written []stowage.LocalDiskReportStatu
 
 // leftovers is how many pages a former agent has written beyond those that are needed
 // now.
-func (t *told) leftovers(ctx context.Context, pages int) (int, error) {
+func (r *statusReporter) leftovers(ctx context.Context, pages int) (int, error) {
 	for more := 0; ; more++ {
-		name := stowage.PageName(t.agent.Node, int32(pages+more+1))
-		report, err := t.agent.Reports.Get(ctx, name, metav1.GetOptions{})
+		name := stowage.PageName(r.provisioner.Node, int32(pages+more+1))
+		report, err := r.provisioner.Reports.Get(ctx, name, metav1.GetOptions{})
 		switch {
-		case apierrors.IsNotFound(err), err == nil && report.Spec.NodeName != t.agent.Node:
+		case apierrors.IsNotFound(err), err == nil && report.Spec.NodeName != r.provisioner.Node:
 			return more, nil
 		case err != nil:
 			return 0, fmt.Errorf("get LocalDiskReport %s: %w", name, err)
@@ -233,23 +233,23 @@ func same(a, b *stowage.LocalDiskReportStatus) bool {
 	return equality.Semantic.DeepEqual(x, y)
 }
 
-func (t *told) writePage(ctx context.Context, page int32, status *stowage.LocalDiskReportStatus) error {
-	name := stowage.PageName(t.agent.Node, page)
-	report, err := t.agent.Reports.Get(ctx, name, metav1.GetOptions{})
+func (r *statusReporter) writePage(ctx context.Context, page int32, status *stowage.LocalDiskReportStatus) error {
+	name := stowage.PageName(r.provisioner.Node, page)
+	report, err := r.provisioner.Reports.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		report, err = t.agent.Reports.Create(ctx, &stowage.LocalDiskReport{
+		report, err = r.provisioner.Reports.Create(ctx, &stowage.LocalDiskReport{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec:       stowage.LocalDiskReportSpec{NodeName: t.agent.Node, Page: page},
+			Spec:       stowage.LocalDiskReportSpec{NodeName: r.provisioner.Node, Page: page},
 		}, metav1.CreateOptions{})
 	}
 	if err != nil {
 		return fmt.Errorf("get or create LocalDiskReport %s: %w", name, err)
 	}
-	if report.Spec.NodeName != t.agent.Node {
+	if report.Spec.NodeName != r.provisioner.Node {
 		return fmt.Errorf("update LocalDiskReport %s: it is of node %s", name, report.Spec.NodeName)
 	}
 	if page == 1 {
-		t.agent.allow(ctx, report)
+		r.provisioner.readAnnotations(ctx, report)
 	}
 	now := metav1.Now()
 	status.LastTransitionTime = &now
@@ -257,7 +257,7 @@ func (t *told) writePage(ctx context.Context, page int32, status *stowage.LocalD
 	report.Status = *status
 	report.Status.Jobs = before.Jobs // the controller's, and as they are
 	report.Status.Conditions = renewed(before.Conditions, status.Conditions, report.Generation)
-	if _, err := t.agent.Reports.UpdateStatus(ctx, report, metav1.UpdateOptions{}); err != nil {
+	if _, err := r.provisioner.Reports.UpdateStatus(ctx, report, metav1.UpdateOptions{}); err != nil {
 		return fmt.Errorf("update LocalDiskReport %s: %w", name, err)
 	}
 	return nil
@@ -277,22 +277,22 @@ func renewed(before, now []metav1.Condition, generation int64) []metav1.Conditio
 }
 
 // pages is the report as it should be.
-func (t *told) pages() []stowage.LocalDiskReportStatus {
-	entries := t.all()
+func (r *statusReporter) pages() []stowage.LocalDiskReportStatus {
+	entries := r.all()
 	lists, truncated := stowage.Pages(entries)
 	pages := make([]stowage.LocalDiskReportStatus, len(lists))
 	for i := range lists {
 		pages[i].Entries = lists[i]
 	}
-	summary := t.summarize(entries)
+	summary := r.summarize(entries)
 	first := &pages[0]
-	first.Summary, first.Truncated, first.Conditions = &summary, truncated, t.conditions(entries)
-	first.Classes, first.Tombstones = t.agent.classes(), t.agent.tombstones()
+	first.Summary, first.Truncated, first.Conditions = &summary, truncated, r.conditions(entries)
+	first.Classes, first.Tombstones = r.provisioner.classes(), r.provisioner.tombstones()
 	return pages
 }
 
 // summarize counts entries, and adds up what their volumes offer.
-func (t *told) summarize(entries []stowage.Entry) stowage.Summary {
+func (r *statusReporter) summarize(entries []stowage.Entry) stowage.Summary {
 	summary := stowage.Summarize(entries)
 	summary.Capacity, summary.Free = *resource.NewQuantity(0, resource.BinarySI), *resource.NewQuantity(0, resource.BinarySI)
 	for i := range entries {
@@ -300,7 +300,7 @@ func (t *told) summarize(entries []stowage.Entry) stowage.Summary {
 		if e.Volume == "" {
 			continue
 		}
-		offered := *resource.NewQuantity(t.bytes(e), resource.BinarySI)
+		offered := *resource.NewQuantity(r.bytes(e), resource.BinarySI)
 		summary.Capacity.Add(offered)
 		if e.State == stowage.EntryAvailable {
 			summary.Free.Add(offered)
@@ -310,14 +310,14 @@ func (t *told) summarize(entries []stowage.Entry) stowage.Summary {
 }
 
 // conditions describe the provisioner as a whole. They have neither time nor generation.
-func (t *told) conditions(entries []stowage.Entry) []metav1.Condition {
+func (r *statusReporter) conditions(entries []stowage.Entry) []metav1.Condition {
 	ready := metav1.Condition{Type: stowage.ConditionReady, Status: metav1.ConditionTrue, Reason: "DirectoriesRead"}
-	if err := t.agent.reads(""); err != nil {
+	if err := r.provisioner.checkReads(""); err != nil {
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, "DirectoriesNotRead", stowage.FitMessage(err.Error())
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return []metav1.Condition{ready, disksHealthy(entries), t.config}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return []metav1.Condition{ready, disksHealthy(entries), r.config}
 }
 
 // disksHealthy is the condition of all disks.
@@ -344,28 +344,28 @@ func disksHealthy(entries []stowage.Entry) metav1.Condition {
 }
 
 // all are the entries, with how cleans are going.
-func (t *told) all() []stowage.Entry {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (r *statusReporter) all() []stowage.Entry {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	var all []stowage.Entry
-	for _, path := range slices.Sorted(maps.Keys(t.entries)) {
-		e := t.entries[path].Entry
-		e.Cleaning, e.BlankProof = t.agent.cleans.describe(path), t.agent.proofs.describe(path)
+	for _, path := range slices.Sorted(maps.Keys(r.entries)) {
+		e := r.entries[path].Entry
+		e.Cleaning, e.BlankProof = r.provisioner.cleans.describe(path), r.provisioner.proofs.describe(path)
 		all = append(all, e)
 	}
 	return all
 }
 
 // classes are how the configured classes stand.
-func (a *Agent) classes() []stowage.ClassStatus {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+func (p *Provisioner) classes() []stowage.ClassStatus {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	var all []stowage.ClassStatus
-	for _, class := range a.settings.Classes {
-		status := stowage.ClassStatus{Name: class.Name, HostDir: class.HostDir, Ready: a.sight.looked[class.Name]}
-		if problem := a.sight.trouble[class.Name]; problem != nil {
+	for _, class := range p.settings.Classes {
+		status := stowage.ClassStatus{Name: class.Name, HostDir: class.HostDir, Ready: p.scan_.looked[class.Name]}
+		if problem := p.scan_.trouble[class.Name]; problem != nil {
 			status.Reason, status.Message = string(problem.Reason), problem.Message
-		} else if _, err := a.factory.Storage().V1().StorageClasses().Lister().Get(class.Name); err != nil {
+		} else if _, err := p.factory.Storage().V1().StorageClasses().Lister().Get(class.Name); err != nil {
 			status.Ready, status.Reason, status.Message = false, string(disk.ClassMissing), fmt.Sprintf("there is no StorageClass %q", class.Name)
 		}
 		all = append(all, status)
@@ -375,15 +375,15 @@ func (a *Agent) classes() []stowage.ClassStatus {
 
 // tombstones are the disks that are dirty and have no volume. Those of another cluster are
 // retained, and have none: a volume of the same name here is another one.
-func (a *Agent) tombstones() []stowage.Tombstone {
+func (p *Provisioner) tombstones() []stowage.Tombstone {
 	var all []stowage.Tombstone
-	for _, record := range a.Records.All() {
+	for _, record := range p.Records.All() {
 		switch {
 		case !record.State.Dirty():
 			continue
-		case record.Cluster != a.Cluster:
+		case record.Cluster != p.Cluster:
 			record.State = disk.Retained
-		case record.Volume != "" && a.shown(record.Volume) != nil:
+		case record.Volume != "" && p.cachedPV(record.Volume) != nil:
 			continue
 		}
 		all = append(all, stowage.Tombstone{
@@ -397,8 +397,8 @@ func (a *Agent) tombstones() []stowage.Tombstone {
 // allow takes over what annotations of the report allow: which data an administrator wants
 // published, which the controller allows to be cleaned although its volume is gone, and that
 // the node's machine was exchanged.
-func (a *Agent) allow(ctx context.Context, report *stowage.LocalDiskReport) {
-	a.acceptMachine(ctx, report)
+func (p *Provisioner) readAnnotations(ctx context.Context, report *stowage.LocalDiskReport) {
+	p.acceptMachine(ctx, report)
 	accepted, granted := map[string]bool{}, map[string]bool{}
 	for word := range strings.SplitSeq(report.Annotations[wellknown.PublishRetainedAnnotation], ",") {
 		if word = strings.TrimSpace(word); word != "" {
@@ -408,34 +408,34 @@ func (a *Agent) allow(ctx context.Context, report *stowage.LocalDiskReport) {
 	for _, grant := range rules.ParseGrants(report.Annotations[wellknown.CleanOrphansAnnotation]) {
 		granted[grant.Data] = true
 	}
-	a.mu.Lock()
-	changed := !maps.Equal(a.accepted, accepted)
-	a.accepted, a.granted = accepted, granted
-	a.mu.Unlock()
+	p.mu.Lock()
+	changed := !maps.Equal(p.accepted, accepted)
+	p.accepted, p.granted = accepted, granted
+	p.mu.Unlock()
 	if changed {
-		a.everything()
+		p.enqueueAll()
 	}
 }
 
 // readAllowed reads the same from the report, and returns whether that allows something
 // for a slot's disk that was not allowed before.
-func (a *Agent) readAllowed(ctx context.Context, g *gathered) bool {
-	if a.Reports == nil {
+func (p *Provisioner) refreshAnnotations(ctx context.Context, g *gathered) bool {
+	if p.Reports == nil {
 		return false
 	}
-	report, err := a.Reports.Get(ctx, stowage.PageName(a.Node, 1), metav1.GetOptions{})
-	if err != nil || report.Spec.NodeName != a.Node {
+	report, err := p.Reports.Get(ctx, stowage.PageName(p.Node, 1), metav1.GetOptions{})
+	if err != nil || report.Spec.NodeName != p.Node {
 		return false
 	}
-	a.allow(ctx, report)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.acknowledged(g) && !g.Acknowledged || g.GraceOver && !g.Granted && a.granted[g.Record.Acknowledgement()]
+	p.readAnnotations(ctx, report)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.acknowledged(g) && !g.Acknowledged || g.GraceOver && !g.Granted && p.granted[g.Record.Acknowledgement()]
 }
 
 // acknowledged reports whether an administrator wants a disk published with its data. The
 // caller holds mu.
-func (a *Agent) acknowledged(g *gathered) bool {
+func (p *Provisioner) acknowledged(g *gathered) bool {
 	name := g.Slot.Acknowledgement()
-	return name != "" && a.accepted[name]
+	return name != "" && p.accepted[name]
 }

@@ -78,7 +78,7 @@ func TestAcknowledgedData(t *testing.T) {
 			wellknown.PublishRetainedAnnotation: "x/y, " + string(identity) + "/" + string(first.UID) + ",",
 		}
 		w.reports.mu.Unlock()
-		w.pass(retainedLast + 2*time.Second)
+		w.pass(retainedRecheckLast + 2*time.Second)
 		second := w.volume()
 		if second == nil || second.Name == first.Name {
 			t.Fatalf("after the data was acknowledged the volume is %v, want another than %s", second, first.Name)

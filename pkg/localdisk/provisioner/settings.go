@@ -88,7 +88,7 @@ func firstGeneration(class *provisioner.Class, since time.Time) int64 {
 }
 
 // cleanerOf is the command that cleans a disk of the class.
-func cleanerOf(class *provisioner.Class, kind disk.Kind) []string {
+func cleanCommand(class *provisioner.Class, kind disk.Kind) []string {
 	if kind == disk.Device {
 		return class.BlockCleaner.Command()
 	}

@@ -21,19 +21,19 @@ import (
 const (
 	// settle is how long a scan waits for more to happen: what mounts ten disks does
 	// so in one go.
-	settle = 50 * time.Millisecond
+	scanDelay = 50 * time.Millisecond
 	// Where pods come and go all the time, something is mounted every moment. Looking
 	// takes a lookShare of the time then, in the long run; for as much as lookBurst of
 	// looking it is quick.
-	lookShare, lookBurst = 0.1, 6 * time.Second
+	scanShare, scanBurst = 0.1, 6 * time.Second
 	// lookPause is how long a scan waits for that at most.
-	lookPause = 2 * time.Second
+	scanPauseMax = 2 * time.Second
 	// watchRetry is how long after the watches failed they are tried again.
 	watchRetry = 30 * time.Second
 )
 
 // sight is what the last scan saw.
-type sight struct {
+type scanResult struct {
 	facts   map[string]disk.Fact     // by path on the node
 	present map[disk.Identity]bool   // identities of facts; not changed once the scan has ended
 	since   map[string]time.Time     // when a fact was first seen as it is
@@ -45,30 +45,30 @@ type sight struct {
 	ended   time.Time
 }
 
-func newSight() sight {
-	return sight{facts: map[string]disk.Fact{}, present: map[disk.Identity]bool{}, since: map[string]time.Time{}, gone: map[string]int{}, left: map[string]time.Time{}, faults: map[string]slot.Fault{}, trouble: map[string]*disk.Problem{}, looked: map[string]bool{}}
+func newScanResult() scanResult {
+	return scanResult{facts: map[string]disk.Fact{}, present: map[disk.Identity]bool{}, since: map[string]time.Time{}, gone: map[string]int{}, left: map[string]time.Time{}, faults: map[string]slot.Fault{}, trouble: map[string]*disk.Problem{}, looked: map[string]bool{}}
 }
 
 // scans scans on request, and from time to time.
-func (a *Agent) scans(ctx context.Context) {
-	allowance := allowance{left: lookBurst, at: time.Now()}
+func (p *Provisioner) runScans(ctx context.Context) {
+	allowance := scanBudget{left: scanBurst, at: time.Now()}
 	for {
 		begin := time.Now()
-		soon := a.scan(ctx)
+		soon := p.scan(ctx)
 		next := allowance.spend(begin, time.Now())
-		pause := a.current().MinResyncPeriod
-		pause = min(pause+rand.N(pause), slot.FaultLooks*a.Recheck) // most faults cause no event
+		pause := p.current().MinResyncPeriod
+		pause = min(pause+rand.N(pause), slot.FaultLooks*p.Recheck) // most faults cause no event
 		if soon {
-			pause = a.Recheck
+			pause = p.Recheck
 		}
 		timer := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
 			timer.Stop()
 			return
-		case <-a.look:
+		case <-p.scanRequests:
 			timer.Stop()
-			if !sleep(ctx, max(settle, time.Until(next))) {
+			if !sleep(ctx, max(scanDelay, time.Until(next))) {
 				return
 			}
 		case <-timer.C:
@@ -77,20 +77,20 @@ func (a *Agent) scans(ctx context.Context) {
 }
 
 // allowance is how much time may still be spent on looking.
-type allowance struct {
+type scanBudget struct {
 	left time.Duration
 	at   time.Time
 }
 
 // spend accounts for a look, and says when the next one may begin.
-func (b *allowance) spend(begin, end time.Time) time.Time {
-	b.left = min(b.left+time.Duration(float64(end.Sub(b.at))*lookShare), lookBurst) - end.Sub(begin)
+func (b *scanBudget) spend(begin, end time.Time) time.Time {
+	b.left = min(b.left+time.Duration(float64(end.Sub(b.at))*scanShare), scanBurst) - end.Sub(begin)
 	b.at = end
 	if b.left >= 0 {
 		return end
 	}
-	wait := min(time.Duration(float64(-b.left)/lookShare), lookPause)
-	b.left = max(b.left, -time.Duration(float64(lookPause)*lookShare))
+	wait := min(time.Duration(float64(-b.left)/scanShare), scanPauseMax)
+	b.left = max(b.left, -time.Duration(float64(scanPauseMax)*scanShare))
 	return end.Add(wait)
 }
 
@@ -108,73 +108,73 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // scan looks once, and puts the slots about which there is something new into the
 // queue. It reports whether something has vanished or does not answer well, so that the
 // next scan has to be soon.
-func (a *Agent) scan(ctx context.Context) (soon bool) {
-	conf := a.current()
-	known := a.known(conf)
-	a.Records.Recheck()
+func (p *Provisioner) scan(ctx context.Context) (soon bool) {
+	conf := p.current()
+	known := p.knownSlots(conf)
+	p.Records.Recheck()
 	begin := time.Now()
-	scanned := a.Prober.Scan(ctx, disk.Scan{Folders: conf.folders, Known: known})
+	scanned := p.Prober.Scan(ctx, disk.Scan{Folders: conf.folders, Known: known})
 	if ctx.Err() != nil {
 		return false
 	}
-	a.health.scanned(begin)
-	changed, soon := a.see(conf, known, scanned)
+	p.health.scanned(begin)
+	changed, soon := p.apply(conf, known, scanned)
 	if len(changed) > 0 {
 		klog.FromContext(ctx).V(4).Info("Saw something new", "paths", changed)
 	}
 	for _, path := range changed {
-		a.queue.Add(path)
+		p.queue.Add(path)
 	}
-	a.told.poke()
+	p.status.poke()
 	return soon
 }
 
 // see takes over what a scan found, and returns the paths with something new.
-func (a *Agent) see(conf *settings, known []disk.Known, scanned disk.Scanned) (changed []string, soon bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	next := newSight()
+func (p *Provisioner) apply(conf *settings, known []disk.Known, scanned disk.Scanned) (changed []string, soon bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	next := newScanResult()
 	next.trouble, next.ended = scanned.Trouble, time.Now()
 	for _, folder := range conf.folders {
 		next.looked[folder.Class] = scanned.Trouble[folder.Class] == nil
-		if next.looked[folder.Class] != a.sight.looked[folder.Class] {
-			changed = append(changed, a.pathsOf(folder.Class)...)
+		if next.looked[folder.Class] != p.scan_.looked[folder.Class] {
+			changed = append(changed, p.pathsOf(folder.Class)...)
 		}
 	}
 	for _, fact := range scanned.Facts {
-		fact = next.follow(fact, &a.sight, a.Recheck)
+		fact = next.observe(fact, &p.scan_, p.Recheck)
 		soon = soon || next.faults[fact.HostPath].Changing()
 		next.facts[fact.HostPath] = fact
 		next.present[fact.Identity] = true
 		next.since[fact.HostPath] = next.ended
-		if old, ok := a.sight.facts[fact.HostPath]; ok && sameFact(old, fact) {
-			next.since[fact.HostPath] = a.sight.since[fact.HostPath]
+		if old, ok := p.scan_.facts[fact.HostPath]; ok && sameFact(old, fact) {
+			next.since[fact.HostPath] = p.scan_.since[fact.HostPath]
 		}
 	}
-	for _, path := range paths(next, a.sight, known) {
+	for _, path := range paths(next, p.scan_, known) {
 		key, ok := conf.keyOf(path)
 		if ok && !next.looked[key.Class] {
-			if fault, known := a.sight.faults[path]; known {
+			if fault, known := p.scan_.faults[path]; known {
 				next.faults[path] = fault
 			}
 			continue
 		}
 		s := slot.Slot{Fact: next.fact(path)}
 		if ok && s.Vacant() {
-			next.miss(path, &a.sight, a.Recheck)
+			next.countMiss(path, &p.scan_, p.Recheck)
 			soon = soon || next.gone[path] < slot.GoneAfter
 		}
-		if next.differs(path, &a.sight) || a.told.waits(path) {
+		if next.differs(path, &p.scan_) || p.status.waiting(path) {
 			changed = append(changed, path)
 		}
 	}
-	a.sight = next
+	p.scan_ = next
 	return changed, soon
 }
 
 // follow accounts for what is wrong with a disk, and returns the fact with what is still
 // wrong although it is not seen at the moment.
-func (s *sight) follow(fact disk.Fact, last *sight, apart time.Duration) disk.Fact {
+func (s *scanResult) observe(fact disk.Fact, last *scanResult, apart time.Duration) disk.Fact {
 	fault := last.faults[fact.HostPath].Observe(fact.Problem, s.ended, apart)
 	if fault != (slot.Fault{}) {
 		s.faults[fact.HostPath] = fault
@@ -190,7 +190,7 @@ func (s *sight) follow(fact disk.Fact, last *sight, apart time.Duration) disk.Fa
 
 // miss counts that a path leads to no disk. Looks that follow one another at once,
 // since something else has changed, count as one.
-func (s *sight) miss(path string, last *sight, apart time.Duration) {
+func (s *scanResult) countMiss(path string, last *scanResult, apart time.Duration) {
 	s.gone[path], s.left[path] = last.gone[path], last.left[path]
 	switch {
 	case s.gone[path] == 0:
@@ -201,7 +201,7 @@ func (s *sight) miss(path string, last *sight, apart time.Duration) {
 }
 
 // differs reports whether a path has changed.
-func (s *sight) differs(path string, last *sight) bool {
+func (s *scanResult) differs(path string, last *scanResult) bool {
 	now, before := s.fact(path), last.fact(path)
 	if s.faults[path].Failing != last.faults[path].Failing {
 		return true
@@ -212,7 +212,7 @@ func (s *sight) differs(path string, last *sight) bool {
 	return s.gone[path] != last.gone[path] || !sameFact(*before, *now)
 }
 
-func (s *sight) fact(path string) *disk.Fact {
+func (s *scanResult) fact(path string) *disk.Fact {
 	fact, ok := s.facts[path]
 	if !ok {
 		return nil
@@ -221,7 +221,7 @@ func (s *sight) fact(path string) *disk.Fact {
 }
 
 // paths are those that either look saw, and those of what is known.
-func paths(next, last sight, known []disk.Known) []string {
+func paths(next, last scanResult, known []disk.Known) []string {
 	set := map[string]bool{}
 	for path := range next.facts {
 		set[path] = true
@@ -255,15 +255,15 @@ func sameFact(a, b disk.Fact) bool {
 
 // known are the slots of volumes and records, which a scan has to tell about. A slot is
 // there more than once if several disks have been in it.
-func (a *Agent) known(conf *settings) []disk.Known {
+func (p *Provisioner) knownSlots(conf *settings) []disk.Known {
 	var all []disk.Known
-	for _, record := range a.Records.All() {
+	for _, record := range p.Records.All() {
 		all = append(all, disk.Known{Key: record.Key, HostPath: record.HostPath, Kind: record.Kind, Identity: record.Identity})
 	}
-	for _, object := range a.volumes.GetStore().List() {
-		if v, ok := a.volumeOf(conf, object); ok {
+	for _, object := range p.volumes.GetStore().List() {
+		if v, ok := p.volumeOf(conf, object); ok {
 			k := disk.Known{Key: v.Key, HostPath: v.HostPath, Identity: v.Identity, Volume: v.Name}
-			if record, ok, err := a.Records.Get(v.Identity); err == nil && ok {
+			if record, ok, err := p.Records.Get(v.Identity); err == nil && ok {
 				k.Kind = record.Kind
 			}
 			all = append(all, k)
@@ -276,15 +276,15 @@ func (a *Agent) known(conf *settings) []disk.Known {
 }
 
 // pathsOf are the paths of a class that something is known of. The caller holds mu.
-func (a *Agent) pathsOf(class string) []string {
+func (p *Provisioner) pathsOf(class string) []string {
 	var found []string
-	for path, fact := range a.sight.facts {
+	for path, fact := range p.scan_.facts {
 		if fact.Class == class {
 			found = append(found, path)
 		}
 	}
-	for _, object := range a.volumes.GetStore().List() {
-		if v, ok := a.volumeOf(a.settings, object); ok && v.Key.Class == class {
+	for _, object := range p.volumes.GetStore().List() {
+		if v, ok := p.volumeOf(p.settings, object); ok && v.Key.Class == class {
 			found = append(found, v.HostPath)
 		}
 	}
@@ -292,38 +292,38 @@ func (a *Agent) pathsOf(class string) []string {
 }
 
 // identities are those of the disks that the last scan saw. The caller does not change them.
-func (a *Agent) identities() map[disk.Identity]bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.sight.present
+func (p *Provisioner) identities() map[disk.Identity]bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.scan_.present
 }
 
 // everything puts all slots into the queue.
-func (a *Agent) everything() {
-	a.mu.Lock()
-	all := slices.Collect(maps.Keys(a.sight.facts))
-	a.mu.Unlock()
-	for _, object := range a.volumes.GetStore().List() {
+func (p *Provisioner) enqueueAll() {
+	p.mu.Lock()
+	all := slices.Collect(maps.Keys(p.scan_.facts))
+	p.mu.Unlock()
+	for _, object := range p.volumes.GetStore().List() {
 		all = append(all, pathOf(object))
 	}
 	for _, path := range all {
 		if path != "" {
-			a.queue.Add(path)
+			p.queue.Add(path)
 		}
 	}
 }
 
 // watchDisks asks for a look whenever something may have changed.
-func (a *Agent) watchDisks(ctx context.Context) {
+func (p *Provisioner) watchDisks(ctx context.Context) {
 	for ctx.Err() == nil {
 		watching, cancel := context.WithCancel(ctx)
 		failed := make(chan error, 1)
-		go func() { failed <- a.Prober.Watch(watching, a.current().folders, func() { poke(a.look) }) }()
-		poke(a.look) // for what happened before the watch began
+		go func() { failed <- p.Prober.Watch(watching, p.current().folders, func() { poke(p.scanRequests) }) }()
+		poke(p.scanRequests) // for what happened before the watch began
 		var err error
 		select {
 		case <-ctx.Done():
-		case <-a.rewatch:
+		case <-p.watchRequests:
 		case err = <-failed:
 			failed <- nil
 		}

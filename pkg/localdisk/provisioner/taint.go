@@ -26,50 +26,50 @@ type untainted struct {
 	uid types.UID
 	// looked says that this is still the Node, since it was last made sure that the report
 	// is there. A Node that is made anew under its agent has the taint again.
-	looked bool
+	checked bool
 }
 
 // removeTaint takes the startup taint off the node, once everything that was found is
 // published or known not to be, and the volumes whose disks are not here say so: until
 // then pods would go to nodes whose volumes are already known, or meet a wrong disk. Of a
 // Node that it was taken off before it is somebody else's.
-func (a *Agent) removeTaint(ctx context.Context) error {
-	conf := a.current()
-	if !conf.RemoveNodeNotReadyTaint || a.untainted.looked || !a.settled() {
+func (p *Provisioner) removeTaint(ctx context.Context) error {
+	conf := p.current()
+	if !conf.RemoveNodeNotReadyTaint || p.untainted.checked || !p.allDecided() {
 		return nil
 	}
-	node, err := a.Client.CoreV1().Nodes().Get(ctx, a.Node, metav1.GetOptions{})
+	node, err := p.Client.CoreV1().Nodes().Get(ctx, p.Node, metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err) && a.untainted.uid != "":
-		a.untainted.looked = true // it may be back when it is looked for again
+	case apierrors.IsNotFound(err) && p.untainted.uid != "":
+		p.untainted.checked = true // it may be back when it is looked for again
 		return nil
 	case err != nil:
-		return fmt.Errorf("take the startup taint off: get node %s: %w", a.Node, err)
+		return fmt.Errorf("take the startup taint off: get node %s: %w", p.Node, err)
 	}
-	if node.UID != a.untainted.uid {
-		if err := a.untaint(ctx, node, conf.NodeNotReadyTaintKey); err != nil {
+	if node.UID != p.untainted.uid {
+		if err := p.untaint(ctx, node, conf.NodeNotReadyTaintKey); err != nil {
 			return fmt.Errorf("take the startup taint off: %w", err)
 		}
 	}
-	a.untainted = untainted{uid: node.UID, looked: true}
+	p.untainted = untainted{uid: node.UID, checked: true}
 	return nil
 }
 
 // settled says whether every disk that was found, and every volume, has been decided
 // about.
-func (a *Agent) settled() bool {
-	if a.reads("") != nil {
+func (p *Provisioner) allDecided() bool {
+	if p.checkReads("") != nil {
 		return false
 	}
-	for _, object := range a.volumes.GetStore().List() {
-		if path := pathOf(object); path != "" && !a.told.decidedAbout(path) {
+	for _, object := range p.volumes.GetStore().List() {
+		if path := pathOf(object); path != "" && !p.status.decidedAbout(path) {
 			return false
 		}
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for path, fact := range a.sight.facts {
-		if fact.Problem == nil && !a.told.decidedAbout(path) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for path, fact := range p.scan_.facts {
+		if fact.Problem == nil && !p.status.decidedAbout(path) {
 			return false
 		}
 	}
@@ -79,10 +79,10 @@ func (a *Agent) settled() bool {
 // decidedAbout says whether a slot is past being published for the first time, and its
 // volume, if it has one, says how its disk stands: one that is Bound and Missing was not
 // found for a moment.
-func (t *told) decidedAbout(path string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	e := t.entries[path]
+func (r *statusReporter) decidedAbout(path string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.entries[path]
 	switch {
 	case e == nil, e.marking:
 		return false
@@ -94,7 +94,7 @@ func (t *told) decidedAbout(path string) bool {
 }
 
 // untaint removes one taint, if the node has it, and nothing else.
-func (a *Agent) untaint(ctx context.Context, node *corev1.Node, key string) error {
+func (p *Provisioner) untaint(ctx context.Context, node *corev1.Node, key string) error {
 	kept := slices.DeleteFunc(slices.Clone(node.Spec.Taints), func(t corev1.Taint) bool { return t.Key == key })
 	if len(kept) == len(node.Spec.Taints) {
 		return nil
@@ -104,11 +104,11 @@ func (a *Agent) untaint(ctx context.Context, node *corev1.Node, key string) erro
 		"spec":     map[string]any{"taints": kept},
 	})
 	if err != nil {
-		return fmt.Errorf("patch node %s: %w", a.Node, err)
+		return fmt.Errorf("patch node %s: %w", p.Node, err)
 	}
-	if _, err := a.Client.CoreV1().Nodes().Patch(ctx, a.Node, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-		return fmt.Errorf("patch node %s: %w", a.Node, err)
+	if _, err := p.Client.CoreV1().Nodes().Patch(ctx, p.Node, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("patch node %s: %w", p.Node, err)
 	}
-	klog.FromContext(ctx).V(2).Info("Took the startup taint off the node", logkeys.Node, klog.KRef("", a.Node), "taint", key)
+	klog.FromContext(ctx).V(2).Info("Took the startup taint off the node", logkeys.Node, klog.KRef("", p.Node), "taint", key)
 	return nil
 }

@@ -34,9 +34,9 @@ const (
 
 // told is what users are told: the report's entries, events and metrics. An event is
 // written when something becomes so, not while it stays so.
-type told struct {
-	agent *Agent
-	news  chan struct{}
+type statusReporter struct {
+	provisioner *Provisioner
+	changed     chan struct{}
 
 	mu      sync.Mutex
 	entries map[string]*entry // by path
@@ -62,20 +62,20 @@ type entry struct {
 	marking bool
 }
 
-func newTold(a *Agent) *told {
-	return &told{agent: a, news: make(chan struct{}, 1), entries: map[string]*entry{}, config: metav1.Condition{
+func newStatusReporter(a *Provisioner) *statusReporter {
+	return &statusReporter{provisioner: a, changed: make(chan struct{}, 1), entries: map[string]*entry{}, config: metav1.Condition{
 		Type: stowage.ConditionConfigValid, Status: metav1.ConditionTrue, Reason: "Valid",
 	}}
 }
 
-func (t *told) poke() { poke(t.news) }
+func (r *statusReporter) poke() { poke(r.changed) }
 
 // waits says whether a slot could not go on when it was last decided about: a look at
 // the disks is an occasion to try again.
-func (t *told) waits(path string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	e := t.entries[path]
+func (r *statusReporter) waiting(path string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.entries[path]
 	if e == nil {
 		return false
 	}
@@ -88,20 +88,20 @@ func (t *told) waits(path string) bool {
 }
 
 // decided takes down a decision.
-func (t *told) decided(g *gathered, d slot.Decision) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (r *statusReporter) decided(g *gathered, d slot.Decision) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if g.Fact == nil && g.Volume == nil {
-		if t.entries[g.path] != nil {
-			delete(t.entries, g.path)
-			t.poke()
+		if r.entries[g.path] != nil {
+			delete(r.entries, g.path)
+			r.poke()
 		}
 		return
 	}
-	e := t.entries[g.path]
+	e := r.entries[g.path]
 	if e == nil {
 		e = &entry{}
-		t.entries[g.path] = e
+		r.entries[g.path] = e
 	}
 	next := describe(g, d)
 	if e.failing != d.Do || d.Do == slot.Wipe {
@@ -122,14 +122,14 @@ func (t *told) decided(g *gathered, d slot.Decision) {
 	fresh := next.Reason != "" && (next.Reason != e.Reason || next.Volume != e.Volume)
 	marking := d.Do == slot.MarkDisk
 	if marking != e.marking || !equality.Semantic.DeepEqual(next, e.Entry) {
-		t.poke()
+		r.poke()
 	}
 	e.Entry, e.marking = next, marking
 	switch {
 	case fresh && g.Volume != nil:
-		t.warn(reference(g.Volume.Name, g.Volume.UID), next.Reason, next.Message)
+		r.warn(reference(g.Volume.Name, g.Volume.UID), next.Reason, next.Message)
 	case fresh && next.Acknowledgement != "" && d.Problem.Reason != disk.NotEmpty:
-		t.warn(t.agent.nodeReference(), next.Reason, g.path+": "+next.Message)
+		r.warn(r.provisioner.nodeReference(), next.Reason, g.path+": "+next.Message)
 	}
 }
 
@@ -197,70 +197,70 @@ func acknowledgeable(g *gathered, reason disk.Reason) bool {
 
 // failed tells that something that was decided could not be done, and whether that is
 // news.
-func (t *told) failed(g *gathered, d slot.Decision, err error) bool {
+func (r *statusReporter) failed(g *gathered, d slot.Decision, err error) bool {
 	problem := &disk.Problem{Reason: "Cannot" + disk.Reason(d.Do), Message: err.Error()}
 	if known, ok := errors.AsType[*disk.Problem](err); ok {
 		problem = known
 	}
-	t.mu.Lock()
-	e := t.entries[g.path]
+	r.mu.Lock()
+	e := r.entries[g.path]
 	fresh := e == nil || e.Reason != string(problem.Reason) || e.Message != problem.Message
-	t.mu.Unlock()
-	t.decided(g, slot.Decision{Do: d.Do, State: d.State, Problem: problem})
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if e := t.entries[g.path]; e != nil {
+	r.mu.Unlock()
+	r.decided(g, slot.Decision{Do: d.Do, State: d.State, Problem: problem})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e := r.entries[g.path]; e != nil {
 		e.failing = d.Do
 	}
 	return fresh
 }
 
-func (t *told) published(volume *corev1.PersistentVolume, g *gathered) {
-	t.note(reference(volume.Name, string(volume.UID)), eventPublished, fmt.Sprintf("Published %s (%d bytes) of node %s", g.path, g.Fact.Bytes, t.agent.Node))
+func (r *statusReporter) published(volume *corev1.PersistentVolume, g *gathered) {
+	r.note(reference(volume.Name, string(volume.UID)), eventPublished, fmt.Sprintf("Published %s (%d bytes) of node %s", g.path, g.Fact.Bytes, r.provisioner.Node))
 	metrics.ObservePublish(metrics.VolumeMode(*volume.Spec.VolumeMode), time.Since(g.since))
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if e := t.entries[g.path]; e != nil {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e := r.entries[g.path]; e != nil {
 		e.appeared = g.since
 	}
 }
 
 // removed tells that a volume was withdrawn that nobody had used.
-func (t *told) removed(g *gathered, d slot.Decision) {
+func (r *statusReporter) removed(g *gathered, d slot.Decision) {
 	if d.Problem != nil {
-		t.note(reference(g.Volume.Name, g.Volume.UID), eventDelete, "Withdrawn: "+d.Problem.Message)
+		r.note(reference(g.Volume.Name, g.Volume.UID), eventDelete, "Withdrawn: "+d.Problem.Message)
 	}
 }
 
-func (t *told) cleaning(job *clean) {
+func (r *statusReporter) cleanStarted(job *clean) {
 	if v := job.Volume; v != nil {
-		t.note(reference(v.Name, v.UID), eventDelete,
-			fmt.Sprintf("Cleaning %s of node %s (%s); this can take some time", job.path, t.agent.Node, cleanerName(job.command)))
+		r.note(reference(v.Name, v.UID), eventDelete,
+			fmt.Sprintf("Cleaning %s of node %s (%s); this can take some time", job.path, r.provisioner.Node, cleanerName(job.command)))
 	}
-	t.poke()
+	r.poke()
 }
 
 // cleaned tells how a clean ended.
-func (t *told) cleaned(ctx context.Context, job *clean, err error) {
-	defer t.poke()
-	if ctx.Err() != nil || errors.Is(err, errAgain) {
+func (r *statusReporter) cleanEnded(ctx context.Context, job *clean, err error) {
+	defer r.poke()
+	if ctx.Err() != nil || errors.Is(err, errStale) {
 		return
 	}
-	observeClean(job, metrics.VolumeMode(t.agent.modeOf(job.gathered)), err != nil)
+	observeClean(job, metrics.VolumeMode(r.provisioner.modeOf(job.gathered)), err != nil)
 	var object *corev1.ObjectReference
 	if v := job.Volume; v != nil {
 		object = reference(v.Name, v.UID)
 	} else {
-		object = t.agent.nodeReference()
+		object = r.provisioner.nodeReference()
 	}
 	var problem *disk.Problem
 	switch {
 	case err == nil:
-		t.note(object, eventCleaned, fmt.Sprintf("Cleaned %s of node %s in %s", job.path, t.agent.Node, time.Since(job.begun).Round(time.Millisecond)))
+		r.note(object, eventCleaned, fmt.Sprintf("Cleaned %s of node %s in %s", job.path, r.provisioner.Node, time.Since(job.begun).Round(time.Millisecond)))
 	case errors.As(err, &problem) && problem.Reason == disk.VolumeInUse:
-		t.warn(object, string(problem.Reason), problem.Message)
+		r.warn(object, string(problem.Reason), problem.Message)
 	default:
-		t.warn(object, eventFailedDelete, fmt.Sprintf("Cleaning %s of node %s failed, and will be tried again: %v", job.path, t.agent.Node, err))
+		r.warn(object, eventFailedDelete, fmt.Sprintf("Cleaning %s of node %s failed, and will be tried again: %v", job.path, r.provisioner.Node, err))
 	}
 }
 
@@ -270,21 +270,21 @@ const (
 	actionClean   = "Clean"
 )
 
-func (t *told) note(object *corev1.ObjectReference, reason, text string) {
-	t.event(object, corev1.EventTypeNormal, reason, text)
+func (r *statusReporter) note(object *corev1.ObjectReference, reason, text string) {
+	r.event(object, corev1.EventTypeNormal, reason, text)
 }
 
-func (t *told) warn(object *corev1.ObjectReference, reason, text string) {
-	t.event(object, corev1.EventTypeWarning, reason, text)
+func (r *statusReporter) warn(object *corev1.ObjectReference, reason, text string) {
+	r.event(object, corev1.EventTypeWarning, reason, text)
 }
 
-func (t *told) event(object *corev1.ObjectReference, kind, reason, text string) {
+func (r *statusReporter) event(object *corev1.ObjectReference, kind, reason, text string) {
 	action := actionPublish
 	switch reason {
 	case eventDelete, eventCleaned, eventFailedDelete, string(disk.VolumeInUse):
 		action = actionClean
 	}
-	t.agent.Events.Eventf(object, nil, kind, reason, action, "%s", note(text))
+	r.provisioner.Events.Eventf(object, nil, kind, reason, action, "%s", note(text))
 }
 
 // maxNote is what the API server takes of an event's note, in bytes.
@@ -305,14 +305,14 @@ func reference(name, uid string) *corev1.ObjectReference {
 }
 
 // nodeReference is the node as an event is about it.
-func (a *Agent) nodeReference() *corev1.ObjectReference {
-	return &corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: a.Node, UID: types.UID(a.Node)}
+func (p *Provisioner) nodeReference() *corev1.ObjectReference {
+	return &corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: p.Node, UID: types.UID(p.Node)}
 }
 
 // Rejected tells that a configuration was not taken; nil tells that the one in force
 // is what was last written.
-func (a *Agent) Rejected(err error) {
-	t := a.told
+func (p *Provisioner) Rejected(err error) {
+	t := p.status
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	next := metav1.Condition{Type: stowage.ConditionConfigValid, Status: metav1.ConditionTrue, Reason: "Valid"}
@@ -324,7 +324,7 @@ func (a *Agent) Rejected(err error) {
 	}
 	t.config = next
 	if err != nil {
-		t.warn(a.nodeReference(), eventConfig, "The last good configuration stays in force: "+next.Message)
+		t.warn(p.nodeReference(), eventConfig, "The last good configuration stays in force: "+next.Message)
 	}
 	t.poke()
 }

@@ -296,8 +296,8 @@ func TestNothingIsKeptOfWhatIsGone(t *testing.T) {
 			w.pass(time.Minute)
 		}
 		a := w.agent
-		kept := len(a.sight.facts) + len(a.sight.since) + len(a.sight.gone) + len(a.sight.left) + len(a.foreign) +
-			len(a.told.entries) + len(a.cleans.failed) + len(a.cleans.byPath) + len(a.expects.known) + len(a.asking.stuck)
+		kept := len(a.scan_.facts) + len(a.scan_.since) + len(a.scan_.gone) + len(a.scan_.left) + len(a.foreign) +
+			len(a.status.entries) + len(a.cleans.failed) + len(a.cleans.byPath) + len(a.expects.known) + len(a.asking.stuck)
 		if kept > 0 {
 			t.Errorf("%d things are still known of disks that are gone", kept)
 		}

@@ -59,38 +59,38 @@ func pathOf(object any) string {
 	return path.Clean(localpv.PathOf(volume))
 }
 
-func (a *Agent) volumeChanged(object any) {
+func (p *Provisioner) volumeChanged(object any) {
 	if volume, ok := asVolume(object); ok {
-		a.expects.seen(volume)
+		p.expects.seen(volume)
 	}
-	a.queue.Add(pathOf(object))
+	p.queue.Add(pathOf(object))
 }
 
-func (a *Agent) volumeGone(object any) {
+func (p *Provisioner) volumeGone(object any) {
 	if volume, ok := asVolume(object); ok {
-		a.expects.gone(volume)
-		a.unlink(volume)
+		p.expects.gone(volume)
+		p.removeLinkOf(volume)
 	}
-	a.queue.Add(pathOf(object))
-	poke(a.look) // its disk may be at another path, and may now be published there
+	p.queue.Add(pathOf(object))
+	poke(p.scanRequests) // its disk may be at another path, and may now be published there
 }
 
 // unlink removes the link of a volume that is gone, which it has only if its finalizer was
 // removed by hand.
-func (a *Agent) unlink(volume *corev1.PersistentVolume) {
-	v, ours := a.volumeOf(a.current(), volume)
+func (p *Provisioner) removeLinkOf(volume *corev1.PersistentVolume) {
+	v, ours := p.volumeOf(p.current(), volume)
 	if !ours || v.Link == "" {
 		return
 	}
-	if err := a.Fence.RemoveLink(v.Link); err != nil {
+	if err := p.Fence.RemoveLink(v.Link); err != nil {
 		utilruntime.HandleError(fmt.Errorf("remove the link of volume %s, which is gone: %w", v.Name, err))
 	}
 }
 
 // volumeOf reads an informer's object, if the volume is this node's.
-func (a *Agent) volumeOf(conf *settings, object any) (disk.Volume, bool) {
+func (p *Provisioner) volumeOf(conf *settings, object any) (disk.Volume, bool) {
 	volume, ok := asVolume(object)
-	if !ok || !localpv.Owned(volume, a.Node) {
+	if !ok || !localpv.Owned(volume, p.Node) {
 		return disk.Volume{}, false
 	}
 	v, problem := localpv.VolumeOf(volume, conf.directories)
@@ -100,14 +100,14 @@ func (a *Agent) volumeOf(conf *settings, object any) (disk.Volume, bool) {
 
 // at are the node's volumes of a path. The first is the one that counts: one that is
 // not being deleted before one that is, then the latest.
-func (a *Agent) at(conf *settings, hostPath string) []disk.Volume {
-	objects, err := a.volumes.GetIndexer().ByIndex(byPath, hostPath)
+func (p *Provisioner) volumesOf(conf *settings, hostPath string) []disk.Volume {
+	objects, err := p.volumes.GetIndexer().ByIndex(byPath, hostPath)
 	if err != nil {
 		return nil
 	}
 	var found []disk.Volume
 	for _, object := range objects {
-		if v, ok := a.volumeOf(conf, object); ok {
+		if v, ok := p.volumeOf(conf, object); ok {
 			found = append(found, v)
 		}
 	}
@@ -124,13 +124,13 @@ func (a *Agent) at(conf *settings, hostPath string) []disk.Volume {
 }
 
 // elsewhere names a volume of another path that offers the disk; empty if none does.
-func (a *Agent) elsewhere(conf *settings, hostPath string, identity disk.Identity) string {
-	objects, err := a.volumes.GetIndexer().ByIndex(byIdentity, string(identity))
+func (p *Provisioner) elsewhere(conf *settings, hostPath string, identity disk.Identity) string {
+	objects, err := p.volumes.GetIndexer().ByIndex(byIdentity, string(identity))
 	if err != nil {
 		return ""
 	}
 	for _, object := range objects {
-		if v, ok := a.volumeOf(conf, object); ok && v.HostPath != hostPath {
+		if v, ok := p.volumeOf(conf, object); ok && v.HostPath != hostPath {
 			return v.Name
 		}
 	}
@@ -138,8 +138,8 @@ func (a *Agent) elsewhere(conf *settings, hostPath string, identity disk.Identit
 }
 
 // shown is the volume as the informer shows it; nil if it does not.
-func (a *Agent) shown(name string) *corev1.PersistentVolume {
-	object, exists, err := a.volumes.GetStore().GetByKey(name)
+func (p *Provisioner) cachedPV(name string) *corev1.PersistentVolume {
+	object, exists, err := p.volumes.GetStore().GetByKey(name)
 	if err != nil || !exists {
 		return nil
 	}

@@ -66,7 +66,7 @@ func TestOtherClassesPutNobodyOff(t *testing.T) {
 			w.pass(time.Second)
 		}
 		w.disks.write(identity, "") // by an administrator
-		w.pass(retainedLast + 2*time.Second)
+		w.pass(retainedRecheckLast + 2*time.Second)
 		if w.volume() == nil {
 			t.Error("a retained disk that was emptied is not published within half a minute")
 		}

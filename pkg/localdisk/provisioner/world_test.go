@@ -37,7 +37,7 @@ type world struct {
 	config  *provisioner.Config
 	tickets *tickets
 	machine string
-	agent   *Agent
+	agent   *Provisioner
 	stop    func()
 }
 
@@ -124,7 +124,7 @@ func (w *world) pass(d time.Duration) {
 
 // look has the agent look at its disks, and waits for what comes of it.
 func (w *world) look() {
-	poke(w.agent.look)
+	poke(w.agent.scanRequests)
 	w.pass(3 * time.Second)
 }
 
@@ -177,7 +177,7 @@ func (w *world) remove() {
 
 // reason is what the report says of a slot, short: its state and its reason.
 func (w *world) reason(name string) string {
-	for _, e := range w.agent.told.all() {
+	for _, e := range w.agent.status.all() {
 		if e.Name == name {
 			if e.Reason == "" {
 				return string(e.State)

@@ -11,60 +11,45 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/slot"
 )
 
-// learned is what was found out about a disk while its slot is decided about. It is
-// never kept for another time: by then the disk may have been emptied or filled.
-type answers struct {
-	identity   disk.Identity
-	content    disk.Content
-	found      string
-	users      []disk.User
-	usersKnown bool
-	asked      bool
-	claimant   string
-	superblock *disk.Superblock
-}
-
-// gathered is a slot with what acting on it takes.
+// gathered is a slot, with what actions need.
 type gathered struct {
 	slot.Slot
 	path string
 	conf *settings
-	// since is when the disk was first seen as it is.
+	// since is when the disk was first found as it is.
 	since time.Time
-	// others are further volumes of the same path. They exist only if they were
-	// made by hand.
+	// others are further volumes of the same path, which were created by hand.
 	others []disk.Volume
-	// unanswered says that the decision lacks an answer, for which the disk has to be
-	// asked again.
+	// questionFailed reports whether the decision lacks an answer: the disk is asked again.
 	questionFailed bool
 }
 
-// gather collects all that is known about a path, and what was learned of its disk.
-func (p *Provisioner) gather(path string, l answers) *gathered {
+// gather collects what is known about a path. Answers about another disk are left out.
+func (p *Provisioner) gather(path string, known answers) *gathered {
 	conf := p.current()
 	g := &gathered{path: path, conf: conf}
-	if volumes := p.volumesOf(conf, path); len(volumes) > 0 {
+	if volumes := p.volumes.at(conf, path); len(volumes) > 0 {
 		g.Volume, g.others = &volumes[0], volumes[1:]
-		g.Link = p.linkOf(g.Volume) // reads a file: not while others wait for mu
+		g.Link = p.linkOf(g.Volume)
 	}
+	key, configured := conf.keyOf(path)
+	state, present, read := p.paths.snapshot(path, key.Class)
+	g.Key, g.Looked, g.since = key, configured && read, state.observed.since
+	g.Fact, g.Gone, g.Persistent = state.observed.fact, state.observed.gone, state.observed.fault.Failing
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	g.since = p.scan_.since[path]
-	key, configured := conf.keyOf(path)
-	g.Key, g.Looked = key, configured && p.scan_.looked[key.Class]
-	g.Fact, g.Gone, g.Persistent = p.scan_.fact(path), p.scan_.gone[path], p.scan_.faults[path].Failing
 	if g.Volume != nil {
 		g.Key = g.Volume.Key
 	}
 	if class := conf.classes[g.Key.Class]; class != nil && configured {
 		g.Configured, g.Existing, g.Mode = true, existing(class), disk.Mode(class.VolumeMode)
 	}
-	g.Cluster, g.Foreign = p.Cluster, p.foreign[path]
+	g.Cluster, g.Foreign = p.Cluster, state.foreignPV
 	if g.Volume != nil && g.Fact != nil && g.Volume.Identity.Moved(g.Fact.Identity) && p.formerMachines[g.Volume.Identity.Machine()] {
 		g.Volume.Accepted = g.Fact.Identity
 	}
 	p.addRecords(g)
-	if g.Configured && !reclaim.Concerns(&g.Slot) { // what is given back is cleaned, whatever it is called
+	if g.Configured && !reclaim.Concerns(&g.Slot) { // a released volume is reclaimed, whatever its name
 		g.Configured = conf.named(g.Key)
 	}
 	if g.Fact == nil || g.Fact.Identity == "" {
@@ -75,12 +60,12 @@ func (p *Provisioner) gather(path string, l answers) *gathered {
 		if g.Fact.Identity.Weak() {
 			weak = p.Records.DirtyWeak()
 		}
-		g.Predecessors, g.Unaccounted = slot.Before(g.Fact.Identity, p.Records.ByPath(path), weak, p.scan_.present)
+		g.Predecessors, g.Unaccounted = slot.Before(g.Fact.Identity, p.Records.ByPath(path), weak, present)
 	}
-	g.Elsewhere = p.elsewhere(conf, path, g.Fact.Identity)
-	if l.identity == g.Fact.Identity {
-		g.Content, g.Found, g.Users, g.UsersKnown, g.Asked, g.Claimant = l.content, l.found, l.users, l.usersKnown, l.asked, l.claimant
-		g.Superblock = l.superblock
+	g.Elsewhere = p.volumes.elsewhere(conf, path, g.Fact.Identity)
+	if known.identity == g.Fact.Identity {
+		g.Content, g.Found, g.Users, g.UsersKnown, g.Asked = known.content, known.found, known.users, known.usersKnown, known.asked
+		g.Claimant, g.Superblock = known.claimant, known.superblock
 	}
 	if g.Record != nil {
 		g.Cleaner = p.Records.Cleaner(g.Record.Identity)
@@ -93,14 +78,14 @@ func (p *Provisioner) gather(path string, l answers) *gathered {
 	return g
 }
 
-// learned is what was found out about the disk so far.
+// answers returns what was found out about the disk so far.
 func (g *gathered) answers() answers {
 	return answers{
 		identity: g.Fact.Identity, content: g.Content, found: g.Found, users: g.Users, usersKnown: g.UsersKnown, asked: g.Asked, claimant: g.Claimant, superblock: g.Superblock,
 	}
 }
 
-// recall adds what the node remembers.
+// addRecords adds the records of the path's disk and of the volume's.
 func (p *Provisioner) addRecords(g *gathered) {
 	if g.Fact != nil && g.Fact.Identity != "" {
 		record, ok, err := p.Records.Get(g.Fact.Identity)
@@ -125,9 +110,70 @@ func (p *Provisioner) addRecords(g *gathered) {
 		case err == nil && ok:
 			g.VolumeRecord = &record
 		case g.Record != nil && g.Record.Volume == g.Volume.Name && g.Match() == disk.Same:
-			g.VolumeRecord = g.Record // carried over to another mainboard, or to what was accepted
+			g.VolumeRecord = g.Record // rewritten for another mainboard, or for the accepted identity
 		default:
 			g.Rebuilt = err == nil
 		}
 	}
+}
+
+// formerRecord returns the record of a disk that differs from this one in the machine only;
+// nil if there is none. A dirty record has precedence.
+func (p *Provisioner) formerRecord(identity disk.Identity) *disk.Record {
+	if identity.Machine() == "" {
+		return nil
+	}
+	var found *disk.Record
+	for _, record := range p.Records.ByName(identity.Name()) {
+		if record.Identity.Moved(identity) && (found == nil || record.State.Dirty() && !found.State.Dirty()) {
+			found = &record
+		}
+	}
+	return found
+}
+
+// linkOf returns the target of a volume's link; empty if there is none. The target of a link
+// that cannot be read is "?", so that the link is replaced or removed.
+func (p *Provisioner) linkOf(v *disk.Volume) string {
+	if v.Link == "" {
+		return ""
+	}
+	target, err := p.Fence.LinkTarget(v.Link)
+	if err != nil {
+		return "?"
+	}
+	return target
+}
+
+// acknowledged reports whether an administrator wants a disk published with its data. The
+// caller holds mu.
+func (p *Provisioner) acknowledged(g *gathered) bool {
+	name := g.Slot.Acknowledgement()
+	return name != "" && p.accepted[name]
+}
+
+// volumeName returns the volume through which the node uses the disk.
+func (g *gathered) volumeName() string {
+	switch {
+	case g.Volume != nil:
+		return g.Volume.Name
+	case g.Record != nil:
+		return g.Record.Volume
+	default:
+		return ""
+	}
+}
+
+// mode returns the mode that the disk is or will be offered in.
+func (g *gathered) mode() disk.Mode {
+	if g.Volume != nil {
+		return g.Volume.Mode
+	}
+	if g.Record != nil && g.Record.State.Dirty() && g.Record.Mode != "" {
+		return g.Record.Mode
+	}
+	if class := g.conf.classes[g.Key.Class]; class != nil {
+		return disk.Mode(class.VolumeMode)
+	}
+	return disk.Filesystem
 }

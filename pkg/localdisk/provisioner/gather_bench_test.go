@@ -51,7 +51,7 @@ func BenchmarkGather(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
-			agent.apply(agent.settings, nil, scanned)
+			agent.paths.observe(scanned, scanContext{conf: agent.settings})
 			for b.Loop() {
 				for _, path := range paths {
 					agent.gather(path, answers{})

@@ -6,10 +6,8 @@ package provisioner
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
 	"stowage.dev/stowage/pkg/localdisk/discovery"
@@ -20,259 +18,126 @@ import (
 	"stowage.dev/stowage/pkg/logkeys"
 )
 
-// errAgain says that what a decision rested on is not so any more.
-var errStale = errors.New("something has changed meanwhile")
+// errStale means that the state a decision was based on has changed.
+var errStale = errors.New("the state has changed since the decision")
 
-// process brings a slot as far as it can go now.
+// process decides on a path and does what was decided: one action, after which the path is
+// enqueued again.
 func (p *Provisioner) process(ctx context.Context, path string) {
-	left, pending := p.expects.pending(path, p.cachedPVs(path))
-	if pending {
-		p.queue.AddAfter(path, left) // the informer's event comes first, as a rule
+	if left, pending := p.paths.pendingWrite(path, p.volumes.objectsAt(path)); pending {
+		p.queue.AddAfter(path, left) // usually the informer's event is earlier
 		return
 	}
 	if p.cleans.busy(ctx, path) {
-		return // the end of the clean puts the path back
+		return // the path is enqueued when the clean ends
 	}
 	g, d, err := p.decideSlot(ctx, path)
-	if ctx.Err() != nil {
-		return // what was not answered was not asked long enough
-	}
-	if err == nil {
-		if d.Do != slot.ProveBlank {
-			p.proofs.stop(path)
-		}
-		left, d = p.withBackoff(path, d)
-		p.status.decided(g, d)
-		if g.Fact == nil && g.Volume == nil {
-			p.forget(path)
-		}
-		if left > 0 {
-			p.queue.AddAfter(path, left)
-			return
-		}
-		err = p.act(ctx, g, d)
-	}
-	switch {
-	case ctx.Err() != nil:
-	case errors.Is(err, errStale):
-		p.queue.AddRateLimited(path)
-	case err != nil:
-		if fresh := p.status.failed(g, d, err); fresh {
-			klog.FromContext(ctx).Error(err, "Cannot do what was decided, and will try again", "action", d.Do, "path", path)
-		}
-		p.queue.AddRateLimited(path)
-	case d.Do == slot.Wipe || d.Do == slot.ProveBlank: // the end of that puts the path back
-	case d.Do != slot.None:
-		p.queue.Forget(path)
-		p.queue.Add(path)
-	default:
-		p.queue.Forget(path)
-		p.scheduleRecheck(ctx, g, d)
-	}
-}
-
-// wait has a slot that cannot go on now looked at again, if no event will be the occasion.
-func (p *Provisioner) scheduleRecheck(ctx context.Context, g *gathered, d slot.Decision) {
-	last := p.recheckInterval(ctx, g, d)
-	if fenced := fenceRecheck(g); fenced > 0 && (last == 0 || fenced < last) {
-		last = fenced
-	}
-	if last == 0 {
-		p.waits.forget(g.path)
+	if err != nil || ctx.Err() != nil {
+		p.retry(ctx, g, d, err)
 		return
 	}
-	p.queue.AddAfter(g.path, p.waits.next(g.path, last))
+	if d.Do != slot.ProveBlank {
+		p.proofs.stop(path)
+	}
+	left, d := p.withBackoff(path, d)
+	p.status.decided(g, d)
+	if g.Fact == nil && g.Volume == nil {
+		p.forget(path)
+	}
+	if left > 0 {
+		p.queue.AddAfter(path, left)
+		return
+	}
+	if err := p.act(ctx, g, d); err != nil || ctx.Err() != nil {
+		p.retry(ctx, g, d, err)
+		return
+	}
+	switch d.Do {
+	case slot.Wipe, slot.ProveBlank: // the path is enqueued when that ends
+	case slot.None:
+		p.queue.Forget(path)
+		p.scheduleRecheck(ctx, g, d)
+	default:
+		p.queue.Forget(path)
+		p.queue.Add(path)
+	}
 }
 
-// forget drops what is known of a slot that is not there any more.
-func (p *Provisioner) forget(path string) {
-	p.cleans.forget(path)
-	p.proofs.stop(path)
-	p.proofs.forget(path)
-	p.waits.forget(path)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.foreign, path)
+// retry enqueues a path with backoff, and reports an error. When ctx has ended it does
+// nothing: questions are not answered then.
+func (p *Provisioner) retry(ctx context.Context, g *gathered, d slot.Decision, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	if !errors.Is(err, errStale) && p.status.failed(g, d, err) {
+		klog.FromContext(ctx).Error(err, "Action failed; retrying", "action", d.Do, "path", g.path)
+	}
+	p.queue.AddRateLimited(g.path)
 }
 
-// delayed puts a clean or a blank proof off that has failed before.
-func (p *Provisioner) withBackoff(path string, d slot.Decision) (time.Duration, slot.Decision) {
-	if d.Do == slot.ProveBlank {
-		if problem, left := p.proofs.obstacle(path); problem != nil {
-			return left, slot.Decision{Do: slot.None, State: d.State, Problem: problem}
-		}
-	}
-	if d.Do != slot.Wipe {
-		return 0, d
-	}
-	left, failure := p.cleans.backoff(path)
-	if left <= 0 {
-		return 0, d
-	}
-	problem, known := errors.AsType[*disk.Problem](failure.last)
-	if !known || problem.Reason != disk.VolumeInUse && problem.Reason != disk.JobRefused {
-		problem = disk.Problemf(disk.CleanFailed, "attempt %d failed: %v", failure.attempts, failure.last)
-	}
-	return left, slot.Decision{Do: slot.None, State: d.State, Problem: problem}
-}
-
-func (p *Provisioner) cachedPVs(path string) []*corev1.PersistentVolume {
-	objects, err := p.volumes.GetIndexer().ByIndex(byPath, path)
-	if err != nil {
-		return nil
-	}
-	var found []*corev1.PersistentVolume
-	for _, object := range objects {
-		if volume, ok := asVolume(object); ok {
-			found = append(found, volume)
-		}
-	}
-	return found
-}
-
-// consider decides about a slot, and finds out what the decision asks for. An error
-// says that the API server could not be asked.
+// decideSlot decides on a path, and answers the questions of the decision. It returns an
+// error if the API server could not be asked.
 func (p *Provisioner) decideSlot(ctx context.Context, path string) (*gathered, slot.Decision, error) {
 	var known answers
-	sought := false
+	searched := false
 	for {
 		g := p.gather(path, known)
-		d := p.decide(g)
-		var err error
-		switch {
-		case !sought && g.Volume == nil && (d.Do == slot.Inspect || d.Do == slot.Wipe || d.Do == slot.MarkRetained):
-			// Whose data it is comes before what it is.
+		d := fence.With(decideVolume(g), fence.Decide(&g.Slot))
+		if !searched && g.Volume == nil && (d.Do == slot.Inspect || d.Do == slot.Wipe || d.Do == slot.MarkRetained) {
+			searched = true // before the disk is read: the data may be a foreign volume's
 			if err := p.findForeignPV(ctx, g); err != nil && !errors.Is(err, errStale) {
 				return g, d, err
 			}
-			sought = true
-		case d.Do == slot.AskNodes:
-			if known, err = p.askNodes(ctx, g); err != nil {
-				return g, d, err
-			}
-		case d.Do == slot.FindUsers:
-			known, err = p.findUsers(ctx, g)
-		case d.Do == slot.Inspect:
-			known, err = p.inspect(ctx, g)
-		case d.Do == slot.ReadSuperblock:
-			known = p.readSuperblock(ctx, g)
-		default:
+			continue
+		}
+		if !isQuestion(d.Do) {
 			return g, d, nil
 		}
-		if err != nil {
+		var err error
+		known, err = p.answer(ctx, g, d.Do)
+		switch {
+		case err != nil && d.Do == slot.AskNodes:
+			return g, d, err
+		case err != nil:
 			g.questionFailed = true
 			return g, slot.Decision{Do: slot.None, State: d.State, Problem: asProblem(err)}, nil
 		}
 	}
 }
 
-// unanswered is why something could not be found out.
-func asProblem(err error) *disk.Problem {
-	if problem, ok := errors.AsType[*disk.Problem](err); ok {
-		return problem
-	}
-	return disk.Problemf(disk.Unreadable, "%v", err)
-}
-
-func (p *Provisioner) decide(g *gathered) slot.Decision {
-	return fence.With(p.decideVolume(g), fence.Decide(&g.Slot))
-}
-
-func (p *Provisioner) decideVolume(g *gathered) slot.Decision {
+func decideVolume(g *gathered) slot.Decision {
 	if reclaim.Concerns(&g.Slot) {
 		return reclaim.Decide(&g.Slot)
 	}
 	return discovery.Decide(&g.Slot, firstGeneration(g.conf.classes[g.Key.Class], g.since))
 }
 
-// users finds out who uses the slot's disk. Not to know is no answer.
-func (p *Provisioner) findUsers(ctx context.Context, g *gathered) (answers, error) {
-	users, err := ask(ctx, &p.asking, g.path, g.conf.ProbeTimeout, func(ctx context.Context) ([]disk.User, error) {
-		return p.Inspector.Users(ctx, *g.Fact, g.volumeName())
-	})
-	if err != nil {
-		return answers{}, fmt.Errorf("find out who uses %s: %w", g.path, err)
+// withBackoff delays a clean or a blank proof that has failed before. It returns for how
+// long, and the decision until then.
+func (p *Provisioner) withBackoff(path string, d slot.Decision) (time.Duration, slot.Decision) {
+	var problem *disk.Problem
+	var left time.Duration
+	switch d.Do {
+	case slot.ProveBlank:
+		problem, left = p.proofs.obstacle(path)
+	case slot.Wipe:
+		problem, left = p.cleans.obstacle(path)
 	}
-	known := g.answers()
-	known.users, known.usersKnown = users, true
-	return known, nil
+	if problem == nil {
+		return 0, d
+	}
+	return left, slot.Decision{Do: slot.None, State: d.State, Problem: problem}
 }
 
-// inspect finds out whether the slot's disk holds data.
-func (p *Provisioner) inspect(ctx context.Context, g *gathered) (answers, error) {
-	proof, running := p.proofs.result(g.path, g.Fact.Identity)
-	if running { // the proof reads what there is to read
-		known := g.answers()
-		known.content = disk.ContentSampled
-		return known, nil
-	}
-	known, err := ask(ctx, &p.asking, g.path, g.conf.ProbeTimeout, func(ctx context.Context) (answers, error) {
-		known := g.answers()
-		var err error
-		if g.AsPublished() {
-			known.content, known.found, err = p.Inspector.Cleaned(ctx, *g.Fact, p.modeOf(g))
-			return known, err
-		}
-		suspect := int64(-1)
-		if proof.Found {
-			suspect = proof.Done
-		}
-		known.content, known.found, err = p.Inspector.Inspect(ctx, *g.Fact, suspect)
-		if err == nil && known.content == disk.ContentSampled && proof.Complete() {
-			known.content, err = p.verifyProof(ctx, g, proof)
-		}
-		return known, err
-	})
-	if err != nil {
-		return answers{}, fmt.Errorf("look into %s: %w", g.path, err)
-	}
-	if known.content == disk.ContentUnknown {
-		return answers{}, fmt.Errorf("look into %s: no answer", g.path)
-	}
-	return known, nil
+// forget drops the state of a path that has neither a disk nor a volume.
+func (p *Provisioner) forget(path string) {
+	p.cleans.forget(path)
+	p.proofs.stop(path)
+	p.proofs.forget(path)
+	p.paths.update(path, func(s *pathState) { s.recheck, s.foreignPV = recheck{}, "" })
 }
 
-// holds checks that a complete proof still holds: that nothing was written since.
-func (p *Provisioner) verifyProof(ctx context.Context, g *gathered, proof disk.BlankProof) (disk.Content, error) {
-	_, err := p.Inspector.ProveBlank(ctx, disk.BlankProofRequest{Target: *g.Fact, From: proof}, func(disk.BlankProof) error { return nil })
-	switch {
-	case err == nil:
-		return disk.ContentNone, nil
-	case errors.Is(err, disk.ErrBlankProofVoid):
-		p.proofs.drop(g.Fact.Identity)
-		return disk.ContentSampled, nil
-	default:
-		return disk.ContentUnknown, err
-	}
-}
-
-// volumeName is the volume whose uses of the disk are known to the node.
-func (g *gathered) volumeName() string {
-	switch {
-	case g.Volume != nil:
-		return g.Volume.Name
-	case g.Record != nil:
-		return g.Record.Volume
-	default:
-		return ""
-	}
-}
-
-// modeOf is the mode that the slot's disk is or will be offered in.
-func (p *Provisioner) modeOf(g *gathered) disk.Mode {
-	if g.Volume != nil {
-		return g.Volume.Mode
-	}
-	if g.Record != nil && g.Record.State.Dirty() && g.Record.Mode != "" {
-		return g.Record.Mode
-	}
-	if class := g.conf.classes[g.Key.Class]; class != nil {
-		return disk.Mode(class.VolumeMode)
-	}
-	return disk.Filesystem
-}
-
-// act does the one thing that was decided.
+// act does what was decided.
 func (p *Provisioner) act(ctx context.Context, g *gathered, d slot.Decision) error {
 	if err := p.removeOtherFinalizers(ctx, g); err != nil {
 		return err
@@ -305,7 +170,7 @@ func (p *Provisioner) act(ctx context.Context, g *gathered, d slot.Decision) err
 	case slot.CleanLater:
 		return p.cleanLater(g)
 	case slot.Miss:
-		return p.miss(ctx, g)
+		return p.recordMissed(ctx, g)
 	case slot.MarkRetained:
 		return p.markRetained(ctx, g)
 	case slot.MarkClean:
@@ -317,9 +182,24 @@ func (p *Provisioner) act(ctx context.Context, g *gathered, d slot.Decision) err
 	}
 }
 
-// reconsider reports whether a slot waits for something that no event reports: that a
-// device is not open any more, that a disk was emptied, that a question is answered. The
-// answer is how long at most it goes without being looked at; zero if events will do.
+// scheduleRecheck enqueues a path for later if it waits for something no event reports.
+func (p *Provisioner) scheduleRecheck(ctx context.Context, g *gathered, d slot.Decision) {
+	last := p.recheckInterval(ctx, g, d)
+	if fenced := fenceRecheck(g); fenced > 0 && (last == 0 || fenced < last) {
+		last = fenced
+	}
+	p.paths.update(g.path, func(s *pathState) {
+		if last == 0 {
+			s.recheck = recheck{}
+		} else {
+			p.queue.AddAfter(g.path, s.recheck.next(time.Now(), last))
+		}
+	})
+}
+
+// recheckInterval returns the longest time until a path is decided on again that waits for
+// something no event reports: a device is closed, a disk is emptied, a question is answered.
+// It is zero if events are sufficient.
 func (p *Provisioner) recheckInterval(ctx context.Context, g *gathered, d slot.Decision) time.Duration {
 	if d.Problem == nil {
 		return 0
@@ -335,9 +215,9 @@ func (p *Provisioner) recheckInterval(ctx context.Context, g *gathered, d slot.D
 		return retainedRecheckLast
 	case disk.IdentityUnproven:
 		if g.Former == nil && len(g.Predecessors) == 0 && (g.Volume == nil || g.Fact == nil || !g.Volume.Identity.Moved(g.Fact.Identity)) {
-			return 0 // the volume's own annotation is an event
+			return 0 // it waits for an annotation of the volume, which is an event
 		}
-		if p.refreshAnnotations(ctx, g) { // it has the slot decided about again, if the machine is accepted
+		if p.refreshAnnotations(ctx, g) { // enqueues all paths if the machine is accepted
 			return retryFirst
 		}
 		return retainedRecheckLast
@@ -348,10 +228,8 @@ func (p *Provisioner) recheckInterval(ctx context.Context, g *gathered, d slot.D
 		return dataRecheckLast
 	case disk.OtherNodesVolume:
 		return dataRecheckLast
-	case disk.ForeignVolume: // it is looked for again before the disk is
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		delete(p.foreign, g.path)
+	case disk.ForeignVolume: // searched for again by the next decision
+		p.paths.update(g.path, func(s *pathState) { s.foreignPV = "" })
 		return retryLast
 	case disk.InUse, disk.VolumeInUse, disk.Unreadable, disk.IOError, disk.TimedOut, disk.BadRecord:
 		return retryLast
@@ -360,4 +238,20 @@ func (p *Provisioner) recheckInterval(ctx context.Context, g *gathered, d slot.D
 		return retryLast
 	}
 	return 0
+}
+
+// fencePeriod is the longest time between two checks of a device that a claim may be mounted
+// from: writes to a device that is not mounted cause no event. A check reads 72 KiB.
+const fencePeriod = 30 * time.Second
+
+// fenceRecheck returns the longest time until a volume's device is read again; zero if
+// events are sufficient. The device of a volume without a claim is read when the volume gets
+// one, and a mounted device is not formatted.
+func fenceRecheck(g *gathered) time.Duration {
+	v := g.Volume
+	if v == nil || v.Link == "" || v.Mode != disk.Filesystem || !v.Claimed || v.Deleting || v.Phase == disk.PhaseReleased ||
+		g.Fact == nil || g.Fact.Identity == "" || g.Fact.Mounted() && g.Link != "" {
+		return 0
+	}
+	return fencePeriod
 }

@@ -7,24 +7,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/pkg/apis/wellknown"
-	"stowage.dev/stowage/pkg/controller/orphancleans/rules"
-	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/diskreports"
 )
 
@@ -83,7 +77,7 @@ func (r *statusReporter) run(ctx context.Context) {
 		if time.Since(found) >= reportRecheck {
 			if written, lost = r.checkWritten(ctx, written); lost == nil {
 				found = time.Now()
-				r.provisioner.untainted.checked = false
+				r.cleared.checked = false
 			}
 		}
 		if r.takeOutdated() && len(written) > 0 {
@@ -91,7 +85,7 @@ func (r *statusReporter) run(ctx context.Context) {
 		}
 		written, failed = r.write(ctx, written)
 		r.attempted(ctx, errors.Join(lost, failed))
-		if err := errors.Join(r.provisioner.removeTaint(ctx), lost, failed); err == nil {
+		if err := errors.Join(r.removeTaint(ctx), lost, failed); err == nil {
 			wait = 0
 		} else if ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Cannot write what users are told")
@@ -274,168 +268,4 @@ func renewed(before, now []metav1.Condition, generation int64) []metav1.Conditio
 		}
 	}
 	return conditions
-}
-
-// pages is the report as it should be.
-func (r *statusReporter) pages() []stowage.LocalDiskReportStatus {
-	entries := r.all()
-	lists, truncated := stowage.Pages(entries)
-	pages := make([]stowage.LocalDiskReportStatus, len(lists))
-	for i := range lists {
-		pages[i].Entries = lists[i]
-	}
-	summary := r.summarize(entries)
-	first := &pages[0]
-	first.Summary, first.Truncated, first.Conditions = &summary, truncated, r.conditions(entries)
-	first.Classes, first.Tombstones = r.provisioner.classes(), r.provisioner.tombstones()
-	return pages
-}
-
-// summarize counts entries, and adds up what their volumes offer.
-func (r *statusReporter) summarize(entries []stowage.Entry) stowage.Summary {
-	summary := stowage.Summarize(entries)
-	summary.Capacity, summary.Free = *resource.NewQuantity(0, resource.BinarySI), *resource.NewQuantity(0, resource.BinarySI)
-	for i := range entries {
-		e := &entries[i]
-		if e.Volume == "" {
-			continue
-		}
-		offered := *resource.NewQuantity(r.bytes(e), resource.BinarySI)
-		summary.Capacity.Add(offered)
-		if e.State == stowage.EntryAvailable {
-			summary.Free.Add(offered)
-		}
-	}
-	return summary
-}
-
-// conditions describe the provisioner as a whole. They have neither time nor generation.
-func (r *statusReporter) conditions(entries []stowage.Entry) []metav1.Condition {
-	ready := metav1.Condition{Type: stowage.ConditionReady, Status: metav1.ConditionTrue, Reason: "DirectoriesRead"}
-	if err := r.provisioner.checkReads(""); err != nil {
-		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, "DirectoriesNotRead", stowage.FitMessage(err.Error())
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return []metav1.Condition{ready, disksHealthy(entries), r.config}
-}
-
-// disksHealthy is the condition of all disks.
-func disksHealthy(entries []stowage.Entry) metav1.Condition {
-	c := metav1.Condition{Type: stowage.ConditionDisksHealthy, Status: metav1.ConditionTrue, Reason: "NoTrouble"}
-	troubled := map[string]int{}
-	for i := range entries {
-		switch e := &entries[i]; {
-		case e.State == stowage.EntryMissing, e.State == stowage.EntryReplaced, e.State == stowage.EntryUnproven, e.State == stowage.EntryFailing:
-			troubled[string(e.State)]++
-		case e.Reason == string(disk.TimedOut), e.Reason == string(disk.IOError), e.Reason == string(disk.FilesystemError), e.Reason == string(disk.DeviceReadOnly):
-			troubled[e.Reason]++
-		}
-	}
-	if len(troubled) == 0 {
-		return c
-	}
-	var counts []string
-	for _, trouble := range slices.Sorted(maps.Keys(troubled)) {
-		counts = append(counts, fmt.Sprintf("%s: %d", trouble, troubled[trouble]))
-	}
-	c.Status, c.Reason, c.Message = metav1.ConditionFalse, "DisksInTrouble", strings.Join(counts, ", ")
-	return c
-}
-
-// all are the entries, with how cleans are going.
-func (r *statusReporter) all() []stowage.Entry {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var all []stowage.Entry
-	for _, path := range slices.Sorted(maps.Keys(r.entries)) {
-		e := r.entries[path].Entry
-		e.Cleaning, e.BlankProof = r.provisioner.cleans.describe(path), r.provisioner.proofs.describe(path)
-		all = append(all, e)
-	}
-	return all
-}
-
-// classes are how the configured classes stand.
-func (p *Provisioner) classes() []stowage.ClassStatus {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var all []stowage.ClassStatus
-	for _, class := range p.settings.Classes {
-		status := stowage.ClassStatus{Name: class.Name, HostDir: class.HostDir, Ready: p.scan_.looked[class.Name]}
-		if problem := p.scan_.trouble[class.Name]; problem != nil {
-			status.Reason, status.Message = string(problem.Reason), problem.Message
-		} else if _, err := p.factory.Storage().V1().StorageClasses().Lister().Get(class.Name); err != nil {
-			status.Ready, status.Reason, status.Message = false, string(disk.ClassMissing), fmt.Sprintf("there is no StorageClass %q", class.Name)
-		}
-		all = append(all, status)
-	}
-	return stowage.Classes(all)
-}
-
-// tombstones are the disks that are dirty and have no volume. Those of another cluster are
-// retained, and have none: a volume of the same name here is another one.
-func (p *Provisioner) tombstones() []stowage.Tombstone {
-	var all []stowage.Tombstone
-	for _, record := range p.Records.All() {
-		switch {
-		case !record.State.Dirty():
-			continue
-		case record.Cluster != p.Cluster:
-			record.State = disk.Retained
-		case record.Volume != "" && p.cachedPV(record.Volume) != nil:
-			continue
-		}
-		all = append(all, stowage.Tombstone{
-			Identity: string(record.Identity), Class: record.Key.Class, Name: record.Key.Name, Volume: record.Volume, VolumeUID: record.UID,
-			Generation: record.Generation, State: stowage.TombstoneState(record.State), Since: &metav1.Time{Time: record.Updated},
-		})
-	}
-	return stowage.Tombstones(all)
-}
-
-// allow takes over what annotations of the report allow: which data an administrator wants
-// published, which the controller allows to be cleaned although its volume is gone, and that
-// the node's machine was exchanged.
-func (p *Provisioner) readAnnotations(ctx context.Context, report *stowage.LocalDiskReport) {
-	p.acceptMachine(ctx, report)
-	accepted, granted := map[string]bool{}, map[string]bool{}
-	for word := range strings.SplitSeq(report.Annotations[wellknown.PublishRetainedAnnotation], ",") {
-		if word = strings.TrimSpace(word); word != "" {
-			accepted[word] = true
-		}
-	}
-	for _, grant := range rules.ParseGrants(report.Annotations[wellknown.CleanOrphansAnnotation]) {
-		granted[grant.Data] = true
-	}
-	p.mu.Lock()
-	changed := !maps.Equal(p.accepted, accepted)
-	p.accepted, p.granted = accepted, granted
-	p.mu.Unlock()
-	if changed {
-		p.enqueueAll()
-	}
-}
-
-// readAllowed reads the same from the report, and returns whether that allows something
-// for a slot's disk that was not allowed before.
-func (p *Provisioner) refreshAnnotations(ctx context.Context, g *gathered) bool {
-	if p.Reports == nil {
-		return false
-	}
-	report, err := p.Reports.Get(ctx, stowage.PageName(p.Node, 1), metav1.GetOptions{})
-	if err != nil || report.Spec.NodeName != p.Node {
-		return false
-	}
-	p.readAnnotations(ctx, report)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.acknowledged(g) && !g.Acknowledged || g.GraceOver && !g.Granted && p.granted[g.Record.Acknowledgement()]
-}
-
-// acknowledged reports whether an administrator wants a disk published with its data. The
-// caller holds mu.
-func (p *Provisioner) acknowledged(g *gathered) bool {
-	name := g.Slot.Acknowledgement()
-	return name != "" && p.accepted[name]
 }

@@ -54,7 +54,7 @@ func (r *statusReporter) measure() {
 
 // bytes is the capacity of an entry's volume, or the size of a disk that has none.
 func (r *statusReporter) bytes(e *stowage.Entry) int64 {
-	if volume := r.provisioner.cachedPV(e.Volume); volume != nil { // which offers less than the disk has
+	if volume := r.provisioner.volumes.get(e.Volume); volume != nil { // which offers less than the disk has
 		return volume.Spec.Capacity.Storage().Value()
 	}
 	return e.Bytes

@@ -5,7 +5,6 @@ package provisioner
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -34,7 +33,7 @@ func (p *Provisioner) create(ctx context.Context, g *gathered, generation int64)
 	if err := p.findForeignPV(ctx, g); err != nil {
 		return err
 	}
-	if err := p.withdraw(g.Fact.Identity); err != nil {
+	if err := p.cleans.withdraw(g.Fact.Identity); err != nil {
 		return err
 	}
 	before := g.Record
@@ -67,7 +66,7 @@ func (p *Provisioner) create(ctx context.Context, g *gathered, generation int64)
 	default: // refused, so the disk is as it was
 		return errors.Join(fmt.Errorf("create volume %s: %w", volume.Name, err), p.restoreRecord(record.Identity, before, generation, g))
 	}
-	p.expects.create(created)
+	p.paths.expectCreated(created)
 	p.cleans.forget(g.path)
 	klog.FromContext(ctx).V(2).Info("Published", logkeys.Volume, klog.KObj(created), "path", g.path)
 	record.UID, record.Phase = string(created.UID), disk.PhaseAvailable
@@ -108,21 +107,6 @@ func (p *Provisioner) draft(g *gathered, generation int64) (*corev1.PersistentVo
 		return nil, problem
 	}
 	return volume, nil
-}
-
-// rootOf is what the root of a file system looks like. It is looked at once, before
-// the first user of the disk can change it.
-func (p *Provisioner) rootOf(ctx context.Context, g *gathered) ([]byte, error) {
-	if g.Record != nil && g.Record.Root != nil {
-		return g.Record.Root, nil
-	}
-	root, err := ask(ctx, &p.asking, g.path, g.conf.ProbeTimeout, func(ctx context.Context) (json.RawMessage, error) {
-		return p.Inspector.Root(ctx, *g.Fact)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("look at the root of %s: %w", g.path, err)
-	}
-	return root, nil
 }
 
 // createUntilKnown creates a volume, again and again until it is known whether it
@@ -200,44 +184,6 @@ func (p *Provisioner) restoreRecord(identity disk.Identity, before *disk.Record,
 	record := *before
 	record.State, record.Generation, record.Key, record.HostPath = disk.Clean, generation, g.Key, g.path
 	return p.Records.Put(record)
-}
-
-// findForeign looks for a volume of the disk that is not this agent's: one that the
-// reference implementation would have made, or the disk's own, of which somebody has
-// taken the agent's marks. Two agents must not offer the same disk, and the data of a
-// volume that an agent does not see is not to be cleaned. If there is one, it is taken
-// down and the error is errAgain.
-func (p *Provisioner) findForeignPV(ctx context.Context, g *gathered) error {
-	names := []string{localpv.ReferenceName(p.Node, g.Key)}
-	if g.Record != nil && g.Record.Volume != "" {
-		names = append(names, g.Record.Volume)
-	}
-	for _, name := range names {
-		found, err := p.getPV(ctx, name)
-		if err != nil {
-			return fmt.Errorf("look for a volume of %s: %w", g.path, err)
-		}
-		if found == nil || localpv.Owned(found, p.Node) || localpv.PathOf(found) != g.path || p.ofOtherNode(found) {
-			continue // a collision of 32-bit names; or ours, which the informer will show
-		}
-		p.mu.Lock()
-		p.foreign[g.path] = name
-		p.mu.Unlock()
-		return errStale
-	}
-	return nil
-}
-
-// ofOtherNode reports whether a volume is that of another node's provisioner, which may have
-// given it the name of a volume of this node to keep its disk from being published.
-func (p *Provisioner) ofOtherNode(pv *corev1.PersistentVolume) bool {
-	node := pv.Annotations[wellknown.NodeNameAnnotation]
-	if node == "" || node == p.Node || pv.Annotations[localpv.ProvisionedByAnnotation] != localpv.ProvisionedBy(node) {
-		return false
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return localpv.Excludes(pv, p.node.Hostname)
 }
 
 func naming(name provisioner.VolumeName) localpv.Naming {

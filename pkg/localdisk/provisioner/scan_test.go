@@ -25,7 +25,7 @@ func TestRemountOnABusyNode(t *testing.T) {
 		first := w.volume().UID
 		w.disks.take("disk1")
 		for range 40 {
-			poke(w.agent.scanRequests)
+			poke(w.agent.scanner.requests)
 			w.pass(100 * time.Millisecond)
 		}
 		w.disks.put(fact("disk1"))
@@ -35,7 +35,7 @@ func TestRemountOnABusyNode(t *testing.T) {
 		}
 		w.disks.take("disk1")
 		for range 80 {
-			poke(w.agent.scanRequests)
+			poke(w.agent.scanner.requests)
 			w.pass(100 * time.Millisecond)
 		}
 		if pv := w.volume(); pv != nil {
@@ -53,7 +53,7 @@ func TestLooksLeaveTime(t *testing.T) {
 		for _, most := range []int{125, 65, 65} { // in a minute each
 			w.disks.looked()
 			for range 600 {
-				poke(w.agent.scanRequests)
+				poke(w.agent.scanner.requests)
 				w.pass(100 * time.Millisecond)
 			}
 			if looks := w.disks.looked(); looks < most/2 || looks > most {

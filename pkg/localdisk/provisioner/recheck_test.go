@@ -19,10 +19,10 @@ import (
 func TestWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const last = 10 * time.Second
-		w := waits{known: map[string]*waiting{}}
+		var r recheck
 		var pauses []time.Duration
-		wait := func(least time.Duration) {
-			pause := w.next("/mnt/disk", least)
+		wait := func(longest time.Duration) {
+			pause := r.next(time.Now(), longest)
 			pauses = append(pauses, pause)
 			time.Sleep(pause) //nolint:forbidigo // the bubble's time
 		}
@@ -32,18 +32,18 @@ func TestWaits(t *testing.T) {
 		if diff := cmp.Diff([]time.Duration{1e9, 2e9, 4e9, 8e9, last, last}, pauses); diff != "" {
 			t.Error(diff)
 		}
-		w.next("/mnt/disk", last)
+		r.next(time.Now(), last)
 		time.Sleep(time.Second) //nolint:forbidigo // the bubble's time
 		for range 100 {
-			if left := w.next("/mnt/disk", last); left != last-time.Second {
+			if left := r.next(time.Now(), last); left != last-time.Second {
 				t.Fatalf("after other looks, %s are left to wait, want 9s", left)
 			}
 		}
-		if left := w.next("/mnt/disk", time.Second); left != time.Second {
+		if left := r.next(time.Now(), time.Second); left != time.Second {
 			t.Errorf("for what is looked for every second it waits %s", left)
 		}
-		w.forget("/mnt/disk")
-		if first := w.next("/mnt/disk", last); first != retryFirst {
+		r = recheck{}
+		if first := r.next(time.Now(), last); first != retryFirst {
 			t.Errorf("what has gone on in between waits %s at first, want %s", first, retryFirst)
 		}
 	})

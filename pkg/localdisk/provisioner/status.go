@@ -22,8 +22,8 @@ import (
 	"stowage.dev/stowage/pkg/metrics"
 )
 
-// Reasons of events besides those of package disk. The first two are the reference
-// implementation's.
+// Reasons of events, in addition to those of package disk. The reference implementation has
+// the first two.
 const (
 	eventDelete       = "VolumeDelete"
 	eventFailedDelete = "VolumeFailedDelete"
@@ -32,50 +32,47 @@ const (
 	eventConfig       = "ConfigurationRejected"
 )
 
-// told is what users are told: the report's entries, events and metrics. An event is
-// written when something becomes so, not while it stays so.
+// statusReporter writes the node's report, events and metrics. It records an event when a
+// state begins, and not while it lasts.
 type statusReporter struct {
 	provisioner *Provisioner
 	changed     chan struct{}
 
-	mu      sync.Mutex
-	entries map[string]*entry // by path
-	config  metav1.Condition  // ConfigValid, without a time
-	// reported is when the report was last written, or found to need no change; failing is
-	// since when that fails, and problem why.
+	mu     sync.Mutex
+	config metav1.Condition // ConfigValid, without a time
+	// reported is when the report was last written, or needed no change; failing is since when
+	// writes fail, and problem why.
 	reported, failing time.Time
 	problem           error
-	// outdated has the first page written although it has not changed here: somebody else may
-	// have written it.
+	// outdated requests a write of the first page, which another client may have changed.
 	outdated bool
+
+	// cleared is the Node whose startup taint was removed. Only run uses it.
+	cleared clearedNode
 }
 
-// entry is what was last told of a slot.
+// entry is what was last reported about a path.
 type entry struct {
 	stowage.Entry
-	// freed is when the volume's claim was gone, appeared when the disk of a volume
-	// that was just published was first seen; zero when that has been measured.
+	// freed is when the volume was released, appeared when the disk of a volume that was just
+	// published was first found; zero after they were measured.
 	freed, appeared time.Time
-	// failing is what was decided, and could not be done so far.
+	// failing is an action that has failed so far.
 	failing slot.Action
-	// marking says that the volume is about to say something else of its disk.
+	// marking reports whether the volume's mark of its disk is about to change.
 	marking bool
 }
 
-func newStatusReporter(a *Provisioner) *statusReporter {
-	return &statusReporter{provisioner: a, changed: make(chan struct{}, 1), entries: map[string]*entry{}, config: metav1.Condition{
+func newStatusReporter(p *Provisioner) *statusReporter {
+	return &statusReporter{provisioner: p, changed: make(chan struct{}, 1), config: metav1.Condition{
 		Type: stowage.ConditionConfigValid, Status: metav1.ConditionTrue, Reason: "Valid",
 	}}
 }
 
 func (r *statusReporter) poke() { poke(r.changed) }
 
-// waits says whether a slot could not go on when it was last decided about: a look at
-// the disks is an occasion to try again.
-func (r *statusReporter) waiting(path string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	e := r.entries[path]
+// retriesOnScan reports whether a path waits for something that a scan may find changed.
+func (e *entry) retriesOnScan() bool {
 	if e == nil {
 		return false
 	}
@@ -87,33 +84,35 @@ func (r *statusReporter) waiting(path string) bool {
 	}
 }
 
-// decided takes down a decision.
+// decided reports a decision.
 func (r *statusReporter) decided(g *gathered, d slot.Decision) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if g.Fact == nil && g.Volume == nil {
-		if r.entries[g.path] != nil {
-			delete(r.entries, g.path)
+	r.provisioner.paths.update(g.path, func(s *pathState) {
+		switch {
+		case g.Fact != nil || g.Volume != nil:
+			if s.entry == nil {
+				s.entry = &entry{}
+			}
+			r.updateEntry(s.entry, g, d)
+		case s.entry != nil:
+			s.entry = nil
 			r.poke()
 		}
-		return
-	}
-	e := r.entries[g.path]
-	if e == nil {
-		e = &entry{}
-		r.entries[g.path] = e
-	}
+	})
+}
+
+// updateEntry records a decision, with an event if its reason is new.
+func (r *statusReporter) updateEntry(e *entry, g *gathered, d slot.Decision) {
 	next := describe(g, d)
 	if e.failing != d.Do || d.Do == slot.Wipe {
 		e.failing = ""
 	}
-	if e.failing != "" && d.Problem == nil { // tried again, and not done yet
+	if e.failing != "" && d.Problem == nil { // retried, and not done yet
 		next.Reason, next.Message = e.Reason, e.Message
 	}
 	if g.Volume != nil && g.Volume.Phase == disk.PhaseReleased && e.freed.IsZero() {
 		e.freed = time.Now()
 	}
-	if next.State == stowage.EntryAvailable || next.State == stowage.EntryBound { // it may have a claim at once
+	if next.State == stowage.EntryAvailable || next.State == stowage.EntryBound { // it may get a claim before it is Available
 		e.observeAvailable()
 	}
 	if e.Since != nil && next.State == e.State && next.Reason == e.Reason {
@@ -129,11 +128,11 @@ func (r *statusReporter) decided(g *gathered, d slot.Decision) {
 	case fresh && g.Volume != nil:
 		r.warn(reference(g.Volume.Name, g.Volume.UID), next.Reason, next.Message)
 	case fresh && next.Acknowledgement != "" && d.Problem.Reason != disk.NotEmpty:
-		r.warn(r.provisioner.nodeReference(), next.Reason, g.path+": "+next.Message)
+		r.warn(r.nodeReference(), next.Reason, g.path+": "+next.Message)
 	}
 }
 
-// describe is the report's entry for a slot.
+// describe returns the report's entry of a slot.
 func describe(g *gathered, d slot.Decision) stowage.Entry {
 	now := metav1.Now()
 	e := stowage.Entry{Class: g.Key.Class, Name: g.Key.Name, Path: g.path, State: stowage.EntryState(d.State), Since: &now}
@@ -161,8 +160,8 @@ func describe(g *gathered, d slot.Decision) stowage.Entry {
 	return e
 }
 
-// describeLink is how kubelet finds the device of a volume, and the file system that is
-// recorded of it; empty for volumes of other kinds.
+// describeLink returns the state of the link by which kubelet finds a volume's device, and the
+// file system that is recorded; empty for volumes of other kinds.
 func describeLink(g *gathered) (link, filesystem string) {
 	if v := g.Volume; v != nil {
 		switch {
@@ -180,8 +179,8 @@ func describeLink(g *gathered) (link, filesystem string) {
 	return link, filesystem
 }
 
-// acknowledgeable says whether an administrator can have a disk published with its data
-// that is not published for the reason.
+// acknowledgeable reports whether an administrator can acknowledge the data of a disk that is
+// not published for a reason.
 func acknowledgeable(g *gathered, reason disk.Reason) bool {
 	switch reason {
 	case disk.NotEmpty:
@@ -195,37 +194,36 @@ func acknowledgeable(g *gathered, reason disk.Reason) bool {
 	}
 }
 
-// failed tells that something that was decided could not be done, and whether that is
-// news.
+// failed reports an action that failed, and returns whether the error is a new one.
 func (r *statusReporter) failed(g *gathered, d slot.Decision, err error) bool {
 	problem := &disk.Problem{Reason: "Cannot" + disk.Reason(d.Do), Message: err.Error()}
 	if known, ok := errors.AsType[*disk.Problem](err); ok {
 		problem = known
 	}
-	r.mu.Lock()
-	e := r.entries[g.path]
-	fresh := e == nil || e.Reason != string(problem.Reason) || e.Message != problem.Message
-	r.mu.Unlock()
+	fresh := true
+	r.provisioner.paths.update(g.path, func(s *pathState) {
+		fresh = s.entry == nil || s.entry.Reason != string(problem.Reason) || s.entry.Message != problem.Message
+	})
 	r.decided(g, slot.Decision{Do: d.Do, State: d.State, Problem: problem})
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if e := r.entries[g.path]; e != nil {
-		e.failing = d.Do
-	}
+	r.provisioner.paths.update(g.path, func(s *pathState) {
+		if s.entry != nil {
+			s.entry.failing = d.Do
+		}
+	})
 	return fresh
 }
 
 func (r *statusReporter) published(volume *corev1.PersistentVolume, g *gathered) {
 	r.note(reference(volume.Name, string(volume.UID)), eventPublished, fmt.Sprintf("Published %s (%d bytes) of node %s", g.path, g.Fact.Bytes, r.provisioner.Node))
 	metrics.ObservePublish(metrics.VolumeMode(*volume.Spec.VolumeMode), time.Since(g.since))
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if e := r.entries[g.path]; e != nil {
-		e.appeared = g.since
-	}
+	r.provisioner.paths.update(g.path, func(s *pathState) {
+		if s.entry != nil {
+			s.entry.appeared = g.since
+		}
+	})
 }
 
-// removed tells that a volume was withdrawn that nobody had used.
+// removed reports that a volume without a claim was withdrawn.
 func (r *statusReporter) removed(g *gathered, d slot.Decision) {
 	if d.Problem != nil {
 		r.note(reference(g.Volume.Name, g.Volume.UID), eventDelete, "Withdrawn: "+d.Problem.Message)
@@ -240,18 +238,18 @@ func (r *statusReporter) cleanStarted(job *clean) {
 	r.poke()
 }
 
-// cleaned tells how a clean ended.
+// cleanEnded reports how a clean ended.
 func (r *statusReporter) cleanEnded(ctx context.Context, job *clean, err error) {
 	defer r.poke()
 	if ctx.Err() != nil || errors.Is(err, errStale) {
 		return
 	}
-	observeClean(job, metrics.VolumeMode(r.provisioner.modeOf(job.gathered)), err != nil)
+	observeClean(job, metrics.VolumeMode(job.mode()), err != nil)
 	var object *corev1.ObjectReference
 	if v := job.Volume; v != nil {
 		object = reference(v.Name, v.UID)
 	} else {
-		object = r.provisioner.nodeReference()
+		object = r.nodeReference()
 	}
 	var problem *disk.Problem
 	switch {
@@ -260,11 +258,11 @@ func (r *statusReporter) cleanEnded(ctx context.Context, job *clean, err error) 
 	case errors.As(err, &problem) && problem.Reason == disk.VolumeInUse:
 		r.warn(object, string(problem.Reason), problem.Message)
 	default:
-		r.warn(object, eventFailedDelete, fmt.Sprintf("Cleaning %s of node %s failed, and will be tried again: %v", job.path, r.provisioner.Node, err))
+		r.warn(object, eventFailedDelete, fmt.Sprintf("Cleaning %s of node %s failed, and will be retried: %v", job.path, r.provisioner.Node, err))
 	}
 }
 
-// What the agent was doing, for events: cleaning, or publishing and all else.
+// Actions of events. Everything but cleans is part of publishing.
 const (
 	actionPublish = "Publish"
 	actionClean   = "Clean"
@@ -287,10 +285,10 @@ func (r *statusReporter) event(object *corev1.ObjectReference, kind, reason, tex
 	r.provisioner.Events.Eventf(object, nil, kind, reason, action, "%s", note(text))
 }
 
-// maxNote is what the API server takes of an event's note, in bytes.
+// maxNote is the API server's limit for the note of an event, in bytes.
 const maxNote = 1024
 
-// note makes a text one that an event may have.
+// note shortens a text to maxNote.
 func note(text string) string {
 	if len(text) <= maxNote {
 		return text
@@ -299,32 +297,30 @@ func note(text string) string {
 	return strings.ToValidUTF8(text[:maxNote-len(more)], "") + more
 }
 
-// reference is what an event is about.
+// reference refers to a volume that an event is about.
 func reference(name, uid string) *corev1.ObjectReference {
 	return &corev1.ObjectReference{Kind: "PersistentVolume", APIVersion: "v1", Name: name, UID: types.UID(uid)}
 }
 
-// nodeReference is the node as an event is about it.
-func (p *Provisioner) nodeReference() *corev1.ObjectReference {
-	return &corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: p.Node, UID: types.UID(p.Node)}
+// nodeReference refers to the node.
+func (r *statusReporter) nodeReference() *corev1.ObjectReference {
+	return &corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: r.provisioner.Node, UID: types.UID(r.provisioner.Node)}
 }
 
-// Rejected tells that a configuration was not taken; nil tells that the one in force
-// is what was last written.
-func (p *Provisioner) Rejected(err error) {
-	t := p.status
-	t.mu.Lock()
-	defer t.mu.Unlock()
+// configRejected reports why a configuration is not valid; nil reports that the last one is.
+func (r *statusReporter) configRejected(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	next := metav1.Condition{Type: stowage.ConditionConfigValid, Status: metav1.ConditionTrue, Reason: "Valid"}
 	if err != nil {
 		next.Status, next.Reason, next.Message = metav1.ConditionFalse, eventConfig, stowage.FitMessage(err.Error())
 	}
-	if next.Status == t.config.Status && next.Message == t.config.Message {
+	if next.Status == r.config.Status && next.Message == r.config.Message {
 		return
 	}
-	t.config = next
+	r.config = next
 	if err != nil {
-		t.warn(p.nodeReference(), eventConfig, "The last good configuration stays in force: "+next.Message)
+		r.warn(r.nodeReference(), eventConfig, "The last good configuration stays in force: "+next.Message)
 	}
-	t.poke()
+	r.poke()
 }

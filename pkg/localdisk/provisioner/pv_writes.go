@@ -26,7 +26,7 @@ import (
 
 // write updates a volume, if it is still as the informer showed it.
 func (p *Provisioner) updatePV(ctx context.Context, v *disk.Volume, change func(*corev1.PersistentVolume)) error {
-	shown := p.cachedPV(v.Name)
+	shown := p.volumes.get(v.Name)
 	if shown == nil || string(shown.UID) != v.UID || shown.ResourceVersion != v.ResourceVersion {
 		return errStale
 	}
@@ -39,7 +39,7 @@ func (p *Provisioner) updatePV(ctx context.Context, v *disk.Volume, change func(
 	case err != nil:
 		return fmt.Errorf("update volume %s: %w", v.Name, err)
 	}
-	p.expects.update(updated)
+	p.paths.expectUpdated(updated)
 	return nil
 }
 
@@ -125,7 +125,7 @@ func (p *Provisioner) markDisk(ctx context.Context, g *gathered, mark disk.Mark)
 // nothing can bind it, and our finalizer keeps it.
 func (p *Provisioner) deletePV(ctx context.Context, g *gathered, d slot.Decision) error {
 	v := g.Volume
-	shown := p.cachedPV(v.Name)
+	shown := p.volumes.get(v.Name)
 	if shown == nil || shown.ResourceVersion != v.ResourceVersion {
 		return errStale
 	}
@@ -138,7 +138,7 @@ func (p *Provisioner) deletePV(ctx context.Context, g *gathered, d slot.Decision
 	case err != nil:
 		return fmt.Errorf("delete volume %s: %w", v.Name, err)
 	}
-	p.expects.delete(shown)
+	p.paths.expectDeleted(shown)
 	klog.FromContext(ctx).V(2).Info("Deleted a volume, which stays until its disk is dealt with", logkeys.Volume, klog.KObj(shown), "path", g.path)
 	p.status.removed(g, d)
 	return nil
@@ -184,7 +184,7 @@ func (p *Provisioner) cleanLater(g *gathered) error {
 }
 
 // miss writes down that the volume of a disk is gone.
-func (p *Provisioner) miss(ctx context.Context, g *gathered) error {
+func (p *Provisioner) recordMissed(ctx context.Context, g *gathered) error {
 	record := *g.Record
 	if err := p.confirmGone(ctx, record.Volume); err != nil {
 		return err

@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	// silence is how long a clean that tells how far it is may say nothing.
+	// progressTimeout is how long a clean that reports progress may make none.
 	progressTimeout = 10 * time.Minute
-	// timeoutGrace is how long after its timeout a clean may take to end.
+	// timeoutGrace is how long a clean may take to stop after its timeout.
 	timeoutGrace = time.Minute
 )
 
-// forever is longer than any clean takes.
+// forever is longer than any clean.
 const forever = 365 * 24 * time.Hour
 
-// patience is how much longer a clean may take until it makes progress or ends. The caller
+// timeLeft returns how much longer a clean may take until it makes progress or ends. The caller
 // holds mu.
 func (job *clean) timeLeft() time.Duration {
 	left := forever
@@ -38,16 +38,16 @@ func (job *clean) timeLeft() time.Duration {
 	return left
 }
 
-// tells reports whether a clean reports its progress. Commands do not, nor does a drive
-// that erases itself, nor a Job.
+// reportsProgress reports whether a clean reports its progress. Commands, drives that erase
+// themselves and Jobs do not.
 func (job *clean) reportsProgress() bool {
 	return !job.byJob && (len(job.command) == 0 || job.command[0] != string(provisioner.MethodHDParm) && !path.IsAbs(job.command[0]))
 }
 
-// silent tells of a clean that is not waited for any more.
+// cleanHangs reports a clean that does not count against the limit any more.
 func (r *statusReporter) cleanHangs(ctx context.Context, job *clean) {
-	problem := disk.Problemf(disk.TimedOut, "cleaning %s began %s ago, and gives no sign of life: the disk or its driver may be failing",
+	problem := disk.Problemf(disk.TimedOut, "cleaning %s began %s ago, and makes no progress: the disk or its driver may be failing",
 		job.path, time.Since(job.begun).Round(time.Second))
-	klog.FromContext(ctx).Error(problem, "A clean hangs, and others are begun in its place")
+	klog.FromContext(ctx).Error(problem, "A clean hangs; starting others")
 	r.decided(job.gathered, slot.Decision{Do: slot.None, State: slot.Cleaning, Problem: problem})
 }

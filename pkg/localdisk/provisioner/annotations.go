@@ -7,28 +7,54 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
-	"stowage.dev/stowage/pkg/localdisk/disk"
+	"stowage.dev/stowage/pkg/controller/orphancleans/rules"
 )
 
-// formerRecord is the record of a disk that differs from this one in the machine only; nil
-// if there is none. One of a disk that may hold data goes first.
-func (p *Provisioner) formerRecord(identity disk.Identity) *disk.Record {
-	if identity.Machine() == "" {
-		return nil
-	}
-	var found *disk.Record
-	for _, record := range p.Records.ByName(identity.Name()) {
-		if record.Identity.Moved(identity) && (found == nil || record.State.Dirty() && !found.State.Dirty()) {
-			found = &record
+// allow takes over what annotations of the report allow: which data an administrator wants
+// published, which the controller allows to be cleaned although its volume is gone, and that
+// the node's machine was exchanged.
+func (p *Provisioner) readAnnotations(ctx context.Context, report *stowage.LocalDiskReport) {
+	p.acceptMachine(ctx, report)
+	accepted, granted := map[string]bool{}, map[string]bool{}
+	for word := range strings.SplitSeq(report.Annotations[wellknown.PublishRetainedAnnotation], ",") {
+		if word = strings.TrimSpace(word); word != "" {
+			accepted[word] = true
 		}
 	}
-	return found
+	for _, grant := range rules.ParseGrants(report.Annotations[wellknown.CleanOrphansAnnotation]) {
+		granted[grant.Data] = true
+	}
+	p.mu.Lock()
+	changed := !maps.Equal(p.accepted, accepted)
+	p.accepted, p.granted = accepted, granted
+	p.mu.Unlock()
+	if changed {
+		p.enqueueAll()
+	}
+}
+
+// readAllowed reads the same from the report, and returns whether that allows something
+// for a slot's disk that was not allowed before.
+func (p *Provisioner) refreshAnnotations(ctx context.Context, g *gathered) bool {
+	if p.Reports == nil {
+		return false
+	}
+	report, err := p.Reports.Get(ctx, stowage.PageName(p.Node, 1), metav1.GetOptions{})
+	if err != nil || report.Spec.NodeName != p.Node {
+		return false
+	}
+	p.readAnnotations(ctx, report)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.acknowledged(g) && !g.Acknowledged || g.GraceOver && !g.Granted && p.granted[g.Record.Acknowledgement()]
 }
 
 // acceptMachine reads which former machine an administrator declares to be this one, gives

@@ -19,99 +19,83 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
+	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/pkg/logkeys"
 )
 
 const (
-	// workers act for slots at the same time, so that one whose disk or request hangs
+	// workers is how many paths are processed at a time, so that a disk or request that hangs
 	// does not hold up the others.
 	workers = 4
-	// A slot that cannot go on is tried again after retryFirst, then ever later.
+	// Backoff of a path that failed.
 	retryFirst, retryLast = time.Second, 2 * time.Minute
-	// A disk that waits for somebody to empty it is looked at again after retryFirst,
-	// then ever later: with patience if it is one that the agent has never published,
-	// which may be anybody's, and sooner if its data was kept for whoever empties it now.
+	// Backoff limits of a disk that has to be emptied by an administrator: long if the
+	// provisioner never published it, short if its data was retained.
 	dataRecheckLast, retainedRecheckLast = 30 * time.Minute, 30 * time.Second
-	// defaultRecheck is Config.Recheck.
+	// defaultRecheck is the default of Config.Recheck.
 	defaultRecheck = 5 * time.Second
-	// stopTimeout is how long Run waits for what does not heed its context: a read of a
-	// disk that does not answer.
+	// stopTimeout is how long Run waits for goroutines that read a disk which does not answer.
 	stopTimeout = 5 * time.Second
 )
 
-// Agent is a node agent. Its methods are safe for concurrent use.
+// Provisioner publishes and cleans the local disks of a node. Its methods are safe for
+// concurrent use.
 type Provisioner struct {
 	Config
-	volumes cache.SharedIndexInformer
+	volumes *pvCache
 	factory informers.SharedInformerFactory
 	queue   workqueue.TypedRateLimitingInterface[string] // paths on the node
-	waits   waits
 
-	scanRequests   chan struct{} // asks for a scan
-	watchRequests  chan struct{} // asks for new watches
+	paths          *pathTable
+	scanner        *scanner
 	cleans         *cleans
 	proofs         *proofs
-	expects        *expectations
 	status         *statusReporter
 	health         health
-	asking         asking
 	tombstoneIndex tombstoneIndex
 	foreignPVs     foreignPVs
-	untainted      untainted
 
 	mu       sync.Mutex
 	settings *settings
 	node     *localpv.Node
-	scan_    scanResult
-	foreign  map[string]string // names of volumes that are not ours, by path
 	// accepted and granted are acknowledgements (disk.AcknowledgementOf) of data that may be
 	// published, and that may be cleaned although its volume is gone.
 	accepted, granted map[string]bool
-	formerMachines    map[string]bool // machines that are this one, by an administrator's word
+	formerMachines    map[string]bool // machines that an administrator declared to be this one
 }
 
-// New makes an agent. It does nothing until Run.
+// New returns a provisioner that Run starts.
 func New(config Config) (*Provisioner, error) {
 	if err := config.validate(); err != nil {
-		return nil, fmt.Errorf("make the node agent: %w", err)
+		return nil, fmt.Errorf("make the provisioner: %w", err)
 	}
 	if config.Recheck == 0 {
 		config.Recheck = defaultRecheck
 	}
-	a := &Provisioner{
-		Config:        config,
-		factory:       informers.NewSharedInformerFactory(config.Client, 0),
-		scanRequests:  make(chan struct{}, 1),
-		watchRequests: make(chan struct{}, 1),
-		expects:       newExpectations(),
-		asking:        asking{stuck: map[string]bool{}},
-		waits:         waits{known: map[string]*waiting{}},
-		settings:      newSettings(config.Settings),
-		scan_:         newScanResult(),
-		foreign:       map[string]string{},
+	p := &Provisioner{
+		Config:   config,
+		factory:  informers.NewSharedInformerFactory(config.Client, 0),
+		paths:    newPathTable(),
+		settings: newSettings(config.Settings),
 	}
-	a.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
+	p.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryFirst, retryLast),
 		workqueue.TypedRateLimitingQueueConfig[string]{Name: "local_volumes"})
-	a.cleans = newCleans(a)
-	a.proofs = newProofs(a)
-	a.status = newStatusReporter(a)
-	if err := a.watchVolumes(); err != nil {
+	p.scanner = newScanner(p)
+	p.cleans = newCleans(p)
+	p.proofs = newProofs(p)
+	p.status = newStatusReporter(p)
+	if err := p.addHandlers(); err != nil {
 		return nil, err
 	}
-	return a, nil
+	return p, nil
 }
 
-// watchVolumes sets up the informers: of the node's own volumes, and of classes.
-func (p *Provisioner) watchVolumes() error {
-	own := informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = localpv.Selector(p.Node) })
-	p.volumes = informers.NewSharedInformerFactoryWithOptions(p.Client, 0, own).Core().V1().PersistentVolumes().Informer()
-	err := errors.Join(
-		p.volumes.SetTransform(withoutManagedFields),
-		p.volumes.AddIndexers(cache.Indexers{byPath: pathOfVolume, byIdentity: identityOfVolume}),
-	)
-	if err != nil {
+// addHandlers sets up the informers of the node's volumes and of StorageClasses.
+func (p *Provisioner) addHandlers() error {
+	var err error
+	if p.volumes, err = newPVCache(p.Client, p.Node); err != nil {
 		return fmt.Errorf("watch volumes: %w", err)
 	}
 	if _, err := p.volumes.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -132,25 +116,55 @@ func (p *Provisioner) watchVolumes() error {
 	return nil
 }
 
-// classChanged puts the slots of a StorageClass into the queue, if it is one of ours.
-func (p *Provisioner) classChanged(object any) {
-	class, ok := object.(*storagev1.StorageClass)
-	if !ok {
-		return
+func (p *Provisioner) volumeChanged(object any) {
+	if volume, ok := asVolume(object); ok {
+		p.paths.shown(volume)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.settings.classes[class.Name] == nil {
-		return
-	}
-	for _, path := range p.pathsOf(class.Name) {
-		p.queue.Add(path)
-	}
-	p.status.poke()
+	p.queue.Add(pathOf(object))
 }
 
-// Run publishes and cleans until ctx ends. Cleans that are under way are broken off,
-// and resumed by the next agent. An error says why the agent could not begin.
+func (p *Provisioner) volumeGone(object any) {
+	if volume, ok := asVolume(object); ok {
+		p.paths.gone(volume)
+		p.removeLinkOf(volume)
+	}
+	p.queue.Add(pathOf(object))
+	poke(p.scanner.requests) // its disk may be at another path, and may now be published there
+}
+
+// classChanged enqueues the paths of a StorageClass that is configured.
+func (p *Provisioner) classChanged(object any) {
+	class, ok := object.(*storagev1.StorageClass)
+	if conf := p.current(); ok && conf.classes[class.Name] != nil {
+		p.enqueue(func(fact disk.Fact) bool { return fact.Class == class.Name }, func(volume any) bool {
+			v, ok := p.volumes.read(conf, volume)
+			return ok && v.Key.Class == class.Name
+		})
+		p.status.poke()
+	}
+}
+
+// enqueueAll enqueues all paths.
+func (p *Provisioner) enqueueAll() {
+	p.enqueue(func(disk.Fact) bool { return true }, func(volume any) bool { return pathOf(volume) != "" })
+}
+
+// enqueue enqueues the paths of disks and volumes.
+func (p *Provisioner) enqueue(ofDisk func(disk.Fact) bool, ofVolume func(any) bool) {
+	for path, fact := range p.paths.facts() {
+		if ofDisk(fact) {
+			p.queue.Add(path)
+		}
+	}
+	for _, volume := range p.volumes.GetStore().List() {
+		if ofVolume(volume) {
+			p.queue.Add(pathOf(volume))
+		}
+	}
+}
+
+// Run publishes and cleans until ctx ends. Cleans that are running are interrupted, and
+// resumed by the next provisioner. It returns an error if the provisioner could not start.
 func (p *Provisioner) Run(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
 	if err := p.removeLinks(ctx); err != nil {
@@ -158,7 +172,7 @@ func (p *Provisioner) Run(ctx context.Context) error {
 	}
 	var group wait.Group
 	ctx, cancel := context.WithCancel(ctx)
-	stop := func() { // in this order: nothing is queued by what has ended
+	stop := func() { // in this order: nothing that has ended enqueues
 		cancel()
 		p.queue.ShutDown()
 		joined := make(chan struct{})
@@ -166,17 +180,17 @@ func (p *Provisioner) Run(ctx context.Context) error {
 		select {
 		case <-joined:
 		case <-time.After(stopTimeout):
-			logger.Info("Ended while a disk did not answer")
+			logger.Info("Stopped without waiting for a disk that does not answer")
 		}
 	}
 	defer stop()
 	p.factory.Start(ctx.Done())
 	group.StartWithContext(ctx, func(ctx context.Context) { p.volumes.RunWithContext(ctx) })
-	if err := p.waitReady(ctx); err != nil {
+	if err := p.waitForCaches(ctx); err != nil {
 		return err
 	}
-	group.StartWithContext(ctx, p.watchDisks)
-	group.StartWithContext(ctx, p.runScans)
+	group.StartWithContext(ctx, p.scanner.watch)
+	group.StartWithContext(ctx, p.scanner.run)
 	group.StartWithContext(ctx, p.status.run)
 	for range workers {
 		group.StartWithContext(ctx, p.work)
@@ -184,13 +198,13 @@ func (p *Provisioner) Run(ctx context.Context) error {
 	if pid := p.Records.Predecessor(); pid != 0 {
 		logger.Info("An earlier provisioner was killed and cannot end because a disk does not answer; disks that it cleaned are left alone until it has ended", "pid", pid)
 	}
-	logger.V(2).Info("Began to publish local disks", logkeys.Node, klog.KRef("", p.Node))
+	logger.V(2).Info("Started to publish local disks", logkeys.Node, klog.KRef("", p.Node))
 	<-ctx.Done()
 	return nil
 }
 
 // begin waits for all that decisions rest on.
-func (p *Provisioner) waitReady(ctx context.Context) error {
+func (p *Provisioner) waitForCaches(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), p.volumes.HasSynced) {
 		return fmt.Errorf("list the volumes of node %s: %w", p.Node, context.Cause(ctx))
 	}
@@ -209,12 +223,12 @@ func (p *Provisioner) waitReady(ctx context.Context) error {
 	return nil
 }
 
-// findCluster waits for the UID of namespace kube-system, which tells clusters apart.
+// findCluster waits for the UID of namespace kube-system, which identifies the cluster.
 func (p *Provisioner) findCluster(ctx context.Context) error {
 	if p.Cluster != "" {
 		return nil
 	}
-	return retryUntil(ctx, "Cannot publish before the cluster is known", func(ctx context.Context) error {
+	return retryUntil(ctx, "Failed to get the UID of the cluster; retrying", func(ctx context.Context) error {
 		namespace, err := p.Client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
 		if err != nil {
 			return fmt.Errorf("get namespace %s: %w", metav1.NamespaceSystem, err)
@@ -227,9 +241,9 @@ func (p *Provisioner) findCluster(ctx context.Context) error {
 	})
 }
 
-// findNode waits for the node's object, which has the hostname that volumes name.
+// findNode waits for the Node, which has the hostname that volumes require.
 func (p *Provisioner) findNode(ctx context.Context) error {
-	return retryUntil(ctx, "Cannot publish before the node is known", p.refreshNode)
+	return retryUntil(ctx, "Failed to get the Node; retrying", p.refreshNode)
 }
 
 // until retries what the agent cannot begin without.
@@ -247,7 +261,7 @@ func retryUntil(ctx context.Context, failed string, find func(context.Context) e
 	}
 }
 
-// refreshNode reads the labels that volumes take from their node.
+// refreshNode reads the labels of the Node that its volumes get.
 func (p *Provisioner) refreshNode(ctx context.Context) error {
 	node, err := p.Client.CoreV1().Nodes().Get(ctx, p.Node, metav1.GetOptions{})
 	if err != nil {
@@ -255,7 +269,7 @@ func (p *Provisioner) refreshNode(ctx context.Context) error {
 	}
 	hostname := node.Labels[corev1.LabelHostname]
 	if hostname == "" {
-		return fmt.Errorf("node %s has no label %s, by which its volumes would be found", p.Node, corev1.LabelHostname)
+		return fmt.Errorf("node %s has no label %s, which the node affinity of its volumes requires", p.Node, corev1.LabelHostname)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -269,7 +283,7 @@ func (p *Provisioner) refreshNode(ctx context.Context) error {
 	return nil
 }
 
-// work decides about and acts for one slot after the other.
+// work processes one path after the other.
 func (p *Provisioner) work(ctx context.Context) {
 	for {
 		path, shutdown := p.queue.Get()
@@ -279,12 +293,4 @@ func (p *Provisioner) work(ctx context.Context) {
 		p.process(ctx, path)
 		p.queue.Done(path)
 	}
-}
-
-// withoutManagedFields saves memory: nobody here asks who wrote what.
-func withoutManagedFields(object any) (any, error) {
-	if volume, ok := object.(*corev1.PersistentVolume); ok && volume.ManagedFields != nil { // it may have been here before
-		volume.ManagedFields = nil
-	}
-	return object, nil
 }

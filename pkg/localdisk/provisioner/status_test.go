@@ -272,8 +272,10 @@ func TestManySlotsAtOnce(t *testing.T) {
 		if n := w.reports.count(); n > 10 {
 			t.Errorf("wrote the report %d times", n)
 		}
-		if n := len(w.agent.expects.known); n > 0 {
-			t.Errorf("%d writes are still waited for", n)
+		for path, s := range w.agent.paths.byPath {
+			if s.expected != (expectation{}) {
+				t.Errorf("%s still waits for the informer to show %+v", path, s.expected)
+			}
 		}
 	})
 }
@@ -296,8 +298,7 @@ func TestNothingIsKeptOfWhatIsGone(t *testing.T) {
 			w.pass(time.Minute)
 		}
 		a := w.agent
-		kept := len(a.scan_.facts) + len(a.scan_.since) + len(a.scan_.gone) + len(a.scan_.left) + len(a.foreign) +
-			len(a.status.entries) + len(a.cleans.failed) + len(a.cleans.byPath) + len(a.expects.known) + len(a.asking.stuck)
+		kept := len(a.paths.byPath) + len(a.cleans.failed) + len(a.cleans.byPath)
 		if kept > 0 {
 			t.Errorf("%d things are still known of disks that are gone", kept)
 		}

@@ -124,7 +124,7 @@ func (w *world) pass(d time.Duration) {
 
 // look has the agent look at its disks, and waits for what comes of it.
 func (w *world) look() {
-	poke(w.agent.scanRequests)
+	poke(w.agent.scanner.requests)
 	w.pass(3 * time.Second)
 }
 

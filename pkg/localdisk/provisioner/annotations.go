@@ -18,9 +18,9 @@ import (
 	"stowage.dev/stowage/pkg/controller/orphancleans/rules"
 )
 
-// allow takes over what annotations of the report allow: which data an administrator wants
-// published, which the controller allows to be cleaned although its volume is gone, and that
-// the node's machine was exchanged.
+// readAnnotations reads the report's annotations: data that an administrator wants published,
+// data that the controller allows to be cleaned although its volume is gone, and a machine
+// that was exchanged.
 func (p *Provisioner) readAnnotations(ctx context.Context, report *stowage.LocalDiskReport) {
 	p.acceptMachine(ctx, report)
 	accepted, granted := map[string]bool{}, map[string]bool{}
@@ -41,8 +41,8 @@ func (p *Provisioner) readAnnotations(ctx context.Context, report *stowage.Local
 	}
 }
 
-// readAllowed reads the same from the report, and returns whether that allows something
-// for a slot's disk that was not allowed before.
+// refreshAnnotations reads the annotations from the API server, and returns whether they allow
+// something for a slot's disk that was not allowed before.
 func (p *Provisioner) refreshAnnotations(ctx context.Context, g *gathered) bool {
 	if p.Reports == nil {
 		return false
@@ -57,10 +57,10 @@ func (p *Provisioner) refreshAnnotations(ctx context.Context, g *gathered) bool 
 	return p.acknowledged(g) && !g.Acknowledged || g.GraceOver && !g.Granted && p.granted[g.Record.Acknowledgement()]
 }
 
-// acceptMachine reads which former machine an administrator declares to be this one, gives
-// the records of its disks their present identity, and has all slots decided about again.
-// What names another machine than this one is without effect: it is from before the next
-// exchange, or meant for another node.
+// acceptMachine reads which former machine an administrator declares to be this one, rewrites
+// the records of its disks to their present identity, and enqueues all paths. An annotation
+// with another machine than this one is ignored: it is from before a further exchange, or
+// meant for another node.
 func (p *Provisioner) acceptMachine(ctx context.Context, report *stowage.LocalDiskReport) {
 	before, now, ok := strings.Cut(report.Annotations[wellknown.SameMachineAnnotation], ":")
 	former := map[string]bool{}
@@ -75,7 +75,7 @@ func (p *Provisioner) acceptMachine(ctx context.Context, report *stowage.LocalDi
 	}
 	if len(former) > 0 {
 		if err := p.carryOver(before); err != nil {
-			klog.FromContext(ctx).Error(err, "Cannot carry records over to the new machine, and will try again", "machine", before)
+			klog.FromContext(ctx).Error(err, "Failed to rewrite records for the new machine; retrying", "machine", before)
 			return
 		}
 		klog.FromContext(ctx).V(2).Info("Accepted that the machine was exchanged", "before", before, "now", now)
@@ -86,7 +86,7 @@ func (p *Provisioner) acceptMachine(ctx context.Context, report *stowage.LocalDi
 	p.enqueueAll()
 }
 
-// carryOver gives the records of a former machine the identities that their disks have now.
+// carryOver rewrites the records of a former machine to the present identities of their disks.
 // It may be repeated after an interruption.
 func (p *Provisioner) carryOver(machine string) error {
 	var problems error
@@ -99,10 +99,10 @@ func (p *Provisioner) carryOver(machine string) error {
 		present, ok, err := p.Records.Get(record.Identity)
 		switch {
 		case err != nil:
-			problems = errors.Join(problems, fmt.Errorf("carry over the record of %s: %w", before, err))
+			problems = errors.Join(problems, fmt.Errorf("rewrite the record of %s: %w", before, err))
 			continue
 		case ok && (present.Volume != record.Volume || present.UID != record.UID):
-			continue // the disk has been in use since under its present identity
+			continue // the disk was used under its present identity since
 		case !ok:
 			if err := p.Records.Put(record); err != nil {
 				problems = errors.Join(problems, err)

@@ -66,24 +66,24 @@ func on(name string, identity disk.Identity) disk.Fact {
 }
 
 // annotateReport is an administrator's kubectl annotate.
-func (w *world) annotateReport(key, value string) {
-	w.t.Helper()
-	w.reports.mu.Lock()
-	defer w.reports.mu.Unlock()
-	report := w.reports.known[node].DeepCopy()
+func (e *env) annotateReport(key, value string) {
+	e.t.Helper()
+	e.reports.mu.Lock()
+	defer e.reports.mu.Unlock()
+	report := e.reports.known[node].DeepCopy()
 	metav1.SetMetaDataAnnotation(&report.ObjectMeta, key, value)
-	w.reports.put(report)
+	e.reports.put(report)
 }
 
 // TestMachineMadeAgainUnderItsName: a virtual machine with the name, and a blank disk with the
 // serial number, of another one has another disk.
-func TestMachineMadeAgainUnderItsName(t *testing.T) {
+func TestRecreatedVirtualMachine(t *testing.T) {
 	before, old := virtualMachine(t, firstMachine)
 	now, blank := virtualMachine(t, thirdMachine)
 	if old == blank {
 		t.Fatalf("two virtual machines have one disk, %s", old)
 	}
-	story(t, func(w *world) {
+	inBubble(t, func(w *env) {
 		w.machine = before
 		w.disks.put(on("disk1", old))
 		w.startBound()
@@ -121,7 +121,7 @@ func TestMainboard(t *testing.T) {
 		return disk.Identity(fmt.Sprintf("serial:m:%s@%s", name, machine))
 	}
 	names := []string{"bound", "clean", "retained"}
-	story(t, func(w *world) {
+	inBubble(t, func(w *env) {
 		w.machine = "m1"
 		w.disks.put(on("bound", identityOn("bound", "m1")))
 		w.startBound()
@@ -196,7 +196,7 @@ func TestDiskThatAStopMayDiscard(t *testing.T) {
 		"free":  {phase: corev1.VolumeAvailable, want: "Pending"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			story(t, func(w *world) {
+			inBubble(t, func(w *env) {
 				w.machine = "m1"
 				w.disks.put(on("disk1", "vendor:nvme.1ae0-1@m1/b1"))
 				w.start()

@@ -43,7 +43,7 @@ func newAPI(objects ...runtime.Object) *api {
 	for verb, act := range map[string]clienttesting.ReactionFunc{"create": a.create, "update": a.update, "delete": a.delete} {
 		a.PrependReactor(verb, "persistentvolumes", act)
 	}
-	a.PrependReactor("*", "*", a.meddle)
+	a.PrependReactor("*", "*", a.intercept)
 	return a
 }
 
@@ -78,7 +78,7 @@ func (a *api) total() (reads, writes int) {
 	return reads, writes
 }
 
-func (a *api) meddle(action clienttesting.Action) (bool, runtime.Object, error) {
+func (a *api) intercept(action clienttesting.Action) (bool, runtime.Object, error) {
 	var name string
 	switch action := action.(type) {
 	case clienttesting.GetAction: // and of deletions

@@ -16,12 +16,12 @@ import (
 )
 
 // attach has a disk attached or mounted again.
-func (w *world) attach(name string, attachment disk.Attachment) {
-	w.disks.mu.Lock()
-	defer w.disks.mu.Unlock()
-	f := w.disks.facts[name]
+func (e *env) attach(name string, attachment disk.Attachment) {
+	e.disks.mu.Lock()
+	defer e.disks.mu.Unlock()
+	f := e.disks.facts[name]
 	f.Attachment = attachment
-	w.disks.facts[name] = f
+	e.disks.facts[name] = f
 }
 
 // TestCleanDiskThatWasAway: a record that says Clean is evidence only while the disk stays
@@ -58,7 +58,7 @@ func TestCleanDiskThatWasAway(t *testing.T) {
 			}), ahead.Close()); err != nil {
 				t.Fatal(err)
 			}
-			story(t, func(w *world) {
+			inBubble(t, func(w *env) {
 				w.records = open()
 				defer func() { w.stop(); _ = w.records.Close() }()
 				identity := w.disks.add("disk1", test.data)
@@ -88,7 +88,7 @@ func TestFreeDiskThatWasAway(t *testing.T) {
 		now    disk.Attachment
 		data   string
 		prior  string // the data with which the disk was published
-		during func(w *world)
+		during func(w *env)
 		reason string
 		same   bool // the volume is the one that it was
 	}{
@@ -96,14 +96,14 @@ func TestFreeDiskThatWasAway(t *testing.T) {
 		"after a restart of the node, empty":   {now: "boot2/mount:1", reason: "Available", same: true},
 		"it was not away":                      {now: "boot1/mount:1", data: data, reason: "Available", same: true},
 		"mounted again, with data":             {now: "boot1/mount:2", data: data, reason: "Retained: VolumeVanished"},
-		"with data, and the volume is deleted": {now: "boot1/mount:2", data: data, during: (*world).remove, reason: "Retained: VolumeVanished"},
+		"with data, and the volume is deleted": {now: "boot1/mount:2", data: data, during: (*env).remove, reason: "Retained: VolumeVanished"},
 		"it was published with its data":       {now: "boot1/mount:2", prior: "old", data: "old", reason: "Available", same: true},
-		"a pod has used it, and its claim was removed by hand": {now: "boot1/mount:2", data: data, reason: "Available", same: true, during: func(w *world) {
+		"a pod has used it, and its claim was removed by hand": {now: "boot1/mount:2", data: data, reason: "Available", same: true, during: func(w *env) {
 			w.change(func(pv *corev1.PersistentVolume) { pv.Spec.ClaimRef, pv.Status.Phase = nil, corev1.VolumeAvailable })
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			story(t, func(w *world) {
+			inBubble(t, func(w *env) {
 				identity := w.disks.add("disk1", test.prior)
 				if test.prior != "" {
 					w.config.Classes[0].ExistingData = provisioner.ExistingDataPublish
@@ -150,7 +150,7 @@ func TestFreeDiskThatWasAway(t *testing.T) {
 // TestUsedDiskThatWasAway: the data of a claim is no reason against its volume, and is
 // cleaned when it is released.
 func TestUsedDiskThatWasAway(t *testing.T) {
-	story(t, func(w *world) {
+	inBubble(t, func(w *env) {
 		identity := w.disks.add("disk1", "")
 		w.startBound()
 		w.disks.write(identity, "of the claim")

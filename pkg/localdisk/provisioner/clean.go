@@ -7,11 +7,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"k8s.io/klog/v2"
 
+	"stowage.dev/stowage/pkg/apis/provisioner"
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/localdisk/cleanjob"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/pkg/logkeys"
@@ -234,4 +237,40 @@ func (c *cleans) progressed(job *clean, record *disk.Record, p disk.Progress) er
 		return fmt.Errorf("record the progress of the clean: %w", err)
 	}
 	return nil
+}
+
+// cleanCommand returns the command that cleans a disk of the class.
+func cleanCommand(class *provisioner.Class, kind disk.Kind) []string {
+	if kind == disk.Device {
+		return class.BlockCleaner.Command()
+	}
+	return class.FilesystemCleaner.Command()
+}
+
+// cleanerName returns the name of a command in metrics and events.
+func cleanerName(command []string) string {
+	if len(command) == 0 {
+		return "remove files"
+	}
+	return strings.Join(command, " ")
+}
+
+// withdraw prevents Jobs from cleaning a disk that is published or cleaned in process.
+func (c *cleans) withdraw(identity disk.Identity) error {
+	if c.provisioner.Tickets == nil {
+		return nil
+	}
+	return c.provisioner.Tickets.Withdraw(identity)
+}
+
+// usesJob reports whether a Job cleans: if the configuration has it, and there is a volume in
+// which the controller can verify the request.
+func (c *cleans) usesJob(job *clean) bool {
+	p := c.provisioner
+	step := ""
+	if job.Record != nil {
+		step = job.Record.Step
+	}
+	wanted := job.conf.UseJobForCleaning && p.Tickets != nil && p.Reports != nil
+	return wanted && job.Volume != nil && !cleanjob.InProcess(job.command, step)
 }

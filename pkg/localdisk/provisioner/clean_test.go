@@ -22,36 +22,36 @@ import (
 )
 
 // released adds disks whose volumes are given back, all at once.
-func (w *world) released(names ...string) {
-	w.t.Helper()
+func (e *env) released(names ...string) {
+	e.t.Helper()
 	for _, name := range names {
-		w.disks.add(name, "")
+		e.disks.add(name, "")
 	}
-	w.start()
+	e.start()
 	for _, phase := range []corev1.PersistentVolumePhase{corev1.VolumeBound, corev1.VolumeReleased} {
-		for _, pv := range w.api.volumes() {
+		for _, pv := range e.api.volumes() {
 			pv.Status.Phase = phase
 			pv.Spec.ClaimRef = &corev1.ObjectReference{Kind: "PersistentVolumeClaim", Name: "data"}
-			if err := w.api.Tracker().Update(volumesResource, w.api.renew(&pv), ""); err != nil {
-				w.t.Fatal(err)
+			if err := e.api.Tracker().Update(volumesResource, e.api.renew(&pv), ""); err != nil {
+				e.t.Fatal(err)
 			}
 		}
-		w.disks.mu.Lock()
-		for identity := range w.disks.data {
-			w.disks.data[identity] = "of the first user"
+		e.disks.mu.Lock()
+		for identity := range e.disks.data {
+			e.disks.data[identity] = "of the first user"
 		}
-		w.disks.mu.Unlock()
+		e.disks.mu.Unlock()
 	}
-	w.pass(3 * time.Second)
+	e.pass(3 * time.Second)
 }
 
 // TestCleanAndPublishAnew is the way that most disks go.
-func TestCleanAndPublishAnew(t *testing.T) {
-	story(t, func(w *world) {
+func TestCleanAndPublishAgain(t *testing.T) {
+	inBubble(t, func(w *env) {
 		identity := w.disks.add("disk1", "")
 		w.start()
 		first := w.volume()
-		w.used("of the first user")
+		w.useAndRelease("of the first user")
 		w.pass(time.Minute)
 		second := w.volume()
 		if second == nil || second.UID == first.UID {
@@ -86,7 +86,7 @@ func TestHungClean(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			story(t, func(w *world) {
+			inBubble(t, func(w *env) {
 				w.config.MaxCleaning = 1
 				w.config.Classes[0].BlockCleaner, w.config.Classes[0].FilesystemCleaner = test.cleaner, test.cleaner
 				w.config.Classes[0].CleanTimeout = test.timeout
@@ -127,7 +127,7 @@ func TestHungClean(t *testing.T) {
 
 // TestSlowClean: one that tells how far it is is waited for, however long it takes.
 func TestSlowClean(t *testing.T) {
-	story(t, func(w *world) {
+	inBubble(t, func(w *env) {
 		w.config.MaxCleaning = 1
 		w.disks.during = func(_ context.Context, _ disk.CleanRequest, progress func(disk.Progress) error) error {
 			for i := range 100 {
@@ -153,8 +153,8 @@ func TestSlowClean(t *testing.T) {
 }
 
 // TestMoreRoom: who allows more cleans at a time does not wait for the next to end.
-func TestMoreRoom(t *testing.T) {
-	story(t, func(w *world) {
+func TestRaisedLimit(t *testing.T) {
+	inBubble(t, func(w *env) {
 		w.config.MaxCleaning = 1
 		w.disks.during = func(ctx context.Context, _ disk.CleanRequest, _ func(disk.Progress) error) error {
 			<-ctx.Done()
@@ -166,7 +166,7 @@ func TestMoreRoom(t *testing.T) {
 		}
 		config := *w.config
 		config.MaxCleaning = 2
-		w.agent.Configure(context.Background(), &config)
+		w.provisioner.Configure(context.Background(), &config)
 		w.pass(time.Second)
 		if got := w.disks.cleaned(); len(got) != 1 {
 			t.Errorf("began %q, want one more", got)
@@ -177,7 +177,7 @@ func TestMoreRoom(t *testing.T) {
 // TestRepairedClean: who repairs the configuration of a clean that fails does not wait
 // for its next attempt.
 func TestRepairedClean(t *testing.T) {
-	story(t, func(w *world) {
+	inBubble(t, func(w *env) {
 		w.disks.during = func(context.Context, disk.CleanRequest, func(disk.Progress) error) error {
 			return errors.New("no such command")
 		}
@@ -189,7 +189,7 @@ func TestRepairedClean(t *testing.T) {
 		w.disks.mu.Unlock()
 		config := *w.config
 		config.ProbeTimeout = 7 * time.Second
-		w.agent.Configure(context.Background(), &config)
+		w.provisioner.Configure(context.Background(), &config)
 		w.pass(10 * time.Second)
 		w.expect("disk1", "Pending")
 		w.disks.mu.Lock()
@@ -212,7 +212,7 @@ func TestFailingClean(t *testing.T) {
 		"in use by what only the clean itself finds": {disk.Problemf(disk.VolumeInUse, "used by open /dev/sdb"), "Cleaning: VolumeInUse"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			story(t, func(w *world) {
+			inBubble(t, func(w *env) {
 				w.disks.during = func(context.Context, disk.CleanRequest, func(disk.Progress) error) error { return test.err }
 				w.released("disk1")
 				w.pass(time.Minute)
@@ -249,7 +249,7 @@ func TestFailingClean(t *testing.T) {
 // TestCleanAsksTheServer: while the API server cannot say whether a disk is used, it is
 // not cleaned; and when it is back that is not put off for long.
 func TestCleanAsksTheServer(t *testing.T) {
-	story(t, func(w *world) {
+	inBubble(t, func(w *env) {
 		away := false
 		w.api.refuse(func(verb, resource, _ string) (error, bool) {
 			if away && verb == "get" && resource == "persistentvolumes" {
@@ -275,7 +275,7 @@ func TestCleanAsksTheServer(t *testing.T) {
 
 // TestKilledWhileCleaning: the next agent goes on where the last one was.
 func TestKilledWhileCleaning(t *testing.T) {
-	story(t, func(w *world) {
+	inBubble(t, func(w *env) {
 		var steps []string
 		w.disks.during = func(ctx context.Context, request disk.CleanRequest, progress func(disk.Progress) error) error {
 			steps = append(steps, request.Step)

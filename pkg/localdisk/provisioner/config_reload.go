@@ -99,10 +99,3 @@ func (p *Provisioner) Configure(ctx context.Context, config *provisioner.Config)
 	p.enqueueAll()
 	poke(p.scanner.requests)
 }
-
-// current returns the configuration in force.
-func (p *Provisioner) current() *settings {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.settings
-}

@@ -27,29 +27,29 @@ const folder, node, cluster = "/mnt/fast", "n1", "cluster-1"
 
 // world is an agent among fakes. It is to be used in a synctest bubble: settle waits
 // until nothing is left to do at this moment, pass lets time go by.
-type world struct {
-	t       testing.TB
-	api     *api
-	disks   *disks
-	events  *recorder
-	reports *reports
-	records *diskrecord.Store
-	config  *provisioner.Config
-	tickets *tickets
-	machine string
-	agent   *Provisioner
-	stop    func()
+type env struct {
+	t           testing.TB
+	api         *api
+	disks       *disks
+	events      *recorder
+	reports     *reports
+	records     *diskrecord.Store
+	config      *provisioner.Config
+	tickets     *tickets
+	machine     string
+	provisioner *Provisioner
+	stop        func()
 }
 
 // story runs a test in a bubble, with an agent that is not running yet.
-func story(t *testing.T, tell func(w *world)) {
+func inBubble(t *testing.T, tell func(w *env)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		records, err := diskrecord.Open(t.TempDir(), "/proc")
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := &world{
+		w := &env{
 			t: t, disks: newDisks(), events: &recorder{}, reports: newReports(), records: records, tickets: newTickets(),
 			config: &provisioner.Config{
 				MinResyncPeriod: 5 * time.Minute, MaxCleaning: 2, MaxBlankProofs: 2, BlankProofRate: 1 << 30, ProbeTimeout: 10 * time.Second, OrphanGracePeriod: 10 * time.Minute,
@@ -83,57 +83,57 @@ func class(name string, policy corev1.PersistentVolumeReclaimPolicy) *storagev1.
 }
 
 // start runs a new agent, as after a restart of the former.
-func (w *world) start() {
-	w.t.Helper()
-	if w.stop != nil {
-		w.stop()
+func (e *env) start() {
+	e.t.Helper()
+	if e.stop != nil {
+		e.stop()
 	}
 	agent, err := New(Config{
-		Node: node, Machine: w.machine, Client: w.api, Reports: w.reports, Events: w.events, Prober: w.disks, Inspector: w.disks, Cleaner: w.disks, Fence: w.disks,
-		Records: w.records, Settings: w.config, Tickets: w.tickets,
+		Node: node, Machine: e.machine, Client: e.api, Reports: e.reports, Events: e.events, Prober: e.disks, Inspector: e.disks, Cleaner: e.disks, Fence: e.disks,
+		Records: e.records, Settings: e.config, Tickets: e.tickets,
 	})
 	if err != nil {
-		w.t.Fatal(err)
+		e.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- agent.Run(ctx) }()
-	w.agent = agent
-	w.stop = func() {
+	e.provisioner = agent
+	e.stop = func() {
 		cancel()
 		if err := <-ended; err != nil {
-			w.t.Errorf("the agent ended with %v", err)
+			e.t.Errorf("the agent ended with %v", err)
 		}
-		w.stop = nil
+		e.stop = nil
 	}
-	w.pass(2 * time.Second)
+	e.pass(2 * time.Second)
 }
 
 // startBound runs a new agent, and has a claim bound to the volume that it publishes.
-func (w *world) startBound() {
-	w.t.Helper()
-	w.start()
-	w.phase(corev1.VolumeAvailable)
-	w.phase(corev1.VolumeBound)
+func (e *env) startBound() {
+	e.t.Helper()
+	e.start()
+	e.phase(corev1.VolumeAvailable)
+	e.phase(corev1.VolumeBound)
 }
 
-func (w *world) pass(d time.Duration) {
+func (e *env) pass(d time.Duration) {
 	time.Sleep(d) //nolint:forbidigo // the bubble's time
 	synctest.Wait()
 }
 
 // look has the agent look at its disks, and waits for what comes of it.
-func (w *world) look() {
-	poke(w.agent.scanner.requests)
-	w.pass(3 * time.Second)
+func (e *env) look() {
+	poke(e.provisioner.scanner.requests)
+	e.pass(3 * time.Second)
 }
 
 // volume is the only volume there is; nil if there is none.
-func (w *world) volume() *corev1.PersistentVolume {
-	w.t.Helper()
-	all := w.api.volumes()
+func (e *env) volume() *corev1.PersistentVolume {
+	e.t.Helper()
+	all := e.api.volumes()
 	if len(all) > 1 {
-		w.t.Fatalf("there are %d volumes, and should be one at most", len(all))
+		e.t.Fatalf("there are %d volumes, and should be one at most", len(all))
 	}
 	if len(all) == 0 {
 		return nil
@@ -142,9 +142,9 @@ func (w *world) volume() *corev1.PersistentVolume {
 }
 
 // phase is what the PersistentVolume controller does to the only volume.
-func (w *world) phase(phase corev1.PersistentVolumePhase) {
-	w.t.Helper()
-	w.change(func(pv *corev1.PersistentVolume) {
+func (e *env) phase(phase corev1.PersistentVolumePhase) {
+	e.t.Helper()
+	e.change(func(pv *corev1.PersistentVolume) {
 		pv.Status.Phase = phase
 		if phase == corev1.VolumeBound {
 			pv.Spec.ClaimRef = &corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: "default", Name: "data", UID: "claim"}
@@ -153,31 +153,31 @@ func (w *world) phase(phase corev1.PersistentVolumePhase) {
 }
 
 // change updates the only volume as another client does.
-func (w *world) change(change func(*corev1.PersistentVolume)) {
-	w.t.Helper()
-	pv := w.volume()
+func (e *env) change(change func(*corev1.PersistentVolume)) {
+	e.t.Helper()
+	pv := e.volume()
 	if pv == nil {
-		w.t.Fatal("there is no volume")
+		e.t.Fatal("there is no volume")
 	}
 	change(pv)
-	if _, err := w.api.CoreV1().PersistentVolumes().Update(context.Background(), pv, metav1.UpdateOptions{}); err != nil {
-		w.t.Fatal(err)
+	if _, err := e.api.CoreV1().PersistentVolumes().Update(context.Background(), pv, metav1.UpdateOptions{}); err != nil {
+		e.t.Fatal(err)
 	}
-	w.pass(3 * time.Second)
+	e.pass(3 * time.Second)
 }
 
 // remove is an administrator's kubectl delete.
-func (w *world) remove() {
-	w.t.Helper()
-	if err := w.api.CoreV1().PersistentVolumes().Delete(context.Background(), w.volume().Name, metav1.DeleteOptions{}); err != nil {
-		w.t.Fatal(err)
+func (e *env) remove() {
+	e.t.Helper()
+	if err := e.api.CoreV1().PersistentVolumes().Delete(context.Background(), e.volume().Name, metav1.DeleteOptions{}); err != nil {
+		e.t.Fatal(err)
 	}
-	w.pass(3 * time.Second)
+	e.pass(3 * time.Second)
 }
 
 // reason is what the report says of a slot, short: its state and its reason.
-func (w *world) reason(name string) string {
-	for _, e := range w.agent.status.all() {
+func (e *env) reason(name string) string {
+	for _, e := range e.provisioner.status.all() {
 		if e.Name == name {
 			if e.Reason == "" {
 				return string(e.State)
@@ -188,10 +188,10 @@ func (w *world) reason(name string) string {
 	return "not told of"
 }
 
-func (w *world) expect(name, want string) {
-	w.t.Helper()
-	if got := w.reason(name); got != want {
-		w.t.Errorf("%s is %q, want %q", name, got, want)
+func (e *env) expect(name, want string) {
+	e.t.Helper()
+	if got := e.reason(name); got != want {
+		e.t.Errorf("%s is %q, want %q", name, got, want)
 	}
 }
 

@@ -30,22 +30,21 @@ type expectation struct {
 	at      time.Time
 }
 
-// expectCreated is called with a volume that was created.
-func (t *pathTable) expectCreated(volume *corev1.PersistentVolume) {
-	t.expect(volume, expectation{uid: volume.UID, version: volume.ResourceVersion, at: time.Now()})
-}
+// write is what the provisioner did to a volume.
+type write int
 
-// expectUpdated is called with a volume that was updated, as the API server returned it.
-func (t *pathTable) expectUpdated(volume *corev1.PersistentVolume) {
-	t.expect(volume, expectation{uid: volume.UID, known: true, version: volume.ResourceVersion, at: time.Now()})
-}
+const (
+	created write = iota
+	updated
+	deleted // the request, which only sets a deletionTimestamp
+)
 
-// expectDeleted is called with a volume whose deletion was requested.
-func (t *pathTable) expectDeleted(volume *corev1.PersistentVolume) {
-	t.expect(volume, expectation{uid: volume.UID, known: true, at: time.Now()})
-}
-
-func (t *pathTable) expect(volume *corev1.PersistentVolume, x expectation) {
+// expect is called with a volume as the API server returned it, or the informer for deleted.
+func (t *pathTable) expect(w write, volume *corev1.PersistentVolume) {
+	x := expectation{uid: volume.UID, known: w != created, at: time.Now()}
+	if w != deleted {
+		x.version = volume.ResourceVersion
+	}
 	t.update(pathOf(volume), func(s *pathState) { s.expected = x })
 }
 

@@ -33,19 +33,19 @@ func TestExpectations(t *testing.T) {
 		want  bool
 	}{
 		"nothing was written":                       {func(*pathTable) {}, now, false},
-		"created, and not shown yet":                {func(e *pathTable) { e.expectCreated(version("u", "5")) }, nil, true},
-		"created, and shown":                        {func(e *pathTable) { e.expectCreated(version("u", "5")) }, now, false},
-		"created, and another one is shown":         {func(e *pathTable) { e.expectCreated(version("v", "5")) }, now, true},
-		"created, and gone":                         {func(e *pathTable) { e.expectCreated(version("u", "5")); e.gone(version("u", "5")) }, nil, false},
-		"updated, and shown as it was":              {func(e *pathTable) { e.expectUpdated(version("u", "6")) }, now, true},
-		"updated, and shown as it was made later":   {func(e *pathTable) { e.expectUpdated(version("u", "4")) }, now, false},
-		"updated, and seen":                         {func(e *pathTable) { e.expectUpdated(version("u", "6")); e.shown(version("u", "6")) }, now, false},
-		"updated, and gone before that is known":    {func(e *pathTable) { e.gone(version("u", "6")); e.expectUpdated(version("u", "6")) }, nil, false},
-		"updated, and another one is there already": {func(e *pathTable) { e.expectUpdated(version("u", "6")) }, []*corev1.PersistentVolume{version("v", "7")}, false},
-		"deleted, and shown as it was":              {func(e *pathTable) { e.expectDeleted(version("u", "5")) }, now, true},
+		"created, and not shown yet":                {func(e *pathTable) { e.expect(created, version("u", "5")) }, nil, true},
+		"created, and shown":                        {func(e *pathTable) { e.expect(created, version("u", "5")) }, now, false},
+		"created, and another one is shown":         {func(e *pathTable) { e.expect(created, version("v", "5")) }, now, true},
+		"created, and gone":                         {func(e *pathTable) { e.expect(created, version("u", "5")); e.gone(version("u", "5")) }, nil, false},
+		"updated, and shown as it was":              {func(e *pathTable) { e.expect(updated, version("u", "6")) }, now, true},
+		"updated, and shown as it was made later":   {func(e *pathTable) { e.expect(updated, version("u", "4")) }, now, false},
+		"updated, and seen":                         {func(e *pathTable) { e.expect(updated, version("u", "6")); e.shown(version("u", "6")) }, now, false},
+		"updated, and gone before that is known":    {func(e *pathTable) { e.gone(version("u", "6")); e.expect(updated, version("u", "6")) }, nil, false},
+		"updated, and another one is there already": {func(e *pathTable) { e.expect(updated, version("u", "6")) }, []*corev1.PersistentVolume{version("v", "7")}, false},
+		"deleted, and shown as it was":              {func(e *pathTable) { e.expect(deleted, version("u", "5")) }, now, true},
 		"deleted, and shown so": {
-			func(e *pathTable) { e.expectDeleted(version("u", "5")) }, []*corev1.PersistentVolume{beingDeleted(version("u", "6"))}, false},
-		"deleted, and gone before that is known": {func(e *pathTable) { e.gone(version("u", "5")); e.expectDeleted(version("u", "5")) }, nil, false},
+			func(e *pathTable) { e.expect(deleted, version("u", "5")) }, []*corev1.PersistentVolume{beingDeleted(version("u", "6"))}, false},
+		"deleted, and gone before that is known": {func(e *pathTable) { e.gone(version("u", "5")); e.expect(deleted, version("u", "5")) }, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newPathTable()
@@ -58,10 +58,10 @@ func TestExpectations(t *testing.T) {
 }
 
 // TestOverdue: an expectation that is not met does not hold a slot up for ever.
-func TestOverdue(t *testing.T) {
+func TestExpectationTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newPathTable()
-		e.expectCreated(version("u", "5"))
+		e.expect(created, version("u", "5"))
 		time.Sleep(expectationTimeout - time.Second) //nolint:forbidigo // the bubble's time
 		if left, pending := e.pendingWrite("/a", nil); !pending || left != time.Second {
 			t.Errorf("waits %t, for %s", pending, left)

@@ -29,7 +29,7 @@ func bad(name string, reason disk.Reason) disk.Fact {
 func TestFailingDisk(t *testing.T) {
 	for _, reason := range []disk.Reason{disk.TimedOut, disk.IOError} {
 		t.Run(string(reason), func(t *testing.T) {
-			story(t, func(w *world) {
+			inBubble(t, func(w *env) {
 				w.disks.add("disk1", "")
 				w.startBound()
 				w.pass(time.Minute)
@@ -41,7 +41,7 @@ func TestFailingDisk(t *testing.T) {
 				w.pass(time.Minute)
 				w.marked("without an answer", "Failing")
 				w.expect("disk1", "Failing: "+string(reason))
-				if summary := stowage.Summarize(w.agent.status.all()); summary.Failing != 1 {
+				if summary := stowage.Summarize(w.provisioner.status.all()); summary.Failing != 1 {
 					t.Errorf("the report's summary is %+v", summary)
 				}
 				w.start()
@@ -67,7 +67,7 @@ func TestFailingDisk(t *testing.T) {
 // TestFilesystemError: what the kernel says counts at the next look, and until the kernel
 // says otherwise.
 func TestFilesystemError(t *testing.T) {
-	story(t, func(w *world) {
+	inBubble(t, func(w *env) {
 		w.disks.add("disk1", "")
 		w.startBound()
 		w.events.take()
@@ -88,8 +88,8 @@ func TestFilesystemError(t *testing.T) {
 }
 
 // TestDiskThatComesAndGoes is not worth a write each time.
-func TestDiskThatComesAndGoes(t *testing.T) {
-	story(t, func(w *world) {
+func TestFlappingDisk(t *testing.T) {
+	inBubble(t, func(w *env) {
 		w.disks.add("disk1", "")
 		w.startBound()
 		w.pass(time.Minute)
@@ -115,7 +115,7 @@ func TestFreeVolumeOfAFailingDisk(t *testing.T) {
 		disk.FilesystemError: "Failing", disk.DeviceReadOnly: "Failing",
 	} {
 		t.Run(string(reason), func(t *testing.T) {
-			story(t, func(w *world) {
+			inBubble(t, func(w *env) {
 				w.disks.add("disk1", "")
 				w.start()
 				w.phase(corev1.VolumeAvailable)
@@ -145,7 +145,7 @@ func TestFreeVolumeOfAFailingDisk(t *testing.T) {
 
 // TestReleasedVolumeOfAFailingDisk is not cleaned before its disk is well.
 func TestReleasedVolumeOfAFailingDisk(t *testing.T) {
-	story(t, func(w *world) {
+	inBubble(t, func(w *env) {
 		w.disks.add("disk1", "data")
 		w.config.Classes[0].ExistingData = "Publish"
 		w.startBound()

@@ -37,18 +37,6 @@ func (p *Provisioner) removeLinks(ctx context.Context) error {
 	return nil
 }
 
-// filesystemOf returns Record.Filesystem of a disk that is about to be published.
-func (p *Provisioner) filesystemOf(ctx context.Context, g *gathered, mode disk.Mode) (*disk.Format, error) {
-	if g.Fact.Kind != disk.Device || mode != disk.Filesystem {
-		return nil, nil
-	}
-	found, err := p.superblockOf(ctx, g)
-	if err != nil || found.Other != "" {
-		return nil, err
-	}
-	return &found.Format, nil
-}
-
 // recordFilesystem records which file system is on the volume's device.
 func (p *Provisioner) recordFilesystem(ctx context.Context, g *gathered) error {
 	record, format := *g.VolumeRecord, g.Superblock.Format

@@ -31,17 +31,17 @@ func mounted(name string) disk.Fact {
 }
 
 // linked checks the links there are.
-func (w *world) linked(want ...string) {
-	w.t.Helper()
+func (e *env) linked(want ...string) {
+	e.t.Helper()
 	var got []string
-	for link, target := range w.disks.linked() {
-		if pv := w.volume(); pv != nil && pv.Spec.Local.Path != link {
-			w.t.Errorf("there is the link %s, and the volume's is %s", link, pv.Spec.Local.Path)
+	for link, target := range e.disks.linked() {
+		if pv := e.volume(); pv != nil && pv.Spec.Local.Path != link {
+			e.t.Errorf("there is the link %s, and the volume's is %s", link, pv.Spec.Local.Path)
 		}
 		got = append(got, target)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		w.t.Errorf("the links lead elsewhere: %s", diff)
+		e.t.Errorf("the links lead elsewhere: %s", diff)
 	}
 }
 
@@ -49,7 +49,7 @@ var formatted = disk.Superblock{Format: disk.Format{Type: "ext4", UUID: "u1"}}
 
 // TestFence follows the link of a device through the volume's life.
 func TestFence(t *testing.T) {
-	story(t, func(w *world) {
+	inBubble(t, func(w *env) {
 		w.disks.put(device("a"))
 		w.start()
 		w.expect("a", "Pending")
@@ -94,7 +94,7 @@ func TestFence(t *testing.T) {
 // TestFenceWithoutEvents: what happens to a device that is bound and not mounted is seen
 // within fencePeriod.
 func TestFenceWithoutEvents(t *testing.T) {
-	story(t, func(w *world) {
+	inBubble(t, func(w *env) {
 		w.disks.put(device("a"))
 		w.start()
 		w.disks.format("wwn:a", formatted)
@@ -111,27 +111,27 @@ func TestFenceWithoutEvents(t *testing.T) {
 // back only for what is proven.
 func TestFenceAfterRestart(t *testing.T) {
 	for name, test := range map[string]struct {
-		change func(w *world)
+		change func(w *env)
 		want   []string
 	}{
-		"nothing has happened":      {func(*world) {}, []string{"/dev/a"}},
-		"the superblock was zeroed": {func(w *world) { w.disks.format("wwn:a", disk.Superblock{}) }, nil},
-		"the disk is another one": {func(w *world) {
+		"nothing has happened":      {func(*env) {}, []string{"/dev/a"}},
+		"the superblock was zeroed": {func(w *env) { w.disks.format("wwn:a", disk.Superblock{}) }, nil},
+		"the disk is another one": {func(w *env) {
 			f := device("a")
 			f.Identity = "wwn:b"
 			w.disks.put(f)
 			w.disks.format("wwn:b", formatted)
 		}, nil},
-		"the disk does not answer":       {func(w *world) { w.disks.hang("wwn:a") }, nil},
-		"the disk answers with an error": {func(w *world) { w.disks.fail("wwn:a", disk.Problemf(disk.Unreadable, "EIO")) }, nil},
-		"the disk has another name": {func(w *world) {
+		"the disk does not answer":       {func(w *env) { w.disks.hang("wwn:a") }, nil},
+		"the disk answers with an error": {func(w *env) { w.disks.fail("wwn:a", disk.Problemf(disk.Unreadable, "EIO")) }, nil},
+		"the disk has another name": {func(w *env) {
 			f := device("a")
 			f.Device = "/dev/c"
 			w.disks.put(f)
 		}, []string{"/dev/c"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			story(t, func(w *world) {
+			inBubble(t, func(w *env) {
 				w.disks.put(device("a"))
 				w.start()
 				w.disks.format("wwn:a", formatted)
@@ -150,7 +150,7 @@ func TestFenceAfterRestart(t *testing.T) {
 
 // TestFenceAccepted: an administrator has given the file system another UUID.
 func TestFenceAccepted(t *testing.T) {
-	story(t, func(w *world) {
+	inBubble(t, func(w *env) {
 		w.disks.put(device("a"))
 		w.start()
 		w.disks.format("wwn:a", formatted)
@@ -167,7 +167,7 @@ func TestFenceAccepted(t *testing.T) {
 
 // TestFenceWhileCleaning: nobody can mount a device that is being cleaned.
 func TestFenceWhileCleaning(t *testing.T) {
-	story(t, func(w *world) {
+	inBubble(t, func(w *env) {
 		w.disks.put(device("a"))
 		w.start()
 		w.phase(corev1.VolumeBound)
@@ -181,7 +181,7 @@ func TestFenceWhileCleaning(t *testing.T) {
 
 // TestFenceForceRemoved: the finalizer of a volume was removed by hand.
 func TestFenceForceRemoved(t *testing.T) {
-	story(t, func(w *world) {
+	inBubble(t, func(w *env) {
 		w.disks.put(device("a"))
 		w.start()
 		w.phase(corev1.VolumeBound)

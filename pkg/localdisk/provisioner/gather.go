@@ -27,12 +27,12 @@ type gathered struct {
 // gather collects what is known about a path. Answers about another disk are left out.
 func (p *Provisioner) gather(path string, known answers) *gathered {
 	conf := p.current()
+	key, configured := conf.keyOf(path)
 	g := &gathered{path: path, conf: conf}
 	if volumes := p.volumes.at(conf, path); len(volumes) > 0 {
 		g.Volume, g.others = &volumes[0], volumes[1:]
 		g.Link = p.linkOf(g.Volume)
 	}
-	key, configured := conf.keyOf(path)
 	state, present, read := p.paths.snapshot(path, key.Class)
 	g.Key, g.Looked, g.since = key, configured && read, state.observed.since
 	g.Fact, g.Gone, g.Persistent = state.observed.fact, state.observed.gone, state.observed.fault.Failing
@@ -76,13 +76,6 @@ func (p *Provisioner) gather(path string, known answers) *gathered {
 	}
 	g.Acknowledged = p.acknowledged(g)
 	return g
-}
-
-// answers returns what was found out about the disk so far.
-func (g *gathered) answers() answers {
-	return answers{
-		identity: g.Fact.Identity, content: g.Content, found: g.Found, users: g.Users, usersKnown: g.UsersKnown, asked: g.Asked, claimant: g.Claimant, superblock: g.Superblock,
-	}
 }
 
 // addRecords adds the records of the path's disk and of the volume's.
@@ -150,30 +143,4 @@ func (p *Provisioner) linkOf(v *disk.Volume) string {
 func (p *Provisioner) acknowledged(g *gathered) bool {
 	name := g.Slot.Acknowledgement()
 	return name != "" && p.accepted[name]
-}
-
-// volumeName returns the volume through which the node uses the disk.
-func (g *gathered) volumeName() string {
-	switch {
-	case g.Volume != nil:
-		return g.Volume.Name
-	case g.Record != nil:
-		return g.Record.Volume
-	default:
-		return ""
-	}
-}
-
-// mode returns the mode that the disk is or will be offered in.
-func (g *gathered) mode() disk.Mode {
-	if g.Volume != nil {
-		return g.Volume.Mode
-	}
-	if g.Record != nil && g.Record.State.Dirty() && g.Record.Mode != "" {
-		return g.Record.Mode
-	}
-	if class := g.conf.classes[g.Key.Class]; class != nil {
-		return disk.Mode(class.VolumeMode)
-	}
-	return disk.Filesystem
 }

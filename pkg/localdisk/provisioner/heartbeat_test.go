@@ -21,51 +21,51 @@ import (
 )
 
 // lease is the node's, nil if there is none.
-func (w *world) lease() *coordinationv1.Lease {
-	w.t.Helper()
-	lease, err := w.api.CoordinationV1().Leases(diskreports.HeartbeatNamespace).Get(context.Background(), node, metav1.GetOptions{})
+func (e *env) lease() *coordinationv1.Lease {
+	e.t.Helper()
+	lease, err := e.api.CoordinationV1().Leases(diskreports.HeartbeatNamespace).Get(context.Background(), node, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
-		w.t.Fatal(err)
+		e.t.Fatal(err)
 	}
 	return lease
 }
 
 // beat has the provisioner send heartbeats until the returned function is called.
-func (w *world) beat() (stop func()) {
+func (e *env) beat() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
-	go func() { defer close(ended); w.agent.Heartbeats(ctx) }()
-	w.pass(time.Second)
+	go func() { defer close(ended); e.provisioner.Heartbeats(ctx) }()
+	e.pass(time.Second)
 	return func() { cancel(); <-ended }
 }
 
 // page is the first page of the node's report.
-func (w *world) page() *stowage.LocalDiskReport {
-	w.t.Helper()
-	report, err := w.reports.Get(context.Background(), node, metav1.GetOptions{})
+func (e *env) page() *stowage.LocalDiskReport {
+	e.t.Helper()
+	report, err := e.reports.Get(context.Background(), node, metav1.GetOptions{})
 	if err != nil {
-		w.t.Fatal(err)
+		e.t.Fatal(err)
 	}
 	return report
 }
 
 // silence does what the controller does when heartbeats are missing.
-func (w *world) silence() {
-	w.t.Helper()
-	report := w.page()
+func (e *env) missHeartbeats() {
+	e.t.Helper()
+	report := e.page()
 	meta.SetStatusCondition(&report.Status.Conditions, metav1.Condition{Type: stowage.ConditionReady, Status: metav1.ConditionUnknown, Reason: stowage.ReasonNoHeartbeat})
-	if _, err := w.reports.UpdateStatus(context.Background(), report, metav1.UpdateOptions{}); err != nil {
-		w.t.Fatal(err)
+	if _, err := e.reports.UpdateStatus(context.Background(), report, metav1.UpdateOptions{}); err != nil {
+		e.t.Fatal(err)
 	}
 }
 
 // status is that of a condition.
-func (w *world) status(condition string) metav1.ConditionStatus {
-	w.t.Helper()
-	c := meta.FindStatusCondition(w.page().Status.Conditions, condition)
+func (e *env) status(condition string) metav1.ConditionStatus {
+	e.t.Helper()
+	c := meta.FindStatusCondition(e.page().Status.Conditions, condition)
 	if c == nil {
 		return ""
 	}
@@ -73,7 +73,7 @@ func (w *world) status(condition string) metav1.ConditionStatus {
 }
 
 func TestHeartbeats(t *testing.T) {
-	story(t, func(w *world) {
+	inBubble(t, func(w *env) {
 		w.start()
 		defer w.beat()()
 		first := w.lease()
@@ -100,8 +100,8 @@ func TestHeartbeats(t *testing.T) {
 
 // TestReportAfterSilence: the controller has set Ready to Unknown while no heartbeat came. The
 // first one that does brings the provisioner's conditions back, in the report as well.
-func TestReportAfterSilence(t *testing.T) {
-	story(t, func(w *world) {
+func TestReportAfterMissedHeartbeats(t *testing.T) {
+	inBubble(t, func(w *env) {
 		w.start()
 		defer w.beat()()
 		if got := w.status(stowage.ConditionReady); got != metav1.ConditionTrue {
@@ -109,7 +109,7 @@ func TestReportAfterSilence(t *testing.T) {
 		}
 		w.api.refuse(forbid("update", "leases"))
 		w.pass(2 * time.Minute)
-		w.silence()
+		w.missHeartbeats()
 		w.pass(time.Minute)
 		if got := w.status(stowage.ConditionReady); got != metav1.ConditionUnknown {
 			t.Errorf("Ready is %q while no heartbeat can be sent", got)
@@ -119,7 +119,7 @@ func TestReportAfterSilence(t *testing.T) {
 		if got := w.status(stowage.ConditionReady); got != metav1.ConditionTrue {
 			t.Errorf("Ready is %q after the next heartbeat", got)
 		}
-		w.silence() // by mistake: all heartbeats have come
+		w.missHeartbeats() // by mistake: all heartbeats have come
 		w.pass(2*reportRecheck + time.Minute)
 		if got := w.status(stowage.ConditionReady); got != metav1.ConditionTrue {
 			t.Errorf("Ready is %q after the report was looked at again", got)
@@ -131,28 +131,28 @@ func TestReportAfterSilence(t *testing.T) {
 // provisioner is ready.
 func TestNotReadyWithoutReport(t *testing.T) {
 	refused := apierrors.NewForbidden(corev1.Resource("localdiskreports"), node, errors.New("by a policy"))
-	story(t, func(w *world) {
+	inBubble(t, func(w *env) {
 		w.reports.refused = refused
 		w.start()
-		if err := w.agent.Ready(""); err == nil || !strings.Contains(err.Error(), "report") {
+		if err := w.provisioner.Ready(""); err == nil || !strings.Contains(err.Error(), "report") {
 			t.Errorf("ready although it has never written its report: %v", err)
 		}
-		if err := w.agent.Ready("fast"); err != nil {
+		if err := w.provisioner.Ready("fast"); err != nil {
 			t.Errorf("the class is not: %v", err)
 		}
 		w.reports.refused = nil
 		w.pass(time.Minute)
-		if err := w.agent.Ready(""); err != nil {
+		if err := w.provisioner.Ready(""); err != nil {
 			t.Errorf("not ready although the report is written: %v", err)
 		}
 		w.reports.refused = refused
 		w.disks.add("disk1", "")
 		w.look()
-		if err := w.agent.Ready(""); err != nil {
+		if err := w.provisioner.Ready(""); err != nil {
 			t.Errorf("not ready after one write that failed: %v", err)
 		}
 		w.pass(2 * time.Minute)
-		if err := w.agent.Ready(""); err == nil || !strings.Contains(err.Error(), "by a policy") {
+		if err := w.provisioner.Ready(""); err == nil || !strings.Contains(err.Error(), "by a policy") {
 			t.Errorf("ready although the report cannot be written: %v", err)
 		}
 	})
@@ -161,7 +161,7 @@ func TestNotReadyWithoutReport(t *testing.T) {
 // TestConditions: of the provisioner as a whole, with the times of their transitions and the
 // generation of the report that they were written for.
 func TestConditions(t *testing.T) {
-	story(t, func(w *world) {
+	inBubble(t, func(w *env) {
 		w.disks.add("disk1", "")
 		w.startBound()
 		conditions := w.page().Status.Conditions
@@ -192,7 +192,7 @@ func TestConditions(t *testing.T) {
 
 // TestSummaryOfCapacity: what volumes offer, which is less than what disks have.
 func TestSummaryOfCapacity(t *testing.T) {
-	story(t, func(w *world) {
+	inBubble(t, func(w *env) {
 		w.disks.add("disk1", "")
 		w.start()
 		w.phase(corev1.VolumeAvailable)

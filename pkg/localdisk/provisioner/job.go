@@ -21,7 +21,6 @@ import (
 	"k8s.io/klog/v2"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/pkg/localdisk/cleanjob"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/slot"
 	"stowage.dev/stowage/pkg/logkeys"
@@ -46,26 +45,6 @@ type Tickets interface {
 	// Withdraw prevents Jobs from starting to clean a disk. If one is running, the error is a
 	// *disk.Problem, VolumeInUse.
 	Withdraw(identity disk.Identity) error
-}
-
-// withdraw prevents Jobs from cleaning a disk that is published or cleaned in process.
-func (c *cleans) withdraw(identity disk.Identity) error {
-	if c.provisioner.Tickets == nil {
-		return nil
-	}
-	return c.provisioner.Tickets.Withdraw(identity)
-}
-
-// usesJob reports whether a Job cleans: if the configuration has it, and there is a volume in
-// which the controller can verify the request.
-func (c *cleans) usesJob(job *clean) bool {
-	p := c.provisioner
-	step := ""
-	if job.Record != nil {
-		step = job.Record.Step
-	}
-	wanted := job.conf.UseJobForCleaning && p.Tickets != nil && p.Reports != nil
-	return wanted && job.Volume != nil && !cleanjob.InProcess(job.command, step)
 }
 
 func (c *cleans) cleaner(job *clean) Cleaner {

@@ -72,24 +72,24 @@ func (r *reports) request(name string) *stowage.CleaningRequest {
 }
 
 // answer is what the controller does.
-func (w *world) answer(job stowage.CleaningJob) {
-	w.t.Helper()
-	w.reports.mu.Lock()
-	report := w.reports.known[node].DeepCopy()
+func (e *env) answer(job stowage.CleaningJob) {
+	e.t.Helper()
+	e.reports.mu.Lock()
+	report := e.reports.known[node].DeepCopy()
 	report.Status.Jobs = []stowage.CleaningJob{job}
-	w.reports.put(report)
-	w.reports.mu.Unlock()
-	w.pass(3 * time.Second)
+	e.reports.put(report)
+	e.reports.mu.Unlock()
+	e.pass(3 * time.Second)
 }
 
 // asked has a disk given back that a Job is to clean, and returns the request.
-func (w *world) asked(name string) *stowage.CleaningRequest {
-	w.t.Helper()
-	w.config.UseJobForCleaning = true
-	w.released(name)
-	request := w.reports.request(name)
+func (e *env) requestJob(name string) *stowage.CleaningRequest {
+	e.t.Helper()
+	e.config.UseJobForCleaning = true
+	e.released(name)
+	request := e.reports.request(name)
 	if request == nil {
-		w.t.Fatalf("no Job is asked for: %s is %s", name, w.reason(name))
+		e.t.Fatalf("no Job is asked for: %s is %s", name, e.reason(name))
 	}
 	return request
 }
@@ -98,8 +98,8 @@ const diskPath = folder + "/disk1"
 
 // TestCleanByJob is the way that most disks go, if Jobs clean.
 func TestCleanByJob(t *testing.T) {
-	story(t, func(w *world) {
-		request := w.asked("disk1")
+	inBubble(t, func(w *env) {
+		request := w.requestJob("disk1")
 		volume := w.volume()
 		identity := disk.Identity("fs:disk1:/")
 		want := stowage.CleaningRequest{Attempt: w.tickets.out[identity], VolumeUID: string(volume.UID), Identity: string(identity)}
@@ -131,7 +131,7 @@ func TestCleanByJob(t *testing.T) {
 }
 
 // TestJobsWord: what a controller says is believed in as far as it does no harm.
-func TestJobsWord(t *testing.T) {
+func TestUntrustedAnswers(t *testing.T) {
 	for name, test := range map[string]struct {
 		answer stowage.CleaningJob
 		want   string
@@ -152,8 +152,8 @@ func TestJobsWord(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			story(t, func(w *world) {
-				first := w.asked("disk1")
+			inBubble(t, func(w *env) {
+				first := w.requestJob("disk1")
 				test.answer.Path, test.answer.Attempt, test.answer.Job = diskPath, first.Attempt, "j"
 				w.answer(test.answer)
 				w.expect("disk1", test.want)
@@ -175,8 +175,8 @@ func TestJobsWord(t *testing.T) {
 
 // TestJobThatDoesNotBegin: users are told why.
 func TestJobThatDoesNotBegin(t *testing.T) {
-	story(t, func(w *world) {
-		request := w.asked("disk1")
+	inBubble(t, func(w *env) {
+		request := w.requestJob("disk1")
 		w.pass(2 * time.Minute)
 		w.expect("disk1", "Cleaning: CleaningJobWaiting")
 		w.answer(stowage.CleaningJob{Path: diskPath, Attempt: request.Attempt, State: stowage.CleaningJobRunning, Reason: "ImagePullBackOff", Message: "no such image"})
@@ -192,10 +192,10 @@ func TestJobThatDoesNotBegin(t *testing.T) {
 }
 
 // TestAgentEndsWhileAJobCleans: the Job goes on, and the next agent waits for it.
-func TestAgentEndsWhileAJobCleans(t *testing.T) {
-	story(t, func(w *world) {
+func TestRestartDuringJob(t *testing.T) {
+	inBubble(t, func(w *env) {
 		identity := disk.Identity("fs:disk1:/")
-		request := w.asked("disk1")
+		request := w.requestJob("disk1")
 		w.tickets.hold(identity, true)
 		w.start()
 		w.pass(3 * time.Second)
@@ -212,17 +212,17 @@ func TestAgentEndsWhileAJobCleans(t *testing.T) {
 
 // TestJobsAreSwitchedOff: while one cleans, the agent does not; then it does.
 func TestJobsAreSwitchedOff(t *testing.T) {
-	for name, change := range map[string]func(w *world){
-		"by the configuration":       func(w *world) { w.config.UseJobForCleaning = false },
-		"because the volume is gone": func(w *world) { w.change(func(pv *corev1.PersistentVolume) { pv.Finalizers = nil }) },
-		"by a method that is the agent's": func(w *world) {
+	for name, change := range map[string]func(w *env){
+		"by the configuration":       func(w *env) { w.config.UseJobForCleaning = false },
+		"because the volume is gone": func(w *env) { w.change(func(pv *corev1.PersistentVolume) { pv.Finalizers = nil }) },
+		"by a method that is the agent's": func(w *env) {
 			w.config.Classes[0].FilesystemCleaner = provisioner.Cleaner{Method: provisioner.MethodHDParm}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			story(t, func(w *world) {
+			inBubble(t, func(w *env) {
 				identity := disk.Identity("fs:disk1:/")
-				w.asked("disk1")
+				w.requestJob("disk1")
 				w.tickets.hold(identity, true)
 				w.stop()
 				change(w)
@@ -246,10 +246,10 @@ func TestJobsAreSwitchedOff(t *testing.T) {
 // TestJobThatNeverEnds: it is given up some time after its own timeout, and no other
 // begins as long as it may be at work.
 func TestJobThatNeverEnds(t *testing.T) {
-	story(t, func(w *world) {
+	inBubble(t, func(w *env) {
 		w.config.Classes[0].CleanTimeout = time.Hour
 		identity := disk.Identity("fs:disk1:/")
-		request := w.asked("disk1")
+		request := w.requestJob("disk1")
 		w.answer(stowage.CleaningJob{Path: diskPath, Attempt: request.Attempt, State: stowage.CleaningJobRunning})
 		w.tickets.hold(identity, true)
 		w.pass(time.Hour)
@@ -272,7 +272,7 @@ func TestJobThatNeverEnds(t *testing.T) {
 
 // TestNoVolumeNoJob: a disk without a volume that holds it is the agent's own to clean.
 func TestNoVolumeNoJob(t *testing.T) {
-	story(t, func(w *world) {
+	inBubble(t, func(w *env) {
 		w.config.UseJobForCleaning = true
 		w.config.Classes[0].ExistingData = provisioner.ExistingDataClean
 		w.disks.add("disk1", "of an unknown user")

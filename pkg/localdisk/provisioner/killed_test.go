@@ -49,7 +49,7 @@ func TestDiskOfAKilledProvisioner(t *testing.T) {
 	); err != nil {
 		t.Fatal(err)
 	}
-	story(t, func(w *world) {
+	inBubble(t, func(w *env) {
 		w.records, err = diskrecord.Open(state, proc)
 		if err != nil {
 			t.Fatal(err)

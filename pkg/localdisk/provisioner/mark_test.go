@@ -14,16 +14,16 @@ import (
 )
 
 // marked is what the only volume says of its disk.
-func (w *world) marked(when, want string) {
-	w.t.Helper()
-	if got := w.volume().Annotations[wellknown.DiskAnnotation]; got != want {
-		w.t.Errorf("%s the volume says %q of its disk, want %q", when, got, want)
+func (e *env) marked(when, want string) {
+	e.t.Helper()
+	if got := e.volume().Annotations[wellknown.DiskAnnotation]; got != want {
+		e.t.Errorf("%s the volume says %q of its disk, want %q", when, got, want)
 	}
 }
 
 // TestMark: a bound volume says that its disk is missing or replaced, until that is back.
 func TestMark(t *testing.T) {
-	story(t, func(w *world) {
+	inBubble(t, func(w *env) {
 		w.disks.add("disk1", "")
 		w.startBound()
 		w.events.take()
@@ -63,8 +63,8 @@ func TestMark(t *testing.T) {
 
 // TestMarkThatSomebodyTakesOff is written again: only the disk's return ends it, or an
 // administrator who says that this is the disk now.
-func TestMarkThatSomebodyTakesOff(t *testing.T) {
-	story(t, func(w *world) {
+func TestRemovedDiskMark(t *testing.T) {
+	inBubble(t, func(w *env) {
 		w.disks.add("disk1", "")
 		w.startBound()
 		other := fact("disk1")
@@ -84,8 +84,8 @@ func TestMarkThatSomebodyTakesOff(t *testing.T) {
 }
 
 // TestStartupTaintOfANodeSetUpAnew stays until the volumes whose disks are gone say so.
-func TestStartupTaintOfANodeSetUpAnew(t *testing.T) {
-	story(t, func(w *world) {
+func TestStartupTaintOfRebuiltNode(t *testing.T) {
+	inBubble(t, func(w *env) {
 		w.config.RemoveNodeNotReadyTaint, w.config.NodeNotReadyTaintKey = true, "stowage.dev/starting"
 		w.disks.add("disk1", "")
 		w.startBound()

@@ -22,67 +22,67 @@ import (
 
 // annotate writes an annotation to the first page of the node's report, as an
 // administrator or the controller does.
-func (w *world) annotate(key, value string) {
-	w.t.Helper()
-	w.reports.mu.Lock()
-	defer w.reports.mu.Unlock()
-	report := w.reports.known[node]
+func (e *env) annotate(key, value string) {
+	e.t.Helper()
+	e.reports.mu.Lock()
+	defer e.reports.mu.Unlock()
+	report := e.reports.known[node]
 	if report == nil {
-		w.t.Fatal("there is no report")
+		e.t.Fatal("there is no report")
 	}
 	metav1.SetMetaDataAnnotation(&report.ObjectMeta, key, value)
 }
 
 // vanish removes the only volume without a trace, as a restore of etcd or a forced
 // deletion does.
-func (w *world) vanish() {
-	w.t.Helper()
-	if err := w.api.Tracker().Delete(volumesResource, "", w.volume().Name); err != nil {
-		w.t.Fatal(err)
+func (e *env) vanish() {
+	e.t.Helper()
+	if err := e.api.Tracker().Delete(volumesResource, "", e.volume().Name); err != nil {
+		e.t.Fatal(err)
 	}
-	w.pass(3 * time.Second)
+	e.pass(3 * time.Second)
 }
 
 // inPhase has the only volume of a disk observed in a phase, with data on the disk from
 // when it is Bound.
-func (w *world) inPhase(identity disk.Identity, phase corev1.PersistentVolumePhase) {
-	w.t.Helper()
-	w.phase(corev1.VolumeAvailable)
+func (e *env) inPhase(identity disk.Identity, phase corev1.PersistentVolumePhase) {
+	e.t.Helper()
+	e.phase(corev1.VolumeAvailable)
 	if phase == corev1.VolumeAvailable {
 		return
 	}
-	w.phase(corev1.VolumeBound)
-	w.disks.write(identity, "of its user")
+	e.phase(corev1.VolumeBound)
+	e.disks.write(identity, "of its user")
 	if phase == corev1.VolumeReleased { // in use still, so that it is not cleaned
-		w.disks.mu.Lock()
-		w.disks.users[identity] = []disk.User{{What: "kubelet", Where: "/var/lib/kubelet/pods/1"}}
-		w.disks.mu.Unlock()
-		w.phase(corev1.VolumeReleased)
-		w.disks.mu.Lock()
-		delete(w.disks.users, identity)
-		w.disks.mu.Unlock()
+		e.disks.mu.Lock()
+		e.disks.users[identity] = []disk.User{{What: "kubelet", Where: "/var/lib/kubelet/pods/1"}}
+		e.disks.mu.Unlock()
+		e.phase(corev1.VolumeReleased)
+		e.disks.mu.Lock()
+		delete(e.disks.users, identity)
+		e.disks.mu.Unlock()
 	}
 }
 
 // record is what the node remembers of the disk.
-func (w *world) record(identity disk.Identity) disk.Record {
-	w.t.Helper()
-	r, ok, err := w.records.Get(identity)
+func (e *env) record(identity disk.Identity) disk.Record {
+	e.t.Helper()
+	r, ok, err := e.records.Get(identity)
 	if err != nil || !ok {
-		w.t.Fatalf("record of %s: %t, %v", identity, ok, err)
+		e.t.Fatalf("record of %s: %t, %v", identity, ok, err)
 	}
 	return r
 }
 
 // join has the node, whose agent is stopped, join another cluster, which is new.
-func (w *world) join(uid types.UID) {
-	w.api = newAPI(
+func (e *env) joinCluster(uid types.UID) {
+	e.api = newAPI(
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: uid}},
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node, UID: "second", Labels: map[string]string{corev1.LabelHostname: node}}},
 		class("fast", corev1.PersistentVolumeReclaimDelete),
 	)
-	w.reports = newReports()
-	w.events.take()
+	e.reports = newReports()
+	e.events.take()
 }
 
 // TestTombstonesOfAnotherCluster: a tombstone of this cluster does not clean a disk whose
@@ -92,7 +92,7 @@ func TestTombstonesOfAnotherCluster(t *testing.T) {
 	for _, phase := range []corev1.PersistentVolumePhase{corev1.VolumeAvailable, corev1.VolumeBound, corev1.VolumeReleased} {
 		for name, restored := range map[string]bool{"without a volume": false, "with a volume of the same name": true} {
 			t.Run(string(phase)+" "+name, func(t *testing.T) {
-				story(t, func(w *world) {
+				inBubble(t, func(w *env) {
 					identity := w.disks.add("disk1", "")
 					w.start()
 					w.inPhase(identity, phase)
@@ -100,14 +100,14 @@ func TestTombstonesOfAnotherCluster(t *testing.T) {
 					pv := w.volume()
 					w.stop()
 					w.disks.cleaned()
-					w.join("cluster-2")
+					w.joinCluster("cluster-2")
 					if restored {
 						pv.UID, pv.Status.Phase = "restored", corev1.VolumeBound
 						if err := w.api.Tracker().Create(volumesResource, pv, ""); err != nil {
 							t.Fatal(err)
 						}
 					}
-					w.lose(identity, stowage.TombstonePublished)
+					w.addTombstone(identity, stowage.TombstonePublished)
 					w.start()
 					w.pass(48 * time.Hour)
 					if got := w.disks.cleaned(); len(got) > 0 || w.disks.read(identity) == "" {
@@ -130,7 +130,7 @@ func TestNodeJoinsAnotherCluster(t *testing.T) {
 	for _, existing := range []provisioner.ExistingData{provisioner.ExistingDataRefuse, provisioner.ExistingDataClean, provisioner.ExistingDataPublish} {
 		for _, phase := range []corev1.PersistentVolumePhase{corev1.VolumeAvailable, corev1.VolumeBound, corev1.VolumeReleased} {
 			t.Run(string(existing)+" "+string(phase), func(t *testing.T) {
-				story(t, func(w *world) {
+				inBubble(t, func(w *env) {
 					w.config.Classes[0].ExistingData = existing
 					identity := w.disks.add("disk1", "")
 					w.start()
@@ -140,7 +140,7 @@ func TestNodeJoinsAnotherCluster(t *testing.T) {
 					data := w.disks.read(identity)
 					w.disks.cleaned()
 
-					w.join("cluster-2")
+					w.joinCluster("cluster-2")
 					w.start()
 					w.pass(48 * time.Hour)
 					w.expect("disk1", "Retained: OtherCluster")
@@ -168,7 +168,7 @@ func TestNodeJoinsAnotherCluster(t *testing.T) {
 // TestBoundVolumeVanishes: etcd was restored to a time before the volume, or its
 // finalizer was removed by force. Its data stays until an administrator acknowledges it.
 func TestBoundVolumeVanishes(t *testing.T) {
-	story(t, func(w *world) {
+	inBubble(t, func(w *env) {
 		w.config.Classes[0].ExistingData = provisioner.ExistingDataClean
 		identity := w.disks.add("disk1", "")
 		w.start()
@@ -197,7 +197,7 @@ func TestBoundVolumeVanishes(t *testing.T) {
 
 // TestVanishedVolumeIsBack: etcd was restored, and then restored again, to a later time.
 func TestVanishedVolumeIsBack(t *testing.T) {
-	story(t, func(w *world) {
+	inBubble(t, func(w *env) {
 		identity := w.disks.add("disk1", "")
 		w.start()
 		w.inPhase(identity, corev1.VolumeBound)
@@ -220,7 +220,7 @@ func TestVanishedVolumeIsBack(t *testing.T) {
 // Bound. What a later one has written since is neither handed to it for cleaning nor
 // forgotten.
 func TestOlderVolumeIsBack(t *testing.T) {
-	story(t, func(w *world) {
+	inBubble(t, func(w *env) {
 		identity := w.disks.add("disk1", "")
 		w.start()
 		w.inPhase(identity, corev1.VolumeBound)
@@ -263,7 +263,7 @@ func TestOlderVolumeIsBack(t *testing.T) {
 // TestReleasedVolumeVanishes: its disk is cleaned after the grace period, which goes on
 // over restarts, once the controller allows it.
 func TestReleasedVolumeVanishes(t *testing.T) {
-	story(t, func(w *world) {
+	inBubble(t, func(w *env) {
 		identity := w.disks.add("disk1", "")
 		w.start()
 		w.inPhase(identity, corev1.VolumeReleased)
@@ -281,7 +281,7 @@ func TestReleasedVolumeVanishes(t *testing.T) {
 		if len(w.disks.cleaned()) > 0 || w.disks.read(identity) == "" {
 			t.Fatal("the disk was cleaned before the controller allowed it")
 		}
-		if got := entryOf(w.agent, "disk1").Acknowledgement; got != string(identity)+"/"+string(first.UID) {
+		if got := entryOf(w.provisioner, "disk1").Acknowledgement; got != string(identity)+"/"+string(first.UID) {
 			t.Errorf("the report names the data %q", got)
 		}
 		w.annotate(wellknown.CleanOrphansAnnotation, rules.FormatGrants([]rules.Grant{{Data: string(identity) + "/" + string(first.UID), At: time.Now()}}))
@@ -295,7 +295,7 @@ func TestReleasedVolumeVanishes(t *testing.T) {
 // TestGraceOfAnEarlierConfiguration: a shorter grace period holds for volumes that are gone
 // already, and keeping the data is possible until it is over.
 func TestGraceOfAnEarlierConfiguration(t *testing.T) {
-	story(t, func(w *world) {
+	inBubble(t, func(w *env) {
 		identity := w.disks.add("disk1", "")
 		w.start()
 		w.inPhase(identity, corev1.VolumeReleased)
@@ -303,7 +303,7 @@ func TestGraceOfAnEarlierConfiguration(t *testing.T) {
 		w.vanish()
 		config := *w.config
 		config.OrphanGracePeriod = time.Second
-		w.agent.Configure(context.Background(), &config)
+		w.provisioner.Configure(context.Background(), &config)
 		w.pass(3 * time.Second)
 		w.expect("disk1", "Cleaning: OrphanCleanWaits")
 		w.annotate(wellknown.PublishRetainedAnnotation, string(identity)+"/"+string(first.UID))
@@ -318,7 +318,7 @@ func TestGraceOfAnEarlierConfiguration(t *testing.T) {
 // with data, which the provisioner cannot account for, is kept.
 func TestAvailableVolumeVanishes(t *testing.T) {
 	for data, want := range map[string]string{"": "Pending", "of whoever bound it meanwhile": "Retained: VolumeVanished"} {
-		story(t, func(w *world) {
+		inBubble(t, func(w *env) {
 			identity := w.disks.add("disk1", "")
 			w.start()
 			w.inPhase(identity, corev1.VolumeAvailable)
@@ -346,7 +346,7 @@ func TestOldBytesOfAnAvailableDevice(t *testing.T) {
 		"a file system":                 {corev1.PersistentVolumeFilesystem, "ext4", "Retained: VolumeVanished"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			story(t, func(w *world) {
+			inBubble(t, func(w *env) {
 				w.config.Classes[0].VolumeMode = tc.mode
 				identity := w.device("disk1", 1)
 				w.start()
@@ -368,7 +368,7 @@ func TestOldBytesOfAnAvailableDevice(t *testing.T) {
 // volume and removed it, and the node is back. It knows by the tombstone that the volume
 // was given up.
 func TestVolumeReleasedByTheController(t *testing.T) {
-	story(t, func(w *world) {
+	inBubble(t, func(w *env) {
 		identity := w.disks.add("disk1", "")
 		w.start()
 		w.inPhase(identity, corev1.VolumeBound)

@@ -10,9 +10,11 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"stowage.dev/stowage/pkg/apis/provisioner"
 	"stowage.dev/stowage/pkg/localdisk/discovery"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/fence"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/pkg/localdisk/reclaim"
 	"stowage.dev/stowage/pkg/localdisk/slot"
 	"stowage.dev/stowage/pkg/logkeys"
@@ -112,6 +114,17 @@ func decideVolume(g *gathered) slot.Decision {
 	return discovery.Decide(&g.Slot, firstGeneration(g.conf.classes[g.Key.Class], g.since))
 }
 
+// firstGeneration returns the generation of the first volume of a disk that was first found at
+// since: the time in milliseconds, which is higher than the generation in a record that was
+// lost, and differs from that of the former disk, since scans are further apart. Names of
+// VolumeNameReference contain no generation; theirs start at the lowest.
+func firstGeneration(class *provisioner.Class, since time.Time) int64 {
+	if class != nil && class.VolumeName == provisioner.VolumeNameReference {
+		return localpv.FirstGeneration
+	}
+	return max(since.UnixMilli(), localpv.FirstGeneration)
+}
+
 // withBackoff delays a clean or a blank proof that has failed before. It returns for how
 // long, and the decision until then.
 func (p *Provisioner) withBackoff(path string, d slot.Decision) (time.Duration, slot.Decision) {
@@ -146,27 +159,14 @@ func (p *Provisioner) act(ctx context.Context, g *gathered, d slot.Decision) err
 		klog.FromContext(ctx).V(4).Info("Decided", "action", d.Do, "path", g.path, logkeys.Volume, klog.KRef("", g.volumeName()))
 	}
 	switch d.Do {
-	case slot.Create:
-		return p.create(ctx, g, d.Generation)
 	case slot.WriteRecord:
 		return p.writeRecord(ctx, g)
 	case slot.AddFinalizer:
 		return p.addFinalizer(ctx, g)
 	case slot.MarkDisk:
 		return p.markDisk(ctx, g, d.Mark)
-	case slot.RecordFilesystem:
-		return p.recordFilesystem(ctx, g)
-	case slot.AddLink:
-		return p.addLink(ctx, g)
-	case slot.RemoveLink:
-		return p.removeLink(ctx, g, d)
 	case slot.Remove:
 		return p.deletePV(ctx, g, d)
-	case slot.Wipe:
-		return p.cleans.begin(ctx, g, d.Generation)
-	case slot.ProveBlank:
-		p.proofs.start(ctx, &proof{attempt: attempt{gathered: g}})
-		return nil
 	case slot.CleanLater:
 		return p.cleanLater(g)
 	case slot.Miss:
@@ -177,81 +177,20 @@ func (p *Provisioner) act(ctx context.Context, g *gathered, d slot.Decision) err
 		return p.markClean(ctx, g, d.Generation)
 	case slot.RemoveFinalizer:
 		return p.removeFinalizer(ctx, g.Volume)
+	case slot.Create:
+		return p.create(ctx, g, d.Generation)
+	case slot.RecordFilesystem:
+		return p.recordFilesystem(ctx, g)
+	case slot.AddLink:
+		return p.addLink(ctx, g)
+	case slot.RemoveLink:
+		return p.removeLink(ctx, g, d)
+	case slot.Wipe:
+		return p.cleans.begin(ctx, g, d.Generation)
+	case slot.ProveBlank:
+		p.proofs.start(ctx, &proof{attempt: attempt{gathered: g}})
+		return nil
 	default:
 		return nil
 	}
-}
-
-// scheduleRecheck enqueues a path for later if it waits for something no event reports.
-func (p *Provisioner) scheduleRecheck(ctx context.Context, g *gathered, d slot.Decision) {
-	last := p.recheckInterval(ctx, g, d)
-	if fenced := fenceRecheck(g); fenced > 0 && (last == 0 || fenced < last) {
-		last = fenced
-	}
-	p.paths.update(g.path, func(s *pathState) {
-		if last == 0 {
-			s.recheck = recheck{}
-		} else {
-			p.queue.AddAfter(g.path, s.recheck.next(time.Now(), last))
-		}
-	})
-}
-
-// recheckInterval returns the longest time until a path is decided on again that waits for
-// something no event reports: a device is closed, a disk is emptied, a question is answered.
-// It is zero if events are sufficient.
-func (p *Provisioner) recheckInterval(ctx context.Context, g *gathered, d slot.Decision) time.Duration {
-	if d.Problem == nil {
-		return 0
-	}
-	switch d.Problem.Reason {
-	case disk.RetainedDirty, disk.VolumeVanished, disk.OtherCluster, disk.OrphanGracePeriod, disk.OrphanCleanWaits: // acknowledgeable
-		if p.refreshAnnotations(ctx, g) {
-			return retryFirst
-		}
-		if left := time.Until(g.GraceUntil); d.Problem.Reason == disk.OrphanGracePeriod && left < retainedRecheckLast {
-			return max(left, time.Millisecond)
-		}
-		return retainedRecheckLast
-	case disk.IdentityUnproven:
-		if g.Former == nil && len(g.Predecessors) == 0 && (g.Volume == nil || g.Fact == nil || !g.Volume.Identity.Moved(g.Fact.Identity)) {
-			return 0 // it waits for an annotation of the volume, which is an event
-		}
-		if p.refreshAnnotations(ctx, g) { // enqueues all paths if the machine is accepted
-			return retryFirst
-		}
-		return retainedRecheckLast
-	case disk.NotEmpty:
-		if p.refreshAnnotations(ctx, g) {
-			return retryFirst
-		}
-		return dataRecheckLast
-	case disk.OtherNodesVolume:
-		return dataRecheckLast
-	case disk.ForeignVolume: // searched for again by the next decision
-		p.paths.update(g.path, func(s *pathState) { s.foreignPV = "" })
-		return retryLast
-	case disk.InUse, disk.VolumeInUse, disk.Unreadable, disk.IOError, disk.TimedOut, disk.BadRecord:
-		return retryLast
-	}
-	if g.questionFailed {
-		return retryLast
-	}
-	return 0
-}
-
-// fencePeriod is the longest time between two checks of a device that a claim may be mounted
-// from: writes to a device that is not mounted cause no event. A check reads 72 KiB.
-const fencePeriod = 30 * time.Second
-
-// fenceRecheck returns the longest time until a volume's device is read again; zero if
-// events are sufficient. The device of a volume without a claim is read when the volume gets
-// one, and a mounted device is not formatted.
-func fenceRecheck(g *gathered) time.Duration {
-	v := g.Volume
-	if v == nil || v.Link == "" || v.Mode != disk.Filesystem || !v.Claimed || v.Deleting || v.Phase == disk.PhaseReleased ||
-		g.Fact == nil || g.Fact.Identity == "" || g.Fact.Mounted() && g.Link != "" {
-		return 0
-	}
-	return fencePeriod
 }

@@ -22,19 +22,19 @@ import (
 )
 
 // device puts a blank device of so many steps into the node; see proofStep.
-func (w *world) device(name string, steps int64, places ...string) disk.Identity {
+func (e *env) device(name string, steps int64, places ...string) disk.Identity {
 	f := fact(name)
 	f.Kind, f.FilesystemType, f.Device = disk.Device, "", "/dev/"+name
 	f.Identity, f.Place, f.Bytes = disk.Identity("wwn:"+name), "dev:8:"+name, steps*proofStep
 	f.Overlaps = places
-	w.disks.slowly()
-	w.disks.put(f)
+	e.disks.slowly()
+	e.disks.put(f)
 	return f.Identity
 }
 
 // proof is what the report says of the proof of a slot.
-func (w *world) proof(name string) stowage.BlankProof {
-	for _, e := range w.agent.status.all() {
+func (e *env) proof(name string) stowage.BlankProof {
+	for _, e := range e.provisioner.status.all() {
 		if e.Name == name && e.BlankProof != nil {
 			proof := *e.BlankProof
 			proof.StartTime = nil
@@ -44,28 +44,28 @@ func (w *world) proof(name string) stowage.BlankProof {
 	return stowage.BlankProof{}
 }
 
-func (w *world) published() []string {
+func (e *env) published() []string {
 	var names []string
-	for _, pv := range w.api.volumes() {
+	for _, pv := range e.api.volumes() {
 		names = append(names, strings.TrimPrefix(localpv.PathOf(&pv), folder+"/"))
 	}
 	slices.Sort(names)
 	return names
 }
 
-func (w *world) expectProofs(want ...string) {
-	w.t.Helper()
-	got := w.disks.proved()
+func (e *env) expectProofs(want ...string) {
+	e.t.Helper()
+	got := e.disks.proved()
 	slices.Sort(got)
 	slices.Sort(want)
 	if diff := cmp.Diff(want, got); diff != "" {
-		w.t.Errorf("devices read (-want +got):\n%s", diff)
+		e.t.Errorf("devices read (-want +got):\n%s", diff)
 	}
 }
 
 // TestDeviceIsReadBeforeItIsPublished: ends and samples of a device prove nothing.
 func TestDeviceIsReadBeforeItIsPublished(t *testing.T) {
-	story(t, func(w *world) {
+	inBubble(t, func(w *env) {
 		w.device("blank", 100)
 		w.disks.hide(w.device("secret", 100), 20<<20)
 		w.start()
@@ -104,21 +104,21 @@ func TestDeviceIsReadBeforeItIsPublished(t *testing.T) {
 // TestProofGoesOnAfterARestart: unless the device was written to meanwhile.
 func TestProofGoesOnAfterARestart(t *testing.T) {
 	for name, test := range map[string]struct {
-		meanwhile func(w *world, identity disk.Identity)
+		meanwhile func(w *env, identity disk.Identity)
 		want      func(done int64) []string
 		reason    string
 	}{
 		"nothing happened": {
-			meanwhile: func(*world, disk.Identity) {},
+			meanwhile: func(*env, disk.Identity) {},
 			want:      func(done int64) []string { return []string{fmt.Sprintf("disk1 from %d", done)} }, reason: "Pending",
 		},
 		"it was written to": {
-			meanwhile: func(w *world, identity disk.Identity) { w.disks.hide(identity, 1<<20) },
+			meanwhile: func(w *env, identity disk.Identity) { w.disks.hide(identity, 1<<20) },
 			want:      func(done int64) []string { return []string{fmt.Sprintf("disk1 from %d", done), "disk1 from 0"} }, reason: "Skipped: NotEmpty",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			story(t, func(w *world) {
+			inBubble(t, func(w *env) {
 				identity := w.device("disk1", 100)
 				w.start()
 				w.pass(20 * time.Second)
@@ -141,7 +141,7 @@ func TestProofGoesOnAfterARestart(t *testing.T) {
 // TestWriteVoidsAProof: during the proof, and between its end and the publication.
 func TestWriteVoidsAProof(t *testing.T) {
 	t.Run("while the device is read", func(t *testing.T) {
-		story(t, func(w *world) {
+		inBubble(t, func(w *env) {
 			identity := w.device("disk1", 20)
 			w.start()
 			w.pass(10 * time.Second)
@@ -152,7 +152,7 @@ func TestWriteVoidsAProof(t *testing.T) {
 		})
 	})
 	t.Run("after it was read, while it cannot be published yet", func(t *testing.T) {
-		story(t, func(w *world) {
+		inBubble(t, func(w *env) {
 			identity := w.device("disk1", 10)
 			f := w.disks.facts["disk1"]
 			f.Class, f.HostPath, f.Path = "slow", "/mnt/slow/disk1", "/mnt/slow/disk1"
@@ -177,14 +177,14 @@ func TestWriteVoidsAProof(t *testing.T) {
 
 // TestProofsTakeTurns: one per disk, and so many at a time as is configured.
 func TestProofsTakeTurns(t *testing.T) {
-	story(t, func(w *world) {
+	inBubble(t, func(w *env) {
 		w.device("a1", 60, "dev:8:a")
 		w.device("a2", 60, "dev:8:a")
 		w.device("b", 60)
 		w.device("c", 60)
 		w.start()
 		w.pass(10 * time.Second)
-		if running, queued := w.agent.proofs.count(); running != 2 || queued != 2 {
+		if running, queued := w.provisioner.proofs.count(); running != 2 || queued != 2 {
 			t.Errorf("%d proofs run and %d wait, want 2 and 2", running, queued)
 		}
 		both := 0
@@ -205,7 +205,7 @@ func TestProofsTakeTurns(t *testing.T) {
 
 // TestHungProof: a disk that does not answer holds up no other.
 func TestHungProof(t *testing.T) {
-	story(t, func(w *world) {
+	inBubble(t, func(w *env) {
 		w.config.MaxBlankProofs = 1
 		hung := w.device("a", 20)
 		w.start()
@@ -230,7 +230,7 @@ func TestHungProof(t *testing.T) {
 
 // TestFailedProof: after a read error the proof goes on where it failed, ever later.
 func TestFailedProof(t *testing.T) {
-	story(t, func(w *world) {
+	inBubble(t, func(w *env) {
 		identity := w.device("disk1", 60)
 		w.start()
 		w.pass(10 * time.Second)
@@ -254,7 +254,7 @@ func TestFailedProof(t *testing.T) {
 
 // TestProofEndsWhenItIsNotNeeded: a disk that something else begins to use is let alone.
 func TestProofEndsWhenItIsNotNeeded(t *testing.T) {
-	story(t, func(w *world) {
+	inBubble(t, func(w *env) {
 		w.device("disk1", 60)
 		w.start()
 		w.pass(5 * time.Second)
@@ -263,7 +263,7 @@ func TestProofEndsWhenItIsNotNeeded(t *testing.T) {
 		w.disks.put(f)
 		w.look()
 		w.expect("disk1", "Skipped: InUse")
-		if running, queued := w.agent.proofs.count(); running+queued != 0 {
+		if running, queued := w.provisioner.proofs.count(); running+queued != 0 {
 			t.Errorf("%d proofs run and %d wait", running, queued)
 		}
 	})
@@ -271,12 +271,12 @@ func TestProofEndsWhenItIsNotNeeded(t *testing.T) {
 
 // TestRetainedDeviceIsReadBeforeItIsPublished: zeros at its ends absolve no one.
 func TestRetainedDeviceIsReadBeforeItIsPublished(t *testing.T) {
-	story(t, func(w *world) {
+	inBubble(t, func(w *env) {
 		w.retain()
 		identity := w.device("disk1", 60)
 		w.start()
 		w.pass(2 * time.Minute)
-		w.used("")
+		w.useAndRelease("")
 		w.disks.hide(identity, 20<<20)
 		w.remove()
 		w.pass(10 * time.Minute)
@@ -296,14 +296,14 @@ func TestRetainedDeviceIsReadBeforeItIsPublished(t *testing.T) {
 }
 
 // weak has a device whose identity is valid for a boot only.
-func (w *world) weak(boot string) disk.Identity {
-	identity := w.device("disk1", 60)
-	w.disks.mu.Lock()
-	defer w.disks.mu.Unlock()
-	f := w.disks.facts["disk1"]
+func (e *env) weak(boot string) disk.Identity {
+	identity := e.device("disk1", 60)
+	e.disks.mu.Lock()
+	defer e.disks.mu.Unlock()
+	f := e.disks.facts["disk1"]
 	f.Identity = disk.Identity("weak:" + boot + ":1")
-	w.disks.facts["disk1"] = f
-	delete(w.disks.data, identity)
+	e.disks.facts["disk1"] = f
+	delete(e.disks.data, identity)
 	return f.Identity
 }
 
@@ -321,7 +321,7 @@ func TestPowerCutInACleanOfAWeakDisk(t *testing.T) {
 		"another disk, or a clean that got to its last MB": {reason: "Pending", want: []string{"disk1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			story(t, func(w *world) {
+			inBubble(t, func(w *env) {
 				first := w.weak("boot1")
 				record := disk.Record{
 					Identity: first, Key: disk.Key{Class: "fast", Name: "disk1"}, HostPath: folder + "/disk1", Kind: disk.Device, Mode: disk.Block, Cluster: cluster,
@@ -379,7 +379,7 @@ func TestExistingDataCleanKeepsAPredecessor(t *testing.T) {
 		"of another cluster, with a serial name": {record: disk.Record{State: disk.Cleaning, Policy: disk.Delete, Cluster: "another"}, now: "serial:m:1@m1", reason: "OtherCluster"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			story(t, func(w *world) {
+			inBubble(t, func(w *env) {
 				now := w.weak("boot2")
 				w.config.Classes[0].ExistingData = provisioner.ExistingDataClean
 				if test.now != "" {

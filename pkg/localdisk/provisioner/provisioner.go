@@ -246,7 +246,7 @@ func (p *Provisioner) findNode(ctx context.Context) error {
 	return retryUntil(ctx, "Failed to get the Node; retrying", p.refreshNode)
 }
 
-// until retries what the agent cannot begin without.
+// retryUntil calls find until it succeeds, with backoff.
 func retryUntil(ctx context.Context, failed string, find func(context.Context) error) error {
 	backoff := wait.Backoff{Duration: retryFirst, Factor: 2, Steps: 10, Cap: time.Minute}
 	for {

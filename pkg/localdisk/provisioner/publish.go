@@ -23,8 +23,8 @@ import (
 	"stowage.dev/stowage/pkg/logkeys"
 )
 
-// create publishes a disk. Its record says Published before the volume exists: from
-// then on the disk is dirty, whatever happens.
+// create publishes a disk. Its record is Published before the volume exists: from then on the
+// disk is dirty, even if the request fails.
 func (p *Provisioner) create(ctx context.Context, g *gathered, generation int64) error {
 	volume, err := p.draft(g, generation)
 	if err != nil {
@@ -56,21 +56,21 @@ func (p *Provisioner) create(ctx context.Context, g *gathered, generation int64)
 			return err
 		}
 	}
-	created, err := p.createUntilKnown(ctx, volume)
+	pv, err := p.createUntilKnown(ctx, volume)
 	switch {
 	case err == nil:
 	case apierrors.IsAlreadyExists(err):
 		return p.nextGeneration(ctx, record)
 	case ambiguous(err) && !p.confirmNotCreated(ctx, err, volume.Name):
 		return fmt.Errorf("create volume %s: %w", volume.Name, err)
-	default: // refused, so the disk is as it was
+	default: // rejected, so the disk is not in use
 		return errors.Join(fmt.Errorf("create volume %s: %w", volume.Name, err), p.restoreRecord(record.Identity, before, generation, g))
 	}
-	p.paths.expectCreated(created)
+	p.paths.expect(created, pv)
 	p.cleans.forget(g.path)
-	klog.FromContext(ctx).V(2).Info("Published", logkeys.Volume, klog.KObj(created), "path", g.path)
-	record.UID, record.Phase = string(created.UID), disk.PhaseAvailable
-	p.status.published(created, g)
+	klog.FromContext(ctx).V(2).Info("Published a disk", logkeys.Volume, klog.KObj(pv), "path", g.path)
+	record.UID, record.Phase = string(pv.UID), disk.PhaseAvailable
+	p.status.published(pv, g)
 	return p.Records.Put(record)
 }
 
@@ -83,7 +83,7 @@ func accepted(g *gathered) bool {
 	return g.Content != disk.ContentNone && g.Content != disk.ContentSampled
 }
 
-// draft is the volume to create.
+// draft returns the volume to create.
 func (p *Provisioner) draft(g *gathered, generation int64) (*corev1.PersistentVolume, error) {
 	class := g.conf.classes[g.Key.Class]
 	if class == nil {
@@ -109,14 +109,26 @@ func (p *Provisioner) draft(g *gathered, generation int64) (*corev1.PersistentVo
 	return volume, nil
 }
 
-// createUntilKnown creates a volume, again and again until it is known whether it
-// exists: a request whose answer was lost may have been carried out. It gives up, with
-// an error that is ambiguous, before it has kept a worker from other slots for long.
+// filesystemOf returns Record.Filesystem of a disk that is about to be published.
+func (p *Provisioner) filesystemOf(ctx context.Context, g *gathered, mode disk.Mode) (*disk.Format, error) {
+	if g.Fact.Kind != disk.Device || mode != disk.Filesystem {
+		return nil, nil
+	}
+	found, err := p.superblockOf(ctx, g)
+	if err != nil || found.Other != "" {
+		return nil, err
+	}
+	return &found.Format, nil
+}
+
+// createUntilKnown creates a volume, and retries until it is known whether the volume exists: a
+// request without an answer may have succeeded. After half a minute it returns an ambiguous
+// error, so that the worker can process other paths.
 func (p *Provisioner) createUntilKnown(ctx context.Context, volume *corev1.PersistentVolume) (created *corev1.PersistentVolume, err error) {
-	backoff := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 9} // half a minute
+	backoff := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 9}
 	stopped := wait.ExponentialBackoffWithContext(ctx, backoff, func(ctx context.Context) (bool, error) {
 		created, err = p.Client.CoreV1().PersistentVolumes().Create(ctx, volume, metav1.CreateOptions{})
-		if apierrors.IsAlreadyExists(err) { // by an earlier request, perhaps, which the informer does not show yet
+		if apierrors.IsAlreadyExists(err) { // maybe by an earlier request that the informer does not show yet
 			if created, err = p.Client.CoreV1().PersistentVolumes().Get(ctx, volume.Name, metav1.GetOptions{}); err == nil {
 				err = p.checkCreated(created, volume)
 			}
@@ -129,7 +141,7 @@ func (p *Provisioner) createUntilKnown(ctx context.Context, volume *corev1.Persi
 	return created, err
 }
 
-// ours says whether a volume is what we asked for.
+// checkCreated returns an error unless a volume is the requested one.
 func (p *Provisioner) checkCreated(found, asked *corev1.PersistentVolume) error {
 	if localpv.Owned(found, p.Node) && found.Annotations[wellknown.DiskIdentityAnnotation] == asked.Annotations[wellknown.DiskIdentityAnnotation] &&
 		found.DeletionTimestamp == nil {
@@ -138,8 +150,8 @@ func (p *Provisioner) checkCreated(found, asked *corev1.PersistentVolume) error 
 	return apierrors.NewAlreadyExists(corev1.Resource("persistentvolumes"), asked.Name)
 }
 
-// ambiguous says whether a request with such an error may have been carried out, or
-// may be if it is sent again.
+// ambiguous reports whether a request with this error may have succeeded, or may succeed if it
+// is sent again.
 func ambiguous(err error) bool {
 	if err == nil {
 		return false
@@ -152,10 +164,10 @@ func ambiguous(err error) bool {
 		apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsUnexpectedServerError(err)
 }
 
-// unmade says whether a volume was not made although the error is ambiguous: the API
-// server did answer, and has no such volume. Should it turn up yet, it is found by its
-// name, which the next request asks for again. Without this, a webhook that is broken
-// would have every disk cleaned again and again.
+// confirmNotCreated reports whether a volume does not exist although the error is ambiguous:
+// the API server answered, and has no such volume. If it is created late, the next request,
+// which uses the same name, finds it. Without this check a webhook that fails would cause
+// repeated cleans of every disk.
 func (p *Provisioner) confirmNotCreated(ctx context.Context, err error, name string) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) {
@@ -165,10 +177,10 @@ func (p *Provisioner) confirmNotCreated(ctx context.Context, err error, name str
 	return err == nil && live == nil
 }
 
-// next goes on to the next generation: the name is taken, by a volume that is not of
-// this disk or is on its way out.
+// nextGeneration records the next generation: the name is in use, by a volume that is of
+// another disk or is being deleted.
 func (p *Provisioner) nextGeneration(ctx context.Context, record disk.Record) error {
-	klog.FromContext(ctx).V(2).Info("The name of the volume is taken, the next one will be tried", logkeys.Volume, klog.KRef("", record.Volume))
+	klog.FromContext(ctx).V(2).Info("Volume name in use; trying the next one", logkeys.Volume, klog.KRef("", record.Volume))
 	record.State, record.Volume, record.Generation = disk.Clean, "", record.Generation+1
 	if err := p.Records.Put(record); err != nil {
 		return err
@@ -176,7 +188,7 @@ func (p *Provisioner) nextGeneration(ctx context.Context, record disk.Record) er
 	return errStale
 }
 
-// restore makes a disk's record what it was before its volume was refused.
+// restoreRecord restores a disk's record after its volume was rejected.
 func (p *Provisioner) restoreRecord(identity disk.Identity, before *disk.Record, generation int64, g *gathered) error {
 	if before == nil {
 		return p.Records.Delete(identity)

@@ -20,7 +20,7 @@ import (
 var errNoAnswer = errors.New("read tcp: connection reset by peer")
 
 // TestAnswersThatAreLost: a disk is published once, whatever becomes of the answers.
-func TestAnswersThatAreLost(t *testing.T) {
+func TestLostAnswers(t *testing.T) {
 	for name, test := range map[string]struct {
 		err   error
 		late  bool // the request was carried out
@@ -34,7 +34,7 @@ func TestAnswersThatAreLost(t *testing.T) {
 		"no answers for an hour, and it was carried out":          {errNoAnswer, true, time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
-			story(t, func(w *world) {
+			inBubble(t, func(w *env) {
 				begin, carriedOut := time.Now(), false
 				w.api.refuse(func(verb, resource, _ string) (error, bool) {
 					if verb != "create" || resource != "persistentvolumes" || time.Since(begin) > test.lasts {
@@ -67,17 +67,17 @@ func TestAnswersThatAreLost(t *testing.T) {
 // TestVolumeThatTheInformerDoesNotShow is found by its name, and no second one of the
 // same disk is made.
 func TestVolumeThatTheInformerDoesNotShow(t *testing.T) {
-	story(t, func(w *world) {
+	inBubble(t, func(w *env) {
 		w.disks.add("disk1", "")
 		w.start()
 		first := w.volume()
-		w.agent.volumes.GetStore().Delete(first) //nolint:errcheck // of a map
+		w.provisioner.volumes.GetStore().Delete(first) //nolint:errcheck // of a map
 		w.pass(time.Minute)
 		// The record is lost as well, so that the agent knows nothing of the volume.
 		if err := w.records.Delete(disk.Identity(first.Annotations[wellknown.DiskIdentityAnnotation])); err != nil {
 			t.Fatal(err)
 		}
-		w.agent.queue.Add(first.Spec.Local.Path)
+		w.provisioner.queue.Add(first.Spec.Local.Path)
 		w.pass(time.Hour)
 		if pv := w.volume(); pv == nil || pv.UID != first.UID {
 			t.Errorf("the volume is %v, want %s", pv, first.UID)
@@ -87,7 +87,7 @@ func TestVolumeThatTheInformerDoesNotShow(t *testing.T) {
 
 // TestRefusedVolume leaves the disk as it was.
 func TestRefusedVolume(t *testing.T) {
-	story(t, func(w *world) {
+	inBubble(t, func(w *env) {
 		identity := w.disks.add("disk1", "")
 		w.api.refuse(forbid("create", "persistentvolumes"))
 		w.start()
@@ -103,7 +103,7 @@ func TestRefusedVolume(t *testing.T) {
 
 // TestStorageClassThatComesLater: its disks are published at once.
 func TestStorageClassThatComesLater(t *testing.T) {
-	story(t, func(w *world) {
+	inBubble(t, func(w *env) {
 		classes := w.api.StorageV1().StorageClasses()
 		if err := classes.Delete(context.Background(), "fast", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
@@ -124,7 +124,7 @@ func TestStorageClassThatComesLater(t *testing.T) {
 
 // TestNodeThatComesLater: kubelet may register the node long after its pods' start.
 func TestNodeThatComesLater(t *testing.T) {
-	story(t, func(w *world) {
+	inBubble(t, func(w *env) {
 		nodes := w.api.CoreV1().Nodes()
 		if err := nodes.Delete(context.Background(), node, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
@@ -132,7 +132,7 @@ func TestNodeThatComesLater(t *testing.T) {
 		w.disks.add("disk1", "")
 		w.start()
 		w.pass(time.Hour)
-		if err := w.agent.Ready(""); err == nil {
+		if err := w.provisioner.Ready(""); err == nil {
 			t.Error("the agent is ready, and does not know its node")
 		}
 		if _, err := nodes.Create(context.Background(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node, Labels: map[string]string{corev1.LabelHostname: "h1"}}}, metav1.CreateOptions{}); err != nil {
@@ -147,8 +147,8 @@ func TestNodeThatComesLater(t *testing.T) {
 
 // TestServerAwayForAnHour: what was found meanwhile is published soon after, and no disk
 // is called bad for it.
-func TestServerAwayForAnHour(t *testing.T) {
-	story(t, func(w *world) {
+func TestAPIServerOutage(t *testing.T) {
+	inBubble(t, func(w *env) {
 		w.disks.add("disk1", "")
 		w.start()
 		w.phase(corev1.VolumeAvailable)

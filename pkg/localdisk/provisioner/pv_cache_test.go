@@ -73,7 +73,7 @@ func TestOddVolumes(t *testing.T) {
 		}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			story(t, func(w *world) {
+			inBubble(t, func(w *env) {
 				pv := byHand("odd", folder+"/disk1")
 				test.change(pv)
 				if err := w.api.Tracker().Add(pv); err != nil {
@@ -88,7 +88,7 @@ func TestOddVolumes(t *testing.T) {
 				w.disks.add("disk2", "") // and others are published as ever
 				w.look()
 				w.expect("disk2", "Pending")
-				if err := w.agent.Healthy(); err != nil {
+				if err := w.provisioner.Healthy(); err != nil {
 					w.t.Error(err)
 				}
 			})
@@ -98,7 +98,7 @@ func TestOddVolumes(t *testing.T) {
 
 // TestSecondVolumeOfAPath: another volume is made by hand of a disk that has one.
 func TestSecondVolumeOfAPath(t *testing.T) {
-	story(t, func(w *world) {
+	inBubble(t, func(w *env) {
 		identity := w.disks.add("disk1", "")
 		w.startBound()
 		w.disks.write(identity, "of the first user")
@@ -109,7 +109,7 @@ func TestSecondVolumeOfAPath(t *testing.T) {
 		if got := w.disks.cleaned(); len(got) > 0 {
 			t.Errorf("cleaned %q, which a claim uses", got)
 		}
-		if err := w.agent.Healthy(); err != nil {
+		if err := w.provisioner.Healthy(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -117,8 +117,8 @@ func TestSecondVolumeOfAPath(t *testing.T) {
 
 // TestMarksThatSomebodyTakes: a volume that has lost the agent's marks keeps its disk
 // from being offered or cleaned, and is the agent's again when they are back.
-func TestMarksThatSomebodyTakes(t *testing.T) {
-	story(t, func(w *world) {
+func TestRemovedMarks(t *testing.T) {
+	inBubble(t, func(w *env) {
 		identity := w.disks.add("disk1", "")
 		w.startBound()
 		w.disks.write(identity, "of the first user")
@@ -135,8 +135,8 @@ func TestMarksThatSomebodyTakes(t *testing.T) {
 }
 
 // TestPolicyThatChangesMeanwhile: Retain, said before the first byte is changed, holds.
-func TestPolicyThatChangesMeanwhile(t *testing.T) {
-	story(t, func(w *world) {
+func TestPolicyChangedBeforeClean(t *testing.T) {
+	inBubble(t, func(w *env) {
 		w.config.MaxCleaning = 1
 		identity := w.disks.add("disk1", "")
 		w.startBound()
@@ -174,7 +174,7 @@ func TestVolumesOfOtherNodes(t *testing.T) {
 		"of the reference, on another hostname": {map[string]string{localpv.ProvisionedByAnnotation: "local-volume-provisioner-" + node}, []string{other}, "Skipped: ForeignVolume"},
 	} {
 		t.Run(what, func(t *testing.T) {
-			story(t, func(w *world) {
+			inBubble(t, func(w *env) {
 				w.disks.add("disk1", "")
 				pv := byHand(name, folder+"/disk1")
 				pv.Labels, pv.Annotations = nil, test.by

@@ -5,6 +5,7 @@ package provisioner
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -24,7 +25,7 @@ import (
 	"stowage.dev/stowage/pkg/logkeys"
 )
 
-// write updates a volume, if it is still as the informer showed it.
+// updatePV updates a volume, if the informer still shows the version that was decided on.
 func (p *Provisioner) updatePV(ctx context.Context, v *disk.Volume, change func(*corev1.PersistentVolume)) error {
 	shown := p.volumes.get(v.Name)
 	if shown == nil || string(shown.UID) != v.UID || shown.ResourceVersion != v.ResourceVersion {
@@ -32,22 +33,22 @@ func (p *Provisioner) updatePV(ctx context.Context, v *disk.Volume, change func(
 	}
 	volume := shown.DeepCopy()
 	change(volume)
-	updated, err := p.Client.CoreV1().PersistentVolumes().Update(ctx, volume, metav1.UpdateOptions{})
+	written, err := p.Client.CoreV1().PersistentVolumes().Update(ctx, volume, metav1.UpdateOptions{})
 	switch {
 	case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
-		return errStale // the informer is behind
+		return errStale // the informer lags
 	case err != nil:
 		return fmt.Errorf("update volume %s: %w", v.Name, err)
 	}
-	p.paths.expectUpdated(updated)
+	p.paths.expect(updated, written)
 	return nil
 }
 
-// remember writes down a volume whose disk has no record, and on the volume which
-// disk it stands for.
+// writeRecord records a volume whose disk has no record, and writes the disk's identity to the
+// volume.
 func (p *Provisioner) writeRecord(ctx context.Context, g *gathered) error {
 	v := *g.Volume
-	here := g.Fact != nil && g.Fact.Problem == nil && (v.Identity == "" || g.Match() == disk.Same)
+	attached := g.Fact != nil && g.Fact.Problem == nil && (v.Identity == "" || g.Match() == disk.Same)
 	record := disk.Record{
 		Key: v.Key, HostPath: v.HostPath, Mode: v.Mode, State: disk.Published, Volume: v.Name, UID: v.UID, Generation: v.Generation, Policy: v.Policy,
 		Cluster: p.Cluster, Phase: v.Seen(),
@@ -59,7 +60,7 @@ func (p *Provisioner) writeRecord(ctx context.Context, g *gathered) error {
 		}
 	}
 	record.Identity = v.Identity
-	if here {
+	if attached {
 		record.Identity, record.Kind = g.Fact.Identity, g.Fact.Kind
 		if record.Root == nil {
 			root, err := p.rootOf(ctx, g)
@@ -70,9 +71,9 @@ func (p *Provisioner) writeRecord(ctx context.Context, g *gathered) error {
 		}
 	}
 	switch {
-	case !record.Unclaimed(): // from now on data is expected
+	case !record.Unclaimed(): // the disk may have data
 		record.Attachment = ""
-	case here && g.Content == disk.ContentNone:
+	case attached && g.Content == disk.ContentNone:
 		record.Attachment = g.Fact.Attachment
 	}
 	if err := p.Records.Put(record); err != nil {
@@ -94,19 +95,34 @@ func (p *Provisioner) writeRecord(ctx context.Context, g *gathered) error {
 		return err
 	}
 	if v.Identity.Weak() {
-		return p.Records.Delete(v.Identity) // of another boot: it names no disk any more
+		return p.Records.Delete(v.Identity) // of an earlier boot: it identifies no disk any more
 	}
 	return nil
 }
 
-// guard gives a volume our finalizer back.
+// rootOf describes the root of a file system. It is read once, before the first user of the
+// disk can change it.
+func (p *Provisioner) rootOf(ctx context.Context, g *gathered) ([]byte, error) {
+	if g.Record != nil && g.Record.Root != nil {
+		return g.Record.Root, nil
+	}
+	root, err := askDisk(ctx, p, g.path, g.conf.ProbeTimeout, func(ctx context.Context) (json.RawMessage, error) {
+		return p.Inspector.Root(ctx, *g.Fact)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look at the root of %s: %w", g.path, err)
+	}
+	return root, nil
+}
+
+// addFinalizer restores the finalizer of a volume.
 func (p *Provisioner) addFinalizer(ctx context.Context, g *gathered) error {
 	return p.updatePV(ctx, g.Volume, func(volume *corev1.PersistentVolume) {
 		volume.Finalizers = append(volume.Finalizers, wellknown.LocalVolumeFinalizer)
 	})
 }
 
-// mark has a volume say of its disk what is so, for those who place pods.
+// markDisk writes the state of the disk to the volume, for schedulers and controllers.
 func (p *Provisioner) markDisk(ctx context.Context, g *gathered, mark disk.Mark) error {
 	err := p.updatePV(ctx, g.Volume, func(volume *corev1.PersistentVolume) {
 		if mark == disk.Unmarked {
@@ -116,13 +132,13 @@ func (p *Provisioner) markDisk(ctx context.Context, g *gathered, mark disk.Mark)
 		metav1.SetMetaDataAnnotation(&volume.ObjectMeta, wellknown.DiskAnnotation, string(mark))
 	})
 	if err == nil {
-		klog.FromContext(ctx).V(2).Info("Marked a volume with how its disk stands", logkeys.Volume, klog.KRef("", g.Volume.Name), "path", g.path, "mark", mark)
+		klog.FromContext(ctx).V(2).Info("Marked the volume of a disk", logkeys.Volume, klog.KRef("", g.Volume.Name), "path", g.path, "mark", mark)
 	}
 	return err
 }
 
-// remove deletes a volume. What was found out about it must still be so; from then on
-// nothing can bind it, and our finalizer keeps it.
+// deletePV deletes a volume, if it is the version that was decided on. From then on no claim
+// can bind it, and the finalizer keeps it.
 func (p *Provisioner) deletePV(ctx context.Context, g *gathered, d slot.Decision) error {
 	v := g.Volume
 	shown := p.volumes.get(v.Name)
@@ -138,13 +154,13 @@ func (p *Provisioner) deletePV(ctx context.Context, g *gathered, d slot.Decision
 	case err != nil:
 		return fmt.Errorf("delete volume %s: %w", v.Name, err)
 	}
-	p.paths.expectDeleted(shown)
-	klog.FromContext(ctx).V(2).Info("Deleted a volume, which stays until its disk is dealt with", logkeys.Volume, klog.KObj(shown), "path", g.path)
+	p.paths.expect(deleted, shown)
+	klog.FromContext(ctx).V(2).Info("Deleted PersistentVolume; finalizer kept until the disk is clean", logkeys.Volume, klog.KObj(shown), "path", g.path)
 	p.status.removed(g, d)
 	return nil
 }
 
-// keep writes down that a disk's data is to be left alone.
+// markRetained records that a disk's data is kept.
 func (p *Provisioner) markRetained(ctx context.Context, g *gathered) error {
 	record := disk.Record{Key: g.Key, HostPath: g.path, State: disk.Retained, Cluster: p.Cluster}
 	switch {
@@ -171,31 +187,31 @@ func (p *Provisioner) markRetained(ctx context.Context, g *gathered) error {
 		return err
 	}
 	if g.Volume != nil && g.Volume.Identity == "" {
-		return p.removeFinalizer(ctx, g.Volume) // there is no way back from the volume to the record
+		return p.removeFinalizer(ctx, g.Volume) // the volume does not identify its record
 	}
 	return nil
 }
 
-// cleanLater writes down that the disk of a released volume is to be cleaned when it is back.
+// cleanLater records that the missing disk of a released volume is cleaned when it returns.
 func (p *Provisioner) cleanLater(g *gathered) error {
 	record := *g.VolumeRecord
 	record.State, record.Phase, record.Step = disk.Cleaning, disk.PhaseReleased, ""
 	return p.Records.Put(record)
 }
 
-// miss writes down that the volume of a disk is gone.
+// recordMissed records that the volume of a disk does not exist any more.
 func (p *Provisioner) recordMissed(ctx context.Context, g *gathered) error {
 	record := *g.Record
 	if err := p.confirmGone(ctx, record.Volume); err != nil {
 		return err
 	}
 	record.Missed = time.Now().UTC().Round(0)
-	klog.FromContext(ctx).Info("A released volume is gone before its disk was cleaned", logkeys.Volume, klog.KRef("", record.Volume), "path", g.path,
+	klog.FromContext(ctx).Info("Released volume was removed before its disk was cleaned", logkeys.Volume, klog.KRef("", record.Volume), "path", g.path,
 		"gracePeriod", g.conf.OrphanGracePeriod)
 	return p.Records.Put(record)
 }
 
-// absolve writes down that a disk may be published.
+// markClean records that a disk may be published.
 func (p *Provisioner) markClean(ctx context.Context, g *gathered, generation int64) error {
 	record := *g.Record
 	if err := p.confirmGone(ctx, record.Volume); err != nil {
@@ -207,15 +223,15 @@ func (p *Provisioner) markClean(ctx context.Context, g *gathered, generation int
 	return p.Records.Put(record)
 }
 
-// release takes our finalizer off a volume, which lets it go.
+// removeFinalizer removes the finalizer of a volume, so that the API server removes the volume.
 func (p *Provisioner) removeFinalizer(ctx context.Context, v *disk.Volume) error {
 	return p.updatePV(ctx, v, func(volume *corev1.PersistentVolume) {
 		volume.Finalizers = slices.DeleteFunc(volume.Finalizers, func(f string) bool { return f == wellknown.LocalVolumeFinalizer })
 	})
 }
 
-// releaseOthers lets volumes go that somebody made beside the one that counts, once
-// they are being deleted: what becomes of the disk is decided for that one.
+// removeOtherFinalizers removes the finalizers of further volumes of the path that are being
+// deleted: the disk is decided on for the first volume only.
 func (p *Provisioner) removeOtherFinalizers(ctx context.Context, g *gathered) error {
 	var problems error
 	for i := range g.others {
@@ -226,8 +242,8 @@ func (p *Provisioner) removeOtherFinalizers(ctx context.Context, g *gathered) er
 	return problems
 }
 
-// vanished makes sure that a volume is not there, or not ours any more, and that it is
-// not the informer that is behind: then the error is errAgain.
+// confirmGone asks the API server whether a volume is gone, or is not this provisioner's any
+// more. It returns errStale if not: the informer lags.
 func (p *Provisioner) confirmGone(ctx context.Context, name string) error {
 	if name == "" {
 		return nil
@@ -237,16 +253,4 @@ func (p *Provisioner) confirmGone(ctx context.Context, name string) error {
 		err = errStale
 	}
 	return err
-}
-
-// asked is a volume as the API server has it, nil if it has none.
-func (p *Provisioner) getPV(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
-	volume, err := p.Client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("get volume %s: %w", name, err)
-	}
-	return volume, nil
 }

@@ -5,12 +5,13 @@ package provisioner
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/disk"
@@ -29,6 +30,13 @@ type answers struct {
 	asked      bool
 	claimant   string
 	superblock *disk.Superblock
+}
+
+// answers returns what was found out about the disk so far.
+func (g *gathered) answers() answers {
+	return answers{
+		identity: g.Fact.Identity, content: g.Content, found: g.Found, users: g.Users, usersKnown: g.UsersKnown, asked: g.Asked, claimant: g.Claimant, superblock: g.Superblock,
+	}
 }
 
 // isQuestion reports whether an action finds something out and changes nothing.
@@ -177,21 +185,6 @@ func (p *Provisioner) superblockOf(ctx context.Context, g *gathered) (disk.Super
 	return found, nil
 }
 
-// rootOf describes the root of a file system. It is read once, before the first user of the
-// disk can change it.
-func (p *Provisioner) rootOf(ctx context.Context, g *gathered) ([]byte, error) {
-	if g.Record != nil && g.Record.Root != nil {
-		return g.Record.Root, nil
-	}
-	root, err := askDisk(ctx, p, g.path, g.conf.ProbeTimeout, func(ctx context.Context) (json.RawMessage, error) {
-		return p.Inspector.Root(ctx, *g.Fact)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("look at the root of %s: %w", g.path, err)
-	}
-	return root, nil
-}
-
 // askNodes finds out what other nodes know of a disk that this node has no record of, or
 // that it had before.
 func (p *Provisioner) askNodes(ctx context.Context, g *gathered) (answers, error) {
@@ -248,4 +241,42 @@ func (p *Provisioner) ofOtherNode(pv *corev1.PersistentVolume) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return localpv.Excludes(pv, p.node.Hostname)
+}
+
+// getPV returns a volume as the API server has it; nil if it does not exist.
+func (p *Provisioner) getPV(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
+	volume, err := p.Client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("get volume %s: %w", name, err)
+	}
+	return volume, nil
+}
+
+// volumeName returns the volume through which the node uses the disk.
+func (g *gathered) volumeName() string {
+	switch {
+	case g.Volume != nil:
+		return g.Volume.Name
+	case g.Record != nil:
+		return g.Record.Volume
+	default:
+		return ""
+	}
+}
+
+// mode returns the mode that the disk is or will be offered in.
+func (g *gathered) mode() disk.Mode {
+	if g.Volume != nil {
+		return g.Volume.Mode
+	}
+	if g.Record != nil && g.Record.State.Dirty() && g.Record.Mode != "" {
+		return g.Record.Mode
+	}
+	if class := g.conf.classes[g.Key.Class]; class != nil {
+		return disk.Mode(class.VolumeMode)
+	}
+	return disk.Filesystem
 }

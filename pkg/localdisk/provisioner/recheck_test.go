@@ -16,7 +16,7 @@ import (
 )
 
 // TestWaits: pauses grow with the looks that were waited for, and never beyond the last.
-func TestWaits(t *testing.T) {
+func TestRecheckInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const last = 10 * time.Second
 		var r recheck
@@ -51,12 +51,12 @@ func TestWaits(t *testing.T) {
 
 // TestOtherClassesPutNobodyOff: a disk that was emptied is published within half a minute,
 // however much happens in the cluster meanwhile.
-func TestOtherClassesPutNobodyOff(t *testing.T) {
-	story(t, func(w *world) {
+func TestFrequentEventsDoNotDelayRechecks(t *testing.T) {
+	inBubble(t, func(w *env) {
 		w.retain()
 		identity := w.disks.add("disk1", "")
 		w.start()
-		w.used("of the first user")
+		w.useAndRelease("of the first user")
 		w.remove()
 		w.expect("disk1", "Retained: RetainedDirty")
 		for i := range 20 {
@@ -74,16 +74,16 @@ func TestOtherClassesPutNobodyOff(t *testing.T) {
 }
 
 // describe makes a StorageClass, or changes the one that there is.
-func (w *world) describe(name string) {
-	w.t.Helper()
-	ctx, classes := context.Background(), w.api.StorageV1().StorageClasses()
+func (e *env) describe(name string) {
+	e.t.Helper()
+	ctx, classes := context.Background(), e.api.StorageV1().StorageClasses()
 	made := class(name, corev1.PersistentVolumeReclaimRetain)
 	if old, err := classes.Get(ctx, name, metav1.GetOptions{}); err == nil {
 		metav1.SetMetaDataAnnotation(&old.ObjectMeta, "example.com/described", time.Now().String())
 		if _, err := classes.Update(ctx, old, metav1.UpdateOptions{}); err != nil {
-			w.t.Fatal(err)
+			e.t.Fatal(err)
 		}
 	} else if _, err := classes.Create(ctx, made, metav1.CreateOptions{}); err != nil {
-		w.t.Fatal(err)
+		e.t.Fatal(err)
 	}
 }

@@ -23,21 +23,21 @@ import (
 )
 
 const (
-	// reportPause is the least time between two versions of the report, so that a node
-	// that publishes a hundred disks at once does not write a hundred.
+	// reportPause is the least time between two versions of the report, so that a node that
+	// publishes a hundred disks at once does not write it a hundred times.
 	reportPause = time.Second
-	// progressPause is the time between two versions that differ only in how far
-	// cleans are.
+	// progressPause is the time between two versions that differ only in the progress of
+	// cleans.
 	progressPause = 30 * time.Second
 	// reportRecheck is how often the report is checked to still exist, and to have the
 	// conditions that were written.
 	reportRecheck = 10 * time.Minute
-	// reportGrace is how long the report may not be written until the provisioner is not
-	// ready: what the report says of disks is old.
+	// reportGrace is how long writes of the report may fail before the provisioner is not
+	// ready, since the report is outdated.
 	reportGrace = time.Minute
 )
 
-// Reports writes LocalDiskReports; NewReports makes one.
+// Reports is a client for LocalDiskReports; see NewReports.
 type Reports interface {
 	Get(ctx context.Context, name string, opts metav1.GetOptions) (*stowage.LocalDiskReport, error)
 	Create(ctx context.Context, report *stowage.LocalDiskReport, opts metav1.CreateOptions) (*stowage.LocalDiskReport, error)
@@ -46,13 +46,12 @@ type Reports interface {
 	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
 }
 
-// NewReports makes a client for reports.
+// NewReports returns a client for LocalDiskReports.
 func NewReports(config *rest.Config) (Reports, error) {
 	return diskreports.NewClient(config)
 }
 
-// run writes the report when it has changed, and again if something has
-// deleted it. It takes the startup taint off, too.
+// run writes the report when it has changed or was deleted, and removes the startup taint.
 func (r *statusReporter) run(ctx context.Context) {
 	var written []stowage.LocalDiskReportStatus
 	wait, found := time.Duration(0), time.Now()
@@ -88,14 +87,14 @@ func (r *statusReporter) run(ctx context.Context) {
 		if err := errors.Join(r.removeTaint(ctx), lost, failed); err == nil {
 			wait = 0
 		} else if ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Cannot write what users are told")
+			klog.FromContext(ctx).Error(err, "Failed to write the report; retrying")
 			wait = min(2*wait+reportPause, retryLast)
 			r.poke()
 		}
 	}
 }
 
-// attempted notes whether the report could be written.
+// attempted records whether the report could be written.
 func (r *statusReporter) attempted(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
@@ -112,7 +111,7 @@ func (r *statusReporter) attempted(ctx context.Context, err error) {
 	r.problem = err
 }
 
-// unwritten is an error if the report has never been written, or could not be for some time.
+// unwritten returns an error if the report was never written, or not for reportGrace.
 func (r *statusReporter) unwritten() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -128,7 +127,7 @@ func (r *statusReporter) unwritten() error {
 	}
 }
 
-// writeAgain has the first page written although it has not changed here.
+// rewrite requests a write of the first page, even if it has not changed here.
 func (r *statusReporter) rewrite() {
 	r.mu.Lock()
 	r.outdated = true
@@ -144,7 +143,7 @@ func (r *statusReporter) takeOutdated() bool {
 	return was
 }
 
-// find says what of the report is still there: all of it, or nothing.
+// checkWritten returns the pages that still exist: all that were written, or none.
 func (r *statusReporter) checkWritten(ctx context.Context, written []stowage.LocalDiskReportStatus) ([]stowage.LocalDiskReportStatus, error) {
 	for i := range written {
 		report, err := r.provisioner.Reports.Get(ctx, stowage.PageName(r.provisioner.Node, int32(i+1)), metav1.GetOptions{})
@@ -152,7 +151,7 @@ func (r *statusReporter) checkWritten(ctx context.Context, written []stowage.Loc
 		case apierrors.IsNotFound(err):
 			return nil, nil
 		case err != nil:
-			return written, fmt.Errorf("look for the report: %w", err)
+			return written, fmt.Errorf("check the report: %w", err)
 		case i == 0 && report.Spec.NodeName == r.provisioner.Node:
 			r.provisioner.readAnnotations(ctx, report)
 			if outdated(report) {
@@ -164,15 +163,15 @@ func (r *statusReporter) checkWritten(ctx context.Context, written []stowage.Loc
 }
 
 // outdated reports whether the conditions are of an earlier generation, or the controller has
-// missed the provisioner's heartbeat.
+// reported a missing heartbeat.
 func outdated(report *stowage.LocalDiskReport) bool {
 	return slices.ContainsFunc(report.Status.Conditions, func(c metav1.Condition) bool {
 		return c.ObservedGeneration != report.Generation || c.Status == metav1.ConditionUnknown && c.Reason == stowage.ReasonNoHeartbeat
 	})
 }
 
-// write writes the pages that differ from what was written last, and returns what is
-// written now, also after an error.
+// write writes the pages that differ from the last version, and returns the current version,
+// also with an error.
 func (r *statusReporter) write(ctx context.Context, written []stowage.LocalDiskReportStatus) ([]stowage.LocalDiskReportStatus, error) {
 	if r.provisioner.Reports == nil {
 		return nil, nil
@@ -205,8 +204,8 @@ func (r *statusReporter) write(ctx context.Context, written []stowage.LocalDiskR
 	return now, nil
 }
 
-// leftovers is how many pages a former agent has written beyond those that are needed
-// now.
+// leftovers returns how many pages of a former provisioner exist in addition to those that are
+// needed.
 func (r *statusReporter) leftovers(ctx context.Context, pages int) (int, error) {
 	for more := 0; ; more++ {
 		name := stowage.PageName(r.provisioner.Node, int32(pages+more+1))
@@ -220,7 +219,7 @@ func (r *statusReporter) leftovers(ctx context.Context, pages int) (int, error) 
 	}
 }
 
-// same reports whether two pages differ in their times only.
+// same reports whether two pages are equal, except for their times.
 func same(a, b *stowage.LocalDiskReportStatus) bool {
 	x, y := *a, *b
 	x.LastTransitionTime, y.LastTransitionTime = nil, nil
@@ -249,7 +248,7 @@ func (r *statusReporter) writePage(ctx context.Context, page int32, status *stow
 	status.LastTransitionTime = &now
 	before := report.Status
 	report.Status = *status
-	report.Status.Jobs = before.Jobs // the controller's, and as they are
+	report.Status.Jobs = before.Jobs // written by the controller
 	report.Status.Conditions = renewed(before.Conditions, status.Conditions, report.Generation)
 	if _, err := r.provisioner.Reports.UpdateStatus(ctx, report, metav1.UpdateOptions{}); err != nil {
 		return fmt.Errorf("update LocalDiskReport %s: %w", name, err)
@@ -257,7 +256,7 @@ func (r *statusReporter) writePage(ctx context.Context, page int32, status *stow
 	return nil
 }
 
-// renewed are conditions as they are written: one whose status is as before keeps its time.
+// renewed returns conditions with their times: one whose status has not changed keeps its time.
 func renewed(before, now []metav1.Condition, generation int64) []metav1.Condition {
 	conditions := slices.Clone(now)
 	for i := range conditions {

@@ -16,36 +16,36 @@ import (
 )
 
 // retain makes the class's reclaim policy Retain.
-func (w *world) retain() {
-	w.t.Helper()
-	classes := w.api.StorageV1().StorageClasses()
+func (e *env) retain() {
+	e.t.Helper()
+	classes := e.api.StorageV1().StorageClasses()
 	if err := classes.Delete(context.Background(), "fast", metav1.DeleteOptions{}); err != nil {
-		w.t.Fatal(err)
+		e.t.Fatal(err)
 	}
 	if _, err := classes.Create(context.Background(), class("fast", corev1.PersistentVolumeReclaimRetain), metav1.CreateOptions{}); err != nil {
-		w.t.Fatal(err)
+		e.t.Fatal(err)
 	}
 }
 
 // used has the only volume used, and given back.
-func (w *world) used(data string) {
-	w.t.Helper()
-	w.phase(corev1.VolumeAvailable)
-	w.phase(corev1.VolumeBound)
-	for identity := range w.disks.data {
-		w.disks.write(identity, data)
+func (e *env) useAndRelease(data string) {
+	e.t.Helper()
+	e.phase(corev1.VolumeAvailable)
+	e.phase(corev1.VolumeBound)
+	for identity := range e.disks.data {
+		e.disks.write(identity, data)
 	}
-	w.phase(corev1.VolumeReleased)
+	e.phase(corev1.VolumeReleased)
 }
 
 // TestRetainedDiskIsLookedAtAnew: that a disk was empty when it was published says
 // nothing of it when its volume is gone.
-func TestRetainedDiskIsLookedAtAnew(t *testing.T) {
-	story(t, func(w *world) {
+func TestRetainedDiskIsInspectedAgain(t *testing.T) {
+	inBubble(t, func(w *env) {
 		w.retain()
 		identity := w.disks.add("disk1", "")
 		w.start()
-		w.used("of the first user")
+		w.useAndRelease("of the first user")
 		w.remove()
 		w.pass(10 * time.Minute)
 		if pv := w.volume(); pv != nil {
@@ -63,11 +63,11 @@ func TestRetainedDiskIsLookedAtAnew(t *testing.T) {
 
 // TestAcknowledgedData: an administrator's word is for one retention only.
 func TestAcknowledgedData(t *testing.T) {
-	story(t, func(w *world) {
+	inBubble(t, func(w *env) {
 		w.retain()
 		identity := w.disks.add("disk1", "")
 		w.start()
-		w.used("of the first user")
+		w.useAndRelease("of the first user")
 		first := w.volume()
 		w.remove()
 		w.pass(time.Minute)
@@ -83,7 +83,7 @@ func TestAcknowledgedData(t *testing.T) {
 		if second == nil || second.Name == first.Name {
 			t.Fatalf("after the data was acknowledged the volume is %v, want another than %s", second, first.Name)
 		}
-		w.used("of the second user")
+		w.useAndRelease("of the second user")
 		w.remove()
 		w.pass(10 * time.Minute)
 		if w.volume() != nil {
@@ -95,8 +95,8 @@ func TestAcknowledgedData(t *testing.T) {
 // TestAcknowledgementOfUnknownData: of a disk that was never a volume, by its identity and for
 // as long as it stays attached.
 func TestAcknowledgementOfUnknownData(t *testing.T) {
-	other := func(identity disk.Identity, attachment disk.Attachment) func(*world) {
-		return func(w *world) {
+	other := func(identity disk.Identity, attachment disk.Attachment) func(*env) {
+		return func(w *env) {
 			f := fact("disk1")
 			f.Identity, f.Attachment = identity, attachment
 			w.disks.put(f)
@@ -104,20 +104,20 @@ func TestAcknowledgementOfUnknownData(t *testing.T) {
 		}
 	}
 	for name, test := range map[string]struct {
-		change func(*world)
+		change func(*env)
 		want   string
 	}{
-		"it is published with its data":         {func(*world) {}, "Pending"},
+		"it is published with its data":         {func(*env) {}, "Pending"},
 		"not the next disk in the slot":         {other("fs:other:/", "boot1/mount:1"), "Skipped: NotEmpty"},
 		"not the same disk, when it comes back": {other(fact("disk1").Identity, "boot1/mount:2"), "Skipped: NotEmpty"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			story(t, func(w *world) {
+			inBubble(t, func(w *env) {
 				identity := w.disks.add("disk1", "data")
 				w.start()
 				w.pass(time.Minute)
 				w.expect("disk1", "Skipped: NotEmpty")
-				acknowledgement := entryOf(w.agent, "disk1").Acknowledgement
+				acknowledgement := entryOf(w.provisioner, "disk1").Acknowledgement
 				if want := string(identity) + "/boot1/mount:1"; acknowledgement != want {
 					t.Fatalf("the report says %q, want %q", acknowledgement, want)
 				}
@@ -137,7 +137,7 @@ func TestAcknowledgementOfUnknownData(t *testing.T) {
 // TestAcknowledgementOfASuccessor: it names the disk that is here, so the next disk without a
 // name is not published by it.
 func TestAcknowledgementOfASuccessor(t *testing.T) {
-	story(t, func(w *world) {
+	inBubble(t, func(w *env) {
 		next := func(identity disk.Identity) {
 			f := fact("disk1")
 			f.Kind, f.Device, f.Identity, f.Attachment = disk.Device, "/dev/"+string(identity), identity, disk.Attachment(identity)
@@ -156,7 +156,7 @@ func TestAcknowledgementOfASuccessor(t *testing.T) {
 		w.start()
 		w.pass(time.Minute)
 		w.expect("disk1", "Skipped: IdentityUnproven")
-		acknowledgement := entryOf(w.agent, "disk1").Acknowledgement
+		acknowledgement := entryOf(w.provisioner, "disk1").Acknowledgement
 		w.disks.take("disk1")
 		next("weak:boot1:3")
 		w.look()
@@ -166,7 +166,7 @@ func TestAcknowledgementOfASuccessor(t *testing.T) {
 		if w.volume() != nil {
 			t.Error("the next disk is published by the acknowledgement of the one before")
 		}
-		w.annotate(wellknown.PublishRetainedAnnotation, entryOf(w.agent, "disk1").Acknowledgement)
+		w.annotate(wellknown.PublishRetainedAnnotation, entryOf(w.provisioner, "disk1").Acknowledgement)
 		w.pass(time.Minute)
 		if w.volume() == nil || w.disks.read("weak:boot1:3") != "data" {
 			t.Errorf("acknowledged: volume %v over data %q", w.volume(), w.disks.read("weak:boot1:3"))

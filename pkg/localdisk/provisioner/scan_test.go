@@ -18,14 +18,14 @@ import (
 // TestRemountOnABusyNode: where something is mounted every moment, the looks that this
 // asks for must not make a disk vanish that is away for a moment only.
 func TestRemountOnABusyNode(t *testing.T) {
-	story(t, func(w *world) {
+	inBubble(t, func(w *env) {
 		w.disks.add("disk1", "")
 		w.start()
 		w.phase(corev1.VolumeAvailable)
 		first := w.volume().UID
 		w.disks.take("disk1")
 		for range 40 {
-			poke(w.agent.scanner.requests)
+			poke(w.provisioner.scanner.requests)
 			w.pass(100 * time.Millisecond)
 		}
 		w.disks.put(fact("disk1"))
@@ -35,7 +35,7 @@ func TestRemountOnABusyNode(t *testing.T) {
 		}
 		w.disks.take("disk1")
 		for range 80 {
-			poke(w.agent.scanner.requests)
+			poke(w.provisioner.scanner.requests)
 			w.pass(100 * time.Millisecond)
 		}
 		if pv := w.volume(); pv != nil {
@@ -46,14 +46,14 @@ func TestRemountOnABusyNode(t *testing.T) {
 
 // TestLooksLeaveTime: where something is mounted every moment, most of the time is not
 // spent on looking, in the long run; for a while it is quick.
-func TestLooksLeaveTime(t *testing.T) {
-	story(t, func(w *world) {
+func TestScanBudget(t *testing.T) {
+	inBubble(t, func(w *env) {
 		w.disks.slow = 100 * time.Millisecond
 		w.start()
 		for _, most := range []int{125, 65, 65} { // in a minute each
 			w.disks.looked()
 			for range 600 {
-				poke(w.agent.scanner.requests)
+				poke(w.provisioner.scanner.requests)
 				w.pass(100 * time.Millisecond)
 			}
 			if looks := w.disks.looked(); looks < most/2 || looks > most {
@@ -65,8 +65,8 @@ func TestLooksLeaveTime(t *testing.T) {
 
 // TestClassThatIsTakenAway: nothing is told any more of its disks, and their volumes
 // stay.
-func TestClassThatIsTakenAway(t *testing.T) {
-	story(t, func(w *world) {
+func TestRemovedClass(t *testing.T) {
+	inBubble(t, func(w *env) {
 		w.disks.add("disk1", "")
 		w.disks.add("disk2", "data")
 		w.start()
@@ -75,7 +75,7 @@ func TestClassThatIsTakenAway(t *testing.T) {
 		config.Classes = nil
 		w.disks.take("disk1") // the class is not looked for
 		w.disks.take("disk2")
-		w.agent.Configure(context.Background(), &config)
+		w.provisioner.Configure(context.Background(), &config)
 		w.pass(time.Hour)
 		w.expect("disk1", "Pending: NotConfigured")
 		w.expect("disk2", "not told of")
@@ -86,8 +86,8 @@ func TestClassThatIsTakenAway(t *testing.T) {
 }
 
 // TestClassThatIsTakenAwayMeanwhile: a clean ends as it began.
-func TestClassThatIsTakenAwayMeanwhile(t *testing.T) {
-	story(t, func(w *world) {
+func TestClassRemovedDuringClean(t *testing.T) {
+	inBubble(t, func(w *env) {
 		until := make(chan struct{})
 		w.disks.during = func(context.Context, disk.CleanRequest, func(disk.Progress) error) error {
 			<-until
@@ -96,7 +96,7 @@ func TestClassThatIsTakenAwayMeanwhile(t *testing.T) {
 		w.released("disk1", "disk2", "disk3")
 		config := *w.config
 		config.Classes = nil
-		w.agent.Configure(context.Background(), &config)
+		w.provisioner.Configure(context.Background(), &config)
 		w.pass(time.Minute)
 		close(until)
 		w.pass(time.Minute)
@@ -114,7 +114,7 @@ func TestClassThatIsTakenAwayMeanwhile(t *testing.T) {
 // TestDiskThatMoves: the disk of a volume is found at another path, and is cleaned and
 // published there as soon as that volume is gone.
 func TestDiskThatMoves(t *testing.T) {
-	story(t, func(w *world) {
+	inBubble(t, func(w *env) {
 		identity := w.disks.add("disk1", "")
 		w.startBound()
 		moved := fact("disk2")
@@ -137,10 +137,10 @@ func TestDiskThatMoves(t *testing.T) {
 
 // TestAnswersThatCome: what a disk could not say once is asked again, although nothing
 // that can be seen has changed.
-func TestAnswersThatCome(t *testing.T) {
+func TestErrorsThatEnd(t *testing.T) {
 	for _, reason := range []disk.Reason{disk.MountMissing, disk.Missing, disk.Replaced, disk.Unreadable, disk.TimedOut} {
 		t.Run(string(reason), func(t *testing.T) {
-			story(t, func(w *world) {
+			inBubble(t, func(w *env) {
 				identity := w.disks.add("disk1", "")
 				w.disks.fail(identity, disk.Problemf(reason, "for a moment"))
 				w.start()
@@ -157,7 +157,7 @@ func TestAnswersThatCome(t *testing.T) {
 
 // TestDisksThatHang keep no others from being published, and hold one goroutine each.
 func TestDisksThatHang(t *testing.T) {
-	story(t, func(w *world) {
+	inBubble(t, func(w *env) {
 		for i := range 20 {
 			w.disks.hang(w.disks.add(fmt.Sprintf("hung%d", i), ""))
 		}
@@ -178,7 +178,7 @@ func TestDisksThatHang(t *testing.T) {
 		if w.disks.asked != asked {
 			t.Errorf("disks that have not answered were asked %d times more", w.disks.asked-asked)
 		}
-		if err := w.agent.Healthy(); err != nil {
+		if err := w.provisioner.Healthy(); err != nil {
 			t.Errorf("the agent is not healthy: %v", err)
 		}
 	})
@@ -186,10 +186,10 @@ func TestDisksThatHang(t *testing.T) {
 
 // TestDataThatComesLater: that a disk was empty counts at the moment when it is
 // published, and not before.
-func TestDataThatComesLater(t *testing.T) {
+func TestDataWrittenBeforePublish(t *testing.T) {
 	for _, existing := range []provisioner.ExistingData{provisioner.ExistingDataRefuse, provisioner.ExistingDataClean} {
 		t.Run(string(existing), func(t *testing.T) {
-			story(t, func(w *world) {
+			inBubble(t, func(w *env) {
 				w.config.Classes[0].ExistingData = existing
 				identity := w.disks.add("disk1", "")
 				w.api.refuse(forbid("create", "persistentvolumes"))

@@ -13,7 +13,7 @@ import (
 // TestDatasetsOfOnePool: a neighbour that is written to changes the size of a free dataset, which
 // changes neither its volume nor the report.
 func TestDatasetsOfOnePool(t *testing.T) {
-	story(t, func(w *world) {
+	inBubble(t, func(w *env) {
 		f := fact("disk1")
 		f.FilesystemType = "zfs"
 		w.disks.put(f)
@@ -21,7 +21,7 @@ func TestDatasetsOfOnePool(t *testing.T) {
 		w.start()
 		w.phase(corev1.VolumeAvailable)
 		w.pass(time.Minute)
-		first, before := w.volume(), entryOf(w.agent, "disk1")
+		first, before := w.volume(), entryOf(w.provisioner, "disk1")
 		for range 10 {
 			f.Bytes -= 1 << 20
 			w.disks.put(f)
@@ -32,7 +32,7 @@ func TestDatasetsOfOnePool(t *testing.T) {
 			t.Errorf("the volume is %v, was %s", pv, first.Name)
 		}
 		w.expect("disk1", "Available")
-		if now := entryOf(w.agent, "disk1"); now.Bytes != before.Bytes {
+		if now := entryOf(w.provisioner, "disk1"); now.Bytes != before.Bytes {
 			t.Errorf("the report says %d bytes, and said %d", now.Bytes, before.Bytes)
 		}
 	})

@@ -132,6 +132,19 @@ func (r *statusReporter) updateEntry(e *entry, g *gathered, d slot.Decision) {
 	}
 }
 
+// observeAvailable measures once how long it took until a volume was Available: from when its
+// disk was first found, or from when the volume before it was released.
+func (e *entry) observeAvailable() {
+	now := time.Now()
+	switch {
+	case !e.freed.IsZero():
+		metrics.ObserveReleasedAvailable(now.Sub(e.freed))
+	case !e.appeared.IsZero():
+		metrics.ObserveDiskAvailable(now.Sub(e.appeared))
+	}
+	e.freed, e.appeared = time.Time{}, time.Time{}
+}
+
 // describe returns the report's entry of a slot.
 func describe(g *gathered, d slot.Decision) stowage.Entry {
 	now := metav1.Now()

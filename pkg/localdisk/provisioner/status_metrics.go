@@ -10,19 +10,6 @@ import (
 	"stowage.dev/stowage/pkg/metrics"
 )
 
-// observeAvailable measures, once, how long it took until a volume was free: from when
-// its disk was first seen, or from when the volume before it lost its claim.
-func (e *entry) observeAvailable() {
-	now := time.Now()
-	switch {
-	case !e.freed.IsZero():
-		metrics.ObserveReleasedAvailable(now.Sub(e.freed))
-	case !e.appeared.IsZero():
-		metrics.ObserveDiskAvailable(now.Sub(e.appeared))
-	}
-	e.freed, e.appeared = time.Time{}, time.Time{}
-}
-
 func observeClean(job *clean, mode metrics.VolumeMode, failed bool) {
 	by := metrics.InProcess
 	if job.byJob {
@@ -35,7 +22,7 @@ func observeClean(job *clean, mode metrics.VolumeMode, failed bool) {
 	metrics.ObserveClean(c)
 }
 
-// measure brings the totals up to date.
+// measure updates the gauges.
 func (r *statusReporter) measure() {
 	var disks []metrics.Disk
 	for _, e := range r.all() {
@@ -52,15 +39,15 @@ func (r *statusReporter) measure() {
 	metrics.SetBlankProofs(r.provisioner.proofs.count())
 }
 
-// bytes is the capacity of an entry's volume, or the size of a disk that has none.
+// bytes returns the capacity of an entry's volume, or the size of a disk without one.
 func (r *statusReporter) bytes(e *stowage.Entry) int64 {
-	if volume := r.provisioner.volumes.get(e.Volume); volume != nil { // which offers less than the disk has
+	if volume := r.provisioner.volumes.get(e.Volume); volume != nil { // offers less than the size of the disk
 		return volume.Spec.Capacity.Storage().Value()
 	}
 	return e.Bytes
 }
 
-// disksReleasing are the volumes whose disks are clean and that are not gone yet.
+// disksReleasing counts the volumes whose disks are being reclaimed.
 func disksReleasing(disks []metrics.Disk) int {
 	n := 0
 	for _, d := range disks {
@@ -71,7 +58,7 @@ func disksReleasing(disks []metrics.Disk) int {
 	return n
 }
 
-// count is for the metrics. published are the volumes that are being reclaimed.
+// count returns the totals for the metrics. published counts volumes that are being reclaimed.
 func (c *cleans) count(published int) metrics.Cleans {
 	c.mu.Lock()
 	defer c.mu.Unlock()

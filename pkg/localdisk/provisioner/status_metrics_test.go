@@ -34,7 +34,7 @@ func TestClaimedAtOnce(t *testing.T) {
 	metrics.RegisterProvisioner()
 	const disks, released = "stowage_provisioner_disk_to_available_seconds", "stowage_provisioner_released_to_available_seconds"
 	beforeDisks, beforeReleased := observations(t, disks), observations(t, released)
-	story(t, func(w *world) {
+	inBubble(t, func(w *env) {
 		w.disks.add("disk1", "")
 		w.start()
 		w.phase(corev1.VolumeBound) // never Available

@@ -33,19 +33,19 @@ func forbid(verb, resource string) func(string, string, string) (error, bool) {
 // without being new brings the API server down.
 func TestQuietWhileNothingChanges(t *testing.T) {
 	for name, test := range map[string]struct {
-		arrange func(w *world)
+		arrange func(w *env)
 		reason  string
 		// reads and writes are how many requests about volumes and nodes six hours may see.
 		reads, writes int
 	}{
 		"a volume that is free": {
-			func(w *world) { w.disks.add("disk1", "") }, "Pending", 0, 0,
+			func(w *env) { w.disks.add("disk1", "") }, "Pending", 0, 0,
 		},
 		"a disk that holds data": {
-			func(w *world) { w.disks.add("disk1", "ext4") }, "Skipped: NotEmpty", 6 * 30, 0,
+			func(w *env) { w.disks.add("disk1", "ext4") }, "Skipped: NotEmpty", 6 * 30, 0,
 		},
 		"a disk without a StorageClass": {
-			func(w *world) {
+			func(w *env) {
 				w.disks.add("disk1", "")
 				if err := w.api.StorageV1().StorageClasses().Delete(context.Background(), "fast", metav1.DeleteOptions{}); err != nil {
 					w.t.Fatal(err)
@@ -53,10 +53,10 @@ func TestQuietWhileNothingChanges(t *testing.T) {
 			}, "Pending: StorageClassMissing", 6 * 30, 0,
 		},
 		"a volume that the API server refuses": {
-			func(w *world) { w.disks.add("disk1", ""); w.api.refuse(forbid("create", "persistentvolumes")) }, "Pending: CannotCreate", 6 * 90, 6 * 30,
+			func(w *env) { w.disks.add("disk1", ""); w.api.refuse(forbid("create", "persistentvolumes")) }, "Pending: CannotCreate", 6 * 90, 6 * 30,
 		},
 		"a node that keeps its startup taint": {
-			func(w *world) {
+			func(w *env) {
 				w.disks.add("disk1", "")
 				w.config.RemoveNodeNotReadyTaint, w.config.NodeNotReadyTaintKey = true, "stowage.dev/starting"
 				w.taint()
@@ -64,11 +64,11 @@ func TestQuietWhileNothingChanges(t *testing.T) {
 			}, "Pending", 6 * 31, 6 * 31,
 		},
 		"a disk that does not answer": {
-			func(w *world) { w.disks.hang(w.disks.add("disk1", "")) }, "Pending: TimedOut", 6 * 30, 0,
+			func(w *env) { w.disks.hang(w.disks.add("disk1", "")) }, "Pending: TimedOut", 6 * 30, 0,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			story(t, func(w *world) {
+			inBubble(t, func(w *env) {
 				test.arrange(w)
 				w.start()
 				w.pass(time.Hour)
@@ -93,22 +93,22 @@ func TestQuietWhileNothingChanges(t *testing.T) {
 }
 
 // taint gives the node its startup taint.
-func (w *world) taint() {
-	w.t.Helper()
-	n, err := w.api.CoreV1().Nodes().Get(context.Background(), node, metav1.GetOptions{})
+func (e *env) taint() {
+	e.t.Helper()
+	n, err := e.api.CoreV1().Nodes().Get(context.Background(), node, metav1.GetOptions{})
 	if err != nil {
-		w.t.Fatal(err)
+		e.t.Fatal(err)
 	}
 	n.Spec.Taints = []corev1.Taint{{Key: "stowage.dev/starting", Effect: corev1.TaintEffectNoSchedule}, {Key: "other", Effect: corev1.TaintEffectNoSchedule}}
-	if _, err := w.api.CoreV1().Nodes().Update(context.Background(), n, metav1.UpdateOptions{}); err != nil {
-		w.t.Fatal(err)
+	if _, err := e.api.CoreV1().Nodes().Update(context.Background(), n, metav1.UpdateOptions{}); err != nil {
+		e.t.Fatal(err)
 	}
 }
 
-func (w *world) taints() []string {
-	n, err := w.api.CoreV1().Nodes().Get(context.Background(), node, metav1.GetOptions{})
+func (e *env) taints() []string {
+	n, err := e.api.CoreV1().Nodes().Get(context.Background(), node, metav1.GetOptions{})
 	if err != nil {
-		w.t.Fatal(err)
+		e.t.Fatal(err)
 	}
 	var keys []string
 	for _, taint := range n.Spec.Taints {
@@ -119,7 +119,7 @@ func (w *world) taints() []string {
 
 // TestStartupTaint: it stays until every disk was decided about, and goes alone.
 func TestStartupTaint(t *testing.T) {
-	story(t, func(w *world) {
+	inBubble(t, func(w *env) {
 		w.config.RemoveNodeNotReadyTaint, w.config.NodeNotReadyTaintKey = true, "stowage.dev/starting"
 		w.taint()
 		w.disks.add("disk1", "")
@@ -138,8 +138,8 @@ func TestStartupTaint(t *testing.T) {
 
 // TestStartupTaintOfANodeMadeAnew: its agent runs on, and the Node has the taint again, which
 // goes when the report is made sure of. One that the same Node is given later stays.
-func TestStartupTaintOfANodeMadeAnew(t *testing.T) {
-	story(t, func(w *world) {
+func TestStartupTaintOfRecreatedNode(t *testing.T) {
+	inBubble(t, func(w *env) {
 		w.config.RemoveNodeNotReadyTaint, w.config.NodeNotReadyTaintKey = true, "stowage.dev/starting"
 		w.taint()
 		w.disks.add("disk1", "")
@@ -177,8 +177,8 @@ func TestStartupTaintOfANodeMadeAnew(t *testing.T) {
 }
 
 // TestReportThatSomebodyDeletes is written again, although nothing has changed.
-func TestReportThatSomebodyDeletes(t *testing.T) {
-	story(t, func(w *world) {
+func TestDeletedReport(t *testing.T) {
+	inBubble(t, func(w *env) {
 		w.disks.add("disk1", "data")
 		w.start()
 		w.pass(time.Hour)
@@ -195,8 +195,8 @@ func TestReportThatSomebodyDeletes(t *testing.T) {
 }
 
 // TestPagesOfAFormerAgent tell of disks that are gone, and are emptied.
-func TestPagesOfAFormerAgent(t *testing.T) {
-	story(t, func(w *world) {
+func TestPagesOfFormerProvisioner(t *testing.T) {
+	inBubble(t, func(w *env) {
 		for page := int32(1); page <= 3; page++ {
 			w.reports.known[stowage.PageName(node, page)] = &stowage.LocalDiskReport{
 				ObjectMeta: metav1.ObjectMeta{Name: stowage.PageName(node, page)}, Spec: stowage.LocalDiskReportSpec{NodeName: node, Page: page},
@@ -217,7 +217,7 @@ func TestPagesOfAFormerAgent(t *testing.T) {
 
 // TestReportThatCannotBeWritten is tried again ever later, and is right in the end.
 func TestReportThatCannotBeWritten(t *testing.T) {
-	story(t, func(w *world) {
+	inBubble(t, func(w *env) {
 		w.reports.refused = errors.New("etcd is full")
 		w.disks.add("disk1", "data")
 		w.start()
@@ -238,7 +238,7 @@ func TestReportThatCannotBeWritten(t *testing.T) {
 // TestOneEventForEachChange: a volume whose disk vanishes and returns is told of when it
 // does, and not while it is away.
 func TestOneEventForEachChange(t *testing.T) {
-	story(t, func(w *world) {
+	inBubble(t, func(w *env) {
 		w.disks.add("disk1", "")
 		w.startBound()
 		w.events.take()
@@ -260,7 +260,7 @@ func TestOneEventForEachChange(t *testing.T) {
 // TestManySlotsAtOnce: a hundred disks are published in one go and told of in few
 // versions of the report.
 func TestManySlotsAtOnce(t *testing.T) {
-	story(t, func(w *world) {
+	inBubble(t, func(w *env) {
 		for i := range 100 {
 			w.disks.add(fmt.Sprintf("disk%d", i), "")
 		}
@@ -272,7 +272,7 @@ func TestManySlotsAtOnce(t *testing.T) {
 		if n := w.reports.count(); n > 10 {
 			t.Errorf("wrote the report %d times", n)
 		}
-		for path, s := range w.agent.paths.byPath {
+		for path, s := range w.provisioner.paths.byPath {
 			if s.expected != (expectation{}) {
 				t.Errorf("%s still waits for the informer to show %+v", path, s.expected)
 			}
@@ -281,8 +281,8 @@ func TestManySlotsAtOnce(t *testing.T) {
 }
 
 // TestNothingIsKeptOfWhatIsGone: a node where disks come and go for years.
-func TestNothingIsKeptOfWhatIsGone(t *testing.T) {
-	story(t, func(w *world) {
+func TestStateOfRemovedDisksIsDropped(t *testing.T) {
+	inBubble(t, func(w *env) {
 		w.disks.during = func(context.Context, disk.CleanRequest, func(disk.Progress) error) error {
 			return errors.New("input/output error")
 		}
@@ -297,7 +297,7 @@ func TestNothingIsKeptOfWhatIsGone(t *testing.T) {
 			w.look()
 			w.pass(time.Minute)
 		}
-		a := w.agent
+		a := w.provisioner
 		kept := len(a.paths.byPath) + len(a.cleans.failed) + len(a.cleans.byPath)
 		if kept > 0 {
 			t.Errorf("%d things are still known of disks that are gone", kept)

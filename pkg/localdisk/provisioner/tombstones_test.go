@@ -17,11 +17,11 @@ import (
 )
 
 // lose has the report of another node say that the volume of a disk was lost there.
-func (w *world) lose(identity disk.Identity, state stowage.TombstoneState) {
-	w.t.Helper()
-	w.reports.mu.Lock()
-	defer w.reports.mu.Unlock()
-	w.reports.put(&stowage.LocalDiskReport{
+func (e *env) addTombstone(identity disk.Identity, state stowage.TombstoneState) {
+	e.t.Helper()
+	e.reports.mu.Lock()
+	defer e.reports.mu.Unlock()
+	e.reports.put(&stowage.LocalDiskReport{
 		ObjectMeta: metav1.ObjectMeta{Name: "n2", Labels: map[string]string{wellknown.TombstonesLabel: wellknown.TombstonesValue}},
 		Spec: stowage.LocalDiskReportSpec{NodeName: "n2", Page: 1, Tombstones: []stowage.Tombstone{{
 			Identity: string(identity), Class: "fast", Name: "disk7", Volume: "local-pv-n2", VolumeUID: "uid-n2", Generation: 3, State: state,
@@ -32,17 +32,17 @@ func (w *world) lose(identity disk.Identity, state stowage.TombstoneState) {
 // TestDiskOfALostVolume: a disk that comes from a node that was lost is cleaned before
 // it is published, whatever the class says about data that nobody knows.
 func TestDiskOfALostVolume(t *testing.T) {
-	for name, set := range map[string]func(*world){
-		"by default": func(*world) {},
-		"where unknown data is published": func(w *world) {
+	for name, set := range map[string]func(*env){
+		"by default": func(*env) {},
+		"where unknown data is published": func(w *env) {
 			w.config.Classes[0].ExistingData = "Publish"
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			story(t, func(w *world) {
+			inBubble(t, func(w *env) {
 				set(w)
 				identity := w.disks.add("disk1", "of the first user")
-				w.lose(identity, stowage.TombstonePublished)
+				w.addTombstone(identity, stowage.TombstonePublished)
 				w.start()
 				w.pass(time.Minute)
 				pv := w.volume()
@@ -59,10 +59,10 @@ func TestDiskOfALostVolume(t *testing.T) {
 
 // TestDiskThatWasRetainedElsewhere is neither cleaned nor published.
 func TestDiskThatWasRetainedElsewhere(t *testing.T) {
-	story(t, func(w *world) {
+	inBubble(t, func(w *env) {
 		w.config.Classes[0].ExistingData = "Clean"
 		identity := w.disks.add("disk1", "of the first user")
-		w.lose(identity, stowage.TombstoneRetained)
+		w.addTombstone(identity, stowage.TombstoneRetained)
 		w.start()
 		w.pass(time.Minute)
 		if pv := w.volume(); pv != nil || w.disks.read(identity) == "" {
@@ -74,14 +74,14 @@ func TestDiskThatWasRetainedElsewhere(t *testing.T) {
 
 // TestOwnRecordWins: what this node knows of a disk says more than a tombstone.
 func TestOwnRecordWins(t *testing.T) {
-	story(t, func(w *world) {
+	inBubble(t, func(w *env) {
 		identity := w.disks.add("disk1", "")
 		w.start()
 		w.phase(corev1.VolumeAvailable)
 		first := w.volume()
 		w.disks.write(identity, "of its user")
 		w.phase(corev1.VolumeBound)
-		w.lose(identity, stowage.TombstonePublished)
+		w.addTombstone(identity, stowage.TombstonePublished)
 		w.start()
 		w.pass(time.Minute)
 		if pv := w.volume(); pv == nil || pv.UID != first.UID || w.disks.read(identity) == "" {
@@ -91,36 +91,36 @@ func TestOwnRecordWins(t *testing.T) {
 }
 
 // away has a free disk of this node go away, and takes its volume with it.
-func (w *world) away(name string) disk.Identity {
-	w.t.Helper()
-	identity := w.disks.add(name, "")
-	w.start()
-	w.phase(corev1.VolumeAvailable)
-	w.disks.take(name)
-	w.look()
-	w.pass(time.Minute)
-	if pv := w.volume(); pv != nil {
-		w.t.Fatalf("volume %s is still there", pv.Name)
+func (e *env) detachDisk(name string) disk.Identity {
+	e.t.Helper()
+	identity := e.disks.add(name, "")
+	e.start()
+	e.phase(corev1.VolumeAvailable)
+	e.disks.take(name)
+	e.look()
+	e.pass(time.Minute)
+	if pv := e.volume(); pv != nil {
+		e.t.Fatalf("volume %s is still there", pv.Name)
 	}
 	return identity
 }
 
 // back has it come back with somebody's data.
-func (w *world) back(name string, identity disk.Identity) {
-	w.t.Helper()
-	w.disks.put(fact(name))
-	w.disks.write(identity, "of its user")
-	w.look()
-	w.pass(time.Minute)
+func (e *env) reattachDisk(name string, identity disk.Identity) {
+	e.t.Helper()
+	e.disks.put(fact(name))
+	e.disks.write(identity, "of its user")
+	e.look()
+	e.pass(time.Minute)
 }
 
 // TestDiskBackFromALostNode: the node had the disk once, and another one was lost with it
 // since, by whose volume's policy it is to be kept.
 func TestDiskBackFromALostNode(t *testing.T) {
-	story(t, func(w *world) {
-		identity := w.away("disk1")
-		w.lose(identity, stowage.TombstoneRetained)
-		w.back("disk1", identity)
+	inBubble(t, func(w *env) {
+		identity := w.detachDisk("disk1")
+		w.addTombstone(identity, stowage.TombstoneRetained)
+		w.reattachDisk("disk1", identity)
 		if pv := w.volume(); pv != nil || w.disks.read(identity) == "" {
 			t.Errorf("volume %v over data %q, want none over what was there", pv, w.disks.read(identity))
 		}
@@ -131,8 +131,8 @@ func TestDiskBackFromALostNode(t *testing.T) {
 // TestDiskOfAnotherNode: the node had the disk once, and another one has a volume of it
 // now. It is left alone until that volume is gone.
 func TestDiskOfAnotherNode(t *testing.T) {
-	story(t, func(w *world) {
-		identity := w.away("disk1")
+	inBubble(t, func(w *env) {
+		identity := w.detachDisk("disk1")
 		theirs := &corev1.PersistentVolume{
 			ObjectMeta: metav1.ObjectMeta{
 				Name: "local-pv-n2", UID: "uid-n2",
@@ -150,7 +150,7 @@ func TestDiskOfAnotherNode(t *testing.T) {
 		if _, err := w.api.CoreV1().PersistentVolumes().Create(t.Context(), theirs, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		w.back("disk1", identity)
+		w.reattachDisk("disk1", identity)
 		w.pass(time.Hour)
 		if got := w.disks.read(identity); got == "" {
 			t.Error("the data of a volume of another node was cleaned away")
@@ -173,8 +173,8 @@ func TestDiskOfAnotherNode(t *testing.T) {
 }
 
 // TestTombstonesThatCannotBeAskedFor: nothing is published before they can.
-func TestTombstonesThatCannotBeAskedFor(t *testing.T) {
-	story(t, func(w *world) {
+func TestTombstonesCannotBeListed(t *testing.T) {
+	inBubble(t, func(w *env) {
 		w.disks.add("disk1", "")
 		w.reports.unlisted = true
 		w.start()

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestWaits: pauses grow with the looks that were waited for, and never beyond the last.
+// TestRecheckInterval: intervals double after each recheck, up to the limit.
 func TestRecheckInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const last = 10 * time.Second
@@ -36,44 +36,44 @@ func TestRecheckInterval(t *testing.T) {
 		time.Sleep(time.Second) //nolint:forbidigo // the bubble's time
 		for range 100 {
 			if left := r.next(time.Now(), last); left != last-time.Second {
-				t.Fatalf("after other looks, %s are left to wait, want 9s", left)
+				t.Fatalf("after other decisions, %s are left, want 9s", left)
 			}
 		}
 		if left := r.next(time.Now(), time.Second); left != time.Second {
-			t.Errorf("for what is looked for every second it waits %s", left)
+			t.Errorf("with a limit of a second it waits %s", left)
 		}
 		r = recheck{}
 		if first := r.next(time.Now(), last); first != retryFirst {
-			t.Errorf("what has gone on in between waits %s at first, want %s", first, retryFirst)
+			t.Errorf("after a success the first interval is %s, want %s", first, retryFirst)
 		}
 	})
 }
 
-// TestOtherClassesPutNobodyOff: a disk that was emptied is published within half a minute,
-// however much happens in the cluster meanwhile.
+// TestFrequentEventsDoNotDelayRechecks: a disk that was emptied is published within half
+// a minute, also if events are frequent.
 func TestFrequentEventsDoNotDelayRechecks(t *testing.T) {
-	inBubble(t, func(w *env) {
-		w.retain()
-		identity := w.disks.add("disk1", "")
-		w.start()
-		w.useAndRelease("of the first user")
-		w.remove()
-		w.expect("disk1", "Retained: RetainedDirty")
+	inBubble(t, func(e *env) {
+		e.retain()
+		identity := e.disks.add("disk1", "")
+		e.start()
+		e.useAndRelease("of the first user")
+		e.remove()
+		e.expect("disk1", "Retained: RetainedDirty")
 		for i := range 20 {
 			for _, name := range []string{fmt.Sprintf("other-%d", i), "fast"} {
-				w.describe(name)
+				e.describe(name)
 			}
-			w.pass(time.Second)
+			e.pass(time.Second)
 		}
-		w.disks.write(identity, "") // by an administrator
-		w.pass(retainedRecheckLast + 2*time.Second)
-		if w.volume() == nil {
+		e.disks.write(identity, "") // by an administrator
+		e.pass(retainedRecheckLast + 2*time.Second)
+		if e.volume() == nil {
 			t.Error("a retained disk that was emptied is not published within half a minute")
 		}
 	})
 }
 
-// describe makes a StorageClass, or changes the one that there is.
+// describe creates or changes a StorageClass.
 func (e *env) describe(name string) {
 	e.t.Helper()
 	ctx, classes := context.Background(), e.api.StorageV1().StorageClasses()

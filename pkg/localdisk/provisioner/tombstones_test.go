@@ -16,7 +16,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
 
-// lose has the report of another node say that the volume of a disk was lost there.
+// addTombstone adds a tombstone of a disk to the report of another node.
 func (e *env) addTombstone(identity disk.Identity, state stowage.TombstoneState) {
 	e.t.Helper()
 	e.reports.mu.Lock()
@@ -29,68 +29,68 @@ func (e *env) addTombstone(identity disk.Identity, state stowage.TombstoneState)
 	})
 }
 
-// TestDiskOfALostVolume: a disk that comes from a node that was lost is cleaned before
-// it is published, whatever the class says about data that nobody knows.
+// TestDiskOfALostVolume: a disk of a lost node is cleaned before it is published, whatever
+// the existingData of its class.
 func TestDiskOfALostVolume(t *testing.T) {
 	for name, set := range map[string]func(*env){
 		"by default": func(*env) {},
-		"where unknown data is published": func(w *env) {
-			w.config.Classes[0].ExistingData = "Publish"
+		"where unknown data is published": func(e *env) {
+			e.config.Classes[0].ExistingData = "Publish"
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(w *env) {
-				set(w)
-				identity := w.disks.add("disk1", "of the first user")
-				w.addTombstone(identity, stowage.TombstonePublished)
-				w.start()
-				w.pass(time.Minute)
-				pv := w.volume()
-				if pv == nil || w.disks.read(identity) != "" {
-					t.Fatalf("volume %v over data %q, want one over none", pv, w.disks.read(identity))
+			inBubble(t, func(e *env) {
+				set(e)
+				identity := e.disks.add("disk1", "of the first user")
+				e.addTombstone(identity, stowage.TombstonePublished)
+				e.start()
+				e.pass(time.Minute)
+				pv := e.volume()
+				if pv == nil || e.disks.read(identity) != "" {
+					t.Fatalf("volume %v over data %q, want one over none", pv, e.disks.read(identity))
 				}
 				if pv.Name == "local-pv-n2" || localpv.GenerationOf(pv) <= 4 {
-					t.Errorf("volume %s has generation %d, which one before it may have had", pv.Name, localpv.GenerationOf(pv))
+					t.Errorf("volume %s has generation %d, which a former one may have had", pv.Name, localpv.GenerationOf(pv))
 				}
 			})
 		})
 	}
 }
 
-// TestDiskThatWasRetainedElsewhere is neither cleaned nor published.
+// TestDiskThatWasRetainedElsewhere: the disk is neither cleaned nor published.
 func TestDiskThatWasRetainedElsewhere(t *testing.T) {
-	inBubble(t, func(w *env) {
-		w.config.Classes[0].ExistingData = "Clean"
-		identity := w.disks.add("disk1", "of the first user")
-		w.addTombstone(identity, stowage.TombstoneRetained)
-		w.start()
-		w.pass(time.Minute)
-		if pv := w.volume(); pv != nil || w.disks.read(identity) == "" {
-			t.Errorf("volume %v over data %q, want none over what was there", pv, w.disks.read(identity))
+	inBubble(t, func(e *env) {
+		e.config.Classes[0].ExistingData = "Clean"
+		identity := e.disks.add("disk1", "of the first user")
+		e.addTombstone(identity, stowage.TombstoneRetained)
+		e.start()
+		e.pass(time.Minute)
+		if pv := e.volume(); pv != nil || e.disks.read(identity) == "" {
+			t.Errorf("volume %v over data %q, want none over what was there", pv, e.disks.read(identity))
 		}
-		w.expect("disk1", "Retained: RetainedDirty")
+		e.expect("disk1", "Retained: RetainedDirty")
 	})
 }
 
-// TestOwnRecordWins: what this node knows of a disk says more than a tombstone.
+// TestOwnRecordWins: this node's record of a disk has precedence over a tombstone.
 func TestOwnRecordWins(t *testing.T) {
-	inBubble(t, func(w *env) {
-		identity := w.disks.add("disk1", "")
-		w.start()
-		w.phase(corev1.VolumeAvailable)
-		first := w.volume()
-		w.disks.write(identity, "of its user")
-		w.phase(corev1.VolumeBound)
-		w.addTombstone(identity, stowage.TombstonePublished)
-		w.start()
-		w.pass(time.Minute)
-		if pv := w.volume(); pv == nil || pv.UID != first.UID || w.disks.read(identity) == "" {
-			t.Errorf("volume %v over data %q, want the first one over its data", pv, w.disks.read(identity))
+	inBubble(t, func(e *env) {
+		identity := e.disks.add("disk1", "")
+		e.start()
+		e.phase(corev1.VolumeAvailable)
+		first := e.volume()
+		e.disks.write(identity, "of its user")
+		e.phase(corev1.VolumeBound)
+		e.addTombstone(identity, stowage.TombstonePublished)
+		e.start()
+		e.pass(time.Minute)
+		if pv := e.volume(); pv == nil || pv.UID != first.UID || e.disks.read(identity) == "" {
+			t.Errorf("volume %v over data %q, want the first one over its data", pv, e.disks.read(identity))
 		}
 	})
 }
 
-// away has a free disk of this node go away, and takes its volume with it.
+// detachDisk detaches a disk with a free volume, which is removed.
 func (e *env) detachDisk(name string) disk.Identity {
 	e.t.Helper()
 	identity := e.disks.add(name, "")
@@ -100,12 +100,12 @@ func (e *env) detachDisk(name string) disk.Identity {
 	e.look()
 	e.pass(time.Minute)
 	if pv := e.volume(); pv != nil {
-		e.t.Fatalf("volume %s is still there", pv.Name)
+		e.t.Fatalf("volume %s still exists", pv.Name)
 	}
 	return identity
 }
 
-// back has it come back with somebody's data.
+// reattachDisk attaches the disk again with data of another node.
 func (e *env) reattachDisk(name string, identity disk.Identity) {
 	e.t.Helper()
 	e.disks.put(fact(name))
@@ -114,25 +114,25 @@ func (e *env) reattachDisk(name string, identity disk.Identity) {
 	e.pass(time.Minute)
 }
 
-// TestDiskBackFromALostNode: the node had the disk once, and another one was lost with it
-// since, by whose volume's policy it is to be kept.
+// TestDiskBackFromALostNode: the node had the disk before; another node was lost with it since,
+// where its volume had policy Retain.
 func TestDiskBackFromALostNode(t *testing.T) {
-	inBubble(t, func(w *env) {
-		identity := w.detachDisk("disk1")
-		w.addTombstone(identity, stowage.TombstoneRetained)
-		w.reattachDisk("disk1", identity)
-		if pv := w.volume(); pv != nil || w.disks.read(identity) == "" {
-			t.Errorf("volume %v over data %q, want none over what was there", pv, w.disks.read(identity))
+	inBubble(t, func(e *env) {
+		identity := e.detachDisk("disk1")
+		e.addTombstone(identity, stowage.TombstoneRetained)
+		e.reattachDisk("disk1", identity)
+		if pv := e.volume(); pv != nil || e.disks.read(identity) == "" {
+			t.Errorf("volume %v over data %q, want none over what was there", pv, e.disks.read(identity))
 		}
-		w.expect("disk1", "Retained: RetainedDirty")
+		e.expect("disk1", "Retained: RetainedDirty")
 	})
 }
 
-// TestDiskOfAnotherNode: the node had the disk once, and another one has a volume of it
-// now. It is left alone until that volume is gone.
+// TestDiskOfAnotherNode: the node had the disk before, and another node has a volume of it
+// now. It is left alone until that volume is removed.
 func TestDiskOfAnotherNode(t *testing.T) {
-	inBubble(t, func(w *env) {
-		identity := w.detachDisk("disk1")
+	inBubble(t, func(e *env) {
+		identity := e.detachDisk("disk1")
 		theirs := &corev1.PersistentVolume{
 			ObjectMeta: metav1.ObjectMeta{
 				Name: "local-pv-n2", UID: "uid-n2",
@@ -147,46 +147,46 @@ func TestDiskOfAnotherNode(t *testing.T) {
 			},
 			Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeBound},
 		}
-		if _, err := w.api.CoreV1().PersistentVolumes().Create(t.Context(), theirs, metav1.CreateOptions{}); err != nil {
+		if _, err := e.api.CoreV1().PersistentVolumes().Create(t.Context(), theirs, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		w.reattachDisk("disk1", identity)
-		w.pass(time.Hour)
-		if got := w.disks.read(identity); got == "" {
-			t.Error("the data of a volume of another node was cleaned away")
+		e.reattachDisk("disk1", identity)
+		e.pass(time.Hour)
+		if got := e.disks.read(identity); got == "" {
+			t.Error("the data of a volume of another node was cleaned")
 		}
-		w.expect("disk1", "Skipped: OtherNodesVolume")
-		w.api.count("list persistentvolumes")
-		w.pass(24 * time.Hour)
-		if n := w.api.count("list persistentvolumes"); n > 24*60/15 {
+		e.expect("disk1", "Skipped: OtherNodesVolume")
+		e.api.count("list persistentvolumes")
+		e.pass(24 * time.Hour)
+		if n := e.api.count("list persistentvolumes"); n > 24*60/15 {
 			t.Errorf("all volumes were listed %d times in a day", n)
 		}
-		if err := w.api.CoreV1().PersistentVolumes().Delete(t.Context(), theirs.Name, metav1.DeleteOptions{}); err != nil {
+		if err := e.api.CoreV1().PersistentVolumes().Delete(t.Context(), theirs.Name, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		w.pass(time.Hour)
-		w.expect("disk1", "Retained: VolumeVanished")
-		if got := w.disks.read(identity); got == "" || w.volume() != nil {
-			t.Errorf("data %q, volume %v: want data that this node did not write to be kept", got, w.volume())
+		e.pass(time.Hour)
+		e.expect("disk1", "Retained: VolumeVanished")
+		if got := e.disks.read(identity); got == "" || e.volume() != nil {
+			t.Errorf("data %q, volume %v: want data that this node did not write to be kept", got, e.volume())
 		}
 	})
 }
 
-// TestTombstonesThatCannotBeAskedFor: nothing is published before they can.
+// TestTombstonesCannotBeListed: nothing is published before they can be listed.
 func TestTombstonesCannotBeListed(t *testing.T) {
-	inBubble(t, func(w *env) {
-		w.disks.add("disk1", "")
-		w.reports.unlisted = true
-		w.start()
-		w.pass(time.Minute)
-		if pv := w.volume(); pv != nil {
+	inBubble(t, func(e *env) {
+		e.disks.add("disk1", "")
+		e.reports.unlisted = true
+		e.start()
+		e.pass(time.Minute)
+		if pv := e.volume(); pv != nil {
 			t.Errorf("volume %s was published", pv.Name)
 		}
-		w.reports.mu.Lock()
-		w.reports.unlisted = false
-		w.reports.mu.Unlock()
-		w.pass(5 * time.Minute)
-		if w.volume() == nil {
+		e.reports.mu.Lock()
+		e.reports.unlisted = false
+		e.reports.mu.Unlock()
+		e.pass(5 * time.Minute)
+		if e.volume() == nil {
 			t.Error("no volume was published")
 		}
 	})

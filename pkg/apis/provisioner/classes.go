@@ -133,7 +133,7 @@ func readDir(n node) (string, bool) {
 	case !strings.HasPrefix(text, "/"):
 		n.failf("must be an absolute path, and is %q", text)
 	case dir == "":
-		n.failf("must not be /: every folder of the root file system would be looked at. Name a folder that holds disks and nothing else")
+		n.failf("must not be /: every folder of the root file system would be scanned. Name a folder that holds disks and nothing else")
 	case path.Clean(dir) != dir:
 		n.failf("must be a path without empty elements, . and .., and is %q: write %s", text, path.Clean(dir))
 	default:
@@ -169,7 +169,7 @@ func refuseSelector(n node, _ *classReader) {
 	if terms, ok := n.value.([]any); ok && len(terms) == 0 {
 		return
 	}
-	n.failf("must be absent: it lets several nodes use one volume, and then none of them can know that it is idle and clean it. " +
+	n.failf("must be absent: it lets several nodes use one volume, and then no node can know that it is unused and can be cleaned. " +
 		"Take this key out; for disks that several nodes reach, use a CSI driver or write the volumes by hand")
 }
 

@@ -134,7 +134,7 @@ func readFilesystemCleaner(n node) (Cleaner, bool) {
 	}
 	if _, builtIn := wordOf(command[0]); builtIn || !isProgram(command[0]) {
 		n.failf("must begin with the absolute path of a program, and begins with %q: the built-in methods clean devices. "+
-			"Without this key the agent removes the files itself", command[0])
+			"Without this key the provisioner removes the files itself", command[0])
 		return Cleaner{}, false
 	}
 	return Cleaner{External: command}, true

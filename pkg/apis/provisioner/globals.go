@@ -54,7 +54,7 @@ func refuseAlpha(n node, _ *Config) {
 
 func refuseOwner(n node, _ *Config) {
 	refuseOn(n, "deleting a Node object would delete its volumes, though the node may come back with the data of their claims. "+
-		"Take this key out; for a node that is gone for good, stowage-provisioner release lets its volumes go")
+		"Take this key out; for a node that will not return, use stowage-provisioner release")
 }
 
 // refuseOn reads a switch that may only be off.
@@ -101,7 +101,7 @@ func isLabelKey(n node, label string) bool {
 		return false
 	}
 	if strings.HasPrefix(label, reserved) {
-		n.failf("labels that begin with %s are the agent's own: choose another key than %s", reserved, label)
+		n.failf("labels that begin with %s are reserved for the provisioner: choose another key than %s", reserved, label)
 		return false
 	}
 	return true

@@ -100,7 +100,7 @@ func (n node) entries(of string) []entry {
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		one := entry{key, node{path: n.path.Key(key), value: values[key], errs: n.errs}}
 		if from, ok := madeOf[key]; ok {
-			one.failf("cannot be a name, because YAML reads %s as %s: put the name that is meant in quotes", from, key)
+			one.failf("cannot be a name, because YAML reads %s as %s: put the name in quotes", from, key)
 			continue
 		}
 		all = append(all, one)

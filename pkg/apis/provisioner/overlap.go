@@ -21,12 +21,12 @@ func checkOverlaps(n node, classes []Class) {
 		at := node{path: n.path.Key(class.Name), errs: n.errs}
 		if dir, other := overlap(hosts, class.HostDir, class.Name); other != "" {
 			at.child("hostDir", nil).failf("%s %s: both would find the same disks. "+
-				"Give each class a folder of its own, and link or mount its disks there", class.HostDir, lies(class.HostDir, dir, "hostDir", other))
+				"Give each class its own folder, and link or mount its disks there", class.HostDir, lies(class.HostDir, dir, "hostDir", other))
 			continue
 		}
 		if dir, other := overlap(mounts, class.MountDir, class.Name); other != "" {
-			at.child("mountDir", nil).failf("%s %s: the agent would see the same disks for both. "+
-				"Mount each hostDir at a place of its own in the agent's pod", class.MountDir, lies(class.MountDir, dir, "mountDir", other))
+			at.child("mountDir", nil).failf("%s %s: the provisioner would find the same disks for both. "+
+				"Mount each hostDir at its own path in the provisioner's pod", class.MountDir, lies(class.MountDir, dir, "mountDir", other))
 		}
 	}
 }
@@ -55,5 +55,5 @@ func lies(dir, in, key, class string) string {
 	if dir == in {
 		return fmt.Sprintf("is the %s of class %s too", key, class)
 	}
-	return fmt.Sprintf("lies in %s, the %s of class %s", in, key, class)
+	return fmt.Sprintf("is in %s, the %s of class %s", in, key, class)
 }

@@ -40,7 +40,7 @@ func Parse(data map[string]string) (*Config, error) {
 func checkWhole(config *Config, errs *Errors) {
 	if len(config.Classes) == 0 && !errs.at(classMapKey) {
 		node{path: field.NewPath(classMapKey), errs: errs}.failf(
-			"must have at least one storage class: without, the agent finds no disk")
+			"must have at least one storage class: without one, the provisioner finds no disk")
 	}
 	if config.RemoveNodeNotReadyTaint && config.NodeNotReadyTaintKey == "" && !errs.at(taintKeyKey) {
 		node{path: field.NewPath(taintKeyKey), errs: errs}.failf(

@@ -211,7 +211,7 @@ func TestWarnings(t *testing.T) {
 		}},
 		"a method that no Job runs": {
 			map[string]string{useJobsKey: "yes", "jobTolerations": "- operator: Exists", classMapKey: "a: {hostDir: /a, blockCleanerCommand: [hdparm]}\nb: {hostDir: /b}"},
-			[]string{"storageClassMap[a].blockCleanerCommand: hdparm is run by the agent itself, also with useJobForCleaning: the drive's password is for it alone"},
+			[]string{"storageClassMap[a].blockCleanerCommand: hdparm is run by the provisioner itself, also with useJobForCleaning: only the provisioner knows the drive's password"},
 		},
 	}
 	for name, test := range tests {

@@ -45,7 +45,7 @@ func TestRefuseInClass(t *testing.T) {
 		"a relative folder":          {"mountDir: mnt", `mountDir: must be an absolute path, and is "mnt"`},
 		"a folder that climbs":       {"mountDir: /mnt/../etc", `mountDir: must be a path without empty elements, . and .., and is "/mnt/../etc": write /etc`},
 		"two slashes":                {"mountDir: /mnt//a", `mountDir: must be a path without empty elements, . and .., and is "/mnt//a": write /mnt/a`},
-		"the root":                   {"mountDir: /", "mountDir: must not be /: every folder of the root file system would be looked at. Name a folder that holds disks and nothing else"},
+		"the root":                   {"mountDir: /", "mountDir: must not be /: every folder of the root file system would be scanned. Name a folder that holds disks and nothing else"},
 		"a folder with a line break": {`mountDir: "/a\nb"`, `mountDir: must be a path that can be printed, and is "/a\nb"`},
 		"a folder that is a number":  {"mountDir: 12", "mountDir: must be a string, and YAML reads the number 12 here: put it in quotes"},
 		"a folder that is a list":    {"mountDir: [/a]", "mountDir: must be a string, and is a list"},
@@ -85,9 +85,9 @@ func TestRefuseInClass(t *testing.T) {
 		"passes without end":         {`blockCleanerCommand: [dd-zero, "101"]`, `blockCleanerCommand: dd-zero takes one argument, how often to overwrite (1 to 100), and has ["101"]`},
 		"two arguments":              {`blockCleanerCommand: [dd-zero, "1", "2"]`, `blockCleanerCommand: dd-zero takes one argument, how often to overwrite (1 to 100), and has ["1" "2"]`},
 		"a device's method for files": {"fsCleanerCommand: [zero]",
-			`fsCleanerCommand: must begin with the absolute path of a program, and begins with "zero": the built-in methods clean devices. Without this key the agent removes the files itself`},
+			`fsCleanerCommand: must begin with the absolute path of a program, and begins with "zero": the built-in methods clean devices. Without this key the provisioner removes the files itself`},
 		"a device's script for files": {"fsCleanerCommand: [/scripts/shred.sh]",
-			`fsCleanerCommand: must begin with the absolute path of a program, and begins with "/scripts/shred.sh": the built-in methods clean devices. Without this key the agent removes the files itself`},
+			`fsCleanerCommand: must begin with the absolute path of a program, and begins with "/scripts/shred.sh": the built-in methods clean devices. Without this key the provisioner removes the files itself`},
 		"files of devices": {"{volumeMode: Block, fsCleanerCommand: [/opt/clean]}",
 			"fsCleanerCommand: must be absent with volumeMode Block, which publishes no file system: blockCleanerCommand cleans devices"},
 
@@ -97,7 +97,7 @@ func TestRefuseInClass(t *testing.T) {
 		"data in the wild":      {"existingData: Keep", `existingData: must be Refuse, Publish, Clean or AssumeBlank, and is "Keep"`},
 		"a name of no kind":     {"volumeName: Short", `volumeName: must be Stowage or Reference, and is "Short"`},
 		"a switch in two words": {"allowDirectories: sometimes", `allowDirectories: must be true or false, and is the string "sometimes"`},
-		"disks of many nodes": {"selector: [{matchExpressions: []}]", "selector: must be absent: it lets several nodes use one volume, and then none of them can know that it is idle and clean it. " +
+		"disks of many nodes": {"selector: [{matchExpressions: []}]", "selector: must be absent: it lets several nodes use one volume, and then no node can know that it is unused and can be cleaned. " +
 			"Take this key out; for disks that several nodes reach, use a CSI driver or write the volumes by hand"},
 	}
 	for name, test := range tests {

@@ -32,26 +32,26 @@ func TestRefuse(t *testing.T) {
 			`useJobForCleaning: must be true or false, and is the string "sometimes"`,
 		}},
 		"volumes that go with the Node object": {map[string]string{"setPVOwnerRef": "true"}, []string{
-			"setPVOwnerRef: must be off: deleting a Node object would delete its volumes, though the node may come back with the data of their claims. Take this key out; for a node that is gone for good, stowage-provisioner release lets its volumes go",
+			"setPVOwnerRef: must be off: deleting a Node object would delete its volumes, though the node may come back with the data of their claims. Take this key out; for a node that will not return, use stowage-provisioner release",
 		}},
 		"a switch that is a word in quotes": {map[string]string{"useNodeNameOnly": `"true"`}, []string{
 			`useNodeNameOnly: must be true or false, and is the string "true"`,
 		}},
 
 		"a class that YAML makes another of": {map[string]string{classMapKey: "y: {hostDir: /mnt/a}"}, []string{
-			"storageClassMap[true]: cannot be a name, because YAML reads y, yes and on as true: put the name that is meant in quotes",
+			"storageClassMap[true]: cannot be a name, because YAML reads y, yes and on as true: put the name in quotes",
 		}},
 		"labels": {map[string]string{
 			"nodeLabelsForPV": "[a b, stowage.dev/node, 7]",
 			"labelsForPV":     "{stowage.dev/x: a, '-': b, v: 'a b', n: a, version: 1.10}",
 		}, []string{
-			"labelsForPV[false]: cannot be a name, because YAML reads n, no and off as false: put the name that is meant in quotes",
+			"labelsForPV[false]: cannot be a name, because YAML reads n, no and off as false: put the name in quotes",
 			`labelsForPV[-]: "-" cannot be the key of a label: name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`,
-			"labelsForPV[stowage.dev/x]: labels that begin with stowage.dev/ are the agent's own: choose another key than stowage.dev/x",
+			"labelsForPV[stowage.dev/x]: labels that begin with stowage.dev/ are reserved for the provisioner: choose another key than stowage.dev/x",
 			`labelsForPV[v]: "a b" cannot be the value of a label: a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')`,
 			"labelsForPV[version]: must be a string, and YAML reads the number 1.1 here: put it in quotes",
 			`nodeLabelsForPV[0]: "a b" cannot be the key of a label: name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`,
-			"nodeLabelsForPV[1]: labels that begin with stowage.dev/ are the agent's own: choose another key than stowage.dev/node",
+			"nodeLabelsForPV[1]: labels that begin with stowage.dev/ are reserved for the provisioner: choose another key than stowage.dev/node",
 			"nodeLabelsForPV[2]: must be a string, and YAML reads the number 7 here: put it in quotes",
 		}},
 		"labels of another shape": {map[string]string{"nodeLabelsForPV": "a: b", "labelsForPV": "[a]"}, []string{
@@ -102,7 +102,7 @@ func TestRefuse(t *testing.T) {
 // TestRefuseClassMap: what is wrong with the classes as a whole.
 func TestRefuseClassMap(t *testing.T) {
 	t.Parallel()
-	const none = "storageClassMap: must have at least one storage class: without, the agent finds no disk"
+	const none = "storageClassMap: must have at least one storage class: without one, the provisioner finds no disk"
 	tests := map[string]struct {
 		yaml string
 		want []string
@@ -128,20 +128,20 @@ func TestRefuseClassMap(t *testing.T) {
 			"storageClassMap: must be one YAML document: take out the lines --- and ...",
 		}},
 		"two classes for one folder": {"a: {hostDir: /mnt/disks, namePattern: a*}\nb: {hostDir: /mnt/disks/, namePattern: b*}", []string{
-			"storageClassMap[b].hostDir: /mnt/disks is the hostDir of class a too: both would find the same disks. Give each class a folder of its own, and link or mount its disks there",
+			"storageClassMap[b].hostDir: /mnt/disks is the hostDir of class a too: both would find the same disks. Give each class its own folder, and link or mount its disks there",
 		}},
 		"folders in folders, but not those with longer names": {"a: {hostDir: /mnt/disks}\nb: {hostDir: /mnt/disks/b/c}\nc: {hostDir: /mnt/disks-other}\nd: {hostDir: /mnt/disks-other/d}", []string{
-			"storageClassMap[b].hostDir: /mnt/disks/b/c lies in /mnt/disks, the hostDir of class a: both would find the same disks. Give each class a folder of its own, and link or mount its disks there",
-			"storageClassMap[d].hostDir: /mnt/disks-other/d lies in /mnt/disks-other, the hostDir of class c: both would find the same disks. Give each class a folder of its own, and link or mount its disks there",
+			"storageClassMap[b].hostDir: /mnt/disks/b/c is in /mnt/disks, the hostDir of class a: both would find the same disks. Give each class its own folder, and link or mount its disks there",
+			"storageClassMap[d].hostDir: /mnt/disks-other/d is in /mnt/disks-other, the hostDir of class c: both would find the same disks. Give each class its own folder, and link or mount its disks there",
 		}},
 		"a folder around that of an earlier class": {"a: {hostDir: /mnt/disks/a}\nb: {hostDir: /mnt}", []string{
-			"storageClassMap[a].hostDir: /mnt/disks/a lies in /mnt, the hostDir of class b: both would find the same disks. Give each class a folder of its own, and link or mount its disks there",
+			"storageClassMap[a].hostDir: /mnt/disks/a is in /mnt, the hostDir of class b: both would find the same disks. Give each class its own folder, and link or mount its disks there",
 		}},
 		"a mountDir in another's, whose hostDirs are apart": {"a: {hostDir: /mnt/a, mountDir: /local/a}\nb: {hostDir: /mnt/b, mountDir: /local}", []string{
-			"storageClassMap[a].mountDir: /local/a lies in /local, the mountDir of class b: the agent would see the same disks for both. Mount each hostDir at a place of its own in the agent's pod",
+			"storageClassMap[a].mountDir: /local/a is in /local, the mountDir of class b: the provisioner would find the same disks for both. Mount each hostDir at its own path in the provisioner's pod",
 		}},
 		"two folders that the agent sees as one": {"a: {hostDir: /mnt/a, mountDir: /local}\nb: {hostDir: /mnt/b, mountDir: /local}", []string{
-			"storageClassMap[b].mountDir: /local is the mountDir of class a too: the agent would see the same disks for both. Mount each hostDir at a place of its own in the agent's pod",
+			"storageClassMap[b].mountDir: /local is the mountDir of class a too: the provisioner would find the same disks for both. Mount each hostDir at its own path in the provisioner's pod",
 		}},
 		"all at once": {"a: {hostDir: a, fsTyp: ext4}\nb: {volumeMode: block, blockCleanerCommand: [x]}", []string{
 			`storageClassMap[a].hostDir: must be an absolute path, and is "a"`,

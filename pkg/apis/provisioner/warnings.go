@@ -28,7 +28,7 @@ func (c *Config) Warnings() []Finding {
 
 func (c *Class) warn(n node, jobs bool) {
 	if jobs && c.BlockCleaner.Method == MethodHDParm {
-		n.child("blockCleanerCommand", nil).failf("%s is run by the agent itself, also with %s: the drive's password is for it alone", MethodHDParm, useJobsKey)
+		n.child("blockCleanerCommand", nil).failf("%s is run by the provisioner itself, also with %s: only the provisioner knows the drive's password", MethodHDParm, useJobsKey)
 	}
 	if c.VolumeMode == corev1.PersistentVolumeBlock {
 		if slices.Contains([]Method{MethodFSReset, MethodBlkDiscard}, c.BlockCleaner.Method) {

@@ -91,7 +91,7 @@ func (o *adoptOptions) run(cmd *cobra.Command, client kubernetes.Interface) erro
 			strange++
 		}
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "\n%d to adopt, %d adopted already, %d left alone, %d volumes of others with their names.\n", len(take), taken, left, strange)
+	fmt.Fprintf(cmd.OutOrStdout(), "\n%d to adopt, %d adopted already, %d left alone, %d of others.\n", len(take), taken, left, strange)
 	if !o.confirm {
 		fmt.Fprintln(cmd.OutOrStdout(), "Nothing was changed. To adopt, run this again with --confirm.")
 		return nil

@@ -137,7 +137,8 @@ func (o *cleanOptions) clean(ctx context.Context, method []string, result *resul
 		return disk.Problemf(disk.Replaced, "the disk at %s is %s and should be %s", o.path(), fact.Identity, identity)
 	}
 	fmt.Fprintf(result.out, "cleaning %s of volume %s, disk %s\n", o.path(), o.volume, identity)
-	// kubelet's folder is not in sight, so no volume is named: the agent has looked there.
+	// The Job does not mount kubelet's folder, so no volume is named: the provisioner has checked
+	// the mounts there.
 	return node.Clean(ctx, disk.CleanRequest{Target: fact, Mode: disk.Mode(o.mode), Command: method, Step: o.step}, result.progress)
 }
 

@@ -155,23 +155,23 @@ func TestClean(t *testing.T) {
 func TestCleanRefuses(t *testing.T) {
 	s := newSlots(t)
 	for name, test := range map[string]struct {
-		slot   string
-		change func(args map[string]string)
-		method []string
-		want   disk.Reason
-		says   string
+		slot    string
+		change  func(args map[string]string)
+		method  []string
+		want    disk.Reason
+		message string
 	}{
 		"no ticket":                {slot: "files", change: func(a map[string]string) { a["ticket"] += "b" }, want: withdrawn},
 		"another disk":             {slot: "files", change: func(a map[string]string) { a["identity"] = "fs:other:/" }, want: disk.Replaced},
 		"another device":           {slot: "raw", change: func(a map[string]string) { a["identity"] = "wwn:0x5000" }, want: disk.Replaced},
 		"no disk":                  {slot: "files", change: func(a map[string]string) { a["name"] = "file*" }, want: disk.Missing},
-		"a path for a name":        {slot: "files", change: func(a map[string]string) { a["name"] = "../disks/files" }, says: "--name"},
-		"the folder for its name":  {slot: "files", change: func(a map[string]string) { a["name"] = "." }, says: "--name"},
-		"a folder that leads out":  {slot: "files", change: func(a map[string]string) { a["directory"] += "/.." }, says: "--directory"},
-		"no folder at all":         {slot: "files", change: func(a map[string]string) { a["directory"] = "/" }, says: "--directory"},
-		"another mode":             {slot: "raw", change: func(a map[string]string) { a["volume-mode"] = "block" }, says: "--volume-mode"},
-		"a method in process only": {slot: "raw", method: []string{"hdparm"}, says: "hdparm"},
-		"an unknown method":        {slot: "raw", method: []string{"burn"}, says: "burn"},
+		"a path for a name":        {slot: "files", change: func(a map[string]string) { a["name"] = "../disks/files" }, message: "--name"},
+		"the folder for its name":  {slot: "files", change: func(a map[string]string) { a["name"] = "." }, message: "--name"},
+		"a folder that leads out":  {slot: "files", change: func(a map[string]string) { a["directory"] += "/.." }, message: "--directory"},
+		"no folder at all":         {slot: "files", change: func(a map[string]string) { a["directory"] = "/" }, message: "--directory"},
+		"another mode":             {slot: "raw", change: func(a map[string]string) { a["volume-mode"] = "block" }, message: "--volume-mode"},
+		"a method in process only": {slot: "raw", method: []string{"hdparm"}, message: "hdparm"},
+		"an unknown method":        {slot: "raw", method: []string{"burn"}, message: "burn"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			args := s.args(t, test.slot)
@@ -182,8 +182,8 @@ func TestCleanRefuses(t *testing.T) {
 			if err == nil || result.Clean || result.Message == "" {
 				t.Errorf("%+v, %v", result, err)
 			}
-			if test.want != "" && result.Reason != test.want || !strings.Contains(result.Message, test.says) {
-				t.Errorf("%+v, want %s %s", result, test.want, test.says)
+			if test.want != "" && result.Reason != test.want || !strings.Contains(result.Message, test.message) {
+				t.Errorf("%+v, want %s %s", result, test.want, test.message)
 			}
 			if left := s.content(t, test.slot); left == "" {
 				t.Error("cleaned nevertheless")

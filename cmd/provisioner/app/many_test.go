@@ -109,7 +109,7 @@ func TestEachVolumeBrokenOff(t *testing.T) {
 		<-ctx.Done()
 		return strconv.Itoa(*i), ctx.Err()
 	})
-	if err == nil || !strings.Contains(err.Error(), "broken off after 100 of 1000 volumes") || done != 100 {
+	if err == nil || !strings.Contains(err.Error(), "interrupted after 100 of 1000 volumes") || done != 100 {
 		t.Errorf("done %d, error %v", done, err)
 	}
 	if out.Len() > 0 {

@@ -64,11 +64,11 @@ func TestAdopt(t *testing.T) {
 		},
 		"volumes of others are listed, and are no failure": {
 			options: adoptOptions{confirm: true}, volumes: []runtime.Object{referenceVolume("v").ProvisionedBy("me").Obj()},
-			prints: []string{"1 of others in their place", "Adopted 0."},
+			prints: []string{"1 of others.", "Adopted 0."},
 		},
 		"a lost race": {
 			options: adoptOptions{confirm: true}, volumes: []runtime.Object{referenceVolume("v").Obj(), referenceVolume("w").Obj()}, refused: conflict,
-			prints: []string{"v: the volume was changed or deleted meanwhile", "w: ", "Adopted 0."}, fails: "2 of 2 volumes were changed by others meanwhile: run this again", writes: 2,
+			prints: []string{"v: the volume was changed or deleted meanwhile", "w: ", "Adopted 0."}, fails: "2 of 2 volumes were changed by others at the same time: run this again", writes: 2,
 		},
 		"a refusal does not keep the next from being tried": {
 			options: adoptOptions{confirm: true}, volumes: []runtime.Object{referenceVolume("v").Obj(), referenceVolume("w").Obj()}, refused: errors.New("no rights"),
@@ -115,9 +115,9 @@ func TestRelease(t *testing.T) {
 		},
 		"with it, what is not clean is listed and released": {
 			options: confirmed, volumes: []runtime.Object{deleting},
-			prints: []string{"Deleting  ns/claim  NOT CLEANED  release: the volume is gone then", "1 of them with data", "Released 1."}, writes: 1,
+			prints: []string{"Deleting  ns/claim  NOT CLEANED  release: the volume is removed then", "1 of them with data", "Released 1."}, writes: 1,
 		},
-		"to uninstall, what nobody has claimed is deleted": {
+		"to uninstall, volumes without a claim are deleted": {
 			options: uninstall, volumes: []runtime.Object{free, ownVolume("w", corev1.VolumeBound)},
 			prints: []string{"as published       release and delete", "data of its claim  release", "Released 2."}, writes: 2,
 		},

@@ -173,7 +173,7 @@ func (job *clean) timeout() time.Duration {
 func (c *cleans) confirm(ctx context.Context, job *clean) error {
 	p := c.provisioner
 	if job.Volume == nil {
-		if err := p.findForeignPV(ctx, job.gathered); err != nil {
+		if err := p.findUnmanagedPV(ctx, job.gathered); err != nil {
 			return err
 		}
 	}

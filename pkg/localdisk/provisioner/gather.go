@@ -44,7 +44,7 @@ func (p *Provisioner) gather(path string, known answers) *gathered {
 	if class := conf.classes[g.Key.Class]; class != nil && configured {
 		g.Configured, g.Existing, g.Mode = true, existing(class), disk.Mode(class.VolumeMode)
 	}
-	g.Cluster, g.Foreign = p.Cluster, state.foreignPV
+	g.Cluster, g.Foreign = p.Cluster, state.unmanagedPV
 	if g.Volume != nil && g.Fact != nil && g.Volume.Identity.Moved(g.Fact.Identity) && p.formerMachines[g.Volume.Identity.Machine()] {
 		g.Volume.Accepted = g.Fact.Identity
 	}
@@ -65,7 +65,7 @@ func (p *Provisioner) gather(path string, known answers) *gathered {
 	g.Elsewhere = p.volumes.elsewhere(conf, path, g.Fact.Identity)
 	if known.identity == g.Fact.Identity {
 		g.Content, g.Found, g.Users, g.UsersKnown, g.Asked = known.content, known.found, known.users, known.usersKnown, known.asked
-		g.Claimant, g.Superblock = known.claimant, known.superblock
+		g.ForeignPV, g.Superblock = known.foreignPV, known.superblock
 	}
 	if g.Record != nil {
 		g.Cleaner = p.Records.Cleaner(g.Record.Identity)

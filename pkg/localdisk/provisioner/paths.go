@@ -27,8 +27,8 @@ type pathState struct {
 	// expected is a write that the informer has not shown yet.
 	expected expectation
 	recheck  recheck
-	// foreignPV names a volume of the path that this provisioner does not manage.
-	foreignPV string
+	// unmanagedPV names a volume of the path that this provisioner does not manage.
+	unmanagedPV string
 	// asking reports whether a read of the disk has not returned yet.
 	asking bool
 }
@@ -42,6 +42,9 @@ func (t *pathTable) snapshot(path, class string) (state pathState, present map[d
 	defer t.mu.Unlock()
 	if s := t.byPath[path]; s != nil {
 		state = *s
+	}
+	if state.observed.fact != nil {
+		state.observed.fact = new(*state.observed.fact)
 	}
 	return state, t.present, t.read[class]
 }

@@ -86,8 +86,8 @@ func (p *Provisioner) decideSlot(ctx context.Context, path string) (*gathered, s
 		g := p.gather(path, known)
 		d := fence.With(decideVolume(g), fence.Decide(&g.Slot))
 		if !searched && g.Volume == nil && (d.Do == slot.Inspect || d.Do == slot.Wipe || d.Do == slot.MarkRetained) {
-			searched = true // before the disk is read: the data may be a foreign volume's
-			if err := p.findForeignPV(ctx, g); err != nil && !errors.Is(err, errStale) {
+			searched = true // before the disk is read: the data may be an unmanaged volume's
+			if err := p.findUnmanagedPV(ctx, g); err != nil && !errors.Is(err, errStale) {
 				return g, d, err
 			}
 			continue
@@ -147,7 +147,7 @@ func (p *Provisioner) forget(path string) {
 	p.cleans.forget(path)
 	p.proofs.stop(path)
 	p.proofs.forget(path)
-	p.paths.update(path, func(s *pathState) { s.recheck, s.foreignPV = recheck{}, "" })
+	p.paths.update(path, func(s *pathState) { s.recheck, s.unmanagedPV = recheck{}, "" })
 }
 
 // act does what was decided.

@@ -30,7 +30,7 @@ func (p *Provisioner) create(ctx context.Context, g *gathered, generation int64)
 	if err != nil {
 		return err
 	}
-	if err := p.findForeignPV(ctx, g); err != nil {
+	if err := p.findUnmanagedPV(ctx, g); err != nil {
 		return err
 	}
 	if err := p.cleans.withdraw(g.Fact.Identity); err != nil {

@@ -28,14 +28,14 @@ type answers struct {
 	users      []disk.User
 	usersKnown bool
 	asked      bool
-	claimant   string
+	foreignPV  string
 	superblock *disk.Superblock
 }
 
 // answers returns what was found out about the disk so far.
 func (g *gathered) answers() answers {
 	return answers{
-		identity: g.Fact.Identity, content: g.Content, found: g.Found, users: g.Users, usersKnown: g.UsersKnown, asked: g.Asked, claimant: g.Claimant, superblock: g.Superblock,
+		identity: g.Fact.Identity, content: g.Content, found: g.Found, users: g.Users, usersKnown: g.UsersKnown, asked: g.Asked, foreignPV: g.ForeignPV, superblock: g.Superblock,
 	}
 }
 
@@ -203,16 +203,16 @@ func (p *Provisioner) askNodes(ctx context.Context, g *gathered) (answers, error
 		return known, nil
 	}
 	var err error
-	known.claimant, err = p.foreignPVs.find(ctx, p, g.Fact.Identity)
+	known.foreignPV, err = p.foreignPVs.find(ctx, p, g.Fact.Identity)
 	return known, err
 }
 
-// findForeignPV looks for a volume of the disk that this provisioner does not manage: one
+// findUnmanagedPV looks for a volume of the disk that this provisioner does not manage: one
 // that the reference implementation created, or the disk's own, without the provisioner's
 // labels and annotations. Two provisioners must not publish the same disk, and the data of
 // a volume that a provisioner cannot see must not be cleaned. If there is one, its name is
 // kept and the error is errStale.
-func (p *Provisioner) findForeignPV(ctx context.Context, g *gathered) error {
+func (p *Provisioner) findUnmanagedPV(ctx context.Context, g *gathered) error {
 	names := []string{localpv.ReferenceName(p.Node, g.Key)}
 	if g.Record != nil && g.Record.Volume != "" {
 		names = append(names, g.Record.Volume)
@@ -225,7 +225,7 @@ func (p *Provisioner) findForeignPV(ctx context.Context, g *gathered) error {
 		if found == nil || localpv.Owned(found, p.Node) || localpv.PathOf(found) != g.path || p.ofOtherNode(found) {
 			continue // a collision of 32-bit names, or this provisioner's, which the informer will show
 		}
-		p.paths.update(g.path, func(s *pathState) { s.foreignPV = name })
+		p.paths.update(g.path, func(s *pathState) { s.unmanagedPV = name })
 		return errStale
 	}
 	return nil

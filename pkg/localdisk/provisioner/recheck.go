@@ -82,7 +82,7 @@ func (p *Provisioner) recheckInterval(ctx context.Context, g *gathered, d slot.D
 	case disk.OtherNodesVolume:
 		return dataRecheckLast
 	case disk.ForeignVolume: // searched for again by the next decision
-		p.paths.update(g.path, func(s *pathState) { s.foreignPV = "" })
+		p.paths.update(g.path, func(s *pathState) { s.unmanagedPV = "" })
 		return retryLast
 	case disk.InUse, disk.VolumeInUse, disk.Unreadable, disk.IOError, disk.TimedOut, disk.BadRecord:
 		return retryLast

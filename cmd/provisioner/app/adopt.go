@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/kubernetes"
@@ -161,4 +163,22 @@ func eachVolume[T any](cmd *cobra.Command, all []T, do func(context.Context, *T)
 		return done, fmt.Errorf("%d of %d volumes were changed by others at the same time: run this again", changed, len(all))
 	}
 	return done, nil
+}
+
+// printTable aligns rows of equal length. Empty cells are printed as a hyphen.
+func printTable(w io.Writer, rows [][]string) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		cells := make([]string, len(row))
+		for i, cell := range row {
+			if cells[i] = cell; cell == "" {
+				cells[i] = "-"
+			}
+		}
+		fmt.Fprintln(table, strings.Join(cells, "\t"))
+	}
+	if err := table.Flush(); err != nil {
+		return fmt.Errorf("print the table: %w", err)
+	}
+	return nil
 }

@@ -87,7 +87,7 @@ func (r *statusReporter) run(ctx context.Context) {
 		if err := errors.Join(r.removeTaint(ctx), lost, failed); err == nil {
 			wait = 0
 		} else if ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Failed to write the report; retrying")
+			klog.FromContext(ctx).Error(err, "Failed to write the report or to remove the startup taint; retrying")
 			wait = min(2*wait+reportPause, retryLast)
 			r.poke()
 		}

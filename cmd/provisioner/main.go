@@ -1,8 +1,8 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command stowage-provisioner is the node agent: it publishes a node's local disks as
-// PersistentVolumes, and cleans them when they are given back.
+// Command stowage-provisioner publishes a node's local disks as PersistentVolumes, and cleans
+// them when the volumes are released.
 package main
 
 import (

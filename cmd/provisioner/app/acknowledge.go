@@ -15,8 +15,8 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/migrate"
 )
 
-const acknowledgeDescription = `acknowledge has the provisioner of a node publish disks that hold the data of volumes
-which are gone, with that data: disks of another cluster (OtherCluster), of volumes that
+const acknowledgeDescription = `acknowledge publishes disks of a node that hold the data of volumes which are gone, with
+that data: disks of another cluster (OtherCluster), of volumes that
 vanished (VolumeVanished), of volumes of policy Retain (RetainedDirty), of volumes whose disk
 has no lasting identity (IdentityUnproven), and those that are about to be cleaned
 (OrphanGracePeriod, OrphanCleanWaits). Disks with data that was never a volume's (NotEmpty)
@@ -56,11 +56,11 @@ func newAcknowledgeCommand() *cobra.Command {
 	o.api.add(flags, toolQPS, toolBurst)
 	flags.StringVar(&o.node, "node", "", "the node whose disks are acknowledged")
 	flags.StringSliceVar(&o.reasons, "reason", nil, "only disks with this reason in the node's LocalDiskReport; may be given more than once")
-	flags.BoolVar(&o.confirm, "confirm", false, "acknowledge, and not only list")
+	flags.BoolVar(&o.confirm, "confirm", false, "acknowledge; without it, list only")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "list only, which is the default")
 	cmd.MarkFlagsMutuallyExclusive("confirm", "dry-run")
 	if err := cmd.MarkFlagRequired("node"); err != nil {
-		panic(err) // there is such a flag
+		panic(err) // the flag exists
 	}
 	return cmd
 }

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/kubernetes"
@@ -17,12 +19,12 @@ import (
 )
 
 const adoptDescription = `adopt takes over the volumes of sig-storage-local-static-provisioner, with their
-claims and data: each gets the labels, annotations and finalizer by which its node's
-agent knows it. It takes the rights of an administrator, and is run once, after the
-former provisioner has been taken away and before the agents are installed.
+claims and data: each gets the labels, annotations and finalizer by which the provisioner of
+its node manages it. It needs the rights of an administrator, and is run once, after the
+former provisioner was removed and before the new one is installed.
 
-Without --confirm it tells what it would do, and changes nothing. It can be broken
-off and run again at any time. See docs/migrating-from-local-static-provisioner.md.`
+Without --confirm it shows what it would do, and changes nothing. It can be interrupted
+and run again at any time. See docs/migrating-from-local-static-provisioner.md.`
 
 // adoptOptions are the flags of adopt.
 type adoptOptions struct {
@@ -50,11 +52,11 @@ func newAdoptCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	o.api.add(flags, toolQPS, toolBurst)
-	flags.StringVar(&o.config, "config", "", "the agents' configuration: a ConfigMap in a file, or a folder with a file for each key")
+	flags.StringVar(&o.config, "config", "", "the provisioner's configuration: a ConfigMap in a file, or a folder with a file for each key")
 	flags.StringSliceVar(&o.nodes, "node", nil, "adopt the volumes of this node only; may be given more than once")
-	flags.BoolVar(&o.confirm, "confirm", false, "adopt, and not only tell")
+	flags.BoolVar(&o.confirm, "confirm", false, "adopt; without it, list only")
 	flags.BoolVar(&o.whileRunning, "while-running", false, "adopt also on nodes where a pod of the former provisioner runs, which must not serve the classes of the configuration")
-	_ = cmd.MarkFlagRequired("config") // fails for flags that are not there
+	_ = cmd.MarkFlagRequired("config") // fails for unknown flags only
 	return cmd
 }
 
@@ -91,7 +93,7 @@ func (o *adoptOptions) run(cmd *cobra.Command, client kubernetes.Interface) erro
 			strange++
 		}
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "\n%d to adopt, %d adopted already, %d left alone, %d of others in their place.\n", len(take), taken, left, strange)
+	fmt.Fprintf(cmd.OutOrStdout(), "\n%d to adopt, %d adopted already, %d left alone, %d of others.\n", len(take), taken, left, strange)
 	if !o.confirm {
 		fmt.Fprintln(cmd.OutOrStdout(), "Nothing was changed. To adopt, run this again with --confirm.")
 		return nil
@@ -104,7 +106,7 @@ func (o *adoptOptions) run(cmd *cobra.Command, client kubernetes.Interface) erro
 		return err
 	}
 	if left > 0 {
-		return fmt.Errorf("%d volumes of the former provisioner were left alone: see to what the table says of them, then run this again", left)
+		return fmt.Errorf("%d volumes of the former provisioner were left alone: resolve the reasons in the table, then run this again", left)
 	}
 	return nil
 }
@@ -121,12 +123,12 @@ func printCandidates(w io.Writer, all []migrate.Candidate) error {
 	return printTable(w, rows)
 }
 
-// workers are how many volumes are written at a time: with more, the API server's answers
-// are not what a tool waits for, but its --kube-api-qps.
+// workers is how many volumes are written at a time: with more, the limit is --kube-api-qps, not
+// the latency of the API server.
 const workers = 16
 
-// eachVolume does something to each volume, to several at a time, tells in their order
-// which of them it failed for, and returns how many it was done to.
+// eachVolume calls do for each volume, for several at a time, prints the errors in the order of
+// the volumes, and returns the number of successes.
 func eachVolume[T any](cmd *cobra.Command, all []T, do func(context.Context, *T) (volume string, err error)) (int, error) {
 	type outcome struct {
 		tried  bool
@@ -154,11 +156,29 @@ func eachVolume[T any](cmd *cobra.Command, all []T, do func(context.Context, *T)
 	}
 	switch {
 	case cmd.Context().Err() != nil:
-		return done, fmt.Errorf("broken off after %d of %d volumes: run this again", done, len(all))
+		return done, fmt.Errorf("interrupted after %d of %d volumes: run this again", done, len(all))
 	case failed > 0:
 		return done, fmt.Errorf("%d of %d volumes could not be written, for the reasons above: run this again", failed+changed, len(all))
 	case changed > 0:
-		return done, fmt.Errorf("%d of %d volumes were changed by others meanwhile: run this again", changed, len(all))
+		return done, fmt.Errorf("%d of %d volumes were changed by others at the same time: run this again", changed, len(all))
 	}
 	return done, nil
+}
+
+// printTable aligns rows of equal length. Empty cells are printed as a hyphen.
+func printTable(w io.Writer, rows [][]string) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		cells := make([]string, len(row))
+		for i, cell := range row {
+			if cells[i] = cell; cell == "" {
+				cells[i] = "-"
+			}
+		}
+		fmt.Fprintln(table, strings.Join(cells, "\t"))
+	}
+	if err := table.Flush(); err != nil {
+		return fmt.Errorf("print the table: %w", err)
+	}
+	return nil
 }

@@ -15,15 +15,15 @@ import (
 	"stowage.dev/stowage/pkg/server/command"
 )
 
-// apiFlags say where the API server is, and how much may be asked of it.
+// apiFlags configure the client of the API server.
 type apiFlags struct {
 	kubeconfig string
 	qps        float32
 	burst      int
 }
 
-// Of a tool, which is run once for the whole cluster: 10,000 volumes that are patched and
-// deleted are 100 s of requests. An agent, of which there are as many as nodes, has less.
+// Limits of a tool, which runs once for the whole cluster: patching and deleting 10,000 volumes
+// takes 100 s. A provisioner, which runs on every node, has less.
 const (
 	toolQPS   = 200
 	toolBurst = 400
@@ -35,7 +35,7 @@ func (f *apiFlags) add(flags *pflag.FlagSet, qps float32, burst int) {
 	flags.IntVar(&f.burst, "kube-api-burst", burst, "requests at once to the API server")
 }
 
-// client is the configuration of clients of the API server.
+// client returns the configuration of clients of the API server.
 func (f *apiFlags) client() (*rest.Config, error) {
 	config, err := command.Cluster(componentName, f.kubeconfig)
 	if err != nil {
@@ -46,7 +46,7 @@ func (f *apiFlags) client() (*rest.Config, error) {
 	return config, nil
 }
 
-// clientset is a client of the API server.
+// clientset returns a client of the API server.
 func (f *apiFlags) clientset() (kubernetes.Interface, error) {
 	config, err := f.client()
 	if err != nil {

@@ -22,13 +22,13 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-const cleanDescription = `clean removes all data from one disk. It is what cleaning Jobs run, which the
-controller makes when a node's agent asks for one: docs/provisioner.md.
+const cleanDescription = `clean removes all data from one disk. Cleaning Jobs run it, which the controller creates
+when a node's provisioner requests one: docs/provisioner.md.
 
-It does nothing without the ticket that the agent has left, and nothing to another disk
-than the one whose identity it is given. What becomes of it is in --result.`
+It does nothing without the provisioner's ticket, and cleans only the disk with the given
+identity. It writes the outcome to --result.`
 
-// withdrawn is why a Job does nothing whose ticket is gone.
+// withdrawn is why a Job without a ticket does nothing.
 const withdrawn disk.Reason = "TicketWithdrawn"
 
 // cleanOptions are the flags of clean.
@@ -42,7 +42,7 @@ func newCleanCommand() *cobra.Command {
 	o := &cleanOptions{}
 	cmd := &cobra.Command{
 		Use:    "clean --directory DIR --name NAME --identity IDENTITY --ticket FILE [-- METHOD [ARGUMENT ...]]",
-		Short:  "Clean one disk, as the Job of a node's agent",
+		Short:  "Clean one disk, as a cleaning Job",
 		Long:   cleanDescription,
 		Hidden: true, // for Jobs, not for people
 		RunE:   func(cmd *cobra.Command, method []string) error { return o.run(cmd, method) },
@@ -54,16 +54,16 @@ func newCleanCommand() *cobra.Command {
 	flags.StringVar(&o.volume, "volume", "", "the volume whose data it is, for messages")
 	flags.StringVar(&o.mode, "volume-mode", string(disk.Filesystem), "Filesystem or Block")
 	flags.StringVar(&o.identity, "identity", "", "the identity that the disk must have")
-	flags.StringVar(&o.step, "step", "", "where an earlier attempt got to")
-	flags.StringVar(&o.ticket, "ticket", "", "the file that has to be held")
-	flags.StringVar(&o.result, "result", "", "where to write what becomes of it; empty for nowhere")
+	flags.StringVar(&o.step, "step", "", "the last step of an earlier attempt")
+	flags.StringVar(&o.ticket, "ticket", "", "the file that the Job has to lock")
+	flags.StringVar(&o.result, "result", "", "where to write the outcome; empty for nowhere")
 	for _, name := range []string{"directory", "name", "identity", "ticket"} {
-		_ = cmd.MarkFlagRequired(name) // fails for flags that are not there
+		_ = cmd.MarkFlagRequired(name) // fails for unknown flags only
 	}
 	return cmd
 }
 
-// run cleans, and leaves a result whatever happens.
+// run cleans, and writes a result in any case.
 func (o *cleanOptions) run(cmd *cobra.Command, method []string) error {
 	result := &resultFile{path: o.result, out: cmd.OutOrStdout()}
 	result.Step = o.step
@@ -97,24 +97,23 @@ func (o *cleanOptions) check() error {
 	case o.mode != string(disk.Filesystem) && o.mode != string(disk.Block):
 		return fmt.Errorf("--volume-mode must be Filesystem or Block, and is %q", o.mode)
 	case o.identity == "":
-		return errors.New("--identity must say which disk is meant, and is empty")
+		return errors.New("--identity must be the identity of the disk, and is empty")
 	default:
 		return nil
 	}
 }
 
-// clean holds the ticket, finds the disk, makes sure that it is the one that is meant,
-// and cleans it.
+// clean locks the ticket, finds the disk, verifies its identity, and cleans it.
 func (o *cleanOptions) clean(ctx context.Context, method []string, result *resultFile) error {
 	if err := o.check(); err != nil {
 		return err
 	}
 	if cleanjob.InProcess(method, o.step) {
-		return errors.New("hdparm is for the agent only, which remembers the drive's password")
+		return errors.New("hdparm is for the provisioner only, which knows the drive's password")
 	}
 	held, err := ticket.Hold(o.ticket)
 	if errors.Is(err, fs.ErrNotExist) {
-		return disk.Problemf(withdrawn, "the agent of this node does not want this Job to begin any more")
+		return disk.Problemf(withdrawn, "the provisioner of this node has withdrawn this Job")
 	}
 	if err != nil {
 		return err
@@ -138,7 +137,8 @@ func (o *cleanOptions) clean(ctx context.Context, method []string, result *resul
 		return disk.Problemf(disk.Replaced, "the disk at %s is %s and should be %s", o.path(), fact.Identity, identity)
 	}
 	fmt.Fprintf(result.out, "cleaning %s of volume %s, disk %s\n", o.path(), o.volume, identity)
-	// kubelet's folder is not in sight, so no volume is named: the agent has looked there.
+	// The Job does not mount kubelet's folder, so no volume is named: the provisioner has checked
+	// the mounts there.
 	return node.Clean(ctx, disk.CleanRequest{Target: fact, Mode: disk.Mode(o.mode), Command: method, Step: o.step}, result.progress)
 }
 
@@ -149,7 +149,7 @@ type resultFile struct {
 	out  io.Writer
 }
 
-// progress writes down where another attempt may go on.
+// progress writes the step from which another attempt may resume.
 func (f *resultFile) progress(p disk.Progress) error {
 	fmt.Fprintf(f.out, "%s: %d of %d bytes\n", p.Method, p.Done, p.Total)
 	if p.Step == f.Step {
@@ -159,8 +159,8 @@ func (f *resultFile) progress(p disk.Progress) error {
 	return f.write()
 }
 
-// write replaces what the file says. kubelet has bound it into the container, so that it
-// cannot be replaced as a whole; half of a result is read as none.
+// write overwrites the file. kubelet mounts it into the container, so that it cannot be
+// replaced; a partial result is read as none.
 func (f *resultFile) write() error {
 	if f.path == "" {
 		return nil

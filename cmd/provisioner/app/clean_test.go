@@ -63,7 +63,7 @@ func newSlots(t *testing.T) *slotFor {
 	return s
 }
 
-// identify issues the tickets of what is there.
+// identify issues the tickets of the disks.
 func (s *slotFor) identify(t *testing.T) {
 	t.Helper()
 	node, err := host.New(host.Config{Machine: "m1"})
@@ -82,7 +82,7 @@ func (s *slotFor) identify(t *testing.T) {
 	}
 }
 
-// args are those of a Job for one of the two.
+// args returns the flags of a Job for one of the two.
 func (s *slotFor) args(t *testing.T, name string) map[string]string {
 	t.Helper()
 	mode := disk.Filesystem
@@ -95,7 +95,7 @@ func (s *slotFor) args(t *testing.T, name string) map[string]string {
 	}
 }
 
-// clean is what a Job's container does.
+// clean runs the command as a Job's container does.
 func clean(t *testing.T, args map[string]string, method ...string) (cleanjob.Result, error) {
 	t.Helper()
 	var words []string
@@ -113,7 +113,7 @@ func clean(t *testing.T, args map[string]string, method ...string) (cleanjob.Res
 	return cleanjob.Decode(string(text)), err
 }
 
-// content says what is left: the file's name, "secret" of the device, or nothing.
+// content returns what is left: the file's name, "secret" of the device, or nothing.
 func (s *slotFor) content(t *testing.T, name string) string {
 	t.Helper()
 	if name == "raw" {
@@ -151,27 +151,27 @@ func TestClean(t *testing.T) {
 	}
 }
 
-// TestCleanRefuses: what is not exactly as it was asked for stays as it is.
+// TestCleanRefuses: a disk that is not exactly the requested one is not cleaned.
 func TestCleanRefuses(t *testing.T) {
 	s := newSlots(t)
 	for name, test := range map[string]struct {
-		slot   string
-		change func(args map[string]string)
-		method []string
-		want   disk.Reason
-		says   string
+		slot    string
+		change  func(args map[string]string)
+		method  []string
+		want    disk.Reason
+		message string
 	}{
-		"no ticket":               {slot: "files", change: func(a map[string]string) { a["ticket"] += "b" }, want: withdrawn},
-		"another disk":            {slot: "files", change: func(a map[string]string) { a["identity"] = "fs:other:/" }, want: disk.Replaced},
-		"another device":          {slot: "raw", change: func(a map[string]string) { a["identity"] = "wwn:0x5000" }, want: disk.Replaced},
-		"no disk":                 {slot: "files", change: func(a map[string]string) { a["name"] = "file*" }, want: disk.Missing},
-		"a path for a name":       {slot: "files", change: func(a map[string]string) { a["name"] = "../disks/files" }, says: "--name"},
-		"the folder for its name": {slot: "files", change: func(a map[string]string) { a["name"] = "." }, says: "--name"},
-		"a folder that leads out": {slot: "files", change: func(a map[string]string) { a["directory"] += "/.." }, says: "--directory"},
-		"no folder at all":        {slot: "files", change: func(a map[string]string) { a["directory"] = "/" }, says: "--directory"},
-		"another mode":            {slot: "raw", change: func(a map[string]string) { a["volume-mode"] = "block" }, says: "--volume-mode"},
-		"a method of the agent's": {slot: "raw", method: []string{"hdparm"}, says: "hdparm"},
-		"an unknown method":       {slot: "raw", method: []string{"burn"}, says: "burn"},
+		"no ticket":                {slot: "files", change: func(a map[string]string) { a["ticket"] += "b" }, want: withdrawn},
+		"another disk":             {slot: "files", change: func(a map[string]string) { a["identity"] = "fs:other:/" }, want: disk.Replaced},
+		"another device":           {slot: "raw", change: func(a map[string]string) { a["identity"] = "wwn:0x5000" }, want: disk.Replaced},
+		"no disk":                  {slot: "files", change: func(a map[string]string) { a["name"] = "file*" }, want: disk.Missing},
+		"a path for a name":        {slot: "files", change: func(a map[string]string) { a["name"] = "../disks/files" }, message: "--name"},
+		"the folder for its name":  {slot: "files", change: func(a map[string]string) { a["name"] = "." }, message: "--name"},
+		"a folder that leads out":  {slot: "files", change: func(a map[string]string) { a["directory"] += "/.." }, message: "--directory"},
+		"no folder at all":         {slot: "files", change: func(a map[string]string) { a["directory"] = "/" }, message: "--directory"},
+		"another mode":             {slot: "raw", change: func(a map[string]string) { a["volume-mode"] = "block" }, message: "--volume-mode"},
+		"a method in process only": {slot: "raw", method: []string{"hdparm"}, message: "hdparm"},
+		"an unknown method":        {slot: "raw", method: []string{"burn"}, message: "burn"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			args := s.args(t, test.slot)
@@ -182,8 +182,8 @@ func TestCleanRefuses(t *testing.T) {
 			if err == nil || result.Clean || result.Message == "" {
 				t.Errorf("%+v, %v", result, err)
 			}
-			if test.want != "" && result.Reason != test.want || !strings.Contains(result.Message, test.says) {
-				t.Errorf("%+v, want %s %s", result, test.want, test.says)
+			if test.want != "" && result.Reason != test.want || !strings.Contains(result.Message, test.message) {
+				t.Errorf("%+v, want %s %s", result, test.want, test.message)
 			}
 			if left := s.content(t, test.slot); left == "" {
 				t.Error("cleaned nevertheless")
@@ -203,7 +203,7 @@ func TestCleanRefuses(t *testing.T) {
 	})
 }
 
-// TestCleanGoesOn: where the step says that an earlier attempt got to.
+// TestCleanGoesOn: a clean resumes at the step of an earlier attempt.
 func TestCleanGoesOn(t *testing.T) {
 	s := newSlots(t)
 	args := s.args(t, "raw")

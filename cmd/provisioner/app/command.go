@@ -1,8 +1,8 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package app assembles the stowage-provisioner command: the node agent, and the tools
-// that go with it.
+// Package app assembles the stowage-provisioner command: the local provisioner,
+// and its tools.
 package app
 
 import (
@@ -18,17 +18,17 @@ import (
 
 const (
 	componentName = "stowage-provisioner"
-	// configFolder is where the DaemonSet has the ConfigMap.
+	// configFolder is where the DaemonSet mounts the ConfigMap.
 	configFolder = "/etc/stowage/provisioner"
 
 	longDescription = `stowage-provisioner publishes the local disks of the node it runs on as
-PersistentVolumes, and cleans them when they are given back.
+PersistentVolumes, and cleans them when the volumes are released.
 
-It reads the ConfigMap of sig-storage-local-static-provisioner as it is; see
-docs/provisioner-configuration.md for what it knows beyond that.`
+It reads the ConfigMap of sig-storage-local-static-provisioner unchanged; for additional
+keys see docs/provisioner-configuration.md.`
 )
 
-// options are the agent's flags.
+// options are the provisioner's flags.
 type options struct {
 	api         apiFlags
 	config      string
@@ -45,8 +45,8 @@ type options struct {
 	recheck     time.Duration
 }
 
-// NewCommand returns the stowage-provisioner command. The agent runs until the
-// command's context is done.
+// NewCommand returns the stowage-provisioner command. The provisioner runs
+// until the command's context is done.
 func NewCommand() *cobra.Command {
 	o := &options{}
 	cmd := &cobra.Command{
@@ -61,8 +61,8 @@ func NewCommand() *cobra.Command {
 	o.addFlags(cmd)
 	command.AddLogs(cmd)
 	for _, tool := range []*cobra.Command{newValidateCommand(), newAdoptCommand(), newReleaseCommand(), newAcknowledgeCommand(), newCleanCommand()} {
-		// cli.Run prints the errors of commands that set up logs by themselves, and logs
-		// those of the others.
+		// cli.Run prints the errors of commands that set up logs themselves, and logs those of
+		// the others.
 		tool.PersistentPreRunE = cmd.PersistentPreRunE
 		cmd.AddCommand(tool)
 	}
@@ -74,14 +74,14 @@ func (o *options) addFlags(cmd *cobra.Command) {
 	o.api.add(own, 20, 40)
 	own.StringVar(&o.config, "config", configFolder, "folder with the configuration, one file for each key: a mounted ConfigMap")
 	own.StringVar(&o.node, "node-name", os.Getenv("MY_NODE_NAME"), "name of the node; default from MY_NODE_NAME")
-	own.StringVar(&o.stateDir, "state-dir", "/var/lib/stowage", "folder on the node in which the agent remembers its disks; must outlive it")
+	own.StringVar(&o.stateDir, "state-dir", "/var/lib/stowage", "folder on the node for the records of disks; must persist")
 	own.StringVar(&o.listen, "listen-address", ":8080", "address of /healthz, /readyz and /metrics")
 	o.secure.Add(own)
 	own.StringVar(&o.kubeletDir, "kubelet-dir", "/var/lib/kubelet", "kubelet's root directory on the node")
-	own.StringVar(&o.kubeletPath, "kubelet-path", "", "where kubelet's root directory is to be found, if not at the same path")
-	own.StringVar(&o.proc, "host-proc", "/proc", "where the node's /proc is to be found")
-	own.StringVar(&o.sys, "host-sys", "/sys", "where the node's /sys is to be found")
-	own.StringVar(&o.fstab, "host-fstab", "/etc/fstab", "where the node's fstab is to be found; empty for none")
-	own.StringVar(&o.machineID, "host-machine-id", identity.MachineIDFile, "where the node's /etc/machine-id is to be found; used if the firmware has no product UUID")
-	own.DurationVar(&o.recheck, "recheck-period", 0, "how long after a disk has vanished, or has not answered well, the agent looks again; twelve times this is the longest time between two looks (default 5s)")
+	own.StringVar(&o.kubeletPath, "kubelet-path", "", "path of kubelet's root directory, if not the same")
+	own.StringVar(&o.proc, "host-proc", "/proc", "path of the node's /proc")
+	own.StringVar(&o.sys, "host-sys", "/sys", "path of the node's /sys")
+	own.StringVar(&o.fstab, "host-fstab", "/etc/fstab", "path of the node's fstab; empty for none")
+	own.StringVar(&o.machineID, "host-machine-id", identity.MachineIDFile, "path of the node's /etc/machine-id; used if the firmware has no product UUID")
+	own.DurationVar(&o.recheck, "recheck-period", 0, "time between the scan that finds a disk missing or failing and the one that confirms it; twelve times this is the longest time between two scans (default 5s)")
 }

@@ -25,7 +25,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/migrate"
 )
 
-// apiServer answers each request after a time, and refuses writes of some volumes.
+// apiServer answers each request after a delay, and rejects writes of some volumes.
 type apiServer struct {
 	volumes []corev1.PersistentVolume
 	takes   time.Duration
@@ -51,14 +51,14 @@ func (s *apiServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: status, Header: header, Body: io.NopCloser(bytes.NewReader(data)), Request: r}, err
 }
 
-// TestReleaseOfMany: with the flags as they are, the volumes of many nodes are released in
-// the time that Helm and the Job give, not one after the other.
+// TestReleaseOfMany: with the default flags, the volumes of many nodes are released within the
+// timeouts of Helm and the Job.
 func TestReleaseOfMany(t *testing.T) {
 	const volumes, answer, most = 2000, 10 * time.Millisecond, 25 * time.Second
 	synctest.Test(t, func(t *testing.T) {
 		server := &apiServer{takes: answer, refused: []string{"v-0300", "v-0007", "v-1999"}}
 		for i := range volumes {
-			free := agentVolume(fmt.Sprintf("v-%04d", i), corev1.VolumeAvailable)
+			free := ownVolume(fmt.Sprintf("v-%04d", i), corev1.VolumeAvailable)
 			free.Spec.ClaimRef = nil
 			server.volumes = append(server.volumes, *free)
 		}
@@ -82,13 +82,12 @@ func TestReleaseOfMany(t *testing.T) {
 			t.Errorf("%d volumes took %v, want at most %v", volumes, took, most)
 		}
 		if first, last := strings.Index(out, "v-0007: patch"), strings.Index(out, "v-1999: patch"); first < 0 || last < first {
-			t.Errorf("the refusals are not told in the order of volumes: %d, %d", first, last)
+			t.Errorf("the refusals are not in the order of volumes: %d, %d", first, last)
 		}
 	})
 }
 
-// TestEachVolumeBrokenOff: what is under way ends, nothing more is begun, and the count is of
-// what was done.
+// TestEachVolumeBrokenOff: running calls end, no more start, and successes are counted.
 func TestEachVolumeBrokenOff(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -110,10 +109,10 @@ func TestEachVolumeBrokenOff(t *testing.T) {
 		<-ctx.Done()
 		return strconv.Itoa(*i), ctx.Err()
 	})
-	if err == nil || !strings.Contains(err.Error(), "broken off after 100 of 1000 volumes") || done != 100 {
+	if err == nil || !strings.Contains(err.Error(), "interrupted after 100 of 1000 volumes") || done != 100 {
 		t.Errorf("done %d, error %v", done, err)
 	}
 	if out.Len() > 0 {
-		t.Errorf("it tells of volumes that it was kept from: %s", &out)
+		t.Errorf("it reports volumes that were not tried: %s", &out)
 	}
 }

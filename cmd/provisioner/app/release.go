@@ -15,19 +15,19 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/migrate"
 )
 
-const releaseDescription = `release takes the agents' finalizer off volumes, so that they can be deleted without an
-agent: to uninstall, and for nodes whose agent is gone for good. It takes the rights
-of an administrator.
+const releaseDescription = `release removes the provisioner's finalizer from volumes, so that they can be deleted without
+a provisioner: to uninstall, and for nodes that will not return. It needs the rights of an
+administrator.
 
-Nothing is cleaned. The table says whose data may be on which disk; a volume that is
-being deleted is gone at once, and its disk is as it was. Without --confirm nothing
+Nothing is cleaned. The table shows whose data may be on which disk; a volume that is
+being deleted is removed at once, and its disk is left as it is. Without --confirm nothing
 is changed.
 
-To uninstall: --all --stop-agents --withdraw --confirm. What is left then are volumes with
-the data of claims, and each can be deleted.
+To uninstall: --all --stop-agents --withdraw --confirm. Volumes with the data of claims are
+left then, and can be deleted.
 
---give-back goes back to sig-storage-local-static-provisioner: the volumes become its
-own again, with their claims, those too that the agents have published.`
+--give-back returns to sig-storage-local-static-provisioner: it manages the volumes again,
+with their claims, including those that stowage-provisioner has published.`
 
 // releaseOptions are the flags of release.
 type releaseOptions struct {
@@ -40,7 +40,7 @@ func newReleaseCommand() *cobra.Command {
 	o := &releaseOptions{}
 	cmd := &cobra.Command{
 		Use:   "release (--all | --node NAME ...) [--confirm]",
-		Short: "Let go of volumes without cleaning them, to uninstall or for nodes that are gone",
+		Short: "Release volumes without cleaning them, to uninstall or for nodes that will not return",
 		Long:  releaseDescription,
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -55,12 +55,12 @@ func newReleaseCommand() *cobra.Command {
 	o.api.add(flags, toolQPS, toolBurst)
 	flags.BoolVar(&o.All, "all", false, "release the volumes of all nodes")
 	flags.StringSliceVar(&o.Nodes, "node", nil, "release the volumes of this node, which need not exist any more; may be given more than once")
-	flags.BoolVar(&o.confirm, "confirm", false, "release, and not only tell")
-	flags.BoolVar(&o.GiveBack, "give-back", false, "make the volumes those of sig-storage-local-static-provisioner (again)")
+	flags.BoolVar(&o.confirm, "confirm", false, "release; without it, list only")
+	flags.BoolVar(&o.GiveBack, "give-back", false, "hand the volumes over to sig-storage-local-static-provisioner")
 	flags.BoolVar(&o.NodeNameOnly, "use-node-name-only", false, "with --give-back: useNodeNameOnly is on in its configuration")
-	flags.BoolVar(&o.WhileRunning, "while-running", false, "release volumes although their agent runs; it takes back those that are not being deleted")
-	flags.BoolVar(&o.stopAgents, "stop-agents", false, "with --all and --confirm: first delete the agents' DaemonSet and the cleaning Jobs, and wait for their pods")
-	flags.BoolVar(&o.Withdraw, "withdraw", false, "delete the volumes that nobody has claimed")
+	flags.BoolVar(&o.WhileRunning, "while-running", false, "release volumes although their provisioner runs; it restores the finalizer of those that are not being deleted")
+	flags.BoolVar(&o.stopAgents, "stop-agents", false, "with --all and --confirm: first delete the provisioners' DaemonSet and the cleaning Jobs, and wait for their pods")
+	flags.BoolVar(&o.Withdraw, "withdraw", false, "delete the volumes without a claim")
 	cmd.MarkFlagsOneRequired("all", "node")
 	cmd.MarkFlagsMutuallyExclusive("stop-agents", "node")
 	cmd.MarkFlagsMutuallyExclusive("withdraw", "give-back")
@@ -112,13 +112,13 @@ func (o *releaseOptions) run(cmd *cobra.Command, client kubernetes.Interface) er
 		return err
 	}
 	if kept > 0 {
-		return fmt.Errorf("%d volumes were kept: see to what the table says of them, then run this again", kept)
+		return fmt.Errorf("%d volumes were kept: resolve the reasons in the table, then run this again", kept)
 	}
 	return nil
 }
 
-// stopTimeout is how long the pods of agents and cleaning Jobs may take to end, which they
-// are given 30 s for, on nodes with much to do.
+// stopTimeout limits the wait for the pods of provisioners and cleaning Jobs, which have a grace
+// period of 30 s, on busy nodes.
 const stopTimeout = 5 * time.Minute
 
 func stopAgents(ctx context.Context, client kubernetes.Interface) error {
@@ -132,7 +132,7 @@ func printHeld(w io.Writer, held []migrate.Held) error {
 	for _, h := range held {
 		phase, result := string(h.Phase), "release"
 		if h.Deleting {
-			phase, result = "Deleting", "release: the volume is gone then"
+			phase, result = "Deleting", "release: the volume is removed then"
 		}
 		if h.Withdrawn {
 			result = "release and delete"

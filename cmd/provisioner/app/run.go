@@ -29,11 +29,10 @@ import (
 	"stowage.dev/stowage/pkg/server"
 )
 
-// gcPercent trades CPU, of which the agent needs next to none, for memory, which it takes
-// on every node.
+// gcPercent trades CPU, of which the provisioner uses little, for memory on every node.
 const gcPercent = 40
 
-// run is the node agent, until ctx ends.
+// run runs the provisioner until ctx ends.
 func (o *options) run(ctx context.Context) (err error) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
@@ -46,7 +45,7 @@ func (o *options) run(ctx context.Context) (err error) {
 		return fmt.Errorf("read the configuration in %s: %w", o.config, err)
 	}
 	for _, warning := range settings.Warnings() {
-		klog.FromContext(ctx).Info("The configuration says something to think about", "field", warning.Field, "message", warning.Message)
+		klog.FromContext(ctx).Info("Configuration warning", "field", warning.Field, "message", warning.Message)
 	}
 	machine, err := identity.ReadMachine(o.sys, o.machineID)
 	if err != nil {
@@ -73,7 +72,7 @@ func (o *options) run(ctx context.Context) (err error) {
 	})
 }
 
-// serve connects an agent to the API server and to its probes, and runs it.
+// serve connects the provisioner to the API server, and runs it with its probes.
 func (o *options) serve(ctx context.Context, config localprovisioner.Config) error {
 	connection, err := o.api.client()
 	if err != nil {
@@ -96,16 +95,16 @@ func (o *options) serve(ctx context.Context, config localprovisioner.Config) err
 		return fmt.Errorf("record events: %w", err)
 	}
 	config.Events = broadcaster.NewRecorder(scheme(), componentName)
-	agent, err := localprovisioner.New(config)
+	p, err := localprovisioner.New(config)
 	if err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return agent.Run(ctx) })
-	group.Go(func() error { agent.Follow(ctx, o.config); return nil })
-	group.Go(func() error { agent.Heartbeats(ctx); return nil })
+	group.Go(func() error { return p.Run(ctx) })
+	group.Go(func() error { p.Follow(ctx, o.config); return nil })
+	group.Go(func() error { p.Heartbeats(ctx); return nil })
 	group.Go(func() error {
-		return server.Serve(ctx, server.Config{Address: o.listen, Healthy: agent.Healthy, Ready: agent.Ready, Secure: secure})
+		return server.Serve(ctx, server.Config{Address: o.listen, Healthy: p.Healthy, Ready: p.Ready, Secure: secure})
 	})
 	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return err
@@ -115,7 +114,7 @@ func (o *options) serve(ctx context.Context, config localprovisioner.Config) err
 
 func scheme() *runtime.Scheme {
 	s := runtime.NewScheme()
-	// Only the kinds that events are about.
+	// The kinds of the objects of events.
 	s.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.PersistentVolume{}, &corev1.Node{}, &corev1.ObjectReference{})
 	return s
 }

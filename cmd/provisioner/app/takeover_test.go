@@ -23,21 +23,21 @@ import (
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 
-// referenceVolume is one of the reference's, of node a.
+// referenceVolume is a volume of the reference implementation, of node a.
 func referenceVolume(name string) *builders.PV {
 	return builders.MakePV(name).Class("fast").Hostname("a").ProvisionedBy("local-volume-provisioner-a").
 		Source(corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: "/mnt/fast/" + name}})
 }
 
-// agentVolume is one of node a's agent.
-func agentVolume(name string, phase corev1.PersistentVolumePhase) *corev1.PersistentVolume {
+// ownVolume is a volume of node a's provisioner.
+func ownVolume(name string, phase corev1.PersistentVolumePhase) *corev1.PersistentVolume {
 	pv := referenceVolume(name).Phase(phase).ClaimRef("ns", "claim", "1").Label(wellknown.NodeLabel, localpv.NodeHash("a")).
 		Annotation(wellknown.NodeNameAnnotation, "a").ProvisionedBy(localpv.ProvisionedBy("a")).Obj()
 	pv.Finalizers = []string{wellknown.LocalVolumeFinalizer}
 	return pv
 }
 
-// against has a command run against a client.
+// against runs a command with a client.
 func against(client kubernetes.Interface, cmd *cobra.Command, f func(*cobra.Command, kubernetes.Interface) error) *cobra.Command {
 	return &cobra.Command{Use: cmd.Use, SilenceUsage: true, SilenceErrors: true, RunE: func(cmd *cobra.Command, _ []string) error { return f(cmd, client) }}
 }
@@ -62,13 +62,13 @@ func TestAdopt(t *testing.T) {
 			options: adoptOptions{confirm: true}, volumes: []runtime.Object{referenceVolume("v").Obj(), referenceVolume("w").Class("slow").Obj()},
 			prints: []string{"left alone: the configuration has no class", "Adopted 1."}, fails: "1 volumes of the former provisioner were left alone", writes: 1,
 		},
-		"what others made is told of, and is no failure": {
+		"volumes of others are listed, and are no failure": {
 			options: adoptOptions{confirm: true}, volumes: []runtime.Object{referenceVolume("v").ProvisionedBy("me").Obj()},
-			prints: []string{"1 of others in their place", "Adopted 0."},
+			prints: []string{"1 of others.", "Adopted 0."},
 		},
 		"a lost race": {
 			options: adoptOptions{confirm: true}, volumes: []runtime.Object{referenceVolume("v").Obj(), referenceVolume("w").Obj()}, refused: conflict,
-			prints: []string{"v: the volume was changed or deleted meanwhile", "w: ", "Adopted 0."}, fails: "2 of 2 volumes were changed by others meanwhile: run this again", writes: 2,
+			prints: []string{"v: the volume was changed or deleted meanwhile", "w: ", "Adopted 0."}, fails: "2 of 2 volumes were changed by others at the same time: run this again", writes: 2,
 		},
 		"a refusal does not keep the next from being tried": {
 			options: adoptOptions{confirm: true}, volumes: []runtime.Object{referenceVolume("v").Obj(), referenceVolume("w").Obj()}, refused: errors.New("no rights"),
@@ -97,9 +97,9 @@ func TestRelease(t *testing.T) {
 	back.GiveBack = true
 	uninstall := confirmed
 	uninstall.stopAgents, uninstall.Withdraw = true, true
-	free := agentVolume("free", corev1.VolumeAvailable)
+	free := ownVolume("free", corev1.VolumeAvailable)
 	free.Spec.ClaimRef = nil
-	deleting := agentVolume("v", corev1.VolumeReleased)
+	deleting := ownVolume("v", corev1.VolumeReleased)
 	deleting.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 	for name, test := range map[string]struct {
 		options releaseOptions
@@ -110,19 +110,19 @@ func TestRelease(t *testing.T) {
 	}{
 		"nothing to do": {options: all, prints: []string{"There are no volumes to release."}},
 		"without --confirm nothing is changed": {
-			options: all, volumes: []runtime.Object{agentVolume("v", corev1.VolumeBound)},
+			options: all, volumes: []runtime.Object{ownVolume("v", corev1.VolumeBound)},
 			prints: []string{"ns/claim  data of its claim  release", "1 to release, 0 of them", "Nothing was changed"},
 		},
-		"with it, what is not clean is told of and released": {
+		"with it, what is not clean is listed and released": {
 			options: confirmed, volumes: []runtime.Object{deleting},
-			prints: []string{"Deleting  ns/claim  NOT CLEANED  release: the volume is gone then", "1 of them with data", "Released 1."}, writes: 1,
+			prints: []string{"Deleting  ns/claim  NOT CLEANED  release: the volume is removed then", "1 of them with data", "Released 1."}, writes: 1,
 		},
-		"to uninstall, what nobody has claimed is deleted": {
-			options: uninstall, volumes: []runtime.Object{free, agentVolume("w", corev1.VolumeBound)},
+		"to uninstall, volumes without a claim are deleted": {
+			options: uninstall, volumes: []runtime.Object{free, ownVolume("w", corev1.VolumeBound)},
 			prints: []string{"as published       release and delete", "data of its claim  release", "Released 2."}, writes: 2,
 		},
 		"what cannot be given back is kept": {
-			options: back, volumes: []runtime.Object{deleting, agentVolume("w", corev1.VolumeBound)},
+			options: back, volumes: []runtime.Object{deleting, ownVolume("w", corev1.VolumeBound)},
 			prints: []string{"kept: it is being deleted", "Released 1."}, fails: "1 volumes were kept", writes: 1,
 		},
 	} {
@@ -137,7 +137,7 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// TestFlags: what is to be done has to be said, before any cluster is asked.
+// TestFlags: invalid flags are rejected before the cluster is read.
 func TestFlags(t *testing.T) {
 	for _, test := range []struct {
 		cmd   *cobra.Command
@@ -159,7 +159,7 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// clientOf has volumes and node a. Writes are refused if refused is not nil.
+// clientOf has volumes and node a. Writes are rejected if refused is not nil.
 func clientOf(volumes []runtime.Object, refused error) *fake.Clientset {
 	client := fake.NewClientset(append(volumes, builders.MakeNode("a").Hostname("a").Obj())...)
 	if refused != nil {

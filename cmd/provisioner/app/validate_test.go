@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// run runs a command and returns what it prints, errors of its own included.
+// run runs a command and returns its output, including errors.
 func run(t *testing.T, cmd *cobra.Command, args ...string) (string, error) {
 	t.Helper()
 	var out strings.Builder
@@ -51,7 +51,7 @@ func TestValidate(t *testing.T) {
 	broken := filepath.Dir(file(t, "storageClassMap", "fast: {}"))
 	for name, test := range map[string]struct {
 		path string
-		// prints is what is printed, or in the error if wrong.
+		// prints is in the output, or in the error if wrong.
 		prints []string
 		wrong  bool
 	}{
@@ -62,7 +62,7 @@ func TestValidate(t *testing.T) {
 		"no YAML":                   {path: file(t, "f", "a: b: c"), wrong: true, prints: []string{"read the ConfigMap in"}},
 		"another kind":              {path: file(t, "f", "kind: Secret"), wrong: true, prints: []string{`kind "Secret"`}},
 		"a key that no object has":  {path: file(t, "f", configMap("daata: {}")), wrong: true, prints: []string{"daata"}},
-		"a key that agents have no": {path: file(t, "f", configMap("  minResyncPeriode: 5m")), wrong: true, prints: []string{"minResyncPeriode: unknown key"}},
+		"an unknown key":            {path: file(t, "f", configMap("  minResyncPeriode: 5m")), wrong: true, prints: []string{"minResyncPeriode: unknown key"}},
 		"what a reader should know": {path: file(t, "f", configMap("  useNodeNameOnly: \"true\"")), prints: []string{"warning: useNodeNameOnly", "is valid"}},
 		"all mistakes at once": {
 			path: file(t, "f", configMap("  maxCleaning: \"0\"\n  setPVOwnerRef: \"true\"")), wrong: true,

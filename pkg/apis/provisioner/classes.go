@@ -13,13 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// classReader is a class while it is read: what the class says, before what
-// follows from it.
+// classReader is a class while it is read: its keys, before the values that depend on them.
 type classReader struct {
 	class *Class
-	// directories is what allowDirectories says, nil when it says nothing.
+	// directories is allowDirectories; nil if it is absent.
 	directories *bool
-	// blockCleaner is set when the class names one.
+	// blockCleaner reports whether the class has one.
 	blockCleaner *Cleaner
 }
 
@@ -73,8 +72,8 @@ func readClasses(n node, config *Config) {
 	checkOverlaps(n, config.Classes)
 }
 
-// complete fills in what follows from the rest, and refuses what does not fit
-// together. found is what is wrong with the class already.
+// complete sets the values that depend on others, and reports conflicts. found has the
+// findings about the class so far.
 func (r *classReader) complete(n node, found Errors) {
 	class := r.class
 	if class.HostDir == "" && !found.at(n.path.Child("hostDir").String()) {
@@ -108,7 +107,7 @@ func (r *classReader) completeDirectories(n node, found Errors) {
 		patternAt.failf("must say which plain directories are volumes, because allowDirectories is on: " +
 			"a disk that is not mounted leaves a plain directory too, and must not become a volume")
 	case r.directories == nil && len(class.DirectoryPatterns) > 0 && !found.at(n.path.Child("allowDirectories").String()):
-		patternAt.failf("has no effect without allowDirectories: write allowDirectories: true, or take this key out")
+		patternAt.failf("has no effect without allowDirectories: write allowDirectories: true, or remove this key")
 	case !wanted:
 		class.DirectoryPatterns = nil
 	}
@@ -117,8 +116,8 @@ func (r *classReader) completeDirectories(n node, found Errors) {
 // maxPathBytes is Linux' PATH_MAX.
 const maxPathBytes = 4096
 
-// readDir reads a folder. A slash at the end does no harm, and old
-// configurations have it.
+// readDir reads a folder. A slash at the end is allowed, since old configurations
+// have it.
 func readDir(n node) (string, bool) {
 	text, ok := n.text()
 	if !ok {
@@ -133,7 +132,7 @@ func readDir(n node) (string, bool) {
 	case !strings.HasPrefix(text, "/"):
 		n.failf("must be an absolute path, and is %q", text)
 	case dir == "":
-		n.failf("must not be /: every folder of the root file system would be looked at. Name a folder that holds disks and nothing else")
+		n.failf("must not be /: every folder of the root file system would be scanned. Name a folder that holds disks and nothing else")
 	case path.Clean(dir) != dir:
 		n.failf("must be a path without empty elements, . and .., and is %q: write %s", text, path.Clean(dir))
 	default:
@@ -143,7 +142,7 @@ func readDir(n node) (string, bool) {
 }
 
 // fsTypes are the file systems that the provisioner recognizes on a device (package
-// superblock), so that kubelet makes them once only.
+// superblock), so that kubelet creates them once only.
 var fsTypes = []string{"ext2", "ext3", "ext4", "xfs", "btrfs"}
 
 func readFSType(n node, r *classReader) {
@@ -169,8 +168,8 @@ func refuseSelector(n node, _ *classReader) {
 	if terms, ok := n.value.([]any); ok && len(terms) == 0 {
 		return
 	}
-	n.failf("must be absent: it lets several nodes use one volume, and then none of them can know that it is idle and clean it. " +
-		"Take this key out; for disks that several nodes reach, use a CSI driver or write the volumes by hand")
+	n.failf("must be absent: it lets several nodes use one volume, and then no node can know that it is unused and can be cleaned. " +
+		"Remove this key; for disks that several nodes reach, use a CSI driver or write the volumes by hand")
 }
 
 // readPatterns reads globs separated by commas.
@@ -189,18 +188,18 @@ func readPatterns(n node) ([]string, bool) {
 	return patterns, ok
 }
 
-// badPattern says what is wrong with a glob that could match no name, or nothing.
+// badPattern returns why a glob can match no name; empty if it can.
 func badPattern(pattern string) string {
 	_, err := path.Match(pattern, "")
 	switch {
 	case pattern == "":
-		return "has an empty pattern: take out the comma that is too many"
+		return "has an empty pattern: remove the extra comma"
 	case strings.TrimSpace(pattern) != pattern:
-		return "has a blank beside a comma or at an end, which no name matches: take it out"
+		return "has a blank next to a comma or at an end, which no name matches: remove it"
 	case strings.Contains(pattern, "/"):
 		return "has a slash: patterns are matched with the names in the folder, not with paths"
 	case strings.ContainsAny(pattern, "{}"):
-		return "has braces, which patterns do not know: list the patterns, separated by commas"
+		return "has braces, which patterns do not support: list the patterns, separated by commas"
 	case err != nil:
 		return "has the bad pattern " + pattern + ": a [ must have its ], and a \\ something after it. " +
 			"A comma always separates patterns, within [ ] too"

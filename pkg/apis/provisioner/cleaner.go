@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Method is a built-in way of cleaning a device.
+// Method is a built-in method of cleaning a device.
 type Method string
 
 // The methods.
@@ -20,13 +20,13 @@ const (
 	MethodFSReset Method = "fs-reset"
 	// MethodZero makes the device read as zeros, by deallocation where that proves it.
 	MethodZero Method = "zero"
-	// MethodBlkDiscard discards all blocks; what they read as then is the device's affair.
+	// MethodBlkDiscard discards all blocks; reads return whatever the device returns for them.
 	MethodBlkDiscard Method = "blkdiscard"
 	// MethodDDZero overwrites with zeros, in passes.
 	MethodDDZero Method = "dd-zero"
 	// MethodShred overwrites with random bytes, in passes, and then with zeros.
 	MethodShred Method = "shred"
-	// MethodHDParm asks the device for an ATA secure erase.
+	// MethodHDParm runs an ATA secure erase.
 	MethodHDParm Method = "hdparm"
 )
 
@@ -41,8 +41,8 @@ type Cleaner struct {
 	External []string
 }
 
-// Command is the canonical form: the method's name and its passes, if it has
-// any, or the external command. Nil for the zero value. The caller's own.
+// Command returns a copy of the canonical form: the method's name and its passes, if it has
+// any, or the external command. Nil for the zero value.
 func (c Cleaner) Command() []string {
 	switch {
 	case c.Method == "":
@@ -54,16 +54,15 @@ func (c Cleaner) Command() []string {
 	}
 }
 
-// maxPasses is far more than anybody asks for on purpose.
+// maxPasses is more than is useful.
 const maxPasses = 100
 
 // word is a method as users write it.
 type word struct {
 	method Method
-	// passes is how many there are when the user does not say; 0 when the method
-	// has none.
+	// passes is the default; 0 if the method has none.
 	passes int
-	// script is what the reference calls it; "" when it has none.
+	// script is the reference's name for it; "" if it has none.
 	script string
 }
 
@@ -107,7 +106,7 @@ func readBlockCleaner(n node) (Cleaner, bool) {
 	return Cleaner{External: command}, true
 }
 
-// read turns a built-in method and its arguments into a cleaner.
+// read returns the cleaner of a built-in method and its arguments.
 func (w word) read(n node, command []string) (Cleaner, bool) {
 	cleaner := Cleaner{Method: w.method, Passes: w.passes}
 	switch {
@@ -134,26 +133,26 @@ func readFilesystemCleaner(n node) (Cleaner, bool) {
 	}
 	if _, builtIn := wordOf(command[0]); builtIn || !isProgram(command[0]) {
 		n.failf("must begin with the absolute path of a program, and begins with %q: the built-in methods clean devices. "+
-			"Without this key the agent removes the files itself", command[0])
+			"Without this key the provisioner removes the files itself", command[0])
 		return Cleaner{}, false
 	}
 	return Cleaner{External: command}, true
 }
 
-// isProgram says whether a command is an absolute path of a file.
+// isProgram reports whether a command is an absolute path of a file.
 func isProgram(command string) bool {
 	return path.IsAbs(command) && path.Clean(command) == command && command != "/"
 }
 
-// readCommand reads a command and its arguments. Whole numbers may go without
-// quotes, as the reference allows.
+// readCommand reads a command and its arguments. Whole numbers need no quotes, as
+// with the reference.
 func readCommand(n node) ([]string, bool) {
 	items, ok := n.list("words, the command first and then its arguments")
 	if !ok {
 		return nil, false
 	}
 	if len(items) == 0 {
-		n.failf("must name a command: write one, or take this key out for the default")
+		n.failf("must name a command: write one, or remove this key for the default")
 		return nil, false
 	}
 	var command []string

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestCleanerCommand: how users name methods, and what those who clean are handed.
+// TestCleanerCommand: the names of methods, and the commands that are run.
 func TestCleanerCommand(t *testing.T) {
 	t.Parallel()
 	tests := map[string][]string{

@@ -9,19 +9,18 @@ import (
 	"strings"
 )
 
-// Finding is something to tell about a field of a configuration.
+// Finding is an error or a warning about a field of a configuration.
 type Finding struct {
 	// Field is the path to the field as users write it: the ConfigMap's key first,
 	// names that users chose in brackets ("storageClassMap[fast].hostDir").
 	Field string
-	// Message says what is wrong with it, and what is allowed.
+	// Message has the problem, and what is allowed.
 	Message string
 }
 
 func (f Finding) String() string { return f.Field + ": " + f.Message }
 
-// Errors are all that is wrong with a configuration, up to maxFindings; never
-// empty when it is an error.
+// Errors are the errors of a configuration, up to maxFindings; at least one.
 type Errors []Finding
 
 // Error has one line for each finding.
@@ -33,8 +32,8 @@ func (e Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// What users can be expected to read. A configuration that is wrong from top to
-// bottom, or holds something else altogether, must not fill the memory.
+// Limits of what users can read. A configuration with very many errors, or of another format,
+// must not exhaust memory.
 const (
 	maxFindings     = 100
 	maxFindingBytes = 2000
@@ -46,7 +45,7 @@ func (n node) failf(format string, args ...any) {
 	switch {
 	case len(*n.errs) < maxFindings:
 	case len(*n.errs) == maxFindings:
-		finding.Message = "and more from here on, which is left out"
+		finding.Message = "more errors from here on were omitted"
 	default:
 		return
 	}
@@ -60,7 +59,7 @@ func clip(text string) string {
 	return strings.ToValidUTF8(text[:maxFindingBytes], "") + "..."
 }
 
-// at says whether something was found at a key of the ConfigMap or within it.
+// at reports whether there is a finding at a key of the ConfigMap or within it.
 func (e *Errors) at(key string) bool {
 	return slices.ContainsFunc(*e, func(finding Finding) bool {
 		rest, found := strings.CutPrefix(finding.Field, key)

@@ -13,14 +13,12 @@ import (
 	"strings"
 )
 
-// maxFileBytes is what the API server allows a ConfigMap to have, and so any of
-// its keys.
+// maxFileBytes is the API server's limit for a ConfigMap, and so for each key.
 const maxFileBytes = 1 << 20
 
-// ParseFolder reads a folder with one file for each key: a mounted ConfigMap, or
-// one on a desk. Names that begin with ".." are kubelet's and are passed over.
-// kubelet swaps all files of a ConfigMap at once; all that is read here is of
-// one version. Errors are Errors, or of reading the folder.
+// ParseFolder reads a folder with one file for each key, such as a mounted ConfigMap. Names that
+// begin with ".." are kubelet's and are skipped. kubelet replaces all files of a ConfigMap at
+// once; ParseFolder reads one version. It returns Errors, or an error of reading the folder.
 func ParseFolder(folder string) (*Config, error) {
 	data, err := readFolder(folder)
 	if err != nil {
@@ -29,7 +27,7 @@ func ParseFolder(folder string) (*Config, error) {
 	return Parse(data)
 }
 
-// swaps is how many swaps of the folder may happen in the middle of reading.
+// swaps limits how often kubelet may replace the files during a read.
 const swaps = 3
 
 func readFolder(folder string) (data map[string]string, err error) {
@@ -38,7 +36,7 @@ func readFolder(folder string) (data map[string]string, err error) {
 		if linkErr != nil {
 			return readFiles(folder) // no mounted ConfigMap
 		}
-		// kubelet removes a version after it has put the next in its place.
+		// kubelet removes a version after it has replaced it.
 		if data, err = readFiles(version); !errors.Is(err, fs.ErrNotExist) {
 			return data, err
 		}
@@ -72,7 +70,7 @@ func readFile(name string) (string, error) {
 		return "", err
 	}
 	if !info.Mode().IsRegular() {
-		return "", fmt.Errorf("%s is no file: the folder must hold a file for each key and nothing else", name)
+		return "", fmt.Errorf("%s is not a file: the folder must hold a file for each key and nothing else", name)
 	}
 	file, err := os.Open(name)
 	if err != nil {

@@ -34,7 +34,7 @@ func link(t *testing.T, target, name string) {
 	}
 }
 
-// mounted lays a folder out as kubelet mounts a ConfigMap.
+// mounted creates a folder as kubelet mounts a ConfigMap.
 func mounted(t *testing.T, data map[string]string) string {
 	t.Helper()
 	folder := t.TempDir()
@@ -55,7 +55,7 @@ func TestParseFolder(t *testing.T) {
 	plain := t.TempDir()
 	write(t, plain, everything())
 	write(t, plain, map[string]string{"..swap": "not: [a, key"})
-	for name, folder := range map[string]string{"a mounted ConfigMap": mounted(t, everything()), "a folder on a desk": plain} {
+	for name, folder := range map[string]string{"a mounted ConfigMap": mounted(t, everything()), "a plain folder": plain} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got, err := ParseFolder(folder)
@@ -69,8 +69,8 @@ func TestParseFolder(t *testing.T) {
 	}
 }
 
-// TestParseFolderReadsOneVersion: kubelet swaps the link ..data, and the links
-// of the keys follow later; those of a key that is gone may dangle.
+// TestParseFolderReadsOneVersion: kubelet replaces the link ..data, and the links of the keys
+// later; those of a removed key may dangle.
 func TestParseFolderReadsOneVersion(t *testing.T) {
 	t.Parallel()
 	folder := mounted(t, everything())
@@ -84,7 +84,7 @@ func TestParseFolderReadsOneVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	if config.Classes[0].Name != "new" || config.MaxCleaning != DefaultMaxCleaning {
-		t.Errorf("got %+v, want what the second version says and nothing else", config)
+		t.Errorf("got %+v, want the second version only", config)
 	}
 }
 
@@ -98,10 +98,10 @@ func TestParseFolderErrors(t *testing.T) {
 		folder string
 		want   string
 	}{
-		"a folder that is not there": {filepath.Join(bad, "absent"), "no such file or directory"},
-		"a key that is a folder":     {nested, "the folder must hold a file for each key and nothing else"},
-		"more than a ConfigMap has":  {large, "is larger than a ConfigMap can be"},
-		"a misspelt key":             {bad, "storageClasMap: unknown key"},
+		"a folder that does not exist": {filepath.Join(bad, "absent"), "no such file or directory"},
+		"a key that is a folder":       {nested, "the folder must hold a file for each key and nothing else"},
+		"more than a ConfigMap has":    {large, "is larger than a ConfigMap can be"},
+		"a misspelt key":               {bad, "storageClasMap: unknown key"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

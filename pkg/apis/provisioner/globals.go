@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Keys of the ConfigMap that are spoken of in more than one place.
+// Keys of the ConfigMap that are used in more than one place.
 const (
 	classMapKey    = "storageClassMap"
 	removeTaintKey = "removeNodeNotReadyTaint"
@@ -18,7 +18,7 @@ const (
 	useJobsKey     = "useJobForCleaning"
 )
 
-// reserved is the prefix of labels that the agent finds its volumes by.
+// reserved is the prefix of the labels by which the provisioner finds its volumes.
 const reserved = "stowage.dev/"
 
 // globalKeys are the keys of the ConfigMap.
@@ -49,15 +49,15 @@ var globalKeys = []key[*Config]{
 
 func refuseAlpha(n node, _ *Config) {
 	refuseOn(n, "nothing reads the annotation volume.alpha.kubernetes.io/node-affinity since Kubernetes 1.10. "+
-		"Take this key out: volumes always have spec.nodeAffinity")
+		"Remove this key: volumes always have spec.nodeAffinity")
 }
 
 func refuseOwner(n node, _ *Config) {
 	refuseOn(n, "deleting a Node object would delete its volumes, though the node may come back with the data of their claims. "+
-		"Take this key out; for a node that is gone for good, stowage-provisioner release lets its volumes go")
+		"Remove this key; for a node that will not return, use stowage-provisioner release")
 }
 
-// refuseOn reads a switch that may only be off.
+// refuseOn reads a switch that must be off.
 func refuseOn(n node, why string) {
 	if on, ok := n.boolean(); ok && on {
 		n.failf("must be off: %s", why)
@@ -94,14 +94,14 @@ func readLabels(n node, config *Config) {
 	}
 }
 
-// isLabelKey reports what cannot be the key of a label, or is not the user's.
+// isLabelKey reports keys that are not valid for a label, or are reserved.
 func isLabelKey(n node, label string) bool {
 	if faults := validation.IsQualifiedName(label); len(faults) > 0 {
 		n.failf("%q cannot be the key of a label: %s", label, strings.Join(faults, "; "))
 		return false
 	}
 	if strings.HasPrefix(label, reserved) {
-		n.failf("labels that begin with %s are the agent's own: choose another key than %s", reserved, label)
+		n.failf("labels that begin with %s are reserved for the provisioner: choose another key than %s", reserved, label)
 		return false
 	}
 	return true

@@ -18,8 +18,8 @@ type key[T any] struct {
 	read func(node, T)
 }
 
-// readKeys reads the fields of n, in the order of keys, and reports those that
-// are not among them. It says whether n was a map.
+// readKeys reads the fields of n, in the order of keys, and reports unknown ones. It returns
+// whether n is a map.
 func readKeys[T any](n node, of string, keys []key[T], into T) bool {
 	values, ok := n.mapping(of)
 	if !ok {
@@ -47,7 +47,7 @@ func namesOf[T any](keys []key[T]) []string {
 	return names
 }
 
-// unknown is what to say of a key that is not among those allowed.
+// unknown returns the message about an unknown key.
 func unknown(key string, allowed []string) string {
 	for _, name := range allowed {
 		if strings.EqualFold(name, key) {
@@ -57,7 +57,7 @@ func unknown(key string, allowed []string) string {
 	return "unknown key: allowed are " + strings.Join(allowed, ", ")
 }
 
-// oneOf reads one of some words.
+// oneOf reads one of several words.
 func oneOf[T ~string](n node, allowed ...T) (T, bool) {
 	text, ok := n.text()
 	if !ok {
@@ -83,7 +83,7 @@ func either(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// set keeps a value that could be read.
+// set stores a value that could be read.
 func set[T any](field *T) func(T, bool) {
 	return func(value T, ok bool) {
 		if ok {
@@ -92,7 +92,7 @@ func set[T any](field *T) func(T, bool) {
 	}
 }
 
-// isEmpty says that a value is not there, as far as its reader is concerned.
+// isEmpty reports whether a value counts as absent.
 func isEmpty(value any) bool { return value == nil || value == "" }
 
 func isScalar(value any) bool {
@@ -103,7 +103,7 @@ func isScalar(value any) bool {
 	return false
 }
 
-// describe says what was found in the place of what was expected.
+// describe returns a value as messages have it.
 func describe(value any) string {
 	switch value := value.(type) {
 	case nil:

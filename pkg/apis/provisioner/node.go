@@ -19,20 +19,20 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// node is a value somewhere in a configuration. What is wrong with it goes to
-// errs, which all nodes of a configuration share.
+// node is a value in a configuration. Its findings are added to errs, which all nodes of a
+// configuration share.
 type node struct {
 	path  *field.Path
 	value any
 	errs  *Errors
 }
 
-// parseYAML reads the value of a key of the ConfigMap. The value of what cannot
-// be read is nil, as it is when nothing is there; ok tells them apart.
+// parseYAML reads the value of a key of the ConfigMap. The value is nil
+// both if it is absent and if it cannot be read; ok is false for the latter.
 func parseYAML(key, text string, errs *Errors) (n node, ok bool) {
 	n = node{path: field.NewPath(key), errs: errs}
 	if holdsDocuments(text) {
-		n.failf("must be one YAML document: take out the lines --- and ...")
+		n.failf("must be one YAML document: remove the lines --- and ...")
 		return n, false
 	}
 	encoded, err := yaml.YAMLToJSONStrict([]byte(text))
@@ -49,8 +49,8 @@ func parseYAML(key, text string, errs *Errors) (n node, ok bool) {
 	return n, true
 }
 
-// holdsDocuments says whether a line of text ends a YAML document, after which
-// the decoder would stop reading without a word. A first line --- does no harm.
+// holdsDocuments reports whether a line of text ends a YAML document, after which the decoder
+// would stop without an error. A first line --- is allowed.
 func holdsDocuments(text string) bool {
 	begun := false
 	for line := range strings.Lines(text) {
@@ -70,27 +70,27 @@ func holdsDocuments(text string) bool {
 	return false
 }
 
-// failYAML reports what the decoder says: a line for each fault, after a heading.
-// Its lines are numbered from the beginning of the key's value.
+// failYAML reports the decoder's errors: one for each line after a heading. Line numbers count
+// from the start of the key's value.
 func (n node) failYAML(err error) {
 	text := strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")
 	text = strings.TrimPrefix(text, "yaml: ")
 	lines := strings.SplitSeq(strings.TrimPrefix(text, "unmarshal errors:\n"), "\n")
 	for line := range lines {
 		line = strings.TrimSpace(line)
-		line = strings.Replace(line, "already set in map", "is there twice", 1)
+		line = strings.Replace(line, "already set in map", "is repeated", 1)
 		n.failf("not valid YAML: %s", line)
 	}
 }
 
-// child is a field of n that the reference or we have a name for.
+// child returns a field of n.
 func (n node) child(name string, value any) node {
 	return node{path: n.path.Child(name), value: value, errs: n.errs}
 }
 
-// entries are those of a map whose keys users choose, sorted by key. Anything
-// but a map is reported, and so are keys that the decoder may have made of other
-// words: it does not tell "true" from true, nor from y.
+// entries returns the entries of a map whose keys users choose, sorted by key. It reports values
+// that are not a map, and keys that the decoder may have converted: it does not distinguish
+// "true" from true or from y.
 func (n node) entries(of string) []entry {
 	values, ok := n.mapping(of)
 	if !ok {
@@ -100,7 +100,7 @@ func (n node) entries(of string) []entry {
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		one := entry{key, node{path: n.path.Key(key), value: values[key], errs: n.errs}}
 		if from, ok := madeOf[key]; ok {
-			one.failf("cannot be a name, because YAML reads %s as %s: put the name that is meant in quotes", from, key)
+			one.failf("cannot be a name, because YAML reads %s as %s: put the name in quotes", from, key)
 			continue
 		}
 		all = append(all, one)
@@ -114,7 +114,7 @@ type entry struct {
 	node
 }
 
-// madeOf are keys, and the words without quotes that YAML makes them of.
+// madeOf are keys, and the words without quotes that YAML converts to them.
 var madeOf = map[string]string{"true": "y, yes and on", "false": "n, no and off"}
 
 func (n node) mapping(of string) (map[string]any, bool) {
@@ -125,7 +125,7 @@ func (n node) mapping(of string) (map[string]any, bool) {
 	return values, ok
 }
 
-// list are the items of n. Anything but a list is reported.
+// list returns the items of n. It reports values that are not a list.
 func (n node) list(of string) (items []node, ok bool) {
 	values, ok := n.value.([]any)
 	if !ok {
@@ -138,8 +138,8 @@ func (n node) list(of string) (items []node, ok bool) {
 	return items, true
 }
 
-// text reads a string. YAML reads some words without quotes as something else
-// (yes, 1.10, 0x10), whose spelling is lost then: these are refused.
+// text reads a string. YAML converts some words without quotes (yes, 1.10,
+// 0x10), which loses their spelling: these are rejected.
 func (n node) text() (string, bool) {
 	text, ok := n.value.(string)
 	switch {

@@ -8,9 +8,9 @@ import (
 	"path"
 )
 
-// checkOverlaps refuses classes that would find the same disks: of two, the one
-// whose folder lies in the other's is told of, or the later when both have the
-// same. Classes whose folders could not be read are left out.
+// checkOverlaps reports classes that would find the same disks: of two, the one whose folder is
+// in the other's, or the later one if both have the same. Classes whose folders could not be
+// read are skipped.
 func checkOverlaps(n node, classes []Class) {
 	hosts, mounts := map[string]string{}, map[string]string{}
 	for i := range classes {
@@ -21,26 +21,25 @@ func checkOverlaps(n node, classes []Class) {
 		at := node{path: n.path.Key(class.Name), errs: n.errs}
 		if dir, other := overlap(hosts, class.HostDir, class.Name); other != "" {
 			at.child("hostDir", nil).failf("%s %s: both would find the same disks. "+
-				"Give each class a folder of its own, and link or mount its disks there", class.HostDir, lies(class.HostDir, dir, "hostDir", other))
+				"Give each class its own folder, and link or mount its disks there", class.HostDir, relation(class.HostDir, dir, "hostDir", other))
 			continue
 		}
 		if dir, other := overlap(mounts, class.MountDir, class.Name); other != "" {
-			at.child("mountDir", nil).failf("%s %s: the agent would see the same disks for both. "+
-				"Mount each hostDir at a place of its own in the agent's pod", class.MountDir, lies(class.MountDir, dir, "mountDir", other))
+			at.child("mountDir", nil).failf("%s %s: the provisioner would find the same disks for both. "+
+				"Mount each hostDir at its own path in the provisioner's pod", class.MountDir, relation(class.MountDir, dir, "mountDir", other))
 		}
 	}
 }
 
-// own notes the first class that has a folder.
+// own records the first class that has a folder.
 func own(owners map[string]string, dir, class string) {
 	if _, owned := owners[dir]; !owned && dir != "" {
 		owners[dir] = class
 	}
 }
 
-// overlap finds the nearest folder that is dir or holds it, and that another
-// class owns: the folder and that class, or nothing. /mnt/disks does not hold
-// /mnt/disks-other.
+// overlap returns the nearest folder that is dir or contains it and that another class owns,
+// with that class; empty if there is none. /mnt/disks does not contain /mnt/disks-other.
 func overlap(owners map[string]string, dir, class string) (holder, other string) {
 	for ; dir != "" && dir != "/"; dir = path.Dir(dir) {
 		if other := owners[dir]; other != "" && other != class {
@@ -50,10 +49,10 @@ func overlap(owners map[string]string, dir, class string) (holder, other string)
 	return "", ""
 }
 
-// lies says how dir lies to in, a folder of another class.
-func lies(dir, in, key, class string) string {
+// relation describes the position of dir relative to in, a folder of another class.
+func relation(dir, in, key, class string) string {
 	if dir == in {
 		return fmt.Sprintf("is the %s of class %s too", key, class)
 	}
-	return fmt.Sprintf("lies in %s, the %s of class %s", in, key, class)
+	return fmt.Sprintf("is in %s, the %s of class %s", in, key, class)
 }

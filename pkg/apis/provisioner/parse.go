@@ -10,10 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Parse reads the data of a ConfigMap. It returns either a valid configuration,
-// which is the caller's own, or Errors: all that is wrong with it, sorted by
-// the ConfigMap's keys and then as a reader meets it. data is not changed. Safe
-// for concurrent use.
+// Parse reads the data of a ConfigMap. It returns either a valid configuration, which
+// the caller owns, or Errors, sorted by the ConfigMap's keys and then by position. data is not
+// changed. Safe for concurrent use.
 func Parse(data map[string]string) (*Config, error) {
 	var errs Errors
 	config := defaults()
@@ -35,15 +34,15 @@ func Parse(data map[string]string) (*Config, error) {
 	return config, nil
 }
 
-// checkWhole refuses a configuration that lacks something. A key that could not
-// be read has been reported, and is not reported as missing too.
+// checkWhole reports missing keys. A key that could not be read is reported already, and is not
+// reported as missing too.
 func checkWhole(config *Config, errs *Errors) {
 	if len(config.Classes) == 0 && !errs.at(classMapKey) {
 		node{path: field.NewPath(classMapKey), errs: errs}.failf(
-			"must have at least one storage class: without, the agent finds no disk")
+			"must have at least one storage class: without one, the provisioner finds no disk")
 	}
 	if config.RemoveNodeNotReadyTaint && config.NodeNotReadyTaintKey == "" && !errs.at(taintKeyKey) {
 		node{path: field.NewPath(taintKeyKey), errs: errs}.failf(
-			"must be the key of the startup taint, because %s is on and has to know which taint to remove", removeTaintKey)
+			"must be the key of the startup taint, because %s is on", removeTaintKey)
 	}
 }

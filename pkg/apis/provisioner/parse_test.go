@@ -11,10 +11,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// classMap is the data of a ConfigMap with only this key.
+// classMap returns the data of a ConfigMap with this key only.
 func classMap(yaml string) map[string]string { return map[string]string{classMapKey: yaml} }
 
-// defaulted is class "fast" with hostDir /mnt/fast and nothing else, changed.
+// defaulted returns class "fast" with hostDir /mnt/fast, and changes it.
 func defaulted(change func(*Class)) Class {
 	class := *classDefaults("fast")
 	class.HostDir, class.MountDir = "/mnt/fast", "/mnt/fast"
@@ -52,7 +52,7 @@ fast:
 			c.FSType = "ext4"
 			c.NamePatterns = []string{"nvme*", "sd?"}
 		})},
-		"a slash at the end of a folder goes": {"fast: {hostDir: /mnt/fast/}", defaulted(nil)},
+		"a slash at the end of a folder is removed": {"fast: {hostDir: /mnt/fast/}", defaulted(nil)},
 		"the default for Block leaves no old bytes": {
 			"fast: {hostDir: /mnt/fast, volumeMode: Block}",
 			defaulted(func(c *Class) {
@@ -67,7 +67,7 @@ fast:
 				c.BlockCleaner = Cleaner{Method: MethodBlkDiscard}
 			}),
 		},
-		"our own keys": {`
+		"keys of Stowage only": {`
 fast:
   hostDir: /mnt/fast
   accessMode: ReadWriteOncePod
@@ -85,14 +85,14 @@ fast:
 			c.DirectoryPatterns = []string{"vol-*", "[ab]"}
 			c.VolumeName = VolumeNameReference
 		})},
-		"directories that are off keep their pattern in the ConfigMap alone": {
+		"the pattern of directories that are off has no effect": {
 			"fast: {hostDir: /mnt/fast, allowDirectories: false, directoryPattern: vol-*}", defaulted(nil),
 		},
 		"no timeout, with and without unit": {
 			"fast: {hostDir: /mnt/fast, cleanTimeout: 0}",
 			defaulted(func(c *Class) { c.CleanTimeout = 0 }),
 		},
-		"a file of its own begins as files do": {"---\n# disks\nfast: {hostDir: /mnt/fast}\n", defaulted(nil)},
+		"a YAML document may begin with ---": {"---\n# disks\nfast: {hostDir: /mnt/fast}\n", defaulted(nil)},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -128,7 +128,7 @@ func TestParseDefaults(t *testing.T) {
 	}
 }
 
-// everything has every key of the ConfigMap that may be on.
+// everything returns every key of the ConfigMap that may be on.
 func everything() map[string]string {
 	return map[string]string{
 		classMapKey:       "slow: {hostDir: /mnt/slow}\nfast: {hostDir: /mnt/fast}\n",
@@ -183,11 +183,11 @@ func TestWarnings(t *testing.T) {
 		data map[string]string
 		want []string
 	}{
-		"nothing to say of defaults": {classMap("a: {hostDir: /a}\nb: {hostDir: /b, volumeMode: Block}"), nil},
+		"defaults have no warnings": {classMap("a: {hostDir: /a}\nb: {hostDir: /b, volumeMode: Block}"), nil},
 		"fs-reset on file systems is the default": {
 			classMap("a: {hostDir: /a, blockCleanerCommand: [/scripts/quick_reset.sh]}"), nil,
 		},
-		"old bytes, and a file system that is never made": {
+		"old bytes, and a file system that is never created": {
 			classMap("a: {hostDir: /a, volumeMode: Block, fsType: xfs, blockCleanerCommand: [/scripts/quick_reset.sh]}\n" +
 				"b: {hostDir: /b, volumeMode: Block, blockCleanerCommand: [blkdiscard]}"),
 			[]string{
@@ -199,10 +199,10 @@ func TestWarnings(t *testing.T) {
 		"what is done to data": {
 			classMap("a: {hostDir: /a, existingData: Clean}\nb: {hostDir: /b, existingData: Publish, volumeName: Reference}\nc: {hostDir: /c, existingData: AssumeBlank}"),
 			[]string{
-				"storageClassMap[a].existingData: a disk that holds data is cleaned when it is found for the first time, without asking",
+				"storageClassMap[a].existingData: a disk that holds data is cleaned when it is found for the first time, without confirmation",
 				"storageClassMap[b].existingData: a disk that holds data is published with it, and the claim that gets it can read it",
-				"storageClassMap[b].volumeName: the reference's names have 32 bits: two volumes of a large cluster can collide, and then one is never published",
-				"storageClassMap[c].existingData: a new device is not read from end to end: if it is not blank as assumed, the claim that gets it can read what it holds, or a file system is made over that",
+				"storageClassMap[b].volumeName: the reference's names have 32 bits: two volumes of a large cluster can collide, and then one of them is never published",
+				"storageClassMap[c].existingData: a new device is not read from end to end: if it is not blank as assumed, the claim that gets it can read what it holds, or a file system is created over it",
 			},
 		},
 		"keys of the reference without effect": {everything(), []string{
@@ -211,7 +211,7 @@ func TestWarnings(t *testing.T) {
 		}},
 		"a method that no Job runs": {
 			map[string]string{useJobsKey: "yes", "jobTolerations": "- operator: Exists", classMapKey: "a: {hostDir: /a, blockCleanerCommand: [hdparm]}\nb: {hostDir: /b}"},
-			[]string{"storageClassMap[a].blockCleanerCommand: hdparm is run by the agent itself, also with useJobForCleaning: the drive's password is for it alone"},
+			[]string{"storageClassMap[a].blockCleanerCommand: hdparm is run by the provisioner itself, also with useJobForCleaning: only the provisioner knows the drive's password"},
 		},
 	}
 	for name, test := range tests {

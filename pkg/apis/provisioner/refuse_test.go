@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestRefuse: what may not be in a ConfigMap that has a good class besides.
+// TestRefuse: errors in a ConfigMap that has a valid class.
 func TestRefuse(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -26,32 +26,32 @@ func TestRefuse(t *testing.T) {
 		"a key in the wrong case": {map[string]string{"storageclassmap": "{}"}, []string{"storageclassmap: unknown key: write storageClassMap"}},
 
 		"the alpha API": {map[string]string{"useAlphaAPI": "true"}, []string{
-			"useAlphaAPI: must be off: nothing reads the annotation volume.alpha.kubernetes.io/node-affinity since Kubernetes 1.10. Take this key out: volumes always have spec.nodeAffinity",
+			"useAlphaAPI: must be off: nothing reads the annotation volume.alpha.kubernetes.io/node-affinity since Kubernetes 1.10. Remove this key: volumes always have spec.nodeAffinity",
 		}},
-		"cleaning Jobs, if need be": {map[string]string{"useJobForCleaning": "sometimes"}, []string{
+		"cleaning Jobs, sometimes": {map[string]string{"useJobForCleaning": "sometimes"}, []string{
 			`useJobForCleaning: must be true or false, and is the string "sometimes"`,
 		}},
-		"volumes that go with the Node object": {map[string]string{"setPVOwnerRef": "true"}, []string{
-			"setPVOwnerRef: must be off: deleting a Node object would delete its volumes, though the node may come back with the data of their claims. Take this key out; for a node that is gone for good, stowage-provisioner release lets its volumes go",
+		"volumes that the Node object owns": {map[string]string{"setPVOwnerRef": "true"}, []string{
+			"setPVOwnerRef: must be off: deleting a Node object would delete its volumes, though the node may come back with the data of their claims. Remove this key; for a node that will not return, use stowage-provisioner release",
 		}},
 		"a switch that is a word in quotes": {map[string]string{"useNodeNameOnly": `"true"`}, []string{
 			`useNodeNameOnly: must be true or false, and is the string "true"`,
 		}},
 
-		"a class that YAML makes another of": {map[string]string{classMapKey: "y: {hostDir: /mnt/a}"}, []string{
-			"storageClassMap[true]: cannot be a name, because YAML reads y, yes and on as true: put the name that is meant in quotes",
+		"a class name that YAML converts": {map[string]string{classMapKey: "y: {hostDir: /mnt/a}"}, []string{
+			"storageClassMap[true]: cannot be a name, because YAML reads y, yes and on as true: put the name in quotes",
 		}},
 		"labels": {map[string]string{
 			"nodeLabelsForPV": "[a b, stowage.dev/node, 7]",
 			"labelsForPV":     "{stowage.dev/x: a, '-': b, v: 'a b', n: a, version: 1.10}",
 		}, []string{
-			"labelsForPV[false]: cannot be a name, because YAML reads n, no and off as false: put the name that is meant in quotes",
+			"labelsForPV[false]: cannot be a name, because YAML reads n, no and off as false: put the name in quotes",
 			`labelsForPV[-]: "-" cannot be the key of a label: name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`,
-			"labelsForPV[stowage.dev/x]: labels that begin with stowage.dev/ are the agent's own: choose another key than stowage.dev/x",
+			"labelsForPV[stowage.dev/x]: labels that begin with stowage.dev/ are reserved for the provisioner: choose another key than stowage.dev/x",
 			`labelsForPV[v]: "a b" cannot be the value of a label: a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')`,
 			"labelsForPV[version]: must be a string, and YAML reads the number 1.1 here: put it in quotes",
 			`nodeLabelsForPV[0]: "a b" cannot be the key of a label: name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`,
-			"nodeLabelsForPV[1]: labels that begin with stowage.dev/ are the agent's own: choose another key than stowage.dev/node",
+			"nodeLabelsForPV[1]: labels that begin with stowage.dev/ are reserved for the provisioner: choose another key than stowage.dev/node",
 			"nodeLabelsForPV[2]: must be a string, and YAML reads the number 7 here: put it in quotes",
 		}},
 		"labels of another shape": {map[string]string{"nodeLabelsForPV": "a: b", "labelsForPV": "[a]"}, []string{
@@ -61,13 +61,13 @@ func TestRefuse(t *testing.T) {
 		"tolerations": {map[string]string{"jobTolerations": "- {key: a, operater: Exists}\n- {operator: exists}\n- {effect: NoSchedule}\n- {key: a b}\n-\n- a\n- {key: a, tolerationSeconds: soon}"}, []string{
 			"jobTolerations[0].operater: unknown key: allowed are key, operator, value, effect, tolerationSeconds",
 			`jobTolerations[1].operator: must be Exists, Equal, Lt or Gt, and is "exists"`,
-			"jobTolerations[2]: must have a key: only operator Exists goes without",
+			"jobTolerations[2]: must have a key: only operator Exists needs none",
 			`jobTolerations[3].key: "a b" cannot be the key of a taint: name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`,
 			"jobTolerations[4]: must be a toleration, and is empty",
 			`jobTolerations[5]: must be a map of the fields of a toleration, and is the string "a"`,
 			`jobTolerations[6].tolerationSeconds: must be a whole number from 0 to 2147483647, and is the string "soon"`,
 		}},
-		"a rate that is none": {map[string]string{"blankProofRate": "fast", "maxBlankProofs": "65"}, []string{
+		"an invalid rate": {map[string]string{"blankProofRate": "fast", "maxBlankProofs": "65"}, []string{
 			`blankProofRate: must be a number of bytes from 1Mi to 1Ti, such as 200Mi, and is the string "fast"`,
 			"maxBlankProofs: must be a whole number from 1 to 64, and is the number 65",
 		}},
@@ -81,9 +81,9 @@ func TestRefuse(t *testing.T) {
 			"probeTimeout: must be from 1s to 10m, and is 1h0m0s",
 		}},
 		"a taint that is not named": {map[string]string{removeTaintKey: "true", taintKeyKey: `""`}, []string{
-			"provisionerNotReadyNodeTaintKey: must be the key of the startup taint, because removeNodeNotReadyTaint is on and has to know which taint to remove",
+			"provisionerNotReadyNodeTaintKey: must be the key of the startup taint, because removeNodeNotReadyTaint is on",
 		}},
-		"a taint with its value is told of once": {map[string]string{removeTaintKey: "true", taintKeyKey: "a=b"}, []string{
+		"a taint with its value is reported once": {map[string]string{removeTaintKey: "true", taintKeyKey: "a=b"}, []string{
 			`provisionerNotReadyNodeTaintKey: "a=b" cannot be the key of a taint: name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`,
 		}},
 	}
@@ -99,49 +99,49 @@ func TestRefuse(t *testing.T) {
 	}
 }
 
-// TestRefuseClassMap: what is wrong with the classes as a whole.
+// TestRefuseClassMap: errors of the classes as a whole.
 func TestRefuseClassMap(t *testing.T) {
 	t.Parallel()
-	const none = "storageClassMap: must have at least one storage class: without, the agent finds no disk"
+	const none = "storageClassMap: must have at least one storage class: without one, the provisioner finds no disk"
 	tests := map[string]struct {
 		yaml string
 		want []string
 	}{
-		"nothing":            {"", []string{none}},
-		"a comment":          {"# none yet\n", []string{none}},
-		"no class":           {"{}", []string{none}},
-		"a list":             {"- fast", []string{"storageClassMap: must be a map of storage classes, and is a list"}},
-		"a class of no kind": {"fast: /mnt/fast", []string{`storageClassMap[fast]: must be a map of the keys of a class, and is the string "/mnt/fast"`}},
-		"an empty class":     {"fast:", []string{"storageClassMap[fast].hostDir: must be the folder on the node where the disks of this class are found"}},
+		"nothing":          {"", []string{none}},
+		"a comment":        {"# none yet\n", []string{none}},
+		"no class":         {"{}", []string{none}},
+		"a list":           {"- fast", []string{"storageClassMap: must be a map of storage classes, and is a list"}},
+		"an invalid class": {"fast: /mnt/fast", []string{`storageClassMap[fast]: must be a map of the keys of a class, and is the string "/mnt/fast"`}},
+		"an empty class":   {"fast:", []string{"storageClassMap[fast].hostDir: must be the folder on the node where the disks of this class are found"}},
 		"a class that is no StorageClass": {"Fast_disks: {hostDir: /mnt/fast}", []string{
 			`storageClassMap[Fast_disks]: "Fast_disks" cannot be the name of a StorageClass: a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')`,
 		}},
-		"YAML that is none": {"fast: [", []string{"storageClassMap: not valid YAML: line 1: did not find expected node content"}},
-		"repeated keys, each told of": {"fast:\n  hostDir: /a\n  hostDir: /b\nfast: {}\n", []string{
-			`storageClassMap: not valid YAML: line 3: key "hostDir" is there twice`,
-			`storageClassMap: not valid YAML: line 4: key "fast" is there twice`,
+		"invalid YAML": {"fast: [", []string{"storageClassMap: not valid YAML: line 1: did not find expected node content"}},
+		"repeated keys, each reported": {"fast:\n  hostDir: /a\n  hostDir: /b\nfast: {}\n", []string{
+			`storageClassMap: not valid YAML: line 3: key "hostDir" is repeated`,
+			`storageClassMap: not valid YAML: line 4: key "fast" is repeated`,
 		}},
 		"a second document, which the decoder would not see": {"fast: {hostDir: /a}\n---\nslow: {hostDir: /b}\n", []string{
-			"storageClassMap: must be one YAML document: take out the lines --- and ...",
+			"storageClassMap: must be one YAML document: remove the lines --- and ...",
 		}},
 		"something after the end": {"fast: {hostDir: /a}\n...\nslow: {hostDir: /b}\n", []string{
-			"storageClassMap: must be one YAML document: take out the lines --- and ...",
+			"storageClassMap: must be one YAML document: remove the lines --- and ...",
 		}},
 		"two classes for one folder": {"a: {hostDir: /mnt/disks, namePattern: a*}\nb: {hostDir: /mnt/disks/, namePattern: b*}", []string{
-			"storageClassMap[b].hostDir: /mnt/disks is the hostDir of class a too: both would find the same disks. Give each class a folder of its own, and link or mount its disks there",
+			"storageClassMap[b].hostDir: /mnt/disks is the hostDir of class a too: both would find the same disks. Give each class its own folder, and link or mount its disks there",
 		}},
 		"folders in folders, but not those with longer names": {"a: {hostDir: /mnt/disks}\nb: {hostDir: /mnt/disks/b/c}\nc: {hostDir: /mnt/disks-other}\nd: {hostDir: /mnt/disks-other/d}", []string{
-			"storageClassMap[b].hostDir: /mnt/disks/b/c lies in /mnt/disks, the hostDir of class a: both would find the same disks. Give each class a folder of its own, and link or mount its disks there",
-			"storageClassMap[d].hostDir: /mnt/disks-other/d lies in /mnt/disks-other, the hostDir of class c: both would find the same disks. Give each class a folder of its own, and link or mount its disks there",
+			"storageClassMap[b].hostDir: /mnt/disks/b/c is in /mnt/disks, the hostDir of class a: both would find the same disks. Give each class its own folder, and link or mount its disks there",
+			"storageClassMap[d].hostDir: /mnt/disks-other/d is in /mnt/disks-other, the hostDir of class c: both would find the same disks. Give each class its own folder, and link or mount its disks there",
 		}},
-		"a folder around that of an earlier class": {"a: {hostDir: /mnt/disks/a}\nb: {hostDir: /mnt}", []string{
-			"storageClassMap[a].hostDir: /mnt/disks/a lies in /mnt, the hostDir of class b: both would find the same disks. Give each class a folder of its own, and link or mount its disks there",
+		"a folder that contains that of an earlier class": {"a: {hostDir: /mnt/disks/a}\nb: {hostDir: /mnt}", []string{
+			"storageClassMap[a].hostDir: /mnt/disks/a is in /mnt, the hostDir of class b: both would find the same disks. Give each class its own folder, and link or mount its disks there",
 		}},
 		"a mountDir in another's, whose hostDirs are apart": {"a: {hostDir: /mnt/a, mountDir: /local/a}\nb: {hostDir: /mnt/b, mountDir: /local}", []string{
-			"storageClassMap[a].mountDir: /local/a lies in /local, the mountDir of class b: the agent would see the same disks for both. Mount each hostDir at a place of its own in the agent's pod",
+			"storageClassMap[a].mountDir: /local/a is in /local, the mountDir of class b: the provisioner would find the same disks for both. Mount each hostDir at its own path in the provisioner's pod",
 		}},
-		"two folders that the agent sees as one": {"a: {hostDir: /mnt/a, mountDir: /local}\nb: {hostDir: /mnt/b, mountDir: /local}", []string{
-			"storageClassMap[b].mountDir: /local is the mountDir of class a too: the agent would see the same disks for both. Mount each hostDir at a place of its own in the agent's pod",
+		"two folders that are one in the pod": {"a: {hostDir: /mnt/a, mountDir: /local}\nb: {hostDir: /mnt/b, mountDir: /local}", []string{
+			"storageClassMap[b].mountDir: /local is the mountDir of class a too: the provisioner would find the same disks for both. Mount each hostDir at its own path in the provisioner's pod",
 		}},
 		"all at once": {"a: {hostDir: a, fsTyp: ext4}\nb: {volumeMode: block, blockCleanerCommand: [x]}", []string{
 			`storageClassMap[a].hostDir: must be an absolute path, and is "a"`,
@@ -159,7 +159,7 @@ func TestRefuseClassMap(t *testing.T) {
 			}
 		})
 	}
-	t.Run("no data at all", func(t *testing.T) {
+	t.Run("no data", func(t *testing.T) {
 		t.Parallel()
 		if got := strings.Join(refused(t, nil), "\n"); got != none {
 			t.Errorf("got %s", got)
@@ -167,7 +167,7 @@ func TestRefuseClassMap(t *testing.T) {
 	})
 }
 
-// TestPrefixTwinsDoNotOverlap: /mnt/disks is no folder around /mnt/disks-other.
+// TestPrefixTwinsDoNotOverlap: /mnt/disks does not contain /mnt/disks-other.
 func TestPrefixTwinsDoNotOverlap(t *testing.T) {
 	t.Parallel()
 	_, err := Parse(classMap("a: {hostDir: /mnt/disks}\nb: {hostDir: /mnt/disks-other}\nc: {hostDir: /mnt/disk}\n" +
@@ -177,8 +177,8 @@ func TestPrefixTwinsDoNotOverlap(t *testing.T) {
 	}
 }
 
-// TestRefuseWithinMeasure: what is wrong from top to bottom, or no configuration
-// at all, is refused without stalling and with no more than people read.
+// TestRefuseWithinMeasure: very many errors, or another format, are rejected quickly and with a
+// limited number of findings.
 func TestRefuseWithinMeasure(t *testing.T) {
 	t.Parallel()
 	const much = 1 << 17

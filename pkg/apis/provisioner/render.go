@@ -11,9 +11,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Data renders the configuration as the data of a ConfigMap, with every default
-// written out: what is in force, for people to read. Parse returns an equal
-// configuration for it. Keys that may only be off are left out.
+// Data renders the configuration as the data of a ConfigMap, with all defaults. Parse returns
+// an equal configuration for it. Keys that must be off are omitted.
 func (c *Config) Data() (map[string]string, error) {
 	classes := map[string]any{}
 	for _, class := range c.Classes {

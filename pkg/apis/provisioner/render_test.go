@@ -21,7 +21,7 @@ func roundTrip(t *testing.T, config *Config) {
 	}
 	again, err := Parse(data)
 	if err != nil {
-		t.Fatalf("what is rendered is refused: %v\n%v", err, data)
+		t.Fatalf("the rendered configuration is rejected: %v\n%v", err, data)
 	}
 	if diff := cmp.Diff(config, again); diff != "" {
 		t.Errorf("(-first +again):\n%s", diff)
@@ -55,8 +55,8 @@ raw: {hostDir: /mnt/raw, volumeMode: Block, blockCleanerCommand: [shred, "9"], c
 	}
 }
 
-// FuzzParse: whatever is in a ConfigMap, the answer is a configuration, which
-// can be rendered and read again, or Errors that name keys of the ConfigMap.
+// FuzzParse: for any ConfigMap the result is a configuration, which can be rendered and read
+// again, or Errors that name keys of the ConfigMap.
 func FuzzParse(f *testing.F) {
 	f.Add(classMapKey, "fast: {hostDir: /mnt/fast}", "- zone")
 	f.Add("maxCleaning", "a: {hostDir: /a, blockCleanerCommand: [shred, 3], namePattern: 'a\\*,[b]', selector: [{}]}", "7")
@@ -78,12 +78,12 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("got %+v and %v, want Errors alone", config, err)
 		}
 		if len(validation.IsConfigMapKey(key)) > 0 {
-			return // the API server would not have it
+			return // the API server would reject it
 		}
 		for _, finding := range errs {
 			ofData := strings.HasPrefix(finding.Field, key) || strings.HasPrefix(finding.Field, classMapKey)
 			if !ofData && finding.Field != taintKeyKey || finding.Message == "" {
-				t.Errorf("finding %+v names nothing that was written", finding)
+				t.Errorf("finding %+v names no key of the ConfigMap", finding)
 			}
 		}
 	})

@@ -37,7 +37,7 @@ func readTolerations(n node, config *Config) {
 		before := len(*n.errs)
 		readKeys(item, "the fields of a toleration", tolerationKeys, &toleration)
 		if toleration.Key == "" && toleration.Operator != corev1.TolerationOpExists && len(*n.errs) == before {
-			item.failf("must have a key: only operator Exists goes without")
+			item.failf("must have a key: only operator Exists needs none")
 		}
 		config.JobTolerations = append(config.JobTolerations, toleration)
 	}

@@ -15,24 +15,24 @@ type Config struct {
 	// Classes are the storage classes that volumes are published for, at least
 	// one, sorted by name. No two share a folder.
 	Classes []Class
-	// NodeLabelsForPV are keys of labels that volumes take over from their node,
-	// each once, in the order written.
+	// NodeLabelsForPV are keys of labels that volumes copy from their node, without
+	// duplicates, in the order written.
 	NodeLabelsForPV []string
-	// LabelsForPV are put on every volume, and go before those of the node.
+	// LabelsForPV are added to every volume, with precedence over those of the node.
 	LabelsForPV map[string]string
-	// UseJobForCleaning has Jobs clean, which the controller makes, instead of the
-	// agent. JobTolerations are theirs; none tolerates all taints.
+	// UseJobForCleaning cleans in Jobs, which the controller creates, instead of in
+	// the provisioner. JobTolerations are theirs; none tolerates all taints.
 	UseJobForCleaning bool
 	JobTolerations    []corev1.Toleration
-	// UseNodeNameOnly is read, and has no effect: volumes never name their node
+	// UseNodeNameOnly is read, but has no effect: volumes never refer to their node
 	// by UID.
 	UseNodeNameOnly bool
-	// MinResyncPeriod is the shortest time between two rescans that no event
-	// asks for; the longest is twice that. Both are a minute at most.
+	// MinResyncPeriod is the shortest time between two scans that no event causes;
+	// the longest is twice that. Both are a minute at most.
 	MinResyncPeriod time.Duration
-	// RemoveNodeNotReadyTaint says that the agent takes the taint
+	// RemoveNodeNotReadyTaint reports whether the provisioner removes the taint
 	// NodeNotReadyTaintKey from its node once the disks are published. The key is
-	// never empty then.
+	// not empty then.
 	RemoveNodeNotReadyTaint bool
 	NodeNotReadyTaintKey    string
 	// MaxCleaning bounds how many volumes of a node are cleaned at the same time.
@@ -41,11 +41,11 @@ type Config struct {
 	// that they are blank, and BlankProofRate how many bytes per second of each.
 	MaxBlankProofs int
 	BlankProofRate int64
-	// OrphanGracePeriod is how long a disk is left alone whose volume was released and
-	// is gone before the disk was cleaned.
+	// OrphanGracePeriod is how long a disk is not cleaned whose volume was released and
+	// removed before the disk was cleaned.
 	OrphanGracePeriod time.Duration
 	// ProbeTimeout is how long one entry of a folder may take to answer before it
-	// is reported as TimedOut and the others go on without it.
+	// is reported as TimedOut. It does not delay the others.
 	ProbeTimeout time.Duration
 }
 
@@ -53,14 +53,14 @@ type Config struct {
 type Class struct {
 	// Name is the StorageClass.
 	Name string
-	// HostDir is the folder on the node, which volumes name; MountDir is where the
-	// agent sees it. Both are absolute and clean, and neither is "/".
+	// HostDir is the folder on the node, which volumes contain; MountDir is its path in
+	// the provisioner's pod. Both are absolute and clean, and neither is "/".
 	HostDir, MountDir string
 	// VolumeMode and AccessMode are those of the volumes.
 	VolumeMode corev1.PersistentVolumeMode
 	AccessMode corev1.PersistentVolumeAccessMode
-	// FSType is what kubelet makes on a device without a file system; empty leaves
-	// it to kubelet (ext4).
+	// FSType is what kubelet creates on a device without a file system; empty is
+	// kubelet's default (ext4).
 	FSType string
 	// NamePatterns admit an entry of the folder if one matches its name
 	// (path.Match). There is at least one.
@@ -71,11 +71,11 @@ type Class struct {
 	// BlockCleaner cleans devices. It is never the zero value.
 	BlockCleaner Cleaner
 	// FilesystemCleaner cleans mounted file systems and directories: an external
-	// command, or the zero value, by which the agent removes the files itself.
+	// command, or the zero value: the provisioner removes the files itself.
 	FilesystemCleaner Cleaner
-	// CleanTimeout ends an attempt at cleaning; 0 does not.
+	// CleanTimeout limits an attempt to clean; 0 does not.
 	CleanTimeout time.Duration
-	// ExistingData is what becomes of a disk that holds data and was never
+	// ExistingData is what to do with a disk that holds data and was never
 	// published.
 	ExistingData ExistingData
 	// VolumeName is how volumes are named.
@@ -86,7 +86,7 @@ type Class struct {
 // that is not empty.
 type ExistingData string
 
-// What can be done with it.
+// The choices.
 const (
 	ExistingDataRefuse  ExistingData = "Refuse"  // not published
 	ExistingDataPublish ExistingData = "Publish" // published with its data
@@ -96,36 +96,35 @@ const (
 	ExistingDataAssumeBlank ExistingData = "AssumeBlank"
 )
 
-// VolumeName is a way of naming volumes.
+// VolumeName is a naming scheme of volumes.
 type VolumeName string
 
-// The ways.
+// The names of volumes.
 const (
-	// VolumeNameStowage gives names that do not collide: 128 bits, and a generation.
+	// VolumeNameStowage is names that do not collide: 128 bits, and a generation.
 	VolumeNameStowage VolumeName = "Stowage"
 	// VolumeNameReference is the naming of the reference provisioner, with 32 bits.
 	VolumeNameReference VolumeName = "Reference"
 )
 
-// The defaults of what a configuration need not say.
+// The defaults.
 const (
 	// DefaultMinResyncPeriod is the reference's.
 	DefaultMinResyncPeriod = 5 * time.Minute
 	// DefaultMaxCleaning is two: the disks of a node share its buses and its CPU
-	// with the pods that run there, so cleaning all at once would slow these; with
-	// one, a slow disk that is overwritten for a day would hold up the quick ones.
+	// with its pods, which cleaning all at once would slow down; with one, a slow
+	// disk that is overwritten for a day would delay the fast ones.
 	DefaultMaxCleaning = 2
-	// DefaultMaxBlankProofs is two, as DefaultMaxCleaning is. One disk is read once at a
-	// time in any case.
+	// DefaultMaxBlankProofs is two, as DefaultMaxCleaning is. A disk is read by one proof
+	// at a time in any case.
 	DefaultMaxBlankProofs = 2
-	// DefaultBlankProofRate, 1Gi, is beyond any hard disk, and leaves an NVMe disk and its
-	// bus to the pods for the most part. Looking for data takes a tenth to a quarter of a CPU
-	// then.
+	// DefaultBlankProofRate, 1Gi, is more than the rate of any hard disk, and leaves most of
+	// the bandwidth of an NVMe disk to the pods. A proof takes a tenth to a quarter of a CPU.
 	DefaultBlankProofRate = 1 << 30
-	// DefaultProbeTimeout is how long Linux gives a disk to answer a command, so
-	// that one that spins up is not called dead.
+	// DefaultProbeTimeout is how long Linux waits for a disk to answer a command, so
+	// that one that spins up is not reported.
 	DefaultProbeTimeout = 30 * time.Second
-	// DefaultOrphanGracePeriod leaves time to see that etcd was restored or that
+	// DefaultOrphanGracePeriod leaves time to notice that etcd was restored or that
 	// volumes were removed by force, and to stop the provisioners.
 	DefaultOrphanGracePeriod = 10 * time.Minute
 	// DefaultCleanTimeout is longer than three random passes and one of zeros over
@@ -144,7 +143,7 @@ const (
 	minCleanTimeout                  = time.Second
 )
 
-// defaults is a configuration that says nothing.
+// defaults returns the configuration without any key.
 func defaults() *Config {
 	return &Config{
 		MinResyncPeriod:   DefaultMinResyncPeriod,
@@ -156,8 +155,8 @@ func defaults() *Config {
 	}
 }
 
-// classDefaults is a class that says nothing. MountDir and BlockCleaner depend on
-// what it does say, and are filled in when it is read.
+// classDefaults returns a class without any key. MountDir and BlockCleaner depend on other
+// keys, and are set when the class is read.
 func classDefaults(name string) *Class {
 	return &Class{
 		Name:         name,

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Warnings are what a user should know of a configuration that is valid, sorted
-// by class, the settings of all classes last.
+// Warnings returns the warnings about a valid configuration, sorted by class, with those about
+// global settings last.
 func (c *Config) Warnings() []Finding {
 	var found Errors
 	for _, class := range c.Classes {
@@ -28,7 +28,7 @@ func (c *Config) Warnings() []Finding {
 
 func (c *Class) warn(n node, jobs bool) {
 	if jobs && c.BlockCleaner.Method == MethodHDParm {
-		n.child("blockCleanerCommand", nil).failf("%s is run by the agent itself, also with %s: the drive's password is for it alone", MethodHDParm, useJobsKey)
+		n.child("blockCleanerCommand", nil).failf("%s is run by the provisioner itself, also with %s: only the provisioner knows the drive's password", MethodHDParm, useJobsKey)
 	}
 	if c.VolumeMode == corev1.PersistentVolumeBlock {
 		if slices.Contains([]Method{MethodFSReset, MethodBlkDiscard}, c.BlockCleaner.Method) {
@@ -41,13 +41,13 @@ func (c *Class) warn(n node, jobs bool) {
 	}
 	switch c.ExistingData {
 	case ExistingDataClean:
-		n.child("existingData", nil).failf("a disk that holds data is cleaned when it is found for the first time, without asking")
+		n.child("existingData", nil).failf("a disk that holds data is cleaned when it is found for the first time, without confirmation")
 	case ExistingDataAssumeBlank:
-		n.child("existingData", nil).failf("a new device is not read from end to end: if it is not blank as assumed, the claim that gets it can read what it holds, or a file system is made over that")
+		n.child("existingData", nil).failf("a new device is not read from end to end: if it is not blank as assumed, the claim that gets it can read what it holds, or a file system is created over it")
 	case ExistingDataPublish:
 		n.child("existingData", nil).failf("a disk that holds data is published with it, and the claim that gets it can read it")
 	}
 	if c.VolumeName == VolumeNameReference {
-		n.child("volumeName", nil).failf("the reference's names have 32 bits: two volumes of a large cluster can collide, and then one is never published")
+		n.child("volumeName", nil).failf("the reference's names have 32 bits: two volumes of a large cluster can collide, and then one of them is never published")
 	}
 }

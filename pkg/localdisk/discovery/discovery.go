@@ -50,7 +50,7 @@ func candidate(s *slot.Slot, first int64) slot.Decision {
 		return skip(slot.MachineChanged(s.Former.Identity, s.Fact.Identity))
 	case s.Record != nil && !s.Stayed && !s.Asked:
 		return slot.Decision{Do: slot.AskNodes, State: slot.Pending}
-	case s.Claimant != "":
+	case s.ForeignPV != "":
 		return skip(s.OfOtherNode())
 	case s.Record != nil && !s.Stayed: // what was true when it was cleaned need not be true now
 		return unknown(s, s.Record.Generation)

@@ -209,7 +209,7 @@ func TestCandidates(t *testing.T) {
 		},
 		"a disk that a volume of another node has is left alone": {
 			with(found(), func(s *slot.Slot) {
-				s.Record, s.Claimant = &disk.Record{State: disk.Clean, Generation: 7}, "volume local-pv-9 of node n9"
+				s.Record, s.ForeignPV = &disk.Record{State: disk.Clean, Generation: 7}, "volume local-pv-9 of node n9"
 			}),
 			outcome{Do: slot.None, State: slot.Skipped, Reason: disk.OtherNodesVolume},
 		},

@@ -24,16 +24,15 @@ import (
 
 var volumesResource = corev1.SchemeGroupVersion.WithResource("persistentvolumes")
 
-// api is the clientset's fake with what the agent rests on: UIDs, resource versions,
-// preconditions and finalizers.
+// api is the fake clientset, with UIDs, resource versions, preconditions and finalizers.
 type api struct {
 	*fake.Clientset
 
-	// written counts what was written.
+	// written counts writes.
 	mu      sync.Mutex
 	version int
-	// answer, if set, may answer a request in the API server's place; late says that
-	// the request is carried out all the same.
+	// answer, if set, may answer a request; late reports whether the request is carried out
+	// nevertheless.
 	answer func(verb, resource, name string) (err error, late bool)
 	asked  map[string]int // verb and resource
 }
@@ -43,18 +42,18 @@ func newAPI(objects ...runtime.Object) *api {
 	for verb, act := range map[string]clienttesting.ReactionFunc{"create": a.create, "update": a.update, "delete": a.delete} {
 		a.PrependReactor(verb, "persistentvolumes", act)
 	}
-	a.PrependReactor("*", "*", a.meddle)
+	a.PrependReactor("*", "*", a.intercept)
 	return a
 }
 
-// refuse has requests answered by an error; nil ends that.
+// refuse answers requests with errors; nil ends that.
 func (a *api) refuse(answer func(verb, resource, name string) (error, bool)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.answer = answer
 }
 
-// count is how many requests there were since the last call.
+// count returns the number of requests since the last call.
 func (a *api) count(what string) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -63,7 +62,7 @@ func (a *api) count(what string) int {
 	return n
 }
 
-// total is how many requests there were since the last call of it.
+// total returns the number of requests since its last call.
 func (a *api) total() (reads, writes int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -78,7 +77,7 @@ func (a *api) total() (reads, writes int) {
 	return reads, writes
 }
 
-func (a *api) meddle(action clienttesting.Action) (bool, runtime.Object, error) {
+func (a *api) intercept(action clienttesting.Action) (bool, runtime.Object, error) {
 	var name string
 	switch action := action.(type) {
 	case clienttesting.GetAction: // and of deletions
@@ -157,7 +156,7 @@ func (a *api) delete(action clienttesting.Action) (bool, runtime.Object, error) 
 	return true, nil, a.Tracker().Update(volumesResource, pv, "")
 }
 
-// volumes are all that exist.
+// volumes returns all volumes.
 func (a *api) volumes() []corev1.PersistentVolume {
 	list, err := a.Tracker().List(volumesResource, corev1.SchemeGroupVersion.WithKind("PersistentVolume"), "")
 	if err != nil {
@@ -166,7 +165,7 @@ func (a *api) volumes() []corev1.PersistentVolume {
 	return list.(*corev1.PersistentVolumeList).Items
 }
 
-// reports are the LocalDiskReports that exist.
+// reports is a fake client for LocalDiskReports.
 type reports struct {
 	mu      sync.Mutex
 	version int
@@ -175,7 +174,7 @@ type reports struct {
 	writes  int
 	reads   int
 	refused error
-	// unlisted has lists by label fail.
+	// unlisted makes lists by label fail.
 	unlisted bool
 }
 
@@ -218,7 +217,7 @@ func (r *reports) edit(change func(*stowage.LocalDiskReport)) {
 	r.put(report)
 }
 
-// put keeps a report, and tells those who watch. The caller holds mu.
+// put stores a report, and notifies watchers. The caller holds mu.
 func (r *reports) put(report *stowage.LocalDiskReport) {
 	r.version++
 	report.ResourceVersion = strconv.Itoa(r.version)
@@ -251,10 +250,10 @@ func (r *reports) Watch(context.Context, metav1.ListOptions) (watch.Interface, e
 	return w, nil
 }
 
-// IsWatchListSemanticsUnSupported has reflectors list before they watch.
+// IsWatchListSemanticsUnSupported makes reflectors list before they watch.
 func (r *reports) IsWatchListSemanticsUnSupported() bool { return true }
 
-// count is how often a status was written since the last call.
+// count returns the number of status writes since the last call.
 func (r *reports) count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -263,7 +262,7 @@ func (r *reports) count() int {
 	return n
 }
 
-// renew is an object with a version of its own.
+// renew returns an object with a new version.
 func (a *api) renew(pv *corev1.PersistentVolume) *corev1.PersistentVolume {
 	a.mu.Lock()
 	defer a.mu.Unlock()

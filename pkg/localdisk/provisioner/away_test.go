@@ -15,17 +15,17 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/diskrecord"
 )
 
-// attach has a disk attached or mounted again.
-func (w *world) attach(name string, attachment disk.Attachment) {
-	w.disks.mu.Lock()
-	defer w.disks.mu.Unlock()
-	f := w.disks.facts[name]
+// attach changes the attachment of a disk, as a new mount does.
+func (e *env) attach(name string, attachment disk.Attachment) {
+	e.disks.mu.Lock()
+	defer e.disks.mu.Unlock()
+	f := e.disks.facts[name]
 	f.Attachment = attachment
-	w.disks.facts[name] = f
+	e.disks.facts[name] = f
 }
 
-// TestCleanDiskThatWasAway: a record that says Clean is evidence only while the disk stays
-// where it is, whatever the clock says.
+// TestCleanDiskThatWasAway: a record with state Clean is valid only while the disk stays
+// attached, independent of time.
 func TestCleanDiskThatWasAway(t *testing.T) {
 	for name, test := range map[string]struct {
 		now      disk.Attachment
@@ -34,13 +34,13 @@ func TestCleanDiskThatWasAway(t *testing.T) {
 		reason   string
 		cleaned  int
 	}{
-		"it stayed":                                 {now: "boot1/mount:1", reason: "Pending"},
-		"mounted again, empty":                      {now: "boot1/mount:2", reason: "Pending"},
-		"mounted again, with data":                  {now: "boot1/mount:2", data: "of another node", reason: "Skipped: NotEmpty"},
-		"with data, after a restart of the node":    {now: "boot2/mount:1", data: "of another node", reason: "Skipped: NotEmpty"},
-		"with data, and the kernel does not tell":   {now: "", data: "of another node", reason: "Skipped: NotEmpty"},
-		"with data, and the class has it cleaned":   {now: "boot1/mount:2", data: "of another node", existing: provisioner.ExistingDataClean, reason: "Pending", cleaned: 1},
-		"with data, and the class has it published": {now: "boot1/mount:2", data: "of another node", existing: provisioner.ExistingDataPublish, reason: "Pending"},
+		"it stayed":                                {now: "boot1/mount:1", reason: "Pending"},
+		"mounted again, empty":                     {now: "boot1/mount:2", reason: "Pending"},
+		"mounted again, with data":                 {now: "boot1/mount:2", data: "of another node", reason: "Skipped: NotEmpty"},
+		"with data, after a restart of the node":   {now: "boot2/mount:1", data: "of another node", reason: "Skipped: NotEmpty"},
+		"with data, and the attachment is unknown": {now: "", data: "of another node", reason: "Skipped: NotEmpty"},
+		"with data, and the class cleans it":       {now: "boot1/mount:2", data: "of another node", existing: provisioner.ExistingDataClean, reason: "Pending", cleaned: 1},
+		"with data, and the class publishes it":    {now: "boot1/mount:2", data: "of another node", existing: provisioner.ExistingDataPublish, reason: "Pending"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, state := fact("disk1"), t.TempDir()
@@ -58,37 +58,37 @@ func TestCleanDiskThatWasAway(t *testing.T) {
 			}), ahead.Close()); err != nil {
 				t.Fatal(err)
 			}
-			story(t, func(w *world) {
-				w.records = open()
-				defer func() { w.stop(); _ = w.records.Close() }()
-				identity := w.disks.add("disk1", test.data)
-				w.attach("disk1", test.now)
+			inBubble(t, func(e *env) {
+				e.records = open()
+				defer func() { e.stop(); _ = e.records.Close() }()
+				identity := e.disks.add("disk1", test.data)
+				e.attach("disk1", test.now)
 				if test.existing != "" {
-					w.config.Classes[0].ExistingData = test.existing
+					e.config.Classes[0].ExistingData = test.existing
 				}
-				w.start()
-				w.pass(time.Minute)
-				w.expect("disk1", test.reason)
-				if got := w.disks.cleaned(); len(got) != test.cleaned {
+				e.start()
+				e.pass(time.Minute)
+				e.expect("disk1", test.reason)
+				if got := e.disks.cleaned(); len(got) != test.cleaned {
 					t.Errorf("cleaned %q", got)
 				}
-				if test.cleaned == 0 && w.disks.read(identity) != test.data {
-					t.Errorf("the data is %q, was %q", w.disks.read(identity), test.data)
+				if test.cleaned == 0 && e.disks.read(identity) != test.data {
+					t.Errorf("the data is %q, was %q", e.disks.read(identity), test.data)
 				}
 			})
 		})
 	}
 }
 
-// TestFreeDiskThatWasAway: the disk of a free volume was elsewhere while the provisioner did
-// not run.
+// TestFreeDiskThatWasAway: the disk of a free volume was detached while the provisioner was not
+// running.
 func TestFreeDiskThatWasAway(t *testing.T) {
 	const data = "of another node"
 	for name, test := range map[string]struct {
 		now    disk.Attachment
 		data   string
 		prior  string // the data with which the disk was published
-		during func(w *world)
+		during func(e *env)
 		reason string
 		same   bool // the volume is the one that it was
 	}{
@@ -96,50 +96,50 @@ func TestFreeDiskThatWasAway(t *testing.T) {
 		"after a restart of the node, empty":   {now: "boot2/mount:1", reason: "Available", same: true},
 		"it was not away":                      {now: "boot1/mount:1", data: data, reason: "Available", same: true},
 		"mounted again, with data":             {now: "boot1/mount:2", data: data, reason: "Retained: VolumeVanished"},
-		"with data, and the volume is deleted": {now: "boot1/mount:2", data: data, during: (*world).remove, reason: "Retained: VolumeVanished"},
+		"with data, and the volume is deleted": {now: "boot1/mount:2", data: data, during: (*env).remove, reason: "Retained: VolumeVanished"},
 		"it was published with its data":       {now: "boot1/mount:2", prior: "old", data: "old", reason: "Available", same: true},
-		"a pod has used it, and its claim was removed by hand": {now: "boot1/mount:2", data: data, reason: "Available", same: true, during: func(w *world) {
-			w.change(func(pv *corev1.PersistentVolume) { pv.Spec.ClaimRef, pv.Status.Phase = nil, corev1.VolumeAvailable })
+		"a pod has used it, and its claim was removed by hand": {now: "boot1/mount:2", data: data, reason: "Available", same: true, during: func(e *env) {
+			e.change(func(pv *corev1.PersistentVolume) { pv.Spec.ClaimRef, pv.Status.Phase = nil, corev1.VolumeAvailable })
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			story(t, func(w *world) {
-				identity := w.disks.add("disk1", test.prior)
+			inBubble(t, func(e *env) {
+				identity := e.disks.add("disk1", test.prior)
 				if test.prior != "" {
-					w.config.Classes[0].ExistingData = provisioner.ExistingDataPublish
+					e.config.Classes[0].ExistingData = provisioner.ExistingDataPublish
 				}
-				w.start()
-				w.phase(corev1.VolumeAvailable)
-				first := w.volume()
+				e.start()
+				e.phase(corev1.VolumeAvailable)
+				first := e.volume()
 				if name == "a pod has used it, and its claim was removed by hand" {
-					w.phase(corev1.VolumeBound)
+					e.phase(corev1.VolumeBound)
 				}
-				w.stop()
-				w.attach("disk1", test.now)
-				w.disks.write(identity, test.data)
+				e.stop()
+				e.attach("disk1", test.now)
+				e.disks.write(identity, test.data)
 				if test.during != nil {
-					test.during(w)
+					test.during(e)
 				}
-				w.start()
-				w.pass(time.Minute)
-				w.expect("disk1", test.reason)
-				if pv := w.volume(); (pv != nil && pv.UID == first.UID) != test.same {
+				e.start()
+				e.pass(time.Minute)
+				e.expect("disk1", test.reason)
+				if pv := e.volume(); (pv != nil && pv.UID == first.UID) != test.same {
 					t.Errorf("the volume is %v, was %s", pv, first.Name)
 				}
-				if got := w.disks.cleaned(); len(got) > 0 || w.disks.read(identity) != test.data {
-					t.Errorf("cleaned %q, data %q", got, w.disks.read(identity))
+				if got := e.disks.cleaned(); len(got) > 0 || e.disks.read(identity) != test.data {
+					t.Errorf("cleaned %q, data %q", got, e.disks.read(identity))
 				}
 				if test.same { // what was checked once is not read again
-					w.disks.mu.Lock()
-					before := w.disks.asked
-					w.disks.mu.Unlock()
-					w.stop()
-					w.start()
-					w.pass(time.Minute)
-					w.disks.mu.Lock()
-					defer w.disks.mu.Unlock()
-					if w.disks.asked != before {
-						t.Errorf("the disk is read %d times after a restart of the provisioner", w.disks.asked-before)
+					e.disks.mu.Lock()
+					before := e.disks.asked
+					e.disks.mu.Unlock()
+					e.stop()
+					e.start()
+					e.pass(time.Minute)
+					e.disks.mu.Lock()
+					defer e.disks.mu.Unlock()
+					if e.disks.asked != before {
+						t.Errorf("the disk is read %d times after a restart of the provisioner", e.disks.asked-before)
 					}
 				}
 			})
@@ -147,24 +147,24 @@ func TestFreeDiskThatWasAway(t *testing.T) {
 	}
 }
 
-// TestUsedDiskThatWasAway: the data of a claim is no reason against its volume, and is
-// cleaned when it is released.
+// TestUsedDiskThatWasAway: a volume with a claim may have data, which is cleaned when the volume
+// is released.
 func TestUsedDiskThatWasAway(t *testing.T) {
-	story(t, func(w *world) {
-		identity := w.disks.add("disk1", "")
-		w.startBound()
-		w.disks.write(identity, "of the claim")
-		w.stop()
-		w.attach("disk1", "boot2/mount:1")
-		w.start()
-		w.pass(time.Minute)
-		w.expect("disk1", "Bound")
-		w.phase(corev1.VolumeReleased)
-		w.pass(time.Minute)
-		if got := w.disks.cleaned(); len(got) != 1 || w.disks.read(identity) != "" {
-			t.Errorf("cleaned %q, data %q", got, w.disks.read(identity))
+	inBubble(t, func(e *env) {
+		identity := e.disks.add("disk1", "")
+		e.startBound()
+		e.disks.write(identity, "of the claim")
+		e.stop()
+		e.attach("disk1", "boot2/mount:1")
+		e.start()
+		e.pass(time.Minute)
+		e.expect("disk1", "Bound")
+		e.phase(corev1.VolumeReleased)
+		e.pass(time.Minute)
+		if got := e.disks.cleaned(); len(got) != 1 || e.disks.read(identity) != "" {
+			t.Errorf("cleaned %q, data %q", got, e.disks.read(identity))
 		}
-		if record := w.record(identity); record.Attachment != "boot2/mount:1" {
+		if record := e.record(identity); record.Attachment != "boot2/mount:1" {
 			t.Errorf("the attachment of the next volume's disk is %q", record.Attachment)
 		}
 	})

@@ -7,20 +7,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"k8s.io/klog/v2"
 
+	"stowage.dev/stowage/pkg/apis/provisioner"
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/localdisk/cleanjob"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/pkg/logkeys"
 )
 
-// cleans are the cleans that run or wait.
+// cleans runs cleans, and keeps those that wait.
 type cleans struct {
 	*runner[*clean]
-	agent *Agent
+	provisioner *Provisioner
 }
 
 // clean is one attempt at one disk.
@@ -28,15 +31,15 @@ type clean struct {
 	attempt
 	generation int64
 	command    []string
-	// byJob says that a Job is to clean; request is what the report asks for then.
+	// byJob reports whether a Job cleans; request is in the report then.
 	byJob    bool
 	request  *stowage.CleaningRequest
 	progress disk.Progress
 }
 
-func newCleans(a *Agent) *cleans {
-	c := &cleans{agent: a}
-	c.runner = newRunner(a.settings.MaxCleaning, c.run, nil)
+func newCleans(p *Provisioner) *cleans {
+	c := &cleans{provisioner: p}
+	c.runner = newRunner(p.settings.MaxCleaning, c.run, nil)
 	return c
 }
 
@@ -44,17 +47,31 @@ func newCleans(a *Agent) *cleans {
 func (c *cleans) begin(ctx context.Context, g *gathered, generation int64) error {
 	class := g.conf.classes[g.Key.Class]
 	if class == nil {
-		return errAgain
+		return errStale
 	}
-	job := &clean{attempt: attempt{gathered: g}, generation: generation, command: cleanerOf(class, g.Fact.Kind)}
-	job.byJob = c.agent.leaves(job)
+	job := &clean{attempt: attempt{gathered: g}, generation: generation, command: cleanCommand(class, g.Fact.Kind)}
+	job.byJob = c.usesJob(job)
 	c.start(ctx, job)
 	return nil
 }
 
-// hasten lets cleans that have failed be tried again at once: perhaps what made them
-// fail is gone.
-func (c *cleans) hasten() {
+// obstacle returns why a clean that has failed is not retried yet, and for how long; nil if
+// it may start now.
+func (c *cleans) obstacle(path string) (*disk.Problem, time.Duration) {
+	left, f := c.backoff(path)
+	if left <= 0 {
+		return nil, 0
+	}
+	problem, known := errors.AsType[*disk.Problem](f.last)
+	if !known || problem.Reason != disk.VolumeInUse && problem.Reason != disk.JobRefused {
+		problem = disk.Problemf(disk.CleanFailed, "attempt %d failed: %v", f.attempts, f.last)
+	}
+	return problem, left
+}
+
+// retryNow lets failed cleans be retried at once: a new configuration may have removed the
+// cause.
+func (c *cleans) retryNow() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for path, f := range c.failed {
@@ -63,27 +80,26 @@ func (c *cleans) hasten() {
 	}
 }
 
-// run cleans, and has the slot decided about again.
+// run cleans, and enqueues the path.
 func (c *cleans) run(ctx, own context.Context, job *clean) {
-	a := c.agent
-	watch := c.watch(ctx, job, job.patience, func() { a.told.silent(ctx, job) })
-	err := a.clean(own, job)
+	p := c.provisioner
+	watch := c.watch(ctx, job, job.timeLeft, func() { p.status.cleanHangs(ctx, job) })
+	err := c.clean(own, job)
 	watch.Stop()
-	again := errors.Is(err, errAgain) || ctx.Err() != nil
+	interrupted := errors.Is(err, errStale) || ctx.Err() != nil
 	c.mu.Lock()
-	c.end(ctx, job, err, again)
+	c.end(ctx, job, err, interrupted)
 	c.mu.Unlock()
-	a.told.cleaned(ctx, job, err)
-	switch {
-	case again:
-		a.queue.AddRateLimited(job.path)
-	default:
-		a.queue.Forget(job.path)
-		a.queue.Add(job.path)
+	p.status.cleanEnded(ctx, job, err)
+	if interrupted {
+		p.queue.AddRateLimited(job.path)
+		return
 	}
+	p.queue.Forget(job.path)
+	p.queue.Add(job.path)
 }
 
-// describe is how the clean of a slot's disk goes, for the report; nil if there is none
+// describe returns the progress of the clean of a path, for the report; nil if none is running
 // and none has failed.
 func (c *cleans) describe(path string) *stowage.Cleaning {
 	c.mu.Lock()
@@ -100,49 +116,50 @@ func (c *cleans) describe(path string) *stowage.Cleaning {
 	return d
 }
 
-// clean removes the data of a disk. Its record says Cleaning before the first byte is
+// clean removes the data of a disk. The disk's record is Cleaning before the first byte is
 // changed, and Clean after the last.
-func (a *Agent) clean(ctx context.Context, job *clean) error {
+func (c *cleans) clean(ctx context.Context, job *clean) error {
+	p := c.provisioner
 	if timeout := job.timeout(); timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, timeout)
 		defer cancel()
 	}
-	if err := a.confirm(ctx, job); errors.Is(err, errAgain) {
+	if err := c.confirm(ctx, job); errors.Is(err, errStale) {
 		return err
-	} else if err != nil { // no failure of the clean, which would be put off for long
+	} else if err != nil { // not a failure of the clean, whose backoff is long
 		klog.FromContext(ctx).Error(err, "Failed to determine whether a disk is in use; retrying to clean it", "path", job.path)
-		return errAgain
+		return errStale
 	}
-	if !job.byJob { // nor may a Job that an earlier configuration has asked for
-		if err := a.withdraw(job.Fact.Identity); err != nil {
+	if !job.byJob { // a Job that an earlier configuration requested must not clean too
+		if err := c.withdraw(job.Fact.Identity); err != nil {
 			return err
 		}
 	}
-	record, err := a.cleaningRecord(ctx, job)
+	record, err := c.cleaningRecord(ctx, job)
 	if err != nil {
 		return err
 	}
-	if err := a.Records.Put(record); err != nil {
+	if err := p.Records.Put(record); err != nil {
 		return err
 	}
-	a.told.cleaning(job)
-	klog.FromContext(ctx).V(2).Info("Cleaning", "path", job.path, logkeys.Volume, klog.KRef("", job.volumeName()), "method", cleanerName(job.command))
+	p.status.cleanStarted(job)
+	klog.FromContext(ctx).V(2).Info("Cleaning a disk", "path", job.path, logkeys.Volume, klog.KRef("", job.volumeName()), "method", cleanerName(job.command))
 	request := disk.CleanRequest{
 		Target: *job.Fact, Mode: record.Mode, Volume: job.volumeName(), Command: job.command, Step: record.Step, Root: record.Root,
 	}
-	if err := a.cleaner(job).Clean(ctx, request, func(p disk.Progress) error { return a.cleans.progressed(job, &record, p) }); err != nil {
+	if err := c.cleaner(job).Clean(ctx, request, func(done disk.Progress) error { return c.progressed(job, &record, done) }); err != nil {
 		return err
 	}
 	record.State, record.Step, record.Phase, record.Attachment = disk.Clean, "", "", job.Fact.Attachment
-	if err := a.Records.Put(record); err != nil {
+	if err := p.Records.Put(record); err != nil {
 		return err
 	}
-	klog.FromContext(ctx).V(2).Info("Clean", "path", job.path, logkeys.Volume, klog.KRef("", job.volumeName()), logkeys.Duration, time.Since(job.begun))
+	klog.FromContext(ctx).V(2).Info("Cleaned a disk", "path", job.path, logkeys.Volume, klog.KRef("", job.volumeName()), logkeys.Duration, time.Since(job.begun))
 	return nil
 }
 
-// timeout is when an attempt is given up; 0 for never.
+// timeout returns how long an attempt may take; 0 for no limit.
 func (job *clean) timeout() time.Duration {
 	timeout := job.conf.classes[job.Key.Class].CleanTimeout
 	if timeout > 0 && job.byJob {
@@ -151,52 +168,54 @@ func (job *clean) timeout() time.Duration {
 	return timeout
 }
 
-// confirm asks the API server, not the informer, whether nothing can use the disk: its
-// volume is being deleted and has our finalizer, or does not exist.
-func (a *Agent) confirm(ctx context.Context, job *clean) error {
+// confirm asks the API server, not the informer, whether anything can use the disk. It returns
+// errStale unless its volume is being deleted and has the finalizer, or does not exist.
+func (c *cleans) confirm(ctx context.Context, job *clean) error {
+	p := c.provisioner
 	if job.Volume == nil {
-		if err := a.findForeign(ctx, job.gathered); err != nil {
+		if err := p.findUnmanagedPV(ctx, job.gathered); err != nil {
 			return err
 		}
 	}
 	if job.Volume == nil {
 		if job.Record != nil {
-			if err := a.unclaimed(ctx, job.Fact.Identity); err != nil {
+			if err := p.confirmNoForeignPV(ctx, job.Fact.Identity); err != nil {
 				return err
 			}
 		}
-		return a.vanished(ctx, job.volumeName())
+		return p.confirmGone(ctx, job.volumeName())
 	}
-	live, err := a.asked(ctx, job.Volume.Name)
+	live, err := p.getPV(ctx, job.Volume.Name)
 	if err != nil {
 		return err
 	}
 	if live == nil || string(live.UID) != job.Volume.UID {
-		return errAgain
+		return errStale
 	}
 	now, problem := localpv.VolumeOf(live, job.conf.directories)
 	if problem != nil || !now.Deleting || !now.Finalized || now.Phase == disk.PhaseBound || now.Binding() || now.Policy != disk.Delete {
-		return errAgain
+		return errStale
 	}
 	return nil
 }
 
-// cleaningRecord is the record of a disk from now until it is clean.
-func (a *Agent) cleaningRecord(ctx context.Context, job *clean) (disk.Record, error) {
+// cleaningRecord returns the record of a disk while it is cleaned.
+func (c *cleans) cleaningRecord(ctx context.Context, job *clean) (disk.Record, error) {
+	p := c.provisioner
 	record := disk.Record{Identity: job.Fact.Identity, Kind: job.Fact.Kind, Policy: disk.Delete}
 	if job.Record != nil {
 		record = *job.Record
 	}
-	root, err := a.rootOf(ctx, job.gathered)
+	root, err := p.rootOf(ctx, job.gathered)
 	if err != nil {
 		return record, err
 	}
 	if record.State != disk.Cleaning {
 		record.Step = ""
 	}
-	record.Key, record.HostPath, record.Mode, record.Root = job.Key, job.path, a.modeOf(job.gathered), root
+	record.Key, record.HostPath, record.Mode, record.Root = job.Key, job.path, job.mode(), root
 	record.State, record.Generation, record.Filesystem = disk.Cleaning, job.generation, nil
-	record.Cluster, record.Phase, record.Missed = a.Cluster, disk.PhaseReleased, time.Time{}
+	record.Cluster, record.Phase, record.Missed = p.Cluster, disk.PhaseReleased, time.Time{}
 	record.Volume, record.UID, record.Attachment, record.Accepted = "", "", "", false
 	if v := job.Volume; v != nil {
 		record.Volume, record.UID, record.Policy = v.Name, v.UID, v.Policy
@@ -204,8 +223,7 @@ func (a *Agent) cleaningRecord(ctx context.Context, job *clean) (disk.Record, er
 	return record, nil
 }
 
-// progressed takes down how far a clean is. What a later attempt needs is on disk when
-// it returns.
+// progressed stores the progress of a clean. A later attempt can resume there when it returns.
 func (c *cleans) progressed(job *clean, record *disk.Record, p disk.Progress) error {
 	c.mu.Lock()
 	step := job.progress.Step
@@ -215,8 +233,44 @@ func (c *cleans) progressed(job *clean, record *disk.Record, p disk.Progress) er
 		return nil
 	}
 	record.Step = p.Step
-	if err := c.agent.Records.Put(*record); err != nil {
-		return fmt.Errorf("write down how far the clean is: %w", err)
+	if err := c.provisioner.Records.Put(*record); err != nil {
+		return fmt.Errorf("record the progress of the clean: %w", err)
 	}
 	return nil
+}
+
+// cleanCommand returns the command that cleans a disk of the class.
+func cleanCommand(class *provisioner.Class, kind disk.Kind) []string {
+	if kind == disk.Device {
+		return class.BlockCleaner.Command()
+	}
+	return class.FilesystemCleaner.Command()
+}
+
+// cleanerName returns the name of a command in metrics and events.
+func cleanerName(command []string) string {
+	if len(command) == 0 {
+		return "remove files"
+	}
+	return strings.Join(command, " ")
+}
+
+// withdraw prevents Jobs from cleaning a disk that is published or cleaned in process.
+func (c *cleans) withdraw(identity disk.Identity) error {
+	if c.provisioner.Tickets == nil {
+		return nil
+	}
+	return c.provisioner.Tickets.Withdraw(identity)
+}
+
+// usesJob reports whether a Job cleans: if the configuration has it, and there is a volume in
+// which the controller can verify the request.
+func (c *cleans) usesJob(job *clean) bool {
+	p := c.provisioner
+	step := ""
+	if job.Record != nil {
+		step = job.Record.Step
+	}
+	wanted := job.conf.UseJobForCleaning && p.Tickets != nil && p.Reports != nil
+	return wanted && job.Volume != nil && !cleanjob.InProcess(job.command, step)
 }

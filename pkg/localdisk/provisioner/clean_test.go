@@ -21,77 +21,78 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// released adds disks whose volumes are given back, all at once.
-func (w *world) released(names ...string) {
-	w.t.Helper()
+// released adds disks and releases their volumes at the same time.
+func (e *env) released(names ...string) {
+	e.t.Helper()
 	for _, name := range names {
-		w.disks.add(name, "")
+		e.disks.add(name, "")
 	}
-	w.start()
+	e.start()
 	for _, phase := range []corev1.PersistentVolumePhase{corev1.VolumeBound, corev1.VolumeReleased} {
-		for _, pv := range w.api.volumes() {
+		for _, pv := range e.api.volumes() {
 			pv.Status.Phase = phase
 			pv.Spec.ClaimRef = &corev1.ObjectReference{Kind: "PersistentVolumeClaim", Name: "data"}
-			if err := w.api.Tracker().Update(volumesResource, w.api.renew(&pv), ""); err != nil {
-				w.t.Fatal(err)
+			if err := e.api.Tracker().Update(volumesResource, e.api.renew(&pv), ""); err != nil {
+				e.t.Fatal(err)
 			}
 		}
-		w.disks.mu.Lock()
-		for identity := range w.disks.data {
-			w.disks.data[identity] = "of the first user"
+		e.disks.mu.Lock()
+		for identity := range e.disks.data {
+			e.disks.data[identity] = "of the first user"
 		}
-		w.disks.mu.Unlock()
+		e.disks.mu.Unlock()
 	}
-	w.pass(3 * time.Second)
+	e.pass(3 * time.Second)
 }
 
-// TestCleanAndPublishAnew is the way that most disks go.
-func TestCleanAndPublishAnew(t *testing.T) {
-	story(t, func(w *world) {
-		identity := w.disks.add("disk1", "")
-		w.start()
-		first := w.volume()
-		w.used("of the first user")
-		w.pass(time.Minute)
-		second := w.volume()
+// TestCleanAndPublishAgain: a released volume is cleaned and published again.
+func TestCleanAndPublishAgain(t *testing.T) {
+	inBubble(t, func(e *env) {
+		identity := e.disks.add("disk1", "")
+		e.start()
+		first := e.volume()
+		e.useAndRelease("of the first user")
+		e.pass(time.Minute)
+		second := e.volume()
 		if second == nil || second.UID == first.UID {
 			t.Fatalf("the volume is %v, and was %s before", second, first.UID)
 		}
-		if data := w.disks.read(identity); data != "" {
+		if data := e.disks.read(identity); data != "" {
 			t.Errorf("the disk holds data %q", data)
 		}
-		if got, want := w.disks.cleaned(), []string{"disk1"}; !slices.Equal(got, want) {
+		if got, want := e.disks.cleaned(), []string{"disk1"}; !slices.Equal(got, want) {
 			t.Errorf("cleaned %q, want %q", got, want)
 		}
 	})
 }
 
-// TestHungClean: a disk that does not answer any more keeps a clean from ever ending,
-// and must not keep other disks from being cleaned.
+// TestHungClean: a clean that never ends because its disk does not answer must not delay
+// the cleans of other disks.
 func TestHungClean(t *testing.T) {
 	for name, test := range map[string]struct {
 		cleaner provisioner.Cleaner
 		timeout time.Duration
-		// meanwhile is when the others must still wait, after when they must not.
-		meanwhile, after time.Duration
+		// before is a time at which the others must still wait, after one at which they must
+		// not.
+		before, after time.Duration
 	}{
-		"a method that tells how far it is: not waited for when it has said nothing for long": {
-			cleaner: provisioner.Cleaner{Method: provisioner.MethodZero}, timeout: 24 * time.Hour, meanwhile: 9 * time.Minute, after: 11 * time.Minute,
+		"a method that reports progress: until it has made none for long": {
+			cleaner: provisioner.Cleaner{Method: provisioner.MethodZero}, timeout: 24 * time.Hour, before: 9 * time.Minute, after: 11 * time.Minute,
 		},
-		"a drive that erases itself says nothing: waited for until its timeout": {
-			cleaner: provisioner.Cleaner{Method: provisioner.MethodHDParm}, timeout: 24 * time.Hour, meanwhile: 24 * time.Hour, after: 25 * time.Hour,
+		"a drive that erases itself: until its timeout": {
+			cleaner: provisioner.Cleaner{Method: provisioner.MethodHDParm}, timeout: 24 * time.Hour, before: 24 * time.Hour, after: 25 * time.Hour,
 		},
-		"a command says nothing either": {
-			cleaner: provisioner.Cleaner{External: []string{"/bin/clean"}}, timeout: time.Hour, meanwhile: time.Hour, after: 62 * time.Minute,
+		"a command: until its timeout": {
+			cleaner: provisioner.Cleaner{External: []string{"/bin/clean"}}, timeout: time.Hour, before: time.Hour, after: 62 * time.Minute,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			story(t, func(w *world) {
-				w.config.MaxCleaning = 1
-				w.config.Classes[0].BlockCleaner, w.config.Classes[0].FilesystemCleaner = test.cleaner, test.cleaner
-				w.config.Classes[0].CleanTimeout = test.timeout
+			inBubble(t, func(e *env) {
+				e.config.MaxCleaning = 1
+				e.config.Classes[0].BlockCleaner, e.config.Classes[0].FilesystemCleaner = test.cleaner, test.cleaner
+				e.config.Classes[0].CleanTimeout = test.timeout
 				until := make(chan struct{})
-				w.disks.during = func(_ context.Context, request disk.CleanRequest, progress func(disk.Progress) error) error {
+				e.disks.during = func(_ context.Context, request disk.CleanRequest, progress func(disk.Progress) error) error {
 					if request.Target.Name == "disk1" {
 						<-until // whatever the context says
 						return errors.New("reset by the driver")
@@ -99,25 +100,25 @@ func TestHungClean(t *testing.T) {
 					return nil
 				}
 				defer close(until)
-				w.released("disk1")
-				w.expect("disk1", "Cleaning")
-				w.disks.cleaned()
-				w.disks.add("disk2", "")
-				w.config.Classes[0].ExistingData = provisioner.ExistingDataClean
-				w.disks.write("fs:disk2:/", "of an unknown user")
-				w.look()
-				w.pass(test.meanwhile - 10*time.Second)
-				w.expect("disk2", "Cleaning")
-				if got := w.disks.cleaned(); len(got) > 0 {
-					t.Errorf("cleaned %q, while there was room for one that was under way", got)
+				e.released("disk1")
+				e.expect("disk1", "Cleaning")
+				e.disks.cleaned()
+				e.disks.add("disk2", "")
+				e.config.Classes[0].ExistingData = provisioner.ExistingDataClean
+				e.disks.write("fs:disk2:/", "of an unknown user")
+				e.look()
+				e.pass(test.before - 10*time.Second)
+				e.expect("disk2", "Cleaning")
+				if got := e.disks.cleaned(); len(got) > 0 {
+					t.Errorf("cleaned %q, although the limit was reached", got)
 				}
-				w.pass(test.after - test.meanwhile)
-				w.expect("disk1", "Cleaning: TimedOut")
-				if got, want := w.disks.cleaned(), []string{"disk2"}; !slices.Equal(got, want) {
-					t.Errorf("cleaned %q, want %q: those that wait, and never the hung one again", got, want)
+				e.pass(test.after - test.before)
+				e.expect("disk1", "Cleaning: TimedOut")
+				if got, want := e.disks.cleaned(), []string{"disk2"}; !slices.Equal(got, want) {
+					t.Errorf("cleaned %q, want %q: those that wait, and not the hung one again", got, want)
 				}
-				w.pass(48 * time.Hour)
-				if got := w.disks.cleaned(); len(got) > 0 {
+				e.pass(48 * time.Hour)
+				if got := e.disks.cleaned(); len(got) > 0 {
 					t.Errorf("cleaned %q", got)
 				}
 			})
@@ -125,11 +126,11 @@ func TestHungClean(t *testing.T) {
 	}
 }
 
-// TestSlowClean: one that tells how far it is is waited for, however long it takes.
+// TestSlowClean: a clean that makes progress counts against the limit until it ends.
 func TestSlowClean(t *testing.T) {
-	story(t, func(w *world) {
-		w.config.MaxCleaning = 1
-		w.disks.during = func(_ context.Context, _ disk.CleanRequest, progress func(disk.Progress) error) error {
+	inBubble(t, func(e *env) {
+		e.config.MaxCleaning = 1
+		e.disks.during = func(_ context.Context, _ disk.CleanRequest, progress func(disk.Progress) error) error {
 			for i := range 100 {
 				time.Sleep(9 * time.Minute) //nolint:forbidigo // the bubble's time
 				if err := progress(disk.Progress{Done: int64(i), Total: 100, Step: strconv.Itoa(i)}); err != nil {
@@ -138,70 +139,69 @@ func TestSlowClean(t *testing.T) {
 			}
 			return nil
 		}
-		w.released("disk1", "disk2")
+		e.released("disk1", "disk2")
 		for range 99 {
-			w.pass(9 * time.Minute)
-			if got := w.disks.cleaned(); len(got) > 1 {
+			e.pass(9 * time.Minute)
+			if got := e.disks.cleaned(); len(got) > 1 {
 				t.Fatalf("cleaned %q at the same time", got)
 			}
 		}
-		w.pass(24 * time.Hour)
-		w.disks.cleaned()
-		w.expect("disk1", "Pending")
-		w.expect("disk2", "Pending")
+		e.pass(24 * time.Hour)
+		e.disks.cleaned()
+		e.expect("disk1", "Pending")
+		e.expect("disk2", "Pending")
 	})
 }
 
-// TestMoreRoom: who allows more cleans at a time does not wait for the next to end.
-func TestMoreRoom(t *testing.T) {
-	story(t, func(w *world) {
-		w.config.MaxCleaning = 1
-		w.disks.during = func(ctx context.Context, _ disk.CleanRequest, _ func(disk.Progress) error) error {
+// TestRaisedLimit: a raised limit applies at once, not when the next clean ends.
+func TestRaisedLimit(t *testing.T) {
+	inBubble(t, func(e *env) {
+		e.config.MaxCleaning = 1
+		e.disks.during = func(ctx context.Context, _ disk.CleanRequest, _ func(disk.Progress) error) error {
 			<-ctx.Done()
 			return ctx.Err()
 		}
-		w.released("disk1", "disk2", "disk3")
-		if got := w.disks.cleaned(); len(got) != 1 {
+		e.released("disk1", "disk2", "disk3")
+		if got := e.disks.cleaned(); len(got) != 1 {
 			t.Fatalf("cleaning %q, want one", got)
 		}
-		config := *w.config
+		config := *e.config
 		config.MaxCleaning = 2
-		w.agent.Configure(context.Background(), &config)
-		w.pass(time.Second)
-		if got := w.disks.cleaned(); len(got) != 1 {
+		e.provisioner.Configure(context.Background(), &config)
+		e.pass(time.Second)
+		if got := e.disks.cleaned(); len(got) != 1 {
 			t.Errorf("began %q, want one more", got)
 		}
 	})
 }
 
-// TestRepairedClean: who repairs the configuration of a clean that fails does not wait
-// for its next attempt.
+// TestRepairedClean: after a change of the configuration, failed cleans are retried at once.
 func TestRepairedClean(t *testing.T) {
-	story(t, func(w *world) {
-		w.disks.during = func(context.Context, disk.CleanRequest, func(disk.Progress) error) error {
+	inBubble(t, func(e *env) {
+		e.disks.during = func(context.Context, disk.CleanRequest, func(disk.Progress) error) error {
 			return errors.New("no such command")
 		}
-		w.released("disk1")
-		w.pass(time.Hour)
-		w.expect("disk1", "Cleaning: CleanFailed")
-		w.disks.mu.Lock()
-		w.disks.during = nil
-		w.disks.mu.Unlock()
-		config := *w.config
+		e.released("disk1")
+		e.pass(time.Hour)
+		e.expect("disk1", "Cleaning: CleanFailed")
+		e.disks.mu.Lock()
+		e.disks.during = nil
+		e.disks.mu.Unlock()
+		config := *e.config
 		config.ProbeTimeout = 7 * time.Second
-		w.agent.Configure(context.Background(), &config)
-		w.pass(10 * time.Second)
-		w.expect("disk1", "Pending")
-		w.disks.mu.Lock()
-		defer w.disks.mu.Unlock()
-		if w.disks.timeout != config.ProbeTimeout {
-			t.Errorf("disks may take %s to answer, want %s", w.disks.timeout, config.ProbeTimeout)
+		e.provisioner.Configure(context.Background(), &config)
+		e.pass(10 * time.Second)
+		e.expect("disk1", "Pending")
+		e.disks.mu.Lock()
+		defer e.disks.mu.Unlock()
+		if e.disks.timeout != config.ProbeTimeout {
+			t.Errorf("disks may take %s to answer, want %s", e.disks.timeout, config.ProbeTimeout)
 		}
 	})
 }
 
-// TestFailingClean: a disk that cannot be cleaned is neither given up nor worn out, and
-// nobody is told more than need be.
+// TestFailingClean: a disk that cannot be cleaned is retried with backoff, with few events and
+// writes of the report.
 func TestFailingClean(t *testing.T) {
 	for name, test := range map[string]struct {
 		err    error
@@ -212,72 +212,72 @@ func TestFailingClean(t *testing.T) {
 		"in use by what only the clean itself finds": {disk.Problemf(disk.VolumeInUse, "used by open /dev/sdb"), "Cleaning: VolumeInUse"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			story(t, func(w *world) {
-				w.disks.during = func(context.Context, disk.CleanRequest, func(disk.Progress) error) error { return test.err }
-				w.released("disk1")
-				w.pass(time.Minute)
-				w.expect("disk1", test.reason)
-				w.pass(time.Hour)
-				w.disks.cleaned()
-				w.events.take()
-				w.api.count("get persistentvolumes")
-				w.reports.count()
-				w.pass(6 * time.Hour)
-				w.expect("disk1", test.reason)
-				if n := len(w.disks.cleaned()); n < 12 || n > 37 {
+			inBubble(t, func(e *env) {
+				e.disks.during = func(context.Context, disk.CleanRequest, func(disk.Progress) error) error { return test.err }
+				e.released("disk1")
+				e.pass(time.Minute)
+				e.expect("disk1", test.reason)
+				e.pass(time.Hour)
+				e.disks.cleaned()
+				e.events.take()
+				e.api.count("get persistentvolumes")
+				e.reports.count()
+				e.pass(6 * time.Hour)
+				e.expect("disk1", test.reason)
+				if n := len(e.disks.cleaned()); n < 12 || n > 37 {
 					t.Errorf("tried %d times in six hours, want it every 10 minutes", n)
 				}
-				if n := len(w.events.take()); n > 3*37 {
+				if n := len(e.events.take()); n > 3*37 {
 					t.Errorf("%d events in six hours", n)
 				}
-				if n := w.api.count("get persistentvolumes"); n > 37 {
+				if n := e.api.count("get persistentvolumes"); n > 37 {
 					t.Errorf("asked for the volume %d times in six hours", n)
 				}
-				if n := w.reports.count(); n > 3*37 {
+				if n := e.reports.count(); n > 3*37 {
 					t.Errorf("wrote the report %d times in six hours", n)
 				}
-				w.disks.mu.Lock()
-				w.disks.during = nil
-				w.disks.mu.Unlock()
-				w.pass(15 * time.Minute)
-				w.expect("disk1", "Pending")
+				e.disks.mu.Lock()
+				e.disks.during = nil
+				e.disks.mu.Unlock()
+				e.pass(15 * time.Minute)
+				e.expect("disk1", "Pending")
 			})
 		})
 	}
 }
 
-// TestCleanAsksTheServer: while the API server cannot say whether a disk is used, it is
-// not cleaned; and when it is back that is not put off for long.
+// TestCleanAsksTheServer: while the API server does not answer, nothing is cleaned; afterwards
+// cleans start soon.
 func TestCleanAsksTheServer(t *testing.T) {
-	story(t, func(w *world) {
+	inBubble(t, func(e *env) {
 		away := false
-		w.api.refuse(func(verb, resource, _ string) (error, bool) {
+		e.api.refuse(func(verb, resource, _ string) (error, bool) {
 			if away && verb == "get" && resource == "persistentvolumes" {
 				return apierrors.NewServiceUnavailable("away"), false
 			}
 			away = away || verb == "delete" // the deletion is the last that it does
 			return nil, false
 		})
-		w.released("disk1")
-		w.pass(time.Hour)
-		if got := w.disks.cleaned(); len(got) > 0 {
-			t.Errorf("cleaned %q, and nobody knows whether they are used", got)
+		e.released("disk1")
+		e.pass(time.Hour)
+		if got := e.disks.cleaned(); len(got) > 0 {
+			t.Errorf("cleaned %q without an answer of the API server", got)
 		}
-		w.expect("disk1", "Cleaning")
-		if n := w.api.count("get persistentvolumes"); n > 60 {
+		e.expect("disk1", "Cleaning")
+		if n := e.api.count("get persistentvolumes"); n > 60 {
 			t.Errorf("asked %d times in an hour", n)
 		}
-		w.api.refuse(nil)
-		w.pass(3 * time.Minute)
-		w.expect("disk1", "Pending")
+		e.api.refuse(nil)
+		e.pass(3 * time.Minute)
+		e.expect("disk1", "Pending")
 	})
 }
 
-// TestKilledWhileCleaning: the next agent goes on where the last one was.
+// TestKilledWhileCleaning: the next provisioner resumes at the last step.
 func TestKilledWhileCleaning(t *testing.T) {
-	story(t, func(w *world) {
+	inBubble(t, func(e *env) {
 		var steps []string
-		w.disks.during = func(ctx context.Context, request disk.CleanRequest, progress func(disk.Progress) error) error {
+		e.disks.during = func(ctx context.Context, request disk.CleanRequest, progress func(disk.Progress) error) error {
 			steps = append(steps, request.Step)
 			if len(steps) > 1 {
 				return nil
@@ -288,19 +288,19 @@ func TestKilledWhileCleaning(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		}
-		w.released("disk1")
-		w.events.take()
-		w.start()
+		e.released("disk1")
+		e.events.take()
+		e.start()
 		synctest.Wait()
 		if diff := cmp.Diff([]string{"", "half"}, steps); diff != "" {
 			t.Errorf("steps: %s", diff)
 		}
-		for _, event := range w.events.take() {
+		for _, event := range e.events.take() {
 			if strings.HasPrefix(event, "Warning") {
-				t.Errorf("to stop the agent is no reason to warn: %s", event)
+				t.Errorf("a stop of the provisioner caused the warning %s", event)
 			}
 		}
-		w.pass(time.Minute)
-		w.expect("disk1", "Pending")
+		e.pass(time.Minute)
+		e.expect("disk1", "Pending")
 	})
 }

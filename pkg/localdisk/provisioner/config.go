@@ -17,49 +17,46 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/diskrecord"
 )
 
-// Prober finds out what lies where, and says when to look again.
+// Prober finds disks, and reports when to scan again.
 type Prober interface {
-	// Scan looks into the folders. It reads no byte of any disk, and returns although
-	// some of them may not answer.
+	// Scan reads the folders. It reads no disk, and returns even if some do not answer.
 	Scan(ctx context.Context, scan disk.Scan) disk.Scanned
-	// Watch calls changed when there may be something new in the folders, until ctx
-	// ends. It may be called from several goroutines, and may miss changes: Scan is
-	// called from time to time anyway.
+	// Watch calls changed when the folders may have changed, until ctx ends. It may miss
+	// changes: Scan is called periodically too. changed is safe for concurrent use.
 	Watch(ctx context.Context, folders []disk.Folder, changed func()) error
-	// SetTimeout changes how long a folder or an entry of it may take to answer.
+	// SetTimeout changes the timeout of reading a folder or an entry of it.
 	SetTimeout(timeout time.Duration)
 }
 
-// Inspector looks at one disk, as closely as need be.
+// Inspector reads one disk.
 type Inspector interface {
-	// Inspect says whether a disk holds data, and what, in words that follow "holds". It is
+	// Inspect returns whether a disk holds data, and what, as a text that follows "holds". It is
 	// quick: a device that seems to be blank is disk.ContentSampled. The byte at suspect,
 	// unless that is negative, is read first.
 	Inspect(ctx context.Context, fact disk.Fact, suspect int64) (disk.Content, string, error)
-	// Cleaned says whether a clean has left data on a disk that is offered in a mode, and
-	// what. It proves nothing of a disk that was not cleaned.
+	// Cleaned returns whether a clean has left data on a disk that is offered in a mode, and
+	// what. It is valid for disks that were cleaned only.
 	Cleaned(ctx context.Context, fact disk.Fact, mode disk.Mode) (disk.Content, string, error)
 	// ProveBlank reads a device until it has read every byte or found one that is not zero,
-	// which can take days, and calls progress after each few MiB. How far it came is
-	// returned with an error too. disk.ErrBlankProofVoid: what request.From says does not
-	// hold any more. With a complete proof it only checks that.
+	// which can take days, and calls progress after each few MiB. It returns its progress with
+	// an error too. disk.ErrBlankProofVoid means that request.From is not valid any more. With
+	// a complete proof it only verifies that.
 	ProveBlank(ctx context.Context, request disk.BlankProofRequest, progress func(disk.BlankProof) error) (disk.BlankProof, error)
-	// Users says who uses a disk. The volume's own mount, where the disk is published,
-	// is not among them. After an error the disk may be in use.
+	// Users returns who uses a disk, without the mount that is published as the volume. After
+	// an error the disk may be in use.
 	Users(ctx context.Context, fact disk.Fact, volume string) ([]disk.User, error)
-	// Root describes the root of a file system as a Cleaner will need it; nil for a
-	// device.
+	// Root describes the root of a file system for Cleaner.Restore; nil for a device.
 	Root(ctx context.Context, fact disk.Fact) (json.RawMessage, error)
 }
 
-// Cleaner removes all data from a disk, here or elsewhere. It makes sure that the
-// disk is the one of the request and that nobody else uses it, for as long as it
-// writes. progress may be called often; after an error of it, and when ctx ends, the
-// clean stops, to be resumed by another call with the last step.
+// Cleaner removes all data from a disk, in process or in a Job. While it writes, it ensures that
+// the disk is the requested one and has no other user. progress may be called often; after an
+// error of it, and when ctx ends, the clean stops, and another call with the last step resumes
+// it.
 type Cleaner interface {
 	Clean(ctx context.Context, request disk.CleanRequest, progress func(disk.Progress) error) error
-	// Restore puts the root of a file system back as Inspector.Root described it; of a
-	// device it does nothing. Clean has done so when it returns nil.
+	// Restore restores the root of a file system as Inspector.Root described it; for a device
+	// it does nothing. Clean has done so when it returns nil.
 	Restore(ctx context.Context, fact disk.Fact, root json.RawMessage) error
 }
 
@@ -67,45 +64,43 @@ type Cleaner interface {
 type Fence interface {
 	// ReadSuperblock reads which file system is on a device.
 	ReadSuperblock(ctx context.Context, device disk.Fact) (disk.Superblock, error)
-	// LinkTarget returns what a link of disk.LinkFolder leads to; empty if there is none.
+	// LinkTarget returns the target of a link in disk.LinkFolder; empty if there is none.
 	LinkTarget(link string) (string, error)
-	// AddLink makes a link lead to a device, or replaces it; RemoveLink removes it, if it is
-	// there.
+	// AddLink adds or replaces the link to a device; RemoveLink removes it, if it exists.
 	AddLink(link string, device disk.Fact) error
 	RemoveLink(link string) error
 }
 
-// Config is all that an Agent needs.
+// Config is the configuration of a Provisioner.
 type Config struct {
-	// Node is the name of the node that the agent runs on.
+	// Node is the name of the node that the provisioner runs on.
 	Node string
 	// Machine is the machine that identities of its disks name; see disk.Identity.
 	Machine string
-	// Client may do what manifests/provisioner/rbac.yaml allows.
+	// Client has the rights of manifests/provisioner/rbac.yaml.
 	Client kubernetes.Interface
 	// Reports writes the node's report; nil writes none.
 	Reports Reports
-	// Events are recorded with it.
+	// Events records events.
 	Events events.EventRecorder
 
 	Prober    Prober
 	Inspector Inspector
 	Cleaner   Cleaner
 	Fence     Fence
-	// Tickets are for cleaning Jobs; nil cleans without, whatever the settings say.
+	// Tickets are for cleaning Jobs; nil disables Jobs, also if the settings enable them.
 	Tickets Tickets
-	// Records are the node's, and stay open for as long as the agent runs.
+	// Records are the node's records of disks. They stay open while the provisioner runs.
 	Records *diskrecord.Store
 
-	// Cluster is the UID of namespace kube-system, which records carry; empty has the
-	// agent read it from the API server.
+	// Cluster is the UID of namespace kube-system, which records contain; if it is empty, the
+	// provisioner reads it from the API server.
 	Cluster string
 
-	// Settings are what the agent begins with; see Agent.Configure.
+	// Settings are the initial settings; see Provisioner.Configure.
 	Settings *provisioner.Config
-	// Recheck is how long after something has vanished, or has not answered well, the
-	// agent looks again before it believes it; 0 is 5 s. It looks at the latest after
-	// slot.FaultLooks times this.
+	// Recheck is the time between the scan that finds a disk missing or failing and the one that
+	// confirms it; 0 is 5 s. slot.FaultLooks times this is the longest time between two scans.
 	Recheck time.Duration
 }
 
@@ -116,7 +111,7 @@ func (c *Config) validate() error {
 	case c.Client == nil || c.Events == nil:
 		return errors.New("there is no client or no event recorder")
 	case c.Prober == nil || c.Inspector == nil || c.Cleaner == nil || c.Fence == nil || c.Records == nil:
-		return errors.New("there is nothing to look at disks, to clean them or to remember them with")
+		return errors.New("there is no prober, inspector, cleaner, fence or record store")
 	case c.Settings == nil:
 		return errors.New("there is no configuration")
 	}

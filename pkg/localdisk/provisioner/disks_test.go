@@ -16,7 +16,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// disks are a node's, in place of package host.
+// disks is a fake of package host.
 type disks struct {
 	mu    sync.Mutex
 	facts map[string]disk.Fact // by name
@@ -28,21 +28,21 @@ type disks struct {
 	looks   int
 	asked   int // questions that read a disk
 	cleans  []string
-	// hidden is where a device has data that only a read of all of it finds, writes how
-	// often it was written to, and proofs are the reads of whole devices.
+	// hidden is where a device has data that only a read of the whole device finds, writes
+	// counts writes to it, and proofs are the reads of whole devices.
 	hidden map[disk.Identity]int64
-	// slowReads has a read of a whole device take a second for each step.
+	// slowReads makes a read of a whole device take a second for each step.
 	slowReads bool
 	writes    map[disk.Identity]int
 	proofs    []string
-	// silent are disks that do not answer, failing those that answer with an error.
+	// silent are disks that do not answer, failing are disks that return an error.
 	silent  map[disk.Identity]chan struct{}
 	failing map[disk.Identity]error
 	// during, if set, is called in the middle of a clean.
 	during func(ctx context.Context, request disk.CleanRequest, progress func(disk.Progress) error) error
-	// slow is how long a look takes.
+	// slow is the duration of a scan.
 	slow time.Duration
-	// timeout is what SetTimeout said last.
+	// timeout is the last argument of SetTimeout.
 	timeout time.Duration
 }
 
@@ -55,7 +55,7 @@ func newDisks() *disks {
 	}
 }
 
-// add puts a good disk with some data, if any, into the node.
+// add attaches a disk with some data, or none.
 func (d *disks) add(name, data string) disk.Identity {
 	f := fact(name)
 	d.put(f)
@@ -88,21 +88,21 @@ func (d *disks) read(identity disk.Identity) string {
 	return d.data[identity]
 }
 
-// hang has a disk not answer any more, whatever it is asked, until free.
+// hang makes all reads of a disk hang until free.
 func (d *disks) hang(identity disk.Identity) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.silent[identity] = make(chan struct{})
 }
 
-// fail has a disk answer with an error; nil ends that.
+// fail makes reads of a disk return an error; nil ends that.
 func (d *disks) fail(identity disk.Identity, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.failing[identity] = err
 }
 
-// free has all disks answer.
+// free ends hang for all disks.
 func (d *disks) free() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -112,7 +112,7 @@ func (d *disks) free() {
 	}
 }
 
-// reach asks a disk something.
+// reach reads a disk.
 func (d *disks) reach(identity disk.Identity) error {
 	d.mu.Lock()
 	d.asked++
@@ -137,7 +137,7 @@ func (d *disks) Scan(context.Context, disk.Scan) disk.Scanned {
 	return scanned
 }
 
-// looked is how often the folders were looked at since the last call.
+// looked returns the number of scans since the last call.
 func (d *disks) looked() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -188,7 +188,7 @@ func (d *disks) Inspect(ctx context.Context, f disk.Fact, suspect int64) (disk.C
 	}
 }
 
-// proofStep is how much of a device is read at a time.
+// proofStep is the size of a read of a device.
 const proofStep = 1 << 20
 
 func (d *disks) ProveBlank(ctx context.Context, request disk.BlankProofRequest, progress func(disk.BlankProof) error) (disk.BlankProof, error) {
@@ -231,14 +231,14 @@ func (d *disks) ProveBlank(ctx context.Context, request disk.BlankProofRequest, 
 	}
 }
 
-// slowly has reads of whole devices take time from here on.
+// slowly makes reads of whole devices take time from now on.
 func (d *disks) slowly() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.slowReads = true
 }
 
-// hide puts data where only a read of the whole device finds it; show removes it.
+// hide writes data that only a read of the whole device finds; show removes it.
 func (d *disks) hide(identity disk.Identity, at int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -253,7 +253,7 @@ func (d *disks) show(identity disk.Identity) {
 	d.writes[identity]++
 }
 
-// proved are the reads of whole devices that were begun since the last call.
+// proved returns the reads of whole devices that started since the last call.
 func (d *disks) proved() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -333,14 +333,14 @@ func (d *disks) RemoveLink(link string) error {
 	return nil
 }
 
-// format puts something on a device.
+// format sets the superblock of a device.
 func (d *disks) format(identity disk.Identity, found disk.Superblock) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.formats[identity] = found
 }
 
-// linked are all links, with what they lead to.
+// linked returns all links with their targets.
 func (d *disks) linked() map[string]string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -351,7 +351,7 @@ func (d *disks) Restore(_ context.Context, f disk.Fact, _ json.RawMessage) error
 	return d.reach(f.Identity)
 }
 
-// cleaned are the disks whose cleaning was begun since the last call.
+// cleaned returns the disks whose clean started since the last call.
 func (d *disks) cleaned() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()

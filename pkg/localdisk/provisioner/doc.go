@@ -1,21 +1,25 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package localprovisioner is the node agent: it publishes a node's local disks as
-// PersistentVolumes, and cleans them when they are given back.
+// Package provisioner is the local provisioner: it publishes a node's local disks as
+// PersistentVolumes, and cleans them when the volumes are released.
 //
-// A path below a discovery directory is a slot. Whatever happens to a slot (its disk
-// comes or goes, its volume changes, a clean ends, the configuration is another one)
-// puts its path into a queue. A worker takes it out, gathers what is known (gather.go),
-// has packages discovery or reclaim decide, and does the one thing that was decided
-// (create.go, change.go, clean.go). Then the slot is decided about again, until there
-// is nothing to do.
+// A path below a discovery directory is a slot. Every event of a slot (its disk is attached
+// or removed, its volume changes, a clean ends, the configuration changes) enqueues its path.
+// A worker gathers the state of the path (gather.go), decides with packages discovery and
+// reclaim, answers the questions of the decision (questions.go), and performs one action
+// (publish.go, pv_writes.go, fence.go, clean.go, proofs.go). Then it decides again, until
+// there is nothing to do: Provisioner.process.
 //
-// Decisions rest on what the informer shows, which may be behind. A slot is left alone
-// until the informer shows the agent's own writes (expect.go), and before anything is
-// destroyed the API server itself is asked.
+// The types that share the work: scanner scans the discovery directories; pathTable has the
+// state of every path; pvCache is the informer of the node's volumes; cleans and proofs run
+// what takes long; statusReporter writes the node's report, events and metrics.
 //
-// The order of writes is what keeps data safe: a record says Published before the
-// volume exists, Cleaning before the first byte is changed, Clean after the last, and
-// only then the volume's finalizer goes. The agent may be killed between any two.
+// Decisions are based on the informer, which may lag. A path is not decided on until the
+// informer shows the provisioner's own writes (expectation.go), and before data is destroyed
+// the API server is asked.
+//
+// The order of writes protects data: a record is Published before the volume exists, Cleaning
+// before the first byte is changed, and Clean after the last; only then is the volume's
+// finalizer removed. The provisioner may be killed between any two writes.
 package provisioner

@@ -14,8 +14,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// bad is a disk that a look finds something wrong with. One that does not answer does
-// not say which disk it is.
+// bad is a disk with a problem. One that does not answer has no identity.
 func bad(name string, reason disk.Reason) disk.Fact {
 	f := fact(name)
 	f.Problem = disk.Problemf(reason, "bad")
@@ -25,38 +24,38 @@ func bad(name string, reason disk.Reason) disk.Fact {
 	return f
 }
 
-// TestFailingDisk: a bound volume says that its disk is failing, as long as it is.
+// TestFailingDisk: a bound volume is marked as long as its disk is failing.
 func TestFailingDisk(t *testing.T) {
 	for _, reason := range []disk.Reason{disk.TimedOut, disk.IOError} {
 		t.Run(string(reason), func(t *testing.T) {
-			story(t, func(w *world) {
-				w.disks.add("disk1", "")
-				w.startBound()
-				w.pass(time.Minute)
-				w.events.take()
+			inBubble(t, func(e *env) {
+				e.disks.add("disk1", "")
+				e.startBound()
+				e.pass(time.Minute)
+				e.events.take()
 
-				w.disks.put(bad("disk1", reason))
-				w.pass(100 * time.Second) // of which the first minute may go by without a look
-				w.marked("before that has lasted for a minute", "")
-				w.pass(time.Minute)
-				w.marked("without an answer", "Failing")
-				w.expect("disk1", "Failing: "+string(reason))
-				if summary := stowage.Summarize(w.agent.told.all()); summary.Failing != 1 {
+				e.disks.put(bad("disk1", reason))
+				e.pass(100 * time.Second) // of which the first minute may go by without a look
+				e.marked("before that has lasted for a minute", "")
+				e.pass(time.Minute)
+				e.marked("without an answer", "Failing")
+				e.expect("disk1", "Failing: "+string(reason))
+				if summary := stowage.Summarize(e.provisioner.status.all()); summary.Failing != 1 {
 					t.Errorf("the report's summary is %+v", summary)
 				}
-				w.start()
-				w.marked("to the next agent", "Failing")
-				w.expect("disk1", "Failing: "+string(reason))
+				e.start()
+				e.marked("after a restart", "Failing")
+				e.expect("disk1", "Failing: "+string(reason))
 
-				w.pass(3 * time.Minute)
-				w.disks.put(fact("disk1"))
-				w.look()
-				w.marked("after one answer", "Failing")
-				w.expect("disk1", "Failing: "+string(reason))
-				w.pass(3 * time.Minute)
-				w.marked("after answers for a minute", "")
-				w.expect("disk1", "Bound")
-				if got := w.disks.cleaned(); len(got) > 0 {
+				e.pass(3 * time.Minute)
+				e.disks.put(fact("disk1"))
+				e.look()
+				e.marked("after one answer", "Failing")
+				e.expect("disk1", "Failing: "+string(reason))
+				e.pass(3 * time.Minute)
+				e.marked("after answers for a minute", "")
+				e.expect("disk1", "Bound")
+				if got := e.disks.cleaned(); len(got) > 0 {
 					t.Errorf("cleaned %q", got)
 				}
 			})
@@ -64,78 +63,78 @@ func TestFailingDisk(t *testing.T) {
 	}
 }
 
-// TestFilesystemError: what the kernel says counts at the next look, and until the kernel
-// says otherwise.
+// TestFilesystemError: an error that the kernel reports is effective from the next scan, until
+// the kernel reports none.
 func TestFilesystemError(t *testing.T) {
-	story(t, func(w *world) {
-		w.disks.add("disk1", "")
-		w.startBound()
-		w.events.take()
-		w.disks.put(bad("disk1", disk.FilesystemError))
-		w.pass(65 * time.Second) // no event tells of it
-		w.marked("after an error", "Failing")
-		w.expect("disk1", "Failing: FilesystemError")
-		w.pass(time.Hour)
-		events := w.events.take()
+	inBubble(t, func(e *env) {
+		e.disks.add("disk1", "")
+		e.startBound()
+		e.events.take()
+		e.disks.put(bad("disk1", disk.FilesystemError))
+		e.pass(65 * time.Second) // no event reports it
+		e.marked("after an error", "Failing")
+		e.expect("disk1", "Failing: FilesystemError")
+		e.pass(time.Hour)
+		events := e.events.take()
 		if len(events) != 1 || !strings.HasPrefix(events[0], "Warning FilesystemError: ") {
 			t.Errorf("events are %q, want one", events)
 		}
-		w.disks.put(fact("disk1"))
-		w.look()
-		w.marked("repaired", "")
-		w.expect("disk1", "Bound")
+		e.disks.put(fact("disk1"))
+		e.look()
+		e.marked("repaired", "")
+		e.expect("disk1", "Bound")
 	})
 }
 
-// TestDiskThatComesAndGoes is not worth a write each time.
-func TestDiskThatComesAndGoes(t *testing.T) {
-	story(t, func(w *world) {
-		w.disks.add("disk1", "")
-		w.startBound()
-		w.pass(time.Minute)
-		before := w.volume().ResourceVersion
+// TestFlappingDisk does not cause a write each time.
+func TestFlappingDisk(t *testing.T) {
+	inBubble(t, func(e *env) {
+		e.disks.add("disk1", "")
+		e.startBound()
+		e.pass(time.Minute)
+		before := e.volume().ResourceVersion
 		for range 100 {
-			w.disks.put(bad("disk1", disk.TimedOut))
-			w.pass(30 * time.Second)
-			w.disks.put(fact("disk1"))
-			w.pass(30 * time.Second)
+			e.disks.put(bad("disk1", disk.TimedOut))
+			e.pass(30 * time.Second)
+			e.disks.put(fact("disk1"))
+			e.pass(30 * time.Second)
 		}
-		if after := w.volume().ResourceVersion; after != before {
+		if after := e.volume().ResourceVersion; after != before {
 			t.Errorf("the volume was written")
 		}
 	})
 }
 
-// TestFreeVolumeOfAFailingDisk is withdrawn, and published when the disk is well again and
-// was cleaned, or was seen to be empty after its volume was gone.
+// TestFreeVolumeOfAFailingDisk is withdrawn, and published again when the disk has recovered and
+// was cleaned, or was found empty after its volume was removed.
 func TestFreeVolumeOfAFailingDisk(t *testing.T) {
 	for reason, state := range map[disk.Reason]string{
-		// What does not say which disk it is may be any: the volume goes at once.
+		// A disk without an identity may be any disk: the volume is removed at once.
 		disk.TimedOut: "Skipped", disk.IOError: "Skipped",
 		disk.FilesystemError: "Failing", disk.DeviceReadOnly: "Failing",
 	} {
 		t.Run(string(reason), func(t *testing.T) {
-			story(t, func(w *world) {
-				w.disks.add("disk1", "")
-				w.start()
-				w.phase(corev1.VolumeAvailable)
-				first := w.volume().UID
-				w.disks.put(bad("disk1", reason))
-				w.pass(3 * time.Minute)
-				if pv := w.volume(); (pv == nil) != (state == "Skipped") || pv != nil && pv.DeletionTimestamp == nil {
+			inBubble(t, func(e *env) {
+				e.disks.add("disk1", "")
+				e.start()
+				e.phase(corev1.VolumeAvailable)
+				first := e.volume().UID
+				e.disks.put(bad("disk1", reason))
+				e.pass(3 * time.Minute)
+				if pv := e.volume(); (pv == nil) != (state == "Skipped") || pv != nil && pv.DeletionTimestamp == nil {
 					t.Errorf("the volume is %v, want it withdrawn", pv)
 				}
-				w.expect("disk1", state+": "+string(reason))
-				if got := w.disks.cleaned(); len(got) > 0 {
+				e.expect("disk1", state+": "+string(reason))
+				if got := e.disks.cleaned(); len(got) > 0 {
 					t.Errorf("cleaned %q", got)
 				}
-				w.disks.put(fact("disk1"))
-				w.pass(5 * time.Minute)
+				e.disks.put(fact("disk1"))
+				e.pass(5 * time.Minute)
 				cleans := 1
 				if state == "Skipped" { // the volume, which never had a claim, is gone, and the disk is empty
 					cleans = 0
 				}
-				if pv, got := w.volume(), w.disks.cleaned(); pv == nil || pv.UID == first || len(got) != cleans {
+				if pv, got := e.volume(), e.disks.cleaned(); pv == nil || pv.UID == first || len(got) != cleans {
 					t.Errorf("the volume is %v, want another one; cleaned %q, want %d", pv, got, cleans)
 				}
 			})
@@ -143,23 +142,23 @@ func TestFreeVolumeOfAFailingDisk(t *testing.T) {
 	}
 }
 
-// TestReleasedVolumeOfAFailingDisk is not cleaned before its disk is well.
+// TestReleasedVolumeOfAFailingDisk is not cleaned before its disk has recovered.
 func TestReleasedVolumeOfAFailingDisk(t *testing.T) {
-	story(t, func(w *world) {
-		w.disks.add("disk1", "data")
-		w.config.Classes[0].ExistingData = "Publish"
-		w.startBound()
-		w.disks.put(bad("disk1", disk.FilesystemError))
-		w.look()
-		w.phase(corev1.VolumeReleased)
-		w.pass(time.Hour)
-		w.expect("disk1", "Failing: FilesystemError")
-		if pv := w.volume(); pv == nil || pv.DeletionTimestamp != nil || len(w.disks.cleaned()) > 0 {
+	inBubble(t, func(e *env) {
+		e.disks.add("disk1", "data")
+		e.config.Classes[0].ExistingData = "Publish"
+		e.startBound()
+		e.disks.put(bad("disk1", disk.FilesystemError))
+		e.look()
+		e.phase(corev1.VolumeReleased)
+		e.pass(time.Hour)
+		e.expect("disk1", "Failing: FilesystemError")
+		if pv := e.volume(); pv == nil || pv.DeletionTimestamp != nil || len(e.disks.cleaned()) > 0 {
 			t.Errorf("the volume is %v, want it to wait", pv)
 		}
-		w.disks.put(fact("disk1"))
-		w.pass(5 * time.Minute)
-		if got := w.disks.cleaned(); len(got) != 1 {
+		e.disks.put(fact("disk1"))
+		e.pass(5 * time.Minute)
+		if got := e.disks.cleaned(); len(got) != 1 {
 			t.Errorf("cleaned %q, want once", got)
 		}
 	})

@@ -15,7 +15,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// device is a good device.
+// device returns a device without problems.
 func device(name string) disk.Fact {
 	f := fact(name)
 	f.Kind, f.Device, f.FilesystemType = disk.Device, "/dev/"+name, ""
@@ -23,126 +23,126 @@ func device(name string) disk.Fact {
 	return f
 }
 
-// mounted is a device that kubelet has mounted.
+// mounted returns a device that kubelet has mounted.
 func mounted(name string) disk.Fact {
 	f := device(name)
 	f.Overlaps = []string{"fs:8:" + name + ":/"}
 	return f
 }
 
-// linked checks the links there are.
-func (w *world) linked(want ...string) {
-	w.t.Helper()
+// linked checks the links.
+func (e *env) linked(want ...string) {
+	e.t.Helper()
 	var got []string
-	for link, target := range w.disks.linked() {
-		if pv := w.volume(); pv != nil && pv.Spec.Local.Path != link {
-			w.t.Errorf("there is the link %s, and the volume's is %s", link, pv.Spec.Local.Path)
+	for link, target := range e.disks.linked() {
+		if pv := e.volume(); pv != nil && pv.Spec.Local.Path != link {
+			e.t.Errorf("found link %s, want the volume's, %s", link, pv.Spec.Local.Path)
 		}
 		got = append(got, target)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		w.t.Errorf("the links lead elsewhere: %s", diff)
+		e.t.Errorf("targets of the links: %s", diff)
 	}
 }
 
 var formatted = disk.Superblock{Format: disk.Format{Type: "ext4", UUID: "u1"}}
 
-// TestFence follows the link of a device through the volume's life.
+// TestFence checks the link of a device in each state of its volume.
 func TestFence(t *testing.T) {
-	story(t, func(w *world) {
-		w.disks.put(device("a"))
-		w.start()
-		w.expect("a", "Pending")
-		pv := w.volume()
+	inBubble(t, func(e *env) {
+		e.disks.put(device("a"))
+		e.start()
+		e.expect("a", "Pending")
+		pv := e.volume()
 		if got := []string{pv.Spec.Local.Path, pv.Annotations[wellknown.DiskPathAnnotation]}; !strings.HasPrefix(got[0], "/dev/stowage/disks/fast/local-pv-") || got[1] != folder+"/a" {
 			t.Errorf("path and slot of the volume are %q", got)
 		}
-		w.linked("/dev/a")
+		e.linked("/dev/a")
 
-		w.phase(corev1.VolumeBound)
-		w.linked("/dev/a")
-		w.disks.format("wwn:a", formatted)
-		w.disks.put(mounted("a"))
-		w.look()
-		w.linked("/dev/a")
-		record, _, err := w.records.Get("wwn:a")
+		e.phase(corev1.VolumeBound)
+		e.linked("/dev/a")
+		e.disks.format("wwn:a", formatted)
+		e.disks.put(mounted("a"))
+		e.look()
+		e.linked("/dev/a")
+		record, _, err := e.records.Get("wwn:a")
 		if err != nil || record.Filesystem == nil || *record.Filesystem != formatted.Format {
-			t.Errorf("the record says %v (%v), want the file system that kubelet made", record.Filesystem, err)
+			t.Errorf("the record has file system %v (%v), want the one that kubelet created", record.Filesystem, err)
 		}
 
-		w.disks.put(device("a"))
-		w.disks.format("wwn:a", disk.Superblock{})
-		w.look()
-		w.linked()
-		w.expect("a", "Bound: SignatureLost")
-		if events := strings.Join(w.events.take(), "\n"); !strings.Contains(events, "Warning SignatureLost: the device held ext4:u1 and holds no file system now") {
+		e.disks.put(device("a"))
+		e.disks.format("wwn:a", disk.Superblock{})
+		e.look()
+		e.linked()
+		e.expect("a", "Bound: SignatureLost")
+		if events := strings.Join(e.events.take(), "\n"); !strings.Contains(events, "Warning SignatureLost: the device held ext4:u1 and holds no file system now") {
 			t.Errorf("the events are\n%s", events)
 		}
-		w.disks.format("wwn:a", formatted)
-		w.pass(fencePeriod)
-		w.linked("/dev/a")
-		w.expect("a", "Bound")
+		e.disks.format("wwn:a", formatted)
+		e.pass(fencePeriod)
+		e.linked("/dev/a")
+		e.expect("a", "Bound")
 
-		w.phase(corev1.VolumeReleased)
-		w.linked("/dev/a")
-		if again := w.volume(); again.UID == pv.UID || again.Spec.Local.Path == "" {
+		e.phase(corev1.VolumeReleased)
+		e.linked("/dev/a")
+		if again := e.volume(); again.UID == pv.UID || again.Spec.Local.Path == "" {
 			t.Error("the volume was not published again")
 		}
 	})
 }
 
-// TestFenceWithoutEvents: what happens to a device that is bound and not mounted is seen
-// within fencePeriod.
+// TestFenceWithoutEvents: changes to a device that is bound and not mounted are detected within
+// fencePeriod.
 func TestFenceWithoutEvents(t *testing.T) {
-	story(t, func(w *world) {
-		w.disks.put(device("a"))
-		w.start()
-		w.disks.format("wwn:a", formatted)
-		w.phase(corev1.VolumeBound)
-		w.pass(time.Hour)
-		w.linked("/dev/a")
-		w.disks.format("wwn:a", disk.Superblock{})
-		w.pass(fencePeriod)
-		w.linked()
+	inBubble(t, func(e *env) {
+		e.disks.put(device("a"))
+		e.start()
+		e.disks.format("wwn:a", formatted)
+		e.phase(corev1.VolumeBound)
+		e.pass(time.Hour)
+		e.linked("/dev/a")
+		e.disks.format("wwn:a", disk.Superblock{})
+		e.pass(fencePeriod)
+		e.linked()
 	})
 }
 
-// TestFenceAfterRestart: links of earlier are removed before anything is known, and come
-// back only for what is proven.
+// TestFenceAfterRestart: links of the former provisioner are removed at the start, and added
+// again for verified devices only.
 func TestFenceAfterRestart(t *testing.T) {
 	for name, test := range map[string]struct {
-		change func(w *world)
+		change func(e *env)
 		want   []string
 	}{
-		"nothing has happened":      {func(*world) {}, []string{"/dev/a"}},
-		"the superblock was zeroed": {func(w *world) { w.disks.format("wwn:a", disk.Superblock{}) }, nil},
-		"the disk is another one": {func(w *world) {
+		"nothing has happened":      {func(*env) {}, []string{"/dev/a"}},
+		"the superblock was zeroed": {func(e *env) { e.disks.format("wwn:a", disk.Superblock{}) }, nil},
+		"the disk is another one": {func(e *env) {
 			f := device("a")
 			f.Identity = "wwn:b"
-			w.disks.put(f)
-			w.disks.format("wwn:b", formatted)
+			e.disks.put(f)
+			e.disks.format("wwn:b", formatted)
 		}, nil},
-		"the disk does not answer":       {func(w *world) { w.disks.hang("wwn:a") }, nil},
-		"the disk answers with an error": {func(w *world) { w.disks.fail("wwn:a", disk.Problemf(disk.Unreadable, "EIO")) }, nil},
-		"the disk has another name": {func(w *world) {
+		"the disk does not answer":       {func(e *env) { e.disks.hang("wwn:a") }, nil},
+		"the disk answers with an error": {func(e *env) { e.disks.fail("wwn:a", disk.Problemf(disk.Unreadable, "EIO")) }, nil},
+		"the disk has another name": {func(e *env) {
 			f := device("a")
 			f.Device = "/dev/c"
-			w.disks.put(f)
+			e.disks.put(f)
 		}, []string{"/dev/c"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			story(t, func(w *world) {
-				w.disks.put(device("a"))
-				w.start()
-				w.disks.format("wwn:a", formatted)
-				w.phase(corev1.VolumeBound)
-				w.linked("/dev/a")
-				w.stop()
-				test.change(w)
-				w.start()
-				w.pass(time.Minute)
-				w.linked(test.want...)
-				w.disks.free()
+			inBubble(t, func(e *env) {
+				e.disks.put(device("a"))
+				e.start()
+				e.disks.format("wwn:a", formatted)
+				e.phase(corev1.VolumeBound)
+				e.linked("/dev/a")
+				e.stop()
+				test.change(e)
+				e.start()
+				e.pass(time.Minute)
+				e.linked(test.want...)
+				e.disks.free()
 			})
 		})
 	}
@@ -150,49 +150,49 @@ func TestFenceAfterRestart(t *testing.T) {
 
 // TestFenceAccepted: an administrator has given the file system another UUID.
 func TestFenceAccepted(t *testing.T) {
-	story(t, func(w *world) {
-		w.disks.put(device("a"))
-		w.start()
-		w.disks.format("wwn:a", formatted)
-		w.phase(corev1.VolumeBound)
-		w.disks.format("wwn:a", disk.Superblock{Format: disk.Format{Type: "ext4", UUID: "u2"}})
-		w.pass(fencePeriod)
-		w.linked()
-		w.expect("a", "Bound: FilesystemChanged")
-		w.change(func(pv *corev1.PersistentVolume) { pv.Annotations[wellknown.SameFilesystemAnnotation] = "ext4:u2" })
-		w.linked("/dev/a")
-		w.expect("a", "Bound")
+	inBubble(t, func(e *env) {
+		e.disks.put(device("a"))
+		e.start()
+		e.disks.format("wwn:a", formatted)
+		e.phase(corev1.VolumeBound)
+		e.disks.format("wwn:a", disk.Superblock{Format: disk.Format{Type: "ext4", UUID: "u2"}})
+		e.pass(fencePeriod)
+		e.linked()
+		e.expect("a", "Bound: FilesystemChanged")
+		e.change(func(pv *corev1.PersistentVolume) { pv.Annotations[wellknown.SameFilesystemAnnotation] = "ext4:u2" })
+		e.linked("/dev/a")
+		e.expect("a", "Bound")
 	})
 }
 
-// TestFenceWhileCleaning: nobody can mount a device that is being cleaned.
+// TestFenceWhileCleaning: a device that is being cleaned cannot be mounted.
 func TestFenceWhileCleaning(t *testing.T) {
-	story(t, func(w *world) {
-		w.disks.put(device("a"))
-		w.start()
-		w.phase(corev1.VolumeBound)
-		w.linked("/dev/a")
-		w.disks.hang("wwn:a")
-		w.phase(corev1.VolumeReleased)
-		w.linked()
-		w.disks.free()
+	inBubble(t, func(e *env) {
+		e.disks.put(device("a"))
+		e.start()
+		e.phase(corev1.VolumeBound)
+		e.linked("/dev/a")
+		e.disks.hang("wwn:a")
+		e.phase(corev1.VolumeReleased)
+		e.linked()
+		e.disks.free()
 	})
 }
 
 // TestFenceForceRemoved: the finalizer of a volume was removed by hand.
 func TestFenceForceRemoved(t *testing.T) {
-	story(t, func(w *world) {
-		w.disks.put(device("a"))
-		w.start()
-		w.phase(corev1.VolumeBound)
-		w.linked("/dev/a")
-		link := w.volume().Spec.Local.Path
-		w.remove()
-		if pv := w.volume(); pv != nil && pv.DeletionTimestamp != nil {
-			w.change(func(pv *corev1.PersistentVolume) { pv.Finalizers = nil })
+	inBubble(t, func(e *env) {
+		e.disks.put(device("a"))
+		e.start()
+		e.phase(corev1.VolumeBound)
+		e.linked("/dev/a")
+		link := e.volume().Spec.Local.Path
+		e.remove()
+		if pv := e.volume(); pv != nil && pv.DeletionTimestamp != nil {
+			e.change(func(pv *corev1.PersistentVolume) { pv.Finalizers = nil })
 		}
-		if target, found := w.disks.linked()[link]; found {
-			t.Errorf("the link of the volume that is gone leads to %s", target)
+		if target, found := e.disks.linked()[link]; found {
+			t.Errorf("the link of the removed volume has target %s", target)
 		}
 	})
 }

@@ -11,60 +11,45 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/slot"
 )
 
-// learned is what was found out about a disk while its slot is decided about. It is
-// never kept for another time: by then the disk may have been emptied or filled.
-type learned struct {
-	identity   disk.Identity
-	content    disk.Content
-	found      string
-	users      []disk.User
-	usersKnown bool
-	asked      bool
-	claimant   string
-	superblock *disk.Superblock
-}
-
-// gathered is a slot with what acting on it takes.
+// gathered is a slot, with what actions need.
 type gathered struct {
 	slot.Slot
 	path string
 	conf *settings
-	// since is when the disk was first seen as it is.
+	// since is when the disk was first found as it is.
 	since time.Time
-	// others are further volumes of the same path. They exist only if they were
-	// made by hand.
+	// others are further volumes of the same path, which were created by hand.
 	others []disk.Volume
-	// unanswered says that the decision lacks an answer, for which the disk has to be
-	// asked again.
-	unanswered bool
+	// questionFailed reports whether the decision lacks an answer: the disk is asked again.
+	questionFailed bool
 }
 
-// gather collects all that is known about a path, and what was learned of its disk.
-func (a *Agent) gather(path string, l learned) *gathered {
-	conf := a.current()
-	g := &gathered{path: path, conf: conf}
-	if volumes := a.at(conf, path); len(volumes) > 0 {
-		g.Volume, g.others = &volumes[0], volumes[1:]
-		g.Link = a.linkOf(g.Volume) // reads a file: not while others wait for mu
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	g.since = a.sight.since[path]
+// gather collects what is known about a path. Answers about another disk are left out.
+func (p *Provisioner) gather(path string, known answers) *gathered {
+	conf := p.current()
 	key, configured := conf.keyOf(path)
-	g.Key, g.Looked = key, configured && a.sight.looked[key.Class]
-	g.Fact, g.Gone, g.Persistent = a.sight.fact(path), a.sight.gone[path], a.sight.faults[path].Failing
+	g := &gathered{path: path, conf: conf}
+	if volumes := p.volumes.at(conf, path); len(volumes) > 0 {
+		g.Volume, g.others = &volumes[0], volumes[1:]
+		g.Link = p.linkOf(g.Volume)
+	}
+	state, present, read := p.paths.snapshot(path, key.Class)
+	g.Key, g.Looked, g.since = key, configured && read, state.observed.since
+	g.Fact, g.Gone, g.Persistent = state.observed.fact, state.observed.gone, state.observed.fault.Failing
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if g.Volume != nil {
 		g.Key = g.Volume.Key
 	}
 	if class := conf.classes[g.Key.Class]; class != nil && configured {
 		g.Configured, g.Existing, g.Mode = true, existing(class), disk.Mode(class.VolumeMode)
 	}
-	g.Cluster, g.Foreign = a.Cluster, a.foreign[path]
-	if g.Volume != nil && g.Fact != nil && g.Volume.Identity.Moved(g.Fact.Identity) && a.former[g.Volume.Identity.Machine()] {
+	g.Cluster, g.Foreign = p.Cluster, state.unmanagedPV
+	if g.Volume != nil && g.Fact != nil && g.Volume.Identity.Moved(g.Fact.Identity) && p.formerMachines[g.Volume.Identity.Machine()] {
 		g.Volume.Accepted = g.Fact.Identity
 	}
-	a.recall(g)
-	if g.Configured && !reclaim.Concerns(&g.Slot) { // what is given back is cleaned, whatever it is called
+	p.addRecords(g)
+	if g.Configured && !reclaim.Concerns(&g.Slot) { // a released volume is reclaimed, whatever its name
 		g.Configured = conf.named(g.Key)
 	}
 	if g.Fact == nil || g.Fact.Identity == "" {
@@ -73,42 +58,35 @@ func (a *Agent) gather(path string, l learned) *gathered {
 	if g.Record == nil && g.Volume == nil && !g.Damaged {
 		var weak []disk.Identity
 		if g.Fact.Identity.Weak() {
-			weak = a.Records.DirtyWeak()
+			weak = p.Records.DirtyWeak()
 		}
-		g.Predecessors, g.Unaccounted = slot.Before(g.Fact.Identity, a.Records.ByPath(path), weak, a.sight.present)
+		g.Predecessors, g.Unaccounted = slot.Before(g.Fact.Identity, p.Records.ByPath(path), weak, present)
 	}
-	g.Elsewhere = a.elsewhere(conf, path, g.Fact.Identity)
-	if l.identity == g.Fact.Identity {
-		g.Content, g.Found, g.Users, g.UsersKnown, g.Asked, g.Claimant = l.content, l.found, l.users, l.usersKnown, l.asked, l.claimant
-		g.Superblock = l.superblock
+	g.Elsewhere = p.volumes.elsewhere(conf, path, g.Fact.Identity)
+	if known.identity == g.Fact.Identity {
+		g.Content, g.Found, g.Users, g.UsersKnown, g.Asked = known.content, known.found, known.users, known.usersKnown, known.asked
+		g.ForeignPV, g.Superblock = known.foreignPV, known.superblock
 	}
 	if g.Record != nil {
-		g.Cleaner = a.Records.Cleaner(g.Record.Identity)
+		g.Cleaner = p.Records.Cleaner(g.Record.Identity)
 		g.Stayed = g.Record.Attachment != "" && g.Record.Attachment == g.Fact.Attachment
-		g.Granted = a.granted[g.Record.Acknowledgement()]
+		g.Granted = p.granted[g.Record.Acknowledgement()]
 		g.GraceUntil = g.Record.Missed.Add(conf.OrphanGracePeriod)
 		g.GraceOver = !g.Record.Missed.IsZero() && !time.Now().Before(g.GraceUntil)
 	}
-	g.Acknowledged = a.acknowledged(g)
+	g.Acknowledged = p.acknowledged(g)
 	return g
 }
 
-// learned is what was found out about the disk so far.
-func (g *gathered) learned() learned {
-	return learned{
-		identity: g.Fact.Identity, content: g.Content, found: g.Found, users: g.Users, usersKnown: g.UsersKnown, asked: g.Asked, claimant: g.Claimant, superblock: g.Superblock,
-	}
-}
-
-// recall adds what the node remembers.
-func (a *Agent) recall(g *gathered) {
+// addRecords adds the records of the path's disk and of the volume's.
+func (p *Provisioner) addRecords(g *gathered) {
 	if g.Fact != nil && g.Fact.Identity != "" {
-		record, ok, err := a.Records.Get(g.Fact.Identity)
-		g.Damaged = err != nil || !ok && g.Fact.Identity.Weak() && len(a.Records.DamagedAt(g.path)) > 0
+		record, ok, err := p.Records.Get(g.Fact.Identity)
+		g.Damaged = err != nil || !ok && g.Fact.Identity.Weak() && len(p.Records.DamagedAt(g.path)) > 0
 		if ok && err == nil {
 			g.Record = &record
 		} else if !ok && err == nil {
-			g.Former = a.formerRecord(g.Fact.Identity)
+			g.Former = p.formerRecord(g.Fact.Identity)
 		}
 	}
 	switch {
@@ -120,14 +98,49 @@ func (a *Agent) recall(g *gathered) {
 	case g.Fact != nil && g.Volume.Identity == g.Fact.Identity:
 		g.VolumeRecord = g.Record
 	default:
-		record, ok, err := a.Records.Get(g.Volume.Identity)
+		record, ok, err := p.Records.Get(g.Volume.Identity)
 		switch {
 		case err == nil && ok:
 			g.VolumeRecord = &record
 		case g.Record != nil && g.Record.Volume == g.Volume.Name && g.Match() == disk.Same:
-			g.VolumeRecord = g.Record // carried over to another mainboard, or to what was accepted
+			g.VolumeRecord = g.Record // rewritten for another mainboard, or for the accepted identity
 		default:
 			g.Rebuilt = err == nil
 		}
 	}
+}
+
+// formerRecord returns the record of a disk that differs from this one in the machine only;
+// nil if there is none. A dirty record has precedence.
+func (p *Provisioner) formerRecord(identity disk.Identity) *disk.Record {
+	if identity.Machine() == "" {
+		return nil
+	}
+	var found *disk.Record
+	for _, record := range p.Records.ByName(identity.Name()) {
+		if record.Identity.Moved(identity) && (found == nil || record.State.Dirty() && !found.State.Dirty()) {
+			found = &record
+		}
+	}
+	return found
+}
+
+// linkOf returns the target of a volume's link; empty if there is none. The target of a link
+// that cannot be read is "?", so that the link is replaced or removed.
+func (p *Provisioner) linkOf(v *disk.Volume) string {
+	if v.Link == "" {
+		return ""
+	}
+	target, err := p.Fence.LinkTarget(v.Link)
+	if err != nil {
+		return "?"
+	}
+	return target
+}
+
+// acknowledged reports whether an administrator wants a disk published with its data. The
+// caller holds mu.
+func (p *Provisioner) acknowledged(g *gathered) bool {
+	name := g.Slot.Acknowledgement()
+	return name != "" && p.accepted[name]
 }

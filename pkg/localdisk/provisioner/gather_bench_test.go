@@ -32,14 +32,14 @@ func BenchmarkGather(b *testing.B) {
 				}
 			})
 			disks := newDisks()
-			agent, err := New(Config{
+			p, err := New(Config{
 				Node: node, Machine: "m1", Client: newAPI(), Events: &recorder{}, Prober: disks, Inspector: disks, Cleaner: disks, Fence: disks,
 				Records: records, Settings: &provisioner.Config{Classes: []provisioner.Class{{Name: "fast", HostDir: folder, NamePatterns: []string{"*"}}}},
 			})
 			if err != nil {
 				b.Fatal(err)
 			}
-			defer agent.queue.ShutDown()
+			defer p.queue.ShutDown()
 			scanned := disk.Scanned{Facts: map[disk.Key]disk.Fact{}}
 			paths := make([]string, slots)
 			for i := range slots {
@@ -51,10 +51,10 @@ func BenchmarkGather(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
-			agent.see(agent.settings, nil, scanned)
+			p.paths.observe(scanned, scanContext{conf: p.settings})
 			for b.Loop() {
 				for _, path := range paths {
-					agent.gather(path, learned{})
+					p.gather(path, answers{})
 				}
 			}
 		})

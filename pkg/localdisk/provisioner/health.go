@@ -14,14 +14,14 @@ import (
 	"stowage.dev/stowage/pkg/metrics"
 )
 
-// stalled is how long beyond the longest pause the disks may not have been looked at.
-const stalled = 2 * time.Minute
+// scanGrace is how much later than planned a scan may end.
+const scanGrace = 2 * time.Minute
 
-// health is what probes are answered with.
+// health is the basis of the liveness and readiness probes.
 type health struct {
 	synced atomic.Bool
-	// scan is when the last scan ended, nil before the first; with the monotonic clock,
-	// since a clock that is set right does not make an agent stall.
+	// scan is when the last scan ended, nil before the first; with the monotonic clock, so
+	// that setting the clock does not make the provisioner unhealthy.
 	scan atomic.Pointer[time.Time]
 }
 
@@ -31,44 +31,44 @@ func (h *health) scanned(begin time.Time) {
 	h.scan.Store(&now)
 }
 
-// Healthy says whether the agent still looks at its disks: an error says that it has
-// stalled and should be started anew.
-func (a *Agent) Healthy() error {
-	last := a.health.scan.Load()
+// Healthy returns an error if the disks are not scanned any more, so that the provisioner
+// should be restarted.
+func (p *Provisioner) Healthy() error {
+	last := p.health.scan.Load()
 	if last == nil {
-		return nil // it waits for the API server
+		return nil // the provisioner waits for the API server
 	}
 	age := time.Since(*last)
-	if allowed := 2*a.current().MinResyncPeriod + stalled; age > allowed {
-		return fmt.Errorf("the disks were last looked at %s ago, and should have been within %s", age.Round(time.Second), allowed)
+	if allowed := 2*p.current().MinResyncPeriod + scanGrace; age > allowed {
+		return fmt.Errorf("the disks were last scanned %s ago, which should be %s at most", age.Round(time.Second), allowed)
 	}
 	return nil
 }
 
 // Ready returns an error if the provisioner does not read the directory of a class; if the
 // class is empty, of any class, or if it cannot write the node's report.
-func (a *Agent) Ready(class string) error {
-	if err := a.reads(class); err != nil || class != "" {
+func (p *Provisioner) Ready(class string) error {
+	if err := p.checkReads(class); err != nil || class != "" {
 		return err
 	}
-	return a.told.unwritten()
+	return p.status.unwritten()
 }
 
 // reads returns an error if the provisioner does not read the directory of a class; of any
 // class if it is empty.
-func (a *Agent) reads(class string) error {
-	if !a.health.synced.Load() || a.health.scan.Load() == nil {
-		return errors.New("the disks have not been looked at yet")
+func (p *Provisioner) checkReads(class string) error {
+	if !p.health.synced.Load() || p.health.scan.Load() == nil {
+		return errors.New("the disks have not been scanned yet")
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if class != "" && a.settings.classes[class] == nil {
+	if class != "" && p.current().classes[class] == nil {
 		return fmt.Errorf("class %q is not configured", class)
 	}
+	p.paths.mu.Lock()
+	defer p.paths.mu.Unlock()
 	var problems error
-	for _, name := range slices.Sorted(maps.Keys(a.sight.trouble)) {
+	for _, name := range slices.Sorted(maps.Keys(p.paths.trouble)) {
 		if class == "" || name == class {
-			problems = errors.Join(problems, fmt.Errorf("class %s: %w", name, a.sight.trouble[name]))
+			problems = errors.Join(problems, fmt.Errorf("class %s: %w", name, p.paths.trouble[name]))
 		}
 	}
 	return problems

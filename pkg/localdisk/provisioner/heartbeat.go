@@ -20,11 +20,11 @@ import (
 // Heartbeats renews the node's Lease until ctx ends. Without that the controller sets condition
 // Ready of the report to Unknown, so the report is written again after a heartbeat that may have
 // been too late: after the first one, one that failed, or a long pause.
-func (a *Agent) Heartbeats(ctx context.Context) {
+func (p *Provisioner) Heartbeats(ctx context.Context) {
 	var lease *coordinationv1.Lease
 	failed := false
 	for renewed := time.Now(); ; {
-		next, err := a.heartbeat(ctx, lease)
+		next, err := p.heartbeat(ctx, lease)
 		if ctx.Err() != nil {
 			return
 		}
@@ -33,7 +33,7 @@ func (a *Agent) Heartbeats(ctx context.Context) {
 		}
 		if err == nil {
 			if lease == nil || time.Since(renewed) > diskreports.HeartbeatDuration/2 {
-				a.told.writeAgain()
+				p.status.rewrite()
 			}
 			renewed = time.Now()
 		}
@@ -46,49 +46,49 @@ func (a *Agent) Heartbeats(ctx context.Context) {
 
 // heartbeat renews the Lease, which is nil if it is not known. It returns the Lease as written,
 // or nil with an error.
-func (a *Agent) heartbeat(ctx context.Context, last *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+func (p *Provisioner) heartbeat(ctx context.Context, last *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, diskreports.HeartbeatInterval)
 	defer cancel()
-	leases := a.Client.CoordinationV1().Leases(diskreports.HeartbeatNamespace)
+	leases := p.Client.CoordinationV1().Leases(diskreports.HeartbeatNamespace)
 	if last == nil {
 		var err error
-		last, err = leases.Get(ctx, a.Node, metav1.GetOptions{})
+		last, err = leases.Get(ctx, p.Node, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
-			return a.firstHeartbeat(ctx)
+			return p.firstHeartbeat(ctx)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("get Lease %s/%s: %w", diskreports.HeartbeatNamespace, a.Node, err)
+			return nil, fmt.Errorf("get Lease %s/%s: %w", diskreports.HeartbeatNamespace, p.Node, err)
 		}
 	}
 	lease := last.DeepCopy()
-	lease.Spec = a.leaseSpec()
+	lease.Spec = p.leaseSpec()
 	renewed, err := leases.Update(ctx, lease, metav1.UpdateOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("update Lease %s/%s: %w", diskreports.HeartbeatNamespace, a.Node, err)
+		return nil, fmt.Errorf("update Lease %s/%s: %w", diskreports.HeartbeatNamespace, p.Node, err)
 	}
 	return renewed, nil
 }
 
 // firstHeartbeat creates the Lease. It is deleted with the Node.
-func (a *Agent) firstHeartbeat(ctx context.Context) (*coordinationv1.Lease, error) {
-	node, err := a.Client.CoreV1().Nodes().Get(ctx, a.Node, metav1.GetOptions{})
+func (p *Provisioner) firstHeartbeat(ctx context.Context) (*coordinationv1.Lease, error) {
+	node, err := p.Client.CoreV1().Nodes().Get(ctx, p.Node, metav1.GetOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("get node %s: %w", a.Node, err)
+		return nil, fmt.Errorf("get node %s: %w", p.Node, err)
 	}
-	lease, err := a.Client.CoordinationV1().Leases(diskreports.HeartbeatNamespace).Create(ctx, &coordinationv1.Lease{
+	lease, err := p.Client.CoordinationV1().Leases(diskreports.HeartbeatNamespace).Create(ctx, &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: a.Node, Namespace: diskreports.HeartbeatNamespace,
+			Name: p.Node, Namespace: diskreports.HeartbeatNamespace,
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}},
 		},
-		Spec: a.leaseSpec(),
+		Spec: p.leaseSpec(),
 	}, metav1.CreateOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("create Lease %s/%s: %w", diskreports.HeartbeatNamespace, a.Node, err)
+		return nil, fmt.Errorf("create Lease %s/%s: %w", diskreports.HeartbeatNamespace, p.Node, err)
 	}
 	return lease, nil
 }
 
-func (a *Agent) leaseSpec() coordinationv1.LeaseSpec {
+func (p *Provisioner) leaseSpec() coordinationv1.LeaseSpec {
 	now, seconds := metav1.NowMicro(), int32(diskreports.HeartbeatDuration/time.Second)
-	return coordinationv1.LeaseSpec{HolderIdentity: &a.Node, LeaseDurationSeconds: &seconds, RenewTime: &now}
+	return coordinationv1.LeaseSpec{HolderIdentity: &p.Node, LeaseDurationSeconds: &seconds, RenewTime: &now}
 }

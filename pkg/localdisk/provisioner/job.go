@@ -21,72 +21,51 @@ import (
 	"k8s.io/klog/v2"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
-	"stowage.dev/stowage/pkg/localdisk/cleanjob"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/slot"
 	"stowage.dev/stowage/pkg/logkeys"
 )
 
 const (
-	// jobGrace is how much longer than its own timeout a clean by Job may take, to be
-	// asked for, begun and told of.
+	// jobGrace is added to the timeout of a clean by a Job, for the request, the start of the
+	// Job and the answer.
 	jobGrace = 5 * time.Minute
-	// noAnswer is how long a request for a Job may stay without an answer before users
-	// are told.
-	noAnswer = time.Minute
+	// jobAnswerTimeout is how long a request for a Job may have no answer before that is
+	// reported.
+	jobAnswerTimeout = time.Minute
 )
 
-// Tickets keep the agent and the Jobs that clean its disks apart; see package ticket.
-// Its methods are safe for concurrent use for different disks.
+// Tickets exclude the provisioner and a Job from cleaning the same disk at a time; see package
+// ticket. The methods are safe for concurrent use for different disks.
 type Tickets interface {
-	// Issue leaves what lets the Job of an attempt at a disk begin.
+	// Issue creates the ticket without which the Job of an attempt does not start.
 	Issue(identity disk.Identity, attempt string) error
-	// Find is the attempt that a Job may have begun, or may still begin; empty for none.
+	// Find returns the attempt that a Job may have started, or may still start; empty for none.
 	Find(identity disk.Identity) (attempt string, err error)
-	// Withdraw makes sure that no Job is at work on a disk, nor will be. If one is, the
-	// error is a *disk.Problem, VolumeInUse.
+	// Withdraw prevents Jobs from starting to clean a disk. If one is running, the error is a
+	// *disk.Problem, VolumeInUse.
 	Withdraw(identity disk.Identity) error
 }
 
-// withdraw makes sure that no Job cleans a disk that something else is about to happen to.
-func (a *Agent) withdraw(identity disk.Identity) error {
-	if a.Tickets == nil {
-		return nil
-	}
-	return a.Tickets.Withdraw(identity)
-}
-
-// leaves says whether a clean is left to a Job: if the configuration wants that, and the
-// controller has a volume to see that it may be.
-func (a *Agent) leaves(job *clean) bool {
-	step := ""
-	if job.Record != nil {
-		step = job.Record.Step
-	}
-	wanted := job.conf.UseJobForCleaning && a.Tickets != nil && a.Reports != nil
-	return wanted && job.Volume != nil && !cleanjob.InProcess(job.command, step)
-}
-
-// cleaner is who cleans.
-func (a *Agent) cleaner(job *clean) Cleaner {
+func (c *cleans) cleaner(job *clean) Cleaner {
 	if job.byJob {
-		return &jobCleaner{Agent: a, job: job}
+		return &jobCleaner{Provisioner: c.provisioner, job: job}
 	}
-	return a.Cleaner
+	return c.provisioner.Cleaner
 }
 
-// jobCleaner has a Job clean a disk: it asks for one in the node's report, waits for the
-// controller's answer there, and believes nothing of it but that the Job has ended.
-// Whether the disk is clean it sees for itself.
+// jobCleaner cleans a disk by a Job: it requests one in the node's report, and waits for the
+// controller's answer there. It trusts the answer only that the Job has ended, and checks
+// itself whether the disk is clean.
 type jobCleaner struct {
-	*Agent
+	*Provisioner
 	job *clean
 }
 
 var _ Cleaner = (*jobCleaner)(nil)
 
-// Clean is Cleaner's. Once ctx is cancelled the Job goes on, for the next agent to find;
-// once its deadline is exceeded the Job is not wanted any more.
+// Clean implements Cleaner. If ctx is cancelled the Job continues, and the next provisioner
+// finds it; if the deadline is exceeded the request is removed.
 func (c *jobCleaner) Clean(ctx context.Context, request disk.CleanRequest, progress func(disk.Progress) error) error {
 	if err := c.idle(ctx, request); err != nil {
 		return err
@@ -95,21 +74,21 @@ func (c *jobCleaner) Clean(ctx context.Context, request disk.CleanRequest, progr
 	if err != nil {
 		return err
 	}
-	c.ask(&stowage.CleaningRequest{
+	c.request(&stowage.CleaningRequest{
 		Attempt: attempt, VolumeUID: c.job.Volume.UID, Identity: string(request.Target.Identity), Step: stowage.FitStep(request.Step),
 	})
 	answer, err := c.await(ctx, attempt)
 	if errors.Is(err, context.Canceled) {
-		return err // the agent ends: the next one finds the ticket
+		return err // the provisioner ends: the next one finds the ticket
 	}
-	c.ask(nil)
+	c.request(nil)
 	if answer.Step != "" {
-		if told := progress(disk.Progress{Method: cleanerName(request.Command), Step: answer.Step}); told != nil {
-			return told
+		if err := progress(disk.Progress{Method: cleanerName(request.Command), Step: answer.Step}); err != nil {
+			return err
 		}
 	}
-	if gone := c.Tickets.Withdraw(request.Target.Identity); gone != nil {
-		return gone
+	if err := c.Tickets.Withdraw(request.Target.Identity); err != nil {
+		return err
 	}
 	if err != nil {
 		return fmt.Errorf("wait for a cleaning Job: %w", err)
@@ -117,12 +96,12 @@ func (c *jobCleaner) Clean(ctx context.Context, request disk.CleanRequest, progr
 	return c.conclude(ctx, request, answer)
 }
 
-// Restore is Cleaner's.
+// Restore implements Cleaner.
 func (c *jobCleaner) Restore(ctx context.Context, fact disk.Fact, root json.RawMessage) error {
 	return c.Cleaner.Restore(ctx, fact, root)
 }
 
-// idle makes sure that nobody uses the disk. The Job sees less of the node.
+// idle returns an error if the disk is in use. The Job cannot see all users on the node.
 func (c *jobCleaner) idle(ctx context.Context, request disk.CleanRequest) error {
 	users, err := c.Inspector.Users(ctx, request.Target, request.Volume)
 	if err != nil {
@@ -134,7 +113,7 @@ func (c *jobCleaner) idle(ctx context.Context, request disk.CleanRequest) error 
 	return nil
 }
 
-// attempt is the one that is under way, as a former agent has left it, or a new one.
+// attempt returns the attempt that a former provisioner has started, or a new one.
 func (c *jobCleaner) attempt(identity disk.Identity) (string, error) {
 	attempt, err := c.Tickets.Find(identity)
 	if err != nil || attempt != "" {
@@ -146,19 +125,19 @@ func (c *jobCleaner) attempt(identity disk.Identity) (string, error) {
 	return attempt, c.Tickets.Issue(identity, attempt)
 }
 
-// ask writes a request into the report, or takes it out.
-func (c *jobCleaner) ask(request *stowage.CleaningRequest) {
+// request adds a request to the report; nil removes it.
+func (c *jobCleaner) request(request *stowage.CleaningRequest) {
 	c.cleans.mu.Lock()
 	c.job.request = request
 	c.cleans.mu.Unlock()
-	c.told.poke()
+	c.status.poke()
 }
 
-// await waits for the end of an attempt, and tells users why it does not get on.
+// await waits for the end of an attempt, and reports why it does not progress.
 func (c *jobCleaner) await(ctx context.Context, attempt string) (stowage.CleaningJob, error) {
 	var final stowage.CleaningJob
-	teller := &answerTeller{told: c.told, job: c.job}
-	timer := time.AfterFunc(noAnswer, teller.nothing)
+	status := &jobStatus{status: c.status, job: c.job}
+	timer := time.AfterFunc(jobAnswerTimeout, status.unanswered)
 	defer timer.Stop()
 	_, err := watchtools.UntilWithSync(ctx, c.ownReport(), &stowage.LocalDiskReport{}, nil, func(event watch.Event) (bool, error) {
 		report, ok := event.Object.(*stowage.LocalDiskReport)
@@ -167,7 +146,7 @@ func (c *jobCleaner) await(ctx context.Context, attempt string) (stowage.Cleanin
 		}
 		for _, answer := range report.Status.Jobs {
 			if answer.Path == c.job.path && answer.Attempt == attempt {
-				teller.tell(answer)
+				status.update(answer)
 				final = answer
 			}
 		}
@@ -179,8 +158,7 @@ func (c *jobCleaner) await(ctx context.Context, attempt string) (stowage.Cleanin
 	return final, err
 }
 
-// ownReport lists and watches the first page of the node's report, which has the
-// answers.
+// ownReport lists and watches the first page of the node's report, which has the answers.
 func (c *jobCleaner) ownReport() cache.ListerWatcher {
 	only := "metadata.name=" + stowage.PageName(c.Node, 1)
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
@@ -195,14 +173,14 @@ func (c *jobCleaner) ownReport() cache.ListerWatcher {
 	}, c.Reports)
 }
 
-// conclude says what has become of the disk. That a Job has succeeded is its own word:
-// the agent looks, and puts the root back, which no request tells Jobs about.
+// conclude returns an error unless the disk is clean. It does not trust that a Job succeeded,
+// and restores the root, which requests do not contain.
 func (c *jobCleaner) conclude(ctx context.Context, request disk.CleanRequest, answer stowage.CleaningJob) error {
-	klog.FromContext(ctx).V(2).Info("A cleaning Job has ended", "path", c.job.path, logkeys.Volume, klog.KRef("", request.Volume),
+	klog.FromContext(ctx).V(2).Info("Cleaning Job ended", "path", c.job.path, logkeys.Volume, klog.KRef("", request.Volume),
 		"job", answer.Job, "state", answer.State, logkeys.Reason, answer.Reason, "message", answer.Message)
 	switch {
 	case answer.State == stowage.CleaningJobRefused:
-		return disk.Problemf(disk.JobRefused, "the controller makes no Job: %s (%s)", answer.Message, answer.Reason)
+		return disk.Problemf(disk.JobRefused, "the controller creates no Job: %s (%s)", answer.Message, answer.Reason)
 	case answer.State != stowage.CleaningJobSucceeded && answer.Reason == string(disk.VolumeInUse):
 		return disk.Problemf(disk.VolumeInUse, "Job %s: %s", answer.Job, answer.Message)
 	case answer.State != stowage.CleaningJobSucceeded:
@@ -214,54 +192,54 @@ func (c *jobCleaner) conclude(ctx context.Context, request disk.CleanRequest, an
 	content, found, err := c.Inspector.Cleaned(ctx, request.Target, request.Mode)
 	switch {
 	case err != nil:
-		return fmt.Errorf("look what Job %s has left: %w", answer.Job, err)
+		return fmt.Errorf("verify the clean of Job %s: %w", answer.Job, err)
 	case content != disk.ContentNone:
-		return disk.Problemf(disk.CleanFailed, "Job %s says that the disk is clean, and it holds %s", answer.Job, found)
+		return disk.Problemf(disk.CleanFailed, "Job %s succeeded, but the disk holds %s", answer.Job, found)
 	default:
 		return nil
 	}
 }
 
-// answerTeller tells users why a Job does not get on.
-type answerTeller struct {
-	told *told
-	job  *clean
+// jobStatus reports why a Job does not progress.
+type jobStatus struct {
+	status *statusReporter
+	job    *clean
 
 	mu       sync.Mutex
 	answered bool
 	problem  string
 }
 
-// tell tells of an answer.
-func (t *answerTeller) tell(answer stowage.CleaningJob) {
+// update reports an answer.
+func (s *jobStatus) update(answer stowage.CleaningJob) {
 	var problem *disk.Problem
 	if answer.Reason != "" && !answer.Final() {
 		problem = disk.Problemf(disk.JobWaiting, "%s: %s", answer.Reason, answer.Message)
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.answered = true
-	t.say(problem)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answered = true
+	s.report(problem)
 }
 
-// nothing tells that there is no answer.
-func (t *answerTeller) nothing() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !t.answered {
-		t.say(disk.Problemf(disk.JobWaiting, "no controller has made the cleaning Job for %s: see that stowage-controller runs with cleaning Jobs, or set useJobForCleaning to false", noAnswer))
+// unanswered reports that there is no answer.
+func (s *jobStatus) unanswered() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.answered {
+		s.report(disk.Problemf(disk.JobWaiting, "no controller has created the cleaning Job for %s: check that stowage-controller runs with cleaning Jobs, or set useJobForCleaning to false", jobAnswerTimeout))
 	}
 }
 
-// say tells what is new. The caller holds mu.
-func (t *answerTeller) say(problem *disk.Problem) {
+// report reports a problem that is new. The caller holds mu.
+func (s *jobStatus) report(problem *disk.Problem) {
 	text := ""
 	if problem != nil {
 		text = problem.Error()
 	}
-	if text == t.problem {
+	if text == s.problem {
 		return
 	}
-	t.problem = text
-	t.told.decided(t.job.gathered, slot.Decision{Do: slot.None, State: slot.Cleaning, Problem: problem})
+	s.problem = text
+	s.status.decided(s.job.gathered, slot.Decision{Do: slot.None, State: slot.Cleaning, Problem: problem})
 }

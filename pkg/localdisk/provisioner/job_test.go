@@ -18,7 +18,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// tickets are those that are out, by disk.
+// tickets is a fake of package ticket.
 type tickets struct {
 	mu   sync.Mutex
 	out  map[disk.Identity]string
@@ -52,14 +52,14 @@ func (t *tickets) Withdraw(identity disk.Identity) error {
 	return nil
 }
 
-// hold is what a Job does that begins and, with false, ends.
+// hold locks a ticket as a Job does that starts; with false it unlocks it.
 func (t *tickets) hold(identity disk.Identity, held bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.held[identity] = held
 }
 
-// request is what the report asks a Job for; nil for nothing.
+// request returns the request in the report; nil if there is none.
 func (r *reports) request(name string) *stowage.CleaningRequest {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -71,67 +71,67 @@ func (r *reports) request(name string) *stowage.CleaningRequest {
 	return nil
 }
 
-// answer is what the controller does.
-func (w *world) answer(job stowage.CleaningJob) {
-	w.t.Helper()
-	w.reports.mu.Lock()
-	report := w.reports.known[node].DeepCopy()
+// answer writes an answer as the controller does.
+func (e *env) answer(job stowage.CleaningJob) {
+	e.t.Helper()
+	e.reports.mu.Lock()
+	report := e.reports.known[node].DeepCopy()
 	report.Status.Jobs = []stowage.CleaningJob{job}
-	w.reports.put(report)
-	w.reports.mu.Unlock()
-	w.pass(3 * time.Second)
+	e.reports.put(report)
+	e.reports.mu.Unlock()
+	e.pass(3 * time.Second)
 }
 
-// asked has a disk given back that a Job is to clean, and returns the request.
-func (w *world) asked(name string) *stowage.CleaningRequest {
-	w.t.Helper()
-	w.config.UseJobForCleaning = true
-	w.released(name)
-	request := w.reports.request(name)
+// requestJob releases a volume that a Job cleans, and returns the request.
+func (e *env) requestJob(name string) *stowage.CleaningRequest {
+	e.t.Helper()
+	e.config.UseJobForCleaning = true
+	e.released(name)
+	request := e.reports.request(name)
 	if request == nil {
-		w.t.Fatalf("no Job is asked for: %s is %s", name, w.reason(name))
+		e.t.Fatalf("no Job is requested: %s is %s", name, e.reason(name))
 	}
 	return request
 }
 
 const diskPath = folder + "/disk1"
 
-// TestCleanByJob is the way that most disks go, if Jobs clean.
+// TestCleanByJob cleans a released volume by a Job.
 func TestCleanByJob(t *testing.T) {
-	story(t, func(w *world) {
-		request := w.asked("disk1")
-		volume := w.volume()
+	inBubble(t, func(e *env) {
+		request := e.requestJob("disk1")
+		volume := e.volume()
 		identity := disk.Identity("fs:disk1:/")
-		want := stowage.CleaningRequest{Attempt: w.tickets.out[identity], VolumeUID: string(volume.UID), Identity: string(identity)}
+		want := stowage.CleaningRequest{Attempt: e.tickets.out[identity], VolumeUID: string(volume.UID), Identity: string(identity)}
 		if diff := cmp.Diff(want, *request); diff != "" || want.Attempt == "" {
 			t.Error(diff)
 		}
-		w.answer(stowage.CleaningJob{Path: diskPath, Attempt: request.Attempt, State: stowage.CleaningJobRunning, Job: "j"})
-		w.pass(24 * time.Hour)
-		w.expect("disk1", "Cleaning")
-		w.disks.write(identity, "")
-		w.answer(stowage.CleaningJob{Path: diskPath, Attempt: request.Attempt, State: stowage.CleaningJobSucceeded, Job: "j"})
-		w.pass(time.Minute)
-		if second := w.volume(); second == nil || second.UID == volume.UID {
+		e.answer(stowage.CleaningJob{Path: diskPath, Attempt: request.Attempt, State: stowage.CleaningJobRunning, Job: "j"})
+		e.pass(24 * time.Hour)
+		e.expect("disk1", "Cleaning")
+		e.disks.write(identity, "")
+		e.answer(stowage.CleaningJob{Path: diskPath, Attempt: request.Attempt, State: stowage.CleaningJobSucceeded, Job: "j"})
+		e.pass(time.Minute)
+		if second := e.volume(); second == nil || second.UID == volume.UID {
 			t.Errorf("the volume is %v, and was %s before", second, volume.UID)
 		}
-		if got := w.disks.cleaned(); len(got) > 0 {
-			t.Errorf("the agent cleaned %q itself", got)
+		if got := e.disks.cleaned(); len(got) > 0 {
+			t.Errorf("the provisioner cleaned %q itself", got)
 		}
-		if got := w.reports.request("disk1"); got != nil {
-			t.Errorf("still asks for %v", got)
+		if got := e.reports.request("disk1"); got != nil {
+			t.Errorf("still requests %v", got)
 		}
-		if len(w.tickets.out) > 0 {
-			t.Errorf("tickets are out: %v", w.tickets.out)
+		if len(e.tickets.out) > 0 {
+			t.Errorf("tickets are left: %v", e.tickets.out)
 		}
-		if jobs := w.reports.known[node].Status.Jobs; len(jobs) != 1 {
-			t.Errorf("the controller's answers are %v, which nobody else may change", jobs)
+		if jobs := e.reports.known[node].Status.Jobs; len(jobs) != 1 {
+			t.Errorf("the controller's answers were changed to %v", jobs)
 		}
 	})
 }
 
-// TestJobsWord: what a controller says is believed in as far as it does no harm.
-func TestJobsWord(t *testing.T) {
+// TestUntrustedAnswers: a wrong answer of the controller must not cause data to be published.
+func TestUntrustedAnswers(t *testing.T) {
 	for name, test := range map[string]struct {
 		answer stowage.CleaningJob
 		want   string
@@ -140,145 +140,145 @@ func TestJobsWord(t *testing.T) {
 		"a Job has succeeded, and the disk is not empty": {
 			answer: stowage.CleaningJob{State: stowage.CleaningJobSucceeded}, want: "Cleaning: CleanFailed",
 		},
-		"a Job has failed: the next attempt goes on where it was": {
+		"a Job has failed: the next attempt resumes at its step": {
 			answer: stowage.CleaningJob{State: stowage.CleaningJobFailed, Reason: "OOMKilled", Message: "killed", Step: "half"},
 			want:   "Cleaning: CleanFailed", step: "half",
 		},
 		"a Job found the disk in use": {
 			answer: stowage.CleaningJob{State: stowage.CleaningJobFailed, Reason: "VolumeInUse", Message: "open"}, want: "Cleaning: VolumeInUse",
 		},
-		"there will be no Job": {
+		"the controller refuses": {
 			answer: stowage.CleaningJob{State: stowage.CleaningJobRefused, Reason: "RequestMismatch", Message: "no"}, want: "Cleaning: CleaningJobRefused",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			story(t, func(w *world) {
-				first := w.asked("disk1")
+			inBubble(t, func(e *env) {
+				first := e.requestJob("disk1")
 				test.answer.Path, test.answer.Attempt, test.answer.Job = diskPath, first.Attempt, "j"
-				w.answer(test.answer)
-				w.expect("disk1", test.want)
-				w.pass(time.Minute)
-				second := w.reports.request("disk1")
+				e.answer(test.answer)
+				e.expect("disk1", test.want)
+				e.pass(time.Minute)
+				second := e.reports.request("disk1")
 				if second == nil || second.Attempt == first.Attempt {
-					t.Fatalf("asks for %v, want another attempt than %s", second, first.Attempt)
+					t.Fatalf("requests %v, want another attempt than %s", second, first.Attempt)
 				}
 				if second.Step != test.step {
-					t.Errorf("the next attempt goes on at %q, want %q", second.Step, test.step)
+					t.Errorf("the next attempt resumes at %q, want %q", second.Step, test.step)
 				}
-				if got := w.disks.cleaned(); len(got) > 0 {
-					t.Errorf("the agent cleaned %q itself", got)
+				if got := e.disks.cleaned(); len(got) > 0 {
+					t.Errorf("the provisioner cleaned %q itself", got)
 				}
 			})
 		})
 	}
 }
 
-// TestJobThatDoesNotBegin: users are told why.
+// TestJobThatDoesNotBegin: the reason is reported.
 func TestJobThatDoesNotBegin(t *testing.T) {
-	story(t, func(w *world) {
-		request := w.asked("disk1")
-		w.pass(2 * time.Minute)
-		w.expect("disk1", "Cleaning: CleaningJobWaiting")
-		w.answer(stowage.CleaningJob{Path: diskPath, Attempt: request.Attempt, State: stowage.CleaningJobRunning, Reason: "ImagePullBackOff", Message: "no such image"})
-		w.expect("disk1", "Cleaning: CleaningJobWaiting")
-		if !slices.ContainsFunc(w.events.take(), func(e string) bool { return strings.HasPrefix(e, "Warning CleaningJobWaiting") }) {
-			t.Error("there is no event of a Job that does not begin")
+	inBubble(t, func(e *env) {
+		request := e.requestJob("disk1")
+		e.pass(2 * time.Minute)
+		e.expect("disk1", "Cleaning: CleaningJobWaiting")
+		e.answer(stowage.CleaningJob{Path: diskPath, Attempt: request.Attempt, State: stowage.CleaningJobRunning, Reason: "ImagePullBackOff", Message: "no such image"})
+		e.expect("disk1", "Cleaning: CleaningJobWaiting")
+		if !slices.ContainsFunc(e.events.take(), func(e string) bool { return strings.HasPrefix(e, "Warning CleaningJobWaiting") }) {
+			t.Error("no event for a Job that does not start")
 		}
-		w.answer(stowage.CleaningJob{Path: diskPath, Attempt: request.Attempt, State: stowage.CleaningJobRunning})
-		w.expect("disk1", "Cleaning")
-		w.answer(stowage.CleaningJob{Path: diskPath, Attempt: "0000000000000000", State: stowage.CleaningJobSucceeded})
-		w.expect("disk1", "Cleaning") // the end of another attempt is none of this one's
+		e.answer(stowage.CleaningJob{Path: diskPath, Attempt: request.Attempt, State: stowage.CleaningJobRunning})
+		e.expect("disk1", "Cleaning")
+		e.answer(stowage.CleaningJob{Path: diskPath, Attempt: "0000000000000000", State: stowage.CleaningJobSucceeded})
+		e.expect("disk1", "Cleaning") // the end of another attempt is none of this one's
 	})
 }
 
-// TestAgentEndsWhileAJobCleans: the Job goes on, and the next agent waits for it.
-func TestAgentEndsWhileAJobCleans(t *testing.T) {
-	story(t, func(w *world) {
+// TestRestartDuringJob: the Job continues, and the next provisioner waits for it.
+func TestRestartDuringJob(t *testing.T) {
+	inBubble(t, func(e *env) {
 		identity := disk.Identity("fs:disk1:/")
-		request := w.asked("disk1")
-		w.tickets.hold(identity, true)
-		w.start()
-		w.pass(3 * time.Second)
-		if again := w.reports.request("disk1"); again == nil || again.Attempt != request.Attempt {
-			t.Fatalf("asks for %v, want the attempt %s that is under way", again, request.Attempt)
+		request := e.requestJob("disk1")
+		e.tickets.hold(identity, true)
+		e.start()
+		e.pass(3 * time.Second)
+		if again := e.reports.request("disk1"); again == nil || again.Attempt != request.Attempt {
+			t.Fatalf("requests %v, want the running attempt %s", again, request.Attempt)
 		}
-		w.tickets.hold(identity, false)
-		w.disks.write(identity, "")
-		w.answer(stowage.CleaningJob{Path: diskPath, Attempt: request.Attempt, State: stowage.CleaningJobSucceeded})
-		w.pass(time.Minute)
-		w.expect("disk1", "Pending")
+		e.tickets.hold(identity, false)
+		e.disks.write(identity, "")
+		e.answer(stowage.CleaningJob{Path: diskPath, Attempt: request.Attempt, State: stowage.CleaningJobSucceeded})
+		e.pass(time.Minute)
+		e.expect("disk1", "Pending")
 	})
 }
 
-// TestJobsAreSwitchedOff: while one cleans, the agent does not; then it does.
+// TestJobsAreSwitchedOff: while a Job is running the provisioner does not clean; then it does.
 func TestJobsAreSwitchedOff(t *testing.T) {
-	for name, change := range map[string]func(w *world){
-		"by the configuration":       func(w *world) { w.config.UseJobForCleaning = false },
-		"because the volume is gone": func(w *world) { w.change(func(pv *corev1.PersistentVolume) { pv.Finalizers = nil }) },
-		"by a method that is the agent's": func(w *world) {
-			w.config.Classes[0].FilesystemCleaner = provisioner.Cleaner{Method: provisioner.MethodHDParm}
+	for name, change := range map[string]func(e *env){
+		"by the configuration":       func(e *env) { e.config.UseJobForCleaning = false },
+		"because the volume is gone": func(e *env) { e.change(func(pv *corev1.PersistentVolume) { pv.Finalizers = nil }) },
+		"by a method that only the provisioner has": func(e *env) {
+			e.config.Classes[0].FilesystemCleaner = provisioner.Cleaner{Method: provisioner.MethodHDParm}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			story(t, func(w *world) {
+			inBubble(t, func(e *env) {
 				identity := disk.Identity("fs:disk1:/")
-				w.asked("disk1")
-				w.tickets.hold(identity, true)
-				w.stop()
-				change(w)
-				w.start()
-				w.pass(time.Minute)
-				w.expect("disk1", "Cleaning: VolumeInUse")
-				if got := w.disks.cleaned(); len(got) > 0 {
-					t.Errorf("cleaned %q beside a Job", got)
+				e.requestJob("disk1")
+				e.tickets.hold(identity, true)
+				e.stop()
+				change(e)
+				e.start()
+				e.pass(time.Minute)
+				e.expect("disk1", "Cleaning: VolumeInUse")
+				if got := e.disks.cleaned(); len(got) > 0 {
+					t.Errorf("cleaned %q at the same time as a Job", got)
 				}
-				w.tickets.hold(identity, false)
-				w.pass(15 * time.Minute)
-				if got, want := w.disks.cleaned(), []string{"disk1"}; !slices.Equal(got, want) {
+				e.tickets.hold(identity, false)
+				e.pass(15 * time.Minute)
+				if got, want := e.disks.cleaned(), []string{"disk1"}; !slices.Equal(got, want) {
 					t.Errorf("cleaned %q, want %q", got, want)
 				}
-				w.expect("disk1", "Pending")
+				e.expect("disk1", "Pending")
 			})
 		})
 	}
 }
 
-// TestJobThatNeverEnds: it is given up some time after its own timeout, and no other
-// begins as long as it may be at work.
+// TestJobThatNeverEnds: the attempt fails some time after its timeout, and no other starts as
+// long as the Job may be running.
 func TestJobThatNeverEnds(t *testing.T) {
-	story(t, func(w *world) {
-		w.config.Classes[0].CleanTimeout = time.Hour
+	inBubble(t, func(e *env) {
+		e.config.Classes[0].CleanTimeout = time.Hour
 		identity := disk.Identity("fs:disk1:/")
-		request := w.asked("disk1")
-		w.answer(stowage.CleaningJob{Path: diskPath, Attempt: request.Attempt, State: stowage.CleaningJobRunning})
-		w.tickets.hold(identity, true)
-		w.pass(time.Hour)
-		w.expect("disk1", "Cleaning")
-		w.events.take()
-		w.pass(time.Hour)
-		if !slices.ContainsFunc(w.events.take(), func(e string) bool { return strings.HasPrefix(e, "Warning VolumeInUse") }) {
-			t.Error("there is no event of a disk that its Job does not let go")
+		request := e.requestJob("disk1")
+		e.answer(stowage.CleaningJob{Path: diskPath, Attempt: request.Attempt, State: stowage.CleaningJobRunning})
+		e.tickets.hold(identity, true)
+		e.pass(time.Hour)
+		e.expect("disk1", "Cleaning")
+		e.events.take()
+		e.pass(time.Hour)
+		if !slices.ContainsFunc(e.events.take(), func(e string) bool { return strings.HasPrefix(e, "Warning VolumeInUse") }) {
+			t.Error("no event for a disk that its Job still holds")
 		}
-		if again := w.reports.request("disk1"); again == nil || again.Attempt != request.Attempt {
-			t.Errorf("asks for %v, want attempt %s or none", again, request.Attempt)
+		if again := e.reports.request("disk1"); again == nil || again.Attempt != request.Attempt {
+			t.Errorf("requests %v, want attempt %s or none", again, request.Attempt)
 		}
-		w.tickets.hold(identity, false)
-		w.pass(2 * time.Hour)
-		if again := w.reports.request("disk1"); again == nil || again.Attempt == request.Attempt {
-			t.Errorf("asks for %v, want another attempt than %s", again, request.Attempt)
+		e.tickets.hold(identity, false)
+		e.pass(2 * time.Hour)
+		if again := e.reports.request("disk1"); again == nil || again.Attempt == request.Attempt {
+			t.Errorf("requests %v, want another attempt than %s", again, request.Attempt)
 		}
 	})
 }
 
-// TestNoVolumeNoJob: a disk without a volume that holds it is the agent's own to clean.
+// TestNoVolumeNoJob: the provisioner itself cleans a disk without a volume.
 func TestNoVolumeNoJob(t *testing.T) {
-	story(t, func(w *world) {
-		w.config.UseJobForCleaning = true
-		w.config.Classes[0].ExistingData = provisioner.ExistingDataClean
-		w.disks.add("disk1", "of an unknown user")
-		w.start()
-		w.pass(time.Minute)
-		if got, want := w.disks.cleaned(), []string{"disk1"}; !slices.Equal(got, want) {
+	inBubble(t, func(e *env) {
+		e.config.UseJobForCleaning = true
+		e.config.Classes[0].ExistingData = provisioner.ExistingDataClean
+		e.disks.add("disk1", "of an unknown user")
+		e.start()
+		e.pass(time.Minute)
+		if got, want := e.disks.cleaned(), []string{"disk1"}; !slices.Equal(got, want) {
 			t.Errorf("cleaned %q, want %q", got, want)
 		}
 	})

@@ -17,8 +17,8 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/diskrecord"
 )
 
-// TestDiskOfAKilledProvisioner: what a process may write to that was killed and cannot end is
-// left alone until it has ended. Other disks are not concerned.
+// TestDiskOfAKilledProvisioner: a disk that a killed process may still write to is left alone
+// until the process has ended. Other disks are not affected.
 func TestDiskOfAKilledProvisioner(t *testing.T) {
 	f, state, proc := fact("disk1"), t.TempDir(), t.TempDir()
 	before, err := diskrecord.Open(state, "/proc")
@@ -31,7 +31,7 @@ func TestDiskOfAKilledProvisioner(t *testing.T) {
 	}), before.Close()); err != nil {
 		t.Fatal(err)
 	}
-	// This process has the lock, and proc says that it is process 4711 and was killed.
+	// This process has the lock; in the fake proc it is process 4711, which was killed.
 	lock, err := os.Open(state)
 	if err != nil {
 		t.Fatal(err)
@@ -49,28 +49,28 @@ func TestDiskOfAKilledProvisioner(t *testing.T) {
 	); err != nil {
 		t.Fatal(err)
 	}
-	story(t, func(w *world) {
-		w.records, err = diskrecord.Open(state, proc)
+	inBubble(t, func(e *env) {
+		e.records, err = diskrecord.Open(state, proc)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer func() { w.stop(); _ = w.records.Close() }()
-		identity := w.disks.add("disk1", "half cleaned")
-		w.disks.add("disk2", "")
-		w.start()
-		w.pass(time.Hour)
-		w.expect("disk1", "Cleaning: TimedOut")
-		w.expect("disk2", "Pending")
-		if got := w.disks.cleaned(); len(got) > 0 || w.disks.read(identity) != "half cleaned" {
-			t.Errorf("cleaned %q, data %q", got, w.disks.read(identity))
+		defer func() { e.stop(); _ = e.records.Close() }()
+		identity := e.disks.add("disk1", "half cleaned")
+		e.disks.add("disk2", "")
+		e.start()
+		e.pass(time.Hour)
+		e.expect("disk1", "Cleaning: TimedOut")
+		e.expect("disk2", "Pending")
+		if got := e.disks.cleaned(); len(got) > 0 || e.disks.read(identity) != "half cleaned" {
+			t.Errorf("cleaned %q, data %q", got, e.disks.read(identity))
 		}
 		if err := unix.Flock(int(lock.Fd()), unix.LOCK_UN); err != nil {
 			t.Fatal(err)
 		}
-		w.pass(5 * time.Minute)
-		if got := w.disks.cleaned(); len(got) != 1 || w.disks.read(identity) != "" {
-			t.Errorf("once the process has ended: cleaned %q, data %q", got, w.disks.read(identity))
+		e.pass(5 * time.Minute)
+		if got := e.disks.cleaned(); len(got) != 1 || e.disks.read(identity) != "" {
+			t.Errorf("once the process has ended: cleaned %q, data %q", got, e.disks.read(identity))
 		}
-		w.expect("disk1", "Pending")
+		e.expect("disk1", "Pending")
 	})
 }

@@ -13,93 +13,93 @@ import (
 	"stowage.dev/stowage/pkg/apis/wellknown"
 )
 
-// marked is what the only volume says of its disk.
-func (w *world) marked(when, want string) {
-	w.t.Helper()
-	if got := w.volume().Annotations[wellknown.DiskAnnotation]; got != want {
-		w.t.Errorf("%s the volume says %q of its disk, want %q", when, got, want)
+// marked checks the mark of the only volume.
+func (e *env) marked(when, want string) {
+	e.t.Helper()
+	if got := e.volume().Annotations[wellknown.DiskAnnotation]; got != want {
+		e.t.Errorf("%s the mark is %q, want %q", when, got, want)
 	}
 }
 
-// TestMark: a bound volume says that its disk is missing or replaced, until that is back.
+// TestMark: a bound volume is marked while its disk is missing or replaced.
 func TestMark(t *testing.T) {
-	story(t, func(w *world) {
-		w.disks.add("disk1", "")
-		w.startBound()
-		w.events.take()
-		w.marked("at first", "")
+	inBubble(t, func(e *env) {
+		e.disks.add("disk1", "")
+		e.startBound()
+		e.events.take()
+		e.marked("at first", "")
 
-		w.disks.take("disk1")
-		w.look()
-		w.pass(time.Minute) // one look that finds nothing is not believed
-		w.marked("without its disk", "Missing")
-		w.expect("disk1", "Missing: Missing")
+		e.disks.take("disk1")
+		e.look()
+		e.pass(time.Minute) // one look that finds nothing is not believed
+		e.marked("without its disk", "Missing")
+		e.expect("disk1", "Missing: Missing")
 
 		other := fact("disk1")
 		other.Identity = "fs:other:/"
-		w.disks.put(other)
-		w.look()
-		w.marked("with another disk", "Replaced")
-		w.expect("disk1", "Replaced: Replaced")
-		w.start() // and the next agent thinks the same
-		w.marked("to the next agent", "Replaced")
+		e.disks.put(other)
+		e.look()
+		e.marked("with another disk", "Replaced")
+		e.expect("disk1", "Replaced: Replaced")
+		e.start() // the next provisioner has the same result
+		e.marked("after a restart", "Replaced")
 
-		w.disks.put(fact("disk1"))
-		w.look()
-		w.marked("with its disk", "")
-		w.expect("disk1", "Bound")
-		if got := w.disks.cleaned(); len(got) > 0 {
+		e.disks.put(fact("disk1"))
+		e.look()
+		e.marked("with its disk", "")
+		e.expect("disk1", "Bound")
+		if got := e.disks.cleaned(); len(got) > 0 {
 			t.Errorf("cleaned %q", got)
 		}
 		counts := map[string]int{}
-		for _, event := range w.events.take() {
+		for _, event := range e.events.take() {
 			counts[strings.Fields(event)[1]]++
 		}
-		if counts["Missing:"] != 1 || counts["Replaced:"] != 2 { // one of each agent
+		if counts["Missing:"] != 1 || counts["Replaced:"] != 2 { // one of each provisioner
 			t.Errorf("events are %v", counts)
 		}
 	})
 }
 
-// TestMarkThatSomebodyTakesOff is written again: only the disk's return ends it, or an
-// administrator who says that this is the disk now.
-func TestMarkThatSomebodyTakesOff(t *testing.T) {
-	story(t, func(w *world) {
-		w.disks.add("disk1", "")
-		w.startBound()
+// TestRemovedDiskMark is written again until the disk returns or an administrator
+// accepts the new disk.
+func TestRemovedDiskMark(t *testing.T) {
+	inBubble(t, func(e *env) {
+		e.disks.add("disk1", "")
+		e.startBound()
 		other := fact("disk1")
 		other.Identity = "fs:other:/"
-		w.disks.put(other)
-		w.look()
-		w.change(func(pv *corev1.PersistentVolume) { delete(pv.Annotations, wellknown.DiskAnnotation) })
-		w.marked("taken off", "Replaced")
+		e.disks.put(other)
+		e.look()
+		e.change(func(pv *corev1.PersistentVolume) { delete(pv.Annotations, wellknown.DiskAnnotation) })
+		e.marked("taken off", "Replaced")
 
-		w.change(func(pv *corev1.PersistentVolume) { pv.Annotations[wellknown.SameDiskAnnotation] = "fs:other:/" })
-		w.marked("accepted", "")
-		w.expect("disk1", "Bound")
-		if got := w.volume().Annotations[wellknown.DiskIdentityAnnotation]; got != "fs:other:/" {
+		e.change(func(pv *corev1.PersistentVolume) { pv.Annotations[wellknown.SameDiskAnnotation] = "fs:other:/" })
+		e.marked("accepted", "")
+		e.expect("disk1", "Bound")
+		if got := e.volume().Annotations[wellknown.DiskIdentityAnnotation]; got != "fs:other:/" {
 			t.Errorf("the volume's disk is %q, want the one that was accepted", got)
 		}
 	})
 }
 
-// TestStartupTaintOfANodeSetUpAnew stays until the volumes whose disks are gone say so.
-func TestStartupTaintOfANodeSetUpAnew(t *testing.T) {
-	story(t, func(w *world) {
-		w.config.RemoveNodeNotReadyTaint, w.config.NodeNotReadyTaintKey = true, "stowage.dev/starting"
-		w.disks.add("disk1", "")
-		w.startBound()
-		w.pass(time.Minute)
-		w.stop()
+// TestStartupTaintOfRebuiltNode is kept until the volumes whose disks are missing are marked.
+func TestStartupTaintOfRebuiltNode(t *testing.T) {
+	inBubble(t, func(e *env) {
+		e.config.RemoveNodeNotReadyTaint, e.config.NodeNotReadyTaintKey = true, "stowage.dev/starting"
+		e.disks.add("disk1", "")
+		e.startBound()
+		e.pass(time.Minute)
+		e.stop()
 
-		w.disks.take("disk1")
-		w.taint()
-		w.start()
-		for until := time.Now().Add(10 * time.Minute); len(w.taints()) > 1 && time.Now().Before(until); {
-			w.pass(time.Second)
+		e.disks.take("disk1")
+		e.taint()
+		e.start()
+		for until := time.Now().Add(10 * time.Minute); len(e.taints()) > 1 && time.Now().Before(until); {
+			e.pass(time.Second)
 		}
-		w.marked("when the taint is off", "Missing")
-		if got := w.taints(); len(got) != 1 {
+		e.marked("when the taint is off", "Missing")
+		if got := e.taints(); len(got) != 1 {
 			t.Errorf("taints are %q, want the other one", got)
 		}
 	})

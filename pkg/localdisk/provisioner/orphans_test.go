@@ -22,99 +22,98 @@ import (
 
 // annotate writes an annotation to the first page of the node's report, as an
 // administrator or the controller does.
-func (w *world) annotate(key, value string) {
-	w.t.Helper()
-	w.reports.mu.Lock()
-	defer w.reports.mu.Unlock()
-	report := w.reports.known[node]
+func (e *env) annotate(key, value string) {
+	e.t.Helper()
+	e.reports.mu.Lock()
+	defer e.reports.mu.Unlock()
+	report := e.reports.known[node]
 	if report == nil {
-		w.t.Fatal("there is no report")
+		e.t.Fatal("there is no report")
 	}
 	metav1.SetMetaDataAnnotation(&report.ObjectMeta, key, value)
 }
 
-// vanish removes the only volume without a trace, as a restore of etcd or a forced
+// vanish removes the only volume without its finalizer, as a restore of etcd or a forced
 // deletion does.
-func (w *world) vanish() {
-	w.t.Helper()
-	if err := w.api.Tracker().Delete(volumesResource, "", w.volume().Name); err != nil {
-		w.t.Fatal(err)
+func (e *env) vanish() {
+	e.t.Helper()
+	if err := e.api.Tracker().Delete(volumesResource, "", e.volume().Name); err != nil {
+		e.t.Fatal(err)
 	}
-	w.pass(3 * time.Second)
+	e.pass(3 * time.Second)
 }
 
-// inPhase has the only volume of a disk observed in a phase, with data on the disk from
-// when it is Bound.
-func (w *world) inPhase(identity disk.Identity, phase corev1.PersistentVolumePhase) {
-	w.t.Helper()
-	w.phase(corev1.VolumeAvailable)
+// inPhase sets the phase of the only volume, and writes data to its disk when it is Bound.
+func (e *env) inPhase(identity disk.Identity, phase corev1.PersistentVolumePhase) {
+	e.t.Helper()
+	e.phase(corev1.VolumeAvailable)
 	if phase == corev1.VolumeAvailable {
 		return
 	}
-	w.phase(corev1.VolumeBound)
-	w.disks.write(identity, "of its user")
+	e.phase(corev1.VolumeBound)
+	e.disks.write(identity, "of its user")
 	if phase == corev1.VolumeReleased { // in use still, so that it is not cleaned
-		w.disks.mu.Lock()
-		w.disks.users[identity] = []disk.User{{What: "kubelet", Where: "/var/lib/kubelet/pods/1"}}
-		w.disks.mu.Unlock()
-		w.phase(corev1.VolumeReleased)
-		w.disks.mu.Lock()
-		delete(w.disks.users, identity)
-		w.disks.mu.Unlock()
+		e.disks.mu.Lock()
+		e.disks.users[identity] = []disk.User{{What: "kubelet", Where: "/var/lib/kubelet/pods/1"}}
+		e.disks.mu.Unlock()
+		e.phase(corev1.VolumeReleased)
+		e.disks.mu.Lock()
+		delete(e.disks.users, identity)
+		e.disks.mu.Unlock()
 	}
 }
 
-// record is what the node remembers of the disk.
-func (w *world) record(identity disk.Identity) disk.Record {
-	w.t.Helper()
-	r, ok, err := w.records.Get(identity)
+// record returns the record of the disk.
+func (e *env) record(identity disk.Identity) disk.Record {
+	e.t.Helper()
+	r, ok, err := e.records.Get(identity)
 	if err != nil || !ok {
-		w.t.Fatalf("record of %s: %t, %v", identity, ok, err)
+		e.t.Fatalf("record of %s: %t, %v", identity, ok, err)
 	}
 	return r
 }
 
-// join has the node, whose agent is stopped, join another cluster, which is new.
-func (w *world) join(uid types.UID) {
-	w.api = newAPI(
+// joinCluster joins the node to a new cluster. The provisioner is not running.
+func (e *env) joinCluster(uid types.UID) {
+	e.api = newAPI(
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: uid}},
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node, UID: "second", Labels: map[string]string{corev1.LabelHostname: node}}},
 		class("fast", corev1.PersistentVolumeReclaimDelete),
 	)
-	w.reports = newReports()
-	w.events.take()
+	e.reports = newReports()
+	e.events.take()
 }
 
 // TestTombstonesOfAnotherCluster: a tombstone of this cluster does not clean a disk whose
-// record another cluster wrote. The report has such a disk as retained, so that the
-// controller writes no tombstone of it, also where a volume here has the name of its volume.
+// record another cluster wrote. The disk is Retained in the report, so that the controller
+// writes no tombstone of it, also if a volume here has the name of its volume.
 func TestTombstonesOfAnotherCluster(t *testing.T) {
 	for _, phase := range []corev1.PersistentVolumePhase{corev1.VolumeAvailable, corev1.VolumeBound, corev1.VolumeReleased} {
 		for name, restored := range map[string]bool{"without a volume": false, "with a volume of the same name": true} {
 			t.Run(string(phase)+" "+name, func(t *testing.T) {
-				story(t, func(w *world) {
-					identity := w.disks.add("disk1", "")
-					w.start()
-					w.inPhase(identity, phase)
-					w.disks.write(identity, "of the other cluster")
-					pv := w.volume()
-					w.stop()
-					w.disks.cleaned()
-					w.join("cluster-2")
+				inBubble(t, func(e *env) {
+					identity := e.disks.add("disk1", "")
+					e.start()
+					e.inPhase(identity, phase)
+					e.disks.write(identity, "of the other cluster")
+					pv := e.volume()
+					e.stop()
+					e.disks.cleaned()
+					e.joinCluster("cluster-2")
 					if restored {
 						pv.UID, pv.Status.Phase = "restored", corev1.VolumeBound
-						if err := w.api.Tracker().Create(volumesResource, pv, ""); err != nil {
+						if err := e.api.Tracker().Create(volumesResource, pv, ""); err != nil {
 							t.Fatal(err)
 						}
 					}
-					w.lose(identity, stowage.TombstonePublished)
-					w.start()
-					w.pass(48 * time.Hour)
-					if got := w.disks.cleaned(); len(got) > 0 || w.disks.read(identity) == "" {
+					e.addTombstone(identity, stowage.TombstonePublished)
+					e.start()
+					e.pass(48 * time.Hour)
+					if got := e.disks.cleaned(); len(got) > 0 || e.disks.read(identity) == "" {
 						t.Errorf("cleaned %q", got)
 					}
-					stones := w.reports.known[node].Status.Tombstones
-					if len(stones) != 1 || stones[0].Identity != string(identity) || stones[0].State != stowage.TombstoneRetained || restored && stones[0].VolumeUID == string(w.volume().UID) {
+					stones := e.reports.known[node].Status.Tombstones
+					if len(stones) != 1 || stones[0].Identity != string(identity) || stones[0].State != stowage.TombstoneRetained || restored && stones[0].VolumeUID == string(e.volume().UID) {
 						t.Errorf("the report's tombstones are %+v, want a retained one of the volume of the other cluster", stones)
 					}
 				})
@@ -123,41 +122,41 @@ func TestTombstonesOfAnotherCluster(t *testing.T) {
 	}
 }
 
-// TestNodeJoinsAnotherCluster: after kubeadm reset the node brings its records and its
-// disks along. Nothing is cleaned nor published, whatever existingData says, until an
-// administrator acknowledges it.
+// TestNodeJoinsAnotherCluster: after kubeadm reset the node still has its records and disks.
+// Nothing is cleaned or published, whatever existingData is, until an administrator
+// acknowledges it.
 func TestNodeJoinsAnotherCluster(t *testing.T) {
 	for _, existing := range []provisioner.ExistingData{provisioner.ExistingDataRefuse, provisioner.ExistingDataClean, provisioner.ExistingDataPublish} {
 		for _, phase := range []corev1.PersistentVolumePhase{corev1.VolumeAvailable, corev1.VolumeBound, corev1.VolumeReleased} {
 			t.Run(string(existing)+" "+string(phase), func(t *testing.T) {
-				story(t, func(w *world) {
-					w.config.Classes[0].ExistingData = existing
-					identity := w.disks.add("disk1", "")
-					w.start()
-					w.inPhase(identity, phase)
-					w.stop()
-					before := w.record(identity)
-					data := w.disks.read(identity)
-					w.disks.cleaned()
+				inBubble(t, func(e *env) {
+					e.config.Classes[0].ExistingData = existing
+					identity := e.disks.add("disk1", "")
+					e.start()
+					e.inPhase(identity, phase)
+					e.stop()
+					before := e.record(identity)
+					data := e.disks.read(identity)
+					e.disks.cleaned()
 
-					w.join("cluster-2")
-					w.start()
-					w.pass(48 * time.Hour)
-					w.expect("disk1", "Retained: OtherCluster")
-					if pv := w.volume(); pv != nil || len(w.disks.cleaned()) > 0 || w.disks.read(identity) != data {
-						t.Fatalf("volume %v over data %q, want none over %q", pv, w.disks.read(identity), data)
+					e.joinCluster("cluster-2")
+					e.start()
+					e.pass(48 * time.Hour)
+					e.expect("disk1", "Retained: OtherCluster")
+					if pv := e.volume(); pv != nil || len(e.disks.cleaned()) > 0 || e.disks.read(identity) != data {
+						t.Fatalf("volume %v over data %q, want none over %q", pv, e.disks.read(identity), data)
 					}
-					if got := w.events.take(); len(got) != 1 || !strings.HasPrefix(got[0], "Warning OtherCluster: ") {
-						t.Errorf("events %q, want one that says why", got)
+					if got := e.events.take(); len(got) != 1 || !strings.HasPrefix(got[0], "Warning OtherCluster: ") {
+						t.Errorf("events %q, want one with the reason", got)
 					}
-					if before.Cluster != cluster || w.record(identity).Cluster != cluster {
-						t.Errorf("the record is of cluster %q, then %q", before.Cluster, w.record(identity).Cluster)
+					if before.Cluster != cluster || e.record(identity).Cluster != cluster {
+						t.Errorf("the record is of cluster %q, then %q", before.Cluster, e.record(identity).Cluster)
 					}
 
-					w.annotate(wellknown.PublishRetainedAnnotation, before.Acknowledgement())
-					w.pass(time.Minute)
-					if pv := w.volume(); pv == nil || w.disks.read(identity) != data || w.record(identity).Cluster != "cluster-2" {
-						t.Errorf("acknowledged: volume %v, data %q, record %+v", pv, w.disks.read(identity), w.record(identity))
+					e.annotate(wellknown.PublishRetainedAnnotation, before.Acknowledgement())
+					e.pass(time.Minute)
+					if pv := e.volume(); pv == nil || e.disks.read(identity) != data || e.record(identity).Cluster != "cluster-2" {
+						t.Errorf("acknowledged: volume %v, data %q, record %+v", pv, e.disks.read(identity), e.record(identity))
 					}
 				})
 			})
@@ -166,150 +165,149 @@ func TestNodeJoinsAnotherCluster(t *testing.T) {
 }
 
 // TestBoundVolumeVanishes: etcd was restored to a time before the volume, or its
-// finalizer was removed by force. Its data stays until an administrator acknowledges it.
+// finalizer was removed by force. Its data is kept until an administrator acknowledges it.
 func TestBoundVolumeVanishes(t *testing.T) {
-	story(t, func(w *world) {
-		w.config.Classes[0].ExistingData = provisioner.ExistingDataClean
-		identity := w.disks.add("disk1", "")
-		w.start()
-		w.inPhase(identity, corev1.VolumeBound)
-		first := w.volume()
-		w.vanish()
-		w.start()
-		w.annotate(wellknown.CleanOrphansAnnotation, string(identity)+"/"+string(first.UID))
-		w.pass(48 * time.Hour)
-		w.expect("disk1", "Retained: VolumeVanished")
-		if pv := w.volume(); pv != nil || len(w.disks.cleaned()) > 0 {
+	inBubble(t, func(e *env) {
+		e.config.Classes[0].ExistingData = provisioner.ExistingDataClean
+		identity := e.disks.add("disk1", "")
+		e.start()
+		e.inPhase(identity, corev1.VolumeBound)
+		first := e.volume()
+		e.vanish()
+		e.start()
+		e.annotate(wellknown.CleanOrphansAnnotation, string(identity)+"/"+string(first.UID))
+		e.pass(48 * time.Hour)
+		e.expect("disk1", "Retained: VolumeVanished")
+		if pv := e.volume(); pv != nil || len(e.disks.cleaned()) > 0 {
 			t.Fatalf("volume %v, disk cleaned: want neither", pv)
 		}
-		w.annotate(wellknown.PublishRetainedAnnotation, string(identity)+"/"+string(first.UID))
-		w.pass(time.Minute)
-		second := w.volume()
-		if second == nil || second.Name == first.Name || w.disks.read(identity) == "" {
-			t.Fatalf("acknowledged: volume %v over data %q, want another one over the data", second, w.disks.read(identity))
+		e.annotate(wellknown.PublishRetainedAnnotation, string(identity)+"/"+string(first.UID))
+		e.pass(time.Minute)
+		second := e.volume()
+		if second == nil || second.Name == first.Name || e.disks.read(identity) == "" {
+			t.Fatalf("acknowledged: volume %v over data %q, want another one over the data", second, e.disks.read(identity))
 		}
-		w.phase(corev1.VolumeBound)
-		w.vanish()
-		w.pass(48 * time.Hour)
-		w.expect("disk1", "Retained: VolumeVanished")
+		e.phase(corev1.VolumeBound)
+		e.vanish()
+		e.pass(48 * time.Hour)
+		e.expect("disk1", "Retained: VolumeVanished")
 	})
 }
 
 // TestVanishedVolumeIsBack: etcd was restored, and then restored again, to a later time.
 func TestVanishedVolumeIsBack(t *testing.T) {
-	story(t, func(w *world) {
-		identity := w.disks.add("disk1", "")
-		w.start()
-		w.inPhase(identity, corev1.VolumeBound)
-		pv := w.volume()
-		w.vanish()
-		w.pass(time.Hour)
-		w.expect("disk1", "Retained: VolumeVanished")
-		if err := w.api.Tracker().Create(volumesResource, w.api.renew(pv), ""); err != nil {
+	inBubble(t, func(e *env) {
+		identity := e.disks.add("disk1", "")
+		e.start()
+		e.inPhase(identity, corev1.VolumeBound)
+		pv := e.volume()
+		e.vanish()
+		e.pass(time.Hour)
+		e.expect("disk1", "Retained: VolumeVanished")
+		if err := e.api.Tracker().Create(volumesResource, e.api.renew(pv), ""); err != nil {
 			t.Fatal(err)
 		}
-		w.pass(time.Minute)
-		w.expect("disk1", "Bound")
-		if r := w.record(identity); r.State != disk.Published || r.Volume != pv.Name || r.Phase != disk.PhaseBound {
+		e.pass(time.Minute)
+		e.expect("disk1", "Bound")
+		if r := e.record(identity); r.State != disk.Published || r.Volume != pv.Name || r.Phase != disk.PhaseBound {
 			t.Errorf("record %+v, want that of the volume", r)
 		}
 	})
 }
 
 // TestOlderVolumeIsBack: etcd was restored to a time when an older volume of the disk was
-// Bound. What a later one has written since is neither handed to it for cleaning nor
-// forgotten.
+// Bound. The data of a later volume is neither cleaned as its data nor lost.
 func TestOlderVolumeIsBack(t *testing.T) {
-	story(t, func(w *world) {
-		identity := w.disks.add("disk1", "")
-		w.start()
-		w.inPhase(identity, corev1.VolumeBound)
-		older := w.volume()
-		w.phase(corev1.VolumeReleased)
-		w.pass(time.Minute)
-		w.inPhase(identity, corev1.VolumeBound)
-		later := w.volume()
+	inBubble(t, func(e *env) {
+		identity := e.disks.add("disk1", "")
+		e.start()
+		e.inPhase(identity, corev1.VolumeBound)
+		older := e.volume()
+		e.phase(corev1.VolumeReleased)
+		e.pass(time.Minute)
+		e.inPhase(identity, corev1.VolumeBound)
+		later := e.volume()
 		if later.UID == older.UID {
 			t.Fatal("the disk was not published again")
 		}
-		w.stop()
-		w.disks.cleaned()
-		if err := w.api.Tracker().Delete(volumesResource, "", later.Name); err != nil {
+		e.stop()
+		e.disks.cleaned()
+		if err := e.api.Tracker().Delete(volumesResource, "", later.Name); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.api.Tracker().Create(volumesResource, w.api.renew(older), ""); err != nil {
+		if err := e.api.Tracker().Create(volumesResource, e.api.renew(older), ""); err != nil {
 			t.Fatal(err)
 		}
-		w.start()
-		w.pass(time.Hour)
-		w.expect("disk1", "Bound: VolumeVanished")
-		w.phase(corev1.VolumeReleased)
-		w.pass(48 * time.Hour)
-		w.expect("disk1", "Released: VolumeVanished")
-		if w.disks.read(identity) == "" || len(w.disks.cleaned()) > 0 {
+		e.start()
+		e.pass(time.Hour)
+		e.expect("disk1", "Bound: VolumeVanished")
+		e.phase(corev1.VolumeReleased)
+		e.pass(48 * time.Hour)
+		e.expect("disk1", "Released: VolumeVanished")
+		if e.disks.read(identity) == "" || len(e.disks.cleaned()) > 0 {
 			t.Error("the data of the later volume was removed")
 		}
-		if r := w.record(identity); r.UID != string(later.UID) {
+		if r := e.record(identity); r.UID != string(later.UID) {
 			t.Errorf("the record is of volume %s, want %s", r.UID, later.UID)
 		}
-		w.annotate(wellknown.PublishRetainedAnnotation, string(identity)+"/"+string(later.UID))
-		w.pass(time.Hour)
-		if w.disks.read(identity) != "" {
-			t.Error("acknowledged, and the disk of the released volume was not cleaned")
+		e.annotate(wellknown.PublishRetainedAnnotation, string(identity)+"/"+string(later.UID))
+		e.pass(time.Hour)
+		if e.disks.read(identity) != "" {
+			t.Error("acknowledged, but the disk of the released volume was not cleaned")
 		}
 	})
 }
 
-// TestReleasedVolumeVanishes: its disk is cleaned after the grace period, which goes on
-// over restarts, once the controller allows it.
+// TestReleasedVolumeVanishes: its disk is cleaned after the grace period, which continues over
+// restarts, once the controller allows it.
 func TestReleasedVolumeVanishes(t *testing.T) {
-	story(t, func(w *world) {
-		identity := w.disks.add("disk1", "")
-		w.start()
-		w.inPhase(identity, corev1.VolumeReleased)
-		first := w.volume()
-		w.vanish()
-		w.expect("disk1", "Cleaning: OrphanGracePeriod")
-		w.pass(5 * time.Minute)
-		w.start()
-		w.annotate(wellknown.CleanOrphansAnnotation, rules.FormatGrants([]rules.Grant{{Data: string(identity) + "/of-another-volume", At: time.Now()}}))
-		w.pass(4 * time.Minute)
-		w.expect("disk1", "Cleaning: OrphanGracePeriod")
-		w.pass(time.Minute)
-		w.expect("disk1", "Cleaning: OrphanCleanWaits")
-		w.pass(24 * time.Hour)
-		if len(w.disks.cleaned()) > 0 || w.disks.read(identity) == "" {
+	inBubble(t, func(e *env) {
+		identity := e.disks.add("disk1", "")
+		e.start()
+		e.inPhase(identity, corev1.VolumeReleased)
+		first := e.volume()
+		e.vanish()
+		e.expect("disk1", "Cleaning: OrphanGracePeriod")
+		e.pass(5 * time.Minute)
+		e.start()
+		e.annotate(wellknown.CleanOrphansAnnotation, rules.FormatGrants([]rules.Grant{{Data: string(identity) + "/of-another-volume", At: time.Now()}}))
+		e.pass(4 * time.Minute)
+		e.expect("disk1", "Cleaning: OrphanGracePeriod")
+		e.pass(time.Minute)
+		e.expect("disk1", "Cleaning: OrphanCleanWaits")
+		e.pass(24 * time.Hour)
+		if len(e.disks.cleaned()) > 0 || e.disks.read(identity) == "" {
 			t.Fatal("the disk was cleaned before the controller allowed it")
 		}
-		if got := entryOf(w.agent, "disk1").Acknowledgement; got != string(identity)+"/"+string(first.UID) {
+		if got := entryOf(e.provisioner, "disk1").Acknowledgement; got != string(identity)+"/"+string(first.UID) {
 			t.Errorf("the report names the data %q", got)
 		}
-		w.annotate(wellknown.CleanOrphansAnnotation, rules.FormatGrants([]rules.Grant{{Data: string(identity) + "/" + string(first.UID), At: time.Now()}}))
-		w.pass(time.Minute)
-		if pv := w.volume(); pv == nil || pv.Name == first.Name || w.disks.read(identity) != "" {
-			t.Errorf("volume %v over data %q, want another one over none", pv, w.disks.read(identity))
+		e.annotate(wellknown.CleanOrphansAnnotation, rules.FormatGrants([]rules.Grant{{Data: string(identity) + "/" + string(first.UID), At: time.Now()}}))
+		e.pass(time.Minute)
+		if pv := e.volume(); pv == nil || pv.Name == first.Name || e.disks.read(identity) != "" {
+			t.Errorf("volume %v over data %q, want another one over none", pv, e.disks.read(identity))
 		}
 	})
 }
 
-// TestGraceOfAnEarlierConfiguration: a shorter grace period holds for volumes that are gone
-// already, and keeping the data is possible until it is over.
+// TestGraceOfAnEarlierConfiguration: a shorter grace period applies to volumes that were
+// removed before, and until it is over the data can be acknowledged.
 func TestGraceOfAnEarlierConfiguration(t *testing.T) {
-	story(t, func(w *world) {
-		identity := w.disks.add("disk1", "")
-		w.start()
-		w.inPhase(identity, corev1.VolumeReleased)
-		first := w.volume()
-		w.vanish()
-		config := *w.config
+	inBubble(t, func(e *env) {
+		identity := e.disks.add("disk1", "")
+		e.start()
+		e.inPhase(identity, corev1.VolumeReleased)
+		first := e.volume()
+		e.vanish()
+		config := *e.config
 		config.OrphanGracePeriod = time.Second
-		w.agent.Configure(context.Background(), &config)
-		w.pass(3 * time.Second)
-		w.expect("disk1", "Cleaning: OrphanCleanWaits")
-		w.annotate(wellknown.PublishRetainedAnnotation, string(identity)+"/"+string(first.UID))
-		w.pass(time.Minute)
-		if pv := w.volume(); pv == nil || pv.Name == first.Name || w.disks.read(identity) == "" {
-			t.Errorf("acknowledged: volume %v over data %q, want another one over the data", pv, w.disks.read(identity))
+		e.provisioner.Configure(context.Background(), &config)
+		e.pass(3 * time.Second)
+		e.expect("disk1", "Cleaning: OrphanCleanWaits")
+		e.annotate(wellknown.PublishRetainedAnnotation, string(identity)+"/"+string(first.UID))
+		e.pass(time.Minute)
+		if pv := e.volume(); pv == nil || pv.Name == first.Name || e.disks.read(identity) == "" {
+			t.Errorf("acknowledged: volume %v over data %q, want another one over the data", pv, e.disks.read(identity))
 		}
 	})
 }
@@ -317,24 +315,24 @@ func TestGraceOfAnEarlierConfiguration(t *testing.T) {
 // TestAvailableVolumeVanishes: an empty disk is published again without being cleaned. One
 // with data, which the provisioner cannot account for, is kept.
 func TestAvailableVolumeVanishes(t *testing.T) {
-	for data, want := range map[string]string{"": "Pending", "of whoever bound it meanwhile": "Retained: VolumeVanished"} {
-		story(t, func(w *world) {
-			identity := w.disks.add("disk1", "")
-			w.start()
-			w.inPhase(identity, corev1.VolumeAvailable)
-			w.disks.write(identity, data)
-			w.vanish()
-			w.pass(time.Minute)
-			w.expect("disk1", want)
-			if w.disks.read(identity) != data || len(w.disks.cleaned()) > 0 || (w.volume() == nil) != (data != "") {
-				t.Errorf("data %q: volume %v over data %q", data, w.volume(), w.disks.read(identity))
+	for data, want := range map[string]string{"": "Pending", "of another claim": "Retained: VolumeVanished"} {
+		inBubble(t, func(e *env) {
+			identity := e.disks.add("disk1", "")
+			e.start()
+			e.inPhase(identity, corev1.VolumeAvailable)
+			e.disks.write(identity, data)
+			e.vanish()
+			e.pass(time.Minute)
+			e.expect("disk1", want)
+			if e.disks.read(identity) != data || len(e.disks.cleaned()) > 0 || (e.volume() == nil) != (data != "") {
+				t.Errorf("data %q: volume %v over data %q", data, e.volume(), e.disks.read(identity))
 			}
 		})
 	}
 }
 
-// TestOldBytesOfAnAvailableDevice: what a clean for a file system has left keeps the device
-// from being published again only where pods can read it.
+// TestOldBytesOfAnAvailableDevice: bytes that a clean for a file system has left prevent the
+// device from being published again only if pods can read them.
 func TestOldBytesOfAnAvailableDevice(t *testing.T) {
 	for name, tc := range map[string]struct {
 		mode corev1.PersistentVolumeMode
@@ -346,18 +344,18 @@ func TestOldBytesOfAnAvailableDevice(t *testing.T) {
 		"a file system":                 {corev1.PersistentVolumeFilesystem, "ext4", "Retained: VolumeVanished"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			story(t, func(w *world) {
-				w.config.Classes[0].VolumeMode = tc.mode
-				identity := w.device("disk1", 1)
-				w.start()
-				w.pass(time.Minute)
-				w.inPhase(identity, corev1.VolumeAvailable)
-				w.disks.write(identity, tc.data)
-				w.vanish()
-				w.pass(time.Minute)
-				w.expect("disk1", tc.want)
-				if w.disks.read(identity) != tc.data || len(w.disks.cleaned()) > 0 || (w.volume() == nil) != (tc.want != "Pending") {
-					t.Errorf("volume %v over data %q", w.volume(), w.disks.read(identity))
+			inBubble(t, func(e *env) {
+				e.config.Classes[0].VolumeMode = tc.mode
+				identity := e.device("disk1", 1)
+				e.start()
+				e.pass(time.Minute)
+				e.inPhase(identity, corev1.VolumeAvailable)
+				e.disks.write(identity, tc.data)
+				e.vanish()
+				e.pass(time.Minute)
+				e.expect("disk1", tc.want)
+				if e.disks.read(identity) != tc.data || len(e.disks.cleaned()) > 0 || (e.volume() == nil) != (tc.want != "Pending") {
+					t.Errorf("volume %v over data %q", e.volume(), e.disks.read(identity))
 				}
 			})
 		})
@@ -365,34 +363,33 @@ func TestOldBytesOfAnAvailableDevice(t *testing.T) {
 }
 
 // TestVolumeReleasedByTheController: the node was lost, the controller released the Bound
-// volume and removed it, and the node is back. It knows by the tombstone that the volume
-// was given up.
+// volume and removed it, and the node returns. The tombstone has the controller's decision.
 func TestVolumeReleasedByTheController(t *testing.T) {
-	story(t, func(w *world) {
-		identity := w.disks.add("disk1", "")
-		w.start()
-		w.inPhase(identity, corev1.VolumeBound)
-		first := w.volume()
-		w.stop()
-		w.reports.mu.Lock()
-		w.reports.put(&stowage.LocalDiskReport{
+	inBubble(t, func(e *env) {
+		identity := e.disks.add("disk1", "")
+		e.start()
+		e.inPhase(identity, corev1.VolumeBound)
+		first := e.volume()
+		e.stop()
+		e.reports.mu.Lock()
+		e.reports.put(&stowage.LocalDiskReport{
 			ObjectMeta: metav1.ObjectMeta{Name: node, Labels: map[string]string{wellknown.TombstonesLabel: wellknown.TombstonesValue}},
 			Spec: stowage.LocalDiskReportSpec{NodeName: node, Page: 1, Tombstones: []stowage.Tombstone{{
 				Identity: string(identity), Class: "fast", Name: "disk1", Volume: first.Name, VolumeUID: string(first.UID), Generation: 1, State: stowage.TombstonePublished,
 			}}},
 		})
-		w.reports.mu.Unlock()
-		w.vanish()
-		w.start()
-		w.pass(time.Minute)
-		if pv := w.volume(); pv == nil || pv.Name == first.Name || w.disks.read(identity) != "" {
-			t.Errorf("volume %v over data %q, want another one over none", pv, w.disks.read(identity))
+		e.reports.mu.Unlock()
+		e.vanish()
+		e.start()
+		e.pass(time.Minute)
+		if pv := e.volume(); pv == nil || pv.Name == first.Name || e.disks.read(identity) != "" {
+			t.Errorf("volume %v over data %q, want another one over none", pv, e.disks.read(identity))
 		}
 	})
 }
 
-func entryOf(a *Agent, name string) stowage.Entry {
-	for _, e := range a.told.all() {
+func entryOf(a *Provisioner, name string) stowage.Entry {
+	for _, e := range a.status.all() {
 		if e.Name == name {
 			return e
 		}

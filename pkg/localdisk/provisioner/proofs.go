@@ -20,23 +20,22 @@ import (
 )
 
 const (
-	// proofChunk is how much a device is asked for at a time, at most; see
-	// Inspector.ProveBlank.
+	// proofChunk is the largest single read of a device; see Inspector.ProveBlank.
 	proofChunk = 4 << 20
-	// proofSave is how often the progress of proofs is written down.
+	// proofSave is the time between two writes of the progress of proofs.
 	proofSave = 30 * time.Second
 )
 
-// proofs are the blank proofs that run or wait. Their results are kept by identity, and are
-// checked again by whoever uses them.
+// proofs runs blank proofs, and keeps those that wait. Results are kept by identity; each use
+// verifies them.
 type proofs struct {
 	*runner[*proof]
-	agent *Agent
+	provisioner *Provisioner
 
 	results map[disk.Identity]disk.BlankProof
 	saved   time.Time
 
-	saving sync.Mutex // held while results are written down; taken before mu
+	saving sync.Mutex // held while results are written; locked before mu
 }
 
 // proof is one attempt to prove that a device is blank.
@@ -45,21 +44,21 @@ type proof struct {
 	done int64
 }
 
-func newProofs(a *Agent) *proofs {
-	p := &proofs{agent: a, saved: time.Now(), results: a.Records.BlankProofs()}
-	p.runner = newRunner(a.settings.MaxBlankProofs, p.run, p.sharesDisk)
+func newProofs(provisioner *Provisioner) *proofs {
+	p := &proofs{provisioner: provisioner, saved: time.Now(), results: provisioner.Records.BlankProofs()}
+	p.runner = newRunner(provisioner.settings.MaxBlankProofs, p.run, p.sharesDisk)
 	return p
 }
 
-// of returns what is proven of a disk so far, and whether a proof is running or waiting.
-func (p *proofs) of(path string, identity disk.Identity) (disk.BlankProof, bool) {
+// result returns what is proven of a disk so far, and whether a proof is running or waiting.
+func (p *proofs) result(path string, identity disk.Identity) (disk.BlankProof, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	job := p.byPath[path]
 	return p.results[identity], job != nil && job.Fact.Identity == identity
 }
 
-// drop forgets what was proven of a disk.
+// drop discards the result of a disk.
 func (p *proofs) drop(identity disk.Identity) {
 	p.mu.Lock()
 	_, known := p.results[identity]
@@ -70,8 +69,8 @@ func (p *proofs) drop(identity disk.Identity) {
 	}
 }
 
-// obstacle is why the proof of a path does not go on now, and when to try again; nil if it
-// does.
+// obstacle returns why the proof of a path does not run, and when to retry it; nil if it does
+// or may start now.
 func (p *proofs) obstacle(path string) (*disk.Problem, time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -88,7 +87,7 @@ func (p *proofs) obstacle(path string) (*disk.Problem, time.Duration) {
 	case left <= 0:
 		return nil, 0
 	case errors.Is(f.last, disk.ErrBlankProofVoid):
-		return disk.Problemf(disk.ProvingBlank, "it was written to while it was read to prove that it is blank; reading begins again"), left
+		return disk.Problemf(disk.ProvingBlank, "it was written to while it was read to prove that it is blank; the proof starts again"), left
 	case known:
 		return problem, left
 	default:
@@ -96,8 +95,8 @@ func (p *proofs) obstacle(path string) (*disk.Problem, time.Duration) {
 	}
 }
 
-// sharesDisk reports whether a device on the same disk is being read: two at a time would
-// only make the heads of a hard disk move. The caller holds mu.
+// sharesDisk reports whether a device on the same disk is being read: two reads at a time make
+// a hard disk slower. The caller holds mu.
 func (p *proofs) sharesDisk(job *proof) bool {
 	places := append([]string{job.Fact.Place}, job.Fact.Overlaps...)
 	for _, other := range p.byPath {
@@ -111,16 +110,16 @@ func (p *proofs) sharesDisk(job *proof) bool {
 	return false
 }
 
-// run proves, and has the slot decided about again.
+// run runs a proof, and enqueues the path.
 func (p *proofs) run(ctx, proving context.Context, job *proof) {
 	logger := klog.FromContext(ctx)
-	from, _ := p.of(job.path, job.Fact.Identity)
-	if from.Found { // it was zeroed since, or the disk would not be read again
+	from, _ := p.result(job.path, job.Fact.Identity)
+	if from.Found { // the byte was zeroed since, otherwise there would be no proof
 		from = disk.BlankProof{}
 	}
-	rate := p.agent.current().BlankProofRate
-	patience := p.patience(rate)
-	watch := p.watch(ctx, job, func() time.Duration { return patience - time.Since(job.alive) }, func() { p.agent.queue.Add(job.path) })
+	rate := p.provisioner.current().BlankProofRate
+	timeout := p.readTimeout(rate)
+	watch := p.watch(ctx, job, func() time.Duration { return timeout - time.Since(job.alive) }, func() { p.provisioner.queue.Add(job.path) })
 	logger.V(2).Info("Reading a device to prove that it is blank", "path", job.path, "bytes", job.Fact.Bytes, "from", from.Done)
 	result, err := p.prove(proving, job, from, rate)
 	if errors.Is(err, disk.ErrBlankProofVoid) && from != (disk.BlankProof{}) {
@@ -129,8 +128,8 @@ func (p *proofs) run(ctx, proving context.Context, job *proof) {
 	watch.Stop()
 	p.ended(ctx, job, result, err, proving.Err() != nil)
 	logger.V(2).Info("Stopped reading a device", "path", job.path, "bytes", result.Done, "found", result.Found, "err", err, logkeys.Duration, time.Since(job.begun))
-	p.agent.told.poke()
-	p.agent.queue.Add(job.path)
+	p.provisioner.status.poke()
+	p.provisioner.queue.Add(job.path)
 }
 
 func (p *proofs) prove(ctx context.Context, job *proof, from disk.BlankProof, rate int64) (disk.BlankProof, error) {
@@ -138,10 +137,10 @@ func (p *proofs) prove(ctx context.Context, job *proof, from disk.BlankProof, ra
 	job.done = from.Done
 	p.mu.Unlock()
 	request := disk.BlankProofRequest{Target: *job.Fact, From: from, Rate: rate}
-	return p.agent.Inspector.ProveBlank(ctx, request, func(now disk.BlankProof) error { return p.progressed(job, now) })
+	return p.provisioner.Inspector.ProveBlank(ctx, request, func(now disk.BlankProof) error { return p.progressed(job, now) })
 }
 
-// ended records how a proof ended.
+// ended stores the result of a proof.
 func (p *proofs) ended(ctx context.Context, job *proof, result disk.BlankProof, err error, stopped bool) {
 	defer p.save()
 	p.mu.Lock()
@@ -154,7 +153,7 @@ func (p *proofs) ended(ctx context.Context, job *proof, result disk.BlankProof, 
 	p.end(ctx, job, err, stopped)
 }
 
-// progressed records how far a proof is.
+// progressed stores the progress of a proof.
 func (p *proofs) progressed(job *proof, now disk.BlankProof) error {
 	p.mu.Lock()
 	metrics.CountBlankProofBytes(now.Done - job.done)
@@ -168,35 +167,35 @@ func (p *proofs) progressed(job *proof, now disk.BlankProof) error {
 	return nil
 }
 
-// save writes down what is proven of the disks that are here, so that the next provisioner
-// can go on there. A failure costs time and nothing else.
+// save writes the results of the attached disks, so that the next provisioner can resume. A
+// failure costs time only.
 func (p *proofs) save() {
 	p.saving.Lock()
 	defer p.saving.Unlock()
-	here := p.agent.identities()
+	attached := p.provisioner.paths.identities()
 	p.mu.Lock()
 	p.saved = time.Now()
 	results := maps.Clone(p.results)
 	p.mu.Unlock()
-	maps.DeleteFunc(results, func(identity disk.Identity, _ disk.BlankProof) bool { return !here[identity] })
-	if err := p.agent.Records.PutBlankProofs(results); err != nil {
-		klog.Background().Error(err, "Failed to record how far blank proofs are")
+	maps.DeleteFunc(results, func(identity disk.Identity, _ disk.BlankProof) bool { return !attached[identity] })
+	if err := p.provisioner.Records.PutBlankProofs(results); err != nil {
+		klog.Background().Error(err, "Failed to record the progress of blank proofs")
 	}
 }
 
-// patience is how long a read may take: the pause that the rate demands comes on top.
-func (p *proofs) patience(rate int64) time.Duration {
-	return p.agent.current().ProbeTimeout + time.Duration(proofChunk/float64(rate)*float64(time.Second))
+// readTimeout is how long a read may take, including the pause after it that the rate requires.
+func (p *proofs) readTimeout(rate int64) time.Duration {
+	return p.provisioner.current().ProbeTimeout + time.Duration(proofChunk/float64(rate)*float64(time.Second))
 }
 
-// count is how many proofs run and how many wait, for the metrics.
+// count returns how many proofs run and how many wait, for the metrics.
 func (p *proofs) count() (running, queued int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.running, len(p.waiting)
 }
 
-// describe is how the proof of a path goes, for the report; nil if there is none.
+// describe returns the progress of the proof of a path, for the report; nil if there is none.
 func (p *proofs) describe(path string) *stowage.BlankProof {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -21,20 +21,20 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
 
-// device puts a blank device of so many steps into the node; see proofStep.
-func (w *world) device(name string, steps int64, places ...string) disk.Identity {
+// device attaches a blank device of a number of steps; see proofStep.
+func (e *env) device(name string, steps int64, places ...string) disk.Identity {
 	f := fact(name)
 	f.Kind, f.FilesystemType, f.Device = disk.Device, "", "/dev/"+name
 	f.Identity, f.Place, f.Bytes = disk.Identity("wwn:"+name), "dev:8:"+name, steps*proofStep
 	f.Overlaps = places
-	w.disks.slowly()
-	w.disks.put(f)
+	e.disks.slowly()
+	e.disks.put(f)
 	return f.Identity
 }
 
-// proof is what the report says of the proof of a slot.
-func (w *world) proof(name string) stowage.BlankProof {
-	for _, e := range w.agent.told.all() {
+// proof returns the proof of a slot in the report.
+func (e *env) proof(name string) stowage.BlankProof {
+	for _, e := range e.provisioner.status.all() {
 		if e.Name == name && e.BlankProof != nil {
 			proof := *e.BlankProof
 			proof.StartTime = nil
@@ -44,95 +44,95 @@ func (w *world) proof(name string) stowage.BlankProof {
 	return stowage.BlankProof{}
 }
 
-func (w *world) published() []string {
+func (e *env) published() []string {
 	var names []string
-	for _, pv := range w.api.volumes() {
+	for _, pv := range e.api.volumes() {
 		names = append(names, strings.TrimPrefix(localpv.PathOf(&pv), folder+"/"))
 	}
 	slices.Sort(names)
 	return names
 }
 
-func (w *world) expectProofs(want ...string) {
-	w.t.Helper()
-	got := w.disks.proved()
+func (e *env) expectProofs(want ...string) {
+	e.t.Helper()
+	got := e.disks.proved()
 	slices.Sort(got)
 	slices.Sort(want)
 	if diff := cmp.Diff(want, got); diff != "" {
-		w.t.Errorf("devices read (-want +got):\n%s", diff)
+		e.t.Errorf("devices read (-want +got):\n%s", diff)
 	}
 }
 
-// TestDeviceIsReadBeforeItIsPublished: ends and samples of a device prove nothing.
+// TestDeviceIsReadBeforeItIsPublished: the ends and samples of a device are no proof.
 func TestDeviceIsReadBeforeItIsPublished(t *testing.T) {
-	story(t, func(w *world) {
-		w.device("blank", 100)
-		w.disks.hide(w.device("secret", 100), 20<<20)
-		w.start()
-		w.expect("blank", "Pending: ProvingBlank")
-		w.expect("secret", "Pending: ProvingBlank")
-		w.pass(9 * time.Second)
-		got := w.proof("blank")
+	inBubble(t, func(e *env) {
+		e.device("blank", 100)
+		e.disks.hide(e.device("secret", 100), 20<<20)
+		e.start()
+		e.expect("blank", "Pending: ProvingBlank")
+		e.expect("secret", "Pending: ProvingBlank")
+		e.pass(9 * time.Second)
+		got := e.proof("blank")
 		if got.DoneBytes < 5*proofStep || got.DoneBytes > 20*proofStep || got.TotalBytes != 100*proofStep || got.Attempts != 1 {
-			t.Errorf("the report says %+v of the proof", got)
+			t.Errorf("the proof in the report is %+v", got)
 		}
-		w.pass(15 * time.Second)
-		w.expect("secret", "Skipped: NotEmpty")
-		w.expect("blank", "Pending: ProvingBlank")
-		if diff := cmp.Diff([]string(nil), w.published()); diff != "" {
+		e.pass(15 * time.Second)
+		e.expect("secret", "Skipped: NotEmpty")
+		e.expect("blank", "Pending: ProvingBlank")
+		if diff := cmp.Diff([]string(nil), e.published()); diff != "" {
 			t.Error(diff)
 		}
-		w.pass(2 * time.Minute)
-		w.expect("secret", "Skipped: NotEmpty")
-		if diff := cmp.Diff([]string{"blank"}, w.published()); diff != "" {
+		e.pass(2 * time.Minute)
+		e.expect("secret", "Skipped: NotEmpty")
+		if diff := cmp.Diff([]string{"blank"}, e.published()); diff != "" {
 			t.Error(diff)
 		}
-		w.expectProofs("blank from 0", "secret from 0")
+		e.expectProofs("blank from 0", "secret from 0")
 
-		w.pass(24 * time.Hour) // it is looked at every half hour
-		w.expectProofs()
-		w.expect("secret", "Skipped: NotEmpty")
-		w.disks.show("wwn:secret") // zeroed by an administrator
-		w.pass(40 * time.Minute)
-		w.expectProofs("secret from 0")
-		if diff := cmp.Diff([]string{"blank", "secret"}, w.published()); diff != "" {
+		e.pass(24 * time.Hour) // it is looked at every half hour
+		e.expectProofs()
+		e.expect("secret", "Skipped: NotEmpty")
+		e.disks.show("wwn:secret") // zeroed by an administrator
+		e.pass(40 * time.Minute)
+		e.expectProofs("secret from 0")
+		if diff := cmp.Diff([]string{"blank", "secret"}, e.published()); diff != "" {
 			t.Error(diff)
 		}
 	})
 }
 
-// TestProofGoesOnAfterARestart: unless the device was written to meanwhile.
+// TestProofGoesOnAfterARestart: unless the device was written to in between.
 func TestProofGoesOnAfterARestart(t *testing.T) {
 	for name, test := range map[string]struct {
-		meanwhile func(w *world, identity disk.Identity)
-		want      func(done int64) []string
-		reason    string
+		before func(e *env, identity disk.Identity)
+		want   func(done int64) []string
+		reason string
 	}{
-		"nothing happened": {
-			meanwhile: func(*world, disk.Identity) {},
-			want:      func(done int64) []string { return []string{fmt.Sprintf("disk1 from %d", done)} }, reason: "Pending",
+		"not written to": {
+			before: func(*env, disk.Identity) {},
+			want:   func(done int64) []string { return []string{fmt.Sprintf("disk1 from %d", done)} }, reason: "Pending",
 		},
 		"it was written to": {
-			meanwhile: func(w *world, identity disk.Identity) { w.disks.hide(identity, 1<<20) },
-			want:      func(done int64) []string { return []string{fmt.Sprintf("disk1 from %d", done), "disk1 from 0"} }, reason: "Skipped: NotEmpty",
+			before: func(e *env, identity disk.Identity) { e.disks.hide(identity, 1<<20) },
+			want:   func(done int64) []string { return []string{fmt.Sprintf("disk1 from %d", done), "disk1 from 0"} }, reason: "Skipped: NotEmpty",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			story(t, func(w *world) {
-				identity := w.device("disk1", 100)
-				w.start()
-				w.pass(20 * time.Second)
-				w.expectProofs("disk1 from 0")
-				w.stop()
-				done := w.records.BlankProofs()[identity].Done
+			inBubble(t, func(e *env) {
+				identity := e.device("disk1", 100)
+				e.start()
+				e.pass(20 * time.Second)
+				e.expectProofs("disk1 from 0")
+				e.stop()
+				done := e.records.BlankProofs()[identity].Done
 				if done < 15*proofStep {
 					t.Fatalf("%d bytes are recorded as read", done)
 				}
-				test.meanwhile(w, identity)
-				w.start()
-				w.pass(2 * time.Minute)
-				w.expectProofs(test.want(done)...)
-				w.expect("disk1", test.reason)
+				test.before(e, identity)
+				e.start()
+				e.pass(2 * time.Minute)
+				e.expectProofs(test.want(done)...)
+				e.expect("disk1", test.reason)
 			})
 		})
 	}
@@ -141,174 +141,174 @@ func TestProofGoesOnAfterARestart(t *testing.T) {
 // TestWriteVoidsAProof: during the proof, and between its end and the publication.
 func TestWriteVoidsAProof(t *testing.T) {
 	t.Run("while the device is read", func(t *testing.T) {
-		story(t, func(w *world) {
-			identity := w.device("disk1", 20)
-			w.start()
-			w.pass(10 * time.Second)
-			w.disks.hide(identity, 1<<20) // behind what was read
-			w.pass(time.Minute)
-			w.expect("disk1", "Skipped: NotEmpty")
-			w.expectProofs("disk1 from 0", "disk1 from 0")
+		inBubble(t, func(e *env) {
+			identity := e.device("disk1", 20)
+			e.start()
+			e.pass(10 * time.Second)
+			e.disks.hide(identity, 1<<20) // behind what was read
+			e.pass(time.Minute)
+			e.expect("disk1", "Skipped: NotEmpty")
+			e.expectProofs("disk1 from 0", "disk1 from 0")
 		})
 	})
-	t.Run("after it was read, while it cannot be published yet", func(t *testing.T) {
-		story(t, func(w *world) {
-			identity := w.device("disk1", 10)
-			f := w.disks.facts["disk1"]
+	t.Run("after the read, before it can be published", func(t *testing.T) {
+		inBubble(t, func(e *env) {
+			identity := e.device("disk1", 10)
+			f := e.disks.facts["disk1"]
 			f.Class, f.HostPath, f.Path = "slow", "/mnt/slow/disk1", "/mnt/slow/disk1"
-			w.disks.put(f)
-			other := w.config.Classes[0]
+			e.disks.put(f)
+			other := e.config.Classes[0]
 			other.Name, other.HostDir, other.MountDir = "slow", "/mnt/slow", "/mnt/slow"
-			w.config.Classes = append(w.config.Classes, other)
-			w.start()
-			w.pass(time.Minute)
-			w.expect("disk1", "Pending: StorageClassMissing")
-			w.expectProofs("disk1 from 0")
-			w.disks.hide(identity, 1<<20)
-			if err := w.api.Tracker().Add(class("slow", corev1.PersistentVolumeReclaimDelete)); err != nil {
+			e.config.Classes = append(e.config.Classes, other)
+			e.start()
+			e.pass(time.Minute)
+			e.expect("disk1", "Pending: StorageClassMissing")
+			e.expectProofs("disk1 from 0")
+			e.disks.hide(identity, 1<<20)
+			if err := e.api.Tracker().Add(class("slow", corev1.PersistentVolumeReclaimDelete)); err != nil {
 				t.Fatal(err)
 			}
-			w.pass(5 * time.Minute)
-			w.expect("disk1", "Skipped: NotEmpty")
-			w.expectProofs("disk1 from 0")
+			e.pass(5 * time.Minute)
+			e.expect("disk1", "Skipped: NotEmpty")
+			e.expectProofs("disk1 from 0")
 		})
 	})
 }
 
-// TestProofsTakeTurns: one per disk, and so many at a time as is configured.
+// TestProofsTakeTurns: one per disk, up to the configured limit.
 func TestProofsTakeTurns(t *testing.T) {
-	story(t, func(w *world) {
-		w.device("a1", 60, "dev:8:a")
-		w.device("a2", 60, "dev:8:a")
-		w.device("b", 60)
-		w.device("c", 60)
-		w.start()
-		w.pass(10 * time.Second)
-		if running, queued := w.agent.proofs.count(); running != 2 || queued != 2 {
+	inBubble(t, func(e *env) {
+		e.device("a1", 60, "dev:8:a")
+		e.device("a2", 60, "dev:8:a")
+		e.device("b", 60)
+		e.device("c", 60)
+		e.start()
+		e.pass(10 * time.Second)
+		if running, queued := e.provisioner.proofs.count(); running != 2 || queued != 2 {
 			t.Errorf("%d proofs run and %d wait, want 2 and 2", running, queued)
 		}
 		both := 0
 		for range 40 {
-			w.pass(5 * time.Second)
-			if w.proof("a1").DoneBytes > 0 && w.proof("a2").DoneBytes > 0 {
+			e.pass(5 * time.Second)
+			if e.proof("a1").DoneBytes > 0 && e.proof("a2").DoneBytes > 0 {
 				both++
 			}
 		}
 		if both > 0 {
 			t.Error("two devices on one disk are read at the same time")
 		}
-		if got := len(w.published()); got != 4 {
+		if got := len(e.published()); got != 4 {
 			t.Errorf("%d devices are published, want 4", got)
 		}
 	})
 }
 
-// TestHungProof: a disk that does not answer holds up no other.
+// TestHungProof: a disk that does not answer does not delay others.
 func TestHungProof(t *testing.T) {
-	story(t, func(w *world) {
-		w.config.MaxBlankProofs = 1
-		hung := w.device("a", 20)
-		w.start()
-		w.pass(5 * time.Second)
-		w.disks.hang(hung)
-		w.device("b", 20)
-		w.look()
-		w.expect("b", "Pending: ProvingBlank")
-		w.pass(5 * time.Minute)
-		w.expect("a", "Pending: TimedOut")
-		if diff := cmp.Diff([]string{"b"}, w.published()); diff != "" {
+	inBubble(t, func(e *env) {
+		e.config.MaxBlankProofs = 1
+		hung := e.device("a", 20)
+		e.start()
+		e.pass(5 * time.Second)
+		e.disks.hang(hung)
+		e.device("b", 20)
+		e.look()
+		e.expect("b", "Pending: ProvingBlank")
+		e.pass(5 * time.Minute)
+		e.expect("a", "Pending: TimedOut")
+		if diff := cmp.Diff([]string{"b"}, e.published()); diff != "" {
 			t.Error(diff)
 		}
-		w.expectProofs("a from 0", "b from 0")
-		w.disks.free()
-		w.pass(15 * time.Minute)
-		if diff := cmp.Diff([]string{"a", "b"}, w.published()); diff != "" {
+		e.expectProofs("a from 0", "b from 0")
+		e.disks.free()
+		e.pass(15 * time.Minute)
+		if diff := cmp.Diff([]string{"a", "b"}, e.published()); diff != "" {
 			t.Error(diff)
 		}
 	})
 }
 
-// TestFailedProof: after a read error the proof goes on where it failed, ever later.
+// TestFailedProof: after a read error the proof resumes where it failed, with backoff.
 func TestFailedProof(t *testing.T) {
-	story(t, func(w *world) {
-		identity := w.device("disk1", 60)
-		w.start()
-		w.pass(10 * time.Second)
-		w.disks.fail(identity, errors.New("input/output error"))
-		w.pass(2 * time.Second)
-		w.expect("disk1", "Pending: Unreadable")
-		if got := w.proof("disk1"); !strings.Contains(got.LastError, "input/output error") || got.Attempts != 1 {
-			t.Errorf("the report says %+v of the proof", got)
+	inBubble(t, func(e *env) {
+		identity := e.device("disk1", 60)
+		e.start()
+		e.pass(10 * time.Second)
+		e.disks.fail(identity, errors.New("input/output error"))
+		e.pass(2 * time.Second)
+		e.expect("disk1", "Pending: Unreadable")
+		if got := e.proof("disk1"); !strings.Contains(got.LastError, "input/output error") || got.Attempts != 1 {
+			t.Errorf("the proof in the report is %+v", got)
 		}
-		w.disks.fail(identity, nil)
-		w.pass(5 * time.Minute)
-		if diff := cmp.Diff([]string{"disk1"}, w.published()); diff != "" {
+		e.disks.fail(identity, nil)
+		e.pass(5 * time.Minute)
+		if diff := cmp.Diff([]string{"disk1"}, e.published()); diff != "" {
 			t.Error(diff)
 		}
-		reads := w.disks.proved()
+		reads := e.disks.proved()
 		if len(reads) != 2 || reads[1] == "disk1 from 0" {
 			t.Errorf("devices read: %q", reads)
 		}
 	})
 }
 
-// TestProofEndsWhenItIsNotNeeded: a disk that something else begins to use is let alone.
+// TestProofEndsWhenItIsNotNeeded: the proof of a disk that gets another user stops.
 func TestProofEndsWhenItIsNotNeeded(t *testing.T) {
-	story(t, func(w *world) {
-		w.device("disk1", 60)
-		w.start()
-		w.pass(5 * time.Second)
-		f := w.disks.facts["disk1"]
+	inBubble(t, func(e *env) {
+		e.device("disk1", 60)
+		e.start()
+		e.pass(5 * time.Second)
+		f := e.disks.facts["disk1"]
 		f.Problem = disk.Problemf(disk.InUse, "mounted at /data")
-		w.disks.put(f)
-		w.look()
-		w.expect("disk1", "Skipped: InUse")
-		if running, queued := w.agent.proofs.count(); running+queued != 0 {
+		e.disks.put(f)
+		e.look()
+		e.expect("disk1", "Skipped: InUse")
+		if running, queued := e.provisioner.proofs.count(); running+queued != 0 {
 			t.Errorf("%d proofs run and %d wait", running, queued)
 		}
 	})
 }
 
-// TestRetainedDeviceIsReadBeforeItIsPublished: zeros at its ends absolve no one.
+// TestRetainedDeviceIsReadBeforeItIsPublished: zeros at its ends are not sufficient.
 func TestRetainedDeviceIsReadBeforeItIsPublished(t *testing.T) {
-	story(t, func(w *world) {
-		w.retain()
-		identity := w.device("disk1", 60)
-		w.start()
-		w.pass(2 * time.Minute)
-		w.used("")
-		w.disks.hide(identity, 20<<20)
-		w.remove()
-		w.pass(10 * time.Minute)
-		w.expect("disk1", "Retained: RetainedDirty")
-		if diff := cmp.Diff([]string(nil), w.published()); diff != "" {
+	inBubble(t, func(e *env) {
+		e.retain()
+		identity := e.device("disk1", 60)
+		e.start()
+		e.pass(2 * time.Minute)
+		e.useAndRelease("")
+		e.disks.hide(identity, 20<<20)
+		e.remove()
+		e.pass(10 * time.Minute)
+		e.expect("disk1", "Retained: RetainedDirty")
+		if diff := cmp.Diff([]string(nil), e.published()); diff != "" {
 			t.Error(diff)
 		}
-		w.disks.show(identity)
-		w.pass(10 * time.Second)
-		w.pass(30 * time.Second)
-		w.expect("disk1", "Retained: ProvingBlank")
-		w.pass(3 * time.Minute)
-		if diff := cmp.Diff([]string{"disk1"}, w.published()); diff != "" {
+		e.disks.show(identity)
+		e.pass(10 * time.Second)
+		e.pass(30 * time.Second)
+		e.expect("disk1", "Retained: ProvingBlank")
+		e.pass(3 * time.Minute)
+		if diff := cmp.Diff([]string{"disk1"}, e.published()); diff != "" {
 			t.Error(diff)
 		}
 	})
 }
 
-// weak has a device whose identity is valid for a boot only.
-func (w *world) weak(boot string) disk.Identity {
-	identity := w.device("disk1", 60)
-	w.disks.mu.Lock()
-	defer w.disks.mu.Unlock()
-	f := w.disks.facts["disk1"]
+// weak attaches a device whose identity is valid for a boot only.
+func (e *env) weak(boot string) disk.Identity {
+	identity := e.device("disk1", 60)
+	e.disks.mu.Lock()
+	defer e.disks.mu.Unlock()
+	f := e.disks.facts["disk1"]
 	f.Identity = disk.Identity("weak:" + boot + ":1")
-	w.disks.facts["disk1"] = f
-	delete(w.disks.data, identity)
+	e.disks.facts["disk1"] = f
+	delete(e.disks.data, identity)
 	return f.Identity
 }
 
 // TestPowerCutInACleanOfAWeakDisk: after the restart the disk has another identity, and
-// its record, which says Cleaning, is found by its path only.
+// its record, of state Cleaning, is found by its path only.
 func TestPowerCutInACleanOfAWeakDisk(t *testing.T) {
 	for name, test := range map[string]struct {
 		secret bool
@@ -316,43 +316,43 @@ func TestPowerCutInACleanOfAWeakDisk(t *testing.T) {
 		reason string
 		want   []string
 	}{
-		"old bytes are left: refused, and not wiped":       {secret: true, reason: "Skipped: IdentityUnproven"},
-		"old bytes are left, and acknowledged: published":  {secret: true, ack: true, reason: "Pending", want: []string{"disk1"}},
-		"another disk, or a clean that got to its last MB": {reason: "Pending", want: []string{"disk1"}},
+		"old bytes are left: refused, and not wiped":        {secret: true, reason: "Skipped: IdentityUnproven"},
+		"old bytes are left, and acknowledged: published":   {secret: true, ack: true, reason: "Pending", want: []string{"disk1"}},
+		"another disk, or a clean that was nearly complete": {reason: "Pending", want: []string{"disk1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			story(t, func(w *world) {
-				first := w.weak("boot1")
+			inBubble(t, func(e *env) {
+				first := e.weak("boot1")
 				record := disk.Record{
 					Identity: first, Key: disk.Key{Class: "fast", Name: "disk1"}, HostPath: folder + "/disk1", Kind: disk.Device, Mode: disk.Block, Cluster: cluster,
 					State: disk.Cleaning, Volume: "local-pv-0", UID: "u", Generation: 7, Policy: disk.Delete, Step: "dd-zero 1:4194304/62914560",
 				}
-				if err := w.records.Put(record); err != nil {
+				if err := e.records.Put(record); err != nil {
 					t.Fatal(err)
 				}
-				second := w.weak("boot2")
+				second := e.weak("boot2")
 				if test.secret {
-					w.disks.hide(second, 20<<20)
+					e.disks.hide(second, 20<<20)
 				}
-				w.start()
-				w.pass(2 * time.Minute)
+				e.start()
+				e.pass(2 * time.Minute)
 				if test.ack {
-					w.expect("disk1", "Skipped: IdentityUnproven")
-					w.reports.mu.Lock()
-					w.reports.known[node].Annotations = map[string]string{wellknown.PublishRetainedAnnotation: record.AcknowledgementAs(second)}
-					w.reports.mu.Unlock()
-					w.pass(retainedLast + 2*time.Second)
+					e.expect("disk1", "Skipped: IdentityUnproven")
+					e.reports.mu.Lock()
+					e.reports.known[node].Annotations = map[string]string{wellknown.PublishRetainedAnnotation: record.AcknowledgementAs(second)}
+					e.reports.mu.Unlock()
+					e.pass(retainedRecheckLast + 2*time.Second)
 				}
-				w.expect("disk1", test.reason)
-				if diff := cmp.Diff(test.want, w.published()); diff != "" {
+				e.expect("disk1", test.reason)
+				if diff := cmp.Diff(test.want, e.published()); diff != "" {
 					t.Error(diff)
 				}
-				if cleaned := w.disks.cleaned(); len(cleaned) > 0 {
+				if cleaned := e.disks.cleaned(); len(cleaned) > 0 {
 					t.Errorf("cleaned %q", cleaned)
 				}
-				_, kept, _ := w.records.Get(first)
+				_, kept, _ := e.records.Get(first)
 				if kept != (test.want == nil) {
-					t.Errorf("the record of the disk before is there: %t", kept)
+					t.Errorf("the record of the former disk exists: %t", kept)
 				}
 			})
 		})
@@ -360,8 +360,8 @@ func TestPowerCutInACleanOfAWeakDisk(t *testing.T) {
 }
 
 // TestExistingDataCleanKeepsAPredecessor: a class that cleans unknown data does not clean a
-// disk that may be the one which was at its path, while the data of that is needed, or may
-// be in another cluster. It is published with its data once that is acknowledged.
+// disk that may be the former one of its path, whose data is needed or belongs to another
+// cluster. It is published with its data once that is acknowledged.
 func TestExistingDataCleanKeepsAPredecessor(t *testing.T) {
 	for name, test := range map[string]struct {
 		record disk.Record
@@ -379,34 +379,34 @@ func TestExistingDataCleanKeepsAPredecessor(t *testing.T) {
 		"of another cluster, with a serial name": {record: disk.Record{State: disk.Cleaning, Policy: disk.Delete, Cluster: "another"}, now: "serial:m:1@m1", reason: "OtherCluster"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			story(t, func(w *world) {
-				now := w.weak("boot2")
-				w.config.Classes[0].ExistingData = provisioner.ExistingDataClean
+			inBubble(t, func(e *env) {
+				now := e.weak("boot2")
+				e.config.Classes[0].ExistingData = provisioner.ExistingDataClean
 				if test.now != "" {
-					f := w.disks.facts["disk1"]
+					f := e.disks.facts["disk1"]
 					f.Identity, now = test.now, test.now
-					w.disks.put(f)
+					e.disks.put(f)
 				}
-				w.disks.write(now, "ext4")
+				e.disks.write(now, "ext4")
 				record := test.record
 				record.Identity, record.Key, record.HostPath, record.Kind, record.Mode = "weak:boot1:1", disk.Key{Class: "fast", Name: "disk1"}, folder+"/disk1", disk.Device, disk.Block
 				record.Volume, record.UID, record.Generation = "local-pv-0", "u", 7
 				if record.Cluster == "" {
 					record.Cluster = cluster
 				}
-				if err := w.records.Put(record); err != nil {
+				if err := e.records.Put(record); err != nil {
 					t.Fatal(err)
 				}
-				w.start()
-				w.pass(48 * time.Hour)
-				w.expect("disk1", "Skipped: "+test.reason)
-				w.annotate(wellknown.PublishRetainedAnnotation, record.AcknowledgementAs(now))
-				w.pass(time.Minute)
-				if pv := w.volume(); pv == nil {
-					t.Error("acknowledged, and not published")
+				e.start()
+				e.pass(48 * time.Hour)
+				e.expect("disk1", "Skipped: "+test.reason)
+				e.annotate(wellknown.PublishRetainedAnnotation, record.AcknowledgementAs(now))
+				e.pass(time.Minute)
+				if pv := e.volume(); pv == nil {
+					t.Error("acknowledged, but not published")
 				}
-				if got := w.disks.cleaned(); len(got) > 0 || w.disks.read(now) != "ext4" {
-					t.Errorf("cleaned %q, data %q", got, w.disks.read(now))
+				if got := e.disks.cleaned(); len(got) > 0 || e.disks.read(now) != "ext4" {
+					t.Errorf("cleaned %q, data %q", got, e.disks.read(now))
 				}
 			})
 		})

@@ -14,16 +14,16 @@ import (
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 )
 
-// After a failure the next attempt begins after attemptRetryFirst, then ever later.
+// Backoff of an attempt that failed.
 const attemptRetryFirst, attemptRetryLast = 5 * time.Second, 10 * time.Minute
 
 // runner runs attempts of one kind: one at a time for each path, and at most limit in all.
 // Its methods are safe for concurrent use.
 type runner[A anAttempt] struct {
-	// run makes an attempt, which ends with own: watch and end are called with ctx.
+	// run runs an attempt until own ends; watch and end are called with ctx.
 	run func(ctx, own context.Context, a A)
-	// blocked reports whether an attempt has to wait although there is room. It is called
-	// with mu held; nil blocks none.
+	// blocked reports whether an attempt has to wait although the limit is not reached. It is
+	// called with mu held; nil blocks none.
 	blocked func(A) bool
 	group   sync.WaitGroup
 
@@ -31,7 +31,7 @@ type runner[A anAttempt] struct {
 	limit   int
 	running int
 	waiting []A
-	byPath  map[string]A // also those that are not counted any more
+	byPath  map[string]A // including those that are not counted
 	failed  map[string]failure
 }
 
@@ -46,15 +46,15 @@ type attempt struct {
 	*gathered
 	cancel context.CancelFunc // nil while it waits
 	begun  time.Time          // zero while it waits
-	// alive is when it last made progress. One that hangs is uncounted from then on, so
-	// that others can run.
+	// alive is when it last made progress. An attempt that hangs is uncounted, so that others
+	// can run.
 	alive     time.Time
 	uncounted bool
 }
 
 func (a *attempt) base() *attempt { return a }
 
-// failure is how the attempts at a path failed so far.
+// failure counts the failed attempts at a path.
 type failure struct {
 	attempts int32
 	last     error
@@ -72,8 +72,8 @@ func newRunner[A anAttempt](limit int, run func(ctx, own context.Context, a A), 
 	return &runner[A]{run: run, blocked: blocked, limit: limit, byPath: map[string]A{}, failed: map[string]failure{}}
 }
 
-// start begins an attempt or has it wait, unless there is one of its path, and begins others
-// if a new limit lets more run.
+// start starts or queues an attempt, unless there is one of its path. If the limit was raised,
+// it starts others too.
 func (r *runner[A]) start(ctx context.Context, a A) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -85,8 +85,8 @@ func (r *runner[A]) start(ctx context.Context, a A) {
 	r.fill(ctx)
 }
 
-// busy reports whether there is an attempt at a path. It begins those that wait, if a new
-// limit lets more run.
+// busy reports whether there is an attempt at a path. If the limit was raised, it starts
+// attempts that wait.
 func (r *runner[A]) busy(ctx context.Context, path string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -110,7 +110,7 @@ func (r *runner[A]) stop(path string) {
 	}
 }
 
-// backoff is how long not to try again, and why; 0 or less if an attempt may begin now.
+// backoff returns the time until the next attempt may start, and why; 0 or less for now.
 func (r *runner[A]) backoff(path string) (time.Duration, failure) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -132,7 +132,7 @@ func (r *runner[A]) resize(limit int) {
 	r.limit = limit
 }
 
-// fill begins what may run, in the order of the requests. The caller holds mu.
+// fill starts attempts up to the limit, in their order. The caller holds mu.
 func (r *runner[A]) fill(ctx context.Context) {
 	for i := 0; i < len(r.waiting) && r.running < r.limit && ctx.Err() == nil; {
 		a := r.waiting[i]
@@ -150,9 +150,9 @@ func (r *runner[A]) fill(ctx context.Context) {
 	}
 }
 
-// watch stops counting an attempt that hangs, and then calls hung, without mu. left is how
-// long it may still take until it makes progress, and is called with mu held. Stop the timer
-// when the attempt has ended.
+// watch stops counting an attempt that hangs, and then calls hung, without mu. left returns how
+// long the attempt may take until it makes progress; it is called with mu held. The caller
+// stops the timer when the attempt has ended.
 func (r *runner[A]) watch(ctx context.Context, a A, left func() time.Duration, hung func()) *time.Timer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -175,7 +175,7 @@ func (r *runner[A]) watch(ctx context.Context, a A, left func() time.Duration, h
 	return timer
 }
 
-// end records how an attempt ended; one that was interrupted counts as none. The caller
+// end removes an attempt. An error counts as a failure unless it was interrupted. The caller
 // holds mu.
 func (r *runner[A]) end(ctx context.Context, a A, err error, interrupted bool) {
 	base := a.base()
@@ -204,8 +204,8 @@ func (r *runner[A]) any() bool {
 
 func (r *runner[A]) wait() { r.group.Wait() }
 
-// history returns the attempt at a path, if there is one, and what to report. The caller
-// holds mu.
+// history returns the attempt at a path, if there is one, and its history for the report. The
+// caller holds mu.
 func (r *runner[A]) history(path string) (A, history) {
 	a, ok := r.byPath[path]
 	f := r.failed[path]

@@ -6,20 +6,17 @@ package provisioner
 import (
 	"path"
 	"slices"
-	"strings"
-	"time"
 
 	"stowage.dev/stowage/pkg/apis/provisioner"
 	"stowage.dev/stowage/pkg/localdisk/disk"
-	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/pkg/localdisk/slot"
 )
 
-// settings is a configuration in the agent's own terms. It is read-only.
+// settings is a configuration, indexed. It is read-only.
 type settings struct {
 	*provisioner.Config
 	classes map[string]*provisioner.Class
-	// directories has the discovery directory on the node of each class.
+	// directories has the discovery directory of each class, as a path on the node.
 	directories map[string]string
 	folders     []disk.Folder
 }
@@ -42,7 +39,14 @@ func newSettings(config *provisioner.Config) *settings {
 	return s
 }
 
-// keyOf is the slot of a path; false if the path is in no discovery directory.
+// current returns the configuration in force.
+func (p *Provisioner) current() *settings {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.settings
+}
+
+// keyOf returns the slot of a path; false if the path is in no discovery directory.
 func (s *settings) keyOf(hostPath string) (disk.Key, bool) {
 	folder, name := path.Dir(hostPath), path.Base(hostPath)
 	for class, directory := range s.directories {
@@ -53,7 +57,7 @@ func (s *settings) keyOf(hostPath string) (disk.Key, bool) {
 	return disk.Key{}, false
 }
 
-// named says whether a class that is configured asks for a slot's name.
+// named reports whether a slot's name matches a pattern of its class, which is configured.
 func (s *settings) named(key disk.Key) bool {
 	return slices.ContainsFunc(s.classes[key.Class].NamePatterns, func(pattern string) bool {
 		ok, err := path.Match(pattern, key.Name)
@@ -61,7 +65,7 @@ func (s *settings) named(key disk.Key) bool {
 	})
 }
 
-// existing is what a class wants done with data that is found.
+// existing returns what a class does with data that is found.
 func existing(class *provisioner.Class) slot.Existing {
 	switch class.ExistingData {
 	case provisioner.ExistingDataPublish:
@@ -73,32 +77,4 @@ func existing(class *provisioner.Class) slot.Existing {
 	default:
 		return slot.Refuse
 	}
-}
-
-// firstGeneration is the generation of the first volume of a disk that was first seen
-// at since. The names of Reference have none, and begin at the lowest. Otherwise it must
-// be higher than any that a record knew which has been lost, and another one than the
-// disk had that was there before it, so it is the time, in milliseconds: looks are
-// further apart than that.
-func firstGeneration(class *provisioner.Class, since time.Time) int64 {
-	if class != nil && class.VolumeName == provisioner.VolumeNameReference {
-		return localpv.FirstGeneration
-	}
-	return max(since.UnixMilli(), localpv.FirstGeneration)
-}
-
-// cleanerOf is the command that cleans a disk of the class.
-func cleanerOf(class *provisioner.Class, kind disk.Kind) []string {
-	if kind == disk.Device {
-		return class.BlockCleaner.Command()
-	}
-	return class.FilesystemCleaner.Command()
-}
-
-// cleanerName is what metrics and events call a command.
-func cleanerName(command []string) string {
-	if len(command) == 0 {
-		return "remove files"
-	}
-	return strings.Join(command, " ")
 }

@@ -10,30 +10,30 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestDatasetsOfOnePool: a neighbour that is written to changes the size of a free dataset, which
-// changes neither its volume nor the report.
+// TestDatasetsOfOnePool: writes to another dataset change the size of a free dataset, but neither
+// its volume nor the report.
 func TestDatasetsOfOnePool(t *testing.T) {
-	story(t, func(w *world) {
+	inBubble(t, func(e *env) {
 		f := fact("disk1")
 		f.FilesystemType = "zfs"
-		w.disks.put(f)
-		w.disks.write(f.Identity, "")
-		w.start()
-		w.phase(corev1.VolumeAvailable)
-		w.pass(time.Minute)
-		first, before := w.volume(), entryOf(w.agent, "disk1")
+		e.disks.put(f)
+		e.disks.write(f.Identity, "")
+		e.start()
+		e.phase(corev1.VolumeAvailable)
+		e.pass(time.Minute)
+		first, before := e.volume(), entryOf(e.provisioner, "disk1")
 		for range 10 {
 			f.Bytes -= 1 << 20
-			w.disks.put(f)
-			w.look()
-			w.pass(time.Minute)
+			e.disks.put(f)
+			e.look()
+			e.pass(time.Minute)
 		}
-		if pv := w.volume(); pv == nil || pv.UID != first.UID || len(w.disks.cleaned()) > 0 {
+		if pv := e.volume(); pv == nil || pv.UID != first.UID || len(e.disks.cleaned()) > 0 {
 			t.Errorf("the volume is %v, was %s", pv, first.Name)
 		}
-		w.expect("disk1", "Available")
-		if now := entryOf(w.agent, "disk1"); now.Bytes != before.Bytes {
-			t.Errorf("the report says %d bytes, and said %d", now.Bytes, before.Bytes)
+		e.expect("disk1", "Available")
+		if now := entryOf(e.provisioner, "disk1"); now.Bytes != before.Bytes {
+			t.Errorf("the report has %d bytes, and had %d", now.Bytes, before.Bytes)
 		}
 	})
 }

@@ -20,69 +20,66 @@ import (
 	"stowage.dev/stowage/pkg/logkeys"
 )
 
-// untainted is the Node of which the startup taint was taken off. Who tells users, alone,
-// reads and writes it.
-type untainted struct {
+// clearedNode is the Node whose startup taint was removed.
+type clearedNode struct {
 	uid types.UID
-	// looked says that this is still the Node, since it was last made sure that the report
-	// is there. A Node that is made anew under its agent has the taint again.
-	looked bool
+	// checked reports whether this is still the Node, as of the last check that the report
+	// exists. A Node that is created again while the provisioner runs has the taint again.
+	checked bool
 }
 
-// removeTaint takes the startup taint off the node, once everything that was found is
-// published or known not to be, and the volumes whose disks are not here say so: until
-// then pods would go to nodes whose volumes are already known, or meet a wrong disk. Of a
-// Node that it was taken off before it is somebody else's.
-func (a *Agent) removeTaint(ctx context.Context) error {
-	conf := a.current()
-	if !conf.RemoveNodeNotReadyTaint || a.untainted.looked || !a.settled() {
+// removeTaint removes the startup taint of the node when every disk was published or is known
+// not to be, and the volumes whose disks are missing are marked: before that, pods would be
+// placed on nodes whose volumes are known already, or be mounted a wrong disk. A taint that
+// returns to a Node afterwards belongs to another component.
+func (r *statusReporter) removeTaint(ctx context.Context) error {
+	p := r.provisioner
+	conf := p.current()
+	if !conf.RemoveNodeNotReadyTaint || r.cleared.checked || !r.allDecided() {
 		return nil
 	}
-	node, err := a.Client.CoreV1().Nodes().Get(ctx, a.Node, metav1.GetOptions{})
+	node, err := p.Client.CoreV1().Nodes().Get(ctx, p.Node, metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err) && a.untainted.uid != "":
-		a.untainted.looked = true // it may be back when it is looked for again
+	case apierrors.IsNotFound(err) && r.cleared.uid != "":
+		r.cleared.checked = true // it may exist at the next check
 		return nil
 	case err != nil:
-		return fmt.Errorf("take the startup taint off: get node %s: %w", a.Node, err)
+		return fmt.Errorf("remove the startup taint: get node %s: %w", p.Node, err)
 	}
-	if node.UID != a.untainted.uid {
-		if err := a.untaint(ctx, node, conf.NodeNotReadyTaintKey); err != nil {
-			return fmt.Errorf("take the startup taint off: %w", err)
+	if node.UID != r.cleared.uid {
+		if err := p.untaint(ctx, node, conf.NodeNotReadyTaintKey); err != nil {
+			return fmt.Errorf("remove the startup taint: %w", err)
 		}
 	}
-	a.untainted = untainted{uid: node.UID, looked: true}
+	r.cleared = clearedNode{uid: node.UID, checked: true}
 	return nil
 }
 
-// settled says whether every disk that was found, and every volume, has been decided
-// about.
-func (a *Agent) settled() bool {
-	if a.reads("") != nil {
+// allDecided reports whether every disk and every volume has been decided on.
+func (r *statusReporter) allDecided() bool {
+	p := r.provisioner
+	if p.checkReads("") != nil {
 		return false
 	}
-	for _, object := range a.volumes.GetStore().List() {
-		if path := pathOf(object); path != "" && !a.told.decidedAbout(path) {
+	volumes := p.volumes.GetStore().List()
+	p.paths.mu.Lock()
+	defer p.paths.mu.Unlock()
+	for _, volume := range volumes {
+		if path := pathOf(volume); path != "" && (p.paths.byPath[path] == nil || !p.paths.byPath[path].entry.decided()) {
 			return false
 		}
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for path, fact := range a.sight.facts {
-		if fact.Problem == nil && !a.told.decidedAbout(path) {
+	for _, s := range p.paths.byPath {
+		if fact := s.observed.fact; fact != nil && fact.Problem == nil && !s.entry.decided() {
 			return false
 		}
 	}
 	return true
 }
 
-// decidedAbout says whether a slot is past being published for the first time, and its
-// volume, if it has one, says how its disk stands: one that is Bound and Missing was not
-// found for a moment.
-func (t *told) decidedAbout(path string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	e := t.entries[path]
+// decided reports whether a path is past its first publication, and the mark of its volume,
+// if it has one, is up to date. A disk that is Bound and Missing may be missing for a moment.
+func (e *entry) decided() bool {
 	switch {
 	case e == nil, e.marking:
 		return false
@@ -93,8 +90,8 @@ func (t *told) decidedAbout(path string) bool {
 	}
 }
 
-// untaint removes one taint, if the node has it, and nothing else.
-func (a *Agent) untaint(ctx context.Context, node *corev1.Node, key string) error {
+// untaint removes one taint from the node, if it has it.
+func (p *Provisioner) untaint(ctx context.Context, node *corev1.Node, key string) error {
 	kept := slices.DeleteFunc(slices.Clone(node.Spec.Taints), func(t corev1.Taint) bool { return t.Key == key })
 	if len(kept) == len(node.Spec.Taints) {
 		return nil
@@ -104,11 +101,11 @@ func (a *Agent) untaint(ctx context.Context, node *corev1.Node, key string) erro
 		"spec":     map[string]any{"taints": kept},
 	})
 	if err != nil {
-		return fmt.Errorf("patch node %s: %w", a.Node, err)
+		return fmt.Errorf("patch node %s: %w", p.Node, err)
 	}
-	if _, err := a.Client.CoreV1().Nodes().Patch(ctx, a.Node, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-		return fmt.Errorf("patch node %s: %w", a.Node, err)
+	if _, err := p.Client.CoreV1().Nodes().Patch(ctx, p.Node, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("patch node %s: %w", p.Node, err)
 	}
-	klog.FromContext(ctx).V(2).Info("Took the startup taint off the node", logkeys.Node, klog.KRef("", a.Node), "taint", key)
+	klog.FromContext(ctx).V(2).Info("Removed the startup taint of the node", logkeys.Node, klog.KRef("", p.Node), "taint", key)
 	return nil
 }

@@ -213,7 +213,7 @@ func assemble(fact *disk.Fact, volume *disk.Volume, record *disk.Record, bits in
 	s.Asked = on(7)
 	s.Stayed = on(8)
 	if on(9) && s.Asked {
-		s.Claimant = "volume local-pv-9 of node n9"
+		s.ForeignPV = "volume local-pv-9 of node n9"
 	}
 	if v := s.Volume; v != nil && s.Record != nil && s.Fact != nil && v.Identity == s.Fact.Identity {
 		s.VolumeRecord = s.Record
@@ -331,7 +331,7 @@ func dangerous(s *slot.Slot, d slot.Decision) string {
 			return "the data may be that of a retained disk"
 		case s.Volume == nil && s.Record == nil && !s.Asked:
 			return "the data may be that of a lost volume, and to be kept"
-		case s.Volume == nil && s.Record != nil && s.Record.State.Dirty() && !s.Asked, s.Claimant != "":
+		case s.Volume == nil && s.Record != nil && s.Record.State.Dirty() && !s.Asked, s.ForeignPV != "":
 			return "the data may be that of another node's volume"
 		}
 	case slot.Create:
@@ -348,7 +348,7 @@ func dangerous(s *slot.Slot, d slot.Decision) string {
 			return "nobody knows the disk to be empty"
 		case s.Record == nil && !s.Asked:
 			return "its volume may have been lost elsewhere"
-		case s.Record != nil && !s.Stayed && !s.Asked, s.Claimant != "":
+		case s.Record != nil && !s.Stayed && !s.Asked, s.ForeignPV != "":
 			return "another node may have had it, and its data"
 		case s.Record != nil && !s.Stayed && mayHoldData(s):
 			return "it was away, and is not known to be empty"

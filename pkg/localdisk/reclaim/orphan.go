@@ -57,7 +57,7 @@ func vanished(s *slot.Slot) slot.Decision {
 	switch {
 	case !s.Asked: // a tombstone may say that the controller released the volume
 		return slot.Decision{Do: slot.AskNodes, State: slot.Retained}
-	case s.Claimant != "":
+	case s.ForeignPV != "":
 		return wait(slot.Skipped, s.OfOtherNode())
 	case unclaimed && s.Content == disk.ContentUnknown:
 		return slot.Decision{Do: slot.Inspect, State: slot.Pending}
@@ -93,7 +93,7 @@ func clean(s *slot.Slot) slot.Decision {
 	switch {
 	case !s.Asked: // a disk that was away may have come back with the data of others
 		return slot.Decision{Do: slot.AskNodes, State: slot.Cleaning}
-	case s.Claimant != "":
+	case s.ForeignPV != "":
 		return wait(slot.Skipped, s.OfOtherNode())
 	}
 	if decision, ok := idle(s, slot.Cleaning); !ok {

@@ -248,7 +248,7 @@ func TestVanished(t *testing.T) {
 		"not before the other nodes were asked: it may have been one of theirs meanwhile": {
 			with(vanished(disk.Published, disk.Delete), func(s *slot.Slot) { s.Asked = false }), outcome{Do: slot.AskNodes, State: slot.Cleaning}},
 		"and it is: a volume of another node has it": {
-			with(vanished(disk.Published, disk.Delete), func(s *slot.Slot) { s.Claimant = "volume local-pv-9 of node n9" }),
+			with(vanished(disk.Published, disk.Delete), func(s *slot.Slot) { s.ForeignPV = "volume local-pv-9 of node n9" }),
 			outcome{Do: slot.None, State: slot.Skipped, Reason: disk.OtherNodesVolume}},
 		"half wiped": {
 			with(vanished(disk.Cleaning, disk.Delete), func(s *slot.Slot) { s.Record.Volume = "" }),

@@ -15,7 +15,7 @@ const (
 	// None: there is nothing to do until something changes.
 	None Action = "None"
 	// AskNodes: find out whether a report has a tombstone of the disk, and write a
-	// record of what that says; if the disk has a record already, find out Claimant too.
+	// record of what that says; if the disk has a record already, find out ForeignPV too.
 	AskNodes Action = "AskNodes"
 	// Inspect: find out Content.
 	Inspect Action = "Inspect"

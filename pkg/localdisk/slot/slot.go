@@ -83,9 +83,9 @@ type Slot struct {
 	Stayed bool
 	// Asked says that the other nodes were asked about the disk: their reports whether a
 	// volume of it was lost, of which the disk has a record since, and if this node has
-	// had the disk before, whether a volume of theirs has it. Claimant names that one.
-	Asked    bool
-	Claimant string
+	// had the disk before, whether a volume of theirs has it. ForeignPV names that one.
+	Asked     bool
+	ForeignPV string
 	// Content is whether there is data, if somebody has looked; Found is what it was.
 	Content disk.Content
 	Found   string
@@ -169,10 +169,10 @@ func Acknowledge(name string) string {
 	return "then acknowledge it with `stowage-provisioner acknowledge` or annotation stowage.dev/publish-retained=" + name + " on the node's LocalDiskReport"
 }
 
-// OfOtherNode is why a disk that Claimant has is left alone.
+// OfOtherNode is why a disk that ForeignPV has is left alone.
 func (s *Slot) OfOtherNode() *disk.Problem {
 	return disk.Problemf(disk.OtherNodesVolume,
-		"%s has this disk's identity, so what is on it may be that volume's: take the disk to that node; delete the volume if nobody needs it; or, if these are two disks, remove this node's record of the one that is here", s.Claimant)
+		"%s has this disk's identity, so what is on it may be that volume's: take the disk to that node; delete the volume if nobody needs it; or, if these are two disks, remove this node's record of the one that is here", s.ForeignPV)
 }
 
 // BeingCleaned is why a disk is left alone that Cleaner may write to; nil if there is none.

@@ -73,7 +73,7 @@ func TestNodeComesLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.Start()
-	n.WaitAnswer("/readyz", "not ready", func(a node.Answer) bool { return a.Status == 503 && contains(a.Body, "not been looked at yet") })
+	n.WaitAnswer("/readyz", "not ready", func(a node.Answer) bool { return a.Status == 503 && contains(a.Body, "not been scanned yet") })
 	n.WaitAnswer("/healthz", "ok", func(a node.Answer) bool { return a.Status == 200 })
 	pid := n.Process().PID()
 	n.Env.AddNodes(n.Env.Node("a"))

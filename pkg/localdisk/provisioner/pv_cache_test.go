@@ -17,7 +17,8 @@ import (
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 
-// byHand is a volume that was written by hand, with all marks of the node's agent.
+// byHand returns a volume as an administrator may create it, with the provisioner's labels and
+// annotations.
 func byHand(name, path string) *corev1.PersistentVolume {
 	return &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{
@@ -35,19 +36,18 @@ func byHand(name, path string) *corev1.PersistentVolume {
 	}
 }
 
-// TestOddVolumes: whatever administrators write, the agent goes on, and offers no disk
-// twice.
+// TestOddVolumes: unusual volumes do not stop the provisioner, and no disk is published twice.
 func TestOddVolumes(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(pv *corev1.PersistentVolume)
-		// volumes is how many there are in the end: the odd one, and that of the disk
-		// unless the odd one is that.
+		// volumes is how many there are in the end: the unusual one, and one of the disk unless
+		// that is the same.
 		volumes int
 	}{
-		"one that the agent could have made": {func(*corev1.PersistentVolume) {}, 1},
-		"the path has slashes too many":      {func(pv *corev1.PersistentVolume) { pv.Spec.Local.Path = "/mnt//fast/disk1/" }, 1},
-		"no local path":                      {func(pv *corev1.PersistentVolume) { pv.Spec.Local = nil }, 2},
-		"an empty path":                      {func(pv *corev1.PersistentVolume) { pv.Spec.Local.Path = "" }, 2},
+		"one that the provisioner could have created": {func(*corev1.PersistentVolume) {}, 1},
+		"the path has doubled slashes":                {func(pv *corev1.PersistentVolume) { pv.Spec.Local.Path = "/mnt//fast/disk1/" }, 1},
+		"no local path":                               {func(pv *corev1.PersistentVolume) { pv.Spec.Local = nil }, 2},
+		"an empty path":                               {func(pv *corev1.PersistentVolume) { pv.Spec.Local.Path = "" }, 2},
 		"another path": {func(pv *corev1.PersistentVolume) {
 			pv.Spec.Local.Path = "/home"
 			pv.Spec.ClaimRef = &corev1.ObjectReference{}
@@ -62,102 +62,103 @@ func TestOddVolumes(t *testing.T) {
 		"the highest generation": {func(pv *corev1.PersistentVolume) {
 			pv.Annotations[wellknown.GenerationAnnotation] = "9223372036854775807"
 		}, 1},
-		"no capacity and no mode": {func(pv *corev1.PersistentVolume) { pv.Spec.Capacity, pv.Spec.VolumeMode = nil, nil }, 1},
-		"its class is not ours":   {func(pv *corev1.PersistentVolume) { pv.Spec.StorageClassName = "gone" }, 1},
-		"our finalizer twice": {func(pv *corev1.PersistentVolume) {
+		"no capacity and no mode":     {func(pv *corev1.PersistentVolume) { pv.Spec.Capacity, pv.Spec.VolumeMode = nil, nil }, 1},
+		"its class is not configured": {func(pv *corev1.PersistentVolume) { pv.Spec.StorageClassName = "gone" }, 1},
+		"the finalizer twice": {func(pv *corev1.PersistentVolume) {
 			pv.Finalizers = append(pv.Finalizers, wellknown.LocalVolumeFinalizer)
 		}, 1},
-		"our finalizer is missing": {func(pv *corev1.PersistentVolume) { pv.Finalizers = nil }, 1},
-		"an identity from nowhere": {func(pv *corev1.PersistentVolume) {
+		"the finalizer is missing": {func(pv *corev1.PersistentVolume) { pv.Finalizers = nil }, 1},
+		"an unknown identity": {func(pv *corev1.PersistentVolume) {
 			pv.Annotations[wellknown.DiskIdentityAnnotation], pv.Spec.ClaimRef = "\x00 ::", &corev1.ObjectReference{}
 		}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			story(t, func(w *world) {
+			inBubble(t, func(e *env) {
 				pv := byHand("odd", folder+"/disk1")
 				test.change(pv)
-				if err := w.api.Tracker().Add(pv); err != nil {
-					w.t.Fatal(err)
+				if err := e.api.Tracker().Add(pv); err != nil {
+					e.t.Fatal(err)
 				}
-				w.disks.add("disk1", "")
-				w.start()
-				w.pass(time.Hour)
-				if got := w.api.volumes(); len(got) != test.volumes {
-					w.t.Errorf("%d volumes, want %d: %s", len(got), test.volumes, w.reason("disk1"))
+				e.disks.add("disk1", "")
+				e.start()
+				e.pass(time.Hour)
+				if got := e.api.volumes(); len(got) != test.volumes {
+					e.t.Errorf("%d volumes, want %d: %s", len(got), test.volumes, e.reason("disk1"))
 				}
-				w.disks.add("disk2", "") // and others are published as ever
-				w.look()
-				w.expect("disk2", "Pending")
-				if err := w.agent.Healthy(); err != nil {
-					w.t.Error(err)
+				e.disks.add("disk2", "") // and others are published as ever
+				e.look()
+				e.expect("disk2", "Pending")
+				if err := e.provisioner.Healthy(); err != nil {
+					e.t.Error(err)
 				}
 			})
 		})
 	}
 }
 
-// TestSecondVolumeOfAPath: another volume is made by hand of a disk that has one.
+// TestSecondVolumeOfAPath: a second volume of a disk is created by hand.
 func TestSecondVolumeOfAPath(t *testing.T) {
-	story(t, func(w *world) {
-		identity := w.disks.add("disk1", "")
-		w.startBound()
-		w.disks.write(identity, "of the first user")
-		if err := w.api.Tracker().Add(byHand("second", folder+"/disk1")); err != nil {
+	inBubble(t, func(e *env) {
+		identity := e.disks.add("disk1", "")
+		e.startBound()
+		e.disks.write(identity, "of the first user")
+		if err := e.api.Tracker().Add(byHand("second", folder+"/disk1")); err != nil {
 			t.Fatal(err)
 		}
-		w.pass(time.Hour)
-		if got := w.disks.cleaned(); len(got) > 0 {
+		e.pass(time.Hour)
+		if got := e.disks.cleaned(); len(got) > 0 {
 			t.Errorf("cleaned %q, which a claim uses", got)
 		}
-		if err := w.agent.Healthy(); err != nil {
+		if err := e.provisioner.Healthy(); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-// TestMarksThatSomebodyTakes: a volume that has lost the agent's marks keeps its disk
-// from being offered or cleaned, and is the agent's again when they are back.
-func TestMarksThatSomebodyTakes(t *testing.T) {
-	story(t, func(w *world) {
-		identity := w.disks.add("disk1", "")
-		w.startBound()
-		w.disks.write(identity, "of the first user")
-		w.change(func(pv *corev1.PersistentVolume) { delete(pv.Annotations, wellknown.NodeNameAnnotation) })
-		w.pass(24 * time.Hour)
-		w.expect("disk1", "Skipped: ForeignVolume")
-		if w.volume() == nil || w.disks.read(identity) == "" {
-			t.Errorf("the volume is %v, and the data %q", w.volume(), w.disks.read(identity))
+// TestRemovedMarks: the disk of a volume without the provisioner's labels and annotations is
+// neither published nor cleaned, until they are restored.
+func TestRemovedMarks(t *testing.T) {
+	inBubble(t, func(e *env) {
+		identity := e.disks.add("disk1", "")
+		e.startBound()
+		e.disks.write(identity, "of the first user")
+		e.change(func(pv *corev1.PersistentVolume) { delete(pv.Annotations, wellknown.NodeNameAnnotation) })
+		e.pass(24 * time.Hour)
+		e.expect("disk1", "Skipped: ForeignVolume")
+		if e.volume() == nil || e.disks.read(identity) == "" {
+			t.Errorf("the volume is %v, and the data %q", e.volume(), e.disks.read(identity))
 		}
-		w.change(func(pv *corev1.PersistentVolume) { pv.Annotations[wellknown.NodeNameAnnotation] = node })
-		w.pass(5 * time.Minute)
-		w.expect("disk1", "Bound")
+		e.change(func(pv *corev1.PersistentVolume) { pv.Annotations[wellknown.NodeNameAnnotation] = node })
+		e.pass(5 * time.Minute)
+		e.expect("disk1", "Bound")
 	})
 }
 
-// TestPolicyThatChangesMeanwhile: Retain, said before the first byte is changed, holds.
-func TestPolicyThatChangesMeanwhile(t *testing.T) {
-	story(t, func(w *world) {
-		w.config.MaxCleaning = 1
-		identity := w.disks.add("disk1", "")
-		w.startBound()
-		w.disks.write(identity, "of the first user")
-		w.disks.fail(identity, errNoAnswer) // who uses it cannot be found out
-		w.phase(corev1.VolumeReleased)
-		w.pass(time.Hour)
-		w.change(func(pv *corev1.PersistentVolume) {
+// TestPolicyChangedBeforeClean: Retain is effective if it is set before the first byte is
+// changed.
+func TestPolicyChangedBeforeClean(t *testing.T) {
+	inBubble(t, func(e *env) {
+		e.config.MaxCleaning = 1
+		identity := e.disks.add("disk1", "")
+		e.startBound()
+		e.disks.write(identity, "of the first user")
+		e.disks.fail(identity, errNoAnswer) // who uses it cannot be found out
+		e.phase(corev1.VolumeReleased)
+		e.pass(time.Hour)
+		e.change(func(pv *corev1.PersistentVolume) {
 			pv.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
 		})
-		w.disks.fail(identity, nil)
-		w.pass(time.Hour)
-		w.expect("disk1", "Released")
-		if data := w.disks.read(identity); data == "" {
+		e.disks.fail(identity, nil)
+		e.pass(time.Hour)
+		e.expect("disk1", "Released")
+		if data := e.disks.read(identity); data == "" {
 			t.Error("the data is gone")
 		}
 	})
 }
 
-// TestVolumesOfOtherNodes: a volume with the name that the reference would give to that of the
-// disk, and the disk's path. One of another node's provisioner is no reason not to publish it.
+// TestVolumesOfOtherNodes: a volume has the path of the disk, and the name that the reference
+// implementation would use. One of another node's provisioner does not prevent publication.
 func TestVolumesOfOtherNodes(t *testing.T) {
 	const other = "n2"
 	name := localpv.ReferenceName(node, disk.Key{Class: "fast", Name: "disk1"})
@@ -170,23 +171,23 @@ func TestVolumesOfOtherNodes(t *testing.T) {
 		"of another node's, on this one": {map[string]string{wellknown.NodeNameAnnotation: other, localpv.ProvisionedByAnnotation: localpv.ProvisionedBy(other)}, []string{other, node}, "Skipped: ForeignVolume"},
 		"of another node's, anywhere":    {map[string]string{wellknown.NodeNameAnnotation: other, localpv.ProvisionedByAnnotation: localpv.ProvisionedBy(other)}, nil, "Skipped: ForeignVolume"},
 		"of the reference":               {map[string]string{localpv.ProvisionedByAnnotation: "local-volume-provisioner-" + node}, []string{node}, "Skipped: ForeignVolume"},
-		// The node's hostname may have changed since.
+		// The node's hostname may have changed.
 		"of the reference, on another hostname": {map[string]string{localpv.ProvisionedByAnnotation: "local-volume-provisioner-" + node}, []string{other}, "Skipped: ForeignVolume"},
 	} {
 		t.Run(what, func(t *testing.T) {
-			story(t, func(w *world) {
-				w.disks.add("disk1", "")
+			inBubble(t, func(e *env) {
+				e.disks.add("disk1", "")
 				pv := byHand(name, folder+"/disk1")
 				pv.Labels, pv.Annotations = nil, test.by
 				if test.on != nil {
 					pv.Spec.NodeAffinity = builders.MakePV("like").Hostname(test.on...).Obj().Spec.NodeAffinity
 				}
-				if err := w.api.Tracker().Add(pv); err != nil {
+				if err := e.api.Tracker().Add(pv); err != nil {
 					t.Fatal(err)
 				}
-				w.start()
-				w.pass(time.Minute)
-				w.expect("disk1", test.want)
+				e.start()
+				e.pass(time.Minute)
+				e.expect("disk1", test.want)
 			})
 		})
 	}

@@ -10,19 +10,6 @@ import (
 	"stowage.dev/stowage/pkg/metrics"
 )
 
-// observeAvailable measures, once, how long it took until a volume was free: from when
-// its disk was first seen, or from when the volume before it lost its claim.
-func (e *entry) observeAvailable() {
-	now := time.Now()
-	switch {
-	case !e.freed.IsZero():
-		metrics.ObserveReleasedAvailable(now.Sub(e.freed))
-	case !e.appeared.IsZero():
-		metrics.ObserveDiskAvailable(now.Sub(e.appeared))
-	}
-	e.freed, e.appeared = time.Time{}, time.Time{}
-}
-
 func observeClean(job *clean, mode metrics.VolumeMode, failed bool) {
 	by := metrics.InProcess
 	if job.byJob {
@@ -35,32 +22,32 @@ func observeClean(job *clean, mode metrics.VolumeMode, failed bool) {
 	metrics.ObserveClean(c)
 }
 
-// measure brings the totals up to date.
-func (t *told) measure() {
+// measure updates the gauges.
+func (r *statusReporter) measure() {
 	var disks []metrics.Disk
-	for _, e := range t.all() {
+	for _, e := range r.all() {
 		mode := metrics.VolumeMode(e.Mode)
 		if mode == "" {
 			mode = metrics.ModeFilesystem
 		}
 		disks = append(disks, metrics.Disk{
-			Class: e.Class, Mode: mode, State: metrics.DiskState(e.State), Reason: metrics.SkipReason(e.Reason), Bytes: t.bytes(&e), Published: e.Volume != "",
+			Class: e.Class, Mode: mode, State: metrics.DiskState(e.State), Reason: metrics.SkipReason(e.Reason), Bytes: r.bytes(&e), Published: e.Volume != "",
 		})
 	}
 	metrics.SetDisks(disks)
-	metrics.SetCleans(t.agent.cleans.count(disksReleasing(disks)))
-	metrics.SetBlankProofs(t.agent.proofs.count())
+	metrics.SetCleans(r.provisioner.cleans.count(disksReleasing(disks)))
+	metrics.SetBlankProofs(r.provisioner.proofs.count())
 }
 
-// bytes is the capacity of an entry's volume, or the size of a disk that has none.
-func (t *told) bytes(e *stowage.Entry) int64 {
-	if volume := t.agent.shown(e.Volume); volume != nil { // which offers less than the disk has
+// bytes returns the capacity of an entry's volume, or the size of a disk without one.
+func (r *statusReporter) bytes(e *stowage.Entry) int64 {
+	if volume := r.provisioner.volumes.get(e.Volume); volume != nil { // offers less than the size of the disk
 		return volume.Spec.Capacity.Storage().Value()
 	}
 	return e.Bytes
 }
 
-// disksReleasing are the volumes whose disks are clean and that are not gone yet.
+// disksReleasing counts the volumes whose disks are being reclaimed.
 func disksReleasing(disks []metrics.Disk) int {
 	n := 0
 	for _, d := range disks {
@@ -71,7 +58,7 @@ func disksReleasing(disks []metrics.Disk) int {
 	return n
 }
 
-// count is for the metrics. published are the volumes that are being reclaimed.
+// count returns the totals for the metrics. published counts volumes that are being reclaimed.
 func (c *cleans) count(published int) metrics.Cleans {
 	c.mu.Lock()
 	defer c.mu.Unlock()

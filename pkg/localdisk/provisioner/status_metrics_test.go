@@ -28,25 +28,25 @@ func observations(t *testing.T, name string) uint64 {
 	return 0
 }
 
-// TestClaimedAtOnce: a volume that has a claim before the agent sees it Available is
+// TestClaimedAtOnce: a volume that has a claim before the provisioner observes it Available is
 // measured, and no volume is measured twice.
 func TestClaimedAtOnce(t *testing.T) {
 	metrics.RegisterProvisioner()
 	const disks, released = "stowage_provisioner_disk_to_available_seconds", "stowage_provisioner_released_to_available_seconds"
 	beforeDisks, beforeReleased := observations(t, disks), observations(t, released)
-	story(t, func(w *world) {
-		w.disks.add("disk1", "")
-		w.start()
-		w.phase(corev1.VolumeBound) // never Available
-		w.phase(corev1.VolumeReleased)
-		w.pass(time.Minute)
-		w.phase(corev1.VolumeAvailable)
-		w.phase(corev1.VolumeBound)
+	inBubble(t, func(e *env) {
+		e.disks.add("disk1", "")
+		e.start()
+		e.phase(corev1.VolumeBound) // never Available
+		e.phase(corev1.VolumeReleased)
+		e.pass(time.Minute)
+		e.phase(corev1.VolumeAvailable)
+		e.phase(corev1.VolumeBound)
 	})
 	if n := observations(t, disks) - beforeDisks; n != 1 {
 		t.Errorf("%d disks are measured, want 1", n)
 	}
 	if n := observations(t, released) - beforeReleased; n != 1 {
-		t.Errorf("%d volumes that were given back are measured, want 1", n)
+		t.Errorf("%d released volumes are measured, want 1", n)
 	}
 }

@@ -20,8 +20,8 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/diskrecord"
 )
 
-// virtualMachine is the machine of a product UUID, and the identity that sysfs there gives a
-// virtio disk of the same serial number on every machine.
+// virtualMachine returns the machine of a product UUID, and the identity there of a virtio disk
+// that has the same serial number on every machine.
 func virtualMachine(t *testing.T, uuid string) (string, disk.Identity) {
 	t.Helper()
 	sys := t.TempDir()
@@ -58,135 +58,135 @@ const (
 	thirdMachine = "2eb141f2-41b7-1efb-79e2-a9e3755a0ddf"
 )
 
-// on is a disk that shows an identity.
+// on returns a disk with an identity.
 func on(name string, identity disk.Identity) disk.Fact {
 	f := fact(name)
 	f.Identity = identity
 	return f
 }
 
-// annotateReport is an administrator's kubectl annotate.
-func (w *world) annotateReport(key, value string) {
-	w.t.Helper()
-	w.reports.mu.Lock()
-	defer w.reports.mu.Unlock()
-	report := w.reports.known[node].DeepCopy()
+// annotateReport annotates the report, as an administrator does.
+func (e *env) annotateReport(key, value string) {
+	e.t.Helper()
+	e.reports.mu.Lock()
+	defer e.reports.mu.Unlock()
+	report := e.reports.known[node].DeepCopy()
 	metav1.SetMetaDataAnnotation(&report.ObjectMeta, key, value)
-	w.reports.put(report)
+	e.reports.put(report)
 }
 
-// TestMachineMadeAgainUnderItsName: a virtual machine with the name, and a blank disk with the
-// serial number, of another one has another disk.
-func TestMachineMadeAgainUnderItsName(t *testing.T) {
+// TestRecreatedVirtualMachine: a virtual machine that has the name of another one, and a blank
+// disk with the same serial number, has another disk.
+func TestRecreatedVirtualMachine(t *testing.T) {
 	before, old := virtualMachine(t, firstMachine)
 	now, blank := virtualMachine(t, thirdMachine)
 	if old == blank {
 		t.Fatalf("two virtual machines have one disk, %s", old)
 	}
-	story(t, func(w *world) {
-		w.machine = before
-		w.disks.put(on("disk1", old))
-		w.startBound()
-		w.marked("at first", "")
-		w.stop()
+	inBubble(t, func(e *env) {
+		e.machine = before
+		e.disks.put(on("disk1", old))
+		e.startBound()
+		e.marked("at first", "")
+		e.stop()
 
 		records, err := diskrecord.Open(t.TempDir(), "/proc")
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer func() { _ = records.Close() }()
-		kept := w.records
-		defer func() { w.stop(); w.records = kept }()
-		w.records, w.machine = records, now
-		w.disks.put(on("disk1", blank))
-		w.start()
-		w.pass(time.Minute)
-		w.expect("disk1", "Replaced: Replaced")
-		w.marked("on the second machine", "Replaced")
+		kept := e.records
+		defer func() { e.stop(); e.records = kept }()
+		e.records, e.machine = records, now
+		e.disks.put(on("disk1", blank))
+		e.start()
+		e.pass(time.Minute)
+		e.expect("disk1", "Replaced: Replaced")
+		e.marked("on the second machine", "Replaced")
 
-		w.phase(corev1.VolumeReleased) // its claim was given up
-		w.remove()
-		w.pass(time.Minute)
-		w.expect("disk1", "Pending") // published: nothing here sets the phase
-		if pv := w.volume(); pv == nil || pv.Annotations[wellknown.DiskIdentityAnnotation] != string(blank) {
+		e.phase(corev1.VolumeReleased) // its claim was given up
+		e.remove()
+		e.pass(time.Minute)
+		e.expect("disk1", "Pending") // published: nothing here sets the phase
+		if pv := e.volume(); pv == nil || pv.Annotations[wellknown.DiskIdentityAnnotation] != string(blank) {
 			t.Errorf("the blank disk is volume %v", pv)
 		}
 	})
 }
 
-// TestMainboard: after an exchange nothing is cleaned or published, and one word of an
-// administrator is enough for all disks, whatever the node remembers of them.
+// TestMainboard: after an exchange nothing is cleaned or published, and one annotation is
+// sufficient for all disks, whatever their records.
 func TestMainboard(t *testing.T) {
 	identityOn := func(name, machine string) disk.Identity {
 		return disk.Identity(fmt.Sprintf("serial:m:%s@%s", name, machine))
 	}
 	names := []string{"bound", "clean", "retained"}
-	story(t, func(w *world) {
-		w.machine = "m1"
-		w.disks.put(on("bound", identityOn("bound", "m1")))
-		w.startBound()
-		w.stop()
+	inBubble(t, func(e *env) {
+		e.machine = "m1"
+		e.disks.put(on("bound", identityOn("bound", "m1")))
+		e.startBound()
+		e.stop()
 		generations := map[string]int64{"clean": 5, "retained": 7}
 		for name, state := range map[string]disk.State{"clean": disk.Clean, "retained": disk.Retained} {
 			record := disk.Record{
 				Identity: identityOn(name, "m1"), Key: disk.Key{Class: "fast", Name: name}, HostPath: folder + "/" + name, Kind: disk.Mount,
 				State: state, Generation: generations[name], Policy: disk.Retain, Volume: "", Cluster: cluster, Updated: time.Now(),
 			}
-			if err := w.records.Put(record); err != nil {
+			if err := e.records.Put(record); err != nil {
 				t.Fatal(err)
 			}
 		}
 
-		w.machine = "m2"
+		e.machine = "m2"
 		for _, name := range names {
-			w.disks.put(on(name, identityOn(name, "m2")))
-			w.disks.write(identityOn(name, "m2"), "data of "+name)
+			e.disks.put(on(name, identityOn(name, "m2")))
+			e.disks.write(identityOn(name, "m2"), "data of "+name)
 		}
-		w.start()
-		w.pass(5 * time.Minute)
-		w.expect("bound", "Unproven: IdentityUnproven")
-		w.marked("before the accepted disk is read", "Unproven")
-		w.expect("clean", "Skipped: IdentityUnproven")
-		w.expect("retained", "Skipped: IdentityUnproven")
-		told := false
-		for _, event := range w.events.take() {
-			told = told || strings.Contains(event, "stowage.dev/same-machine=m1:m2")
+		e.start()
+		e.pass(5 * time.Minute)
+		e.expect("bound", "Unproven: IdentityUnproven")
+		e.marked("before the accepted disk is read", "Unproven")
+		e.expect("clean", "Skipped: IdentityUnproven")
+		e.expect("retained", "Skipped: IdentityUnproven")
+		reported := false
+		for _, event := range e.events.take() {
+			reported = reported || strings.Contains(event, "stowage.dev/same-machine=m1:m2")
 		}
-		if !told {
-			t.Error("no event has the annotation to write")
+		if !reported {
+			t.Error("no event names the annotation")
 		}
 
-		w.annotateReport(wellknown.SameMachineAnnotation, "m1:m3")
-		w.pass(5 * time.Minute)
-		w.expect("bound", "Unproven: IdentityUnproven")
+		e.annotateReport(wellknown.SameMachineAnnotation, "m1:m3")
+		e.pass(5 * time.Minute)
+		e.expect("bound", "Unproven: IdentityUnproven")
 
-		w.disks.write(identityOn("clean", "m2"), "")
-		w.annotateReport(wellknown.SameMachineAnnotation, "m1:m2")
-		w.pass(5 * time.Minute)
-		w.expect("bound", "Bound")
-		w.expect("clean", "Pending") // published: nothing here sets the phase
-		w.expect("retained", "Retained: RetainedDirty")
-		if got := w.disks.cleaned(); len(got) > 0 {
+		e.disks.write(identityOn("clean", "m2"), "")
+		e.annotateReport(wellknown.SameMachineAnnotation, "m1:m2")
+		e.pass(5 * time.Minute)
+		e.expect("bound", "Bound")
+		e.expect("clean", "Pending") // published: nothing here sets the phase
+		e.expect("retained", "Retained: RetainedDirty")
+		if got := e.disks.cleaned(); len(got) > 0 {
 			t.Errorf("cleaned %q", got)
 		}
-		for _, record := range w.records.All() {
+		for _, record := range e.records.All() {
 			if record.Identity.Machine() != "m2" {
-				t.Errorf("there is still a record of %s", record.Identity)
+				t.Errorf("the record of %s still exists", record.Identity)
 			}
 			if want, ok := generations[record.Key.Name]; ok && record.Generation != want {
 				t.Errorf("the record of %s has generation %d, want %d", record.Identity, record.Generation, want)
 			}
 		}
-		for _, pv := range w.api.volumes() {
+		for _, pv := range e.api.volumes() {
 			if pv.Annotations[wellknown.DiskAnnotation] != "" || !strings.HasSuffix(pv.Annotations[wellknown.DiskIdentityAnnotation], "@m2") {
-				t.Errorf("volume %s says %v", pv.Name, pv.Annotations)
+				t.Errorf("volume %s has annotations %v", pv.Name, pv.Annotations)
 			}
 		}
 	})
 }
 
-// TestDiskThatAStopMayDiscard is unproven after a restart if a claim has it, and offered
-// again if it had no claim.
+// TestDiskThatAStopMayDiscard is unproven after a restart if it has a claim, and published
+// again if it has none.
 func TestDiskThatAStopMayDiscard(t *testing.T) {
 	for name, tc := range map[string]struct {
 		phase      corev1.PersistentVolumePhase
@@ -196,26 +196,26 @@ func TestDiskThatAStopMayDiscard(t *testing.T) {
 		"free":  {phase: corev1.VolumeAvailable, want: "Pending"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			story(t, func(w *world) {
-				w.machine = "m1"
-				w.disks.put(on("disk1", "vendor:nvme.1ae0-1@m1/b1"))
-				w.start()
-				w.phase(corev1.VolumeAvailable)
-				w.phase(tc.phase)
-				w.stop()
-				w.disks.put(on("disk1", "vendor:nvme.1ae0-1@m1/b2"))
-				w.start()
-				w.pass(time.Minute)
-				w.expect("disk1", tc.want)
-				w.marked("after a restart", tc.mark)
+			inBubble(t, func(e *env) {
+				e.machine = "m1"
+				e.disks.put(on("disk1", "vendor:nvme.1ae0-1@m1/b1"))
+				e.start()
+				e.phase(corev1.VolumeAvailable)
+				e.phase(tc.phase)
+				e.stop()
+				e.disks.put(on("disk1", "vendor:nvme.1ae0-1@m1/b2"))
+				e.start()
+				e.pass(time.Minute)
+				e.expect("disk1", tc.want)
+				e.marked("after a restart", tc.mark)
 				if tc.phase != corev1.VolumeBound {
 					return
 				}
-				w.change(func(pv *corev1.PersistentVolume) {
+				e.change(func(pv *corev1.PersistentVolume) {
 					pv.Annotations[wellknown.SameDiskAnnotation] = "vendor:nvme.1ae0-1@m1/b2"
 				})
-				w.expect("disk1", "Bound")
-				w.marked("once the disk was read", "")
+				e.expect("disk1", "Bound")
+				e.marked("once the disk was read", "")
 			})
 		})
 	}

@@ -21,35 +21,33 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/diskrecord"
 )
 
-// folder is the discovery directory of the class "fast", node the agent's node, cluster
-// the UID of its cluster.
+// folder is the discovery directory of class "fast"; node and cluster are the provisioner's.
 const folder, node, cluster = "/mnt/fast", "n1", "cluster-1"
 
-// world is an agent among fakes. It is to be used in a synctest bubble: settle waits
-// until nothing is left to do at this moment, pass lets time go by.
-type world struct {
-	t       testing.TB
-	api     *api
-	disks   *disks
-	events  *recorder
-	reports *reports
-	records *diskrecord.Store
-	config  *provisioner.Config
-	tickets *tickets
-	machine string
-	agent   *Agent
-	stop    func()
+// env is a provisioner with fakes, in a synctest bubble.
+type env struct {
+	t           testing.TB
+	api         *api
+	disks       *disks
+	events      *recorder
+	reports     *reports
+	records     *diskrecord.Store
+	config      *provisioner.Config
+	tickets     *tickets
+	machine     string
+	provisioner *Provisioner
+	stop        func()
 }
 
-// story runs a test in a bubble, with an agent that is not running yet.
-func story(t *testing.T, tell func(w *world)) {
+// inBubble runs a test in a bubble. The provisioner is not running yet.
+func inBubble(t *testing.T, test func(e *env)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		records, err := diskrecord.Open(t.TempDir(), "/proc")
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := &world{
+		e := &env{
 			t: t, disks: newDisks(), events: &recorder{}, reports: newReports(), records: records, tickets: newTickets(),
 			config: &provisioner.Config{
 				MinResyncPeriod: 5 * time.Minute, MaxCleaning: 2, MaxBlankProofs: 2, BlankProofRate: 1 << 30, ProbeTimeout: 10 * time.Second, OrphanGracePeriod: 10 * time.Minute,
@@ -59,21 +57,21 @@ func story(t *testing.T, tell func(w *world)) {
 				}},
 			},
 		}
-		w.api = newAPI(
+		e.api = newAPI(
 			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: cluster}},
 			&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node, UID: "first", Labels: map[string]string{corev1.LabelHostname: node}}},
 			class("fast", corev1.PersistentVolumeReclaimDelete),
 		)
 		defer func() {
-			w.disks.free()
-			if w.stop != nil {
-				w.stop()
+			e.disks.free()
+			if e.stop != nil {
+				e.stop()
 			}
 			if err := records.Close(); err != nil {
 				t.Error(err)
 			}
 		}()
-		tell(w)
+		test(e)
 	})
 }
 
@@ -82,58 +80,58 @@ func class(name string, policy corev1.PersistentVolumeReclaimPolicy) *storagev1.
 	return &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, ReclaimPolicy: &policy, VolumeBindingMode: &mode}
 }
 
-// start runs a new agent, as after a restart of the former.
-func (w *world) start() {
-	w.t.Helper()
-	if w.stop != nil {
-		w.stop()
+// start runs a new provisioner, as after a restart.
+func (e *env) start() {
+	e.t.Helper()
+	if e.stop != nil {
+		e.stop()
 	}
-	agent, err := New(Config{
-		Node: node, Machine: w.machine, Client: w.api, Reports: w.reports, Events: w.events, Prober: w.disks, Inspector: w.disks, Cleaner: w.disks, Fence: w.disks,
-		Records: w.records, Settings: w.config, Tickets: w.tickets,
+	provisioner, err := New(Config{
+		Node: node, Machine: e.machine, Client: e.api, Reports: e.reports, Events: e.events, Prober: e.disks, Inspector: e.disks, Cleaner: e.disks, Fence: e.disks,
+		Records: e.records, Settings: e.config, Tickets: e.tickets,
 	})
 	if err != nil {
-		w.t.Fatal(err)
+		e.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- agent.Run(ctx) }()
-	w.agent = agent
-	w.stop = func() {
+	go func() { ended <- provisioner.Run(ctx) }()
+	e.provisioner = provisioner
+	e.stop = func() {
 		cancel()
 		if err := <-ended; err != nil {
-			w.t.Errorf("the agent ended with %v", err)
+			e.t.Errorf("the provisioner ended with %v", err)
 		}
-		w.stop = nil
+		e.stop = nil
 	}
-	w.pass(2 * time.Second)
+	e.pass(2 * time.Second)
 }
 
-// startBound runs a new agent, and has a claim bound to the volume that it publishes.
-func (w *world) startBound() {
-	w.t.Helper()
-	w.start()
-	w.phase(corev1.VolumeAvailable)
-	w.phase(corev1.VolumeBound)
+// startBound runs a new provisioner, and binds a claim to the volume that it publishes.
+func (e *env) startBound() {
+	e.t.Helper()
+	e.start()
+	e.phase(corev1.VolumeAvailable)
+	e.phase(corev1.VolumeBound)
 }
 
-func (w *world) pass(d time.Duration) {
+func (e *env) pass(d time.Duration) {
 	time.Sleep(d) //nolint:forbidigo // the bubble's time
 	synctest.Wait()
 }
 
-// look has the agent look at its disks, and waits for what comes of it.
-func (w *world) look() {
-	poke(w.agent.look)
-	w.pass(3 * time.Second)
+// look requests a scan, and waits for its effects.
+func (e *env) look() {
+	poke(e.provisioner.scanner.requests)
+	e.pass(3 * time.Second)
 }
 
-// volume is the only volume there is; nil if there is none.
-func (w *world) volume() *corev1.PersistentVolume {
-	w.t.Helper()
-	all := w.api.volumes()
+// volume returns the only volume; nil if there is none.
+func (e *env) volume() *corev1.PersistentVolume {
+	e.t.Helper()
+	all := e.api.volumes()
 	if len(all) > 1 {
-		w.t.Fatalf("there are %d volumes, and should be one at most", len(all))
+		e.t.Fatalf("%d volumes, want one at most", len(all))
 	}
 	if len(all) == 0 {
 		return nil
@@ -141,10 +139,10 @@ func (w *world) volume() *corev1.PersistentVolume {
 	return &all[0]
 }
 
-// phase is what the PersistentVolume controller does to the only volume.
-func (w *world) phase(phase corev1.PersistentVolumePhase) {
-	w.t.Helper()
-	w.change(func(pv *corev1.PersistentVolume) {
+// phase sets the phase of the only volume, as the PersistentVolume controller does.
+func (e *env) phase(phase corev1.PersistentVolumePhase) {
+	e.t.Helper()
+	e.change(func(pv *corev1.PersistentVolume) {
 		pv.Status.Phase = phase
 		if phase == corev1.VolumeBound {
 			pv.Spec.ClaimRef = &corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: "default", Name: "data", UID: "claim"}
@@ -153,49 +151,49 @@ func (w *world) phase(phase corev1.PersistentVolumePhase) {
 }
 
 // change updates the only volume as another client does.
-func (w *world) change(change func(*corev1.PersistentVolume)) {
-	w.t.Helper()
-	pv := w.volume()
+func (e *env) change(change func(*corev1.PersistentVolume)) {
+	e.t.Helper()
+	pv := e.volume()
 	if pv == nil {
-		w.t.Fatal("there is no volume")
+		e.t.Fatal("there is no volume")
 	}
 	change(pv)
-	if _, err := w.api.CoreV1().PersistentVolumes().Update(context.Background(), pv, metav1.UpdateOptions{}); err != nil {
-		w.t.Fatal(err)
+	if _, err := e.api.CoreV1().PersistentVolumes().Update(context.Background(), pv, metav1.UpdateOptions{}); err != nil {
+		e.t.Fatal(err)
 	}
-	w.pass(3 * time.Second)
+	e.pass(3 * time.Second)
 }
 
-// remove is an administrator's kubectl delete.
-func (w *world) remove() {
-	w.t.Helper()
-	if err := w.api.CoreV1().PersistentVolumes().Delete(context.Background(), w.volume().Name, metav1.DeleteOptions{}); err != nil {
-		w.t.Fatal(err)
+// remove deletes the only volume, as an administrator does.
+func (e *env) remove() {
+	e.t.Helper()
+	if err := e.api.CoreV1().PersistentVolumes().Delete(context.Background(), e.volume().Name, metav1.DeleteOptions{}); err != nil {
+		e.t.Fatal(err)
 	}
-	w.pass(3 * time.Second)
+	e.pass(3 * time.Second)
 }
 
-// reason is what the report says of a slot, short: its state and its reason.
-func (w *world) reason(name string) string {
-	for _, e := range w.agent.told.all() {
-		if e.Name == name {
-			if e.Reason == "" {
-				return string(e.State)
+// reason returns the state and the reason of a slot in the report.
+func (e *env) reason(name string) string {
+	for _, entry := range e.provisioner.status.all() {
+		if entry.Name == name {
+			if entry.Reason == "" {
+				return string(entry.State)
 			}
-			return fmt.Sprintf("%s: %s", e.State, e.Reason)
+			return fmt.Sprintf("%s: %s", entry.State, entry.Reason)
 		}
 	}
-	return "not told of"
+	return "not reported"
 }
 
-func (w *world) expect(name, want string) {
-	w.t.Helper()
-	if got := w.reason(name); got != want {
-		w.t.Errorf("%s is %q, want %q", name, got, want)
+func (e *env) expect(name, want string) {
+	e.t.Helper()
+	if got := e.reason(name); got != want {
+		e.t.Errorf("%s is %q, want %q", name, got, want)
 	}
 }
 
-// recorder has the events that were recorded, as "<type> <reason>: <note>".
+// recorder records events as "<type> <reason>: <note>".
 type recorder struct {
 	mu  sync.Mutex
 	all []string
@@ -207,7 +205,7 @@ func (r *recorder) Eventf(_, _ runtime.Object, kind, reason, _, note string, arg
 	r.all = append(r.all, kind+" "+reason+": "+fmt.Sprintf(note, args...))
 }
 
-// take are those since the last call.
+// take returns the events since the last call.
 func (r *recorder) take() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

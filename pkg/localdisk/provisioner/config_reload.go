@@ -1,0 +1,101 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package provisioner
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	"k8s.io/klog/v2"
+
+	"stowage.dev/stowage/pkg/apis/provisioner"
+	"stowage.dev/stowage/pkg/metrics"
+)
+
+const (
+	// reloadPeriod is the time between two reads of the configuration without an event.
+	reloadPeriod = time.Minute
+	// refreshTimeout is how long a new configuration waits for the node's labels.
+	refreshTimeout = 10 * time.Second
+)
+
+// Follow applies every new version of the configuration in a folder, until ctx ends. A
+// version that is not valid is reported, and the last good one stays in force.
+func (p *Provisioner) Follow(ctx context.Context, folder string) {
+	logger := klog.FromContext(ctx)
+	metrics.CountConfigAccepted(time.Now()) // the one that New was called with
+	watcher, err := fsnotify.NewWatcher()
+	if err == nil {
+		defer func() { _ = watcher.Close() }()
+		err = watcher.Add(folder)
+	}
+	if err != nil {
+		logger.Error(fmt.Errorf("watch %s: %w", folder, err), "Failed to watch the configuration; reading it periodically", "period", reloadPeriod)
+		watcher = &fsnotify.Watcher{}
+	}
+	for {
+		p.reload(ctx, folder)
+		timer := time.NewTimer(reloadPeriod)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		case err := <-watcher.Errors:
+			logger.V(4).Info("Missed events of the configuration", "err", err)
+		case _, open := <-watcher.Events:
+			if !open {
+				watcher.Events = nil
+			}
+		}
+		timer.Stop()
+		if !sleep(ctx, scanDelay) { // one change causes several events
+			return
+		}
+	}
+}
+
+// reload reads the folder, and applies a configuration that is new and valid.
+func (p *Provisioner) reload(ctx context.Context, folder string) {
+	config, err := provisioner.ParseFolder(folder)
+	if err != nil {
+		p.status.configRejected(err)
+		metrics.CountConfigRefused()
+		klog.FromContext(ctx).Error(err, "Configuration not valid; keeping the last good one", "folder", folder)
+		return
+	}
+	p.status.configRejected(nil)
+	if reflect.DeepEqual(config, p.current().Config) {
+		return
+	}
+	for _, warning := range config.Warnings() {
+		klog.FromContext(ctx).Info("Configuration warning", "field", warning.Field, "message", warning.Message)
+	}
+	p.Configure(ctx, config)
+	metrics.CountConfigAccepted(time.Now())
+	klog.FromContext(ctx).V(2).Info("Applied a new configuration", "folder", folder)
+}
+
+// Configure applies another configuration to everything that starts from now on. Running
+// cleans keep the former one. Volumes of classes that it does not have stay.
+func (p *Provisioner) Configure(ctx context.Context, config *provisioner.Config) {
+	p.mu.Lock()
+	p.settings = newSettings(config)
+	p.mu.Unlock()
+	p.cleans.resize(config.MaxCleaning)
+	p.cleans.retryNow()
+	p.proofs.resize(config.MaxBlankProofs)
+	p.Prober.SetTimeout(config.ProbeTimeout)
+	soon, cancel := context.WithTimeout(ctx, refreshTimeout)
+	defer cancel()
+	if err := p.refreshNode(soon); err != nil {
+		klog.FromContext(ctx).Error(err, "Failed to get the labels of the Node; volumes keep those of the former configuration")
+	}
+	poke(p.scanner.rewatch)
+	p.enqueueAll()
+	poke(p.scanner.requests)
+}

@@ -1,0 +1,296 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package provisioner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+
+	"stowage.dev/stowage/pkg/localdisk/disk"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
+	"stowage.dev/stowage/pkg/logkeys"
+)
+
+const (
+	// workers is how many paths are processed at a time, so that a disk or request that hangs
+	// does not hold up the others.
+	workers = 4
+	// Backoff of a path that failed.
+	retryFirst, retryLast = time.Second, 2 * time.Minute
+	// Backoff limits of a disk that has to be emptied by an administrator: long if the
+	// provisioner never published it, short if its data was retained.
+	dataRecheckLast, retainedRecheckLast = 30 * time.Minute, 30 * time.Second
+	// defaultRecheck is the default of Config.Recheck.
+	defaultRecheck = 5 * time.Second
+	// stopTimeout is how long Run waits for goroutines that read a disk which does not answer.
+	stopTimeout = 5 * time.Second
+)
+
+// Provisioner publishes and cleans the local disks of a node. Its methods are safe for
+// concurrent use.
+type Provisioner struct {
+	Config
+	volumes *pvCache
+	factory informers.SharedInformerFactory
+	queue   workqueue.TypedRateLimitingInterface[string] // paths on the node
+
+	paths          *pathTable
+	scanner        *scanner
+	cleans         *cleans
+	proofs         *proofs
+	status         *statusReporter
+	health         health
+	tombstoneIndex tombstoneIndex
+	foreignPVs     foreignPVs
+
+	mu       sync.Mutex
+	settings *settings
+	node     *localpv.Node
+	// accepted and granted are acknowledgements (disk.AcknowledgementOf) of data that may be
+	// published, and that may be cleaned although its volume is gone.
+	accepted, granted map[string]bool
+	formerMachines    map[string]bool // machines that an administrator declared to be this one
+}
+
+// New returns a provisioner that Run starts.
+func New(config Config) (*Provisioner, error) {
+	if err := config.validate(); err != nil {
+		return nil, fmt.Errorf("make the provisioner: %w", err)
+	}
+	if config.Recheck == 0 {
+		config.Recheck = defaultRecheck
+	}
+	p := &Provisioner{
+		Config:   config,
+		factory:  informers.NewSharedInformerFactory(config.Client, 0),
+		paths:    newPathTable(),
+		settings: newSettings(config.Settings),
+	}
+	p.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryFirst, retryLast),
+		workqueue.TypedRateLimitingQueueConfig[string]{Name: "local_volumes"})
+	p.scanner = newScanner(p)
+	p.cleans = newCleans(p)
+	p.proofs = newProofs(p)
+	p.status = newStatusReporter(p)
+	if err := p.addHandlers(); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// addHandlers sets up the informers of the node's volumes and of StorageClasses.
+func (p *Provisioner) addHandlers() error {
+	var err error
+	if p.volumes, err = newPVCache(p.Client, p.Node); err != nil {
+		return fmt.Errorf("watch volumes: %w", err)
+	}
+	if _, err := p.volumes.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { p.volumeChanged(o) },
+		UpdateFunc: func(_, o any) { p.volumeChanged(o) },
+		DeleteFunc: func(o any) { p.volumeGone(o) },
+	}); err != nil {
+		return fmt.Errorf("watch volumes: %w", err)
+	}
+	classes := p.factory.Storage().V1().StorageClasses().Informer()
+	_, err = classes.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { p.classChanged(o) },
+		UpdateFunc: func(_, o any) { p.classChanged(o) },
+	})
+	if err != nil {
+		return fmt.Errorf("watch storage classes: %w", err)
+	}
+	return nil
+}
+
+func (p *Provisioner) volumeChanged(object any) {
+	if volume, ok := asVolume(object); ok {
+		p.paths.shown(volume)
+	}
+	p.queue.Add(pathOf(object))
+}
+
+func (p *Provisioner) volumeGone(object any) {
+	if volume, ok := asVolume(object); ok {
+		p.paths.gone(volume)
+		p.removeLinkOf(volume)
+	}
+	p.queue.Add(pathOf(object))
+	poke(p.scanner.requests) // its disk may be at another path, and may now be published there
+}
+
+// classChanged enqueues the paths of a StorageClass that is configured.
+func (p *Provisioner) classChanged(object any) {
+	class, ok := object.(*storagev1.StorageClass)
+	if conf := p.current(); ok && conf.classes[class.Name] != nil {
+		p.enqueue(func(fact disk.Fact) bool { return fact.Class == class.Name }, func(volume any) bool {
+			v, ok := p.volumes.read(conf, volume)
+			return ok && v.Key.Class == class.Name
+		})
+		p.status.poke()
+	}
+}
+
+// enqueueAll enqueues all paths.
+func (p *Provisioner) enqueueAll() {
+	p.enqueue(func(disk.Fact) bool { return true }, func(volume any) bool { return pathOf(volume) != "" })
+}
+
+// enqueue enqueues the paths of disks and volumes.
+func (p *Provisioner) enqueue(ofDisk func(disk.Fact) bool, ofVolume func(any) bool) {
+	for path, fact := range p.paths.facts() {
+		if ofDisk(fact) {
+			p.queue.Add(path)
+		}
+	}
+	for _, volume := range p.volumes.GetStore().List() {
+		if ofVolume(volume) {
+			p.queue.Add(pathOf(volume))
+		}
+	}
+}
+
+// Run publishes and cleans until ctx ends. Cleans that are running are interrupted, and
+// resumed by the next provisioner. It returns an error if the provisioner could not start.
+func (p *Provisioner) Run(ctx context.Context) error {
+	logger := klog.FromContext(ctx)
+	if err := p.removeLinks(ctx); err != nil {
+		return err
+	}
+	var group wait.Group
+	ctx, cancel := context.WithCancel(ctx)
+	stop := func() { // in this order: nothing that has ended enqueues
+		cancel()
+		p.queue.ShutDown()
+		joined := make(chan struct{})
+		go func() { defer close(joined); group.Wait(); p.cleans.wait(); p.proofs.wait(); p.factory.Shutdown() }()
+		select {
+		case <-joined:
+		case <-time.After(stopTimeout):
+			logger.Info("Stopped without waiting for a disk that does not answer")
+		}
+	}
+	defer stop()
+	p.factory.Start(ctx.Done())
+	group.StartWithContext(ctx, func(ctx context.Context) { p.volumes.RunWithContext(ctx) })
+	if err := p.waitForCaches(ctx); err != nil {
+		return err
+	}
+	group.StartWithContext(ctx, p.scanner.watch)
+	group.StartWithContext(ctx, p.scanner.run)
+	group.StartWithContext(ctx, p.status.run)
+	for range workers {
+		group.StartWithContext(ctx, p.work)
+	}
+	if pid := p.Records.Predecessor(); pid != 0 {
+		logger.Info("An earlier provisioner was killed and cannot end because a disk does not answer; disks that it cleaned are left alone until it has ended", "pid", pid)
+	}
+	logger.V(2).Info("Started to publish local disks", logkeys.Node, klog.KRef("", p.Node))
+	<-ctx.Done()
+	return nil
+}
+
+// begin waits for all that decisions rest on.
+func (p *Provisioner) waitForCaches(ctx context.Context) error {
+	if !cache.WaitForCacheSync(ctx.Done(), p.volumes.HasSynced) {
+		return fmt.Errorf("list the volumes of node %s: %w", p.Node, context.Cause(ctx))
+	}
+	for kind, synced := range p.factory.WaitForCacheSync(ctx.Done()) {
+		if !synced {
+			return fmt.Errorf("list %s: %w", kind, context.Cause(ctx))
+		}
+	}
+	if err := p.findCluster(ctx); err != nil {
+		return err
+	}
+	if err := p.findNode(ctx); err != nil {
+		return err
+	}
+	p.health.synced.Store(true)
+	return nil
+}
+
+// findCluster waits for the UID of namespace kube-system, which identifies the cluster.
+func (p *Provisioner) findCluster(ctx context.Context) error {
+	if p.Cluster != "" {
+		return nil
+	}
+	return retryUntil(ctx, "Failed to get the UID of the cluster; retrying", func(ctx context.Context) error {
+		namespace, err := p.Client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+		if err != nil {
+			return fmt.Errorf("get namespace %s: %w", metav1.NamespaceSystem, err)
+		}
+		if namespace.UID == "" {
+			return fmt.Errorf("namespace %s has no UID", metav1.NamespaceSystem)
+		}
+		p.Cluster = string(namespace.UID)
+		return nil
+	})
+}
+
+// findNode waits for the Node, which has the hostname that volumes require.
+func (p *Provisioner) findNode(ctx context.Context) error {
+	return retryUntil(ctx, "Failed to get the Node; retrying", p.refreshNode)
+}
+
+// retryUntil calls find until it succeeds, with backoff.
+func retryUntil(ctx context.Context, failed string, find func(context.Context) error) error {
+	backoff := wait.Backoff{Duration: retryFirst, Factor: 2, Steps: 10, Cap: time.Minute}
+	for {
+		err := find(ctx)
+		if err == nil {
+			return nil
+		}
+		klog.FromContext(ctx).Error(err, failed)
+		if !sleep(ctx, backoff.Step()) {
+			return errors.Join(ctx.Err(), err)
+		}
+	}
+}
+
+// refreshNode reads the labels of the Node that its volumes get.
+func (p *Provisioner) refreshNode(ctx context.Context) error {
+	node, err := p.Client.CoreV1().Nodes().Get(ctx, p.Node, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("get node %s: %w", p.Node, err)
+	}
+	hostname := node.Labels[corev1.LabelHostname]
+	if hostname == "" {
+		return fmt.Errorf("node %s has no label %s, which the node affinity of its volumes requires", p.Node, corev1.LabelHostname)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	labels := map[string]string{}
+	for _, key := range p.settings.NodeLabelsForPV {
+		if value, ok := node.Labels[key]; ok {
+			labels[key] = value
+		}
+	}
+	p.node = &localpv.Node{Name: p.Node, Hostname: hostname, Labels: labels}
+	return nil
+}
+
+// work processes one path after the other.
+func (p *Provisioner) work(ctx context.Context) {
+	for {
+		path, shutdown := p.queue.Get()
+		if shutdown {
+			return
+		}
+		p.process(ctx, path)
+		p.queue.Done(path)
+	}
+}

@@ -1,0 +1,256 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package provisioner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"stowage.dev/stowage/pkg/apis/wellknown"
+	"stowage.dev/stowage/pkg/localdisk/disk"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
+	"stowage.dev/stowage/pkg/localdisk/slot"
+	"stowage.dev/stowage/pkg/logkeys"
+)
+
+// updatePV updates a volume, if the informer still shows the version that was decided on.
+func (p *Provisioner) updatePV(ctx context.Context, v *disk.Volume, change func(*corev1.PersistentVolume)) error {
+	shown := p.volumes.get(v.Name)
+	if shown == nil || string(shown.UID) != v.UID || shown.ResourceVersion != v.ResourceVersion {
+		return errStale
+	}
+	volume := shown.DeepCopy()
+	change(volume)
+	written, err := p.Client.CoreV1().PersistentVolumes().Update(ctx, volume, metav1.UpdateOptions{})
+	switch {
+	case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
+		return errStale // the informer lags
+	case err != nil:
+		return fmt.Errorf("update volume %s: %w", v.Name, err)
+	}
+	p.paths.expect(updated, written)
+	return nil
+}
+
+// writeRecord records a volume whose disk has no record, and writes the disk's identity to the
+// volume.
+func (p *Provisioner) writeRecord(ctx context.Context, g *gathered) error {
+	v := *g.Volume
+	attached := g.Fact != nil && g.Fact.Problem == nil && (v.Identity == "" || g.Match() == disk.Same)
+	record := disk.Record{
+		Key: v.Key, HostPath: v.HostPath, Mode: v.Mode, State: disk.Published, Volume: v.Name, UID: v.UID, Generation: v.Generation, Policy: v.Policy,
+		Cluster: p.Cluster, Phase: v.Seen(),
+	}
+	if r := g.VolumeRecord; r != nil {
+		record.Root, record.Kind, record.Filesystem = r.Root, r.Kind, r.Filesystem
+		if r.Volume == v.Name && (r.UID == "" || r.UID == v.UID) && r.Unclaimed() {
+			record.Attachment, record.Accepted = r.Attachment, r.Accepted
+		}
+	}
+	record.Identity = v.Identity
+	if attached {
+		record.Identity, record.Kind = g.Fact.Identity, g.Fact.Kind
+		if record.Root == nil {
+			root, err := p.rootOf(ctx, g)
+			if err != nil {
+				return err
+			}
+			record.Root = root
+		}
+	}
+	switch {
+	case !record.Unclaimed(): // the disk may have data
+		record.Attachment = ""
+	case attached && g.Content == disk.ContentNone:
+		record.Attachment = g.Fact.Attachment
+	}
+	if err := p.Records.Put(record); err != nil {
+		return err
+	}
+	if v.Identity == record.Identity {
+		return nil
+	}
+	if err := p.updatePV(ctx, &v, func(volume *corev1.PersistentVolume) {
+		if volume.Annotations == nil {
+			volume.Annotations = map[string]string{}
+		}
+		volume.Annotations[wellknown.DiskIdentityAnnotation] = string(record.Identity)
+		volume.Annotations[wellknown.DiskBytesAnnotation] = strconv.FormatInt(g.Fact.Bytes, 10)
+		if volume.Annotations[wellknown.GenerationAnnotation] == "" {
+			volume.Annotations[wellknown.GenerationAnnotation] = strconv.FormatInt(v.Generation, 10)
+		}
+	}); err != nil {
+		return err
+	}
+	if v.Identity.Weak() {
+		return p.Records.Delete(v.Identity) // of an earlier boot: it identifies no disk any more
+	}
+	return nil
+}
+
+// rootOf describes the root of a file system. It is read once, before the first user of the
+// disk can change it.
+func (p *Provisioner) rootOf(ctx context.Context, g *gathered) ([]byte, error) {
+	if g.Record != nil && g.Record.Root != nil {
+		return g.Record.Root, nil
+	}
+	root, err := askDisk(ctx, p, g.path, g.conf.ProbeTimeout, func(ctx context.Context) (json.RawMessage, error) {
+		return p.Inspector.Root(ctx, *g.Fact)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look at the root of %s: %w", g.path, err)
+	}
+	return root, nil
+}
+
+// addFinalizer restores the finalizer of a volume.
+func (p *Provisioner) addFinalizer(ctx context.Context, g *gathered) error {
+	return p.updatePV(ctx, g.Volume, func(volume *corev1.PersistentVolume) {
+		volume.Finalizers = append(volume.Finalizers, wellknown.LocalVolumeFinalizer)
+	})
+}
+
+// markDisk writes the state of the disk to the volume, for schedulers and controllers.
+func (p *Provisioner) markDisk(ctx context.Context, g *gathered, mark disk.Mark) error {
+	err := p.updatePV(ctx, g.Volume, func(volume *corev1.PersistentVolume) {
+		if mark == disk.Unmarked {
+			delete(volume.Annotations, wellknown.DiskAnnotation)
+			return
+		}
+		metav1.SetMetaDataAnnotation(&volume.ObjectMeta, wellknown.DiskAnnotation, string(mark))
+	})
+	if err == nil {
+		klog.FromContext(ctx).V(2).Info("Marked the volume of a disk", logkeys.Volume, klog.KRef("", g.Volume.Name), "path", g.path, "mark", mark)
+	}
+	return err
+}
+
+// deletePV deletes a volume, if it is the version that was decided on. From then on no claim
+// can bind it, and the finalizer keeps it.
+func (p *Provisioner) deletePV(ctx context.Context, g *gathered, d slot.Decision) error {
+	v := g.Volume
+	shown := p.volumes.get(v.Name)
+	if shown == nil || shown.ResourceVersion != v.ResourceVersion {
+		return errStale
+	}
+	err := p.Client.CoreV1().PersistentVolumes().Delete(ctx, v.Name, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: new(types.UID(v.UID)), ResourceVersion: &v.ResourceVersion},
+	})
+	switch {
+	case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
+		return errStale
+	case err != nil:
+		return fmt.Errorf("delete volume %s: %w", v.Name, err)
+	}
+	p.paths.expect(deleted, shown)
+	klog.FromContext(ctx).V(2).Info("Deleted PersistentVolume; finalizer kept until the disk is clean", logkeys.Volume, klog.KObj(shown), "path", g.path)
+	p.status.removed(g, d)
+	return nil
+}
+
+// markRetained records that a disk's data is kept.
+func (p *Provisioner) markRetained(ctx context.Context, g *gathered) error {
+	record := disk.Record{Key: g.Key, HostPath: g.path, State: disk.Retained, Cluster: p.Cluster}
+	switch {
+	case g.Volume == nil:
+		record = *g.Record
+		if err := p.confirmGone(ctx, record.Volume); err != nil {
+			return err
+		}
+	case g.VolumeRecord != nil:
+		record = *g.VolumeRecord
+	}
+	if v := g.Volume; v != nil {
+		record.Volume, record.UID, record.Generation, record.Policy, record.Mode = v.Name, v.UID, v.Generation, v.Policy, v.Mode
+		record.Phase = v.Seen()
+		if record.Identity == "" {
+			record.Identity = v.Identity
+		}
+		if record.Identity == "" {
+			record.Identity, record.Kind = g.Fact.Identity, g.Fact.Kind
+		}
+	}
+	record.State = disk.Retained
+	if err := p.Records.Put(record); err != nil {
+		return err
+	}
+	if g.Volume != nil && g.Volume.Identity == "" {
+		return p.removeFinalizer(ctx, g.Volume) // the volume does not identify its record
+	}
+	return nil
+}
+
+// cleanLater records that the missing disk of a released volume is cleaned when it returns.
+func (p *Provisioner) cleanLater(g *gathered) error {
+	record := *g.VolumeRecord
+	record.State, record.Phase, record.Step = disk.Cleaning, disk.PhaseReleased, ""
+	return p.Records.Put(record)
+}
+
+// recordMissed records that the volume of a disk does not exist any more.
+func (p *Provisioner) recordMissed(ctx context.Context, g *gathered) error {
+	record := *g.Record
+	if err := p.confirmGone(ctx, record.Volume); err != nil {
+		return err
+	}
+	record.Missed = time.Now().UTC().Round(0)
+	klog.FromContext(ctx).Info("Released volume was removed before its disk was cleaned", logkeys.Volume, klog.KRef("", record.Volume), "path", g.path,
+		"gracePeriod", g.conf.OrphanGracePeriod)
+	return p.Records.Put(record)
+}
+
+// markClean records that a disk may be published.
+func (p *Provisioner) markClean(ctx context.Context, g *gathered, generation int64) error {
+	record := *g.Record
+	if err := p.confirmGone(ctx, record.Volume); err != nil {
+		return err
+	}
+	record.State, record.Generation, record.Volume, record.UID, record.Step = disk.Clean, generation, "", "", ""
+	record.Cluster, record.Phase, record.Missed = p.Cluster, "", time.Time{}
+	record.Attachment, record.Accepted = g.Fact.Attachment, g.Content != disk.ContentNone
+	return p.Records.Put(record)
+}
+
+// removeFinalizer removes the finalizer of a volume, so that the API server removes the volume.
+func (p *Provisioner) removeFinalizer(ctx context.Context, v *disk.Volume) error {
+	return p.updatePV(ctx, v, func(volume *corev1.PersistentVolume) {
+		volume.Finalizers = slices.DeleteFunc(volume.Finalizers, func(f string) bool { return f == wellknown.LocalVolumeFinalizer })
+	})
+}
+
+// removeOtherFinalizers removes the finalizers of further volumes of the path that are being
+// deleted: the disk is decided on for the first volume only.
+func (p *Provisioner) removeOtherFinalizers(ctx context.Context, g *gathered) error {
+	var problems error
+	for i := range g.others {
+		if other := &g.others[i]; other.Deleting && other.Finalized && !g.Volume.Deleting {
+			problems = errors.Join(problems, p.removeFinalizer(ctx, other))
+		}
+	}
+	return problems
+}
+
+// confirmGone asks the API server whether a volume is gone, or is not this provisioner's any
+// more. It returns errStale if not: the informer lags.
+func (p *Provisioner) confirmGone(ctx context.Context, name string) error {
+	if name == "" {
+		return nil
+	}
+	live, err := p.getPV(ctx, name)
+	if err == nil && live != nil && localpv.Owned(live, p.Node) {
+		err = errStale
+	}
+	return err
+}

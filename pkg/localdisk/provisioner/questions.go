@@ -1,0 +1,282 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package provisioner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"stowage.dev/stowage/pkg/apis/wellknown"
+	"stowage.dev/stowage/pkg/localdisk/disk"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
+	"stowage.dev/stowage/pkg/localdisk/slot"
+)
+
+// answers are what was found out about a disk while its path is decided on. They are not
+// kept for another decision: by then the disk may have been emptied or written to.
+type answers struct {
+	identity   disk.Identity
+	content    disk.Content
+	found      string
+	users      []disk.User
+	usersKnown bool
+	asked      bool
+	foreignPV  string
+	superblock *disk.Superblock
+}
+
+// answers returns what was found out about the disk so far.
+func (g *gathered) answers() answers {
+	return answers{
+		identity: g.Fact.Identity, content: g.Content, found: g.Found, users: g.Users, usersKnown: g.UsersKnown, asked: g.Asked, foreignPV: g.ForeignPV, superblock: g.Superblock,
+	}
+}
+
+// isQuestion reports whether an action finds something out and changes nothing.
+func isQuestion(action slot.Action) bool {
+	switch action {
+	case slot.AskNodes, slot.FindUsers, slot.Inspect, slot.ReadSuperblock:
+		return true
+	default:
+		return false
+	}
+}
+
+// answer answers a question, and returns it with the answers so far.
+func (p *Provisioner) answer(ctx context.Context, g *gathered, question slot.Action) (answers, error) {
+	switch question {
+	case slot.AskNodes:
+		return p.askNodes(ctx, g)
+	case slot.FindUsers:
+		return p.findUsers(ctx, g)
+	case slot.ReadSuperblock:
+		return p.readSuperblock(ctx, g), nil
+	default:
+		return p.inspect(ctx, g)
+	}
+}
+
+// askDisk reads a disk in a goroutine, so that a disk that hangs does not hold up a worker.
+// Without an answer in time the error is a *disk.Problem, TimedOut. The goroutine goes on
+// then, and the disk is not read again before it has returned.
+func askDisk[T any](ctx context.Context, p *Provisioner, path string, timeout time.Duration, question func(context.Context) (T, error)) (T, error) {
+	var none T
+	late := disk.Problemf(disk.TimedOut, "the disk at %s has not answered for %s", path, timeout)
+	busy := false
+	p.paths.update(path, func(s *pathState) { busy, s.asking = s.asking, true })
+	if busy {
+		return none, late
+	}
+	type answer struct {
+		value T
+		err   error
+	}
+	done := make(chan answer, 1)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	go func() {
+		value, err := question(ctx)
+		p.paths.update(path, func(s *pathState) { s.asking = false })
+		done <- answer{value, err}
+	}()
+	select {
+	case got := <-done:
+		return got.value, got.err
+	case <-ctx.Done():
+		return none, late
+	}
+}
+
+// asProblem returns why a question has no answer.
+func asProblem(err error) *disk.Problem {
+	if problem, ok := errors.AsType[*disk.Problem](err); ok {
+		return problem
+	}
+	return disk.Problemf(disk.Unreadable, "%v", err)
+}
+
+// findUsers finds out who uses the disk. An error is no answer.
+func (p *Provisioner) findUsers(ctx context.Context, g *gathered) (answers, error) {
+	users, err := askDisk(ctx, p, g.path, g.conf.ProbeTimeout, func(ctx context.Context) ([]disk.User, error) {
+		return p.Inspector.Users(ctx, *g.Fact, g.volumeName())
+	})
+	if err != nil {
+		return answers{}, fmt.Errorf("find out who uses %s: %w", g.path, err)
+	}
+	known := g.answers()
+	known.users, known.usersKnown = users, true
+	return known, nil
+}
+
+// inspect finds out whether the disk holds data.
+func (p *Provisioner) inspect(ctx context.Context, g *gathered) (answers, error) {
+	proof, running := p.proofs.result(g.path, g.Fact.Identity)
+	if running { // the proof reads all of the device
+		known := g.answers()
+		known.content = disk.ContentSampled
+		return known, nil
+	}
+	known, err := askDisk(ctx, p, g.path, g.conf.ProbeTimeout, func(ctx context.Context) (answers, error) {
+		known := g.answers()
+		var err error
+		if g.AsPublished() {
+			known.content, known.found, err = p.Inspector.Cleaned(ctx, *g.Fact, g.mode())
+			return known, err
+		}
+		suspect := int64(-1)
+		if proof.Found {
+			suspect = proof.Done
+		}
+		known.content, known.found, err = p.Inspector.Inspect(ctx, *g.Fact, suspect)
+		if err == nil && known.content == disk.ContentSampled && proof.Complete() {
+			known.content, err = p.verifyProof(ctx, g, proof)
+		}
+		return known, err
+	})
+	if err != nil {
+		return answers{}, fmt.Errorf("look into %s: %w", g.path, err)
+	}
+	if known.content == disk.ContentUnknown {
+		return answers{}, fmt.Errorf("look into %s: no answer", g.path)
+	}
+	return known, nil
+}
+
+// verifyProof checks that nothing was written to the device since a complete proof.
+func (p *Provisioner) verifyProof(ctx context.Context, g *gathered, proof disk.BlankProof) (disk.Content, error) {
+	_, err := p.Inspector.ProveBlank(ctx, disk.BlankProofRequest{Target: *g.Fact, From: proof}, func(disk.BlankProof) error { return nil })
+	switch {
+	case err == nil:
+		return disk.ContentNone, nil
+	case errors.Is(err, disk.ErrBlankProofVoid):
+		p.proofs.drop(g.Fact.Identity)
+		return disk.ContentSampled, nil
+	default:
+		return disk.ContentUnknown, err
+	}
+}
+
+// readSuperblock finds out what is on a volume's device. A superblock that cannot be read is
+// an answer too.
+func (p *Provisioner) readSuperblock(ctx context.Context, g *gathered) answers {
+	known := g.answers()
+	found, err := p.superblockOf(ctx, g)
+	if err != nil {
+		found = disk.Superblock{Problem: asProblem(err)}
+	}
+	known.superblock = &found
+	return known
+}
+
+func (p *Provisioner) superblockOf(ctx context.Context, g *gathered) (disk.Superblock, error) {
+	found, err := askDisk(ctx, p, g.path, g.conf.ProbeTimeout, func(ctx context.Context) (disk.Superblock, error) {
+		return p.Fence.ReadSuperblock(ctx, *g.Fact)
+	})
+	if err != nil {
+		return found, fmt.Errorf("read the superblock of %s: %w", g.path, err)
+	}
+	return found, nil
+}
+
+// askNodes finds out what other nodes know of a disk that this node has no record of, or
+// that it had before.
+func (p *Provisioner) askNodes(ctx context.Context, g *gathered) (answers, error) {
+	known := g.answers()
+	known.asked = true
+	if p.Reports != nil {
+		tombstone, err := p.tombstoneIndex.find(ctx, p.Reports, g.Fact.Identity)
+		if err != nil {
+			return known, err
+		}
+		if tombstone != nil && overrides(tombstone, g.Record) {
+			return answers{}, p.restoreFromTombstone(ctx, g, tombstone)
+		}
+	}
+	if g.Record == nil {
+		return known, nil
+	}
+	var err error
+	known.foreignPV, err = p.foreignPVs.find(ctx, p, g.Fact.Identity)
+	return known, err
+}
+
+// findUnmanagedPV looks for a volume of the disk that this provisioner does not manage: one
+// that the reference implementation created, or the disk's own, without the provisioner's
+// labels and annotations. Two provisioners must not publish the same disk, and the data of
+// a volume that a provisioner cannot see must not be cleaned. If there is one, its name is
+// kept and the error is errStale.
+func (p *Provisioner) findUnmanagedPV(ctx context.Context, g *gathered) error {
+	names := []string{localpv.ReferenceName(p.Node, g.Key)}
+	if g.Record != nil && g.Record.Volume != "" {
+		names = append(names, g.Record.Volume)
+	}
+	for _, name := range names {
+		found, err := p.getPV(ctx, name)
+		if err != nil {
+			return fmt.Errorf("look for a volume of %s: %w", g.path, err)
+		}
+		if found == nil || localpv.Owned(found, p.Node) || localpv.PathOf(found) != g.path || p.ofOtherNode(found) {
+			continue // a collision of 32-bit names, or this provisioner's, which the informer will show
+		}
+		p.paths.update(g.path, func(s *pathState) { s.unmanagedPV = name })
+		return errStale
+	}
+	return nil
+}
+
+// ofOtherNode reports whether a volume is that of another node's provisioner, which may have
+// given it the name of a volume of this node to keep its disk from being published.
+func (p *Provisioner) ofOtherNode(pv *corev1.PersistentVolume) bool {
+	node := pv.Annotations[wellknown.NodeNameAnnotation]
+	if node == "" || node == p.Node || pv.Annotations[localpv.ProvisionedByAnnotation] != localpv.ProvisionedBy(node) {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return localpv.Excludes(pv, p.node.Hostname)
+}
+
+// getPV returns a volume as the API server has it; nil if it does not exist.
+func (p *Provisioner) getPV(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
+	volume, err := p.Client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("get volume %s: %w", name, err)
+	}
+	return volume, nil
+}
+
+// volumeName returns the volume through which the node uses the disk.
+func (g *gathered) volumeName() string {
+	switch {
+	case g.Volume != nil:
+		return g.Volume.Name
+	case g.Record != nil:
+		return g.Record.Volume
+	default:
+		return ""
+	}
+}
+
+// mode returns the mode that the disk is or will be offered in.
+func (g *gathered) mode() disk.Mode {
+	if g.Volume != nil {
+		return g.Volume.Mode
+	}
+	if g.Record != nil && g.Record.State.Dirty() && g.Record.Mode != "" {
+		return g.Record.Mode
+	}
+	if class := g.conf.classes[g.Key.Class]; class != nil {
+		return disk.Mode(class.VolumeMode)
+	}
+	return disk.Filesystem
+}

@@ -1,0 +1,142 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package provisioner
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/localdisk/disk"
+)
+
+// pages returns the report as it should be.
+func (r *statusReporter) pages() []stowage.LocalDiskReportStatus {
+	entries := r.all()
+	lists, truncated := stowage.Pages(entries)
+	pages := make([]stowage.LocalDiskReportStatus, len(lists))
+	for i := range lists {
+		pages[i].Entries = lists[i]
+	}
+	summary := r.summarize(entries)
+	first := &pages[0]
+	first.Summary, first.Truncated, first.Conditions = &summary, truncated, r.conditions(entries)
+	first.Classes, first.Tombstones = r.classes(), r.tombstones()
+	return pages
+}
+
+// summarize counts entries, and adds up what their volumes offer.
+func (r *statusReporter) summarize(entries []stowage.Entry) stowage.Summary {
+	summary := stowage.Summarize(entries)
+	summary.Capacity, summary.Free = *resource.NewQuantity(0, resource.BinarySI), *resource.NewQuantity(0, resource.BinarySI)
+	for i := range entries {
+		e := &entries[i]
+		if e.Volume == "" {
+			continue
+		}
+		offered := *resource.NewQuantity(r.bytes(e), resource.BinarySI)
+		summary.Capacity.Add(offered)
+		if e.State == stowage.EntryAvailable {
+			summary.Free.Add(offered)
+		}
+	}
+	return summary
+}
+
+// conditions describe the provisioner as a whole. They have no times and no generation.
+func (r *statusReporter) conditions(entries []stowage.Entry) []metav1.Condition {
+	ready := metav1.Condition{Type: stowage.ConditionReady, Status: metav1.ConditionTrue, Reason: "DirectoriesRead"}
+	if err := r.provisioner.checkReads(""); err != nil {
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, "DirectoriesNotRead", stowage.FitMessage(err.Error())
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return []metav1.Condition{ready, disksHealthy(entries), r.config}
+}
+
+// disksHealthy is the condition of all disks.
+func disksHealthy(entries []stowage.Entry) metav1.Condition {
+	c := metav1.Condition{Type: stowage.ConditionDisksHealthy, Status: metav1.ConditionTrue, Reason: "NoTrouble"}
+	troubled := map[string]int{}
+	for i := range entries {
+		switch e := &entries[i]; {
+		case e.State == stowage.EntryMissing, e.State == stowage.EntryReplaced, e.State == stowage.EntryUnproven, e.State == stowage.EntryFailing:
+			troubled[string(e.State)]++
+		case e.Reason == string(disk.TimedOut), e.Reason == string(disk.IOError), e.Reason == string(disk.FilesystemError), e.Reason == string(disk.DeviceReadOnly):
+			troubled[e.Reason]++
+		}
+	}
+	if len(troubled) == 0 {
+		return c
+	}
+	var counts []string
+	for _, trouble := range slices.Sorted(maps.Keys(troubled)) {
+		counts = append(counts, fmt.Sprintf("%s: %d", trouble, troubled[trouble]))
+	}
+	c.Status, c.Reason, c.Message = metav1.ConditionFalse, "DisksInTrouble", strings.Join(counts, ", ")
+	return c
+}
+
+// all returns the entries, with the progress of cleans and blank proofs.
+func (r *statusReporter) all() []stowage.Entry {
+	paths := r.provisioner.paths
+	paths.mu.Lock()
+	defer paths.mu.Unlock()
+	var all []stowage.Entry
+	for _, path := range slices.Sorted(maps.Keys(paths.byPath)) {
+		if paths.byPath[path].entry == nil {
+			continue
+		}
+		e := paths.byPath[path].entry.Entry
+		e.Cleaning, e.BlankProof = r.provisioner.cleans.describe(path), r.provisioner.proofs.describe(path)
+		all = append(all, e)
+	}
+	return all
+}
+
+// classes are the states of the configured classes.
+func (r *statusReporter) classes() []stowage.ClassStatus {
+	p := r.provisioner
+	conf := p.current()
+	p.paths.mu.Lock()
+	defer p.paths.mu.Unlock()
+	var all []stowage.ClassStatus
+	for _, class := range conf.Classes {
+		status := stowage.ClassStatus{Name: class.Name, HostDir: class.HostDir, Ready: p.paths.read[class.Name]}
+		if problem := p.paths.trouble[class.Name]; problem != nil {
+			status.Reason, status.Message = string(problem.Reason), problem.Message
+		} else if _, err := p.factory.Storage().V1().StorageClasses().Lister().Get(class.Name); err != nil {
+			status.Ready, status.Reason, status.Message = false, string(disk.ClassMissing), fmt.Sprintf("there is no StorageClass %q", class.Name)
+		}
+		all = append(all, status)
+	}
+	return stowage.Classes(all)
+}
+
+// tombstones are the disks that are dirty and have no volume. A record of another cluster is
+// retained, and never has a volume here: one of the same name is another volume.
+func (r *statusReporter) tombstones() []stowage.Tombstone {
+	p := r.provisioner
+	var all []stowage.Tombstone
+	for _, record := range p.Records.All() {
+		switch {
+		case !record.State.Dirty():
+			continue
+		case record.Cluster != p.Cluster:
+			record.State = disk.Retained
+		case record.Volume != "" && p.volumes.get(record.Volume) != nil:
+			continue
+		}
+		all = append(all, stowage.Tombstone{
+			Identity: string(record.Identity), Class: record.Key.Class, Name: record.Key.Name, Volume: record.Volume, VolumeUID: record.UID,
+			Generation: record.Generation, State: stowage.TombstoneState(record.State), Since: &metav1.Time{Time: record.Updated},
+		})
+	}
+	return stowage.Tombstones(all)
+}

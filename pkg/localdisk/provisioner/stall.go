@@ -1,0 +1,53 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package provisioner
+
+import (
+	"context"
+	"path"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"stowage.dev/stowage/pkg/apis/provisioner"
+	"stowage.dev/stowage/pkg/localdisk/disk"
+	"stowage.dev/stowage/pkg/localdisk/slot"
+)
+
+const (
+	// progressTimeout is how long a clean that reports progress may make none.
+	progressTimeout = 10 * time.Minute
+	// timeoutGrace is how long a clean may take to stop after its timeout.
+	timeoutGrace = time.Minute
+)
+
+// forever is longer than any clean.
+const forever = 365 * 24 * time.Hour
+
+// timeLeft returns how much longer a clean may take until it makes progress or ends. The caller
+// holds mu.
+func (job *clean) timeLeft() time.Duration {
+	left := forever
+	if timeout := job.timeout(); timeout > 0 {
+		left = timeout + timeoutGrace - time.Since(job.begun)
+	}
+	if job.reportsProgress() {
+		left = min(left, progressTimeout-time.Since(job.alive))
+	}
+	return left
+}
+
+// reportsProgress reports whether a clean reports its progress. Commands, drives that erase
+// themselves and Jobs do not.
+func (job *clean) reportsProgress() bool {
+	return !job.byJob && (len(job.command) == 0 || job.command[0] != string(provisioner.MethodHDParm) && !path.IsAbs(job.command[0]))
+}
+
+// cleanHangs reports a clean that does not count against the limit any more.
+func (r *statusReporter) cleanHangs(ctx context.Context, job *clean) {
+	problem := disk.Problemf(disk.TimedOut, "cleaning %s began %s ago, and makes no progress: the disk or its driver may be failing",
+		job.path, time.Since(job.begun).Round(time.Second))
+	klog.FromContext(ctx).Error(problem, "A clean hangs; starting others")
+	r.decided(job.gathered, slot.Decision{Do: slot.None, State: slot.Cleaning, Problem: problem})
+}

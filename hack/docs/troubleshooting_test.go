@@ -23,13 +23,13 @@ const troubleshooting = "docs/troubleshooting.md"
 func TestTroubleshooting(t *testing.T) {
 	t.Parallel()
 	for heading, want := range map[string][]string{
-		"Nodes are counted":        append(nodeReasons(), constants(t, "pkg/scheduling/extender", `^unknownNode$`)...),
-		"No node is counted":       slices.Concat(called(t, "pkg/scheduling/claims", "refuse"), called(t, "pkg/scheduling/match/request.go", "Errorf")),
-		"From the extender":        without(t, errorsOf(t, "pkg/scheduling/extender"), extenderInternal, "From the extender"),
-		"States":                   states(),
-		"Reasons":                  slices.Concat(constantsOf(t, "pkg/localdisk/disk", "Reason"), cannot(t)),
-		"Events of the agent":      constants(t, "pkg/localdisk/provisioner", `^event[A-Z]`),
-		"Events of the controller": constants(t, "pkg/controller/nodeloss", `^event[A-Z]`),
+		"Nodes are counted":         append(nodeReasons(), constants(t, "pkg/scheduling/extender", `^unknownNode$`)...),
+		"No node is counted":        slices.Concat(called(t, "pkg/scheduling/claims", "refuse"), called(t, "pkg/scheduling/match/request.go", "Errorf")),
+		"From the extender":         without(t, errorsOf(t, "pkg/scheduling/extender"), extenderInternal, "From the extender"),
+		"States":                    states(),
+		"Reasons":                   slices.Concat(constantsOf(t, "pkg/localdisk/disk", "Reason"), cannot(t)),
+		"Events of the provisioner": constants(t, "pkg/localdisk/provisioner", `^event[A-Z]`),
+		"Events of the controller":  constants(t, "pkg/controller/nodeloss", `^event[A-Z]`),
 		"Cleaning Jobs": slices.Concat(constantsOf(t, "pkg/apis/stowage/v1alpha1", "CleaningJobState"),
 			constantsOf(t, "pkg/localdisk/cleanjob", "Reason"), constantsOf(t, "pkg/controller/cleaningjobs", "Reason")),
 		"A node was found, and binding failed": slices.Concat(
@@ -82,7 +82,7 @@ func states() []string {
 	return all
 }
 
-// cannot are the reasons for what the agent has decided and cannot do.
+// cannot are the reasons for what the provisioner has decided and cannot do.
 func cannot(t *testing.T) []string {
 	t.Helper()
 	var all []string

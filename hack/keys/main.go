@@ -31,7 +31,7 @@ var users = regexp.MustCompile(`^(.*) On: (.+)\. By: (.+)\.$`)
 
 // inManifests are the rows of keys that no Go code needs.
 var inManifests = []row{
-	{"stowage.dev/provisioner-not-ready", "taint", "node", "node bootstrap", "Default of `provisioner.startupTaint.key`: keeps pods off a new node until its disks are published; the provisioner removes it."},
+	{"stowage.dev/provisioner-not-ready", "taint", "node", "creator of the node", "Default of `provisioner.startupTaint.key`: keeps pods off a new node until its disks are published; the provisioner removes it."},
 	{"stowage.dev/scheduler", "label", "namespace", "user", "`enabled`: with `manifests/policies`, pods with claims choose stowage-scheduler without naming it."},
 }
 

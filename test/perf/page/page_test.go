@@ -92,8 +92,8 @@ func TestSources(t *testing.T) {
 	got := Sources([]Part{{"a", Circumstances{source, 0.3}}, {"b", Circumstances{other, 0}}, {"c", Circumstances{later, 0.5}}})
 	for what, want := range map[string]string{
 		"parts that have all but their time in common": "a on 2026-01-02 23:30 (load average before: 0.3); c on 2026-01-02 23:31 (load average before: 0.5), UTC:\n",
-		"a part of another version":                    "\nb on 2026-01-02 23:30 (load average before: 0.0), UTC:\n\n- Command: `make bench`\n- Stowage: v0.0.2\n",
-		"the machine":                                  "- Machine: 2 processors of Imaginary CPU, 24.0 GiB of memory\n",
+		"a part of another version":                    "\nb on 2026-01-02 23:30 (load average before: 0.0), UTC:\n\n- `make bench`\n- Stowage v0.0.2, ",
+		"the machine":                                  "- 2 processors of Imaginary CPU, 24.0 GiB of memory, ",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%s: got no %q:\n%s", what, want, got)

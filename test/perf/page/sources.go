@@ -27,12 +27,11 @@ type Part struct {
 const sourcesText = `
 ## Where the figures come from
 
-A load average of much more than 0 says that others used the machine meanwhile, and the figures are worse for it.
-etcd does not wait for its disk (no fsync).
+A load average of much more than 0 means that other work slowed the figures. etcd does not wait for its disk (no fsync).
 `
 
-// Sources tells where the figures come from. Parts that have all but their time in common
-// are told of at once.
+// Sources returns where the figures come from. Parts that differ only in their time share an
+// entry.
 func Sources(parts []Part) string {
 	if len(parts) == 0 {
 		return "\nNothing was measured yet.\n"
@@ -51,8 +50,8 @@ func Sources(parts []Part) string {
 	b.WriteString(sourcesText)
 	for _, s := range order {
 		fmt.Fprintf(&b, "\n%s, UTC:\n\n", strings.Join(names[s], "; "))
-		fmt.Fprintf(&b, "- Command: `%s`\n- Stowage: %s\n- Kubernetes: %s\n- Go: %s\n", s.Command, s.Version, s.Kubernetes, strings.TrimPrefix(s.Go, "go"))
-		fmt.Fprintf(&b, "- Machine: %d processors of %s, %.1f GiB of memory\n- System: %s\n", s.CPUs, s.CPU, float64(s.Memory)/(1<<30), s.System)
+		fmt.Fprintf(&b, "- `%s`\n- Stowage %s, Kubernetes %s, Go %s\n", s.Command, s.Version, s.Kubernetes, strings.TrimPrefix(s.Go, "go"))
+		fmt.Fprintf(&b, "- %d processors of %s, %.1f GiB of memory, %s\n", s.CPUs, s.CPU, float64(s.Memory)/(1<<30), s.System)
 	}
 	return b.String()
 }

@@ -12,9 +12,14 @@ import (
 	"stowage.dev/stowage/test/perf/result"
 )
 
-// origin is a machine, versions and a command, with all workloads that were
-// measured with them.
+// origin is a machine and versions, with all commands that measured with them.
 type origin struct {
+	source result.Source // without its time, command and version
+	runs   []run
+}
+
+// run is a command, and the workloads that it measured.
+type run struct {
 	source    result.Source // without its time
 	workloads []*result.Workload
 }
@@ -26,39 +31,42 @@ func origins(f result.File) []origin {
 		w := &f.Workloads[i]
 		source := w.Source
 		source.Time = time.Time{}
-		at := slices.IndexFunc(all, func(o origin) bool { return o.source == source })
+		machine := source
+		machine.Command, machine.Version = "", ""
+		at := slices.IndexFunc(all, func(o origin) bool { return o.source == machine })
 		if at < 0 {
 			at = len(all)
-			all = append(all, origin{source: source})
+			all = append(all, origin{source: machine})
 		}
-		all[at].workloads = append(all[at].workloads, w)
+		runs := &all[at].runs
+		at = slices.IndexFunc(*runs, func(r run) bool { return r.source == source })
+		if at < 0 {
+			at = len(*runs)
+			*runs = append(*runs, run{source: source})
+		}
+		(*runs)[at].workloads = append((*runs)[at].workloads, w)
 	}
 	return all
 }
 
-// sources tells where the figures come from.
+// sources returns where the figures come from.
 func sources(f result.File) string {
 	var parts []string
 	for _, o := range origins(f) {
 		s := o.source
 		var text strings.Builder
-		line := func(name, format string, args ...any) {
-			fmt.Fprintf(&text, "- %s: %s\n", name, fmt.Sprintf(format, args...))
+		fmt.Fprintf(&text, "Kubernetes %s, Go %s, %s of %s, %s of memory, %s:\n\n", known(s.Kubernetes), known(strings.TrimPrefix(s.Go, "go")),
+			plural(s.CPUs, "processor"), known(s.CPU), gibibytes(s.Memory), known(s.System))
+		for _, r := range o.runs {
+			fmt.Fprintf(&text, "- %s: Stowage %s, `%s`\n", measuredOn(r.workloads), known(r.source.Version), r.source.Command)
 		}
-		text.WriteString(measuredOn(o.workloads) + ":\n\n")
-		line("Command", "`%s`", s.Command)
-		line("Stowage", "%s", known(s.Version))
-		line("Kubernetes", "%s", known(s.Kubernetes))
-		line("Go", "%s", known(strings.TrimPrefix(s.Go, "go")))
-		line("Machine", "%s of %s, %s of memory", plural(s.CPUs, "processor"), known(s.CPU), gibibytes(s.Memory))
-		line("System", "%s", known(s.System))
 		parts = append(parts, text.String())
 	}
 	return strings.Join(parts, "\n")
 }
 
 // measuredOn lists workloads by the day on which they were measured, in UTC:
-// "On 2026-11-21 static-100 and single, on 2026-11-22 static-5000".
+// "2026-11-21 static-100, single; 2026-11-22 static-5000".
 func measuredOn(workloads []*result.Workload) string {
 	var days []string
 	names := map[string][]string{}
@@ -72,9 +80,9 @@ func measuredOn(workloads []*result.Workload) string {
 	slices.Sort(days)
 	parts := make([]string, 0, len(days))
 	for _, day := range days {
-		parts = append(parts, "on "+day+" "+strings.Join(names[day], ", "))
+		parts = append(parts, day+" "+strings.Join(names[day], ", "))
 	}
-	return capital(strings.Join(parts, "; "))
+	return strings.Join(parts, "; ")
 }
 
 // known is a text, or missing.

@@ -24,23 +24,18 @@ type report struct {
 
 const explanation = `# scheduler_perf
 
-Stowage's scheduler and the stock one under upstream's scheduler_perf: kube-apiserver, scheduler
-and a stand-in for the PV controller share one process, etcd runs beside it without syncing to
-disk. Both arms are the same binary with default settings; VolumeTopology is in the place of
-VolumeBinding in one of them. Each run is a process of its own with an empty etcd, the arms run
-in turn.
+Stowage's scheduler and the stock one under upstream's scheduler_perf: kube-apiserver, scheduler and a stand-in for the PV
+controller share one process; etcd runs beside it without syncing to disk. Both arms are the same binary with default settings
+and VolumeBinding or VolumeTopology. Each run is a process with an empty etcd; the arms run in turn.
 
-` + "`volumes`" + ` are upstream's workloads with persistent volumes, read from the Kubernetes module as
-they are, without their thresholds, which are of other machines. Their claims are bound already,
-so here the stock plugin has little to do and Stowage is to keep up: a median ratio of at least
-0.95, or overlapping intervals. ` + "`waitforfirstconsumer`" + ` are our own: local volumes that exist, or
-claims that are provisioned where CSIStorageCapacity allows, by a provisioner that answers at
-once.
+` + "`volumes`" + ` are upstream's workloads with persistent volumes, without their thresholds, which are of other machines. Their claims
+are bound already, so Stowage must only keep up: a median ratio of at least 0.95, or overlapping intervals.
+` + "`waitforfirstconsumer`" + ` are our own: existing local volumes, or claims that are provisioned where CSIStorageCapacity allows, by
+a provisioner that answers at once.
 
-Pods/s: measured pods, from the first that the scheduler sees to the last one bound; median, and
-slowest to fastest round. Reported: scheduler_perf's own mean of whole seconds, of which short
-runs have few. Latency: of a pod, from seen to bound. Ratio: median of the rounds' ratios. An arm
-without figures was not run, because scheduler_perf gives up after ten minutes.
+Pods/s: measured pods, from the first that the scheduler sees to the last one bound; median, and slowest to fastest round.
+Reported: scheduler_perf's own mean of whole seconds, of which short runs have few. Latency: of a pod, from seen to bound.
+Ratio: median of the rounds' ratios. An arm without figures was not run: scheduler_perf stops after ten minutes.
 
 `
 

@@ -53,8 +53,8 @@ func TestPage(t *testing.T) {
 		"medians of more than one round": "Figures are medians of the rounds;",
 		"memory":                         "start-up included: 300 MiB.",
 		"where all comes from, once":     "filter on 2026-01-02 23:30 (load average before: 0.3); sides on 2026-01-02 23:30 (load average before: 0.5), UTC:",
-		"the machine":                    "- Machine: 2 processors of Imaginary CPU, 24.0 GiB of memory",
-		"the command, to be given again": "- Command: `make bench-extender`",
+		"the machine":                    "- 2 processors of Imaginary CPU, 24.0 GiB of memory",
+		"the command, to be given again": "- `make bench-extender`",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%s: the page does not say %q:\n%s", what, want, got)

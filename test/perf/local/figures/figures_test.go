@@ -28,7 +28,7 @@ func sample() File {
 		}
 	}
 	return File{
-		Appearing: &Latencies{Circumstances: c, Series: []Series{{Name: "ext4, mounted", Millis: []float64{30, 10, 1200, 20}}, {Name: "no agent", Bare: true, Millis: []float64{5000}}}},
+		Appearing: &Latencies{Circumstances: c, Series: []Series{{Name: "ext4, mounted", Millis: []float64{30, 10, 1200, 20}}, {Name: "no provisioner", Bare: true, Millis: []float64{5000}}}},
 		Releasing: &Latencies{Circumstances: c, Series: []Series{{Name: "ext4, mounted", Millis: []float64{150}}, {Name: "block device, linked", Millis: []float64{9000}}}},
 		Resting:   &Resting{Circumstances: c, Volumes: 100, StartSeconds: 5, RSS: 30 << 20, PeakRSS: 41 << 20, Seconds: 120, CPU: 0.3, Scans: 8, ScanSeconds: 0.004, ResyncSeconds: 10, Devices: 100},
 		Wiping:    &Wiping{Circumstances: c, Bytes: 1 << 30, Runs: []Wipe{{Command: "zero", Seconds: 0.5, PeakRSS: 30 << 20, PeakGroup: 63 << 20}, {Command: "shred 1", Seconds: 4, PeakRSS: 30 << 20, Anchor: "shred DEVICE", AnchorSeconds: 5}}},
@@ -46,7 +46,7 @@ func TestPage(t *testing.T) {
 		"the slowest disk misses its floor":              "| disk appears → Available, slowest of all: ext4, mounted | < 1 s | 1.20 s | **missed** |",
 		"a file system meets its":                        "| Released → Available, slowest of all: ext4, mounted, empty | < 2 s | 150 ms | met |",
 		"memory at rest meets its":                       "| RSS at rest with 100 volumes | < 40 MiB | 30 MiB | met |",
-		"memory at the start does not":                   "| RSS, largest since the agent's start | < 40 MiB | 41 MiB | **missed** |",
+		"memory at the start does not":                   "| RSS, largest since its start | < 40 MiB | 41 MiB | **missed** |",
 		"no scan asked a device":                         "| requests of devices while rescanned | 0 | 0 | met |",
 		"quantiles are of the series":                    "| ext4, mounted | 4 | 20 ms | 1.20 s | 1.20 s |",
 		"a wipe that no cgroup counted has none":         "| `shred 1` | 4.0 s | 256 MiB/s | 30 MiB | – | `shred DEVICE` 5.0 s |",
@@ -54,14 +54,14 @@ func TestPage(t *testing.T) {
 		"watchers are scaled by what they cost beyond":   "| all, scaled up | 1,000 | – | 40.50 s | 2000 MiB | 10,000,000 | 1400 MiB |",
 		"nobody does not come":                           "| nobody | 0 | 3.00 s | 1.50 s | 0 | 0 |",
 		"where all comes from is said once":              "latencies on 2026-01-02 23:30 (load average before: 0.3); rest on",
-		"the machine is named":                           "- Machine: 2 processors of Imaginary CPU, 24.0 GiB of memory",
-		"the command is one that can be given once more": "- Command: `make bench-local`",
+		"the machine is named":                           "- 2 processors of Imaginary CPU, 24.0 GiB of memory",
+		"the command is one that can be given once more": "- `make bench-local`",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%s: the page does not say %q:\n%s", what, want, got)
 		}
 	}
-	for name, no := range map[string]string{"a client without an agent": "slowest of all: no agent", "a device that is zeroed": "slowest of all: block device"} {
+	for name, no := range map[string]string{"a client without a provisioner": "slowest of all: no provisioner", "a device that is zeroed": "slowest of all: block device"} {
 		if strings.Contains(got, no) {
 			t.Errorf("%s has a floor", name)
 		}

@@ -10,7 +10,7 @@ import (
 	"stowage.dev/stowage/test/perf/page"
 )
 
-// What the agent must reach.
+// What the provisioner must reach.
 const (
 	mostAppearing = 1000 // ms
 	mostReleasing = 2000 // ms
@@ -40,7 +40,7 @@ func (f *File) floors() [][]string {
 	}
 	if r := f.Resting; r != nil {
 		add(fmt.Sprintf("RSS at rest with %d volumes", r.Volumes), "< 40 MiB", mib(r.RSS), r.RSS < mostRSS)
-		add("RSS, largest since the agent's start", "< 40 MiB", mib(r.PeakRSS), r.PeakRSS < mostRSS)
+		add("RSS, largest since its start", "< 40 MiB", mib(r.PeakRSS), r.PeakRSS < mostRSS)
 		add("requests of devices while rescanned", "0", page.Count(r.IO), r.IO == 0 && r.Scans > 0)
 	}
 	if f.Wiping != nil {

@@ -57,7 +57,7 @@ func (m *machine) explain(err *error) {
 
 func (m *machine) appearing(ctx context.Context, count int) (*figures.Latencies, error) {
 	series := map[string]*figures.Series{}
-	bare := &figures.Series{Name: "no agent: a client creates a volume", Bare: true}
+	bare := &figures.Series{Name: "no provisioner: a client creates a volume", Bare: true}
 	for i := range count {
 		if i%10 == 0 {
 			m.site.Progress("disks appear, %d of %d done", i, count)

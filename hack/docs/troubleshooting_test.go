@@ -82,11 +82,11 @@ func states() []string {
 	return all
 }
 
-// cannot are the reasons for what the agent has decided and cannot do.
+// cannot returns the reasons for decided actions that failed.
 func cannot(t *testing.T) []string {
 	t.Helper()
 	var all []string
-	for _, action := range constantsOf(t, "pkg/localdisk/slot", "Action") {
+	for _, action := range constantsOf(t, "pkg/localdisk/decide", "Action") {
 		if action != "FindUsers" { // has reasons of its own
 			all = append(all, "Cannot"+action)
 		}

@@ -18,9 +18,9 @@ import (
 	"k8s.io/klog/v2"
 
 	"stowage.dev/stowage/pkg/apis/wellknown"
+	"stowage.dev/stowage/pkg/localdisk/decide"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
-	"stowage.dev/stowage/pkg/localdisk/slot"
 	"stowage.dev/stowage/pkg/logkeys"
 )
 
@@ -123,7 +123,7 @@ func (a *Agent) mark(ctx context.Context, g *gathered, mark disk.Mark) error {
 
 // remove deletes a volume. What was found out about it must still be so; from then on
 // nothing can bind it, and our finalizer keeps it.
-func (a *Agent) remove(ctx context.Context, g *gathered, d slot.Decision) error {
+func (a *Agent) remove(ctx context.Context, g *gathered, d decide.Decision) error {
 	v := g.Volume
 	shown := a.shown(v.Name)
 	if shown == nil || shown.ResourceVersion != v.ResourceVersion {

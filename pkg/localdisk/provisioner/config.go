@@ -105,7 +105,7 @@ type Config struct {
 	Settings *provisioner.Config
 	// Recheck is how long after something has vanished, or has not answered well, the
 	// agent looks again before it believes it; 0 is 5 s. It looks at the latest after
-	// slot.FaultLooks times this.
+	// decide.FaultLooks times this.
 	Recheck time.Duration
 }
 

@@ -11,8 +11,8 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"stowage.dev/stowage/pkg/localdisk/decide"
 	"stowage.dev/stowage/pkg/localdisk/disk"
-	"stowage.dev/stowage/pkg/localdisk/slot"
 	"stowage.dev/stowage/pkg/logkeys"
 )
 
@@ -107,7 +107,7 @@ func (a *Agent) addLink(ctx context.Context, g *gathered) error {
 	return nil
 }
 
-func (a *Agent) removeLink(ctx context.Context, g *gathered, d slot.Decision) error {
+func (a *Agent) removeLink(ctx context.Context, g *gathered, d decide.Decision) error {
 	if err := a.Fence.RemoveLink(g.Volume.Link); err != nil {
 		return err
 	}

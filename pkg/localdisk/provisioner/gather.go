@@ -6,9 +6,8 @@ package provisioner
 import (
 	"time"
 
+	"stowage.dev/stowage/pkg/localdisk/decide"
 	"stowage.dev/stowage/pkg/localdisk/disk"
-	"stowage.dev/stowage/pkg/localdisk/reclaim"
-	"stowage.dev/stowage/pkg/localdisk/slot"
 )
 
 // learned is what was found out about a disk while its slot is decided about. It is
@@ -26,7 +25,7 @@ type learned struct {
 
 // gathered is a slot with what acting on it takes.
 type gathered struct {
-	slot.Slot
+	decide.Slot
 	path string
 	conf *settings
 	// since is when the disk was first seen as it is.
@@ -64,7 +63,7 @@ func (a *Agent) gather(path string, l learned) *gathered {
 		g.Volume.Accepted = g.Fact.Identity
 	}
 	a.recall(g)
-	if g.Configured && !reclaim.Concerns(&g.Slot) { // what is given back is cleaned, whatever it is called
+	if g.Configured && !decide.ForReclaim(&g.Slot) { // what is given back is cleaned, whatever it is called
 		g.Configured = conf.named(g.Key)
 	}
 	if g.Fact == nil || g.Fact.Identity == "" {
@@ -75,7 +74,7 @@ func (a *Agent) gather(path string, l learned) *gathered {
 		if g.Fact.Identity.Weak() {
 			weak = a.Records.DirtyWeak()
 		}
-		g.Predecessors, g.Unaccounted = slot.Before(g.Fact.Identity, a.Records.ByPath(path), weak, a.sight.present)
+		g.Predecessors, g.Unaccounted = decide.Predecessors(g.Fact.Identity, a.Records.ByPath(path), weak, a.sight.present)
 	}
 	g.Elsewhere = a.elsewhere(conf, path, g.Fact.Identity)
 	if l.identity == g.Fact.Identity {

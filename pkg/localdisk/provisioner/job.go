@@ -22,8 +22,8 @@ import (
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/localdisk/cleanjob"
+	"stowage.dev/stowage/pkg/localdisk/decide"
 	"stowage.dev/stowage/pkg/localdisk/disk"
-	"stowage.dev/stowage/pkg/localdisk/slot"
 	"stowage.dev/stowage/pkg/logkeys"
 )
 
@@ -263,5 +263,5 @@ func (t *answerTeller) say(problem *disk.Problem) {
 		return
 	}
 	t.problem = text
-	t.told.decided(t.job.gathered, slot.Decision{Do: slot.None, State: slot.Cleaning, Problem: problem})
+	t.told.decided(t.job.gathered, decide.Decision{Do: decide.None, State: stowage.EntryCleaning, Problem: problem})
 }

@@ -12,11 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
-	"stowage.dev/stowage/pkg/localdisk/discovery"
+	"stowage.dev/stowage/pkg/localdisk/decide"
 	"stowage.dev/stowage/pkg/localdisk/disk"
-	"stowage.dev/stowage/pkg/localdisk/fence"
-	"stowage.dev/stowage/pkg/localdisk/reclaim"
-	"stowage.dev/stowage/pkg/localdisk/slot"
 	"stowage.dev/stowage/pkg/logkeys"
 )
 
@@ -38,7 +35,7 @@ func (a *Agent) process(ctx context.Context, path string) {
 		return // what was not answered was not asked long enough
 	}
 	if err == nil {
-		if d.Do != slot.ProveBlank {
+		if d.Do != decide.ProveBlank {
 			a.proofs.stop(path)
 		}
 		left, d = a.delayed(path, d)
@@ -61,8 +58,8 @@ func (a *Agent) process(ctx context.Context, path string) {
 			klog.FromContext(ctx).Error(err, "Cannot do what was decided, and will try again", "action", d.Do, "path", path)
 		}
 		a.queue.AddRateLimited(path)
-	case d.Do == slot.Wipe || d.Do == slot.ProveBlank: // the end of that puts the path back
-	case d.Do != slot.None:
+	case d.Do == decide.Clean || d.Do == decide.ProveBlank: // the end of that puts the path back
+	case d.Do != decide.None:
 		a.queue.Forget(path)
 		a.queue.Add(path)
 	default:
@@ -72,7 +69,7 @@ func (a *Agent) process(ctx context.Context, path string) {
 }
 
 // wait has a slot that cannot go on now looked at again, if no event will be the occasion.
-func (a *Agent) wait(ctx context.Context, g *gathered, d slot.Decision) {
+func (a *Agent) wait(ctx context.Context, g *gathered, d decide.Decision) {
 	last := a.reconsider(ctx, g, d)
 	if fenced := fenceRecheck(g); fenced > 0 && (last == 0 || fenced < last) {
 		last = fenced
@@ -96,13 +93,13 @@ func (a *Agent) forget(path string) {
 }
 
 // delayed puts a clean or a blank proof off that has failed before.
-func (a *Agent) delayed(path string, d slot.Decision) (time.Duration, slot.Decision) {
-	if d.Do == slot.ProveBlank {
+func (a *Agent) delayed(path string, d decide.Decision) (time.Duration, decide.Decision) {
+	if d.Do == decide.ProveBlank {
 		if problem, left := a.proofs.obstacle(path); problem != nil {
-			return left, slot.Decision{Do: slot.None, State: d.State, Problem: problem}
+			return left, decide.Decision{Do: decide.None, State: d.State, Problem: problem}
 		}
 	}
-	if d.Do != slot.Wipe {
+	if d.Do != decide.Clean {
 		return 0, d
 	}
 	left, failure := a.cleans.backoff(path)
@@ -113,7 +110,7 @@ func (a *Agent) delayed(path string, d slot.Decision) (time.Duration, slot.Decis
 	if !known || problem.Reason != disk.VolumeInUse && problem.Reason != disk.JobRefused {
 		problem = disk.Problemf(disk.CleanFailed, "attempt %d failed: %v", failure.attempts, failure.last)
 	}
-	return left, slot.Decision{Do: slot.None, State: d.State, Problem: problem}
+	return left, decide.Decision{Do: decide.None, State: d.State, Problem: problem}
 }
 
 func (a *Agent) volumesAt(path string) []*corev1.PersistentVolume {
@@ -132,7 +129,7 @@ func (a *Agent) volumesAt(path string) []*corev1.PersistentVolume {
 
 // consider decides about a slot, and finds out what the decision asks for. An error
 // says that the API server could not be asked.
-func (a *Agent) consider(ctx context.Context, path string) (*gathered, slot.Decision, error) {
+func (a *Agent) consider(ctx context.Context, path string) (*gathered, decide.Decision, error) {
 	var known learned
 	sought := false
 	for {
@@ -140,28 +137,28 @@ func (a *Agent) consider(ctx context.Context, path string) (*gathered, slot.Deci
 		d := a.decide(g)
 		var err error
 		switch {
-		case !sought && g.Volume == nil && (d.Do == slot.Inspect || d.Do == slot.Wipe || d.Do == slot.MarkRetained):
+		case !sought && g.Volume == nil && (d.Do == decide.Inspect || d.Do == decide.Clean || d.Do == decide.MarkRetained):
 			// Whose data it is comes before what it is.
 			if err := a.findForeign(ctx, g); err != nil && !errors.Is(err, errAgain) {
 				return g, d, err
 			}
 			sought = true
-		case d.Do == slot.AskNodes:
+		case d.Do == decide.AskNodes:
 			if known, err = a.askNodes(ctx, g); err != nil {
 				return g, d, err
 			}
-		case d.Do == slot.FindUsers:
+		case d.Do == decide.FindUsers:
 			known, err = a.users(ctx, g)
-		case d.Do == slot.Inspect:
+		case d.Do == decide.Inspect:
 			known, err = a.inspect(ctx, g)
-		case d.Do == slot.ReadSuperblock:
+		case d.Do == decide.ReadSuperblock:
 			known = a.readSuperblock(ctx, g)
 		default:
 			return g, d, nil
 		}
 		if err != nil {
 			g.unanswered = true
-			return g, slot.Decision{Do: slot.None, State: d.State, Problem: unanswered(err)}, nil
+			return g, decide.Decision{Do: decide.None, State: d.State, Problem: unanswered(err)}, nil
 		}
 	}
 }
@@ -174,15 +171,15 @@ func unanswered(err error) *disk.Problem {
 	return disk.Problemf(disk.Unreadable, "%v", err)
 }
 
-func (a *Agent) decide(g *gathered) slot.Decision {
-	return fence.With(a.decideVolume(g), fence.Decide(&g.Slot))
+func (a *Agent) decide(g *gathered) decide.Decision {
+	return decide.WithLink(a.decideVolume(g), decide.Link(&g.Slot))
 }
 
-func (a *Agent) decideVolume(g *gathered) slot.Decision {
-	if reclaim.Concerns(&g.Slot) {
-		return reclaim.Decide(&g.Slot)
+func (a *Agent) decideVolume(g *gathered) decide.Decision {
+	if decide.ForReclaim(&g.Slot) {
+		return decide.Reclaim(&g.Slot)
 	}
-	return discovery.Decide(&g.Slot, firstGeneration(g.conf.classes[g.Key.Class], g.since))
+	return decide.Publish(&g.Slot, firstGeneration(g.conf.classes[g.Key.Class], g.since))
 }
 
 // users finds out who uses the slot's disk. Not to know is no answer.
@@ -273,44 +270,44 @@ func (a *Agent) modeOf(g *gathered) disk.Mode {
 }
 
 // act does the one thing that was decided.
-func (a *Agent) act(ctx context.Context, g *gathered, d slot.Decision) error {
+func (a *Agent) act(ctx context.Context, g *gathered, d decide.Decision) error {
 	if err := a.releaseOthers(ctx, g); err != nil {
 		return err
 	}
-	if d.Do != slot.None {
+	if d.Do != decide.None {
 		klog.FromContext(ctx).V(4).Info("Decided", "action", d.Do, "path", g.path, logkeys.Volume, klog.KRef("", g.volumeName()))
 	}
 	switch d.Do {
-	case slot.Create:
+	case decide.Create:
 		return a.create(ctx, g, d.Generation)
-	case slot.WriteRecord:
+	case decide.WriteRecord:
 		return a.remember(ctx, g)
-	case slot.AddFinalizer:
+	case decide.AddFinalizer:
 		return a.guard(ctx, g)
-	case slot.MarkDisk:
+	case decide.MarkDisk:
 		return a.mark(ctx, g, d.Mark)
-	case slot.RecordFilesystem:
+	case decide.RecordFilesystem:
 		return a.recordFilesystem(ctx, g)
-	case slot.AddLink:
+	case decide.AddLink:
 		return a.addLink(ctx, g)
-	case slot.RemoveLink:
+	case decide.RemoveLink:
 		return a.removeLink(ctx, g, d)
-	case slot.Remove:
+	case decide.DeleteVolume:
 		return a.remove(ctx, g, d)
-	case slot.Wipe:
+	case decide.Clean:
 		return a.cleans.begin(ctx, g, d.Generation)
-	case slot.ProveBlank:
+	case decide.ProveBlank:
 		a.proofs.start(ctx, &proof{attempt: attempt{gathered: g}})
 		return nil
-	case slot.CleanLater:
+	case decide.CleanLater:
 		return a.cleanLater(g)
-	case slot.Miss:
+	case decide.MarkVanished:
 		return a.miss(ctx, g)
-	case slot.MarkRetained:
+	case decide.MarkRetained:
 		return a.keep(ctx, g)
-	case slot.MarkClean:
+	case decide.MarkClean:
 		return a.absolve(ctx, g, d.Generation)
-	case slot.RemoveFinalizer:
+	case decide.RemoveFinalizer:
 		return a.release(ctx, g.Volume)
 	default:
 		return nil
@@ -320,7 +317,7 @@ func (a *Agent) act(ctx context.Context, g *gathered, d slot.Decision) error {
 // reconsider reports whether a slot waits for something that no event reports: that a
 // device is not open any more, that a disk was emptied, that a question is answered. The
 // answer is how long at most it goes without being looked at; zero if events will do.
-func (a *Agent) reconsider(ctx context.Context, g *gathered, d slot.Decision) time.Duration {
+func (a *Agent) reconsider(ctx context.Context, g *gathered, d decide.Decision) time.Duration {
 	if d.Problem == nil {
 		return 0
 	}

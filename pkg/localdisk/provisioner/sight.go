@@ -14,8 +14,8 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"stowage.dev/stowage/pkg/localdisk/decide"
 	"stowage.dev/stowage/pkg/localdisk/disk"
-	"stowage.dev/stowage/pkg/localdisk/slot"
 )
 
 const (
@@ -39,14 +39,14 @@ type sight struct {
 	since   map[string]time.Time     // when a fact was first seen as it is
 	gone    map[string]int           // looks in a row that saw no disk, by path
 	left    map[string]time.Time     // when the first of them was
-	faults  map[string]slot.Fault    // of disks that do not answer well, by path
+	faults  map[string]decide.Fault  // of disks that do not answer well, by path
 	trouble map[string]*disk.Problem // by class
 	looked  map[string]bool          // classes whose directory was read
 	ended   time.Time
 }
 
 func newSight() sight {
-	return sight{facts: map[string]disk.Fact{}, present: map[disk.Identity]bool{}, since: map[string]time.Time{}, gone: map[string]int{}, left: map[string]time.Time{}, faults: map[string]slot.Fault{}, trouble: map[string]*disk.Problem{}, looked: map[string]bool{}}
+	return sight{facts: map[string]disk.Fact{}, present: map[disk.Identity]bool{}, since: map[string]time.Time{}, gone: map[string]int{}, left: map[string]time.Time{}, faults: map[string]decide.Fault{}, trouble: map[string]*disk.Problem{}, looked: map[string]bool{}}
 }
 
 // scans scans on request, and from time to time.
@@ -57,7 +57,7 @@ func (a *Agent) scans(ctx context.Context) {
 		soon := a.scan(ctx)
 		next := allowance.spend(begin, time.Now())
 		pause := a.current().MinResyncPeriod
-		pause = min(pause+rand.N(pause), slot.FaultLooks*a.Recheck) // most faults cause no event
+		pause = min(pause+rand.N(pause), decide.FaultLooks*a.Recheck) // most faults cause no event
 		if soon {
 			pause = a.Recheck
 		}
@@ -159,10 +159,10 @@ func (a *Agent) see(conf *settings, known []disk.Known, scanned disk.Scanned) (c
 			}
 			continue
 		}
-		s := slot.Slot{Fact: next.fact(path)}
+		s := decide.Slot{Fact: next.fact(path)}
 		if ok && s.Vacant() {
 			next.miss(path, &a.sight, a.Recheck)
-			soon = soon || next.gone[path] < slot.GoneAfter
+			soon = soon || next.gone[path] < decide.GoneAfter
 		}
 		if next.differs(path, &a.sight) || a.told.waits(path) {
 			changed = append(changed, path)
@@ -176,7 +176,7 @@ func (a *Agent) see(conf *settings, known []disk.Known, scanned disk.Scanned) (c
 // wrong although it is not seen at the moment.
 func (s *sight) follow(fact disk.Fact, last *sight, apart time.Duration) disk.Fact {
 	fault := last.faults[fact.HostPath].Observe(fact.Problem, s.ended, apart)
-	if fault != (slot.Fault{}) {
+	if fault != (decide.Fault{}) {
 		s.faults[fact.HostPath] = fault
 	}
 	fact.Problem = fault.Problem(fact.Problem)
@@ -195,7 +195,7 @@ func (s *sight) miss(path string, last *sight, apart time.Duration) {
 	switch {
 	case s.gone[path] == 0:
 		s.gone[path], s.left[path] = 1, s.ended
-	case s.gone[path] < slot.GoneAfter && s.ended.Sub(s.left[path]) >= apart:
+	case s.gone[path] < decide.GoneAfter && s.ended.Sub(s.left[path]) >= apart:
 		s.gone[path], s.left[path] = s.gone[path]+1, s.ended
 	}
 }

@@ -17,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/localdisk/decide"
 	"stowage.dev/stowage/pkg/localdisk/disk"
-	"stowage.dev/stowage/pkg/localdisk/slot"
 	"stowage.dev/stowage/pkg/metrics"
 )
 
@@ -57,7 +57,7 @@ type entry struct {
 	// that was just published was first seen; zero when that has been measured.
 	freed, appeared time.Time
 	// failing is what was decided, and could not be done so far.
-	failing slot.Action
+	failing decide.Action
 	// marking says that the volume is about to say something else of its disk.
 	marking bool
 }
@@ -88,7 +88,7 @@ func (t *told) waits(path string) bool {
 }
 
 // decided takes down a decision.
-func (t *told) decided(g *gathered, d slot.Decision) {
+func (t *told) decided(g *gathered, d decide.Decision) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if g.Fact == nil && g.Volume == nil {
@@ -104,7 +104,7 @@ func (t *told) decided(g *gathered, d slot.Decision) {
 		t.entries[g.path] = e
 	}
 	next := describe(g, d)
-	if e.failing != d.Do || d.Do == slot.Wipe {
+	if e.failing != d.Do || d.Do == decide.Clean {
 		e.failing = ""
 	}
 	if e.failing != "" && d.Problem == nil { // tried again, and not done yet
@@ -120,7 +120,7 @@ func (t *told) decided(g *gathered, d slot.Decision) {
 		next.Since = e.Since
 	}
 	fresh := next.Reason != "" && (next.Reason != e.Reason || next.Volume != e.Volume)
-	marking := d.Do == slot.MarkDisk
+	marking := d.Do == decide.MarkDisk
 	if marking != e.marking || !equality.Semantic.DeepEqual(next, e.Entry) {
 		t.poke()
 	}
@@ -134,9 +134,9 @@ func (t *told) decided(g *gathered, d slot.Decision) {
 }
 
 // describe is the report's entry for a slot.
-func describe(g *gathered, d slot.Decision) stowage.Entry {
+func describe(g *gathered, d decide.Decision) stowage.Entry {
 	now := metav1.Now()
-	e := stowage.Entry{Class: g.Key.Class, Name: g.Key.Name, Path: g.path, State: stowage.EntryState(d.State), Since: &now}
+	e := stowage.Entry{Class: g.Key.Class, Name: g.Key.Name, Path: g.path, State: d.State, Since: &now}
 	if f := g.Fact; f != nil {
 		e.Kind, e.Bytes, e.Identity = string(f.Kind), f.Bytes, string(f.Identity)
 	}
@@ -197,7 +197,7 @@ func acknowledgeable(g *gathered, reason disk.Reason) bool {
 
 // failed tells that something that was decided could not be done, and whether that is
 // news.
-func (t *told) failed(g *gathered, d slot.Decision, err error) bool {
+func (t *told) failed(g *gathered, d decide.Decision, err error) bool {
 	problem := &disk.Problem{Reason: "Cannot" + disk.Reason(d.Do), Message: err.Error()}
 	if known, ok := errors.AsType[*disk.Problem](err); ok {
 		problem = known
@@ -206,7 +206,7 @@ func (t *told) failed(g *gathered, d slot.Decision, err error) bool {
 	e := t.entries[g.path]
 	fresh := e == nil || e.Reason != string(problem.Reason) || e.Message != problem.Message
 	t.mu.Unlock()
-	t.decided(g, slot.Decision{Do: d.Do, State: d.State, Problem: problem})
+	t.decided(g, decide.Decision{Do: d.Do, State: d.State, Problem: problem})
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if e := t.entries[g.path]; e != nil {
@@ -226,7 +226,7 @@ func (t *told) published(volume *corev1.PersistentVolume, g *gathered) {
 }
 
 // removed tells that a volume was withdrawn that nobody had used.
-func (t *told) removed(g *gathered, d slot.Decision) {
+func (t *told) removed(g *gathered, d decide.Decision) {
 	if d.Problem != nil {
 		t.note(reference(g.Volume.Name, g.Volume.UID), eventDelete, "Withdrawn: "+d.Problem.Message)
 	}

@@ -425,7 +425,7 @@ func TestEveryDecisionLeadsSomewhere(t *testing.T) {
 	})
 }
 
-// carryOut is what the node agent does, in a world where everything succeeds.
+// carryOut is what the provisioner does if every action succeeds.
 func carryOut(s *decide.Slot, d decide.Decision) {
 	switch d.Do {
 	case decide.AskNodes:

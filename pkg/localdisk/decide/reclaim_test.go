@@ -258,7 +258,7 @@ func TestVanished(t *testing.T) {
 			with(vanished(disk.Cleaning, disk.Delete), func(s *decide.Slot) { s.Record.Volume = "" }),
 			outcome{Do: decide.Clean, State: stowage.EntryCleaning, Generation: 7}},
 		"still in use": {with(vanished(disk.Published, disk.Delete), used), outcome{Do: decide.None, State: stowage.EntryCleaning, Reason: disk.VolumeInUse}},
-		"somebody took the agent's marks from the volume, which still offers the data": {
+		"the provisioner's labels were removed from the volume, which still offers the data": {
 			with(vanished(disk.Published, disk.Delete), foreign), outcome{Do: decide.None, State: stowage.EntrySkipped, Reason: disk.ForeignVolume}},
 		"the same with policy Retain": {
 			with(vanished(disk.Retained, disk.Retain), foreign), outcome{Do: decide.None, State: stowage.EntrySkipped, Reason: disk.ForeignVolume}},

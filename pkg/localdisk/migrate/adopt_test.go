@@ -241,7 +241,7 @@ func TestLostRaces(t *testing.T) {
 
 func TestUnknownNode(t *testing.T) {
 	_, err := migrate.FindAdoptable(t.Context(), cluster(), migrate.AdoptOptions{Config: configuration(t), Nodes: []string{"c"}})
-	if err == nil || !strings.Contains(err.Error(), `no node "c"`) {
+	if err == nil || !strings.Contains(err.Error(), `node "c" does not exist`) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -86,7 +86,7 @@ func states() []string {
 func cannot(t *testing.T) []string {
 	t.Helper()
 	var all []string
-	for _, action := range constantsOf(t, "pkg/localdisk/slot", "Action") {
+	for _, action := range constantsOf(t, "pkg/localdisk/decide", "Action") {
 		if action != "FindUsers" { // has reasons of its own
 			all = append(all, "Cannot"+action)
 		}

@@ -79,9 +79,9 @@ func TestCheck(t *testing.T) {
 				"k8s.io/api, k8s.io/apimachinery, k8s.io/component-helpers/scheduling/corev1/nodeaffinity only"},
 		},
 		"layer 0 takes the log": {
-			file:    "pkg/localdisk/discovery/plan.go",
+			file:    "pkg/localdisk/decide/plan.go",
 			imports: []string{"k8s.io/klog/v2"},
-			want: []string{"pkg/localdisk/discovery/plan.go imports k8s.io/klog/v2: layer 0 imports the standard library, " +
+			want: []string{"pkg/localdisk/decide/plan.go imports k8s.io/klog/v2: layer 0 imports the standard library, " +
 				"k8s.io/api, k8s.io/apimachinery, k8s.io/component-helpers/scheduling/corev1/nodeaffinity only"},
 		},
 		"layer 0 takes the helpers that depend on client-go": {

@@ -23,7 +23,8 @@ const (
 	// Leaf packages import nothing of the product outside their own folder. Every layer but
 	// Pure may import them.
 	Leaf Layer = -1
-	// Keys are the label, annotation and finalizer keys, which every layer may import.
+	// Keys are the label, annotation and finalizer keys and the stowage.dev API types, which
+	// every layer may import.
 	Keys Layer = -2
 	// Fixture packages are for tests, and are leaves otherwise.
 	Fixture Layer = -3
@@ -62,6 +63,7 @@ func Packages() []Package {
 		{"pkg/controller/*", Acting},
 
 		{"pkg/apis/wellknown", Keys},
+		{"pkg/apis/stowage", Keys},
 		{"pkg/apis", Leaf},
 		{"pkg/metrics", Leaf},
 		{"pkg/logkeys", Leaf},

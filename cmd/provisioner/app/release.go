@@ -124,7 +124,7 @@ const stopTimeout = 5 * time.Minute
 func stopAgents(ctx context.Context, client kubernetes.Interface) error {
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
-	return migrate.StopAgents(ctx, client)
+	return migrate.StopProvisioners(ctx, client)
 }
 
 func printHeld(w io.Writer, held []migrate.Held) error {

@@ -74,7 +74,7 @@ func TestAdopt(t *testing.T) {
 			options: adoptOptions{confirm: true}, volumes: []runtime.Object{referenceVolume("v").Obj(), referenceVolume("w").Obj()}, refused: errors.New("no rights"),
 			prints: []string{"v: patch volume v: no rights", "w: patch volume w: no rights"}, fails: "could not be written", writes: 2,
 		},
-		"a node that is not there": {options: adoptOptions{nodes: []string{"b"}}, fails: `there is no node "b"`},
+		"a node that does not exist": {options: adoptOptions{nodes: []string{"b"}}, fails: `node "b" does not exist`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := clientOf(test.volumes, test.refused)

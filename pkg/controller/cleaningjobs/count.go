@@ -59,7 +59,7 @@ func (c *Controller) countGone(job *batchv1.Job) {
 func (c *Controller) countEnded(job *batchv1.Job) {
 	metrics.AddCleaningJobsRunning(-1)
 	seen := cleanjob.Seen{Pods: of[*corev1.Pod](c.pods, byVolume, job.Labels[wellknown.CleaningLabel])}
-	switch standing := cleanjob.Look(job, seen.Of(job.Name)); {
+	switch standing := cleanjob.StatusOf(job, seen.Of(job.Name)); {
 	case standing.State == cleanjob.Succeeded:
 		metrics.CountCleaningJobSucceeded()
 	case standing.Problem != nil:

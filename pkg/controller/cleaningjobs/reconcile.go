@@ -104,7 +104,7 @@ func (c *Controller) answer(ctx context.Context, r cleanjob.Request, before stow
 	switch cleanjob.Decide(r, cleanjob.Answered{Final: before.Final(), Made: before.Job != ""}, seen) {
 	case cleanjob.Follow:
 		return follow(before, seen.Job(name), seen.Of(name)), nil
-	case cleanjob.Miss:
+	case cleanjob.VerifyGone:
 		return c.miss(ctx, before)
 	case cleanjob.Clear:
 		waits := disk.Problemf(earlierAttempt, "a Job of an earlier attempt, or its pod, has not ended")
@@ -145,7 +145,7 @@ func of[T any](informer cache.SharedIndexInformer, index, value string) []T {
 
 // follow is how a request stands that has its Job.
 func follow(before stowage.CleaningJob, job *batchv1.Job, pods []*corev1.Pod) stowage.CleaningJob {
-	standing := cleanjob.Look(job, pods)
+	standing := cleanjob.StatusOf(job, pods)
 	if standing.State == cleanjob.Running && job.DeletionTimestamp != nil {
 		standing.Problem = disk.Problemf(beingDeleted, "somebody has deleted the Job")
 	}

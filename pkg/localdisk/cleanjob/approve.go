@@ -13,22 +13,21 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
 
-// Request is what an agent asks for.
+// Request is a provisioner's request for a cleaning Job.
 type Request struct {
-	// Node is spec.nodeName of the report that the request is in. Admission lets an
-	// agent write the reports of its own node only.
+	// Node is spec.nodeName of the report that has the request. Admission allows a provisioner
+	// to write the reports of its own node only.
 	Node string
 	// Key, Path and Volume are the entry's.
 	Key          disk.Key
 	Path, Volume string
-	// VolumeUID, Identity, Attempt and Step are the request's own.
-	VolumeUID string
-	Identity  disk.Identity
-	Attempt   string
-	Step      string
+	VolumeUID    string
+	Identity     disk.Identity
+	Attempt      string
+	Step         string
 }
 
-// Class is what the agents' configuration says of a storage class.
+// Class is the configuration of a storage class.
 type Class struct {
 	// HostDir is its discovery directory on the node.
 	HostDir string
@@ -39,7 +38,7 @@ type Class struct {
 	Timeout time.Duration
 }
 
-// Order is a Job that is granted.
+// Order is an approved Job.
 type Order struct {
 	Node, HostDir, Volume, VolumeUID string
 	Key                              disk.Key
@@ -50,13 +49,13 @@ type Order struct {
 	Timeout                          time.Duration
 }
 
-// The reasons of refusals, besides those of package disk.
+// The reasons of refusals, in addition to those of package disk.
 const (
-	// NotAsked: the agents' configuration has no cleaning Jobs.
+	// NotAsked: the configuration has no cleaning Jobs.
 	NotAsked disk.Reason = "JobsNotConfigured"
-	// NoVolume: there is no such volume of the node, or another one than was meant.
+	// NoVolume: the node has no such volume, or one with another UID.
 	NoVolume disk.Reason = "NoSuchVolume"
-	// NotReleased: somebody may use the volume.
+	// NotReleased: the volume may be in use.
 	NotReleased disk.Reason = "VolumeNotReleased"
 	// Mismatch: request, volume and configuration do not fit together.
 	Mismatch disk.Reason = "RequestMismatch"
@@ -64,21 +63,20 @@ const (
 	InProcessOnly disk.Reason = "MethodNeedsAgent"
 )
 
-// securityErase is the method that has to remember, across anything that can happen, a
-// password which it gives to the drive: only the agent's own record does that.
+// securityErase is the method that sets a password on the drive, which must never be lost:
+// only the provisioner's record guarantees that.
 const securityErase = "hdparm"
 
-// InProcess says whether a clean is the agent's own to do: by this command, or because of
-// the step that an earlier one has left, which has the password of a locked drive in it.
+// InProcess reports whether the provisioner itself has to do a clean: because of this command,
+// or because an earlier attempt's step has the password of a locked drive.
 func InProcess(command []string, step string) bool {
 	return len(command) > 0 && command[0] == securityErase || strings.HasPrefix(step, securityErase+" ")
 }
 
-// Approve says what the Job for a request is to do, or why there will be none. volume
-// is what the API server has under the request's volume name, if it is one of the
-// request's node, with its slot read by the present configuration; class is what the
-// configuration says of the volume's class; either is nil if there is none. Neither is
-// changed.
+// Approve returns the Job for a request, or why there will be none. volume is the volume with
+// the request's volume name, read by the present configuration, if it is one of the request's
+// node; class is the configuration of the volume's class; either is nil if there is none.
+// Neither is changed.
 func Approve(r Request, volume *disk.Volume, class *Class) (Order, *disk.Problem) {
 	if volume == nil || volume.UID != r.VolumeUID {
 		return Order{}, disk.Problemf(NoVolume, "node %s has no volume %s with UID %s", r.Node, r.Volume, r.VolumeUID)
@@ -97,7 +95,7 @@ func Approve(r Request, volume *disk.Volume, class *Class) (Order, *disk.Problem
 		command = class.DeviceCommand
 	}
 	if InProcess(command, r.Step) {
-		return Order{}, disk.Problemf(InProcessOnly, "%s is never run in a Job: the agent has to remember the drive's password", securityErase)
+		return Order{}, disk.Problemf(InProcessOnly, "%s is never run in a Job: the provisioner has to record the drive's password", securityErase)
 	}
 	return Order{
 		Node: r.Node, HostDir: class.HostDir, Volume: volume.Name, VolumeUID: volume.UID, Key: volume.Key, Mode: volume.Mode,
@@ -105,7 +103,7 @@ func Approve(r Request, volume *disk.Volume, class *Class) (Order, *disk.Problem
 	}, nil
 }
 
-// given says why a volume is not given back for good.
+// given returns why a volume is not finally released, or nil.
 func given(v *disk.Volume) *disk.Problem {
 	switch {
 	case !v.Deleting:
@@ -121,7 +119,7 @@ func given(v *disk.Volume) *disk.Problem {
 	}
 }
 
-// fits says what of a request is not as volume and configuration have it.
+// fits returns what in a request contradicts the volume or the configuration, or nil.
 func (r *Request) fits(v *disk.Volume, class *Class) *disk.Problem {
 	directories := map[string]string{v.Key.Class: class.HostDir}
 	switch {
@@ -138,12 +136,12 @@ func (r *Request) fits(v *disk.Volume, class *Class) *disk.Problem {
 	}
 }
 
-// entryName says whether a name is that of an entry of a directory.
+// entryName reports whether a name is that of an entry of a directory.
 func entryName(name string) bool {
 	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/\x00")
 }
 
-// OnDevice says whether an identity is that of a device, rather than of a file system or a
+// OnDevice reports whether an identity is that of a device, and not of a file system or a
 // directory.
 func OnDevice(identity disk.Identity) bool {
 	switch identity.Scheme() {
@@ -154,7 +152,7 @@ func OnDevice(identity disk.Identity) bool {
 	}
 }
 
-// InDirectory says whether an identity is that of a plain directory.
+// InDirectory reports whether an identity is that of a plain directory.
 func InDirectory(identity disk.Identity) bool {
 	return identity.Scheme() == "dir" || identity.Scheme() == "weakdir"
 }

@@ -17,20 +17,20 @@ type Move string
 const (
 	// Rest: it is answered for good.
 	Rest Move = "Rest"
-	// Follow: there is its Job; Look at it.
+	// Follow: its Job exists; see StatusOf.
 	Follow Move = "Follow"
 	// Clear: something of another attempt at the same volume has not ended. Delete its
 	// Job, and wait until its pod is gone.
 	Clear Move = "Clear"
-	// Miss: its Job was made and is not seen. Make sure that it is gone.
-	Miss Move = "Miss"
+	// VerifyGone: its Job was created and does not appear. Make sure that it is gone.
+	VerifyGone Move = "VerifyGone"
 	// Begin: Approve it, and make its Job.
 	Begin Move = "Begin"
 )
 
-// Answered is what the report says of a request already; zero if nothing.
+// Answered is what the report has of a request already; zero if nothing.
 type Answered struct {
-	// Final says that nothing more comes of it, Made that its Job was seen.
+	// Final reports whether the request is settled, Made whether its Job was observed.
 	Final, Made bool
 }
 
@@ -40,8 +40,8 @@ type Seen struct {
 	Pods []*corev1.Pod
 }
 
-// Decide says what to do about a request. Two Jobs of a volume never run at the same
-// time: one begins when all others, and their pods, have ended.
+// Decide returns what to do about a request. Two Jobs of a volume never run at the same time:
+// one starts after all others, and their pods, have ended.
 func Decide(r Request, answered Answered, seen Seen) Move {
 	mine := Name(r.VolumeUID, r.Attempt)
 	switch {
@@ -50,7 +50,7 @@ func Decide(r Request, answered Answered, seen Seen) Move {
 	case seen.Job(mine) != nil:
 		return Follow
 	case answered.Made:
-		return Miss
+		return VerifyGone
 	case len(seen.Others(mine)) > 0 || len(seen.left()) > 0:
 		return Clear
 	default:
@@ -58,7 +58,7 @@ func Decide(r Request, answered Answered, seen Seen) Move {
 	}
 }
 
-// Job is the Job of a name; nil if there is none.
+// Job returns the Job with a name; nil if there is none.
 func (s *Seen) Job(name string) *batchv1.Job {
 	for _, job := range s.Jobs {
 		if job.Name == name {
@@ -78,15 +78,15 @@ func (s *Seen) Of(job string) []*corev1.Pod {
 	return slices.DeleteFunc(slices.Clone(s.Pods), func(pod *corev1.Pod) bool { return pod.Labels[batchv1.JobNameLabel] != job })
 }
 
-// left are the pods that have not ended: of a Job that was deleted without waiting for
-// them, say.
+// left returns the pods that have not ended, such as those of a Job that was deleted without
+// waiting for them.
 func (s *Seen) left() []*corev1.Pod {
 	return slices.DeleteFunc(slices.Clone(s.Pods), func(pod *corev1.Pod) bool {
 		return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	})
 }
 
-// Ended says whether a Job has ended, and all of its pods with it.
+// Ended reports whether a Job and all of its pods have ended.
 func Ended(job *batchv1.Job) bool {
 	return slices.ContainsFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
 		return (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) && c.Status == corev1.ConditionTrue

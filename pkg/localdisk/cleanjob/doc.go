@@ -1,12 +1,12 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cleanjob decides about cleaning Jobs: whether a node agent's request for one
-// is granted (Approve), what the Job looks like (Order.Job), and how it stands by what
-// the API server shows of it (Look).
+// Package cleanjob has the rules of cleaning Jobs: whether a provisioner's request for one is
+// approved (Approve), the Job itself (Order.Job), and its progress as the API server shows it
+// (StatusOf).
 //
-// A request is believed in what it can only lose by a lie. Where the Job runs follows
-// from the report that the request is in, what it may touch from the volume and from
-// the agents' configuration, how it cleans from the configuration alone.
-// docs/design/cleaning-jobs.md has the reasons.
+// A request is trusted only where a false one is to its sender's own disadvantage. Where the Job runs
+// follows from the report that has the request, what it may access from the volume and the
+// configuration, how it cleans from the configuration alone. docs/design/cleaning-jobs.md has
+// the reasons.
 package cleanjob

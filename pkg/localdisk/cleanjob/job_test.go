@@ -127,7 +127,7 @@ func waiting(reason string) corev1.ContainerState {
 	return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}
 }
 
-func TestLook(t *testing.T) {
+func TestStatusOf(t *testing.T) {
 	t.Parallel()
 	failed, complete := condition(batchv1.JobFailed, "BackoffLimitExceeded"), condition(batchv1.JobComplete, "")
 	evicted := pod("j", corev1.PodFailed, ends("Error", 137, `{"step":"zero 1:4/8"}`))
@@ -166,7 +166,7 @@ func TestLook(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := Look(test.job, test.pods)
+			got := StatusOf(test.job, test.pods)
 			var reason disk.Reason
 			said := ""
 			if got.Problem != nil {
@@ -192,7 +192,7 @@ func TestDecide(t *testing.T) {
 		"nothing is there":                    {want: Begin},
 		"answered for good":                   {answered: Answered{Final: true, Made: true}, want: Rest},
 		"its Job is there":                    {seen: Seen{Jobs: []*batchv1.Job{job(mine)}}, want: Follow},
-		"its Job was there":                   {answered: Answered{Made: true}, want: Miss},
+		"its Job was there":                   {answered: Answered{Made: true}, want: VerifyGone},
 		"another attempt's Job has ended":     {seen: Seen{Jobs: []*batchv1.Job{job(before, ended)}}, want: Begin},
 		"another attempt's Job has not ended": {seen: Seen{Jobs: []*batchv1.Job{job(before)}}, want: Clear},
 		"another attempt's pod runs on without its Job": {

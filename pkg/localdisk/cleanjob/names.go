@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	// TicketFolder is where the node's agent leaves what lets a Job begin. It is in
-	// /dev, which is memory: after a restart of the node no Job begins that was asked
-	// for before.
+	// TicketFolder is where the provisioner leaves the tickets that allow Jobs to start. It is
+	// in /dev, which is in memory: after a restart of the node no Job that was requested before
+	// starts.
 	TicketFolder = "/dev/stowage"
-	// ResultFile is where the Job's container says how it ends, for kubelet to read.
+	// ResultFile is where the Job's container writes its result, for kubelet to read.
 	ResultFile = "/result"
 )
 

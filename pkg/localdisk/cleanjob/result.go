@@ -11,15 +11,15 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// Result is what a Job's container leaves in ResultFile, from its beginning on, so that
-// it is there however the container ends.
+// Result is what a Job's container writes to ResultFile, from its start on, so that it exists
+// however the container ends.
 type Result struct {
-	// Clean says that the disk is clean. Otherwise Reason and Message say why not;
-	// they are empty while the Job is at work.
+	// Clean reports whether the disk is clean. Otherwise Reason and Message are why not; they
+	// are empty while the Job runs.
 	Clean   bool        `json:"clean,omitempty"`
 	Reason  disk.Reason `json:"reason,omitempty"`
 	Message string      `json:"message,omitempty"`
-	// Step is where another attempt may go on.
+	// Step is where another attempt may resume.
 	Step string `json:"step,omitempty"`
 }
 

@@ -18,27 +18,27 @@ import (
 )
 
 const (
-	// keptFinished is how long a Job that has ended is kept for people to look at, in
-	// seconds. Its outcome is in the report.
+	// keptFinished is how long a Job that has ended is kept for inspection, in seconds. Its
+	// outcome is in the report.
 	keptFinished = 3600
-	// stopping is how long a container has to end, in seconds: to bring a step to its
-	// end, as the agent has.
+	// stopping is a container's grace period, in seconds: to complete a step, as the
+	// provisioner has.
 	stopping = 30
 )
 
 // Settings are what all Jobs have in common.
 type Settings struct {
 	Namespace string
-	// Image is the agent's; PullPolicy and PullSecrets belong to it.
+	// Image is the provisioner's; PullPolicy and PullSecrets belong to it.
 	Image       string
 	PullPolicy  corev1.PullPolicy
 	PullSecrets []corev1.LocalObjectReference
-	// Tolerations are for taints that evict; none tolerates all, as the agent does.
+	// Tolerations are for taints that evict; none tolerates all, as the provisioner does.
 	Tolerations []corev1.Toleration
 }
 
-// Job is the Job of an order. It shares no memory with the settings but what nobody
-// changes.
+// Job returns the Job of an order. It shares with the settings only memory that is never
+// changed.
 func (o *Order) Job(s Settings) *batchv1.Job {
 	labels := map[string]string{
 		"app.kubernetes.io/name": "stowage-cleaning",
@@ -53,7 +53,7 @@ func (o *Order) Job(s Settings) *batchv1.Job {
 			},
 		},
 		Spec: batchv1.JobSpec{
-			// One pod, once: the agent asks again, and waits ever longer in between.
+			// One pod, once: the provisioner requests further attempts, with increasing delay.
 			Completions: new(int32(1)), Parallelism: new(int32(1)), BackoffLimit: new(int32(0)),
 			TTLSecondsAfterFinished: new(int32(keptFinished)),
 			// The Job has not failed before its pod has ended.
@@ -77,9 +77,9 @@ func (o *Order) pod(s Settings) corev1.PodSpec {
 		tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	}
 	return corev1.PodSpec{
-		NodeName:      o.Node, // where the disk is: no scheduler is asked
+		NodeName:      o.Node, // where the disk is, without the scheduler
 		RestartPolicy: corev1.RestartPolicyNever,
-		// It has nothing to tell the API server, and is given nothing to ask it with.
+		// It does not access the API server.
 		AutomountServiceAccountToken:  new(false),
 		EnableServiceLinks:            new(false),
 		TerminationGracePeriodSeconds: new(int64(stopping)),
@@ -113,7 +113,7 @@ func (o *Order) security() *corev1.SecurityContext {
 		ReadOnlyRootFilesystem: new(true),
 	}
 	if OnDevice(o.Identity) {
-		// The device cgroup lets only privileged containers open disks.
+		// The device cgroup allows only privileged containers to open disks.
 		context.Privileged = new(true)
 		return context
 	}
@@ -134,8 +134,8 @@ func (o *Order) security() *corev1.SecurityContext {
 	return context
 }
 
-// folder is the class's discovery directory at its own path, tickets is TicketFolder,
-// devices is /dev.
+// folder is the class's discovery directory at its own path, tickets is TicketFolder, devices
+// is /dev.
 const folder, tickets, devices = "class", "tickets", "dev"
 
 func (o *Order) volumes() []corev1.Volume {
@@ -161,7 +161,7 @@ func (o *Order) mounts() []corev1.VolumeMount {
 	return []corev1.VolumeMount{class, {Name: tickets, MountPath: TicketFolder, ReadOnly: true}}
 }
 
-// arguments are those of stowage-provisioner. Each is one word, whatever is in it.
+// arguments returns those of stowage-provisioner. Each is one argument, whatever it contains.
 func (o *Order) arguments() []string {
 	args := []string{
 		"clean",

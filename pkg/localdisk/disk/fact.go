@@ -24,9 +24,9 @@ func (k Key) String() string { return k.Class + "/" + k.Name }
 // the ID of a mount to later mounts too, "<boot>/mount-id:<number>".
 type Attachment string
 
-// Continue returns the attachment as observed by one process, which last saw the disk with
-// attachment last, or not at all if that is empty. A mount ID that may be reused is valid
-// only while the process keeps seeing it, from the time at which it first did.
+// Continue returns the attachment as observed by one process, which observed last before;
+// empty if it did not. A mount ID that may be reused is valid only while the process observes
+// it without interruption, so the time of the first observation is added.
 func (a Attachment) Continue(last Attachment, now time.Time) Attachment {
 	if !strings.Contains(string(a), "/mount-id:") {
 		return a
@@ -37,14 +37,14 @@ func (a Attachment) Continue(last Attachment, now time.Time) Attachment {
 	return Attachment(fmt.Sprintf("%s/%d", a, now.UnixNano()))
 }
 
-// Kind is what lies at a path.
+// Kind is what is at a path.
 type Kind string
 
 // The kinds.
 const (
 	Mount     Kind = "Mount"     // a mounted file system
 	Device    Kind = "Device"    // a block device, or a symlink to one
-	Directory Kind = "Directory" // a plain directory that the class asks for by pattern
+	Directory Kind = "Directory" // a plain directory that a pattern of the class matches
 )
 
 // Mode is how a volume is offered: spec.volumeMode of a PersistentVolume.
@@ -59,14 +59,14 @@ const (
 // Fact is what was found at a path, without reading any of its bytes.
 type Fact struct {
 	Key
-	// HostPath is the path on the node, which a volume names; Path is where the
-	// agent finds the same. Neither has symlinks resolved.
+	// HostPath is the path on the node, which a volume names; Path is the same in the
+	// provisioner's mount namespace. Symlinks are not resolved in either.
 	HostPath, Path string
-	// Device is the node of a block device, symlinks resolved, as the agent finds
-	// it ("/dev/sdb1"); empty for other kinds.
+	// Device is the node of a block device, symlinks resolved, in the provisioner's mount
+	// namespace ("/dev/sdb1"); empty for other kinds.
 	Device string
 	Kind   Kind
-	// FilesystemType is that of a Mount or of what a Directory lies on ("ext4").
+	// FilesystemType is the type of a Mount, or of the file system of a Directory ("ext4").
 	FilesystemType string
 	Identity       Identity
 	// Place is equal for two paths that lead to the same bytes: "dev:<major>:<minor>"
@@ -75,14 +75,13 @@ type Fact struct {
 	// Overlaps are the Places that share bytes with this one without being it: the
 	// disk of a partition, the partitions of a disk, the device of a mount.
 	Overlaps []string
-	// Attachment names an uninterrupted presence of the disk on the node. It differs after
-	// the disk was detached or unmounted, and after a restart of the node; empty if that
-	// cannot be found out.
+	// Attachment names an uninterrupted presence of the disk on the node. It changes when the
+	// disk is detached or unmounted, and when the node restarts; empty if unknown.
 	Attachment Attachment
 	// Bytes is the size of the device, or of the file system.
 	Bytes int64
-	// Problem is why this can be no volume; nil for a good candidate. With a
-	// problem, whatever else could not be found out is empty.
+	// Problem is why this cannot be a volume; nil for a good candidate. With a problem, what
+	// could not be determined is empty.
 	Problem *Problem
 }
 
@@ -96,10 +95,10 @@ func (f *Fact) Mounted() bool {
 // of a ZFS dataset is what it holds and what its pool has left.
 func (f *Fact) SharesSpace() bool { return f.FilesystemType == "zfs" }
 
-// Problem is why something is not done, as users are told.
+// Problem is why something is not done, for users.
 type Problem struct {
 	Reason Reason
-	// Message says what was found and what to do about it, in a sentence.
+	// Message is a sentence: what was found, and what to do about it.
 	Message string
 }
 
@@ -111,16 +110,16 @@ func Problemf(reason Reason, format string, args ...any) *Problem {
 	return &Problem{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// Reason is a word for users and for their alerts: it appears in reports, events
-// and metrics, and stays the same from release to release.
+// Reason is machine-readable, for users and their alerts: it is in reports, events and
+// metrics, and does not change between releases.
 type Reason string
 
 // Why a candidate is not published.
 const (
 	SpecialFile           Reason = "SpecialFile"           // neither directory nor block device
-	NotMountPoint         Reason = "NotMountPoint"         // a plain directory that no pattern asks for
+	NotMountPoint         Reason = "NotMountPoint"         // a plain directory that no pattern matches
 	MountMissing          Reason = "MountMissing"          // something is to be mounted here, and is not
-	WrongVolumeMode       Reason = "WrongVolumeMode"       // a file system, and the class says Block
+	WrongVolumeMode       Reason = "WrongVolumeMode"       // a file system, and the class's mode is Block
 	UnsupportedFilesystem Reason = "UnsupportedFilesystem" // network, overlay, autofs, proc and the like
 	OutsideDirectory      Reason = "OutsideDirectory"      // leads out of the discovery directory
 	DiscoveryDirectory    Reason = "DiscoveryDirectory"    // is the discovery directory itself
@@ -131,16 +130,16 @@ const (
 	FilesystemError       Reason = "FilesystemError"       // the kernel stopped writing to the file system after an error
 	IOError               Reason = "IOError"               // the disk, or the file system on it, answers with an I/O error
 	TimedOut              Reason = "TimedOut"              // did not answer
-	Unreadable            Reason = "Unreadable"            // could not be looked at, for a reason that need not be the disk's
+	Unreadable            Reason = "Unreadable"            // could not be examined, perhaps not because of the disk
 	Empty                 Reason = "NoCapacity"            // has no bytes
-	NotEmpty              Reason = "NotEmpty"              // holds data that no record knows of
+	NotEmpty              Reason = "NotEmpty"              // holds data of unknown origin
 	ProvingBlank          Reason = "ProvingBlank"          // has to be blank, and is still being read
-	ForeignVolume         Reason = "ForeignVolume"         // a volume that is not ours has the path
+	ForeignVolume         Reason = "ForeignVolume"         // the path belongs to a volume that is not the provisioner's
 	OtherNodesVolume      Reason = "OtherNodesVolume"      // a volume of another node has the disk
-	NotConfigured         Reason = "NotConfigured"         // the class or the name is not configured any more
-	BadRecord             Reason = "BadRecord"             // what the node remembers cannot be read
-	ClassMissing          Reason = "StorageClassMissing"   // there is no such StorageClass
-	BadClass              Reason = "StorageClassInvalid"   // the StorageClass asks for what local volumes cannot do
+	NotConfigured         Reason = "NotConfigured"         // the class or the name is no longer configured
+	BadRecord             Reason = "BadRecord"             // the node's record cannot be read
+	ClassMissing          Reason = "StorageClassMissing"   // the StorageClass does not exist
+	BadClass              Reason = "StorageClassInvalid"   // the StorageClass requests what local volumes do not support
 )
 
 // Why a volume is not as it should be, or not cleaned.
@@ -149,7 +148,7 @@ const (
 	Replaced          Reason = "Replaced"          // another disk is at the volume's path
 	IdentityUnproven  Reason = "IdentityUnproven"  // perhaps another disk is at the volume's path
 	Grown             Reason = "Grown"             // the disk has another size than the volume
-	SignatureLost     Reason = "SignatureLost"     // the volume's file system is not on its device any more
+	SignatureLost     Reason = "SignatureLost"     // the volume's file system is no longer on its device
 	FilesystemChanged Reason = "FilesystemChanged" // another file system is on the volume's device
 	VolumeInUse       Reason = "VolumeInUse"       // something still uses the volume
 	Recycle           Reason = "VolumeUnsupportedReclaimPolicy"
@@ -161,7 +160,7 @@ const (
 	OrphanCleanWaits  Reason = "OrphanCleanWaits"   // the grace period is over; the controller has to allow the clean
 	CleanFailed       Reason = "CleanFailed"        // will be tried again
 	CleanerNotAllowed Reason = "CleanerMissing"     // the class names a method that this node cannot run
-	Interrupted       Reason = "CleanInterrupted"   // the agent stopped; resumed when it is back
-	JobWaiting        Reason = "CleaningJobWaiting" // there is no cleaning Job yet, or it does not begin
+	Interrupted       Reason = "CleanInterrupted"   // the provisioner stopped; the clean resumes after its restart
+	JobWaiting        Reason = "CleaningJobWaiting" // there is no cleaning Job yet, or it has not started
 	JobRefused        Reason = "CleaningJobRefused" // the controller makes no cleaning Job
 )

@@ -3,8 +3,8 @@
 
 package disk
 
-// Format names the file system on a device, by the words of blkid. The zero value is no
-// file system: the device is blank.
+// Format names the file system on a device, as blkid does. The zero value means that the
+// device has none.
 type Format struct {
 	// Type is TYPE of blkid ("ext4").
 	Type string `json:"type,omitempty"`
@@ -21,7 +21,7 @@ func (f Format) String() string {
 // Superblock is the result of reading the places of a device where file systems have
 // their superblocks.
 type Superblock struct {
-	// Format is the file system that is there; its superblock is valid.
+	// Format is the file system with a valid superblock.
 	Format Format
 	// Other describes what is there when Format cannot be named, in words that follow
 	// "holds": a damaged superblock, several file systems, another format.
@@ -31,7 +31,7 @@ type Superblock struct {
 	Problem *Problem
 }
 
-// Blank reports whether the device was read, and nothing that is known is on it.
+// Blank reports whether the device was read, and nothing known is on it.
 func (s *Superblock) Blank() bool { return *s == Superblock{} }
 
 // Holds describes what is on the device, in words that follow "holds".
@@ -42,8 +42,8 @@ func (s *Superblock) Holds() string {
 	return s.Format.String()
 }
 
-// LinkFolder is the folder on the node in which volumes have the links to their devices.
-// It is on devtmpfs: after a boot there are none.
+// LinkFolder is the folder on the node with the volumes' links to their devices. It is on
+// devtmpfs, which is empty after a restart.
 const LinkFolder = "/dev/stowage/disks"
 
 // LinkPath is the link of a volume. Names of volumes are unique in a cluster, so nodes

@@ -40,7 +40,7 @@ type Scope string
 
 // The scopes.
 const (
-	// ScopeGlobal: a name that its registration authority gives once.
+	// ScopeGlobal: a name that its registration authority assigns once.
 	ScopeGlobal Scope = "Global"
 	// ScopeMachine: a serial number, which hypervisors repeat on every virtual machine,
 	// or the UUID of a file system or volume manager, which every machine has that was
@@ -73,8 +73,8 @@ func (i Identity) Scope() Scope {
 // boot, so its identity is not weak.
 func (i Identity) Weak() bool { return i.Unnamed() || i.parts().boot != "" }
 
-// Unnamed reports whether the disk has no name of its own, so that after a restart every
-// disk of the node is as good a candidate.
+// Unnamed reports whether the disk has no name, so that after a restart any disk of the node
+// may be the same one.
 func (i Identity) Unnamed() bool { return strings.HasPrefix(string(i), "weak") }
 
 // Name is the identity without the machine and the boot that it is limited to.
@@ -83,8 +83,8 @@ func (i Identity) Name() string { return i.parts().name }
 // Machine is the machine that the identity is limited to; empty if it is limited to none.
 func (i Identity) Machine() string { return i.parts().machine }
 
-// On is the identity that the same disk has on another machine; the same identity if it
-// does not depend on the machine alone.
+// On returns the identity that the same disk has on another machine: unchanged unless it is
+// limited to the machine, and to nothing else.
 func (i Identity) On(machine string) Identity {
 	p := i.parts()
 	if p.machine == "" || p.boot != "" || machine == "" {
@@ -99,8 +99,8 @@ func (i Identity) Moved(other Identity) bool {
 	return i != other && machine != "" && i.Machine() != "" && i.On(machine) == other
 }
 
-// PartOf reports whether the identity is, as far as identities show, that of a partition of
-// whole, or of a folder of its file system.
+// PartOf reports whether the identity is that of a partition of whole, or of a folder of its
+// file system.
 func (i Identity) PartOf(whole Identity) bool {
 	part, all := i.parts(), whole.parts()
 	if part.machine != all.machine || part.boot != all.boot {
@@ -145,8 +145,8 @@ func (i Identity) seatOf() string {
 	return boot
 }
 
-// kind groups the schemes that may be given to the same disk at different times:
-// a driver that learns to report serial numbers makes a weak device a strong one.
+// kind groups the schemes that the same disk may have at different times: a driver update that
+// adds serial numbers makes a weak device a strong one.
 func (i Identity) kind() Kind {
 	switch i.Scheme() {
 	case "fs", "weakfs", "mem":
@@ -194,15 +194,15 @@ func (i Identity) Compare(other Identity) Match {
 	case i.Unnamed() || other.Unnamed():
 		return Unproven
 	case a.partition() == b.partition() && fromHardware(a.source()) && fromHardware(b.source()) && registered(a.source()) != registered(b.source()):
-		return Unproven // a disk whose driver learns to report its registered name
+		return Unproven // a disk whose driver has begun to report its registered name
 	default:
 		return Different
 	}
 }
 
-// MayFollow reports whether the disk that is at a path now may be the one that was there
-// under another identity: where Compare proves nothing, and where a disk without a name was
-// attached again, which gives it another identity in the same boot.
+// MayFollow reports whether the disk at a path may be the one that was there earlier under
+// another identity: where Compare proves nothing, or a disk without a name was attached again,
+// which changes its identity within the same boot.
 func (i Identity) MayFollow(earlier Identity) bool {
 	again := i.Unnamed() && earlier.Unnamed() && i.kind() == earlier.kind()
 	return again || i != earlier && i.Compare(earlier) == Unproven

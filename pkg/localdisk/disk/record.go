@@ -15,20 +15,20 @@ type State string
 
 // The states. A disk that was never published has no record.
 const (
-	// Clean: a finished clean, or a look at a disk that is empty, says so.
+	// Clean: by a finished clean, or an inspection that found the disk empty.
 	Clean State = "Clean"
-	// Published: written before the volume is created. From here on the disk is
-	// dirty, whatever becomes of the volume.
+	// Published: written before the volume is created. From then on the disk is dirty, even if
+	// the volume is deleted.
 	Published State = "Published"
-	// Cleaning has begun; Record.Step says how far it is.
+	// Cleaning has begun; Record.Step is its progress.
 	Cleaning State = "Cleaning"
-	// Retained: the volume is gone, and either its policy was Retain or it did not go
-	// by release. The disk is neither cleaned nor published until it is empty or an
-	// administrator acknowledges its data.
+	// Retained: the volume is gone, and its policy was Retain or it was not released. The disk
+	// is neither cleaned nor published until it is empty or an administrator acknowledges its
+	// data.
 	Retained State = "Retained"
 )
 
-// Dirty says whether data may be on a disk in this state.
+// Dirty reports whether a disk in this state may hold data.
 func (s State) Dirty() bool { return s != Clean }
 
 // Policy is a volume's persistentVolumeReclaimPolicy.
@@ -41,8 +41,8 @@ const (
 	RecyclePolicy Policy = "Recycle"
 )
 
-// Record is what a node remembers of a disk, by its identity. It outlives the
-// agent, the volume and the node's restart.
+// Record is the node's record of a disk, by its identity. It survives the provisioner, the
+// volume and a restart of the node.
 type Record struct {
 	Identity Identity `json:"identity"`
 	Key      Key      `json:"key"`
@@ -61,23 +61,23 @@ type Record struct {
 	Phase Phase `json:"phase,omitempty"`
 	// Missed is when the volume was first observed to be gone; zero while it exists.
 	Missed time.Time `json:"missed,omitzero"`
-	// Generation is in the volume's name, and goes up when a volume vanished without
-	// having been released.
+	// Generation is part of the volume's name. It is incremented when a volume vanished without
+	// being released.
 	Generation int64 `json:"generation,omitempty"`
 	// Policy is the volume's reclaim policy as last seen.
 	Policy Policy `json:"policy,omitempty"`
-	// Step is where a clean is to go on; its meaning is the method's.
+	// Step is where a clean resumes; its meaning depends on the method.
 	Step string `json:"step,omitempty"`
-	// Root is what the root of a file system looked like when it was first
-	// published (owner, mode, attributes); its meaning is the cleaner's.
+	// Root is the state of a file system's root when it was first published (owner, mode,
+	// attributes), as files.Root.Record returned it.
 	Root json.RawMessage `json:"root,omitempty"`
 	// Filesystem is the file system of a device whose volume has mode Filesystem: the zero
-	// value if the device was blank when it was published and none was observed since, nil
-	// if that is not known. What it points to is never changed.
+	// value if the device was blank when it was published and none was observed since, nil if
+	// unknown. What it points to is never changed.
 	Filesystem *Format `json:"filesystem,omitempty"`
 	// Attachment is Fact.Attachment when the disk was last known to be as it is published:
-	// empty, or with data that is Accepted. It is empty if that is not known, and from the
-	// first claim on, whose data is expected on the disk.
+	// empty, or with Accepted data. It is empty if unknown, and from the first claim on, whose
+	// data is expected on the disk.
 	Attachment Attachment `json:"attachment,omitempty"`
 	// Accepted: an administrator or the class has the disk published with its data.
 	Accepted bool `json:"accepted,omitempty"`
@@ -104,11 +104,11 @@ func (r *Record) AcknowledgementAs(identity Identity) string {
 	return AcknowledgementOf(identity, volume)
 }
 
-// AcknowledgementOf names data by the identity of the disk that it is on and by where it comes
-// from: the UID of the volume that wrote it, the generation if that volume has no known UID, or
-// the Attachment with which the disk brought it. Annotations by which an administrator or the
-// controller allows something list such names, separated by commas. The name of an allowed
-// disk never applies again: its next volume has another UID.
+// AcknowledgementOf names data by the identity of its disk and by its origin: the UID of the
+// volume that wrote it, the generation if that UID is unknown, or the Attachment with which
+// the disk was first found. Annotations by which an administrator or the controller allows
+// something list such names, separated by commas. A name does not match the same disk again
+// after it was published: its next volume has another UID.
 func AcknowledgementOf(identity Identity, source string) string {
 	return strings.ReplaceAll(string(identity)+"/"+source, ",", "%2C")
 }

@@ -15,45 +15,44 @@ const (
 	PhaseOfFailed  Phase = "Failed"
 )
 
-// Volume is a PersistentVolume of this node's agent, as planners see it.
+// Volume is a PersistentVolume of this node's provisioner, as the rules see it.
 type Volume struct {
 	Name, UID, ResourceVersion string
 	Key                        Key
 	// HostPath is the path of the volume's slot on the node. It is spec.local.path too,
 	// but for a volume that has a Link.
 	HostPath string
-	// Link is spec.local.path of a volume whose device kubelet finds by a link of ours
+	// Link is spec.local.path of a volume whose path is a link that the provisioner manages
 	// (LinkPath); empty for others.
 	Link string
 	// FSType is the file system that kubelet makes on a blank device of mode Filesystem.
 	FSType string
 	Mode   Mode
-	// Bytes is the capacity that the volume states; DiskBytes the size of the disk
-	// that it was published with (0 when the volume does not say: one that was
-	// adopted).
+	// Bytes is the volume's capacity; DiskBytes the size of the disk that it was published
+	// with, 0 if the volume does not state it (adopted).
 	Bytes, DiskBytes int64
-	// Identity is that of the disk the volume was published with; empty when the
-	// volume does not say.
+	// Identity is that of the disk the volume was published with; empty if the volume does not
+	// state it.
 	Identity   Identity
 	Generation int64
 	Phase      Phase
 	Policy     Policy
-	// Claimed says that the volume names a claim (spec.claimRef).
+	// Claimed reports whether the volume has a claimRef.
 	Claimed bool
-	// Deleting says that the volume has a deletionTimestamp, Finalized that it
-	// still has our finalizer.
+	// Deleting reports whether the volume has a deletionTimestamp, Finalized whether it has the
+	// provisioner's finalizer.
 	Deleting, Finalized bool
-	// Accepted is an identity that an administrator has said to be the same disk.
+	// Accepted is an identity that an administrator confirmed to be the same disk.
 	Accepted Identity
 	// AcceptedFormat is a file system that an administrator has accepted as the volume's:
 	// Format.String.
 	AcceptedFormat string
-	// Mark is what the volume says of its disk.
-	Mark Mark
+	Mark           Mark
 }
 
-// Mark is what a volume that has a claim says of its disk, so that no pod of the claim
-// is placed where it would meet another disk, a failing one, or none. Empty says nothing against it.
+// Mark is an annotation of a volume with a claim on the state of its disk, so that no pod of
+// the claim is scheduled to where another disk, a failing one, or none would be mounted. Empty
+// means that nothing is wrong.
 type Mark string
 
 // The marks.
@@ -62,18 +61,17 @@ const (
 	MarkMissing  Mark = "Missing"  // nothing is at the volume's path
 	MarkReplaced Mark = "Replaced" // another disk is
 	MarkFailing  Mark = "Failing"  // the volume's disk is, and is failing
-	MarkUnproven Mark = "Unproven" // nothing proves that the disk there is the volume's, or has its data
+	MarkUnproven Mark = "Unproven" // the disk at the path is not proven to be the volume's, or to have its data
 )
 
-// Binding says whether a claim may become bound to the volume without having been so,
-// even while the volume is being deleted: who binds has written the claim down already.
+// Binding reports whether a claim that was never bound to the volume may become so, even while
+// the volume is being deleted: its binder has already written claimRef.
 func (v *Volume) Binding() bool {
 	return v.Claimed && v.Phase != PhaseBound && v.Phase != PhaseReleased && v.Phase != PhaseOfFailed
 }
 
-// Seen is the phase that a record keeps of the volume: Available, Bound, Released or
-// Failed. A Failed volume that is being deleted counts as Released: whoever deleted it
-// gave up its data.
+// Seen is the phase that a record keeps of the volume: Available, Bound, Released or Failed. A
+// Failed volume that is being deleted counts as Released: deleting it gives up its data.
 func (v *Volume) Seen() Phase {
 	switch {
 	case v.Phase == PhaseBound, v.Phase == PhaseReleased:
@@ -87,8 +85,8 @@ func (v *Volume) Seen() Phase {
 	}
 }
 
-// Matches compares the disk that is at the volume's path with the one that the
-// volume was published with, an administrator's word included.
+// Matches compares the disk at the volume's path with the one that the volume was published
+// with, or that an administrator accepted.
 func (v *Volume) Matches(found Identity) Match {
 	if found != "" && v.Accepted == found {
 		return Same

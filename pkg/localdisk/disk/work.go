@@ -8,10 +8,11 @@ import (
 	"errors"
 )
 
-// Folder is where the disks of a class are looked for.
+// Folder is the discovery directory of a class.
 type Folder struct {
 	Class string
-	// HostPath is the directory on the node, Path where the agent has it.
+	// HostPath is the directory on the node, Path the same in the provisioner's mount
+	// namespace.
 	HostPath, Path string
 	// Names admits an entry if one of these matches it (path.Match); none admits all.
 	Names []string
@@ -27,16 +28,16 @@ type Known struct {
 	HostPath string
 	Kind     Kind
 	Identity Identity
-	// Volume is the name of our volume for it, if there is one: the node's uses of
-	// a disk that are the volume's own are no reason against it.
+	// Volume is the provisioner's volume of the slot, if there is one: its own uses of the disk
+	// do not count as a conflict.
 	Volume string
 }
 
-// Scan asks what lies in the folders.
+// Scan is a request to find what is in the folders.
 type Scan struct {
 	Folders []Folder
-	// Known are looked at with the folders' entries, so that a path that leads
-	// nowhere is told from one that was not looked at.
+	// Known are examined with the folders' entries, to distinguish a path that leads nowhere
+	// from one that was not examined.
 	Known []Known
 }
 
@@ -69,8 +70,8 @@ func (u User) String() string {
 	return u.What + " " + u.Where
 }
 
-// Content is whether something holds data, by the rule that fits its kind. A file
-// system: anything but lost+found. A device: a signature, or any byte that is not zero.
+// Content is whether a disk holds data, depending on its kind. A file system: anything but
+// lost+found. A device: a signature, or any byte that is not zero.
 type Content string
 
 // The contents.
@@ -83,8 +84,8 @@ const (
 	ContentSampled Content = "Sampled"
 )
 
-// BlankProof is how much of a device is proven to be zero. It holds as long as the
-// device is not written to.
+// BlankProof is how much of a device is proven to be zero. It is valid until the device is
+// written to.
 type BlankProof struct {
 	// State changes when the device is written to or attached again, and when the node
 	// restarts. It is the state before the first byte was read.
@@ -100,28 +101,27 @@ type BlankProof struct {
 // Complete reports whether every byte of the device was read and is zero.
 func (p BlankProof) Complete() bool { return !p.Found && p.Bytes > 0 && p.Done == p.Bytes }
 
-// ErrBlankProofVoid says that the device was written to or attached again, or the node has
-// restarted, since the bytes of a BlankProof were read.
+// ErrBlankProofVoid means that a BlankProof is no longer valid.
 var ErrBlankProofVoid = errors.New("the device was written to or attached again, or the node restarted, since it was read")
 
-// BlankProofRequest asks for a device to be read until all its bytes are known to be
-// zero.
+// BlankProofRequest is a request to read a device until all its bytes are known to be zero.
 type BlankProofRequest struct {
 	Target Fact
-	// From is an earlier proof to go on with; the zero value starts at the first byte.
+	// From is an earlier proof to resume; the zero value starts at the first byte.
 	From BlankProof
-	// Rate is how many bytes to read per second at most; 0 is no limit.
+	// Rate limits the bytes read per second; 0 is no limit.
 	Rate int64
 }
 
-// CleanRequest asks for a disk to be cleaned. It is self-contained, so that it can be
-// carried out in another process.
+// CleanRequest is a request to clean a disk. It is self-contained, so that another process can
+// carry it out.
 type CleanRequest struct {
-	// Target is what is to be cleaned. Whoever cleans checks first, and for external
-	// commands afterwards too, that its identity is what lies at its path.
+	// Target is what is to be cleaned. Its identity is compared with that of what is at its
+	// path before the clean, and after external commands again.
 	Target Fact
 	Mode   Mode
-	// Volume is the volume whose data it is, for those who look who uses the disk.
+	// Volume is the volume whose data it is, whose own uses of the disk do not count as a
+	// conflict.
 	Volume string
 	// Command is the method and its arguments; empty for the default of kind and
 	// mode.
@@ -138,6 +138,6 @@ type Progress struct {
 	Method string
 	// Done and Total are in bytes; Total is 0 when it is not known.
 	Done, Total int64
-	// Step, when it changes, has to be on disk before the clean goes on.
+	// Step, when it changes, must be on disk before the clean continues.
 	Step string
 }

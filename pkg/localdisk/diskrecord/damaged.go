@@ -17,13 +17,13 @@ var (
 	// ErrNewer is why a file of a later release is among the damaged ones. It is
 	// whole, and this release would lose what it does not understand.
 	ErrNewer = errors.New("written by a newer release of Stowage")
-	// ErrOlder is why a file of an earlier release is among the damaged ones: it does
-	// not say which cluster it belongs to.
+	// ErrOlder is why a file of an earlier release counts as damaged: it does not name its
+	// cluster.
 	ErrOlder = errors.New("written in an earlier form, which does not name the cluster")
-	// ErrNotFound says that there is no record to update.
+	// ErrNotFound means that there is no record to update.
 	ErrNotFound = errors.New("no record")
-	// ErrLocked says that another agent has the folder.
-	ErrLocked = errors.New("another agent of this node uses it")
+	// ErrLocked means that another provisioner has the folder.
+	ErrLocked = errors.New("another provisioner on this node uses it")
 )
 
 // Damaged is a file that should hold a record and cannot be read, or not be
@@ -32,10 +32,10 @@ var (
 type Damaged struct {
 	// File is the name of the file in the folder: fileName of the disk's identity.
 	File string
-	// Identity is the disk's, if the file still tells it.
+	// Identity is the disk's, if the file still has it.
 	Identity disk.Identity
-	// HostPath is the path that the file still tells; empty if it tells none. It may
-	// be wrong, since the file is damaged.
+	// HostPath is the path that the file still has, or empty. It may be wrong, since the file
+	// is damaged.
 	HostPath string
 	// Err is what is wrong with the file.
 	Err error
@@ -57,10 +57,10 @@ func (d *Damaged) Error() string {
 // Is makes errors.Is(err, ErrDamaged) true.
 func (d *Damaged) Is(target error) bool { return target == ErrDamaged }
 
-// Unwrap gives what is wrong with the file.
+// Unwrap returns what is wrong with the file.
 func (d *Damaged) Unwrap() error { return d.Err }
 
-// mayBeOf says whether the record may have been of a disk at the path.
+// mayBeOf reports whether the record may have been of a disk at the path.
 func (d *Damaged) mayBeOf(hostPath string) bool {
 	return d.HostPath == "" || d.HostPath == hostPath
 }

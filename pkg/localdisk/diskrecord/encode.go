@@ -37,8 +37,8 @@ func sum(data []byte) string {
 	return hex.EncodeToString(hash[:])
 }
 
-// encode gives the content of a record's file, and the record as it will be read
-// from there. Only what survives the way there and back is accepted.
+// encode returns the content of a record's file, and the record as it will be read from there.
+// A record that would change by that is an error.
 func encode(record disk.Record, now time.Time) ([]byte, disk.Record, error) {
 	if record.Identity == "" {
 		return nil, disk.Record{}, errors.New("the record names no disk: its identity is empty")
@@ -104,15 +104,14 @@ func decode(data []byte) (disk.Record, error) {
 	return record, nil
 }
 
-// strictly finds fields that this release does not know.
+// strictly finds unknown fields.
 func strictly(data []byte, into any) error {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
 	return dec.Decode(into)
 }
 
-// salvage reads the identity and the path from what is left of a file, as far as
-// they come before the damage.
+// salvage reads the identity and the path of a damaged file, if they precede the damage.
 func salvage(data []byte) (identity disk.Identity, hostPath string) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	var skipped json.RawMessage

@@ -16,7 +16,7 @@ import (
 // files directly in it.
 type folder interface {
 	names() ([]string, error)
-	// read gives the content of a regular file of at most sizeLimit bytes.
+	// read returns the content of a regular file of at most sizeLimit bytes.
 	read(name string) ([]byte, error)
 	// write creates the file, or replaces its content, and returns once the content
 	// is on disk. The name need not be: sync does that.
@@ -38,7 +38,7 @@ type locked struct {
 
 var _ folder = (*locked)(nil)
 
-// lock makes the folder if it is not there, and locks it. It does not wait.
+// lock creates the folder if necessary, and locks it without waiting.
 func lock(path, proc string) (*locked, error) {
 	if err := makeFolder(filepath.Clean(path)); err != nil {
 		return nil, err
@@ -58,8 +58,7 @@ func lock(path, proc string) (*locked, error) {
 	return l, nil
 }
 
-// makeFolder makes the folder, and those it lies in, such that a power cut does
-// not take them away again.
+// makeFolder creates the folder and its parents so that they survive a power cut.
 func makeFolder(path string) error {
 	parent := filepath.Dir(path)
 	err := os.Mkdir(path, 0o700)
@@ -79,8 +78,8 @@ func makeFolder(path string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// own takes the lock, which ends with the process at the latest, and keeps others
-// out of the folder.
+// own takes the lock, which is released when the process ends, and restricts the folder to its
+// owner.
 func (l *locked) own(proc string) error {
 	if err := l.acquire(proc); err != nil {
 		return err
@@ -93,7 +92,7 @@ func (l *locked) own(proc string) error {
 }
 
 func (l *locked) names() ([]string, error) {
-	// A descriptor of its own, since reading moves on in the folder.
+	// A separate descriptor, since reading advances its offset.
 	dir, err := l.root.Open(".")
 	if err != nil {
 		return nil, err

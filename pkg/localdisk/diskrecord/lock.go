@@ -31,10 +31,10 @@ type fileLock struct {
 	killed int
 }
 
-// acquire locks a folder for this process, and does not wait. A process has a folder if it
-// holds one of the locks, and each of the others is free, its own, or held by a killed process.
-// Since it has checked the others after it took its own, no two processes can have the folder.
-// proc is where the processes of the node are found.
+// acquire locks a folder for this process without waiting. A process has the folder if it
+// holds one of the locks, and each of the others is free, its own, or held by a killed
+// process. Because it checks the others after it took its own, no two processes can have the
+// folder. proc is where the node's processes are found.
 func (l *locked) acquire(proc string) error {
 	l.locks = []*fileLock{{file: l.self}}
 	for {
@@ -83,7 +83,7 @@ func (l *locked) openLocks() error {
 	return nil
 }
 
-// addLock makes another lock file, because killed processes have all there are.
+// addLock creates another lock file, because killed processes have all others.
 func (l *locked) addLock() error {
 	n := len(l.locks)
 	if n == maxLocks {
@@ -97,7 +97,7 @@ func (l *locked) addLock() error {
 	return nil
 }
 
-// predecessor is a killed process that has a lock still; 0 if there is none.
+// predecessor returns a killed process that still has a lock; 0 if there is none.
 func (l *locked) predecessor(proc string) int {
 	for _, lock := range l.locks {
 		if err := lock.try(proc); err == nil && !lock.held {
@@ -122,7 +122,7 @@ func (f *fileLock) try(proc string) error {
 	}
 	pids, err := holders(proc, f.file)
 	if err != nil {
-		return fmt.Errorf("%w, and which process that is cannot be found out: %w", ErrLocked, err)
+		return fmt.Errorf("%w, and the process cannot be determined: %w", ErrLocked, err)
 	}
 	if len(pids) == 0 {
 		return ErrLocked
@@ -191,7 +191,7 @@ func holders(proc string, file *os.File) ([]int, error) {
 }
 
 // sameFile reports whether a file is the one of a line of /proc/locks. The device numbers of
-// file systems without a device of their own differ from those of stat(2).
+// file systems without a device differ from those of stat(2).
 func sameFile(name string, st *unix.Stat_t) bool {
 	var major, minor uint32
 	var inode uint64

@@ -11,8 +11,8 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// proofsFile has the blank proofs of all disks. It is no record: without it devices are
-// only read again from their first byte.
+// proofsFile has the blank proofs of all disks. It is no record: without it devices are only
+// read again from the first byte.
 const proofsFile = "blank-proofs.json"
 
 // proofs is the content of proofsFile.

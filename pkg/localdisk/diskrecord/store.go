@@ -25,8 +25,8 @@ const (
 	newSuffix = ".new"
 )
 
-// fileName is the name of the file of a disk: the SHA-256 of its identity, in hex,
-// so that a file which cannot be read still says which disk it is of.
+// fileName returns the name of a disk's file: the SHA-256 of its identity, in hex, so that the
+// disk of an unreadable file is still known.
 func fileName(identity disk.Identity) string {
 	hash := sha256.Sum256([]byte(identity))
 	return hex.EncodeToString(hash[:]) + suffix
@@ -47,8 +47,8 @@ func ofRecord(name string) bool {
 type Store struct {
 	folder folder
 
-	// writing is held while files are written, known while the maps are looked at or
-	// changed. Whoever has writing is the only one to change the maps.
+	// writing is held while files are written, known while the maps are read or changed. The
+	// maps are changed only while writing is held.
 	writing sync.Mutex
 	known   sync.RWMutex
 	records map[disk.Identity]disk.Record
@@ -57,14 +57,14 @@ type Store struct {
 	// damaged is by file name.
 	damaged map[string]*Damaged
 
-	// predecessor is the ID of a killed process that had the folder before and has not ended,
-	// 0 if there is none; unfinished are the disks that it may be cleaning still.
+	// predecessor returns the ID of a killed process that had the folder before and has not
+	// ended, or 0; unfinished are the disks that it may still be cleaning.
 	predecessor func() int
 	killed      int
 	unfinished  map[disk.Identity]bool
 }
 
-// key is what records are looked up by.
+// key is an index key.
 type key struct {
 	of    keyKind
 	value string
@@ -91,8 +91,8 @@ func newStore(files folder) *Store {
 	return &Store{folder: files, records: map[disk.Identity]disk.Record{}, index: map[key]map[disk.Identity]bool{}, damaged: map[string]*Damaged{}, unfinished: map[disk.Identity]bool{}}
 }
 
-// set adds a record, or replaces the one of the same identity. The caller holds known, or
-// is alone.
+// set adds a record, or replaces the one of the same identity. The caller holds known, or has
+// the only reference to the store.
 func (s *Store) set(record disk.Record) {
 	s.unset(record.Identity)
 	s.records[record.Identity] = record
@@ -104,7 +104,7 @@ func (s *Store) set(record disk.Record) {
 	}
 }
 
-// unset removes a record, if there is one. The caller holds known, or is alone.
+// unset removes a record, if there is one. Locking is as for set.
 func (s *Store) unset(identity disk.Identity) {
 	record, ok := s.records[identity]
 	if !ok {
@@ -118,13 +118,13 @@ func (s *Store) unset(identity disk.Identity) {
 	}
 }
 
-// Open reads the records in a folder, which it makes if need be, and keeps the
-// folder for itself until Close: ErrLocked if another agent has it. Records that
-// cannot be read are no error, see Damaged. Files with other names are left alone.
+// Open reads the records in a folder, which it creates if necessary and locks until Close:
+// ErrLocked if another provisioner has it. Records that cannot be read are no error, see
+// Damaged. Files with other names are ignored.
 //
-// A process that has the folder, was killed and cannot end, because a disk does not answer,
-// is no obstacle; see Predecessor. proc is where the processes of the node are found, "/proc"
-// on the node itself.
+// A killed process that still has the folder, because a disk does not answer, does not prevent
+// Open; see Predecessor. proc is where the node's processes are found, "/proc" on the node
+// itself.
 func Open(path, proc string) (*Store, error) {
 	files, err := lock(path, proc)
 	if err != nil {
@@ -145,15 +145,15 @@ func Open(path, proc string) (*Store, error) {
 	return s, nil
 }
 
-// Predecessor is the ID of a process that had the folder before, was killed and has not ended;
-// 0 if there is none, or it has ended at the last Recheck.
+// Predecessor returns the ID of a killed process that had the folder before and has not ended;
+// 0 if there is none, or it had ended at the last Recheck.
 func (s *Store) Predecessor() int {
 	s.known.RLock()
 	defer s.known.RUnlock()
 	return s.killed
 }
 
-// Cleaner is the Predecessor, if it may be cleaning the disk still; 0 if not.
+// Cleaner returns Predecessor if it may still be cleaning the disk, else 0.
 func (s *Store) Cleaner(identity disk.Identity) int {
 	s.known.RLock()
 	defer s.known.RUnlock()
@@ -179,13 +179,12 @@ func load(files folder) (*Store, error) {
 			s.take(name)
 		}
 	}
-	// An agent that was killed may not have come to this, and what has been read is
-	// relied upon from here on.
+	// A provisioner that was killed may not have synced, and from here on the records are
+	// relied upon.
 	return s, files.sync()
 }
 
-// take reads a file into the maps; a file that is gone leaves them. The caller
-// holds known, or is alone.
+// take reads a file into the maps, unless it is gone. Locking is as for set.
 func (s *Store) take(name string) {
 	delete(s.damaged, name)
 	data, err := s.folder.read(name)
@@ -210,15 +209,15 @@ func (s *Store) take(name string) {
 	s.damaged[name] = damaged
 }
 
-// Close gives the folder back. Nothing can be written afterwards.
+// Close unlocks the folder. Nothing can be written afterwards.
 func (s *Store) Close() error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	return s.folder.Close()
 }
 
-// Get returns the record of a disk, and false if there is none. The error is a
-// *Damaged: there is a record, and it cannot be read.
+// Get returns the record of a disk, and false if there is none. The error is a *Damaged if the
+// record cannot be read.
 func (s *Store) Get(identity disk.Identity) (disk.Record, bool, error) {
 	s.known.RLock()
 	defer s.known.RUnlock()
@@ -229,8 +228,8 @@ func (s *Store) Get(identity disk.Identity) (disk.Record, bool, error) {
 	return clone(record), ok, nil
 }
 
-// All returns all records that can be read, by identity. It copies all of them: what is
-// asked about every slot is looked up by one of the methods below.
+// All returns copies of all readable records, by identity. For lookups by slot use the methods
+// below.
 func (s *Store) All() []disk.Record {
 	s.known.RLock()
 	defer s.known.RUnlock()
@@ -243,8 +242,8 @@ func (s *Store) ByPath(hostPath string) []disk.Record {
 	return s.with(key{ofPath, hostPath})
 }
 
-// ByName returns the records of the disks with a name (disk.Identity.Name), on whatever
-// machine they were, by identity.
+// ByName returns the records of the disks with a name (disk.Identity.Name), on any machine, by
+// identity.
 func (s *Store) ByName(name string) []disk.Record {
 	return s.with(key{ofName, name})
 }
@@ -277,10 +276,9 @@ func (s *Store) Damaged() []Damaged {
 	return s.damagedWhere(func(*Damaged) bool { return true })
 }
 
-// DamagedAt returns the records that cannot be read and may be of a disk that was
-// at the path: those that still tell the path, and those that tell none. A disk
-// whose identity is strong is not concerned, since Get answers for it. One whose
-// identity is weak may be the disk that such a record was written for.
+// DamagedAt returns the unreadable records that may be of a disk that was at the path: those
+// with the path, and those without any. It matters for disks with a weak identity, since Get
+// reports the damaged record of a strong one.
 func (s *Store) DamagedAt(hostPath string) []Damaged {
 	return s.damagedWhere(func(d *Damaged) bool { return d.mayBeOf(hostPath) })
 }

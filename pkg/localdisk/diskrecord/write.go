@@ -12,18 +12,18 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// Put writes a record, and returns once a power cut cannot take it away. It sets
-// Updated. After an error the store gives what it gave before, and the file holds
-// the record as it was or as it was to be.
+// Put writes a record, sets Updated, and returns once the record survives a power cut. After
+// an error the store returns the previous record, and the file has either the old or the new
+// one.
 func (s *Store) Put(record disk.Record) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	return s.put(record)
 }
 
-// Update changes a record: ErrNotFound if there is none. No other call writes
-// meanwhile, so change must be quick and must not write to the store. If change
-// returns an error, that is Update's, and nothing is written.
+// Update changes a record: ErrNotFound if there is none. Other writes wait, so change must be
+// quick and must not write to the store. If change returns an error, Update returns it and
+// nothing is written.
 func (s *Store) Update(identity disk.Identity, change func(*disk.Record) error) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -43,8 +43,8 @@ func (s *Store) Update(identity disk.Identity, change func(*disk.Record) error) 
 	return s.put(record)
 }
 
-// Delete forgets a disk, and returns once that is on disk. A disk without a record
-// is no error.
+// Delete removes the record of a disk, and returns once that is on disk. A missing record is
+// no error.
 func (s *Store) Delete(identity disk.Identity) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -64,12 +64,12 @@ func (s *Store) Delete(identity disk.Identity) error {
 	return nil
 }
 
-// Recheck looks again at the records that could not be read: an administrator may
-// have moved them away or repaired them. It also looks whether Predecessor has ended.
+// Recheck reads the damaged records again: an administrator may have moved them away or
+// repaired them. It also checks whether Predecessor has ended.
 func (s *Store) Recheck() {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	// Into a store of its own, since readers must not wait for files.
+	// In a separate store, since readers must not wait for files.
 	again := newStore(s.folder)
 	for _, damaged := range s.Damaged() {
 		again.take(damaged.File)
@@ -87,7 +87,7 @@ func (s *Store) Recheck() {
 	}
 }
 
-// put is Put for those who hold writing.
+// put is Put with writing held.
 func (s *Store) put(record disk.Record) error {
 	_, _, err := s.Get(record.Identity)
 	var data []byte
@@ -107,7 +107,7 @@ func (s *Store) put(record disk.Record) error {
 	return nil
 }
 
-// replace gives a file a content, all of it or nothing of it, whatever happens.
+// replace writes a file atomically.
 func (s *Store) replace(name string, data []byte) error {
 	unfinished := name + newSuffix
 	err := s.folder.write(unfinished, data)

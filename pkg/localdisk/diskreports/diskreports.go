@@ -1,8 +1,8 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package diskreports reads and writes LocalDiskReports: a client, and an informer that
-// serves whoever wants to know what the agents of all nodes tell.
+// Package diskreports reads and writes LocalDiskReports: a client, and an informer of the
+// reports of all nodes.
 package diskreports
 
 import (
@@ -24,14 +24,14 @@ import (
 // HeartbeatNamespace has a Lease for each node with a provisioner, named like the node.
 const HeartbeatNamespace = "stowage-node-lease"
 
-// A provisioner renews its Lease every HeartbeatInterval. The report of one that has not for
-// HeartbeatDuration, which the Lease says, may be out of date.
+// A provisioner renews its Lease every HeartbeatInterval. If it has not for HeartbeatDuration,
+// which is in the Lease, its report may be out of date.
 const (
 	HeartbeatInterval = 20 * time.Second
 	HeartbeatDuration = 4 * HeartbeatInterval
 )
 
-// Client reads and writes reports, as the API server's rights allow.
+// Client reads and writes reports.
 type Client = gentype.ClientWithList[*stowage.LocalDiskReport, *stowage.LocalDiskReportList]
 
 // NewClient makes a client.
@@ -54,8 +54,8 @@ func NewClient(config *rest.Config) (*Client, error) {
 		func() *stowage.LocalDiskReportList { return &stowage.LocalDiskReportList{} }), nil
 }
 
-// NewInformer makes an informer of the reports of all nodes. What it holds is shared:
-// do not change it. Managed fields are left out.
+// NewInformer makes an informer of the reports of all nodes. Its objects are shared: do not
+// change them. Managed fields are removed.
 func NewInformer(client *Client) (cache.SharedIndexInformer, error) {
 	informer := cache.NewSharedIndexInformer(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return client.List(ctx, o) },
@@ -70,7 +70,7 @@ func NewInformer(client *Client) (cache.SharedIndexInformer, error) {
 }
 
 func withoutManagedFields(object any) (any, error) {
-	if report, ok := object.(*stowage.LocalDiskReport); ok && report.ManagedFields != nil { // it may have been here before
+	if report, ok := object.(*stowage.LocalDiskReport); ok && report.ManagedFields != nil { // the informer may transform an object twice
 		report.ManagedFields = nil
 	}
 	return object, nil

@@ -12,7 +12,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// check says why there can be no volume.
+// check returns why there can be no volume, or nil.
 func (r *Request) check() *disk.Problem {
 	switch {
 	case r.Disk.Problem != nil:
@@ -30,7 +30,7 @@ func (r *Request) check() *disk.Problem {
 
 func (r *Request) checkClass() *disk.Problem {
 	if r.Class == nil || r.Class.Name != r.Disk.Class {
-		return disk.Problemf(disk.ClassMissing, "there is no StorageClass %q: create it", r.Disk.Class)
+		return disk.Problemf(disk.ClassMissing, "StorageClass %q does not exist: create it", r.Disk.Class)
 	}
 	switch policy := reclaimPolicy(r.Class); policy {
 	case corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRetain:
@@ -55,7 +55,7 @@ func (r *Request) checkDisk() *disk.Problem {
 	case d.Bytes <= 0:
 		return disk.Problemf(disk.Empty, "the disk has no bytes")
 	case d.Identity == "":
-		return disk.Problemf(disk.IdentityUnproven, "nothing tells this disk from another one")
+		return disk.Problemf(disk.IdentityUnproven, "nothing distinguishes this disk from others")
 	}
 	return nil
 }

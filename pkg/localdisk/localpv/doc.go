@@ -1,8 +1,8 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package publish turns a disk into a PersistentVolume, and reads one back. It owns
-// what the agent writes on volumes: names, labels, annotations and the finalizer.
+// Package localpv converts a disk to a PersistentVolume, and back. It defines what the
+// provisioner writes to volumes: names, labels, annotations and the finalizer.
 //
 // Everything here is pure; arguments are never written to.
 package localpv

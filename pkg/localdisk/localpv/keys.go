@@ -12,16 +12,16 @@ import (
 	"stowage.dev/stowage/pkg/apis/wellknown"
 )
 
-// ProvisionedByAnnotation holds ProvisionedBy of the volume's node. It must never
-// be missing nor begin with kubernetes.io/, for then the PersistentVolume
-// controller takes the volume for one of its own.
+// ProvisionedByAnnotation has the value ProvisionedBy of the volume's node. It must exist and
+// must not begin with kubernetes.io/: the PersistentVolume controller takes volumes with such
+// a value for its own.
 const ProvisionedByAnnotation = "pv.kubernetes.io/provisioned-by"
 
 // provisioner is what ProvisionedBy begins with.
 const provisioner = "stowage.dev/local-"
 
-// NodeHash is what stands for a node in labels, whose values are too short for node
-// names: 128 bits of the name's SHA-256, in 32 hexadecimal digits.
+// NodeHash identifies a node in labels, whose values are too short for node names: 128 bits of
+// the name's SHA-256, in 32 hexadecimal digits.
 func NodeHash(node string) string {
 	sum := sha256.Sum256([]byte(node))
 	return hex.EncodeToString(sum[:16])
@@ -40,5 +40,5 @@ func NodeLabels(node string) map[string]string {
 // but for a collision of hashes, which Owned sees through.
 func Selector(node string) string { return wellknown.NodeLabel + "=" + NodeHash(node) }
 
-// ProvisionedBy is the name of a node's agent as a provisioner.
+// ProvisionedBy returns the name of a node's provisioner.
 func ProvisionedBy(node string) string { return provisioner + node }

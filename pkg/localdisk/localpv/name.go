@@ -28,9 +28,8 @@ const (
 	Reference Naming = "Reference"
 )
 
-// FirstGeneration is the lowest generation, which volumes have that say none. Those
-// who want the names of Reference begin to count with it; others may begin with any
-// higher number.
+// FirstGeneration is the lowest generation, and that of volumes that state none. Names as by
+// Reference require counting from it; others may start at any higher number.
 const FirstGeneration int64 = 1
 
 // prefix is what the names of local volumes begin with.
@@ -42,16 +41,16 @@ const digits = 32
 // maxNodeInName is how long a node's name may be to be part of a volume's.
 const maxNodeInName = validation.DNS1123SubdomainMaxLength - len(prefix) - len("-") - digits
 
-// Name is the name of a slot's volume: "local-pv-", the node's name, "-" and the first 128
-// bits of a SHA-256, in 32 hexadecimal digits. What is hashed are node, class, name and
-// generation, each with its length in bytes before it, so that no two slots share a
-// name: "5:node1,4:fast,5:disk1,1:1,". A node's name that is too long is left out.
+// Name returns the name of a slot's volume: "local-pv-", the node's name, "-" and the first
+// 128 bits of a SHA-256, in 32 hexadecimal digits. The hash is over node, class, name and
+// generation, each with its length in bytes before it, so that no two slots share a name:
+// "5:node1,4:fast,5:disk1,1:1,". A node name that is too long is left out.
 //
-// The node's name is for the admission policy, which cannot compute hashes and lets a
-// provisioner take the names of its own node only.
+// The node's name is for the admission policy, which cannot compute hashes and allows a
+// provisioner the names of its own node only.
 //
-// A claim that lost its volume binds again, without a word, to a new one of the same
-// name. So the generation goes up when a volume has vanished without being released.
+// A claim that lost its volume silently becomes bound to a new one of the same name. So the
+// generation is incremented when a volume has vanished without being released.
 func Name(node string, slot disk.Key, generation int64) string {
 	var b strings.Builder
 	for _, part := range []string{node, slot.Class, slot.Name, strconv.FormatInt(generation, 10)} {
@@ -65,9 +64,9 @@ func Name(node string, slot disk.Key, generation int64) string {
 	return prefix + node + "-" + hash
 }
 
-// ReferenceName is the name that sig-storage-local-static-provisioner gives to a
-// slot's volume: "local-pv-" and an FNV-1a of 32 bits over name, node and class,
-// without leading zeros. Different slots may share one.
+// ReferenceName is the name that sig-storage-local-static-provisioner gives to a slot's
+// volume: "local-pv-" and an FNV-1a of 32 bits over name, node and class, without leading
+// zeros. Different slots may share one.
 func ReferenceName(node string, slot disk.Key) string {
 	h := fnv.New32a()
 	for _, part := range []string{slot.Name, node, slot.Class} {
@@ -76,7 +75,7 @@ func ReferenceName(node string, slot disk.Key) string {
 	return prefix + strconv.FormatUint(uint64(h.Sum32()), 16)
 }
 
-// named is the name of the volume that is asked for.
+// named returns the name of the requested volume.
 func (r *Request) named() string {
 	if r.Offer.Naming == Reference && r.Generation == FirstGeneration {
 		return ReferenceName(r.Node.Name, r.Disk.Key)

@@ -15,8 +15,8 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// Owned says whether a volume is that of a node's agent, which leaves all others
-// alone: label, node name and provisioner all have to say so.
+// Owned reports whether a volume belongs to a node's provisioner, which ignores all others:
+// label, node name and provisioner must all match.
 func Owned(pv *corev1.PersistentVolume, node string) bool {
 	return pv.Labels[wellknown.NodeLabel] == NodeHash(node) &&
 		pv.Annotations[wellknown.NodeNameAnnotation] == node &&
@@ -37,17 +37,16 @@ func Excludes(pv *corev1.PersistentVolume, hostname string) bool {
 	})
 }
 
-// GenerationOf is the generation of a volume: FirstGeneration for one that says none,
-// such as one that was adopted, so that its successor counts as one.
+// GenerationOf returns the generation of a volume: FirstGeneration if it states none, as an
+// adopted one, so that its successor has a higher one.
 func GenerationOf(pv *corev1.PersistentVolume) int64 {
 	return max(number(pv.Annotations[wellknown.GenerationAnnotation]), FirstGeneration)
 }
 
-// VolumeOf reads a volume. directories has the discovery directory, as the node has
-// it, of every class that is configured. A volume whose class or path is not
-// configured any more is read all the same, its slot named after the last element of
-// its path (Configured tells them apart); a volume that has no local path is none of
-// ours.
+// VolumeOf reads a volume. directories has the discovery directory, on the node, of every
+// configured class. A volume whose class or path is no longer configured is read too, with the
+// last element of its path as the slot's name (see Configured); a volume without a local path
+// is an error.
 func VolumeOf(pv *corev1.PersistentVolume, directories map[string]string) (disk.Volume, *disk.Problem) {
 	if pv.Spec.Local == nil || pv.Spec.Local.Path == "" {
 		return disk.Volume{}, disk.Problemf(disk.ForeignVolume, "volume %s has no local path", pv.Name)
@@ -94,14 +93,14 @@ func VolumeOf(pv *corev1.PersistentVolume, directories map[string]string) (disk.
 // file system.
 const defaultFSType = "ext4"
 
-// hasLink reports whether a volume's path is its own link, and the volume has the path of
-// its slot.
+// hasLink reports whether a volume's path is its own link, and the volume has the path of its
+// slot.
 func hasLink(pv *corev1.PersistentVolume) bool {
 	return pv.Spec.Local.Path == disk.LinkPath(classOf(pv), pv.Name) && pv.Annotations[wellknown.DiskPathAnnotation] != ""
 }
 
-// PathOf is the path of a volume's slot on the node: spec.local.path, or what
-// PathAnnotation holds if that is a link. It is empty if the volume is not local.
+// PathOf returns the path of a volume's slot on the node: spec.local.path, or the value of
+// PathAnnotation if that is a link. It is empty if the volume is not local.
 func PathOf(pv *corev1.PersistentVolume) string {
 	switch {
 	case pv.Spec.Local == nil:
@@ -113,8 +112,8 @@ func PathOf(pv *corev1.PersistentVolume) string {
 	}
 }
 
-// Configured says whether a volume is of a slot that the configuration still has:
-// its path is that of an entry of its class's directory.
+// Configured reports whether the configuration still has a volume's slot: its path is that of
+// an entry of its class's directory.
 func Configured(volume *disk.Volume, directories map[string]string) bool {
 	_, ok := within(volume.HostPath, directories[volume.Key.Class])
 	return ok
@@ -138,8 +137,8 @@ func within(hostPath, directory string) (string, bool) {
 	return name, found && name != "" && !strings.Contains(name, "/")
 }
 
-// classOf is the class of a volume; an old annotation wins over the field, as it does
-// for those who bind volumes.
+// classOf returns the class of a volume; the deprecated annotation takes precedence over the
+// field, as it does for the scheduler.
 func classOf(pv *corev1.PersistentVolume) string {
 	if class, found := pv.Annotations[corev1.BetaStorageClassAnnotation]; found {
 		return class
@@ -147,7 +146,7 @@ func classOf(pv *corev1.PersistentVolume) string {
 	return pv.Spec.StorageClassName
 }
 
-// number reads a number that is not negative; 0 for what is none.
+// number parses a non-negative number; 0 for anything else.
 func number(text string) int64 {
 	value, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {

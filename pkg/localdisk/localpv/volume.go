@@ -27,7 +27,7 @@ type Node struct {
 	Labels map[string]string
 }
 
-// Offer is what the configuration says about the volumes of a class.
+// Offer is the configuration of a class's volumes.
 type Offer struct {
 	Mode disk.Mode
 	// AccessModes defaults to ReadWriteOnce.
@@ -40,10 +40,10 @@ type Offer struct {
 	Naming Naming
 }
 
-// Request asks for the volume of a disk.
+// Request is a request for the volume of a disk.
 type Request struct {
 	Node Node
-	// Class is the StorageClass that the disk's slot names; nil if there is none.
+	// Class is the StorageClass of the disk's slot; nil if it does not exist.
 	Class *storagev1.StorageClass
 	Disk  disk.Fact
 	Offer Offer

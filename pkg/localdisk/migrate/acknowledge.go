@@ -25,8 +25,8 @@ type ReportWriter interface {
 
 // Kept are the disks of a node that hold data and have no volume.
 type Kept struct {
-	// Entries are those of all pages that have an acknowledgement and one of the reasons
-	// asked for, and are not acknowledged yet.
+	// Entries are those of all pages that have an acknowledgement and one of the requested
+	// reasons, and are not acknowledged yet.
 	Entries []stowage.Entry
 	// Acknowledged is how many are already.
 	Acknowledged int
@@ -35,7 +35,7 @@ type Kept struct {
 }
 
 // FindKept finds the disks of a node whose data can be acknowledged, for any of the reasons;
-// if there are none, for every reason but NotEmpty: the data of those disks was never a
+// without reasons, for every reason but NotEmpty: the data of those disks was never a
 // volume's. It changes nothing.
 func FindKept(ctx context.Context, reports ReportWriter, node string, reasons []string) (*Kept, error) {
 	kept := &Kept{}
@@ -71,8 +71,8 @@ func FindKept(ctx context.Context, reports ReportWriter, node string, reasons []
 	return kept, nil
 }
 
-// Acknowledge has the disks published with their data. ErrChanged says that the report is
-// not as it was found any more, so that nothing was written: find out again.
+// Acknowledge publishes the disks with their data. ErrChanged means that the report has
+// changed and nothing was written: find again.
 func Acknowledge(ctx context.Context, reports ReportWriter, kept *Kept) error {
 	report := kept.first.DeepCopy()
 	words := acknowledgements(report)

@@ -28,21 +28,21 @@ const (
 	Take Verdict = "adopt"
 	// Taken: it has been adopted.
 	Taken Verdict = "adopted already"
-	// Leave: it is left alone, for Candidate.Why.
+	// Leave: it is not adopted, for Candidate.Why.
 	Leave Verdict = "left alone"
 )
 
-// AdoptOptions say which volumes are looked for.
+// AdoptOptions select volumes.
 type AdoptOptions struct {
 	// Config has the classes, with their folders.
 	Config *provisioner.Config
-	// Nodes are the names of the nodes whose volumes are wanted; none means all.
+	// Nodes are the names of the volumes' nodes; none means all.
 	Nodes []string
 	// WhileRunning takes volumes although a pod of the reference runs on their node.
 	WhileRunning bool
 }
 
-// Candidate is a volume of the reference, or one that is in its place.
+// Candidate is a volume of the reference, or one that is at the path of one.
 type Candidate struct {
 	// Volume is the volume's name; Node its node's, empty if it is not known.
 	Volume, Node string
@@ -51,14 +51,14 @@ type Candidate struct {
 	Verdict      Verdict
 	// Why is why the volume is left alone, and what to do about it.
 	Why string
-	// Reference says that the reference made the volume.
+	// Reference reports whether the reference created the volume.
 	Reference bool
 
 	object *corev1.PersistentVolume
 	change change
 }
 
-// Adoption is what was found out.
+// Adoption is the result of FindAdoptable.
 type Adoption struct {
 	// Candidates are sorted by node and path.
 	Candidates []Candidate
@@ -66,8 +66,7 @@ type Adoption struct {
 	Warnings []string
 }
 
-// FindAdoptable finds the volumes of the reference and says what is to become of each.
-// It changes nothing.
+// FindAdoptable finds the volumes of the reference and decides about each. It changes nothing.
 func FindAdoptable(ctx context.Context, client kubernetes.Interface, options AdoptOptions) (*Adoption, error) {
 	v, warnings, err := look(ctx, client, options)
 	if err != nil {
@@ -95,7 +94,7 @@ func FindAdoptable(ctx context.Context, client kubernetes.Interface, options Ado
 	return found, nil
 }
 
-// look finds out what volumes are judged by.
+// look gathers what volumes are judged by.
 func look(ctx context.Context, client kubernetes.Interface, options AdoptOptions) (*view, []string, error) {
 	v := &view{classes: map[string]*provisioner.Class{}, directories: map[string]string{}, wanted: options.Nodes}
 	for i := range options.Config.Classes {
@@ -108,13 +107,13 @@ func look(ctx context.Context, client kubernetes.Interface, options AdoptOptions
 	}
 	for _, name := range options.Nodes {
 		if _, ok := v.nodes.byName[name]; !ok {
-			return nil, nil, fmt.Errorf("there is no node %q", name)
+			return nil, nil, fmt.Errorf("node %q does not exist", name)
 		}
 	}
 	var warnings []string
 	pods, err := referencePods(ctx, client)
 	if err != nil {
-		warnings = append(warnings, fmt.Sprintf("make sure that the reference does not run any more, which could not be found out: %v", err))
+		warnings = append(warnings, fmt.Sprintf("make sure that the reference no longer runs, which could not be determined: %v", err))
 	}
 	if !options.WhileRunning {
 		v.running = pods
@@ -122,12 +121,12 @@ func look(ctx context.Context, client kubernetes.Interface, options AdoptOptions
 		warnings = append(warnings, fmt.Sprintf("the reference still runs on %d nodes: it must not serve the classes of this configuration", len(pods)))
 	}
 	if v.jobs, err = referenceJobs(ctx, client); err != nil {
-		warnings = append(warnings, fmt.Sprintf("make sure that none of the reference's jobs still cleans, which could not be found out: %v", err))
+		warnings = append(warnings, fmt.Sprintf("make sure that none of the reference's jobs still cleans, which could not be determined: %v", err))
 	}
 	return v, warnings, nil
 }
 
-// leaveDoubles leaves a volume alone whose disk another volume offers too.
+// leaveDoubles excludes a volume whose disk another volume offers too.
 func (c *Candidate) leaveDoubles(v *view, paths map[string][]string) {
 	place, ok := v.place(c.object)
 	if c.Verdict != Take || !ok || len(paths[place]) < 2 {
@@ -137,8 +136,8 @@ func (c *Candidate) leaveDoubles(v *view, paths map[string][]string) {
 	c.Verdict, c.Why = Leave, fmt.Sprintf("the same path of the same node is offered by %s too: delete what has no claim", strings.Join(others, ", "))
 }
 
-// Adopt gives a volume to the agent of its node. ErrChanged says that it is not what
-// was found any more. A Candidate that is not to be taken is not touched.
+// Adopt gives a volume to the provisioner of its node. ErrChanged means that it has changed
+// since it was found. A Candidate that is not to be adopted is not touched.
 func Adopt(ctx context.Context, client kubernetes.Interface, c *Candidate) error {
 	if c.Verdict != Take {
 		return nil
@@ -147,7 +146,7 @@ func Adopt(ctx context.Context, client kubernetes.Interface, c *Candidate) error
 	return err
 }
 
-// adoption is the write that makes a volume one of the node's agent.
+// adoption is the write that gives a volume to the node's provisioner.
 func adoption(pv *corev1.PersistentVolume, node, origin string) change {
 	set := func(value string) *string { return &value }
 	c := changeOf(pv)

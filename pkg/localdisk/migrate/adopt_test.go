@@ -24,7 +24,7 @@ import (
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 
-// owned makes a volume that of node a's agent.
+// owned makes a volume that of node a's provisioner.
 func owned(pv *corev1.PersistentVolume) {
 	metav1.SetMetaDataLabel(&pv.ObjectMeta, wellknown.NodeLabel, localpv.NodeHash("a"))
 	metav1.SetMetaDataLabel(&pv.ObjectMeta, wellknown.NodeNameLabel, "a")
@@ -74,20 +74,20 @@ func TestFindAdoptable(t *testing.T) {
 		"adopted, and being deleted": {
 			pv: changed(reference("v").Deleting(), adopted), want: migrate.Taken},
 
-		"published by our agent":              {pv: changed(reference("v"), owned), want: nobody},
-		"of a CSI driver":                     {pv: builders.MakePV("v").CSI("csi.example.com", "1").Class("fast").Obj(), want: nobody},
-		"made by hand in another folder":      {pv: reference("v").ProvisionedBy("me").Source(path("/srv/v")).Obj(), want: nobody},
-		"made by hand in the class's folder":  {pv: reference("v").ProvisionedBy("me").Obj(), want: migrate.Leave, why: "the reference did not make it"},
-		"of a node that was not asked for":    {pv: reference("v").Obj(), options: migrate.AdoptOptions{Nodes: []string{"b"}}, want: nobody},
-		"of a node that was asked for":        {pv: reference("v").Obj(), options: migrate.AdoptOptions{Nodes: []string{"a", "b"}}, want: migrate.Take},
-		"of a class that is not configured":   {pv: reference("v").Class("slow").Obj(), want: migrate.Leave, why: `no class "slow"`},
-		"without local path":                  {pv: reference("v").CSI("csi.example.com", "1").Obj(), want: migrate.Leave, why: "no local path"},
-		"beside the class's folder":           {pv: reference("v").Source(path("/mnt/fast-too/v")).Obj(), want: migrate.Leave, why: "/mnt/fast"},
-		"deeper in the class's folder":        {pv: reference("v").Source(path("/mnt/fast/v/w")).Obj(), want: migrate.Leave, why: "/mnt/fast"},
-		"that is the class's folder":          {pv: reference("v").Source(path("/mnt/fast")).Obj(), want: migrate.Leave, why: "/mnt/fast"},
-		"that leads out of the folder":        {pv: reference("v").Source(path("/mnt/fast/../v")).Obj(), want: migrate.Leave, why: "/mnt/fast"},
-		"with a path that agents do not know": {pv: reference("v").Source(path("/mnt/fast//v")).Obj(), want: migrate.Leave, why: "/mnt/fast"},
-		"of another volume mode":              {pv: reference("v").Block().Obj(), want: migrate.Leave, why: "volumeMode is Block"},
+		"published by a provisioner":                {pv: changed(reference("v"), owned), want: nobody},
+		"of a CSI driver":                           {pv: builders.MakePV("v").CSI("csi.example.com", "1").Class("fast").Obj(), want: nobody},
+		"made by hand in another folder":            {pv: reference("v").ProvisionedBy("me").Source(path("/srv/v")).Obj(), want: nobody},
+		"made by hand in the class's folder":        {pv: reference("v").ProvisionedBy("me").Obj(), want: migrate.Leave, why: "the reference did not make it"},
+		"of a node that was not asked for":          {pv: reference("v").Obj(), options: migrate.AdoptOptions{Nodes: []string{"b"}}, want: nobody},
+		"of a node that was asked for":              {pv: reference("v").Obj(), options: migrate.AdoptOptions{Nodes: []string{"a", "b"}}, want: migrate.Take},
+		"of a class that is not configured":         {pv: reference("v").Class("slow").Obj(), want: migrate.Leave, why: `no class "slow"`},
+		"without local path":                        {pv: reference("v").CSI("csi.example.com", "1").Obj(), want: migrate.Leave, why: "no local path"},
+		"beside the class's folder":                 {pv: reference("v").Source(path("/mnt/fast-too/v")).Obj(), want: migrate.Leave, why: "/mnt/fast"},
+		"deeper in the class's folder":              {pv: reference("v").Source(path("/mnt/fast/v/w")).Obj(), want: migrate.Leave, why: "/mnt/fast"},
+		"that is the class's folder":                {pv: reference("v").Source(path("/mnt/fast")).Obj(), want: migrate.Leave, why: "/mnt/fast"},
+		"that leads out of the folder":              {pv: reference("v").Source(path("/mnt/fast/../v")).Obj(), want: migrate.Leave, why: "/mnt/fast"},
+		"with a path that provisioners do not know": {pv: reference("v").Source(path("/mnt/fast//v")).Obj(), want: migrate.Leave, why: "/mnt/fast"},
+		"of another volume mode":                    {pv: reference("v").Block().Obj(), want: migrate.Leave, why: "volumeMode is Block"},
 
 		"of a node that is gone":                    {pv: reference("v").Hostname("gone").Obj(), want: migrate.Leave, why: "no node has the label"},
 		"of two nodes":                              {pv: reference("v").Hostname("a-host", "b-host").Obj(), want: migrate.Leave, why: "node affinity"},
@@ -110,7 +110,7 @@ func TestFindAdoptable(t *testing.T) {
 		"whose disk another volume offers": {
 			pv: reference("v").Obj(), others: []runtime.Object{reference("w").Source(path("/mnt/fast/v")).Obj()},
 			want: migrate.Leave, why: "w too"},
-		"whose disk our agent has published": {
+		"whose disk a provisioner has published": {
 			pv: reference("v").Obj(), others: []runtime.Object{changed(reference("w").Source(path("/mnt/fast/v")), owned)},
 			want: migrate.Leave, why: "w too"},
 		"with the path of another node's": {
@@ -122,7 +122,7 @@ func TestFindAdoptable(t *testing.T) {
 			want: migrate.Leave, why: "storage/provisioner-a"},
 		"while the reference runs on another node": {
 			pv: reference("v").Obj(), others: referencePod("b", image("local-volume-provisioner")), want: migrate.Take},
-		"while the reference runs, by an administrator's word": {
+		"while the reference runs, and WhileRunning is set": {
 			pv: reference("v").Obj(), others: referencePod("a", image("local-volume-provisioner")),
 			options: migrate.AdoptOptions{WhileRunning: true}, want: migrate.Take},
 		"while the reference runs under another name": {
@@ -173,7 +173,7 @@ func TestAdopt(t *testing.T) {
 		t.Errorf("spec (-want +got):\n%s", diff)
 	}
 	if !localpv.Owned(got, "a") {
-		t.Error("the agent does not take the volume for its own")
+		t.Error("the provisioner does not take the volume for its own")
 	}
 	writes := writesOf(client.Actions())
 	adopt(t, client)
@@ -241,7 +241,7 @@ func TestLostRaces(t *testing.T) {
 
 func TestUnknownNode(t *testing.T) {
 	_, err := migrate.FindAdoptable(t.Context(), cluster(), migrate.AdoptOptions{Config: configuration(t), Nodes: []string{"c"}})
-	if err == nil || !strings.Contains(err.Error(), `no node "c"`) {
+	if err == nil || !strings.Contains(err.Error(), `node "c" does not exist`) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -1,16 +1,14 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package takeover moves volumes between provisioners: it takes over those of
-// sig-storage-local-static-provisioner (here: the reference), and lets go of those of
-// Stowage's agents.
+// Package migrate moves volumes between provisioners: it adopts those of
+// sig-storage-local-static-provisioner (here: the reference), and releases those of Stowage.
 //
-// Both are for an administrator's hand, not for agents, which see the volumes of their
-// own node alone and could not write those of others. Each comes in two halves: one
-// finds out and says what will be done, the other does it to one volume, in one write
-// that goes through only if the volume is still what was found. So both can be broken
-// off and run again at any time.
+// Both are for administrators, and not for provisioners, which see the volumes of their own
+// node only and may not write those of others. Each has two halves: one finds volumes and
+// decides about each, the other changes one volume, with one conditional write that fails if
+// the volume has changed since. So both can be interrupted and repeated at any time.
 //
-// Nothing here touches a disk. What disk a volume stands for, the node's agent writes
-// down when it first sees the volume.
+// Nothing here touches a disk. The node's provisioner records the disk of an adopted volume
+// when it first observes the volume.
 package migrate

@@ -26,14 +26,14 @@ type view struct {
 	classes     map[string]*provisioner.Class
 	directories map[string]string
 	nodes       nodes
-	// wanted are the nodes that were asked for; none means all.
+	// wanted are the selected nodes; none means all.
 	wanted []string
 	// running are the reference's pods, by node; jobs those that clean, by volume.
 	running map[string]string
 	jobs    map[types.UID]string
 }
 
-// judge says what becomes of a volume; false if it is none of ours to speak of.
+// judge decides about a volume; false if it is not concerned.
 func (v *view) judge(pv *corev1.PersistentVolume) (Candidate, bool) {
 	volume, problem := localpv.VolumeOf(pv, v.directories)
 	c := Candidate{Volume: pv.Name, Node: v.nodeOf(pv), Class: volume.Key.Class, Path: volume.HostPath, Phase: pv.Status.Phase, Verdict: Leave, object: pv}
@@ -49,7 +49,7 @@ func (v *view) judge(pv *corev1.PersistentVolume) (Candidate, bool) {
 	case adopted, problem != nil, strings.HasPrefix(origin, localpv.ProvisionedBy("")), !localpv.Configured(&volume, v.directories):
 		return c, false
 	default:
-		c.Why = fmt.Sprintf("the reference did not make it (%s is %q), and the agent would publish its disk once more: take the disk out of %s, or delete the volume", localpv.ProvisionedByAnnotation, origin, path.Dir(c.Path))
+		c.Why = fmt.Sprintf("the reference did not make it (%s is %q), and the provisioner would publish its disk once more: take the disk out of %s, or delete the volume", localpv.ProvisionedByAnnotation, origin, path.Dir(c.Path))
 		return c, true
 	}
 	if problem != nil {
@@ -63,8 +63,7 @@ func (v *view) judge(pv *corev1.PersistentVolume) (Candidate, bool) {
 	return c, true
 }
 
-// origin is the provisioner that a volume is from, and whether it says that it was
-// adopted from there. Only the former is there as long as it was not.
+// origin returns the provisioner that a volume is from, and whether it was adopted from there.
 func origin(pv *corev1.PersistentVolume) (provisioner string, adopted bool) {
 	now := pv.Annotations[localpv.ProvisionedByAnnotation]
 	if former := pv.Annotations[wellknown.AdoptedFromAnnotation]; former != "" && !isReference(now) {
@@ -73,7 +72,7 @@ func origin(pv *corev1.PersistentVolume) (provisioner string, adopted bool) {
 	return now, false
 }
 
-// nodeOf is the node that a volume is on; empty if that cannot be told.
+// nodeOf returns the node of a volume; empty if unknown.
 func (v *view) nodeOf(pv *corev1.PersistentVolume) string {
 	host, ok := hostOf(pv)
 	if names := v.nodes.byHost[host]; ok && len(names) == 1 {
@@ -91,7 +90,7 @@ func (v *view) place(pv *corev1.PersistentVolume) (string, bool) {
 	return host + ":" + path.Clean(localpv.PathOf(pv)), true
 }
 
-// reject says why a volume of the reference cannot be adopted; empty if it can.
+// reject returns why a volume of the reference cannot be adopted; empty if it can.
 func (v *view) reject(pv *corev1.PersistentVolume, volume *disk.Volume, origin string) string {
 	if why := v.rejectNode(pv, origin); why != "" {
 		return why
@@ -114,7 +113,7 @@ func (v *view) reject(pv *corev1.PersistentVolume, volume *disk.Volume, origin s
 func (v *view) rejectNode(pv *corev1.PersistentVolume, origin string) string {
 	host, ok := hostOf(pv)
 	if !ok {
-		return fmt.Sprintf("its node affinity is not %s In [one hostname] alone, so no one node's agent can have it", corev1.LabelHostname)
+		return fmt.Sprintf("its node affinity is not %s In [one hostname] alone, so it belongs to no single node's provisioner", corev1.LabelHostname)
 	}
 	switch names := v.nodes.byHost[host]; {
 	case len(names) == 0:

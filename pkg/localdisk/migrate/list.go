@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/tools/pager"
 )
 
-// pageSize is how many objects the API server is asked for at a time.
+// pageSize is how many objects are requested at a time.
 const pageSize = 500
 
 // each calls f for every object that list lists, page by page: what f does not keep

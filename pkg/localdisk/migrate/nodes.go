@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// nodes are the cluster's, as far as it matters here.
+// nodes are the cluster's nodes, with what is needed of them here.
 type nodes struct {
 	byName map[string]node
 	// byHost has the names of the nodes with a hostname label; more than one by mistake.

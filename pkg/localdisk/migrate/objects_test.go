@@ -90,7 +90,7 @@ func cleaningJob(volume string, conditions ...batchv1.JobCondition) *batchv1.Job
 	}
 }
 
-// ourJob is one that cleans a volume for the agent of a node, ourPod its pod.
+// ourJob is one that cleans a volume for the provisioner of a node, ourPod its pod.
 func ourJob(volume, node string, conditions ...batchv1.JobCondition) *batchv1.Job {
 	return &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{
@@ -108,8 +108,8 @@ func ourPod(volume, node string, phase corev1.PodPhase) *corev1.Pod {
 	}
 }
 
-// agentPod is a pod of our agent on a node.
-func agentPod(node string) *corev1.Pod {
+// provisionerPod is a pod of a provisioner on a node.
+func provisionerPod(node string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "stowage-system", Name: "stowage-provisioner-" + node},
 		Spec:       corev1.PodSpec{NodeName: node, ServiceAccountName: "stowage-provisioner"},

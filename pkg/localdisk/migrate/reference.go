@@ -16,14 +16,14 @@ import (
 // of the Node object.
 const referencePrefix = "local-volume-provisioner-"
 
-// uid is the form of the UIDs that the API server gives.
+// uid is the form of a UID.
 var uid = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
-// isReference says whether a provisioner is the reference, on whatever node.
+// isReference reports whether a provisioner is the reference, on any node.
 func isReference(provisioner string) bool { return strings.HasPrefix(provisioner, referencePrefix) }
 
-// isReferenceOf says whether a provisioner is the reference on a node. The UID may be
-// that of a Node object of the same name that has been deleted since.
+// isReferenceOf reports whether a provisioner is the reference on a node. The UID may be that
+// of a deleted Node object of the same name.
 func isReferenceOf(provisioner, node string) bool {
 	rest, found := strings.CutPrefix(provisioner, referencePrefix+node)
 	return found && (rest == "" || rest[0] == '-' && uid.MatchString(rest[1:]))
@@ -37,8 +37,8 @@ func referenceName(node string, nodeUID types.UID, nameOnly bool) string {
 	return referencePrefix + node + "-" + string(nodeUID)
 }
 
-// hostOf is the hostname that a volume's node affinity asks for, if it asks for one
-// and nothing else, as the reference writes it.
+// hostOf returns the hostname that a volume's node affinity requires, if it requires nothing
+// else, as the reference writes it.
 func hostOf(pv *corev1.PersistentVolume) (string, bool) {
 	affinity := pv.Spec.NodeAffinity
 	if affinity == nil || affinity.Required == nil || len(affinity.Required.NodeSelectorTerms) != 1 {

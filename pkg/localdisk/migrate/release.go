@@ -18,20 +18,20 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
 
-// ReleaseOptions say which volumes are let go, and how.
+// ReleaseOptions select the volumes to release, and how.
 type ReleaseOptions struct {
 	// All means those of all nodes, also of nodes that are gone; Nodes those of these.
 	// Exactly one of the two is set.
 	All   bool
 	Nodes []string
-	// GiveBack makes the volumes the reference's, so that it takes them up and does not
-	// publish their disks once more. Those that are being deleted are left alone then.
+	// GiveBack makes the volumes the reference's, so that it adopts them instead of publishing
+	// their disks again. Those that are being deleted are kept then.
 	GiveBack bool
-	// NodeNameOnly says that the reference's key useNodeNameOnly is on.
+	// NodeNameOnly reports whether the reference's key useNodeNameOnly is set.
 	NodeNameOnly bool
-	// Withdraw deletes volumes that nobody has claimed, when they are let go.
+	// Withdraw deletes unclaimed volumes when they are released.
 	Withdraw bool
-	// WhileRunning lets volumes go although their agent runs, which takes them back.
+	// WhileRunning releases volumes although their provisioner runs, which adopts them again.
 	WhileRunning bool
 }
 
@@ -40,37 +40,37 @@ type Data string
 
 // What may be on it.
 const (
-	// AsPublished: nobody has used the volume.
+	// AsPublished: the volume was not used.
 	AsPublished Data = "as published"
 	// OfClaim: the data of the volume's claim.
 	OfClaim Data = "data of its claim"
-	// NotCleaned: the data of a claim that is gone, or some of it.
+	// NotCleaned: the data of a deleted claim, or some of it.
 	NotCleaned Data = "NOT CLEANED"
 )
 
-// Held is a volume that an agent holds.
+// Held is a volume that has Stowage's finalizer or marks.
 type Held struct {
-	// Volume is the volume's name; Node its node's, empty if it does not say.
+	// Volume is the volume's name; Node its node's, empty if unknown.
 	Volume, Node string
 	Class, Path  string
 	// Claim is namespace/name of the claim that the volume names, empty for none.
 	Claim string
 	Phase corev1.PersistentVolumePhase
-	// Deleting says that the volume is gone as soon as it is let go; Withdrawn that it is
-	// deleted then, because nobody has claimed it.
+	// Deleting reports whether the volume disappears when it is released; Withdrawn whether it
+	// is deleted then, because it has no claim.
 	Deleting, Withdrawn bool
 	Data                Data
-	// Kept is why the volume is not let go, and what to do about it; empty if it is.
+	// Kept is why the volume is not released, and what to do about it; empty if it is.
 	Kept string
 
 	change change
 }
 
-// FindHeld finds the volumes that agents hold, by node and path, and says what will
-// become of each. It changes nothing.
+// FindHeld finds the volumes of Stowage's provisioners, by node and path, and decides about
+// each. It changes nothing.
 func FindHeld(ctx context.Context, client kubernetes.Interface, options ReleaseOptions) ([]Held, error) {
 	if options.All == (len(options.Nodes) > 0) {
-		return nil, errors.New("say either all nodes or which")
+		return nil, errors.New("select either all nodes or some by name")
 	}
 	nodes, err := listNodes(ctx, client)
 	if err != nil {
@@ -88,10 +88,10 @@ func FindHeld(ctx context.Context, client kubernetes.Interface, options ReleaseO
 			return
 		}
 		h := held(pv)
-		agent, cleaner, ready := busy.agents[h.Node], busy.cleaners[pv.UID], nodes.byName[h.Node].ready
+		pod, cleaner, ready := busy.provisioners[h.Node], busy.cleaners[pv.UID], nodes.byName[h.Node].ready
 		switch {
-		case agent != "" && ready:
-			h.Kept = fmt.Sprintf("its agent still runs (pod %s) and would take it back: delete the DaemonSet, or keep it off the node", agent)
+		case pod != "" && ready:
+			h.Kept = fmt.Sprintf("its provisioner still runs (pod %s) and would adopt it again: delete the DaemonSet, or keep it off the node", pod)
 		case cleaner != "" && ready:
 			h.Kept = fmt.Sprintf("its disk is still being wiped (%s): wait for the end of that, or delete the Job and wait for its pod", cleaner)
 		default:
@@ -108,7 +108,7 @@ func FindHeld(ctx context.Context, client kubernetes.Interface, options ReleaseO
 	return found, nil
 }
 
-// wants says whether a volume is an agent's, and of a node that was asked for.
+// wants reports whether a volume belongs to a provisioner on a selected node.
 func (o *ReleaseOptions) wants(pv *corev1.PersistentVolume) bool {
 	name := pv.Annotations[wellknown.NodeNameAnnotation]
 	held, ours := slices.Contains(pv.Finalizers, wellknown.LocalVolumeFinalizer), name != "" && localpv.Owned(pv, name)
@@ -122,7 +122,7 @@ func (o *ReleaseOptions) wants(pv *corev1.PersistentVolume) bool {
 
 // held reads a volume.
 func held(pv *corev1.PersistentVolume) Held {
-	volume, _ := localpv.VolumeOf(pv, nil) // one without a path is let go too
+	volume, _ := localpv.VolumeOf(pv, nil) // one without a path is released too
 	h := Held{
 		Volume: pv.Name, Node: pv.Annotations[wellknown.NodeNameAnnotation], Class: volume.Key.Class, Path: volume.HostPath,
 		Phase: pv.Status.Phase, Deleting: pv.DeletionTimestamp != nil, Data: AsPublished,
@@ -139,7 +139,7 @@ func held(pv *corev1.PersistentVolume) Held {
 	return h
 }
 
-// letGo decides how the volume is let go.
+// letGo decides how the volume is released.
 func (h *Held) letGo(pv *corev1.PersistentVolume, nodes nodes, options ReleaseOptions) {
 	h.change = changeOf(pv)
 	h.change.Finalizers = slices.DeleteFunc(h.change.Finalizers, func(f string) bool { return f == wellknown.LocalVolumeFinalizer })
@@ -157,7 +157,7 @@ func (h *Held) letGo(pv *corev1.PersistentVolume, nodes nodes, options ReleaseOp
 		former = referenceName(h.Node, node.uid, options.NodeNameOnly)
 	}
 	if h.Deleting {
-		h.Kept = "it is being deleted, and the reference would publish its disk as it is: have the agent finish, or clean the disk and release it without giving it back"
+		h.Kept = "it is being deleted, and the reference would publish its disk as it is: let the provisioner finish, or clean the disk and release it without --give-back"
 		return
 	}
 	for _, key := range []string{
@@ -172,8 +172,8 @@ func (h *Held) letGo(pv *corev1.PersistentVolume, nodes nodes, options ReleaseOp
 	h.change.Labels[wellknown.NodeLabel], h.change.Labels[wellknown.NodeNameLabel] = nil, nil
 }
 
-// Release lets a volume go. ErrChanged says that it is not what was found any more.
-// One that is to be kept is not touched.
+// Release releases a volume. ErrChanged means that it has changed since it was found. One that
+// is to be kept is not touched.
 func Release(ctx context.Context, client kubernetes.Interface, h *Held) error {
 	if h.Kept != "" {
 		return nil

@@ -19,7 +19,7 @@ import (
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 
-// ours is a volume of node a's agent, once claimed or not.
+// ours is a volume of node a's provisioner, once claimed or not.
 func ours(phase corev1.PersistentVolumePhase, claim string) *corev1.PersistentVolume {
 	b := reference("v").Phase(phase)
 	if claim != "" {
@@ -69,9 +69,9 @@ func TestFindHeld(t *testing.T) {
 		"of another node":                        {pv: ours(corev1.VolumeAvailable, ""), options: migrate.ReleaseOptions{Nodes: []string{"b"}}},
 		"of a node that is gone":                 {pv: gone, options: migrate.ReleaseOptions{Nodes: []string{"gone"}}, want: asPublished},
 		"of the reference":                       {pv: reference("v").Obj(), options: all},
-		"whose agent runs":                       {pv: ours(corev1.VolumeAvailable, ""), others: []runtime.Object{agentPod("a")}, options: all, want: &outcome{Data: migrate.AsPublished, Kept: true}},
-		"while another node's agent runs":        {pv: ours(corev1.VolumeAvailable, ""), others: []runtime.Object{agentPod("b")}, options: all, want: asPublished},
-		"whose agent's node is dead":             {pv: onC, others: []runtime.Object{notReady, agentPod("c")}, options: all, want: asPublished},
+		"whose provisioner runs":                 {pv: ours(corev1.VolumeAvailable, ""), others: []runtime.Object{provisionerPod("a")}, options: all, want: &outcome{Data: migrate.AsPublished, Kept: true}},
+		"while another node's provisioner runs":  {pv: ours(corev1.VolumeAvailable, ""), others: []runtime.Object{provisionerPod("b")}, options: all, want: asPublished},
+		"whose node is not ready":                {pv: onC, others: []runtime.Object{notReady, provisionerPod("c")}, options: all, want: asPublished},
 		"whose disk a Job wipes":                 {pv: wiped, others: []runtime.Object{ourJob("v", "a")}, options: all, want: &outcome{Data: migrate.NotCleaned, Kept: true}},
 		"whose disk the pod of a lost Job wipes": {pv: wiped, others: []runtime.Object{ourPod("v", "a", corev1.PodRunning)}, options: all, want: &outcome{Data: migrate.NotCleaned, Kept: true}},
 		"whose disk a Job has wiped": {
@@ -79,8 +79,8 @@ func TestFindHeld(t *testing.T) {
 		"while a Job wipes another disk": {pv: wiped, others: []runtime.Object{ourJob("w", "a"), ourPod("w", "a", corev1.PodRunning)}, options: all, want: &outcome{Data: migrate.NotCleaned}},
 		"whose disk a Job wipes, maybe, on a dead node": {
 			pv: onC, others: []runtime.Object{notReady, ourJob("v", "c"), ourPod("v", "c", corev1.PodRunning)}, options: all, want: asPublished},
-		"whose agent runs, by an administrator's word": {
-			pv: ours(corev1.VolumeAvailable, ""), others: []runtime.Object{agentPod("a")},
+		"whose provisioner runs, and WhileRunning is set": {
+			pv: ours(corev1.VolumeAvailable, ""), others: []runtime.Object{provisionerPod("a")},
 			options: migrate.ReleaseOptions{All: true, WhileRunning: true}, want: asPublished},
 		"to be given back": {
 			pv: ours(corev1.VolumeBound, "claim"), options: migrate.ReleaseOptions{All: true, GiveBack: true}, want: &outcome{Data: migrate.OfClaim}},

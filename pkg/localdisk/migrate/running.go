@@ -19,10 +19,10 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/cleanjob"
 )
 
-// Where the manifests put the agents.
+// Where the manifests put the provisioners.
 const (
-	agentNamespace = "stowage-system"
-	agentAccount   = "stowage-provisioner"
+	provisionerNamespace = "stowage-system"
+	provisionerAccount   = "stowage-provisioner"
 )
 
 // What the reference's pods are known by: its image, and where it has its ConfigMap.
@@ -33,8 +33,8 @@ const (
 	referenceJobLabel = "pvuuid"
 )
 
-// referencePods are the pods of the reference, by node. They are looked for among
-// those of DaemonSets alone, which are few.
+// referencePods returns the pods of the reference, by node. Only the pods of DaemonSets are
+// listed, which are few.
 func referencePods(ctx context.Context, client kubernetes.Interface) (map[string]string, error) {
 	var sets []*appsv1.DaemonSet
 	err := each(ctx, client.AppsV1().DaemonSets(metav1.NamespaceAll).List, metav1.ListOptions{}, func(set *appsv1.DaemonSet) {
@@ -100,14 +100,14 @@ func referenceJobs(ctx context.Context, client kubernetes.Interface) (map[types.
 
 // running is what deals with our volumes at the moment, by names for users.
 type running struct {
-	agents   map[string]string    // pods, by node
-	cleaners map[types.UID]string // Jobs that clean, or their pods, by the UID of the volume
+	provisioners map[string]string    // pods, by node
+	cleaners     map[types.UID]string // Jobs that clean, or their pods, by the UID of the volume
 }
 
-// findRunning finds our agents, and the Jobs that clean for them.
+// findRunning finds the provisioners, and the Jobs that clean for them.
 func findRunning(ctx context.Context, client kubernetes.Interface) (running, error) {
-	found := running{agents: map[string]string{}, cleaners: map[types.UID]string{}}
-	err := each(ctx, client.BatchV1().Jobs(agentNamespace).List, metav1.ListOptions{LabelSelector: wellknown.CleaningLabel}, func(job *batchv1.Job) {
+	found := running{provisioners: map[string]string{}, cleaners: map[types.UID]string{}}
+	err := each(ctx, client.BatchV1().Jobs(provisionerNamespace).List, metav1.ListOptions{LabelSelector: wellknown.CleaningLabel}, func(job *batchv1.Job) {
 		if !cleanjob.Ended(job) {
 			found.cleaners[types.UID(job.Labels[wellknown.CleaningLabel])] = "Job " + job.Namespace + "/" + job.Name
 		}
@@ -115,18 +115,18 @@ func findRunning(ctx context.Context, client kubernetes.Interface) (running, err
 	if err != nil {
 		return running{}, fmt.Errorf("list the cleaning Jobs: %w", err)
 	}
-	err = each(ctx, client.CoreV1().Pods(agentNamespace).List, metav1.ListOptions{}, func(pod *corev1.Pod) {
+	err = each(ctx, client.CoreV1().Pods(provisionerNamespace).List, metav1.ListOptions{}, func(pod *corev1.Pod) {
 		volume := types.UID(pod.Labels[wellknown.CleaningLabel])
 		switch {
 		case ended(pod):
-		case pod.Spec.ServiceAccountName == agentAccount:
-			found.agents[pod.Spec.NodeName] = pod.Namespace + "/" + pod.Name
+		case pod.Spec.ServiceAccountName == provisionerAccount:
+			found.provisioners[pod.Spec.NodeName] = pod.Namespace + "/" + pod.Name
 		case volume != "" && found.cleaners[volume] == "":
 			found.cleaners[volume] = "pod " + pod.Namespace + "/" + pod.Name
 		}
 	})
 	if err != nil {
-		return running{}, fmt.Errorf("list the agents' pods: %w", err)
+		return running{}, fmt.Errorf("list the provisioners' pods: %w", err)
 	}
 	return found, nil
 }

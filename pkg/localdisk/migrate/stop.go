@@ -26,25 +26,24 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/cleanjob"
 )
 
-// agentSet is the DaemonSet of the manifests.
-const agentSet = "stowage-provisioner"
+// daemonSet is the DaemonSet of the manifests.
+const daemonSet = "stowage-provisioner"
 
-// StopAgents deletes the agents' DaemonSet and the Jobs that clean for them, and returns
-// when none of their pods is left on a node that is ready: nobody takes back what is let
-// go, or goes on to wipe it. Pods of other nodes stay for as long as these are away. It
-// waits until ctx ends.
-func StopAgents(ctx context.Context, client kubernetes.Interface) error {
+// StopProvisioners deletes the provisioners' DaemonSet and the Jobs that clean for them, and returns
+// when none of their pods remains on a ready node: what is released is neither adopted again
+// nor cleaned. Pods of other nodes remain until these return. It waits until ctx ends.
+func StopProvisioners(ctx context.Context, client kubernetes.Interface) error {
 	background := metav1.DeletePropagationBackground
-	err := client.AppsV1().DaemonSets(agentNamespace).Delete(ctx, agentSet, metav1.DeleteOptions{PropagationPolicy: &background})
+	err := client.AppsV1().DaemonSets(provisionerNamespace).Delete(ctx, daemonSet, metav1.DeleteOptions{PropagationPolicy: &background})
 	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("delete DaemonSet %s/%s: %w", agentNamespace, agentSet, err)
+		return fmt.Errorf("delete DaemonSet %s/%s: %w", provisionerNamespace, daemonSet, err)
 	}
 	nodes, err := listNodes(ctx, client)
 	if err != nil {
 		return err
 	}
-	// In this order: agents ask for Jobs, and Jobs make pods.
-	for _, w := range []waiting{agents(client, nodes), cleaningJobs(ctx, client, nodes), cleaningPods(client, nodes)} {
+	// Provisioners request Jobs, and Jobs create pods, so in this order.
+	for _, w := range []waiting{provisioners(client, nodes), cleaningJobs(ctx, client, nodes), cleaningPods(client, nodes)} {
 		if err := w.awaitGone(ctx); err != nil {
 			return err
 		}
@@ -57,18 +56,18 @@ type waiting struct {
 	what   string // many of them, for users
 	source cache.ListerWatcher
 	kind   runtime.Object
-	// stays says whether an object that is there is one to wait for.
+	// stays reports whether to wait for an existing object.
 	stays func(object metav1.Object) (bool, error)
 }
 
-// agents are the agents' pods.
-func agents(client kubernetes.Interface, nodes nodes) waiting {
-	theirs := fields.OneTermEqualSelector("spec.serviceAccountName", agentAccount).String()
+// provisioners returns the provisioners' pods.
+func provisioners(client kubernetes.Interface, nodes nodes) waiting {
+	theirs := fields.OneTermEqualSelector("spec.serviceAccountName", provisionerAccount).String()
 	return waiting{
-		"agents", pods(client, func(options *metav1.ListOptions) { options.FieldSelector = theirs }), &corev1.Pod{},
+		"provisioners", pods(client, func(options *metav1.ListOptions) { options.FieldSelector = theirs }), &corev1.Pod{},
 		func(object metav1.Object) (bool, error) {
 			pod, ok := object.(*corev1.Pod)
-			return ok && pod.Spec.ServiceAccountName == agentAccount && !ended(pod) && nodes.byName[pod.Spec.NodeName].ready, nil
+			return ok && pod.Spec.ServiceAccountName == provisionerAccount && !ended(pod) && nodes.byName[pod.Spec.NodeName].ready, nil
 		},
 	}
 }
@@ -86,7 +85,7 @@ func cleaningPods(client kubernetes.Interface, nodes nodes) waiting {
 
 // cleaningJobs are the Jobs that clean. Each is deleted when it is seen, with its pod.
 func cleaningJobs(ctx context.Context, client kubernetes.Interface, nodes nodes) waiting {
-	jobs, deleted := client.BatchV1().Jobs(agentNamespace), map[types.UID]bool{}
+	jobs, deleted := client.BatchV1().Jobs(provisionerNamespace), map[types.UID]bool{}
 	foreground := metav1.DeletePropagationForeground
 	return waiting{
 		"cleaning Jobs", cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
@@ -116,9 +115,9 @@ func cleaningJobs(ctx context.Context, client kubernetes.Interface, nodes nodes)
 	}
 }
 
-// pods lists and watches some pods of the agents' namespace.
+// pods lists and watches some pods of the provisioners' namespace.
 func pods(client kubernetes.Interface, which func(*metav1.ListOptions)) cache.ListerWatcher {
-	pods := client.CoreV1().Pods(agentNamespace)
+	pods := client.CoreV1().Pods(provisionerNamespace)
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			which(&options)
@@ -131,7 +130,7 @@ func pods(client kubernetes.Interface, which func(*metav1.ListOptions)) cache.Li
 	}, client)
 }
 
-// awaitGone returns when no object is left that is waited for.
+// awaitGone returns when all objects that are waited for are gone.
 func (w waiting) awaitGone(ctx context.Context) error {
 	left := map[string]bool{}
 	see := func(object any, deleted bool) error {

@@ -26,8 +26,8 @@ import (
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 
-// agentSet is the agents' DaemonSet.
-func agentSet() *appsv1.DaemonSet {
+// daemonSet is the provisioners' DaemonSet.
+func daemonSet() *appsv1.DaemonSet {
 	return &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "stowage-system", Name: "stowage-provisioner"}}
 }
 
@@ -42,7 +42,7 @@ func endsOnceWatched(client *fake.Clientset, pod *corev1.Pod) {
 	})
 }
 
-func TestStopAgents(t *testing.T) {
+func TestStopProvisioners(t *testing.T) {
 	notReady := builders.MakeNode("c").Obj()
 	notReady.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
 	for name, test := range map[string]struct {
@@ -50,11 +50,11 @@ func TestStopAgents(t *testing.T) {
 		ends    *corev1.Pod
 		fails   string
 	}{
-		"agents that run are waited for":                  {objects: []runtime.Object{agentSet(), agentPod("a")}, ends: agentPod("a")},
-		"none is there":                                   {},
-		"only the DaemonSet is":                           {objects: []runtime.Object{agentSet()}},
-		"nobody waits for one whose node does not answer": {objects: []runtime.Object{agentSet(), notReady, agentPod("c")}},
-		"one that does not end is named":                  {objects: []runtime.Object{agentPod("a")}, fails: agentPod("a").Name},
+		"provisioners that run are waited for":          {objects: []runtime.Object{daemonSet(), provisionerPod("a")}, ends: provisionerPod("a")},
+		"none is there":                                 {},
+		"only the DaemonSet is":                         {objects: []runtime.Object{daemonSet()}},
+		"one whose node is not ready is not waited for": {objects: []runtime.Object{daemonSet(), notReady, provisionerPod("c")}},
+		"one that does not end is named":                {objects: []runtime.Object{provisionerPod("a")}, fails: provisionerPod("a").Name},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestStopAgents(t *testing.T) {
 				if test.ends != nil {
 					endsOnceWatched(client, test.ends)
 				}
-				err := migrate.StopAgents(ctx, client)
+				err := migrate.StopProvisioners(ctx, client)
 				if test.fails == "" && err != nil || test.fails != "" && (err == nil || !strings.Contains(err.Error(), test.fails)) {
 					t.Errorf("error %v, want %q", err, test.fails)
 				}
@@ -76,7 +76,7 @@ func TestStopAgents(t *testing.T) {
 	}
 }
 
-// TestStopCleaners: Jobs that clean for the agents are deleted with their pods, which are
+// TestStopCleaners: Jobs that clean for the provisioners are deleted with their pods, which are
 // waited for. Others of the namespace are left alone.
 func TestStopCleaners(t *testing.T) {
 	notReady := builders.MakeNode("c").Obj()
@@ -104,7 +104,7 @@ func TestStopCleaners(t *testing.T) {
 				if test.ends != nil {
 					endsAfterJobs(client, test.ends)
 				}
-				err := migrate.StopAgents(ctx, client)
+				err := migrate.StopProvisioners(ctx, client)
 				if test.fails == "" && err != nil || test.fails != "" && (err == nil || !strings.Contains(err.Error(), test.fails)) {
 					t.Errorf("error %v, want %q", err, test.fails)
 				}

@@ -16,12 +16,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// ErrChanged says that a volume is not as it was found any more, so that nothing was
-// written: find out again.
+// ErrChanged means that a volume has changed since it was found, and nothing was written: find
+// again.
 var ErrChanged = errors.New("the volume was changed or deleted meanwhile")
 
-// change is a merge patch of metadata, which leaves alone what this version does not
-// know. With UID and resource version it goes through only if the volume is unchanged.
+// change is a merge patch of metadata, which preserves fields that this version does not know.
+// With UID and resource version it fails if the volume has changed.
 type change struct {
 	UID             types.UID          `json:"uid"`
 	ResourceVersion string             `json:"resourceVersion"`
@@ -58,8 +58,8 @@ func write(ctx context.Context, client kubernetes.Interface, name string, c chan
 	}
 }
 
-// withdraw deletes a volume that nobody has claimed; ErrChanged if somebody has
-// meanwhile. One that is gone is gone.
+// withdraw deletes an unclaimed volume; ErrChanged if it has a claim by now. A volume that is
+// already gone is no error.
 func withdraw(ctx context.Context, client kubernetes.Interface, pv *corev1.PersistentVolume) error {
 	err := client.CoreV1().PersistentVolumes().Delete(ctx, pv.Name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &pv.UID, ResourceVersion: &pv.ResourceVersion},

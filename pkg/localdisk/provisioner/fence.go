@@ -12,8 +12,8 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/klog/v2"
 
+	"stowage.dev/stowage/pkg/localdisk/decide"
 	"stowage.dev/stowage/pkg/localdisk/disk"
-	"stowage.dev/stowage/pkg/localdisk/slot"
 	"stowage.dev/stowage/pkg/logkeys"
 )
 
@@ -56,7 +56,7 @@ func (p *Provisioner) addLink(ctx context.Context, g *gathered) error {
 	return nil
 }
 
-func (p *Provisioner) removeLink(ctx context.Context, g *gathered, d slot.Decision) error {
+func (p *Provisioner) removeLink(ctx context.Context, g *gathered, d decide.Decision) error {
 	if err := p.Fence.RemoveLink(g.Volume.Link); err != nil {
 		return err
 	}

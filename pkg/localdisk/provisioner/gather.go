@@ -6,14 +6,13 @@ package provisioner
 import (
 	"time"
 
+	"stowage.dev/stowage/pkg/localdisk/decide"
 	"stowage.dev/stowage/pkg/localdisk/disk"
-	"stowage.dev/stowage/pkg/localdisk/reclaim"
-	"stowage.dev/stowage/pkg/localdisk/slot"
 )
 
 // gathered is a slot, with what actions need.
 type gathered struct {
-	slot.Slot
+	decide.Slot
 	path string
 	conf *settings
 	// since is when the disk was first found as it is.
@@ -49,7 +48,7 @@ func (p *Provisioner) gather(path string, known answers) *gathered {
 		g.Volume.Accepted = g.Fact.Identity
 	}
 	p.addRecords(g)
-	if g.Configured && !reclaim.Concerns(&g.Slot) { // a released volume is reclaimed, whatever its name
+	if g.Configured && !decide.ForReclaim(&g.Slot) { // a released volume is reclaimed, whatever its name
 		g.Configured = conf.named(g.Key)
 	}
 	if g.Fact == nil || g.Fact.Identity == "" {
@@ -60,7 +59,7 @@ func (p *Provisioner) gather(path string, known answers) *gathered {
 		if g.Fact.Identity.Weak() {
 			weak = p.Records.DirtyWeak()
 		}
-		g.Predecessors, g.Unaccounted = slot.Before(g.Fact.Identity, p.Records.ByPath(path), weak, present)
+		g.Predecessors, g.Unaccounted = decide.Predecessors(g.Fact.Identity, p.Records.ByPath(path), weak, present)
 	}
 	g.Elsewhere = p.volumes.elsewhere(conf, path, g.Fact.Identity)
 	if known.identity == g.Fact.Identity {

@@ -21,8 +21,8 @@ import (
 	"k8s.io/klog/v2"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/localdisk/decide"
 	"stowage.dev/stowage/pkg/localdisk/disk"
-	"stowage.dev/stowage/pkg/localdisk/slot"
 	"stowage.dev/stowage/pkg/logkeys"
 )
 
@@ -241,5 +241,5 @@ func (s *jobStatus) report(problem *disk.Problem) {
 		return
 	}
 	s.problem = text
-	s.status.decided(s.job.gathered, slot.Decision{Do: slot.None, State: slot.Cleaning, Problem: problem})
+	s.status.decided(s.job.gathered, decide.Decision{Do: decide.None, State: stowage.EntryCleaning, Problem: problem})
 }

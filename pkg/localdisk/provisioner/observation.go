@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"stowage.dev/stowage/pkg/localdisk/decide"
 	"stowage.dev/stowage/pkg/localdisk/disk"
-	"stowage.dev/stowage/pkg/localdisk/slot"
 )
 
 // observation is what scans found at a path.
@@ -19,7 +19,7 @@ type observation struct {
 	// was.
 	gone   int
 	goneAt time.Time
-	fault  slot.Fault // of a disk that returns errors or does not answer
+	fault  decide.Fault // of a disk that returns errors or does not answer
 }
 
 // scanContext is what a scan is compared with.
@@ -51,16 +51,16 @@ func (t *pathTable) observe(scanned disk.Scanned, c scanContext) (changed []stri
 		last, o := t.observedAt(path), next[path]
 		key, ok := c.conf.keyOf(path)
 		if ok && !read[key.Class] {
-			if last.fault != (slot.Fault{}) {
+			if last.fault != (decide.Fault{}) {
 				o.fault = last.fault
 			}
 			next[path] = o
 			continue
 		}
-		s := slot.Slot{Fact: o.fact}
+		s := decide.Slot{Fact: o.fact}
 		if ok && s.Vacant() {
 			o.countGone(last, now, c.apart)
-			soon = soon || o.gone < slot.GoneAfter
+			soon = soon || o.gone < decide.GoneAfter
 		}
 		next[path] = o
 		if o.differs(last) || t.byPath[path] != nil && t.byPath[path].entry.retriesOnScan() {
@@ -149,7 +149,7 @@ func (o *observation) countGone(last observation, now time.Time, apart time.Dura
 	switch {
 	case o.gone == 0:
 		o.gone, o.goneAt = 1, now
-	case o.gone < slot.GoneAfter && now.Sub(o.goneAt) >= apart:
+	case o.gone < decide.GoneAfter && now.Sub(o.goneAt) >= apart:
 		o.gone, o.goneAt = o.gone+1, now
 	}
 }

@@ -11,12 +11,9 @@ import (
 	"k8s.io/klog/v2"
 
 	"stowage.dev/stowage/pkg/apis/provisioner"
-	"stowage.dev/stowage/pkg/localdisk/discovery"
+	"stowage.dev/stowage/pkg/localdisk/decide"
 	"stowage.dev/stowage/pkg/localdisk/disk"
-	"stowage.dev/stowage/pkg/localdisk/fence"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
-	"stowage.dev/stowage/pkg/localdisk/reclaim"
-	"stowage.dev/stowage/pkg/localdisk/slot"
 	"stowage.dev/stowage/pkg/logkeys"
 )
 
@@ -38,7 +35,7 @@ func (p *Provisioner) process(ctx context.Context, path string) {
 		p.retry(ctx, g, d, err)
 		return
 	}
-	if d.Do != slot.ProveBlank {
+	if d.Do != decide.ProveBlank {
 		p.proofs.stop(path)
 	}
 	left, d := p.withBackoff(path, d)
@@ -55,8 +52,8 @@ func (p *Provisioner) process(ctx context.Context, path string) {
 		return
 	}
 	switch d.Do {
-	case slot.Wipe, slot.ProveBlank: // the path is enqueued when that ends
-	case slot.None:
+	case decide.Clean, decide.ProveBlank: // the path is enqueued when that ends
+	case decide.None:
 		p.queue.Forget(path)
 		p.scheduleRecheck(ctx, g, d)
 	default:
@@ -67,7 +64,7 @@ func (p *Provisioner) process(ctx context.Context, path string) {
 
 // retry enqueues a path with backoff, and reports an error. When ctx has ended it does
 // nothing: questions are not answered then.
-func (p *Provisioner) retry(ctx context.Context, g *gathered, d slot.Decision, err error) {
+func (p *Provisioner) retry(ctx context.Context, g *gathered, d decide.Decision, err error) {
 	if ctx.Err() != nil {
 		return
 	}
@@ -79,13 +76,13 @@ func (p *Provisioner) retry(ctx context.Context, g *gathered, d slot.Decision, e
 
 // decideSlot decides on a path, and answers the questions of the decision. It returns an
 // error if the API server could not be asked.
-func (p *Provisioner) decideSlot(ctx context.Context, path string) (*gathered, slot.Decision, error) {
+func (p *Provisioner) decideSlot(ctx context.Context, path string) (*gathered, decide.Decision, error) {
 	var known answers
 	searched := false
 	for {
 		g := p.gather(path, known)
-		d := fence.With(decideVolume(g), fence.Decide(&g.Slot))
-		if !searched && g.Volume == nil && (d.Do == slot.Inspect || d.Do == slot.Wipe || d.Do == slot.MarkRetained) {
+		d := decide.WithLink(decideVolume(g), decide.Link(&g.Slot))
+		if !searched && g.Volume == nil && (d.Do == decide.Inspect || d.Do == decide.Clean || d.Do == decide.MarkRetained) {
 			searched = true // before the disk is read: the data may be an unmanaged volume's
 			if err := p.findUnmanagedPV(ctx, g); err != nil && !errors.Is(err, errStale) {
 				return g, d, err
@@ -98,20 +95,20 @@ func (p *Provisioner) decideSlot(ctx context.Context, path string) (*gathered, s
 		var err error
 		known, err = p.answer(ctx, g, d.Do)
 		switch {
-		case err != nil && d.Do == slot.AskNodes:
+		case err != nil && d.Do == decide.AskNodes:
 			return g, d, err
 		case err != nil:
 			g.questionFailed = true
-			return g, slot.Decision{Do: slot.None, State: d.State, Problem: asProblem(err)}, nil
+			return g, decide.Decision{Do: decide.None, State: d.State, Problem: asProblem(err)}, nil
 		}
 	}
 }
 
-func decideVolume(g *gathered) slot.Decision {
-	if reclaim.Concerns(&g.Slot) {
-		return reclaim.Decide(&g.Slot)
+func decideVolume(g *gathered) decide.Decision {
+	if decide.ForReclaim(&g.Slot) {
+		return decide.Reclaim(&g.Slot)
 	}
-	return discovery.Decide(&g.Slot, firstGeneration(g.conf.classes[g.Key.Class], g.since))
+	return decide.Publish(&g.Slot, firstGeneration(g.conf.classes[g.Key.Class], g.since))
 }
 
 // firstGeneration returns the generation of the first volume of a disk that was first found at
@@ -127,19 +124,19 @@ func firstGeneration(class *provisioner.Class, since time.Time) int64 {
 
 // withBackoff delays a clean or a blank proof that has failed before. It returns for how
 // long, and the decision until then.
-func (p *Provisioner) withBackoff(path string, d slot.Decision) (time.Duration, slot.Decision) {
+func (p *Provisioner) withBackoff(path string, d decide.Decision) (time.Duration, decide.Decision) {
 	var problem *disk.Problem
 	var left time.Duration
 	switch d.Do {
-	case slot.ProveBlank:
+	case decide.ProveBlank:
 		problem, left = p.proofs.obstacle(path)
-	case slot.Wipe:
+	case decide.Clean:
 		problem, left = p.cleans.obstacle(path)
 	}
 	if problem == nil {
 		return 0, d
 	}
-	return left, slot.Decision{Do: slot.None, State: d.State, Problem: problem}
+	return left, decide.Decision{Do: decide.None, State: d.State, Problem: problem}
 }
 
 // forget drops the state of a path that has neither a disk nor a volume.
@@ -151,43 +148,43 @@ func (p *Provisioner) forget(path string) {
 }
 
 // act does what was decided.
-func (p *Provisioner) act(ctx context.Context, g *gathered, d slot.Decision) error {
+func (p *Provisioner) act(ctx context.Context, g *gathered, d decide.Decision) error {
 	if err := p.removeOtherFinalizers(ctx, g); err != nil {
 		return err
 	}
-	if d.Do != slot.None {
+	if d.Do != decide.None {
 		klog.FromContext(ctx).V(4).Info("Decided", "action", d.Do, "path", g.path, logkeys.Volume, klog.KRef("", g.volumeName()))
 	}
 	switch d.Do {
-	case slot.WriteRecord:
+	case decide.WriteRecord:
 		return p.writeRecord(ctx, g)
-	case slot.AddFinalizer:
+	case decide.AddFinalizer:
 		return p.addFinalizer(ctx, g)
-	case slot.MarkDisk:
+	case decide.MarkDisk:
 		return p.markDisk(ctx, g, d.Mark)
-	case slot.Remove:
+	case decide.DeleteVolume:
 		return p.deletePV(ctx, g, d)
-	case slot.CleanLater:
+	case decide.CleanLater:
 		return p.cleanLater(g)
-	case slot.Miss:
+	case decide.MarkVanished:
 		return p.recordMissed(ctx, g)
-	case slot.MarkRetained:
+	case decide.MarkRetained:
 		return p.markRetained(ctx, g)
-	case slot.MarkClean:
+	case decide.MarkClean:
 		return p.markClean(ctx, g, d.Generation)
-	case slot.RemoveFinalizer:
+	case decide.RemoveFinalizer:
 		return p.removeFinalizer(ctx, g.Volume)
-	case slot.Create:
+	case decide.Create:
 		return p.create(ctx, g, d.Generation)
-	case slot.RecordFilesystem:
+	case decide.RecordFilesystem:
 		return p.recordFilesystem(ctx, g)
-	case slot.AddLink:
+	case decide.AddLink:
 		return p.addLink(ctx, g)
-	case slot.RemoveLink:
+	case decide.RemoveLink:
 		return p.removeLink(ctx, g, d)
-	case slot.Wipe:
+	case decide.Clean:
 		return p.cleans.begin(ctx, g, d.Generation)
-	case slot.ProveBlank:
+	case decide.ProveBlank:
 		p.proofs.start(ctx, &proof{attempt: attempt{gathered: g}})
 		return nil
 	default:

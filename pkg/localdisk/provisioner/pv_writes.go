@@ -19,9 +19,9 @@ import (
 	"k8s.io/klog/v2"
 
 	"stowage.dev/stowage/pkg/apis/wellknown"
+	"stowage.dev/stowage/pkg/localdisk/decide"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
-	"stowage.dev/stowage/pkg/localdisk/slot"
 	"stowage.dev/stowage/pkg/logkeys"
 )
 
@@ -139,7 +139,7 @@ func (p *Provisioner) markDisk(ctx context.Context, g *gathered, mark disk.Mark)
 
 // deletePV deletes a volume, if it is the version that was decided on. From then on no claim
 // can bind it, and the finalizer keeps it.
-func (p *Provisioner) deletePV(ctx context.Context, g *gathered, d slot.Decision) error {
+func (p *Provisioner) deletePV(ctx context.Context, g *gathered, d decide.Decision) error {
 	v := g.Volume
 	shown := p.volumes.get(v.Name)
 	if shown == nil || shown.ResourceVersion != v.ResourceVersion {

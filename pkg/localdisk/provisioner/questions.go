@@ -14,9 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"stowage.dev/stowage/pkg/apis/wellknown"
+	"stowage.dev/stowage/pkg/localdisk/decide"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
-	"stowage.dev/stowage/pkg/localdisk/slot"
 )
 
 // answers are what was found out about a disk while its path is decided on. They are not
@@ -40,9 +40,9 @@ func (g *gathered) answers() answers {
 }
 
 // isQuestion reports whether an action finds something out and changes nothing.
-func isQuestion(action slot.Action) bool {
+func isQuestion(action decide.Action) bool {
 	switch action {
-	case slot.AskNodes, slot.FindUsers, slot.Inspect, slot.ReadSuperblock:
+	case decide.AskNodes, decide.FindUsers, decide.Inspect, decide.ReadSuperblock:
 		return true
 	default:
 		return false
@@ -50,13 +50,13 @@ func isQuestion(action slot.Action) bool {
 }
 
 // answer answers a question, and returns it with the answers so far.
-func (p *Provisioner) answer(ctx context.Context, g *gathered, question slot.Action) (answers, error) {
+func (p *Provisioner) answer(ctx context.Context, g *gathered, question decide.Action) (answers, error) {
 	switch question {
-	case slot.AskNodes:
+	case decide.AskNodes:
 		return p.askNodes(ctx, g)
-	case slot.FindUsers:
+	case decide.FindUsers:
 		return p.findUsers(ctx, g)
-	case slot.ReadSuperblock:
+	case decide.ReadSuperblock:
 		return p.readSuperblock(ctx, g), nil
 	default:
 		return p.inspect(ctx, g)

@@ -7,8 +7,8 @@ import (
 	"context"
 	"time"
 
+	"stowage.dev/stowage/pkg/localdisk/decide"
 	"stowage.dev/stowage/pkg/localdisk/disk"
-	"stowage.dev/stowage/pkg/localdisk/slot"
 )
 
 // recheck is when a path is decided on again that waits for something no event reports. The
@@ -36,7 +36,7 @@ func (r *recheck) next(now time.Time, last time.Duration) time.Duration {
 }
 
 // scheduleRecheck enqueues a path for later if it waits for something no event reports.
-func (p *Provisioner) scheduleRecheck(ctx context.Context, g *gathered, d slot.Decision) {
+func (p *Provisioner) scheduleRecheck(ctx context.Context, g *gathered, d decide.Decision) {
 	last := p.recheckInterval(ctx, g, d)
 	if fenced := fenceRecheck(g); fenced > 0 && (last == 0 || fenced < last) {
 		last = fenced
@@ -53,7 +53,7 @@ func (p *Provisioner) scheduleRecheck(ctx context.Context, g *gathered, d slot.D
 // recheckInterval returns the longest time until a path is decided on again that waits for
 // something no event reports: a device is closed, a disk is emptied, a question is answered.
 // It is zero if events are sufficient.
-func (p *Provisioner) recheckInterval(ctx context.Context, g *gathered, d slot.Decision) time.Duration {
+func (p *Provisioner) recheckInterval(ctx context.Context, g *gathered, d decide.Decision) time.Duration {
 	if d.Problem == nil {
 		return 0
 	}

@@ -13,8 +13,8 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"stowage.dev/stowage/pkg/localdisk/decide"
 	"stowage.dev/stowage/pkg/localdisk/disk"
-	"stowage.dev/stowage/pkg/localdisk/slot"
 )
 
 const (
@@ -48,7 +48,7 @@ func (s *scanner) run(ctx context.Context) {
 		soon := s.scan(ctx)
 		next := budget.spend(begin, time.Now())
 		pause := s.provisioner.current().MinResyncPeriod
-		pause = min(pause+rand.N(pause), slot.FaultLooks*s.provisioner.Recheck) // most faults cause no event
+		pause = min(pause+rand.N(pause), decide.FaultLooks*s.provisioner.Recheck) // most faults cause no event
 		if soon {
 			pause = s.provisioner.Recheck
 		}

@@ -8,8 +8,8 @@ import (
 	"slices"
 
 	"stowage.dev/stowage/pkg/apis/provisioner"
+	"stowage.dev/stowage/pkg/localdisk/decide"
 	"stowage.dev/stowage/pkg/localdisk/disk"
-	"stowage.dev/stowage/pkg/localdisk/slot"
 )
 
 // settings is a configuration, indexed. It is read-only.
@@ -66,15 +66,15 @@ func (s *settings) named(key disk.Key) bool {
 }
 
 // existing returns what a class does with data that is found.
-func existing(class *provisioner.Class) slot.Existing {
+func existing(class *provisioner.Class) decide.Existing {
 	switch class.ExistingData {
 	case provisioner.ExistingDataPublish:
-		return slot.Publish
+		return decide.ExistingPublish
 	case provisioner.ExistingDataClean:
-		return slot.Clean
+		return decide.ExistingClean
 	case provisioner.ExistingDataAssumeBlank:
-		return slot.AssumeBlank
+		return decide.ExistingAssumeBlank
 	default:
-		return slot.Refuse
+		return decide.ExistingRefuse
 	}
 }

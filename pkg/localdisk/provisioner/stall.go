@@ -11,8 +11,9 @@ import (
 	"k8s.io/klog/v2"
 
 	"stowage.dev/stowage/pkg/apis/provisioner"
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/localdisk/decide"
 	"stowage.dev/stowage/pkg/localdisk/disk"
-	"stowage.dev/stowage/pkg/localdisk/slot"
 )
 
 const (
@@ -49,5 +50,5 @@ func (r *statusReporter) cleanHangs(ctx context.Context, job *clean) {
 	problem := disk.Problemf(disk.TimedOut, "cleaning %s began %s ago, and makes no progress: the disk or its driver may be failing",
 		job.path, time.Since(job.begun).Round(time.Second))
 	klog.FromContext(ctx).Error(problem, "A clean hangs; starting others")
-	r.decided(job.gathered, slot.Decision{Do: slot.None, State: slot.Cleaning, Problem: problem})
+	r.decided(job.gathered, decide.Decision{Do: decide.None, State: stowage.EntryCleaning, Problem: problem})
 }

@@ -17,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/localdisk/decide"
 	"stowage.dev/stowage/pkg/localdisk/disk"
-	"stowage.dev/stowage/pkg/localdisk/slot"
 	"stowage.dev/stowage/pkg/metrics"
 )
 
@@ -58,7 +58,7 @@ type entry struct {
 	// published was first found; zero after they were measured.
 	freed, appeared time.Time
 	// failing is an action that has failed so far.
-	failing slot.Action
+	failing decide.Action
 	// marking reports whether the volume's mark of its disk is about to change.
 	marking bool
 }
@@ -85,7 +85,7 @@ func (e *entry) retriesOnScan() bool {
 }
 
 // decided reports a decision.
-func (r *statusReporter) decided(g *gathered, d slot.Decision) {
+func (r *statusReporter) decided(g *gathered, d decide.Decision) {
 	r.provisioner.paths.update(g.path, func(s *pathState) {
 		switch {
 		case g.Fact != nil || g.Volume != nil:
@@ -101,9 +101,9 @@ func (r *statusReporter) decided(g *gathered, d slot.Decision) {
 }
 
 // updateEntry records a decision, with an event if its reason is new.
-func (r *statusReporter) updateEntry(e *entry, g *gathered, d slot.Decision) {
+func (r *statusReporter) updateEntry(e *entry, g *gathered, d decide.Decision) {
 	next := describe(g, d)
-	if e.failing != d.Do || d.Do == slot.Wipe {
+	if e.failing != d.Do || d.Do == decide.Clean {
 		e.failing = ""
 	}
 	if e.failing != "" && d.Problem == nil { // retried, and not done yet
@@ -119,7 +119,7 @@ func (r *statusReporter) updateEntry(e *entry, g *gathered, d slot.Decision) {
 		next.Since = e.Since
 	}
 	fresh := next.Reason != "" && (next.Reason != e.Reason || next.Volume != e.Volume)
-	marking := d.Do == slot.MarkDisk
+	marking := d.Do == decide.MarkDisk
 	if marking != e.marking || !equality.Semantic.DeepEqual(next, e.Entry) {
 		r.poke()
 	}
@@ -146,7 +146,7 @@ func (e *entry) observeAvailable() {
 }
 
 // describe returns the report's entry of a slot.
-func describe(g *gathered, d slot.Decision) stowage.Entry {
+func describe(g *gathered, d decide.Decision) stowage.Entry {
 	now := metav1.Now()
 	e := stowage.Entry{Class: g.Key.Class, Name: g.Key.Name, Path: g.path, State: stowage.EntryState(d.State), Since: &now}
 	if f := g.Fact; f != nil {
@@ -208,7 +208,7 @@ func acknowledgeable(g *gathered, reason disk.Reason) bool {
 }
 
 // failed reports an action that failed, and returns whether the error is a new one.
-func (r *statusReporter) failed(g *gathered, d slot.Decision, err error) bool {
+func (r *statusReporter) failed(g *gathered, d decide.Decision, err error) bool {
 	problem := &disk.Problem{Reason: "Cannot" + disk.Reason(d.Do), Message: err.Error()}
 	if known, ok := errors.AsType[*disk.Problem](err); ok {
 		problem = known
@@ -217,7 +217,7 @@ func (r *statusReporter) failed(g *gathered, d slot.Decision, err error) bool {
 	r.provisioner.paths.update(g.path, func(s *pathState) {
 		fresh = s.entry == nil || s.entry.Reason != string(problem.Reason) || s.entry.Message != problem.Message
 	})
-	r.decided(g, slot.Decision{Do: d.Do, State: d.State, Problem: problem})
+	r.decided(g, decide.Decision{Do: d.Do, State: d.State, Problem: problem})
 	r.provisioner.paths.update(g.path, func(s *pathState) {
 		if s.entry != nil {
 			s.entry.failing = d.Do
@@ -237,7 +237,7 @@ func (r *statusReporter) published(volume *corev1.PersistentVolume, g *gathered)
 }
 
 // removed reports that a volume without a claim was withdrawn.
-func (r *statusReporter) removed(g *gathered, d slot.Decision) {
+func (r *statusReporter) removed(g *gathered, d decide.Decision) {
 	if d.Problem != nil {
 		r.note(reference(g.Volume.Name, g.Volume.UID), eventDelete, "Withdrawn: "+d.Problem.Message)
 	}

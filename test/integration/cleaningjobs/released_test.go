@@ -74,7 +74,7 @@ func TestReleaseEndsJobs(t *testing.T) { //nolint:paralleltest // See above.
 	if err != nil || len(held) != 1 || !strings.Contains(held[0].Kept, "still being wiped (Job ") {
 		t.Fatalf("held are %+v, %v, want the volume kept for its Job", held, err)
 	}
-	if err := migrate.StopAgents(ctx, client); err != nil {
+	if err := migrate.StopProvisioners(ctx, client); err != nil {
 		t.Fatal(err)
 	}
 	select {

@@ -57,7 +57,7 @@ func TestSecondAgent(t *testing.T) {
 	n.Tmpfs("disk1", "1m")
 	n.Start()
 	before := n.WaitPhase(n.Files, "disk1", corev1.VolumeAvailable)
-	if out := n.RunToEnd("--node-name=" + n.Name); !contains(out, n.Path("state"), "another agent of this node uses it") {
+	if out := n.RunToEnd("--node-name=" + n.Name); !contains(out, n.Path("state"), "another provisioner on this node uses it") {
 		t.Errorf("the second agent says %q", out)
 	}
 	n.Tmpfs("disk2", "1m")

@@ -58,7 +58,7 @@ func TestRelease(t *testing.T) {
 	args := []string{"release", "--node=" + n.Name}
 	confirm := slices.Concat(args, []string{"--confirm"})
 
-	fails(e, confirm, "its agent still runs", "0 to release", "3 kept")
+	fails(e, confirm, "its provisioner still runs", "0 to release", "3 kept")
 	removeAgentPod(n)
 	succeeds(e, args, "3 to release, 1 of them with data of claims that are gone", "NOT CLEANED", "Nothing was changed")
 	for _, pv := range []*corev1.PersistentVolume{free, taken, dirty} {

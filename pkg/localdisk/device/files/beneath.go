@@ -45,8 +45,7 @@ func openBeneath(dir int, name string, flags uint64) (int, error) {
 	return uninterrupted(func() (int, error) { return unix.Openat2(dir, name, &how) })
 }
 
-// checkName refuses what is no name of an entry: a file system in disorder may say
-// anything.
+// checkName rejects names that no entry can have, which a corrupt file system may return.
 func checkName(name string) error {
 	if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00") {
 		return fmt.Errorf("entry named %q: %w", name, unix.EUCLEAN)
@@ -54,8 +53,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// statEntry looks at an entry without following symlinks, mounting anything, or
-// asking a server.
+// statEntry stats an entry without following symlinks, mounting anything, or asking a server.
 func statEntry(dir int, name string) (unix.Statx_t, error) {
 	return stat(dir, name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT|unix.AT_STATX_DONT_SYNC)
 }
@@ -70,15 +68,14 @@ func stat(dir int, name string, flags int) (unix.Statx_t, error) {
 	return st, err
 }
 
-// liesOn says whether a file system is of the type with this number.
+// liesOn reports whether a file system is of the type with this number.
 func liesOn(fd int, magic int64) (bool, error) {
 	var fs unix.Statfs_t
 	_, err := uninterrupted(func() (int, error) { return 0, unix.Fstatfs(fd, &fs) })
 	return int64(fs.Type) == magic, err //nolint:unconvert // not everywhere an int64
 }
 
-// readNames reads the next names of a directory into buf; none means that there are
-// no more.
+// readNames reads the next names of a directory into buf; none at the end.
 func readNames(dir int, buf []byte) ([]string, error) {
 	for {
 		n, err := uninterrupted(func() (int, error) { return unix.Getdents(dir, buf) })

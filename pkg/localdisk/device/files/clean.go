@@ -19,30 +19,26 @@ const (
 	// Method is what Clean calls itself in its progress.
 	Method = "delete"
 
-	// maxPasses is how often the volume is walked from its root before it is said
-	// that somebody writes.
+	// maxPasses is how often the volume is walked before it counts as still being written.
 	maxPasses = 5
-	// progressEvery is how often progress is told.
+	// progressEvery is the interval of progress reports.
 	progressEvery = time.Second
 
 	lostAndFound = "lost+found"
 )
 
-// Clean deletes everything below the root, but for lost+found in the root of an ext
-// file system, which is emptied and made root's again. The root itself keeps owner,
-// mode and attributes (Restore is for these), except that flags which make it
-// immutable, append-only or a read-only subvolume are cleared. When Clean returns
-// nil, the deletion is on the disk.
+// Clean deletes everything below the root, except lost+found in the root of an ext file
+// system, which is emptied and reset. The root itself keeps owner, mode and attributes (see
+// Restore), but flags that make it immutable, append-only or a read-only subvolume are
+// cleared. When Clean returns nil, the deletion is on disk.
 //
-// progress is told about once a second, and at the end: Done are bytes freed, as
-// far as they are those of regular files with one link; Total is not known. Its
-// error ends the clean, as the end of ctx does once the system call that is running
-// returns. There is no Step: a clean that was interrupted begins anew, with less to
-// do.
+// progress is called about once a second, and at the end: Done counts the freed bytes of
+// regular files with one link; Total is unknown. Its error ends the clean, as the end of ctx
+// does after the current system call. There is no Step: an interrupted clean starts again,
+// with less to delete.
 //
-// The errors of its own are NestedMountError, StillWrittenError and ReplacedError.
-// Other errors name the path that could not be deleted. Whatever the error, some
-// files may have been deleted.
+// Errors are NestedMountError, StillWrittenError and ReplacedError; others name the path that
+// could not be deleted. After any error some files may have been deleted.
 func (r *Root) Clean(ctx context.Context, progress func(disk.Progress) error) error {
 	return r.do(func(root int) error {
 		if err := r.checkMounts(root); err != nil {
@@ -69,7 +65,7 @@ func (r *Root) Clean(ctx context.Context, progress func(disk.Progress) error) er
 func (r *Root) passes(ctx context.Context, root int, t *teller) error {
 	keep, err := keepsLostAndFound(root)
 	if err != nil {
-		return fmt.Errorf("look at the file system of %s: %w", r.path, err)
+		return fmt.Errorf("examine the file system of %s: %w", r.path, err)
 	}
 	left := ""
 	var refused error
@@ -79,7 +75,7 @@ func (r *Root) passes(ctx context.Context, root int, t *teller) error {
 			return err
 		}
 		if left, err = something(root); err != nil {
-			return fmt.Errorf("look what is left in %s: %w", r.path, err)
+			return fmt.Errorf("list what is left in %s: %w", r.path, err)
 		}
 		if left == "" {
 			return nil
@@ -92,8 +88,8 @@ func (r *Root) passes(ctx context.Context, root int, t *teller) error {
 	return &StillWrittenError{Path: r.path, What: left}
 }
 
-// keepsLostAndFound says whether lost+found in this directory is the file
-// system's, and not just a name that somebody chose.
+// keepsLostAndFound reports whether lost+found in this directory is the file system's, and not
+// a user's file of that name.
 func keepsLostAndFound(root int) (bool, error) {
 	const extRootInode = 2
 	ext, err := liesOn(root, unix.EXT4_SUPER_MAGIC)
@@ -112,7 +108,7 @@ func flush(root int, path string) error {
 	return nil
 }
 
-// teller tells progress.
+// teller reports progress.
 type teller struct {
 	progress func(disk.Progress) error
 	every    time.Duration
@@ -122,13 +118,13 @@ type teller struct {
 
 // freedBy adds the bytes of an entry that has been unlinked.
 func (t *teller) freedBy(st *unix.Statx_t) {
-	const blockBytes = 512 // of stat(2), whatever the file system's
+	const blockBytes = 512 // of stat(2), independent of the file system's
 	if st.Mode&unix.S_IFMT == unix.S_IFREG && st.Nlink == 1 {
 		t.freed += int64(st.Blocks) * blockBytes
 	}
 }
 
-// due tells progress if it is time to.
+// due reports progress if the interval has passed.
 func (t *teller) due(now time.Time) error {
 	if now.Sub(t.told) < t.every {
 		return nil
@@ -142,7 +138,7 @@ func (t *teller) tell() error {
 		return nil
 	}
 	if err := t.progress(disk.Progress{Method: Method, Done: t.freed}); err != nil {
-		return fmt.Errorf("tell progress: %w", err)
+		return fmt.Errorf("report progress: %w", err)
 	}
 	return nil
 }

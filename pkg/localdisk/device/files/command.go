@@ -24,27 +24,26 @@ import (
 )
 
 const (
-	// environment names the variable in which a command is told the root's path.
+	// environment names the variable with the root's path.
 	environment = "LOCAL_PV_FILESYSTEM"
 	// outputGrace is how long output is waited for that a process outside the
 	// command's group keeps open.
 	outputGrace = 2 * time.Second
-	// tailBytes is how much of a command's output an error tells.
+	// tailBytes is how much of a command's output is part of an error.
 	tailBytes = 2048
 )
 
-// Run has a configured command clean the volume: an absolute path and arguments.
-// The command finds the root's path in LOCAL_PV_FILESYSTEM. Nothing is open in the
-// volume meanwhile. The command and all of its process group are killed when ctx
-// ends, and what it left of them when it exits; it dies with the agent.
+// Run cleans the volume by a configured command: an absolute path and arguments. The command
+// has the root's path in LOCAL_PV_FILESYSTEM. Nothing is open in the volume while it runs. The
+// command and its process group are killed when ctx ends, and what remains of the group when
+// the command exits or the provisioner does.
 //
-// Afterwards the root is verified again and has to be empty, by the rule of Empty,
-// or NotEmptyError says what is left; and all is written to the disk. Mounts below the
-// root are looked for before, as by Clean. The error of a command that fails tells
-// the end of its output.
+// Afterwards the root is verified again and must be empty, as by Empty; else the error is
+// NotEmptyError. Then everything is synced. Mounts below the root are searched for before, as
+// by Clean. The error of a failed command has the end of its output.
 func (r *Root) Run(ctx context.Context, command []string) error {
 	if len(command) == 0 || !filepath.IsAbs(command[0]) {
-		return fmt.Errorf("clean %s: command %q is no absolute path", r.path, command)
+		return fmt.Errorf("clean %s: command %q is not an absolute path", r.path, command)
 	}
 	if err := r.do(r.checkMounts); err != nil {
 		return err
@@ -95,8 +94,8 @@ func execute(ctx context.Context, command []string, path string) error {
 	return nil
 }
 
-// group is a process group that is killed only while its number cannot have become
-// another's: until its leader, which was the command, has been waited for.
+// group is a process group that is killed only while its number is not reused: until its
+// leader, the command, has been waited for.
 type group struct {
 	mu    sync.Mutex
 	ended bool
@@ -149,5 +148,5 @@ func (t *tail) String() string {
 	if t.cut {
 		text = "..." + text
 	}
-	return "; it said: " + text
+	return "; output: " + text
 }

@@ -15,9 +15,8 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// Empty says whether the volume holds anything but an empty lost+found, and names
-// something that it holds, relative to the root. Nothing is known of the content if there
-// is an error.
+// Empty returns whether the volume holds anything but an empty lost+found, and the name of
+// something it holds, relative to the root. After an error the content is unknown.
 func (r *Root) Empty(ctx context.Context) (disk.Content, string, error) {
 	content, what := disk.ContentUnknown, ""
 	err := r.do(func(root int) error {
@@ -26,7 +25,7 @@ func (r *Root) Empty(ctx context.Context) (disk.Content, string, error) {
 		}
 		var err error
 		if what, err = something(root); err != nil {
-			return fmt.Errorf("look what is in %s: %w", r.path, err)
+			return fmt.Errorf("list %s: %w", r.path, err)
 		}
 		content = disk.ContentNone
 		if what != "" {
@@ -37,8 +36,8 @@ func (r *Root) Empty(ctx context.Context) (disk.Content, string, error) {
 	return content, what, err
 }
 
-// something returns the name of something in the root; empty if there is nothing
-// but an empty lost+found.
+// something returns the name of something in the root; empty if there is at most an empty
+// lost+found.
 func something(root int) (string, error) {
 	name, lost, err := first(root, lostAndFound)
 	if err != nil || name != "" || !lost {
@@ -61,8 +60,8 @@ func something(root int) (string, error) {
 	return lostAndFound + "/" + name, nil
 }
 
-// first returns the first name of a directory that is not but, and whether but was
-// among those before it.
+// first returns the first name of a directory other than but, and whether but was among those
+// before it.
 func first(dir int, but string) (name string, met bool, err error) {
 	if _, err := unix.Seek(dir, 0, unix.SEEK_SET); err != nil {
 		return "", false, err

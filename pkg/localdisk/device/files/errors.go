@@ -5,8 +5,7 @@ package files
 
 import "fmt"
 
-// NestedMountError says that something is mounted below the volume's root. What is
-// mounted has not been touched.
+// NestedMountError: something is mounted below the volume's root. It has not been touched.
 type NestedMountError struct {
 	// Path is where.
 	Path string
@@ -18,11 +17,10 @@ func (e *NestedMountError) Error() string {
 	return fmt.Sprintf("something is mounted at %s, inside the volume: unmount it", e.Path)
 }
 
-// StillWrittenError says that files appear in the volume as fast as they are
-// deleted.
+// StillWrittenError: files appear in the volume as fast as they are deleted.
 type StillWrittenError struct {
-	// Path is the volume's root, What something that is left, relative to it; empty
-	// if the clean gave up in the midst of it.
+	// Path is the volume's root, What something that is left, relative to it; empty if the
+	// clean gave up during a walk.
 	Path, What string
 }
 
@@ -30,12 +28,12 @@ var _ error = (*StillWrittenError)(nil)
 
 func (e *StillWrittenError) Error() string {
 	if e.What == "" {
-		return fmt.Sprintf("somebody writes in %s while it is being cleaned", e.Path)
+		return fmt.Sprintf("%s is written to while it is being cleaned", e.Path)
 	}
-	return fmt.Sprintf("somebody writes in %s while it is being cleaned: %s is there again", e.Path, e.What)
+	return fmt.Sprintf("%s is written to while it is being cleaned: %s is back", e.Path, e.What)
 }
 
-// NotEmptyError says that a cleaning command ended well and left something.
+// NotEmptyError: a cleaning command succeeded and left something.
 type NotEmptyError struct {
 	// Path is the volume's root, What something that is left, relative to it.
 	Path, What string
@@ -47,8 +45,8 @@ func (e *NotEmptyError) Error() string {
 	return fmt.Sprintf("the command left %s in %s", e.What, e.Path)
 }
 
-// ReplacedError says that another directory, or another mount, is at the volume's
-// path than when the Root was opened.
+// ReplacedError: another directory, or another mount, is at the volume's path than when the
+// Root was opened.
 type ReplacedError struct {
 	Path string
 }
@@ -56,5 +54,5 @@ type ReplacedError struct {
 var _ error = (*ReplacedError)(nil)
 
 func (e *ReplacedError) Error() string {
-	return fmt.Sprintf("what lies at %s is not what was there a moment ago", e.Path)
+	return fmt.Sprintf("%s was replaced meanwhile", e.Path)
 }

@@ -33,8 +33,7 @@ const (
 	flagCaseFold       = 0x40000000
 
 	flagsLocked = flagImmutable | flagAppend
-	// flagsKept are those that somebody with the right to may set on a directory,
-	// and that outlast the clean.
+	// flagsKept are those that privileged users set on a directory, and that a clean preserves.
 	flagsKept = flagsLocked | flagSecureDelete | flagUndelete | flagCompress | flagSync | flagNoDump | flagNoAtime | flagNoCompress |
 		flagJournalData | flagNoTail | flagDirSync | flagTopDirectory | flagNoCOW | flagDAX | flagProjectInherit | flagCaseFold
 
@@ -74,13 +73,13 @@ const (
 	extendedKept = ^uint32(extendedReadOnly | extendedInode)
 )
 
-// unsupported says that a file system has no such thing as was asked for.
+// unsupported reports whether a file system does not support a request.
 func unsupported(err error) bool {
 	return errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EOPNOTSUPP) ||
 		errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EINVAL)
 }
 
-// readFlags returns an inode's flags; none if the file system knows none.
+// readFlags returns an inode's flags; none if the file system has none.
 func readFlags(fd int) (uint32, error) {
 	flags, err := unix.IoctlGetUint32(fd, unix.FS_IOC_GETFLAGS)
 	if unsupported(err) {
@@ -102,8 +101,8 @@ func unlock(fd int) error {
 	return writeFlags(fd, flags&^flagsLocked)
 }
 
-// unlockEntry does so for an entry of a directory that is a regular file or a
-// directory. Others are left alone: opening them does something.
+// unlockEntry does so for an entry that is a regular file or a directory. Others are skipped:
+// opening them has side effects.
 func unlockEntry(dir int, name string) error {
 	handle, err := openBeneath(dir, name, handleFlags)
 	if err != nil {

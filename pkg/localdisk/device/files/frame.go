@@ -27,16 +27,15 @@ type frame struct {
 	top int
 	// scratch, in the root of a tree, is nil until a directory had to be moved there.
 	scratch *scratch
-	// pending are names that have been read and not dealt with.
+	// pending are names that were read and not processed yet.
 	pending []string
-	// found says that this round met an entry.
+	// found reports whether this round found an entry.
 	found bool
 	round int
 	// kept is for lost+found: emptied, not removed.
 	kept      bool
 	subvolume bool
-	// left says that a directory below was not entered: this one stays for the next
-	// walk.
+	// left reports whether a directory below was not entered: this one stays for the next walk.
 	left bool
 }
 
@@ -84,7 +83,7 @@ func (f *frame) close() {
 	_ = unix.Close(f.fd)
 }
 
-// pathBytes is how much of a path is told; of deeper ones the end is.
+// pathBytes limits a path in a message; of a longer one the end is kept.
 const pathBytes = 1024
 
 // relative joins the names of frames below the first, and name unless it is empty.

@@ -13,8 +13,8 @@ import (
 	"github.com/moby/sys/mountinfo"
 )
 
-// checkMounts looks for mounts below the root in the process's own mount table, and
-// has BeforeClean look for others.
+// checkMounts searches for mounts below the root in the process's own mount table, and calls
+// BeforeClean for others.
 func (r *Root) checkMounts(root int) error {
 	if err := r.checkOwnMounts(root); err != nil {
 		return err

@@ -27,11 +27,10 @@ const (
 	scratchPrefix = ".stowage-"
 )
 
-// scratch is a directory that the walk makes in the root of a tree, and moves those
-// into that lie too deep. The walk enters it when the rest of that root is done, and
-// makes another one for what lies too deep in it. So there are at most two at a time,
-// the root of the volume does not grow, and a clean that is interrupted leaves
-// nothing that the next one does not find.
+// scratch is a directory that the walk creates in the root of a tree, for directories that are
+// too deep. The walk enters it after the rest of that root, and creates another one for what
+// is too deep in it. So there are at most two at a time, the root of the volume does not grow,
+// and the next clean finds what an interrupted one leaves.
 type scratch struct {
 	name  string
 	fd    int
@@ -44,9 +43,8 @@ func (s *scratch) close() {
 	}
 }
 
-// tooDeep reports whether a directory is to be moved up before it is entered. Renames
-// do not leave a subvolume, so that the depth counts from its root. The subvolume
-// itself can be moved.
+// tooDeep reports whether a directory must be moved up before it is entered. Renames do not
+// leave a subvolume, so depth counts from its root. The subvolume itself can be moved.
 func (w *walk) tooDeep(dir *frame, child node) bool {
 	depth := len(w.stack)
 	if !isSubvolume(dir.node, child) {
@@ -55,9 +53,9 @@ func (w *walk) tooDeep(dir *frame, child node) bool {
 	return depth > levels
 }
 
-// moveUp moves a directory to the root of its tree. False means that it cannot be
-// moved, and is to be entered where it is. Where it lies too deep for that, it is left
-// to the next walk, which finds more room on the disk.
+// moveUp moves a directory to the root of its tree. False means that it cannot be moved, and
+// is entered where it is. If it is too deep for that, it is left to the next walk, which finds
+// more free space.
 func (w *walk) moveUp(dir *frame, name string, st *unix.Statx_t) (bool, error) {
 	top := dir.top
 	if isSubvolume(dir.node, nodeOf(st)) {
@@ -88,9 +86,8 @@ func (w *walk) moveUp(dir *frame, name string, st *unix.Statx_t) (bool, error) {
 	}
 }
 
-// tryMove moves a directory to the scratch directory, or else to the uppermost
-// directory of its tree that takes it. If the disk is full, that is one with room in
-// a block that it has.
+// tryMove moves a directory to the scratch directory, or else to the uppermost directory of
+// its tree that accepts it: on a full disk, one with space in its existing blocks.
 func (w *walk) tryMove(top int, dir *frame, name string) error {
 	err := w.moveToScratch(w.stack[top], dir, name)
 	for _, above := range w.stack[top:min(top+levels, len(w.stack)-1)] {

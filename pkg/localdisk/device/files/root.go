@@ -19,17 +19,16 @@ type Root struct {
 	verify func(dirFD int) error
 	node   node
 
-	// BeforeClean, if set, is asked after verify and before anything is deleted or
-	// any command is run, for what the agent's own mount table does not show: the
-	// mounts of the host below the volume. Its error ends the clean.
+	// BeforeClean, if set, is called after verify and before anything is deleted or any command
+	// is run, to check what the provisioner's own mount table does not show: the host's mounts
+	// below the volume. Its error ends the clean.
 	BeforeClean func() error
 }
 
-// Open looks at the directory at path, an absolute path whose last element is no
-// symlink. verify is called here, and again whenever a method opens the root, with
-// a descriptor of it that can be read and that belongs to the caller; its error
-// ends the method. nil verifies nothing but that the directory and its mount are
-// those found by Open.
+// Open examines the directory at path, an absolute path whose last element is not a symlink.
+// verify is called here, and again whenever a method opens the root, with a readable
+// descriptor of it that belongs to the caller; its error ends the method. nil verifies only
+// that the directory and its mount are those found by Open.
 func Open(path string, verify func(dirFD int) error) (*Root, error) {
 	clean := filepath.Clean(path) // a trailing slash would have a symlink followed
 	if !filepath.IsAbs(clean) || clean == "/" {

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// state is what the root of a volume looks like, apart from what lies in it.
+// state is the state of a volume's root, without its entries.
 type state struct {
 	UID uint32 `json:"uid"`
 	GID uint32 `json:"gid"`
@@ -40,14 +40,14 @@ type attribute struct {
 
 const permissions = 0o7777
 
-// Record returns what the root looks like: owner, mode, ACLs and other extended
-// attributes, inode flags, project, and the rest of struct fsxattr. It is for Restore.
+// Record returns the state of the root, for Restore: owner, mode, ACLs and other extended
+// attributes, inode flags, project, and the rest of struct fsxattr.
 func (r *Root) Record() (json.RawMessage, error) {
 	var raw json.RawMessage
 	err := r.do(func(root int) error {
 		s, err := readState(root)
 		if err != nil {
-			return fmt.Errorf("record what %s looks like: %w", r.path, err)
+			return fmt.Errorf("record the state of %s: %w", r.path, err)
 		}
 		raw, err = json.Marshal(s)
 		return err
@@ -55,23 +55,22 @@ func (r *Root) Record() (json.RawMessage, error) {
 	return raw, err
 }
 
-// Restore makes the root look as it was recorded, and writes it to the disk. What an
-// earlier version did not record is reset. If nothing was recorded (nil), what users can
-// attach to a directory is removed: user.* attributes, flags, extent size hints. Owner,
-// mode, ACLs and project, with its inheritance, then stay, since an administrator may have
-// set them.
+// Restore restores the recorded state of the root, and syncs it. What an earlier version did
+// not record is reset. If nothing was recorded (nil), what users can attach to a directory is
+// removed: user.* attributes, flags, extent size hints. Owner, mode, ACLs and project, with
+// its inheritance, then stay, since an administrator may have set them.
 func (r *Root) Restore(raw json.RawMessage) error {
 	restore := resetState
 	if len(raw) > 0 {
 		var want state
 		if err := json.Unmarshal(raw, &want); err != nil {
-			return fmt.Errorf("decode what %s looked like: %w", r.path, err)
+			return fmt.Errorf("decode the recorded state of %s: %w", r.path, err)
 		}
 		restore = func(root int) error { return writeState(root, &want) }
 	}
 	return r.do(func(root int) error {
 		if err := restore(root); err != nil {
-			return fmt.Errorf("restore what %s looked like: %w", r.path, err)
+			return fmt.Errorf("restore the state of %s: %w", r.path, err)
 		}
 		return flush(root, r.path)
 	})
@@ -99,10 +98,9 @@ func readState(fd int) (*state, error) {
 	return s, nil
 }
 
-// writeState changes what differs. Flags before attributes, because setting flags makes
-// btrfs forget which compression an attribute asks for; owner before mode, because a new
-// owner costs the set-ID bits; ACLs before mode, because they bring a mode along; flags
-// that may forbid all else last.
+// writeState changes what differs. Flags precede attributes, because setting flags makes btrfs
+// drop an attribute's compression; owner precedes mode, because a new owner clears the set-ID
+// bits; ACLs precede mode, because they set a mode; flags that may forbid all else are last.
 func writeState(fd int, want *state) error {
 	if err := restoreFlags(fd, want.Flags&^flagsLocked); err != nil {
 		return err
@@ -131,8 +129,7 @@ func writeState(fd int, want *state) error {
 	return restoreFlags(fd, want.Flags)
 }
 
-// resetState removes what users can attach to a directory, of which it is not known what
-// it looked like.
+// resetState removes what users can attach to a directory whose recorded state is missing.
 func resetState(fd int) error {
 	flags, err := readFlags(fd)
 	if err != nil {
@@ -186,8 +183,7 @@ func restoreFlags(fd int, want uint32) error {
 	return nil
 }
 
-// resetDirectory makes a directory root's own, with nothing attached, as lost+found
-// is made.
+// resetDirectory makes a directory root's, with nothing attached, as mkfs makes lost+found.
 func resetDirectory(fd int) error {
 	x, err := readExtended(fd)
 	if err != nil {

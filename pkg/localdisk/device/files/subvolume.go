@@ -28,14 +28,14 @@ type subvolumeArguments struct {
 	name [4088]byte
 }
 
-// isSubvolume says whether a directory of btrfs is the root of a subvolume, the
-// volume's own root excepted.
+// isSubvolume reports whether a btrfs directory is the root of a subvolume, other than the
+// volume's root.
 func isSubvolume(parent, child node) bool {
 	return child.inode == subvolumeInode && (child.major != parent.major || child.minor != parent.minor)
 }
 
-// destroySubvolume removes a subvolume or snapshot with all its files at once. It
-// fails with ENOTEMPTY if there are subvolumes in it.
+// destroySubvolume removes a subvolume or snapshot with all its files at once. It fails with
+// ENOTEMPTY if it has nested subvolumes.
 func destroySubvolume(parent int, name string) error {
 	if err := checkName(name); err != nil {
 		return err
@@ -47,8 +47,7 @@ func destroySubvolume(parent int, name string) error {
 	return ioctl(parent, ioctlDestroySubvolume, unsafe.Pointer(&arguments))
 }
 
-// unlockSubvolume makes a read-only subvolume writable. Other directories it leaves
-// alone.
+// unlockSubvolume makes a read-only subvolume writable. Other directories are unchanged.
 func unlockSubvolume(fd int) error {
 	btrfs, err := liesOn(fd, unix.BTRFS_SUPER_MAGIC)
 	if err != nil || !btrfs {

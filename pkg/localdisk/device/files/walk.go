@@ -15,19 +15,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// walk goes once through the volume and deletes what it meets, children before
-// their directory. What somebody else takes away or fills meanwhile it passes over.
+// walk goes once through the volume and deletes what it finds, children before their
+// directory. What others remove or fill meanwhile is skipped.
 type walk struct {
 	root   *Root
 	teller *teller
 	ledger ledger
-	// keep says that lost+found in the root stays.
+	// keep preserves lost+found in the root.
 	keep  bool
 	stack []*frame
 	buf   []byte
 	// removed counts entries, see flushEvery.
 	removed int
-	// refused is why the walk left a directory that lies too deep; nil if it left none.
+	// refused is why the walk left a directory that is too deep; nil if it left none.
 	refused error
 }
 
@@ -101,7 +101,7 @@ func (w *walk) entry(dir *frame, name string) error {
 		return nil
 	}
 	if err != nil {
-		return w.failed("look at", name, err)
+		return w.failed("examine", name, err)
 	}
 	w.ledger.meet(&st, time.Now())
 	switch {
@@ -114,7 +114,7 @@ func (w *walk) entry(dir *frame, name string) error {
 	}
 }
 
-// remove unlinks what is no directory.
+// remove unlinks an entry that is not a directory.
 func (w *walk) remove(dir *frame, name string, st *unix.Statx_t) error {
 	if st.Attributes&attributesLocked != 0 {
 		if err := w.unlock(dir, name); err != nil {
@@ -135,7 +135,7 @@ func (w *walk) remove(dir *frame, name string, st *unix.Statx_t) error {
 	return w.notRemoved(name, err)
 }
 
-// notRemoved tells why a name could not be removed; nil if another walk is to try.
+// notRemoved returns why a name could not be removed; nil if another walk should try.
 func (w *walk) notRemoved(name string, err error) error {
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.EISDIR), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ENOTEMPTY), errors.Is(err, unix.EEXIST):
@@ -158,7 +158,7 @@ func (w *walk) unlock(dir *frame, name string) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ELOOP):
-		return nil // somebody exchanged it: unlinking will tell
+		return nil // it was exchanged: unlinking will show
 	case errors.Is(err, unix.EXDEV):
 		return w.crossed(dir, name)
 	default:
@@ -166,7 +166,7 @@ func (w *walk) unlock(dir *frame, name string) error {
 	}
 }
 
-// enter goes down into a directory, unless it lies so deep that it is moved up.
+// enter descends into a directory, unless it is so deep that it is moved up.
 func (w *walk) enter(dir *frame, name string, st *unix.Statx_t) error {
 	if w.tooDeep(dir, nodeOf(st)) {
 		if done, err := w.moveUp(dir, name, st); done || err != nil {
@@ -176,7 +176,7 @@ func (w *walk) enter(dir *frame, name string, st *unix.Statx_t) error {
 	return w.open(dir, name)
 }
 
-// open goes down into a directory.
+// open descends into a directory.
 func (w *walk) open(dir *frame, name string) error {
 	fd, err := openBeneath(dir.fd, name, directoryFlags)
 	switch {
@@ -193,7 +193,7 @@ func (w *walk) open(dir *frame, name string) error {
 	w.stack = append(w.stack, child)
 	st, err := statDescriptor(fd)
 	if err != nil {
-		return w.failed("look at", "", err)
+		return w.failed("examine", "", err)
 	}
 	child.node = nodeOf(&st)
 	if child.node.mount != dir.node.mount {
@@ -210,7 +210,7 @@ func (w *walk) open(dir *frame, name string) error {
 	return nil
 }
 
-// crossed deals with an entry that is said to lead out of the file system.
+// crossed handles an entry that the kernel reports to leave the file system.
 func (w *walk) crossed(dir *frame, name string) error {
 	st, err := statEntry(dir.fd, name)
 	switch {
@@ -220,11 +220,11 @@ func (w *walk) crossed(dir *frame, name string) error {
 		w.ledger.contest()
 		return nil
 	default:
-		return w.failed("look at", name, err)
+		return w.failed("examine", name, err)
 	}
 }
 
-// isMount says whether something is mounted on an entry of a directory.
+// isMount reports whether something is mounted on an entry of a directory.
 func isMount(dir *frame, st *unix.Statx_t) bool {
 	return st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 || st.Mnt_id != dir.node.mount
 }
@@ -247,7 +247,7 @@ func (w *walk) destroy(dir, child *frame) error {
 	return nil
 }
 
-// leave goes up from a directory that was emptied, and removes it.
+// leave ascends from a directory that was emptied, and removes it.
 func (w *walk) leave(child *frame) error {
 	parent := w.stack[len(w.stack)-2]
 	parent.left = parent.left || child.left
@@ -284,13 +284,13 @@ func (w *walk) pop() {
 	w.stack = w.stack[:last]
 }
 
-// nested says that something is mounted on an entry of the deepest directory, or on
-// that directory itself if name is empty.
+// nested returns the error that something is mounted on an entry of the deepest directory, or
+// on that directory itself if name is empty.
 func (w *walk) nested(name string) error {
 	return &NestedMountError{Path: filepath.Join(w.root.path, relative(w.stack, name))}
 }
 
-// failed names what could not be dealt with, as nested does.
+// failed returns an error with the path of an entry, as nested does.
 func (w *walk) failed(verb, name string, err error) error {
 	return fmt.Errorf("%s %q in %s: %w", verb, relative(w.stack, name), w.root.path, err)
 }

@@ -19,8 +19,8 @@ import (
 // because it has to fit into the node's record.
 const attributesBytes = 256 << 10
 
-// selinux is the attribute with the label. It is written back where it can be and
-// never removed: the policy gives one to every inode, on the disk or not.
+// selinux is the attribute with the label. It is restored where possible and never removed:
+// the policy assigns one to every inode, stored or not.
 const selinux = "security.selinux"
 
 // notOurs are the attributes that the kernel keeps by itself.
@@ -49,7 +49,7 @@ func attributeNames(fd int) ([]string, error) {
 	return names, nil
 }
 
-// readAttribute returns the value of an attribute; false if there is none.
+// readAttribute returns the value of an attribute; false if it does not exist.
 func readAttribute(fd int, name string) ([]byte, bool, error) {
 	value, err := sized(func(buf []byte) (int, error) { return unix.Fgetxattr(fd, name, buf) })
 	if errors.Is(err, unix.ENODATA) || unsupported(err) {
@@ -85,8 +85,7 @@ func readAttributes(fd int) ([]attribute, error) {
 	return found, nil
 }
 
-// writeAttributes removes what is not wanted and sets what differs. It does not
-// matter how much there is.
+// writeAttributes removes unwanted attributes and sets those that differ, in any number.
 func writeAttributes(fd int, want []attribute) error {
 	wanted := map[string]bool{selinux: true}
 	for _, a := range want {
@@ -103,8 +102,8 @@ func writeAttributes(fd int, want []attribute) error {
 	return nil
 }
 
-// removeAttributes removes the attributes whose names are unwanted. It does not matter how
-// many there are; if there are more than can be listed, others of users may go too.
+// removeAttributes removes the attributes whose names are unwanted, in any number; if there
+// are more than can be listed, others of users may be removed too.
 func removeAttributes(fd int, unwanted func(name string) bool) error {
 	names, err := attributeNames(fd)
 	if errors.Is(err, unix.E2BIG) {

@@ -16,15 +16,15 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// ReadSuperblock reads which file system is on a device, if it is the one that is meant.
+// ReadSuperblock reads which file system is on a device, after verifying its identity.
 func (h *Host) ReadSuperblock(ctx context.Context, device disk.Fact) (disk.Superblock, error) {
 	return superblock.Read(ctx, device.Device, func(file *os.File) error { return h.verifyDevice(file, device) })
 }
 
-// LinkTarget returns what a link of disk.LinkFolder leads to; empty if there is no link.
+// LinkTarget returns the target of a link of disk.LinkFolder; empty if there is no link.
 func (h *Host) LinkTarget(link string) (string, error) { return h.links.Target(link) }
 
-// AddLink makes a link of disk.LinkFolder lead to a device, if it is the one that is meant.
+// AddLink points a link of disk.LinkFolder to a device, after verifying its identity.
 func (h *Host) AddLink(link string, device disk.Fact) error {
 	node, err := os.OpenFile(device.Device, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -33,10 +33,10 @@ func (h *Host) AddLink(link string, device disk.Fact) error {
 	defer node.Close()
 	var stat unix.Stat_t
 	if err := unix.Fstat(int(node.Fd()), &stat); err != nil {
-		return fmt.Errorf("look at %s: %w", device.Device, err)
+		return fmt.Errorf("examine %s: %w", device.Device, err)
 	}
 	if stat.Mode&unix.S_IFMT != unix.S_IFBLK {
-		return disk.Problemf(disk.SpecialFile, "%s is no block device", device.Device)
+		return disk.Problemf(disk.SpecialFile, "%s is not a block device", device.Device)
 	}
 	if err := h.verifyDevice(node, device); err != nil {
 		return err

@@ -3,9 +3,8 @@
 
 //go:build linux
 
-// Package host is the node as its agent meets it: finding, looking into and cleaning
-// disks, each done by the package that knows how. Here they are put together so that
-// what destroys is sure of what it destroys.
+// Package host combines the packages that find, inspect and clean a node's disks, so that a
+// disk's identity is verified before anything on it is destroyed.
 package host
 
 import (
@@ -28,13 +27,13 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// Config says where the node is to be found. Empty fields are what a process on the
-// node itself would use.
+// Config locates the node's files. Empty fields are the defaults of a process on the node
+// itself.
 type Config struct {
 	// Proc is where the host's /proc is, Sys where /sys is, Dev where its devices are.
 	Proc, Sys, Dev string
-	// Machine stands for the machine in identities (identity.ReadMachine). Cleaning Jobs,
-	// which cannot read it, take it from the identity of their disk.
+	// Machine is the machine in identities (identity.ReadMachine). Cleaning Jobs, which cannot
+	// read it, take it from the identity of their disk.
 	Machine string
 	// Fstab is the host's fstab; empty reads none.
 	Fstab string
@@ -89,13 +88,13 @@ func (h *Host) Watch(ctx context.Context, folders []disk.Folder, changed func())
 	return h.Prober.Watch(ctx, folders).Run(ctx, changed)
 }
 
-// Users says who on the node uses a disk; see usage.Looker.
+// Users returns who on the node uses a disk; see usage.Looker.
 func (h *Host) Users(ctx context.Context, fact disk.Fact, volume string) ([]disk.User, error) {
 	return h.looker.Users(ctx, fact, volume)
 }
 
-// Cleaned says whether a clean has left data on a disk, and what. Of a disk that was not
-// cleaned it proves nothing; see Inspect.
+// Cleaned returns whether a clean has left data on a disk, and what. It proves nothing about a
+// disk that was not cleaned; see Inspect.
 func (h *Host) Cleaned(ctx context.Context, fact disk.Fact, mode disk.Mode) (disk.Content, string, error) {
 	if fact.Kind == disk.Device {
 		return wipe.Inspect(ctx, fact.Device, mode)
@@ -107,7 +106,7 @@ func (h *Host) Cleaned(ctx context.Context, fact disk.Fact, mode disk.Mode) (dis
 	return root.Empty(ctx)
 }
 
-// Inspect says whether a disk holds data, and what. A device that seems to be blank is
+// Inspect returns whether a disk holds data, and what. A device that seems to be blank is
 // disk.ContentSampled; the byte at suspect, unless that is negative, is read first.
 func (h *Host) Inspect(ctx context.Context, fact disk.Fact, suspect int64) (disk.Content, string, error) {
 	if fact.Kind == disk.Device {
@@ -120,8 +119,7 @@ func (h *Host) Inspect(ctx context.Context, fact disk.Fact, suspect int64) (disk
 	return root.Empty(ctx)
 }
 
-// ProveBlank reads a device until it has read every byte or found one that is not zero;
-// see wipe.ProveBlank.
+// ProveBlank reads a device until every byte was read or one is not zero; see wipe.ProveBlank.
 func (h *Host) ProveBlank(ctx context.Context, request disk.BlankProofRequest, progress func(disk.BlankProof) error) (disk.BlankProof, error) {
 	return wipe.ProveBlank(ctx, wipe.Blank{
 		Device: request.Target.Device, Sys: h.identity.Sys, Bytes: request.Target.Bytes, From: request.From, Rate: request.Rate, Progress: progress,
@@ -129,7 +127,7 @@ func (h *Host) ProveBlank(ctx context.Context, request disk.BlankProofRequest, p
 	})
 }
 
-// Root says what the root of a file system looks like; nil for a device.
+// Root returns the state of a file system's root; nil for a device.
 func (h *Host) Root(ctx context.Context, fact disk.Fact) (json.RawMessage, error) {
 	if fact.Kind == disk.Device {
 		return nil, nil
@@ -141,15 +139,15 @@ func (h *Host) Root(ctx context.Context, fact disk.Fact) (json.RawMessage, error
 	return root.Record()
 }
 
-// Clean removes all data from a disk, if it is the one that is meant and nobody uses
-// it. Errors are *disk.Problem where somebody has to do something about them.
+// Clean removes all data from a disk, after verifying its identity and that nothing uses it.
+// Errors that require an administrator are *disk.Problem.
 func (h *Host) Clean(ctx context.Context, request disk.CleanRequest, progress func(disk.Progress) error) error {
 	if request.Target.Identity == "" {
-		return disk.Problemf(disk.IdentityUnproven, "which disk to clean at %s is not said", request.Target.HostPath)
+		return disk.Problemf(disk.IdentityUnproven, "the request names no disk to clean at %s", request.Target.HostPath)
 	}
 	users, err := h.looker.Users(ctx, request.Target, request.Volume)
 	if err != nil {
-		return fmt.Errorf("find out who uses %s: %w", request.Target.HostPath, err)
+		return fmt.Errorf("find the users of %s: %w", request.Target.HostPath, err)
 	}
 	if len(users) > 0 {
 		return disk.Problemf(disk.VolumeInUse, "used by %s", users[0])
@@ -171,11 +169,11 @@ func (h *Host) cleanDevice(ctx context.Context, request disk.CleanRequest, progr
 	}, progress)
 }
 
-// verifyDevice makes sure that an open device is the one that is meant.
+// verifyDevice verifies the identity of an open device.
 func (h *Host) verifyDevice(device *os.File, target disk.Fact) error {
 	var stat unix.Stat_t
 	if err := unix.Fstat(int(device.Fd()), &stat); err != nil {
-		return fmt.Errorf("look at %s: %w", target.Device, err)
+		return fmt.Errorf("examine %s: %w", target.Device, err)
 	}
 	found, err := h.identity.OfDevice(fmt.Sprintf("%d:%d", unix.Major(stat.Rdev), unix.Minor(stat.Rdev)))
 	if err != nil {
@@ -208,8 +206,8 @@ func (h *Host) cleanFiles(ctx context.Context, request disk.CleanRequest, progre
 	return root.Restore(request.Root)
 }
 
-// Restore puts the root of a file system back into the state that Root told; of a
-// device it does nothing.
+// Restore restores the state of a file system's root that Root returned; it does nothing for a
+// device.
 func (h *Host) Restore(ctx context.Context, fact disk.Fact, state json.RawMessage) error {
 	if fact.Kind == disk.Device {
 		return nil
@@ -221,7 +219,7 @@ func (h *Host) Restore(ctx context.Context, fact disk.Fact, state json.RawMessag
 	return root.Restore(state)
 }
 
-// Find looks at one entry of a folder.
+// Find examines one entry of a folder.
 func (h *Host) Find(ctx context.Context, folder disk.Folder, name string) (disk.Fact, error) {
 	folder.Names = []string{literal(name)}
 	scanned := h.Scan(ctx, disk.Scan{Folders: []disk.Folder{folder}})
@@ -262,7 +260,7 @@ func (h *Host) open(ctx context.Context, fact disk.Fact) (*files.Root, error) {
 	})
 }
 
-// nothingBelow makes sure that the host has nothing mounted inside a volume.
+// nothingBelow verifies that the host has nothing mounted inside a volume.
 func (h *Host) nothingBelow(target disk.Fact) error {
 	table, err := mounts.Read(h.mountinfo)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 func (h Host) AttachmentOfDevice(number string) (disk.Attachment, error) {
 	folder, err := filepath.EvalSymlinks(filepath.Join(h.Sys, "dev/block", number))
 	if err != nil {
-		return "", fmt.Errorf("find out when device %s was attached: %w", number, err)
+		return "", fmt.Errorf("find the attachment of device %s: %w", number, err)
 	}
 	partition, err := attribute(folder, "partition")
 	if err != nil {

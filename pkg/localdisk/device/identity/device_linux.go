@@ -17,14 +17,14 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// sectorBytes is the unit of start and size in sysfs, whatever the disk's own.
+// sectorBytes is the unit of start and size in sysfs, independent of the disk's own.
 const sectorBytes = 512
 
 // bootIDFile has another UUID with each start of the node. It is the same in every
 // namespace.
 const bootIDFile = "/proc/sys/kernel/random/boot_id"
 
-// Host is where identities are asked for.
+// Host reads identities.
 type Host struct {
 	// Sys is where sysfs is, most often "/sys".
 	Sys string
@@ -120,8 +120,8 @@ func (h Host) ofPartition(folder string) (disk.Identity, error) {
 	return compose("weakpart", seat.boot, seat.diskseq, from), nil
 }
 
-// partitionUUID is what the partition table calls the partition; empty when it has
-// no name, or was not made known by the kernel's own reading of the table.
+// partitionUUID returns the partition's name in the partition table; empty when it has none,
+// or the kernel did not read the table itself.
 func partitionUUID(folder string) (string, error) {
 	lines, err := attribute(folder, "uevent")
 	if err != nil {
@@ -135,10 +135,10 @@ func partitionUUID(folder string) (string, error) {
 	return "", nil
 }
 
-// seat is where a disk without any number of its own is.
+// seat identifies a disk without a number by where it is attached.
 type seat struct {
 	boot string
-	// diskseq goes up each time when a disk is attached, or a medium changed.
+	// diskseq is incremented when a disk is attached or a medium changed.
 	diskseq string
 }
 
@@ -172,13 +172,13 @@ func sectors(folder, name string) (int64, error) {
 	}
 	n, err := strconv.ParseInt(tidy(text), 10, 64)
 	if err != nil || n < 0 {
-		return 0, fmt.Errorf("sysfs says %s is %q", name, text)
+		return 0, fmt.Errorf("%s in sysfs is %q", name, text)
 	}
 	return n * sectorBytes, nil
 }
 
-// attribute reads a file of sysfs; what is not there, or the device does not tell,
-// is empty.
+// attribute reads a file of sysfs; empty if it does not exist or the device does not support
+// it.
 func attribute(folder, name string) (string, error) {
 	b, err := os.ReadFile(filepath.Join(folder, name))
 	switch {
@@ -188,7 +188,7 @@ func attribute(folder, name string) (string, error) {
 		errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENODATA), errors.Is(err, unix.ENXIO):
 		return "", nil
 	default:
-		// Not known is not the same as not there: the identity would be another.
+		// Unknown differs from missing: the identity would be another.
 		return "", fmt.Errorf("read sysfs: %w", err)
 	}
 }

@@ -27,7 +27,7 @@ var persistentModels = []string{
 }
 
 // stoppable are the clouds (sys_vendor) whose persistent disks are all in persistentModels:
-// whatever else there is may be gone after a stop.
+// the data of any other disk may be lost at a stop.
 var stoppable = []string{"Amazon EC2", "Google"}
 
 // azureResource are the buses of an Azure virtual machine's temporary disk, by the

@@ -23,8 +23,8 @@ func compose(scheme string, values ...string) disk.Identity {
 	return disk.Identity(b.String())
 }
 
-// escape writes a value with colons, percent and at signs, and whatever is not printable
-// ASCII as %XX, so that different values stay different.
+// escape writes a value with colons, percent and at signs, and non-printable bytes and
+// non-ASCII as %XX, so that different values stay different.
 func escape(b *strings.Builder, v string) {
 	for i := range len(v) {
 		if c := v[i]; c <= ' ' || c >= 0x7f || c == ':' || c == '%' || c == '@' {
@@ -35,16 +35,16 @@ func escape(b *strings.Builder, v string) {
 	}
 }
 
-// tidy is what the kernel says without the padding that hardware adds: leading and
-// trailing blanks and NULs go, blanks between words become one.
+// tidy removes the padding that hardware adds: leading and trailing blanks and NULs, and
+// repeated blanks between words.
 func tidy(v string) string {
 	return strings.Join(strings.FieldsFunc(v, func(r rune) bool {
 		return r == 0 || r == ' ' || r == '\t' || r == '\n' || r == '\r'
 	}), " ")
 }
 
-// telling says whether a number tells a disk from others. Hardware that was never
-// given one says zeros, or one other character over and over, or a dash.
+// telling reports whether a number distinguishes a disk from others. Hardware without one
+// reports zeros, another repeated character, or a dash.
 func telling(number string) bool {
 	digits := strings.NewReplacer("-", "", "_", "", ".", "", " ", "").Replace(number)
 	return digits != "" && strings.Trim(digits, digits[:1]) != ""

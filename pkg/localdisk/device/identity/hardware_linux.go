@@ -11,10 +11,10 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// ofHardware returns the identity that a whole disk has from its maker, or, if it is
-// made of others, from the volume manager that made it; empty when it has none. The
-// order of the sources is part of the identity's meaning: another order would give
-// disks with several names another identity. A registered name goes before all others.
+// ofHardware returns the identity that a whole disk has from its maker, or, if it is composed
+// of others, from its volume manager; empty when it has none. The order of the sources is part
+// of the identity's meaning: another order would change the identity of disks with several
+// names. A registered name precedes all others.
 func (h Host) ofHardware(folder string) (name, error) {
 	names, err := namesOf(folder)
 	if err != nil {
@@ -68,8 +68,8 @@ func (h Host) onDisk(folder, scheme string, values ...string) (name, error) {
 	}
 }
 
-// onMachine names what has a name that is good on one machine only. Without a name for the
-// machine it is good for one boot only.
+// onMachine returns a name that is unique on one machine only. If the machine has no name, it
+// is valid for one boot only.
 func (h Host) onMachine(scheme string, values ...string) (name, error) {
 	text := string(compose(scheme, values...))
 	if h.Machine != "" {
@@ -82,9 +82,9 @@ func (h Host) onMachine(scheme string, values ...string) (name, error) {
 // kernelName is a name as sysfs writes it: "<kind>.<name>".
 type kernelName struct{ scheme, text string }
 
-// namesOf returns the names that the kernel reports of a disk: of NVMe a UUID, NGUID or
-// EUI-64, else one that it makes of vendor, serial number, model and namespace; of SCSI, SATA
-// and SAS, and what looks like them, the logical unit's.
+// namesOf returns the names that the kernel reports for a disk: for NVMe a UUID, NGUID or
+// EUI-64, else one that it composes of vendor, serial number, model and namespace; for SCSI,
+// SATA, SAS and similar the logical unit's.
 func namesOf(folder string) ([]kernelName, error) {
 	var names []kernelName
 	for _, source := range []struct{ scheme, file string }{{"nvme", "wwid"}, {"wwn", "device/wwid"}} {
@@ -98,14 +98,14 @@ func namesOf(folder string) ([]kernelName, error) {
 	return append(names, kernelName{"wwn", designator([]byte(page))}), err
 }
 
-// registered reports whether a name is one that its registration authority gives once.
+// registered reports whether a name is one that its registration authority assigns once.
 func (n kernelName) registered() bool {
 	kind, text, _ := strings.Cut(n.text, ".")
 	return registered(kind, strings.ToLower(text))
 }
 
-// registered reports whether a name is complete, of a kind that is registered, and neither
-// zeros nor another filler in the part that the maker chooses.
+// registered reports whether a name is complete, of a registered kind, and neither zeros nor
+// another filler in the part that the maker chooses.
 func registered(kind, text string) bool {
 	if kind == "uuid" {
 		text = strings.ReplaceAll(text, "-", "")
@@ -132,8 +132,8 @@ func registered(kind, text string) bool {
 	}
 }
 
-// organization reports whether three bytes are an identifier that IEEE gives to makers. QEMU's
-// virtual disks have one that says of itself that it is local.
+// organization reports whether three bytes are an identifier that IEEE assigns to makers.
+// QEMU's virtual disks have one that is marked as local.
 func organization(oui []byte) bool {
 	const local = 0x02
 	return oui[0]&local == 0 && (oui[0]|oui[1]|oui[2]) != 0
@@ -142,8 +142,8 @@ func organization(oui []byte) bool {
 // chosen reports whether the maker filled in its part of a name.
 func chosen(digits string) bool { return telling(digits) }
 
-// distinctive reports whether a name that is not registered distinguishes the disks of a
-// machine. The kernel makes one for NVMe from a serial number that may be empty.
+// distinctive reports whether an unregistered name distinguishes the disks of a machine. The
+// kernel composes one for NVMe from a serial number that may be empty.
 func (n kernelName) distinctive() bool {
 	kind, text, ok := strings.Cut(n.text, ".")
 	if !ok || !telling(text) {
@@ -189,9 +189,8 @@ func serialOf(folder string) (model, serial string, err error) {
 	return tidy(model), serial, err
 }
 
-// ofMapped is for device mapper and md, whose names for what they make are in their own
-// metadata, out of reach of who uses the device. They are content, which is copied with an
-// image.
+// ofMapped is for device mapper and md, whose names are in their own metadata, which users of
+// the device cannot write. They are content, which is copied with an image.
 func ofMapped(folder string) (scheme, uuid string, err error) {
 	id, err := attribute(folder, "dm/uuid")
 	if err != nil {
@@ -210,8 +209,8 @@ func ofMapped(folder string) (scheme, uuid string, err error) {
 	return "", "", nil
 }
 
-// lasting says whether a device mapper name is kept on disk: anybody who makes a
-// device may give it a name, and another device the same one tomorrow.
+// lasting reports whether a device mapper name is stored on disk: others are chosen freely and
+// may be reused.
 func lasting(id string) bool {
 	if rest, ok := strings.CutPrefix(id, "part"); ok { // part1-mpath-...
 		_, id, _ = strings.Cut(rest, "-")
@@ -224,7 +223,7 @@ func lasting(id string) bool {
 	return false
 }
 
-// firstTelling returns the first number that tells a disk from others.
+// firstTelling returns the first number that distinguishes a disk from others.
 func firstTelling(sources ...func() (string, error)) (string, error) {
 	for _, source := range sources {
 		number, err := source()

@@ -19,7 +19,7 @@ import (
 // dmi is where the firmware's description of the machine is in sysfs.
 const dmi = "class/dmi/id"
 
-// MachineIDFile is where the operating system keeps its own ID of the machine.
+// MachineIDFile has the operating system's ID of the machine.
 const MachineIDFile = "/etc/machine-id"
 
 // fillers are product UUIDs that several makers left in their firmware, in both byte orders.
@@ -36,13 +36,12 @@ var fillers = map[string]bool{
 	"4c4c4544-0020-2010-8020-a0c04f202020": true,
 }
 
-// ReadMachine returns what stands for this machine in identities: a digest of the
-// firmware's product UUID, or, where that is missing or a filler, of the operating system's
-// machine ID. sysRoot is where sysfs is, idFile the host's /etc/machine-id. Empty means that
-// there is neither.
+// ReadMachine returns the machine in identities: a digest of the firmware's product UUID, or,
+// if that is missing or a filler, of the operating system's machine ID. sysRoot is where sysfs
+// is, idFile the host's /etc/machine-id. Empty means that there is neither.
 //
-// It is a digest because machine-id(5) asks for one, and 64 bits are enough, since they only
-// have to differ between machines that have disks of the same serial number.
+// It is a digest because machine-id(5) requires one. 64 bits suffice, since they only have to
+// differ between machines that have disks of the same serial number.
 func ReadMachine(sysRoot, idFile string) (string, error) {
 	uuid, err := readSmall(filepath.Join(sysRoot, dmi, "product_uuid"))
 	if err != nil {
@@ -61,7 +60,7 @@ func ReadMachine(sysRoot, idFile string) (string, error) {
 	return "", nil
 }
 
-// readSmall reads a file; empty if there is none.
+// readSmall reads a file; empty if it does not exist.
 func readSmall(path string) (string, error) {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ENODATA) {

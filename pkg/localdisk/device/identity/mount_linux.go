@@ -16,14 +16,14 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// OfMount returns the identity of a mounted file system, and of the folder of it
-// that is mounted. The mount is one of this process's own mount namespace, and path
-// leads to it. The root of the mount is opened for a moment, so ask first whether the
-// type of file system is one that answers (mounts.Supported).
+// OfMount returns the identity of a mounted file system and its mounted folder. The mount is
+// one of this process's own mount namespace, and path leads to it. The root of the mount is
+// opened for a moment, so check first whether the type of file system is supported
+// (mounts.Supported).
 //
-// A file system in memory is known by the UUID that the kernel gives it when it is
-// made. The mount's own ID would not do: each container has other mounts of the same
-// file system, and new ones whenever it starts.
+// A file system in memory is identified by the UUID that the kernel assigns when it is
+// created. The mount's own ID is unsuitable: each container has other mounts of the same file
+// system, and new ones whenever it starts.
 func (h Host) OfMount(m *mounts.Mount, path string) (disk.Identity, error) {
 	id, err := h.ofMount(m, path)
 	if err != nil {
@@ -67,8 +67,8 @@ func (h Host) ofMount(m *mounts.Mount, path string) (disk.Identity, error) {
 	}
 }
 
-// OfDirectory returns the identity of a plain directory. It is opened for a moment,
-// so ask first whether the type of file system is one that answers.
+// OfDirectory returns the identity of a plain directory. It is opened for a moment, so check
+// first whether the type of file system is supported.
 func (h Host) OfDirectory(path string) (disk.Identity, error) {
 	id, err := h.ofDirectory(path)
 	if err != nil {
@@ -98,8 +98,8 @@ func (h Host) ofDirectory(path string) (disk.Identity, error) {
 	return compose("weakdir", boot, folder.device, folder.inode), nil
 }
 
-// seatOfMount is the diskseq of the disk and the start of the partition that a file
-// system without a UUID lies on, or the file system's device number.
+// seatOfMount returns the diskseq of the disk and the start of the partition of a file system
+// without a UUID, or the file system's device number.
 func (h Host) seatOfMount(m *mounts.Mount) string {
 	number := fmt.Sprintf("%d.%d", m.Major, m.Minor)
 	device, err := filepath.EvalSymlinks(filepath.Join(h.Sys, "dev/block", fmt.Sprintf("%d:%d", m.Major, m.Minor)))
@@ -124,7 +124,7 @@ func (h Host) seatOfMount(m *mounts.Mount) string {
 // folder is an open directory.
 type folder struct {
 	fd int
-	// mount is the ID in mountinfo, 0 when the kernel (before 5.8) does not tell.
+	// mount is the ID in mountinfo, 0 on kernels before 5.8.
 	mount         uint64
 	device, inode string
 	// birth is in seconds and nanoseconds; empty when the file system keeps none.

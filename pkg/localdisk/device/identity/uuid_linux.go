@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Requests of ioctl(2) that tell a file system's UUID.
+// Requests of ioctl(2) for a file system's UUID.
 const (
 	getFSUUID     = 0x80111500 // FS_IOC_GETFSUUID, every file system, Linux 6.9
 	getExt4UUID   = 0x8008662c // EXT4_IOC_GETFSUUID, Linux 6.0
@@ -27,16 +27,16 @@ const (
 	uuidBytes     = 16
 )
 
-// fsUUID returns the UUID of the file system that a descriptor is of, as text; empty
-// when it tells none. Kernels that have no common way to ask are asked in the ways of
-// those file systems that have their own, which tell the same.
+// fsUUID returns the UUID of a descriptor's file system, as text; empty when it has none. On
+// kernels without the common request, those of the file systems are used, which return the
+// same.
 func fsUUID(fd int) (string, error) {
 	uuid, err := commonUUID(fd)
 	if errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) {
 		uuid, err = ownUUID(fd)
 	}
 	if err != nil {
-		return "", fmt.Errorf("ask for the file system's UUID: %w", err)
+		return "", fmt.Errorf("read the file system's UUID: %w", err)
 	}
 	if len(bytes.Trim(uuid, "\x00")) == 0 {
 		return "", nil
@@ -55,7 +55,7 @@ func commonUUID(fd int) ([]byte, error) {
 	return answer[1 : 1+min(int(answer[0]), uuidBytes)], nil
 }
 
-// ownUUID returns nothing for file systems that have no way of their own.
+// ownUUID returns nothing for file systems without a request of their own.
 func ownUUID(fd int) ([]byte, error) {
 	var st unix.Statfs_t
 	if err := unix.Fstatfs(fd, &st); err != nil {
@@ -66,7 +66,7 @@ func ownUUID(fd int) ([]byte, error) {
 	switch uint32(st.Type) {
 	case unix.EXT4_SUPER_MAGIC:
 		answer := make([]byte, 8+uuidBytes)
-		binary.NativeEndian.PutUint32(answer, uuidBytes) // how much is asked for
+		binary.NativeEndian.PutUint32(answer, uuidBytes) // the requested size
 		uuid, err = answer[8:], ask(fd, getExt4UUID, answer)
 	case unix.XFS_SUPER_MAGIC:
 		answer := make([]byte, xfsGeomBytes)

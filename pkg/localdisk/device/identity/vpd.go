@@ -23,8 +23,8 @@ func unitSerial(page []byte) string {
 	return string(body)
 }
 
-// designator returns the best name for the logical unit in page 0x83, as sysfs writes
-// them ("naa.5000c500a1b2c3d4"); empty when there is none.
+// designator returns the best name for the logical unit in page 0x83, in the format of sysfs
+// ("naa.5000c500a1b2c3d4"); empty when there is none.
 func designator(page []byte) string {
 	body, ok := pageBody(page, 0x83)
 	if !ok {

@@ -19,16 +19,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Folder is where links are, as FOLDER/CLASS/ID. It and the folders of classes are made
-// as needed, belong to root and are writable by nobody else: a folder that is not so is
-// an error, and so is a symlink on the way below Base. Safe for concurrent use for
-// different links.
+// Folder is where links are, as FOLDER/CLASS/ID. It and the folders of classes are created as
+// needed, belong to root and are writable by root only: any other folder is an error, and so
+// is a symlink below Base. Safe for concurrent use for different links.
 type Folder struct {
 	// Base exists and is trusted ("/dev"). Path is below it ("/dev/stowage/disks").
 	Base, Path string
 }
 
-// Target returns the path that a link leads to; empty if there is no link.
+// Target returns the path that a link points to; empty if there is no link.
 func (f Folder) Target(link string) (string, error) {
 	folder, name, err := f.open(link, false)
 	if errors.Is(err, unix.ENOENT) {
@@ -48,8 +47,7 @@ func (f Folder) Target(link string) (string, error) {
 	return string(buffer[:n]), nil
 }
 
-// Put makes a link lead to a path. A link that is there is replaced, at once: nobody
-// finds neither.
+// Put points a link to a path. An existing link is replaced atomically.
 func (f Folder) Put(link, target string) error {
 	folder, name, err := f.open(link, true)
 	if err != nil {
@@ -68,8 +66,8 @@ func (f Folder) Put(link, target string) error {
 	return nil
 }
 
-// Remove removes a link, and the folder of its class when that is empty. What is not
-// there is no error.
+// Remove removes a link, and the folder of its class when that is empty. A missing link is no
+// error.
 func (f Folder) Remove(link string) error {
 	folder, name, err := f.open(link, false)
 	if errors.Is(err, unix.ENOENT) {
@@ -107,7 +105,7 @@ func (f Folder) open(link string, create bool) (folder int, name string, err err
 	return at, name, nil
 }
 
-// enter opens a folder in another one, which is made if that is asked for.
+// enter opens a folder in another one, and creates it if create is set.
 func enter(at int, name string, create bool) (int, error) {
 	if create {
 		if err := unix.Mkdirat(at, name, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
@@ -123,7 +121,7 @@ func enter(at int, name string, create bool) (int, error) {
 		_ = unix.Close(fd)
 		return 0, err
 	}
-	if st.Uid != uint32(os.Geteuid()) || st.Mode&0o022 != 0 { // root's, that is
+	if st.Uid != uint32(os.Geteuid()) || st.Mode&0o022 != 0 { // as root
 		_ = unix.Close(fd)
 		return 0, fmt.Errorf("the folder belongs to user %d with mode %o, and must be writable by its owner only: remove it", st.Uid, st.Mode&0o7777)
 	}

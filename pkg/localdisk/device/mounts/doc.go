@@ -1,11 +1,9 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mounts tells what is mounted on a node, from the text files in which the
-// kernel says so. It touches no mount: a file system that does not answer cannot
-// hold it up. All of it is about paths as the files' owner sees them: give it the
-// mountinfo of the host's first process, and paths are paths on the host.
+// Package mounts reads what is mounted on a node from the kernel's text files. It accesses no
+// mount, so it never waits for a file system. Paths are those of the files' owner: with the
+// mountinfo of the host's first process, paths are paths on the host.
 //
-// A Table is a picture of one moment. It is never changed once made, and is safe
-// for concurrent use.
+// A Table is a snapshot. It is immutable, and safe for concurrent use.
 package mounts

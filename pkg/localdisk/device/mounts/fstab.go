@@ -19,14 +19,12 @@ type FstabEntry struct {
 	// Source is what is to be mounted, as written ("UUID=..."), Point where.
 	Source, Point string
 	FSType        string
-	// NoAuto says that it is not mounted without being asked for, so that nothing is
-	// amiss when it is not.
+	// NoAuto reports whether it is not mounted at boot, and may therefore be absent.
 	NoAuto bool
 }
 
-// Fstab reads the file systems of an fstab file. A file that is not there has none,
-// and lines that make no sense are passed over, as mount(8) does: one bad line must
-// not hide the others.
+// Fstab reads the file systems of an fstab file. A missing file has none. Invalid lines are
+// skipped, as by mount(8): one bad line must not hide the others.
 func Fstab(file string) ([]FstabEntry, error) {
 	lines, err := fields(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -57,12 +55,12 @@ func Fstab(file string) ([]FstabEntry, error) {
 type Swap struct {
 	// Path is the device or the file.
 	Path string
-	// File says that it is a file.
+	// File reports whether it is a file.
 	File bool
 }
 
-// Swaps reads the swap space in use from a file such as /proc/swaps. A kernel
-// without swap has no such file, and so no swap space.
+// Swaps reads the swap space in use from a file such as /proc/swaps. A kernel without swap has
+// no such file.
 func Swaps(file string) ([]Swap, error) {
 	lines, err := fields(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -98,8 +96,7 @@ func fields(file string) ([][]string, error) {
 	return lines, s.Err()
 }
 
-// unescape turns \ooo into the byte it stands for, and leaves alone what is no such
-// escape.
+// unescape replaces \ooo by the byte, and leaves invalid escapes unchanged.
 func unescape(s string) string {
 	if !strings.Contains(s, `\`) {
 		return s

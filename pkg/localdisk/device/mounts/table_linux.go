@@ -23,14 +23,14 @@ type Mount struct {
 	// ID is unique among the mounts of a moment, and is used again later. Parent is
 	// the ID of the mount that this one is mounted on.
 	ID, Parent int
-	// Major and Minor are the file system's device number. File systems that lie on
-	// no device, or on several (btrfs, zfs, bcachefs), have major 0.
+	// Major and Minor are the file system's device number. File systems without a device, or
+	// with several (btrfs, zfs, bcachefs), have major 0.
 	Major, Minor uint32
 	// Root is what of the file system is mounted, Point where.
 	Root, Point string
 	FSType      string
-	// Source is what the file system was mounted from, in its own words: most often
-	// a device. Whoever mounts may write anything here.
+	// Source is what the file system was mounted from: most often a device. It is freely chosen
+	// at the mount.
 	Source string
 	// Options are those of the mount, SuperOptions those of the file system.
 	Options, SuperOptions []string
@@ -45,21 +45,21 @@ func options(text string) []string {
 	return all
 }
 
-// ReadOnly says whether nothing can be written through this mount.
+// ReadOnly reports whether nothing can be written through this mount.
 func (m *Mount) ReadOnly() bool {
 	return m.readOnly() || slices.Contains(m.SuperOptions, "ro")
 }
 
-// readOnly reports whether the mount itself refuses writes, whatever its file system does.
+// readOnly reports whether the mount itself is read-only, regardless of its file system.
 func (m *Mount) readOnly() bool { return slices.Contains(m.Options, "ro") }
 
-// Fault returns what has happened to the file system of a mount that the kernel has
-// stopped writing to because of an error, such as "was shut down"; empty if nothing has.
+// Fault returns why the kernel has stopped writing to the file system of a mount after an
+// error, such as "was shut down"; empty if it has not.
 //
-// A kernel that has no emergency_ro makes the superblock read-only, as does a mount with
-// option ro. The first mount of the superblock tells these apart: it keeps rw after an
-// error. A later mount tells nothing: kubelet makes a writable bind mount, for a second
-// pod, of a volume that it has mounted read-only for the first.
+// A kernel without emergency_ro makes the superblock read-only, as does a mount with option
+// ro. The first mount of the superblock distinguishes these: it keeps rw after an error. A
+// later mount does not: kubelet makes a writable bind mount, for a second pod, of a volume
+// that it has mounted read-only for the first.
 func (t *Table) Fault(m *Mount) string {
 	first := m
 	if all := t.OfDevice(m.Major, m.Minor); len(all) > 0 {
@@ -76,12 +76,12 @@ func (t *Table) Fault(m *Mount) string {
 	}
 }
 
-// Table is everything that is mounted in one mount namespace.
+// Table has the mounts of one mount namespace.
 type Table struct {
 	all  []*Mount
 	byID map[int]*Mount
-	// on has the mounts by what they are mounted on: an ID, or the ground, which is
-	// what those stand on whose parent is out of sight.
+	// on has the mounts by what they are mounted on: an ID, or ground for those whose parent is
+	// not visible.
 	on map[int][]*Mount
 }
 
@@ -108,8 +108,8 @@ func parse(r io.Reader) (*Table, error) {
 		return nil, err
 	}
 	if len(infos) == 0 {
-		// Every namespace has a root. A table without mounts would make each disk of
-		// the node look unused.
+		// Every namespace has a root. A table without mounts would make each disk of the node
+		// look unused.
 		return nil, errors.New("it names no mount")
 	}
 	t := &Table{byID: make(map[int]*Mount, len(infos)), on: make(map[int][]*Mount)}
@@ -140,9 +140,8 @@ func parse(r io.Reader) (*Table, error) {
 // caller's.
 func (t *Table) All() []*Mount { return t.where(func(*Mount) bool { return true }) }
 
-// At returns the mount that a path leads to if the path is a mount point: the
-// topmost, if there are several. A mount that another one hides is not found, nor is
-// one by a path with symlinks in it.
+// At returns the topmost mount at a path if it is a mount point. Mounts hidden by others are
+// not found, and the path must not have symlinks.
 func (t *Table) At(p string) (*Mount, bool) {
 	m, ok := t.Over(p)
 	if !ok || m.Point != path.Clean(p) {
@@ -151,8 +150,8 @@ func (t *Table) At(p string) (*Mount, bool) {
 	return m, true
 }
 
-// Over returns the mount that a path lies on, which may be a mount at the path
-// itself. The path is absolute and has no symlinks.
+// Over returns the mount of a path, which may be a mount at the path itself. The path is
+// absolute and has no symlinks.
 func (t *Table) Over(p string) (*Mount, bool) {
 	p = path.Clean(p)
 	var over *Mount
@@ -169,8 +168,8 @@ func (t *Table) Over(p string) (*Mount, bool) {
 	return over, over != nil
 }
 
-// entered returns the first mount on the way to a path that is mounted on a given
-// one: that with the shortest mount point, since it hides those further along.
+// entered returns the first mount on the way to a path that is mounted on a given one: that
+// with the shortest mount point, since it hides others.
 func (t *Table) entered(on int, p string) *Mount {
 	var first *Mount
 	for _, m := range t.on[on] {
@@ -199,16 +198,16 @@ func (t *Table) SameBytes(m *Mount) []*Mount {
 	})
 }
 
-// Seat is the folder or file of a file system that something is mounted on. It is the
-// same in all mount namespaces, whatever the path to it is there.
+// Seat is the folder or file of a file system that something is mounted on. It is the same in
+// all mount namespaces, whatever its path there.
 type Seat struct {
 	Major, Minor uint32
 	// Path is the path within the file system.
 	Path string
 }
 
-// SeatOf returns what a mount of this table is mounted on. There is none for the
-// root, nor for a mount whose parent is out of sight.
+// SeatOf returns what a mount of this table is mounted on. There is none for the root, and for
+// a mount whose parent is not visible.
 func (t *Table) SeatOf(m *Mount) (Seat, bool) {
 	parent := t.byID[m.Parent]
 	if parent == nil || parent == m {
@@ -217,14 +216,13 @@ func (t *Table) SeatOf(m *Mount) (Seat, bool) {
 	return Seat{parent.Major, parent.Minor, parent.Inside(m.Point)}, true
 }
 
-// Inside returns where in the mounted file system a path leads to that lies on the
-// mount.
+// Inside returns the path within the mounted file system of a path on the mount.
 func (m *Mount) Inside(p string) string {
 	return path.Join(m.Root, strings.TrimPrefix(path.Clean(p), m.Point))
 }
 
-// Below returns every mount whose mount point lies beneath a path, and not at it,
-// hidden ones too.
+// Below returns every mount whose mount point is below a path, and not at it, including hidden
+// ones.
 func (t *Table) Below(p string) []*Mount {
 	p = path.Clean(p)
 	return t.where(func(m *Mount) bool { return m.Point != p && Within(p, m.Point) })
@@ -240,7 +238,7 @@ func (t *Table) where(fits func(*Mount) bool) []*Mount {
 	return found
 }
 
-// Within says whether a path is a folder or lies in it. Both are clean.
+// Within reports whether a path is a folder or in it. Both are clean.
 func Within(folder, p string) bool {
 	rest, ok := strings.CutPrefix(p, folder)
 	return ok && (rest == "" || rest[0] == '/' || strings.HasSuffix(folder, "/"))

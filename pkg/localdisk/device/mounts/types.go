@@ -5,12 +5,11 @@ package mounts
 
 import "strings"
 
-// local has the types of file systems that keep their bytes on this node and that a
-// volume can be made of: they are written, and belong to this node alone. What is
-// not named here is not asked anything either: network and FUSE file systems, whose
-// servers may not answer; autofs, which mounts what it is asked about; the kernel's
-// own (proc, sysfs, cgroup, devtmpfs); overlays, whose bytes belong to somebody
-// else; those that several nodes share (gfs2, ocfs2); and read-only ones.
+// local has the types of file systems that a volume can be made of: they are writable, and
+// their bytes are on this node and belong to it alone. Others are never accessed: network and
+// FUSE file systems, whose servers may not answer; autofs, which mounts on access; the
+// kernel's own (proc, sysfs, cgroup, devtmpfs); overlays, whose bytes belong to other file
+// systems; those shared by nodes (gfs2, ocfs2); and read-only ones.
 var local = map[string]bool{
 	"bcachefs": true,
 	"btrfs":    true,
@@ -33,9 +32,8 @@ var local = map[string]bool{
 	"fuseblk": true,
 }
 
-// Supported says whether a file system of this type (Mount.FSType) can be a volume.
-// Ask before anything is asked of the file system itself: one that is not
-// supported may never answer.
+// Supported reports whether a file system of this type (Mount.FSType) can be a volume. Check
+// this before any access to the file system: one that is not supported may never answer.
 func Supported(fsType string) bool {
 	kind, _, _ := strings.Cut(fsType, ".") // type.subtype
 	return local[kind]

@@ -13,16 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Watch calls changed once when it has begun to watch, so that nothing that happens
-// after is missed, and then whenever something was mounted or unmounted in the
-// namespace of a mountinfo file, until ctx ends; it then returns nil. changed is
-// called by the goroutine that called Watch. What happens during a call makes one
-// more call after it, however much it is.
+// Watch calls changed once after it has begun to watch, so that no later change is missed, and
+// then whenever something was mounted or unmounted in the namespace of a mountinfo file, until
+// ctx ends; it then returns nil. changed is called by the goroutine that called Watch. Any
+// number of changes during a call cause one more call.
 //
-// Watch sleeps in poll(2) on a thread of its own; nothing is looked at by the clock.
+// Watch blocks in poll(2) on a thread; it does not poll at intervals.
 func Watch(ctx context.Context, file string, changed func()) error {
-	// Not os.Open: it would give the file to the runtime's own poller, and the kernel
-	// tells each change once, to whoever asks first.
+	// Not os.Open: it would register the file with the runtime's poller, and the kernel reports
+	// each change to the first poller only.
 	f, err := unix.Open(file, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return fmt.Errorf("watch mounts: open %s: %w", file, err)
@@ -60,9 +59,9 @@ func Watch(ctx context.Context, file string, changed func()) error {
 	}
 }
 
-// wait sleeps until the mounts have changed, or end can be read.
+// wait blocks until the mounts have changed, or end can be read.
 func wait(mountinfo, end int) (changed bool, err error) {
-	// The kernel says POLLERR|POLLPRI; POLLERR need not be asked for.
+	// The kernel reports POLLERR|POLLPRI; POLLERR is implied.
 	set := []unix.PollFd{
 		{Fd: int32(mountinfo), Events: unix.POLLPRI},
 		{Fd: int32(end), Events: unix.POLLIN},

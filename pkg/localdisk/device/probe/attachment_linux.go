@@ -13,9 +13,9 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// attachment returns the attachment of the file system at an entry, which is on mount m.
-// It is that of the host's mount, since the provisioner's own is another one after each
-// start of its container.
+// attachment returns the attachment of the file system at an entry, which is on mount m. It is
+// that of the host's mount, since the provisioner's own differs after each start of its
+// container.
 func (e *entry) attachment(m *mounts.Mount) (disk.Attachment, error) {
 	for _, p := range e.hostPaths() {
 		if on, ok := e.view.host.Over(p); ok && on.Major == m.Major && on.Minor == m.Minor {

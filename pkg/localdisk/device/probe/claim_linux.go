@@ -13,8 +13,8 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// claimed fills in what shares a fact's bytes, and refuses it if the node uses them
-// for something other than the slot's own volume.
+// claimed fills in what shares a fact's bytes, and sets a problem if the node uses them for
+// something other than the slot's own volume.
 func claimed(survey *usage.Survey, f disk.Fact, volume string) disk.Fact {
 	if f.Place == "" {
 		return f
@@ -28,9 +28,9 @@ func claimed(survey *usage.Survey, f disk.Fact, volume string) disk.Fact {
 	// A device's node may be mounted on the entry itself.
 	users = slices.DeleteFunc(users, func(u disk.User) bool { return u.Where == f.HostPath })
 	switch {
-	case f.Problem != nil: // is told already
+	case f.Problem != nil: // already has a problem
 	case err != nil:
-		f.Problem = disk.Problemf(disk.Unreadable, "it cannot be told whether the node uses %s: %v", f.HostPath, err)
+		f.Problem = disk.Problemf(disk.Unreadable, "cannot determine whether the node uses %s: %v", f.HostPath, err)
 	case len(users) > 0:
 		names := make([]string, len(users))
 		for i, u := range users {
@@ -41,9 +41,9 @@ func claimed(survey *usage.Survey, f disk.Fact, volume string) disk.Fact {
 	return f
 }
 
-// onTheHost returns the paths of the folders on the host. Of a path that has symlinks
-// there, which cannot be followed from here, it has what the path leads to: wherever
-// the host has what the agent sees.
+// onTheHost returns the paths of the folders on the host. A path with symlinks there, which
+// cannot be followed from here, is replaced by what it leads to: all paths at which the host
+// has what the provisioner sees.
 func (v *view) onTheHost(listings []*listing) []string {
 	var paths []string
 	for _, l := range listings {

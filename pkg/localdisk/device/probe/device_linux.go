@@ -16,10 +16,10 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// sectorBytes is the unit of size in sysfs, whatever the disk's own.
+// sectorBytes is the unit of size in sysfs, independent of the disk's own.
 const sectorBytes = 512
 
-// device looks at a block device, whose node is at a path, by sysfs alone.
+// device examines a block device, whose node is at a path, by sysfs alone.
 func (e *entry) device(at string, st *unix.Statx_t) found {
 	number := fmt.Sprintf("%d:%d", st.Rdev_major, st.Rdev_minor)
 	e.fact.Kind, e.fact.Device = disk.Device, at
@@ -38,7 +38,7 @@ func (e *entry) device(at string, st *unix.Statx_t) found {
 	if ro, err := number64(folder, "ro"); err != nil {
 		return e.fail(err)
 	} else if ro != 0 {
-		e.refuse(disk.DeviceReadOnly, "the device %s rejects writes: if nobody has set it read-only, it is failing", at)
+		e.refuse(disk.DeviceReadOnly, "the device %s rejects writes: unless it was set read-only, it is failing", at)
 	}
 	e.deviceHealth(st.Rdev_major, st.Rdev_minor)
 	if e.fact.Identity, err = e.identifier().OfDevice(number); err != nil {
@@ -57,7 +57,7 @@ func number64(folder, name string) (int64, error) {
 	}
 	n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 	if err != nil || n < 0 || n > math.MaxInt64/sectorBytes {
-		return 0, fmt.Errorf("sysfs says %s is %q", name, text)
+		return 0, fmt.Errorf("%s in sysfs is %q", name, text)
 	}
 	return n, nil
 }

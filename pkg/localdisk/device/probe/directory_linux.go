@@ -13,8 +13,8 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// directory looks at a plain directory. Most of them wait for a disk to be mounted:
-// one that is taken for a volume too early has pods write to the disk below.
+// directory examines a plain directory. Most of them are mount points of disks that are not
+// mounted yet: a volume published too early would be written to the disk below.
 func (e *entry) directory(st *unix.Statx_t) found {
 	e.fact.Kind = disk.Directory
 	m := e.folder.mount
@@ -26,7 +26,7 @@ func (e *entry) directory(st *unix.Statx_t) found {
 		if !mounts.Supported(above.FSType) {
 			return e.unsupported(above.FSType)
 		}
-		return e.refuse(disk.MountMissing, "%s is mounted on the host, and the agent's container does not see it: its mount of the discovery directory needs mountPropagation HostToContainer", host)
+		return e.refuse(disk.MountMissing, "%s is mounted on the host, and the provisioner's container does not see it: its mount of the discovery directory needs mountPropagation HostToContainer", host)
 	}
 	switch asked, err := matches(e.folder.Directories, e.fact.Name); {
 	case err != nil:
@@ -40,15 +40,14 @@ func (e *entry) directory(st *unix.Statx_t) found {
 	case !asked:
 		return e.refuse(disk.NotMountPoint, "%s is a directory on which nothing is mounted: mount a disk on it, or have directoryPattern of class %s match it", host, e.fact.Class)
 	case st.Mnt_id != e.folder.mountID:
-		return e.refuse(disk.Unreadable, "%s was mounted while it was looked at", host)
+		return e.refuse(disk.Unreadable, "%s was mounted while it was examined", host)
 	case !mounts.Supported(m.FSType):
 		return e.unsupported(m.FSType)
 	}
 	return e.fileSystem(m, func() (disk.Identity, error) { return e.identifier().OfDirectory(e.at) })
 }
 
-// hostMount returns what the host has mounted at an entry at which the agent sees
-// nothing mounted.
+// hostMount returns what the host has mounted at an entry where the provisioner sees no mount.
 func (e *entry) hostMount() *mounts.Mount {
 	if e.view.host == e.view.self {
 		return nil

@@ -14,20 +14,19 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// lostAndFound is what mkfs.ext4 makes in the root of a file system. It is nobody's
-// candidate.
+// lostAndFound is what mkfs.ext4 makes in the root of a file system. It is never a candidate.
 const lostAndFound = "lost+found"
 
-// entry is one look at one slot.
+// entry is one examination of one slot.
 type entry struct {
 	*Prober
 	view   *view
 	folder *listing
 	// folders are all discovery directories.
 	folders []*listing
-	// wasMount says that a record or a volume knows a mounted file system here.
+	// wasMount reports whether a record or a volume has a mounted file system here.
 	wasMount bool
-	// fresh says that an earlier look's identity is not good enough.
+	// fresh forbids the use of a cached identity.
 	fresh bool
 
 	// at is the entry's path without symlinks in its folder.
@@ -35,7 +34,7 @@ type entry struct {
 	fact disk.Fact
 }
 
-// found is what a look finds; nothing, if the slot leads nowhere.
+// found is the result of an examination; nothing, if the slot leads nowhere.
 type found struct {
 	fact    disk.Fact
 	present bool
@@ -43,7 +42,7 @@ type found struct {
 
 func (e *entry) found() found { return found{fact: e.fact, present: true} }
 
-// refuse notes why this is no volume. The first reason is the one that is told.
+// refuse sets why this is no volume. The first reason is kept.
 func (e *entry) refuse(reason disk.Reason, format string, args ...any) found {
 	if e.fact.Problem == nil {
 		e.fact.Problem = disk.Problemf(reason, format, args...)
@@ -60,15 +59,14 @@ func (e *entry) fail(err error) found {
 	if ioError(err) {
 		reason = disk.IOError
 	}
-	return e.refuse(reason, "%s cannot be looked at: %v", e.fact.HostPath, err)
+	return e.refuse(reason, "%s cannot be examined: %v", e.fact.HostPath, err)
 }
 
-// look sorts by what lies at the path. What is mounted comes first, since asking
-// comes after knowing whom.
+// look examines what is at the path. The mount table is checked before any access.
 func (e *entry) look() found {
 	name := e.fact.Name
 	if name == "" || name == "." || name == ".." || strings.Contains(name, "/") {
-		return e.refuse(disk.OutsideDirectory, "%q is no name of an entry of %s", name, e.folder.HostPath)
+		return e.refuse(disk.OutsideDirectory, "%q is not a name of an entry of %s", name, e.folder.HostPath)
 	}
 	if m, ok := e.view.self.At(e.at); ok {
 		return e.mounted(m)
@@ -120,8 +118,8 @@ func (e *entry) link() found {
 	return e.device(at, st)
 }
 
-// discovers refuses the discovery directories, and what has one in it: whoever cleans
-// it would clean every volume of a class.
+// discovers rejects the discovery directories, and what has one in it: cleaning it would clean
+// every volume of a class.
 func (e *entry) discovers(place string) bool {
 	for _, l := range e.folders {
 		if mounts.Within(e.at, l.at) || covers(place, l.place()) {

@@ -20,17 +20,17 @@ type listing struct {
 	disk.Folder
 	// at is Path without symlinks.
 	at string
-	// mount is what the directory lies on, mountID the kernel's word for it.
+	// mount is the directory's mount, mountID the kernel's ID of it.
 	mount   *mounts.Mount
 	mountID uint64
-	// names are the entries that the class asks for.
+	// names are the entries that match the class's patterns.
 	names []string
 }
 
 // place is where on its file system the directory is.
 func (l *listing) place() string { return placeOf(l.mount, l.at) }
 
-// placeOf is the Place of a path that lies on a mount.
+// placeOf returns the Place of a path on a mount.
 func placeOf(m *mounts.Mount, at string) string {
 	inside := at[min(len(m.Point), len(at)):]
 	return fmt.Sprintf("fs:%d:%d:%s", m.Major, m.Minor, path.Join(m.Root, inside))
@@ -46,7 +46,7 @@ func (v *view) list(f disk.Folder) (*listing, *disk.Problem) {
 	}
 	m, ok := v.self.Over(at)
 	if !ok {
-		return nil, disk.Problemf(disk.Unreadable, "the discovery directory %s is on no mount that is known", f.HostPath)
+		return nil, disk.Problemf(disk.Unreadable, "the discovery directory %s is on no known mount", f.HostPath)
 	}
 	names, err := entries(at)
 	if err != nil {
@@ -67,7 +67,7 @@ func (v *view) list(f disk.Folder) (*listing, *disk.Problem) {
 
 func troubleOf(f disk.Folder, err error) *disk.Problem {
 	if gone(err) {
-		return disk.Problemf(disk.Unreadable, "the discovery directory %s does not exist, or cannot be seen from the agent's container: create it", f.HostPath)
+		return disk.Problemf(disk.Unreadable, "the discovery directory %s does not exist, or cannot be seen from the provisioner's container: create it", f.HostPath)
 	}
 	return disk.Problemf(disk.Unreadable, "the discovery directory %s cannot be read: %v", f.HostPath, err)
 }
@@ -88,7 +88,7 @@ func entries(at string) ([]string, error) {
 	return folder.Readdirnames(-1)
 }
 
-// matches says whether one of the patterns matches.
+// matches reports whether one of the patterns matches.
 func matches(patterns []string, name string) (bool, error) {
 	for _, pattern := range patterns {
 		ok, err := path.Match(pattern, name)

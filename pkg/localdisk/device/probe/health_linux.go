@@ -15,8 +15,8 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// fileSystemHealth refuses a mounted file system that mountinfo or sysfs show to be
-// failing. Whether it answers is seen by those who ask it.
+// fileSystemHealth rejects a mounted file system that mountinfo or sysfs show to be failing.
+// Whether it answers is observed when it is accessed.
 func (e *entry) fileSystemHealth(m *mounts.Mount) {
 	e.fault(m)
 	if m.Major == 0 {
@@ -29,12 +29,12 @@ func (e *entry) fileSystemHealth(m *mounts.Mount) {
 	case err != nil:
 		e.fail(err)
 	case ro != 0:
-		e.refuse(disk.DeviceReadOnly, "the device %s of the file system at %s rejects writes: if nobody has set it read-only, it is failing", number, e.fact.HostPath)
+		e.refuse(disk.DeviceReadOnly, "the device %s of the file system at %s rejects writes: unless it was set read-only, it is failing", number, e.fact.HostPath)
 	}
 }
 
-// deviceHealth refuses a device with a mounted file system that is failing, such as one
-// that kubelet has mounted for a pod. The device itself is not read.
+// deviceHealth rejects a device whose mounted file system is failing, such as one that kubelet
+// has mounted for a pod. The device itself is not read.
 func (e *entry) deviceHealth(major, minor uint32) {
 	if all := e.view.host.OfDevice(major, minor); len(all) > 0 {
 		e.fault(all[0])
@@ -45,7 +45,7 @@ func (e *entry) deviceHealth(major, minor uint32) {
 		}
 		// XFS that was shut down answers with EIO here, and shows nothing in mountinfo.
 		if _, err := statx(m.Point, kindAndMount); err != nil && ioError(err) {
-			e.refuse(disk.IOError, "the file system on %s cannot be looked at: %v", e.fact.HostPath, err)
+			e.refuse(disk.IOError, "the file system on %s cannot be examined: %v", e.fact.HostPath, err)
 		}
 		return
 	}
@@ -54,7 +54,7 @@ func (e *entry) deviceHealth(major, minor uint32) {
 // fault refuses a file system to which the kernel has stopped writing.
 func (e *entry) fault(m *mounts.Mount) {
 	if fault := e.view.host.Fault(m); fault != "" {
-		e.refuse(disk.FilesystemError, "the %s file system on %s %s: look at the disk and the kernel's log, unmount, check and mount it again", m.FSType, e.fact.HostPath, fault)
+		e.refuse(disk.FilesystemError, "the %s file system on %s %s: check the disk and the kernel's log, unmount, check and mount it again", m.FSType, e.fact.HostPath, fault)
 	}
 }
 
@@ -62,7 +62,7 @@ func (e *entry) fault(m *mounts.Mount) {
 // Others, such as EACCES, may be due to how this process runs.
 var ioErrors = []error{
 	unix.EIO, unix.EREMOTEIO, unix.ENXIO, unix.ENODEV, unix.ENOMEDIUM, unix.ENODATA, unix.EILSEQ, unix.ETIMEDOUT, unix.ENOLINK,
-	unix.EUCLEAN, unix.EBADMSG, // metadata that is damaged, of ext4 and XFS
+	unix.EUCLEAN, unix.EBADMSG, // corrupt metadata, of ext4 and XFS
 	unix.ESHUTDOWN, unix.ENOTCONN, // a file system whose server has died
 }
 

@@ -10,15 +10,14 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// Identify returns the identity of what is at a fact's path now, for those who are
-// about to destroy something there. Nothing is remembered from earlier looks. An
-// error is a *disk.Problem: Missing if nothing is there, MountMissing if a mount
-// should be and is not (never the identity of the directory beneath), Replaced if
-// something of another kind is, else why it cannot be told.
+// Identify returns the identity of what is at a fact's path now, to verify it before data is
+// destroyed. Nothing is cached. An error is a *disk.Problem: Missing if nothing is there,
+// MountMissing if a mount is missing (never the identity of the directory below), Replaced if
+// something of another kind is there, else why it cannot be determined.
 func (p *Prober) Identify(ctx context.Context, f disk.Fact) (disk.Identity, error) {
 	v, err := p.view()
 	if err != nil {
-		return "", disk.Problemf(disk.Unreadable, "%s was not looked at: %v", f.HostPath, err)
+		return "", disk.Problemf(disk.Unreadable, "%s was not examined: %v", f.HostPath, err)
 	}
 	now, problem := ask(ctx, &p.workers, f.Path, p.patience(), func() found { return p.identify(v, f) })
 	switch {
@@ -39,7 +38,7 @@ func (p *Prober) Identify(ctx context.Context, f disk.Fact) (disk.Identity, erro
 	return now.fact.Identity, nil
 }
 
-// identify looks at a path as an entry of its folder.
+// identify examines a path as an entry of its folder.
 func (p *Prober) identify(v *view, f disk.Fact) found {
 	folder := disk.Folder{
 		Class: f.Class, Path: path.Dir(f.Path), HostPath: path.Dir(f.HostPath), Mode: disk.Filesystem,
@@ -56,7 +55,7 @@ func (p *Prober) identify(v *view, f disk.Fact) found {
 	}
 	m, ok := v.self.Over(at)
 	if !ok {
-		return e.refuse(disk.Unreadable, "%s is on no mount that is known", f.HostPath)
+		return e.refuse(disk.Unreadable, "%s is on no known mount", f.HostPath)
 	}
 	l.mount, l.mountID = m, st.Mnt_id
 	return e.look()

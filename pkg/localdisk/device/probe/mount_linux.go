@@ -15,7 +15,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// mounted looks at an entry on which something is mounted.
+// mounted examines an entry on which something is mounted.
 func (e *entry) mounted(m *mounts.Mount) found {
 	e.fact.Kind, e.fact.FilesystemType = disk.Mount, m.FSType
 	if !passable(m.FSType) {
@@ -27,7 +27,7 @@ func (e *entry) mounted(m *mounts.Mount) found {
 	}
 	switch {
 	case st.Mask&unix.STATX_MNT_ID != 0 && st.Mnt_id != uint64(m.ID):
-		return e.refuse(disk.Unreadable, "%s was mounted or unmounted while it was looked at", e.fact.HostPath)
+		return e.refuse(disk.Unreadable, "%s was mounted or unmounted while it was examined", e.fact.HostPath)
 	case st.Mode&unix.S_IFMT == unix.S_IFBLK: // a device node, mounted on a file
 		e.fact.FilesystemType = ""
 		return e.device(e.at, st)
@@ -72,7 +72,7 @@ func (e *entry) fileSystem(m *mounts.Mount, identify func() (disk.Identity, erro
 		return e.fail(err)
 	}
 	if e.fact.Bytes = total(&size); e.fact.Bytes == 0 {
-		e.refuse(disk.Empty, "the file system at %s says that it has no bytes", e.fact.HostPath)
+		e.refuse(disk.Empty, "the file system at %s has no bytes", e.fact.HostPath)
 	}
 	return e.found()
 }

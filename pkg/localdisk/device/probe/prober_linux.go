@@ -21,31 +21,30 @@ import (
 // Config is what a Prober is made of. Only Usage is required; the rest fits a process
 // that runs on the node itself.
 type Config struct {
-	// Usage tells what the node uses disks for.
+	// Usage finds what the node uses disks for.
 	Usage *usage.Looker
 	// SelfMountinfo has the mounts that this process sees; "/proc/self/mountinfo" if
 	// empty.
 	SelfMountinfo string
-	// HostMountinfo has the mounts of the host ("/proc/1/mountinfo", with the host's
-	// processes in sight); SelfMountinfo if empty.
+	// HostMountinfo has the mounts of the host ("/proc/1/mountinfo", in the host's PID
+	// namespace); SelfMountinfo if empty.
 	HostMountinfo string
-	// Fstab is the host's fstab, where this process finds it. Empty reads none: then
-	// a plain directory on which a disk should be mounted is told by the records
-	// alone.
+	// Fstab is the host's fstab, as a path of this process. If it is empty, only records show
+	// that a disk should be mounted on a plain directory.
 	Fstab string
 	// Sys is where sysfs is, "/sys" if empty; Dev where device nodes are, "/dev" if
 	// empty. Symlinks may lead nowhere but there.
 	Sys, Dev string
 	// Machine is identity.Host.Machine.
 	Machine string
-	// Timeout is how long a folder or an entry may take, until SetTimeout says
-	// otherwise; 5 s if 0.
+	// Timeout limits the examination of a folder or an entry, until SetTimeout changes it; 5 s
+	// if 0.
 	Timeout time.Duration
-	// Parallel is how many entries are looked at at once; 8 if 0.
+	// Parallel is how many entries are examined at once; 8 if 0.
 	Parallel int
 }
 
-// Prober looks at disks. It is safe for concurrent use; scans take turns.
+// Prober finds disks. It is safe for concurrent use; scans are serialized.
 type Prober struct {
 	cfg     Config
 	timeout atomic.Int64 // a time.Duration
@@ -55,7 +54,7 @@ type Prober struct {
 	mu    sync.Mutex
 	known map[seen]told
 
-	// statfs asks for a file system's size. Tests give a file system that hangs.
+	// statfs returns a file system's size. Tests replace it by one that hangs.
 	statfs func(path string, st *unix.Statfs_t) error
 	// newWatcher makes an inotify instance, of which a node has few.
 	newWatcher func() (*fsnotify.Watcher, error)
@@ -103,13 +102,12 @@ func New(cfg Config) (*Prober, error) {
 	return p, nil
 }
 
-// identifier identifies what lies on this node.
+// identifier returns the reader of identities for this node.
 func (p *Prober) identifier() identity.Host {
 	return identity.Host{Sys: p.cfg.Sys, Machine: p.cfg.Machine}
 }
 
-// SetTimeout changes how long a folder or an entry may take, for those that are asked
-// from now on.
+// SetTimeout changes the timeout of later examinations.
 func (p *Prober) SetTimeout(timeout time.Duration) { p.timeout.Store(int64(timeout)) }
 
 func (p *Prober) patience() time.Duration { return time.Duration(p.timeout.Load()) }

@@ -13,14 +13,14 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// Scan looks at every entry that the folders ask for and at every known slot of their
-// classes. A class has one folder at most. A slot that leads nowhere (no entry, or a
-// link to nothing) has no fact; nor has lost+found. Known slots of a class that has no
-// folder are not looked at. If ctx ends, or the mount tables cannot be read, every
-// class is in Trouble, and nothing is known of any slot.
+// Scan examines every entry that matches the folders' patterns and every known slot of their
+// classes. A class has at most one folder. A slot that leads nowhere (no entry, or a dangling
+// link) has no fact; neither has lost+found. Known slots of a class without a folder are
+// skipped. If ctx ends, or the mount tables cannot be read, every class is in Trouble, and
+// nothing is known of any slot.
 //
-// The answer takes as long as the slowest entry, and at most the timeout for the
-// folders and once more for each Config.Parallel entries that do not answer.
+// A scan takes as long as the slowest entry, and at most the timeout for the folders plus one
+// timeout for each Config.Parallel entries that do not answer.
 func (p *Prober) Scan(ctx context.Context, s disk.Scan) disk.Scanned {
 	select {
 	case p.turn <- struct{}{}:
@@ -48,11 +48,11 @@ func (p *Prober) Scan(ctx context.Context, s disk.Scan) disk.Scanned {
 	return disk.Scanned{Facts: settle(facts, s.Known), Trouble: trouble}
 }
 
-// nothing is the answer when nothing could be looked at.
+// nothing is the result of a failed scan.
 func nothing(s disk.Scan, err error) disk.Scanned {
 	trouble := make(map[string]*disk.Problem, len(s.Folders))
 	for _, f := range s.Folders {
-		trouble[f.Class] = disk.Problemf(disk.Unreadable, "the discovery directory %s was not looked at: %v", f.HostPath, err)
+		trouble[f.Class] = disk.Problemf(disk.Unreadable, "the discovery directory %s was not examined: %v", f.HostPath, err)
 	}
 	return disk.Scanned{Facts: map[disk.Key]disk.Fact{}, Trouble: trouble}
 }
@@ -85,7 +85,7 @@ func (p *Prober) listAll(ctx context.Context, v *view, folders []disk.Folder) ([
 	return listings, trouble
 }
 
-// entriesOf makes the looks: one for each slot.
+// entriesOf returns one entry for each slot.
 func (p *Prober) entriesOf(v *view, listings []*listing, known []disk.Known) []*entry {
 	entries := make(map[disk.Key]*entry)
 	folders := make(map[string]*listing)
@@ -128,7 +128,7 @@ func (p *Prober) entry(v *view, l *listing, name string) *entry {
 	}
 }
 
-// lookAt looks at all entries and returns what is there.
+// lookAt examines all entries and returns their facts.
 func (p *Prober) lookAt(ctx context.Context, entries []*entry) []disk.Fact {
 	var mu sync.Mutex
 	var facts []disk.Fact
@@ -143,9 +143,9 @@ func (p *Prober) lookAt(ctx context.Context, entries []*entry) []disk.Fact {
 	return facts
 }
 
-// ask looks at an entry within the timeout.
+// ask examines an entry within the timeout.
 func (p *Prober) ask(ctx context.Context, e *entry) found {
-	// What is told when no answer comes must not be what the look is writing.
+	// A copy, since the examination may still write to the fact after the timeout.
 	silent := e.fact
 	f, problem := ask(ctx, &p.workers, silent.Path, p.patience(), e.look)
 	if problem != nil {

@@ -11,11 +11,10 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// settle sees to it that no byte is offered twice: of several slots that lead to the
-// same bytes, or to some of the same, one keeps them and the others are told which.
-// A slot whose volume was published of just these bytes comes first, then one with
-// any volume, then one with a record, then the order of class and name. The facts
-// given are not changed.
+// settle ensures that no byte is offered twice: of several slots that lead to the same bytes,
+// or to some of the same, one keeps them and the others get a problem that names it.
+// Precedence is: a slot whose volume was published of exactly these bytes, one with any
+// volume, one with a record, the order of class and name. The given facts are not changed.
 func settle(facts []disk.Fact, known []disk.Known) map[disk.Key]disk.Fact {
 	slots := slotsOf(known)
 	order := slices.Clone(facts)
@@ -37,7 +36,7 @@ func settle(facts []disk.Fact, known []disk.Known) map[disk.Key]disk.Fact {
 			f.Problem = publishedElsewhere(f, known)
 		}
 		settled[f.Key] = f
-		// Bytes of a volume are its own, whatever keeps it from being published now.
+		// A volume's bytes are its own, even if it has a problem.
 		if f.Place != "" && (f.Problem == nil || volume) {
 			kept = append(kept, f)
 		}
@@ -83,7 +82,7 @@ func (s slot) rank(f disk.Fact) int {
 	}
 }
 
-// contested says which of the facts that came first has a fact's bytes.
+// contested returns a problem if a kept fact has a fact's bytes.
 func contested(f disk.Fact, kept []disk.Fact) *disk.Problem {
 	if f.Place == "" {
 		return nil
@@ -101,9 +100,9 @@ func contested(f disk.Fact, kept []disk.Fact) *disk.Problem {
 	return nil
 }
 
-// publishedElsewhere says which volume, of another slot, was published of the disk
-// that a slot without a volume now leads to, or of a part of it, or of what it is a
-// part of. The other slot itself may lead nowhere now, or may not have answered.
+// publishedElsewhere returns a problem if a slot without a volume leads to the disk that a
+// volume of another slot was published of, or to a part of it, or to what it is a part of. The
+// other slot itself may lead nowhere now, or may not have answered.
 func publishedElsewhere(f disk.Fact, known []disk.Known) *disk.Problem {
 	for _, k := range known {
 		switch {
@@ -117,13 +116,13 @@ func publishedElsewhere(f disk.Fact, known []disk.Known) *disk.Problem {
 	return nil
 }
 
-// overlap says whether two facts have some bytes in common, but not all.
+// overlap reports whether two facts have some bytes in common, but not all.
 func overlap(a, b disk.Fact) bool {
 	return slices.Contains(a.Overlaps, b.Place) || slices.Contains(b.Overlaps, a.Place) ||
 		covers(a.Place, b.Place) || covers(b.Place, a.Place)
 }
 
-// covers says whether a Place of a file system is another one or holds it.
+// covers reports whether the Place of a file system is another one or contains it.
 func covers(a, b string) bool {
 	if !strings.HasPrefix(a, "fs:") {
 		return false

@@ -11,7 +11,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// maxTold bounds what is remembered. Forgetting costs one open(2) for each.
+// maxTold bounds the cache. An evicted entry costs one open(2).
 const maxTold = 4096
 
 // seen is an inode as one mount shows it.
@@ -19,21 +19,20 @@ type seen struct {
 	mount, inode uint64
 	sec          int64
 	nsec         uint32
-	// sure says that no other inode and no other mount will ever look like this one.
-	// Kernels before 6.8 do not number mounts for good, and where no birth times are
-	// kept inodes are used again unnoticed.
+	// sure reports whether no other inode and no other mount can have the same values. Kernels
+	// before 6.8 reuse mount IDs, and without birth times reused inodes are not detected.
 	sure bool
 }
 
-// told is an identity that was found out there.
+// told is the identity found there.
 type told disk.Identity
 
-var errExchanged = errors.New("it was mounted, unmounted or exchanged while it was looked at")
+var errExchanged = errors.New("it was mounted, unmounted or exchanged while it was examined")
 
-// tell returns the identity of what is at a path, remembered if the same mount and
-// inode are still there, and what a second question answers: both are of the same
-// inode, or there is an error. A UUID that an administrator changes under a mounted
-// file system is noticed by Identify only, or once it is mounted anew.
+// tell returns the identity of what is at a path, from the cache if the same mount and inode
+// are still there. Otherwise both are compared before and after identify, and it is an error
+// if they differ. A UUID that an administrator changes under a mounted file system is noticed
+// by Identify only, or at the next mount.
 func (e *entry) tell(at string, identify func() (disk.Identity, error), also func() error) (disk.Identity, error) {
 	key, err := seenAt(at)
 	if err != nil {
@@ -66,7 +65,7 @@ func (e *entry) tell(at string, identify func() (disk.Identity, error), also fun
 	return id, nil
 }
 
-// seenAt says what is at a path.
+// seenAt returns what is at a path.
 func seenAt(at string) (seen, error) {
 	const unique = unix.STATX_INO | unix.STATX_BTIME | unix.STATX_MNT_ID_UNIQUE
 	st, err := statx(at, unique|unix.STATX_MNT_ID)

@@ -47,20 +47,20 @@ func (p *Prober) view() (*view, error) {
 	return v, nil
 }
 
-// onHost says whether the host has this mount too, by what is mounted.
+// onHost reports whether the host has this mount too, by what is mounted.
 func (v *view) onHost(m *mounts.Mount) bool {
 	return v.host == v.self || len(v.host.SameBytes(m)) > 0
 }
 
-// barrierError says that a path leads over a file system that is not to be asked.
+// barrierError: a path crosses a file system that must not be accessed.
 type barrierError struct{ path, fsType string }
 
 func (e *barrierError) Error() string {
 	return fmt.Sprintf("%s is on a file system of type %s, which may not answer", e.path, e.fsType)
 }
 
-// passable says whether file systems of a type can be walked over. Volumes can be on
-// fewer: these are what nodes and containers have as their roots.
+// passable reports whether file systems of a type may be crossed. Volumes can be on fewer:
+// these are the root file systems of nodes and containers.
 func passable(fsType string) bool {
 	switch fsType {
 	case "overlay", "devtmpfs", "squashfs", "erofs", "rootfs":
@@ -72,8 +72,8 @@ func passable(fsType string) bool {
 // maxLinks is how many symlinks may be on a path, as in the kernel.
 const maxLinks = 40
 
-// walk resolves a path, absolute or from a folder that has no symlinks, one element
-// at a time, so that no element on the way is asked before the mount table has been.
+// walk resolves a path, absolute or from a folder without symlinks, one element at a time, so
+// that the mount table is checked before each element is accessed.
 func (v *view) walk(from, to string) (string, *unix.Statx_t, error) {
 	at, links := start(from, to), 0
 	pending := strings.Split(to, "/")
@@ -123,7 +123,7 @@ func (v *view) stat(p string) (*unix.Statx_t, error) {
 	return statx(p, kindAndMount)
 }
 
-// kindAndMount is what is asked of most paths. The mount's ID is that of mountinfo.
+// kindAndMount is what is requested of most paths. The mount's ID is that of mountinfo.
 const kindAndMount = unix.STATX_TYPE | unix.STATX_MNT_ID
 
 func statx(p string, mask int) (*unix.Statx_t, error) {
@@ -149,7 +149,7 @@ func readlink(p string) (string, error) {
 	return string(buf[:n]), nil
 }
 
-// gone says whether an error means that nothing is there.
+// gone reports whether an error means that nothing is there.
 func gone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR)
 }

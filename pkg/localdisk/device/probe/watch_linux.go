@@ -22,7 +22,7 @@ import (
 type Watch struct {
 	prober  *Prober
 	folders []disk.Folder
-	inotify *fsnotify.Watcher // nil if the node has no more of them
+	inotify *fsnotify.Watcher // nil if the node's limit is reached
 
 	mu    sync.Mutex
 	blind map[string]*disk.Problem
@@ -44,10 +44,9 @@ func (p *Prober) Watch(ctx context.Context, folders []disk.Folder) *Watch {
 	return w
 }
 
-// Blind returns the classes whose directories are not watched, with the reason: the
-// directory is not there, or the node has run out of inotify instances or watches.
-// Only a scan sees their changes, mounts apart. What is blind when Run hears of a
-// change is tried again. It may be called at any time.
+// Blind returns the classes whose directories are not watched, with the reason: the directory
+// does not exist, or the node is out of inotify instances or watches. Only a scan observes
+// their changes, except mounts. Run retries them at every change. Safe for concurrent use.
 func (w *Watch) Blind() map[string]*disk.Problem {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -63,11 +62,10 @@ func (w *Watch) Close() {
 	}
 }
 
-// Run calls changed once when it has begun to listen, and then after entries came or
-// went or something was mounted or unmounted, until ctx ends; then it closes the
-// Watch. What happens during a call makes one more call after it, however much it
-// is. changed is called by the goroutine that called Run. The error says that mounts
-// cannot be watched.
+// Run calls changed once after it has begun to watch, and then after entries were created or
+// removed or something was mounted or unmounted, until ctx ends; then it closes the Watch. Any
+// number of changes during a call cause one more call. changed is called by the goroutine that
+// called Run. The error means that mounts cannot be watched.
 func (w *Watch) Run(ctx context.Context, changed func()) error {
 	defer w.Close()
 	ctx, cancel := context.WithCancel(ctx)
@@ -76,7 +74,7 @@ func (w *Watch) Run(ctx context.Context, changed func()) error {
 	tell := func() {
 		select {
 		case news <- struct{}{}:
-		default: // somebody is going to look anyway
+		default: // a call is pending already
 		}
 	}
 	ended := make(chan error, 3)
@@ -138,14 +136,14 @@ func (w *Watch) hear(ctx context.Context, tell func()) error {
 	}
 }
 
-// listen watches the folders as they are now: one may have been made, exchanged, or
-// mounted over since the last time.
+// listen watches the current folders: one may have been created, exchanged, or mounted over
+// since the last call.
 func (w *Watch) listen(ctx context.Context) {
 	if w.inotify == nil {
 		return
 	}
-	// A device that comes or goes below a link changes nothing in the folder.
-	// Without this watch the next scan observes it.
+	// A device that appears or disappears below a link changes nothing in the folder. Without
+	// this watch the next scan observes it.
 	_ = w.inotify.Add(w.prober.cfg.Dev)
 	v, err := w.prober.view()
 	for _, f := range w.folders {

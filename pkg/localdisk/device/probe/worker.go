@@ -14,22 +14,21 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// workers has the looks that are under way, one at most for a path.
+// workers has the examinations in progress, at most one for a path.
 type workers struct {
 	mu   sync.Mutex
 	busy map[string]*job
 }
 
-// job is one look. stuck says that somebody has waited for it in vain.
+// job is one examination. stuck is set after a caller's timeout.
 type job struct {
 	done  chan struct{}
 	stuck bool
 }
 
-// ask looks at a path in a goroutine of its own and waits for the answer until the
-// timeout. A look at the same path that is under way is waited for first, unless it
-// is stuck already. look must change nothing but what it returns: after a timeout
-// its answer is thrown away, whenever it comes.
+// ask examines a path in its own goroutine and waits for the result until the timeout. It
+// first waits for an examination of the same path in progress, unless that is stuck. look must
+// change nothing but its result, which is discarded after a timeout.
 func ask[T any](ctx context.Context, w *workers, path string, timeout time.Duration, look func() T) (T, *disk.Problem) {
 	var none T
 	ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -57,7 +56,7 @@ func ask[T any](ctx context.Context, w *workers, path string, timeout time.Durat
 	}
 }
 
-// begin enters a look, after others at the same path.
+// begin starts an examination, after others of the same path.
 func (w *workers) begin(ctx context.Context, path string) (*job, *disk.Problem) {
 	for {
 		w.mu.Lock()
@@ -71,7 +70,7 @@ func (w *workers) begin(ctx context.Context, path string) (*job, *disk.Problem) 
 		stuck := other.stuck
 		w.mu.Unlock()
 		if stuck {
-			return nil, disk.Problemf(disk.TimedOut, "%s has still not answered an earlier look: the disk or its file system may be failing", path)
+			return nil, disk.Problemf(disk.TimedOut, "%s has not answered an earlier scan: the disk or its file system may be failing", path)
 		}
 		select {
 		case <-other.done:

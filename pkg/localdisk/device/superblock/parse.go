@@ -20,9 +20,9 @@ const Size = 72 << 10
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Parse names the file system in the first bytes of a device, which are Size or as many
-// as the device has. Without a valid superblock the result is blank; whether something
-// else is on the device is for others to find out.
+// Parse returns the file system in the first bytes of a device, which are Size or as many as
+// the device has. Without a valid superblock the result is blank; Read checks for other
+// signatures.
 func Parse(image []byte) disk.Superblock {
 	var found []disk.Format
 	for _, parse := range []func([]byte) (disk.Format, bool){ext, xfs, btrfs} {
@@ -57,13 +57,14 @@ const (
 	extHasJournal   = 0x4   // compatible
 	extJournalDev   = 0x8   // incompatible
 	extMetadataCsum = 0x400 // read-only compatible
-	// What ext2 and ext3 know of the other two sets; ext3 knows extRecover too.
+	// The features of the other two sets that ext2 and ext3 support; ext3 also supports
+	// extRecover.
 	extReadOnly     = 0x1 | 0x2 | 0x4
 	extIncompatible = 0x2 | 0x10
 	extRecover      = 0x4
 )
 
-// ext reads a superblock of ext2, ext3 or ext4, told apart as libblkid does.
+// ext reads a superblock of ext2, ext3 or ext4, distinguished as by libblkid.
 func ext(image []byte) (disk.Format, bool) {
 	s := at(image, 1024, 1024)
 	if s == nil || binary.LittleEndian.Uint16(s[0x38:]) != 0xEF53 {

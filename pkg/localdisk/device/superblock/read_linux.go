@@ -15,10 +15,10 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// Read reads past the page cache what is on the block device at a path, which may be
-// mounted. verify, called with the open device before it is read, makes sure that it is
-// the one that is meant. Where no file system is named, the whole device is searched for
-// the signatures of wipe.Inspect, so that Blank is never reported of what blkid knows.
+// Read reads, past the page cache, what is on the block device at a path, which may be
+// mounted. verify is called with the open device before it is read, to verify its identity. If
+// no file system is found, the whole device is searched for the signatures of wipe.Inspect, so
+// that Blank is never reported for what blkid knows.
 //
 // The call may hang for as long as the device does.
 func Read(ctx context.Context, path string, verify func(device *os.File) error) (disk.Superblock, error) {
@@ -52,7 +52,7 @@ func Read(ctx context.Context, path string, verify func(device *os.File) error) 
 
 // begin reads the first Size bytes of a device, or all if it has fewer.
 func begin(fd int) ([]byte, error) {
-	buffer, err := unix.Mmap(-1, 0, Size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON) // aligned, as O_DIRECT wants
+	buffer, err := unix.Mmap(-1, 0, Size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON) // aligned, as O_DIRECT requires
 	if err != nil {
 		return nil, err
 	}

@@ -1,14 +1,14 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ticket keeps a node's agent and the Jobs that clean its disks apart. A Job
-// begins only with the ticket that the agent has left for it, a file, and holds it by
-// flock(2) for as long as any of its processes lives. The agent takes a ticket back
-// before it does anything with the disk itself: from then on no Job begins with it, and
-// one that is at work keeps the agent from taking it.
+// Package ticket prevents the provisioner and the Jobs that clean its disks from using a disk
+// at the same time. A Job starts only with the ticket that the provisioner has left for it, a
+// file, and holds it by flock(2) while any of its processes lives. The provisioner withdraws a
+// ticket before it does anything with the disk itself: after that no Job starts with it, and a
+// running Job makes the withdrawal fail.
 //
-// That holds whatever the API server says of Job and pod: a pod that starts late, or
-// that was deleted by force and runs on, changes nothing of it.
+// That is independent of what the API server shows: a pod that starts late, or that was
+// force-deleted and still runs, changes nothing.
 package ticket
 
 import (
@@ -46,7 +46,7 @@ func (f Folder) Issue(identity disk.Identity, attempt string) error {
 	}
 }
 
-// Find is the attempt at a disk that a ticket is out for; empty if there is none.
+// Find returns the attempt at a disk that has a ticket; empty if none has.
 func (f Folder) Find(identity disk.Identity) (attempt string, err error) {
 	names, err := f.of(identity)
 	if err != nil || len(names) == 0 {
@@ -55,8 +55,8 @@ func (f Folder) Find(identity disk.Identity) (attempt string, err error) {
 	return strings.TrimPrefix(names[len(names)-1], cleanjob.TicketPrefix(identity)), nil
 }
 
-// Withdraw takes back all tickets of a disk. A *disk.Problem, VolumeInUse, says that a
-// Job is at work.
+// Withdraw removes all tickets of a disk. A *disk.Problem, VolumeInUse, means that a Job is
+// running.
 func (f Folder) Withdraw(identity disk.Identity) error {
 	names, err := f.of(identity)
 	if err != nil {
@@ -92,7 +92,7 @@ func withdraw(path string) error {
 func (f Folder) of(identity disk.Identity) ([]string, error) {
 	entries, err := os.ReadDir(string(f))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("look for tickets of Jobs: %w", err)
+		return nil, fmt.Errorf("list the tickets of Jobs: %w", err)
 	}
 	var names []string
 	for _, entry := range entries {
@@ -103,12 +103,11 @@ func (f Folder) of(identity disk.Identity) ([]string, error) {
 	return names, nil
 }
 
-// Hold takes the ticket at a path, for this process and all that it starts: until they
-// have ended, or the file is closed and they have. An error that is fs.ErrNotExist says
-// that the ticket was taken back; a *disk.Problem, VolumeInUse, that somebody else has
-// it.
+// Hold locks the ticket at a path, for this process and its children: until they have ended,
+// or the file is closed and they have. fs.ErrNotExist means that the ticket was withdrawn; a
+// *disk.Problem, VolumeInUse, that another process has it.
 func Hold(path string) (*os.File, error) {
-	return hold(path, 0) // inherited: no command of ours outlives the ticket
+	return hold(path, 0) // inherited: no child process outlives the lock
 }
 
 func hold(path string, flags int) (*os.File, error) {
@@ -124,7 +123,7 @@ func hold(path string, flags int) (*os.File, error) {
 	return file, nil
 }
 
-// lock locks an open ticket, which may have been taken back since it was opened.
+// lock locks an open ticket, which may have been withdrawn since it was opened.
 func lock(fd int, path string) error {
 	err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
 	var st unix.Stat_t

@@ -14,16 +14,15 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// Claimed returns what of the node is a reason against offering what a fact is about
-// as a volume. volume is the name of our volume for it, if there is one: what kubelet
-// does with that is no reason.
+// Claimed returns the uses on the node that prevent a fact's disk from being offered as a
+// volume. volume is the name of its volume, if there is one: kubelet's use of that does not
+// count.
 //
-// A device is claimed by whatever uses it, a part of it, or what it is a part of, and
-// by what the host uses of the rest of its disk. What other volumes use of that rest,
-// which is what is mounted in the discovery directories and in kubelet's folder, is
-// no reason. A file system is claimed by other mounts of it outside of the discovery
-// directories, by what uses its device beside it, by the system's own folders if they
-// lie in it, and, as long as there is no volume, by what uses its files.
+// A device is claimed by what uses it, a part of it, or what it is a part of, and by what the
+// host uses of the rest of its disk. Uses of that rest by other volumes, which are mounts in
+// the discovery directories and in kubelet's folder, do not count. A file system is claimed by
+// other mounts of it outside of the discovery directories, by other uses of its device, by the
+// system's own folders if they are in it, and, if there is no volume, by what uses its files.
 func (s *Survey) Claimed(fact disk.Fact, volume string) ([]disk.User, error) {
 	t, err := s.target(fact.Place)
 	if err != nil {
@@ -48,7 +47,7 @@ func (s *Survey) usesBeside(d *device) []use {
 			switch {
 			case s.ofVolumes(u):
 			case u.What == byHolder && o.whole:
-				// Volume managers hold their own devices; what is at the end of it counts.
+				// Volume managers hold their own devices; the use at the end of the chain counts.
 			default:
 				uses = append(uses, u)
 			}
@@ -57,7 +56,7 @@ func (s *Survey) usesBeside(d *device) []use {
 	return uses
 }
 
-// ofVolumes says whether a use is one of those that volumes have.
+// ofVolumes reports whether a use is one of those that volumes have.
 func (s *Survey) ofVolumes(u use) bool {
 	if u.path == "" {
 		return false
@@ -67,7 +66,7 @@ func (s *Survey) ofVolumes(u use) bool {
 		mounts.Within(path.Join(s.kubelet, "pods"), u.path) || mounts.Within(path.Join(s.kubelet, "plugins"), u.path)
 }
 
-// discovered says whether a path lies in a discovery directory, and is not one.
+// discovered reports whether a path is in a discovery directory, and is not one.
 func (s *Survey) discovered(p string) bool {
 	return slices.ContainsFunc(s.folders, func(f string) bool { return p != f && mounts.Within(f, p) })
 }

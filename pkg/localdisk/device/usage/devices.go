@@ -53,14 +53,14 @@ type device struct {
 	holders []*device
 	// whole is false for partitions.
 	whole bool
-	// backing is what a loop device is attached to: a path as seen by whoever
-	// attached it.
+	// backing is what a loop device is attached to: a path in the mount namespace of the
+	// process that attached it.
 	backing string
-	// mapped is the name that device mapper gives it, empty for other devices.
+	// mapped is the device mapper name, empty for other devices.
 	mapped string
 }
 
-// path is the device's node, as the node's administrator knows it.
+// path returns the device's node.
 func (d *device) path() string { return "/dev/" + strings.ReplaceAll(d.name, "!", "/") }
 
 // devices are a node's block devices at one moment.
@@ -74,7 +74,7 @@ type devices struct {
 	pools [][]*device
 }
 
-// readDevices reads sysfs. A device that goes away meanwhile is left out.
+// readDevices reads sysfs. A device that disappears meanwhile is left out.
 func readDevices(sys string) (*devices, error) {
 	folder := filepath.Join(sys, "class/block")
 	names, err := list(folder)
@@ -102,7 +102,7 @@ func readDevices(sys string) (*devices, error) {
 	}
 	for _, d := range ds.all {
 		if err := ds.connect(folder, d); err != nil {
-			return nil, fmt.Errorf("read what %s lies on: %w", d.name, err)
+			return nil, fmt.Errorf("read the devices below %s: %w", d.name, err)
 		}
 	}
 	if ds.pools, err = ds.readPools(sys); err != nil {
@@ -111,8 +111,8 @@ func readDevices(sys string) (*devices, error) {
 	return ds, nil
 }
 
-// readDevice returns nil for what is no device that can be opened: one that has gone
-// away, or a path of a multipath device, which is hidden.
+// readDevice returns nil for what is not a device that can be opened: one that has
+// disappeared, or a path of a multipath device, which is hidden.
 func readDevice(folder, name string) (*device, error) {
 	text, ok, err := attribute(filepath.Join(folder, name, "dev"))
 	if err != nil || !ok {
@@ -134,7 +134,7 @@ func readDevice(folder, name string) (*device, error) {
 	return d, err
 }
 
-// connect links a device to those beneath it: slaves, and a partition's disk.
+// connect links a device to those below it: slaves, and a partition's disk.
 func (ds *devices) connect(folder string, d *device) error {
 	slaves, err := list(filepath.Join(folder, d.name, "slaves"))
 	if err != nil {
@@ -200,8 +200,8 @@ func (ds *devices) readPools(sys string) ([][]*device, error) {
 	return pools, nil
 }
 
-// list returns the names in a folder, sorted; nil if there is no such folder. It asks
-// nothing of what has the names: some may be mounts.
+// list returns the names in a folder, sorted; nil if it does not exist. It does not access the
+// entries: some may be mounts.
 func list(folder string) ([]string, error) {
 	f, err := os.Open(folder)
 	if gone(err) {
@@ -238,7 +238,7 @@ func attribute(file string) (text string, ok bool, err error) {
 	return strings.TrimSuffix(string(b), "\n"), true, nil
 }
 
-// gone says whether an error tells that there is no such thing, or not any more.
+// gone reports whether an error means that something does not exist or no longer exists.
 func gone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENXIO)
 }

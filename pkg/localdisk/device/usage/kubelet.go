@@ -26,8 +26,8 @@ var kubeletPlaces = []string{
 	"volume-subpaths",
 }
 
-// kubelet returns what kubelet's folder has of a volume. Only names are read: a mount
-// that is there is not touched.
+// kubelet returns what kubelet's folder has of a volume. Only names are read: mounts are not
+// accessed.
 func (l *Looker) kubelet(volume string) ([]use, error) {
 	if volume == "" {
 		return nil, nil
@@ -37,7 +37,7 @@ func (l *Looker) kubelet(volume string) ([]use, error) {
 		return nil, fmt.Errorf("list pods in kubelet's folder: %w", err)
 	}
 	if pods == nil {
-		return nil, fmt.Errorf("kubelet's folder: %s has no pods in it", l.config.KubeletPath)
+		return nil, fmt.Errorf("kubelet's folder: %s has no folder pods", l.config.KubeletPath)
 	}
 	folders := []string{
 		filepath.Join("plugins", kubeletLocal, "volumeDevices"),
@@ -52,7 +52,7 @@ func (l *Looker) kubelet(volume string) ([]use, error) {
 	for _, folder := range folders {
 		names, err := list(filepath.Join(l.config.KubeletPath, folder))
 		if err != nil {
-			return nil, fmt.Errorf("look for the volume in kubelet's folder: %w", err)
+			return nil, fmt.Errorf("find the volume in kubelet's folder: %w", err)
 		}
 		if slices.Contains(names, volume) {
 			where := filepath.Join(l.config.KubeletDir, folder, volume)

@@ -14,8 +14,8 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/device/mounts"
 )
 
-// locate finds where a path of the host leads to, without going there. Paths that
-// somebody in another mount namespace gave to the kernel may lead elsewhere here.
+// locate finds where a path of the host leads, without accessing it. Paths from other mount
+// namespaces may lead elsewhere here.
 func (s *Survey) locate(p string) spot {
 	p = strings.TrimSuffix(p, " (deleted)")
 	if !path.IsAbs(p) {
@@ -48,7 +48,7 @@ func (s *Survey) node(p string) *device {
 	return s.devices.byName[strings.ReplaceAll(p, "/", "!")]
 }
 
-// isNode says whether a mount is of a device's node, which is how kubelet gives a raw
+// isNode reports whether a mount is of a device's node, which is how kubelet passes a raw
 // device to a pod.
 func isNode(m *mounts.Mount) bool { return m.FSType == "devtmpfs" && m.Root != "/" }
 
@@ -66,8 +66,8 @@ func (s *Survey) holds(m *mounts.Mount) []*device {
 	if m.Major != 0 {
 		return nil
 	}
-	// A file system that has no device number of its own names one device, or all
-	// with colons between.
+	// The source of a file system without a device number names one device, or all, separated
+	// by colons.
 	var found []*device
 	for source := range strings.SplitSeq(m.Source, ":") {
 		if !strings.HasPrefix(source, "/") {
@@ -107,5 +107,5 @@ func parsePlace(place string) (n number, root string, err error) {
 	return n, root, err
 }
 
-// containsPath says whether whole elements of a path are those of part.
+// containsPath reports whether part is a sequence of whole elements of a path.
 func containsPath(p, part string) bool { return strings.Contains(p+"/", "/"+part+"/") }

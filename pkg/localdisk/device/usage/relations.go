@@ -20,7 +20,7 @@ func (d *device) overlap() []*device {
 	return slices.Concat([]*device{d}, d.below(), d.above())
 }
 
-// disks returns the disks at the bottom of a device: itself, if it lies on nothing.
+// disks returns the disks at the bottom of a device: itself, if none is below it.
 func (d *device) disks() []*device {
 	var bottom []*device
 	for _, o := range append(d.below(), d) {
@@ -31,8 +31,7 @@ func (d *device) disks() []*device {
 	return bottom
 }
 
-// neighbours returns the devices that lie on the same disks as d without having
-// bytes in common with it.
+// neighbours returns the devices that are on the same disks as d without common bytes.
 func (d *device) neighbours() []*device {
 	own := d.overlap()
 	var found []*device

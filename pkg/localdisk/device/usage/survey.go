@@ -15,8 +15,8 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/device/mounts"
 )
 
-// Config says where the node can be looked at. All fields are required but for
-// SelfMountinfo and KubeletPath.
+// Config locates the node's files. All fields are required except SelfMountinfo and
+// KubeletPath.
 type Config struct {
 	// Mountinfo has the mounts of the host ("/proc/1/mountinfo"), Swaps its swap space
 	// ("/proc/swaps").
@@ -31,8 +31,7 @@ type Config struct {
 	KubeletDir, KubeletPath string
 }
 
-// Looker finds what uses a disk. It remembers nothing, and is safe for concurrent
-// use.
+// Looker finds what uses a disk. It is stateless, and safe for concurrent use.
 type Looker struct {
 	config Config
 }
@@ -78,14 +77,14 @@ type spot struct {
 	fs     number
 	// file is the path within the file system.
 	file string
-	// known says that the path leads somewhere at all.
+	// known reports whether the path leads anywhere.
 	known bool
-	// silent says that it leads to a file system that may never answer.
+	// silent reports whether it leads to a file system that may never answer.
 	silent bool
 }
 
-// swap is swap space, loop a loop device that is attached, layer a folder of an
-// overlay that is mounted at a point, and where they lie.
+// swap is swap space, loop an attached loop device, layer a folder of a mounted overlay, with
+// their locations.
 type (
 	layer struct {
 		point string
@@ -101,9 +100,9 @@ type (
 	}
 )
 
-// Survey looks at the node: sysfs and the list of swaps, no device and no mount. table
-// is what is mounted on the host; nil has it read too. folders are the discovery
-// directories, as paths on the host without symlinks.
+// Survey reads sysfs and the list of swaps, and accesses no device and no mount. table has the
+// host's mounts; if it is nil, they are read. folders are the discovery directories, as paths
+// on the host without symlinks.
 func (l *Looker) Survey(table *mounts.Table, folders []string) (*Survey, error) {
 	if table == nil {
 		var err error
@@ -155,8 +154,8 @@ func (s *Survey) attachLoops() {
 	}
 }
 
-// layersOf returns the folders that an overlay, such as a container's root, is made
-// of, as far as it tells their whole paths.
+// layersOf returns the folders of an overlay, such as a container's root, as far as it reports
+// their whole paths.
 func layersOf(m *mounts.Mount) []string {
 	if m.FSType != "overlay" {
 		return nil
@@ -174,15 +173,15 @@ func layersOf(m *mounts.Mount) []string {
 	return folders
 }
 
-var errNoPlace = errors.New("the fact does not say which bytes it is about")
+var errNoPlace = errors.New("the fact has no place")
 
 // target is which bytes a fact is about: a device's, or a folder's of a file system.
 type target struct {
 	device *device
 	fs     number
 	root   string
-	// files is the device number that the file system's files tell, where it is not fs:
-	// btrfs has one for each subvolume. Zero if nobody asked.
+	// files is the device number of the file system's files, if it differs from fs: btrfs has
+	// one for each subvolume. Zero if it was not read.
 	files number
 }
 
@@ -197,7 +196,7 @@ func (s *Survey) target(place string) (target, error) {
 	}
 	d := s.devices.byNumber[n]
 	if d == nil {
-		return target{}, fmt.Errorf("the node has no block device %s", n)
+		return target{}, fmt.Errorf("block device %s does not exist", n)
 	}
 	return target{device: d}, nil
 }
@@ -251,7 +250,7 @@ func (s *Survey) devicesOf(t target) []*device {
 	return nil
 }
 
-// own says whether a path is kubelet's for a volume of ours.
+// own reports whether a path is kubelet's for one of the provisioner's volumes.
 func own(volume, p string) bool {
 	return volume != "" && slices.ContainsFunc(kubeletPlaces, func(place string) bool {
 		return containsPath(p, place+"/"+volume)

@@ -20,27 +20,25 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// Users returns everything on the node that uses the bytes that a fact is about,
-// each user once, in order. volume is the name of the volume that they were offered
-// as, empty if they never were. An error means that it is not known, and that the
-// disk has to be treated as one in use; so does the end of ctx, which is looked at
-// between the steps.
+// Users returns everything on the node that uses the bytes of a fact, each user once, sorted.
+// volume is the name of their volume, empty if there was none. After an error, including the
+// end of ctx, which is checked between the steps, the disk must be treated as in use.
 //
-// A device of which nothing else is found is opened exclusively for a moment. Loop devices
-// are opened too, to ask what they are attached to. That waits for the file system that a
-// loop device's file is on, and the root of a file system without a device number (btrfs)
-// is asked for that of its files.
+// A device without known users is opened exclusively for a moment. Loop devices are opened
+// too, to read what they are attached to. That waits for the file system of a loop device's
+// file. The root of a file system without a device number (btrfs) is opened for that of its
+// files.
 func (l *Looker) Users(ctx context.Context, fact disk.Fact, volume string) ([]disk.User, error) {
 	found, err := l.users(ctx, fact, volume)
 	if err != nil {
-		return nil, fmt.Errorf("find who uses %s: %w", fact.HostPath, err)
+		return nil, fmt.Errorf("find the users of %s: %w", fact.HostPath, err)
 	}
 	return found, nil
 }
 
 func (l *Looker) users(ctx context.Context, fact disk.Fact, volume string) ([]disk.User, error) {
 	if strings.ContainsRune(volume, '/') {
-		return nil, fmt.Errorf("%q is no volume's name", volume)
+		return nil, fmt.Errorf("%q is not a volume name", volume)
 	}
 	s, err := l.Survey(nil, nil)
 	if err != nil {
@@ -87,21 +85,21 @@ func (l *Looker) users(ctx context.Context, fact disk.Fact, volume string) ([]di
 	return users(uses), nil
 }
 
-// filesOf returns target.files, for what has no device number of its own.
+// filesOf returns target.files, for file systems without a device number.
 func filesOf(t target, p string) (number, error) {
 	if t.device != nil || t.fs.major != 0 {
 		return t.files, nil
 	}
 	var st unix.Stat_t
 	if err := unix.Stat(p, &st); err != nil {
-		return number{}, fmt.Errorf("look at %q: %w", p, err)
+		return number{}, fmt.Errorf("examine %q: %w", p, err)
 	}
 	return numberOfStat(st.Dev), nil
 }
 
-// ownPaths returns the paths on the host at which the fact's own mount may be: that
-// of the fact, and, as that may have symlinks, wherever the host has mounted something
-// on the very folder on which this process finds the fact's mount.
+// ownPaths returns the paths on the host at which the fact's own mount may be: that of the
+// fact, and, as that may have symlinks, wherever the host has mounted something on the folder
+// of the fact's mount in this process's namespace.
 func (l *Looker) ownPaths(s *Survey, fact disk.Fact) ([]string, error) {
 	own := []string{filepath.Clean(fact.HostPath)}
 	self, err := mounts.Read(l.config.SelfMountinfo)
@@ -138,21 +136,21 @@ func openExclusively(path string, d *device) ([]use, error) {
 	defer unix.Close(fd)
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
-		return nil, fmt.Errorf("look at %s: %w", path, err)
+		return nil, fmt.Errorf("examine %s: %w", path, err)
 	}
 	if got := numberOfStat(st.Rdev); st.Mode&unix.S_IFMT != unix.S_IFBLK || got != d.number {
-		return nil, fmt.Errorf("%s is not block device %s any more", path, d.number)
+		return nil, fmt.Errorf("%s is no longer block device %s", path, d.number)
 	}
 	return nil, nil
 }
 
-// loops asks the loop devices themselves what they are attached to, since the path
-// that sysfs tells is that of whoever attached them.
+// loops reads what the loop devices are attached to from the devices themselves, since the
+// path in sysfs is that of the process that attached them.
 func (l *Looker) loops(ctx context.Context, s *Survey, t target) ([]use, error) {
 	var uses []use
 	for _, lo := range s.loops {
 		if lo.at.silent {
-			continue // as far as the path tells, on a file system that might not answer
+			continue // by its path, on a file system that might not answer
 		}
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -168,9 +166,8 @@ func (l *Looker) loops(ctx context.Context, s *Survey, t target) ([]use, error) 
 	return uses, nil
 }
 
-// reaches says whether a loop device that is attached to a device, or to a file of a
-// file system, is attached to the target. One that has been detached meanwhile, with
-// neither, is not.
+// reaches reports whether a loop device that is attached to a device, or to a file of a file
+// system, is attached to the target. A detached one, with neither, is not.
 func (s *Survey) reaches(t target, lo loop, attached, fs number) bool {
 	if attached == (number{}) && fs == (number{}) {
 		return false
@@ -188,13 +185,13 @@ func (s *Survey) reaches(t target, lo loop, attached, fs number) bool {
 	if t.device != nil || (fs != t.fs && fs != t.files) {
 		return false
 	}
-	// A file of the target's file system. If its path leads to that file system as the
-	// host sees it, it tells whether the file lies in the target; else it may.
+	// A file of the target's file system. If its path leads to that file system on the host, it
+	// determines whether the file is in the target; else it may be.
 	return !lo.at.known || lo.at.fs != t.fs || mounts.Within(t.root, lo.at.file)
 }
 
-// attached returns what a loop device is attached to: a device, or a file of a file
-// system. Both are zero if it is not attached any more.
+// attached returns what a loop device is attached to: a device, or a file of a file system.
+// Both are zero if it is detached.
 func (l *Looker) attached(d *device) (device, fs number, err error) {
 	node := filepath.Join(l.config.Dev, strings.TrimPrefix(d.path(), "/dev/"))
 	fd, err := unix.Open(node, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
@@ -207,7 +204,7 @@ func (l *Looker) attached(d *device) (device, fs number, err error) {
 	defer unix.Close(fd)
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
-		return number{}, number{}, fmt.Errorf("look at %s: %w", node, err)
+		return number{}, number{}, fmt.Errorf("examine %s: %w", node, err)
 	}
 	if numberOfStat(st.Rdev) != d.number {
 		return number{}, number{}, fmt.Errorf("%s is not block device %s", node, d.number)
@@ -217,7 +214,7 @@ func (l *Looker) attached(d *device) (device, fs number, err error) {
 		return number{}, number{}, nil
 	}
 	if err != nil {
-		return number{}, number{}, fmt.Errorf("ask %s what it is attached to: %w", node, err)
+		return number{}, number{}, fmt.Errorf("read what %s is attached to: %w", node, err)
 	}
 	return numberOfStat(info.Rdevice), numberOfStat(info.Device), nil
 }

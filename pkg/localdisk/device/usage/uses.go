@@ -12,7 +12,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// What disk.User.What says.
+// The values of disk.User.What.
 const (
 	byMount   = "mount"
 	byKubelet = "kubelet"
@@ -21,12 +21,12 @@ const (
 	byHolder  = "holder"
 )
 
-// use is a user and what it takes to tell whose it is.
+// use is a user, and what determines whose it is.
 type use struct {
 	disk.User
 	// path is the mount point, or what a loop device is attached to.
 	path string
-	// node says that it is a mount of a device's node.
+	// node reports whether it is a mount of a device's node.
 	node bool
 }
 
@@ -59,9 +59,9 @@ func (s *Survey) grabs(d *device) []use {
 	return uses
 }
 
-// usesOfOverlap returns what uses bytes of a device, by way of the device itself, of
-// parts of it, and of what it is a part of. The holders that lead from its disks to
-// the device are how it comes to be, and do not use it.
+// usesOfOverlap returns what uses bytes of a device: the device itself, parts of it, and what
+// it is a part of. The holders that lead from its disks to the device are part of it, and do
+// not use it.
 func (s *Survey) usesOfOverlap(d *device) []use {
 	uses := s.usesOfDevice(d)
 	for _, o := range d.above() {
@@ -78,9 +78,9 @@ func (s *Survey) usesOfOverlap(d *device) []use {
 	return uses
 }
 
-// leadsTo says whether a use of o is a step on the way to the end of the chain, or
-// beside it: a device-mapper device or a loop device of the chain, or another holder
-// of a device that such a one divides (the other logical volumes of a group).
+// leadsTo reports whether a use of o is a step on the way to the end of the chain, or beside
+// it: a device-mapper device or a loop device of the chain, or another holder of a device that
+// such a one divides (the other logical volumes of a group).
 func leadsTo(o *device, u use, chain []*device) bool {
 	switch u.What {
 	case byHolder:
@@ -92,8 +92,8 @@ func leadsTo(o *device, u use, chain []*device) bool {
 	}
 }
 
-// otherMounts returns the mounts of the target's bytes, or of a folder of them, but
-// for those at the fact's own paths.
+// otherMounts returns the mounts of the target's bytes, or of a folder of them, except those
+// at the fact's own paths.
 func (s *Survey) otherMounts(t target, own []string) []use {
 	var uses []use
 	for _, m := range s.table.OfDevice(t.fs.major, t.fs.minor) {
@@ -104,8 +104,8 @@ func (s *Survey) otherMounts(t target, own []string) []use {
 	return uses
 }
 
-// otherThan leaves out mounts of a device's node on the fact's own paths: they are how
-// the device comes to be there.
+// otherThan removes mounts of a device's node on the fact's own paths: these are the entry
+// itself.
 func otherThan(own []string, uses []use) []use {
 	return slices.DeleteFunc(uses, func(u use) bool { return u.node && slices.Contains(own, u.path) })
 }
@@ -134,13 +134,13 @@ func (s *Survey) filesWithin(t target) []use {
 	return uses
 }
 
-// system has the folders without which there is no node.
+// system has the folders that every node needs.
 var system = []string{"/", "/boot", "/boot/efi", "/etc", "/usr", "/var"}
 
-// systemOn returns what of the system, of kubelet and of the discovery directories is
-// among the target's bytes: for a folder of a file system what lies in it, for a
-// device what is on any of its disks. It names the mounts, or the folders of mounts
-// that lie in the target in part only.
+// systemOn returns which mounts or folders of the system, of kubelet and of the discovery
+// directories are among the target's bytes: for a folder of a file system what is in it, for a
+// device what is on any of its disks. It names the mounts, or the folders of mounts that are
+// only partly in the target.
 func (s *Survey) systemOn(t target) []use {
 	var uses []use
 	for _, p := range slices.Concat(system, []string{s.kubelet}, s.folders) {

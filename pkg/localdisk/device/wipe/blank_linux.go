@@ -19,11 +19,11 @@ import (
 // samples is how many pages Sample reads between the ends of a device.
 const samples = 64
 
-// Sample looks for data where it is quickly found: known signatures, the first and the
-// last MiB, pages at a fixed stride between them, and first of all the byte at suspect,
-// unless that is negative. It returns disk.ContentSome and the place of what it found,
-// or disk.ContentSampled: only ProveBlank can tell that a device is blank. It reads a few
-// MiB past the page cache and changes nothing; the device may be in use.
+// Sample searches for data where it is found quickly: at suspect, unless that is negative,
+// then known signatures, the first and the last MiB, and pages at a fixed stride between them.
+// It returns disk.ContentSome and the place of what it found, or disk.ContentSampled: only
+// ProveBlank can prove that a device is blank. It reads a few MiB past the page cache and
+// changes nothing; the device may be in use.
 func Sample(ctx context.Context, path string, suspect int64) (disk.Content, string, error) {
 	d, err := openDevice(path, unix.O_RDONLY)
 	if err != nil {
@@ -59,8 +59,8 @@ func (d *device) sampleAll(ctx context.Context, suspect int64) (string, error) {
 	return "", nil
 }
 
-// pageData names the first byte that is not zero in the page that has the byte at an
-// offset; empty if there is none.
+// pageData names the first byte that is not zero in the page of an offset; empty if there is
+// none.
 func (d *device) pageData(ctx context.Context, at int64) (string, error) {
 	if err := context.Cause(ctx); err != nil {
 		return "", err
@@ -99,8 +99,7 @@ type Blank struct {
 	Device, Sys string
 	// Bytes is the size that the device must have.
 	Bytes int64
-	// From is an earlier proof to go on with, Rate the most bytes per second, 0 for no
-	// limit.
+	// From is an earlier proof to resume, Rate the most bytes per second, 0 for no limit.
 	From disk.BlankProof
 	Rate int64
 	// Verify checks the identity of the open device, before the first read and after the
@@ -111,15 +110,15 @@ type Blank struct {
 	Progress func(disk.BlankProof) error
 }
 
-// ProveBlank reads a device from b.From on until it has read every byte or found one that
-// is not zero. It reads past the page cache at idle I/O priority, takes 4 MiB of memory,
-// does not open the device exclusively, and ends one read after its context.
+// ProveBlank reads a device from b.From on until it has read every byte or found one that is
+// not zero. It reads past the page cache at idle I/O priority, takes 4 MiB of memory, does not
+// open the device exclusively, and ends one read after its context.
 //
-// The result says how far it came, after an error too, so that another call can go on
-// there. disk.ErrBlankProofVoid: the device is no longer as it was when b.From began, or
-// it was written to meanwhile; the next call must begin with the zero value. A device
-// whose writes the kernel does not count cannot be proven blank: a *disk.Problem,
-// Unreadable. Reading a complete proof again only checks that it still holds.
+// The result is its progress, also after an error, from which another call can resume.
+// disk.ErrBlankProofVoid: the device has changed since b.From began, or was written to
+// meanwhile; the next call must begin with the zero value. A device whose writes the kernel
+// does not count cannot be proven blank: a *disk.Problem, Unreadable. Reading a complete proof
+// again only checks that it is still valid.
 func ProveBlank(ctx context.Context, b Blank) (disk.BlankProof, error) {
 	proof := b.From
 	err := withIdlePriority(func() error {

@@ -44,7 +44,7 @@ func executable(path string) error {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, unix.ENOTDIR):
-		return disk.Problemf(disk.CleanerNotAllowed, "this node's agent has no command %s", path)
+		return disk.Problemf(disk.CleanerNotAllowed, "the provisioner's image has no command %s", path)
 	case err != nil:
 		return fmt.Errorf("find command: %w", err)
 	case !info.Mode().IsRegular() || info.Mode()&0o111 == 0:
@@ -54,9 +54,9 @@ func executable(path string) error {
 	}
 }
 
-// wait runs a command in a process group of its own, which is killed when the
-// context ends, and whatever is left of it when its leader ends. The caller's goroutine is locked to
-// its thread.
+// wait runs a command in its own process group, which is killed when the context ends; what
+// remains of it is killed when its leader ends. The caller's goroutine is locked to its
+// thread.
 func wait(ctx context.Context, cmd *exec.Cmd) error {
 	cmd.Dir = "/"
 	cmd.WaitDelay = outputDelay
@@ -68,8 +68,7 @@ func wait(ctx context.Context, cmd *exec.Cmd) error {
 	kill := func() { _ = unix.Kill(-pid, unix.SIGKILL) }
 	killed := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() { kill(); close(killed) })
-	// Until the leader is reaped its number is nobody else's, so that what it left
-	// behind can be killed, and nobody else.
+	// The leader's number is not reused before it is reaped, so the group can be killed safely.
 	var waited error = unix.EINTR
 	for errors.Is(waited, unix.EINTR) {
 		waited = unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
@@ -88,10 +87,10 @@ func wait(ctx context.Context, cmd *exec.Cmd) error {
 	return nil
 }
 
-// quote adds to an error what the command said last.
+// quote adds the end of the command's output to an error.
 func quote(err error, out *tail) error {
 	if said := out.String(); said != "" {
-		return fmt.Errorf("%w; it said: %s", err, said)
+		return fmt.Errorf("%w; output: %s", err, said)
 	}
 	return err
 }

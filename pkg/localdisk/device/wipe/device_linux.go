@@ -14,21 +14,20 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// device is an open block device that is read and written past the page cache. Its
-// buffer is shared by all who use it: it is not safe for concurrent use.
+// device is an open block device that is read and written past the page cache. Its buffer is
+// shared: it is not safe for concurrent use.
 type device struct {
 	file *os.File
 	path string
-	// bytes is the size as the kernel says; size is what of it can be read and
-	// written, whole sectors.
+	// bytes is the kernel's size; size is what of it can be read and written: whole sectors.
 	bytes, size int64
 	sector      int64
 	buf         []byte // of chunk bytes, aligned to pages
 }
 
-// openDevice opens a block device, and opens nothing else: what is at the path is
-// held first without being opened, and looked at. With O_EXCL, a device that is
-// mounted, is swapped to or is part of another device is disk.VolumeInUse.
+// openDevice opens a block device, and never anything else: the path is first opened with
+// O_PATH and examined. With O_EXCL, a device that is mounted, used as swap or part of another
+// device is disk.VolumeInUse.
 func openDevice(path string, flags int) (*device, error) {
 	held, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -40,7 +39,7 @@ func openDevice(path string, flags int) (*device, error) {
 		return nil, fmt.Errorf("stat device %s: %w", path, err)
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFBLK {
-		return nil, disk.Problemf(disk.SpecialFile, "%s is no block device", path)
+		return nil, disk.Problemf(disk.SpecialFile, "%s is not a block device", path)
 	}
 	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", held), flags|unix.O_DIRECT|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -78,9 +77,9 @@ func (d *device) measure() error {
 	}
 	d.sector = int64(sector)
 	if d.sector < 512 || d.sector > pageSize || d.sector&(d.sector-1) != 0 {
-		return fmt.Errorf("find the sector size of %s: the kernel says %d", d.path, sector)
+		return fmt.Errorf("find the sector size of %s: the kernel reports %d", d.path, sector)
 	}
-	// Nobody can reach part of a sector at the end, whoever uses the device.
+	// A partial sector at the end is not accessible.
 	d.size = d.bytes &^ (d.sector - 1)
 	if d.size == 0 {
 		return disk.Problemf(disk.Empty, "%s has no bytes", d.path)
@@ -119,8 +118,7 @@ func (d *device) write(at int64, n int64) error {
 	return nil
 }
 
-// ReadAt is an io.ReaderAt for an image: what it is asked for are whole sectors.
-// The buffer is lost.
+// ReadAt is an io.ReaderAt for an image, for whole sectors. It overwrites the buffer.
 func (d *device) ReadAt(p []byte, at int64) (int, error) {
 	if len(p) > len(d.buf) {
 		return 0, fmt.Errorf("read %s: %d bytes are more than the buffer has", d.path, len(p))
@@ -140,13 +138,12 @@ func (d *device) ReadAt(p []byte, at int64) (int, error) {
 	return copy(p, d.buf), nil
 }
 
-// flush has the device write down what it has in its cache, and the kernel forget
-// what it read of the device before.
+// flush writes the device's cache, and drops the kernel's cache of the device.
 func (d *device) flush() error {
 	if err := d.sync(); err != nil {
 		return err
 	}
-	// EACCES is for those who may not; nothing of what is promised hangs on it.
+	// Without the right to do this, EACCES is ignored: no guarantee depends on it.
 	if err := unix.IoctlSetInt(d.fd(), unix.BLKFLSBUF, 0); err != nil && !errors.Is(err, unix.EACCES) {
 		return fmt.Errorf("flush %s: %w", d.path, err)
 	}
@@ -166,12 +163,12 @@ func (d *device) sync() error {
 	}
 }
 
-// forgetPartitions has the kernel read the partition table anew, so that no device
-// stays behind for a partition that was wiped. A partition cannot do that, nor can
-// a device whose partitions somebody has open: the next reader finds no table.
+// forgetPartitions makes the kernel read the partition table again, so that no device remains
+// for a partition that was wiped. This fails on a partition, and on a device whose partitions
+// are open: the next reader finds no table.
 func (d *device) forgetPartitions() { _ = unix.IoctlSetInt(d.fd(), unix.BLKRRPART, 0) }
 
-// partition says whether the device is part of another one.
+// partition reports whether the device is part of another one.
 func (d *device) partition() (bool, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(d.fd(), &st); err != nil {
@@ -179,7 +176,7 @@ func (d *device) partition() (bool, error) {
 	}
 	_, err := os.Stat(fmt.Sprintf("/sys/dev/block/%d:%d/partition", unix.Major(st.Rdev), unix.Minor(st.Rdev)))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return false, fmt.Errorf("ask whether %s is a partition: %w", d.path, err)
+		return false, fmt.Errorf("determine whether %s is a partition: %w", d.path, err)
 	}
 	return err == nil, nil
 }

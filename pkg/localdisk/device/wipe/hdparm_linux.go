@@ -23,13 +23,13 @@ func (r *run) hdparm(ctx context.Context, d *device) error {
 			return err
 		}
 	}
-	// A drive may leave a pattern of its own.
+	// A drive may leave its own pattern.
 	return r.zeroSuperblocks(ctx, d)
 }
 
-// securityErase erases the drive: gives it a password, which is what makes it take
-// the command, and erases it, which takes the password off. If an earlier run got as
-// far as the password, it goes on from there.
+// securityErase erases the drive: it sets a password, which the erase command requires, and
+// erases, which removes the password. If an earlier run has set the password, it resumes
+// there.
 func (r *run) securityErase(ctx context.Context, d *device) error {
 	tool, err := r.tool("hdparm")
 	if err != nil {
@@ -41,7 +41,7 @@ func (r *run) securityErase(ctx context.Context, d *device) error {
 		return err
 	}
 	if !state.enabled && r.Method.Name != HDParm {
-		return nil // another method was chosen since, and there is nothing to finish
+		return nil // another method was configured since, and nothing is unfinished
 	}
 	if err := drive.refuses(state); err != nil {
 		return err
@@ -63,7 +63,7 @@ func (r *run) tool(name string) (string, error) {
 		}
 	}
 	return "", disk.Problemf(disk.CleanerNotAllowed,
-		"this node's agent has no tool %s (Debian package %s); use an image that has it, or another method", name, name)
+		"the provisioner's image has no tool %s (Debian package %s); use an image that has it, or another method", name, name)
 }
 
 // drive is an ATA drive that is being erased.
@@ -74,7 +74,7 @@ type drive struct {
 	password string
 }
 
-// identify asks the drive for its state.
+// identify reads the drive's state.
 func (v *drive) identify(ctx context.Context) (security, error) {
 	part, err := v.device.partition()
 	if err != nil {
@@ -90,7 +90,7 @@ func (v *drive) identify(ctx context.Context) (security, error) {
 	return parseSecurity(out), nil
 }
 
-// refuses says why a drive cannot be erased.
+// refuses returns why a drive cannot be erased, or nil.
 func (v *drive) refuses(state security) error {
 	switch {
 	case !state.supported:
@@ -100,13 +100,13 @@ func (v *drive) refuses(state security) error {
 	case state.expired:
 		return v.failed("has refused too many passwords: switch it off and on again")
 	case state.enabled && v.password == "":
-		return v.failed("has an ATA password that this agent did not set: take it off with hdparm --security-disable")
+		return v.failed("has an ATA password that the provisioner did not set: remove it with hdparm --security-disable")
 	default:
 		return nil
 	}
 }
 
-// lock gives the drive a password, once it is written down.
+// lock sets the drive's password, after it was recorded.
 func (v *drive) lock(ctx context.Context) error {
 	if v.password == "" {
 		random := make([]byte, passwordBytes)
@@ -137,7 +137,7 @@ func (v *drive) erase(ctx context.Context, state security) error {
 		return err
 	}
 	if after.enabled {
-		return v.failed("has been told to erase itself, and has not: its ATA password is still set")
+		return v.failed("did not erase itself: its ATA password is still set")
 	}
 	v.run.Step = ""
 	return v.run.tell(disk.Progress{Done: v.device.size, Total: v.device.size, Step: erasedStep})

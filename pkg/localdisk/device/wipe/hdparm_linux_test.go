@@ -115,7 +115,7 @@ func TestHDParm(t *testing.T) {
 		"a drive that was asked too often": {files: map[string]string{"password": recorded, "expired": ""}, mode: disk.Block, step: securityStep + recorded,
 			calls: []string{"-I"}, want: disk.CleanFailed, says: "off and on"},
 		"a drive that only says it has erased itself": {files: map[string]string{"deaf": ""}, mode: disk.Block, calls: erase("--security-erase", "PASSWORD"),
-			want: disk.CleanFailed, says: "has not"},
+			want: disk.CleanFailed, says: "did not erase itself"},
 		"a drive without it": {files: map[string]string{"none": ""}, mode: disk.Block, calls: []string{"-I"},
 			want: disk.CleanerNotAllowed, says: "supports no ATA"},
 		"another method was chosen while the drive was locked": {

@@ -16,8 +16,8 @@ import (
 // pageSize is in what pieces an image is read.
 const pageSize = 64 * kib
 
-// image is a device's content, of which it reads and keeps the pages that are asked
-// for. Reads begin at multiples of pageSize and end there or at the image's end.
+// image is a device's content, of which it caches the pages that were read. Reads begin at
+// multiples of pageSize and end there or at the image's end.
 type image struct {
 	from  io.ReaderAt
 	size  int64
@@ -46,7 +46,7 @@ func (m *image) page(at int64) ([]byte, error) {
 	return p, nil
 }
 
-// holds says whether a string is at an offset. Outside the image there is nothing.
+// holds reports whether a string is at an offset, false outside the image.
 func (m *image) holds(magic string, at int64) (bool, error) {
 	if at < 0 || at > m.size-int64(len(magic)) {
 		return false, nil
@@ -66,8 +66,7 @@ func (m *image) holds(magic string, at int64) (bool, error) {
 	return true, nil
 }
 
-// firstSet returns the offset of the first byte in a stretch that is not zero; -1 if
-// all are.
+// firstSet returns the offset of the first byte in a stretch that is not zero; -1 if all are.
 func (m *image) firstSet(s stretch) (int64, error) {
 	for at := s.from; at < s.to; {
 		p, err := m.page(at - at%pageSize)
@@ -107,8 +106,8 @@ func dataAt(at int64) string { return fmt.Sprintf("data at byte %d", at) }
 // shown is how many signatures are named at most.
 const shown = 5
 
-// inspect says what a clean for a mode should have removed from an image, for people;
-// empty if there is nothing of that.
+// inspect describes what a clean for a mode should have removed from an image; empty if
+// nothing was found.
 func inspect(m *image, mode disk.Mode) (string, error) {
 	var found []string
 	for _, s := range signatures() {

@@ -12,12 +12,11 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// Inspect says whether a block device is as a clean for a mode must leave it, and if
-// not, what was found, for people: it has no known signature, and for mode Block the
-// first and the last MiB are zero. That proves nothing of a device that was not cleaned;
-// see Sample and ProveBlank. It reads past the page cache and changes nothing; the device
-// may be in use. What is no block device is a
-// disk.Problem, SpecialFile, and is not opened.
+// Inspect checks whether a block device is as a clean for a mode must leave it, and describes
+// what was found if not: it must have no known signature, and for mode Block the first and the
+// last MiB must be zero. That proves nothing of a device that was not cleaned; see Sample and
+// ProveBlank. It reads past the page cache and changes nothing; the device may be in use.
+// Anything but a block device is a disk.Problem, SpecialFile, and is not opened.
 func Inspect(ctx context.Context, path string, mode disk.Mode) (disk.Content, string, error) {
 	d, err := openDevice(path, unix.O_RDONLY)
 	if err != nil {

@@ -24,7 +24,7 @@ const (
 	HDParm     = "hdparm"
 )
 
-// MaxPasses is how often a method may be asked to write a device over.
+// MaxPasses limits how often a method writes a device over.
 const MaxPasses = 100
 
 // Method is how a device is cleaned, as Parse makes it.
@@ -38,7 +38,7 @@ type Method struct {
 	Args []string
 }
 
-// External says whether the method is a command.
+// External reports whether the method is a command.
 func (m Method) External() bool { return filepath.IsAbs(m.Name) }
 
 func (m Method) String() string {

@@ -17,14 +17,13 @@ import (
 const (
 	ioprioProcess = 1       // of ioprio_set: a thread, by its ID; 0 is the caller
 	ioprioNone    = 0       // follows the nice value
-	ioprioIdle    = 3 << 13 // served when nobody else asks
+	ioprioIdle    = 3 << 13 // served when the device is otherwise idle
 )
 
-// withIdlePriority runs work on a thread whose reads and writes, and those of the
-// processes it starts, go behind everyone else's. Where the kernel has no such
-// thing, they do not: nothing else hangs on it.
+// withIdlePriority runs work on a thread whose I/O, and that of the processes it starts, has
+// idle priority, if the kernel supports that.
 func withIdlePriority(work func() error) error {
-	// A process that is started dies with the thread that started it.
+	// The process dies with the thread that started it.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	setIOPriority(ioprioIdle)
@@ -36,8 +35,7 @@ func setIOPriority(p uintptr) {
 	_, _, _ = unix.Syscall(unix.SYS_IOPRIO_SET, ioprioProcess, 0, p)
 }
 
-// tell reports progress, which may write to a busy disk of the node: not at idle
-// priority.
+// tell reports progress, which may write to a busy disk of the node: not at idle priority.
 func (r *run) tell(p disk.Progress) error {
 	if r.progress == nil {
 		return nil
@@ -83,9 +81,8 @@ func (r *run) sweep(ctx context.Context, d *device, size int64, each func(pass i
 	return nil
 }
 
-// reach writes down a point. What comes before it has to have left the drive's
-// cache first: a drive that loses power would keep old bytes that no resumed run
-// looks at again.
+// reach reports a point as a step. The drive's cache is flushed before: if a drive lost power,
+// old bytes would remain that no resumed run reads again.
 func (r *run) reach(d *device, p point) error {
 	if err := d.sync(); err != nil {
 		return err

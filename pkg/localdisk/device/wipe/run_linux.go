@@ -17,24 +17,23 @@ import (
 // stepInterval is how often a step is written down, at most.
 const stepInterval = 5 * time.Second
 
-// toolPath is where tools are looked for, and the PATH of commands.
+// toolPath is where tools are searched for, and the PATH of commands.
 const toolPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// Run cleans a device, and returns when it is blank, or with what kept it from
-// being so. It blocks for as long as that takes; once the context ends, for one
-// chunk more (64 MiB at most), but an ATA erase that has begun cannot be stopped.
+// Run cleans a device, and returns when it is blank or after an error. It blocks meanwhile;
+// after the end of the context for one more chunk (64 MiB at most), but an ATA erase that has
+// begun cannot be stopped.
 //
-// Progress, which may be nil, is called on the same goroutine. A step that it is
-// given is on the disk, so that a run that resumes there leaves nothing out; an
-// error from it ends the run. The last step that it was given is where to resume;
-// that of a run that succeeded is of no use to any other.
+// Progress, which may be nil, is called on the same goroutine. What a step covers is on the
+// disk before it is reported, so that a run that resumes there leaves nothing out; an error
+// from Progress ends the run. The last reported step is where to resume; that of a run that
+// succeeded is of no use.
 //
-// Errors are a *disk.Problem where the device or the node has to change: SpecialFile
-// (no block device), VolumeInUse, ReadOnly, Grown (another size than Bytes),
-// CleanerNotAllowed (a tool or an ability is missing), CleanFailed (done, and not
-// blank). Errors of Verify, of progress and of the context are wrapped. Whatever
-// fails before the first write leaves the device as it was. Runs on different
-// devices may be concurrent.
+// Errors are a *disk.Problem where the device or the node has to change: SpecialFile (no block
+// device), VolumeInUse, ReadOnly, Grown (another size than Bytes), CleanerNotAllowed (a tool
+// or an ability is missing), CleanFailed (done, and not blank). Errors of Verify, of progress
+// and of the context are wrapped. A failure before the first write leaves the device
+// unchanged. Runs on different devices may be concurrent.
 func Run(ctx context.Context, t Target, progress func(disk.Progress) error) error {
 	r := &run{Target: t, progress: progress, every: stepInterval, tools: toolPath}
 	err := withIdlePriority(func() error { return r.run(ctx) })
@@ -90,7 +89,7 @@ func (r *run) run(ctx context.Context) error {
 	return r.finish(ctx, d)
 }
 
-// open opens the device for the run alone, and makes sure that it is the right one.
+// open opens the device exclusively, and verifies its identity.
 func (r *run) open() (*device, error) {
 	d, err := openDevice(r.Device, unix.O_RDWR|unix.O_EXCL)
 	if err != nil {
@@ -112,7 +111,7 @@ func (r *run) check(d *device) error {
 	}
 	readOnly, err := unix.IoctlGetInt(d.fd(), unix.BLKROGET)
 	if err != nil {
-		return fmt.Errorf("ask whether %s is read-only: %w", r.Device, err)
+		return fmt.Errorf("determine whether %s is read-only: %w", r.Device, err)
 	}
 	if readOnly != 0 {
 		return disk.Problemf(disk.ReadOnly, "%s is read-only", r.Device)
@@ -137,7 +136,7 @@ func (r *run) builtIn(ctx context.Context, d *device) error {
 	}
 }
 
-// finish makes what was done last, and holds it against the rule.
+// finish ends the clean, and checks the result.
 func (r *run) finish(ctx context.Context, d *device) error {
 	if err := d.flush(); err != nil {
 		return err

@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// security is what a drive says of its ATA security, as hdparm -I prints it.
+// security is a drive's ATA security state, as hdparm -I prints it.
 type security struct {
 	supported, enabled, locked, frozen, expired bool
-	// enhanced says that the drive can erase with a pattern of its own, sectors it
-	// has taken out of service included.
+	// enhanced reports whether the drive can erase with its own pattern, including reallocated
+	// sectors.
 	enhanced bool
 }
 

@@ -3,8 +3,8 @@
 
 package wipe
 
-// signature is how a format is told. The offsets are in bytes; those below zero are
-// from the device's end, the size rounded down to whole sectors of 512 bytes.
+// signature identifies a format. The offsets are in bytes; negative ones are from the device's
+// end, the size rounded down to whole sectors of 512 bytes.
 type signature struct {
 	// name is that of libblkid where it has one.
 	name  string
@@ -53,7 +53,7 @@ func signatures() []signature {
 	return all
 }
 
-// each gives a signature to a format for each of its magics.
+// each returns a signature of a format for each of its magics.
 func each(name string, magics []string, at ...int64) []signature {
 	var all []signature
 	for _, m := range magics {

@@ -11,8 +11,8 @@ import (
 // chunk is how much is written at a time, and what steps count in, in bytes.
 const chunk = 4 * mib
 
-// point is how far a method is that goes over the device from end to end: everything
-// before the offset is done in this pass. Passes count from 1.
+// point is the progress of a method that writes the device from end to end: everything before
+// the offset is done in this pass. Passes count from 1.
 type point struct {
 	pass   int
 	offset int64
@@ -31,8 +31,7 @@ func (m Method) key() string {
 	return m.Name
 }
 
-// resume reads a step. One that is not this method's, or that nobody can have
-// written, starts from the beginning.
+// resume parses a step. One of another method, or an invalid one, starts from the beginning.
 func resume(step string, m Method, size int64) point {
 	start := point{pass: 1}
 	var p point
@@ -50,7 +49,7 @@ func resume(step string, m Method, size int64) point {
 	return p
 }
 
-// sweeps is how often a method goes over the device.
+// sweeps is how often a method writes the device.
 func (m Method) sweeps() int {
 	switch m.Name {
 	case Shred:

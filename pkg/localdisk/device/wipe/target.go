@@ -19,8 +19,8 @@ type Target struct {
 	Method Method
 	// Step is where an earlier run got to: the last Progress.Step, if any.
 	Step string
-	// Verify says by an error that the open device is not the one to be cleaned. It is
-	// required, and is called before anything is changed, and after a command too. The
-	// file is the run's: Verify neither closes nor keeps it.
+	// Verify returns an error if the open device is not the one to be cleaned. It is required,
+	// and is called before anything is changed, and again after a command. It must neither
+	// close nor keep the file.
 	Verify func(*os.File) error
 }

@@ -19,9 +19,9 @@ import (
 // bootIDFile has another UUID after each start of the node.
 const bootIDFile = "/proc/sys/kernel/random/boot_id"
 
-// writes tells whether a device was written to, by the kernel's own counters. A write to a
-// whole disk is not counted for its partitions, and a write to the file behind a loop
-// device is not counted for that.
+// writes detects whether a device was written to, by the kernel's own counters. A write to a
+// whole disk is not counted for its partitions, and a write to the file behind a loop device
+// is not counted for that.
 type writes struct {
 	d     *device
 	stat  *os.File
@@ -33,7 +33,7 @@ type writes struct {
 }
 
 // counters are those of /sys/block/DISK/stat that matter here, in sectors of 512 bytes. A
-// flush counts as a write of no sectors, so requests say nothing.
+// flush counts as a write of no sectors, so requests are not compared.
 type counters struct{ read, written, discarded uint64 }
 
 // watchWrites begins to watch an open device.
@@ -43,7 +43,7 @@ func watchWrites(sys string, d *device) (*writes, error) {
 		w.close()
 		return nil, fmt.Errorf("find the counters of %s: %w", d.path, err)
 	}
-	// What others have written to the page cache so far counts as written before.
+	// Earlier writes that are still in the page cache count as written before.
 	if err := d.sync(); err != nil {
 		w.close()
 		return nil, err
@@ -122,9 +122,8 @@ func (w *writes) same() error {
 	return nil
 }
 
-// unchanged is same for the end of a proof that has read so many bytes: it has what
-// others wrote to the page cache written out first, and makes sure that requests were
-// counted at all.
+// unchanged is same for the end of a proof that has read so many bytes: it first writes back
+// what others wrote to the page cache, and verifies that requests were counted at all.
 func (w *writes) unchanged(bytes int64) error {
 	if err := w.d.sync(); err != nil {
 		return err
@@ -156,7 +155,7 @@ func (w *writes) read() (counters, error) {
 	return counters{read: fields[2], written: fields[6], discarded: fields[13]}, nil
 }
 
-// parseFields reads decimal numbers that blanks separate, and returns how many there are.
+// parseFields parses decimal numbers separated by blanks, and returns how many it found.
 func parseFields(text []byte, into []uint64) int {
 	found, digits := 0, false
 	for _, c := range text {

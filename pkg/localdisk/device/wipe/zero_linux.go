@@ -15,8 +15,8 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// offloadChunk is what a device is asked to do at a time: small enough that a run
-// ends soon after its context, on a disk too that writes the zeros.
+// offloadChunk is the size of one request to the device: small enough that a run ends soon
+// after its context, even if the disk writes the zeros.
 const offloadChunk = 64 * mib
 
 // zeroSuperblocks is fs-reset, and the end of the methods that do not leave zeros.
@@ -53,7 +53,7 @@ func (r *run) overwrite(ctx context.Context, d *device) error {
 	})
 }
 
-// discard has the device forget everything.
+// discard discards the whole device.
 func (r *run) discard(ctx context.Context, d *device) error {
 	err := r.sweep(ctx, d, offloadChunk, func(_ int, s stretch) error {
 		err := d.rangeIoctl(unix.BLKDISCARD, s)
@@ -75,7 +75,7 @@ func (r *run) discard(ctx context.Context, d *device) error {
 // zeroer is a way to zero a stretch.
 type zeroer func(d *device, s stretch) error
 
-// zeroers are the ways from the fastest to the one that every device can go.
+// zeroers are the ways to zero, from the fastest to the one that every device supports.
 func zeroers() []zeroer {
 	return []zeroer{punchHole, zeroOut, writeZeros}
 }
@@ -96,11 +96,11 @@ func writeZeros(d *device, s stretch) error {
 	return nil
 }
 
-// errNotZero says that a device did not do what it said it did.
+// errNotZero means that a device reported zeroing without doing it.
 var errNotZero = errors.New("bytes are not zero after they were zeroed")
 
-// zero is the method of that name. When a device cannot zero in one way, the next
-// goes on; when it only says it did, the next begins anew.
+// zero is the method of that name. When a device does not support one way, the next continues;
+// when it only claims to, the next starts again.
 func (r *run) zero(ctx context.Context, d *device) error {
 	return r.zeroBy(ctx, d, zeroers())
 }

@@ -1,7 +1,7 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package slot
+package decide
 
 import (
 	"cmp"
@@ -10,15 +10,14 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// Before finds out which dirty disks of the node's records the disk at a path may be, of
-// which there is no record. Identities that do not last (disk.Identity.Weak) are others
-// after a restart of the node or when the disk is attached again, so the record of a disk
-// that still holds data is found by its path alone. at are the records of the path, weak the
-// weak identities of all dirty disks. predecessors are the records, the latest first.
-// unaccounted reports whether a dirty disk that was at any path may be the one that is here.
-// present are the identities of the disks that are here now, this one among them: their
-// records are their own.
-func Before(identity disk.Identity, at []disk.Record, weak []disk.Identity, present map[disk.Identity]bool) (predecessors []disk.Record, unaccounted bool) {
+// Predecessors returns the records of dirty disks that a disk without a record may be. Weak
+// identities (disk.Identity.Weak) change when the node restarts or the disk is attached again,
+// so the record of such a disk is found by its path. at are the records of the path, weak the
+// weak identities of all dirty disks, and present the identities of all disks that are
+// attached now, this one included: their records belong to them. predecessors are ordered by
+// generation, the latest first. unaccounted reports whether a dirty disk of any path may be
+// this one.
+func Predecessors(identity disk.Identity, at []disk.Record, weak []disk.Identity, present map[disk.Identity]bool) (predecessors []disk.Record, unaccounted bool) {
 	for i := range at {
 		if r := &at[i]; r.State.Dirty() && !present[r.Identity] && identity.MayFollow(r.Identity) {
 			predecessors = append(predecessors, *r)
@@ -30,8 +29,8 @@ func Before(identity disk.Identity, at []disk.Record, weak []disk.Identity, pres
 	})
 }
 
-// Predecessor is the predecessor that forbids most: one of another cluster, else one whose
-// data is to be kept, else the latest; nil if there is none.
+// Predecessor returns the strictest predecessor: one of another cluster, else one whose data
+// is to be kept, else the latest; nil if there is none.
 func (s *Slot) Predecessor() *disk.Record {
 	if len(s.Predecessors) == 0 {
 		return nil

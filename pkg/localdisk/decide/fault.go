@@ -1,7 +1,7 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package slot
+package decide
 
 import (
 	"time"
@@ -9,26 +9,24 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// FaultLooks is how many looks in a row must contradict what is known of a disk's health
-// before it changes: one slow answer on a busy node makes no disk failing, and one good
-// answer makes no failing disk healthy.
+// FaultLooks is how many consecutive scans must contradict a disk's known health before it
+// changes: neither one slow answer on a busy node nor one good answer of a failing disk
+// changes it.
 const FaultLooks = 12
 
-// Fault follows a disk that does not answer, or answers with I/O errors. The zero value
-// is a healthy disk.
+// Fault tracks timeouts and I/O errors of a disk. The zero value is a healthy disk.
 type Fault struct {
-	// Failing says that the disk is failing. It stays so until the disk has given
-	// FaultLooks good answers in a row.
+	// Failing reports whether the disk is failing: until FaultLooks consecutive good answers.
 	Failing bool
 	// last is the last bad answer.
 	last disk.Problem
-	// looks in a row have contradicted Failing; the last of them that counted was at.
+	// looks counts consecutive scans that contradict Failing; the last one counted was at.
 	looks int
 	at    time.Time
 }
 
-// Observe accounts for a look at a time. problem is what was wrong, nil if nothing was.
-// Looks that follow one another in less than apart count as one.
+// Observe accounts for a scan at now. problem is what it found wrong, or nil. Scans less than
+// apart after the last counted one are not counted.
 func (f Fault) Observe(problem *disk.Problem, now time.Time, apart time.Duration) Fault {
 	bad := problem != nil && mayPass(problem.Reason)
 	if bad {
@@ -49,11 +47,11 @@ func (f Fault) Observe(problem *disk.Problem, now time.Time, apart time.Duration
 	return f
 }
 
-// Changing reports whether further looks decide if the disk is failing.
+// Changing reports whether the next scans may change Failing.
 func (f Fault) Changing() bool { return f.looks > 0 }
 
-// Problem is what is wrong with a disk that is failing although its last answer was good;
-// nil in all other cases.
+// Problem returns found, or for a failing disk whose last answer was good, the problem of the
+// last bad one.
 func (f Fault) Problem(found *disk.Problem) *disk.Problem {
 	if !f.Failing || found != nil {
 		return found
@@ -61,14 +59,14 @@ func (f Fault) Problem(found *disk.Problem) *disk.Problem {
 	return disk.Problemf(f.last.Reason, "the disk answers again, and is used once it has answered well %d times in a row; before: %s", FaultLooks, f.last.Message)
 }
 
-// mayPass reports whether a fault may be over by itself at the next look.
+// mayPass reports whether a fault may be transient.
 func mayPass(reason disk.Reason) bool {
 	return reason == disk.TimedOut || reason == disk.IOError
 }
 
-// Failing reports whether the disk at the path is known to be failing: the kernel says so,
-// or it has given no good answer for a while. The volume's mark outlives the process that
-// has counted the looks.
+// Failing reports whether the disk at the path is known to be failing: by the kernel's
+// report, or because FaultLooks scans failed, also before a restart of the provisioner, which
+// the volume's mark shows.
 func (s *Slot) Failing() bool {
 	if s.Fact == nil || s.Fact.Problem == nil {
 		return false

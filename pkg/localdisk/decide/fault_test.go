@@ -1,21 +1,21 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package slot_test
+package decide_test
 
 import (
 	"slices"
 	"testing"
 	"time"
 
+	"stowage.dev/stowage/pkg/localdisk/decide"
 	"stowage.dev/stowage/pkg/localdisk/disk"
-	"stowage.dev/stowage/pkg/localdisk/slot"
 )
 
 // TestFault follows a disk through looks that are five seconds apart.
 func TestFault(t *testing.T) {
 	const apart = 5 * time.Second
-	const n = slot.FaultLooks
+	const n = decide.FaultLooks
 	repeat := func(reason disk.Reason, times int) []disk.Reason { return slices.Repeat([]disk.Reason{reason}, times) }
 	well, silent, broken := repeat("", 1), repeat(disk.TimedOut, 1), repeat(disk.IOError, 1)
 	for name, test := range map[string]struct {
@@ -43,7 +43,7 @@ func TestFault(t *testing.T) {
 			if test.pause == 0 {
 				test.pause = apart
 			}
-			var fault slot.Fault
+			var fault decide.Fault
 			var problem *disk.Problem
 			now := time.Unix(1_000_000, 0)
 			for _, reason := range slices.Concat(test.looks...) {
@@ -67,25 +67,25 @@ func TestFault(t *testing.T) {
 }
 
 func TestFailing(t *testing.T) {
-	found := func(reason disk.Reason) slot.Slot {
-		return slot.Slot{Fact: &disk.Fact{Problem: disk.Problemf(reason, "")}}
+	found := func(reason disk.Reason) decide.Slot {
+		return decide.Slot{Fact: &disk.Fact{Problem: disk.Problemf(reason, "")}}
 	}
-	lasting := func(reason disk.Reason) slot.Slot {
+	lasting := func(reason disk.Reason) decide.Slot {
 		s := found(reason)
 		s.Persistent = true
 		return s
 	}
-	marked := func(reason disk.Reason, mark disk.Mark) slot.Slot {
+	marked := func(reason disk.Reason, mark disk.Mark) decide.Slot {
 		s := found(reason)
 		s.Volume = &disk.Volume{Mark: mark}
 		return s
 	}
 	for name, test := range map[string]struct {
-		slot slot.Slot
+		slot decide.Slot
 		want bool
 	}{
-		"nothing there": {slot.Slot{Persistent: true}, false},
-		"a good disk":   {slot.Slot{Fact: &disk.Fact{}, Persistent: true}, false},
+		"nothing there": {decide.Slot{Persistent: true}, false},
+		"a good disk":   {decide.Slot{Fact: &disk.Fact{}, Persistent: true}, false},
 		"a file system that the kernel does not write to": {found(disk.FilesystemError), true},
 		"a device that rejects writes":                    {found(disk.DeviceReadOnly), true},
 		"a file system that somebody has mounted ro":      {lasting(disk.ReadOnly), false},

@@ -1,27 +1,27 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package discovery_test
+package decide_test
 
 import (
 	"testing"
 
+	"stowage.dev/stowage/pkg/localdisk/decide"
 	"stowage.dev/stowage/pkg/localdisk/disk"
-	"stowage.dev/stowage/pkg/localdisk/slot"
 )
 
-// TestSeed has the lines of the local volume proposal's test plan that are about
+// TestPlanOfPublishing has the lines of the local volume proposal's test plan that are about
 // discovery, by the proposal's own words. "The cache" is what is known of volumes.
-func TestSeed(t *testing.T) {
+func TestPlanOfPublishing(t *testing.T) {
 	t.Run("Directory not in the cache and PV should be created", func(t *testing.T) {
-		s := with(found(), func(s *slot.Slot) { s.Fact.Kind, s.Content = disk.Directory, disk.ContentNone })
-		if got := decide(s); got.Do != slot.Create {
+		s := with(found(), func(s *decide.Slot) { s.Fact.Kind, s.Content = disk.Directory, disk.ContentNone })
+		if got := publish(s); got.Do != decide.Create {
 			t.Errorf("got %+v", got)
 		}
 	})
 	t.Run("Directory is in the cache and PV should not be created", func(t *testing.T) {
 		for _, phase := range []disk.Phase{"", disk.PhasePending, disk.PhaseAvailable, disk.PhaseBound} {
-			if got := decide(published(phase)); got.Do != slot.None {
+			if got := publish(published(phase)); got.Do != decide.None {
 				t.Errorf("phase %q: got %+v", phase, got)
 			}
 		}
@@ -29,41 +29,41 @@ func TestSeed(t *testing.T) {
 	t.Run("PV creation failure should not add directory to cache", func(t *testing.T) {
 		// A volume that was refused is not known afterwards, and its disk is as clean as
 		// before, so it is created at the next opportunity, under the same name.
-		s := with(found(), func(s *slot.Slot) { s.Record, s.Stayed = &disk.Record{State: disk.Clean, Generation: 7}, true })
+		s := with(found(), func(s *decide.Slot) { s.Record, s.Stayed = &disk.Record{State: disk.Clean, Generation: 7}, true })
 		for range 3 {
-			if got := decide(s); got.Do != slot.Create || got.Generation != 7 {
+			if got := publish(s); got.Do != decide.Create || got.Generation != 7 {
 				t.Errorf("got %+v", got)
 			}
 		}
 	})
 	t.Run("Non-directory type should not create a PV", func(t *testing.T) {
-		s := with(found(), func(s *slot.Slot) {
+		s := with(found(), func(s *decide.Slot) {
 			s.Content, s.Fact = disk.ContentNone, &disk.Fact{Key: key, Problem: disk.Problemf(disk.SpecialFile, "a FIFO")}
 		})
-		if got := decide(s); got.Do != slot.None || got.Reason != disk.SpecialFile {
+		if got := publish(s); got.Do != decide.None || got.Reason != disk.SpecialFile {
 			t.Errorf("got %+v", got)
 		}
 	})
 	t.Run("Unconfigured directories are ignored", func(t *testing.T) {
-		s := with(found(), func(s *slot.Slot) { s.Configured, s.Content = false, disk.ContentNone })
-		if got := decide(s); got.Do != slot.None {
+		s := with(found(), func(s *decide.Slot) { s.Configured, s.Content = false, disk.ContentNone })
+		if got := publish(s); got.Do != decide.None {
 			t.Errorf("got %+v", got)
 		}
 	})
 	t.Run("Directories created later are discovered and PV is created", func(t *testing.T) {
-		s := with(found(), func(s *slot.Slot) { s.Fact = nil })
-		if got := decide(s); got.Do != slot.None {
+		s := with(found(), func(s *decide.Slot) { s.Fact = nil })
+		if got := publish(s); got.Do != decide.None {
 			t.Errorf("before there is one: got %+v", got)
 		}
-		s = with(found(), func(s *slot.Slot) { s.Fact.Kind, s.Content = disk.Directory, disk.ContentNone })
-		if got := decide(s); got.Do != slot.Create {
+		s = with(found(), func(s *decide.Slot) { s.Fact.Kind, s.Content = disk.Directory, disk.ContentNone })
+		if got := publish(s); got.Do != decide.Create {
 			t.Errorf("afterwards: got %+v", got)
 		}
 	})
 	t.Run("Validating that a discovery directory containing both block and file system volumes are appropriately discovered and have PVs created", func(t *testing.T) {
 		for _, kind := range []disk.Kind{disk.Device, disk.Mount} {
-			s := with(found(), func(s *slot.Slot) { s.Fact.Kind, s.Content, s.UsersKnown = kind, disk.ContentNone, true })
-			if got := decide(s); got.Do != slot.Create {
+			s := with(found(), func(s *decide.Slot) { s.Fact.Kind, s.Content, s.UsersKnown = kind, disk.ContentNone, true })
+			if got := publish(s); got.Do != decide.Create {
 				t.Errorf("%s: got %+v", kind, got)
 			}
 		}

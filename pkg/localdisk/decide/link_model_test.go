@@ -1,22 +1,21 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package fence_test
+package decide_test
 
 import (
 	"math/rand/v2"
 	"testing"
 
+	"stowage.dev/stowage/pkg/localdisk/decide"
 	"stowage.dev/stowage/pkg/localdisk/disk"
-	"stowage.dev/stowage/pkg/localdisk/fence"
-	"stowage.dev/stowage/pkg/localdisk/slot"
 )
 
-// TestModel: a volume's device is exchanged, formatted, damaged and repaired in any order,
+// TestLinkModel: a volume's device is exchanged, formatted, damaged and repaired in any order,
 // kubelet mounts whenever there is a link, and formats where it finds nothing. As long as
 // what happens is observed before kubelet's next mount, kubelet never formats a device that
 // held data, and never mounts another device than the volume's.
-func TestModel(t *testing.T) {
+func TestLinkModel(t *testing.T) {
 	for seed := range uint64(20_000) {
 		m := &model{rand: rand.New(rand.NewPCG(seed, 1)), devices: map[disk.Identity]*disk.Superblock{same: {}, other: {}}, at: same}
 		m.slot = proven(noLink, recorded(&disk.Format{}))
@@ -32,7 +31,7 @@ func TestModel(t *testing.T) {
 
 type model struct {
 	rand    *rand.Rand
-	slot    *slot.Slot
+	slot    *decide.Slot
 	devices map[disk.Identity]*disk.Superblock
 	at      disk.Identity // what the entry leads to; empty: nothing
 	data    bool          // pods have written to the volume
@@ -75,18 +74,18 @@ func (m *model) settle(t *testing.T) {
 		s.Fact = &disk.Fact{Kind: disk.Device, Device: "/dev/" + string(m.at), Identity: m.at, Bytes: 1 << 30}
 	}
 	for range 10 {
-		switch d := fence.Decide(s); d.Do {
-		case slot.None:
+		switch d := decide.Link(s); d.Do {
+		case decide.None:
 			return
-		case slot.ReadSuperblock:
+		case decide.ReadSuperblock:
 			read := *m.devices[m.at]
 			s.Superblock = &read
-		case slot.RecordFilesystem:
+		case decide.RecordFilesystem:
 			f := s.Superblock.Format
 			s.VolumeRecord.Filesystem, s.Superblock = &f, nil
-		case slot.AddLink:
+		case decide.AddLink:
 			s.Link = s.Fact.Device
-		case slot.RemoveLink:
+		case decide.RemoveLink:
 			s.Link = ""
 		}
 	}
@@ -112,12 +111,12 @@ func (m *model) mount() string {
 		*sb = disk.Superblock{Format: disk.Format{Type: "ext4", UUID: string(rune('a' + m.rand.IntN(26)))}}
 		m.data = true
 		m.slot.Superblock = nil
-		for d := fence.Decide(m.slot); d.Do != slot.None; d = fence.Decide(m.slot) { // its mount is an event
-			if d.Do == slot.ReadSuperblock {
+		for d := decide.Link(m.slot); d.Do != decide.None; d = decide.Link(m.slot) { // its mount is an event
+			if d.Do == decide.ReadSuperblock {
 				read := *sb
 				m.slot.Superblock = &read
 			}
-			if d.Do == slot.RecordFilesystem {
+			if d.Do == decide.RecordFilesystem {
 				f := sb.Format
 				m.slot.VolumeRecord.Filesystem, m.slot.Superblock = &f, nil
 			}

@@ -1,15 +1,15 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package slot_test
+package decide_test
 
 import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"stowage.dev/stowage/pkg/localdisk/decide"
 	"stowage.dev/stowage/pkg/localdisk/disk"
-	"stowage.dev/stowage/pkg/localdisk/slot"
 )
 
 func TestBefore(t *testing.T) {
@@ -83,7 +83,7 @@ func TestBefore(t *testing.T) {
 				}
 			}
 			var got answer
-			predecessors, unaccounted := slot.Before(test.identity, at, weak, present)
+			predecessors, unaccounted := decide.Predecessors(test.identity, at, weak, present)
 			got.Unaccounted = unaccounted
 			for _, r := range predecessors {
 				got.Predecessors = append(got.Predecessors, r.Identity)

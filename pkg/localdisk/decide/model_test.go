@@ -1,7 +1,7 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package reclaim_test
+package decide_test
 
 import (
 	"fmt"
@@ -9,14 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"stowage.dev/stowage/pkg/localdisk/discovery"
+	"stowage.dev/stowage/pkg/localdisk/decide"
 	"stowage.dev/stowage/pkg/localdisk/disk"
-	"stowage.dev/stowage/pkg/localdisk/reclaim"
-	"stowage.dev/stowage/pkg/localdisk/slot"
 )
 
 // world is every slot that can be made of a few values for each thing that is known.
-func world(visit func(*slot.Slot)) {
+func world(visit func(*decide.Slot)) {
 	none := (*disk.Record)(nil)
 	identities := []disk.Identity{"", "wwn:1", "wwn:2", "weak:b1:1:1", "weak:b2:1:1"}
 	for _, fact := range facts() {
@@ -42,7 +40,7 @@ func world(visit func(*slot.Slot)) {
 
 // contents visits a slot, and if it has no volume, with all that may be known of the data
 // on its disk.
-func contents(s *slot.Slot, visit func(*slot.Slot)) {
+func contents(s *decide.Slot, visit func(*decide.Slot)) {
 	visit(s)
 	if s.Volume != nil && s.Record != nil && s.Record.State == disk.Published && !s.Volume.Claimed {
 		tracked := *s.Record
@@ -62,7 +60,7 @@ func contents(s *slot.Slot, visit func(*slot.Slot)) {
 		return
 	}
 	predecessors := [][]disk.Record{nil}
-	choices := []slot.Existing{s.Existing}
+	choices := []decide.Existing{s.Existing}
 	if s.Record == nil {
 		for _, state := range []disk.State{disk.Published, disk.Cleaning, disk.Retained} {
 			for _, policy := range []disk.Policy{disk.Delete, disk.Retain} {
@@ -71,7 +69,7 @@ func contents(s *slot.Slot, visit func(*slot.Slot)) {
 				predecessors = append(predecessors, []disk.Record{p}, []disk.Record{later, p})
 			}
 		}
-		choices = []slot.Existing{slot.Refuse, slot.Publish, slot.Clean, slot.AssumeBlank}
+		choices = []decide.Existing{decide.ExistingRefuse, decide.ExistingPublish, decide.ExistingClean, decide.ExistingAssumeBlank}
 	}
 	for _, before := range predecessors {
 		for _, existing := range choices {
@@ -89,7 +87,7 @@ func contents(s *slot.Slot, visit func(*slot.Slot)) {
 
 // orphans are slots without a volume whose record is of this cluster or another, by what
 // the volume was last observed as, and what allows the disk to be cleaned or published.
-func orphans(visit func(*slot.Slot)) {
+func orphans(visit func(*decide.Slot)) {
 	for _, fact := range facts() {
 		for _, record := range records() {
 			for _, cluster := range []string{"", "here", "there"} {
@@ -103,7 +101,7 @@ func orphans(visit func(*slot.Slot)) {
 						s.Cluster, s.Record.Cluster, s.Record.Phase = "here", cluster, phase
 						s.Acknowledged, s.GraceOver, s.Granted, s.Users = on(0), on(1), on(2), nil
 						if on(6) {
-							s.Existing = slot.Publish
+							s.Existing = decide.ExistingPublish
 						}
 						if on(8) {
 							s.Record.Missed = time.Unix(1, 0)
@@ -118,21 +116,21 @@ func orphans(visit func(*slot.Slot)) {
 
 // mayHoldData reports whether the data of a disk without a record would go to the next
 // claim, or be formatted over, although nobody has asked for that.
-func mayHoldData(s *slot.Slot) bool {
+func mayHoldData(s *decide.Slot) bool {
 	switch {
 	case s.Content == disk.ContentNone:
 		return false // every byte was read
 	case s.Acknowledged || s.Predecessors != nil:
 		return !s.Acknowledged
-	case s.Existing == slot.AssumeBlank:
+	case s.Existing == decide.ExistingAssumeBlank:
 		return s.Content != disk.ContentSampled || s.Unaccounted
 	default:
-		return s.Existing != slot.Publish
+		return s.Existing != decide.ExistingPublish
 	}
 }
 
 // kept says why the data of a slot without a volume is to be kept; empty if it is not.
-func kept(s *slot.Slot) string {
+func kept(s *decide.Slot) string {
 	r := s.Record
 	switch {
 	case s.Acknowledged && r.State != disk.Cleaning:
@@ -155,17 +153,17 @@ func kept(s *slot.Slot) string {
 
 // TestNoOrphanIsInDanger asks about every slot without a volume.
 func TestNoOrphanIsInDanger(t *testing.T) {
-	counts := map[slot.Action]int{}
-	orphans(func(s *slot.Slot) {
+	counts := map[decide.Action]int{}
+	orphans(func(s *decide.Slot) {
 		d := decision(s)
 		counts[d.Do]++
 		wrong := dangerous(s, d)
 		switch d.Do {
-		case slot.Wipe:
+		case decide.Clean:
 			if s.Record.State.Dirty() {
 				wrong += kept(s)
 			}
-		case slot.MarkClean:
+		case decide.MarkClean:
 			if s.Record.Cluster != s.Cluster && !s.Acknowledged {
 				wrong += "another cluster may need the data"
 			}
@@ -175,14 +173,14 @@ func TestNoOrphanIsInDanger(t *testing.T) {
 		}
 	})
 	t.Logf("decisions: %v", counts)
-	if counts[slot.Wipe] == 0 || counts[slot.MarkClean] == 0 || counts[slot.Miss] == 0 {
+	if counts[decide.Clean] == 0 || counts[decide.MarkClean] == 0 || counts[decide.MarkVanished] == 0 {
 		t.Error("the world has no slot in which a disk is wiped, published again or missed")
 	}
 }
 
-func assemble(fact *disk.Fact, volume *disk.Volume, record *disk.Record, bits int) *slot.Slot {
+func assemble(fact *disk.Fact, volume *disk.Volume, record *disk.Record, bits int) *decide.Slot {
 	on := func(bit int) bool { return bits>>bit&1 == 1 }
-	s := &slot.Slot{Key: key, Cluster: "here", Configured: on(0), Existing: slot.Refuse, Looked: on(1), UsersKnown: on(2)}
+	s := &decide.Slot{Key: key, Cluster: "here", Configured: on(0), Existing: decide.ExistingRefuse, Looked: on(1), UsersKnown: on(2)}
 	if fact != nil {
 		f := *fact
 		s.Fact = &f
@@ -199,13 +197,13 @@ func assemble(fact *disk.Fact, volume *disk.Volume, record *disk.Record, bits in
 		s.Record = &r
 	}
 	if on(3) {
-		s.Gone, s.Persistent = slot.GoneAfter, true
+		s.Gone, s.Persistent = decide.GoneAfter, true
 	}
 	if on(4) {
 		s.Content = disk.ContentNone
 	}
 	if on(5) {
-		s.Existing = slot.Clean
+		s.Existing = decide.ExistingClean
 	}
 	if on(6) && s.UsersKnown {
 		s.Users = []disk.User{{What: "mount", Where: "/x"}}
@@ -222,7 +220,7 @@ func assemble(fact *disk.Fact, volume *disk.Volume, record *disk.Record, bits in
 }
 
 // consistent leaves out what gathering facts cannot bring about.
-func consistent(s *slot.Slot) bool {
+func consistent(s *decide.Slot) bool {
 	if s.Record != nil && (s.Fact == nil || s.Fact.Identity == "") {
 		return false
 	}
@@ -280,17 +278,17 @@ func records() []*disk.Record {
 	return all
 }
 
-func decision(s *slot.Slot) slot.Decision {
-	if reclaim.Concerns(s) {
-		return reclaim.Decide(s)
+func decision(s *decide.Slot) decide.Decision {
+	if decide.ForReclaim(s) {
+		return decide.Reclaim(s)
 	}
-	return discovery.Decide(s, 100)
+	return decide.Publish(s, 100)
 }
 
 // TestNoDecisionIsDangerous asks about every slot of the world.
 func TestNoDecisionIsDangerous(t *testing.T) {
 	asked := 0
-	world(func(s *slot.Slot) {
+	world(func(s *decide.Slot) {
 		asked++
 		d := decision(s)
 		if wrong := dangerous(s, d); wrong != "" {
@@ -301,11 +299,11 @@ func TestNoDecisionIsDangerous(t *testing.T) {
 }
 
 // dangerous says what a decision would endanger; empty if nothing.
-func dangerous(s *slot.Slot, d slot.Decision) string {
+func dangerous(s *decide.Slot, d decide.Decision) string {
 	sound := s.Looked && s.Fact != nil && s.Fact.Problem == nil
 	free := s.Volume != nil && !s.Volume.Claimed && s.Volume.Phase != disk.PhaseBound
 	switch d.Do {
-	case slot.Wipe:
+	case decide.Clean:
 		switch {
 		case !sound:
 			return "there is no sound disk"
@@ -321,9 +319,9 @@ func dangerous(s *slot.Slot, d slot.Decision) string {
 			return "the disk is not the volume's"
 		case s.Volume != nil && s.Volume.Policy != disk.Delete, s.Volume == nil && s.Record != nil && s.Record.State.Dirty() && s.Record.Policy != disk.Delete:
 			return "the data is to be kept"
-		case s.Volume == nil && s.Record == nil && s.Existing != slot.Clean:
+		case s.Volume == nil && s.Record == nil && s.Existing != decide.ExistingClean:
 			return "the data is not ours"
-		case s.Volume == nil && s.Record != nil && s.Record.State == disk.Clean && !s.Stayed && s.Existing != slot.Clean:
+		case s.Volume == nil && s.Record != nil && s.Record.State == disk.Clean && !s.Stayed && s.Existing != decide.ExistingClean:
 			return "the disk was away, and the data is not ours"
 		case s.WasAway() && s.Content != disk.ContentNone:
 			return "the disk was away, and the data is not the volume's"
@@ -334,7 +332,7 @@ func dangerous(s *slot.Slot, d slot.Decision) string {
 		case s.Volume == nil && s.Record != nil && s.Record.State.Dirty() && !s.Asked, s.ForeignPV != "":
 			return "the data may be that of another node's volume"
 		}
-	case slot.Create:
+	case decide.Create:
 		switch {
 		case s.Record != nil && s.Record.Cluster != s.Cluster:
 			return "another cluster may need the data"
@@ -353,7 +351,7 @@ func dangerous(s *slot.Slot, d slot.Decision) string {
 		case s.Record != nil && !s.Stayed && mayHoldData(s):
 			return "it was away, and is not known to be empty"
 		}
-	case slot.Remove:
+	case decide.DeleteVolume:
 		clean := sound && s.Match() == disk.Same && s.UsersKnown && len(s.Users) == 0
 		if !free && (s.Volume == nil || s.Volume.Phase != disk.PhaseReleased || s.Volume.Policy != disk.Delete || !clean) {
 			return "somebody needs the volume"
@@ -361,7 +359,7 @@ func dangerous(s *slot.Slot, d slot.Decision) string {
 		if !s.Volume.Finalized {
 			return "without the finalizer the volume would vanish"
 		}
-	case slot.RemoveFinalizer:
+	case decide.RemoveFinalizer:
 		here := sound && s.Match() == disk.Same
 		if s.Volume.Binding() && s.VolumeRecord != nil && s.VolumeRecord.State.Dirty() {
 			return "" // cleaned when no claim can be bound any more
@@ -369,14 +367,14 @@ func dangerous(s *slot.Slot, d slot.Decision) string {
 		if here && (s.VolumeRecord == nil || s.VolumeRecord.State == disk.Published || s.VolumeRecord.State == disk.Cleaning) {
 			return "the disk is here, and neither clean nor retained"
 		}
-	case slot.None:
-		if !reclaim.Concerns(s) && sound && s.Volume != nil && s.Volume.Finalized && s.WasAway() && s.Content == disk.ContentSome && s.OfOtherCluster() == nil {
+	case decide.None:
+		if !decide.ForReclaim(s) && sound && s.Volume != nil && s.Volume.Finalized && s.WasAway() && s.Content == disk.ContentSome && s.OfOtherCluster() == nil {
 			return "the volume stays free, and its disk has data"
 		}
 		if wanted, known := marked(s); known && s.Volume.Mark != wanted {
 			return fmt.Sprintf("the volume says %q of its disk, want %q", s.Volume.Mark, wanted)
 		}
-	case slot.MarkClean:
+	case decide.MarkClean:
 		if s.Content != disk.ContentNone && !s.Acknowledged {
 			return "the disk is not known to be empty"
 		}
@@ -385,9 +383,9 @@ func dangerous(s *slot.Slot, d slot.Decision) string {
 }
 
 // marked is what a volume that is in use has to say of its disk, if that is known.
-func marked(s *slot.Slot) (disk.Mark, bool) {
+func marked(s *decide.Slot) (disk.Mark, bool) {
 	switch {
-	case s.Volume == nil || reclaim.Concerns(s) || !s.Looked:
+	case s.Volume == nil || decide.ForReclaim(s) || !s.Looked:
 		return "", false
 	case s.Absent():
 		return disk.MarkMissing, true
@@ -410,13 +408,13 @@ func marked(s *slot.Slot) (disk.Mark, bool) {
 // to do, from every slot of the world.
 func TestEveryDecisionLeadsSomewhere(t *testing.T) {
 	const enough = 12
-	each := func(visit func(*slot.Slot)) { world(visit); orphans(visit) }
-	each(func(s *slot.Slot) {
-		var done []slot.Action
+	each := func(visit func(*decide.Slot)) { world(visit); orphans(visit) }
+	each(func(s *decide.Slot) {
+		var done []decide.Action
 		begin := *s
 		for {
 			d := decision(s)
-			if d.Do == slot.None {
+			if d.Do == decide.None {
 				return
 			}
 			if done = append(done, d.Do); len(done) > enough {
@@ -427,30 +425,30 @@ func TestEveryDecisionLeadsSomewhere(t *testing.T) {
 	})
 }
 
-// carryOut is what the node agent does, in a world where everything succeeds.
-func carryOut(s *slot.Slot, d slot.Decision) {
+// carryOut is what the provisioner does if every action succeeds.
+func carryOut(s *decide.Slot, d decide.Decision) {
 	switch d.Do {
-	case slot.AskNodes:
+	case decide.AskNodes:
 		s.Asked = true
-	case slot.Inspect:
+	case decide.Inspect:
 		if s.Content = disk.ContentSampled; s.Volume != nil {
 			s.Content = disk.ContentSome
 		}
-	case slot.ProveBlank:
+	case decide.ProveBlank:
 		s.Content = disk.ContentSome
-	case slot.FindUsers:
+	case decide.FindUsers:
 		s.UsersKnown = true
-	case slot.Create:
+	case decide.Create:
 		s.Volume = &disk.Volume{
 			Name: fmt.Sprintf("local-pv-%d", d.Generation), Key: key, Identity: s.Fact.Identity, DiskBytes: s.Fact.Bytes,
 			Generation: d.Generation, Phase: disk.PhaseAvailable, Policy: disk.Delete, Finalized: true,
 		}
 		remember(s, s.Fact.Identity, disk.Published)
-	case slot.CleanLater:
+	case decide.CleanLater:
 		s.VolumeRecord.State, s.VolumeRecord.Phase = disk.Cleaning, disk.PhaseReleased
-	case slot.Miss:
+	case decide.MarkVanished:
 		s.Record.Missed = time.Unix(1, 0)
-	case slot.WriteRecord:
+	case decide.WriteRecord:
 		if r := s.VolumeRecord; r != nil && r.Cluster != s.Cluster && !s.Acknowledged {
 			panic("the record of another cluster is overwritten: " + show(s))
 		}
@@ -462,13 +460,13 @@ func carryOut(s *slot.Slot, d slot.Decision) {
 		if s.VolumeRecord.Unclaimed() && recorded != nil && recorded.Unclaimed() && recorded.Volume == s.Volume.Name {
 			s.VolumeRecord.Attachment, s.Stayed = recorded.Attachment, s.Stayed || s.Content == disk.ContentNone
 		}
-	case slot.AddFinalizer:
+	case decide.AddFinalizer:
 		s.Volume.Finalized = true
-	case slot.MarkDisk:
+	case decide.MarkDisk:
 		s.Volume.Mark = d.Mark
-	case slot.Remove:
+	case decide.DeleteVolume:
 		s.Volume.Deleting = true
-	case slot.Wipe:
+	case decide.Clean:
 		if s.Record == nil {
 			s.Record = &disk.Record{Identity: s.Fact.Identity, Policy: disk.Delete, Cluster: s.Cluster}
 			s.VolumeRecord = s.Record
@@ -477,21 +475,21 @@ func carryOut(s *slot.Slot, d slot.Decision) {
 		if s.Volume == nil {
 			s.Record.Volume = ""
 		}
-	case slot.MarkRetained:
+	case decide.MarkRetained:
 		if s.Volume == nil {
 			s.Record.State = disk.Retained
 			return
 		}
 		remember(s, s.Volume.Identity, disk.Retained)
-	case slot.MarkClean:
+	case decide.MarkClean:
 		s.Record.Cluster = s.Cluster
 		s.Record.State, s.Record.Generation, s.Stayed = disk.Clean, d.Generation, true
-	case slot.RemoveFinalizer:
+	case decide.RemoveFinalizer:
 		s.Volume, s.VolumeRecord = nil, nil
 	}
 }
 
-func remember(s *slot.Slot, identity disk.Identity, state disk.State) {
+func remember(s *decide.Slot, identity disk.Identity, state disk.State) {
 	s.VolumeRecord = &disk.Record{
 		Identity: identity, Key: key, State: state, Volume: s.Volume.Name, Generation: s.Volume.Generation, Policy: s.Volume.Policy,
 		Cluster: s.Cluster, Phase: s.Volume.Seen(),
@@ -502,7 +500,7 @@ func remember(s *slot.Slot, identity disk.Identity, state disk.State) {
 	}
 }
 
-func show(s *slot.Slot) string {
+func show(s *decide.Slot) string {
 	text := fmt.Sprintf("slot %+v", *s)
 	if s.Fact != nil {
 		text += fmt.Sprintf("\nfact %+v", *s.Fact)

@@ -1,10 +1,11 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package slot holds all that a decision about one entry of a discovery directory
-// rests on (Slot), and the form that decisions take (Decision). Packages discovery
-// and reclaim decide; the node agent gathers before and acts after.
-package slot
+// Package decide has the rules of the local provisioner, without clock, client or disk. A
+// Slot is all that is known about one entry of a discovery directory; Publish, Reclaim and
+// Link return a Decision: the next action, and what to report. The provisioner gathers the
+// slot before and carries the action out after.
+package decide
 
 import (
 	"time"
@@ -12,25 +13,24 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// Existing is what a class wants done with a disk that holds data which no record
-// knows of: existingData in the agent's configuration.
+// Existing is what a class does with a disk that holds data of unknown origin: existingData
+// in the provisioner's configuration.
 type Existing string
 
 // The choices.
 const (
-	Refuse  Existing = "Refuse"
-	Publish Existing = "Publish"
-	Clean   Existing = "Clean"
-	// AssumeBlank: a new device is not read from end to end before it is published.
-	AssumeBlank Existing = "AssumeBlank"
+	ExistingRefuse  Existing = "Refuse"
+	ExistingPublish Existing = "Publish"
+	ExistingClean   Existing = "Clean"
+	// ExistingAssumeBlank: publish a new device without reading all of it.
+	ExistingAssumeBlank Existing = "AssumeBlank"
 )
 
-// Slot is what is known about an entry of a discovery directory. Deciding changes
-// nothing of it.
+// Slot is what is known about an entry of a discovery directory. Decisions do not change it.
 type Slot struct {
 	Key disk.Key
-	// Configured says that the configuration has the class; Existing is what it says
-	// about data that is found.
+	// Configured reports whether the configuration has the slot's class and a pattern that
+	// matches its name.
 	Configured bool
 	Existing   Existing
 	// Cluster is the UID of this cluster's namespace kube-system.
@@ -38,75 +38,75 @@ type Slot struct {
 	// Mode is the volume mode that the class offers disks in.
 	Mode disk.Mode
 
-	// Looked says that the directory was read. If not, nothing is known of Fact.
+	// Looked reports whether the directory was read. If not, Fact is unknown.
 	Looked bool
-	// Fact is what is at the path now; nil if nothing is. Gone counts how many looks
-	// in a row have found no disk there.
+	// Fact is what is at the path now; nil if nothing is. Gone counts consecutive scans that
+	// found no disk there.
 	Fact *disk.Fact
 	Gone int
-	// Persistent says that the disk has given no good answer for FaultLooks looks (Fault).
+	// Persistent reports whether the disk has failed the last FaultLooks scans (Fault).
 	Persistent bool
-	// Record is what the node remembers of the disk that is at the path now; Damaged
-	// says that there is a record that cannot be read.
+	// Record is the node's record of the disk at the path. Damaged reports whether there is a
+	// record that cannot be read.
 	Record  *disk.Record
 	Damaged bool
 	// Predecessors are the dirty records of disks that were at the path before, the latest
-	// first, of which each may be the disk that is here: one of the two has no identity that
-	// lasts. Unaccounted reports whether a dirty disk of any path may be the one that is here.
+	// first. Each may describe the present disk: one of the two identities is not persistent.
+	// Unaccounted reports whether a dirty disk of any path may be the present one.
 	Predecessors []disk.Record
 	Unaccounted  bool
 
-	// Volume is our volume of this slot, and VolumeRecord what the node remembers of
-	// the disk that it was published with. The two records are the same one as long
-	// as the disk is.
+	// Volume is the provisioner's volume of this slot, and VolumeRecord the record of the disk
+	// that it was published with: the same as Record unless the disk was replaced.
 	Volume       *disk.Volume
 	VolumeRecord *disk.Record
-	// Rebuilt says that the node has no record of the volume's disk, readable or not, although
-	// another disk is at the path: it was set up anew since the volume was published.
+	// Rebuilt reports whether the node has no record of the volume's disk, not even a damaged
+	// one, although another disk is at the path: the node was reinstalled since the volume was
+	// published.
 	Rebuilt bool
-	// Former is the record of a disk that differs from the one at the path in the machine
-	// only; nil if there is none or Record is there.
+	// Former is the record of a disk whose identity differs from that at the path by the
+	// machine only; nil if there is none or Record is set.
 	Former *disk.Record
 
-	// Elsewhere names a volume of another slot that offers the disk which is here;
-	// Foreign one that is not ours and has the path.
+	// Elsewhere names a volume of another slot that offers the same disk; Foreign names one of
+	// the path that is not the provisioner's.
 	Elsewhere, Foreign string
 
-	// Link is the device node that the volume's link leads to (disk.Volume.Link); empty if
+	// Link is the device node that the volume's link (disk.Volume.Link) points to; empty if
 	// there is no link.
 	Link string
-	// Superblock is what was read of the device; nil if it was not read.
+	// Superblock is nil if it was not read.
 	Superblock *disk.Superblock
 
 	// Stayed reports whether the disk has been attached without interruption since
 	// Record.Attachment was recorded. If not, another node may have written to it.
 	Stayed bool
-	// Asked says that the other nodes were asked about the disk: their reports whether a
-	// volume of it was lost, of which the disk has a record since, and if this node has
-	// had the disk before, whether a volume of theirs has it. ForeignPV names that one.
+	// Asked reports whether the disk was searched for in the reports of all nodes: for a
+	// tombstone of its volume, from which its record is then written, and, if this node had
+	// the disk before, for a volume of another node that has it, which ForeignPV names.
 	Asked     bool
 	ForeignPV string
-	// Content is whether there is data, if somebody has looked; Found is what it was.
+	// Content is whether there is data, if the disk was inspected; Found is what was found.
 	Content disk.Content
 	Found   string
-	// Cleaner is the ID of a process that was killed while it cleaned the disk, and cannot end
-	// because a disk does not answer; 0 if there is none. It may write to the disk still.
+	// Cleaner is the ID of a process that was killed while it cleaned the disk and cannot exit
+	// because a disk does not answer; 0 if there is none. It may still write to the disk.
 	Cleaner int
-	// Users is who uses the disk, if somebody has looked (UsersKnown).
+	// Users are the uses of the disk, if UsersKnown.
 	Users      []disk.User
 	UsersKnown bool
-	// Acknowledged reports whether an administrator wants the disk published with its data,
-	// or the record of another cluster taken over: the data named by Acknowledgement.
+	// Acknowledged reports whether an administrator acknowledged the data that Acknowledgement
+	// names: the disk is published with its data, or the record of another cluster taken over.
 	Acknowledged bool
-	// GraceOver says that the grace period since Record.Missed is over, GraceUntil when
-	// it is. Granted says that the controller allows the disk to be cleaned although
+	// GraceOver reports whether the grace period since Record.Missed has ended; GraceUntil is
+	// its end. Granted reports whether the controller allows the disk to be cleaned although
 	// its volume is gone.
 	GraceOver  bool
 	GraceUntil time.Time
 	Granted    bool
 }
 
-// OfOtherCluster is why a disk is left alone whose record another cluster wrote; nil if
+// OfOtherCluster returns the problem of a disk whose record another cluster wrote; nil if
 // this cluster did, or an administrator acknowledged it.
 func (s *Slot) OfOtherCluster() *disk.Problem {
 	r := s.Record
@@ -124,14 +124,14 @@ func (s *Slot) OfOtherCluster() *disk.Problem {
 		"this node's record of the disk is from %s, so its data may be in use there: make sure that it is not; %s", of, Acknowledge(s.Acknowledgement()))
 }
 
-// OtherClusters says whether another cluster wrote a record, and no administrator
-// acknowledged it. The record and its disk are left as they are.
+// OtherClusters reports whether another cluster wrote a record and no administrator
+// acknowledged it. The record and its disk must not be changed then.
 func (s *Slot) OtherClusters(r *disk.Record) bool {
 	acknowledged := s.Acknowledged && r != nil && (s.Record == nil || r.Identity == s.Record.Identity)
 	return r != nil && r.Cluster != s.Cluster && !acknowledged
 }
 
-// OfVanishedVolume is why a volume is left alone whose disk was last in use by another
+// OfVanishedVolume returns the problem of a volume whose disk was last in use by another
 // volume of this cluster, which is gone; nil if it was not.
 func (s *Slot) OfVanishedVolume() *disk.Problem {
 	r, v := s.Record, s.Volume
@@ -145,10 +145,10 @@ func (s *Slot) OfVanishedVolume() *disk.Problem {
 		"the disk holds the data of volume %s with UID %s, which was Bound and is gone, perhaps because etcd was restored: copy what you need; %s", r.Volume, r.UID, Acknowledge(s.Acknowledgement()))
 }
 
-// Acknowledgement names the data on the disk at the path: that of its record; that of the
-// predecessor, on the disk that is here; or else whatever a disk that no volume was published
-// of has on it while it stays attached. Empty if there is nothing that an administrator could
-// acknowledge.
+// Acknowledgement names the data on the disk at the path, by which an administrator
+// acknowledges it: by its record; else by the predecessor's record and the disk's identity;
+// else, for a disk without a volume, by its identity and attachment. Empty if there is nothing
+// to acknowledge.
 func (s *Slot) Acknowledgement() string {
 	switch r := s.Record; {
 	case r != nil && (r.State.Dirty() || r.Cluster != s.Cluster):
@@ -164,18 +164,18 @@ func (s *Slot) Acknowledgement() string {
 	}
 }
 
-// Acknowledge says how to acknowledge data by its name, as the end of a message.
+// Acknowledge returns the end of a message that explains how to acknowledge data.
 func Acknowledge(name string) string {
 	return "then acknowledge it with `stowage-provisioner acknowledge` or annotation stowage.dev/publish-retained=" + name + " on the node's LocalDiskReport"
 }
 
-// OfOtherNode is why a disk that ForeignPV has is left alone.
+// OfOtherNode returns the problem of a disk that ForeignPV has.
 func (s *Slot) OfOtherNode() *disk.Problem {
 	return disk.Problemf(disk.OtherNodesVolume,
 		"%s has this disk's identity, so what is on it may be that volume's: take the disk to that node; delete the volume if nobody needs it; or, if these are two disks, remove this node's record of the one that is here", s.ForeignPV)
 }
 
-// BeingCleaned is why a disk is left alone that Cleaner may write to; nil if there is none.
+// BeingCleaned returns the problem of a disk that Cleaner may write to; nil if there is none.
 func (s *Slot) BeingCleaned() *disk.Problem {
 	if s.Cleaner == 0 {
 		return nil
@@ -184,7 +184,7 @@ func (s *Slot) BeingCleaned() *disk.Problem {
 		"process %d, an earlier provisioner, was killed while it cleaned and cannot end because a disk does not answer: the disk is left alone until the process has ended; look at the disk and the kernel's log, or restart the node", s.Cleaner)
 }
 
-// ProvingBlank is why a disk that has to be blank is not published yet.
+// ProvingBlank returns why a disk that has to be blank is not published yet.
 func (s *Slot) ProvingBlank() *disk.Problem {
 	return disk.Problemf(disk.ProvingBlank, "no data was found so far; all of its %d bytes are read before it is published", s.Fact.Bytes)
 }
@@ -201,14 +201,14 @@ func (s *Slot) Match() disk.Match {
 	return match
 }
 
-// OtherMachine says whether the volume was published on another machine that had the
-// node's name: both show disks of the same serial number, and what the first one
-// remembered is gone. After an exchange of the mainboard the node still remembers its disks.
+// OtherMachine reports whether the volume was published on another machine that had the
+// node's name: the disks of both have the same serial number, and the records of the first
+// are gone. After an exchange of the mainboard the node still has its records.
 func (s *Slot) OtherMachine() bool {
 	return s.Rebuilt && s.Volume != nil && s.Fact != nil && s.Volume.Accepted != s.Fact.Identity && s.Volume.Identity.Moved(s.Fact.Identity)
 }
 
-// Unproven is why the disk at the path may not be the volume's, and what to do about it.
+// Unproven returns why the disk at the path may not be the volume's, and what to do about it.
 func (s *Slot) Unproven() *disk.Problem {
 	v, found := s.Volume, s.Fact.Identity
 	switch {
@@ -223,17 +223,16 @@ func (s *Slot) Unproven() *disk.Problem {
 	}
 }
 
-// MachineChanged is why no disk of a node whose machine is another one is proven to be the
-// same, and how to say so once for all of them.
+// MachineChanged returns why no disk of a node with another machine is proven to be the same,
+// and how to confirm all of them at once.
 func MachineChanged(before, now disk.Identity) *disk.Problem {
 	return disk.Problemf(disk.IdentityUnproven,
 		"the node's machine was %s and is %s: another mainboard, or another machine under the node's name, whose disks may have the same serial numbers; if it has the disks that it had, annotate the node's LocalDiskReport with stowage.dev/same-machine=%s:%s, once for all of them",
 		before.Machine(), now.Machine(), before.Machine(), now.Machine())
 }
 
-// Recorded says whether the node remembers the volume as it is now, on the disk that is
-// at the path, and that the disk is dirty. A volume of the same name with another UID is
-// another one: what was done for the first says nothing about the second.
+// Recorded reports whether the record of the disk at the path is dirty and describes the
+// volume as it is now. A volume of the same name with another UID is another volume.
 func (s *Slot) Recorded() bool {
 	r, v := s.Record, s.Volume
 	return r != nil && r.Cluster == s.Cluster && r.Volume == v.Name && (r.UID == "" || r.UID == v.UID) && r.Policy == v.Policy &&
@@ -241,9 +240,9 @@ func (s *Slot) Recorded() bool {
 }
 
 // AsPublished reports whether the content of the disk is compared with what a clean leaves:
-// of a volume without a claim, and of a device that this node cleaned, or offered without
-// an observed claim, for a file system. Its clean may have left old bytes, which kubelet's
-// mkfs hides; what a pod has written has a signature.
+// for a volume without a claim, and for a device that this node cleaned, or offered without
+// an observed claim, for a file system. A clean may leave old bytes, which kubelet's mkfs
+// hides; what a pod has written has a signature.
 func (s *Slot) AsPublished() bool {
 	r := s.Record
 	if s.Volume != nil {
@@ -254,39 +253,39 @@ func (s *Slot) AsPublished() bool {
 }
 
 // WasAway reports whether the disk of a volume that never had a claim was detached or
-// unmounted, or the node restarted, since the disk was last known to be empty. The disk may
-// have been written to elsewhere.
+// unmounted, or the node restarted, since the disk was last known to be empty. It may have been
+// written to elsewhere.
 func (s *Slot) WasAway() bool {
 	r, v := s.Record, s.Volume
 	return v != nil && !v.Claimed && s.Recorded() && s.Fact.Problem == nil && r.State == disk.Published && r.Unclaimed() &&
 		r.Attachment != "" && !r.Accepted && !s.Stayed
 }
 
-// FoundAfterAbsence is why a volume that WasAway is withdrawn when data is found on its disk.
+// FoundAfterAbsence returns why a volume that WasAway is withdrawn when its disk has data.
 func (s *Slot) FoundAfterAbsence() *disk.Problem {
 	return disk.Problemf(disk.NotEmpty,
 		"the disk of volume %s was away or the node restarted, and it holds %s now, which no pod of the volume wrote: the volume is withdrawn and the data kept", s.Volume.Name, s.Found)
 }
 
-// PhaseUnrecorded says whether the record of the volume's disk has another phase than
-// the volume was observed in.
+// PhaseUnrecorded reports whether the record of the volume's disk has another phase than
+// the observed one.
 func (s *Slot) PhaseUnrecorded() bool {
 	r, v := s.VolumeRecord, s.Volume
 	return r != nil && v.Identity != "" && r.Cluster == s.Cluster && r.Volume == v.Name && (r.UID == "" || r.UID == v.UID) &&
 		r.State == disk.Published && r.Phase != v.Seen()
 }
 
-// GoneAfter is how many looks in a row must find nothing before that is believed:
-// a remount takes the first away for a moment.
+// GoneAfter is how many consecutive scans must find no disk before it counts as absent: a
+// remount removes it for a moment.
 const GoneAfter = 2
 
-// Absent says whether it is certain that the path leads to no disk at all: neither
-// the volume's nor another.
+// Absent reports whether it is certain that no disk is at the path, neither the volume's nor
+// another.
 func (s *Slot) Absent() bool {
 	return s.Looked && s.Gone >= GoneAfter && s.Vacant()
 }
 
-// Vacant says whether the last look found no disk.
+// Vacant reports whether the last scan found no disk at the path.
 func (s *Slot) Vacant() bool {
 	if s.Fact == nil {
 		return true

@@ -15,7 +15,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// State is how a Job stands.
+// State is the state of a Job.
 type State string
 
 // The states.
@@ -25,29 +25,28 @@ const (
 	Failed    State = "Failed"
 )
 
-// Standing is what is to be said of a Job.
-type Standing struct {
+// Status is the progress of a Job.
+type Status struct {
 	State State
-	// Problem is why it does not stand as one would wish.
+	// Problem is why it does not make progress, or failed.
 	Problem *disk.Problem
-	// Step is how far it came, if its pod has told.
+	// Step is its last step, if its pod has reported one.
 	Step string
 }
 
-// The reasons of Jobs that failed or do not get on, besides those that kubelet gives.
+// The reasons of Jobs that failed or do not start, in addition to those of kubelet.
 const (
-	// JobGone: somebody has deleted the Job.
+	// JobGone: the Job was deleted.
 	JobGone disk.Reason = "JobDeleted"
-	// JobFailed: the Job failed, and says no reason.
+	// JobFailed: the Job failed without a reason.
 	JobFailed disk.Reason = "JobFailed"
-	// JobSilent: the container ended well, and does not say that the disk is clean.
+	// JobSilent: the container succeeded without reporting that the disk is clean.
 	JobSilent disk.Reason = "NoResult"
 )
 
-// Look says how a Job stands. pods are those of the Job that the API server shows: none
-// once they are deleted. A Job has ended only when its pod has, so that the next one
-// cannot meet it.
-func Look(job *batchv1.Job, pods []*corev1.Pod) Standing {
+// StatusOf returns the progress of a Job. pods are the Job's pods; none after they are deleted. A
+// Job has ended only after its pod has, so that it never overlaps the next one.
+func StatusOf(job *batchv1.Job, pods []*corev1.Pod) Status {
 	pod := latest(pods)
 	result := resultOf(pod)
 	for _, c := range job.Status.Conditions {
@@ -58,23 +57,22 @@ func Look(job *batchv1.Job, pods []*corev1.Pod) Standing {
 		case batchv1.JobComplete:
 			return ended(result)
 		case batchv1.JobFailed:
-			return Standing{State: Failed, Step: result.Step, Problem: why(c, pod, result)}
+			return Status{State: Failed, Step: result.Step, Problem: why(c, pod, result)}
 		}
 	}
-	return Standing{State: Running, Step: result.Step, Problem: waits(pod)}
+	return Status{State: Running, Step: result.Step, Problem: waits(pod)}
 }
 
-// ended is how a Job stands that says of itself that it is complete. Whether the disk is
-// clean is the agent's to find out, who asked for it; a result that is lost with its pod
-// does not keep it from that.
-func ended(result Result) Standing {
+// ended returns the progress of a Job that is complete. The provisioner verifies that the disk
+// is clean, even if the result is lost with its pod.
+func ended(result Result) Status {
 	if result.Message != "" && !result.Clean {
-		return Standing{State: Failed, Problem: disk.Problemf(JobSilent, "the Job ended well, and says: %s", result.Message)}
+		return Status{State: Failed, Problem: disk.Problemf(JobSilent, "the Job succeeded without reporting that the disk is clean: %s", result.Message)}
 	}
-	return Standing{State: Succeeded}
+	return Status{State: Succeeded}
 }
 
-// why is the reason that says most about a Job that failed.
+// why returns the most specific reason of a Job that failed.
 func why(c batchv1.JobCondition, pod *corev1.Pod, result Result) *disk.Problem {
 	words := []string{}
 	reason := result.Reason
@@ -95,7 +93,7 @@ func why(c batchv1.JobCondition, pod *corev1.Pod, result Result) *disk.Problem {
 		words = append(words, result.Message)
 	}
 	if len(words) == 0 {
-		words = append(words, cmp.Or(c.Message, "it says no reason"))
+		words = append(words, cmp.Or(c.Message, "no reason given"))
 	}
 	return &disk.Problem{Reason: reason, Message: strings.Join(words, "; ")}
 }
@@ -143,7 +141,7 @@ func terminated(pod *corev1.Pod) *corev1.ContainerStateTerminated {
 	return nil
 }
 
-// latest is the pod that was made last. There is one, but by somebody's hand.
+// latest returns the newest pod. There is only one unless pods were created by hand.
 func latest(pods []*corev1.Pod) *corev1.Pod {
 	if len(pods) == 0 {
 		return nil

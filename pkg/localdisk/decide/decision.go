@@ -1,0 +1,74 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package decide
+
+import (
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/localdisk/disk"
+)
+
+// Action is the next thing to do for a slot. After it has succeeded or failed, the slot is
+// decided again.
+type Action string
+
+// The actions. The provisioner repeats the checks of a destructive action right before it acts.
+const (
+	// None: nothing to do until something changes.
+	None Action = "None"
+	// AskNodes: find out whether a report has a tombstone of the disk, and write a record that
+	// follows from it; if the disk has a record already, find out ForeignPV too.
+	AskNodes Action = "AskNodes"
+	// Inspect: find out Content.
+	Inspect Action = "Inspect"
+	// ProveBlank: read the whole device in the background, then decide again. Any other
+	// decision cancels the read.
+	ProveBlank Action = "ProveBlank"
+	// FindUsers: find out Users.
+	FindUsers Action = "FindUsers"
+	// Create: write the record as Published, then create the volume, with
+	// Decision.Generation.
+	Create Action = "Create"
+	// WriteRecord: write the record of a volume as Published, with the volume's phase, and
+	// update the identity that the volume names if the disk has another one now.
+	WriteRecord Action = "WriteRecord"
+	// AddFinalizer: add the finalizer to a volume that lost it.
+	AddFinalizer Action = "AddFinalizer"
+	// MarkDisk: set the volume's mark to Decision.Mark.
+	MarkDisk Action = "MarkDisk"
+	// DeleteVolume: delete the volume, with its resourceVersion as precondition.
+	DeleteVolume Action = "DeleteVolume"
+	// Clean: write the record as Cleaning, with Decision.Generation and the volume if there
+	// is one; then clean the disk.
+	Clean Action = "Clean"
+	// CleanLater: write the record of a released volume whose disk is absent as Cleaning.
+	CleanLater Action = "CleanLater"
+	// MarkVanished: write the time to the record at which the volume was found to be gone.
+	MarkVanished Action = "MarkVanished"
+	// MarkRetained: write the record as Retained.
+	MarkRetained Action = "MarkRetained"
+	// MarkClean: write the record as Clean and this cluster's, with Decision.Generation.
+	MarkClean Action = "MarkClean"
+	// ReadSuperblock: find out Superblock.
+	ReadSuperblock Action = "ReadSuperblock"
+	// RecordFilesystem: write Superblock.Format to the record.
+	RecordFilesystem Action = "RecordFilesystem"
+	// AddLink: point the volume's link to Fact.Device.
+	AddLink Action = "AddLink"
+	// RemoveLink: remove the volume's link.
+	RemoveLink Action = "RemoveLink"
+	// RemoveFinalizer: remove the finalizer from the volume.
+	RemoveFinalizer Action = "RemoveFinalizer"
+)
+
+// Decision is what to do about a slot, and what to report.
+type Decision struct {
+	Do    Action
+	State stowage.EntryState
+	// Problem is why the slot is not as desired; nil if it is.
+	Problem *disk.Problem
+	// Generation is set for Create, Clean and MarkClean.
+	Generation int64
+	// Mark is set for MarkDisk.
+	Mark disk.Mark
+}

@@ -1,0 +1,141 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package decide
+
+import (
+	"time"
+
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/localdisk/disk"
+)
+
+// orphan decides about a disk that has a record and no volume, and is dirty or another
+// cluster's.
+func orphan(s *Slot) Decision {
+	r := s.Record
+	switch {
+	case !s.Looked:
+		return Decision{Do: None, State: stowage.EntrySkipped}
+	case s.Fact.Problem != nil:
+		return wait(stowage.EntrySkipped, s.Fact.Problem)
+	case s.Elsewhere != "":
+		return wait(stowage.EntrySkipped, disk.Problemf(disk.SameBytes, "volume %s already offers this disk", s.Elsewhere))
+	case s.Foreign != "":
+		return wait(stowage.EntrySkipped, disk.Problemf(disk.ForeignVolume, "volume %s offers this disk and lacks the provisioner's labels or annotations: delete it, or take it over with `stowage-provisioner adopt`", s.Foreign))
+	case !s.Configured:
+		return wait(stowage.EntrySkipped, disk.Problemf(disk.NotConfigured, "the disk is dirty, and the configuration has no class %q any more", s.Key.Class))
+	}
+	if problem := s.OfOtherCluster(); problem != nil {
+		return wait(stowage.EntryRetained, problem)
+	}
+	if problem := s.BeingCleaned(); problem != nil {
+		return wait(stowage.EntryCleaning, problem)
+	}
+	switch {
+	case r.Cluster != s.Cluster: // acknowledged
+		return markClean(s)
+	case r.State == disk.Retained:
+		return retained(s)
+	case r.Policy != disk.Delete:
+		return Decision{Do: MarkRetained, State: stowage.EntryRetained}
+	case r.State == disk.Cleaning: // the release was decided, and the clean has begun
+		return clean(s)
+	case s.Acknowledged:
+		return markClean(s)
+	case r.Phase == disk.PhaseReleased:
+		return abandoned(s)
+	default:
+		return vanished(s)
+	}
+}
+
+// vanished decides about a volume that is gone without having been released: its data is
+// kept, unless the volume never had a claim and its disk is empty.
+func vanished(s *Slot) Decision {
+	unclaimed := s.Record.Unclaimed()
+	switch {
+	case !s.Asked: // a tombstone may show that the controller released the volume
+		return Decision{Do: AskNodes, State: stowage.EntryRetained}
+	case s.ForeignPV != "":
+		return wait(stowage.EntrySkipped, s.OfOtherNode())
+	case unclaimed && s.Content == disk.ContentUnknown:
+		return Decision{Do: Inspect, State: stowage.EntryPending}
+	case unclaimed && s.Content == disk.ContentNone:
+		return markClean(s)
+	default:
+		return Decision{Do: MarkRetained, State: stowage.EntryRetained}
+	}
+}
+
+// abandoned decides about a released volume that is gone before its disk was cleaned:
+// the disk is cleaned after a grace period, if the controller allows it.
+func abandoned(s *Slot) Decision {
+	r := s.Record
+	switch {
+	case r.Missed.IsZero():
+		return Decision{Do: MarkVanished, State: stowage.EntryCleaning}
+	case !s.GraceOver:
+		return wait(stowage.EntryCleaning, disk.Problemf(disk.OrphanGracePeriod,
+			"volume %s was Released and is gone before its disk was cleaned; the disk is cleaned after %s; to keep its data, %s",
+			r.Volume, s.GraceUntil.UTC().Format(time.RFC3339), Acknowledge(s.Acknowledgement())))
+	case !s.Granted:
+		return wait(stowage.EntryCleaning, disk.Problemf(disk.OrphanCleanWaits,
+			"volume %s was Released and is gone before its disk was cleaned; the disk is cleaned once stowage-controller, which limits such cleans over the cluster, allows it; to keep its data, %s",
+			r.Volume, Acknowledge(s.Acknowledgement())))
+	default:
+		return clean(s)
+	}
+}
+
+// clean cleans a disk without a volume, if nothing uses it.
+func clean(s *Slot) Decision {
+	switch {
+	case !s.Asked: // a disk that was away may hold the data of another node's volume
+		return Decision{Do: AskNodes, State: stowage.EntryCleaning}
+	case s.ForeignPV != "":
+		return wait(stowage.EntrySkipped, s.OfOtherNode())
+	}
+	if decision, ok := idle(s, stowage.EntryCleaning); !ok {
+		return decision
+	}
+	return Decision{Do: Clean, State: stowage.EntryCleaning, Generation: next(s)}
+}
+
+// next returns the generation of the disk's next volume. A claim whose volume is gone must not
+// become bound to a new one of the same name.
+func next(s *Slot) int64 {
+	if s.Record.Volume != "" {
+		return s.Record.Generation + 1
+	}
+	return s.Record.Generation
+}
+
+// markClean increments the generation even if the record names no volume, since the data may
+// have been acknowledged by the generation.
+func markClean(s *Slot) Decision {
+	return Decision{Do: MarkClean, State: stowage.EntryPending, Generation: s.Record.Generation + 1}
+}
+
+// retained decides about a disk that was kept with its data.
+func retained(s *Slot) Decision {
+	r := s.Record
+	switch {
+	case s.Acknowledged || s.Content == disk.ContentNone:
+		return markClean(s)
+	case s.Content == disk.ContentUnknown:
+		return Decision{Do: Inspect, State: stowage.EntryRetained}
+	case s.Content == disk.ContentSampled:
+		return Decision{Do: ProveBlank, State: stowage.EntryRetained, Problem: s.ProvingBlank()}
+	case r.Policy != disk.Delete:
+		return wait(stowage.EntryRetained, disk.Problemf(disk.RetainedDirty,
+			"holds %s of volume %s, whose reclaim policy was not Delete: empty the disk, or copy what you need, %s", s.Found, r.Volume, Acknowledge(s.Acknowledgement())))
+	case r.Phase == disk.PhaseBound || r.Phase == disk.PhaseOfFailed:
+		return wait(stowage.EntryRetained, disk.Problemf(disk.VolumeVanished,
+			"holds %s of volume %s, which was %s and is gone although it was never released: etcd was restored, or the volume was removed by force; restore the volume, or copy what you need, %s",
+			s.Found, r.Volume, r.Phase, Acknowledge(s.Acknowledgement())))
+	default:
+		return wait(stowage.EntryRetained, disk.Problemf(disk.VolumeVanished,
+			"holds %s, and volume %s, which had no claim, is gone: empty the disk, or copy what you need, %s", s.Found, r.Volume, Acknowledge(s.Acknowledgement())))
+	}
+}

@@ -97,7 +97,7 @@ func TestProvisionerMetricsAreServed(t *testing.T) {
 		"stowage_provisioner_clean_in_progress",
 		"stowage_provisioner_clean_queue",
 		"stowage_provisioner_config_last_good_timestamp_seconds",
-		"stowage_provisioner_config_reload_total",
+		"stowage_provisioner_config_reloads_total",
 		"stowage_provisioner_disk_to_available_seconds",
 		"stowage_provisioner_last_scan_timestamp_seconds",
 		"stowage_provisioner_released_to_available_seconds",
@@ -121,7 +121,7 @@ func TestProvisionerMetricsAreServed(t *testing.T) {
 		"stowage_provisioner_blank_proof_bytes_total":                   ` 4096`,
 		"stowage_provisioner_last_scan_timestamp_seconds":               ` 1.5`,
 		"stowage_provisioner_config_last_good_timestamp_seconds":        ` 7`,
-		"stowage_provisioner_config_reload_total":                       "{result=\"error\"} 1\n{result=\"success\"} 1",
+		"stowage_provisioner_config_reloads_total":                       "{result=\"error\"} 1\n{result=\"success\"} 1",
 	})
 }
 

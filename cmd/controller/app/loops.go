@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 
-	"stowage.dev/stowage/pkg/apis/controller"
+	"stowage.dev/stowage/pkg/apis/controller/v1alpha1"
 	"stowage.dev/stowage/pkg/controller/heartbeats"
 	"stowage.dev/stowage/pkg/controller/nodehosts"
 	"stowage.dev/stowage/pkg/controller/nodeloss"
@@ -33,7 +33,7 @@ type loop struct {
 // that, on replicas that stand by too, so that they take over with warm caches. A
 // loop runs once all of them are synced and this replica leads.
 type parts struct {
-	settings *controller.ControllerConfiguration
+	settings *v1alpha1.ControllerConfiguration
 	client   kubernetes.Interface
 	// connection is what client was made from, for clients of other kinds.
 	connection *rest.Config
@@ -100,7 +100,7 @@ func newHeartbeats(p *parts) (func(context.Context) error, error) {
 // newOrphanCleans allows provisioners to clean disks whose volume is gone.
 func newOrphanCleans(p *parts) (func(context.Context) error, error) {
 	c, err := orphancleans.New(orphancleans.Config{
-		Reports: p.reports, ReportInformer: p.reportInformer, PerHour: int(p.settings.OrphanCleans.PerHour),
+		Reports: p.reports, ReportInformer: p.reportInformer, PerHour: int(*p.settings.OrphanCleans.PerHour),
 	})
 	if err != nil {
 		return nil, err

@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 
-	"stowage.dev/stowage/pkg/apis/controller"
+	"stowage.dev/stowage/pkg/apis/controller/v1alpha1"
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/localdisk/diskreports"
 	"stowage.dev/stowage/pkg/metrics"
@@ -30,7 +30,7 @@ import (
 )
 
 // run works until ctx ends, or until another replica leads.
-func run(ctx context.Context, settings *controller.ControllerConfiguration, connection *rest.Config, metricsTLS *server.SecureFlags) error {
+func run(ctx context.Context, settings *v1alpha1.ControllerConfiguration, connection *rest.Config, metricsTLS *server.SecureFlags) error {
 	p, err := newParts(settings, connection)
 	if err != nil {
 		return err
@@ -59,10 +59,10 @@ func run(ctx context.Context, settings *controller.ControllerConfiguration, conn
 	defer p.informers.Shutdown()
 	p.informers.StartWithContext(ctx)
 	group.Go(func() error { p.reportInformer.RunWithContext(ctx); return nil })
-	if settings.HealthAddress != "" {
+	if *settings.HealthAddress != "" {
 		group.Go(func() error {
 			return server.Serve(ctx, server.Config{
-				Address: settings.HealthAddress,
+				Address: *settings.HealthAddress,
 				Healthy: func() error { return nil }, // a process that answers is alive
 				Ready:   func(string) error { return ready(synced) },
 				Secure:  secure,
@@ -83,7 +83,7 @@ func run(ctx context.Context, settings *controller.ControllerConfiguration, conn
 }
 
 // newParts makes all that needs no context.
-func newParts(settings *controller.ControllerConfiguration, connection *rest.Config) (*parts, error) {
+func newParts(settings *v1alpha1.ControllerConfiguration, connection *rest.Config) (*parts, error) {
 	client, err := kubernetes.NewForConfig(connection)
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
@@ -131,7 +131,7 @@ func lead(ctx context.Context, p *parts, loops []loop) error {
 		return runAll(ctx, loops)
 	}
 	e := p.settings.LeaderElection
-	if !e.LeaderElect {
+	if !*e.LeaderElect {
 		return work(ctx)
 	}
 	return server.Lead(ctx, server.LeadConfig{

@@ -63,20 +63,20 @@ func TestCountJobs(t *testing.T) {
 	exchanged.UID = "2"
 	events.OnUpdate(job("exchanged", ""), exchanged)
 	const want = `
-# HELP stowage_cleaning_jobs_failed_total [ALPHA] Cleaning Jobs that failed, by reason as in the node's LocalDiskReport; JobDeleted if they were deleted before they had ended.
-# TYPE stowage_cleaning_jobs_failed_total counter
-stowage_cleaning_jobs_failed_total{reason="BackoffLimitExceeded"} 1
-stowage_cleaning_jobs_failed_total{reason="JobDeleted"} 2
-stowage_cleaning_jobs_failed_total{reason="OOMKilled"} 1
-# HELP stowage_cleaning_jobs_running [ALPHA] Cleaning Jobs that have not ended; 0 on a replica that stands by.
-# TYPE stowage_cleaning_jobs_running gauge
-stowage_cleaning_jobs_running 2
-# HELP stowage_cleaning_jobs_succeeded_total [ALPHA] Cleaning Jobs that succeeded.
-# TYPE stowage_cleaning_jobs_succeeded_total counter
-stowage_cleaning_jobs_succeeded_total 1
+# HELP stowage_controller_cleaning_jobs_failed_total [ALPHA] Cleaning Jobs that failed, by reason as in the node's LocalDiskReport; JobDeleted if they were deleted before they had ended.
+# TYPE stowage_controller_cleaning_jobs_failed_total counter
+stowage_controller_cleaning_jobs_failed_total{reason="BackoffLimitExceeded"} 1
+stowage_controller_cleaning_jobs_failed_total{reason="JobDeleted"} 2
+stowage_controller_cleaning_jobs_failed_total{reason="OOMKilled"} 1
+# HELP stowage_controller_cleaning_jobs_running [ALPHA] Cleaning Jobs that have not ended; 0 on a replica that stands by.
+# TYPE stowage_controller_cleaning_jobs_running gauge
+stowage_controller_cleaning_jobs_running 2
+# HELP stowage_controller_cleaning_jobs_succeeded_total [ALPHA] Cleaning Jobs that succeeded.
+# TYPE stowage_controller_cleaning_jobs_succeeded_total counter
+stowage_controller_cleaning_jobs_succeeded_total 1
 `
 	err = testutil.GatherAndCompare(legacyregistry.DefaultGatherer, strings.NewReader(want),
-		"stowage_cleaning_jobs_failed_total", "stowage_cleaning_jobs_running", "stowage_cleaning_jobs_succeeded_total")
+		"stowage_controller_cleaning_jobs_failed_total", "stowage_controller_cleaning_jobs_running", "stowage_controller_cleaning_jobs_succeeded_total")
 	if err != nil {
 		t.Error(err)
 	}
@@ -97,11 +97,11 @@ func TestCountCreated(t *testing.T) {
 		}
 		w.reconcile()
 		const want = `
-# HELP stowage_cleaning_jobs_created_total [ALPHA] Cleaning Jobs that were created.
-# TYPE stowage_cleaning_jobs_created_total counter
-stowage_cleaning_jobs_created_total 1
+# HELP stowage_controller_cleaning_jobs_created_total [ALPHA] Cleaning Jobs that were created.
+# TYPE stowage_controller_cleaning_jobs_created_total counter
+stowage_controller_cleaning_jobs_created_total 1
 `
-		if err := testutil.GatherAndCompare(legacyregistry.DefaultGatherer, strings.NewReader(want), "stowage_cleaning_jobs_created_total"); err != nil {
+		if err := testutil.GatherAndCompare(legacyregistry.DefaultGatherer, strings.NewReader(want), "stowage_controller_cleaning_jobs_created_total"); err != nil {
 			t.Error(err)
 		}
 		if n := w.count("create"); n != 2 {

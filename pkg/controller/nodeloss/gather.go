@@ -12,7 +12,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"stowage.dev/stowage/pkg/apis/controller"
+	controller "stowage.dev/stowage/pkg/apis/controller/v1alpha1"
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/controller/nodeloss/rules"
@@ -69,7 +69,7 @@ func (c *Controller) gather(volume *corev1.PersistentVolume, now time.Time) (*ga
 		return nil, err
 	}
 	if g.Mark != nil && g.Claim != nil && g.Terms.Release { // to count costs more than all else
-		g.Exhausted = rules.Spent(c.spentBesides(g), now) >= int(c.Settings.ReleasesPerMinute)
+		g.Exhausted = rules.Spent(c.spentBesides(g), now) >= int(*c.Settings.ReleasesPerMinute)
 	}
 	return g, nil
 }

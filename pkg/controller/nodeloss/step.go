@@ -69,7 +69,7 @@ func (c *Controller) patience(g *gathered, d rules.Decision) time.Duration {
 	case rules.Waiting:
 		return max(d.Due.Sub(g.Now), time.Millisecond)
 	case rules.Throttled:
-		return max(rules.Refilled(c.spentBesides(g), int(c.Settings.ReleasesPerMinute), g.Now).Sub(g.Now), time.Millisecond)
+		return max(rules.Refilled(c.spentBesides(g), int(*c.Settings.ReleasesPerMinute), g.Now).Sub(g.Now), time.Millisecond)
 	default:
 		return 0
 	}

@@ -96,7 +96,7 @@ func (c *Controller) words(g *gathered, d rules.Decision) (reason, note string) 
 	case rules.NotRecreatable:
 		return eventNotRecreatable, why + "; the claim is kept, as nobody would make it again: " + d.Message
 	case rules.Throttled:
-		return eventThrottled, fmt.Sprintf("%s; the claim waits for its turn, as %d claims are released in a minute", why, c.Settings.ReleasesPerMinute)
+		return eventThrottled, fmt.Sprintf("%s; the claim waits for its turn, as %d claims are released in a minute", why, *c.Settings.ReleasesPerMinute)
 	case rules.Retained:
 		return eventLost, why + "; its reclaim policy is not Delete, so it stays until an administrator deletes it"
 	case rules.Unidentified:

@@ -139,7 +139,7 @@ func TestDryRunConfirms(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c, g, client := lostClaim()
-			c.Settings.DryRun, c.Settings.ReleasesPerMinute, c.pretended = true, 10, map[string]pretence{}
+			c.Settings.DryRun, c.Settings.ReleasesPerMinute, c.pretended = true, new(int32(10)), map[string]pretence{}
 			defer c.forget("pv")
 			if tc.node {
 				if err := client.Tracker().Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}); err != nil {

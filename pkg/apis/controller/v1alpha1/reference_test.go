@@ -21,7 +21,7 @@ const (
 func TestReferenceNamesEveryField(t *testing.T) {
 	t.Parallel()
 	defaulted := &ControllerConfiguration{}
-	SetObjectDefaults_ControllerConfiguration(defaulted)
+	setDefaults(defaulted)
 	reference.Page{Path: page, Defaulted: defaulted}.Check(t)
 }
 

@@ -22,7 +22,7 @@ const (
 func TestReferenceNamesEveryField(t *testing.T) {
 	t.Parallel()
 	defaulted := &ExtenderConfiguration{}
-	SetObjectDefaults_ExtenderConfiguration(defaulted)
+	setDefaults(defaulted)
 	reference.Page{Path: page, Defaulted: defaulted}.Check(t)
 }
 

@@ -54,7 +54,6 @@ type ExtenderConfiguration struct {
 	// scoring says how nodes that can serve a pod's claims are ranked, as in
 	// VolumeTopologyArgs.
 	// +optional
-	// +k8s:conversion-gen=false
 	Scoring configv1.VolumeScoring `json:"scoring,omitempty"`
 
 	// clientConnection is to the API server.

@@ -1,9 +1,7 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package validation checks the extender's configuration. Each error names the
-// field by its path and says what is allowed.
-package validation
+package v1alpha1
 
 import (
 	"fmt"
@@ -14,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"stowage.dev/stowage/pkg/apis/config"
 	configvalidation "stowage.dev/stowage/pkg/apis/config/validation"
-	"stowage.dev/stowage/pkg/apis/extender"
 )
 
 // Bounds, inclusive.
@@ -27,41 +25,45 @@ const (
 	minHold, maxHold = time.Second, time.Hour
 )
 
-var modes = sets.New(extender.ModeFull, extender.ModeAdvisory)
+var modes = sets.New(ModeFull, ModeAdvisory)
 
-// Validate returns nil or an aggregate of *field.Error, one for each fault. The
-// configuration is expected to be defaulted.
-func Validate(c *extender.ExtenderConfiguration) error {
+// validate returns nil or an aggregate of *field.Error, one for each fault: it names the
+// field by its path and what is allowed. The configuration must be defaulted.
+func validate(c *ExtenderConfiguration) error {
 	var errs field.ErrorList
 	if !modes.Has(c.Mode) {
 		errs = append(errs, field.NotSupported(field.NewPath("mode"), c.Mode, sets.List(modes)))
 	}
 	errs = append(errs, validateNames(field.NewPath("schedulerNames"), c.SchedulerNames)...)
 	errs = append(errs, validateServing(field.NewPath("serving"), &c.Serving)...)
-	if c.Mode == extender.ModeFull && !c.Serving.Insecure && len(c.Serving.ClientNames) == 0 {
+	if c.Mode == ModeFull && !c.Serving.Insecure && len(c.Serving.ClientNames) == 0 {
 		errs = append(errs, field.Required(field.NewPath("serving", "clientNames"),
 			"in mode Full, in which callers can have pods bound; the common name of kube-scheduler's certificate, such as system:kube-scheduler"))
 	}
-	if c.HealthAddress != "" {
-		_, err := validateAddress(field.NewPath("healthAddress"), c.HealthAddress)
+	if *c.HealthAddress != "" {
+		_, err := validateAddress(field.NewPath("healthAddress"), *c.HealthAddress)
 		errs = append(errs, err...)
 	}
 	timeouts := field.NewPath("timeouts")
 	errs = append(errs, validateDuration(timeouts.Child("verb"), c.Timeouts.Verb.Duration, minVerb, maxVerb)...)
 	errs = append(errs, validateDuration(timeouts.Child("hold"), c.Timeouts.Hold.Duration, minHold, maxHold)...)
 	connection := field.NewPath("clientConnection")
-	if c.ClientConnection.QPS <= 0 {
-		errs = append(errs, field.Invalid(connection.Child("qps"), c.ClientConnection.QPS, "must be greater than 0"))
+	if *c.ClientConnection.QPS <= 0 {
+		errs = append(errs, field.Invalid(connection.Child("qps"), *c.ClientConnection.QPS, "must be greater than 0"))
 	}
-	if c.ClientConnection.Burst <= 0 {
-		errs = append(errs, field.Invalid(connection.Child("burst"), c.ClientConnection.Burst, "must be greater than 0"))
+	if *c.ClientConnection.Burst <= 0 {
+		errs = append(errs, field.Invalid(connection.Child("burst"), *c.ClientConnection.Burst, "must be greater than 0"))
 	}
 	errs = append(errs, validateElection(field.NewPath("leaderElection"), &c.LeaderElection)...)
-	errs = append(errs, configvalidation.ValidateBinding(nil, c.BindingMode, &c.Scoring)...)
+	scoring, err := c.EngineScoring()
+	if err != nil {
+		return fmt.Errorf("convert scoring: %w", err)
+	}
+	errs = append(errs, configvalidation.ValidateBinding(nil, config.BindingMode(c.BindingMode), &scoring)...)
 	return errs.ToAggregate()
 }
 
-func validateServing(path *field.Path, s *extender.Serving) field.ErrorList {
+func validateServing(path *field.Path, s *Serving) field.ErrorList {
 	host, errs := validateAddress(path.Child("address"), s.Address)
 	files := []struct{ name, value string }{{"certFile", s.CertFile}, {"keyFile", s.KeyFile}, {"clientCAFile", s.ClientCAFile}}
 	for _, file := range files {
@@ -79,8 +81,8 @@ func validateServing(path *field.Path, s *extender.Serving) field.ErrorList {
 		errs = append(errs, field.Forbidden(path.Child("clientNames"), "insecure asks for no certificate"))
 	}
 	errs = append(errs, validateNames(path.Child("clientNames"), s.ClientNames)...)
-	if s.MaxBodyBytes < minBodyBytes || s.MaxBodyBytes > maxBodyBytes {
-		errs = append(errs, field.Invalid(path.Child("maxBodyBytes"), s.MaxBodyBytes, fmt.Sprintf("must be %d to %d", minBodyBytes, maxBodyBytes)))
+	if n := *s.MaxBodyBytes; n < minBodyBytes || n > maxBodyBytes {
+		errs = append(errs, field.Invalid(path.Child("maxBodyBytes"), n, fmt.Sprintf("must be %d to %d", minBodyBytes, maxBodyBytes)))
 	}
 	return errs
 }
@@ -117,8 +119,8 @@ func validateDuration(path *field.Path, value, lowest, highest time.Duration) fi
 	return nil
 }
 
-func validateElection(path *field.Path, e *extender.LeaderElection) field.ErrorList {
-	if !e.LeaderElect {
+func validateElection(path *field.Path, e *LeaderElection) field.ErrorList {
+	if !*e.LeaderElect {
 		return nil
 	}
 	var errs field.ErrorList

@@ -1,9 +1,7 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package validation checks the controller's configuration. Each error names the
-// field by its path and says what is allowed.
-package validation
+package v1alpha1
 
 import (
 	"fmt"
@@ -16,8 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-
-	"stowage.dev/stowage/pkg/apis/controller"
 )
 
 // Bounds, inclusive.
@@ -28,33 +24,33 @@ const (
 )
 
 var (
-	policies     = sets.New(controller.NodeLossKeep, controller.NodeLossRelease)
-	outOfService = sets.New(controller.OutOfServiceIgnore, controller.OutOfServiceLost)
+	policies     = sets.New(NodeLossKeep, NodeLossRelease)
+	outOfService = sets.New(OutOfServiceIgnore, OutOfServiceLost)
 )
 
-// Validate returns nil or an aggregate of *field.Error, one for each fault. The
-// configuration is expected to be defaulted.
-func Validate(c *controller.ControllerConfiguration) error {
+// validate returns nil or an aggregate of *field.Error, one for each fault: it names the
+// field by its path and what is allowed. The configuration must be defaulted.
+func validate(c *ControllerConfiguration) error {
 	var errs field.ErrorList
-	if c.HealthAddress != "" {
-		errs = append(errs, validateAddress(field.NewPath("healthAddress"), c.HealthAddress)...)
+	if *c.HealthAddress != "" {
+		errs = append(errs, validateAddress(field.NewPath("healthAddress"), *c.HealthAddress)...)
 	}
 	errs = append(errs, validateNodeLoss(field.NewPath("nodeLoss"), &c.NodeLoss)...)
-	if n := c.OrphanCleans.PerHour; n < 0 || n > maxCleans {
+	if n := *c.OrphanCleans.PerHour; n < 0 || n > maxCleans {
 		errs = append(errs, field.Invalid(field.NewPath("orphanCleans", "perHour"), n, fmt.Sprintf("must be 0 to %d", maxCleans)))
 	}
 	connection := field.NewPath("clientConnection")
-	if c.ClientConnection.QPS <= 0 {
-		errs = append(errs, field.Invalid(connection.Child("qps"), c.ClientConnection.QPS, "must be greater than 0"))
+	if *c.ClientConnection.QPS <= 0 {
+		errs = append(errs, field.Invalid(connection.Child("qps"), *c.ClientConnection.QPS, "must be greater than 0"))
 	}
-	if c.ClientConnection.Burst <= 0 {
-		errs = append(errs, field.Invalid(connection.Child("burst"), c.ClientConnection.Burst, "must be greater than 0"))
+	if *c.ClientConnection.Burst <= 0 {
+		errs = append(errs, field.Invalid(connection.Child("burst"), *c.ClientConnection.Burst, "must be greater than 0"))
 	}
 	errs = append(errs, validateElection(field.NewPath("leaderElection"), &c.LeaderElection)...)
 	return errs.ToAggregate()
 }
 
-func validateNodeLoss(path *field.Path, l *controller.NodeLoss) field.ErrorList {
+func validateNodeLoss(path *field.Path, l *NodeLoss) field.ErrorList {
 	var errs field.ErrorList
 	if !policies.Has(l.Policy) {
 		errs = append(errs, field.NotSupported(path.Child("policy"), l.Policy, sets.List(policies)))
@@ -65,7 +61,7 @@ func validateNodeLoss(path *field.Path, l *controller.NodeLoss) field.ErrorList 
 	if !outOfService.Has(l.OutOfService) {
 		errs = append(errs, field.NotSupported(path.Child("outOfService"), l.OutOfService, sets.List(outOfService)))
 	}
-	if n := l.ReleasesPerMinute; n < minReleases || n > maxReleases {
+	if n := *l.ReleasesPerMinute; n < minReleases || n > maxReleases {
 		errs = append(errs, field.Invalid(path.Child("releasesPerMinute"), n, fmt.Sprintf("must be %d to %d", minReleases, maxReleases)))
 	}
 	seen := sets.New[string]()
@@ -105,8 +101,8 @@ func validateAddress(path *field.Path, address string) field.ErrorList {
 	return nil
 }
 
-func validateElection(path *field.Path, e *controller.LeaderElection) field.ErrorList {
-	if !e.LeaderElect {
+func validateElection(path *field.Path, e *LeaderElection) field.ErrorList {
+	if !*e.LeaderElect {
 		return nil
 	}
 	var errs field.ErrorList

@@ -156,7 +156,7 @@ func (c *Controller) sweepReport(ctx context.Context, shown *stowage.LocalDiskRe
 		return unavailable("update LocalDiskReport "+report.Name, err)
 	}
 	klog.FromContext(ctx).V(2).Info("Took tombstones away whose disks were cleaned", logkeys.Node, klog.KRef("", report.Spec.NodeName), "removed", removed)
-	metrics.CountNodeLossTombstonesSettled(removed)
+	metrics.CountTombstonesRemoved(removed)
 	return nil
 }
 

@@ -16,53 +16,51 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
 
-// The indexes: of volumes by node, by claim and by disk, of pods by claim, of agents' pods
-// by node, of reports by disk, by disk that is retained and by tombstone.
+// Names of the indexes of volumes, pods and reports.
 const (
-	byNode     = "stowage-node"
-	byAgent    = "stowage-agent"
-	byClaim    = "stowage-claim"
-	byIdentity = "stowage-identity"
-	byRetained = "stowage-retained"
-	byStone    = "stowage-tombstone"
-	bySpace    = "stowage-namespace"
-	byRelease  = "stowage-release"
+	byNode        = "stowage-node"
+	byProvisioner = "stowage-provisioner"
+	byClaim       = "stowage-claim"
+	byIdentity    = "stowage-identity"
+	byRetained    = "stowage-retained"
+	byTombstone   = "stowage-tombstone"
+	byNamespace   = "stowage-namespace"
+	byRelease     = "stowage-release"
 )
 
-// watch has every event put the names of the volumes that it may matter to into the
-// queue.
+// watch adds handlers that enqueue the names of the volumes that an event may concern.
 func (c *Controller) watch() error {
 	core := c.Informers.Core().V1()
 	err := errors.Join(
-		c.volumes.AddIndexers(cache.Indexers{byNode: nodeOfVolume, byClaim: claimOfVolume, byIdentity: identityOfVolume, bySpace: spaceOfVolume, byRelease: released}),
-		c.ReportInformer.AddIndexers(cache.Indexers{byIdentity: identitiesOfReport, byRetained: retainedOfReport, byStone: stonesOfReport}),
-		c.pods.AddIndexers(cache.Indexers{byClaim: claimsOfPod, byAgent: nodeOfAgent}),
+		c.volumes.AddIndexers(cache.Indexers{byNode: nodeOfVolume, byClaim: claimOfVolume, byIdentity: identityOfVolume, byNamespace: namespaceOfVolume, byRelease: released}),
+		c.ReportInformer.AddIndexers(cache.Indexers{byIdentity: identitiesOfReport, byRetained: retainedOfReport, byTombstone: tombstonesOfReport}),
+		c.pods.AddIndexers(cache.Indexers{byClaim: claimsOfPod, byProvisioner: nodeOfProvisioner}),
 		c.on(c.volumes, c.volumeChanged),
 		c.on(core.Nodes().Informer(), func(old, object any) {
 			if node, ok := object.(*corev1.Node); ok && nodeDiffers(old, node) {
-				c.addIndexed(byNode, node.Name)
-				c.addDisks(node.Name)
+				c.enqueueIndexed(byNode, node.Name)
+				c.enqueueDisksOf(node.Name)
 			}
 		}),
 		c.on(core.PersistentVolumeClaims().Informer(), func(_, object any) {
 			if claim, ok := object.(*corev1.PersistentVolumeClaim); ok {
-				c.addIndexed(byClaim, claim.Namespace+"/"+claim.Name)
+				c.enqueueIndexed(byClaim, claim.Namespace+"/"+claim.Name)
 			}
 		}),
 		c.on(c.pods, c.podChanged),
 		c.on(c.Informers.Apps().V1().StatefulSets().Informer(), func(_, object any) {
 			if accessor, ok := object.(metav1.Object); ok {
-				c.addLost(bySpace, accessor.GetNamespace())
+				c.enqueueLost(byNamespace, accessor.GetNamespace())
 			}
 		}),
-		c.on(c.Informers.Storage().V1().StorageClasses().Informer(), func(_, _ any) { c.addLost("", "") }),
+		c.on(c.Informers.Storage().V1().StorageClasses().Informer(), func(_, _ any) { c.enqueueLost("", "") }),
 		c.on(c.ReportInformer, c.reportChanged),
 	)
 	return err
 }
 
-// on has changed called for every event of an informer, with the state before (nil for
-// an object that is new) and the last one.
+// on calls changed for every event of an informer with the old object (nil for added and deleted
+// ones) and the last state.
 func (c *Controller) on(informer cache.SharedIndexInformer, changed func(old, object any)) error {
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { changed(nil, object) },
@@ -78,44 +76,45 @@ func (c *Controller) on(informer cache.SharedIndexInformer, changed func(old, ob
 }
 
 func (c *Controller) volumeChanged(old, object any) {
+	// volume returns the volume from the informer; nil if it does not exist.
 	volume, ok := object.(*corev1.PersistentVolume)
 	if !ok {
 		return
 	}
-	c.addTwins(old, volume)
-	if volume.Annotations[wellknown.NodeNameAnnotation] != "" { // also when it has just ceased to be ours
+	c.enqueueSameDisk(old, volume)
+	if volume.Annotations[wellknown.NodeNameAnnotation] != "" { // even if it is no longer owned
 		c.queue.Add(volume.Name)
 	}
-	if ours(volume) && volume.Annotations[wellknown.DiskIdentityAnnotation] != "" {
-		c.askSweep()
+	if owned(volume) && volume.Annotations[wellknown.DiskIdentityAnnotation] != "" {
+		c.requestSweep()
 	}
 }
 
 func (c *Controller) podChanged(old, object any) {
 	keys, _ := claimsOfPod(object)
 	for _, key := range keys {
-		c.addIndexed(byClaim, key)
+		c.enqueueIndexed(byClaim, key)
 	}
-	nodes, _ := nodeOfAgent(object)
+	nodes, _ := nodeOfProvisioner(object)
 	for _, node := range nodes {
-		if agentDiffers(old, object) {
-			c.addIndexed(byNode, node)
+		if provisionerDiffers(old, object) {
+			c.enqueueIndexed(byNode, node)
 		}
 	}
 }
 
-func (c *Controller) addIndexed(index, key string) {
+func (c *Controller) enqueueIndexed(index, key string) {
 	names, err := c.volumes.GetIndexer().IndexKeys(index, key)
 	if err != nil {
-		return // there is no such index, which watch would have told
+		return
 	}
 	for _, name := range names {
 		c.queue.Add(name)
 	}
 }
 
-// addLost adds the volumes that are known to be lost, of a key of an index, or all.
-func (c *Controller) addLost(index, key string) {
+// enqueueLost enqueues the volumes that are marked as lost, of a key of an index, or all.
+func (c *Controller) enqueueLost(index, key string) {
 	objects := c.volumes.GetStore().List()
 	if index != "" {
 		var err error
@@ -130,16 +129,16 @@ func (c *Controller) addLost(index, key string) {
 	}
 }
 
-// DryRun says whether nothing is done but telling.
+// DryRun reports whether the controller only reports what it would do.
 func (c *Controller) DryRun() bool { return c.Settings.DryRun }
 
-// ours says whether a volume is that of a node's agent, and held by our finalizer.
-func ours(volume *corev1.PersistentVolume) bool {
+// owned reports whether a volume is published by its node's provisioner and has the finalizer.
+func owned(volume *corev1.PersistentVolume) bool {
 	node := volume.Annotations[wellknown.NodeNameAnnotation]
 	return node != "" && localpv.Owned(volume, node) && slices.Contains(volume.Finalizers, wellknown.LocalVolumeFinalizer)
 }
 
-// nodeDiffers says whether something of a node has changed that matters here.
+// nodeDiffers reports whether a relevant field of a node has changed.
 func nodeDiffers(old any, node *corev1.Node) bool {
 	before, ok := old.(*corev1.Node)
 	return !ok || before.UID != node.UID || readyOf(before) != readyOf(node) || outOfService(before) != outOfService(node)
@@ -156,29 +155,29 @@ func outOfService(node *corev1.Node) bool {
 }
 
 func nodeOfVolume(object any) ([]string, error) {
-	if volume, ok := object.(*corev1.PersistentVolume); ok && ours(volume) {
+	if volume, ok := object.(*corev1.PersistentVolume); ok && owned(volume) {
 		return []string{volume.Annotations[wellknown.NodeNameAnnotation]}, nil
 	}
 	return nil, nil
 }
 
 func claimOfVolume(object any) ([]string, error) {
-	if volume, ok := object.(*corev1.PersistentVolume); ok && ours(volume) && volume.Spec.ClaimRef != nil {
+	if volume, ok := object.(*corev1.PersistentVolume); ok && owned(volume) && volume.Spec.ClaimRef != nil {
 		return []string{volume.Spec.ClaimRef.Namespace + "/" + volume.Spec.ClaimRef.Name}, nil
 	}
 	return nil, nil
 }
 
-func spaceOfVolume(object any) ([]string, error) {
-	if volume, ok := object.(*corev1.PersistentVolume); ok && ours(volume) && volume.Spec.ClaimRef != nil {
+func namespaceOfVolume(object any) ([]string, error) {
+	if volume, ok := object.(*corev1.PersistentVolume); ok && owned(volume) && volume.Spec.ClaimRef != nil {
 		return []string{volume.Spec.ClaimRef.Namespace}, nil
 	}
 	return nil, nil
 }
 
-// released puts volumes of ours with a release under one key.
+// released indexes the owned volumes with a release under one key.
 func released(object any) ([]string, error) {
-	if volume, ok := object.(*corev1.PersistentVolume); ok && ours(volume) && volume.Annotations[wellknown.ReleaseAnnotation] != "" {
+	if volume, ok := object.(*corev1.PersistentVolume); ok && owned(volume) && volume.Annotations[wellknown.ReleaseAnnotation] != "" {
 		return []string{""}, nil
 	}
 	return nil, nil
@@ -191,7 +190,7 @@ func identityOfVolume(object any) ([]string, error) {
 	return nil, nil
 }
 
-// claimsOfPod are the claims that a pod uses by name, as namespace/name.
+// claimsOfPod returns the claims that a pod uses, as namespace/name.
 func claimsOfPod(object any) ([]string, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {

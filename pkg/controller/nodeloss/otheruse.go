@@ -13,34 +13,35 @@ import (
 	"stowage.dev/stowage/pkg/apis/wellknown"
 )
 
-// claimant is what else may use the disk of a volume (by its UID) of a node, in words for
-// users; empty if nothing does. While there is one, a tombstone might have data cleaned
-// that is still needed: also that of a disk that no node has now, as its node is gone or it
-// was taken out, and that is still a volume, or was kept.
-func (c *Controller) claimant(identity, node string, volume types.UID) string {
+// otherUse describes for users what else may use the disk of a volume (by its UID) of a node;
+// empty if nothing does. A tombstone might then have needed data cleaned: even that of a disk that
+// is detached now, or whose node is gone, but that has another volume or is retained.
+func (c *Controller) otherUse(identity, node string, volume types.UID) string {
 	if identity == "" {
 		return ""
 	}
-	if other := c.elsewhere(identity, node); other != "" {
-		return "node " + other + " says that it has that disk"
+	if other := c.otherNode(identity, node); other != "" {
+		return "node " + other + " reports that disk"
 	}
-	if other := c.twin(identity, node); other != nil {
-		return "volume " + other.Name + " of node " + other.Annotations[wellknown.NodeNameAnnotation] + " is of that disk, too"
+	if other := c.volumeOnOtherNode(identity, node); other != nil {
+		return "volume " + other.Name + " of node " + other.Annotations[wellknown.NodeNameAnnotation] + " has the same disk"
 	}
-	if other := c.keeper(identity, node, volume); other != "" {
-		return "node " + other + " says that the data of that disk is retained"
+	if other := c.retainingNode(identity, node, volume); other != "" {
+		return "node " + other + " retains the data of that disk"
 	}
 	return ""
 }
 
-// twin is a volume of a disk that is of another node than this one; nil if there is none.
-func (c *Controller) twin(identity, node string) *corev1.PersistentVolume {
+// volumeOnOtherNode returns a volume of a disk on another node than this one; nil if there is
+// none.
+func (c *Controller) volumeOnOtherNode(identity, node string) *corev1.PersistentVolume {
 	objects, err := c.volumes.GetIndexer().ByIndex(byIdentity, identity)
 	if err != nil {
-		return nil // there is no such index, which watch would have told
+		return nil
 	}
 	var found *corev1.PersistentVolume
 	for _, object := range objects {
+		// volume returns the volume from the informer; nil if it does not exist.
 		volume, ok := object.(*corev1.PersistentVolume)
 		if ok && volume.Annotations[wellknown.NodeNameAnnotation] != node && (found == nil || volume.Name < found.Name) {
 			found = volume
@@ -49,13 +50,13 @@ func (c *Controller) twin(identity, node string) *corev1.PersistentVolume {
 	return found
 }
 
-// keeper is a node, there or gone, that remembers a disk without a volume and retains its
-// data; empty if there is none. The node of the volume counts if it retains the data of
-// another volume, as one of another cluster, on which this volume was made by hand.
-func (c *Controller) keeper(identity, node string, volume types.UID) string {
+// retainingNode returns a node, existing or not, whose report retains the data of a disk without a
+// volume; empty if there is none. The node of the volume counts if it retains the data of another
+// volume, such as one of another cluster.
+func (c *Controller) retainingNode(identity, node string, volume types.UID) string {
 	objects, err := c.ReportInformer.GetIndexer().ByIndex(byRetained, identity)
 	if err != nil {
-		return "" // there is no such index, which watch would have told
+		return ""
 	}
 	found := ""
 	for _, object := range objects {
@@ -73,14 +74,13 @@ func (c *Controller) keeper(identity, node string, volume types.UID) string {
 	return found
 }
 
-// elsewhere is a node other than this one whose agent reports that it has a disk of an
-// identity; empty if there is none. A compromised agent may give
-// its volumes the identity of any disk, to have that cleaned. Reports of nodes that are
-// gone tell of what was.
-func (c *Controller) elsewhere(identity, node string) string {
+// otherNode returns another node whose provisioner reports a disk of this identity; empty if there
+// is none. A compromised provisioner may give its volumes the identity of any disk, to have that
+// disk cleaned. Reports of nodes that are gone do not count.
+func (c *Controller) otherNode(identity, node string) string {
 	objects, err := c.ReportInformer.GetIndexer().ByIndex(byIdentity, identity)
 	if err != nil {
-		return "" // there is no such index, which watch would have told
+		return ""
 	}
 	found := ""
 	for _, object := range objects {
@@ -95,42 +95,42 @@ func (c *Controller) elsewhere(identity, node string) string {
 	return found
 }
 
-// reportChanged adds the volumes of a report's node, and those of other nodes whose disks
-// it names, or named, and asks for a sweep if a disk of these has a tombstone.
+// reportChanged enqueues the volumes of a report's node and the volumes of other nodes whose disks
+// it lists or listed. It requests a sweep if one of these disks has a tombstone.
 func (c *Controller) reportChanged(old, object any) {
 	if report, ok := object.(*stowage.LocalDiskReport); ok {
-		c.addIndexed(byNode, report.Spec.NodeName)
+		c.enqueueIndexed(byNode, report.Spec.NodeName)
 	}
 	for _, of := range []any{old, object} {
 		identities, _ := identitiesOfReport(of)
 		c.suspect(identities)
 		retained, _ := retainedOfReport(of)
 		for _, identity := range append(identities, retained...) {
-			c.addIndexed(byIdentity, identity)
-			if stones, err := c.ReportInformer.GetIndexer().IndexKeys(byStone, identity); err == nil && len(stones) > 0 {
-				c.askSweep()
+			c.enqueueIndexed(byIdentity, identity)
+			if tombstones, err := c.ReportInformer.GetIndexer().IndexKeys(byTombstone, identity); err == nil && len(tombstones) > 0 {
+				c.requestSweep()
 			}
 		}
 	}
 }
 
-// addTwins adds the volumes of a volume's disk when that is new or gone, or has become
-// one of another disk.
-func (c *Controller) addTwins(old any, volume *corev1.PersistentVolume) {
+// enqueueSameDisk enqueues all volumes of a volume's disk if the volume is new, deleted, or of
+// another disk now.
+func (c *Controller) enqueueSameDisk(old any, volume *corev1.PersistentVolume) {
 	identity := volume.Annotations[wellknown.DiskIdentityAnnotation]
 	before, ok := old.(*corev1.PersistentVolume)
 	if ok && before.UID == volume.UID && before.Annotations[wellknown.DiskIdentityAnnotation] == identity &&
 		before.Annotations[wellknown.NodeNameAnnotation] == volume.Annotations[wellknown.NodeNameAnnotation] {
 		return
 	}
-	c.addIndexed(byIdentity, identity)
+	c.enqueueIndexed(byIdentity, identity)
 	if ok {
-		c.addIndexed(byIdentity, before.Annotations[wellknown.DiskIdentityAnnotation])
+		c.enqueueIndexed(byIdentity, before.Annotations[wellknown.DiskIdentityAnnotation])
 	}
 }
 
-// addDisks adds the volumes of any node whose disks the reports of this one name.
-func (c *Controller) addDisks(node string) {
+// enqueueDisksOf enqueues the volumes of any node whose disks the reports of this node list.
+func (c *Controller) enqueueDisksOf(node string) {
 	for page := int32(1); page <= stowage.MaxPages; page++ {
 		report := c.page(node, page)
 		if report == nil {
@@ -140,8 +140,8 @@ func (c *Controller) addDisks(node string) {
 	}
 }
 
-// identitiesOfReport are those of the disks that a node has. One that is missing has
-// been taken elsewhere, perhaps.
+// identitiesOfReport returns the identities of the disks that a node has. A missing disk may be
+// attached to another node.
 func identitiesOfReport(object any) ([]string, error) {
 	report, ok := object.(*stowage.LocalDiskReport)
 	if !ok {
@@ -156,8 +156,7 @@ func identitiesOfReport(object any) ([]string, error) {
 	return identities, nil
 }
 
-// retainedOfReport are the identities of disks that a node remembers without a volume, and
-// whose data it retains.
+// retainedOfReport returns the identities of disks without a volume whose data a node retains.
 func retainedOfReport(object any) ([]string, error) {
 	report, ok := object.(*stowage.LocalDiskReport)
 	if !ok {
@@ -165,15 +164,15 @@ func retainedOfReport(object any) ([]string, error) {
 	}
 	var identities []string
 	for i := range report.Status.Tombstones {
-		if stone := &report.Status.Tombstones[i]; stone.State == stowage.TombstoneRetained {
-			identities = append(identities, stone.Identity)
+		if tombstone := &report.Status.Tombstones[i]; tombstone.State == stowage.TombstoneRetained {
+			identities = append(identities, tombstone.Identity)
 		}
 	}
 	return identities, nil
 }
 
-// stonesOfReport are the identities of the disks that have a tombstone in a report.
-func stonesOfReport(object any) ([]string, error) {
+// tombstonesOfReport returns the identities of the disks with a tombstone in a report.
+func tombstonesOfReport(object any) ([]string, error) {
 	report, ok := object.(*stowage.LocalDiskReport)
 	if !ok {
 		return nil, nil

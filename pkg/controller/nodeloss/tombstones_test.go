@@ -17,16 +17,16 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
 
-// oursOf is a volume as the agent of a node makes it.
-func oursOf(name, node, identity string) *corev1.PersistentVolume {
+// ownedVolume is a volume as the provisioner of a node publishes it.
+func ownedVolume(name, node, identity string) *corev1.PersistentVolume {
 	return &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{
 		Name: name, Finalizers: []string{wellknown.LocalVolumeFinalizer}, Labels: map[string]string{wellknown.NodeLabel: localpv.NodeHash(node)},
 		Annotations: map[string]string{wellknown.NodeNameAnnotation: node, wellknown.DiskIdentityAnnotation: identity, localpv.ProvisionedByAnnotation: localpv.ProvisionedBy(node)},
 	}}
 }
 
-// TestLaterVolumes: what a volume that was made of a disk since says about its tombstone, in
-// the report of node lost, and whether somebody looks.
+// TestLaterVolumes: whether a later volume of a disk resolves its tombstone in the report of node
+// lost.
 func TestLaterVolumes(t *testing.T) {
 	t.Parallel()
 	has := func(volume, identity string, state stowage.EntryState) []stowage.Entry {
@@ -53,10 +53,10 @@ func TestLaterVolumes(t *testing.T) {
 			c.sweep, c.queue = make(chan struct{}, 1), workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
 			defer c.queue.ShutDown()
 			since := metav1.NewTime(time.Now().Add(-time.Hour))
-			stone := stowage.Tombstone{Identity: "wwn:1", VolumeUID: "old", Since: &since, State: tc.state}
+			tombstone := stowage.Tombstone{Identity: "wwn:1", VolumeUID: "old", Since: &since, State: tc.state}
 			lost := &stowage.LocalDiskReport{ObjectMeta: metav1.ObjectMeta{Name: "lost"}, Spec: stowage.LocalDiskReportSpec{NodeName: "lost", Page: 1}}
-			erect(lost, stone)
-			volume := oursOf("pv", tc.node, "wwn:1")
+			setTombstone(lost, tombstone)
+			volume := ownedVolume("pv", tc.node, "wwn:1")
 			volume.CreationTimestamp = metav1.Now()
 			report := &stowage.LocalDiskReport{
 				ObjectMeta: metav1.ObjectMeta{Name: "a.page-2"}, Spec: stowage.LocalDiskReportSpec{NodeName: "a", Page: 2},
@@ -67,8 +67,8 @@ func TestLaterVolumes(t *testing.T) {
 			if err := errors.Join(c.volumes.GetIndexer().Add(volume), store.Add(lost), store.Add(first), store.Add(report)); err != nil {
 				t.Fatal(err)
 			}
-			if got := c.settled(stone, "lost"); got != tc.want {
-				t.Errorf("settled is %t, want %t", got, tc.want)
+			if got := c.resolved(tombstone, "lost"); got != tc.want {
+				t.Errorf("resolved is %t, want %t", got, tc.want)
 			}
 			if c.reportChanged(nil, report); tc.want && tc.node == "a" && tc.entries[1].State != stowage.EntryMissing && len(c.sweep) == 0 {
 				t.Error("the report asks for no sweep")
@@ -77,19 +77,21 @@ func TestLaterVolumes(t *testing.T) {
 	}
 }
 
-// TestVolumesAskForSweeps: also one that was bound before anybody saw it Available.
-func TestVolumesAskForSweeps(t *testing.T) {
+// TestVolumesRequestSweeps: changes of volumes request a sweep, even if the volume was bound before
+// it was observed as Available.
+func TestVolumesRequestSweeps(t *testing.T) {
 	t.Parallel()
-	bound := oursOf("pv", "a", "wwn:1")
+	bound := ownedVolume("pv", "a", "wwn:1")
 	bound.Status.Phase = corev1.VolumeBound
-	others := oursOf("pv", "a", "wwn:1")
+	others := ownedVolume("pv", "a", "wwn:1")
 	others.Finalizers = nil
 	for name, tc := range map[string]struct {
+		// volume returns the volume from the informer; nil if it does not exist.
 		volume *corev1.PersistentVolume
 		want   int
 	}{
 		"bound":            {bound, 1},
-		"of nobody's disk": {oursOf("pv", "a", ""), 0},
+		"of nobody's disk": {ownedVolume("pv", "a", ""), 0},
 		"of others":        {others, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"stowage.dev/stowage/pkg/controller/nodeloss/rules"
 )
 
-// TestNodeState: what there is of a node.
+// TestNodeState: the states of a node.
 func TestNodeState(t *testing.T) {
 	t.Parallel()
 	node := func(ready corev1.ConditionStatus, taints ...string) *corev1.Node {
@@ -28,13 +28,13 @@ func TestNodeState(t *testing.T) {
 		taint controller.OutOfService
 		want  rules.Node
 	}{
-		"it is not there":                      {nil, controller.OutOfServiceLost, rules.Gone},
+		"it does not exist":                    {nil, controller.OutOfServiceLost, rules.Gone},
 		"it works":                             {node(corev1.ConditionTrue), controller.OutOfServiceLost, rules.Ready},
 		"it does not":                          {node(corev1.ConditionFalse, "other"), controller.OutOfServiceLost, rules.NotReady},
-		"nobody knows":                         {node(corev1.ConditionUnknown), controller.OutOfServiceLost, rules.NotReady},
-		"it is silent, and an administrator's": {node(corev1.ConditionUnknown, taint), controller.OutOfServiceLost, rules.OutOfService},
-		"the same, where the taint does not count": {node(corev1.ConditionUnknown, taint), controller.OutOfServiceIgnore, rules.NotReady},
-		"it works, and the taint was left behind":  {node(corev1.ConditionTrue, taint), controller.OutOfServiceLost, rules.Ready},
+		"its state is unknown":                 {node(corev1.ConditionUnknown), controller.OutOfServiceLost, rules.NotReady},
+		"its state is unknown, with the taint": {node(corev1.ConditionUnknown, taint), controller.OutOfServiceLost, rules.OutOfService},
+		"the same, where the taint is ignored": {node(corev1.ConditionUnknown, taint), controller.OutOfServiceIgnore, rules.NotReady},
+		"it works, and the taint is left over": {node(corev1.ConditionTrue, taint), controller.OutOfServiceLost, rules.Ready},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -16,24 +16,23 @@ import (
 	"stowage.dev/stowage/pkg/controller/nodeloss/rules"
 )
 
-// TestPretendedReleasesAreForgotten: a dry run of years does not grow.
-func TestPretendedReleasesAreForgotten(t *testing.T) {
+// TestDryRunReleasesAreForgotten: the memory of a dry run does not grow.
+func TestDryRunReleasesAreForgotten(t *testing.T) {
 	t.Parallel()
-	c := &Controller{released: map[string]time.Time{}, pretended: map[string]pretence{}}
-	begin := time.Now()
+	c := &Controller{released: map[string]time.Time{}, dryRuns: map[string]dryRunState{}}
+	beginRelease := time.Now()
 	for i := range 100 {
 		name := fmt.Sprint("pv-", i)
 		volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}
-		g := &gathered{volume: volume, Facts: rules.Facts{Now: begin.Add(time.Duration(i) * rules.Window), Claim: &rules.Claim{UID: "claim"}}}
-		c.pretendTo(g, rules.Decision{Do: rules.Begin})
+		f := &volumeFacts{volume: volume, Facts: rules.Facts{Now: beginRelease.Add(time.Duration(i) * rules.Window), Claim: &rules.Claim{UID: "claim"}}}
+		c.simulate(f, rules.Decision{Do: rules.BeginRelease})
 	}
 	if n := len(c.released); n > 3 {
 		t.Errorf("%d releases are remembered, want those of two windows", n)
 	}
 }
 
-// TestReleasesOfOthers: what somebody writes on a volume that is none of ours is none of
-// the budget's.
+// TestReleasesOfOthers: annotations of volumes that are not owned do not count.
 func TestReleasesOfOthers(t *testing.T) {
 	t.Parallel()
 	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv", Annotations: map[string]string{wellknown.ReleaseAnnotation: "claim 2026-11-22T12:00:00Z"}}}

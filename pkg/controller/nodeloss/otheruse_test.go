@@ -22,14 +22,13 @@ import (
 // ofDisks is a controller that knows nothing yet, and what it is to know of nodes.
 func ofDisks() (*Controller, cache.Indexer) {
 	nodes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-	reports := cache.NewSharedIndexInformer(&cache.ListWatch{}, &stowage.LocalDiskReport{}, 0, cache.Indexers{byIdentity: identitiesOfReport, byRetained: retainedOfReport, byStone: stonesOfReport})
+	reports := cache.NewSharedIndexInformer(&cache.ListWatch{}, &stowage.LocalDiskReport{}, 0, cache.Indexers{byIdentity: identitiesOfReport, byRetained: retainedOfReport, byTombstone: tombstonesOfReport})
 	volumes := cache.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.PersistentVolume{}, 0, cache.Indexers{byIdentity: identityOfVolume, byNode: nodeOfVolume})
 	return &Controller{Config: Config{ReportInformer: reports}, nodes: corelisters.NewNodeLister(nodes), volumes: volumes}, nodes
 }
 
-// TestDiskOfAnother: node a has made a volume of a disk, which is not there. No tombstone is
-// written while anything of another node shows that the disk is still needed, though that
-// node is gone, or the disk was taken out of it.
+// TestDiskOfAnother: node a has a volume of a disk that it does not have. No tombstone is written
+// while something else may use the disk.
 func TestDiskOfAnother(t *testing.T) {
 	t.Parallel()
 	report := func(node string, change func(*stowage.LocalDiskReportStatus)) *stowage.LocalDiskReport {
@@ -45,33 +44,34 @@ func TestDiskOfAnother(t *testing.T) {
 			s.Tombstones = []stowage.Tombstone{{Identity: "wwn:1", State: state, VolumeUID: volume}}
 		}
 	}
-	adopted := oursOf("theirs", "b", "wwn:1")
+	adopted := ownedVolume("theirs", "b", "wwn:1")
 	adopted.Finalizers, adopted.Labels = nil, nil
 	for name, tc := range map[string]struct {
-		gone   bool // node b
+		gone bool // node b
+		// volume returns the volume from the informer; nil if it does not exist.
 		volume *corev1.PersistentVolume
 		report *stowage.LocalDiskReport
 		want   string
 	}{
 		"nothing says so":                       {},
-		"a volume of a node that is gone":       {gone: true, volume: oursOf("theirs", "b", "wwn:1"), want: "volume theirs of node b"},
-		"a volume of a node that misses it":     {volume: oursOf("theirs", "b", "wwn:1"), report: report("b", entry(stowage.EntryMissing)), want: "volume theirs of node b"},
-		"a volume that nothing of ours holds":   {volume: adopted, want: "volume theirs of node b"},
-		"another volume of the same node":       {volume: oursOf("theirs", "a", "wwn:1")},
-		"a volume of another disk":              {volume: oursOf("theirs", "b", "wwn:2")},
-		"a report of a node that is there":      {report: report("b", entry(stowage.EntryBound)), want: "node b says that it has"},
+		"a volume of a node that is gone":       {gone: true, volume: ownedVolume("theirs", "b", "wwn:1"), want: "volume theirs of node b"},
+		"a volume of a node that misses it":     {volume: ownedVolume("theirs", "b", "wwn:1"), report: report("b", entry(stowage.EntryMissing)), want: "volume theirs of node b"},
+		"a volume that nothing of owned holds":  {volume: adopted, want: "volume theirs of node b"},
+		"another volume of the same node":       {volume: ownedVolume("theirs", "a", "wwn:1")},
+		"a volume of another disk":              {volume: ownedVolume("theirs", "b", "wwn:2")},
+		"a report of a node that is there":      {report: report("b", entry(stowage.EntryBound)), want: "node b reports that"},
 		"a report of a node that is gone":       {gone: true, report: report("b", entry(stowage.EntryBound))},
-		"retained by a node, though it is gone": {gone: true, report: report("b", remembers(stowage.TombstoneRetained, "theirs")), want: "node b says that the data"},
+		"retained by a node, though it is gone": {gone: true, report: report("b", remembers(stowage.TombstoneRetained, "theirs")), want: "node b retains the data"},
 		"remembered to be cleaned":              {report: report("b", remembers(stowage.TombstonePublished, "theirs"))},
 		"retained by the same node":             {report: report("a", remembers(stowage.TombstoneRetained, "uid"))},
 		"retained by the same node, for a volume of another cluster": {
-			report: report("a", remembers(stowage.TombstoneRetained, "theirs")), want: "node a says that the data",
+			report: report("a", remembers(stowage.TombstoneRetained, "theirs")), want: "node a retains the data",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c, nodes := ofDisks()
-			err := c.volumes.GetIndexer().Add(oursOf("pv", "a", "wwn:1"))
+			err := c.volumes.GetIndexer().Add(ownedVolume("pv", "a", "wwn:1"))
 			if !tc.gone {
 				err = errors.Join(err, nodes.Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "b"}}))
 			}
@@ -84,35 +84,34 @@ func TestDiskOfAnother(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := c.claimant("wwn:1", "a", "uid"); !strings.HasPrefix(got, tc.want) || tc.want == "" && got != "" {
+			if got := c.otherUse("wwn:1", "a", "uid"); !strings.HasPrefix(got, tc.want) || tc.want == "" && got != "" {
 				t.Errorf("the disk is claimed as %q, want %q", got, tc.want)
 			}
 		})
 	}
 }
 
-// TestTwinsAreLookedAt: a volume waits for another one of its disk, and nothing else tells
-// that this has come or gone.
-func TestTwinsAreLookedAt(t *testing.T) {
+// TestVolumesOfSameDiskAreEnqueued: a change of a volume enqueues the other volumes of its disk.
+func TestVolumesOfSameDiskAreEnqueued(t *testing.T) {
 	t.Parallel()
-	changed := oursOf("theirs", "b", "wwn:1")
+	changed := ownedVolume("theirs", "b", "wwn:1")
 	changed.Status.Phase = corev1.VolumeReleased
 	for name, tc := range map[string]struct {
 		old, object any
 		want        bool
 	}{
-		"has come, or is gone":       {nil, oursOf("theirs", "b", "wwn:1"), true},
-		"was of another disk before": {oursOf("theirs", "b", "wwn:2"), oursOf("theirs", "b", "wwn:1"), true},
-		"is of another disk now":     {oursOf("theirs", "b", "wwn:1"), oursOf("theirs", "b", "wwn:2"), true},
-		"is of another disk":         {nil, oursOf("theirs", "b", "wwn:2"), false},
-		"is as it was":               {oursOf("theirs", "b", "wwn:1"), changed, false},
+		"has come, or is gone":       {nil, ownedVolume("theirs", "b", "wwn:1"), true},
+		"was of another disk before": {ownedVolume("theirs", "b", "wwn:2"), ownedVolume("theirs", "b", "wwn:1"), true},
+		"is of another disk now":     {ownedVolume("theirs", "b", "wwn:1"), ownedVolume("theirs", "b", "wwn:2"), true},
+		"is of another disk":         {nil, ownedVolume("theirs", "b", "wwn:2"), false},
+		"is as it was":               {ownedVolume("theirs", "b", "wwn:1"), changed, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c, _ := ofDisks()
 			c.queue = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
 			defer c.queue.ShutDown()
-			if err := c.volumes.GetIndexer().Add(oursOf("pv", "a", "wwn:1")); err != nil {
+			if err := c.volumes.GetIndexer().Add(ownedVolume("pv", "a", "wwn:1")); err != nil {
 				t.Fatal(err)
 			}
 			c.volumeChanged(tc.old, tc.object)
@@ -128,9 +127,9 @@ func TestTwinsAreLookedAt(t *testing.T) {
 	}
 }
 
-// TestDiskElsewhere: node a says that a volume of its own is of the disk of node b. Then
-// no tombstone is written of it, and none is taken away.
-func TestDiskElsewhere(t *testing.T) {
+// TestDiskOnOtherNode: a volume of node a has the identity of a disk of node b. The volume neither
+// gets a tombstone nor resolves one.
+func TestDiskOnOtherNode(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		node, identity string
@@ -150,7 +149,7 @@ func TestDiskElsewhere(t *testing.T) {
 			c, nodes := ofDisks()
 			reports, volumes := c.ReportInformer, c.volumes
 			since := metav1.NewTime(time.Now().Add(-time.Hour))
-			volume := oursOf("pv", "a", "wwn:1")
+			volume := ownedVolume("pv", "a", "wwn:1")
 			volume.CreationTimestamp = metav1.Now()
 			err := errors.Join(volumes.GetIndexer().Add(volume), nodes.Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}),
 				reports.GetIndexer().Add(&stowage.LocalDiskReport{
@@ -163,12 +162,12 @@ func TestDiskElsewhere(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := c.elsewhere("wwn:1", "a"); got != tc.want {
+			if got := c.otherNode("wwn:1", "a"); got != tc.want {
 				t.Errorf("the disk is at %q too, want %q", got, tc.want)
 			}
-			stone := stowage.Tombstone{Identity: "wwn:1", VolumeUID: "old", Since: &since}
-			if got, want := c.settled(stone, "a"), tc.want == ""; got != want {
-				t.Errorf("settled is %t, want %t", got, want)
+			tombstone := stowage.Tombstone{Identity: "wwn:1", VolumeUID: "old", Since: &since}
+			if got, want := c.resolved(tombstone, "a"), tc.want == ""; got != want {
+				t.Errorf("resolved is %t, want %t", got, want)
 			}
 		})
 	}

@@ -24,8 +24,8 @@ import (
 )
 
 // lostClaim is a controller, and a volume whose node has been gone for long, with its claim.
-func lostClaim() (*Controller, *gathered, *fake.Clientset) {
-	volume := oursOf("pv", "a", "wwn:1")
+func lostClaim() (*Controller, *volumeFacts, *fake.Clientset) {
+	volume := ownedVolume("pv", "a", "wwn:1")
 	volume.UID = "volume"
 	volume.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "default", Name: "data-db-0", UID: "claim"}
 	volume.Spec.StorageClassName = "fast"
@@ -34,13 +34,13 @@ func lostClaim() (*Controller, *gathered, *fake.Clientset) {
 	set := setOf(nil)[0]
 	set.Namespace = "default"
 	client := fake.NewClientset(volume, claim, set, classOf(rules.Release))
-	c := &Controller{Config: Config{Client: client, Events: events.NewFakeRecorder(10)}, released: map[string]time.Time{}, told: map[string]string{}, states: map[string]standing{}}
-	g := &gathered{volume: volume, node: "a", claim: claim, Facts: rules.Facts{
+	c := &Controller{Config: Config{Client: client, Events: events.NewFakeRecorder(10)}, released: map[string]time.Time{}, lastEvents: map[string]string{}, states: map[string]lossState{}}
+	f := &volumeFacts{volume: volume, node: "a", claim: claim, Facts: rules.Facts{
 		Now: time.Now(), Node: rules.Gone, Volume: rules.Volume{Phase: disk.PhaseBound, Policy: disk.Delete, Claimed: true, ClaimUID: "claim"},
 		Mark: &rules.Mark{Cause: rules.NodeGone, Since: time.Now().Add(-time.Hour)}, Terms: rules.Terms{Release: true},
-		Claim: &rules.Claim{UID: "claim", Bound: true, Maker: &rules.Maker{Name: "db", UID: "set"}},
+		Claim: &rules.Claim{UID: "claim", Bound: true, Recreator: &rules.Recreator{Name: "db", UID: "set"}},
 	}}
-	return c, g, client
+	return c, f, client
 }
 
 // classOf is a class that asks for a policy.
@@ -48,7 +48,7 @@ func classOf(policy string) *storagev1.StorageClass {
 	return &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast", Annotations: map[string]string{wellknown.NodeLossAnnotation: policy}}}
 }
 
-var toBegin = rules.Decision{Do: rules.Begin, Cause: rules.NodeGone}
+var toBegin = rules.Decision{Do: rules.BeginRelease, Cause: rules.NodeGone}
 
 // writes are the verbs and kinds of what was written.
 func writes(client *fake.Clientset) (written []string) {
@@ -60,25 +60,25 @@ func writes(client *fake.Clientset) (written []string) {
 	return written
 }
 
-// TestReleaseGoesOn: the claim goes right after its release was written down, whatever else
-// waits for its turn.
-func TestReleaseGoesOn(t *testing.T) {
+// TestReleaseContinues: the claim is deleted right after its release was written, before other
+// volumes are reconciled.
+func TestReleaseContinues(t *testing.T) {
 	t.Parallel()
-	c, g, client := lostClaim()
-	if err := c.act(t.Context(), g, toBegin); err != nil {
+	c, f, client := lostClaim()
+	if err := c.apply(t.Context(), f, toBegin); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := writes(client), []string{"patch persistentvolumes", "delete persistentvolumeclaims"}; !slices.Equal(got, want) {
 		t.Errorf("wrote %q, want %q", got, want)
 	}
-	if c.released["volume"] != g.Now {
+	if c.released["volume"] != f.Now {
 		t.Error("the release does not count")
 	}
 }
 
-// TestReleaseRefused: a claim that somebody does not let go spends nothing of the budget,
-// neither of this controller nor of the next.
-func TestReleaseRefused(t *testing.T) {
+// TestReleaseRejected: a claim whose deletion is rejected does not use up the budget, and is
+// retried.
+func TestReleaseRejected(t *testing.T) {
 	t.Parallel()
 	forbidden := apierrors.NewForbidden(corev1.Resource("persistentvolumeclaims"), "data", errors.New("a webhook says no"))
 	for name, tc := range map[string]struct {
@@ -86,17 +86,18 @@ func TestReleaseRefused(t *testing.T) {
 		counted bool
 	}{
 		"by an admission webhook":       {forbidden, false},
-		"nobody knows":                  {errors.New("connection lost"), true},
+		"its state is unknown":          {errors.New("connection lost"), true},
 		"the API server does not know":  {apierrors.NewInternalError(errors.New("etcd")), true},
 		"it has changed, for the while": {apierrors.NewConflict(corev1.Resource("persistentvolumeclaims"), "data", errors.New("version")), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c, g, client := lostClaim()
+			c, f, client := lostClaim()
 			client.PrependReactor("delete", "persistentvolumeclaims", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tc.err })
-			if err := c.act(t.Context(), g, toBegin); err == nil {
+			if err := c.apply(t.Context(), f, toBegin); err == nil {
 				t.Fatal("no error")
 			}
+			// volume returns the volume from the informer; nil if it does not exist.
 			volume, err := client.CoreV1().PersistentVolumes().Get(t.Context(), "pv", metav1.GetOptions{})
 			if err != nil {
 				t.Fatal(err)
@@ -108,12 +109,12 @@ func TestReleaseRefused(t *testing.T) {
 	}
 }
 
-// TestReleaseTooLate: a claim is not deleted at another time than its release counts for.
+// TestReleaseTooLate: a claim is deleted only within the leeway of its release.
 func TestReleaseTooLate(t *testing.T) {
 	t.Parallel()
-	c, g, client := lostClaim()
-	g.Release = &rules.Began{ClaimUID: "claim", At: time.Now().Add(-rules.Leeway - time.Second)}
-	if err := c.act(t.Context(), g, rules.Decision{Do: rules.DeleteClaim, Cause: rules.NodeGone}); !errors.Is(err, errAgain) || len(writes(client)) > 0 {
+	c, f, client := lostClaim()
+	f.Release = &rules.BegunRelease{ClaimUID: "claim", At: time.Now().Add(-rules.Leeway - time.Second)}
+	if err := c.apply(t.Context(), f, rules.Decision{Do: rules.DeleteClaim, Cause: rules.NodeGone}); !errors.Is(err, errStale) || len(writes(client)) > 0 {
 		t.Errorf("error %v, wrote %q; want it to be decided about again", err, writes(client))
 	}
 }

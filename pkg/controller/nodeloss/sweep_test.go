@@ -23,7 +23,7 @@ import (
 
 // pageOf is a page of the report of node a, as its agent has left it long ago.
 func pageOf(page int32) *stowage.LocalDiskReport {
-	long := metav1.NewTime(time.Now().Add(-2 * collectAfter))
+	long := metav1.NewTime(time.Now().Add(-2 * obsoleteAfter))
 	return &stowage.LocalDiskReport{
 		ObjectMeta: metav1.ObjectMeta{Name: stowage.PageName("a", page), UID: "uid", ResourceVersion: "7", CreationTimestamp: long},
 		Spec:       stowage.LocalDiskReportSpec{NodeName: "a", Page: page},
@@ -31,18 +31,20 @@ func pageOf(page int32) *stowage.LocalDiskReport {
 	}
 }
 
-// TestSpentReports: which reports say nothing that anybody needs.
-func TestSpentReports(t *testing.T) {
+// TestObsoleteReports: which reports are obsolete.
+func TestObsoleteReports(t *testing.T) {
 	t.Parallel()
-	stone := []stowage.Tombstone{{Identity: "wwn:1", State: stowage.TombstonePublished}}
-	buried, remembered, fresh := pageOf(1), pageOf(1), pageOf(1)
-	buried.Spec.Tombstones, remembered.Status.Tombstones = stone, stone
+	tombstone := []stowage.Tombstone{{Identity: "wwn:1", State: stowage.TombstonePublished}}
+	// hasTombstone reports whether a report has a tombstone of a volume.
+	hasTombstone, remembered, fresh := pageOf(1), pageOf(1), pageOf(1)
+	hasTombstone.Spec.Tombstones, remembered.Status.Tombstones = tombstone, tombstone
 	fresh.Status.LastTransitionTime = &metav1.Time{Time: time.Now().Add(-time.Minute)}
-	emptied := pageOf(1) // of tombstones that were settled, by a controller that had made it
+	emptied := pageOf(1) // of tombstones that were resolved, by a controller that had made it
 	emptied.Status = stowage.LocalDiskReportStatus{}
 	for name, tc := range map[string]struct {
-		first  *stowage.LocalDiskReport // nil: there is only the second page
-		node   bool
+		first *stowage.LocalDiskReport // nil: there is only the second page
+		node  bool
+		// volume returns the volume from the informer; nil if it does not exist.
 		volume *corev1.PersistentVolume
 		want   bool
 	}{
@@ -50,9 +52,9 @@ func TestSpentReports(t *testing.T) {
 		"its node is gone, and its first page":       {want: true},
 		"it had tombstones only, and has none":       {first: emptied, want: true},
 		"its node is there":                          {first: pageOf(1), node: true},
-		"a volume of the node is left":               {first: pageOf(1), volume: oursOf("pv", "a", "wwn:1")},
-		"a volume of another node is left":           {first: pageOf(1), volume: oursOf("pv", "b", "wwn:1"), want: true},
-		"it has a tombstone":                         {first: buried},
+		"a volume of the node is left":               {first: pageOf(1), volume: ownedVolume("pv", "a", "wwn:1")},
+		"a volume of another node is left":           {first: pageOf(1), volume: ownedVolume("pv", "b", "wwn:1"), want: true},
+		"it has a tombstone":                         {first: hasTombstone},
 		"the node remembers a disk":                  {first: remembered},
 		"somebody has written to it a moment before": {first: fresh},
 	} {
@@ -78,16 +80,17 @@ func TestSpentReports(t *testing.T) {
 			}
 			for _, page := range pages {
 				want := tc.want || page.Spec.Page == 2 && tc.first == fresh // which nobody has written to
-				if got := c.spentReport(page, time.Now()); got != want {
-					t.Errorf("page %d is spent: %t, want %t", page.Spec.Page, got, want)
+				if got := c.obsolete(page, time.Now()); got != want {
+					t.Errorf("page %d is obsolete: %t, want %t", page.Spec.Page, got, want)
 				}
 			}
 		})
 	}
 }
 
-// TestCollect: a report goes as it was shown, and not if the API server has its node.
-func TestCollect(t *testing.T) {
+// TestDeleteReport: an obsolete report is deleted if it has not changed and the API server has no such
+// node.
+func TestDeleteReport(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		objects []runtime.Object
@@ -106,7 +109,7 @@ func TestCollect(t *testing.T) {
 				}
 				asked = append(asked, options)
 				w.Header().Set("Content-Type", "application/json")
-				_ = json.NewEncoder(w).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess}) // a reader that has left is told nothing
+				_ = json.NewEncoder(w).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess}) // a reader that has left is reported nothing
 			}))
 			defer server.Close()
 			reports, err := diskreports.NewClient(&rest.Config{Host: server.URL})
@@ -114,7 +117,7 @@ func TestCollect(t *testing.T) {
 				t.Fatal(err)
 			}
 			c := &Controller{Config: Config{Reports: reports, Client: fake.NewClientset(tc.objects...)}}
-			if err := c.collect(t.Context(), pageOf(1)); err != nil {
+			if err := c.deleteReport(t.Context(), pageOf(1)); err != nil {
 				t.Fatal(err)
 			}
 			if (len(asked) == 1) != tc.deleted {

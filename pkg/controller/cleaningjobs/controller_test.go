@@ -44,7 +44,7 @@ type world struct {
 	writes int
 }
 
-// Patch is Reports': what is applied is seen by the informer at once.
+// Patch is Reports': what is applied is observed by the informer at once.
 func (w *world) Patch(_ context.Context, name string, kind types.PatchType, data []byte, o metav1.PatchOptions, sub ...string) (*stowage.LocalDiskReport, error) {
 	var written applied
 	if err := json.Unmarshal(data, &written); err != nil {
@@ -77,7 +77,7 @@ func (w *world) request(attempt string) {
 	}
 }
 
-// reconcile looks at the node, and returns the state and reason of the only answer.
+// reconcile answers all requests of a node.
 func (w *world) reconcile() string {
 	w.t.Helper()
 	if err := w.c.reconcile(w.t.Context(), node); err != nil {
@@ -124,6 +124,7 @@ func (w *world) count(verb string) int {
 	return n
 }
 
+// volume returns the volume of a request; nil if it does not exist or is not of the node.
 func volume() *corev1.PersistentVolume {
 	now := metav1.Now()
 	return &corev1.PersistentVolume{
@@ -143,24 +144,24 @@ func volume() *corev1.PersistentVolume {
 }
 
 func configMap(data map[string]string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "agents", Namespace: namespace}, Data: data}
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "provisioners", Namespace: namespace}, Data: data}
 }
 
 var goodConfig = map[string]string{"storageClassMap": "fast: {hostDir: /mnt/fast}", "useJobForCleaning": "true"}
 
 func daemonSet(image string) *appsv1.DaemonSet {
-	d := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "agents", Namespace: namespace}}
+	d := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "provisioners", Namespace: namespace}}
 	d.Spec.Template.Spec.Containers = []corev1.Container{{Name: "sidecar", Image: "another"}, {Name: "provisioner", Image: image}}
 	return d
 }
 
 // story begins with a request that is in order.
-func story(t *testing.T, tell func(w *world)) {
+func story(t *testing.T, writeAnswers func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, client: fake.NewClientset(volume())}
 		c, err := New(Config{
-			Client: w.client, Reports: w, Namespace: namespace, ConfigMap: "agents", DaemonSet: "agents",
+			Client: w.client, Reports: w, Namespace: namespace, ConfigMap: "provisioners", DaemonSet: "provisioners",
 			ReportInformer: cache.NewSharedIndexInformer(&cache.ListWatch{}, &stowage.LocalDiskReport{}, 0, cache.Indexers{}),
 		})
 		if err != nil {
@@ -175,7 +176,7 @@ func story(t *testing.T, tell func(w *world)) {
 		w.put(configMap(goodConfig))
 		w.put(daemonSet("image"))
 		w.request(attempt)
-		tell(w)
+		writeAnswers(w)
 	})
 }
 
@@ -184,7 +185,7 @@ func (w *world) put(object runtime.Object) {
 	w.t.Helper()
 	store := w.c.settings.Core().V1().ConfigMaps().Informer().GetStore()
 	if _, ok := object.(*appsv1.DaemonSet); ok {
-		store = w.c.agents.Apps().V1().DaemonSets().Informer().GetStore()
+		store = w.c.provisioners.Apps().V1().DaemonSets().Informer().GetStore()
 	}
 	if err := store.Add(object); err != nil {
 		w.t.Fatal(err)
@@ -218,7 +219,7 @@ func TestJobOfARequest(t *testing.T) {
 		}
 		w.request("")
 		if w.reconcile(); len(w.told) > 0 {
-			t.Errorf("nobody asks, and the answer is %v", w.told)
+			t.Errorf("no request, but the answer is %v", w.told)
 		}
 	})
 }
@@ -228,7 +229,7 @@ func TestAnotherController(t *testing.T) {
 	story(t, func(w *world) {
 		w.reconcile()
 		report := w.report().DeepCopy()
-		report.Status.Jobs = nil // its answer is not seen yet, nor is its Job
+		report.Status.Jobs = nil // its answer is not observed yet, nor is its Job
 		if err := w.c.ReportInformer.GetStore().Update(report); err != nil {
 			t.Fatal(err)
 		}
@@ -281,8 +282,7 @@ func TestOneAtATime(t *testing.T) {
 	})
 }
 
-// TestJobOfAnotherNode: an agent that names another node's volume does not have that node's
-// Job deleted.
+// TestJobOfAnotherNode: a request with the volume of another node does not delete that node's Job.
 func TestJobOfAnotherNode(t *testing.T) {
 	story(t, func(w *world) {
 		theirs := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "theirs", Namespace: namespace, Labels: map[string]string{
@@ -297,8 +297,8 @@ func TestJobOfAnotherNode(t *testing.T) {
 	})
 }
 
-// TestAbandonedJob: an agent may be started anew; one that does not come back to its
-// request has it ended.
+// TestAbandonedJob: a restarted provisioner keeps its Job; without a request the Job is deleted
+// after a while.
 func TestAbandonedJob(t *testing.T) {
 	story(t, func(w *world) {
 		w.reconcile()
@@ -313,7 +313,7 @@ func TestAbandonedJob(t *testing.T) {
 		w.reconcile()
 		time.Sleep(abandonedFor - time.Second) //nolint:forbidigo // the bubble's time
 		if w.reconcile(); w.count("delete") > 0 {
-			t.Error("deleted a Job that somebody asked for a moment ago")
+			t.Error("deleted a Job that was requested a moment ago")
 		}
 		time.Sleep(time.Second) //nolint:forbidigo // the bubble's time
 		if w.reconcile(); w.count("delete") != 1 {
@@ -347,7 +347,7 @@ func TestNoJob(t *testing.T) {
 			},
 			want: "Waiting CannotCreateJob",
 		},
-		"the volume is another agent's": {
+		"the volume is another provisioner's": {
 			change: func(w *world) {
 				pv := volume()
 				pv.Annotations[wellknown.NodeNameAnnotation] = "n2"

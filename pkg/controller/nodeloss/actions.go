@@ -18,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"stowage.dev/stowage/pkg/apis/wellknown"
+	"stowage.dev/stowage/pkg/controller/loop"
 	"stowage.dev/stowage/pkg/controller/nodeloss/rules"
 
 	"stowage.dev/stowage/pkg/logkeys"
@@ -82,13 +83,13 @@ func (c *Controller) patch(ctx context.Context, f *volumeFacts, metadata map[str
 	return nil
 }
 
-// writeError turns conflicts of a write into errStale.
+// writeError turns conflicts of a write into loop.ErrStale.
 func writeError(what string, err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		return errStale
+		return loop.ErrStale
 	default:
 		return apiError(what, err)
 	}
@@ -102,7 +103,7 @@ func (c *Controller) beginRelease(ctx context.Context, f *volumeFacts, d rules.D
 	if err := c.annotate(ctx, f, map[string]any{wellknown.ReleaseAnnotation: f.Release.String()}); err != nil {
 		return err
 	}
-	if err := c.confirm(ctx, f, d); errors.Is(err, errStale) {
+	if err := c.confirm(ctx, f, d); errors.Is(err, loop.ErrStale) {
 		return errors.Join(err, c.undoRelease(ctx, f))
 	} else if err != nil {
 		return err
@@ -113,7 +114,7 @@ func (c *Controller) beginRelease(ctx context.Context, f *volumeFacts, d rules.D
 // releaseClaim deletes the claim, or the pod that owns it.
 func (c *Controller) releaseClaim(ctx context.Context, f *volumeFacts) error {
 	if !f.Release.WithinLeeway(time.Now()) {
-		return errStale // the write took too long
+		return loop.ErrStale // the write took too long
 	}
 	c.recordReleasing(f)
 	if err := c.deleteClaim(ctx, f); rejected(err) {
@@ -142,7 +143,7 @@ func (c *Controller) deleteClaim(ctx context.Context, f *volumeFacts) error {
 		return writeError("get claim "+claim.Namespace+"/"+claim.Name, err)
 	}
 	if live.ResourceVersion != claim.ResourceVersion {
-		return errStale
+		return loop.ErrStale
 	}
 	var owner []rules.Pod
 	for _, pod := range f.Pods {

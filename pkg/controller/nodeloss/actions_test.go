@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	"stowage.dev/stowage/pkg/apis/wellknown"
+	"stowage.dev/stowage/pkg/controller/loop"
 	"stowage.dev/stowage/pkg/controller/nodeloss/rules"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
@@ -114,7 +115,7 @@ func TestReleaseTooLate(t *testing.T) {
 	t.Parallel()
 	c, f, client := lostClaim()
 	f.Release = &rules.BegunRelease{ClaimUID: "claim", At: time.Now().Add(-rules.Leeway - time.Second)}
-	if err := c.apply(t.Context(), f, rules.Decision{Do: rules.DeleteClaim, Cause: rules.NodeGone}); !errors.Is(err, errStale) || len(writes(client)) > 0 {
+	if err := c.apply(t.Context(), f, rules.Decision{Do: rules.DeleteClaim, Cause: rules.NodeGone}); !errors.Is(err, loop.ErrStale) || len(writes(client)) > 0 {
 		t.Errorf("error %v, wrote %q; want it to be decided about again", err, writes(client))
 	}
 }

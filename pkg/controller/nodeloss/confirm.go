@@ -15,6 +15,7 @@ import (
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
+	"stowage.dev/stowage/pkg/controller/loop"
 	"stowage.dev/stowage/pkg/controller/nodeloss/rules"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
@@ -22,7 +23,7 @@ import (
 // confirm checks with the API server what no precondition of a write covers: that the volume is
 // lost; before a release, that the terms allow it and the claim is recreated; before a removal,
 // that the tombstone exists; before pods are deleted, that their claim is being deleted. Each
-// informer may lag behind independently. The error is errStale if a fact has changed.
+// informer may lag behind independently. The error is loop.ErrStale if a fact has changed.
 func (c *Controller) confirm(ctx context.Context, f *volumeFacts, d rules.Decision) error {
 	switch d.Do {
 	case rules.DeleteVolume, rules.RemoveFinalizer:
@@ -68,10 +69,10 @@ func (c *Controller) confirmLoss(ctx context.Context, f *volumeFacts, cause rule
 		}
 	}
 	if rules.CauseOf(&live) != cause {
-		return errStale
+		return loop.ErrStale
 	}
 	if _, anew := rules.Since(&live, cause); anew {
-		return errStale
+		return loop.ErrStale
 	}
 	return nil
 }
@@ -89,7 +90,7 @@ func (c *Controller) liveMark(ctx context.Context, volume *corev1.PersistentVolu
 			return disk.Mark(found.Items[i].Annotations[wellknown.DiskAnnotation]), nil
 		}
 	}
-	return disk.Unmarked, errStale
+	return disk.Unmarked, loop.ErrStale
 }
 
 // confirmRelease checks that the class still allows the release and that the claim is still
@@ -114,7 +115,7 @@ func (c *Controller) confirmRelease(ctx context.Context, f *volumeFacts) error {
 	}
 	live.Terms = c.termsOf(f, class)
 	if do := rules.Decide(&live).Do; do != rules.BeginRelease && do != rules.DeleteClaim {
-		return errStale
+		return loop.ErrStale
 	}
 	return nil
 }
@@ -154,11 +155,11 @@ func (c *Controller) confirmTombstone(ctx context.Context, f *volumeFacts) error
 	report, err := c.Reports.Get(ctx, stowage.PageName(f.node, 1), metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return errStale
+		return loop.ErrStale
 	case err != nil:
 		return apiError("get LocalDiskReport "+f.node, err)
 	case !hasTombstone(report, f.volume):
-		return errStale
+		return loop.ErrStale
 	}
 	return nil
 }
@@ -176,7 +177,7 @@ func (c *Controller) confirmClaimDeleted(ctx context.Context, f *volumeFacts) er
 	case err != nil:
 		return apiError("get claim "+ref.Namespace+"/"+ref.Name, err)
 	case claim.UID != ref.UID || claim.DeletionTimestamp == nil:
-		return errStale
+		return loop.ErrStale
 	}
 	return nil
 }

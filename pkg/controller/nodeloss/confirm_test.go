@@ -22,6 +22,7 @@ import (
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
+	"stowage.dev/stowage/pkg/controller/loop"
 	"stowage.dev/stowage/pkg/controller/nodeloss/rules"
 	"stowage.dev/stowage/pkg/localdisk/diskreports"
 	"stowage.dev/stowage/pkg/testing/builders"
@@ -88,10 +89,10 @@ func TestReleaseOnStaleCaches(t *testing.T) {
 			}
 			client := fake.NewClientset(objects...)
 			c.Client = client
-			if err := c.confirm(t.Context(), f, toBegin); (err == nil) != tc.release || err != nil && !errors.Is(err, errStale) {
+			if err := c.confirm(t.Context(), f, toBegin); (err == nil) != tc.release || err != nil && !errors.Is(err, loop.ErrStale) {
 				t.Errorf("confirmed: %v, want it to be released: %t", err, tc.release)
 			}
-			if err := c.apply(t.Context(), f, toBegin); (err == nil) != tc.release || err != nil && !errors.Is(err, errStale) {
+			if err := c.apply(t.Context(), f, toBegin); (err == nil) != tc.release || err != nil && !errors.Is(err, loop.ErrStale) {
 				t.Errorf("released: %v, want it to be: %t", err, tc.release)
 			}
 			if !tc.release {
@@ -127,9 +128,9 @@ func TestNoVolumeIsRemovedWithoutTombstone(t *testing.T) {
 		want   error
 	}{
 		"it is there":                    {http.StatusOK, report("old"), nil},
-		"it is of another volume":        {http.StatusOK, report("new"), errStale},
-		"provisioners would not find it": {http.StatusOK, unlabelled, errStale},
-		"a user deleted the report":      {http.StatusNotFound, missing, errStale},
+		"it is of another volume":        {http.StatusOK, report("new"), loop.ErrStale},
+		"provisioners would not find it": {http.StatusOK, unlabelled, loop.ErrStale},
+		"a user deleted the report":      {http.StatusNotFound, missing, loop.ErrStale},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -18,12 +18,10 @@ import (
 	storagelisters "k8s.io/client-go/listers/storage/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
-	"k8s.io/klog/v2"
 
 	controller "stowage.dev/stowage/pkg/apis/controller/v1alpha1"
+	"stowage.dev/stowage/pkg/controller/loop"
 	"stowage.dev/stowage/pkg/localdisk/diskreports"
-	"stowage.dev/stowage/pkg/logkeys"
 	"stowage.dev/stowage/pkg/metrics"
 )
 
@@ -50,8 +48,8 @@ type Config struct {
 // Controller releases claims. Only the leader runs it.
 type Controller struct {
 	Config
-	queue workqueue.TypedRateLimitingInterface[string] // names of volumes
-	sweep chan struct{}                                // requests a sweep
+	queue loop.Queue    // names of volumes
+	sweep chan struct{} // requests a sweep
 
 	nodes   corelisters.NodeLister
 	volumes cache.SharedIndexInformer
@@ -88,9 +86,7 @@ func New(config Config) (*Controller, error) {
 		released: map[string]time.Time{}, dryRuns: map[string]dryRunState{}, lastEvents: map[string]string{}, states: map[string]lossState{},
 		suspects: map[string]bool{}, duplicates: map[string][]string{},
 	}
-	c.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryFirst, retryLast),
-		workqueue.TypedRateLimitingQueueConfig[string]{Name: "node_loss"})
+	c.queue = loop.NewQueue("node_loss", retryFirst, retryLast)
 	if err := c.watch(); err != nil {
 		return nil, fmt.Errorf("watch for lost nodes: %w", err)
 	}
@@ -100,46 +96,17 @@ func New(config Config) (*Controller, error) {
 
 // Run works until ctx ends. The informers must be synced before.
 func (c *Controller) Run(ctx context.Context) error {
-	var running sync.WaitGroup
-	running.Go(func() {
-		for {
-			name, shutdown := c.queue.Get()
-			if shutdown {
-				return
-			}
-			if ctx.Err() == nil { // the next leader processes what is left
-				c.process(ctx, name)
-			}
-			c.queue.Done(name)
+	var sweeping sync.WaitGroup
+	sweeping.Go(func() { c.runSweeps(ctx) })
+	loop.Run(ctx, c.queue, 1, func(ctx context.Context, name string) (time.Duration, error) {
+		after, err := c.reconcile(ctx, name)
+		if err != nil && !errors.Is(err, loop.ErrStale) && ctx.Err() == nil {
+			metrics.CountNodeLossError()
 		}
+		return after, err
 	})
-	running.Go(func() { c.runSweeps(ctx) })
-	<-ctx.Done()
-	c.queue.ShutDown()
-	running.Wait()
+	sweeping.Wait()
 	return nil
-}
-
-// errStale is returned when the facts of a decision are out of date; the volume is requeued.
-var errStale = errors.New("the object has changed since it was read")
-
-// process reconciles a volume and requeues it if needed.
-func (c *Controller) process(ctx context.Context, name string) {
-	again, err := c.reconcile(ctx, name)
-	switch {
-	case ctx.Err() != nil:
-	case errors.Is(err, errStale):
-		c.queue.AddRateLimited(name)
-	case err != nil:
-		klog.FromContext(ctx).Error(err, "Failed to reconcile a volume; requeuing", logkeys.Volume, klog.KRef("", name))
-		metrics.CountNodeLossError()
-		c.queue.AddRateLimited(name)
-	case again > 0:
-		c.queue.Forget(name)
-		c.queue.AddAfter(name, again)
-	default:
-		c.queue.Forget(name)
-	}
 }
 
 // volume returns the volume from the informer; nil if it does not exist.

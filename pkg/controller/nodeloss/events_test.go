@@ -19,6 +19,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
 
+	"stowage.dev/stowage/pkg/controller/loop"
 	"stowage.dev/stowage/pkg/controller/nodeloss/rules"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
@@ -146,7 +147,7 @@ func TestDryRunConfirms(t *testing.T) {
 				}
 			}
 			_, err := c.reconcileFacts(t.Context(), f)
-			if errors.Is(err, errStale) != tc.node {
+			if errors.Is(err, loop.ErrStale) != tc.node {
 				t.Errorf("error %v", err)
 			}
 			lastEvents := eventsOf(c)

@@ -15,6 +15,7 @@ import (
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
+	"stowage.dev/stowage/pkg/controller/loop"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
 
@@ -31,7 +32,7 @@ func (c *Controller) addTombstone(ctx context.Context, f *volumeFacts) error {
 		setTombstone(report, tombstone)
 		_, err = c.Reports.Create(ctx, report, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
-			return errStale
+			return loop.ErrStale
 		}
 		return writeError("create LocalDiskReport "+f.node, err)
 	}

@@ -89,6 +89,8 @@ func (w *world) ask(node string, data ...string) {
 	w.show(report)
 }
 
+// sync writes the grants that the limit allows, and returns when to sync again; zero if only by
+// events.
 func (w *world) sync() time.Duration {
 	w.t.Helper()
 	again, err := w.c.sync(w.t.Context())
@@ -98,7 +100,7 @@ func (w *world) sync() time.Duration {
 	return again
 }
 
-// granted is how many grants were written to all reports.
+// granted are the grants that this process wrote, by node: the informer may lag behind.
 func (w *world) granted() int {
 	n := 0
 	for _, report := range w.reports {

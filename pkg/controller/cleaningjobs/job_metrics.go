@@ -13,7 +13,8 @@ import (
 	"stowage.dev/stowage/pkg/metrics"
 )
 
-// countJobs has metrics tell of Jobs. What ended while no controller ran is not counted.
+// countJobs returns a handler that updates the metrics of Jobs. Jobs that ended while no
+// controller ran are not counted.
 func (c *Controller) countJobs() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(object any) {
@@ -27,7 +28,7 @@ func (c *Controller) countJobs() cache.ResourceEventHandler {
 			if !ok || !is {
 				return
 			}
-			if before.UID != job.UID { // the one before was deleted, which nobody has seen
+			if before.UID != job.UID { // the deletion of the previous Job was not observed
 				c.countGone(before)
 				before = &batchv1.Job{}
 				metrics.AddCleaningJobsRunning(1)
@@ -47,7 +48,7 @@ func (c *Controller) countJobs() cache.ResourceEventHandler {
 	}
 }
 
-// countGone counts a Job that is not there any more.
+// countGone counts a deleted Job.
 func (c *Controller) countGone(job *batchv1.Job) {
 	if !cleanjob.Ended(job) {
 		metrics.AddCleaningJobsRunning(-1)
@@ -55,11 +56,11 @@ func (c *Controller) countGone(job *batchv1.Job) {
 	}
 }
 
-// countEnded counts a Job that has just ended.
+// countEnded counts a Job that just ended.
 func (c *Controller) countEnded(job *batchv1.Job) {
 	metrics.AddCleaningJobsRunning(-1)
-	seen := cleanjob.Seen{Pods: of[*corev1.Pod](c.pods, byVolume, job.Labels[wellknown.CleaningLabel])}
-	switch standing := cleanjob.Look(job, seen.Of(job.Name)); {
+	observed := cleanjob.Seen{Pods: of[*corev1.Pod](c.pods, byVolume, job.Labels[wellknown.CleaningLabel])}
+	switch standing := cleanjob.Look(job, observed.Of(job.Name)); {
 	case standing.State == cleanjob.Succeeded:
 		metrics.CountCleaningJobSucceeded()
 	case standing.Problem != nil:

@@ -19,7 +19,7 @@ import (
 	"stowage.dev/stowage/pkg/apis/wellknown"
 )
 
-// TestCountJobs: each Job runs until it is seen to have ended, or to be gone, and is counted
+// TestCountJobs: each Job runs until it is observed to have ended, or to be gone, and is counted
 // once, by the reason that the report has. Metrics are the process's, so not in parallel.
 func TestCountJobs(t *testing.T) {
 	informer := cache.NewSharedIndexInformer(&cache.ListWatch{}, &stowage.LocalDiskReport{}, 0, cache.Indexers{})
@@ -63,12 +63,12 @@ func TestCountJobs(t *testing.T) {
 	exchanged.UID = "2"
 	events.OnUpdate(job("exchanged", ""), exchanged)
 	const want = `
-# HELP stowage_controller_cleaning_jobs_failed_total [ALPHA] Cleaning Jobs that failed, by reason as in the node's LocalDiskReport; JobDeleted if they were deleted before they had ended.
+# HELP stowage_controller_cleaning_jobs_failed_total [ALPHA] Cleaning Jobs that failed, by reason as in the node's LocalDiskReport; JobDeleted if they were deleted before they ended.
 # TYPE stowage_controller_cleaning_jobs_failed_total counter
 stowage_controller_cleaning_jobs_failed_total{reason="BackoffLimitExceeded"} 1
 stowage_controller_cleaning_jobs_failed_total{reason="JobDeleted"} 2
 stowage_controller_cleaning_jobs_failed_total{reason="OOMKilled"} 1
-# HELP stowage_controller_cleaning_jobs_running [ALPHA] Cleaning Jobs that have not ended; 0 on a replica that stands by.
+# HELP stowage_controller_cleaning_jobs_running [ALPHA] Cleaning Jobs that have not ended; 0 on a standby replica.
 # TYPE stowage_controller_cleaning_jobs_running gauge
 stowage_controller_cleaning_jobs_running 2
 # HELP stowage_controller_cleaning_jobs_succeeded_total [ALPHA] Cleaning Jobs that succeeded.
@@ -91,7 +91,7 @@ func TestCountCreated(t *testing.T) {
 		legacyregistry.Reset()
 		w.reconcile()
 		report := w.report().DeepCopy()
-		report.Status.Jobs = nil // the answer is not seen yet, nor is the Job
+		report.Status.Jobs = nil // the answer is not observed yet, nor is the Job
 		if err := w.c.ReportInformer.GetStore().Update(report); err != nil {
 			t.Fatal(err)
 		}

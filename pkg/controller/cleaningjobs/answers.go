@@ -16,17 +16,16 @@ import (
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 )
 
-// fieldManager owns status.jobs of reports, and nothing else of them.
 const fieldManager = "stowage-cleaning-jobs"
 
-// applied is all that is written of a report.
+// applied is the applied part of a report.
 type applied struct {
 	metav1.TypeMeta `json:",inline"`
 	Metadata        appliedMeta   `json:"metadata"`
 	Status          appliedStatus `json:"status"`
 }
 
-// appliedMeta names a report. The UID keeps answers out of another report of the name.
+// appliedMeta names a report. The UID prevents a write to a recreated report.
 type appliedMeta struct {
 	Name string    `json:"name"`
 	UID  types.UID `json:"uid"`
@@ -36,9 +35,8 @@ type appliedStatus struct {
 	Jobs []stowage.CleaningJob `json:"jobs,omitempty"`
 }
 
-// tell writes the answers into the first page of a report, if they are others than are
-// there.
-func (c *Controller) tell(ctx context.Context, first *stowage.LocalDiskReport, answers []stowage.CleaningJob) error {
+// writeAnswers writes changed answers to the first page of a report.
+func (c *Controller) writeAnswers(ctx context.Context, first *stowage.LocalDiskReport, answers []stowage.CleaningJob) error {
 	if equality.Semantic.DeepEqual(first.Status.Jobs, answers) || len(first.Status.Jobs)+len(answers) == 0 {
 		return nil
 	}

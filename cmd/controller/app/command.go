@@ -20,11 +20,11 @@ import (
 const (
 	componentName = "stowage-controller"
 
-	longDescription = `stowage-controller does what one process does for the whole cluster: it releases claims
-whose volumes are lost with their nodes, where that is asked for, tells the admission
-policies of the node agents which hostname a node has, marks the reports of provisioners
-that send no heartbeats, and makes the cleaning Jobs that node agents ask for, where that
-is switched on.
+	longDescription = `stowage-controller does the cluster-wide work: it releases claims whose volumes are lost
+with their nodes, where that is enabled, writes the hostnames of nodes for the admission
+policies of the provisioners, marks the reports of provisioners that send no heartbeats,
+limits the cleaning of disks whose volume is gone, and creates cleaning Jobs, where that is
+enabled.
 
 See docs/controller.md. Its configuration is in docs/controller-configuration.md.`
 )

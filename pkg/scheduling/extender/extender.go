@@ -91,7 +91,7 @@ func New(ctx context.Context, c Config) (*Extender, error) {
 	}
 	scoring, err := c.Settings.EngineScoring()
 	if err != nil {
-		return nil, fmt.Errorf("convert scoring: %w", err)
+		return nil, err
 	}
 	e := &Extender{
 		settings: *c.Settings.DeepCopy(),

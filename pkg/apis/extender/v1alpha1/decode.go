@@ -44,6 +44,8 @@ func Decode(data []byte) (*ExtenderConfiguration, error) {
 // EngineScoring returns scoring as the type that scoring code takes.
 func (c *ExtenderConfiguration) EngineScoring() (config.VolumeScoring, error) {
 	scoring := config.VolumeScoring{}
-	err := configv1.Convert_v1_VolumeScoring_To_config_VolumeScoring(&c.Scoring, &scoring, nil)
-	return scoring, err
+	if err := configv1.Convert_v1_VolumeScoring_To_config_VolumeScoring(&c.Scoring, &scoring, nil); err != nil {
+		return scoring, fmt.Errorf("convert scoring: %w", err)
+	}
+	return scoring, nil
 }

@@ -57,7 +57,7 @@ func validate(c *ExtenderConfiguration) error {
 	errs = append(errs, validateElection(field.NewPath("leaderElection"), &c.LeaderElection)...)
 	scoring, err := c.EngineScoring()
 	if err != nil {
-		return fmt.Errorf("convert scoring: %w", err)
+		return err
 	}
 	errs = append(errs, configvalidation.ValidateBinding(nil, config.BindingMode(c.BindingMode), &scoring)...)
 	return errs.ToAggregate()

@@ -39,9 +39,9 @@ type world struct {
 	t      *testing.T
 	client *fake.Clientset
 	c      *Controller
-	// told are the answers that were written last; writes is how often.
-	told   []stowage.CleaningJob
-	writes int
+	// answers are the answers that were written last; writes is how often.
+	answers []stowage.CleaningJob
+	writes  int
 }
 
 // Patch is Reports': what is applied is observed by the informer at once.
@@ -53,9 +53,9 @@ func (w *world) Patch(_ context.Context, name string, kind types.PatchType, data
 	if name != node || kind != types.ApplyPatchType || o.FieldManager != fieldManager || len(sub) != 1 || written.Metadata.UID != "report" {
 		w.t.Errorf("patch %s %s %v %v %s", name, kind, o, sub, data)
 	}
-	w.told, w.writes = written.Status.Jobs, w.writes+1
+	w.answers, w.writes = written.Status.Jobs, w.writes+1
 	report := w.report().DeepCopy()
-	report.Status.Jobs = w.told
+	report.Status.Jobs = w.answers
 	return report, w.c.ReportInformer.GetStore().Update(report)
 }
 
@@ -83,10 +83,10 @@ func (w *world) reconcile() string {
 	if err := w.c.reconcile(w.t.Context(), node); err != nil {
 		w.t.Error(err)
 	}
-	if len(w.told) != 1 {
+	if len(w.answers) != 1 {
 		return ""
 	}
-	return string(w.told[0].State) + " " + w.told[0].Reason
+	return string(w.answers[0].State) + " " + w.answers[0].Reason
 }
 
 // show has the informer show a Job as the API server has it, and forget it if it is gone.
@@ -218,8 +218,8 @@ func TestJobOfARequest(t *testing.T) {
 			t.Errorf("answered %q, %d more writes", got, w.writes-writes)
 		}
 		w.request("")
-		if w.reconcile(); len(w.told) > 0 {
-			t.Errorf("no request, but the answer is %v", w.told)
+		if w.reconcile(); len(w.answers) > 0 {
+			t.Errorf("no request, but the answer is %v", w.answers)
 		}
 	})
 }
@@ -276,8 +276,8 @@ func TestOneAtATime(t *testing.T) {
 		if err := w.c.pods.GetIndexer().Delete(pod); err != nil {
 			t.Fatal(err)
 		}
-		if got := w.reconcile(); got != "Running " || w.told[0].Attempt != next {
-			t.Errorf("answered %q: %v", got, w.told)
+		if got := w.reconcile(); got != "Running " || w.answers[0].Attempt != next {
+			t.Errorf("answered %q: %v", got, w.answers)
 		}
 	})
 }
@@ -362,8 +362,8 @@ func TestNoJob(t *testing.T) {
 			story(t, func(w *world) {
 				test.change(w)
 				_ = w.c.reconcile(t.Context(), node)
-				if len(w.told) != 1 || string(w.told[0].State)+" "+w.told[0].Reason != test.want {
-					t.Fatalf("answered %v, want %s", w.told, test.want)
+				if len(w.answers) != 1 || string(w.answers[0].State)+" "+w.answers[0].Reason != test.want {
+					t.Fatalf("answered %v, want %s", w.answers, test.want)
 				}
 				w.put(configMap(goodConfig))
 				w.put(daemonSet("image"))
@@ -390,7 +390,7 @@ func TestReportsOfOthers(t *testing.T) {
 		}
 		w.reconcile()
 		var paths []string
-		for _, answer := range w.told {
+		for _, answer := range w.answers {
 			paths = append(paths, answer.Path)
 		}
 		if diff := cmp.Diff([]string{path}, paths); diff != "" {

@@ -42,7 +42,7 @@ func TestCountJobs(t *testing.T) {
 	}
 	events.OnAdd(job("old", batchv1.JobComplete), true) // ended before this controller began
 	events.OnDelete(job("old", batchv1.JobComplete))
-	for range 2 { // the informer tells of changes after the end, too
+	for range 2 { // events after the end, too
 		events.OnUpdate(job("good", ""), job("good", ""))
 	}
 	events.OnUpdate(job("good", ""), job("good", batchv1.JobComplete))

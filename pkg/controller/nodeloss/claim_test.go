@@ -52,20 +52,20 @@ func TestRecreatingSet(t *testing.T) {
 		sets     []*appsv1.StatefulSet
 		obstacle string // empty: it is made again; none: it is of no set
 	}{
-		"of the first template":             {claimOf("data-db-0"), setOf(nil), ""},
-		"of another template":               {claimOf("log-db-2"), setOf(nil), ""},
-		"of no set":                         {claimOf("data-db-0"), nil, "none"},
-		"of a template that was removed":    {claimOf("old-db-0"), setOf(nil), "none"},
-		"of a pod that was scaled away":     {claimOf("data-db-3"), setOf(nil), "has no pod 3"},
-		"of no number":                      {claimOf("data-db-x"), setOf(nil), "none"},
-		"of a number nobody writes":         {claimOf("data-db-00"), setOf(nil), "none"},
-		"of a number below none":            {claimOf("data-db--1"), setOf(nil), "has no pod"},
-		"named alike, and made by somebody": {builders.MakePVC("data-db-0").Obj(), setOf(nil), "none"},
-		"of a set without a number of pods": {claimOf("data-db-0"), setOf(func(s *appsv1.StatefulSet) { s.Spec.Replicas = nil }), ""},
-		"below the first number":            {claimOf("data-db-0"), setOf(func(s *appsv1.StatefulSet) { s.Spec.Ordinals = &appsv1.StatefulSetOrdinals{Start: 5} }), "has no pod 0"},
-		"from the first number on":          {claimOf("data-db-7"), setOf(func(s *appsv1.StatefulSet) { s.Spec.Ordinals = &appsv1.StatefulSetOrdinals{Start: 5} }), ""},
-		"of a set that is on its way out":   {claimOf("data-db-0"), setOf(func(s *appsv1.StatefulSet) { s.DeletionTimestamp = &metav1.Time{} }), "is being deleted"},
-		"of a set that selects nothing":     {claimOf("data-db-0"), setOf(func(s *appsv1.StatefulSet) { s.Spec.Selector = nil }), "none"},
+		"of the first template":                 {claimOf("data-db-0"), setOf(nil), ""},
+		"of another template":                   {claimOf("log-db-2"), setOf(nil), ""},
+		"of no set":                             {claimOf("data-db-0"), nil, "none"},
+		"of a template that was removed":        {claimOf("old-db-0"), setOf(nil), "none"},
+		"of a pod that was scaled away":         {claimOf("data-db-3"), setOf(nil), "has no pod 3"},
+		"of no number":                          {claimOf("data-db-x"), setOf(nil), "none"},
+		"with an ordinal of another format":     {claimOf("data-db-00"), setOf(nil), "none"},
+		"of a number below none":                {claimOf("data-db--1"), setOf(nil), "has no pod"},
+		"with the same name, created by a user": {builders.MakePVC("data-db-0").Obj(), setOf(nil), "none"},
+		"of a set without a number of pods":     {claimOf("data-db-0"), setOf(func(s *appsv1.StatefulSet) { s.Spec.Replicas = nil }), ""},
+		"below the first number":                {claimOf("data-db-0"), setOf(func(s *appsv1.StatefulSet) { s.Spec.Ordinals = &appsv1.StatefulSetOrdinals{Start: 5} }), "has no pod 0"},
+		"from the first number on":              {claimOf("data-db-7"), setOf(func(s *appsv1.StatefulSet) { s.Spec.Ordinals = &appsv1.StatefulSetOrdinals{Start: 5} }), ""},
+		"of a set that is on its way out":       {claimOf("data-db-0"), setOf(func(s *appsv1.StatefulSet) { s.DeletionTimestamp = &metav1.Time{} }), "is being deleted"},
+		"of a set that selects nothing":         {claimOf("data-db-0"), setOf(func(s *appsv1.StatefulSet) { s.Spec.Selector = nil }), "none"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -217,7 +217,7 @@ func TestRecreatingPod(t *testing.T) {
 		made, leaves bool
 	}{
 		"by a ReplicaSet":                {pods: []*corev1.Pod{controlled("ReplicaSet")}, made: true},
-		"by nobody":                      {pods: []*corev1.Pod{controlled("")}},
+		"without a controller":           {pods: []*corev1.Pod{controlled("")}},
 		"by kubelet":                     {pods: []*corev1.Pod{controlled("Node")}},
 		"on its way out":                 {pods: []*corev1.Pod{leaving}, made: true, leaves: true},
 		"terminating, without a kubelet": {pods: []*corev1.Pod{leaving}, lost: true, made: true},

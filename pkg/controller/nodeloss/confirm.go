@@ -71,7 +71,7 @@ func (c *Controller) confirmLoss(ctx context.Context, f *volumeFacts, cause rule
 	if rules.CauseOf(&live) != cause {
 		return loop.ErrStale
 	}
-	if _, anew := rules.Since(&live, cause); anew {
+	if _, unwritten := rules.Since(&live, cause); unwritten {
 		return loop.ErrStale
 	}
 	return nil

@@ -50,20 +50,20 @@ func TestReleaseOnStaleCaches(t *testing.T) {
 		byClaim bool        // the claim says that it is made again
 		release bool
 	}{
-		"the claim says so itself":            {class: classOf(rules.Release), byClaim: true, release: true},
-		"the claim does, the class keeps it":  {class: classOf(rules.Keep), byClaim: true},
-		"nothing has changed":                 {class: classOf(rules.Release), set: setOf(nil)[0], release: true},
-		"the class asks to keep claims":       {class: classOf(rules.Keep), set: setOf(nil)[0]},
-		"nobody can read what the class asks": {class: classOf("keep"), set: setOf(nil)[0]},
-		"the class asks for a longer delay":   {class: soon, set: setOf(nil)[0]},
-		"the class is gone":                   {set: setOf(nil)[0]},
-		"the set has no such pod any more":    {class: classOf(rules.Release), set: scaled},
-		"the set is on its way out":           {class: classOf(rules.Release), set: going},
-		"the set was made anew for others":    {class: classOf(rules.Release), set: other},
-		"the set is gone":                     {class: classOf(rules.Release)},
-		"the pod is there":                    {class: classOf(rules.Release), pod: owner(func(*corev1.Pod) {}), release: true},
-		"the pod has no controller any more":  {class: classOf(rules.Release), pod: owner(func(p *corev1.Pod) { p.OwnerReferences = nil })},
-		"the pod is gone":                     {class: classOf(rules.Release), pod: owner(func(p *corev1.Pod) { p.Name = "other" })},
+		"the claim says so itself":               {class: classOf(rules.Release), byClaim: true, release: true},
+		"the claim does, the class keeps it":     {class: classOf(rules.Keep), byClaim: true},
+		"nothing has changed":                    {class: classOf(rules.Release), set: setOf(nil)[0], release: true},
+		"the class asks to keep claims":          {class: classOf(rules.Keep), set: setOf(nil)[0]},
+		"the class has an invalid annotation":    {class: classOf("keep"), set: setOf(nil)[0]},
+		"the class asks for a longer delay":      {class: soon, set: setOf(nil)[0]},
+		"the class is gone":                      {set: setOf(nil)[0]},
+		"the set has no such pod any more":       {class: classOf(rules.Release), set: scaled},
+		"the set is on its way out":              {class: classOf(rules.Release), set: going},
+		"the set was recreated for other claims": {class: classOf(rules.Release), set: other},
+		"the set is gone":                        {class: classOf(rules.Release)},
+		"the pod is there":                       {class: classOf(rules.Release), pod: owner(func(*corev1.Pod) {}), release: true},
+		"the pod has no controller any more":     {class: classOf(rules.Release), pod: owner(func(p *corev1.Pod) { p.OwnerReferences = nil })},
+		"the pod is gone":                        {class: classOf(rules.Release), pod: owner(func(p *corev1.Pod) { p.Name = "other" })},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

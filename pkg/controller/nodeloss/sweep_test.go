@@ -21,7 +21,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/diskreports"
 )
 
-// pageOf is a page of the report of node a, as its agent has left it long ago.
+// pageOf is an old page of the report of node a.
 func pageOf(page int32) *stowage.LocalDiskReport {
 	long := metav1.NewTime(time.Now().Add(-2 * obsoleteAfter))
 	return &stowage.LocalDiskReport{
@@ -48,15 +48,15 @@ func TestObsoleteReports(t *testing.T) {
 		volume *corev1.PersistentVolume
 		want   bool
 	}{
-		"its node is gone":                           {first: pageOf(1), want: true},
-		"its node is gone, and its first page":       {want: true},
-		"it had tombstones only, and has none":       {first: emptied, want: true},
-		"its node is there":                          {first: pageOf(1), node: true},
-		"a volume of the node is left":               {first: pageOf(1), volume: ownedVolume("pv", "a", "wwn:1")},
-		"a volume of another node is left":           {first: pageOf(1), volume: ownedVolume("pv", "b", "wwn:1"), want: true},
-		"it has a tombstone":                         {first: hasTombstone},
-		"the node remembers a disk":                  {first: remembered},
-		"somebody has written to it a moment before": {first: fresh},
+		"its node is gone":                     {first: pageOf(1), want: true},
+		"its node is gone, and its first page": {want: true},
+		"it had tombstones only, and has none": {first: emptied, want: true},
+		"its node is there":                    {first: pageOf(1), node: true},
+		"a volume of the node is left":         {first: pageOf(1), volume: ownedVolume("pv", "a", "wwn:1")},
+		"a volume of another node is left":     {first: pageOf(1), volume: ownedVolume("pv", "b", "wwn:1"), want: true},
+		"it has a tombstone":                   {first: hasTombstone},
+		"the node remembers a disk":            {first: remembered},
+		"it was written a moment ago":          {first: fresh},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -79,7 +79,7 @@ func TestObsoleteReports(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, page := range pages {
-				want := tc.want || page.Spec.Page == 2 && tc.first == fresh // which nobody has written to
+				want := tc.want || page.Spec.Page == 2 && tc.first == fresh // an old page
 				if got := c.obsolete(page, time.Now()); got != want {
 					t.Errorf("page %d is obsolete: %t, want %t", page.Spec.Page, got, want)
 				}

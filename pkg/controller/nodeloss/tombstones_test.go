@@ -90,9 +90,9 @@ func TestVolumesRequestSweeps(t *testing.T) {
 		volume *corev1.PersistentVolume
 		want   int
 	}{
-		"bound":            {bound, 1},
-		"of nobody's disk": {ownedVolume("pv", "a", ""), 0},
-		"of others":        {others, 0},
+		"bound":                   {bound, 1},
+		"without a disk identity": {ownedVolume("pv", "a", ""), 0},
+		"of others":               {others, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

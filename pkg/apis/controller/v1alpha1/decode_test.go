@@ -15,7 +15,7 @@ import (
 
 const header = "apiVersion: controller.config.stowage.dev/v1alpha1\nkind: ControllerConfiguration\n"
 
-// defaults are what the pages promise.
+// defaults are the documented defaults.
 func defaults() *ControllerConfiguration {
 	lasting := func(d time.Duration) metav1.Duration { return metav1.Duration{Duration: d} }
 	return &ControllerConfiguration{
@@ -46,7 +46,7 @@ func TestDecode(t *testing.T) {
 		want *ControllerConfiguration
 	}{
 		"defaults": {"", defaults()},
-		"what is set is not touched": {
+		"set fields are not defaulted": {
 			"healthAddress: \"\"\nnodeLoss: {policy: Release, delay: 1h, outOfService: Lost, releasesPerMinute: 1, dryRun: true, recreatingOwners: [Cluster.postgresql.cnpg.io, Redis.redis.example.com]}\norphanCleans: {perHour: 0}\nleaderElection: {leaderElect: false}\n", changed,
 		},
 	} {
@@ -118,7 +118,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// FuzzDecode: no file ends the process, and what is accepted is within bounds.
+// FuzzDecode: no file makes Decode panic, and accepted values are within bounds.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(header))
 	f.Add([]byte(header + "nodeLoss: {policy: Release, delay: 1s}\n"))

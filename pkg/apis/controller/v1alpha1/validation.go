@@ -79,8 +79,8 @@ func validateNodeLoss(path *field.Path, l *NodeLoss) field.ErrorList {
 
 var kindName = regexp.MustCompile(`^[A-Z][A-Za-z0-9]*$`)
 
-// validateOwner accepts kinds of custom resources. Of the others only StatefulSets and pods
-// have their claims made again, and not all of these: they have rules of their own.
+// validateOwner accepts kinds of custom resources. Of the built-in kinds only StatefulSets and
+// pods recreate claims; separate rules apply to them.
 func validateOwner(path *field.Path, owner string) field.ErrorList {
 	kind := schema.ParseGroupKind(owner)
 	if kindName.MatchString(kind.Kind) && strings.Contains(kind.Group, ".") && !strings.HasSuffix(kind.Group, ".k8s.io") &&

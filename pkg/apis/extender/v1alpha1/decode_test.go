@@ -22,7 +22,7 @@ const (
 	files     = anyClient + "  clientNames: [\"system:kube-scheduler\"]\n"
 )
 
-// defaults are what the pages promise.
+// defaults are the documented defaults.
 func defaults() *ExtenderConfiguration {
 	lasting := func(d time.Duration) metav1.Duration { return metav1.Duration{Duration: d} }
 	return &ExtenderConfiguration{
@@ -61,7 +61,7 @@ func TestDecode(t *testing.T) {
 		"advisory has its own": {"mode: Advisory\n" + files, advisory},
 		"advisory answers any": {"mode: Advisory\n" + anyClient, open},
 		"plain HTTP, if asked": {"serving:\n  address: 127.0.0.1:8443\n  insecure: true\n", plain},
-		"what is set is not touched": {
+		"set fields are not defaulted": {
 			files + "schedulerNames: [one, two]\nhealthAddress: \"\"\ntimeouts: {verb: 3s}\nscoring: {strategy: MostAllocated, staticWeightPercent: 10}\n", changed,
 		},
 	}
@@ -131,7 +131,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// FuzzDecode: no file ends the process, and what is accepted is within bounds.
+// FuzzDecode: no file makes Decode panic, and accepted values are within bounds.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(header + files))
 	f.Add([]byte(header + "serving: {insecure: true, address: \"[::1]:1\"}\nmode: Advisory\n"))

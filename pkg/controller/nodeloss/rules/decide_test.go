@@ -75,40 +75,40 @@ func TestDecide(t *testing.T) {
 		facts *rules.Facts
 		want  answer
 	}{
-		"a node that is there has lost nothing":           {gone(func(f *rules.Facts) { f.Node, f.Mark = rules.Ready, nil }), answer{Do: rules.None}},
-		"nor has one that is not ready":                   {gone(func(f *rules.Facts) { f.Node, f.Mark, f.Disk = rules.NotReady, nil, rules.DiskMissing }), answer{Do: rules.None}},
-		"the moment is written down first":                {gone(func(f *rules.Facts) { f.Mark = nil }), answer{Do: rules.MarkLost, State: rules.Waiting}},
-		"a node that came back loses nothing":             {gone(func(f *rules.Facts) { f.Node = rules.Ready }), answer{Do: rules.RemoveMark}},
-		"not ready is back, too":                          {gone(func(f *rules.Facts) { f.Node = rules.NotReady }), answer{Do: rules.RemoveMark}},
-		"back before its claim was deleted":               {gone(begun, func(f *rules.Facts) { f.Node = rules.Ready }), answer{Do: rules.RemoveMark}},
-		"back, unseen, and gone again: the delay is anew": {gone(func(f *rules.Facts) { f.ReportedAt = ago(time.Minute) }), answer{Do: rules.MarkLost, State: rules.Waiting}},
-		"a report from the future says nothing yet":       {gone(func(f *rules.Facts) { f.ReportedAt = ago(-time.Minute) }), answer{Do: rules.BeginRelease, State: rules.Releasing}},
-		"a disk that was missing before its node went":    {gone(func(f *rules.Facts) { f.Mark.Cause = rules.MissingDisk }), answer{Do: rules.MarkLost, State: rules.Waiting}},
-		"out of service, then gone: one loss":             {gone(func(f *rules.Facts) { f.Mark.Cause = rules.NodeOutOfService }), answer{Do: rules.BeginRelease, State: rules.Releasing}},
-		"a mark from the future is none":                  {gone(func(f *rules.Facts) { f.Mark.Since = ago(-time.Minute) }), answer{Do: rules.MarkLost, State: rules.Waiting}},
-		"the delay is not over":                           {gone(func(f *rules.Facts) { f.Mark.Since = ago(5*time.Minute - 1) }), answer{State: rules.Waiting}},
-		"the delay is over":                               {gone(func(f *rules.Facts) { f.Mark.Since = ago(5 * time.Minute) }), answer{Do: rules.BeginRelease, State: rules.Releasing}},
-		"kept by policy":                                  {gone(func(f *rules.Facts) { f.Terms.Release = false }), answer{State: rules.Kept}},
-		"kept: an annotation is invalid":                  {gone(func(f *rules.Facts) { f.Terms.Problem = "bad" }), answer{State: rules.Invalid}},
-		"nothing recreates it":                            {gone(func(f *rules.Facts) { f.Claim.Recreator = nil }), answer{State: rules.NotRecreatable}},
-		"the budget is spent":                             {gone(func(f *rules.Facts) { f.Exhausted = true }), answer{State: rules.Throttled}},
-		"a release within the leeway needs no budget":     {gone(begun, func(f *rules.Facts) { f.Exhausted = true }), answer{Do: rules.DeleteClaim, State: rules.Releasing}},
-		"an older release needs budget again":             {gone(begunLongAgo, func(f *rules.Facts) { f.Exhausted = true }), answer{State: rules.Throttled}},
-		"and is written again":                            {gone(begunLongAgo), answer{Do: rules.BeginRelease, State: rules.Releasing}},
-		"a release dated in the future, too":              {gone(begun, func(f *rules.Facts) { f.Release.At = ago(-time.Minute) }), answer{Do: rules.BeginRelease, State: rules.Releasing}},
-		"a release of another claim does not count":       {gone(begun, func(f *rules.Facts) { f.Release.ClaimUID = "old" }), answer{Do: rules.BeginRelease, State: rules.Releasing}},
-		"a user deletes the claim":                        {gone(deleting), answer{State: rules.Blocked}},
-		"a user deletes the claim, which pods use":        {gone(deleting, pod("p")), answer{State: rules.Blocked}},
-		"the claim is being deleted":                      {gone(begun, deleting), answer{State: rules.Releasing}},
-		"the claim is bound elsewhere":                    {gone(func(f *rules.Facts) { f.Claim.Bound = false }), answer{State: rules.Blocked}},
-		"the claim is being bound":                        {gone(func(f *rules.Facts) { f.Volume.Phase = disk.PhaseAvailable }), answer{State: rules.Blocked}},
-		"the pod of an ephemeral claim goes by itself":    {gone(func(f *rules.Facts) { f.Claim.Recreator.Leaving = true }), answer{State: rules.Blocked}},
-		"pods stay until the claim is deleted":            {gone(begun, pod("p")), answer{Do: rules.DeleteClaim, State: rules.Releasing}},
-		"then pods with a controller are deleted":         {gone(begun, deleting, pod("p"), pod("q", func(p *rules.Pod) { p.Controlled = false })), answer{rules.DeletePods, rules.Releasing, []string{"p"}}},
-		"pending ones, too, when the claim is gone":       {gone(begun, unclaimed, pod("p", func(p *rules.Pod) { p.Placed = false })), answer{rules.DeletePods, rules.Releasing, []string{"p"}}},
-		"even if the node is back":                        {gone(begun, unclaimed, pod("p"), func(f *rules.Facts) { f.Node = rules.Ready }), answer{rules.DeletePods, rules.Releasing, []string{"p"}}},
-		"a later pod stays":                               {gone(begun, unclaimed, pod("p", func(p *rules.Pod) { p.Created = now })), answer{Do: rules.AddTombstone, State: rules.Removing}},
-		"a pod stays whose claim was recreated":           {gone(begun, unclaimed, pod("p"), func(f *rules.Facts) { f.Successor = true }), answer{Do: rules.AddTombstone, State: rules.Removing}},
+		"a node that is there has lost nothing":                    {gone(func(f *rules.Facts) { f.Node, f.Mark = rules.Ready, nil }), answer{Do: rules.None}},
+		"nor has one that is not ready":                            {gone(func(f *rules.Facts) { f.Node, f.Mark, f.Disk = rules.NotReady, nil, rules.DiskMissing }), answer{Do: rules.None}},
+		"the moment is written down first":                         {gone(func(f *rules.Facts) { f.Mark = nil }), answer{Do: rules.MarkLost, State: rules.Waiting}},
+		"a node that came back loses nothing":                      {gone(func(f *rules.Facts) { f.Node = rules.Ready }), answer{Do: rules.RemoveMark}},
+		"not ready is back, too":                                   {gone(func(f *rules.Facts) { f.Node = rules.NotReady }), answer{Do: rules.RemoveMark}},
+		"back before its claim was deleted":                        {gone(begun, func(f *rules.Facts) { f.Node = rules.Ready }), answer{Do: rules.RemoveMark}},
+		"back, unobserved, and gone again: the delay begins again": {gone(func(f *rules.Facts) { f.ReportedAt = ago(time.Minute) }), answer{Do: rules.MarkLost, State: rules.Waiting}},
+		"a report from the future says nothing yet":                {gone(func(f *rules.Facts) { f.ReportedAt = ago(-time.Minute) }), answer{Do: rules.BeginRelease, State: rules.Releasing}},
+		"a disk that was missing before its node went":             {gone(func(f *rules.Facts) { f.Mark.Cause = rules.MissingDisk }), answer{Do: rules.MarkLost, State: rules.Waiting}},
+		"out of service, then gone: one loss":                      {gone(func(f *rules.Facts) { f.Mark.Cause = rules.NodeOutOfService }), answer{Do: rules.BeginRelease, State: rules.Releasing}},
+		"a mark from the future is none":                           {gone(func(f *rules.Facts) { f.Mark.Since = ago(-time.Minute) }), answer{Do: rules.MarkLost, State: rules.Waiting}},
+		"the delay is not over":                                    {gone(func(f *rules.Facts) { f.Mark.Since = ago(5*time.Minute - 1) }), answer{State: rules.Waiting}},
+		"the delay is over":                                        {gone(func(f *rules.Facts) { f.Mark.Since = ago(5 * time.Minute) }), answer{Do: rules.BeginRelease, State: rules.Releasing}},
+		"kept by policy":                                           {gone(func(f *rules.Facts) { f.Terms.Release = false }), answer{State: rules.Kept}},
+		"kept: an annotation is invalid":                           {gone(func(f *rules.Facts) { f.Terms.Problem = "bad" }), answer{State: rules.Invalid}},
+		"nothing recreates it":                                     {gone(func(f *rules.Facts) { f.Claim.Recreator = nil }), answer{State: rules.NotRecreatable}},
+		"the budget is spent":                                      {gone(func(f *rules.Facts) { f.Exhausted = true }), answer{State: rules.Throttled}},
+		"a release within the leeway needs no budget":              {gone(begun, func(f *rules.Facts) { f.Exhausted = true }), answer{Do: rules.DeleteClaim, State: rules.Releasing}},
+		"an older release needs budget again":                      {gone(begunLongAgo, func(f *rules.Facts) { f.Exhausted = true }), answer{State: rules.Throttled}},
+		"and is written again":                                     {gone(begunLongAgo), answer{Do: rules.BeginRelease, State: rules.Releasing}},
+		"a release dated in the future, too":                       {gone(begun, func(f *rules.Facts) { f.Release.At = ago(-time.Minute) }), answer{Do: rules.BeginRelease, State: rules.Releasing}},
+		"a release of another claim does not count":                {gone(begun, func(f *rules.Facts) { f.Release.ClaimUID = "old" }), answer{Do: rules.BeginRelease, State: rules.Releasing}},
+		"a user deletes the claim":                                 {gone(deleting), answer{State: rules.Blocked}},
+		"a user deletes the claim, which pods use":                 {gone(deleting, pod("p")), answer{State: rules.Blocked}},
+		"the claim is being deleted":                               {gone(begun, deleting), answer{State: rules.Releasing}},
+		"the claim is bound elsewhere":                             {gone(func(f *rules.Facts) { f.Claim.Bound = false }), answer{State: rules.Blocked}},
+		"the claim is being bound":                                 {gone(func(f *rules.Facts) { f.Volume.Phase = disk.PhaseAvailable }), answer{State: rules.Blocked}},
+		"the pod of an ephemeral claim goes by itself":             {gone(func(f *rules.Facts) { f.Claim.Recreator.Leaving = true }), answer{State: rules.Blocked}},
+		"pods stay until the claim is deleted":                     {gone(begun, pod("p")), answer{Do: rules.DeleteClaim, State: rules.Releasing}},
+		"then pods with a controller are deleted":                  {gone(begun, deleting, pod("p"), pod("q", func(p *rules.Pod) { p.Controlled = false })), answer{rules.DeletePods, rules.Releasing, []string{"p"}}},
+		"pending ones, too, when the claim is gone":                {gone(begun, unclaimed, pod("p", func(p *rules.Pod) { p.Placed = false })), answer{rules.DeletePods, rules.Releasing, []string{"p"}}},
+		"even if the node is back":                                 {gone(begun, unclaimed, pod("p"), func(f *rules.Facts) { f.Node = rules.Ready }), answer{rules.DeletePods, rules.Releasing, []string{"p"}}},
+		"a later pod stays":                                        {gone(begun, unclaimed, pod("p", func(p *rules.Pod) { p.Created = now })), answer{Do: rules.AddTombstone, State: rules.Removing}},
+		"a pod stays whose claim was recreated":                    {gone(begun, unclaimed, pod("p"), func(f *rules.Facts) { f.Successor = true }), answer{Do: rules.AddTombstone, State: rules.Removing}},
 		"a kubelet that is there ends its pods itself": {gone(begun, deleting, pod("p", func(p *rules.Pod) { p.Deleting = true }), func(f *rules.Facts) {
 			f.Node, f.Disk, f.Volume.Mark, f.Mark.Cause = rules.Ready, rules.DiskMissing, disk.MarkMissing, rules.MissingDisk
 		}), answer{State: rules.Releasing}},
@@ -137,7 +137,7 @@ func TestDecide(t *testing.T) {
 		"released under a policy to keep claims":                      {gone(unclaimed, func(f *rules.Facts) { f.Terms.Release = false }), answer{Do: rules.AddTombstone, State: rules.Removing}},
 		"then the volume":                                             {gone(unclaimed, func(f *rules.Facts) { f.HasTombstone = true }), answer{Do: rules.DeleteVolume, State: rules.Removing}},
 		"then its finalizer":                                          {gone(unclaimed, func(f *rules.Facts) { f.HasTombstone, f.Volume.Deleting = true, true }), answer{Do: rules.RemoveFinalizer, State: rules.Removing}},
-		"which is the agent's where there is one": {gone(unclaimed, func(f *rules.Facts) {
+		"which the provisioner removes if there is one": {gone(unclaimed, func(f *rules.Facts) {
 			f.HasTombstone, f.Volume.Deleting = true, true
 			f.Node, f.Disk, f.Mark.Cause = rules.Ready, rules.DiskMissing, rules.MissingDisk
 		}), answer{State: rules.Removing}},
@@ -145,14 +145,14 @@ func TestDecide(t *testing.T) {
 		"the claim is gone, and the volume not released": {gone(func(f *rules.Facts) { f.Claim = nil }), answer{State: rules.Blocked}},
 		"kept by hand for a claim that is not there":     {gone(func(f *rules.Facts) { f.Claim, f.Volume.Phase = nil, disk.PhaseAvailable }), answer{State: rules.Blocked}},
 		"unclaimed": {gone(func(f *rules.Facts) { f.Claim, f.Volume.Phase, f.Volume.Claimed = nil, disk.PhaseAvailable, false }), answer{Do: rules.AddTombstone, State: rules.Removing}},
-		"nobody's, of policy Retain": {gone(func(f *rules.Facts) {
+		"unclaimed, of policy Retain": {gone(func(f *rules.Facts) {
 			f.Claim, f.Volume.Phase, f.Volume.Claimed, f.Volume.Policy = nil, disk.PhaseAvailable, false, disk.Retain
 		}), answer{Do: rules.AddTombstone, State: rules.Removing}},
 		"of policy Retain": {gone(unclaimed, func(f *rules.Facts) { f.Volume.Policy = disk.Retain }), answer{State: rules.Retained}},
 		"of policy Retain, deleted by its administrator": {gone(unclaimed, func(f *rules.Facts) { f.Volume.Policy, f.Volume.Deleting = disk.Retain, true }), answer{Do: rules.AddTombstone, State: rules.Removing}},
 		"failed": {gone(unclaimed, func(f *rules.Facts) { f.Volume.Phase = disk.PhaseOfFailed }), answer{State: rules.Blocked}},
 		"failed, and deleted by its administrator":    {gone(unclaimed, func(f *rules.Facts) { f.Volume.Phase, f.Volume.Deleting = disk.PhaseOfFailed, true }), answer{Do: rules.AddTombstone, State: rules.Removing}},
-		"nobody could know its disk again":            {gone(unclaimed, func(f *rules.Facts) { f.Volume.Identity = "" }), answer{State: rules.Unidentified}},
+		"it has no disk identity":                     {gone(unclaimed, func(f *rules.Facts) { f.Volume.Identity = "" }), answer{State: rules.Unidentified}},
 		"another node has a disk of that identity":    {gone(unclaimed, func(f *rules.Facts) { f.OtherUse = "b" }), answer{State: rules.Unidentified}},
 		"another node has its disk since then":        {gone(unclaimed, func(f *rules.Facts) { f.OtherUse, f.HasTombstone = "b", true }), answer{Do: rules.DeleteVolume, State: rules.Removing}},
 		"nor once more, when the claim is released":   {gone(unclaimed, begun, func(f *rules.Facts) { f.Terms.Delay = time.Hour }), answer{Do: rules.AddTombstone, State: rules.Removing}},
@@ -185,7 +185,7 @@ func TestBlockedBy(t *testing.T) {
 	for name, tc := range map[string]struct {
 		facts *rules.Facts
 		state rules.State
-		want  string // empty: nobody is told
+		want  string // empty: no message
 	}{
 		"reserved by hand":                    {gone(kept, func(f *rules.Facts) { f.Volume.ClaimUID = "" }), rules.Blocked, "claimRef"},
 		"it is being bound":                   {gone(kept), rules.Blocked, ""},
@@ -221,7 +221,7 @@ func TestTerms(t *testing.T) {
 		class, claim rules.Annotated
 		want         rules.Terms
 	}{
-		"nobody says anything":            {want: defaults},
+		"without annotations":             {want: defaults},
 		"the class does":                  {class: ask("class", policy, "Release", delay, "1h"), want: rules.Terms{Release: true, Delay: time.Hour}},
 		"the claim wins":                  {class: ask("class", policy, "Release", delay, "1h"), claim: ask("claim", policy, "Keep", delay, "1s"), want: rules.Terms{Delay: time.Second}},
 		"each of the two for itself":      {class: ask("class", policy, "Release"), claim: ask("claim", delay, "2m"), want: rules.Terms{Release: true, Delay: 2 * time.Minute}},

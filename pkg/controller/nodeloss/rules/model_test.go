@@ -75,10 +75,10 @@ func pods() choices {
 
 // nodes are states of node, provisioner and disk.
 func nodes() choices {
-	at := func(node rules.Node, state rules.DiskState, agent time.Duration) func(*rules.Facts) {
+	at := func(node rules.Node, state rules.DiskState, provisioner time.Duration) func(*rules.Facts) {
 		return func(f *rules.Facts) {
-			if f.Node, f.Disk = node, state; agent > 0 {
-				f.ProvisionerSince = ago(agent)
+			if f.Node, f.Disk = node, state; provisioner > 0 {
+				f.ProvisionerSince = ago(provisioner)
 			}
 		}
 	}
@@ -207,7 +207,7 @@ func wrongRelease(f *rules.Facts, d rules.Decision) string {
 	case !f.Terms.Release || f.Terms.Problem != "":
 		return "the claim is to be kept"
 	case f.Claim.Recreator == nil:
-		return "nobody makes the claim again"
+		return "nothing recreates the claim"
 	case f.Claim.Recreator.Leaving:
 		return "the claim goes by itself"
 	case d.Do == rules.BeginRelease && f.Exhausted:
@@ -236,7 +236,7 @@ func wrongPods(f *rules.Facts, d rules.Decision) string {
 	}
 	for _, p := range d.Pods {
 		if !p.Controlled || p.Created.After(f.Release.At) {
-			return "a pod goes that nobody makes anew, or that is new"
+			return "a pod is deleted that nothing recreates, or that is new"
 		}
 		if p.Deleting && !f.Node.Lost() {
 			return "a pod goes that its kubelet ends"
@@ -259,7 +259,7 @@ func wrongRemoval(f *rules.Facts, d rules.Decision) string {
 	case f.Volume.Policy == disk.Retain && f.Volume.Phase != disk.PhaseAvailable && !f.Volume.Deleting:
 		return "the volume is its administrator's"
 	case f.Volume.Identity == "":
-		return "nobody would know the disk"
+		return "the disk has no identity"
 	case d.Do == rules.AddTombstone && (f.HasTombstone || f.OtherUse != ""):
 		return "there is a tombstone, or another node has the disk"
 	case d.Do != rules.AddTombstone && !f.HasTombstone:
@@ -267,7 +267,7 @@ func wrongRemoval(f *rules.Facts, d rules.Decision) string {
 	case d.Do == rules.DeleteVolume && f.Volume.Deleting:
 		return "the volume is being deleted"
 	case d.Do == rules.RemoveFinalizer && (!f.Volume.Deleting || !f.Node.Lost()):
-		return "an agent may still deal with it"
+		return "a provisioner may still clean it"
 	case d.Do == rules.RemoveFinalizer && !f.Volume.Finalized:
 		return "nothing of ours keeps it"
 	}

@@ -38,7 +38,6 @@ func (c *Controller) approve(ctx context.Context, r cleanjob.Request) (verdict, 
 	if problem != nil {
 		return verdict{wait: problem}, nil
 	}
-	// volume returns the volume of a request; nil if it does not exist or is not of the node.
 	volume, err := c.volume(ctx, r, config)
 	if err != nil {
 		return verdict{}, err
@@ -90,7 +89,7 @@ func provisionerContainer(containers []corev1.Container) *corev1.Container {
 	return &containers[0]
 }
 
-// volume is the volume that a request is for, if there is one of its node.
+// volume returns the volume of a request; nil if it does not exist or is not of the node.
 func (c *Controller) volume(ctx context.Context, r cleanjob.Request, config *provisioner.Config) (*disk.Volume, error) {
 	if r.Volume == "" {
 		return nil, nil

@@ -48,11 +48,11 @@ type Config struct {
 	Reports Reports
 	// ReportInformer has the reports of all nodes. The caller runs it.
 	ReportInformer cache.SharedIndexInformer
-	// Namespace is that of the provisioners, and of the Jobs.
+	// Namespace is that of the provisioner and of the Jobs.
 	Namespace string
 	// ConfigMap has the provisioner's configuration; DaemonSet is the provisioner's.
 	ConfigMap, DaemonSet string
-	// Image is what Jobs run; empty is the image of the provisioners.
+	// Image is the image of Jobs; empty: the image of the provisioner.
 	Image string
 }
 

@@ -64,7 +64,7 @@ func (w *world) report() *stowage.LocalDiskReport {
 	return object.(*stowage.LocalDiskReport)
 }
 
-// request has the report ask, or not.
+// request writes a request to the report, or removes it if attempt is empty.
 func (w *world) request(attempt string) {
 	w.t.Helper()
 	report := w.report().DeepCopy()
@@ -77,7 +77,7 @@ func (w *world) request(attempt string) {
 	}
 }
 
-// reconcile answers all requests of a node.
+// reconcile reconciles the node and returns state and reason of its only answer.
 func (w *world) reconcile() string {
 	w.t.Helper()
 	if err := w.c.reconcile(w.t.Context(), node); err != nil {
@@ -89,7 +89,7 @@ func (w *world) reconcile() string {
 	return string(w.answers[0].State) + " " + w.answers[0].Reason
 }
 
-// show has the informer show a Job as the API server has it, and forget it if it is gone.
+// show updates the informer of Jobs from the API server.
 func (w *world) show(attempt string, change func(*batchv1.Job)) {
 	w.t.Helper()
 	job, err := w.client.BatchV1().Jobs(namespace).Get(w.t.Context(), cleanjob.Name(uid, attempt), metav1.GetOptions{})
@@ -124,7 +124,7 @@ func (w *world) count(verb string) int {
 	return n
 }
 
-// volume returns the volume of a request; nil if it does not exist or is not of the node.
+// volume is the volume of the requests.
 func volume() *corev1.PersistentVolume {
 	now := metav1.Now()
 	return &corev1.PersistentVolume{
@@ -155,7 +155,7 @@ func daemonSet(image string) *appsv1.DaemonSet {
 	return d
 }
 
-// story begins with a request that is in order.
+// story runs a test that begins with a valid request.
 func story(t *testing.T, writeAnswers func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -180,7 +180,7 @@ func story(t *testing.T, writeAnswers func(w *world)) {
 	})
 }
 
-// put has an informer show an object.
+// put adds an object to its informer.
 func (w *world) put(object runtime.Object) {
 	w.t.Helper()
 	store := w.c.settings.Core().V1().ConfigMaps().Informer().GetStore()
@@ -204,7 +204,7 @@ func TestJobOfARequest(t *testing.T) {
 		if spec := job.Spec.Template.Spec; spec.NodeName != node || spec.Containers[0].Image != "image" {
 			t.Errorf("on %s, image %s", spec.NodeName, spec.Containers[0].Image)
 		}
-		// The informer of Jobs is behind, that of reports is not.
+		// The informer of Jobs lags behind that of reports.
 		if got := w.reconcile(); got != "Running " || w.count("create") != 1 {
 			t.Errorf("answered %q, made %d Jobs", got, w.count("create"))
 		}
@@ -212,7 +212,7 @@ func TestJobOfARequest(t *testing.T) {
 		if got := w.reconcile(); got != "Failed BackoffLimitExceeded" {
 			t.Errorf("answered %q", got)
 		}
-		w.show(attempt, nil) // what is final stays
+		w.show(attempt, nil) // a final state does not change
 		writes := w.writes
 		if got := w.reconcile(); got != "Failed BackoffLimitExceeded" || w.writes != writes {
 			t.Errorf("answered %q, %d more writes", got, w.writes-writes)

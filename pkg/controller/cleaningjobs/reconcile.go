@@ -47,7 +47,6 @@ func (c *Controller) reconcile(ctx context.Context, node string) error {
 			break
 		}
 		request := requests[path]
-		// answer takes the next step for a request and returns its state, also after an error.
 		answer, err := c.answer(ctx, request, prior(first, request))
 		problems = errors.Join(problems, err)
 		answers = append(answers, answer)
@@ -97,8 +96,7 @@ func prior(first *stowage.LocalDiskReport, r cleanjob.Request) stowage.CleaningJ
 	return stowage.CleaningJob{Path: r.Path, Attempt: r.Attempt}
 }
 
-// answer does the one thing that is to be done about a request, and says how it stands
-// then, also after an error.
+// answer takes the next step for a request and returns its state, also after an error.
 func (c *Controller) answer(ctx context.Context, r cleanjob.Request, before stowage.CleaningJob) (stowage.CleaningJob, error) {
 	observed := c.observed(r)
 	name := cleanjob.Name(r.VolumeUID, r.Attempt)
@@ -133,7 +131,7 @@ func onNode[T metav1.Object](objects []T, node string) []T {
 func of[T any](informer cache.SharedIndexInformer, index, value string) []T {
 	objects, err := informer.GetIndexer().ByIndex(index, value)
 	if err != nil {
-		return nil // there is such an index
+		return nil
 	}
 	var found []T
 	for _, object := range objects {
@@ -171,7 +169,6 @@ func (c *Controller) checkMissing(ctx context.Context, before stowage.CleaningJo
 
 // createJob creates the Job of an approved request.
 func (c *Controller) createJob(ctx context.Context, r cleanjob.Request, before stowage.CleaningJob) (stowage.CleaningJob, error) {
-	// verdict is what to do about a request: create the Job, wait, or reject it.
 	verdict, err := c.approve(ctx, r)
 	switch {
 	case err != nil:

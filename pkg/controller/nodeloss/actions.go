@@ -74,7 +74,6 @@ func (c *Controller) patch(ctx context.Context, f *volumeFacts, metadata map[str
 	if err != nil {
 		return fmt.Errorf("encode the change of volume %s: %w", f.volume.Name, err)
 	}
-	// volume returns the volume from the informer; nil if it does not exist.
 	volume, err := c.Client.CoreV1().PersistentVolumes().Patch(ctx, f.volume.Name, types.MergePatchType, body, metav1.PatchOptions{})
 	if err != nil {
 		return writeError("patch volume "+f.volume.Name, err)

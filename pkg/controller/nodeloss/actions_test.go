@@ -24,7 +24,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// lostClaim is a controller, and a volume whose node has been gone for long, with its claim.
+// lostClaim returns a controller, and a volume of a lost node with its claim.
 func lostClaim() (*Controller, *volumeFacts, *fake.Clientset) {
 	volume := ownedVolume("pv", "a", "wwn:1")
 	volume.UID = "volume"
@@ -44,14 +44,14 @@ func lostClaim() (*Controller, *volumeFacts, *fake.Clientset) {
 	return c, f, client
 }
 
-// classOf is a class that asks for a policy.
+// classOf is a class with a policy.
 func classOf(policy string) *storagev1.StorageClass {
 	return &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast", Annotations: map[string]string{wellknown.NodeLossAnnotation: policy}}}
 }
 
 var toBegin = rules.Decision{Do: rules.BeginRelease, Cause: rules.NodeGone}
 
-// writes are the verbs and kinds of what was written.
+// writes returns verbs and kinds of the writes.
 func writes(client *fake.Clientset) (written []string) {
 	for _, action := range client.Actions() {
 		if verb := action.GetVerb(); verb != "get" {
@@ -98,7 +98,6 @@ func TestReleaseRejected(t *testing.T) {
 			if err := c.apply(t.Context(), f, toBegin); err == nil {
 				t.Fatal("no error")
 			}
-			// volume returns the volume from the informer; nil if it does not exist.
 			volume, err := client.CoreV1().PersistentVolumes().Get(t.Context(), "pv", metav1.GetOptions{})
 			if err != nil {
 				t.Fatal(err)

@@ -28,7 +28,6 @@ func (c *Controller) readClaim(f *volumeFacts) error {
 		return nil
 	}
 	key := ref.Namespace + "/" + ref.Name
-	// claim is the claim that the volume is bound to; nil if none has its UID.
 	claim, err := c.claims.PersistentVolumeClaims(ref.Namespace).Get(ref.Name)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("get claim %s: %w", key, err)
@@ -174,7 +173,6 @@ func selected(set *appsv1.StatefulSet, claim *corev1.PersistentVolumeClaim) bool
 
 // ordinals returns the range of ordinals of a set's pods.
 func ordinals(set *appsv1.StatefulSet) (first, count int64) {
-	// count records a release and drops expired ones. The caller holds mu.
 	count = 1
 	if set.Spec.Replicas != nil {
 		count = int64(*set.Spec.Replicas)

@@ -47,7 +47,6 @@ func setOf(change func(*appsv1.StatefulSet)) []*appsv1.StatefulSet {
 func TestRecreatingSet(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		// claim is the claim that the volume is bound to; nil if none has its UID.
 		claim    *corev1.PersistentVolumeClaim
 		sets     []*appsv1.StatefulSet
 		obstacle string // empty: it is made again; none: it is of no set
@@ -132,7 +131,6 @@ func TestRecreatedByOwner(t *testing.T) {
 			claim := claimOf("data-db-0")
 			claim.Namespace, claim.UID = "default", "claim"
 			tc.claim(claim)
-			// claims are existing claims with their recreators.
 			claims, sets := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}), cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 			if err := claims.Add(claim); err != nil {
 				t.Fatal(err)
@@ -211,8 +209,7 @@ func TestRecreatingPod(t *testing.T) {
 	leaving.DeletionTimestamp = &metav1.Time{}
 	owner := &metav1.OwnerReference{Kind: "Pod", Name: "p", UID: "pod"}
 	for name, tc := range map[string]struct {
-		pods []*corev1.Pod
-		// lost reports whether the volume is lost.
+		pods         []*corev1.Pod
 		lost         bool
 		made, leaves bool
 	}{

@@ -47,7 +47,7 @@ func TestReleaseOnStaleCaches(t *testing.T) {
 		class   *storagev1.StorageClass
 		set     *appsv1.StatefulSet
 		pod     *corev1.Pod // of a generic ephemeral claim
-		byClaim bool        // the claim says that it is made again
+		byClaim bool        // the claim has the annotation that it is recreated
 		release bool
 	}{
 		"the claim says so itself":               {class: classOf(rules.Release), byClaim: true, release: true},
@@ -96,7 +96,7 @@ func TestReleaseOnStaleCaches(t *testing.T) {
 				t.Errorf("released: %v, want it to be: %t", err, tc.release)
 			}
 			if !tc.release {
-				want[1] = want[0] // the release is taken back
+				want[1] = want[0] // the release is undone
 			}
 			if got := writes(client); !slices.Equal(got, want) || (len(c.released) > 0) != tc.release {
 				t.Errorf("wrote %q, want %q; counted %v", got, want, c.released)

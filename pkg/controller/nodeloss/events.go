@@ -19,7 +19,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// Reasons of events, in stateEvent that stay the same from release to release.
+// Reasons of events; they are stable.
 const (
 	eventLost           = "VolumeLost"
 	eventInvalid        = "InvalidNodeLoss"

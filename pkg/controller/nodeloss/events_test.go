@@ -51,7 +51,6 @@ func TestEveryStateIsReported(t *testing.T) {
 		if !there {
 			t.Fatal("the watch ended")
 		}
-		// event records an event. Releases and removals are Normal, all else is a Warning.
 		event, ok := change.Object.(*eventsv1.Event)
 		if !ok || event.Reason != eventLost || !strings.Contains(event.Note, state.want) || event.Series != nil {
 			t.Errorf("%s is reported as %+v, want %q", state.State, change.Object, state.want)
@@ -220,7 +219,7 @@ func TestLossIsReportedWithTheMark(t *testing.T) {
 	}
 }
 
-// eventsOf are the events that were recorded since it was asked last.
+// eventsOf returns the events recorded since the last call.
 func eventsOf(c *Controller) (lastEvents []string) {
 	recorder, ok := c.Events.(*events.FakeRecorder)
 	for ok && len(recorder.Events) > 0 {

@@ -22,7 +22,6 @@ import (
 // volumeFacts are the facts about a volume with the objects they were read from.
 type volumeFacts struct {
 	rules.Facts
-	// volume returns the volume from the informer; nil if it does not exist.
 	volume *corev1.PersistentVolume
 	node   string
 	// claim is the claim that the volume is bound to; nil if none has its UID.

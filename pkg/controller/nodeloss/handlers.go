@@ -76,7 +76,6 @@ func (c *Controller) on(informer cache.SharedIndexInformer, changed func(old, ob
 }
 
 func (c *Controller) volumeChanged(old, object any) {
-	// volume returns the volume from the informer; nil if it does not exist.
 	volume, ok := object.(*corev1.PersistentVolume)
 	if !ok {
 		return

@@ -41,7 +41,6 @@ func (c *Controller) volumeOnOtherNode(identity, node string) *corev1.Persistent
 	}
 	var found *corev1.PersistentVolume
 	for _, object := range objects {
-		// volume returns the volume from the informer; nil if it does not exist.
 		volume, ok := object.(*corev1.PersistentVolume)
 		if ok && volume.Annotations[wellknown.NodeNameAnnotation] != node && (found == nil || volume.Name < found.Name) {
 			found = volume

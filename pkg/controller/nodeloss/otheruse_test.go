@@ -19,7 +19,7 @@ import (
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 )
 
-// ofDisks is a controller that knows nothing yet, and what it is to know of nodes.
+// ofDisks returns a controller with empty informers, and the indexer of nodes.
 func ofDisks() (*Controller, cache.Indexer) {
 	nodes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	reports := cache.NewSharedIndexInformer(&cache.ListWatch{}, &stowage.LocalDiskReport{}, 0, cache.Indexers{byIdentity: identitiesOfReport, byRetained: retainedOfReport, byTombstone: tombstonesOfReport})
@@ -47,8 +47,7 @@ func TestDiskOfAnother(t *testing.T) {
 	adopted := ownedVolume("theirs", "b", "wwn:1")
 	adopted.Finalizers, adopted.Labels = nil, nil
 	for name, tc := range map[string]struct {
-		gone bool // node b
-		// volume returns the volume from the informer; nil if it does not exist.
+		gone   bool // node b
 		volume *corev1.PersistentVolume
 		report *stowage.LocalDiskReport
 		want   string

@@ -19,9 +19,7 @@ import (
 
 // dryRunState is what a dry run would have written on a volume.
 type dryRunState struct {
-	uid types.UID
-	// mark writes the mark on the volume, and reports the new state at once: the delay may be over
-	// before the volume is reconciled again, and users would not have been warned.
+	uid     types.UID
 	mark    *rules.Mark
 	release *rules.BegunRelease
 	// removed: the volume would have been removed.

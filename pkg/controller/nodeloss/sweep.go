@@ -109,7 +109,6 @@ func (c *Controller) resolved(t stowage.Tombstone, home string) bool {
 	}
 	var volumes []rules.PublishedVolume
 	for _, object := range objects {
-		// volume returns the volume from the informer; nil if it does not exist.
 		volume, ok := object.(*corev1.PersistentVolume)
 		if !ok || !owned(volume) {
 			continue

@@ -35,16 +35,14 @@ func pageOf(page int32) *stowage.LocalDiskReport {
 func TestObsoleteReports(t *testing.T) {
 	t.Parallel()
 	tombstone := []stowage.Tombstone{{Identity: "wwn:1", State: stowage.TombstonePublished}}
-	// hasTombstone reports whether a report has a tombstone of a volume.
 	hasTombstone, remembered, fresh := pageOf(1), pageOf(1), pageOf(1)
 	hasTombstone.Spec.Tombstones, remembered.Status.Tombstones = tombstone, tombstone
 	fresh.Status.LastTransitionTime = &metav1.Time{Time: time.Now().Add(-time.Minute)}
 	emptied := pageOf(1) // of tombstones that were resolved, by a controller that had made it
 	emptied.Status = stowage.LocalDiskReportStatus{}
 	for name, tc := range map[string]struct {
-		first *stowage.LocalDiskReport // nil: there is only the second page
-		node  bool
-		// volume returns the volume from the informer; nil if it does not exist.
+		first  *stowage.LocalDiskReport // nil: there is only the second page
+		node   bool
 		volume *corev1.PersistentVolume
 		want   bool
 	}{

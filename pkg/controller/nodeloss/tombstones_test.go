@@ -86,7 +86,6 @@ func TestVolumesRequestSweeps(t *testing.T) {
 	others := ownedVolume("pv", "a", "wwn:1")
 	others.Finalizers = nil
 	for name, tc := range map[string]struct {
-		// volume returns the volume from the informer; nil if it does not exist.
 		volume *corev1.PersistentVolume
 		want   int
 	}{

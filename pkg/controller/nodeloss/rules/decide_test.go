@@ -23,7 +23,7 @@ var now = time.Date(2026, 11, 22, 12, 0, 0, 500, time.UTC)
 func ago(d time.Duration) time.Time { return now.Add(-d) }
 
 // gone is a volume with a claim of a StatefulSet, whose node has been gone for ten
-// minutes, and which is to be released after five.
+// minutes, and which is released after five.
 func gone(change ...func(*rules.Facts)) *rules.Facts {
 	f := &rules.Facts{
 		Now:    now,
@@ -65,11 +65,9 @@ func pod(name string, change ...func(*rules.Pod)) func(*rules.Facts) {
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	type answer struct {
-		Do rules.Action
-		// State is the state of a lost volume, a stable machine-readable word.
+		Do    rules.Action
 		State rules.State
-		// Pods are the pods to delete with DeletePods.
-		Pods []string
+		Pods  []string
 	}
 	for name, tc := range map[string]struct {
 		facts *rules.Facts
@@ -360,7 +358,7 @@ func TestBudgetSurvivesCrashes(t *testing.T) {
 	// claims are existing claims with their recreators.
 	const claims, limit = 60, 5
 	random := rand.New(rand.NewPCG(1, 2))
-	encode, due := map[string]time.Time{}, map[string]bool{} // what volumes say; claims that are there
+	written, due := map[string]time.Time{}, map[string]bool{} // what volumes say; claims that are there
 	for i := range claims {
 		due[strconv.Itoa(i)] = true
 	}
@@ -373,15 +371,15 @@ func TestBudgetSurvivesCrashes(t *testing.T) {
 		if !due[name] {
 			continue
 		}
-		others := maps.Clone(encode)
+		others := maps.Clone(written)
 		delete(others, name)
 		f := gone(func(f *rules.Facts) { f.Now, f.Exhausted = at, rules.Spent(others, at) >= limit })
-		if began, ok := encode[name]; ok {
+		if began, ok := written[name]; ok {
 			f.Release = &rules.BegunRelease{ClaimUID: "claim", At: began}
 		}
 		switch d := rules.Decide(f); d.Do {
 		case rules.BeginRelease:
-			if encode[name] = at; random.IntN(3) == 0 {
+			if written[name] = at; random.IntN(3) == 0 {
 				continue // it dies
 			}
 			fallthrough

@@ -23,7 +23,7 @@ type Facts struct {
 	ProvisionerSince time.Time
 	// ReportedAt is when that provisioner last wrote its report; zero if it never did.
 	ReportedAt time.Time
-	// Mark is since when the volume is known to be lost; nil if it is not known to be.
+	// Mark is the recorded loss; nil if none is recorded.
 	Mark *Mark
 	// Release is the release that was begun; nil if none was.
 	Release *BegunRelease
@@ -32,7 +32,8 @@ type Facts struct {
 	Claim *Claim
 	// Successor: a claim of that name exists with another UID.
 	Successor bool
-	// Pods are the pods to delete with DeletePods.
+	// Pods use the claim by its name and have not terminated. The pod that owns a generic
+	// ephemeral claim is included even if it has.
 	Pods []Pod
 	// Terms are those of the claim, or of the class if the volume has no claim.
 	Terms Terms
@@ -61,7 +62,7 @@ type Volume struct {
 	Deleting, Finalized bool
 }
 
-// Node is what there is of the volume's node.
+// Node is the state of the volume's node.
 type Node string
 
 // The ways in which a node is there, or not.
@@ -126,15 +127,13 @@ type Pod struct {
 type Terms struct {
 	Release bool
 	Delay   time.Duration
-	// Problem is why the terms cannot be decode; they are to keep then. Empty if they can.
+	// Problem is why the terms are invalid; the claim is kept then. Empty if they are valid.
 	Problem string
 }
 
 // Mark is since when a volume is lost.
 type Mark struct {
 	Cause Cause
-	// Since returns when a volume was lost for a cause, and whether that is not yet written on the
-	// volume.
 	Since time.Time
 }
 
@@ -144,8 +143,7 @@ type BegunRelease struct {
 	At       time.Time
 }
 
-// Cause is why a volume is lost, in a word that stays the same from release to
-// release.
+// Cause is why a volume is lost, a stable machine-readable word.
 type Cause string
 
 // The causes.

@@ -11,7 +11,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// choices are the values of one thing that is known.
+// choices are the values of one fact.
 type choices []func(*rules.Facts)
 
 const delay = 5 * time.Minute
@@ -28,7 +28,7 @@ func phases() choices {
 		func(f *rules.Facts) { f.Volume.Phase, f.Volume.Claimed = disk.PhaseAvailable, true })
 }
 
-// marks and releases are what was encode before.
+// marks and releases are what was written before.
 func marks() choices {
 	all := choices{func(f *rules.Facts) { f.Mark = nil }}
 	for cause, since := range map[rules.Cause][]time.Duration{rules.NodeGone: {time.Hour, delay - 1, -time.Hour}, rules.MissingDisk: {time.Hour}, rules.ReplacedDisk: {time.Hour}, rules.FailingDisk: {time.Hour}} {

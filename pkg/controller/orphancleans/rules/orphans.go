@@ -43,8 +43,6 @@ func ParseGrants(text string) []Grant {
 		grant := Grant{Data: word}
 		if i := strings.LastIndexByte(word, '@'); i >= 0 {
 			if at, err := time.Parse(time.RFC3339, word[i+1:]); err == nil {
-				// grant writes grants to a node's report if it has not changed. They also count
-				// after an error that does not show whether they were written.
 				grant = Grant{Data: word[:i], At: at}
 			}
 		}

@@ -24,10 +24,8 @@ func TestDecide(t *testing.T) {
 	for name, test := range map[string]struct {
 		limit  int
 		grants map[string][]rules.Grant
-		// asks returns the requests in all reports, and the first page of each node with requests
-		// or grants.
-		asks []rules.Ask
-		want rules.Decision
+		asks   []rules.Ask
+		want   rules.Decision
 	}{
 		"nothing is asked for": {limit: 2, want: rules.Decision{}},
 		"the first that asked are granted": {

@@ -60,6 +60,7 @@ func Packages() []Package {
 		{"pkg/localdisk/*", Pure},
 
 		{"pkg/controller/*/rules", Pure},
+		{"pkg/controller/loop", Leaf},
 		{"pkg/controller/*", Acting},
 
 		{"pkg/apis/wellknown", Keys},

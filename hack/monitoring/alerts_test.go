@@ -63,8 +63,8 @@ var stories = map[string]struct{ fires, quiet string }{
 		quiet: "stowage_provisioner_last_scan_timestamp_seconds{node=\"n\"} 0+60x120\n stowage_provisioner_last_scan_timestamp_seconds{node=\"new\"} 0x120",
 	},
 	"StowageProvisionerConfigRejected": {
-		fires: `stowage_provisioner_config_reload_total{node="n",result="error"} 0x100 1x20`,
-		quiet: "stowage_provisioner_config_reload_total{node=\"n\",result=\"error\"} 5x120\n stowage_provisioner_config_reload_total{node=\"n\",result=\"success\"} 0+1x120",
+		fires: `stowage_provisioner_config_reloads_total{node="n",result="error"} 0x100 1x20`,
+		quiet: "stowage_provisioner_config_reloads_total{node=\"n\",result=\"error\"} 5x120\n stowage_provisioner_config_reloads_total{node=\"n\",result=\"success\"} 0+1x120",
 	},
 	"StowageDiskUnreachable": {
 		fires: `stowage_provisioner_volumes{node="n",class="c",state="Missing"} 1x120`,
@@ -116,16 +116,16 @@ var stories = map[string]struct{ fires, quiet string }{
 		quiet: "stowage_controller_leading{pod=\"a\"} 1x120\n stowage_controller_leading{pod=\"b\"} 0x120",
 	},
 	"StowageVolumesUnreachable": {
-		fires: `stowage_node_loss_volumes{cause="NodeGone",state="Kept"} 2x120`,
-		quiet: "stowage_node_loss_volumes{cause=\"NodeGone\",state=\"Waiting\"} 2x120\n stowage_node_loss_volumes{cause=\"NodeGone\",state=\"Kept\"} 0x120",
+		fires: `stowage_controller_lost_volumes{cause="NodeGone",state="Kept"} 2x120`,
+		quiet: "stowage_controller_lost_volumes{cause=\"NodeGone\",state=\"Waiting\"} 2x120\n stowage_controller_lost_volumes{cause=\"NodeGone\",state=\"Kept\"} 0x120",
 	},
 	"StowageNodeLossErrors": {
-		fires: `stowage_node_loss_errors_total 0+1x120`,
-		quiet: `stowage_node_loss_errors_total 7x120`,
+		fires: `stowage_controller_node_loss_errors_total 0+1x120`,
+		quiet: `stowage_controller_node_loss_errors_total 7x120`,
 	},
 	"StowageDuplicateIdentities": {
-		fires: "stowage_node_loss_duplicate_identities{pod=\"a\"} 0x120\n stowage_node_loss_duplicate_identities{pod=\"b\"} 1x120",
-		quiet: "stowage_node_loss_duplicate_identities{pod=\"a\"} 0x120\n stowage_node_loss_duplicate_identities{pod=\"b\"} 0x120",
+		fires: "stowage_controller_duplicate_identities{pod=\"a\"} 0x120\n stowage_controller_duplicate_identities{pod=\"b\"} 1x120",
+		quiet: "stowage_controller_duplicate_identities{pod=\"a\"} 0x120\n stowage_controller_duplicate_identities{pod=\"b\"} 0x120",
 	},
 }
 

@@ -23,13 +23,13 @@ const (
 	Provisioner = "provisioner"
 	// Mode is a binding mode.
 	Mode = "bindingMode"
-	// Stage is a step of carrying out a binding plan.
+	// Stage is a step of a binding.
 	Stage = "stage"
-	// Reason is why something was refused or given up.
+	// Reason is why something was rejected or aborted.
 	Reason = "reason"
 	// Event is the kind of an informer event.
 	Event = "event"
-	// Duration is how long something took.
+	// Duration is a duration.
 	Duration = "duration"
 	// Missing lists the RBAC rules that are not granted.
 	Missing = "missingPermissions"

@@ -9,29 +9,28 @@ import (
 	"k8s.io/component-base/metrics"
 )
 
-// EngineSize is how much an engine holds. Reservations counts claims.
+// EngineSize is the number of objects in an engine. Reservations counts claims.
 type EngineSize struct {
 	Volumes, Segments, Nodes, Reservations int
 	Provisioning                           map[string]Provisioning // by storage class
 }
 
-// Provisioning is what is held for claims of a class whose volumes are being provisioned.
+// Provisioning is the capacity held for claims of a class whose volumes are being provisioned.
 type Provisioning struct {
-	Claims  int   // that capacity is held for
+	Claims  int   // claims with held capacity
 	Bytes   int64 // held
-	Overdue int   // claims whose volume did not appear in time: nothing is held for them any more
+	Overdue int   // claims whose volume did not appear in time: their capacity is no longer held
 }
 
 var (
-	indexVolumes = engineDesc("index_volumes", "PersistentVolumes in the index.")
-	// Segments stand for conditions on nodes.
+	indexVolumes  = engineDesc("index_volumes", "PersistentVolumes in the index.")
 	indexSegments = engineDesc("index_segments", "Distinct conditions on nodes in the index: of volumes, of storage capacity and of storage classes.")
 	indexNodes    = engineDesc("index_nodes", "Nodes in the index.")
 	reservations  = engineDesc("reservations", "Claims for which a volume or capacity is reserved and that are not bound yet.")
 
 	provisioningClaims  = engineDesc("provisioning_claims", "Claims for whose volumes storage capacity is held until they are provisioned and the driver reports it, by storage class.", classLabel)
 	provisioningBytes   = engineDesc("provisioning_held_bytes", "Bytes of storage capacity that are held for these claims, by storage class.", classLabel)
-	provisioningOverdue = engineDesc("provisioning_overdue_claims", "Claims that were sent to a node and whose volume did not appear within 15 minutes, so that no capacity is held for them any more, by storage class.", classLabel)
+	provisioningOverdue = engineDesc("provisioning_overdue_claims", "Claims that were sent to a node and whose volume did not appear within 15 minutes, so that their capacity is no longer held, by storage class.", classLabel)
 )
 
 const classLabel = "storage_class"
@@ -40,8 +39,7 @@ func engineDesc(name, help string, labels ...string) *metrics.Desc {
 	return metrics.NewDesc(metrics.BuildFQName(namespace, subsystem, name), help, labels, nil, metrics.ALPHA, "")
 }
 
-// engines is the collector of the sizes of all engines in the process, asked
-// when metrics are scraped and at no other time.
+// engines collects the sizes of all engines in the process, only when metrics are scraped.
 var engines = &engineCollector{sizes: map[*func() EngineSize]struct{}{}}
 
 type engineCollector struct {
@@ -51,7 +49,7 @@ type engineCollector struct {
 	sizes map[*func() EngineSize]struct{}
 }
 
-// WatchEngine counts an engine in until stop is called. size must be quick and
+// WatchEngine includes an engine in the metrics until stop is called. size must be cheap and
 // safe for concurrent use.
 func WatchEngine(size func() EngineSize) (stop func()) {
 	key := &size
@@ -65,7 +63,7 @@ func WatchEngine(size func() EngineSize) (stop func()) {
 	}
 }
 
-// DescribeWithStability names the metrics.
+// DescribeWithStability implements metrics.StableCollector.
 func (*engineCollector) DescribeWithStability(ch chan<- *metrics.Desc) {
 	for _, desc := range []*metrics.Desc{
 		indexVolumes, indexSegments, indexNodes, reservations, provisioningClaims, provisioningBytes, provisioningOverdue,
@@ -74,7 +72,7 @@ func (*engineCollector) DescribeWithStability(ch chan<- *metrics.Desc) {
 	}
 }
 
-// CollectWithStability gives the sums over all engines.
+// CollectWithStability reports the sums over all engines.
 func (c *engineCollector) CollectWithStability(ch chan<- metrics.Metric) {
 	sum := EngineSize{Provisioning: map[string]Provisioning{}}
 	c.mu.Lock()

@@ -16,18 +16,18 @@ const extenderSubsystem = "extender"
 var (
 	extenderRequests = metrics.NewHistogramVec(&metrics.HistogramOpts{
 		Namespace: namespace, Subsystem: extenderSubsystem, Name: "request_duration_seconds",
-		Help:           "Time a call of the scheduler takes to answer, reading and writing it included, by verb (filter, prioritize, preempt, bind) and outcome (ok, error: the answer says why not, malformed, too_large, not_ready, ended: by its deadline or by the caller, panic).",
+		Help:           "Time to answer a call of the scheduler, reading and writing it included, by verb (filter, prioritize, preempt, bind) and outcome (ok, error (the answer has the reason), malformed, too_large, not_ready, ended (by its deadline or by the caller), panic).",
 		Buckets:        metrics.ExponentialBuckets(0.0005, 2, 16),
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"verb", "outcome"})
 	extenderBinds = metrics.NewCounterVec(&metrics.CounterOpts{
 		Namespace: namespace, Subsystem: extenderSubsystem, Name: "binds_total",
-		Help:           "Calls to bind a pod, by outcome: bound, provisioning (volumes are being made, the scheduler is to ask again), conflict (another pod came first since the node was filtered, the scheduler is to look again), error.",
+		Help:           "Calls to bind a pod, by outcome: bound, provisioning (volumes are being provisioned, the scheduler must call again), conflict (another pod took the volumes or the capacity after the node was filtered, the pod is scheduled again), error.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"outcome"})
 	extenderWait = metrics.NewHistogram(&metrics.HistogramOpts{
 		Namespace: namespace, Subsystem: extenderSubsystem, Name: "filter_wait_seconds",
-		Help:           "Time a call to filter waits, if it does: until the bind of the pod before has reserved, for binds that queue, or for informers that lag. In sum a tenth of the time. Part of request_duration_seconds.",
+		Help:           "Time a filter call waits, if it does: until the previous pod's bind has reserved, for queued binds, or for lagging informers. The sum is bounded to a tenth of the time. Part of request_duration_seconds.",
 		Buckets:        metrics.ExponentialBuckets(0.0005, 2, 12),
 		StabilityLevel: metrics.ALPHA,
 	})
@@ -35,8 +35,8 @@ var (
 	registerExtender sync.Once
 )
 
-// RegisterExtender makes the extender's metrics known, besides those of the
-// engine and of binding, which it shares with the scheduler.
+// RegisterExtender registers the extender's metrics, and those of the engine and of binding,
+// which it shares with the scheduler.
 func RegisterExtender() {
 	Register()
 	registerExtender.Do(func() { legacyregistry.MustRegister(extenderRequests, extenderBinds, extenderWait) })

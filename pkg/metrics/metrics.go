@@ -1,9 +1,9 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package metrics holds the scheduler's own metrics. Labels take few, fixed
-// values; names of objects never are labels. Until Register is called nothing
-// is measured, and every function of this package is cheap and safe to call.
+// Package metrics defines the metrics of all components, stowage_<component>_*. Labels take
+// few, fixed values; names of objects never are labels. Metrics that are not registered record
+// nothing, and every function of this package is cheap and safe for concurrent use.
 package metrics
 
 import (
@@ -35,7 +35,7 @@ var (
 	})
 	bindDuration = metrics.NewHistogramVec(&metrics.HistogramOpts{
 		Namespace: namespace, Subsystem: subsystem, Name: "bind_duration_seconds",
-		Help:           "Time PreBind takes to bind all claims of a pod, waiting for provisioners and the PV controller included, by binding mode and outcome (success, failure, error, timeout, canceled; provisioning: the extender's scheduler is to ask again).",
+		Help:           "Time PreBind takes to bind all claims of a pod, waiting for provisioners and the PV controller included, by binding mode and outcome (success, failure, error, timeout, canceled; provisioning: the scheduler must call the extender again).",
 		Buckets:        metrics.ExponentialBuckets(0.001, 2, 20),
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"mode", "outcome"})
@@ -47,19 +47,19 @@ var (
 	}, []string{"stage", "outcome"})
 	bindConflicts = metrics.NewCounterVec(&metrics.CounterOpts{
 		Namespace: namespace, Subsystem: subsystem, Name: "bind_conflicts_total",
-		Help:           "Writes of a binding that met a newer version of the object, by resource and outcome: done (it was as wanted already), retried (written again on the newer version), lost (somebody else has it now).",
+		Help:           "Conflicts of a binding's writes with a newer version of the object, by resource and outcome: done (the newer version has the change), retried (the write was repeated on the newer version), lost (another client has taken the object).",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"resource", "outcome"})
 	directBindingDisabled = metrics.NewGauge(&metrics.GaugeOpts{
 		Namespace: namespace, Subsystem: subsystem, Name: "direct_binding_disabled",
-		Help:           "1 if bindingMode Direct is configured but the scheduler lacks the right to update persistentvolumes/status or persistentvolumeclaims/status, so that bindings are left to the PV controller; else 0.",
+		Help:           "1 if bindingMode Direct is configured but the scheduler lacks the right to update persistentvolumes/status or persistentvolumeclaims/status, so that the PV controller completes bindings; else 0.",
 		StabilityLevel: metrics.ALPHA,
 	})
 
 	register sync.Once
 )
 
-// Register makes the metrics known to the registry that kube-scheduler serves
+// Register registers the scheduler's metrics with the registry that kube-scheduler serves
 // at /metrics. It may be called any number of times.
 func Register() {
 	register.Do(func() {
@@ -71,14 +71,14 @@ func Register() {
 	})
 }
 
-// sampledOneIn calls of Filter is measured, since reading the clock twice takes as
-// long as answering for a node.
+// One in sampledOneIn calls of Filter is measured: reading the clock twice takes as long as
+// filtering a node.
 const sampledOneIn = 16
 
-// Sampled tells, at random, whether to measure a call that comes in thousands.
+// Sampled selects at random the Filter calls to measure.
 func Sampled() bool { return rand.Uint32()%sampledOneIn == 0 }
 
-// ObserveMatching records how long one Filter call took, of those Sampled.
+// ObserveMatching records the duration of a Filter call that Sampled selected.
 func ObserveMatching(took time.Duration) { matchingDuration.Observe(took.Seconds()) }
 
 // ObserveReserve records how long one Reserve call took.
@@ -94,7 +94,7 @@ func ObserveBindStage(stage, outcome string, took time.Duration) {
 	bindStageDuration.WithLabelValues(stage, outcome).Observe(took.Seconds())
 }
 
-// CountBindConflict records that a write met a newer version of the object.
+// CountBindConflict records that a write conflicted with a newer version of the object.
 func CountBindConflict(resource, outcome string) {
 	bindConflicts.WithLabelValues(resource, outcome).Inc()
 }

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	agentSubsystem = "provisioner"
-	// referenceSubsystem is that of the provisioner whose dashboards and alerts shall
-	// go on working.
+	provisionerSubsystem = "provisioner"
+	// referenceSubsystem is that of sig-storage-local-static-provisioner, whose dashboards and
+	// alerts keep working.
 	referenceSubsystem = "local_volume_provisioner"
 )
 
@@ -32,52 +32,52 @@ var (
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"mode"})
 	scanDuration = metrics.NewHistogram(&metrics.HistogramOpts{
-		Namespace: namespace, Subsystem: agentSubsystem, Name: "scan_duration_seconds",
-		Help:           "Time one look at the discovery directories of all classes takes.",
+		Namespace: namespace, Subsystem: provisionerSubsystem, Name: "scan_duration_seconds",
+		Help:           "Time of one scan of the discovery directories of all classes.",
 		Buckets:        metrics.ExponentialBuckets(0.001, 2, 16),
 		StabilityLevel: metrics.ALPHA,
 	})
 	lastScan = metrics.NewGauge(&metrics.GaugeOpts{
-		Namespace: namespace, Subsystem: agentSubsystem, Name: "last_scan_timestamp_seconds",
-		Help:           "When the last look at the discovery directories ended, in seconds since 1970; 0 before the first.",
+		Namespace: namespace, Subsystem: provisionerSubsystem, Name: "last_scan_timestamp_seconds",
+		Help:           "When the last scan of the discovery directories ended, in seconds since 1970; 0 before the first.",
 		StabilityLevel: metrics.ALPHA,
 	})
 	configReloads = metrics.NewCounterVec(&metrics.CounterOpts{
-		Namespace: namespace, Subsystem: agentSubsystem, Name: "config_reload_total",
-		Help:           "Configurations read, the first one included, by result: success, or error (the last good one stays in force).",
+		Namespace: namespace, Subsystem: provisionerSubsystem, Name: "config_reloads_total",
+		Help:           "Configurations read, the first one included, by result: success, or error (the last valid one stays in force).",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"result"})
 	lastGoodConfig = metrics.NewGauge(&metrics.GaugeOpts{
-		Namespace: namespace, Subsystem: agentSubsystem, Name: "config_last_good_timestamp_seconds",
+		Namespace: namespace, Subsystem: provisionerSubsystem, Name: "config_last_good_timestamp_seconds",
 		Help:           "When the configuration in force was read, in seconds since 1970; 0 before the first.",
 		StabilityLevel: metrics.ALPHA,
 	})
 	diskToAvailable = metrics.NewHistogram(&metrics.HistogramOpts{
-		Namespace: namespace, Subsystem: agentSubsystem, Name: "disk_to_available_seconds",
-		Help:           "Time from the first sight of a disk until its first volume is Available.",
+		Namespace: namespace, Subsystem: provisionerSubsystem, Name: "disk_to_available_seconds",
+		Help:           "Time from the discovery of a disk until its first volume is Available.",
 		Buckets:        metrics.ExponentialBuckets(0.01, 3, 12),
 		StabilityLevel: metrics.ALPHA,
 	})
 	releasedToAvailable = metrics.NewHistogram(&metrics.HistogramOpts{
-		Namespace: namespace, Subsystem: agentSubsystem, Name: "released_to_available_seconds",
+		Namespace: namespace, Subsystem: provisionerSubsystem, Name: "released_to_available_seconds",
 		Help:           "Time from the release of a volume until its disk is clean and its next volume is Available.",
 		Buckets:        metrics.ExponentialBuckets(0.1, 3, 14),
 		StabilityLevel: metrics.ALPHA,
 	})
 
-	registerAgent sync.Once
+	registerProvisioner sync.Once
 )
 
-// RegisterProvisioner makes the metrics of stowage-provisioner known to the
-// registry of the process. It may be called any number of times.
+// RegisterProvisioner registers the metrics of stowage-provisioner. It may be called any
+// number of times.
 func RegisterProvisioner() {
-	registerAgent.Do(func() {
-		legacyregistry.MustRegister(agentMetrics()...)
+	registerProvisioner.Do(func() {
+		legacyregistry.MustRegister(provisionerMetrics()...)
 		legacyregistry.CustomMustRegister(disks)
 	})
 }
 
-func agentMetrics() []metrics.Registerable {
+func provisionerMetrics() []metrics.Registerable {
 	return append(cleanMetrics(),
 		volumesPublished, publishDuration, scanDuration, lastScan, configReloads, lastGoodConfig,
 		diskToAvailable, releasedToAvailable, apiRequests, apiRequestsFailed, apiRequestDuration)
@@ -92,14 +92,13 @@ const (
 	ModeBlock      VolumeMode = "Block"
 )
 
-// ObservePublish records that a volume was created, and how long that took.
+// ObservePublish records that a volume was created, and the duration.
 func ObservePublish(mode VolumeMode, took time.Duration) {
 	volumesPublished.WithLabelValues(label(mode)).Inc()
 	publishDuration.WithLabelValues(label(mode)).Observe(took.Seconds())
 }
 
-// ObserveScan records that a look at the discovery directories ended, and how
-// long it took.
+// ObserveScan records that a scan of the discovery directories ended, and its duration.
 func ObserveScan(ended time.Time, took time.Duration) {
 	lastScan.Set(timestamp(ended))
 	scanDuration.Observe(took.Seconds())
@@ -114,15 +113,15 @@ func CountConfigAccepted(at time.Time) {
 // CountConfigRefused records that a configuration was read and is not valid.
 func CountConfigRefused() { configReloads.WithLabelValues("error").Inc() }
 
-// ObserveDiskAvailable records how long a disk was known when its first volume
-// became Available.
+// ObserveDiskAvailable records the time from the discovery of a disk until its first volume is
+// Available.
 func ObserveDiskAvailable(took time.Duration) { diskToAvailable.Observe(took.Seconds()) }
 
-// ObserveReleasedAvailable records how long a disk was of no use between the
-// release of one volume and the next one's becoming Available.
+// ObserveReleasedAvailable records the time from the release of a volume until the next volume
+// of its disk is Available.
 func ObserveReleasedAvailable(took time.Duration) { releasedToAvailable.Observe(took.Seconds()) }
 
 func timestamp(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 
-// label makes any text a label value; Prometheus panics on what is not UTF-8.
+// label makes any text a label value: Prometheus panics on text that is not UTF-8.
 func label[T ~string](value T) string { return strings.ToValidUTF8(string(value), "\uFFFD") }

@@ -13,24 +13,24 @@ import (
 var (
 	apiRequests = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem: referenceSubsystem, Name: "apiserver_requests_total",
-		Help:           "Requests to the API server, by method (create, update, patch, delete, and get, which is lists and watches too).",
+		Help:           "Requests to the API server, by method (create, update, patch, delete, get; lists and watches count as get).",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"method"})
 	apiRequestsFailed = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem: referenceSubsystem, Name: "apiserver_requests_failed_total",
-		Help:           "Requests to the API server that got no answer or one of status 400 and above, by method.",
+		Help:           "Requests to the API server without a response, or with status 400 or above, by method.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"method"})
 	apiRequestDuration = metrics.NewHistogramVec(&metrics.HistogramOpts{
 		Subsystem: referenceSubsystem, Name: "apiserver_requests_duration_seconds",
-		Help:           "Time until the API server begins to answer a request, by method.",
+		Help:           "Time until the API server begins its response, by method.",
 		Buckets:        metrics.ExponentialBuckets(0.005, 2, 14),
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"method"})
 )
 
-// CountRequests counts the requests that go through a transport to the API
-// server; it is for rest.Config.Wrap.
+// CountRequests wraps a transport to the API server and counts its requests; for
+// rest.Config.Wrap.
 func CountRequests(transport http.RoundTripper) http.RoundTripper {
 	return &countingTransport{transport}
 }
@@ -39,7 +39,7 @@ type countingTransport struct{ next http.RoundTripper }
 
 var _ http.RoundTripper = (*countingTransport)(nil)
 
-// RoundTrip passes the request on.
+// RoundTrip implements http.RoundTripper.
 func (t *countingTransport) RoundTrip(request *http.Request) (*http.Response, error) {
 	method, begin := apiMethod(request.Method), time.Now()
 	response, err := t.next.RoundTrip(request)
@@ -51,7 +51,7 @@ func (t *countingTransport) RoundTrip(request *http.Request) (*http.Response, er
 	return response, err
 }
 
-// WrappedRoundTripper lets client-go find the transport beneath.
+// WrappedRoundTripper returns the wrapped transport, for client-go.
 func (t *countingTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 func apiMethod(method string) string {

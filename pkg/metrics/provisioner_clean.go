@@ -29,17 +29,17 @@ var (
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"mode", "type", "capacity", "cleanup_command"})
 	tableRunning   = tableGauge("proctable_running", "Disks that are being cleaned.")
-	tableSucceeded = tableGauge("proctable_succeeded", "Disks that have been cleaned and whose volume is not gone yet.")
-	tableFailed    = tableGauge("proctable_failed", "Disks whose last clean failed and that wait for the next attempt.")
+	tableSucceeded = tableGauge("proctable_succeeded", "Disks that were cleaned and whose volume still exists.")
+	tableFailed    = tableGauge("proctable_failed", "Disks whose last clean failed; they wait for the next attempt.")
 	cleansRunning  = cleanGauge("clean_in_progress", "Disks that are being cleaned, as proctable_running.")
 	proofsRunning  = cleanGauge("blank_proof_in_progress", "Devices that are being read from end to end to prove that they are blank.")
-	proofsQueued   = cleanGauge("blank_proof_queue", "Devices that are to be read to prove that they are blank, and wait for their turn.")
+	proofsQueued   = cleanGauge("blank_proof_queue", "Devices that wait to be read to prove that they are blank.")
 	proofBytes     = metrics.NewCounter(&metrics.CounterOpts{
-		Namespace: namespace, Subsystem: agentSubsystem, Name: "blank_proof_bytes_total",
+		Namespace: namespace, Subsystem: provisionerSubsystem, Name: "blank_proof_bytes_total",
 		Help:           "Bytes that were read to prove that devices are blank.",
 		StabilityLevel: metrics.ALPHA,
 	})
-	cleansQueued = cleanGauge("clean_queue", "Disks that are to be cleaned and wait for their turn, or for a volume that is in use; failed ones are not counted.")
+	cleansQueued = cleanGauge("clean_queue", "Disks that wait to be cleaned, in the queue or for a volume that is in use; failed ones are not counted.")
 )
 
 func tableGauge(name, help string) *metrics.Gauge {
@@ -47,7 +47,7 @@ func tableGauge(name, help string) *metrics.Gauge {
 }
 
 func cleanGauge(name, help string) *metrics.Gauge {
-	return metrics.NewGauge(&metrics.GaugeOpts{Namespace: namespace, Subsystem: agentSubsystem, Name: name, Help: help, StabilityLevel: metrics.ALPHA})
+	return metrics.NewGauge(&metrics.GaugeOpts{Namespace: namespace, Subsystem: provisionerSubsystem, Name: name, Help: help, StabilityLevel: metrics.ALPHA})
 }
 
 func cleanMetrics() []metrics.Registerable {
@@ -60,27 +60,26 @@ func cleanMetrics() []metrics.Registerable {
 // CleanedBy is where a disk is cleaned.
 type CleanedBy string
 
-// The places.
 const (
-	InProcess CleanedBy = "process" // by the agent itself
+	InProcess CleanedBy = "process" // by the provisioner itself
 	InJob     CleanedBy = "job"     // by a Job
 )
 
-// Clean is one attempt to clean a disk, which has ended.
+// Clean is one finished attempt to clean a disk.
 type Clean struct {
 	Mode VolumeMode
 	By   CleanedBy
 	// Bytes is the volume's capacity.
 	Bytes int64
-	// Command is the method and its arguments, as the class has it: it must not name
-	// the volume, or there will be a series for each.
+	// Command is the class's method with its arguments. It must not name the volume: each value
+	// is a series.
 	Command []string
 	Took    time.Duration
 	Failed  bool
 }
 
-// ObserveClean records how an attempt to clean a disk ended. Only those that
-// succeeded are in the durations, as in the reference's metrics.
+// ObserveClean records the outcome of an attempt to clean a disk. Only successful attempts
+// are in the durations, as in the reference's metrics.
 func ObserveClean(c Clean) {
 	mode, by := label(c.Mode), label(c.By)
 	if c.Failed {
@@ -102,14 +101,14 @@ func capacity(bytes int64) string {
 	return fmt.Sprintf("%dG", steps*500)
 }
 
-// Cleans is how many disks are in which stage of cleaning; each is in one.
+// Cleans is the number of disks in each stage of cleaning; each disk is in one.
 type Cleans struct {
-	// Queued wait for their turn, Running are being cleaned, Failed wait for the next
-	// attempt, and the volumes of Succeeded are not gone yet.
+	// Queued disks wait, Running ones are being cleaned, Failed ones wait for the next attempt,
+	// and the volumes of Succeeded ones still exist.
 	Queued, Running, Failed, Succeeded int
 }
 
-// SetCleans replaces what was set before.
+// SetCleans replaces the numbers set before.
 func SetCleans(c Cleans) {
 	tableRunning.Set(float64(c.Running))
 	tableSucceeded.Set(float64(c.Succeeded))
@@ -118,8 +117,8 @@ func SetCleans(c Cleans) {
 	cleansQueued.Set(float64(c.Queued))
 }
 
-// SetBlankProofs replaces what was set before: how many devices are read to prove that
-// they are blank, and how many wait for their turn.
+// SetBlankProofs sets how many devices are being read to prove that they are blank, and how
+// many wait for that.
 func SetBlankProofs(running, queued int) {
 	proofsRunning.Set(float64(running))
 	proofsQueued.Set(float64(queued))

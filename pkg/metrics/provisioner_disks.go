@@ -12,28 +12,27 @@ import (
 // DiskState is a state of the node's report ("Available").
 type DiskState string
 
-// DiskSkipped is the state of what is not published; the others have or are to
-// have a volume.
+// DiskSkipped is the state of entries that are not published. Disks in other states have, had
+// or get a volume.
 const DiskSkipped DiskState = "Skipped"
 
-// SkipReason is why something is not published, a reason of the node's report
-// ("NotEmpty").
+// SkipReason is why a disk is not published, a reason of the node's report ("NotEmpty").
 type SkipReason string
 
-// Disk is an entry of the node's report, as far as it is counted.
+// Disk has the counted fields of an entry of the node's report.
 type Disk struct {
 	Class string
 	Mode  VolumeMode
 	State DiskState
-	// Reason is why a disk is skipped or kept with its data; not looked at in other states.
+	// Reason is why a disk is skipped or kept with its data; ignored in other states.
 	Reason SkipReason
-	// Bytes is the capacity of the volume, or the size of a disk that has none.
+	// Bytes is the capacity of the volume, or the size of a disk without one.
 	Bytes int64
-	// Published says that there is a volume.
+	// Published: the disk has a volume.
 	Published bool
 }
 
-// kept says whether the disk holds the data of a volume that is gone.
+// kept reports whether the disk holds the data of a deleted volume.
 func (d *Disk) kept() bool {
 	switch d.Reason {
 	case "OtherCluster", "VolumeVanished", "OrphanGracePeriod", "OrphanCleanWaits", "RetainedDirty":
@@ -44,21 +43,20 @@ func (d *Disk) kept() bool {
 }
 
 var (
-	volumeCount = agentDesc("volumes", "Disks that have a volume, are to have one or had one, by storage class and state (Pending, Available, Bound, Released, Cleaning, Missing, Replaced, Unproven, Failing, Retained, Failed).", "class", "state")
-	volumeBytes = agentDesc("volume_bytes", "Capacity of the volumes, and size of the disks that have none, by storage class and state as in stowage_provisioner_volumes.", "class", "state")
-	skipped     = agentDesc("skipped", "Entries of the discovery directories that are not published, by storage class and reason (see the node's LocalDiskReport).", "class", "reason")
-	// In the reference this counts what the last scan created, which is next to
-	// nothing.
+	volumeCount = provisionerDesc("volumes", "Disks that have, had or get a volume, by storage class and state (Pending, Available, Bound, Released, Cleaning, Missing, Replaced, Unproven, Failing, Retained, Failed).", "class", "state")
+	volumeBytes = provisionerDesc("volume_bytes", "Capacity of the volumes, and size of the disks without one, by storage class and state as in stowage_provisioner_volumes.", "class", "state")
+	skipped     = provisionerDesc("skipped", "Entries of the discovery directories that are not published, by storage class and reason (see the node's LocalDiskReport).", "class", "reason")
+	// In the reference this counts only what the last scan created.
 	capacityBytes = metrics.NewDesc(metrics.BuildFQName("", referenceSubsystem, "persistentvolume_capacity_bytes"),
 		"Capacity of all PersistentVolumes of the node, whatever their phase, by volume mode (Filesystem, Block).",
 		[]string{"mode"}, nil, metrics.ALPHA, "")
 )
 
-func agentDesc(name, help string, labels ...string) *metrics.Desc {
-	return metrics.NewDesc(metrics.BuildFQName(namespace, agentSubsystem, name), help, labels, nil, metrics.ALPHA, "")
+func provisionerDesc(name, help string, labels ...string) *metrics.Desc {
+	return metrics.NewDesc(metrics.BuildFQName(namespace, provisionerSubsystem, name), help, labels, nil, metrics.ALPHA, "")
 }
 
-// disks is the collector of the disks last set.
+// disks collects the disks last set.
 var disks = &diskCollector{}
 
 type diskCollector struct {
@@ -68,15 +66,15 @@ type diskCollector struct {
 	sum diskSums
 }
 
-// diskSums is never written to once it is the collector's.
+// diskSums is not written to after SetDisks.
 type diskSums struct {
 	volumes, bytes map[[2]string]float64 // by class and state
 	skipped        map[[2]string]float64 // by class and reason
 	capacity       map[VolumeMode]float64
 }
 
-// SetDisks replaces the disks that were set before: a class or state that none is
-// in any more is not served any more. It keeps nothing of the slice.
+// SetDisks replaces the disks that were set before: a class or state without disks is no
+// longer served. It does not retain the slice.
 func SetDisks(all []Disk) {
 	sum := sumDisks(all)
 	disks.mu.Lock()
@@ -87,7 +85,7 @@ func SetDisks(all []Disk) {
 func sumDisks(all []Disk) diskSums {
 	sum := diskSums{
 		volumes: map[[2]string]float64{}, bytes: map[[2]string]float64{}, skipped: map[[2]string]float64{},
-		// Totals that alerts divide by are there from the start.
+		// Totals that alerts divide by exist from the start.
 		capacity: map[VolumeMode]float64{ModeFilesystem: 0, ModeBlock: 0},
 	}
 	for _, d := range all {
@@ -107,14 +105,14 @@ func sumDisks(all []Disk) diskSums {
 	return sum
 }
 
-// DescribeWithStability names the metrics.
+// DescribeWithStability implements metrics.StableCollector.
 func (*diskCollector) DescribeWithStability(ch chan<- *metrics.Desc) {
 	for _, desc := range []*metrics.Desc{volumeCount, volumeBytes, skipped, capacityBytes} {
 		ch <- desc
 	}
 }
 
-// CollectWithStability gives the sums over the disks last set.
+// CollectWithStability reports the sums over the disks last set.
 func (c *diskCollector) CollectWithStability(ch chan<- metrics.Metric) {
 	c.mu.Lock()
 	sum := c.sum

@@ -17,16 +17,15 @@ import (
 	"k8s.io/component-base/metrics/testutil"
 )
 
-// own is a registry of the tests' own: the other tests of this package look at the
-// process's.
+// own is a registry of these tests: the other tests of this package use the process's.
 var own = sync.OnceValue(func() metrics.KubeRegistry {
 	r := metrics.NewKubeRegistry()
-	r.MustRegister(agentMetrics()...)
+	r.MustRegister(provisionerMetrics()...)
 	r.CustomMustRegister(disks)
 	return r
 })
 
-// registry forgets what was counted.
+// registry returns the registry, reset.
 func registry() metrics.KubeRegistry {
 	r := own()
 	r.Reset()
@@ -53,7 +52,7 @@ func measure() {
 	_, _ = CountRequests(answers(http.StatusConflict)).RoundTrip(&http.Request{Method: http.MethodPost}) //nolint:bodyclose // there is no body
 }
 
-// answers is a transport that answers with the status, or fails without one.
+// answers is a transport that responds with the status, or fails if it is zero.
 type answers int
 
 func (a answers) RoundTrip(*http.Request) (*http.Response, error) {
@@ -97,7 +96,7 @@ func TestProvisionerMetricsAreServed(t *testing.T) {
 		"stowage_provisioner_clean_in_progress",
 		"stowage_provisioner_clean_queue",
 		"stowage_provisioner_config_last_good_timestamp_seconds",
-		"stowage_provisioner_config_reload_total",
+		"stowage_provisioner_config_reloads_total",
 		"stowage_provisioner_disk_to_available_seconds",
 		"stowage_provisioner_last_scan_timestamp_seconds",
 		"stowage_provisioner_released_to_available_seconds",
@@ -121,12 +120,11 @@ func TestProvisionerMetricsAreServed(t *testing.T) {
 		"stowage_provisioner_blank_proof_bytes_total":                   ` 4096`,
 		"stowage_provisioner_last_scan_timestamp_seconds":               ` 1.5`,
 		"stowage_provisioner_config_last_good_timestamp_seconds":        ` 7`,
-		"stowage_provisioner_config_reload_total":                       "{result=\"error\"} 1\n{result=\"success\"} 1",
+		"stowage_provisioner_config_reloads_total":                      "{result=\"error\"} 1\n{result=\"success\"} 1",
 	})
 }
 
-// compare looks at the samples of metrics, which are sorted, one a line, without
-// their name.
+// compare compares the samples of metrics: sorted, one per line, without the name.
 func compare(t *testing.T, r metrics.KubeRegistry, want map[string]string) {
 	t.Helper()
 	families, err := r.Gather()
@@ -149,11 +147,11 @@ func compare(t *testing.T, r metrics.KubeRegistry, want map[string]string) {
 	}
 }
 
-// What SetDisks is told replaces what it was told before.
+// SetDisks replaces what was set before.
 func TestDisks(t *testing.T) {
 	r := registry()
 	for _, step := range []struct {
-		story string
+		name  string
 		disks []Disk
 		want  map[string]string
 	}{
@@ -181,7 +179,7 @@ func TestDisks(t *testing.T) {
 			"local_volume_provisioner_persistentvolume_capacity_bytes": "{mode=\"Block\"} 0\n{mode=\"Filesystem\"} 0",
 		}},
 	} {
-		t.Log(step.story)
+		t.Log(step.name)
 		SetDisks(step.disks)
 		compare(t, r, step.want)
 	}

@@ -14,17 +14,16 @@ import (
 	"time"
 )
 
-// sendBuffer bounds what the kernel keeps for a client that does not read, in bytes.
+// sendBuffer limits what the kernel buffers for a client that does not read, in bytes.
 const sendBuffer = 64 << 10
 
 // boundedListener has at most limit counted connections open. For one more it closes the
-// oldest connection of the address that has the most. netutil.LimitListener would let the new
-// connection wait instead, so clients that hold all connections would lock out the probes of
-// kubelet.
+// oldest connection of the address with the most connections. netutil.LimitListener would make
+// the new connection wait instead, so clients could lock out the probes of kubelet.
 type boundedListener struct {
 	net.Listener
 	limit int
-	// writeTimeout is set before each write; zero: none but the server's own.
+	// writeTimeout is set before each write; zero: only the server's own timeout.
 	writeTimeout time.Duration
 
 	mu   sync.Mutex
@@ -35,9 +34,9 @@ func newBoundedListener(listener net.Listener, limit int) *boundedListener {
 	return &boundedListener{Listener: listener, limit: limit}
 }
 
-// BoundConnections bounds the connections of a listener for probes and scrapes as Serve bounds
-// its own, for a server that is not of this package and has no write deadline: a client that
-// does not read for as long as an answer may take loses its connection.
+// BoundConnections limits the connections of a listener for probes and scrapes like Serve, for
+// a server outside of this package without a write deadline: the connection of a client that
+// does not read in time is closed.
 func BoundConnections(listener net.Listener) net.Listener {
 	bounded := newBoundedListener(listener, maxConnections)
 	bounded.writeTimeout = requestTimeout
@@ -63,7 +62,7 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 	return conn, nil
 }
 
-// add returns the connection that has to be closed; nil if there is none.
+// add returns the connection that has to be closed; nil if none has.
 func (l *boundedListener) add(conn *boundedConn) *boundedConn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -92,7 +91,7 @@ type boundedConn struct {
 	counted  *list.Element // nil: does not count; guarded by listener.mu
 }
 
-// release ends the counting of the connection, which stays open.
+// release stops counting the connection, which stays open.
 func (c *boundedConn) release() {
 	c.listener.mu.Lock()
 	defer c.listener.mu.Unlock()
@@ -107,8 +106,8 @@ func (c *boundedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// Write discards the answer when its deadline passes: the kernel would keep it for minutes
-// after Close.
+// Write discards the response after its deadline: the kernel would keep it for minutes after
+// Close.
 func (c *boundedConn) Write(b []byte) (int, error) {
 	if timeout := c.listener.writeTimeout; timeout > 0 {
 		if err := c.Conn.SetWriteDeadline(time.Now().Add(timeout)); err != nil {
@@ -122,15 +121,15 @@ func (c *boundedConn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// discard has Close drop what the client has not read.
+// discard makes Close drop what the client has not read.
 func (c *boundedConn) discard() {
 	if tcp, ok := c.Conn.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0) // the connection may be closed already
 	}
 }
 
-// releaseActive is for http.Server.ConnState: a TLS connection counts until its handshake is
-// done, in which the client has proven who it is.
+// releaseActive is for http.Server.ConnState: a TLS connection counts until its handshake,
+// which authenticates the client, is done.
 func releaseActive(conn net.Conn, state http.ConnState) {
 	if state != http.StateActive {
 		return

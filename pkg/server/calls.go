@@ -21,32 +21,30 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// maxHandshakes is how many clients of calls may be in their TLS handshake. Only those with a
-// certificate get beyond it. It is far more than a scheduler opens at once: Go's client dials
-// for each call that finds no connection, and a call whose handshake is cut off has failed.
+// maxHandshakes limits concurrent TLS handshakes of calls. It is far more than a scheduler opens
+// at once: Go's client dials for each call without a free connection, and a call whose handshake
+// is aborted fails.
 const maxHandshakes = 1024
 
-// CallsConfig says what calls to serve, to whom and where.
+// CallsConfig configures ServeCalls.
 type CallsConfig struct {
-	// Address is "host:port"; an empty host is every one. Not used when Listener
-	// is set.
+	// Address is "host:port"; an empty host is all hosts. Not used with Listener.
 	Address  string
 	Listener net.Listener
-	// Handler answers.
+	// Handler handles the calls.
 	Handler http.Handler
-	// CertFile, KeyFile and ClientCAFile are PEM files, read anew when they
-	// change. A change that cannot be read is logged, and what was read before
-	// stays. Without CertFile calls are served in plain HTTP.
+	// CertFile, KeyFile and ClientCAFile are PEM files, reloaded when they change. An
+	// invalid change is logged, and the previous files stay in use. Without CertFile calls are served in plain HTTP.
 	CertFile, KeyFile, ClientCAFile string
 	// ClientNames are the common names of client certificates that may call;
-	// none: any that ClientCAFile has signed.
+	// none: any certificate signed by ClientCAFile.
 	ClientNames []string
 
 	handshakes int // 0: maxHandshakes
 }
 
-// ServeCalls answers until ctx ends. With certificates, a client without one that
-// ClientCAFile has signed does not get as far as HTTP.
+// ServeCalls serves until ctx ends. With certificates, the TLS handshake rejects clients whose
+// certificate ClientCAFile has not signed.
 func ServeCalls(ctx context.Context, c CallsConfig) error {
 	if c.Listener == nil {
 		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.Address)
@@ -58,7 +56,7 @@ func ServeCalls(ctx context.Context, c CallsConfig) error {
 	logger := klog.FromContext(ctx)
 	if c.CertFile == "" {
 		server := newServer(c.Handler)
-		logger.Info("Serving calls in plain HTTP, to anybody on this machine", "address", c.Listener.Addr().String())
+		logger.Info("Serving calls in plain HTTP to all processes on this machine", "address", c.Listener.Addr().String())
 		return untilDone(ctx, server, func() error { return server.Serve(c.Listener) })
 	}
 	if c.ClientCAFile == "" { // no file is not a file that admits every client
@@ -72,15 +70,15 @@ func ServeCalls(ctx context.Context, c CallsConfig) error {
 	})
 }
 
-// tlsFiles are PEM files, read again whenever they change, and the protocols above TLS.
+// tlsFiles are PEM files, reloaded when they change, and the protocols above TLS.
 type tlsFiles struct {
 	cert, key string
-	// clientCA has who signs the certificates of clients; empty: clients need none.
+	// clientCA has the authorities of client certificates; empty: clients need no certificate.
 	clientCA  string
 	protocols []string
 }
 
-// serveTLS serves until ctx ends. The files are followed for as long as requests are answered.
+// serveTLS serves until ctx ends. The files are watched as long as requests are served.
 func serveTLS(ctx context.Context, server *http.Server, listener net.Listener, f tlsFiles) error {
 	following, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var files sync.WaitGroup
@@ -91,14 +89,14 @@ func serveTLS(ctx context.Context, server *http.Server, listener net.Listener, f
 		return errors.Join(err, listener.Close())
 	}
 	server.TLSConfig = config
-	// Refused handshakes must not fill the log.
+	// Rejected handshakes must not fill the log.
 	server.ErrorLog = slog.NewLogLogger(logr.ToSlogHandler(klog.FromContext(ctx).V(4)), slog.LevelInfo)
 	return untilDone(ctx, server, func() error { return server.ServeTLS(listener, "", "") })
 }
 
-// follow reads the files, and reads them again whenever they change until ctx ends.
+// follow reads the files, and reloads them when they change until ctx ends.
 func (f tlsFiles) follow(ctx context.Context, running *sync.WaitGroup) (*tls.Config, error) {
-	// The library would leave a queue behind for files that it cannot read.
+	// The library would leak a queue for unreadable files.
 	if _, err := tls.LoadX509KeyPair(f.cert, f.key); err != nil {
 		return nil, fmt.Errorf("read the certificate in %s: %w", f.cert, err)
 	}
@@ -135,18 +133,18 @@ func (f tlsFiles) follow(ctx context.Context, running *sync.WaitGroup) (*tls.Con
 	return config, nil
 }
 
-// named lets through requests of clients with one of the names.
+// named handles only requests of clients with one of the names.
 func named(names []string, next http.Handler) http.Handler {
 	if len(names) == 0 {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 || len(r.TLS.PeerCertificates) == 0 {
-			http.Error(w, "a client certificate is needed", http.StatusUnauthorized)
+			http.Error(w, "a client certificate is required", http.StatusUnauthorized)
 			return
 		}
 		if name := r.TLS.PeerCertificates[0].Subject.CommonName; !slices.Contains(names, name) {
-			http.Error(w, fmt.Sprintf("client %q is not among those that may call (serving.clientNames)", name), http.StatusForbidden)
+			http.Error(w, fmt.Sprintf("client %q is not in serving.clientNames", name), http.StatusForbidden)
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -16,29 +16,28 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// LeadConfig says which lease replicas compete for, and what its holder does.
+// LeadConfig configures leader election.
 type LeadConfig struct {
-	// Name is the component's, for metrics.
+	// Name is that of the component, for metrics.
 	Name string
 	// Namespace and Lease name the lease.
 	Namespace, Lease                          string
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
 	Connection                                *rest.Config
-	// Work is done while this replica leads. Its context ends with the lease, or with
-	// Lead's; the lease is given back once Work has returned.
+	// Work runs while this replica leads. Its context ends with the lease or with Lead's
+	// context; the lease is released after Work has returned.
 	Work func(ctx context.Context) error
 }
 
-// ErrLeaseLost ends a process: what it believes to be alone in doing, it must not go
-// on with.
+// ErrLeaseLost: another replica may lead. The process must end.
 var ErrLeaseLost = errors.New("the lease was lost to another replica")
 
-// Lead waits for the lease and works. It returns when Work does, with its error, when
-// the lease is lost, with ErrLeaseLost, or with nil when ctx ends.
+// Lead waits for the lease and runs Work. It returns the error of Work, ErrLeaseLost if the
+// lease is lost, or nil when ctx ends.
 func Lead(ctx context.Context, c LeadConfig) error {
 	host, err := os.Hostname()
 	if err != nil {
-		return fmt.Errorf("find out the host's name: %w", err)
+		return fmt.Errorf("get the host name: %w", err)
 	}
 	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, c.Namespace, c.Lease,
 		resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())}, c.Connection, c.RenewDeadline)
@@ -86,7 +85,7 @@ func lead(ctx context.Context, c LeadConfig, lock resourcelock.Interface) error 
 	}
 }
 
-// elector closes leading when the lease is its own.
+// elector closes leading when it holds the lease.
 func (c *LeadConfig) elector(lock resourcelock.Interface, leading chan<- struct{}) (*leaderelection.LeaderElector, error) {
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: lock, Name: c.Name, ReleaseOnCancel: true,

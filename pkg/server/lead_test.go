@@ -25,7 +25,7 @@ type lease struct {
 	broken bool
 }
 
-// holder is who has the lease; empty if nobody does.
+// holder is the holder of the lease; empty without one.
 func (l *lease) holder() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -29,19 +29,19 @@ import (
 )
 
 const (
-	// reviewTimeout is how long the API server may take to say who scrapes and whether they may.
+	// reviewTimeout limits the time of a review by the API server.
 	reviewTimeout = 5 * time.Second
-	// reviewQPS and reviewBurst bound the requests to the API server that clients without
-	// rights can cause, in requests a second. The component's own requests do not share them.
+	// reviewQPS and reviewBurst limit the requests to the API server that unauthorized clients
+	// can cause, in requests a second. The component's own requests do not share them.
 	reviewQPS, reviewBurst = 5, 10
-	// allowedFor is how long a client that was allowed to scrape is not reviewed again, and
-	// maxAllowed for how many clients at most.
+	// allowedFor is how long an allowed client is not reviewed again; maxAllowed limits these
+	// clients.
 	allowedFor = time.Minute
 	maxAllowed = 64
 )
 
-// SecureFlags are the flags that have probes and metrics served over TLS. Their names are
-// those of Kubernetes' own components where these have them.
+// SecureFlags are the flags to serve probes and metrics over TLS. Their names are those of
+// Kubernetes' components, where these have them.
 type SecureFlags struct {
 	Enabled           bool
 	CertFile, KeyFile string
@@ -50,12 +50,12 @@ type SecureFlags struct {
 // Add adds the flags.
 func (f *SecureFlags) Add(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.Enabled, "secure-metrics", false, "serve probes and metrics over TLS, and metrics only to clients that the API server authenticates and allows to get /metrics")
-	flags.StringVar(&f.CertFile, "tls-cert-file", "", "with --secure-metrics: PEM file with the certificate, read again when it changes; without one the process makes a certificate that nobody has signed")
+	flags.StringVar(&f.CertFile, "tls-cert-file", "", "with --secure-metrics: PEM file with the certificate, reloaded when it changes; without it the process creates a self-signed certificate")
 	flags.StringVar(&f.KeyFile, "tls-private-key-file", "", "with --secure-metrics: PEM file with the private key of --tls-cert-file")
 }
 
-// Secure returns what the flags ask for: nil without --secure-metrics. connection is that of
-// the component; it is not changed.
+// Secure returns the configuration of the flags; nil without --secure-metrics. connection is
+// that of the component; it is not changed.
 func (f *SecureFlags) Secure(connection *rest.Config) (*Secure, error) {
 	if (f.CertFile == "") != (f.KeyFile == "") {
 		return nil, errors.New("--tls-cert-file and --tls-private-key-file: must be given together")
@@ -75,16 +75,15 @@ func (f *SecureFlags) Secure(connection *rest.Config) (*Secure, error) {
 	return &Secure{Client: client, CertFile: f.CertFile, KeyFile: f.KeyFile}, nil
 }
 
-// Secure is how probes and metrics are served over TLS, as kube-scheduler serves its own:
-// probes to any client, metrics to those whose bearer token the API server knows
-// (TokenReview), and whom it allows to get /metrics (SubjectAccessReview). It does without
-// k8s.io/apiserver's authenticators, which would bring cel-go, grpc and OpenTelemetry into
-// the memory of every node.
+// Secure serves probes and metrics over TLS like kube-scheduler: probes to any client, metrics
+// to clients whose bearer token the API server authenticates (TokenReview) and allows to get
+// /metrics (SubjectAccessReview). It does not use the authenticators of k8s.io/apiserver,
+// because cel-go, grpc and OpenTelemetry would use memory on every node.
 type Secure struct {
 	// Client creates reviews, for which the component needs ClusterRole system:auth-delegator.
 	Client kubernetes.Interface
-	// CertFile and KeyFile are PEM files, read again when they change. Empty: a certificate
-	// that is made for this process and that nobody has signed.
+	// CertFile and KeyFile are PEM files, reloaded when they change. Empty: a self-signed
+	// certificate of this process.
 	CertFile, KeyFile string
 }
 
@@ -108,7 +107,7 @@ func (s *Secure) serve(ctx context.Context, server *http.Server, listener net.Li
 func selfSigned() (tls.Certificate, error) {
 	host, err := os.Hostname()
 	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("find out the host's name: %w", err)
+		return tls.Certificate{}, fmt.Errorf("get the host name: %w", err)
 	}
 	certificate, key, err := cert.GenerateSelfSignedCertKey(host, nil, nil)
 	if err != nil {
@@ -121,13 +120,13 @@ func selfSigned() (tls.Certificate, error) {
 	return made, nil
 }
 
-// authorized passes on requests of clients that may get /metrics.
+// authorized handles only requests of clients that may get /metrics.
 func (s *Secure) authorized(next http.Handler) http.Handler {
 	allowed := cache.NewLRUExpireCache(maxAllowed) // by the hash of the token
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		if !ok || token == "" {
-			http.Error(w, "a bearer token is needed", http.StatusUnauthorized)
+			http.Error(w, "a bearer token is required", http.StatusUnauthorized)
 			return
 		}
 		key := sha256.Sum256([]byte(token))
@@ -136,8 +135,8 @@ func (s *Secure) authorized(next http.Handler) http.Handler {
 			defer cancel()
 			refused, err := s.review(ctx, token)
 			if err != nil {
-				klog.FromContext(ctx).V(4).Info("Cannot review a scrape", "err", err)
-				http.Error(w, "the API server does not say who this is", http.StatusServiceUnavailable)
+				klog.FromContext(ctx).V(4).Info("Failed to review a scrape", "err", err)
+				http.Error(w, "the API server could not authenticate the token", http.StatusServiceUnavailable)
 				return
 			}
 			if refused != nil {
@@ -156,7 +155,7 @@ type refusal struct {
 	reason string
 }
 
-// review asks the API server whose token it is and whether its owner may scrape; nil if so.
+// review authenticates a token and authorizes its owner; nil if the owner may scrape.
 func (s *Secure) review(ctx context.Context, token string) (*refusal, error) {
 	who, err := s.Client.AuthenticationV1().TokenReviews().Create(ctx,
 		&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})

@@ -1,9 +1,9 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package server is how Stowage's own processes serve: probes and scrapes (/healthz,
-// /livez, /readyz and /metrics) in plain HTTP or over TLS, and calls over TLS from clients
-// with certificates.
+// Package server serves probes and metrics (/healthz, /livez, /readyz and /metrics) in plain
+// HTTP or over TLS, and calls over TLS from clients with certificates. It also has leader
+// election.
 package server
 
 import (
@@ -21,46 +21,44 @@ import (
 )
 
 const (
-	// headerTimeout ends connections that never ask for anything.
+	// headerTimeout closes connections that send no request.
 	headerTimeout = 10 * time.Second
-	// idleTimeout ends connections that are kept for nothing.
+	// idleTimeout closes idle connections.
 	idleTimeout = 3 * time.Minute
-	// stopTimeout is how long requests may still take when the process ends.
+	// stopTimeout is how long requests may take after the process was stopped.
 	stopTimeout = 5 * time.Second
-	// maxHeader is what a request's header may have, in bytes.
+	// maxHeader limits the header of a request, in bytes.
 	maxHeader = 16 << 10
 )
 
-// Bounds of the address of probes and scrapes, which any client may reach. With all
-// connections in use and none of the clients reading, they hold less than 16 MiB.
+// Limits of the address of probes and scrapes, which any client may reach. If all connections
+// are in use and no client reads, they use less than 16 MiB.
 const (
-	// maxConnections is how many connections may be open. A node has one kubelet and a cluster
+	// maxConnections limits open connections. A node has one kubelet and a cluster
 	// a few Prometheus servers.
 	maxConnections = 32
-	// maxScrapes is how many scrapes are answered at a time. Others get status 503.
+	// maxScrapes limits concurrent scrapes. Others get status 503.
 	maxScrapes = 3
-	// requestTimeout is how long a client may take to send a request, and again to read its
-	// answer.
+	// requestTimeout limits the time to send a request, and the time to read the response.
 	requestTimeout = 10 * time.Second
 )
 
-// Config says what to serve, and where. The functions may be called concurrently.
+// Config configures Serve. The functions may be called concurrently.
 type Config struct {
-	// Address is "host:port"; an empty host is every one. Not used when Listener
-	// is set.
+	// Address is "host:port"; an empty host is all hosts. Not used with Listener.
 	Address  string
 	Listener net.Listener
-	// Healthy says why the process should be started anew; nil if it should not.
+	// Healthy returns why the process should be restarted; nil if it is healthy.
 	Healthy func() error
-	// Ready says why the process cannot do its work; nil if it can. part is what comes
-	// after /readyz/, empty for the whole.
+	// Ready returns why the process is not ready; nil if it is. part is the path after
+	// /readyz/, empty for the whole.
 	Ready func(part string) error
-	// Secure has all requests come over TLS, and scrapes authenticated and authorized; nil:
-	// plain HTTP, and any client may scrape.
+	// Secure requires TLS, and authenticates and authorizes scrapes; nil: plain HTTP, and
+	// any client may scrape.
 	Secure *Secure
 }
 
-// Serve answers until ctx ends.
+// Serve serves until ctx ends.
 func Serve(ctx context.Context, c Config) error {
 	if c.Listener == nil {
 		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.Address)
@@ -83,7 +81,7 @@ func newServer(h http.Handler) *http.Server {
 	return &http.Server{Handler: h, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader}
 }
 
-// untilDone serves until ctx ends, and then gives requests a little time.
+// untilDone serves until ctx ends, and then waits stopTimeout for requests.
 func untilDone(ctx context.Context, server *http.Server, serve func() error) error {
 	ended := make(chan error, 1)
 	go func() { ended <- serve() }()

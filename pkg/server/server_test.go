@@ -31,14 +31,14 @@ func TestAnswers(t *testing.T) {
 		status       int
 		body         string
 	}{
-		"health":                        {"GET", "/healthz", 200, "ok\n"},
-		"life":                          {"GET", "/livez", 200, "ok\n"},
-		"readiness of the whole":        {"GET", "/readyz", 200, "ok\n"},
-		"readiness of a part":           {"GET", "/readyz/fast", 200, "ok\n"},
-		"a part that is not ready":      {"GET", "/readyz/slow", 503, "class slow: the directory is not there\n"},
-		"metrics":                       {"GET", "/metrics", 200, ""},
-		"what is not there":             {"GET", "/debug/pprof", 404, "404 page not found\n"},
-		"what nobody should want to do": {"DELETE", "/healthz", 405, "Method Not Allowed\n"},
+		"health":                       {"GET", "/healthz", 200, "ok\n"},
+		"life":                         {"GET", "/livez", 200, "ok\n"},
+		"readiness of the whole":       {"GET", "/readyz", 200, "ok\n"},
+		"readiness of a part":          {"GET", "/readyz/fast", 200, "ok\n"},
+		"a part that is not ready":     {"GET", "/readyz/slow", 503, "class slow: the directory is not there\n"},
+		"metrics":                      {"GET", "/metrics", 200, ""},
+		"what is not there":            {"GET", "/debug/pprof", 404, "404 page not found\n"},
+		"a method that is not allowed": {"DELETE", "/healthz", 405, "Method Not Allowed\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := httptest.NewRecorder()

@@ -18,7 +18,7 @@ import (
 	"stowage.dev/stowage/pkg/testing/commands"
 )
 
-// TestCommand: the defaults hold without a file, and what is shipped is valid.
+// TestCommand: the defaults apply without a file, and the configuration in manifests is valid.
 func TestCommand(t *testing.T) {
 	t.Setenv("KUBECONFIG", "")
 	file := filepath.Join(t.TempDir(), "config.yaml")
@@ -32,7 +32,7 @@ func TestCommand(t *testing.T) {
 	})
 }
 
-// TestTrim: what no loop reads is not kept.
+// TestTrim: fields that no loop reads are removed.
 func TestTrim(t *testing.T) {
 	t.Parallel()
 	pod := builders.MakePod("p").PVC("c").Obj()
@@ -46,7 +46,7 @@ func TestTrim(t *testing.T) {
 	}
 }
 
-// TestRunAll: a loop that fails ends the others, and is named.
+// TestRunAll: a failed loop stops the others, and the error names it.
 func TestRunAll(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
@@ -58,6 +58,6 @@ func TestRunAll(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := runAll(ctx, []loop{{"good", wait}}); err != nil {
-		t.Errorf("error %v after an end that was asked for", err)
+		t.Errorf("error %v after a cancellation", err)
 	}
 }

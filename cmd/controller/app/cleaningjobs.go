@@ -9,21 +9,21 @@ import (
 	"stowage.dev/stowage/pkg/controller/cleaningjobs"
 )
 
-// Where the agents are, and what their configuration and their DaemonSet are called:
+// Namespace of the provisioners, and name of their ConfigMap and DaemonSet:
 // manifests/provisioner.
 const (
-	agentNamespace = "stowage-system"
-	agentName      = "stowage-provisioner"
+	provisionerNamespace = "stowage-system"
+	provisionerName      = "stowage-provisioner"
 )
 
-// newCleaningJobs makes the loop that makes cleaning Jobs, if it is wanted.
+// newCleaningJobs creates cleaning Jobs, if that is enabled.
 func newCleaningJobs(p *parts) (func(context.Context) error, error) {
 	if !p.settings.CleaningJobs.Enabled {
 		return func(ctx context.Context) error { <-ctx.Done(); return nil }, nil
 	}
 	controller, err := cleaningjobs.New(cleaningjobs.Config{
 		Client: p.client, Reports: p.reports, ReportInformer: p.reportInformer,
-		Namespace: agentNamespace, ConfigMap: agentName, DaemonSet: agentName, Image: p.settings.CleaningJobs.Image,
+		Namespace: provisionerNamespace, ConfigMap: provisionerName, DaemonSet: provisionerName, Image: p.settings.CleaningJobs.Image,
 	})
 	if err != nil {
 		return nil, err

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
 
-	"stowage.dev/stowage/pkg/apis/controller"
 	"stowage.dev/stowage/pkg/apis/controller/v1alpha1"
 	"stowage.dev/stowage/pkg/server"
 	"stowage.dev/stowage/pkg/server/command"
@@ -21,11 +20,11 @@ import (
 const (
 	componentName = "stowage-controller"
 
-	longDescription = `stowage-controller does what one process does for the whole cluster: it releases claims
-whose volumes are lost with their nodes, where that is asked for, tells the admission
-policies of the node agents which hostname a node has, marks the reports of provisioners
-that send no heartbeats, and makes the cleaning Jobs that node agents ask for, where that
-is switched on.
+	longDescription = `stowage-controller does the cluster-wide work: it releases claims whose volumes are lost
+with their nodes, where that is enabled, writes the hostnames of nodes for the admission
+policies of the provisioners, marks the reports of provisioners that send no heartbeats,
+limits the cleaning of disks whose volume is gone, and creates cleaning Jobs, where that is
+enabled.
 
 See docs/controller.md. Its configuration is in docs/controller-configuration.md.`
 )
@@ -34,18 +33,19 @@ See docs/controller.md. Its configuration is in docs/controller-configuration.md
 // context is done.
 func NewCommand() *cobra.Command {
 	secure := &server.SecureFlags{}
-	cmd := command.New(command.Config[*controller.ControllerConfiguration]{
+	cmd := command.New(command.Config[*v1alpha1.ControllerConfiguration]{
 		Name: componentName, Short: "Release the claims of lost nodes", Long: longDescription,
 		File:    "file with a ControllerConfiguration (controller.config.stowage.dev/v1alpha1); without one the defaults hold",
 		Default: v1alpha1.Default,
 		Decode:  v1alpha1.Decode,
-		Connection: func(settings *controller.ControllerConfiguration) command.Connection {
-			return command.Connection(settings.ClientConnection)
+		Connection: func(settings *v1alpha1.ControllerConfiguration) command.Connection {
+			c := settings.ClientConnection
+			return command.Connection{Kubeconfig: c.Kubeconfig, QPS: *c.QPS, Burst: *c.Burst}
 		},
-		Summary: func(settings *controller.ControllerConfiguration) string {
+		Summary: func(settings *v1alpha1.ControllerConfiguration) string {
 			return fmt.Sprintf("node loss %s after %s", settings.NodeLoss.Policy, settings.NodeLoss.Delay.Duration)
 		},
-		Run: func(ctx context.Context, settings *controller.ControllerConfiguration, connection *rest.Config) error {
+		Run: func(ctx context.Context, settings *v1alpha1.ControllerConfiguration, connection *rest.Config) error {
 			return run(ctx, settings, connection, secure)
 		},
 	})

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 
-	"stowage.dev/stowage/pkg/apis/controller"
+	"stowage.dev/stowage/pkg/apis/controller/v1alpha1"
 	"stowage.dev/stowage/pkg/controller/heartbeats"
 	"stowage.dev/stowage/pkg/controller/nodehosts"
 	"stowage.dev/stowage/pkg/controller/nodeloss"
@@ -24,18 +24,17 @@ import (
 // loop is work that the leading replica does.
 type loop struct {
 	name string
-	// run works until its context ends. Nothing of it is left running when it returns.
+	// run works until its context ends. It returns after all its goroutines have.
 	run func(context.Context) error
 }
 
-// parts are what loops are made from, once for each process. Who makes a loop asks
-// the informers for what it reads and adds its handlers; the informers start after
-// that, on replicas that stand by too, so that they take over with warm caches. A
-// loop runs once all of them are synced and this replica leads.
+// parts are the shared parts of the loops of a process. Constructors of loops add their handlers
+// to the informers. The informers start after that, on standby replicas too, so that these take
+// over with warm caches. A loop runs when all informers are synced and this replica leads.
 type parts struct {
-	settings *controller.ControllerConfiguration
+	settings *v1alpha1.ControllerConfiguration
 	client   kubernetes.Interface
-	// connection is what client was made from, for clients of other kinds.
+	// connection is the configuration of client, for clients of other APIs.
 	connection *rest.Config
 	informers  informers.SharedInformerFactory
 	// reports reads and writes LocalDiskReports, reportInformer has those of all nodes.
@@ -44,7 +43,7 @@ type parts struct {
 	events         events.EventRecorder
 }
 
-// makeLoops makes all loops. An error names the loop.
+// makeLoops creates all loops. An error names the loop.
 func makeLoops(p *parts) ([]loop, error) {
 	makers := []struct {
 		name string
@@ -79,7 +78,7 @@ func newNodeLoss(p *parts) (func(context.Context) error, error) {
 	return c.Run, nil
 }
 
-// newNodeHosts tells the agents' policies the hostnames of nodes.
+// newNodeHosts writes the hostnames of nodes for the provisioners' policies.
 func newNodeHosts(p *parts) (func(context.Context) error, error) {
 	c, err := nodehosts.New(p.client, p.informers)
 	if err != nil {
@@ -100,7 +99,7 @@ func newHeartbeats(p *parts) (func(context.Context) error, error) {
 // newOrphanCleans allows provisioners to clean disks whose volume is gone.
 func newOrphanCleans(p *parts) (func(context.Context) error, error) {
 	c, err := orphancleans.New(orphancleans.Config{
-		Reports: p.reports, ReportInformer: p.reportInformer, PerHour: int(p.settings.OrphanCleans.PerHour),
+		Reports: p.reports, ReportInformer: p.reportInformer, PerHour: int(*p.settings.OrphanCleans.PerHour),
 	})
 	if err != nil {
 		return nil, err

@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 
-	"stowage.dev/stowage/pkg/apis/controller"
+	"stowage.dev/stowage/pkg/apis/controller/v1alpha1"
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/localdisk/diskreports"
 	"stowage.dev/stowage/pkg/metrics"
@@ -30,7 +30,7 @@ import (
 )
 
 // run works until ctx ends, or until another replica leads.
-func run(ctx context.Context, settings *controller.ControllerConfiguration, connection *rest.Config, metricsTLS *server.SecureFlags) error {
+func run(ctx context.Context, settings *v1alpha1.ControllerConfiguration, connection *rest.Config, metricsTLS *server.SecureFlags) error {
 	p, err := newParts(settings, connection)
 	if err != nil {
 		return err
@@ -59,11 +59,11 @@ func run(ctx context.Context, settings *controller.ControllerConfiguration, conn
 	defer p.informers.Shutdown()
 	p.informers.StartWithContext(ctx)
 	group.Go(func() error { p.reportInformer.RunWithContext(ctx); return nil })
-	if settings.HealthAddress != "" {
+	if *settings.HealthAddress != "" {
 		group.Go(func() error {
 			return server.Serve(ctx, server.Config{
-				Address: settings.HealthAddress,
-				Healthy: func() error { return nil }, // a process that answers is alive
+				Address: *settings.HealthAddress,
+				Healthy: func() error { return nil }, // a process that responds is alive
 				Ready:   func(string) error { return ready(synced) },
 				Secure:  secure,
 			})
@@ -82,8 +82,8 @@ func run(ctx context.Context, settings *controller.ControllerConfiguration, conn
 	return nil
 }
 
-// newParts makes all that needs no context.
-func newParts(settings *controller.ControllerConfiguration, connection *rest.Config) (*parts, error) {
+// newParts creates the parts, which needs no context.
+func newParts(settings *v1alpha1.ControllerConfiguration, connection *rest.Config) (*parts, error) {
 	client, err := kubernetes.NewForConfig(connection)
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
@@ -112,10 +112,10 @@ func (p *parts) sync(ctx context.Context) error {
 	return nil
 }
 
-// errNotSynced says that this replica could not take over.
-var errNotSynced = errors.New("the caches are not filled yet; the kind LocalDiskReport (manifests/crd) has to be there")
+// errNotSynced: this replica is not ready to take over.
+var errNotSynced = errors.New("the caches are not synced yet; the CRD of LocalDiskReport (manifests/crd) must be installed")
 
-// ready is for replicas that stand by, too: they can take over.
+// ready reports whether this replica can take over; standby replicas are ready, too.
 func ready(synced *atomic.Bool) error {
 	if !synced.Load() {
 		return errNotSynced
@@ -131,7 +131,7 @@ func lead(ctx context.Context, p *parts, loops []loop) error {
 		return runAll(ctx, loops)
 	}
 	e := p.settings.LeaderElection
-	if !e.LeaderElect {
+	if !*e.LeaderElect {
 		return work(ctx)
 	}
 	return server.Lead(ctx, server.LeadConfig{
@@ -157,7 +157,7 @@ func runAll(ctx context.Context, loops []loop) error {
 	return group.Wait()
 }
 
-// newScheme has the kinds that events are about.
+// newScheme returns the scheme of the objects of events.
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientscheme.AddToScheme(scheme), stowage.AddToScheme(scheme)); err != nil {
@@ -166,8 +166,7 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// trim takes off what no loop reads: managed fields, and a pod's containers, which are
-// most of it.
+// trim removes what no loop reads: managed fields, and a pod's containers, which are most of it.
 func trim(object any) (any, error) {
 	if pod, ok := object.(*corev1.Pod); ok {
 		pod.Spec.Containers, pod.Spec.InitContainers, pod.Spec.EphemeralContainers = nil, nil, nil

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
 
-	"stowage.dev/stowage/pkg/apis/extender"
 	"stowage.dev/stowage/pkg/apis/extender/v1alpha1"
 	"stowage.dev/stowage/pkg/server"
 	"stowage.dev/stowage/pkg/server/command"
@@ -32,18 +31,19 @@ docs/extender.md. Its own configuration is in docs/extender-configuration.md.`
 // done.
 func NewCommand() *cobra.Command {
 	secure := &server.SecureFlags{}
-	cmd := command.New(command.Config[*extender.ExtenderConfiguration]{
+	cmd := command.New(command.Config[*v1alpha1.ExtenderConfiguration]{
 		Name: componentName, Short: "Serve kube-scheduler's extender protocol for volumes", Long: longDescription,
 		File: "file with an ExtenderConfiguration (extender.config.stowage.dev/v1alpha1)",
-		Default: func() (*extender.ExtenderConfiguration, error) {
+		Default: func() (*v1alpha1.ExtenderConfiguration, error) {
 			return nil, errors.New("--config is required: certificates have no default")
 		},
 		Decode: v1alpha1.Decode,
-		Connection: func(settings *extender.ExtenderConfiguration) command.Connection {
-			return command.Connection(settings.ClientConnection)
+		Connection: func(settings *v1alpha1.ExtenderConfiguration) command.Connection {
+			c := settings.ClientConnection
+			return command.Connection{Kubeconfig: c.Kubeconfig, QPS: *c.QPS, Burst: *c.Burst}
 		},
-		Summary: func(settings *extender.ExtenderConfiguration) string { return "mode " + string(settings.Mode) },
-		Run: func(ctx context.Context, settings *extender.ExtenderConfiguration, connection *rest.Config) error {
+		Summary: func(settings *v1alpha1.ExtenderConfiguration) string { return "mode " + string(settings.Mode) },
+		Run: func(ctx context.Context, settings *v1alpha1.ExtenderConfiguration, connection *rest.Config) error {
 			return run(ctx, settings, connection, secure)
 		},
 	})

@@ -21,8 +21,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
-	"stowage.dev/stowage/pkg/apis/config"
-	apisextender "stowage.dev/stowage/pkg/apis/extender"
+	configv1 "stowage.dev/stowage/pkg/apis/config/v1"
+	apisextender "stowage.dev/stowage/pkg/apis/extender/v1alpha1"
 	"stowage.dev/stowage/pkg/server"
 	"stowage.dev/stowage/pkg/testing/builders"
 )
@@ -113,11 +113,12 @@ func newLeader(t *testing.T) *leader {
 		return true, action.(clienttesting.CreateAction).GetObject(), nil
 	})
 	l.replica = newReplica(&apisextender.ExtenderConfiguration{
-		Mode:        apisextender.ModeFull,
-		Serving:     apisextender.Serving{MaxBodyBytes: 1 << 20},
-		Timeouts:    apisextender.Timeouts{Verb: metav1.Duration{Duration: 8 * time.Second}, Hold: metav1.Duration{Duration: time.Minute}},
-		BindingMode: config.BindingModePVController,
-		Scoring:     config.VolumeScoring{Strategy: config.ScoringBestFit},
+		Mode:          apisextender.ModeFull,
+		Serving:       apisextender.Serving{MaxBodyBytes: new(int64(1 << 20))},
+		Timeouts:      apisextender.Timeouts{Verb: metav1.Duration{Duration: 8 * time.Second}, Hold: metav1.Duration{Duration: time.Minute}},
+		BindingMode:   configv1.BindingModePVController,
+		HealthAddress: new(""),
+		Scoring:       configv1.VolumeScoring{Strategy: configv1.ScoringBestFit, StaticWeightPercent: new(int32(0))},
 	}, l.client)
 	l.lead = func(ctx context.Context, work func(context.Context) error) error {
 		leading, lose := context.WithCancelCause(ctx)

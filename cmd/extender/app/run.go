@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
-	apisextender "stowage.dev/stowage/pkg/apis/extender"
+	apisextender "stowage.dev/stowage/pkg/apis/extender/v1alpha1"
 	"stowage.dev/stowage/pkg/scheduling/extender"
 	"stowage.dev/stowage/pkg/server"
 	"stowage.dev/stowage/pkg/server/command"
@@ -31,7 +31,7 @@ func run(ctx context.Context, settings *apisextender.ExtenderConfiguration, conn
 	if r.secure, err = metricsTLS.Secure(connection); err != nil {
 		return err
 	}
-	if e := settings.LeaderElection; e.LeaderElect {
+	if e := settings.LeaderElection; *e.LeaderElect {
 		r.lead = func(ctx context.Context, work func(context.Context) error) error {
 			return server.Lead(ctx, server.LeadConfig{
 				Name: componentName, Namespace: e.ResourceNamespace, Lease: e.ResourceName, Connection: connection,
@@ -88,10 +88,10 @@ func (r *replica) serve(ctx context.Context) (err error) {
 			ClientNames: serving.ClientNames,
 		})
 	})
-	if r.settings.HealthAddress != "" {
+	if *r.settings.HealthAddress != "" {
 		group.Go(func() error {
 			return server.Serve(ctx, server.Config{
-				Address: r.settings.HealthAddress,
+				Address: *r.settings.HealthAddress,
 				Healthy: func() error { return nil }, // a process that responds is alive
 				Ready:   func(string) error { return ready(&r.leading, r.made) },
 				Secure:  r.secure,

@@ -151,7 +151,7 @@ func TestFlags(t *testing.T) {
 		{newReleaseCommand(), []string{"--all", "--node=a"}, "all node"},
 		{newReleaseCommand(), []string{"--node=a", "--stop-agents"}, "node stop-agents"},
 		{newReleaseCommand(), []string{"--all", "--withdraw", "--give-back"}, "give-back withdraw"},
-		{newReleaseCommand(), []string{"--all"}, "say which cluster with --kubeconfig"},
+		{newReleaseCommand(), []string{"--all"}, "use --kubeconfig"},
 	} {
 		if _, err := run(t, test.cmd, test.args...); err == nil || !strings.Contains(err.Error(), test.fails) {
 			t.Errorf("%s %q: %v, want %q", test.cmd.Name(), test.args, err, test.fails)

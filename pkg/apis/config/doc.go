@@ -4,10 +4,10 @@
 // Package config holds the internal types of Stowage's scheduler plugin
 // arguments, in the API group kubescheduler.config.k8s.io.
 //
-// These are the types that code works with: every field has a value, because
+// Code uses these types: every field has a value, because
 // the versioned types (package v1) are defaulted before they are converted to
-// these. Nothing here is serialised; the fields carry no json tags. To obtain
-// a value from what the scheduler framework hands a plugin, use v1.DecodeArgs.
+// these. They are not serialised; the fields have no json tags. v1.DecodeArgs
+// decodes the arguments that the scheduler framework passes to a plugin.
 //
 // +k8s:deepcopy-gen=package
 // +groupName=kubescheduler.config.k8s.io

@@ -22,18 +22,18 @@ type VolumeTopologyArgs struct {
 	// claims of a pod are bound: 1 to 3600.
 	BindTimeoutSeconds int64
 
-	// BindingMode says who completes the binding of a claim to a volume.
+	// BindingMode is who completes the binding of a claim to a volume.
 	BindingMode BindingMode
 
-	// Scoring says how nodes that can serve a pod's claims are ranked.
+	// Scoring configures how nodes that can serve a pod's claims are ranked.
 	Scoring VolumeScoring
 }
 
-// BindingMode says who completes the binding of a claim to a volume.
+// BindingMode is who completes the binding of a claim to a volume.
 type BindingMode string
 
 const (
-	// BindingModeDirect has the scheduler write the whole binding: claimRef,
+	// BindingModeDirect makes the scheduler write the whole binding: claimRef,
 	// volumeName and both statuses. Safe beside a running PV controller. Needs
 	// update on persistentvolumes/status and persistentvolumeclaims/status.
 	BindingModeDirect BindingMode = "Direct"
@@ -42,7 +42,7 @@ const (
 	BindingModePVController BindingMode = "PVController"
 )
 
-// VolumeScoring says how nodes that can serve a pod's claims are ranked.
+// VolumeScoring configures how nodes that can serve a pod's claims are ranked.
 //
 // A node is scored per storage class by its utilization, in percent. For
 // claims served by existing (static) volumes it is bytes asked / bytes given;

@@ -60,10 +60,10 @@ const (
 	// Path of the disk on the node, where `spec.local.path` is a link to it.
 	// On: volume. By: provisioner.
 	DiskPathAnnotation = "stowage.dev/disk-path"
-	// Part of the volume's name: goes up when its predecessor vanished.
+	// Part of the volume's name, incremented when its predecessor vanished.
 	// On: volume. By: provisioner.
 	GenerationAnnotation = "stowage.dev/generation"
-	// Why the volume [cannot be reached](controller.md#when-a-node-is-gone-for-good), and since when.
+	// Why the volume [is unreachable](controller.md#when-a-node-is-gone-for-good), and since when.
 	// On: volume. By: controller.
 	LostAnnotation = "stowage.dev/lost"
 	// Name of the node.
@@ -80,10 +80,10 @@ const (
 	// by commas, each `DATA@TIME`. A grant without a time does not count towards the limit.
 	// On: LocalDiskReport. By: controller, administrator.
 	CleanOrphansAnnotation = "stowage.dev/clean-orphans"
-	// `Keep` or `Release`: what becomes of the claim [when its node is gone for good](controller.md#when-a-node-is-gone-for-good). A claim's wins over its class's.
+	// `Keep` or `Release`: what happens to the claim [when its node is gone for good](controller.md#when-a-node-is-gone-for-good). The annotation of the claim overrides that of its class.
 	// On: claim, StorageClass. By: user.
 	NodeLossAnnotation = "stowage.dev/node-loss"
-	// How long the node must be gone before, such as `10m`.
+	// How long the node must be gone before the release, such as `10m`.
 	// On: claim, StorageClass. By: user.
 	NodeLossDelayAnnotation = "stowage.dev/node-loss-delay"
 	// `true`: the claim's owner recreates it when it is deleted, although it is not a StatefulSet; `false` [keeps any claim](controller.md#when-a-node-is-gone-for-good).
@@ -98,7 +98,7 @@ const (
 	// File system on the [volume's device](provisioner.md#volumes-on-devices) now, such as `ext4:UUID`, if it is the volume's.
 	// On: volume. By: administrator.
 	SameFilesystemAnnotation = "stowage.dev/same-filesystem"
-	// `OLD:NEW`: the machine that was OLD is NEW since its mainboard was exchanged, with the same disks.
+	// `OLD:NEW`: machine OLD has identity NEW after an exchange of its mainboard, with the same disks.
 	// On: LocalDiskReport. By: administrator.
 	SameMachineAnnotation = "stowage.dev/same-machine"
 )

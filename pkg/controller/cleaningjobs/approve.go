@@ -17,15 +17,15 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
 
-// verdict is what to do about a request: make the order's Job, wait, or refuse.
+// verdict is what to do about a request: create the Job, wait, or reject it.
 type verdict struct {
 	order        cleanjob.Order
 	settings     cleanjob.Settings
 	wait, refuse *disk.Problem
 }
 
-// approve gathers what a request is judged by, and judges it. The volume is asked for
-// anew: by the informer's word a disk could be cleaned that is in use by now.
+// approve decides about a request. It reads the volume from the API server: with a stale volume a
+// disk in use could be cleaned.
 func (c *Controller) approve(ctx context.Context, r cleanjob.Request) (verdict, error) {
 	config, problem := c.configuration()
 	if problem != nil {
@@ -34,7 +34,7 @@ func (c *Controller) approve(ctx context.Context, r cleanjob.Request) (verdict, 
 	if !config.UseJobForCleaning {
 		return verdict{refuse: disk.Problemf(cleanjob.NotAsked, "useJobForCleaning is off in ConfigMap %s/%s", c.Namespace, c.ConfigMap)}, nil
 	}
-	settings, problem := c.common(config)
+	settings, problem := c.jobSettings(config)
 	if problem != nil {
 		return verdict{wait: problem}, nil
 	}
@@ -46,11 +46,11 @@ func (c *Controller) approve(ctx context.Context, r cleanjob.Request) (verdict, 
 	return verdict{order: order, settings: settings, refuse: problem}, nil
 }
 
-// configuration is the agents', or why there is none.
+// configuration returns the provisioner's configuration, or why it is not available.
 func (c *Controller) configuration() (*provisioner.Config, *disk.Problem) {
 	configMap, err := c.settings.Core().V1().ConfigMaps().Lister().ConfigMaps(c.Namespace).Get(c.ConfigMap)
 	if err != nil {
-		return nil, disk.Problemf(badConfig, "there is no ConfigMap %s/%s, which has the agents' configuration", c.Namespace, c.ConfigMap)
+		return nil, disk.Problemf(badConfig, "ConfigMap %s/%s, which has the provisioner's configuration, does not exist", c.Namespace, c.ConfigMap)
 	}
 	config, err := provisioner.Parse(configMap.Data)
 	if err != nil {
@@ -59,25 +59,25 @@ func (c *Controller) configuration() (*provisioner.Config, *disk.Problem) {
 	return config, nil
 }
 
-// common is what all Jobs have in common, or why it is not known. Their image is that of
-// the agents, unless another one is configured.
-func (c *Controller) common(config *provisioner.Config) (cleanjob.Settings, *disk.Problem) {
+// jobSettings returns what all Jobs have in common, or why it is not known. The image is the
+// provisioner's, unless another one is configured.
+func (c *Controller) jobSettings(config *provisioner.Config) (cleanjob.Settings, *disk.Problem) {
 	settings := cleanjob.Settings{Namespace: c.Namespace, Image: c.Image, Tolerations: config.JobTolerations}
-	daemonSet, err := c.agents.Apps().V1().DaemonSets().Lister().DaemonSets(c.Namespace).Get(c.DaemonSet)
+	daemonSet, err := c.provisioners.Apps().V1().DaemonSets().Lister().DaemonSets(c.Namespace).Get(c.DaemonSet)
 	if err == nil {
 		settings.PullSecrets = daemonSet.Spec.Template.Spec.ImagePullSecrets
-		if container := agentOf(daemonSet.Spec.Template.Spec.Containers); container != nil && c.Image == "" {
+		if container := provisionerContainer(daemonSet.Spec.Template.Spec.Containers); container != nil && c.Image == "" {
 			settings.Image, settings.PullPolicy = container.Image, container.ImagePullPolicy
 		}
 	}
 	if settings.Image == "" {
-		return settings, disk.Problemf(noImage, "Jobs run the agents' image, and there is no DaemonSet %s/%s that names it", c.Namespace, c.DaemonSet)
+		return settings, disk.Problemf(noImage, "Jobs run the provisioner's image, but DaemonSet %s/%s, which names it, does not exist", c.Namespace, c.DaemonSet)
 	}
 	return settings, nil
 }
 
-// agentOf is the agent's container among those of its pod.
-func agentOf(containers []corev1.Container) *corev1.Container {
+// provisionerContainer returns the provisioner's container of a pod.
+func provisionerContainer(containers []corev1.Container) *corev1.Container {
 	for i := range containers {
 		if containers[i].Name == "provisioner" {
 			return &containers[i]
@@ -89,7 +89,7 @@ func agentOf(containers []corev1.Container) *corev1.Container {
 	return &containers[0]
 }
 
-// volume is the volume that a request is for, if there is one of its node.
+// volume returns the volume of a request; nil if it does not exist or is not of the node.
 func (c *Controller) volume(ctx context.Context, r cleanjob.Request, config *provisioner.Config) (*disk.Volume, error) {
 	if r.Volume == "" {
 		return nil, nil
@@ -112,7 +112,7 @@ func (c *Controller) volume(ctx context.Context, r cleanjob.Request, config *pro
 	return &volume, nil
 }
 
-// classOf is what the configuration says of a volume's class; nil if nothing.
+// classOf returns the configuration of a volume's class; nil if it is not configured.
 func classOf(config *provisioner.Config, volume *disk.Volume) *cleanjob.Class {
 	for i := range config.Classes {
 		if class := &config.Classes[i]; volume != nil && class.Name == volume.Key.Class {

@@ -39,12 +39,12 @@ type world struct {
 	t      *testing.T
 	client *fake.Clientset
 	c      *Controller
-	// told are the answers that were written last; writes is how often.
-	told   []stowage.CleaningJob
-	writes int
+	// answers are the answers that were written last; writes is how often.
+	answers []stowage.CleaningJob
+	writes  int
 }
 
-// Patch is Reports': what is applied is seen by the informer at once.
+// Patch is Reports': what is applied is observed by the informer at once.
 func (w *world) Patch(_ context.Context, name string, kind types.PatchType, data []byte, o metav1.PatchOptions, sub ...string) (*stowage.LocalDiskReport, error) {
 	var written applied
 	if err := json.Unmarshal(data, &written); err != nil {
@@ -53,9 +53,9 @@ func (w *world) Patch(_ context.Context, name string, kind types.PatchType, data
 	if name != node || kind != types.ApplyPatchType || o.FieldManager != fieldManager || len(sub) != 1 || written.Metadata.UID != "report" {
 		w.t.Errorf("patch %s %s %v %v %s", name, kind, o, sub, data)
 	}
-	w.told, w.writes = written.Status.Jobs, w.writes+1
+	w.answers, w.writes = written.Status.Jobs, w.writes+1
 	report := w.report().DeepCopy()
-	report.Status.Jobs = w.told
+	report.Status.Jobs = w.answers
 	return report, w.c.ReportInformer.GetStore().Update(report)
 }
 
@@ -64,7 +64,7 @@ func (w *world) report() *stowage.LocalDiskReport {
 	return object.(*stowage.LocalDiskReport)
 }
 
-// request has the report ask, or not.
+// request writes a request to the report, or removes it if attempt is empty.
 func (w *world) request(attempt string) {
 	w.t.Helper()
 	report := w.report().DeepCopy()
@@ -77,19 +77,19 @@ func (w *world) request(attempt string) {
 	}
 }
 
-// reconcile looks at the node, and returns the state and reason of the only answer.
+// reconcile reconciles the node and returns state and reason of its only answer.
 func (w *world) reconcile() string {
 	w.t.Helper()
 	if err := w.c.reconcile(w.t.Context(), node); err != nil {
 		w.t.Error(err)
 	}
-	if len(w.told) != 1 {
+	if len(w.answers) != 1 {
 		return ""
 	}
-	return string(w.told[0].State) + " " + w.told[0].Reason
+	return string(w.answers[0].State) + " " + w.answers[0].Reason
 }
 
-// show has the informer show a Job as the API server has it, and forget it if it is gone.
+// show updates the informer of Jobs from the API server.
 func (w *world) show(attempt string, change func(*batchv1.Job)) {
 	w.t.Helper()
 	job, err := w.client.BatchV1().Jobs(namespace).Get(w.t.Context(), cleanjob.Name(uid, attempt), metav1.GetOptions{})
@@ -124,6 +124,7 @@ func (w *world) count(verb string) int {
 	return n
 }
 
+// volume is the volume of the requests.
 func volume() *corev1.PersistentVolume {
 	now := metav1.Now()
 	return &corev1.PersistentVolume{
@@ -143,24 +144,24 @@ func volume() *corev1.PersistentVolume {
 }
 
 func configMap(data map[string]string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "agents", Namespace: namespace}, Data: data}
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "provisioners", Namespace: namespace}, Data: data}
 }
 
 var goodConfig = map[string]string{"storageClassMap": "fast: {hostDir: /mnt/fast}", "useJobForCleaning": "true"}
 
 func daemonSet(image string) *appsv1.DaemonSet {
-	d := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "agents", Namespace: namespace}}
+	d := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "provisioners", Namespace: namespace}}
 	d.Spec.Template.Spec.Containers = []corev1.Container{{Name: "sidecar", Image: "another"}, {Name: "provisioner", Image: image}}
 	return d
 }
 
-// story begins with a request that is in order.
-func story(t *testing.T, tell func(w *world)) {
+// story runs a test that begins with a valid request.
+func story(t *testing.T, writeAnswers func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, client: fake.NewClientset(volume())}
 		c, err := New(Config{
-			Client: w.client, Reports: w, Namespace: namespace, ConfigMap: "agents", DaemonSet: "agents",
+			Client: w.client, Reports: w, Namespace: namespace, ConfigMap: "provisioners", DaemonSet: "provisioners",
 			ReportInformer: cache.NewSharedIndexInformer(&cache.ListWatch{}, &stowage.LocalDiskReport{}, 0, cache.Indexers{}),
 		})
 		if err != nil {
@@ -175,16 +176,16 @@ func story(t *testing.T, tell func(w *world)) {
 		w.put(configMap(goodConfig))
 		w.put(daemonSet("image"))
 		w.request(attempt)
-		tell(w)
+		writeAnswers(w)
 	})
 }
 
-// put has an informer show an object.
+// put adds an object to its informer.
 func (w *world) put(object runtime.Object) {
 	w.t.Helper()
 	store := w.c.settings.Core().V1().ConfigMaps().Informer().GetStore()
 	if _, ok := object.(*appsv1.DaemonSet); ok {
-		store = w.c.agents.Apps().V1().DaemonSets().Informer().GetStore()
+		store = w.c.provisioners.Apps().V1().DaemonSets().Informer().GetStore()
 	}
 	if err := store.Add(object); err != nil {
 		w.t.Fatal(err)
@@ -203,7 +204,7 @@ func TestJobOfARequest(t *testing.T) {
 		if spec := job.Spec.Template.Spec; spec.NodeName != node || spec.Containers[0].Image != "image" {
 			t.Errorf("on %s, image %s", spec.NodeName, spec.Containers[0].Image)
 		}
-		// The informer of Jobs is behind, that of reports is not.
+		// The informer of Jobs lags behind that of reports.
 		if got := w.reconcile(); got != "Running " || w.count("create") != 1 {
 			t.Errorf("answered %q, made %d Jobs", got, w.count("create"))
 		}
@@ -211,14 +212,14 @@ func TestJobOfARequest(t *testing.T) {
 		if got := w.reconcile(); got != "Failed BackoffLimitExceeded" {
 			t.Errorf("answered %q", got)
 		}
-		w.show(attempt, nil) // what is final stays
+		w.show(attempt, nil) // a final state does not change
 		writes := w.writes
 		if got := w.reconcile(); got != "Failed BackoffLimitExceeded" || w.writes != writes {
 			t.Errorf("answered %q, %d more writes", got, w.writes-writes)
 		}
 		w.request("")
-		if w.reconcile(); len(w.told) > 0 {
-			t.Errorf("nobody asks, and the answer is %v", w.told)
+		if w.reconcile(); len(w.answers) > 0 {
+			t.Errorf("no request, but the answer is %v", w.answers)
 		}
 	})
 }
@@ -228,7 +229,7 @@ func TestAnotherController(t *testing.T) {
 	story(t, func(w *world) {
 		w.reconcile()
 		report := w.report().DeepCopy()
-		report.Status.Jobs = nil // its answer is not seen yet, nor is its Job
+		report.Status.Jobs = nil // its answer is not observed yet, nor is its Job
 		if err := w.c.ReportInformer.GetStore().Update(report); err != nil {
 			t.Fatal(err)
 		}
@@ -275,14 +276,13 @@ func TestOneAtATime(t *testing.T) {
 		if err := w.c.pods.GetIndexer().Delete(pod); err != nil {
 			t.Fatal(err)
 		}
-		if got := w.reconcile(); got != "Running " || w.told[0].Attempt != next {
-			t.Errorf("answered %q: %v", got, w.told)
+		if got := w.reconcile(); got != "Running " || w.answers[0].Attempt != next {
+			t.Errorf("answered %q: %v", got, w.answers)
 		}
 	})
 }
 
-// TestJobOfAnotherNode: an agent that names another node's volume does not have that node's
-// Job deleted.
+// TestJobOfAnotherNode: a request with the volume of another node does not delete that node's Job.
 func TestJobOfAnotherNode(t *testing.T) {
 	story(t, func(w *world) {
 		theirs := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "theirs", Namespace: namespace, Labels: map[string]string{
@@ -297,8 +297,8 @@ func TestJobOfAnotherNode(t *testing.T) {
 	})
 }
 
-// TestAbandonedJob: an agent may be started anew; one that does not come back to its
-// request has it ended.
+// TestAbandonedJob: a restarted provisioner keeps its Job; without a request the Job is deleted
+// after a while.
 func TestAbandonedJob(t *testing.T) {
 	story(t, func(w *world) {
 		w.reconcile()
@@ -313,7 +313,7 @@ func TestAbandonedJob(t *testing.T) {
 		w.reconcile()
 		time.Sleep(abandonedFor - time.Second) //nolint:forbidigo // the bubble's time
 		if w.reconcile(); w.count("delete") > 0 {
-			t.Error("deleted a Job that somebody asked for a moment ago")
+			t.Error("deleted a Job that was requested a moment ago")
 		}
 		time.Sleep(time.Second) //nolint:forbidigo // the bubble's time
 		if w.reconcile(); w.count("delete") != 1 {
@@ -347,7 +347,7 @@ func TestNoJob(t *testing.T) {
 			},
 			want: "Waiting CannotCreateJob",
 		},
-		"the volume is another agent's": {
+		"the volume is another provisioner's": {
 			change: func(w *world) {
 				pv := volume()
 				pv.Annotations[wellknown.NodeNameAnnotation] = "n2"
@@ -362,8 +362,8 @@ func TestNoJob(t *testing.T) {
 			story(t, func(w *world) {
 				test.change(w)
 				_ = w.c.reconcile(t.Context(), node)
-				if len(w.told) != 1 || string(w.told[0].State)+" "+w.told[0].Reason != test.want {
-					t.Fatalf("answered %v, want %s", w.told, test.want)
+				if len(w.answers) != 1 || string(w.answers[0].State)+" "+w.answers[0].Reason != test.want {
+					t.Fatalf("answered %v, want %s", w.answers, test.want)
 				}
 				w.put(configMap(goodConfig))
 				w.put(daemonSet("image"))
@@ -390,7 +390,7 @@ func TestReportsOfOthers(t *testing.T) {
 		}
 		w.reconcile()
 		var paths []string
-		for _, answer := range w.told {
+		for _, answer := range w.answers {
 			paths = append(paths, answer.Path)
 		}
 		if diff := cmp.Diff([]string{path}, paths); diff != "" {

@@ -28,11 +28,11 @@ import (
 	"stowage.dev/stowage/pkg/metrics"
 )
 
-// Reasons of answers, besides those of package cleanjob.
+// Reasons of answers, in addition to those of package cleanjob.
 const (
-	earlierAttempt  disk.Reason = "EarlierAttempt"       // is still at work
-	badConfig       disk.Reason = "ConfigurationInvalid" // the agents' ConfigMap
-	noImage         disk.Reason = "NoImage"              // nothing says what Jobs are to run
+	earlierAttempt  disk.Reason = "EarlierAttempt"       // has not ended
+	badConfig       disk.Reason = "ConfigurationInvalid" // the provisioner's ConfigMap
+	noImage         disk.Reason = "NoImage"              // the image of Jobs is not known
 	cannotCreateJob disk.Reason = "CannotCreateJob"
 	beingDeleted    disk.Reason = "JobBeingDeleted"
 )
@@ -52,12 +52,12 @@ func (c *Controller) reconcile(ctx context.Context, node string) error {
 		answers = append(answers, answer)
 	}
 	if first != nil {
-		problems = errors.Join(problems, c.tell(ctx, first, answers))
+		problems = errors.Join(problems, c.writeAnswers(ctx, first, answers))
 	}
-	return errors.Join(problems, c.deleteAll(ctx, c.overdue(node, requests)))
+	return errors.Join(problems, c.deleteAll(ctx, c.abandonedJobs(node, requests)))
 }
 
-// requests are those of all pages of a node's report, by path, with its first page.
+// requests returns the requests in all pages of a node's report, by path, and its first page.
 func (c *Controller) requests(node string) (first *stowage.LocalDiskReport, requests map[string]cleanjob.Request) {
 	requests = map[string]cleanjob.Request{}
 	for page := int32(1); page <= stowage.MaxPages; page++ {
@@ -84,7 +84,7 @@ func (c *Controller) requests(node string) (first *stowage.LocalDiskReport, requ
 	return first, requests
 }
 
-// prior is what the report says of a request already; zero if nothing.
+// prior returns the previous answer to a request; empty if there is none.
 func prior(first *stowage.LocalDiskReport, r cleanjob.Request) stowage.CleaningJob {
 	if first != nil {
 		for _, job := range first.Status.Jobs {
@@ -96,29 +96,28 @@ func prior(first *stowage.LocalDiskReport, r cleanjob.Request) stowage.CleaningJ
 	return stowage.CleaningJob{Path: r.Path, Attempt: r.Attempt}
 }
 
-// answer does the one thing that is to be done about a request, and says how it stands
-// then, also after an error.
+// answer takes the next step for a request and returns its state, also after an error.
 func (c *Controller) answer(ctx context.Context, r cleanjob.Request, before stowage.CleaningJob) (stowage.CleaningJob, error) {
-	seen := c.seen(r)
+	observed := c.observed(r)
 	name := cleanjob.Name(r.VolumeUID, r.Attempt)
-	switch cleanjob.Decide(r, cleanjob.Answered{Final: before.Final(), Made: before.Job != ""}, seen) {
+	switch cleanjob.Decide(r, cleanjob.Answered{Final: before.Final(), Made: before.Job != ""}, observed) {
 	case cleanjob.Follow:
-		return follow(before, seen.Job(name), seen.Of(name)), nil
+		return followJob(before, observed.Job(name), observed.Of(name)), nil
 	case cleanjob.VerifyGone:
-		return c.miss(ctx, before)
+		return c.checkMissing(ctx, before)
 	case cleanjob.Clear:
 		waits := disk.Problemf(earlierAttempt, "a Job of an earlier attempt, or its pod, has not ended")
-		return answered(before, stowage.CleaningJobWaiting, waits), c.deleteAll(ctx, seen.Others(name))
+		return answered(before, stowage.CleaningJobWaiting, waits), c.deleteAll(ctx, observed.Others(name))
 	case cleanjob.Begin:
-		return c.begin(ctx, r, before)
+		return c.createJob(ctx, r, before)
 	default:
 		return before, nil
 	}
 }
 
-// seen are the Jobs and pods of a volume, on the node that asks: an agent has no say in
-// those of other nodes, whatever volume it names.
-func (c *Controller) seen(r cleanjob.Request) cleanjob.Seen {
+// observed returns the Jobs and pods of a volume on the requesting node. A provisioner cannot
+// affect those of other nodes, whatever volume it names.
+func (c *Controller) observed(r cleanjob.Request) cleanjob.Seen {
 	return cleanjob.Seen{
 		Jobs: onNode(of[*batchv1.Job](c.jobs, byVolume, r.VolumeUID), r.Node),
 		Pods: onNode(of[*corev1.Pod](c.pods, byVolume, r.VolumeUID), r.Node),
@@ -132,7 +131,7 @@ func onNode[T metav1.Object](objects []T, node string) []T {
 func of[T any](informer cache.SharedIndexInformer, index, value string) []T {
 	objects, err := informer.GetIndexer().ByIndex(index, value)
 	if err != nil {
-		return nil // there is such an index
+		return nil
 	}
 	var found []T
 	for _, object := range objects {
@@ -143,11 +142,11 @@ func of[T any](informer cache.SharedIndexInformer, index, value string) []T {
 	return found
 }
 
-// follow is how a request stands that has its Job.
-func follow(before stowage.CleaningJob, job *batchv1.Job, pods []*corev1.Pod) stowage.CleaningJob {
+// followJob is how a request stands that has its Job.
+func followJob(before stowage.CleaningJob, job *batchv1.Job, pods []*corev1.Pod) stowage.CleaningJob {
 	standing := cleanjob.StatusOf(job, pods)
 	if standing.State == cleanjob.Running && job.DeletionTimestamp != nil {
-		standing.Problem = disk.Problemf(beingDeleted, "somebody has deleted the Job")
+		standing.Problem = disk.Problemf(beingDeleted, "the Job is being deleted")
 	}
 	before.Job = job.Name
 	if standing.Step != "" {
@@ -156,20 +155,20 @@ func follow(before stowage.CleaningJob, job *batchv1.Job, pods []*corev1.Pod) st
 	return answered(before, stowage.CleaningJobState(standing.State), standing.Problem)
 }
 
-// miss makes sure that a Job is gone which was there.
-func (c *Controller) miss(ctx context.Context, before stowage.CleaningJob) (stowage.CleaningJob, error) {
+// checkMissing checks with the API server that a missing Job is gone.
+func (c *Controller) checkMissing(ctx context.Context, before stowage.CleaningJob) (stowage.CleaningJob, error) {
 	job, err := c.Client.BatchV1().Jobs(c.Namespace).Get(ctx, before.Job, metav1.GetOptions{})
 	switch {
 	case err == nil:
-		return follow(before, job, nil), nil
+		return followJob(before, job, nil), nil
 	case !apierrors.IsNotFound(err):
 		return before, fmt.Errorf("get Job %s: %w", before.Job, err)
 	}
-	return answered(before, stowage.CleaningJobFailed, disk.Problemf(cleanjob.JobGone, "somebody has deleted the Job before it had ended")), nil
+	return answered(before, stowage.CleaningJobFailed, disk.Problemf(cleanjob.JobGone, "the Job was deleted before it ended")), nil
 }
 
-// begin makes the Job of a request that is in order.
-func (c *Controller) begin(ctx context.Context, r cleanjob.Request, before stowage.CleaningJob) (stowage.CleaningJob, error) {
+// createJob creates the Job of an approved request.
+func (c *Controller) createJob(ctx context.Context, r cleanjob.Request, before stowage.CleaningJob) (stowage.CleaningJob, error) {
 	verdict, err := c.approve(ctx, r)
 	switch {
 	case err != nil:
@@ -177,7 +176,7 @@ func (c *Controller) begin(ctx context.Context, r cleanjob.Request, before stowa
 	case verdict.wait != nil:
 		return answered(before, stowage.CleaningJobWaiting, verdict.wait), nil
 	case verdict.refuse != nil:
-		klog.FromContext(ctx).Info("Refused to make a cleaning Job", logkeys.Node, klog.KRef("", r.Node), "path", r.Path, logkeys.Reason, verdict.refuse.Error())
+		klog.FromContext(ctx).Info("Rejected the request for a cleaning Job", logkeys.Node, klog.KRef("", r.Node), "path", r.Path, logkeys.Reason, verdict.refuse.Error())
 		return answered(before, stowage.CleaningJobRefused, verdict.refuse), nil
 	}
 	job := verdict.order.Job(verdict.settings)
@@ -185,17 +184,17 @@ func (c *Controller) begin(ctx context.Context, r cleanjob.Request, before stowa
 	if err == nil {
 		metrics.CountCleaningJobCreated()
 	}
-	if apierrors.IsAlreadyExists(err) { // the informer is behind
+	if apierrors.IsAlreadyExists(err) { // the informer lags behind
 		made, err = c.Client.BatchV1().Jobs(c.Namespace).Get(ctx, job.Name, metav1.GetOptions{})
 	}
 	if err != nil {
 		return answered(before, stowage.CleaningJobWaiting, disk.Problemf(cannotCreateJob, "%v", err)), fmt.Errorf("create Job %s: %w", job.Name, err)
 	}
-	klog.FromContext(ctx).V(2).Info("Made a cleaning Job", "job", klog.KObj(made), logkeys.Node, klog.KRef("", r.Node), "path", r.Path, logkeys.Volume, klog.KRef("", r.Volume))
-	return follow(before, made, nil), nil
+	klog.FromContext(ctx).V(2).Info("Created a cleaning Job", "job", klog.KObj(made), logkeys.Node, klog.KRef("", r.Node), "path", r.Path, logkeys.Volume, klog.KRef("", r.Volume))
+	return followJob(before, made, nil), nil
 }
 
-// answered is an answer as it is from now on.
+// answered returns an answer with a new state.
 func answered(before stowage.CleaningJob, state stowage.CleaningJobState, problem *disk.Problem) stowage.CleaningJob {
 	now := before
 	now.State, now.Reason, now.Message = state, "", ""
@@ -208,13 +207,13 @@ func answered(before stowage.CleaningJob, state stowage.CleaningJobState, proble
 	return stowage.FitJob(now)
 }
 
-// overdue are the Jobs of a node that nobody has asked for in a while.
-func (c *Controller) overdue(node string, requests map[string]cleanjob.Request) []*batchv1.Job {
+// abandonedJobs returns the Jobs of a node that have not been requested for abandonedFor.
+func (c *Controller) abandonedJobs(node string, requests map[string]cleanjob.Request) []*batchv1.Job {
 	wanted := map[string]bool{}
 	for _, r := range requests {
 		wanted[cleanjob.Name(r.VolumeUID, r.Attempt)] = true
 	}
-	var overdue []*batchv1.Job
+	var abandonedJobs []*batchv1.Job
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before, now := c.abandoned[node], map[types.UID]time.Time{}
@@ -231,15 +230,15 @@ func (c *Controller) overdue(node string, requests map[string]cleanjob.Request) 
 			c.queue.AddAfter(node, left)
 			continue
 		}
-		overdue = append(overdue, job)
+		abandonedJobs = append(abandonedJobs, job)
 	}
 	if c.abandoned[node] = now; len(now) == 0 {
 		delete(c.abandoned, node)
 	}
-	return overdue
+	return abandonedJobs
 }
 
-// deleteAll deletes Jobs, which stay until their pods are gone.
+// deleteAll deletes Jobs in the foreground: they exist until their pods are gone.
 func (c *Controller) deleteAll(ctx context.Context, jobs []*batchv1.Job) error {
 	var problems error
 	for _, job := range jobs {
@@ -253,7 +252,7 @@ func (c *Controller) deleteAll(ctx context.Context, jobs []*batchv1.Job) error {
 			problems = errors.Join(problems, fmt.Errorf("delete Job %s: %w", job.Name, err))
 			continue
 		}
-		klog.FromContext(ctx).V(2).Info("Deleted a cleaning Job that nobody asks for", "job", klog.KObj(job))
+		klog.FromContext(ctx).V(2).Info("Deleted a cleaning Job that is no longer requested", "job", klog.KObj(job))
 	}
 	return problems
 }

@@ -21,10 +21,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/controller/loop"
 	"stowage.dev/stowage/pkg/localdisk/diskreports"
 	"stowage.dev/stowage/pkg/logkeys"
 	"stowage.dev/stowage/pkg/metrics"
@@ -33,7 +33,7 @@ import (
 // A write that failed is retried after retryFirst, then with a growing delay.
 const retryFirst, retryLast = time.Second, time.Minute
 
-// longest is how long a heartbeat lasts at most: a Lease may say any number of seconds.
+// longest bounds the duration of a heartbeat, which a Lease may set to any number of seconds.
 const longest = 10 * time.Minute
 
 // Reports reads and writes LocalDiskReports.
@@ -46,26 +46,26 @@ type Reports interface {
 type Config struct {
 	Client  kubernetes.Interface
 	Reports Reports
-	// Informers have the nodes, ReportInformer the reports of all nodes. Who makes the
-	// Controller runs them.
+	// Informers have the nodes, ReportInformer the reports of all nodes. The caller
+	// runs them.
 	Informers      informers.SharedInformerFactory
 	ReportInformer cache.SharedIndexInformer
 }
 
-// Controller marks reports. One runs at a time in a cluster.
+// Controller marks reports. Only the leader runs it.
 type Controller struct {
 	Config
 	nodes   corelisters.NodeLister
 	factory informers.SharedInformerFactory // of Leases alone
 	synced  cache.InformerSynced
-	queue   workqueue.TypedRateLimitingInterface[string] // names of nodes
+	queue   loop.Queue // names of nodes
 
 	mu     sync.Mutex
 	beats  map[string]beat // by node
 	silent map[string]bool // nodes whose provisioner is silent
 }
 
-// beat is the last heartbeat of a node. The time that counts is when it was observed: clocks of
+// beat is the last heartbeat of a node. Its age is counted from the observation, because clocks of
 // nodes may differ.
 type beat struct {
 	renewed  metav1.MicroTime // as the Lease has it
@@ -80,9 +80,7 @@ func New(config Config) (*Controller, error) {
 		factory: informers.NewSharedInformerFactoryWithOptions(config.Client, 0, informers.WithNamespace(diskreports.HeartbeatNamespace)),
 		beats:   map[string]beat{}, silent: map[string]bool{},
 	}
-	c.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryFirst, retryLast),
-		workqueue.TypedRateLimitingQueueConfig[string]{Name: "heartbeats"})
+	c.queue = loop.NewQueue("heartbeats", retryFirst, retryLast)
 	leases, err := c.factory.Coordination().V1().Leases().Informer().AddEventHandler(handler(c.leaseChanged))
 	_, nodes := config.Informers.Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(o any) { c.add(o) }, DeleteFunc: func(o any) { c.add(o) },
@@ -100,15 +98,15 @@ func handler(changed func(object any)) cache.ResourceEventHandlerFuncs {
 	return cache.ResourceEventHandlerFuncs{AddFunc: changed, UpdateFunc: func(_, o any) { changed(o) }, DeleteFunc: changed}
 }
 
-// add enqueues the node of an object that is a Node, or a report of one: the first page is named
-// like its node, and there is nothing to do for the name of another page.
+// add enqueues the node of a Node or of a report. The first page of a report has the name of its
+// node; the names of other pages are ignored by sync.
 func (c *Controller) add(object any) {
 	if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil {
 		c.queue.Add(key)
 	}
 }
 
-// leaseChanged notes a heartbeat. A Lease that is deleted is none.
+// leaseChanged records a heartbeat. The deletion of a Lease is none.
 func (c *Controller) leaseChanged(object any) {
 	lease, ok := object.(*coordinationv1.Lease)
 	if !ok || !c.observe(lease) {
@@ -122,7 +120,7 @@ func (c *Controller) leaseChanged(object any) {
 	}
 }
 
-// observe notes a heartbeat, and reports whether it is a new one.
+// observe records a heartbeat, and reports whether it is new.
 func (c *Controller) observe(lease *coordinationv1.Lease) bool {
 	if lease.Spec.RenewTime == nil {
 		return false
@@ -153,43 +151,15 @@ func (c *Controller) Run(ctx context.Context) error {
 		return fmt.Errorf("list Leases of namespace %s: %w", diskreports.HeartbeatNamespace, context.Cause(ctx))
 	}
 	defer metrics.SetSilentProvisioners(0)
-	var running sync.WaitGroup
-	running.Go(func() {
-		for {
-			node, shutdown := c.queue.Get()
-			if shutdown {
-				return
-			}
-			if ctx.Err() == nil {
-				c.process(ctx, node)
-			}
-			c.queue.Done(node)
-		}
-	})
-	<-ctx.Done()
-	c.queue.ShutDown()
-	running.Wait()
+	loop.Run(ctx, c.queue, 1, c.sync)
 	return nil
 }
 
-func (c *Controller) process(ctx context.Context, node string) {
-	again, err := c.sync(ctx, node)
-	if err != nil && ctx.Err() == nil {
-		klog.FromContext(ctx).Error(err, "Failed to mark the report of a silent provisioner; requeuing", logkeys.Node, klog.KRef("", node))
-		c.queue.AddRateLimited(node)
-		return
-	}
-	c.queue.Forget(node)
-	if again > 0 {
-		c.queue.AddAfter(node, again)
-	}
-}
-
-// sync marks the report of a node if its provisioner is silent, and returns after which time that
-// may become so; zero if an event comes first.
+// sync marks the report of a node if its provisioner is silent. It returns after which time that
+// may be the case; zero if an event comes first.
 func (c *Controller) sync(ctx context.Context, node string) (time.Duration, error) {
 	report := c.report(node)
-	if report == nil || meta.FindStatusCondition(report.Status.Conditions, stowage.ConditionReady) == nil { // no provisioner has written it
+	if report == nil || meta.FindStatusCondition(report.Status.Conditions, stowage.ConditionReady) == nil { // no provisioner wrote it
 		c.setSilent(node, false)
 		c.forget(node)
 		return 0, nil
@@ -204,11 +174,11 @@ func (c *Controller) sync(ctx context.Context, node string) (time.Duration, erro
 		}
 	}
 	_, err := c.nodes.Get(node)
-	c.setSilent(node, err == nil) // a node that is gone lacks no provisioner
+	c.setSilent(node, err == nil) // a deleted node needs no provisioner
 	return 0, nil
 }
 
-// report is the first page of a node's report, as the informer shows it; nil if there is none.
+// report returns the first page of a node's report from the informer; nil if it does not exist.
 func (c *Controller) report(node string) *stowage.LocalDiskReport {
 	object, exists, err := c.ReportInformer.GetStore().GetByKey(node)
 	if err != nil || !exists {
@@ -222,7 +192,7 @@ func (c *Controller) report(node string) *stowage.LocalDiskReport {
 }
 
 // left is how long the last heartbeat of a node lasts from now. A node whose Lease was never
-// observed is given the time of one heartbeat.
+// observed has the time of one heartbeat.
 func (c *Controller) left(node string) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -234,7 +204,7 @@ func (c *Controller) left(node string) time.Duration {
 	return time.Until(last.observed.Add(last.lasts))
 }
 
-// forget drops the heartbeats of a node, which may be gone. The next one is noted again.
+// forget drops the heartbeats of a node that may be gone.
 func (c *Controller) forget(node string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -252,8 +222,8 @@ func (c *Controller) setSilent(node string, silent bool) {
 	metrics.SetSilentProvisioners(len(c.silent))
 }
 
-// mark sets Ready to Unknown unless the API server has a newer heartbeat, after whose time to
-// look again is returned. The report is read before the Lease: a provisioner renews its Lease
+// mark sets Ready to Unknown unless the API server has a newer heartbeat, whose duration is
+// returned. The report is read before the Lease: a provisioner renews its Lease
 // first and writes its report after that, so its report is never overwritten.
 func (c *Controller) mark(ctx context.Context, node string) (time.Duration, error) {
 	report, err := c.Reports.Get(ctx, node, metav1.GetOptions{})
@@ -275,7 +245,7 @@ func (c *Controller) mark(ctx context.Context, node string) (time.Duration, erro
 	}
 	changed := meta.SetStatusCondition(&report.Status.Conditions, metav1.Condition{
 		Type: stowage.ConditionReady, Status: metav1.ConditionUnknown, Reason: stowage.ReasonNoHeartbeat, ObservedGeneration: report.Generation,
-		Message: fmt.Sprintf("the provisioner does not renew Lease %s/%s: what this report says may be out of date", diskreports.HeartbeatNamespace, node),
+		Message: fmt.Sprintf("the provisioner does not renew Lease %s/%s: this report may be out of date", diskreports.HeartbeatNamespace, node),
 	})
 	if !changed {
 		return 0, nil

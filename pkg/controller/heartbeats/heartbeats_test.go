@@ -32,7 +32,7 @@ type world struct {
 	t      *testing.T
 	c      *Controller
 	client *fake.Clientset
-	report *stowage.LocalDiskReport // as the API server has it
+	report *stowage.LocalDiskReport // in the API server
 	writes int
 	// refused answers the next write.
 	refused error
@@ -65,7 +65,7 @@ func (w *world) put(informer cache.SharedIndexInformer, object runtime.Object) {
 	}
 }
 
-// ready is what the provisioner writes.
+// ready sets the condition like the provisioner.
 func (w *world) ready(status metav1.ConditionStatus) {
 	w.t.Helper()
 	w.report = &stowage.LocalDiskReport{ObjectMeta: metav1.ObjectMeta{Name: node, Generation: 3}, Spec: stowage.LocalDiskReportSpec{NodeName: node, Page: 1}}
@@ -100,7 +100,7 @@ func (w *world) pass(d time.Duration) {
 	time.Sleep(d) //nolint:forbidigo // the bubble's time
 }
 
-// sync does what is due, and returns when to do so again.
+// sync reconciles the node and returns the time until the next reconciliation.
 func (w *world) sync() time.Duration {
 	w.t.Helper()
 	again, err := w.c.sync(context.Background(), node)
@@ -110,7 +110,7 @@ func (w *world) sync() time.Duration {
 	return again
 }
 
-// expect holds Ready, and how many provisioners are silent, against what is wanted.
+// expect compares Ready and the number of silent provisioners.
 func (w *world) expect(status metav1.ConditionStatus, silent int) {
 	w.t.Helper()
 	if c := meta.FindStatusCondition(w.report.Status.Conditions, stowage.ConditionReady); c == nil || c.Status != status {

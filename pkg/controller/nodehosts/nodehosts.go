@@ -1,10 +1,9 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nodehosts tells the admission policies of the node agents which hostname a
-// node has, where that is not its name: it writes host.<node> into the ConfigMap that
-// the policies take their parameters from. Keys that somebody else has written there
-// stay as they are.
+// Package nodehosts writes the hostnames of nodes that differ from their names to the ConfigMap
+// of parameters of the provisioner's admission policies, as host.<node>. Keys of other owners are
+// not changed.
 package nodehosts
 
 import (
@@ -13,7 +12,6 @@ import (
 	"fmt"
 	"maps"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,34 +25,35 @@ import (
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
+
+	"stowage.dev/stowage/pkg/controller/loop"
 )
 
-// The ConfigMap, and what our keys in it begin with.
+// The ConfigMap, and the prefix of the keys of this controller.
 const (
 	Namespace = "stowage-system"
 	Name      = "stowage-provisioner-nodes"
 	prefix    = "host."
 )
 
-// manager is who our keys belong to (server-side apply).
+// manager is the field manager of the keys (server-side apply).
 const manager = "stowage-controller-nodehosts"
 
-// A write that failed is tried again after retryFirst, then ever later.
+// A failed write is retried after retryFirst, then with a growing delay.
 const retryFirst, retryLast = time.Second, time.Minute
 
-// Controller writes the keys. One runs at a time in a cluster.
+// Controller writes the keys. Only the leader runs it.
 type Controller struct {
 	client  kubernetes.Interface
 	nodes   corelisters.NodeLister
 	factory informers.SharedInformerFactory // of the ConfigMap alone
 	maps    corelisters.ConfigMapNamespaceLister
-	queue   workqueue.TypedRateLimitingInterface[string] // one key: everything
+	queue   loop.Queue // one key, for all nodes
 }
 
-// New makes a controller. It does nothing until Run; the informers of nodes are synced
-// before that.
+// New returns a controller; Run starts it. The caller runs the shared informers, and syncs them
+// before Run.
 func New(client kubernetes.Interface, shared informers.SharedInformerFactory) (*Controller, error) {
 	only := informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 		o.FieldSelector = fields.OneTermEqualSelector("metadata.name", Name).String()
@@ -62,9 +61,7 @@ func New(client kubernetes.Interface, shared informers.SharedInformerFactory) (*
 	c := &Controller{client: client, nodes: shared.Core().V1().Nodes().Lister()}
 	c.factory = informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(Namespace), only)
 	c.maps = c.factory.Core().V1().ConfigMaps().Lister().ConfigMaps(Namespace)
-	c.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryFirst, retryLast),
-		workqueue.TypedRateLimitingQueueConfig[string]{Name: "node_hosts"})
+	c.queue = loop.NewQueue("node_hosts", retryFirst, retryLast)
 	changed := func(old, object any) {
 		before, isNode := old.(*corev1.Node)
 		after, stillNode := object.(*corev1.Node)
@@ -95,33 +92,15 @@ func (c *Controller) Run(ctx context.Context) error {
 			return fmt.Errorf("list %s: %w", kind, context.Cause(ctx))
 		}
 	}
-	var running sync.WaitGroup
-	running.Go(func() {
-		for {
-			key, shutdown := c.queue.Get()
-			if shutdown {
-				return
-			}
-			if err := c.write(ctx); err != nil && ctx.Err() == nil {
-				klog.FromContext(ctx).Error(err, "Cannot write the hostnames of nodes, and will try again")
-				c.queue.AddRateLimited(key)
-			} else {
-				c.queue.Forget(key)
-			}
-			c.queue.Done(key)
-		}
-	})
-	<-ctx.Done()
-	c.queue.ShutDown()
-	running.Wait()
+	loop.Run(ctx, c.queue, 1, func(ctx context.Context, _ string) (time.Duration, error) { return 0, c.write(ctx) })
 	return nil
 }
 
-// write makes our keys those that are needed.
+// write applies the needed keys.
 func (c *Controller) write(ctx context.Context) error {
 	shown, err := c.maps.Get(Name)
 	if apierrors.IsNotFound(err) {
-		return nil // without agents there are no policies either; its event brings us back
+		return nil // without provisioners there are no policies; an event of the ConfigMap enqueues the key
 	} else if err != nil {
 		return fmt.Errorf("get ConfigMap %s: %w", Name, err)
 	}
@@ -134,7 +113,7 @@ func (c *Controller) write(ctx context.Context) error {
 	for key, value := range wanted {
 		if others, there := shown.Data[key]; there && !ours[key] {
 			if others != value {
-				klog.FromContext(ctx).Info("Somebody has written another hostname for a node, which stays", "key", key, "written", others, "label", value)
+				klog.FromContext(ctx).Info("Hostname key has another owner; not overwriting", "key", key, "value", others, "label", value)
 			}
 			delete(wanted, key)
 		}
@@ -146,13 +125,13 @@ func (c *Controller) write(ctx context.Context) error {
 	if _, err := c.client.CoreV1().ConfigMaps(Namespace).Apply(ctx, change, metav1.ApplyOptions{FieldManager: manager}); err != nil {
 		return fmt.Errorf("apply the hostnames of nodes to ConfigMap %s: %w", Name, err)
 	}
-	klog.FromContext(ctx).V(2).Info("Wrote the hostnames of nodes that are not their names", "nodes", len(wanted))
+	klog.FromContext(ctx).V(2).Info("Wrote hostnames of nodes", "nodes", len(wanted))
 	return nil
 }
 
-// needed are the keys for nodes whose hostname is not their name. A hostname that is the
-// name of another node, or that another node has too, is not believed: a kubelet may label
-// its own Node, and whoever took one over could have its agent publish volumes on others.
+// needed returns the keys for nodes whose hostname differs from their name. A hostname that is
+// the name or the hostname of another node is ignored: a kubelet may label its own Node, and a
+// compromised one could let its provisioner publish volumes for other nodes.
 func needed(nodes []*corev1.Node) map[string]string {
 	claimed := map[string]int{}
 	for _, node := range nodes {
@@ -171,7 +150,7 @@ func needed(nodes []*corev1.Node) map[string]string {
 	return wanted
 }
 
-// owned are the keys that we have applied.
+// owned returns the keys that this controller has applied.
 func owned(shown *corev1.ConfigMap) map[string]bool {
 	keys := map[string]bool{}
 	for _, entry := range shown.ManagedFields {
@@ -187,7 +166,7 @@ func owned(shown *corev1.ConfigMap) map[string]bool {
 	return keys
 }
 
-// same says whether our keys are those wanted, with their values.
+// same reports whether the owned keys are the wanted ones, with their values.
 func same(wanted map[string]string, ours map[string]bool, data map[string]string) bool {
 	written := map[string]string{}
 	for key := range ours {

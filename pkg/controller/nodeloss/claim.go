@@ -20,10 +20,10 @@ import (
 	"stowage.dev/stowage/pkg/controller/nodeloss/rules"
 )
 
-// readClaim adds the claim that the volume is bound to, who makes it again, and the
-// pods that use it.
-func (c *Controller) readClaim(g *gathered) error {
-	ref := g.volume.Spec.ClaimRef
+// readClaim adds the claim that the volume is bound to, what recreates it, and the pods that use
+// it.
+func (c *Controller) readClaim(f *volumeFacts) error {
+	ref := f.volume.Spec.ClaimRef
 	if ref == nil || ref.UID == "" {
 		return nil
 	}
@@ -34,55 +34,55 @@ func (c *Controller) readClaim(g *gathered) error {
 	}
 	var owner *metav1.OwnerReference
 	switch {
-	case err != nil: // there is none
+	case err != nil: // not found
 	case claim.UID != ref.UID:
-		g.Successor = true
+		f.Successor = true
 	default:
-		g.claim, owner = claim, ephemeralOwner(claim)
+		f.claim, owner = claim, ephemeralOwner(claim)
 	}
 	pods, err := c.podsOf(key, owner)
 	if err != nil {
 		return err
 	}
 	for _, pod := range pods {
-		g.Pods = append(g.Pods, rules.Pod{
+		f.Pods = append(f.Pods, rules.Pod{
 			Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Placed: pod.Spec.NodeName != "",
-			Deleting: pod.DeletionTimestamp != nil, Controlled: madeAnew(pod), Created: pod.CreationTimestamp.Time,
+			Deleting: pod.DeletionTimestamp != nil, Controlled: hasController(pod), Created: pod.CreationTimestamp.Time,
 		})
 	}
-	if g.claim == nil {
+	if f.claim == nil {
 		return nil
 	}
-	g.Claim = &rules.Claim{UID: string(claim.UID), Bound: claim.Spec.VolumeName == g.volume.Name, Deleting: claim.DeletionTimestamp != nil}
-	recreatable, hindrance := rules.Recreatable(claim.Annotations)
+	f.Claim = &rules.Claim{UID: string(claim.UID), Bound: claim.Spec.VolumeName == f.volume.Name, Deleting: claim.DeletionTimestamp != nil}
+	recreatable, obstacle := rules.Recreatable(claim.Annotations)
 	switch {
-	case hindrance != "":
-		g.Claim.Hindrance = hindrance
+	case obstacle != "":
+		f.Claim.Obstacle = obstacle
 		return nil
 	case owner != nil:
-		g.Claim.Maker, g.Claim.Hindrance = makerPod(owner, pods, g.Node.Away())
+		f.Claim.Recreator, f.Claim.Obstacle = recreatingPod(owner, pods, f.Node.Lost())
 		return nil
 	}
 	sets, err := c.sets.StatefulSets(claim.Namespace).List(labels.Everything())
 	if err != nil {
 		return fmt.Errorf("list StatefulSets of namespace %s: %w", claim.Namespace, err)
 	}
-	g.Claim.Maker, g.Claim.Hindrance = makerSet(claim, sets)
-	if g.Claim.Maker == nil && g.Claim.Hindrance == "" { // of no StatefulSet
-		g.Claim.Maker, g.Claim.Hindrance = c.makerByClaim(claim, recreatable)
+	f.Claim.Recreator, f.Claim.Obstacle = recreatingSet(claim, sets)
+	if f.Claim.Recreator == nil && f.Claim.Obstacle == "" { // of no StatefulSet
+		f.Claim.Recreator, f.Claim.Obstacle = c.recreatedByOwner(claim, recreatable)
 	}
 	return nil
 }
 
-// makerByClaim is what a claim says of who makes it again, by its annotation or its owners.
-func (c *Controller) makerByClaim(claim *corev1.PersistentVolumeClaim, recreatable bool) (maker *rules.Maker, hindrance string) {
+// recreatedByOwner returns the recreator of a claim by the claim's annotation or owners.
+func (c *Controller) recreatedByOwner(claim *corev1.PersistentVolumeClaim, recreatable bool) (recreator *rules.Recreator, obstacle string) {
 	if recreatable || slices.ContainsFunc(claim.OwnerReferences, c.recreates) {
-		return &rules.Maker{ByClaim: true}, ""
+		return &rules.Recreator{ByClaim: true}, ""
 	}
 	return nil, "it is neither of a StatefulSet's template nor generic ephemeral, has no owner of a kind in nodeLoss.recreatingOwners, and is not annotated " + wellknown.NodeLossRecreatableAnnotation + "=true"
 }
 
-// recreates reports whether an owner is of a kind that makes its claims again. The owner is not
+// recreates reports whether an owner is of a kind that recreates its claims. The owner is not
 // looked up: if it is gone, the garbage collector deletes the claim anyway.
 func (c *Controller) recreates(owner metav1.OwnerReference) bool {
 	version, err := schema.ParseGroupVersion(owner.APIVersion)
@@ -90,9 +90,9 @@ func (c *Controller) recreates(owner metav1.OwnerReference) bool {
 	return err == nil && slices.Contains(c.Settings.RecreatingOwners, kind.String())
 }
 
-// podsOf are the pods that use a claim and have not ended; and the one that it belongs to,
-// though that has ended: the claim goes with it alone, and nobody may ever delete it. owner
-// is nil for claims that belong to none.
+// podsOf returns the pods that use a claim and have not terminated, and the pod that owns it even
+// if that has terminated: the claim is only deleted with that pod. owner is nil for claims without
+// one.
 func (c *Controller) podsOf(claim string, owner *metav1.OwnerReference) ([]*corev1.Pod, error) {
 	objects, err := c.pods.GetIndexer().ByIndex(byClaim, claim)
 	if err != nil {
@@ -108,14 +108,13 @@ func (c *Controller) podsOf(claim string, owner *metav1.OwnerReference) ([]*core
 	return pods, nil
 }
 
-// madeAnew says whether a pod has a controller other than kubelet.
-func madeAnew(pod *corev1.Pod) bool {
+// hasController reports whether a pod has a controller other than kubelet.
+func hasController(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	return owner != nil && owner.Kind != "Node"
 }
 
-// ephemeralOwner is the pod that a generic ephemeral claim belongs to; nil for other
-// claims.
+// ephemeralOwner returns the pod that owns a generic ephemeral claim; nil for other claims.
 func ephemeralOwner(claim *corev1.PersistentVolumeClaim) *metav1.OwnerReference {
 	if owner := metav1.GetControllerOfNoCopy(claim); owner != nil && owner.Kind == "Pod" {
 		return owner
@@ -123,22 +122,22 @@ func ephemeralOwner(claim *corev1.PersistentVolumeClaim) *metav1.OwnerReference 
 	return nil
 }
 
-func makerPod(owner *metav1.OwnerReference, pods []*corev1.Pod, away bool) (maker *rules.Maker, hindrance string) {
+func recreatingPod(owner *metav1.OwnerReference, pods []*corev1.Pod, lost bool) (recreator *rules.Recreator, obstacle string) {
 	for _, pod := range pods {
 		switch {
 		case pod.UID != owner.UID:
-		case !madeAnew(pod):
-			return nil, "it belongs to pod " + pod.Name + ", which has no controller that makes it anew"
+		case !hasController(pod):
+			return nil, "it belongs to pod " + pod.Name + ", which has no controller that recreates it"
 		default:
-			return &rules.Maker{Name: pod.Name, UID: string(pod.UID), ByPod: true, Leaving: pod.DeletionTimestamp != nil && !away}, ""
+			return &rules.Recreator{Name: pod.Name, UID: string(pod.UID), ByPod: true, Leaving: pod.DeletionTimestamp != nil && !lost}, ""
 		}
 	}
-	return &rules.Maker{Name: owner.Name, UID: string(owner.UID), ByPod: true, Leaving: true}, "" // garbage collection takes the claim
+	return &rules.Recreator{Name: owner.Name, UID: string(owner.UID), ByPod: true, Leaving: true}, "" // the garbage collector deletes the claim
 }
 
-// makerSet is the StatefulSet of which a claim is, as long as the set has the pod that
-// uses it. Both are empty for a claim of no set.
-func makerSet(claim *corev1.PersistentVolumeClaim, sets []*appsv1.StatefulSet) (maker *rules.Maker, hindrance string) {
+// recreatingSet returns the StatefulSet of a claim, if the set has the pod that uses it. Both
+// results are empty for a claim of no set.
+func recreatingSet(claim *corev1.PersistentVolumeClaim, sets []*appsv1.StatefulSet) (recreator *rules.Recreator, obstacle string) {
 	for _, set := range sets {
 		for i := range set.Spec.VolumeClaimTemplates {
 			digits, found := strings.CutPrefix(claim.Name, set.Spec.VolumeClaimTemplates[i].Name+"-"+set.Name+"-")
@@ -148,18 +147,18 @@ func makerSet(claim *corev1.PersistentVolumeClaim, sets []*appsv1.StatefulSet) (
 			}
 			switch first, count := ordinals(set); {
 			case set.DeletionTimestamp != nil:
-				hindrance = "StatefulSet " + set.Name + " is being deleted"
+				obstacle = "StatefulSet " + set.Name + " is being deleted"
 			case ordinal < first || ordinal >= first+count:
-				hindrance = fmt.Sprintf("StatefulSet %s has no pod %d now", set.Name, ordinal)
+				obstacle = fmt.Sprintf("StatefulSet %s has no pod %d now", set.Name, ordinal)
 			default:
-				return &rules.Maker{Name: set.Name, UID: string(set.UID)}, ""
+				return &rules.Recreator{Name: set.Name, UID: string(set.UID)}, ""
 			}
 		}
 	}
-	return nil, hindrance
+	return nil, obstacle
 }
 
-// selected says whether a claim has the labels that a set gives to those it makes.
+// selected reports whether a claim has the labels that a set gives to its claims.
 func selected(set *appsv1.StatefulSet, claim *corev1.PersistentVolumeClaim) bool {
 	if set.Spec.Selector == nil {
 		return false
@@ -172,7 +171,7 @@ func selected(set *appsv1.StatefulSet, claim *corev1.PersistentVolumeClaim) bool
 	return true
 }
 
-// ordinals are those that a set's pods have.
+// ordinals returns the range of ordinals of a set's pods.
 func ordinals(set *appsv1.StatefulSet) (first, count int64) {
 	count = 1
 	if set.Spec.Replicas != nil {

@@ -16,7 +16,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
-	"stowage.dev/stowage/pkg/apis/controller"
+	controller "stowage.dev/stowage/pkg/apis/controller/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/controller/nodeloss/rules"
 	"stowage.dev/stowage/pkg/testing/builders"
@@ -43,45 +43,45 @@ func setOf(change func(*appsv1.StatefulSet)) []*appsv1.StatefulSet {
 	return []*appsv1.StatefulSet{set}
 }
 
-// TestMakerSet: which claims a StatefulSet makes again.
-func TestMakerSet(t *testing.T) {
+// TestRecreatingSet: which claims a StatefulSet recreates.
+func TestRecreatingSet(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		claim     *corev1.PersistentVolumeClaim
-		sets      []*appsv1.StatefulSet
-		hindrance string // empty: it is made again; none: it is of no set
+		claim    *corev1.PersistentVolumeClaim
+		sets     []*appsv1.StatefulSet
+		obstacle string // empty: it is made again; none: it is of no set
 	}{
-		"of the first template":             {claimOf("data-db-0"), setOf(nil), ""},
-		"of another template":               {claimOf("log-db-2"), setOf(nil), ""},
-		"of no set":                         {claimOf("data-db-0"), nil, "none"},
-		"of a template that was taken away": {claimOf("old-db-0"), setOf(nil), "none"},
-		"of a pod that was scaled away":     {claimOf("data-db-3"), setOf(nil), "has no pod 3"},
-		"of no number":                      {claimOf("data-db-x"), setOf(nil), "none"},
-		"of a number nobody writes":         {claimOf("data-db-00"), setOf(nil), "none"},
-		"of a number below none":            {claimOf("data-db--1"), setOf(nil), "has no pod"},
-		"named alike, and made by somebody": {builders.MakePVC("data-db-0").Obj(), setOf(nil), "none"},
-		"of a set without a number of pods": {claimOf("data-db-0"), setOf(func(s *appsv1.StatefulSet) { s.Spec.Replicas = nil }), ""},
-		"below the first number":            {claimOf("data-db-0"), setOf(func(s *appsv1.StatefulSet) { s.Spec.Ordinals = &appsv1.StatefulSetOrdinals{Start: 5} }), "has no pod 0"},
-		"from the first number on":          {claimOf("data-db-7"), setOf(func(s *appsv1.StatefulSet) { s.Spec.Ordinals = &appsv1.StatefulSetOrdinals{Start: 5} }), ""},
-		"of a set that is on its way out":   {claimOf("data-db-0"), setOf(func(s *appsv1.StatefulSet) { s.DeletionTimestamp = &metav1.Time{} }), "is being deleted"},
-		"of a set that selects nothing":     {claimOf("data-db-0"), setOf(func(s *appsv1.StatefulSet) { s.Spec.Selector = nil }), "none"},
+		"of the first template":                 {claimOf("data-db-0"), setOf(nil), ""},
+		"of another template":                   {claimOf("log-db-2"), setOf(nil), ""},
+		"of no set":                             {claimOf("data-db-0"), nil, "none"},
+		"of a template that was removed":        {claimOf("old-db-0"), setOf(nil), "none"},
+		"of a pod that was scaled away":         {claimOf("data-db-3"), setOf(nil), "has no pod 3"},
+		"of no number":                          {claimOf("data-db-x"), setOf(nil), "none"},
+		"with an ordinal of another format":     {claimOf("data-db-00"), setOf(nil), "none"},
+		"of a number below none":                {claimOf("data-db--1"), setOf(nil), "has no pod"},
+		"with the same name, created by a user": {builders.MakePVC("data-db-0").Obj(), setOf(nil), "none"},
+		"of a set without a number of pods":     {claimOf("data-db-0"), setOf(func(s *appsv1.StatefulSet) { s.Spec.Replicas = nil }), ""},
+		"below the first number":                {claimOf("data-db-0"), setOf(func(s *appsv1.StatefulSet) { s.Spec.Ordinals = &appsv1.StatefulSetOrdinals{Start: 5} }), "has no pod 0"},
+		"from the first number on":              {claimOf("data-db-7"), setOf(func(s *appsv1.StatefulSet) { s.Spec.Ordinals = &appsv1.StatefulSetOrdinals{Start: 5} }), ""},
+		"of a set that is on its way out":       {claimOf("data-db-0"), setOf(func(s *appsv1.StatefulSet) { s.DeletionTimestamp = &metav1.Time{} }), "is being deleted"},
+		"of a set that selects nothing":         {claimOf("data-db-0"), setOf(func(s *appsv1.StatefulSet) { s.Spec.Selector = nil }), "none"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			maker, hindrance := makerSet(tc.claim, tc.sets)
-			if maker == nil && hindrance == "" {
-				hindrance = "none"
+			recreator, obstacle := recreatingSet(tc.claim, tc.sets)
+			if recreator == nil && obstacle == "" {
+				obstacle = "none"
 			}
-			if (maker != nil) != (tc.hindrance == "") || !strings.Contains(hindrance, tc.hindrance) || maker != nil && maker.UID != "set" {
-				t.Errorf("maker %+v, hindrance %q, want %q", maker, hindrance, tc.hindrance)
+			if (recreator != nil) != (tc.obstacle == "") || !strings.Contains(obstacle, tc.obstacle) || recreator != nil && recreator.UID != "set" {
+				t.Errorf("recreator %+v, obstacle %q, want %q", recreator, obstacle, tc.obstacle)
 			}
 		})
 	}
 }
 
-// TestMakerByClaim: claims of no StatefulSet are made again by operators, which the claim itself
-// says, or the kind of its owner.
-func TestMakerByClaim(t *testing.T) {
+// TestRecreatedByOwner: operators recreate claims of no StatefulSet, by annotation of the claim or
+// kind of its owner.
+func TestRecreatedByOwner(t *testing.T) {
 	t.Parallel()
 	owned := func(apiVersion, kind string) func(*corev1.PersistentVolumeClaim) {
 		return func(claim *corev1.PersistentVolumeClaim) {
@@ -108,23 +108,23 @@ func TestMakerByClaim(t *testing.T) {
 	for name, tc := range map[string]struct {
 		claim     func(*corev1.PersistentVolumeClaim)
 		set       *appsv1.StatefulSet
-		maker     *rules.Maker
-		hindrance string
+		recreator *rules.Recreator
+		obstacle  string
 	}{
-		"it says so":                                       {claim: says("true"), maker: &rules.Maker{ByClaim: true}},
-		"it says that nobody does":                         {claim: says("false"), hindrance: "is false"},
-		"it says what nobody can read":                     {claim: says("yes"), hindrance: `"yes", allowed is true or false`},
-		"its owner is of a kind that does":                 {claim: owned("postgresql.cnpg.io/v1", "Cluster"), maker: &rules.Maker{ByClaim: true}},
-		"in whatever version":                              {claim: owned("postgresql.cnpg.io/v2beta1", "Cluster"), maker: &rules.Maker{ByClaim: true}},
-		"its owner is, but it says that nobody does":       {claim: all(owned("postgresql.cnpg.io/v1", "Cluster"), says("false")), hindrance: "is false"},
-		"its owner is of another kind":                     {claim: owned("postgresql.cnpg.io/v1", "Backup"), hindrance: "nodeLoss.recreatingOwners"},
-		"its owner is of another group":                    {claim: owned("cluster.x-k8s.io/v1", "Cluster"), hindrance: "nodeLoss.recreatingOwners"},
-		"its owner is of no group":                         {claim: owned("v1", "Cluster"), hindrance: "nodeLoss.recreatingOwners"},
-		"its owner is of a version that nobody can read":   {claim: owned("a/b/c", "Cluster"), hindrance: "nodeLoss.recreatingOwners"},
-		"a StatefulSet does":                               {claim: says("true"), set: scaledTo(3), maker: &rules.Maker{Name: "db", UID: "set"}},
-		"a StatefulSet has no such pod, whatever it says":  {claim: says("true"), set: scaledTo(0), hindrance: "has no pod 0"},
-		"a StatefulSet does, but it says that nobody does": {claim: says("false"), set: scaledTo(3), hindrance: "is false"},
-		"nobody": {claim: func(*corev1.PersistentVolumeClaim) {}, hindrance: "not annotated stowage.dev/node-loss-recreatable=true"},
+		"its annotation is true":                                 {claim: says("true"), recreator: &rules.Recreator{ByClaim: true}},
+		"its annotation is false":                                {claim: says("false"), obstacle: "is false"},
+		"its annotation is invalid":                              {claim: says("yes"), obstacle: `"yes", allowed is true or false`},
+		"its owner is of a kind that does":                       {claim: owned("postgresql.cnpg.io/v1", "Cluster"), recreator: &rules.Recreator{ByClaim: true}},
+		"in whatever version":                                    {claim: owned("postgresql.cnpg.io/v2beta1", "Cluster"), recreator: &rules.Recreator{ByClaim: true}},
+		"its owner is, but its annotation is false":              {claim: all(owned("postgresql.cnpg.io/v1", "Cluster"), says("false")), obstacle: "is false"},
+		"its owner is of another kind":                           {claim: owned("postgresql.cnpg.io/v1", "Backup"), obstacle: "nodeLoss.recreatingOwners"},
+		"its owner is of another group":                          {claim: owned("cluster.x-k8s.io/v1", "Cluster"), obstacle: "nodeLoss.recreatingOwners"},
+		"its owner is of no group":                               {claim: owned("v1", "Cluster"), obstacle: "nodeLoss.recreatingOwners"},
+		"its owner is of an invalid version":                     {claim: owned("a/b/c", "Cluster"), obstacle: "nodeLoss.recreatingOwners"},
+		"a StatefulSet does":                                     {claim: says("true"), set: scaledTo(3), recreator: &rules.Recreator{Name: "db", UID: "set"}},
+		"a StatefulSet has no such pod, whatever its annotation": {claim: says("true"), set: scaledTo(0), obstacle: "has no pod 0"},
+		"a StatefulSet does, but its annotation is false":        {claim: says("false"), set: scaledTo(3), obstacle: "is false"},
+		"nothing": {claim: func(*corev1.PersistentVolumeClaim) {}, obstacle: "not annotated stowage.dev/node-loss-recreatable=true"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -145,24 +145,24 @@ func TestMakerByClaim(t *testing.T) {
 				pods:   cache.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.Pod{}, 0, cache.Indexers{byClaim: claimsOfPod}),
 				claims: corelisters.NewPersistentVolumeClaimLister(claims), sets: appslisters.NewStatefulSetLister(sets),
 			}
-			g := &gathered{volume: oursOf("pv", "a", "wwn:1"), node: "a"}
-			g.volume.Spec.ClaimRef = &corev1.ObjectReference{Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID}
-			if err := c.readClaim(g); err != nil {
+			f := &volumeFacts{volume: ownedVolume("pv", "a", "wwn:1"), node: "a"}
+			f.volume.Spec.ClaimRef = &corev1.ObjectReference{Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID}
+			if err := c.readClaim(f); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tc.maker, g.Claim.Maker); diff != "" {
-				t.Errorf("maker (-want +got):\n%s", diff)
+			if diff := cmp.Diff(tc.recreator, f.Claim.Recreator); diff != "" {
+				t.Errorf("recreator (-want +got):\n%s", diff)
 			}
-			if (g.Claim.Hindrance == "") != (tc.hindrance == "") || !strings.Contains(g.Claim.Hindrance, tc.hindrance) {
-				t.Errorf("hindrance %q, want %q", g.Claim.Hindrance, tc.hindrance)
+			if (f.Claim.Obstacle == "") != (tc.obstacle == "") || !strings.Contains(f.Claim.Obstacle, tc.obstacle) {
+				t.Errorf("obstacle %q, want %q", f.Claim.Obstacle, tc.obstacle)
 			}
 		})
 	}
 }
 
-// TestOwnerThatHasEnded: a pod that has ended keeps its generic ephemeral claim, and nobody
-// deletes it. It is the one to delete; other pods that have ended are none.
-func TestOwnerThatHasEnded(t *testing.T) {
+// TestTerminatedOwner: a terminated pod keeps its generic ephemeral claim until the pod is
+// deleted.
+func TestTerminatedOwner(t *testing.T) {
 	t.Parallel()
 	for _, phase := range []corev1.PodPhase{corev1.PodFailed, corev1.PodSucceeded} {
 		t.Run(string(phase), func(t *testing.T) {
@@ -179,24 +179,24 @@ func TestOwnerThatHasEnded(t *testing.T) {
 				t.Fatal(err)
 			}
 			c := &Controller{pods: pods, claims: corelisters.NewPersistentVolumeClaimLister(claims)}
-			volume := oursOf("pv", "a", "wwn:1")
+			volume := ownedVolume("pv", "a", "wwn:1")
 			volume.Spec.ClaimRef = &corev1.ObjectReference{Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID}
-			g := &gathered{volume: volume, node: "a", Facts: rules.Facts{Node: rules.Ready}}
-			if err := c.readClaim(g); err != nil {
+			f := &volumeFacts{volume: volume, node: "a", Facts: rules.Facts{Node: rules.Ready}}
+			if err := c.readClaim(f); err != nil {
 				t.Fatal(err)
 			}
-			if g.Claim == nil || g.Claim.Maker == nil || g.Claim.Maker.Leaving || g.Claim.Maker.UID != "owner" {
-				t.Errorf("claim %+v, want one that goes with its pod", g.Claim)
+			if f.Claim == nil || f.Claim.Recreator == nil || f.Claim.Recreator.Leaving || f.Claim.Recreator.UID != "owner" {
+				t.Errorf("claim %+v, want one that goes with its pod", f.Claim)
 			}
-			if len(g.Pods) != 1 || g.Pods[0].UID != "owner" {
-				t.Errorf("pods %+v, want the owner", g.Pods)
+			if len(f.Pods) != 1 || f.Pods[0].UID != "owner" {
+				t.Errorf("pods %+v, want the owner", f.Pods)
 			}
 		})
 	}
 }
 
-// TestMakerPod: whose pod is made anew, so that its generic ephemeral claim is.
-func TestMakerPod(t *testing.T) {
+// TestRecreatingPod: which pods are recreated together with their generic ephemeral claims.
+func TestRecreatingPod(t *testing.T) {
 	t.Parallel()
 	controlled := func(kind string) *corev1.Pod {
 		pod := builders.MakePod("p").UID("pod").Obj()
@@ -210,21 +210,21 @@ func TestMakerPod(t *testing.T) {
 	owner := &metav1.OwnerReference{Kind: "Pod", Name: "p", UID: "pod"}
 	for name, tc := range map[string]struct {
 		pods         []*corev1.Pod
-		away         bool
+		lost         bool
 		made, leaves bool
 	}{
-		"by a ReplicaSet": {pods: []*corev1.Pod{controlled("ReplicaSet")}, made: true},
-		"by nobody":       {pods: []*corev1.Pod{controlled("")}},
-		"by kubelet":      {pods: []*corev1.Pod{controlled("Node")}},
-		"on its way out":  {pods: []*corev1.Pod{leaving}, made: true, leaves: true},
-		"on its way out, and nobody to see to it": {pods: []*corev1.Pod{leaving}, away: true, made: true},
-		"gone already": {made: true, leaves: true},
+		"by a ReplicaSet":                {pods: []*corev1.Pod{controlled("ReplicaSet")}, made: true},
+		"without a controller":           {pods: []*corev1.Pod{controlled("")}},
+		"by kubelet":                     {pods: []*corev1.Pod{controlled("Node")}},
+		"on its way out":                 {pods: []*corev1.Pod{leaving}, made: true, leaves: true},
+		"terminating, without a kubelet": {pods: []*corev1.Pod{leaving}, lost: true, made: true},
+		"gone already":                   {made: true, leaves: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			maker, hindrance := makerPod(owner, tc.pods, tc.away)
-			if (maker != nil) != tc.made || (hindrance == "") != tc.made || maker != nil && maker.Leaving != tc.leaves {
-				t.Errorf("maker %+v, hindrance %q", maker, hindrance)
+			recreator, obstacle := recreatingPod(owner, tc.pods, tc.lost)
+			if (recreator != nil) != tc.made || (obstacle == "") != tc.made || recreator != nil && recreator.Leaving != tc.leaves {
+				t.Errorf("recreator %+v, obstacle %q", recreator, obstacle)
 			}
 		})
 	}

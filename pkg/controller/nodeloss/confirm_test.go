@@ -22,14 +22,13 @@ import (
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
+	"stowage.dev/stowage/pkg/controller/loop"
 	"stowage.dev/stowage/pkg/controller/nodeloss/rules"
 	"stowage.dev/stowage/pkg/localdisk/diskreports"
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 
-// TestReleaseOnStaleCaches: the informers show that a claim is to be released, and that it is
-// made again. What the API server has counts, when the release is written down and when the
-// claim is deleted; what was written down is taken back.
+// TestReleaseOnStaleCaches: a release that only stale informers justify is not done.
 func TestReleaseOnStaleCaches(t *testing.T) {
 	t.Parallel()
 	soon := classOf(rules.Release)
@@ -48,28 +47,28 @@ func TestReleaseOnStaleCaches(t *testing.T) {
 		class   *storagev1.StorageClass
 		set     *appsv1.StatefulSet
 		pod     *corev1.Pod // of a generic ephemeral claim
-		byClaim bool        // the claim says that it is made again
+		byClaim bool        // the claim has the annotation that it is recreated
 		release bool
 	}{
-		"the claim says so itself":            {class: classOf(rules.Release), byClaim: true, release: true},
-		"the claim does, the class keeps it":  {class: classOf(rules.Keep), byClaim: true},
-		"nothing has changed":                 {class: classOf(rules.Release), set: setOf(nil)[0], release: true},
-		"the class asks to keep claims":       {class: classOf(rules.Keep), set: setOf(nil)[0]},
-		"nobody can read what the class asks": {class: classOf("keep"), set: setOf(nil)[0]},
-		"the class asks for a longer delay":   {class: soon, set: setOf(nil)[0]},
-		"the class is gone":                   {set: setOf(nil)[0]},
-		"the set has no such pod any more":    {class: classOf(rules.Release), set: scaled},
-		"the set is on its way out":           {class: classOf(rules.Release), set: going},
-		"the set was made anew for others":    {class: classOf(rules.Release), set: other},
-		"the set is gone":                     {class: classOf(rules.Release)},
-		"the pod is there":                    {class: classOf(rules.Release), pod: owner(func(*corev1.Pod) {}), release: true},
-		"the pod has no controller any more":  {class: classOf(rules.Release), pod: owner(func(p *corev1.Pod) { p.OwnerReferences = nil })},
-		"the pod is gone":                     {class: classOf(rules.Release), pod: owner(func(p *corev1.Pod) { p.Name = "other" })},
+		"the claim says so itself":               {class: classOf(rules.Release), byClaim: true, release: true},
+		"the claim does, the class keeps it":     {class: classOf(rules.Keep), byClaim: true},
+		"nothing has changed":                    {class: classOf(rules.Release), set: setOf(nil)[0], release: true},
+		"the class asks to keep claims":          {class: classOf(rules.Keep), set: setOf(nil)[0]},
+		"the class has an invalid annotation":    {class: classOf("keep"), set: setOf(nil)[0]},
+		"the class asks for a longer delay":      {class: soon, set: setOf(nil)[0]},
+		"the class is gone":                      {set: setOf(nil)[0]},
+		"the set has no such pod any more":       {class: classOf(rules.Release), set: scaled},
+		"the set is on its way out":              {class: classOf(rules.Release), set: going},
+		"the set was recreated for other claims": {class: classOf(rules.Release), set: other},
+		"the set is gone":                        {class: classOf(rules.Release)},
+		"the pod is there":                       {class: classOf(rules.Release), pod: owner(func(*corev1.Pod) {}), release: true},
+		"the pod has no controller any more":     {class: classOf(rules.Release), pod: owner(func(p *corev1.Pod) { p.OwnerReferences = nil })},
+		"the pod is gone":                        {class: classOf(rules.Release), pod: owner(func(p *corev1.Pod) { p.Name = "other" })},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c, g, _ := lostClaim()
-			objects := []runtime.Object{g.volume, g.claim}
+			c, f, _ := lostClaim()
+			objects := []runtime.Object{f.volume, f.claim}
 			if tc.class != nil {
 				objects = append(objects, tc.class)
 			}
@@ -81,23 +80,23 @@ func TestReleaseOnStaleCaches(t *testing.T) {
 			if tc.pod != nil {
 				objects = append(objects, tc.pod)
 				want[1] = "delete pods"
-				g.claim.OwnerReferences = []metav1.OwnerReference{{Kind: "Pod", Name: "p", UID: "pod", Controller: new(true)}}
-				g.Claim.Maker = &rules.Maker{Name: "p", UID: "pod", ByPod: true}
-				g.Pods = []rules.Pod{{Namespace: "default", Name: "p", UID: "pod"}}
+				f.claim.OwnerReferences = []metav1.OwnerReference{{Kind: "Pod", Name: "p", UID: "pod", Controller: new(true)}}
+				f.Claim.Recreator = &rules.Recreator{Name: "p", UID: "pod", ByPod: true}
+				f.Pods = []rules.Pod{{Namespace: "default", Name: "p", UID: "pod"}}
 			}
 			if tc.byClaim {
-				g.Claim.Maker = &rules.Maker{ByClaim: true}
+				f.Claim.Recreator = &rules.Recreator{ByClaim: true}
 			}
 			client := fake.NewClientset(objects...)
 			c.Client = client
-			if err := c.confirm(t.Context(), g, toBegin); (err == nil) != tc.release || err != nil && !errors.Is(err, errAgain) {
+			if err := c.confirm(t.Context(), f, toBegin); (err == nil) != tc.release || err != nil && !errors.Is(err, loop.ErrStale) {
 				t.Errorf("confirmed: %v, want it to be released: %t", err, tc.release)
 			}
-			if err := c.act(t.Context(), g, toBegin); (err == nil) != tc.release || err != nil && !errors.Is(err, errAgain) {
+			if err := c.apply(t.Context(), f, toBegin); (err == nil) != tc.release || err != nil && !errors.Is(err, loop.ErrStale) {
 				t.Errorf("released: %v, want it to be: %t", err, tc.release)
 			}
 			if !tc.release {
-				want[1] = want[0] // the release is taken back
+				want[1] = want[0] // the release is undone
 			}
 			if got := writes(client); !slices.Equal(got, want) || (len(c.released) > 0) != tc.release {
 				t.Errorf("wrote %q, want %q; counted %v", got, want, c.released)
@@ -106,15 +105,16 @@ func TestReleaseOnStaleCaches(t *testing.T) {
 	}
 }
 
-// TestNoVolumeGoesWithoutTombstone: whatever the informer shows, the API server has it.
-func TestNoVolumeGoesWithoutTombstone(t *testing.T) {
+// TestNoVolumeIsRemovedWithoutTombstone: the API server must have the tombstone, whatever the informer
+// shows.
+func TestNoVolumeIsRemovedWithoutTombstone(t *testing.T) {
 	t.Parallel()
 	report := func(uid string) *stowage.LocalDiskReport {
 		r := &stowage.LocalDiskReport{
 			TypeMeta:   metav1.TypeMeta{APIVersion: stowage.SchemeGroupVersion.String(), Kind: "LocalDiskReport"},
 			ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: stowage.LocalDiskReportSpec{NodeName: "a", Page: 1},
 		}
-		erect(r, stowage.Tombstone{Identity: "wwn:1", VolumeUID: uid})
+		setTombstone(r, stowage.Tombstone{Identity: "wwn:1", VolumeUID: uid})
 		return r
 	}
 	unlabelled := report("old")
@@ -127,33 +127,33 @@ func TestNoVolumeGoesWithoutTombstone(t *testing.T) {
 		answer any
 		want   error
 	}{
-		"it is there":                     {http.StatusOK, report("old"), nil},
-		"it is of another volume":         {http.StatusOK, report("new"), errAgain},
-		"agents would not find it":        {http.StatusOK, unlabelled, errAgain},
-		"somebody has deleted the report": {http.StatusNotFound, missing, errAgain},
+		"it is there":                    {http.StatusOK, report("old"), nil},
+		"it is of another volume":        {http.StatusOK, report("new"), loop.ErrStale},
+		"provisioners would not find it": {http.StatusOK, unlabelled, loop.ErrStale},
+		"a user deleted the report":      {http.StatusNotFound, missing, loop.ErrStale},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Type", "application/json")
 				w.WriteHeader(tc.code)
-				_ = json.NewEncoder(w).Encode(tc.answer) // a reader that has left is told nothing
+				_ = json.NewEncoder(w).Encode(tc.answer) // a reader that has left is reported nothing
 			}))
 			defer server.Close()
 			reports, err := diskreports.NewClient(&rest.Config{Host: server.URL})
 			if err != nil {
 				t.Fatal(err)
 			}
-			volume := oursOf("pv", "a", "wwn:1")
+			volume := ownedVolume("pv", "a", "wwn:1")
 			volume.UID = "old"
 			c := &Controller{Config: Config{Reports: reports}}
-			g := &gathered{volume: volume, node: "a"}
-			for _, do := range []rules.Action{rules.Remove, rules.LetGo} {
+			f := &volumeFacts{volume: volume, node: "a"}
+			for _, do := range []rules.Action{rules.DeleteVolume, rules.RemoveFinalizer} {
 				if tc.want == nil {
-					if err := c.confirmBuried(t.Context(), g); err != nil {
+					if err := c.confirmTombstone(t.Context(), f); err != nil {
 						t.Error(err)
 					}
-				} else if err := c.confirm(t.Context(), g, rules.Decision{Do: do, Cause: rules.NodeGone}); !errors.Is(err, tc.want) {
+				} else if err := c.confirm(t.Context(), f, rules.Decision{Do: do, Cause: rules.NodeGone}); !errors.Is(err, tc.want) {
 					t.Errorf("%s: %v, want %v", do, err, tc.want)
 				}
 			}

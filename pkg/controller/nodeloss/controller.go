@@ -18,41 +18,38 @@ import (
 	storagelisters "k8s.io/client-go/listers/storage/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
-	"k8s.io/klog/v2"
 
-	"stowage.dev/stowage/pkg/apis/controller"
+	controller "stowage.dev/stowage/pkg/apis/controller/v1alpha1"
+	"stowage.dev/stowage/pkg/controller/loop"
 	"stowage.dev/stowage/pkg/localdisk/diskreports"
-	"stowage.dev/stowage/pkg/logkeys"
 	"stowage.dev/stowage/pkg/metrics"
 )
 
-// A volume that cannot go on is tried again after retryFirst, then ever later.
+// A failed volume is retried after retryFirst, then with a growing delay.
 const retryFirst, retryLast = 100 * time.Millisecond, time.Minute
 
-// sweepPeriod is how often it is looked whether tombstones have become settled, besides
-// whenever a volume of ours changes, and whether reports have nothing to say any more.
+// sweepPeriod is how often obsolete reports are looked for. Resolved tombstones are also looked for
+// whenever an owned volume changes.
 const sweepPeriod = 10 * time.Minute
 
-// Config is all that a Controller needs.
+// Config configures a Controller. All fields are required.
 type Config struct {
 	Settings controller.NodeLoss
 	// Client may do what manifests/controller/base/rbac.yaml allows.
 	Client kubernetes.Interface
-	// Informers are not started yet, nor is ReportInformer, which has the reports of
-	// all nodes.
+	// Informers and ReportInformer are not started yet. ReportInformer has the reports of all
+	// nodes.
 	Informers      informers.SharedInformerFactory
 	Reports        *diskreports.Client
 	ReportInformer cache.SharedIndexInformer
 	Events         events.EventRecorder
 }
 
-// Controller releases claims. One runs at a time in a cluster; New may be called by any
-// number of processes.
+// Controller releases claims. Only the leader runs it.
 type Controller struct {
 	Config
-	queue workqueue.TypedRateLimitingInterface[string] // names of volumes
-	sweep chan struct{}                                // asks for a look at tombstones
+	queue loop.Queue    // names of volumes
+	sweep chan struct{} // requests a sweep
 
 	nodes   corelisters.NodeLister
 	volumes cache.SharedIndexInformer
@@ -62,23 +59,23 @@ type Controller struct {
 	sets    appslisters.StatefulSetLister
 
 	mu sync.Mutex
-	// released are our own releases, by the UID of the volume: the informer may not
-	// show them yet.
+	// released are releases by this process, by the UID of the volume: the informer may lag
+	// behind.
 	released map[string]time.Time
-	// pretended are marks and releases of a dry run, by the volume's UID.
-	pretended map[string]pretence
-	told      map[string]string // what users were told last, by the volume's UID
-	states    map[string]standing
-	// suspects are identities that several nodes may show since the last sweep, duplicates the
-	// nodes that show them.
+	// dryRuns are simulated marks and releases of a dry run, by the name of the volume.
+	dryRuns    map[string]dryRunState
+	lastEvents map[string]string // the last event of a volume, by its name
+	states     map[string]lossState
+	// suspects are identities that several nodes may have reported since the last sweep;
+	// duplicates are the nodes that report them.
 	suspects   map[string]bool
 	duplicates map[string][]string
 }
 
-// standing is how a volume stands, for metrics.
-type standing struct{ cause, state string }
+// lossState labels the metric of lost volumes.
+type lossState struct{ cause, state string }
 
-// New makes a controller. It does nothing until Run.
+// New returns a controller; Run starts it.
 func New(config Config) (*Controller, error) {
 	core, factory := config.Informers.Core().V1(), config.Informers
 	c := &Controller{
@@ -86,12 +83,10 @@ func New(config Config) (*Controller, error) {
 		nodes: core.Nodes().Lister(), claims: core.PersistentVolumeClaims().Lister(),
 		volumes: core.PersistentVolumes().Informer(), pods: core.Pods().Informer(),
 		classes: factory.Storage().V1().StorageClasses().Lister(), sets: factory.Apps().V1().StatefulSets().Lister(),
-		released: map[string]time.Time{}, pretended: map[string]pretence{}, told: map[string]string{}, states: map[string]standing{},
+		released: map[string]time.Time{}, dryRuns: map[string]dryRunState{}, lastEvents: map[string]string{}, states: map[string]lossState{},
 		suspects: map[string]bool{}, duplicates: map[string][]string{},
 	}
-	c.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryFirst, retryLast),
-		workqueue.TypedRateLimitingQueueConfig[string]{Name: "node_loss"})
+	c.queue = loop.NewQueue("node_loss", retryFirst, retryLast)
 	if err := c.watch(); err != nil {
 		return nil, fmt.Errorf("watch for lost nodes: %w", err)
 	}
@@ -99,51 +94,22 @@ func New(config Config) (*Controller, error) {
 	return c, nil
 }
 
-// Run works until ctx ends. The informers are synced before.
+// Run works until ctx ends. The informers must be synced before.
 func (c *Controller) Run(ctx context.Context) error {
-	var running sync.WaitGroup
-	running.Go(func() {
-		for {
-			name, shutdown := c.queue.Get()
-			if shutdown {
-				return
-			}
-			if ctx.Err() == nil { // what is left is for who leads next
-				c.process(ctx, name)
-			}
-			c.queue.Done(name)
+	var sweeping sync.WaitGroup
+	sweeping.Go(func() { c.runSweeps(ctx) })
+	loop.Run(ctx, c.queue, 1, func(ctx context.Context, name string) (time.Duration, error) {
+		after, err := c.reconcile(ctx, name)
+		if err != nil && !errors.Is(err, loop.ErrStale) && ctx.Err() == nil {
+			metrics.CountNodeLossError()
 		}
+		return after, err
 	})
-	running.Go(func() { c.sweeps(ctx) })
-	<-ctx.Done()
-	c.queue.ShutDown()
-	running.Wait()
+	sweeping.Wait()
 	return nil
 }
 
-// errAgain says that what a decision rested on is not so any more, or not yet.
-var errAgain = errors.New("something has changed meanwhile")
-
-// process brings a volume as far as it can go now.
-func (c *Controller) process(ctx context.Context, name string) {
-	again, err := c.step(ctx, name)
-	switch {
-	case ctx.Err() != nil:
-	case errors.Is(err, errAgain):
-		c.queue.AddRateLimited(name)
-	case err != nil:
-		klog.FromContext(ctx).Error(err, "Cannot do what was decided, and will try again", logkeys.Volume, klog.KRef("", name))
-		metrics.CountNodeLossError()
-		c.queue.AddRateLimited(name)
-	case again > 0:
-		c.queue.Forget(name)
-		c.queue.AddAfter(name, again)
-	default:
-		c.queue.Forget(name)
-	}
-}
-
-// volume is what the informer shows; nil if it shows none.
+// volume returns the volume from the informer; nil if it does not exist.
 func (c *Controller) volume(name string) *corev1.PersistentVolume {
 	object, exists, err := c.volumes.GetStore().GetByKey(name)
 	if err != nil || !exists {

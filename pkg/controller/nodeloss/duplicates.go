@@ -20,7 +20,7 @@ const (
 )
 
 // suspect notes identities whose reports have changed, and requests a sweep if several nodes
-// may show one of them, or did.
+// report, or reported, one of them.
 func (c *Controller) suspect(identities []string) {
 	for _, identity := range identities {
 		keys, err := c.ReportInformer.GetIndexer().IndexKeys(byIdentity, identity)
@@ -32,14 +32,14 @@ func (c *Controller) suspect(identities []string) {
 		}
 		c.mu.Unlock()
 		if several {
-			c.askSweep()
+			c.requestSweep()
 		}
 	}
 }
 
-// reportDuplicates records an event on every node that shows an identity which another live
-// node shows too: a cloned disk, a disk that several nodes reach, or a report that is wrong.
-// Until one of them is gone, no volume of the disk gets a tombstone; see claimant.
+// reportDuplicates records an event on every node that reports an identity which another existing
+// node reports too: a cloned disk, a disk attached to several nodes, or a wrong report. Until that
+// is fixed, no volume of the disk gets a tombstone; see otherUse.
 func (c *Controller) reportDuplicates() {
 	c.mu.Lock()
 	suspects := c.suspects
@@ -71,7 +71,7 @@ func (c *Controller) reportDuplicates() {
 	}
 }
 
-// nodesWith are the nodes that are there and report a disk of an identity, in order.
+// nodesWith returns the existing nodes that report a disk of an identity, in order.
 func (c *Controller) nodesWith(identity string) []string {
 	objects, err := c.ReportInformer.GetIndexer().ByIndex(byIdentity, identity)
 	if err != nil {

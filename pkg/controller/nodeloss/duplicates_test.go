@@ -25,8 +25,7 @@ func (n *noted) Eventf(about, _ runtime.Object, _, reason, _, note string, args 
 	n.events = append(n.events, fmt.Sprintf("%s %s: %.40s", reference.Name, reason, fmt.Sprintf(note, args...)))
 }
 
-// TestDuplicates: two live nodes that show one identity are reported once, each with the
-// other's name; a serial number of two machines is not one identity.
+// TestDuplicates: an identity on two existing nodes is reported once, with the other node named.
 func TestDuplicates(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -87,17 +86,17 @@ func TestDuplicates(t *testing.T) {
 	}
 }
 
-// TestCloneOfALostDisk: what another machine shows under the same serial number does not keep
-// a lost disk from its tombstone, and is not what the tombstone is of.
+// TestCloneOfALostDisk: a disk of another machine with the same serial number neither blocks the
+// tombstone of a lost disk nor resolves it.
 func TestCloneOfALostDisk(t *testing.T) {
 	t.Parallel()
 	c, nodes := ofDisks()
 	since := metav1.Now()
-	theirs := oursOf("theirs", "b", "vendor:nvme.1ae0-1@m2")
+	theirs := ownedVolume("theirs", "b", "vendor:nvme.1ae0-1@m2")
 	theirs.CreationTimestamp = metav1.NewTime(since.Add(time.Minute))
 	err := errors.Join(
 		nodes.Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "b"}}),
-		c.volumes.GetIndexer().Add(oursOf("lost", "a", "vendor:nvme.1ae0-1@m1")),
+		c.volumes.GetIndexer().Add(ownedVolume("lost", "a", "vendor:nvme.1ae0-1@m1")),
 		c.volumes.GetIndexer().Add(theirs),
 		c.ReportInformer.GetIndexer().Add(&stowage.LocalDiskReport{
 			ObjectMeta: metav1.ObjectMeta{Name: "b"}, Spec: stowage.LocalDiskReportSpec{NodeName: "b", Page: 1},
@@ -107,10 +106,10 @@ func TestCloneOfALostDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := c.claimant("vendor:nvme.1ae0-1@m1", "a", "uid"); got != "" {
+	if got := c.otherUse("vendor:nvme.1ae0-1@m1", "a", "uid"); got != "" {
 		t.Errorf("the lost disk gets no tombstone, as %s", got)
 	}
-	if c.settled(stowage.Tombstone{Identity: "vendor:nvme.1ae0-1@m1", VolumeUID: "uid", Since: &since}, "a") {
-		t.Error("the volume of another machine's disk takes the tombstone away")
+	if c.resolved(stowage.Tombstone{Identity: "vendor:nvme.1ae0-1@m1", VolumeUID: "uid", Since: &since}, "a") {
+		t.Error("the volume of another machine's disk takes the tombstone lost")
 	}
 }

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package orphancleans is the controller's loop that allows provisioners to clean disks
-// whose volume is gone, so many in an hour over the whole cluster. What was allowed is
-// written to the report of the node that asked, and counts from there after a restart.
+// whose volume is gone, up to a limit per hour in the whole cluster. Grants are written to the
+// report of the requesting node, from which a restarted controller counts them.
 package orphancleans
 
 import (
@@ -26,11 +26,11 @@ import (
 	"stowage.dev/stowage/pkg/metrics"
 )
 
-// retry is how long after a failed write it is tried again.
+// retry is the delay after a failed write.
 const retry = 5 * time.Second
 
-// concernedIndex has the reports that ask for a grant or have grants, under one key: what a
-// change costs does not grow with the cluster.
+// concernedIndex has the reports with requests or grants under one key, so that the cost of a
+// change does not grow with the cluster.
 const concernedIndex = "stowage.dev/orphan-cleans"
 
 // Reports writes LocalDiskReports.
@@ -38,27 +38,27 @@ type Reports interface {
 	Update(ctx context.Context, report *stowage.LocalDiskReport, opts metav1.UpdateOptions) (*stowage.LocalDiskReport, error)
 }
 
-// Config is what a Controller needs.
+// Config configures a Controller.
 type Config struct {
 	Reports Reports
-	// ReportInformer has the reports of all nodes. Who makes the Controller runs it.
+	// ReportInformer has the reports of all nodes. The caller runs it.
 	ReportInformer cache.SharedIndexInformer
 	// PerHour is how many disks of the cluster may be cleaned in any hour.
 	PerHour int
 }
 
-// Controller answers the requests of all nodes. One runs at a time in a cluster.
+// Controller answers the requests of all nodes. Only the leader runs it.
 type Controller struct {
 	Config
 	changed chan struct{}
-	// granted are the grants that this process wrote, by node: the informer may be behind.
+	// granted are the grants that this process wrote, by node: the informer may lag behind.
 	granted map[string][]rules.Grant
 }
 
-// New makes a Controller. It does nothing until Run.
+// New returns a Controller; Run starts it.
 func New(config Config) (*Controller, error) {
 	if config.Reports == nil || config.ReportInformer == nil || config.PerHour < 0 {
-		return nil, errors.New("make the controller of orphan cleans: no client or no informer of reports, or a negative limit")
+		return nil, errors.New("make the controller of orphan cleans: client, report informer and a limit of at least 0 are required")
 	}
 	c := &Controller{Config: config, changed: make(chan struct{}, 1), granted: map[string][]rules.Grant{}}
 	if _, err := config.ReportInformer.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -74,7 +74,7 @@ func New(config Config) (*Controller, error) {
 	return c, nil
 }
 
-// poke has sync called if one of the reports concerns it.
+// poke requests a sync if one of the reports has requests or grants.
 func (c *Controller) poke(reports ...any) {
 	if !slices.ContainsFunc(reports, func(o any) bool { keys, err := concerns(o); return err == nil && len(keys) > 0 }) {
 		return
@@ -94,7 +94,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	for {
 		again, err := c.sync(ctx)
 		if err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Failed to allow cleans of disks without a volume; retrying")
+			klog.FromContext(ctx).Error(err, "Failed to grant cleans of disks without a volume; retrying")
 			again = retry
 		}
 		var due <-chan time.Time
@@ -114,8 +114,8 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 }
 
-// sync grants what the limit allows now, and returns when to do so again; zero if only a
-// change of a report is a reason.
+// sync writes the grants that the limit allows, and returns when to sync again; zero if only by
+// events.
 func (c *Controller) sync(ctx context.Context) (time.Duration, error) {
 	now := time.Now()
 	first, asks, err := c.asks()
@@ -147,14 +147,14 @@ func (c *Controller) sync(ctx context.Context) (time.Duration, error) {
 	return decision.Retry, problems
 }
 
-// asks are the requests in all reports, and the first page of each node that asks or has
+// asks returns the requests in all reports, and the first page of each node with requests or
 // grants.
 func (c *Controller) asks() (first map[string]*stowage.LocalDiskReport, asks []rules.Ask, err error) {
 	first = map[string]*stowage.LocalDiskReport{}
 	indexer := c.ReportInformer.GetIndexer()
 	concerned, err := indexer.ByIndex(concernedIndex, "")
 	if err != nil {
-		return nil, nil, fmt.Errorf("find reports that ask: %w", err)
+		return nil, nil, fmt.Errorf("find reports with requests: %w", err)
 	}
 	for _, object := range concerned {
 		report := object.(*stowage.LocalDiskReport) // concerns
@@ -162,7 +162,7 @@ func (c *Controller) asks() (first map[string]*stowage.LocalDiskReport, asks []r
 		object, _, err := indexer.GetByKey(stowage.PageName(node, 1))
 		page, ok := object.(*stowage.LocalDiskReport)
 		if err != nil || !ok || page.Spec.NodeName != node {
-			continue // just deleted, or not the node's
+			continue // deleted meanwhile, or not the node's
 		}
 		first[node] = page
 		for i := range report.Status.Entries {
@@ -178,8 +178,7 @@ func (c *Controller) asks() (first map[string]*stowage.LocalDiskReport, asks []r
 	return first, asks, nil
 }
 
-// concerns is the index function of concernedIndex: reports that ask or have grants, of all
-// that agents write.
+// concerns is the index function of concernedIndex.
 func concerns(object any) ([]string, error) {
 	report, ok := object.(*stowage.LocalDiskReport)
 	if !ok || report.Name != stowage.PageName(report.Spec.NodeName, report.Spec.Page) {
@@ -191,13 +190,13 @@ func concerns(object any) ([]string, error) {
 	return nil, nil
 }
 
-// asking reports whether an entry asks for a grant.
+// asking reports whether an entry requests a grant.
 func asking(e *stowage.Entry) bool {
 	return e.Reason == string(disk.OrphanCleanWaits) && e.Acknowledgement != ""
 }
 
-// grant writes grants to a node's report, if it is still as it was shown. After an error
-// that leaves open whether it was written, they count nevertheless.
+// grant writes grants to a node's report if it has not changed. They also count after an error
+// that does not show whether they were written.
 func (c *Controller) grant(ctx context.Context, shown *stowage.LocalDiskReport, kept, fresh []rules.Grant) error {
 	node, before := shown.Spec.NodeName, c.granted[shown.Spec.NodeName]
 	c.granted[node] = merge(before, fresh)
@@ -205,7 +204,7 @@ func (c *Controller) grant(ctx context.Context, shown *stowage.LocalDiskReport, 
 	metav1.SetMetaDataAnnotation(&report.ObjectMeta, wellknown.CleanOrphansAnnotation, rules.FormatGrants(merge(kept, fresh)))
 	_, err := c.Reports.Update(ctx, report, metav1.UpdateOptions{})
 	switch {
-	case apierrors.IsConflict(err) || apierrors.IsNotFound(err): // the informer shows what has changed
+	case apierrors.IsConflict(err) || apierrors.IsNotFound(err): // an event with the change follows
 		c.granted[node] = before
 		return nil
 	case err != nil:
@@ -213,12 +212,12 @@ func (c *Controller) grant(ctx context.Context, shown *stowage.LocalDiskReport, 
 	}
 	metrics.CountOrphanCleansAllowed(len(fresh))
 	for _, grant := range fresh {
-		klog.FromContext(ctx).Info("Allowed a disk to be cleaned whose volume is gone", logkeys.Node, klog.KRef("", node), "data", grant.Data)
+		klog.FromContext(ctx).Info("Allowed to clean a disk without a volume", logkeys.Node, klog.KRef("", node), "data", grant.Data)
 	}
 	return nil
 }
 
-// merge adds the grants that are not there yet.
+// merge adds grants that are not in the list yet.
 func merge(grants, more []rules.Grant) []rules.Grant {
 	merged, known := append([]rules.Grant{}, grants...), map[rules.Grant]bool{}
 	for _, grant := range grants {

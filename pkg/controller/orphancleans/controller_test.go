@@ -26,7 +26,7 @@ type world struct {
 	t       *testing.T
 	c       *Controller
 	reports map[string]*stowage.LocalDiskReport
-	// behind has the informer not show what is written; refused answers writes.
+	// behind: the informer does not show writes; refused is the error of writes.
 	behind  bool
 	refused error
 }
@@ -40,7 +40,7 @@ func story(t *testing.T, perHour int, tell func(w *world)) {
 	})
 }
 
-// start makes a new controller, as after a restart, which sees what was written.
+// start creates a new controller, as after a restart.
 func (w *world) start(perHour int) {
 	w.t.Helper()
 	informer := cache.NewSharedIndexInformer(&cache.ListWatch{}, &stowage.LocalDiskReport{}, 0, cache.Indexers{})
@@ -73,7 +73,7 @@ func (w *world) Update(_ context.Context, report *stowage.LocalDiskReport, _ met
 	return report, nil
 }
 
-// ask has a node ask for some data.
+// ask adds requests of a node.
 func (w *world) ask(node string, data ...string) {
 	w.t.Helper()
 	report := &stowage.LocalDiskReport{ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: stowage.LocalDiskReportSpec{NodeName: node, Page: 1}}
@@ -89,6 +89,8 @@ func (w *world) ask(node string, data ...string) {
 	w.show(report)
 }
 
+// sync writes the grants that the limit allows, and returns when to sync again; zero if only by
+// events.
 func (w *world) sync() time.Duration {
 	w.t.Helper()
 	again, err := w.c.sync(w.t.Context())
@@ -98,7 +100,7 @@ func (w *world) sync() time.Duration {
 	return again
 }
 
-// granted is how many grants were written to all reports.
+// granted counts the grants in all reports.
 func (w *world) granted() int {
 	n := 0
 	for _, report := range w.reports {

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
-	"stowage.dev/stowage/pkg/apis/extender"
+	extender "stowage.dev/stowage/pkg/apis/extender/v1alpha1"
 )
 
 // texts are calls as kube-scheduler writes them, equivalent ones, and ones that

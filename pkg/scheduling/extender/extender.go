@@ -29,7 +29,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
-	"stowage.dev/stowage/pkg/apis/extender"
+	extender "stowage.dev/stowage/pkg/apis/extender/v1alpha1"
 	"stowage.dev/stowage/pkg/metrics"
 	"stowage.dev/stowage/pkg/scheduling/binder"
 	"stowage.dev/stowage/pkg/scheduling/volumecache"
@@ -87,12 +87,16 @@ func New(ctx context.Context, c Config) (*Extender, error) {
 	if err != nil {
 		return nil, err
 	}
+	scoring, err := c.Settings.EngineScoring()
+	if err != nil {
+		return nil, err
+	}
 	e := &Extender{
 		settings: *c.Settings.DeepCopy(),
 		client:   c.Client,
 		cache:    store,
 		attempts: attempt.New(store),
-		score:    score.New(c.Settings.Scoring),
+		score:    score.New(scoring),
 		nodes:    c.Informers.Core().V1().Nodes().Lister(),
 		pods:     pods.Lister(),
 		indexed:  pods.Informer().GetIndexer(),

@@ -17,7 +17,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/randfill"
 
-	"stowage.dev/stowage/pkg/apis/extender"
+	extender "stowage.dev/stowage/pkg/apis/extender/v1alpha1"
 )
 
 func clockAtZero() *clocktesting.FakePassiveClock {

@@ -15,7 +15,7 @@ import (
 	"k8s.io/klog/v2"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
-	"stowage.dev/stowage/pkg/apis/extender"
+	extender "stowage.dev/stowage/pkg/apis/extender/v1alpha1"
 	"stowage.dev/stowage/pkg/metrics"
 )
 
@@ -98,7 +98,7 @@ func add[Args, Result any](mux *http.ServeMux, e *Extender, v verb[Args, Result]
 		v.maxConcurrent = maxConcurrent
 	}
 	if v.maxBody == 0 {
-		v.maxBody = e.settings.Serving.MaxBodyBytes
+		v.maxBody = *e.settings.Serving.MaxBodyBytes
 	}
 	limiter := make(chan struct{}, v.maxConcurrent)
 	mux.HandleFunc("POST /"+v.name, func(w http.ResponseWriter, r *http.Request) {

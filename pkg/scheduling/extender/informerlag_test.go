@@ -12,7 +12,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"stowage.dev/stowage/pkg/apis/extender"
+	extender "stowage.dev/stowage/pkg/apis/extender/v1alpha1"
 	"stowage.dev/stowage/pkg/scheduling/match"
 )
 

@@ -14,7 +14,7 @@ import (
 
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
-	"stowage.dev/stowage/pkg/apis/extender"
+	extender "stowage.dev/stowage/pkg/apis/extender/v1alpha1"
 )
 
 // TestDecodeTakesLittleMemory: decodeNames takes no more memory than a body full of names

@@ -29,8 +29,8 @@ import (
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"stowage.dev/stowage/pkg/apis/config"
-	"stowage.dev/stowage/pkg/apis/extender"
+	configv1 "stowage.dev/stowage/pkg/apis/config/v1"
+	extender "stowage.dev/stowage/pkg/apis/extender/v1alpha1"
 	"stowage.dev/stowage/pkg/testing/builders"
 	"stowage.dev/stowage/test/deadline"
 )
@@ -93,10 +93,10 @@ func newWorld(t testing.TB, mode extender.Mode, objects ...runtime.Object) *worl
 	factory := informers.NewSharedInformerFactory(w.client, 0)
 	made, err := New(t.Context(), Config{Client: w.client, Informers: factory, Clock: w.clock, Settings: &extender.ExtenderConfiguration{
 		Mode:        mode,
-		Serving:     extender.Serving{MaxBodyBytes: testBody},
+		Serving:     extender.Serving{MaxBodyBytes: new(int64(testBody))},
 		Timeouts:    extender.Timeouts{Verb: metav1.Duration{Duration: testVerb}, Hold: metav1.Duration{Duration: testHold}},
-		BindingMode: config.BindingModeDirect,
-		Scoring:     config.VolumeScoring{Strategy: config.ScoringBestFit, StaticWeightPercent: 50},
+		BindingMode: configv1.BindingModeDirect,
+		Scoring:     configv1.VolumeScoring{Strategy: configv1.ScoringBestFit, StaticWeightPercent: new(int32(50))},
 	}})
 	if err != nil {
 		t.Fatal(err)

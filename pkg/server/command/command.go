@@ -1,9 +1,8 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package command is what the command lines of Stowage's own processes share: flags and
-// logs, the configuration file and its check, the connection to the API server, the
-// version.
+// Package command has the shared parts of Stowage's commands: flags and logs, the configuration
+// file and its validation, the connection to the API server, the version.
 package command
 
 import (
@@ -17,24 +16,23 @@ import (
 
 // Config describes a command that reads its settings, of type S, from one file.
 type Config[S any] struct {
-	// Name is the component's. Clients of the API server are called so, too.
+	// Name is that of the component, also for the user agent of its clients.
 	Name, Short, Long string
 	// File is the help of the flag --config.
 	File string
-	// Default returns what holds without a file, or why there has to be one.
+	// Default returns the settings without a file, or why a file is required.
 	Default func() (S, error)
-	// Decode reads a file's text. It refuses what is not valid.
+	// Decode decodes a file, and returns an error if it is invalid.
 	Decode func(text []byte) (S, error)
-	// Connection is what settings say of the API server.
+	// Connection returns the connection to the API server of the settings.
 	Connection func(settings S) Connection
-	// Summary is what validate says of settings that are valid.
+	// Summary describes valid settings in the output of validate.
 	Summary func(settings S) string
 	// Run works until ctx ends.
 	Run func(ctx context.Context, settings S, connection *rest.Config) error
 }
 
-// New returns the command, with validate below it. It works until the command's context
-// is done.
+// New returns the command, with subcommand validate. It runs until its context is done.
 func New[S any](c Config[S]) *cobra.Command {
 	var file, kubeconfig string
 	cmd := &cobra.Command{
@@ -62,13 +60,13 @@ func New[S any](c Config[S]) *cobra.Command {
 	}
 	flags := cmd.PersistentFlags()
 	flags.StringVar(&file, "config", "", c.File)
-	flags.StringVar(&kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "kubeconfig file, where the configuration names none; without one the pod's service account is used")
+	flags.StringVar(&kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "kubeconfig file, if the configuration has none; the default is the pod's service account")
 	AddLogs(cmd)
 	cmd.AddCommand(c.validate())
 	return cmd
 }
 
-// settings reads the configuration file, if there is one.
+// settings reads the configuration file, if one is given.
 func (c *Config[S]) settings(file string) (S, error) {
 	if file == "" {
 		return c.Default()

@@ -11,15 +11,15 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Connection is what a configuration says of the API server.
+// Connection configures the client of the API server.
 type Connection struct {
-	// Kubeconfig is a file; empty is the pod's service account.
+	// Kubeconfig is a file; empty: the pod's service account.
 	Kubeconfig string
-	// QPS and Burst bound requests.
+	// QPS and Burst limit requests.
 	QPS, Burst int32
 }
 
-// Connect is the configuration of clients of the API server for a component.
+// Connect returns the configuration of the clients of a component.
 func Connect(component string, asked Connection) (*rest.Config, error) {
 	config, err := Cluster(component, asked.Kubeconfig)
 	if err != nil {
@@ -31,7 +31,7 @@ func Connect(component string, asked Connection) (*rest.Config, error) {
 	return config, nil
 }
 
-// Cluster finds the API server: that of a kubeconfig, or, if it is empty, that of the pod's
+// Cluster returns the client configuration of a kubeconfig; if it is empty, that of the pod's
 // service account.
 func Cluster(component, kubeconfig string) (*rest.Config, error) {
 	build := rest.InClusterConfig
@@ -40,7 +40,7 @@ func Cluster(component, kubeconfig string) (*rest.Config, error) {
 	}
 	config, err := build()
 	if errors.Is(err, rest.ErrNotInCluster) {
-		return nil, errors.New("this is not a pod: say which cluster with --kubeconfig")
+		return nil, errors.New("this process does not run in a pod: use --kubeconfig")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("find the cluster: %w", err)

@@ -11,12 +11,11 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 )
 
-// featuresOf is the version of Kubernetes whose features of logging there are.
+// featuresOf is the version of Kubernetes whose logging features are enabled.
 const featuresOf = "1.37"
 
-// AddLogs gives a command, and those below it, the logging flags of Kubernetes' own
-// components, and has them applied before it runs. A command below it that has a
-// PersistentPreRunE of its own must call this one's.
+// AddLogs adds the logging flags of Kubernetes' components to a command and its subcommands, and
+// applies them before the command runs. A subcommand with a PersistentPreRunE must call this one.
 func AddLogs(cmd *cobra.Command) {
 	config, gate := logsapi.NewLoggingConfiguration(), featuregate.NewVersionedFeatureGate(apiversion.MustParse(featuresOf))
 	logsapi.AddFlags(config, cmd.PersistentFlags())

@@ -16,8 +16,8 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/version"  // kubernetes_build_info
 )
 
-// Main runs a command until it ends, or SIGTERM or SIGINT ends its context, and returns the
-// process's exit code.
+// Main runs a command until it returns; SIGTERM and SIGINT end its context. Main returns the
+// exit code of the process.
 func Main(cmd *cobra.Command) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -28,7 +28,7 @@ func oneIdentity(t *testing.T, e *fixture.Env) {
 	duplicates := func(want string) {
 		t.Helper()
 		node.WaitAnswer(t, e, controller, "/metrics", want+" duplicate identities", func(a node.Answer) bool {
-			return slices.Contains(strings.Split(a.Body, "\n"), "stowage_node_loss_duplicate_identities "+want)
+			return slices.Contains(strings.Split(a.Body, "\n"), "stowage_controller_duplicate_identities "+want)
 		})
 	}
 	a, b := node.New(t, e, "a"), node.New(t, e, "b")

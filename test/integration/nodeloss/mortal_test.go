@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 
-	"stowage.dev/stowage/pkg/apis/controller"
+	controller "stowage.dev/stowage/pkg/apis/controller/v1alpha1"
 	"stowage.dev/stowage/pkg/controller/nodeloss"
 	"stowage.dev/stowage/pkg/localdisk/diskreports"
 )
@@ -104,7 +104,7 @@ func assemble(config *rest.Config, watch cache.TransformFunc) (*nodeloss.Control
 	made, err := nodeloss.New(nodeloss.Config{
 		Settings: controller.NodeLoss{
 			Policy: controller.NodeLossKeep, Delay: metav1.Duration{Duration: time.Second},
-			OutOfService: controller.OutOfServiceIgnore, ReleasesPerMinute: 100,
+			OutOfService: controller.OutOfServiceIgnore, ReleasesPerMinute: new(int32(100)),
 		},
 		Client: client, Informers: factory, Reports: reports, ReportInformer: informer, Events: events.NewFakeRecorder(1000),
 	})

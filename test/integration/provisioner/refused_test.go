@@ -59,7 +59,7 @@ func TestRefusedKeys(t *testing.T) {
 	n.WaitEvent(n.Name, "ConfigurationRejected", "The last good configuration stays in force")
 	n.Tmpfs("disk2", "1m")
 	n.WaitPhase(n.Files, "disk2", corev1.VolumeAvailable)
-	refusals := waitMetric(n, `stowage_provisioner_config_reload_total{result="error"}`, "counted", func(v float64) bool { return v > 0 })
+	refusals := waitMetric(n, `stowage_provisioner_config_reloads_total{result="error"}`, "counted", func(v float64) bool { return v > 0 })
 	if refusals < float64(updates) {
 		t.Errorf("%v refusals are counted, and there were %d", refusals, updates)
 	}

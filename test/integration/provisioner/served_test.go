@@ -75,7 +75,7 @@ func TestMetrics(t *testing.T) {
 	is(n, `local_volume_provisioner_persistentvolume_discovery_total{mode="Block"}`, 2)
 	is(n, `local_volume_provisioner_persistentvolume_discovery_duration_seconds_count{mode="Block"}`, 2)
 	is(n, `stowage_provisioner_disk_to_available_seconds_count`, 5)
-	is(n, `stowage_provisioner_config_reload_total{result="success"}`, 1)
+	is(n, `stowage_provisioner_config_reloads_total{result="success"}`, 1)
 	for _, name := range []string{
 		"stowage_provisioner_config_last_good_timestamp_seconds", "stowage_provisioner_last_scan_timestamp_seconds",
 		"stowage_provisioner_scan_duration_seconds_count", `local_volume_provisioner_apiserver_requests_total{method="create"}`,

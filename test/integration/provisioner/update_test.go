@@ -115,7 +115,7 @@ func TestCleanerChanged(t *testing.T) {
 
 	ran := n.Path("ran")
 	n.Set(n.Files, "fsCleanerCommand", []any{script(t, n, `find "$LOCAL_PV_FILESYSTEM" -mindepth 1 -delete && echo "$1 $LOCAL_PV_FILESYSTEM" > `+ran), "hard"})
-	waitMetric(n, `stowage_provisioner_config_reload_total{result="success"}`, "2", func(v float64) bool { return v == 2 })
+	waitMetric(n, `stowage_provisioner_config_reloads_total{result="success"}`, "2", func(v float64) bool { return v == 2 })
 	second := n.Claim(n.Files, "disk1")
 	n.Write("disk1", "secret", "of its user")
 	n.Release(second)

@@ -68,16 +68,16 @@ skip
 {{- /* Fails for values that would have something wait for a part that is not there. */ -}}
 {{- define "stowage.consistent" -}}
 {{- if and .Values.controller.cleaningJobs (not .Values.controller.enabled) -}}
-{{- fail "controller.cleaningJobs: must not be true while controller.enabled is false: agents would wait for ever for the Jobs that the controller makes" -}}
+{{- fail "controller.cleaningJobs: must not be true while controller.enabled is false: provisioners would wait forever for the Jobs that the controller creates" -}}
 {{- end -}}
 {{- if and .Values.policies.schedulerName (not .Values.scheduler.enabled) -}}
 {{- fail (printf "policies.schedulerName: must not be true while scheduler.enabled is false: pods would wait for ever for the scheduler %s" .Values.scheduler.name) -}}
 {{- end -}}
 {{- end -}}
 
-{{- /* Fails unless the chart is installed where the policies and the agents look for it. */ -}}
+{{- /* Fails unless the chart is installed where the policies and the provisioners look for it. */ -}}
 {{- define "stowage.namespace" -}}
 {{- if ne .Release.Namespace "stowage-system" -}}
-{{- fail (printf "namespace: must be stowage-system, because the admission policies know the node agents by it, and is %q: say --namespace stowage-system" .Release.Namespace) -}}
+{{- fail (printf "namespace: must be stowage-system, because the admission policies know the provisioners by it, and is %q: say --namespace stowage-system" .Release.Namespace) -}}
 {{- end -}}
 {{- end -}}

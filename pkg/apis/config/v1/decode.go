@@ -15,7 +15,7 @@ import (
 	"stowage.dev/stowage/pkg/apis/config/validation"
 )
 
-// argsDecoder returns the decoder of what users wrote: JSON or YAML, strictly
+// argsDecoder returns the decoder of arguments: JSON or YAML, strictly
 // (unknown and repeated fields are errors), defaulted, converted to the internal
 // type. Made at first use, because the generated conversions are registered by
 // an init function, which runs after package variables are set.
@@ -24,7 +24,7 @@ var argsDecoder = sync.OnceValue(func() runtime.Decoder {
 		UniversalDecoder(config.SchemeGroupVersion)
 })
 
-// newArgsScheme returns a scheme with our argument types and nothing else.
+// newArgsScheme returns a scheme with the argument types only.
 func newArgsScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(config.AddToScheme(scheme))
@@ -35,14 +35,14 @@ func newArgsScheme() *runtime.Scheme {
 // DecodeArgs turns the configuration object that the scheduler framework hands
 // a plugin factory into valid arguments. It accepts
 //   - nil, or *runtime.Unknown without content: all defaults;
-//   - *config.VolumeTopologyArgs, which is what a scheduler hands over whose
-//     configuration scheme knows the type (package scheme), and
+//   - *config.VolumeTopologyArgs, from a scheduler whose configuration
+//     scheme has the type (package scheme), and
 //     *VolumeTopologyArgs;
-//   - *runtime.Unknown, which is what a scheduler hands over that registered
-//     the plugin without the scheme: decoded strictly and defaulted. apiVersion
-//     and kind may be missing from it.
+//   - *runtime.Unknown, from a scheduler that registered the plugin without
+//     the scheme: decoded strictly and defaulted. apiVersion and kind are
+//     optional.
 //
-// The answer is always validated and the caller's own; obj is not changed.
+// The result is validated and a copy; obj is not changed.
 // Errors name the field and what is allowed. Safe for concurrent use.
 func DecodeArgs(obj runtime.Object) (*config.VolumeTopologyArgs, error) {
 	args, err := toInternal(obj)
@@ -69,7 +69,7 @@ func toInternal(obj runtime.Object) (*config.VolumeTopologyArgs, error) {
 	return nil, fmt.Errorf("got %T, want *config.VolumeTopologyArgs or *runtime.Unknown", obj)
 }
 
-// convert defaults in, which it may write to, and converts it.
+// convert sets the defaults of in and converts it.
 func convert(in *VolumeTopologyArgs) (*config.VolumeTopologyArgs, error) {
 	SetObjectDefaults_VolumeTopologyArgs(in)
 	out := &config.VolumeTopologyArgs{}

@@ -15,7 +15,7 @@ import (
 	"stowage.dev/stowage/pkg/apis/config"
 )
 
-// defaults are the arguments of a profile that gives none.
+// defaults are the arguments of a profile without arguments.
 func defaults() *config.VolumeTopologyArgs {
 	return &config.VolumeTopologyArgs{
 		BindTimeoutSeconds: 600,

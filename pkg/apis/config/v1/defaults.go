@@ -9,7 +9,7 @@ const (
 	defaultStaticWeightPercent int32 = 50
 )
 
-// SetDefaults_VolumeTopologyArgs fills every field the user left out. Called
+// SetDefaults_VolumeTopologyArgs sets every field that the user left out. Called
 // through the scheme; the name is what defaulter-gen looks for.
 func SetDefaults_VolumeTopologyArgs(obj *VolumeTopologyArgs) { //nolint:revive // defaulter-gen prescribes the name
 	if obj.BindTimeoutSeconds == nil {

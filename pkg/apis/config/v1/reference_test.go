@@ -11,10 +11,10 @@ import (
 	"stowage.dev/stowage/pkg/testing/reference"
 )
 
-// page is where users look fields up.
+// page is the reference page.
 const page = "../../../../docs/configuration.md"
 
-// TestReferenceNamesEveryField: a field that is added is also documented, with
+// TestReferenceNamesEveryField: every field is documented, with
 // its default in the same row.
 func TestReferenceNamesEveryField(t *testing.T) {
 	t.Parallel()
@@ -23,7 +23,7 @@ func TestReferenceNamesEveryField(t *testing.T) {
 	reference.Page{Path: page, Defaulted: defaulted}.Check(t)
 }
 
-// TestReferenceExampleIsValid: what users copy works.
+// TestReferenceExampleIsValid: the example of the page is valid.
 func TestReferenceExampleIsValid(t *testing.T) {
 	t.Parallel()
 	example := reference.Example(t, page, "  - name: VolumeTopology\n    args:\n")

@@ -12,16 +12,15 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 type VolumeTopologyArgs struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// bindTimeoutSeconds bounds how long a pod waits, in seconds, until all its
-	// claims are bound; then the attempt fails and the pod goes back to the
-	// queue. 1 to 3600; 0 is refused, because a bind that may not wait can
-	// never finish.
+	// bindTimeoutSeconds is how long, in seconds, a pod waits until all its claims are
+	// bound; then the attempt fails and the pod is requeued. 1 to 3600; 0 is invalid,
+	// because a bind without waiting cannot finish.
 	// Default: 600
 	// +optional
 	BindTimeoutSeconds *int64 `json:"bindTimeoutSeconds,omitempty"`
 
-	// bindingMode says who completes the binding of a claim to a volume.
-	// Direct: the scheduler writes the whole binding, beside a running PV
+	// bindingMode is who completes the binding of a claim to a volume.
+	// Direct: the scheduler writes the whole binding, next to a running PV
 	// controller; needs update on persistentvolumes/status and
 	// persistentvolumeclaims/status.
 	// PVController: the scheduler writes its decision, the PV controller does
@@ -30,12 +29,12 @@ type VolumeTopologyArgs struct {
 	// +optional
 	BindingMode BindingMode `json:"bindingMode,omitempty"`
 
-	// scoring says how nodes that can serve a pod's claims are ranked.
+	// scoring configures how nodes that can serve a pod's claims are ranked.
 	// +optional
 	Scoring VolumeScoring `json:"scoring,omitempty"`
 }
 
-// BindingMode says who completes the binding of a claim to a volume.
+// BindingMode is who completes the binding of a claim to a volume.
 type BindingMode string
 
 const (
@@ -46,14 +45,14 @@ const (
 	BindingModePVController BindingMode = "PVController"
 )
 
-// VolumeScoring says how nodes that can serve a pod's claims are ranked, by
+// VolumeScoring configures how nodes that can serve a pod's claims are ranked, by
 // the utilization of each storage class. For claims served by existing
-// (static) volumes utilization is bytes asked / bytes given; for claims that
-// are provisioned it is (bytes asked + bytes already held) / capacity.
+// (static) volumes utilization is requested bytes / bytes of the volume; for claims
+// that are provisioned it is (requested bytes + held bytes) / capacity.
 type VolumeScoring struct {
 	// strategy maps utilization to a score.
 	// BestFit: high utilization is better for existing volumes (least waste),
-	// low utilization for provisioned ones (room left).
+	// low utilization for provisioned ones (most free capacity).
 	// LeastAllocated: low utilization is better for both.
 	// MostAllocated: high utilization is better for both.
 	// RequestedToCapacityRatio: shape decides for both.
@@ -63,7 +62,7 @@ type VolumeScoring struct {
 
 	// shape maps utilization to a score: points with strictly increasing
 	// utilization, linear in between and constant outside. Required with
-	// RequestedToCapacityRatio, refused with every other strategy.
+	// RequestedToCapacityRatio, invalid with every other strategy.
 	// +listType=atomic
 	// +optional
 	Shape []UtilizationShapePoint `json:"shape,omitempty"`
@@ -81,7 +80,7 @@ type VolumeScoring struct {
 type ScoringStrategy string
 
 const (
-	// ScoringBestFit: least waste of existing volumes, most room left where
+	// ScoringBestFit: least waste of existing volumes, most free capacity where
 	// volumes are provisioned.
 	ScoringBestFit ScoringStrategy = "BestFit"
 	// ScoringLeastAllocated: lower utilization is better.

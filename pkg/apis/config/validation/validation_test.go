@@ -121,7 +121,7 @@ func TestValidateVolumeTopologyArgs(t *testing.T) {
 				`args.scoring.shape[1].score: Invalid value: 11: must be 0 to 10`,
 			},
 		},
-		"several faults: all told at once": {
+		"several faults: all are reported": {
 			change: func(a *config.VolumeTopologyArgs) {
 				a.BindTimeoutSeconds = -5
 				a.BindingMode = ""

@@ -26,9 +26,8 @@ const (
 	defaultRetryPeriod    = 2 * time.Second
 )
 
-// SetDefaults_ControllerConfiguration fills every field the user left out. Called
-// through the scheme; the name is what defaulter-gen looks for.
-func SetDefaults_ControllerConfiguration(obj *ControllerConfiguration) { //nolint:revive // defaulter-gen prescribes the name
+// setDefaults fills every field that the user left out; afterwards no pointer is nil.
+func setDefaults(obj *ControllerConfiguration) {
 	setPointer(&obj.HealthAddress, defaultHealthAddress)
 	loss := &obj.NodeLoss
 	setDefault(&loss.Policy, NodeLossKeep)

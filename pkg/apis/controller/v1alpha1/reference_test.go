@@ -10,22 +10,21 @@ import (
 )
 
 const (
-	// page is where users look fields up.
+	// page is the reference page.
 	page = "../../../../docs/controller-configuration.md"
-	// shipped is the configuration that users copy.
+	// shipped is the configuration in manifests.
 	shipped = "../../../../manifests/controller/base/config.yaml"
 )
 
-// TestReferenceNamesEveryField: a field that is added is also documented, with its
-// default in the same row.
+// TestReferenceNamesEveryField: every field is documented, with its default in the same row.
 func TestReferenceNamesEveryField(t *testing.T) {
 	t.Parallel()
 	defaulted := &ControllerConfiguration{}
-	SetObjectDefaults_ControllerConfiguration(defaulted)
+	setDefaults(defaulted)
 	reference.Page{Path: page, Defaulted: defaulted}.Check(t)
 }
 
-// TestExamplesAreValid: what users copy works, from the page and from manifests.
+// TestExamplesAreValid: the examples of the page and of manifests are valid.
 func TestExamplesAreValid(t *testing.T) {
 	t.Parallel()
 	for path, text := range map[string]string{

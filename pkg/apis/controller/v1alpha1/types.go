@@ -17,115 +17,111 @@ type ControllerConfiguration struct {
 	// +optional
 	HealthAddress *string `json:"healthAddress,omitempty"`
 
-	// nodeLoss says what becomes of volumes that nobody can reach any more.
+	// nodeLoss configures what happens to volumes of lost nodes and disks.
 	// +optional
 	NodeLoss NodeLoss `json:"nodeLoss,omitempty"`
 
-	// cleaningJobs says whether Jobs clean the disks of agents that ask for it, whose
-	// configuration says useJobForCleaning.
+	// cleaningJobs configures the Jobs that clean disks for provisioners whose configuration has
+	// useJobForCleaning.
 	// +optional
 	CleaningJobs CleaningJobs `json:"cleaningJobs,omitempty"`
 
-	// orphanCleans limits how many disks are cleaned although their volume, which was
-	// released, is gone.
+	// orphanCleans limits how many disks are cleaned whose released volume is gone.
 	// +optional
 	OrphanCleans OrphanCleans `json:"orphanCleans,omitempty"`
 
-	// clientConnection is to the API server.
+	// clientConnection configures the client of the API server.
 	// +optional
 	ClientConnection ClientConnection `json:"clientConnection,omitempty"`
 
-	// leaderElection says whether one of several replicas works at a time.
+	// leaderElection configures which of several replicas works.
 	// +optional
 	LeaderElection LeaderElection `json:"leaderElection,omitempty"`
 }
 
-// NodeLoss says what becomes of volumes that nobody can reach any more.
+// NodeLoss configures what happens to volumes of lost nodes and disks.
 type NodeLoss struct {
-	// policy is for claims that do not say themselves (annotation
-	// stowage.dev/node-loss) and whose class does not either. Keep: the claim
-	// stays and waits for its volume. Release: the claim is deleted, if its
-	// controller makes it anew, and with it all that was on the volume.
+	// policy applies to claims without the annotation stowage.dev/node-loss, on the claim
+	// or its class. Keep: the claim stays and waits for its volume. Release: the claim is
+	// deleted, with the data of the volume, if its controller recreates it.
 	// Default: Keep
 	// +optional
 	Policy NodeLossPolicy `json:"policy,omitempty"`
 
-	// delay is how long a volume is lost before anything is done, 1s to 8760h,
-	// for claims that do not say themselves (annotation
-	// stowage.dev/node-loss-delay) and whose class does not either.
+	// delay is how long a volume must be lost before its claim is released, 1s to 8760h, for
+	// claims without the annotation stowage.dev/node-loss-delay, on the claim or its class.
 	// Default: 5m
 	// +optional
 	Delay metav1.Duration `json:"delay,omitempty"`
 
-	// outOfService says whether a node that carries the taint
-	// node.kubernetes.io/out-of-service is lost, although its object is there.
+	// outOfService is whether a node with the taint node.kubernetes.io/out-of-service is
+	// lost although its object exists.
 	// Default: Ignore
 	// +optional
 	OutOfService OutOfService `json:"outOfService,omitempty"`
 
-	// releasesPerMinute bounds how many claims are deleted, 1 to 10000.
+	// releasesPerMinute limits how many claims are deleted, 1 to 10000.
 	// Default: 10
 	// +optional
 	ReleasesPerMinute *int32 `json:"releasesPerMinute,omitempty"`
 
-	// recreatingOwners are kinds of owners, each as Kind.group, that make a claim
-	// again when it is deleted, although it is not of a StatefulSet: those of
-	// operators, such as Cluster.postgresql.cnpg.io. Claims with an owner reference
+	// recreatingOwners are kinds of owners, each as Kind.group, that recreate a deleted claim
+	// that is not of a StatefulSet: those of operators, such as Cluster.postgresql.cnpg.io. Claims with an owner reference
 	// to one are released as those of StatefulSets are. Single claims can be annotated
 	// instead, with stowage.dev/node-loss-recreatable.
 	// +optional
 	RecreatingOwners []string `json:"recreatingOwners,omitempty"`
 
-	// dryRun has events and metrics tell what would be done, and nothing done.
+	// dryRun only reports, in events and metrics, what would be done.
 	// Default: false
 	// +optional
 	DryRun bool `json:"dryRun,omitempty"`
 }
 
-// CleaningJobs says whether Jobs clean the disks of agents that ask for it.
+// CleaningJobs configures the Jobs that clean disks.
 type CleaningJobs struct {
-	// enabled has the controller make them, for which it needs the rights in
+	// enabled makes the controller create Jobs, which needs the rights in
 	// manifests/controller/cleaning-jobs.yaml.
 	// Default: false
 	// +optional
 	Enabled bool `json:"enabled,omitempty"`
 
-	// image is what Jobs run. Without one it is that of the agents, from DaemonSet
-	// stowage-provisioner in namespace stowage-system.
+	// image is the image of Jobs. The default is that of DaemonSet stowage-provisioner in
+	// namespace stowage-system.
 	// +optional
 	Image string `json:"image,omitempty"`
 }
 
-// OrphanCleans limits how many disks are cleaned although their volume is gone.
+// OrphanCleans limits how many disks are cleaned whose volume is gone.
 type OrphanCleans struct {
-	// perHour bounds how many disks of the cluster are cleaned so in any hour, 0 to
+	// perHour limits how many such disks are cleaned in any hour in the whole cluster, 0 to
 	// 10000; 0 cleans none.
 	// Default: 10
 	// +optional
 	PerHour *int32 `json:"perHour,omitempty"`
 }
 
-// NodeLossPolicy says what becomes of a claim whose volume is lost.
+// NodeLossPolicy is what happens to a claim whose volume is lost.
 type NodeLossPolicy string
 
 const (
 	// NodeLossKeep: the claim stays and waits for its volume.
 	NodeLossKeep NodeLossPolicy = "Keep"
-	// NodeLossRelease: the claim is deleted, so that its controller makes a new one.
+	// NodeLossRelease: the claim is deleted, so that its controller recreates it.
 	NodeLossRelease NodeLossPolicy = "Release"
 )
 
-// OutOfService says what a node's out-of-service taint means for its volumes.
+// OutOfService is the effect of a node's out-of-service taint on its volumes.
 type OutOfService string
 
 const (
-	// OutOfServiceIgnore: nothing, the Node object is there.
+	// OutOfServiceIgnore: none; the Node object exists.
 	OutOfServiceIgnore OutOfService = "Ignore"
-	// OutOfServiceLost: the node is lost as if its object were gone.
+	// OutOfServiceLost: the node is lost as if its object were deleted.
 	OutOfServiceLost OutOfService = "Lost"
 )
 
-// ClientConnection is to the API server.
+// ClientConnection configures the client of the API server.
 type ClientConnection struct {
 	// kubeconfig is a file. Without one the pod's service account is used.
 	// +optional
@@ -142,15 +138,15 @@ type ClientConnection struct {
 	Burst *int32 `json:"burst,omitempty"`
 }
 
-// LeaderElection says whether one of several replicas answers at a time.
+// LeaderElection configures which of several replicas works.
 type LeaderElection struct {
-	// leaderElect has one replica work at a time; the others stand by, with warm
-	// caches. Only a single replica may do without.
+	// leaderElect makes one replica work at a time; the others are on standby with warm
+	// caches. Without it only one replica may run.
 	// Default: true
 	// +optional
 	LeaderElect *bool `json:"leaderElect,omitempty"`
 
-	// resourceNamespace and resourceName are the lease's.
+	// resourceNamespace and resourceName name the lease.
 	// Default: stowage-system
 	// +optional
 	ResourceNamespace string `json:"resourceNamespace,omitempty"`
@@ -158,15 +154,15 @@ type LeaderElection struct {
 	// +optional
 	ResourceName string `json:"resourceName,omitempty"`
 
-	// leaseDuration is how long a replica that is gone keeps the others waiting.
+	// leaseDuration is how long other replicas wait for a leader that does not renew the lease.
 	// Default: 15s
 	// +optional
 	LeaseDuration metav1.Duration `json:"leaseDuration,omitempty"`
-	// renewDeadline is how long the leader tries to renew before it gives up.
+	// renewDeadline is how long the leader tries to renew the lease before it gives up.
 	// Default: 10s
 	// +optional
 	RenewDeadline metav1.Duration `json:"renewDeadline,omitempty"`
-	// retryPeriod is the time between two tries.
+	// retryPeriod is the time between two attempts.
 	// Default: 2s
 	// +optional
 	RetryPeriod metav1.Duration `json:"retryPeriod,omitempty"`

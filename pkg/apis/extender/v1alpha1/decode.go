@@ -11,44 +11,41 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
-	"stowage.dev/stowage/pkg/apis/extender"
-	"stowage.dev/stowage/pkg/apis/extender/validation"
+	"stowage.dev/stowage/pkg/apis/config"
+	configv1 "stowage.dev/stowage/pkg/apis/config/v1"
 )
 
-// decoder reads JSON or YAML strictly (unknown and repeated fields are errors),
-// defaults it and converts it to the internal type. Made at first use, because
-// the generated conversions are registered by an init function, which runs after
-// package variables are set.
+// decoder reads JSON or YAML strictly: unknown and repeated fields are errors.
 var decoder = sync.OnceValue(func() runtime.Decoder {
 	scheme := runtime.NewScheme()
-	utilruntime.Must(extender.AddToScheme(scheme))
 	utilruntime.Must(AddToScheme(scheme))
-	return serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDecoder(extender.SchemeGroupVersion)
+	return serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
 })
 
-// Decode turns a configuration file's content into a valid configuration. Errors
-// name the field and what is allowed. apiVersion and kind must be there. Safe for
-// concurrent use.
-func Decode(data []byte) (*extender.ExtenderConfiguration, error) {
+// Decode turns the content of a configuration file into a defaulted and valid
+// configuration. Errors name the field and what is allowed. apiVersion and kind are
+// required. Safe for concurrent use.
+func Decode(data []byte) (*ExtenderConfiguration, error) {
 	obj, actual, err := decoder().Decode(data, nil, nil)
 	if err != nil {
 		return nil, fmt.Errorf("decode the configuration: %w", err)
 	}
-	c, ok := obj.(*extender.ExtenderConfiguration)
+	c, ok := obj.(*ExtenderConfiguration)
 	if !ok {
 		return nil, fmt.Errorf("decode the configuration: got %s, want ExtenderConfiguration", actual)
 	}
-	if err := validation.Validate(c); err != nil {
+	setDefaults(c)
+	if err := validate(c); err != nil {
 		return nil, fmt.Errorf("invalid configuration: %w", err)
 	}
 	return c, nil
 }
 
-// Default is the configuration that leaves everything open. It is not valid:
-// certificates have no default.
-func Default() (*extender.ExtenderConfiguration, error) {
-	in, out := &ExtenderConfiguration{}, &extender.ExtenderConfiguration{}
-	SetObjectDefaults_ExtenderConfiguration(in)
-	err := Convert_v1alpha1_ExtenderConfiguration_To_extender_ExtenderConfiguration(in, out, nil)
-	return out, err
+// EngineScoring returns scoring as the type that scoring code takes.
+func (c *ExtenderConfiguration) EngineScoring() (config.VolumeScoring, error) {
+	scoring := config.VolumeScoring{}
+	if err := configv1.Convert_v1_VolumeScoring_To_config_VolumeScoring(&c.Scoring, &scoring, nil); err != nil {
+		return scoring, fmt.Errorf("convert scoring: %w", err)
+	}
+	return scoring, nil
 }

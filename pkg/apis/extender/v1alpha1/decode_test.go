@@ -10,9 +10,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
-	"stowage.dev/stowage/pkg/apis/config"
-	"stowage.dev/stowage/pkg/apis/extender"
+	configv1 "stowage.dev/stowage/pkg/apis/config/v1"
 )
 
 const header = "apiVersion: extender.config.stowage.dev/v1alpha1\nkind: ExtenderConfiguration\n"
@@ -22,19 +22,19 @@ const (
 	files     = anyClient + "  clientNames: [\"system:kube-scheduler\"]\n"
 )
 
-// defaults are what the pages promise.
-func defaults() *extender.ExtenderConfiguration {
+// defaults are the documented defaults.
+func defaults() *ExtenderConfiguration {
 	lasting := func(d time.Duration) metav1.Duration { return metav1.Duration{Duration: d} }
-	return &extender.ExtenderConfiguration{
-		Mode:             extender.ModeFull,
-		Serving:          extender.Serving{Address: ":8443", CertFile: "a", KeyFile: "b", ClientCAFile: "c", ClientNames: []string{"system:kube-scheduler"}, MaxBodyBytes: 8 << 20},
-		HealthAddress:    ":8080",
-		Timeouts:         extender.Timeouts{Verb: lasting(8 * time.Second), Hold: lasting(10 * time.Minute)},
-		BindingMode:      config.BindingModeDirect,
-		Scoring:          config.VolumeScoring{Strategy: config.ScoringBestFit, StaticWeightPercent: 50},
-		ClientConnection: extender.ClientConnection{QPS: 1000, Burst: 2000},
-		LeaderElection: extender.LeaderElection{
-			LeaderElect: true, ResourceNamespace: "kube-system", ResourceName: "stowage-extender",
+	return &ExtenderConfiguration{
+		Mode:             ModeFull,
+		Serving:          Serving{Address: ":8443", CertFile: "a", KeyFile: "b", ClientCAFile: "c", ClientNames: []string{"system:kube-scheduler"}, MaxBodyBytes: new(int64(8 << 20))},
+		HealthAddress:    new(":8080"),
+		Timeouts:         Timeouts{Verb: lasting(8 * time.Second), Hold: lasting(10 * time.Minute)},
+		BindingMode:      configv1.BindingModeDirect,
+		Scoring:          configv1.VolumeScoring{Strategy: configv1.ScoringBestFit, StaticWeightPercent: new(int32(50))},
+		ClientConnection: ClientConnection{QPS: new(int32(1000)), Burst: new(int32(2000))},
+		LeaderElection: LeaderElection{
+			LeaderElect: new(true), ResourceNamespace: "kube-system", ResourceName: "stowage-extender",
 			LeaseDuration: lasting(15 * time.Second), RenewDeadline: lasting(10 * time.Second), RetryPeriod: lasting(2 * time.Second),
 		},
 	}
@@ -43,25 +43,25 @@ func defaults() *extender.ExtenderConfiguration {
 func TestDecode(t *testing.T) {
 	t.Parallel()
 	advisory := defaults()
-	advisory.Mode, advisory.Timeouts.Hold.Duration, advisory.LeaderElection.LeaderElect = extender.ModeAdvisory, 30*time.Second, false
+	advisory.Mode, advisory.Timeouts.Hold.Duration, advisory.LeaderElection.LeaderElect = ModeAdvisory, 30*time.Second, new(false)
 	changed := defaults()
-	changed.HealthAddress, changed.Timeouts.Verb.Duration = "", 3*time.Second
-	changed.Scoring = config.VolumeScoring{Strategy: config.ScoringMostAllocated, StaticWeightPercent: 10}
+	changed.HealthAddress, changed.Timeouts.Verb.Duration = new(""), 3*time.Second
+	changed.Scoring = configv1.VolumeScoring{Strategy: configv1.ScoringMostAllocated, StaticWeightPercent: new(int32(10))}
 	changed.SchedulerNames = []string{"one", "two"}
 	open := defaults()
-	open.Mode, open.Timeouts.Hold.Duration, open.LeaderElection.LeaderElect = extender.ModeAdvisory, 30*time.Second, false
+	open.Mode, open.Timeouts.Hold.Duration, open.LeaderElection.LeaderElect = ModeAdvisory, 30*time.Second, new(false)
 	open.Serving.ClientNames = nil
 	plain := defaults()
-	plain.Serving = extender.Serving{Address: "127.0.0.1:8443", Insecure: true, MaxBodyBytes: 8 << 20}
+	plain.Serving = Serving{Address: "127.0.0.1:8443", Insecure: true, MaxBodyBytes: new(int64(8 << 20))}
 	tests := map[string]struct {
 		text string
-		want *extender.ExtenderConfiguration
+		want *ExtenderConfiguration
 	}{
 		"defaults":             {files, defaults()},
 		"advisory has its own": {"mode: Advisory\n" + files, advisory},
 		"advisory answers any": {"mode: Advisory\n" + anyClient, open},
 		"plain HTTP, if asked": {"serving:\n  address: 127.0.0.1:8443\n  insecure: true\n", plain},
-		"what is set is not touched": {
+		"set fields are not defaulted": {
 			files + "schedulerNames: [one, two]\nhealthAddress: \"\"\ntimeouts: {verb: 3s}\nscoring: {strategy: MostAllocated, staticWeightPercent: 10}\n", changed,
 		},
 	}
@@ -72,6 +72,15 @@ func TestDecode(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			text, err := yaml.Marshal(got)
+			if err != nil {
+				t.Fatal(err)
+			}
+			again, err := Decode(text)
+			if err != nil || !cmp.Equal(got, again) {
+				t.Errorf("error %v after a round trip, difference:\n%s", err, cmp.Diff(got, again))
+			}
+			got.TypeMeta = metav1.TypeMeta{}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("configuration (-want +got):\n%s", diff)
 			}
@@ -79,7 +88,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// TestDecodeRefuses: what is wrong is named.
+// TestDecodeRefuses: the error names what is wrong.
 func TestDecodeRefuses(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ text, want string }{
@@ -122,12 +131,12 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// FuzzDecode: no file ends the process, and what is accepted is within bounds.
+// FuzzDecode: no file makes Decode panic, and accepted values are within bounds.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(header + files))
 	f.Add([]byte(header + "serving: {insecure: true, address: \"[::1]:1\"}\nmode: Advisory\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if c, err := Decode(data); err == nil && (c.Timeouts.Verb.Duration <= 0 || c.Serving.MaxBodyBytes <= 0) {
+		if c, err := Decode(data); err == nil && (c.Timeouts.Verb.Duration <= 0 || *c.Serving.MaxBodyBytes <= 0) {
 			t.Errorf("accepted %+v", c)
 		}
 	})

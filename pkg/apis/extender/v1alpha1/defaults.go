@@ -31,9 +31,8 @@ const (
 	defaultRetryPeriod    = 2 * time.Second
 )
 
-// SetDefaults_ExtenderConfiguration fills every field the user left out. Called
-// through the scheme; the name is what defaulter-gen looks for.
-func SetDefaults_ExtenderConfiguration(obj *ExtenderConfiguration) { //nolint:revive // defaulter-gen prescribes the name
+// setDefaults fills every field that the user left out; afterwards no pointer is nil.
+func setDefaults(obj *ExtenderConfiguration) {
 	setDefault(&obj.Mode, ModeFull)
 	advisory := obj.Mode == ModeAdvisory
 	setDefault(&obj.Serving.Address, defaultAddress)
@@ -56,7 +55,7 @@ func SetDefaults_ExtenderConfiguration(obj *ExtenderConfiguration) { //nolint:re
 	setDuration(&election.RetryPeriod, defaultRetryPeriod)
 }
 
-// setScoring gives binding mode and scoring the defaults of VolumeTopologyArgs.
+// setScoring sets the defaults of VolumeTopologyArgs for binding mode and scoring.
 func setScoring(obj *ExtenderConfiguration) {
 	args := configv1.VolumeTopologyArgs{BindingMode: obj.BindingMode, Scoring: obj.Scoring}
 	configv1.SetDefaults_VolumeTopologyArgs(&args)

@@ -1,12 +1,10 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package v1alpha1 holds the versioned type of stowage-extender's configuration,
-// extender.config.stowage.dev/v1alpha1: the file that --config names. It defaults
-// it and converts it to the internal type. Decode is the entry.
+// Package v1alpha1 defines the configuration of stowage-extender,
+// extender.config.stowage.dev/v1alpha1: the file that --config names. Decode reads it, sets
+// defaults and validates it.
 //
 // +k8s:deepcopy-gen=package
-// +k8s:conversion-gen=stowage.dev/stowage/pkg/apis/extender
-// +k8s:defaulter-gen=TypeMeta
 // +groupName=extender.config.stowage.dev
 package v1alpha1

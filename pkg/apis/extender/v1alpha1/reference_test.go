@@ -11,22 +11,21 @@ import (
 )
 
 const (
-	// page is where users look fields up.
+	// page is the reference page.
 	page = "../../../../docs/extender-configuration.md"
-	// shipped is the folder of configurations that users copy.
+	// shipped is the folder of the configurations in manifests.
 	shipped = "../../../../manifests/extender/"
 )
 
-// TestReferenceNamesEveryField: a field that is added is also documented, with its
-// default in the same row.
+// TestReferenceNamesEveryField: every field is documented, with its default in the same row.
 func TestReferenceNamesEveryField(t *testing.T) {
 	t.Parallel()
 	defaulted := &ExtenderConfiguration{}
-	SetObjectDefaults_ExtenderConfiguration(defaulted)
+	setDefaults(defaulted)
 	reference.Page{Path: page, Defaulted: defaulted}.Check(t)
 }
 
-// TestExamplesAreValid: what users copy works, from the page and from manifests.
+// TestExamplesAreValid: the examples of the page and of manifests are valid.
 func TestExamplesAreValid(t *testing.T) {
 	t.Parallel()
 	for path, text := range map[string]string{

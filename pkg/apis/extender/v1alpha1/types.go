@@ -15,23 +15,23 @@ import (
 type ExtenderConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// mode says what the scheduler leaves to the extender.
+	// mode is what the extender does for the scheduler.
 	// Full: VolumeBinding is disabled in the scheduler's profile, and the
 	// extender chooses and binds volumes: filter, prioritize, preempt, bind.
-	// Advisory: VolumeBinding stays, and the extender refuses and ranks nodes:
+	// Advisory: VolumeBinding stays, and the extender rejects and ranks nodes:
 	// filter, prioritize.
 	// Default: Full
 	// +optional
 	Mode Mode `json:"mode,omitempty"`
 
-	// schedulerNames are the profiles of kube-scheduler that ask the extender. A
+	// schedulerNames are the profiles of kube-scheduler that call the extender. A
 	// pod of another scheduler is not bound. Empty: pods of any scheduler are.
 	// Only mode Full binds.
 	// +listType=set
 	// +optional
 	SchedulerNames []string `json:"schedulerNames,omitempty"`
 
-	// serving is where and to whom the scheduler's calls are answered.
+	// serving is the address of the extender and its clients.
 	// +optional
 	Serving Serving `json:"serving,omitempty"`
 
@@ -45,38 +45,37 @@ type ExtenderConfiguration struct {
 	// +optional
 	Timeouts Timeouts `json:"timeouts,omitempty"`
 
-	// bindingMode says who completes the binding of a claim to a volume, as in
+	// bindingMode is who completes the binding of a claim to a volume, as in
 	// VolumeTopologyArgs. Only mode Full binds.
 	// Default: Direct
 	// +optional
 	BindingMode configv1.BindingMode `json:"bindingMode,omitempty"`
 
-	// scoring says how nodes that can serve a pod's claims are ranked, as in
+	// scoring configures how nodes that can serve a pod's claims are ranked, as in
 	// VolumeTopologyArgs.
 	// +optional
-	// +k8s:conversion-gen=false
 	Scoring configv1.VolumeScoring `json:"scoring,omitempty"`
 
-	// clientConnection is to the API server.
+	// clientConnection configures the client of the API server.
 	// +optional
 	ClientConnection ClientConnection `json:"clientConnection,omitempty"`
 
-	// leaderElection says whether one of several replicas answers at a time.
+	// leaderElection configures which of several replicas answers.
 	// +optional
 	LeaderElection LeaderElection `json:"leaderElection,omitempty"`
 }
 
-// Mode says what the scheduler leaves to the extender.
+// Mode is what the extender does for the scheduler.
 type Mode string
 
 const (
 	// ModeFull: the extender chooses and binds volumes.
 	ModeFull Mode = "Full"
-	// ModeAdvisory: the extender refuses and ranks nodes.
+	// ModeAdvisory: the extender rejects and ranks nodes.
 	ModeAdvisory Mode = "Advisory"
 )
 
-// Serving is where and to whom the scheduler's calls are answered.
+// Serving is the address of the extender and its clients.
 type Serving struct {
 	// address is the host:port to listen on.
 	// Default: ":8443"
@@ -84,7 +83,7 @@ type Serving struct {
 	Address string `json:"address,omitempty"`
 
 	// certFile and keyFile are the extender's certificate and key, clientCAFile
-	// the authorities whose client certificates are accepted. PEM, read anew
+	// the authorities whose client certificates are accepted. PEM, reloaded
 	// when they change. All three are required unless insecure is true.
 	// +optional
 	CertFile string `json:"certFile,omitempty"`
@@ -94,15 +93,15 @@ type Serving struct {
 	ClientCAFile string `json:"clientCAFile,omitempty"`
 
 	// clientNames are the common names of client certificates that may call.
-	// Who may call can have pods bound, so mode Full requires them unless
+	// A client that may call can have pods bound, so mode Full requires names unless
 	// insecure is true. Empty in mode Advisory: any certificate that
 	// clientCAFile has signed.
 	// +listType=set
 	// +optional
 	ClientNames []string `json:"clientNames,omitempty"`
 
-	// insecure serves plain HTTP, to anybody on the same machine. address must
-	// be a loopback address then.
+	// insecure serves plain HTTP to all processes on the same machine. address must then
+	// be a loopback address.
 	// Default: false
 	// +optional
 	Insecure bool `json:"insecure,omitempty"`
@@ -119,20 +118,20 @@ type Serving struct {
 type Timeouts struct {
 	// verb is how long any call may take, 100ms to 60s. It must be shorter than
 	// the httpTimeout of the scheduler's configuration, or the scheduler gives
-	// up without having been told why.
+	// up without an answer.
 	// Default: 8s
 	// +optional
 	Verb metav1.Duration `json:"verb,omitempty"`
 
-	// hold is how long a pod is kept to its node while its volumes are made,
-	// 1s to 1h. In mode Advisory it is how long capacity is set aside, on the
+	// hold is how long a pod is kept to its node while its volumes are provisioned,
+	// 1s to 1h. In mode Advisory it is how long capacity is held, on the
 	// nodes that filter accepted, for a pod whose node is not known.
 	// Default: 10m in mode Full, 30s in mode Advisory
 	// +optional
 	Hold metav1.Duration `json:"hold,omitempty"`
 }
 
-// ClientConnection is to the API server.
+// ClientConnection configures the client of the API server.
 type ClientConnection struct {
 	// kubeconfig is a file. Without one the pod's service account is used.
 	// +optional
@@ -149,16 +148,16 @@ type ClientConnection struct {
 	Burst *int32 `json:"burst,omitempty"`
 }
 
-// LeaderElection says whether one of several replicas answers at a time.
+// LeaderElection configures which of several replicas answers.
 type LeaderElection struct {
-	// leaderElect has one replica answer at a time; the others are not ready.
-	// Without, all answer: no volume is given away twice, but two replicas may
-	// give away the same storage capacity within milliseconds of each other.
+	// leaderElect makes one replica answer at a time; the others are not ready.
+	// Otherwise all replicas answer: no volume is assigned twice, but two replicas may
+	// assign the same storage capacity within milliseconds of each other.
 	// Default: true in mode Full, false in mode Advisory
 	// +optional
 	LeaderElect *bool `json:"leaderElect,omitempty"`
 
-	// resourceNamespace and resourceName are the lease's.
+	// resourceNamespace and resourceName name the lease.
 	// Default: kube-system
 	// +optional
 	ResourceNamespace string `json:"resourceNamespace,omitempty"`
@@ -166,15 +165,15 @@ type LeaderElection struct {
 	// +optional
 	ResourceName string `json:"resourceName,omitempty"`
 
-	// leaseDuration is how long a replica that is gone keeps the others waiting.
+	// leaseDuration is how long other replicas wait for a leader that does not renew the lease.
 	// Default: 15s
 	// +optional
 	LeaseDuration metav1.Duration `json:"leaseDuration,omitempty"`
-	// renewDeadline is how long the leader tries to renew before it gives up.
+	// renewDeadline is how long the leader tries to renew the lease before it gives up.
 	// Default: 10s
 	// +optional
 	RenewDeadline metav1.Duration `json:"renewDeadline,omitempty"`
-	// retryPeriod is the time between two tries.
+	// retryPeriod is the time between two attempts.
 	// Default: 2s
 	// +optional
 	RetryPeriod metav1.Duration `json:"retryPeriod,omitempty"`

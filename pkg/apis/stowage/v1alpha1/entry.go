@@ -5,22 +5,22 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// EntryState is how an entry stands.
+// EntryState is the state of an entry.
 // +kubebuilder:validation:Enum=Pending;Available;Bound;Released;Cleaning;Skipped;Missing;Replaced;Unproven;Failing;Retained;Failed
 type EntryState string
 
 // The states.
 const (
-	EntryPending   EntryState = "Pending"   // about to be published, or published and without a phase
+	EntryPending   EntryState = "Pending"   // being published
 	EntryAvailable EntryState = "Available" // the volume is free
 	EntryBound     EntryState = "Bound"     // the volume has a claim
-	EntryReleased  EntryState = "Released"  // the claim is gone
-	EntryCleaning  EntryState = "Cleaning"  // being cleaned, or about to be
-	EntrySkipped   EntryState = "Skipped"   // no volume, for the reason given
-	EntryMissing   EntryState = "Missing"   // there is a volume, and no disk
-	EntryReplaced  EntryState = "Replaced"  // there is a volume, and another disk
-	EntryUnproven  EntryState = "Unproven"  // there is a volume, and perhaps another disk
-	EntryFailing   EntryState = "Failing"   // there is a volume, and its disk is failing
+	EntryReleased  EntryState = "Released"  // the claim was deleted
+	EntryCleaning  EntryState = "Cleaning"  // being cleaned, or waiting for it
+	EntrySkipped   EntryState = "Skipped"   // not published; see the reason
+	EntryMissing   EntryState = "Missing"   // the volume has no disk
+	EntryReplaced  EntryState = "Replaced"  // the volume has another disk
+	EntryUnproven  EntryState = "Unproven"  // the volume may have another disk
+	EntryFailing   EntryState = "Failing"   // the volume's disk is failing
 	EntryRetained  EntryState = "Retained"  // kept, with its data, by reclaim policy Retain
 	EntryFailed    EntryState = "Failed"    // the volume's phase is Failed
 )
@@ -41,19 +41,18 @@ type Entry struct {
 	// name is the entry's name in the directory.
 	// +kubebuilder:validation:MaxLength=255
 	Name string `json:"name"`
-	// path is where it is on the node.
+	// path is its path on the node.
 	// +optional
 	// +kubebuilder:validation:MaxLength=4096
 	Path string `json:"path,omitempty"`
 
-	// state is how it stands.
+	// state is the state of the entry.
 	State EntryState `json:"state"`
-	// reason is why it does not stand as one would wish, in a word that stays the
-	// same from release to release.
+	// reason is a machine-readable reason why the disk is not available.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason,omitempty"`
-	// message is why it does not stand as one would wish, and what to do about it.
+	// message explains the reason, and what to do.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
@@ -61,11 +60,11 @@ type Entry struct {
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
 
-	// kind is what lies there.
+	// kind is the kind of the entry.
 	// +optional
 	// +kubebuilder:validation:Enum=Mount;Device;Directory
 	Kind string `json:"kind,omitempty"`
-	// mode is how the class offers it.
+	// mode is the volume mode of the class.
 	// +optional
 	// +kubebuilder:validation:Enum=Filesystem;Block
 	Mode string `json:"mode,omitempty"`
@@ -73,28 +72,27 @@ type Entry struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Bytes int64 `json:"bytes,omitempty"`
-	// identity tells the disk from others.
+	// identity is the unique identity of the disk.
 	// +optional
 	// +kubebuilder:validation:MaxLength=8192
 	Identity string `json:"identity,omitempty"`
 
-	// volume is the name of the PersistentVolume that offers it.
+	// volume is the name of its PersistentVolume.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Volume string `json:"volume,omitempty"`
-	// generation is that of the volume, or of the one before it.
+	// generation is that of the volume, or of the previous one.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Generation int64 `json:"generation,omitempty"`
 
 	// link shows whether kubelet finds the device of the volume: Present, or Withheld while
-	// it is not proven that the device and what is on it are the volume's. Unprotected is a
-	// volume whose path leads to its device directly, such as one that was adopted.
+	// it is not proven that the device and its content are the volume's. Unprotected is a
+	// volume whose path leads to its device directly, such as an adopted one.
 	// +optional
 	// +kubebuilder:validation:Enum=Present;Withheld;Unprotected
 	Link string `json:"link,omitempty"`
-	// filesystem is the file system that the node's record has of the device, as TYPE:UUID
-	// of blkid.
+	// filesystem is the recorded file system of the device, as TYPE:UUID of blkid.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Filesystem string `json:"filesystem,omitempty"`
@@ -105,7 +103,7 @@ type Entry struct {
 	// +kubebuilder:validation:MaxLength=8448
 	Acknowledgement string `json:"acknowledgement,omitempty"`
 
-	// cleaning tells how the removal of data goes.
+	// cleaning is the progress of the removal of data.
 	// +optional
 	Cleaning *Cleaning `json:"cleaning,omitempty"`
 	// blankProof is the progress of reading a device that has to be blank from end to end;
@@ -146,7 +144,7 @@ const (
 	LinkUnprotected = "Unprotected"
 )
 
-// Cleaning is how the removal of data from a disk goes.
+// Cleaning is the progress of the removal of data from a disk.
 type Cleaning struct {
 	// method is how data is removed, such as fs-reset or zero.
 	// +optional
@@ -155,15 +153,15 @@ type Cleaning struct {
 	// startTime is when the current attempt began; absent while it waits.
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
-	// doneBytes is how far it is.
+	// doneBytes is how many bytes are done.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	DoneBytes int64 `json:"doneBytes,omitempty"`
-	// totalBytes is how far it has to go; 0 if that is not known.
+	// totalBytes is how many bytes have to be done; 0 if unknown.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	TotalBytes int64 `json:"totalBytes,omitempty"`
-	// attempts is how many have been begun since the agent started.
+	// attempts is how many attempts were begun since the provisioner started.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Attempts int32 `json:"attempts,omitempty"`
@@ -171,29 +169,29 @@ type Cleaning struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	LastError string `json:"lastError,omitempty"`
-	// request asks the controller for a Job; absent while the agent cleans by itself.
+	// request is the request for a cleaning Job; absent if the provisioner cleans by itself.
 	// +optional
 	Request *CleaningRequest `json:"request,omitempty"`
 }
 
-// TombstoneState is whether a disk may hold data.
+// TombstoneState is why a disk may hold data.
 // +kubebuilder:validation:Enum=Published;Cleaning;Retained
 type TombstoneState string
 
 // The states.
 const (
-	TombstonePublished TombstoneState = "Published" // a volume offered it, and it was not cleaned
-	TombstoneCleaning  TombstoneState = "Cleaning"  // a clean has begun, and has not ended
-	TombstoneRetained  TombstoneState = "Retained"  // kept, with its data
+	TombstonePublished TombstoneState = "Published" // it was published, and not cleaned since
+	TombstoneCleaning  TombstoneState = "Cleaning"  // a clean was begun, and is not complete
+	TombstoneRetained  TombstoneState = "Retained"  // kept with its data
 )
 
-// Tombstone is a disk that is not clean, of which the volume is gone.
+// Tombstone is a disk that is not clean and whose volume is gone.
 type Tombstone struct {
-	// identity tells the disk from others.
+	// identity is the unique identity of the disk.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=8192
 	Identity string `json:"identity"`
-	// class and name are the slot in which it was published.
+	// class and name identify the slot in which it was published.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Class string `json:"class,omitempty"`
@@ -201,7 +199,7 @@ type Tombstone struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
 	Name string `json:"name,omitempty"`
-	// volume is the name of the PersistentVolume that offered it last.
+	// volume is the name of its last PersistentVolume.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Volume string `json:"volume,omitempty"`
@@ -213,13 +211,13 @@ type Tombstone struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Generation int64 `json:"generation,omitempty"`
-	// state is whether, and why, it may hold data.
+	// state is why it may hold data.
 	State TombstoneState `json:"state"`
-	// since is when that was last written down.
+	// since is when the state was written.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
 	// released is when the controller released the volume's claim; absent if it had
-	// none, or if the node itself remembers the disk.
+	// none, or if the tombstone is the node's own.
 	// +optional
 	Released *metav1.Time `json:"released,omitempty"`
 }

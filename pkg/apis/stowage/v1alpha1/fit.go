@@ -20,10 +20,9 @@ const (
 	maxAcknowledgement = 8448
 )
 
-// Fit makes an entry one that the schema accepts: texts that are too long are cut and
-// end in "…", bytes that are no text in UTF-8 become "\ufffd", and numbers that are
-// negative become 0. One entry that the API server refuses would otherwise keep the
-// whole page from being written.
+// Fit returns an entry that the schema accepts: long texts are cut and end in "…", invalid UTF-8
+// becomes "\ufffd", and negative numbers become 0. Otherwise the API server would reject the
+// whole page because of one entry.
 func Fit(entry Entry) Entry {
 	entry.Class = cut(entry.Class, maxNameLength)
 	entry.Name = cut(entry.Name, maxFileName)
@@ -31,7 +30,7 @@ func Fit(entry Entry) Entry {
 	entry.Reason = cut(entry.Reason, maxReason)
 	entry.Message = cut(entry.Message, maxMessage)
 	entry.Identity = cut(entry.Identity, maxIdentity)
-	if cut(entry.Acknowledgement, maxAcknowledgement) != entry.Acknowledgement { // half of one names other data
+	if cut(entry.Acknowledgement, maxAcknowledgement) != entry.Acknowledgement { // a part of it would name other data
 		entry.Acknowledgement = ""
 	}
 	entry.Volume = cut(entry.Volume, maxNameLength)
@@ -53,7 +52,7 @@ func Fit(entry Entry) Entry {
 	return entry
 }
 
-// FitMessage makes a text one that a condition, or any other message, may have.
+// FitMessage cuts a text to the length of a message.
 func FitMessage(text string) string { return cut(text, maxMessage) }
 
 func fitClass(class ClassStatus) ClassStatus {
@@ -74,7 +73,7 @@ func fitTombstone(t Tombstone) Tombstone {
 	return t
 }
 
-// cut makes text of at most so many characters.
+// cut returns at most limit characters of a text.
 func cut(text string, limit int) string {
 	text = strings.ToValidUTF8(text, "\ufffd")
 	if len(text) <= limit || utf8.RuneCountInString(text) <= limit {

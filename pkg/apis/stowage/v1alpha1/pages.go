@@ -12,8 +12,7 @@ import (
 	"strconv"
 )
 
-// The bounds of a report. With them a page stays well below 1 MiB, and so below what
-// the API server and etcd take.
+// The bounds of a report. A page stays well below 1 MiB, which API server and etcd accept.
 const (
 	// MaxPages is how many pages a node's report has at most.
 	MaxPages = 16
@@ -29,10 +28,9 @@ const (
 	maxNameLength = 253
 )
 
-// PageName is the name of a page of a node's report: the node's for page 1, and below
-// it "<node>.page-<n>". Where that is too long for a name, 128 bits of the SHA-256 of
-// the node's name stand for it. As a node may be called like another node's page, look
-// at spec.nodeName before writing.
+// PageName returns the name of a page of a node's report: the node's name for page 1, otherwise
+// "<node>.page-<n>". If that is too long, 128 bits of the SHA-256 of the node's name replace the
+// name. A node may have the name of another node's page: check spec.nodeName before writing.
 func PageName(node string, page int32) string {
 	if page <= 1 {
 		return node
@@ -45,10 +43,9 @@ func PageName(node string, page int32) string {
 	return node + suffix
 }
 
-// Pages spreads entries over the pages of a report, of which there is at least one, and
-// says how many are in none. Entries are in the order of class and name, those that are
-// skipped behind all others, so that they are the first to be left out. Every entry is
-// made to fit the schema (Fit).
+// Pages distributes entries over the pages of a report, at least one, and returns how many are in
+// no page. Entries are ordered by class and name, with the skipped ones last, so that they are
+// the first to be left out. Fit is applied to every entry.
 func Pages(entries []Entry) (pages [][]Entry, truncated int32) {
 	ordered := slices.Clone(entries)
 	slices.SortStableFunc(ordered, func(a, b Entry) int {
@@ -76,17 +73,16 @@ func Pages(entries []Entry) (pages [][]Entry, truncated int32) {
 	return pages, 0
 }
 
-// Tombstones are as many tombstones as a report holds, in the order of their
-// identities, each made to fit the schema. One without an identity says nothing and is
-// left out.
+// Tombstones returns as many tombstones as fit into a report, ordered by identity and fit to the
+// schema. Those without an identity are left out.
 func Tombstones(all []Tombstone) []Tombstone {
 	ordered := slices.DeleteFunc(slices.Clone(all), func(t Tombstone) bool { return t.Identity == "" })
 	slices.SortStableFunc(ordered, func(a, b Tombstone) int { return cmp.Compare(a.Identity, b.Identity) })
 	return held(ordered, fitTombstone, MaxEntries)
 }
 
-// Classes are as many classes as a report holds, in the order of their names, one of
-// each name, each made to fit the schema.
+// Classes returns as many classes as fit into a report, ordered by name, one of each name and fit
+// to the schema.
 func Classes(all []ClassStatus) []ClassStatus {
 	ordered := slices.Clone(all)
 	slices.SortStableFunc(ordered, func(a, b ClassStatus) int { return cmp.Compare(a.Name, b.Name) })
@@ -94,7 +90,7 @@ func Classes(all []ClassStatus) []ClassStatus {
 	return held(ordered, fitClass, MaxClasses)
 }
 
-// held is the beginning of a list that a report holds.
+// held returns the items from the beginning of a list that fit into a report.
 func held[T any](ordered []T, fit func(T) T, limit int) []T {
 	var kept []T
 	bytes := 0
@@ -108,8 +104,8 @@ func held[T any](ordered []T, fit func(T) T, limit int) []T {
 	return kept
 }
 
-// Summarize counts entries. Capacity and Free are left to the caller: an entry has the size of
-// the disk, of which the volume offers less.
+// Summarize counts entries. The caller sets Capacity and Free: an entry has the size of the disk,
+// and the capacity of the volume may be lower.
 func Summarize(entries []Entry) Summary {
 	var s Summary
 	for _, entry := range entries {
@@ -143,11 +139,11 @@ func skipped(entry Entry) int {
 	return 0
 }
 
-// encoded is the size of an item of a list, as JSON, in bytes.
+// encoded returns the size of an item of a list as JSON, in bytes.
 func encoded(item any) int {
 	text, err := json.Marshal(item)
 	if err != nil {
-		return MaxListBytes // a time that JSON cannot hold: alone on its page, and refused there
+		return MaxListBytes // a time that JSON cannot represent: alone on its page, where it is rejected
 	}
 	return len(text) + len(",")
 }

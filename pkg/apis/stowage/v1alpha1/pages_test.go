@@ -72,7 +72,7 @@ func TestPages(t *testing.T) {
 		"one more":                            {entries(MaxEntries+1, EntryBound), []int{MaxEntries, 1}, 0},
 		"large ones: 10 to a page":            {large, slices.Repeat([]int{10}, 10), 0},
 		"as many as all pages hold":           {entries(MaxPages*MaxEntries, EntryBound), slices.Repeat([]int{MaxEntries}, MaxPages), 0},
-		"more than that: the rest is told of": {entries(MaxPages*MaxEntries+7, EntryBound), slices.Repeat([]int{MaxEntries}, MaxPages), 7},
+		"more than that: the rest is counted": {entries(MaxPages*MaxEntries+7, EntryBound), slices.Repeat([]int{MaxEntries}, MaxPages), 7},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -29,18 +29,17 @@ import (
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.spec.page == 1 ? self.metadata.name == self.spec.nodeName : self.metadata.name.matches('[.]page-[1-9][0-9]?$') && int(self.metadata.name.find('[0-9]+$')) == self.spec.page",message="the first page is named like its node, page n ends in .page-n"
 
-// LocalDiskReport is what the agent of a node tells of the node's disks: everything
-// that lies in the discovery directories, which of it is a volume, and why the rest is
-// none.
+// LocalDiskReport is the report of a node's provisioner about the node's disks: the entries of
+// the discovery directories, their volumes, and why an entry has no volume.
 type LocalDiskReport struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says which node, and which page of its report, this is.
+	// spec identifies the node and the page of its report.
 	Spec LocalDiskReportSpec `json:"spec"`
 
-	// status is what the node's agent found. It is written when something changes
-	// state, not at every look.
+	// status is what the node's provisioner found. It is written when a state changes, not at
+	// every scan.
 	// +optional
 	Status LocalDiskReportStatus `json:"status,omitempty"`
 }
@@ -56,7 +55,7 @@ type LocalDiskReportList struct {
 	Items []LocalDiskReport `json:"items"`
 }
 
-// LocalDiskReportSpec says which node, and which page of its report, a report is.
+// LocalDiskReportSpec identifies the node and the page of its report.
 // +kubebuilder:validation:XValidation:rule="self.nodeName == oldSelf.nodeName && self.page == oldSelf.page",message="the node and the page of a report do not change"
 type LocalDiskReportSpec struct {
 	// nodeName is the name of the node.
@@ -70,12 +69,11 @@ type LocalDiskReportSpec struct {
 	// +kubebuilder:validation:Maximum=16
 	Page int32 `json:"page"`
 
-	// tombstones are disks of which the controller has removed the volume, while the
-	// node or the disk could not be reached. They may hold data: an agent that finds
-	// one of them, on whatever node, and has no record of it, cleans it before it is
-	// published, or keeps it if its state is Retained. Only the controller and
-	// administrators write them, to the first page, which has the label
-	// stowage.dev/tombstones then.
+	// tombstones are disks whose volume the controller removed while the node or the disk was
+	// unreachable. They may hold data: a provisioner on any node that finds such a disk, and has
+	// no record of it, cleans it before it publishes it, or keeps it if the state is Retained.
+	// Only the controller and administrators write tombstones, to the first page, which then has
+	// the label stowage.dev/tombstones.
 	// +optional
 	// +listType=map
 	// +listMapKey=identity
@@ -83,7 +81,7 @@ type LocalDiskReportSpec struct {
 	Tombstones []Tombstone `json:"tombstones,omitempty"`
 }
 
-// LocalDiskReportStatus is what the agent of a node found.
+// LocalDiskReportStatus is what the provisioner of a node found.
 type LocalDiskReportStatus struct {
 	// lastTransitionTime is when something in this page last changed state.
 	// +optional
@@ -94,10 +92,10 @@ type LocalDiskReportStatus struct {
 	Summary *Summary `json:"summary,omitempty"`
 
 	// conditions describe the provisioner as a whole. Ready: it reads the discovery
-	// directories of all classes; Unknown if it does not renew its Lease, so that all
-	// else in the report may be out of date. DisksHealthy: no disk fails, is missing or
-	// replaced, or cannot be read. ConfigValid: its configuration can be read; while it
-	// is False, the last good one is in force.
+	// directories of all classes; Unknown if it does not renew its Lease, so that the
+	// report may be out of date. DisksHealthy: no disk is failing, missing, replaced or
+	// unreadable. ConfigValid: its configuration is valid; while it is False, the last valid
+	// configuration is in force.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -111,27 +109,25 @@ type LocalDiskReportStatus struct {
 	// +kubebuilder:validation:MaxItems=256
 	Classes []ClassStatus `json:"classes,omitempty"`
 
-	// entries are what lies in the discovery directories, and the volumes of which
-	// nothing lies there any more.
+	// entries are the entries of the discovery directories, and volumes whose entry is gone.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=512
 	Entries []Entry `json:"entries,omitempty"`
 
-	// truncated is how many entries are in no page, because there are too many.
+	// truncated is the number of entries that are in no page because there are too many.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Truncated int32 `json:"truncated,omitempty"`
 
-	// tombstones are disks of which the node remembers a volume that is gone, and
-	// which are not clean.
+	// tombstones are disks that are not clean and whose volume is gone, from the node's records.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=512
 	Tombstones []Tombstone `json:"tombstones,omitempty"`
 
-	// jobs are the controller's answers to the requests of all pages for cleaning Jobs.
-	// The agent reads them and never writes them.
+	// jobs are the controller's answers to the requests for cleaning Jobs in all pages. The
+	// provisioner only reads them.
 	// +optional
 	// +listType=map
 	// +listMapKey=path
@@ -139,7 +135,7 @@ type LocalDiskReportStatus struct {
 	Jobs []CleaningJob `json:"jobs,omitempty"`
 }
 
-// MaxJobs is how many answers a report has at most. A node cleans fewer disks at a time.
+// MaxJobs bounds the answers in a report. A node cleans fewer disks at a time.
 const MaxJobs = 128
 
 // The types of conditions. The provisioner writes all of them; the controller sets Ready to
@@ -153,11 +149,11 @@ const (
 // ReasonNoHeartbeat is why Ready is Unknown: the provisioner does not renew its Lease.
 const ReasonNoHeartbeat = "NoHeartbeat"
 
-// Summary counts entries. An entry is in volumes if it has a volume, and in at most
-// one of bound, cleaning, skipped, failing and trouble; one that is bound and has a reason
-// is in trouble, too.
+// Summary counts entries. An entry is counted in volumes if it has a volume, and in at most one
+// of bound, cleaning, skipped, failing and trouble; a bound entry with a reason is counted in
+// trouble, too.
 type Summary struct {
-	// volumes have been published.
+	// volumes is the number of published volumes.
 	// +kubebuilder:validation:Minimum=0
 	Volumes int32 `json:"volumes"`
 	// capacity is that of all volumes.
@@ -166,27 +162,27 @@ type Summary struct {
 	// free is the capacity of the volumes that are available.
 	// +optional
 	Free resource.Quantity `json:"free,omitempty"`
-	// bound have a claim.
+	// bound is the number of volumes with a claim.
 	// +kubebuilder:validation:Minimum=0
 	Bound int32 `json:"bound"`
-	// cleaning are being cleaned, or about to be.
+	// cleaning is the number of disks that are being cleaned or wait for it.
 	// +kubebuilder:validation:Minimum=0
 	Cleaning int32 `json:"cleaning"`
-	// skipped are no volume.
+	// skipped is the number of entries without a volume.
 	// +kubebuilder:validation:Minimum=0
 	Skipped int32 `json:"skipped"`
-	// failing have a volume whose disk is failing.
+	// failing is the number of volumes whose disk is failing.
 	// +kubebuilder:validation:Minimum=0
 	Failing int32 `json:"failing"`
-	// trouble needs an administrator: Missing, Replaced, Unproven, Retained, Failed, and
+	// trouble is the number of entries that need an administrator: Missing, Replaced, Unproven, Retained, Failed, and
 	// Bound with a reason.
 	// +kubebuilder:validation:Minimum=0
 	Trouble int32 `json:"trouble"`
 }
 
-// ClassStatus is what the agent tells of a storage class.
+// ClassStatus is the state of a storage class on the node.
 type ClassStatus struct {
-	// name is that of the StorageClass.
+	// name is the name of the StorageClass.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
@@ -194,15 +190,13 @@ type ClassStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=4096
 	HostDir string `json:"hostDir,omitempty"`
-	// ready says that the directory can be read and the StorageClass is fit for
-	// local volumes.
+	// ready: the directory can be read and the StorageClass is suitable for local volumes.
 	Ready bool `json:"ready"`
-	// reason is why the class is not ready, in a word that stays the same from
-	// release to release.
+	// reason is a machine-readable reason why the class is not ready.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason,omitempty"`
-	// message is why the class is not ready, and what to do about it.
+	// message explains why the class is not ready, and what to do.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`

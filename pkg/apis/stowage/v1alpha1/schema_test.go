@@ -184,7 +184,7 @@ func TestWhatTheSchemaRefuses(t *testing.T) {
 		"a page with another page's name": {
 			func(r *LocalDiskReport) { r.Spec.Page, r.Name = 2, PageName("node1", 12) }, []string{"<nil>"},
 		},
-		"a state nobody knows": {
+		"an unknown state": {
 			func(r *LocalDiskReport) { r.Status.Entries[0].State = "Odd" }, []string{"status.entries[0].state"},
 		},
 		"a tombstone that is clean": {

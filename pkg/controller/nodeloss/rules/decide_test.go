@@ -23,14 +23,14 @@ var now = time.Date(2026, 11, 22, 12, 0, 0, 500, time.UTC)
 func ago(d time.Duration) time.Time { return now.Add(-d) }
 
 // gone is a volume with a claim of a StatefulSet, whose node has been gone for ten
-// minutes, and which is to be released after five.
+// minutes, and which is released after five.
 func gone(change ...func(*rules.Facts)) *rules.Facts {
 	f := &rules.Facts{
 		Now:    now,
 		Volume: rules.Volume{Phase: disk.PhaseBound, Policy: disk.Delete, Identity: "wwn:1", Claimed: true, ClaimUID: "claim", Finalized: true},
-		Node:   rules.Gone, ReportedAt: ago(time.Hour), AgentSince: ago(time.Hour),
+		Node:   rules.Gone, ReportedAt: ago(time.Hour), ProvisionerSince: ago(time.Hour),
 		Mark:  &rules.Mark{Cause: rules.NodeGone, Since: ago(10 * time.Minute)},
-		Claim: &rules.Claim{UID: "claim", Bound: true, Maker: &rules.Maker{UID: "set"}},
+		Claim: &rules.Claim{UID: "claim", Bound: true, Recreator: &rules.Recreator{UID: "set"}},
 		Terms: rules.Terms{Release: true, Delay: 5 * time.Minute},
 	}
 	for _, c := range change {
@@ -39,9 +39,9 @@ func gone(change ...func(*rules.Facts)) *rules.Facts {
 	return f
 }
 
-func begun(f *rules.Facts) { f.Release = &rules.Began{ClaimUID: "claim", At: ago(time.Second)} }
+func begun(f *rules.Facts) { f.Release = &rules.BegunRelease{ClaimUID: "claim", At: ago(time.Second)} }
 func begunLongAgo(f *rules.Facts) {
-	f.Release = &rules.Began{ClaimUID: "claim", At: ago(rules.Leeway + time.Second)}
+	f.Release = &rules.BegunRelease{ClaimUID: "claim", At: ago(rules.Leeway + time.Second)}
 }
 func deleting(f *rules.Facts) { f.Claim.Deleting = true }
 func unclaimed(f *rules.Facts) {
@@ -73,40 +73,40 @@ func TestDecide(t *testing.T) {
 		facts *rules.Facts
 		want  answer
 	}{
-		"a node that is there has lost nothing":           {gone(func(f *rules.Facts) { f.Node, f.Mark = rules.Ready, nil }), answer{Do: rules.None}},
-		"nor has one that is not ready":                   {gone(func(f *rules.Facts) { f.Node, f.Mark, f.Disk = rules.NotReady, nil, rules.DiskMissing }), answer{Do: rules.None}},
-		"the moment is written down first":                {gone(func(f *rules.Facts) { f.Mark = nil }), answer{Do: rules.MarkLost, State: rules.Waiting}},
-		"a node that came back loses nothing":             {gone(func(f *rules.Facts) { f.Node = rules.Ready }), answer{Do: rules.Unmark}},
-		"not ready is back, too":                          {gone(func(f *rules.Facts) { f.Node = rules.NotReady }), answer{Do: rules.Unmark}},
-		"back before its claim was deleted":               {gone(begun, func(f *rules.Facts) { f.Node = rules.Ready }), answer{Do: rules.Unmark}},
-		"back, unseen, and gone again: the delay is anew": {gone(func(f *rules.Facts) { f.ReportedAt = ago(time.Minute) }), answer{Do: rules.MarkLost, State: rules.Waiting}},
-		"a report from the future says nothing yet":       {gone(func(f *rules.Facts) { f.ReportedAt = ago(-time.Minute) }), answer{Do: rules.Begin, State: rules.Releasing}},
-		"a disk that was missing before its node went":    {gone(func(f *rules.Facts) { f.Mark.Cause = rules.MissingDisk }), answer{Do: rules.MarkLost, State: rules.Waiting}},
-		"out of service, then gone: one loss":             {gone(func(f *rules.Facts) { f.Mark.Cause = rules.NodeOutOfService }), answer{Do: rules.Begin, State: rules.Releasing}},
-		"a mark from the future is none":                  {gone(func(f *rules.Facts) { f.Mark.Since = ago(-time.Minute) }), answer{Do: rules.MarkLost, State: rules.Waiting}},
-		"the delay is not over":                           {gone(func(f *rules.Facts) { f.Mark.Since = ago(5*time.Minute - 1) }), answer{State: rules.Waiting}},
-		"the delay is over":                               {gone(func(f *rules.Facts) { f.Mark.Since = ago(5 * time.Minute) }), answer{Do: rules.Begin, State: rules.Releasing}},
-		"kept by policy":                                  {gone(func(f *rules.Facts) { f.Terms.Release = false }), answer{State: rules.Kept}},
-		"kept, since nobody knows what is asked for":      {gone(func(f *rules.Facts) { f.Terms.Problem = "bad" }), answer{State: rules.Invalid}},
-		"nobody makes it again":                           {gone(func(f *rules.Facts) { f.Claim.Maker = nil }), answer{State: rules.NotRecreatable}},
-		"the budget is spent":                             {gone(func(f *rules.Facts) { f.Exhausted = true }), answer{State: rules.Throttled}},
-		"what was begun just now needs no budget":         {gone(begun, func(f *rules.Facts) { f.Exhausted = true }), answer{Do: rules.DeleteClaim, State: rules.Releasing}},
-		"what was begun long ago needs it anew":           {gone(begunLongAgo, func(f *rules.Facts) { f.Exhausted = true }), answer{State: rules.Throttled}},
-		"and is written down anew":                        {gone(begunLongAgo), answer{Do: rules.Begin, State: rules.Releasing}},
-		"a release of a time to come, too":                {gone(begun, func(f *rules.Facts) { f.Release.At = ago(-time.Minute) }), answer{Do: rules.Begin, State: rules.Releasing}},
-		"a release of another claim is none of this":      {gone(begun, func(f *rules.Facts) { f.Release.ClaimUID = "old" }), answer{Do: rules.Begin, State: rules.Releasing}},
-		"somebody deletes the claim":                      {gone(deleting), answer{State: rules.SomebodyElse}},
-		"somebody deletes the claim, which pods use":      {gone(deleting, pod("p")), answer{State: rules.SomebodyElse}},
-		"the claim goes":                                  {gone(begun, deleting), answer{State: rules.Releasing}},
-		"the claim is bound elsewhere":                    {gone(func(f *rules.Facts) { f.Claim.Bound = false }), answer{State: rules.SomebodyElse}},
-		"the claim is being bound":                        {gone(func(f *rules.Facts) { f.Volume.Phase = disk.PhaseAvailable }), answer{State: rules.SomebodyElse}},
-		"the pod of an ephemeral claim goes by itself":    {gone(func(f *rules.Facts) { f.Claim.Maker.Leaving = true }), answer{State: rules.SomebodyElse}},
-		"pods stay until the claim is deleted":            {gone(begun, pod("p")), answer{Do: rules.DeleteClaim, State: rules.Releasing}},
-		"then those that are made anew go":                {gone(begun, deleting, pod("p"), pod("q", func(p *rules.Pod) { p.Controlled = false })), answer{rules.DeletePods, rules.Releasing, []string{"p"}}},
-		"pending ones, too, when the claim is gone":       {gone(begun, unclaimed, pod("p", func(p *rules.Pod) { p.Placed = false })), answer{rules.DeletePods, rules.Releasing, []string{"p"}}},
-		"even if the node is back":                        {gone(begun, unclaimed, pod("p"), func(f *rules.Facts) { f.Node = rules.Ready }), answer{rules.DeletePods, rules.Releasing, []string{"p"}}},
-		"a pod of later stays":                            {gone(begun, unclaimed, pod("p", func(p *rules.Pod) { p.Created = now })), answer{Do: rules.Bury, State: rules.Removing}},
-		"a pod stays whose claim was made again":          {gone(begun, unclaimed, pod("p"), func(f *rules.Facts) { f.Successor = true }), answer{Do: rules.Bury, State: rules.Removing}},
+		"a node that is there has lost nothing":                    {gone(func(f *rules.Facts) { f.Node, f.Mark = rules.Ready, nil }), answer{Do: rules.None}},
+		"nor has one that is not ready":                            {gone(func(f *rules.Facts) { f.Node, f.Mark, f.Disk = rules.NotReady, nil, rules.DiskMissing }), answer{Do: rules.None}},
+		"the moment is written down first":                         {gone(func(f *rules.Facts) { f.Mark = nil }), answer{Do: rules.MarkLost, State: rules.Waiting}},
+		"a node that came back loses nothing":                      {gone(func(f *rules.Facts) { f.Node = rules.Ready }), answer{Do: rules.RemoveMark}},
+		"not ready is back, too":                                   {gone(func(f *rules.Facts) { f.Node = rules.NotReady }), answer{Do: rules.RemoveMark}},
+		"back before its claim was deleted":                        {gone(begun, func(f *rules.Facts) { f.Node = rules.Ready }), answer{Do: rules.RemoveMark}},
+		"back, unobserved, and gone again: the delay begins again": {gone(func(f *rules.Facts) { f.ReportedAt = ago(time.Minute) }), answer{Do: rules.MarkLost, State: rules.Waiting}},
+		"a report from the future says nothing yet":                {gone(func(f *rules.Facts) { f.ReportedAt = ago(-time.Minute) }), answer{Do: rules.BeginRelease, State: rules.Releasing}},
+		"a disk that was missing before its node went":             {gone(func(f *rules.Facts) { f.Mark.Cause = rules.MissingDisk }), answer{Do: rules.MarkLost, State: rules.Waiting}},
+		"out of service, then gone: one loss":                      {gone(func(f *rules.Facts) { f.Mark.Cause = rules.NodeOutOfService }), answer{Do: rules.BeginRelease, State: rules.Releasing}},
+		"a mark from the future is none":                           {gone(func(f *rules.Facts) { f.Mark.Since = ago(-time.Minute) }), answer{Do: rules.MarkLost, State: rules.Waiting}},
+		"the delay is not over":                                    {gone(func(f *rules.Facts) { f.Mark.Since = ago(5*time.Minute - 1) }), answer{State: rules.Waiting}},
+		"the delay is over":                                        {gone(func(f *rules.Facts) { f.Mark.Since = ago(5 * time.Minute) }), answer{Do: rules.BeginRelease, State: rules.Releasing}},
+		"kept by policy":                                           {gone(func(f *rules.Facts) { f.Terms.Release = false }), answer{State: rules.Kept}},
+		"kept: an annotation is invalid":                           {gone(func(f *rules.Facts) { f.Terms.Problem = "bad" }), answer{State: rules.Invalid}},
+		"nothing recreates it":                                     {gone(func(f *rules.Facts) { f.Claim.Recreator = nil }), answer{State: rules.NotRecreatable}},
+		"the budget is spent":                                      {gone(func(f *rules.Facts) { f.Exhausted = true }), answer{State: rules.Throttled}},
+		"a release within the leeway needs no budget":              {gone(begun, func(f *rules.Facts) { f.Exhausted = true }), answer{Do: rules.DeleteClaim, State: rules.Releasing}},
+		"an older release needs budget again":                      {gone(begunLongAgo, func(f *rules.Facts) { f.Exhausted = true }), answer{State: rules.Throttled}},
+		"and is written again":                                     {gone(begunLongAgo), answer{Do: rules.BeginRelease, State: rules.Releasing}},
+		"a release dated in the future, too":                       {gone(begun, func(f *rules.Facts) { f.Release.At = ago(-time.Minute) }), answer{Do: rules.BeginRelease, State: rules.Releasing}},
+		"a release of another claim does not count":                {gone(begun, func(f *rules.Facts) { f.Release.ClaimUID = "old" }), answer{Do: rules.BeginRelease, State: rules.Releasing}},
+		"a user deletes the claim":                                 {gone(deleting), answer{State: rules.Blocked}},
+		"a user deletes the claim, which pods use":                 {gone(deleting, pod("p")), answer{State: rules.Blocked}},
+		"the claim is being deleted":                               {gone(begun, deleting), answer{State: rules.Releasing}},
+		"the claim is bound elsewhere":                             {gone(func(f *rules.Facts) { f.Claim.Bound = false }), answer{State: rules.Blocked}},
+		"the claim is being bound":                                 {gone(func(f *rules.Facts) { f.Volume.Phase = disk.PhaseAvailable }), answer{State: rules.Blocked}},
+		"the pod of an ephemeral claim goes by itself":             {gone(func(f *rules.Facts) { f.Claim.Recreator.Leaving = true }), answer{State: rules.Blocked}},
+		"pods stay until the claim is deleted":                     {gone(begun, pod("p")), answer{Do: rules.DeleteClaim, State: rules.Releasing}},
+		"then pods with a controller are deleted":                  {gone(begun, deleting, pod("p"), pod("q", func(p *rules.Pod) { p.Controlled = false })), answer{rules.DeletePods, rules.Releasing, []string{"p"}}},
+		"pending ones, too, when the claim is gone":                {gone(begun, unclaimed, pod("p", func(p *rules.Pod) { p.Placed = false })), answer{rules.DeletePods, rules.Releasing, []string{"p"}}},
+		"even if the node is back":                                 {gone(begun, unclaimed, pod("p"), func(f *rules.Facts) { f.Node = rules.Ready }), answer{rules.DeletePods, rules.Releasing, []string{"p"}}},
+		"a later pod stays":                                        {gone(begun, unclaimed, pod("p", func(p *rules.Pod) { p.Created = now })), answer{Do: rules.AddTombstone, State: rules.Removing}},
+		"a pod stays whose claim was recreated":                    {gone(begun, unclaimed, pod("p"), func(f *rules.Facts) { f.Successor = true }), answer{Do: rules.AddTombstone, State: rules.Removing}},
 		"a kubelet that is there ends its pods itself": {gone(begun, deleting, pod("p", func(p *rules.Pod) { p.Deleting = true }), func(f *rules.Facts) {
 			f.Node, f.Disk, f.Volume.Mark, f.Mark.Cause = rules.Ready, rules.DiskMissing, disk.MarkMissing, rules.MissingDisk
 		}), answer{State: rules.Releasing}},
@@ -116,44 +116,44 @@ func TestDecide(t *testing.T) {
 		}), answer{State: rules.NotRecreatable}},
 		"a failing disk": {gone(func(f *rules.Facts) {
 			f.Node, f.Disk, f.Volume.Mark, f.Mark.Cause = rules.Ready, rules.DiskFailing, disk.MarkFailing, rules.FailingDisk
-		}), answer{Do: rules.Begin, State: rules.Releasing}},
+		}), answer{Do: rules.BeginRelease, State: rules.Releasing}},
 		"a failing disk of a claim that is kept": {gone(func(f *rules.Facts) {
 			f.Node, f.Disk, f.Volume.Mark, f.Mark.Cause, f.Terms.Release = rules.Ready, rules.DiskFailing, disk.MarkFailing, rules.FailingDisk, false
 		}), answer{State: rules.Kept}},
 		"a replaced disk": {gone(func(f *rules.Facts) {
 			f.Node, f.Disk, f.Volume.Mark, f.Mark.Cause = rules.Ready, rules.DiskReplaced, disk.MarkReplaced, rules.MissingDisk
-		}), answer{Do: rules.Begin, State: rules.Releasing}},
-		"a missing disk, says an agent that is not there": {gone(begun, missing, func(f *rules.Facts) { f.AgentSince = time.Time{} }), answer{Do: rules.Unmark}},
-		"a missing disk, says one that has just begun":    {gone(missing, func(f *rules.Facts) { f.AgentSince = ago(time.Minute) }), answer{Do: rules.MarkLost, State: rules.Waiting}},
-		"a missing disk, says one that was there before":  {gone(missing, func(f *rules.Facts) { f.AgentSince = ago(10 * time.Minute) }), answer{Do: rules.Begin, State: rules.Releasing}},
-		"a missing disk, and the volume does not say so":  {gone(begun, missing, func(f *rules.Facts) { f.Volume.Mark = disk.Unmarked }), answer{Do: rules.Unmark}},
-		"a missing disk that may be there again":          {gone(begun, missing, func(f *rules.Facts) { f.Volume.Mark = disk.MarkUnproven }), answer{Do: rules.Unmark}},
-		"a missing disk of a volume without a claim":      {gone(unclaimed, missing, func(f *rules.Facts) { f.Volume.Mark = disk.Unmarked }), answer{Do: rules.Bury, State: rules.Removing}},
-		"an agent of the future says nothing yet":         {gone(missing, func(f *rules.Facts) { f.AgentSince = ago(-time.Minute) }), answer{Do: rules.Begin, State: rules.Releasing}},
-		"a node that is gone needs no agent":              {gone(func(f *rules.Facts) { f.AgentSince = time.Time{} }), answer{Do: rules.Begin, State: rules.Releasing}},
-		"released: the tombstone comes first":             {gone(unclaimed), answer{Do: rules.Bury, State: rules.Removing}},
-		"released under a policy to keep claims":          {gone(unclaimed, func(f *rules.Facts) { f.Terms.Release = false }), answer{Do: rules.Bury, State: rules.Removing}},
-		"then the volume":                                 {gone(unclaimed, func(f *rules.Facts) { f.Buried = true }), answer{Do: rules.Remove, State: rules.Removing}},
-		"then its finalizer":                              {gone(unclaimed, func(f *rules.Facts) { f.Buried, f.Volume.Deleting = true, true }), answer{Do: rules.LetGo, State: rules.Removing}},
-		"which is the agent's where there is one": {gone(unclaimed, func(f *rules.Facts) {
-			f.Buried, f.Volume.Deleting = true, true
+		}), answer{Do: rules.BeginRelease, State: rules.Releasing}},
+		"a missing disk, reported by a provisioner that does not run": {gone(begun, missing, func(f *rules.Facts) { f.ProvisionerSince = time.Time{} }), answer{Do: rules.RemoveMark}},
+		"a missing disk, reported by a provisioner that just started": {gone(missing, func(f *rules.Facts) { f.ProvisionerSince = ago(time.Minute) }), answer{Do: rules.MarkLost, State: rules.Waiting}},
+		"a missing disk, reported by a provisioner that ran before":   {gone(missing, func(f *rules.Facts) { f.ProvisionerSince = ago(10 * time.Minute) }), answer{Do: rules.BeginRelease, State: rules.Releasing}},
+		"a missing disk, without the volume's mark":                   {gone(begun, missing, func(f *rules.Facts) { f.Volume.Mark = disk.Unmarked }), answer{Do: rules.RemoveMark}},
+		"a missing disk that may be there again":                      {gone(begun, missing, func(f *rules.Facts) { f.Volume.Mark = disk.MarkUnproven }), answer{Do: rules.RemoveMark}},
+		"a missing disk of a volume without a claim":                  {gone(unclaimed, missing, func(f *rules.Facts) { f.Volume.Mark = disk.Unmarked }), answer{Do: rules.AddTombstone, State: rules.Removing}},
+		"a provisioner's start in the future does not count yet":      {gone(missing, func(f *rules.Facts) { f.ProvisionerSince = ago(-time.Minute) }), answer{Do: rules.BeginRelease, State: rules.Releasing}},
+		"a node that is gone needs no provisioner":                    {gone(func(f *rules.Facts) { f.ProvisionerSince = time.Time{} }), answer{Do: rules.BeginRelease, State: rules.Releasing}},
+		"released: the tombstone comes first":                         {gone(unclaimed), answer{Do: rules.AddTombstone, State: rules.Removing}},
+		"released under a policy to keep claims":                      {gone(unclaimed, func(f *rules.Facts) { f.Terms.Release = false }), answer{Do: rules.AddTombstone, State: rules.Removing}},
+		"then the volume":                                             {gone(unclaimed, func(f *rules.Facts) { f.HasTombstone = true }), answer{Do: rules.DeleteVolume, State: rules.Removing}},
+		"then its finalizer":                                          {gone(unclaimed, func(f *rules.Facts) { f.HasTombstone, f.Volume.Deleting = true, true }), answer{Do: rules.RemoveFinalizer, State: rules.Removing}},
+		"which the provisioner removes if there is one": {gone(unclaimed, func(f *rules.Facts) {
+			f.HasTombstone, f.Volume.Deleting = true, true
 			f.Node, f.Disk, f.Mark.Cause = rules.Ready, rules.DiskMissing, rules.MissingDisk
 		}), answer{State: rules.Removing}},
-		"deleted by hand, with its tombstone removed":    {gone(unclaimed, func(f *rules.Facts) { f.Volume.Deleting = true }), answer{Do: rules.Bury, State: rules.Removing}},
-		"the claim is gone, and the volume not released": {gone(func(f *rules.Facts) { f.Claim = nil }), answer{State: rules.SomebodyElse}},
-		"kept by hand for a claim that is not there":     {gone(func(f *rules.Facts) { f.Claim, f.Volume.Phase = nil, disk.PhaseAvailable }), answer{State: rules.SomebodyElse}},
-		"nobody's": {gone(func(f *rules.Facts) { f.Claim, f.Volume.Phase, f.Volume.Claimed = nil, disk.PhaseAvailable, false }), answer{Do: rules.Bury, State: rules.Removing}},
-		"nobody's, of policy Retain": {gone(func(f *rules.Facts) {
+		"deleted by hand, with its tombstone removed":    {gone(unclaimed, func(f *rules.Facts) { f.Volume.Deleting = true }), answer{Do: rules.AddTombstone, State: rules.Removing}},
+		"the claim is gone, and the volume not released": {gone(func(f *rules.Facts) { f.Claim = nil }), answer{State: rules.Blocked}},
+		"kept by hand for a claim that is not there":     {gone(func(f *rules.Facts) { f.Claim, f.Volume.Phase = nil, disk.PhaseAvailable }), answer{State: rules.Blocked}},
+		"unclaimed": {gone(func(f *rules.Facts) { f.Claim, f.Volume.Phase, f.Volume.Claimed = nil, disk.PhaseAvailable, false }), answer{Do: rules.AddTombstone, State: rules.Removing}},
+		"unclaimed, of policy Retain": {gone(func(f *rules.Facts) {
 			f.Claim, f.Volume.Phase, f.Volume.Claimed, f.Volume.Policy = nil, disk.PhaseAvailable, false, disk.Retain
-		}), answer{Do: rules.Bury, State: rules.Removing}},
+		}), answer{Do: rules.AddTombstone, State: rules.Removing}},
 		"of policy Retain": {gone(unclaimed, func(f *rules.Facts) { f.Volume.Policy = disk.Retain }), answer{State: rules.Retained}},
-		"of policy Retain, deleted by its administrator": {gone(unclaimed, func(f *rules.Facts) { f.Volume.Policy, f.Volume.Deleting = disk.Retain, true }), answer{Do: rules.Bury, State: rules.Removing}},
-		"failed": {gone(unclaimed, func(f *rules.Facts) { f.Volume.Phase = disk.PhaseOfFailed }), answer{State: rules.SomebodyElse}},
-		"failed, and deleted by its administrator":    {gone(unclaimed, func(f *rules.Facts) { f.Volume.Phase, f.Volume.Deleting = disk.PhaseOfFailed, true }), answer{Do: rules.Bury, State: rules.Removing}},
-		"nobody could know its disk again":            {gone(unclaimed, func(f *rules.Facts) { f.Volume.Identity = "" }), answer{State: rules.Unidentified}},
-		"another node has a disk of that identity":    {gone(unclaimed, func(f *rules.Facts) { f.Elsewhere = "b" }), answer{State: rules.Unidentified}},
-		"another node has got its disk since":         {gone(unclaimed, func(f *rules.Facts) { f.Elsewhere, f.Buried = "b", true }), answer{Do: rules.Remove, State: rules.Removing}},
-		"nor once more, when the claim is released":   {gone(unclaimed, begun, func(f *rules.Facts) { f.Terms.Delay = time.Hour }), answer{Do: rules.Bury, State: rules.Removing}},
+		"of policy Retain, deleted by its administrator": {gone(unclaimed, func(f *rules.Facts) { f.Volume.Policy, f.Volume.Deleting = disk.Retain, true }), answer{Do: rules.AddTombstone, State: rules.Removing}},
+		"failed": {gone(unclaimed, func(f *rules.Facts) { f.Volume.Phase = disk.PhaseOfFailed }), answer{State: rules.Blocked}},
+		"failed, and deleted by its administrator":    {gone(unclaimed, func(f *rules.Facts) { f.Volume.Phase, f.Volume.Deleting = disk.PhaseOfFailed, true }), answer{Do: rules.AddTombstone, State: rules.Removing}},
+		"it has no disk identity":                     {gone(unclaimed, func(f *rules.Facts) { f.Volume.Identity = "" }), answer{State: rules.Unidentified}},
+		"another node has a disk of that identity":    {gone(unclaimed, func(f *rules.Facts) { f.OtherUse = "b" }), answer{State: rules.Unidentified}},
+		"another node has its disk since then":        {gone(unclaimed, func(f *rules.Facts) { f.OtherUse, f.HasTombstone = "b", true }), answer{Do: rules.DeleteVolume, State: rules.Removing}},
+		"nor once more, when the claim is released":   {gone(unclaimed, begun, func(f *rules.Facts) { f.Terms.Delay = time.Hour }), answer{Do: rules.AddTombstone, State: rules.Removing}},
 		"nothing is removed before the delay is over": {gone(unclaimed, func(f *rules.Facts) { f.Mark.Since = ago(time.Minute) }), answer{State: rules.Waiting}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -173,26 +173,25 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestWhoIsWaitedFor: a volume that waits for somebody says for whom, unless that takes but a
-// moment.
-func TestWhoIsWaitedFor(t *testing.T) {
+// TestBlockedBy: a blocked volume names what it waits for, unless that takes only a moment.
+func TestBlockedBy(t *testing.T) {
 	t.Parallel()
 	kept := func(f *rules.Facts) { f.Claim, f.Volume.Phase = nil, disk.PhaseAvailable }
 	leaving := func(f *rules.Facts) {
-		f.Claim.Maker = &rules.Maker{Name: "cache-0", UID: "p", ByPod: true, Leaving: true}
+		f.Claim.Recreator = &rules.Recreator{Name: "cache-0", UID: "p", ByPod: true, Leaving: true}
 	}
 	for name, tc := range map[string]struct {
 		facts *rules.Facts
 		state rules.State
-		want  string // empty: nobody is told
+		want  string // empty: no message
 	}{
-		"reserved by hand":                    {gone(kept, func(f *rules.Facts) { f.Volume.ClaimUID = "" }), rules.SomebodyElse, "claimRef"},
-		"somebody binds it":                   {gone(kept), rules.SomebodyElse, ""},
-		"its claim is gone this very moment":  {gone(func(f *rules.Facts) { f.Claim = nil }), rules.SomebodyElse, ""},
-		"its phase is Failed":                 {gone(unclaimed, func(f *rules.Facts) { f.Volume.Phase = disk.PhaseOfFailed }), rules.SomebodyElse, "administrator"},
-		"somebody has deleted its claim":      {gone(deleting), rules.SomebodyElse, "somebody has deleted"},
-		"its claim is bound to another":       {gone(func(f *rules.Facts) { f.Claim.Bound = false }), rules.SomebodyElse, "PersistentVolume controller"},
-		"its claim goes with a pod":           {gone(leaving), rules.SomebodyElse, "pod cache-0"},
+		"reserved by hand":                    {gone(kept, func(f *rules.Facts) { f.Volume.ClaimUID = "" }), rules.Blocked, "claimRef"},
+		"it is being bound":                   {gone(kept), rules.Blocked, ""},
+		"its claim was just deleted":          {gone(func(f *rules.Facts) { f.Claim = nil }), rules.Blocked, ""},
+		"its phase is Failed":                 {gone(unclaimed, func(f *rules.Facts) { f.Volume.Phase = disk.PhaseOfFailed }), rules.Blocked, "administrator"},
+		"a user deleted its claim":            {gone(deleting), rules.Blocked, "a user requested"},
+		"its claim is bound to another":       {gone(func(f *rules.Facts) { f.Claim.Bound = false }), rules.Blocked, "PersistentVolume controller"},
+		"its claim is deleted with a pod":     {gone(leaving), rules.Blocked, "pod cache-0"},
 		"with a pod that this controller has": {gone(leaving, begun), rules.Releasing, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -208,8 +207,8 @@ func TestWhoIsWaitedFor(t *testing.T) {
 func TestTerms(t *testing.T) {
 	t.Parallel()
 	defaults := rules.Terms{Delay: 5 * time.Minute}
-	ask := func(object string, pairs ...string) rules.Asked {
-		a := rules.Asked{Object: object, Annotations: map[string]string{}}
+	ask := func(object string, pairs ...string) rules.Annotated {
+		a := rules.Annotated{Object: object, Annotations: map[string]string{}}
 		for i := 0; i < len(pairs); i += 2 {
 			a.Annotations[pairs[i]] = pairs[i+1]
 		}
@@ -217,10 +216,10 @@ func TestTerms(t *testing.T) {
 	}
 	const policy, delay = wellknown.NodeLossAnnotation, wellknown.NodeLossDelayAnnotation
 	for name, tc := range map[string]struct {
-		class, claim rules.Asked
+		class, claim rules.Annotated
 		want         rules.Terms
 	}{
-		"nobody says anything":            {want: defaults},
+		"without annotations":             {want: defaults},
 		"the class does":                  {class: ask("class", policy, "Release", delay, "1h"), want: rules.Terms{Release: true, Delay: time.Hour}},
 		"the claim wins":                  {class: ask("class", policy, "Release", delay, "1h"), claim: ask("claim", policy, "Keep", delay, "1s"), want: rules.Terms{Delay: time.Second}},
 		"each of the two for itself":      {class: ask("class", policy, "Release"), claim: ask("claim", delay, "2m"), want: rules.Terms{Release: true, Delay: 2 * time.Minute}},
@@ -238,7 +237,7 @@ func TestTerms(t *testing.T) {
 	}
 }
 
-// TestRecreatable: what a claim says of itself.
+// TestRecreatable: the annotation of a claim.
 func TestRecreatable(t *testing.T) {
 	t.Parallel()
 	said := func(value string) map[string]string {
@@ -247,26 +246,26 @@ func TestRecreatable(t *testing.T) {
 	for name, tc := range map[string]struct {
 		annotations map[string]string
 		yes         bool
-		hindrance   string
+		obstacle    string
 	}{
 		"nothing":             {annotations: map[string]string{wellknown.NodeLossAnnotation: "Release"}},
 		"yes":                 {annotations: said("true"), yes: true},
-		"no":                  {annotations: said("false"), hindrance: "is false"},
-		"yes, in other words": {annotations: said("True"), hindrance: `has stowage.dev/node-loss-recreatable="True", allowed is true or false`},
-		"nothing, with a key": {annotations: said(""), hindrance: `="", allowed is`},
-		"much":                {annotations: said(strings.Repeat("é", 1000)), hindrance: `é…", allowed is`},
+		"no":                  {annotations: said("false"), obstacle: "is false"},
+		"yes, in other words": {annotations: said("True"), obstacle: `has stowage.dev/node-loss-recreatable="True", allowed is true or false`},
+		"nothing, with a key": {annotations: said(""), obstacle: `="", allowed is`},
+		"much":                {annotations: said(strings.Repeat("é", 1000)), obstacle: `é…", allowed is`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			yes, hindrance := rules.Recreatable(tc.annotations)
-			if yes != tc.yes || (hindrance == "") != (tc.hindrance == "") || !strings.Contains(hindrance, tc.hindrance) {
-				t.Errorf("%t, %q; want %t, %q", yes, hindrance, tc.yes, tc.hindrance)
+			yes, obstacle := rules.Recreatable(tc.annotations)
+			if yes != tc.yes || (obstacle == "") != (tc.obstacle == "") || !strings.Contains(obstacle, tc.obstacle) {
+				t.Errorf("%t, %q; want %t, %q", yes, obstacle, tc.yes, tc.obstacle)
 			}
 		})
 	}
 }
 
-// TestAfterRelease: all that a release leads to, without a change of what is known.
+// TestAfterRelease: the result of a release is computed without a change of the facts.
 func TestAfterRelease(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -280,7 +279,7 @@ func TestAfterRelease(t *testing.T) {
 		"not with those that end by themselves":        {facts: gone(missing, pod("a", func(p *rules.Pod) { p.Deleting = true })), state: rules.Removing},
 		"the volume stays by its policy":               {facts: gone(func(f *rules.Facts) { f.Volume.Policy = disk.Retain }), state: rules.Retained},
 		"the volume stays without an identity":         {facts: gone(func(f *rules.Facts) { f.Volume.Identity = "" }), state: rules.Unidentified},
-		"the volume stays as its disk is elsewhere":    {facts: gone(func(f *rules.Facts) { f.Elsewhere = "node b has it" }), state: rules.Unidentified, says: "node b has it"},
+		"the volume stays as its disk is elsewhere":    {facts: gone(func(f *rules.Facts) { f.OtherUse = "node b has it" }), state: rules.Unidentified, says: "node b has it"},
 		"also if the release waits for the budget yet": {facts: gone(func(f *rules.Facts) { f.Exhausted = true }), state: rules.Removing},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -305,21 +304,20 @@ func TestAfterRelease(t *testing.T) {
 	}
 }
 
-// TestWritten: what is written on volumes is read as it was, to the nanosecond, so that
-// no delay is shortened.
-func TestWritten(t *testing.T) {
+// TestAnnotationsRoundTrip: annotations are read as they were written, to the nanosecond.
+func TestAnnotationsRoundTrip(t *testing.T) {
 	t.Parallel()
 	mark := rules.Mark{Cause: rules.NodeGone, Since: now}
 	if diff := cmp.Diff(&mark, rules.ReadMark(mark.String())); diff != "" {
 		t.Errorf("mark (-want +got):\n%s", diff)
 	}
-	release := rules.Began{ClaimUID: "c", At: now}
+	release := rules.BegunRelease{ClaimUID: "c", At: now}
 	if diff := cmp.Diff(&release, rules.ReadRelease(release.String())); diff != "" {
 		t.Errorf("release (-want +got):\n%s", diff)
 	}
 	for _, text := range []string{"", "NodeGone", "NodeGone yesterday", " 2026-11-22T12:00:00Z", "2026-11-22T12:00:00Z"} {
 		if rules.ReadMark(text) != nil || rules.ReadRelease(text) != nil {
-			t.Errorf("%q was read", text)
+			t.Errorf("%q was decode", text)
 		}
 	}
 }
@@ -332,15 +330,14 @@ func TestBudget(t *testing.T) {
 		t.Errorf("%d releases are in the window, want 2", got)
 	}
 	for limit, want := range map[int]time.Duration{3: 0, 2: 30 * time.Second, 1: 60 * time.Second} {
-		if got := rules.Refilled(releases, limit, now).Sub(now); got != want {
+		if got := rules.AvailableAt(releases, limit, now).Sub(now); got != want {
 			t.Errorf("with a limit of %d there is budget in %s, want %s", limit, got, want)
 		}
 	}
 }
 
-// TestBudgetOfTimesToCome: a release that somebody has dated ahead holds nobody up for
-// longer than clocks may differ.
-func TestBudgetOfTimesToCome(t *testing.T) {
+// TestBudgetOfFutureReleases: a release dated in the future does not block others forever.
+func TestBudgetOfFutureReleases(t *testing.T) {
 	t.Parallel()
 	never := time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 	releases := map[string]time.Time{"a": never, "b": never.Add(-time.Hour), "c": ago(-time.Minute), "d": ago(-10 * time.Second)}
@@ -348,16 +345,17 @@ func TestBudgetOfTimesToCome(t *testing.T) {
 		t.Errorf("%d releases are in the window, want the one of a clock that is ahead", got)
 	}
 	for limit, want := range map[int]time.Duration{2: 0, 1: 80 * time.Second} {
-		if got := rules.Refilled(releases, limit, now).Sub(now); got != want {
+		if got := rules.AvailableAt(releases, limit, now).Sub(now); got != want {
 			t.Errorf("with a limit of %d there is budget in %s, want %s", limit, got, want)
 		}
 	}
 }
 
-// TestNoMinuteHasMore: controllers that die between the writes, at random moments, delete no
-// more claims in any minute than the budget allows, and all of them in the end.
-func TestNoMinuteHasMore(t *testing.T) {
+// TestBudgetSurvivesCrashes: controllers that crash between the writes, at random moments, delete no
+// more claims in a minute than the budget allows.
+func TestBudgetSurvivesCrashes(t *testing.T) {
 	t.Parallel()
+	// claims are existing claims with their recreators.
 	const claims, limit = 60, 5
 	random := rand.New(rand.NewPCG(1, 2))
 	written, due := map[string]time.Time{}, map[string]bool{} // what volumes say; claims that are there
@@ -377,10 +375,10 @@ func TestNoMinuteHasMore(t *testing.T) {
 		delete(others, name)
 		f := gone(func(f *rules.Facts) { f.Now, f.Exhausted = at, rules.Spent(others, at) >= limit })
 		if began, ok := written[name]; ok {
-			f.Release = &rules.Began{ClaimUID: "claim", At: began}
+			f.Release = &rules.BegunRelease{ClaimUID: "claim", At: began}
 		}
 		switch d := rules.Decide(f); d.Do {
-		case rules.Begin:
+		case rules.BeginRelease:
 			if written[name] = at; random.IntN(3) == 0 {
 				continue // it dies
 			}
@@ -397,35 +395,35 @@ func TestNoMinuteHasMore(t *testing.T) {
 	}
 }
 
-func TestSettled(t *testing.T) {
+func TestResolved(t *testing.T) {
 	t.Parallel()
-	grave := rules.Grave{Identity: "wwn:1", VolumeUID: "old", Since: ago(time.Hour)}
-	later := rules.Offered{Identity: "wwn:1", UID: "new", Created: ago(time.Minute), Shown: true}
+	tombstone := rules.Tombstone{Identity: "wwn:1", VolumeUID: "old", Since: ago(time.Hour)}
+	later := rules.PublishedVolume{Identity: "wwn:1", UID: "new", Created: ago(time.Minute), Shown: true}
 	for name, tc := range map[string]struct {
-		change func(*rules.Offered)
+		change func(*rules.PublishedVolume)
 		want   bool
 	}{
-		"cleaned and published again":       {func(*rules.Offered) {}, true},
-		"published, and its node has not":   {func(v *rules.Offered) { v.Shown = false }, false},
-		"another disk":                      {func(v *rules.Offered) { v.Identity = "wwn:2" }, false},
-		"from before":                       {func(v *rules.Offered) { v.Created = ago(2 * time.Hour) }, false},
-		"published, says another node":      {func(v *rules.Offered) { v.Elsewhere = true }, false},
-		"published again, and deleted":      {func(v *rules.Offered) { v.Deleting = true }, true},
-		"published again, and lost":         {func(v *rules.Offered) { v.Lost = true }, true},
-		"the very volume, within reach":     {func(v *rules.Offered) { v.UID, v.Created = "old", ago(9*time.Hour) }, true},
-		"the very volume, still lost":       {func(v *rules.Offered) { v.UID, v.Lost = "old", true }, false},
-		"the very volume, about to be gone": {func(v *rules.Offered) { v.UID, v.Deleting = "old", true }, false},
+		"cleaned and published again":             {func(*rules.PublishedVolume) {}, true},
+		"published, but not reported by its node": {func(v *rules.PublishedVolume) { v.Shown = false }, false},
+		"another disk":                            {func(v *rules.PublishedVolume) { v.Identity = "wwn:2" }, false},
+		"from before":                             {func(v *rules.PublishedVolume) { v.Created = ago(2 * time.Hour) }, false},
+		"published, but reported by another node": {func(v *rules.PublishedVolume) { v.OnOtherNode = true }, false},
+		"published again, and deleted":            {func(v *rules.PublishedVolume) { v.Deleting = true }, true},
+		"published again, and lost":               {func(v *rules.PublishedVolume) { v.Lost = true }, true},
+		"the same volume, not lost":               {func(v *rules.PublishedVolume) { v.UID, v.Created = "old", ago(9*time.Hour) }, true},
+		"the same volume, still lost":             {func(v *rules.PublishedVolume) { v.UID, v.Lost = "old", true }, false},
+		"the same volume, being deleted":          {func(v *rules.PublishedVolume) { v.UID, v.Deleting = "old", true }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			v := later
 			tc.change(&v)
-			if got := rules.Settled(grave, []rules.Offered{v}); got != tc.want {
+			if got := rules.Resolved(tombstone, []rules.PublishedVolume{v}); got != tc.want {
 				t.Errorf("settled is %t, want %t", got, tc.want)
 			}
-			kept := grave
+			kept := tombstone
 			kept.Retained = true
-			if got, want := rules.Settled(kept, []rules.Offered{v}), tc.want && v.UID == "old"; got != want {
+			if got, want := rules.Resolved(kept, []rules.PublishedVolume{v}), tc.want && v.UID == "old"; got != want {
 				t.Errorf("of retained data: settled is %t, want %t", got, want)
 			}
 		})

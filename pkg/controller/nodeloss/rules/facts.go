@@ -9,40 +9,41 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// Facts are what is known about a volume of ours. Deciding changes nothing of them.
+// Facts are what is known about an owned volume. Decide does not change them.
 type Facts struct {
 	Now    time.Time
 	Volume Volume
-	Node   Node
-	// Disk is what the agent of the node last reported of the volume's disk.
+	// Node is the state of the volume's node.
+	Node Node
+	// Disk is the last report of the node's provisioner about the volume's disk.
 	Disk DiskState
-	// AgentSince is since when the agent's pod on the node is Ready, to the second; zero
-	// if it is not. What an agent that does not work has reported last may long have
-	// ceased to be so.
-	AgentSince time.Time
-	// ReportedAt is when that agent last wrote its report; zero if it never did.
+	// ProvisionerSince is since when the provisioner's pod on the node is Ready, to the second;
+	// zero if it is not Ready. The last report of a provisioner that does not run may be out of
+	// date.
+	ProvisionerSince time.Time
+	// ReportedAt is when that provisioner last wrote its report; zero if it never did.
 	ReportedAt time.Time
-	// Mark is since when the volume is known to be lost; nil if it is not known to be.
+	// Mark is the recorded loss; nil if none is recorded.
 	Mark *Mark
 	// Release is the release that was begun; nil if none was.
-	Release *Began
-	// Claim is the claim that the volume is bound to, of the UID that the volume names;
-	// nil if there is none such.
+	Release *BegunRelease
+	// Claim is the claim that the volume is bound to, with the UID that the volume names; nil if
+	// it does not exist.
 	Claim *Claim
-	// Successor says that there is a claim of that name with another UID.
+	// Successor: a claim of that name exists with another UID.
 	Successor bool
-	// Pods use the claim by its name, and have not ended, but for the one that a generic
-	// ephemeral claim belongs to, which may have.
+	// Pods use the claim by its name and have not terminated. The pod that owns a generic
+	// ephemeral claim is included even if it has.
 	Pods []Pod
-	// Terms are those of the claim, or of the volume's class if it has no claim.
+	// Terms are those of the claim, or of the class if the volume has no claim.
 	Terms Terms
-	// Buried says that the node's report has a tombstone of this very volume.
-	Buried bool
-	// Elsewhere is what else may be of the same disk, on another node, as users are told;
-	// empty if nothing is.
-	Elsewhere string
-	// Exhausted says that the budget is spent by releases of other claims. A release that
-	// was written down just now does not wait for it.
+	// HasTombstone: the node's report has a tombstone of this volume.
+	HasTombstone bool
+	// OtherUse describes for users what else on another node may use the volume's disk; empty if
+	// nothing does.
+	OtherUse string
+	// Exhausted: releases of other claims used up the budget. A release that was written within
+	// the leeway does not wait for budget.
 	Exhausted bool
 }
 
@@ -51,36 +52,36 @@ type Volume struct {
 	Phase    disk.Phase
 	Policy   disk.Policy
 	Identity disk.Identity
-	// Claimed says that it names a claim (spec.claimRef), UID which; empty if that names
-	// no UID.
+	// Claimed: the volume names a claim (spec.claimRef). ClaimUID is empty if the claimRef has no
+	// UID.
 	Claimed  bool
 	ClaimUID string
-	// Mark is what the volume says of its disk, for those who place pods.
+	// Mark is the volume's mark of its disk, which schedulers read.
 	Mark disk.Mark
-	// Deleting says that it has a deletionTimestamp, Finalized that it has our finalizer.
+	// Deleting: it has a deletionTimestamp. Finalized: it has the finalizer of local volumes.
 	Deleting, Finalized bool
 }
 
-// Node is what there is of the volume's node.
+// Node is the state of the volume's node.
 type Node string
 
 // The ways in which a node is there, or not.
 const (
-	Ready        Node = "Ready"        // there, and kubelet says that it works
-	NotReady     Node = "NotReady"     // there, and nobody knows more
-	OutOfService Node = "OutOfService" // there, not Ready, with the taint, and the taint counts
-	Gone         Node = "Gone"         // not there
+	Ready        Node = "Ready"        // kubelet reports that it works
+	NotReady     Node = "NotReady"     // the object exists, but kubelet does not report
+	OutOfService Node = "OutOfService" // not Ready, with the taint, and the configuration counts it
+	Gone         Node = "Gone"         // the object does not exist
 )
 
-// Away says whether no agent deals with the node's volumes.
-func (n Node) Away() bool { return n == Gone || n == OutOfService }
+// Lost reports whether no provisioner manages the node's volumes.
+func (n Node) Lost() bool { return n == Gone || n == OutOfService }
 
-// DiskState is what an agent reports of a volume's disk.
+// DiskState is what a provisioner reports about a volume's disk.
 type DiskState string
 
 // The states that count.
 const (
-	DiskThere    DiskState = ""
+	DiskPresent  DiskState = ""
 	DiskMissing  DiskState = "Missing"
 	DiskReplaced DiskState = "Replaced"
 	DiskFailing  DiskState = "Failing"
@@ -89,44 +90,44 @@ const (
 // Claim is a PersistentVolumeClaim.
 type Claim struct {
 	UID string
-	// Bound says that the claim names the volume, as the volume names it.
+	// Bound: the claim names the volume, as the volume names the claim.
 	Bound    bool
 	Deleting bool
-	// Maker is who makes the claim again if it is deleted; nil if nobody does.
-	Maker *Maker
-	// Hindrance is why nobody does, as users are told.
-	Hindrance string
+	// Recreator recreates the claim if it is deleted; nil if nothing does.
+	Recreator *Recreator
+	// Obstacle is why nothing recreates the claim, for users.
+	Obstacle string
 }
 
-// Maker makes a claim again.
-type Maker struct {
+// Recreator makes a claim again.
+type Recreator struct {
 	// Name and UID are those of the StatefulSet, or of the pod of a generic ephemeral claim.
 	Name, UID string
-	// ByClaim says that the claim itself has been read to say so, by its annotation or an
-	// owner reference: Name and UID are empty then.
+	// ByClaim: the claim itself says so, by annotation or owner reference; Name and UID are empty
+	// then.
 	ByClaim bool
-	// ByPod says that it is the latter: the pod is deleted, and its claim goes with it.
+	// ByPod: Name is a pod, which is deleted with its claim.
 	ByPod bool
-	// Leaving says that this pod is on its way out, or gone.
+	// Leaving: this pod is terminating or gone.
 	Leaving bool
 }
 
 // Pod uses the claim.
 type Pod struct {
 	Namespace, Name, UID string
-	// Placed says that it has a node. Such a pod keeps the claim from going.
+	// Placed: the pod has a node. Such a pod protects the claim from deletion.
 	Placed, Deleting bool
-	// Controlled says that it has a controller, which makes it anew.
+	// Controlled: the pod has a controller, which recreates it.
 	Controlled bool
 	// Created is to the second.
 	Created time.Time
 }
 
-// Terms say what is to be done, and when.
+// Terms are the policy for a lost volume, and its delay.
 type Terms struct {
 	Release bool
 	Delay   time.Duration
-	// Problem is why the terms cannot be read; they are to keep then. Empty if they can.
+	// Problem is why the terms are invalid; the claim is kept then. Empty if they are valid.
 	Problem string
 }
 
@@ -136,14 +137,13 @@ type Mark struct {
 	Since time.Time
 }
 
-// Began is a release that was begun: of which claim, and when.
-type Began struct {
+// BegunRelease is a release that was begun: of which claim, and when.
+type BegunRelease struct {
 	ClaimUID string
 	At       time.Time
 }
 
-// Cause is why a volume is lost, in a word that stays the same from release to
-// release.
+// Cause is why a volume is lost, a stable machine-readable word.
 type Cause string
 
 // The causes.
@@ -163,8 +163,8 @@ func Causes() []Cause {
 // OfNode reports whether the whole node is lost.
 func (c Cause) OfNode() bool { return c == NodeGone || c == NodeOutOfService }
 
-// confirmed reports whether the volume itself says that its disk is lost. Of a volume with a
-// claim the report does not suffice: a provisioner whose report is refused leaves an old one.
+// confirmed reports whether the volume itself says that its disk is lost. For a volume with a
+// claim the report does not suffice: a provisioner whose report is rejected leaves an old one.
 func (f *Facts) confirmed() bool {
 	switch f.Volume.Mark {
 	case disk.MarkMissing, disk.MarkReplaced, disk.MarkFailing:
@@ -174,14 +174,14 @@ func (f *Facts) confirmed() bool {
 	}
 }
 
-// CauseOf is why a volume is lost; empty if it is not.
+// CauseOf returns why a volume is lost; empty if it is not.
 func CauseOf(f *Facts) Cause {
 	switch {
 	case f.Node == Gone:
 		return NodeGone
 	case f.Node == OutOfService:
 		return NodeOutOfService
-	case f.Node != Ready || f.AgentSince.IsZero() || !f.confirmed():
+	case f.Node != Ready || f.ProvisionerSince.IsZero() || !f.confirmed():
 		return ""
 	case f.Disk == DiskMissing:
 		return MissingDisk

@@ -11,12 +11,12 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// choices are the values of one thing that is known.
+// choices are the values of one fact.
 type choices []func(*rules.Facts)
 
 const delay = 5 * time.Minute
 
-// phases are how a volume stands with its claim.
+// phases are the phases of a volume with its claim.
 func phases() choices {
 	var all choices
 	for _, phase := range []disk.Phase{"", disk.PhaseAvailable, disk.PhaseBound, disk.PhaseReleased, disk.PhaseOfFailed} {
@@ -41,19 +41,19 @@ func marks() choices {
 
 func releases() choices {
 	all := choices{func(*rules.Facts) {}}
-	for _, r := range []rules.Began{{ClaimUID: "claim", At: ago(time.Second)}, {ClaimUID: "claim", At: ago(2 * rules.Leeway)}, {ClaimUID: "else", At: ago(time.Second)}} {
+	for _, r := range []rules.BegunRelease{{ClaimUID: "claim", At: ago(time.Second)}, {ClaimUID: "claim", At: ago(2 * rules.Leeway)}, {ClaimUID: "else", At: ago(time.Second)}} {
 		all = append(all, func(f *rules.Facts) { f.Release = &r })
 	}
 	return all
 }
 
-// claims are those that are there, with those who make them again.
+// claims are existing claims with their recreators.
 func claims() choices {
 	var all choices
 	for bits := range 4 {
-		for _, maker := range []*rules.Maker{nil, {UID: "set"}, {UID: "p", ByPod: true}, {UID: "p", ByPod: true, Leaving: true}} {
+		for _, recreator := range []*rules.Recreator{nil, {UID: "set"}, {UID: "p", ByPod: true}, {UID: "p", ByPod: true, Leaving: true}} {
 			all = append(all, func(f *rules.Facts) {
-				f.Claim = &rules.Claim{UID: "claim", Bound: bits&1 != 0, Deleting: bits&2 != 0, Maker: maker}
+				f.Claim = &rules.Claim{UID: "claim", Bound: bits&1 != 0, Deleting: bits&2 != 0, Recreator: recreator}
 			})
 		}
 	}
@@ -73,16 +73,16 @@ func pods() choices {
 	})
 }
 
-// nodes are what there is of the node, its agent and the disk.
+// nodes are states of node, provisioner and disk.
 func nodes() choices {
-	at := func(node rules.Node, state rules.DiskState, agent time.Duration) func(*rules.Facts) {
+	at := func(node rules.Node, state rules.DiskState, provisioner time.Duration) func(*rules.Facts) {
 		return func(f *rules.Facts) {
-			if f.Node, f.Disk = node, state; agent > 0 {
-				f.AgentSince = ago(agent)
+			if f.Node, f.Disk = node, state; provisioner > 0 {
+				f.ProvisionerSince = ago(provisioner)
 			}
 		}
 	}
-	all := choices{at(rules.Gone, rules.DiskThere, 0), at(rules.OutOfService, rules.DiskThere, 0), at(rules.NotReady, rules.DiskThere, 0), at(rules.Ready, rules.DiskThere, 2*time.Hour)}
+	all := choices{at(rules.Gone, rules.DiskPresent, 0), at(rules.OutOfService, rules.DiskPresent, 0), at(rules.NotReady, rules.DiskPresent, 0), at(rules.Ready, rules.DiskPresent, 2*time.Hour)}
 	for _, state := range []rules.DiskState{rules.DiskMissing, rules.DiskReplaced, rules.DiskFailing} {
 		reports := choices{at(rules.Ready, state, 0), at(rules.Ready, state, 2*time.Hour), at(rules.Ready, state, time.Minute), at(rules.NotReady, state, 2*time.Hour)}
 		for _, choose := range reports {
@@ -96,15 +96,15 @@ func nodes() choices {
 	return all
 }
 
-// disks are by what the disk is known, who else has it, and how far the volume's removal is.
+// disks are identities, other uses of the disk, and stages of the volume's removal.
 func disks() choices {
 	var all choices
 	for bits := range 8 {
 		for _, identity := range []disk.Identity{"wwn:1", ""} {
 			for _, elsewhere := range []string{"", "other"} {
 				all = append(all, func(f *rules.Facts) {
-					f.Volume.Deleting, f.Volume.Finalized, f.Buried = bits&1 != 0, bits&2 != 0, bits&4 != 0
-					f.Volume.Identity, f.Elsewhere = identity, elsewhere
+					f.Volume.Deleting, f.Volume.Finalized, f.HasTombstone = bits&1 != 0, bits&2 != 0, bits&4 != 0
+					f.Volume.Identity, f.OtherUse = identity, elsewhere
 				})
 			}
 		}
@@ -124,7 +124,7 @@ func worlds() [][]choices {
 	without := choices{func(f *rules.Facts) { f.Claim = nil }, func(f *rules.Facts) { f.Claim, f.Successor = nil, true }}
 	few := choices{
 		func(f *rules.Facts) { f.Volume.Identity, f.Volume.Finalized = "wwn:1", true },
-		func(f *rules.Facts) { f.Volume.Identity, f.Volume.Deleting, f.Buried = "wwn:1", true, true },
+		func(f *rules.Facts) { f.Volume.Identity, f.Volume.Deleting, f.HasTombstone = "wwn:1", true, true },
 	}
 	return [][]choices{
 		{phases(), marks(), claims(), releases(), pods(), nodes(), reported, terms, few},
@@ -132,7 +132,7 @@ func worlds() [][]choices {
 	}
 }
 
-// visit asks about everything.
+// visit checks every combination.
 func visit(t *testing.T, f rules.Facts, rest []choices, asked *int) {
 	if len(rest) == 0 {
 		*asked++
@@ -149,7 +149,7 @@ func visit(t *testing.T, f rules.Facts, rest []choices, asked *int) {
 	}
 }
 
-// TestNoDecisionIsDangerous asks about every volume of the world.
+// TestNoDecisionIsDangerous checks the decision about every volume of the model.
 func TestNoDecisionIsDangerous(t *testing.T) {
 	t.Parallel()
 	asked := 0
@@ -160,16 +160,16 @@ func TestNoDecisionIsDangerous(t *testing.T) {
 	t.Logf("%d volumes", asked)
 }
 
-// dangerous says what a decision would do that must never be; empty if nothing.
+// dangerous returns the invariant that a decision violates; empty if none.
 func dangerous(f *rules.Facts, d rules.Decision) string {
 	switch d.Do {
-	case rules.Begin, rules.DeleteClaim:
+	case rules.BeginRelease, rules.DeleteClaim:
 		return wrongRelease(f, d)
 	case rules.DeletePods:
 		return wrongPods(f, d)
-	case rules.Bury, rules.Remove, rules.LetGo:
+	case rules.AddTombstone, rules.DeleteVolume, rules.RemoveFinalizer:
 		return wrongRemoval(f, d)
-	case rules.Unmark:
+	case rules.RemoveMark:
 		if lost(f) {
 			return "the volume is lost"
 		}
@@ -177,21 +177,21 @@ func dangerous(f *rules.Facts, d rules.Decision) string {
 	return ""
 }
 
-// lost says whether nobody can reach the volume.
+// lost reports whether the volume is lost.
 func lost(f *rules.Facts) bool {
-	return f.Node == rules.Gone || f.Node == rules.OutOfService || f.Node == rules.Ready && f.Disk != rules.DiskThere && !f.AgentSince.IsZero() &&
+	return f.Node == rules.Gone || f.Node == rules.OutOfService || f.Node == rules.Ready && f.Disk != rules.DiskPresent && !f.ProvisionerSince.IsZero() &&
 		(f.Claim == nil || f.Volume.Mark == disk.Mark(f.Disk))
 }
 
-// long says whether that has been so for the whole delay.
+// long reports whether the delay is over.
 func long(f *rules.Facts) bool {
 	if f.Mark == nil || f.Now.Before(f.Mark.Since.Add(f.Terms.Delay)) {
 		return false
 	}
-	if f.Node.Away() {
+	if f.Node.Lost() {
 		return (f.Mark.Cause == rules.NodeGone || f.Mark.Cause == rules.NodeOutOfService) && !f.ReportedAt.After(f.Mark.Since)
 	}
-	return f.Mark.Cause != rules.NodeGone && f.Mark.Cause != rules.NodeOutOfService && !f.AgentSince.After(f.Mark.Since)
+	return f.Mark.Cause != rules.NodeGone && f.Mark.Cause != rules.NodeOutOfService && !f.ProvisionerSince.After(f.Mark.Since)
 }
 
 func wrongRelease(f *rules.Facts, d rules.Decision) string {
@@ -206,11 +206,11 @@ func wrongRelease(f *rules.Facts, d rules.Decision) string {
 		return "the volume is not the claim's"
 	case !f.Terms.Release || f.Terms.Problem != "":
 		return "the claim is to be kept"
-	case f.Claim.Maker == nil:
-		return "nobody makes the claim again"
-	case f.Claim.Maker.Leaving:
+	case f.Claim.Recreator == nil:
+		return "nothing recreates the claim"
+	case f.Claim.Recreator.Leaving:
 		return "the claim goes by itself"
-	case d.Do == rules.Begin && f.Exhausted:
+	case d.Do == rules.BeginRelease && f.Exhausted:
 		return "the budget is spent"
 	case d.Do == rules.DeleteClaim && (f.Release == nil || f.Release.ClaimUID != f.Claim.UID):
 		return "the release was not written down"
@@ -218,7 +218,7 @@ func wrongRelease(f *rules.Facts, d rules.Decision) string {
 		return "the release counts for another minute"
 	}
 	for _, p := range f.Pods {
-		if !f.Node.Away() && p.Placed && !p.Controlled {
+		if !f.Node.Lost() && p.Placed && !p.Controlled {
 			return "a pod would be lost"
 		}
 	}
@@ -236,9 +236,9 @@ func wrongPods(f *rules.Facts, d rules.Decision) string {
 	}
 	for _, p := range d.Pods {
 		if !p.Controlled || p.Created.After(f.Release.At) {
-			return "a pod goes that nobody makes anew, or that is new"
+			return "a pod is deleted that nothing recreates, or that is new"
 		}
-		if p.Deleting && !f.Node.Away() {
+		if p.Deleting && !f.Node.Lost() {
 			return "a pod goes that its kubelet ends"
 		}
 	}
@@ -259,16 +259,16 @@ func wrongRemoval(f *rules.Facts, d rules.Decision) string {
 	case f.Volume.Policy == disk.Retain && f.Volume.Phase != disk.PhaseAvailable && !f.Volume.Deleting:
 		return "the volume is its administrator's"
 	case f.Volume.Identity == "":
-		return "nobody would know the disk"
-	case d.Do == rules.Bury && (f.Buried || f.Elsewhere != ""):
+		return "the disk has no identity"
+	case d.Do == rules.AddTombstone && (f.HasTombstone || f.OtherUse != ""):
 		return "there is a tombstone, or another node has the disk"
-	case d.Do != rules.Bury && !f.Buried:
+	case d.Do != rules.AddTombstone && !f.HasTombstone:
 		return "there is no tombstone"
-	case d.Do == rules.Remove && f.Volume.Deleting:
+	case d.Do == rules.DeleteVolume && f.Volume.Deleting:
 		return "the volume is being deleted"
-	case d.Do == rules.LetGo && (!f.Volume.Deleting || !f.Node.Away()):
-		return "an agent may still deal with it"
-	case d.Do == rules.LetGo && !f.Volume.Finalized:
+	case d.Do == rules.RemoveFinalizer && (!f.Volume.Deleting || !f.Node.Lost()):
+		return "a provisioner may still clean it"
+	case d.Do == rules.RemoveFinalizer && !f.Volume.Finalized:
 		return "nothing of ours keeps it"
 	}
 	return ""

@@ -1,9 +1,9 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package orphans limits how many disks of a cluster are cleaned although their volume is
-// gone. A provisioner asks in its node's report; the controller answers with a grant on
-// the report, which outlives the restart of both.
+// Package rules limits how many disks of a cluster are cleaned after their volume is gone. A
+// provisioner requests a grant in its node's report; the controller writes the grant to the
+// report, where it survives restarts of both.
 package rules
 
 import (
@@ -28,11 +28,11 @@ type Grant struct {
 // Ask is a request for a grant.
 type Ask struct {
 	Node, Data string
-	// Since is when the provisioner began to ask.
+	// Since is when the provisioner first requested it.
 	Since time.Time
 }
 
-// ParseGrants reads the annotation. Words are separated by commas and spaces.
+// ParseGrants parses the annotation.
 func ParseGrants(text string) []Grant {
 	var grants []Grant
 	for word := range strings.SplitSeq(text, ",") {
@@ -51,7 +51,7 @@ func ParseGrants(text string) []Grant {
 	return grants
 }
 
-// FormatGrants is the annotation for some grants.
+// FormatGrants returns the annotation for grants.
 func FormatGrants(grants []Grant) string {
 	words := make([]string, len(grants))
 	for i, grant := range grants {
@@ -63,17 +63,17 @@ func FormatGrants(grants []Grant) string {
 	return strings.Join(words, ",")
 }
 
-// Decision is which asks are granted now.
+// Decision is which requests are granted now.
 type Decision struct {
 	Granted []Ask
-	// Waiting is how many are not; Retry, if there are any, is how long until the next
-	// may be granted; zero if only another limit could.
+	// Waiting is how many are not granted. Retry is the time until the next one may be granted;
+	// zero if only a different limit could allow that.
 	Waiting int
 	Retry   time.Duration
 }
 
-// Decide grants asks in the order in which they began, at most limit in a window. grants
-// are those of each node; expired ones do not count, neither for the limit nor for an ask.
+// Decide grants requests in the order of their time, at most limit in a window. grants are those
+// of each node; expired ones neither count nor answer a request.
 func Decide(now time.Time, limit int, grants map[string][]Grant, asks []Ask) Decision {
 	var spent []time.Time
 	for _, all := range grants {
@@ -106,10 +106,10 @@ func Decide(now time.Time, limit int, grants map[string][]Grant, asks []Ask) Dec
 	return d
 }
 
-// Keep leaves out the expired grants.
+// Keep returns the grants that have not expired.
 func Keep(now time.Time, grants []Grant) []Grant {
 	return slices.DeleteFunc(slices.Clone(grants), func(g Grant) bool { return g.expired(now) })
 }
 
-// expired says whether the grant is older than the window: it is asked for again then.
+// expired reports whether the grant is older than the window: it has to be requested again.
 func (g *Grant) expired(now time.Time) bool { return !g.At.IsZero() && now.Sub(g.At) >= Window }

@@ -1,0 +1,87 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package loop runs the workqueues of controllers.
+package loop
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+)
+
+// ErrStale is returned by a reconciliation whose input is out of date. The key is requeued like
+// after any error, without a log line.
+var ErrStale = errors.New("the object has changed since it was read")
+
+// Queue has the keys that a controller has to reconcile.
+type Queue = workqueue.TypedRateLimitingInterface[string]
+
+// NewQueue returns a queue that retries failed keys after first, then with a growing delay up to
+// last.
+func NewQueue(name string, first, last time.Duration) Queue {
+	return workqueue.NewTypedRateLimitingQueueWithConfig(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[string](first, last),
+		workqueue.TypedRateLimitingQueueConfig[string]{Name: name})
+}
+
+// Run reconciles the keys of a queue until ctx ends, then shuts the queue down and waits for the
+// workers. reconcile returns after which time to reconcile the key again; zero if only an event
+// enqueues it. A key that failed is requeued.
+func Run(ctx context.Context, queue Queue, workers int, reconcile func(ctx context.Context, key string) (time.Duration, error)) {
+	var running sync.WaitGroup
+	for range workers {
+		running.Go(func() {
+			for {
+				key, shutdown := queue.Get()
+				if shutdown {
+					return
+				}
+				if ctx.Err() == nil { // the next leader reconciles the remaining keys
+					process(ctx, queue, key, reconcile)
+				}
+				queue.Done(key)
+			}
+		})
+	}
+	<-ctx.Done()
+	queue.ShutDown()
+	running.Wait()
+}
+
+func process(ctx context.Context, queue Queue, key string, reconcile func(context.Context, string) (time.Duration, error)) {
+	after, err := reconcile(ctx, key)
+	switch {
+	case err != nil && ctx.Err() != nil:
+	case err != nil:
+		if !errors.Is(err, ErrStale) {
+			klog.FromContext(ctx).Error(err, "Failed to reconcile; requeuing", "key", key)
+		}
+		queue.AddRateLimited(key)
+	default:
+		queue.Forget(key)
+		if after > 0 {
+			queue.AddAfter(key, after)
+		}
+	}
+}
+
+// OnChange returns a handler that calls changed with the object of every event, and for updates
+// with the object before it, too.
+func OnChange(changed func(object any)) cache.ResourceEventHandlerFuncs {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    changed,
+		UpdateFunc: func(before, now any) { changed(before); changed(now) },
+		DeleteFunc: func(object any) {
+			if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
+				object = last.Obj
+			}
+			changed(object)
+		},
+	}
+}

@@ -1,0 +1,46 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package loop_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"stowage.dev/stowage/pkg/controller/loop"
+)
+
+// TestRun: failed keys are requeued with a growing delay, others after the returned time, and
+// nothing is reconciled after the end.
+func TestRun(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		queue, begun := loop.NewQueue("test", time.Second, time.Minute), time.Now()
+		var at []time.Duration
+		queue.Add("key")
+		loop.Run(ctx, queue, 1, func(context.Context, string) (time.Duration, error) {
+			at = append(at, time.Since(begun))
+			switch len(at) {
+			case 1:
+				return 0, errors.New("failed")
+			case 2:
+				return 0, loop.ErrStale
+			case 3:
+				return time.Hour, nil
+			default:
+				queue.Add("another")
+				cancel()
+				return 0, nil
+			}
+		})
+		if diff := cmp.Diff([]time.Duration{0, time.Second, 3 * time.Second, 3*time.Second + time.Hour}, at); diff != "" {
+			t.Errorf("reconciled at (-want +got):\n%s", diff)
+		}
+	})
+}

@@ -1,0 +1,245 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeloss
+
+import (
+	"fmt"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	controller "stowage.dev/stowage/pkg/apis/controller/v1alpha1"
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/apis/wellknown"
+	"stowage.dev/stowage/pkg/controller/nodeloss/rules"
+	"stowage.dev/stowage/pkg/localdisk/localpv"
+)
+
+// volumeFacts are the facts about a volume with the objects they were read from.
+type volumeFacts struct {
+	rules.Facts
+	volume *corev1.PersistentVolume
+	node   string
+	// claim is the claim that the volume is bound to; nil if none has its UID.
+	claim *corev1.PersistentVolumeClaim
+	// page is the page of the node's report with the volume's entry.
+	page int32
+	// report is the first page; nil if there is none.
+	report *stowage.LocalDiskReport
+}
+
+// readFacts reads the facts from the informers; nil if the volume is not local.
+func (c *Controller) readFacts(volume *corev1.PersistentVolume, now time.Time) (*volumeFacts, error) {
+	f := &volumeFacts{volume: volume, node: volume.Annotations[wellknown.NodeNameAnnotation]}
+	v, problem := localpv.VolumeOf(volume, nil)
+	if problem != nil {
+		return nil, nil // not a local volume
+	}
+	f.Now = now
+	f.Volume = rules.Volume{
+		Phase: v.Phase, Policy: v.Policy, Identity: v.Identity, Claimed: v.Claimed, Mark: v.Mark,
+		Deleting: v.Deleting, Finalized: v.Finalized,
+	}
+	if ref := volume.Spec.ClaimRef; ref != nil {
+		f.Volume.ClaimUID = string(ref.UID)
+	}
+	node, err := c.nodes.Get(f.node)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("get node %s: %w", f.node, err)
+	}
+	f.Node = c.nodeState(node)
+	if f.ProvisionerSince, err = c.provisionerSince(f.node); err != nil {
+		return nil, err
+	}
+	c.readReports(f)
+	f.OtherUse = c.otherUse(string(v.Identity), f.node, volume.UID)
+	f.Mark = rules.ReadMark(volume.Annotations[wellknown.LostAnnotation])
+	f.Release = rules.ReadRelease(volume.Annotations[wellknown.ReleaseAnnotation])
+	if c.DryRun() {
+		f.Mark, f.Release = c.simulated(volume, now)
+	}
+	if err := c.readClaim(f); err != nil {
+		return nil, err
+	}
+	if err := c.readTerms(f); err != nil {
+		return nil, err
+	}
+	if f.Mark != nil && f.Claim != nil && f.Terms.Release { // counting is expensive
+		f.Exhausted = rules.Spent(c.otherReleases(f), now) >= int(*c.Settings.ReleasesPerMinute)
+	}
+	return f, nil
+}
+
+// nodeState returns the state of a node; nil is a node that does not exist.
+func (c *Controller) nodeState(node *corev1.Node) rules.Node {
+	switch {
+	case node == nil:
+		return rules.Gone
+	case readyOf(node): // the taint is left over: kubelet works again
+		return rules.Ready
+	case c.Settings.OutOfService == controller.OutOfServiceLost && outOfService(node):
+		return rules.OutOfService
+	default:
+		return rules.NotReady
+	}
+}
+
+// readReports adds what the node's provisioner reported about the volume.
+func (c *Controller) readReports(f *volumeFacts) {
+	for page := int32(1); page <= stowage.MaxPages; page++ {
+		report := c.page(f.node, page)
+		if report == nil {
+			if page == 1 {
+				continue // a provisioner or a tombstone creates it again
+			}
+			return
+		}
+		if page == 1 {
+			f.report = report
+			f.HasTombstone = hasTombstone(report, f.volume)
+		}
+		if at := report.Status.LastTransitionTime; at != nil && at.After(f.ReportedAt) {
+			f.ReportedAt = at.Time
+		}
+		if state, ok := entryOf(report, f.volume); ok {
+			f.Disk, f.page = state, page
+		}
+	}
+}
+
+// page is a page of a node's report; nil if there is none.
+func (c *Controller) page(node string, page int32) *stowage.LocalDiskReport {
+	object, exists, err := c.ReportInformer.GetStore().GetByKey(stowage.PageName(node, page))
+	if err != nil || !exists {
+		return nil
+	}
+	report, ok := object.(*stowage.LocalDiskReport)
+	if !ok || report.Spec.NodeName != node || report.Spec.Page != page {
+		return nil
+	}
+	return report
+}
+
+// entryOf returns the state of the volume's disk in a report, and whether the report lists it.
+func entryOf(report *stowage.LocalDiskReport, volume *corev1.PersistentVolume) (rules.DiskState, bool) {
+	for i := range report.Status.Entries {
+		entry := &report.Status.Entries[i]
+		if entry.Volume != volume.Name {
+			continue
+		}
+		switch entry.State {
+		case stowage.EntryMissing:
+			return rules.DiskMissing, true
+		case stowage.EntryReplaced:
+			return rules.DiskReplaced, true
+		case stowage.EntryFailing:
+			return rules.DiskFailing, true
+		default:
+			return rules.DiskPresent, true
+		}
+	}
+	return rules.DiskPresent, false
+}
+
+// hasTombstone reports whether a report has a tombstone of a volume.
+func hasTombstone(report *stowage.LocalDiskReport, volume *corev1.PersistentVolume) bool {
+	for i := range report.Spec.Tombstones {
+		t := &report.Spec.Tombstones[i]
+		if t.VolumeUID == string(volume.UID) && t.Identity == volume.Annotations[wellknown.DiskIdentityAnnotation] {
+			return report.Labels[wellknown.TombstonesLabel] == wellknown.TombstonesValue
+		}
+	}
+	return false
+}
+
+// readTerms adds the terms of claim and class.
+func (c *Controller) readTerms(f *volumeFacts) error {
+	var class *storagev1.StorageClass
+	if name := f.volume.Spec.StorageClassName; name != "" {
+		var err error
+		if class, err = c.classes.Get(name); apierrors.IsNotFound(err) {
+			class = nil
+		} else if err != nil {
+			return fmt.Errorf("get StorageClass %s: %w", name, err)
+		}
+	}
+	f.Terms = c.termsOf(f, class)
+	return nil
+}
+
+// termsOf returns the terms of the claim and of a class, which may be nil.
+func (c *Controller) termsOf(f *volumeFacts, class *storagev1.StorageClass) rules.Terms {
+	defaults := rules.Terms{Release: c.Settings.Policy == controller.NodeLossRelease, Delay: c.Settings.Delay.Duration}
+	var asked []rules.Annotated
+	if class != nil {
+		asked = append(asked, rules.Annotated{Object: "StorageClass " + class.Name, Annotations: class.Annotations})
+	}
+	if f.claim != nil {
+		asked = append(asked, rules.Annotated{Object: "claim " + f.claim.Namespace + "/" + f.claim.Name, Annotations: f.claim.Annotations})
+	}
+	terms := rules.TermsOf(defaults, asked...)
+	if f.claim == nil && terms.Problem != "" {
+		return defaults // no claim could be released
+	}
+	return terms
+}
+
+// otherReleases are the counted releases without that of the volume's claim. That claim exists: it
+// was not deleted.
+func (c *Controller) otherReleases(f *volumeFacts) map[string]time.Time {
+	releases := c.releases()
+	if f.Release != nil && f.Release.ClaimUID == f.Volume.ClaimUID {
+		delete(releases, string(f.volume.UID))
+	}
+	return releases
+}
+
+// releases are the counted releases, by the UIDs of the volumes.
+func (c *Controller) releases() map[string]time.Time {
+	releases := map[string]time.Time{}
+	objects, err := c.volumes.GetIndexer().ByIndex(byRelease, "")
+	if err != nil {
+		objects = nil
+	}
+	for _, object := range objects {
+		if volume, ok := object.(*corev1.PersistentVolume); ok {
+			if release := rules.ReadRelease(volume.Annotations[wellknown.ReleaseAnnotation]); release != nil {
+				releases[string(volume.UID)] = release.At
+			}
+		}
+	}
+	for _, object := range c.ReportInformer.GetIndexer().List() {
+		report, ok := object.(*stowage.LocalDiskReport)
+		if !ok {
+			continue
+		}
+		for i := range report.Spec.Tombstones {
+			if t := &report.Spec.Tombstones[i]; t.Released != nil {
+				releases[t.VolumeUID] = t.Released.Add(time.Second) // its resolution is one second
+			}
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.Copy(releases, c.released)
+	return releases
+}
+
+// simulated returns what a dry run would have written on a volume. Its releases are always within
+// the leeway.
+func (c *Controller) simulated(volume *corev1.PersistentVolume, now time.Time) (*rules.Mark, *rules.BegunRelease) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.dryRuns[volume.Name]
+	if p.uid != volume.UID {
+		return nil, nil
+	}
+	if p.release == nil {
+		return p.mark, nil
+	}
+	return p.mark, &rules.BegunRelease{ClaimUID: p.release.ClaimUID, At: now}
+}

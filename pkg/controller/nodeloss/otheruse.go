@@ -1,0 +1,184 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeloss
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/apis/wellknown"
+)
+
+// otherUse describes for users what else may use the disk of a volume (by its UID) of a node;
+// empty if nothing does. A tombstone might then have needed data cleaned: even that of a disk that
+// is detached now, or whose node is gone, but that has another volume or is retained.
+func (c *Controller) otherUse(identity, node string, volume types.UID) string {
+	if identity == "" {
+		return ""
+	}
+	if other := c.otherNode(identity, node); other != "" {
+		return "node " + other + " reports that disk"
+	}
+	if other := c.volumeOnOtherNode(identity, node); other != nil {
+		return "volume " + other.Name + " of node " + other.Annotations[wellknown.NodeNameAnnotation] + " has the same disk"
+	}
+	if other := c.retainingNode(identity, node, volume); other != "" {
+		return "node " + other + " retains the data of that disk"
+	}
+	return ""
+}
+
+// volumeOnOtherNode returns a volume of a disk on another node than this one; nil if there is
+// none.
+func (c *Controller) volumeOnOtherNode(identity, node string) *corev1.PersistentVolume {
+	objects, err := c.volumes.GetIndexer().ByIndex(byIdentity, identity)
+	if err != nil {
+		return nil
+	}
+	var found *corev1.PersistentVolume
+	for _, object := range objects {
+		volume, ok := object.(*corev1.PersistentVolume)
+		if ok && volume.Annotations[wellknown.NodeNameAnnotation] != node && (found == nil || volume.Name < found.Name) {
+			found = volume
+		}
+	}
+	return found
+}
+
+// retainingNode returns a node, existing or not, whose report retains the data of a disk without a
+// volume; empty if there is none. The node of the volume counts if it retains the data of another
+// volume, such as one of another cluster.
+func (c *Controller) retainingNode(identity, node string, volume types.UID) string {
+	objects, err := c.ReportInformer.GetIndexer().ByIndex(byRetained, identity)
+	if err != nil {
+		return ""
+	}
+	found := ""
+	for _, object := range objects {
+		report, ok := object.(*stowage.LocalDiskReport)
+		if !ok || found != "" && report.Spec.NodeName >= found {
+			continue
+		}
+		own := func(t stowage.Tombstone) bool {
+			return t.Identity == identity && t.State == stowage.TombstoneRetained && t.VolumeUID == string(volume)
+		}
+		if report.Spec.NodeName != node || !slices.ContainsFunc(report.Status.Tombstones, own) {
+			found = report.Spec.NodeName
+		}
+	}
+	return found
+}
+
+// otherNode returns another node whose provisioner reports a disk of this identity; empty if there
+// is none. A compromised provisioner may give its volumes the identity of any disk, to have that
+// disk cleaned. Reports of nodes that are gone do not count.
+func (c *Controller) otherNode(identity, node string) string {
+	objects, err := c.ReportInformer.GetIndexer().ByIndex(byIdentity, identity)
+	if err != nil {
+		return ""
+	}
+	found := ""
+	for _, object := range objects {
+		report, ok := object.(*stowage.LocalDiskReport)
+		if !ok || report.Spec.NodeName == node || found != "" && found <= report.Spec.NodeName {
+			continue
+		}
+		if _, err := c.nodes.Get(report.Spec.NodeName); err == nil {
+			found = report.Spec.NodeName
+		}
+	}
+	return found
+}
+
+// reportChanged enqueues the volumes of a report's node and the volumes of other nodes whose disks
+// it lists or listed. It requests a sweep if one of these disks has a tombstone.
+func (c *Controller) reportChanged(old, object any) {
+	if report, ok := object.(*stowage.LocalDiskReport); ok {
+		c.enqueueIndexed(byNode, report.Spec.NodeName)
+	}
+	for _, of := range []any{old, object} {
+		identities, _ := identitiesOfReport(of)
+		c.suspect(identities)
+		retained, _ := retainedOfReport(of)
+		for _, identity := range append(identities, retained...) {
+			c.enqueueIndexed(byIdentity, identity)
+			if tombstones, err := c.ReportInformer.GetIndexer().IndexKeys(byTombstone, identity); err == nil && len(tombstones) > 0 {
+				c.requestSweep()
+			}
+		}
+	}
+}
+
+// enqueueSameDisk enqueues all volumes of a volume's disk if the volume is new, deleted, or of
+// another disk now.
+func (c *Controller) enqueueSameDisk(old any, volume *corev1.PersistentVolume) {
+	identity := volume.Annotations[wellknown.DiskIdentityAnnotation]
+	before, ok := old.(*corev1.PersistentVolume)
+	if ok && before.UID == volume.UID && before.Annotations[wellknown.DiskIdentityAnnotation] == identity &&
+		before.Annotations[wellknown.NodeNameAnnotation] == volume.Annotations[wellknown.NodeNameAnnotation] {
+		return
+	}
+	c.enqueueIndexed(byIdentity, identity)
+	if ok {
+		c.enqueueIndexed(byIdentity, before.Annotations[wellknown.DiskIdentityAnnotation])
+	}
+}
+
+// enqueueDisksOf enqueues the volumes of any node whose disks the reports of this node list.
+func (c *Controller) enqueueDisksOf(node string) {
+	for page := int32(1); page <= stowage.MaxPages; page++ {
+		report := c.page(node, page)
+		if report == nil {
+			return
+		}
+		c.reportChanged(nil, report)
+	}
+}
+
+// identitiesOfReport returns the identities of the disks that a node has. A missing disk may be
+// attached to another node.
+func identitiesOfReport(object any) ([]string, error) {
+	report, ok := object.(*stowage.LocalDiskReport)
+	if !ok {
+		return nil, nil
+	}
+	var identities []string
+	for i := range report.Status.Entries {
+		if entry := &report.Status.Entries[i]; entry.Identity != "" && entry.State != stowage.EntryMissing {
+			identities = append(identities, entry.Identity)
+		}
+	}
+	return identities, nil
+}
+
+// retainedOfReport returns the identities of disks without a volume whose data a node retains.
+func retainedOfReport(object any) ([]string, error) {
+	report, ok := object.(*stowage.LocalDiskReport)
+	if !ok {
+		return nil, nil
+	}
+	var identities []string
+	for i := range report.Status.Tombstones {
+		if tombstone := &report.Status.Tombstones[i]; tombstone.State == stowage.TombstoneRetained {
+			identities = append(identities, tombstone.Identity)
+		}
+	}
+	return identities, nil
+}
+
+// tombstonesOfReport returns the identities of the disks with a tombstone in a report.
+func tombstonesOfReport(object any) ([]string, error) {
+	report, ok := object.(*stowage.LocalDiskReport)
+	if !ok {
+		return nil, nil
+	}
+	var identities []string
+	for i := range report.Spec.Tombstones {
+		identities = append(identities, report.Spec.Tombstones[i].Identity)
+	}
+	return identities, nil
+}

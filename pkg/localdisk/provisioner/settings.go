@@ -5,11 +5,9 @@ package provisioner
 
 import (
 	"path"
-	"slices"
 
 	"stowage.dev/stowage/pkg/apis/provisioner"
 	"stowage.dev/stowage/pkg/localdisk/disk"
-	"stowage.dev/stowage/pkg/localdisk/slot"
 )
 
 // settings is a configuration, indexed. It is read-only.
@@ -55,26 +53,4 @@ func (s *settings) keyOf(hostPath string) (disk.Key, bool) {
 		}
 	}
 	return disk.Key{}, false
-}
-
-// named reports whether a slot's name matches a pattern of its class, which is configured.
-func (s *settings) named(key disk.Key) bool {
-	return slices.ContainsFunc(s.classes[key.Class].NamePatterns, func(pattern string) bool {
-		ok, err := path.Match(pattern, key.Name)
-		return ok && err == nil
-	})
-}
-
-// existing returns what a class does with data that is found.
-func existing(class *provisioner.Class) slot.Existing {
-	switch class.ExistingData {
-	case provisioner.ExistingDataPublish:
-		return slot.Publish
-	case provisioner.ExistingDataClean:
-		return slot.Clean
-	case provisioner.ExistingDataAssumeBlank:
-		return slot.AssumeBlank
-	default:
-		return slot.Refuse
-	}
 }

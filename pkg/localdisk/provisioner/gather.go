@@ -4,8 +4,11 @@
 package provisioner
 
 import (
+	"path"
+	"slices"
 	"time"
 
+	"stowage.dev/stowage/pkg/apis/provisioner"
 	"stowage.dev/stowage/pkg/localdisk/decide"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
@@ -13,8 +16,9 @@ import (
 // gathered is a slot, with what actions need.
 type gathered struct {
 	decide.Slot
-	path string
-	conf *settings
+	path  string
+	conf  *settings
+	known answers // about the disk, so far
 	// since is when the disk was first found as it is.
 	since time.Time
 	// others are further volumes of the same path, which were created by hand.
@@ -49,7 +53,7 @@ func (p *Provisioner) gather(path string, known answers) *gathered {
 	}
 	p.addRecords(g)
 	if g.Configured && !decide.ForReclaim(&g.Slot) { // a released volume is reclaimed, whatever its name
-		g.Configured = conf.named(g.Key)
+		g.Configured = named(conf.classes[g.Key.Class], g.Key.Name)
 	}
 	if g.Fact == nil || g.Fact.Identity == "" {
 		return g
@@ -62,10 +66,12 @@ func (p *Provisioner) gather(path string, known answers) *gathered {
 		g.Predecessors, g.Unaccounted = decide.Predecessors(g.Fact.Identity, p.Records.ByPath(path), weak, present)
 	}
 	g.Elsewhere = p.volumes.elsewhere(conf, path, g.Fact.Identity)
-	if known.identity == g.Fact.Identity {
-		g.Content, g.Found, g.Users, g.UsersKnown, g.Asked = known.content, known.found, known.users, known.usersKnown, known.asked
-		g.ForeignPV, g.Superblock = known.foreignPV, known.superblock
+	if known.identity != g.Fact.Identity {
+		known = answers{identity: g.Fact.Identity}
 	}
+	g.known = known
+	g.Content, g.Found, g.Users, g.UsersKnown, g.Asked = known.content, known.found, known.users, known.usersKnown, known.asked
+	g.ForeignPV, g.Superblock = known.foreignPV, known.superblock
 	if g.Record != nil {
 		g.Cleaner = p.Records.Cleaner(g.Record.Identity)
 		g.Stayed = g.Record.Attachment != "" && g.Record.Attachment == g.Fact.Attachment
@@ -75,6 +81,28 @@ func (p *Provisioner) gather(path string, known answers) *gathered {
 	}
 	g.Acknowledged = p.acknowledged(g)
 	return g
+}
+
+// existing returns what a class does with data that is found.
+func existing(class *provisioner.Class) decide.Existing {
+	switch class.ExistingData {
+	case provisioner.ExistingDataPublish:
+		return decide.ExistingPublish
+	case provisioner.ExistingDataClean:
+		return decide.ExistingClean
+	case provisioner.ExistingDataAssumeBlank:
+		return decide.ExistingAssumeBlank
+	default:
+		return decide.ExistingRefuse
+	}
+}
+
+// named reports whether a name matches a pattern of a class.
+func named(class *provisioner.Class, name string) bool {
+	return slices.ContainsFunc(class.NamePatterns, func(pattern string) bool {
+		ok, err := path.Match(pattern, name)
+		return ok && err == nil
+	})
 }
 
 // addRecords adds the records of the path's disk and of the volume's.

@@ -54,7 +54,7 @@ func (p *Provisioner) Ready(class string) error {
 	return p.status.unwritten()
 }
 
-// reads returns an error if the provisioner does not read the directory of a class; of any
+// checkReads returns an error if the provisioner does not read the directory of a class; of any
 // class if it is empty.
 func (p *Provisioner) checkReads(class string) error {
 	if !p.health.synced.Load() || p.health.scan.Load() == nil {

@@ -58,6 +58,20 @@ func (p *proofs) result(path string, identity disk.Identity) (disk.BlankProof, b
 	return p.results[identity], job != nil && job.Fact.Identity == identity
 }
 
+// verify checks that nothing was written to a device since its complete proof.
+func (p *proofs) verify(ctx context.Context, device disk.Fact, proof disk.BlankProof) (disk.Content, error) {
+	_, err := p.provisioner.Inspector.ProveBlank(ctx, disk.BlankProofRequest{Target: device, From: proof}, func(disk.BlankProof) error { return nil })
+	switch {
+	case err == nil:
+		return disk.ContentNone, nil
+	case errors.Is(err, disk.ErrBlankProofVoid):
+		p.drop(device.Identity)
+		return disk.ContentSampled, nil
+	default:
+		return disk.ContentUnknown, err
+	}
+}
+
 // drop discards the result of a disk.
 func (p *proofs) drop(identity disk.Identity) {
 	p.mu.Lock()

@@ -203,7 +203,7 @@ func (p *Provisioner) Run(ctx context.Context) error {
 	return nil
 }
 
-// begin waits for all that decisions rest on.
+// waitForCaches waits for everything that decisions need.
 func (p *Provisioner) waitForCaches(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), p.volumes.HasSynced) {
 		return fmt.Errorf("list the volumes of node %s: %w", p.Node, context.Cause(ctx))

@@ -32,13 +32,6 @@ type answers struct {
 	superblock *disk.Superblock
 }
 
-// answers returns what was found out about the disk so far.
-func (g *gathered) answers() answers {
-	return answers{
-		identity: g.Fact.Identity, content: g.Content, found: g.Found, users: g.Users, usersKnown: g.UsersKnown, asked: g.Asked, foreignPV: g.ForeignPV, superblock: g.Superblock,
-	}
-}
-
 // isQuestion reports whether an action finds something out and changes nothing.
 func isQuestion(action decide.Action) bool {
 	switch action {
@@ -110,7 +103,7 @@ func (p *Provisioner) findUsers(ctx context.Context, g *gathered) (answers, erro
 	if err != nil {
 		return answers{}, fmt.Errorf("find out who uses %s: %w", g.path, err)
 	}
-	known := g.answers()
+	known := g.known
 	known.users, known.usersKnown = users, true
 	return known, nil
 }
@@ -119,12 +112,12 @@ func (p *Provisioner) findUsers(ctx context.Context, g *gathered) (answers, erro
 func (p *Provisioner) inspect(ctx context.Context, g *gathered) (answers, error) {
 	proof, running := p.proofs.result(g.path, g.Fact.Identity)
 	if running { // the proof reads all of the device
-		known := g.answers()
+		known := g.known
 		known.content = disk.ContentSampled
 		return known, nil
 	}
 	known, err := askDisk(ctx, p, g.path, g.conf.ProbeTimeout, func(ctx context.Context) (answers, error) {
-		known := g.answers()
+		known := g.known
 		var err error
 		if g.AsPublished() {
 			known.content, known.found, err = p.Inspector.Cleaned(ctx, *g.Fact, g.mode())
@@ -136,7 +129,7 @@ func (p *Provisioner) inspect(ctx context.Context, g *gathered) (answers, error)
 		}
 		known.content, known.found, err = p.Inspector.Inspect(ctx, *g.Fact, suspect)
 		if err == nil && known.content == disk.ContentSampled && proof.Complete() {
-			known.content, err = p.verifyProof(ctx, g, proof)
+			known.content, err = p.proofs.verify(ctx, *g.Fact, proof)
 		}
 		return known, err
 	})
@@ -149,24 +142,10 @@ func (p *Provisioner) inspect(ctx context.Context, g *gathered) (answers, error)
 	return known, nil
 }
 
-// verifyProof checks that nothing was written to the device since a complete proof.
-func (p *Provisioner) verifyProof(ctx context.Context, g *gathered, proof disk.BlankProof) (disk.Content, error) {
-	_, err := p.Inspector.ProveBlank(ctx, disk.BlankProofRequest{Target: *g.Fact, From: proof}, func(disk.BlankProof) error { return nil })
-	switch {
-	case err == nil:
-		return disk.ContentNone, nil
-	case errors.Is(err, disk.ErrBlankProofVoid):
-		p.proofs.drop(g.Fact.Identity)
-		return disk.ContentSampled, nil
-	default:
-		return disk.ContentUnknown, err
-	}
-}
-
 // readSuperblock finds out what is on a volume's device. A superblock that cannot be read is
 // an answer too.
 func (p *Provisioner) readSuperblock(ctx context.Context, g *gathered) answers {
-	known := g.answers()
+	known := g.known
 	found, err := p.superblockOf(ctx, g)
 	if err != nil {
 		found = disk.Superblock{Problem: asProblem(err)}
@@ -188,7 +167,7 @@ func (p *Provisioner) superblockOf(ctx context.Context, g *gathered) (disk.Super
 // askNodes finds out what other nodes know of a disk that this node has no record of, or
 // that it had before.
 func (p *Provisioner) askNodes(ctx context.Context, g *gathered) (answers, error) {
-	known := g.answers()
+	known := g.known
 	known.asked = true
 	if p.Reports != nil {
 		tombstone, err := p.tombstoneIndex.find(ctx, p.Reports, g.Fact.Identity)

@@ -5,7 +5,6 @@ package provisioner
 
 import (
 	"path"
-	"slices"
 
 	"stowage.dev/stowage/pkg/apis/provisioner"
 	"stowage.dev/stowage/pkg/localdisk/decide"
@@ -55,26 +54,4 @@ func (s *settings) keyOf(hostPath string) (disk.Key, bool) {
 		}
 	}
 	return disk.Key{}, false
-}
-
-// named reports whether a slot's name matches a pattern of its class, which is configured.
-func (s *settings) named(key disk.Key) bool {
-	return slices.ContainsFunc(s.classes[key.Class].NamePatterns, func(pattern string) bool {
-		ok, err := path.Match(pattern, key.Name)
-		return ok && err == nil
-	})
-}
-
-// existing returns what a class does with data that is found.
-func existing(class *provisioner.Class) decide.Existing {
-	switch class.ExistingData {
-	case provisioner.ExistingDataPublish:
-		return decide.ExistingPublish
-	case provisioner.ExistingDataClean:
-		return decide.ExistingClean
-	case provisioner.ExistingDataAssumeBlank:
-		return decide.ExistingAssumeBlank
-	default:
-		return decide.ExistingRefuse
-	}
 }

@@ -61,7 +61,7 @@ func (d *demo) sayDisks() {
 
 // startAgent runs the agent of a node.
 func (d *demo) startAgent(ctx context.Context, node string) error {
-	a := provisioners.Agent{Cluster: d.cluster, Binary: d.provisioner, Node: node, Folder: filepath.Join(d.disks.node(node), "agent")}
+	a := provisioners.Process{Cluster: d.cluster, Binary: d.provisioner, Node: node, Folder: filepath.Join(d.disks.node(node), "agent")}
 	if err := a.MakeFolders(); err != nil {
 		return err
 	}

@@ -98,7 +98,7 @@ func chaosParts(e *frame.Env, l *load) []chaosPart {
 		{"kubelet of node one", func() { restart(e, e.Cluster.Node("one").Kubelet()) }},
 		{"containerd of node two", func() { restart(e, e.Cluster.Node("two").Containerd()) }},
 		{"the scheduler that leads", func() { crash(e, leader(e, "kube-system", "stowage-scheduler")) }},
-		{"the provisioner of node three, which is removing files", func() { crashCleaning(e, agentOf(e, "three")) }},
+		{"the provisioner of node three, which is removing files", func() { crashCleaning(e, provisionerOf(e, "three")) }},
 		{"the controller that leads", func() { crash(e, leader(e, install.Namespace, "stowage-controller")) }},
 		{"kube-controller-manager", func() { restart(e, e.Cluster.ControllerManager()) }},
 	}
@@ -147,15 +147,15 @@ func leader(e *frame.Env, namespace, lease string) *corev1.Pod {
 	return pod
 }
 
-// agentOf is the pod of a node's agent.
-func agentOf(e *frame.Env, node string) *corev1.Pod {
+// provisionerOf is the pod of a node's provisioner.
+func provisionerOf(e *frame.Env, node string) *corev1.Pod {
 	e.T.Helper()
 	pods, err := e.Client.CoreV1().Pods(install.Namespace).List(e.Context, metav1.ListOptions{
 		LabelSelector: "app.kubernetes.io/name=stowage-provisioner", FieldSelector: "spec.nodeName=" + node,
 	})
 	e.Do(err)
 	if len(pods.Items) != 1 {
-		e.T.Fatalf("node %s has %d agents, want one", node, len(pods.Items))
+		e.T.Fatalf("node %s has %d provisioners, want one", node, len(pods.Items))
 	}
 	return &pods.Items[0]
 }

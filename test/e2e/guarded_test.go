@@ -25,16 +25,16 @@ import (
 	"stowage.dev/stowage/test/e2e/frame"
 )
 
-// thief is somebody who has the token of a node's agent.
+// thief is somebody who has the token of a node's provisioner.
 type thief struct {
 	volumes kubernetes.Interface
 	reports *diskreports.Client
 }
 
-// newThief takes the token that kubelet has given to the agent of a node.
+// newThief takes the token that kubelet has given to the provisioner of a node.
 func newThief(e *frame.Env, node string) thief {
 	e.T.Helper()
-	folder := "/var/lib/kubelet/pods/" + string(agent(e, node).UID) + "/volumes/kubernetes.io~projected/"
+	folder := "/var/lib/kubelet/pods/" + string(provisionerOf(e, node).UID) + "/volumes/kubernetes.io~projected/"
 	config := rest.AnonymousClientConfig(e.Cluster.RESTConfig())
 	config.BearerToken = on(e, e.Cluster.Node(node), "cat "+folder+"*/token")
 	volumes, err := kubernetes.NewForConfig(config)
@@ -44,11 +44,11 @@ func newThief(e *frame.Env, node string) thief {
 	return thief{volumes, reports}
 }
 
-// deed is something that an agent does to a volume of its node, or to the report. dryRun is that
+// deed is something that a provisioner does to a volume of its node, or to the report. dryRun is that
 // of the request's options.
 type deed func(ctx context.Context, as thief, pv *corev1.PersistentVolume, dryRun []string) error
 
-// deeds are what agents do to volumes and reports, all of it.
+// deeds are what provisioners do to volumes and reports, all of it.
 var deeds = map[string]deed{
 	"publish a volume": func(ctx context.Context, as thief, pv *corev1.PersistentVolume, dryRun []string) error {
 		another := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{
@@ -90,10 +90,10 @@ func (a thief) update(ctx context.Context, pv *corev1.PersistentVolume, dryRun [
 	return err
 }
 
-// TestAgentsKeepToTheirNode: whoever has taken over a node and has the token of its agent does
-// with it what the agent may do to the volumes and the report of that node, and nothing to those
+// TestProvisionersKeepToTheirNode: whoever has taken over a node and has the token of its provisioner does
+// with it what the provisioner may do to the volumes and the report of that node, and nothing to those
 // of another node.
-func TestAgentsKeepToTheirNode(t *testing.T) {
+func TestProvisionersKeepToTheirNode(t *testing.T) {
 	t.Parallel()
 	e := site.New(t)
 	volumes := map[string]*corev1.PersistentVolume{}

@@ -27,7 +27,7 @@ var alone = frame.NewSite(install.Options(install.Config{
 		class("blocks", map[string]any{"volumeMode": "Block"}),
 		class("pairs", nil),
 	},
-	Agents: map[string]string{"useJobForCleaning": "true"},
+	Provisioner: map[string]string{"useJobForCleaning": "true"},
 	Configs: map[string]string{install.Controller: `apiVersion: controller.config.stowage.dev/v1alpha1
 kind: ControllerConfiguration
 cleaningJobs: {enabled: true}

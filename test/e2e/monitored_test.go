@@ -106,7 +106,7 @@ func TestScraped(t *testing.T) {
 	}
 }
 
-// targets are those of all monitors, but for agents that other tests restart or switch off with
+// targets are those of all monitors, but for provisioners that other tests restart or switch off with
 // their node.
 func targets(e *frame.Env) []target {
 	e.T.Helper()

@@ -24,7 +24,7 @@ import (
 	"stowage.dev/stowage/test/cluster/realnode"
 	"stowage.dev/stowage/test/e2e/frame"
 	"stowage.dev/stowage/test/e2e/install"
-	nodeagent "stowage.dev/stowage/test/provisioners"
+	"stowage.dev/stowage/test/provisioners"
 )
 
 // lossDelay is the classes' delay.
@@ -173,7 +173,7 @@ func TestNodeSetUpAnew(t *testing.T) {
 	}
 }
 
-// setUpAnew sets the node up anew with a blank disk, cordoned until its agent has looked, and
+// setUpAnew sets the node up anew with a blank disk, cordoned until its provisioner has looked, and
 // deletes the pod that was there. Call put while the disk is not mounted: it makes the blank
 // disk the old one.
 func (l *lost) setUpAnew() (put func()) {
@@ -202,10 +202,10 @@ func (l *lost) setUpAnew() (put func()) {
 func (l *lost) acceptDisk() {
 	l.e.T.Helper()
 	name, former, _ := strings.Cut(l.volume.Annotations[wellknown.DiskIdentityAnnotation], "@")
-	reports, err := nodeagent.NewReports(l.e.Cluster.RESTConfig())
+	reports, err := provisioners.NewReports(l.e.Cluster.RESTConfig())
 	l.e.Do(err)
 	var identity string
-	_, err = nodeagent.WaitReport(l.e.Context, reports, stowage.PageName(l.node.Name, 1), func(r *stowage.LocalDiskReport) bool {
+	_, err = provisioners.WaitReport(l.e.Context, reports, stowage.PageName(l.node.Name, 1), func(r *stowage.LocalDiskReport) bool {
 		for _, entry := range r.Status.Entries {
 			if entry.Path == l.path && strings.HasPrefix(entry.Identity, name+"@") && entry.Identity != name+"@"+former {
 				identity = entry.Identity

@@ -31,7 +31,7 @@ const (
 	probe = "policy-probe"
 )
 
-// waitPolicies returns when the API server keeps agents to the volumes and reports of their
+// waitPolicies returns when the API server keeps provisioners to the volumes and reports of their
 // own node, and to the classes that they may publish. It takes policies up some time after
 // they were made, and tells nobody when it has.
 func waitPolicies(ctx context.Context, c *cluster.Cluster) error {

@@ -16,7 +16,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/provisioner"
 )
 
-// Reports reads what agents report.
+// Reports reads what provisioners report.
 type Reports interface {
 	Get(ctx context.Context, name string, opts metav1.GetOptions) (*stowage.LocalDiskReport, error)
 	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)

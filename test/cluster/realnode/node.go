@@ -80,7 +80,7 @@ func newNode(c *Cluster, spec NodeSpec, index int) *Node {
 // Containerd is the node's container runtime. Killing it leaves containers running.
 func (n *Node) Containerd() *cluster.Component { return n.containerd }
 
-// Kubelet is the node's agent of Kubernetes. Killing it leaves containers running.
+// Kubelet is the node's kubelet. Killing it leaves containers running.
 func (n *Node) Kubelet() *cluster.Component { return n.kubelet }
 
 // Path is where this machine has what the node has at an absolute path below /var, /mnt, /opt,

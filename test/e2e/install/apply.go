@@ -48,7 +48,7 @@ func Apply(ctx context.Context, on *realnode.Cluster, c Config) error {
 }
 
 // MakeFolders makes the folders of classes on a node. A node that is added later needs them
-// before its agent is ready.
+// before its provisioner is ready.
 func MakeFolders(ctx context.Context, n *realnode.Node, classes []Class) error {
 	args := []string{"mkdir", "-p", "/mnt/disks"}
 	for _, class := range classes {

@@ -24,7 +24,7 @@ func ofNode(n *node.Node) string {
 }
 
 // TestClean: file systems and devices that are given back are cleaned by Jobs and
-// published anew, and the agent does not touch them.
+// published anew, and the provisioner does not touch them.
 func TestClean(t *testing.T) {
 	n := newNode(t)
 	n.Tmpfs("files", "1m")

@@ -22,14 +22,14 @@ import (
 	"stowage.dev/stowage/test/integration/node"
 )
 
-// held is a volume that is being deleted, and held by our finalizer; its agent is gone.
+// held is a volume that is being deleted, and held by our finalizer; its provisioner is gone.
 func held(t *testing.T, n *node.Node, name string) *corev1.PersistentVolume {
 	t.Helper()
 	n.Delete(n.Volume(n.Files, name))
 	return n.WaitVolume(n.Files, name, "being deleted", func(v *corev1.PersistentVolume) bool { return v != nil && v.DeletionTimestamp != nil })
 }
 
-// askFor is an entry that asks for a volume's disk, as an honest agent would.
+// askFor is an entry that asks for a volume's disk, as an honest provisioner would.
 func askFor(volume *corev1.PersistentVolume) stowage.Entry {
 	path := localpv.PathOf(volume)
 	return stowage.Entry{
@@ -40,7 +40,7 @@ func askFor(volume *corev1.PersistentVolume) stowage.Entry {
 	}
 }
 
-// attacker is somebody who has the token of a node's agent.
+// attacker is somebody who has the token of a node's provisioner.
 func attacker(t *testing.T, n *node.Node) provisioner.Reports {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", n.Path("kubeconfig"))
@@ -54,7 +54,7 @@ func attacker(t *testing.T, n *node.Node) provisioner.Reports {
 	return reports
 }
 
-// TestForgedRequests: with the token of a node's agent, nothing but what that agent may
+// TestForgedRequests: with the token of a node's provisioner, nothing but what that provisioner may
 // have cleaned anyway can be had cleaned.
 func TestForgedRequests(t *testing.T) {
 	t.Parallel()
@@ -125,7 +125,7 @@ func TestForgedRequests(t *testing.T) {
 	cannotAnswer(t, reports, a.Name)
 }
 
-// cannotAnswer says that the controller's answers are not the agent's to write, and that
+// cannotAnswer says that the controller's answers are not the provisioner's to write, and that
 // no attempt is called what could be more than a name.
 func cannotAnswer(t *testing.T, reports provisioner.Reports, name string) {
 	t.Helper()
@@ -133,9 +133,9 @@ func cannotAnswer(t *testing.T, reports provisioner.Reports, name string) {
 		change  func(*stowage.LocalDiskReportStatus)
 		refusal func(error) bool
 	}{
-		"an agent answers itself":     {func(s *stowage.LocalDiskReportStatus) { s.Jobs[0].State = stowage.CleaningJobSucceeded }, apierrors.IsForbidden},
-		"an agent takes answers away": {func(s *stowage.LocalDiskReportStatus) { s.Jobs = nil }, apierrors.IsForbidden},
-		"an attempt that is a path":   {func(s *stowage.LocalDiskReportStatus) { s.Entries[0].Cleaning.Request.Attempt = "../../../tmp/123" }, apierrors.IsInvalid},
+		"a provisioner answers itself":     {func(s *stowage.LocalDiskReportStatus) { s.Jobs[0].State = stowage.CleaningJobSucceeded }, apierrors.IsForbidden},
+		"a provisioner takes answers away": {func(s *stowage.LocalDiskReportStatus) { s.Jobs = nil }, apierrors.IsForbidden},
+		"an attempt that is a path":        {func(s *stowage.LocalDiskReportStatus) { s.Entries[0].Cleaning.Request.Attempt = "../../../tmp/123" }, apierrors.IsInvalid},
 	} {
 		if err := tell(t, reports, name, lie.change); !lie.refusal(err) {
 			t.Errorf("%s: %v", what, err)
@@ -143,7 +143,7 @@ func cannotAnswer(t *testing.T, reports provisioner.Reports, name string) {
 	}
 }
 
-// tell writes what an agent says into its report, and returns why that was refused. A report that
+// tell writes what a provisioner says into its report, and returns why that was refused. A report that
 // the controller has written meanwhile is a conflict before anybody looks what it says.
 func tell(t *testing.T, reports provisioner.Reports, name string, change func(*stowage.LocalDiskReportStatus)) error {
 	t.Helper()

@@ -64,9 +64,9 @@ func anew(t *testing.T, n *node.Node, volume *corev1.PersistentVolume) {
 	}
 }
 
-// TestKillAgentAndController: the Job goes on without them, and those who come after them
+// TestKillProvisionerAndController: the Job goes on without them, and those who come after them
 // make no other.
-func TestKillAgentAndController(t *testing.T) {
+func TestKillProvisionerAndController(t *testing.T) {
 	n := newNode(t)
 	finish := slow(t, n)
 	k := startKubelet(t, n)
@@ -155,7 +155,7 @@ func TestImageMissing(t *testing.T) {
 	anew(t, n, volume)
 }
 
-// TestSwitchToInProcess: while a Job is at work the agent does not clean, and does so
+// TestSwitchToInProcess: while a Job is at work the provisioner does not clean, and does so
 // when it has ended, whatever the API server says of the Job.
 func TestSwitchToInProcess(t *testing.T) {
 	n := newNode(t)

@@ -41,7 +41,7 @@ func (w *world) relieve(ctx context.Context) {
 		}
 		report, err := reports.Get(ctx, w.Name, metav1.GetOptions{})
 		if err != nil {
-			continue // the agent has not written it yet
+			continue // the provisioner has not written it yet
 		}
 		var granted []rules.Grant
 		for i := range report.Status.Entries {

@@ -182,13 +182,13 @@ func deletedWhileBinding(t *testing.T, e *fixture.Env) {
 		t.Fatal(err)
 	}
 	n.Delete(volume)
-	n.WaitVolume(n.Files, "disk1", "let go by the agent", func(v *corev1.PersistentVolume) bool {
+	n.WaitVolume(n.Files, "disk1", "let go by the provisioner", func(v *corev1.PersistentVolume) bool {
 		return v != nil && v.DeletionTimestamp != nil && len(v.Finalizers) == 1
 	})
 	start(e, e.Cluster.ControllerManager())
 	n.WaitVolume(n.Files, "disk1", "bound", func(v *corev1.PersistentVolume) bool { return v.Status.Phase == corev1.VolumeBound })
 	plant(t, tree, filesystem)
-	n.Tmpfs("disk2", "1M") // whose volume says that the agent has had time for more
+	n.Tmpfs("disk2", "1M") // whose volume says that the provisioner has had time for more
 	n.WaitPhase(n.Files, "disk2", corev1.VolumeAvailable)
 	if err := tree.intact(); err != nil {
 		t.Errorf("the data of a bound volume is gone: %v", err)
@@ -197,7 +197,7 @@ func deletedWhileBinding(t *testing.T, e *fixture.Env) {
 		t.Fatal(err)
 	}
 	n.WaitVolume(n.Files, "disk1", "released", func(v *corev1.PersistentVolume) bool { return v.Status.Phase == corev1.VolumeReleased })
-	n.WaitEntry(n.Files, "disk1", stowage.EntryReleased, "") // else the agent may have seen the volume Bound last
+	n.WaitEntry(n.Files, "disk1", stowage.EntryReleased, "") // else the provisioner may have seen the volume Bound last
 	if err := n.StripFinalizers(e.Context(), volume.Name); err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 	"stowage.dev/stowage/test/integration/node"
 )
 
-// point is a moment at which an agent is killed.
+// point is a moment at which a provisioner is killed.
 type point struct {
 	name string
 	// arm waits for the moment, and calls kill when it is there. stop ends that; kill
@@ -61,7 +61,7 @@ func atRandom(random *rand.Rand) point {
 	}
 }
 
-// atTime is so long after the agent was started.
+// atTime is so long after the provisioner was started.
 func atTime(after time.Duration) point {
 	return point{"at " + after.String(), func(_ *world, _ *proxy, kill func()) func() {
 		return timer(after, kill)
@@ -88,7 +88,7 @@ func within(p point, after time.Duration) point {
 	}}
 }
 
-// atRequest is right before, or right after, the agent's nth request of a kind.
+// atRequest is right before, or right after, the provisioner's nth request of a kind.
 func atRequest(request string, n int, before bool) point {
 	name := fmt.Sprintf("after request %d to %s", n, request)
 	if before {
@@ -122,14 +122,14 @@ func atRequest(request string, n int, before bool) point {
 	}}
 }
 
-// atRecord is when the agent has written a record that is so.
+// atRecord is when the provisioner has written a record that is so.
 func atRecord(name string, is func(*disk.Record) bool) point {
 	return point{"at a record " + name, func(w *world, _ *proxy, kill func()) func() {
 		return onRecordThat(w.Node, is, kill)
 	}}
 }
 
-// onRecord calls do when the agent has written a first record in a state.
+// onRecord calls do when the provisioner has written a first record in a state.
 func onRecord(n *node.Node, state disk.State, do func()) (stop func()) {
 	return onRecordThat(n, func(r *disk.Record) bool { return r.State == state }, do)
 }
@@ -145,7 +145,7 @@ func onRecordThat(n *node.Node, is func(*disk.Record) bool, do func()) (stop fun
 	}, do)
 }
 
-// atUnfinishedRecord is while the agent writes a record.
+// atUnfinishedRecord is while the provisioner writes a record.
 func atUnfinishedRecord() point {
 	return point{"amid the writing of a record", func(w *world, _ *proxy, kill func()) func() {
 		return onFiles(w.Node, w.Path("state", "disks"), func(event fsnotify.Event) bool {
@@ -154,7 +154,7 @@ func atUnfinishedRecord() point {
 	}}
 }
 
-// atRemoval is when the agent has removed so many of a tenant's files.
+// atRemoval is when the provisioner has removed so many of a tenant's files.
 func atRemoval(n int) point {
 	return point{fmt.Sprintf("at removal %d", n), func(w *world, _ *proxy, kill func()) func() {
 		left := n

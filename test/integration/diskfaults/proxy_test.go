@@ -25,7 +25,7 @@ import (
 	"stowage.dev/stowage/test/integration/node"
 )
 
-// The requests of an agent that matter here, by what they do.
+// The requests of a provisioner that matter here, by what they do.
 const (
 	createVolume  = "create a volume"
 	deleteVolume  = "delete a volume"
@@ -36,7 +36,7 @@ const (
 	writeEvent    = "write an event"
 )
 
-// proxy stands between an agent and the API server.
+// proxy stands between a provisioner and the API server.
 type proxy struct {
 	server *httptest.Server
 
@@ -44,7 +44,7 @@ type proxy struct {
 	before, after func(request string) error // nil for none
 }
 
-// newProxy has the node's agents use a proxy from the next start on.
+// newProxy has the node's provisioners use a proxy from the next start on.
 func newProxy(n *node.Node) *proxy {
 	t := n.Env.T
 	config := rest.AnonymousClientConfig(n.Env.Cluster.RESTConfig())
@@ -77,7 +77,7 @@ func newProxy(n *node.Node) *proxy {
 		reverse.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), nameKey{}, what)))
 	}))
 	reverse.ErrorLog = log.New(io.Discard, "", 0)
-	p.server.Config.ErrorLog = log.New(io.Discard, "", 0) // agents that die amid a handshake
+	p.server.Config.ErrorLog = log.New(io.Discard, "", 0) // provisioners that die amid a handshake
 	p.server.StartTLS()
 	t.Cleanup(func() {
 		p.server.CloseClientConnections()
@@ -87,7 +87,7 @@ func newProxy(n *node.Node) *proxy {
 	return p
 }
 
-// offer writes a kubeconfig that leads to the proxy, and gives it to the agents.
+// offer writes a kubeconfig that leads to the proxy, and gives it to the provisioners.
 func (p *proxy) offer(n *node.Node) {
 	t := n.Env.T
 	config, err := clientcmd.LoadFromFile(n.Path("kubeconfig"))

@@ -17,7 +17,7 @@ import (
 )
 
 // tenant uses a disk over and over: it claims each volume that is offered, fills the
-// disk, and gives it back. It is the only one to write to the disk, besides the agent,
+// disk, and gives it back. It is the only one to write to the disk, besides the provisioner,
 // so it is also who holds each offer to the rule: what it hears of volumes comes in
 // order, and it writes only after it has looked at what it was offered.
 type tenant struct {

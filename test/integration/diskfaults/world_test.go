@@ -144,7 +144,7 @@ type queue struct {
 	closed bool
 }
 
-// news is of a volume, or that the agent was killed if there is none.
+// news is of a volume, or that the provisioner was killed if there is none.
 type news struct {
 	volume *corev1.PersistentVolume
 	gone   bool

@@ -151,7 +151,7 @@ func TestIdentityUnproven(t *testing.T) {
 }
 
 // restarted makes a volume, and what the node remembers of its disk, one of another
-// boot of the node. The agent must not run.
+// boot of the node. The provisioner must not run.
 func restarted(t *testing.T, n *node.Node, volume *corev1.PersistentVolume) {
 	t.Helper()
 	identity := volume.Annotations[wellknown.DiskIdentityAnnotation]

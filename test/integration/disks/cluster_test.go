@@ -14,7 +14,7 @@ import (
 	"stowage.dev/stowage/test/integration/node"
 )
 
-// moveFrom has all records of the node, whose agent is stopped, be another cluster's, and
+// moveFrom has all records of the node, whose provisioner is stopped, be another cluster's, and
 // returns how many there are.
 func moveFrom(n *node.Node, cluster string) int {
 	t := n.Env.T

@@ -185,7 +185,7 @@ func TestNestedMounts(t *testing.T) {
 	untouched(t, n.Path("shared", "beside"))
 }
 
-// TestHostCanUnmount: the agent keeps nothing of a volume open, so that the host can
+// TestHostCanUnmount: the provisioner keeps nothing of a volume open, so that the host can
 // take any disk away at any time.
 func TestHostCanUnmount(t *testing.T) {
 	n := newNode(t)

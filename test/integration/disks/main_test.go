@@ -1,7 +1,7 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package disks_test holds the node agent against real disks, a real API server and
+// Package disks_test holds the provisioner against real disks, a real API server and
 // the real PersistentVolume controller: what is published, what is refused, what
 // becomes of volumes whose disks change, and how they are cleaned.
 package disks_test

@@ -140,7 +140,7 @@ func TestRefusedPaths(t *testing.T) {
 }
 
 // TestForgedVolumes: volumes that an administrator has made as if they were the
-// agent's, with paths that are not those of slots, are not cleaned.
+// provisioner's, with paths that are not those of slots, are not cleaned.
 func TestForgedVolumes(t *testing.T) {
 	n := newNode(t)
 	n.Mount("disk", "32M")

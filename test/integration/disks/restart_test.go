@@ -11,7 +11,7 @@ import (
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 )
 
-// TestKilledWhileCleaning: the next agent ends what the one before has begun, and
+// TestKilledWhileCleaning: the next provisioner ends what the one before has begun, and
 // nothing is offered before.
 func TestKilledWhileCleaning(t *testing.T) {
 	n := newNode(t)
@@ -52,7 +52,7 @@ exec dd if=/dev/zero of="$LOCAL_PV_BLKDEVICE" bs=1M count=16 conv=fsync,notrunc 
 	}
 }
 
-// TestStoppedAndStarted: an agent that starts anew finds its volumes, and makes no
+// TestStoppedAndStarted: a provisioner that starts anew finds its volumes, and makes no
 // others.
 func TestStoppedAndStarted(t *testing.T) {
 	n := newNode(t)

@@ -29,13 +29,13 @@ func (s *stress) checkCanary() {
 	}
 }
 
-// measures are an agent's.
+// measures are a provisioner's.
 type measures struct {
 	resident, most int // KiB
 	descriptors    int
 }
 
-func (s *stress) measureAgents() map[string]measures {
+func (s *stress) measureProvisioners() map[string]measures {
 	s.t.Helper()
 	all := map[string]measures{}
 	for name, n := range s.nodes {

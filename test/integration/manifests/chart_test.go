@@ -182,7 +182,7 @@ func TestHook(t *testing.T) {
 	}
 }
 
-// TestKubeletFolder: kubelet's folder is mounted at its own path, and the agent looks there.
+// TestKubeletFolder: kubelet's folder is mounted at its own path, and the provisioner looks there.
 // Where it is the usual one, nothing is said of it.
 func TestKubeletFolder(t *testing.T) {
 	t.Parallel()
@@ -386,7 +386,7 @@ func TestWorkersOnly(t *testing.T) {
 	}
 }
 
-// TestReleaseJob: it is placed where the agents may be.
+// TestReleaseJob: it is placed where the provisioners may be.
 func TestReleaseJob(t *testing.T) {
 	t.Parallel()
 	found := false
@@ -464,7 +464,7 @@ func TestSecureMetrics(t *testing.T) {
 	}
 }
 
-// TestNamespace: elsewhere the agents would not be known to their policies.
+// TestNamespace: elsewhere the provisioners would not be known to their policies.
 func TestNamespace(t *testing.T) {
 	t.Parallel()
 	_, err := command(t, tools.helm, "template", release, chart, "--namespace", "storage")

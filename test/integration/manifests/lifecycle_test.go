@@ -199,7 +199,7 @@ func until[T runtime.Object](s *site, resource, space, name string, done func(T)
 	}
 }
 
-// waitDaemonSet returns when the agents run.
+// waitDaemonSet returns when the provisioners run.
 func (s *site) waitDaemonSet() {
 	s.t.Helper()
 	until(s, "daemonsets", namespace, "stowage-provisioner", func(set *appsv1.DaemonSet) bool { return set.Status.NumberReady == 1 })
@@ -223,7 +223,7 @@ const (
 	cleaning  = "cleaning"
 )
 
-// makeWorkload makes a pod with a claim, and volumes as agents make them.
+// makeWorkload makes a pod with a claim, and volumes as provisioners make them.
 func (s *site) makeWorkload() []string {
 	s.t.Helper()
 	ctx, core := s.t.Context(), s.Client().CoreV1()

@@ -35,8 +35,8 @@ func podsOf(t *testing.T, folder string) map[string]corev1.PodSpec {
 	return pods
 }
 
-// TestPodSecurity: all pods but the agents' are admitted where the strictest level is
-// enforced. The agents' are not, and are in their own namespace, whose label is for them.
+// TestPodSecurity: all pods but the provisioners' are admitted where the strictest level is
+// enforced. The provisioners' are not, and are in their own namespace, whose label is for them.
 func TestPodSecurity(t *testing.T) {
 	install(t)
 	restricted, err := shared.NewNamespace(t.Context(), "restricted")

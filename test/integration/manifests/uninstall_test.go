@@ -12,7 +12,7 @@ import (
 )
 
 // TestUninstallFails: when the Job that releases volumes fails, Helm refuses to upgrade, as
-// docs/install.md says; a rollback brings the agents back, and upgrades work again. Or what
+// docs/install.md says; a rollback brings the provisioners back, and upgrades work again. Or what
 // is in the way is repaired, and it is uninstalled after all.
 func TestUninstallFails(t *testing.T) {
 	t.Parallel()
@@ -25,7 +25,7 @@ func TestUninstallFails(t *testing.T) {
 	}
 	ctx, system := t.Context(), s.Client().AppsV1()
 	if _, err := system.DaemonSets(namespace).Get(ctx, "stowage-provisioner", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("the agents: %v, want them ended by the Job", err)
+		t.Errorf("the provisioners: %v, want them ended by the Job", err)
 	}
 	if _, err := system.Deployments(namespace).Get(ctx, "stowage-controller", metav1.GetOptions{}); err != nil {
 		t.Errorf("uninstalled though the Job failed: %v", err)

@@ -1,9 +1,9 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package node gives integration tests a node with real disks and a real agent: the
+// Package node gives integration tests a node with real disks and a real provisioner: the
 // Node object is simulated, the disks are file systems and loop devices of this
-// machine, and the agent is the stowage-provisioner command with the manifests' rights,
+// machine, and the provisioner is the stowage-provisioner command with the manifests' rights,
 // held by their policies, and the token that a kubelet would give it.
 //
 //	func TestMain(m *testing.M) { os.Exit(fixture.Main(m, node.Install)) }

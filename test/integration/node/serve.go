@@ -19,7 +19,7 @@ import (
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
-// askAgain is the time between two questions to the agent, which no event tells of.
+// askAgain is the time between two questions to the provisioner, which no event tells of.
 const askAgain = 100 * time.Millisecond
 
 var servesAt = regexp.MustCompile(`"Serving health and metrics" address="([^"]+)"`)
@@ -30,10 +30,10 @@ type Answer struct {
 	Body   string
 }
 
-// WaitAnswer asks the agent for a path such as "/readyz" until the answer is as asked.
+// WaitAnswer asks the provisioner for a path such as "/readyz" until the answer is as asked.
 func (n *Node) WaitAnswer(path, what string, is func(Answer) bool) Answer {
 	n.t.Helper()
-	return WaitAnswer(n.t, n.Env, n.agent, path, what, is)
+	return WaitAnswer(n.t, n.Env, n.provisioner, path, what, is)
 }
 
 // WaitAnswer asks a process of ours for a path until the answer is as asked.
@@ -84,7 +84,7 @@ func ask(ctx context.Context, process *cluster.Process, path string) (Answer, er
 	return Answer{Status: response.StatusCode, Body: string(body)}, err
 }
 
-// RunToEnd runs another agent of the node, with more arguments and without the node's
+// RunToEnd runs another provisioner of the node, with more arguments and without the node's
 // name in the environment, and returns what it printed. It has to end by itself, with
 // an error.
 func (n *Node) RunToEnd(args ...string) string {
@@ -94,7 +94,7 @@ func (n *Node) RunToEnd(args ...string) string {
 	out, err := exec.CommandContext(ctx, binary, append(n.arguments(), args...)...).CombinedOutput()
 	var ended *exec.ExitError
 	if !errors.As(err, &ended) || ctx.Err() != nil {
-		n.t.Fatal(fmt.Errorf("an agent that should have ended with an error: %w\n%s", errors.Join(err, ctx.Err()), out))
+		n.t.Fatal(fmt.Errorf("a provisioner that should have ended with an error: %w\n%s", errors.Join(err, ctx.Err()), out))
 	}
 	return string(out)
 }

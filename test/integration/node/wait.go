@@ -110,7 +110,7 @@ func (n *Node) WaitEntry(class, name string, state stowage.EntryState, reason st
 	return found
 }
 
-// AllowClean waits until the agent asks to clean the disk of a released volume that is gone,
+// AllowClean waits until the provisioner asks to clean the disk of a released volume that is gone,
 // and allows it as the controller does.
 func (n *Node) AllowClean(class, name string) {
 	n.t.Helper()
@@ -128,7 +128,7 @@ func (n *Node) AnnotateReport(ctx context.Context, key, text string) error {
 		AbsPath("/apis/stowage.dev/v1alpha1/localdiskreports", n.Name).Body(body).Do(ctx).Error()
 }
 
-// report is what the agent told last, for messages of tests that fail.
+// report is what the provisioner told last, for messages of tests that fail.
 func (n *Node) report() string {
 	ctx, cancel := context.WithTimeout(context.Background(), n.Env.Timeout)
 	defer cancel()

@@ -32,7 +32,7 @@ func TestForgedIdentity(t *testing.T) {
 
 	s.AddNodes(s.Node("b"))
 	forged := s.volumeOf("b", "disk1", before.pv.Annotations[wellknown.DiskIdentityAnnotation], corev1.PersistentVolumeReclaimDelete)
-	s.agent("b")
+	s.provisionerPod("b")
 	s.report(forged, stowage.EntryMissing)
 	s.waitTold("default", forged.Name, "VolumeLost", before.pv.Name, s.Name("a"), "stowage-provisioner release")
 	report, err := s.reports.Get(s.Context(), s.Name("b"), metav1.GetOptions{})

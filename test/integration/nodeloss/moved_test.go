@@ -70,7 +70,7 @@ func TestDiskOfALostNode(t *testing.T) {
 }
 
 // TestDiskTakenOut: of a node that works, under a StatefulSet that may be released. It
-// runs with another disk, and the agent lets the volume go and remembers the disk, which
+// runs with another disk, and the provisioner lets the volume go and remembers the disk, which
 // is cleaned when it is put back.
 func TestDiskTakenOut(t *testing.T) {
 	t.Parallel()
@@ -81,7 +81,7 @@ func TestDiskTakenOut(t *testing.T) {
 	n.Mount("disk1", "16M")
 	n.Mount("disk2", "16M")
 	n.Start()
-	s.agent("a")
+	s.provisionerPod("a")
 	n.WaitPhase(n.Files, "disk1", corev1.VolumeAvailable)
 	n.WaitPhase(n.Files, "disk2", corev1.VolumeAvailable)
 	s.set("db", 1, func(set *appsv1.StatefulSet) { set.Spec.VolumeClaimTemplates[0].Annotations = asks("Release", "2s") })
@@ -99,7 +99,7 @@ func TestDiskTakenOut(t *testing.T) {
 	n.WaitReport("without the tombstone", func(r *stowage.LocalDiskReport) bool { return len(r.Spec.Tombstones) == 0 })
 }
 
-// TestHostnames: nodes whose hostname is not their name are told to the agents' policies,
+// TestHostnames: nodes whose hostname is not their name are told to the provisioners' policies,
 // as long as they are there; what others have written stays.
 func TestHostnames(t *testing.T) {
 	t.Parallel()

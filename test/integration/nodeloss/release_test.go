@@ -131,7 +131,7 @@ func (s *site) operated() metav1.OwnerReference {
 }
 
 // TestOutOfService: the node is there, not Ready, with the taint. Its pod goes, and so does the
-// volume, of which no agent takes the finalizer.
+// volume, of which no provisioner takes the finalizer.
 func TestOutOfService(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, fixture.New(t), asks("Release", "2s"), "a", "b")
@@ -148,8 +148,8 @@ func TestOutOfService(t *testing.T) {
 	s.waitGone(before.pv, stowage.TombstonePublished)
 }
 
-// TestDiskLost: the node is there, and its agent reports that the disk is not, or fails. The
-// volume is deleted, and let go by the agent.
+// TestDiskLost: the node is there, and its provisioner reports that the disk is not, or fails. The
+// volume is deleted, and let go by the provisioner.
 func TestDiskLost(t *testing.T) {
 	t.Parallel()
 	for _, state := range []stowage.EntryState{stowage.EntryMissing, stowage.EntryReplaced, stowage.EntryFailing} {
@@ -158,10 +158,10 @@ func TestDiskLost(t *testing.T) {
 			s := newSite(t, fixture.New(t), asks("Release", "2s"), "a", "b")
 			s.set("db", 1, nil)
 			before := s.waitPlaced("db-0", "data-db-0", nil)
-			s.agent(before.node(s))
+			s.provisionerPod(before.node(s))
 			s.report(before.pv, state)
 			s.waitPlaced("db-0", "data-db-0", before)
-			s.Wait("the volume to be deleted, and held for its agent", func() bool {
+			s.Wait("the volume to be deleted, and held for its provisioner", func() bool {
 				v := s.seen(before.pv)
 				return v != nil && v.DeletionTimestamp != nil && len(v.Finalizers) == 1 && v.Finalizers[0] == wellknown.LocalVolumeFinalizer
 			})

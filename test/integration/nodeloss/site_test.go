@@ -68,7 +68,7 @@ func (s *site) delay(is string) {
 	}
 }
 
-// volume makes a volume as an agent would, on a node that is there.
+// volume makes a volume as a provisioner would, on a node that is there.
 func (s *site) volume(node, name string, policy corev1.PersistentVolumeReclaimPolicy) *corev1.PersistentVolume {
 	s.T.Helper()
 	return s.volumeOf(node, name, "wwn:"+s.Name(node)+"-"+name, policy)
@@ -113,7 +113,7 @@ func (s *site) makeVolume(node, name, identity string, policy corev1.PersistentV
 	return made
 }
 
-// strip takes the finalizers off what is left, for which there is no agent.
+// strip takes the finalizers off what is left, for which there is no provisioner.
 func (s *site) strip() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.Context()), s.Timeout)
 	defer cancel()
@@ -329,7 +329,7 @@ func (s *site) reportOnly(pv *corev1.PersistentVolume, state stowage.EntryState)
 	}
 }
 
-// hosts is the ConfigMap of the agents' policies.
+// hosts is the ConfigMap of the provisioners' policies.
 func (s *site) hosts() map[string]string {
 	configMap, err := s.Client.CoreV1().ConfigMaps(provisioners.Namespace).Get(s.Context(), "stowage-provisioner-nodes", metav1.GetOptions{})
 	if err != nil {

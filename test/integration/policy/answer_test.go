@@ -84,24 +84,24 @@ func eventually(ctx context.Context, want refusal, ask func(context.Context) err
 // dryRun has all checks done and nothing stored.
 var dryRun = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 
-// waitForPolicies returns when all policies, their parameters and the agents'
+// waitForPolicies returns when all policies, their parameters and the provisioners'
 // rights are in force.
 func (b *testbed) waitForPolicies(ctx context.Context) error {
 	misplaced, unlabelled := volume(alpha, beta), volume(alpha, alpha)
 	delete(unlabelled.Labels, wellknown.NodeLabel)
 	untainted := func(ctx context.Context, node string) error {
-		return b.agents[alpha].patchNode(ctx, node, `{"spec":{"taints":null}}`)
+		return b.provisioners[alpha].patchNode(ctx, node, `{"spec":{"taints":null}}`)
 	}
 	for _, probe := range []struct {
 		want refusal
 		ask  func(context.Context) error
 	}{
-		{volumes("label"), b.agents[alpha].creates(unlabelled)},
-		{placement("hostname"), b.agents[alpha].creates(misplaced)},
-		{allowed, b.agents[gamma].creates(volume(gamma, gammaHost))},
-		{reports("own report"), b.agents[alpha].createsReport(report(beta, beta, 1))},
-		{allowed, b.agents[alpha].createsReport(report(alpha, alpha, 1))},
-		{heartbeat("stowage-node-lease only"), b.agents[alpha].createsLease(lease(beta, beta))},
+		{volumes("label"), b.provisioners[alpha].creates(unlabelled)},
+		{placement("hostname"), b.provisioners[alpha].creates(misplaced)},
+		{allowed, b.provisioners[gamma].creates(volume(gamma, gammaHost))},
+		{reports("own report"), b.provisioners[alpha].createsReport(report(beta, beta, 1))},
+		{allowed, b.provisioners[alpha].createsReport(report(alpha, alpha, 1))},
+		{heartbeat("stowage-node-lease only"), b.provisioners[alpha].createsLease(lease(beta, beta))},
 		{nodes("no other node"), func(ctx context.Context) error { return untainted(ctx, beta) }},
 		{nodes("startup taints only"), func(ctx context.Context) error { return untainted(ctx, alpha) }},
 	} {

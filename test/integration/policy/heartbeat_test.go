@@ -59,7 +59,7 @@ func TestHeartbeat(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			by := bed.agents[gamma]
+			by := bed.provisioners[gamma]
 			if test.by != nil {
 				by = test.by
 			}
@@ -80,12 +80,12 @@ func TestHeartbeat(t *testing.T) {
 			l.Spec.RenewTime = &now
 			return l
 		}
-		if _, err := bed.agents[alpha].CoordinationV1().Leases(diskreports.HeartbeatNamespace).Create(t.Context(), lease(alpha, alpha), metav1.CreateOptions{}); err != nil {
+		if _, err := bed.provisioners[alpha].CoordinationV1().Leases(diskreports.HeartbeatNamespace).Create(t.Context(), lease(alpha, alpha), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		_, err := bed.agents[beta].CoordinationV1().Leases(diskreports.HeartbeatNamespace).Update(t.Context(), leases(bed.admin), metav1.UpdateOptions{})
+		_, err := bed.provisioners[beta].CoordinationV1().Leases(diskreports.HeartbeatNamespace).Update(t.Context(), leases(bed.admin), metav1.UpdateOptions{})
 		heartbeat(own).want(t, err)
-		_, err = bed.agents[alpha].CoordinationV1().Leases(diskreports.HeartbeatNamespace).Update(t.Context(), leases(bed.agents[alpha]), metav1.UpdateOptions{})
+		_, err = bed.provisioners[alpha].CoordinationV1().Leases(diskreports.HeartbeatNamespace).Update(t.Context(), leases(bed.provisioners[alpha]), metav1.UpdateOptions{})
 		allowed.want(t, err)
 	})
 }

@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package policy_test holds the provisioner's manifests against a real API
-// server: what the agent of one node may write, and that whoever has its token
+// server: what the provisioner of one node may write, and that whoever has its token
 // has no hold on the volumes, the report and the Node of another.
 //
-// Agents have the tokens that kubelet would give them, bound to a pod on their
+// Provisioners have the tokens that kubelet would give them, bound to a pod on their
 // node, and the rights of the manifests. Where these rights alone refuse a
 // request already, it is made once more by a user of the same name and node who
 // may do everything, so that it is the policy that answers.
@@ -54,7 +54,7 @@ func run(m *testing.M) int {
 	return code
 }
 
-// onCluster runs the tests on a cluster without nodes' agents and schedulers.
+// onCluster runs the tests on a cluster without nodes' provisioners and schedulers.
 // The one controller tells what types the policies' expressions are of.
 func onCluster(tests func() int) (code int, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestRights: the roles grant what an agent does, and of the rest nothing that
+// TestRights: the roles grant what a provisioner does, and of the rest nothing that
 // the policies would have to hold back, or that they do not look at.
 func TestRights(t *testing.T) {
 	t.Parallel()

@@ -29,18 +29,18 @@ func taken(node string) string {
 		wellknown.NodeNameAnnotation, node, localpv.ProvisionedByAnnotation, localpv.ProvisionedBy(node))
 }
 
-// TestUpdate: of its own volumes an agent changes the finalizer and what it says
+// TestUpdate: of its own volumes a provisioner changes the finalizer and what it says
 // of the disk; of others nothing.
 func TestUpdate(t *testing.T) {
 	t.Parallel()
 	const (
-		annotations = "of a volume's annotations agents change"
+		annotations = "of a volume's annotations provisioners change"
 		spec        = "do not change the spec"
 		labels      = "do not change labels"
 		own         = "its own volumes only"
 	)
 	tests := map[string]struct {
-		by     *user // nil: alpha's agent
+		by     *user // nil: alpha's provisioner
 		before string
 		patch  string
 		sub    []string
@@ -97,15 +97,15 @@ func TestUpdate(t *testing.T) {
 		"removes all finalizers":     {patch: unfinished, want: volumes("finalizers")},
 		"writes the status":          {by: bed.mighty[alpha], patch: phase, sub: []string{"status"}, want: volumes("do not write the status")},
 
-		"another agent removes the finalizer":    {by: bed.agents[beta], patch: released, want: volumes(own)},
-		"another agent makes it its own":         {by: bed.agents[beta], patch: taken(beta), want: volumes(own)},
-		"another agent says it is another disk":  {by: bed.agents[beta], patch: annotate(wellknown.DiskIdentityAnnotation, `"fs:2:/"`), want: volumes(own)},
-		"another agent says its disk is missing": {by: bed.agents[beta], patch: annotate(wellknown.DiskAnnotation, `"Missing"`), want: volumes(own)},
-		"another agent says its disk is back": {
-			by: bed.agents[beta], before: annotate(wellknown.DiskAnnotation, `"Missing"`), patch: annotate(wellknown.DiskAnnotation, `null`), want: volumes(own),
+		"another provisioner removes the finalizer":    {by: bed.provisioners[beta], patch: released, want: volumes(own)},
+		"another provisioner makes it its own":         {by: bed.provisioners[beta], patch: taken(beta), want: volumes(own)},
+		"another provisioner says it is another disk":  {by: bed.provisioners[beta], patch: annotate(wellknown.DiskIdentityAnnotation, `"fs:2:/"`), want: volumes(own)},
+		"another provisioner says its disk is missing": {by: bed.provisioners[beta], patch: annotate(wellknown.DiskAnnotation, `"Missing"`), want: volumes(own)},
+		"another provisioner says its disk is back": {
+			by: bed.provisioners[beta], before: annotate(wellknown.DiskAnnotation, `"Missing"`), patch: annotate(wellknown.DiskAnnotation, `null`), want: volumes(own),
 		},
-		"another agent claims it":         {by: bed.agents[beta], patch: claimed, want: volumes(own)},
-		"another agent writes the status": {by: bed.mighty[beta], patch: phase, sub: []string{"status"}, want: volumes("do not write the status")},
+		"another provisioner claims it":         {by: bed.provisioners[beta], patch: claimed, want: volumes(own)},
+		"another provisioner writes the status": {by: bed.mighty[beta], patch: phase, sub: []string{"status"}, want: volumes("do not write the status")},
 
 		"a token of no pod removes the finalizer": {by: bed.unbound, patch: released, want: volumes(noNode)},
 		"an administrator does as he likes":       {by: bed.admin, patch: taken(beta)},
@@ -120,7 +120,7 @@ func TestUpdate(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			by := bed.agents[alpha]
+			by := bed.provisioners[alpha]
 			if test.by != nil {
 				by = test.by
 			}

@@ -50,7 +50,7 @@ func (u *user) close() {
 // reports is the client for LocalDiskReports.
 func (u *user) reports() dynamic.ResourceInterface { return u.dynamic.Resource(reportResource) }
 
-// login asks for a token of the agents' service account, as kubelet does for a
+// login asks for a token of the provisioners' service account, as kubelet does for a
 // pod; without a pod the token is bound to nothing.
 func (b *testbed) login(ctx context.Context, pod *corev1.Pod) (*user, error) {
 	request := &authenticationv1.TokenRequest{}

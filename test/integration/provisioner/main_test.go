@@ -1,7 +1,7 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package diskagent_test holds the node agent to how it lives on a node: how it begins
+// Package diskprovisioner_test holds the provisioner to how it lives on a node: how it begins
 // and ends, what it takes for its configuration and when, and what it tells of itself
 // in reports, events, metrics and to probes.
 package provisioner_test

@@ -16,7 +16,7 @@ import (
 	"stowage.dev/stowage/test/integration/node"
 )
 
-// TestProbes: an agent is ready for a class as long as it can read its folder.
+// TestProbes: a provisioner is ready for a class as long as it can read its folder.
 func TestProbes(t *testing.T) {
 	n := newNode(t)
 	more := n.AddClass("more", nil)
@@ -122,7 +122,7 @@ func is(n *node.Node, metric string, want float64) {
 	waitMetric(n, metric, strconv.FormatFloat(want, 'f', -1, 64), func(v float64) bool { return v == want })
 }
 
-// waitMetric waits until the agent serves a metric, given with its labels in order, and
+// waitMetric waits until the provisioner serves a metric, given with its labels in order, and
 // its value is as asked.
 func waitMetric(n *node.Node, metric, what string, is func(float64) bool) float64 {
 	n.Env.T.Helper()

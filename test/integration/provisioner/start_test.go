@@ -21,7 +21,7 @@ import (
 	"stowage.dev/stowage/test/integration/node"
 )
 
-// TestCannotBegin: an agent that cannot do its work ends, and says why.
+// TestCannotBegin: a provisioner that cannot do its work ends, and says why.
 func TestCannotBegin(t *testing.T) {
 	n := newNode(t)
 	empty := n.Path("empty")
@@ -45,27 +45,27 @@ func TestCannotBegin(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if out := n.RunToEnd(story.args...); !contains(out, story.want...) {
-				t.Errorf("the agent says %q, want %q", out, story.want)
+				t.Errorf("the provisioner says %q, want %q", out, story.want)
 			}
 		})
 	}
 }
 
-// TestSecondAgent: of two agents that share what they remember, the second one ends.
-func TestSecondAgent(t *testing.T) {
+// TestSecondProvisioner: of two provisioners that share what they remember, the second one ends.
+func TestSecondProvisioner(t *testing.T) {
 	n := newNode(t)
 	n.Tmpfs("disk1", "1m")
 	n.Start()
 	before := n.WaitPhase(n.Files, "disk1", corev1.VolumeAvailable)
 	if out := n.RunToEnd("--node-name=" + n.Name); !contains(out, n.Path("state"), "another agent of this node uses it") {
-		t.Errorf("the second agent says %q", out)
+		t.Errorf("the second provisioner says %q", out)
 	}
 	n.Tmpfs("disk2", "1m")
 	n.WaitPhase(n.Files, "disk2", corev1.VolumeAvailable)
 	same(t, n, before, n.Files, "disk1")
 }
 
-// TestNodeComesLater: an agent that is there before its Node object waits for it.
+// TestNodeComesLater: a provisioner that is there before its Node object waits for it.
 func TestNodeComesLater(t *testing.T) {
 	n := newNode(t)
 	n.Tmpfs("disk1", "1m")

@@ -16,7 +16,7 @@ import (
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 )
 
-// TestStopWhileCleaning: an agent that is asked to end in the middle of a clean does so
+// TestStopWhileCleaning: a provisioner that is asked to end in the middle of a clean does so
 // at once, and the next one finishes what it began.
 func TestStopWhileCleaning(t *testing.T) {
 	n := newNode(t)
@@ -39,7 +39,7 @@ find "$LOCAL_PV_FILESYSTEM" -mindepth 1 -delete`)
 
 	n.Stop()
 	if _, err := os.Stat("/proc/" + cleaner); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the agent has ended and its cleaner, process %s, has not: %v", cleaner, err)
+		t.Errorf("the provisioner has ended and its cleaner, process %s, has not: %v", cleaner, err)
 	}
 	now := n.Volume(n.Files, "disk1")
 	if now == nil || now.UID != volume.UID || now.DeletionTimestamp == nil || len(now.Finalizers) == 0 {
@@ -58,7 +58,7 @@ find "$LOCAL_PV_FILESYSTEM" -mindepth 1 -delete`)
 	n.WaitEntry(n.Files, "disk1", stowage.EntryAvailable, "")
 }
 
-// TestStopWhileIdle: an agent that has nothing to do ends when it is asked to, and its
+// TestStopWhileIdle: a provisioner that has nothing to do ends when it is asked to, and its
 // volumes stay.
 func TestStopWhileIdle(t *testing.T) {
 	n := newNode(t)

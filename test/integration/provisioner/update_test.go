@@ -22,7 +22,7 @@ func TestClassAdded(t *testing.T) {
 	n.Tmpfs("disk1", "1m")
 	n.Start()
 	before := n.WaitPhase(n.Files, "disk1", corev1.VolumeAvailable)
-	agent := n.Process()
+	process := n.Process()
 
 	more := n.AddClass("more", nil)
 	n.TmpfsAt(n.PathOf(more, "disk1"), "1m")
@@ -30,7 +30,7 @@ func TestClassAdded(t *testing.T) {
 	n.Env.CreateClass(n.Env.Class("more").ReclaimPolicy(corev1.PersistentVolumeReclaimDelete))
 	n.WaitPhase(more, "disk1", corev1.VolumeAvailable)
 	same(t, n, before, n.Files, "disk1")
-	stillRuns(t, n, agent.PID())
+	stillRuns(t, n, process.PID())
 }
 
 // TestClassRemoved: volumes of a class that the configuration has no more stay, and are
@@ -127,7 +127,7 @@ func TestCleanerChanged(t *testing.T) {
 	stillRuns(t, n, pid)
 }
 
-// TestMountedConfigMap: the agent takes over what kubelet swaps in, all of it at once.
+// TestMountedConfigMap: the provisioner takes over what kubelet swaps in, all of it at once.
 func TestMountedConfigMap(t *testing.T) {
 	n := newNode(t)
 	n.Args = append(n.Args, "--config="+n.Path("mounted"))
@@ -212,10 +212,10 @@ func stillRuns(t *testing.T, n *node.Node, pid int) {
 	t.Helper()
 	select {
 	case <-n.Process().Done():
-		t.Error("the agent has ended")
+		t.Error("the provisioner has ended")
 	default:
 	}
 	if now := n.Process().PID(); now != pid {
-		t.Errorf("the agent was started anew: it is process %d, and was %d", now, pid)
+		t.Errorf("the provisioner was started anew: it is process %d, and was %d", now, pid)
 	}
 }

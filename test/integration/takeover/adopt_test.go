@@ -19,7 +19,7 @@ import (
 	"stowage.dev/stowage/test/integration/node"
 )
 
-// TestAdopt: volumes of the reference go over to the agent, with their claims and
+// TestAdopt: volumes of the reference go over to the provisioner, with their claims and
 // data, and are reclaimed by it from then on.
 func TestAdopt(t *testing.T) {
 	t.Parallel()
@@ -94,7 +94,7 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// TestNotAdopted: the agent keeps its hands off the disks of volumes that nobody has
+// TestNotAdopted: the provisioner keeps its hands off the disks of volumes that nobody has
 // adopted, whatever it does with others' data.
 func TestNotAdopted(t *testing.T) {
 	t.Parallel()

@@ -1,8 +1,8 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Local measures the node agent on real disks and a real control plane, and what many
-// agents cost the API server:
+// Local measures the provisioner on real disks and a real control plane, and what many
+// provisioners cost the API server:
 //
 //	go run ./test/perf/local -out docs/local-benchmarks.json          everything
 //	go run ./test/perf/local -only latency,wiping -disks 30           some, printed only

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// volumes are those of an agent at rest.
+	// volumes are those of a provisioner at rest.
 	volumes = 100
 	// resting is how long it is watched.
 	resting = 3 * time.Minute
@@ -29,7 +29,7 @@ const (
 type bench struct {
 	*parts.Run
 	binaries cluster.Binaries
-	agent    string
+	binary   string
 	file     figures.File
 }
 
@@ -63,7 +63,7 @@ func measure(ctx context.Context, run *parts.Run) error {
 	if b.binaries, err = cluster.Build(ctx, build); err != nil {
 		return err
 	}
-	if b.agent, err = cluster.BuildCommand(ctx, build, "stowage.dev/stowage/cmd/provisioner"); err != nil {
+	if b.binary, err = cluster.BuildCommand(ctx, build, "stowage.dev/stowage/cmd/provisioner"); err != nil {
 		return err
 	}
 	if b.Out != "" {
@@ -87,9 +87,9 @@ func measure(ctx context.Context, run *parts.Run) error {
 	return nil
 }
 
-// onSite measures with one agent.
+// onSite measures with one provisioner.
 func (b *bench) onSite(ctx context.Context, do func(*provisioner.Site) error) (err error) {
-	site, err := provisioner.Open(ctx, provisioner.Config{Binaries: b.binaries, Agent: b.agent, Progress: parts.Progress})
+	site, err := provisioner.Open(ctx, provisioner.Config{Binaries: b.binaries, Provisioner: b.binary, Progress: parts.Progress})
 	if err != nil {
 		return err
 	}

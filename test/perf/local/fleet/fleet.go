@@ -83,7 +83,7 @@ func Measure(ctx context.Context, config Config) (_ *figures.Watching, err error
 
 func nodeName(n int) string { return fmt.Sprintf("node-%d", n) }
 
-// makeVolumes makes volumes as agents do.
+// makeVolumes makes volumes as provisioners do.
 func (s *site) makeVolumes(ctx context.Context) error {
 	s.Progress("%d volumes", nodes*volumesPerNode)
 	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast-disks"}}

@@ -34,7 +34,7 @@ func (s *Site) Latencies(ctx context.Context, count int) (appearing, releasing *
 	if err := m.start(ctx); err != nil {
 		return nil, nil, err
 	}
-	// The first volume tells that the agent has begun and the policies are in force.
+	// The first volume tells that the provisioner has begun and the policies are in force.
 	if err := m.appear(ctx, tmpfsClass, "first"); err != nil {
 		return nil, nil, err
 	}
@@ -48,16 +48,16 @@ func (s *Site) Latencies(ctx context.Context, count int) (appearing, releasing *
 	return appearing, releasing, err
 }
 
-// explain adds the agent's log to an error.
+// explain adds the provisioner's log to an error.
 func (m *machine) explain(err *error) {
 	if *err != nil {
-		*err = fmt.Errorf("%w\nthe agent's log ends:\n%s", *err, m.logTail())
+		*err = fmt.Errorf("%w\nthe provisioner's log ends:\n%s", *err, m.logTail())
 	}
 }
 
 func (m *machine) appearing(ctx context.Context, count int) (*figures.Latencies, error) {
 	series := map[string]*figures.Series{}
-	bare := &figures.Series{Name: "no agent: a client creates a volume", Bare: true}
+	bare := &figures.Series{Name: "no provisioner: a client creates a volume", Bare: true}
 	for i := range count {
 		if i%10 == 0 {
 			m.site.Progress("disks appear, %d of %d done", i, count)

@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// restResync is minResyncPeriod of an agent at rest: short, so that rescans can be
+	// restResync is minResyncPeriod of a provisioner at rest: short, so that rescans can be
 	// told from everything else.
 	restResync = 10 * time.Second
-	// calm is how long nothing is asked of the agent before it counts as resting: file
+	// calm is how long nothing is asked of the provisioner before it counts as resting: file
 	// systems and the runtime have then done what they put off.
 	calm = 45 * time.Second
 )
 
-// Resting measures an agent that has so many volumes, half of them file systems and half
+// Resting measures a provisioner that has so many volumes, half of them file systems and half
 // devices, and nothing to do for so long.
 func (s *Site) Resting(ctx context.Context, count int, long time.Duration) (r *figures.Resting, err error) {
 	m, err := s.newMachine(ctx, "resting")
@@ -49,11 +49,11 @@ func (s *Site) Resting(ctx context.Context, count int, long time.Duration) (r *f
 	if _, err := command(ctx, "sync"); err != nil {
 		return nil, err
 	}
-	s.Progress("the agent comes to rest")
+	s.Progress("the provisioner comes to rest")
 	if err := pass(ctx, calm); err != nil {
 		return nil, err
 	}
-	s.Progress("the agent rests for %s", long)
+	s.Progress("the provisioner rests for %s", long)
 	return r, m.rest(ctx, r, long)
 }
 
@@ -85,7 +85,7 @@ func pass(ctx context.Context, long time.Duration) error {
 	}
 }
 
-// rest measures. To read the agent's metrics is work for it, and so done outside.
+// rest measures. To read the provisioner's metrics is work for it, and so done outside.
 func (m *machine) rest(ctx context.Context, r *figures.Resting, long time.Duration) error {
 	scans, seconds, err := m.scans(ctx)
 	if err != nil {

@@ -25,8 +25,8 @@ import (
 // Config is what a Site needs.
 type Config struct {
 	Binaries cluster.Binaries
-	// Agent is the path of the stowage-provisioner command.
-	Agent string
+	// Provisioner is the path of the stowage-provisioner command.
+	Provisioner string
 	// Progress is told what is being done.
 	Progress func(format string, args ...any)
 }

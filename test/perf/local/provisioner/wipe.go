@@ -21,7 +21,7 @@ import (
 // WipeBytes is the size of the device that is wiped.
 const WipeBytes = 1 << 30
 
-// wipes are the commands, each with what writes the same without an agent.
+// wipes are the commands, each with what writes the same without a provisioner.
 var wipes = []struct{ command, anchor []string }{
 	{[]string{"zero"}, nil},
 	{[]string{"dd-zero", "1"}, []string{"dd", "if=/dev/zero", "bs=1M", "oflag=direct", "of="}},
@@ -45,7 +45,7 @@ func (s *Site) Wiping(ctx context.Context) (*figures.Wiping, error) {
 	return w, nil
 }
 
-// wipe has a new agent clean a new device that is full, once.
+// wipe has a new provisioner clean a new device that is full, once.
 func (s *Site) wipe(ctx context.Context, i int) (_ *figures.Wipe, err error) {
 	run := &figures.Wipe{Command: strings.Join(wipes[i].command, " ")}
 	s.Progress("wipe with %s", run.Command)
@@ -55,7 +55,7 @@ func (s *Site) wipe(ctx context.Context, i int) (_ *figures.Wipe, err error) {
 	}
 	defer m.explain(&err)
 	m.cleaner = wipes[i].command
-	if m.binary, err = s.cold(s.Agent, m.path("stowage-provisioner")); err != nil {
+	if m.binary, err = s.cold(s.Provisioner, m.path("stowage-provisioner")); err != nil {
 		return nil, err
 	}
 	if m.group, err = newGroup("stowage-" + strconv.Itoa(os.Getpid())); err != nil {
@@ -111,7 +111,7 @@ func (s *Site) cold(program, to string) (string, error) {
 	return to, err
 }
 
-// fill writes all of a device, then times the anchor doing what the agent will do.
+// fill writes all of a device, then times the anchor doing what the provisioner will do.
 func fill(ctx context.Context, run *figures.Wipe, device string, anchor []string) error {
 	_, err := command(ctx, "sh", "-c", fmt.Sprintf("head -c %d /dev/urandom | dd of=%s bs=1M iflag=fullblock oflag=direct status=none", WipeBytes, device))
 	if err != nil || anchor == nil {

@@ -8,7 +8,7 @@ import (
 	"fmt"
 )
 
-// NodeBinaries are the paths of what real nodes run, and of kubectl. They are in
+// NodeBinaries are the paths of the programs of real nodes, and of kubectl. They are in
 // one folder.
 type NodeBinaries struct {
 	Kubelet   string

@@ -87,7 +87,7 @@ func TestDelayedClaimWaits(t *testing.T) {
 	must[*corev1.PersistentVolume](t)(c.Client().CoreV1().PersistentVolumes().Create(ctx, pv, metav1.CreateOptions{}))
 	must[*corev1.PersistentVolumeClaim](t)(c.Client().CoreV1().PersistentVolumeClaims(ns).Create(ctx, claim("data", class.Name), metav1.CreateOptions{}))
 
-	// The PV controller has looked at the claim once it says so.
+	// The event shows that the PV controller has processed the claim.
 	events := watched{c.client.CoreV1().RESTClient(), "events", ns, fields.OneTermEqualSelector("involvedObject.name", "data")}
 	waitFor(ctx, t, events, func(e *corev1.Event) bool { return e.Reason == "WaitForFirstConsumer" })
 	got := must[*corev1.PersistentVolumeClaim](t)(c.Client().CoreV1().PersistentVolumeClaims(ns).Get(ctx, "data", metav1.GetOptions{}))
@@ -129,7 +129,7 @@ func TestStockScheduler(t *testing.T) {
 		t.Errorf("stop: %v", err)
 	}
 	if err := p.Err(); err != nil {
-		t.Errorf("after a stop that was asked for: %v", err)
+		t.Errorf("after Stop: %v", err)
 	}
 }
 
@@ -238,7 +238,7 @@ func TestSideBySide(t *testing.T) {
 		t.Error("a scheduler starts in a stopped cluster")
 	}
 	if err := c.APIServer().Process().WaitHealthy(ctx); err != nil {
-		t.Errorf("the other cluster's end harmed this one: %v", err)
+		t.Errorf("this cluster failed when the other one ended: %v", err)
 	}
 }
 
@@ -255,7 +255,7 @@ func statefulSet(name string, pod *corev1.Pod) *appsv1.StatefulSet {
 	}
 }
 
-// TestBareCluster is how benchmarks run: nothing between the API and a pod.
+// TestBareCluster: the cluster of benchmarks has only the API server and etcd.
 func TestBareCluster(t *testing.T) {
 	ctx := story(t)
 	c := ownCluster(ctx, t, Config{
@@ -285,7 +285,7 @@ func TestBareCluster(t *testing.T) {
 	}
 }
 
-// TestSavedEtcd lets two clusters begin with what a third had stored.
+// TestSavedEtcd: two clusters start with the data of a third.
 func TestSavedEtcd(t *testing.T) {
 	ctx := story(t)
 	bare := Config{NoKwok: true, ControllerManager: ControllerManagerConfig{Disabled: true}}
@@ -304,7 +304,7 @@ func TestSavedEtcd(t *testing.T) {
 		if found := must[*storagev1.StorageClass](t)(classes.Get(ctx, "kept", metav1.GetOptions{})); found.UID != made.UID {
 			t.Errorf("found class %s, want %s", found.UID, made.UID)
 		}
-		if err := classes.Delete(ctx, "kept", metav1.DeleteOptions{}); err != nil { // the other has a copy of its own
+		if err := classes.Delete(ctx, "kept", metav1.DeleteOptions{}); err != nil { // the other cluster has its own copy
 			t.Error(err)
 		}
 	}
@@ -322,7 +322,7 @@ func TestAllControllers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := c.Client().CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, "node-0", metav1.GetOptions{}); err != nil {
-		t.Errorf("the lease that keeps a node from being taken for dead: %v", err)
+		t.Errorf("the lease of a node: %v", err)
 	}
 }
 

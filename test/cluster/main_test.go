@@ -23,10 +23,10 @@ import (
 	"stowage.dev/stowage/test/deadline"
 )
 
-// storyTimeout limits a story on a machine that has other things to do too.
+// storyTimeout limits a test with real components on a machine with other load.
 var storyTimeout = 2 * deadline.Wait()
 
-// fixture is what TestMain makes for all tests and takes away again.
+// fixture is what TestMain sets up for all tests and removes.
 var fixture struct {
 	binaries Binaries
 	// shared is for tests that leave all components running; nil with -short.
@@ -142,7 +142,7 @@ func namespace(ctx context.Context, t *testing.T, c *Cluster) string {
 	return ns
 }
 
-// must fails the test unless a call succeeded, and returns what it made.
+// must fails the test unless a call succeeded, and returns its result.
 func must[T any](t *testing.T) func(T, error) T {
 	t.Helper()
 	return func(made T, err error) T {
@@ -154,7 +154,7 @@ func must[T any](t *testing.T) func(T, error) T {
 	}
 }
 
-// waitFor watches the one object of a resource until done says so.
+// waitFor watches the one object of a resource until done returns true.
 func waitFor[T runtime.Object](ctx context.Context, t *testing.T, where watched, done func(T) bool) T {
 	t.Helper()
 	var last, zero T
@@ -169,7 +169,7 @@ func waitFor[T runtime.Object](ctx context.Context, t *testing.T, where watched,
 	return last
 }
 
-// watched says what waitFor watches.
+// watched is the object that waitFor watches.
 type watched struct {
 	client    rest.Interface
 	resource  string

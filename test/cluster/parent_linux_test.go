@@ -21,7 +21,7 @@ import (
 // and hang, to be killed.
 const parentEnv = "CLUSTER_TEST_PARENT"
 
-// family is what the parent tells on standard output.
+// family is what the parent prints on standard output.
 type family struct {
 	Folder string
 	PIDs   []int
@@ -95,7 +95,7 @@ func TestKilledParentLeavesNothing(t *testing.T) {
 	_ = parent.Wait() // that it was killed
 	for i := range children {
 		if !ends(t, children[i:i+1]) {
-			t.Errorf("process %d of %v goes on", f.PIDs[i], f.PIDs)
+			t.Errorf("process %d of %v still runs", f.PIDs[i], f.PIDs)
 		}
 	}
 	if _, err := os.Stat(f.Folder); !errors.Is(err, fs.ErrNotExist) {

@@ -24,7 +24,7 @@ import (
 	"stowage.dev/stowage/test/cluster"
 )
 
-// Namespace is where provisioners and their parameters are.
+// Namespace of the provisioners and their parameters.
 const Namespace = "stowage-system"
 
 const (
@@ -32,7 +32,7 @@ const (
 	params  = "stowage-provisioner-nodes"
 )
 
-// manifests are what an administrator applies, but for the provisioners themselves.
+// manifests are those that an administrator applies, without the provisioner's DaemonSet.
 var manifests = []string{
 	"crd/stowage.dev_localdiskreports.yaml",
 	"provisioner/namespace.yaml", "provisioner/rbac.yaml", "provisioner/startup-taint/rbac.yaml", "provisioner/nodes.yaml",
@@ -40,7 +40,7 @@ var manifests = []string{
 	"provisioner/policy-heartbeats.yaml",
 }
 
-// Build builds the provisioner, tells progress what it does, and returns the binary's path.
+// Build builds the provisioner, reports its progress, and returns the binary's path.
 func Build(ctx context.Context, progress io.Writer) (string, error) {
 	return cluster.BuildCommand(ctx, cluster.BuildOptions{Progress: progress}, "stowage.dev/stowage/cmd/provisioner")
 }
@@ -70,8 +70,8 @@ func manifestFolder() (string, error) {
 	return folder, nil
 }
 
-// AllowClass lets provisioners create volumes of a class. The ConfigMap that says so is all
-// provisioners', so it is added to and never taken from.
+// AllowClass lets provisioners create volumes of a class. All provisioners share the ConfigMap,
+// so classes are only added.
 func AllowClass(ctx context.Context, client kubernetes.Interface, class string) error {
 	for {
 		configMap, err := client.CoreV1().ConfigMaps(Namespace).Get(ctx, params, metav1.GetOptions{})
@@ -96,9 +96,9 @@ type Process struct {
 	Binary string
 	// Node is the node's name. The Node object exists.
 	Node string
-	// Folder has all that the provisioner needs: "config" the ConfigMap, "state" what the
-	// provisioner remembers, "kubelet" a kubelet's folder, "fstab" and "kubeconfig". The
-	// folders are MakeFolders', the kubeconfig is Login's, an fstab there need not be.
+	// Folder has the provisioner's files: "config" the ConfigMap, "state" its records, "kubelet" a
+	// kubelet's folder, "fstab" and "kubeconfig". MakeFolders makes the folders, Login the
+	// kubeconfig; fstab is optional.
 	Folder string
 }
 
@@ -116,8 +116,8 @@ func (p Process) path(elements ...string) string {
 	return filepath.Join(append([]string{p.Folder}, elements...)...)
 }
 
-// Configure writes the provisioner's configuration: keys of the ConfigMap, with texts or the
-// objects that are their values.
+// Configure writes the provisioner's configuration: keys of the ConfigMap, with strings or
+// objects as values.
 func (p Process) Configure(data map[string]any) error {
 	for key, value := range data {
 		text, ok := value.(string)
@@ -144,7 +144,7 @@ func (p Process) WriteConfig(key, text string) error {
 	return os.Rename(next, p.path("config", key))
 }
 
-// Args are the provisioner's arguments. Of flags that are given twice, the second holds.
+// Args are the provisioner's arguments. The last of repeated flags applies.
 func (p Process) Args() []string {
 	return []string{
 		"--kubeconfig=" + p.path("kubeconfig"), "--config=" + p.path("config"), "--state-dir=" + p.path("state"),
@@ -153,7 +153,7 @@ func (p Process) Args() []string {
 	}
 }
 
-// Start runs the provisioner, with more arguments. It ends with the cluster at the latest.
+// Start runs the provisioner, with more arguments. It ends with the cluster.
 func (p Process) Start(args ...string) (*cluster.Process, error) {
 	return p.Cluster.StartCommand(p.Node, p.Binary, append(p.Args(), args...), []string{"MY_NODE_NAME=" + p.Node})
 }

@@ -28,7 +28,7 @@ func (n *Node) listen() (*notifier, error) {
 		return nil, err
 	}
 	defer folder.Close()
-	// The address of a socket is short, the path of a folder may be long.
+	// A socket's address is short; a folder's path may be long.
 	path := fmt.Sprintf("/proc/self/fd/%d/%s", folder.Fd(), filepath.Base(layout.NotifySocket))
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err

@@ -169,7 +169,7 @@ func TestStartFails(t *testing.T) {
 
 func TestClose(t *testing.T) {
 	t.Parallel()
-	for name, keep := range map[string]bool{"the folder goes": false, "the folder stays": true} {
+	for name, keep := range map[string]bool{"the folder is removed": false, "the folder stays": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, dir := newSupervisor(t)
@@ -220,7 +220,7 @@ func TestSupervisorEnds(t *testing.T) {
 			if got := p.Exit(); got != tc.want {
 				t.Errorf("the process %s, want %s", got, tc.want)
 			}
-			_ = s.Close() // waits; says how the supervisor ended
+			_ = s.Close() // waits; the error is the supervisor's exit
 			if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) != tc.gone {
 				t.Errorf("stat of the folder: %v, to be gone: %t", err, tc.gone)
 			}

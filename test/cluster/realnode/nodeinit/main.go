@@ -74,7 +74,7 @@ func setKernel(n layout.Node) error {
 	return nil
 }
 
-// tell says over the socket what a service says to systemd when it is ready.
+// tell notifies the socket as a service notifies systemd when it is ready.
 func tell(socket string) error {
 	conn, err := net.Dial("unixgram", socket)
 	if err != nil {

@@ -18,6 +18,7 @@ const loopback = "127.0.0.1"
 
 // reservedPort is a TCP port of an address of this machine that belongs to one component for as
 // long as the reservation lasts, however often the component restarts.
+//
 // The reservation is a socket bound to the port that never listens, so it accepts no
 // connections. It sets SO_REUSEPORT: only sockets that set it too can bind the port, and the
 // kernel never assigns a shared port to a process that binds any free one.

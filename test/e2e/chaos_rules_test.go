@@ -16,8 +16,8 @@ import (
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 
-// TestChaosRules: what TestChaos watches for does not escape it, and what is in order is no
-// offence.
+// TestChaosRules: the checks of TestChaos find each violation, and accept valid
+// sequences.
 func TestChaosRules(t *testing.T) {
 	volume := func(uid types.UID, phase corev1.PersistentVolumePhase, owner types.UID) *corev1.PersistentVolume {
 		source := corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: "/disk"}}

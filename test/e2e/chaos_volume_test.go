@@ -17,7 +17,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
 
-// life is what was seen of a volume. A disk has one after the other: each ends with a clean.
+// life is the observed life of a volume. A disk has consecutive ones: each ends with a clean.
 type life struct {
 	name, node, path string
 	phase            corev1.PersistentVolumePhase
@@ -109,7 +109,7 @@ func (v *life) tell(what string) {
 	}
 }
 
-// history is what was seen of all volumes.
+// history lists the changes of all observed volumes.
 func (l *load) history() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -103,8 +103,8 @@ func giveCertificates(ctx context.Context, c *realnode.Cluster) error {
 	return err
 }
 
-// runExtended runs the stock kube-scheduler in a pod, with the configuration of the manifests. All
-// that is changed is what they say has to be: the Service's address in the place of its name.
+// runExtended runs the stock kube-scheduler in a pod, with the configuration of the manifests.
+// The only change is the one that they require: the Service's address instead of its name.
 func runExtended(ctx context.Context, c *realnode.Cluster, mode string) error {
 	if _, err := c.Kubectl(ctx, "apply", "--server-side", "-k", ourManifests+"extender/"+mode); err != nil {
 		return err

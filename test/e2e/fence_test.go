@@ -28,8 +28,8 @@ const (
 	zeroSuper   = "dd if=/dev/zero of=%[1]s bs=4096 count=1 conv=fsync 2>/dev/null"
 )
 
-// TestFence: kubelet never formats, nor mounts, a device that is not proven to be what the bound
-// volume held. Each time the pod waits, nothing on the device changes, and the pod starts when the
+// TestFence: kubelet never formats or mounts a device that is not proven to be the disk of the
+// bound volume. Each time the pod waits, the device is unchanged, and the pod starts when the
 // device is repaired.
 func TestFence(t *testing.T) {
 	t.Parallel()
@@ -124,7 +124,7 @@ func TestWithoutFence(t *testing.T) {
 	}
 }
 
-// waitLink waits until the report of a node shows how the link of a volume stands.
+// waitLink waits until the report of a node shows the state of a volume's link.
 func waitLink(e *frame.Env, node, volume, link string) {
 	e.T.Helper()
 	reports, err := provisioners.NewReports(e.Cluster.RESTConfig())

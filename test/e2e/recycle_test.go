@@ -15,8 +15,8 @@ import (
 )
 
 // TestRecycled: disks that appear on a node become volumes, which pods write to and read. When
-// the claim is deleted the volume is cleaned and published again, and the next pod sees nothing
-// of the one before.
+// the claim is deleted the volume is cleaned and published again, and the next pod sees no
+// data of the previous one.
 func TestRecycled(t *testing.T) {
 	t.Parallel()
 	const size = 24 << 20
@@ -72,7 +72,7 @@ func TestRecycled(t *testing.T) {
 			}
 			claim()
 			if got := run("first", tc.first); got != "empty\n" {
-				t.Errorf("the first pod says %q, want empty", got)
+				t.Errorf("the first pod prints %q, want empty", got)
 			}
 			if got := run("second", tc.second); got != tc.readBack {
 				t.Errorf("the next pod reads %q, want %q", got, tc.readBack)
@@ -82,7 +82,7 @@ func TestRecycled(t *testing.T) {
 			claimGone(e, "volume")
 			claim()
 			if got := run("next", tc.next); got != "empty\n" {
-				t.Errorf("the next tenant says %q, want empty", got)
+				t.Errorf("the next tenant prints %q, want empty", got)
 			}
 			if pvc := bound(e, "volume"); pvc.Spec.VolumeName != after.Name {
 				t.Errorf("the next tenant has volume %s, want %s, which was cleaned", pvc.Spec.VolumeName, after.Name)
@@ -91,8 +91,8 @@ func TestRecycled(t *testing.T) {
 	}
 }
 
-// TestOwners: a volume that a user's pod with an fsGroup has taken is any other user's after it
-// was recycled, as on the first day.
+// TestOwners: after recycling, a volume that a user's pod with an fsGroup has used is usable by
+// any other user, as when it was new.
 func TestOwners(t *testing.T) {
 	t.Parallel()
 	e := site.New(t)
@@ -126,7 +126,7 @@ echo secret >/data/mine/word && chmod 600 /data/mine/word && stat -c '%u %g' /da
 	}
 }
 
-// claimGone waits until a claim is gone.
+// claimGone waits until a claim is deleted.
 func claimGone(e *frame.Env, claim string) {
 	e.T.Helper()
 	frame.WaitGone[*corev1.PersistentVolumeClaim](e, frame.Target{

@@ -36,7 +36,7 @@ func TestProvisionerRestarted(t *testing.T) {
 	old := provisionerOf(e, "two")
 	e.Do(e.Client.CoreV1().Pods(install.Namespace).Delete(e.Context, old.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(1))}))
 	frame.WaitGone[*corev1.Pod](e, frame.Target{Client: e.Client.CoreV1().RESTClient(), Resource: "pods", Namespace: install.Namespace, Name: old.Name})
-	// Without its provisioner nobody can end the volume: if it is there, the clean was cut off.
+	// Only the provisioner removes the finalizer: a volume that exists shows that the clean was interrupted.
 	pv, err := e.Client.CoreV1().PersistentVolumes().Get(e.Context, before.Name, metav1.GetOptions{})
 	if err != nil || pv.UID != before.UID {
 		t.Fatalf("the provisioner had cleaned the disk before it was stopped: give it more to do (%v)", err)
@@ -46,6 +46,6 @@ func TestProvisionerRestarted(t *testing.T) {
 	e.Create(blockClaim(e, "volume", "slow"))
 	const look = "cmp -n 134217728 /dev/volume /dev/zero && echo blank"
 	if got, _ := finish(e, by(ours, withDevice(e.Shell("next", look), "volume"))); got != "blank\n" {
-		t.Errorf("the next tenant says %q, want blank", got)
+		t.Errorf("the next tenant prints %q, want blank", got)
 	}
 }

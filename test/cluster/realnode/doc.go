@@ -25,6 +25,6 @@
 // machine's programs, and its own /var, /mnt, /run, /tmp, /etc and so on: /var/lib/kubelet and
 // /etc/fstab are the node's. It sees all devices of the machine.
 //
-// All that is started ends with the process that called Start, however it ends, and leaves no
+// Everything ends with the process that called Start, however it ends, and leaves no
 // mounts, loop devices, networks and control groups. docs/design/real-nodes.md says how.
 package realnode

@@ -24,7 +24,7 @@ const (
 	Extender   = "stowage-extender-config"
 )
 
-// Config says what to install. The zero value is manifests/overlays/default, without disks.
+// Config is what to install. The zero value is manifests/overlays/default, without disks.
 type Config struct {
 	// Folders of manifests, such as "extender/full"; empty: "overlays/default".
 	Folders []string
@@ -50,8 +50,8 @@ type Config struct {
 // those that provisioners may publish.
 type Class struct {
 	Name string
-	// Settings are the class's keys in storageClassMap. hostDir has to be below /mnt/disks,
-	// which is what provisioners mount; it is made on every node that there is.
+	// Settings are the class's keys in storageClassMap. hostDir must be below /mnt/disks,
+	// which provisioners mount; it is made on every node.
 	Settings map[string]any
 	// Retain is the reclaim policy; Delete otherwise.
 	Retain bool
@@ -67,7 +67,7 @@ func (c Class) policy() corev1.PersistentVolumeReclaimPolicy {
 }
 
 // Options are those of a cluster on which Config is installed and rolled out. For frame.NewSite;
-// frame.NewOn takes what the function returns.
+// frame.NewOn takes the function's result.
 func Options(c Config) func() (frame.Options, error) {
 	return func() (frame.Options, error) {
 		archives, err := archives(c.Parts)

@@ -20,7 +20,7 @@ import (
 	"stowage.dev/stowage/test/deadline"
 )
 
-// tellTimeout bounds what is asked after something has failed.
+// tellTimeout bounds requests after a failure.
 var tellTimeout = deadline.Wait()
 
 // kustomization is what an administrator writes who does not change our manifests.
@@ -95,7 +95,7 @@ func (c Config) write(dir string) error {
 	return writeYAML(dir, "kustomization.yaml", k)
 }
 
-// writeClasses writes the classes, and what provisioners have to know of them.
+// writeClasses writes the classes, and the provisioner's settings of them.
 func (c Config) writeClasses(dir string, k *kustomization) error {
 	keys := maps.Clone(c.Provisioner)
 	if keys == nil {

@@ -24,18 +24,18 @@ import (
 var kills = campaign.Scale(30, 300)
 
 const (
-	// pointLimit is how long a provisioner lives at most if its moment does not come.
+	// pointLimit is how long a provisioner runs if its kill point is not reached.
 	pointLimit = 4 * time.Second
-	// patience is how many times as many kills there are at most, for moments that chance and
-	// a slow machine have kept from coming.
+	// patience is the maximum factor on the number of kills, for points that were not reached by
+	// chance or on a slow machine.
 	patience = 4
 )
 
 // TestKilled: provisioners are killed at each step of a volume's life and at random, while
-// tenants claim, fill and give back disks of every kind and an administrator deletes
-// volumes and takes off finalizers. Whenever a volume is Available its disk is clean,
-// no disk is offered twice, the data under a claim stays, and in the end all disks are
-// offered again.
+// tenants claim, fill and release disks of every kind and an administrator deletes
+// volumes and removes finalizers. Whenever a volume is Available its disk is clean,
+// no disk is published twice, the data of a claim is unchanged, and in the end all disks are
+// published again.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	first := campaign.Begin(t)
@@ -163,7 +163,7 @@ func (k *killer) count(p point, exact, hit bool) {
 	w.note("kill %d %s (hit: %t)", kills, p.name, hit)
 }
 
-// finish lets the provisioner work in peace, and waits until all disks are offered.
+// finish lets the provisioner run undisturbed, and waits until all disks are published.
 func (k *killer) finish() {
 	w, t := k.world, k.world.Env.T
 	w.mu.Lock()
@@ -174,9 +174,9 @@ func (k *killer) finish() {
 	for _, d := range w.disks {
 		w.Env.Wait("the disk at "+d.paths[0]+" to be free", func() bool { return w.isBroken() || w.free(d) })
 		d.acting.Lock()
-		t.Logf("%s: %d times used and given back, %d looks", d, d.cycles, d.checks)
+		t.Logf("%s: %d times used and released, %d checks", d, d.cycles, d.checks)
 		if d.cycles == 0 {
-			t.Errorf("%s was never used and given back", d)
+			t.Errorf("%s was never used and released", d)
 		}
 		if dirt, err := d.medium.dirt(w.modeOf(d)); err != nil || dirt != "" {
 			w.violated("%s: in the end the disk holds %s: %v", d, dirt, err)
@@ -193,7 +193,7 @@ func (k *killer) finish() {
 	}
 }
 
-// free says whether the disk has one volume, which is Available and has no claim.
+// free reports whether the disk has one volume, which is Available and has no claim.
 func (w *world) free(d *tenant) bool {
 	found := slices.DeleteFunc(w.Env.AllPVs(), func(v *corev1.PersistentVolume) bool { return v.Spec.Local == nil || !d.has(localpv.PathOf(v)) })
 	return len(found) == 1 && found[0].Status.Phase == corev1.VolumeAvailable && found[0].Spec.ClaimRef == nil && found[0].DeletionTimestamp == nil

@@ -20,13 +20,13 @@ import (
 // point is a moment at which a provisioner is killed.
 type point struct {
 	name string
-	// arm waits for the moment, and calls kill when it is there. stop ends that; kill
-	// is not called any more when it has returned.
+	// arm waits for the point, and calls kill when it is reached. stop ends that; kill
+	// is not called after it returns.
 	arm func(w *world, p *proxy, kill func()) (stop func())
 }
 
-// points are all moments that can be told exactly: before and after each request, at
-// each write of a record, and amid the files.
+// points are all deterministic points: before and after each request, at
+// each write of a record, and between removed files.
 func points() []point {
 	var all []point
 	for _, request := range []string{createVolume, deleteVolume, releaseVolume, askForVolume, writeReport} {
@@ -46,7 +46,7 @@ func points() []point {
 	return all
 }
 
-// atRandom is a moment that nothing but chance tells.
+// atRandom is a point at a random time.
 func atRandom(random *rand.Rand) point {
 	switch random.IntN(4) {
 	case 0:
@@ -61,7 +61,7 @@ func atRandom(random *rand.Rand) point {
 	}
 }
 
-// atTime is so long after the provisioner was started.
+// atTime is this time after the start of the provisioner.
 func atTime(after time.Duration) point {
 	return point{"at " + after.String(), func(_ *world, _ *proxy, kill func()) func() {
 		return timer(after, kill)
@@ -79,7 +79,7 @@ func timer(after time.Duration, do func()) (stop func()) {
 	}
 }
 
-// within is so long after another moment.
+// within is this time after another point.
 func within(p point, after time.Duration) point {
 	return point{fmt.Sprintf("%s after %s", after, p.name), func(w *world, tap *proxy, kill func()) func() {
 		stopLater := func() {}
@@ -147,14 +147,14 @@ func onRecordThat(n *node.Node, is func(*disk.Record) bool, do func()) (stop fun
 
 // atUnfinishedRecord is while the provisioner writes a record.
 func atUnfinishedRecord() point {
-	return point{"amid the writing of a record", func(w *world, _ *proxy, kill func()) func() {
+	return point{"during the writing of a record", func(w *world, _ *proxy, kill func()) func() {
 		return onFiles(w.Node, w.Path("state", "disks"), func(event fsnotify.Event) bool {
 			return strings.HasSuffix(event.Name, ".new") && event.Has(fsnotify.Create)
 		}, kill)
 	}}
 }
 
-// atRemoval is when the provisioner has removed so many of a tenant's files.
+// atRemoval is when the provisioner has removed this number of a tenant's files.
 func atRemoval(n int) point {
 	return point{fmt.Sprintf("at removal %d", n), func(w *world, _ *proxy, kill func()) func() {
 		left := n

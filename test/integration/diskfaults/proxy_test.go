@@ -25,7 +25,7 @@ import (
 	"stowage.dev/stowage/test/integration/node"
 )
 
-// The requests of a provisioner that matter here, by what they do.
+// The kinds of requests of a provisioner that tests interrupt.
 const (
 	createVolume  = "create a volume"
 	deleteVolume  = "delete a volume"
@@ -36,7 +36,7 @@ const (
 	writeEvent    = "write an event"
 )
 
-// proxy stands between a provisioner and the API server.
+// proxy is between a provisioner and the API server.
 type proxy struct {
 	server *httptest.Server
 
@@ -67,7 +67,7 @@ func newProxy(n *node.Node) *proxy {
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
 	}
 	p.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		what, err := told(r)
+		what, err := kindOf(r)
 		if err != nil {
 			panic(http.ErrAbortHandler)
 		}
@@ -77,7 +77,7 @@ func newProxy(n *node.Node) *proxy {
 		reverse.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), nameKey{}, what)))
 	}))
 	reverse.ErrorLog = log.New(io.Discard, "", 0)
-	p.server.Config.ErrorLog = log.New(io.Discard, "", 0) // provisioners that die amid a handshake
+	p.server.Config.ErrorLog = log.New(io.Discard, "", 0) // provisioners that are killed during a handshake
 	p.server.StartTLS()
 	t.Cleanup(func() {
 		p.server.CloseClientConnections()
@@ -131,9 +131,9 @@ func name(r *http.Request) string {
 	return what
 }
 
-// told says what a request does; empty for what does not matter. It reads the body, and
-// puts it back.
-func told(r *http.Request) (string, error) {
+// kindOf returns the kind of a request; empty for kinds that tests do not interrupt. It reads and
+// restores the body.
+func kindOf(r *http.Request) (string, error) {
 	volumes := strings.Contains(r.URL.Path, "/persistentvolumes")
 	switch {
 	case r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/persistentvolumes/"):

@@ -25,8 +25,8 @@ func Install(ctx context.Context, c *cluster.Cluster) (stop func(), err error) {
 // Apply applies the provisioner's manifests.
 func Apply(ctx context.Context, c *cluster.Cluster) error { return provisioners.Apply(ctx, c) }
 
-// AllowClass lets provisioners create volumes of a class. The ConfigMap is every test's, so
-// it is added to and never taken from.
+// AllowClass lets provisioners create volumes of a class. All tests share the ConfigMap, so
+// classes are only added.
 func (n *Node) AllowClass(class string) {
 	n.t.Helper()
 	if err := provisioners.AllowClass(n.Env.Context(), n.Env.Client, class); err != nil {

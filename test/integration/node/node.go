@@ -29,8 +29,8 @@ type Node struct {
 	// Name is the Node's, and its hostname label.
 	Name string
 	// Folder has everything: "files" and "blocks" are the discovery directories,
-	// "config" the ConfigMap, "state" what the provisioner remembers, "kubelet" a kubelet's
-	// folder, "images" what is behind the disks.
+	// "config" the ConfigMap, "state" the provisioner's records, "kubelet" a kubelet's
+	// folder, "images" the disks' backing files.
 	Folder string
 	// Files and Blocks are the classes of the discovery directories: of volume modes
 	// Filesystem and Block.
@@ -40,7 +40,7 @@ type Node struct {
 
 	t           testing.TB
 	folders     map[string]string         // of the classes, by name
-	options     map[string]map[string]any // what the configuration says of them
+	options     map[string]map[string]any // their configuration
 	provisioner *cluster.Process
 }
 
@@ -128,7 +128,7 @@ func (n *Node) login() {
 	}
 }
 
-// Relogin gets the provisioner a new token, for a Node that was made anew.
+// Relogin gets the provisioner a new token, for a Node that was recreated.
 func (n *Node) Relogin() {
 	n.t.Helper()
 	n.login()
@@ -148,7 +148,7 @@ func (n *Node) Start() {
 	n.t.Cleanup(n.finish)
 }
 
-// arguments are the provisioner's, but for Args.
+// arguments are the provisioner's, without Args.
 func (n *Node) arguments() []string { return n.process().Args() }
 
 // process is how the provisioner is run.
@@ -201,8 +201,8 @@ func (n *Node) Stop() {
 	n.provisioner = nil
 }
 
-// forget deletes the node's volumes after the test, when nobody is left to take the
-// finalizer off.
+// forget deletes the node's volumes after the test, when no provisioner removes the
+// finalizer any more.
 func (n *Node) forget() {
 	n.Kill()
 	ctx, cancel := context.WithTimeout(context.Background(), n.Env.Timeout)

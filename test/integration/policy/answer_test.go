@@ -18,7 +18,7 @@ import (
 	"stowage.dev/stowage/pkg/apis/wellknown"
 )
 
-// refusal is how a policy says no; the zero value is for what is allowed.
+// refusal is the denial of a policy; the zero value is an allowed request.
 type refusal struct {
 	policy string // anyPolicy, if several refuse: the API server names one of them
 	says   string // part of its message
@@ -42,7 +42,7 @@ const anyPolicy = "stowage-provisioner-"
 // noNode is what all policies say of a token that no pod has.
 const noNode = "the token names no node"
 
-// check holds an answer of the API server against what is wanted.
+// check compares an answer of the API server with the expected one.
 func (r refusal) check(err error) error {
 	if r == allowed {
 		return err
@@ -53,9 +53,9 @@ func (r refusal) check(err error) error {
 	}
 	message := status.Status().Message
 	if !strings.Contains(message, "ValidatingAdmissionPolicy '"+r.policy) || !strings.Contains(message, r.says) {
-		return fmt.Errorf("got %w, want a refusal by policy %s that says %q", err, r.policy, r.says)
+		return fmt.Errorf("got %w, want a refusal by policy %s with message %q", err, r.policy, r.says)
 	}
-	// What the API server itself has to say of a policy, it calls Invalid.
+	// The API server reports a policy's own errors as Invalid.
 	if !apierrors.IsForbidden(err) && r != withoutParams {
 		return fmt.Errorf("got %w, which is not Forbidden", err)
 	}
@@ -69,8 +69,8 @@ func (r refusal) want(t *testing.T, err error) {
 	}
 }
 
-// eventually asks until the answer is the one wanted. The API server tells nobody
-// when it has taken up a new policy, parameter or role, so this polls.
+// eventually retries until the answer is the expected one. The API server sends no event
+// when it applies a new policy, parameter or role, so this polls.
 func eventually(ctx context.Context, want refusal, ask func(context.Context) error) error {
 	var last error
 	//nolint:forbidigo // There is nothing to watch.

@@ -28,7 +28,7 @@ func deviceVolume(pv *corev1.PersistentVolume) {
 	pv.Spec.Local.Path = disk.LinkPath(pv.Spec.StorageClassName, pv.Name)
 }
 
-// TestCreate: a provisioner creates volumes of its own node, whole and unclaimed, and
+// TestCreate: a provisioner creates complete, unclaimed volumes of its own node, and
 // of no other.
 func TestCreate(t *testing.T) {
 	t.Parallel()
@@ -65,7 +65,7 @@ func TestCreate(t *testing.T) {
 		"on another node by its field": {
 			forge: affinity(builders.FieldTerm(builders.In("metadata.name", beta))), want: volumes(oneHostname),
 		},
-		"on its node, with a field besides": {
+		"on its node, with another field": {
 			forge: affinity(corev1.NodeSelectorTerm{MatchExpressions: own.MatchExpressions, MatchFields: []corev1.NodeSelectorRequirement{builders.In("metadata.name", alpha)}}),
 			want:  volumes(oneHostname),
 		},
@@ -78,7 +78,7 @@ func TestCreate(t *testing.T) {
 		"on the nodes of a zone": {
 			forge: affinity(builders.Term(builders.In(corev1.LabelTopologyZone, "z"))), want: either(""),
 		},
-		"by a term that says nothing": {
+		"by an empty term": {
 			forge: affinity(own, corev1.NodeSelectorTerm{}), want: volumes(oneHostname),
 		},
 
@@ -176,7 +176,7 @@ func TestCreate(t *testing.T) {
 			},
 			want: volumes("without ownerReferences"),
 		},
-		"with an administrator's word": {
+		"with an administrator's acknowledgement": {
 			forge: func(pv *corev1.PersistentVolume) { pv.Annotations[wellknown.SameDiskAnnotation] = "fs:1:/" },
 			want:  volumes("with these annotations only"),
 		},
@@ -202,9 +202,9 @@ func TestCreate(t *testing.T) {
 		},
 		"another node's whole volume": {node: beta, want: either("")},
 
-		"with a token of no pod":            {by: bed.unbound, want: either(noNode)},
-		"by somebody who is no provisioner": {by: bed.others, forge: affinity(builders.Term(builders.In(corev1.LabelHostname, beta)))},
-		"by somebody who may do anything":   {by: bed.mighty[beta], want: either("")},
+		"with a token of no pod":             {by: bed.unbound, want: either(noNode)},
+		"by another user than a provisioner": {by: bed.others, forge: affinity(builders.Term(builders.In(corev1.LabelHostname, beta)))},
+		"by a user with all rights":          {by: bed.mighty[beta], want: either("")},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -123,7 +123,7 @@ func resourcesOf(t *testing.T, folder string) []string {
 	return files
 }
 
-// objectsOf are what a file of the manifests describes.
+// objectsOf are the objects in a file of the manifests.
 func objectsOf(t *testing.T, file string) []*unstructured.Unstructured {
 	t.Helper()
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(read(t, file))))

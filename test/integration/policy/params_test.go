@@ -14,8 +14,8 @@ import (
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 
-// TestWithoutParameters: while the ConfigMap is missing provisioners create no volumes,
-// and nothing else stands still, neither for them nor for others. Before that they allow the
+// TestWithoutParameters: without the ConfigMap provisioners create no volumes; other requests
+// continue to work, for them and for others. With it they allow the
 // names of the reference. No other test runs at the same time.
 func TestWithoutParameters(t *testing.T) {
 	maps := bed.admin.CoreV1().ConfigMaps(namespace)

@@ -68,9 +68,9 @@ func TestCreateReport(t *testing.T) {
 				r.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: beta, UID: "1"}})
 			},
 		},
-		"with a token of no pod":  {by: bed.unbound, name: gamma, node: gamma, want: reports(noNode)},
-		"by an administrator":     {by: bed.admin, name: beta, node: beta},
-		"by somebody who is none": {by: bed.others, name: beta, node: beta},
+		"with a token of no pod": {by: bed.unbound, name: gamma, node: gamma, want: reports(noNode)},
+		"by an administrator":    {by: bed.admin, name: beta, node: beta},
+		"by another user":        {by: bed.others, name: beta, node: beta},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -89,7 +89,7 @@ func TestCreateReport(t *testing.T) {
 }
 
 // TestWriteReport: a provisioner writes the status of its own node's report, and
-// neither another's nor what administrators write on its own.
+// neither another's nor the fields of administrators in its own.
 func TestWriteReport(t *testing.T) {
 	t.Parallel()
 	const (
@@ -105,7 +105,7 @@ func TestWriteReport(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Alpha's by its name, beta's by what it says.
+	// Alpha's by its name, beta's by its spec.
 	if _, err := bed.admin.reports().Create(t.Context(), report("alpha.page-7", beta, 7), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func TestWriteReport(t *testing.T) {
 		"an acknowledgement, were it granted":   {do: patch(bed.mighty[alpha], alphas, acked), want: reports("the status only")},
 		"another's deletion, were it granted":   {do: remove(bed.mighty[alpha], betas), want: reports(own)},
 		"its own deletion, were it granted":     {do: remove(bed.mighty[alpha], alphas)},
-		"an acknowledgement by somebody else":   {do: patch(bed.others, betas, acked)},
+		"an acknowledgement by another user":    {do: patch(bed.others, betas, acked)},
 		"an acknowledgement, by administrators": {do: patch(bed.admin, alphas, acked)},
 	}
 	for name, test := range tests {

@@ -55,8 +55,8 @@ func TestSampleClasses(t *testing.T) {
 	}
 }
 
-// TestSampleFolders: the pod has each class's folder where the sample says, sees
-// what is mounted there later, and can write to it.
+// TestSampleFolders: the pod has each class's folder at the path of the sample, sees
+// later mounts there, and can write to it.
 func TestSampleFolders(t *testing.T) {
 	pod := provisionerPod(t)
 	hosts := map[string]string{}

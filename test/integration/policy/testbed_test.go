@@ -18,7 +18,7 @@ import (
 	"stowage.dev/stowage/test/cluster"
 )
 
-// Where the provisioner's manifests are, and what they call things.
+// The provisioner's manifests and the names in them.
 const (
 	manifests = "../../../manifests/provisioner"
 	namespace = "stowage-system"
@@ -46,7 +46,7 @@ type testbed struct {
 	// service account that belongs to no pod.
 	provisioners map[string]*user
 	unbound      *user
-	// mighty are provisioners that RBAC lets do everything.
+	// mighty are provisioners with all rights of RBAC.
 	mighty map[string]*user
 	// others may do everything too, under a name that the policies do not know.
 	others *user
@@ -79,7 +79,7 @@ func newTestbed(ctx context.Context, c *cluster.Cluster) (*testbed, error) {
 	return b, err
 }
 
-// close lets go of all connections.
+// close closes all connections.
 func (b *testbed) close() {
 	if b == nil {
 		return
@@ -92,7 +92,7 @@ func (b *testbed) close() {
 	}
 }
 
-// apply creates what the manifests describe, but for the provisioners themselves.
+// apply creates the objects of the manifests, without the DaemonSet.
 func (b *testbed) apply(ctx context.Context) error {
 	if err := b.applyCRD(ctx); err != nil {
 		return err

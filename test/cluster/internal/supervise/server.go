@@ -18,6 +18,7 @@ import (
 // Serve is the supervisor: it executes commands read from in and reports to out until in ends
 // or the process gets SIGTERM, then kills and reaps running children and removes dir unless a
 // command keeps it.
+//
 // It must be the only task of its process.
 func Serve(dir string, in io.Reader, out io.Writer) error {
 	// On Linux a child is tied to the life of the thread that forked it: all are

@@ -3,6 +3,7 @@
 
 // Package supervise runs child processes that cannot outlive the process that
 // requested them.
+//
 // A small supervisor process is the parent of all children. Its client talks
 // to it over a pipe; the end of the pipe, whatever causes it (Close, exit,
 // panic, SIGKILL of the client), makes the supervisor kill and reap every child

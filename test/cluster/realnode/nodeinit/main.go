@@ -4,8 +4,8 @@
 //go:build linux
 
 // Command nodeinit is process 1 of a real node: it is started in new namespaces, makes a root
-// file system for them out of the machine's programs and the node's own folders, says that it
-// is ready, and then reaps whatever is left to it. Package realnode starts it.
+// file system for them out of the machine's programs and the node's own folders, reports that it
+// is ready, and then reaps orphaned processes. Package realnode starts it.
 //
 //	nodeinit FILE    the file has the JSON of layout.Node
 //	nodeinit         does nothing, to hold the namespaces it was started in

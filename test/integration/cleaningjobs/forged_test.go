@@ -22,14 +22,14 @@ import (
 	"stowage.dev/stowage/test/integration/node"
 )
 
-// held is a volume that is being deleted, and held by our finalizer; its provisioner is gone.
+// held is a volume that is being deleted, with our finalizer but without its provisioner.
 func held(t *testing.T, n *node.Node, name string) *corev1.PersistentVolume {
 	t.Helper()
 	n.Delete(n.Volume(n.Files, name))
 	return n.WaitVolume(n.Files, name, "being deleted", func(v *corev1.PersistentVolume) bool { return v != nil && v.DeletionTimestamp != nil })
 }
 
-// askFor is an entry that asks for a volume's disk, as an honest provisioner would.
+// askFor is the entry with which a provisioner requests the cleaning of a volume's disk.
 func askFor(volume *corev1.PersistentVolume) stowage.Entry {
 	path := localpv.PathOf(volume)
 	return stowage.Entry{
@@ -40,7 +40,7 @@ func askFor(volume *corev1.PersistentVolume) stowage.Entry {
 	}
 }
 
-// attacker is somebody who has the token of a node's provisioner.
+// attacker returns a client with the token of a node's provisioner.
 func attacker(t *testing.T, n *node.Node) provisioner.Reports {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", n.Path("kubeconfig"))
@@ -54,8 +54,8 @@ func attacker(t *testing.T, n *node.Node) provisioner.Reports {
 	return reports
 }
 
-// TestForgedRequests: with the token of a node's provisioner, nothing but what that provisioner may
-// have cleaned anyway can be had cleaned.
+// TestForgedRequests: the token of a node's provisioner can only cause cleanings that this
+// provisioner may request anyway.
 func TestForgedRequests(t *testing.T) {
 	t.Parallel()
 	env := fixture.New(t)
@@ -125,17 +125,17 @@ func TestForgedRequests(t *testing.T) {
 	cannotAnswer(t, reports, a.Name)
 }
 
-// cannotAnswer says that the controller's answers are not the provisioner's to write, and that
-// no attempt is called what could be more than a name.
+// cannotAnswer checks that the provisioner cannot write the controller's answers, and that the
+// name of an attempt is restricted to a name.
 func cannotAnswer(t *testing.T, reports provisioner.Reports, name string) {
 	t.Helper()
 	for what, lie := range map[string]struct {
 		change  func(*stowage.LocalDiskReportStatus)
 		refusal func(error) bool
 	}{
-		"a provisioner answers itself":     {func(s *stowage.LocalDiskReportStatus) { s.Jobs[0].State = stowage.CleaningJobSucceeded }, apierrors.IsForbidden},
-		"a provisioner takes answers away": {func(s *stowage.LocalDiskReportStatus) { s.Jobs = nil }, apierrors.IsForbidden},
-		"an attempt that is a path":        {func(s *stowage.LocalDiskReportStatus) { s.Entries[0].Cleaning.Request.Attempt = "../../../tmp/123" }, apierrors.IsInvalid},
+		"a provisioner answers itself":  {func(s *stowage.LocalDiskReportStatus) { s.Jobs[0].State = stowage.CleaningJobSucceeded }, apierrors.IsForbidden},
+		"a provisioner removes answers": {func(s *stowage.LocalDiskReportStatus) { s.Jobs = nil }, apierrors.IsForbidden},
+		"an attempt that is a path":     {func(s *stowage.LocalDiskReportStatus) { s.Entries[0].Cleaning.Request.Attempt = "../../../tmp/123" }, apierrors.IsInvalid},
 	} {
 		if err := tell(t, reports, name, lie.change); !lie.refusal(err) {
 			t.Errorf("%s: %v", what, err)
@@ -143,8 +143,8 @@ func cannotAnswer(t *testing.T, reports provisioner.Reports, name string) {
 	}
 }
 
-// tell writes what a provisioner says into its report, and returns why that was refused. A report that
-// the controller has written meanwhile is a conflict before anybody looks what it says.
+// tell writes a provisioner's report, and returns why that was refused. A report that
+// the controller has written concurrently is a conflict before validation.
 func tell(t *testing.T, reports provisioner.Reports, name string, change func(*stowage.LocalDiskReportStatus)) error {
 	t.Helper()
 	for {

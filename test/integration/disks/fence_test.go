@@ -54,7 +54,7 @@ func linked(n *node.Node, t *testing.T, volume *corev1.PersistentVolume, device 
 	return found
 }
 
-// waitEntry waits until the report has an entry that is as asked.
+// waitEntry waits until is accepts an entry of the report.
 func waitEntry(n *node.Node, what string, is func(stowage.Entry) bool) (found stowage.Entry) {
 	n.WaitReport(what, func(r *stowage.LocalDiskReport) bool {
 		i := slices.IndexFunc(r.Status.Entries, is)

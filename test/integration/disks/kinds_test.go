@@ -70,7 +70,7 @@ func checkVolume(t *testing.T, n *node.Node, volume *corev1.PersistentVolume, mo
 	}
 }
 
-// mountXFS mounts a new XFS as a slot of class Files. There is none below 300 MB.
+// mountXFS mounts a new XFS as a slot of class Files. Its minimum size is 300 MB.
 func mountXFS(n *node.Node, name string) {
 	image := n.Image(name+".xfs", "320M")
 	n.Command("mkfs.xfs", "-q", image)
@@ -128,8 +128,8 @@ func TestFoundLater(t *testing.T) {
 	n.WaitPhase(missing, "disk", corev1.VolumeAvailable)
 }
 
-// TestFirstMount: a file system that fstab promises is waited for, and never the plain
-// directory taken in its stead that is there before.
+// TestFirstMount: the provisioner waits for a file system of fstab, and never publishes the plain
+// directory at its mount point.
 func TestFirstMount(t *testing.T) {
 	n := newNode(t)
 	n.Set(n.Files, "allowDirectories", true)

@@ -33,12 +33,12 @@ var (
 )
 
 const (
-	// pace bounds what the test does per second, so that others have a share of the
+	// pace bounds the number of steps per second, so that other processes have a share of the
 	// machine.
 	pace = 20
 )
 
-// stress is the test's world. Only the test's own goroutine uses it.
+// stress is the state of the test. Only the test's own goroutine uses it.
 type stress struct {
 	*fixture.Env
 	t             *testing.T
@@ -52,7 +52,7 @@ type stress struct {
 	tenants map[types.UID]*tenant  // by volume
 	roots   map[string]os.FileInfo // roots of file systems as they were at first, by path
 	moved   map[types.UID]bool     // volumes that have had a tenant
-	leaving []*tenant              // their claims are gone, and kubelet is not done yet
+	leaving []*tenant              // their claims are deleted, and kubelet still uses the volumes
 	books   *books
 
 	created, interrupted, placedPods, checked int

@@ -54,7 +54,7 @@ profiles:
 `
 )
 
-// TestBesideOtherSchedulers: the policy marks nobody's pods but those of schedulers that ask
+// TestBesideOtherSchedulers: the policy marks only the pods of schedulers that call
 // the extender, so that others place theirs. Pods that are marked already are placed by
 // stowage-scheduler, as a second one and as the only one, and by a kube-scheduler that
 // ignores the mark.
@@ -89,7 +89,7 @@ func TestBesideOtherSchedulers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer func() { _ = p.Kill() }() // it ends with the cluster at the latest
+			defer func() { _ = p.Kill() }() // it also ends with the cluster
 			claimed := func(suffix string) *builders.Pod {
 				claim := name + suffix
 				e.CreatePVs(e.LocalPV(claim, "a"))

@@ -20,9 +20,9 @@ import (
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
-// TestComponentsAway has a cluster of its own, whose components it takes away:
+// TestComponentsAway has its own cluster, whose components it stops:
 // the PV controller after it has made the volumes Available, and later the API
-// server and etcd in the middle of a flood of pods.
+// server and etcd while many pods are being placed.
 func TestComponentsAway(t *testing.T) {
 	t.Parallel()
 	campaign.Begin(t)
@@ -35,7 +35,7 @@ func TestComponentsAway(t *testing.T) {
 				of(s)()
 			})
 			if s.T = e.T; !ok {
-				delete(stories, title) // it cannot go on
+				delete(stories, title) // it cannot continue
 			}
 		}
 	}
@@ -50,7 +50,7 @@ func TestComponentsAway(t *testing.T) {
 	}
 }
 
-// aloneStories are told without PV controller. Their Envs are the parent
+// aloneStories run without PV controller. Their Envs are the parent
 // test's: they outlive the parts.
 func aloneStories(e *fixture.Env) map[string]*story {
 	direct, controller := fixture.Profile{}, fixture.Profile{Args: fixture.PVControllerArgs()}
@@ -84,8 +84,8 @@ func aloneStories(e *fixture.Env) map[string]*story {
 	return stories
 }
 
-// bindsCompletely: nobody but the scheduler binds, statuses and all, and the PV
-// controller finds nothing to correct when it is back.
+// bindsCompletely: only the scheduler binds, including statuses, and the PV
+// controller corrects nothing when it is back.
 func bindsCompletely(s *story) {
 	const pods = 10
 	var left map[string]any
@@ -135,8 +135,8 @@ func bindsCompletely(s *story) {
 	}
 }
 
-// written is what the API server has of the Env's claims and volumes, without
-// what each write changes.
+// written is the API server's state of the Env's claims and volumes, without
+// fields that each write changes.
 func written(e *fixture.Env) map[string]any {
 	e.T.Helper()
 	ctx, cancel := context.WithTimeout(e.Context(), e.Timeout)
@@ -149,7 +149,7 @@ func written(e *fixture.Env) map[string]any {
 	for i := range claims.Items {
 		claim := &claims.Items[i]
 		claim.ManagedFields, claim.ResourceVersion = nil, ""
-		claim.Status.Conditions = nil // tells who uses it
+		claim.Status.Conditions = nil // lists its users
 		found["claim "+claim.Name] = claim
 		volume, err := e.Client.CoreV1().PersistentVolumes().Get(ctx, claim.Spec.VolumeName, metav1.GetOptions{})
 		if err != nil {
@@ -164,8 +164,8 @@ func written(e *fixture.Env) map[string]any {
 // floodPods is how many pods are created at once; they have two claims each.
 var floodPods = campaign.Scale(30, 300)
 
-// flood creates pods, takes something away when a part of them has been placed,
-// and wants all placed in the end.
+// flood creates pods, calls away when a part of them has been placed,
+// and expects all placed in the end.
 func flood(e *fixture.Env, away func(*fixture.Env)) {
 	e.T.Helper()
 	e.Timeout = patience

@@ -26,9 +26,9 @@ var directWrites = map[string]func(fixture.Request) bool{
 	"claim status":  fixture.Is("update", "persistentvolumeclaims/status"),
 }
 
-// conflicts are the stories of somebody who writes first.
+// conflicts are the tests with a concurrent writer.
 var conflicts = map[string]func(*story){
-	"every write meets a newer version": everyWriteConflicts,
+	"every write conflicts with a newer version": everyWriteConflicts,
 	"the volume is claimed for another claim": takenBefore(func(s *story) {
 		rival := s.SeenPVC("rival")
 		s.PatchPV("best", spec("claimRef", map[string]any{
@@ -42,7 +42,7 @@ var conflicts = map[string]func(*story){
 	"the volume turns out to be elsewhere": takenBefore(func(s *story) {
 		s.PatchPV("best", spec("nodeAffinity", s.LocalPV("", "nowhere").Obj().Spec.NodeAffinity))
 	}),
-	"the volume loses the label that was asked for": takenBefore(func(s *story) {
+	"the volume loses the requested label": takenBefore(func(s *story) {
 		s.PatchPV("best", metadata("labels", map[string]any{"tier": nil}))
 	}),
 	"the claim is given another volume": claimGivenAnother,
@@ -61,7 +61,7 @@ func metadata(field string, value any) map[string]any {
 	return map[string]any{"metadata": map[string]any{field: value}}
 }
 
-// everyWriteConflicts: each write, statuses included, first meets three newer
+// everyWriteConflicts: each write, statuses included, first conflicts with three newer
 // versions that differ in labels and annotations only.
 func everyWriteConflicts(s *story) {
 	const pods, times = 4, 3
@@ -154,7 +154,7 @@ func (s *story) oneClaim() {
 	s.CreatePVC(s.PVC("rival"))
 }
 
-// labelledBefore: somebody labels the object just before one of the writes.
+// labelledBefore: another writer labels the object just before one of the writes.
 func labelledBefore(at func(fixture.Request) bool) func(*story) {
 	return func(s *story) {
 		s.before = s.oneClaim
@@ -202,7 +202,7 @@ func takenBefore(take func(*story)) func(*story) {
 }
 
 // claimGivenAnother: the claim's owner names a volume just before the scheduler
-// writes the claimRef of another, which is then taken back.
+// writes the claimRef of another, which is then removed.
 func claimGivenAnother(s *story) {
 	s.before = s.oneClaim
 	var pod *v1.Pod

@@ -70,7 +70,7 @@ func TestPodSecurity(t *testing.T) {
 	}
 }
 
-// TestHardened: what Pod Security does not ask for.
+// TestHardened: restrictions that Pod Security does not check.
 func TestHardened(t *testing.T) {
 	t.Parallel()
 	for _, folder := range []string{"scheduler/second", "extender/full", "controller", "uninstall", "provisioner"} {
@@ -139,8 +139,8 @@ func TestSchedulerName(t *testing.T) {
 	}
 }
 
-// TestMarkedForExtender: pods with claims are marked if their scheduler is one that asks the
-// extender, which the chart can be told.
+// TestMarkedForExtender: pods with claims are marked if their scheduler calls the
+// extender; the chart has a value for the schedulers.
 func TestMarkedForExtender(t *testing.T) {
 	t.Parallel()
 	const mark = "stowage.dev/volumes"
@@ -183,6 +183,6 @@ func TestMarkedForExtender(t *testing.T) {
 	apply(render(t, "extender.enabled=true", `extender.schedulerNames=["default-scheduler","batch"]`))
 	waitFor(t, "the scheduler that the chart names is in force", func() bool { return marked(pod().SchedulerName("batch")) })
 	if !marked(pod()) || marked(pod().SchedulerName("stowage-scheduler")) {
-		t.Error("want marked what the chart names, and nothing else")
+		t.Error("want only the pods of the chart's schedulers marked")
 	}
 }

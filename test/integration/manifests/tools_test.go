@@ -47,7 +47,7 @@ func buildTools(ctx context.Context) (toolPaths, error) {
 	return t, nil
 }
 
-// kustomize is what a folder of manifests makes.
+// kustomize builds a folder of manifests.
 func kustomize(t *testing.T, folder string) []object {
 	t.Helper()
 	out, err := command(t, tools.kustomize, "build", filepath.Join(files, folder))
@@ -57,7 +57,7 @@ func kustomize(t *testing.T, folder string) []object {
 	return parse(t, out)
 }
 
-// render is what the chart makes of --set arguments, hooks included.
+// render renders the chart with --set arguments, hooks included.
 func render(t *testing.T, set ...string) []object {
 	t.Helper()
 	out, err := template(t, set...)
@@ -82,7 +82,7 @@ func template(t *testing.T, set ...string) (string, error) {
 }
 
 // command runs a tool, without the user's own configuration of it, and returns its
-// standard output. Its error has what it says besides.
+// standard output. Its error has its standard error.
 func command(t *testing.T, path string, args ...string) (string, error) {
 	t.Helper()
 	var out, errs bytes.Buffer

@@ -12,8 +12,8 @@ import (
 )
 
 // TestUninstallFails: when the Job that releases volumes fails, Helm refuses to upgrade, as
-// docs/install.md says; a rollback brings the provisioners back, and upgrades work again. Or what
-// is in the way is repaired, and it is uninstalled after all.
+// docs/install.md describes; a rollback restores the provisioners, and upgrades work again.
+// Alternatively the cause is repaired, and the uninstall succeeds.
 func TestUninstallFails(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -63,7 +63,7 @@ func (s *site) checkNoRights() {
 	_, binding := client.RbacV1().ClusterRoleBindings().Get(ctx, "stowage-release", metav1.GetOptions{})
 	for what, err := range map[string]error{"service account": account, "ClusterRole": role, "ClusterRoleBinding": binding} {
 		if !apierrors.IsNotFound(err) {
-			s.t.Errorf("the %s of the Job that failed: %v, want it gone", what, err)
+			s.t.Errorf("the %s of the Job that failed: %v, want it deleted", what, err)
 		}
 	}
 }

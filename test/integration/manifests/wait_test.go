@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// waitFor asks again until something is so that nothing tells of: that the API server
+// waitFor polls for a state that has no events: that the API server
 // evaluates a policy, or that a kind is served.
 func waitFor(t *testing.T, what string, done func() bool) {
 	t.Helper()
@@ -20,7 +20,7 @@ func waitFor(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// comes is waitFor whose caller says what is missing.
+// comes is waitFor whose caller reports what is missing.
 func comes(t *testing.T, done func() bool) bool {
 	return wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(context.Context) (bool, error) { //nolint:forbidigo // there is no event
 		return done(), nil

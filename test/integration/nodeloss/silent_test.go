@@ -22,8 +22,8 @@ import (
 	"stowage.dev/stowage/test/provisioners"
 )
 
-// provisioner makes the pod of a node's provisioner, as the DaemonSet would, which the simulated
-// kubelet makes Ready. It goes after the test.
+// provisionerPod creates the pod of a node's provisioner, as the DaemonSet would, which the
+// simulated kubelet makes Ready. It is deleted after the test.
 func (s *site) provisionerPod(node string) *corev1.Pod {
 	s.T.Helper()
 	pod := s.Pod("provisioner").Obj()
@@ -45,7 +45,7 @@ func (s *site) provisionerPod(node string) *corev1.Pod {
 	return made
 }
 
-// probe has kubelet find that a provisioner works, or does not.
+// probe sets the result of kubelet's probe of a provisioner.
 func (s *site) probe(pod *corev1.Pod, works corev1.ConditionStatus) {
 	s.T.Helper()
 	patch := fmt.Sprintf(`{"status":{"phase":"Running","conditions":[{"type":"Ready","status":%q,"lastTransitionTime":%q}]}}`, works, time.Now().UTC().Format(time.RFC3339))
@@ -55,8 +55,8 @@ func (s *site) probe(pod *corev1.Pod, works corev1.ConditionStatus) {
 	}
 }
 
-// TestSilentProvisioner: what it has reported last counts for nothing while it does not
-// work, and from anew when it does.
+// TestSilentProvisioner: its last report is ignored while it does not
+// work, and counts again when it does.
 func TestSilentProvisioner(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, fixture.New(t), asks("Release", "1h"), "a") // the delay is never over
@@ -75,7 +75,7 @@ func TestSilentProvisioner(t *testing.T) {
 	s.probe(pod, corev1.ConditionFalse)
 	s.Wait("the loss to be forgotten", func() bool { return mark() == nil })
 	s.probe(pod, corev1.ConditionTrue)
-	s.Wait("the loss to be written down anew", func() bool { return mark() != nil })
+	s.Wait("the loss to be recorded again", func() bool { return mark() != nil })
 	if second := mark(); !second.Since.After(first.Since) {
 		t.Errorf("the delay begins at %s, want later than %s", second.Since, first.Since)
 	}
@@ -84,9 +84,9 @@ func TestSilentProvisioner(t *testing.T) {
 	}
 }
 
-// TestOutdatedReport: a report says that the disk is missing, because its provisioner could not
+// TestOutdatedReport: a report has the disk as missing, because its provisioner could not
 // write it since, and the volume does not. Its claim is not released, for longer than the delay,
-// until the volume says the same.
+// until the volume is marked too.
 func TestOutdatedReport(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, fixture.New(t), asks("Release", "1s"), "a")
@@ -111,7 +111,7 @@ func TestOutdatedReport(t *testing.T) {
 	})
 }
 
-// TestMissingProvisioner: its report says that the disk is missing, and nothing is
+// TestMissingProvisioner: its report has the disk as missing, and nothing is
 // released, for longer than the delay.
 func TestMissingProvisioner(t *testing.T) {
 	t.Parallel()

@@ -12,7 +12,7 @@ import (
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
-// provisioner makes no volumes: nobody of this name runs.
+// provisioner makes no volumes: no provisioner of this name runs.
 const provisioner = "stowage.dev/nobody"
 
 // TestPreboundByUser: a volume whose claimRef names the claim comes first, and
@@ -94,8 +94,8 @@ func TestPreboundByUser(t *testing.T) {
 	})
 }
 
-// TestPreboundOnAnotherNode: a pod that cannot go where its claim's volume is
-// kept gets no volume provisioned elsewhere. The stock plugin takes the volume
+// TestPreboundOnAnotherNode: a pod that cannot be placed on the node of its claim's reserved
+// volume gets no volume provisioned elsewhere. The stock plugin takes the volume
 // for one that does not match and provisions.
 func TestPreboundOnAnotherNode(t *testing.T) {
 	t.Parallel()

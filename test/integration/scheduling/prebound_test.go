@@ -109,7 +109,7 @@ func TestPreboundOnAnotherNode(t *testing.T) {
 	})
 	e.WaitPod(pod, "refused", func(p *v1.Pod) bool { return containsAny(fixture.Refusal(p), leftOut, reserved, nodeConflict) })
 	if node, ok := e.SeenPVC("data").Annotations["volume.kubernetes.io/selected-node"]; ok {
-		t.Errorf("a volume is to be provisioned on %s", node)
+		t.Errorf("a volume will be provisioned on %s", node)
 	}
 	e.DeletePod(pod)
 	e.WaitScheduled(e.CreatePod(e.Pod("pod").PVC("data")), "a")
@@ -117,7 +117,7 @@ func TestPreboundOnAnotherNode(t *testing.T) {
 }
 
 // TestHalfMadeBinding: a claimRef with UID, marked as a controller's, and a
-// claim that does not know of it, are what a scheduler leaves that dies.
+// claim that does not name the volume, are the state after a crash of a scheduler.
 func TestHalfMadeBinding(t *testing.T) {
 	t.Parallel()
 	for _, claims := range [][]string{{"data"}, {"data", "log"}} {
@@ -149,7 +149,7 @@ func TestHalfMadeBinding(t *testing.T) {
 	}
 }
 
-// TestHalfMadeBindingUnseen: while no PV controller has taken note of a volume,
+// TestHalfMadeBindingUnseen: while no PV controller has seen a volume,
 // a claim that is bound to it would be marked Lost. Direct waits.
 func TestHalfMadeBindingUnseen(t *testing.T) {
 	t.Parallel()
@@ -173,11 +173,11 @@ func TestHalfMadeBindingUnseen(t *testing.T) {
 	e.NoVolumeTwice()
 }
 
-// TestClaimNamesVolume: a claim that names its volume is the PV controller's to
-// bind, whatever its class says; the pod waits and follows.
+// TestClaimNamesVolume: the PV controller binds a claim that names its volume,
+// whatever its class; the pod waits and follows.
 func TestClaimNamesVolume(t *testing.T) {
 	t.Parallel()
-	t.Run("that is there", func(t *testing.T) {
+	t.Run("that exists", func(t *testing.T) {
 		t.Parallel()
 		story{
 			given: func(e *fixture.Env) scene {

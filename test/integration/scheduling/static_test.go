@@ -142,8 +142,8 @@ func TestJointAssignment(t *testing.T) {
 	})
 }
 
-// accessModesStory: the smaller of two volumes can do all that is asked, the
-// larger one cannot.
+// accessModesStory: the smaller of two volumes has all requested modes, the
+// larger one does not.
 func accessModesStory(order ...string) story {
 	return story{
 		given: func(e *fixture.Env) scene {
@@ -185,7 +185,7 @@ func TestCapacityChoice(t *testing.T) {
 			},
 			volumes: map[string]string{"data": "3"},
 		},
-		"exactly what is asked, in other units": {
+		"exactly the requested size, in other units": {
 			given: func(e *fixture.Env) scene {
 				return on(e, e.PV("just-more").Capacity("2147483649"), e.PV("exact").Capacity("2048Mi"), e.PV("just-less").Capacity("2147483647"))
 			},
@@ -195,7 +195,7 @@ func TestCapacityChoice(t *testing.T) {
 			given:   func(e *fixture.Env) scene { return on(e, e.PV("just-less").Capacity("2147483647")) },
 			refusal: noVolume,
 		},
-		"of equal ones that with the fewest access modes beyond what is asked": {
+		"of equal ones that with the fewest unrequested access modes": {
 			given: func(e *fixture.Env) scene {
 				return on(e,
 					e.PV("a").Capacity("2Gi").AccessModes(v1.ReadWriteOnce, v1.ReadOnlyMany, v1.ReadWriteMany),

@@ -41,7 +41,7 @@ func finalized(pv *corev1.PersistentVolume) bool {
 	return slices.Contains(pv.Finalizers, wellknown.LocalVolumeFinalizer)
 }
 
-// TestRelease: without provisioners volumes can be let go, and claims keep theirs.
+// TestRelease: without provisioners volumes can be released, and claims keep theirs.
 func TestRelease(t *testing.T) {
 	t.Parallel()
 	e := fixture.New(t)
@@ -76,7 +76,7 @@ func TestRelease(t *testing.T) {
 	succeeds(e, confirm, "There are no volumes to release.")
 }
 
-// TestLostNode: the volumes of a node that is gone go with its claims.
+// TestLostNode: the volumes of a deleted node are removed with its claims.
 func TestLostNode(t *testing.T) {
 	t.Parallel()
 	e := fixture.New(t)
@@ -95,8 +95,8 @@ func TestLostNode(t *testing.T) {
 	wait(e, pv.Name, "gone", gone)
 }
 
-// TestBack: volumes can be given to the reference and taken back, and a provisioner that
-// comes back in between does not clean them.
+// TestBack: volumes can be handed to the reference and back, and a provisioner that
+// starts in between does not clean them.
 func TestBack(t *testing.T) {
 	t.Parallel()
 	e := fixture.New(t)

@@ -1,14 +1,14 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Controller measures what stowage-controller takes of CPU and memory on a large cluster, at
-// rest and while nodes are lost:
+// Controller measures the CPU and memory of stowage-controller on a large cluster, when idle
+// and while nodes are lost:
 //
-//	go run ./test/perf/controller -nodes 1000 -lost 20
+// go run ./test/perf/controller -nodes 1000 -lost 20
 //
-// There are an etcd, a kube-apiserver and the controller. Nodes, reports, volumes, claims,
-// StatefulSets and pods are objects that nobody acts upon; the program does what the
-// PersistentVolume controller would, as far as it matters here.
+// It runs an etcd, a kube-apiserver and the controller. Nodes, reports, volumes, claims,
+// StatefulSets and pods are objects without controllers; the program acts as
+// PersistentVolume controller as far as required.
 package main
 
 import (
@@ -29,7 +29,7 @@ import (
 	"stowage.dev/stowage/test/cluster"
 )
 
-// settings have everything lost be released at once.
+// settings release the claims of all lost volumes at once.
 const settings = `apiVersion: controller.config.stowage.dev/v1alpha1
 kind: ControllerConfiguration
 healthAddress: "127.0.0.1:0"
@@ -37,7 +37,7 @@ nodeLoss: {policy: Release, delay: 1s, releasesPerMinute: 10000}
 leaderElection: {leaderElect: false}
 `
 
-// resting is how long the controller is watched at rest.
+// resting is how long the idle controller is measured.
 const resting = 30 * time.Second
 
 func main() {
@@ -66,7 +66,7 @@ func measure(ctx context.Context, nodes, lost int) (err error) {
 	}
 	c, err := cluster.Start(ctx, cluster.Config{
 		Binaries: binaries, NoKwok: true, ControllerManager: cluster.ControllerManagerConfig{Disabled: true},
-		// Nobody would take the finalizers off that keep claims and volumes in use.
+		// No controller would remove the finalizers of used claims and volumes.
 		APIServer: cluster.APIServerConfig{DisableAdmission: []string{"ServiceAccount", "StorageObjectInUseProtection"}},
 	})
 	if err != nil {
@@ -92,7 +92,7 @@ func measure(ctx context.Context, nodes, lost int) (err error) {
 
 // phases measures one after the other.
 func phases(ctx context.Context, w *world, process *cluster.Process, nodes, lost int) error {
-	// It has filled its caches by the time that it has dealt with the last node.
+	// Its caches are filled once it has handled the last node.
 	if err := phase(process, "start, and 1 node is lost", func() error { return w.lose(ctx, nodes-1, 1) }); err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func start(c *cluster.Cluster, binary string) (*cluster.Process, error) {
 	return c.StartCommand("controller", binary, []string{"--config=" + config, "--kubeconfig=" + c.Kubeconfig()}, nil)
 }
 
-// phase prints what the controller uses meanwhile.
+// phase prints the controller's use of resources during do.
 func phase(process *cluster.Process, name string, do func() error) error {
 	before, _, _, err := used(process)
 	if err != nil {

@@ -28,7 +28,7 @@ claim has a volume of its own on its pod's node.
 
 ` + "```\nmake bench-engine\n```\n"
 
-// reading says what the columns are.
+// reading explains the columns.
 const reading = `
 Times are nanoseconds of CPU time per call, in brackets the 99th percentile in wall time. *Look* is reading one field of
 a node that kube-scheduler hands in, in its order, as its cheapest filters do: the measure of how much slower memory is
@@ -36,7 +36,7 @@ in a larger cluster. Bytes are of heap.
 
 `
 
-// page words the figures.
+// page renders the figures.
 func page(r *report) string {
 	var b strings.Builder
 	b.WriteString(introduction)

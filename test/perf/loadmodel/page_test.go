@@ -44,7 +44,7 @@ func TestPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	if again, err := os.ReadFile(written); err != nil || !bytes.Equal(again, first) {
-		t.Errorf("rendered anew, the page is different (%v):\n%s", err, again)
+		t.Errorf("rendered again, the page is different (%v):\n%s", err, again)
 	}
 }
 

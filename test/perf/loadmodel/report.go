@@ -18,7 +18,7 @@ import (
 	"stowage.dev/stowage/test/perf/source"
 )
 
-// report is what is written as JSON: the figures, and what they were got with.
+// report is the stored JSON: the figures, and their circumstances.
 type report struct {
 	Source result.Source `json:"source"`
 	// Pods are placed at each size.

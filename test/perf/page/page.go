@@ -79,7 +79,7 @@ func Count[Number int | int64](n Number) string {
 	return text
 }
 
-// Quantile is the smallest time that so many are not above, from 0 to 1; 0 of none.
+// Quantile is the smallest time that at least this share, from 0 to 1, does not exceed; 0 of none.
 func Quantile(times []float64, q float64) float64 {
 	if len(times) == 0 {
 		return 0

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// missing stands where nothing was measured.
+// missing replaces values that were not measured.
 const missing = "–"
 
 // mebibyte is the unit of memory.

@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestWriteShowsTheDrawingsThatExist: no link leads nowhere, and what is not a
-// drawing of ours is not shown.
+// TestWriteShowsTheDrawingsThatExist: every link has a target, and other files
+// are not shown.
 func TestWriteShowsTheDrawingsThatExist(t *testing.T) {
 	t.Parallel()
 	for story, test := range map[string]struct {

@@ -1,8 +1,8 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package report tells what benchmarks on whole clusters measured: as a page
-// for readers, and as a table for terminals. It is pure but for Write: it reads
+// Package report formats the results of benchmarks on whole clusters: as a page
+// for readers, and as a table for terminals. Only Write does I/O: the rest reads
 // no file and no clock, so that the same results always make the same page.
 //
 //	report.go   the page
@@ -63,7 +63,7 @@ func workloads(f result.File) string {
 	return text.String()
 }
 
-// sentence is what a workload does and its size: "One pod at a time. 50 nodes, 2
+// sentence describes a workload and its size: "One pod at a time. 50 nodes, 2
 // volumes each, 1 claim a pod."
 func sentence(w *result.Workload) string {
 	var size []string
@@ -92,14 +92,14 @@ func capital(text string) string {
 }
 
 // grid is a table: the names of its columns, and its rows. The first column has
-// names, the last one words if so said, all others figures.
+// names, the last one words if notes is set, all others figures.
 type grid struct {
 	head      []string
 	rows      [][]string
 	lastWords bool
 }
 
-// markdownTable writes a table, words to the left and figures to the right.
+// markdownTable writes a table, words left-aligned and figures right-aligned.
 func markdownTable(g grid) string {
 	var text strings.Builder
 	line := func(cells []string) {
@@ -121,7 +121,7 @@ func markdownTable(g grid) string {
 	return text.String()
 }
 
-// without drops the columns, but for the first, that show nothing in any row.
+// without drops the columns, except the first, that are empty in all rows.
 func (g grid) without() grid {
 	kept := grid{rows: make([][]string, len(g.rows))}
 	for c, name := range g.head {

@@ -36,7 +36,7 @@ func origins(f result.File) []origin {
 	return all
 }
 
-// sources tells where the figures come from.
+// sources describes the circumstances of the figures.
 func sources(f result.File) string {
 	var parts []string
 	for _, o := range origins(f) {

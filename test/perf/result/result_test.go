@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// rounds are the runs of an arm, round by round from 1, each of which did so
-// many pods a second.
+// rounds are the runs of an arm, round by round from 1, each with this throughput in
+// pods per second.
 func rounds(arm Arm, throughputs ...float64) []Run {
 	runs := make([]Run, 0, len(throughputs))
 	for i, pods := range throughputs {

@@ -102,7 +102,7 @@ func run(ctx context.Context, o options) error {
 	return report.missed()
 }
 
-// choose lists the workloads that the options ask for.
+// choose lists the workloads that the options select.
 func choose(ctx context.Context, o options) ([]workload, error) {
 	pick, err := regexp.Compile(o.workloads)
 	if err != nil {
@@ -149,8 +149,8 @@ func prepare(ctx context.Context, o options) (*runner, func() error, error) {
 	return r, done, nil
 }
 
-// measure runs all workloads round by round, the arms of each in turn; which is
-// first changes with the round.
+// measure runs all workloads round by round, the arms of each in turn; the first
+// one alternates with the round.
 func measure(ctx context.Context, r *runner, workloads []workload, rounds int) (*report, error) {
 	rep := &report{Rounds: rounds}
 	for _, w := range workloads {

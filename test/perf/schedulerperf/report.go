@@ -15,7 +15,7 @@ import (
 	"stowage.dev/stowage/test/perf/result"
 )
 
-// report is all that is stored.
+// report is the stored data.
 type report struct {
 	Source    result.Source `json:"source"`
 	Rounds    int           `json:"rounds"`
@@ -60,7 +60,7 @@ func (r *report) table(w io.Writer) error {
 	return err
 }
 
-// pair is the medians of both arms, with a dash for one that has none.
+// pair is the medians of both arms, with a dash for one without value.
 func (m measured) pair(figure func(figures) float64, unit string) string {
 	var texts []string
 	known := false
@@ -85,7 +85,7 @@ func spread(sorted []float64) string {
 	return fmt.Sprintf("%s (%s to %s)", number(median(sorted)), number(sorted[0]), number(sorted[len(sorted)-1]))
 }
 
-// number has about three digits; nothing for 0, which is what has not been
+// number has about three digits; nothing for 0, which was not
 // measured.
 func number(value float64) string {
 	switch {

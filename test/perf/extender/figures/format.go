@@ -20,7 +20,7 @@ func ms(millis float64) string {
 	}
 }
 
-// parts are what was measured, and where it comes from.
+// parts are the measured parts, with their circumstances.
 func (f *File) parts() []page.Part {
 	var parts []page.Part
 	if f.Filter != nil {

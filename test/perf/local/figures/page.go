@@ -73,7 +73,7 @@ second, until all watchers have seen it. Medians of %d rounds.
 
 `
 
-// Page words the figures.
+// Page renders the figures.
 func (f *File) Page() string {
 	var b strings.Builder
 	b.WriteString(head)

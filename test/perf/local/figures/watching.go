@@ -64,8 +64,8 @@ func (w *Watching) row(arm Arm, title string) row {
 	}
 }
 
-// scaled is what so many watchers would cost, if each cost what those of r do beyond
-// what nobody does.
+// scaled is the cost of this number of watchers, if each cost what those of r do beyond
+// the idle cost.
 func (r row) scaled(nobody row, watchers int) row {
 	if r.watchers == 0 {
 		return row{}
@@ -84,7 +84,7 @@ func (r row) scaled(nobody row, watchers int) row {
 	}
 }
 
-// lines are those of the table: who was run, and the last arm at the scale of our agents.
+// lines are those of the table: the arms, and the last arm scaled to all our provisioners.
 func (w *Watching) lines() []row {
 	nobody, filtered, all := w.row(Nobody, "nobody"), w.row(Filtered, "filtered"), w.row(All, "all")
 	return []row{nobody, filtered, all, all.scaled(nobody, filtered.watchers)}

@@ -91,7 +91,7 @@ func (s *site) warm(ctx context.Context) error {
 	return nil
 }
 
-// phase measures what the API server does meanwhile.
+// phase measures the work of the API server during do.
 func (s *site) phase(w *watchers, do func() error) (p figures.Phase, err error) {
 	cpu, _, err := s.usage()
 	if err != nil {

@@ -9,6 +9,6 @@
 //	defer site.Close()
 //	appearing, releasing, err := site.Latencies(ctx, 50)
 //
-// It takes root. Whatever is mounted or attached is undone by Close at the latest. A Site
+// It requires root. Close undoes all mounts and attached devices. A Site
 // measures one thing at a time.
 package provisioner

@@ -34,7 +34,7 @@ func (s *Site) Latencies(ctx context.Context, count int) (appearing, releasing *
 	if err := m.start(ctx); err != nil {
 		return nil, nil, err
 	}
-	// The first volume tells that the provisioner has begun and the policies are in force.
+	// The first volume shows that the provisioner runs and the policies are in force.
 	if err := m.appear(ctx, tmpfsClass, "first"); err != nil {
 		return nil, nil, err
 	}
@@ -116,7 +116,7 @@ func (m *machine) releasing(ctx context.Context, count int) (*figures.Latencies,
 	series := map[string]*figures.Series{}
 	for i := range count {
 		if i%10 == 0 {
-			m.site.Progress("volumes are given back, %d of %d done", i, count)
+			m.site.Progress("volumes are released, %d of %d done", i, count)
 		}
 		for _, kind := range classes {
 			claim, bound, err := m.site.claim(ctx, m, kind)

@@ -139,7 +139,7 @@ func (m *machine) start(ctx context.Context) error {
 	return nil
 }
 
-// freeAddress is one that nobody listens at.
+// freeAddress is an address without a listener.
 func freeAddress(ctx context.Context) (string, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {

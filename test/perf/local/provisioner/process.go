@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// usage is what the kernel says of a process.
+// usage is the kernel's accounting of a process.
 type usage struct {
 	rss, peak int64   // bytes
 	cpu       float64 // seconds
@@ -37,7 +37,7 @@ func (m *machine) usage() (u usage, err error) {
 	return usage{rss: int64(status.VmRSS), peak: int64(status.VmHWM), cpu: stat.CPUTime()}, nil
 }
 
-// scans are those that the provisioner says it has done, and the seconds they took.
+// scans are the provisioner's counts of scans, and their total seconds.
 func (m *machine) scans(ctx context.Context) (count int, seconds float64, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+m.address+"/metrics", nil)
 	if err != nil {
@@ -62,5 +62,5 @@ func (m *machine) scans(ctx context.Context) (count int, seconds float64, err er
 		histogram := metric.GetHistogram()
 		return int(histogram.GetSampleCount()), histogram.GetSampleSum(), nil
 	}
-	return 0, 0, fmt.Errorf("read the provisioner's metrics: there is no %s", name)
+	return 0, 0, fmt.Errorf("read the provisioner's metrics: %s is missing", name)
 }

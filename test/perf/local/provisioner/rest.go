@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	// restResync is minResyncPeriod of a provisioner at rest: short, so that rescans can be
-	// told from everything else.
+	// restResync is minResyncPeriod of an idle provisioner: short, so that rescans can be
+	// distinguished from other work.
 	restResync = 10 * time.Second
-	// calm is how long nothing is asked of the provisioner before it counts as resting: file
-	// systems and the runtime have then done what they put off.
+	// calm is how long the provisioner gets no requests before it counts as idle: file
+	// systems and the runtime have then completed deferred work.
 	calm = 45 * time.Second
 )
 
-// Resting measures a provisioner that has so many volumes, half of them file systems and half
-// devices, and nothing to do for so long.
+// Resting measures a provisioner that has this number of volumes, half of them file systems and
+// half devices, and is idle for this time.
 func (s *Site) Resting(ctx context.Context, count int, long time.Duration) (r *figures.Resting, err error) {
 	m, err := s.newMachine(ctx, "resting")
 	if err != nil {
@@ -49,11 +49,11 @@ func (s *Site) Resting(ctx context.Context, count int, long time.Duration) (r *f
 	if _, err := command(ctx, "sync"); err != nil {
 		return nil, err
 	}
-	s.Progress("the provisioner comes to rest")
+	s.Progress("the provisioner becomes idle")
 	if err := pass(ctx, calm); err != nil {
 		return nil, err
 	}
-	s.Progress("the provisioner rests for %s", long)
+	s.Progress("the provisioner is idle for %s", long)
 	return r, m.rest(ctx, r, long)
 }
 

@@ -28,7 +28,7 @@ var wipes = []struct{ command, anchor []string }{
 	{[]string{"shred", "1"}, []string{"shred", "--iterations=1", ""}},
 }
 
-// Wiping measures what it takes to clean a large device, by each method.
+// Wiping measures the cleaning of a large device, by each method.
 func (s *Site) Wiping(ctx context.Context) (*figures.Wiping, error) {
 	w := &figures.Wiping{Bytes: WipeBytes}
 	for i := range wipes {
@@ -95,8 +95,8 @@ func (s *Site) wipe(ctx context.Context, i int) (_ *figures.Wipe, err error) {
 	return run, err
 }
 
-// cold copies a program, and has the page cache forget the copy: whoever runs it first is
-// charged for its pages, as in a container.
+// cold copies a program, and removes the copy from the page cache: the first process that runs it
+// is charged for its pages, as in a container.
 func (s *Site) cold(program, to string) (string, error) {
 	content, err := os.ReadFile(program)
 	if err != nil {
@@ -111,7 +111,7 @@ func (s *Site) cold(program, to string) (string, error) {
 	return to, err
 }
 
-// fill writes all of a device, then times the anchor doing what the provisioner will do.
+// fill writes all of a device, then times the anchor, which writes the same as the provisioner.
 func fill(ctx context.Context, run *figures.Wipe, device string, anchor []string) error {
 	_, err := command(ctx, "sh", "-c", fmt.Sprintf("head -c %d /dev/urandom | dd of=%s bs=1M iflag=fullblock oflag=direct status=none", WipeBytes, device))
 	if err != nil || anchor == nil {

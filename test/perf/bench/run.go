@@ -13,6 +13,7 @@ import (
 
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/perf/result"
+	"stowage.dev/stowage/test/perf/source"
 )
 
 // Config configures Run.
@@ -86,9 +87,13 @@ func Run(ctx context.Context, c Config) (run result.Run, err error) {
 		return run, err
 	}
 	if s.scheduler != nil {
-		run.PeakMemory, err = PeakMemory(s.scheduler)
+		used, err := source.Used(s.scheduler)
+		if err != nil {
+			return run, err
+		}
+		run.PeakMemory = used.Peak
 	}
-	return run, err
+	return run, nil
 }
 
 // prepare creates the other objects that exist when the load begins, and returns the pods of the

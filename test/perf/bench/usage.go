@@ -13,9 +13,9 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
-	"github.com/prometheus/procfs"
 
 	"stowage.dev/stowage/test/cluster"
+	"stowage.dev/stowage/test/perf/source"
 )
 
 // usage is the use of resources since processes began; two are subtracted.
@@ -84,28 +84,8 @@ func (s *site) bindCalls(ctx context.Context, u *usage) (err error) {
 }
 
 func cpuTime(p *cluster.Process) (float64, error) {
-	proc, err := procfs.NewProc(p.PID())
-	if err != nil {
-		return 0, fmt.Errorf("read the CPU time of %s: %w", p.Name(), err)
-	}
-	stat, err := proc.Stat()
-	if err != nil {
-		return 0, fmt.Errorf("read the CPU time of %s: %w", p.Name(), err)
-	}
-	return stat.CPUTime(), nil
-}
-
-// PeakMemory is the largest resident set that the process ever had, in bytes.
-func PeakMemory(p *cluster.Process) (int64, error) {
-	proc, err := procfs.NewProc(p.PID())
-	if err != nil {
-		return 0, fmt.Errorf("read the memory of %s: %w", p.Name(), err)
-	}
-	status, err := proc.NewStatus()
-	if err != nil {
-		return 0, fmt.Errorf("read the memory of %s: %w", p.Name(), err)
-	}
-	return int64(status.VmHWM), nil
+	used, err := source.Used(p)
+	return used.CPU, err
 }
 
 // requests counts the API requests of scheduling. The load's

@@ -4,7 +4,7 @@
 // Controller measures the CPU and memory of stowage-controller on a large cluster, when idle
 // and while nodes are lost:
 //
-// go run ./test/perf/controller -nodes 1000 -lost 20
+//	go run ./test/perf/controller -nodes 1000 -lost 20
 //
 // It runs an etcd, a kube-apiserver and the controller. Nodes, reports, volumes, claims,
 // StatefulSets and pods are objects without controllers; the program acts as
@@ -23,10 +23,10 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/prometheus/procfs"
 	"k8s.io/klog/v2"
 
 	"stowage.dev/stowage/test/cluster"
+	"stowage.dev/stowage/test/perf/source"
 )
 
 // settings release the claims of all lost volumes at once.
@@ -121,7 +121,7 @@ func start(c *cluster.Cluster, binary string) (*cluster.Process, error) {
 
 // phase prints the controller's use of resources during do.
 func phase(process *cluster.Process, name string, do func() error) error {
-	before, _, _, err := used(process)
+	before, err := source.Used(process)
 	if err != nil {
 		return err
 	}
@@ -130,29 +130,11 @@ func phase(process *cluster.Process, name string, do func() error) error {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	took := time.Since(begin)
-	after, now, peak, err := used(process)
+	after, err := source.Used(process)
 	if err != nil {
 		return err
 	}
 	fmt.Printf("%-26s %6.1f s   CPU %6.2f s (%4.0f m)   memory %4d MiB, at most %4d MiB\n", name, took.Seconds(),
-		after-before, (after-before)/took.Seconds()*1000, now>>20, peak>>20)
+		after.CPU-before.CPU, (after.CPU-before.CPU)/took.Seconds()*1000, after.RSS>>20, after.Peak>>20)
 	return nil
-}
-
-// used are the process's CPU time in seconds, and its resident set, now and at most, in
-// bytes.
-func used(process *cluster.Process) (cpu float64, now, peak uint64, err error) {
-	proc, err := procfs.NewProc(process.PID())
-	if err != nil {
-		return 0, 0, 0, fmt.Errorf("read what the controller uses: %w", err)
-	}
-	stat, err := proc.Stat()
-	if err != nil {
-		return 0, 0, 0, fmt.Errorf("read what the controller uses: %w", err)
-	}
-	status, err := proc.NewStatus()
-	if err != nil {
-		return 0, 0, 0, fmt.Errorf("read what the controller uses: %w", err)
-	}
-	return stat.CPUTime(), status.VmRSS, status.VmHWM, nil
 }

@@ -24,6 +24,7 @@ import (
 	"stowage.dev/stowage/test/perf/extender/figures"
 	"stowage.dev/stowage/test/perf/page"
 	"stowage.dev/stowage/test/perf/parts"
+	"stowage.dev/stowage/test/perf/source"
 )
 
 const (
@@ -111,7 +112,8 @@ func (r *runner) filter(ctx context.Context, c page.Circumstances) error {
 			}
 			measured.Series = append(measured.Series, *series)
 		}
-		measured.Memory, err = bench.PeakMemory(a.Process)
+		used, err := source.Used(a.Process)
+		measured.Memory = used.Peak
 		return err
 	})
 	if err == nil {

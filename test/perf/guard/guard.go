@@ -5,7 +5,7 @@
 // ratios, which hardly depend on the machine, and compare each with a recorded
 // range:
 //
-// go test -v -count=1 ./test/perf/guard
+//	go test -v -count=1 ./test/perf/guard
 //
 // A range is as wide as a busy machine needs and far narrower than the effect that it
 // detects: an index that is no longer used makes a call a hundred times

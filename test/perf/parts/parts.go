@@ -4,9 +4,9 @@
 // Package parts is the command of a benchmark that has several parts, each measured and stored
 // separately: its command line, and the measuring of one part.
 //
-// -only a,b     some parts; default all
-// -out FILE     where figures are stored, and the page beside them; default: printed
-// -render FILE  write the page of figures measured before, and measure nothing
+//	-only a,b     some parts; default all
+//	-out FILE     where figures are stored, and the page beside them; default: printed
+//	-render FILE  write the page of figures measured before, and measure nothing
 //
 // and flags for the benchmark's own numbers. The published command runs the same again with
 // make: "make bench-local ONLY=wiping DISKS=30".

@@ -241,7 +241,7 @@ func floorTable(f result.File) string {
 		}
 		g.rows = append(g.rows, []string{floor.Name, floor.Want, floor.Figure, rounds, outcome})
 	}
-	return fmt.Sprintf("%s%s\n%s", floorsExplained, verdict(outcomes), markdownTable(g))
+	return fmt.Sprintf("%s%s\n%s", floorsExplained, verdict(outcomes), g.markdown())
 }
 
 // verdict sums up the results in a sentence.

@@ -31,7 +31,7 @@ func glance(f result.File) string {
 			times(w.Ratio(result.Direct, result.Stock, result.Run.WritesPerPod)),
 		})
 	}
-	text := glanceExplained + "\n" + markdownTable(g)
+	text := glanceExplained + "\n" + g.markdown()
 	if anyCut {
 		text += "\n" + cutExplained
 	}

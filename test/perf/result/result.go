@@ -163,7 +163,7 @@ func (w *Workload) Median(arm Arm, figure func(Run) float64) float64 {
 	for _, r := range w.Of(arm) {
 		figures = append(figures, figure(r))
 	}
-	return median(figures)
+	return Median(figures)
 }
 
 // Ratio is the median, over the rounds in which both arms ran, of a's figure
@@ -178,10 +178,11 @@ func (w *Workload) Ratio(a, b Arm, figure func(Run) float64) float64 {
 			}
 		}
 	}
-	return median(ratios)
+	return Median(ratios)
 }
 
-func median(figures []float64) float64 {
+// Median of figures, which it sorts; 0 of none. Of an even number it is the mean of the middle two.
+func Median(figures []float64) float64 {
 	slices.Sort(figures)
 	n := len(figures)
 	switch {

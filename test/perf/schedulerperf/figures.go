@@ -79,8 +79,7 @@ func (m measured) ratio() float64 {
 			ratios = append(ratios, run.Throughput()/stock[run.Round])
 		}
 	}
-	slices.Sort(ratios)
-	return median(ratios)
+	return result.Median(ratios)
 }
 
 // verdict on the lower bound.
@@ -110,17 +109,4 @@ func (m measured) verdict() verdict {
 		return overlaps
 	}
 	return missed
-}
-
-// median of sorted values; 0 of none. Of an even number it is the mean of the
-// middle two.
-func median(sorted []float64) float64 {
-	n := len(sorted)
-	switch {
-	case n == 0:
-		return 0
-	case n%2 == 1:
-		return sorted[n/2]
-	}
-	return (sorted[n/2-1] + sorted[n/2]) / 2
 }

@@ -91,9 +91,7 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	fmt.Println()
-	if err := report.table(os.Stdout); err != nil {
-		return err
-	}
+	fmt.Print(report.table())
 	if o.out != "" {
 		if err := report.store(o.out); err != nil {
 			return err

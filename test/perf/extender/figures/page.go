@@ -61,6 +61,8 @@ const (
 	oneRound      = "There was one round, so no figure is a median, and another run may differ."
 )
 
+func ms(millis float64) string { return page.Millis(millis, 1) }
+
 // Page renders the figures.
 func (f *File) Page() string {
 	var b strings.Builder
@@ -152,4 +154,16 @@ func (w *Workload) row(arm result.Arm, runs []result.Run) []string {
 		row = append(row, "–", "–", "–", "–", "–")
 	}
 	return append(row, fmt.Sprintf("%.2f", w.Median(arm, result.Run.ConflictsPerPod)), page.Count(twice))
+}
+
+// parts are the measured parts, with their circumstances.
+func (f *File) parts() []page.Part {
+	var parts []page.Part
+	if f.Filter != nil {
+		parts = append(parts, page.Part{Name: "filter", Circumstances: f.Filter.Circumstances})
+	}
+	for _, w := range f.Workloads {
+		parts = append(parts, page.Part{Name: w.Name, Circumstances: page.Circumstances{Source: w.Source, Load: w.Load}})
+	}
+	return parts
 }

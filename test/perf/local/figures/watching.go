@@ -5,9 +5,9 @@ package figures
 
 import (
 	"fmt"
-	"slices"
 
 	"stowage.dev/stowage/test/perf/page"
+	"stowage.dev/stowage/test/perf/result"
 )
 
 // row is one line: medians over the rounds of an arm.
@@ -34,15 +34,7 @@ func (w *Watching) median(arm Arm, of func(*Watch) float64) float64 {
 			all = append(all, of(&w.Runs[i]))
 		}
 	}
-	slices.Sort(all)
-	switch n := len(all); {
-	case n == 0:
-		return 0
-	case n%2 == 1:
-		return all[n/2]
-	default:
-		return (all[n/2-1] + all[n/2]) / 2
-	}
+	return result.Median(all)
 }
 
 func (w *Watching) phase(arm Arm, of func(*Watch) *Phase) Phase {

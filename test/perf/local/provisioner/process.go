@@ -12,30 +12,7 @@ import (
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
-	"github.com/prometheus/procfs"
 )
-
-// usage is the kernel's accounting of a process.
-type usage struct {
-	rss, peak int64   // bytes
-	cpu       float64 // seconds
-}
-
-func (m *machine) usage() (u usage, err error) {
-	proc, err := procfs.NewProc(m.provisioner.PID())
-	if err != nil {
-		return u, fmt.Errorf("read what the provisioner uses: %w", err)
-	}
-	status, err := proc.NewStatus()
-	if err != nil {
-		return u, fmt.Errorf("read what the provisioner uses: %w", err)
-	}
-	stat, err := proc.Stat()
-	if err != nil {
-		return u, fmt.Errorf("read what the provisioner uses: %w", err)
-	}
-	return usage{rss: int64(status.VmRSS), peak: int64(status.VmHWM), cpu: stat.CPUTime()}, nil
-}
 
 // scans are the provisioner's counts of scans, and their total seconds.
 func (m *machine) scans(ctx context.Context) (count int, seconds float64, err error) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"stowage.dev/stowage/test/perf/local/figures"
+	"stowage.dev/stowage/test/perf/source"
 )
 
 const (
@@ -91,7 +92,7 @@ func (m *machine) rest(ctx context.Context, r *figures.Resting, long time.Durati
 	if err != nil {
 		return err
 	}
-	before, err := m.usage()
+	before, err := source.Used(m.provisioner)
 	if err != nil {
 		return err
 	}
@@ -102,7 +103,7 @@ func (m *machine) rest(ctx context.Context, r *figures.Resting, long time.Durati
 	if err := pass(ctx, long); err != nil {
 		return err
 	}
-	after, err := m.usage()
+	after, err := source.Used(m.provisioner)
 	if err != nil {
 		return err
 	}
@@ -115,8 +116,8 @@ func (m *machine) rest(ctx context.Context, r *figures.Resting, long time.Durati
 	if err != nil {
 		return err
 	}
-	r.IO, r.CPU, r.Scans = io-r.IO, after.cpu-before.cpu, scansAfter-scans
-	r.RSS, r.PeakRSS = after.rss, after.peak
+	r.IO, r.CPU, r.Scans = io-r.IO, after.CPU-before.CPU, scansAfter-scans
+	r.RSS, r.PeakRSS = after.RSS, after.Peak
 	if r.Scans > 0 {
 		r.ScanSeconds = (secondsAfter - seconds) / float64(r.Scans)
 	}

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"stowage.dev/stowage/test/perf/local/figures"
+	"stowage.dev/stowage/test/perf/source"
 )
 
 // WipeBytes is the size of the device that is wiped.
@@ -86,11 +87,11 @@ func (s *Site) wipe(ctx context.Context, i int) (_ *figures.Wipe, err error) {
 		return nil, err
 	}
 	run.Seconds = anew.since[corev1.VolumeAvailable].Sub(released.since[corev1.VolumeReleased]).Seconds()
-	u, err := m.usage()
+	used, err := source.Used(m.provisioner)
 	if err != nil {
 		return nil, err
 	}
-	run.PeakRSS = u.peak
+	run.PeakRSS = used.Peak
 	run.PeakGroup, err = m.group.peak()
 	return run, err
 }

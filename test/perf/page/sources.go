@@ -18,7 +18,7 @@ type Circumstances struct {
 	Load float64 `json:"load"`
 }
 
-// Part is a measurement of one time.
+// Part is what was measured at one time.
 type Part struct {
 	Name string
 	Circumstances
@@ -31,8 +31,8 @@ A load average of much more than 0 says that others used the machine meanwhile, 
 etcd does not wait for its disk (no fsync).
 `
 
-// Sources describes the circumstances of the figures. Parts that differ only in their time
-// share a description.
+// Sources tells where the figures come from. Parts that have all but their time in common
+// are told of at once.
 func Sources(parts []Part) string {
 	if len(parts) == 0 {
 		return "\nNothing was measured yet.\n"

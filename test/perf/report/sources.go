@@ -36,7 +36,7 @@ func origins(f result.File) []origin {
 	return all
 }
 
-// sources describes the circumstances of the figures.
+// sources tells where the figures come from.
 func sources(f result.File) string {
 	var parts []string
 	for _, o := range origins(f) {

@@ -41,11 +41,11 @@ func TestVersion(t *testing.T) {
 func TestNodesBecomeReady(t *testing.T) {
 	ctx, c := sharedCluster(t)
 	unique := namespace(ctx, t, c)
-	nodes := NodeSet{Prefix: unique, Count: 20, Zones: []string{"a", "b"}, Labels: map[string]string{"story": unique}}.Nodes()
+	nodes := NodeSet{Prefix: unique, Count: 20, Zones: []string{"a", "b"}, Labels: map[string]string{"scenario": unique}}.Nodes()
 	if err := c.AddNodes(ctx, nodes...); err != nil {
 		t.Fatal(err)
 	}
-	list := must[*corev1.NodeList](t)(c.Client().CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: "story=" + unique}))
+	list := must[*corev1.NodeList](t)(c.Client().CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: "scenario=" + unique}))
 	if len(list.Items) != len(nodes) {
 		t.Fatalf("%d nodes, want %d", len(list.Items), len(nodes))
 	}
@@ -257,7 +257,7 @@ func statefulSet(name string, pod *corev1.Pod) *appsv1.StatefulSet {
 
 // TestBareCluster: the cluster of benchmarks has only the API server and etcd.
 func TestBareCluster(t *testing.T) {
-	ctx := story(t)
+	ctx := scenario(t)
 	c := ownCluster(ctx, t, Config{
 		NoKwok:            true,
 		ControllerManager: ControllerManagerConfig{Disabled: true},
@@ -287,7 +287,7 @@ func TestBareCluster(t *testing.T) {
 
 // TestSavedEtcd: two clusters start with the data of a third.
 func TestSavedEtcd(t *testing.T) {
-	ctx := story(t)
+	ctx := scenario(t)
 	bare := Config{NoKwok: true, ControllerManager: ControllerManagerConfig{Disabled: true}}
 	first := ownCluster(ctx, t, bare)
 	made := must[*storagev1.StorageClass](t)(first.Client().StorageV1().StorageClasses().Create(ctx, delayedClass("kept"), metav1.CreateOptions{}))
@@ -316,7 +316,7 @@ func TestSavedEtcd(t *testing.T) {
 
 // TestAllControllers has the node lifecycle controller watch over the nodes.
 func TestAllControllers(t *testing.T) {
-	ctx := story(t)
+	ctx := scenario(t)
 	c := ownCluster(ctx, t, Config{ControllerManager: ControllerManagerConfig{Controllers: AllControllers}})
 	if err := c.AddNodes(ctx, NodeSet{Count: 2}.Nodes()...); err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 )
 
 func TestComponentsComeAndGo(t *testing.T) {
-	ctx := story(t)
+	ctx := scenario(t)
 	c := ownCluster(ctx, t, Config{})
 	t.Run("the PV controller", func(t *testing.T) { takePVController(ctx, t, c) })
 	t.Run("kube-apiserver", func(t *testing.T) { takeAPIServer(ctx, t, c) })
@@ -130,7 +130,7 @@ func crash(ctx context.Context, t *testing.T, c *Cluster) {
 }
 
 func TestStartFails(t *testing.T) {
-	ctx := story(t)
+	ctx := scenario(t)
 	missing := fixture.binaries
 	missing.Etcd += "-missing"
 	broken := fixture.binaries

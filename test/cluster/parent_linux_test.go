@@ -32,7 +32,7 @@ func actAsParent() {
 	if err := json.Unmarshal([]byte(os.Getenv(parentEnv)), &config.Binaries); err != nil {
 		panic(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), storyTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), scenarioTimeout)
 	defer cancel()
 	c, err := Start(ctx, config)
 	if err != nil {
@@ -55,7 +55,7 @@ func actAsParent() {
 // TestKilledParentLeavesNothing kills a process that has a cluster, as the
 // system does when memory runs out, and as "go test" does when time does.
 func TestKilledParentLeavesNothing(t *testing.T) {
-	ctx := story(t)
+	ctx := scenario(t)
 	binaries, err := json.Marshal(fixture.binaries)
 	if err != nil {
 		t.Fatal(err)

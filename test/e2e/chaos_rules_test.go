@@ -34,7 +34,7 @@ func TestChaosRules(t *testing.T) {
 		return c
 	}
 	const available, bound, released = corev1.VolumeAvailable, corev1.VolumeBound, corev1.VolumeReleased
-	for story, tc := range map[string]struct {
+	for scenario, tc := range map[string]struct {
 		see  func(*load)
 		want string // empty: all is in order
 	}{
@@ -80,7 +80,7 @@ func TestChaosRules(t *testing.T) {
 			l.sawPod(pod)
 		}, want: "found its volume dirty: word"},
 	} {
-		t.Run(story, func(t *testing.T) {
+		t.Run(scenario, func(t *testing.T) {
 			l := emptyLoad(nil)
 			tc.see(l)
 			if got := strings.Join(l.broken, "; "); (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {

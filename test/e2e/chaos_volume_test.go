@@ -26,8 +26,8 @@ type life struct {
 	bound    bool
 	deleting bool
 	gone     bool
-	// story has a line for each change.
-	story []string
+	// changes has a line for each change.
+	changes []string
 }
 
 func (v *life) String() string { return fmt.Sprintf("volume %s of %s at %s", v.name, v.node, v.path) }
@@ -104,8 +104,8 @@ func (l *load) allFree() bool {
 }
 
 func (v *life) tell(what string) {
-	if len(v.story) == 0 || !strings.HasSuffix(v.story[len(v.story)-1], what) {
-		v.story = append(v.story, time.Now().Format(time.TimeOnly)+" "+what)
+	if len(v.changes) == 0 || !strings.HasSuffix(v.changes[len(v.changes)-1], what) {
+		v.changes = append(v.changes, time.Now().Format(time.TimeOnly)+" "+what)
 	}
 }
 
@@ -113,10 +113,10 @@ func (v *life) tell(what string) {
 func (l *load) history() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var stories []string
+	var histories []string
 	for uid, v := range l.lives {
-		stories = append(stories, fmt.Sprintf("%s, %s:\n  %s\n", v, uid, strings.Join(v.story, "\n  ")))
+		histories = append(histories, fmt.Sprintf("%s, %s:\n  %s\n", v, uid, strings.Join(v.changes, "\n  ")))
 	}
-	slices.Sort(stories)
-	return strings.Join(stories, "")
+	slices.Sort(histories)
+	return strings.Join(histories, "")
 }

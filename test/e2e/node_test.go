@@ -90,7 +90,7 @@ func TestDisks(t *testing.T) {
 		t.Errorf("after the wipe (-want +got):\n%s", diff)
 	}
 	if _, err := os.Stat("/var/lib/stowage"); !errors.Is(err, fs.ErrNotExist) {
-		t.Logf("this machine has a folder /var/lib/stowage of its own (%v): the test cannot show that nodes do not use it", err)
+		t.Logf("this machine has its own folder /var/lib/stowage (%v): the test cannot show that nodes do not use it", err)
 	}
 }
 

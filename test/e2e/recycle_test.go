@@ -24,7 +24,7 @@ func TestRecycled(t *testing.T) {
 	const empty = `found=$(find /data/volume -mindepth 1 ! -name lost+found) && test -z "$found" && echo empty || { echo "found $found"; exit 1; }`
 	const write = empty + "; echo secret >/data/volume/word; mkdir -p /data/volume/a/b; echo deep >/data/volume/a/.hidden; chmod 000 /data/volume/a; sync"
 	const device = "if cmp -n $(blockdev --getsize64 /dev/volume) /dev/volume /dev/zero; then echo empty; else exit 1; fi"
-	for story, tc := range map[string]struct {
+	for scenario, tc := range map[string]struct {
 		class               string
 		kind                realnode.DiskKind
 		block               bool
@@ -40,7 +40,7 @@ func TestRecycled(t *testing.T) {
 			second:   "dd if=/dev/volume bs=512 skip=40000 count=1 2>/dev/null | head -c 7",
 			readBack: "secret\n", next: device},
 	} {
-		t.Run(story, func(t *testing.T) {
+		t.Run(scenario, func(t *testing.T) {
 			t.Parallel()
 			e := site.New(t)
 			path := slot(tc.class, "disk")

@@ -21,7 +21,7 @@
 //	err = nodes[0].Kill()     // a power cut
 //	err = nodes[0].Start(ctx) // with all that was on it
 //
-// A node has PID, mount, network, UTS and IPC namespaces of its own. Its root file system has the
+// A node has its own PID, mount, network, UTS and IPC namespaces. Its root file system has the
 // machine's programs, and its own /var, /mnt, /run, /tmp, /etc and so on: /var/lib/kubelet and
 // /etc/fstab are the node's. It sees all devices of the machine.
 //

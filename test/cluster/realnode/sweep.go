@@ -23,7 +23,7 @@ import (
 // records is where clusters are written down for as long as they have something to remove.
 const records = "/run/stowage-realnode"
 
-// remains lists what a cluster leaves behind besides processes, and the process that removes
+// remains lists what a cluster leaves behind apart from processes, and the process that removes
 // it. Other processes remove it only if that process was killed.
 type remains struct {
 	Folder string

@@ -55,8 +55,8 @@ func begun(t *testing.T, n *node.Node) *corev1.PersistentVolume {
 
 func isRunning(job stowage.CleaningJob) bool { return job.State == stowage.CleaningJobRunning }
 
-// anew waits until the volume is published again, and checks that it is empty.
-func anew(t *testing.T, n *node.Node, volume *corev1.PersistentVolume) {
+// cleaned waits until the volume is published again, and checks that it is empty.
+func cleaned(t *testing.T, n *node.Node, volume *corev1.PersistentVolume) {
 	t.Helper()
 	n.WaitAnew(n.Files, "disk1", volume)
 	if names := n.Names("disk1"); len(names) > 0 {
@@ -84,7 +84,7 @@ func TestKillProvisionerAndController(t *testing.T) {
 	n.Start()
 	n.WaitEntry(n.Files, "disk1", stowage.EntryCleaning, "")
 	finish()
-	anew(t, n, volume)
+	cleaned(t, n, volume)
 	if names := made(t, n); len(names) != 1 {
 		t.Errorf("the Jobs are %q, want one", names)
 	}
@@ -111,7 +111,7 @@ func TestKillJob(t *testing.T) {
 	}
 	k.next()
 	finish()
-	anew(t, n, volume)
+	cleaned(t, n, volume)
 }
 
 // TestDeadline: a Job that takes too long is ended, and the next one has what time the
@@ -131,7 +131,7 @@ func TestDeadline(t *testing.T) {
 	n.Set(n.Files, "cleanTimeout", nil)
 	share(t, n)
 	finish()
-	anew(t, n, volume)
+	cleaned(t, n, volume)
 }
 
 // TestImageMissing: the report shows why a Job does not start.
@@ -152,7 +152,7 @@ func TestImageMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.next()
-	anew(t, n, volume)
+	cleaned(t, n, volume)
 }
 
 // TestSwitchToInProcess: while a Job runs the provisioner does not clean; it does
@@ -175,5 +175,5 @@ func TestSwitchToInProcess(t *testing.T) {
 	if err := job.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	anew(t, n, volume)
+	cleaned(t, n, volume)
 }

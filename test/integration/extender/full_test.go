@@ -22,7 +22,7 @@ const (
 // TestFull: the pods of mode Full, with the stock VolumeBinding disabled.
 func TestFull(t *testing.T) {
 	t.Parallel()
-	for name, story := range map[string]struct {
+	for name, scenario := range map[string]struct {
 		nodes   []string
 		volumes func(e *fixture.Env) []*builders.PV
 		claims  func(e *fixture.Env) []*builders.PVC
@@ -78,21 +78,21 @@ func TestFull(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := full(fixture.New(t))
-			for _, node := range story.nodes {
+			for _, node := range scenario.nodes {
 				e.AddNodes(e.Node(node))
 			}
-			e.CreatePVs(story.volumes(e)...)
+			e.CreatePVs(scenario.volumes(e)...)
 			var names []string
-			for _, claim := range story.claims(e) {
+			for _, claim := range scenario.claims(e) {
 				names = append(names, e.CreatePVC(claim).Name)
 			}
 			pod := e.CreatePod(e.Pod("pod").PVC(names...))
-			if story.refusal != "" {
-				e.WaitUnschedulable(pod, story.refusal)
+			if scenario.refusal != "" {
+				e.WaitUnschedulable(pod, scenario.refusal)
 				return
 			}
-			e.WaitScheduled(pod, story.node)
-			for claim, volume := range story.bound {
+			e.WaitScheduled(pod, scenario.node)
+			for claim, volume := range scenario.bound {
 				e.WaitBound(claim, volume)
 			}
 			e.NoVolumeTwice()

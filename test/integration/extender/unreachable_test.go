@@ -75,7 +75,7 @@ func TestUnreachable(t *testing.T) {
 		}
 		d.proxy.cut() // connections that are open stay as they are
 	}
-	for i, story := range []struct {
+	for i, scenario := range []struct {
 		name         string
 		fails, mends func(t *testing.T)
 		told         string
@@ -117,12 +117,12 @@ func TestUnreachable(t *testing.T) {
 		name := fmt.Sprintf("pod-%d", i)
 		e.CreatePVs(e.LocalPV(name, "a"))
 		e.CreatePVC(e.PVC(name))
-		story.fails(t)
+		scenario.fails(t)
 		other := e.CreatePod(e.Pod("beside-" + name))
 		e.WaitScheduled(other, "a")
 		pod := e.CreatePod(e.Pod(name).PVC(name))
-		t.Logf("%s: %s", story.name, waitTold(e, name, story.told, nil))
-		story.mends(t)
+		t.Logf("%s: %s", scenario.name, waitTold(e, name, scenario.told, nil))
+		scenario.mends(t)
 		e.WaitScheduled(pod, "a")
 		e.WaitBound(name, name)
 	}

@@ -27,38 +27,38 @@ func TestComponentsAway(t *testing.T) {
 	t.Parallel()
 	campaign.Begin(t)
 	e := fixture.NewOn(t, fixture.DefaultConfig())
-	stories := aloneStories(e)
-	part := func(t *testing.T, name string, of func(*story) func()) {
-		for title, s := range stories {
+	scenarios := aloneScenarios(e)
+	part := func(t *testing.T, name string, of func(*scenario) func()) {
+		for title, s := range scenarios {
 			ok := t.Run(name+"/"+title, func(t *testing.T) {
 				s.T = t
 				of(s)()
 			})
 			if s.T = e.T; !ok {
-				delete(stories, title) // it cannot continue
+				delete(scenarios, title) // it cannot continue
 			}
 		}
 	}
-	part(t, "before", func(s *story) func() { return s.before })
+	part(t, "before", func(s *scenario) func() { return s.before })
 	within(e, e.Cluster.ControllerManager().Stop)
-	part(t, "without PV controller", func(s *story) func() { return s.during })
+	part(t, "without PV controller", func(s *scenario) func() { return s.during })
 	within(e, e.Cluster.ControllerManager().Start)
-	part(t, "PV controller back", func(s *story) func() { return s.after })
+	part(t, "PV controller back", func(s *scenario) func() { return s.after })
 
 	for name, away := range map[string]func(*fixture.Env){"API server restarted": restartAPIServer, "etcd hangs": hangEtcd} {
 		t.Run(name, func(t *testing.T) { flood(e.Sibling(t), away) })
 	}
 }
 
-// aloneStories run without PV controller. Their Envs are the parent
+// aloneScenarios run without PV controller. Their Envs are the parent
 // test's: they outlive the parts.
-func aloneStories(e *fixture.Env) map[string]*story {
+func aloneScenarios(e *fixture.Env) map[string]*scenario {
 	direct, controller := fixture.Profile{}, fixture.Profile{Args: fixture.PVControllerArgs()}
-	stories := map[string]*story{}
-	add := func(name string, profile fixture.Profile, tell func(*story)) {
-		s := &story{Env: e.Sibling(e.T), profile: profile, alone: true}
+	scenarios := map[string]*scenario{}
+	add := func(name string, profile fixture.Profile, tell func(*scenario)) {
+		s := &scenario{Env: e.Sibling(e.T), profile: profile, alone: true}
 		tell(s)
-		stories[name] = s
+		scenarios[name] = s
 	}
 	for name, tell := range vanishing {
 		add(name, direct, tell)
@@ -71,22 +71,22 @@ func aloneStories(e *fixture.Env) map[string]*story {
 	}
 	add("bind timeout", direct, bindTimeout)
 	add("Direct binds completely", direct, bindsCompletely)
-	add("binder stopped between writes, Direct", direct, func(s *story) {
+	add("binder stopped between writes, Direct", direct, func(s *scenario) {
 		i := newInterruptions(s.Env, direct)
 		s.before, s.after = i.prepare, i.verify
 		s.during = func() { i.interrupt(); i.takeOver() } // or the PV controller completes what is half-made
 	})
-	add("binder stopped between writes, PVController", controller, func(s *story) {
+	add("binder stopped between writes, PVController", controller, func(s *scenario) {
 		i := newInterruptions(s.Env, controller)
 		s.before, s.during = i.prepare, i.interrupt
 		s.after = func() { i.takeOver(); i.verify() }
 	})
-	return stories
+	return scenarios
 }
 
 // bindsCompletely: only the scheduler binds, including statuses, and the PV
 // controller corrects nothing when it is back.
-func bindsCompletely(s *story) {
+func bindsCompletely(s *scenario) {
 	const pods = 10
 	var left map[string]any
 	s.before = func() {

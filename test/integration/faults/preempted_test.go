@@ -65,7 +65,7 @@ func TestPreemptedWhileBinding(t *testing.T) {
 func TestPreemptedAndGivenUp(t *testing.T) {
 	t.Parallel()
 	bothModes(t, func(t *testing.T, profile fixture.Profile) {
-		s := &story{Env: fixture.New(t), profile: profile}
+		s := &scenario{Env: fixture.New(t), profile: profile}
 		scheduler, _ := s.start()
 		addSlowStorage(s.Env)
 		s.CreatePVC(s.PVC("static"))

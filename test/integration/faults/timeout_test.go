@@ -20,7 +20,7 @@ const silent = "stowage.dev/silent"
 // TestBindTimeout: a provisioner never answers.
 func TestBindTimeout(t *testing.T) {
 	t.Parallel()
-	tellAll(t, map[string]func(*story){"a provisioner that never answers": bindTimeout})
+	tellAll(t, map[string]func(*scenario){"a provisioner that never answers": bindTimeout})
 }
 
 // bindTimeout: a pod with a claim that an existing volume can serve and one
@@ -28,7 +28,7 @@ func TestBindTimeout(t *testing.T) {
 // pod is retried, and the existing volume is not lost. In the end the
 // provisioner answers. Only the attempts that must time out have a
 // short timeout: the others depend on the speed of the machine.
-func bindTimeout(s *story) {
+func bindTimeout(s *scenario) {
 	s.Timeout = patience
 	s.before = func() {
 		s.AddNodes(s.Node("a"))

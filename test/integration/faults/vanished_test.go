@@ -13,12 +13,12 @@ import (
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
-// story is a test in one Env, in up to three parts: before the PV
+// scenario is a test in one Env, in up to three parts: before the PV
 // controller stops, while it is stopped and afterwards. On a cluster whose
 // PV controller always runs, alone is false and the parts follow each
 // other at once. Then the PV controller may have completed bindings that the binder
 // was about to undo.
-type story struct {
+type scenario struct {
 	*fixture.Env
 	profile               fixture.Profile
 	alone                 bool
@@ -28,7 +28,7 @@ type story struct {
 
 // vanishing are the tests of objects that are deleted after the scheduler has
 // chosen a volume and before its first write reaches the API server.
-var vanishing = map[string]func(*story){
+var vanishing = map[string]func(*scenario){
 	"node deleted":  nodeDeleted,
 	"PV deleted":    volumeDeleted,
 	"claim deleted": claimDeleted,
@@ -43,7 +43,7 @@ func TestObjectDeletedBetweenReserveAndBind(t *testing.T) {
 // start runs the test's own scheduler, instead of the previous one. It
 // pauses between two attempts: writes of two immediate attempts into a pod's status
 // are unordered.
-func (s *story) start() (*fixture.Scheduler, *fixture.Tap) {
+func (s *scenario) start() (*fixture.Scheduler, *fixture.Tap) {
 	s.T.Helper()
 	if s.scheduler != nil {
 		s.scheduler.Stop()
@@ -56,13 +56,13 @@ func (s *story) start() (*fixture.Scheduler, *fixture.Tap) {
 }
 
 // tellAll runs tests beside a PV controller, with each binding mode.
-func tellAll(t *testing.T, stories map[string]func(*story)) {
+func tellAll(t *testing.T, scenarios map[string]func(*scenario)) {
 	t.Helper()
 	bothModes(t, func(t *testing.T, profile fixture.Profile) {
-		for name, tell := range stories {
+		for name, tell := range scenarios {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				s := &story{Env: fixture.New(t), profile: profile}
+				s := &scenario{Env: fixture.New(t), profile: profile}
 				tell(s)
 				s.before()
 				s.during()
@@ -75,13 +75,13 @@ func tellAll(t *testing.T, stories map[string]func(*story)) {
 // wantFree waits until the volume can be bound again. Beside a PV controller it
 // may have been taken for that of a deleted claim; it is then released
 // as an administrator does.
-func (s *story) wantFree(volume string) {
+func (s *scenario) wantFree(volume string) {
 	s.T.Helper()
 	free := func(v *v1.PersistentVolume) bool {
 		return v.Spec.ClaimRef == nil && v.Status.Phase == v1.VolumeAvailable
 	}
 	if s.alone {
-		s.WaitPV(volume, "given back", free)
+		s.WaitPV(volume, "free", free)
 		return
 	}
 	seen := s.WaitPV(volume, "free or Released", func(v *v1.PersistentVolume) bool {
@@ -93,7 +93,7 @@ func (s *story) wantFree(volume string) {
 	}
 }
 
-func nodeDeleted(s *story) {
+func nodeDeleted(s *scenario) {
 	s.before = func() {
 		s.AddNodes(s.Node("a"), s.Node("b"))
 		s.CreatePVs(
@@ -133,7 +133,7 @@ func nodeDeleted(s *story) {
 	s.after = func() { wantConsistent(s.Env) }
 }
 
-func volumeDeleted(s *story) {
+func volumeDeleted(s *scenario) {
 	s.before = func() {
 		s.AddNodes(s.Node("a"))
 		s.CreatePVs(s.LocalPV("best", "a").Capacity("1Gi"), s.LocalPV("next", "a").Capacity("2Gi"))
@@ -167,7 +167,7 @@ func volumeDeleted(s *story) {
 	}
 }
 
-func claimDeleted(s *story) {
+func claimDeleted(s *scenario) {
 	s.before = func() {
 		s.AddNodes(s.Node("a"))
 		s.CreatePVs(s.LocalPV("only", "a"))
@@ -207,7 +207,7 @@ func claimDeleted(s *story) {
 	}
 }
 
-func podDeleted(s *story) {
+func podDeleted(s *scenario) {
 	s.before = func() {
 		s.AddNodes(s.Node("a"))
 		s.CreatePVs(s.LocalPV("only", "a"))

@@ -98,7 +98,7 @@ func dig(value any, keys ...string) any {
 // TestChartIsManifests: the chart renders the same objects as the manifests.
 func TestChartIsManifests(t *testing.T) {
 	t.Parallel()
-	for story, test := range map[string]struct {
+	for scenario, test := range map[string]struct {
 		set     []string
 		folders []string
 	}{
@@ -120,7 +120,7 @@ func TestChartIsManifests(t *testing.T) {
 			folders: []string{"provisioner", "provisioner/startup-taint", "uninstall"},
 		},
 	} {
-		t.Run(story, func(t *testing.T) {
+		t.Run(scenario, func(t *testing.T) {
 			t.Parallel()
 			var manifests []object
 			for _, folder := range test.folders {
@@ -139,7 +139,7 @@ func TestChartIsManifests(t *testing.T) {
 				t.Errorf("objects (-manifests +chart):\n%s", diff)
 			}
 			for key, o := range want {
-				if got[key] == nil || story == "startup taint" && key == namespace+"/ConfigMap stowage-provisioner" {
+				if got[key] == nil || scenario == "startup taint" && key == namespace+"/ConfigMap stowage-provisioner" {
 					continue // with the startup taint the configuration has two keys more
 				}
 				if diff := gocmp.Diff(o.Object, got[key].Object); diff != "" {
@@ -218,7 +218,7 @@ func TestKubeletFolder(t *testing.T) {
 // no budget keeps the leader, since rollout and drain would wait forever for another.
 func TestExtenderRollout(t *testing.T) {
 	t.Parallel()
-	for story, test := range map[string]struct {
+	for scenario, test := range map[string]struct {
 		objects []object
 		leads   bool
 	}{
@@ -243,10 +243,10 @@ func TestExtenderRollout(t *testing.T) {
 			}
 		}
 		if want := map[bool]string{true: "100%"}[test.leads]; unavailable != want {
-			t.Errorf("%s: maxUnavailable is %q, want %q", story, unavailable, want)
+			t.Errorf("%s: maxUnavailable is %q, want %q", scenario, unavailable, want)
 		}
 		if (budgets == 0) != test.leads {
-			t.Errorf("%s: %d budgets", story, budgets)
+			t.Errorf("%s: %d budgets", scenario, budgets)
 		}
 	}
 }

@@ -125,7 +125,7 @@ func TestSchedulerName(t *testing.T) {
 	})
 	theirs := builders.MakePod("p").Namespace(space[true]).PVC("c").Obj()
 	theirs.Spec.SchedulerName = "another"
-	for story, test := range map[string]struct {
+	for scenario, test := range map[string]struct {
 		pod  *corev1.Pod
 		want string
 	}{
@@ -134,7 +134,7 @@ func TestSchedulerName(t *testing.T) {
 		"a namespace that is not labelled": {builders.MakePod("p").Namespace(space[false]).PVC("c").Obj(), "default-scheduler"},
 	} {
 		if got := scheduler(test.pod.Namespace, test.pod); got != test.want {
-			t.Errorf("%s: scheduler %s, want %s", story, got, test.want)
+			t.Errorf("%s: scheduler %s, want %s", scenario, got, test.want)
 		}
 	}
 }
@@ -172,12 +172,12 @@ func TestMarkedForExtender(t *testing.T) {
 
 	apply(kustomize(t, "extender/full"))
 	waitFor(t, "the policy is in force", func() bool { return marked(pod()) })
-	for story, other := range map[string]*builders.Pod{
+	for scenario, other := range map[string]*builders.Pod{
 		"a pod without claims":             builders.MakePod("p").Namespace(space),
 		"one that names another scheduler": pod().SchedulerName("batch"),
 	} {
 		if marked(other) {
-			t.Errorf("%s is marked", story)
+			t.Errorf("%s is marked", scenario)
 		}
 	}
 	apply(render(t, "extender.enabled=true", `extender.schedulerNames=["default-scheduler","batch"]`))

@@ -15,6 +15,6 @@
 //	n.Start()
 //	pv := n.WaitPhase(n.Files, "disk1", corev1.VolumeAvailable)
 //
-// A node has a folder of its own with all that it needs: disks, configuration, state
+// A node has its own folder: disks, configuration, state
 // and a kubelet's folder. Whatever is mounted or attached is undone after the test.
 package node

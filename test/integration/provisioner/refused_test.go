@@ -70,19 +70,19 @@ func TestRefusedKeys(t *testing.T) {
 // batches yields the cases in groups whose keys differ, so that one update has several:
 // each takes seconds until it is read and reported, and unit tests have each alone. The message
 // of a condition limits the size of a group.
-func batches[S any](stories map[string]S, key func(S) string) iter.Seq[[]S] {
+func batches[S any](scenarios map[string]S, key func(S) string) iter.Seq[[]S] {
 	const most = 4
 	return func(yield func([]S) bool) {
-		left := slices.Sorted(maps.Keys(stories))
+		left := slices.Sorted(maps.Keys(scenarios))
 		for len(left) > 0 {
 			var batch []S
 			keys := map[string]bool{}
-			left = slices.DeleteFunc(left, func(story string) bool {
-				k := key(stories[story])
+			left = slices.DeleteFunc(left, func(scenario string) bool {
+				k := key(scenarios[scenario])
 				if len(batch) == most || keys[k] {
 					return false
 				}
-				batch, keys[k] = append(batch, stories[story]), true
+				batch, keys[k] = append(batch, scenarios[scenario]), true
 				return true
 			})
 			if !yield(batch) {

@@ -32,7 +32,7 @@ func TestCannotBegin(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for name, story := range map[string]struct {
+	for name, scenario := range map[string]struct {
 		args []string
 		want []string
 	}{
@@ -44,8 +44,8 @@ func TestCannotBegin(t *testing.T) {
 		"with an unknown argument":         {[]string{"--node-name=" + n.Name, "start"}, []string{"start"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if out := n.RunToEnd(story.args...); !contains(out, story.want...) {
-				t.Errorf("the provisioner printed %q, want %q", out, story.want)
+			if out := n.RunToEnd(scenario.args...); !contains(out, scenario.want...) {
+				t.Errorf("the provisioner printed %q, want %q", out, scenario.want)
 			}
 		})
 	}

@@ -20,13 +20,13 @@ func TestStaticWaitForFirstConsumer(t *testing.T) {
 	for claims := 1; claims <= 4; claims++ {
 		t.Run(fmt.Sprintf("claims=%d", claims), func(t *testing.T) {
 			t.Parallel()
-			bothModes(t, staticStory(claims).happens)
+			bothModes(t, staticScenario(claims).happens)
 		})
 	}
 }
 
-func staticStory(claims int) story {
-	s := story{node: "enough", volumes: map[string]string{}}
+func staticScenario(claims int) scenario {
+	s := scenario{node: "enough", volumes: map[string]string{}}
 	for i := range claims {
 		s.volumes[fmt.Sprintf("claim-%d", i)] = fmt.Sprintf("volume-%d", i)
 	}
@@ -51,7 +51,7 @@ func TestNotEnoughVolumes(t *testing.T) {
 	for claims := 1; claims <= 4; claims++ {
 		t.Run(fmt.Sprintf("claims=%d", claims), func(t *testing.T) {
 			t.Parallel()
-			s := staticStory(claims)
+			s := staticScenario(claims)
 			given := s.given
 			s.given = func(e *fixture.Env) scene {
 				g := given(e)
@@ -68,7 +68,7 @@ func TestNotEnoughVolumes(t *testing.T) {
 // each with its smallest volume, leaves a claim without a volume here.
 func TestJointAssignment(t *testing.T) {
 	t.Parallel()
-	tell(t, map[string]story{
+	tell(t, map[string]scenario{
 		"selector: the smaller claim must leave the gold volume to the larger one": {
 			given: func(e *fixture.Env) scene {
 				return scene{
@@ -86,8 +86,8 @@ func TestJointAssignment(t *testing.T) {
 			node:    "a",
 			volumes: map[string]string{"any": "plain", "gold": "gold"},
 		},
-		"access modes, modest claim first": accessModesStory("modest", "demanding"),
-		"access modes, modest claim last":  accessModesStory("demanding", "modest"),
+		"access modes, modest claim first": accessModesScenario("modest", "demanding"),
+		"access modes, modest claim last":  accessModesScenario("demanding", "modest"),
 		"one claim in two volumes of the pod takes one volume": {
 			given: func(e *fixture.Env) scene {
 				return scene{
@@ -142,10 +142,10 @@ func TestJointAssignment(t *testing.T) {
 	})
 }
 
-// accessModesStory: the smaller of two volumes has all requested modes, the
+// accessModesScenario: the smaller of two volumes has all requested modes, the
 // larger one does not.
-func accessModesStory(order ...string) story {
-	return story{
+func accessModesScenario(order ...string) scenario {
+	return scenario{
 		given: func(e *fixture.Env) scene {
 			return scene{
 				nodes: []*builders.Node{e.Node("a")},
@@ -178,7 +178,7 @@ func TestCapacityChoice(t *testing.T) {
 			claims:  []*builders.PVC{e.PVC("data").Request("2Gi")},
 		}
 	}
-	tell(t, map[string]story{
+	tell(t, map[string]scenario{
 		"the smallest that is enough": {
 			given: func(e *fixture.Env) scene {
 				return on(e, e.PV("5").Capacity("5Gi"), e.PV("3").Capacity("3Gi"), e.PV("1").Capacity("1Gi"), e.PV("4").Capacity("4Gi"))

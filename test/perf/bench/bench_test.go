@@ -217,7 +217,7 @@ func TestSchedulingWrites(t *testing.T) {
 		"new volume":              {"POST", "persistentvolumes", "", false},
 		"event":                   {"POST", "events", "", false},
 		"read":                    {"GET", "persistentvolumes", "", false},
-		"somebody's lease":        {"PUT", "leases", "", false},
+		"a lease":                 {"PUT", "leases", "", false},
 		"StatefulSet's own state": {"PUT", "statefulsets", "status", false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -46,7 +46,7 @@ func TestFloors(t *testing.T) {
 	at := func(throughput float64) result.Run { return result.Run{Seconds: 100 / throughput} }
 	unmeasured := verdictOf{missing, NotMeasured, ""}
 	static5000 := file("static-5000", arm(result.Direct, at(60)), arm(result.Ceiling, at(100)))
-	for story, test := range map[string]struct {
+	for scenario, test := range map[string]struct {
 		floor string
 		file  result.File
 		want  verdictOf
@@ -168,7 +168,7 @@ func TestFloors(t *testing.T) {
 			want:  verdictOf{"0", Met, ""},
 		},
 	} {
-		t.Run(story, func(t *testing.T) {
+		t.Run(scenario, func(t *testing.T) {
 			t.Parallel()
 			found := false
 			for _, floor := range Floors(test.file) {
@@ -191,7 +191,7 @@ func TestFloors(t *testing.T) {
 // TestMissedFloorsAreToldPlainly: the page has the verdict before its table.
 func TestMissedFloorsAreToldPlainly(t *testing.T) {
 	t.Parallel()
-	for story, test := range map[string]struct {
+	for scenario, test := range map[string]struct {
 		outcomes map[Outcome]int
 		want     string
 	}{
@@ -200,7 +200,7 @@ func TestMissedFloorsAreToldPlainly(t *testing.T) {
 		"one missed":  {map[Outcome]int{Missed: 1}, "**1 of 1 measured floor missed.**\n"},
 		"none yet":    {map[Outcome]int{NotMeasured: 10}, "None is measured yet.\n"},
 	} {
-		t.Run(story, func(t *testing.T) {
+		t.Run(scenario, func(t *testing.T) {
 			t.Parallel()
 			if got := verdict(test.outcomes); got != test.want {
 				t.Errorf("%q, want %q", got, test.want)

@@ -13,7 +13,7 @@
 // has none of.
 //
 // Metrics of Kubernetes components are global to a process. So each workload
-// runs in a process of its own, once per arm and round, the arms in turn: this
+// runs in a separate process, once per arm and round, the arms in turn: this
 // command compiles the benchmark of this folder and runs it. It prints a table,
 // and writes docs/scheduler-perf.md and docs/scheduler-perf.json.
 package main

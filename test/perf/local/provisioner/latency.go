@@ -123,11 +123,11 @@ func (m *machine) releasing(ctx context.Context, count int) (*figures.Latencies,
 			if err != nil {
 				return nil, err
 			}
-			released, anew, err := m.site.release(ctx, claim, bound)
+			released, next, err := m.site.release(ctx, claim, bound)
 			if err != nil {
 				return nil, err
 			}
-			add(series, kind, anew.since[corev1.VolumeAvailable].Sub(released.since[corev1.VolumeReleased]))
+			add(series, kind, next.since[corev1.VolumeAvailable].Sub(released.since[corev1.VolumeReleased]))
 		}
 	}
 	return collect(series), nil

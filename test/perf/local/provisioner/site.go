@@ -136,7 +136,7 @@ func (s *Site) claim(ctx context.Context, m *machine, kind string) (name string,
 
 // release deletes a claim, and returns the next states of its volume: when it was Released, and
 // the volume published at the same path afterwards.
-func (s *Site) release(ctx context.Context, claim string, volume *life) (released, anew *life, err error) {
+func (s *Site) release(ctx context.Context, claim string, volume *life) (released, next *life, err error) {
 	if err := s.client.CoreV1().PersistentVolumeClaims(s.namespace).Delete(ctx, claim, metav1.DeleteOptions{}); err != nil {
 		return nil, nil, fmt.Errorf("delete a claim: %w", err)
 	}
@@ -147,8 +147,8 @@ func (s *Site) release(ctx context.Context, claim string, volume *life) (release
 	if err != nil {
 		return nil, nil, err
 	}
-	anew, err = s.volumes.available(ctx, path, volume.volume.UID)
-	return released, anew, err
+	next, err = s.volumes.available(ctx, path, volume.volume.UID)
+	return released, next, err
 }
 
 func (s *Site) path(elements ...string) string {

@@ -82,11 +82,11 @@ func (s *Site) wipe(ctx context.Context, i int) (_ *figures.Wipe, err error) {
 	if err := fill(ctx, run, device, wipes[i].anchor); err != nil {
 		return nil, err
 	}
-	released, anew, err := s.release(ctx, claim, bound)
+	released, next, err := s.release(ctx, claim, bound)
 	if err != nil {
 		return nil, err
 	}
-	run.Seconds = anew.since[corev1.VolumeAvailable].Sub(released.since[corev1.VolumeReleased]).Seconds()
+	run.Seconds = next.since[corev1.VolumeAvailable].Sub(released.since[corev1.VolumeReleased]).Seconds()
 	used, err := source.Used(m.provisioner)
 	if err != nil {
 		return nil, err

@@ -35,9 +35,9 @@ type scene struct {
 	pod *builders.Pod
 }
 
-// story is a scene and its result: the pod on a node and its claims with
+// scenario is a scene and its result: the pod on a node and its claims with
 // volumes, or the pod refused.
-type story struct {
+type scenario struct {
 	given func(*fixture.Env) scene
 	// node the pod must go to; not asked if empty.
 	node string
@@ -47,9 +47,9 @@ type story struct {
 	refusal string
 }
 
-func tell(t *testing.T, stories map[string]story) {
+func tell(t *testing.T, scenarios map[string]scenario) {
 	t.Helper()
-	for name, s := range stories {
+	for name, s := range scenarios {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s.happens(fixture.New(t))
@@ -57,7 +57,7 @@ func tell(t *testing.T, stories map[string]story) {
 	}
 }
 
-func (s story) happens(e *fixture.Env) {
+func (s scenario) happens(e *fixture.Env) {
 	e.T.Helper()
 	pod := create(e, s.given(e))
 	if s.refusal != "" {

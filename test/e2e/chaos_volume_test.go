@@ -58,13 +58,13 @@ func (l *load) sawVolume(pv *corev1.PersistentVolume) {
 	}
 	v.owner, v.phase, v.deleting = owner, pv.Status.Phase, pv.DeletionTimestamp != nil
 	v.bound = v.bound || v.phase == corev1.VolumeBound
-	v.tell(fmt.Sprintf("%s, claim %q, being deleted: %t", v.phase, v.owner, v.deleting))
+	v.record(fmt.Sprintf("%s, claim %q, being deleted: %t", v.phase, v.owner, v.deleting))
 }
 
 func (l *load) lostVolume(pv *corev1.PersistentVolume) {
 	if v := l.lives[pv.UID]; v != nil {
 		v.gone = true
-		v.tell("gone")
+		v.record("gone")
 	}
 }
 
@@ -103,7 +103,7 @@ func (l *load) allFree() bool {
 	return len(l.claims) == 0 && free == len(chaosNodes)*len(chaosDisks)
 }
 
-func (v *life) tell(what string) {
+func (v *life) record(what string) {
 	if len(v.changes) == 0 || !strings.HasSuffix(v.changes[len(v.changes)-1], what) {
 		v.changes = append(v.changes, time.Now().Format(time.TimeOnly)+" "+what)
 	}

@@ -76,7 +76,7 @@ func newEnv(t testing.TB, c *realnode.Cluster) *Env {
 	}
 	e := &Env{T: t, Cluster: c, Client: c.Client(), Namespace: namespace, Context: ctx}
 	t.Cleanup(func() {
-		e.tell()
+		e.dumpFailed()
 		if err := e.deleteNamespace(); err != nil {
 			t.Error(err)
 		}
@@ -109,7 +109,7 @@ func (e *Env) AddNodes(specs ...realnode.NodeSpec) []*realnode.Node {
 	}
 	nodes, err := e.Cluster.AddNodes(e.Context, specs...)
 	e.T.Cleanup(func() {
-		e.tell()
+		e.dumpFailed()
 		ctx, cancel := context.WithTimeout(context.Background(), cleanTimeout)
 		defer cancel()
 		for _, n := range nodes {
@@ -160,8 +160,8 @@ func (e *Env) Exec(pod string, command ...string) string {
 	return e.Kubectl(append([]string{"exec", pod, "--"}, command...)...)
 }
 
-// tell logs Dump once if the test has failed, before its objects are deleted.
-func (e *Env) tell() {
+// dumpFailed logs Dump once if the test has failed, before its objects are deleted.
+func (e *Env) dumpFailed() {
 	if e.T.Failed() {
 		e.dumped.Do(func() { e.T.Log(e.Dump()) })
 	}

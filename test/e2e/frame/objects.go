@@ -61,7 +61,7 @@ func (e *Env) create(object runtime.Object) error {
 // after deletes an object when the test has ended. An object that is deleted already is no error.
 func (e *Env) after(remove func(context.Context) error) {
 	e.T.Cleanup(func() {
-		e.tell()
+		e.dumpFailed()
 		ctx, cancel := context.WithTimeout(context.Background(), cleanTimeout)
 		defer cancel()
 		_ = remove(ctx)

@@ -137,15 +137,15 @@ func cannotAnswer(t *testing.T, reports provisioner.Reports, name string) {
 		"a provisioner removes answers": {func(s *stowage.LocalDiskReportStatus) { s.Jobs = nil }, apierrors.IsForbidden},
 		"an attempt that is a path":     {func(s *stowage.LocalDiskReportStatus) { s.Entries[0].Cleaning.Request.Attempt = "../../../tmp/123" }, apierrors.IsInvalid},
 	} {
-		if err := tell(t, reports, name, lie.change); !lie.refusal(err) {
+		if err := writeReport(t, reports, name, lie.change); !lie.refusal(err) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
 }
 
-// tell writes a provisioner's report, and returns why that was refused. A report that
+// writeReport writes a provisioner's report, and returns why that was refused. A report that
 // the controller has written concurrently is a conflict before validation.
-func tell(t *testing.T, reports provisioner.Reports, name string, change func(*stowage.LocalDiskReportStatus)) error {
+func writeReport(t *testing.T, reports provisioner.Reports, name string, change func(*stowage.LocalDiskReportStatus)) error {
 	t.Helper()
 	for {
 		report, err := reports.Get(t.Context(), name, metav1.GetOptions{})

@@ -55,16 +55,16 @@ func TestComponentsAway(t *testing.T) {
 func aloneScenarios(e *fixture.Env) map[string]*scenario {
 	direct, controller := fixture.Profile{}, fixture.Profile{Args: fixture.PVControllerArgs()}
 	scenarios := map[string]*scenario{}
-	add := func(name string, profile fixture.Profile, tell func(*scenario)) {
+	add := func(name string, profile fixture.Profile, run func(*scenario)) {
 		s := &scenario{Env: e.Sibling(e.T), profile: profile, alone: true}
-		tell(s)
+		run(s)
 		scenarios[name] = s
 	}
-	for name, tell := range vanishing {
-		add(name, direct, tell)
+	for name, run := range vanishing {
+		add(name, direct, run)
 	}
-	for name, tell := range conflicts {
-		add(name, direct, tell)
+	for name, run := range conflicts {
+		add(name, direct, run)
 	}
 	for name, at := range directWrites {
 		add("labelled meanwhile: "+name, direct, labelledBefore(at))

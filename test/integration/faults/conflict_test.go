@@ -50,7 +50,7 @@ var conflicts = map[string]func(*scenario){
 
 func TestConflictingWriters(t *testing.T) {
 	t.Parallel()
-	tellAll(t, conflicts)
+	runAll(t, conflicts)
 }
 
 func spec(field string, value any) map[string]any {

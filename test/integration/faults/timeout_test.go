@@ -20,7 +20,7 @@ const silent = "stowage.dev/silent"
 // TestBindTimeout: a provisioner never answers.
 func TestBindTimeout(t *testing.T) {
 	t.Parallel()
-	tellAll(t, map[string]func(*scenario){"a provisioner that never answers": bindTimeout})
+	runAll(t, map[string]func(*scenario){"a provisioner that never answers": bindTimeout})
 }
 
 // bindTimeout: a pod with a claim that an existing volume can serve and one

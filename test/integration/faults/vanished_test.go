@@ -37,7 +37,7 @@ var vanishing = map[string]func(*scenario){
 
 func TestObjectDeletedBetweenReserveAndBind(t *testing.T) {
 	t.Parallel()
-	tellAll(t, vanishing)
+	runAll(t, vanishing)
 }
 
 // start runs the test's own scheduler, instead of the previous one. It
@@ -55,15 +55,15 @@ func (s *scenario) start() (*fixture.Scheduler, *fixture.Tap) {
 	return s.scheduler, tap
 }
 
-// tellAll runs tests beside a PV controller, with each binding mode.
-func tellAll(t *testing.T, scenarios map[string]func(*scenario)) {
+// runAll runs tests beside a PV controller, with each binding mode.
+func runAll(t *testing.T, scenarios map[string]func(*scenario)) {
 	t.Helper()
 	bothModes(t, func(t *testing.T, profile fixture.Profile) {
-		for name, tell := range scenarios {
+		for name, run := range scenarios {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				s := &scenario{Env: fixture.New(t), profile: profile}
-				tell(s)
+				run(s)
 				s.before()
 				s.during()
 				s.after()

@@ -77,7 +77,7 @@ func New(t testing.TB, e *fixture.Env, name string) *Node {
 	n.Configure(nil)
 	n.login()
 	t.Cleanup(n.forget)
-	e.Tell(func() string { return fmt.Sprintf("report of %s:\n%s", n.Name, n.report()) })
+	e.OnDump(func() string { return fmt.Sprintf("report of %s:\n%s", n.Name, n.report()) })
 	return n
 }
 

@@ -161,7 +161,7 @@ func TestNodeAffinity(t *testing.T) {
 // TestVolumesWithoutAffinity: they can be had on every node.
 func TestVolumesWithoutAffinity(t *testing.T) {
 	t.Parallel()
-	tell(t, map[string]scenario{
+	run(t, map[string]scenario{
 		"none at all": {
 			given: func(e *fixture.Env) scene {
 				s := oneNode(e, e.PVC("data"), e.PV("anywhere"))

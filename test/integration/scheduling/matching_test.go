@@ -23,7 +23,7 @@ func TestMatching(t *testing.T) {
 	csi := func(e *fixture.Env, name string) *builders.PV {
 		return e.PV(name).CSI("csi.example.com", name).Hostname(e.Name("a"))
 	}
-	tell(t, map[string]scenario{
+	run(t, map[string]scenario{
 		"a block claim does not get a file system": {
 			given: func(e *fixture.Env) scene {
 				return oneNode(e, e.PVC("data").Block(), e.LocalPV("filesystem", "a"))

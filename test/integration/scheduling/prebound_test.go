@@ -27,7 +27,7 @@ func TestPreboundByUser(t *testing.T) {
 	dynamic := func(e *fixture.Env) string {
 		return e.CreateClass(e.Class("dynamic").Provisioner(provisioner)).Name
 	}
-	tell(t, map[string]scenario{
+	run(t, map[string]scenario{
 		"a volume for the claim beats one that fits better": {
 			given: func(e *fixture.Env) scene {
 				return twoNodes(e, e.PVC("data"),

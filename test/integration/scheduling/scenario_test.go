@@ -47,7 +47,7 @@ type scenario struct {
 	refusal string
 }
 
-func tell(t *testing.T, scenarios map[string]scenario) {
+func run(t *testing.T, scenarios map[string]scenario) {
 	t.Helper()
 	for name, s := range scenarios {
 		t.Run(name, func(t *testing.T) {

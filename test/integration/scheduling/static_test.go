@@ -68,7 +68,7 @@ func TestNotEnoughVolumes(t *testing.T) {
 // each with its smallest volume, leaves a claim without a volume here.
 func TestJointAssignment(t *testing.T) {
 	t.Parallel()
-	tell(t, map[string]scenario{
+	run(t, map[string]scenario{
 		"selector: the smaller claim must leave the gold volume to the larger one": {
 			given: func(e *fixture.Env) scene {
 				return scene{
@@ -178,7 +178,7 @@ func TestCapacityChoice(t *testing.T) {
 			claims:  []*builders.PVC{e.PVC("data").Request("2Gi")},
 		}
 	}
-	tell(t, map[string]scenario{
+	run(t, map[string]scenario{
 		"the smallest that is enough": {
 			given: func(e *fixture.Env) scene {
 				return on(e, e.PV("5").Capacity("5Gi"), e.PV("3").Capacity("3Gi"), e.PV("1").Capacity("1Gi"), e.PV("4").Capacity("4Gi"))

@@ -14,7 +14,7 @@ func TestUnits(t *testing.T) {
 		"three digits below 1":             {number(0.41849), "0.418"},
 		"a small figure keeps its digits":  {number(0.0006149), "0.000615"},
 		"three digits below 10":            {number(5.0349), "5.03"},
-		"zeros tell precision":             {number(5), "5.00"},
+		"zeros show precision":             {number(5), "5.00"},
 		"three digits below 100":           {number(43.78), "43.8"},
 		"rounding makes it longer":         {number(9.996), "10.0"},
 		"rounding makes it whole":          {number(99.96), "100"},

@@ -1,7 +1,7 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package source tells where figures come from: the machine, the versions and
+// Package source describes where figures come from: the machine, the versions and
 // the command, as every published benchmark states them.
 package source
 
@@ -22,8 +22,8 @@ import (
 	"stowage.dev/stowage/test/perf/result"
 )
 
-// Describe tells it of this machine, of the sources around the working
-// directory and of now. What a system without /proc does not tell stays empty.
+// Describe describes this machine, the sources around the working
+// directory and the time. On a system without /proc some fields stay empty.
 func Describe(ctx context.Context, command string) (result.Source, error) {
 	s := result.Source{
 		Time: time.Now().UTC().Truncate(time.Second), Command: command,

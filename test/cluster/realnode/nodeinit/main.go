@@ -60,7 +60,7 @@ func becomeNode(file string) error {
 	if err := setKernel(n); err != nil {
 		return err
 	}
-	return tell(layout.NotifySocket)
+	return notifyReady(layout.NotifySocket)
 }
 
 // setKernel sets what belongs to the node's namespaces.
@@ -74,8 +74,8 @@ func setKernel(n layout.Node) error {
 	return nil
 }
 
-// tell notifies the socket as a service notifies systemd when it is ready.
-func tell(socket string) error {
+// notifyReady notifies the socket as a service notifies systemd when it is ready.
+func notifyReady(socket string) error {
 	conn, err := net.Dial("unixgram", socket)
 	if err != nil {
 		return err

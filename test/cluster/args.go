@@ -62,7 +62,7 @@ func (c *Cluster) apiServerArgs() []string {
 		"--kubelet-client-certificate="+c.folder.kubeletClientCert(),
 		"--kubelet-client-key="+c.folder.kubeletClientKey(),
 		"--allow-privileged",
-		"--shutdown-watch-termination-grace-period=3s", // asked to end, it ends watches instead of waiting for them
+		"--shutdown-watch-termination-grace-period=3s", // on SIGTERM it ends watches instead of waiting for them
 	)
 	args = append(args, advertise...)
 	if off := c.config.disabledAdmission(); len(off) > 0 {
@@ -103,7 +103,7 @@ func (c *Cluster) kwokArgs(kubeconfig string) []string {
 		"--v=WARN", // otherwise a line for each status it writes
 	}
 	if c.config.ControllerManager.runs(nodeLifecycleController) {
-		// Only that controller asks whether nodes still send heartbeats.
+		// Only that controller checks heartbeats of nodes.
 		args = append(args, fmt.Sprintf("--node-lease-duration-seconds=%d", 40))
 	}
 	return args

@@ -111,7 +111,7 @@ func buildMissing(ctx context.Context, src sources, o BuildOptions, missing func
 	return buildAll(ctx, src, missing(), o.Progress)
 }
 
-// locate sets all paths and returns the targets whose binary is not there.
+// locate sets all paths and returns the targets whose binary is missing.
 func (b *Binaries) locate(src sources) []target {
 	return locate(src, append(b.targets(), target{"supervisor-" + src.supervisorKey, supervisorPackage, &b.Supervisor}))
 }
@@ -130,7 +130,7 @@ func locate(src sources, targets []target) []target {
 func buildAll(ctx context.Context, src sources, targets []target, progress io.Writer) error {
 	begin := time.Now()
 	if len(targets) > 1 {
-		fmt.Fprintf(progress, "Building Kubernetes %s into %s; the first time takes about 8 minutes on 2 cores\n", src.kubernetes, src.cache)
+		fmt.Fprintf(progress, "Building Kubernetes %s into %s; the first build takes about 8 minutes on 2 cores\n", src.kubernetes, src.cache)
 	}
 	for i, t := range targets {
 		module := src.controlplane

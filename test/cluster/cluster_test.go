@@ -232,7 +232,7 @@ func TestSideBySide(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := os.Stat(other.Folder()); !os.IsNotExist(err) {
-		t.Errorf("folder of a stopped cluster: %v, want it gone", err)
+		t.Errorf("folder of a stopped cluster: %v, want it removed", err)
 	}
 	if _, err := other.StartScheduler(SchedulerOptions{}); err == nil {
 		t.Error("a scheduler starts in a stopped cluster")

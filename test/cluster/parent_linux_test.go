@@ -99,7 +99,7 @@ func TestKilledParentLeavesNothing(t *testing.T) {
 		}
 	}
 	if _, err := os.Stat(f.Folder); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the cluster's folder: %v, want it gone", err)
+		t.Errorf("the cluster's folder: %v, want it removed", err)
 	}
 }
 

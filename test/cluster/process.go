@@ -129,7 +129,7 @@ func (p *Process) Stop(ctx context.Context) error {
 	if err := p.Kill(); err != nil {
 		return err
 	}
-	return fmt.Errorf("%s did not end when asked to, so it was killed: %w%s", p.name, why, p.logTail())
+	return fmt.Errorf("%s did not end on SIGTERM, so it was killed: %w%s", p.name, why, p.logTail())
 }
 
 // WaitHealthy waits until the component is ready: /readyz, or /healthz where that is the only

@@ -22,7 +22,7 @@ import (
 // advised is a cluster whose only scheduler is the stock one, with the extender in mode Advisory.
 var advised = frame.NewSite(install.Options(withExtender("advisory")))
 
-// TestAdvisory: stock kube-scheduler binds volumes itself, and asks the extender too.
+// TestAdvisory: stock kube-scheduler binds volumes itself, and calls the extender too.
 func TestAdvisory(t *testing.T) {
 	t.Parallel()
 	e := advised.New(t)

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// rolling is how many pods there are at a time that come and go. Every third has two
+	// rolling is the number of pods at a time that are created and deleted. Every third has two
 	// volumes, so even if four of six do, some node has room for the next one.
 	rolling = 6
 	// roleLabel is whether a pod is deleted during the test or kept.

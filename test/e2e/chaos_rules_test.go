@@ -38,7 +38,7 @@ func TestChaosRules(t *testing.T) {
 		see  func(*load)
 		want string // empty: all is in order
 	}{
-		"a volume is bound, released, gone and published again": {see: func(l *load) {
+		"a volume is bound, released, deleted and published again": {see: func(l *load) {
 			l.sawVolume(volume("1", available, ""))
 			l.sawVolume(volume("1", bound, "a"))
 			l.sawVolume(volume("1", released, "a"))
@@ -47,7 +47,7 @@ func TestChaosRules(t *testing.T) {
 			l.sawVolume(volume("2", available, "b"))
 			l.sawVolume(volume("2", bound, "b"))
 		}},
-		"a volume that was promised goes to another claim before it is bound": {see: func(l *load) {
+		"a reserved volume is reserved for another claim before it is bound": {see: func(l *load) {
 			l.sawVolume(volume("1", available, "a"))
 			l.sawVolume(volume("1", bound, "b"))
 		}},
@@ -55,7 +55,7 @@ func TestChaosRules(t *testing.T) {
 			l.sawVolume(volume("1", bound, "a"))
 			l.sawVolume(volume("1", available, "a"))
 		}, want: "is available after claim a had it"},
-		"a bound volume gets another claim": {see: func(l *load) {
+		"a bound volume is bound to another claim": {see: func(l *load) {
 			l.sawVolume(volume("1", bound, "a"))
 			l.sawVolume(volume("1", bound, "b"))
 		}, want: `was given to claim "b" after claim a had had it`},

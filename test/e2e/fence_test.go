@@ -49,7 +49,7 @@ func TestFence(t *testing.T) {
 	restore := fmt.Sprintf("dd if=/mnt/superblock of=%s bs=4096 count=1 conv=fsync 2>/dev/null", device)
 	for i, hazard := range []struct{ name, damage, on, repair string }{
 		{"the entry leads to a blank device", "ln -sfn " + blank + " " + path, blank, "ln -sfn " + device + " " + path},
-		{"the superblock is gone", save + fmt.Sprintf(zeroSuper, device), device, restore},
+		{"the superblock is missing", save + fmt.Sprintf(zeroSuper, device), device, restore},
 	} {
 		t.Log(hazard.name)
 		on(e, n, hazard.damage)

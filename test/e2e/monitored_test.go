@@ -56,7 +56,7 @@ type monitor struct {
 	} `json:"spec"`
 }
 
-// endpoint is how a target is asked.
+// endpoint is the address of a target.
 type endpoint struct {
 	Port            string `json:"port"`
 	Scheme          string `json:"scheme"`
@@ -67,7 +67,7 @@ type endpoint struct {
 	} `json:"tlsConfig"`
 }
 
-// target is what Prometheus asks.
+// target is a scrape target of Prometheus.
 type target struct {
 	endpoint
 	job, pod, url string

@@ -136,7 +136,7 @@ func TestNodeSetUpAnew(t *testing.T) {
 	l := newLosable(t, "kept")
 	old := l.reinstall()
 	target := frame.Target{Client: l.e.Client.CoreV1().RESTClient(), Resource: "events", Namespace: metav1.NamespaceDefault}
-	frame.Wait(l.e, target, "told of volume "+l.volume.Name+": Replaced", func(event *corev1.Event) bool {
+	frame.Wait(l.e, target, "an event of volume "+l.volume.Name+": Replaced", func(event *corev1.Event) bool {
 		return event.InvolvedObject.Name == l.volume.Name && event.Reason == "Replaced"
 	})
 	l.e.WaitPV(l.volume.Name, "marked", func(pv *corev1.PersistentVolume) bool { return pv.Annotations[wellknown.DiskAnnotation] == "Replaced" })

@@ -19,7 +19,7 @@
 //	...
 //	out, err := c.Kubectl(ctx, "get", "nodes")
 //	err = nodes[0].Kill()     // a power cut
-//	err = nodes[0].Start(ctx) // with all that was on it
+//	err = nodes[0].Start(ctx) // with its files and disks
 //
 // A node has its own PID, mount, network, UTS and IPC namespaces. Its root file system has the
 // machine's programs, and its own /var, /mnt, /run, /tmp, /etc and so on: /var/lib/kubelet and

@@ -40,7 +40,7 @@ func (n *Node) listen() (*notifier, error) {
 	return &notifier{conn}, nil
 }
 
-// wait returns when a process has said that it is ready. It fails when the process ends or ctx
+// wait returns when a process has reported that it is ready. It fails when the process ends or ctx
 // does.
 func (l *notifier) wait(ctx context.Context, p *cluster.Process) error {
 	ready := make(chan error, 1)

@@ -60,7 +60,7 @@ func record(c *cluster.Cluster, child int) error {
 	return os.WriteFile(file, data, 0o644)
 }
 
-// sweep removes what clusters left whose supervisor was killed.
+// sweep removes the remains of clusters whose supervisor was killed.
 func sweep() error {
 	files, err := filepath.Glob(filepath.Join(records, "*"))
 	if err != nil {

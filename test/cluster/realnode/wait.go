@@ -17,7 +17,7 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 )
 
-// WaitNotReady returns when the control plane takes the node for not Ready.
+// WaitNotReady returns when the node's Ready condition is not True.
 func (n *Node) WaitNotReady(ctx context.Context) error {
 	return n.wait(ctx, "not Ready", func(node *corev1.Node) bool { return !ready(node) })
 }

@@ -42,7 +42,7 @@ func Wait[T runtime.Object](e *Env, target Target, what string, is func(T) bool)
 func WaitGone[T runtime.Object](e *Env, target Target) {
 	e.T.Helper()
 	if _, err := wait(e, target, func(_ T, deleted bool) bool { return deleted }, true); err != nil {
-		e.T.Fatalf("wait until %s %s is gone: %v", target.Resource, target.Name, err)
+		e.T.Fatalf("wait for the deletion of %s %s: %v", target.Resource, target.Name, err)
 	}
 }
 

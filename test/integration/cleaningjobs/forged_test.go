@@ -84,14 +84,14 @@ func TestForgedRequests(t *testing.T) {
 		entry stowage.Entry
 		want  string
 	}{
-		"a volume that is free":       {askFor(free), "VolumeNotReleased"},
-		"another node's volume":       {askFor(theirs), "NoSuchVolume"},
-		"no volume":                   {forge(gone, func(e *stowage.Entry) { e.Volume, e.Path = "", "/1" }), "NoSuchVolume"},
-		"a volume that was there":     {forge(gone, func(e *stowage.Entry) { e.Cleaning.Request.VolumeUID, e.Path = "before", "/2" }), "NoSuchVolume"},
-		"another disk":                {forge(gone, func(e *stowage.Entry) { e.Cleaning.Request.Identity = askFor(free).Cleaning.Request.Identity }), "RequestMismatch"},
-		"another path":                {forge(gone, func(e *stowage.Entry) { e.Path = a.PathOf(a.Files, "../../etc") + "/.." }), "RequestMismatch"},
-		"a name that leads elsewhere": {forge(gone, func(e *stowage.Entry) { e.Name, e.Path = "../../etc", "/3" }), "RequestMismatch"},
-		"another class":               {forge(gone, func(e *stowage.Entry) { e.Class, e.Path = a.Blocks, "/4" }), "RequestMismatch"},
+		"a volume that is free":               {askFor(free), "VolumeNotReleased"},
+		"another node's volume":               {askFor(theirs), "NoSuchVolume"},
+		"no volume":                           {forge(gone, func(e *stowage.Entry) { e.Volume, e.Path = "", "/1" }), "NoSuchVolume"},
+		"an earlier volume":                   {forge(gone, func(e *stowage.Entry) { e.Cleaning.Request.VolumeUID, e.Path = "before", "/2" }), "NoSuchVolume"},
+		"another disk":                        {forge(gone, func(e *stowage.Entry) { e.Cleaning.Request.Identity = askFor(free).Cleaning.Request.Identity }), "RequestMismatch"},
+		"another path":                        {forge(gone, func(e *stowage.Entry) { e.Path = a.PathOf(a.Files, "../../etc") + "/.." }), "RequestMismatch"},
+		"a name that leads to another folder": {forge(gone, func(e *stowage.Entry) { e.Name, e.Path = "../../etc", "/3" }), "RequestMismatch"},
+		"another class":                       {forge(gone, func(e *stowage.Entry) { e.Class, e.Path = a.Blocks, "/4" }), "RequestMismatch"},
 	}
 	want := map[string]string{}
 	reports := attacker(t, a)
@@ -119,7 +119,7 @@ func TestForgedRequests(t *testing.T) {
 	}
 	for _, n := range []*node.Node{a, b} {
 		if names := made(t, n); len(names) > 0 {
-			t.Errorf("for node %s there are Jobs: %q", n.Name, names)
+			t.Errorf("node %s has Jobs: %q", n.Name, names)
 		}
 	}
 	cannotAnswer(t, reports, a.Name)

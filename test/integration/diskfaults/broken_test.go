@@ -181,7 +181,7 @@ func spoil(t *testing.T, n *node.Node, name string, damage func([]byte) []byte) 
 }
 
 // TestPolicyChanged: a volume's policy becomes Retain after it was published, and the
-// volume is torn away. Its data stays.
+// volume is deleted by force. Its data stays.
 func TestPolicyChanged(t *testing.T) {
 	t.Parallel()
 	n := node.New(t, fixture.New(t), "a")
@@ -195,7 +195,7 @@ func TestPolicyChanged(t *testing.T) {
 	if _, err := n.Env.Client.CoreV1().PersistentVolumes().Patch(t.Context(), volume.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	await(n.Env, "the policy to be remembered", retained)
+	await(n.Env, "the policy to be recorded", retained)
 	n.Kill()
 	n.Delete(volume)
 	if err := n.StripFinalizers(t.Context(), volume.Name); err != nil {

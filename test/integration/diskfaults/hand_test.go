@@ -79,7 +79,7 @@ func (w *world) empty(e *stowage.Entry) {
 	}
 }
 
-// hand is an administrator's: it deletes volumes, takes finalizers off them, or both.
+// hand acts as an administrator: it deletes volumes, removes their finalizers, or both.
 type hand struct {
 	world  *world
 	random *rand.Rand
@@ -99,7 +99,7 @@ func (h *hand) meddle(ctx context.Context) {
 	}
 }
 
-// once does something to one volume or to none.
+// once changes one volume or none.
 func (h *hand) once(ctx context.Context) {
 	list, err := h.world.Env.Client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{LabelSelector: localpv.Selector(h.world.Name)})
 	if err != nil && ctx.Err() == nil {

@@ -148,7 +148,7 @@ func (k *killer) next() (p point, exact bool) {
 	return p, true
 }
 
-// count takes down how it went. A point that was missed has another turn.
+// count records the result. A point that was missed is repeated.
 func (k *killer) count(p point, exact, hit bool) {
 	w := k.world
 	w.mu.Lock()

@@ -33,7 +33,7 @@ var outageTimeout = 3 * deadline.Wait()
 // errLost replaces an answer when the API server is killed.
 var errLost = errors.New("the answer was lost")
 
-// TestOutages takes components of a cluster away, one test after the other; in full strength all
+// TestOutages stops components of a cluster, one test after the other; in full strength all
 // five times.
 func TestOutages(t *testing.T) {
 	t.Parallel()
@@ -48,7 +48,7 @@ func TestOutages(t *testing.T) {
 		"the API server dies while a disk is cleaned":              cleanWithout,
 		"a volume is deleted while a claim is bound to it":         deletedWhileBinding,
 		"the API server is killed when it has removed a finalizer": func(t *testing.T, e *fixture.Env) { releaseWithout(t, e, false) },
-		"the API server dies before it takes off a finalizer":      func(t *testing.T, e *fixture.Env) { releaseWithout(t, e, true) },
+		"the API server is killed before it removes a finalizer":   func(t *testing.T, e *fixture.Env) { releaseWithout(t, e, true) },
 	}
 	for range campaign.Scale(1, 5) {
 		for name, test := range tests {

@@ -29,7 +29,7 @@ type point struct {
 // each write of a record, and between removed files.
 func points() []point {
 	var all []point
-	for _, request := range []string{createVolume, deleteVolume, releaseVolume, askForVolume, writeReport} {
+	for _, request := range []string{createVolume, deleteVolume, releaseVolume, getVolume, writeReport} {
 		all = append(all, atRequest(request, 1, true), atRequest(request, 1, false))
 	}
 	all = append(all, atRequest(updateVolume, 1, true), atRequest(updateVolume, 1, false))
@@ -50,7 +50,7 @@ func points() []point {
 func atRandom(random *rand.Rand) point {
 	switch random.IntN(4) {
 	case 0:
-		requests := []string{createVolume, deleteVolume, releaseVolume, askForVolume, writeReport, writeEvent}
+		requests := []string{createVolume, deleteVolume, releaseVolume, getVolume, writeReport, writeEvent}
 		return atRequest(requests[random.IntN(len(requests))], 1+random.IntN(4), random.IntN(2) == 0)
 	case 1:
 		return within(atRecord("Cleaning", func(r *disk.Record) bool { return r.State == disk.Cleaning }), time.Duration(random.IntN(80))*time.Millisecond)

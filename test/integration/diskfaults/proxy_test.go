@@ -31,7 +31,7 @@ const (
 	deleteVolume  = "delete a volume"
 	releaseVolume = "take the finalizer off a volume"
 	updateVolume  = "update a volume"
-	askForVolume  = "ask for a volume"
+	getVolume     = "get a volume"
 	writeReport   = "write the report"
 	writeEvent    = "write an event"
 )
@@ -137,7 +137,7 @@ func kindOf(r *http.Request) (string, error) {
 	volumes := strings.Contains(r.URL.Path, "/persistentvolumes")
 	switch {
 	case r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/persistentvolumes/"):
-		return askForVolume, nil
+		return getVolume, nil
 	case r.Method == http.MethodGet:
 		return "", nil
 	case strings.Contains(r.URL.Path, "/localdiskreports"):

@@ -66,7 +66,7 @@ func (t *tenant) live(ctx context.Context) {
 	}
 }
 
-// hear takes in how a volume is now.
+// hear handles a volume's new state.
 func (t *tenant) hear(ctx context.Context, v *corev1.PersistentVolume, gone bool) {
 	delete(t.offers, v.UID)
 	if gone {

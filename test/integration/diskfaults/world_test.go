@@ -31,8 +31,8 @@ type world struct {
 	wrong   []string
 	broken  chan struct{} // closed with the first that is wrong
 	diary   []string
-	tornOff map[types.UID]bool // volumes whose finalizers the administrator took off
-	deleted map[types.UID]bool // volumes that the administrator asked to go
+	tornOff map[types.UID]bool // volumes whose finalizers the administrator removed
+	deleted map[types.UID]bool // volumes that the administrator deleted
 }
 
 func newWorld(n *node.Node) *world {
@@ -95,7 +95,7 @@ func (w *world) every() {
 	}
 }
 
-// violated takes down that something must not be so.
+// violated records a violation.
 func (w *world) violated(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

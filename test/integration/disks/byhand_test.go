@@ -104,7 +104,7 @@ func strip(n *node.Node, volume *corev1.PersistentVolume) {
 	})
 }
 
-// TestFinalizerComesBack: a volume that has lost our finalizer gets it back.
+// TestFinalizerComesBack: a removed finalizer is added again.
 func TestFinalizerComesBack(t *testing.T) {
 	n := newNode(t)
 	slots(n, "disk")

@@ -89,7 +89,7 @@ func TestFence(t *testing.T) {
 	n.WaitEntry(n.Files, "disk", stowage.EntryBound, "SignatureLost")
 	n.WaitEvent(volume.Name, "SignatureLost", "restore the file system's superblock")
 
-	t.Log("The provisioner is restarted, and a link of earlier is there")
+	t.Log("The provisioner is restarted, with a link of the previous run")
 	n.Stop()
 	n.Command("mkdir", "-p", filepath.Dir(volume.Spec.Local.Path))
 	n.Link(device, volume.Spec.Local.Path)

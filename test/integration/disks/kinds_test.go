@@ -16,7 +16,7 @@ import (
 	"stowage.dev/stowage/test/integration/node"
 )
 
-// TestKinds: of one directory everything becomes a volume that can be one.
+// TestKinds: every kind of entry of one directory that can be a volume is published.
 func TestKinds(t *testing.T) {
 	n := newNode(t)
 	n.Set(n.Files, "allowDirectories", true)
@@ -150,6 +150,6 @@ func TestFirstMount(t *testing.T) {
 	n.WaitNone(n.Files, "promised")
 	fence(n, "1")
 	if names := n.Published(n.Files); !cmp.Equal(names, []string{"fence-1"}) {
-		t.Errorf("there are volumes of %q", names)
+		t.Errorf("unexpected volumes of %q", names)
 	}
 }

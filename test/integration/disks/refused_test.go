@@ -133,7 +133,7 @@ func TestRefusedPaths(t *testing.T) {
 	}
 	fence(n, "1")
 	if names := n.Published(n.Files); !cmp.Equal(names, []string{"fence-1"}) {
-		t.Errorf("there are volumes of %q", names)
+		t.Errorf("unexpected volumes of %q", names)
 	}
 	untouched(t, n.Path("outside", "data"))
 	untouched(t, n.Path("files-other", "disk"))

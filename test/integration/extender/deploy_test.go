@@ -98,7 +98,7 @@ type plan struct {
 	noScheduler, noExtender bool
 }
 
-// deployment is an extender and a scheduler that asks it.
+// deployment is an extender and its scheduler.
 type deployment struct {
 	plan
 	cluster   *cluster.Cluster
@@ -267,7 +267,7 @@ func (r *replica) waitReadyz(ctx context.Context, wanted func(status int, text s
 	})
 }
 
-// get asks the health port.
+// get requests a path of the health port.
 func (r *replica) get(ctx context.Context, path string) (status int, body string) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d%s", r.health, path), nil)
 	if err != nil {

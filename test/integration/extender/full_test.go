@@ -207,7 +207,7 @@ func wantPacked(e *fixture.Env, claims int) {
 	}
 }
 
-// TestPodWithoutClaims: the extender is not asked, and the pod is placed.
+// TestPodWithoutClaims: the extender is not called, and the pod is placed.
 func TestPodWithoutClaims(t *testing.T) {
 	t.Parallel()
 	e := full(fixture.New(t))

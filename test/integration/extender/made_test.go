@@ -183,7 +183,7 @@ func TestCapacityInFlight(t *testing.T) {
 	})
 }
 
-// TestProvisionerGivesUp: the pod goes to another node.
+// TestProvisionerGivesUp: the pod is placed on another node.
 func TestProvisionerGivesUp(t *testing.T) {
 	t.Parallel()
 	e := full(fixture.New(t))

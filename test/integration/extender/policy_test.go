@@ -39,7 +39,7 @@ func applyPolicy(ctx context.Context, c *cluster.Cluster) (err error) {
 	return c.CreateFiles(ctx, file.Name())
 }
 
-// Stock kube-schedulers beside the one that asks the extender.
+// Stock kube-schedulers beside the one that calls the extender.
 const (
 	stockConfig = `apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -98,7 +98,7 @@ func TestBesideOtherSchedulers(t *testing.T) {
 			}
 			plain := e.CreatePod(claimed("-plain"))
 			if marked(plain) {
-				t.Error("a pod of a scheduler that asks no extender is marked")
+				t.Error("a pod of a scheduler without extender is marked")
 			}
 			e.WaitScheduled(plain, "a")
 			before := e.CreatePod(claimed("-marked").Extended("stowage.dev/volumes", "1"))
@@ -112,7 +112,7 @@ func TestBesideOtherSchedulers(t *testing.T) {
 	e.CreatePVs(e.LocalPV("asked", "a"))
 	e.CreatePVC(e.PVC("asked"))
 	if pod := e.CreatePod(e.Pod("asked").PVC("asked")); !marked(pod) {
-		t.Error("a pod of the scheduler that asks the extender is not marked")
+		t.Error("a pod of the scheduler with the extender is not marked")
 	} else {
 		e.WaitScheduled(pod, "a")
 	}

@@ -20,7 +20,7 @@ import (
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
-// gate is an extender that the scheduler asks last. It lets all nodes through, and its
+// gate is an extender that the scheduler calls last. It lets all nodes through, and its
 // first answer waits until it is opened.
 type gate struct {
 	*httptest.Server

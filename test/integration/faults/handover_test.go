@@ -18,7 +18,7 @@ import (
 )
 
 // TestLeaderHandover: of three schedulers that share a lease the leader dies
-// while it binds a flood of pods, and the next one is asked to end.
+// while it binds a flood of pods, and the next one is terminated.
 func TestLeaderHandover(t *testing.T) {
 	t.Parallel()
 	campaign.Begin(t)
@@ -50,7 +50,7 @@ func TestLeaderHandover(t *testing.T) {
 	running[leader] = startProcess(e, options) // as a kubelet does
 	underWay("leader killed")
 	leader = leading(e, running, min(len(claimed(e))+20, 2*pods)) // requests in flight may still arrive
-	underWay("next leader asked to end")
+	underWay("next leader terminated")
 	within(e, running[leader].Stop)
 	wantSettled(e, flood...)
 }

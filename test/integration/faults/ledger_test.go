@@ -44,7 +44,7 @@ func newLedger(check func() error) *ledger {
 // seenStates is how many states of an object the ledger remembers.
 const seenStates = 12
 
-// remember takes down how an object is.
+// remember records the state of an object.
 func (l *ledger) remember(name, format string, args ...any) {
 	l.seen[name] = append(l.seen[name], time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
 	l.seen[name] = l.seen[name][max(0, len(l.seen[name])-seenStates):]

@@ -183,7 +183,7 @@ func TestHook(t *testing.T) {
 }
 
 // TestKubeletFolder: kubelet's folder is mounted at its own path, and the provisioner looks there.
-// Where it is the usual one, nothing is said of it.
+// The default one is not mentioned.
 func TestKubeletFolder(t *testing.T) {
 	t.Parallel()
 	for folder, flag := range map[string]bool{"/var/lib/kubelet": false, "/var/lib/k0s/kubelet": true} {

@@ -29,7 +29,7 @@ type kustomization struct {
 	} `json:"configMapGenerator"`
 }
 
-// kustomizations are all there are, by folder. manifests/images is none that can be applied.
+// kustomizations are all kustomizations, by folder, except manifests/images, which cannot be applied.
 func kustomizations(t *testing.T) map[string]kustomization {
 	t.Helper()
 	found := map[string]kustomization{}

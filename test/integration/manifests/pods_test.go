@@ -80,7 +80,7 @@ func TestHardened(t *testing.T) {
 					t.Errorf("%s: container %s can write to its root", name, c.Name)
 				}
 				if c.Resources.Requests.Cpu().IsZero() || c.Resources.Requests.Memory().IsZero() {
-					t.Errorf("%s: container %s asks for no processor or memory", name, c.Name)
+					t.Errorf("%s: container %s requests no processor or memory", name, c.Name)
 				}
 			}
 			if spec.PriorityClassName == "" && folder != "uninstall" {

@@ -31,7 +31,7 @@ func TestUninstallFails(t *testing.T) {
 		t.Errorf("uninstalled though the Job failed: %v", err)
 	}
 	if _, err := s.Client().BatchV1().Jobs(namespace).Get(ctx, "stowage-release", metav1.GetOptions{}); err != nil {
-		t.Errorf("the Job, whose log says why: %v", err)
+		t.Errorf("the Job, whose log has the reason: %v", err)
 	}
 
 	s.checkNoRights()

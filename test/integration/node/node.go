@@ -190,7 +190,7 @@ func (n *Node) Kill() {
 	n.provisioner = nil
 }
 
-// Stop asks the provisioner to end, and waits until it has.
+// Stop terminates the provisioner, and waits for its end.
 func (n *Node) Stop() {
 	n.t.Helper()
 	ctx, cancel := deadline.Context(context.Background())

@@ -60,7 +60,7 @@ func WaitAnswer(t testing.TB, e *fixture.Env, process *cluster.Process, path, wh
 	}
 }
 
-// ask asks a process, at the address in its log.
+// ask requests a path of a process, at the address in its log.
 func ask(ctx context.Context, process *cluster.Process, path string) (Answer, error) {
 	log, err := os.ReadFile(process.LogFile())
 	if err != nil {

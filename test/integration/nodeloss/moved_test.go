@@ -71,7 +71,7 @@ func TestDiskOfALostNode(t *testing.T) {
 
 // TestDiskTakenOut: of a node that works, under a StatefulSet that may be released. It
 // runs with another disk, and the provisioner lets the volume go and remembers the disk, which
-// is cleaned when it is put back.
+// is cleaned when it is attached again.
 func TestDiskTakenOut(t *testing.T) {
 	t.Parallel()
 	e := fixture.New(t)

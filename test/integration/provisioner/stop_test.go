@@ -58,7 +58,7 @@ find "$LOCAL_PV_FILESYSTEM" -mindepth 1 -delete`)
 	n.WaitEntry(n.Files, "disk1", stowage.EntryAvailable, "")
 }
 
-// TestStopWhileIdle: a provisioner that has nothing to do ends when it is asked to, and its
+// TestStopWhileIdle: an idle provisioner ends on SIGTERM, and its
 // volumes stay.
 func TestStopWhileIdle(t *testing.T) {
 	n := newNode(t)

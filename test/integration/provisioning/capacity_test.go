@@ -212,7 +212,7 @@ func TestCapacityInFlight(t *testing.T) {
 		}
 		e.WaitScheduled(first, "a")
 		e.WaitScheduled(second, "a")
-		// Both volumes are in this figure, and nothing is held any more.
+		// Both volumes are in this figure, and no capacity is held.
 		publish(e, room(e, "a", "a").Capacity("6Gi"))
 		e.WaitScheduled(third, "a")
 		e.NoVolumeTwice()
@@ -267,7 +267,7 @@ func TestCapacityWakes(t *testing.T) {
 			before: func(e *fixture.Env) { publish(e, room(e, "a", "a").Capacity("500Gi").Max("59Gi")) },
 			event:  func(e *fixture.Env) { publish(e, room(e, "a", "a").Capacity("500Gi").Max("60Gi")) },
 		},
-		"capacity does not count any more": {
+		"capacity no longer counts": {
 			event: func(e *fixture.Env) { trackCapacity(e, false) },
 		},
 		"the driver's object is deleted": {

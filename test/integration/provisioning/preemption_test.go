@@ -20,7 +20,7 @@ import (
 const cleaner = "stowage.dev/cleaner"
 
 // important is a priority class that every cluster has. The API server may not
-// know yet of one that has just been made.
+// know a new one yet.
 const important = "system-cluster-critical"
 
 // disk is the only volume of a node.

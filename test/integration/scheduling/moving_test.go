@@ -24,7 +24,7 @@ func nth(n int64, is func(fixture.Request) bool) func(fixture.Request) bool {
 // another one of the same name, with the other volume plugin, which completes it.
 type move struct {
 	from, to fixture.Profile
-	// at is the write that the first scheduler does not get done any more.
+	// at is the first write that the first scheduler cannot complete.
 	at func() func(fixture.Request) bool
 }
 

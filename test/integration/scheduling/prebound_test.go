@@ -51,7 +51,7 @@ func TestPreboundByUser(t *testing.T) {
 			},
 			refusal: noVolume,
 		},
-		"the selector is not asked": {
+		"the selector is not evaluated": {
 			given: func(e *fixture.Env) scene {
 				return oneNode(e, e.PVC("data").MatchLabel("disk", "ssd"), e.LocalPV("kept", "a").ClaimRef(e.Namespace, "data", ""))
 			},

@@ -39,9 +39,9 @@ type scene struct {
 // volumes, or the pod refused.
 type scenario struct {
 	given func(*fixture.Env) scene
-	// node the pod must go to; not asked if empty.
+	// node on which the pod must be placed; not checked if empty.
 	node string
-	// volumes by claim; not asked if nil.
+	// volumes by claim; not checked if nil.
 	volumes map[string]string
 	// refusal is part of the message of a pod that must not be placed.
 	refusal string

@@ -53,7 +53,7 @@ func wakes() map[string]wake {
 				e.PatchPV("volume", map[string]any{"spec": map[string]any{"claimRef": nil}})
 			},
 		},
-		"a volume is labelled as the claim asks": {
+		"a volume gets the label that the claim selects": {
 			given: func(e *fixture.Env) scene {
 				return oneNode(e, e.PVC("data").MatchLabel("disk", "ssd"), e.LocalPV("volume", "a"))
 			},
@@ -83,7 +83,7 @@ func wakes() map[string]wake {
 			},
 			event: func(e *fixture.Env) { e.AddNodes(e.Node("a").Zone(e.Name("z1"))) },
 		},
-		"a node is labelled as the volume asks": {
+		"a node gets the label that the volume requires": {
 			given: func(e *fixture.Env) scene {
 				return oneNode(e, e.PVC("data"), e.PV("volume").Affinity(builders.Term(builders.In("rack", e.Name("r1")))))
 			},

@@ -45,7 +45,7 @@ type kind struct {
 	claims     int
 	size       string
 	fits       int  // nodes
-	bind       bool // each pod before the next is asked about
+	bind       bool // each pod before the call for the next
 	ephemeral  bool // from then on, a running pod has an ephemeral claim
 }
 
@@ -60,7 +60,7 @@ var kinds = []kind{
 
 const namespace, class = "bench", "local" // as bench.Prepare made them
 
-// asker asks one extender.
+// asker calls one extender.
 type asker struct {
 	*deploy.Extender
 	nodes []string

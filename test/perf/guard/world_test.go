@@ -157,7 +157,7 @@ func (w *world) demand(p *v1.Pod) *volumecache.Demand {
 	return d
 }
 
-// fits asks about one node after the other.
+// fits checks one node after the other.
 func (w *world) fits(p *v1.Pod, want match.ReasonCode) func(int) {
 	d, nodes := w.demand(p), w.some()
 	return func(i int) {

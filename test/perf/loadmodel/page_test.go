@@ -13,7 +13,7 @@ import (
 	"stowage.dev/stowage/test/perf/loadmodel/model"
 )
 
-// TestPage: the page has a row for each size, and says which floors are missed.
+// TestPage: the page has a row for each size, and shows which limits are missed.
 func TestPage(t *testing.T) {
 	t.Parallel()
 	r := &report{Pods: 100, Points: []*model.Point{

@@ -110,7 +110,7 @@ func (b Benchmark) parse(args []string) (*Run, error) {
 	}
 	for _, name := range r.only {
 		if !slices.Contains(b.Parts, name) {
-			return nil, fmt.Errorf("-only: there is no %q, but %s", name, strings.Join(b.Parts, ", "))
+			return nil, fmt.Errorf("-only: unknown part %q, allowed are %s", name, strings.Join(b.Parts, ", "))
 		}
 	}
 	for _, n := range b.Numbers {

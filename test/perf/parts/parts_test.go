@@ -35,7 +35,7 @@ func TestCommandLine(t *testing.T) {
 			args: "-only wiping -rounds 1 -out f.json",
 			want: seen{Command: "make bench-local ONLY=wiping ROUNDS=1", Out: "f.json", Disks: 50, Rounds: 1, Parts: []string{"wiping"}},
 		},
-		"an unknown part": {args: "-only wipe", err: `-only: there is no "wipe", but latency, wiping`},
+		"an unknown part": {args: "-only wipe", err: `-only: unknown part "wipe", allowed are latency, wiping`},
 		"less than none":  {args: "-disks -1", err: "-disks must be at least 1, or 0 for the default of 50, got -1"},
 		"an argument":     {args: "more", err: `unexpected argument "more"`},
 	} {

@@ -63,7 +63,7 @@ type rule struct {
 	measure     func(*result.File) measure
 }
 
-// measure is a figure with all that decides whether it counts.
+// measure is a figure with the conditions under which it counts.
 type measure struct {
 	value  float64
 	rounds int  // 0: not measured

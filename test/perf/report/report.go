@@ -6,7 +6,7 @@
 // no file and no clock, so that the same results always make the same page.
 //
 //	report.go   the page
-//	text.go     what the page says on how it was measured
+//	text.go     the page's text on the method
 //	glance.go   its first table: ours against stock
 //	floors.go   the lower and upper bounds of figures
 //	arms.go     the table of a workload

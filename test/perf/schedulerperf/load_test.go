@@ -56,7 +56,7 @@ func loadOf(w *perf.Workload) load {
 	}
 }
 
-// class of the claims; empty if there are none.
+// class of the claims; empty without claims.
 func (l load) class() string {
 	switch {
 	case l.volumesPerNode > 0:

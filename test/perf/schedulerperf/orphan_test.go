@@ -70,7 +70,7 @@ func TestKilledBenchmarkTakesEtcdAlong(t *testing.T) {
 	}
 	lines := bufio.NewReader(output)
 	if line, err := lines.ReadString('\n'); err != nil || line != "up\n" {
-		t.Fatalf("etcd said %q (%v), want it up", line, err)
+		t.Fatalf("etcd printed %q (%v), want it up", line, err)
 	}
 	if err := benchmark.Process.Kill(); err != nil {
 		t.Fatal(err)

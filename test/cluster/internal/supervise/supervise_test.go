@@ -184,7 +184,7 @@ func TestClose(t *testing.T) {
 				t.Errorf("the process %s, want %s", got, want)
 			}
 			if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) == keep {
-				t.Errorf("stat of the folder: %v, to be kept: %t", err, keep)
+				t.Errorf("stat of the folder: %v, want it kept: %t", err, keep)
 			}
 			if _, err := s.Start(Spec{Path: "/bin/sh"}); !errors.Is(err, errLost) {
 				t.Errorf("start after close: %v, want %v", err, errLost)
@@ -222,7 +222,7 @@ func TestSupervisorEnds(t *testing.T) {
 			}
 			_ = s.Close() // waits; the error is the supervisor's exit
 			if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) != tc.gone {
-				t.Errorf("stat of the folder: %v, to be gone: %t", err, tc.gone)
+				t.Errorf("stat of the folder: %v, want it removed: %t", err, tc.gone)
 			}
 		})
 	}

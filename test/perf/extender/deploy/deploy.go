@@ -155,7 +155,7 @@ func (e *Extender) launch() (err error) {
 	return err
 }
 
-// SchedulerConfig is the KubeSchedulerConfiguration by which a scheduler asks the extender.
+// SchedulerConfig is the KubeSchedulerConfiguration of a scheduler with the extender.
 func (e *Extender) SchedulerConfig() ([]byte, error) {
 	return e.shipped("scheduler.yaml",
 		"https://"+serverName, "https://"+e.calls,

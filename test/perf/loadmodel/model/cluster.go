@@ -41,7 +41,7 @@ type cluster struct {
 	// it visits them; indexOf finds one by name.
 	infos   []fwk.NodeInfo
 	indexOf map[string]int
-	// slots are the volumes by name: they come back under it after each use.
+	// slots are the volumes by name, which they keep after each use.
 	slots    []slot
 	running  []*workload
 	occupied int // volumes bound

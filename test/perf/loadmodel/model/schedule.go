@@ -26,7 +26,7 @@ type scheduler struct {
 	// cheapest filters do: memory is slower the more of it is used.
 	look    tally
 	blocked int // nodes found unschedulable by looking
-	// refused counts the Filter calls that said no; scored the Score calls,
+	// refused counts the Filter calls that rejected the node; scored the Score calls,
 	// probed ones included.
 	refused, filtered, scored int
 

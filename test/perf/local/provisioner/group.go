@@ -87,7 +87,7 @@ func (g *group) remove() error {
 		if err = os.Remove(g.folder); !errors.Is(err, unix.EBUSY) {
 			return err
 		}
-		if err := pass(context.Background(), 100*time.Millisecond); err != nil { // no event says that it is idle
+		if err := pass(context.Background(), 100*time.Millisecond); err != nil { // it has no event for being idle
 			return err
 		}
 	}

@@ -3,6 +3,8 @@
 
 package cluster
 
+import "os"
+
 // ProcessOptions configures Cluster.StartProcess.
 type ProcessOptions struct {
 	// Name is what errors and the log file call it.
@@ -46,3 +48,11 @@ func NewComponent(name string, start func() (*Process, error)) *Component {
 // ended, also when the process that started it is killed. Folders are meant to be
 // control groups: files in them are not removed.
 func (c *Cluster) Prune(path string) error { return c.supervisor.Prune(path) }
+
+// StartCommand runs any program as a part of the cluster: it ends with the cluster, and its
+// unexpected end is reported like that of a component. name may be used again; args and env
+// (NAME=value) are the program's; env extends the caller's environment. Its working folder is
+// the cluster's.
+func (c *Cluster) StartCommand(name, binary string, args, env []string) (*Process, error) {
+	return c.run(run{name: c.numbered(name), binary: binary, args: args, env: append(os.Environ(), env...)})
+}

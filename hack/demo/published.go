@@ -59,7 +59,7 @@ func (d *demo) printDisks() {
 
 // startProvisioner starts the provisioner of a node.
 func (d *demo) startProvisioner(ctx context.Context, node string) error {
-	a := provisioners.Agent{Cluster: d.cluster, Binary: d.provisioner, Node: node, Folder: filepath.Join(d.disks.node(node), "provisioner")}
+	a := provisioners.Process{Cluster: d.cluster, Binary: d.provisioner, Node: node, Folder: filepath.Join(d.disks.node(node), "provisioner")}
 	if err := a.MakeFolders(); err != nil {
 		return err
 	}

@@ -40,7 +40,7 @@ func (c *Cluster) RESTConfig() *rest.Config { return c.restConfig(c.admin.pair) 
 func (c *Cluster) Kubeconfig() string { return c.admin.kubeconfig }
 
 // URL of the API server, https:// with an address, 127.0.0.1 unless the cluster
-// has a network, and a port that stays the same across restarts.
+// has a network, and a port that is stable across restarts.
 func (c *Cluster) URL() string { return c.apiPort.url() }
 
 // CAFile is the path of the certificate authority that all servers of the

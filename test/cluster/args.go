@@ -21,9 +21,9 @@ const (
 	serviceIP    = "10.0.0.1"
 )
 
-// advertiseAddress is what a kube-apiserver that listens on loopback takes for its own address instead of
-// looking for one on the machine's interfaces, of which there may be none. It
-// is from a block reserved for documentation: nobody is to connect to it.
+// advertiseAddress is the address that a kube-apiserver which listens on loopback advertises,
+// instead of searching the machine's interfaces, of which there may be none. It is from a
+// block reserved for documentation: no client connects to it.
 const advertiseAddress = "192.0.2.1"
 
 func etcdArgs(f folder) []string {
@@ -62,7 +62,7 @@ func (c *Cluster) apiServerArgs() []string {
 		"--kubelet-client-certificate="+c.folder.kubeletClientCert(),
 		"--kubelet-client-key="+c.folder.kubeletClientKey(),
 		"--allow-privileged",
-		"--shutdown-watch-termination-grace-period=3s", // asked to end, it ends watches instead of waiting for them
+		"--shutdown-watch-termination-grace-period=3s", // on SIGTERM it ends watches instead of waiting for them
 	)
 	args = append(args, advertise...)
 	if off := c.config.disabledAdmission(); len(off) > 0 {
@@ -98,12 +98,12 @@ func (c *Cluster) kwokArgs(kubeconfig string) []string {
 		"--manage-all-nodes",
 		"--node-ip=127.0.0.1",
 		"--config=" + c.folder.stages(),
-		// Tests take kubelet's part for the pods of cleaning Jobs, which have work to do.
+		// Tests act as the kubelet of cleaning Jobs' pods, which run commands.
 		"--disregard-status-with-label-selector=stowage.dev/cleaning",
 		"--v=WARN", // otherwise a line for each status it writes
 	}
 	if c.config.ControllerManager.runs(nodeLifecycleController) {
-		// Only that controller asks whether nodes still send heartbeats.
+		// Only that controller checks heartbeats of nodes.
 		args = append(args, fmt.Sprintf("--node-lease-duration-seconds=%d", 40))
 	}
 	return args
@@ -120,8 +120,8 @@ func (c *Cluster) servingArgs(port *reservedPort) []string {
 	}
 }
 
-// delegatedAuthArgs have a component ask the API server who its own callers
-// are and what they may do.
+// delegatedAuthArgs make a component delegate authentication and authorization to the API
+// server.
 func delegatedAuthArgs(kubeconfig string) []string {
 	return []string{
 		"--authentication-kubeconfig=" + kubeconfig,
@@ -129,9 +129,9 @@ func delegatedAuthArgs(kubeconfig string) []string {
 	}
 }
 
-// podDelete has kwok end pods that are deleted with a grace period. It deletes
-// by name: of one deleted without, which the API server ends by itself, it would
-// hit the next pod of that name.
+// podDelete makes kwok remove pods that are deleted with a grace period. kwok deletes by name:
+// for a pod deleted without one, which the API server removes itself, it would hit the next
+// pod of that name.
 const podDelete = `apiVersion: kwok.x-k8s.io/v1alpha1
 kind: Stage
 metadata:
@@ -152,7 +152,7 @@ spec:
 `
 
 // writeStages writes what kwok does to nodes and pods: nodes become and stay
-// Ready; pods run, complete if a Job owns them, and go when they are deleted.
+// Ready; pods run, complete if a Job owns them, and are removed once deleted.
 func writeStages(f folder) error {
 	stages := []string{
 		fast.DefaultNodeInit,

@@ -47,15 +47,14 @@ func (b Binaries) check() error {
 
 // BuildOptions configures Build.
 type BuildOptions struct {
-	// Progress receives one line for each thing that takes time; nil: nothing
-	// is told.
+	// Progress receives one line per slow step; nil discards them.
 	Progress io.Writer
 }
 
 // target is a command to build.
 type target struct {
 	name, pkg string
-	path      *string // where the binary's path goes
+	path      *string // receives the binary's path
 }
 
 func (b *Binaries) targets() []target {
@@ -68,11 +67,10 @@ func (b *Binaries) targets() []target {
 	}
 }
 
-// Build makes the control plane's binaries, unless they are there already, from
-// the sources that the nested module hack/controlplane pins. They are kept in
-// the user's cache folder (or $STOWAGE_CONTROLPLANE_DIR) by the hash of all that
-// goes into them, so each version is built once per machine, however many
-// clones ask for it and however many at the same time.
+// Build builds the control plane's binaries, unless they exist already, from the sources that
+// the nested module hack/controlplane pins. They are cached in the user's cache folder (or
+// $STOWAGE_CONTROLPLANE_DIR) by the hash of all build inputs, so each version is built once
+// per machine, however many clones request it concurrently.
 func Build(ctx context.Context, o BuildOptions) (Binaries, error) {
 	b, err := build(ctx, o)
 	if err != nil {
@@ -91,7 +89,7 @@ func build(ctx context.Context, o BuildOptions) (Binaries, error) {
 	return b, err
 }
 
-// buildMissing builds what missing says is not there.
+// buildMissing builds the binaries that missing lists.
 func buildMissing(ctx context.Context, src sources, o BuildOptions, missing func() []target) error {
 	if o.Progress == nil {
 		o.Progress = io.Discard
@@ -113,7 +111,7 @@ func buildMissing(ctx context.Context, src sources, o BuildOptions, missing func
 	return buildAll(ctx, src, missing(), o.Progress)
 }
 
-// locate sets all paths and returns the targets whose binary is not there.
+// locate sets all paths and returns the targets whose binary is missing.
 func (b *Binaries) locate(src sources) []target {
 	return locate(src, append(b.targets(), target{"supervisor-" + src.supervisorKey, supervisorPackage, &b.Supervisor}))
 }
@@ -132,7 +130,7 @@ func locate(src sources, targets []target) []target {
 func buildAll(ctx context.Context, src sources, targets []target, progress io.Writer) error {
 	begin := time.Now()
 	if len(targets) > 1 {
-		fmt.Fprintf(progress, "Building Kubernetes %s into %s; the first time takes about 8 minutes on 2 cores\n", src.kubernetes, src.cache)
+		fmt.Fprintf(progress, "Building Kubernetes %s into %s; the first build takes about 8 minutes on 2 cores\n", src.kubernetes, src.cache)
 	}
 	for i, t := range targets {
 		module := src.controlplane
@@ -188,7 +186,7 @@ func buildCommand(ctx context.Context, o BuildOptions, pkg string, goArgs []stri
 	return out, goBuild(ctx, buildJob{module: src.root, pkg: pkg, out: out, args: goArgs, label: name, progress: o.Progress})
 }
 
-// errNoCache says how to go on without a user's cache folder.
+// errNoCache explains what to do without a user's cache folder.
 var errNoCache = errors.New("no folder to keep binaries in: set $" + CacheEnv)
 
 // cacheRoot is the folder that holds one folder per version.
@@ -201,4 +199,31 @@ func cacheRoot() (string, error) {
 		return "", fmt.Errorf("%w (%w)", errNoCache, err)
 	}
 	return filepath.Join(dir, "stowage", "controlplane"), nil
+}
+
+// NodeBinaries are the paths of the programs of real nodes, and of kubectl. They are in
+// one folder.
+type NodeBinaries struct {
+	Kubelet   string
+	KubeProxy string
+	Kubectl   string
+}
+
+// BuildNode makes the binaries of real nodes as Build makes the control plane's,
+// next to those. Most callers of Build have no use for them.
+func BuildNode(ctx context.Context, o BuildOptions) (NodeBinaries, error) {
+	src, err := findSources(ctx)
+	if err != nil {
+		return NodeBinaries{}, fmt.Errorf("build kubelet: %w", err)
+	}
+	var b NodeBinaries
+	targets := []target{
+		{"kubelet", "k8s.io/kubernetes/cmd/kubelet", &b.Kubelet},
+		{"kube-proxy", "k8s.io/kubernetes/cmd/kube-proxy", &b.KubeProxy},
+		{"kubectl", "k8s.io/kubernetes/cmd/kubectl", &b.Kubectl},
+	}
+	if err := buildMissing(ctx, src, o, func() []target { return locate(src, targets) }); err != nil {
+		return NodeBinaries{}, fmt.Errorf("build kubelet: %w", err)
+	}
+	return b, nil
 }

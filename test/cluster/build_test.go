@@ -96,11 +96,11 @@ func TestBuildFindsFinishedBinaries(t *testing.T) {
 		t.Error(err)
 	}
 	if progress.Len() > 0 {
-		t.Errorf("there was nothing to do, yet it told:\n%s", &progress)
+		t.Errorf("nothing had to be built, but progress is:\n%s", &progress)
 	}
 }
 
-// TestBuildOne builds what is quick to build, from an empty cache.
+// TestBuildOne builds a small program with an empty cache.
 func TestBuildOne(t *testing.T) {
 	t.Setenv(CacheEnv, t.TempDir())
 	src, err := findSources(t.Context())
@@ -121,7 +121,7 @@ func TestBuildOne(t *testing.T) {
 	}
 	out, err := exec.CommandContext(t.Context(), b.Supervisor).CombinedOutput()
 	if err == nil || !strings.HasPrefix(string(out), "usage: supervisor") {
-		t.Errorf("what was built says %q, %v", out, err)
+		t.Errorf("the built binary printed %q, %v", out, err)
 	}
 	left, err := os.ReadDir(src.cache)
 	if err != nil || len(left) != 1 {
@@ -133,25 +133,25 @@ func TestBuildOne(t *testing.T) {
 	bad.path = new(string)
 	*bad.path = filepath.Join(src.cache, "bad")
 	if err := buildAll(t.Context(), src, []target{bad}, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), bad.pkg) {
-		t.Errorf("building what is not there: %v, want an error that names it", err)
+		t.Errorf("building a missing package: %v, want an error that names it", err)
 	}
 }
 
 func TestLock(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "lock")
-	never := func() { t.Error("it waits for nobody") }
+	never := func() { t.Error("waits although the lock is free") }
 	unlock, err := lockFile(t.Context(), path, never)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	if _, err := lockFile(ctx, path, cancel); !errors.Is(err, context.Canceled) {
-		t.Errorf("a second holder: %v, want that it waits until its context ends", err)
+		t.Errorf("a second lock: %v, want it to wait until its context ends", err)
 	}
 	unlock, err = lockFile(t.Context(), path, unlock)
 	if err != nil {
-		t.Fatalf("once the first let go: %v", err)
+		t.Fatalf("once the first is unlocked: %v", err)
 	}
 	unlock()
 }

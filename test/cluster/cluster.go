@@ -33,7 +33,7 @@ type Cluster struct {
 
 	etcd, apiServer, controllerManager, kwok *Component
 
-	failed   chan error // gets the first end of a process that nobody asked for
+	failed   chan error // receives the first unexpected end of a process
 	watchers sync.WaitGroup
 
 	mu         sync.Mutex
@@ -67,7 +67,7 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 	return c, nil
 }
 
-// prepare makes all that a cluster needs before its first process runs.
+// prepare makes what a cluster needs before its first process runs.
 func prepare(config Config) (*Cluster, error) {
 	f, err := newFolder(config.Dir)
 	if err != nil {
@@ -126,7 +126,7 @@ func (c *Cluster) setup() (err error) {
 	return c.makeComponents()
 }
 
-// makeComponents says how each component is started.
+// makeComponents defines how each component is started.
 func (c *Cluster) makeComponents() error {
 	c.etcd = &Component{name: "etcd", start: func() (*Process, error) {
 		return c.run(c.etcdRun())
@@ -227,14 +227,13 @@ func (c *Cluster) Folder() string { return string(c.folder) }
 
 // KeepFolder has the folder outlive the cluster, for those who look into what
 // went wrong.
-func (c *Cluster) KeepFolder() { _ = c.supervisor.Keep(true) } // a dead supervisor removes nothing
+func (c *Cluster) KeepFolder() { _ = c.supervisor.Keep(true) } // a supervisor that has ended removes nothing
 
-// Failed receives an error when a process ends that nobody asked to end; the
-// first such, once.
+// Failed receives an error when a process ends unexpectedly; only the first.
 func (c *Cluster) Failed() <-chan error { return c.failed }
 
-// Stop kills all processes, waits until they are gone and removes the cluster's
-// folder unless it is to be kept. Stopping again does nothing.
+// Stop kills all processes, waits for their end and removes the cluster's
+// folder unless KeepFolder was called. Stopping again does nothing.
 func (c *Cluster) Stop() error {
 	c.mu.Lock()
 	first := !c.stopped

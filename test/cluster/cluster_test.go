@@ -41,11 +41,11 @@ func TestVersion(t *testing.T) {
 func TestNodesBecomeReady(t *testing.T) {
 	ctx, c := sharedCluster(t)
 	unique := namespace(ctx, t, c)
-	nodes := NodeSet{Prefix: unique, Count: 20, Zones: []string{"a", "b"}, Labels: map[string]string{"story": unique}}.Nodes()
+	nodes := NodeSet{Prefix: unique, Count: 20, Zones: []string{"a", "b"}, Labels: map[string]string{"scenario": unique}}.Nodes()
 	if err := c.AddNodes(ctx, nodes...); err != nil {
 		t.Fatal(err)
 	}
-	list := must[*corev1.NodeList](t)(c.Client().CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: "story=" + unique}))
+	list := must[*corev1.NodeList](t)(c.Client().CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: "scenario=" + unique}))
 	if len(list.Items) != len(nodes) {
 		t.Fatalf("%d nodes, want %d", len(list.Items), len(nodes))
 	}
@@ -87,7 +87,7 @@ func TestDelayedClaimWaits(t *testing.T) {
 	must[*corev1.PersistentVolume](t)(c.Client().CoreV1().PersistentVolumes().Create(ctx, pv, metav1.CreateOptions{}))
 	must[*corev1.PersistentVolumeClaim](t)(c.Client().CoreV1().PersistentVolumeClaims(ns).Create(ctx, claim("data", class.Name), metav1.CreateOptions{}))
 
-	// The PV controller has looked at the claim once it says so.
+	// The event shows that the PV controller has processed the claim.
 	events := watched{c.client.CoreV1().RESTClient(), "events", ns, fields.OneTermEqualSelector("involvedObject.name", "data")}
 	waitFor(ctx, t, events, func(e *corev1.Event) bool { return e.Reason == "WaitForFirstConsumer" })
 	got := must[*corev1.PersistentVolumeClaim](t)(c.Client().CoreV1().PersistentVolumeClaims(ns).Get(ctx, "data", metav1.GetOptions{}))
@@ -129,7 +129,7 @@ func TestStockScheduler(t *testing.T) {
 		t.Errorf("stop: %v", err)
 	}
 	if err := p.Err(); err != nil {
-		t.Errorf("after a stop that was asked for: %v", err)
+		t.Errorf("after Stop: %v", err)
 	}
 }
 
@@ -232,13 +232,13 @@ func TestSideBySide(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := os.Stat(other.Folder()); !os.IsNotExist(err) {
-		t.Errorf("folder of a stopped cluster: %v, want it gone", err)
+		t.Errorf("folder of a stopped cluster: %v, want it removed", err)
 	}
 	if _, err := other.StartScheduler(SchedulerOptions{}); err == nil {
 		t.Error("a scheduler starts in a stopped cluster")
 	}
 	if err := c.APIServer().Process().WaitHealthy(ctx); err != nil {
-		t.Errorf("the other cluster's end harmed this one: %v", err)
+		t.Errorf("this cluster failed when the other one ended: %v", err)
 	}
 }
 
@@ -255,9 +255,9 @@ func statefulSet(name string, pod *corev1.Pod) *appsv1.StatefulSet {
 	}
 }
 
-// TestBareCluster is how benchmarks run: nothing between the API and a pod.
+// TestBareCluster: the cluster of benchmarks has only the API server and etcd.
 func TestBareCluster(t *testing.T) {
-	ctx := story(t)
+	ctx := scenario(t)
 	c := ownCluster(ctx, t, Config{
 		NoKwok:            true,
 		ControllerManager: ControllerManagerConfig{Disabled: true},
@@ -285,9 +285,9 @@ func TestBareCluster(t *testing.T) {
 	}
 }
 
-// TestSavedEtcd lets two clusters begin with what a third had stored.
+// TestSavedEtcd: two clusters start with the data of a third.
 func TestSavedEtcd(t *testing.T) {
-	ctx := story(t)
+	ctx := scenario(t)
 	bare := Config{NoKwok: true, ControllerManager: ControllerManagerConfig{Disabled: true}}
 	first := ownCluster(ctx, t, bare)
 	made := must[*storagev1.StorageClass](t)(first.Client().StorageV1().StorageClasses().Create(ctx, delayedClass("kept"), metav1.CreateOptions{}))
@@ -304,7 +304,7 @@ func TestSavedEtcd(t *testing.T) {
 		if found := must[*storagev1.StorageClass](t)(classes.Get(ctx, "kept", metav1.GetOptions{})); found.UID != made.UID {
 			t.Errorf("found class %s, want %s", found.UID, made.UID)
 		}
-		if err := classes.Delete(ctx, "kept", metav1.DeleteOptions{}); err != nil { // the other has a copy of its own
+		if err := classes.Delete(ctx, "kept", metav1.DeleteOptions{}); err != nil { // the other cluster has its own copy
 			t.Error(err)
 		}
 	}
@@ -316,13 +316,13 @@ func TestSavedEtcd(t *testing.T) {
 
 // TestAllControllers has the node lifecycle controller watch over the nodes.
 func TestAllControllers(t *testing.T) {
-	ctx := story(t)
+	ctx := scenario(t)
 	c := ownCluster(ctx, t, Config{ControllerManager: ControllerManagerConfig{Controllers: AllControllers}})
 	if err := c.AddNodes(ctx, NodeSet{Count: 2}.Nodes()...); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.Client().CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, "node-0", metav1.GetOptions{}); err != nil {
-		t.Errorf("the lease that keeps a node from being taken for dead: %v", err)
+		t.Errorf("the lease of a node: %v", err)
 	}
 }
 

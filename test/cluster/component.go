@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// Component is a part of the cluster that tests take away and bring back. Safe
-// for concurrent use; calls on one component wait for each other.
+// Component is a part of the cluster that tests stop and restart. Safe
+// for concurrent use; calls on one component are serialized.
 type Component struct {
 	name  string
 	start func() (*Process, error)
@@ -45,7 +45,7 @@ func (m *Component) Start(ctx context.Context) error {
 	return p.WaitHealthy(ctx)
 }
 
-// Expect says that the component's process, if there is one, may end; see
+// Expect marks the end of the component's process, if there is one, as expected; see
 // Process.Expect.
 func (m *Component) Expect() {
 	if p := m.Process(); p != nil {
@@ -53,8 +53,8 @@ func (m *Component) Expect() {
 	}
 }
 
-// Stop asks the component to end and waits until it is gone; see Process.Stop.
-// Stopping what does not run does nothing.
+// Stop terminates the component and waits for its end; see Process.Stop.
+// Stopping a component that does not run does nothing.
 func (m *Component) Stop(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -64,8 +64,8 @@ func (m *Component) Stop(ctx context.Context) error {
 	return m.process.Stop(ctx)
 }
 
-// Kill ends the component as a crash would and waits until it is gone. Killing
-// what does not run does nothing.
+// Kill ends the component as a crash would and waits for its end. Killing
+// a component that does not run does nothing.
 func (m *Component) Kill() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

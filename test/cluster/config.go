@@ -13,8 +13,8 @@ import (
 // Sets of controllers for ControllerManagerConfig.Controllers, by the names
 // that kube-controller-manager's flag --controllers takes. Not to be changed.
 var (
-	// VolumeControllers bind claims and PVs, and let go of both when nobody
-	// uses them any more.
+	// VolumeControllers bind claims and PVs, and remove the finalizers of both once
+	// they are unused.
 	VolumeControllers = []string{
 		"persistentvolume-binder-controller",
 		"persistentvolume-protection-controller",
@@ -45,7 +45,7 @@ const (
 	nodeLifecycleController  = "node-lifecycle-controller"
 )
 
-// Config says what to start. The zero value of everything but Binaries is a
+// Config configures Start. The zero value of all fields but Binaries is a
 // cluster with DefaultControllers and simulated nodes, without a scheduler.
 type Config struct {
 	// Binaries to run, as Build returns them.
@@ -57,28 +57,26 @@ type Config struct {
 	// Keep leaves the folder, with all logs, in place when the cluster ends.
 	Keep bool
 
-	// Network is called, if it is set, before any component starts, and may start
-	// processes. It returns the IPv4 address of this machine that kube-apiserver is
-	// to listen on and to tell pods as its own. nil: it listens on 127.0.0.1, which
-	// only this machine's processes reach.
+	// Network, if set, is called before any component starts, and may start processes. It returns
+	// the IPv4 address of this machine on which kube-apiserver listens and which it advertises to
+	// pods. nil: it listens on 127.0.0.1, which only this machine's processes reach.
 	Network func(*Cluster) (address string, err error)
 
-	// EtcdData is a folder that Cluster.SaveEtcd made: the cluster begins with a
-	// copy of what was stored then. Empty: with nothing.
+	// EtcdData is a folder that Cluster.SaveEtcd made: the cluster starts with a
+	// copy of its data. Empty: it starts without objects.
 	EtcdData string
 
 	APIServer         APIServerConfig
 	ControllerManager ControllerManagerConfig
-	// NoKwok leaves nodes and bound pods alone: nobody updates their status.
+	// NoKwok disables kwok: no component updates the status of nodes and bound pods.
 	NoKwok bool
 }
 
 // APIServerConfig configures kube-apiserver.
 type APIServerConfig struct {
-	// DisableAdmission lists admission plugins to turn off. Benchmarks with
-	// bare pods turn off ServiceAccount. TaintNodesByCondition is always off
-	// when nobody would remove its taint, that is without the node lifecycle
-	// controller.
+	// DisableAdmission lists admission plugins to disable. Benchmarks with bare pods disable
+	// ServiceAccount. TaintNodesByCondition is always off without the node lifecycle
+	// controller, which removes its taint.
 	DisableAdmission []string
 	// ExtraArgs are added last, so they win over the package's own flags.
 	ExtraArgs []string

@@ -132,12 +132,12 @@ func TestReservedPort(t *testing.T) {
 		t.Errorf("connecting to a reservation: %v, want it refused", err)
 	}
 	if l, err := net.Listen("tcp", address); err == nil {
-		t.Errorf("somebody else takes the port: %v", l.Close())
+		t.Errorf("another process takes the port: %v", l.Close())
 	}
 	p.release()
 	l, err := net.Listen("tcp", address)
 	if err != nil {
-		t.Fatalf("the port was released, yet: %v", err)
+		t.Fatalf("listen on the released port: %v", err)
 	}
 	if err := l.Close(); err != nil {
 		t.Error(err)

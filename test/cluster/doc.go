@@ -16,7 +16,7 @@
 //
 // Everything listens on 127.0.0.1 or on sockets in the cluster's own temporary
 // folder, so any number of clusters run side by side. All processes and the
-// folder go away when the process that called Start does, however it ends.
+// folder are removed when the process that called Start ends, however it ends.
 //
 // Requests are authorized by RBAC; client certificates are issued for any user
 // (see KubeconfigFor), servers show certificates of the cluster's own CA.

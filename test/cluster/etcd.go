@@ -9,10 +9,9 @@ import (
 	"os"
 )
 
-// SaveEtcd stops kube-apiserver and etcd, and copies what etcd stored into a
-// folder that must not exist yet: other clusters may begin with it, see
-// Config.EtcdData. Components that need the API server fail until both are
-// started again.
+// SaveEtcd stops kube-apiserver and etcd, and copies etcd's data into a folder that must not
+// exist yet: other clusters may start with it, see Config.EtcdData. Components that need the
+// API server fail until both are started again.
 func (c *Cluster) SaveEtcd(ctx context.Context, folder string) error {
 	for _, m := range []*Component{c.apiServer, c.etcd} {
 		if err := m.Stop(ctx); err != nil {
@@ -28,7 +27,7 @@ func (c *Cluster) SaveEtcd(ctx context.Context, folder string) error {
 	return nil
 }
 
-// loadEtcd puts the configured data where etcd will find it.
+// loadEtcd copies the configured data to etcd's data folder.
 func (c *Cluster) loadEtcd() error {
 	if c.config.EtcdData == "" {
 		return nil

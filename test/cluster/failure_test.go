@@ -16,7 +16,7 @@ import (
 )
 
 func TestComponentsComeAndGo(t *testing.T) {
-	ctx := story(t)
+	ctx := scenario(t)
 	c := ownCluster(ctx, t, Config{})
 	t.Run("the PV controller", func(t *testing.T) { takePVController(ctx, t, c) })
 	t.Run("kube-apiserver", func(t *testing.T) { takeAPIServer(ctx, t, c) })
@@ -24,7 +24,7 @@ func TestComponentsComeAndGo(t *testing.T) {
 	t.Run("a scheduler that hangs", func(t *testing.T) { hangScheduler(ctx, t, c) })
 	select {
 	case err := <-c.Failed():
-		t.Errorf("all ends were asked for, yet: %v", err)
+		t.Errorf("all ends were expected, but Failed sent: %v", err)
 	default:
 	}
 	t.Run("a crash is reported", func(t *testing.T) { crash(ctx, t, c) })
@@ -107,7 +107,7 @@ func hangScheduler(ctx context.Context, t *testing.T, c *Cluster) {
 		t.Fatal(err)
 	}
 	if err := p.Stop(canceled(t)); err == nil || !errors.Is(err, context.Canceled) {
-		t.Errorf("stop a process that hangs: %v, want that it was killed", err)
+		t.Errorf("stop a process that hangs: %v, want it killed", err)
 	}
 }
 
@@ -122,15 +122,15 @@ func crash(ctx context.Context, t *testing.T, c *Cluster) {
 			t.Errorf("error %q, want it to begin %q and to name the log %s", err, want, p.LogFile())
 		}
 	case <-ctx.Done():
-		t.Fatal("nobody tells of the crash")
+		t.Fatal("Failed reports no crash")
 	}
 	if err := p.WaitHealthy(ctx); err == nil {
-		t.Error("a dead process is healthy")
+		t.Error("a process that has ended is healthy")
 	}
 }
 
 func TestStartFails(t *testing.T) {
-	ctx := story(t)
+	ctx := scenario(t)
 	missing := fixture.binaries
 	missing.Etcd += "-missing"
 	broken := fixture.binaries
@@ -151,7 +151,7 @@ func TestStartFails(t *testing.T) {
 			config: Config{Binaries: missing},
 			want:   []string{"start etcd", "no such file or directory"},
 		},
-		"a component that nobody can ask": {
+		"a component without health endpoint": {
 			config: Config{Binaries: broken},
 			want:   []string{"kwok exited with status", "kwok.log"},
 		},

@@ -9,12 +9,11 @@ import (
 	"path/filepath"
 )
 
-// maxFolder is how long a folder's path may be: the path of a unix socket holds
-// 103 bytes on the narrowest system, and the folder's deepest socket is
-// "etcd-peer.sock".
+// maxFolder limits the length of a folder's path: a unix socket's path has at most 103 bytes on
+// the most restrictive system, and the folder's deepest socket is "etcd-peer.sock".
 const maxFolder = 103 - len("/etcd-peer.sock")
 
-// folder is the path of a cluster's own folder; its methods name what is where.
+// folder is the path of a cluster's own folder; its methods return the paths in it.
 type folder string
 
 func newFolder(parent string) (folder, error) {

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// progressPeriod is how often a long build says that it is alive.
+	// progressPeriod is how often a long build reports progress.
 	progressPeriod = 20 * time.Second
 	// lockRetry is how often a lock that another process holds is tried again:
 	// waiting for a file lock cannot be interrupted.
@@ -64,7 +64,7 @@ func goBuild(ctx context.Context, j buildJob) error {
 	return os.Rename(unfinished, j.out)
 }
 
-// removeUnfinished removes what builds that were killed left behind.
+// removeUnfinished removes the files of builds that were killed.
 func removeUnfinished(dir string) error {
 	left, err := filepath.Glob(filepath.Join(dir, unfinishedPrefix+"*"))
 	if err != nil {
@@ -107,9 +107,8 @@ func (j buildJob) run(ctx context.Context, out string) error {
 	}
 }
 
-// lockFile takes the lock that the file stands for, for this process alone, and
-// returns what gives it back. A process that dies gives it back too. waiting is
-// called once if another process holds the lock.
+// lockFile locks the file exclusively, and returns the function that unlocks it. The end of
+// the process unlocks it too. waiting is called once if another process holds the lock.
 func lockFile(ctx context.Context, path string, waiting func()) (func(), error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|syscall.O_CLOEXEC, 0o644)
 	if err != nil {

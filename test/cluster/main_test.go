@@ -23,10 +23,10 @@ import (
 	"stowage.dev/stowage/test/deadline"
 )
 
-// storyTimeout limits a story on a machine that has other things to do too.
-var storyTimeout = 2 * deadline.Wait()
+// scenarioTimeout limits a test with real components on a machine with other load.
+var scenarioTimeout = 2 * deadline.Wait()
 
-// fixture is what TestMain makes for all tests and takes away again.
+// fixture is what TestMain sets up for all tests and removes.
 var fixture struct {
 	binaries Binaries
 	// shared is for tests that leave all components running; nil with -short.
@@ -61,7 +61,7 @@ func withFixture(run func() int) (code int, err error) {
 	if fixture.binaries, err = Build(context.Background(), BuildOptions{Progress: os.Stderr}); err != nil {
 		return 0, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), storyTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), scenarioTimeout)
 	defer cancel()
 	if fixture.shared, err = Start(ctx, Config{Binaries: fixture.binaries}); err != nil {
 		return 0, err
@@ -80,18 +80,18 @@ func withFixture(run func() int) (code int, err error) {
 // context that ends with the test.
 func sharedCluster(t *testing.T) (context.Context, *Cluster) {
 	t.Helper()
-	ctx := story(t)
+	ctx := scenario(t)
 	return ctx, fixture.shared
 }
 
-// story returns the context of a test that needs real components.
-func story(t *testing.T) context.Context {
+// scenario returns the context of a test that needs real components.
+func scenario(t *testing.T) context.Context {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("needs a control plane")
 	}
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), storyTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), scenarioTimeout)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -135,14 +135,14 @@ func scheduler(ctx context.Context, t *testing.T, c *Cluster, o SchedulerOptions
 // namespace makes a namespace for one test.
 func namespace(ctx context.Context, t *testing.T, c *Cluster) string {
 	t.Helper()
-	ns, err := c.NewNamespace(ctx, "story")
+	ns, err := c.NewNamespace(ctx, "scenario")
 	if err != nil {
 		t.Fatal(err)
 	}
 	return ns
 }
 
-// must fails the test unless a call succeeded, and returns what it made.
+// must fails the test unless a call succeeded, and returns its result.
 func must[T any](t *testing.T) func(T, error) T {
 	t.Helper()
 	return func(made T, err error) T {
@@ -154,7 +154,7 @@ func must[T any](t *testing.T) func(T, error) T {
 	}
 }
 
-// waitFor watches the one object of a resource until done says so.
+// waitFor watches the one object of a resource until done returns true.
 func waitFor[T runtime.Object](ctx context.Context, t *testing.T, where watched, done func(T) bool) T {
 	t.Helper()
 	var last, zero T
@@ -169,7 +169,7 @@ func waitFor[T runtime.Object](ctx context.Context, t *testing.T, where watched,
 	return last
 }
 
-// watched says what waitFor watches.
+// watched is the object that waitFor watches.
 type watched struct {
 	client    rest.Interface
 	resource  string

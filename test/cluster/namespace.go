@@ -49,7 +49,7 @@ func (c *Cluster) waitServiceAccount(ctx context.Context, namespace string) erro
 	return nil
 }
 
-// until watches objects like example until done says so of one that was added
+// until watches objects like example until done returns true for one that was added
 // or changed. Its error is the cause of the context's end.
 func until(ctx context.Context, lw cache.ListerWatcher, example runtime.Object, done func(runtime.Object) bool) error {
 	_, err := watchtools.UntilWithSync(ctx, lw, example, nil, func(e watch.Event) (bool, error) {

@@ -33,9 +33,9 @@ type NodeSet struct {
 	// Zones are given to the nodes in turn, as topology.kubernetes.io/zone;
 	// none: no such label.
 	Zones []string
-	// Labels for each node, besides its hostname label.
+	// Labels for each node, in addition to its hostname label.
 	Labels map[string]string
-	// Allocatable resources; what is not set is 32 CPUs, 256Gi of memory and
+	// Allocatable resources; the defaults are 32 CPUs, 256Gi of memory and
 	// 110 pods.
 	Allocatable corev1.ResourceList
 }
@@ -73,9 +73,9 @@ func (s NodeSet) Nodes() []*corev1.Node {
 	return nodes
 }
 
-// AddNodes creates nodes and waits until all are Ready and pods may be placed
-// on them. Without kwok nobody else reports them Ready, so they are created so.
-// The objects given are not changed.
+// AddNodes creates nodes and waits until all are Ready and schedulable. Without kwok no
+// component reports them Ready, so they are created Ready.
+// The objects passed are not changed.
 func (c *Cluster) AddNodes(ctx context.Context, nodes ...*corev1.Node) error {
 	kwok := c.kwok.Process()
 	if !c.config.NoKwok && !c.kwok.Running() {
@@ -125,8 +125,7 @@ func (c *Cluster) waitNodes(ctx context.Context, kwok *Process, nodes []*corev1.
 	return nil
 }
 
-// schedulable reports whether pods may be placed on a node as far as its
-// readiness goes.
+// schedulable reports whether the readiness of a node allows pods on it.
 func schedulable(n *corev1.Node) bool {
 	for _, t := range n.Spec.Taints {
 		if t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable {
@@ -138,7 +137,7 @@ func schedulable(n *corev1.Node) bool {
 	})
 }
 
-// setReady marks a node Ready unless it says something about that itself.
+// setReady marks a node Ready unless it has a Ready condition.
 func setReady(n *corev1.Node) {
 	if slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady }) {
 		return

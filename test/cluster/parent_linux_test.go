@@ -21,7 +21,7 @@ import (
 // and hang, to be killed.
 const parentEnv = "CLUSTER_TEST_PARENT"
 
-// family is what the parent tells on standard output.
+// family is what the parent prints on standard output.
 type family struct {
 	Folder string
 	PIDs   []int
@@ -32,7 +32,7 @@ func actAsParent() {
 	if err := json.Unmarshal([]byte(os.Getenv(parentEnv)), &config.Binaries); err != nil {
 		panic(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), storyTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), scenarioTimeout)
 	defer cancel()
 	c, err := Start(ctx, config)
 	if err != nil {
@@ -55,7 +55,7 @@ func actAsParent() {
 // TestKilledParentLeavesNothing kills a process that has a cluster, as the
 // system does when memory runs out, and as "go test" does when time does.
 func TestKilledParentLeavesNothing(t *testing.T) {
-	ctx := story(t)
+	ctx := scenario(t)
 	binaries, err := json.Marshal(fixture.binaries)
 	if err != nil {
 		t.Fatal(err)
@@ -95,11 +95,11 @@ func TestKilledParentLeavesNothing(t *testing.T) {
 	_ = parent.Wait() // that it was killed
 	for i := range children {
 		if !ends(t, children[i:i+1]) {
-			t.Errorf("process %d of %v goes on", f.PIDs[i], f.PIDs)
+			t.Errorf("process %d of %v still runs", f.PIDs[i], f.PIDs)
 		}
 	}
 	if _, err := os.Stat(f.Folder); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the cluster's folder: %v, want it gone", err)
+		t.Errorf("the cluster's folder: %v, want it removed", err)
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// certLifetime is how long certificates last; clusters live for hours at most.
+// certLifetime is the validity of certificates; clusters run for hours at most.
 const certLifetime = 7 * 24 * time.Hour
 
 // authority is the cluster's certificate authority. Safe for concurrent use.
@@ -130,8 +130,8 @@ func writePKI(f folder, address string) (*authority, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a certificate authority: %w", err)
 	}
-	// Nobody holds this authority's key: no proxy speaks for other users. The
-	// components that ask the API server for it complain when there is none.
+	// This authority's key is discarded: no proxy authenticates for other users. The
+	// components that request the authority from the API server log errors without one.
 	proxies, err := newAuthority()
 	if err != nil {
 		return nil, fmt.Errorf("make a certificate authority for proxies: %w", err)

@@ -19,10 +19,9 @@ const loopback = "127.0.0.1"
 // reservedPort is a TCP port of an address of this machine that belongs to one component for as
 // long as the reservation lasts, however often the component restarts.
 //
-// The reservation is a socket bound to the port that never listens, so it takes
-// no connections. It allows sharing (SO_REUSEPORT), which lets exactly those
-// bind the port that ask for sharing too, and the kernel never hands a shared
-// port to someone who asks for any free one.
+// The reservation is a socket bound to the port that never listens, so it accepts no
+// connections. It sets SO_REUSEPORT: only sockets that set it too can bind the port, and the
+// kernel never assigns a shared port to a process that binds any free one.
 type reservedPort struct {
 	fd      int
 	address string // IPv4

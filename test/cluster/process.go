@@ -43,7 +43,7 @@ type Process struct {
 	asked      atomic.Bool // to end, or to do what may end it
 }
 
-// endpoint is what a component serves; without a client it serves nothing.
+// endpoint is the server of a component; without a client it has none.
 type endpoint struct {
 	client *http.Client
 	url    string // without a path
@@ -63,13 +63,13 @@ func (p *Process) SecurePort() int { return p.port }
 // for etcd and kube-apiserver.
 func (p *Process) Kubeconfig() string { return p.kubeconfig }
 
-// LogFile is the path of what the process writes. Restarts append to it.
+// LogFile is the path of the process's output. Restarts append to it.
 func (p *Process) LogFile() string { return p.logFile }
 
 // Done is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.inner.Done() }
 
-// Err waits for the process's end and says how it ended, with the last lines of
+// Err waits for the process's end and returns how it ended, with the last lines of
 // its log; nil after Stop and Kill.
 func (p *Process) Err() error {
 	exit := p.inner.Exit()
@@ -79,9 +79,8 @@ func (p *Process) Err() error {
 	return fmt.Errorf("%s %s%s", p.name, exit, p.logTail())
 }
 
-// Signal sends a signal, such as SIGSTOP and SIGCONT to make the process hang
-// for a while. The process counts as asked to end when the signal may do that.
-// A process that has ended gets none.
+// Signal sends a signal, such as SIGSTOP and SIGCONT to pause the process. A signal that may
+// end the process makes its end expected. After the end of the process it does nothing.
 func (p *Process) Signal(sig syscall.Signal) error {
 	select {
 	case <-p.Done():
@@ -97,11 +96,11 @@ func (p *Process) Signal(sig syscall.Signal) error {
 	return nil
 }
 
-// Expect says that the process may end from now on, without a signal of Signal,
-// Stop or Kill: it goes down with something else.
+// Expect marks the process's end as expected from now on without Signal, Stop or Kill: it ends
+// with something else.
 func (p *Process) Expect() { p.asked.Store(true) }
 
-// Kill ends the process at once, as a crash would, and waits until it is gone.
+// Kill ends the process at once, as a crash would, and waits for its end.
 func (p *Process) Kill() error {
 	if err := p.Signal(syscall.SIGKILL); err != nil {
 		return err
@@ -110,7 +109,7 @@ func (p *Process) Kill() error {
 	return nil
 }
 
-// Stop asks the process to end and waits until it is gone. One that does not
+// Stop terminates the process and waits for its end. A process that does not
 // end within stopGrace, or until ctx is done, is killed, which is an error.
 func (p *Process) Stop(ctx context.Context) error {
 	if err := p.Signal(syscall.SIGTERM); err != nil {
@@ -130,12 +129,12 @@ func (p *Process) Stop(ctx context.Context) error {
 	if err := p.Kill(); err != nil {
 		return err
 	}
-	return fmt.Errorf("%s did not end when asked to, so it was killed: %w%s", p.name, why, p.logTail())
+	return fmt.Errorf("%s did not end on SIGTERM, so it was killed: %w%s", p.name, why, p.logTail())
 }
 
-// WaitHealthy waits until the component says that it is ready (/readyz, or
-// /healthz where there is nothing better, answers 200). It fails when the process ends or ctx does, with the last lines of the
-// log. For kwok, which cannot be asked, it only reports a process that ended.
+// WaitHealthy waits until the component is ready: /readyz, or /healthz where that is the only
+// endpoint, answers 200. It fails when the process ends or ctx does, with the last lines of the
+// log. For kwok, which has no endpoint, it only reports a process that ended.
 func (p *Process) WaitHealthy(ctx context.Context) error {
 	var last error
 	for backoff := healthBackoffMin; ; backoff = min(2*backoff, healthBackoffMax) {
@@ -202,7 +201,7 @@ func (p *Process) WhileRunning(ctx context.Context) (running context.Context, do
 	}
 }
 
-// check fails while the component says that it is not ready.
+// check fails while the component is not ready.
 func (p *Process) check(ctx context.Context) error {
 	if p.base.client == nil {
 		return nil

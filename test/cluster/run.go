@@ -13,7 +13,7 @@ import (
 	"stowage.dev/stowage/test/cluster/internal/supervise"
 )
 
-// run says how to start a process of the cluster.
+// run is how to start a process of the cluster.
 type run struct {
 	name       string
 	binary     string
@@ -50,7 +50,7 @@ func (c *Cluster) run(r run) (*Process, error) {
 	return p, nil
 }
 
-// watch reports the process's end unless somebody asked for it.
+// watch reports the process's end unless it was expected.
 func (c *Cluster) watch(p *Process) {
 	<-p.Done()
 	c.mu.Lock()

@@ -19,9 +19,8 @@ const SchedulerUser = "system:kube-scheduler"
 // SchedulerOptions configures StartScheduler. The zero value is the stock
 // kube-scheduler with its default profile.
 type SchedulerOptions struct {
-	// Name of the process in errors and of its log; empty: "kube-scheduler". It
-	// may be used again, for a restart or for schedulers side by side: from the
-	// second on, a number is added.
+	// Name of the process in errors and of its log; empty: "kube-scheduler". It may be used again,
+	// for a restart or for concurrent schedulers: from the second on, a number is appended.
 	Name string
 	// Binary is anything with kube-scheduler's command line; empty: the stock
 	// kube-scheduler.
@@ -41,9 +40,9 @@ type SchedulerOptions struct {
 	Env []string
 }
 
-// StartScheduler runs a scheduler, on a port of its own, without waiting until
-// it works: call WaitHealthy on what it returns. Any number may run at the same
-// time. A scheduler ends with the cluster at the latest.
+// StartScheduler runs a scheduler on its own port, without waiting until it works: call
+// WaitHealthy on the result. Any number may run at the same time. A scheduler ends with the
+// cluster.
 func (c *Cluster) StartScheduler(o SchedulerOptions) (*Process, error) {
 	if o.Name == "" {
 		o.Name = "kube-scheduler"

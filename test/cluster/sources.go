@@ -33,7 +33,7 @@ const keyLength = 12
 
 var kubernetesVersion = regexp.MustCompile(`(?m)^\s*(?:require\s+)?k8s\.io/kubernetes (v(\d+)\.(\d+)\.\S+)`)
 
-// sources says what is built, from where and to where.
+// sources are the sources and destination of the build.
 type sources struct {
 	root          string // folder of the product's module
 	controlplane  string // folder of the nested module
@@ -78,7 +78,7 @@ func findSources(ctx context.Context) (sources, error) {
 	return s, nil
 }
 
-// versionFlags makes binaries tell the version they were built from.
+// versionFlags makes binaries report the version they were built from.
 func versionFlags(version, major, minor string) string {
 	const pkg = "k8s.io/component-base/version"
 	return fmt.Sprintf("-s -w -X %[1]s.gitVersion=%[2]s -X %[1]s.gitMajor=%[3]s -X %[1]s.gitMinor=%[4]s", pkg, version, major, minor)
@@ -153,7 +153,7 @@ func runGo(ctx context.Context, dir string, args ...string) ([]byte, error) {
 	return out, nil
 }
 
-// goCommand leaves out of the environment what would build something else:
+// goCommand removes variables from the environment that change the build:
 // cross-compilation, workspaces and flags such as -mod=vendor.
 func goCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "go", args...)

@@ -38,7 +38,7 @@ var factor = fromEnvironment()
 // process. A test that waits for more at once takes a multiple of it.
 func Wait() time.Duration { return Stretch(single) }
 
-// Stretch multiplies a duration by the factor. It is for what limits tests as a whole, such
+// Stretch multiplies a duration by the factor. It is for limits on tests as a whole, such
 // as the timeout of go test; waits are multiples of Wait.
 func Stretch(d time.Duration) time.Duration { return time.Duration(float64(d) * factor) }
 
@@ -47,7 +47,7 @@ func Context(parent context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(parent, Wait())
 }
 
-// Factor returns the factor that value, as Variable holds it, stands for.
+// Factor parses the factor of value, which has the format of Variable.
 func Factor(value string) (float64, error) {
 	if value == "" {
 		return 1, nil

@@ -22,7 +22,7 @@ import (
 // advised is a cluster whose only scheduler is the stock one, with the extender in mode Advisory.
 var advised = frame.NewSite(install.Options(withExtender("advisory")))
 
-// TestAdvisory: stock kube-scheduler binds volumes itself, and asks the extender too.
+// TestAdvisory: stock kube-scheduler binds volumes itself, and calls the extender too.
 func TestAdvisory(t *testing.T) {
 	t.Parallel()
 	e := advised.New(t)
@@ -33,11 +33,11 @@ func TestAdvisory(t *testing.T) {
 	onlyClaimsAreMarked(e)
 }
 
-// TestAdvisoryCountsCapacity: each of a pod's two claims would find room at a node, and both do
-// not. kube-scheduler asks for each alone, so that it is the extender that has the pod wait until
-// a node has room for both. This takes seconds, or five minutes if kube-scheduler asks again before
-// the extender has seen the larger capacity: nothing then wakes the pod before kube-scheduler's
-// periodic flush. The test's log has the time.
+// TestAdvisoryCountsCapacity: a node has capacity for each of a pod's two claims, but not for
+// both. kube-scheduler checks each claim separately, so the extender keeps the pod pending until
+// a node has capacity for both. This takes seconds, or five minutes if kube-scheduler retries
+// before the extender has observed the larger capacity: then only kube-scheduler's periodic
+// flush requeues the pod. The test's log has the time.
 func TestAdvisoryCountsCapacity(t *testing.T) {
 	t.Parallel()
 	e := advised.New(t)
@@ -75,7 +75,7 @@ func TestAdvisoryCountsCapacity(t *testing.T) {
 	}
 	t.Logf("the pod had a node %s after node two had room for both claims", time.Since(grown).Round(time.Second))
 	if got, node := finished(e, "both"); got != "left\nright\n" || node != "two" {
-		t.Errorf("the pod on node %s reads %q, want both words, on two, which has room for both", node, got)
+		t.Errorf("the pod on node %s reads %q, want both words, on two, which has capacity for both", node, got)
 	}
 }
 

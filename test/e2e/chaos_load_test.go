@@ -21,17 +21,17 @@ import (
 )
 
 const (
-	// rolling is how many pods there are at a time that come and go. Every third has two
+	// rolling is the number of pods at a time that are created and deleted. Every third has two
 	// volumes, so even if four of six do, some node has room for the next one.
 	rolling = 6
-	// roleLabel says whether a pod comes and goes or is kept.
+	// roleLabel is whether a pod is deleted during the test or kept.
 	roleLabel = "role"
-	// dirty is the exit code of pods that find something in their volume.
+	// dirty is the exit code of pods whose volume is not empty.
 	dirty = 3
 )
 
-// check fails unless all volumes are empty, and makes them its pod's, with so many files that
-// cleaning takes a moment. It may be killed at any moment, and repeated.
+// check fails unless all volumes are empty, then writes the pod's name and enough files into them
+// that cleaning takes time. It may be killed at any moment, and repeated.
 const check = `for d in /data/*; do
 	owner=$(cat $d/owner 2>/dev/null)
 	if [ "$owner" != $OWNER ]; then
@@ -43,7 +43,7 @@ const check = `for d in /data/*; do
 	mkdir -p $d/a/b $d/many && echo deep >$d/a/b/.hidden && cd $d/many && seq 5000 | xargs touch || exit 1
 done`
 
-// load is pods that come and go, and what was seen of them, their claims and all volumes.
+// load creates and deletes pods, and records the observed pods, claims and volumes.
 type load struct {
 	e *frame.Env
 
@@ -55,13 +55,13 @@ type load struct {
 
 	// next is the number of the next pod, and ran how many that come and go have run.
 	next, ran int
-	// stays says that pods are not deleted any more, over that no more are made.
+	// stays stops the deletion of pods, over their creation.
 	stays, over bool
-	// ready are the pods that run, UIDs by name, and seen all that ever ran.
+	// ready are the UIDs of running pods by name, and seen those of all pods that ever ran.
 	ready map[string]types.UID
 	seen  map[types.UID]bool
 
-	// lives are the volumes that there are, by UID, and claims the claim by its volume's name.
+	// lives are the existing volumes by UID, and claims the claims by volume name.
 	lives  map[types.UID]*life
 	claims map[string]types.UID
 }
@@ -94,7 +94,7 @@ func newLoad(e *frame.Env) *load {
 	return l
 }
 
-// watch calls saw and lost, one at a time, for objects that are there and those that are gone.
+// watch calls saw for existing and lost for deleted objects, one at a time.
 func watch[T metav1.Object](l *load, informer cache.SharedIndexInformer, saw, lost func(T)) {
 	call := func(f func(T), object any) {
 		if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
@@ -123,7 +123,7 @@ func watch[T metav1.Object](l *load, informer cache.SharedIndexInformer, saw, lo
 	l.e.Do(err)
 }
 
-// wait returns when is, which is called with the lock held, says so. Broken rules fail the test.
+// wait returns when is, which is called with the lock held, returns true. Broken rules fail the test.
 func (l *load) wait(what string, is func() bool) {
 	l.e.T.Helper()
 	for {
@@ -156,7 +156,7 @@ func (l *load) count() int {
 	return l.ran
 }
 
-// begin makes one pod on each node that is kept, and the first that come and go.
+// begin creates one permanent pod on each node, and the first that are deleted later.
 func (l *load) begin() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -16,8 +16,8 @@ import (
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 
-// TestChaosRules: what TestChaos watches for does not escape it, and what is in order is no
-// offence.
+// TestChaosRules: the checks of TestChaos find each violation, and accept valid
+// sequences.
 func TestChaosRules(t *testing.T) {
 	volume := func(uid types.UID, phase corev1.PersistentVolumePhase, owner types.UID) *corev1.PersistentVolume {
 		source := corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: "/disk"}}
@@ -34,11 +34,11 @@ func TestChaosRules(t *testing.T) {
 		return c
 	}
 	const available, bound, released = corev1.VolumeAvailable, corev1.VolumeBound, corev1.VolumeReleased
-	for story, tc := range map[string]struct {
+	for scenario, tc := range map[string]struct {
 		see  func(*load)
 		want string // empty: all is in order
 	}{
-		"a volume is bound, released, gone and published again": {see: func(l *load) {
+		"a volume is bound, released, deleted and published again": {see: func(l *load) {
 			l.sawVolume(volume("1", available, ""))
 			l.sawVolume(volume("1", bound, "a"))
 			l.sawVolume(volume("1", released, "a"))
@@ -47,7 +47,7 @@ func TestChaosRules(t *testing.T) {
 			l.sawVolume(volume("2", available, "b"))
 			l.sawVolume(volume("2", bound, "b"))
 		}},
-		"a volume that was promised goes to another claim before it is bound": {see: func(l *load) {
+		"a reserved volume is reserved for another claim before it is bound": {see: func(l *load) {
 			l.sawVolume(volume("1", available, "a"))
 			l.sawVolume(volume("1", bound, "b"))
 		}},
@@ -55,7 +55,7 @@ func TestChaosRules(t *testing.T) {
 			l.sawVolume(volume("1", bound, "a"))
 			l.sawVolume(volume("1", available, "a"))
 		}, want: "is available after claim a had it"},
-		"a bound volume gets another claim": {see: func(l *load) {
+		"a bound volume is bound to another claim": {see: func(l *load) {
 			l.sawVolume(volume("1", bound, "a"))
 			l.sawVolume(volume("1", bound, "b"))
 		}, want: `was given to claim "b" after claim a had had it`},
@@ -80,7 +80,7 @@ func TestChaosRules(t *testing.T) {
 			l.sawPod(pod)
 		}, want: "found its volume dirty: word"},
 	} {
-		t.Run(story, func(t *testing.T) {
+		t.Run(scenario, func(t *testing.T) {
 			l := emptyLoad(nil)
 			tc.see(l)
 			if got := strings.Join(l.broken, "; "); (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {

@@ -36,7 +36,7 @@ const (
 	betweenKills = rolling + 3
 )
 
-// chaosNodes are named so that leases and logs tell them from other tests' nodes.
+// chaosNodes are named differently from other tests' nodes in leases and logs.
 var chaosNodes = []string{"one", "two", "three"}
 
 // chaosDisks are those of each node: kubelet formats the block devices.
@@ -48,10 +48,10 @@ var chaosDisks = []realnode.Disk{
 	{Kind: realnode.Block, Path: chaosFolder + "/raw", Size: 64 << 20},
 }
 
-// TestChaos: while pods come, take volumes and go, each part that has a hand in volumes is killed
-// in turn and started again, as what supervises it would; in full strength four times more, each
-// time in another order. All pods run in the end and have what they wrote, no volume is given twice, none
-// is offered dirty, no claim is lost, and all disks are offered again in the end.
+// TestChaos: while pods with volumes are created and deleted, each component that acts on volumes
+// is killed in turn and restarted, as its supervisor would; in full strength four times more, each
+// time in another order. All pods run in the end and have their data, no volume is bound twice or
+// published dirty, no claim is lost, and all disks are available in the end.
 func TestChaos(t *testing.T) {
 	random := rand.New(rand.NewPCG(campaign.Begin(t), 0))
 	e := newChaos(t)
@@ -98,7 +98,7 @@ func chaosParts(e *frame.Env, l *load) []chaosPart {
 		{"kubelet of node one", func() { restart(e, e.Cluster.Node("one").Kubelet()) }},
 		{"containerd of node two", func() { restart(e, e.Cluster.Node("two").Containerd()) }},
 		{"the scheduler that leads", func() { crash(e, leader(e, "kube-system", "stowage-scheduler")) }},
-		{"the provisioner of node three, which is removing files", func() { crashCleaning(e, agentOf(e, "three")) }},
+		{"the provisioner of node three, which is removing files", func() { crashCleaning(e, provisionerOf(e, "three")) }},
 		{"the controller that leads", func() { crash(e, leader(e, install.Namespace, "stowage-controller")) }},
 		{"kube-controller-manager", func() { restart(e, e.Cluster.ControllerManager()) }},
 	}
@@ -139,7 +139,7 @@ func leader(e *frame.Env, namespace, lease string) *corev1.Pod {
 	held, err := e.Client.CoordinationV1().Leases(namespace).Get(e.Context, lease, metav1.GetOptions{})
 	e.Do(err)
 	if held.Spec.HolderIdentity == nil {
-		e.T.Fatalf("nobody holds lease %s", lease)
+		e.T.Fatalf("lease %s has no holder", lease)
 	}
 	name, _, _ := strings.Cut(*held.Spec.HolderIdentity, "_")
 	pod, err := e.Client.CoreV1().Pods(namespace).Get(e.Context, name, metav1.GetOptions{})
@@ -147,15 +147,15 @@ func leader(e *frame.Env, namespace, lease string) *corev1.Pod {
 	return pod
 }
 
-// agentOf is the pod of a node's agent.
-func agentOf(e *frame.Env, node string) *corev1.Pod {
+// provisionerOf is the pod of a node's provisioner.
+func provisionerOf(e *frame.Env, node string) *corev1.Pod {
 	e.T.Helper()
 	pods, err := e.Client.CoreV1().Pods(install.Namespace).List(e.Context, metav1.ListOptions{
 		LabelSelector: "app.kubernetes.io/name=stowage-provisioner", FieldSelector: "spec.nodeName=" + node,
 	})
 	e.Do(err)
 	if len(pods.Items) != 1 {
-		e.T.Fatalf("node %s has %d agents, want one", node, len(pods.Items))
+		e.T.Fatalf("node %s has %d provisioners, want one", node, len(pods.Items))
 	}
 	return &pods.Items[0]
 }
@@ -168,9 +168,8 @@ func crash(e *frame.Env, pod *corev1.Pod) {
 	crashBy(e, pod, ctr+"kill --signal SIGKILL $1")
 }
 
-// crashCleaning is crash for the provisioner of a node as soon as files of check vanish from
-// one of the node's file systems. To have the process killed by containerd would take longer than
-// what is left of the clean.
+// crashCleaning crashes the provisioner of a node as soon as files of check disappear from one of
+// the node's file systems. A kill by containerd would take longer than the rest of the clean.
 func crashCleaning(e *frame.Env, provisioner *corev1.Pod) {
 	e.T.Helper()
 	crashBy(e, provisioner, `
@@ -200,7 +199,7 @@ func crashBy(e *frame.Env, pod *corev1.Pod, script string) {
 	})
 }
 
-// blank looks at all disks of a node: nothing is on them.
+// blank checks that all disks of a node are empty.
 func blank(e *frame.Env, n *realnode.Node) {
 	e.T.Helper()
 	for _, d := range chaosDisks {
@@ -214,7 +213,7 @@ func blank(e *frame.Env, n *realnode.Node) {
 	}
 }
 
-// tellChaos tells of a failed test what frame.Env.Dump does not.
+// tellChaos logs what frame.Env.Dump omits, for a failed test.
 func tellChaos(e *frame.Env) {
 	if !e.T.Failed() {
 		return

@@ -17,7 +17,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
 
-// life is what was seen of a volume. A disk has one after the other: each ends with a clean.
+// life is the observed life of a volume. A disk has consecutive ones: each ends with a clean.
 type life struct {
 	name, node, path string
 	phase            corev1.PersistentVolumePhase
@@ -26,8 +26,8 @@ type life struct {
 	bound    bool
 	deleting bool
 	gone     bool
-	// story has a line for each change.
-	story []string
+	// changes has a line for each change.
+	changes []string
 }
 
 func (v *life) String() string { return fmt.Sprintf("volume %s of %s at %s", v.name, v.node, v.path) }
@@ -58,13 +58,13 @@ func (l *load) sawVolume(pv *corev1.PersistentVolume) {
 	}
 	v.owner, v.phase, v.deleting = owner, pv.Status.Phase, pv.DeletionTimestamp != nil
 	v.bound = v.bound || v.phase == corev1.VolumeBound
-	v.tell(fmt.Sprintf("%s, claim %q, being deleted: %t", v.phase, v.owner, v.deleting))
+	v.record(fmt.Sprintf("%s, claim %q, being deleted: %t", v.phase, v.owner, v.deleting))
 }
 
 func (l *load) lostVolume(pv *corev1.PersistentVolume) {
 	if v := l.lives[pv.UID]; v != nil {
 		v.gone = true
-		v.tell("gone")
+		v.record("gone")
 	}
 }
 
@@ -103,20 +103,20 @@ func (l *load) allFree() bool {
 	return len(l.claims) == 0 && free == len(chaosNodes)*len(chaosDisks)
 }
 
-func (v *life) tell(what string) {
-	if len(v.story) == 0 || !strings.HasSuffix(v.story[len(v.story)-1], what) {
-		v.story = append(v.story, time.Now().Format(time.TimeOnly)+" "+what)
+func (v *life) record(what string) {
+	if len(v.changes) == 0 || !strings.HasSuffix(v.changes[len(v.changes)-1], what) {
+		v.changes = append(v.changes, time.Now().Format(time.TimeOnly)+" "+what)
 	}
 }
 
-// history is what was seen of all volumes.
+// history lists the changes of all observed volumes.
 func (l *load) history() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var stories []string
+	var histories []string
 	for uid, v := range l.lives {
-		stories = append(stories, fmt.Sprintf("%s, %s:\n  %s\n", v, uid, strings.Join(v.story, "\n  ")))
+		histories = append(histories, fmt.Sprintf("%s, %s:\n  %s\n", v, uid, strings.Join(v.changes, "\n  ")))
 	}
-	slices.Sort(stories)
-	return strings.Join(stories, "")
+	slices.Sort(histories)
+	return strings.Join(histories, "")
 }

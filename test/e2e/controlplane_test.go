@@ -20,13 +20,13 @@ import (
 	"stowage.dev/stowage/test/cluster/realnode"
 )
 
-// scheduler is a scheduler of the control plane: a pod on the host network of a node, which
-// nobody placed, with the files of a folder of the node, as kubeadm's static pods are.
+// scheduler is a scheduler of the control plane: a static pod on the host network of a node,
+// with the files of a folder of the node, as kubeadm's are.
 type scheduler struct {
 	node    string
 	image   string
 	command []string
-	// files of /etc/kubernetes besides scheduler.conf, which is kube-scheduler's credentials.
+	// files of /etc/kubernetes in addition to scheduler.conf, which is kube-scheduler's credentials.
 	files map[string][]byte
 }
 
@@ -73,7 +73,7 @@ func (s scheduler) pod() *corev1.Pod {
 	}
 }
 
-// schedulerArgs are kubeadm's, but for the configuration.
+// schedulerArgs are kubeadm's, except for the configuration.
 func schedulerArgs(binary, config string) []string {
 	const credentials = "/etc/kubernetes/scheduler.conf"
 	return []string{
@@ -93,8 +93,8 @@ func manifest(name string) ([]byte, error) {
 	return data, nil
 }
 
-// runOurs has stowage-scheduler run in the place of kube-scheduler, as manifests/scheduler/only
-// says.
+// runOurs runs stowage-scheduler instead of kube-scheduler, as manifests/scheduler/only
+// describes.
 func runOurs(ctx context.Context, c *realnode.Cluster) error {
 	config, err := manifest("scheduler/only/config.yaml")
 	if err != nil {

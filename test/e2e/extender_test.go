@@ -48,7 +48,7 @@ func withExtender(mode string) install.Config {
 	}
 }
 
-// TestExtender: stock kube-scheduler asks the extender, which binds the claims and the pod.
+// TestExtender: stock kube-scheduler calls the extender, which binds the claims and the pod.
 func TestExtender(t *testing.T) {
 	t.Parallel()
 	e := extended.New(t)
@@ -76,7 +76,7 @@ func onlyClaimsAreMarked(e *frame.Env) {
 	pod, err := e.Client.CoreV1().Pods(e.Namespace).Create(e.Context, e.Shell("marked", "true", "any"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	e.Do(err)
 	if mark := pod.Spec.Containers[0].Resources.Limits["stowage.dev/volumes"]; mark.Value() != 1 {
-		e.T.Error("a pod with claims has no stowage.dev/volumes, by which kube-scheduler knows to ask the extender")
+		e.T.Error("a pod with claims has no stowage.dev/volumes, for which kube-scheduler calls the extender")
 	}
 }
 
@@ -103,8 +103,8 @@ func giveCertificates(ctx context.Context, c *realnode.Cluster) error {
 	return err
 }
 
-// runExtended runs the stock kube-scheduler in a pod, with the configuration of the manifests. All
-// that is changed is what they say has to be: the Service's address in the place of its name.
+// runExtended runs the stock kube-scheduler in a pod, with the configuration of the manifests.
+// The only change is the one that they require: the Service's address instead of its name.
 func runExtended(ctx context.Context, c *realnode.Cluster, mode string) error {
 	if _, err := c.Kubectl(ctx, "apply", "--server-side", "-k", ourManifests+"extender/"+mode); err != nil {
 		return err

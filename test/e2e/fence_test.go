@@ -19,7 +19,7 @@ import (
 	"stowage.dev/stowage/test/cluster/realnode"
 	"stowage.dev/stowage/test/e2e/frame"
 	"stowage.dev/stowage/test/e2e/install"
-	nodeagent "stowage.dev/stowage/test/provisioners"
+	"stowage.dev/stowage/test/provisioners"
 )
 
 const (
@@ -28,8 +28,8 @@ const (
 	zeroSuper   = "dd if=/dev/zero of=%[1]s bs=4096 count=1 conv=fsync 2>/dev/null"
 )
 
-// TestFence: kubelet never formats, nor mounts, a device that is not proven to be what the bound
-// volume held. Each time the pod waits, nothing on the device changes, and the pod starts when the
+// TestFence: kubelet never formats or mounts a device that is not proven to be the disk of the
+// bound volume. Each time the pod waits, the device is unchanged, and the pod starts when the
 // device is repaired.
 func TestFence(t *testing.T) {
 	t.Parallel()
@@ -49,7 +49,7 @@ func TestFence(t *testing.T) {
 	restore := fmt.Sprintf("dd if=/mnt/superblock of=%s bs=4096 count=1 conv=fsync 2>/dev/null", device)
 	for i, hazard := range []struct{ name, damage, on, repair string }{
 		{"the entry leads to a blank device", "ln -sfn " + blank + " " + path, blank, "ln -sfn " + device + " " + path},
-		{"the superblock is gone", save + fmt.Sprintf(zeroSuper, device), device, restore},
+		{"the superblock is missing", save + fmt.Sprintf(zeroSuper, device), device, restore},
 	} {
 		t.Log(hazard.name)
 		on(e, n, hazard.damage)
@@ -60,8 +60,8 @@ func TestFence(t *testing.T) {
 		assigned.Spec.NodeName = "one" // as before a boot: the scheduler refuses the volume
 		e.Create(assigned)
 		waitEvent(e, pod, "does not exist")
-		if i == 1 { // as after a boot: the pod is assigned, and the agent has just started
-			replaceAgent(e, "one")
+		if i == 1 { // as after a boot: the pod is assigned, and the provisioner has just started
+			replaceProvisioner(e, "one")
 			on(e, n, "! test -e "+pv.Spec.Local.Path)
 		}
 		if after := on(e, n, "sha256sum <"+hazard.on); after != before {
@@ -124,12 +124,12 @@ func TestWithoutFence(t *testing.T) {
 	}
 }
 
-// waitLink waits until the report of a node shows how the link of a volume stands.
+// waitLink waits until the report of a node shows the state of a volume's link.
 func waitLink(e *frame.Env, node, volume, link string) {
 	e.T.Helper()
-	reports, err := nodeagent.NewReports(e.Cluster.RESTConfig())
+	reports, err := provisioners.NewReports(e.Cluster.RESTConfig())
 	e.Do(err)
-	_, err = nodeagent.WaitReport(e.Context, reports, stowage.PageName(node, 1), func(r *stowage.LocalDiskReport) bool {
+	_, err = provisioners.WaitReport(e.Context, reports, stowage.PageName(node, 1), func(r *stowage.LocalDiskReport) bool {
 		return slices.ContainsFunc(r.Status.Entries, func(entry stowage.Entry) bool { return entry.Volume == volume && entry.Link == link })
 	})
 	if err != nil {
@@ -137,13 +137,13 @@ func waitLink(e *frame.Env, node, volume, link string) {
 	}
 }
 
-// replaceAgent deletes the pod of a node's agent and returns when the next one is ready.
-func replaceAgent(e *frame.Env, node string) {
+// replaceProvisioner deletes the pod of a node's provisioner and returns when the next one is ready.
+func replaceProvisioner(e *frame.Env, node string) {
 	e.T.Helper()
-	old := agent(e, node)
+	old := provisionerOf(e, node)
 	pods := frame.Target{Client: e.Client.CoreV1().RESTClient(), Resource: "pods", Namespace: install.Namespace}
 	e.Do(e.Client.CoreV1().Pods(install.Namespace).Delete(e.Context, old.Name, metav1.DeleteOptions{}))
-	frame.Wait(e, pods, "the next agent of node "+node+" is ready", func(p *corev1.Pod) bool {
+	frame.Wait(e, pods, "the next provisioner of node "+node+" is ready", func(p *corev1.Pod) bool {
 		return p.UID != old.UID && p.Spec.NodeName == node && p.Labels["app.kubernetes.io/name"] == "stowage-provisioner" && frame.Ready(p)
 	})
 }

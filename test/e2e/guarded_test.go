@@ -25,55 +25,55 @@ import (
 	"stowage.dev/stowage/test/e2e/frame"
 )
 
-// thief is somebody who has the token of a node's agent.
-type thief struct {
+// attacker has the token of a node's provisioner.
+type attacker struct {
 	volumes kubernetes.Interface
 	reports *diskreports.Client
 }
 
-// newThief takes the token that kubelet has given to the agent of a node.
-func newThief(e *frame.Env, node string) thief {
+// newAttacker reads the token that kubelet has given to the provisioner of a node.
+func newAttacker(e *frame.Env, node string) attacker {
 	e.T.Helper()
-	folder := "/var/lib/kubelet/pods/" + string(agent(e, node).UID) + "/volumes/kubernetes.io~projected/"
+	folder := "/var/lib/kubelet/pods/" + string(provisionerOf(e, node).UID) + "/volumes/kubernetes.io~projected/"
 	config := rest.AnonymousClientConfig(e.Cluster.RESTConfig())
 	config.BearerToken = on(e, e.Cluster.Node(node), "cat "+folder+"*/token")
 	volumes, err := kubernetes.NewForConfig(config)
 	e.Do(err)
 	reports, err := diskreports.NewClient(config)
 	e.Do(err)
-	return thief{volumes, reports}
+	return attacker{volumes, reports}
 }
 
-// deed is something that an agent does to a volume of its node, or to the report. dryRun is that
-// of the request's options.
-type deed func(ctx context.Context, as thief, pv *corev1.PersistentVolume, dryRun []string) error
+// operation is a request of a provisioner for a volume of its node, or for the report. dryRun is
+// an option of the request.
+type operation func(ctx context.Context, as attacker, pv *corev1.PersistentVolume, dryRun []string) error
 
-// deeds are what agents do to volumes and reports, all of it.
-var deeds = map[string]deed{
-	"publish a volume": func(ctx context.Context, as thief, pv *corev1.PersistentVolume, dryRun []string) error {
+// operations are all requests of provisioners for volumes and reports.
+var operations = map[string]operation{
+	"publish a volume": func(ctx context.Context, as attacker, pv *corev1.PersistentVolume, dryRun []string) error {
 		another := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{
 			Name: pv.Name[:len(pv.Name)-32] + strings.Repeat("0", 32), Labels: pv.Labels, Annotations: pv.Annotations, Finalizers: []string{wellknown.LocalVolumeFinalizer},
 		}, Spec: pv.Spec}
 		_, err := as.volumes.CoreV1().PersistentVolumes().Create(ctx, another, metav1.CreateOptions{DryRun: dryRun})
 		return err
 	},
-	"say that another disk is meant": func(ctx context.Context, as thief, pv *corev1.PersistentVolume, dryRun []string) error {
+	"name another disk": func(ctx context.Context, as attacker, pv *corev1.PersistentVolume, dryRun []string) error {
 		pv.Annotations[wellknown.DiskIdentityAnnotation] = "another"
 		return as.update(ctx, pv, dryRun)
 	},
-	"let go of a volume": func(ctx context.Context, as thief, pv *corev1.PersistentVolume, dryRun []string) error {
+	"remove the finalizer of a volume": func(ctx context.Context, as attacker, pv *corev1.PersistentVolume, dryRun []string) error {
 		pv.Finalizers = []string{"kubernetes.io/pv-protection"}
 		return as.update(ctx, pv, dryRun)
 	},
-	"delete a volume": func(ctx context.Context, as thief, pv *corev1.PersistentVolume, dryRun []string) error {
+	"delete a volume": func(ctx context.Context, as attacker, pv *corev1.PersistentVolume, dryRun []string) error {
 		return as.volumes.CoreV1().PersistentVolumes().Delete(ctx, pv.Name, metav1.DeleteOptions{DryRun: dryRun})
 	},
-	"report": func(ctx context.Context, as thief, pv *corev1.PersistentVolume, dryRun []string) error {
+	"report": func(ctx context.Context, as attacker, pv *corev1.PersistentVolume, dryRun []string) error {
 		_, err := as.reports.Patch(ctx, pv.Annotations[wellknown.NodeNameAnnotation], types.MergePatchType,
 			[]byte(`{"status":{"entries":null}}`), metav1.PatchOptions{DryRun: dryRun}, "status")
 		return err
 	},
-	"begin a page of the report": func(ctx context.Context, as thief, pv *corev1.PersistentVolume, dryRun []string) error {
+	"begin a page of the report": func(ctx context.Context, as attacker, pv *corev1.PersistentVolume, dryRun []string) error {
 		node := pv.Annotations[wellknown.NodeNameAnnotation]
 		page := &stowage.LocalDiskReport{
 			ObjectMeta: metav1.ObjectMeta{Name: node + ".page-16"},
@@ -84,16 +84,16 @@ var deeds = map[string]deed{
 	},
 }
 
-func (a thief) update(ctx context.Context, pv *corev1.PersistentVolume, dryRun []string) error {
+func (a attacker) update(ctx context.Context, pv *corev1.PersistentVolume, dryRun []string) error {
 	pv.ResourceVersion = "" // the PV controller may have written meanwhile
 	_, err := a.volumes.CoreV1().PersistentVolumes().Update(ctx, pv, metav1.UpdateOptions{DryRun: dryRun})
 	return err
 }
 
-// TestAgentsKeepToTheirNode: whoever has taken over a node and has the token of its agent does
-// with it what the agent may do to the volumes and the report of that node, and nothing to those
+// TestProvisionersKeepToTheirNode: an attacker with the token of a node's provisioner can do
+// what the provisioner may do to the volumes and the report of that node, and nothing to those
 // of another node.
-func TestAgentsKeepToTheirNode(t *testing.T) {
+func TestProvisionersKeepToTheirNode(t *testing.T) {
 	t.Parallel()
 	e := site.New(t)
 	volumes := map[string]*corev1.PersistentVolume{}
@@ -103,8 +103,8 @@ func TestAgentsKeepToTheirNode(t *testing.T) {
 	for _, node := range []string{"one", "three"} {
 		volumes[node] = published(e, node, slot("guarded", "disk"))
 	}
-	as := newThief(e, "one")
-	for name, do := range deeds {
+	as := newAttacker(e, "one")
+	for name, do := range operations {
 		if err := do(e.Context, as, volumes["one"].DeepCopy(), []string{metav1.DryRunAll}); err != nil {
 			t.Errorf("%s of its own node: %v", name, err)
 		}

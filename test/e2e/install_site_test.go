@@ -30,11 +30,11 @@ const (
 	manifests = top + "manifests/"
 )
 
-// parts are what the default installs, by the name of its image.
+// parts are the components of the default, by the name of their image.
 var parts = []string{"stowage-provisioner", "stowage-controller", "stowage-scheduler"}
 
-// empty is a cluster on which nothing is installed, of a node with three disks. The node has our
-// images under tag dev, and under dev2 too, which stands for the next version.
+// empty is a cluster without Stowage, of a node with three disks. The node has our
+// images with tag dev, and with dev2 too, which is the next version.
 type empty struct {
 	*frame.Env
 	node *realnode.Node
@@ -64,7 +64,7 @@ func newEmpty(t *testing.T) *empty {
 	return s
 }
 
-// nodeOfThree is a node with three disks where the default looks for them.
+// nodeOfThree is a node with three disks in the folder of the default configuration.
 func nodeOfThree() realnode.NodeSpec {
 	spec := frame.Node("one")
 	for _, path := range []string{"/mnt/disks/1", "/mnt/disks/2", "/mnt/disks/3"} {
@@ -73,7 +73,7 @@ func nodeOfThree() realnode.NodeSpec {
 	return spec
 }
 
-// kubectl runs kubectl in no namespace of the test's and returns what it printed.
+// kubectl runs kubectl without a namespace and returns its output.
 func (s *empty) kubectl(args ...string) string {
 	s.T.Helper()
 	out, err := s.Cluster.Kubectl(s.Context, args...)
@@ -81,7 +81,7 @@ func (s *empty) kubectl(args ...string) string {
 	return out
 }
 
-// buildHelm returns where Helm is; it is built unless it is there, which takes minutes: call it
+// buildHelm returns the path of Helm; if necessary it builds it, which takes minutes: call it
 // before the time of a cluster's test begins.
 func buildHelm(t *testing.T) string {
 	t.Helper()
@@ -102,7 +102,7 @@ func userEnv(s *empty) []string {
 		"HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
 }
 
-// newHelm returns how to run Helm on the cluster; it returns what it prints.
+// newHelm returns a function that runs Helm on the cluster and returns its output.
 func newHelm(s *empty, helm string) func(args ...string) string {
 	s.T.Helper()
 	env := userEnv(s)
@@ -144,7 +144,7 @@ func (s *empty) nextOverlay() string {
 // for volumes.
 func (s *empty) ours() []unstructured.Unstructured {
 	s.T.Helper()
-	// The API server makes an APIService of each kind's group, and takes it away some time after.
+	// The API server creates an APIService of each kind's group, and deletes it some time after.
 	skip := []string{"events", "events.events.k8s.io", "persistentvolumes", "apiservices.apiregistration.k8s.io"}
 	var kinds []string
 	for kind := range strings.FieldsSeq(s.kubectl("api-resources", "--verbs=list", "--output=name")) {
@@ -169,7 +169,7 @@ func (s *empty) ours() []unstructured.Unstructured {
 	return found
 }
 
-// waitDeleted waits until an object that is being deleted is gone.
+// waitDeleted waits until an object that is being deleted does not exist.
 func (s *empty) waitDeleted(o unstructured.Unstructured) {
 	s.T.Helper()
 	kind := o.GetKind()

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestManifests does what docs/install.md tells those to do who have kubectl: installed on an
+// TestManifests follows docs/install.md for kubectl: installed on an
 // empty cluster, upgraded over a running workload, and uninstalled.
 func TestManifests(t *testing.T) {
 	t.Parallel()
@@ -70,8 +70,8 @@ func TestHelm(t *testing.T) {
 	s.takeAway("early", "late")
 }
 
-// left holds what Stowage has left behind against what is wanted. What goes with its owner is
-// waited for.
+// left compares the objects that Stowage has left behind with want. It waits for those that are
+// garbage collected with their owner.
 func (s *empty) left(want ...string) {
 	s.T.Helper()
 	for _, o := range s.ours() {

@@ -18,7 +18,7 @@ import (
 	"stowage.dev/stowage/test/e2e/install"
 )
 
-// rolledOut waits until all that is installed runs, and checks that it does with images of a
+// rolledOut waits until all installed components run, and checks that their images are of a
 // registry and a tag.
 func (s *empty) rolledOut(registry, tag string) {
 	s.T.Helper()
@@ -99,7 +99,7 @@ func (s *empty) volumeOf(claim string) *corev1.PersistentVolume {
 	return pv
 }
 
-// released holds what the Job of an uninstall has printed against what there was.
+// released compares the output of an uninstall's Job with the volumes before.
 func (s *empty) released(printed string) {
 	s.T.Helper()
 	for _, text := range []string{s.volumeOf("early").Name, s.volumeOf("late").Name, "data of its claim", "Released 3."} {
@@ -109,8 +109,8 @@ func (s *empty) released(printed string) {
 	}
 }
 
-// takeAway deletes pods, their claims, and then their volumes, which have to be all that there
-// are. Their data is still on the disks.
+// takeAway deletes pods, their claims, and then their volumes, which must be all that exist.
+// Their data is still on the disks.
 func (s *empty) takeAway(names ...string) {
 	s.T.Helper()
 	var volumes []string
@@ -129,7 +129,7 @@ func (s *empty) takeAway(names ...string) {
 	}
 	s.Kubectl(append([]string{"delete", "pods"}, names...)...)
 	s.Kubectl(append([]string{"delete", "persistentvolumeclaims"}, names...)...)
-	s.kubectl(append([]string{"delete", "persistentvolumes"}, volumes...)...) // returns when they are gone
+	s.kubectl(append([]string{"delete", "persistentvolumes"}, volumes...)...) // returns when they are deleted
 	for path, want := range data {
 		if got := on(s.Env, s.node, "cat "+path+"/word"); got != want {
 			s.T.Errorf("disk %s has %q, want %q", path, got, want)

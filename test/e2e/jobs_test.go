@@ -27,7 +27,7 @@ var alone = frame.NewSite(install.Options(install.Config{
 		class("blocks", map[string]any{"volumeMode": "Block"}),
 		class("pairs", nil),
 	},
-	Agents: map[string]string{"useJobForCleaning": "true"},
+	Provisioner: map[string]string{"useJobForCleaning": "true"},
 	Configs: map[string]string{install.Controller: `apiVersion: controller.config.stowage.dev/v1alpha1
 kind: ControllerConfiguration
 cleaningJobs: {enabled: true}
@@ -36,8 +36,8 @@ cleaningJobs: {enabled: true}
 	Before:  runOurs,
 }))
 
-// TestOnlyScheduler: ours, in the place of kube-scheduler, places the pods of all workloads, our
-// own too, and those with volumes.
+// TestOnlyScheduler: our scheduler, instead of kube-scheduler, places the pods of all workloads,
+// including our own and those with volumes.
 func TestOnlyScheduler(t *testing.T) {
 	t.Parallel()
 	e := alone.New(t)
@@ -49,7 +49,7 @@ func TestOnlyScheduler(t *testing.T) {
 }
 
 // TestCleaningJobs: Jobs clean a file system and a block device, each on its node, and the next
-// pods see nothing of what was there.
+// pods see none of the data.
 func TestCleaningJobs(t *testing.T) {
 	t.Parallel()
 	e := alone.New(t)

@@ -86,7 +86,7 @@ func startDoomed(t *testing.T, e *frame.Env, binary string) *doomed {
 	return p
 }
 
-// find finds out what else is of the cluster.
+// find finds the other parts of the cluster.
 func (p *doomed) find(t *testing.T) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("/run/stowage-realnode", filepath.Base(p.folder)))
@@ -113,11 +113,11 @@ func (p *doomed) find(t *testing.T) {
 		p.link, _, _ = strings.Cut(fields[0], "@")
 	}
 	if !p.has("folder") || !p.has("groups") || !p.has("loop") || !p.has("link") {
-		t.Fatalf("it has not all that a cluster has: %+v", p)
+		t.Fatalf("parts of the cluster are missing: %+v", p)
 	}
 }
 
-// has reports whether one of these things is there.
+// has reports whether one of these parts exists.
 func (p *doomed) has(things ...string) bool {
 	for _, thing := range things {
 		pattern := map[string]string{
@@ -152,11 +152,11 @@ func (p *doomed) kill(t *testing.T, pids ...int) {
 func (p *doomed) waitEnd(t *testing.T) {
 	t.Helper()
 	if !readable(t, p.pidfd) {
-		t.Fatal("the supervisor goes on")
+		t.Fatal("the supervisor still runs")
 	}
 }
 
-// waitGone waits until gone says so, after each event of the kernel about devices: it removes
+// waitGone waits until gone returns true, after each event of the kernel about devices: it removes
 // some of them only after their last user has ended.
 func (p *doomed) waitGone(t *testing.T, gone func() bool) {
 	t.Helper()
@@ -171,7 +171,7 @@ func (p *doomed) waitGone(t *testing.T, gone func() bool) {
 	}
 }
 
-// readable waits until there is something to read.
+// readable waits until fd is readable.
 func readable(t *testing.T, fd int) bool {
 	t.Helper()
 	const milliseconds = 60_000

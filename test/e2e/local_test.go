@@ -56,8 +56,8 @@ func TestKindsOfVolumes(t *testing.T) {
 	on(e, e.Cluster.Node("two"), "grep -q 'of directory' "+folder+"directory/word")
 }
 
-// TestNoPath: a volume whose path does not exist is not mounted, and kubelet says why. The pod
-// runs once the path is there.
+// TestNoPath: a volume whose path does not exist is not mounted, and kubelet reports why. The pod
+// runs once the path exists.
 func TestNoPath(t *testing.T) {
 	t.Parallel()
 	e := site.New(t)
@@ -77,7 +77,7 @@ func TestNoPath(t *testing.T) {
 }
 
 // TestWrongNode: a pod whose nodeName was set against its volume's affinity does not run, and
-// kubelet says why. The data is where it was.
+// kubelet reports why. The data is unchanged.
 func TestWrongNode(t *testing.T) {
 	t.Parallel()
 	e := site.New(t)

@@ -44,7 +44,7 @@ func installOperatorKinds(ctx context.Context, c *realnode.Cluster) error {
 	return err
 }
 
-// monitor is what is looked at of a ServiceMonitor or PodMonitor.
+// monitor has the checked fields of a ServiceMonitor or PodMonitor.
 type monitor struct {
 	Kind     string            `json:"kind"`
 	Metadata metav1.ObjectMeta `json:"metadata"`
@@ -56,7 +56,7 @@ type monitor struct {
 	} `json:"spec"`
 }
 
-// endpoint is how a target is asked.
+// endpoint is the address of a target.
 type endpoint struct {
 	Port            string `json:"port"`
 	Scheme          string `json:"scheme"`
@@ -67,14 +67,14 @@ type endpoint struct {
 	} `json:"tlsConfig"`
 }
 
-// target is what Prometheus asks.
+// target is a scrape target of Prometheus.
 type target struct {
 	endpoint
 	job, pod, url string
 }
 
-// TestScraped does with the monitors that are applied what the Prometheus operator and Prometheus
-// do: finds their targets, and asks these with the token of a service account that has the role of
+// TestScraped does with the applied monitors what the Prometheus operator and Prometheus do: it
+// finds their targets, and scrapes these with the token of a service account that has the role of
 // docs/monitoring.md.
 func TestScraped(t *testing.T) {
 	t.Parallel()
@@ -106,7 +106,7 @@ func TestScraped(t *testing.T) {
 	}
 }
 
-// targets are those of all monitors, but for agents that other tests restart or switch off with
+// targets are those of all monitors, except provisioners that other tests restart or stop with
 // their node.
 func targets(e *frame.Env) []target {
 	e.T.Helper()
@@ -182,7 +182,7 @@ func newTarget(how endpoint, job, pod, address string, port int32) target {
 	return target{how, job, pod, scheme + "://" + net.JoinHostPort(address, strconv.Itoa(int(port))) + how.Path}
 }
 
-// scrape asks a target as its monitor says, and returns status and text of the answer.
+// scrape requests a target as its monitor configures, and returns status and body.
 func scrape(e *frame.Env, from target, token string) (int, string) {
 	e.T.Helper()
 	request, err := http.NewRequestWithContext(e.Context, http.MethodGet, from.url, nil)
@@ -224,7 +224,7 @@ func mayScrape(e *frame.Env, name string) bool {
 	return review.Status.Allowed
 }
 
-// soon asks again until the API server has taken note of something that it tells of by no event.
+// soon retries until the API server has applied a change that has no event.
 func soon(e *frame.Env, what string, so func() bool) {
 	e.T.Helper()
 	err := wait.PollUntilContextCancel(e.Context, 50*time.Millisecond, true, func(context.Context) (bool, error) { //nolint:forbidigo // there is no event

@@ -18,7 +18,7 @@ import (
 	"stowage.dev/stowage/test/e2e/frame"
 )
 
-// on runs a shell script on a node and returns what it printed.
+// on runs a shell script on a node and returns its output.
 func on(e *frame.Env, n *realnode.Node, script string) string {
 	e.T.Helper()
 	out, err := n.Run(e.Context, nil, "sh", "-c", script)
@@ -50,7 +50,7 @@ func TestDisks(t *testing.T) {
 	}
 	on(e, n, "echo kept | tee "+ext4+"/word "+tmpfs+"/word "+folder+"/word "+block+" >/var/lib/stowage/word; sync")
 
-	// All is as it was after a power cut, but for what was in memory.
+	// After a power cut everything is unchanged, except files in memory.
 	e.Do(n.Kill())
 	e.Do(n.Start(e.Context))
 	const words = "for f in " + ext4 + "/word " + tmpfs + "/word " + folder + "/word /var/lib/stowage/word; do test -e $f && cat $f || echo none; done; head -c 5 " + block
@@ -61,7 +61,7 @@ func TestDisks(t *testing.T) {
 		t.Errorf("mounts after a power cut (-want +got):\n%s", diff)
 	}
 
-	// fstab names what is not mounted, and what has died.
+	// fstab still names a disk that is not mounted, and one that was removed.
 	e.Do(n.UnmountDisk(e.Context, ext4))
 	if got := mounted(); strings.Contains(got, ext4) {
 		t.Errorf("an unmounted disk is mounted: %q", got)
@@ -81,16 +81,16 @@ func TestDisks(t *testing.T) {
 		t.Errorf("the new disk has %q", got)
 	}
 
-	// Set up anew, the machine remembers nothing, and its disks do.
+	// After a wipe the machine's own files are lost, and the disks' are not.
 	on(e, n, "echo disk >"+ext4+"/word; sync")
 	e.Do(n.Kill())
 	e.Do(n.Wipe())
 	e.Do(n.Start(e.Context))
 	if diff := cmp.Diff("disk\nnone\nnone\nnone\nkept\n", on(e, n, words)); diff != "" {
-		t.Errorf("after it was set up anew (-want +got):\n%s", diff)
+		t.Errorf("after the wipe (-want +got):\n%s", diff)
 	}
 	if _, err := os.Stat("/var/lib/stowage"); !errors.Is(err, fs.ErrNotExist) {
-		t.Logf("this machine has a folder /var/lib/stowage of its own (%v): it is not known that nodes leave it alone", err)
+		t.Logf("this machine has its own folder /var/lib/stowage (%v): the test cannot show that nodes do not use it", err)
 	}
 }
 

@@ -24,7 +24,7 @@ import (
 	"stowage.dev/stowage/test/cluster/realnode"
 	"stowage.dev/stowage/test/e2e/frame"
 	"stowage.dev/stowage/test/e2e/install"
-	nodeagent "stowage.dev/stowage/test/provisioners"
+	"stowage.dev/stowage/test/provisioners"
 )
 
 // lossDelay is the classes' delay.
@@ -42,9 +42,10 @@ var losable = []install.Class{
 // collection of the pod alone takes up to a minute. The delay of the class is less.
 const wholeAgain = 90 * time.Second
 
-// TestNodeLost: the node of a StatefulSet's volume dies and its Node is deleted. The claim is
-// released, and the set is whole again on another node without anybody's hand. When the node
-// comes back its disk is cleaned before it is offered. Not beside other tests, for it is timed.
+// TestNodeLost: the node of a StatefulSet's volume is lost and its Node is deleted. The claim is
+// released, and the set is complete again on another node without manual action. When the node
+// comes back its disk is cleaned before it is published. It does not run in parallel, for it is
+// timed.
 func TestNodeLost(t *testing.T) {
 	l := newLosable(t, "released")
 	l.kill()
@@ -57,7 +58,7 @@ func TestNodeLost(t *testing.T) {
 		t.Logf("the set is whole again %s after its Node was deleted", took.Round(time.Second))
 	}
 	if pod.Spec.NodeName == l.node.Name {
-		t.Errorf("the pod runs on node %s, which is gone", pod.Spec.NodeName)
+		t.Errorf("the pod runs on node %s, which is deleted", pod.Spec.NodeName)
 	}
 	if claim := bound(l.e, "data-set-0"); claim.UID == l.claim.UID {
 		t.Error("the claim is the one of the lost volume")
@@ -73,8 +74,8 @@ func TestNodeLost(t *testing.T) {
 	}
 }
 
-// TestNodeLostAndKept: with policy Keep the claim waits, an event tells why, and so does the
-// set's next pod, for longer than the delay. When the node comes back nothing is lost.
+// TestNodeLostAndKept: with policy Keep the claim waits, an event has the reason, and so does the
+// set's next pod, for longer than the delay. When the node comes back no data is lost.
 func TestNodeLostAndKept(t *testing.T) {
 	t.Parallel()
 	l := newLosable(t, "kept")
@@ -82,7 +83,7 @@ func TestNodeLostAndKept(t *testing.T) {
 	deleted := time.Now()
 	l.deleteNode()
 	told(l.e, "data-set-0", "VolumeLost", "the claim is kept and waits for it, as stowage.dev/node-loss is Keep")
-	// Of policy Release the claim would be gone by now: the set's next pod comes later than
+	// With policy Release the claim would be deleted by now: the set's next pod is created after
 	// the delay, when the old one was collected.
 	pod := l.e.WaitPod("set-0", "another one, and without a node", func(p *corev1.Pod) bool {
 		return p.UID != l.pod.UID && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
@@ -90,7 +91,7 @@ func TestNodeLostAndKept(t *testing.T) {
 		})
 	})
 	if after := pod.CreationTimestamp.Sub(deleted); after < lossDelay {
-		t.Errorf("the pod was made anew %s after its Node was deleted, sooner than a claim would be released", after)
+		t.Errorf("the pod was recreated %s after its Node was deleted, sooner than a claim would be released", after)
 	}
 	if claim := bound(l.e, "data-set-0"); claim.UID != l.claim.UID {
 		t.Fatal("the claim is another one")
@@ -105,15 +106,15 @@ func TestNodeLostAndKept(t *testing.T) {
 	}
 }
 
-// TestDiskVanishes: a disk is taken out from under a running node. The claim is released, the
-// set is whole again elsewhere, and the disk is cleaned when it turns up again.
+// TestDiskVanishes: a disk is removed from a running node. The claim is released, the
+// set is complete again on another node, and the disk is cleaned when it is attached again.
 func TestDiskVanishes(t *testing.T) {
 	t.Parallel()
 	l := newLosable(t, "released")
 	l.e.Do(l.node.UnmountDisk(l.e.Context, l.path))
 	pod := l.e.WaitPod("set-0", "another one, and ready", func(p *corev1.Pod) bool { return p.UID != l.pod.UID && frame.Ready(p) })
 	if pod.Spec.NodeName == l.node.Name {
-		t.Errorf("the pod runs on node %s, whose disk is gone", pod.Spec.NodeName)
+		t.Errorf("the pod runs on node %s, whose disk was removed", pod.Spec.NodeName)
 	}
 	if word := l.e.Exec("set-0", "cat", "/data/data/word"); word == l.word {
 		t.Errorf("the new pod reads %q, which the old one wrote on the lost disk", word)
@@ -125,17 +126,17 @@ func TestDiskVanishes(t *testing.T) {
 	}
 }
 
-// TestNodeSetUpAnew: a node is set up anew under its old name, with a blank disk where the
-// volume was. The claim keeps its volume, of which an event says that its disk is another one,
-// and no volume is made of the blank disk, to which a claim could be bound unnoticed. The pod is
-// not started on the blank disk, and says why. With the old disk, which has to be accepted since
+// TestNodeSetUpAnew: a node is reinstalled under its old name, with a blank disk at the path of
+// the volume. The claim keeps its volume, an event reports that its disk is another one, and the
+// blank disk is not published as a volume, to which a claim could be bound unnoticed. The pod does
+// not start on the blank disk, with a reason. With the old disk, which must be accepted since
 // UUIDs of file systems are valid on one machine only, it runs and finds its data.
 func TestNodeSetUpAnew(t *testing.T) {
 	t.Parallel()
 	l := newLosable(t, "kept")
-	old := l.setUpAnew()
+	old := l.reinstall()
 	target := frame.Target{Client: l.e.Client.CoreV1().RESTClient(), Resource: "events", Namespace: metav1.NamespaceDefault}
-	frame.Wait(l.e, target, "told of volume "+l.volume.Name+": Replaced", func(event *corev1.Event) bool {
+	frame.Wait(l.e, target, "an event of volume "+l.volume.Name+": Replaced", func(event *corev1.Event) bool {
 		return event.InvolvedObject.Name == l.volume.Name && event.Reason == "Replaced"
 	})
 	l.e.WaitPV(l.volume.Name, "marked", func(pv *corev1.PersistentVolume) bool { return pv.Annotations[wellknown.DiskAnnotation] == "Replaced" })
@@ -173,10 +174,9 @@ func TestNodeSetUpAnew(t *testing.T) {
 	}
 }
 
-// setUpAnew sets the node up anew with a blank disk, cordoned until its agent has looked, and
-// deletes the pod that was there. Call put while the disk is not mounted: it makes the blank
-// disk the old one.
-func (l *lost) setUpAnew() (put func()) {
+// reinstall wipes the node and gives it a blank disk, cordoned until its provisioner has scanned,
+// and deletes the pod on it. Call put while the disk is not mounted: it restores the old disk.
+func (l *lost) reinstall() (put func()) {
 	l.e.T.Helper()
 	device := strings.TrimSpace(on(l.e, l.node, "findmnt --noheadings --output SOURCE "+l.path))
 	l.e.Kubectl("cordon", l.node.Name)
@@ -198,14 +198,14 @@ func (l *lost) setUpAnew() (put func()) {
 	}
 }
 
-// acceptDisk says that the disk is the volume's, on another machine, when it is there.
+// acceptDisk accepts the disk as the volume's, on another machine, when it exists.
 func (l *lost) acceptDisk() {
 	l.e.T.Helper()
 	name, former, _ := strings.Cut(l.volume.Annotations[wellknown.DiskIdentityAnnotation], "@")
-	reports, err := nodeagent.NewReports(l.e.Cluster.RESTConfig())
+	reports, err := provisioners.NewReports(l.e.Cluster.RESTConfig())
 	l.e.Do(err)
 	var identity string
-	_, err = nodeagent.WaitReport(l.e.Context, reports, stowage.PageName(l.node.Name, 1), func(r *stowage.LocalDiskReport) bool {
+	_, err = provisioners.WaitReport(l.e.Context, reports, stowage.PageName(l.node.Name, 1), func(r *stowage.LocalDiskReport) bool {
 		for _, entry := range r.Status.Entries {
 			if entry.Path == l.path && strings.HasPrefix(entry.Identity, name+"@") && entry.Identity != name+"@"+former {
 				identity = entry.Identity
@@ -226,7 +226,7 @@ type lost struct {
 	pod    *corev1.Pod
 	claim  *corev1.PersistentVolumeClaim
 	volume *corev1.PersistentVolume
-	// word is what the pod wrote into its volume.
+	// word is the data that the pod wrote into its volume.
 	word string
 	// killed is when the node was killed.
 	killed metav1.Time

@@ -17,8 +17,8 @@ import (
 	"stowage.dev/stowage/test/e2e/frame"
 )
 
-// TestQuickStart is a newcomer on an empty cluster, who has Helm and a registry, and does what the
-// README says: its own lines are run, with the registry's name for the one that is made up.
+// TestQuickStart runs the README's own lines on an empty cluster with Helm and a registry, with
+// the registry's name instead of the example's.
 func TestQuickStart(t *testing.T) {
 	t.Parallel()
 	helm := buildHelm(t)
@@ -40,7 +40,7 @@ func TestQuickStart(t *testing.T) {
 	s.rolledOut(r.address+"/team", "v0")
 	s.useVolume("first", 3)
 	if report := s.kubectl("get", "localdiskreports"); !strings.Contains(report, "one") {
-		t.Errorf("kubectl get localdiskreports does not tell of node one:\n%s", report)
+		t.Errorf("kubectl get localdiskreports does not show node one:\n%s", report)
 	}
 }
 

@@ -15,8 +15,8 @@ import (
 )
 
 // TestRecycled: disks that appear on a node become volumes, which pods write to and read. When
-// the claim is deleted the volume is cleaned and published again, and the next pod sees nothing
-// of the one before.
+// the claim is deleted the volume is cleaned and published again, and the next pod sees no
+// data of the previous one.
 func TestRecycled(t *testing.T) {
 	t.Parallel()
 	const size = 24 << 20
@@ -24,7 +24,7 @@ func TestRecycled(t *testing.T) {
 	const empty = `found=$(find /data/volume -mindepth 1 ! -name lost+found) && test -z "$found" && echo empty || { echo "found $found"; exit 1; }`
 	const write = empty + "; echo secret >/data/volume/word; mkdir -p /data/volume/a/b; echo deep >/data/volume/a/.hidden; chmod 000 /data/volume/a; sync"
 	const device = "if cmp -n $(blockdev --getsize64 /dev/volume) /dev/volume /dev/zero; then echo empty; else exit 1; fi"
-	for story, tc := range map[string]struct {
+	for scenario, tc := range map[string]struct {
 		class               string
 		kind                realnode.DiskKind
 		block               bool
@@ -40,7 +40,7 @@ func TestRecycled(t *testing.T) {
 			second:   "dd if=/dev/volume bs=512 skip=40000 count=1 2>/dev/null | head -c 7",
 			readBack: "secret\n", next: device},
 	} {
-		t.Run(story, func(t *testing.T) {
+		t.Run(scenario, func(t *testing.T) {
 			t.Parallel()
 			e := site.New(t)
 			path := slot(tc.class, "disk")
@@ -72,7 +72,7 @@ func TestRecycled(t *testing.T) {
 			}
 			claim()
 			if got := run("first", tc.first); got != "empty\n" {
-				t.Errorf("the first pod says %q, want empty", got)
+				t.Errorf("the first pod prints %q, want empty", got)
 			}
 			if got := run("second", tc.second); got != tc.readBack {
 				t.Errorf("the next pod reads %q, want %q", got, tc.readBack)
@@ -82,7 +82,7 @@ func TestRecycled(t *testing.T) {
 			claimGone(e, "volume")
 			claim()
 			if got := run("next", tc.next); got != "empty\n" {
-				t.Errorf("the next tenant says %q, want empty", got)
+				t.Errorf("the next tenant prints %q, want empty", got)
 			}
 			if pvc := bound(e, "volume"); pvc.Spec.VolumeName != after.Name {
 				t.Errorf("the next tenant has volume %s, want %s, which was cleaned", pvc.Spec.VolumeName, after.Name)
@@ -91,8 +91,8 @@ func TestRecycled(t *testing.T) {
 	}
 }
 
-// TestOwners: a volume that a user's pod with an fsGroup has taken is any other user's after it
-// was recycled, as on the first day.
+// TestOwners: after recycling, a volume that a user's pod with an fsGroup has used is usable by
+// any other user, as when it was new.
 func TestOwners(t *testing.T) {
 	t.Parallel()
 	e := site.New(t)
@@ -126,7 +126,7 @@ echo secret >/data/mine/word && chmod 600 /data/mine/word && stat -c '%u %g' /da
 	}
 }
 
-// claimGone waits until a claim is gone.
+// claimGone waits until a claim is deleted.
 func claimGone(e *frame.Env, claim string) {
 	e.T.Helper()
 	frame.WaitGone[*corev1.PersistentVolumeClaim](e, frame.Target{

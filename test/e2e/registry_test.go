@@ -77,7 +77,7 @@ func (r *registry) wait(ctx context.Context, authority []byte) error {
 	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}}
 	defer client.CloseIdleConnections()
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, deadline.Wait(), true, func(ctx context.Context) (bool, error) { //nolint:forbidigo // a program of others, which tells nobody
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, deadline.Wait(), true, func(ctx context.Context) (bool, error) { //nolint:forbidigo // an external program without events
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+r.address+"/v2/", nil)
 		if err != nil {
 			return false, err

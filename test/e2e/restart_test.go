@@ -16,9 +16,9 @@ import (
 	"stowage.dev/stowage/test/e2e/install"
 )
 
-// TestAgentRestarted: the agent's pod is deleted while it cleans a disk. The volume is not
+// TestProvisionerRestarted: the provisioner's pod is deleted while it cleans a disk. The volume is not
 // published before the next one has cleaned it, and then it is blank.
-func TestAgentRestarted(t *testing.T) {
+func TestProvisionerRestarted(t *testing.T) {
 	t.Parallel()
 	e := site.New(t)
 	path := slot("slow", "disk")
@@ -33,31 +33,19 @@ func TestAgentRestarted(t *testing.T) {
 	e.WaitPV(before.Name, "being cleaned", func(pv *corev1.PersistentVolume) bool {
 		return pv.UID == before.UID && pv.DeletionTimestamp != nil
 	})
-	old := agent(e, "two")
+	old := provisionerOf(e, "two")
 	e.Do(e.Client.CoreV1().Pods(install.Namespace).Delete(e.Context, old.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(1))}))
 	frame.WaitGone[*corev1.Pod](e, frame.Target{Client: e.Client.CoreV1().RESTClient(), Resource: "pods", Namespace: install.Namespace, Name: old.Name})
-	// Without its agent nobody can end the volume: if it is there, the clean was cut off.
+	// Only the provisioner removes the finalizer: a volume that exists shows that the clean was interrupted.
 	pv, err := e.Client.CoreV1().PersistentVolumes().Get(e.Context, before.Name, metav1.GetOptions{})
 	if err != nil || pv.UID != before.UID {
-		t.Fatalf("the agent had cleaned the disk before it was stopped: give it more to do (%v)", err)
+		t.Fatalf("the provisioner had cleaned the disk before it was stopped: give it more to do (%v)", err)
 	}
 	published(e, "two", path, before)
 	claimGone(e, "volume")
 	e.Create(blockClaim(e, "volume", "slow"))
 	const look = "cmp -n 134217728 /dev/volume /dev/zero && echo blank"
 	if got, _ := finish(e, by(ours, withDevice(e.Shell("next", look), "volume"))); got != "blank\n" {
-		t.Errorf("the next tenant says %q, want blank", got)
+		t.Errorf("the next tenant prints %q, want blank", got)
 	}
-}
-
-// agent is the pod of a node's agent.
-func agent(e *frame.Env, node string) *corev1.Pod {
-	e.T.Helper()
-	pods, err := e.Client.CoreV1().Pods(install.Namespace).List(e.Context, metav1.ListOptions{
-		LabelSelector: "app.kubernetes.io/name=stowage-provisioner", FieldSelector: "spec.nodeName=" + node,
-	})
-	if err != nil || len(pods.Items) != 1 {
-		e.T.Fatalf("node %s has %d agents (%v), want one", node, len(pods.Items), err)
-	}
-	return &pods.Items[0]
 }

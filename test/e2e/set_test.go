@@ -90,7 +90,7 @@ func newSet(e *frame.Env) set {
 	return s
 }
 
-// change patches the set and waits until all replicas are as it says.
+// change patches the set and waits until all replicas are updated.
 func (s set) change(patch string) {
 	s.e.T.Helper()
 	o, err := s.e.Client.AppsV1().StatefulSets(s.e.Namespace).Patch(s.e.Context, "set", types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
@@ -108,8 +108,8 @@ func (s set) wait(generation int64) {
 	})
 }
 
-// starts holds how often each replica has started, by its two volumes, against what is wanted,
-// and that each is on another node.
+// starts compares how often each replica has started, by its two volumes, with want,
+// and checks that each is on another node.
 func (s set) starts(want ...string) {
 	s.e.T.Helper()
 	nodes := map[string]string{}

@@ -21,7 +21,7 @@ import (
 // ours is the name of the second scheduler.
 const ours = "stowage-scheduler"
 
-// classes are those of the shared site. Each test has one of its own, or disks of its own.
+// classes are those of the shared site. Each test has its own class or its own disks.
 var classes = append([]install.Class{
 	class("files", nil),
 	class("folders", map[string]any{"allowDirectories": true, "directoryPattern": "disk*"}),
@@ -36,8 +36,8 @@ var classes = append([]install.Class{
 	class("labelled", nil),
 }, losable...)
 
-// site is a cluster with all of Stowage on three nodes, monitors and the policy for labelled
-// namespaces included, which tests share. Each test has a class of its own there, and the nodes'
+// site is a cluster with all of Stowage on three nodes, including monitors and the policy for
+// labelled namespaces, which tests share. Each test has its own class there, and the nodes'
 // folder for it. Folders that become volumes are in a file system of their node: the machine's has
 // the files of all nodes' disks, by which it is in use.
 var site = frame.NewSite(install.Options(install.Config{
@@ -62,8 +62,8 @@ func slot(class string, elements ...string) string {
 	return filepath.Join(append([]string{"/mnt/disks", class}, elements...)...)
 }
 
-// plug puts disks into a node that outlives the test. They are taken out after it, so that no
-// other test meets their volumes.
+// plug adds disks to a node that outlives the test. They are removed after it, so that no
+// other test gets their volumes.
 func plug(e *frame.Env, node string, disks ...realnode.Disk) {
 	e.T.Helper()
 	n := e.Cluster.Node(node)
@@ -83,7 +83,7 @@ func plug(e *frame.Env, node string, disks ...realnode.Disk) {
 	}
 }
 
-// deletePods deletes all pods of the test, and returns when they are gone.
+// deletePods deletes all pods of the test, and returns when they are deleted.
 func deletePods(e *frame.Env) {
 	pods, err := e.Client.CoreV1().Pods(e.Namespace).List(e.Context, metav1.ListOptions{})
 	if err != nil {
@@ -107,7 +107,7 @@ func remove(e *frame.Env, pod string) {
 	}
 }
 
-// gone waits until a pod is gone, and with it all that kubelet had mounted for it.
+// gone waits until a pod is deleted, and all that kubelet had mounted for it is unmounted.
 func gone(e *frame.Env, pod string) {
 	e.T.Helper()
 	frame.WaitGone[*corev1.Pod](e, frame.Target{Client: e.Client.CoreV1().RESTClient(), Resource: "pods", Namespace: e.Namespace, Name: pod})

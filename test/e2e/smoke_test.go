@@ -56,7 +56,7 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-// TestInside: a pod with a network of its own reaches the API server under the Service's address
+// TestInside: a pod on the pod network reaches the API server under the Service's address
 // with its token, which names the node.
 func TestInside(t *testing.T) {
 	e := frame.New(t)
@@ -74,6 +74,6 @@ func TestInside(t *testing.T) {
 		t.Errorf("the token's user and node (-want +got):\n%s", diff)
 	}
 	if out := e.Exec("asks", "sh", "-c", "nc -w 30 $KUBERNETES_SERVICE_HOST $KUBERNETES_SERVICE_PORT </dev/null && echo connected"); out != "connected\n" {
-		t.Errorf("a connection to the API server says %q", out)
+		t.Errorf("a connection to the API server prints %q", out)
 	}
 }

@@ -21,7 +21,7 @@ func ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// finish runs a pod to its end, deletes it, and returns what it printed and where it ran. A pod
+// finish runs a pod to its end, deletes it, and returns its output and node. A pod
 // that fails fails the test.
 func finish(e *frame.Env, pod *corev1.Pod) (printed, node string) {
 	e.T.Helper()
@@ -29,7 +29,7 @@ func finish(e *frame.Env, pod *corev1.Pod) (printed, node string) {
 	return finished(e, pod.Name)
 }
 
-// finished is finish for a pod that there is.
+// finished is finish for a pod that exists.
 func finished(e *frame.Env, name string) (printed, node string) {
 	e.T.Helper()
 	done := e.WaitPod(name, "at its end", ended)
@@ -60,7 +60,7 @@ func withDevice(pod *corev1.Pod, claim string) *corev1.Pod {
 	return pod
 }
 
-// blockClaim asks for a block device of a class.
+// blockClaim requests a block device of a class.
 func blockClaim(e *frame.Env, name, class string) *corev1.PersistentVolumeClaim {
 	claim := e.Claim(name, class)
 	claim.Spec.VolumeMode = new(corev1.PersistentVolumeBlock)
@@ -102,8 +102,8 @@ func giveBack(e *frame.Env, claim string) {
 	e.Do(e.Client.CoreV1().PersistentVolumeClaims(e.Namespace).Delete(e.Context, claim, metav1.DeleteOptions{}))
 }
 
-// refused waits until the pod is refused with such a reason, among others. Each attempt to place it
-// tells its condition anew; of its events only the first has the words.
+// refused waits until the pod is unschedulable with this reason, among others. Each attempt updates
+// its condition; of its events only the first has the message.
 func refused(e *frame.Env, pod, reason string) {
 	e.T.Helper()
 	e.WaitPod(pod, "refused: "+reason, func(p *corev1.Pod) bool {
@@ -113,11 +113,11 @@ func refused(e *frame.Env, pod, reason string) {
 	})
 }
 
-// told waits for an event on a pod whose message has some text, and returns the event.
+// told waits for an event on a pod whose message contains text, and returns the event.
 func told(e *frame.Env, pod, reason, text string) *corev1.Event {
 	e.T.Helper()
 	target := frame.Target{Client: e.Client.CoreV1().RESTClient(), Resource: "events", Namespace: e.Namespace}
-	return frame.Wait(e, target, "told of pod "+pod+" for reason "+reason+": "+text, func(event *corev1.Event) bool {
+	return frame.Wait(e, target, "an event of pod "+pod+" for reason "+reason+": "+text, func(event *corev1.Event) bool {
 		return event.InvolvedObject.Name == pod && event.Reason == reason && strings.Contains(event.Message, text)
 	})
 }

@@ -30,7 +30,7 @@ var Names = []string{
 func Files(ctx context.Context) ([]string, error) {
 	_, file, _, ok := runtime.Caller(0)
 	if !ok {
-		return nil, errors.New("find the repository: this binary does not tell where it was compiled")
+		return nil, errors.New("find the repository: this binary has no path of its sources")
 	}
 	var stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", module)

@@ -27,13 +27,13 @@ import (
 )
 
 const (
-	// probe is the name of a node, and of a class, that there are not.
+	// probe is the name of a node, and of a class, that do not exist.
 	probe = "policy-probe"
 )
 
-// waitPolicies returns when the API server keeps agents to the volumes and reports of their
-// own node, and to the classes that they may publish. It takes policies up some time after
-// they were made, and tells nobody when it has.
+// waitPolicies returns when the API server limits provisioners to the volumes and reports of their
+// own node, and to the classes that they may publish. It applies policies some time after
+// they are created, and sends no event when it does.
 func waitPolicies(ctx context.Context, c *cluster.Cluster) error {
 	config := rest.CopyConfig(c.RESTConfig())
 	config.Impersonate = rest.ImpersonationConfig{
@@ -86,10 +86,10 @@ func waitPolicies(ctx context.Context, c *cluster.Cluster) error {
 	return nil
 }
 
-// waitRefused asks for what a policy forbids until it does.
+// waitRefused sends a request that a policy forbids until it is refused.
 func waitRefused(ctx context.Context, policy string, ask func(context.Context) error) error {
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, deadline.Wait(), true, func(ctx context.Context) (bool, error) { //nolint:forbidigo // there is nothing to watch
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, deadline.Wait(), true, func(ctx context.Context) (bool, error) { //nolint:forbidigo // no object shows it
 		last = ask(ctx)
 		return last != nil && strings.Contains(last.Error(), "ValidatingAdmissionPolicy '"+policy+"'"), nil
 	})

@@ -14,14 +14,14 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Login gets the agent the token that kubelet would give it, which names its node, and
+// Login gets the provisioner the token that kubelet would give it, which names its node, and
 // returns the name of the pod that it is bound to. The token ends with the pod.
-func (a Agent) Login(ctx context.Context) (pod string, err error) {
-	bound, err := a.pod(ctx)
+func (p Process) Login(ctx context.Context) (pod string, err error) {
+	bound, err := p.pod(ctx)
 	if err != nil {
-		return "", fmt.Errorf("create the agent's pod on %s: %w", a.Node, err)
+		return "", fmt.Errorf("create the provisioner's pod on %s: %w", p.Node, err)
 	}
-	answer, err := a.Cluster.Client().CoreV1().ServiceAccounts(Namespace).CreateToken(ctx, account, &authenticationv1.TokenRequest{
+	answer, err := p.Cluster.Client().CoreV1().ServiceAccounts(Namespace).CreateToken(ctx, account, &authenticationv1.TokenRequest{
 		Spec: authenticationv1.TokenRequestSpec{BoundObjectRef: &authenticationv1.BoundObjectReference{
 			Kind: "Pod", APIVersion: "v1", Name: bound.Name, UID: bound.UID,
 		}},
@@ -29,18 +29,18 @@ func (a Agent) Login(ctx context.Context) (pod string, err error) {
 	if err != nil {
 		return bound.Name, fmt.Errorf("get a token for pod %s: %w", bound.Name, err)
 	}
-	if err := a.writeKubeconfig(answer.Status.Token); err != nil {
-		return bound.Name, fmt.Errorf("write the agent's kubeconfig: %w", err)
+	if err := p.writeKubeconfig(answer.Status.Token); err != nil {
+		return bound.Name, fmt.Errorf("write the provisioner's kubeconfig: %w", err)
 	}
 	return bound.Name, nil
 }
 
-func (a Agent) writeKubeconfig(token string) error {
-	admin := rest.AnonymousClientConfig(a.Cluster.RESTConfig())
+func (p Process) writeKubeconfig(token string) error {
+	admin := rest.AnonymousClientConfig(p.Cluster.RESTConfig())
 	config := clientcmdapi.NewConfig()
 	config.Clusters["c"] = &clientcmdapi.Cluster{Server: admin.Host, CertificateAuthority: admin.CAFile, CertificateAuthorityData: admin.CAData}
 	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: token}
 	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
 	config.CurrentContext = "x"
-	return clientcmd.WriteToFile(*config, a.path("kubeconfig"))
+	return clientcmd.WriteToFile(*config, p.path("kubeconfig"))
 }

@@ -16,7 +16,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/provisioner"
 )
 
-// Reports reads what agents report.
+// Reports reads what provisioners report.
 type Reports interface {
 	Get(ctx context.Context, name string, opts metav1.GetOptions) (*stowage.LocalDiskReport, error)
 	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
@@ -35,8 +35,8 @@ func NewReports(config *rest.Config) (Reports, error) {
 	return reports, nil
 }
 
-// WaitReport waits until the first page of a node's report is as asked, and returns it.
-// If ctx ends before, it returns the last that was seen, which may be nil, and an error.
+// WaitReport waits until is accepts the first page of a node's report, and returns it.
+// If ctx ends before, it returns the last page seen, which may be nil, and an error.
 func WaitReport(ctx context.Context, reports Reports, node string, is func(*stowage.LocalDiskReport) bool) (*stowage.LocalDiskReport, error) {
 	watching, err := reports.Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + node})
 	if err != nil {

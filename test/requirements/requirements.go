@@ -21,7 +21,7 @@ type Use string
 const (
 	// Nodes are real nodes, which need root.
 	Nodes Use = "nodes"
-	// E2E are the end-to-end tests: Nodes, and what single tests need besides.
+	// E2E are the end-to-end tests: Nodes, and the programs of single tests.
 	E2E Use = "e2e"
 	// Disks are the tests that make file systems, arrays and encrypted disks. Each skips
 	// what it cannot make.
@@ -76,8 +76,8 @@ func Packages(uses ...Use) []string {
 	return slices.Compact(all)
 }
 
-// Missing returns an error that names everything that this machine lacks for a use, and the
-// command that installs it; nil if it lacks nothing.
+// Missing returns an error that names all programs that this machine lacks for a use, and the
+// command that installs them; nil if it lacks none.
 func Missing(use Use) error {
 	return missing(use, os.Geteuid() == 0, func(program string) bool {
 		_, err := exec.LookPath(program)

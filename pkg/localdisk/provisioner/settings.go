@@ -7,7 +7,6 @@ import (
 	"path"
 
 	"stowage.dev/stowage/pkg/apis/provisioner"
-	"stowage.dev/stowage/pkg/localdisk/decide"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 

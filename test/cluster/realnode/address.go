@@ -15,7 +15,7 @@ const (
 )
 
 // slot is a cluster's share of the addresses: 16 networks of 256 addresses out of 198.18.0.0/15,
-// which is set aside for tests (RFC 2544) and so is nobody's real network. The first is the
+// which is reserved for tests (RFC 2544) and not used by real networks. The first is the
 // network that machine and nodes share, each other one has the pods of one node.
 type slot int
 

@@ -25,11 +25,11 @@ import (
 	"stowage.dev/stowage/test/cluster/realnode/layout"
 )
 
-// namespaces are those that a node has of its own. Users and control groups are the machine's.
+// namespaces are a node's own ones. Users and control groups are the machine's.
 const namespaces = syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC
 
-// Start switches the node on and returns when it is Ready. After Kill it finds its files and
-// disks as they were, after Wipe its disks.
+// Start boots the node and returns when it is Ready. After Kill its files and disks are
+// unchanged, after Wipe its disks.
 func (n *Node) Start(ctx context.Context) error {
 	n.power.Lock()
 	defer n.power.Unlock()
@@ -219,8 +219,8 @@ func (n *Node) kubeletArgs() []string {
 	}
 }
 
-// Import gives the node images, from archives on this machine. It is safe to import what the
-// node has already.
+// Import imports images into the node, from archives on this machine. Images that the node
+// has already may be imported again.
 func (n *Node) Import(ctx context.Context, archives ...string) error {
 	for _, archive := range archives {
 		if err := n.importImage(ctx, archive); err != nil {

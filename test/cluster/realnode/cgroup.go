@@ -38,8 +38,8 @@ func hierarchies() ([]string, error) {
 	return found, nil
 }
 
-// makeGroups makes the cluster's control groups, in which each node has one of its own, and has
-// them removed at the end.
+// makeGroups makes the cluster's control groups, with one for each node, and registers their
+// removal at the end.
 func makeGroups(c *cluster.Cluster) error {
 	tops, err := hierarchies()
 	if err != nil {
@@ -74,8 +74,8 @@ func (n *Node) makeGroups() error {
 	return nil
 }
 
-// removeGroups removes the control groups of a node that has been killed, and those of its
-// containers. Otherwise its next kubelet would look for these containers for seconds before it
+// removeGroups removes the control groups of a killed node, and those of its
+// containers. Otherwise its next kubelet would search for these containers for seconds before it
 // is Ready.
 func (n *Node) removeGroups() error {
 	tops, err := hierarchies()

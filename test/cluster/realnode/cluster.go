@@ -81,7 +81,7 @@ func (c *Cluster) makeNetwork(ctx context.Context, control *cluster.Cluster) (st
 		return "", err
 	}
 	if err := record(control, p.PID()); err != nil {
-		return "", fmt.Errorf("write down what is to be removed: %w", err)
+		return "", fmt.Errorf("record what must be removed: %w", err)
 	}
 	if err := makeGroups(control); err != nil {
 		return "", fmt.Errorf("make control groups: %w", err)
@@ -109,8 +109,8 @@ func (c *Cluster) makeImages() error {
 	return nil
 }
 
-// Stop kills the nodes and the control plane and leaves nothing of them, but for the cluster's
-// folder if it is to be kept. Stopping again does nothing.
+// Stop kills the nodes and the control plane and removes everything except the cluster's
+// folder if that is kept. Stopping again does nothing.
 func (c *Cluster) Stop() error {
 	c.mu.Lock()
 	nodes := slices.Clone(c.nodes)
@@ -125,7 +125,7 @@ func (c *Cluster) Stop() error {
 	return errors.Join(append(errs, c.Cluster.Stop())...)
 }
 
-// Node returns a node by name, nil if there is none.
+// Node returns a node by name, nil if it does not exist.
 func (c *Cluster) Node(name string) *Node {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -147,7 +147,7 @@ func (c *Cluster) add(spec NodeSpec) (*Node, error) {
 	}
 	for _, n := range c.nodes {
 		if n.Name == spec.Name {
-			return nil, fmt.Errorf("add node %s: there is one of that name; Node.Start starts it again", spec.Name)
+			return nil, fmt.Errorf("add node %s: the name is in use; Node.Start starts a node again", spec.Name)
 		}
 		free[n.index] = false
 	}
@@ -190,7 +190,7 @@ func (c *Cluster) AddNodes(ctx context.Context, specs ...NodeSpec) ([]*Node, err
 	return nodes, errors.Join(errs...)
 }
 
-// RemoveNode kills a node, removes all that is of it and deletes its Node object.
+// RemoveNode kills a node, removes its files and deletes its Node object.
 func (c *Cluster) RemoveNode(ctx context.Context, n *Node) error {
 	if err := n.Kill(); err != nil {
 		return err

@@ -16,8 +16,8 @@ import (
 	"stowage.dev/stowage/test/requirements"
 )
 
-// Config says what to start. The zero value of everything but Binaries is a cluster as an
-// administrator gets it: all controllers, RBAC, the Node authorizer and the stock scheduler.
+// Config configures Start. The zero value of all fields but Binaries is a cluster as
+// administrators install it: all controllers, RBAC, the Node authorizer and the stock scheduler.
 type Config struct {
 	// Binaries to run, as Build returns them.
 	Binaries Binaries
@@ -41,7 +41,7 @@ type Binaries struct {
 	Init, Pause string
 }
 
-// Build makes all binaries, unless they are there already; see cluster.Build.
+// Build builds all binaries, unless they exist already; see cluster.Build.
 func Build(ctx context.Context, o cluster.BuildOptions) (b Binaries, err error) {
 	if b.Cluster, err = cluster.Build(ctx, o); err != nil {
 		return Binaries{}, err

@@ -30,13 +30,13 @@ const (
 	Directory DiskKind = "directory"
 )
 
-// Disk says what disk to put into a node.
+// Disk describes a disk of a node.
 type Disk struct {
 	Kind DiskKind
-	// Path is where the node has it, such as /mnt/disks/fast/1.
+	// Path is the disk's path in the node, such as /mnt/disks/fast/1.
 	Path string
-	// Size in bytes, at least 1 MiB; a directory has none. Of a loop device only what is
-	// written to takes space on this machine.
+	// Size in bytes, at least 1 MiB; a directory has none. Loop devices are sparse: they use space on
+	// this machine only for what is written.
 	Size int64
 }
 
@@ -83,8 +83,8 @@ func (n *Node) AddDisk(ctx context.Context, d Disk) (device string, err error) {
 	return a.device(), nil
 }
 
-// RemoveDisk takes the disk at a path out of the node for good, with all that is on it. It fails
-// while the node has it in use. fstab still names it, as when a disk has died.
+// RemoveDisk removes the disk at a path from the node for good, with all data. It fails
+// while the node uses it. fstab still names it, as when a disk has failed.
 func (n *Node) RemoveDisk(ctx context.Context, path string) error {
 	n.power.Lock()
 	defer n.power.Unlock()
@@ -104,8 +104,8 @@ func (n *Node) RemoveDisk(ctx context.Context, path string) error {
 	return errors.Join(a.loop.close(), os.Remove(n.backing(a)))
 }
 
-// UnmountDisk unmounts the disk at a path of a running node, as when its file system has
-// failed, whoever may be looking at it; MountDisk or the next boot brings it back.
+// UnmountDisk unmounts the disk at a path of a running node even if it is in use, as when its
+// file system has failed; MountDisk or the next boot mounts it again.
 func (n *Node) UnmountDisk(ctx context.Context, path string) error {
 	n.power.Lock()
 	defer n.power.Unlock()
@@ -137,7 +137,7 @@ func (a *attached) device() string {
 // attach makes the disk.
 func (n *Node) attach(d Disk) (*attached, error) {
 	if _, err := n.disk(d.Path); err == nil {
-		return nil, errors.New("there is one already")
+		return nil, errors.New("the path is in use")
 	}
 	a := &attached{Disk: d}
 	if d.Kind == Ext4 || d.Kind == Block {

@@ -19,12 +19,12 @@
 //	...
 //	out, err := c.Kubectl(ctx, "get", "nodes")
 //	err = nodes[0].Kill()     // a power cut
-//	err = nodes[0].Start(ctx) // with all that was on it
+//	err = nodes[0].Start(ctx) // with its files and disks
 //
-// A node has PID, mount, network, UTS and IPC namespaces of its own. Its root file system has the
+// A node has its own PID, mount, network, UTS and IPC namespaces. Its root file system has the
 // machine's programs, and its own /var, /mnt, /run, /tmp, /etc and so on: /var/lib/kubelet and
 // /etc/fstab are the node's. It sees all devices of the machine.
 //
-// All that is started ends with the process that called Start, however it ends, and leaves no
+// Everything ends with the process that called Start, however it ends, and leaves no
 // mounts, loop devices, networks and control groups. docs/design/real-nodes.md says how.
 package realnode

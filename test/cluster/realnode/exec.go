@@ -15,14 +15,14 @@ import (
 	"strings"
 )
 
-// run runs a program of the machine, and has what it printed in its error.
+// run runs a program of the machine; its error has the output.
 func run(ctx context.Context, stdin []byte, command ...string) error {
 	_, err := output(ctx, bytes.NewReader(stdin), command...)
 	return err
 }
 
-// output runs a program of the machine and returns what it printed; an error has what it
-// complained of. The program gets an unchanged environment.
+// output runs a program of the machine and returns its output; an error has its
+// standard error. The program gets an unchanged environment.
 func output(ctx context.Context, stdin io.Reader, command ...string) (string, error) {
 	return outputWith(ctx, stdin, nil, command...)
 }
@@ -39,8 +39,8 @@ func outputWith(ctx context.Context, stdin io.Reader, env []string, command ...s
 	return out.String(), nil
 }
 
-// Kubectl runs kubectl as an administrator and returns what it printed on standard output. The
-// error has what it printed on standard error.
+// Kubectl runs kubectl as an administrator and returns its standard output. The
+// error has its standard error.
 func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
 	return c.KubectlWith(ctx, nil, args...)
 }

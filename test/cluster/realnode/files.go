@@ -98,7 +98,7 @@ type settings struct {
 	Lease                                        int
 }
 
-// writeFiles writes what the node has in /etc.
+// writeFiles writes the node's files in /etc.
 func (n *Node) writeFiles() error {
 	s := settings{
 		Name: n.Name, Group: n.group(), Pods: n.cluster.network.slot.pods(n.index),
@@ -124,7 +124,7 @@ func (n *Node) writeFiles() error {
 	return n.writeCredentials()
 }
 
-// writeCredentials writes who the node is: what tells it from all others, and its certificates.
+// writeCredentials writes the node's unique names and its certificates.
 func (n *Node) writeCredentials() error {
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // never fails
@@ -174,7 +174,7 @@ func (n *Node) writeEtc(name string, data []byte) error {
 	return os.WriteFile(file, data, 0o600)
 }
 
-// exists reports whether there is a file or folder.
+// exists reports whether a file or folder exists.
 func exists(path string) (bool, error) {
 	_, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -21,7 +21,7 @@ import (
 	"time"
 )
 
-// Images that every node has. Their tags are not "latest", so that nobody tries to pull them.
+// Images that every node has. Their tags are not "latest", so they are never pulled.
 const (
 	// BusyboxImage has Debian's static busybox under the names of all its programs; it runs sh.
 	BusyboxImage = "stowage.dev/test/busybox:dev"

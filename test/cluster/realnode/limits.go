@@ -12,7 +12,7 @@ import (
 	"strconv"
 )
 
-// watchers is how many inotify instances root may have. A node with an agent takes 10, a control
+// watchers is how many inotify instances root may have. A node with a provisioner takes 10, a control
 // plane 8; Linux allows 128 by default.
 const watchers = 2048
 

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// loop is a file as a block device. It is set up such that the kernel takes it down when nobody
-// has it open or mounted any more: no loop device outlives this process and its nodes.
+// loop is a file as a block device. The kernel removes it when it is no longer open or
+// mounted: no loop device outlives this process and its nodes.
 type loop struct {
 	path string // of the device
 	file *os.File
@@ -59,5 +59,5 @@ func configure(path string, file *os.File, name string) (*loop, error) {
 	return &loop{path: path, file: device}, nil
 }
 
-// close lets go of the device, which ends with its last user.
+// close closes the device, which is removed with its last user.
 func (l *loop) close() error { return l.file.Close() }

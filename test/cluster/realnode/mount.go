@@ -87,7 +87,7 @@ func (n *Node) fstab() string {
 	return b.String()
 }
 
-// releaseDisks lets go of the block devices of a node that does not run.
+// releaseDisks closes the block devices of a node that does not run.
 func (n *Node) releaseDisks() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -13,9 +13,9 @@ import (
 	"strings"
 )
 
-// network joins the machine and its nodes. Its bridge is in a network namespace of its own,
-// which a process holds: when that ends, the kernel takes away the bridge and all that leads to
-// it, whoever may have been killed.
+// network joins the machine and its nodes. Its bridge is in a separate network namespace, which
+// a process holds: when that process ends, the kernel removes the bridge and all its links,
+// also after a kill.
 type network struct {
 	slot slot
 	pid  int // the process that holds the bridge's namespace
@@ -66,8 +66,8 @@ func (n *network) open(ctx context.Context) error {
 		"link set machine master bridge", "link set machine up")
 }
 
-// plug joins a node to the network. The port is a name that no node of this network had before:
-// the kernel takes its time to take away that of a node that was killed.
+// plug joins a node to the network. The port has a name that no node of this network had before:
+// the kernel removes the port of a killed node with a delay.
 func (n *network) plug(ctx context.Context, node *Node, pid int, port string) error {
 	s, i := n.slot, node.index
 	err := batch(ctx, inNetwork(n.pid),

@@ -21,7 +21,7 @@ import (
 	"stowage.dev/stowage/test/cluster"
 )
 
-// NodeSpec says what node to add.
+// NodeSpec describes a node to add.
 type NodeSpec struct {
 	// Name of the Node object, a DNS label.
 	Name string
@@ -30,7 +30,7 @@ type NodeSpec struct {
 	Labels map[string]string
 	// Taints that kubelet registers the node with, as key=value:effect.
 	Taints []string
-	// Disks are there from the start.
+	// Disks of the node when it starts first.
 	Disks []Disk
 }
 
@@ -46,8 +46,8 @@ func (s NodeSpec) check() error {
 	return nil
 }
 
-// Node is a real node: containerd, kubelet and kube-proxy in namespaces of their own, with a
-// root file system of their own. It outlives its runs: Kill and Start are its power button.
+// Node is a real node: containerd, kubelet and kube-proxy in their own namespaces, with their
+// own root file system. It outlives its runs: Kill and Start are its power button.
 // Safe for concurrent use.
 type Node struct {
 	Name string
@@ -80,11 +80,11 @@ func newNode(c *Cluster, spec NodeSpec, index int) *Node {
 // Containerd is the node's container runtime. Killing it leaves containers running.
 func (n *Node) Containerd() *cluster.Component { return n.containerd }
 
-// Kubelet is the node's agent of Kubernetes. Killing it leaves containers running.
+// Kubelet is the node's kubelet. Killing it leaves containers running.
 func (n *Node) Kubelet() *cluster.Component { return n.kubelet }
 
-// Path is where this machine has what the node has at an absolute path below /var, /mnt, /opt,
-// /srv or /home. File systems that are mounted in the node are not to be seen there: see
+// Path returns this machine's path of a node's absolute path below /var, /mnt, /opt,
+// /srv or /home. File systems that are mounted in the node are not visible there: see
 // Node.Run.
 func (n *Node) Path(path string) string { return filepath.Join(n.root(), path) }
 
@@ -113,9 +113,9 @@ func (n *Node) pid() int {
 	}
 }
 
-// Kill ends all that runs on the node at once, as a power cut does, and returns when it is
-// gone. Its file systems and disks stay, but for those in memory. Killing a node that does not
-// run does nothing.
+// Kill ends all processes of the node at once, as a power cut does, and returns when they
+// have ended. Its disks and file systems stay, except those in memory. Killing a node that does
+// not run does nothing.
 func (n *Node) Kill() error {
 	n.power.Lock()
 	defer n.power.Unlock()
@@ -128,7 +128,7 @@ func (n *Node) Kill() error {
 	}
 	errs := []error{n.init.Kill()}
 	for _, s := range services {
-		errs = append(errs, s.Kill()) // it is dead, and this waits until that is known
+		errs = append(errs, s.Kill()) // it has ended; this waits until it is reaped
 	}
 	errs = append(errs, n.removeGroups())
 	if err := errors.Join(errs...); err != nil {
@@ -137,8 +137,8 @@ func (n *Node) Kill() error {
 	return nil
 }
 
-// Wipe empties the file systems of a node that does not run, as when its machine is set up
-// anew. Its disks keep what is on them, and the Node object remains.
+// Wipe empties the file systems of a node that does not run, as when its machine is
+// reinstalled. Its disks keep their data, and the Node object remains.
 func (n *Node) Wipe() error {
 	n.power.Lock()
 	defer n.power.Unlock()
@@ -156,8 +156,8 @@ func (n *Node) Wipe() error {
 	return nil
 }
 
-// Run runs a program of this machine in the node's namespaces, gives it stdin, which may be nil,
-// and returns what it printed.
+// Run runs a program of this machine in the node's namespaces with stdin, which may be nil,
+// and returns its output.
 func (n *Node) Run(ctx context.Context, stdin io.Reader, command ...string) (string, error) {
 	pid := n.pid()
 	if pid == 0 {

@@ -28,7 +28,7 @@ func (n *Node) listen() (*notifier, error) {
 		return nil, err
 	}
 	defer folder.Close()
-	// The address of a socket is short, the path of a folder may be long.
+	// A socket's address is short; a folder's path may be long.
 	path := fmt.Sprintf("/proc/self/fd/%d/%s", folder.Fd(), filepath.Base(layout.NotifySocket))
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
@@ -40,7 +40,7 @@ func (n *Node) listen() (*notifier, error) {
 	return &notifier{conn}, nil
 }
 
-// wait returns when a process has said that it is ready. It fails when the process ends or ctx
+// wait returns when a process has reported that it is ready. It fails when the process ends or ctx
 // does.
 func (l *notifier) wait(ctx context.Context, p *cluster.Process) error {
 	ready := make(chan error, 1)

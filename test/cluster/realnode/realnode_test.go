@@ -53,13 +53,13 @@ func TestSpec(t *testing.T) {
 		spec NodeSpec
 		want string
 	}{
-		"a name":                     {spec: NodeSpec{Name: "a"}},
-		"no name":                    {NodeSpec{}, "add node \"\": a lowercase RFC 1123 label"},
-		"a folder needs no size":     {spec: disk(Directory, "/mnt/a", 0)},
-		"a device needs a size":      {disk(Block, "/mnt/a", 0), "Size must be at least 1 MiB, got 0"},
-		"a kind that is not one":     {disk("floppy", "/mnt/a", 1<<20), "Kind must be one of ext4, tmpfs, block and directory"},
-		"a path that is not one":     {disk(Ext4, "mnt/a", 1<<20), "Path must be absolute and clean"},
-		"a path that is not as told": {disk(Ext4, "/mnt/../a", 1<<20), "Path must be absolute and clean"},
+		"a name":                   {spec: NodeSpec{Name: "a"}},
+		"no name":                  {NodeSpec{}, "add node \"\": a lowercase RFC 1123 label"},
+		"a folder needs no size":   {spec: disk(Directory, "/mnt/a", 0)},
+		"a device needs a size":    {disk(Block, "/mnt/a", 0), "Size must be at least 1 MiB, got 0"},
+		"a kind that is not one":   {disk("floppy", "/mnt/a", 1<<20), "Kind must be one of ext4, tmpfs, block and directory"},
+		"a path that is not one":   {disk(Ext4, "mnt/a", 1<<20), "Path must be absolute and clean"},
+		"a path that is not clean": {disk(Ext4, "/mnt/../a", 1<<20), "Path must be absolute and clean"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -23,8 +23,8 @@ import (
 // records is where clusters are written down for as long as they have something to remove.
 const records = "/run/stowage-realnode"
 
-// remains says what there is of a cluster besides processes, and whose task it is to remove
-// that. Only when that process was killed is it for others.
+// remains lists what a cluster leaves behind apart from processes, and the process that removes
+// it. Other processes remove it only if that process was killed.
 type remains struct {
 	Folder string
 	// Supervisor is a process, by its id and by when it started, as the kernel counts.
@@ -32,7 +32,7 @@ type remains struct {
 	Started    string
 }
 
-// record writes down what the cluster has, until it is removed. child is a process that its
+// record stores the cluster's remains, until they are removed. child is a process that its
 // supervisor started.
 func record(c *cluster.Cluster, child int) error {
 	stat, err := statOf(child)
@@ -60,7 +60,7 @@ func record(c *cluster.Cluster, child int) error {
 	return os.WriteFile(file, data, 0o644)
 }
 
-// sweep removes what clusters left whose supervisor was killed.
+// sweep removes the remains of clusters whose supervisor was killed.
 func sweep() error {
 	files, err := filepath.Glob(filepath.Join(records, "*"))
 	if err != nil {
@@ -106,7 +106,7 @@ func sweepOne(file string) error {
 	return supervise.Prune(file)
 }
 
-// stat is what is of interest of /proc/PID/stat.
+// stat has fields of /proc/PID/stat.
 type stat struct{ state, parent, started string }
 
 func statOf(pid int) (stat, error) {

@@ -17,13 +17,13 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 )
 
-// WaitNotReady returns when the control plane takes the node for not Ready.
+// WaitNotReady returns when the node's Ready condition is not True.
 func (n *Node) WaitNotReady(ctx context.Context) error {
 	return n.wait(ctx, "not Ready", func(node *corev1.Node) bool { return !ready(node) })
 }
 
-// waitReady returns when the node is Ready by what kubelet says since it booted, and free of the
-// taint that keeps pods away until then.
+// waitReady returns when kubelet has reported the node Ready since its boot, and the taint that
+// keeps pods away until then is removed.
 func (n *Node) waitReady(ctx context.Context, boot string) error {
 	return n.wait(ctx, "Ready", func(node *corev1.Node) bool {
 		for _, t := range node.Spec.Taints {
@@ -44,11 +44,11 @@ func ready(node *corev1.Node) bool {
 	return false
 }
 
-// wait watches the Node object until done says so of it. It fails when ctx ends, with its cause.
+// wait watches the Node object until done returns true. It fails when ctx ends, with its cause.
 func (n *Node) wait(ctx context.Context, what string, done func(*corev1.Node) bool) error {
 	lw := cache.NewListWatchFromClient(n.cluster.Client().CoreV1().RESTClient(), "nodes", metav1.NamespaceAll,
 		fields.OneTermEqualSelector(metav1.ObjectNameField, n.Name))
-	last := "there is no such Node"
+	last := "the Node does not exist"
 	_, err := watchtools.UntilWithSync(ctx, lw, &corev1.Node{}, nil, func(e watch.Event) (bool, error) {
 		node, ok := e.Object.(*corev1.Node)
 		if !ok || e.Type == watch.Deleted {

@@ -4,7 +4,7 @@
 //go:build linux
 
 // Package frame lets end-to-end tests share a cluster of real nodes (package realnode). Tests
-// have nodes and a namespace of their own on it:
+// have their own nodes and namespace on it:
 //
 //	func TestMain(m *testing.M) { os.Exit(frame.Main(m, frame.Options{})) }
 //
@@ -17,9 +17,9 @@
 //		nodes[0].Kill()
 //	}
 //
-// What a test creates goes after it, and so do its nodes. Every wait is for an event and ends
-// with the test's deadline (Env.Context), which fails the test and tells what there is. Pods run
-// on the Env's own nodes if their node selector says so: Env.OnNode. Tests that need another
+// A test's objects and nodes are removed after it. Every wait is for an event and ends
+// with the test's deadline (Env.Context), which fails the test and logs Dump. Pods run
+// on the Env's own nodes with the node selector of Env.OnNode. Tests that need another
 // control plane start one with Options and NewOn, or share one by a Site.
 //
 // Tests need root and the Debian packages that `go run ./hack/requirements -packages e2e` prints. -keep leaves the cluster's

@@ -76,7 +76,7 @@ func newEnv(t testing.TB, c *realnode.Cluster) *Env {
 	}
 	e := &Env{T: t, Cluster: c, Client: c.Client(), Namespace: namespace, Context: ctx}
 	t.Cleanup(func() {
-		e.tell()
+		e.dumpFailed()
 		if err := e.deleteNamespace(); err != nil {
 			t.Error(err)
 		}
@@ -109,7 +109,7 @@ func (e *Env) AddNodes(specs ...realnode.NodeSpec) []*realnode.Node {
 	}
 	nodes, err := e.Cluster.AddNodes(e.Context, specs...)
 	e.T.Cleanup(func() {
-		e.tell()
+		e.dumpFailed()
 		ctx, cancel := context.WithTimeout(context.Background(), cleanTimeout)
 		defer cancel()
 		for _, n := range nodes {
@@ -127,7 +127,7 @@ func (e *Env) AddNodes(specs ...realnode.NodeSpec) []*realnode.Node {
 	return nodes
 }
 
-// Do fails the test with an error, if there is one.
+// Do fails the test if err is not nil.
 func (e *Env) Do(err error) {
 	e.T.Helper()
 	if err != nil {
@@ -143,7 +143,7 @@ func (e *Env) OnNode(pod *corev1.Pod, short string) *corev1.Pod {
 	return pod
 }
 
-// Kubectl runs kubectl in the test's namespace and returns what it printed.
+// Kubectl runs kubectl in the test's namespace and returns its output.
 func (e *Env) Kubectl(args ...string) string {
 	e.T.Helper()
 	out, err := e.Cluster.Kubectl(e.Context, append([]string{"--namespace=" + e.Namespace}, args...)...)
@@ -153,21 +153,21 @@ func (e *Env) Kubectl(args ...string) string {
 	return out
 }
 
-// Exec runs a command in the first container of a pod, as kubectl exec does, and returns what it
-// printed.
+// Exec runs a command in the first container of a pod, as kubectl exec does, and returns its
+// output.
 func (e *Env) Exec(pod string, command ...string) string {
 	e.T.Helper()
 	return e.Kubectl(append([]string{"exec", pod, "--"}, command...)...)
 }
 
-// tell tells once what there is if the test has failed, before anything of it is taken away.
-func (e *Env) tell() {
+// dumpFailed logs Dump once if the test has failed, before its objects are deleted.
+func (e *Env) dumpFailed() {
 	if e.T.Failed() {
 		e.dumped.Do(func() { e.T.Log(e.Dump()) })
 	}
 }
 
-// Dump tells what there is, for tests that fail.
+// Dump describes the state of the cluster, for failed tests.
 func (e *Env) Dump() string {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanTimeout)
 	defer cancel()

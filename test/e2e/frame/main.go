@@ -44,9 +44,8 @@ var (
 	keep     = flag.Bool("keep", false, "leave the cluster's folder, with all logs, in place")
 )
 
-// Main runs the tests of a package, which share a cluster with options unless they have another
-// one, and returns the process's exit code. A cluster is started by the first test that asks for
-// it.
+// Main runs the tests of a package, which share a cluster with options unless they use another
+// one, and returns the process's exit code. The first test that needs a cluster starts it.
 func Main(m *testing.M, o Options) int {
 	code, err := run(m, o)
 	if err != nil {

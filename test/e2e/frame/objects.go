@@ -58,10 +58,10 @@ func (e *Env) create(object runtime.Object) error {
 	return nil
 }
 
-// after has something deleted when the test is over. That it may be gone by then is no error.
+// after deletes an object when the test has ended. An object that is deleted already is no error.
 func (e *Env) after(remove func(context.Context) error) {
 	e.T.Cleanup(func() {
-		e.tell()
+		e.dumpFailed()
 		ctx, cancel := context.WithTimeout(context.Background(), cleanTimeout)
 		defer cancel()
 		_ = remove(ctx)
@@ -80,7 +80,7 @@ func (e *Env) LocalVolume(name, class, node, path string) *corev1.PersistentVolu
 		ReclaimPolicy(corev1.PersistentVolumeReclaimRetain).Obj()
 }
 
-// Claim asks for a volume of a class, of any size.
+// Claim requests a volume of a class, of any size.
 func (e *Env) Claim(name, class string) *corev1.PersistentVolumeClaim {
 	return builders.MakePVC(name).Namespace(e.Namespace).Class(class).Request("1").Obj()
 }
@@ -93,7 +93,7 @@ func (e *Env) Shell(name, script string, claims ...string) *corev1.Pod {
 		Spec: corev1.PodSpec{
 			RestartPolicy:                 corev1.RestartPolicyNever,
 			TerminationGracePeriodSeconds: new(int64(1)),
-			DNSPolicy:                     corev1.DNSDefault, // there is no other
+			DNSPolicy:                     corev1.DNSDefault, // the cluster has no other
 			Containers: []corev1.Container{{
 				Name: "shell", Image: realnode.BusyboxImage, Command: []string{"/bin/sh", "-c", script},
 			}},

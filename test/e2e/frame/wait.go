@@ -27,8 +27,8 @@ type Target struct {
 	Name      string         // empty: Wait waits for any of them
 }
 
-// Wait watches an object until it is as asked, and returns it as it then is. is is never called
-// with nil: an object that is not there is waited for.
+// Wait watches an object until is accepts it, and returns it. is is never called with nil: Wait
+// waits for an object that does not exist yet.
 func Wait[T runtime.Object](e *Env, target Target, what string, is func(T) bool) T {
 	e.T.Helper()
 	found, err := wait(e, target, func(object T, _ bool) bool { return is(object) }, false)
@@ -38,15 +38,15 @@ func Wait[T runtime.Object](e *Env, target Target, what string, is func(T) bool)
 	return found
 }
 
-// WaitGone returns when there is no such object.
+// WaitGone returns when the object does not exist.
 func WaitGone[T runtime.Object](e *Env, target Target) {
 	e.T.Helper()
 	if _, err := wait(e, target, func(_ T, deleted bool) bool { return deleted }, true); err != nil {
-		e.T.Fatalf("wait until %s %s is gone: %v", target.Resource, target.Name, err)
+		e.T.Fatalf("wait for the deletion of %s %s: %v", target.Resource, target.Name, err)
 	}
 }
 
-// wait watches a target until done says so. With gone, it is done too if there is none at first.
+// wait watches a target until done returns true. With gone, a missing object is done too.
 func wait[T runtime.Object](e *Env, target Target, done func(object T, deleted bool) bool, gone bool) (found T, err error) {
 	which := fields.Everything()
 	if target.Name != "" {
@@ -74,19 +74,19 @@ func wait[T runtime.Object](e *Env, target Target, done func(object T, deleted b
 	return found, err
 }
 
-// WaitPod waits until a pod of the test's namespace is as asked, and returns it.
+// WaitPod waits until is accepts a pod of the test's namespace, and returns it.
 func (e *Env) WaitPod(name, what string, is func(*corev1.Pod) bool) *corev1.Pod {
 	e.T.Helper()
 	return Wait(e, Target{e.Client.CoreV1().RESTClient(), "pods", e.Namespace, name}, what, is)
 }
 
-// WaitPV waits until a volume is as asked, and returns it. The name is a whole one.
+// WaitPV waits until is accepts a volume, and returns it. The name is the full one.
 func (e *Env) WaitPV(name, what string, is func(*corev1.PersistentVolume) bool) *corev1.PersistentVolume {
 	e.T.Helper()
 	return Wait(e, Target{e.Client.CoreV1().RESTClient(), "persistentvolumes", "", name}, what, is)
 }
 
-// WaitPVC waits until a claim of the test's namespace is as asked, and returns it.
+// WaitPVC waits until is accepts a claim of the test's namespace, and returns it.
 func (e *Env) WaitPVC(name, what string, is func(*corev1.PersistentVolumeClaim) bool) *corev1.PersistentVolumeClaim {
 	e.T.Helper()
 	return Wait(e, Target{e.Client.CoreV1().RESTClient(), "persistentvolumeclaims", e.Namespace, name}, what, is)
@@ -95,7 +95,7 @@ func (e *Env) WaitPVC(name, what string, is func(*corev1.PersistentVolumeClaim) 
 // Succeeded reports whether the pod has done its work.
 func Succeeded(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodSucceeded }
 
-// Ready reports whether the pod says that it is ready.
+// Ready reports whether the pod is Ready.
 func Ready(pod *corev1.Pod) bool {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodReady {

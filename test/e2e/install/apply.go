@@ -16,8 +16,8 @@ import (
 	"stowage.dev/stowage/test/cluster/realnode"
 )
 
-// Apply adds the nodes of a configuration, applies what it installs, and returns when all of it
-// is rolled out.
+// Apply adds the nodes of a configuration, applies its manifests, and returns when they are
+// rolled out.
 func Apply(ctx context.Context, on *realnode.Cluster, c Config) error {
 	if len(c.Nodes) > 0 {
 		if _, err := on.AddNodes(ctx, c.Nodes...); err != nil {
@@ -48,7 +48,7 @@ func Apply(ctx context.Context, on *realnode.Cluster, c Config) error {
 }
 
 // MakeFolders makes the folders of classes on a node. A node that is added later needs them
-// before its agent is ready.
+// before its provisioner is ready.
 func MakeFolders(ctx context.Context, n *realnode.Node, classes []Class) error {
 	args := []string{"mkdir", "-p", "/mnt/disks"}
 	for _, class := range classes {
@@ -60,8 +60,8 @@ func MakeFolders(ctx context.Context, n *realnode.Node, classes []Class) error {
 	return err
 }
 
-// RolledOut waits until all pods of all that is installed are ready, but for those that never
-// are: of the extender the leader alone is.
+// RolledOut waits until all installed pods are ready, except those that never
+// are: of the extender only the leader is.
 func RolledOut(ctx context.Context, on *realnode.Cluster) error {
 	out, err := on.Kubectl(ctx, "get", "deployments,daemonsets", "--all-namespaces", "--selector=app.kubernetes.io/part-of=stowage",
 		`--output=jsonpath={range .items[*]}{.metadata.namespace} {.kind}/{.metadata.name}{"\n"}{end}`)
@@ -87,7 +87,7 @@ func RolledOut(ctx context.Context, on *realnode.Cluster) error {
 	return errors.Join(errs...)
 }
 
-// describe tells what is known of the pods of a namespace.
+// describe returns the state of the pods of a namespace.
 func describe(on *realnode.Cluster, namespace string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), tellTimeout)
 	defer cancel()

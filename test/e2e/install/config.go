@@ -14,7 +14,7 @@ import (
 	"stowage.dev/stowage/test/e2e/frame"
 )
 
-// Namespace is where agents and controller are.
+// Namespace is where provisioners and controller are.
 const Namespace = "stowage-system"
 
 // Names of the ConfigMaps that components read their configuration from.
@@ -24,7 +24,7 @@ const (
 	Extender   = "stowage-extender-config"
 )
 
-// Config says what to install. The zero value is manifests/overlays/default, without disks.
+// Config is what to install. The zero value is manifests/overlays/default, without disks.
 type Config struct {
 	// Folders of manifests, such as "extender/full"; empty: "overlays/default".
 	Folders []string
@@ -34,8 +34,8 @@ type Config struct {
 	Parts []string
 	// Classes take the place of those that the manifests configure.
 	Classes []Class
-	// Agents are further keys of the agents' ConfigMap.
-	Agents map[string]string
+	// Provisioner has further keys of the provisioner's ConfigMap.
+	Provisioner map[string]string
 	// Configs are files config.yaml that take the place of the manifests', by ConfigMap.
 	Configs map[string]string
 	// Nodes are added before anything is applied; the site's tests share them.
@@ -47,11 +47,11 @@ type Config struct {
 }
 
 // Class is a class of local volumes: a StorageClass, an entry of storageClassMap and one of
-// those that agents may publish.
+// those that provisioners may publish.
 type Class struct {
 	Name string
-	// Settings are the class's keys in storageClassMap. hostDir has to be below /mnt/disks,
-	// which is what agents mount; it is made on every node that there is.
+	// Settings are the class's keys in storageClassMap. hostDir must be below /mnt/disks,
+	// which provisioners mount; it is made on every node.
 	Settings map[string]any
 	// Retain is the reclaim policy; Delete otherwise.
 	Retain bool
@@ -67,7 +67,7 @@ func (c Class) policy() corev1.PersistentVolumeReclaimPolicy {
 }
 
 // Options are those of a cluster on which Config is installed and rolled out. For frame.NewSite;
-// frame.NewOn takes what the function returns.
+// frame.NewOn takes the function's result.
 func Options(c Config) func() (frame.Options, error) {
 	return func() (frame.Options, error) {
 		archives, err := archives(c.Parts)

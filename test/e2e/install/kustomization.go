@@ -20,7 +20,7 @@ import (
 	"stowage.dev/stowage/test/deadline"
 )
 
-// tellTimeout bounds what is asked after something has failed.
+// tellTimeout bounds requests after a failure.
 var tellTimeout = deadline.Wait()
 
 // kustomization is what an administrator writes who does not change our manifests.
@@ -95,11 +95,11 @@ func (c Config) write(dir string) error {
 	return writeYAML(dir, "kustomization.yaml", k)
 }
 
-// writeClasses writes the classes, and what agents have to know of them.
+// writeClasses writes the classes, and the provisioner's settings of them.
 func (c Config) writeClasses(dir string, k *kustomization) error {
-	agents := maps.Clone(c.Agents)
-	if agents == nil {
-		agents = map[string]string{}
+	keys := maps.Clone(c.Provisioner)
+	if keys == nil {
+		keys = map[string]string{}
 	}
 	if len(c.Classes) > 0 {
 		settings := map[string]any{}
@@ -115,16 +115,16 @@ func (c Config) writeClasses(dir string, k *kustomization) error {
 		if err != nil {
 			return err
 		}
-		agents["storageClassMap"] = string(data)
+		keys["storageClassMap"] = string(data)
 		names := strings.Join(slices.Sorted(maps.Keys(settings)), ",")
 		if err := c.patch(dir, k, "stowage-provisioner-nodes", map[string]string{"classes": names}); err != nil {
 			return err
 		}
 	}
-	if len(agents) == 0 {
+	if len(keys) == 0 {
 		return nil
 	}
-	return c.patch(dir, k, "stowage-provisioner", agents)
+	return c.patch(dir, k, "stowage-provisioner", keys)
 }
 
 // patch adds keys to a ConfigMap of the manifests.

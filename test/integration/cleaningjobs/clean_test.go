@@ -23,8 +23,8 @@ func ofNode(n *node.Node) string {
 	return wellknown.CleaningLabel + "," + wellknown.NodeLabel + "=" + localpv.NodeHash(n.Name)
 }
 
-// TestClean: file systems and devices that are given back are cleaned by Jobs and
-// published anew, and the agent does not touch them.
+// TestClean: released file systems and devices are cleaned by Jobs and
+// published again, and the provisioner does not touch them.
 func TestClean(t *testing.T) {
 	n := newNode(t)
 	n.Tmpfs("files", "1m")
@@ -68,7 +68,7 @@ func TestClean(t *testing.T) {
 	hasLittle(t, n)
 }
 
-// hasLittle looks at the Jobs as the API server has them.
+// hasLittle checks the privileges of the Jobs in the API server.
 func hasLittle(t *testing.T, n *node.Node) {
 	t.Helper()
 	list, err := n.Env.Client.BatchV1().Jobs(provisioners.Namespace).List(n.Env.Context(), metav1.ListOptions{LabelSelector: ofNode(n)})

@@ -22,14 +22,14 @@ import (
 	"stowage.dev/stowage/test/integration/node"
 )
 
-// held is a volume that is being deleted, and held by our finalizer; its agent is gone.
+// held is a volume that is being deleted, with our finalizer but without its provisioner.
 func held(t *testing.T, n *node.Node, name string) *corev1.PersistentVolume {
 	t.Helper()
 	n.Delete(n.Volume(n.Files, name))
 	return n.WaitVolume(n.Files, name, "being deleted", func(v *corev1.PersistentVolume) bool { return v != nil && v.DeletionTimestamp != nil })
 }
 
-// askFor is an entry that asks for a volume's disk, as an honest agent would.
+// askFor is the entry with which a provisioner requests the cleaning of a volume's disk.
 func askFor(volume *corev1.PersistentVolume) stowage.Entry {
 	path := localpv.PathOf(volume)
 	return stowage.Entry{
@@ -40,7 +40,7 @@ func askFor(volume *corev1.PersistentVolume) stowage.Entry {
 	}
 }
 
-// attacker is somebody who has the token of a node's agent.
+// attacker returns a client with the token of a node's provisioner.
 func attacker(t *testing.T, n *node.Node) provisioner.Reports {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", n.Path("kubeconfig"))
@@ -54,8 +54,8 @@ func attacker(t *testing.T, n *node.Node) provisioner.Reports {
 	return reports
 }
 
-// TestForgedRequests: with the token of a node's agent, nothing but what that agent may
-// have cleaned anyway can be had cleaned.
+// TestForgedRequests: the token of a node's provisioner can only cause cleanings that this
+// provisioner may request anyway.
 func TestForgedRequests(t *testing.T) {
 	t.Parallel()
 	env := fixture.New(t)
@@ -84,14 +84,14 @@ func TestForgedRequests(t *testing.T) {
 		entry stowage.Entry
 		want  string
 	}{
-		"a volume that is free":       {askFor(free), "VolumeNotReleased"},
-		"another node's volume":       {askFor(theirs), "NoSuchVolume"},
-		"no volume":                   {forge(gone, func(e *stowage.Entry) { e.Volume, e.Path = "", "/1" }), "NoSuchVolume"},
-		"a volume that was there":     {forge(gone, func(e *stowage.Entry) { e.Cleaning.Request.VolumeUID, e.Path = "before", "/2" }), "NoSuchVolume"},
-		"another disk":                {forge(gone, func(e *stowage.Entry) { e.Cleaning.Request.Identity = askFor(free).Cleaning.Request.Identity }), "RequestMismatch"},
-		"another path":                {forge(gone, func(e *stowage.Entry) { e.Path = a.PathOf(a.Files, "../../etc") + "/.." }), "RequestMismatch"},
-		"a name that leads elsewhere": {forge(gone, func(e *stowage.Entry) { e.Name, e.Path = "../../etc", "/3" }), "RequestMismatch"},
-		"another class":               {forge(gone, func(e *stowage.Entry) { e.Class, e.Path = a.Blocks, "/4" }), "RequestMismatch"},
+		"a volume that is free":               {askFor(free), "VolumeNotReleased"},
+		"another node's volume":               {askFor(theirs), "NoSuchVolume"},
+		"no volume":                           {forge(gone, func(e *stowage.Entry) { e.Volume, e.Path = "", "/1" }), "NoSuchVolume"},
+		"an earlier volume":                   {forge(gone, func(e *stowage.Entry) { e.Cleaning.Request.VolumeUID, e.Path = "before", "/2" }), "NoSuchVolume"},
+		"another disk":                        {forge(gone, func(e *stowage.Entry) { e.Cleaning.Request.Identity = askFor(free).Cleaning.Request.Identity }), "RequestMismatch"},
+		"another path":                        {forge(gone, func(e *stowage.Entry) { e.Path = a.PathOf(a.Files, "../../etc") + "/.." }), "RequestMismatch"},
+		"a name that leads to another folder": {forge(gone, func(e *stowage.Entry) { e.Name, e.Path = "../../etc", "/3" }), "RequestMismatch"},
+		"another class":                       {forge(gone, func(e *stowage.Entry) { e.Class, e.Path = a.Blocks, "/4" }), "RequestMismatch"},
 	}
 	want := map[string]string{}
 	reports := attacker(t, a)
@@ -119,33 +119,33 @@ func TestForgedRequests(t *testing.T) {
 	}
 	for _, n := range []*node.Node{a, b} {
 		if names := made(t, n); len(names) > 0 {
-			t.Errorf("for node %s there are Jobs: %q", n.Name, names)
+			t.Errorf("node %s has Jobs: %q", n.Name, names)
 		}
 	}
 	cannotAnswer(t, reports, a.Name)
 }
 
-// cannotAnswer says that the controller's answers are not the agent's to write, and that
-// no attempt is called what could be more than a name.
+// cannotAnswer checks that the provisioner cannot write the controller's answers, and that the
+// name of an attempt is restricted to a name.
 func cannotAnswer(t *testing.T, reports provisioner.Reports, name string) {
 	t.Helper()
 	for what, lie := range map[string]struct {
 		change  func(*stowage.LocalDiskReportStatus)
 		refusal func(error) bool
 	}{
-		"an agent answers itself":     {func(s *stowage.LocalDiskReportStatus) { s.Jobs[0].State = stowage.CleaningJobSucceeded }, apierrors.IsForbidden},
-		"an agent takes answers away": {func(s *stowage.LocalDiskReportStatus) { s.Jobs = nil }, apierrors.IsForbidden},
-		"an attempt that is a path":   {func(s *stowage.LocalDiskReportStatus) { s.Entries[0].Cleaning.Request.Attempt = "../../../tmp/123" }, apierrors.IsInvalid},
+		"a provisioner answers itself":  {func(s *stowage.LocalDiskReportStatus) { s.Jobs[0].State = stowage.CleaningJobSucceeded }, apierrors.IsForbidden},
+		"a provisioner removes answers": {func(s *stowage.LocalDiskReportStatus) { s.Jobs = nil }, apierrors.IsForbidden},
+		"an attempt that is a path":     {func(s *stowage.LocalDiskReportStatus) { s.Entries[0].Cleaning.Request.Attempt = "../../../tmp/123" }, apierrors.IsInvalid},
 	} {
-		if err := tell(t, reports, name, lie.change); !lie.refusal(err) {
+		if err := writeReport(t, reports, name, lie.change); !lie.refusal(err) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
 }
 
-// tell writes what an agent says into its report, and returns why that was refused. A report that
-// the controller has written meanwhile is a conflict before anybody looks what it says.
-func tell(t *testing.T, reports provisioner.Reports, name string, change func(*stowage.LocalDiskReportStatus)) error {
+// writeReport writes a provisioner's report, and returns why that was refused. A report that
+// the controller has written concurrently is a conflict before validation.
+func writeReport(t *testing.T, reports provisioner.Reports, name string, change func(*stowage.LocalDiskReportStatus)) error {
 	t.Helper()
 	for {
 		report, err := reports.Get(t.Context(), name, metav1.GetOptions{})

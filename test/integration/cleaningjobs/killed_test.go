@@ -23,12 +23,12 @@ func slow(t *testing.T, n *node.Node) (finish func()) {
 	path, until := n.Path("cleaner.sh"), n.Path("until")
 	n.Command("mkfifo", until)
 	text := "#!/bin/sh\nset -e\nrm -f \"$LOCAL_PV_FILESYSTEM/a\"\nread line <" + until + "\nfind \"$LOCAL_PV_FILESYSTEM\" -mindepth 1 -delete\n"
-	if err := os.WriteFile(path, []byte(text), 0o755); err != nil { //nolint:gosec // It is to be run.
+	if err := os.WriteFile(path, []byte(text), 0o755); err != nil { //nolint:gosec // It is executed.
 		t.Fatal(err)
 	}
 	n.Set(n.Files, "fsCleanerCommand", []any{path})
 	share(t, n)
-	// Open for reading and writing, so that nobody waits for the other side.
+	// Open for reading and writing, so that neither side blocks.
 	pipe, err := os.OpenFile(until, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +41,7 @@ func slow(t *testing.T, n *node.Node) (finish func()) {
 	}
 }
 
-// begun has a volume given back whose Job hangs in the middle.
+// begun releases a volume whose Job hangs while it cleans.
 func begun(t *testing.T, n *node.Node) *corev1.PersistentVolume {
 	t.Helper()
 	n.Tmpfs("disk1", "1m")
@@ -55,8 +55,8 @@ func begun(t *testing.T, n *node.Node) *corev1.PersistentVolume {
 
 func isRunning(job stowage.CleaningJob) bool { return job.State == stowage.CleaningJobRunning }
 
-// anew waits until the volume is published again, and looks that it is empty.
-func anew(t *testing.T, n *node.Node, volume *corev1.PersistentVolume) {
+// cleaned waits until the volume is published again, and checks that it is empty.
+func cleaned(t *testing.T, n *node.Node, volume *corev1.PersistentVolume) {
 	t.Helper()
 	n.WaitAnew(n.Files, "disk1", volume)
 	if names := n.Names("disk1"); len(names) > 0 {
@@ -64,9 +64,9 @@ func anew(t *testing.T, n *node.Node, volume *corev1.PersistentVolume) {
 	}
 }
 
-// TestKillAgentAndController: the Job goes on without them, and those who come after them
-// make no other.
-func TestKillAgentAndController(t *testing.T) {
+// TestKillProvisionerAndController: the Job continues without them, and after a restart they
+// create no second one.
+func TestKillProvisionerAndController(t *testing.T) {
 	n := newNode(t)
 	finish := slow(t, n)
 	k := startKubelet(t, n)
@@ -84,7 +84,7 @@ func TestKillAgentAndController(t *testing.T) {
 	n.Start()
 	n.WaitEntry(n.Files, "disk1", stowage.EntryCleaning, "")
 	finish()
-	anew(t, n, volume)
+	cleaned(t, n, volume)
 	if names := made(t, n); len(names) != 1 {
 		t.Errorf("the Jobs are %q, want one", names)
 	}
@@ -111,7 +111,7 @@ func TestKillJob(t *testing.T) {
 	}
 	k.next()
 	finish()
-	anew(t, n, volume)
+	cleaned(t, n, volume)
 }
 
 // TestDeadline: a Job that takes too long is ended, and the next one has what time the
@@ -126,15 +126,15 @@ func TestDeadline(t *testing.T) {
 	k.next()
 	n.WaitEvent(volume.Name, "VolumeFailedDelete", "DeadlineExceeded", "cleanTimeout")
 	if now := n.Volume(n.Files, "disk1"); now == nil || now.UID != volume.UID || len(now.Finalizers) == 0 {
-		t.Errorf("a volume that is half cleaned is to stay: it is %v", now)
+		t.Errorf("a volume that is half cleaned must stay: it is %v", now)
 	}
 	n.Set(n.Files, "cleanTimeout", nil)
 	share(t, n)
 	finish()
-	anew(t, n, volume)
+	cleaned(t, n, volume)
 }
 
-// TestImageMissing: users are told what keeps a Job from beginning.
+// TestImageMissing: the report shows why a Job does not start.
 func TestImageMissing(t *testing.T) {
 	n := newNode(t)
 	k := startKubelet(t, n)
@@ -142,7 +142,7 @@ func TestImageMissing(t *testing.T) {
 	volume := begun(t, n)
 	entry := n.WaitEntry(n.Files, "disk1", stowage.EntryCleaning, "CleaningJobWaiting")
 	if !strings.Contains(entry.Message, "ImagePullBackOff") {
-		t.Errorf("the entry says %q", entry.Message)
+		t.Errorf("the entry has message %q", entry.Message)
 	}
 	n.WaitEvent(volume.Name, "CleaningJobWaiting", "ImagePullBackOff")
 	k.hold("")
@@ -152,11 +152,11 @@ func TestImageMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.next()
-	anew(t, n, volume)
+	cleaned(t, n, volume)
 }
 
-// TestSwitchToInProcess: while a Job is at work the agent does not clean, and does so
-// when it has ended, whatever the API server says of the Job.
+// TestSwitchToInProcess: while a Job runs the provisioner does not clean; it does
+// after the Job's end, whatever the API server has of the Job.
 func TestSwitchToInProcess(t *testing.T) {
 	n := newNode(t)
 	slow(t, n)
@@ -170,10 +170,10 @@ func TestSwitchToInProcess(t *testing.T) {
 	n.Start()
 	n.WaitEntry(n.Files, "disk1", stowage.EntryCleaning, "VolumeInUse")
 	if names := n.Names("disk1"); len(names) != 1 {
-		t.Errorf("beside a Job somebody has cleaned too: %q is left", names)
+		t.Errorf("the provisioner has cleaned beside a Job: %q is left", names)
 	}
 	if err := job.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	anew(t, n, volume)
+	cleaned(t, n, volume)
 }

@@ -73,7 +73,7 @@ func startKubelet(t *testing.T, n *node.Node) *kubelet {
 	return k
 }
 
-// see does what is to be done about a pod.
+// see handles a change of a pod.
 func (k *kubelet) see(object any) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -121,7 +121,7 @@ func (k *kubelet) run(pod *corev1.Pod) *cluster.Process {
 
 func (k *kubelet) result(pod *corev1.Pod) string { return filepath.Join(k.n.Folder, string(pod.UID)) }
 
-// follow tells how a container ends.
+// follow reports how a container ends.
 func (k *kubelet) follow(pod *corev1.Pod, process *cluster.Process) {
 	if process == nil {
 		return
@@ -139,7 +139,7 @@ func (k *kubelet) follow(pod *corev1.Pod, process *cluster.Process) {
 		k.remove(now)
 	}
 	k.mu.Lock()
-	k.pods[pod.UID] = nil // what is deleted from now on is removed
+	k.pods[pod.UID] = nil // pods that are deleted from now on are removed
 	k.mu.Unlock()
 }
 
@@ -171,7 +171,7 @@ func (k *kubelet) remove(pod *corev1.Pod) {
 
 func (k *kubelet) client() podClient { return k.n.Env.Client.CoreV1().Pods(provisioners.Namespace) }
 
-// podClient is what a kubelet does with pods.
+// podClient has the requests of a kubelet for pods.
 type podClient interface {
 	Get(ctx context.Context, name string, opts metav1.GetOptions) (*corev1.Pod, error)
 	UpdateStatus(ctx context.Context, pod *corev1.Pod, opts metav1.UpdateOptions) (*corev1.Pod, error)

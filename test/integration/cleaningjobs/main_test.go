@@ -1,10 +1,10 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cleaningjobs_test has disks cleaned by Jobs: the node agent under its rights
-// asks, stowage-controller under its own makes Jobs, kube-controller-manager's Job
-// controller makes their pods, and the test takes kubelet's part and runs what is in them.
-// Any of them is killed on the way, and agents lie.
+// Package cleaningjobs_test tests cleaning by Jobs: the provisioner under its rights
+// requests it, stowage-controller under its own creates Jobs, kube-controller-manager's Job
+// controller creates their pods, and the test acts as kubelet and runs their commands.
+// Tests kill each of them on the way, and forge requests.
 package cleaningjobs_test
 
 import (
@@ -43,7 +43,7 @@ const controllerAccount = "system:serviceaccount:stowage-system:stowage-controll
 // audit sees to it that the manifest grants nothing that no test has the controller use.
 var audit = rights.Audit{
 	User: controllerAccount, Files: []string{manifest("cleaning-jobs.yaml")},
-	// Jobs that nobody has asked for in two minutes; unit tests have them.
+	// Jobs that were not requested for two minutes; unit tests cover them.
 	Rare: []string{`delete jobs (API group "batch") in namespace stowage-system`},
 }
 
@@ -64,7 +64,7 @@ func install(ctx context.Context, c *cluster.Cluster) (stop func(), err error) {
 	if err := c.CreateFiles(ctx, manifest("base/rbac.yaml"), manifest("cleaning-jobs.yaml")); err != nil {
 		return stop, err
 	}
-	if err := createAgents(ctx, c); err != nil {
+	if err := createDaemonSet(ctx, c); err != nil {
 		return stop, err
 	}
 	binaries, err := cluster.Build(ctx, options)
@@ -88,9 +88,9 @@ func install(ctx context.Context, c *cluster.Cluster) (stop func(), err error) {
 
 func manifest(name string) string { return filepath.Join("../../../manifests/controller", name) }
 
-// createAgents makes what the controller takes from the agents: their DaemonSet, which
-// nobody runs here, and their configuration, which each test adds to.
-func createAgents(ctx context.Context, c *cluster.Cluster) error {
+// createDaemonSet creates the objects of the provisioners that the controller reads: their
+// DaemonSet, which runs no pods here, and their configuration, which each test adds to.
+func createDaemonSet(ctx context.Context, c *cluster.Cluster) error {
 	labels := map[string]string{"app.kubernetes.io/name": account}
 	_, err := c.Client().AppsV1().DaemonSets(provisioners.Namespace).Create(ctx, &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Name: account},
@@ -103,14 +103,14 @@ func createAgents(ctx context.Context, c *cluster.Cluster) error {
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		return fmt.Errorf("create the agents' DaemonSet: %w", err)
+		return fmt.Errorf("create the provisioners' DaemonSet: %w", err)
 	}
 	_, err = c.Client().CoreV1().ConfigMaps(provisioners.Namespace).Create(ctx, &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: account},
 		Data:       map[string]string{"useJobForCleaning": "true"},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		return fmt.Errorf("create the agents' ConfigMap: %w", err)
+		return fmt.Errorf("create the provisioners' ConfigMap: %w", err)
 	}
 	return nil
 }

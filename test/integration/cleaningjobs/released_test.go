@@ -39,8 +39,8 @@ func uninstaller(t *testing.T, n *node.Node) kubernetes.Interface {
 	return client
 }
 
-// TestReleaseEndsJobs: a volume whose disk a Job wipes is not let go, with the agent gone,
-// until the Job has been ended. It runs alone, as it ends all agents and Jobs.
+// TestReleaseEndsJobs: a volume whose disk a Job wipes is not released, without a provisioner,
+// until the Job has ended. It runs alone, as it ends all provisioners and Jobs.
 func TestReleaseEndsJobs(t *testing.T) { //nolint:paralleltest // See above.
 	n := newNodeAlone(t)
 	slow(t, n)
@@ -51,13 +51,13 @@ func TestReleaseEndsJobs(t *testing.T) { //nolint:paralleltest // See above.
 	ctx, cancel := context.WithTimeout(n.Env.Context(), n.Env.Timeout)
 	defer cancel()
 	sets, pods := n.Env.Client.AppsV1().DaemonSets(provisioners.Namespace), n.Env.Client.CoreV1().Pods(provisioners.Namespace)
-	agents, err := sets.Get(ctx, account, metav1.GetOptions{})
+	daemonSet, err := sets.Get(ctx, account, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { // other tests' Jobs take their image from it
-		agents.ObjectMeta = metav1.ObjectMeta{Name: agents.Name}
-		if _, err := sets.Create(context.WithoutCancel(ctx), agents, metav1.CreateOptions{}); err != nil {
+		daemonSet.ObjectMeta = metav1.ObjectMeta{Name: daemonSet.Name}
+		if _, err := sets.Create(context.WithoutCancel(ctx), daemonSet, metav1.CreateOptions{}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -80,19 +80,19 @@ func TestReleaseEndsJobs(t *testing.T) { //nolint:paralleltest // See above.
 	select {
 	case <-process.Done():
 	default:
-		t.Error("the Job's process goes on")
+		t.Error("the Job's process still runs")
 	}
 	if names := made(t, n); len(names) > 0 {
 		t.Errorf("the Jobs %q are left", names)
 	}
 	held, err = migrate.FindHeld(ctx, client, options)
 	if err != nil || len(held) != 1 || held[0].Kept != "" || held[0].Data != migrate.NotCleaned {
-		t.Fatalf("held are %+v, %v, want the volume to be let go, not cleaned", held, err)
+		t.Fatalf("held are %+v, %v, want the volume releasable and not cleaned", held, err)
 	}
 	if err := migrate.Release(ctx, client, &held[0]); err != nil {
 		t.Fatal(err)
 	}
-	n.Env.Wait("the volume to be gone", func() bool {
+	n.Env.Wait("the volume to be deleted", func() bool {
 		for _, pv := range n.Env.AllPVs() {
 			if pv.UID == volume.UID {
 				return false

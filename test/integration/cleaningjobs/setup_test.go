@@ -35,8 +35,8 @@ func newNodeAlone(t *testing.T) *node.Node {
 	return n
 }
 
-// share adds the node's classes to the configuration that the controller reads: here each
-// test has classes of its own, and there is one ConfigMap.
+// share adds the node's classes to the configuration that the controller reads: each
+// test has its own classes, and all share one ConfigMap.
 func share(t *testing.T, n *node.Node) {
 	t.Helper()
 	text, err := os.ReadFile(n.Path("config", "storageClassMap"))
@@ -88,7 +88,7 @@ func waitAnswer(t *testing.T, n *node.Node, what string, is func(stowage.Cleanin
 	return found
 }
 
-// made are the names of the Jobs that there are for a node.
+// made are the names of a node's Jobs.
 func made(t *testing.T, n *node.Node) []string {
 	t.Helper()
 	list, err := n.Env.Client.BatchV1().Jobs(provisioners.Namespace).List(context.Background(), metav1.ListOptions{LabelSelector: ofNode(n)})

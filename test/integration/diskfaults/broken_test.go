@@ -37,8 +37,8 @@ func mustBeClean(t *testing.T, m medium, mode corev1.PersistentVolumeMode) {
 	}
 }
 
-// TestFullStateFolder: where nothing can be written down, nothing is published and
-// nothing cleaned, users are told why, and all goes on when there is room again.
+// TestFullStateFolder: while records cannot be written, no volume is published and no disk
+// cleaned, users see why, and everything resumes when the folder has space again.
 func TestFullStateFolder(t *testing.T) {
 	t.Parallel()
 	e := fixture.New(t)
@@ -57,7 +57,7 @@ func TestFullStateFolder(t *testing.T) {
 	n.Start()
 	entry := n.WaitEntry(n.Files, "disk1", stowage.EntryPending, "CannotCreate")
 	if !strings.Contains(entry.Message, "no space left") {
-		t.Errorf("users are told %q", entry.Message)
+		t.Errorf("the report has message %q", entry.Message)
 	}
 	if published := n.Published(n.Files); len(published) > 0 {
 		t.Errorf("published are %q", published)
@@ -76,7 +76,7 @@ func TestFullStateFolder(t *testing.T) {
 	mustBeClean(t, tree, filesystem)
 }
 
-// fill writes until there is no room, and returns the file.
+// fill writes until the file system is full, and returns the file.
 func fill(t *testing.T, folder string) string {
 	t.Helper()
 	path := filepath.Join(folder, "filler")
@@ -122,7 +122,7 @@ func damaged(t *testing.T, damage func([]byte) []byte) {
 	volume := n.Claim(n.Files, "disk1")
 	vanishing := n.WaitPhase(n.Files, "disk3", corev1.VolumeAvailable)
 	plant(t, tree, filesystem)
-	plant(t, free, filesystem) // by a pod that nobody knows of
+	plant(t, free, filesystem) // by a pod that the API server does not have
 	n.Kill()
 	n.Delete(vanishing)
 	if err := n.StripFinalizers(n.Env.Context(), vanishing.Name); err != nil {
@@ -149,7 +149,7 @@ func damaged(t *testing.T, damage func([]byte) []byte) {
 	}
 	empty(t, one)
 	n.WaitAnew(n.Files, "disk1", volume)
-	if names := n.Names("disk1"); len(names) > 0 { // nobody knows any more what the root was like
+	if names := n.Names("disk1"); len(names) > 0 { // the root's attributes are lost
 		t.Errorf("a volume that is Available holds %q", names)
 	}
 	empty(t, three)
@@ -176,12 +176,12 @@ func spoil(t *testing.T, n *node.Node, name string, damage func([]byte) []byte) 
 		}
 		return file
 	}
-	t.Fatalf("there is no record of %s", name)
+	t.Fatalf("no record of %s", name)
 	return ""
 }
 
 // TestPolicyChanged: a volume's policy becomes Retain after it was published, and the
-// volume is torn away. Its data stays.
+// volume is deleted by force. Its data stays.
 func TestPolicyChanged(t *testing.T) {
 	t.Parallel()
 	n := node.New(t, fixture.New(t), "a")
@@ -195,7 +195,7 @@ func TestPolicyChanged(t *testing.T) {
 	if _, err := n.Env.Client.CoreV1().PersistentVolumes().Patch(t.Context(), volume.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	await(n.Env, "the policy to be remembered", retained)
+	await(n.Env, "the policy to be recorded", retained)
 	n.Kill()
 	n.Delete(volume)
 	if err := n.StripFinalizers(t.Context(), volume.Name); err != nil {
@@ -204,7 +204,7 @@ func TestPolicyChanged(t *testing.T) {
 	n.Start()
 	n.WaitEntry(n.Files, "disk1", stowage.EntryRetained, string(disk.RetainedDirty))
 	if err := tree.intact(); err != nil {
-		t.Errorf("retained data is gone: %v", err)
+		t.Errorf("retained data is lost: %v", err)
 	}
 }
 

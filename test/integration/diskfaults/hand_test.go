@@ -23,8 +23,8 @@ import (
 	"stowage.dev/stowage/test/provisioners"
 )
 
-// relieve has the node go on with disks whose volume was taken away by force, until ctx
-// ends: it empties those that are kept, and allows those to be cleaned that may be.
+// relieve unblocks disks whose volume was deleted by force, until ctx ends: it empties those
+// that are retained, and allows the cleaning of those that wait for it.
 func (w *world) relieve(ctx context.Context) {
 	reports, err := provisioners.NewReports(w.Env.Cluster.RESTConfig())
 	if err != nil {
@@ -41,7 +41,7 @@ func (w *world) relieve(ctx context.Context) {
 		}
 		report, err := reports.Get(ctx, w.Name, metav1.GetOptions{})
 		if err != nil {
-			continue // the agent has not written it yet
+			continue // the provisioner has not written it yet
 		}
 		var granted []rules.Grant
 		for i := range report.Status.Entries {
@@ -60,7 +60,7 @@ func (w *world) relieve(ctx context.Context) {
 	}
 }
 
-// empty removes the data of a volume that is gone from its disk, unless the report is of
+// empty removes the data of a deleted volume from its disk, unless the report is of
 // an earlier one.
 func (w *world) empty(e *stowage.Entry) {
 	for _, t := range w.disks {
@@ -79,7 +79,7 @@ func (w *world) empty(e *stowage.Entry) {
 	}
 }
 
-// hand is an administrator's: it deletes volumes, takes finalizers off them, or both.
+// hand acts as an administrator: it deletes volumes, removes their finalizers, or both.
 type hand struct {
 	world  *world
 	random *rand.Rand
@@ -99,7 +99,7 @@ func (h *hand) meddle(ctx context.Context) {
 	}
 }
 
-// once does something to one volume or to none.
+// once changes one volume or none.
 func (h *hand) once(ctx context.Context) {
 	list, err := h.world.Env.Client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{LabelSelector: localpv.Selector(h.world.Name)})
 	if err != nil && ctx.Err() == nil {
@@ -129,7 +129,7 @@ func (h *hand) once(ctx context.Context) {
 	}
 }
 
-// delete asks a volume to go, and says so before it is true.
+// delete deletes a volume, and records it first.
 func (h *hand) delete(ctx context.Context, v *corev1.PersistentVolume) {
 	h.world.mu.Lock()
 	h.world.deleted[v.UID] = true
@@ -138,7 +138,7 @@ func (h *hand) delete(ctx context.Context, v *corev1.PersistentVolume) {
 	h.check(ctx, "delete", err)
 }
 
-// tear takes the finalizers off, and says so before it is true.
+// tear removes the finalizers, and records it first.
 func (h *hand) tear(ctx context.Context, v *corev1.PersistentVolume) {
 	h.world.mu.Lock()
 	h.world.tornOff[v.UID] = true

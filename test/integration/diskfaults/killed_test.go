@@ -20,22 +20,22 @@ import (
 	"stowage.dev/stowage/test/integration/node"
 )
 
-// kills is how often TestKilled kills the agent of each of its two nodes.
+// kills is how often TestKilled kills the provisioner of each of its two nodes.
 var kills = campaign.Scale(30, 300)
 
 const (
-	// pointLimit is how long an agent lives at most if its moment does not come.
+	// pointLimit is how long a provisioner runs if its kill point is not reached.
 	pointLimit = 4 * time.Second
-	// patience is how many times as many kills there are at most, for moments that chance and
-	// a slow machine have kept from coming.
+	// patience is the maximum factor on the number of kills, for points that were not reached by
+	// chance or on a slow machine.
 	patience = 4
 )
 
-// TestKilled: agents are killed at each step of a volume's life and at random, while
-// tenants claim, fill and give back disks of every kind and an administrator deletes
-// volumes and takes off finalizers. Whenever a volume is Available its disk is clean,
-// no disk is offered twice, the data under a claim stays, and in the end all disks are
-// offered again.
+// TestKilled: provisioners are killed at each step of a volume's life and at random, while
+// tenants claim, fill and release disks of every kind and an administrator deletes
+// volumes and removes finalizers. Whenever a volume is Available its disk is clean,
+// no disk is published twice, the data of a claim is unchanged, and in the end all disks are
+// published again.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	first := campaign.Begin(t)
@@ -94,40 +94,40 @@ func furnish(w *world, seed uint64) {
 	w.add(&device{path: both}, seed, w.PathOf(w.Blocks, "both"), w.PathOf(w.Files, "both"))
 }
 
-// killer starts agents and kills them.
+// killer starts provisioners and kills them.
 type killer struct {
 	world *world
 	proxy *proxy
 	hand  hand
-	left  []point // that no agent was killed at yet
+	left  []point // that no provisioner was killed at yet
 	hits  int
 }
 
-// kill starts an agent, and kills it at a point.
+// kill starts a provisioner, and kills it at a point.
 func (k *killer) kill(ctx context.Context) {
 	w := k.world
 	next, exact := k.next()
 	w.Start()
-	agent := w.Process()
+	process := w.Process()
 	var hit atomic.Bool
 	stop := next.arm(w, k.proxy, func() {
 		hit.Store(true)
-		if err := agent.Kill(); err != nil {
-			w.violated("kill the agent: %v", err)
+		if err := process.Kill(); err != nil {
+			w.violated("kill the provisioner: %v", err)
 		}
 	})
 	limit := time.NewTimer(pointLimit) // not a deadline: the next moment is tried
 	defer limit.Stop()
 	select {
-	case <-agent.Done():
+	case <-process.Done():
 	case <-limit.C:
 	case <-w.broken:
 	}
 	stop()
 	if !hit.Load() {
 		select {
-		case <-agent.Done():
-			w.violated("the agent ended by itself: %v", agent.Err())
+		case <-process.Done():
+			w.violated("the provisioner ended by itself: %v", process.Err())
 		default:
 		}
 	}
@@ -148,7 +148,7 @@ func (k *killer) next() (p point, exact bool) {
 	return p, true
 }
 
-// count takes down how it went. A point that was missed has another turn.
+// count records the result. A point that was missed is repeated.
 func (k *killer) count(p point, exact, hit bool) {
 	w := k.world
 	w.mu.Lock()
@@ -163,7 +163,7 @@ func (k *killer) count(p point, exact, hit bool) {
 	w.note("kill %d %s (hit: %t)", kills, p.name, hit)
 }
 
-// finish lets the agent work in peace, and waits until all disks are offered.
+// finish lets the provisioner run undisturbed, and waits until all disks are published.
 func (k *killer) finish() {
 	w, t := k.world, k.world.Env.T
 	w.mu.Lock()
@@ -174,9 +174,9 @@ func (k *killer) finish() {
 	for _, d := range w.disks {
 		w.Env.Wait("the disk at "+d.paths[0]+" to be free", func() bool { return w.isBroken() || w.free(d) })
 		d.acting.Lock()
-		t.Logf("%s: %d times used and given back, %d looks", d, d.cycles, d.checks)
+		t.Logf("%s: %d times used and released, %d checks", d, d.cycles, d.checks)
 		if d.cycles == 0 {
-			t.Errorf("%s was never used and given back", d)
+			t.Errorf("%s was never used and released", d)
 		}
 		if dirt, err := d.medium.dirt(w.modeOf(d)); err != nil || dirt != "" {
 			w.violated("%s: in the end the disk holds %s: %v", d, dirt, err)
@@ -189,11 +189,11 @@ func (k *killer) finish() {
 	}
 	t.Logf("%d kills, %d of them at their point", w.killed(), k.hits)
 	if len(missed) > 0 {
-		t.Errorf("the agent was never killed %q", missed)
+		t.Errorf("the provisioner was never killed %q", missed)
 	}
 }
 
-// free says whether the disk has one volume, which is Available and has no claim.
+// free reports whether the disk has one volume, which is Available and has no claim.
 func (w *world) free(d *tenant) bool {
 	found := slices.DeleteFunc(w.Env.AllPVs(), func(v *corev1.PersistentVolume) bool { return v.Spec.Local == nil || !d.has(localpv.PathOf(v)) })
 	return len(found) == 1 && found[0].Status.Phase == corev1.VolumeAvailable && found[0].Spec.ClaimRef == nil && found[0].DeletionTimestamp == nil

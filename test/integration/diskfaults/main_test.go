@@ -1,9 +1,8 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package diskfaults_test takes the node agent, the API server and what the node
-// remembers away at any moment, and holds what is left to one rule: no volume is
-// Available over a disk that is not clean.
+// Package diskfaults_test interrupts the provisioner, the API server and the node's records
+// at any moment, and checks one rule: no volume is Available over a disk that is not clean.
 package diskfaults_test
 
 import (

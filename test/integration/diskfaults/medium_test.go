@@ -22,23 +22,23 @@ import (
 	"stowage.dev/stowage/test/integration/node"
 )
 
-// medium is what a disk holds.
+// medium is the content of a disk.
 type medium interface {
-	// dirt says what is there that must not be on a disk that a volume of the mode
-	// offers; empty if nothing is.
+	// dirt describes data that must not be on a disk that is published with the mode; empty if it
+	// is clean.
 	dirt(mode corev1.PersistentVolumeMode) (string, error)
 	// plant fills the disk with the data of a tenant that has a volume of the mode.
 	plant(mode corev1.PersistentVolumeMode, random *rand.Rand) error
 	// empty removes all data, as an administrator does.
 	empty() error
-	// intact says whether all that was planted last is there.
+	// intact checks that the data planted last is unchanged.
 	intact() error
 }
 
 // tree is a mounted file system.
 type tree struct {
 	path    string
-	root    unix.Stat_t // as it was before anybody used it
+	root    unix.Stat_t // before the first use
 	planted map[string]string
 }
 
@@ -178,7 +178,7 @@ func (d *device) empty() error {
 	return nil
 }
 
-// format makes a file system, as kubelet does when a pod comes to use the volume.
+// format makes a file system, as kubelet does when a pod uses the volume.
 func (d *device) format(random *rand.Rand) error {
 	command := [][]string{{"mkfs.ext4", "-q", "-F"}, {"mkfs.vfat", "-I"}, {"mkswap"}}[random.IntN(3)]
 	if _, err := exec.LookPath(command[0]); err != nil {
@@ -193,7 +193,7 @@ func (d *device) format(random *rand.Rand) error {
 	return d.remember()
 }
 
-// remember takes down what the device holds.
+// remember records the content of the device.
 func (d *device) remember() error {
 	var err error
 	d.sum, err = d.checksum()

@@ -30,10 +30,10 @@ var restartTimeout = 2 * deadline.Wait()
 // API server that is back only after up to one more (client-go's reflector).
 var outageTimeout = 3 * deadline.Wait()
 
-// errLost is what becomes of an answer when the API server dies.
+// errLost replaces an answer when the API server is killed.
 var errLost = errors.New("the answer was lost")
 
-// TestOutages takes components of a cluster away, one test after the other; in full strength all
+// TestOutages stops components of a cluster, one test after the other; in full strength all
 // five times.
 func TestOutages(t *testing.T) {
 	t.Parallel()
@@ -43,12 +43,12 @@ func TestOutages(t *testing.T) {
 		t.Fatal(err)
 	}
 	tests := map[string]func(*testing.T, *fixture.Env){
-		"the API server dies when it has created a volume":      func(t *testing.T, e *fixture.Env) { publishWithout(t, e, false) },
-		"the API server dies before it can create a volume":     func(t *testing.T, e *fixture.Env) { publishWithout(t, e, true) },
-		"the API server dies while a disk is cleaned":           cleanWithout,
-		"a volume is deleted while a claim is bound to it":      deletedWhileBinding,
-		"the API server dies when it has taken off a finalizer": func(t *testing.T, e *fixture.Env) { releaseWithout(t, e, false) },
-		"the API server dies before it takes off a finalizer":   func(t *testing.T, e *fixture.Env) { releaseWithout(t, e, true) },
+		"the API server dies when it has created a volume":         func(t *testing.T, e *fixture.Env) { publishWithout(t, e, false) },
+		"the API server dies before it can create a volume":        func(t *testing.T, e *fixture.Env) { publishWithout(t, e, true) },
+		"the API server dies while a disk is cleaned":              cleanWithout,
+		"a volume is deleted while a claim is bound to it":         deletedWhileBinding,
+		"the API server is killed when it has removed a finalizer": func(t *testing.T, e *fixture.Env) { releaseWithout(t, e, false) },
+		"the API server is killed before it removes a finalizer":   func(t *testing.T, e *fixture.Env) { releaseWithout(t, e, true) },
 	}
 	for range campaign.Scale(1, 5) {
 		for name, test := range tests {
@@ -71,8 +71,8 @@ func start(e *fixture.Env, c *cluster.Component) {
 	}
 }
 
-// killAt has the API server die at the next request of a kind, before it is carried
-// out or when it is and the answer is under way. The channel is closed when it is dead.
+// killAt kills the API server at the next request of a kind, before it is executed
+// or before its answer is sent. The channel is closed when the API server has ended.
 func killAt(e *fixture.Env, p *proxy, request string, before bool) <-chan struct{} {
 	dead := make(chan struct{})
 	done := false
@@ -122,7 +122,7 @@ func publishWithout(t *testing.T, e *fixture.Env, before bool) {
 	}
 }
 
-// cleanWithout: the clean ends, and the volume is published anew when that can be told.
+// cleanWithout: the clean ends, and the volume is published again once the API server is back.
 func cleanWithout(t *testing.T, e *fixture.Env) {
 	n := node.New(t, e, "a")
 	n.Set(n.Blocks, "blockCleanerCommand", []string{"dd-zero", "3"})
@@ -146,7 +146,7 @@ func cleanWithout(t *testing.T, e *fixture.Env) {
 	mustBeClean(t, block, blockMode)
 }
 
-// releaseWithout: the same with the API server gone at the last step.
+// releaseWithout: the same without an API server at the last step.
 func releaseWithout(t *testing.T, e *fixture.Env, before bool) {
 	n := node.New(t, e, "a")
 	path := n.Mount("disk1", "24M")
@@ -182,22 +182,22 @@ func deletedWhileBinding(t *testing.T, e *fixture.Env) {
 		t.Fatal(err)
 	}
 	n.Delete(volume)
-	n.WaitVolume(n.Files, "disk1", "let go by the agent", func(v *corev1.PersistentVolume) bool {
+	n.WaitVolume(n.Files, "disk1", "without finalizer of the provisioner", func(v *corev1.PersistentVolume) bool {
 		return v != nil && v.DeletionTimestamp != nil && len(v.Finalizers) == 1
 	})
 	start(e, e.Cluster.ControllerManager())
 	n.WaitVolume(n.Files, "disk1", "bound", func(v *corev1.PersistentVolume) bool { return v.Status.Phase == corev1.VolumeBound })
 	plant(t, tree, filesystem)
-	n.Tmpfs("disk2", "1M") // whose volume says that the agent has had time for more
+	n.Tmpfs("disk2", "1M") // whose volume shows that the provisioner has had time to act
 	n.WaitPhase(n.Files, "disk2", corev1.VolumeAvailable)
 	if err := tree.intact(); err != nil {
-		t.Errorf("the data of a bound volume is gone: %v", err)
+		t.Errorf("the data of a bound volume is lost: %v", err)
 	}
 	if err := e.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).Delete(e.Context(), claim.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	n.WaitVolume(n.Files, "disk1", "released", func(v *corev1.PersistentVolume) bool { return v.Status.Phase == corev1.VolumeReleased })
-	n.WaitEntry(n.Files, "disk1", stowage.EntryReleased, "") // else the agent may have seen the volume Bound last
+	n.WaitEntry(n.Files, "disk1", stowage.EntryReleased, "") // else the provisioner may have seen the volume Bound last
 	if err := n.StripFinalizers(e.Context(), volume.Name); err != nil {
 		t.Fatal(err)
 	}

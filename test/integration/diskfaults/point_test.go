@@ -17,19 +17,19 @@ import (
 	"stowage.dev/stowage/test/integration/node"
 )
 
-// point is a moment at which an agent is killed.
+// point is a moment at which a provisioner is killed.
 type point struct {
 	name string
-	// arm waits for the moment, and calls kill when it is there. stop ends that; kill
-	// is not called any more when it has returned.
+	// arm waits for the point, and calls kill when it is reached. stop ends that; kill
+	// is not called after it returns.
 	arm func(w *world, p *proxy, kill func()) (stop func())
 }
 
-// points are all moments that can be told exactly: before and after each request, at
-// each write of a record, and amid the files.
+// points are all deterministic points: before and after each request, at
+// each write of a record, and between removed files.
 func points() []point {
 	var all []point
-	for _, request := range []string{createVolume, deleteVolume, releaseVolume, askForVolume, writeReport} {
+	for _, request := range []string{createVolume, deleteVolume, releaseVolume, getVolume, writeReport} {
 		all = append(all, atRequest(request, 1, true), atRequest(request, 1, false))
 	}
 	all = append(all, atRequest(updateVolume, 1, true), atRequest(updateVolume, 1, false))
@@ -46,11 +46,11 @@ func points() []point {
 	return all
 }
 
-// atRandom is a moment that nothing but chance tells.
+// atRandom is a point at a random time.
 func atRandom(random *rand.Rand) point {
 	switch random.IntN(4) {
 	case 0:
-		requests := []string{createVolume, deleteVolume, releaseVolume, askForVolume, writeReport, writeEvent}
+		requests := []string{createVolume, deleteVolume, releaseVolume, getVolume, writeReport, writeEvent}
 		return atRequest(requests[random.IntN(len(requests))], 1+random.IntN(4), random.IntN(2) == 0)
 	case 1:
 		return within(atRecord("Cleaning", func(r *disk.Record) bool { return r.State == disk.Cleaning }), time.Duration(random.IntN(80))*time.Millisecond)
@@ -61,7 +61,7 @@ func atRandom(random *rand.Rand) point {
 	}
 }
 
-// atTime is so long after the agent was started.
+// atTime is this time after the start of the provisioner.
 func atTime(after time.Duration) point {
 	return point{"at " + after.String(), func(_ *world, _ *proxy, kill func()) func() {
 		return timer(after, kill)
@@ -79,7 +79,7 @@ func timer(after time.Duration, do func()) (stop func()) {
 	}
 }
 
-// within is so long after another moment.
+// within is this time after another point.
 func within(p point, after time.Duration) point {
 	return point{fmt.Sprintf("%s after %s", after, p.name), func(w *world, tap *proxy, kill func()) func() {
 		stopLater := func() {}
@@ -88,7 +88,7 @@ func within(p point, after time.Duration) point {
 	}}
 }
 
-// atRequest is right before, or right after, the agent's nth request of a kind.
+// atRequest is right before, or right after, the provisioner's nth request of a kind.
 func atRequest(request string, n int, before bool) point {
 	name := fmt.Sprintf("after request %d to %s", n, request)
 	if before {
@@ -122,14 +122,14 @@ func atRequest(request string, n int, before bool) point {
 	}}
 }
 
-// atRecord is when the agent has written a record that is so.
+// atRecord is when the provisioner has written a record that is so.
 func atRecord(name string, is func(*disk.Record) bool) point {
 	return point{"at a record " + name, func(w *world, _ *proxy, kill func()) func() {
 		return onRecordThat(w.Node, is, kill)
 	}}
 }
 
-// onRecord calls do when the agent has written a first record in a state.
+// onRecord calls do when the provisioner has written a first record in a state.
 func onRecord(n *node.Node, state disk.State, do func()) (stop func()) {
 	return onRecordThat(n, func(r *disk.Record) bool { return r.State == state }, do)
 }
@@ -145,16 +145,16 @@ func onRecordThat(n *node.Node, is func(*disk.Record) bool, do func()) (stop fun
 	}, do)
 }
 
-// atUnfinishedRecord is while the agent writes a record.
+// atUnfinishedRecord is while the provisioner writes a record.
 func atUnfinishedRecord() point {
-	return point{"amid the writing of a record", func(w *world, _ *proxy, kill func()) func() {
+	return point{"during the writing of a record", func(w *world, _ *proxy, kill func()) func() {
 		return onFiles(w.Node, w.Path("state", "disks"), func(event fsnotify.Event) bool {
 			return strings.HasSuffix(event.Name, ".new") && event.Has(fsnotify.Create)
 		}, kill)
 	}}
 }
 
-// atRemoval is when the agent has removed so many of a tenant's files.
+// atRemoval is when the provisioner has removed this number of a tenant's files.
 func atRemoval(n int) point {
 	return point{fmt.Sprintf("at removal %d", n), func(w *world, _ *proxy, kill func()) func() {
 		left := n

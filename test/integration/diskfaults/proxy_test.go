@@ -25,18 +25,18 @@ import (
 	"stowage.dev/stowage/test/integration/node"
 )
 
-// The requests of an agent that matter here, by what they do.
+// The kinds of requests of a provisioner that tests interrupt.
 const (
 	createVolume  = "create a volume"
 	deleteVolume  = "delete a volume"
 	releaseVolume = "take the finalizer off a volume"
 	updateVolume  = "update a volume"
-	askForVolume  = "ask for a volume"
+	getVolume     = "get a volume"
 	writeReport   = "write the report"
 	writeEvent    = "write an event"
 )
 
-// proxy stands between an agent and the API server.
+// proxy is between a provisioner and the API server.
 type proxy struct {
 	server *httptest.Server
 
@@ -44,7 +44,7 @@ type proxy struct {
 	before, after func(request string) error // nil for none
 }
 
-// newProxy has the node's agents use a proxy from the next start on.
+// newProxy has the node's provisioners use a proxy from the next start on.
 func newProxy(n *node.Node) *proxy {
 	t := n.Env.T
 	config := rest.AnonymousClientConfig(n.Env.Cluster.RESTConfig())
@@ -67,7 +67,7 @@ func newProxy(n *node.Node) *proxy {
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
 	}
 	p.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		what, err := told(r)
+		what, err := kindOf(r)
 		if err != nil {
 			panic(http.ErrAbortHandler)
 		}
@@ -77,7 +77,7 @@ func newProxy(n *node.Node) *proxy {
 		reverse.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), nameKey{}, what)))
 	}))
 	reverse.ErrorLog = log.New(io.Discard, "", 0)
-	p.server.Config.ErrorLog = log.New(io.Discard, "", 0) // agents that die amid a handshake
+	p.server.Config.ErrorLog = log.New(io.Discard, "", 0) // provisioners that are killed during a handshake
 	p.server.StartTLS()
 	t.Cleanup(func() {
 		p.server.CloseClientConnections()
@@ -87,7 +87,7 @@ func newProxy(n *node.Node) *proxy {
 	return p
 }
 
-// offer writes a kubeconfig that leads to the proxy, and gives it to the agents.
+// offer writes a kubeconfig that leads to the proxy, and gives it to the provisioners.
 func (p *proxy) offer(n *node.Node) {
 	t := n.Env.T
 	config, err := clientcmd.LoadFromFile(n.Path("kubeconfig"))
@@ -131,13 +131,13 @@ func name(r *http.Request) string {
 	return what
 }
 
-// told says what a request does; empty for what does not matter. It reads the body, and
-// puts it back.
-func told(r *http.Request) (string, error) {
+// kindOf returns the kind of a request; empty for kinds that tests do not interrupt. It reads and
+// restores the body.
+func kindOf(r *http.Request) (string, error) {
 	volumes := strings.Contains(r.URL.Path, "/persistentvolumes")
 	switch {
 	case r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/persistentvolumes/"):
-		return askForVolume, nil
+		return getVolume, nil
 	case r.Method == http.MethodGet:
 		return "", nil
 	case strings.Contains(r.URL.Path, "/localdiskreports"):

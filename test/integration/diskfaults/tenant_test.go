@@ -16,10 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// tenant uses a disk over and over: it claims each volume that is offered, fills the
-// disk, and gives it back. It is the only one to write to the disk, besides the agent,
-// so it is also who holds each offer to the rule: what it hears of volumes comes in
-// order, and it writes only after it has looked at what it was offered.
+// tenant uses a disk repeatedly: it claims each published volume, fills the disk, and releases
+// it. Apart from the provisioner it is the only writer of the disk, so it also checks the rule:
+// it receives the events of volumes in order, and writes only after it has checked the
+// published disk.
 type tenant struct {
 	world  *world
 	medium medium
@@ -31,7 +31,7 @@ type tenant struct {
 	// vanished are names of volumes that the administrator took away under a claim.
 	vanished map[string]bool
 	claim    *corev1.PersistentVolumeClaim // nil for none
-	// until is how many kills the claim is kept for.
+	// until is the number of kills until the claim is deleted.
 	until int
 
 	// acting is held while the tenant writes, and while the administrator tears off
@@ -50,7 +50,7 @@ func (t *tenant) has(path string) bool { return slices.Contains(t.paths, path) }
 
 func (t *tenant) String() string { return filepath.Base(t.paths[0]) }
 
-// live hears and acts until the queue is closed.
+// live handles events until the queue is closed.
 func (t *tenant) live(ctx context.Context) {
 	for {
 		n, ok := t.news.next()
@@ -66,7 +66,7 @@ func (t *tenant) live(ctx context.Context) {
 	}
 }
 
-// hear takes in how a volume is now.
+// hear handles a volume's new state.
 func (t *tenant) hear(ctx context.Context, v *corev1.PersistentVolume, gone bool) {
 	delete(t.offers, v.UID)
 	if gone {
@@ -87,7 +87,7 @@ func (t *tenant) hear(ctx context.Context, v *corev1.PersistentVolume, gone bool
 	}
 }
 
-// offered looks at the disk of a volume that is Available, and claims the volume.
+// offered checks the disk of a volume that is Available, and claims the volume.
 func (t *tenant) offered(ctx context.Context, v *corev1.PersistentVolume) {
 	t.checks++
 	if t.vanished[v.Name] {
@@ -98,7 +98,7 @@ func (t *tenant) offered(ctx context.Context, v *corev1.PersistentVolume) {
 	}
 	dirt, err := t.medium.dirt(*v.Spec.VolumeMode)
 	if err != nil {
-		t.world.violated("%s: look at the disk: %v", t, err)
+		t.world.violated("%s: check the disk: %v", t, err)
 	}
 	if dirt != "" {
 		t.world.violated("%s: volume %s (%s) is Available and its disk is not clean: %s", t, v.Name, v.UID, dirt)
@@ -149,7 +149,7 @@ func (t *tenant) giveBack(ctx context.Context) {
 	}
 	if !t.world.torn(t.owned) {
 		if err := t.medium.intact(); err != nil {
-			t.world.violated("%s: the data of a bound volume is gone: %v", t, err)
+			t.world.violated("%s: the data of a bound volume is lost: %v", t, err)
 		}
 	}
 	t.owned = ""
@@ -157,7 +157,7 @@ func (t *tenant) giveBack(ctx context.Context) {
 	t.abandon(ctx)
 }
 
-// lost takes in that a volume is gone.
+// lost handles the deletion of a volume.
 func (t *tenant) lost(ctx context.Context, v *corev1.PersistentVolume) {
 	if t.owned == v.UID {
 		if !t.world.torn(v.UID) {

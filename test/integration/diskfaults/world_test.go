@@ -18,7 +18,7 @@ import (
 	"stowage.dev/stowage/test/integration/node"
 )
 
-// world is a node, the disks that tenants use, and what was found wrong.
+// world is a node, the disks that tenants use, and the violations found.
 type world struct {
 	*node.Node
 	disks []*tenant
@@ -26,13 +26,13 @@ type world struct {
 	group sync.WaitGroup
 
 	mu      sync.Mutex
-	closing bool // nobody claims any more
+	closing bool // tenants stop claiming
 	kills   int
 	wrong   []string
 	broken  chan struct{} // closed with the first that is wrong
 	diary   []string
-	tornOff map[types.UID]bool // volumes whose finalizers the administrator took off
-	deleted map[types.UID]bool // volumes that the administrator asked to go
+	tornOff map[types.UID]bool // volumes whose finalizers the administrator removed
+	deleted map[types.UID]bool // volumes that the administrator deleted
 }
 
 func newWorld(n *node.Node) *world {
@@ -44,16 +44,16 @@ func (w *world) add(m medium, seed uint64, paths ...string) {
 	w.disks = append(w.disks, newTenant(w, m, seed, paths))
 }
 
-// watch has every tenant told of the volumes of its disk, in the order in which the
-// API server has them, until the test ends.
+// watch sends every tenant the events of the volumes of its disk, in the API server's order,
+// until the test ends.
 func (w *world) watch() {
 	t := w.Env.T
 	factory := informers.NewSharedInformerFactory(w.Env.Client, 0)
 	informer := factory.Core().V1().PersistentVolumes().Informer()
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { w.told(o, false) },
-		UpdateFunc: func(_, o any) { w.told(o, false) },
-		DeleteFunc: func(o any) { w.told(o, true) },
+		AddFunc:    func(o any) { w.handle(o, false) },
+		UpdateFunc: func(_, o any) { w.handle(o, false) },
+		DeleteFunc: func(o any) { w.handle(o, true) },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +73,7 @@ func (w *world) watch() {
 	factory.Start(ctx.Done())
 }
 
-func (w *world) told(object any, gone bool) {
+func (w *world) handle(object any, gone bool) {
 	if deleted, ok := object.(cache.DeletedFinalStateUnknown); ok {
 		object = deleted.Obj
 	}
@@ -88,14 +88,14 @@ func (w *world) told(object any, gone bool) {
 	}
 }
 
-// every tells all tenants that something has happened besides.
+// every sends all tenants an event that is not of a volume.
 func (w *world) every() {
 	for _, d := range w.disks {
 		d.news.add(news{})
 	}
 }
 
-// violated takes down that something must not be so.
+// violated records a violation.
 func (w *world) violated(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -121,22 +121,22 @@ func (w *world) verdict() {
 	}
 }
 
-// torn says whether the administrator has taken finalizers off a volume.
+// torn reports whether the administrator has removed the finalizers of a volume.
 func (w *world) torn(volume types.UID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.tornOff[volume]
 }
 
-// let says whether the administrator asked a volume to go, which it may do before a
-// claim that is on its way is bound.
+// let reports whether the administrator deleted a volume, which it may do before a
+// concurrent claim is bound.
 func (w *world) let(volume types.UID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.deleted[volume]
 }
 
-// queue is what a tenant has yet to hear. It is never full.
+// queue has the events that a tenant has not handled yet. It is never full.
 type queue struct {
 	mu     sync.Mutex
 	ready  *sync.Cond
@@ -144,7 +144,7 @@ type queue struct {
 	closed bool
 }
 
-// news is of a volume, or that the agent was killed if there is none.
+// news is an event of a volume, or, without one, a kill of the provisioner.
 type news struct {
 	volume *corev1.PersistentVolume
 	gone   bool

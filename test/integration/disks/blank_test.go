@@ -38,12 +38,12 @@ func waitFound(n *node.Node, class string, state stowage.EntryState, reason stri
 	n.Env.T.Helper()
 	entry := n.WaitEntry(class, "secret", state, reason)
 	if !strings.Contains(entry.Message, "data at byte 20975762") || strings.Contains(entry.Message, planted) {
-		n.Env.T.Errorf("the report says %q", entry.Message)
+		n.Env.T.Errorf("the report has message %q", entry.Message)
 	}
 }
 
-// TestBlankDevices: a device is published once every byte of it was read, and not because
-// its ends are blank. The proof goes on where it was after a restart.
+// TestBlankDevices: a device is published after every byte of it was read, and not because
+// its ends are blank. The proof resumes after a restart.
 func TestBlankDevices(t *testing.T) {
 	n := newNode(t)
 	devices := map[string]string{}
@@ -58,7 +58,7 @@ func TestBlankDevices(t *testing.T) {
 	for _, slot := range [][2]string{{n.Blocks, "secret"}, {n.Files, "secret"}, {n.Blocks, "blank"}} {
 		entry := n.WaitEntry(slot[0], slot[1], stowage.EntryPending, "ProvingBlank")
 		if entry.BlankProof == nil || entry.BlankProof.TotalBytes != 64<<20 {
-			t.Errorf("the report says %+v of the proof", entry.BlankProof)
+			t.Errorf("the report has proof %+v", entry.BlankProof)
 		}
 	}
 	n.Stop()
@@ -117,7 +117,7 @@ func TestAssumeBlank(t *testing.T) {
 	n.Start()
 	waitFound(n, class, stowage.EntryRetained, "RetainedDirty")
 
-	// Attached again, it has another identity, and only its path tells what it is.
+	// Attached again, it has another identity; only its path is unchanged.
 	n.Stop()
 	n.Detach(device)
 	again := n.Attach(image)

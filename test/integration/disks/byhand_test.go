@@ -42,7 +42,7 @@ func TestDeletedByHand(t *testing.T) {
 	emptied(t, n, "released")
 }
 
-// TestStripped: the data of a Bound volume that is taken away by force is kept until an
+// TestStripped: the data of a Bound volume that is deleted by force is kept until an
 // administrator acknowledges it. The disk of a Released one is cleaned once the controller
 // allows it. Either is published under another name: a claim that lost its volume must not
 // find one of that name.
@@ -57,7 +57,7 @@ func TestStripped(t *testing.T) {
 	strip(n, volumes["bound"])
 	bound := n.WaitEntry(n.Files, "bound", stowage.EntryRetained, "VolumeVanished")
 
-	// A pod of kubelet's keeps the disk from being cleaned before its volume is gone.
+	// A pod of kubelet's keeps the disk from being cleaned before its volume is deleted.
 	pod := n.Path("kubelet/pods/uid-1/volumes/kubernetes.io~local-volume", volumes["released"].Name)
 	keepEmpty(t, pod)
 	n.Release(volumes["released"])
@@ -88,13 +88,13 @@ func TestStripped(t *testing.T) {
 	n.Env.WaitPVC(volumes["bound"].Name, "lost", func(c *corev1.PersistentVolumeClaim) bool { return c.Status.Phase == corev1.ClaimLost })
 }
 
-// strip deletes a volume and takes its finalizers off until it is gone.
+// strip deletes a volume and removes its finalizers until it is deleted.
 func strip(n *node.Node, volume *corev1.PersistentVolume) {
 	n.Delete(volume)
 	if err := n.StripFinalizers(n.Env.Context(), volume.Name); err != nil {
 		n.Env.T.Fatal(err)
 	}
-	n.Env.Wait("volume "+volume.Name+" to be gone", func() bool {
+	n.Env.Wait("volume "+volume.Name+" to be deleted", func() bool {
 		for _, v := range n.Env.AllPVs() {
 			if v.UID == volume.UID {
 				return false
@@ -104,7 +104,7 @@ func strip(n *node.Node, volume *corev1.PersistentVolume) {
 	})
 }
 
-// TestFinalizerComesBack: a volume that has lost our finalizer gets it back.
+// TestFinalizerComesBack: a removed finalizer is added again.
 func TestFinalizerComesBack(t *testing.T) {
 	n := newNode(t)
 	slots(n, "disk")
@@ -116,8 +116,8 @@ func TestFinalizerComesBack(t *testing.T) {
 	})
 }
 
-// TestIdentityUnproven: a disk that cannot be told from another one after a restart of
-// the node is neither cleaned nor offered until somebody says that it is the same.
+// TestIdentityUnproven: a disk whose identity cannot be proven after a restart of
+// the node is neither cleaned nor published until an administrator confirms it.
 func TestIdentityUnproven(t *testing.T) {
 	n := newNode(t)
 	released, bound := n.Device("released", "16M"), n.Device("bound", "16M")
@@ -150,8 +150,8 @@ func TestIdentityUnproven(t *testing.T) {
 	}
 }
 
-// restarted makes a volume, and what the node remembers of its disk, one of another
-// boot of the node. The agent must not run.
+// restarted changes a volume, and the node's record of its disk, to those of another
+// boot of the node. The provisioner must not run.
 func restarted(t *testing.T, n *node.Node, volume *corev1.PersistentVolume) {
 	t.Helper()
 	identity := volume.Annotations[wellknown.DiskIdentityAnnotation]

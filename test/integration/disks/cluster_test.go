@@ -14,8 +14,8 @@ import (
 	"stowage.dev/stowage/test/integration/node"
 )
 
-// moveFrom has all records of the node, whose agent is stopped, be another cluster's, and
-// returns how many there are.
+// moveFrom changes all records of the node, whose provisioner is stopped, to another cluster's, and
+// returns their number.
 func moveFrom(n *node.Node, cluster string) int {
 	t := n.Env.T
 	store, err := diskrecord.Open(n.Path("state/disks"), "/proc")

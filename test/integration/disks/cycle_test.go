@@ -13,7 +13,7 @@ import (
 	"stowage.dev/stowage/test/integration/node"
 )
 
-// TestCycle goes once through a volume's life.
+// TestCycle runs through a volume's life once.
 func TestCycle(t *testing.T) {
 	t.Parallel()
 	e := fixture.New(t)

@@ -13,8 +13,8 @@ import (
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 )
 
-// TestExistingData: what becomes of a disk that holds data and was never published is
-// the class's choice.
+// TestExistingData: the class determines what happens to a disk with data that was never
+// published.
 func TestExistingData(t *testing.T) {
 	n := newNode(t)
 	classes, mounts, devices := map[string]string{}, map[string]string{}, map[string]string{}
@@ -60,8 +60,7 @@ func TestExistingData(t *testing.T) {
 	n.WaitPhase(classes["Refuse block"], "disk", corev1.VolumeAvailable)
 }
 
-// TestCleanIsNotForDisksInUse: that a class has unknown data cleaned is no leave to
-// clean what somebody uses.
+// TestCleanIsNotForDisksInUse: a class that cleans unknown data does not clean disks in use.
 func TestCleanIsNotForDisksInUse(t *testing.T) {
 	n := newNode(t)
 	n.Set(n.Files, "existingData", "Clean")

@@ -49,7 +49,7 @@ func TestFailingDisks(t *testing.T) {
 	pod := n.Path("kubelet", "pods/1/volumes/kubernetes.io~local-volume", readonly.Name)
 	n.Bind(n.PathOf(n.Files, "readonly"), pod)
 	n.Command("mount", "-o", "bind,remount,ro", pod)
-	for _, name := range []string{"bound", "released", "shut"} { // what is not written is lost by right
+	for _, name := range []string{"bound", "released", "shut"} { // unsynced data may be lost
 		n.Command("sync", "--file-system", n.PathOf(n.Files, name))
 	}
 	for _, name := range []string{"free", "bound", "released"} {

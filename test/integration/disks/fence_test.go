@@ -54,7 +54,7 @@ func linked(n *node.Node, t *testing.T, volume *corev1.PersistentVolume, device 
 	return found
 }
 
-// waitEntry waits until the report has an entry that is as asked.
+// waitEntry waits until is accepts an entry of the report.
 func waitEntry(n *node.Node, what string, is func(stowage.Entry) bool) (found stowage.Entry) {
 	n.WaitReport(what, func(r *stowage.LocalDiskReport) bool {
 		i := slices.IndexFunc(r.Status.Entries, is)
@@ -89,7 +89,7 @@ func TestFence(t *testing.T) {
 	n.WaitEntry(n.Files, "disk", stowage.EntryBound, "SignatureLost")
 	n.WaitEvent(volume.Name, "SignatureLost", "restore the file system's superblock")
 
-	t.Log("The provisioner is restarted, and a link of earlier is there")
+	t.Log("The provisioner is restarted, with a link of the previous run")
 	n.Stop()
 	n.Command("mkdir", "-p", filepath.Dir(volume.Spec.Local.Path))
 	n.Link(device, volume.Spec.Local.Path)

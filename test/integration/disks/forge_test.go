@@ -12,7 +12,7 @@ import (
 	"stowage.dev/stowage/test/integration/node"
 )
 
-// forge makes a volume that says it is of the node's agent, with a claim that does not
+// forge creates a volume marked as the node's provisioner's, with a claim that does not
 // exist, so that it is Released at once.
 func forge(n *node.Node, name, path string) {
 	if err := tryForge(n, name, path); err != nil {

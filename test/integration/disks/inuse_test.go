@@ -15,7 +15,7 @@ import (
 	"stowage.dev/stowage/test/integration/node"
 )
 
-// fileUses are ways of using a volume, each of which says how it ends.
+// fileUses are ways of using a volume; each returns a function that ends it.
 func fileUses(t *testing.T, n *node.Node) map[string]func(*corev1.PersistentVolume) (end func()) {
 	return map[string]func(*corev1.PersistentVolume) (end func()){
 		"container": func(v *corev1.PersistentVolume) func() { // of a pod that was deleted by force
@@ -77,7 +77,7 @@ func TestFilesInUse(t *testing.T) {
 	}
 }
 
-// deviceUses are ways of using a device, each of which says how it ends.
+// deviceUses are ways of using a device; each returns a function that ends it.
 func deviceUses(t *testing.T, n *node.Node) map[string]func(device string) (end func()) {
 	return map[string]func(device string) (end func()){
 		"exclusive": func(device string) func() {
@@ -140,14 +140,14 @@ func TestDevicesInUse(t *testing.T) {
 	}
 }
 
-// lingers says whether the kernel has a file system of a device, mounted here or not.
+// lingers reports whether the kernel has a file system of a device, mounted here or not.
 func lingers(device string) bool {
 	_, err := os.Stat(filepath.Join("/sys/fs/ext4", filepath.Base(device)))
 	return err == nil
 }
 
-// TestNestedMounts: nothing beyond a mount within a volume is touched, be it of another
-// file system or of the volume's own, and the clean goes on when it is gone.
+// TestNestedMounts: nothing beyond a mount within a volume is touched, whether of another
+// file system or of the volume's own, and the clean resumes after the unmount.
 func TestNestedMounts(t *testing.T) {
 	n := newNode(t)
 	slots(n, "other")
@@ -185,8 +185,8 @@ func TestNestedMounts(t *testing.T) {
 	untouched(t, n.Path("shared", "beside"))
 }
 
-// TestHostCanUnmount: the agent keeps nothing of a volume open, so that the host can
-// take any disk away at any time.
+// TestHostCanUnmount: the provisioner keeps no file of a volume open, so that the host can
+// remove any disk at any time.
 func TestHostCanUnmount(t *testing.T) {
 	n := newNode(t)
 	names := []string{"1", "2", "3"}

@@ -16,7 +16,7 @@ import (
 	"stowage.dev/stowage/test/integration/node"
 )
 
-// TestKinds: of one directory everything becomes a volume that can be one.
+// TestKinds: every kind of entry of one directory that can be a volume is published.
 func TestKinds(t *testing.T) {
 	n := newNode(t)
 	n.Set(n.Files, "allowDirectories", true)
@@ -70,7 +70,7 @@ func checkVolume(t *testing.T, n *node.Node, volume *corev1.PersistentVolume, mo
 	}
 }
 
-// mountXFS mounts a new XFS as a slot of class Files. There is none below 300 MB.
+// mountXFS mounts a new XFS as a slot of class Files. Its minimum size is 300 MB.
 func mountXFS(n *node.Node, name string) {
 	image := n.Image(name+".xfs", "320M")
 	n.Command("mkfs.xfs", "-q", image)
@@ -97,7 +97,7 @@ func mknod(t *testing.T, device, path string) {
 	}
 }
 
-// TestFoundLater: what comes while the agent runs is found.
+// TestFoundLater: what comes while the provisioner runs is found.
 func TestFoundLater(t *testing.T) {
 	n := newNode(t)
 	late := n.AddClass("late", nil)
@@ -128,8 +128,8 @@ func TestFoundLater(t *testing.T) {
 	n.WaitPhase(missing, "disk", corev1.VolumeAvailable)
 }
 
-// TestFirstMount: a file system that fstab promises is waited for, and never the plain
-// directory taken in its stead that is there before.
+// TestFirstMount: the provisioner waits for a file system of fstab, and never publishes the plain
+// directory at its mount point.
 func TestFirstMount(t *testing.T) {
 	n := newNode(t)
 	n.Set(n.Files, "allowDirectories", true)
@@ -150,6 +150,6 @@ func TestFirstMount(t *testing.T) {
 	n.WaitNone(n.Files, "promised")
 	fence(n, "1")
 	if names := n.Published(n.Files); !cmp.Equal(names, []string{"fence-1"}) {
-		t.Errorf("there are volumes of %q", names)
+		t.Errorf("unexpected volumes of %q", names)
 	}
 }

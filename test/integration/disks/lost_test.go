@@ -15,15 +15,15 @@ import (
 	"stowage.dev/stowage/test/integration/node"
 )
 
-// waitMark waits until the volume of a slot of class Files says so of its disk.
+// waitMark waits until the volume of a slot of class Files has this mark.
 func waitMark(n *node.Node, name, mark string) {
 	n.WaitVolume(n.Files, name, "marked "+mark, func(v *corev1.PersistentVolume) bool {
 		return v != nil && v.Annotations[wellknown.DiskAnnotation] == mark
 	})
 }
 
-// TestPodOfALostDisk: no pod is placed with a claim whose disk is missing or another one, and
-// it is told why. When the disk is back it is placed, and its data is there.
+// TestPodOfALostDisk: no pod is placed with a claim whose disk is missing or another one, and its
+// condition has the reason. When the disk is back it is placed, with its data.
 func TestPodOfALostDisk(t *testing.T) {
 	n := newNode(t)
 	slots(n, "missing", "replaced")
@@ -53,8 +53,7 @@ func TestPodOfALostDisk(t *testing.T) {
 	}
 }
 
-// TestBlankDiskThatIsAccepted: an administrator says that a claim is to have the disk that
-// took the place of its own.
+// TestBlankDiskThatIsAccepted: an administrator accepts a new disk instead of a claim's lost one.
 func TestBlankDiskThatIsAccepted(t *testing.T) {
 	n := newNode(t)
 	slots(n, "replaced")

@@ -1,9 +1,9 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package disks_test holds the node agent against real disks, a real API server and
-// the real PersistentVolume controller: what is published, what is refused, what
-// becomes of volumes whose disks change, and how they are cleaned.
+// Package disks_test tests the provisioner with real disks, a real API server and
+// the real PersistentVolume controller: which disks are published, which are refused, what
+// happens to volumes whose disks change, and how they are cleaned.
 package disks_test
 
 import (

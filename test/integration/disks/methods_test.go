@@ -14,8 +14,8 @@ import (
 	"stowage.dev/stowage/test/integration/node"
 )
 
-// TestBlockMethods: whatever method a class names, what somebody left on a device is
-// gone before its volume is Available again.
+// TestBlockMethods: with any cleaning method of a class, data on a device is
+// removed before its volume is Available again.
 func TestBlockMethods(t *testing.T) {
 	n := newNode(t)
 	script := program(t, n, "erase", `test "$1" = all && exec dd if=/dev/zero of="$LOCAL_PV_BLKDEVICE" bs=1M count=16 conv=fsync,notrunc status=none`)
@@ -72,8 +72,8 @@ func TestFSReset(t *testing.T) {
 	}
 }
 
-// TestFilesystemCommand: a command of the class cleans file systems, and what it
-// leaves undone is not taken for clean.
+// TestFilesystemCommand: a command of the class cleans file systems, and a disk on which it
+// leaves data does not count as clean.
 func TestFilesystemCommand(t *testing.T) {
 	n := newNode(t)
 	slots(n, "good", "bad")
@@ -89,7 +89,7 @@ exec find "$LOCAL_PV_FILESYSTEM" -mindepth 1 -maxdepth 1 ! -name lost+found -exe
 	n.WaitEvent(bad.Name, "VolumeFailedDelete", "3")
 	untouched(t, n.PathOf(n.Files, "bad"))
 	if now := n.Volume(n.Files, "bad"); now == nil || now.UID != bad.UID {
-		t.Error("a volume whose clean has failed is gone")
+		t.Error("a volume whose clean has failed is deleted")
 	}
 	if err := os.WriteFile(n.Path("repaired"), nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -108,8 +108,8 @@ func program(t *testing.T, n *node.Node, name, text string) string {
 	return path
 }
 
-// TestHostileFiles: what a user can make of a volume, the clean removes, and the root
-// is handed on as it was.
+// TestHostileFiles: the clean removes all files that a user can create in a volume, and restores
+// the root's attributes.
 func TestHostileFiles(t *testing.T) {
 	n := newNode(t)
 	slots(n, "disk")

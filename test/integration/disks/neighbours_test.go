@@ -15,13 +15,13 @@ import (
 	"stowage.dev/stowage/test/integration/node"
 )
 
-// silent mounts a FUSE file system at a path whose server never says a word. hangUp ends
-// it, and lets those go who wait for an answer.
+// silent mounts a FUSE file system at a path whose server never answers. hangUp ends
+// it, and unblocks its callers.
 func silent(t *testing.T, fsType, source, path string) (hangUp func()) {
 	t.Helper()
 	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
-		t.Skipf("there is no FUSE: %v", err)
+		t.Skipf("FUSE is not available: %v", err)
 	}
 	t.Cleanup(func() { _ = unix.Unmount(path, unix.MNT_DETACH) })
 	open := true
@@ -73,7 +73,7 @@ func TestBadNeighbours(t *testing.T) {
 	n.WaitEntry(n.Files, "hangs", stowage.EntrySkipped, "IOError")
 }
 
-// strangers puts into the directory of class Files what is no disk.
+// strangers creates entries in the directory of class Files that are no disks.
 func strangers(t *testing.T, n *node.Node) {
 	t.Helper()
 	for _, name := range []string{"text", "\xff\n"} {

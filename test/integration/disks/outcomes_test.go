@@ -22,7 +22,7 @@ func slots(n *node.Node, names ...string) {
 	}
 }
 
-// replace has another file system, with somebody's data, where a slot's was.
+// replace mounts another file system, with data, at the path of a slot.
 func replace(t *testing.T, n *node.Node, name string) {
 	t.Helper()
 	image := n.Image(name+"-other.ext4", "16M")
@@ -49,7 +49,7 @@ func grow(n *node.Node, name, device, size string) {
 	n.Command("losetup", "--set-capacity", device)
 }
 
-// TestFreeVolumesFollowTheirDisks: a volume that nobody has claimed goes with its disk.
+// TestFreeVolumesFollowTheirDisks: a volume without a claim is deleted with its disk.
 func TestFreeVolumesFollowTheirDisks(t *testing.T) {
 	n := newNode(t)
 	slots(n, "gone", "unmounted", "replaced", "remounted")
@@ -92,8 +92,8 @@ func TestFreeVolumesFollowTheirDisks(t *testing.T) {
 	n.WaitPhase(n.Files, "unmounted", corev1.VolumeAvailable)
 }
 
-// TestUsedVolumesStay: a volume that has a claim stays whatever becomes of its disk,
-// and tells.
+// TestUsedVolumesStay: a volume that has a claim stays whatever happens to its disk,
+// and is marked.
 func TestUsedVolumesStay(t *testing.T) {
 	n := newNode(t)
 	slots(n, "gone", "replaced")
@@ -143,8 +143,8 @@ func TestUsedVolumesStay(t *testing.T) {
 	untouched(t, n.PathOf(n.Files, "gone"))
 }
 
-// TestGoneForGood: a released volume whose disk never comes back goes when it is
-// deleted, and the disk that has taken the place is not cleaned for it.
+// TestGoneForGood: a released volume whose disk never comes back disappears when it is
+// deleted, and the disk now at its path is not cleaned for it.
 func TestGoneForGood(t *testing.T) {
 	n := newNode(t)
 	slots(n, "gone", "replaced")

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// planted is what somebody has left on a device.
+// planted is a user's data on a device.
 const planted = "left by the first user of this device"
 
 // plantAt are the places of a device of 16 MiB where something is planted: neither its
@@ -38,13 +38,13 @@ func plant(t *testing.T, device, text string) {
 	}
 }
 
-// found says whether a text is anywhere on a device, past the page cache.
+// found reports whether a text is anywhere on a device, past the page cache.
 func found(t *testing.T, device, text string) bool {
 	t.Helper()
 	return bytes.Contains(direct(t, device), []byte(text))
 }
 
-// blank says whether a device reads as zeros, past the page cache.
+// blank reports whether a device reads as zeros, past the page cache.
 func blank(t *testing.T, device string) bool {
 	t.Helper()
 	return len(bytes.Trim(direct(t, device), "\x00")) == 0

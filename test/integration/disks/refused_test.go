@@ -73,9 +73,9 @@ func TestRefusedDevices(t *testing.T) {
 	n.WaitPhase(n.Blocks, "held", corev1.VolumeAvailable)
 }
 
-// mountAside mounts a device, or what is at a path, outside the discovery directories.
+// mountAside mounts a device, or a path, outside the discovery directories.
 func mountAside(n *node.Node, what, path string) {
-	n.Bind(n.Path("images"), path) // which makes the folder, and takes away what is on it
+	n.Bind(n.Path("images"), path) // which creates the folder, to be unmounted
 	n.Unmount(path)
 	n.Command("mount", what, path)
 }
@@ -95,8 +95,8 @@ func swapOn(n *node.Node, device string) (swapOff func()) {
 	return swapOff
 }
 
-// rootDisk is the node of the device that the root file system is on, empty if there is
-// none, as in a container.
+// rootDisk is the node of the device of the root file system, empty without
+// one, as in a container.
 func rootDisk(t *testing.T) string {
 	t.Helper()
 	out, err := exec.Command("findmnt", "--noheadings", "--output=SOURCE", "/").Output()
@@ -133,14 +133,14 @@ func TestRefusedPaths(t *testing.T) {
 	}
 	fence(n, "1")
 	if names := n.Published(n.Files); !cmp.Equal(names, []string{"fence-1"}) {
-		t.Errorf("there are volumes of %q", names)
+		t.Errorf("unexpected volumes of %q", names)
 	}
 	untouched(t, n.Path("outside", "data"))
 	untouched(t, n.Path("files-other", "disk"))
 }
 
-// TestForgedVolumes: volumes that an administrator has made as if they were the
-// agent's, with paths that are not those of slots, are not cleaned.
+// TestForgedVolumes: volumes that an administrator has created in the provisioner's name, with
+// paths that are not those of slots, are not cleaned.
 func TestForgedVolumes(t *testing.T) {
 	n := newNode(t)
 	n.Mount("disk", "32M")
@@ -161,7 +161,7 @@ func TestForgedVolumes(t *testing.T) {
 	if err := tryForge(n, "dots", n.Path("files", "..", "files-other", "disk")); err != nil {
 		t.Fatal(err)
 	} else if err := tryForge(n, "dots-2", n.Folder+"/files/../files-other/disk"); err == nil {
-		t.Error("a path with .. is taken by the API server")
+		t.Error("the API server accepts a path with ..")
 	}
 	for _, name := range []string{"twin", "inner", "parent", "directory", "plain", "dots"} {
 		n.Env.WaitPV(name, "Released", func(v *corev1.PersistentVolume) bool { return v.Status.Phase == corev1.VolumeReleased })
@@ -170,7 +170,7 @@ func TestForgedVolumes(t *testing.T) {
 	for name, path := range paths {
 		untouched(t, path)
 		if n.Env.SeenPV(name) == nil {
-			t.Errorf("volume %s is gone", name)
+			t.Errorf("volume %s is deleted", name)
 		}
 		n.Delete(n.Env.SeenPV(name))
 	}

@@ -11,8 +11,8 @@ import (
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 )
 
-// TestKilledWhileCleaning: the next agent ends what the one before has begun, and
-// nothing is offered before.
+// TestKilledWhileCleaning: the next provisioner completes the clean of a killed one, and
+// publishes the disk only then.
 func TestKilledWhileCleaning(t *testing.T) {
 	n := newNode(t)
 	script := program(t, n, "slow", `if mkdir "`+n.Path("begun")+`" 2>/dev/null; then exec sleep 1000; fi
@@ -52,7 +52,7 @@ exec dd if=/dev/zero of="$LOCAL_PV_BLKDEVICE" bs=1M count=16 conv=fsync,notrunc 
 	}
 }
 
-// TestStoppedAndStarted: an agent that starts anew finds its volumes, and makes no
+// TestStoppedAndStarted: a provisioner that is restarted finds its volumes, and creates no
 // others.
 func TestStoppedAndStarted(t *testing.T) {
 	n := newNode(t)

@@ -25,13 +25,13 @@ func patch(n *node.Node, volume *corev1.PersistentVolume, text string, subresour
 	}
 }
 
-// setPolicy changes what becomes of a volume.
+// setPolicy changes a volume's reclaim policy.
 func setPolicy(n *node.Node, volume *corev1.PersistentVolume, policy corev1.PersistentVolumeReclaimPolicy) {
 	patch(n, volume, fmt.Sprintf(`{"spec":{"persistentVolumeReclaimPolicy":%q}}`, policy))
 }
 
-// TestRetained: the data of a volume of policy Retain is never wiped. When somebody
-// deletes the volume, its disk waits until it is empty, or its data acknowledged.
+// TestRetained: the data of a volume of policy Retain is never wiped. When the volume
+// is deleted, its disk waits until it is empty, or its data acknowledged.
 func TestRetained(t *testing.T) {
 	n := newNode(t)
 	kept := n.AddClass("kept", nil)
@@ -97,7 +97,7 @@ func TestRetainedByChoice(t *testing.T) {
 	emptied(t, n, "disk")
 }
 
-// TestRecycle: local volumes cannot be recycled, and are told so.
+// TestRecycle: local volumes do not support Recycle, and the report shows it.
 func TestRecycle(t *testing.T) {
 	n := newNode(t)
 	slots(n, "disk")
@@ -113,8 +113,8 @@ func TestRecycle(t *testing.T) {
 	}
 }
 
-// TestFailed: a volume that the PersistentVolume controller has given up is left
-// alone until somebody deletes it.
+// TestFailed: a volume that the PersistentVolume controller has marked Failed is left
+// alone until it is deleted.
 func TestFailed(t *testing.T) {
 	n := newNode(t)
 	slots(n, "disk")

@@ -38,7 +38,7 @@ func TestSecondMount(t *testing.T) {
 	untouched(t, n.PathOf(n.Files, "used"))
 	for _, name := range append(n.Published(n.Files), n.Published(other)...) {
 		if strings.HasSuffix(name, "-2") {
-			t.Errorf("there is a second volume for one disk, at %s", name)
+			t.Errorf("one disk has a second volume, at %s", name)
 		}
 	}
 	if names := n.Published(other); len(names) > 0 {
@@ -121,7 +121,7 @@ func partitioned(t *testing.T, n *node.Node, name string) string {
 func TestHolder(t *testing.T) {
 	n := newNode(t)
 	if err := exec.Command("dmsetup", "version").Run(); err != nil {
-		t.Skipf("there is no device mapper here: %v", err)
+		t.Skipf("device mapper is not available: %v", err)
 	}
 	device := n.Device("below", "16M")
 	mapped := n.Name + "-mapped"

@@ -21,15 +21,15 @@ import (
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
-// books take down what becomes of each path: that it never has two volumes, and how
-// long it is of no use between two users. Safe for concurrent use.
+// books record the volumes of each path: that it never has two at a time, and how
+// long it is unused between two users. Safe for concurrent use.
 type books struct {
 	classes []string
 
 	mu       sync.Mutex
 	volumes  map[string]types.UID // that exist, by path
 	slow     map[string]bool      // paths whose volume kubelet keeps beyond its claim
-	freed    map[string]time.Time // when the volume of a path was given back
+	freed    map[string]time.Time // when the volume of a path was released
 	took     []time.Duration      // from Released to Available
 	tookSlow []time.Duration      // from when kubelet was done, where that was later
 	mistakes []string
@@ -101,8 +101,8 @@ func (b *books) gone(object any) {
 	delete(b.volumes, localpv.PathOf(volume))
 }
 
-// held says that kubelet has a volume whose claim is about to go, until leave. It returns how many
-// volumes have been recycled.
+// held records that kubelet uses a volume whose claim is about to be deleted, until leave. It
+// returns how many volumes have been recycled.
 func (b *books) held(volume *corev1.PersistentVolume) int {
 	b.mu.Lock()
 	b.slow[localpv.PathOf(volume)] = true

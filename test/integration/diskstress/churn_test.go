@@ -24,8 +24,8 @@ type pod struct {
 	claims []*corev1.PersistentVolumeClaim
 }
 
-// churn creates all the pods there may be, and then creates and deletes at random, for
-// a while.
+// churn creates the maximum number of pods, and then creates and deletes at random, for
+// this duration.
 func (s *stress) churn(d time.Duration) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), d)
@@ -134,7 +134,7 @@ func (s *stress) add(p *pod) {
 	}
 }
 
-// next says what the next pod is like: it has one to four claims, of 1 to 3 MiB, of
+// next describes the next pod: it has one to four claims, of 1 to 3 MiB, of
 // which one may be for a raw device. An empty node has volumes for any pod.
 func (s *stress) next() *pod {
 	s.created++

@@ -29,13 +29,13 @@ func (s *stress) checkCanary() {
 	}
 }
 
-// measures are an agent's.
+// measures are a provisioner's.
 type measures struct {
 	resident, most int // KiB
 	descriptors    int
 }
 
-func (s *stress) measureAgents() map[string]measures {
+func (s *stress) measureProvisioners() map[string]measures {
 	s.t.Helper()
 	all := map[string]measures{}
 	for name, n := range s.nodes {
@@ -78,8 +78,8 @@ func (s *stress) checkMounts() {
 	}
 }
 
-// noLeaks looks, after everything else of the test, whether mounts or loop devices of its
-// nodes are left. It returns whom to tell of the nodes' folders.
+// noLeaks checks, after all other cleanups of the test, whether mounts or loop devices of its
+// nodes are left. Its result registers a node's folder.
 func noLeaks(t *testing.T) (watch func(folder string)) {
 	var folders []string
 	t.Cleanup(func() {

@@ -1,10 +1,10 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package diskstress_test holds the whole of Stowage against the stress test that the
-// local volume provisioner was asked for with: a few hundred local volumes, more pods,
-// each with some claims, that come and go at random. Every pod is placed in the end,
-// as volumes come back, and none finds what another one has left.
+// Package diskstress_test runs the stress test that the local volume provisioner's issues
+// requested against all of Stowage: a few hundred local volumes, more pods,
+// each with some claims, that are created and deleted at random. Every pod is placed in the end,
+// as volumes are recycled, and none finds another one's data.
 package diskstress_test
 
 import (

@@ -33,12 +33,12 @@ var (
 )
 
 const (
-	// pace bounds what the test does per second, so that others have a share of the
+	// pace bounds the number of steps per second, so that other processes have a share of the
 	// machine.
 	pace = 20
 )
 
-// stress is the test's world. Only the test's own goroutine uses it.
+// stress is the state of the test. Only the test's own goroutine uses it.
 type stress struct {
 	*fixture.Env
 	t             *testing.T
@@ -52,7 +52,7 @@ type stress struct {
 	tenants map[types.UID]*tenant  // by volume
 	roots   map[string]os.FileInfo // roots of file systems as they were at first, by path
 	moved   map[types.UID]bool     // volumes that have had a tenant
-	leaving []*tenant              // their claims are gone, and kubelet is not done yet
+	leaving []*tenant              // their claims are deleted, and kubelet still uses the volumes
 	books   *books
 
 	created, interrupted, placedPods, checked int
@@ -70,7 +70,7 @@ func TestStress(t *testing.T) {
 		watch(n.Folder)
 	}
 	s.Wait(fmt.Sprintf("%d volumes to be Available", volumes), func() bool { return s.available() == volumes })
-	before := s.measureAgents()
+	before := s.measureProvisioners()
 
 	s.churn(duration)
 	s.drain()
@@ -83,14 +83,14 @@ func TestStress(t *testing.T) {
 		s.checkClean(volume, "in the end")
 	}
 	s.checkMounts()
-	after := s.measureAgents()
+	after := s.measureProvisioners()
 	s.checkCanary()
 	s.books.finish(t)
 	t.Logf("%d pods created: %d placed, %d deleted while they waited; %d times a volume's next user found it clean", s.created, s.placedPods, s.interrupted, s.checked)
 	for name, m := range after {
-		t.Logf("agent of %s: %d KiB resident, %d KiB at most, %d descriptors (%d before)", name, m.resident, m.most, m.descriptors, before[name].descriptors)
+		t.Logf("provisioner of %s: %d KiB resident, %d KiB at most, %d descriptors (%d before)", name, m.resident, m.most, m.descriptors, before[name].descriptors)
 		if m.descriptors > before[name].descriptors+20 {
-			t.Errorf("the agent of %s has %d files open, and had %d when its disks were idle before", name, m.descriptors, before[name].descriptors)
+			t.Errorf("the provisioner of %s has %d files open, and had %d when its disks were idle before", name, m.descriptors, before[name].descriptors)
 		}
 	}
 }

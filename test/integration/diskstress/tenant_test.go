@@ -24,9 +24,9 @@ import (
 type tenant struct {
 	volume *corev1.PersistentVolume
 	claim  types.UID
-	// kubelet is the folder by which kubelet says that it has the volume mounted.
+	// kubelet is the folder whose existence shows that kubelet has the volume mounted.
 	kubelet string
-	// until is how many volumes have been recycled when kubelet is done with it.
+	// until is how many volumes have been recycled when kubelet unmounts it.
 	until int
 }
 
@@ -60,8 +60,8 @@ func (s *stress) kubeletFolder(t *tenant) string {
 	return n.Path("kubelet/pods", string(t.claim), kind, "kubernetes.io~local-volume", t.volume.Name)
 }
 
-// moveOut ends a claim's use of its volume. As a rule kubelet is done with a volume
-// before the pod is gone; sometimes it is not.
+// moveOut ends a claim's use of its volume. Usually kubelet has unmounted a volume
+// before the pod is deleted; sometimes it has not.
 func (s *stress) moveOut(claim types.UID) {
 	s.t.Helper()
 	for uid, t := range s.tenants {
@@ -78,12 +78,12 @@ func (s *stress) moveOut(claim types.UID) {
 	}
 }
 
-// whileHeld is how many volumes are recycled at least while kubelet holds one, so that there was
-// time to clean that one too.
+// whileHeld is the minimum number of volumes recycled while kubelet uses one, so that
+// that one could have been cleaned too.
 var whileHeld = volumes / 4
 
-// leave has kubelet be done with the volumes that it has been slow with, once enough others were
-// recycled, or with all. Until then they must not be cleaned.
+// leave makes kubelet unmount the volumes that it still uses, once enough others were
+// recycled, or all. Until then they must not be cleaned.
 func (s *stress) leave(all bool) {
 	s.t.Helper()
 	for len(s.leaving) > 0 && (all || s.books.recycled() >= s.leaving[0].until) {
@@ -131,7 +131,7 @@ func (s *stress) write(t *tenant) {
 	}
 }
 
-// holds says whether a volume still holds what its tenant has written.
+// holds reports whether a volume still has its tenant's data.
 func (s *stress) holds(t *tenant) bool {
 	s.t.Helper()
 	path := localpv.PathOf(t.volume)
@@ -145,7 +145,7 @@ func (s *stress) holds(t *tenant) bool {
 	return bytes.HasPrefix(data, t.pattern())
 }
 
-// pattern is what a tenant writes: 64 KiB that no other tenant writes.
+// pattern is a tenant's data: 64 KiB that differ from every other tenant's.
 func (t *tenant) pattern() []byte {
 	return bytes.Repeat([]byte(t.claim), 64<<10/len(t.claim))
 }

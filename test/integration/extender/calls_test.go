@@ -70,13 +70,13 @@ func (r *replica) call(ctx context.Context, client *http.Client, verb string, bo
 	return response.StatusCode, string(text), err
 }
 
-// question asks for nodes for a pod whose claim is missing.
+// question is a filter request for a pod whose claim is missing.
 func question(t testing.TB, nodes ...string) []byte {
 	t.Helper()
 	return askFor(t, builders.MakePod("p").PVC("missing").Obj(), nodes...)
 }
 
-// askFor asks for nodes for a pod.
+// askFor is a filter request for a pod.
 func askFor(t testing.TB, pod *v1.Pod, nodes ...string) []byte {
 	t.Helper()
 	body, err := json.Marshal(extenderv1.ExtenderArgs{Pod: pod, NodeNames: &nodes})

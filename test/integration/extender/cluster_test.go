@@ -16,9 +16,9 @@ import (
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
-// TestOwnCluster: what other tests on the same cluster would not bear, one after the
-// other: the API server is away, or hundreds of volumes keep the PV controller from
-// theirs. Without simulated kubelets, to make many nodes in little time.
+// TestOwnCluster: sequential tests that would disturb others on the same cluster: the API server
+// is down, or hundreds of volumes occupy the PV controller. Without simulated kubelets, to
+// create many nodes in little time.
 func TestOwnCluster(t *testing.T) {
 	t.Parallel()
 	campaign.Begin(t)
@@ -61,7 +61,7 @@ func askAboutPart(e *fixture.Env) {
 	nodes, shown := campaign.Scale(200, 2000), campaign.Scale(100, 680)
 	machines := make([]*builders.Node, nodes)
 	for i := range machines {
-		// Without the Env's label: they go with the cluster, sooner than one by one.
+		// Without the Env's label: they are removed with the cluster, which is faster than singly.
 		machines[i] = builders.MakeNode(e.Name(fmt.Sprintf("node-%04d", i)))
 	}
 	last := fmt.Sprintf("node-%04d", nodes-1)
@@ -71,8 +71,8 @@ func askAboutPart(e *fixture.Env) {
 
 	// Of 16 nodes at a time the scheduler takes those that are checked first: on a loaded machine any.
 	d := own(e, plan{mode: "full", name: "extender-part", also: []string{"extender-all"}, scheduler: []string{"percentageOfNodesToScore: 100\n", "percentageOfNodesToScore: 0 # the default\nparallelism: 1\n"}})
-	// The scheduler goes through nodes in the order in which it hears of them, which is any order
-	// if it begins when they are there.
+	// The scheduler visits nodes in the order of their events, which is random
+	// for those that exist at its start.
 	e.AddNodes(machines[:nodes-1]...)
 	e.AddNodes(machines[nodes-1])
 	e.CreatePVs(e.LocalPV("only", last))

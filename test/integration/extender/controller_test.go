@@ -11,9 +11,8 @@ import (
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
-// TestPVController: the extender writes what it decided and the PV controller
-// completes the bindings, because the configuration says so, or because the rights for
-// the rest are lacking.
+// TestPVController: the extender writes its decisions and the PV controller
+// completes the bindings, because it is configured so, or because the extender lacks the rights.
 func TestPVController(t *testing.T) {
 	t.Parallel()
 	e := fixture.New(t)
@@ -44,7 +43,7 @@ func TestPVController(t *testing.T) {
 	}
 	bound(t, "1", "0")
 
-	// The same scheduler goes on with an extender that lacks rights for Direct.
+	// The same scheduler continues with an extender that lacks rights for Direct.
 	if err := d.replica[0].process.Kill(); err != nil {
 		t.Fatal(err)
 	}

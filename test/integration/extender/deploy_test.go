@@ -30,7 +30,7 @@ import (
 	"stowage.dev/stowage/test/deadline"
 )
 
-// manifests is the folder of what is shipped.
+// manifests is the folder of the shipped manifests.
 const manifests = "../../../manifests/extender"
 
 // patience bounds a single wait for a process.
@@ -61,18 +61,18 @@ func prepare(ctx context.Context, c *cluster.Cluster) error {
 	return nil
 }
 
-// waitFor asks processes, which tell nobody that something has changed, again and again.
+// waitFor polls processes, which have no events.
 func waitFor(ctx context.Context, done wait.ConditionWithContextFunc) error {
-	return wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, patience, true, done) //nolint:forbidigo // there is nothing to watch
+	return wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, patience, true, done) //nolint:forbidigo // processes have no events
 }
 
-// marked tells whether the policy has marked the pod.
+// marked reports whether the policy has marked the pod.
 func marked(pod *corev1.Pod) bool {
 	amount, ok := pod.Spec.Containers[0].Resources.Requests["stowage.dev/volumes"]
 	return ok && amount.Value() == 1
 }
 
-// plan says what to deploy.
+// plan is what to deploy.
 type plan struct {
 	mode string // folder below manifests
 	name string // schedulerName, and of the processes
@@ -80,7 +80,7 @@ type plan struct {
 	// configurations, all of which must be there.
 	extender, scheduler []string
 	// replicas of the extender; 0: one. With proxied, or with more than one, a
-	// proxy goes round them.
+	// proxy distributes the connections.
 	replicas int
 	proxied  bool
 	// elected has the replicas elect a leader, as by default in mode Full, with a lease
@@ -88,24 +88,24 @@ type plan struct {
 	elected bool
 	// of has the scheduler ask another deployment's extender.
 	of *deployment
-	// also are schedulerNames besides name whose pods the extender binds.
+	// also are further schedulerNames whose pods the extender binds.
 	also []string
 	// account is the service account of kube-system that the extender has; "": the
 	// shipped one, with the rights of both modes.
 	account string
-	// noScheduler and noExtender leave one of them out. The scheduler then asks
-	// where nobody listens.
+	// noScheduler and noExtender omit one of them. The scheduler then calls
+	// an address without a listener.
 	noScheduler, noExtender bool
 }
 
-// deployment is an extender and a scheduler that asks it.
+// deployment is an extender and its scheduler.
 type deployment struct {
 	plan
 	cluster   *cluster.Cluster
 	certs     certificates
 	binary    string
 	replica   []*replica
-	extenders []*cluster.Process // all that ever ran
+	extenders []*cluster.Process // including ended ones
 	scheduler *cluster.Process
 	proxy     *proxy
 }
@@ -136,7 +136,7 @@ func deploy(ctx context.Context, c *cluster.Cluster, p plan) (_ *deployment, err
 	return d, err
 }
 
-// binary builds the extender, once: to find that nothing has changed takes seconds.
+// binary builds the extender, once: even an up-to-date check takes seconds.
 var binary = sync.OnceValues(func() (string, error) {
 	return cluster.BuildCommand(context.Background(), cluster.BuildOptions{Progress: os.Stderr}, "stowage.dev/stowage/cmd/extender")
 })
@@ -267,7 +267,7 @@ func (r *replica) waitReadyz(ctx context.Context, wanted func(status int, text s
 	})
 }
 
-// get asks the health port.
+// get requests a path of the health port.
 func (r *replica) get(ctx context.Context, path string) (status int, body string) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d%s", r.health, path), nil)
 	if err != nil {
@@ -314,10 +314,10 @@ func (d *deployment) read(file string, replace []string) ([]byte, error) {
 	return []byte(text), nil
 }
 
-// stop ends what was started. It may be called again.
+// stop ends all processes. It may be called again.
 func (d *deployment) stop() {
 	if d.scheduler != nil {
-		_ = d.scheduler.Kill() // it ends with the cluster at the latest
+		_ = d.scheduler.Kill() // it also ends with the cluster
 	}
 	if d.of != nil {
 		return
@@ -333,7 +333,7 @@ func (d *deployment) stop() {
 	}
 }
 
-// panicked is what the extenders wrote of panics: those that were caught, and
+// panicked is the panics in the extenders' logs: those that were recovered, and
 // those that ended the process.
 func (d *deployment) panicked() error {
 	var faults []error
@@ -353,7 +353,7 @@ func (d *deployment) panicked() error {
 	return errors.Join(faults...)
 }
 
-// show prints what the processes logged about a namespace.
+// show prints the processes' log lines about a namespace.
 func (d *deployment) show(t testing.TB, about string) {
 	extenders := d.extenders
 	if d.of != nil {
@@ -378,8 +378,8 @@ func (d *deployment) show(t testing.TB, about string) {
 	}
 }
 
-// The ports of extenders, which are ended and started again at the same ones, are none that
-// the kernel gives to those who ask for any (ip_local_port_range begins at 32768).
+// The ports of extenders, which are stopped and restarted on the same ones, are outside the
+// kernel's range for sockets without a port (ip_local_port_range begins at 32768).
 const firstPort, lastPort = 20000, 32000
 
 // beginAt is where freePort looks first, and portsAsked how many it has looked at. Tests of
@@ -389,7 +389,7 @@ var (
 	portsAsked atomic.Int64
 )
 
-// freePort is a port that nobody listens at, and that no other test of this process gets.
+// freePort is a port without a listener that no other test of this process gets.
 func freePort() (int, error) {
 	var last error
 	for range 100 {

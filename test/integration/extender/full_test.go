@@ -19,10 +19,10 @@ const (
 	noSpace  = "did not have enough free storage"
 )
 
-// TestFull: what a pod gets in mode Full, with the stock VolumeBinding disabled.
+// TestFull: the pods of mode Full, with the stock VolumeBinding disabled.
 func TestFull(t *testing.T) {
 	t.Parallel()
-	for name, story := range map[string]struct {
+	for name, scenario := range map[string]struct {
 		nodes   []string
 		volumes func(e *fixture.Env) []*builders.PV
 		claims  func(e *fixture.Env) []*builders.PVC
@@ -78,21 +78,21 @@ func TestFull(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := full(fixture.New(t))
-			for _, node := range story.nodes {
+			for _, node := range scenario.nodes {
 				e.AddNodes(e.Node(node))
 			}
-			e.CreatePVs(story.volumes(e)...)
+			e.CreatePVs(scenario.volumes(e)...)
 			var names []string
-			for _, claim := range story.claims(e) {
+			for _, claim := range scenario.claims(e) {
 				names = append(names, e.CreatePVC(claim).Name)
 			}
 			pod := e.CreatePod(e.Pod("pod").PVC(names...))
-			if story.refusal != "" {
-				e.WaitUnschedulable(pod, story.refusal)
+			if scenario.refusal != "" {
+				e.WaitUnschedulable(pod, scenario.refusal)
 				return
 			}
-			e.WaitScheduled(pod, story.node)
-			for claim, volume := range story.bound {
+			e.WaitScheduled(pod, scenario.node)
+			for claim, volume := range scenario.bound {
 				e.WaitBound(claim, volume)
 			}
 			e.NoVolumeTwice()
@@ -100,8 +100,8 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestMissingClaim: the pod's user reads what is missing, and the pod is placed
-// once it is there.
+// TestMissingClaim: the pod's condition names the missing claim, and the pod is placed
+// once it exists.
 func TestMissingClaim(t *testing.T) {
 	t.Parallel()
 	e := full(fixture.New(t))
@@ -145,22 +145,22 @@ func TestPerfectPacking(t *testing.T) {
 	t.Logf("calls to bind: %s", d.replica[0].counts(t.Context(), "stowage_extender_binds_total"))
 	const stages = `stowage_scheduler_bind_stage_duration_seconds_count{outcome="%s",stage="claim_volumes"}`
 	if len(d.replica[0].counts(t.Context(), fmt.Sprintf(stages, "success"))) == 0 {
-		t.Error("the metrics do not tell of volumes that were claimed")
+		t.Error("the metrics do not count claimed volumes")
 	}
 	for _, failed := range d.replica[0].counts(t.Context(), fmt.Sprintf(stages, "failure")) {
 		t.Errorf("volumes that were reserved for a pod were another's by then: %s", failed)
 	}
 }
 
-// pack makes nodes with as many volumes each, and a pod for each volume. Each node
-// has a volume besides that is too small.
+// pack creates nodes with perNode volumes each, and a pod for each volume. Each node
+// has one more volume, which is too small.
 func pack(e *fixture.Env, nodes, perNode int) []*v1.Pod {
 	e.T.Helper()
 	return packWhile(e, nodes, perNode, func(int) {})
 }
 
-// packWhile is pack that calls meanwhile with the number of pods whenever there is one
-// more.
+// packWhile is pack that calls meanwhile with the number of pods after each new
+// one.
 func packWhile(e *fixture.Env, nodes, perNode int, meanwhile func(pods int)) []*v1.Pod {
 	e.T.Helper()
 	machines, volumes := packing(e, nodes, perNode)
@@ -207,7 +207,7 @@ func wantPacked(e *fixture.Env, claims int) {
 	}
 }
 
-// TestPodWithoutClaims: the extender is not asked, and the pod is placed.
+// TestPodWithoutClaims: the extender is not called, and the pod is placed.
 func TestPodWithoutClaims(t *testing.T) {
 	t.Parallel()
 	e := full(fixture.New(t))

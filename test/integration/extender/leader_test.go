@@ -11,7 +11,7 @@ import (
 )
 
 // TestLeaderKilled: of two replicas with leader election, as shipped, one answers while
-// pods are created. It is told to end, and the other takes over; that one is killed, and
+// pods are created. It is terminated, and the other takes over; that one is killed, and
 // the first, started again, takes over. All pods get their volumes.
 func TestLeaderKilled(t *testing.T) {
 	t.Parallel()
@@ -25,7 +25,7 @@ func TestLeaderKilled(t *testing.T) {
 		var err error
 		switch created {
 		case 20:
-			t.Logf("told to end with %d of %d pods placed", placed(e), created)
+			t.Logf("terminated with %d of %d pods placed", placed(e), created)
 			if err = first.process.Stop(ctx); err == nil {
 				err = second.await(ctx)
 			}

@@ -36,7 +36,7 @@ func made(e *fixture.Env, name, size string) *builders.PVC {
 	return e.PVC(name).Class(e.Name("made")).Request(size)
 }
 
-// room says how much the driver has on a node.
+// room sets the driver's capacity on a node.
 func room(e *fixture.Env, node, size string) {
 	e.T.Helper()
 	ctx, cancel := context.WithTimeout(e.Context(), e.Timeout)
@@ -55,7 +55,7 @@ func room(e *fixture.Env, node, size string) {
 	}
 }
 
-// waitSelected waits until the claim is to be made on a node, and returns it.
+// waitSelected waits until the claim has a selected node, and returns it.
 func waitSelected(e *fixture.Env, claim string, nodes ...string) *v1.PersistentVolumeClaim {
 	e.T.Helper()
 	return e.WaitPVC(claim, "sent to a node", func(c *v1.PersistentVolumeClaim) bool {
@@ -170,7 +170,7 @@ func TestCapacityInFlight(t *testing.T) {
 		if len(nodes) != 2 {
 			e.T.Errorf("two volumes of 6Gi are made on %v, where there are 10Gi each\n%s", nodes, e.Dump())
 		}
-		// The driver's own figures tell what is left, and then that there is more.
+		// The driver's own CSIStorageCapacity shows the rest, and then more.
 		room(e, "a", "4Gi")
 		room(e, "b", "12Gi")
 		e.Wait("the others to be sent to node b", func() bool { return len(sent()) == 4 })
@@ -183,7 +183,7 @@ func TestCapacityInFlight(t *testing.T) {
 	})
 }
 
-// TestProvisionerGivesUp: the pod goes to another node.
+// TestProvisionerGivesUp: the pod is placed on another node.
 func TestProvisionerGivesUp(t *testing.T) {
 	t.Parallel()
 	e := full(fixture.New(t))

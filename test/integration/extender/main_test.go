@@ -1,9 +1,9 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package extender_test has a stock kube-scheduler, as built from Kubernetes, ask
-// stowage-extender over TLS, both in processes of their own and with the
-// configuration and the rights that are shipped under manifests/extender.
+// Package extender_test runs a stock kube-scheduler, as built from Kubernetes, with
+// stowage-extender over TLS, both as separate processes and with the shipped
+// configuration and rights of manifests/extender.
 package extender_test
 
 import (
@@ -26,8 +26,8 @@ var shared struct{ full, advisory, whole *deployment }
 var audit = rights.Audit{
 	User:  "system:serviceaccount:kube-system:stowage-extender",
 	Files: []string{filepath.Join(manifests, "base/rbac.yaml"), filepath.Join(manifests, "full/rbac.yaml")},
-	// For a selected node that is gone, for a pod that informers have not shown, and for
-	// writes that fail; unit tests have them.
+	// For a selected node that was deleted, for a pod that informers have not shown, and for
+	// failing writes; unit tests cover them.
 	Rare: []string{
 		`get nodes (API group "")`, `get pods (API group "")`,
 		`get persistentvolumes (API group "")`, `get persistentvolumeclaims (API group "")`,
@@ -36,8 +36,8 @@ var audit = rights.Audit{
 
 func TestMain(m *testing.M) { os.Exit(audit.Exit(fixture.MainOn(m, config, begin))) }
 
-// config has the PV controller look at all claims as often as by default. Each time it
-// writes an event about each claim that waits, and here hundreds do; none is immediate.
+// config gives the PV controller its default resync period. At each resync it
+// writes an event about each pending claim, and here hundreds are; none is immediate.
 func config() cluster.Config {
 	c := audit.Config()
 	c.ControllerManager.ExtraArgs = nil

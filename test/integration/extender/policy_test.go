@@ -39,7 +39,7 @@ func applyPolicy(ctx context.Context, c *cluster.Cluster) (err error) {
 	return c.CreateFiles(ctx, file.Name())
 }
 
-// Stock kube-schedulers beside the one that asks the extender.
+// Stock kube-schedulers beside the one that calls the extender.
 const (
 	stockConfig = `apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -54,7 +54,7 @@ profiles:
 `
 )
 
-// TestBesideOtherSchedulers: the policy marks nobody's pods but those of schedulers that ask
+// TestBesideOtherSchedulers: the policy marks only the pods of schedulers that call
 // the extender, so that others place theirs. Pods that are marked already are placed by
 // stowage-scheduler, as a second one and as the only one, and by a kube-scheduler that
 // ignores the mark.
@@ -89,7 +89,7 @@ func TestBesideOtherSchedulers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer func() { _ = p.Kill() }() // it ends with the cluster at the latest
+			defer func() { _ = p.Kill() }() // it also ends with the cluster
 			claimed := func(suffix string) *builders.Pod {
 				claim := name + suffix
 				e.CreatePVs(e.LocalPV(claim, "a"))
@@ -98,7 +98,7 @@ func TestBesideOtherSchedulers(t *testing.T) {
 			}
 			plain := e.CreatePod(claimed("-plain"))
 			if marked(plain) {
-				t.Error("a pod of a scheduler that asks no extender is marked")
+				t.Error("a pod of a scheduler without extender is marked")
 			}
 			e.WaitScheduled(plain, "a")
 			before := e.CreatePod(claimed("-marked").Extended("stowage.dev/volumes", "1"))
@@ -112,7 +112,7 @@ func TestBesideOtherSchedulers(t *testing.T) {
 	e.CreatePVs(e.LocalPV("asked", "a"))
 	e.CreatePVC(e.PVC("asked"))
 	if pod := e.CreatePod(e.Pod("asked").PVC("asked")); !marked(pod) {
-		t.Error("a pod of the scheduler that asks the extender is not marked")
+		t.Error("a pod of the scheduler with the extender is not marked")
 	} else {
 		e.WaitScheduled(pod, "a")
 	}

@@ -13,7 +13,7 @@ import (
 	"sync"
 )
 
-// proxy is what a Service is to a scheduler: each connection goes to the next
+// proxy is the scheduler's Service: it connects to the next
 // replica, or to the next one that is ready.
 type proxy struct {
 	port     int
@@ -63,7 +63,7 @@ func (p *proxy) accept() {
 	}
 }
 
-// dial goes to the next replica that will do.
+// dial connects to the next usable replica.
 func (p *proxy) dial() (net.Conn, error) {
 	for range p.targets {
 		target := p.targets[p.next%len(p.targets)]
@@ -98,7 +98,7 @@ func (p *proxy) copy(to, from net.Conn) {
 	delete(p.open, from)
 }
 
-// cut ends all connections, so that the next ones are spread anew.
+// cut closes all connections, so that the next ones are distributed again.
 func (p *proxy) cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

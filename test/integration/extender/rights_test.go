@@ -12,12 +12,11 @@ import (
 	"stowage.dev/stowage/test/cluster"
 )
 
-// Service accounts besides the shipped one.
+// Service accounts in addition to the shipped one.
 const (
-	// reader has what the shipped one has in mode Advisory, where full/rbac.yaml is
-	// not applied.
+	// reader has the rights of the shipped one in mode Advisory, without full/rbac.yaml.
 	reader = "reader"
-	// limited has what full/rbac.yaml gives, but for the status of volumes and claims.
+	// limited has the rights of full/rbac.yaml, except for the status of volumes and claims.
 	limited = "limited"
 )
 

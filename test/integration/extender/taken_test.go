@@ -20,7 +20,7 @@ import (
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
-// gate is an extender that the scheduler asks last. It lets all nodes through, and its
+// gate is an extender that the scheduler calls last. It lets all nodes through, and its
 // first answer waits until it is opened.
 type gate struct {
 	*httptest.Server
@@ -44,7 +44,7 @@ func newGate(t *testing.T) *gate {
 		case <-g.opened:
 		case <-r.Context().Done():
 		}
-		_ = json.NewEncoder(w).Encode(extenderv1.ExtenderFilterResult{NodeNames: args.NodeNames}) // the caller may be gone
+		_ = json.NewEncoder(w).Encode(extenderv1.ExtenderFilterResult{NodeNames: args.NodeNames}) // the caller may have given up
 	}))
 	t.Cleanup(g.Close)
 	return g
@@ -82,7 +82,7 @@ func TestVolumeTaken(t *testing.T) {
 	e.NoVolumeTwice()
 }
 
-// bind has the pod bound, as its scheduler would, and wants an answer with the words.
+// bind binds the pod, as its scheduler would, and expects an answer that contains words.
 func (d *deployment) bind(ctx context.Context, t *testing.T, pod *v1.Pod, node, words string) {
 	t.Helper()
 	body, err := json.Marshal(extenderv1.ExtenderBindingArgs{PodName: pod.Name, PodNamespace: pod.Namespace, PodUID: pod.UID, Node: node})

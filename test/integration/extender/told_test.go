@@ -18,9 +18,9 @@ import (
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
-// waitTold waits until the pod's condition PodScheduled says the words, and returns all that
-// it says then. Every attempt to place the pod says something anew; of its events only the
-// first has the words. begin, if it is not nil, is called once nothing can be missed.
+// waitTold waits until the pod's condition PodScheduled contains words, and returns its
+// message. Every attempt to place the pod updates it; of its events only the
+// first has the message. begin, if it is not nil, is called once the watch has started.
 func waitTold(e *fixture.Env, pod, words string, begin func()) (message string) {
 	e.T.Helper()
 	ctx, cancel := context.WithTimeout(e.Context(), e.Timeout)
@@ -52,12 +52,12 @@ func waitTold(e *fixture.Env, pod, words string, begin func()) (message string) 
 		return strings.Contains(message, words), nil
 	})
 	if err != nil {
-		e.T.Fatalf("pod %s is not told %q: %v; it is told:\n%s", pod, words, err, strings.Join(seen, "\n"))
+		e.T.Fatalf("pod %s has no condition %q: %v; its messages:\n%s", pod, words, err, strings.Join(seen, "\n"))
 	}
 	return message
 }
 
-// told is why the pod is on no node yet.
+// told is why the pod is unscheduled.
 func told(pod *v1.Pod) string {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse {

@@ -57,8 +57,8 @@ func (d *deployment) waitRefused(t testing.TB, client *http.Client) {
 	}
 }
 
-// TestUnreachable: what the pod's user sees while the scheduler cannot call the
-// extender, and that nothing is to be done for the pod once it can.
+// TestUnreachable: the pod's condition while the scheduler cannot call the
+// extender, and that the pod needs no action once it can.
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
 	e := fixture.New(t)
@@ -75,7 +75,7 @@ func TestUnreachable(t *testing.T) {
 		}
 		d.proxy.cut() // connections that are open stay as they are
 	}
-	for i, story := range []struct {
+	for i, scenario := range []struct {
 		name         string
 		fails, mends func(t *testing.T)
 		told         string
@@ -103,7 +103,7 @@ func TestUnreachable(t *testing.T) {
 		{
 			name: "the scheduler's certificate has expired",
 			fails: func(t *testing.T) {
-				// Another scheduler: this one looks at its file once a second at most.
+				// Another scheduler: this one rereads its file once a second at most.
 				if err := d.scheduler.Kill(); err != nil {
 					t.Fatal(err)
 				}
@@ -117,19 +117,19 @@ func TestUnreachable(t *testing.T) {
 		name := fmt.Sprintf("pod-%d", i)
 		e.CreatePVs(e.LocalPV(name, "a"))
 		e.CreatePVC(e.PVC(name))
-		story.fails(t)
+		scenario.fails(t)
 		other := e.CreatePod(e.Pod("beside-" + name))
 		e.WaitScheduled(other, "a")
 		pod := e.CreatePod(e.Pod(name).PVC(name))
-		t.Logf("%s: %s", story.name, waitTold(e, name, story.told, nil))
-		story.mends(t)
+		t.Logf("%s: %s", scenario.name, waitTold(e, name, scenario.told, nil))
+		scenario.mends(t)
 		e.WaitScheduled(pod, "a")
 		e.WaitBound(name, name)
 	}
 }
 
-// TestIgnorable: without the extender, ignorable: true has the scheduler do what it does
-// alone. With VolumeBinding, that is to bind volumes; without, pods get nodes that do
+// TestIgnorable: without the extender, ignorable: true makes the scheduler work as it does
+// alone. With VolumeBinding, it binds volumes; without, pods get nodes that do
 // not have their volumes.
 func TestIgnorable(t *testing.T) {
 	t.Parallel()

@@ -31,8 +31,8 @@ func TestWholeNodes(t *testing.T) {
 	e.NoVolumeTwice()
 }
 
-// TestPreemption: a pod of higher priority finds nodes full. Victims go where its claims
-// fit afterwards, and nowhere else.
+// TestPreemption: a pod of higher priority finds nodes full. Victims are only evicted where its
+// claims fit afterwards.
 func TestPreemption(t *testing.T) {
 	t.Parallel()
 	for name, use := range map[string]func(*fixture.Env) *fixture.Env{"victims by identity": full, "whole victims": whole} {
@@ -51,7 +51,7 @@ func TestPreemption(t *testing.T) {
 					t.Errorf("pod %s was evicted\n%s", name, e.Dump())
 				}
 			}
-			// Nodes with room, where only the volume is lacking: nobody's eviction helps.
+			// Nodes with capacity, where only the volume is missing: no eviction helps.
 			e.CreatePVC(e.PVC("large").Request("1Ti"))
 			e.WaitUnschedulable(e.CreatePodObject(important(e, "small", "1", "large")), noVolume, "Preemption is not helpful for scheduling")
 			// Full nodes: evictions would make room, but not for the volume.

@@ -20,73 +20,73 @@ import (
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
-// TestComponentsAway has a cluster of its own, whose components it takes away:
+// TestComponentsAway has its own cluster, whose components it stops:
 // the PV controller after it has made the volumes Available, and later the API
-// server and etcd in the middle of a flood of pods.
+// server and etcd while many pods are being placed.
 func TestComponentsAway(t *testing.T) {
 	t.Parallel()
 	campaign.Begin(t)
 	e := fixture.NewOn(t, fixture.DefaultConfig())
-	stories := aloneStories(e)
-	part := func(t *testing.T, name string, of func(*story) func()) {
-		for title, s := range stories {
+	scenarios := aloneScenarios(e)
+	part := func(t *testing.T, name string, of func(*scenario) func()) {
+		for title, s := range scenarios {
 			ok := t.Run(name+"/"+title, func(t *testing.T) {
 				s.T = t
 				of(s)()
 			})
 			if s.T = e.T; !ok {
-				delete(stories, title) // it cannot go on
+				delete(scenarios, title) // it cannot continue
 			}
 		}
 	}
-	part(t, "before", func(s *story) func() { return s.before })
+	part(t, "before", func(s *scenario) func() { return s.before })
 	within(e, e.Cluster.ControllerManager().Stop)
-	part(t, "without PV controller", func(s *story) func() { return s.during })
+	part(t, "without PV controller", func(s *scenario) func() { return s.during })
 	within(e, e.Cluster.ControllerManager().Start)
-	part(t, "PV controller back", func(s *story) func() { return s.after })
+	part(t, "PV controller back", func(s *scenario) func() { return s.after })
 
 	for name, away := range map[string]func(*fixture.Env){"API server restarted": restartAPIServer, "etcd hangs": hangEtcd} {
 		t.Run(name, func(t *testing.T) { flood(e.Sibling(t), away) })
 	}
 }
 
-// aloneStories are told without PV controller. Their Envs are the parent
+// aloneScenarios run without PV controller. Their Envs are the parent
 // test's: they outlive the parts.
-func aloneStories(e *fixture.Env) map[string]*story {
+func aloneScenarios(e *fixture.Env) map[string]*scenario {
 	direct, controller := fixture.Profile{}, fixture.Profile{Args: fixture.PVControllerArgs()}
-	stories := map[string]*story{}
-	add := func(name string, profile fixture.Profile, tell func(*story)) {
-		s := &story{Env: e.Sibling(e.T), profile: profile, alone: true}
-		tell(s)
-		stories[name] = s
+	scenarios := map[string]*scenario{}
+	add := func(name string, profile fixture.Profile, run func(*scenario)) {
+		s := &scenario{Env: e.Sibling(e.T), profile: profile, alone: true}
+		run(s)
+		scenarios[name] = s
 	}
-	for name, tell := range vanishing {
-		add(name, direct, tell)
+	for name, run := range vanishing {
+		add(name, direct, run)
 	}
-	for name, tell := range conflicts {
-		add(name, direct, tell)
+	for name, run := range conflicts {
+		add(name, direct, run)
 	}
 	for name, at := range directWrites {
 		add("labelled meanwhile: "+name, direct, labelledBefore(at))
 	}
 	add("bind timeout", direct, bindTimeout)
 	add("Direct binds completely", direct, bindsCompletely)
-	add("binder stopped between writes, Direct", direct, func(s *story) {
+	add("binder stopped between writes, Direct", direct, func(s *scenario) {
 		i := newInterruptions(s.Env, direct)
 		s.before, s.after = i.prepare, i.verify
 		s.during = func() { i.interrupt(); i.takeOver() } // or the PV controller completes what is half-made
 	})
-	add("binder stopped between writes, PVController", controller, func(s *story) {
+	add("binder stopped between writes, PVController", controller, func(s *scenario) {
 		i := newInterruptions(s.Env, controller)
 		s.before, s.during = i.prepare, i.interrupt
 		s.after = func() { i.takeOver(); i.verify() }
 	})
-	return stories
+	return scenarios
 }
 
-// bindsCompletely: nobody but the scheduler binds, statuses and all, and the PV
-// controller finds nothing to correct when it is back.
-func bindsCompletely(s *story) {
+// bindsCompletely: only the scheduler binds, including statuses, and the PV
+// controller corrects nothing when it is back.
+func bindsCompletely(s *scenario) {
 	const pods = 10
 	var left map[string]any
 	s.before = func() {
@@ -135,8 +135,8 @@ func bindsCompletely(s *story) {
 	}
 }
 
-// written is what the API server has of the Env's claims and volumes, without
-// what each write changes.
+// written is the API server's state of the Env's claims and volumes, without
+// fields that each write changes.
 func written(e *fixture.Env) map[string]any {
 	e.T.Helper()
 	ctx, cancel := context.WithTimeout(e.Context(), e.Timeout)
@@ -149,7 +149,7 @@ func written(e *fixture.Env) map[string]any {
 	for i := range claims.Items {
 		claim := &claims.Items[i]
 		claim.ManagedFields, claim.ResourceVersion = nil, ""
-		claim.Status.Conditions = nil // tells who uses it
+		claim.Status.Conditions = nil // lists its users
 		found["claim "+claim.Name] = claim
 		volume, err := e.Client.CoreV1().PersistentVolumes().Get(ctx, claim.Spec.VolumeName, metav1.GetOptions{})
 		if err != nil {
@@ -164,8 +164,8 @@ func written(e *fixture.Env) map[string]any {
 // floodPods is how many pods are created at once; they have two claims each.
 var floodPods = campaign.Scale(30, 300)
 
-// flood creates pods, takes something away when a part of them has been placed,
-// and wants all placed in the end.
+// flood creates pods, calls away when a part of them has been placed,
+// and expects all placed in the end.
 func flood(e *fixture.Env, away func(*fixture.Env)) {
 	e.T.Helper()
 	e.Timeout = patience

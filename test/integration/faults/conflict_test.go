@@ -26,23 +26,23 @@ var directWrites = map[string]func(fixture.Request) bool{
 	"claim status":  fixture.Is("update", "persistentvolumeclaims/status"),
 }
 
-// conflicts are the stories of somebody who writes first.
-var conflicts = map[string]func(*story){
-	"every write meets a newer version": everyWriteConflicts,
-	"the volume is claimed for another claim": takenBefore(func(s *story) {
+// conflicts are the tests with a concurrent writer.
+var conflicts = map[string]func(*scenario){
+	"every write conflicts with a newer version": everyWriteConflicts,
+	"the volume is claimed for another claim": takenBefore(func(s *scenario) {
 		rival := s.SeenPVC("rival")
 		s.PatchPV("best", spec("claimRef", map[string]any{
 			"apiVersion": "v1", "kind": "PersistentVolumeClaim",
 			"namespace": s.Namespace, "name": rival.Name, "uid": rival.UID,
 		}))
 	}),
-	"the volume shrinks": takenBefore(func(s *story) {
+	"the volume shrinks": takenBefore(func(s *scenario) {
 		s.PatchPV("best", spec("capacity", map[string]any{"storage": "512Mi"}))
 	}),
-	"the volume turns out to be elsewhere": takenBefore(func(s *story) {
+	"the volume turns out to be elsewhere": takenBefore(func(s *scenario) {
 		s.PatchPV("best", spec("nodeAffinity", s.LocalPV("", "nowhere").Obj().Spec.NodeAffinity))
 	}),
-	"the volume loses the label that was asked for": takenBefore(func(s *story) {
+	"the volume loses the requested label": takenBefore(func(s *scenario) {
 		s.PatchPV("best", metadata("labels", map[string]any{"tier": nil}))
 	}),
 	"the claim is given another volume": claimGivenAnother,
@@ -50,7 +50,7 @@ var conflicts = map[string]func(*story){
 
 func TestConflictingWriters(t *testing.T) {
 	t.Parallel()
-	tellAll(t, conflicts)
+	runAll(t, conflicts)
 }
 
 func spec(field string, value any) map[string]any {
@@ -61,9 +61,9 @@ func metadata(field string, value any) map[string]any {
 	return map[string]any{"metadata": map[string]any{field: value}}
 }
 
-// everyWriteConflicts: each write, statuses included, first meets three newer
+// everyWriteConflicts: each write, statuses included, first conflicts with three newer
 // versions that differ in labels and annotations only.
-func everyWriteConflicts(s *story) {
+func everyWriteConflicts(s *scenario) {
 	const pods, times = 4, 3
 	var all []*v1.Pod
 	s.before = func() {
@@ -111,7 +111,7 @@ func everyWriteConflicts(s *story) {
 // wantMet wants each kind of write to have met newer versions, of an object for
 // each pod at least. Beside a PV controller, which may be faster, only the first
 // kind is certain to be tried.
-func (s *story) wantMet(met map[fixture.Request]int, pods int) {
+func (s *scenario) wantMet(met map[fixture.Request]int, pods int) {
 	s.T.Helper()
 	for kind, is := range directWrites {
 		if kind != "claimRef" && !s.alone {
@@ -130,7 +130,7 @@ func (s *story) wantMet(met map[fixture.Request]int, pods int) {
 }
 
 // touch writes the object of a request first. It fails as a request does.
-func (s *story) touch(ctx context.Context, r fixture.Request, n int) error {
+func (s *scenario) touch(ctx context.Context, r fixture.Request, n int) error {
 	patch := fmt.Appendf(nil, `{"metadata":{"labels":{"touched":"%d"},"annotations":{"touched":"%d"}}}`, n, n)
 	var err error
 	if r.Resource == "persistentvolumes" {
@@ -145,7 +145,7 @@ func (s *story) touch(ctx context.Context, r fixture.Request, n int) error {
 }
 
 // oneClaim: the claim's best volume is on every node, the next best on b.
-func (s *story) oneClaim() {
+func (s *scenario) oneClaim() {
 	s.AddNodes(s.Node("a"), s.Node("b"))
 	s.CreatePVs(
 		s.PV("best").Capacity("1Gi").Label("tier", "gold"),
@@ -154,9 +154,9 @@ func (s *story) oneClaim() {
 	s.CreatePVC(s.PVC("rival"))
 }
 
-// labelledBefore: somebody labels the object just before one of the writes.
-func labelledBefore(at func(fixture.Request) bool) func(*story) {
-	return func(s *story) {
+// labelledBefore: another writer labels the object just before one of the writes.
+func labelledBefore(at func(fixture.Request) bool) func(*scenario) {
+	return func(s *scenario) {
 		s.before = s.oneClaim
 		var pod *v1.Pod
 		s.during = func() {
@@ -177,8 +177,8 @@ func labelledBefore(at func(fixture.Request) bool) func(*story) {
 
 // takenBefore: the volume stops being fit just before its claimRef is written,
 // so that the pod gets the other one.
-func takenBefore(take func(*story)) func(*story) {
-	return func(s *story) {
+func takenBefore(take func(*scenario)) func(*scenario) {
+	return func(s *scenario) {
 		s.before = s.oneClaim
 		var pod *v1.Pod
 		s.during = func() {
@@ -202,8 +202,8 @@ func takenBefore(take func(*story)) func(*story) {
 }
 
 // claimGivenAnother: the claim's owner names a volume just before the scheduler
-// writes the claimRef of another, which is then taken back.
-func claimGivenAnother(s *story) {
+// writes the claimRef of another, which is then removed.
+func claimGivenAnother(s *scenario) {
 	s.before = s.oneClaim
 	var pod *v1.Pod
 	s.during = func() {

@@ -18,7 +18,7 @@ import (
 )
 
 // TestLeaderHandover: of three schedulers that share a lease the leader dies
-// while it binds a flood of pods, and the next one is asked to end.
+// while it binds a flood of pods, and the next one is terminated.
 func TestLeaderHandover(t *testing.T) {
 	t.Parallel()
 	campaign.Begin(t)
@@ -49,13 +49,13 @@ func TestLeaderHandover(t *testing.T) {
 	}
 	running[leader] = startProcess(e, options) // as a kubelet does
 	underWay("leader killed")
-	leader = leading(e, running, min(len(claimed(e))+20, 2*pods)) // what was under way may still show
-	underWay("next leader asked to end")
+	leader = leading(e, running, min(len(claimed(e))+20, 2*pods)) // requests in flight may still arrive
+	underWay("next leader terminated")
 	within(e, running[leader].Stop)
 	wantSettled(e, flood...)
 }
 
-// leading is which of the processes has the lease, when so many volumes are
+// leading is the process that has the lease, when this many volumes are
 // claimed. For a moment it may be none of them.
 func leading(e *fixture.Env, processes []*cluster.Process, volumes int) int {
 	e.T.Helper()
@@ -68,8 +68,8 @@ func leading(e *fixture.Env, processes []*cluster.Process, volumes int) int {
 				return false
 			default:
 			}
-			// Upstream gives this metric the name of its own program, whatever
-			// the lease is called.
+			// Upstream names this metric after its own program, whatever
+			// the lease's name.
 			return slices.Contains(metricsOf(e, p), `leader_election_master_status{name="kube-scheduler"} 1`)
 		})
 		return leader >= 0, nil

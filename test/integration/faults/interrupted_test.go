@@ -59,7 +59,7 @@ func TestBinderStoppedWhileProvisioning(t *testing.T) {
 	})
 }
 
-// interruptions are one pod for each n, each with a class of its own: enough
+// interruptions are one pod for each n, each with its own class: enough
 // volumes on two nodes.
 type interruptions struct {
 	*fixture.Env
@@ -155,7 +155,7 @@ func (s *interruptions) verify() {
 	wantConsistent(s.Env)
 }
 
-// of tells which pod a request is about, -1 for none.
+// of is the index of the pod that a request is for, -1 for none.
 func (s *interruptions) of(r fixture.Request) int {
 	parts := strings.Split(strings.TrimPrefix(r.Name, s.Namespace+"-"), "-")
 	if len(parts) < 2 || r.Namespace != "" && r.Namespace != s.Namespace {
@@ -172,7 +172,7 @@ func volumeWrite(r fixture.Request) bool {
 	return r.Verb == "update" && (r.Resource == "persistentvolumes" || r.Resource == "persistentvolumeclaims")
 }
 
-// before lets n writes of pod n pass. All that come later fail, and so does the
+// before lets n writes of pod n pass. All later ones fail, and so does the
 // pod's own binding.
 func (s *interruptions) before(_ context.Context, r fixture.Request) error {
 	s.mu.Lock()
@@ -197,9 +197,9 @@ func (s *interruptions) after(_ context.Context, r fixture.Request) error {
 	return nil
 }
 
-// look tells that every pod has got as far as it may. Where a PV controller
-// completes bindings, or has to, there may be fewer writes than allowed; then
-// the pod's own binding is what is refused.
+// look checks that every pod has progressed as far as it may. Where a PV controller
+// completes bindings, there may be fewer writes than allowed; then
+// the pod's own binding is refused.
 func (s *interruptions) look() {
 	for n := range s.passed {
 		if !s.refused[n] && s.answered[n] < n {

@@ -13,10 +13,10 @@ import (
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
-// TestClaimRefOfTheDead: a scheduler dies with the request under way that gives a
-// volume to a claim, its successor binds the claim to another, and then the request
-// arrives. The PV controller gives the volume back, for the claimRef is marked as no
-// choice of the user's.
+// TestClaimRefOfTheDead: a scheduler ends while its request to assign a volume to a claim
+// is in flight, its successor binds the claim to another, and then the request
+// arrives. The PV controller releases the volume, for the claimRef is marked as not chosen
+// by the user.
 func TestClaimRefOfTheDead(t *testing.T) {
 	t.Parallel()
 	e := fixture.New(t)

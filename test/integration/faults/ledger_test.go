@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// checkEvery is how many events on claims go by between two looks at the
+// checkEvery is the number of claim events between two checks of the
 // engine's invariants.
 const checkEvery = 25
 
@@ -27,7 +27,7 @@ type ledger struct {
 	mu       sync.Mutex
 	volumeOf map[types.UID]string // by claim that exists and names a volume
 	claimOf  map[string]types.UID
-	claimant map[string]types.UID // by volume, what claimRef says; "": nothing
+	claimant map[string]types.UID // by volume, the UID of claimRef; "": none
 	seen     map[string][]string  // what claims and volumes were lately, by name
 	events   int
 	checks   int
@@ -44,7 +44,7 @@ func newLedger(check func() error) *ledger {
 // seenStates is how many states of an object the ledger remembers.
 const seenStates = 12
 
-// remember takes down how an object is.
+// remember records the state of an object.
 func (l *ledger) remember(name, format string, args ...any) {
 	l.seen[name] = append(l.seen[name], time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
 	l.seen[name] = l.seen[name][max(0, len(l.seen[name])-seenStates):]
@@ -110,11 +110,11 @@ func (l *ledger) volumeSeen(volume *v1.PersistentVolume) {
 func (l *ledger) volumeGone(volume *v1.PersistentVolume) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.remember(volume.Name, "volume %s is gone", volume.UID)
+	l.remember(volume.Name, "volume %s is deleted", volume.UID)
 	delete(l.claimant, volume.Name)
 }
 
-// result is what was noted.
+// result returns the recorded counts and mistakes.
 func (l *ledger) result() (events, checks int, mistakes []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

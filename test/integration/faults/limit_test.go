@@ -14,8 +14,8 @@ import (
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
-// TestClientLimitShows: a scheduler that its client's limit holds up says so at start, with
-// the line to write, and serves how long it waited.
+// TestClientLimitShows: a scheduler that its client's rate limit delays logs that at start, with
+// the line to configure, and serves how long it waited.
 func TestClientLimitShows(t *testing.T) {
 	t.Parallel()
 	const pods = 5

@@ -94,14 +94,14 @@ func claimedInVain(e *fixture.Env) []string {
 	return names
 }
 
-// wantConsistent waits until the PV controller has given back volumes that were
-// claimed in vain. Then it asks the API server: no claim Lost, no volume given to two
+// wantConsistent waits until the PV controller has released volumes that were
+// claimed in vain. Then it checks in the API server: no claim Lost, no volume bound to two
 // claims; every claim that names a volume is named by it, and every volume that
 // names a claim of this test, by name and UID, is that claim's.
 func wantConsistent(e *fixture.Env) {
 	e.T.Helper()
 	e.NoVolumeTwice()
-	e.Wait("volumes that were claimed in vain to be given back", func() bool { return len(claimedInVain(e)) == 0 })
+	e.Wait("volumes that were claimed in vain to be released", func() bool { return len(claimedInVain(e)) == 0 })
 	ctx, cancel := context.WithTimeout(e.Context(), e.Timeout)
 	defer cancel()
 	claims, err := e.Client.CoreV1().PersistentVolumeClaims(e.Namespace).List(ctx, metav1.ListOptions{})
@@ -121,7 +121,7 @@ func wantConsistent(e *fixture.Env) {
 	}
 }
 
-// disagreements tells where claims of the namespace and volumes do not refer to
+// disagreements lists where claims of the namespace and volumes do not refer to
 // each other.
 func disagreements(namespace string, claims []v1.PersistentVolumeClaim, volumes []v1.PersistentVolume) []string {
 	var found []string
@@ -157,11 +157,11 @@ func disagreements(namespace string, claims []v1.PersistentVolumeClaim, volumes 
 	return found
 }
 
-// wantNothingReserved waits until the scheduler has given back what it had
-// reserved. It must be this test's own.
+// wantNothingReserved waits until the scheduler has released its
+// reservations. It must be this test's own.
 func wantNothingReserved(e *fixture.Env, s *fixture.Scheduler) {
 	e.T.Helper()
-	e.Wait("reservations to be given back", func() bool { return s.Engine().Size().Reservations == 0 })
+	e.Wait("reservations to be released", func() bool { return s.Engine().Size().Reservations == 0 })
 }
 
 // claimsOf are the names of the claims that the pod uses.
@@ -186,8 +186,8 @@ func scheduled(e *fixture.Env, pods []*v1.Pod) int {
 	return n
 }
 
-// controllerHasSeenAll returns when the PV controller has been through all
-// that there was when it was called: what it was going to spoil is spoilt.
+// controllerHasSeenAll returns when the PV controller has processed all
+// objects that existed at the call: any damage it does is done.
 func controllerHasSeenAll(e *fixture.Env, name string) {
 	e.T.Helper()
 	class := e.CreateClass(e.Class(name).Immediate()).Name

@@ -16,9 +16,9 @@ import (
 )
 
 // TestPreemptedWhileBinding: a pod that waits for its provisioner is preempted.
-// The scheduler cancels its binding and puts it back into the queue. What the
+// The scheduler cancels its binding and requeues it. What the
 // provisioner may have begun stays: the node that was selected, and the bytes
-// held there until the claim goes.
+// held there until the claim is deleted.
 func TestPreemptedWhileBinding(t *testing.T) {
 	t.Parallel()
 	bothModes(t, func(t *testing.T, profile fixture.Profile) {
@@ -35,8 +35,8 @@ func TestPreemptedWhileBinding(t *testing.T) {
 		high := important(e, e.Pod("high").Requests("20", "1Gi"))
 		e.WaitScheduled(high, "a")
 		if seen := e.SeenPod("low"); seen == nil || seen.UID != low.UID || seen.DeletionTimestamp != nil {
-			// The scheduler deletes the pod if it looks for victims again while
-			// that one's binding, canceled already, is still being given up.
+			// The scheduler deletes the pod if it searches for victims again while
+			// the canceled binding is still being undone.
 			t.Log("the preempted pod was deleted")
 			e.DeletePod(low)
 			low = e.CreatePod(e.Pod("low").PVC("static", "dynamic").Requests("20", "1Gi"))
@@ -60,12 +60,12 @@ func TestPreemptedWhileBinding(t *testing.T) {
 }
 
 // TestPreemptedAndGivenUp: a pod is preempted while it waits for its
-// provisioner and then deleted with its claims. Volume and capacity are there
+// provisioner and then deleted with its claims. Volume and capacity are free
 // for others.
 func TestPreemptedAndGivenUp(t *testing.T) {
 	t.Parallel()
 	bothModes(t, func(t *testing.T, profile fixture.Profile) {
-		s := &story{Env: fixture.New(t), profile: profile}
+		s := &scenario{Env: fixture.New(t), profile: profile}
 		scheduler, _ := s.start()
 		addSlowStorage(s.Env)
 		s.CreatePVC(s.PVC("static"))
@@ -78,7 +78,7 @@ func TestPreemptedAndGivenUp(t *testing.T) {
 			if err := s.Client.CoreV1().PersistentVolumeClaims(s.Namespace).Delete(s.Context(), claim, metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			s.Wait("claim "+claim+" to be gone", func() bool { return s.SeenPVC(claim) == nil })
+			s.Wait("claim "+claim+" to be deleted", func() bool { return s.SeenPVC(claim) == nil })
 		}
 		s.wantFree("existing")
 
@@ -95,7 +95,7 @@ func TestPreemptedAndGivenUp(t *testing.T) {
 	})
 }
 
-// beingMade says that a provisioner may be at work for the claim.
+// beingMade reports whether a provisioner may work on the claim.
 func beingMade(claim *v1.PersistentVolumeClaim) bool {
 	return claim.Annotations[plan.AnnSelectedNode] != "" && claim.Annotations[plan.AnnStorageProvisioner] != ""
 }

@@ -62,7 +62,7 @@ func binary(e *fixture.Env) string {
 	return path
 }
 
-// startProcess runs a scheduler in a process of its own, until the test ends.
+// startProcess runs a scheduler as a separate process, until the test ends.
 func startProcess(e *fixture.Env, o cluster.SchedulerOptions) *cluster.Process {
 	e.T.Helper()
 	ctx, cancel := context.WithTimeout(e.Context(), patience)
@@ -82,7 +82,7 @@ func startProcess(e *fixture.Env, o cluster.SchedulerOptions) *cluster.Process {
 	return p
 }
 
-// showLog prints what a process logged about a namespace, and its end.
+// showLog prints a process's log lines about a namespace, and its end.
 func showLog(t testing.TB, p *cluster.Process, namespace string) {
 	t.Helper()
 	data, err := os.ReadFile(p.LogFile())
@@ -97,7 +97,7 @@ func showLog(t testing.TB, p *cluster.Process, namespace string) {
 	}
 }
 
-// apply creates what files below manifests describe, unless it is there.
+// apply creates objects of files below manifests, unless they exist.
 func apply(e *fixture.Env, files ...string) {
 	e.T.Helper()
 	for _, file := range files {

@@ -43,8 +43,8 @@ func newRecycler(client kubernetes.Interface, l *ledger, volumes []*v1.Persisten
 	return r
 }
 
-// start follows the namespace's claims and the recycler's volumes until ctx
-// ends; wait joins what it started and returns the first error.
+// start watches the namespace's claims and the recycler's volumes until ctx
+// ends; wait joins its goroutines and returns the first error.
 func (r *recycler) start(ctx context.Context, namespace string) (wait func() error) {
 	ctx, cancel := context.WithCancel(ctx)
 	group, working := errgroup.WithContext(ctx)
@@ -66,9 +66,9 @@ func (r *recycler) start(ctx context.Context, namespace string) (wait func() err
 	}
 }
 
-// follow tells the handler of all that happens to the objects of a kind, until
-// ctx ends. Unlike a shared informer it keeps no copies to see whether somebody
-// has changed an object, which is costly where much happens.
+// follow calls the handler for all events of a resource, until
+// ctx ends. Unlike a shared informer with the mutation detector it keeps no copies,
+// which are costly with many events.
 func follow(ctx context.Context, client cache.Getter, resource, namespace string, kind runtime.Object, handler cache.ResourceEventHandler) {
 	_, controller := cache.NewInformerWithOptions(cache.InformerOptions{
 		ListerWatcher: cache.NewListWatchFromClient(client, resource, namespace, fields.Everything()),

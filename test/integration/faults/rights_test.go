@@ -17,9 +17,9 @@ import (
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
-// TestRights: with a stock scheduler's rights the scheduler says what is
+// TestRights: with a stock scheduler's rights the scheduler logs which are
 // missing and leaves bindings to the PV controller; with those of the manifests
-// it binds by itself. Either way it asks for nothing that it may not do.
+// it binds by itself. Either way none of its requests is forbidden.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	e := fixture.New(t)
@@ -59,8 +59,8 @@ func TestRights(t *testing.T) {
 	wantMode(e, p, "Direct")
 }
 
-// wantMode looks at the scheduler's metrics: which mode it has bound in, and
-// what it says about Direct.
+// wantMode checks the scheduler's metrics: the mode in which it has bound, and
+// the state of Direct.
 func wantMode(e *fixture.Env, p *cluster.Process, mode string) {
 	e.T.Helper()
 	lines := metricsOf(e, p)
@@ -77,7 +77,7 @@ func wantMode(e *fixture.Env, p *cluster.Process, mode string) {
 	}
 }
 
-// wantNothingForbidden looks at all answers that the scheduler's requests got.
+// wantNothingForbidden checks all answers to the scheduler's requests.
 func wantNothingForbidden(e *fixture.Env, p *cluster.Process) {
 	e.T.Helper()
 	for _, line := range metricsOf(e, p) {

@@ -36,9 +36,9 @@ const stressPace = 25
 // sizes of the ten volumes of a node, in Gi: any pod fits a node that is empty.
 var sizes = []int{4, 4, 4, 4, 3, 3, 2, 2, 1, 1}
 
-// TestStress: pods with one to four claims come and go at random on nodes with
-// far fewer volumes than are asked for, Released volumes come back in one way
-// or another, and in the end every pod that was left in peace has been placed.
+// TestStress: pods with one to four claims are created and deleted at random on nodes with
+// far fewer volumes than requested, Released volumes come back in one way
+// or another, and in the end every pod that was not deleted has been placed.
 // No volume belongs to two claims at any time.
 func TestStress(t *testing.T) {
 	t.Parallel()
@@ -106,8 +106,8 @@ func (c *churn) addStorage() []*v1.PersistentVolume {
 	return c.CreatePVs(volumes...)
 }
 
-// run creates all the pods there may be, and then deletes and creates at
-// random, for a while.
+// run creates the maximum number of pods, and then deletes and creates at
+// random, for this duration.
 func (c *churn) run(d time.Duration) {
 	c.T.Helper()
 	ctx, cancel := context.WithTimeout(c.Context(), d)
@@ -126,7 +126,7 @@ func (c *churn) run(d time.Duration) {
 	}
 }
 
-// drain deletes pods that are placed until all that wait have been placed.
+// drain deletes placed pods until all pending ones have been placed.
 func (c *churn) drain() {
 	c.T.Helper()
 	pace := flowcontrol.NewTokenBucketRateLimiter(stressPace, 1)
@@ -189,7 +189,7 @@ func (c *churn) create(inherited []string) {
 	c.pods[made.Name] = made
 }
 
-// next says what the next pod is like, and which claims to create for it.
+// next describes the next pod, and the claims to create for it.
 func (c *churn) next(inherited []string) (*v1.Pod, []*v1.PersistentVolumeClaim) {
 	c.created++
 	c.Use(c.profiles[c.random.IntN(len(c.profiles))])

@@ -60,7 +60,7 @@ func TestOtherTenantsClaims(t *testing.T) {
 	for _, pod := range hostile {
 		e.WaitUnschedulable(pod, "")
 	}
-	// Watches are opened again once in a while; one GET for a claim would be fifty for a pod.
+	// Watches are reopened now and then; one GET for a claim would be fifty for a pod.
 	if more := requests(e, p, "GET") - gets; more >= claims {
 		t.Errorf("the scheduler sent %d GET requests for pods that nothing can place", more)
 	}
@@ -81,7 +81,7 @@ func requests(e *fixture.Env, p *cluster.Process, method string) int {
 		sum += n
 	}
 	if sum == 0 {
-		e.T.Fatalf("the scheduler's metrics do not tell how many %s requests it has sent", method)
+		e.T.Fatalf("the scheduler's metrics do not count its %s requests", method)
 	}
 	return sum
 }

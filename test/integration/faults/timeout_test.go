@@ -14,21 +14,21 @@ import (
 	"stowage.dev/stowage/pkg/scheduling/plan"
 )
 
-// silent is a provisioner that nobody runs.
+// silent is a provisioner that does not run.
 const silent = "stowage.dev/silent"
 
 // TestBindTimeout: a provisioner never answers.
 func TestBindTimeout(t *testing.T) {
 	t.Parallel()
-	tellAll(t, map[string]func(*story){"a provisioner that never answers": bindTimeout})
+	runAll(t, map[string]func(*scenario){"a provisioner that never answers": bindTimeout})
 }
 
 // bindTimeout: a pod with a claim that an existing volume can serve and one
-// that waits for a provisioner. The pod's owner reads which claim it is, the
-// pod is tried again, and the existing volume is not lost. In the end the
-// provisioner answers after all. Only the attempts that are to time out have a
-// short timeout: what is to succeed depends on how fast the machine is.
-func bindTimeout(s *story) {
+// that waits for a provisioner. The pod's condition names the waiting claim, the
+// pod is retried, and the existing volume is not lost. In the end the
+// provisioner answers. Only the attempts that must time out have a
+// short timeout: the others depend on the speed of the machine.
+func bindTimeout(s *scenario) {
 	s.Timeout = patience
 	s.before = func() {
 		s.AddNodes(s.Node("a"))
@@ -43,7 +43,7 @@ func bindTimeout(s *story) {
 		s.profile.Args = withTimeout(ordinary)
 		hasty, _ := s.start()
 		pod = s.CreatePod(s.Pod("pod").PVC("static", "dynamic"))
-		s.WaitPod(pod, "refused because nobody provisions in time", func(p *v1.Pod) bool {
+		s.WaitPod(pod, "refused because no provisioner answers in time", func(p *v1.Pod) bool {
 			text := message(p)
 			return strings.Contains(text, "not bound within 1s") && strings.Contains(text, s.Namespace+"/dynamic\" waits for") &&
 				strings.Contains(text, s.Name("a"))
@@ -75,7 +75,7 @@ func bindTimeout(s *story) {
 	}
 }
 
-// withTimeout sets the shortest timeout there is.
+// withTimeout sets the shortest valid timeout.
 func withTimeout(args *configv1.VolumeTopologyArgs) *configv1.VolumeTopologyArgs {
 	if args == nil {
 		args = &configv1.VolumeTopologyArgs{}
@@ -86,7 +86,7 @@ func withTimeout(args *configv1.VolumeTopologyArgs) *configv1.VolumeTopologyArgs
 	return args
 }
 
-// message is what the pod's owner reads of the last attempt that failed.
+// message is the condition of the last attempt that failed.
 func message(pod *v1.Pod) string {
 	i := slices.IndexFunc(pod.Status.Conditions, func(c v1.PodCondition) bool {
 		return c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse

@@ -13,12 +13,12 @@ import (
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
-// story is what happens in one Env, in up to three parts: before the PV
-// controller stops, while it is stopped and afterwards. Told on a cluster whose
-// PV controller runs all the time, alone is false and the parts follow each
-// other at once. Then the PV controller may have completed what the binder was
-// going to take back.
-type story struct {
+// scenario is a test in one Env, in up to three parts: before the PV
+// controller stops, while it is stopped and afterwards. On a cluster whose
+// PV controller always runs, alone is false and the parts follow each
+// other at once. Then the PV controller may have completed bindings that the binder
+// was about to undo.
+type scenario struct {
 	*fixture.Env
 	profile               fixture.Profile
 	alone                 bool
@@ -26,9 +26,9 @@ type story struct {
 	before, during, after func()
 }
 
-// vanishing are the stories of objects that are deleted after the scheduler has
+// vanishing are the tests of objects that are deleted after the scheduler has
 // chosen a volume and before its first write reaches the API server.
-var vanishing = map[string]func(*story){
+var vanishing = map[string]func(*scenario){
 	"node deleted":  nodeDeleted,
 	"PV deleted":    volumeDeleted,
 	"claim deleted": claimDeleted,
@@ -37,13 +37,13 @@ var vanishing = map[string]func(*story){
 
 func TestObjectDeletedBetweenReserveAndBind(t *testing.T) {
 	t.Parallel()
-	tellAll(t, vanishing)
+	runAll(t, vanishing)
 }
 
-// start runs a scheduler of the story's own, in the place of the one before. It
-// takes a moment between two attempts: what schedulers write into a pod's status
-// after two that follow each other at once comes in no order.
-func (s *story) start() (*fixture.Scheduler, *fixture.Tap) {
+// start runs the test's own scheduler, instead of the previous one. It
+// pauses between two attempts: writes of two immediate attempts into a pod's status
+// are unordered.
+func (s *scenario) start() (*fixture.Scheduler, *fixture.Tap) {
 	s.T.Helper()
 	if s.scheduler != nil {
 		s.scheduler.Stop()
@@ -55,15 +55,15 @@ func (s *story) start() (*fixture.Scheduler, *fixture.Tap) {
 	return s.scheduler, tap
 }
 
-// tellAll tells stories beside a PV controller, with each binding mode.
-func tellAll(t *testing.T, stories map[string]func(*story)) {
+// runAll runs tests beside a PV controller, with each binding mode.
+func runAll(t *testing.T, scenarios map[string]func(*scenario)) {
 	t.Helper()
 	bothModes(t, func(t *testing.T, profile fixture.Profile) {
-		for name, tell := range stories {
+		for name, run := range scenarios {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				s := &story{Env: fixture.New(t), profile: profile}
-				tell(s)
+				s := &scenario{Env: fixture.New(t), profile: profile}
+				run(s)
 				s.before()
 				s.during()
 				s.after()
@@ -73,18 +73,18 @@ func tellAll(t *testing.T, stories map[string]func(*story)) {
 }
 
 // wantFree waits until the volume can be bound again. Beside a PV controller it
-// may have been taken for that of a claim that is gone; it is then given back
+// may have been taken for that of a deleted claim; it is then released
 // as an administrator does.
-func (s *story) wantFree(volume string) {
+func (s *scenario) wantFree(volume string) {
 	s.T.Helper()
 	free := func(v *v1.PersistentVolume) bool {
 		return v.Spec.ClaimRef == nil && v.Status.Phase == v1.VolumeAvailable
 	}
 	if s.alone {
-		s.WaitPV(volume, "given back", free)
+		s.WaitPV(volume, "free", free)
 		return
 	}
-	seen := s.WaitPV(volume, "given back or Released", func(v *v1.PersistentVolume) bool {
+	seen := s.WaitPV(volume, "free or Released", func(v *v1.PersistentVolume) bool {
 		return free(v) || v.Status.Phase == v1.VolumeReleased
 	})
 	if seen.Status.Phase == v1.VolumeReleased {
@@ -93,7 +93,7 @@ func (s *story) wantFree(volume string) {
 	}
 }
 
-func nodeDeleted(s *story) {
+func nodeDeleted(s *scenario) {
 	s.before = func() {
 		s.AddNodes(s.Node("a"), s.Node("b"))
 		s.CreatePVs(
@@ -123,8 +123,8 @@ func nodeDeleted(s *story) {
 			s.wantFree("on-a-1")
 			s.wantFree("on-a-2")
 		}
-		// The other two volumes are there for the next, wherever the first
-		// went: a PV controller may have bound it to the node that is gone.
+		// The other two volumes serve the next pod, wherever the first
+		// was placed: a PV controller may have bound it to the deleted node.
 		s.AddNodes(s.Node("a"))
 		other := s.CreatePod(s.Pod("other").PVC("other-one", "other-two"))
 		wantSettled(s.Env, pod, other)
@@ -133,7 +133,7 @@ func nodeDeleted(s *story) {
 	s.after = func() { wantConsistent(s.Env) }
 }
 
-func volumeDeleted(s *story) {
+func volumeDeleted(s *scenario) {
 	s.before = func() {
 		s.AddNodes(s.Node("a"))
 		s.CreatePVs(s.LocalPV("best", "a").Capacity("1Gi"), s.LocalPV("next", "a").Capacity("2Gi"))
@@ -148,8 +148,8 @@ func volumeDeleted(s *story) {
 		if err := s.Client.CoreV1().PersistentVolumes().Delete(s.Context(), s.Name("best"), metav1.DeleteOptions{}); err != nil {
 			s.T.Fatal(err)
 		}
-		if !s.alone { // nobody else takes away its finalizer
-			s.Wait("the volume to be gone", func() bool { return s.SeenPV("best") == nil })
+		if !s.alone { // no controller removes its finalizer
+			s.Wait("the volume to be deleted", func() bool { return s.SeenPV("best") == nil })
 		}
 		held.Release()
 		s.WaitBound("data", "next")
@@ -157,7 +157,7 @@ func volumeDeleted(s *story) {
 		wantNothingReserved(s.Env, scheduler)
 	}
 	s.after = func() {
-		s.Wait("the volume to be gone", func() bool { return s.SeenPV("best") == nil })
+		s.Wait("the volume to be deleted", func() bool { return s.SeenPV("best") == nil })
 		s.start()
 		s.CreatePVs(s.LocalPV("best", "a").Capacity("1Gi"))
 		s.CreatePVC(s.PVC("other"))
@@ -167,7 +167,7 @@ func volumeDeleted(s *story) {
 	}
 }
 
-func claimDeleted(s *story) {
+func claimDeleted(s *scenario) {
 	s.before = func() {
 		s.AddNodes(s.Node("a"))
 		s.CreatePVs(s.LocalPV("only", "a"))
@@ -187,7 +187,7 @@ func claimDeleted(s *story) {
 		hasSeen(s.Env, claims.Informer(), "the claim's deletion", func() bool {
 			claim, err := claims.Lister().PersistentVolumeClaims(s.Namespace).Get("data")
 			// Without controllers it keeps its finalizer. Beside them it must be
-			// gone: the PV controller binds a claim that is being deleted.
+			// deleted: the PV controller binds a claim that is being deleted.
 			return apierrors.IsNotFound(err) || s.alone && err == nil && claim.DeletionTimestamp != nil
 		})
 		held.Release()
@@ -199,7 +199,7 @@ func claimDeleted(s *story) {
 		wantSettled(s.Env, other)
 	}
 	s.after = func() {
-		s.Wait("the claim to be gone", func() bool { return s.SeenPVC("data") == nil })
+		s.Wait("the claim to be deleted", func() bool { return s.SeenPVC("data") == nil })
 		s.start()
 		s.CreatePVs(s.LocalPV("another", "a"))
 		s.CreatePVC(s.PVC("data"))
@@ -207,7 +207,7 @@ func claimDeleted(s *story) {
 	}
 }
 
-func podDeleted(s *story) {
+func podDeleted(s *scenario) {
 	s.before = func() {
 		s.AddNodes(s.Node("a"))
 		s.CreatePVs(s.LocalPV("only", "a"))

@@ -33,8 +33,8 @@ var (
 	helmAnnotation = []string{"checksum/config", "helm.sh/resource-policy", "helm.sh/hook", "helm.sh/hook-weight", "helm.sh/hook-delete-policy", "helm.sh/hook-output-log-policy"}
 )
 
-// alike takes away what is different on purpose. Texts of ConfigMaps are compared by
-// what they say.
+// alike removes intended differences. Texts of ConfigMaps are compared by
+// their decoded values.
 func alike(t *testing.T, o object) object {
 	t.Helper()
 	o = o.DeepCopy()
@@ -86,7 +86,7 @@ func alikePod(template map[string]any) {
 
 func plain(name string) string { return hashed.ReplaceAllString(name, "$1") }
 
-// dig follows keys; nil if there is nothing.
+// dig returns the value at keys, or nil.
 func dig(value any, keys ...string) any {
 	for _, key := range keys {
 		m, _ := value.(map[string]any)
@@ -95,10 +95,10 @@ func dig(value any, keys ...string) any {
 	return value
 }
 
-// TestChartIsManifests: object by object the chart makes what the manifests are.
+// TestChartIsManifests: the chart renders the same objects as the manifests.
 func TestChartIsManifests(t *testing.T) {
 	t.Parallel()
-	for story, test := range map[string]struct {
+	for scenario, test := range map[string]struct {
 		set     []string
 		folders []string
 	}{
@@ -120,12 +120,12 @@ func TestChartIsManifests(t *testing.T) {
 			folders: []string{"provisioner", "provisioner/startup-taint", "uninstall"},
 		},
 	} {
-		t.Run(story, func(t *testing.T) {
+		t.Run(scenario, func(t *testing.T) {
 			t.Parallel()
 			var manifests []object
 			for _, folder := range test.folders {
 				for _, o := range kustomize(t, folder) {
-					if o.GetKind() != "Namespace" || o.GetName() != namespace { // Helm is told of it, and does not make it its own
+					if o.GetKind() != "Namespace" || o.GetName() != namespace { // Helm gets its name, and does not own it
 						manifests = append(manifests, alike(t, o))
 					}
 				}
@@ -139,7 +139,7 @@ func TestChartIsManifests(t *testing.T) {
 				t.Errorf("objects (-manifests +chart):\n%s", diff)
 			}
 			for key, o := range want {
-				if got[key] == nil || story == "startup taint" && key == namespace+"/ConfigMap stowage-provisioner" {
+				if got[key] == nil || scenario == "startup taint" && key == namespace+"/ConfigMap stowage-provisioner" {
 					continue // with the startup taint the configuration has two keys more
 				}
 				if diff := gocmp.Diff(o.Object, got[key].Object); diff != "" {
@@ -159,7 +159,7 @@ func only(part string) []string {
 	return set
 }
 
-// TestHook: what runs before an uninstall is what the manifests have for it, in the
+// TestHook: the chart's hook before an uninstall has the manifests' objects, in the
 // order rights, then Job. Helm prints the Job's log, which it deletes: whose data is on
 // which disk.
 func TestHook(t *testing.T) {
@@ -182,8 +182,8 @@ func TestHook(t *testing.T) {
 	}
 }
 
-// TestKubeletFolder: kubelet's folder is mounted at its own path, and the agent looks there.
-// Where it is the usual one, nothing is said of it.
+// TestKubeletFolder: kubelet's folder is mounted at its own path, and the provisioner looks there.
+// The default one is not mentioned.
 func TestKubeletFolder(t *testing.T) {
 	t.Parallel()
 	for folder, flag := range map[string]bool{"/var/lib/kubelet": false, "/var/lib/k0s/kubelet": true} {
@@ -213,12 +213,12 @@ func TestKubeletFolder(t *testing.T) {
 	}
 }
 
-// TestExtenderRollout: replicas of which all are ready are exchanged one by one, and a budget
-// keeps one of them; of those of which the leader alone is ready, all are exchanged at once and
-// no budget keeps the leader, since rollout and drain would wait for ever for another.
+// TestExtenderRollout: replicas that are all ready are replaced singly, and a budget
+// keeps one of them; of those of which only the leader is ready, all are replaced at once and
+// no budget keeps the leader, since rollout and drain would wait forever for another.
 func TestExtenderRollout(t *testing.T) {
 	t.Parallel()
-	for story, test := range map[string]struct {
+	for scenario, test := range map[string]struct {
 		objects []object
 		leads   bool
 	}{
@@ -243,10 +243,10 @@ func TestExtenderRollout(t *testing.T) {
 			}
 		}
 		if want := map[bool]string{true: "100%"}[test.leads]; unavailable != want {
-			t.Errorf("%s: maxUnavailable is %q, want %q", story, unavailable, want)
+			t.Errorf("%s: maxUnavailable is %q, want %q", scenario, unavailable, want)
 		}
 		if (budgets == 0) != test.leads {
-			t.Errorf("%s: %d budgets", story, budgets)
+			t.Errorf("%s: %d budgets", scenario, budgets)
 		}
 	}
 }
@@ -273,8 +273,8 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestPresets: what each says of its platform arrives, and the API server takes it. Of
-// SecurityContextConstraints it has no kind.
+// TestPresets: the settings of each platform are rendered, and the API server accepts them,
+// except SecurityContextConstraints, a kind that it does not have.
 func TestPresets(t *testing.T) {
 	install(t)
 	presets := map[string]struct {
@@ -300,7 +300,7 @@ func TestPresets(t *testing.T) {
 			t.Parallel()
 			want, ok := presets[preset]
 			if !ok {
-				t.Fatal("the test does not say what it is for")
+				t.Fatal("the test has no expectation")
 			}
 			out, err := command(t, tools.helm, "template", release, chart, "--namespace", namespace, "--kube-version", "1.37.1", "--values", chart+"/presets/"+entry.Name(), "--set", "networkPolicies=true")
 			if err != nil {
@@ -363,7 +363,7 @@ func TestOpenShift(t *testing.T) {
 	}
 }
 
-// TestWorkersOnly: nodes of the control plane are left out beside what the user asks for.
+// TestWorkersOnly: nodes of the control plane are excluded in addition to the user's selection.
 func TestWorkersOnly(t *testing.T) {
 	t.Parallel()
 	mine := `provisioner.affinity={"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchExpressions":[{"key":"a","operator":"Exists"}]},{"matchExpressions":[{"key":"b","operator":"Exists"}]}]}}}`
@@ -386,7 +386,7 @@ func TestWorkersOnly(t *testing.T) {
 	}
 }
 
-// TestReleaseJob: it is placed where the agents may be.
+// TestReleaseJob: it is placed where the provisioners may be.
 func TestReleaseJob(t *testing.T) {
 	t.Parallel()
 	found := false
@@ -401,11 +401,11 @@ func TestReleaseJob(t *testing.T) {
 		}
 	}
 	if !found {
-		t.Error("there is no Job")
+		t.Error("the Job is missing")
 	}
 }
 
-// TestScrapers: nobody may scrape where the list is empty; calls of the scheduler still come in.
+// TestScrapers: scraping is denied where the list is empty; calls of the scheduler are still allowed.
 func TestScrapers(t *testing.T) {
 	t.Parallel()
 	for _, o := range render(t, "networkPolicies=true", "extender.enabled=true", "metrics.from=[]") {
@@ -424,8 +424,8 @@ func TestScrapers(t *testing.T) {
 	}
 }
 
-// TestSecureMetrics: probes ask by HTTPS what serves it, monitors send a token and find the
-// pods by a Service, and all parts may ask who scrapes.
+// TestSecureMetrics: probes use HTTPS where it is served, monitors send a token and find the
+// pods by a Service, and all components may authenticate scrapers.
 func TestSecureMetrics(t *testing.T) {
 	t.Parallel()
 	objects := byName(t, render(t, "metrics.secure=true", "extender.enabled=true", "monitoring.enabled=true", `monitoring.prometheusServiceAccount={"namespace":"m","name":"p"}`))
@@ -464,7 +464,7 @@ func TestSecureMetrics(t *testing.T) {
 	}
 }
 
-// TestNamespace: elsewhere the agents would not be known to their policies.
+// TestNamespace: elsewhere the provisioners would not be known to their policies.
 func TestNamespace(t *testing.T) {
 	t.Parallel()
 	_, err := command(t, tools.helm, "template", release, chart, "--namespace", "storage")

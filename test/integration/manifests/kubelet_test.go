@@ -29,19 +29,19 @@ import (
 	"stowage.dev/stowage/test/cluster"
 )
 
-// kubelet does what the kubelets of all nodes do, as far as an API server can see:
-// it has pods run, and lets go of those that are deleted. The pod that releases volumes
-// it really runs, with that pod's service account.
+// kubelet acts as the kubelets of all nodes, as far as an API server can observe:
+// it reports pods as running, and removes those that are deleted. It really runs the pod that
+// releases volumes, with that pod's service account.
 type kubelet struct {
 	t           *testing.T
 	cluster     *cluster.Cluster
 	provisioner string // the command
 	running     sync.WaitGroup
-	// broken has pods of Jobs fail, after they have done what they do.
+	// broken makes pods of Jobs fail, after their command.
 	broken atomic.Bool
 
 	mu sync.Mutex
-	// started are pods of Jobs, by UID; printed is what they printed, by pod.
+	// started are pods of Jobs, by UID; printed is their output, by pod.
 	started map[types.UID]bool
 	printed map[string]string
 }
@@ -68,7 +68,7 @@ func startKubelet(t *testing.T, c *cluster.Cluster, provisioner string) *kubelet
 	return k
 }
 
-// sync does what is to be done about a pod.
+// sync handles a change of a pod.
 func (k *kubelet) sync(pod *corev1.Pod) {
 	ctx := context.Background()
 	switch {
@@ -171,7 +171,7 @@ func (k *kubelet) login(ctx context.Context, pod *corev1.Pod) (string, error) {
 	return path, clientcmd.WriteToFile(*config, path)
 }
 
-// output is what a Job printed.
+// output is a Job's output.
 func (k *kubelet) output(job string) string {
 	k.mu.Lock()
 	defer k.mu.Unlock()

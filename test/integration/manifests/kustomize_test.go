@@ -20,7 +20,7 @@ import (
 	"stowage.dev/stowage/test/operatorkinds"
 )
 
-// kustomization is what is looked at of a kustomization.yaml.
+// kustomization has the checked fields of a kustomization.yaml.
 type kustomization struct {
 	Kind               string   `json:"kind"`
 	Resources          []string `json:"resources"`
@@ -29,7 +29,7 @@ type kustomization struct {
 	} `json:"configMapGenerator"`
 }
 
-// kustomizations are all there are, by folder. manifests/images is none that can be applied.
+// kustomizations are all kustomizations, by folder, except manifests/images, which cannot be applied.
 func kustomizations(t *testing.T) map[string]kustomization {
 	t.Helper()
 	found := map[string]kustomization{}
@@ -54,8 +54,8 @@ func kustomizations(t *testing.T) map[string]kustomization {
 	return found
 }
 
-// apart are files of no kustomization: those that processes read which Kubernetes does
-// not start, and what is applied by itself.
+// apart are files of no kustomization: those of processes that Kubernetes does
+// not start, and those that are applied singly.
 var apart = []string{"images/kustomization.yaml", "controller/cleaning-jobs.yaml", "scheduler/only/config.yaml", "extender/full/scheduler.yaml", "extender/advisory/scheduler.yaml"}
 
 // TestNothingForgotten: every file is in a kustomization of its folder, or below it.
@@ -91,7 +91,7 @@ func TestNothingForgotten(t *testing.T) {
 var applied sync.Once
 
 // install applies the default overlay and the kinds of the Prometheus operator, once, so that its
-// namespace and all kinds are there.
+// namespace and all kinds exist.
 func install(t *testing.T) {
 	t.Helper()
 	applied.Do(func() {
@@ -135,7 +135,7 @@ func installOrder(objects []object) []object {
 	return objects
 }
 
-// TestKustomizations: each builds, and the API server takes what it makes.
+// TestKustomizations: each builds, and the API server accepts its objects.
 func TestKustomizations(t *testing.T) {
 	install(t)
 	for folder := range kustomizations(t) {
@@ -174,8 +174,8 @@ func TestImages(t *testing.T) {
 	}
 }
 
-// TestImagesElsewhere: whoever says in manifests/images where the images are gets no other
-// image, whichever folder is applied, and so with all that the pages say.
+// TestImagesElsewhere: with the registry set in manifests/images all folders, and all commands of
+// the pages, use only its images.
 func TestImagesElsewhere(t *testing.T) {
 	t.Parallel()
 	copied := t.TempDir()
@@ -210,10 +210,10 @@ func TestImagesElsewhere(t *testing.T) {
 	}
 }
 
-// appliedFolder is a folder that a page says to apply.
+// appliedFolder is a folder that a page applies.
 var appliedFolder = regexp.MustCompile(`-k (manifests/[a-z/-]+)`)
 
-// TestPagesApplyFolders: what the pages say to apply is there.
+// TestPagesApplyFolders: the folders that the pages apply exist.
 func TestPagesApplyFolders(t *testing.T) {
 	t.Parallel()
 	pages, err := filepath.Glob(top + "docs/*.md")
@@ -272,7 +272,7 @@ func TestRunbooksElsewhere(t *testing.T) {
 	}
 }
 
-// imagesOf finds the texts of all fields named image.
+// imagesOf finds the values of all fields named image.
 func imagesOf(value any) []string {
 	var found []string
 	switch value := value.(type) {

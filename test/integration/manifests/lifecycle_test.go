@@ -199,7 +199,7 @@ func until[T runtime.Object](s *site, resource, space, name string, done func(T)
 	}
 }
 
-// waitDaemonSet returns when the agents run.
+// waitDaemonSet returns when the provisioners run.
 func (s *site) waitDaemonSet() {
 	s.t.Helper()
 	until(s, "daemonsets", namespace, "stowage-provisioner", func(set *appsv1.DaemonSet) bool { return set.Status.NumberReady == 1 })
@@ -215,7 +215,7 @@ func (s *site) waitJob() {
 	})
 }
 
-// The volumes of a workload, and how they stand.
+// The volumes of a workload, and their states.
 const (
 	inUse     = "in-use"
 	free      = "free"
@@ -223,7 +223,7 @@ const (
 	cleaning  = "cleaning"
 )
 
-// makeWorkload makes a pod with a claim, and volumes as agents make them.
+// makeWorkload makes a pod with a claim, and volumes as provisioners make them.
 func (s *site) makeWorkload() []string {
 	s.t.Helper()
 	ctx, core := s.t.Context(), s.Client().CoreV1()
@@ -298,12 +298,12 @@ func (s *site) look(volumes []string) map[string]string {
 	return seen
 }
 
-// notKubernetes are the finalizers that are not taken off by Kubernetes itself, when it comes to it.
+// notKubernetes are the finalizers that Kubernetes itself does not remove.
 func notKubernetes(finalizers []string) []string {
 	return slices.DeleteFunc(finalizers, func(f string) bool { return f == "kubernetes.io/pv-protection" })
 }
 
-// checkLeft: what holds data of claims is left and can be deleted, other volumes are gone.
+// checkLeft: volumes with data of claims are left and can be deleted, other volumes are deleted.
 func (s *site) checkLeft(volumes []string, job string) {
 	s.t.Helper()
 	left := map[string][]string{}
@@ -326,8 +326,8 @@ func (s *site) checkLeft(volumes []string, job string) {
 	}
 }
 
-// checkNothingLeft: no object of ours is there any more, the namespace only if it was
-// not ours to make.
+// checkNothingLeft: none of our objects is left, and the namespace only if it was
+// not created by us.
 func (s *site) checkNothingLeft(alsoNamespace bool) {
 	s.t.Helper()
 	var left []string
@@ -346,7 +346,7 @@ func (s *site) left(alsoNamespace bool) []string {
 	var left []string
 	lists, err := discovery.ServerPreferredResources(s.Client().Discovery())
 	if err != nil {
-		return []string{err.Error()} // a kind that is just being taken away
+		return []string{err.Error()} // a kind that is being removed
 	}
 	for _, kind := range discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"list", "delete"}}, lists) {
 		group, err := schema.ParseGroupVersion(kind.GroupVersion)
@@ -372,7 +372,7 @@ func (s *site) left(alsoNamespace bool) []string {
 	return left
 }
 
-// ours says whether an object is of Stowage: by its label, its name or its namespace.
+// ours reports whether an object is of Stowage: by its label, its name or its namespace.
 func ours(o *unstructured.Unstructured) bool {
 	standard := []string{"ServiceAccount default", "ConfigMap kube-root-ca.crt"}
 	return o.GetLabels()["app.kubernetes.io/part-of"] == "stowage" || strings.Contains(o.GetName(), "stowage") ||

@@ -1,14 +1,13 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package manifests_test holds what users install, manifests and the Helm chart made of
-// them, against a real API server: every object is taken with strict validation, the
-// chart makes what the manifests are, each of its values does what it says, pods are
-// admitted where they should be, and what was installed can be upgraded and is gone when
-// it is uninstalled.
+// Package manifests_test tests the manifests and the Helm chart made of them on a real API
+// server: every object passes strict validation, the chart renders the manifests, each of its
+// values works, pods are admitted where they should be, an installation can be upgraded, and an
+// uninstall removes it.
 //
 // Monitors and rules are of kinds of the Prometheus operator, whose definitions are installed;
-// hack/monitoring holds these against Prometheus' own code.
+// hack/monitoring tests these with Prometheus' own code.
 package manifests_test
 
 import (
@@ -30,7 +29,7 @@ var (
 	// startTimeout bounds builds and the start of a cluster. Cold builds of the
 	// control plane and of Helm are most of it.
 	startTimeout = 45 * deadline.Wait()
-	// patience bounds a single wait on a machine that may have much else to do.
+	// patience bounds a single wait on a machine with other load.
 	patience = 3 * deadline.Wait()
 )
 

@@ -26,7 +26,7 @@ import (
 // object is one that is installed.
 type object = *unstructured.Unstructured
 
-// parse reads YAML documents; a key that is there twice is an error.
+// parse reads YAML documents; a duplicate key is an error.
 func parse(t *testing.T, text string) []object {
 	t.Helper()
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(strings.NewReader(text)))
@@ -49,7 +49,7 @@ func parse(t *testing.T, text string) []object {
 	}
 }
 
-// name tells objects apart, and messages which one is meant.
+// name identifies an object, in messages too.
 func name(o object) string {
 	return strings.TrimPrefix(o.GetNamespace()+"/", "/") + o.GetKind() + " " + o.GetName()
 }
@@ -60,14 +60,14 @@ func byName(t *testing.T, objects []object) map[string]object {
 	found := map[string]object{}
 	for _, o := range objects {
 		if found[name(o)] != nil {
-			t.Errorf("%s is there twice", name(o))
+			t.Errorf("%s is duplicated", name(o))
 		}
 		found[name(o)] = o
 	}
 	return found
 }
 
-// resource is where a client finds an object.
+// resource is the client of an object.
 func resource(client dynamic.Interface, o object) dynamic.ResourceInterface {
 	plural, _ := meta.UnsafeGuessKindToResource(o.GroupVersionKind())
 	if space := o.GetNamespace(); space != "" {

@@ -35,8 +35,8 @@ func podsOf(t *testing.T, folder string) map[string]corev1.PodSpec {
 	return pods
 }
 
-// TestPodSecurity: all pods but the agents' are admitted where the strictest level is
-// enforced. The agents' are not, and are in their own namespace, whose label is for them.
+// TestPodSecurity: all pods but the provisioners' are admitted where the strictest level is
+// enforced. The provisioners' are not, and are in their own namespace, whose label is for them.
 func TestPodSecurity(t *testing.T) {
 	install(t)
 	restricted, err := shared.NewNamespace(t.Context(), "restricted")
@@ -70,7 +70,7 @@ func TestPodSecurity(t *testing.T) {
 	}
 }
 
-// TestHardened: what Pod Security does not ask for.
+// TestHardened: restrictions that Pod Security does not check.
 func TestHardened(t *testing.T) {
 	t.Parallel()
 	for _, folder := range []string{"scheduler/second", "extender/full", "controller", "uninstall", "provisioner"} {
@@ -80,7 +80,7 @@ func TestHardened(t *testing.T) {
 					t.Errorf("%s: container %s can write to its root", name, c.Name)
 				}
 				if c.Resources.Requests.Cpu().IsZero() || c.Resources.Requests.Memory().IsZero() {
-					t.Errorf("%s: container %s asks for no processor or memory", name, c.Name)
+					t.Errorf("%s: container %s requests no processor or memory", name, c.Name)
 				}
 			}
 			if spec.PriorityClassName == "" && folder != "uninstall" {
@@ -125,7 +125,7 @@ func TestSchedulerName(t *testing.T) {
 	})
 	theirs := builders.MakePod("p").Namespace(space[true]).PVC("c").Obj()
 	theirs.Spec.SchedulerName = "another"
-	for story, test := range map[string]struct {
+	for scenario, test := range map[string]struct {
 		pod  *corev1.Pod
 		want string
 	}{
@@ -134,13 +134,13 @@ func TestSchedulerName(t *testing.T) {
 		"a namespace that is not labelled": {builders.MakePod("p").Namespace(space[false]).PVC("c").Obj(), "default-scheduler"},
 	} {
 		if got := scheduler(test.pod.Namespace, test.pod); got != test.want {
-			t.Errorf("%s: scheduler %s, want %s", story, got, test.want)
+			t.Errorf("%s: scheduler %s, want %s", scenario, got, test.want)
 		}
 	}
 }
 
-// TestMarkedForExtender: pods with claims are marked if their scheduler is one that asks the
-// extender, which the chart can be told.
+// TestMarkedForExtender: pods with claims are marked if their scheduler calls the
+// extender; the chart has a value for the schedulers.
 func TestMarkedForExtender(t *testing.T) {
 	t.Parallel()
 	const mark = "stowage.dev/volumes"
@@ -172,17 +172,17 @@ func TestMarkedForExtender(t *testing.T) {
 
 	apply(kustomize(t, "extender/full"))
 	waitFor(t, "the policy is in force", func() bool { return marked(pod()) })
-	for story, other := range map[string]*builders.Pod{
+	for scenario, other := range map[string]*builders.Pod{
 		"a pod without claims":             builders.MakePod("p").Namespace(space),
 		"one that names another scheduler": pod().SchedulerName("batch"),
 	} {
 		if marked(other) {
-			t.Errorf("%s is marked", story)
+			t.Errorf("%s is marked", scenario)
 		}
 	}
 	apply(render(t, "extender.enabled=true", `extender.schedulerNames=["default-scheduler","batch"]`))
 	waitFor(t, "the scheduler that the chart names is in force", func() bool { return marked(pod().SchedulerName("batch")) })
 	if !marked(pod()) || marked(pod().SchedulerName("stowage-scheduler")) {
-		t.Error("want marked what the chart names, and nothing else")
+		t.Error("want only the pods of the chart's schedulers marked")
 	}
 }

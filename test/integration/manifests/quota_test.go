@@ -34,7 +34,7 @@ plugins:
         values: [system-node-critical, system-cluster-critical]
 `
 
-// TestPriorityQuota: where critical priority needs a quota, pods of agents and controller are
+// TestPriorityQuota: where critical priority needs a quota, pods of provisioners and controller are
 // refused without the one of platforms/priority-quota, and admitted with it.
 func TestPriorityQuota(t *testing.T) {
 	t.Parallel()

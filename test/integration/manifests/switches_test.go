@@ -16,13 +16,13 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// change is a value of the chart and what it changes.
+// change is a value of the chart and its effect.
 type change struct {
-	set []string // the value first, then what it needs
+	set []string // the value first, then required ones
 	// has and lacks are texts of objects, as JSON, that the defaults do not have,
 	// or have.
 	has, lacks string
-	// objects counts those that are there in addition, or not any more.
+	// objects is the number of added, or removed, objects.
 	objects int
 }
 
@@ -142,7 +142,7 @@ func text(t *testing.T, objects []object) string {
 	return string(data)
 }
 
-// TestSwitches: each value does what it says, and the API server takes what comes of it.
+// TestSwitches: each value has its effect, and the API server accepts the result.
 func TestSwitches(t *testing.T) {
 	install(t)
 	defaults := render(t)
@@ -159,7 +159,7 @@ func TestSwitches(t *testing.T) {
 				t.Errorf("with %v: want %q and not %q", c.set, c.has, c.lacks)
 			}
 			if c.has != "" && strings.Contains(before, c.has) || c.lacks != "" && !strings.Contains(before, c.lacks) || c.has+c.lacks == "" {
-				t.Errorf("%q and %q do not tell it from the defaults", c.has, c.lacks)
+				t.Errorf("%q and %q do not differ from the defaults", c.has, c.lacks)
 			}
 			if got := len(objects) - len(defaults); got != c.objects {
 				t.Errorf("with %v there are %+d objects, want %+d", c.set, got, c.objects)
@@ -169,7 +169,7 @@ func TestSwitches(t *testing.T) {
 					continue
 				}
 				if o.GetKind() == "StorageClass" {
-					o.SetName("another") // what is there cannot be changed
+					o.SetName("another") // the existing object is immutable
 				}
 				if err := apply(t.Context(), admin, o, metav1.DryRunAll); err != nil {
 					t.Errorf("%s: %v", key, err)

@@ -12,6 +12,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // Where things are, from here.
@@ -47,7 +50,7 @@ func buildTools(ctx context.Context) (toolPaths, error) {
 	return t, nil
 }
 
-// kustomize is what a folder of manifests makes.
+// kustomize builds a folder of manifests.
 func kustomize(t *testing.T, folder string) []object {
 	t.Helper()
 	out, err := command(t, tools.kustomize, "build", filepath.Join(files, folder))
@@ -57,7 +60,7 @@ func kustomize(t *testing.T, folder string) []object {
 	return parse(t, out)
 }
 
-// render is what the chart makes of --set arguments, hooks included.
+// render renders the chart with --set arguments, hooks included.
 func render(t *testing.T, set ...string) []object {
 	t.Helper()
 	out, err := template(t, set...)
@@ -82,7 +85,7 @@ func template(t *testing.T, set ...string) (string, error) {
 }
 
 // command runs a tool, without the user's own configuration of it, and returns its
-// standard output. Its error has what it says besides.
+// standard output. Its error has its standard error.
 func command(t *testing.T, path string, args ...string) (string, error) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -94,4 +97,20 @@ func command(t *testing.T, path string, args ...string) (string, error) {
 		return out.String(), fmt.Errorf("%s %s: %w\n%s", filepath.Base(path), args[0], err, errs.String())
 	}
 	return out.String(), nil
+}
+
+// waitFor polls for a state that has no events: that the API server
+// evaluates a policy, or that a kind is served.
+func waitFor(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	if !comes(t, done) {
+		t.Fatalf("wait until %s: not within %s", what, patience)
+	}
+}
+
+// comes is waitFor whose caller reports what is missing.
+func comes(t *testing.T, done func() bool) bool {
+	return wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(context.Context) (bool, error) { //nolint:forbidigo // there is no event
+		return done(), nil
+	}) == nil
 }

@@ -12,8 +12,8 @@ import (
 )
 
 // TestUninstallFails: when the Job that releases volumes fails, Helm refuses to upgrade, as
-// docs/install.md says; a rollback brings the agents back, and upgrades work again. Or what
-// is in the way is repaired, and it is uninstalled after all.
+// docs/install.md describes; a rollback restores the provisioners, and upgrades work again.
+// Alternatively the cause is repaired, and the uninstall succeeds.
 func TestUninstallFails(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -25,13 +25,13 @@ func TestUninstallFails(t *testing.T) {
 	}
 	ctx, system := t.Context(), s.Client().AppsV1()
 	if _, err := system.DaemonSets(namespace).Get(ctx, "stowage-provisioner", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("the agents: %v, want them ended by the Job", err)
+		t.Errorf("the provisioners: %v, want them ended by the Job", err)
 	}
 	if _, err := system.Deployments(namespace).Get(ctx, "stowage-controller", metav1.GetOptions{}); err != nil {
 		t.Errorf("uninstalled though the Job failed: %v", err)
 	}
 	if _, err := s.Client().BatchV1().Jobs(namespace).Get(ctx, "stowage-release", metav1.GetOptions{}); err != nil {
-		t.Errorf("the Job, whose log says why: %v", err)
+		t.Errorf("the Job, whose log has the reason: %v", err)
 	}
 
 	s.checkNoRights()
@@ -63,7 +63,7 @@ func (s *site) checkNoRights() {
 	_, binding := client.RbacV1().ClusterRoleBindings().Get(ctx, "stowage-release", metav1.GetOptions{})
 	for what, err := range map[string]error{"service account": account, "ClusterRole": role, "ClusterRoleBinding": binding} {
 		if !apierrors.IsNotFound(err) {
-			s.t.Errorf("the %s of the Job that failed: %v, want it gone", what, err)
+			s.t.Errorf("the %s of the Job that failed: %v, want it deleted", what, err)
 		}
 	}
 }

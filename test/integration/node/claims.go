@@ -14,8 +14,8 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
 
-// Claim has a claim bound to the volume of a slot, once that is Available, and returns
-// the volume. The claim is called what the volume is.
+// Claim binds a claim to the volume of a slot, once that is Available, and returns
+// the volume. The claim has the volume's name.
 func (n *Node) Claim(class, name string) *corev1.PersistentVolume {
 	n.t.Helper()
 	volume := n.WaitPhase(class, name, corev1.VolumeAvailable)
@@ -59,8 +59,8 @@ func (n *Node) Delete(volume *corev1.PersistentVolume) {
 	}
 }
 
-// Published are the names of the slots of a class that have a volume, in order. A slot that
-// has two volumes is there twice.
+// Published are the names of the slots of a class that have a volume, in order. A slot with
+// two volumes is listed twice.
 func (n *Node) Published(class string) []string {
 	n.t.Helper()
 	list, err := n.Env.Client.CoreV1().PersistentVolumes().List(n.Env.Context(), metav1.ListOptions{LabelSelector: localpv.Selector(n.Name)})

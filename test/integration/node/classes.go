@@ -5,9 +5,9 @@ package node
 
 import "maps"
 
-// AddClass adds a class to the configuration, with a discovery directory of its own and
-// what options say (keys of a class), and returns its name: that of the StorageClass
-// Env.Class(name), which is left to the test. Names that a node has of its own are
+// AddClass adds a class to the configuration, with its own discovery directory and
+// options (keys of a class), and returns its name: that of the StorageClass
+// Env.Class(name), which the test creates. Every node has the classes
 // "files" and "blocks".
 func (n *Node) AddClass(name string, options map[string]any) string {
 	n.t.Helper()
@@ -37,7 +37,7 @@ func (n *Node) offer(class, folder string, options map[string]any) {
 	n.AllowClass(class)
 }
 
-// storageClassMap is what the configuration says of the classes.
+// storageClassMap is the configuration of the classes.
 func (n *Node) storageClassMap() map[string]any {
 	classes := map[string]any{}
 	for class, options := range n.options {

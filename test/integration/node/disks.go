@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Image makes a file of so many bytes ("64M"), to be behind a disk, and returns its
+// Image makes a file of this size ("64M"), as the backing of a disk, and returns its
 // path.
 func (n *Node) Image(name, size string) string {
 	n.t.Helper()
@@ -22,7 +22,7 @@ func (n *Node) Image(name, size string) string {
 	return image
 }
 
-// Mount mounts a new ext4 of so many bytes as a slot of class Files, and returns its
+// Mount mounts a new ext4 of this size as a slot of class Files, and returns its
 // path.
 func (n *Node) Mount(name, size string) string {
 	n.t.Helper()
@@ -59,7 +59,7 @@ func (n *Node) TmpfsAt(path, size string) {
 	n.unmountLater(path)
 }
 
-// Bind mounts what is at one path at another.
+// Bind mounts one path at another.
 func (n *Node) Bind(from, to string) {
 	n.t.Helper()
 	n.makeFolder(to)
@@ -76,7 +76,7 @@ func (n *Node) makeFolder(path string) {
 	}
 }
 
-// unmountLater takes what is mounted at a path away after the test, if it still is.
+// unmountLater unmounts a path after the test, if it is still mounted.
 func (n *Node) unmountLater(path string) {
 	n.t.Cleanup(func() {
 		for {
@@ -91,7 +91,7 @@ func (n *Node) unmountLater(path string) {
 	})
 }
 
-// Unmount takes away what is mounted at a path.
+// Unmount unmounts a path.
 func (n *Node) Unmount(path string) {
 	n.t.Helper()
 	if err := unix.Unmount(path, unix.UMOUNT_NOFOLLOW); err != nil {
@@ -124,7 +124,7 @@ func (n *Node) Detach(device string) {
 	n.Command("losetup", "--detach", device)
 }
 
-// Device attaches a new file of so many bytes to a loop device, and links it as a slot
+// Device attaches a new file of this size to a loop device, and links it as a slot
 // of class Blocks. It returns the device's node.
 func (n *Node) Device(name, size string) string {
 	n.t.Helper()
@@ -141,8 +141,8 @@ func (n *Node) Link(to, path string) {
 	}
 }
 
-// Command runs a program and returns what it prints. A program that is not there skips
-// the test.
+// Command runs a program and returns its output. If the program is not installed, the test is
+// skipped.
 func (n *Node) Command(name string, args ...string) string {
 	n.t.Helper()
 	path, err := exec.LookPath(name)

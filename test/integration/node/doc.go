@@ -1,9 +1,9 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package node gives integration tests a node with real disks and a real agent: the
+// Package node gives integration tests a node with real disks and a real provisioner: the
 // Node object is simulated, the disks are file systems and loop devices of this
-// machine, and the agent is the stowage-provisioner command with the manifests' rights,
+// machine, and the provisioner is the stowage-provisioner command with the manifests' rights,
 // held by their policies, and the token that a kubelet would give it.
 //
 //	func TestMain(m *testing.M) { os.Exit(fixture.Main(m, node.Install)) }
@@ -15,6 +15,6 @@
 //	n.Start()
 //	pv := n.WaitPhase(n.Files, "disk1", corev1.VolumeAvailable)
 //
-// A node has a folder of its own with all that it needs: disks, configuration, state
+// A node has its own folder: disks, configuration, state
 // and a kubelet's folder. Whatever is mounted or attached is undone after the test.
 package node

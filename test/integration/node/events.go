@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// WaitEvent waits until there is an event about an object that has no namespace, such
+// WaitEvent waits for an event about an object that has no namespace, such
 // as a volume or the node, with this reason and all the parts in its message.
 func (n *Node) WaitEvent(object, reason string, parts ...string) *corev1.Event {
 	n.t.Helper()

@@ -11,10 +11,10 @@ import (
 	"stowage.dev/stowage/test/provisioners"
 )
 
-// binary is the agent, set by Install before any test runs.
+// binary is the provisioner, set by Install before any test runs.
 var binary string
 
-// Install builds the agent and applies its manifests, for fixture.Main.
+// Install builds the provisioner and applies its manifests, for fixture.Main.
 func Install(ctx context.Context, c *cluster.Cluster) (stop func(), err error) {
 	if binary, err = provisioners.Build(ctx, os.Stderr); err != nil {
 		return nil, err
@@ -22,11 +22,11 @@ func Install(ctx context.Context, c *cluster.Cluster) (stop func(), err error) {
 	return func() {}, Apply(ctx, c)
 }
 
-// Apply applies the agent's manifests.
+// Apply applies the provisioner's manifests.
 func Apply(ctx context.Context, c *cluster.Cluster) error { return provisioners.Apply(ctx, c) }
 
-// AllowClass lets agents create volumes of a class. The ConfigMap is every test's, so
-// it is added to and never taken from.
+// AllowClass lets provisioners create volumes of a class. All tests share the ConfigMap, so
+// classes are only added.
 func (n *Node) AllowClass(class string) {
 	n.t.Helper()
 	if err := provisioners.AllowClass(n.Env.Context(), n.Env.Client, class); err != nil {

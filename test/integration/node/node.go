@@ -29,22 +29,22 @@ type Node struct {
 	// Name is the Node's, and its hostname label.
 	Name string
 	// Folder has everything: "files" and "blocks" are the discovery directories,
-	// "config" the ConfigMap, "state" what the agent remembers, "kubelet" a kubelet's
-	// folder, "images" what is behind the disks.
+	// "config" the ConfigMap, "state" the provisioner's records, "kubelet" a kubelet's
+	// folder, "images" the disks' backing files.
 	Folder string
 	// Files and Blocks are the classes of the discovery directories: of volume modes
 	// Filesystem and Block.
 	Files, Blocks string
-	// Args are added to the agent's.
+	// Args are added to the provisioner's.
 	Args []string
 
-	t       testing.TB
-	folders map[string]string         // of the classes, by name
-	options map[string]map[string]any // what the configuration says of them
-	agent   *cluster.Process
+	t           testing.TB
+	folders     map[string]string         // of the classes, by name
+	options     map[string]map[string]any // their configuration
+	provisioner *cluster.Process
 }
 
-// New adds a node without disks. The agent is not running. The test is skipped where
+// New adds a node without disks. The provisioner is not running. The test is skipped where
 // disks cannot be made, which is where it is not root.
 func New(t testing.TB, e *fixture.Env, name string) *Node {
 	t.Helper()
@@ -77,7 +77,7 @@ func New(t testing.TB, e *fixture.Env, name string) *Node {
 	n.Configure(nil)
 	n.login()
 	t.Cleanup(n.forget)
-	e.Tell(func() string { return fmt.Sprintf("report of %s:\n%s", n.Name, n.report()) })
+	e.OnDump(func() string { return fmt.Sprintf("report of %s:\n%s", n.Name, n.report()) })
 	return n
 }
 
@@ -91,7 +91,7 @@ func (n *Node) PathOf(class, name string) string {
 	return filepath.Join(n.folders[class], name)
 }
 
-// Configure writes the agent's configuration: the node's classes, changed by change if it
+// Configure writes the provisioner's configuration: the node's classes, changed by change if it
 // is not nil (keys of the ConfigMap, with the objects that are their values).
 func (n *Node) Configure(change func(data map[string]any)) {
 	n.t.Helper()
@@ -116,7 +116,7 @@ func (n *Node) WriteConfig(key, text string) {
 	}
 }
 
-// login gets the agent the token that kubelet would give it.
+// login gets the provisioner the token that kubelet would give it.
 func (n *Node) login() {
 	n.t.Helper()
 	pod, err := n.process().Login(n.Env.Context())
@@ -128,46 +128,46 @@ func (n *Node) login() {
 	}
 }
 
-// Relogin gets the agent a new token, for a Node that was made anew.
+// Relogin gets the provisioner a new token, for a Node that was recreated.
 func (n *Node) Relogin() {
 	n.t.Helper()
 	n.login()
 }
 
-// Start runs the agent. It is stopped after the test.
+// Start runs the provisioner. It is stopped after the test.
 func (n *Node) Start() {
 	n.t.Helper()
-	if n.agent != nil {
-		n.t.Fatal("the agent runs already")
+	if n.provisioner != nil {
+		n.t.Fatal("the provisioner runs already")
 	}
 	process, err := n.process().Start(n.Args...)
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	n.agent = process
+	n.provisioner = process
 	n.t.Cleanup(n.finish)
 }
 
-// arguments are the agent's, but for Args.
+// arguments are the provisioner's, without Args.
 func (n *Node) arguments() []string { return n.process().Args() }
 
-// process is how the agent is run.
-func (n *Node) process() provisioners.Agent {
-	return provisioners.Agent{Cluster: n.Env.Cluster, Binary: binary, Node: n.Name, Folder: n.Folder}
+// process is how the provisioner is run.
+func (n *Node) process() provisioners.Process {
+	return provisioners.Process{Cluster: n.Env.Cluster, Binary: binary, Node: n.Name, Folder: n.Folder}
 }
 
-// finish ends the agent after the test, and shows its log if the test failed.
+// finish ends the provisioner after the test, and shows its log if the test failed.
 func (n *Node) finish() {
-	if n.agent == nil {
+	if n.provisioner == nil {
 		return
 	}
-	log := n.agent.LogFile()
+	log := n.provisioner.LogFile()
 	n.Kill()
 	if !n.t.Failed() {
 		return
 	}
 	if text, err := os.ReadFile(log); err == nil {
-		n.t.Logf("agent of %s:\n%s\nand its report:\n%s", n.Name, tail(text, 20_000), n.report())
+		n.t.Logf("provisioner of %s:\n%s\nand its report:\n%s", n.Name, tail(text, 20_000), n.report())
 	}
 }
 
@@ -175,34 +175,34 @@ func tail(text []byte, most int) []byte {
 	return text[max(0, len(text)-most):]
 }
 
-// Process is the agent's; nil if it does not run.
-func (n *Node) Process() *cluster.Process { return n.agent }
+// Process is the provisioner's; nil if it does not run.
+func (n *Node) Process() *cluster.Process { return n.provisioner }
 
-// Kill ends the agent at once, as a crash would.
+// Kill ends the provisioner at once, as a crash would.
 func (n *Node) Kill() {
 	n.t.Helper()
-	if n.agent == nil {
+	if n.provisioner == nil {
 		return
 	}
-	if err := n.agent.Kill(); err != nil {
+	if err := n.provisioner.Kill(); err != nil {
 		n.t.Error(err)
 	}
-	n.agent = nil
+	n.provisioner = nil
 }
 
-// Stop asks the agent to end, and waits until it has.
+// Stop terminates the provisioner, and waits for its end.
 func (n *Node) Stop() {
 	n.t.Helper()
 	ctx, cancel := deadline.Context(context.Background())
 	defer cancel()
-	if err := n.agent.Stop(ctx); err != nil {
+	if err := n.provisioner.Stop(ctx); err != nil {
 		n.t.Error(err)
 	}
-	n.agent = nil
+	n.provisioner = nil
 }
 
-// forget deletes the node's volumes after the test, when nobody is left to take the
-// finalizer off.
+// forget deletes the node's volumes after the test, when no provisioner removes the
+// finalizer any more.
 func (n *Node) forget() {
 	n.Kill()
 	ctx, cancel := context.WithTimeout(context.Background(), n.Env.Timeout)

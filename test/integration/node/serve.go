@@ -19,24 +19,24 @@ import (
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
-// askAgain is the time between two questions to the agent, which no event tells of.
+// askAgain is the time between two requests to the provisioner, whose endpoints have no events.
 const askAgain = 100 * time.Millisecond
 
 var servesAt = regexp.MustCompile(`"Serving health and metrics" address="([^"]+)"`)
 
-// Answer is what a process answered: a status of HTTP, and the body.
+// Answer is an HTTP status and the body.
 type Answer struct {
 	Status int
 	Body   string
 }
 
-// WaitAnswer asks the agent for a path such as "/readyz" until the answer is as asked.
+// WaitAnswer requests a path of the provisioner, such as "/readyz", until is accepts the answer.
 func (n *Node) WaitAnswer(path, what string, is func(Answer) bool) Answer {
 	n.t.Helper()
-	return WaitAnswer(n.t, n.Env, n.agent, path, what, is)
+	return WaitAnswer(n.t, n.Env, n.provisioner, path, what, is)
 }
 
-// WaitAnswer asks a process of ours for a path until the answer is as asked.
+// WaitAnswer requests a path of a process until is accepts the answer.
 func WaitAnswer(t testing.TB, e *fixture.Env, process *cluster.Process, path, what string, is func(Answer) bool) Answer {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(e.Context(), e.Timeout)
@@ -60,7 +60,7 @@ func WaitAnswer(t testing.TB, e *fixture.Env, process *cluster.Process, path, wh
 	}
 }
 
-// ask asks a process, at the address in its log.
+// ask requests a path of a process, at the address in its log.
 func ask(ctx context.Context, process *cluster.Process, path string) (Answer, error) {
 	log, err := os.ReadFile(process.LogFile())
 	if err != nil {
@@ -84,8 +84,8 @@ func ask(ctx context.Context, process *cluster.Process, path string) (Answer, er
 	return Answer{Status: response.StatusCode, Body: string(body)}, err
 }
 
-// RunToEnd runs another agent of the node, with more arguments and without the node's
-// name in the environment, and returns what it printed. It has to end by itself, with
+// RunToEnd runs another provisioner of the node, with more arguments and without the node's
+// name in the environment, and returns its output. It must end by itself, with
 // an error.
 func (n *Node) RunToEnd(args ...string) string {
 	n.t.Helper()
@@ -94,7 +94,7 @@ func (n *Node) RunToEnd(args ...string) string {
 	out, err := exec.CommandContext(ctx, binary, append(n.arguments(), args...)...).CombinedOutput()
 	var ended *exec.ExitError
 	if !errors.As(err, &ended) || ctx.Err() != nil {
-		n.t.Fatal(fmt.Errorf("an agent that should have ended with an error: %w\n%s", errors.Join(err, ctx.Err()), out))
+		n.t.Fatal(fmt.Errorf("a provisioner that should have ended with an error: %w\n%s", errors.Join(err, ctx.Err()), out))
 	}
 	return string(out)
 }

@@ -22,8 +22,8 @@ import (
 	"stowage.dev/stowage/test/provisioners"
 )
 
-// Volume is the newest that is known of the node's volume of a slot; nil if there is
-// none. It is shared: do not change it.
+// Volume is the newest observed state of the node's volume of a slot, or nil. It is
+// shared: do not change it.
 func (n *Node) Volume(class, name string) *corev1.PersistentVolume {
 	var found *corev1.PersistentVolume
 	for _, volume := range n.Env.AllPVs() {
@@ -36,8 +36,8 @@ func (n *Node) Volume(class, name string) *corev1.PersistentVolume {
 	return found
 }
 
-// WaitVolume waits until the volume of a slot is as asked, and returns it; is gets nil
-// while there is none.
+// WaitVolume waits until is accepts the volume of a slot, and returns it; is gets nil
+// for a slot without a volume.
 func (n *Node) WaitVolume(class, name, what string, is func(*corev1.PersistentVolume) bool) *corev1.PersistentVolume {
 	n.t.Helper()
 	var seen *corev1.PersistentVolume
@@ -59,7 +59,7 @@ func (n *Node) WaitPhase(class, name string, phase corev1.PersistentVolumePhase)
 // WaitAnew waits until the slot has another volume than before, and it is Available.
 func (n *Node) WaitAnew(class, name string, before *corev1.PersistentVolume) *corev1.PersistentVolume {
 	n.t.Helper()
-	return n.WaitVolume(class, name, "published anew", func(v *corev1.PersistentVolume) bool {
+	return n.WaitVolume(class, name, "published again", func(v *corev1.PersistentVolume) bool {
 		return v != nil && v.UID != before.UID && v.Status.Phase == corev1.VolumeAvailable
 	})
 }
@@ -70,13 +70,13 @@ func (n *Node) WaitNone(class, name string) {
 	n.WaitVolume(class, name, "gone", func(v *corev1.PersistentVolume) bool { return v == nil })
 }
 
-// WaitReport waits until the first page of the node's report is as asked.
+// WaitReport waits until is accepts the first page of the node's report.
 func (n *Node) WaitReport(what string, is func(*stowage.LocalDiskReport) bool) *stowage.LocalDiskReport {
 	n.t.Helper()
 	return n.WaitPage(1, what, is)
 }
 
-// WaitPage waits until a page of the node's report is as asked.
+// WaitPage waits until is accepts a page of the node's report.
 func (n *Node) WaitPage(page int32, what string, is func(*stowage.LocalDiskReport) bool) *stowage.LocalDiskReport {
 	n.t.Helper()
 	ctx, cancel := context.WithTimeout(n.Env.Context(), n.Env.Timeout)
@@ -94,7 +94,7 @@ func (n *Node) WaitPage(page int32, what string, is func(*stowage.LocalDiskRepor
 	return nil
 }
 
-// WaitEntry waits until the report says of a slot what is asked for, and returns it.
+// WaitEntry waits until the report's entry of a slot has this state and reason, and returns it.
 func (n *Node) WaitEntry(class, name string, state stowage.EntryState, reason string) stowage.Entry {
 	n.t.Helper()
 	var found stowage.Entry
@@ -110,8 +110,8 @@ func (n *Node) WaitEntry(class, name string, state stowage.EntryState, reason st
 	return found
 }
 
-// AllowClean waits until the agent asks to clean the disk of a released volume that is gone,
-// and allows it as the controller does.
+// AllowClean waits until the provisioner requests to clean the disk of a released volume that is
+// deleted, and allows it as the controller does.
 func (n *Node) AllowClean(class, name string) {
 	n.t.Helper()
 	entry := n.WaitEntry(class, name, stowage.EntryCleaning, string(disk.OrphanCleanWaits))
@@ -128,7 +128,7 @@ func (n *Node) AnnotateReport(ctx context.Context, key, text string) error {
 		AbsPath("/apis/stowage.dev/v1alpha1/localdiskreports", n.Name).Body(body).Do(ctx).Error()
 }
 
-// report is what the agent told last, for messages of tests that fail.
+// report is the provisioner's last report, for messages of tests that fail.
 func (n *Node) report() string {
 	ctx, cancel := context.WithTimeout(context.Background(), n.Env.Timeout)
 	defer cancel()
@@ -162,7 +162,7 @@ func (n *Node) Write(name, file, text string) {
 	}
 }
 
-// Names lists what is in a slot of class Files, without lost+found.
+// Names lists the files of a slot of class Files, without lost+found.
 func (n *Node) Names(name string) []string {
 	n.t.Helper()
 	entries, err := os.ReadDir(n.PathOf(n.Files, name))

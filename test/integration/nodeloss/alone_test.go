@@ -22,8 +22,8 @@ import (
 	"stowage.dev/stowage/test/integration/node"
 )
 
-// TestControllersOfTheirOwn are stories of controllers that are set otherwise, that die
-// or that are two, one after the other on a cluster of their own.
+// TestControllersOfTheirOwn tests controllers with other settings, that are killed
+// or replicated, one after the other on their own cluster.
 func TestControllersOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	e := fixture.NewOn(t, audit.Config())
@@ -38,10 +38,10 @@ func TestControllersOfTheirOwn(t *testing.T) {
 	t.Run("leader killed", func(t *testing.T) { leaderKilled(t, e.Sibling(t)) })
 	t.Run("killed after each write", func(t *testing.T) { killedAfterEachWrite(t, e.Sibling(t)) })
 	t.Run("one identity on two nodes", func(t *testing.T) { oneIdentity(t, e.Sibling(t)) })
-	t.Run("reports of nodes that are gone", func(t *testing.T) { collected(t, e.Sibling(t)) })
+	t.Run("reports of deleted nodes", func(t *testing.T) { collected(t, e.Sibling(t)) })
 }
 
-// run starts a controller, which is killed after the test at the latest.
+// run starts a controller, which is killed after the test unless it has ended.
 func run(t *testing.T, e *fixture.Env, name, settings string) *cluster.Process {
 	t.Helper()
 	process, err := start(e.Cluster, name, settings)
@@ -56,7 +56,7 @@ func run(t *testing.T, e *fixture.Env, name, settings string) *cluster.Process {
 	return process
 }
 
-// dryRun: events tell what would be done, and nothing is written.
+// dryRun: events report the actions, and nothing is written.
 func dryRun(t *testing.T, e *fixture.Env) {
 	s := newSite(t, e, asks("Release", "1s"), "a")
 	s.set("db", 1, nil)
@@ -114,7 +114,7 @@ func budget(t *testing.T, e *fixture.Env) {
 		t.Fatal(err)
 	}
 	run(t, e, "second", settings)
-	// It has seen the third claim's volume by the time that it has dealt with a later one.
+	// It has seen the third claim's volume once it has handled a later one.
 	later := s.makeVolume("a", "disk4", "wwn:"+s.Name("a")+"-disk4", corev1.PersistentVolumeReclaimDelete)
 	s.waitTold("default", later.Name, "VolumeRemoved", "tombstone")
 	s.waitGone(later, stowage.TombstonePublished)
@@ -128,14 +128,14 @@ func budget(t *testing.T, e *fixture.Env) {
 	if len(releases) < 2 {
 		t.Errorf("claims were released at %v, want two at least", releases)
 	}
-	// On a machine that stood still the third one's time may have come.
+	// On a machine that stalled the third one's delay may have ended.
 	if len(releases) > 2 && releases[2].Sub(releases[0]) < rules.Window {
 		t.Errorf("claims were released at %v, want no three in %s", releases, rules.Window)
 	}
 }
 
-// collected: a report that was not written for long goes with its node, unless the
-// node remembers a disk in it.
+// collected: a report that has not been written for long is deleted with its node, unless it has
+// the record of a disk.
 func collected(t *testing.T, e *fixture.Env) {
 	s := newSite(t, e, nil)
 	ctx, cancel := context.WithTimeout(s.Context(), s.Timeout)
@@ -169,15 +169,15 @@ func collected(t *testing.T, e *fixture.Env) {
 		}
 	}
 	if _, err := s.reports.Get(ctx, goes.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("the report of a node that is gone: %v, want it deleted", err)
+		t.Errorf("the report of a deleted node: %v, want it deleted", err)
 	}
 	if _, err := s.reports.Get(ctx, kept.Name, metav1.GetOptions{}); err != nil {
 		t.Errorf("the report of a node that remembers a disk: %v", err)
 	}
 }
 
-// leaderKilled: in the middle of a delay, which is longer than it takes to lead after somebody
-// who was killed. The other replica ends it, and no sooner.
+// leaderKilled: during a delay, which is longer than a takeover after a kill. The other replica
+// completes it, and no earlier.
 func leaderKilled(t *testing.T, e *fixture.Env) {
 	const settings = "leaderElection: {leaseDuration: 15s, renewDeadline: 10s, retryPeriod: 1s}\n"
 	const delay = 20 * time.Second
@@ -210,8 +210,8 @@ func leaderKilled(t *testing.T, e *fixture.Env) {
 	}
 }
 
-// killedAfterEachWrite: every controller dies with its first write. What is left in the
-// end is as if one had done it all.
+// killedAfterEachWrite: every controller is killed after its first write. The final state is the
+// same as with one controller.
 func killedAfterEachWrite(t *testing.T, e *fixture.Env) {
 	s := newSite(t, e, asks("Release", "1s"), "a", "b")
 	s.set("db", 1, nil)

@@ -21,7 +21,7 @@ import (
 // provisioners run. Both nodes get an event, and the metric counts the identity. Neither
 // disk is taken for the other: each has its own volume with its own data, the loss of one
 // node removes no volume, and a clean on the other removes the data of its disk only. Once
-// the other disk is gone, the lost volume is removed like any other.
+// the other disk is removed, the lost volume is removed like any other.
 func oneIdentity(t *testing.T, e *fixture.Env) {
 	s := newSite(t, e, nil)
 	controller := run(t, e, "duplicates", "nodeLoss: {delay: 1s}\nleaderElection: {leaderElect: false}\n")

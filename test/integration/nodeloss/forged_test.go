@@ -19,9 +19,9 @@ import (
 	"stowage.dev/stowage/test/provisioners"
 )
 
-// TestForgedIdentity: a node that somebody else has got hold of gives a volume of its own the
-// identity of a lost node's disk, and says that it misses it. Were there a tombstone, the
-// disk would be wiped at the node where it is put to rescue the data that a claim waits for.
+// TestForgedIdentity: a compromised node marks its own volume with the identity of a lost node's
+// disk, and reports that disk as missing. A tombstone would wipe the
+// disk at the node to which it is moved to rescue the data that a claim waits for.
 func TestForgedIdentity(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, fixture.New(t), asks("Keep", "1s"), "a")
@@ -32,7 +32,7 @@ func TestForgedIdentity(t *testing.T) {
 
 	s.AddNodes(s.Node("b"))
 	forged := s.volumeOf("b", "disk1", before.pv.Annotations[wellknown.DiskIdentityAnnotation], corev1.PersistentVolumeReclaimDelete)
-	s.agent("b")
+	s.provisionerPod("b")
 	s.report(forged, stowage.EntryMissing)
 	s.waitTold("default", forged.Name, "VolumeLost", before.pv.Name, s.Name("a"), "stowage-provisioner release")
 	report, err := s.reports.Get(s.Context(), s.Name("b"), metav1.GetOptions{})
@@ -40,7 +40,7 @@ func TestForgedIdentity(t *testing.T) {
 		t.Errorf("tombstones %+v, %v, want none", report.Spec.Tombstones, err)
 	}
 
-	// When nobody counts on the disk any more, the volume goes as others do.
+	// Without a claim on the disk, the volume is removed as others are.
 	if err := s.Client.CoreV1().PersistentVolumes().Delete(s.Context(), before.pv.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -54,8 +54,8 @@ func TestForgedIdentity(t *testing.T) {
 	})
 }
 
-// TestForgedVolumes: of disks that were lost, made by another node. A tombstone goes when the
-// node's report has the disk with the volume, and one that has data kept does not even then.
+// TestForgedVolumes: of lost disks, created by another node. A tombstone is removed when the
+// node's report has the disk with the volume, and one that retains data not even then.
 func TestForgedVolumes(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, fixture.New(t), asks("Release", "1s"), "a")

@@ -1,8 +1,8 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nodeloss_test has nodes vanish, with their volumes, under StatefulSets whose
-// controllers are real, and stowage-controller in a process of its own, with the
+// Package nodeloss_test deletes nodes, with their volumes, under StatefulSets whose
+// controllers are real, and runs stowage-controller as a separate process, with the
 // rights that manifests/controller grants.
 package nodeloss_test
 
@@ -19,7 +19,7 @@ import (
 	"stowage.dev/stowage/test/integration/rights"
 )
 
-// manifests is the folder of what is shipped.
+// manifests is the folder of the shipped manifests.
 const manifests = "../../../manifests/controller/base"
 
 // account is who the controller is.
@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	os.Exit(audit.Exit(fixture.MainOn(m, audit.Config, node.Install, begin)))
 }
 
-// shared runs for all tests of the package's cluster; what it is to do they say by
+// shared runs for all tests of the package's cluster; tests configure it by
 // annotations.
 const sharedSettings = "nodeLoss: {delay: 2s, releasesPerMinute: 10000, outOfService: Lost, recreatingOwners: [LocalDiskReport.stowage.dev]}\nleaderElection: {leaderElect: false}\n"
 
@@ -67,7 +67,7 @@ func start(c *cluster.Cluster, name, settings string) (*cluster.Process, error) 
 	if err != nil {
 		return nil, err
 	}
-	folder, err := os.MkdirTemp(c.Folder(), "controller-") // goes with the cluster
+	folder, err := os.MkdirTemp(c.Folder(), "controller-") // removed with the cluster
 	if err != nil {
 		return nil, err
 	}

@@ -52,7 +52,7 @@ func startMortals(s *site) *mortals {
 	return m
 }
 
-// stop ends them, and returns what they died after.
+// stop ends them, and returns the writes after which they were killed.
 func (m *mortals) stop() []string {
 	m.cancel()
 	m.running.Wait()
@@ -62,7 +62,7 @@ func (m *mortals) stop() []string {
 	return m.writes
 }
 
-// live is the life of one.
+// live runs one controller until it is killed.
 func (m *mortals) live(ctx context.Context) error {
 	ctx, die := context.WithCancel(ctx)
 	defer die()
@@ -122,9 +122,9 @@ type killer struct {
 	dead bool
 }
 
-var errDead = errors.New("this controller is dead")
+var errDead = errors.New("this controller was killed")
 
-// RoundTrip sends a request of somebody who is alive.
+// RoundTrip sends the requests of a running controller.
 func (k *killer) RoundTrip(request *http.Request) (*http.Response, error) {
 	if request.Method == http.MethodGet {
 		return k.next.RoundTrip(request)
@@ -134,7 +134,7 @@ func (k *killer) RoundTrip(request *http.Request) (*http.Response, error) {
 	if k.dead || k.ctx.Err() != nil {
 		return nil, errDead
 	}
-	// What was sent is carried out, and is to be counted, though the test may end meanwhile.
+	// A request that was sent is executed, and must be counted, though the test may end meanwhile.
 	response, err := k.next.RoundTrip(request.WithContext(context.WithoutCancel(request.Context())))
 	if err != nil || response.StatusCode >= http.StatusBadRequest {
 		return response, err

@@ -19,12 +19,12 @@ import (
 	"stowage.dev/stowage/test/integration/node"
 )
 
-// TestDiskOfALostNode: its claim was given up, and its Node is gone. The disk turns up
-// at another node, or at a machine of the same name that was set up anew: it is clean
-// before it is offered, and the tombstone goes.
+// TestDiskOfALostNode: its claim was released, and its Node is deleted. The disk appears
+// at another node, or at a reinstalled machine of the same name: it is cleaned
+// before it is published, and the tombstone is removed.
 func TestDiskOfALostNode(t *testing.T) {
 	t.Parallel()
-	for name, same := range map[string]bool{"at another node": false, "at the same, set up anew": true} {
+	for name, same := range map[string]bool{"at another node": false, "at the same, reinstalled": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := fixture.New(t)
@@ -70,8 +70,8 @@ func TestDiskOfALostNode(t *testing.T) {
 }
 
 // TestDiskTakenOut: of a node that works, under a StatefulSet that may be released. It
-// runs with another disk, and the agent lets the volume go and remembers the disk, which
-// is cleaned when it is put back.
+// runs with another disk, and the provisioner lets the volume go and remembers the disk, which
+// is cleaned when it is attached again.
 func TestDiskTakenOut(t *testing.T) {
 	t.Parallel()
 	e := fixture.New(t)
@@ -81,7 +81,7 @@ func TestDiskTakenOut(t *testing.T) {
 	n.Mount("disk1", "16M")
 	n.Mount("disk2", "16M")
 	n.Start()
-	s.agent("a")
+	s.provisionerPod("a")
 	n.WaitPhase(n.Files, "disk1", corev1.VolumeAvailable)
 	n.WaitPhase(n.Files, "disk2", corev1.VolumeAvailable)
 	s.set("db", 1, func(set *appsv1.StatefulSet) { set.Spec.VolumeClaimTemplates[0].Annotations = asks("Release", "2s") })
@@ -99,8 +99,8 @@ func TestDiskTakenOut(t *testing.T) {
 	n.WaitReport("without the tombstone", func(r *stowage.LocalDiskReport) bool { return len(r.Spec.Tombstones) == 0 })
 }
 
-// TestHostnames: nodes whose hostname is not their name are told to the agents' policies,
-// as long as they are there; what others have written stays.
+// TestHostnames: nodes whose hostname is not their name are listed for the provisioners' policies,
+// as long as they exist; entries of others stay.
 func TestHostnames(t *testing.T) {
 	t.Parallel()
 	e := fixture.New(t)

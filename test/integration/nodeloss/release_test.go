@@ -18,14 +18,14 @@ import (
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
-// TestStatefulSetIsWholeAgain: its node is deleted, and nobody does anything.
+// TestStatefulSetIsWholeAgain: its node is deleted, without any manual action.
 func TestStatefulSetIsWholeAgain(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		class, claim map[string]string
 	}{
-		"the class says so":                    {class: asks("Release", "2s")},
-		"the claim says so, against its class": {class: asks("Keep", "1h"), claim: asks("Release", "2s")},
+		"by its class": {class: asks("Release", "2s")},
+		"by the claim's annotation, against its class": {class: asks("Keep", "1h"), claim: asks("Release", "2s")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -35,7 +35,7 @@ func TestStatefulSetIsWholeAgain(t *testing.T) {
 			s.lose(before.node(s))
 			after := s.waitPlaced("db-0", "data-db-0", before)
 			if after.pod.Spec.NodeName == before.pod.Spec.NodeName {
-				t.Errorf("the pod runs on %s, which is gone", after.pod.Spec.NodeName)
+				t.Errorf("the pod runs on %s, which is deleted", after.pod.Spec.NodeName)
 			}
 			s.waitGone(before.pv, stowage.TombstonePublished)
 			s.waitTold(s.Namespace, "data-db-0", "VolumeLost", "is gone", "will be deleted")
@@ -66,7 +66,7 @@ func TestPodThatWaitsAlready(t *testing.T) {
 	s.waitGone(before.pv, stowage.TombstonePublished)
 }
 
-// TestEphemeral: the claim belongs to the pod, which a StatefulSet makes anew.
+// TestEphemeral: the claim belongs to the pod, which a StatefulSet recreates.
 func TestEphemeral(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, fixture.New(t), asks("Release", "2s"), "a", "b")
@@ -81,8 +81,8 @@ func TestEphemeral(t *testing.T) {
 	s.waitGone(before.pv, stowage.TombstonePublished)
 }
 
-// TestOperator: claim and pod are made by an operator, which the claim says by its annotation,
-// or by its owner. The operator makes both again.
+// TestOperator: claim and pod are created by an operator, according to the claim's annotation,
+// or its owner. The operator recreates both.
 func TestOperator(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(claim *builders.PVC, owner metav1.OwnerReference){
@@ -107,7 +107,7 @@ func TestOperator(t *testing.T) {
 			operate()
 			before := s.waitPlaced("db-1", "db-1", nil)
 			s.lose(before.node(s))
-			s.Wait("pod and claim to be gone", func() bool { return s.SeenPod("db-1") == nil && s.SeenPVC("db-1") == nil })
+			s.Wait("pod and claim to be deleted", func() bool { return s.SeenPod("db-1") == nil && s.SeenPVC("db-1") == nil })
 			operate()
 			s.waitPlaced("db-1", "db-1", before)
 			s.waitGone(before.pv, stowage.TombstonePublished)
@@ -116,8 +116,8 @@ func TestOperator(t *testing.T) {
 	}
 }
 
-// operated is a reference to an object that owns claims: of a kind that is there, and that the
-// controller's configuration has.
+// operated is a reference to an object that owns claims: of an existing kind, which the
+// controller's configuration lists.
 func (s *site) operated() metav1.OwnerReference {
 	s.T.Helper()
 	name := s.Name("operated")
@@ -130,8 +130,8 @@ func (s *site) operated() metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: stowage.SchemeGroupVersion.String(), Kind: "LocalDiskReport", Name: name, UID: made.UID}
 }
 
-// TestOutOfService: the node is there, not Ready, with the taint. Its pod goes, and so does the
-// volume, of which no agent takes the finalizer.
+// TestOutOfService: the node exists, not Ready, with the taint. Its pod is deleted, and so is the
+// volume, whose finalizer no provisioner removes.
 func TestOutOfService(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, fixture.New(t), asks("Release", "2s"), "a", "b")
@@ -148,8 +148,8 @@ func TestOutOfService(t *testing.T) {
 	s.waitGone(before.pv, stowage.TombstonePublished)
 }
 
-// TestDiskLost: the node is there, and its agent reports that the disk is not, or fails. The
-// volume is deleted, and let go by the agent.
+// TestDiskLost: the node exists, and its provisioner reports the disk as missing, or failing. The
+// volume is deleted, and the provisioner removes its finalizer.
 func TestDiskLost(t *testing.T) {
 	t.Parallel()
 	for _, state := range []stowage.EntryState{stowage.EntryMissing, stowage.EntryReplaced, stowage.EntryFailing} {
@@ -158,10 +158,10 @@ func TestDiskLost(t *testing.T) {
 			s := newSite(t, fixture.New(t), asks("Release", "2s"), "a", "b")
 			s.set("db", 1, nil)
 			before := s.waitPlaced("db-0", "data-db-0", nil)
-			s.agent(before.node(s))
+			s.provisionerPod(before.node(s))
 			s.report(before.pv, state)
 			s.waitPlaced("db-0", "data-db-0", before)
-			s.Wait("the volume to be deleted, and held for its agent", func() bool {
+			s.Wait("the volume to be deleted, and held for its provisioner", func() bool {
 				v := s.seen(before.pv)
 				return v != nil && v.DeletionTimestamp != nil && len(v.Finalizers) == 1 && v.Finalizers[0] == wellknown.LocalVolumeFinalizer
 			})
@@ -169,7 +169,7 @@ func TestDiskLost(t *testing.T) {
 	}
 }
 
-// TestNodeBack: before the delay is over. Nothing is lost, and the mark is gone.
+// TestNodeBack: the node is back before the delay is over. Nothing is lost, and the mark is removed.
 func TestNodeBack(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, fixture.New(t), asks("Release", "1h"), "a", "b")
@@ -186,7 +186,7 @@ func TestNodeBack(t *testing.T) {
 	s.Wait("the loss to be written down", marked(true))
 	s.AddNodes(s.Node(node)) // another UID, the same name
 	s.Wait("the loss to be forgotten", marked(false))
-	s.Wait("the pod to run with what it had", func() bool {
+	s.Wait("the pod to run with its volume", func() bool {
 		p, c := s.SeenPod("db-0"), s.SeenPVC("data-db-0")
 		return p != nil && p.Status.Phase == corev1.PodRunning && p.Spec.NodeName == s.Name(node) && c != nil && c.UID == before.claim.UID && c.DeletionTimestamp == nil
 	})
@@ -198,15 +198,15 @@ func TestKept(t *testing.T) {
 	for name, tc := range map[string]struct {
 		class  map[string]string
 		claim  map[string]string
-		lone   bool // a claim of nobody's
+		lone   bool // a claim without owner
 		reason string
 		says   []string
 	}{
 		"by default":                          {reason: "VolumeLost", says: []string{"kept", "Keep", "is gone"}},
-		"by its own word against its class":   {class: asks("Release", "1s"), claim: map[string]string{wellknown.NodeLossAnnotation: "Keep"}, reason: "VolumeLost", says: []string{"Keep"}},
-		"as nobody would make it again":       {class: asks("Release", "1s"), lone: true, reason: "ClaimNotRecreatable", says: []string{"neither of a StatefulSet"}},
-		"as nobody can read what it asks for": {class: asks("Release", "1s"), claim: map[string]string{wellknown.NodeLossAnnotation: "release"}, reason: "InvalidNodeLoss", says: []string{`"release"`, "allowed is Keep or Release"}},
-		"as nobody can read its delay":        {class: asks("Release", "1"), reason: "InvalidNodeLoss", says: []string{"StorageClass", "allowed is a duration"}},
+		"by its annotation against its class": {class: asks("Release", "1s"), claim: map[string]string{wellknown.NodeLossAnnotation: "Keep"}, reason: "VolumeLost", says: []string{"Keep"}},
+		"as it would not be recreated":        {class: asks("Release", "1s"), lone: true, reason: "ClaimNotRecreatable", says: []string{"neither of a StatefulSet"}},
+		"as its policy is invalid":            {class: asks("Release", "1s"), claim: map[string]string{wellknown.NodeLossAnnotation: "release"}, reason: "InvalidNodeLoss", says: []string{`"release"`, "allowed is Keep or Release"}},
+		"as its delay is invalid":             {class: asks("Release", "1"), reason: "InvalidNodeLoss", says: []string{"StorageClass", "allowed is a duration"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -235,7 +235,7 @@ func TestKept(t *testing.T) {
 }
 
 // TestRetained: a Released volume of policy Retain is its administrator's. Once deleted
-// it goes, with a tombstone that has its disk kept.
+// it is removed, with a tombstone that retains its disk.
 func TestRetained(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, fixture.New(t), asks("Release", "1s"), "a")
@@ -255,8 +255,8 @@ func TestRetained(t *testing.T) {
 	s.waitGone(before.pv, stowage.TombstoneRetained)
 }
 
-// TestReserved: by an administrator, for a claim that is not there. The volume stays, and says
-// what it waits for; when that is taken off, it goes.
+// TestReserved: by an administrator, for a claim that does not exist. The volume stays, with the
+// reason; without the reservation, it is removed.
 func TestReserved(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, fixture.New(t), asks("Release", "1s"), "a")

@@ -22,12 +22,12 @@ import (
 	"stowage.dev/stowage/test/provisioners"
 )
 
-// agent makes the pod of a node's agent, as the DaemonSet would, which the simulated
-// kubelet makes Ready. It goes after the test.
-func (s *site) agent(node string) *corev1.Pod {
+// provisionerPod creates the pod of a node's provisioner, as the DaemonSet would, which the
+// simulated kubelet makes Ready. It is deleted after the test.
+func (s *site) provisionerPod(node string) *corev1.Pod {
 	s.T.Helper()
-	pod := s.Pod("agent").Obj()
-	pod.Namespace, pod.Name, pod.Spec.NodeName = provisioners.Namespace, s.Name("agent-"+node), s.Name(node)
+	pod := s.Pod("provisioner").Obj()
+	pod.Namespace, pod.Name, pod.Spec.NodeName = provisioners.Namespace, s.Name("provisioner-"+node), s.Name(node)
 	pod.Labels = map[string]string{"app.kubernetes.io/name": "stowage-provisioner"}
 	pod.Spec.AutomountServiceAccountToken = new(bool)
 	made, err := s.Client.CoreV1().Pods(pod.Namespace).Create(s.Context(), pod, metav1.CreateOptions{})
@@ -45,7 +45,7 @@ func (s *site) agent(node string) *corev1.Pod {
 	return made
 }
 
-// probe has kubelet find that an agent works, or does not.
+// probe sets the result of kubelet's probe of a provisioner.
 func (s *site) probe(pod *corev1.Pod, works corev1.ConditionStatus) {
 	s.T.Helper()
 	patch := fmt.Sprintf(`{"status":{"phase":"Running","conditions":[{"type":"Ready","status":%q,"lastTransitionTime":%q}]}}`, works, time.Now().UTC().Format(time.RFC3339))
@@ -55,9 +55,9 @@ func (s *site) probe(pod *corev1.Pod, works corev1.ConditionStatus) {
 	}
 }
 
-// TestAgentThatIsSilent: what it has reported last counts for nothing while it does not
-// work, and from anew when it does.
-func TestAgentThatIsSilent(t *testing.T) {
+// TestSilentProvisioner: its last report is ignored while it does not
+// work, and counts again when it does.
+func TestSilentProvisioner(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, fixture.New(t), asks("Release", "1h"), "a") // the delay is never over
 	s.set("db", 1, nil)
@@ -69,13 +69,13 @@ func TestAgentThatIsSilent(t *testing.T) {
 		return m
 	}
 	s.report(before.pv, stowage.EntryMissing)
-	pod := s.agent("a")
+	pod := s.provisionerPod("a")
 	s.Wait("the loss to be written down", func() bool { return mark() != nil })
 	first := mark()
 	s.probe(pod, corev1.ConditionFalse)
 	s.Wait("the loss to be forgotten", func() bool { return mark() == nil })
 	s.probe(pod, corev1.ConditionTrue)
-	s.Wait("the loss to be written down anew", func() bool { return mark() != nil })
+	s.Wait("the loss to be recorded again", func() bool { return mark() != nil })
 	if second := mark(); !second.Since.After(first.Since) {
 		t.Errorf("the delay begins at %s, want later than %s", second.Since, first.Since)
 	}
@@ -84,9 +84,9 @@ func TestAgentThatIsSilent(t *testing.T) {
 	}
 }
 
-// TestOutdatedReport: a report says that the disk is missing, because its provisioner could not
+// TestOutdatedReport: a report has the disk as missing, because its provisioner could not
 // write it since, and the volume does not. Its claim is not released, for longer than the delay,
-// until the volume says the same.
+// until the volume is marked too.
 func TestOutdatedReport(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, fixture.New(t), asks("Release", "1s"), "a")
@@ -94,7 +94,7 @@ func TestOutdatedReport(t *testing.T) {
 	before := s.waitPlaced("db-0", "data-db-0", nil)
 	s.AddNodes(s.Node("b"))
 	other := s.volume("b", "disk1", corev1.PersistentVolumeReclaimDelete) // whose end shows that a delay is over
-	s.agent("a")
+	s.provisionerPod("a")
 	s.reportOnly(before.pv, stowage.EntryMissing)
 	s.lose("b")
 	s.waitGone(other, stowage.TombstonePublished)
@@ -111,9 +111,9 @@ func TestOutdatedReport(t *testing.T) {
 	})
 }
 
-// TestAgentThatIsNotThere: its report says that the disk is missing, and nothing is
+// TestMissingProvisioner: its report has the disk as missing, and nothing is
 // released, for longer than the delay.
-func TestAgentThatIsNotThere(t *testing.T) {
+func TestMissingProvisioner(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, fixture.New(t), asks("Release", "2s"), "a")
 	s.set("db", 1, nil)

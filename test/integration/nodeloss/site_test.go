@@ -33,12 +33,12 @@ type site struct {
 	reports *diskreports.Client
 }
 
-// asks are annotations by which a class or a claim says what it wants.
+// asks are annotations with the policy of a class or a claim.
 func asks(policy, delay string) map[string]string {
 	return map[string]string{wellknown.NodeLossAnnotation: policy, wellknown.NodeLossDelayAnnotation: delay}
 }
 
-// newSite makes nodes, each with so many volumes, and a class with annotations.
+// newSite makes nodes, each with this number of volumes, and a class with annotations.
 func newSite(t *testing.T, e *fixture.Env, annotations map[string]string, nodes ...string) *site {
 	t.Helper()
 	client, err := diskreports.NewClient(e.Cluster.RESTConfig())
@@ -59,7 +59,7 @@ func newSite(t *testing.T, e *fixture.Env, annotations map[string]string, nodes 
 	return s
 }
 
-// delay has the class ask for another delay.
+// delay changes the delay of the class.
 func (s *site) delay(is string) {
 	s.T.Helper()
 	body := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, wellknown.NodeLossDelayAnnotation, is)
@@ -68,7 +68,7 @@ func (s *site) delay(is string) {
 	}
 }
 
-// volume makes a volume as an agent would, on a node that is there.
+// volume makes a volume as a provisioner would, on an existing node.
 func (s *site) volume(node, name string, policy corev1.PersistentVolumeReclaimPolicy) *corev1.PersistentVolume {
 	s.T.Helper()
 	return s.volumeOf(node, name, "wwn:"+s.Name(node)+"-"+name, policy)
@@ -85,8 +85,8 @@ func (s *site) volumeOf(node, name, identity string, policy corev1.PersistentVol
 	return made
 }
 
-// makeVolume makes a volume of a disk, and does not wait for it: that of a node that is lost
-// may be gone before anybody has seen it Available.
+// makeVolume makes a volume of a disk, and does not wait for it: that of a lost node
+// may be deleted before it is seen Available.
 func (s *site) makeVolume(node, name, identity string, policy corev1.PersistentVolumeReclaimPolicy) *corev1.PersistentVolume {
 	s.T.Helper()
 	class, err := s.Client.StorageV1().StorageClasses().Get(s.Context(), s.class, metav1.GetOptions{})
@@ -113,7 +113,7 @@ func (s *site) makeVolume(node, name, identity string, policy corev1.PersistentV
 	return made
 }
 
-// strip takes the finalizers off what is left, for which there is no agent.
+// strip removes the finalizers of remaining volumes, which have no provisioner.
 func (s *site) strip() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.Context()), s.Timeout)
 	defer cancel()
@@ -128,7 +128,7 @@ func (s *site) strip() {
 	}
 }
 
-// seen is this very volume; nil if it is gone.
+// seen is this very volume; nil if it is deleted.
 func (s *site) seen(pv *corev1.PersistentVolume) *corev1.PersistentVolume {
 	for _, v := range s.AllPVs() {
 		if v.UID == pv.UID {
@@ -216,7 +216,7 @@ func (s *site) fail(node string) {
 	}
 }
 
-// waitGone waits until this very volume is gone, and its node's report has a tombstone.
+// waitGone waits until this very volume is deleted, and its node's report has a tombstone.
 func (s *site) waitGone(pv *corev1.PersistentVolume, state stowage.TombstoneState) {
 	s.T.Helper()
 	s.Wait("volume "+pv.Name+" to be removed", func() bool { return s.seen(pv) == nil })
@@ -233,8 +233,8 @@ func (s *site) waitGone(pv *corev1.PersistentVolume, state stowage.TombstoneStat
 	s.T.Errorf("report %s has no tombstone %s of volume %s: %+v", report.Name, state, pv.Name, report.Spec.Tombstones)
 }
 
-// released is when the claim of a volume was released, as its node's report tells to the second,
-// or the volume, if it is there; zero if it was not.
+// released is when the claim of a volume was released, by its node's report (in seconds)
+// or the volume, if it exists; zero if it was not.
 func (s *site) released(pv *corev1.PersistentVolume) (at time.Time) {
 	s.T.Helper()
 	now, err := s.Client.CoreV1().PersistentVolumes().Get(s.Context(), pv.Name, metav1.GetOptions{})
@@ -301,7 +301,7 @@ func (s *site) report(pv *corev1.PersistentVolume, state stowage.EntryState) {
 	}
 }
 
-// mark has a volume say how its disk stands.
+// mark marks a volume with the state of its disk.
 func (s *site) mark(pv *corev1.PersistentVolume, mark disk.Mark) {
 	s.T.Helper()
 	body := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, wellknown.DiskAnnotation, mark)
@@ -310,7 +310,7 @@ func (s *site) mark(pv *corev1.PersistentVolume, mark disk.Mark) {
 	}
 }
 
-// reportOnly has the report alone say how the disk of a volume stands.
+// reportOnly sets the state of a volume's disk only in the report.
 func (s *site) reportOnly(pv *corev1.PersistentVolume, state stowage.EntryState) {
 	s.T.Helper()
 	node := pv.Annotations[wellknown.NodeNameAnnotation]
@@ -329,7 +329,7 @@ func (s *site) reportOnly(pv *corev1.PersistentVolume, state stowage.EntryState)
 	}
 }
 
-// hosts is the ConfigMap of the agents' policies.
+// hosts is the ConfigMap of the provisioners' policies.
 func (s *site) hosts() map[string]string {
 	configMap, err := s.Client.CoreV1().ConfigMaps(provisioners.Namespace).Get(s.Context(), "stowage-provisioner-nodes", metav1.GetOptions{})
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"stowage.dev/stowage/pkg/apis/wellknown"
 )
 
-// refusal is how a policy says no; the zero value is for what is allowed.
+// refusal is the denial of a policy; the zero value is an allowed request.
 type refusal struct {
 	policy string // anyPolicy, if several refuse: the API server names one of them
 	says   string // part of its message
@@ -42,7 +42,7 @@ const anyPolicy = "stowage-provisioner-"
 // noNode is what all policies say of a token that no pod has.
 const noNode = "the token names no node"
 
-// check holds an answer of the API server against what is wanted.
+// check compares an answer of the API server with the expected one.
 func (r refusal) check(err error) error {
 	if r == allowed {
 		return err
@@ -53,9 +53,9 @@ func (r refusal) check(err error) error {
 	}
 	message := status.Status().Message
 	if !strings.Contains(message, "ValidatingAdmissionPolicy '"+r.policy) || !strings.Contains(message, r.says) {
-		return fmt.Errorf("got %w, want a refusal by policy %s that says %q", err, r.policy, r.says)
+		return fmt.Errorf("got %w, want a refusal by policy %s with message %q", err, r.policy, r.says)
 	}
-	// What the API server itself has to say of a policy, it calls Invalid.
+	// The API server reports a policy's own errors as Invalid.
 	if !apierrors.IsForbidden(err) && r != withoutParams {
 		return fmt.Errorf("got %w, which is not Forbidden", err)
 	}
@@ -69,8 +69,8 @@ func (r refusal) want(t *testing.T, err error) {
 	}
 }
 
-// eventually asks until the answer is the one wanted. The API server tells nobody
-// when it has taken up a new policy, parameter or role, so this polls.
+// eventually retries until the answer is the expected one. The API server sends no event
+// when it applies a new policy, parameter or role, so this polls.
 func eventually(ctx context.Context, want refusal, ask func(context.Context) error) error {
 	var last error
 	//nolint:forbidigo // There is nothing to watch.
@@ -84,24 +84,24 @@ func eventually(ctx context.Context, want refusal, ask func(context.Context) err
 // dryRun has all checks done and nothing stored.
 var dryRun = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 
-// waitForPolicies returns when all policies, their parameters and the agents'
+// waitForPolicies returns when all policies, their parameters and the provisioners'
 // rights are in force.
 func (b *testbed) waitForPolicies(ctx context.Context) error {
 	misplaced, unlabelled := volume(alpha, beta), volume(alpha, alpha)
 	delete(unlabelled.Labels, wellknown.NodeLabel)
 	untainted := func(ctx context.Context, node string) error {
-		return b.agents[alpha].patchNode(ctx, node, `{"spec":{"taints":null}}`)
+		return b.provisioners[alpha].patchNode(ctx, node, `{"spec":{"taints":null}}`)
 	}
 	for _, probe := range []struct {
 		want refusal
 		ask  func(context.Context) error
 	}{
-		{volumes("label"), b.agents[alpha].creates(unlabelled)},
-		{placement("hostname"), b.agents[alpha].creates(misplaced)},
-		{allowed, b.agents[gamma].creates(volume(gamma, gammaHost))},
-		{reports("own report"), b.agents[alpha].createsReport(report(beta, beta, 1))},
-		{allowed, b.agents[alpha].createsReport(report(alpha, alpha, 1))},
-		{heartbeat("stowage-node-lease only"), b.agents[alpha].createsLease(lease(beta, beta))},
+		{volumes("label"), b.provisioners[alpha].creates(unlabelled)},
+		{placement("hostname"), b.provisioners[alpha].creates(misplaced)},
+		{allowed, b.provisioners[gamma].creates(volume(gamma, gammaHost))},
+		{reports("own report"), b.provisioners[alpha].createsReport(report(beta, beta, 1))},
+		{allowed, b.provisioners[alpha].createsReport(report(alpha, alpha, 1))},
+		{heartbeat("stowage-node-lease only"), b.provisioners[alpha].createsLease(lease(beta, beta))},
 		{nodes("no other node"), func(ctx context.Context) error { return untainted(ctx, beta) }},
 		{nodes("startup taints only"), func(ctx context.Context) error { return untainted(ctx, alpha) }},
 	} {

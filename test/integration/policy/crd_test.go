@@ -38,7 +38,7 @@ func (b *testbed) applyCRD(ctx context.Context) error {
 	})
 }
 
-// untilIs watches the object of this name until it is as asked.
+// untilIs watches the object of this name until is accepts it.
 func untilIs(ctx context.Context, client dynamic.ResourceInterface, name string, is func(*unstructured.Unstructured) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -16,7 +16,7 @@ import (
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 
-// affinity has an agent's volume on nodes by these terms.
+// affinity has a provisioner's volume on nodes by these terms.
 func affinity(terms ...corev1.NodeSelectorTerm) func(*corev1.PersistentVolume) {
 	return func(pv *corev1.PersistentVolume) { pv.Spec.NodeAffinity.Required.NodeSelectorTerms = terms }
 }
@@ -28,14 +28,14 @@ func deviceVolume(pv *corev1.PersistentVolume) {
 	pv.Spec.Local.Path = disk.LinkPath(pv.Spec.StorageClassName, pv.Name)
 }
 
-// TestCreate: an agent creates volumes of its own node, whole and unclaimed, and
+// TestCreate: a provisioner creates complete, unclaimed volumes of its own node, and
 // of no other.
 func TestCreate(t *testing.T) {
 	t.Parallel()
 	const oneHostname = "must be kubernetes.io/hostname In [one hostname]"
 	own := builders.Term(builders.In(corev1.LabelHostname, alpha))
 	tests := map[string]struct {
-		by    *user // nil: alpha's agent
+		by    *user // nil: alpha's provisioner
 		node  string
 		forge func(*corev1.PersistentVolume)
 		want  refusal
@@ -45,10 +45,10 @@ func TestCreate(t *testing.T) {
 			forge: func(pv *corev1.PersistentVolume) { pv.Spec.StorageClassName = "more-disks" },
 		},
 		"a volume of a node whose hostname is not its name": {
-			by: bed.agents[gamma], node: gamma, forge: affinity(builders.Term(builders.In(corev1.LabelHostname, gammaHost))),
+			by: bed.provisioners[gamma], node: gamma, forge: affinity(builders.Term(builders.In(corev1.LabelHostname, gammaHost))),
 		},
 		"the node's name, where its hostname is another": {
-			by: bed.agents[gamma], node: gamma, want: placement("must be on hostname gamma;"),
+			by: bed.provisioners[gamma], node: gamma, want: placement("must be on hostname gamma;"),
 		},
 
 		"on another node": {
@@ -65,7 +65,7 @@ func TestCreate(t *testing.T) {
 		"on another node by its field": {
 			forge: affinity(builders.FieldTerm(builders.In("metadata.name", beta))), want: volumes(oneHostname),
 		},
-		"on its node, with a field besides": {
+		"on its node, with another field": {
 			forge: affinity(corev1.NodeSelectorTerm{MatchExpressions: own.MatchExpressions, MatchFields: []corev1.NodeSelectorRequirement{builders.In("metadata.name", alpha)}}),
 			want:  volumes(oneHostname),
 		},
@@ -78,7 +78,7 @@ func TestCreate(t *testing.T) {
 		"on the nodes of a zone": {
 			forge: affinity(builders.Term(builders.In(corev1.LabelTopologyZone, "z"))), want: either(""),
 		},
-		"by a term that says nothing": {
+		"by an empty term": {
 			forge: affinity(own, corev1.NodeSelectorTerm{}), want: volumes(oneHostname),
 		},
 
@@ -176,7 +176,7 @@ func TestCreate(t *testing.T) {
 			},
 			want: volumes("without ownerReferences"),
 		},
-		"with an administrator's word": {
+		"with an administrator's acknowledgement": {
 			forge: func(pv *corev1.PersistentVolume) { pv.Annotations[wellknown.SameDiskAnnotation] = "fs:1:/" },
 			want:  volumes("with these annotations only"),
 		},
@@ -202,14 +202,14 @@ func TestCreate(t *testing.T) {
 		},
 		"another node's whole volume": {node: beta, want: either("")},
 
-		"with a token of no pod":          {by: bed.unbound, want: either(noNode)},
-		"by somebody who is no agent":     {by: bed.others, forge: affinity(builders.Term(builders.In(corev1.LabelHostname, beta)))},
-		"by somebody who may do anything": {by: bed.mighty[beta], want: either("")},
+		"with a token of no pod":             {by: bed.unbound, want: either(noNode)},
+		"by another user than a provisioner": {by: bed.others, forge: affinity(builders.Term(builders.In(corev1.LabelHostname, beta)))},
+		"by a user with all rights":          {by: bed.mighty[beta], want: either("")},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			by, node := bed.agents[alpha], alpha
+			by, node := bed.provisioners[alpha], alpha
 			if test.by != nil {
 				by = test.by
 			}

@@ -20,8 +20,8 @@ func uid(pv *corev1.PersistentVolume) metav1.DeleteOptions {
 	return metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pv.UID, ResourceVersion: &pv.ResourceVersion}}
 }
 
-// TestDelete: an agent deletes volumes of its own node only, one by one or all at
-// once.
+// TestDelete: a provisioner deletes volumes of its own node only, singly or as a
+// collection.
 func TestDelete(t *testing.T) {
 	t.Parallel()
 	const own = "its own volumes only"
@@ -37,11 +37,11 @@ func TestDelete(t *testing.T) {
 		how  func(*testing.T, *user, *corev1.PersistentVolume) error
 		want refusal
 	}{
-		"its own volume":                           {by: bed.agents[alpha], how: one},
-		"another node's volume":                    {by: bed.agents[beta], how: one, want: volumes(own)},
+		"its own volume":                           {by: bed.provisioners[alpha], how: one},
+		"another node's volume":                    {by: bed.provisioners[beta], how: one, want: volumes(own)},
 		"a volume, with a token of no pod":         {by: bed.unbound, how: one, want: volumes(noNode)},
 		"all of another node's volumes at once":    {by: bed.mighty[beta], how: all, want: volumes(own)},
-		"all volumes at once, by somebody else":    {by: bed.others, how: all},
+		"all volumes at once, by another user":     {by: bed.others, how: all},
 		"a volume, by an administrator":            {by: bed.admin, how: one},
 		"its own volumes at once, were it granted": {by: bed.mighty[alpha], how: all},
 	}
@@ -61,8 +61,8 @@ func TestDelete(t *testing.T) {
 	}
 }
 
-// TestDoubtful: volumes that somebody else has made and marked as an agent's, but
-// that no agent can have made, are not touched by any.
+// TestDoubtful: no provisioner can change volumes that another user has made and marked as a
+// provisioner's, but that no provisioner can have made.
 func TestDoubtful(t *testing.T) {
 	t.Parallel()
 	const oneHostname = "must be kubernetes.io/hostname In [one hostname]"
@@ -81,7 +81,7 @@ func TestDoubtful(t *testing.T) {
 		"without a label":       {func(pv *corev1.PersistentVolume) { pv.Labels = nil }, volumes("32 hexadecimal digits")},
 		"without a provisioner": {func(pv *corev1.PersistentVolume) { delete(pv.Annotations, localpv.ProvisionedByAnnotation) }, volumes("its own volumes only")},
 		"without a node":        {func(pv *corev1.PersistentVolume) { delete(pv.Annotations, wellknown.NodeNameAnnotation) }, volumes("its own volumes only")},
-		// A node's hostname may change; what was published before must come to its end.
+		// A node's hostname may change; earlier volumes must remain deletable.
 		"of another hostname": {affinity(builders.Term(builders.In(corev1.LabelHostname, "formerly"))), allowed},
 	}
 	for name, test := range tests {
@@ -92,41 +92,41 @@ func TestDoubtful(t *testing.T) {
 			if _, err := bed.admin.CoreV1().PersistentVolumes().Create(t.Context(), pv, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			test.want.want(t, bed.agents[alpha].patchVolume(t.Context(), pv.Name, released))
-			test.want.want(t, bed.agents[alpha].CoreV1().PersistentVolumes().Delete(t.Context(), pv.Name, metav1.DeleteOptions{}))
+			test.want.want(t, bed.provisioners[alpha].patchVolume(t.Context(), pv.Name, released))
+			test.want.want(t, bed.provisioners[alpha].CoreV1().PersistentVolumes().Delete(t.Context(), pv.Name, metav1.DeleteOptions{}))
 		})
 	}
 }
 
-// TestWholeLife: with the rights of the manifests an agent creates, watches,
+// TestWholeLife: with the rights of the manifests a provisioner creates, watches,
 // deletes and releases a volume.
 func TestWholeLife(t *testing.T) {
 	t.Parallel()
 	pv := published(t, beta)
-	agent := bed.agents[beta].CoreV1().PersistentVolumes()
-	list, err := agent.List(t.Context(), metav1.ListOptions{LabelSelector: localpv.Selector(beta)})
+	provisioner := bed.provisioners[beta].CoreV1().PersistentVolumes()
+	list, err := provisioner.List(t.Context(), metav1.ListOptions{LabelSelector: localpv.Selector(beta)})
 	if err != nil || len(list.Items) == 0 {
 		t.Fatalf("listed %d volumes: %v", len(list.Items), err)
 	}
-	watch, err := agent.Watch(t.Context(), metav1.ListOptions{LabelSelector: localpv.Selector(beta), ResourceVersion: list.ResourceVersion})
+	watch, err := provisioner.Watch(t.Context(), metav1.ListOptions{LabelSelector: localpv.Selector(beta), ResourceVersion: list.ResourceVersion})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer watch.Stop()
-	if err := agent.Delete(t.Context(), pv.Name, uid(pv)); err != nil {
+	if err := provisioner.Delete(t.Context(), pv.Name, uid(pv)); err != nil {
 		t.Fatal(err)
 	}
-	if err := bed.agents[alpha].patchVolume(t.Context(), pv.Name, unfinished); err == nil {
-		t.Error("another node's agent has ended a volume that is being deleted")
+	if err := bed.provisioners[alpha].patchVolume(t.Context(), pv.Name, unfinished); err == nil {
+		t.Error("another node's provisioner has ended a volume that is being deleted")
 	}
-	// There is no controller here for the other finalizer, which comes first.
+	// No controller removes the other finalizer, which comes first.
 	if err := bed.admin.patchVolume(t.Context(), pv.Name, `{"metadata":{"finalizers":["stowage.dev/local-volume"]}}`); err != nil {
 		t.Fatal(err)
 	}
-	if err := bed.agents[beta].patchVolume(t.Context(), pv.Name, unfinished); err != nil {
+	if err := bed.provisioners[beta].patchVolume(t.Context(), pv.Name, unfinished); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := agent.Get(t.Context(), pv.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := provisioner.Get(t.Context(), pv.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the volume is still there: %v", err)
 	}
 }

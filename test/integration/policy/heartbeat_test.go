@@ -32,8 +32,8 @@ func (u *user) createsLease(l *coordinationv1.Lease) func(context.Context) error
 	}
 }
 
-// TestHeartbeat: a provisioner creates and renews the Lease of its own node. Were it to renew
-// another node's, nobody would see that the provisioner there does not work.
+// TestHeartbeat: a provisioner creates and renews the Lease of its own node. If it could renew
+// another node's, a failed provisioner there would go unnoticed.
 func TestHeartbeat(t *testing.T) {
 	t.Parallel()
 	const own = "of namespace stowage-node-lease only"
@@ -52,14 +52,14 @@ func TestHeartbeat(t *testing.T) {
 		"of the controller's election, were it granted": {
 			by: bed.mighty[gamma], lease: lease("stowage-controller", gamma), forge: func(l *coordinationv1.Lease) { l.Namespace = namespace }, want: heartbeat(own),
 		},
-		"with a token of no pod":  {by: bed.unbound, lease: lease(gamma, gamma), want: heartbeat(noNode)},
-		"by an administrator":     {by: bed.admin, lease: lease(beta, gamma)},
-		"by somebody who is none": {by: bed.others, lease: lease(beta, gamma)},
+		"with a token of no pod": {by: bed.unbound, lease: lease(gamma, gamma), want: heartbeat(noNode)},
+		"by an administrator":    {by: bed.admin, lease: lease(beta, gamma)},
+		"by another user":        {by: bed.others, lease: lease(beta, gamma)},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			by := bed.agents[gamma]
+			by := bed.provisioners[gamma]
 			if test.by != nil {
 				by = test.by
 			}
@@ -80,12 +80,12 @@ func TestHeartbeat(t *testing.T) {
 			l.Spec.RenewTime = &now
 			return l
 		}
-		if _, err := bed.agents[alpha].CoordinationV1().Leases(diskreports.HeartbeatNamespace).Create(t.Context(), lease(alpha, alpha), metav1.CreateOptions{}); err != nil {
+		if _, err := bed.provisioners[alpha].CoordinationV1().Leases(diskreports.HeartbeatNamespace).Create(t.Context(), lease(alpha, alpha), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		_, err := bed.agents[beta].CoordinationV1().Leases(diskreports.HeartbeatNamespace).Update(t.Context(), leases(bed.admin), metav1.UpdateOptions{})
+		_, err := bed.provisioners[beta].CoordinationV1().Leases(diskreports.HeartbeatNamespace).Update(t.Context(), leases(bed.admin), metav1.UpdateOptions{})
 		heartbeat(own).want(t, err)
-		_, err = bed.agents[alpha].CoordinationV1().Leases(diskreports.HeartbeatNamespace).Update(t.Context(), leases(bed.agents[alpha]), metav1.UpdateOptions{})
+		_, err = bed.provisioners[alpha].CoordinationV1().Leases(diskreports.HeartbeatNamespace).Update(t.Context(), leases(bed.provisioners[alpha]), metav1.UpdateOptions{})
 		allowed.want(t, err)
 	})
 }

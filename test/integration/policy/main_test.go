@@ -1,14 +1,14 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package policy_test holds the provisioner's manifests against a real API
-// server: what the agent of one node may write, and that whoever has its token
-// has no hold on the volumes, the report and the Node of another.
+// Package policy_test tests the provisioner's manifests on a real API
+// server: what the provisioner of one node may write, and that its token
+// gives no access to the volumes, the report and the Node of another.
 //
-// Agents have the tokens that kubelet would give them, bound to a pod on their
-// node, and the rights of the manifests. Where these rights alone refuse a
-// request already, it is made once more by a user of the same name and node who
-// may do everything, so that it is the policy that answers.
+// Provisioners have the tokens that kubelet would give them, bound to a pod on their
+// node, and the rights of the manifests. Where RBAC alone already refuses a
+// request, the test repeats it as a user of the same name and node with all
+// rights, so that the policy answers.
 package policy_test
 
 import (
@@ -29,7 +29,7 @@ var (
 	// startTimeout bounds the start of the cluster. A cold build of the control
 	// plane is most of it.
 	startTimeout = 30 * deadline.Wait()
-	// patience bounds a single wait on a machine that may have much else to do.
+	// patience bounds a single wait on a machine with other load.
 	patience = deadline.Wait()
 )
 
@@ -54,8 +54,8 @@ func run(m *testing.M) int {
 	return code
 }
 
-// onCluster runs the tests on a cluster without nodes' agents and schedulers.
-// The one controller tells what types the policies' expressions are of.
+// onCluster runs the tests on a cluster without nodes' provisioners and schedulers.
+// Its only controller reports the types of the policies' expressions.
 func onCluster(tests func() int) (code int, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()

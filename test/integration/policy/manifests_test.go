@@ -64,18 +64,18 @@ func TestNothingForgotten(t *testing.T) {
 	}
 }
 
-// TestAgentsPod: the namespace admits the agents' pod.
-func TestAgentsPod(t *testing.T) {
+// TestProvisionerPod: the namespace admits the provisioners' pod.
+func TestProvisionerPod(t *testing.T) {
 	t.Parallel()
-	pod := agentsPod(t)
+	pod := provisionerPod(t)
 	pod.Spec.NodeName = alpha
 	if _, err := bed.admin.CoreV1().Pods(namespace).Create(t.Context(), pod, dryRun); err != nil {
 		t.Error(err)
 	}
 }
 
-// agentsPod is the DaemonSet's.
-func agentsPod(t *testing.T) *corev1.Pod {
+// provisionerPod is the DaemonSet's.
+func provisionerPod(t *testing.T) *corev1.Pod {
 	t.Helper()
 	var set appsv1.DaemonSet
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(objectsOf(t, "daemonset.yaml")[0].Object, &set); err != nil {
@@ -123,7 +123,7 @@ func resourcesOf(t *testing.T, folder string) []string {
 	return files
 }
 
-// objectsOf are what a file of the manifests describes.
+// objectsOf are the objects in a file of the manifests.
 func objectsOf(t *testing.T, file string) []*unstructured.Unstructured {
 	t.Helper()
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(read(t, file))))

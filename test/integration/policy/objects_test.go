@@ -22,7 +22,7 @@ import (
 // disks counts the disks that volumes were made of, so that each has its name.
 var disks atomic.Int64
 
-// volume is one that the agent of a node publishes for a new disk.
+// volume is one that the provisioner of a node publishes for a new disk.
 func volume(node, hostname string) *corev1.PersistentVolume {
 	name := fmt.Sprintf("disk%d", disks.Add(1))
 	pv, problem := localpv.Volume(localpv.Request{
@@ -52,14 +52,14 @@ func (u *user) creates(pv *corev1.PersistentVolume) func(context.Context) error 
 	}
 }
 
-// published is a volume that its node's agent has created.
+// published is a volume that its node's provisioner has created.
 func published(t *testing.T, node string) *corev1.PersistentVolume {
 	t.Helper()
 	host := node
 	if node == gamma {
 		host = gammaHost
 	}
-	pv, err := bed.agents[node].CoreV1().PersistentVolumes().Create(t.Context(), volume(node, host), metav1.CreateOptions{})
+	pv, err := bed.provisioners[node].CoreV1().PersistentVolumes().Create(t.Context(), volume(node, host), metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,8 +14,8 @@ import (
 	"stowage.dev/stowage/pkg/testing/builders"
 )
 
-// TestWithoutParameters: while the ConfigMap is missing agents create no volumes,
-// and nothing else stands still, neither for them nor for others. Before that they allow the
+// TestWithoutParameters: without the ConfigMap provisioners create no volumes; other requests
+// continue to work, for them and for others. With it they allow the
 // names of the reference. No other test runs at the same time.
 func TestWithoutParameters(t *testing.T) {
 	maps := bed.admin.CoreV1().ConfigMaps(namespace)
@@ -29,7 +29,7 @@ func TestWithoutParameters(t *testing.T) {
 	if _, err := maps.Patch(t.Context(), params, types.MergePatchType, []byte(`{"data":{"referenceNames":"true"}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := eventually(t.Context(), allowed, bed.agents[alpha].creates(byReference)); err != nil {
+	if err := eventually(t.Context(), allowed, bed.provisioners[alpha].creates(byReference)); err != nil {
 		t.Errorf("under a name of the reference, where that is allowed: %v", err)
 	}
 	if err := maps.Delete(t.Context(), params, metav1.DeleteOptions{}); err != nil {
@@ -42,12 +42,12 @@ func TestWithoutParameters(t *testing.T) {
 		if _, err := maps.Create(ctx, again, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := eventually(ctx, allowed, bed.agents[gamma].creates(volume(gamma, gammaHost))); err != nil {
+		if err := eventually(ctx, allowed, bed.provisioners[gamma].creates(volume(gamma, gammaHost))); err != nil {
 			t.Error(err)
 		}
 	})
 
-	if err := eventually(t.Context(), withoutParams, bed.agents[alpha].creates(volume(alpha, alpha))); err != nil {
+	if err := eventually(t.Context(), withoutParams, bed.provisioners[alpha].creates(volume(alpha, alpha))); err != nil {
 		t.Fatal(err)
 	}
 	foreign := builders.MakePV("foreign").Obj()
@@ -58,10 +58,10 @@ func TestWithoutParameters(t *testing.T) {
 		"its phase":                       bed.others.patchVolume(t.Context(), pv.Name, phase, "status"),
 		"a node's taints":                 bed.others.patchNode(t.Context(), alpha, taints("")),
 		"a node's status":                 bed.others.patchNode(t.Context(), alpha, `{"status":{"phase":"Running"}}`, "status"),
-		"the end of a volume":             bed.agents[alpha].patchVolume(t.Context(), pv.Name, released),
-		"its deletion":                    bed.agents[alpha].CoreV1().PersistentVolumes().Delete(t.Context(), pv.Name, metav1.DeleteOptions{}),
-		"a startup taint":                 bed.agents[alpha].patchNode(t.Context(), alpha, taints(reservedTaint)),
-		"a report":                        bed.agents[alpha].createsReport(report("alpha.page-9", alpha, 9))(t.Context()),
+		"the end of a volume":             bed.provisioners[alpha].patchVolume(t.Context(), pv.Name, released),
+		"its deletion":                    bed.provisioners[alpha].CoreV1().PersistentVolumes().Delete(t.Context(), pv.Name, metav1.DeleteOptions{}),
+		"a startup taint":                 bed.provisioners[alpha].patchNode(t.Context(), alpha, taints(reservedTaint)),
+		"a report":                        bed.provisioners[alpha].createsReport(report("alpha.page-9", alpha, 9))(t.Context()),
 	} {
 		if err != nil {
 			t.Errorf("%s: %v", what, err)

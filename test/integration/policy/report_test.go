@@ -13,12 +13,12 @@ import (
 	"stowage.dev/stowage/pkg/apis/wellknown"
 )
 
-// TestCreateReport: an agent creates the pages of its own node's report.
+// TestCreateReport: a provisioner creates the pages of its own node's report.
 func TestCreateReport(t *testing.T) {
 	t.Parallel()
 	const own = "its own report only"
 	tests := map[string]struct {
-		by         *user // nil: gamma's agent
+		by         *user // nil: gamma's provisioner
 		name, node string
 		page       int64 // 0: 1
 		forge      func(*unstructured.Unstructured)
@@ -68,14 +68,14 @@ func TestCreateReport(t *testing.T) {
 				r.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: beta, UID: "1"}})
 			},
 		},
-		"with a token of no pod":  {by: bed.unbound, name: gamma, node: gamma, want: reports(noNode)},
-		"by an administrator":     {by: bed.admin, name: beta, node: beta},
-		"by somebody who is none": {by: bed.others, name: beta, node: beta},
+		"with a token of no pod": {by: bed.unbound, name: gamma, node: gamma, want: reports(noNode)},
+		"by an administrator":    {by: bed.admin, name: beta, node: beta},
+		"by another user":        {by: bed.others, name: beta, node: beta},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			by := bed.agents[gamma]
+			by := bed.provisioners[gamma]
 			if test.by != nil {
 				by = test.by
 			}
@@ -88,8 +88,8 @@ func TestCreateReport(t *testing.T) {
 	}
 }
 
-// TestWriteReport: an agent writes the status of its own node's report, and
-// neither another's nor what administrators write on its own.
+// TestWriteReport: a provisioner writes the status of its own node's report, and
+// neither another's nor the fields of administrators in its own.
 func TestWriteReport(t *testing.T) {
 	t.Parallel()
 	const (
@@ -101,11 +101,11 @@ func TestWriteReport(t *testing.T) {
 		acked  = `{"metadata":{"annotations":{"stowage.dev/publish-retained":"local-disks/a@1"}}}`
 	)
 	for name, node := range map[string]string{alphas: alpha, betas: beta} {
-		if _, err := bed.agents[node].reports().Create(t.Context(), report(name, node, 3), metav1.CreateOptions{}); err != nil {
+		if _, err := bed.provisioners[node].reports().Create(t.Context(), report(name, node, 3), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	// Alpha's by its name, beta's by what it says.
+	// Alpha's by its name, beta's by its spec.
 	if _, err := bed.admin.reports().Create(t.Context(), report("alpha.page-7", beta, 7), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -124,16 +124,16 @@ func TestWriteReport(t *testing.T) {
 		do   func(*testing.T) error
 		want refusal
 	}{
-		"its own status":                        {do: patch(bed.agents[alpha], alphas, status, "status")},
-		"an answer of the controller":           {do: patch(bed.agents[alpha], alphas, answer, "status"), want: reports("is the controller's")},
+		"its own status":                        {do: patch(bed.provisioners[alpha], alphas, status, "status")},
+		"an answer of the controller":           {do: patch(bed.provisioners[alpha], alphas, answer, "status"), want: reports("is the controller's")},
 		"an answer, by the controller":          {do: patch(bed.admin, betas, answer, "status")},
-		"another's status":                      {do: patch(bed.agents[alpha], betas, status, "status"), want: reports(own)},
-		"a status that is another's by spec":    {do: patch(bed.agents[alpha], "alpha.page-7", status, "status"), want: reports(own)},
+		"another's status":                      {do: patch(bed.provisioners[alpha], betas, status, "status"), want: reports(own)},
+		"a status that is another's by spec":    {do: patch(bed.provisioners[alpha], "alpha.page-7", status, "status"), want: reports(own)},
 		"a status, with a token of no pod":      {do: patch(bed.unbound, alphas, status, "status"), want: reports(noNode)},
 		"an acknowledgement, were it granted":   {do: patch(bed.mighty[alpha], alphas, acked), want: reports("the status only")},
 		"another's deletion, were it granted":   {do: remove(bed.mighty[alpha], betas), want: reports(own)},
 		"its own deletion, were it granted":     {do: remove(bed.mighty[alpha], alphas)},
-		"an acknowledgement by somebody else":   {do: patch(bed.others, betas, acked)},
+		"an acknowledgement by another user":    {do: patch(bed.others, betas, acked)},
 		"an acknowledgement, by administrators": {do: patch(bed.admin, alphas, acked)},
 	}
 	for name, test := range tests {

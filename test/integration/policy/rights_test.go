@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestRights: the roles grant what an agent does, and of the rest nothing that
-// the policies would have to hold back, or that they do not look at.
+// TestRights: the roles grant the provisioner's requests, and no others that
+// the policies do not restrict.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	// verb, resource.group/subresource, name, namespace; "-" for none.

@@ -36,7 +36,7 @@ func dataOf(t *testing.T, file string) map[string]string {
 	return data
 }
 
-// TestSampleClasses: each class of the sample exists, and agents may publish it.
+// TestSampleClasses: each class of the sample exists, and provisioners may publish it.
 func TestSampleClasses(t *testing.T) {
 	var configured, existing []string
 	for _, class := range sample(t).Classes {
@@ -55,10 +55,10 @@ func TestSampleClasses(t *testing.T) {
 	}
 }
 
-// TestSampleFolders: the pod has each class's folder where the sample says, sees
-// what is mounted there later, and can write to it.
+// TestSampleFolders: the pod has each class's folder at the path of the sample, sees
+// later mounts there, and can write to it.
 func TestSampleFolders(t *testing.T) {
-	pod := agentsPod(t)
+	pod := provisionerPod(t)
 	hosts := map[string]string{}
 	for _, volume := range pod.Spec.Volumes {
 		if volume.HostPath != nil {

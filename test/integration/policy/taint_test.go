@@ -19,7 +19,7 @@ const (
 // taints is a merge patch to these.
 func taints(list string) string { return `{"spec":{"taints":[` + list + `]}}` }
 
-// TestNode: of all that nodes are, an agent removes the startup taint of its own.
+// TestNode: on Nodes, a provisioner may only remove the startup taint of its own.
 func TestNode(t *testing.T) {
 	t.Parallel()
 	const (
@@ -28,7 +28,7 @@ func TestNode(t *testing.T) {
 		nothingElse = "neither create nor delete nodes"
 	)
 	tests := map[string]struct {
-		by    *user  // nil: alpha's agent
+		by    *user  // nil: alpha's provisioner
 		node  string // alpha
 		patch string
 		sub   []string
@@ -59,7 +59,7 @@ func TestNode(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			by, node := bed.agents[alpha], alpha
+			by, node := bed.provisioners[alpha], alpha
 			if test.by != nil {
 				by = test.by
 			}
@@ -84,7 +84,7 @@ func TestNode(t *testing.T) {
 // TestStartupTaintIsGone: the removal is not refused when it is stored.
 func TestStartupTaintIsGone(t *testing.T) {
 	t.Parallel()
-	node, err := bed.agents[gamma].CoreV1().Nodes().Patch(t.Context(), gamma, types.MergePatchType, []byte(taints(reservedTaint)), metav1.PatchOptions{})
+	node, err := bed.provisioners[gamma].CoreV1().Nodes().Patch(t.Context(), gamma, types.MergePatchType, []byte(taints(reservedTaint)), metav1.PatchOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

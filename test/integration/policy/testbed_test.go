@@ -18,7 +18,7 @@ import (
 	"stowage.dev/stowage/test/cluster"
 )
 
-// Where the provisioner's manifests are, and what they call things.
+// The provisioner's manifests and the names in them.
 const (
 	manifests = "../../../manifests/provisioner"
 	namespace = "stowage-system"
@@ -37,23 +37,23 @@ const (
 	gammaHost = "gamma"
 )
 
-// testbed is a cluster with the manifests applied, three nodes, and the agents'
+// testbed is a cluster with the manifests applied, three nodes, and the provisioners'
 // clients.
 type testbed struct {
 	cluster *cluster.Cluster
 	admin   *user
-	// agents have the tokens of pods, by node. unbound has a token of the same
+	// provisioners have the tokens of pods, by node. unbound has a token of the same
 	// service account that belongs to no pod.
-	agents  map[string]*user
-	unbound *user
-	// mighty are agents that RBAC lets do everything.
+	provisioners map[string]*user
+	unbound      *user
+	// mighty are provisioners with all rights of RBAC.
 	mighty map[string]*user
 	// others may do everything too, under a name that the policies do not know.
 	others *user
 }
 
 func newTestbed(ctx context.Context, c *cluster.Cluster) (*testbed, error) {
-	b := &testbed{cluster: c, agents: map[string]*user{}, mighty: map[string]*user{}}
+	b := &testbed{cluster: c, provisioners: map[string]*user{}, mighty: map[string]*user{}}
 	var err error
 	if b.admin, err = newUser(c.RESTConfig()); err != nil {
 		return b, err
@@ -79,20 +79,20 @@ func newTestbed(ctx context.Context, c *cluster.Cluster) (*testbed, error) {
 	return b, err
 }
 
-// close lets go of all connections.
+// close closes all connections.
 func (b *testbed) close() {
 	if b == nil {
 		return
 	}
 	users := []*user{b.admin, b.unbound, b.others}
-	users = slices.AppendSeq(users, maps.Values(b.agents))
+	users = slices.AppendSeq(users, maps.Values(b.provisioners))
 	users = slices.AppendSeq(users, maps.Values(b.mighty))
 	for _, u := range users {
 		u.close()
 	}
 }
 
-// apply creates what the manifests describe, but for the agents themselves.
+// apply creates the objects of the manifests, without the DaemonSet.
 func (b *testbed) apply(ctx context.Context) error {
 	if err := b.applyCRD(ctx); err != nil {
 		return err
@@ -143,7 +143,7 @@ func (b *testbed) addNode(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if b.agents[name], err = b.login(ctx, pod); err != nil {
+	if b.provisioners[name], err = b.login(ctx, pod); err != nil {
 		return err
 	}
 	b.mighty[name], err = b.impersonate("system:serviceaccount:"+namespace+":"+account, name)

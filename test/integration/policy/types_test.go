@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// TestTypes: no expression of a policy names a field that there is not, or
-// compares what cannot be equal. Such an expression would refuse all requests, or
+// TestTypes: no expression of a policy uses a field that does not exist, or
+// compares values that cannot be equal. Such an expression would refuse all requests, or
 // be true of all.
 func TestTypes(t *testing.T) {
 	t.Parallel()

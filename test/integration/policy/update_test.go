@@ -23,14 +23,14 @@ func annotate(key, value string) string {
 	return fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, key, value)
 }
 
-// taken makes a volume that of another node, as far as metadata goes.
+// taken changes a volume's metadata to that of another node.
 func taken(node string) string {
 	return fmt.Sprintf(`{"metadata":{"labels":{%q:%q},"annotations":{%q:%q,%q:%q}}}`, wellknown.NodeLabel, localpv.NodeHash(node),
 		wellknown.NodeNameAnnotation, node, localpv.ProvisionedByAnnotation, localpv.ProvisionedBy(node))
 }
 
-// TestUpdate: of its own volumes an agent changes the finalizer and what it says
-// of the disk; of others nothing.
+// TestUpdate: a provisioner changes the finalizer and the disk annotations of its own volumes;
+// of others nothing.
 func TestUpdate(t *testing.T) {
 	t.Parallel()
 	const (
@@ -40,7 +40,7 @@ func TestUpdate(t *testing.T) {
 		own         = "its own volumes only"
 	)
 	tests := map[string]struct {
-		by     *user // nil: alpha's agent
+		by     *user // nil: alpha's provisioner
 		before string
 		patch  string
 		sub    []string
@@ -61,15 +61,15 @@ func TestUpdate(t *testing.T) {
 			before: released,
 			patch:  `{"metadata":{"finalizers":["kubernetes.io/pv-protection","stowage.dev/local-volume"]}}`,
 		},
-		"says that its disk is missing":         {patch: annotate(wellknown.DiskAnnotation, `"Missing"`)},
-		"says that its disk is another one":     {before: annotate(wellknown.DiskAnnotation, `"Missing"`), patch: annotate(wellknown.DiskAnnotation, `"Replaced"`)},
-		"says that its disk is failing":         {patch: annotate(wellknown.DiskAnnotation, `"Failing"`)},
-		"says no more that its disk is missing": {before: annotate(wellknown.DiskAnnotation, `"Missing"`), patch: annotate(wellknown.DiskAnnotation, `null`)},
-		"says of its disk what nobody knows":    {patch: annotate(wellknown.DiskAnnotation, `"Fine"`), want: volumes(annotations)},
-		"says itself that a disk is the same": {
+		"marks its disk as missing":            {patch: annotate(wellknown.DiskAnnotation, `"Missing"`)},
+		"marks its disk as replaced":           {before: annotate(wellknown.DiskAnnotation, `"Missing"`), patch: annotate(wellknown.DiskAnnotation, `"Replaced"`)},
+		"marks its disk as failing":            {patch: annotate(wellknown.DiskAnnotation, `"Failing"`)},
+		"removes the mark of a missing disk":   {before: annotate(wellknown.DiskAnnotation, `"Missing"`), patch: annotate(wellknown.DiskAnnotation, `null`)},
+		"marks its disk with an unknown state": {patch: annotate(wellknown.DiskAnnotation, `"Fine"`), want: volumes(annotations)},
+		"accepts a disk as the same itself": {
 			patch: annotate(wellknown.SameDiskAnnotation, `"fs:2:/"`), want: volumes(annotations),
 		},
-		"changes an administrator's word": {
+		"changes an administrator's acknowledgement": {
 			before: annotate(wellknown.SameDiskAnnotation, `"fs:2:/"`),
 			patch:  annotate(wellknown.SameDiskAnnotation, `"fs:3:/"`), want: volumes(annotations),
 		},
@@ -82,7 +82,7 @@ func TestUpdate(t *testing.T) {
 		"changes the class by the old annotation": {
 			patch: annotate("volume.beta.kubernetes.io/storage-class", `"database"`), want: volumes(annotations),
 		},
-		"says that the controller bound it": {
+		"marks it as bound by the controller": {
 			patch: annotate("pv.kubernetes.io/bound-by-controller", `"yes"`), want: volumes(annotations),
 		},
 		"gives it to another node":   {patch: taken(beta), want: volumes(own)},
@@ -97,15 +97,15 @@ func TestUpdate(t *testing.T) {
 		"removes all finalizers":     {patch: unfinished, want: volumes("finalizers")},
 		"writes the status":          {by: bed.mighty[alpha], patch: phase, sub: []string{"status"}, want: volumes("do not write the status")},
 
-		"another agent removes the finalizer":    {by: bed.agents[beta], patch: released, want: volumes(own)},
-		"another agent makes it its own":         {by: bed.agents[beta], patch: taken(beta), want: volumes(own)},
-		"another agent says it is another disk":  {by: bed.agents[beta], patch: annotate(wellknown.DiskIdentityAnnotation, `"fs:2:/"`), want: volumes(own)},
-		"another agent says its disk is missing": {by: bed.agents[beta], patch: annotate(wellknown.DiskAnnotation, `"Missing"`), want: volumes(own)},
-		"another agent says its disk is back": {
-			by: bed.agents[beta], before: annotate(wellknown.DiskAnnotation, `"Missing"`), patch: annotate(wellknown.DiskAnnotation, `null`), want: volumes(own),
+		"another provisioner removes the finalizer":     {by: bed.provisioners[beta], patch: released, want: volumes(own)},
+		"another provisioner makes it its own":          {by: bed.provisioners[beta], patch: taken(beta), want: volumes(own)},
+		"another provisioner changes the disk identity": {by: bed.provisioners[beta], patch: annotate(wellknown.DiskIdentityAnnotation, `"fs:2:/"`), want: volumes(own)},
+		"another provisioner marks its disk as missing": {by: bed.provisioners[beta], patch: annotate(wellknown.DiskAnnotation, `"Missing"`), want: volumes(own)},
+		"another provisioner removes the mark of its disk": {
+			by: bed.provisioners[beta], before: annotate(wellknown.DiskAnnotation, `"Missing"`), patch: annotate(wellknown.DiskAnnotation, `null`), want: volumes(own),
 		},
-		"another agent claims it":         {by: bed.agents[beta], patch: claimed, want: volumes(own)},
-		"another agent writes the status": {by: bed.mighty[beta], patch: phase, sub: []string{"status"}, want: volumes("do not write the status")},
+		"another provisioner claims it":         {by: bed.provisioners[beta], patch: claimed, want: volumes(own)},
+		"another provisioner writes the status": {by: bed.mighty[beta], patch: phase, sub: []string{"status"}, want: volumes("do not write the status")},
 
 		"a token of no pod removes the finalizer": {by: bed.unbound, patch: released, want: volumes(noNode)},
 		"an administrator does as he likes":       {by: bed.admin, patch: taken(beta)},
@@ -120,7 +120,7 @@ func TestUpdate(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			by := bed.agents[alpha]
+			by := bed.provisioners[alpha]
 			if test.by != nil {
 				by = test.by
 			}

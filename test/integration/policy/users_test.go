@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// nodeNameKey is where the API server says what node a pod's token is of.
+// nodeNameKey is the key under which the API server stores the node of a pod's token.
 const nodeNameKey = "authentication.kubernetes.io/node-name"
 
 var reportResource = schema.GroupVersionResource{Group: "stowage.dev", Version: "v1alpha1", Resource: "localdiskreports"}
@@ -50,8 +50,8 @@ func (u *user) close() {
 // reports is the client for LocalDiskReports.
 func (u *user) reports() dynamic.ResourceInterface { return u.dynamic.Resource(reportResource) }
 
-// login asks for a token of the agents' service account, as kubelet does for a
-// pod; without a pod the token is bound to nothing.
+// login requests a token of the provisioners' service account, as kubelet does for a
+// pod; without a pod the token is not bound.
 func (b *testbed) login(ctx context.Context, pod *corev1.Pod) (*user, error) {
 	request := &authenticationv1.TokenRequest{}
 	if pod != nil {

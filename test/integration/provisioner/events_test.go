@@ -16,7 +16,7 @@ import (
 	"stowage.dev/stowage/test/integration/node"
 )
 
-// TestEvents: a volume's events tell its life, and what holds it up.
+// TestEvents: a volume's events show its life, and why it is delayed.
 func TestEvents(t *testing.T) {
 	n := newNode(t)
 	n.Tmpfs("disk1", "1m")
@@ -49,7 +49,7 @@ func TestEvents(t *testing.T) {
 	n.WaitEvent(next.Name, "VolumeDelete", "Withdrawn")
 }
 
-// TestFailedClean: a clean that fails is told of in its own words, and the volume stays
+// TestFailedClean: the error of a failed clean is reported, and the volume stays
 // until one succeeds.
 func TestFailedClean(t *testing.T) {
 	n := newNode(t)

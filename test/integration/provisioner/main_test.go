@@ -1,9 +1,9 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package diskagent_test holds the node agent to how it lives on a node: how it begins
-// and ends, what it takes for its configuration and when, and what it tells of itself
-// in reports, events, metrics and to probes.
+// Package provisioner_test tests the provisioner's life on a node: how it starts
+// and ends, which configuration it accepts and when, and its reports, events, metrics and
+// probes.
 package provisioner_test
 
 import (

@@ -19,8 +19,8 @@ import (
 	"stowage.dev/stowage/test/integration/node"
 )
 
-// TestRefusedKeys: an update of the configuration that is not valid is told of in words
-// that name the key, and nothing of it has effect.
+// TestRefusedKeys: an invalid update of the configuration is reported with
+// the name of the key, and not applied.
 func TestRefusedKeys(t *testing.T) {
 	n := newNode(t)
 	n.Tmpfs("disk1", "1m")
@@ -67,22 +67,22 @@ func TestRefusedKeys(t *testing.T) {
 	waitConfig(n, "valid again", metav1.ConditionTrue)
 }
 
-// batches yields the stories in groups whose keys differ, so that one update has several:
-// each takes seconds until it is read and reported, and unit tests have each alone. A group
-// is as large as the message of a condition holds.
-func batches[S any](stories map[string]S, key func(S) string) iter.Seq[[]S] {
+// batches yields the cases in groups whose keys differ, so that one update has several:
+// each takes seconds until it is read and reported, and unit tests have each alone. The message
+// of a condition limits the size of a group.
+func batches[S any](scenarios map[string]S, key func(S) string) iter.Seq[[]S] {
 	const most = 4
 	return func(yield func([]S) bool) {
-		left := slices.Sorted(maps.Keys(stories))
+		left := slices.Sorted(maps.Keys(scenarios))
 		for len(left) > 0 {
 			var batch []S
 			keys := map[string]bool{}
-			left = slices.DeleteFunc(left, func(story string) bool {
-				k := key(stories[story])
+			left = slices.DeleteFunc(left, func(scenario string) bool {
+				k := key(scenarios[scenario])
 				if len(batch) == most || keys[k] {
 					return false
 				}
-				batch, keys[k] = append(batch, stories[story]), true
+				batch, keys[k] = append(batch, scenarios[scenario]), true
 				return true
 			})
 			if !yield(batch) {
@@ -95,7 +95,7 @@ func batches[S any](stories map[string]S, key func(S) string) iter.Seq[[]S] {
 type refusedKey struct{ key, value, want string }
 
 var refusedKeys = map[string]refusedKey{
-	"a key that nobody knows":                 {"classes", "{}", "unknown key: allowed are storageClassMap"},
+	"an unknown key":                          {"classes", "{}", "unknown key: allowed are storageClassMap"},
 	"a key in another spelling":               {"minresyncperiod", "5m", "unknown key: write minResyncPeriod"},
 	"the annotation of Kubernetes 1.9":        {"useAlphaAPI", "true", "must be off: nothing reads the annotation"},
 	"neither Jobs nor none that clean":        {"useJobForCleaning", "maybe", "must be true or false"},
@@ -139,7 +139,7 @@ var refusedClassKeys = map[string]refusedClassKey{
 	"names that are made up":                 {"volumeName", "Short", "must be Stowage or Reference"},
 }
 
-// waitConfig waits until the report says of the configuration what is asked for, in a
+// waitConfig waits until the report has this condition of the configuration, with a
 // message that has all the parts.
 func waitConfig(n *node.Node, what string, status metav1.ConditionStatus, parts ...string) {
 	n.Env.T.Helper()

@@ -20,8 +20,8 @@ import (
 	"stowage.dev/stowage/test/integration/node"
 )
 
-// TestManyEntries: what is too much for one page of the report goes on in the next,
-// volumes first; pages that are needed no more are emptied.
+// TestManyEntries: entries that exceed one page of the report are in the next,
+// volumes first; unused pages are emptied.
 func TestManyEntries(t *testing.T) {
 	const skipped = 600
 	n := newNode(t)
@@ -49,7 +49,7 @@ func TestManyEntries(t *testing.T) {
 	names := map[string]bool{}
 	for _, entry := range append(first.Status.Entries, second.Status.Entries...) {
 		if names[entry.Name] {
-			t.Errorf("%s is there twice", entry.Name)
+			t.Errorf("%s is duplicated", entry.Name)
 		}
 		names[entry.Name] = true
 		if entry.Name != "zzz" && (entry.State != stowage.EntrySkipped || entry.Reason != "NotMountPoint" || entry.Message == "") {

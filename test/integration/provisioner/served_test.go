@@ -16,7 +16,7 @@ import (
 	"stowage.dev/stowage/test/integration/node"
 )
 
-// TestProbes: an agent is ready for a class as long as it can read its folder.
+// TestProbes: a provisioner is ready for a class as long as it can read its folder.
 func TestProbes(t *testing.T) {
 	n := newNode(t)
 	more := n.AddClass("more", nil)
@@ -43,8 +43,8 @@ func TestProbes(t *testing.T) {
 	n.WaitAnswer("/readyz", "ok", ok)
 }
 
-// TestMetrics: the totals are those of the volumes that are there, and what happens is
-// counted under the names that dashboards of the reference know.
+// TestMetrics: the totals are those of the existing volumes, and actions are
+// counted under the names that dashboards of the reference use.
 func TestMetrics(t *testing.T) {
 	n := newNode(t)
 	n.Tmpfs("disk1", "1m")
@@ -98,7 +98,7 @@ func TestMetrics(t *testing.T) {
 	is(n, "stowage_provisioner_clean_queue", 0)
 }
 
-// capacities asks the API server what the node's volumes offer in all, in bytes.
+// capacities is the sum of the node's volumes in the API server, in bytes.
 func capacities(t *testing.T, n *node.Node) (files, blocks float64) {
 	t.Helper()
 	list, err := n.Env.Client.CoreV1().PersistentVolumes().List(n.Env.Context(), metav1.ListOptions{LabelSelector: localpv.Selector(n.Name)})
@@ -122,8 +122,8 @@ func is(n *node.Node, metric string, want float64) {
 	waitMetric(n, metric, strconv.FormatFloat(want, 'f', -1, 64), func(v float64) bool { return v == want })
 }
 
-// waitMetric waits until the agent serves a metric, given with its labels in order, and
-// its value is as asked.
+// waitMetric waits until the provisioner serves a metric, with its labels in order, and
+// is accepts its value.
 func waitMetric(n *node.Node, metric, what string, is func(float64) bool) float64 {
 	n.Env.T.Helper()
 	line := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(metric) + ` (\S+)$`)

@@ -21,7 +21,7 @@ import (
 	"stowage.dev/stowage/test/integration/node"
 )
 
-// TestCannotBegin: an agent that cannot do its work ends, and says why.
+// TestCannotBegin: a provisioner that cannot work ends, with the reason.
 func TestCannotBegin(t *testing.T) {
 	n := newNode(t)
 	empty := n.Path("empty")
@@ -32,40 +32,40 @@ func TestCannotBegin(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for name, story := range map[string]struct {
+	for name, scenario := range map[string]struct {
 		args []string
 		want []string
 	}{
-		"nobody says which node this is":       {nil, []string{"MY_NODE_NAME", "--node-name"}},
-		"the configuration is not mounted":     {[]string{"--node-name=" + n.Name, "--config=" + n.Path("nowhere")}, []string{n.Path("nowhere")}},
-		"the configuration is empty":           {[]string{"--node-name=" + n.Name, "--config=" + empty}, []string{"storageClassMap: must have at least one storage class"}},
-		"the state folder cannot be made":      {[]string{"--node-name=" + n.Name, "--state-dir=" + file}, []string{file}},
-		"the address to listen at is none":     {[]string{"--node-name=" + n.Name, "--listen-address=nowhere"}, []string{"nowhere"}},
-		"there is an argument that means none": {[]string{"--node-name=" + n.Name, "start"}, []string{"start"}},
+		"without the name of the node":     {nil, []string{"MY_NODE_NAME", "--node-name"}},
+		"the configuration is not mounted": {[]string{"--node-name=" + n.Name, "--config=" + n.Path("nowhere")}, []string{n.Path("nowhere")}},
+		"the configuration is empty":       {[]string{"--node-name=" + n.Name, "--config=" + empty}, []string{"storageClassMap: must have at least one storage class"}},
+		"the state folder cannot be made":  {[]string{"--node-name=" + n.Name, "--state-dir=" + file}, []string{file}},
+		"the address to listen at is none": {[]string{"--node-name=" + n.Name, "--listen-address=nowhere"}, []string{"nowhere"}},
+		"with an unknown argument":         {[]string{"--node-name=" + n.Name, "start"}, []string{"start"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if out := n.RunToEnd(story.args...); !contains(out, story.want...) {
-				t.Errorf("the agent says %q, want %q", out, story.want)
+			if out := n.RunToEnd(scenario.args...); !contains(out, scenario.want...) {
+				t.Errorf("the provisioner printed %q, want %q", out, scenario.want)
 			}
 		})
 	}
 }
 
-// TestSecondAgent: of two agents that share what they remember, the second one ends.
-func TestSecondAgent(t *testing.T) {
+// TestSecondProvisioner: of two provisioners that share records, the second one ends.
+func TestSecondProvisioner(t *testing.T) {
 	n := newNode(t)
 	n.Tmpfs("disk1", "1m")
 	n.Start()
 	before := n.WaitPhase(n.Files, "disk1", corev1.VolumeAvailable)
 	if out := n.RunToEnd("--node-name=" + n.Name); !contains(out, n.Path("state"), "another provisioner on this node uses it") {
-		t.Errorf("the second agent says %q", out)
+		t.Errorf("the second provisioner printed %q", out)
 	}
 	n.Tmpfs("disk2", "1m")
 	n.WaitPhase(n.Files, "disk2", corev1.VolumeAvailable)
 	same(t, n, before, n.Files, "disk1")
 }
 
-// TestNodeComesLater: an agent that is there before its Node object waits for it.
+// TestNodeComesLater: a provisioner that starts before its Node object exists waits for it.
 func TestNodeComesLater(t *testing.T) {
 	n := newNode(t)
 	n.Tmpfs("disk1", "1m")
@@ -81,8 +81,8 @@ func TestNodeComesLater(t *testing.T) {
 	stillRuns(t, n, pid)
 }
 
-// TestHostname: volumes are where the node's hostname label says. If that is not the
-// node's name, an administrator has to confirm it.
+// TestHostname: the node affinity of volumes has the node's hostname label. If that is not the
+// node's name, an administrator must confirm it.
 func TestHostname(t *testing.T) {
 	n := newNode(t)
 	hostname := n.Env.Name("host-1")
@@ -91,7 +91,7 @@ func TestHostname(t *testing.T) {
 	n.Start()
 	denied := n.WaitEntry(n.Files, "disk1", stowage.EntryPending, "CannotCreate")
 	if !contains(denied.Message, "hostname "+n.Name, "set host."+n.Name, "stowage-provisioner-nodes") {
-		t.Errorf("the report says %q, and not what to do", denied.Message)
+		t.Errorf("the report's message %q has no remedy", denied.Message)
 	}
 	patch, err := json.Marshal(map[string]any{"data": map[string]string{"host." + n.Name: hostname}})
 	if err != nil {
@@ -110,7 +110,7 @@ func TestHostname(t *testing.T) {
 	n.Env.WaitScheduled(n.Env.CreatePod(n.Env.Pod("web").PVC("data")), "a")
 }
 
-// TestStartupTaint: the taint goes once all disks have a volume that is Available, and
+// TestStartupTaint: the taint is removed once all disks have an Available volume, and
 // all other taints stay.
 func TestStartupTaint(t *testing.T) {
 	const key, disks = "stowage.dev/provisioner-not-ready", 8
@@ -151,9 +151,9 @@ func TestStartupTaint(t *testing.T) {
 	t.Fatal("the taint stays")
 }
 
-// availableBefore waits until so many volumes are Available, and counts those that were
-// so before a version of another object. Versions are in the order of the API server's
-// writes, whatever was written.
+// availableBefore waits until count volumes are Available, and counts those that were
+// Available before a version of another object. Versions are in the order of the API server's
+// writes to all objects.
 func availableBefore(t *testing.T, volumes watch.Interface, all int, version string) int {
 	t.Helper()
 	limit, err := strconv.ParseInt(version, 10, 64)

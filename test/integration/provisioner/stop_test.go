@@ -16,8 +16,8 @@ import (
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 )
 
-// TestStopWhileCleaning: an agent that is asked to end in the middle of a clean does so
-// at once, and the next one finishes what it began.
+// TestStopWhileCleaning: a provisioner that is terminated during a clean ends
+// at once, and the next one completes it.
 func TestStopWhileCleaning(t *testing.T) {
 	n := newNode(t)
 	n.Tmpfs("disk1", "1m")
@@ -39,11 +39,11 @@ find "$LOCAL_PV_FILESYSTEM" -mindepth 1 -delete`)
 
 	n.Stop()
 	if _, err := os.Stat("/proc/" + cleaner); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the agent has ended and its cleaner, process %s, has not: %v", cleaner, err)
+		t.Errorf("the provisioner has ended and its cleaner, process %s, has not: %v", cleaner, err)
 	}
 	now := n.Volume(n.Files, "disk1")
 	if now == nil || now.UID != volume.UID || now.DeletionTimestamp == nil || len(now.Finalizers) == 0 {
-		t.Fatalf("a half cleaned volume is to stay, being deleted: it is %v", now)
+		t.Fatalf("a half cleaned volume must stay, being deleted: it is %v", now)
 	}
 	if names := n.Names("disk1"); len(names) != 1 || names[0] != "b" {
 		t.Fatalf("the clean was to be broken off in the middle, and has left %q", names)
@@ -58,7 +58,7 @@ find "$LOCAL_PV_FILESYSTEM" -mindepth 1 -delete`)
 	n.WaitEntry(n.Files, "disk1", stowage.EntryAvailable, "")
 }
 
-// TestStopWhileIdle: an agent that has nothing to do ends when it is asked to, and its
+// TestStopWhileIdle: an idle provisioner ends on SIGTERM, and its
 // volumes stay.
 func TestStopWhileIdle(t *testing.T) {
 	n := newNode(t)

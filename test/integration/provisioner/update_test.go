@@ -15,14 +15,14 @@ import (
 	"stowage.dev/stowage/test/integration/node"
 )
 
-// TestClassAdded: the disks of a class that the configuration has now are published,
-// once there is such a StorageClass.
+// TestClassAdded: the disks of an added class are published,
+// once its StorageClass exists.
 func TestClassAdded(t *testing.T) {
 	n := newNode(t)
 	n.Tmpfs("disk1", "1m")
 	n.Start()
 	before := n.WaitPhase(n.Files, "disk1", corev1.VolumeAvailable)
-	agent := n.Process()
+	process := n.Process()
 
 	more := n.AddClass("more", nil)
 	n.TmpfsAt(n.PathOf(more, "disk1"), "1m")
@@ -30,11 +30,11 @@ func TestClassAdded(t *testing.T) {
 	n.Env.CreateClass(n.Env.Class("more").ReclaimPolicy(corev1.PersistentVolumeReclaimDelete))
 	n.WaitPhase(more, "disk1", corev1.VolumeAvailable)
 	same(t, n, before, n.Files, "disk1")
-	stillRuns(t, n, agent.PID())
+	stillRuns(t, n, process.PID())
 }
 
-// TestClassRemoved: volumes of a class that the configuration has no more stay, and are
-// told of; they are cleaned once it has the class again.
+// TestClassRemoved: volumes of a removed class stay, and are reported;
+// they are cleaned once the class is configured again.
 func TestClassRemoved(t *testing.T) {
 	n := newNode(t)
 	n.Tmpfs("free", "1m")
@@ -55,7 +55,7 @@ func TestClassRemoved(t *testing.T) {
 	same(t, n, free, n.Files, "free")
 	same(t, n, bound, n.Files, "bound")
 	if names := n.Names("released"); len(names) != 1 {
-		t.Errorf("a volume was cleaned though nothing says how: it holds %q", names)
+		t.Errorf("a volume was cleaned without its class: it holds %q", names)
 	}
 
 	n.Configure(nil)
@@ -65,8 +65,8 @@ func TestClassRemoved(t *testing.T) {
 	stillRuns(t, n, pid)
 }
 
-// TestPatternNarrowed: volumes whose names a pattern asks for no more stay as long as
-// they are used, and are not published anew.
+// TestPatternNarrowed: volumes whose names no longer match the pattern stay as long as
+// they are used, and are not published again.
 func TestPatternNarrowed(t *testing.T) {
 	n := newNode(t)
 	n.Tmpfs("old1", "1m")
@@ -82,18 +82,18 @@ func TestPatternNarrowed(t *testing.T) {
 	n.Tmpfs("new1", "1m")
 	n.WaitPhase(n.Files, "new1", corev1.VolumeAvailable) // had the other one been published, it would be by now
 	if n.Volume(n.Files, "old3") != nil {
-		t.Error("a disk was published whose name no pattern asks for")
+		t.Error("a disk was published whose name matches no pattern")
 	}
 	n.Release(old2)
 	n.WaitEvent(old2.Name, "VolumeCleaned")
 	n.WaitNone(n.Files, "old2")
 	if names := n.Names("old2"); len(names) > 0 {
-		t.Errorf("a volume was given back and holds %q", names)
+		t.Errorf("a volume was released and has %q", names)
 	}
 	n.Tmpfs("new2", "1m")
 	n.WaitPhase(n.Files, "new2", corev1.VolumeAvailable)
 	if n.Volume(n.Files, "old2") != nil {
-		t.Error("a disk was published anew though no pattern asks for its name any more")
+		t.Error("a disk was published again though its name matches no pattern")
 	}
 	same(t, n, old1, n.Files, "old1")
 
@@ -103,7 +103,7 @@ func TestPatternNarrowed(t *testing.T) {
 	n.WaitEntry(n.Files, "old1", stowage.EntryAvailable, "")
 }
 
-// TestCleanerChanged: what is released from now on is cleaned by the new command.
+// TestCleanerChanged: volumes released after the change are cleaned by the new command.
 func TestCleanerChanged(t *testing.T) {
 	n := newNode(t)
 	n.Tmpfs("disk1", "1m")
@@ -127,7 +127,7 @@ func TestCleanerChanged(t *testing.T) {
 	stillRuns(t, n, pid)
 }
 
-// TestMountedConfigMap: the agent takes over what kubelet swaps in, all of it at once.
+// TestMountedConfigMap: the provisioner takes over what kubelet swaps in, all of it at once.
 func TestMountedConfigMap(t *testing.T) {
 	n := newNode(t)
 	n.Args = append(n.Args, "--config="+n.Path("mounted"))
@@ -193,7 +193,7 @@ func swap(t *testing.T, n *node.Node, version string) {
 func script(t *testing.T, n *node.Node, lines string) string {
 	t.Helper()
 	path := n.Path("cleaner.sh")
-	if err := os.WriteFile(path, []byte("#!/bin/sh\nset -e\n"+lines+"\n"), 0o755); err != nil { //nolint:gosec // It is to be run.
+	if err := os.WriteFile(path, []byte("#!/bin/sh\nset -e\n"+lines+"\n"), 0o755); err != nil { //nolint:gosec // It is executed.
 		t.Fatal(err)
 	}
 	return path
@@ -212,10 +212,10 @@ func stillRuns(t *testing.T, n *node.Node, pid int) {
 	t.Helper()
 	select {
 	case <-n.Process().Done():
-		t.Error("the agent has ended")
+		t.Error("the provisioner has ended")
 	default:
 	}
 	if now := n.Process().PID(); now != pid {
-		t.Errorf("the agent was started anew: it is process %d, and was %d", now, pid)
+		t.Errorf("the provisioner was restarted: it is process %d, and was %d", now, pid)
 	}
 }

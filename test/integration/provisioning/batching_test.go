@@ -24,10 +24,10 @@ import (
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
-// TestSameNameInTwoNamespaces: pods that differ in nothing but their namespace
+// TestSameNameInTwoNamespaces: pods that differ only in their namespace
 // have claims of one name, bound to volumes on different nodes. The scheduler
-// reuses what it found for a pod for the next one with the same signature: for
-// pods of one namespace it does, and from one namespace to the other never.
+// reuses the result for a pod for the next one with the same signature: for
+// pods of one namespace it does, and across namespaces never.
 func TestSameNameInTwoNamespaces(t *testing.T) {
 	t.Parallel()
 	e, other := fixture.New(t), fixture.New(t)
@@ -41,7 +41,7 @@ func TestSameNameInTwoNamespaces(t *testing.T) {
 		env.WaitScheduled(first)
 		env.WaitBound("data", "")
 	}
-	// All are in the queue when the first is taken out of it, so that they are
+	// All are queued before the first is popped, so that they are
 	// placed one right after the other.
 	open := make(chan struct{})
 	release := sync.OnceFunc(func() { close(open) })
@@ -96,7 +96,7 @@ func signAll(p *schedulerv1.KubeSchedulerProfile) {
 	}})
 }
 
-// batched is how often what was found for a pod led to a result for the next.
+// batched is how often a pod's result was reused with this outcome.
 func batched(t *testing.T, profile, result string) float64 {
 	t.Helper()
 	n, err := testutil.GetCounterMetricValue(metrics.BatchAttemptStats.WithLabelValues(profile, result))

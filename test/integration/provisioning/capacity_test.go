@@ -14,8 +14,8 @@ import (
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
-// TestStorageCapacity: where a driver that tells its capacity may be asked for
-// volumes. The nodes are a and b.
+// TestStorageCapacity: where volumes of a driver that publishes its capacity may be
+// provisioned. The nodes are a and b.
 func TestStorageCapacity(t *testing.T) {
 	t.Parallel()
 	sizes := func(list ...string) func(*fixture.Env) []*builders.PVC {
@@ -47,20 +47,20 @@ func TestStorageCapacity(t *testing.T) {
 			claims:  sizes("30Gi", "70Gi", "1Gi"),
 			refused: true,
 		},
-		"only the size of volumes is told: it bounds each, and no sum": {
+		"only the maximum size of volumes is published: it bounds each, and no sum": {
 			capacity: func(e *fixture.Env) []*builders.Capacity {
 				return []*builders.Capacity{room(e, "a", "a").Max("60Gi"), room(e, "b", "b").Capacity("500Gi").Max("50Gi")}
 			},
 			claims: sizes("60Gi", "60Gi"),
 			node:   "a",
 		},
-		"only the size of volumes is told, on all nodes": { // which ends the stock scheduler
+		"only the maximum size of volumes is published, on all nodes": { // which ends the stock scheduler
 			capacity: func(e *fixture.Env) []*builders.Capacity {
 				return []*builders.Capacity{room(e, "a", "a").Max("60Gi"), room(e, "b", "b").Max("60Gi")}
 			},
 			claims: sizes("60Gi"),
 		},
-		"only the size of volumes is told, and it is too small": {
+		"only the maximum size of volumes is published, and it is too small": {
 			capacity: func(e *fixture.Env) []*builders.Capacity {
 				return []*builders.Capacity{room(e, "a", "a").Max("59Gi"), room(e, "b", "b").Max("59Gi")}
 			},
@@ -79,7 +79,7 @@ func TestStorageCapacity(t *testing.T) {
 			claims:   sizes("1Gi"),
 			refused:  true,
 		},
-		"nothing is told of an object's capacity": {
+		"an object without capacity": {
 			capacity: func(e *fixture.Env) []*builders.Capacity { return []*builders.Capacity{room(e, "a", "a")} },
 			claims:   sizes("1Gi"),
 			refused:  true,
@@ -130,7 +130,7 @@ func TestStorageCapacity(t *testing.T) {
 			},
 			claims: sizes("60Gi"),
 		},
-		"a driver that does not tell its capacity": {
+		"a driver that does not publish its capacity": {
 			untracked: true,
 			capacity:  func(*fixture.Env) []*builders.Capacity { return nil },
 			claims:    sizes("60Gi"),
@@ -180,8 +180,8 @@ func TestStorageCapacity(t *testing.T) {
 	}
 }
 
-// TestCapacityInFlight: what is being provisioned is held until the driver's
-// figures show it.
+// TestCapacityInFlight: capacity that is being provisioned is held until the driver's
+// CSIStorageCapacity shows it.
 func TestCapacityInFlight(t *testing.T) {
 	t.Parallel()
 	bothModes(t, func(e *fixture.Env) {
@@ -212,15 +212,15 @@ func TestCapacityInFlight(t *testing.T) {
 		}
 		e.WaitScheduled(first, "a")
 		e.WaitScheduled(second, "a")
-		// Both volumes are in this figure, and nothing is held any more.
+		// Both volumes are in this figure, and no capacity is held.
 		publish(e, room(e, "a", "a").Capacity("6Gi"))
 		e.WaitScheduled(third, "a")
 		e.NoVolumeTwice()
 	})
 }
 
-// TestCapacityOfFailedPod: a pod that is deleted before its volumes are asked
-// for gives the capacity back, and wakes the one that waits for it.
+// TestCapacityOfFailedPod: a pod that is deleted before its volumes are provisioned
+// releases the capacity, and requeues the one that waits for it.
 func TestCapacityOfFailedPod(t *testing.T) {
 	t.Parallel()
 	e := fixture.New(t)
@@ -244,12 +244,12 @@ func TestCapacityOfFailedPod(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.DeletePod(first)
-	e.Wait("the first claim to be gone", func() bool { return e.SeenPVC("first") == nil })
+	e.Wait("the first claim to be deleted", func() bool { return e.SeenPVC("first") == nil })
 	held.Release()
 	e.WaitScheduled(second, "a")
 }
 
-// TestCapacityWakes: what happens to a pod for which there is no room.
+// TestCapacityWakes: what happens to a pod for which there is not enough capacity.
 func TestCapacityWakes(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -267,7 +267,7 @@ func TestCapacityWakes(t *testing.T) {
 			before: func(e *fixture.Env) { publish(e, room(e, "a", "a").Capacity("500Gi").Max("59Gi")) },
 			event:  func(e *fixture.Env) { publish(e, room(e, "a", "a").Capacity("500Gi").Max("60Gi")) },
 		},
-		"capacity does not count any more": {
+		"capacity no longer counts": {
 			event: func(e *fixture.Env) { trackCapacity(e, false) },
 		},
 		"the driver's object is deleted": {

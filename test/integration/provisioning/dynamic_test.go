@@ -27,7 +27,7 @@ const (
 )
 
 // TestDynamicProvisioning: a claim that waits for its first consumer gets a
-// volume on the node that the scheduler selected, within what the class allows.
+// volume on the node that the scheduler selected, within the class's topology.
 func TestDynamicProvisioning(t *testing.T) {
 	t.Parallel()
 	bothModes(t, func(e *fixture.Env) {
@@ -44,7 +44,7 @@ func TestDynamicProvisioning(t *testing.T) {
 			e.T.Errorf("affinity of the volume (-want +got):\n%s", diff)
 		}
 		if diff := cmp.Diff([]string{node}, p.nodes()); diff != "" {
-			e.T.Errorf("nodes that the provisioner was asked for (-want +got):\n%s", diff)
+			e.T.Errorf("nodes requested from the provisioner (-want +got):\n%s", diff)
 		}
 		for _, key := range []string{plan.AnnSelectedNode, plan.AnnStorageProvisioner} {
 			if claim.Annotations[key] == "" {
@@ -132,7 +132,7 @@ func TestImmediateProvisioning(t *testing.T) {
 func TestExistingAndDynamic(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
-		// claims of the pod; "existing" is to get the existing volume.
+		// claims of the pod; "existing" must get the existing volume.
 		claims func(*fixture.Env) []*builders.PVC
 		volume func(*fixture.Env) *builders.PV
 	}{
@@ -187,12 +187,12 @@ func TestEphemeralDynamic(t *testing.T) {
 		e.WaitScheduled(pod, "a")
 		e.WaitBound("pod-scratch", "pvc-pod-scratch")
 		e.DeletePod(pod)
-		e.Wait("claim and volume to be gone", func() bool { return e.SeenPVC("pod-scratch") == nil && e.SeenPV("pvc-pod-scratch") == nil })
+		e.Wait("claim and volume to be deleted", func() bool { return e.SeenPVC("pod-scratch") == nil && e.SeenPV("pvc-pod-scratch") == nil })
 	})
 }
 
-// TestRefusedNode: the provisioner refuses the first node that it is asked
-// for, whichever that is. The pod goes elsewhere as soon as the claim says so,
+// TestRefusedNode: the provisioner refuses the first selected node, whichever that is. The pod
+// is placed elsewhere as soon as the claim's annotation is removed,
 // long before bindTimeoutSeconds.
 func TestRefusedNode(t *testing.T) {
 	t.Parallel()

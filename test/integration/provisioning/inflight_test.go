@@ -22,7 +22,7 @@ var bindingWrites = []func(fixture.Request) bool{
 	fixture.Is("update", "persistentvolumes/status"),
 }
 
-// countWrites tells how often each of bindingWrites was sent.
+// countWrites is how often each of bindingWrites was sent.
 func countWrites(tap *fixture.Tap) []int {
 	counts := make([]int, len(bindingWrites))
 	for _, r := range tap.Writes() {
@@ -36,7 +36,7 @@ func countWrites(tap *fixture.Tap) []int {
 }
 
 // TestLeavesBindingToPVController: in that mode the scheduler selects the node
-// and then waits for what the PV controller makes of the volume.
+// and then waits for the PV controller to bind the volume.
 func TestLeavesBindingToPVController(t *testing.T) {
 	t.Parallel()
 	e := fixture.New(t)
@@ -75,8 +75,8 @@ func TestDirectFinishesByItself(t *testing.T) {
 	e.CreatePVC(e.PVC("static"))
 	pod := e.CreatePod(e.Pod("pod").PVC("data", "static"))
 	claim := e.WaitPVC("data", "sent to node a", selects(e, "a"))
-	// The provisioner makes a volume. Nobody but a PV controller says that it
-	// is there, and the scheduler waits for that; here the test does.
+	// The provisioner makes a volume. Only a PV controller makes it
+	// Available, and the scheduler waits for that; here the test does.
 	e.CreatePVsUnseen(e.LocalPV("volume", "a").Class(e.Name("made")).Capacity("5Gi").CSI(driver(e), "1").
 		ClaimRef(e.Namespace, "data", string(claim.UID)).ProvisionedBy(driver(e)))
 	volume := e.WaitPV("volume", "there", anyVolume).DeepCopy()

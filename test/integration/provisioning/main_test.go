@@ -1,8 +1,8 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package provisioning_test shows what the VolumeTopology plugin does with
-// volumes that are still to be made, or to come back: real API server, PV
+// Package provisioning_test tests the VolumeTopology plugin with
+// volumes that are to be provisioned or recycled: real API server, PV
 // controller and external provisioner, simulated nodes.
 package provisioning_test
 

@@ -20,7 +20,7 @@ import (
 const cleaner = "stowage.dev/cleaner"
 
 // important is a priority class that every cluster has. The API server may not
-// know yet of one that has just been made.
+// know a new one yet.
 const important = "system-cluster-critical"
 
 // disk is the only volume of a node.
@@ -45,7 +45,7 @@ func occupy(e *fixture.Env, change func(*builders.PV) *builders.PV, nodes ...str
 
 func asItIs(pv *builders.PV) *builders.PV { return pv }
 
-// victims are the pods that are gone or leaving.
+// victims are the pods that are deleted or terminating.
 func victims(e *fixture.Env, holders []*v1.Pod) (gone []*v1.Pod) {
 	for _, pod := range holders {
 		if seen := e.SeenPod(pod.Name); seen == nil || seen.UID != pod.UID || seen.DeletionTimestamp != nil {
@@ -72,14 +72,14 @@ func remove(e *fixture.Env, name string) {
 	if err := e.Client.CoreV1().PersistentVolumes().Delete(ctx, e.Name(name), metav1.DeleteOptions{}); err != nil {
 		e.T.Fatal(err)
 	}
-	e.Wait("volume "+name+" to be gone", func() bool { return e.SeenPV(name) == nil })
+	e.Wait("volume "+name+" to be deleted", func() bool { return e.SeenPV(name) == nil })
 }
 
 func released(v *v1.PersistentVolume) bool { return v.Status.Phase == v1.VolumeReleased }
 
-// TestPreemption: the only volumes there are belong to pods of lower priority.
-// One of them has to go, and its volume is made anew for the important pod. The
-// cleaner takes its time, and the scheduler looks at the pod again and again.
+// TestPreemption: the only volumes belong to pods of lower priority.
+// One of them is evicted, and its volume is recycled for the important pod. The
+// cleaner is slow, and the scheduler retries the pod repeatedly.
 func TestPreemption(t *testing.T) {
 	t.Parallel()
 	for name, profile := range map[string]fixture.Profile{"Direct": {}, "PVController": {Args: fixture.PVControllerArgs()}} {
@@ -157,7 +157,7 @@ func TestPreemptionOfCapacity(t *testing.T) {
 	}
 }
 
-// TestNoUselessPreemption: nobody is evicted whose volume would not help.
+// TestNoUselessPreemption: no pod is evicted whose volume would not help.
 func TestNoUselessPreemption(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -184,10 +184,10 @@ func TestNoUselessPreemption(t *testing.T) {
 	}
 }
 
-// busy makes pods ask for so much CPU that no other such pod is on their node.
+// busy makes pods request so much CPU that no other such pod fits on their node.
 func busy(pod *builders.Pod) *builders.Pod { return pod.Requests("20", "1Gi") }
 
-// waiting is a story in which a pod has been evicted for an important one, and its
+// waiting is the state in which a pod has been evicted for an important one, and its
 // volume is not free again yet.
 type waiting struct {
 	*fixture.Env
@@ -196,7 +196,7 @@ type waiting struct {
 	node, disk string // where the victim was, and its volume
 }
 
-// evictOne tells the story up to the moment when the volume is Released.
+// evictOne runs until the volume is Released.
 func evictOne(e *fixture.Env) *waiting {
 	e.T.Helper()
 	w := &waiting{Env: e}
@@ -219,7 +219,7 @@ func evictOne(e *fixture.Env) *waiting {
 	return w
 }
 
-// tryAgain has the scheduler look at the important pod a few times.
+// tryAgain makes the scheduler retry the important pod a few times.
 func (w *waiting) tryAgain(s *fixture.Scheduler, while string) {
 	w.T.Helper()
 	for range 3 {
@@ -242,7 +242,7 @@ func (w *waiting) wantOneVictim(while string) {
 
 // TestFreedStorageIsKept: while the disk of the only victim is cleaned, the important pod
 // stays nominated, so that no pod of low priority takes the victim's CPU, and when the
-// volume is back, no such pod takes that, though it may be tried first.
+// volume is back, no such pod takes that, though it may be retried first.
 func TestFreedStorageIsKept(t *testing.T) {
 	t.Parallel()
 	e := fixture.New(t)
@@ -264,7 +264,7 @@ func TestFreedStorageIsKept(t *testing.T) {
 	w.wantOneVictim("the volume was published")
 	for _, pod := range []*v1.Pod{cpu, rival} {
 		if seen := e.SeenPod(pod.Name); seen == nil || seen.UID != pod.UID || seen.Spec.NodeName != "" {
-			t.Errorf("pod %s of low priority was placed on what was freed\n%s", pod.Name, e.Dump())
+			t.Errorf("pod %s of low priority was placed on the freed volume\n%s", pod.Name, e.Dump())
 		}
 	}
 	e.NoVolumeTwice()
@@ -288,7 +288,7 @@ func TestRestartWhileCleaning(t *testing.T) {
 	remove(e, w.disk)
 	s = e.Start(options)
 	e.WaitAttempt(s, w.pod, 1)
-	w.tryAgain(s, "the volume is gone and the scheduler has been restarted")
+	w.tryAgain(s, "the volume is deleted and the scheduler has been restarted")
 	e.CreatePVs(e.LocalPV("cleaned", w.node).Capacity("2Gi").ReclaimPolicy(v1.PersistentVolumeReclaimDelete).ProvisionedBy(cleaner))
 	e.WaitScheduled(w.pod, w.node)
 	e.WaitBound("data", "cleaned")

@@ -21,15 +21,15 @@ import (
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
-// provisioner is what a storage vendor writes for one driver. Its volumes are
+// provisioner is a storage vendor's provisioner for one driver. Its volumes are
 // on one node each.
 type provisioner struct {
 	e *fixture.Env
 	// before is called before a volume is made, and may wait or refuse. A
-	// refusal asks for another node.
+	// refusal makes the scheduler select another node.
 	before func(context.Context, controller.ProvisionOptions) error
 	calls  sync.WaitGroup
-	ended  context.Context // done with the test
+	ended  context.Context // done when the test ends
 
 	mu    sync.Mutex
 	asked []string            // nodes, in order
@@ -81,7 +81,7 @@ func (p *provisioner) provision(ctx context.Context, o controller.ProvisionOptio
 	return volume.Obj(), controller.ProvisioningFinished, nil
 }
 
-// affinity is the selected node's, by its label, or else what the class allows.
+// affinity is the selected node's, by its label, or else the class's topology.
 func (p *provisioner) affinity(ctx context.Context, o controller.ProvisionOptions) (v1.NodeSelectorTerm, error) {
 	if o.SelectedNodeName == "" {
 		allowed := o.StorageClass.AllowedTopologies[0].MatchLabelExpressions[0]
@@ -94,8 +94,7 @@ func (p *provisioner) affinity(ctx context.Context, o controller.ProvisionOption
 	return builders.Term(builders.In(v1.LabelHostname, node.Labels[v1.LabelHostname])), nil
 }
 
-// nodes that it was asked for, in order. The library may ask again for what it
-// has just been given.
+// nodes selected for it, in order. The library may repeat a node.
 func (p *provisioner) nodes() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -151,10 +150,10 @@ func (g *gate) wait(e *fixture.Env, claim string) {
 	select {
 	case got := <-g.arrived:
 		if got != claim {
-			e.T.Fatalf("the provisioner is asked for claim %s, want %s\n%s", got, claim, e.Dump())
+			e.T.Fatalf("the provisioner gets claim %s, want %s\n%s", got, claim, e.Dump())
 		}
 	case <-patience.C:
-		e.T.Fatalf("the provisioner is not asked for claim %s\n%s", claim, e.Dump())
+		e.T.Fatalf("the provisioner does not get claim %s\n%s", claim, e.Dump())
 	}
 }
 
@@ -171,7 +170,7 @@ func createClass(e *fixture.Env, change ...func(*builders.Class)) {
 	e.CreateClass(class)
 }
 
-// made is a claim that the driver is to make a volume for.
+// made is a claim for which the driver makes a volume.
 func made(e *fixture.Env, name, size string) *builders.PVC {
 	return e.PVC(name).Class(e.Name("made")).Request(size)
 }
@@ -238,7 +237,7 @@ func publish(e *fixture.Env, list ...*builders.Capacity) {
 	}
 }
 
-// selects tells whether a claim is to be provisioned on the node.
+// selects reports whether a claim is to be provisioned on the node.
 func selects(e *fixture.Env, node string) func(*v1.PersistentVolumeClaim) bool {
 	return func(claim *v1.PersistentVolumeClaim) bool {
 		return claim.Annotations[plan.AnnSelectedNode] == e.Name(node)

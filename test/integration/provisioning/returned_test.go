@@ -13,9 +13,9 @@ import (
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
-// TestReturnedCapacityWakes: capacity is held for a claim that was sent to a node
-// where no provisioner is at work. A pod that it keeps from there is tried again when
-// the claim goes, or goes elsewhere; the driver's figures stay as they are.
+// TestReturnedCapacityWakes: capacity is held for a claim with a selected node
+// without a running provisioner. A pod that is unschedulable there is requeued when
+// the claim is deleted, or moves to another node; the CSIStorageCapacity is unchanged.
 func TestReturnedCapacityWakes(t *testing.T) {
 	t.Parallel()
 	for name, event := range map[string]func(*fixture.Env){
@@ -26,7 +26,7 @@ func TestReturnedCapacityWakes(t *testing.T) {
 				e.T.Fatal(err)
 			}
 		},
-		"the node is given back": func(e *fixture.Env) {
+		"the node is deselected": func(e *fixture.Env) {
 			e.PatchPVC("sent", map[string]any{"metadata": map[string]any{"annotations": map[string]any{plan.AnnSelectedNode: nil}}})
 		},
 		"the node is deleted": func(e *fixture.Env) { deleteNode(e, "b") },

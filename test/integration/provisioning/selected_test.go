@@ -57,18 +57,18 @@ func TestSelectedNodeIsDeleted(t *testing.T) {
 		pod := e.CreatePod(e.Pod("pod").PVC("data").NodeSelector(v1.LabelHostname, e.Name("a")))
 		e.WaitUnschedulable(pod)
 		if node := e.SeenPVC("data").Annotations[plan.AnnSelectedNode]; node != e.Name("b") {
-			e.T.Errorf("selected-node is %q while the node is there", node)
+			e.T.Errorf("selected-node is %q while the node exists", node)
 		}
 		deleteNode(e, "b")
 		e.WaitPVC("data", "sent to node a", selects(e, "a"))
-		startProvisioner(e, nil) // no sooner, or it may make a volume on the node that goes
+		startProvisioner(e, nil) // no earlier, or it may make a volume on the deleted node
 		e.WaitScheduled(pod, "a")
 		e.WaitBound("data", "pvc-data")
 	})
 }
 
-// TestSelectedNodeIsDeletedInFlight: the node goes while the provisioner is at
-// work on a volume for it.
+// TestSelectedNodeIsDeletedInFlight: the node is deleted while the provisioner
+// makes a volume for it.
 func TestSelectedNodeIsDeletedInFlight(t *testing.T) {
 	t.Parallel()
 	bothModes(t, func(e *fixture.Env) {

@@ -19,11 +19,11 @@ import (
 
 // vendors are all provisioners of this process, run by one controller of the
 // library that external provisioners are built on. The library registers types
-// in the scheme by which all clients of a process decode, each time that a
-// controller is made, so one is made before anybody watches.
+// in the global scheme of all clients of a process, each time that a
+// controller is made, so one is made before any watch.
 var vendors = &registry{names: map[string]string{}, serving: map[string]*provisioner{}}
 
-// maxDrivers is how many tests of one run may have a driver of their own.
+// maxDrivers is how many tests of one run may have their own driver.
 const maxDrivers = 1000
 
 // registry hands claims to the provisioners of their drivers.
@@ -49,7 +49,7 @@ func (r *registry) begin(_ context.Context, c *cluster.Cluster) (stop func(), er
 		controller.AdditionalProvisionerNames(names[1:]),
 		controller.LeaderElection(false),
 		controller.Threadiness(100),          // tests keep some of them waiting
-		controller.ResyncPeriod(time.Second), // for claims that are there before their provisioner
+		controller.ResyncPeriod(time.Second), // for claims that exist before their provisioner
 		controller.VolumeName(func(claim *v1.PersistentVolumeClaim) string { return claim.Namespace + "-pvc-" + claim.Name }),
 		controller.RateLimiter(workqueue.NewTypedItemExponentialFailureRateLimiter[string](10*time.Millisecond, time.Second)),
 	)
@@ -77,7 +77,7 @@ func (r *registry) driver(e *fixture.Env) string {
 	return r.names[e.Namespace]
 }
 
-// serve has p make the volumes of a driver from now on, or nobody.
+// serve makes p the provisioner of a driver from now on; nil: none.
 func (r *registry) serve(driver string, p *provisioner) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -88,8 +88,8 @@ func (r *registry) serve(driver string, p *provisioner) {
 	r.serving[driver] = p
 }
 
-// ShouldProvision implements controller.Qualifier: not while nobody serves the
-// claim's driver.
+// ShouldProvision implements controller.Qualifier: not while the claim's driver has no
+// provisioner.
 func (r *registry) ShouldProvision(_ context.Context, claim *v1.PersistentVolumeClaim) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -110,5 +110,5 @@ func (r *registry) Provision(ctx context.Context, o controller.ProvisionOptions)
 	return p.provision(ctx, o)
 }
 
-// Delete implements controller.Provisioner. There is nothing behind a volume.
+// Delete implements controller.Provisioner. A volume has no storage.
 func (r *registry) Delete(context.Context, *v1.PersistentVolume) error { return nil }

@@ -22,7 +22,7 @@ import (
 type canary struct {
 	// wait creates the pod "NAME" with the claim "NAME".
 	wait func(e *fixture.Env, name string) *v1.Pod
-	// useless events help nobody.
+	// useless events do not make the pod schedulable.
 	useless func(e *fixture.Env)
 	// helps is the one that the canary waits for.
 	helps func(e *fixture.Env, name string)
@@ -142,9 +142,9 @@ func canaries() map[string]canary {
 	}
 }
 
-// inTreeCanary has a claim bound to an in-tree volume with the zone label of
-// the old days. The node has the label of the CSI driver that took over, which
-// counts as soon as the node says that it did.
+// inTreeCanary has a claim bound to an in-tree volume with the deprecated zone label.
+// The node has the label of the CSI driver that replaced it, which
+// counts as soon as the node has the migration annotation.
 func inTreeCanary() canary {
 	return canary{
 		wait: func(e *fixture.Env, name string) *v1.Pod {

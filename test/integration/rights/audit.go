@@ -1,9 +1,9 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rights holds what manifests grant a component against what it asks the API server
-// for. That nothing is missing is seen by tests under those rights; that nothing is granted
-// in vain is seen here, in the audit log of all tests of a package.
+// Package rights compares the rights that manifests grant a component with its requests to the
+// API server. Tests under those rights fail when one is missing; this package finds unused ones,
+// in the audit log of all tests of a package.
 package rights
 
 import (
@@ -25,7 +25,7 @@ import (
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
-// policy has requests of one user in the log, with what they are about.
+// policy logs the metadata of one user's requests.
 const policy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -35,12 +35,12 @@ rules:
 - level: None
 `
 
-// Audit sees what a user does on the clusters of a package's tests. Its methods may be
+// Audit observes a user's requests on the clusters of a package's tests. Its methods may be
 // called concurrently.
 type Audit struct {
 	// User is whose requests count.
 	User string
-	// Files are the manifests whose roles are to be used up.
+	// Files are the manifests whose roles must be used.
 	Files []string
 	// Rare are rights, as the message about unused ones names them, that the package's tests
 	// may do without.
@@ -80,7 +80,7 @@ func (a *Audit) log() (args []string, err error) {
 }
 
 // Exit is the exit code of the tests' process: that of the tests, or 1 if they have passed
-// and rights were not used. Tests that were chosen by -run or -skip are not asked for that.
+// and rights were not used. Tests selected by -run or -skip are exempt.
 func (a *Audit) Exit(code int) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 // right is one verb on one resource, perhaps of one name. A Role's has a namespace.
 type right struct{ verb, group, resource, namespace, name string }
 
-// String is the right as a manifest's reader would look for it.
+// String formats the right for a reader of the manifest.
 func (r right) String() string {
 	text := fmt.Sprintf("%s %s (API group %q)", r.verb, r.resource, r.group)
 	if r.name != "" {
@@ -70,8 +70,8 @@ func apart(rule *rbacv1.PolicyRule, namespace string) []right {
 	return rights
 }
 
-// without are the rights that none of the requests needed. To list is needed by who
-// watches, too: client-go lists where the API server does not stream what is there.
+// without are the rights that no request needed. A watch needs the right to list
+// too: client-go lists where the API server does not stream the objects.
 func without(rights []right, asked []request) []string {
 	var unused []string
 	for _, r := range rights {

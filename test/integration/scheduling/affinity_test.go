@@ -13,8 +13,8 @@ import (
 )
 
 // TestNodeAffinity: of two nodes, the volume can be reached from one only. A
-// pod that insists on the other one is refused; a pod that does not care goes
-// to the right one.
+// pod that requires the other one is refused; a pod without preference is placed
+// on the right one.
 func TestNodeAffinity(t *testing.T) {
 	t.Parallel()
 	expression := func(key string, operator v1.NodeSelectorOperator, values ...string) v1.NodeSelectorRequirement {
@@ -161,7 +161,7 @@ func TestNodeAffinity(t *testing.T) {
 // TestVolumesWithoutAffinity: they can be had on every node.
 func TestVolumesWithoutAffinity(t *testing.T) {
 	t.Parallel()
-	tell(t, map[string]story{
+	run(t, map[string]scenario{
 		"none at all": {
 			given: func(e *fixture.Env) scene {
 				s := oneNode(e, e.PVC("data"), e.PV("anywhere"))

@@ -12,8 +12,8 @@ import (
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
-// bindTo binds a new claim to a new volume on a node of the Env, as a pod that
-// is gone again left them.
+// bindTo binds a new claim to a new volume on a node of the Env, as after a pod
+// that was deleted.
 func bindTo(e *fixture.Env, claim, node string) {
 	e.T.Helper()
 	e.CreatePVs(e.LocalPV("of-"+claim, node))
@@ -24,7 +24,7 @@ func bindTo(e *fixture.Env, claim, node string) {
 	e.DeletePod(first)
 }
 
-// TestBoundClaims: the pod follows its volume, or is told why it cannot.
+// TestBoundClaims: the pod follows its volume, or has the reason in its condition.
 func TestBoundClaims(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -64,7 +64,7 @@ func TestBoundClaims(t *testing.T) {
 			},
 			refusals: []string{"node(s) didn't satisfy plugin(s) [NodeAffinity VolumeTopology] simultaneously"},
 		},
-		"two claims on two nodes: PreFilter says why": {
+		"two claims on two nodes: PreFilter has the reason": {
 			claims:   map[string]string{"data": "a", "log": "b"},
 			refusals: []string{nodeConflict},
 		},
@@ -110,22 +110,22 @@ func TestBoundToVolumeOfNoNode(t *testing.T) {
 	refusedByVolumes(e, pod, nodeConflict)
 }
 
-// TestBoundToMissingVolume: the volume is gone, and the PV controller has not
-// said so yet because the claim names it from the start.
+// TestBoundToMissingVolume: the volume is deleted, and the PV controller has not
+// marked the claim Lost because the claim names it from the start.
 func TestBoundToMissingVolume(t *testing.T) {
 	t.Parallel()
 	e := fixture.New(t)
 	e.AddNodes(e.Node("a"))
 	e.CreatePVC(e.PVC("data").VolumeName(e.Name("missing")).BindCompleted())
 	pod := e.CreatePod(e.Pod("pod").PVC("data"))
-	// First the plugin's words, then the PV controller's verdict.
+	// First the plugin's message, then the PV controller's verdict.
 	e.WaitPod(pod, "refused", func(p *v1.Pod) bool {
 		return containsAny(fixture.Refusal(p), volumeMissing, "bound to non-existent persistentvolume")
 	})
 }
 
-// TestNarrowing: a claim bound to a volume on one node takes that node alone
-// into the cycle, and the pod is told so.
+// TestNarrowing: a claim bound to a volume on one node reduces the cycle to that node,
+// and the pod's condition shows it.
 func TestNarrowing(t *testing.T) {
 	t.Parallel()
 	e := fixture.New(t)

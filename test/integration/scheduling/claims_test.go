@@ -14,7 +14,7 @@ import (
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
-// deletePVC asks for a claim's deletion and does not wait for it.
+// deletePVC requests a claim's deletion and does not wait for it.
 func deletePVC(e *fixture.Env, name string) {
 	e.T.Helper()
 	if err := e.Client.CoreV1().PersistentVolumeClaims(e.Namespace).Delete(e.Context(), name, metav1.DeleteOptions{}); err != nil {
@@ -59,7 +59,7 @@ func TestImmediateBesideDelayed(t *testing.T) {
 	wantBindings(e, map[string]string{"data": "now", "log": "later-on-b"})
 }
 
-// TestMissingClaim: the pod says which, and is placed when it is there.
+// TestMissingClaim: the pod's condition names it, and the pod is placed when it exists.
 func TestMissingClaim(t *testing.T) {
 	t.Parallel()
 	bothModes(t, func(e *fixture.Env) {
@@ -71,7 +71,7 @@ func TestMissingClaim(t *testing.T) {
 		refused := e.WaitUnschedulable(pod, `persistentvolumeclaim "data" not found`)
 		// What plugins after ours say, which have not seen the pod, must not follow.
 		if got := fixture.Refusal(refused); !strings.HasSuffix(got, `: persistentvolumeclaim "data" not found.`) {
-			t.Errorf("the pod is told %q, want no more than the sentence on the claim", got)
+			t.Errorf("the pod's condition is %q, want no more than the sentence on the claim", got)
 		}
 		e.CreatePVC(e.PVC("data"))
 		e.WaitScheduled(pod, "a")
@@ -108,13 +108,13 @@ func TestDeletedClaim(t *testing.T) {
 	pod := e.CreatePod(e.Pod("pod").PVC("data"))
 	e.WaitUnschedulable(pod, `persistentvolumeclaim "data" is being deleted`)
 	e.PatchPVC("data", finalizers())
-	e.Wait("claim data to be gone", func() bool { return e.SeenPVC("data") == nil })
+	e.Wait("claim data to be deleted", func() bool { return e.SeenPVC("data") == nil })
 	e.CreatePVC(e.PVC("data"))
 	e.WaitScheduled(pod, "a")
 	wantBindings(e, map[string]string{"data": "volume"})
 }
 
-// TestMissingClass: the pod says which, and is placed when it is there.
+// TestMissingClass: the pod's condition names it, and the pod is placed when it exists.
 func TestMissingClass(t *testing.T) {
 	t.Parallel()
 	tests := map[string]func(*fixture.Env, string) *builders.PVC{

@@ -17,7 +17,7 @@ import (
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
-// TestPodDeletedWhileWaiting: what it waited for goes to another pod.
+// TestPodDeletedWhileWaiting: the volume that it waited for serves another pod.
 func TestPodDeletedWhileWaiting(t *testing.T) {
 	t.Parallel()
 	e := fixture.New(t)
@@ -33,8 +33,8 @@ func TestPodDeletedWhileWaiting(t *testing.T) {
 }
 
 // TestPodDeletedWhileBinding: another pod, refused while the first had reserved
-// the only volume, is not stuck when the first is gone. The first one's claim
-// may keep that volume, for its claimRef may be seen before it is taken back.
+// the only volume, is not stuck when the first is deleted. The first one's claim
+// may keep that volume, for its claimRef may be seen before it is removed.
 func TestPodDeletedWhileBinding(t *testing.T) {
 	t.Parallel()
 	bindingHeld(t, func(e *fixture.Env, pod *v1.Pod, release func()) {
@@ -84,8 +84,8 @@ func bindingHeld(t *testing.T, test func(e *fixture.Env, pod *v1.Pod, release fu
 	}
 }
 
-// TestPodRecreated: a pod of the same name with a bound claim goes where its
-// volume is, any number of times.
+// TestPodRecreated: a pod of the same name with a bound claim is placed on its
+// volume's node, any number of times.
 func TestPodRecreated(t *testing.T) {
 	t.Parallel()
 	bothModes(t, func(e *fixture.Env) {
@@ -145,7 +145,7 @@ func TestStatefulSet(t *testing.T) {
 	})
 }
 
-// waitReplicas waits until exactly so many pods of the set exist and run.
+// waitReplicas waits until exactly this number of pods of the set exist and run.
 func waitReplicas(e *fixture.Env, set string, want int) {
 	e.T.Helper()
 	e.Wait(fmt.Sprintf("%d pods of the set", want), func() bool {

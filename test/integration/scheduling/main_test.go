@@ -1,7 +1,7 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package scheduling_test shows what the VolumeTopology plugin does with
+// Package scheduling_test tests the VolumeTopology plugin with
 // existing volumes, end to end: real API server and PV controller, simulated
 // nodes.
 package scheduling_test

@@ -17,13 +17,13 @@ func oneNode(e *fixture.Env, claim *builders.PVC, volumes ...*builders.PV) scene
 	return scene{nodes: []*builders.Node{e.Node("a")}, volumes: volumes, claims: []*builders.PVC{claim}}
 }
 
-// TestMatching: what a volume must have for a claim to get it.
+// TestMatching: the requirements of a claim on its volume.
 func TestMatching(t *testing.T) {
 	t.Parallel()
 	csi := func(e *fixture.Env, name string) *builders.PV {
 		return e.PV(name).CSI("csi.example.com", name).Hostname(e.Name("a"))
 	}
-	tell(t, map[string]story{
+	run(t, map[string]scenario{
 		"a block claim does not get a file system": {
 			given: func(e *fixture.Env) scene {
 				return oneNode(e, e.PVC("data").Block(), e.LocalPV("filesystem", "a"))
@@ -55,7 +55,7 @@ func TestMatching(t *testing.T) {
 			},
 			volumes: map[string]string{"data": "many"},
 		},
-		"ReadWriteOncePod is a mode of its own": {
+		"ReadWriteOncePod is a separate mode": {
 			given: func(e *fixture.Env) scene {
 				return oneNode(e, e.PVC("data").AccessModes(v1.ReadWriteOncePod),
 					csi(e, "a-once"), csi(e, "once-pod").AccessModes(v1.ReadWriteOncePod))
@@ -136,7 +136,7 @@ func TestMatching(t *testing.T) {
 	})
 }
 
-// TestReadWriteOncePod: the second pod waits until the first is gone.
+// TestReadWriteOncePod: the second pod waits until the first is deleted.
 func TestReadWriteOncePod(t *testing.T) {
 	t.Parallel()
 	e := fixture.New(t)

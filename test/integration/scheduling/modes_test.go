@@ -16,7 +16,7 @@ import (
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
-// TestWhoWritesWhat: what the scheduler itself writes to bind a claim.
+// TestWhoWritesWhat: which writes of a binding the scheduler sends itself.
 func TestWhoWritesWhat(t *testing.T) {
 	t.Parallel()
 	reserve, bind := "update persistentvolumes", "update persistentvolumeclaims"
@@ -25,7 +25,7 @@ func TestWhoWritesWhat(t *testing.T) {
 		user string
 		// writes to volumes and claims, first occurrences in order. Beyond
 		// these, the scheduler and the PV controller race for the statuses; and
-		// where the former is to bind a claim, the latter may be first. Of some
+		// where the former binds a claim, the latter may be first. For some
 		// pods it never is for all.
 		want []string
 	}{

@@ -20,17 +20,17 @@ func nth(n int64, is func(fixture.Request) bool) func(fixture.Request) bool {
 	return func(r fixture.Request) bool { return is(r) && count.Add(1) == n }
 }
 
-// move is from a scheduler that dies in the middle of binding a pod's claims to
-// another one of the same name, with the other volume plugin, which goes on.
+// move is from a scheduler that is killed while it binds a pod's claims to
+// another one of the same name, with the other volume plugin, which completes it.
 type move struct {
 	from, to fixture.Profile
-	// at is the write that the first scheduler does not get done any more.
+	// at is the first write that the first scheduler cannot complete.
 	at func() func(fixture.Request) bool
 }
 
 var volumeWrite, claimWrite = fixture.Is("update", "persistentvolumes"), fixture.Is("update", "persistentvolumeclaims")
 
-// prepare makes what the pod will need.
+// prepare creates the objects that the pod needs.
 func (m *move) prepare(e *fixture.Env) {
 	m.from.Name, m.to.Name = e.Name("scheduler"), e.Name("scheduler")
 	e.AddNodes(e.Node("a"), e.Node("b"))
@@ -54,7 +54,7 @@ func (m *move) leave(e *fixture.Env) *v1.Pod {
 	return pod
 }
 
-// arrive has the second scheduler go on.
+// arrive resumes with the second scheduler.
 func (m *move) arrive(e *fixture.Env, pod *v1.Pod) {
 	e.T.Helper()
 	e.Start(fixture.SchedulerOptions{Profiles: []fixture.Profile{m.to}})
@@ -105,7 +105,7 @@ func TestMovingInTheMiddle(t *testing.T) {
 }
 
 // TestMovingWhileClaimsAreBound: the PersistentVolume controller, which binds a claim
-// as soon as it sees its volume claimed, is away until the first scheduler is dead.
+// as soon as it sees its volume claimed, is down until the first scheduler has ended.
 func TestMovingWhileClaimsAreBound(t *testing.T) {
 	t.Parallel()
 	moves := map[string]move{

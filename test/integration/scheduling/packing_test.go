@@ -72,8 +72,8 @@ func TestPerfectPacking(t *testing.T) {
 	})
 }
 
-// TestTwoProfilesOneEngine: pods of two profiles of one scheduler ask for the
-// same volumes at the same time. Each profile would give them all away.
+// TestTwoProfilesOneEngine: pods of two profiles of one scheduler request the
+// same volumes at the same time. Each profile alone would use all of them.
 func TestTwoProfilesOneEngine(t *testing.T) {
 	t.Parallel()
 	const nodes, perNode = 4, 8

@@ -92,10 +92,10 @@ func await(e *fixture.Env, what string, closed <-chan struct{}) {
 	}
 }
 
-// TestRefusedByPermit: a pod was refused, or an event was judged to be of no use to it,
-// while another pod had reserved what it needs. That reservation is taken back without
-// anything that the API server shows. The pod is tried again soon; the scheduler alone
-// would look at it after five minutes.
+// TestRefusedByPermit: a pod was refused, or an event was skipped for it,
+// while another pod had reserved the volume that it needs. That reservation is released
+// without an event of the API server. The pod is retried soon; the scheduler alone
+// would retry it after five minutes.
 func TestRefusedByPermit(t *testing.T) {
 	t.Parallel()
 	t.Run("in the scheduling cycle, an event comes in between", func(t *testing.T) {
@@ -116,7 +116,7 @@ func TestRefusedByPermit(t *testing.T) {
 		e.CreatePVC(e.PVC("first"))
 		e.CreatePod(e.Pod("first").PVC("first"))
 		await(e, "the first pod reserves", p.reserved)
-		e.CreatePVsUnseen(e.LocalPV("needed", "a").Class(big)) // it would do, but for the reservation
+		e.CreatePVsUnseen(e.LocalPV("needed", "a").Class(big)) // suitable except for the reservation
 		e.CreatePVsUnseen(e.LocalPV("of-canary", "a").Class(other))
 		await(e, "the canary is queued", p.canary)
 		close(p.refuse)

@@ -12,7 +12,7 @@ import (
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
-// provisioner makes no volumes: nobody of this name runs.
+// provisioner makes no volumes: no provisioner of this name runs.
 const provisioner = "stowage.dev/nobody"
 
 // TestPreboundByUser: a volume whose claimRef names the claim comes first, and
@@ -27,7 +27,7 @@ func TestPreboundByUser(t *testing.T) {
 	dynamic := func(e *fixture.Env) string {
 		return e.CreateClass(e.Class("dynamic").Provisioner(provisioner)).Name
 	}
-	tell(t, map[string]story{
+	run(t, map[string]scenario{
 		"a volume for the claim beats one that fits better": {
 			given: func(e *fixture.Env) scene {
 				return twoNodes(e, e.PVC("data"),
@@ -51,7 +51,7 @@ func TestPreboundByUser(t *testing.T) {
 			},
 			refusal: noVolume,
 		},
-		"the selector is not asked": {
+		"the selector is not evaluated": {
 			given: func(e *fixture.Env) scene {
 				return oneNode(e, e.PVC("data").MatchLabel("disk", "ssd"), e.LocalPV("kept", "a").ClaimRef(e.Namespace, "data", ""))
 			},
@@ -94,8 +94,8 @@ func TestPreboundByUser(t *testing.T) {
 	})
 }
 
-// TestPreboundOnAnotherNode: a pod that cannot go where its claim's volume is
-// kept gets no volume provisioned elsewhere. The stock plugin takes the volume
+// TestPreboundOnAnotherNode: a pod that cannot be placed on the node of its claim's reserved
+// volume gets no volume provisioned elsewhere. The stock plugin takes the volume
 // for one that does not match and provisions.
 func TestPreboundOnAnotherNode(t *testing.T) {
 	t.Parallel()
@@ -109,7 +109,7 @@ func TestPreboundOnAnotherNode(t *testing.T) {
 	})
 	e.WaitPod(pod, "refused", func(p *v1.Pod) bool { return containsAny(fixture.Refusal(p), leftOut, reserved, nodeConflict) })
 	if node, ok := e.SeenPVC("data").Annotations["volume.kubernetes.io/selected-node"]; ok {
-		t.Errorf("a volume is to be provisioned on %s", node)
+		t.Errorf("a volume will be provisioned on %s", node)
 	}
 	e.DeletePod(pod)
 	e.WaitScheduled(e.CreatePod(e.Pod("pod").PVC("data")), "a")
@@ -117,7 +117,7 @@ func TestPreboundOnAnotherNode(t *testing.T) {
 }
 
 // TestHalfMadeBinding: a claimRef with UID, marked as a controller's, and a
-// claim that does not know of it, are what a scheduler leaves that dies.
+// claim that does not name the volume, are the state after a crash of a scheduler.
 func TestHalfMadeBinding(t *testing.T) {
 	t.Parallel()
 	for _, claims := range [][]string{{"data"}, {"data", "log"}} {
@@ -149,7 +149,7 @@ func TestHalfMadeBinding(t *testing.T) {
 	}
 }
 
-// TestHalfMadeBindingUnseen: while no PV controller has taken note of a volume,
+// TestHalfMadeBindingUnseen: while no PV controller has seen a volume,
 // a claim that is bound to it would be marked Lost. Direct waits.
 func TestHalfMadeBindingUnseen(t *testing.T) {
 	t.Parallel()
@@ -173,13 +173,13 @@ func TestHalfMadeBindingUnseen(t *testing.T) {
 	e.NoVolumeTwice()
 }
 
-// TestClaimNamesVolume: a claim that names its volume is the PV controller's to
-// bind, whatever its class says; the pod waits and follows.
+// TestClaimNamesVolume: the PV controller binds a claim that names its volume,
+// whatever its class; the pod waits and follows.
 func TestClaimNamesVolume(t *testing.T) {
 	t.Parallel()
-	t.Run("that is there", func(t *testing.T) {
+	t.Run("that exists", func(t *testing.T) {
 		t.Parallel()
-		story{
+		scenario{
 			given: func(e *fixture.Env) scene {
 				return scene{
 					nodes:   []*builders.Node{e.Node("a"), e.Node("b")},

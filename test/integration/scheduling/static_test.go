@@ -20,13 +20,13 @@ func TestStaticWaitForFirstConsumer(t *testing.T) {
 	for claims := 1; claims <= 4; claims++ {
 		t.Run(fmt.Sprintf("claims=%d", claims), func(t *testing.T) {
 			t.Parallel()
-			bothModes(t, staticStory(claims).happens)
+			bothModes(t, staticScenario(claims).happens)
 		})
 	}
 }
 
-func staticStory(claims int) story {
-	s := story{node: "enough", volumes: map[string]string{}}
+func staticScenario(claims int) scenario {
+	s := scenario{node: "enough", volumes: map[string]string{}}
 	for i := range claims {
 		s.volumes[fmt.Sprintf("claim-%d", i)] = fmt.Sprintf("volume-%d", i)
 	}
@@ -51,7 +51,7 @@ func TestNotEnoughVolumes(t *testing.T) {
 	for claims := 1; claims <= 4; claims++ {
 		t.Run(fmt.Sprintf("claims=%d", claims), func(t *testing.T) {
 			t.Parallel()
-			s := staticStory(claims)
+			s := staticScenario(claims)
 			given := s.given
 			s.given = func(e *fixture.Env) scene {
 				g := given(e)
@@ -68,7 +68,7 @@ func TestNotEnoughVolumes(t *testing.T) {
 // each with its smallest volume, leaves a claim without a volume here.
 func TestJointAssignment(t *testing.T) {
 	t.Parallel()
-	tell(t, map[string]story{
+	run(t, map[string]scenario{
 		"selector: the smaller claim must leave the gold volume to the larger one": {
 			given: func(e *fixture.Env) scene {
 				return scene{
@@ -86,8 +86,8 @@ func TestJointAssignment(t *testing.T) {
 			node:    "a",
 			volumes: map[string]string{"any": "plain", "gold": "gold"},
 		},
-		"access modes, modest claim first": accessModesStory("modest", "demanding"),
-		"access modes, modest claim last":  accessModesStory("demanding", "modest"),
+		"access modes, modest claim first": accessModesScenario("modest", "demanding"),
+		"access modes, modest claim last":  accessModesScenario("demanding", "modest"),
 		"one claim in two volumes of the pod takes one volume": {
 			given: func(e *fixture.Env) scene {
 				return scene{
@@ -142,10 +142,10 @@ func TestJointAssignment(t *testing.T) {
 	})
 }
 
-// accessModesStory: the smaller of two volumes can do all that is asked, the
-// larger one cannot.
-func accessModesStory(order ...string) story {
-	return story{
+// accessModesScenario: the smaller of two volumes has all requested modes, the
+// larger one does not.
+func accessModesScenario(order ...string) scenario {
+	return scenario{
 		given: func(e *fixture.Env) scene {
 			return scene{
 				nodes: []*builders.Node{e.Node("a")},
@@ -178,14 +178,14 @@ func TestCapacityChoice(t *testing.T) {
 			claims:  []*builders.PVC{e.PVC("data").Request("2Gi")},
 		}
 	}
-	tell(t, map[string]story{
+	run(t, map[string]scenario{
 		"the smallest that is enough": {
 			given: func(e *fixture.Env) scene {
 				return on(e, e.PV("5").Capacity("5Gi"), e.PV("3").Capacity("3Gi"), e.PV("1").Capacity("1Gi"), e.PV("4").Capacity("4Gi"))
 			},
 			volumes: map[string]string{"data": "3"},
 		},
-		"exactly what is asked, in other units": {
+		"exactly the requested size, in other units": {
 			given: func(e *fixture.Env) scene {
 				return on(e, e.PV("just-more").Capacity("2147483649"), e.PV("exact").Capacity("2048Mi"), e.PV("just-less").Capacity("2147483647"))
 			},
@@ -195,7 +195,7 @@ func TestCapacityChoice(t *testing.T) {
 			given:   func(e *fixture.Env) scene { return on(e, e.PV("just-less").Capacity("2147483647")) },
 			refusal: noVolume,
 		},
-		"of equal ones that with the fewest access modes beyond what is asked": {
+		"of equal ones that with the fewest unrequested access modes": {
 			given: func(e *fixture.Env) scene {
 				return on(e,
 					e.PV("a").Capacity("2Gi").AccessModes(v1.ReadWriteOnce, v1.ReadOnlyMany, v1.ReadWriteMany),

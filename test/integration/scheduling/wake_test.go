@@ -53,7 +53,7 @@ func wakes() map[string]wake {
 				e.PatchPV("volume", map[string]any{"spec": map[string]any{"claimRef": nil}})
 			},
 		},
-		"a volume is labelled as the claim asks": {
+		"a volume gets the label that the claim selects": {
 			given: func(e *fixture.Env) scene {
 				return oneNode(e, e.PVC("data").MatchLabel("disk", "ssd"), e.LocalPV("volume", "a"))
 			},
@@ -83,7 +83,7 @@ func wakes() map[string]wake {
 			},
 			event: func(e *fixture.Env) { e.AddNodes(e.Node("a").Zone(e.Name("z1"))) },
 		},
-		"a node is labelled as the volume asks": {
+		"a node gets the label that the volume requires": {
 			given: func(e *fixture.Env) scene {
 				return oneNode(e, e.PVC("data"), e.PV("volume").Affinity(builders.Term(builders.In("rack", e.Name("r1")))))
 			},
@@ -104,21 +104,21 @@ func wakes() map[string]wake {
 			},
 			event: func(e *fixture.Env) { e.CreateClass(e.Class("later")) },
 		},
-		"a volume kept for the claim is deleted": {
+		"a volume reserved for the claim is deleted": {
 			given: keptTooSmall,
 			event: func(e *fixture.Env) { e.DeletePV("kept") },
 		},
-		"a volume is kept for the claim no more": {
+		"a volume is no longer reserved for the claim": {
 			given: keptTooSmall,
 			event: func(e *fixture.Env) { e.PatchPV("kept", map[string]any{"spec": map[string]any{"claimRef": nil}}) },
 		},
-		"a volume is kept for another claim instead": {
+		"a volume is reserved for another claim instead": {
 			given: keptTooSmall,
 			event: func(e *fixture.Env) {
 				e.PatchPV("kept", map[string]any{"spec": map[string]any{"claimRef": map[string]any{"name": "other"}}})
 			},
 		},
-		"another pod's claim and its volume are gone": {
+		"another pod's claim and its volume are deleted": {
 			given: func(e *fixture.Env) scene {
 				e.AddNodes(e.Node("a"))
 				e.CreatePVs(e.LocalPV("volume", "a"))
@@ -131,7 +131,7 @@ func wakes() map[string]wake {
 				e.DeletePod(e.SeenPod("first"))
 				deletePVC(e, "first")
 				e.WaitPV("volume", "Released", func(v *v1.PersistentVolume) bool { return v.Status.Phase == v1.VolumeReleased })
-				// What a provisioner of local volumes does once it is clean.
+				// A provisioner of local volumes does this after a clean.
 				e.DeletePV("volume")
 				e.CreatePVsUnseen(e.LocalPV("volume", "a"))
 			},
@@ -139,16 +139,16 @@ func wakes() map[string]wake {
 	}
 }
 
-// keptTooSmall has a volume that fits, and one that is kept for the claim and does
-// not: while it is, the claim gets no other.
+// keptTooSmall has a volume that fits, and one that is reserved for the claim and does
+// not fit: while it is, the claim gets no other.
 func keptTooSmall(e *fixture.Env) scene {
 	kept := e.LocalPV("kept", "a").Capacity("512Mi").ClaimRef(e.Namespace, "data", "")
 	return oneNode(e, e.PVC("data").Request("1Gi"), e.LocalPV("volume", "a"), kept)
 }
 
-// TestWaitingPodIsWoken: a pod that no node can have is placed by the event
-// that changes that, long before the scheduler would look at it again on its
-// own, which is after five minutes.
+// TestWaitingPodIsWoken: an unschedulable pod is placed by the event
+// that makes it schedulable, long before the scheduler would retry it by
+// itself, which is after five minutes.
 func TestWaitingPodIsWoken(t *testing.T) {
 	t.Parallel()
 	for name, w := range wakes() {
@@ -165,8 +165,8 @@ func TestWaitingPodIsWoken(t *testing.T) {
 	}
 }
 
-// TestWokenBeforeEngineHears: the queue hears of the event and the engine does
-// not. There is no second event to try again at.
+// TestWokenBeforeEngineHears: the queue receives the event and the engine does
+// not. No second event requeues the pod.
 func TestWokenBeforeEngineHears(t *testing.T) {
 	t.Parallel()
 	for name, w := range wakes() {

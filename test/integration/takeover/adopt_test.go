@@ -19,7 +19,7 @@ import (
 	"stowage.dev/stowage/test/integration/node"
 )
 
-// TestAdopt: volumes of the reference go over to the agent, with their claims and
+// TestAdopt: volumes of the reference go over to the provisioner, with their claims and
 // data, and are reclaimed by it from then on.
 func TestAdopt(t *testing.T) {
 	t.Parallel()
@@ -36,7 +36,7 @@ func TestAdopt(t *testing.T) {
 	stranger := create(e, inReferenceForm(n, n.Files, "stranger").Name(e.Name("stranger")).ProvisionedBy("an-administrator").Obj())
 	elsewhere := create(e, e.PV("elsewhere").Class(n.Files).Hostname(n.Name).Obj())
 	n.Write("taken", "data", "of a claim")
-	n.Write("released", "secret", "of a claim that is gone")
+	n.Write("released", "secret", "of a deleted claim")
 	write(t, device, "a secret")
 	released, raw = release(e, released), release(e, raw)
 	all := []*corev1.PersistentVolume{free, taken, released, raw, stranger, elsewhere}
@@ -94,8 +94,8 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// TestNotAdopted: the agent keeps its hands off the disks of volumes that nobody has
-// adopted, whatever it does with others' data.
+// TestNotAdopted: the provisioner does not touch the disks of volumes that were not
+// adopted, whatever its setting for existing data.
 func TestNotAdopted(t *testing.T) {
 	t.Parallel()
 	e := fixture.New(t)

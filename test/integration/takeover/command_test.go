@@ -14,7 +14,7 @@ import (
 
 // result is how a run of the command ended.
 type result struct {
-	// out is what it printed, errors included.
+	// out is its output, errors included.
 	out    string
 	failed bool
 }

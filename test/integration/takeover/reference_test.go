@@ -57,7 +57,7 @@ func create(e *fixture.Env, pv *corev1.PersistentVolume) *corev1.PersistentVolum
 	return wait(e, pv.Name, "Available", inPhase(corev1.VolumeAvailable))
 }
 
-// wait waits until a volume is as asked, whoever's it is.
+// wait waits until is accepts a volume of either provisioner.
 func wait(e *fixture.Env, name, what string, is func(*corev1.PersistentVolume) bool) *corev1.PersistentVolume {
 	e.T.Helper()
 	var seen *corev1.PersistentVolume
@@ -109,7 +109,7 @@ func versions(e *fixture.Env, volumes ...*corev1.PersistentVolume) map[string]st
 	return found
 }
 
-// live is a volume as the API server has it.
+// live is the API server's state of a volume.
 func live(e *fixture.Env, pv *corev1.PersistentVolume) *corev1.PersistentVolume {
 	e.T.Helper()
 	found, err := e.Client.CoreV1().PersistentVolumes().Get(e.Context(), pv.Name, metav1.GetOptions{})
@@ -119,8 +119,8 @@ func live(e *fixture.Env, pv *corev1.PersistentVolume) *corev1.PersistentVolume 
 	return found
 }
 
-// runReference adds a DaemonSet of the reference with a pod on the node, which nobody
-// controls, and returns what takes the pod away.
+// runReference adds a DaemonSet of the reference with a pod on the node, which has no
+// kubelet, and returns the function that removes the pod.
 func runReference(n *node.Node) (remove func()) {
 	e := n.Env
 	e.T.Helper()

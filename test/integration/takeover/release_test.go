@@ -18,9 +18,9 @@ import (
 	"stowage.dev/stowage/test/integration/node"
 )
 
-// removeAgentPod deletes the pod that the node's agent is in, as far as the API server
-// knows: the agent's rights end with it.
-func removeAgentPod(n *node.Node) {
+// removeProvisionerPod deletes the pod that the node's provisioner is in, as far as the API server
+// knows: the provisioner's rights end with it.
+func removeProvisionerPod(n *node.Node) {
 	e := n.Env
 	e.T.Helper()
 	pods, err := e.Client.CoreV1().Pods("stowage-system").List(e.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName=" + n.Name})
@@ -28,7 +28,7 @@ func removeAgentPod(n *node.Node) {
 		e.T.Fatal(err)
 	}
 	if len(pods.Items) == 0 {
-		e.T.Fatal("the agent has no pod")
+		e.T.Fatal("the provisioner has no pod")
 	}
 	for _, pod := range pods.Items {
 		if err := e.Client.CoreV1().Pods(pod.Namespace).Delete(e.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
@@ -41,7 +41,7 @@ func finalized(pv *corev1.PersistentVolume) bool {
 	return slices.Contains(pv.Finalizers, wellknown.LocalVolumeFinalizer)
 }
 
-// TestRelease: without agents volumes can be let go, and claims keep theirs.
+// TestRelease: without provisioners volumes can be released, and claims keep theirs.
 func TestRelease(t *testing.T) {
 	t.Parallel()
 	e := fixture.New(t)
@@ -59,7 +59,7 @@ func TestRelease(t *testing.T) {
 	confirm := slices.Concat(args, []string{"--confirm"})
 
 	fails(e, confirm, "its provisioner still runs", "0 to release", "3 kept")
-	removeAgentPod(n)
+	removeProvisionerPod(n)
 	succeeds(e, args, "3 to release, 1 of them with data of claims that are gone", "NOT CLEANED", "Nothing was changed")
 	for _, pv := range []*corev1.PersistentVolume{free, taken, dirty} {
 		if !finalized(live(e, pv)) {
@@ -76,7 +76,7 @@ func TestRelease(t *testing.T) {
 	succeeds(e, confirm, "There are no volumes to release.")
 }
 
-// TestLostNode: the volumes of a node that is gone go with its claims.
+// TestLostNode: the volumes of a deleted node are removed with its claims.
 func TestLostNode(t *testing.T) {
 	t.Parallel()
 	e := fixture.New(t)
@@ -95,8 +95,8 @@ func TestLostNode(t *testing.T) {
 	wait(e, pv.Name, "gone", gone)
 }
 
-// TestBack: volumes can be given to the reference and taken back, and an agent that
-// comes back in between does not clean them.
+// TestBack: volumes can be handed to the reference and back, and a provisioner that
+// starts in between does not clean them.
 func TestBack(t *testing.T) {
 	t.Parallel()
 	e := fixture.New(t)

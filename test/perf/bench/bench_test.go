@@ -192,7 +192,7 @@ func TestGivenTwice(t *testing.T) {
 	}{
 		"each its own":               {[]v1.PersistentVolumeClaim{claim("a", "x"), claim("b", "y")}, []v1.PersistentVolume{volume("x", "a"), volume("y", "b")}, 0},
 		"both the same":              {[]v1.PersistentVolumeClaim{claim("a", "x"), claim("b", "x")}, []v1.PersistentVolume{volume("x", "a")}, 2},
-		"a volume of somebody else":  {[]v1.PersistentVolumeClaim{claim("a", "x")}, []v1.PersistentVolume{volume("x", "b")}, 1},
+		"a volume of another claim":  {[]v1.PersistentVolumeClaim{claim("a", "x")}, []v1.PersistentVolume{volume("x", "b")}, 1},
 		"a volume that is not there": {[]v1.PersistentVolumeClaim{claim("a", "x")}, nil, 1},
 		"not bound yet":              {[]v1.PersistentVolumeClaim{*builders.MakePVC("a").Obj()}, []v1.PersistentVolume{volume("x", "b")}, 0},
 	} {
@@ -217,7 +217,7 @@ func TestSchedulingWrites(t *testing.T) {
 		"new volume":              {"POST", "persistentvolumes", "", false},
 		"event":                   {"POST", "events", "", false},
 		"read":                    {"GET", "persistentvolumes", "", false},
-		"somebody's lease":        {"PUT", "leases", "", false},
+		"a lease":                 {"PUT", "leases", "", false},
 		"StatefulSet's own state": {"PUT", "statefulsets", "status", false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -229,7 +229,7 @@ func TestSchedulingWrites(t *testing.T) {
 	}
 }
 
-// TestWorkloads: names are unique and what they ask for can be done.
+// TestWorkloads: names are unique and requests satisfiable.
 func TestWorkloads(t *testing.T) {
 	names := sets.Set[string]{}
 	for _, w := range Workloads() {

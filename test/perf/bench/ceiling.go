@@ -19,10 +19,10 @@ const (
 	annBindCompleted     = "pv.kubernetes.io/bind-completed"
 )
 
-// bareClient creates the pods as fast as allAtOnce does and does for each what
-// scheduling writes, with the places chosen beforehand: pod n goes to node n
-// modulo the number of nodes, and takes that node's next volumes. It is as fast
-// as any scheduler could be that makes the same writes.
+// bareClient creates the pods as fast as allAtOnce does and sends for each the writes of
+// scheduling, with the places chosen beforehand: pod n is bound to node n
+// modulo the number of nodes, and takes that node's next volumes. It is an upper bound of
+// the speed of any scheduler that sends the same writes.
 func bareClient(ctx context.Context, s *site, pods []*v1.Pod) error {
 	done, taken := s.recorder.count(), int(s.nextVolume.Load())
 	created := make(chan func() error, len(pods))
@@ -81,8 +81,8 @@ func (s *site) volumeFor(n, claim int) int {
 	return (round*s.workload.ClaimsPerPod+claim)*s.workload.Nodes + node
 }
 
-// bind binds a claim to a volume. Where the PV controller was first, there is
-// nothing left to write.
+// bind binds a claim to a volume. Where the PV controller was first, no
+// write is left.
 func (s *site) bind(ctx context.Context, name string, pv *v1.PersistentVolume) error {
 	s.mu.Lock()
 	claim := s.claims[name]
@@ -110,7 +110,7 @@ func (s *site) bind(ctx context.Context, name string, pv *v1.PersistentVolume) e
 	return err
 }
 
-// ifFirst is nil without an error when somebody else wrote the object first.
+// ifFirst is nil without an error when another writer wrote the object first.
 func ifFirst[T any](object *T, err error) (*T, error) {
 	if apierrors.IsConflict(err) {
 		return nil, nil

@@ -5,7 +5,7 @@
 // kube-apiserver and PV controller, and nodes and volumes that are objects
 // only.
 //
-// Run does one run of a Workload by one arm, on a cluster of its own: it makes
+// Run does one run of a Workload by one arm, on its own cluster: it makes
 // the nodes, volumes and claims first, starts the PV controller and the
 // scheduler, lets one pod be scheduled to warm them up, and only then puts the
 // load on and measures. All arms run the same scheduler binary; only its

@@ -20,8 +20,8 @@ import (
 // load's begin on.
 const profileSeconds = 5
 
-// look begins to look at the scheduler under load. What it returns waits until
-// that has been seen, and stores it.
+// look starts to profile the scheduler under load. Its result waits until
+// the profile is complete, and stores it.
 func (s *site) look(ctx context.Context, c Config) (looked func() error) {
 	if c.Look.Folder == "" || s.scheduler == nil {
 		return func() error { return nil }
@@ -47,7 +47,7 @@ func (s *site) look(ctx context.Context, c Config) (looked func() error) {
 	}
 }
 
-// keepLog copies what a process has logged.
+// keepLog copies a process's log.
 func keepLog(p *cluster.Process, file string) error {
 	log, err := os.ReadFile(p.LogFile())
 	if err != nil {
@@ -56,7 +56,7 @@ func keepLog(p *cluster.Process, file string) error {
 	return os.WriteFile(file, log, 0o644)
 }
 
-// allRequests are the API server's counts of requests, by what was requested.
+// allRequests are the API server's counts of requests, by resource and verb.
 func (s *site) allRequests(ctx context.Context) (map[string]float64, error) {
 	families, err := metricsOf(ctx, s.cluster.APIServer().Process())
 	if err != nil {
@@ -70,7 +70,7 @@ func (s *site) allRequests(ctx context.Context) (map[string]float64, error) {
 	return counts, nil
 }
 
-// difference lists what has grown, a line each.
+// difference lists the counts that have grown, a line each.
 func difference(before, after map[string]float64) []byte {
 	var lines []byte
 	for _, key := range slices.Sorted(maps.Keys(after)) {

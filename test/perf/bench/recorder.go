@@ -73,7 +73,7 @@ func (r *recorder) see(pod *v1.Pod) {
 	r.changed = make(chan struct{})
 }
 
-// create tells when the request that created a pod was sent, which is before
+// create records when the request that created a pod was sent, which is before
 // any watch shows it.
 func (r *recorder) create(pod types.UID, at time.Time) {
 	r.mu.Lock()
@@ -81,7 +81,7 @@ func (r *recorder) create(pod types.UID, at time.Time) {
 	r.created[pod] = at
 }
 
-// forget starts anew: pods that are known are not counted.
+// forget restarts the count: known pods are not counted.
 func (r *recorder) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -20,9 +20,9 @@ const (
 	rounds   = 2 // a pod is created when its set is and again when that is rolled
 )
 
-// rollStatefulSets creates StatefulSets whose pods come one after the other,
-// waits until all pods have a node, and rolls all sets. The pods given only say
-// how many pods are to be scheduled in all.
+// rollStatefulSets creates StatefulSets whose pods are created one after the other,
+// waits until all pods have a node, and rolls all sets. pods only gives the total number of
+// pods.
 func rollStatefulSets(ctx context.Context, s *site, pods []*v1.Pod) error {
 	done, sets := s.recorder.count(), len(pods)/replicas/rounds
 	if err := each(ctx, sets, func(ctx context.Context, i int) error {

@@ -13,9 +13,10 @@ import (
 
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/perf/result"
+	"stowage.dev/stowage/test/perf/source"
 )
 
-// Config says what Run runs.
+// Config configures Run.
 type Config struct {
 	Workload Workload
 	Arm      result.Arm
@@ -29,9 +30,9 @@ type Config struct {
 	Binaries  cluster.Binaries
 	Scheduler string
 	Extender  string
-	// Look is where to look into what the arm did; the zero value: nowhere.
+	// Look is what to profile; the zero value: nothing.
 	Look Look
-	// Progress is told what is being done, in few words; it must not be nil.
+	// Progress receives short progress messages; it must not be nil.
 	Progress func(format string, args ...any)
 }
 
@@ -63,8 +64,8 @@ func Prepare(ctx context.Context, c Config, folder string) (err error) {
 	return s.cluster.SaveEtcd(ctx, folder)
 }
 
-// Run runs an arm once, on a cluster that it starts and ends. An arm that is
-// cut off by the workload's limit is no error: see result.Run.Cut.
+// Run runs an arm once, on a cluster that it starts and ends. An arm that the
+// workload's limit stops is no error: see result.Run.Cut.
 func Run(ctx context.Context, c Config) (run result.Run, err error) {
 	c.Progress("etcd, kube-apiserver")
 	s, err := open(ctx, c)
@@ -86,13 +87,17 @@ func Run(ctx context.Context, c Config) (run result.Run, err error) {
 		return run, err
 	}
 	if s.scheduler != nil {
-		run.PeakMemory, err = PeakMemory(s.scheduler)
+		used, err := source.Used(s.scheduler)
+		if err != nil {
+			return run, err
+		}
+		run.PeakMemory = used.Peak
 	}
-	return run, err
+	return run, nil
 }
 
-// prepare makes what else is there when the load begins, and the pods of the
-// load, which are yet to be created.
+// prepare creates the other objects that exist when the load begins, and returns the pods of the
+// load, which are not created yet.
 func (s *site) prepare(ctx context.Context, c Config) ([]*v1.Pod, error) {
 	if err := s.findVolumes(ctx); err != nil {
 		return nil, err

@@ -9,8 +9,8 @@ import (
 	"stowage.dev/stowage/test/perf/result"
 )
 
-// clientQPS of the scheduler in all arms, unless a workload asks for
-// kube-scheduler's defaults: enough to never be what limits.
+// clientQPS of the scheduler in all arms, except in workloads with
+// kube-scheduler's defaults: high enough never to be the limit.
 const clientQPS = 5000
 
 const profileHead = `apiVersion: kubescheduler.config.k8s.io/v1
@@ -61,13 +61,13 @@ func schedulerConfig(arm result.Arm, qps int) ([]byte, error) {
 	return []byte(config), nil
 }
 
-// volumePlugin is the plugin that takes care of volumes in the arm, by its name
+// volumePlugin is the arm's volume plugin, by its name
 // in the scheduler's metrics.
 func volumePlugin(arm result.Arm) string {
 	switch arm {
 	case result.Stock, result.ExtenderAdvisory:
 		return "VolumeBinding"
-	default: // with ExtenderFull there is none
+	default: // ExtenderFull has none
 		return "VolumeTopology"
 	}
 }

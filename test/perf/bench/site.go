@@ -26,7 +26,7 @@ import (
 	"stowage.dev/stowage/test/perf/result"
 )
 
-// site is the cluster of one run, and what was made on it.
+// site is the cluster of one run, and its objects.
 type site struct {
 	workload Workload
 	arm      result.Arm
@@ -82,7 +82,7 @@ func (s *site) close() error {
 	return s.cluster.Stop()
 }
 
-// startPVController waits until it has seen all that was made before.
+// startPVController waits until it has seen all existing objects.
 func (s *site) startPVController(ctx context.Context) error {
 	s.progress("PV controller")
 	if err := s.cluster.ControllerManager().Start(ctx); err != nil {

@@ -13,12 +13,12 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
-	"github.com/prometheus/procfs"
 
 	"stowage.dev/stowage/test/cluster"
+	"stowage.dev/stowage/test/perf/source"
 )
 
-// usage is what has been used since processes began; two are subtracted.
+// usage is the use of resources since processes began; two are subtracted.
 type usage struct {
 	schedulerCPU, pvControllerCPU float64 // seconds
 	writes, conflicts             float64 // requests
@@ -44,10 +44,10 @@ func (u usage) since(before usage) usage {
 	}
 }
 
-// usage reads what has been used. The processes' own figures come first when a
-// measurement ends and last when it begins, because to read the API server's
-// metrics takes a while: last says that it ends. The extender counts a bind after
-// the pod can be seen to be bound, so its figures come after that while, too.
+// usage reads the use of resources. The processes' own figures are read first at the end of a
+// measurement (last) and last at its start, because reading the API server's
+// metrics takes a while. The extender counts a bind after
+// the pod is seen bound, so its figures are read after that while, too.
 func (s *site) usage(ctx context.Context, last bool) (u usage, err error) {
 	steps := []func(context.Context, *usage) error{s.requests, s.filterTime, s.bindCalls, s.cpu}
 	if last {
@@ -84,31 +84,11 @@ func (s *site) bindCalls(ctx context.Context, u *usage) (err error) {
 }
 
 func cpuTime(p *cluster.Process) (float64, error) {
-	proc, err := procfs.NewProc(p.PID())
-	if err != nil {
-		return 0, fmt.Errorf("read the CPU time of %s: %w", p.Name(), err)
-	}
-	stat, err := proc.Stat()
-	if err != nil {
-		return 0, fmt.Errorf("read the CPU time of %s: %w", p.Name(), err)
-	}
-	return stat.CPUTime(), nil
+	used, err := source.Used(p)
+	return used.CPU, err
 }
 
-// PeakMemory is the largest resident set that the process ever had, in bytes.
-func PeakMemory(p *cluster.Process) (int64, error) {
-	proc, err := procfs.NewProc(p.PID())
-	if err != nil {
-		return 0, fmt.Errorf("read the memory of %s: %w", p.Name(), err)
-	}
-	status, err := proc.NewStatus()
-	if err != nil {
-		return 0, fmt.Errorf("read the memory of %s: %w", p.Name(), err)
-	}
-	return int64(status.VmHWM), nil
-}
-
-// requests counts API requests that write what scheduling writes. The load's
+// requests counts the API requests of scheduling. The load's
 // own creations and deletions, and those of controllers and provisioners that
 // make pods and volumes, are not among them: they are the same in all arms.
 func (s *site) requests(ctx context.Context, u *usage) error {
@@ -146,8 +126,8 @@ func isSchedulingWrite(labels map[string]string) bool {
 	return false
 }
 
-// filterTime reads how long the Filter of the arm's volume plugin took, from
-// the share of pods for which the scheduler records that.
+// filterTime reads the duration of Filter of the arm's volume plugin, from
+// the sample of pods for which the scheduler records it.
 func (s *site) filterTime(ctx context.Context, u *usage) error {
 	if s.scheduler == nil {
 		return nil

@@ -19,8 +19,8 @@ type Workload struct {
 	Nodes, VolumesPerNode, ClaimsPerPod int
 	// Arms that run it, in this order in each round.
 	Arms []Share
-	// Limit for one run, from the first pod on: an arm that is not done by then
-	// is cut off.
+	// Limit for one run, from the first pod on: an arm that takes longer
+	// is stopped.
 	Limit time.Duration
 	// Quick workloads make up the quick set.
 	Quick bool
@@ -30,9 +30,9 @@ type Workload struct {
 	// controlled clusters have kwok and the controllers of StatefulSets,
 	// without the controllers' limit of 20 requests a second.
 	controlled bool
-	// claims are what the pods' claims are like when the load begins.
+	// claims are the state of the pods' claims when the load begins.
 	claims claimKind
-	// done tells when a pod counts; nil: when it has a node.
+	// done reports when a pod counts; nil: when it has a node.
 	done func(*v1.Pod) bool
 	// before the load begins, and unmeasured; nil: nothing.
 	before func(context.Context, *site) error

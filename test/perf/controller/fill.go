@@ -38,7 +38,7 @@ func volumeName(n, i int) string {
 	return localpv.Name(nodeName(n), request(n, i).Disk.Key, localpv.FirstGeneration)
 }
 
-// request is what an agent makes a volume from.
+// request is a provisioner's request for a volume.
 func request(n, i int) localpv.Request {
 	return localpv.Request{
 		Node: localpv.Node{Name: nodeName(n), Hostname: nodeName(n)}, Class: class, Generation: localpv.FirstGeneration,

@@ -1,14 +1,14 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Controller measures what stowage-controller takes of CPU and memory on a large cluster, at
-// rest and while nodes are lost:
+// Controller measures the CPU and memory of stowage-controller on a large cluster, when idle
+// and while nodes are lost:
 //
 //	go run ./test/perf/controller -nodes 1000 -lost 20
 //
-// There are an etcd, a kube-apiserver and the controller. Nodes, reports, volumes, claims,
-// StatefulSets and pods are objects that nobody acts upon; the program does what the
-// PersistentVolume controller would, as far as it matters here.
+// It runs an etcd, a kube-apiserver and the controller. Nodes, reports, volumes, claims,
+// StatefulSets and pods are objects without controllers; the program acts as
+// PersistentVolume controller as far as required.
 package main
 
 import (
@@ -23,13 +23,13 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/prometheus/procfs"
 	"k8s.io/klog/v2"
 
 	"stowage.dev/stowage/test/cluster"
+	"stowage.dev/stowage/test/perf/source"
 )
 
-// settings have everything lost be released at once.
+// settings release the claims of all lost volumes at once.
 const settings = `apiVersion: controller.config.stowage.dev/v1alpha1
 kind: ControllerConfiguration
 healthAddress: "127.0.0.1:0"
@@ -37,7 +37,7 @@ nodeLoss: {policy: Release, delay: 1s, releasesPerMinute: 10000}
 leaderElection: {leaderElect: false}
 `
 
-// resting is how long the controller is watched at rest.
+// resting is how long the idle controller is measured.
 const resting = 30 * time.Second
 
 func main() {
@@ -66,7 +66,7 @@ func measure(ctx context.Context, nodes, lost int) (err error) {
 	}
 	c, err := cluster.Start(ctx, cluster.Config{
 		Binaries: binaries, NoKwok: true, ControllerManager: cluster.ControllerManagerConfig{Disabled: true},
-		// Nobody would take the finalizers off that keep claims and volumes in use.
+		// No controller would remove the finalizers of used claims and volumes.
 		APIServer: cluster.APIServerConfig{DisableAdmission: []string{"ServiceAccount", "StorageObjectInUseProtection"}},
 	})
 	if err != nil {
@@ -92,7 +92,7 @@ func measure(ctx context.Context, nodes, lost int) (err error) {
 
 // phases measures one after the other.
 func phases(ctx context.Context, w *world, process *cluster.Process, nodes, lost int) error {
-	// It has filled its caches by the time that it has dealt with the last node.
+	// Its caches are filled once it has handled the last node.
 	if err := phase(process, "start, and 1 node is lost", func() error { return w.lose(ctx, nodes-1, 1) }); err != nil {
 		return err
 	}
@@ -119,9 +119,9 @@ func start(c *cluster.Cluster, binary string) (*cluster.Process, error) {
 	return c.StartCommand("controller", binary, []string{"--config=" + config, "--kubeconfig=" + c.Kubeconfig()}, nil)
 }
 
-// phase prints what the controller uses meanwhile.
+// phase prints the controller's use of resources during do.
 func phase(process *cluster.Process, name string, do func() error) error {
-	before, _, _, err := used(process)
+	before, err := source.Used(process)
 	if err != nil {
 		return err
 	}
@@ -130,29 +130,11 @@ func phase(process *cluster.Process, name string, do func() error) error {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	took := time.Since(begin)
-	after, now, peak, err := used(process)
+	after, err := source.Used(process)
 	if err != nil {
 		return err
 	}
 	fmt.Printf("%-26s %6.1f s   CPU %6.2f s (%4.0f m)   memory %4d MiB, at most %4d MiB\n", name, took.Seconds(),
-		after-before, (after-before)/took.Seconds()*1000, now>>20, peak>>20)
+		after.CPU-before.CPU, (after.CPU-before.CPU)/took.Seconds()*1000, after.RSS>>20, after.Peak>>20)
 	return nil
-}
-
-// used are the process's CPU time in seconds, and its resident set, now and at most, in
-// bytes.
-func used(process *cluster.Process) (cpu float64, now, peak uint64, err error) {
-	proc, err := procfs.NewProc(process.PID())
-	if err != nil {
-		return 0, 0, 0, fmt.Errorf("read what the controller uses: %w", err)
-	}
-	stat, err := proc.Stat()
-	if err != nil {
-		return 0, 0, 0, fmt.Errorf("read what the controller uses: %w", err)
-	}
-	status, err := proc.NewStatus()
-	if err != nil {
-		return 0, 0, 0, fmt.Errorf("read what the controller uses: %w", err)
-	}
-	return stat.CPUTime(), status.VmRSS, status.VmHWM, nil
 }

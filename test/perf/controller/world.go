@@ -27,11 +27,11 @@ const (
 	namespace   = "default"
 )
 
-// world is what there is in the cluster.
+// world is the state of the cluster.
 type world struct {
 	client  kubernetes.Interface
 	reports *diskreports.Client
-	// volumes and claims show what there is; changed has news of them.
+	// volumes and claims are the informers' stores; changed has a value after each event.
 	volumes, claims cache.Store
 	changed         chan struct{}
 }
@@ -53,7 +53,7 @@ func newWorld(ctx context.Context, c *cluster.Cluster) (*world, error) {
 	news := func() {
 		select {
 		case w.changed <- struct{}{}:
-		default: // there is news already
+		default: // a value is pending already
 		}
 	}
 	for _, informer := range []cache.SharedIndexInformer{volumes, claims} {
@@ -94,7 +94,7 @@ func each(ctx context.Context, n int, do func(context.Context, int) error) error
 	return group.Wait()
 }
 
-// lose deletes so many nodes from the first on, and returns when all of their volumes have
+// lose deletes this number of nodes from the first on, and returns when all of their volumes have
 // been removed.
 func (w *world) lose(ctx context.Context, first, nodes int) error {
 	err := each(ctx, nodes, func(ctx context.Context, n int) error {

@@ -24,6 +24,7 @@ import (
 	"stowage.dev/stowage/test/perf/extender/figures"
 	"stowage.dev/stowage/test/perf/page"
 	"stowage.dev/stowage/test/perf/parts"
+	"stowage.dev/stowage/test/perf/source"
 )
 
 const (
@@ -44,11 +45,11 @@ type kind struct {
 	claims     int
 	size       string
 	fits       int  // nodes
-	bind       bool // each pod before the next is asked about
+	bind       bool // each pod before the call for the next
 	ephemeral  bool // from then on, a running pod has an ephemeral claim
 }
 
-// kinds end with those that change what there is.
+// kinds end with those that change objects.
 var kinds = []kind{
 	{key: "one", title: "1 claim", claims: 1, size: "50Gi", fits: nodes},
 	{key: "two", title: "2 claims", claims: 2, size: "50Gi", fits: nodes},
@@ -59,14 +60,14 @@ var kinds = []kind{
 
 const namespace, class = "bench", "local" // as bench.Prepare made them
 
-// asker asks one extender.
+// asker calls one extender.
 type asker struct {
 	*deploy.Extender
 	nodes []string
 	calls int
 }
 
-// filter measures the calls, each about a pod of its own.
+// filter measures the calls, each about a different pod.
 func (r *runner) filter(ctx context.Context, c page.Circumstances) error {
 	w := bench.Workload{Name: filter, Nodes: nodes, VolumesPerNode: perNode}
 	measured := &figures.Filter{Circumstances: c, Nodes: nodes, Volumes: nodes * perNode}
@@ -111,7 +112,8 @@ func (r *runner) filter(ctx context.Context, c page.Circumstances) error {
 			}
 			measured.Series = append(measured.Series, *series)
 		}
-		measured.Memory, err = bench.PeakMemory(a.Process)
+		used, err := source.Used(a.Process)
+		measured.Memory = used.Peak
 		return err
 	})
 	if err == nil {
@@ -199,8 +201,8 @@ func (a *asker) series(ctx context.Context, k kind, pods []*v1.Pod) (*figures.Se
 
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// filter asks about all nodes. A call lasts from the first byte sent to the last one
-// read; the whole has the caller's encoding and decoding besides.
+// filter requests a decision on all nodes. A call lasts from the first byte sent to the last one
+// read; the whole includes the caller's encoding and decoding.
 func (a *asker) filter(ctx context.Context, pod *v1.Pod, fits int) (call, whole time.Duration, err error) {
 	begin := time.Now()
 	body, err := json.Marshal(extenderv1.ExtenderArgs{Pod: pod, NodeNames: &a.nodes})
@@ -227,8 +229,8 @@ func (a *asker) filter(ctx context.Context, pod *v1.Pod, fits int) (call, whole 
 	return call, whole, nil
 }
 
-// bindOrNot binds the pod, or has a call to bind refused: the extender waits for
-// one, and it is to change nothing.
+// bindOrNot binds the pod, or makes a call to bind that is refused: the extender waits for
+// one, and it must not change objects.
 func (a *asker) bindOrNot(ctx context.Context, k kind, pod *v1.Pod, node string) error {
 	if k.bind {
 		return a.bind(ctx, pod, node)

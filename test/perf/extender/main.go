@@ -32,7 +32,7 @@ func main() {
 
 const filter = "filter"
 
-// names of all that can be measured: the call, and the workloads.
+// names of all measurements: the call, and the workloads.
 func names() []string {
 	all := []string{filter}
 	for _, w := range bench.ExtenderWorkloads() {

@@ -1,16 +1,16 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package guard keeps the plugin from falling back in speed. Its tests measure
-// ratios, which hardly depend on the machine, and hold each against a recorded
+// Package guard detects performance regressions of the plugin. Its tests measure
+// ratios, which hardly depend on the machine, and compare each with a recorded
 // range:
 //
 //	go test -v -count=1 ./test/perf/guard
 //
-// A range is as wide as a busy machine needs and far narrower than what it is
-// there to notice: an index that is no longer used makes a call a hundred times
+// A range is as wide as a busy machine needs and far narrower than the effect that it
+// detects: an index that is no longer used makes a call a hundred times
 // slower at a hundred times the volumes. Both sides of a ratio are measured in
-// turn, in CPU time of one thread, and the quickest sample of each side counts.
+// turn, in CPU time of one thread, and the fastest sample of each side counts.
 package guard
 
 import (
@@ -18,12 +18,12 @@ import (
 	"math"
 )
 
-// Range is what a figure may be, and why.
+// Range is the accepted range of a figure, and the reason.
 type Range struct {
 	// Least and Most are the bounds, both allowed. Most 0 beside a Least means
 	// no upper bound.
 	Least, Most float64
-	// Why tells what is lost when the figure is outside.
+	// Why is what is lost when the figure is outside.
 	Why string
 }
 

@@ -14,8 +14,8 @@ import (
 )
 
 // mostFlat is for the work of a call that must not depend on the size of the cluster. The same
-// code was measured at 1.0 to 2.1, since the larger world finds less in the processor's caches,
-// which other machines share. A lost index is a figure of 50 and more.
+// code was measured at 1.0 to 2.1, since the larger cluster has more misses in the processor's
+// caches, which other machines share. A lost index is a figure of 50 and more.
 const mostFlat = 4
 
 var flat = Range{Most: mostFlat, Why: "the call takes longer the more volumes the cluster has: an index is not used, or not enough"}
@@ -108,7 +108,7 @@ func TestAllocations(t *testing.T) {
 // without an index would: the range must not let it pass.
 func TestALostIndexIsNoticed(t *testing.T) {
 	t.Parallel()
-	w := &worlds{little: local(t, 100), large: local(t, 2_000)} // a fifth of what is guarded
+	w := &worlds{little: local(t, 100), large: local(t, 2_000)} // a fifth of the guarded size
 	walk := func(w *world) func(int) {
 		nodes := w.some()
 		return func(i int) {

@@ -18,8 +18,8 @@ const (
 	smallest = 16
 )
 
-// arm is one side of a ratio: what is called, and how much it took. The call is
-// given its number, so that it can go round among nodes.
+// arm is one side of a ratio: the call, and its samples. The call gets
+// its number, so that it can alternate between nodes.
 type arm struct {
 	call  func(i int)
 	batch int // calls of a sample
@@ -27,7 +27,7 @@ type arm struct {
 	best  time.Duration // of a batch
 }
 
-// nanos is what a call takes at its quickest.
+// nanos is the fastest sample of a call.
 func (a *arm) nanos() float64 { return float64(a.best) / float64(a.batch) }
 
 // compare measures both calls in turn.

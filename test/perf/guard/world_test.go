@@ -121,8 +121,8 @@ func capacities(t testing.TB, nodes int) *world {
 	return w
 }
 
-// some returns a hundred nodes, spread evenly. Worlds of all sizes are asked of
-// equally many: what is measured is work, not what fits the processor's caches.
+// some returns a hundred nodes, spread evenly. It is the same number for clusters of all sizes:
+// the measurement is of work, not of the processor's caches.
 func (w *world) some() []*v1.Node {
 	const many = 100
 	var some []*v1.Node
@@ -157,12 +157,12 @@ func (w *world) demand(p *v1.Pod) *volumecache.Demand {
 	return d
 }
 
-// fits asks about one node after the other.
+// fits checks one node after the other.
 func (w *world) fits(p *v1.Pod, want match.ReasonCode) func(int) {
 	d, nodes := w.demand(p), w.some()
 	return func(i int) {
 		if got := w.engine.Fits(d, nodes[i%len(nodes)]).Code; got != want {
-			w.t.Fatalf("Fits says %q, want %q", got, want)
+			w.t.Fatalf("Fits returns %q, want %q", got, want)
 		}
 	}
 }
@@ -176,7 +176,7 @@ type handle struct {
 func (h handle) ClientSet() kubernetes.Interface                        { return h.client }
 func (h handle) SharedInformerFactory() informers.SharedInformerFactory { return h.factory }
 
-// filterer is a plugin that is to be compared.
+// filterer is a plugin under comparison.
 type filterer interface {
 	fwk.PreFilterPlugin
 	fwk.FilterPlugin

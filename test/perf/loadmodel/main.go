@@ -8,7 +8,7 @@
 //
 // It prints a table and writes the same as JSON, with a page beside it that
 // explains the figures; -render FILE writes only that page, of figures measured
-// before. What is simulated is told by package model.
+// before. Package model documents the simulation.
 package main
 
 import (

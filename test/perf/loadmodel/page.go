@@ -4,14 +4,13 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
 	"stowage.dev/stowage/test/perf/loadmodel/model"
+	"stowage.dev/stowage/test/perf/page"
 )
 
 // introduction is how the page begins.
@@ -27,15 +26,15 @@ volume on its pod's node.
 
 ` + "```\nmake bench-engine\n```\n"
 
-// reading says what the columns are.
+// reading explains the columns.
 const reading = `
 Times are nanoseconds of CPU time per call, in brackets the 99th percentile in wall time. *Look* is reading one field of a
 node in kube-scheduler's order, which measures how much slower memory is in a larger cluster. Bytes are of heap.
 
 `
 
-// page words the figures.
-func page(r *report) string {
+// page renders the figures.
+func (r *report) page() string {
 	var b strings.Builder
 	b.WriteString(introduction)
 	fmt.Fprintf(&b, "\n%s, %d CPUs, %s; Stowage %s, %s. %d pods at each size, %.0f %% of them with four claims, %.0f %% with claims bound before.\n\n    %s\n",
@@ -60,16 +59,14 @@ func page(r *report) string {
 		{"per node", func(p *model.Point) string { return fmt.Sprintf("%.0f", p.BytesPerNode) }},
 		{"in informers per volume", func(p *model.Point) string { return fmt.Sprintf("%.0f", p.InformerBytesPerVolume) }},
 	}
-	for _, c := range columns {
-		b.WriteString("| " + c.title + " ")
-	}
-	b.WriteString("|\n" + strings.Repeat("| --: ", len(columns)) + "|\n")
-	for _, p := range r.Points {
-		for _, c := range columns {
-			b.WriteString("| " + c.value(p) + " ")
+	titles, rules, rows := make([]string, len(columns)), slices.Repeat([]string{"--:"}, len(columns)), make([][]string, len(r.Points))
+	for i, c := range columns {
+		titles[i] = c.title
+		for j, p := range r.Points {
+			rows[j] = append(rows[j], c.value(p))
 		}
-		b.WriteString("|\n")
 	}
+	b.WriteString(page.Aligned(titles, rules, rows))
 	b.WriteString(growth(r))
 	return b.String()
 }
@@ -87,7 +84,8 @@ func growth(r *report) string {
 	}
 	var b strings.Builder
 	first, last := r.Points[0], r.Points[len(r.Points)-1]
-	fmt.Fprintf(&b, "\n## %d nodes against %d\n\n| call | wanted | measured | outcome |\n| --- | --: | --: | --- |\n", last.Nodes, first.Nodes)
+	fmt.Fprintf(&b, "\n## %d nodes against %d\n\n", last.Nodes, first.Nodes)
+	var rows [][]string
 	for _, c := range []struct {
 		title string
 		of    func(*model.Point) float64
@@ -109,26 +107,21 @@ func growth(r *report) string {
 		default:
 			wanted, outcome = fmt.Sprintf("≤ %.1f×", mostGrowth), "**missed**"
 		}
-		fmt.Fprintf(&b, "| %s | %s | %.2f× | %s |\n", c.title, wanted, ratio, outcome)
+		rows = append(rows, []string{c.title, wanted, fmt.Sprintf("%.2f×", ratio), outcome})
 	}
+	b.WriteString(page.Aligned([]string{"call", "wanted", "measured", "outcome"}, []string{"---", "--:", "--:", "---"}, rows))
 	b.WriteString("\nWhy the rest is not flat: [design/locality.md](design/locality.md).\n")
 	return b.String()
 }
 
-// writePage writes the page of figures beside them.
-func writePage(r *report, figures string) error {
-	return os.WriteFile(strings.TrimSuffix(figures, filepath.Ext(figures))+".md", []byte(page(r)), 0o644)
-}
-
 // render writes the page of figures that were measured before.
-func render(figures string) error {
-	content, err := os.ReadFile(figures)
+func render(path string) error {
+	r, err := page.Load[*report](path)
 	if err != nil {
 		return err
 	}
-	r := &report{}
-	if err := json.Unmarshal(content, r); err != nil {
-		return fmt.Errorf("read %s: %w", figures, err)
+	if r == nil {
+		return fmt.Errorf("no figures in %s", path)
 	}
-	return writePage(r, figures)
+	return page.StorePage(path, r.page())
 }

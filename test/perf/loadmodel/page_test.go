@@ -13,7 +13,7 @@ import (
 	"stowage.dev/stowage/test/perf/loadmodel/model"
 )
 
-// TestPage: the page has a row for each size, and says which floors are missed.
+// TestPage: the page has a row for each size, and shows which limits are missed.
 func TestPage(t *testing.T) {
 	t.Parallel()
 	r := &report{Pods: 100, Points: []*model.Point{
@@ -44,7 +44,7 @@ func TestPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	if again, err := os.ReadFile(written); err != nil || !bytes.Equal(again, first) {
-		t.Errorf("rendered anew, the page is different (%v):\n%s", err, again)
+		t.Errorf("rendered again, the page is different (%v):\n%s", err, again)
 	}
 }
 

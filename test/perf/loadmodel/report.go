@@ -8,17 +8,17 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"strings"
 	"text/tabwriter"
 
 	"stowage.dev/stowage/test/perf/loadmodel/model"
+	"stowage.dev/stowage/test/perf/page"
 	"stowage.dev/stowage/test/perf/result"
 	"stowage.dev/stowage/test/perf/source"
 )
 
-// report is what is written as JSON: the figures, and what they were got with.
+// report is the stored JSON: the figures, and their circumstances.
 type report struct {
 	Source result.Source `json:"source"`
 	// Pods are placed at each size.
@@ -83,8 +83,5 @@ func (r *report) write(name string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(name, append(content, '\n'), 0o644); err != nil {
-		return err
-	}
-	return writePage(r, name)
+	return page.Store(name, content, r.page())
 }

@@ -41,6 +41,11 @@ func Store(path string, figures []byte, text string) error {
 	if err := os.WriteFile(path, append(figures, '\n'), 0o644); err != nil {
 		return err
 	}
+	return StorePage(path, text)
+}
+
+// StorePage writes the page beside stored figures.
+func StorePage(path, text string) error {
 	return os.WriteFile(strings.TrimSuffix(path, filepath.Ext(path))+".md", []byte(text), 0o644)
 }
 
@@ -48,10 +53,17 @@ func Store(path string, figures []byte, text string) error {
 // separated by " | ".
 func Table(columns string, rows [][]string) string {
 	names := strings.Split(columns, " | ")
+	return Aligned(names, append([]string{"---"}, slices.Repeat([]string{"--:"}, len(names)-1)...), rows)
+}
+
+// Aligned is a table whose columns are aligned by Markdown's rules, such as "--:".
+func Aligned(columns, rules []string, rows [][]string) string {
 	var b strings.Builder
-	b.WriteString("| " + strings.Join(names, " | ") + " |\n| ---" + strings.Repeat(" | --:", len(names)-1) + " |\n")
-	for _, row := range rows {
-		b.WriteString("| " + strings.Join(row, " | ") + " |\n")
+	for _, row := range append([][]string{columns, rules}, rows...) {
+		for _, cell := range row {
+			b.WriteString("| " + strings.ReplaceAll(cell, "|", `\|`) + " ")
+		}
+		b.WriteString("|\n")
 	}
 	return b.String()
 }
@@ -72,14 +84,39 @@ func Floors(rows [][]string) string {
 
 // Count is a number of things, with commas: "1,000".
 func Count[Number int | int64](n Number) string {
-	text := strconv.FormatInt(int64(n), 10)
-	for at := len(text) - 3; at > 0; at -= 3 {
-		text = text[:at] + "," + text[at:]
-	}
-	return text
+	return Grouped(strconv.FormatInt(int64(n), 10))
 }
 
-// Quantile is the smallest time that so many are not above, from 0 to 1; 0 of none.
+// Grouped puts a comma before every third digit from the point to the left.
+func Grouped(decimal string) string {
+	whole, rest, _ := strings.Cut(decimal, ".")
+	if rest != "" {
+		rest = "." + rest
+	}
+	sign := ""
+	if strings.HasPrefix(whole, "-") {
+		sign, whole = "-", whole[1:]
+	}
+	for i := len(whole) - 3; i > 0; i -= 3 {
+		whole = whole[:i] + "," + whole[i:]
+	}
+	return sign + whole + rest
+}
+
+// Millis is a time in milliseconds with this number of decimals, one more below 10 ms, or in
+// seconds from 1000 ms on.
+func Millis(millis float64, decimals int) string {
+	switch {
+	case millis < 10:
+		return fmt.Sprintf("%.*f ms", decimals+1, millis)
+	case millis >= 1000:
+		return fmt.Sprintf("%.2f s", millis/1000)
+	default:
+		return fmt.Sprintf("%.*f ms", decimals, millis)
+	}
+}
+
+// Quantile is the smallest time that at least this share, from 0 to 1, does not exceed; 0 of none.
 func Quantile(times []float64, q float64) float64 {
 	if len(times) == 0 {
 		return 0

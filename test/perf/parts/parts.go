@@ -1,15 +1,15 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package parts is the command of a benchmark that has several parts, each measured by
-// itself and stored when it is done: its command line, and the measuring of one part.
+// Package parts is the command of a benchmark that has several parts, each measured and stored
+// separately: its command line, and the measuring of one part.
 //
 //	-only a,b     some parts; default all
 //	-out FILE     where figures are stored, and the page beside them; default: printed
 //	-render FILE  write the page of figures measured before, and measure nothing
 //
-// and flags for the numbers that the benchmark has besides. What is published is the
-// command with which make runs the same again: "make bench-local ONLY=wiping DISKS=30".
+// and flags for the benchmark's own numbers. The published command runs the same again with
+// make: "make bench-local ONLY=wiping DISKS=30".
 package parts
 
 import (
@@ -35,7 +35,7 @@ import (
 type Benchmark struct {
 	// Name is of the command, and of "make bench-NAME".
 	Name string
-	// Parts are the names of all that can be measured.
+	// Parts are the names of all parts.
 	Parts   []string
 	Numbers []Number
 	// Measure measures all parts that Run lets it.
@@ -110,7 +110,7 @@ func (b Benchmark) parse(args []string) (*Run, error) {
 	}
 	for _, name := range r.only {
 		if !slices.Contains(b.Parts, name) {
-			return nil, fmt.Errorf("-only: there is no %q, but %s", name, strings.Join(b.Parts, ", "))
+			return nil, fmt.Errorf("-only: unknown part %q, allowed are %s", name, strings.Join(b.Parts, ", "))
 		}
 	}
 	for _, n := range b.Numbers {
@@ -127,7 +127,7 @@ func (b Benchmark) parse(args []string) (*Run, error) {
 	return r, nil
 }
 
-// Part measures something if it was asked for, and stores the figures.
+// Part measures a part if it was requested, and stores the figures.
 func (r *Run) Part(ctx context.Context, name string, do func(context.Context, page.Circumstances) error, store func(path string) error) error {
 	if !slices.Contains(r.only, name) {
 		return nil
@@ -147,5 +147,5 @@ func (r *Run) Part(ctx context.Context, name string, do func(context.Context, pa
 	return store(r.Out)
 }
 
-// Progress tells on the way.
+// Progress prints a progress message.
 func Progress(format string, args ...any) { fmt.Fprintf(os.Stderr, "  "+format+"\n", args...) }

@@ -31,13 +31,13 @@ func TestCommandLine(t *testing.T) {
 		err  string
 	}{
 		"nothing is all, with the defaults": {want: seen{Command: "make bench-local", Disks: 50, Rounds: 3, Parts: []string{"latency", "wiping"}}},
-		"what was said is part of the command": {
+		"flags are part of the command": {
 			args: "-only wiping -rounds 1 -out f.json",
 			want: seen{Command: "make bench-local ONLY=wiping ROUNDS=1", Out: "f.json", Disks: 50, Rounds: 1, Parts: []string{"wiping"}},
 		},
-		"a part that there is not": {args: "-only wipe", err: `-only: there is no "wipe", but latency, wiping`},
-		"less than none":           {args: "-disks -1", err: "-disks must be at least 1, or 0 for the default of 50, got -1"},
-		"a word too many":          {args: "more", err: `unexpected argument "more"`},
+		"an unknown part": {args: "-only wipe", err: `-only: unknown part "wipe", allowed are latency, wiping`},
+		"less than none":  {args: "-disks -1", err: "-disks must be at least 1, or 0 for the default of 50, got -1"},
+		"an argument":     {args: "more", err: `unexpected argument "more"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

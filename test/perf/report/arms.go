@@ -13,18 +13,18 @@ import (
 	"stowage.dev/stowage/test/perf/result"
 )
 
-// cutMark marks what was stopped before all its pods were done.
+// cutMark marks arms that were stopped before all their pods were done.
 const cutMark = " †"
 
 // Table shows a workload on a terminal: a line for each arm, in columns, and
-// below it what there is to note.
+// notes below it.
 func Table(w result.Workload) string {
 	g := armTable(&w)
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s: %s\n\n", w.Name, sentence(&w))
 	columns := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for _, row := range append([][]string{g.head}, g.rows...) {
-		// Names of arms stand left, figures right.
+		// Names of arms are left-aligned, figures right-aligned.
 		first := row[0] + strings.Repeat(" ", width(g)-utf8.RuneCountInString(row[0]))
 		fmt.Fprintf(columns, "%s\t%s\t\n", first, strings.Join(row[1:], "\t"))
 	}
@@ -91,7 +91,7 @@ func pvControllerCPUPerPod(r result.Run) float64 {
 	return r.PVControllerCPU / float64(r.Done)
 }
 
-// spread is the median throughput of an arm, with the least and the most if it
+// spread is the median throughput of an arm, with the minimum and maximum if it
 // had several rounds: "12.1 (11.8–12.6)".
 func spread(w *result.Workload, arm result.Arm) string {
 	runs := w.Of(arm)
@@ -106,8 +106,8 @@ func spread(w *result.Workload, arm result.Arm) string {
 	return fmt.Sprintf("%s (%s–%s)", number(middle), digits(least), digits(most))
 }
 
-// conflicts are an arm's refused writes per pod, with what share of its writes
-// that is: "0.389 (6.5 %)".
+// conflicts are an arm's refused writes per pod, with their share of its writes:
+// "0.389 (6.5 %)".
 func conflicts(w *result.Workload, arm result.Arm) string {
 	if w.Median(arm, result.Run.WritesPerPod) == 0 {
 		return missing

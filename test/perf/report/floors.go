@@ -11,7 +11,7 @@ import (
 	"stowage.dev/stowage/test/perf/result"
 )
 
-// Outcome is what became of a floor.
+// Outcome is the result of a comparison with a minimum.
 type Outcome string
 
 // The outcomes.
@@ -24,9 +24,9 @@ const (
 // enoughRounds is how many rounds a median should be of.
 const enoughRounds = 3
 
-// Floor is a figure that must not be fallen short of, and what was measured.
+// Floor is a minimum of a figure, and the measured value.
 type Floor struct {
-	// Name says which figure of which workload: "throughput, static-500:
+	// Name has figure and workload: "throughput, static-500:
 	// stowage / stock".
 	Name string
 	// Want is the bound for readers: "≥ 150×".
@@ -38,12 +38,12 @@ type Floor struct {
 	// Rounds is how many rounds the figure is the median of.
 	Rounds  int
 	Outcome Outcome
-	// Note says what else there is to know of the outcome; may be empty.
+	// Note is a further remark on the outcome; may be empty.
 	Note string
 }
 
-// Floors holds results against all floors, in the order in which they are
-// shown. One whose workload or arm is lacking is not measured. One that ours
+// Floors compares results with all minimums, in the order in which they are
+// shown. One whose workload or arm is missing is not measured. One that ours
 // reaches only because some of its pods never were done is missed.
 func Floors(f result.File) []Floor {
 	var floors []Floor
@@ -53,7 +53,7 @@ func Floors(f result.File) []Floor {
 	return floors
 }
 
-// rule is what a floor wants of which figure. Exactly one of least and most is
+// rule is the bound of a figure. Exactly one of least and most is
 // set, or none: then the most is 0.
 type rule struct {
 	name        string
@@ -63,14 +63,14 @@ type rule struct {
 	measure     func(*result.File) measure
 }
 
-// measure is a figure with all that decides whether it counts.
+// measure is a figure with the conditions under which it counts.
 type measure struct {
 	value  float64
 	rounds int  // 0: not measured
-	cut    bool // ours was stopped early; what it is held against may be
+	cut    bool // ours was stopped early; the one compared with may be
 }
 
-// rules lists all floors.
+// rules lists all minimums.
 func rules() []rule {
 	return []rule{
 		{
@@ -144,7 +144,7 @@ func (r rule) short(v float64) float64 {
 	return max(0, v)
 }
 
-// byHowMuch tells it in words.
+// byHowMuch formats the difference.
 func (r rule) byHowMuch(short float64) string {
 	switch {
 	case r.least > 0:
@@ -190,7 +190,7 @@ func quotient(a, b func(*result.File) measure) func(*result.File) measure {
 	}
 }
 
-// conflictShare is an arm's refused writes as a part of those that succeeded.
+// conflictShare is an arm's refused writes as a part of the successful ones.
 func conflictShare(workload string, arm result.Arm) func(*result.File) measure {
 	return func(f *result.File) measure {
 		w := f.Find(workload)
@@ -202,9 +202,9 @@ func conflictShare(workload string, arm result.Arm) func(*result.File) measure {
 	}
 }
 
-// givenTwice counts what the arms gave twice in all workloads. Its rounds are
-// the fewest of a workload. Pods that were not done gave nothing: an arm that
-// was cut off counts all the same.
+// givenTwice counts the volumes that the arms bound twice in all workloads. Its rounds are
+// the fewest of a workload. Pods that were not done bound none: an arm that
+// was stopped early still counts.
 func givenTwice(arms ...result.Arm) func(*result.File) measure {
 	return func(f *result.File) measure {
 		m := measure{rounds: math.MaxInt}
@@ -223,7 +223,7 @@ func givenTwice(arms ...result.Arm) func(*result.File) measure {
 	}
 }
 
-// floorTable shows all floors, and says plainly which are missed.
+// floorTable shows all minimums, and marks those that are missed.
 func floorTable(f result.File) string {
 	g := grid{head: []string{"figure", "wanted", "measured", "rounds", "outcome"}, lastWords: true}
 	outcomes := map[Outcome]int{}
@@ -241,10 +241,10 @@ func floorTable(f result.File) string {
 		}
 		g.rows = append(g.rows, []string{floor.Name, floor.Want, floor.Figure, rounds, outcome})
 	}
-	return fmt.Sprintf("%s%s\n%s", floorsExplained, verdict(outcomes), markdownTable(g))
+	return fmt.Sprintf("%s%s\n%s", floorsExplained, verdict(outcomes), g.markdown())
 }
 
-// verdict sums the floors up in a sentence.
+// verdict sums up the results in a sentence.
 func verdict(outcomes map[Outcome]int) string {
 	judged := outcomes[Met] + outcomes[Missed]
 	if judged == 0 {

@@ -34,7 +34,7 @@ func file(name string, runs ...[]result.Run) result.File {
 	return result.File{Workloads: []result.Workload{w}}
 }
 
-// verdictOf is a floor without what is the same for all stories.
+// verdictOf is a Floor without the fields that are the same for all cases.
 type verdictOf struct {
 	Figure  string
 	Outcome Outcome
@@ -46,7 +46,7 @@ func TestFloors(t *testing.T) {
 	at := func(throughput float64) result.Run { return result.Run{Seconds: 100 / throughput} }
 	unmeasured := verdictOf{missing, NotMeasured, ""}
 	static5000 := file("static-5000", arm(result.Direct, at(60)), arm(result.Ceiling, at(100)))
-	for story, test := range map[string]struct {
+	for scenario, test := range map[string]struct {
 		floor string
 		file  result.File
 		want  verdictOf
@@ -60,7 +60,7 @@ func TestFloors(t *testing.T) {
 			file:  file("static-500", arm(result.Direct, at(150)), arm(result.Stock, at(1))),
 			want:  verdictOf{"150×", Met, ""},
 		},
-		"too slow: it says by how much": {
+		"too slow: the result has the difference": {
 			floor: "throughput, static-500: stowage / stock",
 			file:  file("static-500", arm(result.Direct, at(75)), arm(result.Stock, at(1))),
 			want:  verdictOf{"75.0×", Missed, "50.0 % too little"},
@@ -70,12 +70,12 @@ func TestFloors(t *testing.T) {
 			file:  file("static-500", arm(result.Direct, at(75))),
 			want:  unmeasured,
 		},
-		"stock was cut off: what it did counts": {
+		"stock was stopped: its pods count": {
 			floor: "throughput, static-500: stowage / stock",
 			file:  file("static-500", arm(result.Direct, at(200)), arm(result.Stock, result.Run{Asked: 100, Done: 10, Seconds: 10})),
 			want:  verdictOf{"200×", Met, ""},
 		},
-		"stock did nothing: there is no ratio": {
+		"stock did nothing: no ratio": {
 			floor: "throughput, static-500: stowage / stock",
 			file:  file("static-500", arm(result.Direct, at(200)), arm(result.Stock, result.Run{Asked: 100})),
 			want:  unmeasured,
@@ -168,7 +168,7 @@ func TestFloors(t *testing.T) {
 			want:  verdictOf{"0", Met, ""},
 		},
 	} {
-		t.Run(story, func(t *testing.T) {
+		t.Run(scenario, func(t *testing.T) {
 			t.Parallel()
 			found := false
 			for _, floor := range Floors(test.file) {
@@ -182,16 +182,16 @@ func TestFloors(t *testing.T) {
 				}
 			}
 			if !found {
-				t.Errorf("there is no floor %q", test.floor)
+				t.Errorf("no floor %q", test.floor)
 			}
 		})
 	}
 }
 
-// TestMissedFloorsAreToldPlainly: the page says so before its table does.
+// TestMissedFloorsAreToldPlainly: the page has the verdict before its table.
 func TestMissedFloorsAreToldPlainly(t *testing.T) {
 	t.Parallel()
-	for story, test := range map[string]struct {
+	for scenario, test := range map[string]struct {
 		outcomes map[Outcome]int
 		want     string
 	}{
@@ -200,7 +200,7 @@ func TestMissedFloorsAreToldPlainly(t *testing.T) {
 		"one missed":  {map[Outcome]int{Missed: 1}, "**1 of 1 measured floor missed.**\n"},
 		"none yet":    {map[Outcome]int{NotMeasured: 10}, "None is measured yet.\n"},
 	} {
-		t.Run(story, func(t *testing.T) {
+		t.Run(scenario, func(t *testing.T) {
 			t.Parallel()
 			if got := verdict(test.outcomes); got != test.want {
 				t.Errorf("%q, want %q", got, test.want)
@@ -212,7 +212,7 @@ func TestMissedFloorsAreToldPlainly(t *testing.T) {
 	}
 }
 
-// TestBoundsAreWhatTheyAreCalled: a floor judges by the figure that it shows.
+// TestBoundsAreWhatTheyAreCalled: a minimum is compared with the figure that it shows.
 func TestBoundsAreWhatTheyAreCalled(t *testing.T) {
 	t.Parallel()
 	for _, r := range rules() {
@@ -226,7 +226,7 @@ func TestBoundsAreWhatTheyAreCalled(t *testing.T) {
 			want = "≤ " + number(r.most) + "×"
 		}
 		if r.want != want {
-			t.Errorf("%s: says %q and judges by %q", r.name, r.want, want)
+			t.Errorf("%s: shows %q and compares with %q", r.name, r.want, want)
 		}
 	}
 }

@@ -6,10 +6,11 @@ package report
 import (
 	"math"
 	"strconv"
-	"strings"
+
+	"stowage.dev/stowage/test/perf/page"
 )
 
-// missing stands where nothing was measured.
+// missing replaces values that were not measured.
 const missing = "–"
 
 // mebibyte is the unit of memory.
@@ -32,7 +33,7 @@ func digits(v float64) string {
 		return "0"
 	}
 	decimals := max(0, 2-int(math.Floor(math.Log10(math.Abs(v)))))
-	return grouped(strconv.FormatFloat(v, 'f', decimals, 64))
+	return page.Grouped(strconv.FormatFloat(v, 'f', decimals, 64))
 }
 
 // round keeps three significant digits, and all before the point.
@@ -63,7 +64,7 @@ func memory(bytes float64) string {
 	if bytes == 0 {
 		return missing
 	}
-	return grouped(strconv.FormatFloat(bytes/mebibyte, 'f', 0, 64)) + " MiB"
+	return page.Grouped(strconv.FormatFloat(bytes/mebibyte, 'f', 0, 64)) + " MiB"
 }
 
 // times shows a ratio: "233×", "10.4×", "0.73×".
@@ -91,7 +92,7 @@ func percent(v float64) string {
 }
 
 // count shows a number of things: "1,000".
-func count(n int) string { return grouped(strconv.Itoa(n)) }
+func count(n int) string { return page.Count(n) }
 
 // plural shows a number of things with their name: "1 claim", "500 nodes".
 func plural(n int, thing string) string {
@@ -99,20 +100,4 @@ func plural(n int, thing string) string {
 		return "1 " + thing
 	}
 	return count(n) + " " + thing + "s"
-}
-
-// grouped puts a comma before every third digit from the point to the left.
-func grouped(decimal string) string {
-	whole, rest, _ := strings.Cut(decimal, ".")
-	if rest != "" {
-		rest = "." + rest
-	}
-	sign := ""
-	if strings.HasPrefix(whole, "-") {
-		sign, whole = "-", whole[1:]
-	}
-	for i := len(whole) - 3; i > 0; i -= 3 {
-		whole = whole[:i] + "," + whole[i:]
-	}
-	return sign + whole + rest
 }

@@ -10,11 +10,11 @@ import (
 
 func TestUnits(t *testing.T) {
 	t.Parallel()
-	for story, test := range map[string]struct{ got, want string }{
+	for scenario, test := range map[string]struct{ got, want string }{
 		"three digits below 1":             {number(0.41849), "0.418"},
 		"a small figure keeps its digits":  {number(0.0006149), "0.000615"},
 		"three digits below 10":            {number(5.0349), "5.03"},
-		"zeros tell precision":             {number(5), "5.00"},
+		"zeros show precision":             {number(5), "5.00"},
 		"three digits below 100":           {number(43.78), "43.8"},
 		"rounding makes it longer":         {number(9.996), "10.0"},
 		"rounding makes it whole":          {number(99.96), "100"},
@@ -49,7 +49,7 @@ func TestUnits(t *testing.T) {
 		"of something below zero as well":  {count(-1000), "-1,000"},
 		"a hundred below zero is no comma": {count(-100), "-100"},
 	} {
-		t.Run(story, func(t *testing.T) {
+		t.Run(scenario, func(t *testing.T) {
 			t.Parallel()
 			if test.got != test.want {
 				t.Errorf("%q, want %q", test.got, test.want)

@@ -31,14 +31,14 @@ func glance(f result.File) string {
 			times(w.Ratio(result.Direct, result.Stock, result.Run.WritesPerPod)),
 		})
 	}
-	text := glanceExplained + "\n" + markdownTable(g)
+	text := glanceExplained + "\n" + g.markdown()
 	if anyCut {
 		text += "\n" + cutExplained
 	}
 	return text
 }
 
-// pace is an arm's median throughput, marked when a run of it was cut off.
+// pace is an arm's median throughput, marked when a run of it was stopped early.
 func pace(w *result.Workload, arm result.Arm) string {
 	text := number(w.Median(arm, result.Run.Throughput))
 	if cut(w.Of(arm)) {
@@ -47,7 +47,7 @@ func pace(w *result.Workload, arm result.Arm) string {
 	return text
 }
 
-// anchor is where a heading is found on the page. Names of workloads are words
+// anchor is the link target of a heading on the page. Names of workloads are words
 // joined by hyphens.
 func anchor(heading string) string {
 	return strings.ReplaceAll(strings.ToLower(heading), " ", "-")

@@ -11,11 +11,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestWriteShowsTheDrawingsThatExist: no link leads nowhere, and what is not a
-// drawing of ours is not shown.
+// TestWriteShowsTheDrawingsThatExist: every link has a target, and other files
+// are not shown.
 func TestWriteShowsTheDrawingsThatExist(t *testing.T) {
 	t.Parallel()
-	for story, test := range map[string]struct {
+	for scenario, test := range map[string]struct {
 		there []string
 		want  string
 	}{
@@ -23,7 +23,7 @@ func TestWriteShowsTheDrawingsThatExist(t *testing.T) {
 		"in their own order":           {[]string{"cpu.svg", "throughput.svg"}, Markdown(sample(), "benchmarks/throughput.svg", "benchmarks/cpu.svg")},
 		"others are not for this page": {[]string{"latency.svg", "notes.txt"}, Markdown(sample(), "benchmarks/latency.svg")},
 	} {
-		t.Run(story, func(t *testing.T) {
+		t.Run(scenario, func(t *testing.T) {
 			t.Parallel()
 			page := filepath.Join(t.TempDir(), "benchmarks.md")
 			if err := os.Mkdir(Folder(page), 0o700); err != nil {

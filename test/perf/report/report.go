@@ -1,15 +1,14 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package report tells what benchmarks on whole clusters measured: as a page
-// for readers, and as a table for terminals. It is pure but for Write: it reads
+// Package report formats the results of benchmarks on whole clusters: as a page
+// for readers, and as a table for terminals. Only Write does I/O: the rest reads
 // no file and no clock, so that the same results always make the same page.
 //
 //	report.go   the page
-//	page.go     the page as a file
-//	text.go     what the page says on how it was measured
+//	text.go     the page's text on the method
 //	glance.go   its first table: ours against stock
-//	floors.go   the figures that must not be fallen short of
+//	floors.go   the lower and upper bounds of figures
 //	arms.go     the table of a workload
 //	sources.go  machines, versions, commands
 //	format.go   numbers and units
@@ -17,36 +16,57 @@ package report
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
+	"stowage.dev/stowage/test/perf/page"
 	"stowage.dev/stowage/test/perf/result"
 )
 
 // Markdown is the page of all results. Figures are the drawings to show on it,
 // as paths relative to the page with slashes: "benchmarks/throughput.svg".
 func Markdown(f result.File, figures ...string) string {
-	var page strings.Builder
-	page.WriteString(head)
+	var out strings.Builder
+	out.WriteString(head)
 	if len(f.Workloads) == 0 {
-		page.WriteString("\nNothing has been measured yet.\n")
-		return page.String()
+		out.WriteString("\nNothing has been measured yet.\n")
+		return out.String()
 	}
-	section(&page, "At a glance", glance(f))
-	section(&page, "Floors", floorTable(f))
-	section(&page, "How it is measured", method)
+	section(&out, "At a glance", glance(f))
+	section(&out, "Floors", floorTable(f))
+	section(&out, "How it is measured", method)
 	if len(figures) > 0 {
-		section(&page, "Growth", growth(figures))
+		section(&out, "Growth", growth(figures))
 	}
-	section(&page, "Workloads", workloads(f))
-	section(&page, "Sources", sources(f))
-	return page.String()
+	section(&out, "Workloads", workloads(f))
+	section(&out, "Sources", sources(f))
+	return out.String()
 }
 
-func section(page *strings.Builder, title, text string) {
-	fmt.Fprintf(page, "\n## %s\n\n%s", title, text)
+func section(out *strings.Builder, title, text string) {
+	fmt.Fprintf(out, "\n## %s\n\n%s", title, text)
+}
+
+// Write writes the page of all results, docs/benchmarks.md say, with the
+// drawings that are in its Folder.
+func Write(path string, f result.File) error {
+	var figures []string
+	for _, d := range drawings() {
+		if _, err := os.Stat(filepath.Join(Folder(path), d.file)); err == nil {
+			figures = append(figures, filepath.Base(Folder(path))+"/"+d.file)
+		}
+	}
+	return os.WriteFile(path, []byte(Markdown(f, figures...)), 0o644)
+}
+
+// Folder is where the drawings of a page are: docs/benchmarks for
+// docs/benchmarks.md.
+func Folder(path string) string {
+	return strings.TrimSuffix(path, filepath.Ext(path))
 }
 
 // workloads is a section for each workload.
@@ -55,7 +75,7 @@ func workloads(f result.File) string {
 	text.WriteString(columnsExplained)
 	for i := range f.Workloads {
 		w := &f.Workloads[i]
-		fmt.Fprintf(&text, "\n### %s\n\n%s\n\n%s", w.Name, sentence(w), markdownTable(armTable(w)))
+		fmt.Fprintf(&text, "\n### %s\n\n%s\n\n%s", w.Name, sentence(w), armTable(w).markdown())
 		for _, note := range notes(w) {
 			fmt.Fprintf(&text, "\n%s\n", note)
 		}
@@ -63,7 +83,7 @@ func workloads(f result.File) string {
 	return text.String()
 }
 
-// sentence is what a workload does and its size: "One pod at a time. 50 nodes, 2
+// sentence describes a workload and its size: "One pod at a time. 50 nodes, 2
 // volumes each, 1 claim a pod."
 func sentence(w *result.Workload) string {
 	var size []string
@@ -92,36 +112,23 @@ func capital(text string) string {
 }
 
 // grid is a table: the names of its columns, and its rows. The first column has
-// names, the last one words if so said, all others figures.
+// names, the last one words if notes is set, all others figures.
 type grid struct {
 	head      []string
 	rows      [][]string
 	lastWords bool
 }
 
-// markdownTable writes a table, words to the left and figures to the right.
-func markdownTable(g grid) string {
-	var text strings.Builder
-	line := func(cells []string) {
-		escaped := make([]string, len(cells))
-		for i, cell := range cells {
-			escaped[i] = strings.ReplaceAll(cell, "|", `\|`)
-		}
-		text.WriteString("| " + strings.Join(escaped, " | ") + " |\n")
-	}
-	line(g.head)
-	rule := strings.Repeat(" | --:", len(g.head)-1)
+// markdown writes a table, words left-aligned and figures right-aligned.
+func (g grid) markdown() string {
+	rules := append([]string{"---"}, slices.Repeat([]string{"--:"}, len(g.head)-1)...)
 	if g.lastWords {
-		rule = strings.TrimSuffix(rule, "--:") + "---"
+		rules[len(rules)-1] = "---"
 	}
-	text.WriteString("| ---" + rule + " |\n")
-	for _, row := range g.rows {
-		line(row)
-	}
-	return text.String()
+	return page.Aligned(g.head, rules, g.rows)
 }
 
-// without drops the columns, but for the first, that show nothing in any row.
+// without drops the columns, except the first, that are empty in all rows.
 func (g grid) without() grid {
 	kept := grid{rows: make([][]string, len(g.rows))}
 	for c, name := range g.head {

@@ -62,7 +62,7 @@ func TestTable(t *testing.T) {
 	golden(t, "tables.txt", all.String())
 }
 
-// TestSameOfSame: a page says nothing of when or where it is made.
+// TestSameOfSame: a page does not depend on when or where it is made.
 func TestSameOfSame(t *testing.T) {
 	t.Parallel()
 	if diff := cmp.Diff(Markdown(sample()), Markdown(sample())); diff != "" {
@@ -70,7 +70,7 @@ func TestSameOfSame(t *testing.T) {
 	}
 }
 
-// TestResultsStay: a page does not change what it is made of.
+// TestResultsStay: rendering a page does not change the results.
 func TestResultsStay(t *testing.T) {
 	t.Parallel()
 	f := sample()

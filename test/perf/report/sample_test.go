@@ -9,7 +9,7 @@ import (
 	"stowage.dev/stowage/test/perf/result"
 )
 
-// sampled is how an arm of the sample did: its pods, and its figures in an average
+// sampled has an arm's results in the sample: its pods, and its figures in an average
 // round.
 type sampled struct {
 	arm                            result.Arm
@@ -52,8 +52,8 @@ func runsOf(arms ...sampled) []result.Run {
 	return runs
 }
 
-// sample is a made-up file with all that a page has to cope with: an arm that
-// was cut off, one that got nothing done, arms and figures that lack, a fault,
+// sample is a made-up file with all cases of a page: an arm that
+// was stopped, one without results, missing arms and figures, a fault,
 // a single round, and workloads of other days.
 func sample() result.File {
 	day := time.Date(2026, 1, 2, 23, 30, 0, 0, time.UTC)

@@ -1,9 +1,8 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package result holds what benchmarks on whole clusters measured: what is
-// stored in docs/benchmarks.json, and the medians and ratios that are shown of
-// it. It measures nothing.
+// Package result has the results of benchmarks on whole clusters: the format of
+// docs/benchmarks.json, and the medians and ratios that are shown. It measures nothing.
 //
 // A Workload is run by several arms in turn, round by round, each on a fresh
 // cluster; a Run is one arm in one round. Figures are compared between arms of
@@ -20,7 +19,7 @@ import (
 	"time"
 )
 
-// Arm is who schedules, or does the writes of scheduling.
+// Arm is a scheduler, or a client that sends the writes of scheduling.
 type Arm string
 
 // The arms, in the order in which they are shown.
@@ -35,8 +34,8 @@ const (
 	Ceiling Arm = "write ceiling"
 )
 
-// The arms of docs/extender-benchmarks.md, besides Stock and Direct: the stock scheduler
-// that asks the extender, by its mode.
+// The arms of docs/extender-benchmarks.md, in addition to Stock and Direct: the stock scheduler
+// with the extender, by its mode.
 const (
 	ExtenderFull     Arm = "stock + extender, Full"
 	ExtenderAdvisory Arm = "stock + extender, Advisory"
@@ -45,10 +44,10 @@ const (
 // Arms lists the arms of docs/benchmarks.md in the order in which they are shown.
 var Arms = []Arm{Stock, Direct, PVController, Ceiling}
 
-// File is all that is stored.
+// File is the stored data.
 type File struct {
 	// Workloads in the order in which they are shown. Each was measured at a
-	// time of its own.
+	// different time.
 	Workloads []Workload `json:"workloads"`
 }
 
@@ -83,12 +82,12 @@ type Source struct {
 	System     string    `json:"system"` // kernel
 }
 
-// Run is what one arm did in one round.
+// Run is the result of one arm in one round.
 type Run struct {
 	Arm   Arm `json:"arm"`
 	Round int `json:"round"` // from 1
 	// Pods that were created, and how many of them were done (bound, or refused
-	// where that is the point) in time. Fewer than asked: the arm was cut off.
+	// where that is expected) in time. Fewer than Asked: the arm was stopped.
 	Asked int `json:"asked"`
 	Done  int `json:"done"`
 	// Seconds from the first pod's creation to the last one done.
@@ -164,12 +163,12 @@ func (w *Workload) Median(arm Arm, figure func(Run) float64) float64 {
 	for _, r := range w.Of(arm) {
 		figures = append(figures, figure(r))
 	}
-	return median(figures)
+	return Median(figures)
 }
 
 // Ratio is the median, over the rounds in which both arms ran, of a's figure
-// divided by b's; 0 when there is no such round. Rounds are compared one by
-// one because machines change their pace.
+// divided by b's; 0 without such a round. Rounds are compared individually
+// because the speed of machines changes.
 func (w *Workload) Ratio(a, b Arm, figure func(Run) float64) float64 {
 	var ratios []float64
 	for _, x := range w.Of(a) {
@@ -179,10 +178,11 @@ func (w *Workload) Ratio(a, b Arm, figure func(Run) float64) float64 {
 			}
 		}
 	}
-	return median(ratios)
+	return Median(ratios)
 }
 
-func median(figures []float64) float64 {
+// Median of figures, which it sorts; 0 of none. Of an even number it is the mean of the middle two.
+func Median(figures []float64) float64 {
 	slices.Sort(figures)
 	n := len(figures)
 	switch {

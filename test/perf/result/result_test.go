@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// rounds are the runs of an arm, round by round from 1, each of which did so
-// many pods a second.
+// rounds are the runs of an arm, round by round from 1, each with this throughput in
+// pods per second.
 func rounds(arm Arm, throughputs ...float64) []Run {
 	runs := make([]Run, 0, len(throughputs))
 	for i, pods := range throughputs {
@@ -25,7 +25,7 @@ func rounds(arm Arm, throughputs ...float64) []Run {
 
 func TestMedian(t *testing.T) {
 	t.Parallel()
-	for story, test := range map[string]struct {
+	for scenario, test := range map[string]struct {
 		runs []Run
 		want float64
 	}{
@@ -45,7 +45,7 @@ func TestMedian(t *testing.T) {
 			runs: append(rounds(Direct, 1000, 2000), rounds(Stock, 5, 4, 10)...), want: 5,
 		},
 	} {
-		t.Run(story, func(t *testing.T) {
+		t.Run(scenario, func(t *testing.T) {
 			t.Parallel()
 			w := Workload{Runs: test.runs}
 			if got := w.Median(Stock, Run.Throughput); got != test.want {
@@ -57,7 +57,7 @@ func TestMedian(t *testing.T) {
 
 func TestRatio(t *testing.T) {
 	t.Parallel()
-	for story, test := range map[string]struct {
+	for scenario, test := range map[string]struct {
 		runs []Run
 		want float64
 	}{
@@ -82,7 +82,7 @@ func TestRatio(t *testing.T) {
 			want: 20,
 		},
 	} {
-		t.Run(story, func(t *testing.T) {
+		t.Run(scenario, func(t *testing.T) {
 			t.Parallel()
 			w := Workload{Runs: test.runs}
 			if got := w.Ratio(Direct, Stock, Run.Throughput); got != test.want {
@@ -111,7 +111,7 @@ func TestFiguresOfARun(t *testing.T) {
 		Throughput, CPU, Writes, Conflicts, ConflictShare float64
 		Cut                                               bool
 	}
-	for story, test := range map[string]struct {
+	for scenario, test := range map[string]struct {
 		run  Run
 		want figures
 	}{
@@ -128,7 +128,7 @@ func TestFiguresOfARun(t *testing.T) {
 			want: figures{Cut: true},
 		},
 	} {
-		t.Run(story, func(t *testing.T) {
+		t.Run(scenario, func(t *testing.T) {
 			t.Parallel()
 			r := test.run
 			got := figures{

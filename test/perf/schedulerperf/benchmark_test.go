@@ -30,8 +30,8 @@ var (
 )
 
 // BenchmarkPerfScheduling runs workloads of one topic on one scheduler. Metrics
-// are global to a process, so workloads that are to be compared run in processes
-// of their own: this package's command starts them.
+// are global to a process, so workloads that are compared run in separate processes:
+// this package's command starts them.
 func BenchmarkPerfScheduling(b *testing.B) {
 	config, err := filepath.Abs(*topicConfig)
 	if err != nil {
@@ -68,7 +68,7 @@ func topicWithScheduler(b *testing.B, topic, scheduler string) string {
 				b.Fatal(err)
 			}
 		}
-		workloads, _ := testCase["workloads"].([]any) // scheduler_perf says so if it is not
+		workloads, _ := testCase["workloads"].([]any) // scheduler_perf reports other types
 		for _, w := range workloads {
 			if w, ok := w.(map[string]any); ok {
 				delete(w, "threshold")
@@ -90,7 +90,7 @@ func topicWithScheduler(b *testing.B, topic, scheduler string) string {
 func profileOf(sched *scheduler.Scheduler) (framework.Framework, error) {
 	profile := sched.Profiles[v1.DefaultSchedulerName]
 	if profile == nil {
-		return nil, fmt.Errorf("the scheduler has no profile %q, which pods without a schedulerName ask for", v1.DefaultSchedulerName)
+		return nil, fmt.Errorf("the scheduler has no profile %q, which pods without a schedulerName use", v1.DefaultSchedulerName)
 	}
 	want, other := stockPlugin, ownPlugin
 	if *schedulerFlag != "" {

@@ -7,8 +7,8 @@ package main
 
 import "syscall"
 
-// childAttributes puts a child into its own process group. There is no
-// parent-death signal here: it survives if this process is killed.
+// childAttributes puts a child into its own process group. This system has no
+// parent-death signal: the child survives if this process is killed.
 func childAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }

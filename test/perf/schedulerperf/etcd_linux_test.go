@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// execEtcd turns this process into etcd. scheduler_perf starts an etcd of its
-// own for each workload, and leaves it behind when it is killed itself; so what
-// it starts is this, which asks the kernel first to be killed with it. Data is
-// not synced to disk: etcd's disk is not what is measured.
+// execEtcd turns this process into etcd. scheduler_perf starts an etcd
+// for each workload, and leaves it behind when it is killed itself; so it
+// starts this process, which first sets the kernel's parent-death signal. Data is
+// not synced to disk: etcd's disk is not measured.
 func execEtcd() error {
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
 		return os.NewSyscallError("prctl", err)

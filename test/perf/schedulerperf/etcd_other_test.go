@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// execEtcd turns this process into etcd. There is no parent-death signal here:
+// execEtcd turns this process into etcd. This system has no parent-death signal:
 // etcd outlives a benchmark that is killed.
 func execEtcd() error {
 	path := os.Getenv(etcdEnv)

@@ -16,7 +16,7 @@ const floorRatio = 0.95
 // minRounds is how many rounds make a verdict.
 const minRounds = 3
 
-// figures are what one run of one workload came to.
+// figures are the results of one run of one workload.
 type figures struct {
 	Arm   result.Arm `json:"arm"`
 	Round int        `json:"round"` // from 1
@@ -29,7 +29,7 @@ type figures struct {
 	Attempt float64 `json:"attempt"`
 	// Plugin is the mean time, in seconds, of a call of the arm's volume plugin,
 	// by extension point, of the calls that the scheduler samples (one pod in
-	// ten). It tells the plugin's own cost from the machine's noise.
+	// ten). It separates the plugin's cost from the machine's noise.
 	Plugin map[string]float64 `json:"plugin,omitempty"`
 }
 
@@ -46,7 +46,7 @@ type measured struct {
 	Name  string `json:"name"`
 	Topic string `json:"topic"`
 	Nodes int    `json:"nodes"`
-	// Floor: whether it is one that Stowage must keep up on.
+	// Floor: whether Stowage must reach the lower bound on it.
 	Floor bool      `json:"floor"`
 	Runs  []figures `json:"runs"`
 }
@@ -64,8 +64,8 @@ func (m measured) of(arm result.Arm, figure func(figures) float64) []float64 {
 }
 
 // ratio is the median over the rounds of ours to stock's throughput; 0 if stock
-// did not run. Rounds are compared one by one because machines change their
-// pace.
+// did not run. Rounds are compared individually because the speed of machines
+// changes.
 func (m measured) ratio() float64 {
 	stock := map[int]float64{}
 	for _, run := range m.Runs {
@@ -79,11 +79,10 @@ func (m measured) ratio() float64 {
 			ratios = append(ratios, run.Throughput()/stock[run.Round])
 		}
 	}
-	slices.Sort(ratios)
-	return median(ratios)
+	return result.Median(ratios)
 }
 
-// verdict on the floor.
+// verdict on the lower bound.
 type verdict string
 
 const (
@@ -94,8 +93,8 @@ const (
 	missed    verdict = "no"
 )
 
-// verdict says whether Stowage keeps up. The interval of an arm is from its
-// slowest to its fastest round: of 5 rounds, that holds the true median with a
+// verdict compares Stowage with the lower bound. The interval of an arm is from its
+// slowest to its fastest round: of 5 rounds, that contains the true median with a
 // probability of 94 %.
 func (m measured) verdict() verdict {
 	ours, stock := m.of(result.Direct, figures.Throughput), m.of(result.Stock, figures.Throughput)
@@ -110,17 +109,4 @@ func (m measured) verdict() verdict {
 		return overlaps
 	}
 	return missed
-}
-
-// median of sorted values; 0 of none. Of an even number it is the mean of the
-// middle two.
-func median(sorted []float64) float64 {
-	n := len(sorted)
-	switch {
-	case n == 0:
-		return 0
-	case n%2 == 1:
-		return sorted[n/2]
-	}
-	return (sorted[n/2-1] + sorted[n/2]) / 2
 }

@@ -31,7 +31,7 @@ const (
 	writers = 30
 )
 
-// load is what one workload needs besides what scheduler_perf makes. Zero for
+// load has the objects of one workload in addition to scheduler_perf's. Zero for
 // workloads of other topics.
 type load struct {
 	volumesPerNode, gibibytesPerNode int
@@ -56,7 +56,7 @@ func loadOf(w *perf.Workload) load {
 	}
 }
 
-// class of the claims; empty if there are none.
+// class of the claims; empty without claims.
 func (l load) class() string {
 	switch {
 	case l.volumesPerNode > 0:
@@ -67,9 +67,9 @@ func (l load) class() string {
 	return ""
 }
 
-// nodesMade is called when scheduler_perf has made a workload's nodes. It makes
-// what the workload needs besides, starts what answers to claims, and begins to
-// take the time of pods.
+// nodesMade is called when scheduler_perf has created a workload's nodes. It creates
+// the additional objects of the workload, starts the provisioner, and starts to
+// time pods.
 func nodesMade(tCtx ktesting.TContext, sched *scheduler.Scheduler, w *perf.Workload, nodes *v1.NodeList) error {
 	profile, err := profileOf(sched)
 	if err != nil {
@@ -160,7 +160,7 @@ func (l load) makeClass(ctx context.Context, client kubernetes.Interface) error 
 	return nil
 }
 
-// equip makes a node's volumes, and what it reports of its capacity.
+// equip creates a node's volumes, and its CSIStorageCapacity.
 func (l load) equip(ctx context.Context, client kubernetes.Interface, node string) error {
 	for i := range l.volumesPerNode {
 		if err := makeVolume(ctx, client, localVolume(node, i), v1.VolumeAvailable); err != nil {

@@ -13,7 +13,7 @@
 // has none of.
 //
 // Metrics of Kubernetes components are global to a process. So each workload
-// runs in a process of its own, once per arm and round, the arms in turn: this
+// runs in a separate process, once per arm and round, the arms in turn: this
 // command compiles the benchmark of this folder and runs it. It prints a table,
 // and writes docs/scheduler-perf.md and docs/scheduler-perf.json.
 package main
@@ -91,9 +91,7 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	fmt.Println()
-	if err := report.table(os.Stdout); err != nil {
-		return err
-	}
+	fmt.Print(report.table())
 	if o.out != "" {
 		if err := report.store(o.out); err != nil {
 			return err
@@ -102,7 +100,7 @@ func run(ctx context.Context, o options) error {
 	return report.missed()
 }
 
-// choose lists the workloads that the options ask for.
+// choose lists the workloads that the options select.
 func choose(ctx context.Context, o options) ([]workload, error) {
 	pick, err := regexp.Compile(o.workloads)
 	if err != nil {
@@ -149,8 +147,8 @@ func prepare(ctx context.Context, o options) (*runner, func() error, error) {
 	return r, done, nil
 }
 
-// measure runs all workloads round by round, the arms of each in turn; which is
-// first changes with the round.
+// measure runs all workloads round by round, the arms of each in turn; the first
+// one alternates with the round.
 func measure(ctx context.Context, r *runner, workloads []workload, rounds int) (*report, error) {
 	rep := &report{Rounds: rounds}
 	for _, w := range workloads {

@@ -13,7 +13,7 @@ import (
 	perf "k8s.io/kubernetes/test/integration/scheduler_perf"
 )
 
-// TestMain is also where this binary becomes etcd; see environment.
+// TestMain also turns this binary into etcd; see environment.
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == etcdName {
 		fmt.Fprintln(os.Stderr, execEtcd())

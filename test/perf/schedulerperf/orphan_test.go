@@ -17,7 +17,7 @@ import (
 // roleEnv makes the test binary play a process in TestKilledBenchmarkTakesEtcdAlong.
 const roleEnv = "SCHEDULERPERF_TEST_ROLE"
 
-// play a role to the end, which is to be killed.
+// play plays a role until it is killed.
 func play(role string) error {
 	switch role {
 	case "benchmark":
@@ -27,7 +27,7 @@ func play(role string) error {
 		return etcd.Run()
 	case "etcd":
 		fmt.Println("up")
-		_, err := io.Copy(io.Discard, os.Stdin) // nobody writes
+		_, err := io.Copy(io.Discard, os.Stdin) // no process writes
 		return err
 	}
 	return fmt.Errorf("no role %q", role)
@@ -55,7 +55,7 @@ func TestKilledBenchmarkTakesEtcdAlong(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stdin.Close()
-	// Open at this end, and at the other as long as one of the two lives.
+	// Open at this end, and at the other as long as one of the two runs.
 	output, input, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -70,13 +70,13 @@ func TestKilledBenchmarkTakesEtcdAlong(t *testing.T) {
 	}
 	lines := bufio.NewReader(output)
 	if line, err := lines.ReadString('\n'); err != nil || line != "up\n" {
-		t.Fatalf("etcd said %q (%v), want it up", line, err)
+		t.Fatalf("etcd printed %q (%v), want it up", line, err)
 	}
 	if err := benchmark.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	if rest, err := io.ReadAll(lines); err != nil || len(rest) > 0 {
-		t.Errorf("etcd said %q more (%v), want it gone", rest, err)
+		t.Errorf("etcd printed %q more (%v), want it ended", rest, err)
 	}
 	_ = benchmark.Wait() // that it was killed
 }

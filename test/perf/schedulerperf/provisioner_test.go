@@ -19,9 +19,9 @@ import (
 
 const annSelectedNode = "volume.kubernetes.io/selected-node"
 
-// provisioner answers at once: whatever claim has a selected node gets a
-// volume there, of phase Bound, which is what a provisioner and the PV
-// controller make of it together.
+// provisioner answers at once: every claim with a selected node gets a
+// volume there, of phase Bound, which is the joint result of a provisioner and the PV
+// controller.
 type provisioner struct {
 	client kubernetes.Interface
 	claims cache.Indexer

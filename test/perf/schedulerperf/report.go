@@ -4,18 +4,17 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
+	"stowage.dev/stowage/test/perf/page"
 	"stowage.dev/stowage/test/perf/result"
 )
 
-// report is all that is stored.
+// report is the stored data.
 type report struct {
 	Source    result.Source `json:"source"`
 	Rounds    int           `json:"rounds"`
@@ -39,29 +38,29 @@ Ratio: median of the rounds' ratios. An arm without figures was not run: schedul
 
 `
 
-// table writes the figures as a table in Markdown.
-func (r *report) table(w io.Writer) error {
-	var b bytes.Buffer
-	fmt.Fprintln(&b, "| workload | nodes | pods | pods/s, stock | pods/s, stowage | ratio | keeps up | reported, stock / stowage | latency p50, stock / stowage |")
-	fmt.Fprintln(&b, "| --- | ---: | ---: | --- | --- | ---: | --- | --- | --- |")
+// table is the figures as a table in Markdown.
+func (r *report) table() string {
+	var rows [][]string
 	for _, m := range r.Workloads {
-		fmt.Fprintf(&b, "| %s | %d | %.0f | %s | %s | %s | %s | %s | %s |\n",
-			m.Name, m.Nodes, median(m.of(result.Direct, func(f figures) float64 { return float64(f.Pods) })),
+		rows = append(rows, []string{
+			m.Name, strconv.Itoa(m.Nodes), fmt.Sprintf("%.0f", result.Median(m.of(result.Direct, func(f figures) float64 { return float64(f.Pods) }))),
 			spread(m.of(result.Stock, figures.Throughput)), spread(m.of(result.Direct, figures.Throughput)),
-			number(m.ratio()), m.verdict(),
-			m.pair(func(f figures) float64 { return f.Reported }, ""), m.pair(func(f figures) float64 { return 1000 * f.P50 }, " ms"))
+			number(m.ratio()), string(m.verdict()),
+			m.pair(func(f figures) float64 { return f.Reported }, ""), m.pair(func(f figures) float64 { return 1000 * f.P50 }, " ms"),
+		})
 	}
-	_, err := b.WriteTo(w)
-	return err
+	return page.Aligned(
+		[]string{"workload", "nodes", "pods", "pods/s, stock", "pods/s, stowage", "ratio", "keeps up", "reported, stock / stowage", "latency p50, stock / stowage"},
+		[]string{"---", "---:", "---:", "---", "---", "---:", "---", "---", "---"}, rows)
 }
 
-// pair is the medians of both arms, with a dash for one that has none.
+// pair is the medians of both arms, with a dash for one without value.
 func (m measured) pair(figure func(figures) float64, unit string) string {
 	var texts []string
 	known := false
 	for _, arm := range []result.Arm{result.Stock, result.Direct} {
 		text := "–"
-		if value := median(m.of(arm, figure)); value != 0 {
+		if value := result.Median(m.of(arm, figure)); value != 0 {
 			text, known = number(value)+unit, true
 		}
 		texts = append(texts, text)
@@ -77,10 +76,10 @@ func spread(sorted []float64) string {
 	if len(sorted) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s (%s to %s)", number(median(sorted)), number(sorted[0]), number(sorted[len(sorted)-1]))
+	return fmt.Sprintf("%s (%s to %s)", number(result.Median(sorted)), number(sorted[0]), number(sorted[len(sorted)-1]))
 }
 
-// number has about three digits; nothing for 0, which is what has not been
+// number has about three digits; nothing for 0, which was not
 // measured.
 func number(value float64) string {
 	switch {
@@ -96,24 +95,17 @@ func number(value float64) string {
 
 // store writes the page and the file with the same name beside it.
 func (r *report) store(dir string) error {
-	var page bytes.Buffer
-	page.WriteString(explanation)
+	var text strings.Builder
+	text.WriteString(explanation)
 	s := r.Source
-	fmt.Fprintf(&page, "%s, rounds: %d. Stowage %s, Kubernetes %s, %s, %s; %d CPUs (%s), %.1f GiB.\n\n    %s\n\n",
+	fmt.Fprintf(&text, "%s, rounds: %d. Stowage %s, Kubernetes %s, %s, %s; %d CPUs (%s), %.1f GiB.\n\n    %s\n\n",
 		s.Time.Format("2 January 2006"), r.Rounds, s.Version, s.Kubernetes, s.Go, s.System, s.CPUs, s.CPU, float64(s.Memory)/(1<<30), s.Command)
-	if err := r.table(&page); err != nil {
-		return err
-	}
+	text.WriteString(r.table())
 	data, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err
 	}
-	for name, content := range map[string][]byte{"scheduler-perf.md": page.Bytes(), "scheduler-perf.json": append(data, '\n')} {
-		if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
+	return page.Store(filepath.Join(dir, "scheduler-perf.json"), data, text.String())
 }
 
 // missed is an error that names the workloads on which Stowage does not keep up.

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// etcdName is what scheduler_perf looks for in $PATH; etcdEnv names the
+	// etcdName is the program that scheduler_perf searches in $PATH; etcdEnv names the
 	// environment variable with the path of the real one.
 	etcdName = "etcd"
 	etcdEnv  = "STOWAGE_ETCD"
@@ -27,8 +27,8 @@ const (
 	// podTimesFile is written beside scheduler_perf's results.
 	podTimesFile = "pods.json"
 
-	// runTimeout bounds one run, which then ends itself and tells what it was
-	// doing. scheduler_perf gives pods ten minutes.
+	// runTimeout bounds one run, which then ends itself and prints its
+	// goroutines. scheduler_perf gives pods ten minutes.
 	runTimeout = 30 * time.Minute
 
 	// maxDir is how long the path of a run's folder may be: that of a unix
@@ -40,15 +40,15 @@ const (
 	tailBytes = 4000
 )
 
-// runner runs single workloads in processes of their own.
+// runner runs single workloads as separate processes.
 type runner struct {
 	binary string // the compiled benchmark
 	etcd   string // the real one
 	dir    string // for temporary files, owned by the runner's maker
-	logs   string // where outputs are kept; empty: nowhere
+	logs   string // folder of the outputs; empty: discarded
 }
 
-// podTimes is what the benchmark tells of the pods of one namespace.
+// podTimes has the benchmark's times of the pods of one namespace.
 type podTimes struct {
 	Pods  int `json:"pods"`
 	Bound int `json:"bound"`
@@ -59,7 +59,7 @@ type podTimes struct {
 	P99 float64 `json:"p99"`
 }
 
-// compile makes the benchmark's binary. Not with -trimpath, of which the API
+// compile makes the benchmark's binary. Not with -trimpath, with which the API
 // server in the process cannot find its own files.
 func (r *runner) compile(ctx context.Context) error {
 	fmt.Fprintln(os.Stderr, "Compiling the benchmark; the first time takes some minutes")
@@ -115,7 +115,7 @@ func (r *runner) execute(ctx context.Context, w workload, arm result.Arm, dir, r
 	if len(dir) > maxDir {
 		return fmt.Errorf("%q is longer than the %d bytes that leave room for the path of a unix socket: set $TMPDIR to a shorter one", dir, maxDir)
 	}
-	// In the place of etcd: see execEtcd.
+	// Instead of etcd: see execEtcd.
 	if err := os.Symlink(r.binary, filepath.Join(dir, etcdName)); err != nil {
 		return err
 	}
@@ -172,7 +172,7 @@ func tail(path string) []byte {
 	return bytes.TrimSpace(data)
 }
 
-// readFigures reads what a run has written.
+// readFigures reads the results of a run.
 func readFigures(results string, w workload) (figures, error) {
 	items, err := readItems(results)
 	if err != nil {

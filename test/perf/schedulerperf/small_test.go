@@ -13,8 +13,8 @@ import (
 )
 
 // TestSmallWorkloads keeps the benchmark working: the smallest size of our own
-// test cases, and of one of upstream's, through all that the command does but
-// compiling, which has been done.
+// test cases, and of one of upstream's, through all of the command except
+// compiling.
 func TestSmallWorkloads(t *testing.T) {
 	binaries, err := cluster.Build(t.Context(), cluster.BuildOptions{Progress: os.Stderr})
 	if err != nil {

@@ -72,7 +72,7 @@ func (w *stopwatch) see(object any) {
 	}
 }
 
-// summary is what is told of each namespace.
+// summary has the times of each namespace.
 func (w *stopwatch) summary() map[string]podTimes {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -125,7 +125,7 @@ func (w workload) nodes() int { return w.params["initNodes"] }
 // pods that are measured.
 func (w workload) pods() int { return w.params["measurePods"] }
 
-// sized tells whether the workload runs without being asked for by name.
+// sized reports whether the workload runs without being named.
 func (w workload) sized(large bool) bool {
 	return w.nodes() >= 100 && (large || w.nodes() <= 1000)
 }

@@ -1,7 +1,7 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package source tells where figures come from: the machine, the versions and
+// Package source describes where figures come from: the machine, the versions and
 // the command, as every published benchmark states them.
 package source
 
@@ -18,11 +18,12 @@ import (
 
 	"github.com/prometheus/procfs"
 
+	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/perf/result"
 )
 
-// Describe tells it of this machine, of the sources around the working
-// directory and of now. What a system without /proc does not tell stays empty.
+// Describe describes this machine, the sources around the working
+// directory and the time. On a system without /proc some fields stay empty.
 func Describe(ctx context.Context, command string) (result.Source, error) {
 	s := result.Source{
 		Time: time.Now().UTC().Truncate(time.Second), Command: command,
@@ -106,4 +107,24 @@ func Load() float64 {
 		return 0
 	}
 	return average.Load1
+}
+
+// Usage is the kernel's accounting of a process.
+type Usage struct {
+	CPU       float64 // seconds, user and system
+	RSS, Peak int64   // resident set, now and at most, in bytes
+}
+
+// Used is what a process has used since it began.
+func Used(p *cluster.Process) (u Usage, err error) {
+	proc, err := procfs.NewProc(p.PID())
+	if err == nil {
+		stat, statErr := proc.Stat()
+		status, statusErr := proc.NewStatus()
+		u, err = Usage{CPU: stat.CPUTime(), RSS: int64(status.VmRSS), Peak: int64(status.VmHWM)}, errors.Join(statErr, statusErr)
+	}
+	if err != nil {
+		return Usage{}, fmt.Errorf("read the resource usage of %s: %w", p.Name(), err)
+	}
+	return u, nil
 }

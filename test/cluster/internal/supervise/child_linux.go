@@ -13,11 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// childAttributes puts a child into its own process group, out of reach of the
-// terminal's Ctrl-C, and has the kernel kill it if the supervisor is killed. One
-// beside another process needs no such thing: it ends with the first process of
-// its PID namespace. (Nor could it have it: the os/exec package takes a parent of
-// another namespace for a dead one.)
+// childAttributes puts a child into its own process group, which the terminal's Ctrl-C does not
+// reach, and makes the kernel kill it if the supervisor is killed. A child beside another
+// process needs no parent-death signal: it ends with the first process of its PID namespace.
+// (Nor could it have one: the os/exec package takes a parent of another namespace for one
+// that has ended.)
 func childAttributes(spec Spec) (*syscall.SysProcAttr, error) {
 	a := &syscall.SysProcAttr{Setpgid: true, Cloneflags: spec.Namespaces}
 	if spec.Beside == 0 {
@@ -58,6 +58,6 @@ func reap(cmd *exec.Cmd) {
 	pid := cmd.Process.Pid
 	for errors.Is(unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {
 	}
-	_ = unix.Kill(-pid, unix.SIGKILL) // fails when nobody is left
-	_ = cmd.Wait()                    // what it says is in ProcessState
+	_ = unix.Kill(-pid, unix.SIGKILL) // fails if the group is empty
+	_ = cmd.Wait()                    // the result is in ProcessState
 }

@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// childAttributes puts a child into its own process group, out of reach of the
-// terminal's Ctrl-C. There is no parent-death signal here: children survive if
+// childAttributes puts a child into its own process group, which the terminal's Ctrl-C does not
+// reach. This system has no parent-death signal: children survive if
 // the supervisor itself, rather than its client, is killed.
 func childAttributes(spec Spec) (*syscall.SysProcAttr, error) {
 	if spec.Namespaces != 0 {
@@ -31,6 +31,6 @@ func beside(pid int, start func() error) error {
 
 // reap waits for a child's end and has its whole process group end with it.
 func reap(cmd *exec.Cmd) {
-	_ = cmd.Wait()                                      // what it says is in ProcessState
-	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // fails when nobody is left
+	_ = cmd.Wait()                                      // the result is in ProcessState
+	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // fails if the group is empty
 }

@@ -15,7 +15,7 @@ import (
 	"syscall"
 )
 
-// errLost is what calls fail with once the supervisor is gone.
+// errLost is the error of all calls once the supervisor has ended.
 var errLost = errors.New("the supervisor process has ended")
 
 // Supervisor is the client of one supervisor process. Safe for concurrent use.
@@ -34,7 +34,7 @@ type Supervisor struct {
 
 // New starts the supervisor binary, which is built from the command
 // ./supervisor below this package. It takes ownership of dir and removes it
-// when it ends. What it has to say itself goes to supervisor.log there.
+// when it ends. Its own errors are in supervisor.log there.
 func New(binary, dir string) (*Supervisor, error) {
 	log, err := os.Create(filepath.Join(dir, "supervisor.log"))
 	if err != nil {
@@ -70,7 +70,7 @@ func New(binary, dir string) (*Supervisor, error) {
 func (s *Supervisor) PID() int { return s.cmd.Process.Pid }
 
 // Start runs a process. It returns once the process runs or could not be
-// started, without waiting for what it does.
+// started.
 func (s *Supervisor) Start(spec Spec) (*Process, error) {
 	p := &Process{s: s, started: make(chan event, 1), done: make(chan struct{})}
 	s.mu.Lock()
@@ -197,7 +197,7 @@ func (p *Process) PID() int { return p.pid }
 // Done is closed when the process has ended and was reaped.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Exit says how the process ended; valid once Done is closed.
+// Exit is how the process ended; valid once Done is closed.
 func (p *Process) Exit() Exit {
 	<-p.done
 	return p.exit

@@ -36,7 +36,7 @@ func TestNamespace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	besides := func(name, script string) *Process {
+	beside := func(name, script string) *Process {
 		p, err := s.Start(Spec{
 			Path: "/bin/sh", Args: []string{"-c", script}, Log: filepath.Join(dir, name), Beside: first.PID(),
 		})
@@ -47,7 +47,7 @@ func TestNamespace(t *testing.T) {
 	}
 
 	// The kernel numbers a namespace's processes from 1 on.
-	if got := besides("second", "echo $$").Exit(); got != (Exit{}) {
+	if got := beside("second", "echo $$").Exit(); got != (Exit{}) {
 		t.Errorf("a process beside the first %s", got)
 	}
 	if got, err := os.ReadFile(filepath.Join(dir, "second")); err != nil || string(got) != "2\n" {
@@ -65,7 +65,7 @@ func TestNamespace(t *testing.T) {
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	third := besides("third", "setsid sleep 600 >"+fifo+" & wait")
+	third := beside("third", "setsid sleep 600 >"+fifo+" & wait")
 	r, err := os.Open(fifo) // returns once there is a writer
 	if err != nil {
 		t.Fatal(err)
@@ -110,7 +110,7 @@ func TestPrune(t *testing.T) {
 	}
 
 	full := t.TempDir()
-	if err := os.WriteFile(filepath.Join(full, "somebody's"), nil, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(full, "foreign"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := Prune(full); err == nil {

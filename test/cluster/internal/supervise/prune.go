@@ -12,9 +12,9 @@ import (
 	"syscall"
 )
 
-// Prune removes a file, or a folder and those in it, from the deepest on. Files in
-// a folder are left to whom they belong to: those of a control group go with it.
-// What is not there is no error.
+// Prune removes a file, or a folder and its subfolders, deepest first. Files in a folder are
+// left to their owner: those of a control group are removed with it. A missing path is no
+// error.
 func Prune(path string) error {
 	entries, err := os.ReadDir(path)
 	if errors.Is(err, fs.ErrNotExist) {

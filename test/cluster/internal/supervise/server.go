@@ -15,11 +15,11 @@ import (
 	"syscall"
 )
 
-// Serve is the supervisor: it carries out commands read from in and reports to
-// out until in ends or the process is asked to terminate, then kills and reaps
-// what still runs and removes dir unless it was told to keep it.
+// Serve is the supervisor: it executes commands read from in and reports to out until in ends
+// or the process gets SIGTERM, then kills and reaps running children and removes dir unless a
+// command keeps it.
 //
-// It is meant to be all that a process does.
+// It must be the only task of its process.
 func Serve(dir string, in io.Reader, out io.Writer) error {
 	// On Linux a child is tied to the life of the thread that forked it: all are
 	// forked here, and a locked thread lives as long as its goroutine.
@@ -133,7 +133,7 @@ func (s *server) reaped(e event) {
 	s.report(e)
 }
 
-// report tells the client; that it may be gone is noticed on the reading side.
+// report sends an event to the client; that the client has ended is noticed by the reader.
 func (s *server) report(e event) { _ = s.out.Encode(e) }
 
 // shutdown joins the goroutine of every child.
@@ -152,7 +152,7 @@ func (s *server) shutdown() error {
 		errs = append(errs, os.RemoveAll(s.dir))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("remove what is left of an ended cluster: %w", err)
+		return fmt.Errorf("remove the remains of an ended cluster: %w", err)
 	}
 	return nil
 }

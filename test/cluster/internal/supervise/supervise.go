@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package supervise runs child processes that cannot outlive the process that
-// asked for them.
+// requested them.
 //
 // A small supervisor process is the parent of all children. Its client talks
-// to it over a pipe; the pipe's end, however it comes about (Close, exit,
+// to it over a pipe; the end of the pipe, whatever causes it (Close, exit,
 // panic, SIGKILL of the client), makes the supervisor kill and reap every child
-// and remove the folder it was given. A child's own children end with it, as
+// and remove the cluster's folder. A child's own children end with it, as
 // long as they stay in its process group. Only the supervisor reaps, so a signal
 // never reaches a recycled process id.
 package supervise
@@ -17,7 +17,7 @@ import (
 	"syscall"
 )
 
-// Spec says what to run.
+// Spec describes a process to run.
 type Spec struct {
 	// Path of the executable; no lookup in PATH takes place.
 	Path string
@@ -31,21 +31,21 @@ type Spec struct {
 	Log string
 	// Namespaces are the new namespaces that the child is put into, as flags of
 	// Linux's clone(2). The first process of a PID namespace takes all others
-	// along when it ends, and counts as ended when they are gone.
+	// along when it ends, and counts as ended when they have.
 	Namespaces uintptr
 	// Beside is a process, 0 for none, whose PID namespace the child is put into.
 	// All other namespaces remain the supervisor's.
 	Beside int
 }
 
-// Exit says how a process ended.
+// Exit is how a process ended.
 type Exit struct {
 	// Code is the exit status, -1 when a signal ended the process.
 	Code int
 	// Signal that ended the process, 0 if none.
 	Signal syscall.Signal
-	// Lost is set when the supervisor itself died, which ends its children in
-	// a way nobody observed.
+	// Lost is set when the supervisor itself was killed, which ends its children
+	// unobserved.
 	Lost bool
 }
 
@@ -60,20 +60,20 @@ func (e Exit) String() string {
 	}
 }
 
-// command goes from the client to the supervisor, one JSON value each.
+// command is sent from the client to the supervisor, one JSON value each.
 // Exactly one of Start, Signal, Keep and Prune is set.
 type command struct {
 	// ID of the process meant, chosen by the client, never used twice.
 	ID     int            `json:"id,omitempty"`
 	Start  *Spec          `json:"start,omitempty"`
 	Signal syscall.Signal `json:"signal,omitempty"`
-	// Keep tells whether the folder outlives the supervisor.
+	// Keep is whether the folder outlives the supervisor.
 	Keep *bool `json:"keep,omitempty"`
-	// Prune is what the function Prune removes at the end.
+	// Prune is a path that Prune removes at the end.
 	Prune string `json:"prune,omitempty"`
 }
 
-// event goes from the supervisor to the client, one JSON value each: the answer
+// event is sent from the supervisor to the client, one JSON value each: the answer
 // to a Start (PID or Error), later the process's Exit.
 type event struct {
 	ID    int    `json:"id"`

@@ -169,7 +169,7 @@ func TestStartFails(t *testing.T) {
 
 func TestClose(t *testing.T) {
 	t.Parallel()
-	for name, keep := range map[string]bool{"the folder goes": false, "the folder stays": true} {
+	for name, keep := range map[string]bool{"the folder is removed": false, "the folder stays": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, dir := newSupervisor(t)
@@ -184,7 +184,7 @@ func TestClose(t *testing.T) {
 				t.Errorf("the process %s, want %s", got, want)
 			}
 			if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) == keep {
-				t.Errorf("stat of the folder: %v, to be kept: %t", err, keep)
+				t.Errorf("stat of the folder: %v, want it kept: %t", err, keep)
 			}
 			if _, err := s.Start(Spec{Path: "/bin/sh"}); !errors.Is(err, errLost) {
 				t.Errorf("start after close: %v, want %v", err, errLost)
@@ -220,9 +220,9 @@ func TestSupervisorEnds(t *testing.T) {
 			if got := p.Exit(); got != tc.want {
 				t.Errorf("the process %s, want %s", got, tc.want)
 			}
-			_ = s.Close() // waits; says how the supervisor ended
+			_ = s.Close() // waits; the error is the supervisor's exit
 			if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) != tc.gone {
-				t.Errorf("stat of the folder: %v, to be gone: %t", err, tc.gone)
+				t.Errorf("stat of the folder: %v, want it removed: %t", err, tc.gone)
 			}
 		})
 	}

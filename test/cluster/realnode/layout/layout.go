@@ -1,7 +1,7 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package layout says what is where in a real node, to both the package that starts it and
+// Package layout has the paths in a real node, for both the package that starts it and
 // the node's process 1.
 package layout
 
@@ -14,12 +14,12 @@ const (
 	Kubernetes = "/opt/kubernetes"
 	// Containerd is the container runtime's socket.
 	Containerd = "/run/containerd/containerd.sock"
-	// Registries has a folder for each registry, by host and port, whose hosts.toml tells
-	// containerd how to reach it.
+	// Registries has a folder for each registry, by host and port, whose hosts.toml configures
+	// how containerd reaches it.
 	Registries = "/etc/containerd/certs.d"
 )
 
-// Node is what process 1 of a node has to know. All paths are the machine's.
+// Node is the configuration of a node's process 1. All paths are the machine's.
 type Node struct {
 	// Name is the node's host name.
 	Name string

@@ -4,8 +4,8 @@
 //go:build linux
 
 // Command nodeinit is process 1 of a real node: it is started in new namespaces, makes a root
-// file system for them out of the machine's programs and the node's own folders, says that it
-// is ready, and then reaps whatever is left to it. Package realnode starts it.
+// file system for them out of the machine's programs and the node's own folders, reports that it
+// is ready, and then reaps orphaned processes. Package realnode starts it.
 //
 //	nodeinit FILE    the file has the JSON of layout.Node
 //	nodeinit         does nothing, to hold the namespaces it was started in
@@ -60,7 +60,7 @@ func becomeNode(file string) error {
 	if err := setKernel(n); err != nil {
 		return err
 	}
-	return tell(layout.NotifySocket)
+	return notifyReady(layout.NotifySocket)
 }
 
 // setKernel sets what belongs to the node's namespaces.
@@ -74,8 +74,8 @@ func setKernel(n layout.Node) error {
 	return nil
 }
 
-// tell says over the socket what a service says to systemd when it is ready.
-func tell(socket string) error {
+// notifyReady notifies the socket as a service notifies systemd when it is ready.
+func notifyReady(socket string) error {
 	conn, err := net.Dial("unixgram", socket)
 	if err != nil {
 		return err

@@ -24,7 +24,7 @@ type mount struct {
 }
 
 // enterRoot makes the node's root file system in n.Root and moves into it. The machine's own
-// file systems, and with them what others mount there meanwhile, are not visible any more.
+// file systems, and later mounts in them, are not visible any more.
 func enterRoot(n layout.Node) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
@@ -44,15 +44,15 @@ func enterRoot(n layout.Node) error {
 	if err := pivot(n.Root); err != nil {
 		return err
 	}
-	// What a pod mounts with propagation is to reach the node and other pods.
+	// Mounts of pods with propagation must reach the node and other pods.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
 		return fmt.Errorf("make mounts shared: %w", err)
 	}
 	return nil
 }
 
-// programs shows the machine's programs and libraries: each folder at its top that has any is
-// bound read-only, and the links there are made anew.
+// programs shows the machine's programs and libraries: each top-level folder that has any is
+// bound read-only, and the links there are recreated.
 func programs(root string) ([]mount, error) {
 	var mounts []mount
 	for _, name := range []string{"bin", "lib", "lib32", "lib64", "libx32", "sbin", "usr"} {
@@ -115,17 +115,17 @@ func (m mount) do(root string) error {
 	return nil
 }
 
-// pivot makes root the root of this mount namespace and lets go of all other mounts.
+// pivot makes root the root of this mount namespace and unmounts all others.
 func pivot(root string) error {
 	if err := os.Chdir(root); err != nil {
 		return err
 	}
-	// The old root comes to lie over the new one, and is taken off from there.
+	// The old root is stacked on the new one, and unmounted from there.
 	if err := unix.PivotRoot(".", "."); err != nil {
 		return fmt.Errorf("make %s the root: %w", root, err)
 	}
 	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
-		return fmt.Errorf("let go of the machine's file systems: %w", err)
+		return fmt.Errorf("unmount the machine's file systems: %w", err)
 	}
 	return os.Chdir("/")
 }

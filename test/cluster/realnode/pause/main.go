@@ -3,8 +3,8 @@
 
 //go:build linux
 
-// Command pause is the process that holds a pod's namespaces. It does nothing but reap, where
-// pods share a PID namespace, and end when it is told to.
+// Command pause holds a pod's namespaces. It reaps processes, where pods share a PID namespace,
+// and ends on a signal.
 package main
 
 import (

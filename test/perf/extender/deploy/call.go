@@ -38,7 +38,7 @@ func (e *Extender) Call(ctx context.Context, verb string, body []byte) ([]byte, 
 	return ask(ctx, e.client, http.MethodPost, "https://"+e.calls+"/"+verb, body)
 }
 
-// get asks the health address.
+// get requests a path of the health address.
 func (e *Extender) get(ctx context.Context, path string) ([]byte, error) {
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	return ask(ctx, &client, http.MethodGet, "http://"+e.health+path, nil)

@@ -3,8 +3,8 @@
 
 // Package deploy runs stowage-extender on a test cluster as it is shipped: with the
 // configuration, the rights and the policy under manifests/extender, over TLS with
-// certificates on both sides. Of what is shipped only addresses, paths and the limits of
-// clients differ. The working folder is the top of the repository.
+// certificates on both sides. Only addresses, paths and the clients' rate limits
+// differ. The working folder is the top of the repository.
 package deploy
 
 import (
@@ -35,7 +35,7 @@ const (
 	patience = 5 * time.Minute
 )
 
-// Config says what to run.
+// Config configures Start.
 type Config struct {
 	Cluster *cluster.Cluster
 	Binary  string
@@ -57,8 +57,8 @@ type Extender struct {
 	client        *http.Client
 }
 
-// Start applies rights and policy, and returns when pods are marked and the extender has
-// seen what there is. It ends with the cluster at the latest.
+// Start applies rights and policy, and returns when pods are marked and the extender's caches
+// have synced. The extender ends with the cluster.
 func Start(ctx context.Context, c Config) (*Extender, error) {
 	e := &Extender{Config: c, folder: filepath.Join(c.Cluster.Folder(), "extender-"+c.Mode)}
 	for _, file := range []string{"base/rbac.yaml", "full/rbac.yaml", "base/policy.yaml"} {
@@ -81,9 +81,9 @@ func Start(ctx context.Context, c Config) (*Extender, error) {
 	return e, nil
 }
 
-// waitFor asks processes, which tell nobody that something has changed, again and again.
+// waitFor polls processes, which have no events.
 func waitFor(ctx context.Context, done wait.ConditionWithContextFunc) error {
-	return wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, patience, true, done) //nolint:forbidigo // there is nothing to watch
+	return wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, patience, true, done) //nolint:forbidigo // processes have no events
 }
 
 // awaitPolicy waits until the API server applies the policy.
@@ -155,7 +155,7 @@ func (e *Extender) launch() (err error) {
 	return err
 }
 
-// SchedulerConfig is the KubeSchedulerConfiguration by which a scheduler asks the extender.
+// SchedulerConfig is the KubeSchedulerConfiguration of a scheduler with the extender.
 func (e *Extender) SchedulerConfig() ([]byte, error) {
 	return e.shipped("scheduler.yaml",
 		"https://"+serverName, "https://"+e.calls,

@@ -1,8 +1,8 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package figures holds what was measured of the extender: what is stored in
-// docs/extender-benchmarks.json, and the page that is made of it. It measures nothing.
+// Package figures has the format of the extender's stored measurements,
+// docs/extender-benchmarks.json, and makes the page. It measures nothing.
 package figures
 
 import (
@@ -13,8 +13,8 @@ import (
 	"stowage.dev/stowage/test/perf/result"
 )
 
-// File is all that is stored. Each part was measured at a time of its own; nil parts
-// were not.
+// File is the stored data. The parts are measured at different times; nil parts
+// were not measured.
 type File struct {
 	Filter    *Filter    `json:"filter,omitempty"`
 	Workloads []Workload `json:"workloads,omitempty"`

@@ -1,7 +1,7 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cputime tells how much CPU time a thread has used. Goroutines that
+// Package cputime measures the CPU time of a thread. Goroutines that
 // measure with it lock themselves to their thread.
 package cputime
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package idle makes informers that list and watch nothing. Their owner fills
-// their stores and delivers events to whoever listens, on its own thread: for
+// their stores and delivers events to the handlers, on its own thread: for
 // measurements without an API server.
 package idle
 
@@ -39,8 +39,8 @@ func InformerOf(factory informers.SharedInformerFactory, kind runtime.Object) *I
 	return factory.InformerFor(kind, nil).(*Informer)
 }
 
-// Informer keeps event handlers for its owner to call. Not safe for concurrent
-// use, but for its store.
+// Informer has event handlers for its owner to call. Only its store is safe for
+// concurrent use.
 type Informer struct {
 	cache.SharedIndexInformer
 	handlers []cache.ResourceEventHandler
@@ -52,7 +52,7 @@ func (i *Informer) AddEventHandler(h cache.ResourceEventHandler) (cache.Resource
 	return delivered{}, nil
 }
 
-// HasSyncedChecker says that the store has what existed at the start.
+// HasSyncedChecker reports that the store has the initial objects.
 func (*Informer) HasSyncedChecker() cache.DoneChecker { return delivered{} }
 
 // Event is one change of an object; Old is nil when it was added, Now when it
@@ -76,8 +76,8 @@ func (e Event) Deliver() {
 	}
 }
 
-// delivered says that a handler has seen all that existed at the start: the
-// owner asks for nothing before that.
+// delivered reports that a handler has seen the initial objects: the
+// owner makes no calls before that.
 type delivered struct{}
 
 func (delivered) HasSynced() bool                     { return true }

@@ -20,8 +20,8 @@ import (
 	"stowage.dev/stowage/test/perf/loadmodel/idle"
 )
 
-// client is what the plugin and its binder use of an API server: writes of
-// volumes and claims on the version that was read. All else panics. Safe for
+// client has the API requests of the plugin and its binder: writes of
+// volumes and claims on the version that was read. All others panic. Safe for
 // concurrent use.
 type client struct {
 	kubernetes.Interface
@@ -44,7 +44,7 @@ func (c coreClient) PersistentVolumeClaims(string) core.PersistentVolumeClaimInt
 	return claimClient{cluster: c.cluster}
 }
 
-// Nodes are never asked for here: none is lost.
+// Nodes are never requested here: none is lost.
 func (c coreClient) Nodes() core.NodeInterface { return nodeClient{} }
 
 type nodeClient struct{ core.NodeInterface }
@@ -54,8 +54,7 @@ type volumeClient struct {
 	*cluster
 }
 
-// Update also watches over what the whole product is for: no volume is given to
-// a second claim.
+// Update also checks that no volume is bound to a second claim.
 func (c volumeClient) Update(_ context.Context, pv *v1.PersistentVolume, _ metav1.UpdateOptions) (*v1.PersistentVolume, error) {
 	if stored, ok, err := c.volumes.GetStore().Get(pv); err == nil && ok {
 		ref := stored.(*v1.PersistentVolume).Spec.ClaimRef
@@ -83,9 +82,9 @@ func (c claimClient) UpdateStatus(_ context.Context, claim *v1.PersistentVolumeC
 	return written(c.cluster, c.claims, claim)
 }
 
-// written takes a write if it was made on the newest version. The idle.Event waits
-// for the model to deliver it. The binder hands over objects of its own, so
-// the answer is what it sent.
+// written accepts a write if it was made on the newest version. The idle.Event waits
+// for the model to deliver it. The binder passes objects that it owns, so
+// the answer is the object sent.
 func written[T interface {
 	metav1.Object
 	runtime.Object

@@ -38,10 +38,10 @@ type cluster struct {
 	nodes, volumes, claims, pods, classes *idle.Informer
 
 	// infos are kube-scheduler's entries of the nodes, in the order in which
-	// it asks them; indexOf finds one by name.
+	// it visits them; indexOf finds one by name.
 	infos   []fwk.NodeInfo
 	indexOf map[string]int
-	// slots are the volumes by name: they come back under it after each use.
+	// slots are the volumes by name, which they keep after each use.
 	slots    []slot
 	running  []*workload
 	occupied int // volumes bound
@@ -54,7 +54,7 @@ type cluster struct {
 	twice   []string
 }
 
-// slot is where a volume lives: a disk of a node.
+// slot is the place of a volume: a disk of a node.
 type slot struct {
 	name string
 	node int
@@ -128,7 +128,7 @@ func (c *cluster) addNodes() error {
 }
 
 // addVolumes fills the store of volumes, in the order of their names, as a list
-// of the API server has them: a node's volumes do not stand together.
+// of the API server has them: a node's volumes are not adjacent.
 func (c *cluster) addVolumes() error {
 	for node := range c.Nodes {
 		for i := range c.VolumesPerNode {
@@ -158,8 +158,8 @@ func (c *cluster) uid() string {
 	return fmt.Sprintf("%08x-%04x-4000-8000-%012x", c.rng.Uint32(), c.rng.Uint32N(1<<16), c.rng.Uint64N(1<<48))
 }
 
-// occupy binds the share of volumes that is to be bound, each to the claim of a
-// pod that runs.
+// occupy binds the configured share of volumes, each to the claim of a
+// running pod.
 func (c *cluster) occupy() error {
 	for i := range c.slots {
 		if c.rng.Float64() >= c.Occupied {

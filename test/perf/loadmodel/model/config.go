@@ -1,24 +1,24 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package model is a scheduler's life with the VolumeTopology plugin and
+// Package model simulates a scheduler with the VolumeTopology plugin and
 // without an API server: a cluster of any size in the stores of informers, pods
-// that come, are placed and end, and events that stream meanwhile. It measures
-// what the plugin's calls cost and how much memory the engine takes, at sizes
+// that are created, placed and deleted, and a stream of other events. It measures
+// the cost of the plugin's calls and the memory of the engine, at sizes
 // that no test cluster reaches.
 //
-// What is real: the plugin with all below it (engine, binder), the framework's
+// Real are the plugin with its packages (engine, binder), the framework's
 // NodeInfo and CycleState, the informers' stores, and kube-scheduler's rules
-// for which nodes to ask (how many feasible ones are enough, where the next
-// pod's search begins, what PreFilter's narrowing means). What is modelled: the
-// API server keeps each object in the informer's store and takes a write only on
+// for the nodes to visit (how many feasible ones are enough, where the next
+// pod's search begins, what PreFilter's narrowing means). Modelled is the
+// API server: it keeps each object in the informer's store and accepts a write only on
 // the version that was read; watch events reach the handlers after PreBind, one
 // after another. All calls are made on one thread, whose CPU time is measured:
-// what 16 goroutines of kube-scheduler would do at once is done in turn.
+// what 16 goroutines of kube-scheduler would do in parallel is sequential.
 //
-// Each run begins in the state that it keeps: a share of all volumes is bound,
-// and whenever a pod was placed, others end until that share is met again. So
-// all sizes see the same mix of answers, and their figures compare.
+// Each run begins in its steady state: a share of all volumes is bound,
+// and whenever a pod was placed, others end until that share is reached again. So
+// all sizes have the same mix of answers, and their figures are comparable.
 package model
 
 import (
@@ -26,7 +26,7 @@ import (
 	"fmt"
 )
 
-// Config says what is simulated.
+// Config configures the simulation.
 type Config struct {
 	// Nodes is how large the cluster is, VolumesPerNode how many local volumes
 	// each node has: of 10Gi, 20Gi and so on, each up to 1Gi larger.
@@ -44,12 +44,12 @@ type Config struct {
 	Stream Stream
 	// Seed makes two runs alike.
 	Seed uint64
-	// Progress is told now and then what is going on; nil for nobody.
+	// Progress receives progress messages; nil discards them.
 	Progress func(format string, args ...any)
 }
 
-// Stream is how many objects change for each pod that is placed, besides what
-// the pod itself causes.
+// Stream is how many objects change per placed pod, in addition to the
+// pod's own changes.
 type Stream struct {
 	Nodes   int `json:"nodeHeartbeats"`
 	Volumes int `json:"volumeUpdates"`

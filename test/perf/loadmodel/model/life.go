@@ -36,7 +36,7 @@ func (m *model) deliver(e idle.Event) {
 	m.meter.phase(&m.events, false, func() int { e.Deliver(); return 1 })
 }
 
-// deliverWritten delivers the idle.Events of what the binder wrote.
+// deliverWritten delivers the idle.Events of the binder's writes.
 func (m *model) deliverWritten() {
 	m.mu.Lock()
 	events := m.pending
@@ -108,8 +108,8 @@ func (m *model) endPod() (*workload, error) {
 	return w, m.remove(m.pods, w.pod)
 }
 
-// makeRoom ends pods, with their claims, until the share of volumes that is to
-// be bound is met. Their volumes are released, cleaned, deleted and discovered
+// makeRoom ends pods, with their claims, until the configured share of volumes
+// is bound. Their volumes are released, cleaned, deleted and discovered
 // again, as a local provisioner does.
 func (m *model) makeRoom() error {
 	for float64(m.occupied) > m.Occupied*float64(len(m.slots)) {
@@ -156,7 +156,7 @@ func (m *model) endClaim(namespace, name string) error {
 	return m.put(m.volumes, nil, m.disk(again).Obj())
 }
 
-// stream has other objects change, as the configuration says.
+// stream changes other objects, as configured.
 func (m *model) stream() error {
 	m.names++
 	for range m.Stream.Nodes {
@@ -202,7 +202,7 @@ func (m *model) heartbeat(info *framework.NodeInfo) error {
 	return nil
 }
 
-// boundTo tells whether claim and volume name each other for good.
+// boundTo reports whether claim and volume are fully bound to each other.
 func boundTo(claim *v1.PersistentVolumeClaim, volume *v1.PersistentVolume) bool {
 	ref := volume.Spec.ClaimRef
 	return ref != nil && ref.UID == claim.UID && claim.Spec.VolumeName == volume.Name &&

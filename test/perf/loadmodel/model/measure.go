@@ -11,12 +11,12 @@ import (
 	"stowage.dev/stowage/test/perf/loadmodel/cputime"
 )
 
-// tally sums what the calls of one kind cost.
+// tally sums the cost of the calls of one kind.
 type tally struct {
 	calls int
 	spent time.Duration // CPU time, of calls not probed
 
-	// Probed calls are measured one by one, and are not in the above.
+	// Probed calls are measured individually, and are not in the above.
 	took   []time.Duration // wall time
 	probed int
 	allocs uint64
@@ -44,7 +44,7 @@ func per(sum float64, calls int) float64 {
 	return sum / float64(calls)
 }
 
-// meter reads the clocks; what reading them costs itself is taken off.
+// meter reads the clocks; the cost of reading them is subtracted.
 type meter struct{ cpu, wall time.Duration }
 
 func newMeter() meter {
@@ -95,7 +95,7 @@ func mallocs() uint64 {
 	return stats.Mallocs
 }
 
-// heap is how many bytes are in use, once all garbage is gone.
+// heap is the number of bytes in use after garbage collection.
 func heap() float64 {
 	var stats runtime.MemStats
 	runtime.GC()

@@ -67,8 +67,8 @@ type Point struct {
 	InformerBytesPerVolume float64 `json:"informerBytesPerVolume"`
 	InformerBytes          float64 `json:"informerBytes"`
 
-	// WallSeconds is how long placing all pods took, with all that the model
-	// does itself.
+	// WallSeconds is how long placing all pods took, including the model's
+	// own work.
 	WallSeconds float64 `json:"wallSeconds"`
 }
 
@@ -83,9 +83,9 @@ type model struct {
 	point  Point
 }
 
-// Run simulates one size of cluster and returns what it cost. An error means
-// that a pod found no place, that a volume was given twice, or that what is
-// left in the end contradicts itself; no figures are worth anything then.
+// Run simulates one size of cluster and returns its cost. An error means
+// that a pod found no node, that a volume was bound twice, or that the
+// final state is inconsistent; no figures are valid then.
 func Run(ctx context.Context, cfg Config) (*Point, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("load model: %w", err)
@@ -104,7 +104,7 @@ func Run(ctx context.Context, cfg Config) (*Point, error) {
 	if err := m.simulate(ctx); err != nil {
 		return nil, err
 	}
-	m.Progress("%d nodes: checking what is left", m.Nodes)
+	m.Progress("%d nodes: checking the final state", m.Nodes)
 	if err := m.verify(); err != nil {
 		return nil, fmt.Errorf("after %d pods: %w", m.Pods, err)
 	}
@@ -140,7 +140,7 @@ func (m *model) fill() error {
 	return nil
 }
 
-// handle is what the plugin needs of the framework.
+// handle is the part of the framework that the plugin uses.
 type handle struct {
 	fwk.Handle
 	client  client
@@ -150,7 +150,7 @@ type handle struct {
 func (h handle) ClientSet() kubernetes.Interface                        { return h.client }
 func (h handle) SharedInformerFactory() informers.SharedInformerFactory { return h.factory }
 
-// build makes the plugin and shows its engine all that exists.
+// build makes the plugin and delivers all existing objects to its engine.
 func (m *model) build(ctx context.Context) error {
 	m.Progress("%d nodes: building the engine", m.Nodes)
 	made, err := volumetopology.New(ctx, nil, handle{client: client{cluster: m.cluster}, factory: m.factory})
@@ -188,7 +188,7 @@ func (m *model) build(ctx context.Context) error {
 	volumes := heap()
 	show(m.claims, m.claims.GetStore().List())
 	show(m.pods, m.pods.GetStore().List())
-	// The first PreFilter goes through all claims once more: also part of it.
+	// The first PreFilter visits all claims once more: also part of it.
 	m.meter.phase(&start, false, func() int { m.plugin.Cache().Ready(ctx.Done()); return 1 })
 	m.point.StartSeconds = start.spent.Seconds()
 	m.point.BytesPerNode = (nodes - empty) / float64(m.Nodes)
@@ -222,7 +222,7 @@ func (m *model) simulate(ctx context.Context) error {
 	return nil
 }
 
-// next places one pod and lets the cluster go on.
+// next places one pod and advances the cluster.
 func (m *model) next(ctx context.Context, probe bool) error {
 	a, err := m.arrive()
 	if err != nil {

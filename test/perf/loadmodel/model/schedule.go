@@ -22,11 +22,11 @@ type scheduler struct {
 	start  int // where the search for the next pod begins
 
 	preFilter, filter, score, reserve tally
-	// look is what reading one field of each node costs, as kube-scheduler's
-	// cheapest filters do: memory is slower the more of it there is.
+	// look is the cost of reading one field of each node, as kube-scheduler's
+	// cheapest filters do: memory is slower the more of it is used.
 	look    tally
 	blocked int // nodes found unschedulable by looking
-	// refused counts the Filter calls that said no; scored the Score calls,
+	// refused counts the Filter calls that rejected the node; scored the Score calls,
 	// probed ones included.
 	refused, filtered, scored int
 
@@ -41,7 +41,7 @@ const (
 	leastFeasiblePercent = 5
 )
 
-// enough is how many feasible nodes end the search among so many.
+// enough is the number of feasible nodes that ends the search among nodes.
 func enough(nodes int) int {
 	if nodes < leastFeasible {
 		return nodes
@@ -141,8 +141,8 @@ func (s *scheduler) filterNodes(ctx context.Context, state fwk.CycleState, pod *
 }
 
 // scoreNodes returns the feasible node of the highest score; of several, any.
-// lookAtNodes reads a field of as many nodes as a search asks, those that have
-// not been asked for longest.
+// lookAtNodes reads a field of as many nodes as a search visits, those that were
+// visited longest ago.
 func (s *scheduler) lookAtNodes(c *cluster, probe bool) {
 	if probe || s.preFilter.calls%lookEvery != 0 {
 		return

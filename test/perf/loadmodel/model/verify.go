@@ -21,9 +21,9 @@ func (c *cluster) noteGivenTwice(volume string) {
 // invariants to be checked: that takes nodes × segments.
 const mostChecked = 2000
 
-// verify looks at all that is left: the engine's invariants; that each claim of a
-// pod that runs is bound to a volume of its own, on the pod's node and large
-// enough; and that the engine holds nothing else.
+// verify checks the final state: the engine's invariants; that each claim of a
+// running pod is bound to its own volume, on the pod's node and large
+// enough; and that the engine has no other entries.
 func (m *model) verify() error {
 	if len(m.twice) > 0 {
 		return fmt.Errorf("volumes were given to two claims: %v", m.twice)
@@ -74,7 +74,7 @@ func (m *model) verifyClaim(w *workload, name string) (volume string, err error)
 	return pv.Name, nil
 }
 
-// verifyFree finds volumes that are bound to nobody who runs.
+// verifyFree finds volumes that are bound to no running pod.
 func (m *model) verifyFree(owner map[string]string) error {
 	volumes, err := m.factory.Core().V1().PersistentVolumes().Lister().List(labels.Everything())
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestVerify spoils what a run leaves, and expects to be told.
+// TestVerify corrupts the final state of a run, and expects an error.
 func TestVerify(t *testing.T) {
 	t.Parallel()
-	// change stores another state of the first pod's volume, and tells the engine.
+	// change stores another state of the first pod's volume, and passes it to the engine.
 	change := func(t *testing.T, m *model, how func(*v1.PersistentVolume)) {
 		w := m.running[0]
 		claim, err := m.claim(w.pod.Namespace, w.claims[0])
@@ -40,7 +40,7 @@ func TestVerify(t *testing.T) {
 			change(t, m, func(pv *v1.PersistentVolume) {
 				pv.Spec.ClaimRef.UID = "another"
 				if _, err := (volumeClient{cluster: m.cluster}).Update(t.Context(), pv, metav1.UpdateOptions{}); err != nil {
-					t.Log(err) // the version is old; what was tried counts
+					t.Log(err) // the version is old; the attempt counts
 				}
 				pv.Spec.ClaimRef.UID = "yet another"
 			})
@@ -54,8 +54,8 @@ func TestVerify(t *testing.T) {
 		"a volume has shrunk": {func(t *testing.T, m *model) {
 			change(t, m, func(pv *v1.PersistentVolume) { pv.Spec.Capacity = nil })
 		}, "too small"},
-		"a pod runs elsewhere":     {func(_ *testing.T, m *model) { m.running[0].pod.Spec.NodeName = "elsewhere" }, "the pod on elsewhere"},
-		"a pod ended without word": {func(_ *testing.T, m *model) { m.running = m.running[1:] }, "used by claim"},
+		"a pod runs elsewhere":      {func(_ *testing.T, m *model) { m.running[0].pod.Spec.NodeName = "elsewhere" }, "the pod on elsewhere"},
+		"a pod ended without event": {func(_ *testing.T, m *model) { m.running = m.running[1:] }, "used by claim"},
 		"something is still reserved": {func(t *testing.T, m *model) {
 			a, err := m.arrive()
 			if err != nil {
@@ -81,7 +81,7 @@ func TestVerify(t *testing.T) {
 			test.spoil(t, m)
 			err := m.verify()
 			if (err == nil) != (test.want == "") || (err != nil && !strings.Contains(err.Error(), test.want)) {
-				t.Errorf("verify says %v, want %q", err, test.want)
+				t.Errorf("verify returns %v, want %q", err, test.want)
 			}
 		})
 	}

@@ -1,8 +1,8 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package figures holds what was measured of the node agent: what is stored in
-// docs/local-benchmarks.json, and the page that is made of it. It measures nothing.
+// Package figures has the format of the provisioner's stored measurements,
+// docs/local-benchmarks.json, and makes the page. It measures nothing.
 package figures
 
 import (
@@ -11,8 +11,8 @@ import (
 	"stowage.dev/stowage/test/perf/page"
 )
 
-// File is all that is stored. Each part was measured at a time of its own; nil parts
-// were not.
+// File is the stored data. The parts are measured at different times; nil parts
+// were not measured.
 type File struct {
 	Appearing *Latencies `json:"appearing,omitempty"`
 	Releasing *Latencies `json:"releasing,omitempty"`
@@ -30,7 +30,7 @@ type Latencies struct {
 // Series is one time after the other, in milliseconds.
 type Series struct {
 	Name string `json:"name"`
-	// Bare says that no agent took part: a client did the least that there is to do.
+	// Bare is whether no provisioner took part: a client sent the minimum of requests.
 	Bare   bool      `json:"bare,omitempty"`
 	Millis []float64 `json:"millis"`
 }
@@ -77,8 +77,8 @@ type Wipe struct {
 	// cgroups could not be used.
 	PeakRSS   int64 `json:"peakRSS"`
 	PeakGroup int64 `json:"peakGroup"`
-	// Anchor is another program that writes the same to the same device, and how long it
-	// took just before; empty if there is none.
+	// Anchor is another program that writes the same to the same device, and its
+	// duration just before; empty without one.
 	Anchor        string  `json:"anchor,omitempty"`
 	AnchorSeconds float64 `json:"anchorSeconds,omitempty"`
 }
@@ -92,7 +92,7 @@ type Watching struct {
 	Runs    []Watch `json:"runs"`
 }
 
-// Arm is who watches.
+// Arm is a kind of watcher.
 type Arm string
 
 // The arms, in the order in which they are shown.
@@ -113,7 +113,7 @@ type Watch struct {
 	RSS int64 `json:"rss"`
 }
 
-// Phase is what the API server did in some time.
+// Phase is the API server's work in some time.
 type Phase struct {
 	Seconds float64 `json:"seconds"`
 	CPU     float64 `json:"cpu"`    // of the API server, seconds

@@ -18,7 +18,7 @@ const (
 	mostGroup     = 64 * mebibyte
 )
 
-// floors holds what was measured against what is wanted.
+// floors compares the figures with the limits.
 func (f *File) floors() [][]string {
 	var rows [][]string
 	add := func(name, wanted, measured string, met bool) {
@@ -53,7 +53,7 @@ func (f *File) floors() [][]string {
 	return rows
 }
 
-// parts are what was measured, and where it comes from.
+// parts are the measured parts, with their circumstances.
 func (f *File) parts() []page.Part {
 	var parts []page.Part
 	if f.Appearing != nil {

@@ -3,23 +3,18 @@
 
 package figures
 
-import "fmt"
+import (
+	"fmt"
+
+	"stowage.dev/stowage/test/perf/page"
+)
 
 const mebibyte = 1 << 20
 
 // missing stands for what was not measured.
 const missing = "–"
 
-func ms(millis float64) string {
-	switch {
-	case millis < 10:
-		return fmt.Sprintf("%.1f ms", millis)
-	case millis >= 1000:
-		return fmt.Sprintf("%.2f s", millis/1000)
-	default:
-		return fmt.Sprintf("%.0f ms", millis)
-	}
-}
+func ms(millis float64) string { return page.Millis(millis, 0) }
 
 func seconds(s float64) string { return fmt.Sprintf("%.2f s", s) }
 

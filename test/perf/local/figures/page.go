@@ -65,7 +65,7 @@ all watchers have received it. Medians of %d rounds.
 
 `
 
-// Page words the figures.
+// Page renders the figures.
 func (f *File) Page() string {
 	var b strings.Builder
 	b.WriteString(head)

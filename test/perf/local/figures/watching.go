@@ -5,9 +5,9 @@ package figures
 
 import (
 	"fmt"
-	"slices"
 
 	"stowage.dev/stowage/test/perf/page"
+	"stowage.dev/stowage/test/perf/result"
 )
 
 // row is one line: medians over the rounds of an arm.
@@ -34,15 +34,7 @@ func (w *Watching) median(arm Arm, of func(*Watch) float64) float64 {
 			all = append(all, of(&w.Runs[i]))
 		}
 	}
-	slices.Sort(all)
-	switch n := len(all); {
-	case n == 0:
-		return 0
-	case n%2 == 1:
-		return all[n/2]
-	default:
-		return (all[n/2-1] + all[n/2]) / 2
-	}
+	return result.Median(all)
 }
 
 func (w *Watching) phase(arm Arm, of func(*Watch) *Phase) Phase {
@@ -64,8 +56,8 @@ func (w *Watching) row(arm Arm, title string) row {
 	}
 }
 
-// scaled is what so many watchers would cost, if each cost what those of r do beyond
-// what nobody does.
+// scaled is the cost of this number of watchers, if each cost what those of r do beyond
+// the idle cost.
 func (r row) scaled(nobody row, watchers int) row {
 	if r.watchers == 0 {
 		return row{}
@@ -84,7 +76,7 @@ func (r row) scaled(nobody row, watchers int) row {
 	}
 }
 
-// lines are those of the table: who was run, and the last arm at the scale of our agents.
+// lines are those of the table: the arms, and the last arm scaled to all our provisioners.
 func (w *Watching) lines() []row {
 	nobody, filtered, all := w.row(Nobody, "nobody"), w.row(Filtered, "filtered"), w.row(All, "all")
 	return []row{nobody, filtered, all, all.scaled(nobody, filtered.watchers)}

@@ -8,10 +8,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/prometheus/procfs"
-
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/test/perf/local/figures"
+	"stowage.dev/stowage/test/perf/source"
 )
 
 // run measures one arm on a new API server, whose cache is warm.
@@ -37,9 +36,11 @@ func (s *site) run(ctx context.Context, arm figures.Arm, round int) (*figures.Wa
 		return nil, err
 	}
 	run.Watchers = len(w.all)
-	if _, run.RSS, err = s.usage(); err != nil {
+	used, err := source.Used(s.cluster.APIServer().Process())
+	if err != nil {
 		return nil, err
 	}
+	run.RSS = used.RSS
 	run.Update, err = s.phase(w, func() error {
 		want := w.events.Load() + expected(arm)
 		if err := s.update(ctx); err != nil {
@@ -91,9 +92,9 @@ func (s *site) warm(ctx context.Context) error {
 	return nil
 }
 
-// phase measures what the API server does meanwhile.
+// phase measures the work of the API server during do.
 func (s *site) phase(w *watchers, do func() error) (p figures.Phase, err error) {
-	cpu, _, err := s.usage()
+	before, err := source.Used(s.cluster.APIServer().Process())
 	if err != nil {
 		return p, err
 	}
@@ -102,23 +103,10 @@ func (s *site) phase(w *watchers, do func() error) (p figures.Phase, err error) 
 		return p, err
 	}
 	p.Seconds = time.Since(begin).Seconds()
-	after, _, err := s.usage()
+	after, err := source.Used(s.cluster.APIServer().Process())
 	if err != nil {
 		return p, err
 	}
-	p.CPU, p.Bytes, p.Events = after-cpu, w.bytes.Load()-bytes, w.events.Load()-events
+	p.CPU, p.Bytes, p.Events = after.CPU-before.CPU, w.bytes.Load()-bytes, w.events.Load()-events
 	return p, nil
-}
-
-// usage is the API server's CPU time in seconds, and its resident set in bytes.
-func (s *site) usage() (cpu float64, rss int64, err error) {
-	proc, err := procfs.NewProc(s.cluster.APIServer().Process().PID())
-	if err != nil {
-		return 0, 0, fmt.Errorf("read what the API server uses: %w", err)
-	}
-	stat, err := proc.Stat()
-	if err != nil {
-		return 0, 0, fmt.Errorf("read what the API server uses: %w", err)
-	}
-	return stat.CPUTime(), int64(stat.ResidentMemory()), nil
 }

@@ -22,13 +22,13 @@ import (
 	"stowage.dev/stowage/test/perf/local/figures"
 )
 
-// What there is.
+// The objects in the cluster.
 const (
 	nodes          = 1000
 	volumesPerNode = 10
 	updates        = 2000
 	// updatesPerSecond leave the API server time for a thousand watchers: it drops those
-	// that cannot follow, which would come again and hide what they cost.
+	// that cannot follow, which would reconnect and hide their cost.
 	updatesPerSecond = 100
 	// watchingAll is how many watch all volumes: more would take longer than it is worth,
 	// since each costs the same.
@@ -37,11 +37,11 @@ const (
 
 const parallelism = 32 // requests at a time
 
-// Config is what a measurement needs.
+// Config configures Measure.
 type Config struct {
 	Binaries cluster.Binaries
 	Rounds   int
-	// Progress is told what is being done.
+	// Progress receives progress messages.
 	Progress func(format string, args ...any)
 }
 
@@ -83,7 +83,7 @@ func Measure(ctx context.Context, config Config) (_ *figures.Watching, err error
 
 func nodeName(n int) string { return fmt.Sprintf("node-%d", n) }
 
-// makeVolumes makes volumes as agents do.
+// makeVolumes makes volumes as provisioners do.
 func (s *site) makeVolumes(ctx context.Context) error {
 	s.Progress("%d volumes", nodes*volumesPerNode)
 	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast-disks"}}

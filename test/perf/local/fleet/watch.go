@@ -25,12 +25,12 @@ import (
 const waitLimit = 10 * time.Minute
 
 // watchers are clients that each watch volumes as client-go's informers do: in protobuf,
-// what there is first and changes after it, in one stream. Unlike informers they count
+// the initial objects and later changes in one stream. Unlike informers they count
 // and do not decode, or this process would need more CPU than the API server.
 type watchers struct {
 	config *rest.Config
 	bytes  atomic.Int64 // received, encrypted
-	events atomic.Int64 // but for bookmarks
+	events atomic.Int64 // without bookmarks
 
 	all     []*watcher
 	group   sync.WaitGroup
@@ -41,7 +41,7 @@ type watchers struct {
 type watcher struct {
 	body      io.ReadCloser
 	transport *http.Transport
-	synced    chan struct{} // closed when it has seen what there is, or has failed
+	synced    chan struct{} // closed when it has seen the initial objects, or has failed
 	once      sync.Once
 }
 
@@ -75,7 +75,7 @@ func (w *watchers) stop() {
 	w.group.Wait()
 }
 
-// open begins one watch, on a connection of its own.
+// open starts one watch, on its own connection.
 func (w *watchers) open(ctx context.Context, selector string) (*watcher, error) {
 	tls, err := rest.TLSConfigFor(w.config)
 	if err != nil {
@@ -117,7 +117,7 @@ func (w *watchers) open(ctx context.Context, selector string) (*watcher, error) 
 	return one, nil
 }
 
-// counted counts what is read from a connection.
+// counted counts the bytes read from a connection.
 type counted struct {
 	net.Conn
 	to *atomic.Int64
@@ -129,8 +129,8 @@ func (c counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// read counts events until the stream ends. The first bookmark says that what there was
-// has been sent.
+// read counts events until the stream ends. The first bookmark follows the initial
+// objects.
 func (w *watchers) read(one *watcher) error {
 	stream := bufio.NewReaderSize(one.body, 32<<10)
 	for {
@@ -173,7 +173,7 @@ func readEvent(stream *bufio.Reader) (string, error) {
 	return string(kind[2:]), err
 }
 
-// synced waits until all have seen what there is.
+// synced waits until all have seen the initial objects.
 func (w *watchers) synced(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, waitLimit)
 	defer cancel()
@@ -188,7 +188,7 @@ func (w *watchers) synced(ctx context.Context) error {
 // lookAgain is how often events are counted while they are waited for.
 const lookAgain = 5 * time.Millisecond
 
-// reach waits until so many events were seen by all watchers together.
+// reach waits until all watchers together have seen this number of events.
 func (w *watchers) reach(ctx context.Context, events int64) error {
 	ctx, cancel := context.WithTimeout(ctx, waitLimit)
 	defer cancel()

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// TestEventsAreTold: what the API server writes is read without being decoded.
+// TestEventsAreTold: the API server's events are counted without being decoded.
 func TestEventsAreTold(t *testing.T) {
 	t.Parallel()
 	var stream bytes.Buffer

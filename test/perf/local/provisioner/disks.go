@@ -18,7 +18,7 @@ import (
 // small is the size of disks whose size does not matter.
 const small = "16M"
 
-// prepare makes all that a disk needs, but for the one step that makes it appear in its
+// prepare makes a disk, except for the last step that makes it appear in its
 // folder, which it returns.
 func (m *machine) prepare(ctx context.Context, kind, name string) (appear func() error, err error) {
 	slot := m.slot(kind, name)
@@ -91,7 +91,7 @@ func (m *machine) attach(ctx context.Context, name, size string) (device string,
 	return device, nil
 }
 
-// command runs a program and returns what it prints.
+// command runs a program and returns its output.
 func command(ctx context.Context, name string, args ...string) (string, error) {
 	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
 	if err != nil {

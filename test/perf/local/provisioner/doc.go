@@ -1,14 +1,14 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package agent measures one node agent: the stowage-provisioner command, with the
+// Package provisioner measures one provisioner: the stowage-provisioner command, with the
 // manifests' rights and under their policies, on real disks and a real control plane.
 //
-//	site, err := agent.Open(ctx, agent.Config{...})
+//	site, err := provisioner.Open(ctx, provisioner.Config{...})
 //	...
 //	defer site.Close()
 //	appearing, releasing, err := site.Latencies(ctx, 50)
 //
-// It takes root. Whatever is mounted or attached is undone by Close at the latest. A Site
+// It requires root. Close undoes all mounts and attached devices. A Site
 // measures one thing at a time.
 package provisioner

@@ -25,7 +25,7 @@ type group struct {
 }
 
 // newGroup makes a cgroup below the root of the hierarchy that counts memory, of version
-// 2 or 1. It is nil where there is none that we may use.
+// 2 or 1. It is nil where none is usable.
 func newGroup(name string) (*group, error) {
 	mounts, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup2", "cgroup"))
 	if err != nil {
@@ -35,7 +35,7 @@ func newGroup(name string) (*group, error) {
 		file := "memory.peak"
 		switch {
 		case mount.FSType == "cgroup2" && countsMemory(mount.Mountpoint):
-			// Groups below the root count only what the root hands down.
+			// Groups below the root count only with the controllers that the root delegates.
 			_ = os.WriteFile(filepath.Join(mount.Mountpoint, "cgroup.subtree_control"), []byte("+memory"), 0o600)
 		case mount.FSType == "cgroup" && slices.Contains(strings.Split(mount.VFSOptions, ","), "memory"):
 			file = "memory.max_usage_in_bytes"
@@ -67,7 +67,7 @@ func (g *group) wrap(binary string, args []string) (string, []string) {
 	return "/bin/sh", append([]string{"-c", `echo $$ >"$0/cgroup.procs" && exec "$@"`, g.folder, binary}, args...)
 }
 
-// peak is the most memory that the group was charged for, in bytes; 0 if nobody counted.
+// peak is the most memory that the group was charged for, in bytes; 0 without a counter.
 func (g *group) peak() (int64, error) {
 	if g == nil {
 		return 0, nil
@@ -87,7 +87,7 @@ func (g *group) remove() error {
 		if err = os.Remove(g.folder); !errors.Is(err, unix.EBUSY) {
 			return err
 		}
-		if err := pass(context.Background(), 100*time.Millisecond); err != nil { // no event says that it is idle
+		if err := pass(context.Background(), 100*time.Millisecond); err != nil { // it has no event for being idle
 			return err
 		}
 	}

@@ -34,7 +34,7 @@ func (s *Site) Latencies(ctx context.Context, count int) (appearing, releasing *
 	if err := m.start(ctx); err != nil {
 		return nil, nil, err
 	}
-	// The first volume tells that the agent has begun and the policies are in force.
+	// The first volume shows that the provisioner runs and the policies are in force.
 	if err := m.appear(ctx, tmpfsClass, "first"); err != nil {
 		return nil, nil, err
 	}
@@ -48,10 +48,10 @@ func (s *Site) Latencies(ctx context.Context, count int) (appearing, releasing *
 	return appearing, releasing, err
 }
 
-// explain adds the agent's log to an error.
+// explain adds the provisioner's log to an error.
 func (m *machine) explain(err *error) {
 	if *err != nil {
-		*err = fmt.Errorf("%w\nthe agent's log ends:\n%s", *err, m.logTail())
+		*err = fmt.Errorf("%w\nthe provisioner's log ends:\n%s", *err, m.logTail())
 	}
 }
 
@@ -116,18 +116,18 @@ func (m *machine) releasing(ctx context.Context, count int) (*figures.Latencies,
 	series := map[string]*figures.Series{}
 	for i := range count {
 		if i%10 == 0 {
-			m.site.Progress("volumes are given back, %d of %d done", i, count)
+			m.site.Progress("volumes are released, %d of %d done", i, count)
 		}
 		for _, kind := range classes {
 			claim, bound, err := m.site.claim(ctx, m, kind)
 			if err != nil {
 				return nil, err
 			}
-			released, anew, err := m.site.release(ctx, claim, bound)
+			released, next, err := m.site.release(ctx, claim, bound)
 			if err != nil {
 				return nil, err
 			}
-			add(series, kind, anew.since[corev1.VolumeAvailable].Sub(released.since[corev1.VolumeReleased]))
+			add(series, kind, next.since[corev1.VolumeAvailable].Sub(released.since[corev1.VolumeReleased]))
 		}
 	}
 	return collect(series), nil

@@ -24,17 +24,17 @@ const (
 	params          = "stowage-provisioner-nodes"
 )
 
-// allow lets agents create volumes of these classes, and of no others.
+// allow lets provisioners create volumes of these classes, and of no others.
 func (s *Site) allow(ctx context.Context, classes []string) error {
 	patch := fmt.Sprintf(`{"data":{"classes":%q}}`, strings.Join(classes, ","))
 	_, err := s.client.CoreV1().ConfigMaps(systemNamespace).Patch(ctx, params, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	if err != nil {
-		return fmt.Errorf("let agents use classes: %w", err)
+		return fmt.Errorf("let provisioners use classes: %w", err)
 	}
 	return nil
 }
 
-// login writes a kubeconfig with the token that kubelet would give to a node's agent.
+// login writes a kubeconfig with the token that kubelet would give to a node's provisioner.
 func (s *Site) login(ctx context.Context, node, kubeconfig string) error {
 	pod, err := s.client.CoreV1().Pods(systemNamespace).Create(ctx, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: account + "-"},
@@ -45,7 +45,7 @@ func (s *Site) login(ctx context.Context, node, kubeconfig string) error {
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		return fmt.Errorf("create the pod of an agent: %w", err)
+		return fmt.Errorf("create the pod of a provisioner: %w", err)
 	}
 	answer, err := s.client.CoreV1().ServiceAccounts(systemNamespace).CreateToken(ctx, account, &authenticationv1.TokenRequest{
 		Spec: authenticationv1.TokenRequestSpec{BoundObjectRef: &authenticationv1.BoundObjectReference{
@@ -53,7 +53,7 @@ func (s *Site) login(ctx context.Context, node, kubeconfig string) error {
 		}},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		return fmt.Errorf("get the token of an agent: %w", err)
+		return fmt.Errorf("get the token of a provisioner: %w", err)
 	}
 	admin := rest.AnonymousClientConfig(s.cluster.RESTConfig())
 	config := clientcmdapi.NewConfig()

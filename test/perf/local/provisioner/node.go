@@ -30,21 +30,21 @@ const (
 
 var classes = []string{tmpfsClass, ext4Class, blockClass}
 
-// machine is a node with disks, and its agent.
+// machine is a node with disks, and its provisioner.
 type machine struct {
-	site    *Site
-	name    string
-	cleaner []string // of blockClass; nil: the default
-	resync  time.Duration
-	binary  string // of the agent
-	group   *group // that the agent runs in; nil: this process's
-	agent   *cluster.Process
-	address string // of its metrics
+	site        *Site
+	name        string
+	cleaner     []string // of blockClass; nil: the default
+	resync      time.Duration
+	binary      string // of the provisioner
+	group       *group // that the provisioner runs in; nil: this process's
+	provisioner *cluster.Process
+	address     string // of its metrics
 }
 
 // newMachine adds a node without disks.
 func (s *Site) newMachine(ctx context.Context, name string) (*machine, error) {
-	m := &machine{site: s, name: name, binary: s.Agent, resync: 5 * time.Minute}
+	m := &machine{site: s, name: name, binary: s.Provisioner, resync: 5 * time.Minute}
 	for _, sub := range append([]string{"config", "state", "images", "kubelet/pods"}, classes...) {
 		if err := os.MkdirAll(m.path(sub), 0o755); err != nil {
 			return nil, err
@@ -90,7 +90,7 @@ func (m *machine) path(elements ...string) string {
 // slot is the path of a disk.
 func (m *machine) slot(kind, name string) string { return m.path(kind, name) }
 
-// configure writes the agent's configuration.
+// configure writes the provisioner's configuration.
 func (m *machine) configure() error {
 	storageClasses := map[string]any{}
 	for _, kind := range classes {
@@ -114,7 +114,7 @@ func (m *machine) configure() error {
 	)
 }
 
-// start runs the agent, with its defaults, until the site's end.
+// start runs the provisioner, with its defaults, until the site's end.
 func (m *machine) start(ctx context.Context) error {
 	if err := m.configure(); err != nil {
 		return err
@@ -131,15 +131,15 @@ func (m *machine) start(ctx context.Context) error {
 		"--kubeconfig=" + kubeconfig, "--config=" + m.path("config"), "--state-dir=" + m.path("state"),
 		"--kubelet-dir=" + m.path("kubelet"), "--host-fstab=" + m.path("fstab"), "--listen-address=" + m.address,
 	})
-	m.agent, err = m.site.cluster.StartCommand("agent-"+m.name, binary, args, []string{"MY_NODE_NAME=" + m.node()})
+	m.provisioner, err = m.site.cluster.StartCommand("provisioner-"+m.name, binary, args, []string{"MY_NODE_NAME=" + m.node()})
 	if err != nil {
 		return err
 	}
-	m.site.later(m.agent.Kill)
+	m.site.later(m.provisioner.Kill)
 	return nil
 }
 
-// freeAddress is one that nobody listens at.
+// freeAddress is an address without a listener.
 func freeAddress(ctx context.Context) (string, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -148,12 +148,12 @@ func freeAddress(ctx context.Context) (string, error) {
 	return listener.Addr().String(), listener.Close()
 }
 
-// logTail is the end of the agent's log, for errors.
+// logTail is the end of the provisioner's log, for errors.
 func (m *machine) logTail() string {
-	if m.agent == nil {
+	if m.provisioner == nil {
 		return ""
 	}
-	text, err := os.ReadFile(filepath.Clean(m.agent.LogFile()))
+	text, err := os.ReadFile(filepath.Clean(m.provisioner.LogFile()))
 	if err != nil {
 		return ""
 	}

@@ -12,32 +12,9 @@ import (
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
-	"github.com/prometheus/procfs"
 )
 
-// usage is what the kernel says of a process.
-type usage struct {
-	rss, peak int64   // bytes
-	cpu       float64 // seconds
-}
-
-func (m *machine) usage() (u usage, err error) {
-	proc, err := procfs.NewProc(m.agent.PID())
-	if err != nil {
-		return u, fmt.Errorf("read what the agent uses: %w", err)
-	}
-	status, err := proc.NewStatus()
-	if err != nil {
-		return u, fmt.Errorf("read what the agent uses: %w", err)
-	}
-	stat, err := proc.Stat()
-	if err != nil {
-		return u, fmt.Errorf("read what the agent uses: %w", err)
-	}
-	return usage{rss: int64(status.VmRSS), peak: int64(status.VmHWM), cpu: stat.CPUTime()}, nil
-}
-
-// scans are those that the agent says it has done, and the seconds they took.
+// scans are the provisioner's counts of scans, and their total seconds.
 func (m *machine) scans(ctx context.Context) (count int, seconds float64, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+m.address+"/metrics", nil)
 	if err != nil {
@@ -45,22 +22,22 @@ func (m *machine) scans(ctx context.Context) (count int, seconds float64, err er
 	}
 	answer, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return 0, 0, fmt.Errorf("get the agent's metrics: %w", err)
+		return 0, 0, fmt.Errorf("get the provisioner's metrics: %w", err)
 	}
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
 	if err != nil {
-		return 0, 0, fmt.Errorf("get the agent's metrics: %w", err)
+		return 0, 0, fmt.Errorf("get the provisioner's metrics: %w", err)
 	}
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
 	if err != nil {
-		return 0, 0, fmt.Errorf("read the agent's metrics: %w", err)
+		return 0, 0, fmt.Errorf("read the provisioner's metrics: %w", err)
 	}
 	const name = "stowage_provisioner_scan_duration_seconds"
 	for _, metric := range families[name].GetMetric() {
 		histogram := metric.GetHistogram()
 		return int(histogram.GetSampleCount()), histogram.GetSampleSum(), nil
 	}
-	return 0, 0, fmt.Errorf("read the agent's metrics: there is no %s", name)
+	return 0, 0, fmt.Errorf("read the provisioner's metrics: %s is missing", name)
 }

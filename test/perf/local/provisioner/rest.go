@@ -10,19 +10,20 @@ import (
 	"time"
 
 	"stowage.dev/stowage/test/perf/local/figures"
+	"stowage.dev/stowage/test/perf/source"
 )
 
 const (
-	// restResync is minResyncPeriod of an agent at rest: short, so that rescans can be
-	// told from everything else.
+	// restResync is minResyncPeriod of an idle provisioner: short, so that rescans can be
+	// distinguished from other work.
 	restResync = 10 * time.Second
-	// calm is how long nothing is asked of the agent before it counts as resting: file
-	// systems and the runtime have then done what they put off.
+	// calm is how long the provisioner gets no requests before it counts as idle: file
+	// systems and the runtime have then completed deferred work.
 	calm = 45 * time.Second
 )
 
-// Resting measures an agent that has so many volumes, half of them file systems and half
-// devices, and nothing to do for so long.
+// Resting measures a provisioner that has this number of volumes, half of them file systems and
+// half devices, and is idle for this time.
 func (s *Site) Resting(ctx context.Context, count int, long time.Duration) (r *figures.Resting, err error) {
 	m, err := s.newMachine(ctx, "resting")
 	if err != nil {
@@ -49,11 +50,11 @@ func (s *Site) Resting(ctx context.Context, count int, long time.Duration) (r *f
 	if _, err := command(ctx, "sync"); err != nil {
 		return nil, err
 	}
-	s.Progress("the agent comes to rest")
+	s.Progress("the provisioner becomes idle")
 	if err := pass(ctx, calm); err != nil {
 		return nil, err
 	}
-	s.Progress("the agent rests for %s", long)
+	s.Progress("the provisioner is idle for %s", long)
 	return r, m.rest(ctx, r, long)
 }
 
@@ -85,13 +86,13 @@ func pass(ctx context.Context, long time.Duration) error {
 	}
 }
 
-// rest measures. To read the agent's metrics is work for it, and so done outside.
+// rest measures. To read the provisioner's metrics is work for it, and so done outside.
 func (m *machine) rest(ctx context.Context, r *figures.Resting, long time.Duration) error {
 	scans, seconds, err := m.scans(ctx)
 	if err != nil {
 		return err
 	}
-	before, err := m.usage()
+	before, err := source.Used(m.provisioner)
 	if err != nil {
 		return err
 	}
@@ -102,7 +103,7 @@ func (m *machine) rest(ctx context.Context, r *figures.Resting, long time.Durati
 	if err := pass(ctx, long); err != nil {
 		return err
 	}
-	after, err := m.usage()
+	after, err := source.Used(m.provisioner)
 	if err != nil {
 		return err
 	}
@@ -115,8 +116,8 @@ func (m *machine) rest(ctx context.Context, r *figures.Resting, long time.Durati
 	if err != nil {
 		return err
 	}
-	r.IO, r.CPU, r.Scans = io-r.IO, after.cpu-before.cpu, scansAfter-scans
-	r.RSS, r.PeakRSS = after.rss, after.peak
+	r.IO, r.CPU, r.Scans = io-r.IO, after.CPU-before.CPU, scansAfter-scans
+	r.RSS, r.PeakRSS = after.RSS, after.Peak
 	if r.Scans > 0 {
 		r.ScanSeconds = (secondsAfter - seconds) / float64(r.Scans)
 	}

@@ -22,12 +22,12 @@ import (
 	"stowage.dev/stowage/test/integration/node"
 )
 
-// Config is what a Site needs.
+// Config configures Open.
 type Config struct {
 	Binaries cluster.Binaries
-	// Agent is the path of the stowage-provisioner command.
-	Agent string
-	// Progress is told what is being done.
+	// Provisioner is the path of the stowage-provisioner command.
+	Provisioner string
+	// Progress receives progress messages.
 	Progress func(format string, args ...any)
 }
 
@@ -71,7 +71,7 @@ func Open(ctx context.Context, config Config) (_ *Site, err error) {
 	return s, err
 }
 
-// watch begins to record what becomes of volumes.
+// watch starts to record the changes of volumes.
 func (s *Site) watch(ctx context.Context) error {
 	s.volumes = newVolumes()
 	factory := informers.NewSharedInformerFactory(s.client, 0)
@@ -105,7 +105,7 @@ func (s *Site) Close() error {
 	return problems
 }
 
-// closing does what was added since, and forgets it: for the end of one measurement.
+// closing runs the cleanups added since, and removes them: for the end of one measurement.
 func (s *Site) closing(since int) error {
 	kept := s.closers[:since]
 	s.closers = s.closers[since:]
@@ -134,9 +134,9 @@ func (s *Site) claim(ctx context.Context, m *machine, kind string) (name string,
 	return name, bound, err
 }
 
-// release deletes a claim, and returns how its volume went on: as it was Released, and
-// as what was published at the same path afterwards.
-func (s *Site) release(ctx context.Context, claim string, volume *life) (released, anew *life, err error) {
+// release deletes a claim, and returns the next states of its volume: when it was Released, and
+// the volume published at the same path afterwards.
+func (s *Site) release(ctx context.Context, claim string, volume *life) (released, next *life, err error) {
 	if err := s.client.CoreV1().PersistentVolumeClaims(s.namespace).Delete(ctx, claim, metav1.DeleteOptions{}); err != nil {
 		return nil, nil, fmt.Errorf("delete a claim: %w", err)
 	}
@@ -147,8 +147,8 @@ func (s *Site) release(ctx context.Context, claim string, volume *life) (release
 	if err != nil {
 		return nil, nil, err
 	}
-	anew, err = s.volumes.available(ctx, path, volume.volume.UID)
-	return released, anew, err
+	next, err = s.volumes.available(ctx, path, volume.volume.UID)
+	return released, next, err
 }
 
 func (s *Site) path(elements ...string) string {

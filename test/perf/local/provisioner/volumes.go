@@ -17,7 +17,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
 
-// waitLimit bounds one wait, which must not end a long run without a word.
+// waitLimit bounds one wait, so that a long run ends with an error.
 const waitLimit = 5 * time.Minute
 
 // volumes records when a client first saw each volume in each phase. Safe for
@@ -28,7 +28,7 @@ type volumes struct {
 	changed chan struct{} // closed with the next change
 }
 
-// life is what was seen of one volume.
+// life is the observed life of one volume.
 type life struct {
 	volume *corev1.PersistentVolume // the newest; not to be changed
 	since  map[corev1.PersistentVolumePhase]time.Time
@@ -47,7 +47,7 @@ func (v *volumes) OnAdd(object any, _ bool) { v.see(object, false) }
 // OnUpdate sees a volume.
 func (v *volumes) OnUpdate(_, object any) { v.see(object, false) }
 
-// OnDelete sees that a volume is gone.
+// OnDelete records that a volume is deleted.
 func (v *volumes) OnDelete(object any) {
 	if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
 		object = tombstone.Obj
@@ -75,7 +75,7 @@ func (v *volumes) see(object any, gone bool) {
 	v.changed = make(chan struct{})
 }
 
-// wait waits until a volume is as asked, and returns it.
+// wait waits until is accepts a volume, and returns it.
 func (v *volumes) wait(ctx context.Context, what string, is func(*life) bool) (*life, error) {
 	ctx, cancel := context.WithTimeout(ctx, waitLimit)
 	defer cancel()

@@ -16,19 +16,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"stowage.dev/stowage/test/perf/local/figures"
+	"stowage.dev/stowage/test/perf/source"
 )
 
 // WipeBytes is the size of the device that is wiped.
 const WipeBytes = 1 << 30
 
-// wipes are the commands, each with what writes the same without an agent.
+// wipes are the commands, each with what writes the same without a provisioner.
 var wipes = []struct{ command, anchor []string }{
 	{[]string{"zero"}, nil},
 	{[]string{"dd-zero", "1"}, []string{"dd", "if=/dev/zero", "bs=1M", "oflag=direct", "of="}},
 	{[]string{"shred", "1"}, []string{"shred", "--iterations=1", ""}},
 }
 
-// Wiping measures what it takes to clean a large device, by each method.
+// Wiping measures the cleaning of a large device, by each method.
 func (s *Site) Wiping(ctx context.Context) (*figures.Wiping, error) {
 	w := &figures.Wiping{Bytes: WipeBytes}
 	for i := range wipes {
@@ -45,7 +46,7 @@ func (s *Site) Wiping(ctx context.Context) (*figures.Wiping, error) {
 	return w, nil
 }
 
-// wipe has a new agent clean a new device that is full, once.
+// wipe has a new provisioner clean a new device that is full, once.
 func (s *Site) wipe(ctx context.Context, i int) (_ *figures.Wipe, err error) {
 	run := &figures.Wipe{Command: strings.Join(wipes[i].command, " ")}
 	s.Progress("wipe with %s", run.Command)
@@ -55,7 +56,7 @@ func (s *Site) wipe(ctx context.Context, i int) (_ *figures.Wipe, err error) {
 	}
 	defer m.explain(&err)
 	m.cleaner = wipes[i].command
-	if m.binary, err = s.cold(s.Agent, m.path("stowage-provisioner")); err != nil {
+	if m.binary, err = s.cold(s.Provisioner, m.path("stowage-provisioner")); err != nil {
 		return nil, err
 	}
 	if m.group, err = newGroup("stowage-" + strconv.Itoa(os.Getpid())); err != nil {
@@ -81,22 +82,22 @@ func (s *Site) wipe(ctx context.Context, i int) (_ *figures.Wipe, err error) {
 	if err := fill(ctx, run, device, wipes[i].anchor); err != nil {
 		return nil, err
 	}
-	released, anew, err := s.release(ctx, claim, bound)
+	released, next, err := s.release(ctx, claim, bound)
 	if err != nil {
 		return nil, err
 	}
-	run.Seconds = anew.since[corev1.VolumeAvailable].Sub(released.since[corev1.VolumeReleased]).Seconds()
-	u, err := m.usage()
+	run.Seconds = next.since[corev1.VolumeAvailable].Sub(released.since[corev1.VolumeReleased]).Seconds()
+	used, err := source.Used(m.provisioner)
 	if err != nil {
 		return nil, err
 	}
-	run.PeakRSS = u.peak
+	run.PeakRSS = used.Peak
 	run.PeakGroup, err = m.group.peak()
 	return run, err
 }
 
-// cold copies a program, and has the page cache forget the copy: whoever runs it first is
-// charged for its pages, as in a container.
+// cold copies a program, and removes the copy from the page cache: the first process that runs it
+// is charged for its pages, as in a container.
 func (s *Site) cold(program, to string) (string, error) {
 	content, err := os.ReadFile(program)
 	if err != nil {
@@ -111,7 +112,7 @@ func (s *Site) cold(program, to string) (string, error) {
 	return to, err
 }
 
-// fill writes all of a device, then times the anchor doing what the agent will do.
+// fill writes all of a device, then times the anchor, which writes the same as the provisioner.
 func fill(ctx context.Context, run *figures.Wipe, device string, anchor []string) error {
 	_, err := command(ctx, "sh", "-c", fmt.Sprintf("head -c %d /dev/urandom | dd of=%s bs=1M iflag=fullblock oflag=direct status=none", WipeBytes, device))
 	if err != nil || anchor == nil {

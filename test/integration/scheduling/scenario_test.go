@@ -22,11 +22,11 @@ const (
 	reserved      = "node(s) didn't fit the persistent volume reserved for a claim"
 	volumeMissing = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
 	immediate     = "pod has unbound immediate PersistentVolumeClaims"
-	// leftOut is what the scheduler says of nodes that PreFilter did not name.
+	// leftOut is the scheduler's reason for nodes that PreFilter did not name.
 	leftOut = "node(s) didn't satisfy plugin(s) [VolumeTopology]"
 )
 
-// scene is what there is when a pod is created.
+// scene has the objects that exist when a pod is created.
 type scene struct {
 	nodes   []*builders.Node
 	volumes []*builders.PV
@@ -35,21 +35,21 @@ type scene struct {
 	pod *builders.Pod
 }
 
-// story is a scene and how it ends: the pod on a node and its claims with
+// scenario is a scene and its result: the pod on a node and its claims with
 // volumes, or the pod refused.
-type story struct {
+type scenario struct {
 	given func(*fixture.Env) scene
-	// node the pod must go to; not asked if empty.
+	// node on which the pod must be placed; not checked if empty.
 	node string
-	// volumes by claim; not asked if nil.
+	// volumes by claim; not checked if nil.
 	volumes map[string]string
 	// refusal is part of the message of a pod that must not be placed.
 	refusal string
 }
 
-func tell(t *testing.T, stories map[string]story) {
+func run(t *testing.T, scenarios map[string]scenario) {
 	t.Helper()
-	for name, s := range stories {
+	for name, s := range scenarios {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s.happens(fixture.New(t))
@@ -57,7 +57,7 @@ func tell(t *testing.T, stories map[string]story) {
 	}
 }
 
-func (s story) happens(e *fixture.Env) {
+func (s scenario) happens(e *fixture.Env) {
 	e.T.Helper()
 	pod := create(e, s.given(e))
 	if s.refusal != "" {
@@ -123,8 +123,8 @@ func on(e *fixture.Env, pod *builders.Pod, node string) *builders.Pod {
 	return pod.NodeSelector(v1.LabelHostname, e.Name(node))
 }
 
-// refusedByVolumes waits until the pod is refused for the reason given. Where
-// few nodes could have the pod, PreFilter names them instead of giving reasons
+// refusedByVolumes waits until the pod is refused for this reason. Where
+// few nodes are possible, PreFilter names them instead of reasons
 // for all the others.
 func refusedByVolumes(e *fixture.Env, pod *v1.Pod, reason string) {
 	e.T.Helper()

@@ -1,7 +1,7 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package agent runs the node agent, stowage-provisioner, for nodes of a test cluster:
+// Package provisioners runs stowage-provisioner for nodes of a test cluster:
 // as a process of this machine, with the manifests' rights, held by their policies, and
 // the token that a kubelet would give its pod.
 package provisioners
@@ -24,7 +24,7 @@ import (
 	"stowage.dev/stowage/test/cluster"
 )
 
-// Namespace is where agents and their parameters are.
+// Namespace of the provisioners and their parameters.
 const Namespace = "stowage-system"
 
 const (
@@ -32,7 +32,7 @@ const (
 	params  = "stowage-provisioner-nodes"
 )
 
-// manifests are what an administrator applies, but for the agents themselves.
+// manifests are those that an administrator applies, without the provisioner's DaemonSet.
 var manifests = []string{
 	"crd/stowage.dev_localdiskreports.yaml",
 	"provisioner/namespace.yaml", "provisioner/rbac.yaml", "provisioner/startup-taint/rbac.yaml", "provisioner/nodes.yaml",
@@ -40,12 +40,12 @@ var manifests = []string{
 	"provisioner/policy-heartbeats.yaml",
 }
 
-// Build builds the agent, tells progress what it does, and returns the binary's path.
+// Build builds the provisioner, reports its progress, and returns the binary's path.
 func Build(ctx context.Context, progress io.Writer) (string, error) {
 	return cluster.BuildCommand(ctx, cluster.BuildOptions{Progress: progress}, "stowage.dev/stowage/cmd/provisioner")
 }
 
-// Apply applies the agent's manifests, and waits until its policies are in force.
+// Apply applies the provisioner's manifests, and waits until its policies are in force.
 func Apply(ctx context.Context, c *cluster.Cluster) error {
 	folder, err := manifestFolder()
 	if err != nil {
@@ -70,8 +70,8 @@ func manifestFolder() (string, error) {
 	return folder, nil
 }
 
-// AllowClass lets agents create volumes of a class. The ConfigMap that says so is all
-// agents', so it is added to and never taken from.
+// AllowClass lets provisioners create volumes of a class. All provisioners share the ConfigMap,
+// so classes are only added.
 func AllowClass(ctx context.Context, client kubernetes.Interface, class string) error {
 	for {
 		configMap, err := client.CoreV1().ConfigMaps(Namespace).Get(ctx, params, metav1.GetOptions{})
@@ -89,36 +89,36 @@ func AllowClass(ctx context.Context, client kubernetes.Interface, class string) 
 	}
 }
 
-// Agent is that of one node.
-type Agent struct {
+// Process is the provisioner of one node.
+type Process struct {
 	Cluster *cluster.Cluster
 	// Binary is what Build returned.
 	Binary string
 	// Node is the node's name. The Node object exists.
 	Node string
-	// Folder has all that the agent needs: "config" the ConfigMap, "state" what the
-	// agent remembers, "kubelet" a kubelet's folder, "fstab" and "kubeconfig". The
-	// folders are MakeFolders', the kubeconfig is Login's, an fstab there need not be.
+	// Folder has the provisioner's files: "config" the ConfigMap, "state" its records, "kubelet" a
+	// kubelet's folder, "fstab" and "kubeconfig". MakeFolders makes the folders, Login the
+	// kubeconfig; fstab is optional.
 	Folder string
 }
 
 // MakeFolders makes the folders in Folder, which exists.
-func (a Agent) MakeFolders() error {
+func (p Process) MakeFolders() error {
 	for _, sub := range []string{"config", "state", "kubelet/pods"} {
-		if err := os.MkdirAll(a.path(sub), 0o755); err != nil {
+		if err := os.MkdirAll(p.path(sub), 0o755); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (a Agent) path(elements ...string) string {
-	return filepath.Join(append([]string{a.Folder}, elements...)...)
+func (p Process) path(elements ...string) string {
+	return filepath.Join(append([]string{p.Folder}, elements...)...)
 }
 
-// Configure writes the agent's configuration: keys of the ConfigMap, with texts or the
-// objects that are their values.
-func (a Agent) Configure(data map[string]any) error {
+// Configure writes the provisioner's configuration: keys of the ConfigMap, with strings or
+// objects as values.
+func (p Process) Configure(data map[string]any) error {
 	for key, value := range data {
 		text, ok := value.(string)
 		if !ok {
@@ -128,7 +128,7 @@ func (a Agent) Configure(data map[string]any) error {
 			}
 			text = string(encoded)
 		}
-		if err := a.WriteConfig(key, text); err != nil {
+		if err := p.WriteConfig(key, text); err != nil {
 			return err
 		}
 	}
@@ -136,34 +136,34 @@ func (a Agent) Configure(data map[string]any) error {
 }
 
 // WriteConfig writes a key of the configuration as it is given, at once.
-func (a Agent) WriteConfig(key, text string) error {
-	next := a.path("config-" + key)
+func (p Process) WriteConfig(key, text string) error {
+	next := p.path("config-" + key)
 	if err := os.WriteFile(next, []byte(text), 0o600); err != nil {
 		return err
 	}
-	return os.Rename(next, a.path("config", key))
+	return os.Rename(next, p.path("config", key))
 }
 
-// Args are the agent's arguments. Of flags that are given twice, the second holds.
-func (a Agent) Args() []string {
+// Args are the provisioner's arguments. The last of repeated flags applies.
+func (p Process) Args() []string {
 	return []string{
-		"--kubeconfig=" + a.path("kubeconfig"), "--config=" + a.path("config"), "--state-dir=" + a.path("state"),
-		"--kubelet-dir=" + a.path("kubelet"), "--host-fstab=" + a.path("fstab"), "--listen-address=127.0.0.1:0",
+		"--kubeconfig=" + p.path("kubeconfig"), "--config=" + p.path("config"), "--state-dir=" + p.path("state"),
+		"--kubelet-dir=" + p.path("kubelet"), "--host-fstab=" + p.path("fstab"), "--listen-address=127.0.0.1:0",
 		"--recheck-period=500ms", "--v=4",
 	}
 }
 
-// Start runs the agent, with more arguments. It ends with the cluster at the latest.
-func (a Agent) Start(args ...string) (*cluster.Process, error) {
-	return a.Cluster.StartCommand(a.Node, a.Binary, append(a.Args(), args...), []string{"MY_NODE_NAME=" + a.Node})
+// Start runs the provisioner, with more arguments. It ends with the cluster.
+func (p Process) Start(args ...string) (*cluster.Process, error) {
+	return p.Cluster.StartCommand(p.Node, p.Binary, append(p.Args(), args...), []string{"MY_NODE_NAME=" + p.Node})
 }
 
-// pod makes a pod that the agent's token is bound to.
-func (a Agent) pod(ctx context.Context) (*corev1.Pod, error) {
-	return a.Cluster.Client().CoreV1().Pods(Namespace).Create(ctx, &corev1.Pod{
+// pod makes a pod that the provisioner's token is bound to.
+func (p Process) pod(ctx context.Context) (*corev1.Pod, error) {
+	return p.Cluster.Client().CoreV1().Pods(Namespace).Create(ctx, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: account + "-"},
 		Spec: corev1.PodSpec{
-			NodeName:           a.Node,
+			NodeName:           p.Node,
 			ServiceAccountName: account,
 			Containers:         []corev1.Container{{Name: "provisioner", Image: "none"}},
 		},

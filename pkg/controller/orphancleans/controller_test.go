@@ -89,8 +89,7 @@ func (w *world) ask(node string, data ...string) {
 	w.show(report)
 }
 
-// sync writes the grants that the limit allows, and returns when to sync again; zero if only by
-// events.
+// sync calls sync of the controller.
 func (w *world) sync() time.Duration {
 	w.t.Helper()
 	again, err := w.c.sync(w.t.Context())

@@ -108,7 +108,7 @@ func budget(t *testing.T, e *fixture.Env) {
 	}
 	process := run(t, e, "first", settings)
 	s.lose("a")
-	s.waitTold(s.Namespace, "", "ReleaseThrottled", "2 claims are released in a minute")
+	s.waitTold(s.Namespace, "", "ReleaseThrottled", "2 claims are released per minute")
 	s.Wait("two of three claims to be released", func() bool { return left() <= 1 })
 	if err := process.Kill(); err != nil {
 		t.Fatal(err)

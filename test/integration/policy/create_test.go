@@ -84,7 +84,7 @@ func TestCreate(t *testing.T) {
 
 		"under the name of another provisioner's volume": {
 			forge: func(pv *corev1.PersistentVolume) { pv.Name = "pvc-6f7b0c1e-4a9d-4c58-9c7f-0d9a2b3c4d5e" },
-			want:  placement("the agent of node alpha names volumes local-pv-alpha- and 32 hexadecimal digits"),
+			want:  placement("the provisioner of node alpha names volumes local-pv-alpha- and 32 hexadecimal digits"),
 		},
 		"under the name of another node's lost volume, whose claim would be bound to it": {
 			forge: func(pv *corev1.PersistentVolume) { pv.Name = volume(beta, beta).Name },

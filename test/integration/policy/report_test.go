@@ -125,7 +125,7 @@ func TestWriteReport(t *testing.T) {
 		want refusal
 	}{
 		"its own status":                        {do: patch(bed.provisioners[alpha], alphas, status, "status")},
-		"an answer of the controller":           {do: patch(bed.provisioners[alpha], alphas, answer, "status"), want: reports("is the controller's")},
+		"an answer of the controller":           {do: patch(bed.provisioners[alpha], alphas, answer, "status"), want: reports("is written by the controller")},
 		"an answer, by the controller":          {do: patch(bed.admin, betas, answer, "status")},
 		"another's status":                      {do: patch(bed.provisioners[alpha], betas, status, "status"), want: reports(own)},
 		"a status that is another's by spec":    {do: patch(bed.provisioners[alpha], "alpha.page-7", status, "status"), want: reports(own)},

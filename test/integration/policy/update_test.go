@@ -34,7 +34,7 @@ func taken(node string) string {
 func TestUpdate(t *testing.T) {
 	t.Parallel()
 	const (
-		annotations = "of a volume's annotations agents change"
+		annotations = "of a volume's annotations provisioners change"
 		spec        = "do not change the spec"
 		labels      = "do not change labels"
 		own         = "its own volumes only"

@@ -16,6 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"stowage.dev/stowage/test/deadline"
+
+	"stowage.dev/stowage/pkg/localdisk/device/command"
 )
 
 func sh(script string) []string { return []string{"/bin/sh", "-c", script} }
@@ -26,19 +28,19 @@ func TestRunAnswersWhatTheCommandDid(t *testing.T) {
 		// want is in the error; empty wants none.
 		want string
 	}{
-		"it empties the volume":        {command: sh(`rm "$LOCAL_PV_FILESYSTEM/file"`)},
-		"it is told arguments":         {command: []string{"/bin/sh", "-c", `rm "$LOCAL_PV_FILESYSTEM/$1"`, "sh", "file"}},
-		"it is not in the volume":      {command: sh(`rm "$LOCAL_PV_FILESYSTEM/file"; pwd; exit 1`), want: "output: /"},
-		"it leaves something":          {command: sh(`true`), want: "the command left file in"},
-		"it fails with output":         {command: sh(`echo no good >&2; exit 3`), want: "exit status 3; output: no good"},
-		"it fails without a word":      {command: sh(`exit 3`), want: "exit status 3"},
-		"it says very much":            {command: sh(`head -c 1000000 /dev/zero | tr '\0' x; echo the end; exit 1`), want: "xthe end"},
-		"its output is not text":      {command: sh(`printf '\377\376'; exit 1`), want: "output: ?"},
-		"it is killed":                 {command: sh(`kill -9 $$`), want: "signal: killed"},
-		"it does not exist":            {command: []string{"/nowhere/at/all"}, want: "no such file"},
-		"it is named, not located":     {command: []string{"rm"}, want: "not an absolute path"},
+		"it empties the volume":             {command: sh(`rm "$LOCAL_PV_FILESYSTEM/file"`)},
+		"it is told arguments":              {command: []string{"/bin/sh", "-c", `rm "$LOCAL_PV_FILESYSTEM/$1"`, "sh", "file"}},
+		"it is not in the volume":           {command: sh(`rm "$LOCAL_PV_FILESYSTEM/file"; pwd; exit 1`), want: "output: /"},
+		"it leaves something":               {command: sh(`true`), want: "the command left file in"},
+		"it fails with output":              {command: sh(`echo no good >&2; exit 3`), want: "exit status 3; output: no good"},
+		"it fails without a word":           {command: sh(`exit 3`), want: "exit status 3"},
+		"it says very much":                 {command: sh(`head -c 1000000 /dev/zero | tr '\0' x; echo the end; exit 1`), want: "xthe end"},
+		"its output is not text":            {command: sh(`printf '\377\376'; exit 1`), want: "output: ?"},
+		"it is killed":                      {command: sh(`kill -9 $$`), want: "signal: killed"},
+		"it does not exist":                 {command: []string{"/nowhere/at/all"}, want: "no such file"},
+		"it is named, not located":          {command: []string{"rm"}, want: "not an absolute path"},
 		"it is a method of the provisioner": {command: []string{"fs-reset"}, want: "not an absolute path"},
-		"there is none":                {want: "not an absolute path"},
+		"there is none":                     {want: "not an absolute path"},
 	}
 	for name, story := range stories {
 		t.Run(name, func(t *testing.T) {
@@ -50,7 +52,7 @@ func TestRunAnswersWhatTheCommandDid(t *testing.T) {
 				t.Error(err)
 			case story.want != "" && (err == nil || !strings.Contains(err.Error(), story.want)):
 				t.Errorf("got %.200v, want %q in it", err, story.want)
-			case err != nil && len(err.Error()) > tailBytes+500:
+			case err != nil && len(err.Error()) > command.OutputBytes+500:
 				t.Errorf("an error of %d bytes", len(err.Error()))
 			}
 		})

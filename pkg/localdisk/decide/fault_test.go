@@ -12,7 +12,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// TestFault follows a disk through looks that are five seconds apart.
+// TestFault observes a disk in scans that are five seconds apart.
 func TestFault(t *testing.T) {
 	const apart = 5 * time.Second
 	const n = decide.FaultLooks
@@ -25,19 +25,19 @@ func TestFault(t *testing.T) {
 		failing, changing bool
 		reason            disk.Reason
 	}{
-		"a disk that answers":                              {looks: [][]disk.Reason{well}},
-		"one timeout on a busy node":                       {looks: [][]disk.Reason{silent}, changing: true, reason: disk.TimedOut},
-		"timeouts, and then an answer":                     {looks: [][]disk.Reason{repeat(disk.TimedOut, n-1), well}},
-		"timeouts between which it answers":                {looks: [][]disk.Reason{repeat(disk.TimedOut, n-1), well, repeat(disk.TimedOut, n-1)}, changing: true, reason: disk.TimedOut},
-		"no answer for a minute":                           {looks: [][]disk.Reason{repeat(disk.TimedOut, n)}, failing: true, reason: disk.TimedOut},
-		"timeouts and errors":                              {looks: [][]disk.Reason{repeat(disk.TimedOut, n-1), broken}, failing: true, reason: disk.IOError},
-		"many looks that other events ask for":             {looks: [][]disk.Reason{repeat(disk.TimedOut, 10*n)}, pause: apart / 100, changing: true, reason: disk.TimedOut},
-		"a failing disk that answers once":                 {looks: [][]disk.Reason{repeat(disk.IOError, n), well}, failing: true, changing: true, reason: disk.IOError},
-		"a failing disk that answers now and then":         {looks: [][]disk.Reason{repeat(disk.IOError, n), repeat("", n-1), broken, repeat("", n-1)}, failing: true, changing: true, reason: disk.IOError},
-		"a failing disk that answers for a minute":         {looks: [][]disk.Reason{repeat(disk.IOError, n), repeat("", n)}},
-		"a mount that is read-only":                        {looks: [][]disk.Reason{repeat(disk.ReadOnly, 2*n)}, reason: disk.ReadOnly},
-		"what need not be the disk's fault":                {looks: [][]disk.Reason{repeat(disk.Unreadable, 2*n)}, reason: disk.Unreadable},
-		"what the kernel says is not for this to remember": {looks: [][]disk.Reason{repeat(disk.FilesystemError, 2*n), well}},
+		"a disk that answers":                      {looks: [][]disk.Reason{well}},
+		"one timeout on a busy node":               {looks: [][]disk.Reason{silent}, changing: true, reason: disk.TimedOut},
+		"timeouts, and then an answer":             {looks: [][]disk.Reason{repeat(disk.TimedOut, n-1), well}},
+		"timeouts between which it answers":        {looks: [][]disk.Reason{repeat(disk.TimedOut, n-1), well, repeat(disk.TimedOut, n-1)}, changing: true, reason: disk.TimedOut},
+		"no answer for a minute":                   {looks: [][]disk.Reason{repeat(disk.TimedOut, n)}, failing: true, reason: disk.TimedOut},
+		"timeouts and errors":                      {looks: [][]disk.Reason{repeat(disk.TimedOut, n-1), broken}, failing: true, reason: disk.IOError},
+		"many scans that other events cause":       {looks: [][]disk.Reason{repeat(disk.TimedOut, 10*n)}, pause: apart / 100, changing: true, reason: disk.TimedOut},
+		"a failing disk that answers once":         {looks: [][]disk.Reason{repeat(disk.IOError, n), well}, failing: true, changing: true, reason: disk.IOError},
+		"a failing disk that answers now and then": {looks: [][]disk.Reason{repeat(disk.IOError, n), repeat("", n-1), broken, repeat("", n-1)}, failing: true, changing: true, reason: disk.IOError},
+		"a failing disk that answers for a minute": {looks: [][]disk.Reason{repeat(disk.IOError, n), repeat("", n)}},
+		"a mount that is read-only":                {looks: [][]disk.Reason{repeat(disk.ReadOnly, 2*n)}, reason: disk.ReadOnly},
+		"what need not be the disk's fault":        {looks: [][]disk.Reason{repeat(disk.Unreadable, 2*n)}, reason: disk.Unreadable},
+		"the kernel reports this one itself":       {looks: [][]disk.Reason{repeat(disk.FilesystemError, 2*n), well}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if test.pause == 0 {
@@ -86,12 +86,12 @@ func TestFailing(t *testing.T) {
 	}{
 		"nothing there": {decide.Slot{Persistent: true}, false},
 		"a good disk":   {decide.Slot{Fact: &disk.Fact{}, Persistent: true}, false},
-		"a file system that the kernel does not write to": {found(disk.FilesystemError), true},
-		"a device that rejects writes":                    {found(disk.DeviceReadOnly), true},
-		"a file system that somebody has mounted ro":      {lasting(disk.ReadOnly), false},
-		"a timeout":              {found(disk.TimedOut), false},
-		"timeouts for a while":   {lasting(disk.TimedOut), true},
-		"I/O errors for a while": {lasting(disk.IOError), true},
+		"a file system that the kernel does not write to":   {found(disk.FilesystemError), true},
+		"a device that rejects writes":                      {found(disk.DeviceReadOnly), true},
+		"a file system that was mounted ro":                 {lasting(disk.ReadOnly), false},
+		"a timeout":                                         {found(disk.TimedOut), false},
+		"timeouts for a while":                              {lasting(disk.TimedOut), true},
+		"I/O errors for a while":                            {lasting(disk.IOError), true},
 		"a timeout of a disk that was failing at a restart": {marked(disk.TimedOut, disk.MarkFailing), true},
 		"a timeout of a disk that was missing":              {marked(disk.TimedOut, disk.MarkMissing), false},
 		"a disk that is used by others, and was failing":    {marked(disk.InUse, disk.MarkFailing), false},

@@ -37,7 +37,7 @@ type model struct {
 	data    bool          // pods have written to the volume
 }
 
-// happen is what may befall a device between two mounts.
+// happen changes a device between two mounts.
 func (m *model) happen() {
 	here := m.devices[m.at]
 	switch m.rand.IntN(8) {
@@ -89,10 +89,10 @@ func (m *model) settle(t *testing.T) {
 			s.Link = ""
 		}
 	}
-	t.Fatal("the fence does not come to rest")
+	t.Fatal("the decisions do not end")
 }
 
-// mount is kubelet. It says what it has done wrong.
+// mount acts as kubelet. It returns what kubelet did wrong.
 func (m *model) mount() string {
 	if m.slot.Link == "" {
 		return ""

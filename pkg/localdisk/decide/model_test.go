@@ -13,7 +13,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// world is every slot that can be made of a few values for each thing that is known.
+// world visits every combination of a few values of each fact.
 func world(visit func(*decide.Slot)) {
 	none := (*disk.Record)(nil)
 	identities := []disk.Identity{"", "wwn:1", "wwn:2", "weak:b1:1:1", "weak:b2:1:1"}
@@ -22,7 +22,7 @@ func world(visit func(*decide.Slot)) {
 			for _, record := range append([]*disk.Record{none}, records()...) {
 				bits := 7
 				if volume == nil {
-					bits = 8 // other nodes are asked about the disk
+					bits = 8 // the reports of other nodes are searched
 				}
 				if volume == nil && record != nil {
 					bits = 10 // and for volumes of theirs
@@ -115,7 +115,7 @@ func orphans(visit func(*decide.Slot)) {
 }
 
 // mayHoldData reports whether the data of a disk without a record would go to the next
-// claim, or be formatted over, although nobody has asked for that.
+// claim, or be formatted over, although that was not requested.
 func mayHoldData(s *decide.Slot) bool {
 	switch {
 	case s.Content == disk.ContentNone:
@@ -129,12 +129,12 @@ func mayHoldData(s *decide.Slot) bool {
 	}
 }
 
-// kept says why the data of a slot without a volume is to be kept; empty if it is not.
+// kept returns why the data of a slot without a volume is to be kept; empty if it is not.
 func kept(s *decide.Slot) string {
 	r := s.Record
 	switch {
 	case s.Acknowledged && r.State != disk.Cleaning:
-		return "an administrator wants the data published"
+		return "an administrator acknowledged the data"
 	case r.Cluster != s.Cluster:
 		return "another cluster may need it"
 	case r.State == disk.Cleaning:
@@ -151,7 +151,7 @@ func kept(s *decide.Slot) string {
 	return ""
 }
 
-// TestNoOrphanIsInDanger asks about every slot without a volume.
+// TestNoOrphanIsInDanger decides about every slot without a volume.
 func TestNoOrphanIsInDanger(t *testing.T) {
 	counts := map[decide.Action]int{}
 	orphans(func(s *decide.Slot) {
@@ -174,7 +174,7 @@ func TestNoOrphanIsInDanger(t *testing.T) {
 	})
 	t.Logf("decisions: %v", counts)
 	if counts[decide.Clean] == 0 || counts[decide.MarkClean] == 0 || counts[decide.MarkVanished] == 0 {
-		t.Error("the world has no slot in which a disk is wiped, published again or missed")
+		t.Error("the world has no slot in which a disk is cleaned, published again or marked as vanished")
 	}
 }
 
@@ -285,7 +285,7 @@ func decision(s *decide.Slot) decide.Decision {
 	return decide.Publish(s, 100)
 }
 
-// TestNoDecisionIsDangerous asks about every slot of the world.
+// TestNoDecisionIsDangerous decides about every slot of the world.
 func TestNoDecisionIsDangerous(t *testing.T) {
 	asked := 0
 	world(func(s *decide.Slot) {
@@ -298,7 +298,7 @@ func TestNoDecisionIsDangerous(t *testing.T) {
 	t.Logf("%d slots", asked)
 }
 
-// dangerous says what a decision would endanger; empty if nothing.
+// dangerous returns what a decision would endanger; empty if nothing.
 func dangerous(s *decide.Slot, d decide.Decision) string {
 	sound := s.Looked && s.Fact != nil && s.Fact.Problem == nil
 	free := s.Volume != nil && !s.Volume.Claimed && s.Volume.Phase != disk.PhaseBound
@@ -310,7 +310,7 @@ func dangerous(s *decide.Slot, d decide.Decision) string {
 		case s.Record != nil && s.Record.Cluster != s.Cluster:
 			return "another cluster may need the data"
 		case !s.UsersKnown || len(s.Users) > 0:
-			return "somebody may use the disk"
+			return "the disk may be in use"
 		case s.Volume != nil && (!s.Volume.Deleting || !s.Volume.Finalized):
 			return "the volume can still be bound"
 		case s.Volume != nil && s.Volume.Binding():
@@ -341,9 +341,9 @@ func dangerous(s *decide.Slot, d decide.Decision) string {
 		case s.Record != nil && s.Record.State != disk.Clean:
 			return "the disk is dirty"
 		case s.Fact.Kind == disk.Device && (!s.UsersKnown || len(s.Users) > 0):
-			return "somebody may use the device"
+			return "the device may be in use"
 		case s.Record == nil && mayHoldData(s):
-			return "nobody knows the disk to be empty"
+			return "the disk is not known to be empty"
 		case s.Record == nil && !s.Asked:
 			return "its volume may have been lost elsewhere"
 		case s.Record != nil && !s.Stayed && !s.Asked, s.ForeignPV != "":
@@ -354,7 +354,7 @@ func dangerous(s *decide.Slot, d decide.Decision) string {
 	case decide.DeleteVolume:
 		clean := sound && s.Match() == disk.Same && s.UsersKnown && len(s.Users) == 0
 		if !free && (s.Volume == nil || s.Volume.Phase != disk.PhaseReleased || s.Volume.Policy != disk.Delete || !clean) {
-			return "somebody needs the volume"
+			return "the volume may be needed"
 		}
 		if !s.Volume.Finalized {
 			return "without the finalizer the volume would vanish"
@@ -362,7 +362,7 @@ func dangerous(s *decide.Slot, d decide.Decision) string {
 	case decide.RemoveFinalizer:
 		here := sound && s.Match() == disk.Same
 		if s.Volume.Binding() && s.VolumeRecord != nil && s.VolumeRecord.State.Dirty() {
-			return "" // cleaned when no claim can be bound any more
+			return "" // cleaned after no claim can be bound
 		}
 		if here && (s.VolumeRecord == nil || s.VolumeRecord.State == disk.Published || s.VolumeRecord.State == disk.Cleaning) {
 			return "the disk is here, and neither clean nor retained"
@@ -372,7 +372,7 @@ func dangerous(s *decide.Slot, d decide.Decision) string {
 			return "the volume stays free, and its disk has data"
 		}
 		if wanted, known := marked(s); known && s.Volume.Mark != wanted {
-			return fmt.Sprintf("the volume says %q of its disk, want %q", s.Volume.Mark, wanted)
+			return fmt.Sprintf("the volume has mark %q, want %q", s.Volume.Mark, wanted)
 		}
 	case decide.MarkClean:
 		if s.Content != disk.ContentNone && !s.Acknowledged {
@@ -382,7 +382,7 @@ func dangerous(s *decide.Slot, d decide.Decision) string {
 	return ""
 }
 
-// marked is what a volume that is in use has to say of its disk, if that is known.
+// marked returns the mark that a volume in use must have, if that is known.
 func marked(s *decide.Slot) (disk.Mark, bool) {
 	switch {
 	case s.Volume == nil || decide.ForReclaim(s) || !s.Looked:

@@ -24,7 +24,7 @@ func orphan(s *Slot) Decision {
 	case s.Foreign != "":
 		return wait(stowage.EntrySkipped, disk.Problemf(disk.ForeignVolume, "volume %s offers this disk and lacks the provisioner's labels or annotations: delete it, or take it over with `stowage-provisioner adopt`", s.Foreign))
 	case !s.Configured:
-		return wait(stowage.EntrySkipped, disk.Problemf(disk.NotConfigured, "the disk is dirty, and the configuration has no class %q any more", s.Key.Class))
+		return wait(stowage.EntrySkipped, disk.Problemf(disk.NotConfigured, "the disk is dirty, and the configuration no longer has class %q", s.Key.Class))
 	}
 	if problem := s.OfOtherCluster(); problem != nil {
 		return wait(stowage.EntryRetained, problem)

@@ -45,10 +45,10 @@ func TestBefore(t *testing.T) {
 			identity: "weak:b3:1", records: []disk.Record{record("weak:b1:1", here, disk.Published, 7), record("weak:b2:1", here, disk.Cleaning, 9)},
 			want: answer{[]disk.Identity{"weak:b2:1", "weak:b1:1"}, true},
 		},
-		"a driver that learns to tell serial numbers": {
+		"a driver that begins to report serial numbers": {
 			identity: "serial:m:1", records: []disk.Record{record("weak:b1:1", here, disk.Cleaning, 7)}, want: answer{[]disk.Identity{"weak:b1:1"}, true},
 		},
-		"and one that forgets them": {
+		"and one that no longer does": {
 			identity: "weak:b2:1", records: []disk.Record{record("serial:m:1", here, disk.Cleaning, 7)}, want: answer{[]disk.Identity{"serial:m:1"}, true},
 		},
 		"another disk, by identities that last": {

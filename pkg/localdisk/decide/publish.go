@@ -303,5 +303,5 @@ func unconfigured(s *Slot) *disk.Problem {
 }
 
 func slotRemoved(key disk.Key) *disk.Problem {
-	return disk.Problemf(disk.NotConfigured, "the configuration does not ask for %s any more", key)
+	return disk.Problemf(disk.NotConfigured, "the configuration no longer has %s", key)
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // TestPlanOfPublishing has the lines of the local volume proposal's test plan that are about
-// discovery, by the proposal's own words. "The cache" is what is known of volumes.
+// discovery, in the proposal's words. "The cache" are the known volumes.
 func TestPlanOfPublishing(t *testing.T) {
 	t.Run("Directory not in the cache and PV should be created", func(t *testing.T) {
 		s := with(found(), func(s *decide.Slot) { s.Fact.Kind, s.Content = disk.Directory, disk.ContentNone })

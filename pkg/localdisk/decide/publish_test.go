@@ -16,7 +16,7 @@ import (
 // first is the generation that disks begin with in these tests.
 const first = 100
 
-// found is a slot with a disk that nobody knows yet.
+// found is a slot with an unknown disk.
 func found() *decide.Slot {
 	return &decide.Slot{
 		Key: key, Configured: true, Existing: decide.ExistingRefuse, Looked: true, Asked: true,
@@ -24,7 +24,7 @@ func found() *decide.Slot {
 	}
 }
 
-// foundDevice is a slot with a block device that nobody knows yet.
+// foundDevice is a slot with an unknown block device.
 func foundDevice() *decide.Slot {
 	s := found()
 	s.Fact.Kind, s.Fact.Device, s.Fact.Identity = disk.Device, "/dev/sdb", "wwn:1"
@@ -54,11 +54,11 @@ func TestCandidates(t *testing.T) {
 		slot *decide.Slot
 		want outcome
 	}{
-		"before anything else, the reports of other nodes are asked about a new disk": {
+		"first, the reports of other nodes are searched for a new disk": {
 			with(found(), func(s *decide.Slot) { s.Asked, s.Content, s.Existing = false, disk.ContentNone, decide.ExistingClean }),
 			outcome{Do: decide.AskNodes, State: stowage.EntryPending},
 		},
-		"a new disk is looked into": {
+		"a new disk is inspected": {
 			found(), outcome{Do: decide.Inspect, State: stowage.EntryPending},
 		},
 		"an empty one is published": {
@@ -73,29 +73,29 @@ func TestCandidates(t *testing.T) {
 			with(found(), func(s *decide.Slot) { s.Content = disk.ContentSampled }),
 			outcome{Do: decide.ProveBlank, State: stowage.EntryPending, Reason: disk.ProvingBlank},
 		},
-		"one that is to become a raw device, all the same": {
+		"so is one that is to become a raw device": {
 			with(found(), func(s *decide.Slot) { s.Content, s.Mode = disk.ContentSampled, disk.Block }),
 			outcome{Do: decide.ProveBlank, State: stowage.EntryPending, Reason: disk.ProvingBlank},
 		},
-		"where the class says that new devices are blank, it is published": {
+		"with AssumeBlank it is published": {
 			with(found(), func(s *decide.Slot) { s.Content, s.Existing = disk.ContentSampled, decide.ExistingAssumeBlank }),
 			outcome{Do: decide.Create, State: stowage.EntryPending, Generation: first},
 		},
-		"that class looks for data too": {
+		"with AssumeBlank it is inspected too": {
 			with(found(), func(s *decide.Slot) { s.Existing = decide.ExistingAssumeBlank }),
 			outcome{Do: decide.Inspect, State: stowage.EntryPending},
 		},
-		"and refuses what it finds": {
+		"with AssumeBlank data is refused": {
 			with(found(), func(s *decide.Slot) { s.Content, s.Existing = disk.ContentSome, decide.ExistingAssumeBlank }),
 			outcome{Do: decide.None, State: stowage.EntrySkipped, Reason: disk.NotEmpty},
 		},
-		"and reads a device from end to end that may be a dirty one": {
+		"with AssumeBlank a device that may be a dirty one is read from end to end": {
 			with(found(), func(s *decide.Slot) {
 				s.Content, s.Existing, s.Unaccounted = disk.ContentSampled, decide.ExistingAssumeBlank, true
 			}),
 			outcome{Do: decide.ProveBlank, State: stowage.EntryPending, Reason: disk.ProvingBlank},
 		},
-		"where the class says that found data is cleaned, a device is not read before": {
+		"with existingData Clean a device is cleaned without being read": {
 			with(found(), func(s *decide.Slot) {
 				s.Content, s.Existing, s.UsersKnown = disk.ContentSampled, decide.ExistingClean, true
 			}),
@@ -105,27 +105,27 @@ func TestCandidates(t *testing.T) {
 			with(found(), func(s *decide.Slot) { s.Content, s.Acknowledged = disk.ContentSome, true }),
 			outcome{Do: decide.Create, State: stowage.EntryPending, Generation: first},
 		},
-		"one with data is published, where the class says so": {
+		"with existingData Publish one with data is published": {
 			with(found(), func(s *decide.Slot) { s.Existing = decide.ExistingPublish }),
 			outcome{Do: decide.Create, State: stowage.EntryPending, Generation: first},
 		},
-		"one with data is cleaned, where the class says so, if nobody uses it": {
+		"with existingData Clean one with data is cleaned if unused": {
 			with(found(), func(s *decide.Slot) { s.Existing, s.Content = decide.ExistingClean, disk.ContentSome }),
 			outcome{Do: decide.FindUsers, State: stowage.EntryPending},
 		},
-		"nobody does": {
+		"it is unused": {
 			with(found(), func(s *decide.Slot) {
 				s.Existing, s.Content, s.UsersKnown = decide.ExistingClean, disk.ContentSome, true
 			}),
 			outcome{Do: decide.Clean, State: stowage.EntryCleaning, Generation: first},
 		},
-		"somebody does": {
+		"it is used": {
 			with(found(), func(s *decide.Slot) {
 				s.Existing, s.Content, s.UsersKnown, s.Users = decide.ExistingClean, disk.ContentSome, true, []disk.User{{What: "mount", Where: "/data"}}
 			}),
 			outcome{Do: decide.None, State: stowage.EntrySkipped, Reason: disk.InUse},
 		},
-		"a clean disk is published without another look": {
+		"a clean disk is published without inspection": {
 			with(found(), func(s *decide.Slot) { s.Record, s.Stayed = &disk.Record{State: disk.Clean, Generation: 7}, true }),
 			outcome{Do: decide.Create, State: stowage.EntryPending, Generation: 7},
 		},
@@ -151,7 +151,7 @@ func TestCandidates(t *testing.T) {
 			with(foundDevice(), func(s *decide.Slot) { s.Existing = decide.ExistingPublish }),
 			outcome{Do: decide.FindUsers, State: stowage.EntryPending},
 		},
-		"one that was away is looked into": {
+		"one that was away is inspected": {
 			with(found(), func(s *decide.Slot) { s.Record = &disk.Record{State: disk.Clean, Generation: 7} }),
 			outcome{Do: decide.Inspect, State: stowage.EntryPending},
 		},
@@ -173,7 +173,7 @@ func TestCandidates(t *testing.T) {
 			}),
 			outcome{Do: decide.ProveBlank, State: stowage.EntryPending, Reason: disk.ProvingBlank},
 		},
-		"a device that was away since it was cleaned for a file system is not cleaned for mode Block before it is looked into": {
+		"a device that was away since it was cleaned for a file system is not cleaned for mode Block before it is inspected": {
 			with(found(), func(s *decide.Slot) {
 				s.Record = &disk.Record{State: disk.Clean, Kind: disk.Device, Mode: disk.Filesystem, Generation: 7}
 				s.Mode, s.UsersKnown = disk.Block, true
@@ -184,7 +184,7 @@ func TestCandidates(t *testing.T) {
 			with(found(), func(s *decide.Slot) { s.Record, s.Asked = &disk.Record{State: disk.Clean, Generation: 7}, false }),
 			outcome{Do: decide.AskNodes, State: stowage.EntryPending},
 		},
-		"one that was not away is not asked about": {
+		"for one that was not away reports are not searched": {
 			with(found(), func(s *decide.Slot) {
 				s.Record, s.Asked, s.Stayed = &disk.Record{State: disk.Clean, Generation: 7}, false, true
 			}),
@@ -222,15 +222,15 @@ func TestCandidates(t *testing.T) {
 			with(found(), func(s *decide.Slot) { s.Foreign, s.Content = "local-pv-8", disk.ContentNone }),
 			outcome{Do: decide.None, State: stowage.EntrySkipped, Reason: disk.ForeignVolume},
 		},
-		"a class that is not configured any more": {
+		"a class that is no longer configured": {
 			with(found(), func(s *decide.Slot) { s.Configured = false }),
 			outcome{Do: decide.None, State: stowage.EntrySkipped, Reason: disk.NotConfigured},
 		},
-		"a directory that could not be read says nothing": {
+		"a directory that could not be read": {
 			with(found(), func(s *decide.Slot) { s.Looked, s.Content = false, disk.ContentNone }),
 			outcome{Do: decide.None, State: stowage.EntrySkipped},
 		},
-		"an entry with a problem is told with it": {
+		"an entry with a problem is reported": {
 			with(found(), func(s *decide.Slot) { s.Fact.Problem = disk.Problemf(disk.MountMissing, "fstab has it") }),
 			outcome{Do: decide.None, State: stowage.EntrySkipped, Reason: disk.MountMissing},
 		},
@@ -255,7 +255,7 @@ func TestPublished(t *testing.T) {
 	}{
 		"free and as it was":  {published(disk.PhaseAvailable), outcome{Do: decide.None, State: stowage.EntryAvailable}},
 		"bound and as it was": {published(disk.PhaseBound), outcome{Do: decide.None, State: stowage.EntryBound}},
-		"free, and gone at one look": {
+		"free, and gone in one scan": {
 			with(published(disk.PhaseAvailable), func(s *decide.Slot) { s.Fact, s.Gone = nil, 1 }),
 			outcome{Do: decide.None, State: stowage.EntryAvailable, Reason: disk.Missing},
 		},
@@ -269,7 +269,7 @@ func TestPublished(t *testing.T) {
 		"bound, and gone": {
 			with(published(disk.PhaseBound), gone), outcome{Do: decide.MarkDisk, State: stowage.EntryMissing, Reason: disk.Missing, Mark: disk.MarkMissing},
 		},
-		"bound, and only the directory beneath the mount is left": {
+		"bound, and only the directory below the mount is left": {
 			with(published(disk.PhaseBound), func(s *decide.Slot) {
 				s.Gone, s.Fact = decide.GoneAfter, &disk.Fact{Key: key, Problem: disk.Problemf(disk.MountMissing, "")}
 			}),
@@ -306,7 +306,7 @@ func TestPublished(t *testing.T) {
 			with(published(disk.PhaseBound), func(s *decide.Slot) { s.Volume.Identity, s.Record, s.VolumeRecord = "", nil, nil }),
 			outcome{Do: decide.WriteRecord, State: stowage.EntryBound},
 		},
-		"bound, and of another policy than the node remembers": {
+		"bound, and of another policy than recorded": {
 			with(published(disk.PhaseBound), func(s *decide.Slot) { s.Volume.Policy = disk.Retain }),
 			outcome{Do: decide.WriteRecord, State: stowage.EntryBound},
 		},
@@ -314,7 +314,7 @@ func TestPublished(t *testing.T) {
 			with(published(disk.PhaseAvailable), func(s *decide.Slot) { s.Record.State, s.Record.UID = disk.Clean, "0" }),
 			outcome{Do: decide.WriteRecord, State: stowage.EntryAvailable},
 		},
-		"the node has forgotten the disk": {
+		"the disk has no record": {
 			with(published(disk.PhaseBound), func(s *decide.Slot) { s.Record, s.VolumeRecord = nil, nil }),
 			outcome{Do: decide.WriteRecord, State: stowage.EntryBound},
 		},
@@ -322,7 +322,7 @@ func TestPublished(t *testing.T) {
 			with(published(disk.PhaseAvailable), func(s *decide.Slot) { s.Record.State = disk.Cleaning }),
 			outcome{Do: decide.DeleteVolume, State: stowage.EntryAvailable, Reason: disk.Interrupted},
 		},
-		"somebody took our finalizer": {
+		"the finalizer was removed": {
 			with(published(disk.PhaseBound), func(s *decide.Slot) { s.Volume.Finalized = false }),
 			outcome{Do: decide.AddFinalizer, State: stowage.EntryBound},
 		},
@@ -344,7 +344,7 @@ func TestPublished(t *testing.T) {
 			with(published(disk.PhaseAvailable), func(s *decide.Slot) { s.Fact.Problem = disk.Problemf(disk.FilesystemError, "") }),
 			outcome{Do: decide.DeleteVolume, State: stowage.EntryFailing, Reason: disk.FilesystemError},
 		},
-		"the class is not configured any more": {
+		"the class is no longer configured": {
 			with(published(disk.PhaseAvailable), func(s *decide.Slot) { s.Configured = false }),
 			outcome{Do: decide.None, State: stowage.EntryAvailable, Reason: disk.NotConfigured},
 		},
@@ -361,8 +361,8 @@ func TestPublished(t *testing.T) {
 	}
 }
 
-// TestMarks: a volume with a claim says Missing, Replaced or Failing exactly as long as its
-// disk is.
+// TestMarks: a volume with a claim has mark Missing, Replaced or Failing exactly while its disk
+// is so.
 func TestMarks(t *testing.T) {
 	gone := func(s *decide.Slot) { s.Fact, s.Record, s.Gone = nil, nil, decide.GoneAfter }
 	replaced := func(s *decide.Slot) { s.Fact.Identity, s.Record = "fs:u2:/", nil }
@@ -392,7 +392,7 @@ func TestMarks(t *testing.T) {
 		"mounted read-only": {
 			disk.Unmarked, []func(*decide.Slot){problem(disk.ReadOnly)}, outcome{Do: decide.None, State: stowage.EntryBound, Reason: disk.ReadOnly},
 		},
-		"silent for one look": {
+		"silent in one scan": {
 			disk.Unmarked, []func(*decide.Slot){silent, func(s *decide.Slot) { s.Persistent = false }},
 			outcome{Do: decide.None, State: stowage.EntryBound, Reason: disk.TimedOut},
 		},
@@ -445,7 +445,7 @@ func TestMarks(t *testing.T) {
 			disk.MarkReplaced, []func(*decide.Slot){replaced, func(s *decide.Slot) { s.Volume.Accepted = "fs:u2:/" }},
 			outcome{Do: decide.WriteRecord, State: stowage.EntryBound},
 		},
-		"away for one look": {
+		"away in one scan": {
 			disk.Unmarked, []func(*decide.Slot){gone, func(s *decide.Slot) { s.Gone = 1 }},
 			outcome{Do: decide.None, State: stowage.EntryBound, Reason: disk.Missing},
 		},
@@ -499,7 +499,7 @@ func TestFreeVolumesWhoseDiskWasAway(t *testing.T) {
 		change func(*decide.Slot)
 		want   outcome
 	}{
-		"it is looked into":             {func(*decide.Slot) {}, outcome{Do: decide.Inspect, State: stowage.EntryAvailable}},
+		"it is inspected":               {func(*decide.Slot) {}, outcome{Do: decide.Inspect, State: stowage.EntryAvailable}},
 		"still empty: that is recorded": {func(s *decide.Slot) { s.Content = disk.ContentNone }, outcome{Do: decide.WriteRecord, State: stowage.EntryAvailable}},
 		"it holds data: no claim gets the volume": {func(s *decide.Slot) { s.Content = disk.ContentSome },
 			outcome{Do: decide.DeleteVolume, State: stowage.EntryAvailable, Reason: disk.NotEmpty}},
@@ -542,7 +542,7 @@ func TestSuccessors(t *testing.T) {
 		"nor published by a class that publishes what it finds": {
 			successor(disk.Published, disk.Delete, func(s *decide.Slot) { s.Existing = decide.ExistingPublish }), refused,
 		},
-		"that class has it looked into": {
+		"with that class it is inspected": {
 			successor(disk.Published, disk.Delete, func(s *decide.Slot) { s.Existing, s.Content = decide.ExistingPublish, disk.ContentUnknown }),
 			outcome{Do: decide.Inspect, State: stowage.EntryPending},
 		},
@@ -571,7 +571,7 @@ func TestSuccessors(t *testing.T) {
 		"if it seems to be blank, it is read from end to end": {
 			successor(disk.Cleaning, disk.Delete, func(s *decide.Slot) { s.Content = disk.ContentSampled }), proof,
 		},
-		"also where the class says that new devices are blank": {
+		"also with AssumeBlank": {
 			successor(disk.Cleaning, disk.Delete, func(s *decide.Slot) { s.Content, s.Existing = disk.ContentSampled, decide.ExistingAssumeBlank }), proof,
 		},
 		"once it is proven to be blank, it is published": {
@@ -589,13 +589,13 @@ func TestSuccessors(t *testing.T) {
 	}
 }
 
-// TestNotConfigured: a volume that the configuration does not ask for any more stays,
-// and is told of, whether its directory is still looked into or not.
+// TestNotConfigured: a volume that is no longer configured stays and is reported, whether its
+// directory is scanned or not.
 func TestNotConfigured(t *testing.T) {
 	for name, change := range map[string]func(*decide.Slot){
-		"the class is not there any more":    func(s *decide.Slot) { s.Configured, s.Looked, s.Fact = false, false, nil },
-		"no pattern asks for the name":       func(s *decide.Slot) { s.Configured = false },
-		"the class is there, and not looked": func(s *decide.Slot) { s.Looked, s.Fact = false, nil },
+		"the class is gone":           func(s *decide.Slot) { s.Configured, s.Looked, s.Fact = false, false, nil },
+		"no pattern matches the name": func(s *decide.Slot) { s.Configured = false },
+		"the class was not scanned":   func(s *decide.Slot) { s.Looked, s.Fact = false, nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, phase := range []disk.Phase{disk.PhaseAvailable, disk.PhaseBound} {

@@ -211,7 +211,7 @@ func ready(s *Slot, state stowage.EntryState) (Decision, bool) {
 }
 
 func classRemoved(s *Slot) *disk.Problem {
-	return disk.Problemf(disk.NotConfigured, "how to clean is not known: the configuration has no class %q any more", s.Key.Class)
+	return disk.Problemf(disk.NotConfigured, "how to clean is not known: the configuration no longer has class %q", s.Key.Class)
 }
 
 // foreignRecord reports whether the disk at the path was recorded for another volume.

@@ -11,7 +11,7 @@ import (
 )
 
 // TestPlanOfCleaning has the lines of the local volume proposal's test plan that are about
-// cleaning in the background, by the proposal's own words.
+// cleaning in the background, in the proposal's words.
 func TestPlanOfCleaning(t *testing.T) {
 	t.Run("Validate that both success and failure of asynchronous cleanup processes are properly tracked by the provisioner", func(t *testing.T) {
 		for outcome, want := range map[disk.State]decide.Action{disk.Clean: decide.RemoveFinalizer, disk.Cleaning: decide.Clean} {
@@ -29,7 +29,7 @@ func TestPlanOfCleaning(t *testing.T) {
 		}
 		for name, s := range slots {
 			if !decide.ForReclaim(s) {
-				t.Errorf("%s: left to discovery, which says %+v", name, decide.Publish(s, 100))
+				t.Errorf("%s: for Publish, which decides %+v", name, decide.Publish(s, 100))
 				continue
 			}
 			if got := decide.Reclaim(s); got.Do == decide.Create || got.Do == decide.MarkClean {
@@ -38,8 +38,8 @@ func TestPlanOfCleaning(t *testing.T) {
 		}
 	})
 	t.Run("Ensure two simultaneous cleaning operations on the same PV do not occur", func(t *testing.T) {
-		// A slot asks for one thing at a time, and while its disk is being cleaned it is not
-		// asked about. A second slot that leads to the same disk is never cleaned.
+		// A slot has one decision at a time, and none while its disk is being cleaned. A second
+		// slot that leads to the same disk is never cleaned.
 		other := with(vanished(disk.Published, disk.Delete), func(s *decide.Slot) { s.Elsewhere = "local-pv-1" })
 		if got := reclaim(t, other); got.Do != decide.None {
 			t.Errorf("a second way to the disk: got %+v", got)

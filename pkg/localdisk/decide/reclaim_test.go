@@ -16,7 +16,7 @@ import (
 
 var key = disk.Key{Class: "local-fast", Name: "disk1"}
 
-// released is a slot whose volume's claim is gone, and which nobody uses.
+// released is a slot whose claim is gone, and which is unused.
 func released() *decide.Slot {
 	s := &decide.Slot{
 		Key: key, Configured: true, Existing: decide.ExistingRefuse, Looked: true, UsersKnown: true, Asked: true,
@@ -152,12 +152,12 @@ func TestDeletedFreeVolumes(t *testing.T) {
 func TestReleased(t *testing.T) {
 	run(t, map[string]story{
 		"with policy Delete, the volume is deleted before anything is wiped": {released(), outcome{Do: decide.DeleteVolume, State: stowage.EntryCleaning}},
-		"not before it is known who uses it": {
+		"not before its users are known": {
 			with(released(), func(s *decide.Slot) { s.UsersKnown = false }), outcome{Do: decide.FindUsers, State: stowage.EntryReleased}},
 		"still in use":        {with(released(), used), outcome{Do: decide.None, State: stowage.EntryReleased, Reason: disk.VolumeInUse}},
 		"with policy Retain":  {with(released(), policy(disk.Retain)), outcome{Do: decide.None, State: stowage.EntryReleased}},
 		"with policy Recycle": {with(released(), policy(disk.RecyclePolicy)), outcome{Do: decide.None, State: stowage.EntryReleased, Reason: disk.Recycle}},
-		"with policy Retain, given after it was released: that is remembered": {
+		"with policy Retain, set after it was released: that is recorded": {
 			with(released(), func(s *decide.Slot) { s.Volume.Policy = disk.Retain }), outcome{Do: decide.WriteRecord, State: stowage.EntryReleased}},
 		"made by hand, of a disk that was cleaned for another volume of its name": {
 			with(released(), state(disk.Clean), uid("0")), outcome{Do: decide.WriteRecord, State: stowage.EntryReleased}},
@@ -167,7 +167,7 @@ func TestReleased(t *testing.T) {
 		"the directory is silent": {with(released(), func(s *decide.Slot) { s.Looked = false }), outcome{Do: decide.None, State: stowage.EntryReleased}},
 		"the class is gone from the configuration": {
 			with(released(), func(s *decide.Slot) { s.Configured = false }), outcome{Do: decide.None, State: stowage.EntryReleased, Reason: disk.NotConfigured}},
-		"in use, as a look at the node's mounts has told already": {
+		"in use by the scan's view of the mounts": {
 			with(released(), func(s *decide.Slot) { s.Fact.Problem = disk.Problemf(disk.InUse, "") }),
 			outcome{Do: decide.None, State: stowage.EntryReleased, Reason: disk.VolumeInUse}},
 		"on a disk that cannot be written": {
@@ -179,9 +179,9 @@ func TestReleased(t *testing.T) {
 		"on a disk that has not answered for a while": {
 			with(released(), func(s *decide.Slot) { s.Fact.Problem, s.Persistent = disk.Problemf(disk.TimedOut, ""), true }),
 			outcome{Do: decide.None, State: stowage.EntryFailing, Reason: disk.TimedOut}},
-		"without our finalizer, which is the fence": {
+		"without the finalizer": {
 			with(released(), func(s *decide.Slot) { s.Volume.Finalized = false }), outcome{Do: decide.AddFinalizer, State: stowage.EntryReleased}},
-		"the node has forgotten the disk": {
+		"the disk has no record": {
 			with(released(), func(s *decide.Slot) { s.Record, s.VolumeRecord = nil, nil }), outcome{Do: decide.WriteRecord, State: stowage.EntryReleased}},
 		"adopted, and its disk is known as another volume's": {
 			with(released(), func(s *decide.Slot) { s.Volume.Identity, s.Record.Volume = "", "local-pv-2" }),
@@ -203,9 +203,9 @@ func TestFailed(t *testing.T) {
 
 func TestDeleted(t *testing.T) {
 	run(t, map[string]story{
-		"is wiped":     {deleting(), outcome{Do: decide.Clean, State: stowage.EntryCleaning, Generation: 7}},
+		"is cleaned":   {deleting(), outcome{Do: decide.Clean, State: stowage.EntryCleaning, Generation: 7}},
 		"still in use": {with(deleting(), used), outcome{Do: decide.None, State: stowage.EntryCleaning, Reason: disk.VolumeInUse}},
-		"half wiped":   {with(deleting(), state(disk.Cleaning)), outcome{Do: decide.Clean, State: stowage.EntryCleaning, Generation: 7}},
+		"half cleaned": {with(deleting(), state(disk.Cleaning)), outcome{Do: decide.Clean, State: stowage.EntryCleaning, Generation: 7}},
 		"clean":        {with(deleting(), state(disk.Clean)), outcome{Do: decide.RemoveFinalizer, State: stowage.EntryCleaning}},
 		"clean of another volume's data": {
 			with(deleting(), state(disk.Clean), func(s *decide.Slot) { s.Record.Volume = "local-pv-0" }), outcome{Do: decide.WriteRecord, State: stowage.EntryCleaning}},
@@ -221,24 +221,24 @@ func TestDeleted(t *testing.T) {
 			with(deleting(), phase(disk.PhaseAvailable), state(disk.Clean), uid("0")), outcome{Do: decide.WriteRecord, State: stowage.EntryReleased}},
 		"clean of the data of another volume of its name": {
 			with(deleting(), state(disk.Clean), uid("0")), outcome{Do: decide.WriteRecord, State: stowage.EntryCleaning}},
-		"half wiped for another volume of its name": {
+		"half cleaned for another volume of its name": {
 			with(deleting(), state(disk.Cleaning), uid("0")), outcome{Do: decide.WriteRecord, State: stowage.EntryCleaning}},
 		"by hand, while free": {
 			with(deleting(), phase(disk.PhaseAvailable), func(s *decide.Slot) { s.Volume.Claimed = false }),
 			outcome{Do: decide.Clean, State: stowage.EntryCleaning, Generation: 7}},
-		"with policy Retain":                   {with(deleting(), policy(disk.Retain)), outcome{Do: decide.MarkRetained, State: stowage.EntryRetained}},
-		"with policy Retain, and written down": {with(deleting(), policy(disk.Retain), state(disk.Retained)), outcome{Do: decide.RemoveFinalizer, State: stowage.EntryCleaning}},
-		"with policy Recycle":                  {with(deleting(), policy(disk.RecyclePolicy)), outcome{Do: decide.MarkRetained, State: stowage.EntryRetained}},
-		"gone":                                 {with(deleting(), gone), outcome{Do: decide.CleanLater, State: stowage.EntryMissing}},
-		"gone, and to be cleaned later":        {with(deleting(), state(disk.Cleaning), gone), outcome{Do: decide.RemoveFinalizer, State: stowage.EntryMissing}},
+		"with policy Retain":               {with(deleting(), policy(disk.Retain)), outcome{Do: decide.MarkRetained, State: stowage.EntryRetained}},
+		"with policy Retain, and recorded": {with(deleting(), policy(disk.Retain), state(disk.Retained)), outcome{Do: decide.RemoveFinalizer, State: stowage.EntryCleaning}},
+		"with policy Recycle":              {with(deleting(), policy(disk.RecyclePolicy)), outcome{Do: decide.MarkRetained, State: stowage.EntryRetained}},
+		"gone":                             {with(deleting(), gone), outcome{Do: decide.CleanLater, State: stowage.EntryMissing}},
+		"gone, and to be cleaned later":    {with(deleting(), state(disk.Cleaning), gone), outcome{Do: decide.RemoveFinalizer, State: stowage.EntryMissing}},
 		"gone, while free": {
 			with(deleting(), phase(disk.PhaseAvailable), func(s *decide.Slot) { s.Volume.Claimed = false }, gone), outcome{Do: decide.RemoveFinalizer, State: stowage.EntryMissing}},
 		"gone, and there is no record": {
 			with(deleting(), gone, func(s *decide.Slot) { s.VolumeRecord = nil }), outcome{Do: decide.WriteRecord, State: stowage.EntryMissing}},
-		"gone at one look": {
+		"gone in one scan": {
 			with(deleting(), gone, func(s *decide.Slot) { s.Gone = 1 }), outcome{Do: decide.None, State: stowage.EntryMissing, Reason: disk.Missing}},
 		"replaced": {with(deleting(), replaced), outcome{Do: decide.CleanLater, State: stowage.EntryReplaced}},
-		"perhaps another disk, with somebody's data": {
+		"perhaps another disk, with data of a claim": {
 			with(deleting(), unproven), outcome{Do: decide.None, State: stowage.EntryUnproven, Reason: disk.IdentityUnproven}},
 		"perhaps another disk, never claimed": {
 			with(deleting(), phase(disk.PhaseAvailable), func(s *decide.Slot) { s.Volume.Claimed = false }, unproven), outcome{Do: decide.RemoveFinalizer, State: stowage.EntryUnproven}},
@@ -247,14 +247,14 @@ func TestDeleted(t *testing.T) {
 
 func TestVanished(t *testing.T) {
 	run(t, map[string]story{
-		"is wiped, and its name never used again": {
+		"is cleaned, and its name never used again": {
 			vanished(disk.Published, disk.Delete), outcome{Do: decide.Clean, State: stowage.EntryCleaning, Generation: 8}},
-		"not before the other nodes were asked: it may have been one of theirs meanwhile": {
+		"not before the reports of other nodes were searched: it may have been theirs meanwhile": {
 			with(vanished(disk.Published, disk.Delete), func(s *decide.Slot) { s.Asked = false }), outcome{Do: decide.AskNodes, State: stowage.EntryCleaning}},
 		"and it is: a volume of another node has it": {
 			with(vanished(disk.Published, disk.Delete), func(s *decide.Slot) { s.ForeignPV = "volume local-pv-9 of node n9" }),
 			outcome{Do: decide.None, State: stowage.EntrySkipped, Reason: disk.OtherNodesVolume}},
-		"half wiped": {
+		"half cleaned": {
 			with(vanished(disk.Cleaning, disk.Delete), func(s *decide.Slot) { s.Record.Volume = "" }),
 			outcome{Do: decide.Clean, State: stowage.EntryCleaning, Generation: 7}},
 		"still in use": {with(vanished(disk.Published, disk.Delete), used), outcome{Do: decide.None, State: stowage.EntryCleaning, Reason: disk.VolumeInUse}},
@@ -262,7 +262,7 @@ func TestVanished(t *testing.T) {
 			with(vanished(disk.Published, disk.Delete), foreign), outcome{Do: decide.None, State: stowage.EntrySkipped, Reason: disk.ForeignVolume}},
 		"the same with policy Retain": {
 			with(vanished(disk.Retained, disk.Retain), foreign), outcome{Do: decide.None, State: stowage.EntrySkipped, Reason: disk.ForeignVolume}},
-		"for the first time: when is written down": {
+		"for the first time: the time is recorded": {
 			with(vanished(disk.Published, disk.Delete), func(s *decide.Slot) { s.Record.Missed = time.Time{} }), outcome{Do: decide.MarkVanished, State: stowage.EntryCleaning}},
 		"within the grace period": {
 			with(vanished(disk.Published, disk.Delete), func(s *decide.Slot) { s.GraceOver = false }),
@@ -273,11 +273,11 @@ func TestVanished(t *testing.T) {
 		"not allowed by the controller": {
 			with(vanished(disk.Published, disk.Delete), func(s *decide.Slot) { s.Granted = false }),
 			outcome{Do: decide.None, State: stowage.EntryCleaning, Reason: disk.OrphanCleanWaits}},
-		"half wiped, which goes on at once": {
+		"half cleaned, which goes on at once": {
 			with(vanished(disk.Cleaning, disk.Delete), func(s *decide.Slot) { s.GraceOver, s.Granted = false, false }),
 			outcome{Do: decide.Clean, State: stowage.EntryCleaning, Generation: 8}},
 		"last Bound: kept": {with(vanished(disk.Published, disk.Delete), last(disk.PhaseBound)), outcome{Do: decide.MarkRetained, State: stowage.EntryRetained}},
-		"last Bound, and the other nodes were not asked: the controller may have released it": {
+		"last Bound, and the reports of other nodes were not searched: the controller may have released it": {
 			with(vanished(disk.Published, disk.Delete), last(disk.PhaseBound), func(s *decide.Slot) { s.Asked = false }),
 			outcome{Do: decide.AskNodes, State: stowage.EntryRetained}},
 		"last Bound, and kept": {
@@ -295,7 +295,7 @@ func TestVanished(t *testing.T) {
 		"never observed, and with data: kept": {
 			with(vanished(disk.Published, disk.Delete), last(""), content(disk.ContentSome)), outcome{Do: decide.MarkRetained, State: stowage.EntryRetained}},
 		"with policy Retain": {vanished(disk.Published, disk.Retain), outcome{Do: decide.MarkRetained, State: stowage.EntryRetained}},
-		"kept, and not looked into": {
+		"kept, and not inspected": {
 			vanished(disk.Retained, disk.Retain), outcome{Do: decide.Inspect, State: stowage.EntryRetained}},
 		"kept, and no data was found so far": {
 			with(vanished(disk.Retained, disk.Retain), func(s *decide.Slot) { s.Content = disk.ContentSampled }),
@@ -380,7 +380,7 @@ func run(t *testing.T, stories map[string]story) {
 }
 
 // TestPlanOfReclaiming has the lines of the local volume proposal's test plan that are about
-// giving volumes back, by the proposal's own words.
+// giving volumes back, in the proposal's words.
 func TestPlanOfReclaiming(t *testing.T) {
 	t.Run("PV is released, PV should be deleted", func(t *testing.T) {
 		if got := reclaim(t, released()); got.Do != decide.DeleteVolume {
@@ -412,8 +412,8 @@ func TestPlanOfReclaiming(t *testing.T) {
 	})
 }
 
-// TestClassRemoved: a volume whose class the configuration has no more is not cleaned,
-// and it is told why, although its directory is not looked into any more.
+// TestClassRemoved: a volume whose class is no longer configured is not cleaned,
+// and the reason is reported, although its directory is no longer scanned.
 func TestClassRemoved(t *testing.T) {
 	for name, s := range map[string]*decide.Slot{"released": released(), "being deleted": deleting()} {
 		t.Run(name, func(t *testing.T) {
@@ -424,7 +424,7 @@ func TestClassRemoved(t *testing.T) {
 			}
 			s.Configured = true
 			if d := decide.Reclaim(s); d.Do != decide.None || d.Problem != nil {
-				t.Errorf("decided %+v (%v) before the directory was looked into, want to wait", d, d.Problem)
+				t.Errorf("decided %+v (%v) before the directory was scanned, want to wait", d, d.Problem)
 			}
 		})
 	}

@@ -16,6 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"stowage.dev/stowage/test/deadline"
+
+	"stowage.dev/stowage/pkg/localdisk/device/command"
 )
 
 func sh(script string) []string { return []string{"/bin/sh", "-c", script} }
@@ -50,7 +52,7 @@ func TestRunAnswersWhatTheCommandDid(t *testing.T) {
 				t.Error(err)
 			case story.want != "" && (err == nil || !strings.Contains(err.Error(), story.want)):
 				t.Errorf("got %.200v, want %q in it", err, story.want)
-			case err != nil && len(err.Error()) > tailBytes+500:
+			case err != nil && len(err.Error()) > command.OutputBytes+500:
 				t.Errorf("an error of %d bytes", len(err.Error()))
 			}
 		})

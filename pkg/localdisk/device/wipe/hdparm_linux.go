@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 
+	"stowage.dev/stowage/pkg/localdisk/device/command"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
@@ -149,12 +150,11 @@ func (v *drive) call(ctx context.Context, args ...string) ([]byte, error) {
 		return nil, err
 	}
 	var out bytes.Buffer
-	var said tail
 	cmd := exec.Command(v.tool, append(args, v.run.Device)...)
 	cmd.Env = []string{"PATH=" + toolPath, "LC_ALL=C"}
-	cmd.Stdout, cmd.Stderr = &out, &said
-	if err := wait(ctx, cmd); err != nil {
-		return nil, fmt.Errorf("hdparm %s: %w", args[0], quote(err, &said))
+	cmd.Stdout, cmd.WaitDelay = &out, outputDelay
+	if err := command.Run(ctx, cmd); err != nil {
+		return nil, fmt.Errorf("hdparm %s: %w", args[0], err)
 	}
 	return out.Bytes(), nil
 }

@@ -103,17 +103,3 @@ func TestPassword(t *testing.T) {
 		})
 	}
 }
-
-func TestTail(t *testing.T) {
-	var out tail
-	for range 3 * tailBytes / 8 {
-		_, _ = out.Write([]byte("12345\x1b\xff\n"))
-	}
-	if len(out.last) != tailBytes {
-		t.Errorf("keeps %d bytes, want %d", len(out.last), tailBytes)
-	}
-	_, _ = out.Write(append(make([]byte, 2*tailBytes), "the end\n"...))
-	if got := out.String(); got != "the end" {
-		t.Errorf("String() = %q", got)
-	}
-}

@@ -151,7 +151,7 @@ soak: control-plane ## The long campaigns in full strength, an hour or more; RUN
 ##@ Measure
 
 .PHONY: bench
-bench: control-plane ## The stock plugin and ours side by side on whole clusters, the extender and the node agent; WORKLOADS=a,b ROUNDS=n
+bench: control-plane ## The stock plugin and ours side by side on whole clusters, the extender and the provisioner; WORKLOADS=a,b ROUNDS=n
 	@go build -v -o bin/tools/bench ./hack/bench 2>&1 | $(PROGRESS)
 	@bin/tools/bench -workloads='$(WORKLOADS)' -rounds=$(or $(ROUNDS),0)
 	@$(if $(WORKLOADS),,$(MAKE) bench-extender bench-local)
@@ -162,7 +162,7 @@ bench-quick: control-plane ## A small set of the same, within 10 minutes; stores
 	@bin/tools/bench -quick -rounds=$(or $(ROUNDS),0)
 
 .PHONY: bench-local
-bench-local: control-plane ## The node agent on real disks (root); ONLY=latency,resting,wiping,watching DISKS=n ROUNDS=n
+bench-local: control-plane ## The provisioner on real disks (root); ONLY=latency,resting,wiping,watching DISKS=n ROUNDS=n
 	@go build -v -o bin/tools/local ./test/perf/local 2>&1 | $(PROGRESS)
 	@bin/tools/local -out docs/local-benchmarks.json -only='$(ONLY)' -disks=$(or $(DISKS),0) -rounds=$(or $(ROUNDS),0)
 

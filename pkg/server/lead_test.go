@@ -102,7 +102,7 @@ func compete(t *testing.T, l *lease, name string, fails error) *replica {
 	return r
 }
 
-// is says whether a channel is closed.
+// is reports whether a channel is closed.
 func is(c chan struct{}) bool {
 	select {
 	case <-c:
@@ -131,7 +131,7 @@ func TestOneLeads(t *testing.T) {
 		given := time.Now()
 		<-second.works
 		if took := time.Since(given); took > 5*time.Second {
-			t.Errorf("a lease that was given back was taken after %s", took)
+			t.Errorf("a released lease was acquired after %s", took)
 		}
 		second.stop()
 		if err := <-second.ended; err != nil {
@@ -160,7 +160,7 @@ func TestLeaseIsLost(t *testing.T) {
 	})
 }
 
-// TestWorkThatFails: the lease is given back, and the error is the work's.
+// TestWorkThatFails: the lease is released, and the error is the work's.
 func TestWorkThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, broken := &lease{}, errors.New("broken")
@@ -171,7 +171,7 @@ func TestWorkThatFails(t *testing.T) {
 	})
 }
 
-// TestNeverLeads: a replica that only stood by ends without a word, and never worked.
+// TestNeverLeads: a standby replica ends without an error, and never worked.
 func TestNeverLeads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &lease{}

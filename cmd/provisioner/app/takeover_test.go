@@ -121,7 +121,7 @@ func TestRelease(t *testing.T) {
 			options: uninstall, volumes: []runtime.Object{free, ownVolume("w", corev1.VolumeBound)},
 			prints: []string{"as published       release and delete", "data of its claim  release", "Released 2."}, writes: 2,
 		},
-		"what cannot be given back is kept": {
+		"what cannot be released is kept": {
 			options: back, volumes: []runtime.Object{deleting, ownVolume("w", corev1.VolumeBound)},
 			prints: []string{"kept: it is being deleted", "Released 1."}, fails: "1 volumes were kept", writes: 1,
 		},

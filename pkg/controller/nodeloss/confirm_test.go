@@ -50,7 +50,7 @@ func TestReleaseOnStaleCaches(t *testing.T) {
 		byClaim bool        // the claim has the annotation that it is recreated
 		release bool
 	}{
-		"the claim says so itself":               {class: classOf(rules.Release), byClaim: true, release: true},
+		"the claim has the annotation":           {class: classOf(rules.Release), byClaim: true, release: true},
 		"the claim does, the class keeps it":     {class: classOf(rules.Keep), byClaim: true},
 		"nothing has changed":                    {class: classOf(rules.Release), set: setOf(nil)[0], release: true},
 		"the class asks to keep claims":          {class: classOf(rules.Keep), set: setOf(nil)[0]},

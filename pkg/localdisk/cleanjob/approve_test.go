@@ -14,7 +14,7 @@ import (
 
 const identity, deviceIdentity = disk.Identity("fs:u1:/"), disk.Identity("wwn:0x5000")
 
-// honest is a request that is in order, for a volume that is given back.
+// honest is a request that is in order, for a released volume.
 func honest() (Request, *disk.Volume, *Class) {
 	key := disk.Key{Class: "fast", Name: "disk1"}
 	return Request{

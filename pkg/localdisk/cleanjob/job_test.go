@@ -160,9 +160,9 @@ func TestStatusOf(t *testing.T) {
 		"killed while it wrote": {
 			job: job("j", failed), pods: []*corev1.Pod{pod("j", corev1.PodFailed, ends("Error", 137, `{"step":"ha`))}, state: Failed, reason: "Error", says: `{"step":"ha`,
 		},
-		"evicted":                  {job: job("j", failed), pods: []*corev1.Pod{evicted}, state: Failed, reason: "Evicted", says: "low on memory", step: "zero 1:4/8"},
-		"not done in time":         {job: job("j", condition(batchv1.JobFailed, "DeadlineExceeded")), state: Failed, reason: "DeadlineExceeded", says: "cleanTimeout"},
-		"failed, with nobody left": {job: job("j", failed), state: Failed, reason: "BackoffLimitExceeded", says: "as the Job controller says"},
+		"evicted":               {job: job("j", failed), pods: []*corev1.Pod{evicted}, state: Failed, reason: "Evicted", says: "low on memory", step: "zero 1:4/8"},
+		"not done in time":      {job: job("j", condition(batchv1.JobFailed, "DeadlineExceeded")), state: Failed, reason: "DeadlineExceeded", says: "cleanTimeout"},
+		"failed, without a pod": {job: job("j", failed), state: Failed, reason: "BackoffLimitExceeded", says: "as the Job controller says"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -172,7 +172,7 @@ func Acknowledge(name string) string {
 // OfOtherNode returns the problem of a disk that ForeignPV has.
 func (s *Slot) OfOtherNode() *disk.Problem {
 	return disk.Problemf(disk.OtherNodesVolume,
-		"%s has this disk's identity, so what is on it may be that volume's: take the disk to that node; delete the volume if nobody needs it; or, if these are two disks, remove this node's record of the one that is here", s.ForeignPV)
+		"%s has this disk's identity, so what is on it may be that volume's: take the disk to that node; delete the volume if it is not needed; or, if these are two disks, remove this node's record of the one that is here", s.ForeignPV)
 }
 
 // BeingCleaned returns the problem of a disk that Cleaner may write to; nil if there is none.

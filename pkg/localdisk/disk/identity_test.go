@@ -55,7 +55,7 @@ func TestCompare(t *testing.T) {
 		"a disk that a stop may discard, on another machine":  {"serial:m:1@m1/b1", "serial:m:1@m2/b2", disk.Unproven},
 		"a serial number that is not reported any more":       {"serial:m:1@m1", "weak:b1:7", disk.Unproven},
 		"the same of a disk that a stop may discard":          {"serial:m:1@m1/b1", "weak:b1:7", disk.Unproven},
-		"a machine that could not be told, after a restart":   {"serial:m:1@/b1", "serial:m:1@/b2", disk.Unproven},
+		"an unknown machine, after a restart":                 {"serial:m:1@/b1", "serial:m:1@/b2", disk.Unproven},
 		"a registered name needs no machine":                  {"wwn:naa.5", "wwn:naa.5", disk.Same},
 		"memory, where a file system is limited to a machine": {"fs:u1:/@m1", "mem:b1:u1:/", disk.Different},
 	} {
@@ -145,7 +145,7 @@ func TestAcceptedIdentity(t *testing.T) {
 		t.Errorf("a disk that an administrator has accepted is %s", got)
 	}
 	if got := volume.Matches("weak:b2:8:1024"); got != disk.Unproven {
-		t.Errorf("a disk that nobody has accepted is %s", got)
+		t.Errorf("a disk that was not accepted is %s", got)
 	}
 	volume.Accepted = ""
 	if got := volume.Matches(""); got != disk.Unproven {

@@ -18,7 +18,7 @@ import (
 	"stowage.dev/stowage/test/deadline"
 )
 
-// faulty is a folder that fails where it is told to, after the fact or before.
+// faulty is a folder that fails at a given operation, before or after it.
 type faulty struct {
 	folder
 	before, after map[string]error

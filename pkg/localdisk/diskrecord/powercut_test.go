@@ -215,7 +215,7 @@ func live(t *testing.T, m *model) (before, after string, finished bool) {
 }
 
 // killed has the agent die before a step, and the power cut only after the next
-// agent has looked: what that one was told is there still.
+// provisioner read the records: what it read is still there.
 func killed(t *testing.T, steps int) {
 	t.Helper()
 	m := newModel(steps)

@@ -62,10 +62,10 @@ func TestFindAdoptable(t *testing.T) {
 				pv.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "a", UID: nodeUID}}
 			}),
 			want: migrate.Take},
-		"whose adoption somebody has half undone": {
+		"whose adoption was half undone": {
 			pv:   changed(reference("v"), func(pv *corev1.PersistentVolume) { adopted(pv); pv.Labels = nil }),
 			want: migrate.Take},
-		"given back, and to be adopted again": {
+		"released, and to be adopted again": {
 			pv: changed(reference("v"), func(pv *corev1.PersistentVolume) {
 				metav1.SetMetaDataAnnotation(&pv.ObjectMeta, wellknown.AdoptedFromAnnotation, "local-volume-provisioner-a")
 			}),

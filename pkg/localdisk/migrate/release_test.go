@@ -82,12 +82,12 @@ func TestFindHeld(t *testing.T) {
 		"whose provisioner runs, and WhileRunning is set": {
 			pv: ours(corev1.VolumeAvailable, ""), others: []runtime.Object{provisionerPod("a")},
 			options: migrate.ReleaseOptions{All: true, WhileRunning: true}, want: asPublished},
-		"to be given back": {
+		"to be released": {
 			pv: ours(corev1.VolumeBound, "claim"), options: migrate.ReleaseOptions{All: true, GiveBack: true}, want: &outcome{Data: migrate.OfClaim}},
-		"to be given back while it is cleaned": {
+		"to be released while it is cleaned": {
 			pv:      deleting(ours(corev1.VolumeReleased, "claim")),
 			options: migrate.ReleaseOptions{All: true, GiveBack: true}, want: &outcome{Data: migrate.NotCleaned, Kept: true}},
-		"to be given back, and its node is gone": {
+		"to be released, and its node is gone": {
 			pv: gone, options: migrate.ReleaseOptions{All: true, GiveBack: true}, want: &outcome{Data: migrate.AsPublished, Kept: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -143,7 +143,7 @@ func TestRelease(t *testing.T) {
 				pv.Annotations = map[string]string{localpv.ProvisionedByAnnotation: "local-volume-provisioner-a"}
 			},
 		},
-		"given back to where it was adopted from": {
+		"released to its former provisioner": {
 			pv: wasAdopted, options: migrate.ReleaseOptions{All: true, GiveBack: true},
 			want: func(pv *corev1.PersistentVolume) {
 				pv.Finalizers, pv.Labels = nil, nil
@@ -173,8 +173,8 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// TestGiveBackGoesOn: a volume that lost its finalizer before is given back too.
-func TestGiveBackGoesOn(t *testing.T) {
+// TestReleaseContinues: a volume that lost its finalizer before is released too.
+func TestReleaseContinues(t *testing.T) {
 	pv := ours(corev1.VolumeBound, "claim")
 	pv.Finalizers = nil
 	held, err := migrate.FindHeld(t.Context(), cluster(pv), migrate.ReleaseOptions{All: true, GiveBack: true})

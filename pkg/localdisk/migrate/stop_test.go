@@ -94,7 +94,7 @@ func TestStopCleaners(t *testing.T) {
 		"a pod without its Job is waited for": {objects: []runtime.Object{ourPod("v", "a", corev1.PodRunning)}, ends: ourPod("v", "a", "")},
 		"one that does not end is named":      {objects: []runtime.Object{ourJob("v", "a"), ourPod("v", "a", corev1.PodRunning)}, fails: "clean-uid-v-x", deleted: []string{"clean-uid-v"}},
 		"one that has ended goes, too":        {objects: []runtime.Object{ourJob("v", "a", complete), ourPod("v", "a", corev1.PodSucceeded)}, deleted: []string{"clean-uid-v"}},
-		"nobody waits for a dead node":        {objects: []runtime.Object{notReady, ourJob("v", "c"), ourPod("v", "c", corev1.PodRunning)}, deleted: []string{"clean-uid-v"}},
+		"the Job of a lost node is deleted":   {objects: []runtime.Object{notReady, ourJob("v", "c"), ourPod("v", "c", corev1.PodRunning)}, deleted: []string{"clean-uid-v"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -141,7 +141,7 @@ func endsAfterJobs(client *fake.Clientset, pod *corev1.Pod) {
 	})
 }
 
-// TestWithdraw: volumes that nobody has claimed are deleted, others are not.
+// TestWithdraw: volumes without a claim are deleted, others are not.
 func TestWithdraw(t *testing.T) {
 	uninstall := migrate.ReleaseOptions{All: true, Withdraw: true}
 	for name, test := range map[string]struct {
@@ -150,11 +150,11 @@ func TestWithdraw(t *testing.T) {
 		deleted bool
 		want    error
 	}{
-		"free":                        {pv: ours(corev1.VolumeAvailable, ""), deleted: true},
-		"reserved for a claim":        {pv: ours(corev1.VolumeAvailable, "claim")},
-		"bound":                       {pv: ours(corev1.VolumeBound, "claim")},
-		"released and not cleaned":    {pv: ours(corev1.VolumeReleased, "claim")},
-		"somebody claims it just now": {pv: ours(corev1.VolumeAvailable, ""), refused: apierrors.NewConflict(corev1.Resource("persistentvolumes"), "v", errors.New("changed")), want: migrate.ErrChanged},
+		"free":                            {pv: ours(corev1.VolumeAvailable, ""), deleted: true},
+		"reserved for a claim":            {pv: ours(corev1.VolumeAvailable, "claim")},
+		"bound":                           {pv: ours(corev1.VolumeBound, "claim")},
+		"released and not cleaned":        {pv: ours(corev1.VolumeReleased, "claim")},
+		"a claim is bound to it just now": {pv: ours(corev1.VolumeAvailable, ""), refused: apierrors.NewConflict(corev1.Resource("persistentvolumes"), "v", errors.New("changed")), want: migrate.ErrChanged},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -147,7 +147,7 @@ func (b *Capacity) Zone(zone string) *Capacity { return b.TopologyLabel(v1.Label
 // CSIDriver builds a CSIDriver.
 type CSIDriver struct{ driver storagev1.CSIDriver }
 
-// MakeCSIDriver starts a driver that does not say whether it tracks capacity.
+// MakeCSIDriver starts a driver without storageCapacity.
 func MakeCSIDriver(name string) *CSIDriver {
 	return &CSIDriver{storagev1.CSIDriver{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "storage.k8s.io/v1", Kind: "CSIDriver"},
@@ -161,7 +161,7 @@ func (b *CSIDriver) Obj() *storagev1.CSIDriver { return b.driver.DeepCopy() }
 // ResourceVersion sets metadata.resourceVersion.
 func (b *CSIDriver) ResourceVersion(rv string) *CSIDriver { b.driver.ResourceVersion = rv; return b }
 
-// StorageCapacity says whether the driver publishes CSIStorageCapacity.
+// StorageCapacity sets whether the driver publishes CSIStorageCapacity.
 func (b *CSIDriver) StorageCapacity(tracked bool) *CSIDriver {
 	b.driver.Spec.StorageCapacity = &tracked
 	return b

@@ -40,7 +40,7 @@ leaderElection: {leaderElect: false}
 // controllerAccount is who the controller is.
 const controllerAccount = "system:serviceaccount:stowage-system:stowage-controller"
 
-// audit sees to it that the manifest grants nothing that no test has the controller use.
+// audit ensures that the manifest grants nothing that no test has the controller use.
 var audit = rights.Audit{
 	User: controllerAccount, Files: []string{manifest("cleaning-jobs.yaml")},
 	// Jobs that were not requested for two minutes; unit tests cover them.

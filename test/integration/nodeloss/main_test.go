@@ -28,7 +28,7 @@ const account = "system:serviceaccount:stowage-system:stowage-controller"
 // binary is the controller's.
 var binary string
 
-// audit sees to it that the manifests grant nothing that no test has the controller use.
+// audit ensures that the manifests grant nothing that no test has the controller use.
 var audit = rights.Audit{User: account, Files: []string{filepath.Join(manifests, "rbac.yaml")}}
 
 func TestMain(m *testing.M) {

@@ -34,8 +34,7 @@ type canary struct {
 // node, the scheduler has heard of those before and would have tried the pod.
 func TestUselessEventsDoNotWake(t *testing.T) {
 	t.Parallel()
-	// Alone on a cluster: a pod of another test that fails to bind may have given
-	// back anything.
+	// Alone on a cluster: a pod of another test that fails to bind may release a volume.
 	e := fixture.NewOn(t, fixture.DefaultConfig())
 	e.AddNodes(e.Node("a").Label("topology.ebs.csi.aws.com/zone", "us-1a"))
 	createClass(e)

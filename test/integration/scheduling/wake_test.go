@@ -208,7 +208,7 @@ func TestUselessVolumesDoNotWake(t *testing.T) {
 		ssd("unselected").Label("disk", "hdd"),
 		ssd("of-no-node").Hostname(e.Name("none")),
 		ssd("reads").AccessModes(v1.ReadOnlyMany),
-		ssd("kept").ClaimRef("default", "somebody", ""),
+		ssd("kept").ClaimRef("default", "other", ""),
 		ssd("block").CSI("csi.example.com", "block").Block(),
 	)
 	e.CreatePVsUnseen(ssd("helps").Class(e.Name("other")))

@@ -29,11 +29,11 @@ func TestRunAnswersWhatTheCommandDid(t *testing.T) {
 		want string
 	}{
 		"it empties the volume":             {command: sh(`rm "$LOCAL_PV_FILESYSTEM/file"`)},
-		"it is told arguments":              {command: []string{"/bin/sh", "-c", `rm "$LOCAL_PV_FILESYSTEM/$1"`, "sh", "file"}},
+		"it gets arguments":                 {command: []string{"/bin/sh", "-c", `rm "$LOCAL_PV_FILESYSTEM/$1"`, "sh", "file"}},
 		"it is not in the volume":           {command: sh(`rm "$LOCAL_PV_FILESYSTEM/file"; pwd; exit 1`), want: "output: /"},
 		"it leaves something":               {command: sh(`true`), want: "the command left file in"},
 		"it fails with output":              {command: sh(`echo no good >&2; exit 3`), want: "exit status 3; output: no good"},
-		"it fails without a word":           {command: sh(`exit 3`), want: "exit status 3"},
+		"it fails without output":           {command: sh(`exit 3`), want: "exit status 3"},
 		"it says very much":                 {command: sh(`head -c 1000000 /dev/zero | tr '\0' x; echo the end; exit 1`), want: "xthe end"},
 		"its output is not text":            {command: sh(`printf '\377\376'; exit 1`), want: "output: ?"},
 		"it is killed":                      {command: sh(`kill -9 $$`), want: "signal: killed"},

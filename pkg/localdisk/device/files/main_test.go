@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// kinds are the file systems that stories are told on.
+// kinds are the file systems of the tests.
 var kinds = []string{"ext4", "xfs", "btrfs", "tmpfs"}
 
 // onEach runs a story on a file system of each kind.

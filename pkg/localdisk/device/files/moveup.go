@@ -140,7 +140,7 @@ func makeScratch(top int) (*scratch, error) {
 	return s, nil
 }
 
-// scratchName returns a name that no one can guess.
+// scratchName returns a random name.
 func scratchName() string { return scratchPrefix + strings.ToLower(rand.Text()) }
 
 // rename moves an entry to another directory, in which the name must be free.

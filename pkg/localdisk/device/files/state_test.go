@@ -52,7 +52,7 @@ func TestRestoreBringsBackWhatWasRecorded(t *testing.T) {
 		"as it is made": func(t *testing.T, root string) {
 			must(t, unix.Setxattr(root, "trusted.admin", []byte{}, 0))
 		},
-		"as somebody prepared it": func(t *testing.T, root string) {
+		"as it was prepared": func(t *testing.T, root string) {
 			must(t, os.Chown(root, 10, 20))
 			must(t, unix.Chmod(root, 0o1751))
 			must(t, unix.Setxattr(root, "trusted.admin", []byte("by\xffhand"), 0))

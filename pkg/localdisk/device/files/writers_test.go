@@ -16,7 +16,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// writer acts between any two entries that the walk deals with: nobody is faster.
+// writer acts between any two entries of the walk: as fast as any other process can.
 type writer struct {
 	root string
 	call int

@@ -35,7 +35,7 @@ func TestDevicesAreToldByWhatTheHardwareSays(t *testing.T) {
 			disk: map[string]string{"wwid": "eui.0025385b71b00e0a\n", "device/serial": "S1 \n"},
 			want: "nvme:eui.0025385b71b00e0a",
 		},
-		"NVMe whose name is all zeros is told by the controller's serial number": {
+		"NVMe whose name is all zeros is identified by the controller's serial number": {
 			disk: map[string]string{"wwid": "eui.0000000000000000\n", "device/serial": "S4X9 \n", "device/model": "ACME 970  "},
 			want: "serial:ACME%20970:S4X9@m1",
 		},

@@ -113,7 +113,7 @@ func TestDirectoriesAreToldByInodeAndBirth(t *testing.T) {
 			t.Fatalf("identity is %s", id)
 		}
 		if id.Scheme() == "dir" && seen[string(id)] {
-			t.Fatalf("%s for a directory that was made anew", id)
+			t.Fatalf("%s for a directory that was created again", id)
 		}
 		seen[string(id)] = true
 		write(t, filepath.Join(path, "data"), "x")

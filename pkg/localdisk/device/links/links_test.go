@@ -64,14 +64,14 @@ func TestFolderRefuses(t *testing.T) {
 				t.Fatal(err)
 			}
 		},
-		"a symlink in the place of the folder": func(t *testing.T, base string) {
+		"a symlink instead of the folder": func(t *testing.T, base string) {
 			make0(t, filepath.Join(base, "elsewhere/fast"))
 			make0(t, filepath.Join(base, "stowage"))
 			if err := os.Symlink(filepath.Join(base, "elsewhere"), filepath.Join(base, "stowage/disks")); err != nil {
 				t.Fatal(err)
 			}
 		},
-		"a file in the place of the folder": func(t *testing.T, base string) {
+		"a file instead of the folder": func(t *testing.T, base string) {
 			if err := os.WriteFile(filepath.Join(base, "stowage"), nil, 0o600); err != nil {
 				t.Fatal(err)
 			}

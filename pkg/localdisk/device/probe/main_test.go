@@ -91,7 +91,7 @@ func attach(t testing.TB, file string, args ...string) string {
 	return device
 }
 
-// detach detaches a device, unless it has been detached, and perhaps given to somebody
+// detach detaches a device, unless it has been detached, and perhaps attached by another
 // else since.
 func detach(t testing.TB, device, file string) {
 	t.Helper()

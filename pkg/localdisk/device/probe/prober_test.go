@@ -10,9 +10,9 @@ import "testing"
 func TestConfigurationsThatMakeNoProber(t *testing.T) {
 	looker := lookerFor(t, "/var/lib/kubelet")
 	for name, cfg := range map[string]Config{
-		"nobody knows what is in use": {},
-		"a relative mountinfo":        {Usage: looker, HostMountinfo: "mountinfo"},
-		"a relative sysfs":            {Usage: looker, Sys: "sys"},
+		"uses are unknown":     {},
+		"a relative mountinfo": {Usage: looker, HostMountinfo: "mountinfo"},
+		"a relative sysfs":     {Usage: looker, Sys: "sys"},
 	} {
 		if p, err := New(cfg); err == nil || p != nil {
 			t.Errorf("%s: no error", name)

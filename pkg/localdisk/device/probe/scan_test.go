@@ -222,7 +222,7 @@ func TestWhatLiesInADiscoveryDirectory(t *testing.T) {
 			make: func(t *testing.T, l *lab) { must(t, os.WriteFile(l.entry, []byte("x"), 0o600)) },
 			want: want{Reason: disk.SpecialFile},
 		},
-		"a directory that nobody asks for": {
+		"a directory of no class": {
 			make: func(t *testing.T, l *lab) { must(t, os.Mkdir(l.entry, 0o755)) },
 			want: want{Kind: disk.Directory, Reason: disk.NotMountPoint},
 		},

@@ -104,7 +104,7 @@ func TestNoByteIsOfferedTwice(t *testing.T) {
 			known: []disk.Known{volumeOf("b/1 . weak:boot:9")},
 			want:  map[string]disk.Reason{"a/1": "", "a/2": ""},
 		},
-		"two volumes whose disks were exchanged: whoever compares identities tells": {
+		"two volumes whose disks were exchanged: identities differ": {
 			facts: []disk.Fact{at("a/1 dev:8:0 wwn:2"), at("a/2 dev:8:16 wwn:1")},
 			known: []disk.Known{volumeOf("a/1 . wwn:1"), volumeOf("a/2 . wwn:2")},
 			want:  map[string]disk.Reason{"a/1": "", "a/2": ""},

@@ -117,8 +117,8 @@ func TestAScanThatIsStoppedKnowsNothing(t *testing.T) {
 	}
 }
 
-// silent mounts a FUSE file system whose server never says a word. hangUp ends it, and
-// with it whoever waits.
+// silent mounts a FUSE file system whose server never answers. hangUp stops the server, which
+// ends all requests.
 func silent(t *testing.T, fsType, source, point string) (hangUp func()) {
 	t.Helper()
 	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
@@ -160,7 +160,7 @@ func TestANetworkFileSystemIsNotAsked(t *testing.T) {
 		t.Errorf("a discovery directory on it: %+v", got)
 	}
 	if len(p.workers.busy) > 0 {
-		t.Errorf("somebody is still asking: %v", p.workers.busy)
+		t.Errorf("a worker is still busy: %v", p.workers.busy)
 	}
 }
 

@@ -53,7 +53,7 @@ func TestTicket(t *testing.T) {
 		t.Errorf("a second Job takes the same ticket: %v", err)
 	}
 	if err := f.Withdraw(one); !inUse(err) {
-		t.Errorf("taken back from a Job that is at work: %v", err)
+		t.Errorf("withdrawn from a Job that is at work: %v", err)
 	}
 	if err := f.Withdraw(other); err != nil {
 		t.Errorf("that of another disk: %v", err)
@@ -86,7 +86,7 @@ func TestTicketThatIsGoneWhenItIsLocked(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := lock(int(opened.Fd()), opened.Name()); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a ticket that was taken back is held: %v", err)
+		t.Errorf("a ticket that was withdrawn is held: %v", err)
 	}
 }
 
@@ -114,7 +114,7 @@ func TestProgramsHoldTheTicket(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := f.Withdraw(one); !inUse(err) {
-		t.Errorf("taken back from a program that is at work: %v", err)
+		t.Errorf("withdrawn from a program that is at work: %v", err)
 	}
 	if err := errors.Join(in.Close(), program.Wait(), f.Withdraw(one)); err != nil {
 		t.Error(err)

@@ -86,7 +86,7 @@ func TestWhoUsesADevice(t *testing.T) {
 			b.swapOn(dev)
 			return b.device(dev), []string{"swap " + dev}, []string{"swap " + dev}
 		},
-		"somebody who has it alone": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
+		"a process that has it exclusively": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
 			dev := b.disk("a", 64)
 			b.hold(dev)
 			return b.device(dev), []string{exclusive(dev)}, nil
@@ -111,7 +111,7 @@ func TestWhoUsesADevice(t *testing.T) {
 			fact.HostPath = filepath.Join(b.root, "disks/a")
 			return fact, nil, nil
 		},
-		"somebody who has mounted its node beside the entry": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
+		"another mount of its node beside the entry": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
 			dev := b.disk("a", 64)
 			b.bindNode(dev, "srv")
 			return b.device(dev), []string{"mount ~/srv"}, []string{"mount ~/srv"}
@@ -169,19 +169,19 @@ func TestWhoUsesAPartOrTheWhole(t *testing.T) {
 			lo := b.attach(dev)
 			return b.device(first), []string{"loop device " + lo}, []string{"loop device " + lo}
 		},
-		"a disk, by somebody who has a partition alone": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
+		"a disk, by a process that has a partition exclusively": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
 			dev := b.disk("a", 64)
 			first, _ := b.partitions(dev)
 			b.hold(first)
 			return b.device(dev), []string{exclusive(dev)}, nil
 		},
-		"a partition, by somebody who has the disk alone": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
+		"a partition, by a process that has the disk exclusively": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
 			dev := b.disk("a", 64)
 			first, _ := b.partitions(dev)
 			b.hold(dev)
 			return b.device(first), []string{exclusive(first)}, nil
 		},
-		"a partition is idle beside one that somebody has alone": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
+		"a partition is idle beside one that is held exclusively": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
 			first, second := b.partitions(b.disk("a", 64))
 			b.hold(first)
 			return b.device(second), nil, nil

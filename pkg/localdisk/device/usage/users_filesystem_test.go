@@ -19,7 +19,7 @@ func TestWhoUsesAFilesystem(t *testing.T) {
 		"nobody": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
 			return b.mounted(b.mkfs(b.disk("a", 64), "disks/a"), "/"), nil, nil
 		},
-		"memory, which nobody uses": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
+		"memory, without a user": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
 			return b.mounted(b.mount("-t", "tmpfs", "none", "disks/a"), "/"), nil, nil
 		},
 		"another mount of it": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
@@ -60,7 +60,7 @@ func TestWhoUsesAFilesystem(t *testing.T) {
 			b.attach(b.image("big/image", 4))
 			return b.mounted(point, "/a"), nil, nil
 		},
-		"a loop device over a file that somebody else mounted in private": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
+		"a loop device over a file in a private mount": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
 			dev := b.disk("a", 64)
 			point := b.mkfs(dev, "disks/a")
 			b.image("disks/a/image", 4)
@@ -69,7 +69,7 @@ func TestWhoUsesAFilesystem(t *testing.T) {
 			b.undo("losetup", "-d", lo)
 			return b.mounted(point, "/"), []string{"loop device " + lo}, nil
 		},
-		"a loop device over a file of btrfs that somebody else mounted in private": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
+		"a loop device over a file of btrfs in a private mount": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
 			dev := b.disk("a", 128)
 			b.run("mkfs.btrfs", "-q", dev)
 			point := b.mount("-t", "btrfs", dev, "disks/a")
@@ -106,7 +106,7 @@ func TestWhoUsesAFilesystem(t *testing.T) {
 			b.swapOn(file)
 			return b.mounted(point, "/"), []string{"swap ~/disks/a/swap"}, nil
 		},
-		"nobody but itself, though its path on the host has a symlink": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
+		"only itself, though its path on the host has a symlink": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
 			fact := b.mounted(b.mkfs(b.disk("a", 64), "disks/a"), "/")
 			b.link("disks", "link")
 			fact.HostPath = filepath.Join(b.root, "link/a")
@@ -120,7 +120,7 @@ func TestWhoUsesAFilesystem(t *testing.T) {
 			fact.HostPath = filepath.Join(b.root, "link/a")
 			return fact, []string{"mount ~/srv"}, []string{"mount ~/srv"}
 		},
-		"a directory of which nobody has a mount": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
+		"a directory without a mount": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
 			b.mkfs(b.disk("a", 64), "disks")
 			return b.mounted(b.folder("disks/a"), "/a"), nil, nil
 		},

@@ -136,7 +136,7 @@ func TestProofResumesUnlessTheDeviceWasWrittenTo(t *testing.T) {
 		void      bool
 	}{
 		"nothing happened":                    {meanwhile: func(*testing.T, string) {}},
-		"somebody read it":                    {meanwhile: func(t *testing.T, dev string) { bytesOf(t, dev) }},
+		"another process read it":             {meanwhile: func(t *testing.T, dev string) { bytesOf(t, dev) }},
 		"data behind what was read":           {meanwhile: func(t *testing.T, dev string) { writeAt(t, dev, "secret", 2*mib) }, void: true},
 		"zeros, which are written all alike":  {meanwhile: func(t *testing.T, dev string) { writeAt(t, dev, "\x00", 2*mib) }, void: true},
 		"data that is in the page cache only": {meanwhile: dirtyCache, void: true},
@@ -336,7 +336,7 @@ func TestParseFields(t *testing.T) {
 	}
 }
 
-// BenchmarkFirstSet: how fast zeros are told from data, per core.
+// BenchmarkFirstSet: how fast zeros are distinguished from data, per core.
 func BenchmarkFirstSet(b *testing.B) {
 	p := make([]byte, 64*mib) // more than caches hold
 	for i := range p {

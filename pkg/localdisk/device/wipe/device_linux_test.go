@@ -146,7 +146,7 @@ func TestThePageCacheIsNotFilled(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = f.Close() })
-		// What was read before is forgotten, so that nobody is told old bytes.
+		// The cache is dropped, so that no reader gets old bytes.
 		if _, err := io.Copy(io.Discard, f); err != nil {
 			t.Fatal(err)
 		}

@@ -58,7 +58,7 @@ func (f fake) set(t *testing.T, name, content string) {
 	}
 }
 
-// calls returns what the tool was told, without the device, and forgets it.
+// calls returns the arguments of the tool, without the device, and clears them.
 func (f fake) calls(t *testing.T) []string {
 	t.Helper()
 	file := filepath.Join(f.folder, "calls")
@@ -110,7 +110,7 @@ func TestHDParm(t *testing.T) {
 		"the agent died after the erase": {mode: disk.Block, step: erasedStep, want: disk.CleanFailed, says: "not blank"},
 		"a frozen drive is left alone": {files: map[string]string{"frozen": ""}, mode: disk.Block, calls: []string{"-I"},
 			want: disk.CleanFailed, says: "suspend and resume"},
-		"a drive with somebody else's password": {files: map[string]string{"password": "x"}, mode: disk.Block, calls: []string{"-I"},
+		"a drive with another password": {files: map[string]string{"password": "x"}, mode: disk.Block, calls: []string{"-I"},
 			want: disk.CleanFailed, says: "did not set"},
 		"a drive that was asked too often": {files: map[string]string{"password": recorded, "expired": ""}, mode: disk.Block, step: securityStep + recorded,
 			calls: []string{"-I"}, want: disk.CleanFailed, says: "off and on"},

@@ -133,7 +133,7 @@ func TestInspectImage(t *testing.T) {
 		"the same, for raw blocks":                           {size: size, put: map[int64]string{5000: "x"}, mode: disk.Block, want: "data at byte 5000"},
 		"the last byte, for raw blocks":                      {size: size, put: map[int64]string{size - 1: "x"}, mode: disk.Block, want: "data at byte 41943039"},
 		"the last byte of the first MiB":                     {size: size, put: map[int64]string{mib - 1: "x"}, mode: disk.Block, want: "data at byte 1048575"},
-		"in the middle nobody looks":                         {size: size, put: map[int64]string{20 * mib: "x"}, mode: disk.Block},
+		"in the middle, which is not read":                   {size: size, put: map[int64]string{20 * mib: "x"}, mode: disk.Block},
 		"a format is named with its place":                   {size: size, put: map[int64]string{0: "XFSB"}, mode: disk.Filesystem, want: "xfs at byte 0"},
 		"two formats are both named":                         {size: size, put: map[int64]string{0: "LUKS\xba\xbe", 512: "EFI PART"}, mode: disk.Block, want: "gpt at byte 512, crypto_LUKS at byte 0"},
 		"a magic that is cut off by the end is none":         {size: 512, put: map[int64]string{508: "\xda"}, mode: disk.Filesystem},

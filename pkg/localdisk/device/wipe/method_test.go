@@ -33,11 +33,11 @@ func TestParse(t *testing.T) {
 		"passes that are no number":                           {command: []string{"shred", "x"}, mode: disk.Block, fails: true},
 		"two numbers":                                         {command: []string{"shred", "1", "2"}, mode: disk.Block, fails: true},
 		"an argument for a method that has none":              {command: []string{"zero", "1"}, mode: disk.Block, fails: true},
-		"a method nobody knows":                               {command: []string{"format"}, mode: disk.Block, fails: true},
+		"an unknown method":                                   {command: []string{"format"}, mode: disk.Block, fails: true},
 		"a command that depends on where the agent was begun": {command: []string{"./x"}, mode: disk.Block, fails: true},
 		"an empty name":                                       {command: []string{""}, mode: disk.Block, fails: true},
 		"a NUL byte in an argument":                           {command: []string{"/bin/x", "a\x00b"}, mode: disk.Block, fails: true},
-		"a mode nobody knows":                                 {command: []string{"zero"}, mode: "Tape", fails: true},
+		"an unknown mode":                                     {command: []string{"zero"}, mode: "Tape", fails: true},
 	}
 	for name, s := range stories {
 		t.Run(name, func(t *testing.T) {

@@ -240,12 +240,12 @@ func TestNothingIsWritten(t *testing.T) {
 		is      error
 	}{
 		"to another disk":                 {change: func(tg *Target) { tg.Verify = func(*os.File) error { return other } }, is: other},
-		"to a disk that nobody looked at": {change: func(tg *Target) { tg.Verify = nil }},
+		"to a disk that was not examined": {change: func(tg *Target) { tg.Verify = nil }},
 		"to a disk that grew":             {change: func(tg *Target) { tg.Bytes -= 512 }, want: disk.Grown},
 		"to a disk that shrank":           {change: func(tg *Target) { tg.Bytes += 512 }, want: disk.Grown},
 		"by a method that is unknown":     {change: func(tg *Target) { tg.Method = Method{} }},
 		"to a disk that is read-only":     {options: []string{"--read-only"}, want: disk.ReadOnly},
-		"to a disk that somebody holds": {want: disk.VolumeInUse, holds: func(t *testing.T, dev string) {
+		"to a disk that a process holds": {want: disk.VolumeInUse, holds: func(t *testing.T, dev string) {
 			d, err := openDevice(dev, unix.O_RDWR|unix.O_EXCL)
 			if err != nil {
 				t.Fatal(err)

@@ -76,7 +76,7 @@ func (f *File) Page() string {
 		b.WriteString("\n## A disk appears\n\n" + appearingText + "\n" + f.Appearing.table())
 	}
 	if f.Releasing != nil {
-		b.WriteString("\n## A volume is given back\n\n" + releasingText + "\n" + f.Releasing.table())
+		b.WriteString("\n## A volume is released\n\n" + releasingText + "\n" + f.Releasing.table())
 	}
 	if f.Resting != nil {
 		b.WriteString("\n## A provisioner at rest\n\n" + restingText + "\n" + f.Resting.table())

@@ -21,10 +21,10 @@ const (
 	Unseen
 	// Claimed: the volume refers to the claim; the claim is open.
 	Claimed
-	// ClaimBound: the claim refers to the volume for good; one of the
-	// statuses is open.
+	// ClaimBound: the claim refers to the volume for good; its status is open.
 	ClaimBound
-	// Bound: nothing is left to write.
+	// Bound: the claim's phase is Bound, and its pod can run. The volume's phase may
+	// be open.
 	Bound
 )
 
@@ -63,7 +63,7 @@ func (b Binding) Progress(volume *v1.PersistentVolume, claim *v1.PersistentVolum
 	}
 	switch {
 	case isBound(claim):
-		return boundState(volume, claim), nil
+		return boundState(claim), nil
 	case claim.Status.Phase == v1.ClaimLost:
 		return 0, b.fail(ClaimLost, "")
 	case claim.DeletionTimestamp != nil:
@@ -122,11 +122,11 @@ func (p Provision) boundProgress(node string, claim *v1.PersistentVolumeClaim, v
 	if why := b.stillClaimed(volume); why != nil {
 		return 0, why
 	}
-	return boundState(volume, claim), nil
+	return boundState(claim), nil
 }
 
-func boundState(volume *v1.PersistentVolume, claim *v1.PersistentVolumeClaim) State {
-	if volume.Status.Phase == v1.VolumeBound && claim.Status.Phase == v1.ClaimBound {
+func boundState(claim *v1.PersistentVolumeClaim) State {
+	if claim.Status.Phase == v1.ClaimBound {
 		return Bound
 	}
 	return ClaimBound

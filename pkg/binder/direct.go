@@ -135,8 +135,11 @@ func (r *run) writeStatus(ctx, needed context.Context, b *binding, claim *v1.Per
 			}
 			return r.getClaim(claim.Namespace, claim.Name)(ctx)
 		},
-		put: func(_ context.Context, want *v1.PersistentVolumeClaim) (*v1.PersistentVolumeClaim, error) {
-			return r.putClaimStatus(needed, want)
+		put: func(ctx context.Context, want *v1.PersistentVolumeClaim) (*v1.PersistentVolumeClaim, error) {
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			defer context.AfterFunc(needed, cancel)()
+			return r.putClaimStatus(ctx, want)
 		},
 	}
 	_, err := write.run(ctx, claim)
@@ -150,6 +153,15 @@ const phaseTime = 10 * time.Second
 // leavePhases writes, after phaseTime, the phases that the PV controller has not set. Settle
 // ends the wait.
 func (r *run) leavePhases(ctx context.Context) {
+	var open []*binding
+	for _, b := range r.bindings {
+		if volume := r.cache.Volume(b.Volume.Name); b.committed && volume != nil && volume.Status.Phase != v1.VolumeBound {
+			open = append(open, b)
+		}
+	}
+	if len(open) == 0 {
+		return
+	}
 	end := r.begin()
 	go func() {
 		defer end()
@@ -163,10 +175,8 @@ func (r *run) leavePhases(ctx context.Context) {
 		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), phaseTime)
 		defer cancel()
 		var group errgroup.Group
-		for _, b := range r.bindings {
-			if b.committed {
-				group.Go(func() error { return r.writePhase(limited, b) })
-			}
+		for _, b := range open {
+			group.Go(func() error { return r.writePhase(limited, b) })
 		}
 		if err := group.Wait(); err != nil {
 			klog.FromContext(ctx).Info("Could not set the phase of a bound volume, leaving it to the PV controller",

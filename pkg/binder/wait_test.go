@@ -471,6 +471,23 @@ func TestStatusWriteIsWithdrawn(t *testing.T) {
 	})
 }
 
+// One that the API server does not answer is given up seconds after the context has ended.
+func TestHangingStatusWrite(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, claim("a"), volume("pv-a"))
+		ctx, cancel := context.WithCancel(t.Context())
+		c.after = func(this call) { c.hang = c.hang || this.String() == "PUT persistentvolumeclaims a" }
+		done := c.start(ctx, binder.Direct, c.plan("a=pv-a"))
+		c.waits(done)
+		begin := time.Now()
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) || time.Since(begin) > time.Minute {
+			t.Errorf("error %v after %s", err, time.Since(begin))
+		}
+	})
+}
+
 // Without a PV controller nothing of a static binding waits.
 func TestWithoutPVControllerNothingWaits(t *testing.T) {
 	t.Parallel()

@@ -101,8 +101,7 @@ func New(c Config) (*Binder, error) {
 
 // Bind carries out the plan and returns when every claim of it is bound, its
 // volumes admit the node, and node and pod still exist. In Direct mode the phase of
-// a volume may follow within seconds. Else it returns the
-// first cause of failure, without waiting for other claims: a *plan.Failure, an
+// a volume may follow within seconds. Else it returns the first cause of failure, without waiting for other claims: a *plan.Failure, an
 // *APIError, a *TimeoutError, or one that wraps the cause of ctx's end.
 //
 // An error does not mean that nothing was written: see the package comment for

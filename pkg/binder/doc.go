@@ -50,9 +50,10 @@
 // A PV controller that has set a volume Bound writes the claim next. Direct
 // leaves that to it for a second, since both would write the same version, and
 // writes only what is left then. The phase of a volume whose claim Direct has bound
-// keeps no pod waiting and is left to the PV controller for ten seconds. One that has not set the phase of a provisioned
-// volume for seconds has more to write than its client's limit allows: Direct sets
-// the phase for it, and leaves the claim to it without limit.
+// keeps no pod waiting and is left to the PV controller for ten seconds. A PV
+// controller that has not set the phase of a provisioned volume for seconds has more
+// to write than its client's limit allows: Direct sets the phase for it, and leaves
+// the claim to it without limit.
 //
 // # Stopping
 //

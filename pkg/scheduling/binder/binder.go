@@ -77,8 +77,10 @@ type Binder struct {
 	timeout time.Duration
 	mode    Mode
 
+	ending  chan struct{} // closed by Settle
 	mu      sync.Mutex
-	calls   int           // that have not returned
+	ended   bool          // ending is closed
+	calls   int           // that have not returned, and those whose volumes' phases are open
 	settled chan struct{} // closed when there are none; nil unless waited for
 }
 
@@ -94,12 +96,12 @@ func New(c Config) (*Binder, error) {
 	case c.Mode != Direct && c.Mode != PVController:
 		return nil, errors.New("binder: Mode must be Direct or PVController")
 	}
-	return &Binder{client: c.Client, cache: c.Cache, timeout: c.Timeout, mode: c.Mode}, nil
+	return &Binder{client: c.Client, cache: c.Cache, timeout: c.Timeout, mode: c.Mode, ending: make(chan struct{})}, nil
 }
 
 // Bind carries out the plan and returns when every claim of it is bound, its
-// volumes admit the node, and node and pod still exist. Else it returns the
-// first cause of failure, without waiting for other claims: a *plan.Failure, an
+// volumes admit the node, and node and pod still exist. In Direct mode the phase of
+// a volume may follow within seconds. Else it returns the first cause of failure, without waiting for other claims: a *plan.Failure, an
 // *APIError, a *TimeoutError, or one that wraps the cause of ctx's end.
 //
 // An error does not mean that nothing was written: see the package comment for
@@ -117,10 +119,15 @@ func (b *Binder) Advance(ctx context.Context, p *plan.Plan) error {
 	return b.work(ctx, p, (*run).advance)
 }
 
-// Settle returns when no call is under way, or when ctx ends. After the context of all
-// calls has ended nothing is written later than that: a call that begins writes nothing.
+// Settle returns when no call is under way, or when ctx ends. Phases of volumes that are
+// open stay so, for the PV controller. After the context of all calls has ended nothing is
+// written later than that: a call that begins writes nothing.
 func (b *Binder) Settle(ctx context.Context) {
 	b.mu.Lock()
+	if !b.ended {
+		b.ended = true
+		close(b.ending)
+	}
 	if b.calls == 0 {
 		b.mu.Unlock()
 		return

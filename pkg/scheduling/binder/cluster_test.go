@@ -43,8 +43,9 @@ type cluster struct {
 	// before and after, if set, are called around each request of the binder,
 	// without the lock. What before returns is the answer in the place of the
 	// server's.
-	before func(call) error
-	after  func(call)
+	before  func(call) error
+	after   func(call)
+	binders []*binder.Binder
 	// hang keeps every request until its client gives up.
 	hang bool
 }

@@ -6,6 +6,8 @@ package binder
 import (
 	"context"
 	"errors"
+	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
@@ -26,6 +28,7 @@ func (r *run) direct(ctx context.Context) error {
 		finished, err = r.bindClaims(ctx)
 		return err
 	})
+	r.leavePhases(ctx)
 	if err != nil {
 		return err
 	}
@@ -47,7 +50,7 @@ func (r *run) adoptProvisioned() {
 	r.provisions = nil
 }
 
-// bindClaims is step 4. finished is false when a status could not be written:
+// bindClaims is step 4. finished is false when a claim's status could not be written:
 // the claims are bound, and the PV controller will say so.
 //
 // From here on nothing is given up because of the context or because of another
@@ -56,6 +59,15 @@ func (r *run) bindClaims(ctx context.Context) (finished bool, err error) {
 	if ctx.Err() != nil {
 		return false, context.Cause(ctx)
 	}
+	needed, withdraw := context.WithCancel(context.WithoutCancel(ctx))
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		if r.awaitBound(needed) == nil {
+			withdraw()
+		}
+	})
+	defer watching.Wait()
+	defer withdraw()
 	var group errgroup.Group
 	open := make([]error, len(r.bindings))
 	for i, b := range r.bindings {
@@ -67,7 +79,7 @@ func (r *run) bindClaims(ctx context.Context) (finished bool, err error) {
 			if err != nil {
 				return err
 			}
-			open[i] = r.writeStatus(ctx, b, claim)
+			open[i] = r.writeStatus(ctx, needed, b, claim)
 			return nil
 		})
 	}
@@ -76,7 +88,7 @@ func (r *run) bindClaims(ctx context.Context) (finished bool, err error) {
 	for i, b := range r.bindings {
 		if open[i] != nil {
 			finished = false
-			klog.FromContext(ctx).Info("Could not write the status of a bound claim or volume, leaving it to the PV controller",
+			klog.FromContext(ctx).Info("Could not write the status of a bound claim, leaving it to the PV controller",
 				logkeys.Claim, klog.KObj(b.Claim), logkeys.Volume, klog.KObj(b.Volume), "err", open[i])
 		}
 	}
@@ -109,25 +121,80 @@ func (r *run) bindClaim(ctx context.Context, b *binding) (*v1.PersistentVolumeCl
 	return done.object, nil
 }
 
-// writeStatus writes both statuses of one binding, in parallel.
-func (r *run) writeStatus(ctx context.Context, b *binding, claim *v1.PersistentVolumeClaim) error {
-	ofVolume := r.phaseBound(b)
-	ofVolume.forward = true
-	ofClaim := swap[*v1.PersistentVolumeClaim]{
+// writeStatus writes the claim's status. needed ends when all claims are seen Bound: a
+// request that still waits for the client's rate limit then is withdrawn.
+func (r *run) writeStatus(ctx, needed context.Context, b *binding, claim *v1.PersistentVolumeClaim) error {
+	write := swap[*v1.PersistentVolumeClaim]{
 		resource: claimStatusResource, name: claim.Namespace + "/" + claim.Name, forward: true,
 		want: func(live *v1.PersistentVolumeClaim) (*v1.PersistentVolumeClaim, bool, *plan.Failure) {
 			return b.ClaimBound(live, b.volume)
 		},
-		get: r.getClaim(claim.Namespace, claim.Name), put: r.putClaimStatus,
+		get: func(ctx context.Context) (*v1.PersistentVolumeClaim, error) {
+			if needed.Err() != nil {
+				return r.newestClaim(claim), nil
+			}
+			return r.getClaim(claim.Namespace, claim.Name)(ctx)
+		},
+		put: func(ctx context.Context, want *v1.PersistentVolumeClaim) (*v1.PersistentVolumeClaim, error) {
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			defer context.AfterFunc(needed, cancel)()
+			return r.putClaimStatus(ctx, want)
+		},
 	}
-	var group errgroup.Group
-	group.Go(func() error {
-		_, err := ofVolume.run(ctx, b.volume)
-		return err
-	})
-	group.Go(func() error {
-		_, err := ofClaim.run(ctx, claim)
-		return err
-	})
-	return group.Wait()
+	_, err := write.run(ctx, claim)
+	return err
+}
+
+// phaseTime is what a PV controller gets to set the phase of a volume whose claim is bound.
+// No pod waits for it: kubelet reads the claim's phase and the volume's claimRef.
+const phaseTime = 10 * time.Second
+
+// leavePhases writes, after phaseTime, the phases that the PV controller has not set. Settle
+// ends the wait.
+func (r *run) leavePhases(ctx context.Context) {
+	var open []*binding
+	for _, b := range r.bindings {
+		if volume := r.cache.Volume(b.Volume.Name); b.committed && volume != nil && volume.Status.Phase != v1.VolumeBound {
+			open = append(open, b)
+		}
+	}
+	if len(open) == 0 {
+		return
+	}
+	end := r.begin()
+	go func() {
+		defer end()
+		timer := time.NewTimer(phaseTime)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-r.ending:
+			return
+		}
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), phaseTime)
+		defer cancel()
+		var group errgroup.Group
+		for _, b := range open {
+			group.Go(func() error { return r.writePhase(limited, b) })
+		}
+		if err := group.Wait(); err != nil {
+			klog.FromContext(ctx).Info("Could not set the phase of a bound volume, leaving it to the PV controller",
+				logkeys.Pod, klog.KRef(r.plan.Pod.Namespace, r.plan.Pod.Name), "err", err)
+		}
+	}()
+}
+
+// writePhase sets phase Bound on a volume that is Available. Any later phase is the PV
+// controller's: the claim may have been deleted meanwhile.
+func (r *run) writePhase(ctx context.Context, b *binding) error {
+	write := r.phaseBound(b)
+	write.want = func(live *v1.PersistentVolume) (*v1.PersistentVolume, bool, *plan.Failure) {
+		if live == nil || live.Status.Phase != v1.VolumeAvailable {
+			return live, false, nil
+		}
+		return b.VolumeBound(live)
+	}
+	_, err := write.run(ctx, r.cache.Volume(b.Volume.Name))
+	return err
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
@@ -56,10 +57,18 @@ const bound = "pv-a Bound a:uid-a Bound"
 
 func TestDirectBindsEverything(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, bindsEverything)
+}
+
+func bindsEverything(t *testing.T) {
 	c := newCluster(t, claim("a"), claim("b"), claim("c"), volume("pv-a"), volume("pv-b"), volume("pv-c"))
 	if err := c.binder(binder.Direct).Bind(t.Context(), c.plan("a=pv-a", "b=pv-b", "c=pv-c")); err != nil {
 		t.Fatal(err)
 	}
+	if len(c.log()) != 9 {
+		t.Errorf("%d writes, want 9, and no phase of a volume: %v", len(c.log()), c.log())
+	}
+	c.letPhasesBeWritten()
 	want := claim("a").Bound("pv-a").Obj()
 	want.ResourceVersion = c.Claim("default", "a").ResourceVersion
 	want.Status = v1.PersistentVolumeClaimStatus{
@@ -186,21 +195,24 @@ func TestDirectConflicts(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := newCluster(t, claim("a"), volume("pv-a"), volume("pv-z"))
-			var once sync.Once
-			c.before = func(this call) error {
-				if this.verb == "PUT" && this.resource+" "+this.name == tc.at {
-					once.Do(func() { tc.do(c) })
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, claim("a"), volume("pv-a"), volume("pv-z"))
+				var once sync.Once
+				c.before = func(this call) error {
+					if this.verb == "PUT" && this.resource+" "+this.name == tc.at {
+						once.Do(func() { tc.do(c) })
+					}
+					return nil
 				}
-				return nil
-			}
-			err := c.binder(binder.Direct).Bind(t.Context(), c.plan("a=pv-a"))
-			if got := failure(err); got != tc.want {
-				t.Errorf("failure %q, want %q", got, tc.want)
-			}
-			if got := c.state("a", "pv-a"); got != tc.state {
-				t.Errorf("state %q, want %q; writes %v", got, tc.state, c.log())
-			}
+				err := c.binder(binder.Direct).Bind(t.Context(), c.plan("a=pv-a"))
+				if got := failure(err); got != tc.want {
+					t.Errorf("failure %q, want %q", got, tc.want)
+				}
+				c.letPhasesBeWritten()
+				if got := c.state("a", "pv-a"); got != tc.state {
+					t.Errorf("state %q, want %q; writes %v", got, tc.state, c.log())
+				}
+			})
 		})
 	}
 }
@@ -235,26 +247,29 @@ func TestLostAnswers(t *testing.T) {
 		for _, made := range []bool{true, false} {
 			t.Run(resource, func(t *testing.T) {
 				t.Parallel()
-				c := newCluster(t, claim("a"), volume("pv-a"))
-				var once sync.Once
-				c.before = func(this call) (err error) {
-					if this.verb != "PUT" || this.resource != resource {
-						return nil
-					}
-					once.Do(func() {
-						err = apierrors.NewTimeoutError("gateway", 0)
-						if made {
-							c.repeat(this)
+				synctest.Test(t, func(t *testing.T) {
+					c := newCluster(t, claim("a"), volume("pv-a"))
+					var once sync.Once
+					c.before = func(this call) (err error) {
+						if this.verb != "PUT" || this.resource != resource {
+							return nil
 						}
-					})
-					return err
-				}
-				if err := c.binder(binder.Direct).Bind(t.Context(), c.plan("a=pv-a")); err != nil {
-					t.Fatal(err)
-				}
-				if got := c.state("a", "pv-a"); got != bound {
-					t.Errorf("state %q; writes %v", got, c.log())
-				}
+						once.Do(func() {
+							err = apierrors.NewTimeoutError("gateway", 0)
+							if made {
+								c.repeat(this)
+							}
+						})
+						return err
+					}
+					if err := c.binder(binder.Direct).Bind(t.Context(), c.plan("a=pv-a")); err != nil {
+						t.Fatal(err)
+					}
+					c.letPhasesBeWritten()
+					if got := c.state("a", "pv-a"); got != bound {
+						t.Errorf("state %q; writes %v", got, c.log())
+					}
+				})
 			})
 		}
 	}

@@ -14,7 +14,7 @@
 //     must not leave a provisioned one behind.
 //  3. Wait until every claim has its volume.
 //  4. Direct: volumeName and bind-completed, one write per claim, the point of
-//     no return; then the two statuses. Not before every claim of the pod has
+//     no return; then the claim's status. Not before every claim of the pod has
 //     its volume, so that a refusal by a provisioner can still be undone.
 //     PVController: wait until the PV controller has done it.
 //
@@ -49,9 +49,11 @@
 //
 // A PV controller that has set a volume Bound writes the claim next. Direct
 // leaves that to it for a second, since both would write the same version, and
-// writes only what is left then. One that has not set the phase of a provisioned
-// volume for seconds has more to write than its client's limit allows: Direct sets
-// the phase for it, and leaves the claim to it without limit.
+// writes only what is left then. The phase of a volume whose claim Direct has bound
+// keeps no pod waiting and is left to the PV controller for ten seconds. A PV
+// controller that has not set the phase of a provisioned volume for seconds has more
+// to write than its client's limit allows: Direct sets the phase for it, and leaves
+// the claim to it without limit.
 //
 // # Stopping
 //

@@ -5,6 +5,7 @@ package binder_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -158,7 +159,16 @@ func (c *cluster) binderFor(mode binder.Mode, timeout time.Duration) *binder.Bin
 	if err != nil {
 		c.t.Fatal(err)
 	}
+	c.binders = append(c.binders, b)
+	c.t.Cleanup(c.settle)
 	return b
+}
+
+// settle ends what the binders still wait for.
+func (c *cluster) settle() {
+	for _, b := range c.binders {
+		b.Settle(context.Background())
+	}
 }
 
 // plan gives each claim ("claim=volume") its volume, or has one made for it

@@ -161,6 +161,9 @@ func (c *cluster) checkCancelled(err error) {
 			claimed++
 		}
 	}
+	if claimed > 0 {
+		c.letPhasesBeWritten()
+	}
 	a, b := c.state("a", "pv-a"), c.state("b", "pv-b")
 	if claimed == 0 && (a != " Pending free Available" || b != " Pending free Available") {
 		c.t.Errorf("not taken back: %q, %q; writes %v", a, b, c.log())

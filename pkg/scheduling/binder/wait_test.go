@@ -40,6 +40,13 @@ func (c *cluster) launch(ctx context.Context, mode binder.Mode, p *plan.Plan) <-
 	return done
 }
 
+// letPhasesBeWritten lets the bubble's time pass until a binder writes the phases that no
+// PV controller has set.
+func (c *cluster) letPhasesBeWritten() {
+	<-time.After(time.Minute)
+	synctest.Wait()
+}
+
 // waits fails the test if the call has returned.
 func (c *cluster) waits(done <-chan error) {
 	c.t.Helper()
@@ -73,6 +80,7 @@ func TestDirectCompletesWhatWasProvisioned(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Fatal(err)
 		}
+		c.letPhasesBeWritten()
 		if got := c.state("a", "pv-a"); got != bound {
 			t.Errorf("a: %s", got)
 		}
@@ -274,6 +282,7 @@ func TestPVControllerIsGivenTime(t *testing.T) {
 					if took := time.Since(start); err != nil || took == 0 || took > 30*time.Second {
 						t.Errorf("error %v after %s", err, took)
 					}
+					c.letPhasesBeWritten()
 					if got := c.state("a", "pv-a"); got != bound {
 						t.Errorf("state %q", got)
 					}
@@ -405,6 +414,81 @@ func TestPhaseIsSetForABusyPVController(t *testing.T) {
 	}
 }
 
+// The phase of a volume whose claim is bound is the PV controller's to write, and no pod
+// waits for it. It is set after ten seconds, unless the volume is no longer Available.
+func TestPhaseIsLeftToThePVController(t *testing.T) {
+	t.Parallel()
+	const phase = "persistentvolumes/status pv-a"
+	set := func(phase v1.PersistentVolumePhase) func(*cluster) {
+		return func(c *cluster) { c.editVolume("pv-a", func(v *v1.PersistentVolume) { v.Status.Phase = phase }) }
+	}
+	tests := map[string]struct {
+		meanwhile func(*cluster)
+		want      bool // our write
+		state     string
+	}{
+		"there is none":                 {meanwhile: func(*cluster) {}, want: true, state: bound},
+		"it sets the phase":             {meanwhile: set(v1.VolumeBound), state: bound},
+		"the claim is deleted":          {meanwhile: set(v1.VolumeReleased), state: "pv-a Bound a:uid-a Released"},
+		"the scheduler is asked to end": {meanwhile: (*cluster).settle, state: "pv-a Bound a:uid-a Available"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, claim("a"), volume("pv-a"))
+				begin := time.Now()
+				if err := c.binder(binder.Direct).Bind(t.Context(), c.plan("a=pv-a")); err != nil || time.Since(begin) > 0 {
+					t.Fatalf("error %v after %s", err, time.Since(begin))
+				}
+				<-time.After(9 * time.Second)
+				if slices.Contains(c.log(), phase) {
+					t.Errorf("wrote the phase after %s", time.Since(begin))
+				}
+				tc.meanwhile(c)
+				c.letPhasesBeWritten()
+				if got := slices.Contains(c.log(), phase); got != tc.want || c.state("a", "pv-a") != tc.state {
+					t.Errorf("wrote the phase: %t, want %t; state %q, want %q", got, tc.want, c.state("a", "pv-a"), tc.state)
+				}
+			})
+		})
+	}
+}
+
+// A client with a rate limit sends requests seconds after they are made. One for a status
+// that the PV controller has written meanwhile is withdrawn.
+func TestStatusWriteIsWithdrawn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, claim("a"), volume("pv-a"))
+		c.after = func(this call) { c.hang = this.String() == "PUT persistentvolumeclaims a" }
+		done := c.start(t.Context(), binder.Direct, c.plan("a=pv-a"))
+		c.waits(done)
+		begin := time.Now()
+		c.editClaim("a", func(p *v1.PersistentVolumeClaim) { p.Status.Phase = v1.ClaimBound })
+		if err := <-done; err != nil || time.Since(begin) > 0 {
+			t.Errorf("error %v after %s", err, time.Since(begin))
+		}
+		c.hang = false
+	})
+}
+
+// One that the API server does not answer is given up seconds after the context has ended.
+func TestHangingStatusWrite(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, claim("a"), volume("pv-a"))
+		ctx, cancel := context.WithCancel(t.Context())
+		c.after = func(this call) { c.hang = c.hang || this.String() == "PUT persistentvolumeclaims a" }
+		done := c.start(ctx, binder.Direct, c.plan("a=pv-a"))
+		c.waits(done)
+		begin := time.Now()
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) || time.Since(begin) > time.Minute {
+			t.Errorf("error %v after %s", err, time.Since(begin))
+		}
+	})
+}
+
 // Without a PV controller nothing of a static binding waits.
 func TestWithoutPVControllerNothingWaits(t *testing.T) {
 	t.Parallel()
@@ -484,6 +568,7 @@ func TestSelectedNodeOfAnotherNode(t *testing.T) {
 				if got := failure(err); got != tc.want {
 					t.Fatalf("failure %q, want %q", got, tc.want)
 				}
+				c.letPhasesBeWritten()
 				node, a := "n1", bound
 				if tc.exists {
 					node, a = "old", " Pending free Available"

@@ -116,6 +116,7 @@ func New(ctx context.Context, c Config) (*Extender, error) {
 	}); err != nil {
 		return nil, err
 	}
+	context.AfterFunc(ctx, func() { e.binder.Settle(ctx) })
 	return e.measured(ctx), nil
 }
 

@@ -20,10 +20,11 @@ const (
 	Unseen
 	// Claimed: the volume refers to the claim; the claim is not written yet.
 	Claimed
-	// ClaimBound: the claim refers to the volume, which is final; a status is not written
+	// ClaimBound: the claim refers to the volume, which is final; its status is not written
 	// yet.
 	ClaimBound
-	// Bound: there is nothing left to write.
+	// Bound: the claim's phase is Bound, and its pod can run. The volume's phase may not be
+	// written yet.
 	Bound
 )
 
@@ -62,7 +63,7 @@ func (b Binding) Progress(volume *v1.PersistentVolume, claim *v1.PersistentVolum
 	}
 	switch {
 	case IsBound(claim):
-		return boundState(volume, claim), nil
+		return boundState(claim), nil
 	case claim.Status.Phase == v1.ClaimLost:
 		return 0, b.fail(ClaimLost, "")
 	case claim.DeletionTimestamp != nil:
@@ -121,11 +122,11 @@ func (p Provision) boundProgress(node string, claim *v1.PersistentVolumeClaim, v
 	if why := b.stillClaimed(volume); why != nil {
 		return 0, why
 	}
-	return boundState(volume, claim), nil
+	return boundState(claim), nil
 }
 
-func boundState(volume *v1.PersistentVolume, claim *v1.PersistentVolumeClaim) State {
-	if volume.Status.Phase == v1.VolumeBound && claim.Status.Phase == v1.ClaimBound {
+func boundState(claim *v1.PersistentVolumeClaim) State {
+	if claim.Status.Phase == v1.ClaimBound {
 		return Bound
 	}
 	return ClaimBound

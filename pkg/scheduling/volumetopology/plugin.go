@@ -92,6 +92,7 @@ func New(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugi
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", Name, err)
 	}
+	context.AfterFunc(ctx, func() { b.Settle(ctx) })
 	p := &Plugin{
 		cache:    cache,
 		binder:   b,

@@ -39,10 +39,10 @@ type Cache interface {
 	// VolumeFor returns a volume whose claimRef names the claim (namespace,
 	// name, and UID where it is set), nil if there is none.
 	VolumeFor(claim *v1.PersistentVolumeClaim) *v1.PersistentVolume
-	// NodeAdmits says whether the node exists, and whether the volume's node
+	// NodeAdmits reports whether the node exists, and whether the volume's node
 	// affinity, CSI migration considered, admits it.
 	NodeAdmits(volume *v1.PersistentVolume, node string) (exists, admits bool)
-	// PodExists says whether the pod with this UID has not been deleted.
+	// PodExists reports whether the pod with this UID exists.
 	PodExists(pod types.NamespacedName, uid types.UID) bool
 	// Subscribe returns a channel of capacity one that holds a signal after
 	// any event on the plan's pod, node, claims or volumes, or on a volume
@@ -100,8 +100,9 @@ func New(c Config) (*Binder, error) {
 }
 
 // Bind carries out the plan and returns when every claim of it is bound, its
-// volumes admit the node, and node and pod still exist. In Direct mode the phase of
-// a volume may follow within seconds. Else it returns the first cause of failure, without waiting for other claims: a *plan.Failure, an
+// volumes admit the node, and node and pod still exist. In Direct mode the phase of a volume
+// may follow within seconds. On failure it returns the first cause, without waiting for
+// other claims: a *plan.Failure, an
 // *APIError, a *TimeoutError, or one that wraps the cause of ctx's end.
 //
 // An error does not mean that nothing was written: see the package comment for

@@ -35,13 +35,13 @@ type cluster struct {
 	pods    map[types.NamespacedName]types.UID
 
 	waiting map[chan struct{}]struct{}
-	// writes are the writes that were carried out, whoever made them.
+	// writes are the successful writes of all clients.
 	writes []string
 	// lost counts how often a claim was marked Lost.
 	lost int
 
 	// before and after, if set, are called around each request of the binder,
-	// without the lock. What before returns is the answer in the place of the
+	// without the lock. What before returns is the answer instead of the
 	// server's.
 	before  func(call) error
 	after   func(call)
@@ -198,7 +198,7 @@ func (c *cluster) wrote(resource, name string, status bool) {
 	c.notify()
 }
 
-// check is what holds at every moment, whoever writes: a claim that is bound
+// check has the invariants at every moment: a claim that is bound
 // has a volume that refers to it, and no other claim has that volume.
 func (c *cluster) check() {
 	users := map[string]string{}

@@ -17,7 +17,7 @@ import (
 	"stowage.dev/stowage/pkg/scheduling/plan"
 )
 
-// direct completes the bindings: nobody else is needed but the provisioners.
+// direct completes the bindings; only provisioners are needed besides.
 func (r *run) direct(ctx context.Context) error {
 	if err := r.stage(ctx, "await_volumes", r.awaitVolumes); err != nil {
 		return err
@@ -42,7 +42,7 @@ func (r *run) direct(ctx context.Context) error {
 }
 
 // adoptProvisioned makes a binding of every claim whose volume was waited for.
-// Its claimRef is the provisioner's and is never taken back.
+// Its claimRef is the provisioner's and is never undone.
 func (r *run) adoptProvisioned() {
 	for _, p := range r.provisions {
 		r.bindings = append(r.bindings, &binding{Binding: p.Binding(p.claim, p.volume), volume: p.volume})

@@ -169,11 +169,11 @@ func TestDirectConflicts(t *testing.T) {
 			c.editVolume("pv-a", func(v *v1.PersistentVolume) { v.Status.Phase = v1.VolumeBound })
 			c.editClaim("a", func(p *v1.PersistentVolumeClaim) { *p = *claim("a").Bound("pv-a").Obj() })
 		}},
-		"claim: bound elsewhere, the volume is given back": {at: pvc, want: plan.ClaimBoundElsewhere, state: "pv-z Bound free Available", do: func(c *cluster) {
+		"claim: bound elsewhere, the volume is released": {at: pvc, want: plan.ClaimBoundElsewhere, state: "pv-z Bound free Available", do: func(c *cluster) {
 			c.editVolume("pv-z", ref("a", "a"))
 			c.editClaim("a", func(p *v1.PersistentVolumeClaim) { *p = *claim("a").Bound("pv-z").Obj() })
 		}},
-		"claim: being deleted, the volume is given back": {at: pvc, want: plan.ClaimDeleting, state: free, do: func(c *cluster) {
+		"claim: being deleted, the volume is released": {at: pvc, want: plan.ClaimDeleting, state: free, do: func(c *cluster) {
 			c.editClaim("a", func(p *v1.PersistentVolumeClaim) { p.DeletionTimestamp = claim("x").Deleting().Obj().DeletionTimestamp })
 		}},
 		"volume status: Bound already": {at: pvStatus, state: bound, do: func(c *cluster) {

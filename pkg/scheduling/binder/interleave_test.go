@@ -103,8 +103,8 @@ func (a *actors) settle() {
 	}
 }
 
-// checkAtRest is what must hold when nobody has anything left to do: claims and
-// volumes refer to each other or to nothing, and nothing is in between.
+// checkAtRest has the invariants when no writer has work left: claims and volumes refer to
+// each other or to nothing.
 func (a *actors) checkAtRest() {
 	c := a.c
 	c.t.Helper()
@@ -131,7 +131,7 @@ func (a *actors) checkAtRest() {
 	}
 }
 
-// seeds is how many orders each story is told in.
+// seeds is the number of orders of each scenario.
 const seeds = 60
 
 // Beside a PV controller that lags, hurries and interrupts as it likes, every

@@ -158,7 +158,7 @@ func (r *run) removeMarks(ctx context.Context) {
 		})
 	}
 	if err := group.Wait(); err != nil {
-		klog.FromContext(ctx).Info("Could not remove the annotation of a volume that was taken back once",
+		klog.FromContext(ctx).Info("Failed to remove the annotation of an undone binding",
 			logkeys.Pod, klog.KRef(r.plan.Pod.Namespace, r.plan.Pod.Name), "annotation", wellknown.BindingUndoneAnnotation, "err", err)
 	}
 }
@@ -206,10 +206,9 @@ func (r *run) claimVolume(ctx context.Context, b *binding) error {
 	return r.adoptVolume(ctx, b, true)
 }
 
-// adoptVolume is for a volume whose claimRef was found in place. Whoever wrote
-// it may be about to take it back; phase Bound takes that right away. As long as
-// the phase is to tell whether the PV controller knows the volume as the claim's,
-// early leaves it as it is.
+// adoptVolume is for a volume whose claimRef was found in place. Its writer may be about to
+// undo it, which phase Bound prevents. With early, the phase is left alone while it shows
+// whether the PV controller knows the volume as the claim's.
 func (r *run) adoptVolume(ctx context.Context, b *binding, early bool) error {
 	adopt := r.phaseBound(b)
 	live, err := adopt.read(ctx)

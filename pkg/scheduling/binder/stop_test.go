@@ -166,7 +166,7 @@ func (c *cluster) checkCancelled(err error) {
 	}
 	a, b := c.state("a", "pv-a"), c.state("b", "pv-b")
 	if claimed == 0 && (a != " Pending free Available" || b != " Pending free Available") {
-		c.t.Errorf("not taken back: %q, %q; writes %v", a, b, c.log())
+		c.t.Errorf("not undone: %q, %q; writes %v", a, b, c.log())
 	}
 	if claimed > 0 && (a != bound || b != "pv-b Bound b:uid-b Bound") {
 		c.t.Errorf("not carried forward: %q, %q; writes %v", a, b, c.log())
@@ -196,7 +196,7 @@ func TestPVControllerModeStoppedAtAnyWrite(t *testing.T) {
 				err := c.binder(binder.PVController).Bind(ctx, c.plan("a=pv-a", "b=pv-b", "p+csi"))
 				c.checkCancelled(err)
 				if got := c.Claim("default", "p").Annotations[plan.AnnSelectedNode]; got != "" {
-					t.Errorf("selected-node %q was not taken back though nobody was told to begin", got)
+					t.Errorf("selected-node %q was not undone before any provisioner began", got)
 				}
 			})
 		}
@@ -204,7 +204,7 @@ func TestPVControllerModeStoppedAtAnyWrite(t *testing.T) {
 }
 
 // A preemption arrives while requests of step 1 are under way: their answers
-// are waited for, else nobody could tell what to take back.
+// are waited for; otherwise it is unknown what to undo.
 func TestCancelledWhileWriting(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, claim("a"), claim("b"), volume("pv-a"), volume("pv-b"))
@@ -228,8 +228,8 @@ func TestCancelledWhileWriting(t *testing.T) {
 	}
 }
 
-// Whoever ends the calls' context can wait for their last write: what each took back
-// is taken back then, and a call that begins later writes nothing.
+// Settle waits for the last write of calls whose context ended, undo included; a call that
+// begins later writes nothing.
 func TestSettle(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -288,7 +288,7 @@ func TestFailureUndoesTheOthers(t *testing.T) {
 	}
 }
 
-// Undo meets somebody who went on from our claimRef: it stays.
+// Another writer continued from our claimRef: it stays.
 func TestUndoLeavesWhatOthersRelyOn(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, claim("a"), claim("b"), volume("pv-a"), volume("pv-b"))

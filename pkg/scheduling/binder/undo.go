@@ -15,16 +15,15 @@ import (
 	"stowage.dev/stowage/pkg/logkeys"
 )
 
-// undoTime is the deadline for taking back what was written.
+// undoTime is the deadline of undo.
 const undoTime = 10 * time.Second
 
-// undo takes back what our own writes of this call have done to claims whose
-// step 4 has not begun, each on the resourceVersion that the write returned. A
-// conflict means that somebody has gone on from there: it stays.
+// undo reverts the writes of this call for claims whose step 4 has not begun, each on the
+// resourceVersion that the write returned. A conflict means that another writer continued
+// from there: the object stays.
 //
-// A timeout alone never moves a selected-node. Nor does it take back claimRefs while
-// only the PV controller is waited for to complete them: it would begin again each
-// time, and with a timeout that is shorter than it takes never come to an end.
+// A timeout alone never removes a selected-node, nor claimRefs that only wait for the PV
+// controller: with a timeout shorter than that takes, each attempt would start again.
 func (r *run) undo(ctx context.Context, cause error) {
 	timeout := errors.Is(cause, errDeadline)
 	if timeout && r.mode == PVController && r.onlyControllerOpen() {
@@ -32,8 +31,8 @@ func (r *run) undo(ctx context.Context, cause error) {
 	}
 	detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
 	defer cancel()
-	// Nothing here returns an error: the cause is what the caller hears of,
-	// and every object that stays as it is can be bound from there.
+	// The caller gets the cause, not these errors: an object that is not
+	// reverted can be bound from there.
 	_ = r.stage(detached, "undo", func(ctx context.Context) error {
 		var group errgroup.Group
 		for _, b := range r.bindings {
@@ -48,7 +47,7 @@ func (r *run) undo(ctx context.Context, cause error) {
 	})
 }
 
-// onlyControllerOpen says that every claim has its volume.
+// onlyControllerOpen reports whether every claim has its volume.
 func (r *run) onlyControllerOpen() bool {
 	states, why := r.look()
 	return why == nil && len(requested(states)) == 0
@@ -85,13 +84,13 @@ func (r *run) unselectNode(ctx context.Context, p *provision) error {
 func undone(logger klog.Logger, err error) error {
 	switch {
 	case err == nil:
-		logger.V(2).Info("Took back a binding that could not be completed")
+		logger.V(2).Info("Undid an incomplete binding")
 		return nil
 	case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
-		logger.V(4).Info("Left a binding as it is: somebody else has written the object")
+		logger.V(4).Info("Left an incomplete binding: another client has written the object")
 		return nil
 	default:
-		logger.Info("Could not take back a binding, it stays half-made", "err", err)
+		logger.Info("Failed to undo an incomplete binding", "err", err)
 		return err
 	}
 }

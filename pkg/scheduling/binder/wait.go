@@ -14,12 +14,11 @@ import (
 	"stowage.dev/stowage/pkg/scheduling/plan"
 )
 
-// What Direct gives a PV controller at most to set the phase of a volume that was
-// provisioned, that its owner has pre-bound by name, or whose claimRef was taken back: no
-// more than half of the time that the binding has. A working one needs a tenth of a
-// second; without one every such binding takes this long. claimRefs are taken back where
-// much goes wrong, and there a PV controller may be many seconds behind: 16 were seen
-// under load.
+// How long Direct waits for a PV controller to set the phase of a volume that was
+// provisioned, that its owner has pre-bound by name, or (busyControllerTime) whose claimRef
+// was undone; at most half of the time that the binding has. A working PV controller needs a
+// tenth of a second; without one every such binding takes this long. claimRefs are undone
+// after failures, when a PV controller may lag: by 16 seconds under load.
 const controllerTime, busyControllerTime = 5 * time.Second, 30 * time.Second
 
 // completionTime is how long Direct waits at most for a PV controller to write the claim
@@ -76,14 +75,14 @@ func (r *run) awaitController(ctx context.Context) error {
 	return r.await(ctx, 0, func(s claimState, _ bool) bool { return s.state >= plan.ClaimBound })
 }
 
-// awaitBound waits for statuses that somebody else has to write.
+// awaitBound waits for statuses that another client writes.
 func (r *run) awaitBound(ctx context.Context) error {
 	return r.await(ctx, 0, func(s claimState, _ bool) bool { return s.state == plan.Bound })
 }
 
 // await returns when every claim is ready, or with the first failure of any:
-// that of one claim is not held back by another that is still open. ready is told
-// when patience, or half of the time that is left, is over.
+// a failure is returned before other claims are ready. impatient is true after patience, or
+// half of the time that is left.
 func (r *run) await(ctx context.Context, patience time.Duration, ready func(s claimState, impatient bool) bool) error {
 	if end, ok := ctx.Deadline(); ok {
 		patience = min(patience, time.Until(end)/2)

@@ -159,7 +159,7 @@ func TestFirstCauseEndsTheWait(t *testing.T) {
 		"claimRef reset":                  {want: plan.ClaimRefReset, do: func(c *cluster) { c.editVolume("pv-a", func(v *v1.PersistentVolume) { v.Spec.ClaimRef = nil }) }},
 		"node deleted":                    {want: plan.NodeGone, do: func(c *cluster) { c.change(func() { delete(c.nodes, "n1") }) }},
 		"pod deleted":                     {want: plan.PodGone, do: func(c *cluster) { c.change(func() { delete(c.pods, pod) }) }},
-		"pod deleted and created anew":    {want: plan.PodGone, do: func(c *cluster) { c.change(func() { c.pods[pod] = "new" }) }},
+		"pod deleted and created again":   {want: plan.PodGone, do: func(c *cluster) { c.change(func() { c.pods[pod] = "new" }) }},
 		"node relabelled away from the volume": {want: plan.VolumeOffNode, do: func(c *cluster) {
 			c.change(func() { c.nodes["n1"] = builders.MakeNode("n1").Hostname("n9").Obj() })
 		}},
@@ -191,7 +191,7 @@ func TestFirstCauseEndsTheWait(t *testing.T) {
 						return
 					}
 					if got := c.state("a", "pv-a"); got != " Pending free Available" {
-						t.Errorf("a was not taken back: %s", got)
+						t.Errorf("a was not undone: %s", got)
 					}
 				})
 			})
@@ -237,7 +237,7 @@ func TestTimeoutTellsWhatEachClaimWaitsFor(t *testing.T) {
 			}
 		}
 		if got := c.state("a", "pv-a"); got != " Pending free Available" {
-			t.Errorf("a was not taken back: %s", got)
+			t.Errorf("a was not undone: %s", got)
 		}
 		if got := c.Claim("default", "p").Annotations[plan.AnnSelectedNode]; got != "n1" {
 			t.Errorf("a timeout moved selected-node to %q", got)
@@ -245,14 +245,14 @@ func TestTimeoutTellsWhatEachClaimWaitsFor(t *testing.T) {
 	})
 }
 
-// A volume that its owner has pre-bound by name, or that was given back by another
-// claim: the PV controller may not have seen our claimRef yet, and would mark the claim
+// A volume that its owner has pre-bound by name, or whose binding to another claim was
+// undone: the PV controller may not have seen our claimRef yet, and would mark the claim
 // Lost.
 func TestPVControllerIsGivenTime(t *testing.T) {
 	t.Parallel()
 	volumes := map[string]func() *builders.PV{
-		"pre-bound":  func() *builders.PV { return volume("pv-a").ClaimRef("default", "a", "") },
-		"given back": func() *builders.PV { return volume("pv-a").Annotation(wellknown.BindingUndoneAnnotation, "uid-x") },
+		"pre-bound": func() *builders.PV { return volume("pv-a").ClaimRef("default", "a", "") },
+		"undone":    func() *builders.PV { return volume("pv-a").Annotation(wellknown.BindingUndoneAnnotation, "uid-x") },
 	}
 	for name, pv := range volumes {
 		t.Run(name+", it takes note", func(t *testing.T) {
@@ -269,7 +269,7 @@ func TestPVControllerIsGivenTime(t *testing.T) {
 				}
 				c.editClaim("a", func(p *v1.PersistentVolumeClaim) { p.Status.Phase = v1.ClaimBound })
 				if _, marked := c.Volume("pv-a").Annotations[wellknown.BindingUndoneAnnotation]; marked || c.state("a", "pv-a") != bound {
-					t.Errorf("state %q, marked as given back: %t", c.state("a", "pv-a"), marked)
+					t.Errorf("state %q, marked as undone: %t", c.state("a", "pv-a"), marked)
 				}
 			})
 		})

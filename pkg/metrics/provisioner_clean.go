@@ -60,6 +60,7 @@ func cleanMetrics() []metrics.Registerable {
 // CleanedBy is where a disk is cleaned.
 type CleanedBy string
 
+// The places.
 const (
 	InProcess CleanedBy = "process" // by the provisioner itself
 	InJob     CleanedBy = "job"     // by a Job

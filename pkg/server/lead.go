@@ -29,7 +29,7 @@ type LeadConfig struct {
 	Work func(ctx context.Context) error
 }
 
-// ErrLeaseLost: another replica may lead. The process must end.
+// ErrLeaseLost means that another replica may lead. The process must end.
 var ErrLeaseLost = errors.New("the lease was lost to another replica")
 
 // Lead waits for the lease and runs Work. It returns the error of Work, ErrLeaseLost if the

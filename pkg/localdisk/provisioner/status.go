@@ -148,7 +148,7 @@ func (e *entry) observeAvailable() {
 // describe returns the report's entry of a slot.
 func describe(g *gathered, d decide.Decision) stowage.Entry {
 	now := metav1.Now()
-	e := stowage.Entry{Class: g.Key.Class, Name: g.Key.Name, Path: g.path, State: stowage.EntryState(d.State), Since: &now}
+	e := stowage.Entry{Class: g.Key.Class, Name: g.Key.Name, Path: g.path, State: d.State, Since: &now}
 	if f := g.Fact; f != nil {
 		e.Kind, e.Bytes, e.Identity = string(f.Kind), f.Bytes, string(f.Identity)
 	}

@@ -5,7 +5,7 @@ package files
 
 import "fmt"
 
-// NestedMountError: something is mounted below the volume's root. It has not been touched.
+// NestedMountError means that something is mounted below the volume's root. It was not changed.
 type NestedMountError struct {
 	// Path is where.
 	Path string
@@ -17,7 +17,7 @@ func (e *NestedMountError) Error() string {
 	return fmt.Sprintf("something is mounted at %s, inside the volume: unmount it", e.Path)
 }
 
-// StillWrittenError: files appear in the volume as fast as they are deleted.
+// StillWrittenError means that files appear in the volume as fast as they are deleted.
 type StillWrittenError struct {
 	// Path is the volume's root, What something that is left, relative to it; empty if the
 	// clean gave up during a walk.
@@ -28,12 +28,12 @@ var _ error = (*StillWrittenError)(nil)
 
 func (e *StillWrittenError) Error() string {
 	if e.What == "" {
-		return fmt.Sprintf("%s is written to while it is being cleaned", e.Path)
+		return e.Path + " is written to while it is being cleaned"
 	}
 	return fmt.Sprintf("%s is written to while it is being cleaned: %s is back", e.Path, e.What)
 }
 
-// NotEmptyError: a cleaning command succeeded and left something.
+// NotEmptyError means that a cleaning command succeeded and left entries.
 type NotEmptyError struct {
 	// Path is the volume's root, What something that is left, relative to it.
 	Path, What string
@@ -45,8 +45,8 @@ func (e *NotEmptyError) Error() string {
 	return fmt.Sprintf("the command left %s in %s", e.What, e.Path)
 }
 
-// ReplacedError: another directory, or another mount, is at the volume's path than when the
-// Root was opened.
+// ReplacedError means that another directory or mount is at the volume's path than when the Root
+// was opened.
 type ReplacedError struct {
 	Path string
 }
@@ -54,5 +54,5 @@ type ReplacedError struct {
 var _ error = (*ReplacedError)(nil)
 
 func (e *ReplacedError) Error() string {
-	return fmt.Sprintf("%s was replaced meanwhile", e.Path)
+	return e.Path + " was replaced meanwhile"
 }

@@ -178,6 +178,13 @@ type reports struct {
 	unlisted bool
 }
 
+// refuse makes writes fail with err; nil: they succeed again.
+func (r *reports) refuse(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.refused = err
+}
+
 func newReports() *reports { return &reports{known: map[string]*stowage.LocalDiskReport{}} }
 
 func (r *reports) Get(_ context.Context, name string, _ metav1.GetOptions) (*stowage.LocalDiskReport, error) {

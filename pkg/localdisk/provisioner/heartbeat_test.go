@@ -132,7 +132,7 @@ func TestReportAfterMissedHeartbeats(t *testing.T) {
 func TestNotReadyWithoutReport(t *testing.T) {
 	refused := apierrors.NewForbidden(corev1.Resource("localdiskreports"), node, errors.New("by a policy"))
 	inBubble(t, func(e *env) {
-		e.reports.refused = refused
+		e.reports.refuse(refused)
 		e.start()
 		if err := e.provisioner.Ready(""); err == nil || !strings.Contains(err.Error(), "report") {
 			t.Errorf("ready although it has never written its report: %v", err)
@@ -140,12 +140,12 @@ func TestNotReadyWithoutReport(t *testing.T) {
 		if err := e.provisioner.Ready("fast"); err != nil {
 			t.Errorf("the class is not ready: %v", err)
 		}
-		e.reports.refused = nil
+		e.reports.refuse(nil)
 		e.pass(time.Minute)
 		if err := e.provisioner.Ready(""); err != nil {
 			t.Errorf("not ready although the report is written: %v", err)
 		}
-		e.reports.refused = refused
+		e.reports.refuse(refused)
 		e.disks.add("disk1", "")
 		e.look()
 		if err := e.provisioner.Ready(""); err != nil {

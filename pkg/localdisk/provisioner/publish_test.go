@@ -159,7 +159,7 @@ func TestAPIServerOutage(t *testing.T) {
 			return errNoAnswer, false
 		})
 		e.reports.mu.Lock()
-		e.reports.refused = errNoAnswer
+		e.reports.refuse(errNoAnswer)
 		e.reports.mu.Unlock()
 		e.disks.add("disk2", "")
 		e.disks.add("disk3", "ext4")
@@ -173,7 +173,7 @@ func TestAPIServerOutage(t *testing.T) {
 		e.expect("disk1", "Available")
 		e.api.refuse(nil)
 		e.reports.mu.Lock()
-		e.reports.refused = nil
+		e.reports.refuse(nil)
 		e.reports.mu.Unlock()
 		e.pass(5 * time.Minute)
 		e.expect("disk2", "Pending")

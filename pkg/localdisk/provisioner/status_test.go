@@ -219,7 +219,7 @@ func TestPagesOfFormerProvisioner(t *testing.T) {
 // TestReportThatCannotBeWritten is retried with backoff, and is correct in the end.
 func TestReportThatCannotBeWritten(t *testing.T) {
 	inBubble(t, func(e *env) {
-		e.reports.refused = errors.New("etcd is full")
+		e.reports.refuse(errors.New("etcd is full"))
 		e.disks.add("disk1", "data")
 		e.start()
 		e.pass(24 * time.Hour)
@@ -227,7 +227,7 @@ func TestReportThatCannotBeWritten(t *testing.T) {
 			t.Errorf("tried %d times in a day", n)
 		}
 		e.reports.mu.Lock()
-		e.reports.refused = nil
+		e.reports.refuse(nil)
 		e.reports.mu.Unlock()
 		e.pass(3 * time.Minute)
 		if report := e.reports.known[node]; len(report.Status.Entries) != 1 {

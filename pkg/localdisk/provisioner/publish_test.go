@@ -158,9 +158,7 @@ func TestAPIServerOutage(t *testing.T) {
 			}
 			return errNoAnswer, false
 		})
-		e.reports.mu.Lock()
 		e.reports.refuse(errNoAnswer)
-		e.reports.mu.Unlock()
 		e.disks.add("disk2", "")
 		e.disks.add("disk3", "ext4")
 		e.look()
@@ -172,9 +170,7 @@ func TestAPIServerOutage(t *testing.T) {
 		}
 		e.expect("disk1", "Available")
 		e.api.refuse(nil)
-		e.reports.mu.Lock()
 		e.reports.refuse(nil)
-		e.reports.mu.Unlock()
 		e.pass(5 * time.Minute)
 		e.expect("disk2", "Pending")
 		e.expect("disk3", "Skipped: NotEmpty")

@@ -226,9 +226,7 @@ func TestReportThatCannotBeWritten(t *testing.T) {
 		if n := e.reports.count(); n > 24*30+20 {
 			t.Errorf("tried %d times in a day", n)
 		}
-		e.reports.mu.Lock()
 		e.reports.refuse(nil)
-		e.reports.mu.Unlock()
 		e.pass(3 * time.Minute)
 		if report := e.reports.known[node]; len(report.Status.Entries) != 1 {
 			t.Errorf("the report is %v", report.Status)

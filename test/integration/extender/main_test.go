@@ -26,11 +26,13 @@ var shared struct{ full, advisory, whole *deployment }
 var audit = rights.Audit{
 	User:  "system:serviceaccount:kube-system:stowage-extender",
 	Files: []string{filepath.Join(manifests, "base/rbac.yaml"), filepath.Join(manifests, "full/rbac.yaml")},
-	// For a selected node that was deleted, for a pod that informers have not shown, and for
-	// failing writes; unit tests cover them.
+	// For a selected node that was deleted, for a pod that informers have not shown, for failing
+	// writes, and for a phase that the PV controller does not set within ten seconds; unit tests
+	// cover them.
 	Rare: []string{
 		`get nodes (API group "")`, `get pods (API group "")`,
 		`get persistentvolumes (API group "")`, `get persistentvolumeclaims (API group "")`,
+		`update persistentvolumes/status (API group "")`,
 	},
 }
 

@@ -202,10 +202,11 @@ func (m *model) heartbeat(info *framework.NodeInfo) error {
 	return nil
 }
 
-// boundTo reports whether claim and volume are fully bound to each other.
+// boundTo reports whether claim and volume are bound to each other. The volume's phase is written
+// by the PV controller, which the model does not have, or seconds later.
 func boundTo(claim *v1.PersistentVolumeClaim, volume *v1.PersistentVolume) bool {
 	ref := volume.Spec.ClaimRef
 	return ref != nil && ref.UID == claim.UID && claim.Spec.VolumeName == volume.Name &&
 		claim.Annotations[plan.AnnBindCompleted] != "" &&
-		claim.Status.Phase == v1.ClaimBound && volume.Status.Phase == v1.VolumeBound
+		claim.Status.Phase == v1.ClaimBound
 }

@@ -82,7 +82,7 @@ func TestNodeLostAndKept(t *testing.T) {
 	l.kill()
 	deleted := time.Now()
 	l.deleteNode()
-	told(l.e, "data-set-0", "VolumeLost", "the claim is kept and waits for it, as stowage.dev/node-loss is Keep")
+	told(l.e, "data-set-0", "VolumeLost", "the claim is kept and waits for the volume because stowage.dev/node-loss is Keep")
 	// With policy Release the claim would be deleted by now: the set's next pod is created after
 	// the delay, when the old one was collected.
 	pod := l.e.WaitPod("set-0", "another one, and without a node", func(p *corev1.Pod) bool {

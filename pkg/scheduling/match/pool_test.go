@@ -281,7 +281,6 @@ func TestUniform(t *testing.T) {
 		if !compatible {
 			continue
 		}
-		compareUniform(t, pool, &volumes, requests[0])
 		unserved := volumes.ServesAll(requests)
 		cases++
 		if unserved < 0 {
@@ -297,17 +296,6 @@ func TestUniform(t *testing.T) {
 	}
 	if cases < 10_000 || all < 1000 {
 		t.Errorf("%d cases, %d of them with all served: too few", cases, all)
-	}
-}
-
-func compareUniform(t *testing.T, pool *Pool, volumes *Uniform, r *Request) {
-	t.Helper()
-	given, ok := volumes.Given(r)
-	if v, bytes := pool.First(r); ok != (v != nil) || given != bytes {
-		t.Fatalf("Given for %+v: got %d, %t, want %d of %+v", r.Claim.Spec, given, ok, bytes, v)
-	}
-	if got := volumes.Serves(r); got != ok {
-		t.Fatalf("Serves for %+v: got %t", r.Claim.Spec, got)
 	}
 }
 

@@ -34,28 +34,6 @@ func (p *Pool) Uniform() (u Uniform, ok bool) {
 	return u, true
 }
 
-// Serves is Pool.Serves for a request without a selector.
-func (u *Uniform) Serves(r *Request) bool {
-	return r.Bytes <= u.all.list.largest && u.all.list.size > 0 && u.all.kind.serves(r)
-}
-
-// Given returns the bytes of the volume that Pool.First returns, for a request without a
-// selector. ok is false if there is none.
-func (u *Uniform) Given(r *Request) (bytes int64, ok bool) {
-	if !u.Serves(r) {
-		return 0, false
-	}
-	if size := u.all.list.size; size <= few {
-		for _, bytes := range u.sizes[:size] {
-			if bytes >= r.Bytes {
-				return bytes, true
-			}
-		}
-	}
-	rest, _ := u.all.list.seek(r.Bytes)
-	return rest[0].bytes, true
-}
-
 // fromEnd returns the bytes of the volume that n larger ones follow; there must be more
 // than n.
 func (u *Uniform) fromEnd(n int) int64 {
@@ -91,11 +69,4 @@ func (u *Uniform) ServesAll(requests []*Request) (unserved int) {
 		}
 	}
 	return unserved
-}
-
-// Same reports whether both are copies of the same state of the same Pool.
-func (u *Uniform) Same(other *Uniform) bool {
-	a, b := &u.all.list, &other.all.list
-	return u.all.kind == other.all.kind && a.size == b.size && a.largest == b.largest &&
-		u.sizes == other.sizes && len(a.first) == len(b.first) && (len(a.first) == 0 || &a.first[0] == &b.first[0])
 }

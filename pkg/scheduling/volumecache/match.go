@@ -13,16 +13,8 @@ import (
 // matchOpen assigns existing volumes to the open claims; the others are provisioned
 // where canProvision.
 func (c *Cache) matchOpen(s *solution, d *Demand, g *group, at location, e effort, canProvision bool) match.Reason {
-	switch {
-	case d.evictions != nil, d.withheld.on(at.segments):
-	case len(s.open) == 1:
+	if len(s.open) == 1 && d.evictions == nil && !d.withheld.on(at.segments) {
 		return c.matchOne(s, d, g, at, e, canProvision)
-	case e == feasible && !canProvision && len(s.open) <= match.MaxExact:
-		if unserved, known := s.servesAll(g, at); known && unserved < 0 {
-			return match.Reason{}
-		} else if known {
-			return s.unmatched(s.open[unserved], g, canProvision)
-		}
 	}
 	chosen := c.assign(s, d, g, at, e)
 	for i, p := range s.open {
@@ -60,34 +52,6 @@ func (s *solution) unmatched(p *pending, g *group, canProvision bool) match.Reas
 		return match.Reason{Code: match.TopologyNotAllowed, Claim: p.Claim.Name}
 	}
 	return match.Reason{Code: match.NoVolume, Claim: p.Claim.Name}
-}
-
-// servesAll decides without an assignment whether the free volumes of the node
-// serve all open claims: unserved is the index of a claim that they do not serve, -1 if
-// they serve all. known is false if only an assignment can decide.
-func (s *solution) servesAll(g *group, at location) (unserved int, known bool) {
-	var only *pool
-	for _, segment := range at.segments {
-		pool := poolOf(segment, g.class)
-		if pool != nil && only != nil {
-			return 0, false
-		}
-		if pool != nil {
-			only = pool
-		}
-	}
-	if only == nil {
-		return 0, true
-	}
-	uniform, alike := only.Uniform()
-	s.requests = s.requests[:0]
-	for _, p := range s.open {
-		if p.Selector != nil || !alike {
-			return 0, false
-		}
-		s.requests = append(s.requests, p.Request)
-	}
-	return uniform.ServesAll(s.requests), true
 }
 
 // any reports whether some free volume of the node serves the claim.

@@ -13,9 +13,6 @@ import (
 // matchOpen assigns existing volumes to the open claims; the others are provisioned
 // where canProvision.
 func (c *Cache) matchOpen(s *solution, d *Demand, g *group, at location, e effort, canProvision bool) match.Reason {
-	if len(s.open) == 1 && d.evictions == nil && !d.withheld.on(at.segments) {
-		return c.matchOne(s, d, g, at, e, canProvision)
-	}
 	chosen := c.assign(s, d, g, at, e)
 	for i, p := range s.open {
 		if chosen[i] != nil {
@@ -25,20 +22,6 @@ func (c *Cache) matchOpen(s *solution, d *Demand, g *group, at location, e effor
 		}
 	}
 	return match.Reason{}
-}
-
-// matchOne is matchOpen for a single claim: no other claim competes for its best volume.
-func (c *Cache) matchOne(s *solution, d *Demand, g *group, at location, e effort, canProvision bool) match.Reason {
-	p := s.open[0]
-	if e == feasible {
-		if c.any(d, p, g, at) {
-			return match.Reason{}
-		}
-	} else if v, bytes := c.best(d, p, g, at); v != nil {
-		s.bindings = append(s.bindings, binding{p, v, bytes})
-		return match.Reason{}
-	}
-	return s.unmatched(p, g, canProvision)
 }
 
 // unmatched provisions for a claim that no existing volume serves, or returns why it
@@ -69,27 +52,6 @@ func (c *Cache) any(d *Demand, p *pending, g *group, at location) bool {
 		}
 	}
 	return false
-}
-
-// best returns the free volume of the node that serves the claim best, and its
-// bytes; nil for none.
-func (c *Cache) best(d *Demand, p *pending, g *group, at location) (best *match.Volume, bytes int64) {
-	for _, segment := range at.segments {
-		pool := poolOf(segment, g.class)
-		if pool == nil {
-			continue
-		}
-		v, size := (*match.Volume)(nil), int64(0)
-		if p.Selector == nil || segment.Len() == 1 {
-			v, size = pool.First(p.Request)
-		} else if found := d.memo.cheapest(pool, p, g.width()); len(found) > 0 {
-			v, size = found[0], found[0].Bytes
-		}
-		if v != nil && (best == nil || match.Less(p.Request, v, best)) {
-			best, bytes = v, size
-		}
-	}
-	return best, bytes
 }
 
 // width is how many volumes per claim can matter to the group at most.

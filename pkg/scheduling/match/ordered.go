@@ -89,6 +89,27 @@ func (o *ordered) seek(bytes int64) (rest []entry, chunk int) {
 	return rest[firstOfSize(rest, bytes):], chunk
 }
 
+// cheapest appends the first k volumes that are large enough for the request and match
+// its selector.
+func (o *ordered) cheapest(r *Request, k int, dst []*Volume) []*Volume {
+	rest, chunk := o.seek(r.Bytes)
+	for len(rest) > 0 {
+		for i := range rest {
+			if k == 0 {
+				return dst
+			}
+			if v := rest[i].volume; r.selects(v) {
+				dst, k = append(dst, v), k-1
+			}
+		}
+		if chunk++; chunk == len(o.chunks) {
+			break
+		}
+		rest = o.chunks[chunk]
+	}
+	return dst
+}
+
 // insert adds the volume, replacing and returning one with the same size and name.
 func (o *ordered) insert(v *Volume) (replaced *Volume) {
 	e := entryOf(v)

@@ -90,36 +90,22 @@ func (c *Cache) candidates(dst []*match.Volume, d *Demand, p *pending, g *group,
 		if pool == nil {
 			continue
 		}
-		merge, withheld := len(dst), d.withheld.in(segment)
+		added, withheld := len(dst), d.withheld.in(segment)
 		if p.Selector != nil && segment.Len() > 1 {
 			dst = append(dst, d.memo.cheapest(pool, p, g.width()+withheld)...)
 		} else {
 			dst = pool.Cheapest(p.Request, k+withheld, dst)
 		}
 		if withheld > 0 {
-			dst = dst[:merge+len(slices.DeleteFunc(dst[merge:], func(v *match.Volume) bool { return d.withheld.has(v.Name) }))]
+			dst = dst[:added+len(slices.DeleteFunc(dst[added:], func(v *match.Volume) bool { return d.withheld.has(v.Name) }))]
 		}
-		mergeTail(p.Request, dst[begin:], merge-begin)
-		dst = dst[:min(len(dst), begin+k)]
 	}
 	for i := range d.evictions[at.node] {
 		if freed := d.evictions[at.node][i].volume; freed != nil && p.Matches(freed) && !d.withheld.has(freed.Name) {
 			dst = append(dst, freed)
-			mergeTail(p.Request, dst[begin:], len(dst)-begin-1)
-			dst = dst[:min(len(dst), begin+k)]
 		}
 	}
-	return dst
-}
-
-// mergeTail sorts list in place, given that list[:split] and list[split:] are
-// sorted. Both are short.
-func mergeTail(r *match.Request, list []*match.Volume, split int) {
-	for i := split; i < len(list); i++ {
-		for j := i; j > 0 && match.Less(r, list[j], list[j-1]); j-- {
-			list[j], list[j-1] = list[j-1], list[j]
-		}
-	}
+	return match.KeepCheapest(p.Request, k, dst, begin)
 }
 
 // poolOf returns the segment's pool of the class, nil if it has no free volume.

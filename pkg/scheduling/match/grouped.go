@@ -53,8 +53,28 @@ func (g group) compareKind(k kind) int { return compareKinds(g.kind, k) }
 // ready to use.
 type grouped struct {
 	groups []group // sorted by kind; none is empty
-	size   int
-	inline [1]group // backing array of a single group
+}
+
+// size is the number of volumes.
+func (s *grouped) size() int {
+	size := 0
+	for i := range s.groups {
+		size += s.groups[i].list.size
+	}
+	return size
+}
+
+// all calls yield with each volume until it returns false.
+func (s *grouped) all(yield func(v *Volume) bool) {
+	for i := range s.groups {
+		for _, chunk := range s.groups[i].list.chunks {
+			for _, e := range chunk {
+				if !yield(e.volume) {
+					return
+				}
+			}
+		}
+	}
 }
 
 func (s *grouped) find(k kind) (int, bool) {
@@ -66,16 +86,9 @@ func (s *grouped) insert(v *Volume) (replaced *Volume) {
 	k := kindOf(v)
 	i, found := s.find(k)
 	if !found {
-		if len(s.groups) == 0 {
-			s.groups = s.inline[:0]
-		}
 		s.groups = slices.Insert(s.groups, i, group{kind: k})
 	}
-	replaced = s.groups[i].list.insert(v)
-	if replaced == nil {
-		s.size++
-	}
-	return replaced
+	return s.groups[i].list.insert(v)
 }
 
 // remove removes and returns the volume of that kind, size and name, nil if there is
@@ -86,10 +99,6 @@ func (s *grouped) remove(v *Volume) *Volume {
 		return nil
 	}
 	removed := s.groups[i].list.remove(v)
-	if removed == nil {
-		return nil
-	}
-	s.size--
 	if s.groups[i].list.size == 0 {
 		s.groups = slices.Delete(s.groups, i, i+1)
 	}
@@ -111,55 +120,20 @@ func (s *grouped) compatible(r *Request) []group {
 	return s.groups[first:last]
 }
 
-// first returns the best volume for the request, ignoring its selector; its volume is nil
-// if there is none.
-func (s *grouped) first(r *Request) entry {
-	var best entry
-	bestSurplus := 0
+// cheapest appends the k best volumes of each group that the request can have, in the
+// order of each group.
+func (s *grouped) cheapest(r *Request, k int, dst []*Volume) []*Volume {
 	compatible := s.compatible(r)
 	for i := range compatible {
-		g := &compatible[i]
-		if !g.kind.modes.Contains(r.AccessModes) {
-			continue
-		}
-		rest, _ := g.list.seek(r.Bytes)
-		if len(rest) == 0 {
-			continue
-		}
-		surplus := g.kind.modes.Surplus(r.AccessModes)
-		if best.volume == nil || compareOffers(rest[0], surplus, best, bestSurplus) < 0 {
-			best, bestSurplus = rest[0], surplus
+		if g := &compatible[i]; g.kind.modes.Contains(r.AccessModes) {
+			dst = g.list.cheapest(r, k, dst)
 		}
 	}
-	return best
-}
-
-// serves reports whether any volume of the set is large enough for the request and of the
-// right kind.
-func (s *grouped) serves(r *Request) bool {
-	compatible := s.compatible(r)
-	for i := range compatible {
-		if g := &compatible[i]; g.list.largest >= r.Bytes && g.kind.modes.Contains(r.AccessModes) {
-			return true
-		}
-	}
-	return false
-}
-
-// compareOffers implements the order of Less on entries and the surplus of their groups.
-func compareOffers(a entry, aSurplus int, b entry, bSurplus int) int {
-	if c := cmp.Compare(a.bytes, b.bytes); c != 0 {
-		return c
-	}
-	if c := cmp.Compare(aSurplus, bSurplus); c != 0 {
-		return c
-	}
-	return strings.Compare(a.name, b.name)
+	return dst
 }
 
 // check returns the first violated invariant.
 func (s *grouped) check() error {
-	size := 0
 	for i := range s.groups {
 		g := &s.groups[i]
 		if g.list.size == 0 {
@@ -178,10 +152,6 @@ func (s *grouped) check() error {
 				}
 			}
 		}
-		size += g.list.size
-	}
-	if size != s.size {
-		return fmt.Errorf("size is %d, but there are %d volumes", s.size, size)
 	}
 	return nil
 }

@@ -79,7 +79,9 @@ func choose(r *Request, pvs []*v1.PersistentVolume) (named, best *Volume) {
 			pool.Insert(v)
 		}
 	}
-	best, _ = pool.First(r)
+	if found := pool.Cheapest(r, 1, nil); len(found) > 0 {
+		best = found[0]
+	}
 	return named, best
 }
 

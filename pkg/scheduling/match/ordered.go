@@ -89,17 +89,25 @@ func (o *ordered) seek(bytes int64) (rest []entry, chunk int) {
 	return rest[firstOfSize(rest, bytes):], chunk
 }
 
-// fromEnd returns the bytes of the volume that n larger ones follow; the list must have
-// more than n.
-func (o *ordered) fromEnd(n int) int64 {
-	if len(o.chunks) == 1 {
-		return o.first[len(o.first)-1-n].bytes
+// cheapest appends the first k volumes that are large enough for the request and match
+// its selector.
+func (o *ordered) cheapest(r *Request, k int, dst []*Volume) []*Volume {
+	rest, chunk := o.seek(r.Bytes)
+	for len(rest) > 0 {
+		for i := range rest {
+			if k == 0 {
+				return dst
+			}
+			if v := rest[i].volume; r.selects(v) {
+				dst, k = append(dst, v), k-1
+			}
+		}
+		if chunk++; chunk == len(o.chunks) {
+			break
+		}
+		rest = o.chunks[chunk]
 	}
-	chunk := len(o.chunks) - 1
-	for ; n >= len(o.chunks[chunk]); chunk-- {
-		n -= len(o.chunks[chunk])
-	}
-	return o.chunks[chunk][len(o.chunks[chunk])-1-n].bytes
+	return dst
 }
 
 // insert adds the volume, replacing and returning one with the same size and name.

@@ -31,7 +31,7 @@ type labelIndex struct {
 }
 
 // Len returns the number of volumes in the pool.
-func (p *Pool) Len() int { return p.all.size }
+func (p *Pool) Len() int { return p.all.size() }
 
 // Insert adds a free volume of the pool's class. A volume of the same name, capacity and
 // kind is replaced; one of the same name that differs in these must have been removed
@@ -66,12 +66,8 @@ func (p *Pool) IndexLabel(key string) {
 		return
 	}
 	index := &labelIndex{}
-	for i := range p.all.groups {
-		for _, chunk := range p.all.groups[i].list.chunks {
-			for _, e := range chunk {
-				index.insert(key, e.volume)
-			}
-		}
+	for v := range p.all.all {
+		index.insert(key, v)
 	}
 	if p.byLabel == nil {
 		p.byLabel = map[string]*labelIndex{}
@@ -79,68 +75,43 @@ func (p *Pool) IndexLabel(key string) {
 	p.byLabel[key] = index
 }
 
-// First returns the volume that serves the request best, in the order of Less, and its
-// capacity in bytes, which is available without reading the volume; nil if there is none.
-// The request must be for the pool's class.
-func (p *Pool) First(r *Request) (v *Volume, bytes int64) {
-	if r.Selector == nil {
-		best := p.all.first(r)
-		return best.volume, best.bytes
-	}
-	var stack [onStack]cursor
-	m := p.open(r, stack[:0])
-	for len(m) > 0 {
-		if v, m = m.next(); r.selects(v) {
-			return v, v.Bytes
-		}
-	}
-	return nil, 0
-}
-
-// Serves reports whether any volume serves the request. It is cheaper than First if the
-// request has no selector.
-func (p *Pool) Serves(r *Request) bool {
-	if r.Selector == nil {
-		return p.all.serves(r)
-	}
-	v, _ := p.First(r)
-	return v != nil
-}
-
 // Cheapest appends to dst the k volumes that serve the request best, or all if there are
 // fewer, in the order of Less, and returns the extended slice. The request must be for
 // the pool's class.
 func (p *Pool) Cheapest(r *Request, k int, dst []*Volume) []*Volume {
-	var stack [onStack]cursor
-	m := p.open(r, stack[:0])
-	for k > 0 && len(m) > 0 {
-		var v *Volume
-		if v, m = m.next(); r.selects(v) {
-			dst = append(dst, v)
-			k--
-		}
-	}
-	return dst
-}
-
-// open begins an iteration over the volumes that may serve the request; only the selector
-// remains to be evaluated.
-func (p *Pool) open(r *Request, m merge) merge {
+	begin := len(dst)
 	index, by := p.mostSelective(r)
 	switch {
 	case index == nil:
-		m = m.add(&p.all, r)
+		dst = p.all.cheapest(r, k, dst)
 	case by.anyValue:
-		m = m.add(&index.anyValue, r)
+		dst = index.anyValue.cheapest(r, k, dst)
 	default:
 		for _, value := range by.values {
 			if volumes := index.byValue[value]; volumes != nil {
-				m = m.add(volumes, r)
+				dst = volumes.cheapest(r, k, dst)
 			}
 		}
 	}
-	m.start()
-	return m
+	return KeepCheapest(r, k, dst, begin)
+}
+
+// KeepCheapest sorts dst[begin:] in the order of Less, in place, and drops all but the
+// first k of these volumes.
+func KeepCheapest(r *Request, k int, dst []*Volume, begin int) []*Volume {
+	for i := begin + 1; i < len(dst); i++ {
+		if Less(r, dst[i], dst[i-1]) { // volumes of several pools, or that offer other access modes
+			slices.SortFunc(dst[begin:], func(a, b *Volume) int { return compare(r, a, b) })
+			break
+		}
+	}
+	return dst[:min(len(dst), begin+k)]
+}
+
+// Serves reports whether any volume serves the request.
+func (p *Pool) Serves(r *Request) bool {
+	var one [1]*Volume
+	return len(p.Cheapest(r, 1, one[:0])) > 0
 }
 
 // mostSelective returns the label index with the fewest volumes to iterate over, and the
@@ -164,12 +135,12 @@ func (p *Pool) mostSelective(r *Request) (*labelIndex, *labelRequirement) {
 
 func (x *labelIndex) count(n *labelRequirement) int {
 	if n.anyValue {
-		return x.anyValue.size
+		return x.anyValue.size()
 	}
 	size := 0
 	for _, value := range n.values {
 		if volumes := x.byValue[value]; volumes != nil {
-			size += volumes.size
+			size += volumes.size()
 		}
 	}
 	return size
@@ -200,7 +171,7 @@ func (x *labelIndex) remove(key string, v *Volume) {
 	x.anyValue.remove(v)
 	if volumes := x.byValue[value]; volumes != nil {
 		volumes.remove(v)
-		if volumes.size == 0 {
+		if volumes.size() == 0 {
 			delete(x.byValue, value)
 		}
 	}
@@ -213,16 +184,11 @@ func (p *Pool) check() error {
 		return err
 	}
 	names := map[string]*Volume{}
-	for i := range p.all.groups {
-		g := &p.all.groups[i]
-		for _, chunk := range g.list.chunks {
-			for _, e := range chunk {
-				if names[e.volume.Name] != nil {
-					return fmt.Errorf("volume %s is indexed twice", e.volume.Name)
-				}
-				names[e.volume.Name] = e.volume
-			}
+	for v := range p.all.all {
+		if names[v.Name] != nil {
+			return fmt.Errorf("volume %s is indexed twice", v.Name)
 		}
+		names[v.Name] = v
 	}
 	for _, key := range slices.Sorted(maps.Keys(p.byLabel)) {
 		if err := p.byLabel[key].check(key, names); err != nil {
@@ -241,9 +207,9 @@ func (x *labelIndex) check(key string, names map[string]*Volume) error {
 			total++
 		}
 	}
-	if x.anyValue.size != total || len(x.byValue) != len(want) {
+	if x.anyValue.size() != total || len(x.byValue) != len(want) {
 		return fmt.Errorf("%d volumes with %d values are indexed, want %d with %d",
-			x.anyValue.size, len(x.byValue), total, len(want))
+			x.anyValue.size(), len(x.byValue), total, len(want))
 	}
 	if err := x.anyValue.check(); err != nil {
 		return err
@@ -252,17 +218,12 @@ func (x *labelIndex) check(key string, names map[string]*Volume) error {
 		if err := volumes.check(); err != nil {
 			return fmt.Errorf("value %q: %w", value, err)
 		}
-		if volumes.size != want[value] {
-			return fmt.Errorf("value %q: %d volumes are indexed, want %d", value, volumes.size, want[value])
+		if volumes.size() != want[value] {
+			return fmt.Errorf("value %q: %d volumes are indexed, want %d", value, volumes.size(), want[value])
 		}
-		for i := range volumes.groups {
-			g := &volumes.groups[i]
-			for _, chunk := range g.list.chunks {
-				for _, e := range chunk {
-					if names[e.volume.Name] != e.volume || e.volume.labels()[key] != value {
-						return fmt.Errorf("value %q: volume %s does not belong there", value, e.volume.Name)
-					}
-				}
+		for v := range volumes.all {
+			if names[v.Name] != v || v.labels()[key] != value {
+				return fmt.Errorf("value %q: volume %s does not belong there", value, v.Name)
 			}
 		}
 	}

@@ -142,15 +142,8 @@ func comparePool(t *testing.T, pool *Pool, model map[string]*Volume, r *Request,
 	if diff := cmp.Diff(names(want), names(got[1:])); diff != "" {
 		t.Errorf("Cheapest(%d) for %+v:\n%s", k, r.Claim.Spec, diff)
 	}
-	var best *Volume
-	if all := naive(model, r, 1); len(all) > 0 {
-		best = all[0]
-	}
-	if got := pool.Serves(r); got != (best != nil) {
-		t.Errorf("Serves for %+v: got %t, want %t", r.Claim.Spec, got, best != nil)
-	}
-	if got, bytes := pool.First(r); got != best || (got != nil && bytes != got.Bytes) {
-		t.Errorf("First for %+v: got %+v, want %+v", r.Claim.Spec, got, best)
+	if got, want := pool.Serves(r), len(naive(model, r, 1)) > 0; got != want {
+		t.Errorf("Serves for %+v: got %t, want %t", r.Claim.Spec, got, want)
 	}
 }
 
@@ -249,79 +242,4 @@ func TestPoolReadsConcurrently(t *testing.T) {
 		})
 	}
 	readers.Wait()
-}
-
-// TestUniform: the results equal those of an assignment.
-func TestUniform(t *testing.T) {
-	t.Parallel()
-	rng := rand.New(rand.NewPCG(1, 2))
-	cases, all := 0, 0
-	for range 20_000 {
-		pool := &Pool{}
-		for i, n := 0, rng.IntN(2*few); i < n; i++ {
-			pv := builders.MakePV(fmt.Sprintf("pv-%d", i)).Class("local").Capacity(strconv.Itoa(1 + rng.IntN(5)))
-			if rng.IntN(16) == 0 {
-				pv.Block()
-			}
-			pool.Insert(NewVolume(pv.Obj()))
-		}
-		var requests []*Request
-		for range 1 + rng.IntN(4) {
-			pvc := builders.MakePVC("data").Class("local").Request(strconv.Itoa(rng.IntN(7)))
-			if rng.IntN(16) == 0 {
-				pvc.Block()
-			}
-			r, err := NewRequest(pvc.Obj())
-			if err != nil {
-				t.Fatal(err)
-			}
-			requests = append(requests, r)
-		}
-		volumes, compatible := pool.Uniform()
-		if !compatible {
-			continue
-		}
-		compareUniform(t, pool, &volumes, requests[0])
-		unserved := volumes.ServesAll(requests)
-		cases++
-		if unserved < 0 {
-			all++
-		}
-		most := mostServed(pool, requests)
-		if (unserved < 0) != (most == len(requests)) {
-			t.Fatalf("ServesAll returns %d, but %d of %d requests can be served", unserved, most, len(requests))
-		}
-		if unserved >= 0 && mostServed(pool, slices.Delete(slices.Clone(requests), unserved, unserved+1)) != most {
-			t.Fatalf("without request %d, fewer than %d are served", unserved, most)
-		}
-	}
-	if cases < 10_000 || all < 1000 {
-		t.Errorf("%d cases, %d of them with all served: too few", cases, all)
-	}
-}
-
-func compareUniform(t *testing.T, pool *Pool, volumes *Uniform, r *Request) {
-	t.Helper()
-	given, ok := volumes.Given(r)
-	if v, bytes := pool.First(r); ok != (v != nil) || given != bytes {
-		t.Fatalf("Given for %+v: got %d, %t, want %d of %+v", r.Claim.Spec, given, ok, bytes, v)
-	}
-	if got := volumes.Serves(r); got != ok {
-		t.Fatalf("Serves for %+v: got %t", r.Claim.Spec, got)
-	}
-}
-
-// mostServed is how many requests the pool's volumes can serve.
-func mostServed(pool *Pool, requests []*Request) int {
-	candidates := make([][]*Volume, len(requests))
-	for i, r := range requests {
-		candidates[i] = pool.Cheapest(r, Width(len(requests)), nil)
-	}
-	served := 0
-	for _, v := range (&Solver{}).Assign(requests, candidates) {
-		if v != nil {
-			served++
-		}
-	}
-	return served
 }

@@ -12,7 +12,7 @@ import (
 // Check verifies the invariants of the index: each node is in exactly the segments whose
 // condition it meets, both sides agree, and no nodes are indexed for unused anchor keys.
 // Its cost is nodes × segments: for tests.
-func (x *Index[S, N]) Check() error {
+func (x *Index[S]) Check() error {
 	var errs []error
 	if len(x.objects) != len(x.nodes) {
 		errs = append(errs, fmt.Errorf("%d nodes, %d objects", len(x.nodes), len(x.objects)))

@@ -13,27 +13,27 @@ import (
 
 // Segment is a condition in use, the nodes that meet it, and data of the index's owner.
 // Users of the same condition share one segment.
-type Segment[S, N any] struct {
+type Segment[S any] struct {
 	// Data is the owner's.
 	Data S
 
 	condition *Condition
-	nodes     map[string]*Node[S, N]
+	nodes     map[string]*Node[S]
 	users     int
 }
 
 // Key is the key of the segment's condition.
-func (s *Segment[S, N]) Key() string { return s.condition.key }
+func (s *Segment[S]) Key() string { return s.condition.key }
 
 // Admits reports whether the given version of the node meets the condition.
-func (s *Segment[S, N]) Admits(node *v1.Node) bool { return s.condition.Admits(node) }
+func (s *Segment[S]) Admits(node *v1.Node) bool { return s.condition.Admits(node) }
 
 // Len is the number of known nodes in the segment.
-func (s *Segment[S, N]) Len() int { return len(s.nodes) }
+func (s *Segment[S]) Len() int { return len(s.nodes) }
 
 // Nodes calls yield with the name of each known node in the segment, in no
 // order, until yield returns false. The index must not change meanwhile.
-func (s *Segment[S, N]) Nodes(yield func(name string) bool) {
+func (s *Segment[S]) Nodes(yield func(name string) bool) {
 	for name := range s.nodes {
 		if !yield(name) {
 			return
@@ -42,27 +42,25 @@ func (s *Segment[S, N]) Nodes(yield func(name string) bool) {
 }
 
 // Has reports whether the node is known to be in the segment.
-func (s *Segment[S, N]) Has(node string) bool { return s.nodes[node] != nil }
+func (s *Segment[S]) Has(node string) bool { return s.nodes[node] != nil }
 
 // Node is a node of the index with the segments it is in. The fields that are read for
 // every node in turn come first.
-type Node[S, N any] struct {
+type Node[S any] struct {
 	// Object is the newest version observed, nil if the node was removed; read only.
 	Object *v1.Node
-	next   atomic.Pointer[Node[S, N]] // the node that was looked up after this one
-	// Data is the owner's.
-	Data N
+	next   atomic.Pointer[Node[S]] // the node that was looked up after this one
 
 	// Name is the node's name, duplicated to avoid a dereference of Object.
 	Name string
 	// Segments are those whose condition the node meets, in no order; read
 	// only, valid until the index changes.
-	Segments []*Segment[S, N]
-	inline   [2]*Segment[S, N] // backing array of a short list
+	Segments []*Segment[S]
+	inline   [2]*Segment[S] // backing array of a short list
 }
 
 // setSegments sets the node's list of segments.
-func (n *Node[S, N]) setSegments(segments []*Segment[S, N]) {
+func (n *Node[S]) setSegments(segments []*Segment[S]) {
 	n.Segments = append(n.inline[:0], segments...)
 }
 
@@ -71,55 +69,45 @@ func (n *Node[S, N]) setSegments(segments []*Segment[S, N]) {
 //
 // Not safe for concurrent use: the owner serialises writes and may read concurrently
 // between them.
-type Index[S, N any] struct {
-	nodes map[string]*Node[S, N]
+type Index[S any] struct {
+	nodes map[string]*Node[S]
 	// objects finds a node by pointer, which serves most look-ups without reading the
 	// object.
-	objects  map[*v1.Node]*Node[S, N]
-	segments map[string]*Segment[S, N]
+	objects  map[*v1.Node]*Node[S]
+	segments map[string]*Segment[S]
 	created  uint64 // segments created so far
 	// anchored finds segments from a node's labels and name.
-	anchored map[Anchor][]*Segment[S, N]
+	anchored map[Anchor][]*Segment[S]
 	// unanchored segments are evaluated for every node.
-	unanchored []*Segment[S, N]
+	unanchored []*Segment[S]
 	// nodesByAnchor finds nodes by anchor, for the keys that some segment is anchored at.
-	nodesByAnchor map[string]map[string]map[string]*Node[S, N] // key → value → node name
+	nodesByAnchor map[string]map[string]map[string]*Node[S] // key → value → node name
 	// anchorKeys counts the segments anchored at each key.
 	anchorKeys map[string]int
 }
 
 // NewIndex returns an empty index.
-func NewIndex[S, N any]() *Index[S, N] {
-	return &Index[S, N]{
-		nodes:         map[string]*Node[S, N]{},
-		objects:       map[*v1.Node]*Node[S, N]{},
-		segments:      map[string]*Segment[S, N]{},
-		anchored:      map[Anchor][]*Segment[S, N]{},
-		nodesByAnchor: map[string]map[string]map[string]*Node[S, N]{},
+func NewIndex[S any]() *Index[S] {
+	return &Index[S]{
+		nodes:         map[string]*Node[S]{},
+		objects:       map[*v1.Node]*Node[S]{},
+		segments:      map[string]*Segment[S]{},
+		anchored:      map[Anchor][]*Segment[S]{},
+		nodesByAnchor: map[string]map[string]map[string]*Node[S]{},
 		anchorKeys:    map[string]int{},
 	}
 }
 
 // Node returns the node with that name, nil when unknown.
-func (x *Index[S, N]) Node(name string) *Node[S, N] { return x.nodes[name] }
-
-// Only returns the segment's node if it has exactly one, else nil.
-func (s *Segment[S, N]) Only() *Node[S, N] {
-	if len(s.nodes) == 1 {
-		for _, node := range s.nodes {
-			return node
-		}
-	}
-	return nil
-}
+func (x *Index[S]) Node(name string) *Node[S] { return x.nodes[name] }
 
 // NodeOf returns the node whose newest object is this one, nil if there is none.
-func (x *Index[S, N]) NodeOf(object *v1.Node) *Node[S, N] { return x.objects[object] }
+func (x *Index[S]) NodeOf(object *v1.Node) *Node[S] { return x.objects[object] }
 
 // NodeAfter is NodeOf for callers that repeatedly look up all nodes in the same order,
 // possibly with gaps. before is the node they looked up previously, nil for none. Once
 // the order is learned it needs no map look-up.
-func (x *Index[S, N]) NodeAfter(before *Node[S, N], object *v1.Node) *Node[S, N] {
+func (x *Index[S]) NodeAfter(before *Node[S], object *v1.Node) *Node[S] {
 	if before == nil {
 		return x.objects[object]
 	}
@@ -136,7 +124,7 @@ func (x *Index[S, N]) NodeAfter(before *Node[S, N], object *v1.Node) *Node[S, N]
 }
 
 // NamedAfter is Node for such callers; it learns the same order.
-func (x *Index[S, N]) NamedAfter(before *Node[S, N], name string) *Node[S, N] {
+func (x *Index[S]) NamedAfter(before *Node[S], name string) *Node[S] {
 	if before == nil {
 		return x.nodes[name]
 	}
@@ -153,7 +141,7 @@ func (x *Index[S, N]) NamedAfter(before *Node[S, N], name string) *Node[S, N] {
 }
 
 // linkNext records found, nil if unknown, as the node that is looked up after n.
-func (n *Node[S, N]) linkNext(found *Node[S, N]) *Node[S, N] {
+func (n *Node[S]) linkNext(found *Node[S]) *Node[S] {
 	if found != nil {
 		n.next.Store(found)
 	}
@@ -164,7 +152,7 @@ func (n *Node[S, N]) linkNext(found *Node[S, N]) *Node[S, N] {
 const maxLookahead = 3
 
 // Nodes calls yield with each node, in no order, until it returns false.
-func (x *Index[S, N]) Nodes(yield func(*Node[S, N]) bool) {
+func (x *Index[S]) Nodes(yield func(*Node[S]) bool) {
 	for _, node := range x.nodes {
 		if !yield(node) {
 			return
@@ -173,17 +161,17 @@ func (x *Index[S, N]) Nodes(yield func(*Node[S, N]) bool) {
 }
 
 // Len returns how many nodes and segments there are.
-func (x *Index[S, N]) Len() (nodes, segments int) { return len(x.nodes), len(x.segments) }
+func (x *Index[S]) Len() (nodes, segments int) { return len(x.nodes), len(x.segments) }
 
 // Made returns how many segments the index has created, removed ones included.
-func (x *Index[S, N]) Made() uint64 { return x.created }
+func (x *Index[S]) Made() uint64 { return x.created }
 
 // Acquire returns the segment of the condition, creating it if necessary, and adds the
 // caller to its users.
-func (x *Index[S, N]) Acquire(c *Condition) *Segment[S, N] {
+func (x *Index[S]) Acquire(c *Condition) *Segment[S] {
 	s := x.segments[c.key]
 	if s == nil {
-		s = &Segment[S, N]{condition: c, nodes: map[string]*Node[S, N]{}}
+		s = &Segment[S]{condition: c, nodes: map[string]*Node[S]{}}
 		x.segments[c.key] = s
 		x.created++
 		x.anchor(s)
@@ -194,7 +182,7 @@ func (x *Index[S, N]) Acquire(c *Condition) *Segment[S, N] {
 }
 
 // Release removes one user of the segment; the segment is removed with its last user.
-func (x *Index[S, N]) Release(s *Segment[S, N]) {
+func (x *Index[S]) Release(s *Segment[S]) {
 	if s.users--; s.users > 0 {
 		return
 	}
@@ -219,33 +207,31 @@ func (x *Index[S, N]) Release(s *Segment[S, N]) {
 	}
 }
 
-// SetNode adds or replaces the node and returns the segments that it has left.
-func (x *Index[S, N]) SetNode(node *v1.Node) (left []*Segment[S, N]) {
+// SetNode adds or replaces the node.
+func (x *Index[S]) SetNode(node *v1.Node) {
 	entry := x.nodes[node.Name]
 	switch {
 	case entry == nil:
-		entry = &Node[S, N]{Name: node.Name}
+		entry = &Node[S]{Name: node.Name}
 		x.nodes[node.Name] = entry
 	case maps.Equal(entry.Object.Labels, node.Labels):
 		x.setObject(entry, node)
-		return nil
+		return
 	default:
 		x.unindexNode(entry)
 	}
 	x.setObject(entry, node)
 	x.indexNode(entry)
-	left = slices.Clone(entry.Segments)
-	for _, s := range left {
+	for _, s := range entry.Segments {
 		delete(s.nodes, node.Name)
 	}
 	entry.setSegments(x.SegmentsOf(node))
 	for _, s := range entry.Segments {
 		s.nodes[node.Name] = entry
 	}
-	return left
 }
 
-func (x *Index[S, N]) setObject(entry *Node[S, N], node *v1.Node) {
+func (x *Index[S]) setObject(entry *Node[S], node *v1.Node) {
 	if entry.Object != nil {
 		delete(x.objects, entry.Object)
 	}
@@ -253,12 +239,11 @@ func (x *Index[S, N]) setObject(entry *Node[S, N], node *v1.Node) {
 	x.objects[node] = entry
 }
 
-// RemoveNode removes the node and returns the segments that it has left. Unknown names
-// are ignored.
-func (x *Index[S, N]) RemoveNode(name string) (left []*Segment[S, N]) {
+// RemoveNode removes the node. Unknown names are ignored.
+func (x *Index[S]) RemoveNode(name string) {
 	entry := x.nodes[name]
 	if entry == nil {
-		return nil
+		return
 	}
 	x.unindexNode(entry)
 	for _, s := range entry.Segments {
@@ -269,14 +254,13 @@ func (x *Index[S, N]) RemoveNode(name string) (left []*Segment[S, N]) {
 	// Another node may still link to this one.
 	entry.Object = nil
 	entry.next.Store(nil)
-	return entry.Segments
 }
 
 // SegmentsOf computes the segments of the given version of a node. It does not change the
 // index, so it also serves versions that are not indexed.
-func (x *Index[S, N]) SegmentsOf(node *v1.Node) []*Segment[S, N] {
-	var found []*Segment[S, N]
-	collect := func(candidates []*Segment[S, N]) {
+func (x *Index[S]) SegmentsOf(node *v1.Node) []*Segment[S] {
+	var found []*Segment[S]
+	collect := func(candidates []*Segment[S]) {
 		for _, s := range candidates {
 			if !slices.Contains(found, s) && s.condition.Admits(node) {
 				found = append(found, s)
@@ -300,7 +284,7 @@ func anchorValue(node *v1.Node, key string) (string, bool) {
 	return value, ok
 }
 
-func (x *Index[S, N]) anchor(s *Segment[S, N]) {
+func (x *Index[S]) anchor(s *Segment[S]) {
 	if s.condition.unanchored {
 		x.unanchored = append(x.unanchored, s)
 		return
@@ -310,7 +294,7 @@ func (x *Index[S, N]) anchor(s *Segment[S, N]) {
 		if x.anchorKeys[a.Key]++; x.anchorKeys[a.Key] > 1 {
 			continue
 		}
-		byValue := map[string]map[string]*Node[S, N]{}
+		byValue := map[string]map[string]*Node[S]{}
 		x.nodesByAnchor[a.Key] = byValue
 		for _, entry := range x.nodes {
 			addToAnchor(byValue, a.Key, entry)
@@ -319,7 +303,7 @@ func (x *Index[S, N]) anchor(s *Segment[S, N]) {
 }
 
 // populate finds the nodes of a new segment.
-func (x *Index[S, N]) populate(s *Segment[S, N]) {
+func (x *Index[S]) populate(s *Segment[S]) {
 	if s.condition.unanchored {
 		x.admit(s, x.nodes)
 		return
@@ -329,7 +313,7 @@ func (x *Index[S, N]) populate(s *Segment[S, N]) {
 	}
 }
 
-func (x *Index[S, N]) admit(s *Segment[S, N], candidates map[string]*Node[S, N]) {
+func (x *Index[S]) admit(s *Segment[S], candidates map[string]*Node[S]) {
 	for name, entry := range candidates {
 		if s.nodes[name] == nil && s.condition.Admits(entry.Object) {
 			s.nodes[name] = entry
@@ -338,26 +322,26 @@ func (x *Index[S, N]) admit(s *Segment[S, N], candidates map[string]*Node[S, N])
 	}
 }
 
-func (x *Index[S, N]) indexNode(entry *Node[S, N]) {
+func (x *Index[S]) indexNode(entry *Node[S]) {
 	for key, byValue := range x.nodesByAnchor {
 		addToAnchor(byValue, key, entry)
 	}
 }
 
-func addToAnchor[S, N any](byValue map[string]map[string]*Node[S, N], key string, entry *Node[S, N]) {
+func addToAnchor[S any](byValue map[string]map[string]*Node[S], key string, entry *Node[S]) {
 	value, ok := anchorValue(entry.Object, key)
 	if !ok {
 		return
 	}
 	names := byValue[value]
 	if names == nil {
-		names = map[string]*Node[S, N]{}
+		names = map[string]*Node[S]{}
 		byValue[value] = names
 	}
 	names[entry.Object.Name] = entry
 }
 
-func (x *Index[S, N]) unindexNode(entry *Node[S, N]) {
+func (x *Index[S]) unindexNode(entry *Node[S]) {
 	for key, byValue := range x.nodesByAnchor {
 		value, ok := anchorValue(entry.Object, key)
 		if !ok {

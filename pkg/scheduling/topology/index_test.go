@@ -39,10 +39,10 @@ func FuzzIndex(f *testing.F) {
 			}
 			return FromLabelSelector(nil)
 		}
-		x := NewIndex[int, int]()
-		var held []*Segment[int, int]
+		x := NewIndex[int]()
+		var held []*Segment[int]
 		var objects []*v1.Node // every version that was indexed
-		var before *Node[int, int]
+		var before *Node[int]
 		for range 60 {
 			switch rng.IntN(5) {
 			case 0, 1:
@@ -94,7 +94,7 @@ func FuzzIndex(f *testing.F) {
 // TestSegmentsAreShared: users of one condition share one segment, whatever its spelling.
 func TestSegmentsAreShared(t *testing.T) {
 	t.Parallel()
-	x := NewIndex[int, int]()
+	x := NewIndex[int]()
 	x.SetNode(builders.MakeNode("n1").Hostname("n1").Obj())
 	on := func(values ...string) *Condition {
 		return FromNodeAffinity(affinity(builders.Term(builders.Requirement(v1.LabelHostname, "In", values...))))

@@ -110,7 +110,7 @@ func New(cfg Config) (*Cache, error) {
 		csiNodes:   storage.CSINodes().Lister(),
 		volumes:    core.PersistentVolumes().Lister(),
 		capacities: storage.CSIStorageCapacities().Lister(),
-		index:      topology.NewIndex[content, nodePools](),
+		index:      topology.NewIndex[content](),
 		volume:     map[string]*volume{},
 		byClaim:    map[types.NamespacedName][]*volume{},
 		capacity:   map[types.NamespacedName]*capacity{},

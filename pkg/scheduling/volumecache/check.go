@@ -58,7 +58,6 @@ func (c *Cache) Check() error {
 			}
 		}
 	}
-	c.checkNodePools(fail)
 	c.checkHolds(fail)
 	c.checkCapacityPools(fail)
 	return errors.Join(errs...)
@@ -96,44 +95,6 @@ func (c *Cache) CheckIdle() error {
 		errs = append(errs, fmt.Errorf("%v is watched", key))
 	}
 	return errors.Join(errs...)
-}
-
-// checkNodePools compares the pools of nodes with the pools of their segments.
-func (c *Cache) checkNodePools(fail func(format string, args ...any)) {
-	listed := 0
-	for name, class := range c.free.class {
-		wide := 0
-		for segment, pool := range class.pools {
-			if segment.Len() > 1 {
-				wide++
-			}
-			home := segment.Only()
-			if segment.Data.home != home || segment.Data.wide != (segment.Len() > 1) {
-				fail("segment %q has %d nodes, but its pools are listed for other nodes", segment.Key(), segment.Len())
-			}
-			if home == nil {
-				continue
-			}
-			listed++
-			i := slices.IndexFunc(home.Data.list, func(o nodePool) bool { return o.pool == pool })
-			if i < 0 || home.Data.list[i].class != class {
-				fail("class %q: the pool of segment %q is not listed by its node", name, segment.Key())
-				continue
-			}
-			if uniform, alike := pool.Uniform(); alike != home.Data.list[i].alike || !home.Data.list[i].uniform.Same(&uniform) {
-				fail("class %q: the pool of node %q is not up to date", name, home.Name)
-			}
-		}
-		if class.wide != wide {
-			fail("class %q has %d wide pools, but counts %d", name, wide, class.wide)
-		}
-	}
-	for entry := range c.index.Nodes {
-		listed -= len(entry.Data.list)
-	}
-	if listed != 0 {
-		fail("the nodes list %d pools fewer than they should", listed)
-	}
 }
 
 func (c *Cache) checkHolds(fail func(format string, args ...any)) {

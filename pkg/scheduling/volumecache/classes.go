@@ -23,9 +23,6 @@ type class struct {
 	labelKeys map[string]struct{}
 	// pools are the class's, by segment; none is empty.
 	pools map[*segment]*pool
-	// wide is the number of pools that several nodes share. The others are in the
-	// nodePools of their nodes.
-	wide int
 }
 
 // syncClass updates the entry of a class to the object that a scheduling

@@ -13,17 +13,6 @@ import (
 // matchOpen assigns existing volumes to the open claims; the others are provisioned
 // where canProvision.
 func (c *Cache) matchOpen(s *solution, d *Demand, g *group, at location, e effort, canProvision bool) match.Reason {
-	switch {
-	case d.evictions != nil, d.withheld.on(at.segments):
-	case len(s.open) == 1:
-		return c.matchOne(s, d, g, at, e, canProvision)
-	case e == feasible && !canProvision && len(s.open) <= match.MaxExact:
-		if unserved, known := s.servesAll(g, at); known && unserved < 0 {
-			return match.Reason{}
-		} else if known {
-			return s.unmatched(s.open[unserved], g, canProvision)
-		}
-	}
 	chosen := c.assign(s, d, g, at, e)
 	for i, p := range s.open {
 		if chosen[i] != nil {
@@ -33,20 +22,6 @@ func (c *Cache) matchOpen(s *solution, d *Demand, g *group, at location, e effor
 		}
 	}
 	return match.Reason{}
-}
-
-// matchOne is matchOpen for a single claim: no other claim competes for its best volume.
-func (c *Cache) matchOne(s *solution, d *Demand, g *group, at location, e effort, canProvision bool) match.Reason {
-	p := s.open[0]
-	if e == feasible {
-		if c.any(d, p, g, at) {
-			return match.Reason{}
-		}
-	} else if v, bytes := c.best(d, p, g, at); v != nil {
-		s.bindings = append(s.bindings, binding{p, v, bytes})
-		return match.Reason{}
-	}
-	return s.unmatched(p, g, canProvision)
 }
 
 // unmatched provisions for a claim that no existing volume serves, or returns why it
@@ -60,34 +35,6 @@ func (s *solution) unmatched(p *pending, g *group, canProvision bool) match.Reas
 		return match.Reason{Code: match.TopologyNotAllowed, Claim: p.Claim.Name}
 	}
 	return match.Reason{Code: match.NoVolume, Claim: p.Claim.Name}
-}
-
-// servesAll decides without an assignment whether the free volumes of the node
-// serve all open claims: unserved is the index of a claim that they do not serve, -1 if
-// they serve all. known is false if only an assignment can decide.
-func (s *solution) servesAll(g *group, at location) (unserved int, known bool) {
-	var only *pool
-	for _, segment := range at.segments {
-		pool := poolOf(segment, g.class)
-		if pool != nil && only != nil {
-			return 0, false
-		}
-		if pool != nil {
-			only = pool
-		}
-	}
-	if only == nil {
-		return 0, true
-	}
-	uniform, alike := only.Uniform()
-	s.requests = s.requests[:0]
-	for _, p := range s.open {
-		if p.Selector != nil || !alike {
-			return 0, false
-		}
-		s.requests = append(s.requests, p.Request)
-	}
-	return uniform.ServesAll(s.requests), true
 }
 
 // any reports whether some free volume of the node serves the claim.
@@ -105,27 +52,6 @@ func (c *Cache) any(d *Demand, p *pending, g *group, at location) bool {
 		}
 	}
 	return false
-}
-
-// best returns the free volume of the node that serves the claim best, and its
-// bytes; nil for none.
-func (c *Cache) best(d *Demand, p *pending, g *group, at location) (best *match.Volume, bytes int64) {
-	for _, segment := range at.segments {
-		pool := poolOf(segment, g.class)
-		if pool == nil {
-			continue
-		}
-		v, size := (*match.Volume)(nil), int64(0)
-		if p.Selector == nil || segment.Len() == 1 {
-			v, size = pool.First(p.Request)
-		} else if found := d.memo.cheapest(pool, p, g.width()); len(found) > 0 {
-			v, size = found[0], found[0].Bytes
-		}
-		if v != nil && (best == nil || match.Less(p.Request, v, best)) {
-			best, bytes = v, size
-		}
-	}
-	return best, bytes
 }
 
 // width is how many volumes per claim can matter to the group at most.
@@ -164,36 +90,22 @@ func (c *Cache) candidates(dst []*match.Volume, d *Demand, p *pending, g *group,
 		if pool == nil {
 			continue
 		}
-		merge, withheld := len(dst), d.withheld.in(segment)
+		added, withheld := len(dst), d.withheld.in(segment)
 		if p.Selector != nil && segment.Len() > 1 {
 			dst = append(dst, d.memo.cheapest(pool, p, g.width()+withheld)...)
 		} else {
 			dst = pool.Cheapest(p.Request, k+withheld, dst)
 		}
 		if withheld > 0 {
-			dst = dst[:merge+len(slices.DeleteFunc(dst[merge:], func(v *match.Volume) bool { return d.withheld.has(v.Name) }))]
+			dst = dst[:added+len(slices.DeleteFunc(dst[added:], func(v *match.Volume) bool { return d.withheld.has(v.Name) }))]
 		}
-		mergeTail(p.Request, dst[begin:], merge-begin)
-		dst = dst[:min(len(dst), begin+k)]
 	}
 	for i := range d.evictions[at.node] {
 		if freed := d.evictions[at.node][i].volume; freed != nil && p.Matches(freed) && !d.withheld.has(freed.Name) {
 			dst = append(dst, freed)
-			mergeTail(p.Request, dst[begin:], len(dst)-begin-1)
-			dst = dst[:min(len(dst), begin+k)]
 		}
 	}
-	return dst
-}
-
-// mergeTail sorts list in place, given that list[:split] and list[split:] are
-// sorted. Both are short.
-func mergeTail(r *match.Request, list []*match.Volume, split int) {
-	for i := split; i < len(list); i++ {
-		for j := i; j > 0 && match.Less(r, list[j], list[j-1]); j-- {
-			list[j], list[j-1] = list[j-1], list[j]
-		}
-	}
+	return match.KeepCheapest(p.Request, k, dst, begin)
 }
 
 // poolOf returns the segment's pool of the class, nil if it has no free volume.

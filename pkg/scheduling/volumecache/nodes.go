@@ -54,9 +54,7 @@ func (c *Cache) setNode(node *v1.Node) {
 		}
 		return
 	}
-	left := c.index.SetNode(node)
-	rehome(left)
-	rehome(c.index.Node(node.Name).Segments)
+	c.index.SetNode(node)
 	c.watch.notify(watchKey{kind: watchNode, name: node.Name})
 }
 
@@ -72,7 +70,7 @@ func (c *Cache) nodeDeleted(node *v1.Node) {
 
 // dropNode removes a deleted node; unknown names are fine.
 func (c *Cache) dropNode(name string) {
-	rehome(c.index.RemoveNode(name))
+	c.index.RemoveNode(name)
 	c.reserved.nodeDeleted(name)
 	c.watch.notify(watchKey{kind: watchNode, name: name})
 }

@@ -11,9 +11,9 @@ import (
 )
 
 type (
-	index     = topology.Index[content, nodePools]
-	segment   = topology.Segment[content, nodePools]
-	nodeEntry = topology.Node[content, nodePools]
+	index     = topology.Index[content]
+	segment   = topology.Segment[content]
+	nodeEntry = topology.Node[content]
 )
 
 // content is what the volume cache keeps for a topology segment.
@@ -22,8 +22,6 @@ type content struct {
 	inline     [1]classPool             // backs pools while there is one
 	inlinePool pool                     // the pool of one class
 	capacity   map[string]*capacityPool // by class
-	home       *nodeEntry               // the node whose nodePools list the pools; nil: none
-	wide       bool                     // the pools count in class.wide
 }
 
 // classPool is a segment's pool of one class. Searching a list of these is faster
@@ -56,9 +54,6 @@ func (f *freePools) offer(v *volume) {
 	p := class.pools[v.segment]
 	if p == nil {
 		p = v.segment.Data.add(class)
-		if v.segment.Data.wide {
-			class.wide++
-		}
 		for key := range class.labelKeys {
 			p.IndexLabel(key)
 		}
@@ -68,9 +63,6 @@ func (f *freePools) offer(v *volume) {
 	f.version++
 	p.version = f.version
 	v.pool = p
-	if home := v.segment.Data.home; home != nil {
-		home.Data.put(class, p)
-	}
 }
 
 // ensureClass returns the entry of the class and creates it if necessary.
@@ -106,19 +98,10 @@ func (f *freePools) withdraw(v *volume) {
 	f.version++
 	p.version = f.version
 	v.pool = nil
-	class, home := f.class[v.Class], v.segment.Data.home
 	if p.Len() > 0 {
-		if home != nil {
-			home.Data.put(class, p)
-		}
 		return
 	}
-	if home != nil {
-		home.Data.remove(p)
-	}
-	if v.segment.Data.wide {
-		class.wide--
-	}
+	class := f.class[v.Class]
 	v.segment.Data.drop(p)
 	delete(class.pools, v.segment)
 	f.dropUnusedClass(class)
@@ -135,78 +118,5 @@ func (d *content) drop(p *pool) {
 func (f *freePools) dropUnusedClass(entry *class) {
 	if entry.object == nil && len(entry.pools) == 0 {
 		delete(f.class, entry.name)
-	}
-}
-
-// nodePools are a node's own free volumes: the pools of segments that contain no
-// other node, as those of local disks. They are stored with the node, so that most
-// nodes can be evaluated without access to their segments.
-type nodePools struct {
-	list   []nodePool
-	inline [1]nodePool // backs list while there is one
-}
-
-// nodePool is one pool of the node's own. uniform is valid only if alike is set.
-type nodePool struct {
-	class   *class
-	uniform match.Uniform
-	alike   bool
-	pool    *pool
-}
-
-// put adds a pool, or updates it to its newest state.
-func (n *nodePools) put(of *class, p *pool) {
-	i := slices.IndexFunc(n.list, func(o nodePool) bool { return o.pool == p })
-	if i < 0 {
-		if i = len(n.list); i == 0 {
-			n.list = n.inline[:0]
-		}
-		n.list = append(n.list, nodePool{class: of, pool: p})
-	}
-	n.list[i].uniform, n.list[i].alike = p.Uniform()
-}
-
-func (n *nodePools) remove(p *pool) {
-	n.list = slices.DeleteFunc(n.list, func(o nodePool) bool { return o.pool == p })
-}
-
-// of returns the pool of the class, nil for none; only is false if there are several.
-func (n *nodePools) of(class *class) (found *nodePool, only bool) {
-	for i := range n.list {
-		if n.list[i].class != class {
-			continue
-		}
-		if found != nil {
-			return nil, false
-		}
-		found = &n.list[i]
-	}
-	return found, true
-}
-
-// rehome moves the pools of segments whose nodes have changed to the nodePools of the
-// node that is now alone in the segment.
-func rehome(segments []*segment) {
-	for _, s := range segments {
-		d, home, wide := &s.Data, s.Only(), s.Len() > 1
-		if home == d.home && wide == d.wide {
-			continue
-		}
-		for i := range d.pools {
-			class, pool := d.pools[i].class, d.pools[i].pool
-			if d.home != nil {
-				d.home.Data.remove(pool)
-			}
-			if home != nil {
-				home.Data.put(class, pool)
-			}
-			if d.wide {
-				class.wide--
-			}
-			if wide {
-				class.wide++
-			}
-		}
-		d.home, d.wide = home, wide
 	}
 }

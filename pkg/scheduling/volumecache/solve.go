@@ -28,11 +28,7 @@ func (c *Cache) Fits(d *Demand, node *v1.Node) match.Reason {
 }
 
 func (c *Cache) fits(s *solution, d *Demand, node *v1.Node) match.Reason {
-	at := c.entryOf(s, node)
-	if on, known := c.ownPool(d, at); known {
-		return s.fitsOwnPool(d, on)
-	}
-	return c.solve(s, d, c.locationAt(at, node), feasible)
+	return c.solve(s, d, c.locationAt(c.entryOf(s, node), node), feasible)
 }
 
 // entryOf returns the entry of the node, nil if it is not the indexed object. It is fast
@@ -43,46 +39,6 @@ func (c *Cache) entryOf(s *solution, node *v1.Node) *nodeEntry {
 		s.before = at
 	}
 	return at
-}
-
-// ownPool returns the pool of a node's own volumes if the decision depends on that pool
-// alone: the pod's claims are of one class that nothing provisions, and all are open.
-// A nil pool has no volumes. known is false if the decision depends on more.
-func (c *Cache) ownPool(d *Demand, at *nodeEntry) (on *nodePool, known bool) {
-	if at == nil || len(d.groups) != 1 || len(d.bound) > 0 || d.evictions != nil || d.memo != nil || d.withheld.on(at.Segments) {
-		return nil, false
-	}
-	g := &d.groups[0]
-	if g.provisions || g.class.wide > 0 || len(g.pending) > match.MaxExact {
-		return nil, false
-	}
-	for i := range g.pending {
-		if p := &g.pending[i]; p.selected != "" || c.reserved.byClaim[p.key] != nil || len(c.byClaim[p.key]) > 0 {
-			return nil, false
-		}
-	}
-	on, only := at.Data.of(g.class)
-	return on, only && (on == nil || on.alike)
-}
-
-// fitsOwnPool is solve where ownPool decides.
-func (s *solution) fitsOwnPool(d *Demand, on *nodePool) match.Reason {
-	g, unserved := &d.groups[0], 0
-	switch {
-	case on == nil:
-	case len(g.pending) > 1:
-		s.requests = s.requests[:0]
-		for i := range g.pending {
-			s.requests = append(s.requests, g.pending[i].Request)
-		}
-		unserved = on.uniform.ServesAll(s.requests)
-	case on.uniform.Serves(g.pending[0].Request):
-		unserved = -1
-	}
-	if unserved < 0 {
-		return match.Reason{}
-	}
-	return s.unmatched(&g.pending[unserved], g, false)
 }
 
 // location is the node for which claims are solved: its name and its segments.

@@ -21,11 +21,7 @@ func (c *Cache) Usage(d *Demand, node *v1.Node, dst []Usage) []Usage {
 	defer c.putScratch(s)
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	entry := c.entryOf(s, node)
-	if on, known := c.ownPool(d, entry); known && len(d.groups[0].pending) == 1 {
-		return appendUsage(dst, &d.groups[0].pending[0], on)
-	}
-	at := c.locationAt(entry, node)
+	at := c.locationAt(c.entryOf(s, node), node)
 	for i := range d.groups {
 		bindings, provisions := len(s.bindings), len(s.provisions)
 		if c.solveGroup(s, d, &d.groups[i], at, counted).Code != 0 {
@@ -34,18 +30,6 @@ func (c *Cache) Usage(d *Demand, node *v1.Node, dst []Usage) []Usage {
 		dst = append(dst, s.usage(s.bindings[bindings:], s.provisions[provisions:]))
 	}
 	return dst
-}
-
-// appendUsage is Usage for a single claim where ownPool decides.
-func appendUsage(dst []Usage, p *pending, on *nodePool) []Usage {
-	if on == nil {
-		return dst
-	}
-	given, ok := on.uniform.Given(p.Request)
-	if !ok {
-		return dst
-	}
-	return append(dst, Usage{StaticAsked: p.Bytes, StaticGiven: given})
 }
 
 func (s *solution) usage(bindings []binding, provisions []provision) Usage {

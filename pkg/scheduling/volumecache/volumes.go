@@ -129,7 +129,6 @@ func (c *Cache) dropVolume(v *volume) {
 func (c *Cache) compile(pv *v1.PersistentVolume) *volume {
 	v := &volume{Volume: match.NewVolume(pv)}
 	v.segment = c.index.Acquire(topology.FromNodeAffinity(pv.Spec.NodeAffinity))
-	rehome([]*segment{v.segment})
 	if ref := pv.Spec.ClaimRef; ref != nil {
 		v.claim = types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
 	}

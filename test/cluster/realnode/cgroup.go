@@ -50,9 +50,7 @@ func makeGroups(c *cluster.Cluster) error {
 		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
-		if err := c.Prune(dir); err != nil {
-			return err
-		}
+		c.Prune(dir)
 	}
 	return nil
 }

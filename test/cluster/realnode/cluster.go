@@ -80,7 +80,7 @@ func (c *Cluster) makeNetwork(ctx context.Context, control *cluster.Cluster) (st
 	if err != nil {
 		return "", err
 	}
-	if err := record(control, p.PID()); err != nil {
+	if err := record(control); err != nil {
 		return "", fmt.Errorf("record what must be removed: %w", err)
 	}
 	if err := makeGroups(control); err != nil {

@@ -12,7 +12,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 
@@ -32,18 +31,11 @@ type remains struct {
 	Started    string
 }
 
-// record stores the cluster's remains, until they are removed. child is a process that its
-// supervisor started.
-func record(c *cluster.Cluster, child int) error {
-	stat, err := statOf(child)
+// record stores the cluster's remains, until they are removed.
+func record(c *cluster.Cluster) error {
+	supervisor := c.SupervisorPID()
+	stat, err := statOf(supervisor)
 	if err != nil {
-		return err
-	}
-	supervisor, err := strconv.Atoi(stat.parent)
-	if err != nil {
-		return err
-	}
-	if stat, err = statOf(supervisor); err != nil {
 		return err
 	}
 	data, err := json.Marshal(remains{Folder: c.Folder(), Supervisor: supervisor, Started: stat.started})
@@ -54,9 +46,7 @@ func record(c *cluster.Cluster, child int) error {
 		return err
 	}
 	file := filepath.Join(records, group(c))
-	if err := c.Prune(file); err != nil {
-		return err
-	}
+	c.Prune(file)
 	return os.WriteFile(file, data, 0o644)
 }
 
@@ -107,7 +97,7 @@ func sweepOne(file string) error {
 }
 
 // stat has fields of /proc/PID/stat.
-type stat struct{ state, parent, started string }
+type stat struct{ state, started string }
 
 func statOf(pid int) (stat, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -126,5 +116,5 @@ func parseStat(text string) (stat, error) {
 	if len(fields) < 20 {
 		return stat{}, fmt.Errorf("%q is not the state of a process", text)
 	}
-	return stat{state: fields[0], parent: fields[1], started: fields[19]}, nil
+	return stat{state: fields[0], started: fields[19]}, nil
 }

@@ -82,15 +82,8 @@ func sweepOne(file string) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	tops, err := hierarchies()
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, top := range tops {
-		errs = append(errs, supervise.Prune(filepath.Join(top, filepath.Base(r.Folder))))
-	}
-	if err := errors.Join(append(errs, os.RemoveAll(r.Folder))...); err != nil {
+	err = inHierarchies(filepath.Base(r.Folder), supervise.Prune)
+	if err := errors.Join(err, os.RemoveAll(r.Folder)); err != nil {
 		return err
 	}
 	return supervise.Prune(file)

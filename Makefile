@@ -143,10 +143,9 @@ e2e: ## Tests on real kubelets and containerd (root, Debian packages); RUN=regex
 
 .PHONY: soak
 soak: control-plane ## The long campaigns in full strength, an hour or more; RUN=regexp TIMEOUT=45m for each: docs/soak.md
-	@go build -v -o bin/tools/soak ./hack/soak 2>&1 | $(PROGRESS)
-	@if bin/tools/soak -list -run='$(RUN)' | grep -q '^test/e2e'; then \
+	@if hack/soak.sh -list '$(RUN)' | grep -q '^test/e2e'; then \
 	  go run ./hack/requirements e2e && $(MAKE) images && bin/tools/cluster build -real; fi
-	@timeout=$$($(STRETCH) $(TIMEOUT)) && bin/tools/soak -run='$(RUN)' -timeout=$$timeout
+	@TIMEOUT=$$($(STRETCH) $(TIMEOUT)) hack/soak.sh '$(RUN)'
 
 ##@ Measure
 

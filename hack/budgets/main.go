@@ -40,45 +40,24 @@ func main() {
 		return err
 	})
 	flag.Parse()
-	spans := map[string][]span{}
-	for _, name := range flag.Args() {
-		if err := readFile(name, spans); err != nil {
-			fmt.Fprintln(os.Stderr, "budgets:", err)
-			os.Exit(1)
-		}
-	}
-	for name, all := range spans {
-		took[name] = covered(all)
-	}
-	if err := write(os.Stdout, took, deadline.Stretch); err != nil {
+	if err := run(took, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "budgets:", err)
 		os.Exit(1)
 	}
 }
 
-// span is when a package began and ended.
-type span struct {
-	path       string
-	begin, end time.Time
-}
-
-// covered returns how long at least one of the packages ran: packages of one suite run side
-// by side, and so do suites.
-func covered(all []span) time.Duration {
-	all = slices.Clone(all)
-	slices.SortFunc(all, func(a, b span) int { return a.begin.Compare(b.begin) })
-	var sum time.Duration
-	var end time.Time
-	for _, s := range all {
-		begin := s.begin
-		if begin.Before(end) {
-			begin = end
+func run(took map[string]time.Duration, files []string) error {
+	for _, name := range files {
+		f, err := os.Open(name)
+		if err != nil {
+			return err
 		}
-		if s.end.After(begin) {
-			sum, end = sum+s.end.Sub(begin), s.end
+		defer f.Close()
+		if err := read(f, took); err != nil {
+			return err
 		}
 	}
-	return sum
+	return write(os.Stdout, took, deadline.Stretch)
 }
 
 // event is what `go test -json` prints, as `go doc test2json` describes it.
@@ -89,45 +68,31 @@ type event struct {
 	Test    string
 }
 
-func readFile(name string, spans map[string][]span) error {
-	f, err := os.Open(name)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = f.Close() }()
-	return read(f, spans)
-}
-
-// read adds the packages of the events to the spans of their suites. It skips lines that are
-// not events.
-func read(in io.Reader, spans map[string][]span) error {
-	lines := bufio.NewReader(in)
-	for {
+// read adds the time in which at least one package of a suite ran: packages of one suite run side
+// by side, and so do suites. It skips lines that are not events.
+func read(in io.Reader, took map[string]time.Duration) error {
+	running, begin := map[string]int{}, map[string]time.Time{} // by suite
+	for lines := bufio.NewReader(in); ; {
 		line, err := lines.ReadBytes('\n')
 		var e event
 		if json.Unmarshal(line, &e) == nil && e.Test == "" && e.Package != "" {
-			add(e, spans)
+			suite := suiteOf(strings.TrimPrefix(e.Package, module))
+			switch e.Action {
+			case "start":
+				if running[suite]++; running[suite] == 1 {
+					begin[suite] = e.Time
+				}
+			case "pass", "fail", "skip":
+				if running[suite]--; suite != "" && running[suite] == 0 {
+					took[suite] += e.Time.Sub(begin[suite])
+				}
+			}
 		}
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
 			return err
-		}
-	}
-}
-
-func add(e event, spans map[string][]span) {
-	suite := suiteOf(strings.TrimPrefix(e.Package, module))
-	switch {
-	case suite == "":
-	case e.Action == "start":
-		spans[suite] = append(spans[suite], span{e.Package, e.Time, e.Time})
-	case e.Action == "pass", e.Action == "fail":
-		for i := range spans[suite] {
-			if s := &spans[suite][i]; s.path == e.Package {
-				s.end = e.Time
-			}
 		}
 	}
 }

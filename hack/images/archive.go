@@ -5,69 +5,57 @@ package main
 
 import (
 	"archive/tar"
-	"context"
+	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// artifact is an image by its name, for all platforms.
-type artifact struct {
-	name      string
-	reference string // stowage.dev/stowage-scheduler:dev
-	images    []v1.Image
-	index     v1.ImageIndex // nil with one platform
-}
-
-// artifact makes the image of every platform, and the index if there are several.
-func (o order) artifact(ctx context.Context, image string) (artifact, error) {
-	b := artifact{name: image, reference: home + "/" + image + ":" + o.tag}
-	var members []mutate.IndexAddendum
-	for _, p := range o.platforms {
-		one, err := o.image(ctx, image, p)
-		if err != nil {
-			return b, err
-		}
-		b.images = append(b.images, one)
-		members = append(members, mutate.IndexAddendum{Add: one, Descriptor: v1.Descriptor{Platform: &p}})
-	}
-	if len(b.images) > 1 {
-		b.index = mutate.AppendManifests(empty.Index, members...)
-	}
-	return b, nil
-}
-
-// top is what the reference means: the index, or the only image.
-func (b artifact) top() mutate.Appendable {
-	if b.index != nil {
-		return b.index
-	}
-	return b.images[0]
-}
-
-func (b artifact) digest() (v1.Hash, error) { return b.top().Digest() }
-
-// size is that of all layers, packed, in bytes.
-func (b artifact) size() (int64, error) {
-	var sum int64
-	for _, image := range b.images {
-		m, err := image.Manifest()
-		if err != nil {
-			return 0, err
-		}
-		for _, l := range m.Layers {
-			sum += l.Size
+// layer packs files, in their order and all of one time, so that the same files make
+// the same layer.
+func layer(files []file, at time.Time, kind types.MediaType) (v1.Layer, error) {
+	var packed bytes.Buffer
+	w := tar.NewWriter(&packed)
+	for _, f := range files {
+		if err := f.pack(w, at); err != nil {
+			return nil, err
 		}
 	}
-	return sum, nil
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(packed.Bytes())), nil }
+	return tarball.LayerFromOpener(open, tarball.WithMediaType(kind), tarball.WithCompressedCaching)
+}
+
+func (f file) pack(w *tar.Writer, at time.Time) error {
+	h := &tar.Header{
+		Name: f.path, Mode: int64(f.mode.Perm()), Uid: f.user, Gid: f.user,
+		Size: int64(len(f.data)), Typeflag: tar.TypeReg, ModTime: at, Format: tar.FormatUSTAR,
+	}
+	if strings.HasSuffix(f.path, "/") {
+		h.Typeflag = tar.TypeDir
+	}
+	if f.mode&fs.ModeSticky != 0 {
+		h.Mode |= 0o1000
+	}
+	if err := w.WriteHeader(h); err != nil {
+		return err
+	}
+	_, err := w.Write(f.data)
+	return err
 }
 
 // archive writes an OCI image layout into one file. With a single platform the file
@@ -140,33 +128,11 @@ func packFolder(path, folder string, at time.Time) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
-		return packFile(w, source, name, at)
+		data, err := fs.ReadFile(source, name)
+		if err != nil {
+			return err
+		}
+		return file{path: name, mode: 0o644, data: data}.pack(w, at)
 	})
-	if err != nil {
-		return err
-	}
-	if err := w.Close(); err != nil {
-		return err
-	}
-	return f.Close()
-}
-
-func packFile(w *tar.Writer, source fs.FS, name string, at time.Time) error {
-	f, err := source.Open(name)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	err = w.WriteHeader(&tar.Header{
-		Name: name, Typeflag: tar.TypeReg, Mode: 0o644, Size: info.Size(), ModTime: at, Format: tar.FormatUSTAR,
-	})
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(w, f)
-	return err
+	return errors.Join(err, w.Close(), f.Close())
 }

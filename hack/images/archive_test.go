@@ -81,7 +81,7 @@ func TestArchiveHolds(t *testing.T) {
 			if err := validate.Index(index); err != nil {
 				t.Error(err)
 			}
-			digest, err := a.digest()
+			digest, err := a.top().Digest()
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -36,7 +36,7 @@ func TestContainerdImports(t *testing.T) {
 			a, path := written(t, o)
 			// Unpacked, so that containerd checks every layer against what the image says of it.
 			ctr(t, "images", "import", "--snapshotter=native", "--platform=linux/amd64", path)
-			digest, err := a.digest()
+			digest, err := a.top().Digest()
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -5,8 +5,10 @@ package main
 
 import (
 	"context"
+	"debug/elf"
 	"fmt"
 	"maps"
+	"os"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
@@ -33,7 +35,7 @@ func userOf(image string) string {
 	return fmt.Sprintf("%d:%[1]d", nonroot)
 }
 
-// envOf is the environment of an image on a base of our own.
+// envOf is the environment of an image without a base.
 func envOf(image string) []string {
 	if asRoot[image] {
 		return []string{searchPath}
@@ -66,7 +68,7 @@ func (o order) image(ctx context.Context, image string, p v1.Platform) (v1.Image
 	if err != nil {
 		return nil, err
 	}
-	whole, err := o.add(base, binaryFiles(image, binary), "/usr/local/bin/"+image)
+	whole, err := o.add(base, binaryFiles(image, binary), entrypointOf(image)[0])
 	if err != nil {
 		return nil, err
 	}
@@ -127,4 +129,98 @@ func (o order) add(base v1.Image, files []file, what string) (v1.Image, error) {
 	return mutate.Append(base, mutate.Addendum{Layer: l, MediaType: layerKind, History: v1.History{
 		Created: v1.Time{Time: o.created}, CreatedBy: what,
 	}})
+}
+
+// artifact is an image by its name, for all platforms.
+type artifact struct {
+	name      string
+	reference string // stowage.dev/stowage-scheduler:dev
+	images    []v1.Image
+	index     v1.ImageIndex // nil with one platform
+}
+
+// artifact makes the image of every platform, and the index if there are several.
+func (o order) artifact(ctx context.Context, image string) (artifact, error) {
+	b := artifact{name: image, reference: home + "/" + image + ":" + o.tag}
+	var members []mutate.IndexAddendum
+	for _, p := range o.platforms {
+		one, err := o.image(ctx, image, p)
+		if err != nil {
+			return b, err
+		}
+		b.images = append(b.images, one)
+		members = append(members, mutate.IndexAddendum{Add: one, Descriptor: v1.Descriptor{Platform: &p}})
+	}
+	if len(b.images) > 1 {
+		b.index = mutate.AppendManifests(empty.Index, members...)
+	}
+	return b, nil
+}
+
+// top is what the reference means: the index, or the only image.
+func (b artifact) top() mutate.Appendable {
+	if b.index != nil {
+		return b.index
+	}
+	return b.images[0]
+}
+
+// size is that of all layers, packed, in bytes.
+func (b artifact) size() (int64, error) {
+	var sum int64
+	for _, image := range b.images {
+		m, err := image.Manifest()
+		if err != nil {
+			return 0, err
+		}
+		for _, l := range m.Layers {
+			sum += l.Size
+		}
+	}
+	return sum, nil
+}
+
+// machines are the architectures that Kubernetes runs on, by Go's names.
+var machines = map[string]elf.Machine{
+	"amd64":   elf.EM_X86_64,
+	"arm64":   elf.EM_AARCH64,
+	"ppc64le": elf.EM_PPC64,
+	"s390x":   elf.EM_S390,
+}
+
+// readBinary returns a binary's bytes. It refuses one that would not start in the
+// image: one for another machine, or one that asks for a loader, since there are no
+// libraries.
+func readBinary(path string, p v1.Platform) ([]byte, error) {
+	f, err := elf.Open(path)
+	if os.IsNotExist(err) {
+		return nil, fmt.Errorf("binary %s is missing: make images builds it", path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read binary %s: %w", path, err)
+	}
+	defer f.Close()
+	if want := machines[p.Architecture]; f.Machine != want {
+		return nil, fmt.Errorf("binary %s is for %v, but %s needs %v", path, f.Machine, p, want)
+	}
+	for _, part := range f.Progs {
+		if part.Type == elf.PT_INTERP {
+			return nil, fmt.Errorf("binary %s is linked dynamically: build it with CGO_ENABLED=0", path)
+		}
+	}
+	return os.ReadFile(path)
+}
+
+// send pushes an image, with the credentials that `docker login` stored, and returns the
+// reference under which it can be pulled. A registry on this machine is spoken to by HTTP.
+func (o order) send(ctx context.Context, b artifact) (string, error) {
+	ref, err := name.NewTag(o.push + "/" + b.name + ":" + o.tag)
+	if err != nil {
+		return "", err
+	}
+	options := []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
+	if b.index != nil {
+		return ref.String(), remote.WriteIndex(ref, b.index, options...)
+	}
+	return ref.String(), remote.Write(ref, b.images[0], options...)
 }

@@ -11,18 +11,6 @@
 //	bin/tools/images sbom -version v1 -created 1795312800 stowage-scheduler
 //
 // The same binaries and flags always make the same files, byte by byte.
-//
-//	main.go     command line in, table out
-//	flags.go    what is asked for
-//	binary.go   what may go into an image
-//	content.go  the files beside the binary
-//	layer.go    files as a layer
-//	image.go    layers and configuration as an image
-//	archive.go  images as an archive
-//	push.go     images to a registry
-//	sbom.go     a binary's modules as an SPDX document
-//	module.go   the modules of a binary
-//	licence.go  their licences
 package main
 
 import (
@@ -48,24 +36,17 @@ func main() {
 
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if len(args) == 0 {
-		return errors.New("say what to do: images write or images sbom, see images write -help")
+		return errors.New("name a command: images write or images sbom, see images write -help")
 	}
-	switch verb := args[0]; verb {
-	case "write":
-		o, err := parse(verb, args[1:])
-		if err != nil {
-			return err
-		}
-		return o.write(ctx, stdout)
-	case "sbom":
-		o, err := parse(verb, args[1:])
-		if err != nil {
-			return err
-		}
-		return o.sbom(ctx, stdout)
-	default:
-		return fmt.Errorf("unknown command %q: write and sbom are allowed", verb)
+	do, known := map[string]func(order, context.Context, io.Writer) error{"write": order.write, "sbom": order.sbom}[args[0]]
+	if !known {
+		return fmt.Errorf("unknown command %q: write and sbom are allowed", args[0])
 	}
+	o, err := parse(args[0], args[1:])
+	if err != nil {
+		return err
+	}
+	return do(o, ctx, stdout)
 }
 
 // write makes every image, stores it, pushes it if asked to, and prints a table.
@@ -81,7 +62,7 @@ func (o order) write(ctx context.Context, stdout io.Writer) error {
 		if err != nil {
 			return fmt.Errorf("write archive of %s: %w", name, err)
 		}
-		digest, err := b.digest()
+		digest, err := b.top().Digest()
 		if err != nil {
 			return fmt.Errorf("make image %s: %w", name, err)
 		}

@@ -8,20 +8,26 @@ import (
 	"context"
 	"crypto/sha256"
 	"debug/buildinfo"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/licensecheck"
 	"github.com/package-url/packageurl-go"
 	"github.com/spdx/tools-golang/json"
 	"github.com/spdx/tools-golang/spdx/v2/common"
 	spdx "github.com/spdx/tools-golang/spdx/v2/v2_3"
 	"github.com/spdx/tools-golang/spdxlib"
+	"golang.org/x/mod/module"
 )
 
 // unknown is how SPDX says that nothing is claimed.
@@ -143,4 +149,106 @@ func relate(d *spdx.Document, a, how, b string) {
 	d.Relationships = append(d.Relationships, &spdx.Relationship{
 		RefA: common.MakeDocElementID("", a), Relationship: how, RefB: common.MakeDocElementID("", b),
 	})
+}
+
+// standard is the name of Go's standard library in package URLs.
+const standard = "stdlib"
+
+// modulesOf are the modules that a binary was built from besides its own, as they were
+// after replacement, and the standard library.
+func modulesOf(info *debug.BuildInfo) []debug.Module {
+	modules := []debug.Module{{Path: standard, Version: strings.TrimPrefix(info.GoVersion, "go")}}
+	for _, m := range info.Deps {
+		if m.Replace != nil {
+			m = m.Replace
+		}
+		modules = append(modules, *m)
+	}
+	return modules
+}
+
+// authoritiesModule is where the certificates in images come from: one of this
+// command's own modules.
+func authoritiesModule() (debug.Module, error) {
+	const path = "golang.org/x/crypto/x509roots/fallback"
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return debug.Module{}, errors.New("this command has no build info to tell the version of its certificates")
+	}
+	for _, m := range info.Deps {
+		if m.Path == path {
+			return *m, nil
+		}
+	}
+	return debug.Module{}, fmt.Errorf("this command was built without module %s, where its certificates come from", path)
+}
+
+// licences finds the licences of modules in the module cache.
+type licences struct{ cache string }
+
+func newLicences(ctx context.Context) (licences, error) {
+	out, err := exec.CommandContext(ctx, "go", "env", "GOMODCACHE").Output()
+	if err != nil {
+		return licences{}, fmt.Errorf("ask go for its module cache: %w", err)
+	}
+	return licences{cache: strings.TrimSpace(string(out))}, nil
+}
+
+// licenceFile is what files with a licence are called.
+var licenceFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|unlicense)([.-].*)?$`)
+
+// enough of a file, in percent, must be licence text, so that one that only speaks of a
+// licence counts for nothing. pkg.go.dev draws the line at the same place.
+const enough = 75
+
+// of is the SPDX expression for all licences in a module's own folder, or NOASSERTION.
+func (l licences) of(m debug.Module) string {
+	if m.Path == standard {
+		return "BSD-3-Clause"
+	}
+	path, errPath := module.EscapePath(m.Path)
+	version, errVersion := module.EscapeVersion(m.Version)
+	if errPath != nil || errVersion != nil {
+		return unknown
+	}
+	folder := filepath.Join(l.cache, path+"@"+version)
+	entries, err := os.ReadDir(folder)
+	if err != nil { // built from vendor/, or elsewhere
+		return unknown
+	}
+	var found []string
+	for _, e := range entries {
+		if !licenceFile.MatchString(e.Name()) || !e.Type().IsRegular() {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(folder, e.Name()))
+		if err != nil {
+			return unknown
+		}
+		names := recognize(text)
+		if len(names) == 0 {
+			return unknown // a licence without a known name is kept
+		}
+		found = append(found, names...)
+	}
+	if len(found) == 0 {
+		return unknown
+	}
+	slices.Sort(found)
+	return strings.Join(slices.Compact(found), " AND ")
+}
+
+// recognize names the licences that a file consists of.
+func recognize(text []byte) []string {
+	cover := licensecheck.Scan(text)
+	if cover.Percent < enough {
+		return nil
+	}
+	var names []string
+	for _, match := range cover.Match {
+		if !match.IsURL {
+			names = append(names, match.ID)
+		}
+	}
+	return names
 }

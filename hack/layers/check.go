@@ -18,10 +18,11 @@ func Check(files []File, packages []Package, bans []Ban) []string {
 	c := checker{packages: packages}
 	for _, f := range files {
 		c.checkLayer(f)
-		if !f.Test() {
-			c.checkOwnImports(f)
-			c.checkPure(f)
+		if f.Test() {
+			continue
 		}
+		c.checkOwnImports(f)
+		c.checkPure(f)
 		c.checkFixtures(f)
 		for _, ban := range bans {
 			c.checkBan(f, ban)
@@ -110,14 +111,11 @@ func (c *checker) checkPure(f File) {
 			c.breach("%s imports %s: layer 0 imports the standard library, %s only", f.Path, imported, strings.Join(pureAllowed, ", "))
 		}
 	}
-	for _, use := range f.Clock {
-		c.breach("%s:%d uses %s: layer 0 gets the time as an argument", f.Path, use.Line, use.Name)
-	}
 }
 
 // checkFixtures reports fixtures in what is not a test.
 func (c *checker) checkFixtures(f File) {
-	if f.Test() || inAny(f.Path, fixtureUsers) {
+	if inAny(f.Path, fixtureUsers) {
 		return
 	}
 	from, _, _ := c.find(f.Package())
@@ -131,7 +129,7 @@ func (c *checker) checkFixtures(f File) {
 }
 
 func (c *checker) checkBan(f File, ban Ban) {
-	if f.Test() && !ban.Tests || !placed(f.Package(), ban.On, true) || placed(f.Package(), ban.But, false) {
+	if !placed(f.Package(), ban.On, true) || placed(f.Package(), ban.But, false) {
 		return
 	}
 	for _, imported := range f.Imports {

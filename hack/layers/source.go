@@ -5,14 +5,12 @@ package layers
 
 import (
 	"fmt"
-	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -22,15 +20,6 @@ type File struct {
 	// Path is relative to the module, with slashes: pkg/scheduling/match/assign.go.
 	Path    string
 	Imports []string
-	// Clock are the uses of the clock, such as "time.Now", with their lines. Imports of
-	// time under another name count; a dot import is reported as "time.*".
-	Clock []Use
-}
-
-// Use is a mention of a name on a line.
-type Use struct {
-	Name string
-	Line int
 }
 
 // Package is the package of the file, relative to the module.
@@ -84,40 +73,17 @@ func ignored(name, base string) bool {
 }
 
 func parse(name string, source []byte) (File, error) {
-	positions := token.NewFileSet()
-	syntax, err := parser.ParseFile(positions, name, source, parser.SkipObjectResolution)
+	syntax, err := parser.ParseFile(token.NewFileSet(), name, source, parser.ImportsOnly)
 	if err != nil {
 		return File{}, fmt.Errorf("parse %s: %w", name, err)
 	}
 	f := File{Path: name}
-	clock := "" // what the file calls package time
 	for _, spec := range syntax.Imports {
 		imported, err := strconv.Unquote(spec.Path.Value)
 		if err != nil {
 			return File{}, fmt.Errorf("parse import of %s: %w", name, err)
 		}
 		f.Imports = append(f.Imports, imported)
-		if imported != "time" {
-			continue
-		}
-		clock = "time"
-		if spec.Name != nil {
-			clock = spec.Name.Name
-		}
-		if clock == "." {
-			f.Clock = append(f.Clock, Use{"time.*", positions.Position(spec.Pos()).Line})
-		}
 	}
-	ast.Inspect(syntax, func(n ast.Node) bool {
-		selector, ok := n.(*ast.SelectorExpr)
-		if !ok {
-			return true
-		}
-		from, ok := selector.X.(*ast.Ident)
-		if ok && clock != "" && from.Name == clock && slices.Contains(pureBannedClock, selector.Sel.Name) {
-			f.Clock = append(f.Clock, Use{"time." + selector.Sel.Name, positions.Position(selector.Pos()).Line})
-		}
-		return true
-	})
 	return f, nil
 }

@@ -74,14 +74,13 @@ func Packages() []Package {
 }
 
 // Ban keeps an import out of a part of the tree. Imports are prefixes of whole path elements:
-// k8s.io/client-go covers k8s.io/client-go/kubernetes. Test files are exempt unless Tests.
+// k8s.io/client-go covers k8s.io/client-go/kubernetes. Test files are exempt.
 type Ban struct {
 	Imports []string
 	// On is where the ban holds: paths as in Package; none means everywhere.
 	On []string
 	// But lists the places that are exempt, as in Package.
-	But   []string
-	Tests bool
+	But []string
 	// Why ends the sentence "must not be imported: ...".
 	Why string
 }
@@ -114,23 +113,13 @@ func Bans() []Ban {
 			On:      []string{"pkg/localdisk/device"},
 			Why:     "devices and mounts know nothing of Kubernetes",
 		},
-		{
-			Imports: []string{"github.com/google/go-cmp"},
-			But:     []string{"test"},
-			Why:     "go-cmp panics on what it cannot compare: it is for tests",
-		},
-		{
-			Imports: []string{"github.com/stretchr/testify", "github.com/onsi/ginkgo", "github.com/onsi/gomega"},
-			Tests:   true,
-			Why:     "tests are written with the standard library and go-cmp",
-		},
 	}
 }
 
 // Layer 0 may import, besides other packages of layer 0, the standard library without
 // pureBannedStd, and pureAllowed; and among all that these depend on, nothing of
 // pureBannedDeps. (k8s.io/api itself depends on klog and net, so only direct imports can be
-// held to the stricter rule.)
+// held to the stricter rule.) What it may call is for golangci-lint: .golangci.yml.
 var (
 	pureAllowed = []string{
 		"k8s.io/api",
@@ -139,8 +128,6 @@ var (
 	}
 	pureBannedStd  = []string{"context", "crypto/rand", "log", "math/rand", "net", "os", "runtime", "syscall"}
 	pureBannedDeps = []string{"k8s.io/client-go"}
-	// Durations are values; asking what time it is, or waiting, is not for layer 0.
-	pureBannedClock = []string{"After", "AfterFunc", "NewTicker", "NewTimer", "Now", "Since", "Sleep", "Tick", "Until"}
 )
 
 // Fixtures may be imported by test files, and by everything below these folders.

@@ -45,7 +45,7 @@ func TestKubernetesVersion(t *testing.T) {
 // built for.
 func TestModulesAgree(t *testing.T) {
 	t.Parallel()
-	src, err := findSources(t.Context())
+	src, err := findSources()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestModulesAgree(t *testing.T) {
 func TestBuildFindsFinishedBinaries(t *testing.T) {
 	cache := t.TempDir()
 	t.Setenv(CacheEnv, cache)
-	src, err := findSources(t.Context())
+	src, err := findSources()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,13 +73,13 @@ func TestBuildFindsFinishedBinaries(t *testing.T) {
 		t.Errorf("binaries go to %s, want a folder of %s named after %s", src.cache, cache, src.kubernetes)
 	}
 	var none Binaries
-	if missing := none.locate(src); len(missing) != 6 {
-		t.Errorf("%d binaries are missing from an empty cache, want 6", len(missing))
+	if missing := src.locate(none.targets()); len(missing) != 5 {
+		t.Errorf("%d binaries are missing from an empty cache, want 5", len(missing))
 	}
 	if err := os.MkdirAll(src.cache, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{none.Etcd, none.APIServer, none.ControllerManager, none.Scheduler, none.Kwok, none.Supervisor} {
+	for _, path := range []string{none.Etcd, none.APIServer, none.ControllerManager, none.Scheduler, none.Kwok} {
 		if err := os.WriteFile(path, nil, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -100,56 +100,49 @@ func TestBuildFindsFinishedBinaries(t *testing.T) {
 	}
 }
 
-// TestBuildOne builds a small program with an empty cache.
-func TestBuildOne(t *testing.T) {
+// TestBuildCommand builds a small program with an empty cache, and again after a build that was
+// killed.
+func TestBuildCommand(t *testing.T) {
 	t.Setenv(CacheEnv, t.TempDir())
-	src, err := findSources(t.Context())
+	const program = productModule + "/hack/requirements"
+	built, err := BuildCommand(t.Context(), BuildOptions{}, program)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.MkdirAll(src.cache, 0o755); err != nil {
+	dir := filepath.Dir(built)
+	if err := errors.Join(os.Remove(built), os.Mkdir(filepath.Join(dir, unfinished), 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Mkdir(filepath.Join(src.cache, unfinishedPrefix+"killed"), 0o755); err != nil {
-		t.Fatal(err)
+	again, err := BuildCommand(t.Context(), BuildOptions{}, program)
+	if err != nil || again != built {
+		t.Errorf("built %s again, %v; want %s", again, err, built)
 	}
-	var b Binaries
-	missing := b.locate(src)
-	supervisor := missing[len(missing)-1]
-	if err := buildAll(t.Context(), src, []target{supervisor}, &bytes.Buffer{}); err != nil {
-		t.Fatal(err)
-	}
-	out, err := exec.CommandContext(t.Context(), b.Supervisor).CombinedOutput()
-	if err == nil || !strings.HasPrefix(string(out), "usage: supervisor") {
+	out, err := exec.CommandContext(t.Context(), built).CombinedOutput()
+	if err == nil || !strings.HasPrefix(string(out), "usage: requirements") {
 		t.Errorf("the built binary printed %q, %v", out, err)
 	}
-	left, err := os.ReadDir(src.cache)
-	if err != nil || len(left) != 1 {
-		t.Errorf("in the cache: %v, %v; want the binary alone", left, err)
-	}
-
-	bad := supervisor
-	bad.pkg += "/missing"
-	bad.path = new(string)
-	*bad.path = filepath.Join(src.cache, "bad")
-	if err := buildAll(t.Context(), src, []target{bad}, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), bad.pkg) {
+	if _, err := BuildCommand(t.Context(), BuildOptions{}, program+"/missing"); err == nil || !strings.Contains(err.Error(), program+"/missing") {
 		t.Errorf("building a missing package: %v, want an error that names it", err)
+	}
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) != 2 {
+		t.Errorf("in the cache: %v, %v; want the binary and the lock alone", left, err)
 	}
 }
 
 func TestLock(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "lock")
+	path := filepath.Join(t.TempDir(), "folder")
 	never := func() { t.Error("waits although the lock is free") }
-	unlock, err := lockFile(t.Context(), path, never)
+	unlock, err := lockFolder(t.Context(), path, never)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	if _, err := lockFile(ctx, path, cancel); !errors.Is(err, context.Canceled) {
+	if _, err := lockFolder(ctx, path, cancel); !errors.Is(err, context.Canceled) {
 		t.Errorf("a second lock: %v, want it to wait until its context ends", err)
 	}
-	unlock, err = lockFile(t.Context(), path, unlock)
+	unlock, err = lockFolder(t.Context(), path, unlock)
 	if err != nil {
 		t.Fatalf("once the first is unlocked: %v", err)
 	}

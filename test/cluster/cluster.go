@@ -73,7 +73,7 @@ func prepare(config Config) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	supervisor, err := supervise.New(config.Binaries.Supervisor, string(f))
+	supervisor, err := supervise.New(string(f))
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(string(f)))
 	}
@@ -222,12 +222,44 @@ func (c *Cluster) ControllerManager() *Component { return c.controllerManager }
 // bound pods do not run and deleted pods stay.
 func (c *Cluster) Kwok() *Component { return c.kwok }
 
+// SaveEtcd stops kube-apiserver and etcd, and copies etcd's data into a folder that must not
+// exist yet: other clusters may start with it, see Config.EtcdData. Components that need the
+// API server fail until both are started again.
+func (c *Cluster) SaveEtcd(ctx context.Context, folder string) error {
+	for _, m := range []*Component{c.apiServer, c.etcd} {
+		if err := m.Stop(ctx); err != nil {
+			return err
+		}
+	}
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		return err
+	}
+	if err := os.CopyFS(folder, os.DirFS(c.folder.etcdData())); err != nil {
+		return fmt.Errorf("copy etcd's data: %w", err)
+	}
+	return nil
+}
+
+// loadEtcd copies the configured data to etcd's data folder.
+func (c *Cluster) loadEtcd() error {
+	if c.config.EtcdData == "" {
+		return nil
+	}
+	if err := os.Mkdir(c.folder.etcdData(), 0o700); err != nil {
+		return err
+	}
+	if err := os.CopyFS(c.folder.etcdData(), os.DirFS(c.config.EtcdData)); err != nil {
+		return fmt.Errorf("Config.EtcdData: %w", err)
+	}
+	return nil
+}
+
 // Folder is the cluster's own folder, with the log of each component.
 func (c *Cluster) Folder() string { return string(c.folder) }
 
 // KeepFolder has the folder outlive the cluster, for those who look into what
 // went wrong.
-func (c *Cluster) KeepFolder() { _ = c.supervisor.Keep(true) } // a supervisor that has ended removes nothing
+func (c *Cluster) KeepFolder() { c.supervisor.Keep(true) }
 
 // Failed receives an error when a process ends unexpectedly; only the first.
 func (c *Cluster) Failed() <-chan error { return c.failed }

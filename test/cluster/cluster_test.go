@@ -31,7 +31,7 @@ func TestVersion(t *testing.T) {
 		}
 		return v.GitVersion + " is " + v.Major + "." + v.Minor, nil
 	}())
-	src := must[sources](t)(findSources(t.Context()))
+	src := must[sources](t)(findSources())
 	parts := strings.Split(strings.TrimPrefix(src.kubernetes, "v"), ".")
 	if want := fmt.Sprintf("%s is %s.%s", src.kubernetes, parts[0], parts[1]); got != want {
 		t.Errorf("server version %q, want %q", got, want)
@@ -52,7 +52,7 @@ func TestNodesBecomeReady(t *testing.T) {
 	zones := map[string]int{}
 	for _, n := range list.Items {
 		zones[n.Labels[corev1.LabelTopologyZone]]++
-		if !schedulable(&n) || n.Labels[corev1.LabelHostname] != n.Name || n.Status.NodeInfo.KubeletVersion == "" {
+		if !Schedulable(&n) || n.Labels[corev1.LabelHostname] != n.Name || n.Status.NodeInfo.KubeletVersion == "" {
 			t.Errorf("node %s is not as kwok and AddNodes leave it: %+v", n.Name, n)
 		}
 		if diff := cmp.Diff("32 256Gi 110", n.Status.Allocatable.Cpu().String()+" "+n.Status.Allocatable.Memory().String()+" "+n.Status.Allocatable.Pods().String()); diff != "" {
@@ -270,7 +270,7 @@ func TestBareCluster(t *testing.T) {
 	list := must[*corev1.NodeList](t)(c.Client().CoreV1().Nodes().List(ctx, metav1.ListOptions{}))
 	ready := 0
 	for _, n := range list.Items {
-		if schedulable(&n) {
+		if Schedulable(&n) {
 			ready++
 		}
 	}

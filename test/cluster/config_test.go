@@ -22,7 +22,7 @@ import (
 
 // present is a complete set of paths.
 func present() Binaries {
-	return Binaries{Etcd: "e", APIServer: "a", ControllerManager: "c", Scheduler: "s", Kwok: "k", Supervisor: "p"}
+	return Binaries{Etcd: "e", APIServer: "a", ControllerManager: "c", Scheduler: "s", Kwok: "k"}
 }
 
 func TestConfig(t *testing.T) {
@@ -61,8 +61,8 @@ func TestConfig(t *testing.T) {
 			want: outcome{Off: []string{"ServiceAccount", "TaintNodesByCondition"}},
 		},
 		"no binaries": {
-			config: Config{Binaries: Binaries{Etcd: "e", APIServer: "a", ControllerManager: "c", Scheduler: "s", Kwok: "k"}},
-			want:   outcome{Err: "Config.Binaries.Supervisor is not set: use what Build returns"},
+			config: Config{Binaries: Binaries{Etcd: "e", APIServer: "a", ControllerManager: "c", Scheduler: "s"}},
+			want:   outcome{Err: "Config.Binaries.Kwok is not set: use what Build returns"},
 		},
 		"an empty list of controllers": {
 			config: Config{Binaries: present(), ControllerManager: ControllerManagerConfig{Controllers: []string{}}},

@@ -118,7 +118,7 @@ func crash(ctx context.Context, t *testing.T, c *Cluster) {
 	}
 	select {
 	case err := <-c.Failed():
-		if want := "kwok ended by signal 9 (killed); "; !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), p.LogFile()) {
+		if want := "kwok ended: signal: killed; "; !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), p.LogFile()) {
 			t.Errorf("error %q, want it to begin %q and to name the log %s", err, want, p.LogFile())
 		}
 	case <-ctx.Done():
@@ -141,11 +141,11 @@ func TestStartFails(t *testing.T) {
 	}{
 		"a flag that is wrong": {
 			config: Config{Binaries: fixture.binaries, APIServer: APIServerConfig{ExtraArgs: []string{"--no-such-flag"}}},
-			want:   []string{"kube-apiserver exited with status 1", "unknown flag: --no-such-flag", "kube-apiserver.log"},
+			want:   []string{"kube-apiserver ended: exit status 1", "unknown flag: --no-such-flag", "kube-apiserver.log"},
 		},
 		"a controller that does not exist": {
 			config: Config{Binaries: fixture.binaries, ControllerManager: ControllerManagerConfig{Controllers: []string{"no-such-controller"}}},
-			want:   []string{"kube-controller-manager exited with status 1", `no-such-controller\" is not in the list of known controllers`},
+			want:   []string{"kube-controller-manager ended: exit status 1", `no-such-controller\" is not in the list of known controllers`},
 		},
 		"a program that is not there": {
 			config: Config{Binaries: missing},
@@ -153,7 +153,7 @@ func TestStartFails(t *testing.T) {
 		},
 		"a component without health endpoint": {
 			config: Config{Binaries: broken},
-			want:   []string{"kwok exited with status", "kwok.log"},
+			want:   []string{"kwok ended: exit status", "kwok.log"},
 		},
 	}
 	for name, tc := range tests {
@@ -180,7 +180,7 @@ func TestStartFails(t *testing.T) {
 func TestSchedulerFails(t *testing.T) {
 	ctx, c := sharedCluster(t)
 	_, err := c.StartHealthyScheduler(ctx, SchedulerOptions{Name: "fails", ConfigYAML: []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: Nonsense\n")})
-	for _, want := range []string{" exited with status 1", `no kind \"Nonsense\"`, ".log"} {
+	for _, want := range []string{" ended: exit status 1", `no kind \"Nonsense\"`, ".log"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error lacks %q: %v", want, err)
 		}

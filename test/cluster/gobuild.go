@@ -10,8 +10,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -26,6 +28,8 @@ const (
 	// lockRetry is how often a lock that another process holds is tried again:
 	// waiting for a file lock cannot be interrupted.
 	lockRetry = 200 * time.Millisecond
+	// unfinished is the folder, beside a binary, that it is built in.
+	unfinished = ".building"
 )
 
 // buildJob is one binary to build.
@@ -38,48 +42,32 @@ type buildJob struct {
 	progress io.Writer
 }
 
-// unfinishedPrefix begins the names of the folders that builds take place in.
-const unfinishedPrefix = ".building-"
-
-// goBuild builds in a temporary folder next to the binary's path and moves the
-// binary there once it is complete, so that a binary that exists is a whole one.
-// The caller holds the lock of the folder that the binary is in.
-func goBuild(ctx context.Context, j buildJob) error {
-	if _, err := os.Stat(j.out); err == nil {
-		// The go command leaves an up-to-date file alone.
-		return j.run(ctx, j.out)
-	}
-	if err := removeUnfinished(filepath.Dir(j.out)); err != nil {
-		return err
-	}
-	dir, err := os.MkdirTemp(filepath.Dir(j.out), unfinishedPrefix)
-	if err != nil {
+// build builds in a folder next to the binary's path and moves the binary there once it is
+// complete, so that a binary that exists is a whole one. The caller holds the lock of the folder
+// that the binary is in.
+func (j buildJob) build(ctx context.Context) error {
+	dir := filepath.Join(filepath.Dir(j.out), unfinished)
+	if err := os.RemoveAll(dir); err != nil { // of a build that was killed
 		return err
 	}
 	defer os.RemoveAll(dir)
-	unfinished := filepath.Join(dir, filepath.Base(j.out))
-	if err := j.run(ctx, unfinished); err != nil {
+	built := filepath.Join(dir, filepath.Base(j.out)) // the go command makes the folder
+	if err := j.run(ctx, built); err != nil {
 		return err
 	}
-	return os.Rename(unfinished, j.out)
-}
-
-// removeUnfinished removes the files of builds that were killed.
-func removeUnfinished(dir string) error {
-	left, err := filepath.Glob(filepath.Join(dir, unfinishedPrefix+"*"))
-	if err != nil {
-		return err
-	}
-	for _, path := range left {
-		if err := os.RemoveAll(path); err != nil {
-			return err
-		}
-	}
-	return nil
+	return os.Rename(built, j.out)
 }
 
 func (j buildJob) run(ctx context.Context, out string) error {
-	cmd := goCommand(ctx, j.module, slices.Concat([]string{"build", "-buildvcs=false", "-o", out}, j.args, []string{j.pkg})...)
+	cmd := exec.CommandContext(ctx, "go", slices.Concat([]string{"build", "-buildvcs=false", "-o", out}, j.args, []string{j.pkg})...)
+	cmd.Dir = j.module
+	// Without variables that change the build: cross-compilation, workspaces and flags such as
+	// -mod=vendor.
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		return slices.Contains([]string{"GOOS", "GOARCH", "GOFLAGS", "GOWORK", "PWD"}, name)
+	})
+	cmd.Env = append(cmd.Env, "GOWORK=off", "PWD="+j.module)
 	// Interrupted rather than killed, the go command ends its compilers and
 	// removes its temporary files.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
@@ -107,31 +95,34 @@ func (j buildJob) run(ctx context.Context, out string) error {
 	}
 }
 
-// lockFile locks the file exclusively, and returns the function that unlocks it. The end of
-// the process unlocks it too. waiting is called once if another process holds the lock.
-func lockFile(ctx context.Context, path string, waiting func()) (func(), error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|syscall.O_CLOEXEC, 0o644)
+// lockFolder makes a folder, locks it exclusively, and returns the function that unlocks it. The
+// end of the process unlocks it too. waiting is called once if another process holds the lock.
+func lockFolder(ctx context.Context, dir string, waiting func()) (func(), error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR|syscall.O_CLOEXEC, 0o644)
 	if err != nil {
 		return nil, err
 	}
 	ticker := time.NewTicker(lockRetry)
 	defer ticker.Stop()
-	for told := false; ; told = true {
+	for waited := false; ; waited = true {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
 			return func() { _ = f.Close() }, nil
 		}
 		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
 			_ = f.Close()
-			return nil, fmt.Errorf("lock %s: %w", path, err)
+			return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
 		}
-		if !told {
+		if !waited {
 			waiting()
 		}
 		select {
 		case <-ctx.Done():
 			_ = f.Close()
-			return nil, fmt.Errorf("wait for the process that holds %s: %w", path, ctx.Err())
+			return nil, fmt.Errorf("wait for the process that holds %s: %w", f.Name(), ctx.Err())
 		case <-ticker.C:
 		}
 	}

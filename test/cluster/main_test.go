@@ -159,7 +159,7 @@ func waitFor[T runtime.Object](ctx context.Context, t *testing.T, where watched,
 	t.Helper()
 	var last, zero T
 	lw := cache.NewListWatchFromClient(where.client, where.resource, where.namespace, where.selector)
-	err := until(ctx, lw, newLike(zero), func(o runtime.Object) bool {
+	err := Until(ctx, lw, newLike(zero), func(o runtime.Object) bool {
 		last = o.(T)
 		return done(last)
 	})

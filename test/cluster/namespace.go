@@ -43,15 +43,15 @@ func (c *Cluster) waitServiceAccount(ctx context.Context, namespace string) erro
 	}
 	lw := cache.NewListWatchFromClient(c.client.CoreV1().RESTClient(), "serviceaccounts", namespace,
 		fields.OneTermEqualSelector(metav1.ObjectNameField, defaultServiceAccount))
-	if err := until(ctx, lw, &corev1.ServiceAccount{}, func(runtime.Object) bool { return true }); err != nil {
+	if err := Until(ctx, lw, &corev1.ServiceAccount{}, func(runtime.Object) bool { return true }); err != nil {
 		return fmt.Errorf("wait for the default service account of namespace %q: %w", namespace, err)
 	}
 	return nil
 }
 
-// until watches objects like example until done returns true for one that was added
+// Until watches objects like example until done returns true for one that was added
 // or changed. Its error is the cause of the context's end.
-func until(ctx context.Context, lw cache.ListerWatcher, example runtime.Object, done func(runtime.Object) bool) error {
+func Until(ctx context.Context, lw cache.ListerWatcher, example runtime.Object, done func(runtime.Object) bool) error {
 	_, err := watchtools.UntilWithSync(ctx, lw, example, nil, func(e watch.Event) (bool, error) {
 		return (e.Type == watch.Added || e.Type == watch.Modified) && done(e.Object), nil
 	})

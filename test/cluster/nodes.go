@@ -113,8 +113,8 @@ func (c *Cluster) waitNodes(ctx context.Context, kwok *Process, nodes []*corev1.
 		missing.Insert(n.Name)
 	}
 	lw := cache.NewListWatchFromClient(c.client.CoreV1().RESTClient(), "nodes", corev1.NamespaceAll, fields.Everything())
-	err := until(ctx, lw, &corev1.Node{}, func(o runtime.Object) bool {
-		if n, ok := o.(*corev1.Node); ok && schedulable(n) {
+	err := Until(ctx, lw, &corev1.Node{}, func(o runtime.Object) bool {
+		if n, ok := o.(*corev1.Node); ok && Schedulable(n) {
 			missing.Delete(n.Name)
 		}
 		return missing.Len() == 0
@@ -125,8 +125,8 @@ func (c *Cluster) waitNodes(ctx context.Context, kwok *Process, nodes []*corev1.
 	return nil
 }
 
-// schedulable reports whether the readiness of a node allows pods on it.
-func schedulable(n *corev1.Node) bool {
+// Schedulable reports whether the readiness of a node allows pods on it.
+func Schedulable(n *corev1.Node) bool {
 	for _, t := range n.Spec.Taints {
 		if t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable {
 			return false

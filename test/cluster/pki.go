@@ -9,16 +9,14 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"net"
 	"os"
 	"time"
-)
 
-// certLifetime is the validity of certificates; clusters run for hours at most.
-const certLifetime = 7 * 24 * time.Hour
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
+)
 
 // authority is the cluster's certificate authority. Safe for concurrent use.
 type authority struct {
@@ -35,33 +33,31 @@ func newAuthority() (*authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	template := certTemplate(pkix.Name{CommonName: "stowage-test-cluster-ca"})
-	template.IsCA, template.BasicConstraintsValid = true, true
-	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	ca, err := cert.NewSelfSignedCACert(cert.Config{CommonName: "stowage-test-cluster-ca", NotBefore: notBefore()}, key)
 	if err != nil {
 		return nil, err
 	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		return nil, err
-	}
-	return &authority{key: key, cert: cert, pem: pemCert(der)}, nil
+	pem, err := cert.EncodeCertificates(ca)
+	return &authority{key: key, cert: ca, pem: pem}, err
 }
+
+// notBefore is when certificates become valid: an hour ago, so that clocks may differ a little.
+func notBefore() time.Time { return time.Now().Add(-time.Hour) }
 
 // client issues a certificate that the API server takes as user in groups.
 func (a *authority) client(user string, groups ...string) (keyPair, error) {
-	template := certTemplate(pkix.Name{CommonName: user, Organization: groups})
-	template.KeyUsage = x509.KeyUsageDigitalSignature
-	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
-	return a.issue(template)
+	return a.issue(&x509.Certificate{
+		Subject:     pkix.Name{CommonName: user, Organization: groups},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
 }
 
 // server issues a certificate for a server with DNS names and IP addresses.
 func (a *authority) server(name string, hosts ...string) (keyPair, error) {
-	template := certTemplate(pkix.Name{CommonName: name})
-	template.KeyUsage = x509.KeyUsageDigitalSignature
-	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	template := &x509.Certificate{
+		Subject:     pkix.Name{CommonName: name},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
 	for _, host := range hosts {
 		if ip := net.ParseIP(host); ip != nil {
 			template.IPAddresses = append(template.IPAddresses, ip)
@@ -72,55 +68,24 @@ func (a *authority) server(name string, hosts ...string) (keyPair, error) {
 	return a.issue(template)
 }
 
+// issue completes and signs a certificate; crypto/x509 chooses its serial number.
 func (a *authority) issue(template *x509.Certificate) (keyPair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return keyPair{}, err
 	}
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
-	if err != nil {
-		return keyPair{}, err
-	}
-	template.SerialNumber = serial
+	template.KeyUsage = x509.KeyUsageDigitalSignature
+	template.NotBefore, template.NotAfter = notBefore(), a.cert.NotAfter
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
 	if err != nil {
 		return keyPair{}, fmt.Errorf("issue a certificate for %q: %w", template.Subject.CommonName, err)
 	}
-	keyPEM, err := pemKey(key)
-	return keyPair{cert: pemCert(der), key: keyPEM}, err
-}
-
-// certTemplate is valid from an hour ago, so that clocks may differ a little.
-func certTemplate(subject pkix.Name) *x509.Certificate {
-	now := time.Now()
-	return &x509.Certificate{
-		SerialNumber: big.NewInt(1),
-		Subject:      subject,
-		NotBefore:    now.Add(-time.Hour),
-		NotAfter:     now.Add(certLifetime),
-	}
-}
-
-// newSigningKey makes the key that service account tokens are signed with.
-func newSigningKey() ([]byte, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	certPEM, err := cert.EncodeCertificates(&x509.Certificate{Raw: der})
 	if err != nil {
-		return nil, err
+		return keyPair{}, err
 	}
-	return pemKey(key)
-}
-
-func pemCert(der []byte) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-}
-
-// pemKey encodes in SEC 1 form, which all components read.
-func pemKey(key *ecdsa.PrivateKey) ([]byte, error) {
-	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		return nil, err
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), nil
+	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(key)
+	return keyPair{cert: certPEM, key: keyPEM}, err
 }
 
 // writePKI makes the certificates and keys that the components' flags name.
@@ -145,7 +110,7 @@ func writePKI(f folder, address string) (*authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	signing, err := newSigningKey()
+	signing, err := keyutil.MakeEllipticPrivateKeyPEM()
 	if err != nil {
 		return nil, fmt.Errorf("make the service account signing key: %w", err)
 	}

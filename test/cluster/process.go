@@ -33,13 +33,13 @@ var (
 
 // Process is one run of a component. Safe for concurrent use.
 type Process struct {
+	*supervise.Process
 	name       string
 	logFile    string
 	kubeconfig string
 	port       int
 	base       endpoint
 	healthPath string
-	inner      *supervise.Process
 	asked      atomic.Bool // to end, or to do what may end it
 }
 
@@ -52,9 +52,6 @@ type endpoint struct {
 // Name of the component, such as "kube-apiserver".
 func (p *Process) Name() string { return p.name }
 
-// PID is the process id, also after the process has ended.
-func (p *Process) PID() int { return p.inner.PID() }
-
 // SecurePort is the port on 127.0.0.1 that the process serves HTTPS on; 0 for
 // etcd and kwok, which serve none.
 func (p *Process) SecurePort() int { return p.port }
@@ -66,17 +63,14 @@ func (p *Process) Kubeconfig() string { return p.kubeconfig }
 // LogFile is the path of the process's output. Restarts append to it.
 func (p *Process) LogFile() string { return p.logFile }
 
-// Done is closed when the process has ended.
-func (p *Process) Done() <-chan struct{} { return p.inner.Done() }
-
 // Err waits for the process's end and returns how it ended, with the last lines of
 // its log; nil after Stop and Kill.
 func (p *Process) Err() error {
-	exit := p.inner.Exit()
+	exit := p.Exit()
 	if p.asked.Load() {
 		return nil
 	}
-	return fmt.Errorf("%s %s%s", p.name, exit, p.logTail())
+	return fmt.Errorf("%s ended: %s%s", p.name, exit, tailMessage(p.logFile))
 }
 
 // Signal sends a signal, such as SIGSTOP and SIGCONT to pause the process. A signal that may
@@ -90,7 +84,7 @@ func (p *Process) Signal(sig syscall.Signal) error {
 	if sig != syscall.SIGSTOP && sig != syscall.SIGCONT {
 		p.asked.Store(true)
 	}
-	if err := p.inner.Signal(sig); err != nil {
+	if err := p.Process.Signal(sig); err != nil {
 		return fmt.Errorf("send %s to %s: %w", sig, p.name, err)
 	}
 	return nil
@@ -129,7 +123,7 @@ func (p *Process) Stop(ctx context.Context) error {
 	if err := p.Kill(); err != nil {
 		return err
 	}
-	return fmt.Errorf("%s did not end on SIGTERM, so it was killed: %w%s", p.name, why, p.logTail())
+	return fmt.Errorf("%s did not end on SIGTERM, so it was killed: %w%s", p.name, why, tailMessage(p.logFile))
 }
 
 // WaitHealthy waits until the component is ready: /readyz, or /healthz where that is the only
@@ -153,7 +147,7 @@ func (p *Process) WaitHealthy(ctx context.Context) error {
 			return p.ended()
 		case <-ctx.Done():
 			timer.Stop()
-			return fmt.Errorf("wait until %s is healthy: %w; last answer: %w%s", p.name, ctx.Err(), last, p.logTail())
+			return fmt.Errorf("wait until %s is healthy: %w; last answer: %w%s", p.name, ctx.Err(), last, tailMessage(p.logFile))
 		case <-timer.C:
 		}
 	}
@@ -173,10 +167,7 @@ func (p *Process) Get(ctx context.Context, path string) ([]byte, error) {
 	if p.base.client == nil {
 		return nil, fmt.Errorf("get %s from %s: it serves nothing", path, p.name)
 	}
-	body, status, err := p.base.get(ctx, path)
-	if err == nil && status != http.StatusOK {
-		err = fmt.Errorf("%d %s: %s", status, http.StatusText(status), body)
-	}
+	body, err := p.base.get(ctx, path)
 	if err != nil {
 		return nil, fmt.Errorf("get %s from %s: %w", path, p.name, err)
 	}
@@ -212,19 +203,19 @@ func (p *Process) check(ctx context.Context) error {
 	return err
 }
 
-func (e endpoint) get(ctx context.Context, path string) (body []byte, status int, err error) {
+func (e endpoint) get(ctx context.Context, path string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, e.url+path, nil)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	resp, err := e.client.Do(req)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	defer resp.Body.Close()
-	body, err = io.ReadAll(resp.Body)
-	return body, resp.StatusCode, err
+	body, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", resp.Status, body)
+	}
+	return body, err
 }
-
-// logTail is the end of the log as the last part of an error message.
-func (p *Process) logTail() string { return tailMessage(p.logFile) }

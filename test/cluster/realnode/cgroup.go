@@ -7,7 +7,6 @@ package realnode
 
 import (
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -38,23 +37,27 @@ func hierarchies() ([]string, error) {
 	return found, nil
 }
 
-// makeGroups makes the cluster's control groups, with one for each node, and registers their
-// removal at the end.
-func makeGroups(c *cluster.Cluster) error {
+// inHierarchies calls do with the path of a control group in each hierarchy, until one fails.
+func inHierarchies(group string, do func(dir string) error) error {
 	tops, err := hierarchies()
 	if err != nil {
 		return err
 	}
 	for _, top := range tops {
-		dir := filepath.Join(top, group(c))
-		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-			return err
-		}
-		if err := c.Prune(dir); err != nil {
+		if err := do(filepath.Join(top, group)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// makeGroups makes the cluster's control groups, with one for each node, and registers their
+// removal at the end.
+func makeGroups(c *cluster.Cluster) error {
+	return inHierarchies(group(c), func(dir string) error {
+		c.Prune(dir)
+		return os.MkdirAll(dir, 0o755)
+	})
 }
 
 // group is the name of the cluster's control groups, which no other cluster has.
@@ -62,31 +65,12 @@ func group(c *cluster.Cluster) string { return filepath.Base(c.Folder()) }
 
 // makeGroups makes a node's control groups.
 func (n *Node) makeGroups() error {
-	tops, err := hierarchies()
-	if err != nil {
-		return err
-	}
-	for _, top := range tops {
-		if err := os.MkdirAll(filepath.Join(top, n.group()), 0o755); err != nil {
-			return err
-		}
-	}
-	return nil
+	return inHierarchies(n.group(), func(dir string) error { return os.MkdirAll(dir, 0o755) })
 }
 
 // removeGroups removes the control groups of a killed node, and those of its
 // containers. Otherwise its next kubelet would search for these containers for seconds before it
 // is Ready.
-func (n *Node) removeGroups() error {
-	tops, err := hierarchies()
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, top := range tops {
-		errs = append(errs, supervise.Prune(filepath.Join(top, n.group())))
-	}
-	return errors.Join(errs...)
-}
+func (n *Node) removeGroups() error { return inHierarchies(n.group(), supervise.Prune) }
 
 func (n *Node) group() string { return filepath.Join(group(n.cluster.Cluster), n.Name) }

@@ -6,12 +6,14 @@
 package realnode
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"sync"
 	"syscall"
 
@@ -80,7 +82,7 @@ func (c *Cluster) makeNetwork(ctx context.Context, control *cluster.Cluster) (st
 	if err != nil {
 		return "", err
 	}
-	if err := record(control, p.PID()); err != nil {
+	if err := record(control); err != nil {
 		return "", fmt.Errorf("record what must be removed: %w", err)
 	}
 	if err := makeGroups(control); err != nil {
@@ -99,7 +101,7 @@ func (c *Cluster) makeImages() error {
 		return err
 	}
 	c.images = slices.Clone(c.config.Images)
-	for name, image := range map[string]Image{"busybox": shell, "pause": pause(c.config.Binaries.Pause)} {
+	for name, image := range map[string]Image{"busybox": shell, "pause": pause(c.config.Binaries.Init)} {
 		file := filepath.Join(c.Folder(), name+".tar")
 		if err := image.Write(file); err != nil {
 			return err
@@ -204,6 +206,28 @@ func (c *Cluster) RemoveNode(ctx context.Context, n *Node) error {
 	err := c.Client().CoreV1().Nodes().Delete(ctx, n.Name, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("remove node %s: %w", n.Name, err)
+	}
+	return nil
+}
+
+// watchers is how many inotify instances root may have. A node with a provisioner takes 10, a control
+// plane 8; Linux allows 128 by default.
+const watchers = 2048
+
+const watchersFile = "/proc/sys/fs/inotify/max_user_instances"
+
+// allowWatchers raises the machine's limit for good, if it is lower: other clusters may need it
+// when this one ends.
+func allowWatchers() error {
+	data, err := os.ReadFile(watchersFile)
+	if err != nil {
+		return fmt.Errorf("read how many inotify instances there may be: %w", err)
+	}
+	if n, err := strconv.Atoi(string(bytes.TrimSpace(data))); err != nil || n >= watchers {
+		return err
+	}
+	if err := os.WriteFile(watchersFile, []byte(strconv.Itoa(watchers)), 0); err != nil {
+		return fmt.Errorf("allow %d inotify instances: %w", watchers, err)
 	}
 	return nil
 }

@@ -37,8 +37,8 @@ type Config struct {
 type Binaries struct {
 	Cluster cluster.Binaries
 	Node    cluster.NodeBinaries
-	// Init is process 1 of nodes, Pause that of pods.
-	Init, Pause string
+	// Init is process 1 of nodes, and that of pods.
+	Init string
 }
 
 // Build builds all binaries, unless they exist already; see cluster.Build.
@@ -49,12 +49,9 @@ func Build(ctx context.Context, o cluster.BuildOptions) (b Binaries, err error) 
 	if b.Node, err = cluster.BuildNode(ctx, o); err != nil {
 		return Binaries{}, err
 	}
-	for path, command := range map[*string]string{&b.Init: "nodeinit", &b.Pause: "pause"} {
-		if *path, err = cluster.BuildCommand(ctx, o, "stowage.dev/stowage/test/cluster/realnode/"+command); err != nil {
-			return Binaries{}, err
-		}
-	}
-	return b, nil
+	// Linked statically: the image of pods has no libraries.
+	b.Init, err = cluster.BuildCommand(ctx, o, "stowage.dev/stowage/test/cluster/realnode/nodeinit", "-tags=netgo,osusergo")
+	return b, err
 }
 
 // complete fills in defaults and reports what cannot work.
@@ -62,7 +59,7 @@ func (c Config) complete() (Config, error) {
 	if err := requirements.Missing(requirements.Nodes); err != nil {
 		return c, err
 	}
-	if c.Binaries.Init == "" || c.Binaries.Pause == "" || c.Binaries.Node.Kubelet == "" {
+	if c.Binaries.Init == "" || c.Binaries.Node.Kubelet == "" {
 		return c, errors.New("Config.Binaries is not set: use what Build returns")
 	}
 	c.Silence = cmp.Or(c.Silence, 16*time.Second)

@@ -136,6 +136,7 @@ func busybox() (Image, error) {
 	return i, nil
 }
 
-func pause(binary string) Image {
-	return Image{Reference: pauseImage, Command: []string{"/pause"}, Files: map[string]string{"/pause": binary}}
+// pause is an image of nodeinit, which holds a pod's namespaces.
+func pause(nodeinit string) Image {
+	return Image{Reference: pauseImage, Command: []string{"/pause"}, Files: map[string]string{"/pause": nodeinit}}
 }

@@ -143,7 +143,7 @@ func TestStat(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (stat{state: "S", parent: "7", started: "123456"}); got != want {
+	if want := (stat{state: "S", started: "123456"}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	if _, err := parseStat("42 (a) S"); err == nil {

@@ -12,7 +12,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 
@@ -32,18 +31,11 @@ type remains struct {
 	Started    string
 }
 
-// record stores the cluster's remains, until they are removed. child is a process that its
-// supervisor started.
-func record(c *cluster.Cluster, child int) error {
-	stat, err := statOf(child)
+// record stores the cluster's remains, until they are removed.
+func record(c *cluster.Cluster) error {
+	supervisor := c.SupervisorPID()
+	stat, err := statOf(supervisor)
 	if err != nil {
-		return err
-	}
-	supervisor, err := strconv.Atoi(stat.parent)
-	if err != nil {
-		return err
-	}
-	if stat, err = statOf(supervisor); err != nil {
 		return err
 	}
 	data, err := json.Marshal(remains{Folder: c.Folder(), Supervisor: supervisor, Started: stat.started})
@@ -54,9 +46,7 @@ func record(c *cluster.Cluster, child int) error {
 		return err
 	}
 	file := filepath.Join(records, group(c))
-	if err := c.Prune(file); err != nil {
-		return err
-	}
+	c.Prune(file)
 	return os.WriteFile(file, data, 0o644)
 }
 
@@ -92,22 +82,15 @@ func sweepOne(file string) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	tops, err := hierarchies()
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, top := range tops {
-		errs = append(errs, supervise.Prune(filepath.Join(top, filepath.Base(r.Folder))))
-	}
-	if err := errors.Join(append(errs, os.RemoveAll(r.Folder))...); err != nil {
+	err = inHierarchies(filepath.Base(r.Folder), supervise.Prune)
+	if err := errors.Join(err, os.RemoveAll(r.Folder)); err != nil {
 		return err
 	}
 	return supervise.Prune(file)
 }
 
 // stat has fields of /proc/PID/stat.
-type stat struct{ state, parent, started string }
+type stat struct{ state, started string }
 
 func statOf(pid int) (stat, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -126,5 +109,5 @@ func parseStat(text string) (stat, error) {
 	if len(fields) < 20 {
 		return stat{}, fmt.Errorf("%q is not the state of a process", text)
 	}
-	return stat{state: fields[0], parent: fields[1], started: fields[19]}, nil
+	return stat{state: fields[0], started: fields[19]}, nil
 }

@@ -5,10 +5,10 @@
 
 // Command nodeinit is process 1 of a real node: it is started in new namespaces, makes a root
 // file system for them out of the machine's programs and the node's own folders, reports that it
-// is ready, and then reaps orphaned processes. Package realnode starts it.
+// is ready, and then reaps orphaned processes until a signal ends it. Package realnode starts it.
 //
 //	nodeinit FILE    the file has the JSON of layout.Node
-//	nodeinit         does nothing, to hold the namespaces it was started in
+//	nodeinit         holds the namespaces that it was started in, as process 1 of a pod does
 package main
 
 import (
@@ -24,14 +24,17 @@ import (
 
 func main() {
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGCHLD)
+	signal.Notify(signals, syscall.SIGCHLD, syscall.SIGINT, syscall.SIGTERM)
 	if len(os.Args) > 1 {
 		if err := becomeNode(os.Args[1]); err != nil {
 			fmt.Fprintln(os.Stderr, "error:", err)
 			os.Exit(1)
 		}
 	}
-	for range signals {
+	for s := range signals {
+		if s != syscall.SIGCHLD {
+			return
+		}
 		reap()
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 // childAttributes puts a child into its own process group, which the terminal's Ctrl-C does not
 // reach. This system has no parent-death signal: children survive if
-// the supervisor itself, rather than its client, is killed.
+// the supervisor process is killed too.
 func childAttributes(spec Spec) (*syscall.SysProcAttr, error) {
 	if spec.Namespaces != 0 {
 		return nil, errors.New("namespaces are Linux's")

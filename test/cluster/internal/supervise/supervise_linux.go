@@ -14,7 +14,7 @@ import (
 )
 
 // childAttributes puts a child into its own process group, which the terminal's Ctrl-C does not
-// reach, and makes the kernel kill it if the supervisor is killed. A child beside another
+// reach, and makes the kernel kill it when this process is killed. A child beside another
 // process needs no parent-death signal: it ends with the first process of its PID namespace.
 // (Nor could it have one: the os/exec package takes a parent of another namespace for one
 // that has ended.)

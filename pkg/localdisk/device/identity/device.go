@@ -1,6 +1,16 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package identity determines the identity of disks. It reads the kernel's data only: sysfs
+// for the hardware, statx and the file systems' ioctls for mounts. It reads no byte of a
+// device and trusts no udev link, since those follow labels and UUIDs that users of a volume
+// can write.
+//
+// The schemes are those of disk.Identity. The functions are safe for concurrent use. They
+// return an error where the kernel reports nothing, never an identity that another disk of the
+// same machine may have within the same boot. What another machine may repeat, such as the
+// serial number of a virtual disk or the UUID of a file system from an image, is limited to
+// the machine.
 package identity
 
 import (
@@ -191,4 +201,43 @@ func attribute(folder, name string) (string, error) {
 		// Unknown differs from missing: the identity would be another.
 		return "", fmt.Errorf("read sysfs: %w", err)
 	}
+}
+
+// AttachmentOfDevice returns the attachment of a block device, "<major>:<minor>"; that of a
+// partition is its disk's. It is empty on kernels before 5.15, which do not number disks.
+func (h Host) AttachmentOfDevice(number string) (disk.Attachment, error) {
+	folder, err := filepath.EvalSymlinks(filepath.Join(h.Sys, "dev/block", number))
+	if err != nil {
+		return "", fmt.Errorf("find the attachment of device %s: %w", number, err)
+	}
+	partition, err := attribute(folder, "partition")
+	if err != nil {
+		return "", err
+	}
+	if partition != "" {
+		folder = filepath.Dir(folder)
+	}
+	diskseq, err := attribute(folder, "diskseq")
+	if err != nil || diskseq == "" {
+		return "", err
+	}
+	boot, err := bootID()
+	if err != nil {
+		return "", err
+	}
+	return disk.Attachment(boot + "/diskseq:" + tidy(diskseq)), nil
+}
+
+// AttachmentOfMount returns the attachment of a file system by the ID of its mount. unique
+// is STATX_MNT_ID_UNIQUE: the ID is given to no other mount until the node restarts.
+func AttachmentOfMount(id uint64, unique bool) (disk.Attachment, error) {
+	boot, err := bootID()
+	if err != nil {
+		return "", err
+	}
+	kind := "mount-id"
+	if unique {
+		kind = "mount"
+	}
+	return disk.Attachment(fmt.Sprintf("%s/%s:%d", boot, kind, id)), nil
 }

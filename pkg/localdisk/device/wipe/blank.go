@@ -5,9 +5,7 @@ package wipe
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"time"
 
@@ -74,23 +72,6 @@ func (d *device) pageData(ctx context.Context, at int64) (string, error) {
 		return dataAt(at + int64(i)), nil
 	}
 	return "", nil
-}
-
-// read fills the first n bytes of the buffer. Offset and n are whole sectors.
-func (d *device) read(at, n int64) error {
-	for done := int64(0); done < n; {
-		r, err := unix.Pread(d.fd(), d.buf[done:n], at+done)
-		switch {
-		case errors.Is(err, unix.EINTR):
-		case err != nil:
-			return fmt.Errorf("read %s at byte %d: %w", d.path, at+done, err)
-		case r <= 0:
-			return fmt.Errorf("read %s at byte %d: %w", d.path, at+done, io.ErrUnexpectedEOF)
-		default:
-			done += int64(r)
-		}
-	}
-	return nil
 }
 
 // Blank is a device that may be blank.

@@ -102,19 +102,23 @@ func (d *device) close() {
 	_ = d.file.Close() // what was written is on the disk by flush, or not promised
 }
 
+// read fills the first n bytes of the buffer. Offset and n are whole sectors.
+func (d *device) read(at, n int64) error {
+	done, err := d.file.ReadAt(d.buf[:n], at)
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return fmt.Errorf("at byte %d: %w", at+int64(done), err)
+	}
+	return nil
+}
+
 // write writes the first n bytes of the buffer. Offset and n are whole sectors.
-func (d *device) write(at int64, n int64) error {
-	for done := int64(0); done < n; {
-		w, err := unix.Pwrite(d.fd(), d.buf[done:n], at+done)
-		switch {
-		case errors.Is(err, unix.EINTR):
-		case err != nil:
-			return fmt.Errorf("write %s at byte %d: %w", d.path, at+done, err)
-		case w <= 0:
-			return fmt.Errorf("write %s at byte %d: %w", d.path, at+done, io.ErrShortWrite)
-		default:
-			done += int64(w)
-		}
+func (d *device) write(at, n int64) error {
+	done, err := d.file.WriteAt(d.buf[:n], at)
+	if err != nil {
+		return fmt.Errorf("at byte %d: %w", at+int64(done), err)
 	}
 	return nil
 }
@@ -124,24 +128,13 @@ func (d *device) ReadAt(p []byte, at int64) (int, error) {
 	if len(p) > len(d.buf) {
 		return 0, fmt.Errorf("read %s: %d bytes are more than the buffer has", d.path, len(p))
 	}
-	for done := 0; done < len(p); {
-		n, err := unix.Pread(d.fd(), d.buf[done:len(p)], at+int64(done))
-		switch {
-		case errors.Is(err, unix.EINTR):
-		case err != nil:
-			return 0, err
-		case n <= 0:
-			return copy(p, d.buf[:done]), io.EOF
-		default:
-			done += n
-		}
-	}
-	return copy(p, d.buf), nil
+	n, err := d.file.ReadAt(d.buf[:len(p)], at)
+	return copy(p, d.buf[:n]), err
 }
 
 // flush writes the device's cache, and drops the kernel's cache of the device.
 func (d *device) flush() error {
-	if err := d.sync(); err != nil {
+	if err := d.file.Sync(); err != nil {
 		return err
 	}
 	// Without the right to do this, EACCES is ignored: no guarantee depends on it.
@@ -149,19 +142,6 @@ func (d *device) flush() error {
 		return fmt.Errorf("flush %s: %w", d.path, err)
 	}
 	return nil
-}
-
-func (d *device) sync() error {
-	for {
-		err := unix.Fdatasync(d.fd())
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("sync %s: %w", d.path, err)
-		}
-		return nil
-	}
 }
 
 // forgetPartitions makes the kernel read the partition table again, so that no device remains

@@ -85,7 +85,7 @@ func (r *run) sweep(ctx context.Context, d *device, size int64, each func(pass i
 // reach reports a point as a step. The drive's cache is flushed before: if a drive lost power,
 // old bytes would remain that no resumed run reads again.
 func (r *run) reach(d *device, p point) error {
-	if err := d.sync(); err != nil {
+	if err := d.file.Sync(); err != nil {
 		return err
 	}
 	r.reported = time.Now()

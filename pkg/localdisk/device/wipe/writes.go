@@ -44,7 +44,7 @@ func watchWrites(sys string, d *device) (*writes, error) {
 		return nil, fmt.Errorf("find the counters of %s: %w", d.path, err)
 	}
 	// Earlier writes that are still in the page cache count as written before.
-	if err := d.sync(); err != nil {
+	if err := d.file.Sync(); err != nil {
 		w.close()
 		return nil, err
 	}
@@ -125,7 +125,7 @@ func (w *writes) same() error {
 // unchanged is same for the end of a proof that has read so many bytes: it first writes back
 // what others wrote to the page cache, and verifies that requests were counted at all.
 func (w *writes) unchanged(bytes int64) error {
-	if err := w.d.sync(); err != nil {
+	if err := w.d.file.Sync(); err != nil {
 		return err
 	}
 	if err := w.same(); err != nil {

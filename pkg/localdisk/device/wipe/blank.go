@@ -4,12 +4,14 @@
 package wipe
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
+	"golang.org/x/time/rate"
 
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
@@ -119,7 +121,7 @@ func (b Blank) prove(ctx context.Context) (disk.BlankProof, error) {
 		return b.From, err
 	}
 	defer d.close()
-	if err := b.verify(d); err != nil {
+	if err := d.verify(b.Verify, b.Bytes); err != nil {
 		return b.From, err
 	}
 	writes, err := watchWrites(b.Sys, d)
@@ -141,23 +143,12 @@ func (b Blank) prove(ctx context.Context) (disk.BlankProof, error) {
 	if err := writes.unchanged(proof.Done - b.From.Done); err != nil {
 		return disk.BlankProof{}, err
 	}
-	return proof, b.verify(d)
-}
-
-func (b Blank) verify(d *device) error {
-	if err := b.Verify(d.file); err != nil {
-		return fmt.Errorf("verify identity: %w", err)
-	}
-	if d.bytes != b.Bytes {
-		return disk.Problemf(disk.Grown, "%s has %d bytes, not %d", b.Device, d.bytes, b.Bytes)
-	}
-	return nil
+	return proof, d.verify(b.Verify, b.Bytes)
 }
 
 // readAll reads what is left of a proof.
 func (b Blank) readAll(ctx context.Context, d *device, writes *writes, proof disk.BlankProof) (disk.BlankProof, error) {
 	pace := newPace(b.Rate)
-	defer pace.stop()
 	for !proof.Found && proof.Done < proof.Bytes {
 		if err := context.Cause(ctx); err != nil {
 			return proof, err
@@ -177,8 +168,8 @@ func (b Blank) readAll(ctx context.Context, d *device, writes *writes, proof dis
 		if err := b.report(proof); err != nil {
 			return proof, err
 		}
-		if err := pace.wait(ctx, n); err != nil {
-			return proof, err
+		if err := pace.WaitN(ctx, int(n)); err != nil {
+			return proof, cmp.Or(context.Cause(ctx), err)
 		}
 	}
 	return proof, nil
@@ -193,45 +184,13 @@ func (b Blank) report(proof disk.BlankProof) error {
 	return b.Progress(proof)
 }
 
-// pace keeps reads to a number of bytes per second.
-type pace struct {
-	rate  int64
-	next  time.Time
-	timer *time.Timer
-}
-
-func newPace(rate int64) *pace {
-	p := &pace{rate: rate, next: time.Now()}
-	if rate > 0 {
-		p.timer = time.NewTimer(0)
-		<-p.timer.C
+// newPace limits bytes per second; 0 is no limit. Time that a slow device took is not made up
+// for, except for one chunk.
+func newPace(bytes int64) *rate.Limiter {
+	if bytes <= 0 {
+		return rate.NewLimiter(rate.Inf, 0)
 	}
-	return p
-}
-
-// wait returns when the next read may begin after n bytes were read. Time that a slow
-// device took is not made up for.
-func (p *pace) wait(ctx context.Context, n int64) error {
-	if p.rate <= 0 {
-		return nil
-	}
-	now := time.Now()
-	p.next = p.next.Add(time.Duration(float64(n) / float64(p.rate) * float64(time.Second)))
-	if !p.next.After(now) {
-		p.next = now
-		return nil
-	}
-	p.timer.Reset(p.next.Sub(now))
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-p.timer.C:
-		return nil
-	}
-}
-
-func (p *pace) stop() {
-	if p.timer != nil {
-		p.timer.Stop()
-	}
+	pace := rate.NewLimiter(rate.Limit(bytes), int(chunk))
+	pace.AllowN(time.Now(), int(chunk)) // the first chunk is not free
+	return pace
 }

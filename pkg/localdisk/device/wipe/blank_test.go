@@ -292,10 +292,9 @@ func TestAProofEndsWith(t *testing.T) {
 func TestReadsKeepToTheirRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPace(chunk) // one chunk per second
-		defer p.stop()
 		begin := time.Now()
 		for range 5 {
-			if err := p.wait(t.Context(), chunk); err != nil {
+			if err := p.WaitN(t.Context(), int(chunk)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -305,7 +304,7 @@ func TestReadsKeepToTheirRate(t *testing.T) {
 		time.Sleep(time.Minute) //nolint:forbidigo // the bubble's time: a disk that hung
 		begin = time.Now()
 		for range 5 {
-			if err := p.wait(t.Context(), chunk); err != nil {
+			if err := p.WaitN(t.Context(), int(chunk)); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -92,6 +92,17 @@ func (d *device) measure() error {
 	return nil
 }
 
+// verify verifies the device's identity and its size.
+func (d *device) verify(identity func(*os.File) error, bytes int64) error {
+	if err := identity(d.file); err != nil {
+		return fmt.Errorf("verify identity: %w", err)
+	}
+	if d.bytes != bytes {
+		return disk.Problemf(disk.Grown, "%s has %d bytes, not %d", d.path, d.bytes, bytes)
+	}
+	return nil
+}
+
 func (d *device) fd() int { return int(d.file.Fd()) }
 
 func (d *device) close() {

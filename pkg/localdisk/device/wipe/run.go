@@ -104,11 +104,8 @@ func (r *run) open() (*device, error) {
 }
 
 func (r *run) check(d *device) error {
-	if err := r.Verify(d.file); err != nil {
-		return fmt.Errorf("verify identity: %w", err)
-	}
-	if d.bytes != r.Bytes {
-		return disk.Problemf(disk.Grown, "%s has %d bytes, not %d", r.Device, d.bytes, r.Bytes)
+	if err := d.verify(r.Verify, r.Bytes); err != nil {
+		return err
 	}
 	readOnly, err := unix.IoctlGetInt(d.fd(), unix.BLKROGET)
 	if err != nil {

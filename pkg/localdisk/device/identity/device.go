@@ -16,23 +16,14 @@ package identity
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"stowage.dev/stowage/pkg/localdisk/device/sysfs"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
-
-// sectorBytes is the unit of start and size in sysfs, independent of the disk's own.
-const sectorBytes = 512
-
-// bootIDFile has another UUID with each start of the node. It is the same in every
-// namespace.
-const bootIDFile = "/proc/sys/kernel/random/boot_id"
 
 // Host reads identities.
 type Host struct {
@@ -50,12 +41,11 @@ func (h Host) OfDevice(device string) (disk.Identity, error) {
 	if err != nil {
 		return "", fmt.Errorf("identify device %s: %w", device, err)
 	}
-	// The link's target has the partition in its disk's folder.
-	folder, err := filepath.EvalSymlinks(filepath.Join(h.Sys, "dev/block", number))
+	found, err := sysfs.Block(h.Sys, number)
 	if err != nil {
 		return "", fmt.Errorf("identify device %s: %w", device, err)
 	}
-	id, err := h.ofFolder(folder)
+	id, err := h.ofBlock(found)
 	if err != nil {
 		return "", fmt.Errorf("identify device %s: %w", device, err)
 	}
@@ -80,46 +70,41 @@ func deviceNumber(device string) (string, error) {
 	if st.Mode&unix.S_IFMT != unix.S_IFBLK {
 		return "", errors.New("not a block device")
 	}
-	return fmt.Sprintf("%d:%d", unix.Major(st.Rdev), unix.Minor(st.Rdev)), nil
+	return sysfs.Number(st.Rdev), nil
 }
 
-// ofFolder returns the identity of the device whose folder in sysfs is given.
-func (h Host) ofFolder(folder string) (disk.Identity, error) {
-	partition, err := attribute(folder, "partition")
+// ofBlock returns the identity of a disk or a partition.
+func (h Host) ofBlock(device sysfs.Device) (disk.Identity, error) {
+	whole, partition, err := device.Disk()
 	if err != nil {
 		return "", err
 	}
-	if partition == "" {
-		return h.ofDisk(folder)
+	if partition {
+		return h.ofPartition(device, whole)
 	}
-	return h.ofPartition(folder)
-}
-
-func (h Host) ofDisk(folder string) (disk.Identity, error) {
-	name, err := h.ofHardware(folder)
+	name, err := h.ofHardware(device)
 	if err != nil || name.text != "" {
 		return name.identity(), err
 	}
-	seat, err := seatOf(folder)
+	seat, err := seatOf(device)
 	if err != nil {
 		return "", err
 	}
 	return compose("weak", seat.boot, seat.diskseq), nil
 }
 
-func (h Host) ofPartition(folder string) (disk.Identity, error) {
-	start, err := sectors(folder, "start")
+func (h Host) ofPartition(device, whole sysfs.Device) (disk.Identity, error) {
+	start, err := device.Bytes("start")
 	if err != nil {
 		return "", err
 	}
 	from := strconv.FormatInt(start, 10)
-	whole := filepath.Dir(folder)
 	name, err := h.ofHardware(whole)
 	if err != nil {
 		return "", err
 	}
 	if name.text != "" {
-		uuid, err := partitionUUID(folder)
+		uuid, err := partitionUUID(device)
 		name.text = "part:" + name.text + string(compose("", uuid, from))
 		return name.identity(), err
 	}
@@ -132,8 +117,8 @@ func (h Host) ofPartition(folder string) (disk.Identity, error) {
 
 // partitionUUID returns the partition's name in the partition table; empty when it has none,
 // or the kernel did not read the table itself.
-func partitionUUID(folder string) (string, error) {
-	lines, err := attribute(folder, "uevent")
+func partitionUUID(device sysfs.Device) (string, error) {
+	lines, err := device.Attribute("uevent")
 	if err != nil {
 		return "", err
 	}
@@ -152,8 +137,8 @@ type seat struct {
 	diskseq string
 }
 
-func seatOf(folder string) (seat, error) {
-	diskseq, err := attribute(folder, "diskseq")
+func seatOf(device sysfs.Device) (seat, error) {
+	diskseq, err := device.Attribute("diskseq")
 	if err != nil {
 		return seat{}, err
 	}
@@ -162,66 +147,26 @@ func seatOf(folder string) (seat, error) {
 		// that two disks have.
 		return seat{}, errors.New("it has no serial number, and the kernel (before 5.15) does not number disks")
 	}
-	boot, err := bootID()
+	boot, err := sysfs.BootID()
 	return seat{boot: boot, diskseq: tidy(diskseq)}, err
-}
-
-func bootID() (string, error) {
-	b, err := os.ReadFile(bootIDFile)
-	if err != nil {
-		return "", fmt.Errorf("read boot ID: %w", err)
-	}
-	return tidy(string(b)), nil
-}
-
-// sectors reads a number of sectors, and returns bytes.
-func sectors(folder, name string) (int64, error) {
-	text, err := attribute(folder, name)
-	if err != nil {
-		return 0, err
-	}
-	n, err := strconv.ParseInt(tidy(text), 10, 64)
-	if err != nil || n < 0 {
-		return 0, fmt.Errorf("%s in sysfs is %q", name, text)
-	}
-	return n * sectorBytes, nil
-}
-
-// attribute reads a file of sysfs; empty if it does not exist or the device does not support
-// it.
-func attribute(folder, name string) (string, error) {
-	b, err := os.ReadFile(filepath.Join(folder, name))
-	switch {
-	case err == nil:
-		return string(b), nil
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.EINVAL),
-		errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENODATA), errors.Is(err, unix.ENXIO):
-		return "", nil
-	default:
-		// Unknown differs from missing: the identity would be another.
-		return "", fmt.Errorf("read sysfs: %w", err)
-	}
 }
 
 // AttachmentOfDevice returns the attachment of a block device, "<major>:<minor>"; that of a
 // partition is its disk's. It is empty on kernels before 5.15, which do not number disks.
 func (h Host) AttachmentOfDevice(number string) (disk.Attachment, error) {
-	folder, err := filepath.EvalSymlinks(filepath.Join(h.Sys, "dev/block", number))
+	device, err := sysfs.Block(h.Sys, number)
 	if err != nil {
 		return "", fmt.Errorf("find the attachment of device %s: %w", number, err)
 	}
-	partition, err := attribute(folder, "partition")
+	whole, _, err := device.Disk()
 	if err != nil {
 		return "", err
 	}
-	if partition != "" {
-		folder = filepath.Dir(folder)
-	}
-	diskseq, err := attribute(folder, "diskseq")
+	diskseq, err := whole.Attribute("diskseq")
 	if err != nil || diskseq == "" {
 		return "", err
 	}
-	boot, err := bootID()
+	boot, err := sysfs.BootID()
 	if err != nil {
 		return "", err
 	}
@@ -231,7 +176,7 @@ func (h Host) AttachmentOfDevice(number string) (disk.Attachment, error) {
 // AttachmentOfMount returns the attachment of a file system by the ID of its mount. unique
 // is STATX_MNT_ID_UNIQUE: the ID is given to no other mount until the node restarts.
 func AttachmentOfMount(id uint64, unique bool) (disk.Attachment, error) {
-	boot, err := bootID()
+	boot, err := sysfs.BootID()
 	if err != nil {
 		return "", err
 	}

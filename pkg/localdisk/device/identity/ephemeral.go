@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"stowage.dev/stowage/pkg/localdisk/device/sysfs"
 )
 
 // ephemeralModels are patterns (path.Match) of "vendor model" of disks whose data is gone
@@ -37,8 +39,8 @@ const azureIDE, azureSCSI = "00000000-0001-", "f8b3781a-1e82-4818-a1c3-63d806ec1
 
 // ephemeral reports whether a stop of the machine may discard the data of a disk without a
 // change of its name.
-func (h Host) ephemeral(folder string) (bool, error) {
-	model, err := modelOf(folder)
+func (h Host) ephemeral(device sysfs.Device) (bool, error) {
+	model, err := modelOf(device)
 	if err != nil {
 		return false, err
 	}
@@ -46,21 +48,21 @@ func (h Host) ephemeral(folder string) (bool, error) {
 	case anyMatches(ephemeralModels, model) && !persistent:
 		return true, nil
 	case persistent:
-		return onAzureResource(folder), nil
+		return onAzureResource(device), nil
 	}
-	vendor, err := attribute(filepath.Join(h.Sys, dmi), "sys_vendor")
+	vendor, err := sysfs.Device(filepath.Join(h.Sys, dmi)).Attribute("sys_vendor")
 	return slices.Contains(stoppable, tidy(vendor)), err
 }
 
-func modelOf(folder string) (string, error) {
-	vendor, err := attribute(folder, "device/vendor")
+func modelOf(device sysfs.Device) (string, error) {
+	vendor, err := device.Attribute("device/vendor")
 	if err != nil {
 		return "", err
 	}
 	if strings.HasPrefix(vendor, "0x") {
 		vendor = "" // a PCI or virtio number
 	}
-	model, err := attribute(folder, "device/model")
+	model, err := device.Attribute("device/model")
 	return tidy(vendor + " " + model), err
 }
 
@@ -71,8 +73,8 @@ func anyMatches(patterns []string, name string) bool {
 	})
 }
 
-func onAzureResource(folder string) bool {
-	elements := strings.Split(folder, "/")
+func onAzureResource(device sysfs.Device) bool {
+	elements := strings.Split(string(device), "/")
 	for i, element := range elements {
 		if strings.HasPrefix(element, azureIDE) {
 			return true

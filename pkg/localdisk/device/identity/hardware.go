@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"stowage.dev/stowage/pkg/localdisk/device/sysfs"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
@@ -15,29 +16,29 @@ import (
 // of others, from its volume manager; empty when it has none. The order of the sources is part
 // of the identity's meaning: another order would change the identity of disks with several
 // names. A registered name precedes all others.
-func (h Host) ofHardware(folder string) (name, error) {
-	names, err := namesOf(folder)
+func (h Host) ofHardware(device sysfs.Device) (name, error) {
+	names, err := namesOf(device)
 	if err != nil {
 		return name{}, err
 	}
 	for _, n := range names {
 		if n.registered() {
-			return h.onDisk(folder, n.scheme, n.text)
+			return h.onDisk(device, n.scheme, n.text)
 		}
 	}
 	for _, n := range names {
 		if n.distinctive() {
-			return h.onDisk(folder, "vendor", n.text)
+			return h.onDisk(device, "vendor", n.text)
 		}
 	}
-	model, serial, err := serialOf(folder)
+	model, serial, err := serialOf(device)
 	if err != nil {
 		return name{}, err
 	}
 	if serial != "" {
-		return h.onDisk(folder, "serial", model, serial)
+		return h.onDisk(device, "serial", model, serial)
 	}
-	scheme, uuid, err := ofMapped(folder)
+	scheme, uuid, err := ofMapped(device)
 	if err != nil || uuid == "" {
 		return name{}, err
 	}
@@ -51,15 +52,15 @@ func (n name) identity() disk.Identity { return disk.Identity(n.text + n.at) }
 
 // onDisk names a disk by what its hardware reports. A registered name needs no machine,
 // unless the data may be gone while the name stays.
-func (h Host) onDisk(folder, scheme string, values ...string) (name, error) {
-	ephemeral, err := h.ephemeral(folder)
+func (h Host) onDisk(device sysfs.Device, scheme string, values ...string) (name, error) {
+	ephemeral, err := h.ephemeral(device)
 	if err != nil {
 		return name{}, err
 	}
 	text := string(compose(scheme, values...))
 	switch {
 	case ephemeral:
-		boot, err := bootID()
+		boot, err := sysfs.BootID()
 		return name{text, "@" + h.Machine + "/" + boot}, err
 	case scheme == "wwn" || scheme == "nvme":
 		return name{text, ""}, nil
@@ -75,7 +76,7 @@ func (h Host) onMachine(scheme string, values ...string) (name, error) {
 	if h.Machine != "" {
 		return name{text, "@" + h.Machine}, nil
 	}
-	boot, err := bootID()
+	boot, err := sysfs.BootID()
 	return name{text, "@/" + boot}, err
 }
 
@@ -85,16 +86,16 @@ type kernelName struct{ scheme, text string }
 // namesOf returns the names that the kernel reports for a disk: for NVMe a UUID, NGUID or
 // EUI-64, else one that it composes of vendor, serial number, model and namespace; for SCSI,
 // SATA, SAS and similar the logical unit's.
-func namesOf(folder string) ([]kernelName, error) {
+func namesOf(device sysfs.Device) ([]kernelName, error) {
 	var names []kernelName
 	for _, source := range []struct{ scheme, file string }{{"nvme", "wwid"}, {"wwn", "device/wwid"}} {
-		text, err := attribute(folder, source.file)
+		text, err := device.Attribute(source.file)
 		if err != nil {
 			return nil, err
 		}
 		names = append(names, kernelName{source.scheme, tidy(text)})
 	}
-	page, err := attribute(folder, "device/vpd_pg83")
+	page, err := device.Attribute("device/vpd_pg83")
 	return append(names, kernelName{"wwn", designator([]byte(page))}), err
 }
 
@@ -167,39 +168,39 @@ func (n kernelName) distinctive() bool {
 }
 
 // serialOf returns model and serial number of what has only these: virtio, MMC, old SCSI.
-func serialOf(folder string) (model, serial string, err error) {
-	if strings.Contains(filepath.Base(folder), "boot") {
+func serialOf(device sysfs.Device) (model, serial string, err error) {
+	if strings.Contains(filepath.Base(string(device)), "boot") {
 		return "", "", nil // mmcblk0boot0 is another disk than mmcblk0, with its serial number
 	}
 	serial, err = firstTelling(
-		func() (string, error) { return attribute(folder, "serial") },
-		func() (string, error) { return attribute(folder, "device/serial") },
+		func() (string, error) { return device.Attribute("serial") },
+		func() (string, error) { return device.Attribute("device/serial") },
 		func() (string, error) {
-			page, err := attribute(folder, "device/vpd_pg80")
+			page, err := device.Attribute("device/vpd_pg80")
 			return unitSerial([]byte(page)), err
 		},
 	)
 	if err != nil || serial == "" {
 		return "", "", err
 	}
-	model, err = modelOf(folder)
+	model, err = modelOf(device)
 	if err == nil && model == "" {
-		model, err = attribute(folder, "device/name") // MMC
+		model, err = device.Attribute("device/name") // MMC
 	}
 	return tidy(model), serial, err
 }
 
 // ofMapped is for device mapper and md, whose names are in their own metadata, which users of
 // the device cannot write. They are content, which is copied with an image.
-func ofMapped(folder string) (scheme, uuid string, err error) {
-	id, err := attribute(folder, "dm/uuid")
+func ofMapped(device sysfs.Device) (scheme, uuid string, err error) {
+	id, err := device.Attribute("dm/uuid")
 	if err != nil {
 		return "", "", err
 	}
 	if id = tidy(id); lasting(id) {
 		return "dm", id, nil
 	}
-	id, err = attribute(folder, "md/uuid")
+	id, err = device.Attribute("md/uuid")
 	if err != nil {
 		return "", "", err
 	}

@@ -7,12 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 
 	"golang.org/x/sys/unix"
 
 	"stowage.dev/stowage/pkg/localdisk/device/mounts"
+	"stowage.dev/stowage/pkg/localdisk/device/sysfs"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
@@ -50,7 +50,7 @@ func (h Host) ofMount(m *mounts.Mount, path string) (disk.Identity, error) {
 		name, err := h.onMachine("fs", uuid, m.Root)
 		return name.identity(), err
 	}
-	boot, err := bootID()
+	boot, err := sysfs.BootID()
 	if err != nil {
 		return "", err
 	}
@@ -91,7 +91,7 @@ func (h Host) ofDirectory(path string) (disk.Identity, error) {
 		name, err := h.onMachine("dir", uuid, folder.inode, folder.birth)
 		return name.identity(), err
 	}
-	boot, err := bootID()
+	boot, err := sysfs.BootID()
 	if err != nil {
 		return "", err
 	}
@@ -102,19 +102,20 @@ func (h Host) ofDirectory(path string) (disk.Identity, error) {
 // without a UUID, or the file system's device number.
 func (h Host) seatOfMount(m *mounts.Mount) string {
 	number := fmt.Sprintf("%d.%d", m.Major, m.Minor)
-	device, err := filepath.EvalSymlinks(filepath.Join(h.Sys, "dev/block", fmt.Sprintf("%d:%d", m.Major, m.Minor)))
+	device, err := sysfs.Block(h.Sys, fmt.Sprintf("%d:%d", m.Major, m.Minor))
 	if err != nil {
 		return number
 	}
-	whole, start := device, ""
-	if partition, err := attribute(device, "partition"); err == nil && partition != "" {
-		at, err := sectors(device, "start")
+	whole, partition, err := device.Disk()
+	start := ""
+	if err == nil && partition {
+		at, err := device.Bytes("start")
 		if err != nil {
 			return number
 		}
-		whole, start = filepath.Dir(device), "+"+strconv.FormatInt(at, 10)
+		start = "+" + strconv.FormatInt(at, 10)
 	}
-	diskseq, err := attribute(whole, "diskseq")
+	diskseq, err := whole.Attribute("diskseq")
 	if err != nil || diskseq == "" {
 		return number
 	}

@@ -12,14 +12,16 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"stowage.dev/stowage/pkg/localdisk/device/ioctl"
 )
 
 // Requests of ioctl(2) for a file system's UUID.
 const (
-	getFSUUID     = 0x80111500 // FS_IOC_GETFSUUID, every file system, Linux 6.9
-	getExt4UUID   = 0x8008662c // EXT4_IOC_GETFSUUID, Linux 6.0
-	getXFSGeom    = 0x80705864 // XFS_IOC_FSGEOMETRY_V1
-	getBtrfsInfo  = 0x8400941f // BTRFS_IOC_FS_INFO
+	getFSUUID     = ioctl.Read | (1+uuidBytes)<<16 | 0x15<<8 | 0 // FS_IOC_GETFSUUID, every file system, Linux 6.9
+	getExt4UUID   = ioctl.Read | 8<<16 | 'f'<<8 | 44             // EXT4_IOC_GETFSUUID, Linux 6.0
+	getXFSGeom    = ioctl.Read | xfsGeomBytes<<16 | 'X'<<8 | 100 // XFS_IOC_FSGEOMETRY_V1
+	getBtrfsInfo  = ioctl.Read | btrfsBytes<<16 | 0x94<<8 | 31   // BTRFS_IOC_FS_INFO
 	xfsGeomBytes  = 112
 	xfsGeomUUID   = 64 // where in it the UUID is
 	btrfsBytes    = 1024
@@ -49,7 +51,7 @@ func fsUUID(fd int) (string, error) {
 
 func commonUUID(fd int) ([]byte, error) {
 	var answer [1 + uuidBytes]byte // its length comes first
-	if err := ask(fd, getFSUUID, answer[:]); err != nil {
+	if err := ioctl.Call(fd, getFSUUID, unsafe.Pointer(&answer[0])); err != nil {
 		return nil, err
 	}
 	return answer[1 : 1+min(int(answer[0]), uuidBytes)], nil
@@ -67,24 +69,16 @@ func ownUUID(fd int) ([]byte, error) {
 	case unix.EXT4_SUPER_MAGIC:
 		answer := make([]byte, 8+uuidBytes)
 		binary.NativeEndian.PutUint32(answer, uuidBytes) // the requested size
-		uuid, err = answer[8:], ask(fd, getExt4UUID, answer)
+		uuid, err = answer[8:], ioctl.Call(fd, getExt4UUID, unsafe.Pointer(&answer[0]))
 	case unix.XFS_SUPER_MAGIC:
 		answer := make([]byte, xfsGeomBytes)
-		uuid, err = answer[xfsGeomUUID:][:uuidBytes], ask(fd, getXFSGeom, answer)
+		uuid, err = answer[xfsGeomUUID:][:uuidBytes], ioctl.Call(fd, getXFSGeom, unsafe.Pointer(&answer[0]))
 	case unix.BTRFS_SUPER_MAGIC:
 		answer := make([]byte, btrfsBytes)
-		uuid, err = answer[btrfsInfoUUID:][:uuidBytes], ask(fd, getBtrfsInfo, answer)
+		uuid, err = answer[btrfsInfoUUID:][:uuidBytes], ioctl.Call(fd, getBtrfsInfo, unsafe.Pointer(&answer[0]))
 	}
 	if errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EOPNOTSUPP) {
 		return nil, nil
 	}
 	return uuid, err
-}
-
-func ask(fd int, request uint, answer []byte) error {
-	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), uintptr(request), uintptr(unsafe.Pointer(&answer[0])))
-	if errno != 0 {
-		return errno
-	}
-	return nil
 }

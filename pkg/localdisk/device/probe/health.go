@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"stowage.dev/stowage/pkg/localdisk/device/mounts"
+	"stowage.dev/stowage/pkg/localdisk/device/sysfs"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
@@ -23,7 +24,7 @@ func (e *entry) fileSystemHealth(m *mounts.Mount) {
 		return // on no device, or on several
 	}
 	number := fmt.Sprintf("%d:%d", m.Major, m.Minor)
-	switch ro, err := number64(filepath.Join(e.cfg.Sys, "dev/block", number), "ro"); {
+	switch ro, err := sysfs.Device(filepath.Join(e.cfg.Sys, "dev/block", number)).Int("ro"); {
 	case err != nil && gone(err):
 		e.refuse(disk.IOError, "the device %s of the file system at %s is gone", number, e.fact.HostPath)
 	case err != nil:

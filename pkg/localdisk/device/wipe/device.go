@@ -12,6 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"stowage.dev/stowage/pkg/localdisk/device/ioctl"
+	"stowage.dev/stowage/pkg/localdisk/device/sysfs"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
@@ -166,26 +168,18 @@ func (d *device) partition() (bool, error) {
 	if err := unix.Fstat(d.fd(), &st); err != nil {
 		return false, fmt.Errorf("stat device %s: %w", d.path, err)
 	}
-	_, err := os.Stat(fmt.Sprintf("/sys/dev/block/%d:%d/partition", unix.Major(st.Rdev), unix.Minor(st.Rdev)))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	device, err := sysfs.Block("/sys", sysfs.Number(st.Rdev))
+	if err != nil {
 		return false, fmt.Errorf("determine whether %s is a partition: %w", d.path, err)
 	}
-	return err == nil, nil
+	_, partition, err := device.Disk()
+	return partition, err
 }
 
 // rangeIoctl calls one of the ioctls that take a range: first byte and length.
 func (d *device) rangeIoctl(request uint, s stretch) error {
 	span := [2]uint64{uint64(s.from), uint64(s.to - s.from)}
-	for {
-		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(d.fd()), uintptr(request), uintptr(unsafe.Pointer(&span)))
-		switch errno {
-		case 0:
-			return nil
-		case unix.EINTR:
-		default:
-			return errno
-		}
-	}
+	return ioctl.Call(d.fd(), request, unsafe.Pointer(&span))
 }
 
 func unsupported(err error) bool {

@@ -4,20 +4,16 @@
 package wipe
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"stowage.dev/stowage/pkg/localdisk/device/sysfs"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
-
-// bootIDFile has another UUID after each start of the node.
-const bootIDFile = "/proc/sys/kernel/random/boot_id"
 
 // writes detects whether a device was written to, by the kernel's own counters. A write to a
 // whole disk is not counted for its partitions, and a write to the file behind a loop device
@@ -61,32 +57,30 @@ func (w *writes) open(sys string) error {
 	if err := unix.Fstat(w.d.fd(), &device); err != nil {
 		return err
 	}
-	at, err := filepath.EvalSymlinks(filepath.Join(sys, "dev/block", fmt.Sprintf("%d:%d", unix.Major(device.Rdev), unix.Minor(device.Rdev))))
+	at, err := sysfs.Block(sys, sysfs.Number(device.Rdev))
 	if err != nil {
 		return err
 	}
-	if err := unix.Stat(at, &folder); err != nil {
+	if err := unix.Stat(string(at), &folder); err != nil {
 		return err
 	}
 	w.inode = folder.Ino
-	whole := at
-	if _, err := os.Stat(filepath.Join(at, "partition")); err == nil {
-		whole = filepath.Dir(at)
-	}
-	counting, err := os.ReadFile(filepath.Join(whole, "queue/iostats"))
-	if err == nil && strings.TrimSpace(string(counting)) == "0" {
-		return notCounted(w.d.path, "its queue/iostats in sysfs is 0: set it to 1")
-	}
-	seq, err := os.ReadFile(filepath.Join(whole, "diskseq")) // since Linux 5.15
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	boot, err := os.ReadFile(bootIDFile)
+	whole, _, err := at.Disk()
 	if err != nil {
 		return err
 	}
-	w.seq, w.boot = strings.TrimSpace(string(seq)), strings.TrimSpace(string(boot))
-	w.stat, err = os.Open(filepath.Join(at, "stat"))
+	if counting, err := whole.Attribute("queue/iostats"); err == nil && strings.TrimSpace(counting) == "0" {
+		return notCounted(w.d.path, "its queue/iostats in sysfs is 0: set it to 1")
+	}
+	seq, err := whole.Attribute("diskseq") // since Linux 5.15
+	if err != nil {
+		return err
+	}
+	w.seq = strings.TrimSpace(seq)
+	if w.boot, err = sysfs.BootID(); err != nil {
+		return err
+	}
+	w.stat, err = os.Open(filepath.Join(string(at), "stat"))
 	return err
 }
 

@@ -99,7 +99,7 @@ func Approve(r Request, volume *disk.Volume, class *Class) (Order, *disk.Problem
 		return Order{}, problem
 	}
 	command := class.FilesCommand
-	if OnDevice(r.Identity) {
+	if r.Identity.Kind() == disk.Device {
 		command = class.DeviceCommand
 	}
 	if InProcess(command, r.Step) {
@@ -137,7 +137,7 @@ func (r *Request) fits(v *disk.Volume, class *Class) *disk.Problem {
 		return disk.Problemf(Mismatch, "the request is for %s at %s, and volume %s is %s at %s", r.Key, r.Path, v.Name, v.Key, v.HostPath)
 	case r.Identity == "" || v.Matches(r.Identity) != disk.Same:
 		return disk.Problemf(Mismatch, "the request is for disk %s, and volume %s is of disk %s", r.Identity, v.Name, v.Identity)
-	case v.Mode == disk.Block && !OnDevice(r.Identity):
+	case v.Mode == disk.Block && r.Identity.Kind() != disk.Device:
 		return disk.Problemf(Mismatch, "volume %s is a device, and %s is none", v.Name, r.Identity)
 	default:
 		return nil
@@ -147,20 +147,4 @@ func (r *Request) fits(v *disk.Volume, class *Class) *disk.Problem {
 // entryName reports whether a name is that of an entry of a directory.
 func entryName(name string) bool {
 	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/\x00")
-}
-
-// OnDevice reports whether an identity is that of a device, and not of a file system or a
-// directory.
-func OnDevice(identity disk.Identity) bool {
-	switch identity.Scheme() {
-	case "fs", "weakfs", "mem", "dir", "weakdir":
-		return false
-	default:
-		return true
-	}
-}
-
-// InDirectory reports whether an identity is that of a plain directory.
-func InDirectory(identity disk.Identity) bool {
-	return identity.Scheme() == "dir" || identity.Scheme() == "weakdir"
 }

@@ -145,9 +145,9 @@ func (i Identity) seatOf() string {
 	return boot
 }
 
-// kind groups the schemes that the same disk may have at different times: a driver update that
-// adds serial numbers makes a weak device a strong one.
-func (i Identity) kind() Kind {
+// Kind returns what the identity is of. The same disk may have another scheme of that kind later:
+// a driver update that adds serial numbers makes a weak device a strong one.
+func (i Identity) Kind() Kind {
 	switch i.Scheme() {
 	case "fs", "weakfs", "mem":
 		return Mount
@@ -183,7 +183,7 @@ func (i Identity) Compare(other Identity) Match {
 		return Unproven
 	case i == other:
 		return Same
-	case i.kind() != other.kind():
+	case i.Kind() != other.Kind():
 		return Different
 	case i.Scheme() == "mem" || other.Scheme() == "mem":
 		return Different // memory does not outlive its mount
@@ -204,7 +204,7 @@ func (i Identity) Compare(other Identity) Match {
 // another identity: where Compare proves nothing, or a disk without a name was attached again,
 // which changes its identity within the same boot.
 func (i Identity) MayFollow(earlier Identity) bool {
-	again := i.Unnamed() && earlier.Unnamed() && i.kind() == earlier.kind()
+	again := i.Unnamed() && earlier.Unnamed() && i.Kind() == earlier.Kind()
 	return again || i != earlier && i.Compare(earlier) == Unproven
 }
 

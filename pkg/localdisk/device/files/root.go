@@ -47,9 +47,6 @@ func Open(path string, verify func(dirFD int) error) (*Root, error) {
 	return r, nil
 }
 
-// Path is the path of the root.
-func (r *Root) Path() string { return r.path }
-
 // do calls step with a descriptor of the root, which it closes afterwards.
 func (r *Root) do(step func(fd int) error) error {
 	fd, at, err := r.look()

@@ -99,11 +99,7 @@ func (h *Host) Cleaned(ctx context.Context, fact disk.Fact, mode disk.Mode) (dis
 	if fact.Kind == disk.Device {
 		return wipe.Inspect(ctx, fact.Device, mode)
 	}
-	root, err := h.open(ctx, fact)
-	if err != nil {
-		return disk.ContentUnknown, "", err
-	}
-	return root.Empty(ctx)
+	return h.empty(ctx, fact)
 }
 
 // Inspect returns whether a disk holds data, and what. A device that seems to be blank is
@@ -112,6 +108,10 @@ func (h *Host) Inspect(ctx context.Context, fact disk.Fact, suspect int64) (disk
 	if fact.Kind == disk.Device {
 		return wipe.Sample(ctx, fact.Device, suspect)
 	}
+	return h.empty(ctx, fact)
+}
+
+func (h *Host) empty(ctx context.Context, fact disk.Fact) (disk.Content, string, error) {
 	root, err := h.open(ctx, fact)
 	if err != nil {
 		return disk.ContentUnknown, "", err

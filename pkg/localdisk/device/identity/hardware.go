@@ -117,15 +117,15 @@ func registered(kind, text string) bool {
 	}
 	switch {
 	case kind == "naa" && len(b) == 8 && b[0]>>4 == 2: // IEEE Extended: 12 bits of the maker, OUI, 24 bits of the maker
-		return organization(b[2:5]) && chosen(hex.EncodeToString(b[5:]))
+		return organization(b[2:5]) && telling(hex.EncodeToString(b[5:]))
 	case kind == "naa" && (len(b) == 8 && b[0]>>4 == 5 || len(b) == 16 && b[0]>>4 == 6): // IEEE Registered: OUI after four bits
-		return organization([]byte{b[0]<<4 | b[1]>>4, b[1]<<4 | b[2]>>4, b[2]<<4 | b[3]>>4}) && chosen(text[7:])
+		return organization([]byte{b[0]<<4 | b[1]>>4, b[1]<<4 | b[2]>>4, b[2]<<4 | b[3]>>4}) && telling(text[7:])
 	case kind == "eui" && len(b) == 8:
-		return organization(b[:3]) && chosen(text[6:])
+		return organization(b[:3]) && telling(text[6:])
 	case kind == "eui" && len(b) == 12: // with a directory of four bytes
-		return organization(b[:3]) && chosen(text[6:])
+		return organization(b[:3]) && telling(text[6:])
 	case kind == "eui" && len(b) == 16: // NGUID, whose OUI comes after eight bytes
-		return chosen(text[:16]+text[22:]) && telling(text[16:])
+		return telling(text[:16]+text[22:]) && telling(text[16:])
 	case kind == "uuid" && len(b) == 16:
 		return !fillers[text[:8]+"-"+text[8:12]+"-"+text[12:16]+"-"+text[16:20]+"-"+text[20:]]
 	default:
@@ -139,9 +139,6 @@ func organization(oui []byte) bool {
 	const local = 0x02
 	return oui[0]&local == 0 && (oui[0]|oui[1]|oui[2]) != 0
 }
-
-// chosen reports whether the maker filled in its part of a name.
-func chosen(digits string) bool { return telling(digits) }
 
 // distinctive reports whether an unregistered name distinguishes the disks of a machine. The
 // kernel composes one for NVMe from a serial number that may be empty.

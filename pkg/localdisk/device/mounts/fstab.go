@@ -11,6 +11,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -98,32 +99,16 @@ func fields(file string) ([][]string, error) {
 
 // unescape replaces \ooo by the byte, and leaves invalid escapes unchanged.
 func unescape(s string) string {
-	if !strings.Contains(s, `\`) {
-		return s
-	}
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
-		if value, ok := octal(s[i:]); ok {
-			b.WriteByte(value)
-			i += 3
-			continue
+		if s[i] == '\\' && i+4 <= len(s) {
+			if value, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
+				b.WriteByte(byte(value))
+				i += 3
+				continue
+			}
 		}
 		b.WriteByte(s[i])
 	}
 	return b.String()
-}
-
-// octal reads an escape at the beginning of s.
-func octal(s string) (byte, bool) {
-	if len(s) < 4 || s[0] != '\\' || s[1] > '3' {
-		return 0, false
-	}
-	value := byte(0)
-	for _, digit := range []byte(s[1:4]) {
-		if digit < '0' || digit > '7' {
-			return 0, false
-		}
-		value = value<<3 | (digit - '0')
-	}
-	return value, true
 }

@@ -224,6 +224,11 @@ func (m *Mount) Inside(p string) string {
 	return path.Join(m.Root, strings.TrimPrefix(path.Clean(p), m.Point))
 }
 
+// Place is the disk.Fact.Place of a path on the mount.
+func (m *Mount) Place(p string) string {
+	return fmt.Sprintf("fs:%d:%d:%s", m.Major, m.Minor, m.Inside(p))
+}
+
 // Below returns every mount whose mount point is below a path, and not at it, including hidden
 // ones.
 func (t *Table) Below(p string) []*Mount {

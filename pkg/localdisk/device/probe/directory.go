@@ -19,7 +19,7 @@ func (e *entry) directory(st *unix.Statx_t) found {
 	e.fact.Kind = disk.Directory
 	m := e.folder.mount
 	host := e.fact.HostPath
-	if e.discovers(placeOf(m, e.at)) {
+	if e.discovers(m.Place(e.at)) {
 		return e.found()
 	}
 	if above := e.hostMount(); above != nil {

@@ -28,13 +28,7 @@ type listing struct {
 }
 
 // place is where on its file system the directory is.
-func (l *listing) place() string { return placeOf(l.mount, l.at) }
-
-// placeOf returns the Place of a path on a mount.
-func placeOf(m *mounts.Mount, at string) string {
-	inside := at[min(len(m.Point), len(at)):]
-	return fmt.Sprintf("fs:%d:%d:%s", m.Major, m.Minor, path.Join(m.Root, inside))
-}
+func (l *listing) place() string { return l.mount.Place(l.at) }
 
 func (v *view) list(f disk.Folder) (*listing, *disk.Problem) {
 	if !path.IsAbs(f.Path) || !path.IsAbs(f.HostPath) {

@@ -52,7 +52,7 @@ func (e *entry) unsupported(fsType string) found {
 // fileSystem fills in what a mount and a directory have in common.
 func (e *entry) fileSystem(m *mounts.Mount, identify func() (disk.Identity, error)) found {
 	e.fact.FilesystemType = m.FSType
-	place := placeOf(m, e.at)
+	place := m.Place(e.at)
 	if e.discovers(place) {
 		return e.found()
 	}

@@ -127,11 +127,7 @@ func overlap(a, b disk.Fact) bool {
 
 // covers reports whether the Place of a file system is another one or contains it.
 func covers(a, b string) bool {
-	if !strings.HasPrefix(a, "fs:") {
-		return false
-	}
-	rest, ok := strings.CutPrefix(b, a)
-	return ok && (rest == "" || rest[0] == '/' || strings.HasSuffix(a, "/"))
+	return strings.HasPrefix(a, "fs:") && mounts.Within(a, b)
 }
 
 // claimed fills in what shares a fact's bytes, and sets a problem if the node uses them for
@@ -169,7 +165,7 @@ func (v *view) onTheHost(listings []*listing) []string {
 	var paths []string
 	for _, l := range listings {
 		paths = append(paths, l.HostPath)
-		inside := path.Join(l.mount.Root, strings.TrimPrefix(l.at, l.mount.Point))
+		inside := l.mount.Inside(l.at)
 		for _, m := range v.host.OfDevice(l.mount.Major, l.mount.Minor) {
 			if mounts.Within(m.Root, inside) {
 				paths = append(paths, path.Join(m.Point, strings.TrimPrefix(inside, m.Root)))

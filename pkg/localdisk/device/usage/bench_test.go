@@ -144,7 +144,7 @@ func (b *bench) mounted(point, root string) disk.Fact {
 	b.t.Helper()
 	return disk.Fact{
 		HostPath: point, Path: point, Kind: disk.Mount,
-		Place: placeOf(numberOfStat(b.stat(point).Dev), root),
+		Place: "fs:" + numberOfStat(b.stat(point).Dev).String() + ":" + root,
 	}
 }
 

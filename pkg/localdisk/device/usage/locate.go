@@ -85,9 +85,6 @@ func (s *Survey) holds(m *mounts.Mount) []*device {
 
 func numberOf(m *mounts.Mount) number { return number{m.Major, m.Minor} }
 
-// placeOf is disk.Fact.Place of a folder of a file system.
-func placeOf(fs number, root string) string { return "fs:" + fs.String() + ":" + root }
-
 // parsePlace takes a Place apart. root is empty for a device.
 func parsePlace(place string) (n number, root string, err error) {
 	if place == "" {

@@ -165,7 +165,7 @@ func FuzzPlace(f *testing.F) {
 		}
 		again := n.place()
 		if root != "" {
-			again = placeOf(n, root)
+			again = "fs:" + n.String() + ":" + root
 		}
 		m, r, err := parsePlace(again)
 		if err != nil || m != n || r != root {

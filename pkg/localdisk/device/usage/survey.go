@@ -229,7 +229,7 @@ func (s *Survey) Overlaps(place string) ([]string, error) {
 			}
 			for _, m := range s.mounted[o] {
 				if !isNode(m) {
-					found = append(found, placeOf(numberOf(m), m.Root))
+					found = append(found, m.Place(m.Point))
 				}
 			}
 		}
@@ -237,7 +237,7 @@ func (s *Survey) Overlaps(place string) ([]string, error) {
 	if t.device == nil {
 		for _, m := range s.table.OfDevice(t.fs.major, t.fs.minor) {
 			if mounts.Within(t.root, m.Root) || mounts.Within(m.Root, t.root) {
-				found = append(found, placeOf(t.fs, m.Root))
+				found = append(found, m.Place(m.Point))
 			}
 		}
 	}

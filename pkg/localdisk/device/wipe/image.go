@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -161,6 +162,22 @@ func Inspect(ctx context.Context, path string, mode disk.Mode) (disk.Content, st
 	default:
 		return disk.ContentNone, "", nil
 	}
+}
+
+// ReadStart reads the first bytes of a block device past the page cache, or all if it has fewer.
+// verify is called with the open device before.
+func ReadStart(path string, bytes int64, verify func(*os.File) error) ([]byte, error) {
+	d, err := openDevice(path, unix.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	defer d.close()
+	if err := verify(d.file); err != nil {
+		return nil, fmt.Errorf("verify identity: %w", err)
+	}
+	start := make([]byte, min(bytes, d.size))
+	_, err = d.ReadAt(start, 0)
+	return start, err
 }
 
 func (d *device) inspect(ctx context.Context, mode disk.Mode) (string, error) {

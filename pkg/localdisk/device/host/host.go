@@ -83,11 +83,6 @@ func defaultTo(field *string, value string) {
 	}
 }
 
-// Watch calls changed when there may be something new in the folders, until ctx ends.
-func (h *Host) Watch(ctx context.Context, folders []disk.Folder, changed func()) error {
-	return h.Prober.Watch(ctx, folders).Run(ctx, changed)
-}
-
 // Users returns who on the node uses a disk; see usage.Looker.
 func (h *Host) Users(ctx context.Context, fact disk.Fact, volume string) ([]disk.User, error) {
 	return h.looker.Users(ctx, fact, volume)

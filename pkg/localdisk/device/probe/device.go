@@ -25,12 +25,12 @@ func (e *entry) device(at string, st *unix.Statx_t) found {
 		return e.fail(err)
 	}
 	if e.fact.Bytes == 0 {
-		return e.refuse(disk.Empty, "the device %s has no bytes: no medium, or nothing attached", at)
+		return e.reject(disk.Empty, "the device %s has no bytes: no medium, or nothing attached", at)
 	}
 	if ro, err := device.Int("ro"); err != nil {
 		return e.fail(err)
 	} else if ro != 0 {
-		e.refuse(disk.DeviceReadOnly, "the device %s rejects writes: unless it was set read-only, it is failing", at)
+		e.reject(disk.DeviceReadOnly, "the device %s rejects writes: unless it was set read-only, it is failing", at)
 	}
 	e.deviceHealth(st.Rdev_major, st.Rdev_minor)
 	if e.fact.Identity, err = e.identifier().OfDevice(number); err != nil {

@@ -26,21 +26,21 @@ func (e *entry) directory(st *unix.Statx_t) found {
 		if !mounts.Supported(above.FSType) {
 			return e.unsupported(above.FSType)
 		}
-		return e.refuse(disk.MountMissing, "%s is mounted on the host, and the provisioner's container does not see it: its mount of the discovery directory needs mountPropagation HostToContainer", host)
+		return e.reject(disk.MountMissing, "%s is mounted on the host, and the provisioner's container does not see it: its mount of the discovery directory needs mountPropagation HostToContainer", host)
 	}
 	switch asked, err := matches(e.folder.Directories, e.fact.Name); {
 	case err != nil:
 		return e.fail(err)
 	case e.wasMount:
-		return e.refuse(disk.MountMissing, "a file system was published at %s, and is not mounted now", host)
+		return e.reject(disk.MountMissing, "a file system was published at %s, and is not mounted now", host)
 	case slices.ContainsFunc(e.hostPaths(), func(p string) bool { return e.view.fstab[p] }):
-		return e.refuse(disk.MountMissing, "fstab has a file system for %s, and it is not mounted", host)
+		return e.reject(disk.MountMissing, "fstab has a file system for %s, and it is not mounted", host)
 	case e.folder.Mode == disk.Block:
-		return e.refuse(disk.WrongVolumeMode, "%s is a directory, and volumes of class %s are block devices", host, e.fact.Class)
+		return e.reject(disk.WrongVolumeMode, "%s is a directory, and volumes of class %s are block devices", host, e.fact.Class)
 	case !asked:
-		return e.refuse(disk.NotMountPoint, "%s is a directory on which nothing is mounted: mount a disk on it, or have directoryPattern of class %s match it", host, e.fact.Class)
+		return e.reject(disk.NotMountPoint, "%s is a directory on which nothing is mounted: mount a disk on it, or have directoryPattern of class %s match it", host, e.fact.Class)
 	case st.Mnt_id != e.folder.mountID:
-		return e.refuse(disk.Unreadable, "%s was mounted while it was examined", host)
+		return e.reject(disk.Unreadable, "%s was mounted while it was examined", host)
 	case !mounts.Supported(m.FSType):
 		return e.unsupported(m.FSType)
 	}

@@ -42,8 +42,8 @@ type found struct {
 
 func (e *entry) found() found { return found{fact: e.fact, present: true} }
 
-// refuse sets why this is no volume. The first reason is kept.
-func (e *entry) refuse(reason disk.Reason, format string, args ...any) found {
+// reject sets why this is no volume. The first reason is kept.
+func (e *entry) reject(reason disk.Reason, format string, args ...any) found {
 	if e.fact.Problem == nil {
 		e.fact.Problem = disk.Problemf(reason, format, args...)
 	}
@@ -59,14 +59,14 @@ func (e *entry) fail(err error) found {
 	if ioError(err) {
 		reason = disk.IOError
 	}
-	return e.refuse(reason, "%s cannot be examined: %v", e.fact.HostPath, err)
+	return e.reject(reason, "%s cannot be examined: %v", e.fact.HostPath, err)
 }
 
-// look examines what is at the path. The mount table is checked before any access.
-func (e *entry) look() found {
+// examine examines what is at the path. The mount table is checked before any access.
+func (e *entry) examine() found {
 	name := e.fact.Name
 	if name == "" || name == "." || name == ".." || strings.Contains(name, "/") {
-		return e.refuse(disk.OutsideDirectory, "%q is not a name of an entry of %s", name, e.folder.HostPath)
+		return e.reject(disk.OutsideDirectory, "%q is not a name of an entry of %s", name, e.folder.HostPath)
 	}
 	if m, ok := e.view.self.At(e.at); ok {
 		return e.mounted(m)
@@ -91,7 +91,7 @@ func (e *entry) look() found {
 }
 
 func (e *entry) special() found {
-	return e.refuse(disk.SpecialFile, "%s is neither a mount point nor a block device nor a link to one: move it out of the discovery directory", e.fact.HostPath)
+	return e.reject(disk.SpecialFile, "%s is neither a mount point nor a block device nor a link to one: move it out of the discovery directory", e.fact.HostPath)
 }
 
 // link follows a symlink, which may lead to a block device below /dev and nowhere
@@ -105,13 +105,13 @@ func (e *entry) link() found {
 	var barrier *barrierError
 	switch {
 	case errors.As(err, &barrier):
-		return e.refuse(disk.OutsideDirectory, "%s is a link to %s: %v", e.fact.HostPath, target, err)
+		return e.reject(disk.OutsideDirectory, "%s is a link to %s: %v", e.fact.HostPath, target, err)
 	case err != nil:
 		return e.fail(err)
 	case !mounts.Within(path.Clean(e.cfg.Dev), at):
-		return e.refuse(disk.OutsideDirectory, "%s is a link to %s: only links to block devices below /dev are followed; mount file systems in the directory itself", e.fact.HostPath, target)
+		return e.reject(disk.OutsideDirectory, "%s is a link to %s: only links to block devices below /dev are followed; mount file systems in the directory itself", e.fact.HostPath, target)
 	case st.Mode&unix.S_IFMT == unix.S_IFDIR:
-		return e.refuse(disk.OutsideDirectory, "%s is a link to the directory %s", e.fact.HostPath, target)
+		return e.reject(disk.OutsideDirectory, "%s is a link to the directory %s", e.fact.HostPath, target)
 	case st.Mode&unix.S_IFMT != unix.S_IFBLK:
 		return e.special()
 	}
@@ -123,7 +123,7 @@ func (e *entry) link() found {
 func (e *entry) discovers(place string) bool {
 	for _, l := range e.folders {
 		if mounts.Within(e.at, l.at) || covers(place, l.place()) {
-			e.refuse(disk.DiscoveryDirectory, "%s is, or holds, the discovery directory %s of class %s", e.fact.HostPath, l.HostPath, l.Class)
+			e.reject(disk.DiscoveryDirectory, "%s is, or holds, the discovery directory %s of class %s", e.fact.HostPath, l.HostPath, l.Class)
 			return true
 		}
 	}

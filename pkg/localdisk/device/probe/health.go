@@ -26,11 +26,11 @@ func (e *entry) fileSystemHealth(m *mounts.Mount) {
 	number := fmt.Sprintf("%d:%d", m.Major, m.Minor)
 	switch ro, err := sysfs.Device(filepath.Join(e.cfg.Sys, "dev/block", number)).Int("ro"); {
 	case err != nil && gone(err):
-		e.refuse(disk.IOError, "the device %s of the file system at %s is gone", number, e.fact.HostPath)
+		e.reject(disk.IOError, "the device %s of the file system at %s is gone", number, e.fact.HostPath)
 	case err != nil:
 		e.fail(err)
 	case ro != 0:
-		e.refuse(disk.DeviceReadOnly, "the device %s of the file system at %s rejects writes: unless it was set read-only, it is failing", number, e.fact.HostPath)
+		e.reject(disk.DeviceReadOnly, "the device %s of the file system at %s rejects writes: unless it was set read-only, it is failing", number, e.fact.HostPath)
 	}
 }
 
@@ -46,16 +46,16 @@ func (e *entry) deviceHealth(major, minor uint32) {
 		}
 		// XFS that was shut down answers with EIO here, and shows nothing in mountinfo.
 		if _, err := statx(m.Point, kindAndMount); err != nil && ioError(err) {
-			e.refuse(disk.IOError, "the file system on %s cannot be examined: %v", e.fact.HostPath, err)
+			e.reject(disk.IOError, "the file system on %s cannot be examined: %v", e.fact.HostPath, err)
 		}
 		return
 	}
 }
 
-// fault refuses a file system to which the kernel has stopped writing.
+// fault rejects a file system to which the kernel has stopped writing.
 func (e *entry) fault(m *mounts.Mount) {
 	if fault := e.view.host.Fault(m); fault != "" {
-		e.refuse(disk.FilesystemError, "the %s file system on %s %s: check the disk and the kernel's log, unmount, check and mount it again", m.FSType, e.fact.HostPath, fault)
+		e.reject(disk.FilesystemError, "the %s file system on %s %s: check the disk and the kernel's log, unmount, check and mount it again", m.FSType, e.fact.HostPath, fault)
 	}
 }
 

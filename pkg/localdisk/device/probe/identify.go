@@ -22,7 +22,7 @@ func (p *Prober) Identify(ctx context.Context, f disk.Fact) (disk.Identity, erro
 	if err != nil {
 		return "", disk.Problemf(disk.Unreadable, "%s was not examined: %v", f.HostPath, err)
 	}
-	now, problem := ask(ctx, &p.workers, f.Path, p.patience(), func() found { return p.identify(v, f) })
+	now, problem := callWithin(ctx, &p.workers, f.Path, p.currentTimeout(), func() found { return p.identify(v, f) })
 	switch {
 	case problem != nil:
 		return "", problem
@@ -58,43 +58,39 @@ func (p *Prober) identify(v *view, f disk.Fact) found {
 	}
 	m, ok := v.self.Over(at)
 	if !ok {
-		return e.refuse(disk.Unreadable, "%s is on no known mount", f.HostPath)
+		return e.reject(disk.Unreadable, "%s is on no known mount", f.HostPath)
 	}
 	l.mount, l.mountID = m, st.Mnt_id
-	return e.look()
+	return e.examine()
 }
 
-// maxTold bounds the cache. An evicted entry costs one open(2).
-const maxTold = 4096
+// maxKnown bounds the cache. An evicted entry costs one open(2).
+const maxKnown = 4096
 
-// seen is an inode as one mount shows it.
-type seen struct {
+// inode is an inode as one mount shows it.
+type inode struct {
 	mount, inode uint64
 	sec          int64
 	nsec         uint32
-	// sure reports whether no other inode and no other mount can have the same values. Kernels
+	// unique reports whether no other inode and no other mount can have the same values. Kernels
 	// before 6.8 reuse mount IDs, and without birth times reused inodes are not detected.
-	sure bool
+	unique bool
 }
-
-// told is the identity found there.
-type told disk.Identity
 
 var errExchanged = errors.New("it was mounted, unmounted or exchanged while it was examined")
 
-// tell returns the identity of what is at a path, from the cache if the same mount and inode
+// identityOf returns the identity of what is at a path, from the cache if the same mount and inode
 // are still there. Otherwise both are compared before and after identify, and it is an error
 // if they differ. A UUID that an administrator changes under a mounted file system is noticed
 // by Identify only, or at the next mount.
-func (e *entry) tell(at string, identify func() (disk.Identity, error), also func() error) (disk.Identity, error) {
-	key, err := seenAt(at)
+func (e *entry) identityOf(at string, identify func() (disk.Identity, error), also func() error) (disk.Identity, error) {
+	key, err := inodeAt(at)
 	if err != nil {
 		return "", err
 	}
 	e.mu.Lock()
-	remembered, known := e.known[key]
+	id, known := e.known[key]
 	e.mu.Unlock()
-	id := disk.Identity(remembered)
 	if !known || e.fresh {
 		if id, err = identify(); err != nil {
 			return "", err
@@ -103,30 +99,30 @@ func (e *entry) tell(at string, identify func() (disk.Identity, error), also fun
 	if err := also(); err != nil {
 		return "", err
 	}
-	if again, err := seenAt(at); err != nil || again != key {
+	if again, err := inodeAt(at); err != nil || again != key {
 		return "", errors.Join(errExchanged, err)
 	}
-	if !key.sure {
+	if !key.unique {
 		return id, nil
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if len(e.known) >= maxTold {
+	if len(e.known) >= maxKnown {
 		clear(e.known)
 	}
-	e.known[key] = told(id)
+	e.known[key] = id
 	return id, nil
 }
 
-// seenAt returns what is at a path.
-func seenAt(at string) (seen, error) {
+// inodeAt returns what is at a path.
+func inodeAt(at string) (inode, error) {
 	const unique = unix.STATX_INO | unix.STATX_BTIME | unix.STATX_MNT_ID_UNIQUE
 	st, err := statx(at, unique|unix.STATX_MNT_ID)
 	if err != nil {
-		return seen{}, err
+		return inode{}, err
 	}
-	return seen{
+	return inode{
 		mount: st.Mnt_id, inode: st.Ino, sec: st.Btime.Sec, nsec: st.Btime.Nsec,
-		sure: st.Mask&unique == unique,
+		unique: st.Mask&unique == unique,
 	}, nil
 }

@@ -332,9 +332,9 @@ func TestScanningAgainTouchesNoDisk(t *testing.T) {
 
 func mountsAreNumbered(t *testing.T, path string) bool {
 	t.Helper()
-	s, err := seenAt(path)
+	s, err := inodeAt(path)
 	must(t, err)
-	return s.sure
+	return s.unique
 }
 
 func TestAMountThatGoesWhileItIsLookedAt(t *testing.T) {

@@ -29,7 +29,7 @@ func (e *entry) mounted(m *mounts.Mount) found {
 	}
 	switch {
 	case st.Mask&unix.STATX_MNT_ID != 0 && st.Mnt_id != uint64(m.ID):
-		return e.refuse(disk.Unreadable, "%s was mounted or unmounted while it was examined", e.fact.HostPath)
+		return e.reject(disk.Unreadable, "%s was mounted or unmounted while it was examined", e.fact.HostPath)
 	case st.Mode&unix.S_IFMT == unix.S_IFBLK: // a device node, mounted on a file
 		e.fact.FilesystemType = ""
 		return e.device(e.at, st)
@@ -38,15 +38,15 @@ func (e *entry) mounted(m *mounts.Mount) found {
 	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
 		return e.special()
 	case strings.HasSuffix(m.Root, "//deleted"):
-		return e.refuse(disk.Unreadable, "the folder that is mounted at %s has been deleted: unmount it", e.fact.HostPath)
+		return e.reject(disk.Unreadable, "the folder that is mounted at %s has been deleted: unmount it", e.fact.HostPath)
 	case !e.view.onHost(m):
-		return e.refuse(disk.MountMissing, "the host has unmounted %s", e.fact.HostPath)
+		return e.reject(disk.MountMissing, "the host has unmounted %s", e.fact.HostPath)
 	}
 	return e.fileSystem(m, func() (disk.Identity, error) { return e.identifier().OfMount(m, e.at) })
 }
 
 func (e *entry) unsupported(fsType string) found {
-	return e.refuse(disk.UnsupportedFilesystem, "%s is on a file system of type %s, which cannot be a local volume", e.fact.HostPath, fsType)
+	return e.reject(disk.UnsupportedFilesystem, "%s is on a file system of type %s, which cannot be a local volume", e.fact.HostPath, fsType)
 }
 
 // fileSystem fills in what a mount and a directory have in common.
@@ -58,14 +58,14 @@ func (e *entry) fileSystem(m *mounts.Mount, identify func() (disk.Identity, erro
 	}
 	e.fact.Place = place
 	if e.folder.Mode == disk.Block {
-		e.refuse(disk.WrongVolumeMode, "%s is a file system, and volumes of class %s are block devices", e.fact.HostPath, e.fact.Class)
+		e.reject(disk.WrongVolumeMode, "%s is a file system, and volumes of class %s are block devices", e.fact.HostPath, e.fact.Class)
 	}
 	e.fileSystemHealth(m)
 	if m.ReadOnly() {
-		e.refuse(disk.ReadOnly, "%s is mounted read-only", e.fact.HostPath)
+		e.reject(disk.ReadOnly, "%s is mounted read-only", e.fact.HostPath)
 	}
 	var size unix.Statfs_t
-	id, err := e.tell(e.at, identify, func() error { return e.sizeOf(&size) })
+	id, err := e.identityOf(e.at, identify, func() error { return e.sizeOf(&size) })
 	if err != nil {
 		return e.fail(err)
 	}
@@ -74,7 +74,7 @@ func (e *entry) fileSystem(m *mounts.Mount, identify func() (disk.Identity, erro
 		return e.fail(err)
 	}
 	if e.fact.Bytes = total(&size); e.fact.Bytes == 0 {
-		e.refuse(disk.Empty, "the file system at %s has no bytes", e.fact.HostPath)
+		e.reject(disk.Empty, "the file system at %s has no bytes", e.fact.HostPath)
 	}
 	return e.found()
 }

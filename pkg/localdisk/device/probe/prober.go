@@ -16,6 +16,7 @@ import (
 
 	"stowage.dev/stowage/pkg/localdisk/device/identity"
 	"stowage.dev/stowage/pkg/localdisk/device/usage"
+	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
 // Config is what a Prober is made of. Only Usage is required; the rest fits a process
@@ -46,13 +47,13 @@ type Config struct {
 
 // Prober finds disks. It is safe for concurrent use; scans are serialized.
 type Prober struct {
-	cfg     Config
-	timeout atomic.Int64 // a time.Duration
-	turn    chan struct{}
-	workers workers
+	cfg      Config
+	timeout  atomic.Int64 // a time.Duration
+	scanning chan struct{}
+	workers  workers
 
 	mu    sync.Mutex
-	known map[seen]told
+	known map[inode]disk.Identity
 
 	// statfs returns a file system's size. Tests replace it by one that hangs.
 	statfs func(path string, st *unix.Statfs_t) error
@@ -92,9 +93,9 @@ func New(cfg Config) (*Prober, error) {
 	}
 	p := &Prober{
 		cfg:        cfg,
-		turn:       make(chan struct{}, 1),
+		scanning:   make(chan struct{}, 1),
 		workers:    workers{busy: make(map[string]*job)},
-		known:      make(map[seen]told),
+		known:      make(map[inode]disk.Identity),
 		statfs:     unix.Statfs,
 		newWatcher: fsnotify.NewWatcher,
 	}
@@ -110,4 +111,4 @@ func (p *Prober) identifier() identity.Host {
 // SetTimeout changes the timeout of later examinations.
 func (p *Prober) SetTimeout(timeout time.Duration) { p.timeout.Store(int64(timeout)) }
 
-func (p *Prober) patience() time.Duration { return time.Duration(p.timeout.Load()) }
+func (p *Prober) currentTimeout() time.Duration { return time.Duration(p.timeout.Load()) }

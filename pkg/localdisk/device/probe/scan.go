@@ -23,8 +23,8 @@ import (
 // timeout for each Config.Parallel entries that do not answer.
 func (p *Prober) Scan(ctx context.Context, s disk.Scan) disk.Scanned {
 	select {
-	case p.turn <- struct{}{}:
-		defer func() { <-p.turn }()
+	case p.scanning <- struct{}{}:
+		defer func() { <-p.scanning }()
 	case <-ctx.Done():
 		return nothing(s, ctx.Err())
 	}
@@ -33,7 +33,7 @@ func (p *Prober) Scan(ctx context.Context, s disk.Scan) disk.Scanned {
 		return nothing(s, err)
 	}
 	listings, trouble := p.listAll(ctx, v, s.Folders)
-	facts := p.lookAt(ctx, p.entriesOf(v, listings, s.Known))
+	facts := p.examineAll(ctx, p.entriesOf(v, listings, s.Known))
 	if ctx.Err() != nil {
 		return nothing(s, ctx.Err())
 	}
@@ -43,9 +43,9 @@ func (p *Prober) Scan(ctx context.Context, s disk.Scan) disk.Scanned {
 	}
 	slots := slotsOf(s.Known)
 	for i, f := range facts {
-		facts[i] = claimed(survey, f, slots[f.Key].volume)
+		facts[i] = checkUsers(survey, f, slots[f.Key].volume)
 	}
-	return disk.Scanned{Facts: settle(facts, s.Known), Trouble: trouble}
+	return disk.Scanned{Facts: resolveConflicts(facts, s.Known), Trouble: trouble}
 }
 
 // nothing is the result of a failed scan.
@@ -67,7 +67,7 @@ func (p *Prober) listAll(ctx context.Context, v *view, folders []disk.Folder) ([
 			l       *listing
 			problem *disk.Problem
 		}
-		a, problem := ask(ctx, &p.workers, "folder "+folders[i].Path, p.patience(), func() answer {
+		a, problem := callWithin(ctx, &p.workers, "folder "+folders[i].Path, p.currentTimeout(), func() answer {
 			l, problem := v.list(folders[i])
 			return answer{l, problem}
 		})
@@ -128,12 +128,12 @@ func (p *Prober) entry(v *view, l *listing, name string) *entry {
 	}
 }
 
-// lookAt examines all entries and returns their facts.
-func (p *Prober) lookAt(ctx context.Context, entries []*entry) []disk.Fact {
+// examineAll examines all entries and returns their facts.
+func (p *Prober) examineAll(ctx context.Context, entries []*entry) []disk.Fact {
 	var mu sync.Mutex
 	var facts []disk.Fact
 	p.each(len(entries), func(i int) {
-		f := p.ask(ctx, entries[i])
+		f := p.examine(ctx, entries[i])
 		mu.Lock()
 		defer mu.Unlock()
 		if f.present {
@@ -143,11 +143,11 @@ func (p *Prober) lookAt(ctx context.Context, entries []*entry) []disk.Fact {
 	return facts
 }
 
-// ask examines an entry within the timeout.
-func (p *Prober) ask(ctx context.Context, e *entry) found {
+// examine examines an entry within the timeout.
+func (p *Prober) examine(ctx context.Context, e *entry) found {
 	// A copy, since the examination may still write to the fact after the timeout.
 	silent := e.fact
-	f, problem := ask(ctx, &p.workers, silent.Path, p.patience(), e.look)
+	f, problem := callWithin(ctx, &p.workers, silent.Path, p.currentTimeout(), e.examine)
 	if problem != nil {
 		silent.Problem = problem
 		return found{fact: silent, present: true}

@@ -6,88 +6,46 @@ package probe
 import (
 	"context"
 	"errors"
-	"fmt"
-	"maps"
-	"sync"
 
 	"github.com/fsnotify/fsnotify"
-	"golang.org/x/sys/unix"
 
 	"stowage.dev/stowage/pkg/localdisk/device/mounts"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// Watch is an ear on the discovery directories and on the mount tables. Run or Close
-// it.
-type Watch struct {
-	prober  *Prober
-	folders []disk.Folder
-	inotify *fsnotify.Watcher // nil if the node's limit is reached
-
-	mu    sync.Mutex
-	blind map[string]*disk.Problem
-}
-
-// Watch begins to listen to the folders. It never fails: what it cannot hear of is in
-// Blind, and left to the next scan.
-func (p *Prober) Watch(ctx context.Context, folders []disk.Folder) *Watch {
-	w := &Watch{prober: p, folders: folders, blind: make(map[string]*disk.Problem)}
-	inotify, err := p.newWatcher()
-	if err != nil {
-		for _, f := range folders {
-			w.blind[f.Class] = deaf(f, err)
-		}
-		return w
-	}
-	w.inotify = inotify
-	w.listen(ctx)
-	return w
-}
-
-// Blind returns the classes whose directories are not watched, with the reason: the directory
-// does not exist, or the node is out of inotify instances or watches. Only a scan observes
-// their changes, except mounts. Run retries them at every change. Safe for concurrent use.
-func (w *Watch) Blind() map[string]*disk.Problem {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	blind := make(map[string]*disk.Problem, len(w.blind))
-	maps.Copy(blind, w.blind)
-	return blind
-}
-
-// Close ends a Watch that was never Run.
-func (w *Watch) Close() {
-	if w.inotify != nil {
-		_ = w.inotify.Close()
-	}
-}
-
-// Run calls changed once after it has begun to watch, and then after entries were created or
-// removed or something was mounted or unmounted, until ctx ends; then it closes the Watch. Any
-// number of changes during a call cause one more call. changed is called by the goroutine that
-// called Run. The error means that mounts cannot be watched.
-func (w *Watch) Run(ctx context.Context, changed func()) error {
-	defer w.Close()
+// Watch calls changed once after it has begun to watch, and then after entries of the folders
+// were created or removed or something was mounted or unmounted, until ctx ends. Any number of
+// changes during a call cause one more call. changed is called by the goroutine that called
+// Watch. The error means that mounts cannot be watched.
+//
+// A folder cannot be watched while it does not exist or the node is out of inotify instances
+// (fs.inotify.max_user_instances) or watches. Then only a scan finds changes in it, except
+// mounts. Watch tries such folders again at every change.
+func (p *Prober) Watch(ctx context.Context, folders []disk.Folder, changed func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	news := make(chan struct{}, 1)
-	tell := func() {
+	pending := make(chan struct{}, 1)
+	notify := func() {
 		select {
-		case news <- struct{}{}:
+		case pending <- struct{}{}:
 		default: // a call is pending already
 		}
 	}
 	ended := make(chan error, 3)
-	var running int
-	begin := func(listen func() error) {
+	running := 0
+	start := func(watch func() error) {
 		running++
-		go func() { ended <- listen() }()
+		go func() { ended <- watch() }()
 	}
-	for _, file := range w.tables() {
-		begin(func() error { return mounts.Watch(ctx, file, tell) })
+	inotify, err := p.newWatcher()
+	if err == nil {
+		defer func() { _ = inotify.Close() }()
+		p.watchFolders(ctx, inotify, folders)
+		start(func() error { return forward(ctx, inotify, notify) })
 	}
-	if w.inotify != nil {
-		begin(func() error { return w.hear(ctx, tell) })
+	start(func() error { return mounts.Watch(ctx, p.cfg.SelfMountinfo, notify) })
+	if p.cfg.HostMountinfo != p.cfg.SelfMountinfo {
+		start(func() error { return mounts.Watch(ctx, p.cfg.HostMountinfo, notify) })
 	}
 	var failed error
 	for running > 0 {
@@ -96,9 +54,9 @@ func (w *Watch) Run(ctx context.Context, changed func()) error {
 			running--
 			failed = errors.Join(failed, err)
 			cancel()
-		case <-news:
+		case <-pending:
 			if ctx.Err() == nil {
-				w.listen(ctx)
+				p.watchFolders(ctx, inotify, folders)
 				changed()
 			}
 		}
@@ -106,82 +64,49 @@ func (w *Watch) Run(ctx context.Context, changed func()) error {
 	return failed
 }
 
-func (w *Watch) tables() []string {
-	self, host := w.prober.cfg.SelfMountinfo, w.prober.cfg.HostMountinfo
-	if self == host {
-		return []string{self}
-	}
-	return []string{self, host}
-}
-
-// hear passes on what happens to names in the folders, until ctx ends.
-func (w *Watch) hear(ctx context.Context, tell func()) error {
+// forward calls notify for each created, removed or renamed entry, until ctx ends.
+func forward(ctx context.Context, inotify *fsnotify.Watcher, notify func()) error {
+	closed := errors.New("watch folders: inotify was closed")
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case event, ok := <-w.inotify.Events:
+		case event, ok := <-inotify.Events:
 			if !ok {
-				return errors.New("watch folders: inotify was closed")
+				return closed
 			}
 			if event.Has(fsnotify.Create) || event.Has(fsnotify.Remove) || event.Has(fsnotify.Rename) {
-				tell()
+				notify()
 			}
-		case _, ok := <-w.inotify.Errors:
+		case _, ok := <-inotify.Errors:
 			if !ok {
-				return errors.New("watch folders: inotify was closed")
+				return closed
 			}
-			tell() // more happened than fits the queue
+			notify() // the queue overflowed
 		}
 	}
 }
 
-// listen watches the current folders: one may have been created, exchanged, or mounted over
-// since the last call.
-func (w *Watch) listen(ctx context.Context) {
-	if w.inotify == nil {
+// watchFolders watches the current folders: one may have been created, exchanged, or mounted
+// over since the last call. inotify may be nil.
+func (p *Prober) watchFolders(ctx context.Context, inotify *fsnotify.Watcher, folders []disk.Folder) {
+	if inotify == nil {
 		return
 	}
 	// A device that appears or disappears below a link changes nothing in the folder. Without
 	// this watch the next scan observes it.
-	_ = w.inotify.Add(w.prober.cfg.Dev)
-	v, err := w.prober.view()
-	for _, f := range w.folders {
-		problem := deaf(f, err)
-		if err == nil {
-			problem = w.listenTo(ctx, v, f)
-		}
-		w.mu.Lock()
-		if problem == nil {
-			delete(w.blind, f.Class)
-		} else {
-			w.blind[f.Class] = problem
-		}
-		w.mu.Unlock()
+	_ = inotify.Add(p.cfg.Dev)
+	v, err := p.view()
+	if err != nil {
+		return
 	}
-}
-
-func (w *Watch) listenTo(ctx context.Context, v *view, f disk.Folder) *disk.Problem {
-	failed, problem := ask(ctx, &w.prober.workers, "watch "+f.Path, w.prober.patience(), func() error {
-		at, _, err := v.walk("/", f.Path)
-		if err != nil {
-			return err
-		}
-		return w.inotify.Add(at)
-	})
-	if problem != nil {
-		return problem
+	for _, f := range folders {
+		_, _ = callWithin(ctx, &p.workers, "watch "+f.Path, p.currentTimeout(), func() error {
+			at, _, err := v.walk("/", f.Path)
+			if err != nil {
+				return err
+			}
+			return inotify.Add(at)
+		})
 	}
-	return deaf(f, failed)
-}
-
-// deaf is why a folder is not watched; nil without an error.
-func deaf(f disk.Folder, err error) *disk.Problem {
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOSPC):
-		err = fmt.Errorf("%w: raise fs.inotify.max_user_instances or max_user_watches", err)
-	}
-	return disk.Problemf(disk.Unreadable, "changes of %s are found by rescans only: %v", f.HostPath, err)
 }

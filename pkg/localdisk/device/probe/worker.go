@@ -24,10 +24,10 @@ type job struct {
 	stuck bool
 }
 
-// ask examines a path in its own goroutine and waits for the result until the timeout. It
+// callWithin examines a path in its own goroutine and waits for the result until the timeout. It
 // first waits for an examination of the same path in progress, unless that is stuck. look must
 // change nothing but its result, which is discarded after a timeout.
-func ask[T any](ctx context.Context, w *workers, path string, timeout time.Duration, look func() T) (T, *disk.Problem) {
+func callWithin[T any](ctx context.Context, w *workers, path string, timeout time.Duration, look func() T) (T, *disk.Problem) {
 	var none T
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -118,7 +118,7 @@ func TestNoByteIsOfferedTwice(t *testing.T) {
 				rand.Shuffle(len(s.facts), func(i, j int) { s.facts[i], s.facts[j] = s.facts[j], s.facts[i] })
 				before := slices.Clone(s.facts)
 				got := make(map[string]disk.Reason)
-				for key, f := range settle(s.facts, s.known) {
+				for key, f := range resolveConflicts(s.facts, s.known) {
 					got[key.String()] = reason(f)
 				}
 				if diff := cmp.Diff(s.want, got); diff != "" {
@@ -136,7 +136,7 @@ func TestWhoseNameIsTold(t *testing.T) {
 	whole := at("a/whole dev:8:0 wwn:0")
 	part := at("b/part dev:8:1 part:0")
 	part.Overlaps = []string{"dev:8:0"}
-	got := settle([]disk.Fact{part, whole}, nil)[part.Key].Problem
+	got := resolveConflicts([]disk.Fact{part, whole}, nil)[part.Key].Problem
 	if got == nil || got.Reason != disk.InUse || !strings.Contains(got.Message, "/a/whole") {
 		t.Errorf("the partition's problem: %v", got)
 	}
@@ -157,12 +157,12 @@ func FuzzNoByteIsOfferedTwice(f *testing.F) {
 		for text := range strings.SplitSeq(known, "|") {
 			slots = append(slots, volumeOf(text))
 		}
-		settled := settle(found, slots)
-		if len(settled) != len(found) {
-			t.Fatalf("%d facts of %d", len(settled), len(found))
+		resolved := resolveConflicts(found, slots)
+		if len(resolved) != len(found) {
+			t.Fatalf("%d facts of %d", len(resolved), len(found))
 		}
-		for key, a := range settled {
-			for other, b := range settled {
+		for key, a := range resolved {
+			for other, b := range resolved {
 				if key == other || a.Problem != nil || b.Problem != nil || a.Place == "" || b.Place == "" {
 					continue
 				}

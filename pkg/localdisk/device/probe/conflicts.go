@@ -14,11 +14,11 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// settle ensures that no byte is offered twice: of several slots that lead to the same bytes,
+// resolveConflicts ensures that no byte is offered twice: of several slots that lead to the same bytes,
 // or to some of the same, one keeps them and the others get a problem that names it.
 // Precedence is: a slot whose volume was published of exactly these bytes, one with any
 // volume, one with a record, the order of class and name. The given facts are not changed.
-func settle(facts []disk.Fact, known []disk.Known) map[disk.Key]disk.Fact {
+func resolveConflicts(facts []disk.Fact, known []disk.Known) map[disk.Key]disk.Fact {
 	slots := slotsOf(known)
 	order := slices.Clone(facts)
 	slices.SortFunc(order, func(a, b disk.Fact) int {
@@ -28,7 +28,7 @@ func settle(facts []disk.Fact, known []disk.Known) map[disk.Key]disk.Fact {
 			strings.Compare(a.Name, b.Name),
 		)
 	})
-	settled := make(map[disk.Key]disk.Fact, len(facts))
+	resolved := make(map[disk.Key]disk.Fact, len(facts))
 	var kept []disk.Fact
 	for _, f := range order {
 		volume := slots[f.Key].volume != ""
@@ -38,13 +38,13 @@ func settle(facts []disk.Fact, known []disk.Known) map[disk.Key]disk.Fact {
 		if f.Problem == nil && !volume {
 			f.Problem = publishedElsewhere(f, known)
 		}
-		settled[f.Key] = f
+		resolved[f.Key] = f
 		// A volume's bytes are its own, even if it has a problem.
 		if f.Place != "" && (f.Problem == nil || volume) {
 			kept = append(kept, f)
 		}
 	}
-	return settled
+	return resolved
 }
 
 // slot is what is known of a slot.
@@ -130,9 +130,9 @@ func covers(a, b string) bool {
 	return strings.HasPrefix(a, "fs:") && mounts.Within(a, b)
 }
 
-// claimed fills in what shares a fact's bytes, and sets a problem if the node uses them for
+// checkUsers fills in what shares a fact's bytes, and sets a problem if the node uses them for
 // something other than the slot's own volume.
-func claimed(survey *usage.Survey, f disk.Fact, volume string) disk.Fact {
+func checkUsers(survey *usage.Survey, f disk.Fact, volume string) disk.Fact {
 	if f.Place == "" {
 		return f
 	}

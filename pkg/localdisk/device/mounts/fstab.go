@@ -10,79 +10,51 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"slices"
 	"strconv"
 	"strings"
 )
 
-// FstabEntry is a file system that the administrator has written down in fstab.
-type FstabEntry struct {
-	// Source is what is to be mounted, as written ("UUID=..."), Point where.
-	Source, Point string
-	FSType        string
-	// NoAuto reports whether it is not mounted at boot, and may therefore be absent.
-	NoAuto bool
-}
-
-// Fstab reads the file systems of an fstab file. A missing file has none. Invalid lines are
+// Fstab returns the mount points of an fstab file. A missing file has none. Invalid lines are
 // skipped, as by mount(8): one bad line must not hide the others.
-func Fstab(file string) ([]FstabEntry, error) {
+func Fstab(file string) ([]string, error) {
 	lines, err := fields(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
 	if err != nil {
 		return nil, fmt.Errorf("read fstab: %w", err)
 	}
-	var found []FstabEntry
+	var points []string
 	for _, f := range lines {
 		if strings.HasPrefix(f[0], "#") || len(f) < 3 {
 			continue
 		}
-		e := FstabEntry{Source: unescape(f[0]), Point: unescape(f[1]), FSType: unescape(f[2])}
-		if !path.IsAbs(e.Point) {
-			continue // swap has "none"
+		if point := unescape(f[1]); path.IsAbs(point) { // swap has "none"
+			points = append(points, path.Clean(point))
 		}
-		e.Point = path.Clean(e.Point)
-		if len(f) > 3 {
-			e.NoAuto = slices.Contains(strings.Split(f[3], ","), "noauto")
-		}
-		found = append(found, e)
 	}
-	return found, nil
+	return points, nil
 }
 
-// Swap is swap space in use.
-type Swap struct {
-	// Path is the device or the file.
-	Path string
-	// File reports whether it is a file.
-	File bool
-}
-
-// Swaps reads the swap space in use from a file such as /proc/swaps. A kernel without swap has
-// no such file.
-func Swaps(file string) ([]Swap, error) {
+// Swaps returns the devices and files that are swap space in use, from a file such as
+// /proc/swaps. A kernel without swap has no such file.
+func Swaps(file string) ([]string, error) {
 	lines, err := fields(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
 	if err != nil {
 		return nil, fmt.Errorf("read swaps: %w", err)
 	}
-	var found []Swap
+	var paths []string
 	for _, f := range lines {
-		if len(f) < 2 || f[0] == "Filename" {
-			continue
+		if len(f) >= 2 && f[0] != "Filename" {
+			paths = append(paths, unescape(f[0]))
 		}
-		found = append(found, Swap{Path: unescape(f[0]), File: f[1] != "partition"})
 	}
-	return found, nil
+	return paths, nil
 }
 
-// fields returns the words of each line that has any.
+// fields returns the words of each line that has any; nothing for a missing file.
 func fields(file string) ([][]string, error) {
 	f, err := os.Open(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, err
 	}

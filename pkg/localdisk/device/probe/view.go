@@ -37,12 +37,12 @@ func (p *Prober) view() (*view, error) {
 	if p.cfg.Fstab == "" {
 		return v, nil
 	}
-	entries, err := mounts.Fstab(p.cfg.Fstab)
+	points, err := mounts.Fstab(p.cfg.Fstab)
 	if err != nil {
 		return nil, err
 	}
-	for _, e := range entries {
-		v.fstab[e.Point] = true
+	for _, point := range points {
+		v.fstab[point] = true
 	}
 	return v, nil
 }

@@ -135,8 +135,8 @@ func (l *Looker) Survey(table *mounts.Table, folders []string) (*Survey, error) 
 	for _, f := range folders {
 		s.folders = append(s.folders, path.Clean(f))
 	}
-	for _, sw := range swaps {
-		s.swaps = append(s.swaps, swap{path: sw.Path, at: s.locate(sw.Path)})
+	for _, p := range swaps {
+		s.swaps = append(s.swaps, swap{path: p, at: s.locate(p)})
 	}
 	s.attachLoops()
 	for _, m := range table.All() {

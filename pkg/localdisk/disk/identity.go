@@ -138,8 +138,8 @@ func (p parts) partition() bool { return strings.HasPrefix(p.name, "part:") }
 
 func registered(source string) bool { return source == "wwn" || source == "nvme" }
 
-// seatOf is the boot that the identity of an unnamed disk belongs to.
-func (i Identity) seatOf() string {
+// boot is the boot that the identity of an unnamed disk belongs to.
+func (i Identity) boot() string {
 	_, rest, _ := strings.Cut(string(i), ":")
 	boot, _, _ := strings.Cut(rest, ":")
 	return boot
@@ -189,7 +189,7 @@ func (i Identity) Compare(other Identity) Match {
 		return Different // memory does not outlive its mount
 	case a.name == b.name:
 		return Unproven
-	case i.Unnamed() && other.Unnamed() && i.seatOf() == other.seatOf():
+	case i.Unnamed() && other.Unnamed() && i.boot() == other.boot():
 		return Different
 	case i.Unnamed() || other.Unnamed():
 		return Unproven

@@ -32,7 +32,7 @@ func BenchmarkCleanOrdinaryTree(b *testing.B) {
 			}
 		}
 		b.StartTimer()
-		if err := r.do(func(fd int) error { return r.passes(b.Context(), fd, &teller{every: time.Hour}) }); err != nil {
+		if err := r.do(func(fd int) error { return r.passes(b.Context(), fd, &reporter{every: time.Hour}) }); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -32,8 +32,8 @@ type ledger struct {
 	contested int
 }
 
-// meet accounts for an entry that was just examined.
-func (l *ledger) meet(st *unix.Statx_t, now time.Time) {
+// examined accounts for an entry that was just examined.
+func (l *ledger) examined(st *unix.Statx_t, now time.Time) {
 	l.foreign++
 	if !l.old(st, now) {
 		return

@@ -48,7 +48,7 @@ func TestLedgerTellsOldEntriesFromNew(t *testing.T) {
 			l := ledger{began: began}
 			for range story.times {
 				for _, st := range story.met {
-					l.meet(st, now)
+					l.examined(st, now)
 				}
 			}
 			for range story.contested {

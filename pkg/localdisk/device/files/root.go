@@ -36,7 +36,7 @@ func Open(path string, verify func(dirFD int) error) (*Root, error) {
 		return nil, fmt.Errorf("open volume root %q: not an absolute path below /", path)
 	}
 	r := &Root{path: clean, verify: verify}
-	fd, at, err := r.look()
+	fd, at, err := r.openVerified()
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func Open(path string, verify func(dirFD int) error) (*Root, error) {
 
 // do calls step with a descriptor of the root, which it closes afterwards.
 func (r *Root) do(step func(fd int) error) error {
-	fd, at, err := r.look()
+	fd, at, err := r.openVerified()
 	if err != nil {
 		return err
 	}
@@ -60,8 +60,8 @@ func (r *Root) do(step func(fd int) error) error {
 	return step(fd)
 }
 
-// look opens and verifies the root.
-func (r *Root) look() (int, node, error) {
+// openVerified opens and verifies the root.
+func (r *Root) openVerified() (int, node, error) {
 	fd, err := uninterrupted(func() (int, error) {
 		return unix.Open(r.path, directoryFlags, 0)
 	})

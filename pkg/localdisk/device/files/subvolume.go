@@ -49,7 +49,7 @@ func destroySubvolume(parent int, name string) error {
 
 // unlockSubvolume makes a read-only subvolume writable. Other directories are unchanged.
 func unlockSubvolume(fd int) error {
-	btrfs, err := liesOn(fd, unix.BTRFS_SUPER_MAGIC)
+	btrfs, err := isOn(fd, unix.BTRFS_SUPER_MAGIC)
 	if err != nil || !btrfs {
 		return err
 	}

@@ -16,9 +16,9 @@ import (
 // walk goes once through the volume and deletes what it finds, children before their
 // directory. What others remove or fill meanwhile is skipped.
 type walk struct {
-	root   *Root
-	teller *teller
-	ledger ledger
+	root     *Root
+	reporter *reporter
+	ledger   ledger
 	// keep preserves lost+found in the root.
 	keep  bool
 	stack []*frame
@@ -88,7 +88,7 @@ func (w *walk) pause(ctx context.Context) error {
 	if w.ledger.exceeded() {
 		return &StillWrittenError{Path: w.root.path}
 	}
-	return w.teller.due(time.Now())
+	return w.reporter.reportIfDue(time.Now())
 }
 
 // entry deals with one name.
@@ -101,7 +101,7 @@ func (w *walk) entry(dir *frame, name string) error {
 	if err != nil {
 		return w.failed("examine", name, err)
 	}
-	w.ledger.meet(&st, time.Now())
+	w.ledger.examined(&st, time.Now())
 	switch {
 	case isMount(dir, &st):
 		return w.nested(name)
@@ -127,7 +127,7 @@ func (w *walk) remove(dir *frame, name string, st *unix.Statx_t) error {
 		err = unlink(dir.fd, name, 0)
 	}
 	if err == nil {
-		w.teller.freedBy(st)
+		w.reporter.countFreed(st)
 		return w.freed()
 	}
 	return w.notRemoved(name, err)

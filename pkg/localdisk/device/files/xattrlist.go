@@ -25,7 +25,7 @@ const userAttribute = "user."
 // removeExcess removes user.* attributes of a directory until the rest can be listed.
 func removeExcess(fd int) error {
 	list := xfsUserAttributes
-	btrfs, err := liesOn(fd, unix.BTRFS_SUPER_MAGIC)
+	btrfs, err := isOn(fd, unix.BTRFS_SUPER_MAGIC)
 	if err != nil {
 		return err
 	}

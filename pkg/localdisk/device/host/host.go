@@ -48,7 +48,7 @@ type Config struct {
 // to keep apart.
 type Host struct {
 	*probe.Prober
-	looker    *usage.Looker
+	finder    *usage.Finder
 	links     links.Folder
 	mountinfo string
 	identity  identity.Host
@@ -64,15 +64,15 @@ func New(c Config) (*Host, error) {
 		mountinfo: c.Proc + "/1/mountinfo", links: links.Folder{Base: "/dev", Path: disk.LinkFolder},
 		identity: identity.Host{Sys: c.Sys, Machine: c.Machine},
 	}
-	looker, err := usage.New(usage.Config{
+	finder, err := usage.New(usage.Config{
 		Mountinfo: h.mountinfo, Swaps: c.Proc + "/swaps", Sys: c.Sys, Dev: c.Dev, KubeletDir: c.KubeletDir, KubeletPath: c.KubeletPath,
 	})
 	if err != nil {
 		return nil, err
 	}
-	h.looker = looker
+	h.finder = finder
 	h.Prober, err = probe.New(probe.Config{
-		Usage: looker, HostMountinfo: h.mountinfo, Fstab: c.Fstab, Sys: c.Sys, Dev: c.Dev, Machine: c.Machine, Timeout: c.Timeout,
+		Usage: finder, HostMountinfo: h.mountinfo, Fstab: c.Fstab, Sys: c.Sys, Dev: c.Dev, Machine: c.Machine, Timeout: c.Timeout,
 	})
 	return h, err
 }
@@ -83,9 +83,9 @@ func defaultTo(field *string, value string) {
 	}
 }
 
-// Users returns who on the node uses a disk; see usage.Looker.
+// Users returns who on the node uses a disk; see usage.Finder.
 func (h *Host) Users(ctx context.Context, fact disk.Fact, volume string) ([]disk.User, error) {
-	return h.looker.Users(ctx, fact, volume)
+	return h.finder.Users(ctx, fact, volume)
 }
 
 // Cleaned returns whether a clean has left data on a disk, and what. It proves nothing about a
@@ -140,7 +140,7 @@ func (h *Host) Clean(ctx context.Context, request disk.CleanRequest, progress fu
 	if request.Target.Identity == "" {
 		return disk.Problemf(disk.IdentityUnproven, "the request names no disk to clean at %s", request.Target.HostPath)
 	}
-	users, err := h.looker.Users(ctx, request.Target, request.Volume)
+	users, err := h.finder.Users(ctx, request.Target, request.Volume)
 	if err != nil {
 		return fmt.Errorf("find the users of %s: %w", request.Target.HostPath, err)
 	}

@@ -86,11 +86,11 @@ func (h Host) ofBlock(device sysfs.Device) (disk.Identity, error) {
 	if err != nil || name.text != "" {
 		return name.identity(), err
 	}
-	seat, err := seatOf(device)
+	attached, err := attachmentOf(device)
 	if err != nil {
 		return "", err
 	}
-	return compose("weak", seat.boot, seat.diskseq), nil
+	return compose("weak", attached.boot, attached.diskseq), nil
 }
 
 func (h Host) ofPartition(device, whole sysfs.Device) (disk.Identity, error) {
@@ -108,11 +108,11 @@ func (h Host) ofPartition(device, whole sysfs.Device) (disk.Identity, error) {
 		name.text = "part:" + name.text + string(compose("", uuid, from))
 		return name.identity(), err
 	}
-	seat, err := seatOf(whole)
+	attached, err := attachmentOf(whole)
 	if err != nil {
 		return "", err
 	}
-	return compose("weakpart", seat.boot, seat.diskseq, from), nil
+	return compose("weakpart", attached.boot, attached.diskseq, from), nil
 }
 
 // partitionUUID returns the partition's name in the partition table; empty when it has none,
@@ -130,25 +130,25 @@ func partitionUUID(device sysfs.Device) (string, error) {
 	return "", nil
 }
 
-// seat identifies a disk without a number by where it is attached.
-type seat struct {
+// attachment identifies a disk without a number by where it is attached.
+type attachment struct {
 	boot string
 	// diskseq is incremented when a disk is attached or a medium changed.
 	diskseq string
 }
 
-func seatOf(device sysfs.Device) (seat, error) {
+func attachmentOf(device sysfs.Device) (attachment, error) {
 	diskseq, err := device.Attribute("diskseq")
 	if err != nil {
-		return seat{}, err
+		return attachment{}, err
 	}
 	if diskseq == "" {
 		// Its device number is given to others in the same boot: better none than one
 		// that two disks have.
-		return seat{}, errors.New("it has no serial number, and the kernel (before 5.15) does not number disks")
+		return attachment{}, errors.New("it has no serial number, and the kernel (before 5.15) does not number disks")
 	}
 	boot, err := sysfs.BootID()
-	return seat{boot: boot, diskseq: tidy(diskseq)}, err
+	return attachment{boot: boot, diskseq: tidy(diskseq)}, err
 }
 
 // AttachmentOfDevice returns the attachment of a block device, "<major>:<minor>"; that of a

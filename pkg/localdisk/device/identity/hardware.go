@@ -112,20 +112,20 @@ func registered(kind, text string) bool {
 		text = strings.ReplaceAll(text, "-", "")
 	}
 	b, err := hex.DecodeString(text)
-	if err != nil || !telling(text) {
+	if err != nil || !distinguishes(text) {
 		return false
 	}
 	switch {
 	case kind == "naa" && len(b) == 8 && b[0]>>4 == 2: // IEEE Extended: 12 bits of the maker, OUI, 24 bits of the maker
-		return organization(b[2:5]) && telling(hex.EncodeToString(b[5:]))
+		return organization(b[2:5]) && distinguishes(hex.EncodeToString(b[5:]))
 	case kind == "naa" && (len(b) == 8 && b[0]>>4 == 5 || len(b) == 16 && b[0]>>4 == 6): // IEEE Registered: OUI after four bits
-		return organization([]byte{b[0]<<4 | b[1]>>4, b[1]<<4 | b[2]>>4, b[2]<<4 | b[3]>>4}) && telling(text[7:])
+		return organization([]byte{b[0]<<4 | b[1]>>4, b[1]<<4 | b[2]>>4, b[2]<<4 | b[3]>>4}) && distinguishes(text[7:])
 	case kind == "eui" && len(b) == 8:
-		return organization(b[:3]) && telling(text[6:])
+		return organization(b[:3]) && distinguishes(text[6:])
 	case kind == "eui" && len(b) == 12: // with a directory of four bytes
-		return organization(b[:3]) && telling(text[6:])
+		return organization(b[:3]) && distinguishes(text[6:])
 	case kind == "eui" && len(b) == 16: // NGUID, whose OUI comes after eight bytes
-		return telling(text[:16]+text[22:]) && telling(text[16:])
+		return distinguishes(text[:16]+text[22:]) && distinguishes(text[16:])
 	case kind == "uuid" && len(b) == 16:
 		return !fillers[text[:8]+"-"+text[8:12]+"-"+text[12:16]+"-"+text[16:20]+"-"+text[20:]]
 	default:
@@ -144,7 +144,7 @@ func organization(oui []byte) bool {
 // kernel composes one for NVMe from a serial number that may be empty.
 func (n kernelName) distinctive() bool {
 	kind, text, ok := strings.Cut(n.text, ".")
-	if !ok || !telling(text) {
+	if !ok || !distinguishes(text) {
 		return false
 	}
 	switch kind {
@@ -154,7 +154,7 @@ func (n kernelName) distinctive() bool {
 			return false
 		}
 		serial, err := hex.DecodeString(fields[1])
-		return err == nil && telling(tidy(string(serial)))
+		return err == nil && distinguishes(tidy(string(serial)))
 	case "t10":
 		return true
 	case "naa":
@@ -169,7 +169,7 @@ func serialOf(device sysfs.Device) (model, serial string, err error) {
 	if strings.Contains(filepath.Base(string(device)), "boot") {
 		return "", "", nil // mmcblk0boot0 is another disk than mmcblk0, with its serial number
 	}
-	serial, err = firstTelling(
+	serial, err = firstDistinct(
 		func() (string, error) { return device.Attribute("serial") },
 		func() (string, error) { return device.Attribute("device/serial") },
 		func() (string, error) {
@@ -201,7 +201,7 @@ func ofMapped(device sysfs.Device) (scheme, uuid string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	if id = tidy(id); telling(id) {
+	if id = tidy(id); distinguishes(id) {
 		return "md", id, nil
 	}
 	return "", "", nil
@@ -221,14 +221,14 @@ func lasting(id string) bool {
 	return false
 }
 
-// firstTelling returns the first number that distinguishes a disk from others.
-func firstTelling(sources ...func() (string, error)) (string, error) {
+// firstDistinct returns the first number that distinguishes a disk from others.
+func firstDistinct(sources ...func() (string, error)) (string, error) {
 	for _, source := range sources {
 		number, err := source()
 		if err != nil {
 			return "", err
 		}
-		if number = tidy(number); telling(number) {
+		if number = tidy(number); distinguishes(number) {
 			return number, nil
 		}
 	}

@@ -54,7 +54,7 @@ func ReadMachine(sysRoot, idFile string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read the machine ID: %w", err)
 	}
-	if id = strings.ToLower(tidy(id)); len(id) == 32 && hexadecimal(id) && telling(id) {
+	if id = strings.ToLower(tidy(id)); len(id) == 32 && hexadecimal(id) && distinguishes(id) {
 		return digest("os", id), nil
 	}
 	return "", nil
@@ -77,7 +77,7 @@ func digest(kind, id string) string {
 // productUUID reports whether text is a UUID that distinguishes a machine.
 func productUUID(text string) bool {
 	return len(text) == 36 && text[8] == '-' && text[13] == '-' && text[18] == '-' && text[23] == '-' &&
-		hexadecimal(strings.ReplaceAll(text, "-", "")) && telling(text) && !fillers[text]
+		hexadecimal(strings.ReplaceAll(text, "-", "")) && distinguishes(text) && !fillers[text]
 }
 
 func hexadecimal(text string) bool {

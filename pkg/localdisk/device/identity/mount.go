@@ -55,7 +55,7 @@ func (h Host) ofMount(m *mounts.Mount, path string) (disk.Identity, error) {
 		return "", err
 	}
 	if !memory {
-		return compose("weakfs", boot, h.seatOfMount(m), m.Root), nil
+		return compose("weakfs", boot, h.attachedAs(m), m.Root), nil
 	}
 	switch {
 	case uuid != "":
@@ -98,9 +98,9 @@ func (h Host) ofDirectory(path string) (disk.Identity, error) {
 	return compose("weakdir", boot, folder.device, folder.inode), nil
 }
 
-// seatOfMount returns the diskseq of the disk and the start of the partition of a file system
+// attachedAs returns the diskseq of the disk and the start of the partition of a file system
 // without a UUID, or the file system's device number.
-func (h Host) seatOfMount(m *mounts.Mount) string {
+func (h Host) attachedAs(m *mounts.Mount) string {
 	number := fmt.Sprintf("%d.%d", m.Major, m.Minor)
 	device, err := sysfs.Block(h.Sys, fmt.Sprintf("%d:%d", m.Major, m.Minor))
 	if err != nil {

@@ -201,22 +201,22 @@ func (t *Table) SameBytes(m *Mount) []*Mount {
 	})
 }
 
-// Seat is the folder or file of a file system that something is mounted on. It is the same in
+// Location is the folder or file of a file system that something is mounted on. It is the same in
 // all mount namespaces, whatever its path there.
-type Seat struct {
+type Location struct {
 	Major, Minor uint32
 	// Path is the path within the file system.
 	Path string
 }
 
-// SeatOf returns what a mount of this table is mounted on. There is none for the root, and for
+// MountedOn returns what a mount of this table is mounted on. There is none for the root, and for
 // a mount whose parent is not visible.
-func (t *Table) SeatOf(m *Mount) (Seat, bool) {
+func (t *Table) MountedOn(m *Mount) (Location, bool) {
 	parent := t.byID[m.Parent]
 	if parent == nil || parent == m {
-		return Seat{}, false
+		return Location{}, false
 	}
-	return Seat{parent.Major, parent.Minor, parent.Inside(m.Point)}, true
+	return Location{parent.Major, parent.Minor, parent.Inside(m.Point)}, true
 }
 
 // Inside returns the path within the mounted file system of a path on the mount.

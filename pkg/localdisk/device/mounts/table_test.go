@@ -140,19 +140,19 @@ func TestSeats(t *testing.T) {
 41 40 8:1 /var/mnt/disks /mnt/disks rw - ext4 /dev/sda1 rw
 42 41 8:16 / /mnt/disks/a rw - ext4 /dev/sdb rw
 `)
-	want := Seat{Major: 8, Minor: 1, Path: "/var/mnt/disks/a"}
+	want := Location{Major: 8, Minor: 1, Path: "/var/mnt/disks/a"}
 	first, stacked := host.OfDevice(8, 16)[0], host.OfDevice(8, 32)[0]
-	if got, ok := host.SeatOf(first); got != want || !ok {
-		t.Errorf("on the host the seat is %v, %v; want %v", got, ok, want)
+	if got, ok := host.MountedOn(first); got != want || !ok {
+		t.Errorf("on the host the location is %v, %v; want %v", got, ok, want)
 	}
-	if got, ok := container.SeatOf(container.OfDevice(8, 16)[0]); got != want || !ok {
-		t.Errorf("in the container the seat is %v, %v; want %v", got, ok, want)
+	if got, ok := container.MountedOn(container.OfDevice(8, 16)[0]); got != want || !ok {
+		t.Errorf("in the container the location is %v, %v; want %v", got, ok, want)
 	}
-	if got, ok := host.SeatOf(stacked); got != (Seat{Major: 8, Minor: 16, Path: "/"}) || !ok {
-		t.Errorf("of a mount on a mount the seat is %v, %v", got, ok)
+	if got, ok := host.MountedOn(stacked); got != (Location{Major: 8, Minor: 16, Path: "/"}) || !ok {
+		t.Errorf("of a mount on a mount the location is %v, %v", got, ok)
 	}
-	if got, ok := host.SeatOf(host.OfDevice(8, 1)[0]); ok {
-		t.Errorf("the root has the seat %v", got)
+	if got, ok := host.MountedOn(host.OfDevice(8, 1)[0]); ok {
+		t.Errorf("the root has the location %v", got)
 	}
 }
 

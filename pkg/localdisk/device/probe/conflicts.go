@@ -140,7 +140,7 @@ func checkUsers(survey *usage.Survey, f disk.Fact, volume string) disk.Fact {
 	var users []disk.User
 	if err == nil {
 		f.Overlaps = overlaps
-		users, err = survey.Claimed(f, volume)
+		users, err = survey.BlockingUsers(f, volume)
 	}
 	// A device's node may be mounted on the entry itself.
 	users = slices.DeleteFunc(users, func(u disk.User) bool { return u.Where == f.HostPath })

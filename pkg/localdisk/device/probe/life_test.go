@@ -358,7 +358,7 @@ func TestWhatKubeletDoesForTheVolumeIsNoReasonAgainstIt(t *testing.T) {
 	kubelet := newFolder(t, "kubelet").Path
 	mount(t, filepath.Join(kubelet, "plugins/kubernetes.io/local-volume/mounts/pv-1"), device)
 	p := newProber(t, func(c *Config) {
-		c.Usage = lookerFor(t, kubelet)
+		c.Usage = finderFor(t, kubelet)
 	})
 	for volume, want := range map[string]disk.Reason{"pv-1": "", "pv-2": disk.InUse, "": disk.InUse} {
 		facts := scan(t, p, disk.Scan{

@@ -23,7 +23,7 @@ import (
 // that runs on the node itself.
 type Config struct {
 	// Usage finds what the node uses disks for.
-	Usage *usage.Looker
+	Usage *usage.Finder
 	// SelfMountinfo has the mounts that this process sees; "/proc/self/mountinfo" if
 	// empty.
 	SelfMountinfo string

@@ -32,7 +32,7 @@ func (s *Survey) locate(p string) spot {
 	case strings.HasPrefix(p, "/dev/"):
 		at.device = s.node(strings.TrimPrefix(p, "/dev")) // a container's
 	default:
-		at.silent = !mounts.Supported(m.FSType)
+		at.mayHang = !mounts.Supported(m.FSType)
 	}
 	return at
 }

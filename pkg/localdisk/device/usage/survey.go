@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package usage finds what on a node uses a disk. For a candidate or a volume: does the node
-// use it, or the disk that it is a part of, for something else (Survey.Claimed)? Before a
+// use it, or the disk that it is a part of, for something else (Survey.BlockingUsers)? Before a
 // device is published, and before any disk is cleaned: does anything at all use its bytes
-// (Looker.Users)? After an error the disk must be treated as in use.
+// (Finder.Users)? After an error the disk must be treated as in use.
 //
-// Claimed is called at every scan, and reads sysfs and mountinfo only, which do not show every
+// BlockingUsers is called at every scan, and reads sysfs and mountinfo only, which do not show every
 // use: ZFS, DRBD, iSCSI targets (LIO) and mounts in other namespaces leave no trace there.
 // Users asks the kernel, by opening the device with O_EXCL; sysfs and mountinfo only name what
 // holds it. It also opens the loop devices of the node, which do not hold their backing device
@@ -41,13 +41,13 @@ type Config struct {
 	KubeletDir, KubeletPath string
 }
 
-// Looker finds what uses a disk. It is stateless, and safe for concurrent use.
-type Looker struct {
+// Finder finds what uses a disk. It is stateless, and safe for concurrent use.
+type Finder struct {
 	config Config
 }
 
-// New checks the configuration and returns a Looker.
-func New(c Config) (*Looker, error) {
+// New checks the configuration and returns a Finder.
+func New(c Config) (*Finder, error) {
 	if c.KubeletPath == "" {
 		c.KubeletPath = c.KubeletDir
 	}
@@ -63,7 +63,7 @@ func New(c Config) (*Looker, error) {
 		}
 		*value = path.Clean(*value)
 	}
-	return &Looker{config: c}, nil
+	return &Finder{config: c}, nil
 }
 
 // Survey is a picture of a node at one moment. It is never changed once made, and is
@@ -89,8 +89,8 @@ type spot struct {
 	file string
 	// known reports whether the path leads anywhere.
 	known bool
-	// silent reports whether it leads to a file system that may never answer.
-	silent bool
+	// mayHang reports whether it leads to a file system that may never answer.
+	mayHang bool
 }
 
 // swap is swap space, loop an attached loop device, layer a folder of a mounted overlay, with
@@ -113,27 +113,27 @@ type (
 // Survey reads sysfs and the list of swaps, and accesses no device and no mount. table has the
 // host's mounts; if it is nil, they are read. folders are the discovery directories, as paths
 // on the host without symlinks.
-func (l *Looker) Survey(table *mounts.Table, folders []string) (*Survey, error) {
+func (f *Finder) Survey(table *mounts.Table, folders []string) (*Survey, error) {
 	if table == nil {
 		var err error
-		if table, err = mounts.Read(l.config.Mountinfo); err != nil {
+		if table, err = mounts.Read(f.config.Mountinfo); err != nil {
 			return nil, err
 		}
 	}
-	swaps, err := mounts.Swaps(l.config.Swaps)
+	swaps, err := mounts.Swaps(f.config.Swaps)
 	if err != nil {
 		return nil, err
 	}
-	ds, err := readDevices(l.config.Sys)
+	ds, err := readDevices(f.config.Sys)
 	if err != nil {
 		return nil, err
 	}
 	s := &Survey{
-		table: table, devices: ds, kubelet: l.config.KubeletDir,
+		table: table, devices: ds, kubelet: f.config.KubeletDir,
 		mounted: make(map[*device][]*mounts.Mount),
 	}
-	for _, f := range folders {
-		s.folders = append(s.folders, path.Clean(f))
+	for _, folder := range folders {
+		s.folders = append(s.folders, path.Clean(folder))
 	}
 	for _, p := range swaps {
 		s.swaps = append(s.swaps, swap{path: p, at: s.locate(p)})

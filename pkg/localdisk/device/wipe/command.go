@@ -26,7 +26,7 @@ func (r *run) command(ctx context.Context) error {
 	if err := executable(r.Method.Name); err != nil {
 		return err
 	}
-	if err := r.tell(disk.Progress{}); err != nil {
+	if err := r.report(disk.Progress{}); err != nil {
 		return err
 	}
 	cmd := exec.Command(r.Method.Name, r.Method.Args...)

@@ -118,7 +118,7 @@ func (v *drive) lock(ctx context.Context) error {
 		}
 		v.password = hex.EncodeToString(random)
 	}
-	if err := v.run.tell(disk.Progress{Total: v.device.size, Step: securityStep + v.password}); err != nil {
+	if err := v.run.report(disk.Progress{Total: v.device.size, Step: securityStep + v.password}); err != nil {
 		return err
 	}
 	_, err := v.call(ctx, "--user-master", "u", "--security-set-pass", v.password)
@@ -143,7 +143,7 @@ func (v *drive) erase(ctx context.Context, state security) error {
 		return v.failed("did not erase itself: its ATA password is still set")
 	}
 	v.run.Step = ""
-	return v.run.tell(disk.Progress{Done: v.device.size, Total: v.device.size, Step: erasedStep})
+	return v.run.report(disk.Progress{Done: v.device.size, Total: v.device.size, Step: erasedStep})
 }
 
 // call runs the tool on the drive, and returns what it printed.

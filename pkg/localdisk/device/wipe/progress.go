@@ -36,8 +36,8 @@ func setIOPriority(p uintptr) {
 	_, _, _ = unix.Syscall(unix.SYS_IOPRIO_SET, ioprioProcess, 0, p)
 }
 
-// tell reports progress, which may write to a busy disk of the node: not at idle priority.
-func (r *run) tell(p disk.Progress) error {
+// report reports progress, which may write to a busy disk of the node: not at idle priority.
+func (r *run) report(p disk.Progress) error {
 	if r.progress == nil {
 		return nil
 	}
@@ -59,8 +59,8 @@ func (r *run) sweep(ctx context.Context, d *device, size int64, each func(pass i
 	for ; p.pass <= r.Method.sweeps(); p = (point{pass: p.pass + 1}) {
 		for p.offset < d.size {
 			if err := context.Cause(ctx); err != nil {
-				if told := r.reach(d, p); told != nil {
-					return told
+				if reporting := r.reportPoint(d, p); reporting != nil {
+					return reporting
 				}
 				return err
 			}
@@ -70,26 +70,26 @@ func (r *run) sweep(ctx context.Context, d *device, size int64, each func(pass i
 			}
 			p.offset = next
 			if p.offset < d.size && time.Since(r.reported) >= r.every {
-				if err := r.reach(d, p); err != nil {
+				if err := r.reportPoint(d, p); err != nil {
 					return err
 				}
 			}
 		}
-		if err := r.reach(d, p); err != nil {
+		if err := r.reportPoint(d, p); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// reach reports a point as a step. The drive's cache is flushed before: if a drive lost power,
+// reportPoint reports a point as a step. The drive's cache is flushed before: if a drive lost power,
 // old bytes would remain that no resumed run reads again.
-func (r *run) reach(d *device, p point) error {
+func (r *run) reportPoint(d *device, p point) error {
 	if err := d.file.Sync(); err != nil {
 		return err
 	}
 	r.reported = time.Now()
-	return r.tell(disk.Progress{
+	return r.report(disk.Progress{
 		Done:  int64(p.pass-1)*d.size + p.offset,
 		Total: int64(r.Method.sweeps()) * d.size,
 		Step:  p.step(r.Method, d.size),

@@ -147,7 +147,7 @@ func (r *run) finish(ctx context.Context, d *device) error {
 		return disk.Problemf(disk.CleanFailed, "%s is not blank after %s: %s", r.Device, r.Method, what)
 	}
 	d.forgetPartitions()
-	return r.tell(disk.Progress{Done: r.Bytes, Total: r.Bytes, Step: finishedStep})
+	return r.report(disk.Progress{Done: r.Bytes, Total: r.Bytes, Step: finishedStep})
 }
 
 // Target is a device to be cleaned, and how.

@@ -23,7 +23,7 @@ func (c claim) check(t *testing.T) {
 	if c.node != nil {
 		c.node(w)
 	}
-	got, err := w.survey().Claimed(c.fact, c.volume)
+	got, err := w.survey().BlockingUsers(c.fact, c.volume)
 	if err != nil {
 		t.Fatal(err)
 	}

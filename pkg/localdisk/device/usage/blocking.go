@@ -12,7 +12,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// Claimed returns the uses on the node that prevent a fact's disk from being offered as a
+// BlockingUsers returns the uses on the node that prevent a fact's disk from being offered as a
 // volume. volume is the name of its volume, if there is one: kubelet's use of that does not
 // count.
 //
@@ -21,14 +21,14 @@ import (
 // the discovery directories and in kubelet's folder, do not count. A file system is claimed by
 // other mounts of it outside of the discovery directories, by other uses of its device, by the
 // system's own folders if they are in it, and, if there is no volume, by what uses its files.
-func (s *Survey) Claimed(fact disk.Fact, volume string) ([]disk.User, error) {
+func (s *Survey) BlockingUsers(fact disk.Fact, volume string) ([]disk.User, error) {
 	t, err := s.target(fact.Place)
 	if err != nil {
 		return nil, fmt.Errorf("find what of the node uses %s: %w", fact.HostPath, err)
 	}
 	uses := s.systemOn(t)
 	if t.device != nil {
-		uses = append(uses, otherThan([]string{path.Clean(fact.HostPath)}, s.usesOfOverlap(t.device))...)
+		uses = append(uses, withoutEntry([]string{path.Clean(fact.HostPath)}, s.usesOfOverlap(t.device))...)
 		uses = append(uses, s.usesBeside(t.device)...)
 	} else {
 		uses = append(uses, s.usesOfFiles(t, fact.HostPath, volume)...)
@@ -43,7 +43,7 @@ func (s *Survey) usesBeside(d *device) []use {
 	for _, o := range d.neighbours() {
 		for _, u := range s.usesOfDevice(o) {
 			switch {
-			case s.ofVolumes(u):
+			case s.byVolume(u):
 			case u.What == byHolder && o.whole:
 				// Volume managers hold their own devices; the use at the end of the chain counts.
 			default:
@@ -54,8 +54,8 @@ func (s *Survey) usesBeside(d *device) []use {
 	return uses
 }
 
-// ofVolumes reports whether a use is one of those that volumes have.
-func (s *Survey) ofVolumes(u use) bool {
+// byVolume reports whether a use is one of those that volumes have.
+func (s *Survey) byVolume(u use) bool {
 	if u.path == "" {
 		return false
 	}
@@ -73,7 +73,7 @@ func (s *Survey) discovered(p string) bool {
 func (s *Survey) usesOfFiles(t target, hostPath, volume string) []use {
 	uses := slices.DeleteFunc(s.otherMounts(t, []string{path.Clean(hostPath)}), func(u use) bool { return s.discovered(u.path) })
 	for _, d := range s.devicesOf(t) {
-		uses = append(uses, s.grabs(d)...)
+		uses = append(uses, s.otherUses(d)...)
 	}
 	if volume == "" {
 		uses = append(uses, s.filesWithin(t)...)

@@ -68,7 +68,7 @@ const (
 	// Mismatch: request, volume and configuration do not fit together.
 	Mismatch disk.Reason = "RequestMismatch"
 	// InProcessOnly: the method cannot be left to a Job.
-	InProcessOnly disk.Reason = "MethodNeedsAgent"
+	InProcessOnly disk.Reason = "MethodNeedsProvisioner"
 )
 
 // securityErase is the method that sets a password on the drive, which must never be lost:
@@ -89,13 +89,13 @@ func Approve(r Request, volume *disk.Volume, class *Class) (Order, *disk.Problem
 	if volume == nil || volume.UID != r.VolumeUID {
 		return Order{}, disk.Problemf(NoVolume, "node %s has no volume %s with UID %s", r.Node, r.Volume, r.VolumeUID)
 	}
-	if problem := given(volume); problem != nil {
+	if problem := notReleased(volume); problem != nil {
 		return Order{}, problem
 	}
 	if class == nil {
 		return Order{}, disk.Problemf(disk.NotConfigured, "how to clean is not known: the configuration has no class %q", volume.Key.Class)
 	}
-	if problem := r.fits(volume, class); problem != nil {
+	if problem := r.mismatch(volume, class); problem != nil {
 		return Order{}, problem
 	}
 	command := class.FilesCommand
@@ -111,8 +111,8 @@ func Approve(r Request, volume *disk.Volume, class *Class) (Order, *disk.Problem
 	}, nil
 }
 
-// given returns why a volume is not finally released, or nil.
-func given(v *disk.Volume) *disk.Problem {
+// notReleased returns why a volume is not finally released, or nil.
+func notReleased(v *disk.Volume) *disk.Problem {
 	switch {
 	case !v.Deleting:
 		return disk.Problemf(NotReleased, "volume %s is not being deleted, so a claim may be bound to it", v.Name)
@@ -127,8 +127,8 @@ func given(v *disk.Volume) *disk.Problem {
 	}
 }
 
-// fits returns what in a request contradicts the volume or the configuration, or nil.
-func (r *Request) fits(v *disk.Volume, class *Class) *disk.Problem {
+// mismatch returns what in a request contradicts the volume or the configuration, or nil.
+func (r *Request) mismatch(v *disk.Volume, class *Class) *disk.Problem {
 	directories := map[string]string{v.Key.Class: class.HostDir}
 	switch {
 	case !localpv.Configured(v, directories) || v.HostPath != class.HostDir+"/"+v.Key.Name || !entryName(v.Key.Name):

@@ -62,7 +62,7 @@ func StatusOf(job *batchv1.Job, pods []*corev1.Pod) Status {
 			return Status{State: Failed, Step: result.Step, Problem: why(c, pod, result)}
 		}
 	}
-	return Status{State: Running, Step: result.Step, Problem: waits(pod)}
+	return Status{State: Running, Step: result.Step, Problem: waitProblem(pod)}
 }
 
 // ended returns the progress of a Job that is complete. The provisioner verifies that the disk
@@ -110,8 +110,8 @@ func podReason(pod *corev1.Pod) string {
 	return pod.Status.Reason
 }
 
-// waits is why a pod does not begin; nil if it has begun or only takes its time.
-func waits(pod *corev1.Pod) *disk.Problem {
+// waitProblem returns why a pod does not start; nil if it has started or is starting.
+func waitProblem(pod *corev1.Pod) *disk.Problem {
 	if pod == nil || pod.Status.Phase != corev1.PodPending {
 		return nil
 	}

@@ -135,7 +135,7 @@ func Open(path, proc string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open disk records in %s: %w", path, err)
 	}
-	s, err := load(files)
+	s, err := loadAll(files)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("read disk records in %s: %w", path, err), files.Close())
 	}
@@ -168,7 +168,7 @@ func (s *Store) Cleaner(identity disk.Identity) int {
 	return s.killed
 }
 
-func load(files folder) (*Store, error) {
+func loadAll(files folder) (*Store, error) {
 	s := newStore(files)
 	names, err := files.names()
 	if err != nil {
@@ -181,7 +181,7 @@ func load(files folder) (*Store, error) {
 			}
 		}
 		if ofRecord(name) {
-			s.take(name)
+			s.load(name)
 		}
 	}
 	// A provisioner that was killed may not have synced, and from here on the records are
@@ -189,8 +189,8 @@ func load(files folder) (*Store, error) {
 	return s, files.sync()
 }
 
-// take reads a file into the maps, unless it is gone. Locking is as for set.
-func (s *Store) take(name string) {
+// load reads a file into the maps, unless it does not exist. Locking is as for set.
+func (s *Store) load(name string) {
 	delete(s.damaged, name)
 	data, err := s.folder.read(name)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -109,7 +109,7 @@ func NodeLabels(node string) map[string]string {
 }
 
 // Selector is the label selector that finds the volumes of a node, and of no other
-// but for a collision of hashes, which Owned sees through.
+// but for a collision of hashes, which Owned detects.
 func Selector(node string) string { return wellknown.NodeLabel + "=" + NodeHash(node) }
 
 // ProvisionedBy returns the name of a node's provisioner.

@@ -14,7 +14,7 @@ import (
 )
 
 // walk goes once through the volume and deletes what it finds, children before their
-// directory. What others remove or fill meanwhile is skipped.
+// directory. It skips what other processes remove or fill meanwhile.
 type walk struct {
 	root     *Root
 	reporter *reporter
@@ -80,7 +80,7 @@ func (w *walk) run(ctx context.Context, root int) error {
 	}
 }
 
-// pause is between two entries.
+// pause checks the context and the limits between two entries, and reports progress.
 func (w *walk) pause(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("clean %s: %w", w.root.path, context.Cause(ctx))
@@ -91,7 +91,7 @@ func (w *walk) pause(ctx context.Context) error {
 	return w.reporter.reportIfDue(time.Now())
 }
 
-// entry deals with one name.
+// entry processes one name.
 func (w *walk) entry(dir *frame, name string) error {
 	st, err := statEntry(dir.fd, name)
 	if errors.Is(err, unix.ENOENT) {

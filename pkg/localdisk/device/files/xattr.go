@@ -21,7 +21,7 @@ const attributesBytes = 256 << 10
 // the policy assigns one to every inode, stored or not.
 const selinux = "security.selinux"
 
-// kernelManaged are the attributes that the kernel keeps by itself.
+// kernelManaged reports whether the kernel maintains an attribute itself.
 func kernelManaged(name string) bool {
 	return name == "security.evm" || name == "security.ima" ||
 		strings.HasPrefix(name, "trusted.SGI_ACL_") // how xfs stores what system.posix_acl_* show

@@ -29,7 +29,7 @@ type Mount struct {
 	// Major and Minor are the file system's device number. File systems without a device, or
 	// with several (btrfs, zfs, bcachefs), have major 0.
 	Major, Minor uint32
-	// Root is what of the file system is mounted, Point where.
+	// Root is the path in the file system that is mounted, Point the mount point.
 	Root, Point string
 	FSType      string
 	// Source is what the file system was mounted from: most often a device. It is freely chosen
@@ -39,7 +39,7 @@ type Mount struct {
 	Options, SuperOptions []string
 }
 
-// options takes a file system's options apart. Those have escapes too.
+// options splits a file system's options, which have escapes too.
 func options(text string) []string {
 	all := strings.Split(text, ",")
 	for i := range all {
@@ -83,13 +83,13 @@ func (t *Table) Fault(m *Mount) string {
 type Table struct {
 	all  []*Mount
 	byID map[int]*Mount
-	// on has the mounts by what they are mounted on: an ID, or ground for those whose parent is
-	// not visible.
+	// on has the mounts by the ID of the mount that they are mounted on, or noParent for those
+	// whose parent is not visible.
 	on map[int][]*Mount
 }
 
-// ground is no mount's ID.
-const ground = -1
+// noParent is no mount's ID.
+const noParent = -1
 
 // Read reads a mountinfo file, such as /proc/1/mountinfo for the host's mounts.
 func Read(file string) (*Table, error) {
@@ -132,7 +132,7 @@ func parse(r io.Reader) (*Table, error) {
 	for _, m := range t.all {
 		parent := m.Parent
 		if parent == m.ID || t.byID[parent] == nil {
-			parent = ground
+			parent = noParent
 		}
 		t.on[parent] = append(t.on[parent], m)
 	}
@@ -158,9 +158,9 @@ func (t *Table) At(p string) (*Mount, bool) {
 func (t *Table) Over(p string) (*Mount, bool) {
 	p = path.Clean(p)
 	var over *Mount
-	// As the kernel walks: from the root, entering at each mount point what is
-	// mounted there. Not more steps than mounts: a damaged file may have circles.
-	at := ground
+	// Like the kernel, start at the root and follow the mount at each mount point. There are at
+	// most as many steps as mounts, since a damaged file may have cycles.
+	at := noParent
 	for range t.all {
 		next := t.entered(at, p)
 		if next == nil {

@@ -50,7 +50,7 @@ func (e *entry) reject(reason disk.Reason, format string, args ...any) found {
 	return e.found()
 }
 
-// fail notes an error, or that nothing is there.
+// fail sets the problem for an error. Nothing is found if the error means that nothing is there.
 func (e *entry) fail(err error) found {
 	if gone(err) {
 		return found{}

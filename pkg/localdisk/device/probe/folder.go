@@ -66,8 +66,8 @@ func troubleOf(f disk.Folder, err error) *disk.Problem {
 	return disk.Problemf(disk.Unreadable, "the discovery directory %s cannot be read: %v", f.HostPath, err)
 }
 
-// entries returns the names in a directory, without leaving a trace of the reading on
-// its disk.
+// entries returns the names in a directory. It does not update the directory's access time if
+// that is permitted.
 func entries(at string) ([]string, error) {
 	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NONBLOCK | unix.O_CLOEXEC | unix.O_NOFOLLOW
 	fd, err := unix.Open(at, flags|unix.O_NOATIME, 0)

@@ -19,8 +19,8 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// Config is what a Prober is made of. Only Usage is required; the rest fits a process
-// that runs on the node itself.
+// Config configures a Prober. Only Usage is required; the defaults of the rest are those of a
+// process on the node itself.
 type Config struct {
 	// Usage finds what the node uses disks for.
 	Usage *usage.Finder
@@ -61,7 +61,7 @@ type Prober struct {
 	newWatcher func() (*fsnotify.Watcher, error)
 }
 
-// New checks the configuration and makes a Prober, which keeps nothing open.
+// New validates the configuration and returns a Prober, which holds no descriptor.
 func New(cfg Config) (*Prober, error) {
 	if cfg.Usage == nil {
 		return nil, errors.New("probe: Usage is required")

@@ -15,7 +15,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/device/mounts"
 )
 
-// view is what was mounted when a scan began. It is never changed.
+// view is what was mounted when a scan began. It is immutable.
 type view struct {
 	self, host *mounts.Table
 	// fstab has the mount points of the host's fstab.
@@ -52,7 +52,7 @@ func (v *view) onHost(m *mounts.Mount) bool {
 	return v.host == v.self || len(v.host.SameBytes(m)) > 0
 }
 
-// barrierError: a path crosses a file system that must not be accessed.
+// barrierError means that a path crosses a file system that must not be accessed.
 type barrierError struct{ path, fsType string }
 
 func (e *barrierError) Error() string {
@@ -115,7 +115,7 @@ func start(from, to string) string {
 	return from
 }
 
-// stat is lstat, asking nothing that may not answer.
+// stat is lstat, and does not access file systems that may hang.
 func (v *view) stat(p string) (*unix.Statx_t, error) {
 	if m, ok := v.self.Over(p); ok && !passable(m.FSType) {
 		return nil, &barrierError{path: p, fsType: m.FSType}

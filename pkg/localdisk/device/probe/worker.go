@@ -25,9 +25,9 @@ type job struct {
 }
 
 // callWithin examines a path in its own goroutine and waits for the result until the timeout. It
-// first waits for an examination of the same path in progress, unless that is stuck. look must
+// first waits for an examination of the same path in progress, unless that is stuck. call must
 // change nothing but its result, which is discarded after a timeout.
-func callWithin[T any](ctx context.Context, w *workers, path string, timeout time.Duration, look func() T) (T, *disk.Problem) {
+func callWithin[T any](ctx context.Context, w *workers, path string, timeout time.Duration, call func() T) (T, *disk.Problem) {
 	var none T
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -38,7 +38,7 @@ func callWithin[T any](ctx context.Context, w *workers, path string, timeout tim
 	answer := make(chan T, 1)
 	go func() {
 		defer w.end(path, mine)
-		answer <- look()
+		answer <- call()
 	}()
 	select {
 	case <-mine.done:

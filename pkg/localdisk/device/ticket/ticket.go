@@ -83,12 +83,12 @@ func withdraw(path string) error {
 	}
 	defer func() { _ = held.Close() }()
 	if err := os.Remove(path); err != nil {
-		return fmt.Errorf("take a ticket back: %w", err)
+		return fmt.Errorf("withdraw a ticket: %w", err)
 	}
 	return nil
 }
 
-// of are the names of a disk's tickets.
+// of returns the names of a disk's tickets.
 func (f Folder) of(identity disk.Identity) ([]string, error) {
 	entries, err := os.ReadDir(string(f))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -140,7 +140,7 @@ func (ds *devices) connect(folder string, d *device) error {
 	}
 	for _, name := range slaves {
 		if slave := ds.byName[name]; slave != nil {
-			slave.carry(d)
+			slave.addOver(d)
 			slave.holders = append(slave.holders, d)
 		}
 	}
@@ -158,12 +158,12 @@ func (ds *devices) connect(folder string, d *device) error {
 	if disk == nil {
 		return errors.New("a partition without a disk")
 	}
-	disk.carry(d)
+	disk.addOver(d)
 	return nil
 }
 
-// carry notes that other is made of d's bytes.
-func (d *device) carry(other *device) {
+// addOver records that other is made of d's bytes.
+func (d *device) addOver(other *device) {
 	d.over = append(d.over, other)
 	other.under = append(other.under, d)
 }

@@ -24,8 +24,8 @@ var kubeletPlaces = []string{
 	"volume-subpaths",
 }
 
-// kubelet returns what kubelet's folder has of a volume. Only names are read: mounts are not
-// accessed.
+// kubelet returns the entries of a volume in kubelet's folder. Only names are read: mounts are
+// not accessed.
 func (f *Finder) kubelet(volume string) ([]use, error) {
 	if volume == "" {
 		return nil, nil

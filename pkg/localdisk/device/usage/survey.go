@@ -46,7 +46,7 @@ type Finder struct {
 	config Config
 }
 
-// New checks the configuration and returns a Finder.
+// New validates the configuration and returns a Finder.
 func New(c Config) (*Finder, error) {
 	if c.KubeletPath == "" {
 		c.KubeletPath = c.KubeletDir
@@ -66,8 +66,7 @@ func New(c Config) (*Finder, error) {
 	return &Finder{config: c}, nil
 }
 
-// Survey is a picture of a node at one moment. It is never changed once made, and is
-// safe for concurrent use.
+// Survey is a snapshot of a node. It is immutable, and safe for concurrent use.
 type Survey struct {
 	table   *mounts.Table
 	devices *devices
@@ -159,7 +158,7 @@ func (s *Survey) attachLoops() {
 		at := s.locate(d.backing)
 		s.loops = append(s.loops, loop{device: d, at: at})
 		if at.device != nil {
-			at.device.carry(d)
+			at.device.addOver(d)
 		}
 	}
 }
@@ -185,7 +184,7 @@ func layersOf(m *mounts.Mount) []string {
 
 var errNoPlace = errors.New("the fact has no place")
 
-// target is which bytes a fact is about: a device's, or a folder's of a file system.
+// target is the bytes of a fact: a device's, or those of a folder of a file system.
 type target struct {
 	device *device
 	fs     number
@@ -195,7 +194,7 @@ type target struct {
 	files number
 }
 
-// target finds what a Place is about.
+// target returns the target of a Place.
 func (s *Survey) target(place string) (target, error) {
 	n, root, err := parsePlace(place)
 	if err != nil {

@@ -120,8 +120,8 @@ func (f *Finder) ownPaths(s *Survey, fact disk.Fact) ([]string, error) {
 }
 
 // openExclusively opens a device with O_EXCL, and closes it. The kernel refuses that if
-// the device, a partition of it or the disk that it is a partition of is held exclusively,
-// by whomever.
+// the device, a partition of it or the disk that it is a partition of is held exclusively by
+// any process or the kernel.
 func openExclusively(path string, d *device) ([]use, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_EXCL|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.EBUSY) {

@@ -157,10 +157,10 @@ func (d *device) flush() error {
 	return nil
 }
 
-// forgetPartitions makes the kernel read the partition table again, so that no device remains
+// rereadPartitions makes the kernel read the partition table again, so that no device remains
 // for a partition that was wiped. This fails on a partition, and on a device whose partitions
 // are open: the next reader finds no table.
-func (d *device) forgetPartitions() { _ = unix.IoctlSetInt(d.fd(), unix.BLKRRPART, 0) }
+func (d *device) rereadPartitions() { _ = unix.IoctlSetInt(d.fd(), unix.BLKRRPART, 0) }
 
 // partition reports whether the device is part of another one.
 func (d *device) partition() (bool, error) {

@@ -18,8 +18,8 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// hdparm is the method of that name. The tool opens the device without O_EXCL, so
-// that the run's descriptor keeps others away from it meanwhile.
+// hdparm is the method of that name. The tool opens the device without O_EXCL, so the run keeps
+// its own exclusive descriptor meanwhile.
 func (r *run) hdparm(ctx context.Context, d *device) error {
 	if r.Step != erasedStep {
 		if err := r.securityErase(ctx, d); err != nil {
@@ -46,7 +46,7 @@ func (r *run) securityErase(ctx context.Context, d *device) error {
 	if !state.enabled && r.Method.Name != HDParm {
 		return nil // another method was configured since, and nothing is unfinished
 	}
-	if err := drive.refuses(state); err != nil {
+	if err := drive.checkErasable(state); err != nil {
 		return err
 	}
 	if !state.enabled {
@@ -93,8 +93,8 @@ func (v *drive) identify(ctx context.Context) (security, error) {
 	return parseSecurity(out), nil
 }
 
-// refuses returns why a drive cannot be erased, or nil.
-func (v *drive) refuses(state security) error {
+// checkErasable returns why a drive cannot be erased, or nil.
+func (v *drive) checkErasable(state security) error {
 	switch {
 	case !state.supported:
 		return v.cannot("supports no ATA secure erase")

@@ -50,9 +50,9 @@ func (r *run) report(p disk.Progress) error {
 	return nil
 }
 
-// sweep calls each for the stretches of at most size bytes that a device has from a
-// point on, pass by pass, and writes down how far it is: every few seconds, at the
-// end of a pass, and when the context ends.
+// sweep calls each for every stretch, of at most size bytes, from the point of the last step on,
+// pass by pass. It reports a step every few seconds, at the end of a pass, and when the context
+// ends.
 func (r *run) sweep(ctx context.Context, d *device, size int64, each func(pass int, s stretch) error) error {
 	p := resume(r.Step, r.Method, d.size)
 	r.reported = time.Now()
@@ -106,8 +106,8 @@ type point struct {
 	offset int64
 }
 
-// step writes a point down for Progress.Step. The method and the size are in it:
-// how far another method came, or the same on another size, means nothing.
+// step encodes a point for Progress.Step, with the method and the size: the progress of another
+// method, or on a device of another size, does not apply.
 func (p point) step(m Method, size int64) string {
 	return fmt.Sprintf("%s %d:%d/%d", m.key(), p.pass, p.offset, size)
 }
@@ -141,7 +141,7 @@ func resume(step string, m Method, size int64) point {
 func (m Method) sweeps() int {
 	switch m.Name {
 	case Shred:
-		return m.Passes + 1 // the zeros at last
+		return m.Passes + 1 // the last writes zeros
 	case DDZero:
 		return m.Passes
 	default:
@@ -149,16 +149,15 @@ func (m Method) sweeps() int {
 	}
 }
 
-// The steps of an ATA secure erase. The password is written down before the drive
-// is given it: a drive that loses power in between is locked, and only the password
-// opens it.
+// The steps of an ATA secure erase. The password is recorded before it is set: a drive that
+// loses power during the erase is locked, and only the password unlocks it.
 const (
 	securityStep = HDParm + " password "
 	erasedStep   = HDParm + " erased"
 )
 
-// finishedStep is the last of every method. It resumes nowhere: the same disk's next
-// clean, should it be handed this one's step, starts from the beginning.
+// finishedStep is the last of every method. The disk's next clean starts from the beginning, even
+// if it gets this step.
 const finishedStep = "finished"
 
 // password reads the password from a step; empty if it has none.

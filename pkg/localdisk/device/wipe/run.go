@@ -15,7 +15,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// stepInterval is how often a step is written down, at most.
+// stepInterval is the least time between two steps.
 const stepInterval = 5 * time.Second
 
 // toolPath is where tools are searched for, and the PATH of commands.
@@ -50,7 +50,7 @@ type run struct {
 	progress func(disk.Progress) error
 	every    time.Duration
 	tools    string
-	// reported is when a step was last written down.
+	// reported is when a step was last reported.
 	reported time.Time
 }
 
@@ -67,14 +67,14 @@ func (r *run) run(ctx context.Context) error {
 	}
 	defer func() { d.close() }()
 	if p := password(r.Step); p != "" && r.Method.Name != HDParm {
-		// An ATA erase was begun, and then another method chosen. The drive may be
-		// locked: finish that first.
+		// An ATA erase was begun, and then the method was changed. The drive may be locked:
+		// finish that first.
 		if err := r.securityErase(ctx, d); err != nil {
 			return err
 		}
 	}
 	if r.Method.External() {
-		// The command gets the device to itself.
+		// The command may open the device exclusively.
 		d.close()
 		if err := r.command(ctx); err != nil {
 			return err
@@ -146,7 +146,7 @@ func (r *run) finish(ctx context.Context, d *device) error {
 	if what != "" {
 		return disk.Problemf(disk.CleanFailed, "%s is not blank after %s: %s", r.Device, r.Method, what)
 	}
-	d.forgetPartitions()
+	d.rereadPartitions()
 	return r.report(disk.Progress{Done: r.Bytes, Total: r.Bytes, Step: finishedStep})
 }
 
@@ -158,7 +158,7 @@ type Target struct {
 	Bytes  int64
 	Mode   disk.Mode
 	Method Method
-	// Step is where an earlier run got to: the last Progress.Step, if any.
+	// Step is the last Progress.Step of an earlier run, if any.
 	Step string
 	// Verify returns an error if the open device is not the one to be cleaned. It is required,
 	// and is called before anything is changed, and again after a command. It must neither

@@ -126,7 +126,7 @@ func (o *cleanOptions) clean(ctx context.Context, method []string, result *resul
 		return err
 	}
 	folder := disk.Folder{Class: o.class, HostPath: o.directory, Path: o.directory, Mode: disk.Mode(o.mode)}
-	if cleanjob.InDirectory(identity) {
+	if identity.Kind() == disk.Directory {
 		folder.Directories = []string{"*"}
 	}
 	fact, err := node.Find(ctx, folder, o.name)

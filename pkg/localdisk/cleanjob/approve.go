@@ -1,6 +1,14 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package cleanjob has the rules of cleaning Jobs: whether a provisioner's request for one is
+// approved (Approve), the Job itself (Order.Job), and its progress as the API server shows it
+// (StatusOf).
+//
+// A request is trusted only where a false one is to its sender's own disadvantage. Where the Job runs
+// follows from the report that has the request, what it may access from the volume and the
+// configuration, how it cleans from the configuration alone. docs/design/cleaning-jobs.md has
+// the reasons.
 package cleanjob
 
 import (
@@ -60,7 +68,7 @@ const (
 	// Mismatch: request, volume and configuration do not fit together.
 	Mismatch disk.Reason = "RequestMismatch"
 	// InProcessOnly: the method cannot be left to a Job.
-	InProcessOnly disk.Reason = "MethodNeedsAgent"
+	InProcessOnly disk.Reason = "MethodNeedsProvisioner"
 )
 
 // securityErase is the method that sets a password on the drive, which must never be lost:
@@ -81,17 +89,17 @@ func Approve(r Request, volume *disk.Volume, class *Class) (Order, *disk.Problem
 	if volume == nil || volume.UID != r.VolumeUID {
 		return Order{}, disk.Problemf(NoVolume, "node %s has no volume %s with UID %s", r.Node, r.Volume, r.VolumeUID)
 	}
-	if problem := given(volume); problem != nil {
+	if problem := notReleased(volume); problem != nil {
 		return Order{}, problem
 	}
 	if class == nil {
 		return Order{}, disk.Problemf(disk.NotConfigured, "how to clean is not known: the configuration has no class %q", volume.Key.Class)
 	}
-	if problem := r.fits(volume, class); problem != nil {
+	if problem := r.mismatch(volume, class); problem != nil {
 		return Order{}, problem
 	}
 	command := class.FilesCommand
-	if OnDevice(r.Identity) {
+	if r.Identity.Kind() == disk.Device {
 		command = class.DeviceCommand
 	}
 	if InProcess(command, r.Step) {
@@ -103,8 +111,8 @@ func Approve(r Request, volume *disk.Volume, class *Class) (Order, *disk.Problem
 	}, nil
 }
 
-// given returns why a volume is not finally released, or nil.
-func given(v *disk.Volume) *disk.Problem {
+// notReleased returns why a volume is not finally released, or nil.
+func notReleased(v *disk.Volume) *disk.Problem {
 	switch {
 	case !v.Deleting:
 		return disk.Problemf(NotReleased, "volume %s is not being deleted, so a claim may be bound to it", v.Name)
@@ -119,8 +127,8 @@ func given(v *disk.Volume) *disk.Problem {
 	}
 }
 
-// fits returns what in a request contradicts the volume or the configuration, or nil.
-func (r *Request) fits(v *disk.Volume, class *Class) *disk.Problem {
+// mismatch returns what in a request contradicts the volume or the configuration, or nil.
+func (r *Request) mismatch(v *disk.Volume, class *Class) *disk.Problem {
 	directories := map[string]string{v.Key.Class: class.HostDir}
 	switch {
 	case !localpv.Configured(v, directories) || v.HostPath != class.HostDir+"/"+v.Key.Name || !entryName(v.Key.Name):
@@ -129,7 +137,7 @@ func (r *Request) fits(v *disk.Volume, class *Class) *disk.Problem {
 		return disk.Problemf(Mismatch, "the request is for %s at %s, and volume %s is %s at %s", r.Key, r.Path, v.Name, v.Key, v.HostPath)
 	case r.Identity == "" || v.Matches(r.Identity) != disk.Same:
 		return disk.Problemf(Mismatch, "the request is for disk %s, and volume %s is of disk %s", r.Identity, v.Name, v.Identity)
-	case v.Mode == disk.Block && !OnDevice(r.Identity):
+	case v.Mode == disk.Block && r.Identity.Kind() != disk.Device:
 		return disk.Problemf(Mismatch, "volume %s is a device, and %s is none", v.Name, r.Identity)
 	default:
 		return nil
@@ -139,20 +147,4 @@ func (r *Request) fits(v *disk.Volume, class *Class) *disk.Problem {
 // entryName reports whether a name is that of an entry of a directory.
 func entryName(name string) bool {
 	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/\x00")
-}
-
-// OnDevice reports whether an identity is that of a device, and not of a file system or a
-// directory.
-func OnDevice(identity disk.Identity) bool {
-	switch identity.Scheme() {
-	case "fs", "weakfs", "mem", "dir", "weakdir":
-		return false
-	default:
-		return true
-	}
-}
-
-// InDirectory reports whether an identity is that of a plain directory.
-func InDirectory(identity disk.Identity) bool {
-	return identity.Scheme() == "dir" || identity.Scheme() == "weakdir"
 }

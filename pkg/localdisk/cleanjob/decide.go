@@ -10,12 +10,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Move is the one thing to do about a request.
+// Move is the next action for a request.
 type Move string
 
 // The moves.
 const (
-	// Rest: it is answered for good.
+	// Rest: it has its final answer.
 	Rest Move = "Rest"
 	// Follow: its Job exists; see StatusOf.
 	Follow Move = "Follow"
@@ -30,7 +30,7 @@ const (
 
 // Answered is what the report has of a request already; zero if nothing.
 type Answered struct {
-	// Final reports whether the request is settled, Made whether its Job was observed.
+	// Final reports whether the request has its final answer, Made whether its Job was observed.
 	Final, Made bool
 }
 
@@ -40,7 +40,7 @@ type Seen struct {
 	Pods []*corev1.Pod
 }
 
-// Decide returns what to do about a request. Two Jobs of a volume never run at the same time:
+// Decide returns the next action for a request. Two Jobs of a volume never run at the same time:
 // one starts after all others, and their pods, have ended.
 func Decide(r Request, answered Answered, seen Seen) Move {
 	mine := Name(r.VolumeUID, r.Attempt)

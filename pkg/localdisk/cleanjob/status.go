@@ -5,9 +5,11 @@ package cleanjob
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -60,7 +62,7 @@ func StatusOf(job *batchv1.Job, pods []*corev1.Pod) Status {
 			return Status{State: Failed, Step: result.Step, Problem: why(c, pod, result)}
 		}
 	}
-	return Status{State: Running, Step: result.Step, Problem: waits(pod)}
+	return Status{State: Running, Step: result.Step, Problem: waitProblem(pod)}
 }
 
 // ended returns the progress of a Job that is complete. The provisioner verifies that the disk
@@ -108,8 +110,8 @@ func podReason(pod *corev1.Pod) string {
 	return pod.Status.Reason
 }
 
-// waits is why a pod does not begin; nil if it has begun or only takes its time.
-func waits(pod *corev1.Pod) *disk.Problem {
+// waitProblem returns why a pod does not start; nil if it has started or is starting.
+func waitProblem(pod *corev1.Pod) *disk.Problem {
 	if pod == nil || pod.Status.Phase != corev1.PodPending {
 		return nil
 	}
@@ -149,4 +151,44 @@ func latest(pods []*corev1.Pod) *corev1.Pod {
 	return slices.MaxFunc(pods, func(a, b *corev1.Pod) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
+}
+
+// Result is what a Job's container writes to ResultFile, from its start on, so that it exists
+// however the container ends.
+type Result struct {
+	// Clean reports whether the disk is clean. Otherwise Reason and Message are why not; they
+	// are empty while the Job runs.
+	Clean   bool        `json:"clean,omitempty"`
+	Reason  disk.Reason `json:"reason,omitempty"`
+	Message string      `json:"message,omitempty"`
+	// Step is where another attempt may resume.
+	Step string `json:"step,omitempty"`
+}
+
+// maxResult is how much kubelet reads, in bytes, with room for what JSON escapes.
+const maxResult, maxResultMessage = 4096, 1024
+
+// Encode is the text of a result, cut to what kubelet reads.
+func (r Result) Encode() []byte {
+	r.Message = strings.ToValidUTF8(r.Message, "?")
+	if len(r.Message) > maxResultMessage {
+		r.Message = strings.ToValidUTF8(r.Message[:maxResultMessage], "") + "…"
+	}
+	for _, drop := range []func(){func() {}, func() { r.Step = "" }, func() { r.Message = "" }} {
+		drop()
+		if text, err := json.Marshal(r); err == nil && len(text) <= maxResult {
+			return text
+		}
+	}
+	return []byte("{}")
+}
+
+// Decode reads a result. What is none, because the container was killed while it wrote
+// or never began, is the zero value; then the message is the text.
+func Decode(text string) Result {
+	var r Result
+	if err := json.Unmarshal([]byte(text), &r); err != nil || !utf8.ValidString(r.Step) {
+		return Result{Message: strings.TrimSpace(text)}
+	}
+	return r
 }

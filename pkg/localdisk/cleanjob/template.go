@@ -115,7 +115,7 @@ func (o *Order) security() *corev1.SecurityContext {
 		RunAsNonRoot:           new(false),
 		ReadOnlyRootFilesystem: new(true),
 	}
-	if OnDevice(o.Identity) {
+	if o.Identity.Kind() == disk.Device {
 		// The device cgroup allows only privileged containers to open disks.
 		context.Privileged = new(true)
 		return context
@@ -143,7 +143,7 @@ const folder, tickets, devices = "class", "tickets", "dev"
 
 func (o *Order) volumes() []corev1.Volume {
 	class := hostPath(folder, o.HostDir)
-	if OnDevice(o.Identity) {
+	if o.Identity.Kind() == disk.Device {
 		return []corev1.Volume{class, hostPath(devices, "/dev")}
 	}
 	return []corev1.Volume{class, hostPath(tickets, TicketFolder)}
@@ -157,7 +157,7 @@ func hostPath(name, at string) corev1.Volume {
 func (o *Order) mounts() []corev1.VolumeMount {
 	// What the host mounts or unmounts meanwhile has to be seen.
 	class := corev1.VolumeMount{Name: folder, MountPath: o.HostDir, MountPropagation: new(corev1.MountPropagationHostToContainer)}
-	if OnDevice(o.Identity) {
+	if o.Identity.Kind() == disk.Device {
 		class.ReadOnly = true // only the link to the device is read
 		return []corev1.VolumeMount{class, {Name: devices, MountPath: "/dev"}}
 	}

@@ -138,16 +138,16 @@ func (p parts) partition() bool { return strings.HasPrefix(p.name, "part:") }
 
 func registered(source string) bool { return source == "wwn" || source == "nvme" }
 
-// seatOf is the boot that the identity of an unnamed disk belongs to.
-func (i Identity) seatOf() string {
+// boot is the boot that the identity of an unnamed disk belongs to.
+func (i Identity) boot() string {
 	_, rest, _ := strings.Cut(string(i), ":")
 	boot, _, _ := strings.Cut(rest, ":")
 	return boot
 }
 
-// kind groups the schemes that the same disk may have at different times: a driver update that
-// adds serial numbers makes a weak device a strong one.
-func (i Identity) kind() Kind {
+// Kind returns what the identity is of. The same disk may have another scheme of that kind later:
+// a driver update that adds serial numbers makes a weak device a strong one.
+func (i Identity) Kind() Kind {
 	switch i.Scheme() {
 	case "fs", "weakfs", "mem":
 		return Mount
@@ -183,13 +183,13 @@ func (i Identity) Compare(other Identity) Match {
 		return Unproven
 	case i == other:
 		return Same
-	case i.kind() != other.kind():
+	case i.Kind() != other.Kind():
 		return Different
 	case i.Scheme() == "mem" || other.Scheme() == "mem":
 		return Different // memory does not outlive its mount
 	case a.name == b.name:
 		return Unproven
-	case i.Unnamed() && other.Unnamed() && i.seatOf() == other.seatOf():
+	case i.Unnamed() && other.Unnamed() && i.boot() == other.boot():
 		return Different
 	case i.Unnamed() || other.Unnamed():
 		return Unproven
@@ -204,7 +204,7 @@ func (i Identity) Compare(other Identity) Match {
 // another identity: where Compare proves nothing, or a disk without a name was attached again,
 // which changes its identity within the same boot.
 func (i Identity) MayFollow(earlier Identity) bool {
-	again := i.Unnamed() && earlier.Unnamed() && i.kind() == earlier.kind()
+	again := i.Unnamed() && earlier.Unnamed() && i.Kind() == earlier.Kind()
 	return again || i != earlier && i.Compare(earlier) == Unproven
 }
 

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -60,12 +61,7 @@ func (l *locked) acquire(proc string) error {
 }
 
 func (l *locked) holds() bool {
-	for _, lock := range l.locks {
-		if lock.held {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(l.locks, func(lock *fileLock) bool { return lock.held })
 }
 
 // openLocks opens the lock files that others have made.
@@ -147,27 +143,24 @@ func (f *fileLock) release() error {
 }
 
 func flock(file *os.File, operation int) error {
+	return control(file, func(fd int) error { return unix.Flock(fd, operation) })
+}
+
+// control calls with the file's descriptor, which stays open meanwhile.
+func control(file *os.File, call func(fd int) error) error {
 	conn, err := file.SyscallConn()
 	if err != nil {
 		return err
 	}
-	var locking error
-	if err := conn.Control(func(fd uintptr) { locking = unix.Flock(int(fd), operation) }); err != nil {
-		return err
-	}
-	return locking
+	var failed error
+	return errors.Join(conn.Control(func(fd uintptr) { failed = call(int(fd)) }), failed)
 }
 
 // holders are the processes that hold a lock on a file by flock(2), as proc shows them: none if
 // they are in another PID namespace.
 func holders(proc string, file *os.File) ([]int, error) {
 	var st unix.Stat_t
-	conn, err := file.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	var failed error
-	if err := errors.Join(conn.Control(func(fd uintptr) { failed = unix.Fstat(int(fd), &st) }), failed); err != nil {
+	if err := control(file, func(fd int) error { return unix.Fstat(fd, &st) }); err != nil {
 		return nil, err
 	}
 	text, err := os.ReadFile(filepath.Join(proc, "locks"))

@@ -188,7 +188,7 @@ func TestPowerCut(t *testing.T) {
 // before the write that was cut and would have told after.
 func live(t *testing.T, m *model) (before, after string, finished bool) {
 	t.Helper()
-	s, err := load(m)
+	s, err := loadAll(m)
 	if err != nil {
 		return "", "", false
 	}
@@ -199,7 +199,7 @@ func live(t *testing.T, m *model) (before, after string, finished bool) {
 				t.Errorf("write %d failed, and the store tells %q in place of %q", i, told(s), before)
 			}
 			sound := newModel(-1)
-			other, err := load(sound)
+			other, err := loadAll(sound)
 			for _, write := range life[:i+1] {
 				err = errors.Join(err, write(other))
 			}
@@ -221,7 +221,7 @@ func killed(t *testing.T, steps int) {
 	m := newModel(steps)
 	_, _, _ = live(t, m)
 	m.steps = -1
-	s, err := load(m)
+	s, err := loadAll(m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,11 +239,11 @@ func reopened(t *testing.T, story string, world *model, want []string) {
 			again.seen[name] = &content{file.seen, file.onDisk}
 		}
 		again.onDisk = maps.Clone(again.seen)
-		if s, err := load(again); err == nil {
+		if s, err := loadAll(again); err == nil {
 			_ = s.Put(record("wwn:0x9")) // or not
 		}
 		for _, left := range again.remains() {
-			s, err := load(left)
+			s, err := loadAll(left)
 			if err != nil {
 				t.Fatal(err)
 			}

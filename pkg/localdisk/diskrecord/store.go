@@ -1,12 +1,17 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package diskrecord stores the node's records of its disks: one file per disk identity, in a
+// folder that survives the provisioner and a restart of the node. What Put has acknowledged
+// survives a power cut; an unacknowledged write is either complete or absent. A file that
+// cannot be read is kept, and blocks only the disk it was written for.
 package diskrecord
 
 import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -130,7 +135,7 @@ func Open(path, proc string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open disk records in %s: %w", path, err)
 	}
-	s, err := load(files)
+	s, err := loadAll(files)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("read disk records in %s: %w", path, err), files.Close())
 	}
@@ -163,7 +168,7 @@ func (s *Store) Cleaner(identity disk.Identity) int {
 	return s.killed
 }
 
-func load(files folder) (*Store, error) {
+func loadAll(files folder) (*Store, error) {
 	s := newStore(files)
 	names, err := files.names()
 	if err != nil {
@@ -176,7 +181,7 @@ func load(files folder) (*Store, error) {
 			}
 		}
 		if ofRecord(name) {
-			s.take(name)
+			s.load(name)
 		}
 	}
 	// A provisioner that was killed may not have synced, and from here on the records are
@@ -184,8 +189,8 @@ func load(files folder) (*Store, error) {
 	return s, files.sync()
 }
 
-// take reads a file into the maps, unless it is gone. Locking is as for set.
-func (s *Store) take(name string) {
+// load reads a file into the maps, unless it does not exist. Locking is as for set.
+func (s *Store) load(name string) {
 	delete(s.damaged, name)
 	data, err := s.folder.read(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -300,4 +305,52 @@ func (s *Store) damagedWhere(wanted func(*Damaged) bool) []Damaged {
 func clone(record disk.Record) disk.Record {
 	record.Root = slices.Clone(record.Root)
 	return record
+}
+
+// proofsFile has the blank proofs of all disks. It is no record: without it devices are only
+// read again from the first byte.
+const proofsFile = "blank-proofs.json"
+
+// proofs is the content of proofsFile.
+type proofs struct {
+	// SHA256 is that of the bytes of Proofs as they are in the file.
+	SHA256 string          `json:"sha256"`
+	Proofs json.RawMessage `json:"proofs"`
+}
+
+// BlankProofs returns what PutBlankProofs wrote last, also before a restart; nothing if
+// that cannot be read. Whether a proof still holds is for the caller to check.
+func (s *Store) BlankProofs() map[disk.Identity]disk.BlankProof {
+	found := map[disk.Identity]disk.BlankProof{}
+	data, err := s.folder.read(proofsFile)
+	if err != nil {
+		return found
+	}
+	var file proofs
+	if err := json.Unmarshal(data, &file); err != nil || file.SHA256 != sum(file.Proofs) {
+		return found
+	}
+	if err := json.Unmarshal(file.Proofs, &found); err != nil || found == nil {
+		return map[disk.Identity]disk.BlankProof{}
+	}
+	maps.DeleteFunc(found, func(_ disk.Identity, p disk.BlankProof) bool { return p.Done < 0 || p.Done > p.Bytes || p.State == "" })
+	return found
+}
+
+// PutBlankProofs replaces all blank proofs, and returns once they are on disk.
+func (s *Store) PutBlankProofs(all map[disk.Identity]disk.BlankProof) error {
+	text, err := json.Marshal(all)
+	if err != nil {
+		return fmt.Errorf("encode blank proofs: %w", err)
+	}
+	data, err := json.Marshal(proofs{SHA256: sum(text), Proofs: text})
+	if err != nil {
+		return fmt.Errorf("encode blank proofs: %w", err)
+	}
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if err := s.replace(proofsFile, append(data, '\n')); err != nil {
+		return fmt.Errorf("write blank proofs: %w", err)
+	}
+	return nil
 }

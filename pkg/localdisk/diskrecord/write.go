@@ -72,7 +72,7 @@ func (s *Store) Recheck() {
 	// In a separate store, since readers must not wait for files.
 	again := newStore(s.folder)
 	for _, damaged := range s.Damaged() {
-		again.take(damaged.File)
+		again.load(damaged.File)
 	}
 	killed := s.Predecessor()
 	if killed != 0 {

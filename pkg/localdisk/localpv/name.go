@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
@@ -82,3 +83,34 @@ func (r *Request) named() string {
 	}
 	return Name(r.Node.Name, r.Disk.Key, r.Generation)
 }
+
+// ProvisionedByAnnotation has the value ProvisionedBy of the volume's node. It must exist and
+// must not begin with kubernetes.io/: the PersistentVolume controller takes volumes with such
+// a value for its own.
+const ProvisionedByAnnotation = "pv.kubernetes.io/provisioned-by"
+
+// provisioner is what ProvisionedBy begins with.
+const provisioner = "stowage.dev/local-"
+
+// NodeHash identifies a node in labels, whose values are too short for node names: 128 bits of
+// the name's SHA-256, in 32 hexadecimal digits.
+func NodeHash(node string) string {
+	sum := sha256.Sum256([]byte(node))
+	return hex.EncodeToString(sum[:16])
+}
+
+// NodeLabels are the labels that name a volume's node.
+func NodeLabels(node string) map[string]string {
+	labels := map[string]string{wellknown.NodeLabel: NodeHash(node)}
+	if len(node) <= validation.LabelValueMaxLength {
+		labels[wellknown.NodeNameLabel] = node
+	}
+	return labels
+}
+
+// Selector is the label selector that finds the volumes of a node, and of no other
+// but for a collision of hashes, which Owned detects.
+func Selector(node string) string { return wellknown.NodeLabel + "=" + NodeHash(node) }
+
+// ProvisionedBy returns the name of a node's provisioner.
+func ProvisionedBy(node string) string { return provisioner + node }

@@ -1,8 +1,6 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
 // Package command runs the commands and tools that clean disks, each in its own process group.
 package command
 

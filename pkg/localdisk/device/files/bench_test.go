@@ -1,8 +1,6 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
 package files
 
 import (
@@ -34,7 +32,7 @@ func BenchmarkCleanOrdinaryTree(b *testing.B) {
 			}
 		}
 		b.StartTimer()
-		if err := r.do(func(fd int) error { return r.passes(b.Context(), fd, &teller{every: time.Hour}) }); err != nil {
+		if err := r.do(func(fd int) error { return r.passes(b.Context(), fd, &reporter{every: time.Hour}) }); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -1,8 +1,6 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
 package files
 
 import (
@@ -68,8 +66,8 @@ func stat(dir int, name string, flags int) (unix.Statx_t, error) {
 	return st, err
 }
 
-// liesOn reports whether a file system is of the type with this number.
-func liesOn(fd int, magic int64) (bool, error) {
+// isOn reports whether a file system is of the type with this number.
+func isOn(fd int, magic int64) (bool, error) {
 	var fs unix.Statfs_t
 	_, err := uninterrupted(func() (int, error) { return 0, unix.Fstatfs(fd, &fs) })
 	return int64(fs.Type) == magic, err //nolint:unconvert // not everywhere an int64

@@ -1,8 +1,6 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
 package files
 
 import (
@@ -50,19 +48,19 @@ func (r *Root) Clean(ctx context.Context, progress func(disk.Progress) error) er
 		if err := unlock(root); err != nil {
 			return fmt.Errorf("clear flags of %s: %w", r.path, err)
 		}
-		t := &teller{progress: progress, every: progressEvery, told: time.Now()}
+		t := &reporter{progress: progress, every: progressEvery, last: time.Now()}
 		if err := r.passes(ctx, root, t); err != nil {
 			return err
 		}
 		if err := flush(root, r.path); err != nil {
 			return err
 		}
-		return t.tell()
+		return t.report()
 	})
 }
 
 // passes walks the volume until nothing is left.
-func (r *Root) passes(ctx context.Context, root int, t *teller) error {
+func (r *Root) passes(ctx context.Context, root int, t *reporter) error {
 	keep, err := keepsLostAndFound(root)
 	if err != nil {
 		return fmt.Errorf("examine the file system of %s: %w", r.path, err)
@@ -70,11 +68,11 @@ func (r *Root) passes(ctx context.Context, root int, t *teller) error {
 	left := ""
 	var refused error
 	for range maxPasses {
-		w := &walk{root: r, teller: t, keep: keep, ledger: ledger{began: time.Now()}, buf: make([]byte, namesBytes)}
+		w := &walk{root: r, reporter: t, keep: keep, ledger: ledger{began: time.Now()}, buf: make([]byte, namesBytes)}
 		if err := w.run(ctx, root); err != nil {
 			return err
 		}
-		if left, err = something(root); err != nil {
+		if left, err = firstEntry(root); err != nil {
 			return fmt.Errorf("list what is left in %s: %w", r.path, err)
 		}
 		if left == "" {
@@ -92,7 +90,7 @@ func (r *Root) passes(ctx context.Context, root int, t *teller) error {
 // a user's file of that name.
 func keepsLostAndFound(root int) (bool, error) {
 	const extRootInode = 2
-	ext, err := liesOn(root, unix.EXT4_SUPER_MAGIC)
+	ext, err := isOn(root, unix.EXT4_SUPER_MAGIC)
 	if err != nil || !ext {
 		return false, err
 	}
@@ -108,32 +106,32 @@ func flush(root int, path string) error {
 	return nil
 }
 
-// teller reports progress.
-type teller struct {
+// reporter reports progress.
+type reporter struct {
 	progress func(disk.Progress) error
 	every    time.Duration
-	told     time.Time
+	last     time.Time
 	freed    int64
 }
 
-// freedBy adds the bytes of an entry that has been unlinked.
-func (t *teller) freedBy(st *unix.Statx_t) {
+// countFreed adds the bytes of an entry that has been unlinked.
+func (t *reporter) countFreed(st *unix.Statx_t) {
 	const blockBytes = 512 // of stat(2), independent of the file system's
 	if st.Mode&unix.S_IFMT == unix.S_IFREG && st.Nlink == 1 {
 		t.freed += int64(st.Blocks) * blockBytes
 	}
 }
 
-// due reports progress if the interval has passed.
-func (t *teller) due(now time.Time) error {
-	if now.Sub(t.told) < t.every {
+// reportIfDue reports progress if the interval has passed.
+func (t *reporter) reportIfDue(now time.Time) error {
+	if now.Sub(t.last) < t.every {
 		return nil
 	}
-	t.told = now
-	return t.tell()
+	t.last = now
+	return t.report()
 }
 
-func (t *teller) tell() error {
+func (t *reporter) report() error {
 	if t.progress == nil {
 		return nil
 	}

@@ -1,8 +1,6 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
 package files
 
 import (
@@ -138,8 +136,8 @@ func TestCleanGoesAsDeepAndWideAsItGets(t *testing.T) {
 				before := descriptors(t)
 				r := open(t, root)
 				most := 0
-				tell := &teller{progress: func(disk.Progress) error { most = max(most, descriptors(t)); return nil }, every: 50 * time.Millisecond}
-				must(t, r.do(func(fd int) error { return r.passes(t.Context(), fd, tell) }))
+				report := &reporter{progress: func(disk.Progress) error { most = max(most, descriptors(t)); return nil }, every: 50 * time.Millisecond}
+				must(t, r.do(func(fd int) error { return r.passes(t.Context(), fd, report) }))
 				checkEmpty(t, r)
 				if most > before+levels+3 {
 					t.Errorf("%d descriptors open at a time", most-before)
@@ -275,14 +273,14 @@ func TestTheEndOfTheContextEndsTheClean(t *testing.T) {
 	r := open(t, root)
 	ctx, cancel := context.WithCancel(t.Context())
 	calls := 0
-	tell := &teller{progress: func(disk.Progress) error {
+	report := &reporter{progress: func(disk.Progress) error {
 		if calls++; calls == 100 {
 			cancel()
 		}
 		return nil
 	}}
 	before := descriptors(t)
-	err := r.do(func(fd int) error { return r.passes(ctx, fd, tell) })
+	err := r.do(func(fd int) error { return r.passes(ctx, fd, report) })
 	if !errors.Is(err, context.Canceled) || calls != 100 {
 		t.Errorf("%v after %d calls", err, calls)
 	}

@@ -1,8 +1,6 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
 package files
 
 import (
@@ -24,7 +22,7 @@ func (r *Root) Empty(ctx context.Context) (disk.Content, string, error) {
 			return context.Cause(ctx)
 		}
 		var err error
-		if what, err = something(root); err != nil {
+		if what, err = firstEntry(root); err != nil {
 			return fmt.Errorf("list %s: %w", r.path, err)
 		}
 		content = disk.ContentNone
@@ -36,9 +34,9 @@ func (r *Root) Empty(ctx context.Context) (disk.Content, string, error) {
 	return content, what, err
 }
 
-// something returns the name of something in the root; empty if there is at most an empty
+// firstEntry returns the name of something in the root; empty if there is at most an empty
 // lost+found.
-func something(root int) (string, error) {
+func firstEntry(root int) (string, error) {
 	name, lost, err := first(root, lostAndFound)
 	if err != nil || name != "" || !lost {
 		return name, err

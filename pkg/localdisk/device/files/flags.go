@@ -1,8 +1,6 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
 package files
 
 import (
@@ -10,6 +8,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"stowage.dev/stowage/pkg/localdisk/device/ioctl"
 )
 
 // Inode flags, of linux/fs.h.
@@ -40,14 +40,9 @@ const (
 	attributesLocked = unix.STATX_ATTR_IMMUTABLE | unix.STATX_ATTR_APPEND
 )
 
-// Numbers of ioctls: direction, which some architectures encode otherwise, size of
-// the argument, type, number.
 const (
-	ioctlRead  = unix.FS_IOC_GETFLAGS &^ 0x1fffffff
-	ioctlWrite = unix.FS_IOC_SETFLAGS &^ 0x1fffffff
-
-	ioctlGetExtended = ioctlRead | 28<<16 | 'X'<<8 | 31
-	ioctlSetExtended = ioctlWrite | 28<<16 | 'X'<<8 | 32
+	ioctlGetExtended = ioctl.Read | 28<<16 | 'X'<<8 | 31
+	ioctlSetExtended = ioctl.Write | 28<<16 | 'X'<<8 | 32
 )
 
 // extended is struct fsxattr of linux/fs.h.
@@ -131,7 +126,7 @@ func unlockEntry(dir int, name string) error {
 // none.
 func readExtended(fd int) (extended, error) {
 	var x extended
-	err := ioctl(fd, ioctlGetExtended, unsafe.Pointer(&x))
+	err := ioctl.Call(fd, ioctlGetExtended, unsafe.Pointer(&x))
 	if unsupported(err) {
 		return extended{}, nil
 	}
@@ -139,13 +134,5 @@ func readExtended(fd int) (extended, error) {
 }
 
 func writeExtended(fd int, x extended) error {
-	return ioctl(fd, ioctlSetExtended, unsafe.Pointer(&x))
-}
-
-func ioctl(fd int, request uint, argument unsafe.Pointer) error {
-	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), uintptr(request), uintptr(argument))
-	if errno != 0 {
-		return errno
-	}
-	return nil
+	return ioctl.Call(fd, ioctlSetExtended, unsafe.Pointer(&x))
 }

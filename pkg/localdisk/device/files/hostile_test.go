@@ -1,8 +1,6 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
 package files
 
 import (
@@ -165,14 +163,14 @@ func TestADirectoryThatIsMovedIsEmptiedAndNothingBesideIt(t *testing.T) {
 			bottom := fs + "/volume" + strings.Repeat("/d", levels)
 			r := open(t, fs+"/volume")
 			moved := false
-			tell := &teller{progress: func(disk.Progress) error {
+			report := &reporter{progress: func(disk.Progress) error {
 				if _, err := os.Stat(bottom); err == nil || moved || descriptors(t) < levels/2 {
 					return nil
 				}
 				moved = true // the bottom has just been removed
 				return os.Rename(fs+"/volume/d/d/d", fs+to)
 			}}
-			must(t, r.do(func(fd int) error { return r.passes(t.Context(), fd, tell) }))
+			must(t, r.do(func(fd int) error { return r.passes(t.Context(), fd, report) }))
 			if !moved {
 				t.Error("nothing was moved")
 			}

@@ -1,8 +1,6 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
 package files
 
 import (
@@ -15,27 +13,27 @@ const (
 	// foreignLimit is how many entries created since a walk began it removes before it gives
 	// up.
 	foreignLimit = 2_000
-	// contestedLimit is how many entries may vanish, be exchanged or be filled again
-	// under its hands.
+	// contestedLimit is how many entries other processes may remove, exchange or fill again
+	// during a walk.
 	contestedLimit = 500
-	// clockSlack is how far the clock may have been put back for an inode that was
-	// changed "after now" to be taken for an old one.
+	// clockSlack: an inode that was changed further in the future is an old one, and the clock
+	// was set back.
 	clockSlack = 10 * time.Second
 )
 
-// ledger accounts for a walk's entries, to detect concurrent writers. Every entry that the
-// walk finds costs one. An inode that was last changed before the walk began pays for as many
-// entries as it has links; once one of them is unlinked, created, linked or renamed, its ctime
-// is newer and it pays for none. As the number of old inodes is limited, and none can be
-// created, a walk that never ends exceeds the limit.
+// ledger counts the entries that a walk finds and that the volume did not have when the walk
+// began, to detect concurrent writers. Every entry adds one. An inode that was last changed
+// before the walk began subtracts as many as it has links; once one of them is unlinked,
+// created, linked or renamed, its ctime is newer and it subtracts none. As the number of old
+// inodes is limited, and none can be created, a walk that never ends exceeds the limit.
 type ledger struct {
 	began     time.Time
 	foreign   int64
 	contested int
 }
 
-// meet accounts for an entry that was just examined.
-func (l *ledger) meet(st *unix.Statx_t, now time.Time) {
+// examined accounts for an entry that was just examined.
+func (l *ledger) examined(st *unix.Statx_t, now time.Time) {
 	l.foreign++
 	if !l.old(st, now) {
 		return

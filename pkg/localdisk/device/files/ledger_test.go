@@ -1,8 +1,6 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
 package files
 
 import (
@@ -50,7 +48,7 @@ func TestLedgerTellsOldEntriesFromNew(t *testing.T) {
 			l := ledger{began: began}
 			for range story.times {
 				for _, st := range story.met {
-					l.meet(st, now)
+					l.examined(st, now)
 				}
 			}
 			for range story.contested {

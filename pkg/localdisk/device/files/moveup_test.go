@@ -1,8 +1,6 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
 package files
 
 import (
@@ -99,8 +97,8 @@ func TestCleanReachesDirectoriesThatAreHardToMove(t *testing.T) {
 				before := descriptors(t)
 				r := open(t, root)
 				most := 0
-				tell := &teller{progress: func(disk.Progress) error { most = max(most, descriptors(t)); return nil }}
-				must(t, r.do(func(fd int) error { return r.passes(t.Context(), fd, tell) }))
+				report := &reporter{progress: func(disk.Progress) error { most = max(most, descriptors(t)); return nil }}
+				must(t, r.do(func(fd int) error { return r.passes(t.Context(), fd, report) }))
 				checkEmpty(t, r)
 				if allowed := before + max(story.open, levels) + 3; most > allowed {
 					t.Errorf("%d descriptors open at a time, more than %d", most, allowed)
@@ -202,7 +200,7 @@ func TestDirectoriesThatAreMovedAreNotCountedTwice(t *testing.T) {
 		must(t, os.Mkdir(root+"/late", 0o700))
 		deepen(t, root+"/late", 20*levels)
 		r := open(t, root)
-		w := &walk{root: r, teller: &teller{every: time.Hour}, ledger: ledger{began: time.Now()}, buf: make([]byte, namesBytes)}
+		w := &walk{root: r, reporter: &reporter{every: time.Hour}, ledger: ledger{began: time.Now()}, buf: make([]byte, namesBytes)}
 		must(t, r.do(func(fd int) error { return w.run(t.Context(), fd) }))
 		if w.ledger.foreign > 0 || w.ledger.contested > 0 {
 			t.Errorf("ledger %+v", w.ledger)
@@ -220,7 +218,7 @@ func TestEveryCleanGetsFurther(t *testing.T) {
 		for range attempts {
 			step := 0
 			err := r.do(func(fd int) error {
-				return r.passes(t.Context(), fd, &teller{progress: func(disk.Progress) error {
+				return r.passes(t.Context(), fd, &reporter{progress: func(disk.Progress) error {
 					if step++; step > steps {
 						return killed
 					}
@@ -247,7 +245,7 @@ func TestAMountAtAnyDepthStopsTheClean(t *testing.T) {
 	must(t, os.Mkdir(at, 0o700))
 	must(t, unix.Mount(outside(t), at, "", unix.MS_BIND, ""))
 	r := open(t, root)
-	err := r.do(func(fd int) error { return r.passes(t.Context(), fd, &teller{every: time.Hour}) })
+	err := r.do(func(fd int) error { return r.passes(t.Context(), fd, &reporter{every: time.Hour}) })
 	nested, ok := errors.AsType[*NestedMountError](err)
 	if !ok {
 		t.Fatalf("the walk: %v", err)

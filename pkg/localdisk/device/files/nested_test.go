@@ -1,8 +1,6 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
 package files
 
 import (
@@ -68,7 +66,7 @@ func TestNestedMountsStopTheClean(t *testing.T) {
 					t.Errorf("something was deleted before the mount was found: %v", err)
 				}
 				// As if it had been mounted after the look at the mount table.
-				err := r.do(func(fd int) error { return r.passes(t.Context(), fd, &teller{every: time.Hour}) })
+				err := r.do(func(fd int) error { return r.passes(t.Context(), fd, &reporter{every: time.Hour}) })
 				if !errors.As(err, &nested) || nested.Path != at {
 					t.Errorf("the walk says %v, want that %s is a mount", err, at)
 				}

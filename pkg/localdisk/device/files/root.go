@@ -1,14 +1,15 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
 package files
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
+	"strings"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 )
 
@@ -35,7 +36,7 @@ func Open(path string, verify func(dirFD int) error) (*Root, error) {
 		return nil, fmt.Errorf("open volume root %q: not an absolute path below /", path)
 	}
 	r := &Root{path: clean, verify: verify}
-	fd, at, err := r.look()
+	fd, at, err := r.openVerified()
 	if err != nil {
 		return nil, err
 	}
@@ -46,12 +47,9 @@ func Open(path string, verify func(dirFD int) error) (*Root, error) {
 	return r, nil
 }
 
-// Path is the path of the root.
-func (r *Root) Path() string { return r.path }
-
 // do calls step with a descriptor of the root, which it closes afterwards.
 func (r *Root) do(step func(fd int) error) error {
-	fd, at, err := r.look()
+	fd, at, err := r.openVerified()
 	if err != nil {
 		return err
 	}
@@ -62,8 +60,8 @@ func (r *Root) do(step func(fd int) error) error {
 	return step(fd)
 }
 
-// look opens and verifies the root.
-func (r *Root) look() (int, node, error) {
+// openVerified opens and verifies the root.
+func (r *Root) openVerified() (int, node, error) {
 	fd, err := uninterrupted(func() (int, error) {
 		return unix.Open(r.path, directoryFlags, 0)
 	})
@@ -83,3 +81,37 @@ func (r *Root) look() (int, node, error) {
 	}
 	return fd, nodeOf(&st), nil
 }
+
+// checkMounts searches for mounts below the root in the process's own mount table, and calls
+// BeforeClean for others.
+func (r *Root) checkMounts(root int) error {
+	if err := r.checkOwnMounts(root); err != nil {
+		return err
+	}
+	if r.BeforeClean == nil {
+		return nil
+	}
+	return r.BeforeClean()
+}
+
+func (r *Root) checkOwnMounts(root int) error {
+	// The path with symlinks resolved, as the mount table has it.
+	resolved, err := os.Readlink(descriptorPath(root))
+	if err != nil {
+		return fmt.Errorf("resolve %s: %w", r.path, err)
+	}
+	below, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) {
+		// A mount that another one hides has another parent.
+		return uint64(m.Parent) != r.node.mount || !strings.HasPrefix(m.Mountpoint, resolved+"/"), false
+	})
+	if err != nil {
+		return fmt.Errorf("read mount table: %w", err)
+	}
+	if len(below) > 0 {
+		return &NestedMountError{Path: below[0].Mountpoint}
+	}
+	return nil
+}
+
+// descriptorPath leads to what a descriptor is open on, and to nothing else.
+func descriptorPath(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) }

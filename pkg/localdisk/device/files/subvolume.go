@@ -1,8 +1,6 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
 package files
 
 import (
@@ -10,6 +8,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"stowage.dev/stowage/pkg/localdisk/device/ioctl"
 )
 
 // Numbers of linux/btrfs.h.
@@ -17,9 +17,9 @@ const (
 	subvolumeInode    = 256
 	subvolumeReadOnly = 1 << 1
 
-	ioctlDestroySubvolume  = ioctlWrite | 4096<<16 | 0x94<<8 | 15
-	ioctlGetSubvolumeFlags = ioctlRead | 8<<16 | 0x94<<8 | 25
-	ioctlSetSubvolumeFlags = ioctlWrite | 8<<16 | 0x94<<8 | 26
+	ioctlDestroySubvolume  = ioctl.Write | 4096<<16 | 0x94<<8 | 15
+	ioctlGetSubvolumeFlags = ioctl.Read | 8<<16 | 0x94<<8 | 25
+	ioctlSetSubvolumeFlags = ioctl.Write | 8<<16 | 0x94<<8 | 26
 )
 
 // subvolumeArguments is struct btrfs_ioctl_vol_args.
@@ -44,17 +44,17 @@ func destroySubvolume(parent int, name string) error {
 	if copy(arguments.name[:len(arguments.name)-1], name) < len(name) {
 		return unix.ENAMETOOLONG
 	}
-	return ioctl(parent, ioctlDestroySubvolume, unsafe.Pointer(&arguments))
+	return ioctl.Call(parent, ioctlDestroySubvolume, unsafe.Pointer(&arguments))
 }
 
 // unlockSubvolume makes a read-only subvolume writable. Other directories are unchanged.
 func unlockSubvolume(fd int) error {
-	btrfs, err := liesOn(fd, unix.BTRFS_SUPER_MAGIC)
+	btrfs, err := isOn(fd, unix.BTRFS_SUPER_MAGIC)
 	if err != nil || !btrfs {
 		return err
 	}
 	var flags uint64
-	err = ioctl(fd, ioctlGetSubvolumeFlags, unsafe.Pointer(&flags))
+	err = ioctl.Call(fd, ioctlGetSubvolumeFlags, unsafe.Pointer(&flags))
 	if errors.Is(err, unix.EINVAL) {
 		return nil // not the root of a subvolume
 	}
@@ -62,5 +62,5 @@ func unlockSubvolume(fd int) error {
 		return err
 	}
 	flags &^= subvolumeReadOnly
-	return ioctl(fd, ioctlSetSubvolumeFlags, unsafe.Pointer(&flags))
+	return ioctl.Call(fd, ioctlSetSubvolumeFlags, unsafe.Pointer(&flags))
 }

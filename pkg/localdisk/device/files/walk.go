@@ -1,8 +1,6 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
 package files
 
 import (
@@ -16,11 +14,11 @@ import (
 )
 
 // walk goes once through the volume and deletes what it finds, children before their
-// directory. What others remove or fill meanwhile is skipped.
+// directory. It skips what other processes remove or fill meanwhile.
 type walk struct {
-	root   *Root
-	teller *teller
-	ledger ledger
+	root     *Root
+	reporter *reporter
+	ledger   ledger
 	// keep preserves lost+found in the root.
 	keep  bool
 	stack []*frame
@@ -82,7 +80,7 @@ func (w *walk) run(ctx context.Context, root int) error {
 	}
 }
 
-// pause is between two entries.
+// pause checks the context and the limits between two entries, and reports progress.
 func (w *walk) pause(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("clean %s: %w", w.root.path, context.Cause(ctx))
@@ -90,10 +88,10 @@ func (w *walk) pause(ctx context.Context) error {
 	if w.ledger.exceeded() {
 		return &StillWrittenError{Path: w.root.path}
 	}
-	return w.teller.due(time.Now())
+	return w.reporter.reportIfDue(time.Now())
 }
 
-// entry deals with one name.
+// entry processes one name.
 func (w *walk) entry(dir *frame, name string) error {
 	st, err := statEntry(dir.fd, name)
 	if errors.Is(err, unix.ENOENT) {
@@ -103,7 +101,7 @@ func (w *walk) entry(dir *frame, name string) error {
 	if err != nil {
 		return w.failed("examine", name, err)
 	}
-	w.ledger.meet(&st, time.Now())
+	w.ledger.examined(&st, time.Now())
 	switch {
 	case isMount(dir, &st):
 		return w.nested(name)
@@ -129,7 +127,7 @@ func (w *walk) remove(dir *frame, name string, st *unix.Statx_t) error {
 		err = unlink(dir.fd, name, 0)
 	}
 	if err == nil {
-		w.teller.freedBy(st)
+		w.reporter.countFreed(st)
 		return w.freed()
 	}
 	return w.notRemoved(name, err)

@@ -1,8 +1,6 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
 package files
 
 import (
@@ -77,8 +75,8 @@ func TestWritersEndTheClean(t *testing.T) {
 				w := &writer{root: root, source: source, deepest: deepest}
 				defer func() { _, _ = unix.Close(w.deepest), unix.Close(w.source) }()
 				r := open(t, root)
-				tell := &teller{progress: func(disk.Progress) error { w.call++; return act(w) }}
-				err = r.do(func(fd int) error { return r.passes(t.Context(), fd, tell) })
+				report := &reporter{progress: func(disk.Progress) error { w.call++; return act(w) }}
+				err = r.do(func(fd int) error { return r.passes(t.Context(), fd, report) })
 				if _, ok := errors.AsType[*StillWrittenError](err); !ok {
 					t.Errorf("%v after %d steps", err, w.call)
 				}

@@ -1,8 +1,6 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
 package files
 
 import (
@@ -23,8 +21,8 @@ const attributesBytes = 256 << 10
 // the policy assigns one to every inode, stored or not.
 const selinux = "security.selinux"
 
-// notOurs are the attributes that the kernel keeps by itself.
-func notOurs(name string) bool {
+// kernelManaged reports whether the kernel maintains an attribute itself.
+func kernelManaged(name string) bool {
 	return name == "security.evm" || name == "security.ima" ||
 		strings.HasPrefix(name, "trusted.SGI_ACL_") // how xfs stores what system.posix_acl_* show
 }
@@ -41,7 +39,7 @@ func attributeNames(fd int) ([]string, error) {
 	}
 	var names []string
 	for name := range strings.SplitSeq(string(list), "\x00") {
-		if name != "" && !notOurs(name) {
+		if name != "" && !kernelManaged(name) {
 			names = append(names, name)
 		}
 	}
@@ -127,7 +125,7 @@ func removeAttributes(fd int, unwanted func(name string) bool) error {
 }
 
 func writeAttribute(fd int, name string, value []byte) error {
-	if notOurs(name) {
+	if kernelManaged(name) {
 		return nil
 	}
 	have, there, err := readAttribute(fd, name)

@@ -1,8 +1,6 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
 package files
 
 import (
@@ -13,6 +11,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"stowage.dev/stowage/pkg/localdisk/device/ioctl"
 )
 
 // listxattr(2) lists at most 64 KiB of names, and fails with E2BIG if there are more.
@@ -25,7 +25,7 @@ const userAttribute = "user."
 // removeExcess removes user.* attributes of a directory until the rest can be listed.
 func removeExcess(fd int) error {
 	list := xfsUserAttributes
-	btrfs, err := liesOn(fd, unix.BTRFS_SUPER_MAGIC)
+	btrfs, err := isOn(fd, unix.BTRFS_SUPER_MAGIC)
 	if err != nil {
 		return err
 	}
@@ -59,8 +59,8 @@ const (
 	xfsHandleBytes = 24
 	xfsListBytes   = 64 << 10
 
-	ioctlXFSHandle     = ioctlRead | ioctlWrite | unsafe.Sizeof(xfsHandleRequest{})<<16 | 'X'<<8 | 106
-	ioctlXFSAttributes = ioctlWrite | unsafe.Sizeof(xfsListRequest{})<<16 | 'X'<<8 | 122
+	ioctlXFSHandle     = ioctl.Read | ioctl.Write | unsafe.Sizeof(xfsHandleRequest{})<<16 | 'X'<<8 | 106
+	ioctlXFSAttributes = ioctl.Write | unsafe.Sizeof(xfsListRequest{})<<16 | 'X'<<8 | 122
 )
 
 // xfsHandleRequest is struct xfs_fsop_handlereq of xfs_fs.h.
@@ -90,14 +90,14 @@ func xfsUserAttributes(fd int) ([]string, error) {
 	size := uint32(len(handle))
 	list := make([]byte, xfsListBytes)
 	of := xfsHandleRequest{fd: uint32(fd), out: unsafe.Pointer(&handle[0]), outBytes: &size}
-	if err := ioctl(fd, uint(ioctlXFSHandle), unsafe.Pointer(&of)); err != nil {
+	if err := ioctl.Call(fd, uint(ioctlXFSHandle), unsafe.Pointer(&of)); err != nil {
 		return nil, fmt.Errorf("get file handle: %w", err)
 	}
 	request := xfsListRequest{
 		handle: xfsHandleRequest{flags: unix.O_DIRECTORY, in: unsafe.Pointer(&handle[0]), inBytes: size},
 		bytes:  uint32(len(list)), list: unsafe.Pointer(&list[0]),
 	}
-	if err := ioctl(fd, uint(ioctlXFSAttributes), unsafe.Pointer(&request)); err != nil {
+	if err := ioctl.Call(fd, uint(ioctlXFSAttributes), unsafe.Pointer(&request)); err != nil {
 		return nil, err
 	}
 	return xfsNames(list)
@@ -128,7 +128,7 @@ const (
 	btrfsHeaderBytes   = 32
 	btrfsEntryBytes    = 30
 
-	ioctlBtrfsSearch = ioctlRead | ioctlWrite | 112<<16 | 0x94<<8 | 17
+	ioctlBtrfsSearch = ioctl.Read | ioctl.Write | 112<<16 | 0x94<<8 | 17
 )
 
 // btrfsSearch is struct btrfs_ioctl_search_args_v2 of linux/btrfs.h.
@@ -152,7 +152,7 @@ func btrfsUserAttributes(fd int) ([]string, error) {
 		firstObject: st.Ino, lastObject: st.Ino, lastOffset: ^uint64(0), lastChange: ^uint64(0),
 		firstType: btrfsAttributeItem, lastType: btrfsAttributeItem, items: ^uint32(0), bytes: btrfsSearchBytes,
 	}
-	if err := ioctl(fd, ioctlBtrfsSearch, unsafe.Pointer(&search)); err != nil {
+	if err := ioctl.Call(fd, ioctlBtrfsSearch, unsafe.Pointer(&search)); err != nil {
 		return nil, err
 	}
 	return btrfsNames(search.found[:], search.items)

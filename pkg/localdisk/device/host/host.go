@@ -1,10 +1,9 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
 // Package host combines the packages that find, inspect and clean a node's disks, so that a
-// disk's identity is verified before anything on it is destroyed.
+// disk's identity is verified before anything on it is destroyed. All packages below
+// pkg/localdisk/device are for Linux only.
 package host
 
 import (
@@ -22,6 +21,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/device/links"
 	"stowage.dev/stowage/pkg/localdisk/device/mounts"
 	"stowage.dev/stowage/pkg/localdisk/device/probe"
+	"stowage.dev/stowage/pkg/localdisk/device/superblock"
 	"stowage.dev/stowage/pkg/localdisk/device/usage"
 	"stowage.dev/stowage/pkg/localdisk/device/wipe"
 	"stowage.dev/stowage/pkg/localdisk/disk"
@@ -48,7 +48,7 @@ type Config struct {
 // to keep apart.
 type Host struct {
 	*probe.Prober
-	looker    *usage.Looker
+	finder    *usage.Finder
 	links     links.Folder
 	mountinfo string
 	identity  identity.Host
@@ -64,15 +64,15 @@ func New(c Config) (*Host, error) {
 		mountinfo: c.Proc + "/1/mountinfo", links: links.Folder{Base: "/dev", Path: disk.LinkFolder},
 		identity: identity.Host{Sys: c.Sys, Machine: c.Machine},
 	}
-	looker, err := usage.New(usage.Config{
+	finder, err := usage.New(usage.Config{
 		Mountinfo: h.mountinfo, Swaps: c.Proc + "/swaps", Sys: c.Sys, Dev: c.Dev, KubeletDir: c.KubeletDir, KubeletPath: c.KubeletPath,
 	})
 	if err != nil {
 		return nil, err
 	}
-	h.looker = looker
+	h.finder = finder
 	h.Prober, err = probe.New(probe.Config{
-		Usage: looker, HostMountinfo: h.mountinfo, Fstab: c.Fstab, Sys: c.Sys, Dev: c.Dev, Machine: c.Machine, Timeout: c.Timeout,
+		Usage: finder, HostMountinfo: h.mountinfo, Fstab: c.Fstab, Sys: c.Sys, Dev: c.Dev, Machine: c.Machine, Timeout: c.Timeout,
 	})
 	return h, err
 }
@@ -83,14 +83,9 @@ func defaultTo(field *string, value string) {
 	}
 }
 
-// Watch calls changed when there may be something new in the folders, until ctx ends.
-func (h *Host) Watch(ctx context.Context, folders []disk.Folder, changed func()) error {
-	return h.Prober.Watch(ctx, folders).Run(ctx, changed)
-}
-
-// Users returns who on the node uses a disk; see usage.Looker.
+// Users returns who on the node uses a disk; see usage.Finder.
 func (h *Host) Users(ctx context.Context, fact disk.Fact, volume string) ([]disk.User, error) {
-	return h.looker.Users(ctx, fact, volume)
+	return h.finder.Users(ctx, fact, volume)
 }
 
 // Cleaned returns whether a clean has left data on a disk, and what. It proves nothing about a
@@ -99,11 +94,7 @@ func (h *Host) Cleaned(ctx context.Context, fact disk.Fact, mode disk.Mode) (dis
 	if fact.Kind == disk.Device {
 		return wipe.Inspect(ctx, fact.Device, mode)
 	}
-	root, err := h.open(ctx, fact)
-	if err != nil {
-		return disk.ContentUnknown, "", err
-	}
-	return root.Empty(ctx)
+	return h.empty(ctx, fact)
 }
 
 // Inspect returns whether a disk holds data, and what. A device that seems to be blank is
@@ -112,6 +103,10 @@ func (h *Host) Inspect(ctx context.Context, fact disk.Fact, suspect int64) (disk
 	if fact.Kind == disk.Device {
 		return wipe.Sample(ctx, fact.Device, suspect)
 	}
+	return h.empty(ctx, fact)
+}
+
+func (h *Host) empty(ctx context.Context, fact disk.Fact) (disk.Content, string, error) {
 	root, err := h.open(ctx, fact)
 	if err != nil {
 		return disk.ContentUnknown, "", err
@@ -145,7 +140,7 @@ func (h *Host) Clean(ctx context.Context, request disk.CleanRequest, progress fu
 	if request.Target.Identity == "" {
 		return disk.Problemf(disk.IdentityUnproven, "the request names no disk to clean at %s", request.Target.HostPath)
 	}
-	users, err := h.looker.Users(ctx, request.Target, request.Volume)
+	users, err := h.finder.Users(ctx, request.Target, request.Volume)
 	if err != nil {
 		return fmt.Errorf("find the users of %s: %w", request.Target.HostPath, err)
 	}
@@ -271,3 +266,34 @@ func (h *Host) nothingBelow(target disk.Fact) error {
 	}
 	return nil
 }
+
+// ReadSuperblock reads which file system is on a device, after verifying its identity.
+func (h *Host) ReadSuperblock(ctx context.Context, device disk.Fact) (disk.Superblock, error) {
+	return superblock.Read(ctx, device.Device, func(file *os.File) error { return h.verifyDevice(file, device) })
+}
+
+// LinkTarget returns the target of a link of disk.LinkFolder; empty if there is no link.
+func (h *Host) LinkTarget(link string) (string, error) { return h.links.Target(link) }
+
+// AddLink points a link of disk.LinkFolder to a device, after verifying its identity.
+func (h *Host) AddLink(link string, device disk.Fact) error {
+	node, err := os.OpenFile(device.Device, unix.O_PATH|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return fmt.Errorf("find %s: %w", device.Device, err)
+	}
+	defer node.Close()
+	var stat unix.Stat_t
+	if err := unix.Fstat(int(node.Fd()), &stat); err != nil {
+		return fmt.Errorf("examine %s: %w", device.Device, err)
+	}
+	if stat.Mode&unix.S_IFMT != unix.S_IFBLK {
+		return disk.Problemf(disk.SpecialFile, "%s is not a block device", device.Device)
+	}
+	if err := h.verifyDevice(node, device); err != nil {
+		return err
+	}
+	return h.links.Put(link, device.Device)
+}
+
+// RemoveLink removes a link of disk.LinkFolder, if it is there.
+func (h *Host) RemoveLink(link string) error { return h.links.Remove(link) }

@@ -1,8 +1,6 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
 package identity
 
 import (
@@ -11,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"stowage.dev/stowage/pkg/localdisk/device/sysfs"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
@@ -21,7 +20,7 @@ var page83 = string([]byte{0, 0x83, 0, 4 + 8 + 4 + 6 + 4 + 8,
 	1, 0x03, 0, 8, 0x50, 0, 0xc5, 0, 0xa1, 0xb2, 0xc3, 0xd4})
 
 func TestDevicesAreToldByWhatTheHardwareSays(t *testing.T) {
-	boot, err := bootID()
+	boot, err := sysfs.BootID()
 	if err != nil {
 		t.Fatal(err)
 	}

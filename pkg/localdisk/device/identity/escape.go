@@ -1,8 +1,6 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
 package identity
 
 import (
@@ -43,9 +41,9 @@ func tidy(v string) string {
 	}), " ")
 }
 
-// telling reports whether a number distinguishes a disk from others. Hardware without one
+// distinguishes reports whether a number distinguishes a disk from others. Hardware without one
 // reports zeros, another repeated character, or a dash.
-func telling(number string) bool {
+func distinguishes(number string) bool {
 	digits := strings.NewReplacer("-", "", "_", "", ".", "", " ", "").Replace(number)
 	return digits != "" && strings.Trim(digits, digits[:1]) != ""
 }

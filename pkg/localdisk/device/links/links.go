@@ -1,8 +1,6 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
 // Package links makes and removes the symlinks through which kubelet finds the devices
 // of local volumes. They are in a folder of devtmpfs, which is empty after each boot.
 package links

@@ -10,78 +10,51 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"slices"
+	"strconv"
 	"strings"
 )
 
-// FstabEntry is a file system that the administrator has written down in fstab.
-type FstabEntry struct {
-	// Source is what is to be mounted, as written ("UUID=..."), Point where.
-	Source, Point string
-	FSType        string
-	// NoAuto reports whether it is not mounted at boot, and may therefore be absent.
-	NoAuto bool
-}
-
-// Fstab reads the file systems of an fstab file. A missing file has none. Invalid lines are
+// Fstab returns the mount points of an fstab file. A missing file has none. Invalid lines are
 // skipped, as by mount(8): one bad line must not hide the others.
-func Fstab(file string) ([]FstabEntry, error) {
+func Fstab(file string) ([]string, error) {
 	lines, err := fields(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
 	if err != nil {
 		return nil, fmt.Errorf("read fstab: %w", err)
 	}
-	var found []FstabEntry
+	var points []string
 	for _, f := range lines {
 		if strings.HasPrefix(f[0], "#") || len(f) < 3 {
 			continue
 		}
-		e := FstabEntry{Source: unescape(f[0]), Point: unescape(f[1]), FSType: unescape(f[2])}
-		if !path.IsAbs(e.Point) {
-			continue // swap has "none"
+		if point := unescape(f[1]); path.IsAbs(point) { // swap has "none"
+			points = append(points, path.Clean(point))
 		}
-		e.Point = path.Clean(e.Point)
-		if len(f) > 3 {
-			e.NoAuto = slices.Contains(strings.Split(f[3], ","), "noauto")
-		}
-		found = append(found, e)
 	}
-	return found, nil
+	return points, nil
 }
 
-// Swap is swap space in use.
-type Swap struct {
-	// Path is the device or the file.
-	Path string
-	// File reports whether it is a file.
-	File bool
-}
-
-// Swaps reads the swap space in use from a file such as /proc/swaps. A kernel without swap has
-// no such file.
-func Swaps(file string) ([]Swap, error) {
+// Swaps returns the devices and files that are swap space in use, from a file such as
+// /proc/swaps. A kernel without swap has no such file.
+func Swaps(file string) ([]string, error) {
 	lines, err := fields(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
 	if err != nil {
 		return nil, fmt.Errorf("read swaps: %w", err)
 	}
-	var found []Swap
+	var paths []string
 	for _, f := range lines {
-		if len(f) < 2 || f[0] == "Filename" {
-			continue
+		if len(f) >= 2 && f[0] != "Filename" {
+			paths = append(paths, unescape(f[0]))
 		}
-		found = append(found, Swap{Path: unescape(f[0]), File: f[1] != "partition"})
 	}
-	return found, nil
+	return paths, nil
 }
 
-// fields returns the words of each line that has any.
+// fields returns the words of each line that has any; nothing for a missing file.
 func fields(file string) ([][]string, error) {
 	f, err := os.Open(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -98,32 +71,16 @@ func fields(file string) ([][]string, error) {
 
 // unescape replaces \ooo by the byte, and leaves invalid escapes unchanged.
 func unescape(s string) string {
-	if !strings.Contains(s, `\`) {
-		return s
-	}
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
-		if value, ok := octal(s[i:]); ok {
-			b.WriteByte(value)
-			i += 3
-			continue
+		if s[i] == '\\' && i+4 <= len(s) {
+			if value, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
+				b.WriteByte(byte(value))
+				i += 3
+				continue
+			}
 		}
 		b.WriteByte(s[i])
 	}
 	return b.String()
-}
-
-// octal reads an escape at the beginning of s.
-func octal(s string) (byte, bool) {
-	if len(s) < 4 || s[0] != '\\' || s[1] > '3' {
-		return 0, false
-	}
-	value := byte(0)
-	for _, digit := range []byte(s[1:4]) {
-		if digit < '0' || digit > '7' {
-			return 0, false
-		}
-		value = value<<3 | (digit - '0')
-	}
-	return value, true
 }

@@ -1,8 +1,6 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
 package probe
 
 import (
@@ -130,7 +128,7 @@ func TestFailingDisks(t *testing.T) {
 			const volume = "volumes/kubernetes.io~local-volume/pv"
 			l := &lab{entry: filepath.Join(f.Path, "entry"), aside: filepath.Join(kubelet, "pods/1", volume), other: filepath.Join(kubelet, "pods/2", volume)}
 			story.make(t, l)
-			p := newProber(t, func(c *Config) { c.Usage = lookerFor(t, kubelet) })
+			p := newProber(t, func(c *Config) { c.Usage = finderFor(t, kubelet) })
 			ask := disk.Scan{Folders: []disk.Folder{f}, Known: []disk.Known{{Key: disk.Key{Class: "a", Name: "entry"}, HostPath: l.entry, Volume: "pv"}}}
 			if before := scan(t, p, ask)["entry"]; before.Problem != nil {
 				t.Fatalf("at first: %v", before.Problem)

@@ -1,8 +1,6 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
 package probe
 
 import (
@@ -334,9 +332,9 @@ func TestScanningAgainTouchesNoDisk(t *testing.T) {
 
 func mountsAreNumbered(t *testing.T, path string) bool {
 	t.Helper()
-	s, err := seenAt(path)
+	s, err := inodeAt(path)
 	must(t, err)
-	return s.sure
+	return s.unique
 }
 
 func TestAMountThatGoesWhileItIsLookedAt(t *testing.T) {
@@ -360,7 +358,7 @@ func TestWhatKubeletDoesForTheVolumeIsNoReasonAgainstIt(t *testing.T) {
 	kubelet := newFolder(t, "kubelet").Path
 	mount(t, filepath.Join(kubelet, "plugins/kubernetes.io/local-volume/mounts/pv-1"), device)
 	p := newProber(t, func(c *Config) {
-		c.Usage = lookerFor(t, kubelet)
+		c.Usage = finderFor(t, kubelet)
 	})
 	for volume, want := range map[string]disk.Reason{"pv-1": "", "pv-2": disk.InUse, "": disk.InUse} {
 		facts := scan(t, p, disk.Scan{

@@ -1,8 +1,6 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
 package probe
 
 import (
@@ -121,7 +119,7 @@ func link(t testing.TB, target string, elements ...string) {
 	must(t, os.Symlink(target, filepath.Join(elements...)))
 }
 
-func lookerFor(t testing.TB, kubelet string) *usage.Looker {
+func finderFor(t testing.TB, kubelet string) *usage.Finder {
 	t.Helper()
 	l, err := usage.New(usage.Config{
 		Mountinfo: "/proc/self/mountinfo", Swaps: "/proc/swaps", Sys: "/sys", Dev: "/dev",
@@ -133,7 +131,7 @@ func lookerFor(t testing.TB, kubelet string) *usage.Looker {
 
 func newProber(t testing.TB, change ...func(*Config)) *Prober {
 	t.Helper()
-	cfg := Config{Usage: lookerFor(t, "/var/lib/kubelet")}
+	cfg := Config{Usage: finderFor(t, "/var/lib/kubelet")}
 	for _, c := range change {
 		c(&cfg)
 	}

@@ -1,18 +1,16 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
 package probe
 
 import "testing"
 
 func TestConfigurationsThatMakeNoProber(t *testing.T) {
-	looker := lookerFor(t, "/var/lib/kubelet")
+	finder := finderFor(t, "/var/lib/kubelet")
 	for name, cfg := range map[string]Config{
 		"uses are unknown":     {},
-		"a relative mountinfo": {Usage: looker, HostMountinfo: "mountinfo"},
-		"a relative sysfs":     {Usage: looker, Sys: "sys"},
+		"a relative mountinfo": {Usage: finder, HostMountinfo: "mountinfo"},
+		"a relative sysfs":     {Usage: finder, Sys: "sys"},
 	} {
 		if p, err := New(cfg); err == nil || p != nil {
 			t.Errorf("%s: no error", name)

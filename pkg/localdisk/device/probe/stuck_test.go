@@ -1,8 +1,6 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
 package probe
 
 import (
@@ -91,13 +89,13 @@ func TestALookThatIsUnderWayIsWaitedFor(t *testing.T) {
 	begun, release := make(chan struct{}), make(chan struct{})
 	first := make(chan int)
 	go func() {
-		n, _ := ask(t.Context(), &w, "x", time.Minute, func() int { close(begun); <-release; return 1 })
+		n, _ := callWithin(t.Context(), &w, "x", time.Minute, func() int { close(begun); <-release; return 1 })
 		first <- n
 	}()
 	<-begun
 	second := make(chan int)
 	go func() {
-		n, _ := ask(t.Context(), &w, "x", time.Minute, func() int { return 2 })
+		n, _ := callWithin(t.Context(), &w, "x", time.Minute, func() int { return 2 })
 		second <- n
 	}()
 	close(release)

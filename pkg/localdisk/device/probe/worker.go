@@ -1,8 +1,6 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
 package probe
 
 import (
@@ -26,10 +24,10 @@ type job struct {
 	stuck bool
 }
 
-// ask examines a path in its own goroutine and waits for the result until the timeout. It
-// first waits for an examination of the same path in progress, unless that is stuck. look must
+// callWithin examines a path in its own goroutine and waits for the result until the timeout. It
+// first waits for an examination of the same path in progress, unless that is stuck. call must
 // change nothing but its result, which is discarded after a timeout.
-func ask[T any](ctx context.Context, w *workers, path string, timeout time.Duration, look func() T) (T, *disk.Problem) {
+func callWithin[T any](ctx context.Context, w *workers, path string, timeout time.Duration, call func() T) (T, *disk.Problem) {
 	var none T
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -40,7 +38,7 @@ func ask[T any](ctx context.Context, w *workers, path string, timeout time.Durat
 	answer := make(chan T, 1)
 	go func() {
 		defer w.end(path, mine)
-		answer <- look()
+		answer <- call()
 	}()
 	select {
 	case <-mine.done:

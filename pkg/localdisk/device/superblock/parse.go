@@ -1,16 +1,25 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package superblock reads which file system is on a block device: its type and its UUID, as
+// blkid prints them, for the types that kubelet formats devices with.
+//
+// A file system is reported only if its superblock is valid by the rules of libblkid, checksum
+// included. kubelet formats a device on which blkid finds nothing, and blkid ignores a
+// superblock with a wrong checksum: a magic number alone proves too little.
 package superblock
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"os"
 	"strings"
 
+	"stowage.dev/stowage/pkg/localdisk/device/wipe"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
@@ -152,4 +161,30 @@ func btrfs(image []byte) (disk.Format, bool) {
 
 func uuid(b []byte) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:16])
+}
+
+// Read reads, past the page cache, what is on the block device at a path, which may be
+// mounted. verify is called with the open device before it is read, to verify its identity. If
+// no file system is found, the whole device is searched for the signatures of wipe.Inspect, so
+// that Blank is never reported for what blkid knows.
+//
+// The call may hang for as long as the device does.
+func Read(ctx context.Context, path string, verify func(device *os.File) error) (disk.Superblock, error) {
+	image, err := wipe.ReadStart(path, Size, verify)
+	if err != nil {
+		return disk.Superblock{}, fmt.Errorf("read the superblock of %s: %w", path, err)
+	}
+	found := Parse(image)
+	if !found.Blank() {
+		return found, nil
+	}
+	content, what, err := wipe.Inspect(ctx, path, disk.Filesystem)
+	switch {
+	case err != nil:
+		return disk.Superblock{}, err
+	case content != disk.ContentNone:
+		return disk.Superblock{Other: what}, nil
+	default:
+		return disk.Superblock{}, nil
+	}
 }

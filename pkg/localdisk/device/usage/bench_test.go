@@ -1,8 +1,6 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
 package usage
 
 import (
@@ -121,7 +119,7 @@ func (b *bench) mount(args ...string) string {
 	return point
 }
 
-func (b *bench) looker() *Looker {
+func (b *bench) finder() *Finder {
 	b.t.Helper()
 	l, err := New(Config{
 		Mountinfo: "/proc/self/mountinfo", Swaps: "/proc/swaps", Sys: "/sys", Dev: "/dev",
@@ -146,7 +144,7 @@ func (b *bench) mounted(point, root string) disk.Fact {
 	b.t.Helper()
 	return disk.Fact{
 		HostPath: point, Path: point, Kind: disk.Mount,
-		Place: placeOf(numberOfStat(b.stat(point).Dev), root),
+		Place: "fs:" + numberOfStat(b.stat(point).Dev).String() + ":" + root,
 	}
 }
 
@@ -162,7 +160,7 @@ func (b *bench) stat(p string) unix.Stat_t {
 // users asks who uses a fact, and writes the bench's folder as "~".
 func (b *bench) users(fact disk.Fact, volume string) []string {
 	b.t.Helper()
-	us, err := b.looker().Users(b.t.Context(), fact, volume)
+	us, err := b.finder().Users(b.t.Context(), fact, volume)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -171,11 +169,11 @@ func (b *bench) users(fact disk.Fact, volume string) []string {
 
 func (b *bench) claims(fact disk.Fact, volume string) []string {
 	b.t.Helper()
-	s, err := b.looker().Survey(nil, []string{filepath.Join(b.root, "disks")})
+	s, err := b.finder().Survey(nil, []string{filepath.Join(b.root, "disks")})
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	us, err := s.Claimed(fact, volume)
+	us, err := s.BlockingUsers(fact, volume)
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -1,8 +1,6 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
 package usage
 
 import (
@@ -26,18 +24,18 @@ var kubeletPlaces = []string{
 	"volume-subpaths",
 }
 
-// kubelet returns what kubelet's folder has of a volume. Only names are read: mounts are not
-// accessed.
-func (l *Looker) kubelet(volume string) ([]use, error) {
+// kubelet returns the entries of a volume in kubelet's folder. Only names are read: mounts are
+// not accessed.
+func (f *Finder) kubelet(volume string) ([]use, error) {
 	if volume == "" {
 		return nil, nil
 	}
-	pods, err := list(filepath.Join(l.config.KubeletPath, "pods"))
+	pods, err := list(filepath.Join(f.config.KubeletPath, "pods"))
 	if err != nil {
 		return nil, fmt.Errorf("list pods in kubelet's folder: %w", err)
 	}
 	if pods == nil {
-		return nil, fmt.Errorf("kubelet's folder: %s has no folder pods", l.config.KubeletPath)
+		return nil, fmt.Errorf("kubelet's folder: %s has no folder pods", f.config.KubeletPath)
 	}
 	folders := []string{
 		filepath.Join("plugins", kubeletLocal, "volumeDevices"),
@@ -50,12 +48,12 @@ func (l *Looker) kubelet(volume string) ([]use, error) {
 	}
 	var uses []use
 	for _, folder := range folders {
-		names, err := list(filepath.Join(l.config.KubeletPath, folder))
+		names, err := list(filepath.Join(f.config.KubeletPath, folder))
 		if err != nil {
 			return nil, fmt.Errorf("find the volume in kubelet's folder: %w", err)
 		}
 		if slices.Contains(names, volume) {
-			where := filepath.Join(l.config.KubeletDir, folder, volume)
+			where := filepath.Join(f.config.KubeletDir, folder, volume)
 			uses = append(uses, use{User: disk.User{What: byKubelet, Where: where}, path: where})
 		}
 	}

@@ -1,8 +1,6 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
 package usage
 
 import (
@@ -34,7 +32,7 @@ func (s *Survey) locate(p string) spot {
 	case strings.HasPrefix(p, "/dev/"):
 		at.device = s.node(strings.TrimPrefix(p, "/dev")) // a container's
 	default:
-		at.silent = !mounts.Supported(m.FSType)
+		at.mayHang = !mounts.Supported(m.FSType)
 	}
 	return at
 }
@@ -86,9 +84,6 @@ func (s *Survey) holds(m *mounts.Mount) []*device {
 }
 
 func numberOf(m *mounts.Mount) number { return number{m.Major, m.Minor} }
-
-// placeOf is disk.Fact.Place of a folder of a file system.
-func placeOf(fs number, root string) string { return "fs:" + fs.String() + ":" + root }
 
 // parsePlace takes a Place apart. root is empty for a device.
 func parsePlace(place string) (n number, root string, err error) {

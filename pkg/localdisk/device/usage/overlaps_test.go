@@ -1,8 +1,6 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
 package usage
 
 import (
@@ -101,7 +99,7 @@ func TestOddDevices(t *testing.T) {
 	w.folder("sys/devices/nvme0c0n1/slaves") // a path of a multipath device has no number
 	w.link("sys/class/block/nvme0c0n1", "../../devices/nvme0c0n1")
 	w.link("sys/class/block/sdz", "../../devices/gone") // pulled out meanwhile
-	got, err := w.survey().Claimed(deviceFact("104:0"), "")
+	got, err := w.survey().BlockingUsers(deviceFact("104:0"), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +129,7 @@ func TestSysfsThatMakesNoSenseIsAnError(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			change(w)
-			if _, err := w.looker().Survey(nil, nil); err == nil {
+			if _, err := w.finder().Survey(nil, nil); err == nil {
 				t.Error("surveyed without an error")
 			}
 		})
@@ -167,7 +165,7 @@ func FuzzPlace(f *testing.F) {
 		}
 		again := n.place()
 		if root != "" {
-			again = placeOf(n, root)
+			again = "fs:" + n.String() + ":" + root
 		}
 		m, r, err := parsePlace(again)
 		if err != nil || m != n || r != root {

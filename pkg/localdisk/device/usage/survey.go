@@ -1,8 +1,18 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
+// Package usage finds what on a node uses a disk. For a candidate or a volume: does the node
+// use it, or the disk that it is a part of, for something else (Survey.BlockingUsers)? Before a
+// device is published, and before any disk is cleaned: does anything at all use its bytes
+// (Finder.Users)? After an error the disk must be treated as in use.
+//
+// BlockingUsers is called at every scan, and reads sysfs and mountinfo only, which do not show every
+// use: ZFS, DRBD, iSCSI targets (LIO) and mounts in other namespaces leave no trace there.
+// Users asks the kernel, by opening the device with O_EXCL; sysfs and mountinfo only name what
+// holds it. It also opens the loop devices of the node, which do not hold their backing device
+// exclusively.
+//
+// Neither detects a process that has a device open without O_EXCL.
 package usage
 
 import (
@@ -31,13 +41,13 @@ type Config struct {
 	KubeletDir, KubeletPath string
 }
 
-// Looker finds what uses a disk. It is stateless, and safe for concurrent use.
-type Looker struct {
+// Finder finds what uses a disk. It is stateless, and safe for concurrent use.
+type Finder struct {
 	config Config
 }
 
-// New checks the configuration and returns a Looker.
-func New(c Config) (*Looker, error) {
+// New validates the configuration and returns a Finder.
+func New(c Config) (*Finder, error) {
 	if c.KubeletPath == "" {
 		c.KubeletPath = c.KubeletDir
 	}
@@ -53,11 +63,10 @@ func New(c Config) (*Looker, error) {
 		}
 		*value = path.Clean(*value)
 	}
-	return &Looker{config: c}, nil
+	return &Finder{config: c}, nil
 }
 
-// Survey is a picture of a node at one moment. It is never changed once made, and is
-// safe for concurrent use.
+// Survey is a snapshot of a node. It is immutable, and safe for concurrent use.
 type Survey struct {
 	table   *mounts.Table
 	devices *devices
@@ -79,8 +88,8 @@ type spot struct {
 	file string
 	// known reports whether the path leads anywhere.
 	known bool
-	// silent reports whether it leads to a file system that may never answer.
-	silent bool
+	// mayHang reports whether it leads to a file system that may never answer.
+	mayHang bool
 }
 
 // swap is swap space, loop an attached loop device, layer a folder of a mounted overlay, with
@@ -103,30 +112,30 @@ type (
 // Survey reads sysfs and the list of swaps, and accesses no device and no mount. table has the
 // host's mounts; if it is nil, they are read. folders are the discovery directories, as paths
 // on the host without symlinks.
-func (l *Looker) Survey(table *mounts.Table, folders []string) (*Survey, error) {
+func (f *Finder) Survey(table *mounts.Table, folders []string) (*Survey, error) {
 	if table == nil {
 		var err error
-		if table, err = mounts.Read(l.config.Mountinfo); err != nil {
+		if table, err = mounts.Read(f.config.Mountinfo); err != nil {
 			return nil, err
 		}
 	}
-	swaps, err := mounts.Swaps(l.config.Swaps)
+	swaps, err := mounts.Swaps(f.config.Swaps)
 	if err != nil {
 		return nil, err
 	}
-	ds, err := readDevices(l.config.Sys)
+	ds, err := readDevices(f.config.Sys)
 	if err != nil {
 		return nil, err
 	}
 	s := &Survey{
-		table: table, devices: ds, kubelet: l.config.KubeletDir,
+		table: table, devices: ds, kubelet: f.config.KubeletDir,
 		mounted: make(map[*device][]*mounts.Mount),
 	}
-	for _, f := range folders {
-		s.folders = append(s.folders, path.Clean(f))
+	for _, folder := range folders {
+		s.folders = append(s.folders, path.Clean(folder))
 	}
-	for _, sw := range swaps {
-		s.swaps = append(s.swaps, swap{path: sw.Path, at: s.locate(sw.Path)})
+	for _, p := range swaps {
+		s.swaps = append(s.swaps, swap{path: p, at: s.locate(p)})
 	}
 	s.attachLoops()
 	for _, m := range table.All() {
@@ -149,7 +158,7 @@ func (s *Survey) attachLoops() {
 		at := s.locate(d.backing)
 		s.loops = append(s.loops, loop{device: d, at: at})
 		if at.device != nil {
-			at.device.carry(d)
+			at.device.addOver(d)
 		}
 	}
 }
@@ -175,7 +184,7 @@ func layersOf(m *mounts.Mount) []string {
 
 var errNoPlace = errors.New("the fact has no place")
 
-// target is which bytes a fact is about: a device's, or a folder's of a file system.
+// target is the bytes of a fact: a device's, or those of a folder of a file system.
 type target struct {
 	device *device
 	fs     number
@@ -185,7 +194,7 @@ type target struct {
 	files number
 }
 
-// target finds what a Place is about.
+// target returns the target of a Place.
 func (s *Survey) target(place string) (target, error) {
 	n, root, err := parsePlace(place)
 	if err != nil {
@@ -219,7 +228,7 @@ func (s *Survey) Overlaps(place string) ([]string, error) {
 			}
 			for _, m := range s.mounted[o] {
 				if !isNode(m) {
-					found = append(found, placeOf(numberOf(m), m.Root))
+					found = append(found, m.Place(m.Point))
 				}
 			}
 		}
@@ -227,7 +236,7 @@ func (s *Survey) Overlaps(place string) ([]string, error) {
 	if t.device == nil {
 		for _, m := range s.table.OfDevice(t.fs.major, t.fs.minor) {
 			if mounts.Within(t.root, m.Root) || mounts.Within(m.Root, t.root) {
-				found = append(found, placeOf(t.fs, m.Root))
+				found = append(found, m.Place(m.Point))
 			}
 		}
 	}

@@ -1,12 +1,9 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
 package usage
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,19 +25,19 @@ import (
 // too, to read what they are attached to. That waits for the file system of a loop device's
 // file. The root of a file system without a device number (btrfs) is opened for that of its
 // files.
-func (l *Looker) Users(ctx context.Context, fact disk.Fact, volume string) ([]disk.User, error) {
-	found, err := l.users(ctx, fact, volume)
+func (f *Finder) Users(ctx context.Context, fact disk.Fact, volume string) ([]disk.User, error) {
+	found, err := f.users(ctx, fact, volume)
 	if err != nil {
 		return nil, fmt.Errorf("find the users of %s: %w", fact.HostPath, err)
 	}
 	return found, nil
 }
 
-func (l *Looker) users(ctx context.Context, fact disk.Fact, volume string) ([]disk.User, error) {
+func (f *Finder) users(ctx context.Context, fact disk.Fact, volume string) ([]disk.User, error) {
 	if strings.ContainsRune(volume, '/') {
 		return nil, fmt.Errorf("%q is not a volume name", volume)
 	}
-	s, err := l.Survey(nil, nil)
+	s, err := f.Survey(nil, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -51,22 +48,22 @@ func (l *Looker) users(ctx context.Context, fact disk.Fact, volume string) ([]di
 	if t.files, err = filesOf(t, fact.Path); err != nil {
 		return nil, err
 	}
-	own, err := l.ownPaths(s, fact)
+	own, err := f.ownPaths(s, fact)
 	if err != nil {
 		return nil, err
 	}
 	var uses []use
 	if t.device != nil {
-		uses = otherThan(own, s.usesOfOverlap(t.device))
+		uses = withoutEntry(own, s.usesOfOverlap(t.device))
 	} else {
 		uses = slices.Concat(s.systemOn(t), s.otherMounts(t, own), s.filesWithin(t))
 		for _, d := range s.devicesOf(t) {
-			uses = append(uses, s.grabs(d)...)
+			uses = append(uses, s.otherUses(d)...)
 		}
 	}
 	for _, look := range []func() ([]use, error){
-		func() ([]use, error) { return l.kubelet(volume) },
-		func() ([]use, error) { return l.loops(ctx, s, t) },
+		func() ([]use, error) { return f.kubelet(volume) },
+		func() ([]use, error) { return f.loops(ctx, s, t) },
 	} {
 		if err := ctx.Err(); err != nil {
 			return nil, context.Cause(ctx)
@@ -100,9 +97,9 @@ func filesOf(t target, p string) (number, error) {
 // ownPaths returns the paths on the host at which the fact's own mount may be: that of the
 // fact, and, as that may have symlinks, wherever the host has mounted something on the folder
 // of the fact's mount in this process's namespace.
-func (l *Looker) ownPaths(s *Survey, fact disk.Fact) ([]string, error) {
+func (f *Finder) ownPaths(s *Survey, fact disk.Fact) ([]string, error) {
 	own := []string{filepath.Clean(fact.HostPath)}
-	self, err := mounts.Read(l.config.SelfMountinfo)
+	self, err := mounts.Read(f.config.SelfMountinfo)
 	if err != nil {
 		return nil, err
 	}
@@ -110,12 +107,12 @@ func (l *Looker) ownPaths(s *Survey, fact disk.Fact) ([]string, error) {
 	if !ok {
 		return own, nil
 	}
-	seat, ok := self.SeatOf(m)
+	location, ok := self.MountedOn(m)
 	if !ok {
 		return own, nil
 	}
 	for _, o := range s.table.SameBytes(m) {
-		if at, ok := s.table.SeatOf(o); ok && at == seat {
+		if at, ok := s.table.MountedOn(o); ok && at == location {
 			own = append(own, o.Point)
 		}
 	}
@@ -123,8 +120,8 @@ func (l *Looker) ownPaths(s *Survey, fact disk.Fact) ([]string, error) {
 }
 
 // openExclusively opens a device with O_EXCL, and closes it. The kernel refuses that if
-// the device, a partition of it or the disk that it is a partition of is held exclusively,
-// by whomever.
+// the device, a partition of it or the disk that it is a partition of is held exclusively by
+// any process or the kernel.
 func openExclusively(path string, d *device) ([]use, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_EXCL|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.EBUSY) {
@@ -146,16 +143,16 @@ func openExclusively(path string, d *device) ([]use, error) {
 
 // loops reads what the loop devices are attached to from the devices themselves, since the
 // path in sysfs is that of the process that attached them.
-func (l *Looker) loops(ctx context.Context, s *Survey, t target) ([]use, error) {
+func (f *Finder) loops(ctx context.Context, s *Survey, t target) ([]use, error) {
 	var uses []use
 	for _, lo := range s.loops {
-		if lo.at.silent {
+		if lo.at.mayHang {
 			continue // by its path, on a file system that might not answer
 		}
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		device, fs, err := l.attached(lo.device)
+		device, fs, err := f.attached(lo.device)
 		if err != nil {
 			return nil, err
 		}
@@ -192,8 +189,8 @@ func (s *Survey) reaches(t target, lo loop, attached, fs number) bool {
 
 // attached returns what a loop device is attached to: a device, or a file of a file system.
 // Both are zero if it is detached.
-func (l *Looker) attached(d *device) (device, fs number, err error) {
-	node := filepath.Join(l.config.Dev, strings.TrimPrefix(d.path(), "/dev/"))
+func (f *Finder) attached(d *device) (device, fs number, err error) {
+	node := filepath.Join(f.config.Dev, strings.TrimPrefix(d.path(), "/dev/"))
 	fd, err := unix.Open(node, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENXIO) {
 		return number{}, number{}, nil
@@ -220,7 +217,3 @@ func (l *Looker) attached(d *device) (device, fs number, err error) {
 }
 
 func numberOfStat(dev uint64) number { return number{unix.Major(dev), unix.Minor(dev)} }
-
-func compareUsers(a, b disk.User) int {
-	return cmp.Or(cmp.Compare(a.What, b.What), cmp.Compare(a.Where, b.Where))
-}

@@ -1,8 +1,6 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
 package usage
 
 import (
@@ -78,12 +76,12 @@ func TestWhoUsesAFilesystem(t *testing.T) {
 				`mount "$1" "$2" && losetup -f --show "$2/image"`, "sh", dev, b.folder("private"))
 			b.undo("losetup", "-d", lo)
 			fact := b.mounted(point, "/")
-			s, err := b.looker().Survey(nil, nil)
+			s, err := b.finder().Survey(nil, nil)
 			if err != nil {
 				b.t.Fatal(err)
 			}
 			m, _ := s.table.At(point)
-			fact.Place = placeOf(numberOf(m), "/") // which is not what its files tell
+			fact.Place = "fs:" + numberOf(m).String() + ":/" // which is not what its files tell
 			return fact, []string{"loop device " + lo}, nil
 		},
 		"a loop device over its device": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
@@ -202,7 +200,7 @@ func TestPathsAreAbsolute(t *testing.T) {
 func TestKubeletsFolderElsewhere(t *testing.T) {
 	w := newWorld(t)
 	w.folder("kubelet/pods/1/volumes/kubernetes.io~local-volume/pv-1")
-	uses, err := w.looker().kubelet("pv-1")
+	uses, err := w.finder().kubelet("pv-1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +211,7 @@ func TestKubeletsFolderElsewhere(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(w.root, "kubelet")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.looker().kubelet("pv-1"); err == nil {
+	if _, err := w.finder().kubelet("pv-1"); err == nil {
 		t.Error("no error when kubelet's folder is not there")
 	}
 }
@@ -232,7 +230,7 @@ func TestLoopDevicesOverTheNetworkAreNotAsked(t *testing.T) {
 			w := newWorld(t)
 			w.mount("0:50", "/", "/net", "nfs4 server:/")
 			w.loop("loop0", "7:0", c.backing)
-			l, s := w.looker(), w.survey()
+			l, s := w.finder(), w.survey()
 			sdb, err := s.target("dev:8:16")
 			if err != nil {
 				t.Fatal(err)

@@ -1,11 +1,10 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
 package usage
 
 import (
+	"cmp"
 	"slices"
 
 	"stowage.dev/stowage/pkg/localdisk/device/mounts"
@@ -33,15 +32,15 @@ type use struct {
 // usesOfDevice returns what uses a device itself, and not a part of it or what it is
 // a part of.
 func (s *Survey) usesOfDevice(d *device) []use {
-	uses := s.grabs(d)
+	uses := s.otherUses(d)
 	for _, m := range s.mounted[d] {
 		uses = append(uses, use{User: disk.User{What: byMount, Where: m.Point}, path: m.Point, node: isNode(m)})
 	}
 	return uses
 }
 
-// grabs returns what uses a device other than by mounting it.
-func (s *Survey) grabs(d *device) []use {
+// otherUses returns what uses a device other than by mounting it.
+func (s *Survey) otherUses(d *device) []use {
 	var uses []use
 	for _, h := range d.holders {
 		uses = append(uses, use{User: disk.User{What: byHolder, Where: h.path()}})
@@ -104,9 +103,9 @@ func (s *Survey) otherMounts(t target, own []string) []use {
 	return uses
 }
 
-// otherThan removes mounts of a device's node on the fact's own paths: these are the entry
+// withoutEntry removes mounts of a device's node on the fact's own paths: these are the entry
 // itself.
-func otherThan(own []string, uses []use) []use {
+func withoutEntry(own []string, uses []use) []use {
 	return slices.DeleteFunc(uses, func(u use) bool { return u.node && slices.Contains(own, u.path) })
 }
 
@@ -176,10 +175,8 @@ func shareDisk(a, b *device) bool {
 func users(uses []use) []disk.User {
 	var found []disk.User
 	for _, u := range uses {
-		if !slices.Contains(found, u.User) {
-			found = append(found, u.User)
-		}
+		found = append(found, u.User)
 	}
-	slices.SortFunc(found, compareUsers)
-	return found
+	slices.SortFunc(found, func(a, b disk.User) int { return cmp.Or(cmp.Compare(a.What, b.What), cmp.Compare(a.Where, b.Where)) })
+	return slices.Compact(found)
 }

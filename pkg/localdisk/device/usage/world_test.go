@@ -1,8 +1,6 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux
-
 package usage
 
 import (
@@ -117,8 +115,8 @@ func (w *world) swap(path, kind string) {
 	w.swaps = append(w.swaps, path+" "+kind+" 1024 0 -2")
 }
 
-// looker writes down what was added.
-func (w *world) looker() *Looker {
+// finder writes what was added to files.
+func (w *world) finder() *Finder {
 	w.t.Helper()
 	w.file("mountinfo", strings.Join(w.lines, "\n")+"\n")
 	w.file("swaps", "Filename Type Size Used Priority\n"+strings.Join(w.swaps, "\n")+"\n")
@@ -134,7 +132,7 @@ func (w *world) looker() *Looker {
 
 func (w *world) survey() *Survey {
 	w.t.Helper()
-	s, err := w.looker().Survey(nil, []string{"/mnt/disks"})
+	s, err := w.finder().Survey(nil, []string{"/mnt/disks"})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -3,13 +3,15 @@
 
 package wipe
 
+import "slices"
+
 func filesystems() []signature {
 	uberblock := both("\x00\x00\x00\x00\x00\xba\xb1\x0c")
 	zfs := each("zfs_member", uberblock)
 	for i := range zfs {
 		zfs[i].where = uberblocks
 	}
-	return join(
+	return slices.Concat(
 		zfs,
 		[]signature{
 			one("ext2/ext3/ext4/jbd", "\x53\xef", kib+56),
@@ -45,7 +47,7 @@ func oldFilesystems() []signature {
 	for _, magic := range []string{"\x13\x7f", "\x13\x8f", "\x24\x68", "\x24\x78"} {
 		minix = append(minix, each("minix", both(magic), kib+16)...)
 	}
-	return join(
+	return slices.Concat(
 		ufs, minix,
 		each("minix", both("\x4d\x5a"), kib+24),
 		each("reiserfs", []string{"ReIsErFs", "ReIsEr2Fs", "ReIsEr3Fs"}, 8*kib+20, 8*kib+52, 64*kib+20, 64*kib+52),

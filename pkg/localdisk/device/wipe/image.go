@@ -5,10 +5,14 @@ package wipe
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
@@ -136,4 +140,63 @@ func inspect(m *image, mode disk.Mode) (string, error) {
 		}
 	}
 	return "", nil
+}
+
+// Inspect checks whether a block device is as a clean for a mode must leave it, and describes
+// what was found if not: it must have no known signature, and for mode Block the first and the
+// last MiB must be zero. That proves nothing of a device that was not cleaned; see Sample and
+// ProveBlank. It reads past the page cache and changes nothing; the device may be in use.
+// Anything but a block device is a disk.Problem, SpecialFile, and is not opened.
+func Inspect(ctx context.Context, path string, mode disk.Mode) (disk.Content, string, error) {
+	d, err := openDevice(path, unix.O_RDONLY)
+	if err != nil {
+		return disk.ContentUnknown, "", fmt.Errorf("inspect: %w", err)
+	}
+	defer d.close()
+	what, err := d.inspect(ctx, mode)
+	switch {
+	case err != nil:
+		return disk.ContentUnknown, "", err
+	case what != "":
+		return disk.ContentSome, what, nil
+	default:
+		return disk.ContentNone, "", nil
+	}
+}
+
+// ReadStart reads the first bytes of a block device past the page cache, or all if it has fewer.
+// verify is called with the open device before.
+func ReadStart(path string, bytes int64, verify func(*os.File) error) ([]byte, error) {
+	d, err := openDevice(path, unix.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	defer d.close()
+	if err := verify(d.file); err != nil {
+		return nil, fmt.Errorf("verify identity: %w", err)
+	}
+	start := make([]byte, min(bytes, d.size))
+	_, err = d.ReadAt(start, 0)
+	return start, err
+}
+
+func (d *device) inspect(ctx context.Context, mode disk.Mode) (string, error) {
+	what, err := inspect(newImage(reader{ctx, d}, d.size), mode)
+	if err != nil {
+		return "", fmt.Errorf("inspect %s: %w", d.path, err)
+	}
+	return what, nil
+}
+
+// reader reads a device until its context ends.
+type reader struct {
+	ctx context.Context
+	d   *device
+}
+
+func (r reader) ReadAt(p []byte, at int64) (int, error) {
+	if err := context.Cause(r.ctx); err != nil {
+		return 0, err
+	}
+	return r.d.ReadAt(p, at)
 }

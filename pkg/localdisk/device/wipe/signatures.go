@@ -3,6 +3,8 @@
 
 package wipe
 
+import "slices"
+
 // signature identifies a format. The offsets are in bytes; negative ones are from the device's
 // end, the size rounded down to whole sectors of 512 bytes.
 type signature struct {
@@ -12,8 +14,6 @@ type signature struct {
 	at    []int64
 	// where adds offsets that depend on the device's size.
 	where func(size int64) []int64
-	// least is how many of the places have to hold the magic; 0 is one.
-	least int
 }
 
 // find returns where the signature is; -1 if it is nowhere.
@@ -21,9 +21,8 @@ func (s signature) find(m *image) (int64, error) {
 	at := s.at
 	end := m.size &^ 511
 	if s.where != nil {
-		at = append(append([]int64(nil), at...), s.where(end)...)
+		at = slices.Concat(at, s.where(end))
 	}
-	first, count := int64(-1), 0
 	for _, o := range at {
 		if o < 0 {
 			o += end
@@ -32,25 +31,15 @@ func (s signature) find(m *image) (int64, error) {
 		if err != nil {
 			return 0, err
 		}
-		if !holds {
-			continue
-		}
-		if count++; first < 0 {
-			first = o
-		}
-		if count >= max(s.least, 1) {
-			return first, nil
+		if holds {
+			return o, nil
 		}
 	}
 	return -1, nil
 }
 
 func signatures() []signature {
-	var all []signature
-	for _, group := range [][]signature{partitionTables(), raids(), containers(), filesystems(), oldFilesystems(), swaps()} {
-		all = append(all, group...)
-	}
-	return all
+	return slices.Concat(partitionTables(), raids(), containers(), filesystems(), oldFilesystems(), swaps())
 }
 
 // each returns a signature of a format for each of its magics.
@@ -69,22 +58,12 @@ func one(name, magic string, at ...int64) signature {
 // both returns a magic number in both byte orders.
 func both(magic string) []string {
 	swapped := []byte(magic)
-	for i, j := 0, len(swapped)-1; i < j; i, j = i+1, j-1 {
-		swapped[i], swapped[j] = swapped[j], swapped[i]
-	}
+	slices.Reverse(swapped)
 	return []string{magic, string(swapped)}
 }
 
-func join(groups ...[]signature) []signature {
-	var all []signature
-	for _, g := range groups {
-		all = append(all, g...)
-	}
-	return all
-}
-
 func partitionTables() []signature {
-	return join(
+	return slices.Concat(
 		[]signature{
 			one("gpt", "EFI PART", 512, 4096, -512, -4096),
 			one("dos", "\x55\xaa", 510),
@@ -109,7 +88,7 @@ func raids() []signature {
 	for i := range md {
 		md[i].where = mdAtEnd
 	}
-	return join(
+	return slices.Concat(
 		md,
 		each("ddf_raid_member", both("\xde\x11\xde\x11"), -0x200, -0x20200),
 		each("hpt45x_raid_member", []string{"\xf3\x16\x78\x5a", "\xfd\x16\x78\x5a"}, -11*512),
@@ -135,7 +114,7 @@ func mdAtEnd(size int64) []int64 {
 
 // containers hold other formats: volume managers, encryption, caches, replication.
 func containers() []signature {
-	return join(
+	return slices.Concat(
 		each("LVM2_member", []string{"LVM2 001"}, 24, 512+24, 1024+24, 1536+24),
 		each("LVM2_member", []string{"LABELONE"}, 0, 512, 1024, 1536),
 		each("drbd", []string{"\x83\x74\x02\x6b", "\x83\x74\x02\x6c", "\x83\x74\x02\x6d"}, -4096+60),
@@ -164,7 +143,7 @@ func containers() []signature {
 // swaps are known for pages of 4 to 64 KiB.
 func swaps() []signature {
 	pages := []int64{4*kib - 10, 8*kib - 10, 16*kib - 10, 32*kib - 10, 64*kib - 10}
-	return join(
+	return slices.Concat(
 		each("swap", []string{"SWAP-SPACE", "SWAPSPACE2"}, pages...),
 		each("swsuspend", []string{"S1SUSPEND", "S2SUSPEND", "ULSUSPEND", "LINHIB0001", "\xed\xc3\x02\xe9\x98\x56\xe5\x0c"}, pages...),
 	)

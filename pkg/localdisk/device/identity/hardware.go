@@ -1,0 +1,236 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package identity
+
+import (
+	"encoding/hex"
+	"path/filepath"
+	"strings"
+
+	"stowage.dev/stowage/pkg/localdisk/device/sysfs"
+	"stowage.dev/stowage/pkg/localdisk/disk"
+)
+
+// ofHardware returns the identity that a whole disk has from its maker, or, if it is composed
+// of others, from its volume manager; empty when it has none. The order of the sources is part
+// of the identity's meaning: another order would change the identity of disks with several
+// names. A registered name precedes all others.
+func (h Host) ofHardware(device sysfs.Device) (name, error) {
+	names, err := namesOf(device)
+	if err != nil {
+		return name{}, err
+	}
+	for _, n := range names {
+		if n.registered() {
+			return h.onDisk(device, n.scheme, n.text)
+		}
+	}
+	for _, n := range names {
+		if n.distinctive() {
+			return h.onDisk(device, "vendor", n.text)
+		}
+	}
+	model, serial, err := serialOf(device)
+	if err != nil {
+		return name{}, err
+	}
+	if serial != "" {
+		return h.onDisk(device, "serial", model, serial)
+	}
+	scheme, uuid, err := ofMapped(device)
+	if err != nil || uuid == "" {
+		return name{}, err
+	}
+	return h.onMachine(scheme, uuid)
+}
+
+// name is an identity without what comes after "@", and that.
+type name struct{ text, at string }
+
+func (n name) identity() disk.Identity { return disk.Identity(n.text + n.at) }
+
+// onDisk names a disk by what its hardware reports. A registered name needs no machine,
+// unless the data may be gone while the name stays.
+func (h Host) onDisk(device sysfs.Device, scheme string, values ...string) (name, error) {
+	ephemeral, err := h.ephemeral(device)
+	if err != nil {
+		return name{}, err
+	}
+	text := string(compose(scheme, values...))
+	switch {
+	case ephemeral:
+		boot, err := sysfs.BootID()
+		return name{text, "@" + h.Machine + "/" + boot}, err
+	case scheme == "wwn" || scheme == "nvme":
+		return name{text, ""}, nil
+	default:
+		return h.onMachine(scheme, values...)
+	}
+}
+
+// onMachine returns a name that is unique on one machine only. If the machine has no name, it
+// is valid for one boot only.
+func (h Host) onMachine(scheme string, values ...string) (name, error) {
+	text := string(compose(scheme, values...))
+	if h.Machine != "" {
+		return name{text, "@" + h.Machine}, nil
+	}
+	boot, err := sysfs.BootID()
+	return name{text, "@/" + boot}, err
+}
+
+// kernelName is a name as sysfs writes it: "<kind>.<name>".
+type kernelName struct{ scheme, text string }
+
+// namesOf returns the names that the kernel reports for a disk: for NVMe a UUID, NGUID or
+// EUI-64, else one that it composes of vendor, serial number, model and namespace; for SCSI,
+// SATA, SAS and similar the logical unit's.
+func namesOf(device sysfs.Device) ([]kernelName, error) {
+	var names []kernelName
+	for _, source := range []struct{ scheme, file string }{{"nvme", "wwid"}, {"wwn", "device/wwid"}} {
+		text, err := device.Attribute(source.file)
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, kernelName{source.scheme, tidy(text)})
+	}
+	page, err := device.Attribute("device/vpd_pg83")
+	return append(names, kernelName{"wwn", designator([]byte(page))}), err
+}
+
+// registered reports whether a name is one that its registration authority assigns once.
+func (n kernelName) registered() bool {
+	kind, text, _ := strings.Cut(n.text, ".")
+	return registered(kind, strings.ToLower(text))
+}
+
+// registered reports whether a name is complete, of a registered kind, and neither zeros nor
+// another filler in the part that the maker chooses.
+func registered(kind, text string) bool {
+	if kind == "uuid" {
+		text = strings.ReplaceAll(text, "-", "")
+	}
+	b, err := hex.DecodeString(text)
+	if err != nil || !distinguishes(text) {
+		return false
+	}
+	switch {
+	case kind == "naa" && len(b) == 8 && b[0]>>4 == 2: // IEEE Extended: 12 bits of the maker, OUI, 24 bits of the maker
+		return organization(b[2:5]) && distinguishes(hex.EncodeToString(b[5:]))
+	case kind == "naa" && (len(b) == 8 && b[0]>>4 == 5 || len(b) == 16 && b[0]>>4 == 6): // IEEE Registered: OUI after four bits
+		return organization([]byte{b[0]<<4 | b[1]>>4, b[1]<<4 | b[2]>>4, b[2]<<4 | b[3]>>4}) && distinguishes(text[7:])
+	case kind == "eui" && len(b) == 8:
+		return organization(b[:3]) && distinguishes(text[6:])
+	case kind == "eui" && len(b) == 12: // with a directory of four bytes
+		return organization(b[:3]) && distinguishes(text[6:])
+	case kind == "eui" && len(b) == 16: // NGUID, whose OUI comes after eight bytes
+		return distinguishes(text[:16]+text[22:]) && distinguishes(text[16:])
+	case kind == "uuid" && len(b) == 16:
+		return !fillers[text[:8]+"-"+text[8:12]+"-"+text[12:16]+"-"+text[16:20]+"-"+text[20:]]
+	default:
+		return false
+	}
+}
+
+// organization reports whether three bytes are an identifier that IEEE assigns to makers.
+// QEMU's virtual disks have one that is marked as local.
+func organization(oui []byte) bool {
+	const local = 0x02
+	return oui[0]&local == 0 && (oui[0]|oui[1]|oui[2]) != 0
+}
+
+// distinctive reports whether an unregistered name distinguishes the disks of a machine. The
+// kernel composes one for NVMe from a serial number that may be empty.
+func (n kernelName) distinctive() bool {
+	kind, text, ok := strings.Cut(n.text, ".")
+	if !ok || !distinguishes(text) {
+		return false
+	}
+	switch kind {
+	case "nvme":
+		fields := strings.Split(text, "-")
+		if len(fields) != 4 {
+			return false
+		}
+		serial, err := hex.DecodeString(fields[1])
+		return err == nil && distinguishes(tidy(string(serial)))
+	case "t10":
+		return true
+	case "naa":
+		return strings.HasPrefix(text, "3")
+	default:
+		return false // an EUI, UUID or other NAA that is a filler
+	}
+}
+
+// serialOf returns model and serial number of what has only these: virtio, MMC, old SCSI.
+func serialOf(device sysfs.Device) (model, serial string, err error) {
+	if strings.Contains(filepath.Base(string(device)), "boot") {
+		return "", "", nil // mmcblk0boot0 is another disk than mmcblk0, with its serial number
+	}
+	serial, err = firstDistinct(
+		func() (string, error) { return device.Attribute("serial") },
+		func() (string, error) { return device.Attribute("device/serial") },
+		func() (string, error) {
+			page, err := device.Attribute("device/vpd_pg80")
+			return unitSerial([]byte(page)), err
+		},
+	)
+	if err != nil || serial == "" {
+		return "", "", err
+	}
+	model, err = modelOf(device)
+	if err == nil && model == "" {
+		model, err = device.Attribute("device/name") // MMC
+	}
+	return tidy(model), serial, err
+}
+
+// ofMapped is for device mapper and md, whose names are in their own metadata, which users of
+// the device cannot write. They are content, which is copied with an image.
+func ofMapped(device sysfs.Device) (scheme, uuid string, err error) {
+	id, err := device.Attribute("dm/uuid")
+	if err != nil {
+		return "", "", err
+	}
+	if id = tidy(id); lasting(id) {
+		return "dm", id, nil
+	}
+	id, err = device.Attribute("md/uuid")
+	if err != nil {
+		return "", "", err
+	}
+	if id = tidy(id); distinguishes(id) {
+		return "md", id, nil
+	}
+	return "", "", nil
+}
+
+// lasting reports whether a device mapper name is stored on disk: others are chosen freely and
+// may be reused.
+func lasting(id string) bool {
+	if rest, ok := strings.CutPrefix(id, "part"); ok { // part1-mpath-...
+		_, id, _ = strings.Cut(rest, "-")
+	}
+	for _, manager := range []string{"LVM-", "mpath-", "CRYPT-LUKS"} {
+		if strings.HasPrefix(id, manager) {
+			return true
+		}
+	}
+	return false
+}
+
+// firstDistinct returns the first number that distinguishes a disk from others.
+func firstDistinct(sources ...func() (string, error)) (string, error) {
+	for _, source := range sources {
+		number, err := source()
+		if err != nil {
+			return "", err
+		}
+		if number = tidy(number); distinguishes(number) {
+			return number, nil
+		}
+	}
+	return "", nil
+}

@@ -1,0 +1,131 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package probe
+
+import (
+	"errors"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"stowage.dev/stowage/pkg/localdisk/device/mounts"
+	"stowage.dev/stowage/pkg/localdisk/disk"
+)
+
+// lostAndFound is what mkfs.ext4 makes in the root of a file system. It is never a candidate.
+const lostAndFound = "lost+found"
+
+// entry is one examination of one slot.
+type entry struct {
+	*Prober
+	view   *view
+	folder *listing
+	// folders are all discovery directories.
+	folders []*listing
+	// wasMount reports whether a record or a volume has a mounted file system here.
+	wasMount bool
+	// fresh forbids the use of a cached identity.
+	fresh bool
+
+	// at is the entry's path without symlinks in its folder.
+	at   string
+	fact disk.Fact
+}
+
+// found is the result of an examination; nothing, if the slot leads nowhere.
+type found struct {
+	fact    disk.Fact
+	present bool
+}
+
+func (e *entry) found() found { return found{fact: e.fact, present: true} }
+
+// reject sets why this is no volume. The first reason is kept.
+func (e *entry) reject(reason disk.Reason, format string, args ...any) found {
+	if e.fact.Problem == nil {
+		e.fact.Problem = disk.Problemf(reason, format, args...)
+	}
+	return e.found()
+}
+
+// fail sets the problem for an error. Nothing is found if the error means that nothing is there.
+func (e *entry) fail(err error) found {
+	if gone(err) {
+		return found{}
+	}
+	reason := disk.Unreadable
+	if ioError(err) {
+		reason = disk.IOError
+	}
+	return e.reject(reason, "%s cannot be examined: %v", e.fact.HostPath, err)
+}
+
+// examine examines what is at the path. The mount table is checked before any access.
+func (e *entry) examine() found {
+	name := e.fact.Name
+	if name == "" || name == "." || name == ".." || strings.Contains(name, "/") {
+		return e.reject(disk.OutsideDirectory, "%q is not a name of an entry of %s", name, e.folder.HostPath)
+	}
+	if m, ok := e.view.self.At(e.at); ok {
+		return e.mounted(m)
+	}
+	st, err := statx(e.at, kindAndMount)
+	if err != nil {
+		return e.fail(err)
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFLNK:
+		return e.link()
+	case unix.S_IFBLK:
+		return e.device(e.at, st)
+	case unix.S_IFDIR:
+		if name == lostAndFound {
+			return found{}
+		}
+		return e.directory(st)
+	default:
+		return e.special()
+	}
+}
+
+func (e *entry) special() found {
+	return e.reject(disk.SpecialFile, "%s is neither a mount point nor a block device nor a link to one: move it out of the discovery directory", e.fact.HostPath)
+}
+
+// link follows a symlink, which may lead to a block device below /dev and nowhere
+// else.
+func (e *entry) link() found {
+	target, err := readlink(e.at)
+	if err != nil {
+		return e.fail(err)
+	}
+	at, st, err := e.view.walk(e.folder.at, target)
+	var barrier *barrierError
+	switch {
+	case errors.As(err, &barrier):
+		return e.reject(disk.OutsideDirectory, "%s is a link to %s: %v", e.fact.HostPath, target, err)
+	case err != nil:
+		return e.fail(err)
+	case !mounts.Within(path.Clean(e.cfg.Dev), at):
+		return e.reject(disk.OutsideDirectory, "%s is a link to %s: only links to block devices below /dev are followed; mount file systems in the directory itself", e.fact.HostPath, target)
+	case st.Mode&unix.S_IFMT == unix.S_IFDIR:
+		return e.reject(disk.OutsideDirectory, "%s is a link to the directory %s", e.fact.HostPath, target)
+	case st.Mode&unix.S_IFMT != unix.S_IFBLK:
+		return e.special()
+	}
+	return e.device(at, st)
+}
+
+// discovers rejects the discovery directories, and what has one in it: cleaning it would clean
+// every volume of a class.
+func (e *entry) discovers(place string) bool {
+	for _, l := range e.folders {
+		if mounts.Within(e.at, l.at) || covers(place, l.place()) {
+			e.reject(disk.DiscoveryDirectory, "%s is, or holds, the discovery directory %s of class %s", e.fact.HostPath, l.HostPath, l.Class)
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,134 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package probe
+
+import (
+	"errors"
+	"math"
+	"os"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"stowage.dev/stowage/pkg/localdisk/device/identity"
+	"stowage.dev/stowage/pkg/localdisk/device/mounts"
+	"stowage.dev/stowage/pkg/localdisk/disk"
+)
+
+// mounted examines an entry on which something is mounted.
+func (e *entry) mounted(m *mounts.Mount) found {
+	e.fact.Kind, e.fact.FilesystemType = disk.Mount, m.FSType
+	if !passable(m.FSType) {
+		return e.unsupported(m.FSType)
+	}
+	st, err := statx(e.at, kindAndMount)
+	if err != nil {
+		return e.fail(err)
+	}
+	switch {
+	case st.Mask&unix.STATX_MNT_ID != 0 && st.Mnt_id != uint64(m.ID):
+		return e.reject(disk.Unreadable, "%s was mounted or unmounted while it was examined", e.fact.HostPath)
+	case st.Mode&unix.S_IFMT == unix.S_IFBLK: // a device node, mounted on a file
+		e.fact.FilesystemType = ""
+		return e.device(e.at, st)
+	case !mounts.Supported(m.FSType):
+		return e.unsupported(m.FSType)
+	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
+		return e.special()
+	case strings.HasSuffix(m.Root, "//deleted"):
+		return e.reject(disk.Unreadable, "the folder that is mounted at %s has been deleted: unmount it", e.fact.HostPath)
+	case !e.view.onHost(m):
+		return e.reject(disk.MountMissing, "the host has unmounted %s", e.fact.HostPath)
+	}
+	return e.fileSystem(m, func() (disk.Identity, error) { return e.identifier().OfMount(m, e.at) })
+}
+
+func (e *entry) unsupported(fsType string) found {
+	return e.reject(disk.UnsupportedFilesystem, "%s is on a file system of type %s, which cannot be a local volume", e.fact.HostPath, fsType)
+}
+
+// fileSystem fills in what a mount and a directory have in common.
+func (e *entry) fileSystem(m *mounts.Mount, identify func() (disk.Identity, error)) found {
+	e.fact.FilesystemType = m.FSType
+	place := m.Place(e.at)
+	if e.discovers(place) {
+		return e.found()
+	}
+	e.fact.Place = place
+	if e.folder.Mode == disk.Block {
+		e.reject(disk.WrongVolumeMode, "%s is a file system, and volumes of class %s are block devices", e.fact.HostPath, e.fact.Class)
+	}
+	e.fileSystemHealth(m)
+	if m.ReadOnly() {
+		e.reject(disk.ReadOnly, "%s is mounted read-only", e.fact.HostPath)
+	}
+	var size unix.Statfs_t
+	id, err := e.identityOf(e.at, identify, func() error { return e.sizeOf(&size) })
+	if err != nil {
+		return e.fail(err)
+	}
+	e.fact.Identity = id
+	if e.fact.Attachment, err = e.attachment(m); err != nil {
+		return e.fail(err)
+	}
+	if e.fact.Bytes = total(&size); e.fact.Bytes == 0 {
+		e.reject(disk.Empty, "the file system at %s has no bytes", e.fact.HostPath)
+	}
+	return e.found()
+}
+
+func (e *entry) sizeOf(size *unix.Statfs_t) error {
+	err := error(unix.EINTR)
+	for errors.Is(err, unix.EINTR) {
+		err = e.statfs(e.at, size)
+	}
+	if err != nil {
+		return &os.PathError{Op: "statfs", Path: e.at, Err: err}
+	}
+	return nil
+}
+
+// total is the size of a file system in bytes; what is out of range is none.
+func total(st *unix.Statfs_t) int64 {
+	unit := st.Frsize
+	if unit <= 0 {
+		unit = st.Bsize
+	}
+	if unit <= 0 || st.Blocks > uint64(math.MaxInt64/unit) {
+		return 0
+	}
+	return int64(st.Blocks) * unit
+}
+
+// attachment returns the attachment of the file system at an entry, which is on mount m. It is
+// that of the host's mount, since the provisioner's own differs after each start of its
+// container.
+func (e *entry) attachment(m *mounts.Mount) (disk.Attachment, error) {
+	for _, p := range e.hostPaths() {
+		if on, ok := e.view.host.Over(p); ok && on.Major == m.Major && on.Minor == m.Minor {
+			if id, ok := e.uniqueID(on); ok {
+				return identity.AttachmentOfMount(id, true)
+			}
+			return identity.AttachmentOfMount(uint64(on.ID), false)
+		}
+	}
+	return "", nil
+}
+
+// uniqueID is the ID of a mount of the host that no other mount has until the node restarts.
+// Kernels before 6.8 have none.
+func (e *entry) uniqueID(m *mounts.Mount) (uint64, bool) {
+	for p := path.Dir(m.Point); p != "/"; p = path.Dir(p) {
+		if on, ok := e.view.host.Over(p); ok && !passable(on.FSType) {
+			return 0, false // the path may not answer
+		}
+	}
+	root := path.Join(path.Dir(e.cfg.HostMountinfo), "root")
+	st, err := statx(path.Join(root, m.Point), unix.STATX_MNT_ID_UNIQUE)
+	if err != nil || st.Mask&unix.STATX_MNT_ID_UNIQUE == 0 {
+		return 0, false
+	}
+	return st.Mnt_id, true
+}

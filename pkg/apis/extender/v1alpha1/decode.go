@@ -10,9 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-
-	"stowage.dev/stowage/pkg/apis/config"
-	configv1 "stowage.dev/stowage/pkg/apis/config/v1"
 )
 
 // decoder reads JSON or YAML strictly: unknown and repeated fields are errors.
@@ -39,13 +36,4 @@ func Decode(data []byte) (*ExtenderConfiguration, error) {
 		return nil, fmt.Errorf("invalid configuration: %w", err)
 	}
 	return c, nil
-}
-
-// EngineScoring returns scoring as the type that scoring code takes.
-func (c *ExtenderConfiguration) EngineScoring() (config.VolumeScoring, error) {
-	scoring := config.VolumeScoring{}
-	if err := configv1.Convert_v1_VolumeScoring_To_config_VolumeScoring(&c.Scoring, &scoring, nil); err != nil {
-		return scoring, fmt.Errorf("convert scoring: %w", err)
-	}
-	return scoring, nil
 }

@@ -12,8 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"stowage.dev/stowage/pkg/apis/config"
-	configvalidation "stowage.dev/stowage/pkg/apis/config/validation"
+	configv1 "stowage.dev/stowage/pkg/apis/config/v1"
 )
 
 // Bounds, inclusive.
@@ -55,11 +54,7 @@ func validate(c *ExtenderConfiguration) error {
 		errs = append(errs, field.Invalid(connection.Child("burst"), *c.ClientConnection.Burst, "must be greater than 0"))
 	}
 	errs = append(errs, validateElection(field.NewPath("leaderElection"), &c.LeaderElection)...)
-	scoring, err := c.EngineScoring()
-	if err != nil {
-		return err
-	}
-	errs = append(errs, configvalidation.ValidateBinding(nil, config.BindingMode(c.BindingMode), &scoring)...)
+	errs = append(errs, configv1.ValidateBinding(nil, c.BindingMode, &c.Scoring)...)
 	return errs.ToAggregate()
 }
 

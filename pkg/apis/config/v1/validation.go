@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
+
+	"stowage.dev/stowage/pkg/apis/component"
 )
 
 // Bounds of the numeric fields, inclusive.
@@ -34,10 +36,8 @@ var (
 // for each fault in args, with paths under path. A nil path names fields from
 // the top of the arguments. The arguments must be defaulted.
 func ValidateVolumeTopologyArgs(path *field.Path, args *VolumeTopologyArgs) error {
-	var errs field.ErrorList
-	errs = append(errs, validateBindTimeout(path.Child("bindTimeoutSeconds"), ptr.Deref(args.BindTimeoutSeconds, 0))...)
-	errs = append(errs, ValidateBinding(path, args.BindingMode, &args.Scoring)...)
-	return errs.ToAggregate()
+	errs := validateBindTimeout(path.Child("bindTimeoutSeconds"), ptr.Deref(args.BindTimeoutSeconds, 0))
+	return append(errs, ValidateBinding(path, args.BindingMode, &args.Scoring)...).ToAggregate()
 }
 
 // ValidateBinding returns the faults of the fields bindingMode and scoring under
@@ -56,7 +56,7 @@ func validateBindTimeout(path *field.Path, seconds int64) field.ErrorList {
 			"must be %d to %d: a bind that may not wait can never finish; leave the field out for the default",
 			minBindTimeoutSeconds, maxBindTimeoutSeconds))}
 	}
-	return validateRange(path, seconds, minBindTimeoutSeconds, maxBindTimeoutSeconds)
+	return component.ValidateRange(path, seconds, minBindTimeoutSeconds, maxBindTimeoutSeconds)
 }
 
 func validateScoring(path *field.Path, scoring *VolumeScoring) field.ErrorList {
@@ -76,27 +76,19 @@ func validateScoring(path *field.Path, scoring *VolumeScoring) field.ErrorList {
 		errs = append(errs, validateShape(shapePath, scoring.Shape)...)
 	}
 
-	return append(errs, validateRange(path.Child("staticWeightPercent"), int64(ptr.Deref(scoring.StaticWeightPercent, 0)), 0, maxPercent)...)
+	return append(errs, component.ValidateRange(path.Child("staticWeightPercent"), ptr.Deref(scoring.StaticWeightPercent, 0), 0, maxPercent)...)
 }
 
 func validateShape(path *field.Path, shape []UtilizationShapePoint) field.ErrorList {
 	var errs field.ErrorList
 	for i, point := range shape {
 		utilizationPath := path.Index(i).Child("utilization")
-		errs = append(errs, validateRange(utilizationPath, int64(point.Utilization), 0, maxPercent)...)
+		errs = append(errs, component.ValidateRange(utilizationPath, point.Utilization, 0, maxPercent)...)
 		if i > 0 && point.Utilization <= shape[i-1].Utilization {
 			errs = append(errs, field.Invalid(utilizationPath, point.Utilization, fmt.Sprintf(
 				"must be greater than %d, the utilization of the point before", shape[i-1].Utilization)))
 		}
-		errs = append(errs, validateRange(path.Index(i).Child("score"), int64(point.Score), 0, maxShapeScore)...)
+		errs = append(errs, component.ValidateRange(path.Index(i).Child("score"), point.Score, 0, maxShapeScore)...)
 	}
 	return errs
-}
-
-// validateRange refuses values outside lowest to highest, inclusive.
-func validateRange(path *field.Path, value, lowest, highest int64) field.ErrorList {
-	if value < lowest || value > highest {
-		return field.ErrorList{field.Invalid(path, value, fmt.Sprintf("must be %d to %d", lowest, highest))}
-	}
-	return nil
 }

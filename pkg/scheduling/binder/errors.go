@@ -119,16 +119,3 @@ func waiting(s claimState) string {
 	}
 	return fmt.Sprintf("claim %q %s", s.name, text)
 }
-
-// explain returns the error for users of the end of the caller's context, or of Bind's own
-// deadline; any other error is returned unchanged.
-func (r *run) explain(ctx context.Context, err error) error {
-	switch {
-	case errors.Is(err, errDeadline):
-		return &TimeoutError{After: r.timeout, Waiting: r.waitingFor()}
-	case ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
-		return fmt.Errorf("binding the volumes of pod %q was stopped: %w", r.plan.Pod, err)
-	default:
-		return err
-	}
-}

@@ -6,6 +6,7 @@ package binder
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -302,4 +303,17 @@ func requested(states []claimState) []string {
 		}
 	}
 	return open
+}
+
+// explain returns the error for users of the end of the caller's context, or of Bind's own
+// deadline; any other error is returned unchanged.
+func (r *run) explain(ctx context.Context, err error) error {
+	switch {
+	case errors.Is(err, errDeadline):
+		return &TimeoutError{After: r.timeout, Waiting: r.waitingFor()}
+	case ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
+		return fmt.Errorf("binding the volumes of pod %q was stopped: %w", r.plan.Pod, err)
+	default:
+		return err
+	}
 }

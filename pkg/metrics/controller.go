@@ -3,15 +3,6 @@
 
 package metrics
 
-import (
-	"sync"
-
-	"k8s.io/component-base/metrics"
-	"k8s.io/component-base/metrics/legacyregistry"
-)
-
-const controllerSubsystem = "controller"
-
 // Outcomes of CountNodeLossRelease and CountNodeLossRemoval.
 const (
 	ReleaseDone = "released"
@@ -20,97 +11,45 @@ const (
 )
 
 var (
-	controllerLeading = metrics.NewGauge(&metrics.GaugeOpts{
-		Namespace: namespace, Subsystem: controllerSubsystem, Name: "leading",
-		Help:           "1 while this replica leads, 0 while it is on standby.",
-		StabilityLevel: metrics.ALPHA,
-	})
-	silentProvisioners = metrics.NewGauge(&metrics.GaugeOpts{
-		Namespace: namespace, Subsystem: controllerSubsystem, Name: "silent_provisioners",
-		Help:           "Nodes with a LocalDiskReport whose provisioner does not renew its Lease, so that the report may be out of date; 0 on a standby replica.",
-		StabilityLevel: metrics.ALPHA,
-	})
-	nodeLossVolumes = metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Namespace: namespace, Subsystem: controllerSubsystem, Name: "lost_volumes",
-		Help:           "Lost volumes, by cause (NodeGone, OutOfService, DiskMissing, DiskReplaced, DiskFailing) and state (Waiting for the delay, Kept by policy, InvalidNodeLoss, ClaimNotRecreatable, Throttled by the budget, Releasing, Removing, Retained by reclaim policy, Unidentified, Blocked by another actor).",
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"cause", "state"})
-	nodeLossReleases = metrics.NewCounterVec(&metrics.CounterOpts{
-		Namespace: namespace, Subsystem: controllerSubsystem, Name: "claim_releases_total",
-		Help:           "Claims that were released, by outcome: released, or dry_run (would have been released).",
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"outcome"})
-	nodeLossRemovals = metrics.NewCounterVec(&metrics.CounterOpts{
-		Namespace: namespace, Subsystem: controllerSubsystem, Name: "lost_volumes_removed_total",
-		Help:           "Lost volumes that were removed, each with a tombstone, by outcome: removed, or dry_run (would have been removed).",
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"outcome"})
-	tombstonesRemoved = metrics.NewCounter(&metrics.CounterOpts{
-		Namespace: namespace, Subsystem: controllerSubsystem, Name: "tombstones_removed_total",
-		Help:           "Tombstones that were removed because their disks were cleaned and published again.",
-		StabilityLevel: metrics.ALPHA,
-	})
-	nodeLossErrors = metrics.NewCounter(&metrics.CounterOpts{
-		Namespace: namespace, Subsystem: controllerSubsystem, Name: "node_loss_errors_total",
-		Help:           "Failed reconciliations of lost volumes; each is retried.",
-		StabilityLevel: metrics.ALPHA,
-	})
-
-	nodeLossDuplicates = metrics.NewGauge(&metrics.GaugeOpts{
-		Namespace: namespace, Subsystem: controllerSubsystem, Name: "duplicate_identities",
-		Help:           "Disk identities that several nodes report at once. The loss of a node removes no volume of such a disk.",
-		StabilityLevel: metrics.ALPHA,
-	})
-	cleaningJobsRunning = metrics.NewGauge(&metrics.GaugeOpts{
-		Namespace: namespace, Subsystem: controllerSubsystem, Name: "cleaning_jobs_running",
-		Help:           "Cleaning Jobs that have not ended; 0 on a standby replica.",
-		StabilityLevel: metrics.ALPHA,
-	})
-	cleaningJobsCreated = metrics.NewCounter(&metrics.CounterOpts{
-		Namespace: namespace, Subsystem: controllerSubsystem, Name: "cleaning_jobs_created_total",
-		Help:           "Cleaning Jobs that were created.",
-		StabilityLevel: metrics.ALPHA,
-	})
-	cleaningJobsSucceeded = metrics.NewCounter(&metrics.CounterOpts{
-		Namespace: namespace, Subsystem: controllerSubsystem, Name: "cleaning_jobs_succeeded_total",
-		Help:           "Cleaning Jobs that succeeded.",
-		StabilityLevel: metrics.ALPHA,
-	})
-	cleaningJobsFailed = metrics.NewCounterVec(&metrics.CounterOpts{
-		Namespace: namespace, Subsystem: controllerSubsystem, Name: "cleaning_jobs_failed_total",
-		Help:           "Cleaning Jobs that failed, by reason as in the node's LocalDiskReport; JobDeleted if they were deleted before they ended.",
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"reason"})
-	orphanCleansWaiting = metrics.NewGauge(&metrics.GaugeOpts{
-		Namespace: namespace, Subsystem: controllerSubsystem, Name: "orphan_cleans_waiting",
-		Help:           "Disks without a volume that wait to be cleaned because orphanCleans.perHour is used up; 0 on a standby replica.",
-		StabilityLevel: metrics.ALPHA,
-	})
-	orphanCleansAllowed = metrics.NewCounter(&metrics.CounterOpts{
-		Namespace: namespace, Subsystem: controllerSubsystem, Name: "orphan_cleans_allowed_total",
-		Help:           "Disks without a volume that the controller allowed to be cleaned.",
-		StabilityLevel: metrics.ALPHA,
-	})
-
-	registerController sync.Once
+	controllerLeading = controller.gauge("leading",
+		"1 while this replica leads, 0 while it is on standby.")
+	silentProvisioners = controller.gauge("silent_provisioners",
+		"Nodes with a LocalDiskReport whose provisioner does not renew its Lease, so that the report may be out of date; 0 on a standby replica.")
+	nodeLossVolumes = controller.gaugeVec("lost_volumes",
+		"Lost volumes, by cause (NodeGone, OutOfService, DiskMissing, DiskReplaced, DiskFailing) and state (Waiting for the delay, Kept by policy, InvalidNodeLoss, ClaimNotRecreatable, Throttled by the budget, Releasing, Removing, Retained by reclaim policy, Unidentified, Blocked by another actor).",
+		"cause", "state")
+	nodeLossReleases = controller.counterVec("claim_releases_total",
+		"Claims that were released, by outcome: released, or dry_run (would have been released).",
+		"outcome")
+	nodeLossRemovals = controller.counterVec("lost_volumes_removed_total",
+		"Lost volumes that were removed, each with a tombstone, by outcome: removed, or dry_run (would have been removed).",
+		"outcome")
+	tombstonesRemoved = controller.counter("tombstones_removed_total",
+		"Tombstones that were removed because their disks were cleaned and published again.")
+	nodeLossErrors = controller.counter("node_loss_errors_total",
+		"Failed reconciliations of lost volumes; each is retried.")
+	nodeLossDuplicates = controller.gauge("duplicate_identities",
+		"Disk identities that several nodes report at once. The loss of a node removes no volume of such a disk.")
+	cleaningJobsRunning = controller.gauge("cleaning_jobs_running",
+		"Cleaning Jobs that have not ended; 0 on a standby replica.")
+	cleaningJobsCreated = controller.counter("cleaning_jobs_created_total",
+		"Cleaning Jobs that were created.")
+	cleaningJobsSucceeded = controller.counter("cleaning_jobs_succeeded_total",
+		"Cleaning Jobs that succeeded.")
+	cleaningJobsFailed = controller.counterVec("cleaning_jobs_failed_total",
+		"Cleaning Jobs that failed, by reason as in the node's LocalDiskReport; JobDeleted if they were deleted before they ended.",
+		"reason")
+	orphanCleansWaiting = controller.gauge("orphan_cleans_waiting",
+		"Disks without a volume that wait to be cleaned because orphanCleans.perHour is used up; 0 on a standby replica.")
+	orphanCleansAllowed = controller.counter("orphan_cleans_allowed_total",
+		"Disks without a volume that the controller allowed to be cleaned.")
 )
 
 // RegisterController registers the controller's metrics; it may be called any number of times.
-func RegisterController() {
-	registerController.Do(func() {
-		legacyregistry.MustRegister(controllerLeading, silentProvisioners, nodeLossVolumes, nodeLossReleases, nodeLossRemovals, tombstonesRemoved, nodeLossErrors, nodeLossDuplicates,
-			cleaningJobsRunning, cleaningJobsCreated, cleaningJobsSucceeded, cleaningJobsFailed, orphanCleansWaiting, orphanCleansAllowed)
-	})
-}
+func RegisterController() { controller.register() }
 
 // SetControllerLeading records whether this replica leads.
-func SetControllerLeading(leading bool) {
-	value := 0.0
-	if leading {
-		value = 1
-	}
-	controllerLeading.Set(value)
-}
+func SetControllerLeading(leading bool) { controllerLeading.Set(oneIf(leading)) }
 
 // SetSilentProvisioners records how many provisioners do not renew their Lease.
 func SetSilentProvisioners(n int) { silentProvisioners.Set(float64(n)) }

@@ -4,42 +4,28 @@
 package metrics
 
 import (
-	"sync"
 	"time"
 
 	"k8s.io/component-base/metrics"
-	"k8s.io/component-base/metrics/legacyregistry"
 )
-
-const extenderSubsystem = "extender"
 
 var (
-	extenderRequests = metrics.NewHistogramVec(&metrics.HistogramOpts{
-		Namespace: namespace, Subsystem: extenderSubsystem, Name: "request_duration_seconds",
-		Help:           "Time to answer a call of the scheduler, reading and writing it included, by verb (filter, prioritize, preempt, bind) and outcome (ok, error (the answer has the reason), malformed, too_large, not_ready, ended (by its deadline or by the caller), panic).",
-		Buckets:        metrics.ExponentialBuckets(0.0005, 2, 16),
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"verb", "outcome"})
-	extenderBinds = metrics.NewCounterVec(&metrics.CounterOpts{
-		Namespace: namespace, Subsystem: extenderSubsystem, Name: "binds_total",
-		Help:           "Calls to bind a pod, by outcome: bound, provisioning (volumes are being provisioned, the scheduler must call again), conflict (another pod took the volumes or the capacity after the node was filtered, the pod is scheduled again), error.",
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"outcome"})
-	extenderWait = metrics.NewHistogram(&metrics.HistogramOpts{
-		Namespace: namespace, Subsystem: extenderSubsystem, Name: "filter_wait_seconds",
-		Help:           "Time a filter call waits, if it does: until the previous pod's bind has reserved, for queued binds, or for lagging informers. The sum is bounded to a tenth of the time. Part of request_duration_seconds.",
-		Buckets:        metrics.ExponentialBuckets(0.0005, 2, 12),
-		StabilityLevel: metrics.ALPHA,
-	})
-
-	registerExtender sync.Once
+	extenderRequests = extender.histogramVec("request_duration_seconds",
+		"Time to answer a call of the scheduler, reading and writing it included, by verb (filter, prioritize, preempt, bind) and outcome (ok, error (the answer has the reason), malformed, too_large, not_ready, ended (by its deadline or by the caller), panic).",
+		metrics.ExponentialBuckets(0.0005, 2, 16), "verb", "outcome")
+	extenderBinds = extender.counterVec("binds_total",
+		"Calls to bind a pod, by outcome: bound, provisioning (volumes are being provisioned, the scheduler must call again), conflict (another pod took the volumes or the capacity after the node was filtered, the pod is scheduled again), error.",
+		"outcome")
+	extenderWait = extender.histogram("filter_wait_seconds",
+		"Time a filter call waits, if it does: until the previous pod's bind has reserved, for queued binds, or for lagging informers. The sum is bounded to a tenth of the time. Part of request_duration_seconds.",
+		metrics.ExponentialBuckets(0.0005, 2, 12))
 )
 
-// RegisterExtender registers the extender's metrics, and those of the engine and of binding,
+// RegisterExtender registers the extender's metrics, and those of the cache and of binding,
 // which it shares with the scheduler.
 func RegisterExtender() {
 	Register()
-	registerExtender.Do(func() { legacyregistry.MustRegister(extenderRequests, extenderBinds, extenderWait) })
+	extender.register()
 }
 
 // ObserveExtenderRequest records how long a call of the scheduler took.

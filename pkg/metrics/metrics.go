@@ -15,61 +15,97 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 )
 
-const (
-	namespace = "stowage"
-	subsystem = "scheduler"
-)
+// component has the metrics of one component. They are registered together.
+type component struct {
+	prefix string // of the names
+	all    []metrics.Registerable
+
+	registering sync.Once
+}
 
 var (
-	matchingDuration = metrics.NewHistogram(&metrics.HistogramOpts{
-		Namespace: namespace, Subsystem: subsystem, Name: "matching_duration_seconds",
-		Help:           "Time one Filter call takes to match the claims of a pod to the volumes and the capacity of one node; one in 16 calls is measured.",
-		Buckets:        metrics.ExponentialBuckets(0.000001, 2, 16),
-		StabilityLevel: metrics.ALPHA,
-	})
-	reserveDuration = metrics.NewHistogram(&metrics.HistogramOpts{
-		Namespace: namespace, Subsystem: subsystem, Name: "reserve_duration_seconds",
-		Help:           "Time Reserve takes to choose the volumes of a pod on its node and to hold them.",
-		Buckets:        metrics.ExponentialBuckets(0.000001, 2, 16),
-		StabilityLevel: metrics.ALPHA,
-	})
-	bindDuration = metrics.NewHistogramVec(&metrics.HistogramOpts{
-		Namespace: namespace, Subsystem: subsystem, Name: "bind_duration_seconds",
-		Help:           "Time PreBind takes to bind all claims of a pod, waiting for provisioners and the PV controller included, by binding mode and outcome (success, failure, error, timeout, canceled; provisioning: the scheduler must call the extender again).",
-		Buckets:        metrics.ExponentialBuckets(0.001, 2, 20),
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"mode", "outcome"})
-	bindStageDuration = metrics.NewHistogramVec(&metrics.HistogramOpts{
-		Namespace: namespace, Subsystem: subsystem, Name: "bind_stage_duration_seconds",
-		Help:           "Time of one step of binding the claims of a pod, by step (claim_volumes, select_node, await_volumes, bind_claims, await_bound, undo) and outcome (success, failure, error, timeout, canceled).",
-		Buckets:        metrics.ExponentialBuckets(0.001, 2, 20),
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"stage", "outcome"})
-	bindConflicts = metrics.NewCounterVec(&metrics.CounterOpts{
-		Namespace: namespace, Subsystem: subsystem, Name: "bind_conflicts_total",
-		Help:           "Conflicts of a binding's writes with a newer version of the object, by resource and outcome: done (the newer version has the change), retried (the write was repeated on the newer version), lost (another client has taken the object).",
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"resource", "outcome"})
-	directBindingDisabled = metrics.NewGauge(&metrics.GaugeOpts{
-		Namespace: namespace, Subsystem: subsystem, Name: "direct_binding_disabled",
-		Help:           "1 if bindingMode Direct is configured but the scheduler lacks the right to update persistentvolumes/status or persistentvolumeclaims/status, so that the PV controller completes bindings; else 0.",
-		StabilityLevel: metrics.ALPHA,
-	})
+	scheduler   = &component{prefix: "stowage_scheduler_"}
+	extender    = &component{prefix: "stowage_extender_"}
+	controller  = &component{prefix: "stowage_controller_"}
+	provisioner = &component{prefix: "stowage_provisioner_"}
+	// reference has the names of sig-storage-local-static-provisioner, whose dashboards and
+	// alerts keep working.
+	reference = &component{prefix: "local_volume_provisioner_"}
+)
 
-	register sync.Once
+// register registers the metrics and the collectors once with the registry of the process.
+func (c *component) register(collectors ...metrics.StableCollector) {
+	c.registering.Do(func() {
+		legacyregistry.MustRegister(c.all...)
+		legacyregistry.CustomMustRegister(collectors...)
+	})
+}
+
+func added[M metrics.Registerable](c *component, metric M) M {
+	c.all = append(c.all, metric)
+	return metric
+}
+
+func (c *component) gauge(name, help string) *metrics.Gauge {
+	return added(c, metrics.NewGauge(&metrics.GaugeOpts{Name: c.prefix + name, Help: help, StabilityLevel: metrics.ALPHA}))
+}
+
+func (c *component) gaugeVec(name, help string, labels ...string) *metrics.GaugeVec {
+	return added(c, metrics.NewGaugeVec(&metrics.GaugeOpts{Name: c.prefix + name, Help: help, StabilityLevel: metrics.ALPHA}, labels))
+}
+
+func (c *component) counter(name, help string) *metrics.Counter {
+	return added(c, metrics.NewCounter(&metrics.CounterOpts{Name: c.prefix + name, Help: help, StabilityLevel: metrics.ALPHA}))
+}
+
+func (c *component) counterVec(name, help string, labels ...string) *metrics.CounterVec {
+	return added(c, metrics.NewCounterVec(&metrics.CounterOpts{Name: c.prefix + name, Help: help, StabilityLevel: metrics.ALPHA}, labels))
+}
+
+func (c *component) histogram(name, help string, buckets []float64) *metrics.Histogram {
+	return added(c, metrics.NewHistogram(&metrics.HistogramOpts{Name: c.prefix + name, Help: help, Buckets: buckets, StabilityLevel: metrics.ALPHA}))
+}
+
+func (c *component) histogramVec(name, help string, buckets []float64, labels ...string) *metrics.HistogramVec {
+	return added(c, metrics.NewHistogramVec(&metrics.HistogramOpts{Name: c.prefix + name, Help: help, Buckets: buckets, StabilityLevel: metrics.ALPHA}, labels))
+}
+
+// desc describes a metric of a collector.
+func (c *component) desc(name, help string, labels ...string) *metrics.Desc {
+	return metrics.NewDesc(c.prefix+name, help, labels, nil, metrics.ALPHA, "")
+}
+
+// oneIf is 1 for true, else 0.
+func oneIf(set bool) float64 {
+	if set {
+		return 1
+	}
+	return 0
+}
+
+var (
+	matchingDuration = scheduler.histogram("matching_duration_seconds",
+		"Time one Filter call takes to match the claims of a pod to the volumes and the capacity of one node; one in 16 calls is measured.",
+		metrics.ExponentialBuckets(0.000001, 2, 16))
+	reserveDuration = scheduler.histogram("reserve_duration_seconds",
+		"Time Reserve takes to choose the volumes of a pod on its node and to hold them.",
+		metrics.ExponentialBuckets(0.000001, 2, 16))
+	bindDuration = scheduler.histogramVec("bind_duration_seconds",
+		"Time PreBind takes to bind all claims of a pod, waiting for provisioners and the PV controller included, by binding mode and outcome (success, failure, error, timeout, canceled; provisioning: the scheduler must call the extender again).",
+		metrics.ExponentialBuckets(0.001, 2, 20), "mode", "outcome")
+	bindStageDuration = scheduler.histogramVec("bind_stage_duration_seconds",
+		"Time of one step of binding the claims of a pod, by step (claim_volumes, select_node, await_volumes, bind_claims, await_bound, undo) and outcome (success, failure, error, timeout, canceled).",
+		metrics.ExponentialBuckets(0.001, 2, 20), "stage", "outcome")
+	bindConflicts = scheduler.counterVec("bind_conflicts_total",
+		"Conflicts of a binding's writes with a newer version of the object, by resource and outcome: done (the newer version has the change), retried (the write was repeated on the newer version), lost (another client has taken the object).",
+		"resource", "outcome")
+	directBindingDisabled = scheduler.gauge("direct_binding_disabled",
+		"1 if bindingMode Direct is configured but the scheduler lacks the right to update persistentvolumes/status or persistentvolumeclaims/status, so that the PV controller completes bindings; else 0.")
 )
 
 // Register registers the scheduler's metrics with the registry that kube-scheduler serves
 // at /metrics. It may be called any number of times.
-func Register() {
-	register.Do(func() {
-		legacyregistry.MustRegister(
-			matchingDuration, reserveDuration, bindDuration, bindStageDuration, bindConflicts,
-			directBindingDisabled,
-		)
-		legacyregistry.CustomMustRegister(engines)
-	})
-}
+func Register() { scheduler.register(caches) }
 
 // One in sampledOneIn calls of Filter is measured: reading the clock twice takes as long as
 // filtering a node.
@@ -100,10 +136,4 @@ func CountBindConflict(resource, outcome string) {
 }
 
 // SetDirectBindingDisabled records whether rights for Direct are missing.
-func SetDirectBindingDisabled(disabled bool) {
-	value := 0.0
-	if disabled {
-		value = 1
-	}
-	directBindingDisabled.Set(value)
-}
+func SetDirectBindingDisabled(disabled bool) { directBindingDisabled.Set(oneIf(disabled)) }

@@ -11,22 +11,15 @@ import (
 )
 
 var (
-	apiRequests = metrics.NewCounterVec(&metrics.CounterOpts{
-		Subsystem: referenceSubsystem, Name: "apiserver_requests_total",
-		Help:           "Requests to the API server, by method (create, update, patch, delete, get; lists and watches count as get).",
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"method"})
-	apiRequestsFailed = metrics.NewCounterVec(&metrics.CounterOpts{
-		Subsystem: referenceSubsystem, Name: "apiserver_requests_failed_total",
-		Help:           "Requests to the API server without a response, or with status 400 or above, by method.",
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"method"})
-	apiRequestDuration = metrics.NewHistogramVec(&metrics.HistogramOpts{
-		Subsystem: referenceSubsystem, Name: "apiserver_requests_duration_seconds",
-		Help:           "Time until the API server begins its response, by method.",
-		Buckets:        metrics.ExponentialBuckets(0.005, 2, 14),
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"method"})
+	apiRequests = reference.counterVec("apiserver_requests_total",
+		"Requests to the API server, by method (create, update, patch, delete, get; lists and watches count as get).",
+		"method")
+	apiRequestsFailed = reference.counterVec("apiserver_requests_failed_total",
+		"Requests to the API server without a response, or with status 400 or above, by method.",
+		"method")
+	apiRequestDuration = reference.histogramVec("apiserver_requests_duration_seconds",
+		"Time until the API server begins its response, by method.",
+		metrics.ExponentialBuckets(0.005, 2, 14), "method")
 )
 
 // CountRequests wraps a transport to the API server and counts its requests; for

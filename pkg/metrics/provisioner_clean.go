@@ -12,50 +12,25 @@ import (
 )
 
 var (
-	cleansDone = metrics.NewCounterVec(&metrics.CounterOpts{
-		Subsystem: referenceSubsystem, Name: "persistentvolume_delete_total",
-		Help:           "Released volumes whose disk was cleaned, by volume mode and by where the disk was cleaned (process, job).",
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"mode", "type"})
-	cleansFailed = metrics.NewCounterVec(&metrics.CounterOpts{
-		Subsystem: referenceSubsystem, Name: "persistentvolume_delete_failed_total",
-		Help:           "Attempts to clean the disk of a released volume that failed, by volume mode and by where the disk was cleaned (process, job).",
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"mode", "type"})
-	cleanDuration = metrics.NewHistogramVec(&metrics.HistogramOpts{
-		Subsystem: referenceSubsystem, Name: "persistentvolume_delete_duration_seconds",
-		Help:           "Time to clean the disk of a released volume, by volume mode, by where it was cleaned (process, job), by capacity (rounded up to a multiple of 500G, which are GiB) and by cleaner command.",
-		Buckets:        metrics.ExponentialBuckets(0.01, 3, 15),
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"mode", "type", "capacity", "cleanup_command"})
-	tableRunning   = tableGauge("proctable_running", "Disks that are being cleaned.")
-	tableSucceeded = tableGauge("proctable_succeeded", "Disks that were cleaned and whose volume still exists.")
-	tableFailed    = tableGauge("proctable_failed", "Disks whose last clean failed; they wait for the next attempt.")
-	cleansRunning  = cleanGauge("clean_in_progress", "Disks that are being cleaned, as proctable_running.")
-	proofsRunning  = cleanGauge("blank_proof_in_progress", "Devices that are being read from end to end to prove that they are blank.")
-	proofsQueued   = cleanGauge("blank_proof_queue", "Devices that wait to be read to prove that they are blank.")
-	proofBytes     = metrics.NewCounter(&metrics.CounterOpts{
-		Namespace: namespace, Subsystem: provisionerSubsystem, Name: "blank_proof_bytes_total",
-		Help:           "Bytes that were read to prove that devices are blank.",
-		StabilityLevel: metrics.ALPHA,
-	})
-	cleansQueued = cleanGauge("clean_queue", "Disks that wait to be cleaned, in the queue or for a volume that is in use; failed ones are not counted.")
+	cleansDone = reference.counterVec("persistentvolume_delete_total",
+		"Released volumes whose disk was cleaned, by volume mode and by where the disk was cleaned (process, job).",
+		"mode", "type")
+	cleansFailed = reference.counterVec("persistentvolume_delete_failed_total",
+		"Attempts to clean the disk of a released volume that failed, by volume mode and by where the disk was cleaned (process, job).",
+		"mode", "type")
+	cleanDuration = reference.histogramVec("persistentvolume_delete_duration_seconds",
+		"Time to clean the disk of a released volume, by volume mode, by where it was cleaned (process, job), by capacity (rounded up to a multiple of 500G, which are GiB) and by cleaner command.",
+		metrics.ExponentialBuckets(0.01, 3, 15), "mode", "type", "capacity", "cleanup_command")
+	tableRunning   = reference.gauge("proctable_running", "Disks that are being cleaned.")
+	tableSucceeded = reference.gauge("proctable_succeeded", "Disks that were cleaned and whose volume still exists.")
+	tableFailed    = reference.gauge("proctable_failed", "Disks whose last clean failed; they wait for the next attempt.")
+	cleansRunning  = provisioner.gauge("clean_in_progress", "Disks that are being cleaned, as proctable_running.")
+	proofsRunning  = provisioner.gauge("blank_proof_in_progress", "Devices that are being read from end to end to prove that they are blank.")
+	proofsQueued   = provisioner.gauge("blank_proof_queue", "Devices that wait to be read to prove that they are blank.")
+	proofBytes     = provisioner.counter("blank_proof_bytes_total",
+		"Bytes that were read to prove that devices are blank.")
+	cleansQueued = provisioner.gauge("clean_queue", "Disks that wait to be cleaned, in the queue or for a volume that is in use; failed ones are not counted.")
 )
-
-func tableGauge(name, help string) *metrics.Gauge {
-	return metrics.NewGauge(&metrics.GaugeOpts{Subsystem: referenceSubsystem, Name: name, Help: help, StabilityLevel: metrics.ALPHA})
-}
-
-func cleanGauge(name, help string) *metrics.Gauge {
-	return metrics.NewGauge(&metrics.GaugeOpts{Namespace: namespace, Subsystem: provisionerSubsystem, Name: name, Help: help, StabilityLevel: metrics.ALPHA})
-}
-
-func cleanMetrics() []metrics.Registerable {
-	return []metrics.Registerable{
-		cleansDone, cleansFailed, cleanDuration, tableRunning, tableSucceeded, tableFailed, cleansRunning, cleansQueued,
-		proofsRunning, proofsQueued, proofBytes,
-	}
-}
 
 // CleanedBy is where a disk is cleaned.
 type CleanedBy string

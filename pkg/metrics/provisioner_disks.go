@@ -43,18 +43,12 @@ func (d *Disk) kept() bool {
 }
 
 var (
-	volumeCount = provisionerDesc("volumes", "Disks that have, had or get a volume, by storage class and state (Pending, Available, Bound, Released, Cleaning, Missing, Replaced, Unproven, Failing, Retained, Failed).", "class", "state")
-	volumeBytes = provisionerDesc("volume_bytes", "Capacity of the volumes, and size of the disks without one, by storage class and state as in stowage_provisioner_volumes.", "class", "state")
-	skipped     = provisionerDesc("skipped", "Entries of the discovery directories that are not published, by storage class and reason (see the node's LocalDiskReport).", "class", "reason")
+	volumeCount = provisioner.desc("volumes", "Disks that have, had or get a volume, by storage class and state (Pending, Available, Bound, Released, Cleaning, Missing, Replaced, Unproven, Failing, Retained, Failed).", "class", "state")
+	volumeBytes = provisioner.desc("volume_bytes", "Capacity of the volumes, and size of the disks without one, by storage class and state as in stowage_provisioner_volumes.", "class", "state")
+	skipped     = provisioner.desc("skipped", "Entries of the discovery directories that are not published, by storage class and reason (see the node's LocalDiskReport).", "class", "reason")
 	// In the reference this counts only what the last scan created.
-	capacityBytes = metrics.NewDesc(metrics.BuildFQName("", referenceSubsystem, "persistentvolume_capacity_bytes"),
-		"Capacity of all PersistentVolumes of the node, whatever their phase, by volume mode (Filesystem, Block).",
-		[]string{"mode"}, nil, metrics.ALPHA, "")
+	capacityBytes = reference.desc("persistentvolume_capacity_bytes", "Capacity of all PersistentVolumes of the node, whatever their phase, by volume mode (Filesystem, Block).", "mode")
 )
-
-func provisionerDesc(name, help string, labels ...string) *metrics.Desc {
-	return metrics.NewDesc(metrics.BuildFQName(namespace, provisionerSubsystem, name), help, labels, nil, metrics.ALPHA, "")
-}
 
 // disks collects the disks last set.
 var disks = &diskCollector{}

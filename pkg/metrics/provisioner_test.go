@@ -20,7 +20,8 @@ import (
 // own is a registry of these tests: the other tests of this package use the process's.
 var own = sync.OnceValue(func() metrics.KubeRegistry {
 	r := metrics.NewKubeRegistry()
-	r.MustRegister(provisionerMetrics()...)
+	r.MustRegister(provisioner.all...)
+	r.MustRegister(reference.all...)
 	r.CustomMustRegister(disks)
 	return r
 })

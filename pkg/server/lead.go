@@ -8,22 +8,22 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"time"
 
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"stowage.dev/stowage/pkg/apis/component"
 )
 
 // LeadConfig configures leader election.
 type LeadConfig struct {
 	// Name is that of the component, for metrics.
 	Name string
-	// Namespace and Lease name the lease.
-	Namespace, Lease                          string
-	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
-	Connection                                *rest.Config
+	// Election is valid and defaulted.
+	Election   component.LeaderElection
+	Connection *rest.Config
 	// Work runs while this replica leads. Its context ends with the lease or with Lead's
 	// context; the lease is released after Work has returned.
 	Work func(ctx context.Context) error
@@ -39,8 +39,8 @@ func Lead(ctx context.Context, c LeadConfig) error {
 	if err != nil {
 		return fmt.Errorf("get the host name: %w", err)
 	}
-	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, c.Namespace, c.Lease,
-		resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())}, c.Connection, c.RenewDeadline)
+	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, c.Election.ResourceNamespace, c.Election.ResourceName,
+		resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())}, c.Connection, c.Election.RenewDeadline.Duration)
 	if err != nil {
 		return fmt.Errorf("make the lease's lock: %w", err)
 	}
@@ -89,7 +89,7 @@ func lead(ctx context.Context, c LeadConfig, lock resourcelock.Interface) error 
 func (c *LeadConfig) elector(lock resourcelock.Interface, leading chan<- struct{}) (*leaderelection.LeaderElector, error) {
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: lock, Name: c.Name, ReleaseOnCancel: true,
-		LeaseDuration: c.LeaseDuration, RenewDeadline: c.RenewDeadline, RetryPeriod: c.RetryPeriod,
+		LeaseDuration: c.Election.LeaseDuration.Duration, RenewDeadline: c.Election.RenewDeadline.Duration, RetryPeriod: c.Election.RetryPeriod.Duration,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(context.Context) { close(leading) },
 			OnStoppedLeading: func() {},

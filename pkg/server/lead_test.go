@@ -89,7 +89,8 @@ type replica struct {
 func compete(t *testing.T, l *lease, name string, fails error) *replica {
 	ctx, stop := context.WithCancel(t.Context())
 	r := &replica{stop: stop, works: make(chan struct{}), stopped: make(chan struct{}), ended: make(chan error, 1)}
-	config := LeadConfig{Name: "test", LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
+	config := LeadConfig{
+		Name: "test",
 		Work: func(ctx context.Context) error {
 			close(r.works)
 			defer close(r.stopped)
@@ -97,7 +98,9 @@ func compete(t *testing.T, l *lease, name string, fails error) *replica {
 				<-ctx.Done()
 			}
 			return fails
-		}}
+		},
+	}
+	config.Election.SetDefaults(true, "", "")
 	go func() { r.ended <- lead(ctx, config, lock{l, name}) }()
 	return r
 }

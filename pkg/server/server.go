@@ -48,7 +48,8 @@ type Config struct {
 	// Address is "host:port"; an empty host is all hosts. Not used with Listener.
 	Address  string
 	Listener net.Listener
-	// Healthy returns why the process should be restarted; nil if it is healthy.
+	// Healthy returns why the process should be restarted; nil if it is healthy. Without this
+	// function a process that responds is healthy.
 	Healthy func() error
 	// Ready returns why the process is not ready; nil if it is. part is the path after
 	// /readyz/, empty for the whole.
@@ -104,6 +105,9 @@ func untilDone(ctx context.Context, server *http.Server, serve func() error) err
 
 func handler(c Config) http.Handler {
 	mux := http.NewServeMux()
+	if c.Healthy == nil {
+		c.Healthy = func() error { return nil }
+	}
 	scrapes := metrics.HandlerFor(legacyregistry.DefaultGatherer, metrics.HandlerOpts{MaxRequestsInFlight: maxScrapes})
 	if c.Secure != nil {
 		scrapes = c.Secure.authorized(scrapes)

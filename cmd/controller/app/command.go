@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
 
+	"stowage.dev/stowage/pkg/apis/component"
 	"stowage.dev/stowage/pkg/apis/controller/v1alpha1"
 	"stowage.dev/stowage/pkg/server"
 	"stowage.dev/stowage/pkg/server/command"
@@ -38,9 +39,8 @@ func NewCommand() *cobra.Command {
 		File:    "file with a ControllerConfiguration (controller.config.stowage.dev/v1alpha1); without one the defaults hold",
 		Default: v1alpha1.Default,
 		Decode:  v1alpha1.Decode,
-		Connection: func(settings *v1alpha1.ControllerConfiguration) command.Connection {
-			c := settings.ClientConnection
-			return command.Connection{Kubeconfig: c.Kubeconfig, QPS: *c.QPS, Burst: *c.Burst}
+		Connection: func(settings *v1alpha1.ControllerConfiguration) component.ClientConnection {
+			return settings.ClientConnection
 		},
 		Summary: func(settings *v1alpha1.ControllerConfiguration) string {
 			return fmt.Sprintf("node loss %s after %s", settings.NodeLoss.Policy, settings.NodeLoss.Delay.Duration)

@@ -14,11 +14,19 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	"stowage.dev/stowage/pkg/apis/controller/v1alpha1"
+	"stowage.dev/stowage/pkg/controller/cleaningjobs"
 	"stowage.dev/stowage/pkg/controller/heartbeats"
 	"stowage.dev/stowage/pkg/controller/nodehosts"
 	"stowage.dev/stowage/pkg/controller/nodeloss"
 	"stowage.dev/stowage/pkg/controller/orphancleans"
 	"stowage.dev/stowage/pkg/localdisk/diskreports"
+)
+
+// Namespace of the provisioners, and name of their ConfigMap and DaemonSet:
+// manifests/provisioner.
+const (
+	provisionerNamespace = "stowage-system"
+	provisionerName      = "stowage-provisioner"
 )
 
 // loop is work that the leading replica does.
@@ -105,4 +113,19 @@ func newOrphanCleans(p *parts) (func(context.Context) error, error) {
 		return nil, err
 	}
 	return c.Run, nil
+}
+
+// newCleaningJobs creates cleaning Jobs, if that is enabled.
+func newCleaningJobs(p *parts) (func(context.Context) error, error) {
+	if !p.settings.CleaningJobs.Enabled {
+		return func(ctx context.Context) error { <-ctx.Done(); return nil }, nil
+	}
+	controller, err := cleaningjobs.New(cleaningjobs.Config{
+		Client: p.client, Reports: p.reports, ReportInformer: p.reportInformer,
+		Namespace: provisionerNamespace, ConfigMap: provisionerName, DaemonSet: provisionerName, Image: p.settings.CleaningJobs.Image,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return controller.Run, nil
 }

@@ -63,7 +63,6 @@ func run(ctx context.Context, settings *v1alpha1.ControllerConfiguration, connec
 		group.Go(func() error {
 			return server.Serve(ctx, server.Config{
 				Address: *settings.HealthAddress,
-				Healthy: func() error { return nil }, // a process that responds is alive
 				Ready:   func(string) error { return ready(synced) },
 				Secure:  secure,
 			})
@@ -130,15 +129,10 @@ func lead(ctx context.Context, p *parts, loops []loop) error {
 		defer metrics.SetControllerLeading(false)
 		return runAll(ctx, loops)
 	}
-	e := p.settings.LeaderElection
-	if !*e.LeaderElect {
+	if !*p.settings.LeaderElection.LeaderElect {
 		return work(ctx)
 	}
-	return server.Lead(ctx, server.LeadConfig{
-		Name: componentName, Namespace: e.ResourceNamespace, Lease: e.ResourceName, Connection: p.connection,
-		LeaseDuration: e.LeaseDuration.Duration, RenewDeadline: e.RenewDeadline.Duration, RetryPeriod: e.RetryPeriod.Duration,
-		Work: work,
-	})
+	return server.Lead(ctx, server.LeadConfig{Name: componentName, Election: p.settings.LeaderElection, Connection: p.connection, Work: work})
 }
 
 // runAll runs loops until the first fails, or ctx ends.

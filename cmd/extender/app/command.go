@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
 
+	"stowage.dev/stowage/pkg/apis/component"
 	"stowage.dev/stowage/pkg/apis/extender/v1alpha1"
 	"stowage.dev/stowage/pkg/server"
 	"stowage.dev/stowage/pkg/server/command"
@@ -38,9 +39,8 @@ func NewCommand() *cobra.Command {
 			return nil, errors.New("--config is required: certificates have no default")
 		},
 		Decode: v1alpha1.Decode,
-		Connection: func(settings *v1alpha1.ExtenderConfiguration) command.Connection {
-			c := settings.ClientConnection
-			return command.Connection{Kubeconfig: c.Kubeconfig, QPS: *c.QPS, Burst: *c.Burst}
+		Connection: func(settings *v1alpha1.ExtenderConfiguration) component.ClientConnection {
+			return settings.ClientConnection
 		},
 		Summary: func(settings *v1alpha1.ExtenderConfiguration) string { return "mode " + string(settings.Mode) },
 		Run: func(ctx context.Context, settings *v1alpha1.ExtenderConfiguration, connection *rest.Config) error {

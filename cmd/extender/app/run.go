@@ -31,13 +31,9 @@ func run(ctx context.Context, settings *apisextender.ExtenderConfiguration, conn
 	if r.secure, err = metricsTLS.Secure(connection); err != nil {
 		return err
 	}
-	if e := settings.LeaderElection; *e.LeaderElect {
+	if *settings.LeaderElection.LeaderElect {
 		r.lead = func(ctx context.Context, work func(context.Context) error) error {
-			return server.Lead(ctx, server.LeadConfig{
-				Name: componentName, Namespace: e.ResourceNamespace, Lease: e.ResourceName, Connection: connection,
-				LeaseDuration: e.LeaseDuration.Duration, RenewDeadline: e.RenewDeadline.Duration, RetryPeriod: e.RetryPeriod.Duration,
-				Work: work,
-			})
+			return server.Lead(ctx, server.LeadConfig{Name: componentName, Election: settings.LeaderElection, Connection: connection, Work: work})
 		}
 	}
 	return r.serve(ctx)
@@ -92,7 +88,6 @@ func (r *replica) serve(ctx context.Context) (err error) {
 		group.Go(func() error {
 			return server.Serve(ctx, server.Config{
 				Address: *r.settings.HealthAddress,
-				Healthy: func() error { return nil }, // a process that responds is alive
 				Ready:   func(string) error { return ready(&r.leading, r.made) },
 				Secure:  r.secure,
 			})

@@ -28,14 +28,14 @@ import (
 	upstreamapp "k8s.io/kubernetes/cmd/kube-scheduler/app"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
-	"stowage.dev/stowage/pkg/apis/config"
+	configv1 "stowage.dev/stowage/pkg/apis/config/v1"
 )
 
 // defaultArgs are the plugin's arguments without configuration.
-var defaultArgs = &config.VolumeTopologyArgs{
-	BindTimeoutSeconds: 600,
-	BindingMode:        config.BindingModeDirect,
-	Scoring:            config.VolumeScoring{Strategy: config.ScoringBestFit, StaticWeightPercent: 50},
+var defaultArgs = &configv1.VolumeTopologyArgs{
+	BindTimeoutSeconds: new(int64(600)),
+	BindingMode:        configv1.BindingModeDirect,
+	Scoring:            configv1.VolumeScoring{Strategy: configv1.ScoringBestFit, StaticWeightPercent: new(int32(50))},
 }
 
 func TestWithoutConfigFile(t *testing.T) {
@@ -47,8 +47,8 @@ func TestWithoutConfigFile(t *testing.T) {
 	if len(sched.Profiles) != 1 || framework == nil {
 		t.Fatalf("profiles are %v, want stowage-scheduler alone", sets.KeySet(sched.Profiles))
 	}
-	if got := volumePluginOf(t, framework.ListPlugins()); got != config.PluginName {
-		t.Errorf("volume plugin is %q, want %q", got, config.PluginName)
+	if got := volumePluginOf(t, framework.ListPlugins()); got != configv1.PluginName {
+		t.Errorf("volume plugin is %q, want %q", got, configv1.PluginName)
 	}
 	if diff := cmp.Diff(defaultArgs, made.plugins[0].args); diff != "" {
 		t.Errorf("plugin's arguments (-want +got):\n%s", diff)
@@ -78,7 +78,7 @@ func TestFlagsOverrideDefaultConfig(t *testing.T) {
 func TestArgumentsReachPlugin(t *testing.T) {
 	tests := map[string]struct {
 		pluginConfig string
-		want         *config.VolumeTopologyArgs
+		want         *configv1.VolumeTopologyArgs
 	}{
 		"not configured: defaults": {
 			want: defaultArgs,
@@ -95,10 +95,10 @@ func TestArgumentsReachPlugin(t *testing.T) {
   - name: VolumeTopology
     args: {bindingMode: PVController, scoring: {staticWeightPercent: 0}}
 `,
-			want: &config.VolumeTopologyArgs{
-				BindTimeoutSeconds: 600,
-				BindingMode:        config.BindingModePVController,
-				Scoring:            config.VolumeScoring{Strategy: config.ScoringBestFit},
+			want: &configv1.VolumeTopologyArgs{
+				BindTimeoutSeconds: new(int64(600)),
+				BindingMode:        configv1.BindingModePVController,
+				Scoring:            configv1.VolumeScoring{Strategy: configv1.ScoringBestFit, StaticWeightPercent: new(int32(0))},
 			},
 		},
 	}

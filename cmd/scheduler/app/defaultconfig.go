@@ -13,8 +13,8 @@ import (
 	schedulerscheme "k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
-	"stowage.dev/stowage/pkg/apis/config"
 	_ "stowage.dev/stowage/pkg/apis/config/scheme" // the arguments of VolumeTopology
+	configv1 "stowage.dev/stowage/pkg/apis/config/v1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
 )
 
@@ -52,15 +52,15 @@ func defaultConfig() *schedulerconfig.KubeSchedulerConfiguration {
 			SchedulerName: new(componentName),
 			Plugins: &schedulerv1.Plugins{
 				MultiPoint: schedulerv1.PluginSet{
-					Enabled:  []schedulerv1.Plugin{{Name: config.PluginName}},
+					Enabled:  []schedulerv1.Plugin{{Name: configv1.PluginName}},
 					Disabled: []schedulerv1.Plugin{{Name: names.VolumeBinding}},
 				},
 				// Otherwise VolumeZone would reject unusable claims first, without naming
 				// what is missing.
-				PreFilter: schedulerv1.PluginSet{Enabled: []schedulerv1.Plugin{{Name: config.PluginName}}},
+				PreFilter: schedulerv1.PluginSet{Enabled: []schedulerv1.Plugin{{Name: configv1.PluginName}}},
 				// Before DefaultPreemption, which would evict more pods while the volumes
 				// of the first ones are becoming available.
-				PostFilter: schedulerv1.PluginSet{Enabled: []schedulerv1.Plugin{{Name: config.PluginName}}},
+				PostFilter: schedulerv1.PluginSet{Enabled: []schedulerv1.Plugin{{Name: configv1.PluginName}}},
 			},
 			PluginConfig: []schedulerv1.PluginConfig{{
 				Name: names.NodeResourcesFit,

@@ -17,7 +17,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
-	"stowage.dev/stowage/pkg/apis/config"
+	configv1 "stowage.dev/stowage/pkg/apis/config/v1"
 )
 
 // volumePlugin represents VolumeTopology: it implements the same extension points and
@@ -36,7 +36,7 @@ var (
 	_ fwk.PreBindPlugin    = (*volumePlugin)(nil)
 )
 
-func (*volumePlugin) Name() string { return config.PluginName }
+func (*volumePlugin) Name() string { return configv1.PluginName }
 
 func (*volumePlugin) PreFilter(context.Context, fwk.CycleState, *v1.Pod, []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	return nil, nil
@@ -84,7 +84,7 @@ type recorder struct {
 
 func (r *recorder) registry() frameworkruntime.Registry {
 	return frameworkruntime.Registry{
-		config.PluginName: func(_ context.Context, args runtime.Object, _ fwk.Handle) (fwk.Plugin, error) {
+		configv1.PluginName: func(_ context.Context, args runtime.Object, _ fwk.Handle) (fwk.Plugin, error) {
 			plugin := &volumePlugin{args: args}
 			r.plugins = append(r.plugins, plugin)
 			return plugin, nil

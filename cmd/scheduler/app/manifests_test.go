@@ -25,7 +25,7 @@ import (
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac/bootstrappolicy"
 
-	"stowage.dev/stowage/pkg/apis/config"
+	configv1 "stowage.dev/stowage/pkg/apis/config/v1"
 )
 
 // manifests is the directory of the scheduler's manifests.
@@ -63,8 +63,8 @@ func TestSampleConfigs(t *testing.T) {
 			if len(sched.Profiles) != 1 || framework == nil {
 				t.Fatalf("there are %d profiles, want %s alone", len(sched.Profiles), test.profile)
 			}
-			if got := volumePluginOf(t, framework.ListPlugins()); got != config.PluginName {
-				t.Errorf("volume plugin is %q, want %q", got, config.PluginName)
+			if got := volumePluginOf(t, framework.ListPlugins()); got != configv1.PluginName {
+				t.Errorf("volume plugin is %q, want %q", got, configv1.PluginName)
 			}
 			if diff := cmp.Diff(defaultArgs, made.plugins[0].args); diff != "" {
 				t.Errorf("plugin's arguments are not the defaults (-want +got):\n%s", diff)

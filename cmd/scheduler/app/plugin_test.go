@@ -11,7 +11,7 @@ import (
 	"k8s.io/klog/v2/ktesting"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
-	"stowage.dev/stowage/pkg/apis/config"
+	configv1 "stowage.dev/stowage/pkg/apis/config/v1"
 	"stowage.dev/stowage/pkg/scheduling/volumetopology"
 )
 
@@ -35,12 +35,12 @@ func TestVolumeTopologyInItsProfile(t *testing.T) {
 	for _, point := range volumePoints {
 		want = append(want, point.name)
 		for _, plugin := range point.set(ran).Enabled {
-			if plugin.Name == config.PluginName {
+			if plugin.Name == configv1.PluginName {
 				got = append(got, point.name)
 			}
 		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("extension points of %s (-want +got):\n%s", config.PluginName, diff)
+		t.Errorf("extension points of %s (-want +got):\n%s", configv1.PluginName, diff)
 	}
 }

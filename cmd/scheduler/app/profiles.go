@@ -17,8 +17,7 @@ import (
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
-	"stowage.dev/stowage/pkg/apis/config"
-	"stowage.dev/stowage/pkg/apis/config/validation"
+	configv1 "stowage.dev/stowage/pkg/apis/config/v1"
 )
 
 // extensionPoint is a set of enabled plugins in a profile.
@@ -77,7 +76,7 @@ func checkProfiles(profiles []schedulerconfig.KubeSchedulerProfile) error {
 
 func checkPlugins(profile *schedulerconfig.KubeSchedulerProfile) error {
 	plugins := profile.Plugins
-	if plugins == nil || !enabledAnywhere(plugins, config.PluginName) {
+	if plugins == nil || !enabledAnywhere(plugins, configv1.PluginName) {
 		return nil
 	}
 	if enabledAnywhere(plugins, names.VolumeBinding) {
@@ -88,7 +87,7 @@ func checkPlugins(profile *schedulerconfig.KubeSchedulerProfile) error {
       enabled:
       - name: %[2]s
       disabled:
-      - name: %[3]s`, profile.SchedulerName, config.PluginName, names.VolumeBinding)
+      - name: %[3]s`, profile.SchedulerName, configv1.PluginName, names.VolumeBinding)
 	}
 	if missing := missingPoints(plugins); len(missing) > 0 {
 		return fmt.Errorf(`profile %q enables %[2]s only in part: it is missing at %[3]s, and works only as a whole. `+
@@ -96,7 +95,7 @@ func checkPlugins(profile *schedulerconfig.KubeSchedulerProfile) error {
   plugins:
     multiPoint:
       enabled:
-      - name: %[2]s`, profile.SchedulerName, config.PluginName, strings.Join(missing, ", "))
+      - name: %[2]s`, profile.SchedulerName, configv1.PluginName, strings.Join(missing, ", "))
 	}
 	return nil
 }
@@ -108,12 +107,12 @@ func checkPlugins(profile *schedulerconfig.KubeSchedulerProfile) error {
 func orderPostFilter(profiles []schedulerconfig.KubeSchedulerProfile) {
 	for i := range profiles {
 		plugins := profiles[i].Plugins
-		if plugins == nil || !enabledAt(plugins, postFilter, config.PluginName) {
+		if plugins == nil || !enabledAt(plugins, postFilter, configv1.PluginName) {
 			continue
 		}
-		named := func(p schedulerconfig.Plugin) bool { return p.Name == config.PluginName }
+		named := func(p schedulerconfig.Plugin) bool { return p.Name == configv1.PluginName }
 		if !slices.ContainsFunc(plugins.PostFilter.Enabled, named) {
-			plugins.PostFilter.Enabled = slices.Insert(plugins.PostFilter.Enabled, 0, schedulerconfig.Plugin{Name: config.PluginName})
+			plugins.PostFilter.Enabled = slices.Insert(plugins.PostFilter.Enabled, 0, schedulerconfig.Plugin{Name: configv1.PluginName})
 		}
 	}
 }
@@ -121,12 +120,12 @@ func orderPostFilter(profiles []schedulerconfig.KubeSchedulerProfile) {
 // missingPoints returns the points that VolumeTopology requires and lacks.
 func missingPoints(plugins *schedulerconfig.Plugins) []string {
 	needed := slices.Clone(bindingPoints)
-	if enabledAt(plugins, score, config.PluginName) {
+	if enabledAt(plugins, score, configv1.PluginName) {
 		needed = append(needed, preScore)
 	}
 	var missing []string
 	for _, point := range needed {
-		if !enabledAt(plugins, point, config.PluginName) {
+		if !enabledAt(plugins, point, configv1.PluginName) {
 			missing = append(missing, point.name)
 		}
 	}
@@ -138,16 +137,16 @@ func missingPoints(plugins *schedulerconfig.Plugins) []string {
 func checkArgs(path *field.Path, profile *schedulerconfig.KubeSchedulerProfile) []error {
 	var errs []error
 	for i, pluginConfig := range profile.PluginConfig {
-		if pluginConfig.Name != config.PluginName {
+		if pluginConfig.Name != configv1.PluginName {
 			continue
 		}
 		argsPath := path.Child("pluginConfig").Index(i).Child("args")
-		args, ok := pluginConfig.Args.(*config.VolumeTopologyArgs)
+		args, ok := pluginConfig.Args.(*configv1.VolumeTopologyArgs)
 		if !ok {
-			errs = append(errs, fmt.Errorf("%s: got %T, want %sArgs", argsPath, pluginConfig.Args, config.PluginName))
+			errs = append(errs, fmt.Errorf("%s: got %T, want %sArgs", argsPath, pluginConfig.Args, configv1.PluginName))
 			continue
 		}
-		if faults, ok := errors.AsType[utilerrors.Aggregate](validation.ValidateVolumeTopologyArgs(argsPath, args)); ok {
+		if faults, ok := errors.AsType[utilerrors.Aggregate](configv1.ValidateVolumeTopologyArgs(argsPath, args)); ok {
 			errs = append(errs, faults.Errors()...)
 		}
 	}
@@ -159,7 +158,7 @@ func checkArgs(path *field.Path, profile *schedulerconfig.KubeSchedulerProfile) 
 func logWarnings(logger klog.Logger, component *schedulerconfig.KubeSchedulerConfiguration) {
 	for i := range component.Profiles {
 		profile := &component.Profiles[i]
-		if profile.Plugins != nil && !enabledAnywhere(profile.Plugins, config.PluginName) && !enabledAnywhere(profile.Plugins, names.VolumeBinding) {
+		if profile.Plugins != nil && !enabledAnywhere(profile.Plugins, configv1.PluginName) && !enabledAnywhere(profile.Plugins, names.VolumeBinding) {
 			logger.Info("Warning: profile enables neither VolumeTopology nor VolumeBinding; its pods are placed regardless of their volumes, and those with unbound claims never start",
 				"profile", profile.SchedulerName)
 		}
@@ -179,7 +178,7 @@ func logWarnings(logger klog.Logger, component *schedulerconfig.KubeSchedulerCon
 func limitsBinding(component *schedulerconfig.KubeSchedulerConfiguration) bool {
 	return component.ClientConnection.QPS >= 0 && component.ClientConnection.QPS < lowQPS &&
 		slices.ContainsFunc(component.Profiles, func(p schedulerconfig.KubeSchedulerProfile) bool {
-			return p.Plugins != nil && enabledAnywhere(p.Plugins, config.PluginName)
+			return p.Plugins != nil && enabledAnywhere(p.Plugins, configv1.PluginName)
 		})
 }
 

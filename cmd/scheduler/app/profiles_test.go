@@ -13,7 +13,7 @@ import (
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
-	"stowage.dev/stowage/pkg/apis/config"
+	configv1 "stowage.dev/stowage/pkg/apis/config/v1"
 )
 
 // goodProfile enables the plugin as documented.
@@ -181,7 +181,7 @@ func TestSetupAccepts(t *testing.T) {
 	}{
 		"as documented": {
 			profiles: goodProfile,
-			want:     map[string]string{"stowage-scheduler": config.PluginName},
+			want:     map[string]string{"stowage-scheduler": configv1.PluginName},
 		},
 		"in VolumeBinding's position": {
 			profiles: `
@@ -191,7 +191,7 @@ func TestSetupAccepts(t *testing.T) {
       disabled: [{name: "*"}]
       enabled: [{name: PrioritySort}, {name: NodeResourcesFit}, {name: VolumeTopology}, {name: VolumeZone}, {name: DefaultBinder}]
 `,
-			want: map[string]string{"ordered": config.PluginName},
+			want: map[string]string{"ordered": configv1.PluginName},
 		},
 		"point by point, without scoring": {
 			profiles: `
@@ -203,7 +203,7 @@ func TestSetupAccepts(t *testing.T) {
     reserve: {enabled: [{name: VolumeTopology}]}
     preBind: {enabled: [{name: VolumeTopology}]}
 `,
-			want: map[string]string{"unscored": config.PluginName},
+			want: map[string]string{"unscored": configv1.PluginName},
 		},
 		"all disabled at a point, and VolumeTopology enabled": {
 			profiles: goodProfile + `
@@ -211,7 +211,7 @@ func TestSetupAccepts(t *testing.T) {
       disabled: [{name: "*"}]
       enabled: [{name: VolumeTopology}]
 `,
-			want: map[string]string{"stowage-scheduler": config.PluginName},
+			want: map[string]string{"stowage-scheduler": configv1.PluginName},
 		},
 		"VolumeBinding disabled at each of its points": {
 			profiles: `
@@ -225,7 +225,7 @@ func TestSetupAccepts(t *testing.T) {
     reserve: {disabled: [{name: VolumeBinding}]}
     preBind: {disabled: [{name: VolumeBinding}]}
 `,
-			want: map[string]string{"thorough": config.PluginName},
+			want: map[string]string{"thorough": configv1.PluginName},
 		},
 		"ours, a stock profile, and one with neither plugin": {
 			profiles: goodProfile + `
@@ -233,7 +233,7 @@ func TestSetupAccepts(t *testing.T) {
 - schedulerName: neither
   plugins: {multiPoint: {disabled: [{name: VolumeBinding}]}}
 `,
-			want: map[string]string{"stowage-scheduler": config.PluginName, "default-scheduler": names.VolumeBinding, "neither": ""},
+			want: map[string]string{"stowage-scheduler": configv1.PluginName, "default-scheduler": names.VolumeBinding, "neither": ""},
 		},
 	}
 
@@ -261,7 +261,7 @@ func volumePluginOf(t *testing.T, plugins *schedulerconfig.Plugins) string {
 	found := map[string]int{}
 	for _, point := range bindingPoints {
 		for _, plugin := range point.set(plugins).Enabled {
-			if plugin.Name == config.PluginName || plugin.Name == names.VolumeBinding {
+			if plugin.Name == configv1.PluginName || plugin.Name == names.VolumeBinding {
 				found[plugin.Name]++
 			}
 		}
@@ -296,9 +296,9 @@ func TestPostFilterOrder(t *testing.T) {
 			for _, plugin := range sched.Profiles["stowage-scheduler"].ListPlugins().PostFilter.Enabled {
 				order = append(order, plugin.Name)
 			}
-			ours, theirs := slices.Index(order, config.PluginName), slices.Index(order, names.DefaultPreemption)
+			ours, theirs := slices.Index(order, configv1.PluginName), slices.Index(order, names.DefaultPreemption)
 			if ours < 0 || theirs < 0 || ours > theirs {
-				t.Errorf("PostFilter runs %v, want %s before %s", order, config.PluginName, names.DefaultPreemption)
+				t.Errorf("PostFilter runs %v, want %s before %s", order, configv1.PluginName, names.DefaultPreemption)
 			}
 		})
 	}
@@ -332,7 +332,7 @@ func TestEnabledAtAgreesWithFramework(t *testing.T) {
 	}
 	for _, profile := range planned.Profiles {
 		ran := sched.Profiles[profile.SchedulerName].ListPlugins()
-		for _, plugin := range []string{config.PluginName, names.VolumeBinding} {
+		for _, plugin := range []string{configv1.PluginName, names.VolumeBinding} {
 			for _, point := range volumePoints {
 				want := false
 				for _, enabled := range point.set(ran).Enabled {

@@ -15,7 +15,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
-	"stowage.dev/stowage/pkg/apis/config"
+	configv1 "stowage.dev/stowage/pkg/apis/config/v1"
 )
 
 // busyPlugin has a binding in progress until idle is closed.
@@ -32,7 +32,7 @@ func (p *busyPlugin) WaitForBindings(ctx context.Context) {
 }
 
 func (p *busyPlugin) registry() frameworkruntime.Registry {
-	return frameworkruntime.Registry{config.PluginName: func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return p, nil }}
+	return frameworkruntime.Registry{configv1.PluginName: func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return p, nil }}
 }
 
 // lock is a lease that records its holders.
@@ -53,7 +53,7 @@ func TestLeaseIsReleasedAfterBindings(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				busy, inProgress := &busyPlugin{idle: make(chan struct{})}, &bindings{}
-				if _, err := inProgress.track(busy.registry())[config.PluginName](t.Context(), nil, nil); err != nil {
+				if _, err := inProgress.track(busy.registry())[configv1.PluginName](t.Context(), nil, nil); err != nil {
 					t.Fatal(err)
 				}
 				defer time.AfterFunc(ends, func() { close(busy.idle) }).Stop()

@@ -87,16 +87,12 @@ func New(ctx context.Context, c Config) (*Extender, error) {
 	if err != nil {
 		return nil, err
 	}
-	scoring, err := c.Settings.EngineScoring()
-	if err != nil {
-		return nil, err
-	}
 	e := &Extender{
 		settings: *c.Settings.DeepCopy(),
 		client:   c.Client,
 		cache:    store,
 		attempts: attempt.New(store),
-		score:    score.New(scoring),
+		score:    score.New(c.Settings.Scoring),
 		nodes:    c.Informers.Core().V1().Nodes().Lister(),
 		pods:     pods.Lister(),
 		indexed:  pods.Informer().GetIndexer(),
@@ -122,7 +118,7 @@ func New(ctx context.Context, c Config) (*Extender, error) {
 
 // measured exports the metrics of the cache until ctx ends.
 func (e *Extender) measured(ctx context.Context) *Extender {
-	context.AfterFunc(ctx, metrics.WatchEngine(e.cache.Size))
+	context.AfterFunc(ctx, metrics.WatchCache(e.cache.Size))
 	return e
 }
 

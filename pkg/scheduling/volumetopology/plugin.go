@@ -86,7 +86,7 @@ func New(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugi
 	b, err := binder.New(binder.Config{
 		Client:  client,
 		Cache:   cache,
-		Timeout: time.Duration(cfg.BindTimeoutSeconds) * time.Second,
+		Timeout: time.Duration(*cfg.BindTimeoutSeconds) * time.Second,
 		Mode:    binder.Permitted(ctx, client, binder.Mode(cfg.BindingMode)),
 	})
 	if err != nil {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
+
+	"stowage.dev/stowage/pkg/apis/component"
 )
 
 // Config describes a command that reads its settings, of type S, from one file.
@@ -25,7 +27,7 @@ type Config[S any] struct {
 	// Decode decodes a file, and returns an error if it is invalid.
 	Decode func(text []byte) (S, error)
 	// Connection returns the connection to the API server of the settings.
-	Connection func(settings S) Connection
+	Connection func(settings S) component.ClientConnection
 	// Summary describes valid settings in the output of validate.
 	Summary func(settings S) string
 	// Run works until ctx ends.
@@ -51,7 +53,7 @@ func New[S any](c Config[S]) *cobra.Command {
 			if asked.Kubeconfig == "" {
 				asked.Kubeconfig = kubeconfig
 			}
-			connection, err := Connect(c.Name, asked)
+			connection, err := connect(c.Name, asked)
 			if err != nil {
 				return err
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
 
+	"stowage.dev/stowage/pkg/apis/component"
 	"stowage.dev/stowage/pkg/server/command"
 	"stowage.dev/stowage/pkg/testing/commands"
 )
@@ -35,8 +36,8 @@ func newCommand() *cobra.Command {
 			}
 			return settings{word}, nil
 		},
-		Connection: func(s settings) command.Connection {
-			return command.Connection{Kubeconfig: s.kubeconfig, QPS: 7, Burst: 9}
+		Connection: func(s settings) component.ClientConnection {
+			return component.ClientConnection{Kubeconfig: s.kubeconfig, QPS: new(int32(7)), Burst: new(int32(9))}
 		},
 		Summary: func(s settings) string { return "kubeconfig " + s.kubeconfig },
 		Run: func(_ context.Context, _ settings, c *rest.Config) error {

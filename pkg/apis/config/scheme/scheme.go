@@ -3,32 +3,22 @@
 
 // Package scheme makes kube-scheduler's configuration machinery know Stowage's
 // plugin arguments: importing it is enough. Arguments of VolumeTopology are then
-// decoded strictly, defaulted, converted, and written out again (configz,
+// decoded strictly, defaulted, and written out again (configz,
 // --write-config-to) like those of kube-scheduler's own plugins. The plugin finds
 // its type by name: profiles[].pluginConfig[].name with "Args" added.
 package scheme
 
 import (
-	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	schedulerscheme "k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	schedulerv1 "k8s.io/kubernetes/pkg/scheduler/apis/config/v1"
 
-	"stowage.dev/stowage/pkg/apis/config"
 	configv1 "stowage.dev/stowage/pkg/apis/config/v1"
 )
 
 func init() {
 	// The first scheme decodes and encodes configuration files; the second
 	// defaults and converts the arguments nested in them.
-	AddToScheme(schedulerscheme.Scheme)
-	AddToScheme(schedulerv1.GetPluginArgConversionScheme())
-}
-
-// AddToScheme adds the internal and versioned types, their defaults and their
-// conversions to a scheme. It panics if the scheme already holds other types of
-// these names, which is a fault of the program.
-func AddToScheme(scheme *runtime.Scheme) {
-	utilruntime.Must(config.AddToScheme(scheme))
-	utilruntime.Must(configv1.AddToScheme(scheme))
+	utilruntime.Must(configv1.AddToScheme(schedulerscheme.Scheme))
+	utilruntime.Must(configv1.AddToScheme(schedulerv1.GetPluginArgConversionScheme()))
 }

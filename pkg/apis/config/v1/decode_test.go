@@ -10,24 +10,21 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/utils/ptr"
-
-	"stowage.dev/stowage/pkg/apis/config"
 )
 
 // defaults are the arguments of a profile without arguments.
-func defaults() *config.VolumeTopologyArgs {
-	return &config.VolumeTopologyArgs{
-		BindTimeoutSeconds: 600,
-		BindingMode:        config.BindingModeDirect,
-		Scoring: config.VolumeScoring{
-			Strategy:            config.ScoringBestFit,
-			StaticWeightPercent: 50,
+func defaults() *VolumeTopologyArgs {
+	return &VolumeTopologyArgs{
+		BindTimeoutSeconds: new(int64(600)),
+		BindingMode:        BindingModeDirect,
+		Scoring: VolumeScoring{
+			Strategy:            ScoringBestFit,
+			StaticWeightPercent: new(int32(50)),
 		},
 	}
 }
 
-func defaultsBut(change func(*config.VolumeTopologyArgs)) *config.VolumeTopologyArgs {
+func defaultsBut(change func(*VolumeTopologyArgs)) *VolumeTopologyArgs {
 	args := defaults()
 	change(args)
 	return args
@@ -42,7 +39,7 @@ func TestDecodeArgs(t *testing.T) {
 
 	tests := map[string]struct {
 		obj  runtime.Object
-		want *config.VolumeTopologyArgs
+		want *VolumeTopologyArgs
 	}{
 		"no arguments: all defaults": {
 			obj:  nil,
@@ -54,47 +51,39 @@ func TestDecodeArgs(t *testing.T) {
 		},
 		"a scheduler without our scheme, type left out: defaulted": {
 			obj: unknown(`{"bindingMode":"PVController"}`),
-			want: defaultsBut(func(a *config.VolumeTopologyArgs) {
-				a.BindingMode = config.BindingModePVController
+			want: defaultsBut(func(a *VolumeTopologyArgs) {
+				a.BindingMode = BindingModePVController
 			}),
 		},
 		"a scheduler without our scheme, type given": {
 			obj: unknown(`{"apiVersion":"kubescheduler.config.k8s.io/v1","kind":"VolumeTopologyArgs","bindTimeoutSeconds":1}`),
-			want: defaultsBut(func(a *config.VolumeTopologyArgs) {
-				a.BindTimeoutSeconds = 1
+			want: defaultsBut(func(a *VolumeTopologyArgs) {
+				a.BindTimeoutSeconds = new(int64(1))
 			}),
 		},
 		"YAML": {
 			obj: &runtime.Unknown{Raw: []byte("scoring:\n  strategy: MostAllocated\n"), ContentType: runtime.ContentTypeYAML},
-			want: defaultsBut(func(a *config.VolumeTopologyArgs) {
-				a.Scoring.Strategy = config.ScoringMostAllocated
+			want: defaultsBut(func(a *VolumeTopologyArgs) {
+				a.Scoring.Strategy = ScoringMostAllocated
 			}),
 		},
 		"zero static weight is a choice, not a missing value": {
 			obj: unknown(`{"scoring":{"staticWeightPercent":0}}`),
-			want: defaultsBut(func(a *config.VolumeTopologyArgs) {
-				a.Scoring.StaticWeightPercent = 0
+			want: defaultsBut(func(a *VolumeTopologyArgs) {
+				a.Scoring.StaticWeightPercent = new(int32(0))
 			}),
 		},
 		"a shape": {
 			obj: unknown(`{"scoring":{"strategy":"RequestedToCapacityRatio","shape":[{"utilization":0,"score":10},{"utilization":100,"score":0}]}}`),
-			want: defaultsBut(func(a *config.VolumeTopologyArgs) {
-				a.Scoring.Strategy = config.ScoringRequestedToCapacityRatio
-				a.Scoring.Shape = []config.UtilizationShapePoint{{Utilization: 0, Score: 10}, {Utilization: 100, Score: 0}}
+			want: defaultsBut(func(a *VolumeTopologyArgs) {
+				a.Scoring.Strategy = ScoringRequestedToCapacityRatio
+				a.Scoring.Shape = []UtilizationShapePoint{{Utilization: 0, Score: 10}, {Utilization: 100, Score: 0}}
 			}),
 		},
-		"versioned object: defaulted": {
-			obj: &VolumeTopologyArgs{BindTimeoutSeconds: ptr.To[int64](3600)},
-			want: defaultsBut(func(a *config.VolumeTopologyArgs) {
-				a.BindTimeoutSeconds = 3600
-			}),
-		},
-		"internal object: as it is": {
-			obj: defaultsBut(func(a *config.VolumeTopologyArgs) {
-				a.BindTimeoutSeconds = 42
-			}),
-			want: defaultsBut(func(a *config.VolumeTopologyArgs) {
-				a.BindTimeoutSeconds = 42
+		"a scheduler with our scheme: defaulted": {
+			obj: &VolumeTopologyArgs{BindTimeoutSeconds: new(int64(3600))},
+			want: defaultsBut(func(a *VolumeTopologyArgs) {
+				a.BindTimeoutSeconds = new(int64(3600))
 			}),
 		},
 	}
@@ -120,7 +109,7 @@ func TestDecodeArgs(t *testing.T) {
 	}
 }
 
-func TestDecodeArgsCopiesInternalObject(t *testing.T) {
+func TestDecodeArgsCopies(t *testing.T) {
 	t.Parallel()
 
 	shared := defaults()
@@ -128,8 +117,8 @@ func TestDecodeArgsCopiesInternalObject(t *testing.T) {
 	if err != nil {
 		t.Fatalf("DecodeArgs: %v", err)
 	}
-	got.BindTimeoutSeconds = 1
-	if shared.BindTimeoutSeconds != 600 {
+	*got.BindTimeoutSeconds = 1
+	if *shared.BindTimeoutSeconds != 600 {
 		t.Error("writing to the answer of DecodeArgs changed the profile's own arguments")
 	}
 }
@@ -173,13 +162,9 @@ func TestDecodeArgsRefuses(t *testing.T) {
 			obj:  unknown(`{"bindTimeoutSeconds":0,"scoring":{"staticWeightPercent":101}}`),
 			want: []string{"bindTimeoutSeconds: Invalid value: 0", "must be 1 to 3600", "scoring.staticWeightPercent: Invalid value: 101"},
 		},
-		"internal but never defaulted": {
-			obj:  &config.VolumeTopologyArgs{},
-			want: []string{"bindTimeoutSeconds: Invalid value: 0"},
-		},
 		"another type of object": {
 			obj:  &metav1.Status{},
-			want: []string{"got *v1.Status, want *config.VolumeTopologyArgs"},
+			want: []string{"got *v1.Status, want *v1.VolumeTopologyArgs"},
 		},
 	}
 

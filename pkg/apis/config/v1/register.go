@@ -6,26 +6,20 @@ package v1
 import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"stowage.dev/stowage/pkg/apis/config"
 )
+
+// GroupName is the API group of kube-scheduler's component configuration, in
+// which the framework looks for the types of plugin arguments.
+const GroupName = "kubescheduler.config.k8s.io"
 
 // SchemeGroupVersion is the group and version that users write.
-var SchemeGroupVersion = schema.GroupVersion{Group: config.GroupName, Version: "v1"}
+var SchemeGroupVersion = schema.GroupVersion{Group: GroupName, Version: "v1"}
 
-var (
-	// SchemeBuilder collects the functions that add the versioned types, their
-	// defaults and their conversions.
-	SchemeBuilder = runtime.NewSchemeBuilder(addKnownTypes, RegisterDefaults)
-	// localSchemeBuilder is the name under which generated code registers its
-	// conversions.
-	localSchemeBuilder = &SchemeBuilder
-	// AddToScheme adds the versioned types with defaults and conversions to a
-	// scheme, which also needs the internal types (config.AddToScheme).
-	AddToScheme = SchemeBuilder.AddToScheme
-)
-
-func addKnownTypes(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(SchemeGroupVersion, &VolumeTopologyArgs{})
-	return nil
+// AddToScheme adds the arguments and their defaults to a scheme, in the version that users
+// write and in the internal version.
+func AddToScheme(scheme *runtime.Scheme) error {
+	for _, version := range []string{SchemeGroupVersion.Version, runtime.APIVersionInternal} {
+		scheme.AddKnownTypes(schema.GroupVersion{Group: GroupName, Version: version}, &VolumeTopologyArgs{})
+	}
+	return RegisterDefaults(scheme)
 }

@@ -11,28 +11,31 @@ import (
 	metafuzzer "k8s.io/apimachinery/pkg/apis/meta/fuzzer"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"sigs.k8s.io/randfill"
-
-	"stowage.dev/stowage/pkg/apis/config"
 )
 
-// TestRoundTrip: whatever the internal type holds survives being written as v1
-// and read back, and the generated conversions and deep copies lose nothing.
+// TestRoundTrip: writing and reading arguments, and the generated deep copies, lose nothing.
 func TestRoundTrip(t *testing.T) {
 	t.Parallel()
 	roundtrip.RoundTripTestForScheme(t, newArgsScheme(), fuzzer.MergeFuzzerFuncs(metafuzzer.Funcs, fuzzerFuncs))
 }
 
 // fuzzerFuncs keep filled objects away from the values that defaulting
-// replaces on the way back: an empty string stands for the default.
+// replaces on the way back: a field that is not set stands for the default.
 func fuzzerFuncs(serializer.CodecFactory) []any {
 	return []any{
-		func(args *config.VolumeTopologyArgs, c randfill.Continue) {
+		func(args *VolumeTopologyArgs, c randfill.Continue) {
 			c.FillNoCustom(args)
 			if args.BindingMode == "" {
-				args.BindingMode = config.BindingModePVController
+				args.BindingMode = BindingModePVController
 			}
 			if args.Scoring.Strategy == "" {
-				args.Scoring.Strategy = config.ScoringMostAllocated
+				args.Scoring.Strategy = ScoringMostAllocated
+			}
+			if args.BindTimeoutSeconds == nil {
+				args.BindTimeoutSeconds = new(c.Int63())
+			}
+			if args.Scoring.StaticWeightPercent == nil {
+				args.Scoring.StaticWeightPercent = new(c.Int31())
 			}
 		},
 	}
@@ -52,7 +55,7 @@ func FuzzDecodeArgs(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if args.BindTimeoutSeconds < 1 || args.BindTimeoutSeconds > 3600 || args.BindingMode == "" || args.Scoring.Strategy == "" {
+		if *args.BindTimeoutSeconds < 1 || *args.BindTimeoutSeconds > 3600 || args.BindingMode == "" || args.Scoring.Strategy == "" {
 			t.Errorf("DecodeArgs(%q) accepted incomplete arguments: %+v", raw, args)
 		}
 	})

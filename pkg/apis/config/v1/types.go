@@ -5,6 +5,11 @@ package v1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+// PluginName is the name by which scheduler profiles enable the plugin and
+// give it arguments. The kind of the arguments is this name with "Args" added,
+// which is how kube-scheduler finds the type for a plugin's arguments.
+const PluginName = "VolumeTopology"
+
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
 // VolumeTopologyArgs are the arguments of the VolumeTopology plugin of one

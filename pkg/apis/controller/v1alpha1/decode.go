@@ -4,43 +4,33 @@
 package v1alpha1
 
 import (
-	"fmt"
-	"sync"
+	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"stowage.dev/stowage/pkg/apis/component"
 )
 
-// decoder reads JSON or YAML strictly: unknown and repeated fields are errors.
-var decoder = sync.OnceValue(func() runtime.Decoder {
-	scheme := runtime.NewScheme()
-	utilruntime.Must(AddToScheme(scheme))
-	return serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
-})
-
-// Decode turns the content of a configuration file into a defaulted and valid
-// configuration. Errors name the field and what is allowed. apiVersion and kind are
-// required. Safe for concurrent use.
+// Decode turns the content of a configuration file into a defaulted and valid configuration;
+// see component.Decode.
 func Decode(data []byte) (*ControllerConfiguration, error) {
-	obj, actual, err := decoder().Decode(data, nil, nil)
-	if err != nil {
-		return nil, fmt.Errorf("decode the configuration: %w", err)
-	}
-	c, ok := obj.(*ControllerConfiguration)
-	if !ok {
-		return nil, fmt.Errorf("decode the configuration: got %s, want ControllerConfiguration", actual)
-	}
-	setDefaults(c)
-	if err := validate(c); err != nil {
-		return nil, fmt.Errorf("invalid configuration: %w", err)
-	}
-	return c, nil
+	return component.Decode[ControllerConfiguration](data, SchemeGroupVersion)
 }
 
 // Default returns the configuration that is used without a file.
 func Default() (*ControllerConfiguration, error) {
 	c := &ControllerConfiguration{}
-	setDefaults(c)
+	c.SetDefaults()
 	return c, nil
+}
+
+// SetDefaults fills every field that the user left out with the default that
+// docs/controller-configuration.md has; afterwards no pointer is nil.
+func (c *ControllerConfiguration) SetDefaults() {
+	component.Default(&c.HealthAddress, new(":8080"))
+	component.Default(&c.NodeLoss.Policy, NodeLossKeep)
+	component.Default(&c.NodeLoss.Delay.Duration, 5*time.Minute)
+	component.Default(&c.NodeLoss.OutOfService, OutOfServiceIgnore)
+	component.Default(&c.NodeLoss.ReleasesPerMinute, new(int32(10)))
+	component.Default(&c.OrphanCleans.PerHour, new(int32(10)))
+	c.ClientConnection.SetDefaults(50, 100)
+	c.LeaderElection.SetDefaults(true, "stowage-system", "stowage-controller")
 }

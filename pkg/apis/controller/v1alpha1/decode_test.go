@@ -11,6 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+
+	"stowage.dev/stowage/pkg/apis/component"
 )
 
 const header = "apiVersion: controller.config.stowage.dev/v1alpha1\nkind: ControllerConfiguration\n"
@@ -24,8 +26,8 @@ func defaults() *ControllerConfiguration {
 			Policy: NodeLossKeep, Delay: lasting(5 * time.Minute), OutOfService: OutOfServiceIgnore, ReleasesPerMinute: new(int32(10)),
 		},
 		OrphanCleans:     OrphanCleans{PerHour: new(int32(10))},
-		ClientConnection: ClientConnection{QPS: new(int32(50)), Burst: new(int32(100))},
-		LeaderElection: LeaderElection{
+		ClientConnection: component.ClientConnection{QPS: new(int32(50)), Burst: new(int32(100))},
+		LeaderElection: component.LeaderElection{
 			LeaderElect: new(true), ResourceNamespace: "stowage-system", ResourceName: "stowage-controller",
 			LeaseDuration: lasting(15 * time.Second), RenewDeadline: lasting(10 * time.Second), RetryPeriod: lasting(2 * time.Second),
 		},

@@ -20,7 +20,7 @@ const (
 func TestReferenceNamesEveryField(t *testing.T) {
 	t.Parallel()
 	defaulted := &ControllerConfiguration{}
-	setDefaults(defaulted)
+	defaulted.SetDefaults()
 	reference.Page{Path: page, Defaulted: defaulted}.Check(t)
 }
 

@@ -3,7 +3,15 @@
 
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"stowage.dev/stowage/pkg/apis/component"
+)
+
+// SchemeGroupVersion is the group and version of the configuration file.
+var SchemeGroupVersion = schema.GroupVersion{Group: "controller.config.stowage.dev", Version: "v1alpha1"}
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
@@ -32,11 +40,11 @@ type ControllerConfiguration struct {
 
 	// clientConnection configures the client of the API server.
 	// +optional
-	ClientConnection ClientConnection `json:"clientConnection,omitempty"`
+	ClientConnection component.ClientConnection `json:"clientConnection,omitempty"`
 
 	// leaderElection configures which of several replicas works.
 	// +optional
-	LeaderElection LeaderElection `json:"leaderElection,omitempty"`
+	LeaderElection component.LeaderElection `json:"leaderElection,omitempty"`
 }
 
 // NodeLoss configures what happens to volumes of lost nodes and disks.
@@ -120,50 +128,3 @@ const (
 	// OutOfServiceLost: the node is lost as if its object were deleted.
 	OutOfServiceLost OutOfService = "Lost"
 )
-
-// ClientConnection configures the client of the API server.
-type ClientConnection struct {
-	// kubeconfig is a file. Without one the pod's service account is used.
-	// +optional
-	Kubeconfig string `json:"kubeconfig,omitempty"`
-
-	// qps is how many requests a second are sent.
-	// Default: 50
-	// +optional
-	QPS *int32 `json:"qps,omitempty"`
-
-	// burst is how many requests are sent at once.
-	// Default: 100
-	// +optional
-	Burst *int32 `json:"burst,omitempty"`
-}
-
-// LeaderElection configures which of several replicas works.
-type LeaderElection struct {
-	// leaderElect makes one replica work at a time; the others are on standby with warm
-	// caches. Without it only one replica may run.
-	// Default: true
-	// +optional
-	LeaderElect *bool `json:"leaderElect,omitempty"`
-
-	// resourceNamespace and resourceName name the lease.
-	// Default: stowage-system
-	// +optional
-	ResourceNamespace string `json:"resourceNamespace,omitempty"`
-	// Default: stowage-controller
-	// +optional
-	ResourceName string `json:"resourceName,omitempty"`
-
-	// leaseDuration is how long other replicas wait for a leader that does not renew the lease.
-	// Default: 15s
-	// +optional
-	LeaseDuration metav1.Duration `json:"leaseDuration,omitempty"`
-	// renewDeadline is how long the leader tries to renew the lease before it gives up.
-	// Default: 10s
-	// +optional
-	RenewDeadline metav1.Duration `json:"renewDeadline,omitempty"`
-	// retryPeriod is the time between two attempts.
-	// Default: 2s
-	// +optional
-	RetryPeriod metav1.Duration `json:"retryPeriod,omitempty"`
-}

@@ -4,48 +4,35 @@
 package v1alpha1
 
 import (
-	"fmt"
-	"sync"
+	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-
-	"stowage.dev/stowage/pkg/apis/config"
+	"stowage.dev/stowage/pkg/apis/component"
 	configv1 "stowage.dev/stowage/pkg/apis/config/v1"
 )
 
-// decoder reads JSON or YAML strictly: unknown and repeated fields are errors.
-var decoder = sync.OnceValue(func() runtime.Decoder {
-	scheme := runtime.NewScheme()
-	utilruntime.Must(AddToScheme(scheme))
-	return serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
-})
-
-// Decode turns the content of a configuration file into a defaulted and valid
-// configuration. Errors name the field and what is allowed. apiVersion and kind are
-// required. Safe for concurrent use.
+// Decode turns the content of a configuration file into a defaulted and valid configuration;
+// see component.Decode.
 func Decode(data []byte) (*ExtenderConfiguration, error) {
-	obj, actual, err := decoder().Decode(data, nil, nil)
-	if err != nil {
-		return nil, fmt.Errorf("decode the configuration: %w", err)
-	}
-	c, ok := obj.(*ExtenderConfiguration)
-	if !ok {
-		return nil, fmt.Errorf("decode the configuration: got %s, want ExtenderConfiguration", actual)
-	}
-	setDefaults(c)
-	if err := validate(c); err != nil {
-		return nil, fmt.Errorf("invalid configuration: %w", err)
-	}
-	return c, nil
+	return component.Decode[ExtenderConfiguration](data, SchemeGroupVersion)
 }
 
-// EngineScoring returns scoring as the type that scoring code takes.
-func (c *ExtenderConfiguration) EngineScoring() (config.VolumeScoring, error) {
-	scoring := config.VolumeScoring{}
-	if err := configv1.Convert_v1_VolumeScoring_To_config_VolumeScoring(&c.Scoring, &scoring, nil); err != nil {
-		return scoring, fmt.Errorf("convert scoring: %w", err)
+// SetDefaults fills every field that the user left out with the default that
+// docs/extender-configuration.md has; afterwards no pointer is nil.
+func (c *ExtenderConfiguration) SetDefaults() {
+	component.Default(&c.Mode, ModeFull)
+	advisory := c.Mode == ModeAdvisory
+	component.Default(&c.Serving.Address, ":8443")
+	component.Default(&c.Serving.MaxBodyBytes, new(int64(8<<20)))
+	component.Default(&c.HealthAddress, new(":8080"))
+	component.Default(&c.Timeouts.Verb.Duration, 8*time.Second)
+	hold := 10 * time.Minute
+	if advisory {
+		hold = 30 * time.Second
 	}
-	return scoring, nil
+	component.Default(&c.Timeouts.Hold.Duration, hold)
+	args := configv1.VolumeTopologyArgs{BindingMode: c.BindingMode, Scoring: c.Scoring}
+	configv1.SetDefaults_VolumeTopologyArgs(&args)
+	c.BindingMode, c.Scoring = args.BindingMode, args.Scoring
+	c.ClientConnection.SetDefaults(1000, 2000)
+	c.LeaderElection.SetDefaults(!advisory, "kube-system", "stowage-extender")
 }

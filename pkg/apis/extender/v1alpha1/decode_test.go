@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"stowage.dev/stowage/pkg/apis/component"
 	configv1 "stowage.dev/stowage/pkg/apis/config/v1"
 )
 
@@ -32,8 +33,8 @@ func defaults() *ExtenderConfiguration {
 		Timeouts:         Timeouts{Verb: lasting(8 * time.Second), Hold: lasting(10 * time.Minute)},
 		BindingMode:      configv1.BindingModeDirect,
 		Scoring:          configv1.VolumeScoring{Strategy: configv1.ScoringBestFit, StaticWeightPercent: new(int32(50))},
-		ClientConnection: ClientConnection{QPS: new(int32(1000)), Burst: new(int32(2000))},
-		LeaderElection: LeaderElection{
+		ClientConnection: component.ClientConnection{QPS: new(int32(1000)), Burst: new(int32(2000))},
+		LeaderElection: component.LeaderElection{
 			LeaderElect: new(true), ResourceNamespace: "kube-system", ResourceName: "stowage-extender",
 			LeaseDuration: lasting(15 * time.Second), RenewDeadline: lasting(10 * time.Second), RetryPeriod: lasting(2 * time.Second),
 		},

@@ -21,7 +21,7 @@ const (
 func TestReferenceNamesEveryField(t *testing.T) {
 	t.Parallel()
 	defaulted := &ExtenderConfiguration{}
-	setDefaults(defaulted)
+	defaulted.SetDefaults()
 	reference.Page{Path: page, Defaulted: defaulted}.Check(t)
 }
 

@@ -5,9 +5,14 @@ package v1alpha1
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"stowage.dev/stowage/pkg/apis/component"
 	configv1 "stowage.dev/stowage/pkg/apis/config/v1"
 )
+
+// SchemeGroupVersion is the group and version of the configuration file.
+var SchemeGroupVersion = schema.GroupVersion{Group: "extender.config.stowage.dev", Version: "v1alpha1"}
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
@@ -58,11 +63,11 @@ type ExtenderConfiguration struct {
 
 	// clientConnection configures the client of the API server.
 	// +optional
-	ClientConnection ClientConnection `json:"clientConnection,omitempty"`
+	ClientConnection component.ClientConnection `json:"clientConnection,omitempty"`
 
 	// leaderElection configures which of several replicas answers.
 	// +optional
-	LeaderElection LeaderElection `json:"leaderElection,omitempty"`
+	LeaderElection component.LeaderElection `json:"leaderElection,omitempty"`
 }
 
 // Mode is what the extender does for the scheduler.
@@ -129,52 +134,4 @@ type Timeouts struct {
 	// Default: 10m in mode Full, 30s in mode Advisory
 	// +optional
 	Hold metav1.Duration `json:"hold,omitempty"`
-}
-
-// ClientConnection configures the client of the API server.
-type ClientConnection struct {
-	// kubeconfig is a file. Without one the pod's service account is used.
-	// +optional
-	Kubeconfig string `json:"kubeconfig,omitempty"`
-
-	// qps is how many requests a second are sent.
-	// Default: 1000
-	// +optional
-	QPS *int32 `json:"qps,omitempty"`
-
-	// burst is how many requests are sent at once.
-	// Default: 2000
-	// +optional
-	Burst *int32 `json:"burst,omitempty"`
-}
-
-// LeaderElection configures which of several replicas answers.
-type LeaderElection struct {
-	// leaderElect makes one replica answer at a time; the others are not ready.
-	// Otherwise all replicas answer: no volume is assigned twice, but two replicas may
-	// assign the same storage capacity within milliseconds of each other.
-	// Default: true in mode Full, false in mode Advisory
-	// +optional
-	LeaderElect *bool `json:"leaderElect,omitempty"`
-
-	// resourceNamespace and resourceName name the lease.
-	// Default: kube-system
-	// +optional
-	ResourceNamespace string `json:"resourceNamespace,omitempty"`
-	// Default: stowage-extender
-	// +optional
-	ResourceName string `json:"resourceName,omitempty"`
-
-	// leaseDuration is how long other replicas wait for a leader that does not renew the lease.
-	// Default: 15s
-	// +optional
-	LeaseDuration metav1.Duration `json:"leaseDuration,omitempty"`
-	// renewDeadline is how long the leader tries to renew the lease before it gives up.
-	// Default: 10s
-	// +optional
-	RenewDeadline metav1.Duration `json:"renewDeadline,omitempty"`
-	// retryPeriod is the time between two attempts.
-	// Default: 2s
-	// +optional
-	RetryPeriod metav1.Duration `json:"retryPeriod,omitempty"`
 }

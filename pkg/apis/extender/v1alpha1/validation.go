@@ -4,16 +4,14 @@
 package v1alpha1
 
 import (
-	"fmt"
 	"net"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"stowage.dev/stowage/pkg/apis/config"
-	configvalidation "stowage.dev/stowage/pkg/apis/config/validation"
+	"stowage.dev/stowage/pkg/apis/component"
+	configv1 "stowage.dev/stowage/pkg/apis/config/v1"
 )
 
 // Bounds, inclusive.
@@ -27,10 +25,8 @@ const (
 
 var modes = sets.New(ModeFull, ModeAdvisory)
 
-// validate returns nil or an aggregate of *field.Error, one for each fault: it names the
-// field by its path and what is allowed. The configuration must be defaulted.
-func validate(c *ExtenderConfiguration) error {
-	var errs field.ErrorList
+// Validate returns the faults of a defaulted configuration.
+func (c *ExtenderConfiguration) Validate() (errs field.ErrorList) {
 	if !modes.Has(c.Mode) {
 		errs = append(errs, field.NotSupported(field.NewPath("mode"), c.Mode, sets.List(modes)))
 	}
@@ -41,30 +37,19 @@ func validate(c *ExtenderConfiguration) error {
 			"in mode Full, in which callers can have pods bound; the common name of kube-scheduler's certificate, such as system:kube-scheduler"))
 	}
 	if *c.HealthAddress != "" {
-		_, err := validateAddress(field.NewPath("healthAddress"), *c.HealthAddress)
+		_, err := component.ValidateAddress(field.NewPath("healthAddress"), *c.HealthAddress)
 		errs = append(errs, err...)
 	}
 	timeouts := field.NewPath("timeouts")
-	errs = append(errs, validateDuration(timeouts.Child("verb"), c.Timeouts.Verb.Duration, minVerb, maxVerb)...)
-	errs = append(errs, validateDuration(timeouts.Child("hold"), c.Timeouts.Hold.Duration, minHold, maxHold)...)
-	connection := field.NewPath("clientConnection")
-	if *c.ClientConnection.QPS <= 0 {
-		errs = append(errs, field.Invalid(connection.Child("qps"), *c.ClientConnection.QPS, "must be greater than 0"))
-	}
-	if *c.ClientConnection.Burst <= 0 {
-		errs = append(errs, field.Invalid(connection.Child("burst"), *c.ClientConnection.Burst, "must be greater than 0"))
-	}
-	errs = append(errs, validateElection(field.NewPath("leaderElection"), &c.LeaderElection)...)
-	scoring, err := c.EngineScoring()
-	if err != nil {
-		return err
-	}
-	errs = append(errs, configvalidation.ValidateBinding(nil, config.BindingMode(c.BindingMode), &scoring)...)
-	return errs.ToAggregate()
+	errs = append(errs, component.ValidateRange(timeouts.Child("verb"), c.Timeouts.Verb.Duration, minVerb, maxVerb)...)
+	errs = append(errs, component.ValidateRange(timeouts.Child("hold"), c.Timeouts.Hold.Duration, minHold, maxHold)...)
+	errs = append(errs, c.ClientConnection.Validate(field.NewPath("clientConnection"))...)
+	errs = append(errs, c.LeaderElection.Validate(field.NewPath("leaderElection"))...)
+	return append(errs, configv1.ValidateBinding(nil, c.BindingMode, &c.Scoring)...)
 }
 
 func validateServing(path *field.Path, s *Serving) field.ErrorList {
-	host, errs := validateAddress(path.Child("address"), s.Address)
+	host, errs := component.ValidateAddress(path.Child("address"), s.Address)
 	files := []struct{ name, value string }{{"certFile", s.CertFile}, {"keyFile", s.KeyFile}, {"clientCAFile", s.ClientCAFile}}
 	for _, file := range files {
 		switch {
@@ -81,10 +66,7 @@ func validateServing(path *field.Path, s *Serving) field.ErrorList {
 		errs = append(errs, field.Forbidden(path.Child("clientNames"), "insecure asks for no certificate"))
 	}
 	errs = append(errs, validateNames(path.Child("clientNames"), s.ClientNames)...)
-	if n := *s.MaxBodyBytes; n < minBodyBytes || n > maxBodyBytes {
-		errs = append(errs, field.Invalid(path.Child("maxBodyBytes"), n, fmt.Sprintf("must be %d to %d", minBodyBytes, maxBodyBytes)))
-	}
-	return errs
+	return append(errs, component.ValidateRange(path.Child("maxBodyBytes"), *s.MaxBodyBytes, minBodyBytes, maxBodyBytes)...)
 }
 
 func validateNames(path *field.Path, names []string) (errs field.ErrorList) {
@@ -96,47 +78,7 @@ func validateNames(path *field.Path, names []string) (errs field.ErrorList) {
 	return errs
 }
 
-func validateAddress(path *field.Path, address string) (host string, errs field.ErrorList) {
-	host, port, err := net.SplitHostPort(address)
-	if err == nil {
-		_, err = net.LookupPort("tcp", port)
-	}
-	if err != nil {
-		return host, field.ErrorList{field.Invalid(path, address, "must be host:port; host may be left out: "+err.Error())}
-	}
-	return host, nil
-}
-
 func loopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
-}
-
-func validateDuration(path *field.Path, value, lowest, highest time.Duration) field.ErrorList {
-	if value < lowest || value > highest {
-		return field.ErrorList{field.Invalid(path, value.String(), fmt.Sprintf("must be %s to %s", lowest, highest))}
-	}
-	return nil
-}
-
-func validateElection(path *field.Path, e *LeaderElection) field.ErrorList {
-	if !*e.LeaderElect {
-		return nil
-	}
-	var errs field.ErrorList
-	for name, value := range map[string]string{"resourceName": e.ResourceName, "resourceNamespace": e.ResourceNamespace} {
-		for _, why := range validation.IsDNS1123Subdomain(value) {
-			errs = append(errs, field.Invalid(path.Child(name), value, why))
-		}
-	}
-	if e.RetryPeriod.Duration <= 0 {
-		errs = append(errs, field.Invalid(path.Child("retryPeriod"), e.RetryPeriod.Duration.String(), "must be greater than 0"))
-	}
-	if e.RenewDeadline.Duration*5 <= e.RetryPeriod.Duration*6 {
-		errs = append(errs, field.Invalid(path.Child("renewDeadline"), e.RenewDeadline.Duration.String(), "must be greater than 1.2 times retryPeriod"))
-	}
-	if e.LeaseDuration.Duration <= e.RenewDeadline.Duration {
-		errs = append(errs, field.Invalid(path.Child("leaseDuration"), e.LeaseDuration.Duration.String(), "must be greater than renewDeadline"))
-	}
-	return errs
 }

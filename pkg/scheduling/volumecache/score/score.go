@@ -9,7 +9,7 @@ package score
 import (
 	"math"
 
-	"stowage.dev/stowage/pkg/apis/config"
+	configv1 "stowage.dev/stowage/pkg/apis/config/v1"
 	"stowage.dev/stowage/pkg/scheduling/volumecache"
 )
 
@@ -25,17 +25,17 @@ type Scorer struct {
 // neutral is the score without known usage: neither best nor worst.
 const neutral = float64(Max) / 2
 
-// New returns the scorer of a valid configuration.
-func New(cfg config.VolumeScoring) Scorer {
+// New returns the scorer of a valid and defaulted configuration.
+func New(cfg configv1.VolumeScoring) Scorer {
 	most := func(utilization float64) float64 { return utilization }
 	least := func(utilization float64) float64 { return 100 - utilization }
-	s := Scorer{static: most, provisioned: least, staticWeight: float64(cfg.StaticWeightPercent) / 100}
+	s := Scorer{static: most, provisioned: least, staticWeight: float64(*cfg.StaticWeightPercent) / 100}
 	switch cfg.Strategy {
-	case config.ScoringLeastAllocated:
+	case configv1.ScoringLeastAllocated:
 		s.static = least
-	case config.ScoringMostAllocated:
+	case configv1.ScoringMostAllocated:
 		s.provisioned = most
-	case config.ScoringRequestedToCapacityRatio:
+	case configv1.ScoringRequestedToCapacityRatio:
 		s.static = shaped(cfg.Shape)
 		s.provisioned = s.static
 	}
@@ -74,7 +74,7 @@ func utilization(asked, of int64) float64 {
 
 // shaped is the function through the points, linear between them and constant
 // outside. The points' scores are 0 to 10.
-func shaped(points []config.UtilizationShapePoint) func(float64) float64 {
+func shaped(points []configv1.UtilizationShapePoint) func(float64) float64 {
 	const scale = float64(Max) / 10
 	return func(utilization float64) float64 {
 		for i, point := range points {

@@ -7,7 +7,7 @@ import (
 	"math"
 	"testing"
 
-	"stowage.dev/stowage/pkg/apis/config"
+	configv1 "stowage.dev/stowage/pkg/apis/config/v1"
 	"stowage.dev/stowage/pkg/scheduling/volumecache"
 )
 
@@ -25,17 +25,17 @@ func mixed(asked, given, made, of int64) volumecache.Usage {
 
 func TestScorer(t *testing.T) {
 	t.Parallel()
-	bestFit := config.VolumeScoring{Strategy: config.ScoringBestFit, StaticWeightPercent: 50}
-	least := config.VolumeScoring{Strategy: config.ScoringLeastAllocated, StaticWeightPercent: 50}
-	most := config.VolumeScoring{Strategy: config.ScoringMostAllocated, StaticWeightPercent: 50}
-	weighing := func(percent int32) config.VolumeScoring {
-		return config.VolumeScoring{Strategy: config.ScoringMostAllocated, StaticWeightPercent: percent}
+	bestFit := configv1.VolumeScoring{Strategy: configv1.ScoringBestFit, StaticWeightPercent: new(int32(50))}
+	least := configv1.VolumeScoring{Strategy: configv1.ScoringLeastAllocated, StaticWeightPercent: new(int32(50))}
+	most := configv1.VolumeScoring{Strategy: configv1.ScoringMostAllocated, StaticWeightPercent: new(int32(50))}
+	weighing := func(percent int32) configv1.VolumeScoring {
+		return configv1.VolumeScoring{Strategy: configv1.ScoringMostAllocated, StaticWeightPercent: new(percent)}
 	}
-	shaped := func(points ...config.UtilizationShapePoint) config.VolumeScoring {
-		return config.VolumeScoring{Strategy: config.ScoringRequestedToCapacityRatio, Shape: points}
+	shaped := func(points ...configv1.UtilizationShapePoint) configv1.VolumeScoring {
+		return configv1.VolumeScoring{Strategy: configv1.ScoringRequestedToCapacityRatio, StaticWeightPercent: new(int32(0)), Shape: points}
 	}
 	tests := map[string]struct {
-		scoring config.VolumeScoring
+		scoring configv1.VolumeScoring
 		usage   []volumecache.Usage
 		want    int64
 	}{
@@ -81,19 +81,19 @@ func TestScorer(t *testing.T) {
 	}
 }
 
-func point(utilization, score int32) config.UtilizationShapePoint {
-	return config.UtilizationShapePoint{Utilization: utilization, Score: score}
+func point(utilization, score int32) configv1.UtilizationShapePoint {
+	return configv1.UtilizationShapePoint{Utilization: utilization, Score: score}
 }
 
 // TestScoresAreOnTheScale: all scores are between 0 and Max.
 func TestScoresAreOnTheScale(t *testing.T) {
 	t.Parallel()
 	amounts := []int64{0, 1, 2, 1 << 30, math.MaxInt64 - 1, math.MaxInt64}
-	for _, scoring := range []config.VolumeScoring{
-		{Strategy: config.ScoringBestFit, StaticWeightPercent: 33},
-		{Strategy: config.ScoringLeastAllocated, StaticWeightPercent: 100},
-		{Strategy: config.ScoringMostAllocated},
-		{Strategy: config.ScoringRequestedToCapacityRatio, Shape: []config.UtilizationShapePoint{point(0, 10), point(1, 0), point(100, 10)}},
+	for _, scoring := range []configv1.VolumeScoring{
+		{Strategy: configv1.ScoringBestFit, StaticWeightPercent: new(int32(33))},
+		{Strategy: configv1.ScoringLeastAllocated, StaticWeightPercent: new(int32(100))},
+		{Strategy: configv1.ScoringMostAllocated, StaticWeightPercent: new(int32(0))},
+		{Strategy: configv1.ScoringRequestedToCapacityRatio, StaticWeightPercent: new(int32(0)), Shape: []configv1.UtilizationShapePoint{point(0, 10), point(1, 0), point(100, 10)}},
 	} {
 		s := New(scoring)
 		for _, a := range amounts {

@@ -1,7 +1,7 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package validation
+package v1
 
 import (
 	"errors"
@@ -10,24 +10,22 @@ import (
 	"github.com/google/go-cmp/cmp"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-
-	"stowage.dev/stowage/pkg/apis/config"
 )
 
-func validArgs() *config.VolumeTopologyArgs {
-	return &config.VolumeTopologyArgs{
-		BindTimeoutSeconds: 600,
-		BindingMode:        config.BindingModeDirect,
-		Scoring: config.VolumeScoring{
-			Strategy:            config.ScoringBestFit,
-			StaticWeightPercent: 50,
+func validArgs() *VolumeTopologyArgs {
+	return &VolumeTopologyArgs{
+		BindTimeoutSeconds: new(int64(600)),
+		BindingMode:        BindingModeDirect,
+		Scoring: VolumeScoring{
+			Strategy:            ScoringBestFit,
+			StaticWeightPercent: new(int32(50)),
 		},
 	}
 }
 
-func withShape(shape ...config.UtilizationShapePoint) func(*config.VolumeTopologyArgs) {
-	return func(a *config.VolumeTopologyArgs) {
-		a.Scoring.Strategy = config.ScoringRequestedToCapacityRatio
+func withShape(shape ...UtilizationShapePoint) func(*VolumeTopologyArgs) {
+	return func(a *VolumeTopologyArgs) {
+		a.Scoring.Strategy = ScoringRequestedToCapacityRatio
 		a.Scoring.Shape = shape
 	}
 }
@@ -36,84 +34,84 @@ func TestValidateVolumeTopologyArgs(t *testing.T) {
 	t.Parallel()
 
 	tests := map[string]struct {
-		change func(*config.VolumeTopologyArgs)
+		change func(*VolumeTopologyArgs)
 		want   []string
 	}{
 		"the defaults": {
-			change: func(*config.VolumeTopologyArgs) {},
+			change: func(*VolumeTopologyArgs) {},
 		},
 		"shortest timeout": {
-			change: func(a *config.VolumeTopologyArgs) { a.BindTimeoutSeconds = 1 },
+			change: func(a *VolumeTopologyArgs) { a.BindTimeoutSeconds = new(int64(1)) },
 		},
 		"longest timeout": {
-			change: func(a *config.VolumeTopologyArgs) { a.BindTimeoutSeconds = 3600 },
+			change: func(a *VolumeTopologyArgs) { a.BindTimeoutSeconds = new(int64(3600)) },
 		},
 		"zero timeout: refused with the reason": {
-			change: func(a *config.VolumeTopologyArgs) { a.BindTimeoutSeconds = 0 },
+			change: func(a *VolumeTopologyArgs) { a.BindTimeoutSeconds = new(int64(0)) },
 			want:   []string{`args.bindTimeoutSeconds: Invalid value: 0: must be 1 to 3600: a bind that may not wait can never finish; leave the field out for the default`},
 		},
 		"negative timeout": {
-			change: func(a *config.VolumeTopologyArgs) { a.BindTimeoutSeconds = -1 },
+			change: func(a *VolumeTopologyArgs) { a.BindTimeoutSeconds = new(int64(-1)) },
 			want:   []string{`args.bindTimeoutSeconds: Invalid value: -1: must be 1 to 3600`},
 		},
 		"timeout over an hour": {
-			change: func(a *config.VolumeTopologyArgs) { a.BindTimeoutSeconds = 3601 },
+			change: func(a *VolumeTopologyArgs) { a.BindTimeoutSeconds = new(int64(3601)) },
 			want:   []string{`args.bindTimeoutSeconds: Invalid value: 3601: must be 1 to 3600`},
 		},
 		"the other binding mode": {
-			change: func(a *config.VolumeTopologyArgs) { a.BindingMode = config.BindingModePVController },
+			change: func(a *VolumeTopologyArgs) { a.BindingMode = BindingModePVController },
 		},
 		"unknown binding mode": {
-			change: func(a *config.VolumeTopologyArgs) { a.BindingMode = "direct" },
+			change: func(a *VolumeTopologyArgs) { a.BindingMode = "direct" },
 			want:   []string{`args.bindingMode: Unsupported value: "direct": supported values: "Direct", "PVController"`},
 		},
 		"unknown strategy": {
-			change: func(a *config.VolumeTopologyArgs) { a.Scoring.Strategy = "WorstFit" },
+			change: func(a *VolumeTopologyArgs) { a.Scoring.Strategy = "WorstFit" },
 			want:   []string{`args.scoring.strategy: Unsupported value: "WorstFit": supported values: "BestFit", "LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"`},
 		},
 		"unknown strategy with a shape: one error, the shape may be right": {
-			change: func(a *config.VolumeTopologyArgs) {
-				withShape(config.UtilizationShapePoint{Utilization: 0, Score: 10})(a)
+			change: func(a *VolumeTopologyArgs) {
+				withShape(UtilizationShapePoint{Utilization: 0, Score: 10})(a)
 				a.Scoring.Strategy = "Ratio"
 			},
 			want: []string{`args.scoring.strategy: Unsupported value: "Ratio": supported values: "BestFit", "LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"`},
 		},
 		"static weight none": {
-			change: func(a *config.VolumeTopologyArgs) { a.Scoring.StaticWeightPercent = 0 },
+			change: func(a *VolumeTopologyArgs) { a.Scoring.StaticWeightPercent = new(int32(0)) },
 		},
 		"static weight all": {
-			change: func(a *config.VolumeTopologyArgs) { a.Scoring.StaticWeightPercent = 100 },
+			change: func(a *VolumeTopologyArgs) { a.Scoring.StaticWeightPercent = new(int32(100)) },
 		},
 		"static weight below": {
-			change: func(a *config.VolumeTopologyArgs) { a.Scoring.StaticWeightPercent = -1 },
+			change: func(a *VolumeTopologyArgs) { a.Scoring.StaticWeightPercent = new(int32(-1)) },
 			want:   []string{`args.scoring.staticWeightPercent: Invalid value: -1: must be 0 to 100`},
 		},
 		"static weight above": {
-			change: func(a *config.VolumeTopologyArgs) { a.Scoring.StaticWeightPercent = 101 },
+			change: func(a *VolumeTopologyArgs) { a.Scoring.StaticWeightPercent = new(int32(101)) },
 			want:   []string{`args.scoring.staticWeightPercent: Invalid value: 101: must be 0 to 100`},
 		},
 		"a shape of one point": {
-			change: withShape(config.UtilizationShapePoint{Utilization: 50, Score: 5}),
+			change: withShape(UtilizationShapePoint{Utilization: 50, Score: 5}),
 		},
 		"a shape over the whole range": {
-			change: withShape(config.UtilizationShapePoint{Utilization: 0, Score: 10}, config.UtilizationShapePoint{Utilization: 100, Score: 0}),
+			change: withShape(UtilizationShapePoint{Utilization: 0, Score: 10}, UtilizationShapePoint{Utilization: 100, Score: 0}),
 		},
 		"shape missing where it is needed": {
 			change: withShape(),
 			want:   []string{`args.scoring.shape: Required value: strategy RequestedToCapacityRatio needs at least one point`},
 		},
 		"shape given where nothing reads it": {
-			change: func(a *config.VolumeTopologyArgs) {
-				a.Scoring.Shape = []config.UtilizationShapePoint{{Utilization: 0, Score: 0}}
+			change: func(a *VolumeTopologyArgs) {
+				a.Scoring.Shape = []UtilizationShapePoint{{Utilization: 0, Score: 0}}
 			},
 			want: []string{`args.scoring.shape: Forbidden: only strategy RequestedToCapacityRatio uses it`},
 		},
 		"shape with equal utilizations": {
-			change: withShape(config.UtilizationShapePoint{Utilization: 10, Score: 1}, config.UtilizationShapePoint{Utilization: 10, Score: 2}),
+			change: withShape(UtilizationShapePoint{Utilization: 10, Score: 1}, UtilizationShapePoint{Utilization: 10, Score: 2}),
 			want:   []string{`args.scoring.shape[1].utilization: Invalid value: 10: must be greater than 10, the utilization of the point before`},
 		},
 		"shape out of range": {
-			change: withShape(config.UtilizationShapePoint{Utilization: -1, Score: -1}, config.UtilizationShapePoint{Utilization: 101, Score: 11}),
+			change: withShape(UtilizationShapePoint{Utilization: -1, Score: -1}, UtilizationShapePoint{Utilization: 101, Score: 11}),
 			want: []string{
 				`args.scoring.shape[0].utilization: Invalid value: -1: must be 0 to 100`,
 				`args.scoring.shape[0].score: Invalid value: -1: must be 0 to 10`,
@@ -122,8 +120,8 @@ func TestValidateVolumeTopologyArgs(t *testing.T) {
 			},
 		},
 		"several faults: all are reported": {
-			change: func(a *config.VolumeTopologyArgs) {
-				a.BindTimeoutSeconds = -5
+			change: func(a *VolumeTopologyArgs) {
+				a.BindTimeoutSeconds = new(int64(-5))
 				a.BindingMode = ""
 			},
 			want: []string{
@@ -154,7 +152,7 @@ func TestValidateVolumeTopologyArgs(t *testing.T) {
 func TestNilPathNamesFieldsFromTheTop(t *testing.T) {
 	t.Parallel()
 	args := validArgs()
-	args.Scoring.StaticWeightPercent = 200
+	args.Scoring.StaticWeightPercent = new(int32(200))
 	got := messages(ValidateVolumeTopologyArgs(nil, args))
 	want := []string{`scoring.staticWeightPercent: Invalid value: 200: must be 0 to 100`}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -1,17 +1,16 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package validation checks Stowage's scheduler plugin arguments. Each error
-// names the field by its path and says what is allowed.
-package validation
+package v1
 
 import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
-	"stowage.dev/stowage/pkg/apis/config"
+	"stowage.dev/stowage/pkg/apis/component"
 )
 
 // Bounds of the numeric fields, inclusive.
@@ -23,29 +22,27 @@ const (
 )
 
 var (
-	bindingModes = sets.New(config.BindingModeDirect, config.BindingModePVController)
+	bindingModes = sets.New(BindingModeDirect, BindingModePVController)
 
 	scoringStrategies = sets.New(
-		config.ScoringBestFit,
-		config.ScoringLeastAllocated,
-		config.ScoringMostAllocated,
-		config.ScoringRequestedToCapacityRatio,
+		ScoringBestFit,
+		ScoringLeastAllocated,
+		ScoringMostAllocated,
+		ScoringRequestedToCapacityRatio,
 	)
 )
 
 // ValidateVolumeTopologyArgs returns nil or an aggregate of *field.Error, one
 // for each fault in args, with paths under path. A nil path names fields from
-// the top of the arguments. The arguments are expected to be defaulted.
-func ValidateVolumeTopologyArgs(path *field.Path, args *config.VolumeTopologyArgs) error {
-	var errs field.ErrorList
-	errs = append(errs, validateBindTimeout(path.Child("bindTimeoutSeconds"), args.BindTimeoutSeconds)...)
-	errs = append(errs, ValidateBinding(path, args.BindingMode, &args.Scoring)...)
-	return errs.ToAggregate()
+// the top of the arguments. The arguments must be defaulted.
+func ValidateVolumeTopologyArgs(path *field.Path, args *VolumeTopologyArgs) error {
+	errs := validateBindTimeout(path.Child("bindTimeoutSeconds"), ptr.Deref(args.BindTimeoutSeconds, 0))
+	return append(errs, ValidateBinding(path, args.BindingMode, &args.Scoring)...).ToAggregate()
 }
 
 // ValidateBinding returns the faults of the fields bindingMode and scoring under
 // path, which other configurations have too.
-func ValidateBinding(path *field.Path, mode config.BindingMode, scoring *config.VolumeScoring) field.ErrorList {
+func ValidateBinding(path *field.Path, mode BindingMode, scoring *VolumeScoring) field.ErrorList {
 	var errs field.ErrorList
 	if !bindingModes.Has(mode) {
 		errs = append(errs, field.NotSupported(path.Child("bindingMode"), mode, sets.List(bindingModes)))
@@ -59,47 +56,39 @@ func validateBindTimeout(path *field.Path, seconds int64) field.ErrorList {
 			"must be %d to %d: a bind that may not wait can never finish; leave the field out for the default",
 			minBindTimeoutSeconds, maxBindTimeoutSeconds))}
 	}
-	return validateRange(path, seconds, minBindTimeoutSeconds, maxBindTimeoutSeconds)
+	return component.ValidateRange(path, seconds, minBindTimeoutSeconds, maxBindTimeoutSeconds)
 }
 
-func validateScoring(path *field.Path, scoring *config.VolumeScoring) field.ErrorList {
+func validateScoring(path *field.Path, scoring *VolumeScoring) field.ErrorList {
 	var errs field.ErrorList
 	shapePath := path.Child("shape")
-	shaped := scoring.Strategy == config.ScoringRequestedToCapacityRatio
+	shaped := scoring.Strategy == ScoringRequestedToCapacityRatio
 	switch {
 	case !scoringStrategies.Has(scoring.Strategy):
 		errs = append(errs, field.NotSupported(path.Child("strategy"), scoring.Strategy, sets.List(scoringStrategies)))
 	case shaped && len(scoring.Shape) == 0:
 		errs = append(errs, field.Required(shapePath, fmt.Sprintf(
-			"strategy %s needs at least one point", config.ScoringRequestedToCapacityRatio)))
+			"strategy %s needs at least one point", ScoringRequestedToCapacityRatio)))
 	case !shaped && len(scoring.Shape) > 0:
 		errs = append(errs, field.Forbidden(shapePath, fmt.Sprintf(
-			"only strategy %s uses it", config.ScoringRequestedToCapacityRatio)))
+			"only strategy %s uses it", ScoringRequestedToCapacityRatio)))
 	default:
 		errs = append(errs, validateShape(shapePath, scoring.Shape)...)
 	}
 
-	return append(errs, validateRange(path.Child("staticWeightPercent"), int64(scoring.StaticWeightPercent), 0, maxPercent)...)
+	return append(errs, component.ValidateRange(path.Child("staticWeightPercent"), ptr.Deref(scoring.StaticWeightPercent, 0), 0, maxPercent)...)
 }
 
-func validateShape(path *field.Path, shape []config.UtilizationShapePoint) field.ErrorList {
+func validateShape(path *field.Path, shape []UtilizationShapePoint) field.ErrorList {
 	var errs field.ErrorList
 	for i, point := range shape {
 		utilizationPath := path.Index(i).Child("utilization")
-		errs = append(errs, validateRange(utilizationPath, int64(point.Utilization), 0, maxPercent)...)
+		errs = append(errs, component.ValidateRange(utilizationPath, point.Utilization, 0, maxPercent)...)
 		if i > 0 && point.Utilization <= shape[i-1].Utilization {
 			errs = append(errs, field.Invalid(utilizationPath, point.Utilization, fmt.Sprintf(
 				"must be greater than %d, the utilization of the point before", shape[i-1].Utilization)))
 		}
-		errs = append(errs, validateRange(path.Index(i).Child("score"), int64(point.Score), 0, maxShapeScore)...)
+		errs = append(errs, component.ValidateRange(path.Index(i).Child("score"), point.Score, 0, maxShapeScore)...)
 	}
 	return errs
-}
-
-// validateRange refuses values outside lowest to highest, inclusive.
-func validateRange(path *field.Path, value, lowest, highest int64) field.ErrorList {
-	if value < lowest || value > highest {
-		return field.ErrorList{field.Invalid(path, value, fmt.Sprintf("must be %d to %d", lowest, highest))}
-	}
-	return nil
 }

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 
-	"stowage.dev/stowage/pkg/apis/provisioner"
+	provisioner "stowage.dev/stowage/pkg/apis/provisioner/v1alpha1"
 	"stowage.dev/stowage/pkg/localdisk/cleanjob"
 	"stowage.dev/stowage/pkg/localdisk/device/host"
 	"stowage.dev/stowage/pkg/localdisk/device/identity"
@@ -40,12 +40,12 @@ func (o *options) run(ctx context.Context) (err error) {
 	if o.node == "" {
 		return errors.New("the node's name is not known: set MY_NODE_NAME in the pod, or --node-name")
 	}
-	settings, err := provisioner.ParseFolder(o.config)
+	settings, err := provisioner.DecodeFolder(o.config)
 	if err != nil {
 		return fmt.Errorf("read the configuration in %s: %w", o.config, err)
 	}
 	for _, warning := range settings.Warnings() {
-		klog.FromContext(ctx).Info("Configuration warning", "field", warning.Field, "message", warning.Message)
+		klog.FromContext(ctx).Info("Configuration warning", "warning", warning)
 	}
 	machine, err := identity.ReadMachine(o.sys, o.machineID)
 	if err != nil {
@@ -55,7 +55,7 @@ func (o *options) run(ctx context.Context) (err error) {
 		klog.FromContext(ctx).Info("The machine has neither a product UUID nor a machine ID; serial numbers and file systems' UUIDs identify disks until it restarts only", "machineIDFile", o.machineID)
 	}
 	node, err := host.New(host.Config{
-		Proc: o.proc, Sys: o.sys, Machine: machine, Fstab: o.fstab, KubeletDir: o.kubeletDir, KubeletPath: o.kubeletPath, Timeout: settings.ProbeTimeout,
+		Proc: o.proc, Sys: o.sys, Machine: machine, Fstab: o.fstab, KubeletDir: o.kubeletDir, KubeletPath: o.kubeletPath, Timeout: settings.ProbeTimeout.Duration,
 	})
 	if err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"stowage.dev/stowage/pkg/apis/provisioner"
+	provisioner "stowage.dev/stowage/pkg/apis/provisioner/v1alpha1"
 )
 
 func newValidateCommand() *cobra.Command {
@@ -38,13 +38,13 @@ func newValidateCommand() *cobra.Command {
 }
 
 // readConfig reads a configuration from a folder or from a ConfigMap's manifest.
-func readConfig(path string) (*provisioner.Config, error) {
+func readConfig(path string) (*provisioner.ProvisionerConfiguration, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, fmt.Errorf("read the configuration: %w", err)
 	}
 	if info.IsDir() {
-		return provisioner.ParseFolder(path)
+		return provisioner.DecodeFolder(path)
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -57,5 +57,5 @@ func readConfig(path string) (*provisioner.Config, error) {
 	if configMap.Kind != "ConfigMap" {
 		return nil, fmt.Errorf("read %s: it holds kind %q, and not a ConfigMap", path, configMap.Kind)
 	}
-	return provisioner.Parse(configMap.Data)
+	return provisioner.Decode(configMap.Data)
 }

@@ -62,11 +62,11 @@ func TestValidate(t *testing.T) {
 		"no YAML":                   {path: file(t, "f", "a: b: c"), wrong: true, prints: []string{"read the ConfigMap in"}},
 		"another kind":              {path: file(t, "f", "kind: Secret"), wrong: true, prints: []string{`kind "Secret"`}},
 		"a key that no object has":  {path: file(t, "f", configMap("daata: {}")), wrong: true, prints: []string{"daata"}},
-		"an unknown key":            {path: file(t, "f", configMap("  minResyncPeriode: 5m")), wrong: true, prints: []string{"minResyncPeriode: unknown key"}},
+		"an unknown key":            {path: file(t, "f", configMap("  minResyncPeriode: 5m")), wrong: true, prints: []string{"minResyncPeriode: Forbidden: unknown key"}},
 		"what a reader should know": {path: file(t, "f", configMap("  useNodeNameOnly: \"true\"")), prints: []string{"warning: useNodeNameOnly", "is valid"}},
 		"all mistakes at once": {
 			path: file(t, "f", configMap("  maxCleaning: \"0\"\n  setPVOwnerRef: \"true\"")), wrong: true,
-			prints: []string{"maxCleaning: ", "setPVOwnerRef: must be off"},
+			prints: []string{"maxCleaning: ", "setPVOwnerRef: Forbidden: must be off"},
 		},
 		"the reference's, as kubectl prints it": {
 			path: file(t, "f", `

@@ -11,7 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"stowage.dev/stowage/pkg/apis/provisioner"
+	provisioner "stowage.dev/stowage/pkg/apis/provisioner/v1alpha1"
 	"stowage.dev/stowage/pkg/localdisk/cleanjob"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
@@ -47,12 +47,12 @@ func (c *Controller) approve(ctx context.Context, r cleanjob.Request) (verdict, 
 }
 
 // configuration returns the provisioner's configuration, or why it is not available.
-func (c *Controller) configuration() (*provisioner.Config, *disk.Problem) {
+func (c *Controller) configuration() (*provisioner.ProvisionerConfiguration, *disk.Problem) {
 	configMap, err := c.settings.Core().V1().ConfigMaps().Lister().ConfigMaps(c.Namespace).Get(c.ConfigMap)
 	if err != nil {
 		return nil, disk.Problemf(badConfig, "ConfigMap %s/%s, which has the provisioner's configuration, does not exist", c.Namespace, c.ConfigMap)
 	}
-	config, err := provisioner.Parse(configMap.Data)
+	config, err := provisioner.Decode(configMap.Data)
 	if err != nil {
 		return nil, disk.Problemf(badConfig, "ConfigMap %s/%s is not valid: %v", c.Namespace, c.ConfigMap, err)
 	}
@@ -61,7 +61,7 @@ func (c *Controller) configuration() (*provisioner.Config, *disk.Problem) {
 
 // jobSettings returns what all Jobs have in common, or why it is not known. The image is the
 // provisioner's, unless another one is configured.
-func (c *Controller) jobSettings(config *provisioner.Config) (cleanjob.Settings, *disk.Problem) {
+func (c *Controller) jobSettings(config *provisioner.ProvisionerConfiguration) (cleanjob.Settings, *disk.Problem) {
 	settings := cleanjob.Settings{Namespace: c.Namespace, Image: c.Image, Tolerations: config.JobTolerations}
 	daemonSet, err := c.provisioners.Apps().V1().DaemonSets().Lister().DaemonSets(c.Namespace).Get(c.DaemonSet)
 	if err == nil {
@@ -90,7 +90,7 @@ func provisionerContainer(containers []corev1.Container) *corev1.Container {
 }
 
 // volume returns the volume of a request; nil if it does not exist or is not of the node.
-func (c *Controller) volume(ctx context.Context, r cleanjob.Request, config *provisioner.Config) (*disk.Volume, error) {
+func (c *Controller) volume(ctx context.Context, r cleanjob.Request, config *provisioner.ProvisionerConfiguration) (*disk.Volume, error) {
 	if r.Volume == "" {
 		return nil, nil
 	}
@@ -101,11 +101,7 @@ func (c *Controller) volume(ctx context.Context, r cleanjob.Request, config *pro
 	if err != nil {
 		return nil, fmt.Errorf("get volume %s: %w", r.Volume, err)
 	}
-	directories := map[string]string{}
-	for _, class := range config.Classes {
-		directories[class.Name] = class.HostDir
-	}
-	volume, problem := localpv.VolumeOf(pv, directories)
+	volume, problem := localpv.VolumeOf(pv, config.Directories())
 	if problem != nil {
 		return nil, nil
 	}
@@ -113,13 +109,15 @@ func (c *Controller) volume(ctx context.Context, r cleanjob.Request, config *pro
 }
 
 // classOf returns the configuration of a volume's class; nil if it is not configured.
-func classOf(config *provisioner.Config, volume *disk.Volume) *cleanjob.Class {
-	for i := range config.Classes {
-		if class := &config.Classes[i]; volume != nil && class.Name == volume.Key.Class {
-			return &cleanjob.Class{
-				HostDir: class.HostDir, DeviceCommand: class.BlockCleaner.Command(), FilesCommand: class.FilesystemCleaner.Command(), Timeout: class.CleanTimeout,
-			}
-		}
+func classOf(config *provisioner.ProvisionerConfiguration, volume *disk.Volume) *cleanjob.Class {
+	if volume == nil {
+		return nil
 	}
-	return nil
+	class, configured := config.Classes[volume.Key.Class]
+	if !configured {
+		return nil
+	}
+	return &cleanjob.Class{
+		HostDir: class.HostDir, DeviceCommand: class.BlockCleanerCommand, FilesCommand: class.FSCleanerCommand, Timeout: class.CleanTimeout.Duration,
+	}
 }

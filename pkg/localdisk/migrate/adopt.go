@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"stowage.dev/stowage/pkg/apis/provisioner"
+	provisioner "stowage.dev/stowage/pkg/apis/provisioner/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 )
@@ -35,7 +35,7 @@ const (
 // AdoptOptions select volumes.
 type AdoptOptions struct {
 	// Config has the classes, with their folders.
-	Config *provisioner.Config
+	Config *provisioner.ProvisionerConfiguration
 	// Nodes are the names of the volumes' nodes; none means all.
 	Nodes []string
 	// WhileRunning takes volumes although a pod of the reference runs on their node.
@@ -96,11 +96,7 @@ func FindAdoptable(ctx context.Context, client kubernetes.Interface, options Ado
 
 // look gathers what volumes are judged by.
 func look(ctx context.Context, client kubernetes.Interface, options AdoptOptions) (*view, []string, error) {
-	v := &view{classes: map[string]*provisioner.Class{}, directories: map[string]string{}, wanted: options.Nodes}
-	for i := range options.Config.Classes {
-		class := &options.Config.Classes[i]
-		v.classes[class.Name], v.directories[class.Name] = class, class.HostDir
-	}
+	v := &view{classes: options.Config.Classes, directories: options.Config.Directories(), wanted: options.Nodes}
 	var err error
 	if v.nodes, err = listNodes(ctx, client); err != nil {
 		return nil, nil, err

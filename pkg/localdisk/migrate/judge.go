@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"stowage.dev/stowage/pkg/apis/provisioner"
+	provisioner "stowage.dev/stowage/pkg/apis/provisioner/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
@@ -23,7 +23,7 @@ const protection = "kubernetes.io/pv-protection"
 
 // view is what volumes are judged by.
 type view struct {
-	classes     map[string]*provisioner.Class
+	classes     map[string]provisioner.Class
 	directories map[string]string
 	nodes       nodes
 	// wanted are the selected nodes; none means all.
@@ -127,9 +127,9 @@ func (v *view) rejectNode(pv *corev1.PersistentVolume, origin string) string {
 }
 
 func (v *view) rejectClass(volume *disk.Volume) string {
-	class := v.classes[volume.Key.Class]
+	class, configured := v.classes[volume.Key.Class]
 	switch {
-	case class == nil:
+	case !configured:
 		return fmt.Sprintf("the configuration has no class %q", volume.Key.Class)
 	case path.Clean(volume.HostPath) != volume.HostPath || path.Dir(volume.HostPath) != class.HostDir:
 		return fmt.Sprintf("its path is not that of an entry of %s, the hostDir of its class", class.HostDir)

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 
-	"stowage.dev/stowage/pkg/apis/provisioner"
+	provisioner "stowage.dev/stowage/pkg/apis/provisioner/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
 
 	"stowage.dev/stowage/pkg/testing/builders"
@@ -26,9 +26,9 @@ const (
 )
 
 // configuration has class fast in /mnt/fast, and raw (Block) in /mnt/raw.
-func configuration(t *testing.T) *provisioner.Config {
+func configuration(t *testing.T) *provisioner.ProvisionerConfiguration {
 	t.Helper()
-	config, err := provisioner.Parse(map[string]string{"storageClassMap": "fast: {hostDir: /mnt/fast}\nraw: {hostDir: /mnt/raw, volumeMode: Block}"})
+	config, err := provisioner.Decode(map[string]string{"storageClassMap": "fast: {hostDir: /mnt/fast}\nraw: {hostDir: /mnt/raw, volumeMode: Block}"})
 	if err != nil {
 		t.Fatal(err)
 	}

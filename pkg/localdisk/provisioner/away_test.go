@@ -10,7 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"stowage.dev/stowage/pkg/apis/provisioner"
+	provisioner "stowage.dev/stowage/pkg/apis/provisioner/v1alpha1"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/diskrecord"
 )
@@ -64,7 +64,7 @@ func TestCleanDiskThatWasAway(t *testing.T) {
 				identity := e.disks.add("disk1", test.data)
 				e.attach("disk1", test.now)
 				if test.existing != "" {
-					e.config.Classes[0].ExistingData = test.existing
+					configure(e.config, func(c *provisioner.Class) { c.ExistingData = test.existing })
 				}
 				e.start()
 				e.pass(time.Minute)
@@ -106,7 +106,7 @@ func TestFreeDiskThatWasAway(t *testing.T) {
 			inBubble(t, func(e *env) {
 				identity := e.disks.add("disk1", test.prior)
 				if test.prior != "" {
-					e.config.Classes[0].ExistingData = provisioner.ExistingDataPublish
+					configure(e.config, func(c *provisioner.Class) { c.ExistingData = provisioner.ExistingDataPublish })
 				}
 				e.start()
 				e.phase(corev1.VolumeAvailable)

@@ -12,7 +12,7 @@ import (
 
 	"k8s.io/klog/v2"
 
-	"stowage.dev/stowage/pkg/apis/provisioner"
+	provisioner "stowage.dev/stowage/pkg/apis/provisioner/v1alpha1"
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/localdisk/cleanjob"
 	"stowage.dev/stowage/pkg/localdisk/disk"
@@ -39,13 +39,13 @@ type clean struct {
 
 func newCleans(p *Provisioner) *cleans {
 	c := &cleans{provisioner: p}
-	c.runner = newRunner(p.settings.MaxCleaning, c.run, nil)
+	c.runner = newRunner(int(*p.settings.MaxCleaning), c.run, nil)
 	return c
 }
 
 // begin starts the clean of a slot's disk.
 func (c *cleans) begin(ctx context.Context, g *gathered, generation int64) error {
-	class := g.conf.classes[g.Key.Class]
+	class := g.conf.class(g.Key.Class)
 	if class == nil {
 		return errStale
 	}
@@ -161,7 +161,7 @@ func (c *cleans) clean(ctx context.Context, job *clean) error {
 
 // timeout returns how long an attempt may take; 0 for no limit.
 func (job *clean) timeout() time.Duration {
-	timeout := job.conf.classes[job.Key.Class].CleanTimeout
+	timeout := job.conf.class(job.Key.Class).CleanTimeout.Duration
 	if timeout > 0 && job.byJob {
 		timeout += jobGrace
 	}
@@ -242,9 +242,9 @@ func (c *cleans) progressed(job *clean, record *disk.Record, p disk.Progress) er
 // cleanCommand returns the command that cleans a disk of the class.
 func cleanCommand(class *provisioner.Class, kind disk.Kind) []string {
 	if kind == disk.Device {
-		return class.BlockCleaner.Command()
+		return class.BlockCleanerCommand
 	}
-	return class.FilesystemCleaner.Command()
+	return class.FSCleanerCommand
 }
 
 // cleanerName returns the name of a command in metrics and events.

@@ -17,7 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"stowage.dev/stowage/pkg/apis/provisioner"
+	provisioner "stowage.dev/stowage/pkg/apis/provisioner/v1alpha1"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
@@ -70,27 +70,28 @@ func TestCleanAndPublishAgain(t *testing.T) {
 // the cleans of other disks.
 func TestHungClean(t *testing.T) {
 	for name, test := range map[string]struct {
-		cleaner provisioner.Cleaner
+		cleaner []string
 		timeout time.Duration
 		// before is a time at which the others must still wait, after one at which they must
 		// not.
 		before, after time.Duration
 	}{
 		"a method that reports progress: until it has made none for long": {
-			cleaner: provisioner.Cleaner{Method: provisioner.MethodZero}, timeout: 24 * time.Hour, before: 9 * time.Minute, after: 11 * time.Minute,
+			cleaner: []string{"zero"}, timeout: 24 * time.Hour, before: 9 * time.Minute, after: 11 * time.Minute,
 		},
 		"a drive that erases itself: until its timeout": {
-			cleaner: provisioner.Cleaner{Method: provisioner.MethodHDParm}, timeout: 24 * time.Hour, before: 24 * time.Hour, after: 25 * time.Hour,
+			cleaner: []string{"hdparm"}, timeout: 24 * time.Hour, before: 24 * time.Hour, after: 25 * time.Hour,
 		},
 		"a command: until its timeout": {
-			cleaner: provisioner.Cleaner{External: []string{"/bin/clean"}}, timeout: time.Hour, before: time.Hour, after: 62 * time.Minute,
+			cleaner: []string{"/bin/clean"}, timeout: time.Hour, before: time.Hour, after: 62 * time.Minute,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(e *env) {
-				e.config.MaxCleaning = 1
-				e.config.Classes[0].BlockCleaner, e.config.Classes[0].FilesystemCleaner = test.cleaner, test.cleaner
-				e.config.Classes[0].CleanTimeout = test.timeout
+				e.config.MaxCleaning = new(int32(1))
+				configure(e.config, func(c *provisioner.Class) {
+					c.BlockCleanerCommand, c.FSCleanerCommand, c.CleanTimeout = test.cleaner, test.cleaner, duration(test.timeout)
+				})
 				until := make(chan struct{})
 				e.disks.during = func(_ context.Context, request disk.CleanRequest, progress func(disk.Progress) error) error {
 					if request.Target.Name == "disk1" {
@@ -104,7 +105,7 @@ func TestHungClean(t *testing.T) {
 				e.expect("disk1", "Cleaning")
 				e.disks.cleaned()
 				e.disks.add("disk2", "")
-				e.config.Classes[0].ExistingData = provisioner.ExistingDataClean
+				configure(e.config, func(c *provisioner.Class) { c.ExistingData = provisioner.ExistingDataClean })
 				e.disks.write("fs:disk2:/", "of an unknown user")
 				e.look()
 				e.pass(test.before - 10*time.Second)
@@ -129,7 +130,7 @@ func TestHungClean(t *testing.T) {
 // TestSlowClean: a clean that makes progress counts against the limit until it ends.
 func TestSlowClean(t *testing.T) {
 	inBubble(t, func(e *env) {
-		e.config.MaxCleaning = 1
+		e.config.MaxCleaning = new(int32(1))
 		e.disks.during = func(_ context.Context, _ disk.CleanRequest, progress func(disk.Progress) error) error {
 			for i := range 100 {
 				time.Sleep(9 * time.Minute) //nolint:forbidigo // the bubble's time
@@ -156,7 +157,7 @@ func TestSlowClean(t *testing.T) {
 // TestRaisedLimit: a raised limit applies at once, not when the next clean ends.
 func TestRaisedLimit(t *testing.T) {
 	inBubble(t, func(e *env) {
-		e.config.MaxCleaning = 1
+		e.config.MaxCleaning = new(int32(1))
 		e.disks.during = func(ctx context.Context, _ disk.CleanRequest, _ func(disk.Progress) error) error {
 			<-ctx.Done()
 			return ctx.Err()
@@ -166,7 +167,7 @@ func TestRaisedLimit(t *testing.T) {
 			t.Fatalf("cleaning %q, want one", got)
 		}
 		config := *e.config
-		config.MaxCleaning = 2
+		config.MaxCleaning = new(int32(2))
 		e.provisioner.Configure(context.Background(), &config)
 		e.pass(time.Second)
 		if got := e.disks.cleaned(); len(got) != 1 {
@@ -188,13 +189,13 @@ func TestRepairedClean(t *testing.T) {
 		e.disks.during = nil
 		e.disks.mu.Unlock()
 		config := *e.config
-		config.ProbeTimeout = 7 * time.Second
+		config.ProbeTimeout = duration(7 * time.Second)
 		e.provisioner.Configure(context.Background(), &config)
 		e.pass(10 * time.Second)
 		e.expect("disk1", "Pending")
 		e.disks.mu.Lock()
 		defer e.disks.mu.Unlock()
-		if e.disks.timeout != config.ProbeTimeout {
+		if e.disks.timeout != config.ProbeTimeout.Duration {
 			t.Errorf("disks may take %s to answer, want %s", e.disks.timeout, config.ProbeTimeout)
 		}
 	})

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/events"
 
-	"stowage.dev/stowage/pkg/apis/provisioner"
+	provisioner "stowage.dev/stowage/pkg/apis/provisioner/v1alpha1"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/diskrecord"
 )
@@ -98,7 +98,7 @@ type Config struct {
 	Cluster string
 
 	// Settings are the initial settings; see Provisioner.Configure.
-	Settings *provisioner.Config
+	Settings *provisioner.ProvisionerConfiguration
 	// Recheck is the time between the scan that finds a disk missing or failing and the one that
 	// confirms it; 0 is 5 s. decide.FaultLooks times this is the longest time between two scans.
 	Recheck time.Duration

@@ -12,7 +12,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 	"k8s.io/klog/v2"
 
-	"stowage.dev/stowage/pkg/apis/provisioner"
+	provisioner "stowage.dev/stowage/pkg/apis/provisioner/v1alpha1"
 	"stowage.dev/stowage/pkg/metrics"
 )
 
@@ -61,7 +61,7 @@ func (p *Provisioner) Follow(ctx context.Context, folder string) {
 
 // reload reads the folder, and applies a configuration that is new and valid.
 func (p *Provisioner) reload(ctx context.Context, folder string) {
-	config, err := provisioner.ParseFolder(folder)
+	config, err := provisioner.DecodeFolder(folder)
 	if err != nil {
 		p.status.configRejected(err)
 		metrics.CountConfigRefused()
@@ -69,11 +69,11 @@ func (p *Provisioner) reload(ctx context.Context, folder string) {
 		return
 	}
 	p.status.configRejected(nil)
-	if reflect.DeepEqual(config, p.current().Config) {
+	if reflect.DeepEqual(config, p.current().ProvisionerConfiguration) {
 		return
 	}
 	for _, warning := range config.Warnings() {
-		klog.FromContext(ctx).Info("Configuration warning", "field", warning.Field, "message", warning.Message)
+		klog.FromContext(ctx).Info("Configuration warning", "warning", warning)
 	}
 	p.Configure(ctx, config)
 	metrics.CountConfigAccepted(time.Now())
@@ -82,14 +82,14 @@ func (p *Provisioner) reload(ctx context.Context, folder string) {
 
 // Configure applies another configuration to everything that starts from now on. Running
 // cleans keep the former one. Volumes of classes that it does not have stay.
-func (p *Provisioner) Configure(ctx context.Context, config *provisioner.Config) {
+func (p *Provisioner) Configure(ctx context.Context, config *provisioner.ProvisionerConfiguration) {
 	p.mu.Lock()
 	p.settings = newSettings(config)
 	p.mu.Unlock()
-	p.cleans.resize(config.MaxCleaning)
+	p.cleans.resize(int(*config.MaxCleaning))
 	p.cleans.retryNow()
-	p.proofs.resize(config.MaxBlankProofs)
-	p.Prober.SetTimeout(config.ProbeTimeout)
+	p.proofs.resize(int(*config.MaxBlankProofs))
+	p.Prober.SetTimeout(config.ProbeTimeout.Duration)
 	soon, cancel := context.WithTimeout(ctx, refreshTimeout)
 	defer cancel()
 	if err := p.refreshNode(soon); err != nil {

@@ -13,10 +13,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"stowage.dev/stowage/pkg/apis/provisioner"
+	provisioner "stowage.dev/stowage/pkg/apis/provisioner/v1alpha1"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/diskrecord"
 )
@@ -32,7 +33,7 @@ type env struct {
 	events      *recorder
 	reports     *reports
 	records     *diskrecord.Store
-	config      *provisioner.Config
+	config      *provisioner.ProvisionerConfiguration
 	tickets     *tickets
 	machine     string
 	provisioner *Provisioner
@@ -49,11 +50,12 @@ func inBubble(t *testing.T, test func(e *env)) {
 		}
 		e := &env{
 			t: t, disks: newDisks(), events: &recorder{}, reports: newReports(), records: records, tickets: newTickets(),
-			config: &provisioner.Config{
-				MinResyncPeriod: 5 * time.Minute, MaxCleaning: 2, MaxBlankProofs: 2, BlankProofRate: 1 << 30, ProbeTimeout: 10 * time.Second, OrphanGracePeriod: 10 * time.Minute,
-				Classes: []provisioner.Class{{
-					Name: "fast", HostDir: folder, MountDir: folder, VolumeMode: corev1.PersistentVolumeFilesystem, NamePatterns: []string{"*"},
-					BlockCleaner: provisioner.Cleaner{Method: provisioner.MethodFSReset}, CleanTimeout: 7 * 24 * time.Hour,
+			config: &provisioner.ProvisionerConfiguration{
+				MinResyncPeriod: duration(5 * time.Minute), MaxCleaning: new(int32(2)), MaxBlankProofs: new(int32(2)), BlankProofRate: resource.NewQuantity(1<<30, resource.BinarySI),
+				ProbeTimeout: duration(10 * time.Second), OrphanGracePeriod: duration(10 * time.Minute),
+				Classes: map[string]provisioner.Class{"fast": {
+					HostDir: folder, MountDir: folder, VolumeMode: corev1.PersistentVolumeFilesystem, NamePattern: "*",
+					BlockCleanerCommand: []string{"fs-reset"}, CleanTimeout: duration(7 * 24 * time.Hour),
 				}},
 			},
 		}
@@ -73,6 +75,15 @@ func inBubble(t *testing.T, test func(e *env)) {
 		}()
 		test(e)
 	})
+}
+
+func duration(d time.Duration) *metav1.Duration { return &metav1.Duration{Duration: d} }
+
+// configure changes class "fast" of a configuration.
+func configure(config *provisioner.ProvisionerConfiguration, change func(*provisioner.Class)) {
+	class := config.Classes["fast"]
+	change(&class)
+	config.Classes["fast"] = class
 }
 
 func class(name string, policy corev1.PersistentVolumeReclaimPolicy) *storagev1.StorageClass {

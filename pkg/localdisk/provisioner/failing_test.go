@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	provisioner "stowage.dev/stowage/pkg/apis/provisioner/v1alpha1"
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
@@ -146,7 +147,7 @@ func TestFreeVolumeOfAFailingDisk(t *testing.T) {
 func TestReleasedVolumeOfAFailingDisk(t *testing.T) {
 	inBubble(t, func(e *env) {
 		e.disks.add("disk1", "data")
-		e.config.Classes[0].ExistingData = "Publish"
+		configure(e.config, func(c *provisioner.Class) { c.ExistingData = "Publish" })
 		e.startBound()
 		e.disks.put(bad("disk1", disk.FilesystemError))
 		e.look()

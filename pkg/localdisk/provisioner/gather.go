@@ -4,11 +4,9 @@
 package provisioner
 
 import (
-	"path"
-	"slices"
 	"time"
 
-	"stowage.dev/stowage/pkg/apis/provisioner"
+	provisioner "stowage.dev/stowage/pkg/apis/provisioner/v1alpha1"
 	"stowage.dev/stowage/pkg/localdisk/decide"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
@@ -44,7 +42,7 @@ func (p *Provisioner) gather(path string, known answers) *gathered {
 	if g.Volume != nil {
 		g.Key = g.Volume.Key
 	}
-	if class := conf.classes[g.Key.Class]; class != nil && configured {
+	if class := conf.class(g.Key.Class); class != nil && configured {
 		g.Configured, g.Existing, g.Mode = true, existing(class), disk.Mode(class.VolumeMode)
 	}
 	g.Cluster, g.Foreign = p.Cluster, state.unmanagedPV
@@ -53,7 +51,7 @@ func (p *Provisioner) gather(path string, known answers) *gathered {
 	}
 	p.addRecords(g)
 	if g.Configured && !decide.ForReclaim(&g.Slot) { // a released volume is reclaimed, whatever its name
-		g.Configured = named(conf.classes[g.Key.Class], g.Key.Name)
+		g.Configured = conf.class(g.Key.Class).Matches(g.Key.Name)
 	}
 	if g.Fact == nil || g.Fact.Identity == "" {
 		return g
@@ -76,7 +74,7 @@ func (p *Provisioner) gather(path string, known answers) *gathered {
 		g.Cleaner = p.Records.Cleaner(g.Record.Identity)
 		g.Stayed = g.Record.Attachment != "" && g.Record.Attachment == g.Fact.Attachment
 		g.Granted = p.granted[g.Record.Acknowledgement()]
-		g.GraceUntil = g.Record.Missed.Add(conf.OrphanGracePeriod)
+		g.GraceUntil = g.Record.Missed.Add(conf.OrphanGracePeriod.Duration)
 		g.GraceOver = !g.Record.Missed.IsZero() && !time.Now().Before(g.GraceUntil)
 	}
 	g.Acknowledged = p.acknowledged(g)
@@ -95,14 +93,6 @@ func existing(class *provisioner.Class) decide.Existing {
 	default:
 		return decide.ExistingRefuse
 	}
-}
-
-// named reports whether a name matches a pattern of a class.
-func named(class *provisioner.Class, name string) bool {
-	return slices.ContainsFunc(class.NamePatterns, func(pattern string) bool {
-		ok, err := path.Match(pattern, name)
-		return ok && err == nil
-	})
 }
 
 // addRecords adds the records of the path's disk and of the volume's.

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"testing"
 
-	"stowage.dev/stowage/pkg/apis/provisioner"
+	provisioner "stowage.dev/stowage/pkg/apis/provisioner/v1alpha1"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/diskrecord"
 )
@@ -32,9 +32,13 @@ func BenchmarkGather(b *testing.B) {
 				}
 			})
 			disks := newDisks()
+			config, err := provisioner.Decode(map[string]string{"storageClassMap": "fast: {hostDir: " + folder + "}"})
+			if err != nil {
+				b.Fatal(err)
+			}
 			p, err := New(Config{
 				Node: node, Machine: "m1", Client: newAPI(), Events: &recorder{}, Prober: disks, Inspector: disks, Cleaner: disks, Fence: disks,
-				Records: records, Settings: &provisioner.Config{Classes: []provisioner.Class{{Name: "fast", HostDir: folder, NamePatterns: []string{"*"}}}},
+				Records: records, Settings: config,
 			})
 			if err != nil {
 				b.Fatal(err)

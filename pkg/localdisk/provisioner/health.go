@@ -39,7 +39,7 @@ func (p *Provisioner) Healthy() error {
 		return nil // the provisioner waits for the API server
 	}
 	age := time.Since(*last)
-	if allowed := 2*p.current().MinResyncPeriod + scanGrace; age > allowed {
+	if allowed := 2*p.current().MinResyncPeriod.Duration + scanGrace; age > allowed {
 		return fmt.Errorf("the disks were last scanned %s ago, which should be %s at most", age.Round(time.Second), allowed)
 	}
 	return nil
@@ -60,7 +60,7 @@ func (p *Provisioner) checkReads(class string) error {
 	if !p.health.synced.Load() || p.health.scan.Load() == nil {
 		return errors.New("the disks have not been scanned yet")
 	}
-	if class != "" && p.current().classes[class] == nil {
+	if class != "" && p.current().class(class) == nil {
 		return fmt.Errorf("class %q is not configured", class)
 	}
 	p.paths.mu.Lock()

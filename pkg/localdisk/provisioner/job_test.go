@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
-	"stowage.dev/stowage/pkg/apis/provisioner"
+	provisioner "stowage.dev/stowage/pkg/apis/provisioner/v1alpha1"
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
@@ -216,7 +216,7 @@ func TestJobsAreSwitchedOff(t *testing.T) {
 		"by the configuration":       func(e *env) { e.config.UseJobForCleaning = false },
 		"because the volume is gone": func(e *env) { e.change(func(pv *corev1.PersistentVolume) { pv.Finalizers = nil }) },
 		"by a method that only the provisioner has": func(e *env) {
-			e.config.Classes[0].FilesystemCleaner = provisioner.Cleaner{Method: provisioner.MethodHDParm}
+			configure(e.config, func(c *provisioner.Class) { c.FSCleanerCommand = []string{"hdparm"} })
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -247,7 +247,7 @@ func TestJobsAreSwitchedOff(t *testing.T) {
 // long as the Job may be running.
 func TestJobThatNeverEnds(t *testing.T) {
 	inBubble(t, func(e *env) {
-		e.config.Classes[0].CleanTimeout = time.Hour
+		configure(e.config, func(c *provisioner.Class) { c.CleanTimeout = duration(time.Hour) })
 		identity := disk.Identity("fs:disk1:/")
 		request := e.requestJob("disk1")
 		e.answer(stowage.CleaningJob{Path: diskPath, Attempt: request.Attempt, State: stowage.CleaningJobRunning})
@@ -274,7 +274,7 @@ func TestJobThatNeverEnds(t *testing.T) {
 func TestNoVolumeNoJob(t *testing.T) {
 	inBubble(t, func(e *env) {
 		e.config.UseJobForCleaning = true
-		e.config.Classes[0].ExistingData = provisioner.ExistingDataClean
+		configure(e.config, func(c *provisioner.Class) { c.ExistingData = provisioner.ExistingDataClean })
 		e.disks.add("disk1", "of an unknown user")
 		e.start()
 		e.pass(time.Minute)

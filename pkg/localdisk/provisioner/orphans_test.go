@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"stowage.dev/stowage/pkg/apis/provisioner"
+	provisioner "stowage.dev/stowage/pkg/apis/provisioner/v1alpha1"
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/controller/orphancleans/rules"
@@ -130,7 +130,7 @@ func TestNodeJoinsAnotherCluster(t *testing.T) {
 		for _, phase := range []corev1.PersistentVolumePhase{corev1.VolumeAvailable, corev1.VolumeBound, corev1.VolumeReleased} {
 			t.Run(string(existing)+" "+string(phase), func(t *testing.T) {
 				inBubble(t, func(e *env) {
-					e.config.Classes[0].ExistingData = existing
+					configure(e.config, func(c *provisioner.Class) { c.ExistingData = existing })
 					identity := e.disks.add("disk1", "")
 					e.start()
 					e.inPhase(identity, phase)
@@ -168,7 +168,7 @@ func TestNodeJoinsAnotherCluster(t *testing.T) {
 // finalizer was removed by force. Its data is kept until an administrator acknowledges it.
 func TestBoundVolumeVanishes(t *testing.T) {
 	inBubble(t, func(e *env) {
-		e.config.Classes[0].ExistingData = provisioner.ExistingDataClean
+		configure(e.config, func(c *provisioner.Class) { c.ExistingData = provisioner.ExistingDataClean })
 		identity := e.disks.add("disk1", "")
 		e.start()
 		e.inPhase(identity, corev1.VolumeBound)
@@ -300,7 +300,7 @@ func TestGraceOfAnEarlierConfiguration(t *testing.T) {
 		first := e.volume()
 		e.vanish()
 		config := *e.config
-		config.OrphanGracePeriod = time.Second
+		config.OrphanGracePeriod = duration(time.Second)
 		e.provisioner.Configure(context.Background(), &config)
 		e.pass(3 * time.Second)
 		e.expect("disk1", "Cleaning: OrphanCleanWaits")
@@ -345,7 +345,7 @@ func TestOldBytesOfAnAvailableDevice(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(e *env) {
-				e.config.Classes[0].VolumeMode = tc.mode
+				configure(e.config, func(c *provisioner.Class) { c.VolumeMode = tc.mode })
 				identity := e.device("disk1", 1)
 				e.start()
 				e.pass(time.Minute)

@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/klog/v2"
 
-	"stowage.dev/stowage/pkg/apis/provisioner"
+	provisioner "stowage.dev/stowage/pkg/apis/provisioner/v1alpha1"
 	"stowage.dev/stowage/pkg/localdisk/decide"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
@@ -108,7 +108,7 @@ func decideVolume(g *gathered) decide.Decision {
 	if decide.ForReclaim(&g.Slot) {
 		return decide.Reclaim(&g.Slot)
 	}
-	return decide.Publish(&g.Slot, firstGeneration(g.conf.classes[g.Key.Class], g.since))
+	return decide.Publish(&g.Slot, firstGeneration(g.conf.class(g.Key.Class), g.since))
 }
 
 // firstGeneration returns the generation of the first volume of a disk that was first found at

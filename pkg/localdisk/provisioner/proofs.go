@@ -46,7 +46,7 @@ type proof struct {
 
 func newProofs(provisioner *Provisioner) *proofs {
 	p := &proofs{provisioner: provisioner, saved: time.Now(), results: provisioner.Records.BlankProofs()}
-	p.runner = newRunner(provisioner.settings.MaxBlankProofs, p.run, p.sharesDisk)
+	p.runner = newRunner(int(*provisioner.settings.MaxBlankProofs), p.run, p.sharesDisk)
 	return p
 }
 
@@ -131,7 +131,7 @@ func (p *proofs) run(ctx, proving context.Context, job *proof) {
 	if from.Found { // the byte was zeroed since, otherwise there would be no proof
 		from = disk.BlankProof{}
 	}
-	rate := p.provisioner.current().BlankProofRate
+	rate := p.provisioner.current().BlankProofRate.Value()
 	timeout := p.readTimeout(rate)
 	watch := p.watch(ctx, job, func() time.Duration { return timeout - time.Since(job.alive) }, func() { p.provisioner.queue.Add(job.path) })
 	logger.V(2).Info("Reading a device to prove that it is blank", "path", job.path, "bytes", job.Fact.Bytes, "from", from.Done)
@@ -199,7 +199,7 @@ func (p *proofs) save() {
 
 // readTimeout is how long a read may take, including the pause after it that the rate requires.
 func (p *proofs) readTimeout(rate int64) time.Duration {
-	return p.provisioner.current().ProbeTimeout + time.Duration(proofChunk/float64(rate)*float64(time.Second))
+	return p.provisioner.current().ProbeTimeout.Duration + time.Duration(proofChunk/float64(rate)*float64(time.Second))
 }
 
 // count returns how many proofs run and how many wait, for the metrics.

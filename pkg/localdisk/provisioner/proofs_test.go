@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
-	"stowage.dev/stowage/pkg/apis/provisioner"
+	provisioner "stowage.dev/stowage/pkg/apis/provisioner/v1alpha1"
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/disk"
@@ -157,9 +157,9 @@ func TestWriteVoidsAProof(t *testing.T) {
 			f := e.disks.facts["disk1"]
 			f.Class, f.HostPath, f.Path = "slow", "/mnt/slow/disk1", "/mnt/slow/disk1"
 			e.disks.put(f)
-			other := e.config.Classes[0]
-			other.Name, other.HostDir, other.MountDir = "slow", "/mnt/slow", "/mnt/slow"
-			e.config.Classes = append(e.config.Classes, other)
+			other := e.config.Classes["fast"]
+			other.HostDir, other.MountDir = "/mnt/slow", "/mnt/slow"
+			e.config.Classes["slow"] = other
 			e.start()
 			e.pass(time.Minute)
 			e.expect("disk1", "Pending: StorageClassMissing")
@@ -206,7 +206,7 @@ func TestProofsTakeTurns(t *testing.T) {
 // TestHungProof: a disk that does not answer does not delay others.
 func TestHungProof(t *testing.T) {
 	inBubble(t, func(e *env) {
-		e.config.MaxBlankProofs = 1
+		e.config.MaxBlankProofs = new(int32(1))
 		hung := e.device("a", 20)
 		e.start()
 		e.pass(5 * time.Second)
@@ -381,7 +381,7 @@ func TestExistingDataCleanKeepsAPredecessor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(e *env) {
 				now := e.weak("boot2")
-				e.config.Classes[0].ExistingData = provisioner.ExistingDataClean
+				configure(e.config, func(c *provisioner.Class) { c.ExistingData = provisioner.ExistingDataClean })
 				if test.now != "" {
 					f := e.disks.facts["disk1"]
 					f.Identity, now = test.now, test.now

@@ -135,7 +135,7 @@ func (p *Provisioner) volumeGone(object any) {
 // classChanged enqueues the paths of a StorageClass that is configured.
 func (p *Provisioner) classChanged(object any) {
 	class, ok := object.(*storagev1.StorageClass)
-	if conf := p.current(); ok && conf.classes[class.Name] != nil {
+	if conf := p.current(); ok && conf.class(class.Name) != nil {
 		p.enqueue(func(fact disk.Fact) bool { return fact.Class == class.Name }, func(volume any) bool {
 			v, ok := p.volumes.read(conf, volume)
 			return ok && v.Key.Class == class.Name

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 
-	"stowage.dev/stowage/pkg/apis/provisioner"
+	provisioner "stowage.dev/stowage/pkg/apis/provisioner/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
@@ -85,7 +85,7 @@ func accepted(g *gathered) bool {
 
 // draft returns the volume to create.
 func (p *Provisioner) draft(g *gathered, generation int64) (*corev1.PersistentVolume, error) {
-	class := g.conf.classes[g.Key.Class]
+	class := g.conf.class(g.Key.Class)
 	if class == nil {
 		return nil, errStale
 	}

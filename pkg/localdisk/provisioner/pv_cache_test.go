@@ -138,7 +138,7 @@ func TestRemovedMarks(t *testing.T) {
 // changed.
 func TestPolicyChangedBeforeClean(t *testing.T) {
 	inBubble(t, func(e *env) {
-		e.config.MaxCleaning = 1
+		e.config.MaxCleaning = new(int32(1))
 		identity := e.disks.add("disk1", "")
 		e.startBound()
 		e.disks.write(identity, "of the first user")

@@ -106,7 +106,7 @@ func (p *Provisioner) rootOf(ctx context.Context, g *gathered) ([]byte, error) {
 	if g.Record != nil && g.Record.Root != nil {
 		return g.Record.Root, nil
 	}
-	root, err := askDisk(ctx, p, g.path, g.conf.ProbeTimeout, func(ctx context.Context) (json.RawMessage, error) {
+	root, err := askDisk(ctx, p, g.path, g.conf.ProbeTimeout.Duration, func(ctx context.Context) (json.RawMessage, error) {
 		return p.Inspector.Root(ctx, *g.Fact)
 	})
 	if err != nil {
@@ -207,7 +207,7 @@ func (p *Provisioner) recordMissed(ctx context.Context, g *gathered) error {
 	}
 	record.Missed = time.Now().UTC().Round(0)
 	klog.FromContext(ctx).Info("Released volume was removed before its disk was cleaned", logkeys.Volume, klog.KRef("", record.Volume), "path", g.path,
-		"gracePeriod", g.conf.OrphanGracePeriod)
+		"gracePeriod", g.conf.OrphanGracePeriod.Duration)
 	return p.Records.Put(record)
 }
 

@@ -97,7 +97,7 @@ func asProblem(err error) *disk.Problem {
 
 // findUsers finds out who uses the disk. An error is no answer.
 func (p *Provisioner) findUsers(ctx context.Context, g *gathered) (answers, error) {
-	users, err := askDisk(ctx, p, g.path, g.conf.ProbeTimeout, func(ctx context.Context) ([]disk.User, error) {
+	users, err := askDisk(ctx, p, g.path, g.conf.ProbeTimeout.Duration, func(ctx context.Context) ([]disk.User, error) {
 		return p.Inspector.Users(ctx, *g.Fact, g.volumeName())
 	})
 	if err != nil {
@@ -116,7 +116,7 @@ func (p *Provisioner) inspect(ctx context.Context, g *gathered) (answers, error)
 		known.content = disk.ContentSampled
 		return known, nil
 	}
-	known, err := askDisk(ctx, p, g.path, g.conf.ProbeTimeout, func(ctx context.Context) (answers, error) {
+	known, err := askDisk(ctx, p, g.path, g.conf.ProbeTimeout.Duration, func(ctx context.Context) (answers, error) {
 		known := g.known
 		var err error
 		if g.AsPublished() {
@@ -155,7 +155,7 @@ func (p *Provisioner) readSuperblock(ctx context.Context, g *gathered) answers {
 }
 
 func (p *Provisioner) superblockOf(ctx context.Context, g *gathered) (disk.Superblock, error) {
-	found, err := askDisk(ctx, p, g.path, g.conf.ProbeTimeout, func(ctx context.Context) (disk.Superblock, error) {
+	found, err := askDisk(ctx, p, g.path, g.conf.ProbeTimeout.Duration, func(ctx context.Context) (disk.Superblock, error) {
 		return p.Fence.ReadSuperblock(ctx, *g.Fact)
 	})
 	if err != nil {
@@ -254,7 +254,7 @@ func (g *gathered) mode() disk.Mode {
 	if g.Record != nil && g.Record.State.Dirty() && g.Record.Mode != "" {
 		return g.Record.Mode
 	}
-	if class := g.conf.classes[g.Key.Class]; class != nil {
+	if class := g.conf.class(g.Key.Class); class != nil {
 		return disk.Mode(class.VolumeMode)
 	}
 	return disk.Filesystem

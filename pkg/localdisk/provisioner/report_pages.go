@@ -107,12 +107,12 @@ func (r *statusReporter) classes() []stowage.ClassStatus {
 	p.paths.mu.Lock()
 	defer p.paths.mu.Unlock()
 	var all []stowage.ClassStatus
-	for _, class := range conf.Classes {
-		status := stowage.ClassStatus{Name: class.Name, HostDir: class.HostDir, Ready: p.paths.read[class.Name]}
-		if problem := p.paths.trouble[class.Name]; problem != nil {
+	for _, name := range slices.Sorted(maps.Keys(conf.Classes)) {
+		status := stowage.ClassStatus{Name: name, HostDir: conf.Classes[name].HostDir, Ready: p.paths.read[name]}
+		if problem := p.paths.trouble[name]; problem != nil {
 			status.Reason, status.Message = string(problem.Reason), problem.Message
-		} else if _, err := p.factory.Storage().V1().StorageClasses().Lister().Get(class.Name); err != nil {
-			status.Ready, status.Reason, status.Message = false, string(disk.ClassMissing), fmt.Sprintf("there is no StorageClass %q", class.Name)
+		} else if _, err := p.factory.Storage().V1().StorageClasses().Lister().Get(name); err != nil {
+			status.Ready, status.Reason, status.Message = false, string(disk.ClassMissing), fmt.Sprintf("there is no StorageClass %q", name)
 		}
 		all = append(all, status)
 	}

@@ -47,7 +47,7 @@ func (s *scanner) run(ctx context.Context) {
 		begin := time.Now()
 		soon := s.scan(ctx)
 		next := budget.spend(begin, time.Now())
-		pause := s.provisioner.current().MinResyncPeriod
+		pause := s.provisioner.current().MinResyncPeriod.Duration
 		pause = min(pause+rand.N(pause), decide.FaultLooks*s.provisioner.Recheck) // most faults cause no event
 		if soon {
 			pause = s.provisioner.Recheck

@@ -11,7 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"stowage.dev/stowage/pkg/apis/provisioner"
+	provisioner "stowage.dev/stowage/pkg/apis/provisioner/v1alpha1"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
@@ -187,7 +187,7 @@ func TestDataWrittenBeforePublish(t *testing.T) {
 	for _, existing := range []provisioner.ExistingData{provisioner.ExistingDataRefuse, provisioner.ExistingDataClean} {
 		t.Run(string(existing), func(t *testing.T) {
 			inBubble(t, func(e *env) {
-				e.config.Classes[0].ExistingData = existing
+				configure(e.config, func(c *provisioner.Class) { c.ExistingData = existing })
 				identity := e.disks.add("disk1", "")
 				e.api.refuse(forbid("create", "persistentvolumes"))
 				e.start()

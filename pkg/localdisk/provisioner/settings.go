@@ -4,33 +4,32 @@
 package provisioner
 
 import (
+	"maps"
 	"path"
+	"slices"
 
-	"stowage.dev/stowage/pkg/apis/provisioner"
+	provisioner "stowage.dev/stowage/pkg/apis/provisioner/v1alpha1"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
 // settings is a configuration, indexed. It is read-only.
 type settings struct {
-	*provisioner.Config
-	classes map[string]*provisioner.Class
+	*provisioner.ProvisionerConfiguration
 	// directories has the discovery directory of each class, as a path on the node.
 	directories map[string]string
 	folders     []disk.Folder
 }
 
-func newSettings(config *provisioner.Config) *settings {
-	s := &settings{Config: config, classes: map[string]*provisioner.Class{}, directories: map[string]string{}}
-	for i := range config.Classes {
-		class := &config.Classes[i]
-		s.classes[class.Name] = class
-		s.directories[class.Name] = class.HostDir
+func newSettings(config *provisioner.ProvisionerConfiguration) *settings {
+	s := &settings{ProvisionerConfiguration: config, directories: config.Directories()}
+	for _, name := range slices.Sorted(maps.Keys(config.Classes)) {
+		class := config.Classes[name]
 		s.folders = append(s.folders, disk.Folder{
-			Class:       class.Name,
+			Class:       name,
 			HostPath:    class.HostDir,
 			Path:        class.MountDir,
-			Names:       class.NamePatterns,
-			Directories: class.DirectoryPatterns,
+			Names:       class.NamePatterns(),
+			Directories: class.DirectoryPatterns(),
 			Mode:        disk.Mode(class.VolumeMode),
 		})
 	}
@@ -42,6 +41,14 @@ func (p *Provisioner) current() *settings {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.settings
+}
+
+// class returns the configuration of a class; nil if it is not configured.
+func (s *settings) class(name string) *provisioner.Class {
+	if class, ok := s.Classes[name]; ok {
+		return &class
+	}
+	return nil
 }
 
 // keyOf returns the slot of a path; false if the path is in no discovery directory.

@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	provisioner "stowage.dev/stowage/pkg/apis/provisioner/v1alpha1"
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
@@ -285,7 +286,7 @@ func TestStateOfRemovedDisksIsDropped(t *testing.T) {
 		e.disks.during = func(context.Context, disk.CleanRequest, func(disk.Progress) error) error {
 			return errors.New("input/output error")
 		}
-		e.config.Classes[0].ExistingData = "Clean"
+		configure(e.config, func(c *provisioner.Class) { c.ExistingData = "Clean" })
 		e.start()
 		for i := range 20 {
 			name := fmt.Sprintf("disk%d", i)

@@ -74,7 +74,7 @@ func (p *Provisioner) restoreFromTombstone(ctx context.Context, g *gathered, tom
 	record := disk.Record{
 		Identity: g.Fact.Identity, Key: g.Key, HostPath: g.path, Kind: g.Fact.Kind, State: disk.Cleaning, Policy: disk.Delete,
 		Cluster: p.Cluster, Phase: disk.PhaseReleased, Volume: tombstone.Volume, UID: tombstone.VolumeUID,
-		Generation: max(tombstone.Generation, firstGeneration(g.conf.classes[g.Key.Class], g.since)),
+		Generation: max(tombstone.Generation, firstGeneration(g.conf.class(g.Key.Class), g.since)),
 	}
 	if r := g.Record; r != nil && r.UID == tombstone.VolumeUID { // what only this node knows
 		record.Mode, record.Root = r.Mode, r.Root

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	provisioner "stowage.dev/stowage/pkg/apis/provisioner/v1alpha1"
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
 	"stowage.dev/stowage/pkg/localdisk/disk"
@@ -35,7 +36,7 @@ func TestDiskOfALostVolume(t *testing.T) {
 	for name, set := range map[string]func(*env){
 		"by default": func(*env) {},
 		"where unknown data is published": func(e *env) {
-			e.config.Classes[0].ExistingData = "Publish"
+			configure(e.config, func(c *provisioner.Class) { c.ExistingData = "Publish" })
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -60,7 +61,7 @@ func TestDiskOfALostVolume(t *testing.T) {
 // TestDiskThatWasRetainedElsewhere: the disk is neither cleaned nor published.
 func TestDiskThatWasRetainedElsewhere(t *testing.T) {
 	inBubble(t, func(e *env) {
-		e.config.Classes[0].ExistingData = "Clean"
+		configure(e.config, func(c *provisioner.Class) { c.ExistingData = "Clean" })
 		identity := e.disks.add("disk1", "of the first user")
 		e.addTombstone(identity, stowage.TombstoneRetained)
 		e.start()

@@ -4,6 +4,7 @@
 package policy_test
 
 import (
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,13 +14,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"stowage.dev/stowage/pkg/apis/provisioner"
+	provisioner "stowage.dev/stowage/pkg/apis/provisioner/v1alpha1"
 )
 
 // sample is the configuration that is shipped.
-func sample(t *testing.T) *provisioner.Config {
+func sample(t *testing.T) *provisioner.ProvisionerConfiguration {
 	t.Helper()
-	config, err := provisioner.Parse(dataOf(t, "configmap.yaml"))
+	config, err := provisioner.Decode(dataOf(t, "configmap.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,10 +39,8 @@ func dataOf(t *testing.T, file string) map[string]string {
 
 // TestSampleClasses: each class of the sample exists, and provisioners may publish it.
 func TestSampleClasses(t *testing.T) {
-	var configured, existing []string
-	for _, class := range sample(t).Classes {
-		configured = append(configured, class.Name)
-	}
+	var existing []string
+	configured := slices.Sorted(maps.Keys(sample(t).Classes))
 	for _, object := range objectsOf(t, "storageclass.yaml") {
 		existing = append(existing, object.GetName())
 	}

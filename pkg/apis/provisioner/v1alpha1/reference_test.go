@@ -1,21 +1,23 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package provisioner
+package v1alpha1
 
 import (
 	"fmt"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 )
 
 // reference is where users look keys up.
-const reference = "../../../docs/provisioner-configuration.md"
+const reference = "../../../../docs/provisioner-configuration.md"
 
 func readReference(t *testing.T) string {
 	t.Helper()
@@ -26,33 +28,48 @@ func readReference(t *testing.T) string {
 	return string(content)
 }
 
-// globalDefaults are the defaults of the ConfigMap's keys, as the reference
-// writes them. Those that may only be off are false.
-func globalDefaults(c *Config) map[string]any {
-	return map[string]any{
-		classMapKey: nil, "nodeLabelsForPV": nil, "labelsForPV": nil, "jobTolerations": nil, taintKeyKey: nil,
-		"useAlphaAPI": false, useJobsKey: c.UseJobForCleaning, "setPVOwnerRef": false,
-		"minResyncPeriod": c.MinResyncPeriod, "useNodeNameOnly": c.UseNodeNameOnly,
-		removeTaintKey: c.RemoveNodeNotReadyTaint, "maxCleaning": c.MaxCleaning,
-		"maxBlankProofs": c.MaxBlankProofs, "blankProofRate": resource.NewQuantity(c.BlankProofRate, resource.BinarySI), "orphanGracePeriod": c.OrphanGracePeriod, "probeTimeout": c.ProbeTimeout,
+// defaultsOf returns the fields of a defaulted struct by key, as the page writes them; nil for
+// those without a default.
+func defaultsOf(t *testing.T, defaulted any) map[string]any {
+	t.Helper()
+	fields := map[string]any{}
+	for _, key := range keysOf(defaulted) {
+		fields[key] = nil
 	}
-}
-
-// classDefaultsOf are the defaults of a class's keys; mountDir's is another key.
-func classDefaultsOf(c Class) map[string]any {
-	return map[string]any{
-		"hostDir": nil, "mountDir": "hostDir", "fsType": nil, "fsCleanerCommand": nil, "directoryPattern": nil, "selector": nil,
-		"volumeMode": c.VolumeMode, "accessMode": c.AccessMode, "namePattern": strings.Join(c.NamePatterns, ","),
-		"blockCleanerCommand": c.BlockCleaner.Method, "cleanTimeout": c.CleanTimeout, "existingData": c.ExistingData,
-		"allowDirectories": len(c.DirectoryPatterns) > 0, "volumeName": c.VolumeName,
+	for _, f := range reflect.VisibleFields(reflect.TypeOf(defaulted)) {
+		key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if _, isKey := fields[key]; !isKey {
+			continue
+		}
+		switch value := reflect.ValueOf(defaulted).FieldByIndex(f.Index).Interface().(type) {
+		case *metav1.Duration:
+			fields[key] = value.Duration
+		case *int32:
+			fields[key] = *value
+		case *resource.Quantity:
+			fields[key] = value.String()
+		case *bool:
+			fields[key] = value != nil && *value
+		case []string:
+			if value != nil {
+				fields[key] = strings.Join(value, " ")
+			}
+		case bool:
+			fields[key] = value
+		default:
+			if text := fmt.Sprint(value); text != "" && reflect.TypeOf(value).Kind() == reflect.String {
+				fields[key] = text
+			}
+		}
 	}
+	return fields
 }
 
 // TestReferenceNamesEveryKey: a key that is added is also documented, with its
 // default in the same row.
 func TestReferenceNamesEveryKey(t *testing.T) {
 	t.Parallel()
-	config, err := Parse(classMap("file: {hostDir: /mnt/file}\nraw: {hostDir: /mnt/raw, volumeMode: Block}"))
+	config, err := Decode(classMap("file: {hostDir: /mnt/file}\nraw: {hostDir: /mnt/raw, volumeMode: Block}"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,16 +78,18 @@ func TestReferenceNamesEveryKey(t *testing.T) {
 	if !found || !divided {
 		t.Fatalf("%s lacks the sections of keys", reference)
 	}
-	checkRows(t, globals, namesOf(globalKeys), globalDefaults(config))
-	checkRows(t, classes, namesOf(classKeys), classDefaultsOf(config.Classes[0]))
-	if row := fmt.Sprintf("with `volumeMode: Block` `%s`", config.Classes[1].BlockCleaner.Method); !strings.Contains(classes, row) {
+	checkRows(t, globals, defaultsOf(t, *config))
+	class := defaultsOf(t, config.Classes["file"])
+	class["hostDir"], class["mountDir"] = nil, "hostDir"
+	checkRows(t, classes, class)
+	if row := fmt.Sprintf("with `volumeMode: Block` `%s`", config.Classes["raw"].BlockCleanerCommand[0]); !strings.Contains(classes, row) {
 		t.Errorf("%s does not say %q", reference, row)
 	}
 }
 
 // checkRows holds the first table of a section (key, type, default, allowed)
 // against the code.
-func checkRows(t *testing.T, section string, names []string, defaults map[string]any) {
+func checkRows(t *testing.T, section string, defaults map[string]any) {
 	t.Helper()
 	_, table, _ := strings.Cut(section, "| --- | --- | --- | --- |\n")
 	table, _, _ = strings.Cut(table, "\n\n")
@@ -80,15 +99,14 @@ func checkRows(t *testing.T, section string, names []string, defaults map[string
 			rows[strings.Trim(cells[0], "| `")] = cells[2]
 		}
 	}
-	for _, name := range names {
-		value, listed := defaults[name]
+	for name, value := range defaults {
 		want := "none"
 		if value != nil {
 			want = fmt.Sprintf("`%v`", value)
 		}
 		got, documented := rows[name]
-		if got, _, _ := strings.Cut(got, ","); !listed || !documented || got != want {
-			t.Errorf("%s: key %s has the default %q, want %q (known to this test: %t)", reference, name, got, want, listed)
+		if got, _, _ := strings.Cut(got, ","); !documented || got != want {
+			t.Errorf("%s: key %s has the default %q, want %q", reference, name, got, want)
 		}
 		delete(rows, name)
 	}
@@ -101,7 +119,7 @@ func checkRows(t *testing.T, section string, names []string, defaults map[string
 func TestReferenceNamesEveryMethod(t *testing.T) {
 	t.Parallel()
 	text := readReference(t)
-	for _, w := range words {
+	for _, w := range methods {
 		passes, script := "none", ""
 		if w.passes > 0 {
 			passes = fmt.Sprintf("passes, `1` to `%d`, default `%d`", maxPasses, w.passes)
@@ -109,7 +127,7 @@ func TestReferenceNamesEveryMethod(t *testing.T) {
 		if w.script != "" {
 			script = "`" + w.script + "` "
 		}
-		if row := fmt.Sprintf("| `%s` | %s | %s|", w.method, passes, script); !strings.Contains(text, row) {
+		if row := fmt.Sprintf("| `%s` | %s | %s|", w.name, passes, script); !strings.Contains(text, row) {
 			t.Errorf("%s has no row beginning %q", reference, row)
 		}
 	}
@@ -131,7 +149,7 @@ func TestReferenceExamplesAreValid(t *testing.T) {
 		if err := yaml.Unmarshal([]byte(example), &manifest); err != nil || manifest.Kind != "ConfigMap" {
 			t.Errorf("an example of %s is no ConfigMap (%v):\n%s", reference, err, example)
 		}
-		if _, err := Parse(manifest.Data); err != nil {
+		if _, err := Decode(manifest.Data); err != nil {
 			t.Errorf("an example of %s: %v\n%s", reference, err, example)
 		}
 	}

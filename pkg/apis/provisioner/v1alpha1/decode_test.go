@@ -1,14 +1,24 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package provisioner
+package v1alpha1
 
 import (
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	classMapKey    = "storageClassMap"
+	removeTaintKey = "removeNodeNotReadyTaint"
+	taintKeyKey    = "provisionerNotReadyNodeTaintKey"
+	useJobsKey     = "useJobForCleaning"
 )
 
 // classMap returns the data of a ConfigMap with this key only.
@@ -16,16 +26,17 @@ func classMap(yaml string) map[string]string { return map[string]string{classMap
 
 // defaulted returns class "fast" with hostDir /mnt/fast, and changes it.
 func defaulted(change func(*Class)) Class {
-	class := *classDefaults("fast")
-	class.HostDir, class.MountDir = "/mnt/fast", "/mnt/fast"
-	class.BlockCleaner = Cleaner{Method: MethodFSReset}
+	class := Class{
+		HostDir: "/mnt/fast", MountDir: "/mnt/fast", VolumeMode: "Filesystem", AccessMode: "ReadWriteOnce", NamePattern: "*", BlockCleanerCommand: []string{"fs-reset"},
+		CleanTimeout: &metav1.Duration{Duration: 7 * 24 * time.Hour}, ExistingData: ExistingDataRefuse, VolumeName: VolumeNameStowage,
+	}
 	if change != nil {
 		change(&class)
 	}
 	return class
 }
 
-func TestParseClass(t *testing.T) {
+func TestDecodeClass(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		yaml string
@@ -48,23 +59,23 @@ fast:
    namePattern: "nvme*,sd?"
 `, defaulted(func(c *Class) {
 			c.MountDir = "/local-ssds"
-			c.BlockCleaner = Cleaner{Method: MethodShred, Passes: 2}
+			c.BlockCleanerCommand = []string{"shred", "2"}
 			c.FSType = "ext4"
-			c.NamePatterns = []string{"nvme*", "sd?"}
+			c.NamePattern = "nvme*,sd?"
 		})},
 		"a slash at the end of a folder is removed": {"fast: {hostDir: /mnt/fast/}", defaulted(nil)},
 		"the default for Block leaves no old bytes": {
 			"fast: {hostDir: /mnt/fast, volumeMode: Block}",
 			defaulted(func(c *Class) {
 				c.VolumeMode = corev1.PersistentVolumeBlock
-				c.BlockCleaner = Cleaner{Method: MethodZero}
+				c.BlockCleanerCommand = []string{"zero"}
 			}),
 		},
 		"the method of Block can be named before the mode": {
 			"fast: {blockCleanerCommand: [blkdiscard], volumeMode: Block, hostDir: /mnt/fast}",
 			defaulted(func(c *Class) {
 				c.VolumeMode = corev1.PersistentVolumeBlock
-				c.BlockCleaner = Cleaner{Method: MethodBlkDiscard}
+				c.BlockCleanerCommand = []string{"blkdiscard"}
 			}),
 		},
 		"keys of Stowage only": {`
@@ -79,49 +90,50 @@ fast:
   volumeName: Reference
 `, defaulted(func(c *Class) {
 			c.AccessMode = corev1.ReadWriteOncePod
-			c.FilesystemCleaner = Cleaner{External: []string{"/opt/clean", "--all"}}
-			c.CleanTimeout = 36 * time.Hour
+			c.FSCleanerCommand = []string{"/opt/clean", "--all"}
+			c.CleanTimeout = &metav1.Duration{Duration: 36 * time.Hour}
 			c.ExistingData = ExistingDataPublish
-			c.DirectoryPatterns = []string{"vol-*", "[ab]"}
+			c.AllowDirectories, c.DirectoryPattern = new(true), "vol-*,[ab]"
 			c.VolumeName = VolumeNameReference
 		})},
 		"the pattern of directories that are off has no effect": {
-			"fast: {hostDir: /mnt/fast, allowDirectories: false, directoryPattern: vol-*}", defaulted(nil),
+			"fast: {hostDir: /mnt/fast, allowDirectories: false, directoryPattern: vol-*}",
+			defaulted(func(c *Class) { c.AllowDirectories, c.DirectoryPattern = new(false), "vol-*" }),
 		},
 		"no timeout, with and without unit": {
 			"fast: {hostDir: /mnt/fast, cleanTimeout: 0}",
-			defaulted(func(c *Class) { c.CleanTimeout = 0 }),
+			defaulted(func(c *Class) { c.CleanTimeout = &metav1.Duration{} }),
 		},
 		"a YAML document may begin with ---": {"---\n# disks\nfast: {hostDir: /mnt/fast}\n", defaulted(nil)},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			config, err := Parse(classMap(test.yaml))
+			config, err := Decode(classMap(test.yaml))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff([]Class{test.want}, config.Classes); diff != "" {
+			if diff := cmp.Diff(map[string]Class{"fast": test.want}, config.Classes, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("classes (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestParseDefaults(t *testing.T) {
+func TestDecodeDefaults(t *testing.T) {
 	t.Parallel()
-	got, err := Parse(classMap("fast: {hostDir: /mnt/fast}"))
+	got, err := Decode(classMap("fast: {hostDir: /mnt/fast}"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &Config{
-		Classes:           []Class{defaulted(nil)},
-		MinResyncPeriod:   5 * time.Minute,
-		MaxCleaning:       2,
-		MaxBlankProofs:    2,
-		BlankProofRate:    1 << 30,
-		OrphanGracePeriod: 10 * time.Minute,
-		ProbeTimeout:      30 * time.Second,
+	want := &ProvisionerConfiguration{
+		Classes:           map[string]Class{"fast": defaulted(nil)},
+		MinResyncPeriod:   &metav1.Duration{Duration: 5 * time.Minute},
+		MaxCleaning:       new(int32(2)),
+		MaxBlankProofs:    new(int32(2)),
+		BlankProofRate:    new(resource.MustParse("1Gi")),
+		OrphanGracePeriod: &metav1.Duration{Duration: 10 * time.Minute},
+		ProbeTimeout:      &metav1.Duration{Duration: 30 * time.Second},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -132,7 +144,7 @@ func TestParseDefaults(t *testing.T) {
 func everything() map[string]string {
 	return map[string]string{
 		classMapKey:       "slow: {hostDir: /mnt/slow}\nfast: {hostDir: /mnt/fast}\n",
-		"nodeLabelsForPV": "- topology.kubernetes.io/zone\n- rack\n- rack\n",
+		"nodeLabelsForPV": "- topology.kubernetes.io/zone\n- rack\n",
 		"labelsForPV":     "team: storage\nempty:\n",
 		"useAlphaAPI":     "false\n", "useJobForCleaning": "no", "setPVOwnerRef": `false`,
 		"jobTolerations": "- {key: gpu, operator: Equal, value: a, effect: NoExecute, tolerationSeconds: 30}\n" +
@@ -143,31 +155,32 @@ func everything() map[string]string {
 	}
 }
 
-func TestParseEveryKey(t *testing.T) {
+func TestDecodeEveryKey(t *testing.T) {
 	t.Parallel()
 	data := everything()
-	got, err := Parse(data)
+	got, err := Decode(data)
 	if err != nil {
 		t.Fatal(err)
 	}
-	slow := defaulted(func(c *Class) { c.Name, c.HostDir, c.MountDir = "slow", "/mnt/slow", "/mnt/slow" })
-	want := &Config{
-		Classes:         []Class{defaulted(nil), slow},
+	slow := defaulted(func(c *Class) { c.HostDir, c.MountDir = "/mnt/slow", "/mnt/slow" })
+	want := &ProvisionerConfiguration{
+		Classes:         map[string]Class{"fast": defaulted(nil), "slow": slow},
 		NodeLabelsForPV: []string{"topology.kubernetes.io/zone", "rack"},
 		LabelsForPV:     map[string]string{"team": "storage", "empty": ""},
 		JobTolerations: []corev1.Toleration{
 			{Key: "gpu", Operator: "Equal", Value: "a", Effect: "NoExecute", TolerationSeconds: new(int64(30))},
 			{Operator: "Exists"},
 		},
-		UseNodeNameOnly: true, MinResyncPeriod: 10 * time.Minute,
+		UseNodeNameOnly: true, MinResyncPeriod: &metav1.Duration{Duration: 10 * time.Minute},
 		RemoveNodeNotReadyTaint: true,
 		NodeNotReadyTaintKey:    "sig-storage-local-static-provisioner/provisioner-not-ready",
-		MaxCleaning:             5, MaxBlankProofs: 3, BlankProofRate: 250_000_000, OrphanGracePeriod: time.Hour, ProbeTimeout: time.Minute,
+		MaxCleaning:             new(int32(5)), MaxBlankProofs: new(int32(3)), BlankProofRate: new(resource.MustParse("250M")),
+		OrphanGracePeriod: &metav1.Duration{Duration: time.Hour}, ProbeTimeout: &metav1.Duration{Duration: time.Minute},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	for _, name := range namesOf(globalKeys) {
+	for _, name := range keysOf(ProvisionerConfiguration{}) {
 		if _, ok := data[name]; !ok {
 			t.Errorf("this test lacks the key %s", name)
 		}
@@ -217,15 +230,11 @@ func TestWarnings(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			config, err := Parse(test.data)
+			config, err := Decode(test.data)
 			if err != nil {
 				t.Fatal(err)
 			}
-			var got []string
-			for _, warning := range config.Warnings() {
-				got = append(got, warning.String())
-			}
-			if diff := cmp.Diff(test.want, got); diff != "" {
+			if diff := cmp.Diff(test.want, config.Warnings()); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

@@ -1,7 +1,7 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package provisioner
+package v1alpha1
 
 import (
 	"errors"
@@ -16,15 +16,15 @@ import (
 // maxFileBytes is the API server's limit for a ConfigMap, and so for each key.
 const maxFileBytes = 1 << 20
 
-// ParseFolder reads a folder with one file for each key, such as a mounted ConfigMap. Names that
+// DecodeFolder reads a folder with one file for each key, such as a mounted ConfigMap. Names that
 // begin with ".." are kubelet's and are skipped. kubelet replaces all files of a ConfigMap at
-// once; ParseFolder reads one version. It returns Errors, or an error of reading the folder.
-func ParseFolder(folder string) (*Config, error) {
+// once; DecodeFolder reads one version. It returns Errors, or an error of reading the folder.
+func DecodeFolder(folder string) (*ProvisionerConfiguration, error) {
 	data, err := readFolder(folder)
 	if err != nil {
 		return nil, err
 	}
-	return Parse(data)
+	return Decode(data)
 }
 
 // swaps limits how often kubelet may replace the files during a read.

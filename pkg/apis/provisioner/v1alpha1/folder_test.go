@@ -1,7 +1,7 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package provisioner
+package v1alpha1
 
 import (
 	"errors"
@@ -46,9 +46,9 @@ func mounted(t *testing.T, data map[string]string) string {
 	return folder
 }
 
-func TestParseFolder(t *testing.T) {
+func TestDecodeFolder(t *testing.T) {
 	t.Parallel()
-	want, err := Parse(everything())
+	want, err := Decode(everything())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestParseFolder(t *testing.T) {
 	for name, folder := range map[string]string{"a mounted ConfigMap": mounted(t, everything()), "a plain folder": plain} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := ParseFolder(folder)
+			got, err := DecodeFolder(folder)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -69,9 +69,9 @@ func TestParseFolder(t *testing.T) {
 	}
 }
 
-// TestParseFolderReadsOneVersion: kubelet replaces the link ..data, and the links of the keys
+// TestDecodeFolderReadsOneVersion: kubelet replaces the link ..data, and the links of the keys
 // later; those of a removed key may dangle.
-func TestParseFolderReadsOneVersion(t *testing.T) {
+func TestDecodeFolderReadsOneVersion(t *testing.T) {
 	t.Parallel()
 	folder := mounted(t, everything())
 	write(t, filepath.Join(folder, "..2026_01_01_00_00_00.2"), classMap("new: {hostDir: /mnt/new}"))
@@ -79,16 +79,16 @@ func TestParseFolderReadsOneVersion(t *testing.T) {
 	if err := os.Rename(filepath.Join(folder, "..data_tmp"), filepath.Join(folder, "..data")); err != nil {
 		t.Fatal(err)
 	}
-	config, err := ParseFolder(folder)
+	config, err := DecodeFolder(folder)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if config.Classes[0].Name != "new" || config.MaxCleaning != DefaultMaxCleaning {
+	if config.Classes["new"].HostDir != "/mnt/new" || *config.MaxCleaning != defaultMaxCleaning {
 		t.Errorf("got %+v, want the second version only", config)
 	}
 }
 
-func TestParseFolderErrors(t *testing.T) {
+func TestDecodeFolderErrors(t *testing.T) {
 	t.Parallel()
 	bad, nested, large := t.TempDir(), t.TempDir(), t.TempDir()
 	write(t, bad, map[string]string{"storageClasMap": "{}"})
@@ -101,18 +101,18 @@ func TestParseFolderErrors(t *testing.T) {
 		"a folder that does not exist": {filepath.Join(bad, "absent"), "no such file or directory"},
 		"a key that is a folder":       {nested, "the folder must hold a file for each key and nothing else"},
 		"more than a ConfigMap has":    {large, "is larger than a ConfigMap can be"},
-		"a misspelt key":               {bad, "storageClasMap: unknown key"},
+		"a misspelt key":               {bad, "storageClasMap: Forbidden: unknown key"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := ParseFolder(test.folder)
+			_, err := DecodeFolder(test.folder)
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}
 		})
 	}
-	if _, err := ParseFolder(filepath.Join(bad, "absent")); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := DecodeFolder(filepath.Join(bad, "absent")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v, want one that is fs.ErrNotExist", err)
 	}
 }

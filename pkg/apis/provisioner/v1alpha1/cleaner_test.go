@@ -1,10 +1,9 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package provisioner
+package v1alpha1
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -36,26 +35,14 @@ func TestCleanerCommand(t *testing.T) {
 	for command, want := range tests {
 		t.Run(command, func(t *testing.T) {
 			t.Parallel()
-			config, err := Parse(classMap("fast: {hostDir: /mnt/fast, blockCleanerCommand: " + command + "}"))
+			config, err := Decode(classMap("fast: {hostDir: /mnt/fast, blockCleanerCommand: " + command + "}"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := config.Classes[0].BlockCleaner.Command()
+			got := config.Classes["fast"].BlockCleanerCommand
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
-	}
-}
-
-func TestCommandIsTheCallersOwn(t *testing.T) {
-	t.Parallel()
-	cleaner := Cleaner{External: []string{"/opt/wipe", "a"}}
-	cleaner.Command()[1] = "b"
-	if !slices.Equal(cleaner.Command(), []string{"/opt/wipe", "a"}) {
-		t.Errorf("got %q", cleaner.Command())
-	}
-	if command := (Cleaner{}).Command(); command != nil {
-		t.Errorf("the zero value has the command %q", command)
 	}
 }

@@ -42,9 +42,9 @@ func TestClean(t *testing.T) {
 	for _, volume := range []*corev1.PersistentVolume{files, ext4, raw} {
 		n.Release(volume)
 	}
-	n.WaitAnew(n.Files, "files", files)
-	n.WaitAnew(n.Files, "ext4", ext4)
-	n.WaitAnew(n.Blocks, "raw", raw)
+	n.WaitRepublished(n.Files, "files", files)
+	n.WaitRepublished(n.Files, "ext4", ext4)
+	n.WaitRepublished(n.Blocks, "raw", raw)
 	for _, name := range []string{"files", "ext4"} {
 		if names := n.Names(name); len(names) > 0 {
 			t.Errorf("%s holds %q", name, names)

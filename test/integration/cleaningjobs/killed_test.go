@@ -58,7 +58,7 @@ func isRunning(job stowage.CleaningJob) bool { return job.State == stowage.Clean
 // cleaned waits until the volume is published again, and checks that it is empty.
 func cleaned(t *testing.T, n *node.Node, volume *corev1.PersistentVolume) {
 	t.Helper()
-	n.WaitAnew(n.Files, "disk1", volume)
+	n.WaitRepublished(n.Files, "disk1", volume)
 	if names := n.Names("disk1"); len(names) > 0 {
 		t.Errorf("a volume that is Available holds %q", names)
 	}

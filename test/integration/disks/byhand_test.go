@@ -29,7 +29,7 @@ func TestDeletedByHand(t *testing.T) {
 	free := n.WaitPhase(n.Files, "free", corev1.VolumeAvailable)
 	n.Write("free", "by-hand", "whatever")
 	n.Delete(free)
-	n.WaitAnew(n.Files, "free", free)
+	n.WaitRepublished(n.Files, "free", free)
 	emptied(t, n, "free")
 
 	released := used(n, "released")
@@ -38,7 +38,7 @@ func TestDeletedByHand(t *testing.T) {
 	n.Delete(released)
 	untouched(t, n.PathOf(n.Files, "released"))
 	n.Start()
-	n.WaitAnew(n.Files, "released", released)
+	n.WaitRepublished(n.Files, "released", released)
 	emptied(t, n, "released")
 }
 
@@ -78,7 +78,7 @@ func TestStripped(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, before := range volumes {
-		if now := n.WaitAnew(n.Files, name, before); now.Name == before.Name {
+		if now := n.WaitRepublished(n.Files, name, before); now.Name == before.Name {
 			t.Errorf("%s: the next volume is called %s again", name, now.Name)
 		}
 	}
@@ -141,7 +141,7 @@ func TestIdentityUnproven(t *testing.T) {
 	annotate(t, n, other, wellknown.SameDiskAnnotation, n.WaitEntry(n.Blocks, "bound", stowage.EntryUnproven, "IdentityUnproven").Identity)
 	n.WaitEntry(n.Blocks, "bound", stowage.EntryBound, "")
 	annotate(t, n, volume, wellknown.SameDiskAnnotation, entry.Identity)
-	n.WaitAnew(n.Blocks, "released", volume)
+	n.WaitRepublished(n.Blocks, "released", volume)
 	if !blank(t, released) {
 		t.Error("a device is free that holds data")
 	}

@@ -87,7 +87,7 @@ func TestFailingDisks(t *testing.T) {
 		waitMark(n, name, "")
 		untouched(t, n.PathOf(n.Files, name))
 	}
-	n.WaitAnew(n.Files, "free", free)
-	n.WaitAnew(n.Files, "released", released)
+	n.WaitRepublished(n.Files, "free", free)
+	n.WaitRepublished(n.Files, "released", released)
 	emptied(t, n, "released")
 }

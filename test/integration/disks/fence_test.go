@@ -115,7 +115,7 @@ func TestFence(t *testing.T) {
 
 	t.Log("The claim is deleted")
 	n.Release(volume)
-	after := n.WaitAnew(n.Files, "disk", volume)
+	after := n.WaitRepublished(n.Files, "disk", volume)
 	waitEntry(n, "the device without a file system", func(e stowage.Entry) bool { // the report follows the volume
 		return e.Volume == after.Name && e.State == stowage.EntryAvailable && e.Filesystem == ""
 	})

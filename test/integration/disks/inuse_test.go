@@ -72,7 +72,7 @@ func TestFilesInUse(t *testing.T) {
 		end()
 	}
 	for name, volume := range volumes {
-		n.WaitAnew(n.Files, name, volume)
+		n.WaitRepublished(n.Files, name, volume)
 		emptied(t, n, name)
 	}
 }
@@ -133,7 +133,7 @@ func TestDevicesInUse(t *testing.T) {
 		}
 	}
 	for name, volume := range volumes {
-		n.WaitAnew(n.Blocks, name, volume)
+		n.WaitRepublished(n.Blocks, name, volume)
 		if found(t, devices[name], planted) {
 			t.Errorf("%s is free and was not cleaned", name)
 		}
@@ -179,7 +179,7 @@ func TestNestedMounts(t *testing.T) {
 	n.Unmount(nested["other"])
 	n.Unmount(nested["same"])
 	for name, volume := range map[string]*corev1.PersistentVolume{"other": other, "same": same} {
-		n.WaitAnew(n.Files, name, volume)
+		n.WaitRepublished(n.Files, name, volume)
 		emptied(t, n, name)
 	}
 	untouched(t, n.Path("shared", "beside"))
@@ -195,14 +195,14 @@ func TestHostCanUnmount(t *testing.T) {
 	for _, name := range names {
 		volume := used(n, name)
 		n.Release(volume)
-		n.WaitAnew(n.Files, name, volume)
+		n.WaitRepublished(n.Files, name, volume)
 		n.Unmount(n.PathOf(n.Files, name))
 		n.WaitNone(n.Files, name)
 	}
 	n.Device("device", "16M")
 	device := n.Claim(n.Blocks, "device")
 	n.Release(device)
-	n.WaitAnew(n.Blocks, "device", device)
+	n.WaitRepublished(n.Blocks, "device", device)
 	held, err := os.OpenFile(n.PathOf(n.Blocks, "device"), os.O_RDONLY|unix.O_EXCL, 0)
 	if err != nil {
 		t.Fatalf("the host cannot have a device that is free: %v", err)

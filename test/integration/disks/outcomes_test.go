@@ -76,11 +76,11 @@ func TestFreeVolumesFollowTheirDisks(t *testing.T) {
 	n.WaitNone(n.Files, "unmounted")
 	n.WaitEntry(n.Files, "unmounted", stowage.EntrySkipped, "MountMissing")
 	n.WaitNone(n.Blocks, "unlinked")
-	large := n.WaitAnew(n.Blocks, "grown", small)
+	large := n.WaitRepublished(n.Blocks, "grown", small)
 	if got := large.Spec.Capacity.Storage().Value(); got != 24<<20 {
 		t.Errorf("a disk that has grown to 24 MiB is published with %d bytes", got)
 	}
-	other := n.WaitAnew(n.Files, "replaced", before["replaced"])
+	other := n.WaitRepublished(n.Files, "replaced", before["replaced"])
 	if other.Annotations[wellknown.DiskIdentityAnnotation] == before["replaced"].Annotations[wellknown.DiskIdentityAnnotation] || other.Name == before["replaced"].Name {
 		t.Errorf("another disk is published as %s was: as %s", before["replaced"].Name, other.Name)
 	}
@@ -132,11 +132,11 @@ func TestUsedVolumesStay(t *testing.T) {
 	}
 
 	remount(n, "unmounted")
-	n.WaitAnew(n.Files, "unmounted", unmounted)
+	n.WaitRepublished(n.Files, "unmounted", unmounted)
 	emptied(t, n, "unmounted")
 	n.Unmount(n.PathOf(n.Files, "replaced"))
 	remount(n, "replaced")
-	n.WaitAnew(n.Files, "replaced", replaced)
+	n.WaitRepublished(n.Files, "replaced", replaced)
 	emptied(t, n, "replaced")
 	remount(n, "gone")
 	n.WaitEntry(n.Files, "gone", stowage.EntryBound, "")

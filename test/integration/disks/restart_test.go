@@ -45,8 +45,8 @@ exec dd if=/dev/zero of="$LOCAL_PV_BLKDEVICE" bs=1M count=16 conv=fsync,notrunc 
 		t.Error("the command was not to have done anything yet")
 	}
 	n.Start()
-	n.WaitAnew(n.Blocks, "disk", volume)
-	n.WaitAnew(passes, "disk", other)
+	n.WaitRepublished(n.Blocks, "disk", volume)
+	n.WaitRepublished(passes, "disk", other)
 	if !blank(t, device) || !blank(t, shredded) {
 		t.Error("a device is free that holds data")
 	}

@@ -93,7 +93,7 @@ func TestRetainedByChoice(t *testing.T) {
 	fence(n, "1")
 	untouched(t, n.PathOf(n.Files, "disk"))
 	setPolicy(n, volume, corev1.PersistentVolumeReclaimDelete)
-	n.WaitAnew(n.Files, "disk", volume)
+	n.WaitRepublished(n.Files, "disk", volume)
 	emptied(t, n, "disk")
 }
 
@@ -129,6 +129,6 @@ func TestFailed(t *testing.T) {
 	fence(n, "1")
 	untouched(t, n.PathOf(n.Files, "disk"))
 	n.Delete(volume)
-	n.WaitAnew(n.Files, "disk", volume)
+	n.WaitRepublished(n.Files, "disk", volume)
 	emptied(t, n, "disk")
 }

@@ -29,8 +29,8 @@ var (
 	// startTimeout bounds builds and the start of a cluster. Cold builds of the
 	// control plane and of Helm are most of it.
 	startTimeout = 45 * deadline.Wait()
-	// patience bounds a single wait on a machine with other load.
-	patience = 3 * deadline.Wait()
+	// waitTimeout bounds a single wait on a machine with other load.
+	waitTimeout = 3 * deadline.Wait()
 )
 
 // What TestMain makes for all tests.

@@ -55,7 +55,7 @@ func oneIdentity(t *testing.T, e *fixture.Env) {
 	s.waitTold("default", used[a].Name, "VolumeLost", b.Name)
 	duplicates("0") // only live nodes count
 	b.Release(used[b])
-	again := b.WaitAnew(b.Files, "disk1", used[b])
+	again := b.WaitRepublished(b.Files, "disk1", used[b])
 	if names := b.Names("disk1"); len(names) > 0 {
 		t.Errorf("a volume that is Available holds %q", names)
 	}

@@ -29,12 +29,12 @@ var (
 	// startTimeout bounds the start of the cluster. A cold build of the control
 	// plane is most of it.
 	startTimeout = 30 * deadline.Wait()
-	// patience bounds a single wait on a machine with other load.
-	patience = deadline.Wait()
+	// waitTimeout bounds a single wait on a machine with other load.
+	waitTimeout = deadline.Wait()
 )
 
-// bed is what TestMain makes for all tests.
-var bed *testbed
+// shared is what TestMain makes for all tests.
+var shared *env
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
@@ -72,10 +72,10 @@ func onCluster(tests func() int) (code int, err error) {
 		return 1, err
 	}
 	defer func() {
-		bed.close()
+		shared.close()
 		err = errors.Join(err, c.Stop())
 	}()
-	if bed, err = newTestbed(ctx, c); err != nil {
+	if shared, err = newEnv(ctx, c); err != nil {
 		return 1, errors.Join(err, c.DumpLogs(os.Stderr))
 	}
 	return tests(), nil

@@ -42,7 +42,7 @@ func TestEvents(t *testing.T) {
 	}
 	n.WaitEvent(volume.Name, "VolumeDelete", "Cleaning", path)
 	n.WaitEvent(volume.Name, "VolumeCleaned", path)
-	next := n.WaitAnew(n.Files, "disk1", volume)
+	next := n.WaitRepublished(n.Files, "disk1", volume)
 
 	n.Unmount(path)
 	n.WaitNone(n.Files, "disk1")
@@ -69,7 +69,7 @@ func TestFailedClean(t *testing.T) {
 		t.Errorf("the volume of a failed clean is %v", now)
 	}
 	n.Set(n.Files, "fsCleanerCommand", nil)
-	n.WaitAnew(n.Files, "disk1", volume)
+	n.WaitRepublished(n.Files, "disk1", volume)
 	if names := n.Names("disk1"); len(names) > 0 {
 		t.Errorf("a volume that is Available holds %q", names)
 	}
@@ -94,7 +94,7 @@ func TestRecycle(t *testing.T) {
 	setPolicy(t, n, volume.Name, "Delete")
 	n.WaitEntry(n.Files, "disk1", stowage.EntryFailed, "PhaseFailed")
 	n.Delete(volume)
-	n.WaitAnew(n.Files, "disk1", volume)
+	n.WaitRepublished(n.Files, "disk1", volume)
 	if names := n.Names("disk1"); len(names) > 0 {
 		t.Errorf("a volume that is Available holds %q", names)
 	}

@@ -106,7 +106,7 @@ var refusedKeys = map[string]refusedKey{
 	"a number that is too small":              {"maxCleaning", "0", "must be a whole number from 1 to 64"},
 	"a time that is too short":                {"probeTimeout", "1ms", "must be from 1s to 10m"},
 	"a taint to remove without its key":       {"removeNodeNotReadyTaint", "true", "provisionerNotReadyNodeTaintKey"},
-	"a label that is the agent's own":         {"labelsForPV", "stowage.dev/node: x", "labels that begin with stowage.dev/ are reserved for the provisioner"},
+	"a label that is the provisioner's own":   {"labelsForPV", "stowage.dev/node: x", "labels that begin with stowage.dev/ are reserved for the provisioner"},
 	"a word where a list is expected":         {"nodeLabelsForPV", "zone", "must be a list of label keys"},
 	"tolerations that are none":               {"jobTolerations", "all", "jobTolerations"},
 	"a switch that is neither true nor false": {"useNodeNameOnly", "1", "must be true or false"},

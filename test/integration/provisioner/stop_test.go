@@ -50,7 +50,7 @@ find "$LOCAL_PV_FILESYSTEM" -mindepth 1 -delete`)
 	}
 
 	n.Start()
-	n.WaitAnew(n.Files, "disk1", volume)
+	n.WaitRepublished(n.Files, "disk1", volume)
 	if names := n.Names("disk1"); len(names) > 0 {
 		t.Errorf("a volume that is Available holds %q", names)
 	}

@@ -53,7 +53,7 @@ func TestClean(t *testing.T) {
 	if text, err := os.ReadFile(device); err != nil || len(bytes.Trim(text, "\x00")) > 0 {
 		t.Errorf("the device does not read as zeros: %v", err)
 	}
-	n.WaitEvent(files.Name, "VolumeCleaned")
+	n.Env.WaitEvent(metav1.NamespaceDefault, files.Name, "VolumeCleaned")
 	if names := made(t, n); len(names) != 3 {
 		t.Errorf("the Jobs are %q, want one for each volume", names)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
@@ -133,7 +134,7 @@ func TestIdentityUnproven(t *testing.T) {
 
 	entry := n.WaitEntry(n.Blocks, "released", stowage.EntryUnproven, "IdentityUnproven")
 	n.WaitEntry(n.Blocks, "bound", stowage.EntryUnproven, "IdentityUnproven")
-	n.WaitEvent(volume.Name, "IdentityUnproven", "stowage.dev/same-disk="+entry.Identity)
+	n.Env.WaitEvent(metav1.NamespaceDefault, volume.Name, "IdentityUnproven", "stowage.dev/same-disk="+entry.Identity)
 	fence(n, "1")
 	if !found(t, released, planted) || !found(t, bound, planted) {
 		t.Error("a disk was cleaned that may be another one")

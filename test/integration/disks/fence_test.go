@@ -87,7 +87,7 @@ func TestFence(t *testing.T) {
 	n.Command("dd", "if=/dev/zero", "of="+device, "bs=4096", "count=1", "conv=fsync", "status=none")
 	linked(n, t, volume, "")
 	n.WaitEntry(n.Files, "disk", stowage.EntryBound, "SignatureLost")
-	n.WaitEvent(volume.Name, "SignatureLost", "restore the file system's superblock")
+	n.Env.WaitEvent(metav1.NamespaceDefault, volume.Name, "SignatureLost", "restore the file system's superblock")
 
 	t.Log("The provisioner is restarted, with a link of the previous run")
 	n.Stop()

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/test/integration/node"
@@ -63,7 +64,7 @@ func TestFilesInUse(t *testing.T) {
 	}
 	for name, volume := range volumes {
 		n.Release(volume)
-		n.WaitEvent(volume.Name, "VolumeInUse")
+		n.Env.WaitEvent(metav1.NamespaceDefault, volume.Name, "VolumeInUse")
 		n.WaitEntry(n.Files, name, stowage.EntryReleased, "VolumeInUse")
 	}
 	fence(n, "1")
@@ -118,7 +119,7 @@ func TestDevicesInUse(t *testing.T) {
 	}
 	for name, volume := range volumes {
 		n.Release(volume)
-		n.WaitEvent(volume.Name, "VolumeInUse")
+		n.Env.WaitEvent(metav1.NamespaceDefault, volume.Name, "VolumeInUse")
 		n.WaitEntry(n.Blocks, name, stowage.EntryReleased, "VolumeInUse")
 	}
 	fence(n, "1")
@@ -169,7 +170,7 @@ func TestNestedMounts(t *testing.T) {
 	n.Release(other)
 	n.Release(same)
 	for name, volume := range map[string]*corev1.PersistentVolume{"other": other, "same": same} {
-		n.WaitEvent(volume.Name, "VolumeFailedDelete", nested[name])
+		n.Env.WaitEvent(metav1.NamespaceDefault, volume.Name, "VolumeFailedDelete", nested[name])
 		untouched(t, nested[name])
 		entry := n.WaitEntry(n.Files, name, stowage.EntryCleaning, "CleanFailed")
 		if entry.Volume != volume.Name {

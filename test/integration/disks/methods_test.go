@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"stowage.dev/stowage/test/integration/node"
 )
@@ -46,7 +47,7 @@ func TestBlockMethods(t *testing.T) {
 		if !blank(t, devices[name]) {
 			t.Errorf("%s: a device is free that holds data", name)
 		}
-		n.WaitEvent(volumes[name].Name, "VolumeCleaned")
+		n.Env.WaitEvent(metav1.NamespaceDefault, volumes[name].Name, "VolumeCleaned")
 	}
 }
 
@@ -86,7 +87,7 @@ exec find "$LOCAL_PV_FILESYSTEM" -mindepth 1 -maxdepth 1 ! -name lost+found -exe
 	n.Release(good)
 	n.WaitRepublished(n.Files, "good", good)
 	emptied(t, n, "good")
-	n.WaitEvent(bad.Name, "VolumeFailedDelete", "3")
+	n.Env.WaitEvent(metav1.NamespaceDefault, bad.Name, "VolumeFailedDelete", "3")
 	untouched(t, n.PathOf(n.Files, "bad"))
 	if now := n.Volume(n.Files, "bad"); now == nil || now.UID != bad.UID {
 		t.Error("a volume whose clean has failed is deleted")

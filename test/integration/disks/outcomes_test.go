@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
@@ -112,13 +113,13 @@ func TestUsedVolumesStay(t *testing.T) {
 	grow(n, "grown", grown, "24M")
 
 	n.WaitEntry(n.Files, "gone", stowage.EntryMissing, "Missing")
-	n.WaitEvent(gone.Name, "Missing")
+	n.Env.WaitEvent(metav1.NamespaceDefault, gone.Name, "Missing")
 	n.WaitEntry(n.Files, "unmounted", stowage.EntryMissing, "Missing")
-	n.WaitEvent(unmounted.Name, "Missing")
+	n.Env.WaitEvent(metav1.NamespaceDefault, unmounted.Name, "Missing")
 	n.WaitEntry(n.Files, "replaced", stowage.EntryReplaced, "Replaced")
-	n.WaitEvent(replaced.Name, "Replaced")
+	n.Env.WaitEvent(metav1.NamespaceDefault, replaced.Name, "Replaced")
 	n.WaitEntry(n.Blocks, "grown", stowage.EntryBound, "Grown")
-	n.WaitEvent(small.Name, "Grown")
+	n.Env.WaitEvent(metav1.NamespaceDefault, small.Name, "Grown")
 
 	n.Release(replaced)
 	n.Release(unmounted)

@@ -32,6 +32,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/pkg/testing/builders"
 	"stowage.dev/stowage/test/cluster"
+	"stowage.dev/stowage/test/integration/fixture"
 )
 
 // site is an empty cluster with a node, a scheduler and a kubelet of sorts.
@@ -50,7 +51,7 @@ func newSite(t *testing.T) *site {
 		t.Fatal(err)
 	}
 	c, err := cluster.Start(ctx, cluster.Config{
-		Binaries: binaries, NoKwok: true,
+		Binaries: fixture.DefaultConfig().Binaries, NoKwok: true,
 		ControllerManager: cluster.ControllerManagerConfig{QPS: 500, Burst: 1000, Controllers: slices.Concat(cluster.DefaultControllers, []string{
 			"deployment-controller", "replicaset-controller", "daemonset-controller", "job-controller", "disruption-controller",
 			"endpointslice-controller",

@@ -44,7 +44,7 @@ func TestUninstallFails(t *testing.T) {
 	s.waitDaemonSet()
 	s.helm(upgrade...)
 
-	// The second time it ends by Helm's own waitTimeout.
+	// The second time it ends by Helm's own timeout.
 	if out, err := s.tryHelm("uninstall", release, "--timeout", "5s"); err == nil {
 		t.Fatalf("uninstalled though the Job failed:\n%s", out)
 	}

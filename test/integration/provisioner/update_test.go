@@ -49,7 +49,7 @@ func TestClassRemoved(t *testing.T) {
 	n.Configure(func(data map[string]any) { delete(data["storageClassMap"].(map[string]any), n.Files) })
 	n.WaitEntry(n.Files, "free", stowage.EntryAvailable, "NotConfigured")
 	n.WaitEntry(n.Files, "bound", stowage.EntryBound, "NotConfigured")
-	n.WaitEvent(bound.Name, "NotConfigured", "configuration")
+	n.Env.WaitEvent(metav1.NamespaceDefault, bound.Name, "NotConfigured", "configuration")
 	n.Release(released)
 	n.WaitEntry(n.Files, "released", stowage.EntryReleased, "NotConfigured")
 	same(t, n, free, n.Files, "free")
@@ -85,7 +85,7 @@ func TestPatternNarrowed(t *testing.T) {
 		t.Error("a disk was published whose name matches no pattern")
 	}
 	n.Release(old2)
-	n.WaitEvent(old2.Name, "VolumeCleaned")
+	n.Env.WaitEvent(metav1.NamespaceDefault, old2.Name, "VolumeCleaned")
 	n.WaitNone(n.Files, "old2")
 	if names := n.Names("old2"); len(names) > 0 {
 		t.Errorf("a volume was released and has %q", names)

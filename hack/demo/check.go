@@ -37,7 +37,7 @@ var wanted = map[string]outcome{
 	"data-db-1": {"db-1", []string{"node-c"}, "c-12gi"},
 	"log-db-1":  {"db-1", []string{"node-c"}, "c-2gi"},
 	"data-db-2": {"db-2", []string{"node-d"}, "d-16gi"},
-	"log-db-2":  {"db-2", []string{"node-d"}, "d-4gi"},
+	"log-db-2":  {"db-2", []string{"node-d"}, "d-3gi"},
 	"journal":   {"ledger", []string{"node-b"}, "b-5gi"},
 	"index":     {"ledger", []string{"node-b"}, "b-2gi-gold"},
 	"history":   {"archive", nil, ""},
@@ -61,38 +61,62 @@ type state struct {
 }
 
 // read asks the API server, not a cache.
-func read(ctx context.Context, client kubernetes.Interface) (state, error) {
+func read(ctx context.Context, client kubernetes.Interface) (s state, err error) {
 	core := client.CoreV1()
 	nodes, err := core.Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return state{}, err
+		return s, err
 	}
 	pods, err := core.Pods(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return state{}, err
+		return s, err
 	}
 	claims, err := core.PersistentVolumeClaims(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return state{}, err
+		return s, err
 	}
 	volumes, err := core.PersistentVolumes().List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return state{}, err
+		return s, err
 	}
-	s := state{map[string]*v1.Node{}, map[string]*v1.Pod{}, map[string]*v1.PersistentVolumeClaim{}, map[string]*v1.PersistentVolume{}}
-	for i := range nodes.Items {
-		s.nodes[nodes.Items[i].Name] = &nodes.Items[i]
+	return state{byName(nodes.Items), byName(pods.Items), byName(claims.Items), byName(volumes.Items)}, nil
+}
+
+func byName[T any, P interface {
+	*T
+	metav1.Object
+}](items []T) map[string]P {
+	named := make(map[string]P, len(items))
+	for i := range items {
+		named[P(&items[i]).GetName()] = &items[i]
 	}
-	for i := range pods.Items {
-		s.pods[pods.Items[i].Name] = &pods.Items[i]
+	return named
+}
+
+// checkOutcome prints and checks the outcome.
+func (d *demo) checkOutcome(ctx context.Context) error {
+	s, err := read(ctx, d.cluster.Client())
+	if err != nil {
+		return err
 	}
-	for i := range claims.Items {
-		s.claims[claims.Items[i].Name] = &claims.Items[i]
+	fmt.Printf("\nResult\n\n")
+	if err := s.table(); err != nil {
+		return err
 	}
-	for i := range volumes.Items {
-		s.volumes[volumes.Items[i].Name] = &volumes.Items[i]
+	if err := s.check(); err != nil {
+		return fmt.Errorf("the outcome is not as expected:\n%w", err)
 	}
-	return s, nil
+	metrics, err := d.scheduler.Get(ctx, "/metrics")
+	if err != nil {
+		return err
+	}
+	// With the sample's rights, stowage-scheduler must have bound claims itself.
+	if !bytes.Contains(metrics, []byte("\nstowage_scheduler_direct_binding_disabled 0\n")) {
+		return errors.New("stowage-scheduler does not bind directly: its log names the rights that manifests/scheduler lacks")
+	}
+	fmt.Println()
+	d.print("%s", s.totals())
+	return nil
 }
 
 // check returns everything that is not as wanted, joined; nil if all is.
@@ -150,7 +174,7 @@ func (s state) checkClaim(claim *v1.PersistentVolumeClaim, want outcome) error {
 	if pv == nil {
 		return fmt.Errorf("volume %s does not exist", claim.Spec.VolumeName)
 	}
-	requested, size := claim.Spec.Resources.Requests[v1.ResourceStorage], pv.Spec.Capacity[v1.ResourceStorage]
+	requested, size := claim.Spec.Resources.Requests.Storage(), pv.Spec.Capacity.Storage()
 	switch {
 	case want.volume == published && !localpv.Owned(pv, node.Name):
 		return fmt.Errorf("volume %s was not published by the provisioner of %s", pv.Name, node.Name)
@@ -158,19 +182,10 @@ func (s state) checkClaim(claim *v1.PersistentVolumeClaim, want outcome) error {
 		return fmt.Errorf("volume %s is %s, want Bound", pv.Name, pv.Status.Phase)
 	case pv.Spec.ClaimRef == nil || pv.Spec.ClaimRef.UID != claim.UID:
 		return fmt.Errorf("volume %s does not refer to it", pv.Name)
-	case size.Cmp(requested) < 0:
-		return fmt.Errorf("volume %s has %s, and %s is requested", pv.Name, size.String(), requested.String())
+	case size.Cmp(*requested) < 0:
+		return fmt.Errorf("volume %s has %s, and %s is requested", pv.Name, size, requested)
 	case !reaches(pv, node):
 		return fmt.Errorf("volume %s cannot be used on %s", pv.Name, node.Name)
-	}
-	return nil
-}
-
-// checkDirect reads the scheduler's metrics: with the sample's rights it must
-// have bound claims itself.
-func checkDirect(metrics []byte) error {
-	if !bytes.Contains(metrics, []byte("\nstowage_scheduler_direct_binding_disabled 0\n")) {
-		return errors.New("stowage-scheduler does not bind directly: its log names the rights that manifests/scheduler lacks")
 	}
 	return nil
 }
@@ -182,4 +197,52 @@ func reaches(pv *v1.PersistentVolume, node *v1.Node) bool {
 	}
 	selector, err := nodeaffinity.NewNodeSelector(pv.Spec.NodeAffinity.Required)
 	return err == nil && selector.Match(node)
+}
+
+// table prints one line per claim.
+func (s state) table() error {
+	table := newTable()
+	fmt.Fprintf(table, "%sPOD\tNODE\tZONE\tCLAIM\tVOLUME\tREQUESTED\tSIZE\n", indent)
+	for _, name := range slices.Sorted(maps.Keys(s.pods)) {
+		node, zone := "(waits)", "-"
+		if n := s.nodes[s.pods[name].Spec.NodeName]; n != nil {
+			node, zone = n.Name, n.Labels[v1.LabelTopologyZone]
+		}
+		for _, claim := range claimsOf(s.pods[name]) {
+			volume, capacity := "-", "-"
+			if pv := s.volumeOf(claim); pv != nil {
+				volume, capacity = short(pv.Name), pv.Spec.Capacity.Storage().String()
+			}
+			requested := "-"
+			if c := s.claims[claim]; c != nil {
+				requested = c.Spec.Resources.Requests.Storage().String()
+			}
+			fmt.Fprintf(table, "%s%s\t%s\t%s\t%s\t%s\t%s\t%s\n", indent, name, node, zone, claim, volume, requested, capacity)
+		}
+	}
+	return table.Flush()
+}
+
+// totals sums up a state that has been checked.
+func (s state) totals() string {
+	bound, placed := 0, 0
+	for _, pod := range s.pods {
+		if pod.Spec.NodeName != "" {
+			placed++
+		}
+	}
+	for claim := range s.claims {
+		if s.volumeOf(claim) != nil {
+			bound++
+		}
+	}
+	return fmt.Sprintf("%d pods run, %d waits. %d claims are bound, no volume is bound twice.", placed, len(s.pods)-placed, bound)
+}
+
+// volumeOf is the claim's volume, nil for none.
+func (s state) volumeOf(claim string) *v1.PersistentVolume {
+	if c := s.claims[claim]; c != nil {
+		return s.volumes[c.Spec.VolumeName]
+	}
+	return nil
 }

@@ -7,14 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
 
@@ -47,24 +45,17 @@ type demo struct {
 	// scheduler is stowage-scheduler; begin is when everything was built.
 	scheduler *cluster.Process
 	begin     time.Time
-
-	objects objects
-	watch   *watch
-	lives   *lives // of volumes
-	out     io.Writer
+	watch     *watch
 
 	provisioner string // path of the binary
-	disks       *disks // nil before there are any
-	folders     bool   // instead of disks, also where disks could be made
-	// former are the volumes of the StatefulSet that was deleted.
-	former []*v1.PersistentVolume
+	disks       string // folder of the nodes' disks; empty before there are any
 
 	background sync.WaitGroup     // of informers and the external provisioner
 	end        context.CancelFunc // stops them
 }
 
 // start builds and starts everything that the steps need.
-func start(ctx context.Context, folders bool) (_ *demo, err error) {
+func start(ctx context.Context) (_ *demo, err error) {
 	config, err := os.ReadFile(configFile)
 	if err != nil {
 		return nil, fmt.Errorf("run this from the top of the repository (make demo): %w", err)
@@ -91,18 +82,12 @@ func start(ctx context.Context, folders bool) (_ *demo, err error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &demo{
-		cluster: c, begin: begin, lives: &lives{}, out: os.Stdout,
-		provisioner: provisioner, folders: folders, end: func() {},
-	}
+	d := &demo{cluster: c, begin: begin, provisioner: provisioner, end: func() {}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.stop(false))
 		}
 	}()
-	if d.objects, err = newObjects(c.RESTConfig()); err != nil {
-		return nil, err
-	}
 	if err := provisioners.Apply(ctx, c); err != nil {
 		return nil, err
 	}
@@ -135,38 +120,28 @@ func (d *demo) startSchedulers(ctx context.Context, binary string, config []byte
 	return group.Wait()
 }
 
-// startBackground starts the informers and the external provisioner of class zonal.
+// startBackground starts the informers and the external provisioner of class zonal, which log to
+// the cluster's folder.
 func (d *demo) startBackground(ctx context.Context) error {
-	life, err := d.startWatch(ctx)
+	log, err := os.Create(filepath.Join(d.cluster.Folder(), "demo.log"))
 	if err != nil {
 		return err
 	}
-	provisioner := newProvisioner(life, d.cluster.Client())
-	d.background.Go(func() { provisioner.Run(life) })
-	return nil
-}
-
-// startWatch starts the informers. Background goroutines run until the returned context ends, and
-// log to the cluster's folder.
-func (d *demo) startWatch(ctx context.Context) (life context.Context, err error) {
-	log, err := os.Create(filepath.Join(d.cluster.Folder(), "demo.log"))
-	if err != nil {
-		return nil, err
-	}
 	logger := textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(log)))
 	klog.SetLogger(logger)
-	life, end := context.WithCancel(klog.NewContext(context.Background(), logger))
+	running, end := context.WithCancel(klog.NewContext(context.Background(), logger))
 	d.end = func() {
 		end()
 		d.background.Wait()
 		_ = log.Close()
 	}
-	d.watch, err = newWatch(ctx, life, d.cluster, d.lives)
-	if err != nil {
-		return nil, err
+	if d.watch, err = newWatch(ctx, running, d.cluster); err != nil {
+		return err
 	}
 	d.background.Go(d.watch.shutdown)
-	return life, nil
+	provisioner := newProvisioner(running, d.cluster.Client())
+	d.background.Go(func() { provisioner.Run(running) })
+	return nil
 }
 
 // stop stops everything and removes the disks. keepLogs keeps the folder of the cluster.
@@ -176,12 +151,12 @@ func (d *demo) stop(keepLogs bool) error {
 		fmt.Fprintln(os.Stderr, "\nThe logs of all components are kept in", d.cluster.Folder())
 	}
 	d.end()
-	return errors.Join(d.cluster.Stop(), d.disks.remove())
+	return errors.Join(d.cluster.Stop(), os.RemoveAll(d.disks))
 }
 
 // keep prints how to use the cluster and leaves it running until ctx is done.
 func (d *demo) keep(ctx context.Context) error {
-	fmt.Fprintf(d.out, `
+	fmt.Printf(`
 The cluster stays up until Ctrl-C. In another terminal:
 
   export KUBECONFIG=%s
@@ -189,9 +164,10 @@ The cluster stays up until Ctrl-C. In another terminal:
   kubectl describe pod archive
   kubectl get ldr -o yaml
 
-stowage-scheduler places pods with schedulerName: %s. Logs are in
+stowage-scheduler places pods with schedulerName: %s. The nodes' disks are in
+%s, logs in
 %s.
-`, d.cluster.Kubeconfig(), stowage, d.cluster.Folder())
+`, d.cluster.Kubeconfig(), stowage, d.disks, d.cluster.Folder())
 	select {
 	case <-ctx.Done():
 		return nil

@@ -4,32 +4,45 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
 	"context"
+	"embed"
+	"errors"
 	"fmt"
+	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"text/tabwriter"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// step is one of the demo's steps: it prints title and text, then run adds to them.
+// step is one of the demo's steps: its title and text are printed, then run adds to them.
 type step struct {
 	title, text string
 	run         func(ctx context.Context, d *demo) error
 }
 
 var steps = []step{
-	{"Four nodes in two zones, with local volumes of different sizes", "", createNodes},
+	{
+		"Four nodes in two zones, with local volumes of different sizes",
+		"The nodes are simulated; API server, controllers and schedulers are real.",
+		createNodes,
+	},
 	{
 		"A StatefulSet: three replicas, each with two claims",
 		"Each requests 10Gi for data and 1Gi for its log, and both volumes must be on one node. " +
 			"The tightest fit comes first, the zones take turns.",
-		func(ctx context.Context, d *demo) error {
-			return d.placeSet(ctx, "statefulset.yaml", "db-0", "db-1", "db-2")
-		},
+		place("statefulset.yaml"),
 	},
 	{
 		"A pod that the stock scheduler cannot place",
@@ -40,35 +53,40 @@ var steps = []step{
 	{
 		"A pod that cannot be placed",
 		"archive requests 50Gi, and no node has a volume of that size. kubectl describe pod archive:",
-		showRefusal,
+		showRejection,
 	},
 	{
 		"A volume reserved for a claim by hand",
-		"The claimRef of c-20gi-kept names claim photos, which requests 3Gi. d-3gi would fit better, " +
+		"The claimRef of c-20gi-kept names claim photos, which requests 3Gi. d-8gi would fit better, " +
 			"but a volume that names the claim comes first.",
-		func(ctx context.Context, d *demo) error { return d.place(ctx, "prebound.yaml") },
+		place("prebound.yaml"),
 	},
 	{
 		"A class whose volumes are provisioned on demand, in one zone only",
 		"Class zonal may provision in zone south only. The scheduler chooses the node, then an " +
 			"external provisioner creates a volume in that node's zone.",
-		func(ctx context.Context, d *demo) error { return d.place(ctx, "dynamic.yaml") },
+		place("dynamic.yaml"),
 	},
 	{
 		"Three nodes publish their own disks",
 		"stowage-provisioner runs for node-a, node-b and node-c, as a pod of its DaemonSet would: with " +
-			"the rights of manifests/provisioner, its admission policies, and a token of its node.",
+			"the rights of manifests/provisioner, its admission policies, and a token of its node. Plain folders, which " +
+			"share a file system, stand for disks.",
 		publishDisks,
 	},
-	{"A StatefulSet on published volumes", "", placeShop},
+	{
+		"A StatefulSet on published volumes",
+		"For the scheduler these are volumes like any others. Simulated pods write nothing, so the demo writes " +
+			"a file to each volume.",
+		placeShop,
+	},
 	{
 		"Volumes released, cleaned and published again",
 		"The StatefulSet is deleted, and then its claims. The provisioners see their volumes Released, delete " +
-			"them so that no claim can bind them, clean the disks and publish new volumes. Times count from the deletion of " +
-			"the first claim.",
+			"them so that no claim can bind them, clean the disks and publish new volumes.",
 		releaseShop,
 	},
-	{"The StatefulSet is created again", "New claims, on new volumes of the same disks:", placeShopAgain},
+	{"The StatefulSet is created again", "New claims, on new volumes of the same disks:", place("shop.yaml")},
 }
 
 // noVolumes is a scheduler's reason for nodes that have no volumes for a pod.
@@ -76,22 +94,26 @@ const noVolumes = "didn't find available persistent volumes to bind"
 
 // createNodes creates nodes, and volumes that only one node can use.
 func createNodes(ctx context.Context, d *demo) error {
-	list, err := load("nodes.yaml")
+	nodes, err := load[*v1.Node]("nodes.yaml")
 	if err != nil {
 		return err
 	}
-	nodes, _ := split[*v1.Node](list)
 	if err := d.cluster.AddNodes(ctx, nodes...); err != nil {
 		return err
 	}
-	if list, err = load("volumes.yaml"); err != nil {
+	volumes, err := load[*v1.PersistentVolume]("volumes.yaml")
+	if err != nil {
 		return err
 	}
-	if err := d.createAll(ctx, list); err != nil {
+	if err := d.create(ctx, "volumes.yaml"); err != nil {
 		return err
 	}
-	volumes, _ := split[*v1.PersistentVolume](list)
-	table := tabwriter.NewWriter(d.out, 0, 0, 2, ' ', 0)
+	for _, pv := range volumes {
+		if err := d.watch.available(ctx, pv.Name); err != nil {
+			return err
+		}
+	}
+	table := newTable()
 	for _, node := range nodes {
 		var names []string
 		for _, pv := range volumes {
@@ -104,124 +126,109 @@ func createNodes(ctx context.Context, d *demo) error {
 	return table.Flush()
 }
 
-// placeJoint has two schedulers in turn place one pod, with the same claims and the same volumes:
-// matching one claim after the other fails.
-func placeJoint(ctx context.Context, d *demo) error {
-	list, err := load("joint.yaml")
-	if err != nil {
-		return err
+// place creates what a file of manifests describes, waits until its pods run, and prints which
+// volumes their claims have.
+func place(file string) func(context.Context, *demo) error {
+	return func(ctx context.Context, d *demo) error {
+		pods, err := podsOf(file)
+		if err != nil {
+			return err
+		}
+		begin := time.Now()
+		if err := d.create(ctx, file); err != nil {
+			return err
+		}
+		return d.printRunning(ctx, begin, pods...)
 	}
-	pods, claims := split[*v1.Pod](list)
-	if len(pods) != 1 {
-		return fmt.Errorf("joint.yaml has %d pods, want 1", len(pods))
-	}
-	pod := pods[0]
-	if err := d.objects.createAll(ctx, append(claims, runtime.Object(pod))); err != nil {
-		return err
-	}
-	message, err := d.watch.refusal(ctx, pod.Name, stock, noVolumes)
-	if err != nil {
-		return err
-	}
-	d.quote(message)
-	d.print("The same pod with schedulerName: %s, whose claims are matched together:", stowage)
-	if err := d.cluster.Client().CoreV1().Pods(namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{}); err != nil {
-		return err
-	}
-	if err := d.watch.gone(ctx, pod.Name); err != nil {
-		return err
-	}
-	pod = pod.DeepCopy()
-	pod.Spec.SchedulerName = stowage
-	return d.run(ctx, pod)
 }
 
-// showRefusal prints the reason that the owner of a pod sees.
-func showRefusal(ctx context.Context, d *demo) error {
-	if err := d.apply(ctx, "refused.yaml"); err != nil {
-		return err
-	}
-	message, err := d.watch.refusal(ctx, "archive", stowage, noVolumes)
+// podsOf returns the names of the pods in a file of manifests, with those of StatefulSets.
+func podsOf(file string) (names []string, err error) {
+	objects, err := load[metav1.Object](file)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	d.quote(message)
-	d.print("It waits, and is queued again when a volume appears that could fit.")
-	return nil
+	for _, object := range objects {
+		switch typed := object.(type) {
+		case *v1.Pod:
+			names = append(names, typed.Name)
+		case *appsv1.StatefulSet:
+			for i := range *typed.Spec.Replicas {
+				names = append(names, fmt.Sprintf("%s-%d", typed.Name, i))
+			}
+		}
+	}
+	return names, nil
 }
 
-// place applies a file of manifests with one pod for our scheduler, waits until
-// it runs and prints which volumes its claims have.
-func (d *demo) place(ctx context.Context, file string) error {
-	list, err := load(file)
-	if err != nil {
-		return err
-	}
-	pods, rest := split[*v1.Pod](list)
-	if len(pods) != 1 {
-		return fmt.Errorf("%s has %d pods, want 1", file, len(pods))
-	}
-	if err := d.createAll(ctx, rest); err != nil {
-		return err
-	}
-	return d.run(ctx, pods[0])
-}
-
-// run creates the pod, waits until it runs and prints its volumes.
-func (d *demo) run(ctx context.Context, pod *v1.Pod) error {
-	begin := time.Now()
-	if err := d.objects.createAll(ctx, []runtime.Object{pod}); err != nil {
-		return err
-	}
-	placed, err := d.watch.running(ctx, pod.Name)
-	if err != nil {
-		return err
-	}
-	if err := d.printPlaced(placed); err != nil {
-		return err
-	}
-	d.print("(%d ms from creating the pod to seeing it run)", time.Since(begin).Milliseconds())
-	return nil
-}
-
-// placeSet applies a file of manifests, waits until the pods run and prints their volumes.
-func (d *demo) placeSet(ctx context.Context, file string, pods ...string) error {
-	list, err := load(file)
-	if err != nil {
-		return err
-	}
-	if err := d.createAll(ctx, list); err != nil {
-		return err
-	}
-	return d.printRunning(ctx, pods)
-}
-
-// printRunning waits until the pods run and prints their volumes.
-func (d *demo) printRunning(ctx context.Context, pods []string) error {
+// printRunning waits until the pods run, and prints their nodes and volumes.
+func (d *demo) printRunning(ctx context.Context, begin time.Time, pods ...string) error {
 	for _, name := range pods {
 		pod, err := d.watch.running(ctx, name)
 		if err != nil {
 			return err
 		}
-		if err := d.printPlaced(pod); err != nil {
+		d.print("%s runs on %s", name, pod.Spec.NodeName)
+		for _, name := range claimsOf(pod) {
+			claim, err := d.watch.claims.Get(name)
+			if err != nil {
+				return err
+			}
+			d.print("- claim %s requests %s and has volume %s of %s", name, claim.Spec.Resources.Requests.Storage(),
+				short(claim.Spec.VolumeName), claim.Status.Capacity.Storage())
+		}
+	}
+	d.print("(%d ms from the first object created to the last pod seen running)", time.Since(begin).Milliseconds())
+	return nil
+}
+
+// placeJoint has two schedulers in turn place one pod, with the same claims and the same volumes:
+// matching one claim after the other fails.
+func placeJoint(ctx context.Context, d *demo) error {
+	pods, err := load[*v1.Pod]("joint.yaml")
+	if err != nil {
+		return err
+	}
+	if err := d.create(ctx, "joint.yaml"); err != nil {
+		return err
+	}
+	client := d.cluster.Client().CoreV1().Pods(namespace)
+	for _, pod := range pods {
+		message, err := d.watch.rejected(ctx, pod.Name, stock, noVolumes)
+		if err != nil {
+			return err
+		}
+		d.quote(message)
+		d.print("The same pod with schedulerName: %s, whose claims are matched together:", stowage)
+		if err := client.Delete(ctx, pod.Name, metav1.DeleteOptions{}); err != nil {
+			return err
+		}
+		if err := d.watch.gone(ctx, pod.Name); err != nil {
+			return err
+		}
+		begin := time.Now()
+		pod.Spec.SchedulerName = stowage
+		if _, err := client.Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+			return err
+		}
+		if err := d.printRunning(ctx, begin, pod.Name); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// printPlaced prints the node of a pod and the volumes of its claims.
-func (d *demo) printPlaced(pod *v1.Pod) error {
-	d.print("%s runs on %s", pod.Name, pod.Spec.NodeName)
-	for _, name := range claimsOf(pod) {
-		claim, err := d.watch.claims.Get(name)
-		if err != nil {
-			return err
-		}
-		requested := claim.Spec.Resources.Requests[v1.ResourceStorage]
-		size := claim.Status.Capacity[v1.ResourceStorage]
-		d.print("- claim %s requests %s and has volume %s of %s", name, requested.String(), short(claim.Spec.VolumeName), size.String())
+// showRejection prints the reason that the owner of a pod sees.
+func showRejection(ctx context.Context, d *demo) error {
+	if err := d.create(ctx, "refused.yaml"); err != nil {
+		return err
 	}
+	message, err := d.watch.rejected(ctx, "archive", stowage, noVolumes)
+	if err != nil {
+		return err
+	}
+	d.quote(message)
+	d.print("It waits, and is queued again when a volume appears that could fit.")
 	return nil
 }
 
@@ -235,3 +242,55 @@ func claimsOf(pod *v1.Pod) []string {
 	}
 	return names
 }
+
+// manifests are the objects of the demo, as a user would apply them.
+//
+//go:embed manifests/*.yaml
+var manifests embed.FS
+
+// create creates what a file of manifests describes.
+func (d *demo) create(ctx context.Context, file string) error {
+	return d.cluster.CreateFiles(ctx, filepath.Join("hack/demo/manifests", file))
+}
+
+// load reads the objects of one type from a file of manifests.
+func load[T any](name string) ([]T, error) {
+	data, err := manifests.ReadFile("manifests/" + name)
+	if err != nil {
+		return nil, err
+	}
+	list, err := decode(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	var of []T
+	for _, object := range list {
+		if typed, ok := object.(T); ok {
+			of = append(of, typed)
+		}
+	}
+	return of, nil
+}
+
+// decode reads YAML documents of known kinds. Unknown and repeated fields are errors.
+func decode(data []byte) ([]runtime.Object, error) {
+	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
+	var list []runtime.Object
+	for {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			return list, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		object, _, err := decoder.Decode(document, nil, nil)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, object)
+	}
+}
+
+func newTable() *tabwriter.Writer { return tabwriter.NewWriter(os.Stdout, 0, 0, 3, ' ', 0) }

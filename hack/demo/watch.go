@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -20,25 +19,24 @@ import (
 	"stowage.dev/stowage/test/deadline"
 )
 
-// namespace is where the demo happens.
+// namespace of the demo's pods and claims.
 const namespace = "default"
 
 // waitTimeout is the deadline of each wait; what is waited for takes a fraction of a second.
 var waitTimeout = deadline.Wait() / 2
 
-// watch sees the objects of the demo change. One goroutine at a time may wait.
+// watch observes the demo's objects. One goroutine at a time may wait.
 type watch struct {
 	pods     corelisters.PodNamespaceLister
 	claims   corelisters.PersistentVolumeClaimNamespaceLister
 	volumes  corelisters.PersistentVolumeLister
 	changed  chan struct{} // holds a signal after any change
 	failed   <-chan error  // a component has ended
-	shutdown func()        // waits for the informers after life has ended
+	shutdown func()        // waits for the informers after running has ended
 }
 
-// newWatch returns when everything that exists is known; ctx limits that. The
-// informers end with life. l gets every version of a volume.
-func newWatch(ctx, life context.Context, c *cluster.Cluster, l *lives) (*watch, error) {
+// newWatch returns when the informers have synced; ctx limits that. The informers end with running.
+func newWatch(ctx, running context.Context, c *cluster.Cluster) (*watch, error) {
 	factory := informers.NewSharedInformerFactoryWithOptions(c.Client(), 0, informers.WithNamespace(namespace))
 	core := factory.Core().V1()
 	w := &watch{
@@ -49,8 +47,7 @@ func newWatch(ctx, life context.Context, c *cluster.Cluster, l *lives) (*watch, 
 		failed:   c.Failed(),
 		shutdown: factory.Shutdown,
 	}
-	signal := func(object any) {
-		l.saw(object)
+	signal := func(any) {
 		select {
 		case w.changed <- struct{}{}:
 		default: // one signal stands for any number of changes
@@ -65,7 +62,7 @@ func newWatch(ctx, life context.Context, c *cluster.Cluster, l *lives) (*watch, 
 			return nil, err
 		}
 	}
-	factory.Start(life.Done())
+	factory.Start(running.Done())
 	for kind, synced := range factory.WaitForCacheSync(ctx.Done()) {
 		if !synced {
 			return nil, fmt.Errorf("watch %s: %w", kind, context.Cause(ctx))
@@ -74,15 +71,15 @@ func newWatch(ctx, life context.Context, c *cluster.Cluster, l *lives) (*watch, 
 	return w, nil
 }
 
-// until waits for done, which is called after each change. Its error ends the
-// wait; latest adds to the error of a timeout.
-func (w *watch) until(ctx context.Context, what string, done func() (bool, error), latest func() string) error {
+// until waits until missing, which is called after each change, returns an empty string. What it
+// returned last is part of the error of a timeout.
+func (w *watch) until(ctx context.Context, what string, missing func() string) error {
 	timeout := time.NewTimer(waitTimeout)
 	defer timeout.Stop()
 	for {
-		ok, err := done()
-		if err != nil || ok {
-			return err
+		last := missing()
+		if last == "" {
+			return nil
 		}
 		select {
 		case <-w.changed:
@@ -91,103 +88,84 @@ func (w *watch) until(ctx context.Context, what string, done func() (bool, error
 		case <-ctx.Done():
 			return errors.New("interrupted")
 		case <-timeout.C:
-			return fmt.Errorf("%s: not within %s%s", what, waitTimeout, latest())
+			return fmt.Errorf("%s: not within %s: %s", what, waitTimeout, last)
 		}
-	}
-}
-
-// limit returns a context that ends after waitTimeout, or when a component fails. The returned
-// function must be called.
-func (w *watch) limit(ctx context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	var group sync.WaitGroup
-	group.Go(func() {
-		timeout := time.NewTimer(waitTimeout)
-		defer timeout.Stop()
-		select {
-		case err := <-w.failed:
-			cancel(err)
-		case <-timeout.C:
-			cancel(fmt.Errorf("not within %s", waitTimeout))
-		case <-ctx.Done():
-		}
-	})
-	return ctx, func() {
-		cancel(nil)
-		group.Wait()
 	}
 }
 
 // available waits until the PV controller has made the volume Available.
 func (w *watch) available(ctx context.Context, name string) error {
-	phase := v1.PersistentVolumePhase("unknown")
-	return w.until(ctx, fmt.Sprintf("volume %s becomes Available", name), func() (bool, error) {
-		pv, err := w.volumes.Get(name)
-		if err == nil {
-			phase = pv.Status.Phase
+	return w.until(ctx, fmt.Sprintf("volume %s becomes Available", name), func() string {
+		switch pv, err := w.volumes.Get(name); {
+		case err != nil:
+			return err.Error()
+		case pv.Status.Phase != v1.VolumeAvailable:
+			return fmt.Sprintf("it is %q", pv.Status.Phase)
 		}
-		return phase == v1.VolumeAvailable, nil
-	}, func() string { return fmt.Sprintf("; it is %s", phase) })
+		return ""
+	})
 }
 
-// running waits until the pod has been placed and runs, and until the statuses of
-// its claims and volumes say that they are bound; it returns the pod.
-func (w *watch) running(ctx context.Context, name string) (*v1.Pod, error) {
-	var pod *v1.Pod
-	err := w.until(ctx, fmt.Sprintf("pod %s runs", name), func() (bool, error) {
+// running waits until the pod runs, and its claims and their volumes are Bound; it returns the pod.
+func (w *watch) running(ctx context.Context, name string) (pod *v1.Pod, err error) {
+	err = w.until(ctx, fmt.Sprintf("pod %s runs", name), func() string {
 		found, err := w.pods.Get(name)
 		if err != nil {
-			return false, nil // not yet
+			return err.Error()
 		}
 		pod = found
-		return pod.Status.Phase == v1.PodRunning && w.allBound(pod), nil
-	}, func() string { return w.latestRefusal(pod) })
+		if pod.Status.Phase != v1.PodRunning {
+			return fmt.Sprintf("it is %s; the scheduler reports: %s", pod.Status.Phase, rejection(pod))
+		}
+		return w.unbound(pod)
+	})
 	return pod, err
 }
 
-// allBound reports whether all claims of the pod and their volumes are Bound.
-func (w *watch) allBound(pod *v1.Pod) bool {
+// unbound describes a claim of the pod that is not Bound, or whose volume is not; empty for none.
+func (w *watch) unbound(pod *v1.Pod) string {
 	for _, name := range claimsOf(pod) {
 		claim, err := w.claims.Get(name)
-		if err != nil || claim.Status.Phase != v1.ClaimBound {
-			return false
+		if err != nil {
+			return err.Error()
+		}
+		if claim.Status.Phase != v1.ClaimBound {
+			return fmt.Sprintf("claim %s is %s", name, claim.Status.Phase)
 		}
 		pv, err := w.volumes.Get(claim.Spec.VolumeName)
-		if err != nil || pv.Status.Phase != v1.VolumeBound {
-			return false
+		if err != nil {
+			return err.Error()
+		}
+		if pv.Status.Phase != v1.VolumeBound {
+			return fmt.Sprintf("volume %s is %s", pv.Name, pv.Status.Phase)
 		}
 	}
-	return true
+	return ""
 }
 
-// refusal waits until the scheduler has rejected the pod for a reason, and returns the message of
+// rejected waits until the scheduler has rejected the pod for a reason, and returns the message of
 // the pod's condition, which each attempt writes.
-func (w *watch) refusal(ctx context.Context, name, scheduler, reason string) (string, error) {
-	message := ""
-	err := w.until(ctx, fmt.Sprintf("%s refuses pod %s", scheduler, name), func() (bool, error) {
+func (w *watch) rejected(ctx context.Context, name, scheduler, reason string) (message string, err error) {
+	placed := ""
+	err = w.until(ctx, fmt.Sprintf("%s rejects pod %s for %q", scheduler, name, reason), func() string {
 		pod, err := w.pods.Get(name)
 		if err != nil {
-			return false, nil // not yet
+			return err.Error()
 		}
-		if pod.Spec.NodeName != "" {
-			return false, fmt.Errorf("%s placed pod %s on %s and was expected to refuse it", scheduler, name, pod.Spec.NodeName)
+		placed, message = pod.Spec.NodeName, rejection(pod)
+		if placed == "" && (pod.Spec.SchedulerName != scheduler || !strings.Contains(message, reason)) {
+			return fmt.Sprintf("%s reports: %s", pod.Spec.SchedulerName, message)
 		}
-		message = refusalOf(pod)
-		return pod.Spec.SchedulerName == scheduler && strings.Contains(message, reason), nil
-	}, func() string { return fmt.Sprintf(" for %q; it reports: %s", reason, message) })
+		return ""
+	})
+	if err == nil && placed != "" {
+		err = fmt.Errorf("%s placed pod %s on %s and was expected to reject it", scheduler, name, placed)
+	}
 	return message, err
 }
 
-// gone waits until the pod has been deleted.
-func (w *watch) gone(ctx context.Context, name string) error {
-	return w.until(ctx, fmt.Sprintf("pod %s is deleted", name), func() (bool, error) {
-		_, err := w.pods.Get(name)
-		return err != nil, nil
-	}, func() string { return "" })
-}
-
-// refusalOf is the message of the pod's condition PodScheduled; empty if it has none.
-func refusalOf(pod *v1.Pod) string {
+// rejection is the message of the pod's condition PodScheduled; empty if it has none.
+func rejection(pod *v1.Pod) string {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse {
 			return c.Message
@@ -196,12 +174,12 @@ func refusalOf(pod *v1.Pod) string {
 	return ""
 }
 
-func (w *watch) latestRefusal(pod *v1.Pod) string {
-	if pod == nil {
-		return "; it does not exist"
-	}
-	if message := refusalOf(pod); message != "" {
-		return "; the scheduler reports: " + message
-	}
-	return fmt.Sprintf("; it is %s, its claims all bound: %t", pod.Status.Phase, w.allBound(pod))
+// gone waits until the pod has been deleted.
+func (w *watch) gone(ctx context.Context, name string) error {
+	return w.until(ctx, fmt.Sprintf("pod %s is deleted", name), func() string {
+		if _, err := w.pods.Get(name); err != nil {
+			return ""
+		}
+		return "it exists"
+	})
 }

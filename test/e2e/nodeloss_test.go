@@ -126,12 +126,12 @@ func TestDiskVanishes(t *testing.T) {
 	}
 }
 
-// TestNodeSetUpAnew: a node is reinstalled under its old name, with a blank disk at the path of
+// TestNodeReinstalled: a node is reinstalled under its old name, with a blank disk at the path of
 // the volume. The claim keeps its volume, an event reports that its disk is another one, and the
 // blank disk is not published as a volume, to which a claim could be bound unnoticed. The pod does
 // not start on the blank disk, with a reason. With the old disk, which must be accepted since
 // UUIDs of file systems are valid on one machine only, it runs and finds its data.
-func TestNodeSetUpAnew(t *testing.T) {
+func TestNodeReinstalled(t *testing.T) {
 	t.Parallel()
 	l := newLosable(t, "kept")
 	old := l.reinstall()

@@ -42,9 +42,9 @@ func TestClean(t *testing.T) {
 	for _, volume := range []*corev1.PersistentVolume{files, ext4, raw} {
 		n.Release(volume)
 	}
-	n.WaitAnew(n.Files, "files", files)
-	n.WaitAnew(n.Files, "ext4", ext4)
-	n.WaitAnew(n.Blocks, "raw", raw)
+	n.WaitRepublished(n.Files, "files", files)
+	n.WaitRepublished(n.Files, "ext4", ext4)
+	n.WaitRepublished(n.Blocks, "raw", raw)
 	for _, name := range []string{"files", "ext4"} {
 		if names := n.Names(name); len(names) > 0 {
 			t.Errorf("%s holds %q", name, names)
@@ -53,7 +53,7 @@ func TestClean(t *testing.T) {
 	if text, err := os.ReadFile(device); err != nil || len(bytes.Trim(text, "\x00")) > 0 {
 		t.Errorf("the device does not read as zeros: %v", err)
 	}
-	n.WaitEvent(files.Name, "VolumeCleaned")
+	n.Env.WaitEvent(metav1.NamespaceDefault, files.Name, "VolumeCleaned")
 	if names := made(t, n); len(names) != 3 {
 		t.Errorf("the Jobs are %q, want one for each volume", names)
 	}

@@ -58,7 +58,7 @@ func isRunning(job stowage.CleaningJob) bool { return job.State == stowage.Clean
 // cleaned waits until the volume is published again, and checks that it is empty.
 func cleaned(t *testing.T, n *node.Node, volume *corev1.PersistentVolume) {
 	t.Helper()
-	n.WaitAnew(n.Files, "disk1", volume)
+	n.WaitRepublished(n.Files, "disk1", volume)
 	if names := n.Names("disk1"); len(names) > 0 {
 		t.Errorf("a volume that is Available holds %q", names)
 	}
@@ -102,7 +102,7 @@ func TestKillJob(t *testing.T) {
 	if err := first.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	n.WaitEvent(volume.Name, "VolumeFailedDelete", "exit code 1")
+	n.Env.WaitEvent(metav1.NamespaceDefault, volume.Name, "VolumeFailedDelete", "exit code 1")
 	k.next()
 	second := waitAnswer(t, n, "answered with another Job", func(job stowage.CleaningJob) bool { return isRunning(job) && job.Attempt != answer.Attempt })
 	err := n.Env.Client.BatchV1().Jobs(provisioners.Namespace).Delete(n.Env.Context(), second.Job, metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)})
@@ -124,7 +124,7 @@ func TestDeadline(t *testing.T) {
 	k := startKubelet(t, n)
 	volume := begun(t, n)
 	k.next()
-	n.WaitEvent(volume.Name, "VolumeFailedDelete", "DeadlineExceeded", "cleanTimeout")
+	n.Env.WaitEvent(metav1.NamespaceDefault, volume.Name, "VolumeFailedDelete", "DeadlineExceeded", "cleanTimeout")
 	if now := n.Volume(n.Files, "disk1"); now == nil || now.UID != volume.UID || len(now.Finalizers) == 0 {
 		t.Errorf("a volume that is half cleaned must stay: it is %v", now)
 	}
@@ -144,7 +144,7 @@ func TestImageMissing(t *testing.T) {
 	if !strings.Contains(entry.Message, "ImagePullBackOff") {
 		t.Errorf("the entry has message %q", entry.Message)
 	}
-	n.WaitEvent(volume.Name, "CleaningJobWaiting", "ImagePullBackOff")
+	n.Env.WaitEvent(metav1.NamespaceDefault, volume.Name, "CleaningJobWaiting", "ImagePullBackOff")
 	k.hold("")
 	answer := waitAnswer(t, n, "answered with a Job", isRunning)
 	err := n.Env.Client.BatchV1().Jobs(provisioners.Namespace).Delete(n.Env.Context(), answer.Job, metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationForeground)})

@@ -72,7 +72,7 @@ func TestFullStateFolder(t *testing.T) {
 		t.Errorf("cleaned, although it could not be written down: %v", err)
 	}
 	empty(t, filler)
-	n.WaitAnew(n.Files, "disk1", volume)
+	n.WaitRepublished(n.Files, "disk1", volume)
 	mustBeClean(t, tree, filesystem)
 }
 
@@ -138,7 +138,7 @@ func damaged(t *testing.T, damage func([]byte) []byte) {
 	second := n.Claim(n.Files, "disk2")
 	plant(t, other, filesystem)
 	n.Unclaim(second)
-	n.WaitAnew(n.Files, "disk2", second)
+	n.WaitRepublished(n.Files, "disk2", second)
 	mustBeClean(t, other, filesystem)
 
 	if err := tree.intact(); err != nil {
@@ -148,7 +148,7 @@ func damaged(t *testing.T, damage func([]byte) []byte) {
 		t.Errorf("published are %q, want disk1 and disk2", names)
 	}
 	empty(t, one)
-	n.WaitAnew(n.Files, "disk1", volume)
+	n.WaitRepublished(n.Files, "disk1", volume)
 	if names := n.Names("disk1"); len(names) > 0 { // the root's attributes are lost
 		t.Errorf("a volume that is Available holds %q", names)
 	}
@@ -221,7 +221,7 @@ func TestAnotherMode(t *testing.T) {
 	plant(t, block, blockMode)
 	plant(t, block, filesystem)
 	n.Unclaim(volume)
-	again := n.WaitAnew(n.Files, "disk1", volume)
+	again := n.WaitRepublished(n.Files, "disk1", volume)
 	if dirt, err := block.dirt(blockMode); err != nil || dirt == "" {
 		t.Fatalf("fs-reset has left nothing, so this shows nothing: %v", err)
 	}
@@ -231,7 +231,7 @@ func TestAnotherMode(t *testing.T) {
 	}
 	unlink()
 	n.Link(path, n.PathOf(n.Files, "disk1"))
-	again = n.WaitAnew(n.Files, "disk1", again) // to a file system, old bytes are none
+	again = n.WaitRepublished(n.Files, "disk1", again) // to a file system, old bytes are none
 	unlink()
 	n.Link(path, n.PathOf(n.Blocks, "disk1"))
 	n.WaitEntry(n.Blocks, "disk1", stowage.EntryRetained, string(disk.VolumeVanished))

@@ -25,7 +25,7 @@ import (
 
 // relieve unblocks disks whose volume was deleted by force, until ctx ends: it empties those
 // that are retained, and allows the cleaning of those that wait for it.
-func (w *world) relieve(ctx context.Context) {
+func (w *harness) relieve(ctx context.Context) {
 	reports, err := provisioners.NewReports(w.Env.Cluster.RESTConfig())
 	if err != nil {
 		w.violated("administrator: %v", err)
@@ -54,7 +54,7 @@ func (w *world) relieve(ctx context.Context) {
 			}
 		}
 		if text := rules.FormatGrants(granted); text != "" && text != report.Annotations[wellknown.CleanOrphansAnnotation] {
-			h := hand{world: w}
+			h := hand{harness: w}
 			h.check(ctx, "allow to clean the disk of", w.AnnotateReport(ctx, wellknown.CleanOrphansAnnotation, text))
 		}
 	}
@@ -62,7 +62,7 @@ func (w *world) relieve(ctx context.Context) {
 
 // empty removes the data of a deleted volume from its disk, unless the report is of
 // an earlier one.
-func (w *world) empty(e *stowage.Entry) {
+func (w *harness) empty(e *stowage.Entry) {
 	for _, t := range w.disks {
 		if !t.has(e.Path) {
 			continue
@@ -73,7 +73,7 @@ func (w *world) empty(e *stowage.Entry) {
 			if err := t.medium.empty(); err != nil {
 				w.violated("%s: the administrator cannot empty the disk: %v", t, err)
 			}
-			w.note("    the administrator emptied %s, of volume UID %s", t, uid)
+			w.logf("    the administrator emptied %s, of volume UID %s", t, uid)
 		}
 		t.acting.Unlock()
 	}
@@ -81,8 +81,8 @@ func (w *world) empty(e *stowage.Entry) {
 
 // hand acts as an administrator: it deletes volumes, removes their finalizers, or both.
 type hand struct {
-	world  *world
-	random *rand.Rand
+	harness *harness
+	random  *rand.Rand
 }
 
 // meddle does something to volumes at random moments, until ctx ends.
@@ -101,15 +101,15 @@ func (h *hand) meddle(ctx context.Context) {
 
 // once changes one volume or none.
 func (h *hand) once(ctx context.Context) {
-	list, err := h.world.Env.Client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{LabelSelector: localpv.Selector(h.world.Name)})
+	list, err := h.harness.Env.Client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{LabelSelector: localpv.Selector(h.harness.Name)})
 	if err != nil && ctx.Err() == nil {
-		h.world.violated("administrator: list volumes: %v", err)
+		h.harness.violated("administrator: list volumes: %v", err)
 	}
 	if err != nil || len(list.Items) == 0 {
 		return
 	}
 	v := &list.Items[h.random.IntN(len(list.Items))]
-	for _, t := range h.world.disks {
+	for _, t := range h.harness.disks {
 		if !t.has(localpv.PathOf(v)) {
 			continue
 		}
@@ -124,32 +124,32 @@ func (h *hand) once(ctx context.Context) {
 		h.tear(ctx, v)
 	}
 	if what < 4 {
-		h.world.note("    the administrator %s volume %s of %s (%s)",
+		h.harness.logf("    the administrator %s volume %s of %s (%s)",
 			[]string{"deleted", "deleted", "deleted and tore off", "took the finalizers off"}[what], v.Name, localpv.PathOf(v), v.Status.Phase)
 	}
 }
 
 // delete deletes a volume, and records it first.
 func (h *hand) delete(ctx context.Context, v *corev1.PersistentVolume) {
-	h.world.mu.Lock()
-	h.world.deleted[v.UID] = true
-	h.world.mu.Unlock()
-	err := h.world.Env.Client.CoreV1().PersistentVolumes().Delete(ctx, v.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(v.UID))})
+	h.harness.mu.Lock()
+	h.harness.deleted[v.UID] = true
+	h.harness.mu.Unlock()
+	err := h.harness.Env.Client.CoreV1().PersistentVolumes().Delete(ctx, v.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(v.UID))})
 	h.check(ctx, "delete", err)
 }
 
 // tear removes the finalizers, and records it first.
 func (h *hand) tear(ctx context.Context, v *corev1.PersistentVolume) {
-	h.world.mu.Lock()
-	h.world.tornOff[v.UID] = true
-	h.world.mu.Unlock()
+	h.harness.mu.Lock()
+	h.harness.stripped[v.UID] = true
+	h.harness.mu.Unlock()
 	patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"finalizers":null}}`, v.UID)
-	_, err := h.world.Env.Client.CoreV1().PersistentVolumes().Patch(ctx, v.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	_, err := h.harness.Env.Client.CoreV1().PersistentVolumes().Patch(ctx, v.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	h.check(ctx, "take the finalizers off", err)
 }
 
 func (h *hand) check(ctx context.Context, what string, err error) {
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) && ctx.Err() == nil {
-		h.world.violated("administrator: %s a volume: %v", what, err)
+		h.harness.violated("administrator: %s a volume: %v", what, err)
 	}
 }

@@ -26,9 +26,9 @@ var kills = campaign.Scale(30, 300)
 const (
 	// pointLimit is how long a provisioner runs if its kill point is not reached.
 	pointLimit = 4 * time.Second
-	// patience is the maximum factor on the number of kills, for points that were not reached by
+	// killFactor is the maximum factor on the number of kills, for points that were not reached by
 	// chance or on a slow machine.
-	patience = 4
+	killFactor = 4
 )
 
 // TestKilled: provisioners are killed at each step of a volume's life and at random, while
@@ -49,20 +49,20 @@ func TestKilled(t *testing.T) {
 
 func killed(t *testing.T, seed uint64, cleaner []string) {
 	random := rand.New(rand.NewPCG(seed, 0))
-	w := newWorld(node.New(t, fixture.New(t), "a"))
+	w := newHarness(node.New(t, fixture.New(t), "a"))
 	w.Set(w.Blocks, "blockCleanerCommand", cleaner)
 	p := newProxy(w.Node)
-	furnish(w, seed)
+	addDisks(w, seed)
 	w.watch()
 	ctx, cancel := context.WithCancel(t.Context())
-	meddler := hand{world: w, random: rand.New(rand.NewPCG(seed, 1))}
+	meddler := hand{harness: w, random: rand.New(rand.NewPCG(seed, 1))}
 	w.group.Go(func() { meddler.meddle(ctx) })
 	defer cancel()
 	relieving, relieved := context.WithCancel(t.Context())
 	w.group.Go(func() { w.relieve(relieving) })
 	defer relieved()
-	k := killer{world: w, proxy: p, hand: hand{world: w, random: random}, left: points()}
-	for n := 0; n < kills || n < patience*kills && len(k.left) > 0; n++ {
+	k := killer{harness: w, proxy: p, hand: hand{harness: w, random: random}, left: points()}
+	for n := 0; n < kills || n < killFactor*kills && len(k.left) > 0; n++ {
 		k.kill(ctx)
 		if w.isBroken() {
 			break
@@ -72,11 +72,11 @@ func killed(t *testing.T, seed uint64, cleaner []string) {
 	if !w.isBroken() {
 		k.finish()
 	}
-	w.verdict()
+	w.report()
 }
 
-// furnish gives the node disks of every kind.
-func furnish(w *world, seed uint64) {
+// addDisks gives the node disks of every kind.
+func addDisks(w *harness, seed uint64) {
 	path := w.Mount("tree", "24M")
 	w.add(newTree(w.Node, path), seed, path)
 	path = w.Tmpfs("memory", "8M")
@@ -96,16 +96,16 @@ func furnish(w *world, seed uint64) {
 
 // killer starts provisioners and kills them.
 type killer struct {
-	world *world
-	proxy *proxy
-	hand  hand
-	left  []point // that no provisioner was killed at yet
-	hits  int
+	harness *harness
+	proxy   *proxy
+	hand    hand
+	left    []point // that no provisioner was killed at yet
+	hits    int
 }
 
 // kill starts a provisioner, and kills it at a point.
 func (k *killer) kill(ctx context.Context) {
-	w := k.world
+	w := k.harness
 	next, exact := k.next()
 	w.Start()
 	process := w.Process()
@@ -136,12 +136,12 @@ func (k *killer) kill(ctx context.Context) {
 	if k.hand.random.IntN(3) == 0 {
 		k.hand.once(ctx)
 	}
-	w.every()
+	w.notifyAll()
 }
 
 // next is the next point: every other one is a random one.
 func (k *killer) next() (p point, exact bool) {
-	if len(k.left) == 0 || k.world.killed()%3 == 2 {
+	if len(k.left) == 0 || k.harness.killed()%3 == 2 {
 		return atRandom(k.hand.random), false
 	}
 	p, k.left = k.left[0], k.left[1:]
@@ -150,7 +150,7 @@ func (k *killer) next() (p point, exact bool) {
 
 // count records the result. A point that was missed is repeated.
 func (k *killer) count(p point, exact, hit bool) {
-	w := k.world
+	w := k.harness
 	w.mu.Lock()
 	w.kills++
 	kills := w.kills
@@ -160,17 +160,17 @@ func (k *killer) count(p point, exact, hit bool) {
 	} else if exact {
 		k.left = append(k.left, p)
 	}
-	w.note("kill %d %s (hit: %t)", kills, p.name, hit)
+	w.logf("kill %d %s (hit: %t)", kills, p.name, hit)
 }
 
 // finish lets the provisioner run undisturbed, and waits until all disks are published.
 func (k *killer) finish() {
-	w, t := k.world, k.world.Env.T
+	w, t := k.harness, k.harness.Env.T
 	w.mu.Lock()
 	w.closing = true
 	w.mu.Unlock()
 	w.Start()
-	w.every()
+	w.notifyAll()
 	for _, d := range w.disks {
 		w.Env.Wait("the disk at "+d.paths[0]+" to be free", func() bool { return w.isBroken() || w.free(d) })
 		d.acting.Lock()
@@ -194,13 +194,13 @@ func (k *killer) finish() {
 }
 
 // free reports whether the disk has one volume, which is Available and has no claim.
-func (w *world) free(d *tenant) bool {
+func (w *harness) free(d *tenant) bool {
 	found := slices.DeleteFunc(w.Env.AllPVs(), func(v *corev1.PersistentVolume) bool { return v.Spec.Local == nil || !d.has(localpv.PathOf(v)) })
 	return len(found) == 1 && found[0].Status.Phase == corev1.VolumeAvailable && found[0].Spec.ClaimRef == nil && found[0].DeletionTimestamp == nil
 }
 
 // modeOf is the mode of the disk's volume.
-func (w *world) modeOf(d *tenant) corev1.PersistentVolumeMode {
+func (w *harness) modeOf(d *tenant) corev1.PersistentVolumeMode {
 	for _, v := range w.Env.AllPVs() {
 		if v.Spec.Local != nil && d.has(localpv.PathOf(v)) {
 			return *v.Spec.VolumeMode
@@ -209,7 +209,7 @@ func (w *world) modeOf(d *tenant) corev1.PersistentVolumeMode {
 	return corev1.PersistentVolumeBlock
 }
 
-func (w *world) isBroken() bool {
+func (w *harness) isBroken() bool {
 	select {
 	case <-w.broken:
 		return true

@@ -142,7 +142,7 @@ func cleanWithout(t *testing.T, e *fixture.Env) {
 	await(e, "the API server to be killed", dead)
 	await(e, "the disk to be clean", clean)
 	start(e, e.Cluster.APIServer())
-	n.WaitAnew(n.Blocks, "disk1", volume)
+	n.WaitRepublished(n.Blocks, "disk1", volume)
 	mustBeClean(t, block, blockMode)
 }
 
@@ -159,7 +159,7 @@ func releaseWithout(t *testing.T, e *fixture.Env, before bool) {
 	n.Unclaim(volume)
 	await(e, "the API server to be killed", dead)
 	start(e, e.Cluster.APIServer())
-	n.WaitAnew(n.Files, "disk1", volume)
+	n.WaitRepublished(n.Files, "disk1", volume)
 	mustBeClean(t, tree, filesystem)
 }
 
@@ -202,6 +202,6 @@ func deletedWhileBinding(t *testing.T, e *fixture.Env) {
 		t.Fatal(err)
 	}
 	n.AllowClean(n.Files, "disk1")
-	n.WaitAnew(n.Files, "disk1", volume)
+	n.WaitRepublished(n.Files, "disk1", volume)
 	mustBeClean(t, tree, filesystem)
 }

@@ -22,7 +22,7 @@ type point struct {
 	name string
 	// arm waits for the point, and calls kill when it is reached. stop ends that; kill
 	// is not called after it returns.
-	arm func(w *world, p *proxy, kill func()) (stop func())
+	arm func(w *harness, p *proxy, kill func()) (stop func())
 }
 
 // points are all deterministic points: before and after each request, at
@@ -63,7 +63,7 @@ func atRandom(random *rand.Rand) point {
 
 // atTime is this time after the start of the provisioner.
 func atTime(after time.Duration) point {
-	return point{"at " + after.String(), func(_ *world, _ *proxy, kill func()) func() {
+	return point{"at " + after.String(), func(_ *harness, _ *proxy, kill func()) func() {
 		return timer(after, kill)
 	}}
 }
@@ -81,7 +81,7 @@ func timer(after time.Duration, do func()) (stop func()) {
 
 // within is this time after another point.
 func within(p point, after time.Duration) point {
-	return point{fmt.Sprintf("%s after %s", after, p.name), func(w *world, tap *proxy, kill func()) func() {
+	return point{fmt.Sprintf("%s after %s", after, p.name), func(w *harness, tap *proxy, kill func()) func() {
 		stopLater := func() {}
 		stop := p.arm(w, tap, func() { stopLater = timer(after, kill) })
 		return func() { stop(); stopLater() }
@@ -94,7 +94,7 @@ func atRequest(request string, n int, before bool) point {
 	if before {
 		name = fmt.Sprintf("before request %d to %s", n, request)
 	}
-	return point{name, func(_ *world, p *proxy, kill func()) func() {
+	return point{name, func(_ *harness, p *proxy, kill func()) func() {
 		left := make(chan struct{}, n) // one for each request that may pass, and one for the last
 		for range n {
 			left <- struct{}{}
@@ -124,7 +124,7 @@ func atRequest(request string, n int, before bool) point {
 
 // atRecord is when the provisioner has written a record that is so.
 func atRecord(name string, is func(*disk.Record) bool) point {
-	return point{"at a record " + name, func(w *world, _ *proxy, kill func()) func() {
+	return point{"at a record " + name, func(w *harness, _ *proxy, kill func()) func() {
 		return onRecordThat(w.Node, is, kill)
 	}}
 }
@@ -147,7 +147,7 @@ func onRecordThat(n *node.Node, is func(*disk.Record) bool, do func()) (stop fun
 
 // atUnfinishedRecord is while the provisioner writes a record.
 func atUnfinishedRecord() point {
-	return point{"during the writing of a record", func(w *world, _ *proxy, kill func()) func() {
+	return point{"during the writing of a record", func(w *harness, _ *proxy, kill func()) func() {
 		return onFiles(w.Node, w.Path("state", "disks"), func(event fsnotify.Event) bool {
 			return strings.HasSuffix(event.Name, ".new") && event.Has(fsnotify.Create)
 		}, kill)
@@ -156,7 +156,7 @@ func atUnfinishedRecord() point {
 
 // atRemoval is when the provisioner has removed this number of a tenant's files.
 func atRemoval(n int) point {
-	return point{fmt.Sprintf("at removal %d", n), func(w *world, _ *proxy, kill func()) func() {
+	return point{fmt.Sprintf("at removal %d", n), func(w *harness, _ *proxy, kill func()) func() {
 		left := n
 		return onFiles(w.Node, w.PathOf(w.Files, "tree"), func(event fsnotify.Event) bool {
 			if event.Has(fsnotify.Remove) {

@@ -21,11 +21,11 @@ import (
 // it receives the events of volumes in order, and writes only after it has checked the
 // published disk.
 type tenant struct {
-	world  *world
-	medium medium
-	paths  []string
-	random *rand.Rand
-	news   *queue
+	harness *harness
+	medium  medium
+	paths   []string
+	random  *rand.Rand
+	events  *queue
 	// offers are the volumes of the disk that are not being deleted.
 	offers map[types.UID]string
 	// vanished are names of volumes that the administrator took away under a claim.
@@ -42,8 +42,8 @@ type tenant struct {
 	checks int
 }
 
-func newTenant(w *world, m medium, seed uint64, paths []string) *tenant {
-	return &tenant{world: w, medium: m, paths: paths, random: rand.New(rand.NewPCG(seed, uint64(len(w.disks)))), news: newQueue(), offers: map[types.UID]string{}, vanished: map[string]bool{}}
+func newTenant(w *harness, m medium, seed uint64, paths []string) *tenant {
+	return &tenant{harness: w, medium: m, paths: paths, random: rand.New(rand.NewPCG(seed, uint64(len(w.disks)))), events: newQueue(), offers: map[types.UID]string{}, vanished: map[string]bool{}}
 }
 
 func (t *tenant) has(path string) bool { return slices.Contains(t.paths, path) }
@@ -53,7 +53,7 @@ func (t *tenant) String() string { return filepath.Base(t.paths[0]) }
 // live handles events until the queue is closed.
 func (t *tenant) live(ctx context.Context) {
 	for {
-		n, ok := t.news.next()
+		n, ok := t.events.next()
 		if !ok {
 			return
 		}
@@ -76,7 +76,7 @@ func (t *tenant) hear(ctx context.Context, v *corev1.PersistentVolume, gone bool
 	if v.DeletionTimestamp == nil {
 		t.offers[v.UID] = v.Name
 		if len(t.offers) > 1 {
-			t.world.violated("%s: %d volumes offer the same disk: %v", t, len(t.offers), t.offers)
+			t.harness.violated("%s: %d volumes offer the same disk: %v", t, len(t.offers), t.offers)
 		}
 	}
 	switch {
@@ -91,65 +91,65 @@ func (t *tenant) hear(ctx context.Context, v *corev1.PersistentVolume, gone bool
 func (t *tenant) offered(ctx context.Context, v *corev1.PersistentVolume) {
 	t.checks++
 	if t.vanished[v.Name] {
-		t.world.violated("%s: a claim that lost volume %s would bind to another one of that name", t, v.Name)
+		t.harness.violated("%s: a claim that lost volume %s would bind to another one of that name", t, v.Name)
 	}
-	if t.owned != "" && !t.world.torn(t.owned) {
-		t.world.violated("%s: volume %s is Available while the disk has a tenant (volume UID %s)", t, v.Name, t.owned)
+	if t.owned != "" && !t.harness.isStripped(t.owned) {
+		t.harness.violated("%s: volume %s is Available while the disk has a tenant (volume UID %s)", t, v.Name, t.owned)
 	}
 	dirt, err := t.medium.dirt(*v.Spec.VolumeMode)
 	if err != nil {
-		t.world.violated("%s: check the disk: %v", t, err)
+		t.harness.violated("%s: check the disk: %v", t, err)
 	}
 	if dirt != "" {
-		t.world.violated("%s: volume %s (%s) is Available and its disk is not clean: %s", t, v.Name, v.UID, dirt)
+		t.harness.violated("%s: volume %s (%s) is Available and its disk is not clean: %s", t, v.Name, v.UID, dirt)
 	}
-	if t.claim != nil && t.claim.Spec.VolumeName == v.Name || t.world.isClosing() {
+	if t.claim != nil && t.claim.Spec.VolumeName == v.Name || t.harness.isClosing() {
 		return
 	}
 	t.abandon(ctx)
-	claim := t.world.Env.PVC("").Class(v.Spec.StorageClassName).Request("1Mi").VolumeName(v.Name).Obj()
-	claim.Name, claim.GenerateName, claim.Namespace = "", "tenant-", t.world.Env.Namespace
+	claim := t.harness.Env.PVC("").Class(v.Spec.StorageClassName).Request("1Mi").VolumeName(v.Name).Obj()
+	claim.Name, claim.GenerateName, claim.Namespace = "", "tenant-", t.harness.Env.Namespace
 	claim.Spec.VolumeMode = v.Spec.VolumeMode
-	if t.claim, err = t.world.Env.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).Create(ctx, claim, metav1.CreateOptions{}); err != nil && ctx.Err() == nil {
-		t.world.violated("%s: create a claim: %v", t, err)
+	if t.claim, err = t.harness.Env.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).Create(ctx, claim, metav1.CreateOptions{}); err != nil && ctx.Err() == nil {
+		t.harness.violated("%s: create a claim: %v", t, err)
 	}
 }
 
 // use fills the disk of a volume that is bound to the claim, if it still is: the
 // administrator may have been quicker.
 func (t *tenant) use(ctx context.Context, v *corev1.PersistentVolume) {
-	now, err := t.world.Env.Client.CoreV1().PersistentVolumes().Get(ctx, v.Name, metav1.GetOptions{})
-	if t.world.torn(v.UID) || ctx.Err() != nil || apierrors.IsNotFound(err) && t.world.let(v.UID) {
+	now, err := t.harness.Env.Client.CoreV1().PersistentVolumes().Get(ctx, v.Name, metav1.GetOptions{})
+	if t.harness.isStripped(v.UID) || ctx.Err() != nil || apierrors.IsNotFound(err) && t.harness.isDeleted(v.UID) {
 		t.abandon(ctx)
 		return
 	}
 	if err != nil || now.UID != v.UID {
-		t.world.violated("%s: volume %s vanished while it was bound: %v", t, v.Name, err)
+		t.harness.violated("%s: volume %s vanished while it was bound: %v", t, v.Name, err)
 		return
 	}
 	if now.Status.Phase != corev1.VolumeBound {
 		return
 	}
 	if err := t.medium.plant(*v.Spec.VolumeMode, t.random); err != nil {
-		t.world.violated("%s: write to the disk: %v", t, err)
+		t.harness.violated("%s: write to the disk: %v", t, err)
 		return
 	}
 	t.owned = v.UID
-	t.until = t.world.killed() + t.random.IntN(3)
+	t.until = t.harness.killed() + t.random.IntN(3)
 }
 
 // giveBack ends the use of the disk, when it is time.
 func (t *tenant) giveBack(ctx context.Context) {
-	closing := t.world.isClosing()
+	closing := t.harness.isClosing()
 	if t.owned == "" && closing {
 		t.abandon(ctx)
 	}
-	if t.owned == "" || t.world.killed() < t.until && !closing {
+	if t.owned == "" || t.harness.killed() < t.until && !closing {
 		return
 	}
-	if !t.world.torn(t.owned) {
+	if !t.harness.isStripped(t.owned) {
 		if err := t.medium.intact(); err != nil {
-			t.world.violated("%s: the data of a bound volume is lost: %v", t, err)
+			t.harness.violated("%s: the data of a bound volume is lost: %v", t, err)
 		}
 	}
 	t.owned = ""
@@ -160,8 +160,8 @@ func (t *tenant) giveBack(ctx context.Context) {
 // lost handles the deletion of a volume.
 func (t *tenant) lost(ctx context.Context, v *corev1.PersistentVolume) {
 	if t.owned == v.UID {
-		if !t.world.torn(v.UID) {
-			t.world.violated("%s: volume %s vanished while it was bound", t, v.Name)
+		if !t.harness.isStripped(v.UID) {
+			t.harness.violated("%s: volume %s vanished while it was bound", t, v.Name)
 		}
 		t.owned = ""
 		t.vanished[v.Name] = true
@@ -176,20 +176,20 @@ func (t *tenant) abandon(ctx context.Context) {
 	if t.claim == nil {
 		return
 	}
-	err := t.world.Env.Client.CoreV1().PersistentVolumeClaims(t.claim.Namespace).Delete(ctx, t.claim.Name, metav1.DeleteOptions{})
+	err := t.harness.Env.Client.CoreV1().PersistentVolumeClaims(t.claim.Namespace).Delete(ctx, t.claim.Name, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {
-		t.world.violated("%s: delete claim %s: %v", t, t.claim.Name, err)
+		t.harness.violated("%s: delete claim %s: %v", t, t.claim.Name, err)
 	}
 	t.claim = nil
 }
 
-func (w *world) isClosing() bool {
+func (w *harness) isClosing() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.closing
 }
 
-func (w *world) killed() int {
+func (w *harness) killed() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.kills

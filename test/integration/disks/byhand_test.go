@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
@@ -29,7 +30,7 @@ func TestDeletedByHand(t *testing.T) {
 	free := n.WaitPhase(n.Files, "free", corev1.VolumeAvailable)
 	n.Write("free", "by-hand", "whatever")
 	n.Delete(free)
-	n.WaitAnew(n.Files, "free", free)
+	n.WaitRepublished(n.Files, "free", free)
 	emptied(t, n, "free")
 
 	released := used(n, "released")
@@ -38,7 +39,7 @@ func TestDeletedByHand(t *testing.T) {
 	n.Delete(released)
 	untouched(t, n.PathOf(n.Files, "released"))
 	n.Start()
-	n.WaitAnew(n.Files, "released", released)
+	n.WaitRepublished(n.Files, "released", released)
 	emptied(t, n, "released")
 }
 
@@ -78,7 +79,7 @@ func TestStripped(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, before := range volumes {
-		if now := n.WaitAnew(n.Files, name, before); now.Name == before.Name {
+		if now := n.WaitRepublished(n.Files, name, before); now.Name == before.Name {
 			t.Errorf("%s: the next volume is called %s again", name, now.Name)
 		}
 	}
@@ -133,7 +134,7 @@ func TestIdentityUnproven(t *testing.T) {
 
 	entry := n.WaitEntry(n.Blocks, "released", stowage.EntryUnproven, "IdentityUnproven")
 	n.WaitEntry(n.Blocks, "bound", stowage.EntryUnproven, "IdentityUnproven")
-	n.WaitEvent(volume.Name, "IdentityUnproven", "stowage.dev/same-disk="+entry.Identity)
+	n.Env.WaitEvent(metav1.NamespaceDefault, volume.Name, "IdentityUnproven", "stowage.dev/same-disk="+entry.Identity)
 	fence(n, "1")
 	if !found(t, released, planted) || !found(t, bound, planted) {
 		t.Error("a disk was cleaned that may be another one")
@@ -141,7 +142,7 @@ func TestIdentityUnproven(t *testing.T) {
 	annotate(t, n, other, wellknown.SameDiskAnnotation, n.WaitEntry(n.Blocks, "bound", stowage.EntryUnproven, "IdentityUnproven").Identity)
 	n.WaitEntry(n.Blocks, "bound", stowage.EntryBound, "")
 	annotate(t, n, volume, wellknown.SameDiskAnnotation, entry.Identity)
-	n.WaitAnew(n.Blocks, "released", volume)
+	n.WaitRepublished(n.Blocks, "released", volume)
 	if !blank(t, released) {
 		t.Error("a device is free that holds data")
 	}

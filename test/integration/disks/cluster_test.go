@@ -78,7 +78,7 @@ func TestNodeOfAnotherCluster(t *testing.T) {
 	}
 	acknowledge(n, strings.Join(words, ","))
 	for existing, class := range classes {
-		if now := n.WaitAnew(class, "disk", volumes[existing]); now.Name == volumes[existing].Name {
+		if now := n.WaitRepublished(class, "disk", volumes[existing]); now.Name == volumes[existing].Name {
 			t.Errorf("existingData %s: the next volume is called %s again", existing, now.Name)
 		}
 		untouched(t, n.PathOf(class, "disk"))

@@ -30,7 +30,7 @@ func TestCycle(t *testing.T) {
 	if err := e.Client.CoreV1().PersistentVolumeClaims(e.Namespace).Delete(e.Context(), "data", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	n.WaitAnew(n.Files, "disk1", volume)
+	n.WaitRepublished(n.Files, "disk1", volume)
 	if names := n.Names("disk1"); len(names) > 0 {
 		t.Errorf("a volume that is Available holds %q", names)
 	}

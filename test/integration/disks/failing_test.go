@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/scheduling/match"
@@ -58,9 +59,9 @@ func TestFailingDisks(t *testing.T) {
 	n.Command("xfs_io", "-x", "-c", "shutdown", n.PathOf(n.Files, "shut"))
 
 	n.WaitEntry(n.Files, "bound", stowage.EntryFailing, "FilesystemError")
-	n.WaitEvent(bound.Name, "FilesystemError")
+	n.Env.WaitEvent(metav1.NamespaceDefault, bound.Name, "FilesystemError")
 	n.WaitEntry(n.Files, "shut", stowage.EntryFailing, "IOError")
-	n.WaitEvent(shut.Name, "IOError")
+	n.Env.WaitEvent(metav1.NamespaceDefault, shut.Name, "IOError")
 	waitMark(n, "bound", "Failing")
 	waitMark(n, "shut", "Failing")
 	n.WaitVolume(n.Files, "free", "withdrawn", func(v *corev1.PersistentVolume) bool { return v != nil && v.DeletionTimestamp != nil })
@@ -87,7 +88,7 @@ func TestFailingDisks(t *testing.T) {
 		waitMark(n, name, "")
 		untouched(t, n.PathOf(n.Files, name))
 	}
-	n.WaitAnew(n.Files, "free", free)
-	n.WaitAnew(n.Files, "released", released)
+	n.WaitRepublished(n.Files, "free", free)
+	n.WaitRepublished(n.Files, "released", released)
 	emptied(t, n, "released")
 }

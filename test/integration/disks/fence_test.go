@@ -87,7 +87,7 @@ func TestFence(t *testing.T) {
 	n.Command("dd", "if=/dev/zero", "of="+device, "bs=4096", "count=1", "conv=fsync", "status=none")
 	linked(n, t, volume, "")
 	n.WaitEntry(n.Files, "disk", stowage.EntryBound, "SignatureLost")
-	n.WaitEvent(volume.Name, "SignatureLost", "restore the file system's superblock")
+	n.Env.WaitEvent(metav1.NamespaceDefault, volume.Name, "SignatureLost", "restore the file system's superblock")
 
 	t.Log("The provisioner is restarted, with a link of the previous run")
 	n.Stop()
@@ -115,7 +115,7 @@ func TestFence(t *testing.T) {
 
 	t.Log("The claim is deleted")
 	n.Release(volume)
-	after := n.WaitAnew(n.Files, "disk", volume)
+	after := n.WaitRepublished(n.Files, "disk", volume)
 	waitEntry(n, "the device without a file system", func(e stowage.Entry) bool { // the report follows the volume
 		return e.Volume == after.Name && e.State == stowage.EntryAvailable && e.Filesystem == ""
 	})

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/test/integration/node"
@@ -63,7 +64,7 @@ func TestFilesInUse(t *testing.T) {
 	}
 	for name, volume := range volumes {
 		n.Release(volume)
-		n.WaitEvent(volume.Name, "VolumeInUse")
+		n.Env.WaitEvent(metav1.NamespaceDefault, volume.Name, "VolumeInUse")
 		n.WaitEntry(n.Files, name, stowage.EntryReleased, "VolumeInUse")
 	}
 	fence(n, "1")
@@ -72,7 +73,7 @@ func TestFilesInUse(t *testing.T) {
 		end()
 	}
 	for name, volume := range volumes {
-		n.WaitAnew(n.Files, name, volume)
+		n.WaitRepublished(n.Files, name, volume)
 		emptied(t, n, name)
 	}
 }
@@ -118,7 +119,7 @@ func TestDevicesInUse(t *testing.T) {
 	}
 	for name, volume := range volumes {
 		n.Release(volume)
-		n.WaitEvent(volume.Name, "VolumeInUse")
+		n.Env.WaitEvent(metav1.NamespaceDefault, volume.Name, "VolumeInUse")
 		n.WaitEntry(n.Blocks, name, stowage.EntryReleased, "VolumeInUse")
 	}
 	fence(n, "1")
@@ -133,7 +134,7 @@ func TestDevicesInUse(t *testing.T) {
 		}
 	}
 	for name, volume := range volumes {
-		n.WaitAnew(n.Blocks, name, volume)
+		n.WaitRepublished(n.Blocks, name, volume)
 		if found(t, devices[name], planted) {
 			t.Errorf("%s is free and was not cleaned", name)
 		}
@@ -169,7 +170,7 @@ func TestNestedMounts(t *testing.T) {
 	n.Release(other)
 	n.Release(same)
 	for name, volume := range map[string]*corev1.PersistentVolume{"other": other, "same": same} {
-		n.WaitEvent(volume.Name, "VolumeFailedDelete", nested[name])
+		n.Env.WaitEvent(metav1.NamespaceDefault, volume.Name, "VolumeFailedDelete", nested[name])
 		untouched(t, nested[name])
 		entry := n.WaitEntry(n.Files, name, stowage.EntryCleaning, "CleanFailed")
 		if entry.Volume != volume.Name {
@@ -179,7 +180,7 @@ func TestNestedMounts(t *testing.T) {
 	n.Unmount(nested["other"])
 	n.Unmount(nested["same"])
 	for name, volume := range map[string]*corev1.PersistentVolume{"other": other, "same": same} {
-		n.WaitAnew(n.Files, name, volume)
+		n.WaitRepublished(n.Files, name, volume)
 		emptied(t, n, name)
 	}
 	untouched(t, n.Path("shared", "beside"))
@@ -195,14 +196,14 @@ func TestHostCanUnmount(t *testing.T) {
 	for _, name := range names {
 		volume := used(n, name)
 		n.Release(volume)
-		n.WaitAnew(n.Files, name, volume)
+		n.WaitRepublished(n.Files, name, volume)
 		n.Unmount(n.PathOf(n.Files, name))
 		n.WaitNone(n.Files, name)
 	}
 	n.Device("device", "16M")
 	device := n.Claim(n.Blocks, "device")
 	n.Release(device)
-	n.WaitAnew(n.Blocks, "device", device)
+	n.WaitRepublished(n.Blocks, "device", device)
 	held, err := os.OpenFile(n.PathOf(n.Blocks, "device"), os.O_RDONLY|unix.O_EXCL, 0)
 	if err != nil {
 		t.Fatalf("the host cannot have a device that is free: %v", err)

@@ -67,5 +67,5 @@ func fence(n *node.Node, name string) {
 	n.Tmpfs(name, "1M")
 	volume := used(n, name)
 	n.Release(volume)
-	n.WaitAnew(n.Files, name, volume)
+	n.WaitRepublished(n.Files, name, volume)
 }

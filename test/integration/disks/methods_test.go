@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"stowage.dev/stowage/test/integration/node"
 )
@@ -42,11 +43,11 @@ func TestBlockMethods(t *testing.T) {
 		n.Unclaim(volumes[name])
 	}
 	for name, class := range classes {
-		n.WaitAnew(class, "disk", volumes[name])
+		n.WaitRepublished(class, "disk", volumes[name])
 		if !blank(t, devices[name]) {
 			t.Errorf("%s: a device is free that holds data", name)
 		}
-		n.WaitEvent(volumes[name].Name, "VolumeCleaned")
+		n.Env.WaitEvent(metav1.NamespaceDefault, volumes[name].Name, "VolumeCleaned")
 	}
 }
 
@@ -65,7 +66,7 @@ func TestFSReset(t *testing.T) {
 		volume := n.Claim(disk.class, disk.name)
 		n.Command("mkfs.ext4", "-q", disk.device)
 		n.Release(volume)
-		n.WaitAnew(disk.class, disk.name, volume)
+		n.WaitRepublished(disk.class, disk.name, volume)
 		if left := strings.TrimSpace(n.Command("wipefs", "--no-act", disk.device)); left != "" {
 			t.Errorf("%s is free and has\n%s", disk.name, left)
 		}
@@ -84,9 +85,9 @@ exec find "$LOCAL_PV_FILESYSTEM" -mindepth 1 -maxdepth 1 ! -name lost+found -exe
 	good, bad := used(n, "good"), used(n, "bad")
 	n.Unclaim(bad)
 	n.Release(good)
-	n.WaitAnew(n.Files, "good", good)
+	n.WaitRepublished(n.Files, "good", good)
 	emptied(t, n, "good")
-	n.WaitEvent(bad.Name, "VolumeFailedDelete", "3")
+	n.Env.WaitEvent(metav1.NamespaceDefault, bad.Name, "VolumeFailedDelete", "3")
 	untouched(t, n.PathOf(n.Files, "bad"))
 	if now := n.Volume(n.Files, "bad"); now == nil || now.UID != bad.UID {
 		t.Error("a volume whose clean has failed is deleted")
@@ -94,7 +95,7 @@ exec find "$LOCAL_PV_FILESYSTEM" -mindepth 1 -maxdepth 1 ! -name lost+found -exe
 	if err := os.WriteFile(n.Path("repaired"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	n.WaitAnew(n.Files, "bad", bad)
+	n.WaitRepublished(n.Files, "bad", bad)
 	emptied(t, n, "bad")
 }
 
@@ -140,7 +141,7 @@ func TestHostileFiles(t *testing.T) {
 		}
 	}
 	n.Release(volume)
-	n.WaitAnew(n.Files, "disk", volume)
+	n.WaitRepublished(n.Files, "disk", volume)
 	emptied(t, n, "disk")
 	untouched(t, n.Path("outside"))
 	if after := n.Command("stat", "--format=%u:%g %a", root); after != before {

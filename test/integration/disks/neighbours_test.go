@@ -67,7 +67,7 @@ func TestBadNeighbours(t *testing.T) {
 	n.Mount("later", "32M")
 	n.WaitPhase(n.Files, "later", corev1.VolumeAvailable)
 	n.Release(volume)
-	n.WaitAnew(n.Files, "good", volume)
+	n.WaitRepublished(n.Files, "good", volume)
 	emptied(t, n, "good")
 	hangUp()
 	n.WaitEntry(n.Files, "hangs", stowage.EntrySkipped, "IOError")

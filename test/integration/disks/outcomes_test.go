@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
@@ -76,11 +77,11 @@ func TestFreeVolumesFollowTheirDisks(t *testing.T) {
 	n.WaitNone(n.Files, "unmounted")
 	n.WaitEntry(n.Files, "unmounted", stowage.EntrySkipped, "MountMissing")
 	n.WaitNone(n.Blocks, "unlinked")
-	large := n.WaitAnew(n.Blocks, "grown", small)
+	large := n.WaitRepublished(n.Blocks, "grown", small)
 	if got := large.Spec.Capacity.Storage().Value(); got != 24<<20 {
 		t.Errorf("a disk that has grown to 24 MiB is published with %d bytes", got)
 	}
-	other := n.WaitAnew(n.Files, "replaced", before["replaced"])
+	other := n.WaitRepublished(n.Files, "replaced", before["replaced"])
 	if other.Annotations[wellknown.DiskIdentityAnnotation] == before["replaced"].Annotations[wellknown.DiskIdentityAnnotation] || other.Name == before["replaced"].Name {
 		t.Errorf("another disk is published as %s was: as %s", before["replaced"].Name, other.Name)
 	}
@@ -112,13 +113,13 @@ func TestUsedVolumesStay(t *testing.T) {
 	grow(n, "grown", grown, "24M")
 
 	n.WaitEntry(n.Files, "gone", stowage.EntryMissing, "Missing")
-	n.WaitEvent(gone.Name, "Missing")
+	n.Env.WaitEvent(metav1.NamespaceDefault, gone.Name, "Missing")
 	n.WaitEntry(n.Files, "unmounted", stowage.EntryMissing, "Missing")
-	n.WaitEvent(unmounted.Name, "Missing")
+	n.Env.WaitEvent(metav1.NamespaceDefault, unmounted.Name, "Missing")
 	n.WaitEntry(n.Files, "replaced", stowage.EntryReplaced, "Replaced")
-	n.WaitEvent(replaced.Name, "Replaced")
+	n.Env.WaitEvent(metav1.NamespaceDefault, replaced.Name, "Replaced")
 	n.WaitEntry(n.Blocks, "grown", stowage.EntryBound, "Grown")
-	n.WaitEvent(small.Name, "Grown")
+	n.Env.WaitEvent(metav1.NamespaceDefault, small.Name, "Grown")
 
 	n.Release(replaced)
 	n.Release(unmounted)
@@ -132,11 +133,11 @@ func TestUsedVolumesStay(t *testing.T) {
 	}
 
 	remount(n, "unmounted")
-	n.WaitAnew(n.Files, "unmounted", unmounted)
+	n.WaitRepublished(n.Files, "unmounted", unmounted)
 	emptied(t, n, "unmounted")
 	n.Unmount(n.PathOf(n.Files, "replaced"))
 	remount(n, "replaced")
-	n.WaitAnew(n.Files, "replaced", replaced)
+	n.WaitRepublished(n.Files, "replaced", replaced)
 	emptied(t, n, "replaced")
 	remount(n, "gone")
 	n.WaitEntry(n.Files, "gone", stowage.EntryBound, "")

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 )
@@ -36,7 +37,7 @@ exec dd if=/dev/zero of="$LOCAL_PV_BLKDEVICE" bs=1M count=16 conv=fsync,notrunc 
 		return false
 	})
 	n.Unclaim(other)
-	n.WaitEvent(other.Name, "VolumeDelete")
+	n.Env.WaitEvent(metav1.NamespaceDefault, other.Name, "VolumeDelete")
 	n.Kill()
 	if now := n.Volume(n.Blocks, "disk"); now == nil || now.UID != volume.UID || now.DeletionTimestamp == nil {
 		t.Errorf("while it is cleaned, the volume is %+v", now)
@@ -45,8 +46,8 @@ exec dd if=/dev/zero of="$LOCAL_PV_BLKDEVICE" bs=1M count=16 conv=fsync,notrunc 
 		t.Error("the command was not to have done anything yet")
 	}
 	n.Start()
-	n.WaitAnew(n.Blocks, "disk", volume)
-	n.WaitAnew(passes, "disk", other)
+	n.WaitRepublished(n.Blocks, "disk", volume)
+	n.WaitRepublished(passes, "disk", other)
 	if !blank(t, device) || !blank(t, shredded) {
 		t.Error("a device is free that holds data")
 	}

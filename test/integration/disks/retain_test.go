@@ -93,7 +93,7 @@ func TestRetainedByChoice(t *testing.T) {
 	fence(n, "1")
 	untouched(t, n.PathOf(n.Files, "disk"))
 	setPolicy(n, volume, corev1.PersistentVolumeReclaimDelete)
-	n.WaitAnew(n.Files, "disk", volume)
+	n.WaitRepublished(n.Files, "disk", volume)
 	emptied(t, n, "disk")
 }
 
@@ -105,7 +105,7 @@ func TestRecycle(t *testing.T) {
 	volume := used(n, "disk")
 	setPolicy(n, volume, corev1.PersistentVolumeReclaimRecycle)
 	n.Release(volume)
-	n.WaitEvent(volume.Name, "VolumeUnsupportedReclaimPolicy")
+	n.Env.WaitEvent(metav1.NamespaceDefault, volume.Name, "VolumeUnsupportedReclaimPolicy")
 	fence(n, "1")
 	untouched(t, n.PathOf(n.Files, "disk"))
 	if now := n.Volume(n.Files, "disk"); now == nil || now.UID != volume.UID || now.DeletionTimestamp != nil {
@@ -125,10 +125,10 @@ func TestFailed(t *testing.T) {
 	patch(n, volume, `{"status":{"phase":"Failed"}}`, "status")
 	n.Start()
 	n.WaitEntry(n.Files, "disk", stowage.EntryFailed, "PhaseFailed")
-	n.WaitEvent(volume.Name, "PhaseFailed")
+	n.Env.WaitEvent(metav1.NamespaceDefault, volume.Name, "PhaseFailed")
 	fence(n, "1")
 	untouched(t, n.PathOf(n.Files, "disk"))
 	n.Delete(volume)
-	n.WaitAnew(n.Files, "disk", volume)
+	n.WaitRepublished(n.Files, "disk", volume)
 	emptied(t, n, "disk")
 }

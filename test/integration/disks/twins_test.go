@@ -48,7 +48,7 @@ func TestSecondMount(t *testing.T) {
 		n.Unmount(n.PathOf(n.Files, name+"-2"))
 		n.Unmount(n.PathOf(other, name))
 	}
-	n.WaitAnew(n.Files, "used", volume)
+	n.WaitRepublished(n.Files, "used", volume)
 	emptied(t, n, "used")
 	if now := n.Volume(n.Files, "free"); now == nil || now.UID != free.UID {
 		t.Error("the volume that was free has not stayed")
@@ -76,7 +76,7 @@ func TestPartitions(t *testing.T) {
 	plant(t, other+"p1", planted)
 	plant(t, other+"p2", planted)
 	n.Release(volume)
-	n.WaitAnew(n.Blocks, "other-2", volume)
+	n.WaitRepublished(n.Blocks, "other-2", volume)
 	if !blank(t, other+"p2") {
 		t.Error("a partition is free that holds data")
 	}
@@ -133,7 +133,7 @@ func TestHolder(t *testing.T) {
 	volume := n.Claim(n.Blocks, "above")
 	plant(t, "/dev/mapper/"+mapped, planted)
 	n.Release(volume)
-	n.WaitAnew(n.Blocks, "above", volume)
+	n.WaitRepublished(n.Blocks, "above", volume)
 	if !blank(t, device) {
 		t.Error("a device is free that holds data")
 	}

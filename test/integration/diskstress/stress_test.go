@@ -75,7 +75,7 @@ func TestStress(t *testing.T) {
 	s.churn(duration)
 	s.drain()
 	s.NoVolumeTwice()
-	s.CheckEngine()
+	s.CheckCaches()
 	s.empty()
 	s.Wait("all volumes to be Available again", func() bool { return s.available() == volumes })
 

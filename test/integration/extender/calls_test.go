@@ -219,7 +219,7 @@ func cancelCalls(e *fixture.Env, d *deployment, client *http.Client) {
 // still be coming to its end.
 func bindAtLast(e *fixture.Env, d *deployment, client *http.Client, body []byte) {
 	e.T.Helper()
-	for deadline := time.Now().Add(patience); ; {
+	for deadline := time.Now().Add(waitTimeout); ; {
 		status, answer, err := d.call(e.Context(), client, "bind", bytes.NewReader(body))
 		var result extenderv1.ExtenderBindingResult
 		if err == nil && status == http.StatusOK && json.Unmarshal([]byte(answer), &result) == nil && result.Error == "" {
@@ -256,7 +256,7 @@ func TestCertificateRotated(t *testing.T) {
 		t.Fatal(err)
 	}
 	trusted := d.client(t, other, clientName, time.Now().Add(time.Hour))
-	for deadline := time.Now().Add(patience); ; {
+	for deadline := time.Now().Add(waitTimeout); ; {
 		_, _, oldErr := d.call(t.Context(), client, "filter", bytes.NewReader(question(t, "a")))
 		_, _, newErr := d.call(t.Context(), trusted, "filter", bytes.NewReader(question(t, "a")))
 		if oldErr != nil && newErr == nil {

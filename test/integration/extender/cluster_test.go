@@ -37,11 +37,11 @@ func TestOwnCluster(t *testing.T) {
 // restartAPIServer wants each pod to have its volume afterwards.
 func restartAPIServer(e *fixture.Env) {
 	e.T.Helper()
-	e.Timeout = 2 * patience
+	e.Timeout = 2 * waitTimeout
 	own(e, plan{mode: "full", name: "extender-api"})
 	pods := pack(e, 20, campaign.Scale(2, 25))
 	e.Wait("a fifth of the pods to be placed", func() bool { return placed(e) >= len(pods)/5 })
-	ctx, cancel := context.WithTimeout(e.Context(), patience)
+	ctx, cancel := context.WithTimeout(e.Context(), waitTimeout)
 	defer cancel()
 	if err := e.Cluster.APIServer().Restart(ctx); err != nil {
 		e.T.Fatal(err)

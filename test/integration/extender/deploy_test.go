@@ -33,8 +33,8 @@ import (
 // manifests is the folder of the shipped manifests.
 const manifests = "../../../manifests/extender"
 
-// patience bounds a single wait for a process.
-var patience = 2 * deadline.Wait()
+// waitTimeout bounds a single wait for a process.
+var waitTimeout = 2 * deadline.Wait()
 
 // prepare applies the shipped rights and the policy, and waits until pods are
 // marked.
@@ -63,7 +63,7 @@ func prepare(ctx context.Context, c *cluster.Cluster) error {
 
 // waitFor polls processes, which have no events.
 func waitFor(ctx context.Context, done wait.ConditionWithContextFunc) error {
-	return wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, patience, true, done) //nolint:forbidigo // processes have no events
+	return wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, waitTimeout, true, done) //nolint:forbidigo // processes have no events
 }
 
 // marked reports whether the policy has marked the pod.

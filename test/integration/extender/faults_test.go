@@ -15,7 +15,7 @@ import (
 // own starts a deployment for one test.
 func own(e *fixture.Env, p plan) *deployment {
 	e.T.Helper()
-	ctx, cancel := context.WithTimeout(e.Context(), patience)
+	ctx, cancel := context.WithTimeout(e.Context(), waitTimeout)
 	defer cancel()
 	d, err := deploy(ctx, e.Cluster, p)
 	if err != nil {
@@ -41,7 +41,7 @@ func placed(e *fixture.Env) int {
 // strength, ten times. No volume is given twice, and all pods get theirs.
 func kill(e *fixture.Env) {
 	e.T.Helper()
-	e.Timeout = patience * 2
+	e.Timeout = waitTimeout * 2
 	d := own(e, plan{mode: "full", name: "extender-killed"})
 	away := campaign.Scale(20, 50) // pods come while the extender is away, and as many before that
 	pods := packWhile(e, campaign.Scale(8, 100), 10, func(created int) {
@@ -68,7 +68,7 @@ func kill(e *fixture.Env) {
 // again.
 func useReplicas(e *fixture.Env) {
 	e.T.Helper()
-	e.Timeout = patience * 2
+	e.Timeout = waitTimeout * 2
 	d := own(e, plan{mode: "full", name: "extender-two", replicas: 2})
 	other, err := newAuthority("other")
 	if err != nil {

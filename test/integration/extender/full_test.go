@@ -132,7 +132,7 @@ func TestPerfectPacking(t *testing.T) {
 	t.Parallel()
 	campaign.Begin(t)
 	e := fixture.New(t)
-	e.Timeout = 2 * patience
+	e.Timeout = 2 * waitTimeout
 	d := own(e, plan{mode: "full", name: "extender-packing"}) // for metrics without other tests' binds
 	nodes, volumes := packing(e, campaign.Scale(6, 100), campaign.Scale(5, 10))
 	e.CreatePVs(volumes...)

@@ -16,9 +16,9 @@ import (
 func TestLeaderKilled(t *testing.T) {
 	t.Parallel()
 	e := fixture.New(t)
-	e.Timeout = 2 * patience
+	e.Timeout = 2 * waitTimeout
 	d := own(e, plan{mode: "full", name: "extender-leader", replicas: 2, elected: true})
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*waitTimeout)
 	defer cancel()
 	first, second := d.replica[0], d.replica[1]
 	pods := packWhile(e, 10, 10, func(created int) {

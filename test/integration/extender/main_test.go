@@ -27,8 +27,8 @@ var audit = rights.Audit{
 	User:  "system:serviceaccount:kube-system:stowage-extender",
 	Files: []string{filepath.Join(manifests, "base/rbac.yaml"), filepath.Join(manifests, "full/rbac.yaml")},
 	// For a selected node that was deleted, for a pod that informers have not shown, for failing
-	// writes, and for a phase that the PV controller does not set within ten seconds; unit tests
-	// cover them.
+	// writes, and for a phase that the PV controller does not set within ten seconds; unit tests of
+	// the binder cover them (TestPhaseIsLeftToThePVController).
 	Rare: []string{
 		`get nodes (API group "")`, `get pods (API group "")`,
 		`get persistentvolumes (API group "")`, `get persistentvolumeclaims (API group "")`,
@@ -85,7 +85,7 @@ func whole(e *fixture.Env) *fixture.Env    { return using(e, shared.whole) }
 func using(e *fixture.Env, d *deployment) *fixture.Env {
 	e.T.Helper()
 	e.Use(d.name)
-	e.Timeout = max(e.Timeout, patience)
+	e.Timeout = max(e.Timeout, waitTimeout)
 	e.T.Cleanup(func() {
 		if err := d.panicked(); err != nil {
 			e.T.Error(err)

@@ -168,7 +168,7 @@ var floodPods = campaign.Scale(30, 300)
 // and expects all placed in the end.
 func flood(e *fixture.Env, away func(*fixture.Env)) {
 	e.T.Helper()
-	e.Timeout = patience
+	e.Timeout = waitTimeout
 	s := e.Start(fixture.SchedulerOptions{MaxBackoffSeconds: 1})
 	addNodes(e, 10)
 	addVolumes(e, 10, 3*floodPods)
@@ -201,7 +201,7 @@ func restartAPIServer(e *fixture.Env) {
 // within gives a component its time.
 func within(e *fixture.Env, do func(context.Context) error) {
 	e.T.Helper()
-	ctx, cancel := context.WithTimeout(e.Context(), patience)
+	ctx, cancel := context.WithTimeout(e.Context(), waitTimeout)
 	defer cancel()
 	if err := do(ctx); err != nil {
 		e.T.Fatal(err)

@@ -38,7 +38,7 @@ func TestSchedulersCompete(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := fixture.New(t)
-			e.Timeout = patience
+			e.Timeout = waitTimeout
 			pods := 2 * competitorPods
 			addVolumes(e, 20, pods*tc.claims+tc.spare)
 			var schedulers [2]*fixture.Scheduler
@@ -57,7 +57,7 @@ func TestSchedulersCompete(t *testing.T) {
 			addNodes(e, 20) // last, so that both place all their pods at the same time
 			wantSettled(e, all...)
 			for _, s := range schedulers {
-				if s.Engine() != nil {
+				if s.Cache() != nil {
 					wantNothingReserved(e, s)
 				}
 			}

@@ -23,7 +23,7 @@ func TestLeaderHandover(t *testing.T) {
 	t.Parallel()
 	campaign.Begin(t)
 	e := fixture.New(t)
-	e.Timeout = patience
+	e.Timeout = waitTimeout
 	const nodes = 10
 	pods := campaign.Scale(30, 120)
 	// The lease is as in the sample: a leader that cannot renew it in time ends,

@@ -32,7 +32,7 @@ func TestBinderStoppedBetweenWrites(t *testing.T) {
 	t.Parallel()
 	bothModes(t, func(t *testing.T, profile fixture.Profile) {
 		e := fixture.New(t)
-		e.Timeout = patience
+		e.Timeout = waitTimeout
 		s := newInterruptions(e, profile)
 		s.prepare()
 		s.interrupt()
@@ -47,7 +47,7 @@ func TestBinderStoppedWhileProvisioning(t *testing.T) {
 	t.Parallel()
 	bothModes(t, func(t *testing.T, profile fixture.Profile) {
 		e := fixture.New(t)
-		e.Timeout = patience
+		e.Timeout = waitTimeout
 		stop := provision(e)
 		defer stop()
 		s := newInterruptions(e, profile)

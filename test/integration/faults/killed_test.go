@@ -25,7 +25,7 @@ func TestSchedulerKilled(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			e := fixture.New(t)
-			e.Timeout = patience
+			e.Timeout = waitTimeout
 			addNodes(e, 10)
 			addVolumes(e, 10, 3*pods)
 			flood := createFlood(e, e.Name("scheduler"), pods)

@@ -15,14 +15,14 @@ import (
 )
 
 // checkEvery is the number of claim events between two checks of the
-// engine's invariants.
+// invariants of the scheduling cache.
 const checkEvery = 25
 
 // ledger follows every state of claims and volumes, in the order in which the
 // API server stored them, and notes what must never be the case, not even for a
 // moment: a claim that is Lost, for one. Safe for concurrent use.
 type ledger struct {
-	check func() error // the engine's
+	check func() error // the scheduling cache's
 
 	mu       sync.Mutex
 	volumeOf map[types.UID]string // by claim that exists and names a volume
@@ -89,7 +89,7 @@ func (l *ledger) countLocked() {
 	}
 	l.checks++
 	if err := l.check(); err != nil {
-		l.note("engine: %v", err)
+		l.note("cache: %v", err)
 	}
 }
 

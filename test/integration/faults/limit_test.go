@@ -20,7 +20,7 @@ func TestClientLimitShows(t *testing.T) {
 	t.Parallel()
 	const pods = 5
 	e := fixture.New(t)
-	e.Timeout = patience
+	e.Timeout = waitTimeout
 	addNodes(e, 2)
 	addVolumes(e, 2, 4*pods)
 	flood := createFlood(e, e.Name("scheduler"), pods)

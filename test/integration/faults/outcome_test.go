@@ -18,9 +18,9 @@ import (
 	"stowage.dev/stowage/test/integration/fixture"
 )
 
-// patience is how long a wait may take where many pods are involved and the
+// waitTimeout is how long a wait may take where many pods are involved and the
 // machine is shared with much else.
-var patience = 3 * deadline.Wait()
+var waitTimeout = 3 * deadline.Wait()
 
 // wantSettled waits until every pod has a node and every claim of theirs is
 // Bound, and then wants the API server's objects to agree: see wantConsistent.
@@ -115,7 +115,7 @@ func wantConsistent(e *fixture.Env) {
 	for _, mistake := range disagreements(e.Namespace, claims.Items, volumes.Items) {
 		e.T.Error(mistake)
 	}
-	e.CheckEngine()
+	e.CheckCaches()
 	if e.T.Failed() {
 		e.T.Fatal(e.Dump())
 	}
@@ -161,7 +161,7 @@ func disagreements(namespace string, claims []v1.PersistentVolumeClaim, volumes 
 // reservations. It must be this test's own.
 func wantNothingReserved(e *fixture.Env, s *fixture.Scheduler) {
 	e.T.Helper()
-	e.Wait("reservations to be released", func() bool { return s.Engine().Size().Reservations == 0 })
+	e.Wait("reservations to be released", func() bool { return s.Cache().Size().Reservations == 0 })
 }
 
 // claimsOf are the names of the claims that the pod uses.

@@ -89,7 +89,7 @@ func TestPreemptedAndGivenUp(t *testing.T) {
 		s.CreatePVs(s.LocalPV("made", "a").Capacity("60Gi").Class(s.Name("slow")).ProvisionedBy(silent).
 			ClaimRef(s.Namespace, claim.Name, string(claim.UID)))
 		wantSettled(s.Env, next)
-		if err := scheduler.Engine().Check(); err != nil {
+		if err := scheduler.Cache().Check(); err != nil {
 			t.Error(err)
 		}
 	})

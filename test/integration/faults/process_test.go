@@ -65,7 +65,7 @@ func binary(e *fixture.Env) string {
 // startProcess runs a scheduler as a separate process, until the test ends.
 func startProcess(e *fixture.Env, o cluster.SchedulerOptions) *cluster.Process {
 	e.T.Helper()
-	ctx, cancel := context.WithTimeout(e.Context(), patience)
+	ctx, cancel := context.WithTimeout(e.Context(), waitTimeout)
 	defer cancel()
 	p, err := e.Cluster.StartHealthyScheduler(ctx, o)
 	if err != nil {

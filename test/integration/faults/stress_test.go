@@ -44,7 +44,7 @@ func TestStress(t *testing.T) {
 	t.Parallel()
 	seed := campaign.Begin(t)
 	e := fixture.New(t)
-	e.Timeout = patience
+	e.Timeout = waitTimeout
 	s := e.Start(fixture.SchedulerOptions{
 		Profiles: []fixture.Profile{
 			{Name: e.Name("direct")}, {Name: e.Name("pv-controller"), Args: fixture.PVControllerArgs()},
@@ -52,7 +52,7 @@ func TestStress(t *testing.T) {
 		MaxBackoffSeconds: 1,
 	})
 	c := &churn{Env: e, random: rand.New(rand.NewPCG(seed, 0)), profiles: s.Names(), pods: map[string]*v1.Pod{}}
-	books := newLedger(func() error { return s.Engine().Check() })
+	books := newLedger(func() error { return s.Cache().Check() })
 	r := newRecycler(e.Client, books, c.addStorage())
 	wait := r.start(e.Context(), e.Namespace)
 	stopped := false
@@ -75,7 +75,7 @@ func TestStress(t *testing.T) {
 	for _, mistake := range mistakes {
 		t.Error(mistake)
 	}
-	t.Logf("%d pods created, %d deleted while they waited, %d claims handed on; %d volumes cleared, %d replaced; %d events on claims, engine checked %d times",
+	t.Logf("%d pods created, %d deleted while they waited, %d claims handed on; %d volumes cleared, %d replaced; %d events on claims, cache checked %d times",
 		c.created, c.interrupted, c.inherited, r.cleared.Load(), r.replaced.Load(), events, checks)
 }
 

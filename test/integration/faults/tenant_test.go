@@ -25,7 +25,7 @@ func TestOtherTenantsClaims(t *testing.T) {
 	t.Parallel()
 	const measured, pods, claims = 8, 5, 50
 	e := fixture.New(t)
-	e.Timeout = patience
+	e.Timeout = waitTimeout
 	addNodes(e, 2)
 	p := startProcess(e, sample(e, "  qps: 1000\n  burst: 2000\n", "  qps: 50\n  burst: 100\n"))
 	e.Use(e.Name("scheduler"))

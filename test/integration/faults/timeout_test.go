@@ -29,7 +29,7 @@ func TestBindTimeout(t *testing.T) {
 // provisioner answers. Only the attempts that must time out have a
 // short timeout: the others depend on the speed of the machine.
 func bindTimeout(s *scenario) {
-	s.Timeout = patience
+	s.Timeout = waitTimeout
 	s.before = func() {
 		s.AddNodes(s.Node("a"))
 		s.CreatePVs(s.LocalPV("existing", "a"))

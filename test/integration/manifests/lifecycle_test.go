@@ -32,6 +32,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/pkg/testing/builders"
 	"stowage.dev/stowage/test/cluster"
+	"stowage.dev/stowage/test/integration/fixture"
 )
 
 // site is an empty cluster with a node, a scheduler and a kubelet of sorts.
@@ -50,7 +51,7 @@ func newSite(t *testing.T) *site {
 		t.Fatal(err)
 	}
 	c, err := cluster.Start(ctx, cluster.Config{
-		Binaries: binaries, NoKwok: true,
+		Binaries: fixture.DefaultConfig().Binaries, NoKwok: true,
 		ControllerManager: cluster.ControllerManagerConfig{QPS: 500, Burst: 1000, Controllers: slices.Concat(cluster.DefaultControllers, []string{
 			"deployment-controller", "replicaset-controller", "daemonset-controller", "job-controller", "disruption-controller",
 			"endpointslice-controller",
@@ -118,16 +119,16 @@ func (s *site) tryHelm(args ...string) (string, error) {
 func TestHelm(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.helm("install", release, chart, "--create-namespace", "--wait", "--timeout", patience.String(), "--set", "crds.keep=false")
+	s.helm("install", release, chart, "--create-namespace", "--wait", "--timeout", waitTimeout.String(), "--set", "crds.keep=false")
 	volumes := s.makeWorkload()
 
 	before := s.look(volumes)
-	s.helm("upgrade", release, chart, "--wait", "--timeout", patience.String(), "--set", "crds.keep=false,provisioner.logLevel=4,scheduler.replicas=3")
+	s.helm("upgrade", release, chart, "--wait", "--timeout", waitTimeout.String(), "--set", "crds.keep=false,provisioner.logLevel=4,scheduler.replicas=3")
 	if diff := cmp.Diff(before, s.look(volumes)); diff != "" {
 		t.Errorf("the upgrade changed the workload (-before +after):\n%s", diff)
 	}
 
-	s.helm("uninstall", release, "--wait", "--timeout", patience.String())
+	s.helm("uninstall", release, "--wait", "--timeout", waitTimeout.String())
 	s.checkLeft(volumes, namespace+"/stowage-release")
 	s.checkNothingLeft(false)
 }
@@ -187,7 +188,7 @@ func until[T runtime.Object](s *site, resource, space, name string, done func(T)
 	case "jobs":
 		client = s.Client().BatchV1().RESTClient()
 	}
-	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(s.t.Context(), waitTimeout)
 	defer cancel()
 	lw := cache.NewListWatchFromClient(client, resource, space, fields.OneTermEqualSelector("metadata.name", name))
 	_, err := watchtools.UntilWithSync(ctx, lw, kind, nil, func(event watch.Event) (bool, error) {

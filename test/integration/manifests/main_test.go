@@ -12,74 +12,41 @@ package manifests_test
 
 import (
 	"context"
-	"errors"
-	"flag"
-	"fmt"
 	"os"
 	"testing"
 
-	"go.uber.org/goleak"
 	"k8s.io/client-go/dynamic"
 
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/deadline"
+	"stowage.dev/stowage/test/integration/fixture"
 )
 
-var (
-	// startTimeout bounds builds and the start of a cluster. Cold builds of the
-	// control plane and of Helm are most of it.
-	startTimeout = 45 * deadline.Wait()
-	// patience bounds a single wait on a machine with other load.
-	patience = 3 * deadline.Wait()
-)
+// waitTimeout bounds a single wait on a machine with other load.
+var waitTimeout = 3 * deadline.Wait()
 
 // What TestMain makes for all tests.
 var (
-	binaries cluster.Binaries
-	shared   *cluster.Cluster
-	admin    dynamic.Interface
-	tools    toolPaths
+	shared *cluster.Cluster
+	admin  dynamic.Interface
+	tools  toolPaths
 )
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) { os.Exit(fixture.MainOn(m, config, begin)) }
 
-func run(m *testing.M) int {
-	flag.Parse()
-	if flag.Lookup("test.list").Value.String() != "" {
-		return m.Run()
+// config is a cluster without nodes, whose only controller makes service accounts.
+func config() cluster.Config {
+	return cluster.Config{
+		Binaries: fixture.DefaultConfig().Binaries, NoKwok: true,
+		ControllerManager: cluster.ControllerManagerConfig{Controllers: []string{"serviceaccount-controller"}},
 	}
-	code, err := onCluster(m.Run)
-	if err == nil && code == 0 {
-		err = goleak.Find()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "integration tests:", err)
-		return max(code, 1)
-	}
-	return code
 }
 
-// onCluster runs the tests with the tools built and a cluster on which the default
-// overlay is applied, without nodes.
-func onCluster(tests func() int) (code int, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
-	defer cancel()
+func begin(ctx context.Context, c *cluster.Cluster) (stop func(), err error) {
+	shared = c
 	if tools, err = buildTools(ctx); err != nil {
-		return 1, err
+		return nil, err
 	}
-	if binaries, err = cluster.Build(ctx, cluster.BuildOptions{Progress: os.Stderr}); err != nil {
-		return 1, err
-	}
-	shared, err = cluster.Start(ctx, cluster.Config{
-		Binaries: binaries, NoKwok: true,
-		ControllerManager: cluster.ControllerManagerConfig{Controllers: []string{"serviceaccount-controller"}},
-	})
-	if err != nil {
-		return 1, err
-	}
-	defer func() { err = errors.Join(err, shared.Stop()) }()
-	if admin, err = dynamic.NewForConfig(shared.RESTConfig()); err != nil {
-		return 1, err
-	}
-	return tests(), nil
+	admin, err = dynamic.NewForConfig(c.RESTConfig())
+	return func() {}, err
 }

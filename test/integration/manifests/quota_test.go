@@ -15,6 +15,7 @@ import (
 
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/deadline"
+	"stowage.dev/stowage/test/integration/fixture"
 )
 
 // guarded has the API server admit critical priority only where a ResourceQuota covers it, as
@@ -45,7 +46,7 @@ func TestPriorityQuota(t *testing.T) {
 	ctx, cancel := deadline.Context(t.Context())
 	defer cancel()
 	c, err := cluster.Start(ctx, cluster.Config{
-		Binaries: binaries, NoKwok: true,
+		Binaries: fixture.DefaultConfig().Binaries, NoKwok: true,
 		APIServer:         cluster.APIServerConfig{ExtraArgs: []string{"--admission-control-config-file=" + file}},
 		ControllerManager: cluster.ControllerManagerConfig{Controllers: []string{"serviceaccount-controller", "resourcequota-controller"}},
 	})

@@ -104,13 +104,13 @@ func command(t *testing.T, path string, args ...string) (string, error) {
 func waitFor(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	if !comes(t, done) {
-		t.Fatalf("wait until %s: not within %s", what, patience)
+		t.Fatalf("wait until %s: not within %s", what, waitTimeout)
 	}
 }
 
 // comes is waitFor whose caller reports what is missing.
 func comes(t *testing.T, done func() bool) bool {
-	return wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(context.Context) (bool, error) { //nolint:forbidigo // there is no event
+	return wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, waitTimeout, true, func(context.Context) (bool, error) { //nolint:forbidigo // there is no event
 		return done(), nil
 	}) == nil
 }

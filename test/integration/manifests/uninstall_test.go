@@ -20,7 +20,7 @@ func TestUninstallFails(t *testing.T) {
 	s.helm("install", release, chart, "--create-namespace", "--set", "crds.keep=false")
 	s.waitDaemonSet()
 	s.kubelet.broken.Store(true)
-	if out, err := s.tryHelm("uninstall", release, "--timeout", patience.String()); err == nil {
+	if out, err := s.tryHelm("uninstall", release, "--timeout", waitTimeout.String()); err == nil {
 		t.Fatalf("uninstalled though the Job failed:\n%s", out)
 	}
 	ctx, system := t.Context(), s.Client().AppsV1()
@@ -44,13 +44,13 @@ func TestUninstallFails(t *testing.T) {
 	s.waitDaemonSet()
 	s.helm(upgrade...)
 
-	// The second time it ends by Helm's own patience.
+	// The second time it ends by Helm's own timeout.
 	if out, err := s.tryHelm("uninstall", release, "--timeout", "5s"); err == nil {
 		t.Fatalf("uninstalled though the Job failed:\n%s", out)
 	}
 	s.checkNoRights()
 	s.kubelet.broken.Store(false)
-	s.helm("uninstall", release, "--wait", "--timeout", patience.String())
+	s.helm("uninstall", release, "--wait", "--timeout", waitTimeout.String())
 	s.checkNothingLeft(false)
 }
 

@@ -56,8 +56,8 @@ func (n *Node) WaitPhase(class, name string, phase corev1.PersistentVolumePhase)
 	})
 }
 
-// WaitAnew waits until the slot has another volume than before, and it is Available.
-func (n *Node) WaitAnew(class, name string, before *corev1.PersistentVolume) *corev1.PersistentVolume {
+// WaitRepublished waits until the slot has another volume than before, and it is Available.
+func (n *Node) WaitRepublished(class, name string, before *corev1.PersistentVolume) *corev1.PersistentVolume {
 	n.t.Helper()
 	return n.WaitVolume(class, name, "published again", func(v *corev1.PersistentVolume) bool {
 		return v != nil && v.UID != before.UID && v.Status.Phase == corev1.VolumeAvailable

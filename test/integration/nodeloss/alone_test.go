@@ -64,10 +64,10 @@ func dryRun(t *testing.T, e *fixture.Env) {
 	free := s.volume("a", "disk2", corev1.PersistentVolumeReclaimDelete)
 	process := run(t, e, "dry", "nodeLoss: {dryRun: true}\nleaderElection: {leaderElect: false}\n")
 	s.lose("a")
-	s.waitTold(s.Namespace, "data-db-0", "WouldReleaseClaim", "dry run", "with pod db-0", "then the volume would be removed")
-	s.waitTold(s.Namespace, "db-0", "WouldReleaseClaim", "dry run")
-	s.waitTold("default", before.pv.Name, "WouldReleaseClaim", "dry run")
-	s.waitTold("default", free.Name, "WouldRemoveVolume", "dry run")
+	s.WaitEvent(s.Namespace, "data-db-0", "WouldReleaseClaim", "dry run", "with pod db-0", "then the volume would be removed")
+	s.WaitEvent(s.Namespace, "db-0", "WouldReleaseClaim", "dry run")
+	s.WaitEvent(metav1.NamespaceDefault, before.pv.Name, "WouldReleaseClaim", "dry run")
+	s.WaitEvent(metav1.NamespaceDefault, free.Name, "WouldRemoveVolume", "dry run")
 	if err := process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func budget(t *testing.T, e *fixture.Env) {
 	}
 	process := run(t, e, "first", settings)
 	s.lose("a")
-	s.waitTold(s.Namespace, "", "ReleaseThrottled", "2 claims are released per minute")
+	s.WaitEvent(s.Namespace, "", "ReleaseThrottled", "2 claims are released per minute")
 	s.Wait("two of three claims to be released", func() bool { return left() <= 1 })
 	if err := process.Kill(); err != nil {
 		t.Fatal(err)
@@ -116,7 +116,7 @@ func budget(t *testing.T, e *fixture.Env) {
 	run(t, e, "second", settings)
 	// It has seen the third claim's volume once it has handled a later one.
 	later := s.makeVolume("a", "disk4", "wwn:"+s.Name("a")+"-disk4", corev1.PersistentVolumeReclaimDelete)
-	s.waitTold("default", later.Name, "VolumeRemoved", "tombstone")
+	s.WaitEvent(metav1.NamespaceDefault, later.Name, "VolumeRemoved", "tombstone")
 	s.waitGone(later, stowage.TombstonePublished)
 	var releases []time.Time
 	for _, before := range all {
@@ -198,11 +198,11 @@ func leaderKilled(t *testing.T, e *fixture.Env) {
 	run(t, e, "follower", settings)
 	lost := time.Now()
 	s.lose(before.node(s))
-	s.waitTold(s.Namespace, "data-db-0", "VolumeLost", "will be deleted") // once it is written down
+	s.WaitEvent(s.Namespace, "data-db-0", "VolumeLost", "will be deleted") // once it is written down
 	if err := first.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	s.waitTold(s.Namespace, "data-db-0", "ReleasingClaim", before.pv.Name)
+	s.WaitEvent(s.Namespace, "data-db-0", "ReleasingClaim", before.pv.Name)
 	s.waitPlaced("db-0", "data-db-0", before)
 	s.waitGone(before.pv, stowage.TombstonePublished)
 	if waited := s.released(before.pv).Sub(lost.Truncate(time.Second)); waited < delay {

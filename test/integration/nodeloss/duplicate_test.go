@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 	"stowage.dev/stowage/pkg/apis/wellknown"
@@ -45,17 +46,17 @@ func oneIdentity(t *testing.T, e *fixture.Env) {
 	if got, want := used[b].Annotations[wellknown.DiskIdentityAnnotation], used[a].Annotations[wellknown.DiskIdentityAnnotation]; got != want || used[a].Name == used[b].Name {
 		t.Fatalf("volume %s of disk %s and volume %s of disk %s, want two volumes of one identity", used[a].Name, want, used[b].Name, got)
 	}
-	s.waitTold("default", a.Name, "DuplicateIdentity", b.Name)
-	s.waitTold("default", b.Name, "DuplicateIdentity", a.Name)
+	s.WaitEvent(metav1.NamespaceDefault, a.Name, "DuplicateIdentity", b.Name)
+	s.WaitEvent(metav1.NamespaceDefault, b.Name, "DuplicateIdentity", a.Name)
 	duplicates("1")
 
 	a.Kill()
 	s.lose("a")
 	a.Unclaim(used[a])
-	s.waitTold("default", used[a].Name, "VolumeLost", b.Name)
+	s.WaitEvent(metav1.NamespaceDefault, used[a].Name, "VolumeLost", b.Name)
 	duplicates("0") // only live nodes count
 	b.Release(used[b])
-	again := b.WaitAnew(b.Files, "disk1", used[b])
+	again := b.WaitRepublished(b.Files, "disk1", used[b])
 	if names := b.Names("disk1"); len(names) > 0 {
 		t.Errorf("a volume that is Available holds %q", names)
 	}

@@ -28,13 +28,13 @@ func TestForgedIdentity(t *testing.T) {
 	s.set("db", 1, nil)
 	before := s.waitPlaced("db-0", "data-db-0", nil)
 	s.lose("a")
-	s.waitTold(s.Namespace, "data-db-0", "VolumeLost", "Keep")
+	s.WaitEvent(s.Namespace, "data-db-0", "VolumeLost", "Keep")
 
 	s.AddNodes(s.Node("b"))
 	forged := s.volumeOf("b", "disk1", before.pv.Annotations[wellknown.DiskIdentityAnnotation], corev1.PersistentVolumeReclaimDelete)
 	s.provisionerPod("b")
 	s.report(forged, stowage.EntryMissing)
-	s.waitTold("default", forged.Name, "VolumeLost", before.pv.Name, s.Name("a"), "stowage-provisioner release")
+	s.WaitEvent(metav1.NamespaceDefault, forged.Name, "VolumeLost", before.pv.Name, s.Name("a"), "stowage-provisioner release")
 	report, err := s.reports.Get(s.Context(), s.Name("b"), metav1.GetOptions{})
 	if err != nil || len(report.Spec.Tombstones) > 0 {
 		t.Errorf("tombstones %+v, %v, want none", report.Spec.Tombstones, err)

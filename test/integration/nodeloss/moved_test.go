@@ -92,7 +92,7 @@ func TestDiskTakenOut(t *testing.T) {
 	s.waitPlaced("db-0", "data-db-0", before)
 	s.waitGone(before.pv, stowage.TombstonePublished)
 	n.MountAt(n.Path("images", slot+".ext4"), n.PathOf(n.Files, slot))
-	n.WaitAnew(n.Files, slot, before.pv)
+	n.WaitRepublished(n.Files, slot, before.pv)
 	if names := n.Names(slot); len(names) > 0 {
 		t.Errorf("a volume that is Available holds %q", names)
 	}

@@ -38,12 +38,12 @@ func TestStatefulSetIsWholeAgain(t *testing.T) {
 				t.Errorf("the pod runs on %s, which is deleted", after.pod.Spec.NodeName)
 			}
 			s.waitGone(before.pv, stowage.TombstonePublished)
-			s.waitTold(s.Namespace, "data-db-0", "VolumeLost", "is gone", "will be deleted")
-			s.waitTold(s.Namespace, "data-db-0", "ReleasingClaim", before.pv.Name)
-			s.waitTold(s.Namespace, "data-db-0", "ClaimReleased", before.pv.Name)
-			s.waitTold(s.Namespace, "db-0", "ReleasingClaim", before.pv.Name)
-			s.waitTold(s.Namespace, "db-0", "ClaimReleased", before.pv.Name)
-			s.waitTold("default", before.pv.Name, "VolumeRemoved", "tombstone")
+			s.WaitEvent(s.Namespace, "data-db-0", "VolumeLost", "is gone", "will be deleted")
+			s.WaitEvent(s.Namespace, "data-db-0", "ReleasingClaim", before.pv.Name)
+			s.WaitEvent(s.Namespace, "data-db-0", "ClaimReleased", before.pv.Name)
+			s.WaitEvent(s.Namespace, "db-0", "ReleasingClaim", before.pv.Name)
+			s.WaitEvent(s.Namespace, "db-0", "ClaimReleased", before.pv.Name)
+			s.WaitEvent(metav1.NamespaceDefault, before.pv.Name, "VolumeRemoved", "tombstone")
 		})
 	}
 }
@@ -111,7 +111,7 @@ func TestOperator(t *testing.T) {
 			operate()
 			s.waitPlaced("db-1", "db-1", before)
 			s.waitGone(before.pv, stowage.TombstonePublished)
-			s.waitTold(s.Namespace, "db-1", "ClaimReleased", before.pv.Name)
+			s.WaitEvent(s.Namespace, "db-1", "ClaimReleased", before.pv.Name)
 		})
 	}
 }
@@ -222,7 +222,7 @@ func TestKept(t *testing.T) {
 			before := s.waitPlaced("db-0", claim, nil)
 			free := s.volume("a", "disk2", corev1.PersistentVolumeReclaimDelete) // whose end shows that the delay is over
 			s.lose("a")
-			s.waitTold(s.Namespace, claim, tc.reason, tc.says...)
+			s.WaitEvent(s.Namespace, claim, tc.reason, tc.says...)
 			s.waitGone(free, stowage.TombstonePublished)
 			if c := s.SeenPVC(claim); c == nil || c.UID != before.claim.UID || c.DeletionTimestamp != nil {
 				t.Errorf("the claim was not kept: %v", c)
@@ -248,7 +248,7 @@ func TestRetained(t *testing.T) {
 	s.set("db", 1, nil)
 	before := s.waitPlaced("db-0", "data-db-0", nil)
 	s.lose("a")
-	s.waitTold("default", before.pv.Name, "VolumeLost", "until an administrator deletes it")
+	s.WaitEvent(metav1.NamespaceDefault, before.pv.Name, "VolumeLost", "until an administrator deletes it")
 	if err := s.Client.CoreV1().PersistentVolumes().Delete(s.Context(), before.pv.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -269,7 +269,7 @@ func TestReserved(t *testing.T) {
 	}
 	patch(`{"namespace":"` + s.Namespace + `","name":"later"}`)
 	s.lose("a")
-	s.waitTold("default", reserved.Name, "VolumeLost", "reserved", "claimRef")
+	s.WaitEvent(metav1.NamespaceDefault, reserved.Name, "VolumeLost", "reserved", "claimRef")
 	patch("null")
 	s.waitGone(reserved, stowage.TombstonePublished)
 }

@@ -259,38 +259,6 @@ func (s *site) released(pv *corev1.PersistentVolume) (at time.Time) {
 	return at
 }
 
-// waitTold waits for an event about an object ("": any), in a namespace, with all parts.
-func (s *site) waitTold(namespace, object, reason string, parts ...string) {
-	s.T.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), s.Timeout)
-	defer cancel()
-	watching, err := s.Client.CoreV1().Events(namespace).Watch(ctx, metav1.ListOptions{
-		FieldSelector: strings.TrimPrefix("involvedObject.name="+object+",reason="+reason, "involvedObject.name=,"),
-	})
-	if err != nil {
-		s.T.Fatal(err)
-	}
-	defer watching.Stop()
-	var seen []string
-	for change := range watching.ResultChan() {
-		event, ok := change.Object.(*corev1.Event)
-		if !ok {
-			continue
-		}
-		seen = append(seen, event.Message)
-		missing := 0
-		for _, part := range parts {
-			if !strings.Contains(event.Message, part) {
-				missing++
-			}
-		}
-		if missing == 0 {
-			return
-		}
-	}
-	s.T.Fatalf("waited %s for the event %s of %s with %q; there were %q", s.Timeout, reason, object, parts, seen)
-}
-
 // report has the provisioner of a node say, in its report and on the volume, that the disk of a
 // volume is lost.
 func (s *site) report(pv *corev1.PersistentVolume, state stowage.EntryState) {

@@ -74,7 +74,7 @@ func (r refusal) want(t *testing.T, err error) {
 func eventually(ctx context.Context, want refusal, ask func(context.Context) error) error {
 	var last error
 	//nolint:forbidigo // There is nothing to watch.
-	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, waitTimeout, true, func(ctx context.Context) (bool, error) {
 		last = want.check(ask(ctx))
 		return last == nil, nil
 	})
@@ -86,7 +86,7 @@ var dryRun = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 
 // waitForPolicies returns when all policies, their parameters and the provisioners'
 // rights are in force.
-func (b *testbed) waitForPolicies(ctx context.Context) error {
+func (b *env) waitForPolicies(ctx context.Context) error {
 	misplaced, unlabelled := volume(alpha, beta), volume(alpha, alpha)
 	delete(unlabelled.Labels, wellknown.NodeLabel)
 	untainted := func(ctx context.Context, node string) error {

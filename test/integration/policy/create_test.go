@@ -45,10 +45,10 @@ func TestCreate(t *testing.T) {
 			forge: func(pv *corev1.PersistentVolume) { pv.Spec.StorageClassName = "more-disks" },
 		},
 		"a volume of a node whose hostname is not its name": {
-			by: bed.provisioners[gamma], node: gamma, forge: affinity(builders.Term(builders.In(corev1.LabelHostname, gammaHost))),
+			by: shared.provisioners[gamma], node: gamma, forge: affinity(builders.Term(builders.In(corev1.LabelHostname, gammaHost))),
 		},
 		"the node's name, where its hostname is another": {
-			by: bed.provisioners[gamma], node: gamma, want: placement("must be on hostname gamma;"),
+			by: shared.provisioners[gamma], node: gamma, want: placement("must be on hostname gamma;"),
 		},
 
 		"on another node": {
@@ -202,14 +202,14 @@ func TestCreate(t *testing.T) {
 		},
 		"another node's whole volume": {node: beta, want: either("")},
 
-		"with a token of no pod":             {by: bed.unbound, want: either(noNode)},
-		"by another user than a provisioner": {by: bed.others, forge: affinity(builders.Term(builders.In(corev1.LabelHostname, beta)))},
-		"by a user with all rights":          {by: bed.mighty[beta], want: either("")},
+		"with a token of no pod":             {by: shared.unbound, want: either(noNode)},
+		"by another user than a provisioner": {by: shared.others, forge: affinity(builders.Term(builders.In(corev1.LabelHostname, beta)))},
+		"by a user with all rights":          {by: shared.privileged[beta], want: either("")},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			by, node := bed.provisioners[alpha], alpha
+			by, node := shared.provisioners[alpha], alpha
 			if test.by != nil {
 				by = test.by
 			}

@@ -37,20 +37,20 @@ func TestDelete(t *testing.T) {
 		how  func(*testing.T, *user, *corev1.PersistentVolume) error
 		want refusal
 	}{
-		"its own volume":                           {by: bed.provisioners[alpha], how: one},
-		"another node's volume":                    {by: bed.provisioners[beta], how: one, want: volumes(own)},
-		"a volume, with a token of no pod":         {by: bed.unbound, how: one, want: volumes(noNode)},
-		"all of another node's volumes at once":    {by: bed.mighty[beta], how: all, want: volumes(own)},
-		"all volumes at once, by another user":     {by: bed.others, how: all},
-		"a volume, by an administrator":            {by: bed.admin, how: one},
-		"its own volumes at once, were it granted": {by: bed.mighty[alpha], how: all},
+		"its own volume":                           {by: shared.provisioners[alpha], how: one},
+		"another node's volume":                    {by: shared.provisioners[beta], how: one, want: volumes(own)},
+		"a volume, with a token of no pod":         {by: shared.unbound, how: one, want: volumes(noNode)},
+		"all of another node's volumes at once":    {by: shared.privileged[beta], how: all, want: volumes(own)},
+		"all volumes at once, by another user":     {by: shared.others, how: all},
+		"a volume, by an administrator":            {by: shared.admin, how: one},
+		"its own volumes at once, were it granted": {by: shared.privileged[alpha], how: all},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			pv := published(t, alpha)
 			test.want.want(t, test.how(t, test.by, pv))
-			now, err := bed.admin.CoreV1().PersistentVolumes().Get(t.Context(), pv.Name, metav1.GetOptions{})
+			now, err := shared.admin.CoreV1().PersistentVolumes().Get(t.Context(), pv.Name, metav1.GetOptions{})
 			if err != nil {
 				t.Fatalf("our finalizer did not keep the volume: %v", err)
 			}
@@ -89,11 +89,11 @@ func TestDoubtful(t *testing.T) {
 			t.Parallel()
 			pv := volume(alpha, alpha)
 			test.forge(pv)
-			if _, err := bed.admin.CoreV1().PersistentVolumes().Create(t.Context(), pv, metav1.CreateOptions{}); err != nil {
+			if _, err := shared.admin.CoreV1().PersistentVolumes().Create(t.Context(), pv, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			test.want.want(t, bed.provisioners[alpha].patchVolume(t.Context(), pv.Name, released))
-			test.want.want(t, bed.provisioners[alpha].CoreV1().PersistentVolumes().Delete(t.Context(), pv.Name, metav1.DeleteOptions{}))
+			test.want.want(t, shared.provisioners[alpha].patchVolume(t.Context(), pv.Name, released))
+			test.want.want(t, shared.provisioners[alpha].CoreV1().PersistentVolumes().Delete(t.Context(), pv.Name, metav1.DeleteOptions{}))
 		})
 	}
 }
@@ -103,7 +103,7 @@ func TestDoubtful(t *testing.T) {
 func TestWholeLife(t *testing.T) {
 	t.Parallel()
 	pv := published(t, beta)
-	provisioner := bed.provisioners[beta].CoreV1().PersistentVolumes()
+	provisioner := shared.provisioners[beta].CoreV1().PersistentVolumes()
 	list, err := provisioner.List(t.Context(), metav1.ListOptions{LabelSelector: localpv.Selector(beta)})
 	if err != nil || len(list.Items) == 0 {
 		t.Fatalf("listed %d volumes: %v", len(list.Items), err)
@@ -116,14 +116,14 @@ func TestWholeLife(t *testing.T) {
 	if err := provisioner.Delete(t.Context(), pv.Name, uid(pv)); err != nil {
 		t.Fatal(err)
 	}
-	if err := bed.provisioners[alpha].patchVolume(t.Context(), pv.Name, unfinished); err == nil {
+	if err := shared.provisioners[alpha].patchVolume(t.Context(), pv.Name, unfinished); err == nil {
 		t.Error("another node's provisioner has ended a volume that is being deleted")
 	}
 	// No controller removes the other finalizer, which comes first.
-	if err := bed.admin.patchVolume(t.Context(), pv.Name, `{"metadata":{"finalizers":["stowage.dev/local-volume"]}}`); err != nil {
+	if err := shared.admin.patchVolume(t.Context(), pv.Name, `{"metadata":{"finalizers":["stowage.dev/local-volume"]}}`); err != nil {
 		t.Fatal(err)
 	}
-	if err := bed.provisioners[beta].patchVolume(t.Context(), pv.Name, unfinished); err != nil {
+	if err := shared.provisioners[beta].patchVolume(t.Context(), pv.Name, unfinished); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := provisioner.Get(t.Context(), pv.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {

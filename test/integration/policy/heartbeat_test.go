@@ -50,16 +50,16 @@ func TestHeartbeat(t *testing.T) {
 		"with another node's owner": {lease: lease(gamma, gamma), forge: func(l *coordinationv1.Lease) { l.OwnerReferences[0].Name = beta }, want: heartbeat("only owner")},
 		"with a finalizer":          {lease: lease(gamma, gamma), forge: func(l *coordinationv1.Lease) { l.Finalizers = []string{"example.com/held"} }, want: heartbeat("without finalizers")},
 		"of the controller's election, were it granted": {
-			by: bed.mighty[gamma], lease: lease("stowage-controller", gamma), forge: func(l *coordinationv1.Lease) { l.Namespace = namespace }, want: heartbeat(own),
+			by: shared.privileged[gamma], lease: lease("stowage-controller", gamma), forge: func(l *coordinationv1.Lease) { l.Namespace = namespace }, want: heartbeat(own),
 		},
-		"with a token of no pod": {by: bed.unbound, lease: lease(gamma, gamma), want: heartbeat(noNode)},
-		"by an administrator":    {by: bed.admin, lease: lease(beta, gamma)},
-		"by another user":        {by: bed.others, lease: lease(beta, gamma)},
+		"with a token of no pod": {by: shared.unbound, lease: lease(gamma, gamma), want: heartbeat(noNode)},
+		"by an administrator":    {by: shared.admin, lease: lease(beta, gamma)},
+		"by another user":        {by: shared.others, lease: lease(beta, gamma)},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			by := bed.provisioners[gamma]
+			by := shared.provisioners[gamma]
 			if test.by != nil {
 				by = test.by
 			}
@@ -80,12 +80,12 @@ func TestHeartbeat(t *testing.T) {
 			l.Spec.RenewTime = &now
 			return l
 		}
-		if _, err := bed.provisioners[alpha].CoordinationV1().Leases(diskreports.HeartbeatNamespace).Create(t.Context(), lease(alpha, alpha), metav1.CreateOptions{}); err != nil {
+		if _, err := shared.provisioners[alpha].CoordinationV1().Leases(diskreports.HeartbeatNamespace).Create(t.Context(), lease(alpha, alpha), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		_, err := bed.provisioners[beta].CoordinationV1().Leases(diskreports.HeartbeatNamespace).Update(t.Context(), leases(bed.admin), metav1.UpdateOptions{})
+		_, err := shared.provisioners[beta].CoordinationV1().Leases(diskreports.HeartbeatNamespace).Update(t.Context(), leases(shared.admin), metav1.UpdateOptions{})
 		heartbeat(own).want(t, err)
-		_, err = bed.provisioners[alpha].CoordinationV1().Leases(diskreports.HeartbeatNamespace).Update(t.Context(), leases(bed.provisioners[alpha]), metav1.UpdateOptions{})
+		_, err = shared.provisioners[alpha].CoordinationV1().Leases(diskreports.HeartbeatNamespace).Update(t.Context(), leases(shared.provisioners[alpha]), metav1.UpdateOptions{})
 		allowed.want(t, err)
 	})
 }

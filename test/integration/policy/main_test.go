@@ -13,70 +13,32 @@ package policy_test
 
 import (
 	"context"
-	"errors"
-	"flag"
-	"fmt"
 	"os"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/deadline"
+	"stowage.dev/stowage/test/integration/fixture"
 )
 
-var (
-	// startTimeout bounds the start of the cluster. A cold build of the control
-	// plane is most of it.
-	startTimeout = 30 * deadline.Wait()
-	// patience bounds a single wait on a machine with other load.
-	patience = deadline.Wait()
-)
+// waitTimeout bounds a single wait on a machine with other load.
+var waitTimeout = deadline.Wait()
 
-// bed is what TestMain makes for all tests.
-var bed *testbed
+// shared is what TestMain makes for all tests.
+var shared *env
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) { os.Exit(fixture.MainOn(m, config, begin)) }
 
-func run(m *testing.M) int {
-	flag.Parse()
-	if flag.Lookup("test.list").Value.String() != "" {
-		return m.Run()
+// config is a cluster without nodes. Its only controller reports the types of the policies'
+// expressions.
+func config() cluster.Config {
+	return cluster.Config{
+		Binaries: fixture.DefaultConfig().Binaries, NoKwok: true,
+		ControllerManager: cluster.ControllerManagerConfig{Controllers: []string{"validatingadmissionpolicy-status-controller"}},
 	}
-	code, err := onCluster(m.Run)
-	if err == nil && code == 0 {
-		err = goleak.Find()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "integration tests:", err)
-		return max(code, 1)
-	}
-	return code
 }
 
-// onCluster runs the tests on a cluster without nodes' provisioners and schedulers.
-// Its only controller reports the types of the policies' expressions.
-func onCluster(tests func() int) (code int, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
-	defer cancel()
-	binaries, err := cluster.Build(ctx, cluster.BuildOptions{Progress: os.Stderr})
-	if err != nil {
-		return 1, err
-	}
-	c, err := cluster.Start(ctx, cluster.Config{
-		Binaries:          binaries,
-		NoKwok:            true,
-		ControllerManager: cluster.ControllerManagerConfig{Controllers: []string{"validatingadmissionpolicy-status-controller"}},
-	})
-	if err != nil {
-		return 1, err
-	}
-	defer func() {
-		bed.close()
-		err = errors.Join(err, c.Stop())
-	}()
-	if bed, err = newTestbed(ctx, c); err != nil {
-		return 1, errors.Join(err, c.DumpLogs(os.Stderr))
-	}
-	return tests(), nil
+func begin(ctx context.Context, c *cluster.Cluster) (stop func(), err error) {
+	shared, err = newEnv(ctx, c)
+	return func() { shared.close() }, err
 }

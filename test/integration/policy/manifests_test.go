@@ -69,7 +69,7 @@ func TestProvisionerPod(t *testing.T) {
 	t.Parallel()
 	pod := provisionerPod(t)
 	pod.Spec.NodeName = alpha
-	if _, err := bed.admin.CoreV1().Pods(namespace).Create(t.Context(), pod, dryRun); err != nil {
+	if _, err := shared.admin.CoreV1().Pods(namespace).Create(t.Context(), pod, dryRun); err != nil {
 		t.Error(err)
 	}
 }
@@ -96,7 +96,7 @@ func applyDryRun(t *testing.T, object *unstructured.Unstructured) error {
 	plural, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind())
 	force := true
 	options := metav1.PatchOptions{DryRun: dryRun.DryRun, FieldManager: "kubectl", FieldValidation: metav1.FieldValidationStrict, Force: &force}
-	client := bed.admin.dynamic.Resource(plural)
+	client := shared.admin.dynamic.Resource(plural)
 	if space := object.GetNamespace(); space != "" {
 		_, err = client.Namespace(space).Patch(t.Context(), object.GetName(), types.ApplyPatchType, data, options)
 		return err

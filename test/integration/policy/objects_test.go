@@ -59,7 +59,7 @@ func published(t *testing.T, node string) *corev1.PersistentVolume {
 	if node == gamma {
 		host = gammaHost
 	}
-	pv, err := bed.provisioners[node].CoreV1().PersistentVolumes().Create(t.Context(), volume(node, host), metav1.CreateOptions{})
+	pv, err := shared.provisioners[node].CoreV1().PersistentVolumes().Create(t.Context(), volume(node, host), metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

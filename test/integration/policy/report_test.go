@@ -68,14 +68,14 @@ func TestCreateReport(t *testing.T) {
 				r.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: beta, UID: "1"}})
 			},
 		},
-		"with a token of no pod": {by: bed.unbound, name: gamma, node: gamma, want: reports(noNode)},
-		"by an administrator":    {by: bed.admin, name: beta, node: beta},
-		"by another user":        {by: bed.others, name: beta, node: beta},
+		"with a token of no pod": {by: shared.unbound, name: gamma, node: gamma, want: reports(noNode)},
+		"by an administrator":    {by: shared.admin, name: beta, node: beta},
+		"by another user":        {by: shared.others, name: beta, node: beta},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			by := bed.provisioners[gamma]
+			by := shared.provisioners[gamma]
 			if test.by != nil {
 				by = test.by
 			}
@@ -101,12 +101,12 @@ func TestWriteReport(t *testing.T) {
 		acked  = `{"metadata":{"annotations":{"stowage.dev/publish-retained":"local-disks/a@1"}}}`
 	)
 	for name, node := range map[string]string{alphas: alpha, betas: beta} {
-		if _, err := bed.provisioners[node].reports().Create(t.Context(), report(name, node, 3), metav1.CreateOptions{}); err != nil {
+		if _, err := shared.provisioners[node].reports().Create(t.Context(), report(name, node, 3), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	// Alpha's by its name, beta's by its spec.
-	if _, err := bed.admin.reports().Create(t.Context(), report("alpha.page-7", beta, 7), metav1.CreateOptions{}); err != nil {
+	if _, err := shared.admin.reports().Create(t.Context(), report("alpha.page-7", beta, 7), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	patch := func(by *user, name, patch string, sub ...string) func(*testing.T) error {
@@ -124,17 +124,17 @@ func TestWriteReport(t *testing.T) {
 		do   func(*testing.T) error
 		want refusal
 	}{
-		"its own status":                        {do: patch(bed.provisioners[alpha], alphas, status, "status")},
-		"an answer of the controller":           {do: patch(bed.provisioners[alpha], alphas, answer, "status"), want: reports("is written by the controller")},
-		"an answer, by the controller":          {do: patch(bed.admin, betas, answer, "status")},
-		"another's status":                      {do: patch(bed.provisioners[alpha], betas, status, "status"), want: reports(own)},
-		"a status that is another's by spec":    {do: patch(bed.provisioners[alpha], "alpha.page-7", status, "status"), want: reports(own)},
-		"a status, with a token of no pod":      {do: patch(bed.unbound, alphas, status, "status"), want: reports(noNode)},
-		"an acknowledgement, were it granted":   {do: patch(bed.mighty[alpha], alphas, acked), want: reports("the status only")},
-		"another's deletion, were it granted":   {do: remove(bed.mighty[alpha], betas), want: reports(own)},
-		"its own deletion, were it granted":     {do: remove(bed.mighty[alpha], alphas)},
-		"an acknowledgement by another user":    {do: patch(bed.others, betas, acked)},
-		"an acknowledgement, by administrators": {do: patch(bed.admin, alphas, acked)},
+		"its own status":                        {do: patch(shared.provisioners[alpha], alphas, status, "status")},
+		"an answer of the controller":           {do: patch(shared.provisioners[alpha], alphas, answer, "status"), want: reports("is written by the controller")},
+		"an answer, by the controller":          {do: patch(shared.admin, betas, answer, "status")},
+		"another's status":                      {do: patch(shared.provisioners[alpha], betas, status, "status"), want: reports(own)},
+		"a status that is another's by spec":    {do: patch(shared.provisioners[alpha], "alpha.page-7", status, "status"), want: reports(own)},
+		"a status, with a token of no pod":      {do: patch(shared.unbound, alphas, status, "status"), want: reports(noNode)},
+		"an acknowledgement, were it granted":   {do: patch(shared.privileged[alpha], alphas, acked), want: reports("the status only")},
+		"another's deletion, were it granted":   {do: remove(shared.privileged[alpha], betas), want: reports(own)},
+		"its own deletion, were it granted":     {do: remove(shared.privileged[alpha], alphas)},
+		"an acknowledgement by another user":    {do: patch(shared.others, betas, acked)},
+		"an acknowledgement, by administrators": {do: patch(shared.admin, alphas, acked)},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -65,7 +65,7 @@ func TestRights(t *testing.T) {
 				Groups:             []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
 				ResourceAttributes: attributes(what),
 			}}
-			answer, err := bed.admin.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
+			answer, err := shared.admin.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -51,15 +51,15 @@ func TestNode(t *testing.T) {
 		"gives it a provider's ID":     {patch: `{"spec":{"providerID":"cloud://beta"}}`, want: nodes(taintsOnly)},
 		"a label with the taint":       {patch: `{"metadata":{"labels":{"tier":"gold"}},"spec":{"taints":[` + reservedTaint + `]}}`, want: nodes(taintsOnly)},
 		"another node's startup taint": {node: beta, patch: taints(reservedTaint), want: nodes("writes no other node")},
-		"with a token of no pod":       {by: bed.unbound, patch: taints(reservedTaint), want: nodes(noNode)},
-		"writes the status":            {by: bed.mighty[alpha], patch: `{"status":{"phase":"Running"}}`, sub: []string{"status"}, want: nodes(nothingElse)},
-		"another's taint, by others":   {by: bed.others, node: beta, patch: taints("")},
-		"a label, by an administrator": {by: bed.admin, patch: `{"metadata":{"labels":{"tier":"gold"}}}`},
+		"with a token of no pod":       {by: shared.unbound, patch: taints(reservedTaint), want: nodes(noNode)},
+		"writes the status":            {by: shared.privileged[alpha], patch: `{"status":{"phase":"Running"}}`, sub: []string{"status"}, want: nodes(nothingElse)},
+		"another's taint, by others":   {by: shared.others, node: beta, patch: taints("")},
+		"a label, by an administrator": {by: shared.admin, patch: `{"metadata":{"labels":{"tier":"gold"}}}`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			by, node := bed.provisioners[alpha], alpha
+			by, node := shared.provisioners[alpha], alpha
 			if test.by != nil {
 				by = test.by
 			}
@@ -71,12 +71,12 @@ func TestNode(t *testing.T) {
 	}
 	t.Run("creates one, were it granted", func(t *testing.T) {
 		t.Parallel()
-		_, err := bed.mighty[alpha].CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "delta"}}, dryRun)
+		_, err := shared.privileged[alpha].CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "delta"}}, dryRun)
 		nodes(nothingElse).want(t, err)
 	})
 	t.Run("deletes its own, were it granted", func(t *testing.T) {
 		t.Parallel()
-		err := bed.mighty[alpha].CoreV1().Nodes().Delete(t.Context(), alpha, metav1.DeleteOptions{DryRun: dryRun.DryRun})
+		err := shared.privileged[alpha].CoreV1().Nodes().Delete(t.Context(), alpha, metav1.DeleteOptions{DryRun: dryRun.DryRun})
 		nodes(nothingElse).want(t, err)
 	})
 }
@@ -84,7 +84,7 @@ func TestNode(t *testing.T) {
 // TestStartupTaintIsGone: the removal is not refused when it is stored.
 func TestStartupTaintIsGone(t *testing.T) {
 	t.Parallel()
-	node, err := bed.provisioners[gamma].CoreV1().Nodes().Patch(t.Context(), gamma, types.MergePatchType, []byte(taints(reservedTaint)), metav1.PatchOptions{})
+	node, err := shared.provisioners[gamma].CoreV1().Nodes().Patch(t.Context(), gamma, types.MergePatchType, []byte(taints(reservedTaint)), metav1.PatchOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

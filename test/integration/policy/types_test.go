@@ -4,11 +4,15 @@
 package policy_test
 
 import (
+	"context"
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 )
 
 // TestTypes: no expression of a policy uses a field that does not exist, or
@@ -16,25 +20,14 @@ import (
 // be true of all.
 func TestTypes(t *testing.T) {
 	t.Parallel()
-	policies, err := bed.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().List(t.Context(), metav1.ListOptions{})
+	policies, err := shared.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := bed.admin.dynamic.Resource(admissionregistrationv1.SchemeGroupVersion.WithResource("validatingadmissionpolicies"))
 	for _, policy := range policies.Items {
 		t.Run(policy.Name, func(t *testing.T) {
 			t.Parallel()
-			err := untilIs(t.Context(), client, policy.Name, func(o *unstructured.Unstructured) bool {
-				seen, _, _ := unstructured.NestedInt64(o.Object, "status", "observedGeneration")
-				return seen == o.GetGeneration()
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			checked, err := bed.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(t.Context(), policy.Name, metav1.GetOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			checked := typeChecked(t, policy.Name)
 			if checked.Status.TypeChecking == nil {
 				t.Fatal("types were not checked")
 			}
@@ -43,4 +36,22 @@ func TestTypes(t *testing.T) {
 			}
 		})
 	}
+}
+
+// typeChecked waits until the controller has checked the policy, and returns it.
+func typeChecked(t *testing.T, name string) *admissionregistrationv1.ValidatingAdmissionPolicy {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
+	defer cancel()
+	lw := cache.NewListWatchFromClient(shared.admin.AdmissionregistrationV1().RESTClient(), "validatingadmissionpolicies",
+		metav1.NamespaceNone, fields.OneTermEqualSelector(metav1.ObjectNameField, name))
+	var policy *admissionregistrationv1.ValidatingAdmissionPolicy
+	_, err := watchtools.UntilWithSync(ctx, lw, &admissionregistrationv1.ValidatingAdmissionPolicy{}, nil, func(e watch.Event) (ok bool, err error) {
+		policy, ok = e.Object.(*admissionregistrationv1.ValidatingAdmissionPolicy)
+		return ok && policy.Status.ObservedGeneration == policy.Generation, nil
+	})
+	if err != nil {
+		t.Fatalf("wait until the types of policy %s are checked: %v", name, err)
+	}
+	return policy
 }

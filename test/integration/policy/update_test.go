@@ -95,32 +95,32 @@ func TestUpdate(t *testing.T) {
 		"changes the capacity":       {patch: `{"spec":{"capacity":{"storage":"1Ti"}}}`, want: volumes(spec)},
 		"changes the mount options":  {patch: `{"spec":{"mountOptions":["dev"]}}`, want: volumes(spec)},
 		"removes all finalizers":     {patch: unfinished, want: volumes("finalizers")},
-		"writes the status":          {by: bed.mighty[alpha], patch: phase, sub: []string{"status"}, want: volumes("do not write the status")},
+		"writes the status":          {by: shared.privileged[alpha], patch: phase, sub: []string{"status"}, want: volumes("do not write the status")},
 
-		"another provisioner removes the finalizer":     {by: bed.provisioners[beta], patch: released, want: volumes(own)},
-		"another provisioner makes it its own":          {by: bed.provisioners[beta], patch: taken(beta), want: volumes(own)},
-		"another provisioner changes the disk identity": {by: bed.provisioners[beta], patch: annotate(wellknown.DiskIdentityAnnotation, `"fs:2:/"`), want: volumes(own)},
-		"another provisioner marks its disk as missing": {by: bed.provisioners[beta], patch: annotate(wellknown.DiskAnnotation, `"Missing"`), want: volumes(own)},
+		"another provisioner removes the finalizer":     {by: shared.provisioners[beta], patch: released, want: volumes(own)},
+		"another provisioner makes it its own":          {by: shared.provisioners[beta], patch: taken(beta), want: volumes(own)},
+		"another provisioner changes the disk identity": {by: shared.provisioners[beta], patch: annotate(wellknown.DiskIdentityAnnotation, `"fs:2:/"`), want: volumes(own)},
+		"another provisioner marks its disk as missing": {by: shared.provisioners[beta], patch: annotate(wellknown.DiskAnnotation, `"Missing"`), want: volumes(own)},
 		"another provisioner removes the mark of its disk": {
-			by: bed.provisioners[beta], before: annotate(wellknown.DiskAnnotation, `"Missing"`), patch: annotate(wellknown.DiskAnnotation, `null`), want: volumes(own),
+			by: shared.provisioners[beta], before: annotate(wellknown.DiskAnnotation, `"Missing"`), patch: annotate(wellknown.DiskAnnotation, `null`), want: volumes(own),
 		},
-		"another provisioner claims it":         {by: bed.provisioners[beta], patch: claimed, want: volumes(own)},
-		"another provisioner writes the status": {by: bed.mighty[beta], patch: phase, sub: []string{"status"}, want: volumes("do not write the status")},
+		"another provisioner claims it":         {by: shared.provisioners[beta], patch: claimed, want: volumes(own)},
+		"another provisioner writes the status": {by: shared.privileged[beta], patch: phase, sub: []string{"status"}, want: volumes("do not write the status")},
 
-		"a token of no pod removes the finalizer": {by: bed.unbound, patch: released, want: volumes(noNode)},
-		"an administrator does as he likes":       {by: bed.admin, patch: taken(beta)},
-		"another account does as it likes":        {by: bed.others, patch: claimed},
+		"a token of no pod removes the finalizer": {by: shared.unbound, patch: released, want: volumes(noNode)},
+		"an administrator does as he likes":       {by: shared.admin, patch: taken(beta)},
+		"another account does as it likes":        {by: shared.others, patch: claimed},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			pv := published(t, alpha)
 			if test.before != "" {
-				if err := bed.admin.patchVolume(t.Context(), pv.Name, test.before); err != nil {
+				if err := shared.admin.patchVolume(t.Context(), pv.Name, test.before); err != nil {
 					t.Fatal(err)
 				}
 			}
-			by := bed.provisioners[alpha]
+			by := shared.provisioners[alpha]
 			if test.by != nil {
 				by = test.by
 			}

@@ -52,7 +52,7 @@ func (u *user) reports() dynamic.ResourceInterface { return u.dynamic.Resource(r
 
 // login requests a token of the provisioners' service account, as kubelet does for a
 // pod; without a pod the token is not bound.
-func (b *testbed) login(ctx context.Context, pod *corev1.Pod) (*user, error) {
+func (b *env) login(ctx context.Context, pod *corev1.Pod) (*user, error) {
 	request := &authenticationv1.TokenRequest{}
 	if pod != nil {
 		request.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID}
@@ -68,7 +68,7 @@ func (b *testbed) login(ctx context.Context, pod *corev1.Pod) (*user, error) {
 
 // impersonate makes a user whom RBAC refuses nothing. node is what its token
 // would name; empty for none.
-func (b *testbed) impersonate(name, node string) (*user, error) {
+func (b *env) impersonate(name, node string) (*user, error) {
 	config := b.cluster.RESTConfig()
 	config.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: []string{"system:masters"}}
 	if node != "" {

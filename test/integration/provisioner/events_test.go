@@ -23,7 +23,7 @@ func TestEvents(t *testing.T) {
 	n.Start()
 	volume := n.Claim(n.Files, "disk1")
 	path := n.PathOf(n.Files, "disk1")
-	n.WaitEvent(volume.Name, "VolumePublished", path, n.Name)
+	n.Env.WaitEvent(metav1.NamespaceDefault, volume.Name, "VolumePublished", path, n.Name)
 
 	mounted := n.Path("kubelet/pods/1/volumes/kubernetes.io~local-volume", volume.Name)
 	if err := os.MkdirAll(mounted, 0o755); err != nil {
@@ -31,7 +31,7 @@ func TestEvents(t *testing.T) {
 	}
 	n.Write("disk1", "secret", "of its user")
 	n.Release(volume)
-	n.WaitEvent(volume.Name, "VolumeInUse", "kubelet", mounted)
+	n.Env.WaitEvent(metav1.NamespaceDefault, volume.Name, "VolumeInUse", "kubelet", mounted)
 	n.WaitEntry(n.Files, "disk1", stowage.EntryReleased, "VolumeInUse")
 	if names := n.Names("disk1"); len(names) != 1 {
 		t.Errorf("a volume was cleaned while kubelet had it mounted: it holds %q", names)
@@ -40,13 +40,13 @@ func TestEvents(t *testing.T) {
 	if err := os.RemoveAll(n.Path("kubelet/pods/1")); err != nil {
 		t.Fatal(err)
 	}
-	n.WaitEvent(volume.Name, "VolumeDelete", "Cleaning", path)
-	n.WaitEvent(volume.Name, "VolumeCleaned", path)
-	next := n.WaitAnew(n.Files, "disk1", volume)
+	n.Env.WaitEvent(metav1.NamespaceDefault, volume.Name, "VolumeDelete", "Cleaning", path)
+	n.Env.WaitEvent(metav1.NamespaceDefault, volume.Name, "VolumeCleaned", path)
+	next := n.WaitRepublished(n.Files, "disk1", volume)
 
 	n.Unmount(path)
 	n.WaitNone(n.Files, "disk1")
-	n.WaitEvent(next.Name, "VolumeDelete", "Withdrawn")
+	n.Env.WaitEvent(metav1.NamespaceDefault, next.Name, "VolumeDelete", "Withdrawn")
 }
 
 // TestFailedClean: the error of a failed clean is reported, and the volume stays
@@ -59,7 +59,7 @@ func TestFailedClean(t *testing.T) {
 	volume := n.Claim(n.Files, "disk1")
 	n.Write("disk1", "secret", "of its user")
 	n.Release(volume)
-	n.WaitEvent(volume.Name, "VolumeFailedDelete", "no such robot", "exit status 3")
+	n.Env.WaitEvent(metav1.NamespaceDefault, volume.Name, "VolumeFailedDelete", "no such robot", "exit status 3")
 	n.WaitReport("how the clean failed", func(r *stowage.LocalDiskReport) bool {
 		return len(r.Status.Entries) == 1 && r.Status.Entries[0].Reason == "CleanFailed" &&
 			contains(r.Status.Entries[0].Cleaning.LastError, "no such robot") && r.Status.Entries[0].Cleaning.Attempts > 0
@@ -69,7 +69,7 @@ func TestFailedClean(t *testing.T) {
 		t.Errorf("the volume of a failed clean is %v", now)
 	}
 	n.Set(n.Files, "fsCleanerCommand", nil)
-	n.WaitAnew(n.Files, "disk1", volume)
+	n.WaitRepublished(n.Files, "disk1", volume)
 	if names := n.Names("disk1"); len(names) > 0 {
 		t.Errorf("a volume that is Available holds %q", names)
 	}
@@ -86,7 +86,7 @@ func TestRecycle(t *testing.T) {
 	n.Write("disk1", "secret", "of its user")
 	setPolicy(t, n, volume.Name, "Recycle")
 	n.Release(volume)
-	n.WaitEvent(volume.Name, "VolumeUnsupportedReclaimPolicy", "set the reclaim policy of volume "+volume.Name)
+	n.Env.WaitEvent(metav1.NamespaceDefault, volume.Name, "VolumeUnsupportedReclaimPolicy", "set the reclaim policy of volume "+volume.Name)
 	if names := n.Names("disk1"); len(names) != 1 {
 		t.Errorf("a volume of policy Recycle was cleaned: it holds %q", names)
 	}
@@ -94,7 +94,7 @@ func TestRecycle(t *testing.T) {
 	setPolicy(t, n, volume.Name, "Delete")
 	n.WaitEntry(n.Files, "disk1", stowage.EntryFailed, "PhaseFailed")
 	n.Delete(volume)
-	n.WaitAnew(n.Files, "disk1", volume)
+	n.WaitRepublished(n.Files, "disk1", volume)
 	if names := n.Names("disk1"); len(names) > 0 {
 		t.Errorf("a volume that is Available holds %q", names)
 	}

@@ -56,7 +56,7 @@ func TestRefusedKeys(t *testing.T) {
 		waitConfig(n, batch[0].key, metav1.ConditionFalse, parts...)
 	}
 
-	n.WaitEvent(n.Name, "ConfigurationRejected", "The last good configuration stays in force")
+	n.Env.WaitEvent(metav1.NamespaceDefault, n.Name, "ConfigurationRejected", "The last good configuration stays in force")
 	n.Tmpfs("disk2", "1m")
 	n.WaitPhase(n.Files, "disk2", corev1.VolumeAvailable)
 	refusals := waitMetric(n, `stowage_provisioner_config_reloads_total{result="error"}`, "counted", func(v float64) bool { return v > 0 })

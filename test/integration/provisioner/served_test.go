@@ -85,7 +85,7 @@ func TestMetrics(t *testing.T) {
 	}
 
 	n.Release(bound)
-	n.WaitAnew(n.Files, "disk2", bound)
+	n.WaitRepublished(n.Files, "disk2", bound)
 	is(n, `local_volume_provisioner_persistentvolume_delete_total{mode="Filesystem",type="process"}`, 1)
 	is(n, `local_volume_provisioner_persistentvolume_delete_duration_seconds_count{capacity="500G",cleanup_command="",mode="Filesystem",type="process"}`, 1)
 	is(n, `stowage_provisioner_released_to_available_seconds_count`, 1)

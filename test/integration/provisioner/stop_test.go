@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
 )
@@ -50,11 +51,11 @@ find "$LOCAL_PV_FILESYSTEM" -mindepth 1 -delete`)
 	}
 
 	n.Start()
-	n.WaitAnew(n.Files, "disk1", volume)
+	n.WaitRepublished(n.Files, "disk1", volume)
 	if names := n.Names("disk1"); len(names) > 0 {
 		t.Errorf("a volume that is Available holds %q", names)
 	}
-	n.WaitEvent(volume.Name, "VolumeCleaned")
+	n.Env.WaitEvent(metav1.NamespaceDefault, volume.Name, "VolumeCleaned")
 	n.WaitEntry(n.Files, "disk1", stowage.EntryAvailable, "")
 }
 

@@ -49,7 +49,7 @@ func TestClassRemoved(t *testing.T) {
 	n.Configure(func(data map[string]any) { delete(data["storageClassMap"].(map[string]any), n.Files) })
 	n.WaitEntry(n.Files, "free", stowage.EntryAvailable, "NotConfigured")
 	n.WaitEntry(n.Files, "bound", stowage.EntryBound, "NotConfigured")
-	n.WaitEvent(bound.Name, "NotConfigured", "configuration")
+	n.Env.WaitEvent(metav1.NamespaceDefault, bound.Name, "NotConfigured", "configuration")
 	n.Release(released)
 	n.WaitEntry(n.Files, "released", stowage.EntryReleased, "NotConfigured")
 	same(t, n, free, n.Files, "free")
@@ -59,7 +59,7 @@ func TestClassRemoved(t *testing.T) {
 	}
 
 	n.Configure(nil)
-	n.WaitAnew(n.Files, "released", released)
+	n.WaitRepublished(n.Files, "released", released)
 	n.WaitEntry(n.Files, "free", stowage.EntryAvailable, "")
 	same(t, n, free, n.Files, "free")
 	stillRuns(t, n, pid)
@@ -85,7 +85,7 @@ func TestPatternNarrowed(t *testing.T) {
 		t.Error("a disk was published whose name matches no pattern")
 	}
 	n.Release(old2)
-	n.WaitEvent(old2.Name, "VolumeCleaned")
+	n.Env.WaitEvent(metav1.NamespaceDefault, old2.Name, "VolumeCleaned")
 	n.WaitNone(n.Files, "old2")
 	if names := n.Names("old2"); len(names) > 0 {
 		t.Errorf("a volume was released and has %q", names)
@@ -110,7 +110,7 @@ func TestCleanerChanged(t *testing.T) {
 	n.Start()
 	first := n.Claim(n.Files, "disk1")
 	n.Release(first)
-	n.WaitAnew(n.Files, "disk1", first)
+	n.WaitRepublished(n.Files, "disk1", first)
 	pid := n.Process().PID()
 
 	ran := n.Path("ran")
@@ -119,7 +119,7 @@ func TestCleanerChanged(t *testing.T) {
 	second := n.Claim(n.Files, "disk1")
 	n.Write("disk1", "secret", "of its user")
 	n.Release(second)
-	n.WaitAnew(n.Files, "disk1", second)
+	n.WaitRepublished(n.Files, "disk1", second)
 	text, err := os.ReadFile(ran)
 	if want := "hard " + n.PathOf(n.Files, "disk1") + "\n"; err != nil || string(text) != want {
 		t.Errorf("the new command has written %q (%v), want %q", text, err, want)

@@ -305,16 +305,16 @@ func TestCapacityWakes(t *testing.T) {
 	}
 }
 
-// TestCapacityWakesBeforeEngineHears: the queue hears of the capacity and the
-// engine does not.
-func TestCapacityWakesBeforeEngineHears(t *testing.T) {
+// TestCapacityWakesBeforeCacheUpdate: the queue receives the capacity's event and
+// the scheduling cache does not.
+func TestCapacityWakesBeforeCacheUpdate(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]string{"published": "", "grown": "59Gi"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := fixture.New(t)
-			engine := fixture.NewGate()
-			s := e.Start(fixture.SchedulerOptions{Gate: engine})
+			gate := fixture.NewGate()
+			s := e.Start(fixture.SchedulerOptions{Gate: gate})
 			e.Use(s.Name())
 			e.AddNodes(e.Node("a"))
 			createClass(e)
@@ -326,11 +326,11 @@ func TestCapacityWakesBeforeEngineHears(t *testing.T) {
 			e.CreatePVC(made(e, "data", "60Gi"))
 			pod := e.CreatePod(e.Pod("pod").PVC("data"))
 			e.WaitUnschedulable(pod, noSpace)
-			engine.Hold()
-			defer engine.Release()
+			gate.Hold()
+			defer gate.Release()
 			publish(e, room(e, "a", "a").Capacity("60Gi"))
 			e.WaitPVC("data", "sent to node a", selects(e, "a"))
-			engine.Release() // the provisioned volume is waited for by its events
+			gate.Release() // the provisioned volume is waited for by its events
 			e.WaitScheduled(pod, "a")
 		})
 	}

@@ -145,14 +145,14 @@ func (g *gate) pass(ctx context.Context, o controller.ProvisionOptions) error {
 // wait returns when the provisioner is at work on the claim.
 func (g *gate) wait(e *fixture.Env, claim string) {
 	e.T.Helper()
-	patience := time.NewTimer(e.Timeout)
-	defer patience.Stop()
+	waitTimeout := time.NewTimer(e.Timeout)
+	defer waitTimeout.Stop()
 	select {
 	case got := <-g.arrived:
 		if got != claim {
 			e.T.Fatalf("the provisioner gets claim %s, want %s\n%s", got, claim, e.Dump())
 		}
-	case <-patience.C:
+	case <-waitTimeout.C:
 		e.T.Fatalf("the provisioner does not get claim %s\n%s", claim, e.Dump())
 	}
 }

@@ -46,7 +46,7 @@ func TestReturnedCapacityWakes(t *testing.T) {
 				pod := e.CreatePod(e.Pod("pod").PVC("data").NodeSelector("kubernetes.io/hostname", e.Name("a")))
 				e.WaitUnschedulable(pod, noSpace)
 				if held {
-					gate.Hold() // the queue hears of it, the engine does not
+					gate.Hold() // the queue receives the event, the cache does not
 				}
 				event(e)
 				gate.Release()

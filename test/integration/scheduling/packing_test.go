@@ -49,7 +49,7 @@ func TestPerfectPacking(t *testing.T) {
 		e.Timeout *= campaign.Scale[time.Duration](1, 15) // and the first that is waited for may be the last
 		for _, pod := range pods {
 			e.WaitScheduled(pod)
-			e.CheckEngine() // while others are in flight
+			e.CheckCaches() // while others are in flight
 		}
 		for i := range pods {
 			e.WaitBound(fmt.Sprintf("claim-%d", i), "")

@@ -165,9 +165,9 @@ func TestWaitingPodIsWoken(t *testing.T) {
 	}
 }
 
-// TestWokenBeforeEngineHears: the queue receives the event and the engine does
+// TestWokenBeforeCacheUpdate: the queue receives the event and the cache does
 // not. No second event requeues the pod.
-func TestWokenBeforeEngineHears(t *testing.T) {
+func TestWokenBeforeCacheUpdate(t *testing.T) {
 	t.Parallel()
 	for name, w := range wakes() {
 		t.Run(name, func(t *testing.T) {
@@ -190,7 +190,7 @@ func TestWokenBeforeEngineHears(t *testing.T) {
 
 // TestUselessVolumesDoNotWake: volumes that cannot help a pod do not cost an
 // attempt. The last one helps another pod; when that is placed, the scheduler
-// has heard of all the others, and would have tried the first pod before.
+// has received the events of all the others, and would have tried the first pod before.
 func TestUselessVolumesDoNotWake(t *testing.T) {
 	t.Parallel()
 	e := fixture.New(t)

@@ -68,8 +68,8 @@ func TestAdopt(t *testing.T) {
 	}
 
 	n.Start()
-	n.WaitAnew(n.Files, "released", released)
-	n.WaitAnew(n.Blocks, "raw", raw)
+	n.WaitRepublished(n.Files, "released", released)
+	n.WaitRepublished(n.Blocks, "raw", raw)
 	if names := n.Names("released"); len(names) > 0 {
 		t.Errorf("a volume that is Available holds %q", names)
 	}
@@ -88,7 +88,7 @@ func TestAdopt(t *testing.T) {
 		t.Errorf("a volume with a claim holds %q", names)
 	}
 	n.Release(taken)
-	n.WaitAnew(n.Files, "taken", taken)
+	n.WaitRepublished(n.Files, "taken", taken)
 	if names := n.Names("taken"); len(names) > 0 {
 		t.Errorf("a volume that is Available holds %q", names)
 	}

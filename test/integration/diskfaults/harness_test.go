@@ -18,35 +18,35 @@ import (
 	"stowage.dev/stowage/test/integration/node"
 )
 
-// world is a node, the disks that tenants use, and the violations found.
-type world struct {
+// harness is a node, the disks that tenants use, and the violations found.
+type harness struct {
 	*node.Node
 	disks []*tenant
 
 	group sync.WaitGroup
 
-	mu      sync.Mutex
-	closing bool // tenants stop claiming
-	kills   int
-	wrong   []string
-	broken  chan struct{} // closed with the first that is wrong
-	diary   []string
-	tornOff map[types.UID]bool // volumes whose finalizers the administrator removed
-	deleted map[types.UID]bool // volumes that the administrator deleted
+	mu       sync.Mutex
+	closing  bool // tenants stop claiming
+	kills    int
+	wrong    []string
+	broken   chan struct{} // closed with the first that is wrong
+	history  []string
+	stripped map[types.UID]bool // volumes whose finalizers the administrator removed
+	deleted  map[types.UID]bool // volumes that the administrator deleted
 }
 
-func newWorld(n *node.Node) *world {
-	return &world{Node: n, broken: make(chan struct{}), tornOff: map[types.UID]bool{}, deleted: map[types.UID]bool{}}
+func newHarness(n *node.Node) *harness {
+	return &harness{Node: n, broken: make(chan struct{}), stripped: map[types.UID]bool{}, deleted: map[types.UID]bool{}}
 }
 
 // add gives a tenant a disk, at one path or more.
-func (w *world) add(m medium, seed uint64, paths ...string) {
+func (w *harness) add(m medium, seed uint64, paths ...string) {
 	w.disks = append(w.disks, newTenant(w, m, seed, paths))
 }
 
 // watch sends every tenant the events of the volumes of its disk, in the API server's order,
 // until the test ends.
-func (w *world) watch() {
+func (w *harness) watch() {
 	t := w.Env.T
 	factory := informers.NewSharedInformerFactory(w.Env.Client, 0)
 	informer := factory.Core().V1().PersistentVolumes().Informer()
@@ -63,7 +63,7 @@ func (w *world) watch() {
 		cancel()
 		factory.Shutdown()
 		for _, d := range w.disks {
-			d.news.close()
+			d.events.close()
 		}
 		w.group.Wait()
 	})
@@ -73,7 +73,7 @@ func (w *world) watch() {
 	factory.Start(ctx.Done())
 }
 
-func (w *world) handle(object any, gone bool) {
+func (w *harness) handle(object any, gone bool) {
 	if deleted, ok := object.(cache.DeletedFinalStateUnknown); ok {
 		object = deleted.Obj
 	}
@@ -83,20 +83,20 @@ func (w *world) handle(object any, gone bool) {
 	}
 	for _, d := range w.disks {
 		if d.has(localpv.PathOf(volume)) {
-			d.news.add(news{volume: volume, gone: gone})
+			d.events.add(event{volume: volume, gone: gone})
 		}
 	}
 }
 
-// every sends all tenants an event that is not of a volume.
-func (w *world) every() {
+// notifyAll sends all tenants an event that is not of a volume.
+func (w *harness) notifyAll() {
 	for _, d := range w.disks {
-		d.news.add(news{})
+		d.events.add(event{})
 	}
 }
 
 // violated records a violation.
-func (w *world) violated(format string, args ...any) {
+func (w *harness) violated(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.wrong) == 0 {
@@ -105,32 +105,32 @@ func (w *world) violated(format string, args ...any) {
 	w.wrong = append(w.wrong, fmt.Sprintf("after %d kills: ", w.kills)+fmt.Sprintf(format, args...))
 }
 
-// note writes into the diary.
-func (w *world) note(format string, args ...any) {
+// logf writes into the history.
+func (w *harness) logf(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.diary = append(w.diary, fmt.Sprintf(format, args...))
+	w.history = append(w.history, fmt.Sprintf(format, args...))
 }
 
-// verdict fails the test if anything is wrong.
-func (w *world) verdict() {
+// report fails the test if anything is wrong.
+func (w *harness) report() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.wrong) > 0 {
-		w.Env.T.Errorf("%s\n\nwhat happened before:\n%s", strings.Join(w.wrong, "\n"), strings.Join(w.diary[max(0, len(w.diary)-80):], "\n"))
+		w.Env.T.Errorf("%s\n\nwhat happened before:\n%s", strings.Join(w.wrong, "\n"), strings.Join(w.history[max(0, len(w.history)-80):], "\n"))
 	}
 }
 
-// torn reports whether the administrator has removed the finalizers of a volume.
-func (w *world) torn(volume types.UID) bool {
+// isStripped reports whether the administrator has removed the finalizers of a volume.
+func (w *harness) isStripped(volume types.UID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.tornOff[volume]
+	return w.stripped[volume]
 }
 
-// let reports whether the administrator deleted a volume, which it may do before a
+// isDeleted reports whether the administrator deleted a volume, which it may do before a
 // concurrent claim is bound.
-func (w *world) let(volume types.UID) bool {
+func (w *harness) isDeleted(volume types.UID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.deleted[volume]
@@ -140,12 +140,12 @@ func (w *world) let(volume types.UID) bool {
 type queue struct {
 	mu     sync.Mutex
 	ready  *sync.Cond
-	list   []news
+	list   []event
 	closed bool
 }
 
-// news is an event of a volume, or, without one, a kill of the provisioner.
-type news struct {
+// event is an event of a volume, or, without one, a kill of the provisioner.
+type event struct {
 	volume *corev1.PersistentVolume
 	gone   bool
 }
@@ -156,7 +156,7 @@ func newQueue() *queue {
 	return q
 }
 
-func (q *queue) add(n news) {
+func (q *queue) add(n event) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.list = append(q.list, n)
@@ -171,14 +171,14 @@ func (q *queue) close() {
 }
 
 // next waits; false at the end.
-func (q *queue) next() (news, bool) {
+func (q *queue) next() (event, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for len(q.list) == 0 && !q.closed {
 		q.ready.Wait()
 	}
 	if q.closed {
-		return news{}, false
+		return event{}, false
 	}
 	n := q.list[0]
 	q.list = q.list[1:]

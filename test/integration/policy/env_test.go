@@ -16,6 +16,7 @@ import (
 
 	"stowage.dev/stowage/pkg/testing/builders"
 	"stowage.dev/stowage/test/cluster"
+	"stowage.dev/stowage/test/provisioners"
 )
 
 // The provisioner's manifests and the names in them.
@@ -37,28 +38,31 @@ const (
 	gammaHost = "gamma"
 )
 
-// testbed is a cluster with the manifests applied, three nodes, and the provisioners'
+// env is a cluster with the manifests applied, three nodes, and the provisioners'
 // clients.
-type testbed struct {
+type env struct {
 	cluster *cluster.Cluster
 	admin   *user
 	// provisioners have the tokens of pods, by node. unbound has a token of the same
 	// service account that belongs to no pod.
 	provisioners map[string]*user
 	unbound      *user
-	// mighty are provisioners with all rights of RBAC.
-	mighty map[string]*user
+	// privileged are provisioners with all rights of RBAC.
+	privileged map[string]*user
 	// others may do everything too, under a name that the policies do not know.
 	others *user
 }
 
-func newTestbed(ctx context.Context, c *cluster.Cluster) (*testbed, error) {
-	b := &testbed{cluster: c, provisioners: map[string]*user{}, mighty: map[string]*user{}}
+func newEnv(ctx context.Context, c *cluster.Cluster) (*env, error) {
+	b := &env{cluster: c, provisioners: map[string]*user{}, privileged: map[string]*user{}}
 	var err error
 	if b.admin, err = newUser(c.RESTConfig()); err != nil {
 		return b, err
 	}
-	if err := b.apply(ctx); err != nil {
+	if err := provisioners.Apply(ctx, c); err != nil {
+		return b, err
+	}
+	if err := c.CreateFiles(ctx, filepath.Join(manifests, "storageclass.yaml")); err != nil {
 		return b, err
 	}
 	if err := b.setParams(ctx); err != nil {
@@ -80,37 +84,21 @@ func newTestbed(ctx context.Context, c *cluster.Cluster) (*testbed, error) {
 }
 
 // close closes all connections.
-func (b *testbed) close() {
+func (b *env) close() {
 	if b == nil {
 		return
 	}
 	users := []*user{b.admin, b.unbound, b.others}
 	users = slices.AppendSeq(users, maps.Values(b.provisioners))
-	users = slices.AppendSeq(users, maps.Values(b.mighty))
+	users = slices.AppendSeq(users, maps.Values(b.privileged))
 	for _, u := range users {
 		u.close()
 	}
 }
 
-// apply creates the objects of the manifests, without the DaemonSet.
-func (b *testbed) apply(ctx context.Context) error {
-	if err := b.applyCRD(ctx); err != nil {
-		return err
-	}
-	for _, file := range []string{
-		"namespace.yaml", "rbac.yaml", "startup-taint/rbac.yaml", "nodes.yaml", "storageclass.yaml",
-		"policy-volumes.yaml", "policy-placement.yaml", "policy-reports.yaml", "policy-nodes.yaml", "policy-heartbeats.yaml",
-	} {
-		if err := b.cluster.CreateFiles(ctx, filepath.Join(manifests, file)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // setParams adds what an administrator and the controller add: a class, and the
 // hostname of a node.
-func (b *testbed) setParams(ctx context.Context) error {
+func (b *env) setParams(ctx context.Context) error {
 	patch := fmt.Sprintf(`{"data":{"classes":"%s, more-disks","host.%s":"%s"}}`, class, gamma, gammaHost)
 	_, err := b.admin.CoreV1().ConfigMaps(namespace).Patch(ctx, params, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	return err
@@ -118,7 +106,7 @@ func (b *testbed) setParams(ctx context.Context) error {
 
 // addNode adds a cordoned node with two taints, a pod of the service account on it, and
 // the users that have its name.
-func (b *testbed) addNode(ctx context.Context, name string) error {
+func (b *env) addNode(ctx context.Context, name string) error {
 	host := name
 	if name == gamma {
 		host = gammaHost
@@ -146,6 +134,6 @@ func (b *testbed) addNode(ctx context.Context, name string) error {
 	if b.provisioners[name], err = b.login(ctx, pod); err != nil {
 		return err
 	}
-	b.mighty[name], err = b.impersonate("system:serviceaccount:"+namespace+":"+account, name)
+	b.privileged[name], err = b.impersonate("system:serviceaccount:"+namespace+":"+account, name)
 	return err
 }

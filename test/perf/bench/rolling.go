@@ -23,7 +23,7 @@ const (
 // rollStatefulSets creates StatefulSets whose pods are created one after the other,
 // waits until all pods have a node, and rolls all sets. pods only gives the total number of
 // pods.
-func rollStatefulSets(ctx context.Context, s *site, pods []*v1.Pod) error {
+func rollStatefulSets(ctx context.Context, s *setup, pods []*v1.Pod) error {
 	done, sets := s.recorder.count(), len(pods)/replicas/rounds
 	if err := each(ctx, sets, func(ctx context.Context, i int) error {
 		_, err := s.client.AppsV1().StatefulSets(namespace).Create(ctx, statefulSet(i), metav1.CreateOptions{})

@@ -9,17 +9,18 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/perf/benchfmt"
 	v1 "k8s.io/api/core/v1"
 
 	"stowage.dev/stowage/test/cluster"
-	"stowage.dev/stowage/test/perf/result"
+	"stowage.dev/stowage/test/perf/figures"
 	"stowage.dev/stowage/test/perf/source"
 )
 
 // Config configures Run.
 type Config struct {
 	Workload Workload
-	Arm      result.Arm
+	Arm      Arm
 	Round    int
 	// Pods to create.
 	Pods int
@@ -30,20 +31,70 @@ type Config struct {
 	Binaries  cluster.Binaries
 	Scheduler string
 	Extender  string
-	// Look is what to profile; the zero value: nothing.
-	Look Look
+	// Profile is what to record of the processes; the zero value: nothing.
+	Profile Profile
 	// Progress receives short progress messages; it must not be nil.
 	Progress func(format string, args ...any)
 }
 
-// Look is for those who want to know why figures are as they are. It costs some
-// speed.
-type Look struct {
+// Profile is for those who want to know why figures are as they are. It costs some speed.
+type Profile struct {
 	// Folder, which must exist, receives the logs of scheduler and extender and, as
 	// NAME.pprof, a profile of the scheduler's CPU time under load; empty: none.
 	Folder string
 	// Verbosity of the logs.
 	Verbosity int
+}
+
+// Result is the result of one arm in one round. Figures that were not measured are 0.
+type Result struct {
+	// Pods that were created, and how many of them were done (bound, or refused
+	// where that is expected) in time. Fewer than Asked: the arm was stopped.
+	Asked, Done int
+	// Seconds from the first pod's creation to the last one done.
+	Seconds float64
+	// Latency of the pods that were done, from creation to binding, in seconds.
+	P50, P99 float64
+	// CPU seconds, user and system, from the first pod's creation to the last one done.
+	SchedulerCPU, PVControllerCPU, ExtenderCPU float64
+	// PeakMemory of the scheduler in bytes: its largest resident set, start-up included.
+	PeakMemory int64
+	// Writes are the API requests of scheduler and PV controller, without events, that changed an
+	// object (2xx) until all volumes were Bound, Conflicts those refused with 409.
+	Writes, Conflicts int
+	// GivenTwice counts volumes that two claims name, or claims whose volume
+	// names another. Anything but 0 is a fault.
+	GivenTwice int
+	// FilterMean is the mean duration of the Filter extension point of volumes
+	// per node in seconds, from the scheduler's own metrics.
+	FilterMean float64
+	// Binds are the extender's calls to bind by outcome: bound, conflict, error.
+	Binds map[string]int
+}
+
+// Throughput is pods done per second.
+func (r Result) Throughput() float64 { return float64(r.Done) / r.Seconds }
+
+// Line is the result in the form in which it is stored.
+func (r Result) Line(w Workload, arm Arm) *benchfmt.Result {
+	perPod := func(v float64) float64 { return v / float64(r.Done) }
+	values := []figures.Value{
+		{Value: r.Throughput(), Unit: "pods/s"}, {Value: float64(r.Asked), Unit: "asked"}, {Value: r.Seconds, Unit: "sec"},
+		{Value: figures.Measured(r.P50), Unit: "p50-sec"}, {Value: figures.Measured(r.P99), Unit: "p99-sec"},
+		{Value: figures.Measured(perPod(r.SchedulerCPU)), Unit: "cpu-sec/pod"}, {Value: figures.Measured(perPod(r.ExtenderCPU)), Unit: "extender-cpu-sec/pod"},
+		{Value: figures.Measured(perPod(r.PVControllerCPU)), Unit: "pv-controller-cpu-sec/pod"}, {Value: figures.Measured(float64(r.PeakMemory)), Unit: "peak-B"},
+		{Value: perPod(float64(r.Writes)), Unit: "writes/pod"}, {Value: perPod(float64(r.Conflicts)), Unit: "409s/pod"},
+		{Value: figures.Measured(r.FilterMean), Unit: "filter-sec"}, {Value: float64(r.GivenTwice), Unit: "given-twice"},
+	}
+	binds := 0
+	for _, n := range r.Binds {
+		binds += n
+	}
+	if binds > 0 {
+		values = append(values, figures.Value{Value: float64(binds), Unit: "binds"},
+			figures.Value{Value: float64(r.Binds["conflict"]), Unit: "bind-conflicts"}, figures.Value{Value: float64(r.Binds["error"]), Unit: "bind-errors"})
+	}
+	return figures.Line(figures.Arm(w.Prefix(), string(arm)), r.Done, values...)
 }
 
 // warmUp is how many pods are scheduled before the load begins.
@@ -65,8 +116,8 @@ func Prepare(ctx context.Context, c Config, folder string) (err error) {
 }
 
 // Run runs an arm once, on a cluster that it starts and ends. An arm that the
-// workload's limit stops is no error: see result.Run.Cut.
-func Run(ctx context.Context, c Config) (run result.Run, err error) {
+// workload's limit stops is no error: see Result.Cut.
+func Run(ctx context.Context, c Config) (run Result, err error) {
 	c.Progress("etcd, kube-apiserver")
 	s, err := open(ctx, c)
 	if err != nil {
@@ -77,12 +128,11 @@ func Run(ctx context.Context, c Config) (run result.Run, err error) {
 	if err != nil {
 		return run, err
 	}
-	looked := s.look(ctx, c)
+	stored := s.profile(ctx, c)
 	run, err = s.measure(ctx, pods)
-	if err := errors.Join(err, looked()); err != nil {
+	if err := errors.Join(err, stored()); err != nil {
 		return run, err
 	}
-	run.Arm, run.Round = c.Arm, c.Round
 	if run.GivenTwice, err = s.givenTwice(ctx); err != nil {
 		return run, err
 	}
@@ -98,7 +148,7 @@ func Run(ctx context.Context, c Config) (run result.Run, err error) {
 
 // prepare creates the other objects that exist when the load begins, and returns the pods of the
 // load, which are not created yet.
-func (s *site) prepare(ctx context.Context, c Config) ([]*v1.Pod, error) {
+func (s *setup) prepare(ctx context.Context, c Config) ([]*v1.Pod, error) {
 	if err := s.findVolumes(ctx); err != nil {
 		return nil, err
 	}
@@ -125,11 +175,11 @@ func (s *site) prepare(ctx context.Context, c Config) ([]*v1.Pod, error) {
 	if err := s.watchPods(ctx); err != nil {
 		return nil, err
 	}
-	if c.Arm != result.Ceiling {
-		if err := s.startExtender(ctx, c.Extender, c.Look.Verbosity); err != nil {
+	if c.Arm != Ceiling {
+		if err := s.startExtender(ctx, c.Extender, c.Profile.Verbosity); err != nil {
 			return nil, err
 		}
-		if err := s.startScheduler(ctx, c.Scheduler, c.Look.Verbosity); err != nil {
+		if err := s.startScheduler(ctx, c.Scheduler, c.Profile.Verbosity); err != nil {
 			return nil, err
 		}
 	}
@@ -137,10 +187,10 @@ func (s *site) prepare(ctx context.Context, c Config) ([]*v1.Pod, error) {
 }
 
 // warm schedules the first pods, and does what comes before the load.
-func (s *site) warm(ctx context.Context, first []*v1.Pod) error {
+func (s *setup) warm(ctx context.Context, first []*v1.Pod) error {
 	s.progress("warm-up")
 	load := allAtOnce
-	if s.arm == result.Ceiling {
+	if s.arm == Ceiling {
 		load = bareClient
 	}
 	if err := load(ctx, s, first); err != nil {
@@ -156,10 +206,10 @@ func (s *site) warm(ctx context.Context, first []*v1.Pod) error {
 }
 
 // measure puts the load on.
-func (s *site) measure(ctx context.Context, pods []*v1.Pod) (run result.Run, err error) {
+func (s *setup) measure(ctx context.Context, pods []*v1.Pod) (run Result, err error) {
 	load := s.workload.load
 	switch {
-	case s.arm == result.Ceiling:
+	case s.arm == Ceiling:
 		load = bareClient
 	case load == nil:
 		load = allAtOnce
@@ -193,13 +243,13 @@ func (s *site) measure(ctx context.Context, pods []*v1.Pod) (run result.Run, err
 	return run, nil
 }
 
-func (s *site) outcome(asked int, took time.Duration, cut bool) result.Run {
+func (s *setup) outcome(asked int, took time.Duration, cut bool) Result {
 	if s.events > 0 {
-		return result.Run{Asked: s.events, Done: s.events, Seconds: took.Seconds()}
+		return Result{Asked: s.events, Done: s.events, Seconds: took.Seconds()}
 	}
 	first, last := s.recorder.span()
 	latencies := s.recorder.latencies()
-	run := result.Run{
+	run := Result{
 		Asked: asked, Done: len(latencies), Seconds: last.Sub(first).Seconds(),
 		P50: percentile(latencies, 50), P99: percentile(latencies, 99),
 	}

@@ -48,7 +48,7 @@ func each(ctx context.Context, n int, do func(context.Context, int) error) error
 func nodeName(n int) string { return fmt.Sprintf("node-%d", n) }
 
 // makeStorage makes the nodes, the class and the volumes.
-func (s *site) makeStorage(ctx context.Context) error {
+func (s *setup) makeStorage(ctx context.Context) error {
 	s.progress("%d nodes, %d volumes", s.workload.Nodes, s.workload.Nodes*s.workload.VolumesPerNode)
 	if err := s.cluster.AddNodes(ctx, cluster.NodeSet{Count: s.workload.Nodes}.Nodes()...); err != nil {
 		return err
@@ -69,7 +69,7 @@ func (s *site) makeStorage(ctx context.Context) error {
 }
 
 // findVolumes reads the volumes that makeStorage made.
-func (s *site) findVolumes(ctx context.Context) error {
+func (s *setup) findVolumes(ctx context.Context) error {
 	if s.workload.claims == claimsToProvision {
 		return nil
 	}
@@ -90,18 +90,18 @@ func (s *site) findVolumes(ctx context.Context) error {
 	return nil
 }
 
-func (s *site) volumeName(i int) string {
+func (s *setup) volumeName(i int) string {
 	return fmt.Sprintf("pv-%d-%d", i%s.workload.Nodes, i/s.workload.Nodes)
 }
 
 // volume i is on node i modulo the number of nodes, so that consecutive ones
 // are on different nodes.
-func (s *site) volume(i int) *v1.PersistentVolume {
+func (s *setup) volume(i int) *v1.PersistentVolume {
 	return builders.MakePV(s.volumeName(i)).Class(class).Capacity(volumeSize).Hostname(nodeName(i % s.workload.Nodes)).Obj()
 }
 
 // makeVolume also makes it Available, as the PV controller would.
-func (s *site) makeVolume(ctx context.Context, pv *v1.PersistentVolume) error {
+func (s *setup) makeVolume(ctx context.Context, pv *v1.PersistentVolume) error {
 	made, err := s.client.CoreV1().PersistentVolumes().Create(ctx, pv, metav1.CreateOptions{})
 	if err != nil {
 		return err
@@ -115,7 +115,7 @@ func claimName(pod string, i int) string { return fmt.Sprintf("%s-claim-%d", pod
 
 // makePods makes the claims of pods called PREFIX-0 and so on, and returns the
 // pods, which are yet to be created.
-func (s *site) makePods(ctx context.Context, prefix string, count int) ([]*v1.Pod, error) {
+func (s *setup) makePods(ctx context.Context, prefix string, count int) ([]*v1.Pod, error) {
 	pods := make([]*v1.Pod, count)
 	err := each(ctx, count, func(ctx context.Context, i int) error {
 		name := fmt.Sprintf("%s-%d", prefix, i)
@@ -134,7 +134,7 @@ func (s *site) makePods(ctx context.Context, prefix string, count int) ([]*v1.Po
 	return pods, err
 }
 
-func (s *site) makeClaim(ctx context.Context, name string) error {
+func (s *setup) makeClaim(ctx context.Context, name string) error {
 	size := claimSize
 	if s.workload.claims == claimsTooLarge {
 		size = tooLarge
@@ -155,7 +155,7 @@ func (s *site) makeClaim(ctx context.Context, name string) error {
 
 // makeBoundClaim binds the claim to the next volume, as the PV controller
 // would.
-func (s *site) makeBoundClaim(ctx context.Context, claim *builders.PVC) error {
+func (s *setup) makeBoundClaim(ctx context.Context, claim *builders.PVC) error {
 	pv := s.volumes[int(s.nextVolume.Add(1))-1]
 	claims := s.client.CoreV1().PersistentVolumeClaims(namespace)
 	made, err := claims.Create(ctx, claim.VolumeName(pv.Name).BindCompleted().BoundByController().Phase("").Obj(), metav1.CreateOptions{})
@@ -175,7 +175,7 @@ func (s *site) makeBoundClaim(ctx context.Context, claim *builders.PVC) error {
 }
 
 // makeCapacity announces, for each node, a node's own storage of a driver.
-func (s *site) makeCapacity(ctx context.Context) error {
+func (s *setup) makeCapacity(ctx context.Context) error {
 	driver := builders.MakeCSIDriver(provisionerName).StorageCapacity(true).Obj()
 	if _, err := s.client.StorageV1().CSIDrivers().Create(ctx, driver, metav1.CreateOptions{}); err != nil {
 		return err
@@ -192,7 +192,7 @@ func (s *site) makeCapacity(ctx context.Context) error {
 
 // givenTwice counts volumes that two claims name, and claims that are bound to
 // a volume that does not name them.
-func (s *site) givenTwice(ctx context.Context) (int, error) {
+func (s *setup) givenTwice(ctx context.Context) (int, error) {
 	claims, err := s.client.CoreV1().PersistentVolumeClaims(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return 0, err

@@ -35,7 +35,7 @@ type world struct {
 	factory informers.SharedInformerFactory
 	client  *fake.Clientset
 	plugin  *volumetopology.Plugin
-	engine  *volumecache.Cache
+	cache   *volumecache.Cache
 	nodes   []*v1.Node
 	version int
 }
@@ -53,7 +53,7 @@ func newWorld(t testing.TB) *world {
 		t.Fatal(err)
 	}
 	w.plugin = plugin.(*volumetopology.Plugin)
-	w.engine = w.plugin.Cache()
+	w.cache = w.plugin.Cache()
 	return w
 }
 
@@ -150,7 +150,7 @@ func four() *v1.Pod { return pod("four-0", "four-1", "four-2", "four-3") }
 
 func (w *world) demand(p *v1.Pod) *volumecache.Demand {
 	w.t.Helper()
-	d, refusal, err := w.engine.Demand(p)
+	d, refusal, err := w.cache.Demand(p)
 	if refusal != nil || err != nil {
 		w.t.Fatalf("Demand: refusal %v, error %v", refusal, err)
 	}
@@ -161,7 +161,7 @@ func (w *world) demand(p *v1.Pod) *volumecache.Demand {
 func (w *world) fits(p *v1.Pod, want match.ReasonCode) func(int) {
 	d, nodes := w.demand(p), w.some()
 	return func(i int) {
-		if got := w.engine.Fits(d, nodes[i%len(nodes)]).Code; got != want {
+		if got := w.cache.Fits(d, nodes[i%len(nodes)]).Code; got != want {
 			w.t.Fatalf("Fits returns %q, want %q", got, want)
 		}
 	}

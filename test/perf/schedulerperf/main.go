@@ -14,8 +14,8 @@
 //
 // Metrics of Kubernetes components are global to a process. So each workload
 // runs in a separate process, once per arm and round, the arms in turn: this
-// command compiles the benchmark of this folder and runs it. It prints a table,
-// and writes docs/scheduler-perf.md and docs/scheduler-perf.json.
+// command compiles the benchmark of this folder and runs it. It prints the results in the
+// Go benchmark format.
 package main
 
 import (
@@ -27,12 +27,15 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"stowage.dev/stowage/test/cluster"
-	"stowage.dev/stowage/test/perf/result"
+	"stowage.dev/stowage/test/perf/figures"
+	"stowage.dev/stowage/test/perf/page"
+	"stowage.dev/stowage/test/perf/parts"
 	"stowage.dev/stowage/test/perf/source"
 )
 
@@ -48,16 +51,16 @@ type options struct {
 
 func main() {
 	var o options
-	flag.IntVar(&o.rounds, "rounds", 5, "how often each arm runs each workload, in turn; the floor is judged from 3 on")
+	flag.IntVar(&o.rounds, "rounds", 5, "how often each arm runs each workload, in turn; it is judged from 3 on whether Stowage keeps up")
 	flag.StringVar(&o.workloads, "workloads", "", "regular expression: run the workloads whose name matches, of any size; empty: all of 100 to 1,000 nodes")
 	flag.BoolVar(&o.large, "large", false, "also run workloads of more than 1,000 nodes, which take long")
-	flag.StringVar(&o.out, "out", "docs", "folder for scheduler-perf.md and scheduler-perf.json; empty: print the table only")
+	flag.StringVar(&o.out, "out", "", "file that results are stored in; empty: they are only printed")
 	flag.StringVar(&o.logs, "logs", "", "folder to keep the output and scheduler_perf's result files of each run in; empty: kept of none")
 	flag.BoolVar(&o.list, "list", false, "print the names of the workloads and do nothing")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, o)
+	err := compare(ctx, o)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -65,7 +68,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, o options) error {
+func compare(ctx context.Context, o options) error {
 	if o.rounds < 1 || flag.NArg() > 0 {
 		return fmt.Errorf("want -rounds of at least 1 and no arguments, not -rounds=%d %s", o.rounds, strings.Join(flag.Args(), " "))
 	}
@@ -83,21 +86,40 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	report, err := measure(ctx, r, workloads, o.rounds)
+	set, err := measure(ctx, r, workloads, o.rounds)
 	if err := errors.Join(err, done()); err != nil {
 		return err
 	}
-	if report.Source, err = source.Describe(ctx, command()); err != nil {
+	config, err := source.Describe(ctx, command())
+	if err != nil {
 		return err
 	}
-	fmt.Println()
-	fmt.Print(report.table())
+	set.Describe(config...)
+	fmt.Print(set)
 	if o.out != "" {
-		if err := report.store(o.out); err != nil {
+		var prefixes []string
+		for _, w := range workloads {
+			prefixes = append(prefixes, w.prefix())
+		}
+		if err := parts.Store(o.out, prefixes, set); err != nil {
 			return err
 		}
 	}
-	return report.missed()
+	return missed(set)
+}
+
+// missed is an error that names the workloads on which Stowage does not keep up.
+func missed(set figures.Set) error {
+	var names []string
+	for _, m := range page.Minimums(set) {
+		if m.Outcome == page.Missed {
+			names = append(names, fmt.Sprintf("%s is %s", m.Name, m.Measured))
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return fmt.Errorf("slower than the stock scheduler: %s", strings.Join(names, ", "))
 }
 
 // choose lists the workloads that the options select.
@@ -149,42 +171,47 @@ func prepare(ctx context.Context, o options) (*runner, func() error, error) {
 
 // measure runs all workloads round by round, the arms of each in turn; the first
 // one alternates with the round.
-func measure(ctx context.Context, r *runner, workloads []workload, rounds int) (*report, error) {
-	rep := &report{Rounds: rounds}
-	for _, w := range workloads {
-		rep.Workloads = append(rep.Workloads, measured{Name: w.Name(), Topic: w.topic.name, Nodes: w.nodes(), Floor: w.topic.floor})
-	}
+func measure(ctx context.Context, r *runner, workloads []workload, rounds int) (figures.Set, error) {
+	byName := map[string]figures.Set{}
 	begin := time.Now()
 	for round := 1; round <= rounds; round++ {
-		for i, w := range workloads {
+		for _, w := range workloads {
 			for _, arm := range w.arms(round) {
 				fmt.Fprintf(os.Stderr, "%6s  round %d of %d  %-45s %-8s ", time.Since(begin).Round(time.Second), round, rounds, w.Name(), arm)
-				f, err := r.run(ctx, w, arm)
+				one, err := r.run(ctx, w, arm)
 				if err != nil {
 					fmt.Fprintln(os.Stderr)
 					return nil, err
 				}
-				f.Arm, f.Round = arm, round
-				rep.Workloads[i].Runs = append(rep.Workloads[i].Runs, f)
-				fmt.Fprintf(os.Stderr, "%7.1f pods/s\n", f.Throughput())
+				line := one.line(w, arm)
+				byName[string(line.Name)] = append(byName[string(line.Name)], line)
+				fmt.Fprintf(os.Stderr, "%7.1f pods/s\n", line.Values[0].Value)
 			}
 		}
 	}
-	return rep, nil
+	var set figures.Set
+	for _, w := range workloads {
+		for _, arm := range []string{page.Stock, page.Stowage} {
+			set = append(set, byName[figures.Arm(w.prefix(), arm)]...)
+		}
+	}
+	return set, nil
 }
 
 // arms are those that run the workload.
-func (w workload) arms(round int) []result.Arm {
+func (w workload) arms(round int) []string {
 	switch {
 	case w.stockTooSlow():
-		return []result.Arm{result.Direct}
+		return []string{page.Stowage}
 	case round%2 == 0:
-		return []result.Arm{result.Direct, result.Stock}
+		return []string{page.Stowage, page.Stock}
 	}
-	return []result.Arm{result.Stock, result.Direct}
+	return []string{page.Stock, page.Stowage}
 }
 
 // command is how to do the same again.
 func command() string {
-	return strings.Join(append([]string{"go run ./" + folder}, os.Args[1:]...), " ")
+	return strings.Join(slices.DeleteFunc(append([]string{"go run ./" + folder}, os.Args[1:]...), func(arg string) bool {
+		return strings.HasPrefix(arg, "-out=")
+	}), " ")
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"stowage.dev/stowage/test/cluster"
-	"stowage.dev/stowage/test/perf/result"
+	"stowage.dev/stowage/test/perf/page"
 )
 
 // TestSmallWorkloads keeps the benchmark working: the smallest size of our own
@@ -24,11 +24,11 @@ func TestSmallWorkloads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tests := map[string][]result.Arm{
-		"waitforfirstconsumer/StaticLocalPVs/5Nodes":        {result.Direct},
-		"waitforfirstconsumer/StaticLocalPVs4Claims/5Nodes": {result.Direct},
-		"waitforfirstconsumer/StorageCapacity/5Nodes":       {result.Direct},
-		"volumes/SchedulingCSIPVs/5Nodes":                   {result.Stock, result.Direct},
+	tests := map[string][]string{
+		"waitforfirstconsumer/StaticLocalPVs/5Nodes":        {page.Stowage},
+		"waitforfirstconsumer/StaticLocalPVs4Claims/5Nodes": {page.Stowage},
+		"waitforfirstconsumer/StorageCapacity/5Nodes":       {page.Stowage},
+		"volumes/SchedulingCSIPVs/5Nodes":                   {page.Stock, page.Stowage},
 	}
 	for name, arms := range tests {
 		workloads, err := choose(t.Context(), options{workloads: "^" + name + "$"})
@@ -36,7 +36,7 @@ func TestSmallWorkloads(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, arm := range arms {
-			t.Run(name+"/"+string(arm), func(t *testing.T) {
+			t.Run(name+"/"+arm, func(t *testing.T) {
 				t.Parallel()
 				// Not t.TempDir: a unix socket's path is short.
 				dir, err := os.MkdirTemp("", "stowage-perf-") //nolint:usetesting // see above
@@ -49,7 +49,7 @@ func TestSmallWorkloads(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if f.Throughput() == 0 || f.P50 == 0 {
+				if f.Seconds == 0 || f.P50 == 0 {
 					t.Errorf("%+v: want a throughput and a latency", f)
 				}
 				if left, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(left) > 0 {
@@ -72,7 +72,7 @@ func TestDefaultWorkloads(t *testing.T) {
 		if w.nodes() < 100 || w.nodes() > 1000 || w.pods() == 0 {
 			t.Errorf("%s has %d nodes and %d pods to measure", w.Name(), w.nodes(), w.pods())
 		}
-		if w.topic.floor && len(w.arms(1)) != 2 {
+		if w.topic.name == "volumes" && len(w.arms(1)) != 2 {
 			t.Errorf("%s is not run on the stock scheduler, against which it is judged", w.Name())
 		}
 	}

@@ -202,11 +202,33 @@ func (m *model) heartbeat(info *framework.NodeInfo) error {
 	return nil
 }
 
-// boundTo reports whether claim and volume are bound to each other. The volume's phase is written
-// by the PV controller, which the model does not have, or seconds later.
+// setPhases does as the PV controller: it sets the phase of the volumes that were bound for a pod.
+func (m *model) setPhases(a *arrival) error {
+	for _, name := range a.claims {
+		claim, err := m.claim(a.pod.Namespace, name)
+		if err != nil {
+			return err
+		}
+		volume, err := m.volume(claim.Spec.VolumeName)
+		if err != nil {
+			return err
+		}
+		if volume.Status.Phase == v1.VolumeBound {
+			continue
+		}
+		bound := volume.DeepCopy()
+		bound.Status.Phase = v1.VolumeBound
+		if err := m.put(m.volumes, volume, bound); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// boundTo reports whether claim and volume are fully bound to each other.
 func boundTo(claim *v1.PersistentVolumeClaim, volume *v1.PersistentVolume) bool {
 	ref := volume.Spec.ClaimRef
 	return ref != nil && ref.UID == claim.UID && claim.Spec.VolumeName == volume.Name &&
 		claim.Annotations[plan.AnnBindCompleted] != "" &&
-		claim.Status.Phase == v1.ClaimBound
+		claim.Status.Phase == v1.ClaimBound && volume.Status.Phase == v1.VolumeBound
 }

@@ -185,8 +185,8 @@ func (w *watchers) synced(ctx context.Context) error {
 	return nil
 }
 
-// lookAgain is how often events are counted while they are waited for.
-const lookAgain = 5 * time.Millisecond
+// recount is the time between two counts of events that are waited for.
+const recount = 5 * time.Millisecond
 
 // reach waits until all watchers together have seen this number of events.
 func (w *watchers) reach(ctx context.Context, events int64) error {
@@ -195,7 +195,7 @@ func (w *watchers) reach(ctx context.Context, events int64) error {
 	if len(w.all) == 0 {
 		return nil
 	}
-	ticker := time.NewTicker(lookAgain)
+	ticker := time.NewTicker(recount)
 	defer ticker.Stop()
 	for w.events.Load() < events {
 		select {

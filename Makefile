@@ -171,9 +171,9 @@ bench-plugin: ## The plugin on up to 65,000 nodes without an API server; ONLY=10
 	@bin/tools/loadmodel -out docs/benchmarks/plugin.txt -only='$(ONLY)' -pods=$(or $(PODS),0)
 
 .PHONY: bench-scheduler-perf
-bench-scheduler-perf: control-plane ## Upstream's scheduler_perf, ours against stock; ROUNDS=n
+bench-scheduler-perf: control-plane ## Upstream's scheduler_perf, Stowage against stock; ONLY=a,b ROUNDS=n
 	@go build -v -o bin/tools/schedulerperf ./test/perf/schedulerperf 2>&1 | $(PROGRESS)
-	@bin/tools/schedulerperf -out=docs/benchmarks/scheduler-perf.txt -rounds=$(or $(ROUNDS),5)
+	@bin/tools/schedulerperf -out docs/benchmarks/scheduler-perf.txt -only='$(ONLY)' -rounds=$(or $(ROUNDS),0)
 
 .PHONY: bench-page
 bench-page: ## The tables of docs/benchmarks.md, from the stored results

@@ -36,10 +36,13 @@ type Benchmark struct {
 	Numbers    []Number
 	// Flags adds flags; nil: none.
 	Flags func(*flag.FlagSet)
-	// Open prepares what all parts need.
-	Open func(context.Context, *Run) error
+	// Open prepares what all parts need, Close ends it, also if Open has failed. Both may be nil.
+	Open  func(context.Context, *Run) error
+	Close func() error
 	// Show is the results of a part for a terminal; nil: their lines.
 	Show func(figures.Set) string
+	// Check judges the results of a part when they are stored; nil: no results are errors.
+	Check func(figures.Set) error
 }
 
 // Part is measured by itself.
@@ -47,8 +50,8 @@ type Part struct {
 	Name string
 	// Prefixes of the results' names: a run replaces those stored before.
 	Prefixes []string
-	// Quick parts make up the quick set.
-	Quick bool
+	// Quick parts make up the quick set. OnlyNamed ones are measured only if they are named.
+	Quick, OnlyNamed bool
 	// Config describes the results further.
 	Config  []benchfmt.Config
 	Measure func(context.Context, *Run) (figures.Set, error)
@@ -83,10 +86,13 @@ func (b Benchmark) Main() {
 	}
 }
 
-func (b Benchmark) run(ctx context.Context, args []string) error {
+func (b Benchmark) run(ctx context.Context, args []string) (err error) {
 	r, err := b.parse(args)
 	if err != nil {
 		return err
+	}
+	if b.Close != nil {
+		defer func() { err = errors.Join(err, b.Close()) }()
 	}
 	if b.Open != nil {
 		if err := b.Open(ctx, r); err != nil {
@@ -94,7 +100,7 @@ func (b Benchmark) run(ctx context.Context, args []string) error {
 		}
 	}
 	for _, p := range r.parts {
-		if err := r.measure(ctx, p, b.Show); err != nil {
+		if err := b.measure(ctx, r, p); err != nil {
 			return fmt.Errorf("measure %s: %w", p.Name, err)
 		}
 	}
@@ -137,7 +143,7 @@ func (b Benchmark) parse(args []string) (*Run, error) {
 		r.command += fmt.Sprintf(" %s=%s", b.Only, *only)
 	}
 	for _, p := range b.Parts {
-		if slices.Contains(wanted, p.Name) || len(wanted) == 0 && (p.Quick || !*quick) {
+		if slices.Contains(wanted, p.Name) || len(wanted) == 0 && !p.OnlyNamed && (p.Quick || !*quick) {
 			r.parts = append(r.parts, p)
 		}
 	}
@@ -158,7 +164,7 @@ func (b Benchmark) parse(args []string) (*Run, error) {
 }
 
 // measure measures a part, and prints and stores its results.
-func (r *Run) measure(ctx context.Context, p Part, show func(figures.Set) string) error {
+func (b Benchmark) measure(ctx context.Context, r *Run, p Part) error {
 	config, err := source.Describe(ctx, r.command)
 	if err != nil {
 		return err
@@ -170,30 +176,36 @@ func (r *Run) measure(ctx context.Context, p Part, show func(figures.Set) string
 		return err
 	}
 	set.Describe(slices.Concat(p.Config, config)...)
+	show := b.Show
 	if show == nil {
 		show = figures.Set.String
 	}
 	fmt.Printf("%s, measured in %s:\n%s\n", p.Name, time.Since(begin).Round(time.Second), show(set))
-	if r.out == "" || len(set) == 0 {
+	if r.out != "" && len(set) > 0 {
+		if err := r.store(p.Prefixes, set); err != nil {
+			return err
+		}
+	}
+	if b.Check == nil {
 		return nil
 	}
-	return Store(r.out, p.Prefixes, set)
+	return b.Check(set)
 }
 
-// Store replaces the results with these prefixes in a file, and writes the page if the file is
-// one that it shows.
-func Store(path string, prefixes []string, set figures.Set) error {
-	stored, err := figures.Load(path)
+// store replaces the results with these prefixes in the file, and writes the page if it shows the
+// file.
+func (r *Run) store(prefixes []string, set figures.Set) error {
+	stored, err := figures.Load(r.out)
 	if err != nil {
 		return err
 	}
 	for _, prefix := range prefixes {
 		stored = stored.Replace(prefix, set.Below(prefix))
 	}
-	if err := stored.Store(path); err != nil {
+	if err := stored.Store(r.out); err != nil {
 		return err
 	}
-	if filepath.Dir(path) != page.Results {
+	if filepath.Dir(r.out) != page.Results {
 		return nil
 	}
 	return page.Write(".")

@@ -44,7 +44,7 @@ const (
 type runner struct {
 	binary string // the compiled benchmark
 	etcd   string // the real one
-	dir    string // for temporary files, owned by the runner's maker
+	dir    string // for temporary files
 	logs   string // folder of the outputs; empty: discarded
 }
 

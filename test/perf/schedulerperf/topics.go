@@ -126,8 +126,6 @@ func (w workload) nodes() int { return w.params["initNodes"] }
 func (w workload) pods() int { return w.params["measurePods"] }
 
 // sized reports whether the workload runs without being named.
-func (w workload) sized(large bool) bool {
-	return w.nodes() >= 100 && (large || w.nodes() <= 1000)
-}
+func (w workload) sized() bool { return w.nodes() >= 100 && w.nodes() <= 1000 }
 
 func (w workload) stockTooSlow() bool { return slices.Contains(w.labels, "stock-too-slow") }

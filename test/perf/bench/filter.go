@@ -19,6 +19,7 @@ import (
 
 	"stowage.dev/stowage/pkg/testing/builders"
 	"stowage.dev/stowage/test/perf/figures"
+	"stowage.dev/stowage/test/perf/parts"
 	"stowage.dev/stowage/test/perf/source"
 )
 
@@ -94,7 +95,7 @@ func Filter(ctx context.Context, c Config, calls int) (measured figures.Set, err
 
 // runPods makes the pods that are on the nodes.
 func (s *setup) runPods(ctx context.Context) error {
-	return each(ctx, s.workload.Nodes*runningPerNode, func(ctx context.Context, i int) error {
+	return parts.Each(ctx, s.workload.Nodes*runningPerNode, func(ctx context.Context, i int) error {
 		pod := builders.MakePod(fmt.Sprintf("running-%d", i)).Namespace(namespace).Node(nodeName(i / runningPerNode)).Obj()
 		_, err := s.client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
 		return err
@@ -107,7 +108,7 @@ func (s *setup) createPods(ctx context.Context, prefix string, count int) ([]*v1
 	if err != nil {
 		return nil, err
 	}
-	return pods, each(ctx, count, func(ctx context.Context, i int) (err error) {
+	return pods, parts.Each(ctx, count, func(ctx context.Context, i int) (err error) {
 		pods[i], err = s.client.CoreV1().Pods(namespace).Create(ctx, pods[i], metav1.CreateOptions{})
 		return err
 	})

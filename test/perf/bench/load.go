@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/retry"
+
+	"stowage.dev/stowage/test/perf/parts"
 )
 
 // create creates a pod and records when.
@@ -29,7 +31,7 @@ func (s *setup) create(ctx context.Context, pod *v1.Pod) (*v1.Pod, error) {
 // allAtOnce creates all pods as fast as it can.
 func allAtOnce(ctx context.Context, s *setup, pods []*v1.Pod) error {
 	done := s.recorder.count()
-	if err := each(ctx, len(pods), func(ctx context.Context, i int) error {
+	if err := parts.Each(ctx, len(pods), func(ctx context.Context, i int) error {
 		_, err := s.create(ctx, pods[i])
 		return err
 	}); err != nil {

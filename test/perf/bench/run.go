@@ -251,7 +251,7 @@ func (s *setup) outcome(asked int, took time.Duration, cut bool) Result {
 	latencies := s.recorder.latencies()
 	run := Result{
 		Asked: asked, Done: len(latencies), Seconds: last.Sub(first).Seconds(),
-		P50: percentile(latencies, 50), P99: percentile(latencies, 99),
+		P50: figures.Quantile(latencies, 0.5), P99: figures.Quantile(latencies, 0.99),
 	}
 	if cut {
 		run.Seconds = took.Seconds()

@@ -7,12 +7,12 @@ import (
 	"context"
 	"fmt"
 
-	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"stowage.dev/stowage/pkg/testing/builders"
 	"stowage.dev/stowage/test/cluster"
+	"stowage.dev/stowage/test/perf/parts"
 )
 
 const (
@@ -35,16 +35,6 @@ const (
 	claimsToProvision                  // no volumes, but a provisioner
 )
 
-// each does something n times, some at a time.
-func each(ctx context.Context, n int, do func(context.Context, int) error) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(parallelism)
-	for i := range n {
-		group.Go(func() error { return do(ctx, i) })
-	}
-	return group.Wait()
-}
-
 func nodeName(n int) string { return fmt.Sprintf("node-%d", n) }
 
 // makeStorage makes the nodes, the class and the volumes.
@@ -63,7 +53,7 @@ func (s *setup) makeStorage(ctx context.Context) error {
 	if _, err := s.client.StorageV1().StorageClasses().Create(ctx, builders.MakeClass(class).Obj(), metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	return each(ctx, s.workload.Nodes*s.workload.VolumesPerNode, func(ctx context.Context, i int) error {
+	return parts.Each(ctx, s.workload.Nodes*s.workload.VolumesPerNode, func(ctx context.Context, i int) error {
 		return s.makeVolume(ctx, s.volume(i))
 	})
 }
@@ -117,7 +107,7 @@ func claimName(pod string, i int) string { return fmt.Sprintf("%s-claim-%d", pod
 // pods, which are yet to be created.
 func (s *setup) makePods(ctx context.Context, prefix string, count int) ([]*v1.Pod, error) {
 	pods := make([]*v1.Pod, count)
-	err := each(ctx, count, func(ctx context.Context, i int) error {
+	err := parts.Each(ctx, count, func(ctx context.Context, i int) error {
 		name := fmt.Sprintf("%s-%d", prefix, i)
 		pod := builders.MakePod(name).Namespace(namespace).SchedulerName(v1.DefaultSchedulerName).Requests("10m", "10Mi")
 		if s.workload.claims != noClaims {
@@ -183,7 +173,7 @@ func (s *setup) makeCapacity(ctx context.Context) error {
 	if _, err := s.client.StorageV1().StorageClasses().Create(ctx, builders.MakeClass(class).Provisioner(provisionerName).Obj(), metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	return each(ctx, s.workload.Nodes, func(ctx context.Context, n int) error {
+	return parts.Each(ctx, s.workload.Nodes, func(ctx context.Context, n int) error {
 		c := builders.MakeCapacity(fmt.Sprintf("capacity-%d", n), class).Namespace(namespace).Hostname(nodeName(n)).Capacity(tooLarge).Obj()
 		_, err := s.client.StorageV1().CSIStorageCapacities(namespace).Create(ctx, c, metav1.CreateOptions{})
 		return err

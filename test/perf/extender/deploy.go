@@ -24,6 +24,7 @@ import (
 
 	"stowage.dev/stowage/pkg/testing/builders"
 	"stowage.dev/stowage/test/cluster"
+	"stowage.dev/stowage/test/perf/parts"
 )
 
 const (
@@ -72,7 +73,7 @@ func Start(ctx context.Context, c Config) (*Extender, error) {
 	if err := e.writeCertificates(); err != nil {
 		return nil, fmt.Errorf("write certificates: %w", err)
 	}
-	if err := e.launch(); err != nil {
+	if err := e.launch(ctx); err != nil {
 		return nil, fmt.Errorf("start the extender: %w", err)
 	}
 	if err := e.awaitReady(ctx); err != nil {
@@ -129,9 +130,9 @@ func (e *Extender) writeCertificates() error {
 
 func (e *Extender) path(name string) string { return filepath.Join(e.folder, name) }
 
-func (e *Extender) launch() (err error) {
+func (e *Extender) launch(ctx context.Context) (err error) {
 	for _, address := range []*string{&e.calls, &e.health} {
-		if *address, err = freeAddress(); err != nil {
+		if *address, err = parts.FreeAddress(ctx); err != nil {
 			return err
 		}
 	}
@@ -175,12 +176,4 @@ func (e *Extender) shipped(file string, replace ...string) ([]byte, error) {
 		}
 	}
 	return []byte(strings.NewReplacer(replace...).Replace(string(data))), nil
-}
-
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
 }

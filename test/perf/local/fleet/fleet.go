@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -23,6 +22,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/perf/figures"
+	"stowage.dev/stowage/test/perf/parts"
 )
 
 // The objects in the cluster.
@@ -37,8 +37,6 @@ const (
 	// since each costs the same.
 	watchingAll = 50
 )
-
-const parallelism = 32 // requests at a time
 
 // Config configures Measure.
 type Config struct {
@@ -95,7 +93,7 @@ func (s *setup) makeVolumes(ctx context.Context) error {
 	s.Progress("%d volumes", nodes*volumesPerNode)
 	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast-disks"}}
 	s.names = make([]string, nodes*volumesPerNode)
-	return s.each(ctx, len(s.names), func(ctx context.Context, i int) error {
+	return parts.Each(ctx, len(s.names), func(ctx context.Context, i int) error {
 		node, name := nodeName(i%nodes), fmt.Sprintf("disk-%d", i/nodes)
 		volume, problem := localpv.Volume(localpv.Request{
 			Node: localpv.Node{Name: node, Hostname: node}, Class: class, Generation: time.Now().Unix(),
@@ -114,22 +112,13 @@ func (s *setup) makeVolumes(ctx context.Context) error {
 	})
 }
 
-func (s *setup) each(ctx context.Context, n int, do func(context.Context, int) error) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(parallelism)
-	for i := range n {
-		group.Go(func() error { return do(ctx, i) })
-	}
-	return group.Wait()
-}
-
 // update changes as many volumes as there are updates, spread evenly over the nodes.
 func (s *setup) update(ctx context.Context) error {
 	s.version++
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"example.com/version":"%d"}}}`, s.version)
 	pace := flowcontrol.NewTokenBucketRateLimiter(updatesPerSecond, 1)
 	defer pace.Stop()
-	return s.each(ctx, updates, func(ctx context.Context, i int) error {
+	return parts.Each(ctx, updates, func(ctx context.Context, i int) error {
 		if err := pace.Wait(ctx); err != nil {
 			return err
 		}

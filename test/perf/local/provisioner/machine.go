@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,6 +17,7 @@ import (
 
 	"stowage.dev/stowage/pkg/testing/builders"
 	"stowage.dev/stowage/test/cluster"
+	"stowage.dev/stowage/test/perf/parts"
 	"stowage.dev/stowage/test/perf/source"
 	"stowage.dev/stowage/test/provisioners"
 )
@@ -122,7 +122,7 @@ func (m *machine) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if m.address, err = freeAddress(ctx); err != nil {
+	if m.address, err = parts.FreeAddress(ctx); err != nil {
 		return err
 	}
 	binary, args := m.group.wrap(m.binary, []string{
@@ -135,15 +135,6 @@ func (m *machine) start(ctx context.Context) error {
 	}
 	m.setup.later(m.provisioner.Kill)
 	return nil
-}
-
-// freeAddress is an address without a listener.
-func freeAddress(ctx context.Context) (string, error) {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return listener.Addr().String(), listener.Close()
 }
 
 // scans are the provisioner's counts of scans, and their total seconds.

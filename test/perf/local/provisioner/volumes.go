@@ -5,7 +5,6 @@ package provisioner
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"sync"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"stowage.dev/stowage/pkg/localdisk/localpv"
+	"stowage.dev/stowage/test/perf/parts"
 )
 
 // waitLimit bounds one wait, so that a long run ends with an error.
@@ -23,9 +23,10 @@ const waitLimit = 5 * time.Minute
 // volumes records when a client first saw each volume in each phase. Safe for
 // concurrent use.
 type volumes struct {
-	mu      sync.Mutex
-	lives   map[types.UID]life
-	changed chan struct{} // closed with the next change
+	changes parts.Changes
+
+	mu    sync.Mutex
+	lives map[types.UID]life
 }
 
 // life is the observed life of one volume.
@@ -38,7 +39,7 @@ type life struct {
 var _ cache.ResourceEventHandler = (*volumes)(nil)
 
 func newVolumes() *volumes {
-	return &volumes{lives: map[types.UID]life{}, changed: make(chan struct{})}
+	return &volumes{lives: map[types.UID]life{}}
 }
 
 // OnAdd sees a volume.
@@ -71,36 +72,23 @@ func (v *volumes) see(object any, gone bool) {
 		seen.since[volume.Status.Phase] = now
 	}
 	v.lives[volume.UID] = seen
-	close(v.changed)
-	v.changed = make(chan struct{})
+	v.changes.Notify()
 }
 
 // wait waits until is accepts a volume, and returns it.
-func (v *volumes) wait(ctx context.Context, what string, is func(*life) bool) (*life, error) {
-	ctx, cancel := context.WithTimeout(ctx, waitLimit)
-	defer cancel()
-	for {
-		found, changed := v.find(is)
-		if found != nil {
-			return found, nil
+func (v *volumes) wait(ctx context.Context, what string, is func(*life) bool) (found *life, err error) {
+	err = v.changes.Wait(ctx, waitLimit, what, func() bool {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		for _, l := range v.lives {
+			if !l.gone && is(&l) {
+				found = &l
+				return true
+			}
 		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return nil, fmt.Errorf("wait for %s: %w", what, ctx.Err())
-		}
-	}
-}
-
-func (v *volumes) find(is func(*life) bool) (*life, <-chan struct{}) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	for _, l := range v.lives {
-		if !l.gone && is(&l) {
-			return &l, nil
-		}
-	}
-	return nil, v.changed
+		return false
+	})
+	return found, err
 }
 
 // available waits until a path has an Available volume other than one.

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -289,12 +288,5 @@ func TestCeilingPlaces(t *testing.T) {
 				t.Errorf("volume %d is chosen for pod %d, whose node has others", v, pod)
 			}
 		}
-	}
-}
-
-func TestDifference(t *testing.T) {
-	got := string(difference(map[string]float64{"GET pods  200": 2, "gone": 1}, map[string]float64{"GET pods  200": 2, "PUT pods  200": 3}))
-	if want := "       3 PUT pods  200\n"; got != want {
-		t.Error(cmp.Diff(want, got))
 	}
 }

@@ -14,6 +14,7 @@
 //
 //	workload.go   the workloads, and who runs them
 //	run.go        one run from start to end
+//	result.go     what it measures
 //	setup.go      the cluster of a run
 //	storage.go    its nodes, volumes and claims
 //	scheduler.go  the arms' profiles

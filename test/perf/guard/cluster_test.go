@@ -28,9 +28,9 @@ import (
 	"stowage.dev/stowage/test/perf/loadmodel/idle"
 )
 
-// world is a cluster of some size in the stores of informers, with a plugin
+// cluster is a cluster of some size in the stores of informers, with a plugin
 // that has seen all of it.
-type world struct {
+type cluster struct {
 	t       testing.TB
 	factory informers.SharedInformerFactory
 	client  *fake.Clientset
@@ -40,15 +40,15 @@ type world struct {
 	version int
 }
 
-func newWorld(t testing.TB) *world {
+func newCluster(t testing.TB) *cluster {
 	t.Helper()
-	w := &world{t: t, client: fake.NewClientset(), factory: idle.NewFactory()}
+	w := &cluster{t: t, client: fake.NewClientset(), factory: idle.NewFactory()}
 	w.client.PrependReactor("create", "selfsubjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		review := action.(clienttesting.CreateAction).GetObject().(*authorizationv1.SelfSubjectAccessReview).DeepCopy()
 		review.Status.Allowed = true
 		return true, review, nil
 	})
-	plugin, err := volumetopology.New(t.Context(), nil, handle{world: w})
+	plugin, err := volumetopology.New(t.Context(), nil, handle{cluster: w})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func newWorld(t testing.TB) *world {
 }
 
 // put adds objects.
-func (w *world) put(objects ...runtime.Object) {
+func (w *cluster) put(objects ...runtime.Object) {
 	w.t.Helper()
 	for _, object := range objects {
 		w.version++
@@ -74,14 +74,14 @@ func (w *world) put(objects ...runtime.Object) {
 	}
 }
 
-// Claims of every world.
+// Claims of every cluster.
 const (
 	small = "small" // 15Gi
 	large = "large" // more than any volume or capacity
 	made  = "made"  // to be provisioned, 5Gi
 )
 
-func (w *world) putClaims() {
+func (w *cluster) putClaims() {
 	claim := func(name, size string) *builders.PVC {
 		return builders.MakePVC(name).UID("pvc-" + name).Class("local").Request(size)
 	}
@@ -95,8 +95,8 @@ func (w *world) putClaims() {
 }
 
 // local has nodes with ten local volumes each: 10Gi, 20Gi … 100Gi.
-func local(t testing.TB, nodes int) *world {
-	w := newWorld(t)
+func local(t testing.TB, nodes int) *cluster {
+	w := newCluster(t)
 	w.putClaims()
 	for n := range nodes {
 		name := "node-" + strconv.Itoa(n)
@@ -110,8 +110,8 @@ func local(t testing.TB, nodes int) *world {
 }
 
 // capacities has nodes with a CSIStorageCapacity of 10Gi each.
-func capacities(t testing.TB, nodes int) *world {
-	w := newWorld(t)
+func capacities(t testing.TB, nodes int) *cluster {
+	w := newCluster(t)
 	w.putClaims()
 	for n := range nodes {
 		name := "node-" + strconv.Itoa(n)
@@ -123,7 +123,7 @@ func capacities(t testing.TB, nodes int) *world {
 
 // some returns a hundred nodes, spread evenly. It is the same number for clusters of all sizes:
 // the measurement is of work, not of the processor's caches.
-func (w *world) some() []*v1.Node {
+func (w *cluster) some() []*v1.Node {
 	const many = 100
 	var some []*v1.Node
 	for i := range many {
@@ -132,7 +132,7 @@ func (w *world) some() []*v1.Node {
 	return some
 }
 
-func (w *world) infos() []fwk.NodeInfo {
+func (w *cluster) infos() []fwk.NodeInfo {
 	var infos []fwk.NodeInfo
 	for _, node := range w.some() {
 		info := framework.NewNodeInfo()
@@ -148,7 +148,7 @@ func pod(claims ...string) *v1.Pod {
 
 func four() *v1.Pod { return pod("four-0", "four-1", "four-2", "four-3") }
 
-func (w *world) demand(p *v1.Pod) *volumecache.Demand {
+func (w *cluster) demand(p *v1.Pod) *volumecache.Demand {
 	w.t.Helper()
 	d, refusal, err := w.cache.Demand(p)
 	if refusal != nil || err != nil {
@@ -158,7 +158,7 @@ func (w *world) demand(p *v1.Pod) *volumecache.Demand {
 }
 
 // fits checks one node after the other.
-func (w *world) fits(p *v1.Pod, want match.ReasonCode) func(int) {
+func (w *cluster) fits(p *v1.Pod, want match.ReasonCode) func(int) {
 	d, nodes := w.demand(p), w.some()
 	return func(i int) {
 		if got := w.cache.Fits(d, nodes[i%len(nodes)]).Code; got != want {
@@ -170,7 +170,7 @@ func (w *world) fits(p *v1.Pod, want match.ReasonCode) func(int) {
 // handle is what plugins need of the framework.
 type handle struct {
 	fwk.Handle
-	*world
+	*cluster
 }
 
 func (h handle) ClientSet() kubernetes.Interface                        { return h.client }
@@ -183,9 +183,9 @@ type filterer interface {
 }
 
 // stock is the plugin that ours takes the place of, on the same informers.
-func (w *world) stock() filterer {
+func (w *cluster) stock() filterer {
 	w.t.Helper()
-	plugin, err := volumebinding.New(w.t.Context(), &config.VolumeBindingArgs{BindTimeoutSeconds: 600}, handle{world: w},
+	plugin, err := volumebinding.New(w.t.Context(), &config.VolumeBindingArgs{BindTimeoutSeconds: 600}, handle{cluster: w},
 		feature.Features{EnableVolumeAttributesClass: true})
 	if err != nil {
 		w.t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 
 	"stowage.dev/stowage/pkg/testing/builders"
 	"stowage.dev/stowage/test/cluster"
+	"stowage.dev/stowage/test/perf/figures"
 )
 
 func TestMain(m *testing.M) {
@@ -288,5 +289,16 @@ func TestCeilingPlaces(t *testing.T) {
 				t.Errorf("volume %d is chosen for pod %d, whose node has others", v, pod)
 			}
 		}
+	}
+}
+
+// TestLine: what was not measured is left out, and nothing else.
+func TestLine(t *testing.T) {
+	r := Result{Asked: 100, Done: 50, Seconds: 10, P50: 1, P99: 2, SchedulerCPU: 5, Writes: 300, Binds: map[string]int{"bound": 50, "conflict": 2}}
+	got := figures.Set{r.Line(Workload{Name: "static-1"}, ExtenderFull)}.String()
+	want := "BenchmarkCluster/workload=static-1/arm=extender-Full 50 5 pods/s 100 asked 10 sec 1 p50-sec 2 p99-sec 0.1 cpu-sec/pod " +
+		"6 writes/pod 0 409s/pod 0 given-twice 52 binds 2 bind-conflicts 0 bind-errors\n"
+	if got != want {
+		t.Errorf("got  %swant %s", got, want)
 	}
 }

@@ -13,7 +13,6 @@ package figures
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io/fs"
 	"math"
 	"os"
@@ -221,4 +220,4 @@ func Prefix(name string) string {
 }
 
 // Arm is the name of an arm of a benchmark.
-func Arm(prefix, arm string) string { return fmt.Sprintf("%s/arm=%s", prefix, arm) }
+func Arm(prefix, arm string) string { return prefix + "/arm=" + arm }

@@ -35,16 +35,16 @@ func newClient(authority []byte, scheduler *rest.Config) (*http.Client, error) {
 
 // Call sends a body to a verb over the scheduler's connection, and returns the whole answer.
 func (e *Extender) Call(ctx context.Context, verb string, body []byte) ([]byte, error) {
-	return ask(ctx, e.client, http.MethodPost, "https://"+e.calls+"/"+verb, body)
+	return send(ctx, e.client, http.MethodPost, "https://"+e.calls+"/"+verb, body)
 }
 
 // get requests a path of the health address.
 func (e *Extender) get(ctx context.Context, path string) ([]byte, error) {
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	return ask(ctx, &client, http.MethodGet, "http://"+e.health+path, nil)
+	return send(ctx, &client, http.MethodGet, "http://"+e.health+path, nil)
 }
 
-func ask(ctx context.Context, client *http.Client, method, url string, body []byte) ([]byte, error) {
+func send(ctx context.Context, client *http.Client, method, url string, body []byte) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
 		return nil, err

@@ -203,7 +203,7 @@ func (m *model) next(ctx context.Context, probe bool) error {
 	if err := m.stream(); err != nil {
 		return err
 	}
-	return m.makeRoom()
+	return m.freeVolumes()
 }
 
 // report works out the figures of the calls.

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-func (c *cluster) noteGivenTwice(volume string) {
+func (c *cluster) recordGivenTwice(volume string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.twice = append(c.twice, volume)

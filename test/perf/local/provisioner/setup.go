@@ -126,7 +126,7 @@ func (s *Setup) closing(since int) error {
 
 // claim has a claim bound by the PersistentVolume controller to a disk of a kind, and
 // returns its volume.
-func (s *Setup) claim(ctx context.Context, m *machine, kind string) (name string, bound *life, err error) {
+func (s *Setup) claim(ctx context.Context, m *machine, kind string) (name string, bound *history, err error) {
 	s.claims++
 	name = "claim-" + strconv.Itoa(s.claims)
 	object := builders.MakePVC(name).Namespace(s.namespace).Class(m.class(kind)).Request("1Mi").Obj()
@@ -137,7 +137,7 @@ func (s *Setup) claim(ctx context.Context, m *machine, kind string) (name string
 	if _, err := s.client.CoreV1().PersistentVolumeClaims(s.namespace).Create(ctx, object, metav1.CreateOptions{}); err != nil {
 		return "", nil, fmt.Errorf("create a claim: %w", err)
 	}
-	bound, err = s.volumes.wait(ctx, "a volume to be bound to "+name, func(l *life) bool {
+	bound, err = s.volumes.wait(ctx, "a volume to be bound to "+name, func(l *history) bool {
 		ref := l.volume.Spec.ClaimRef
 		return ref != nil && ref.Name == name && !l.since[corev1.VolumeBound].IsZero()
 	})
@@ -146,12 +146,12 @@ func (s *Setup) claim(ctx context.Context, m *machine, kind string) (name string
 
 // release deletes a claim, and returns the next states of its volume: when it was Released, and
 // the volume published at the same path afterwards.
-func (s *Setup) release(ctx context.Context, claim string, volume *life) (released, next *life, err error) {
+func (s *Setup) release(ctx context.Context, claim string, volume *history) (released, next *history, err error) {
 	if err := s.client.CoreV1().PersistentVolumeClaims(s.namespace).Delete(ctx, claim, metav1.DeleteOptions{}); err != nil {
 		return nil, nil, fmt.Errorf("delete a claim: %w", err)
 	}
 	path := localpv.PathOf(volume.volume)
-	released, err = s.volumes.wait(ctx, path+" to be Released", func(l *life) bool {
+	released, err = s.volumes.wait(ctx, path+" to be Released", func(l *history) bool {
 		return l.volume.UID == volume.volume.UID && !l.since[corev1.VolumeReleased].IsZero()
 	})
 	if err != nil {

@@ -26,11 +26,11 @@ type volumes struct {
 	changes parts.Changes
 
 	mu    sync.Mutex
-	lives map[types.UID]life
+	histories map[types.UID]history
 }
 
-// life is the observed life of one volume.
-type life struct {
+// history is what was observed of one volume.
+type history struct {
 	volume *corev1.PersistentVolume // the newest; not to be changed
 	since  map[corev1.PersistentVolumePhase]time.Time
 	gone   bool
@@ -39,24 +39,24 @@ type life struct {
 var _ cache.ResourceEventHandler = (*volumes)(nil)
 
 func newVolumes() *volumes {
-	return &volumes{lives: map[types.UID]life{}}
+	return &volumes{histories: map[types.UID]history{}}
 }
 
-// OnAdd sees a volume.
-func (v *volumes) OnAdd(object any, _ bool) { v.see(object, false) }
+// OnAdd records a volume.
+func (v *volumes) OnAdd(object any, _ bool) { v.observe(object, false) }
 
-// OnUpdate sees a volume.
-func (v *volumes) OnUpdate(_, object any) { v.see(object, false) }
+// OnUpdate records a volume.
+func (v *volumes) OnUpdate(_, object any) { v.observe(object, false) }
 
 // OnDelete records that a volume is deleted.
 func (v *volumes) OnDelete(object any) {
 	if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
 		object = tombstone.Obj
 	}
-	v.see(object, true)
+	v.observe(object, true)
 }
 
-func (v *volumes) see(object any, gone bool) {
+func (v *volumes) observe(object any, gone bool) {
 	volume, ok := object.(*corev1.PersistentVolume)
 	if !ok {
 		return
@@ -64,23 +64,23 @@ func (v *volumes) see(object any, gone bool) {
 	now := time.Now()
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	seen := life{volume: volume, since: maps.Clone(v.lives[volume.UID].since), gone: gone}
+	seen := history{volume: volume, since: maps.Clone(v.histories[volume.UID].since), gone: gone}
 	if seen.since == nil {
 		seen.since = map[corev1.PersistentVolumePhase]time.Time{}
 	}
 	if seen.since[volume.Status.Phase].IsZero() {
 		seen.since[volume.Status.Phase] = now
 	}
-	v.lives[volume.UID] = seen
+	v.histories[volume.UID] = seen
 	v.changes.Notify()
 }
 
 // wait waits until is accepts a volume, and returns it.
-func (v *volumes) wait(ctx context.Context, what string, is func(*life) bool) (found *life, err error) {
+func (v *volumes) wait(ctx context.Context, what string, is func(*history) bool) (found *history, err error) {
 	err = v.changes.Wait(ctx, waitLimit, what, func() bool {
 		v.mu.Lock()
 		defer v.mu.Unlock()
-		for _, l := range v.lives {
+		for _, l := range v.histories {
 			if !l.gone && is(&l) {
 				found = &l
 				return true
@@ -92,8 +92,8 @@ func (v *volumes) wait(ctx context.Context, what string, is func(*life) bool) (f
 }
 
 // available waits until a path has an Available volume other than one.
-func (v *volumes) available(ctx context.Context, path string, other types.UID) (*life, error) {
-	return v.wait(ctx, path+" to be Available", func(l *life) bool {
+func (v *volumes) available(ctx context.Context, path string, other types.UID) (*history, error) {
+	return v.wait(ctx, path+" to be Available", func(l *history) bool {
 		return l.volume.UID != other && l.volume.Spec.Local != nil && localpv.PathOf(l.volume) == path &&
 			l.volume.DeletionTimestamp == nil && l.volume.Status.Phase == corev1.VolumeAvailable
 	})

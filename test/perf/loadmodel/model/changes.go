@@ -51,7 +51,7 @@ func (m *model) deliverWritten() {
 func (m *model) arrive() (*arrival, error) {
 	kind := m.rng.Float64()
 	if kind < m.Returning {
-		return m.comeBack()
+		return m.returnPod()
 	}
 	claims := 1
 	if kind < m.Returning+m.FourClaims {
@@ -71,8 +71,8 @@ func (m *model) arrive() (*arrival, error) {
 	return a, m.put(m.pods, nil, a.pod)
 }
 
-// comeBack ends a pod and makes another that uses the same claims.
-func (m *model) comeBack() (*arrival, error) {
+// returnPod ends a pod and makes another that uses the same claims.
+func (m *model) returnPod() (*arrival, error) {
 	old, err := m.endPod()
 	if err != nil {
 		return nil, err
@@ -108,10 +108,10 @@ func (m *model) endPod() (*workload, error) {
 	return w, m.remove(m.pods, w.pod)
 }
 
-// makeRoom ends pods, with their claims, until the configured share of volumes
+// freeVolumes ends pods, with their claims, until the configured share of volumes
 // is bound. Their volumes are released, cleaned, deleted and discovered
 // again, as a local provisioner does.
-func (m *model) makeRoom() error {
+func (m *model) freeVolumes() error {
 	for float64(m.occupied) > m.Occupied*float64(len(m.slots)) {
 		w, err := m.endPod()
 		if err != nil {

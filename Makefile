@@ -36,7 +36,7 @@ ARCHIVES ?= bin/images
 PLATFORMS ?= linux/$(shell go env GOARCH)
 
 # Packages below test/ that need no control plane.
-UNIT := ./test/deadline ./test/requirements $(addprefix ./test/perf/,loadmodel page parts report result source)
+UNIT := ./test/deadline ./test/requirements $(addprefix ./test/perf/,figures page parts source)
 
 # Commands are found, not listed: cmd/scheduler makes bin/stowage-scheduler, cmd/kubectl-x makes bin/kubectl-x.
 COMMANDS := $(patsubst cmd/%/main.go,%,$(wildcard cmd/*/main.go))
@@ -113,7 +113,6 @@ test-unit: ## Unit tests and fuzz seeds; RUN=regexp COUNT=n
 	@go build -v ./pkg/... 2>&1 | $(PROGRESS)
 	@mkdir -p bin/events; timeout=$$($(STRETCH) 10m) && \
 	  go test -json -timeout=$$timeout $(if $(COUNT),-count=$(COUNT)) -run='$(RUN)' ./pkg/... ./cmd/... ./hack/... $(UNIT) | tee $(EVENTS) | { $(REPORT); } $(BUDGETS)
-	@go -C hack/plot test ./...
 	@go -C hack/images test ./...
 	@go -C hack/monitoring test ./...
 
@@ -150,10 +149,10 @@ soak: control-plane ## The long campaigns in full strength, an hour or more; RUN
 ##@ Measure
 
 .PHONY: bench
-bench: control-plane ## The stock plugin and ours side by side on whole clusters, the extender and the provisioner; WORKLOADS=a,b ROUNDS=n
+bench: control-plane ## The stock plugin and ours side by side on whole clusters, the extender and the provisioner; WORKLOADS=a,b ROUNDS=n CALLS=n
 	@go build -v -o bin/tools/bench ./hack/bench 2>&1 | $(PROGRESS)
-	@bin/tools/bench -workloads='$(WORKLOADS)' -rounds=$(or $(ROUNDS),0)
-	@$(if $(WORKLOADS),,$(MAKE) bench-extender bench-local)
+	@bin/tools/bench -out docs/benchmarks/clusters.txt -only='$(WORKLOADS)' -rounds=$(or $(ROUNDS),0) -calls=$(or $(CALLS),0)
+	@$(if $(WORKLOADS),,$(MAKE) bench-local)
 
 .PHONY: bench-quick
 bench-quick: control-plane ## A small set of the same, within 10 minutes; stores nothing
@@ -163,26 +162,25 @@ bench-quick: control-plane ## A small set of the same, within 10 minutes; stores
 .PHONY: bench-local
 bench-local: control-plane ## The provisioner on real disks (root); ONLY=latency,resting,wiping,watching DISKS=n ROUNDS=n
 	@go build -v -o bin/tools/local ./test/perf/local 2>&1 | $(PROGRESS)
-	@bin/tools/local -out docs/local-benchmarks.json -only='$(ONLY)' -disks=$(or $(DISKS),0) -rounds=$(or $(ROUNDS),0)
+	@bin/tools/local -out docs/benchmarks/provisioner.txt -only='$(ONLY)' -disks=$(or $(DISKS),0) -rounds=$(or $(ROUNDS),0)
 
-.PHONY: bench-extender
-bench-extender: control-plane ## The extender beside plugin and stock scheduler; ONLY=filter,sides,tight CALLS=n ROUNDS=n
-	@go build -v -o bin/tools/extender ./test/perf/extender 2>&1 | $(PROGRESS)
-	@bin/tools/extender -out docs/extender-benchmarks.json -only='$(ONLY)' -calls=$(or $(CALLS),0) -rounds=$(or $(ROUNDS),0)
-
-.PHONY: bench-plot
-bench-plot: ## Draw what was measured as curves, into docs/benchmarks/
-	@go -C hack/plot build -o '$(CURDIR)/bin/tools/plot' . && bin/tools/plot
-
-.PHONY: bench-engine
-bench-engine: ## The plugin on up to 65,000 nodes without an API server; writes docs/loadmodel.json
+.PHONY: bench-plugin
+bench-plugin: ## The plugin on up to 65,000 nodes without an API server; ONLY=1000,65000 PODS=n
 	@go build -v -o bin/tools/loadmodel ./test/perf/loadmodel 2>&1 | $(PROGRESS)
-	@bin/tools/loadmodel -out docs/loadmodel.json
+	@bin/tools/loadmodel -out docs/benchmarks/plugin.txt -only='$(ONLY)' -pods=$(or $(PODS),0)
 
 .PHONY: bench-scheduler-perf
-bench-scheduler-perf: control-plane ## Upstream's scheduler_perf, ours against stock; ROUNDS=n
+bench-scheduler-perf: control-plane ## Upstream's scheduler_perf, Stowage against stock; ONLY=a,b ROUNDS=n
 	@go build -v -o bin/tools/schedulerperf ./test/perf/schedulerperf 2>&1 | $(PROGRESS)
-	@bin/tools/schedulerperf -rounds=$(or $(ROUNDS),5)
+	@bin/tools/schedulerperf -out docs/benchmarks/scheduler-perf.txt -only='$(ONLY)' -rounds=$(or $(ROUNDS),0)
+
+.PHONY: bench-controller
+bench-controller: control-plane ## The controller on a large cluster, printed only; NODES=n LOST=n
+	@go run ./test/perf/controller -nodes=$(or $(NODES),0) -lost=$(or $(LOST),0)
+
+.PHONY: bench-page
+bench-page: ## The tables of docs/benchmarks.md, from the stored results
+	@go run ./hack/bench -page
 
 .PHONY: bench-guard
 bench-guard: ## Has speed fallen back? Ratios only, so any machine will do

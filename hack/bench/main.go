@@ -1,16 +1,15 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command bench measures the stock plugin and ours side by side on whole
-// clusters, and writes docs/benchmarks.json and docs/benchmarks.md.
+// Command bench measures the stock plugin and Stowage side by side on whole clusters, and the
+// extender's calls to filter.
 //
-//	go run ./hack/bench                               every workload, 3 rounds
-//	go run ./hack/bench -workloads static-500,single  some, whose old figures are replaced
-//	go run ./hack/bench -quick                        a small set, within 10 minutes on 2 CPUs
-//	go run ./hack/bench -list                         what there is
+//	go run ./hack/bench -only static-500,filter -rounds 1            some, printed only
+//	go run ./hack/bench -only static-500 -profile FOLDER             with the scheduler's CPU profile and log
+//	go run ./hack/bench -out docs/benchmarks/clusters.txt            everything, stored, with the tables of docs/benchmarks.md
+//	go run ./hack/bench -page                                        the tables of docs/benchmarks.md, from stored results
 //
-// "make bench" and "make bench-quick" run it. Figures of quick runs are printed
-// and not stored.
+// "make bench" and "make bench-quick" run it, from the top of the repository.
 package main
 
 import (
@@ -19,107 +18,131 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
+	"path/filepath"
 	"slices"
-	"strings"
-	"syscall"
 
-	"github.com/go-logr/logr"
-	"k8s.io/klog/v2"
-
+	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/perf/bench"
+	"stowage.dev/stowage/test/perf/figures"
+	"stowage.dev/stowage/test/perf/page"
+	"stowage.dev/stowage/test/perf/parts"
 )
 
-type options struct {
-	workloads  []bench.Workload
-	rounds     int
-	list       bool
-	json, page string // empty: not stored
-	look       bench.Look
-	command    string
-}
-
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	klog.SetLogger(logr.Discard()) // clients complain when a cluster ends
-	o, err := parse(os.Args[1:])
-	if err == nil {
-		err = run(ctx, o)
-	}
-	stop()
-	if err != nil && !errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "error:", err)
-		os.Exit(1)
-	}
-}
-
-func parse(args []string) (o options, err error) {
-	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	names := flags.String("workloads", "", "names of workloads, with commas between; empty: all")
-	quick := flags.Bool("quick", false, "the quick set, one round unless -rounds is given; stores nothing")
-	flags.IntVar(&o.rounds, "rounds", 0, "how often each arm runs; 0: 3")
-	flags.BoolVar(&o.list, "list", false, "list the workloads")
-	flags.StringVar(&o.json, "json", "docs/benchmarks.json", "where figures are stored")
-	flags.StringVar(&o.page, "page", "docs/benchmarks.md", "where they are shown")
-	flags.StringVar(&o.look.Folder, "look", "", "folder for the scheduler's profiles and logs; figures are then not stored")
-	flags.IntVar(&o.look.Verbosity, "v", 0, "verbosity of the scheduler's log")
-	if err := flags.Parse(args); err != nil {
-		return o, err
-	}
-	if flags.NArg() > 0 {
-		return o, fmt.Errorf("unknown argument %q: workloads are picked by -workloads", flags.Arg(0))
-	}
-	if o.rounds < 0 {
-		return o, fmt.Errorf("-rounds is %d: it must be at least 1", o.rounds)
-	}
-	if o.workloads, err = pick(*names, *quick); err != nil {
-		return o, err
-	}
-	o.command = "make bench"
-	if *quick {
-		o.command, o.json, o.page = "make bench-quick", "", ""
-	}
-	if o.look != (bench.Look{}) {
-		o.json, o.page = "", "" // to look costs speed
-	}
-	if *names != "" {
-		o.command += " WORKLOADS=" + *names
-	}
-	if o.rounds == 0 {
-		o.rounds = 3
-		if *quick {
-			o.rounds = 1
+	if slices.Equal(os.Args[1:], []string{"-page"}) {
+		if err := page.Write("."); err != nil {
+			fmt.Fprintln(os.Stderr, "error:", err)
+			os.Exit(1)
 		}
-	} else {
-		o.command += fmt.Sprintf(" ROUNDS=%d", o.rounds)
+		return
 	}
-	return o, nil
+	r := &runner{}
+	b := parts.Benchmark{
+		Name: "bench", Only: "WORKLOADS", Open: r.build, Show: show,
+		Numbers: []parts.Number{
+			{Name: "rounds", Usage: "how often each arm runs", Default: 3, Quick: 1},
+			{Name: "calls", Usage: "calls to filter of each kind", Default: 1000},
+		},
+		Flags: func(flags *flag.FlagSet) {
+			flags.StringVar(&r.config.Profile.Folder, "profile", "", "folder for the scheduler's profiles and logs, which cost speed")
+			flags.IntVar(&r.config.Profile.Verbosity, "v", 0, "verbosity of the scheduler's log")
+		},
+	}
+	for _, w := range bench.Workloads() {
+		b.Parts = append(b.Parts, parts.Part{
+			Name: w.Name, Prefixes: []string{w.Prefix()}, Quick: w.Quick, Config: w.Config(),
+			Measure: func(ctx context.Context, run *parts.Run) (figures.Set, error) {
+				return r.workload(ctx, w, run.Number("rounds"))
+			},
+		})
+	}
+	w := bench.FilterWorkload()
+	b.Parts = append(b.Parts, parts.Part{
+		Name: w.Name, Prefixes: []string{"Filter"}, Config: w.Config(),
+		Measure: func(ctx context.Context, run *parts.Run) (measured figures.Set, err error) {
+			err = r.prepared(ctx, w, func(c bench.Config) error {
+				measured, err = bench.Filter(ctx, c, run.Number("calls"))
+				return err
+			})
+			return measured, err
+		},
+	})
+	b.Main()
 }
 
-// pick finds workloads by name, in the order in which they are shown.
-func pick(names string, quick bool) ([]bench.Workload, error) {
-	all := bench.Workloads()
-	if names == "" {
-		return slices.DeleteFunc(all, func(w bench.Workload) bool { return quick && !w.Quick }), nil
+// show is the table of a workload, or the lines of calls to filter.
+func show(set figures.Set) string {
+	if len(set.Below("Cluster")) > 0 {
+		return page.Clusters(set)
 	}
-	wanted := strings.Split(names, ",")
-	var picked []bench.Workload
-	for _, w := range all {
-		if i := slices.Index(wanted, w.Name); i >= 0 {
-			picked = append(picked, w)
-			wanted = slices.Delete(wanted, i, i+1)
+	return set.String()
+}
+
+// runner has what all runs need.
+type runner struct {
+	config    bench.Config
+	scheduler string
+}
+
+// build builds the binaries.
+func (r *runner) build(ctx context.Context, _ *parts.Run) (err error) {
+	r.config.Progress = parts.Progress
+	build := cluster.BuildOptions{Progress: os.Stderr}
+	if r.config.Binaries, err = cluster.Build(ctx, build); err != nil {
+		return err
+	}
+	if r.scheduler, err = cluster.BuildCommand(ctx, build, "stowage.dev/stowage/cmd/scheduler"); err != nil {
+		return err
+	}
+	r.config.Extender, err = cluster.BuildCommand(ctx, build, "stowage.dev/stowage/cmd/extender")
+	return err
+}
+
+// workload runs all arms in turn, round by round. The results are in the order of the arms.
+func (r *runner) workload(ctx context.Context, w bench.Workload, rounds int) (figures.Set, error) {
+	byArm := map[bench.Arm]figures.Set{}
+	err := r.prepared(ctx, w, func(c bench.Config) error {
+		for round := range rounds {
+			shares := slices.Clone(w.Arms)
+			if round%2 == 1 {
+				slices.Reverse(shares) // so that no arm is always the first
+			}
+			for _, share := range shares {
+				c.Arm, c.Round, c.Pods, c.Scheduler = share.Arm, round+1, share.Pods, r.scheduler
+				if w.KubeScheduler && share.Arm != bench.Direct {
+					c.Scheduler = "" // the control plane's own
+				}
+				parts.Progress("%s, round %d of %d: %s", w.Name, c.Round, rounds, c.Arm)
+				one, err := bench.Run(ctx, c)
+				if err != nil {
+					return fmt.Errorf("%s, round %d: %w", c.Arm, c.Round, err)
+				}
+				parts.Progress("%.2f/s, p50 %.3gs, %d of %d", one.Throughput(), one.P50, one.Done, one.Asked)
+				byArm[c.Arm] = append(byArm[c.Arm], one.Line(w, c.Arm))
+			}
 		}
+		return nil
+	})
+	var measured figures.Set
+	for _, share := range w.Arms {
+		measured = append(measured, byArm[share.Arm]...)
 	}
-	if len(wanted) > 0 {
-		return nil, fmt.Errorf("no workload is called %q; these are: %s", wanted[0], strings.Join(nameAll(all), ", "))
-	}
-	return picked, nil
+	return measured, err
 }
 
-func nameAll(workloads []bench.Workload) []string {
-	var names []string
-	for _, w := range workloads {
-		names = append(names, w.Name)
+// prepared makes a workload's nodes and volumes, with which all its runs begin.
+func (r *runner) prepared(ctx context.Context, w bench.Workload, do func(bench.Config) error) (err error) {
+	dir, err := os.MkdirTemp("", "stowage-bench-")
+	if err != nil {
+		return err
 	}
-	return names
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	c := r.config
+	c.Workload = w
+	folder := filepath.Join(dir, "etcd")
+	if err := bench.Prepare(ctx, c, folder); err != nil {
+		return err
+	}
+	c.Prepared = folder
+	return do(c)
 }

@@ -8,18 +8,16 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"stowage.dev/stowage/pkg/testing/builders"
 	"stowage.dev/stowage/test/cluster"
-	"stowage.dev/stowage/test/perf/result"
+	"stowage.dev/stowage/test/perf/figures"
 )
 
 func TestMain(m *testing.M) {
@@ -51,22 +49,21 @@ func TestEachKindOfRun(t *testing.T) {
 	volumes := prepare(t, Config{Workload: small(Workload{}), Binaries: binaries, Progress: t.Logf})
 	for name, tc := range map[string]struct {
 		workload Workload
-		arm      result.Arm
+		arm      Arm
 		pods     int
-		// writes of scheduler and PV controller for each pod that are the least there can be
-		// before all pods are bound: a volume's phase may be written later.
+		// writes of scheduler and PV controller for each pod that are the least there can be.
 		writes int
 	}{
-		"stock, two claims each":   {Workload{ClaimsPerPod: 2}, result.Stock, 5, 10},
-		"direct, two claims each":  {Workload{ClaimsPerPod: 2}, result.Direct, 5, 8},
-		"PVController, one claim":  {Workload{ClaimsPerPod: 1}, result.PVController, 5, 6},
-		"extender, mode Full":      {Workload{ClaimsPerPod: 2}, result.ExtenderFull, 5, 7},
-		"extender, mode Advisory":  {Workload{ClaimsPerPod: 2}, result.ExtenderAdvisory, 5, 10},
-		"bare client, two claims":  {Workload{ClaimsPerPod: 2}, result.Ceiling, 5, 10},
-		"claims that are bound":    {Workload{ClaimsPerPod: 1, claims: boundClaims}, result.Direct, 5, 1},
-		"claims to be provisioned": {Workload{ClaimsPerPod: 1, claims: claimsToProvision}, result.Direct, 5, 5},
-		"claims that fit nowhere":  {Workload{ClaimsPerPod: 1, claims: claimsTooLarge, done: wasRefused}, result.Direct, 5, 1},
-		"StatefulSets":             {Workload{claims: noClaims, controlled: true, load: rollStatefulSets}, result.Direct, 10, 2},
+		"stock, two claims each":   {Workload{ClaimsPerPod: 2}, Stock, 5, 10},
+		"direct, two claims each":  {Workload{ClaimsPerPod: 2}, Direct, 5, 10},
+		"PVController, one claim":  {Workload{ClaimsPerPod: 1}, PVController, 5, 6},
+		"extender, mode Full":      {Workload{ClaimsPerPod: 2}, ExtenderFull, 5, 9},
+		"extender, mode Advisory":  {Workload{ClaimsPerPod: 2}, ExtenderAdvisory, 5, 10},
+		"bare client, two claims":  {Workload{ClaimsPerPod: 2}, Ceiling, 5, 10},
+		"claims that are bound":    {Workload{ClaimsPerPod: 1, claims: boundClaims}, Direct, 5, 1},
+		"claims to be provisioned": {Workload{ClaimsPerPod: 1, claims: claimsToProvision}, Direct, 5, 6},
+		"claims that fit nowhere":  {Workload{ClaimsPerPod: 1, claims: claimsTooLarge, done: wasRefused}, Direct, 5, 1},
+		"StatefulSets":             {Workload{claims: noClaims, controlled: true, load: rollStatefulSets}, Direct, 10, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := Config{
@@ -83,24 +80,54 @@ func TestEachKindOfRun(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Logf("%+v", run)
-			if run.Arm != tc.arm || run.Round != 3 || run.Asked != tc.pods || run.Done != tc.pods || run.GivenTwice != 0 {
-				t.Errorf("got %+v, want all %d pods of arm %s in round 3 done, and no volume given twice", run, tc.pods, tc.arm)
+			if run.Asked != tc.pods || run.Done != tc.pods || run.GivenTwice != 0 {
+				t.Errorf("got %+v, want all %d pods done, and no volume given twice", run, tc.pods)
 			}
 			if run.Seconds <= 0 || run.P50 <= 0 || run.P99 < run.P50 {
 				t.Errorf("took %v s, latency %v to %v s", run.Seconds, run.P50, run.P99)
 			}
 			// The bind of the pod that came first may be counted late, as one of these.
-			if bound := run.Binds["bound"]; tc.arm == result.ExtenderFull && (bound < tc.pods || bound > tc.pods+1) ||
-				tc.arm != result.ExtenderFull && bound > 0 {
+			if bound := run.Binds["bound"]; tc.arm == ExtenderFull && (bound < tc.pods || bound > tc.pods+1) ||
+				tc.arm != ExtenderFull && bound > 0 {
 				t.Errorf("the extender's binds are %v", run.Binds)
 			}
 			if run.Writes < tc.pods*tc.writes {
 				t.Errorf("%d writes, want at least %d a pod", run.Writes, tc.writes)
 			}
-			if (run.PeakMemory > 0) != (tc.arm != result.Ceiling) {
+			if (run.PeakMemory > 0) != (tc.arm != Ceiling) {
 				t.Errorf("peak memory of the scheduler is %d bytes in arm %s", run.PeakMemory, tc.arm)
 			}
 		})
+	}
+}
+
+// TestFilter: the extender answers all calls as expected, on a small cluster.
+func TestFilter(t *testing.T) {
+	build := cluster.BuildOptions{Progress: os.Stderr}
+	binaries, err := cluster.Build(t.Context(), build)
+	if err != nil {
+		t.Fatal(err)
+	}
+	extender, err := cluster.BuildCommand(t.Context(), build, "stowage.dev/stowage/cmd/extender")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := FilterWorkload()
+	w.Nodes, w.VolumesPerNode = 60, 2
+	config := Config{Workload: w, Binaries: binaries, Extender: extender, Progress: t.Logf}
+	config.Prepared = prepare(t, config)
+	measured, err := Filter(t.Context(), config, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Log(measured)
+	if len(measured) != len(filterSeries) {
+		t.Errorf("%d series were measured, want %d", len(measured), len(filterSeries))
+	}
+	for _, line := range measured {
+		if v, _ := line.Value("p99-sec"); line.Iters != 2 || v <= 0 {
+			t.Errorf("got %+v, want the times of 2 calls", line)
+		}
 	}
 }
 
@@ -114,11 +141,11 @@ func prepare(t *testing.T, c Config) (folder string) {
 }
 
 func TestCutOff(t *testing.T) {
-	s := &site{recorder: newRecorder(hasNode)}
+	s := &setup{recorder: newRecorder(hasNode)}
 	s.recorder.create("a", time.Now())
 	s.recorder.see(builders.MakePod("a").UID("a").Node("n").Obj())
 	run := s.outcome(2, 10*time.Second, true)
-	if !run.Cut() || run.Done != 1 || run.Throughput() != 0.1 {
+	if run.Asked != 2 || run.Done != 1 || run.Throughput() != 0.1 {
 		t.Errorf("got %+v, want 1 of 2 pods done in all of 10 s", run)
 	}
 }
@@ -137,7 +164,7 @@ func TestRecorder(t *testing.T) {
 	if got := r.count(); got != 1 {
 		t.Errorf("%d pods are done, want 1: b, and not the one from before", got)
 	}
-	if got := r.latencies(); len(got) != 1 || got[0] < time.Minute {
+	if got := r.latencies(); len(got) != 1 || got[0] < 60 {
 		t.Errorf("latencies are %v, want that of b, over a minute", got)
 	}
 	if first, last := r.span(); !first.Equal(begin.Add(-time.Minute)) || last.Before(begin) {
@@ -150,31 +177,6 @@ func TestRecorder(t *testing.T) {
 	}
 	if err := r.await(t.Context(), 1); err != nil {
 		t.Error(err)
-	}
-}
-
-func TestPercentile(t *testing.T) {
-	var tens []time.Duration
-	for i := range 10 {
-		tens = append(tens, time.Duration(i+1)*time.Second)
-	}
-	for name, tc := range map[string]struct {
-		of      []time.Duration
-		percent int
-		want    float64
-	}{
-		"none":             {nil, 50, 0},
-		"one":              {tens[:1], 99, 1},
-		"half of ten":      {tens, 50, 5},
-		"nearly all":       {tens, 99, 10},
-		"half of nine":     {tens[:9], 50, 5},
-		"the smallest one": {tens, 0, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := percentile(tc.of, tc.percent); got != tc.want {
-				t.Errorf("got %v, want %v", got, tc.want)
-			}
-		})
 	}
 }
 
@@ -233,8 +235,8 @@ func TestSchedulingWrites(t *testing.T) {
 func TestWorkloads(t *testing.T) {
 	names := sets.Set[string]{}
 	for _, w := range Workloads() {
-		if names.Has(w.Name) || w.Name == "" || w.Title == "" || w.Group == "" {
-			t.Errorf("workload %q: the name is taken, or name, title or group is missing", w.Name)
+		if names.Has(w.Name) || w.Name == "" || w.Title == "" {
+			t.Errorf("workload %q: the name is taken, or name or title is missing", w.Name)
 		}
 		names.Insert(w.Name)
 		if w.Nodes <= 0 || w.Limit <= 0 || len(w.Arms) < 2 {
@@ -249,16 +251,13 @@ func TestWorkloads(t *testing.T) {
 			if share.Pods < 1 || static && share.Pods+warmUp > perNode*w.Nodes {
 				t.Errorf("workload %s: %d pods of arm %s, but volumes for %d", w.Name, share.Pods, share.Arm, perNode*w.Nodes)
 			}
-			if !slices.Contains(result.Arms, share.Arm) {
-				t.Errorf("workload %s: unknown arm %q", w.Name, share.Arm)
-			}
 		}
 	}
 }
 
 func TestProfiles(t *testing.T) {
 	configs := sets.Set[string]{}
-	for _, arm := range []result.Arm{result.Stock, result.Direct, result.PVController} {
+	for _, arm := range []Arm{Stock, Direct, PVController} {
 		config, err := schedulerConfig(arm, clientQPS)
 		if err != nil {
 			t.Fatal(err)
@@ -268,7 +267,7 @@ func TestProfiles(t *testing.T) {
 	if len(configs) != 3 {
 		t.Errorf("three arms have %d different configurations", len(configs))
 	}
-	if _, err := schedulerConfig(result.Ceiling, 0); err == nil {
+	if _, err := schedulerConfig(Ceiling, 0); err == nil {
 		t.Error("the bare client has a scheduler's configuration")
 	}
 }
@@ -277,7 +276,7 @@ func TestProfiles(t *testing.T) {
 // pod's node.
 func TestCeilingPlaces(t *testing.T) {
 	w := Workload{Nodes: 3, VolumesPerNode: 4, ClaimsPerPod: 2}
-	s := &site{workload: w}
+	s := &setup{workload: w}
 	taken := map[int]string{}
 	for pod := range 6 {
 		for claim := range w.ClaimsPerPod {
@@ -293,9 +292,13 @@ func TestCeilingPlaces(t *testing.T) {
 	}
 }
 
-func TestDifference(t *testing.T) {
-	got := string(difference(map[string]float64{"GET pods  200": 2, "gone": 1}, map[string]float64{"GET pods  200": 2, "PUT pods  200": 3}))
-	if want := "       3 PUT pods  200\n"; got != want {
-		t.Error(cmp.Diff(want, got))
+// TestLine: what was not measured is left out, and nothing else.
+func TestLine(t *testing.T) {
+	r := Result{Asked: 100, Done: 50, Seconds: 10, P50: 1, P99: 2, SchedulerCPU: 5, Writes: 300, Binds: map[string]int{"bound": 50, "conflict": 2}}
+	got := figures.Set{r.Line(Workload{Name: "static-1"}, ExtenderFull)}.String()
+	want := "BenchmarkCluster/workload=static-1/arm=extender-Full 50 5 pods/s 100 asked 10 sec 1 p50-sec 2 p99-sec 0.1 cpu-sec/pod " +
+		"6 writes/pod 0 409s/pod 0 given-twice 52 binds 2 bind-conflicts 0 bind-errors\n"
+	if got != want {
+		t.Errorf("got  %swant %s", got, want)
 	}
 }

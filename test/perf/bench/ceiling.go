@@ -12,6 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"stowage.dev/stowage/test/perf/parts"
 )
 
 const (
@@ -23,13 +25,13 @@ const (
 // scheduling, with the places chosen beforehand: pod n is bound to node n
 // modulo the number of nodes, and takes that node's next volumes. It is an upper bound of
 // the speed of any scheduler that sends the same writes.
-func bareClient(ctx context.Context, s *site, pods []*v1.Pod) error {
+func bareClient(ctx context.Context, s *setup, pods []*v1.Pod) error {
 	done, taken := s.recorder.count(), int(s.nextVolume.Load())
 	created := make(chan func() error, len(pods))
 	group, working := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		defer close(created)
-		return each(working, len(pods), func(ctx context.Context, i int) error {
+		return parts.Each(working, len(pods), func(ctx context.Context, i int) error {
 			pod, err := s.create(ctx, pods[i])
 			if err != nil {
 				return err
@@ -57,7 +59,7 @@ func bareClient(ctx context.Context, s *site, pods []*v1.Pod) error {
 
 // place writes what scheduling the n-th pod writes: the nominated node, for
 // each claim the volume, the claim and both statuses, and the binding.
-func (s *site) place(ctx context.Context, pod *v1.Pod, n int) error {
+func (s *setup) place(ctx context.Context, pod *v1.Pod, n int) error {
 	node := nodeName(n % s.workload.Nodes)
 	nominated := fmt.Appendf(nil, `{"status":{"nominatedNodeName":%q}}`, node)
 	if _, err := s.client.CoreV1().Pods(namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, nominated, metav1.PatchOptions{}, "status"); err != nil {
@@ -76,14 +78,14 @@ func (s *site) place(ctx context.Context, pod *v1.Pod, n int) error {
 
 // volumeFor is the number of the volume for a claim of the n-th pod. Each round
 // over the nodes takes as many volumes of a node as a pod has claims.
-func (s *site) volumeFor(n, claim int) int {
+func (s *setup) volumeFor(n, claim int) int {
 	round, node := n/s.workload.Nodes, n%s.workload.Nodes
 	return (round*s.workload.ClaimsPerPod+claim)*s.workload.Nodes + node
 }
 
 // bind binds a claim to a volume. Where the PV controller was first, no
 // write is left.
-func (s *site) bind(ctx context.Context, name string, pv *v1.PersistentVolume) error {
+func (s *setup) bind(ctx context.Context, name string, pv *v1.PersistentVolume) error {
 	s.mu.Lock()
 	claim := s.claims[name]
 	s.mu.Unlock()

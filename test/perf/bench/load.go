@@ -13,10 +13,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/retry"
+
+	"stowage.dev/stowage/test/perf/parts"
 )
 
 // create creates a pod and records when.
-func (s *site) create(ctx context.Context, pod *v1.Pod) (*v1.Pod, error) {
+func (s *setup) create(ctx context.Context, pod *v1.Pod) (*v1.Pod, error) {
 	begin := time.Now()
 	made, err := s.client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
 	if err != nil {
@@ -27,9 +29,9 @@ func (s *site) create(ctx context.Context, pod *v1.Pod) (*v1.Pod, error) {
 }
 
 // allAtOnce creates all pods as fast as it can.
-func allAtOnce(ctx context.Context, s *site, pods []*v1.Pod) error {
+func allAtOnce(ctx context.Context, s *setup, pods []*v1.Pod) error {
 	done := s.recorder.count()
-	if err := each(ctx, len(pods), func(ctx context.Context, i int) error {
+	if err := parts.Each(ctx, len(pods), func(ctx context.Context, i int) error {
 		_, err := s.create(ctx, pods[i])
 		return err
 	}); err != nil {
@@ -39,7 +41,7 @@ func allAtOnce(ctx context.Context, s *site, pods []*v1.Pod) error {
 }
 
 // oneByOne creates a pod when the one before is done.
-func oneByOne(ctx context.Context, s *site, pods []*v1.Pod) error {
+func oneByOne(ctx context.Context, s *setup, pods []*v1.Pod) error {
 	for i := range pods {
 		if err := allAtOnce(ctx, s, pods[i:i+1]); err != nil {
 			return err
@@ -55,7 +57,7 @@ const (
 
 // letPodsWait creates pods that cannot be scheduled and waits until a first
 // attempt was made for each.
-func letPodsWait(ctx context.Context, s *site) error {
+func letPodsWait(ctx context.Context, s *setup) error {
 	pods, err := s.makePods(ctx, "waiting", waitingPods)
 	if err != nil {
 		return err
@@ -67,9 +69,9 @@ func letPodsWait(ctx context.Context, s *site) error {
 // sendEvents changes things at a steady pace that could, but do not, help the
 // pods that wait: a node's label, a volume's annotation, a new volume. It sends
 // one event for each pod of the load and creates none of them.
-func sendEvents(ctx context.Context, s *site, pods []*v1.Pod) error {
+func sendEvents(ctx context.Context, s *setup, pods []*v1.Pod) error {
 	pace := flowcontrol.NewTokenBucketRateLimiter(eventsPerSecond, 1)
-	kinds := []func(context.Context, *site, int) error{touchNode, touchVolume, addVolume}
+	kinds := []func(context.Context, *setup, int) error{touchNode, touchVolume, addVolume}
 	for i := range pods {
 		if err := pace.Wait(ctx); err != nil {
 			return err
@@ -82,7 +84,7 @@ func sendEvents(ctx context.Context, s *site, pods []*v1.Pod) error {
 	return nil
 }
 
-func touchNode(ctx context.Context, s *site, i int) error {
+func touchNode(ctx context.Context, s *setup, i int) error {
 	nodes := s.client.CoreV1().Nodes()
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		node, err := nodes.Get(ctx, nodeName(i%s.workload.Nodes), metav1.GetOptions{})
@@ -95,7 +97,7 @@ func touchNode(ctx context.Context, s *site, i int) error {
 	})
 }
 
-func touchVolume(ctx context.Context, s *site, i int) error {
+func touchVolume(ctx context.Context, s *setup, i int) error {
 	volumes := s.client.CoreV1().PersistentVolumes()
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		pv, err := volumes.Get(ctx, s.volumes[i%len(s.volumes)].Name, metav1.GetOptions{})
@@ -108,7 +110,7 @@ func touchVolume(ctx context.Context, s *site, i int) error {
 	})
 }
 
-func addVolume(ctx context.Context, s *site, i int) error {
+func addVolume(ctx context.Context, s *setup, i int) error {
 	_, err := s.client.CoreV1().PersistentVolumes().Create(ctx, s.volume(len(s.volumes)+i), metav1.CreateOptions{})
 	return err
 }

@@ -20,10 +20,10 @@ type instant struct{}
 
 var _ controller.Provisioner = instant{}
 
-// startProvisioner serves the class until the site is closed. The library
+// startProvisioner serves the class until the setup is closed. The library
 // writes to the scheme by which clients decode: nothing of this process may read
 // from the API server meanwhile.
-func (s *site) startProvisioner(ctx context.Context) {
+func (s *setup) startProvisioner(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	loop := controller.NewProvisionController(ctx, s.client, provisionerName, instant{},
 		controller.LeaderElection(false), controller.Threadiness(parallelism))

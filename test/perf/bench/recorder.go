@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+
+	"stowage.dev/stowage/test/perf/parts"
 )
 
 // recorder keeps, for each pod of the namespace, when it was created and when a
@@ -22,8 +24,9 @@ import (
 type recorder struct {
 	done func(*v1.Pod) bool
 
+	changes parts.Changes // of pods that are done
+
 	mu      sync.Mutex
-	changed chan struct{}       // closed and replaced with each pod that is done
 	old     sets.Set[types.UID] // from before the load
 	created map[types.UID]time.Time
 	ended   map[types.UID]time.Time
@@ -31,8 +34,8 @@ type recorder struct {
 
 func newRecorder(done func(*v1.Pod) bool) *recorder {
 	return &recorder{
-		done: done, changed: make(chan struct{}),
-		old: sets.Set[types.UID]{}, created: map[types.UID]time.Time{}, ended: map[types.UID]time.Time{},
+		done: done,
+		old:  sets.Set[types.UID]{}, created: map[types.UID]time.Time{}, ended: map[types.UID]time.Time{},
 	}
 }
 
@@ -69,8 +72,7 @@ func (r *recorder) see(pod *v1.Pod) {
 		return
 	}
 	r.ended[pod.UID] = now
-	close(r.changed)
-	r.changed = make(chan struct{})
+	r.changes.Notify()
 }
 
 // create records when the request that created a pod was sent, which is before
@@ -92,19 +94,7 @@ func (r *recorder) forget() {
 
 // await waits until n pods are done.
 func (r *recorder) await(ctx context.Context, n int) error {
-	for {
-		r.mu.Lock()
-		count, changed := len(r.ended), r.changed
-		r.mu.Unlock()
-		if count >= n {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+	return r.changes.Wait(ctx, 0, "pods to be done", func() bool { return r.count() >= n })
 }
 
 // count is how many pods are done.
@@ -132,26 +122,15 @@ func (r *recorder) span() (first, last time.Time) {
 	return first, last
 }
 
-// latencies are those of the pods that are done, ascending.
-func (r *recorder) latencies() []time.Duration {
+// latencies are those of the pods that are done, in seconds.
+func (r *recorder) latencies() []float64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	list := make([]time.Duration, 0, len(r.ended))
+	list := make([]float64, 0, len(r.ended))
 	for pod, t := range r.ended {
-		list = append(list, t.Sub(r.created[pod]))
+		list = append(list, t.Sub(r.created[pod]).Seconds())
 	}
-	slices.Sort(list)
 	return list
-}
-
-// percentile of ascending durations, in seconds, by the nearest rank; 0 of
-// none.
-func percentile(ascending []time.Duration, percent int) float64 {
-	if len(ascending) == 0 {
-		return 0
-	}
-	rank := (len(ascending)*percent + 99) / 100
-	return ascending[max(rank, 1)-1].Seconds()
 }
 
 // hasNode reports whether the pod is bound.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"stowage.dev/stowage/pkg/testing/builders"
+	"stowage.dev/stowage/test/perf/parts"
 )
 
 const (
@@ -23,9 +24,9 @@ const (
 // rollStatefulSets creates StatefulSets whose pods are created one after the other,
 // waits until all pods have a node, and rolls all sets. pods only gives the total number of
 // pods.
-func rollStatefulSets(ctx context.Context, s *site, pods []*v1.Pod) error {
+func rollStatefulSets(ctx context.Context, s *setup, pods []*v1.Pod) error {
 	done, sets := s.recorder.count(), len(pods)/replicas/rounds
-	if err := each(ctx, sets, func(ctx context.Context, i int) error {
+	if err := parts.Each(ctx, sets, func(ctx context.Context, i int) error {
 		_, err := s.client.AppsV1().StatefulSets(namespace).Create(ctx, statefulSet(i), metav1.CreateOptions{})
 		return err
 	}); err != nil {
@@ -35,7 +36,7 @@ func rollStatefulSets(ctx context.Context, s *site, pods []*v1.Pod) error {
 		return err
 	}
 	roll := []byte(`{"spec":{"template":{"metadata":{"annotations":{"rolled":"yes"}}}}}`)
-	if err := each(ctx, sets, func(ctx context.Context, i int) error {
+	if err := parts.Each(ctx, sets, func(ctx context.Context, i int) error {
 		_, err := s.client.AppsV1().StatefulSets(namespace).Patch(ctx, statefulSet(i).Name, types.StrategicMergePatchType, roll, metav1.PatchOptions{})
 		return err
 	}); err != nil {

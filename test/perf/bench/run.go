@@ -12,14 +12,14 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"stowage.dev/stowage/test/cluster"
-	"stowage.dev/stowage/test/perf/result"
+	"stowage.dev/stowage/test/perf/figures"
 	"stowage.dev/stowage/test/perf/source"
 )
 
 // Config configures Run.
 type Config struct {
 	Workload Workload
-	Arm      result.Arm
+	Arm      Arm
 	Round    int
 	// Pods to create.
 	Pods int
@@ -30,20 +30,10 @@ type Config struct {
 	Binaries  cluster.Binaries
 	Scheduler string
 	Extender  string
-	// Look is what to profile; the zero value: nothing.
-	Look Look
+	// Profile is what to record of the processes; the zero value: nothing.
+	Profile Profile
 	// Progress receives short progress messages; it must not be nil.
 	Progress func(format string, args ...any)
-}
-
-// Look is for those who want to know why figures are as they are. It costs some
-// speed.
-type Look struct {
-	// Folder, which must exist, receives the logs of scheduler and extender and, as
-	// NAME.pprof, a profile of the scheduler's CPU time under load; empty: none.
-	Folder string
-	// Verbosity of the logs.
-	Verbosity int
 }
 
 // warmUp is how many pods are scheduled before the load begins.
@@ -65,8 +55,8 @@ func Prepare(ctx context.Context, c Config, folder string) (err error) {
 }
 
 // Run runs an arm once, on a cluster that it starts and ends. An arm that the
-// workload's limit stops is no error: see result.Run.Cut.
-func Run(ctx context.Context, c Config) (run result.Run, err error) {
+// workload's limit stops is no error: see Result.Cut.
+func Run(ctx context.Context, c Config) (run Result, err error) {
 	c.Progress("etcd, kube-apiserver")
 	s, err := open(ctx, c)
 	if err != nil {
@@ -77,12 +67,11 @@ func Run(ctx context.Context, c Config) (run result.Run, err error) {
 	if err != nil {
 		return run, err
 	}
-	looked := s.look(ctx, c)
+	stored := s.profile(ctx, c)
 	run, err = s.measure(ctx, pods)
-	if err := errors.Join(err, looked()); err != nil {
+	if err := errors.Join(err, stored()); err != nil {
 		return run, err
 	}
-	run.Arm, run.Round = c.Arm, c.Round
 	if run.GivenTwice, err = s.givenTwice(ctx); err != nil {
 		return run, err
 	}
@@ -98,7 +87,7 @@ func Run(ctx context.Context, c Config) (run result.Run, err error) {
 
 // prepare creates the other objects that exist when the load begins, and returns the pods of the
 // load, which are not created yet.
-func (s *site) prepare(ctx context.Context, c Config) ([]*v1.Pod, error) {
+func (s *setup) prepare(ctx context.Context, c Config) ([]*v1.Pod, error) {
 	if err := s.findVolumes(ctx); err != nil {
 		return nil, err
 	}
@@ -125,11 +114,11 @@ func (s *site) prepare(ctx context.Context, c Config) ([]*v1.Pod, error) {
 	if err := s.watchPods(ctx); err != nil {
 		return nil, err
 	}
-	if c.Arm != result.Ceiling {
-		if err := s.startExtender(ctx, c.Extender, c.Look.Verbosity); err != nil {
+	if c.Arm != Ceiling {
+		if err := s.startExtender(ctx, c.Extender, c.Profile.Verbosity); err != nil {
 			return nil, err
 		}
-		if err := s.startScheduler(ctx, c.Scheduler, c.Look.Verbosity); err != nil {
+		if err := s.startScheduler(ctx, c.Scheduler, c.Profile.Verbosity); err != nil {
 			return nil, err
 		}
 	}
@@ -137,10 +126,10 @@ func (s *site) prepare(ctx context.Context, c Config) ([]*v1.Pod, error) {
 }
 
 // warm schedules the first pods, and does what comes before the load.
-func (s *site) warm(ctx context.Context, first []*v1.Pod) error {
+func (s *setup) warm(ctx context.Context, first []*v1.Pod) error {
 	s.progress("warm-up")
 	load := allAtOnce
-	if s.arm == result.Ceiling {
+	if s.arm == Ceiling {
 		load = bareClient
 	}
 	if err := load(ctx, s, first); err != nil {
@@ -156,10 +145,10 @@ func (s *site) warm(ctx context.Context, first []*v1.Pod) error {
 }
 
 // measure puts the load on.
-func (s *site) measure(ctx context.Context, pods []*v1.Pod) (run result.Run, err error) {
+func (s *setup) measure(ctx context.Context, pods []*v1.Pod) (run Result, err error) {
 	load := s.workload.load
 	switch {
-	case s.arm == result.Ceiling:
+	case s.arm == Ceiling:
 		load = bareClient
 	case load == nil:
 		load = allAtOnce
@@ -193,15 +182,15 @@ func (s *site) measure(ctx context.Context, pods []*v1.Pod) (run result.Run, err
 	return run, nil
 }
 
-func (s *site) outcome(asked int, took time.Duration, cut bool) result.Run {
+func (s *setup) outcome(asked int, took time.Duration, cut bool) Result {
 	if s.events > 0 {
-		return result.Run{Asked: s.events, Done: s.events, Seconds: took.Seconds()}
+		return Result{Asked: s.events, Done: s.events, Seconds: took.Seconds()}
 	}
 	first, last := s.recorder.span()
 	latencies := s.recorder.latencies()
-	run := result.Run{
+	run := Result{
 		Asked: asked, Done: len(latencies), Seconds: last.Sub(first).Seconds(),
-		P50: percentile(latencies, 50), P99: percentile(latencies, 99),
+		P50: figures.Quantile(latencies, 0.5), P99: figures.Quantile(latencies, 0.99),
 	}
 	if cut {
 		run.Seconds = took.Seconds()

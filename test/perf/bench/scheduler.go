@@ -5,8 +5,6 @@ package bench
 
 import (
 	"fmt"
-
-	"stowage.dev/stowage/test/perf/result"
 )
 
 // clientQPS of the scheduler in all arms, except in workloads with
@@ -44,13 +42,13 @@ const pvControllerArgs = `  pluginConfig:
 
 // schedulerConfig is the KubeSchedulerConfiguration of an arm. qps 0 leaves the
 // client's limits at their defaults.
-func schedulerConfig(arm result.Arm, qps int) ([]byte, error) {
+func schedulerConfig(arm Arm, qps int) ([]byte, error) {
 	config := profileHead
 	switch arm {
-	case result.Stock:
-	case result.Direct:
+	case Stock:
+	case Direct:
 		config += topologyProfile
-	case result.PVController:
+	case PVController:
 		config += topologyProfile + pvControllerArgs
 	default:
 		return nil, fmt.Errorf("arm %q has no scheduler", arm)
@@ -63,9 +61,9 @@ func schedulerConfig(arm result.Arm, qps int) ([]byte, error) {
 
 // volumePlugin is the arm's volume plugin, by its name
 // in the scheduler's metrics.
-func volumePlugin(arm result.Arm) string {
+func volumePlugin(arm Arm) string {
 	switch arm {
-	case result.Stock, result.ExtenderAdvisory:
+	case Stock, ExtenderAdvisory:
 		return "VolumeBinding"
 	default: // ExtenderFull has none
 		return "VolumeTopology"

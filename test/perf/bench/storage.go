@@ -7,12 +7,12 @@ import (
 	"context"
 	"fmt"
 
-	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"stowage.dev/stowage/pkg/testing/builders"
 	"stowage.dev/stowage/test/cluster"
+	"stowage.dev/stowage/test/perf/parts"
 )
 
 const (
@@ -35,20 +35,10 @@ const (
 	claimsToProvision                  // no volumes, but a provisioner
 )
 
-// each does something n times, some at a time.
-func each(ctx context.Context, n int, do func(context.Context, int) error) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(parallelism)
-	for i := range n {
-		group.Go(func() error { return do(ctx, i) })
-	}
-	return group.Wait()
-}
-
 func nodeName(n int) string { return fmt.Sprintf("node-%d", n) }
 
 // makeStorage makes the nodes, the class and the volumes.
-func (s *site) makeStorage(ctx context.Context) error {
+func (s *setup) makeStorage(ctx context.Context) error {
 	s.progress("%d nodes, %d volumes", s.workload.Nodes, s.workload.Nodes*s.workload.VolumesPerNode)
 	if err := s.cluster.AddNodes(ctx, cluster.NodeSet{Count: s.workload.Nodes}.Nodes()...); err != nil {
 		return err
@@ -63,13 +53,13 @@ func (s *site) makeStorage(ctx context.Context) error {
 	if _, err := s.client.StorageV1().StorageClasses().Create(ctx, builders.MakeClass(class).Obj(), metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	return each(ctx, s.workload.Nodes*s.workload.VolumesPerNode, func(ctx context.Context, i int) error {
+	return parts.Each(ctx, s.workload.Nodes*s.workload.VolumesPerNode, func(ctx context.Context, i int) error {
 		return s.makeVolume(ctx, s.volume(i))
 	})
 }
 
 // findVolumes reads the volumes that makeStorage made.
-func (s *site) findVolumes(ctx context.Context) error {
+func (s *setup) findVolumes(ctx context.Context) error {
 	if s.workload.claims == claimsToProvision {
 		return nil
 	}
@@ -90,18 +80,18 @@ func (s *site) findVolumes(ctx context.Context) error {
 	return nil
 }
 
-func (s *site) volumeName(i int) string {
+func (s *setup) volumeName(i int) string {
 	return fmt.Sprintf("pv-%d-%d", i%s.workload.Nodes, i/s.workload.Nodes)
 }
 
 // volume i is on node i modulo the number of nodes, so that consecutive ones
 // are on different nodes.
-func (s *site) volume(i int) *v1.PersistentVolume {
+func (s *setup) volume(i int) *v1.PersistentVolume {
 	return builders.MakePV(s.volumeName(i)).Class(class).Capacity(volumeSize).Hostname(nodeName(i % s.workload.Nodes)).Obj()
 }
 
 // makeVolume also makes it Available, as the PV controller would.
-func (s *site) makeVolume(ctx context.Context, pv *v1.PersistentVolume) error {
+func (s *setup) makeVolume(ctx context.Context, pv *v1.PersistentVolume) error {
 	made, err := s.client.CoreV1().PersistentVolumes().Create(ctx, pv, metav1.CreateOptions{})
 	if err != nil {
 		return err
@@ -115,9 +105,9 @@ func claimName(pod string, i int) string { return fmt.Sprintf("%s-claim-%d", pod
 
 // makePods makes the claims of pods called PREFIX-0 and so on, and returns the
 // pods, which are yet to be created.
-func (s *site) makePods(ctx context.Context, prefix string, count int) ([]*v1.Pod, error) {
+func (s *setup) makePods(ctx context.Context, prefix string, count int) ([]*v1.Pod, error) {
 	pods := make([]*v1.Pod, count)
-	err := each(ctx, count, func(ctx context.Context, i int) error {
+	err := parts.Each(ctx, count, func(ctx context.Context, i int) error {
 		name := fmt.Sprintf("%s-%d", prefix, i)
 		pod := builders.MakePod(name).Namespace(namespace).SchedulerName(v1.DefaultSchedulerName).Requests("10m", "10Mi")
 		if s.workload.claims != noClaims {
@@ -134,7 +124,7 @@ func (s *site) makePods(ctx context.Context, prefix string, count int) ([]*v1.Po
 	return pods, err
 }
 
-func (s *site) makeClaim(ctx context.Context, name string) error {
+func (s *setup) makeClaim(ctx context.Context, name string) error {
 	size := claimSize
 	if s.workload.claims == claimsTooLarge {
 		size = tooLarge
@@ -155,7 +145,7 @@ func (s *site) makeClaim(ctx context.Context, name string) error {
 
 // makeBoundClaim binds the claim to the next volume, as the PV controller
 // would.
-func (s *site) makeBoundClaim(ctx context.Context, claim *builders.PVC) error {
+func (s *setup) makeBoundClaim(ctx context.Context, claim *builders.PVC) error {
 	pv := s.volumes[int(s.nextVolume.Add(1))-1]
 	claims := s.client.CoreV1().PersistentVolumeClaims(namespace)
 	made, err := claims.Create(ctx, claim.VolumeName(pv.Name).BindCompleted().BoundByController().Phase("").Obj(), metav1.CreateOptions{})
@@ -175,7 +165,7 @@ func (s *site) makeBoundClaim(ctx context.Context, claim *builders.PVC) error {
 }
 
 // makeCapacity announces, for each node, a node's own storage of a driver.
-func (s *site) makeCapacity(ctx context.Context) error {
+func (s *setup) makeCapacity(ctx context.Context) error {
 	driver := builders.MakeCSIDriver(provisionerName).StorageCapacity(true).Obj()
 	if _, err := s.client.StorageV1().CSIDrivers().Create(ctx, driver, metav1.CreateOptions{}); err != nil {
 		return err
@@ -183,7 +173,7 @@ func (s *site) makeCapacity(ctx context.Context) error {
 	if _, err := s.client.StorageV1().StorageClasses().Create(ctx, builders.MakeClass(class).Provisioner(provisionerName).Obj(), metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	return each(ctx, s.workload.Nodes, func(ctx context.Context, n int) error {
+	return parts.Each(ctx, s.workload.Nodes, func(ctx context.Context, n int) error {
 		c := builders.MakeCapacity(fmt.Sprintf("capacity-%d", n), class).Namespace(namespace).Hostname(nodeName(n)).Capacity(tooLarge).Obj()
 		_, err := s.client.StorageV1().CSIStorageCapacities(namespace).Create(ctx, c, metav1.CreateOptions{})
 		return err
@@ -192,7 +182,7 @@ func (s *site) makeCapacity(ctx context.Context) error {
 
 // givenTwice counts volumes that two claims name, and claims that are bound to
 // a volume that does not name them.
-func (s *site) givenTwice(ctx context.Context) (int, error) {
+func (s *setup) givenTwice(ctx context.Context) (int, error) {
 	claims, err := s.client.CoreV1().PersistentVolumeClaims(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return 0, err

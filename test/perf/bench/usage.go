@@ -4,15 +4,20 @@
 package bench
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"maps"
 	"strings"
+	"time"
 
 	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 
 	"stowage.dev/stowage/test/cluster"
 	"stowage.dev/stowage/test/perf/source"
@@ -48,10 +53,10 @@ func (u usage) since(before usage) usage {
 // measurement (last) and last at its start, because reading the API server's
 // metrics takes a while. The extender counts a bind after
 // the pod is seen bound, so its figures are read after that while, too.
-func (s *site) usage(ctx context.Context, last bool) (u usage, err error) {
+func (s *setup) usage(ctx context.Context, last bool) (u usage, err error) {
 	steps := []func(context.Context, *usage) error{s.requests, s.filterTime, s.bindCalls, s.cpu}
 	if last {
-		steps = []func(context.Context, *usage) error{s.cpu, s.requests, s.filterTime, s.bindCalls}
+		steps = []func(context.Context, *usage) error{s.cpu, s.awaitPhases, s.requests, s.filterTime, s.bindCalls}
 	}
 	for _, step := range steps {
 		if err := step(ctx, &u); err != nil {
@@ -61,7 +66,7 @@ func (s *site) usage(ctx context.Context, last bool) (u usage, err error) {
 	return u, nil
 }
 
-func (s *site) cpu(_ context.Context, u *usage) (err error) {
+func (s *setup) cpu(_ context.Context, u *usage) (err error) {
 	if s.scheduler != nil {
 		if u.schedulerCPU, err = cpuTime(s.scheduler); err != nil {
 			return err
@@ -76,9 +81,41 @@ func (s *site) cpu(_ context.Context, u *usage) (err error) {
 	return err
 }
 
-func (s *site) bindCalls(ctx context.Context, u *usage) (err error) {
+func (s *setup) bindCalls(ctx context.Context, u *usage) (err error) {
 	if s.extender != nil {
 		u.binds, err = s.extender.Binds(ctx)
+	}
+	return err
+}
+
+// phaseTime is how long the phases of volumes may take: VolumeTopology leaves them to the PV
+// controller for 10 s, and writes those that it has not set.
+const phaseTime = 30 * time.Second
+
+// awaitPhases waits until every volume of a bound claim has the phase Bound, so that all writes of
+// binding are counted.
+func (s *setup) awaitPhases(ctx context.Context, _ *usage) error {
+	claims, err := s.client.CoreV1().PersistentVolumeClaims(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	open := sets.Set[string]{}
+	for i := range claims.Items {
+		if claims.Items[i].Status.Phase == v1.ClaimBound {
+			open.Insert(claims.Items[i].Spec.VolumeName)
+		}
+	}
+	limited, cancel := context.WithTimeout(ctx, phaseTime)
+	defer cancel()
+	lw := cache.NewListWatchFromClient(s.client.CoreV1().RESTClient(), "persistentvolumes", "", fields.Everything())
+	_, err = watchtools.UntilWithSync(limited, lw, &v1.PersistentVolume{}, nil, func(e watch.Event) (bool, error) {
+		if pv, ok := e.Object.(*v1.PersistentVolume); ok && pv.Status.Phase == v1.VolumeBound {
+			open.Delete(pv.Name)
+		}
+		return len(open) == 0, nil
+	})
+	if err != nil && len(open) > 0 {
+		return fmt.Errorf("wait for phase Bound of %d volumes, %.100v: %w", len(open), sets.List(open), err)
 	}
 	return err
 }
@@ -91,13 +128,13 @@ func cpuTime(p *cluster.Process) (float64, error) {
 // requests counts the API requests of scheduling. The load's
 // own creations and deletions, and those of controllers and provisioners that
 // make pods and volumes, are not among them: they are the same in all arms.
-func (s *site) requests(ctx context.Context, u *usage) error {
+func (s *setup) requests(ctx context.Context, u *usage) error {
 	families, err := metricsOf(ctx, s.cluster.APIServer().Process())
 	if err != nil {
 		return err
 	}
 	for _, m := range families["apiserver_request_total"].GetMetric() {
-		labels := labelsOf(m)
+		labels := source.Labels(m)
 		if !isSchedulingWrite(labels) {
 			continue
 		}
@@ -128,7 +165,7 @@ func isSchedulingWrite(labels map[string]string) bool {
 
 // filterTime reads the duration of Filter of the arm's volume plugin, from
 // the sample of pods for which the scheduler records it.
-func (s *site) filterTime(ctx context.Context, u *usage) error {
+func (s *setup) filterTime(ctx context.Context, u *usage) error {
 	if s.scheduler == nil {
 		return nil
 	}
@@ -137,7 +174,7 @@ func (s *site) filterTime(ctx context.Context, u *usage) error {
 		return err
 	}
 	for _, m := range families["scheduler_plugin_execution_duration_seconds"].GetMetric() {
-		labels := labelsOf(m)
+		labels := source.Labels(m)
 		if labels["plugin"] == volumePlugin(s.arm) && labels["extension_point"] == "Filter" {
 			u.filterSum += m.GetHistogram().GetSampleSum()
 			u.filterCount += float64(m.GetHistogram().GetSampleCount())
@@ -149,20 +186,7 @@ func (s *site) filterTime(ctx context.Context, u *usage) error {
 func metricsOf(ctx context.Context, p *cluster.Process) (map[string]*dto.MetricFamily, error) {
 	text, err := p.Get(ctx, "/metrics")
 	if err != nil {
-		return nil, fmt.Errorf("read the metrics of %s: %w", p.Name(), err)
+		return nil, fmt.Errorf("get the metrics of %s: %w", p.Name(), err)
 	}
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
-	if err != nil {
-		return nil, fmt.Errorf("read the metrics of %s: %w", p.Name(), err)
-	}
-	return families, nil
-}
-
-func labelsOf(m *dto.Metric) map[string]string {
-	labels := map[string]string{}
-	for _, l := range m.GetLabel() {
-		labels[l.GetName()] = l.GetValue()
-	}
-	return labels
+	return source.ParseMetrics(text)
 }

@@ -6,16 +6,36 @@ package bench
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
+	"golang.org/x/perf/benchfmt"
 	v1 "k8s.io/api/core/v1"
 
-	"stowage.dev/stowage/test/perf/result"
+	"stowage.dev/stowage/test/perf/figures"
+)
+
+// Arm is a scheduler, or a client that sends the writes of scheduling.
+type Arm string
+
+// The arms.
+const (
+	// Stock is the stock profile: VolumeBinding.
+	Stock Arm = "stock"
+	// Direct is VolumeTopology with the default binding mode.
+	Direct Arm = "stowage"
+	// PVController is VolumeTopology with bindingMode PVController.
+	PVController Arm = "stowage-PVController"
+	// Ceiling is no scheduler: a bare client that does the same writes.
+	Ceiling Arm = "write-ceiling"
+	// ExtenderFull and ExtenderAdvisory are the stock scheduler with the extender, by its mode.
+	ExtenderFull     Arm = "extender-Full"
+	ExtenderAdvisory Arm = "extender-Advisory"
 )
 
 // Workload is a load at one size, and who carries it.
 type Workload struct {
-	Name, Title, Group                  string
+	Name, Title                         string
 	Nodes, VolumesPerNode, ClaimsPerPod int
 	// Arms that run it, in this order in each round.
 	Arms []Share
@@ -24,6 +44,8 @@ type Workload struct {
 	Limit time.Duration
 	// Quick workloads make up the quick set.
 	Quick bool
+	// KubeScheduler runs all arms but Direct on kube-scheduler itself.
+	KubeScheduler bool
 
 	// defaultQPS leaves the scheduler's client at kube-scheduler's defaults.
 	defaultQPS bool
@@ -35,37 +57,26 @@ type Workload struct {
 	// done reports when a pod counts; nil: when it has a node.
 	done func(*v1.Pod) bool
 	// before the load begins, and unmeasured; nil: nothing.
-	before func(context.Context, *site) error
+	before func(context.Context, *setup) error
 	// load creates the pods and waits until they are done; nil: all at once.
-	load func(context.Context, *site, []*v1.Pod) error
+	load func(context.Context, *setup, []*v1.Pod) error
 }
 
 // Share is an arm's part in a workload.
 type Share struct {
-	Arm result.Arm
+	Arm Arm
 	// Pods to create: fewer for an arm that would take hours.
 	Pods int
 }
 
-// ExtenderWorkloads lists those of docs/extender-benchmarks.md, in the order in which they
-// are run and shown.
-func ExtenderWorkloads() []Workload {
-	const limit = 10 * minute
-	return []Workload{{
-		Name: "sides", Title: "500 pods, 1,000 local volumes", Nodes: 100, VolumesPerNode: 10, ClaimsPerPod: 1, Limit: limit,
-		Arms: []Share{{result.Direct, 500}, {result.ExtenderFull, 500}, {result.ExtenderAdvisory, 500}, {result.Stock, 500}},
-	}, {
-		// The warm-up takes one volume.
-		Name: "tight", Title: "1,000 pods, 1,000 local volumes: each must be used", Nodes: 100, VolumesPerNode: 10, ClaimsPerPod: 1, Limit: limit,
-		Arms: []Share{{result.Direct, 1000 - warmUp}, {result.ExtenderFull, 1000 - warmUp}, {result.ExtenderAdvisory, 1000 - warmUp}, {result.Stock, 1000 - warmUp}},
-	}}
-}
+// Prefix is how the names of the workload's results begin.
+func (w Workload) Prefix() string { return "Cluster/workload=" + w.Name }
 
-// Result is the workload's entry in a file of results, without runs.
-func (w Workload) Result() result.Workload {
-	return result.Workload{
-		Name: w.Name, Title: w.Title, Group: w.Group,
-		Nodes: w.Nodes, VolumesPerNode: w.VolumesPerNode, ClaimsPerPod: w.ClaimsPerPod,
+// Config describes the workload in its results.
+func (w Workload) Config() []benchfmt.Config {
+	return []benchfmt.Config{
+		figures.Key("title", w.Title), figures.Key("nodes", strconv.Itoa(w.Nodes)),
+		figures.Key("volumes-per-node", strconv.Itoa(w.VolumesPerNode)), figures.Key("claims-per-pod", strconv.Itoa(w.ClaimsPerPod)),
 	}
 }
 
@@ -88,55 +99,65 @@ func Workloads() []Workload {
 		add(static(s.nodes, 4, s.stock, s.ours))
 	}
 	add(Workload{
-		Name: "single", Title: "one pod at a time on an idle cluster", Group: "one pod at a time",
+		Name: "single", Title: "one pod at a time on an idle cluster",
 		Nodes: 50, VolumesPerNode: 2, ClaimsPerPod: 1, Quick: true,
-		Arms: []Share{{result.Stock, 20}, {result.Direct, 60}}, load: oneByOne,
+		Arms: []Share{{Stock, 20}, {Direct, 60}}, load: oneByOne,
 	})
 	add(Workload{
-		Name: "bound", Title: "claims that are bound already", Group: "bound claims",
+		Name: "bound", Title: "claims that are bound already",
 		Nodes: 500, VolumesPerNode: 10, ClaimsPerPod: 1, claims: boundClaims,
-		Arms: []Share{{result.Stock, 1000}, {result.Direct, 1000}},
+		Arms: []Share{{Stock, 1000}, {Direct, 1000}},
 	})
 	add(Workload{
-		Name: "plain", Title: "pods without claims beside the volumes of others", Group: "no claims",
+		Name: "plain", Title: "pods without claims beside the volumes of others",
 		Nodes: 500, VolumesPerNode: 10, claims: noClaims,
-		Arms: []Share{{result.Stock, 1500}, {result.Direct, 1500}},
+		Arms: []Share{{Stock, 1500}, {Direct, 1500}},
 	})
 	add(Workload{
-		Name: "dynamic", Title: "provisioned by node, one CSIStorageCapacity a node", Group: "provisioned",
+		Name: "dynamic", Title: "provisioned by node, one CSIStorageCapacity a node",
 		Nodes: 500, ClaimsPerPod: 1, claims: claimsToProvision,
-		Arms: []Share{{result.Stock, 100}, {result.Direct, 300}},
+		Arms: []Share{{Stock, 100}, {Direct, 300}},
 	})
 	add(Workload{
-		Name: "refused", Title: "pods that fit nowhere: one failed attempt each", Group: "unschedulable",
+		Name: "refused", Title: "pods that fit nowhere: one failed attempt each",
 		Nodes: 500, VolumesPerNode: 10, ClaimsPerPod: 1, claims: claimsTooLarge,
-		Arms: []Share{{result.Stock, 10}, {result.Direct, 500}}, done: wasRefused,
+		Arms: []Share{{Stock, 10}, {Direct, 500}}, done: wasRefused,
 	})
 	add(Workload{
-		Name: "waiting", Title: "events on volumes and nodes while 1,000 pods wait that fit nowhere (figures are per event)", Group: "unschedulable, events",
+		Name: "waiting", Title: "events on volumes and nodes while 1,000 pods wait that fit nowhere (figures are per event)",
 		Nodes: 20, VolumesPerNode: 10, ClaimsPerPod: 1, claims: claimsTooLarge,
-		Arms: []Share{{result.Stock, 300}, {result.Direct, 300}}, done: wasRefused, before: letPodsWait, load: sendEvents,
+		Arms: []Share{{Stock, 300}, {Direct, 300}}, done: wasRefused, before: letPodsWait, load: sendEvents,
 	})
 	add(Workload{
-		Name: "modes", Title: "both binding modes beside a PV controller at 20 requests a second", Group: "binding modes",
+		Name: "modes", Title: "both binding modes beside a PV controller at 20 requests a second",
 		Nodes: 100, VolumesPerNode: 10, ClaimsPerPod: 1, Quick: true,
-		Arms: []Share{{result.Direct, 500}, {result.PVController, 100}},
+		Arms: []Share{{Direct, 500}, {PVController, 100}},
 	})
 	add(Workload{
-		Name: "defaults", Title: "all defaults: scheduler client at 50 requests a second", Group: "defaults",
+		Name: "defaults", Title: "all defaults: scheduler client at 50 requests a second",
 		Nodes: 100, VolumesPerNode: 10, ClaimsPerPod: 1, defaultQPS: true,
-		Arms: []Share{{result.Stock, 100}, {result.Direct, 300}},
+		Arms: []Share{{Stock, 100}, {Direct, 300}},
 	})
 	add(Workload{
-		Name: "statefulsets", Title: "StatefulSets that start pod by pod and are rolled once", Group: "StatefulSets",
+		Name: "statefulsets", Title: "StatefulSets that start pod by pod and are rolled once",
 		Nodes: 100, VolumesPerNode: 10, ClaimsPerPod: 1, claims: noClaims, controlled: true,
-		Arms: []Share{{result.Stock, 100}, {result.Direct, 100}}, load: rollStatefulSets,
+		Arms: []Share{{Stock, 100}, {Direct, 100}}, load: rollStatefulSets,
 	})
 	add(Workload{
 		// Pods without claims: the stock plugin takes minutes for one with a claim.
-		Name: "memory-5000", Title: "memory beside 50,000 volumes (pods without claims)", Group: "memory",
+		Name: "memory-5000", Title: "memory beside 50,000 volumes (pods without claims)",
 		Nodes: 5000, VolumesPerNode: 10, claims: noClaims,
-		Arms: []Share{{result.Stock, 500}, {result.Direct, 500}},
+		Arms: []Share{{Stock, 500}, {Direct, 500}},
+	})
+	add(Workload{
+		Name: "sides", Title: "500 pods, 1,000 local volumes", Nodes: 100, VolumesPerNode: 10, ClaimsPerPod: 1, Limit: 10 * minute, KubeScheduler: true,
+		Arms: []Share{{Direct, 500}, {ExtenderFull, 500}, {ExtenderAdvisory, 500}, {Stock, 500}},
+	})
+	// The warm-up takes one volume.
+	const each = 1000 - warmUp
+	add(Workload{
+		Name: "tight", Title: "1,000 pods, 1,000 local volumes: each must be used", Nodes: 100, VolumesPerNode: 10, ClaimsPerPod: 1, Limit: 10 * minute, KubeScheduler: true,
+		Arms: []Share{{Direct, each}, {ExtenderFull, each}, {ExtenderAdvisory, each}, {Stock, each}},
 	})
 	return all
 }
@@ -147,18 +168,16 @@ func static(nodes, claims, stock, ours int) Workload {
 	w := Workload{
 		Name:  fmt.Sprintf("static-%d", nodes),
 		Title: fmt.Sprintf("%d × 10 local volumes, WaitForFirstConsumer", nodes),
-		Group: "static, 1 claim",
 		Nodes: nodes, VolumesPerNode: 10, ClaimsPerPod: claims,
 		Quick: claims == 1 && nodes <= 500,
 	}
 	if claims > 1 {
 		w.Name = fmt.Sprintf("static-%d-%dclaims", nodes, claims)
 		w.Title += fmt.Sprintf(", %d claims a pod", claims)
-		w.Group = fmt.Sprintf("static, %d claims", claims)
 	}
 	if stock > 0 {
-		w.Arms = append(w.Arms, Share{result.Stock, stock})
+		w.Arms = append(w.Arms, Share{Stock, stock})
 	}
-	w.Arms = append(w.Arms, Share{result.Direct, ours}, Share{result.Ceiling, ours})
+	w.Arms = append(w.Arms, Share{Direct, ours}, Share{Ceiling, ours})
 	return w
 }

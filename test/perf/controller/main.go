@@ -6,26 +6,24 @@
 //
 //	go run ./test/perf/controller -nodes 1000 -lost 20
 //
-// It runs an etcd, a kube-apiserver and the controller. Nodes, reports, volumes, claims,
-// StatefulSets and pods are objects without controllers; the program acts as
-// PersistentVolume controller as far as required.
+// It runs an etcd, a kube-apiserver and the controller, from the top of the repository. Nodes,
+// reports, volumes, claims, StatefulSets and pods are objects without controllers; the program
+// acts as PersistentVolume controller as far as required.
 package main
 
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
 
-	"github.com/go-logr/logr"
-	"k8s.io/klog/v2"
+	"golang.org/x/perf/benchfmt"
 
 	"stowage.dev/stowage/test/cluster"
+	"stowage.dev/stowage/test/perf/figures"
+	"stowage.dev/stowage/test/perf/parts"
 	"stowage.dev/stowage/test/perf/source"
 )
 
@@ -41,28 +39,25 @@ leaderElection: {leaderElect: false}
 const resting = 30 * time.Second
 
 func main() {
-	nodes := flag.Int("nodes", 1000, "nodes, of 10 volumes and 5 claims and pods each")
-	lost := flag.Int("lost", 20, "nodes that are lost")
-	flag.Parse()
-	klog.SetLogger(logr.Discard()) // clients complain when the cluster ends
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := measure(ctx, *nodes, *lost)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "error:", err)
-		os.Exit(1)
-	}
+	parts.Benchmark{
+		Name: "bench-controller", Only: "ONLY",
+		Numbers: []parts.Number{
+			{Name: "nodes", Usage: "nodes, of 10 volumes and 5 claims and pods each", Default: 1000},
+			{Name: "lost", Usage: "nodes that are lost", Default: 20},
+		},
+		Parts: []parts.Part{{Name: "controller", Prefixes: []string{"Controller"}, Measure: measure}},
+	}.Main()
 }
 
-func measure(ctx context.Context, nodes, lost int) (err error) {
+func measure(ctx context.Context, r *parts.Run) (measured figures.Set, err error) {
 	build := cluster.BuildOptions{Progress: os.Stderr}
 	binaries, err := cluster.Build(ctx, build)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	binary, err := cluster.BuildCommand(ctx, build, "stowage.dev/stowage/cmd/controller")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	c, err := cluster.Start(ctx, cluster.Config{
 		Binaries: binaries, NoKwok: true, ControllerManager: cluster.ControllerManagerConfig{Disabled: true},
@@ -70,44 +65,45 @@ func measure(ctx context.Context, nodes, lost int) (err error) {
 		APIServer: cluster.APIServerConfig{DisableAdmission: []string{"ServiceAccount", "StorageObjectInUseProtection"}},
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, c.Stop()) }()
-	w, err := newWorld(ctx, c)
+	s, err := watch(ctx, c)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	begin := time.Now()
-	if err := w.fill(ctx, nodes); err != nil {
-		return err
+	nodes, lost := r.Number("nodes"), r.Number("lost")
+	parts.Progress("%d nodes with all they have", nodes)
+	if err := s.fill(ctx, nodes); err != nil {
+		return nil, err
 	}
-	fmt.Fprintf(os.Stderr, "  made %d nodes with all they have in %s\n", nodes, time.Since(begin).Round(time.Second))
 	process, err := start(c, binary)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	err = phases(ctx, w, process, nodes, lost)
-	return errors.Join(err, process.Kill())
-}
-
-// phases measures one after the other.
-func phases(ctx context.Context, w *world, process *cluster.Process, nodes, lost int) error {
-	// Its caches are filled once it has handled the last node.
-	if err := phase(process, "start, and 1 node is lost", func() error { return w.lose(ctx, nodes-1, 1) }); err != nil {
-		return err
-	}
-	err := phase(process, "at rest", func() error {
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(resting):
-			return nil
+	for _, p := range []struct {
+		name string
+		do   func() error
+	}{
+		// Its caches are filled once it has handled the last node.
+		{"start", func() error { return s.lose(ctx, nodes-1, 1) }},
+		{"rest", func() error {
+			select {
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			case <-time.After(resting):
+				return nil
+			}
+		}},
+		{"loss", func() error { return s.lose(ctx, 0, lost) }},
+	} {
+		line, err := phase(process, p.name, p.do)
+		if err != nil {
+			return nil, errors.Join(err, process.Kill())
 		}
-	})
-	if err != nil {
-		return err
+		measured = append(measured, line)
 	}
-	return phase(process, fmt.Sprintf("%d nodes are lost", lost), func() error { return w.lose(ctx, 0, lost) })
+	return measured, process.Kill()
 }
 
 // start runs the controller.
@@ -119,22 +115,22 @@ func start(c *cluster.Cluster, binary string) (*cluster.Process, error) {
 	return c.StartCommand("controller", binary, []string{"--config=" + config, "--kubeconfig=" + c.Kubeconfig()}, nil)
 }
 
-// phase prints the controller's use of resources during do.
-func phase(process *cluster.Process, name string, do func() error) error {
+// phase measures the controller's use of resources during do.
+func phase(process *cluster.Process, name string, do func() error) (*benchfmt.Result, error) {
+	parts.Progress("%s", name)
 	before, err := source.Used(process)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	begin := time.Now()
 	if err := do(); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	took := time.Since(begin)
 	after, err := source.Used(process)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	fmt.Printf("%-26s %6.1f s   CPU %6.2f s (%4.0f m)   memory %4d MiB, at most %4d MiB\n", name, took.Seconds(),
-		after.CPU-before.CPU, (after.CPU-before.CPU)/took.Seconds()*1000, after.RSS>>20, after.Peak>>20)
-	return nil
+	return figures.Line("Controller/phase="+name, 1, figures.Value{Value: took.Seconds(), Unit: "sec"}, figures.Value{Value: after.CPU - before.CPU, Unit: "cpu-sec"},
+		figures.Value{Value: float64(after.RSS), Unit: "rss-B"}, figures.Value{Value: float64(after.Peak), Unit: "peak-B"}), nil
 }

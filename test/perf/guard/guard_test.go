@@ -59,8 +59,8 @@ var guards = map[string]struct {
 }
 
 type worlds struct {
-	little, middle, large *world // 1,000, 5,000 and 100,000 local volumes
-	few, capacities       *world // 100 and 5,000 storage capacities
+	little, middle, large *cluster // 1,000, 5,000 and 100,000 local volumes
+	few, capacities       *cluster // 100 and 5,000 storage capacities
 }
 
 func TestRatios(t *testing.T) {
@@ -109,7 +109,7 @@ func TestAllocations(t *testing.T) {
 func TestALostIndexIsNoticed(t *testing.T) {
 	t.Parallel()
 	w := &worlds{little: local(t, 100), large: local(t, 2_000)} // a fifth of the guarded size
-	walk := func(w *world) func(int) {
+	walk := func(w *cluster) func(int) {
 		nodes := w.some()
 		return func(i int) {
 			host := nodes[i%len(nodes)].Name
@@ -134,7 +134,7 @@ func TestALostIndexIsNoticed(t *testing.T) {
 }
 
 // filter runs one cycle's Filter on one node after the other.
-func (w *world) filter(plugin filterer, p *v1.Pod) func(int) {
+func (w *cluster) filter(plugin filterer, p *v1.Pod) func(int) {
 	w.t.Helper()
 	cycle, infos := framework.NewCycleState(), w.infos()
 	if _, status := plugin.PreFilter(w.t.Context(), cycle, p, infos); !status.IsSuccess() {
@@ -148,7 +148,7 @@ func (w *world) filter(plugin filterer, p *v1.Pod) func(int) {
 	}
 }
 
-func (w *world) preFilter(p *v1.Pod) func(int) {
+func (w *cluster) preFilter(p *v1.Pod) func(int) {
 	ctx, infos := w.t.Context(), w.infos()
 	return func(int) {
 		if _, status := w.plugin.PreFilter(ctx, framework.NewCycleState(), p, infos); !status.IsSuccess() {
@@ -157,7 +157,7 @@ func (w *world) preFilter(p *v1.Pod) func(int) {
 	}
 }
 
-func (w *world) score(p *v1.Pod) func(int) {
+func (w *cluster) score(p *v1.Pod) func(int) {
 	w.t.Helper()
 	ctx, cycle, infos := w.t.Context(), framework.NewCycleState(), w.infos()
 	if _, status := w.plugin.PreFilter(ctx, cycle, p, infos); !status.IsSuccess() {
@@ -170,7 +170,7 @@ func (w *world) score(p *v1.Pod) func(int) {
 	}
 }
 
-func (w *world) reserve(p *v1.Pod) func(int) {
+func (w *cluster) reserve(p *v1.Pod) func(int) {
 	w.t.Helper()
 	ctx, cycle, nodes := w.t.Context(), framework.NewCycleState(), w.some()
 	if _, status := w.plugin.PreFilter(ctx, cycle, p, nil); !status.IsSuccess() {

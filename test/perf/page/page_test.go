@@ -6,100 +6,103 @@ package page
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
-	"stowage.dev/stowage/test/perf/result"
+	"stowage.dev/stowage/test/perf/figures"
 )
 
-type figures struct {
-	Millis []float64 `json:"millis,omitempty"`
-}
+const root = "../../.."
 
-func TestStoredIsLoaded(t *testing.T) {
+// TestPublished: the page shows the stored results, and no others.
+func TestPublished(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "figures.json")
-	if f, err := Load[figures](path); err != nil || !cmp.Equal(figures{}, f) {
-		t.Fatalf("a file that does not exist: %v, %v", f, err)
-	}
-	if err := Store(path, []byte(`{"millis":[1,2]}`), "# Page\n"); err != nil {
-		t.Fatal(err)
-	}
-	got, err := Load[figures](path)
+	published, err := os.ReadFile(filepath.Join(root, Path))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(figures{Millis: []float64{1, 2}}, got); diff != "" {
-		t.Errorf("-stored +loaded:\n%s", diff)
-	}
-	if text, err := os.ReadFile(strings.TrimSuffix(path, "json") + "md"); err != nil || string(text) != "# Page\n" {
-		t.Errorf("the page is %q, %v", text, err)
-	}
-	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
+	filled, err := Fill(root, string(published))
+	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Load[figures](path); err == nil || !strings.Contains(err.Error(), path) {
-		t.Errorf("got %v, want an error that names %s", err, path)
+	if diff := cmp.Diff(filled, string(published)); diff != "" {
+		t.Errorf("%s does not show the results in %s (-want +got); run make bench-page:\n%s", Path, Results, diff)
 	}
 }
 
-func TestQuantile(t *testing.T) {
+// TestStoredAsWritten: the results are as their commands store them, so that a run changes no other lines.
+func TestStoredAsWritten(t *testing.T) {
 	t.Parallel()
-	if got := Quantile(nil, 0.5); got != 0 {
-		t.Errorf("of nothing: %v", got)
+	files, err := filepath.Glob(filepath.Join(root, Results, "*.txt"))
+	if err != nil || len(files) == 0 {
+		t.Fatal("no results", err)
 	}
-	var times []float64
-	for i := range 200 {
-		times = append(times, float64(200-i))
-	}
-	for q, want := range map[float64]float64{0: 1, 0.5: 100, 0.99: 198, 1: 200} {
-		if got := Quantile(times, q); got != want {
-			t.Errorf("Quantile(%v) = %v, want %v", q, got, want)
+	for _, file := range files {
+		set, err := figures.Load(file)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	if times[0] != 200 {
-		t.Error("the times were sorted in place")
+		stored, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(set.String(), string(stored)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", file, diff)
+		}
+		for _, r := range set {
+			for _, key := range []string{"measured", "command", "commit", "kubernetes", "go", "cpus", "cpu", "memory", "kernel"} {
+				if r.GetConfig(key) == "" {
+					t.Errorf("%s: %s has no %s", file, r.Name, key)
+				}
+			}
+		}
 	}
 }
 
-func TestCount(t *testing.T) {
+// TestHeadlines: the figures of the README are those of the stored results.
+func TestHeadlines(t *testing.T) {
 	t.Parallel()
-	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567"} {
-		if got := Count(n); got != want {
-			t.Errorf("Count(%d) = %q, want %q", n, got, want)
+	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, err := figures.Load(filepath.Join(root, Results, "clusters.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{show(set, arm("static-500", Stowage), "pods/s"), show(set, arm("single", Stock), "p50-sec")} {
+		if !strings.Contains(string(readme), want) {
+			t.Errorf("README.md does not have the measured %s", want)
 		}
+	}
+}
+
+func TestFillNamesTheTableThatIsMissing(t *testing.T) {
+	t.Parallel()
+	if _, err := Fill(root, "# Benchmarks\n"); err == nil || !strings.Contains(err.Error(), "<!-- minimums -->") {
+		t.Errorf("got %v, want an error that names the table", err)
 	}
 }
 
 func TestTable(t *testing.T) {
 	t.Parallel()
-	want := "| figure | wanted | measured | outcome |\n| --- | --: | --: | --: |\n| a | < 1 | 0 | met |\n| b | < 1 | 2 | **missed** |\n"
-	if diff := cmp.Diff(want, Floors([][]string{Floor("a", "< 1", "0", true), Floor("b", "< 1", "2", false)})); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
+	want := "| disk | p50 |\n| --- | --: |\n| a\\|b | 1 ms |\n"
+	if diff := cmp.Diff(want, Table(1, []string{"disk", "p50"}, [][]string{{"a|b", "1 ms"}})); diff != "" {
+		t.Error(diff)
 	}
 }
 
-func TestSources(t *testing.T) {
+// TestWatchScaled: each watcher costs what it does beyond none.
+func TestWatchScaled(t *testing.T) {
 	t.Parallel()
-	at := time.Date(2026, 1, 2, 23, 30, 0, 0, time.UTC)
-	source := result.Source{Time: at, Command: "make bench", Version: "v0.0.1", Kubernetes: "v1.37.1", Go: "go1.26.0", CPU: "Imaginary CPU", CPUs: 2, Memory: 24 << 30, System: "Linux 0.0"}
-	later, other := source, source
-	later.Time = at.Add(time.Minute)
-	other.Version = "v0.0.2"
-	got := Sources([]Part{{"a", Circumstances{source, 0.3}}, {"b", Circumstances{other, 0}}, {"c", Circumstances{later, 0.5}}})
-	for what, want := range map[string]string{
-		"parts that have all but their time in common": "a on 2026-01-02 23:30 (load average before: 0.3); c on 2026-01-02 23:31 (load average before: 0.5), UTC:\n",
-		"a part of another version":                    "\nb on 2026-01-02 23:30 (load average before: 0.0), UTC:\n\n- `make bench`\n- Stowage v0.0.2, ",
-		"the machine":                                  "- 2 processors of Imaginary CPU, 24.0 GiB of memory, ",
-	} {
-		if !strings.Contains(got, want) {
-			t.Errorf("%s: got no %q:\n%s", what, want, got)
-		}
+	line := func(watchers, cpu float64, name string) figures.Set {
+		return figures.Set{figures.Line("Watch/watchers="+name, 1, figures.Value{Value: watchers, Unit: "watchers"}, figures.Value{Value: cpu, Unit: "update-cpu-sec"})}
 	}
-	if got := Sources(nil); !strings.Contains(got, "Nothing was measured yet.") {
-		t.Errorf("of nothing: %q", got)
+	text := watchTable(slices.Concat(line(0, 2, "none"), line(1000, 3, "filtered"), line(50, 4, "all")))
+	if want := "| all, scaled up | 1,000 | – | – | – | – | – | – | 42 s | – | – |"; !strings.Contains(text, want) {
+		t.Errorf("no row %q in:\n%s", want, text)
 	}
 }

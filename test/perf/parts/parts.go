@@ -1,15 +1,9 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package parts is the command of a benchmark that has several parts, each measured and stored
-// separately: its command line, and the measuring of one part.
-//
-//	-only a,b     some parts; default all
-//	-out FILE     where figures are stored, and the page beside them; default: printed
-//	-render FILE  write the page of figures measured before, and measure nothing
-//
-// and flags for the benchmark's own numbers. The published command runs the same again with
-// make: "make bench-local ONLY=wiping DISKS=30".
+// Package parts is the command of a benchmark with several parts, each measured and stored
+// separately: its command line, and the storing of results. Results of an interrupted run are
+// kept, up to the last complete part.
 package parts
 
 import (
@@ -19,46 +13,61 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/perf/benchfmt"
 	"k8s.io/klog/v2"
 
+	"stowage.dev/stowage/test/perf/figures"
 	"stowage.dev/stowage/test/perf/page"
 	"stowage.dev/stowage/test/perf/source"
 )
 
 // Benchmark describes the command.
 type Benchmark struct {
-	// Name is of the command, and of "make bench-NAME".
+	// Name is the make target, Only its variable that picks parts.
+	Name, Only string
+	Parts      []Part
+	Numbers    []Number
+	// Flags adds flags; nil: none.
+	Flags func(*flag.FlagSet)
+	// Open prepares what all parts need, Close ends it, also if Open has failed. Both may be nil.
+	Open  func(context.Context, *Run) error
+	Close func() error
+	// Show is the results of a part for a terminal; nil: their lines.
+	Show func(figures.Set) string
+	// Check judges the results of a part when they are stored; nil: no results are errors.
+	Check func(figures.Set) error
+}
+
+// Part is measured by itself.
+type Part struct {
 	Name string
-	// Parts are the names of all parts.
-	Parts   []string
-	Numbers []Number
-	// Measure measures all parts that Run lets it.
-	Measure func(context.Context, *Run) error
-	// Render writes the page of stored figures.
-	Render func(path string) error
+	// Prefixes of the results' names: a run replaces those stored before.
+	Prefixes []string
+	// Quick parts make up the quick set. OnlyNamed ones are measured only if they are named.
+	Quick, OnlyNamed bool
+	// Config describes the results further.
+	Config  []benchfmt.Config
+	Measure func(context.Context, *Run) (figures.Set, error)
 }
 
 // Number is a flag, at least 1.
 type Number struct {
-	Name, Usage string
-	Default     int
+	Name, Usage    string
+	Default, Quick int
 }
 
 // Run is one run of a benchmark.
 type Run struct {
-	// Out is the file of the figures; "": they are only printed.
-	Out string
-	// Command is how make runs the same again.
-	Command string
-
-	render  string
-	only    []string
+	out     string
+	command string
+	parts   []Part
 	numbers map[string]int
 }
 
@@ -77,26 +86,43 @@ func (b Benchmark) Main() {
 	}
 }
 
-func (b Benchmark) run(ctx context.Context, args []string) error {
+func (b Benchmark) run(ctx context.Context, args []string) (err error) {
 	r, err := b.parse(args)
 	if err != nil {
 		return err
 	}
-	if r.render != "" {
-		return b.Render(r.render)
+	if b.Close != nil {
+		defer func() { err = errors.Join(err, b.Close()) }()
 	}
-	return b.Measure(ctx, r)
+	if b.Open != nil {
+		if err := b.Open(ctx, r); err != nil {
+			return err
+		}
+	}
+	for _, p := range r.parts {
+		if err := b.measure(ctx, r, p); err != nil {
+			return fmt.Errorf("measure %s: %w", p.Name, err)
+		}
+	}
+	return nil
 }
 
 func (b Benchmark) parse(args []string) (*Run, error) {
-	r := &Run{Command: "make bench-" + b.Name, only: b.Parts, numbers: map[string]int{}}
+	r := &Run{command: "make " + b.Name, numbers: map[string]int{}}
+	var names []string
+	for _, p := range b.Parts {
+		names = append(names, p.Name)
+	}
 	flags := flag.NewFlagSet(b.Name, flag.ContinueOnError)
-	only := flags.String("only", "", "what to measure, with commas between: "+strings.Join(b.Parts, ", ")+"; empty: all")
-	flags.StringVar(&r.Out, "out", "", "file of the figures, as JSON; empty: they are only printed")
-	flags.StringVar(&r.render, "render", "", "file of figures to write the page of, without measuring")
+	only := flags.String("only", "", "what to measure, with commas between: "+strings.Join(names, ", ")+"; empty: all")
+	quick := flags.Bool("quick", false, "a small set, which is not stored")
+	flags.StringVar(&r.out, "out", "", "file that results are stored in; empty: they are only printed")
 	given := map[string]*int{}
 	for _, n := range b.Numbers {
 		given[n.Name] = flags.Int(n.Name, 0, fmt.Sprintf("%s; 0: %d", n.Usage, n.Default))
+	}
+	if b.Flags != nil {
+		b.Flags(flags)
 	}
 	if err := flags.Parse(args); err != nil {
 		return nil, err
@@ -104,47 +130,85 @@ func (b Benchmark) parse(args []string) (*Run, error) {
 	if flags.NArg() > 0 {
 		return nil, fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
-	if *only != "" {
-		r.only = strings.Split(*only, ",")
-		r.Command += " ONLY=" + *only
+	if *quick {
+		r.out = ""
 	}
-	for _, name := range r.only {
-		if !slices.Contains(b.Parts, name) {
-			return nil, fmt.Errorf("-only: unknown part %q, allowed are %s", name, strings.Join(b.Parts, ", "))
+	wanted := slices.DeleteFunc(strings.Split(*only, ","), func(name string) bool { return name == "" })
+	for _, name := range wanted {
+		if !slices.Contains(names, name) {
+			return nil, fmt.Errorf("-only: unknown part %q, allowed are %s", name, strings.Join(names, ", "))
+		}
+	}
+	if len(wanted) > 0 {
+		r.command += fmt.Sprintf(" %s=%s", b.Only, *only)
+	}
+	for _, p := range b.Parts {
+		if slices.Contains(wanted, p.Name) || len(wanted) == 0 && !p.OnlyNamed && (p.Quick || !*quick) {
+			r.parts = append(r.parts, p)
 		}
 	}
 	for _, n := range b.Numbers {
 		switch value := *given[n.Name]; {
 		case value < 0:
 			return nil, fmt.Errorf("-%s must be at least 1, or 0 for the default of %d, got %d", n.Name, n.Default, value)
-		case value == 0:
-			r.numbers[n.Name] = n.Default
-		default:
+		case value > 0:
 			r.numbers[n.Name] = value
-			r.Command += fmt.Sprintf(" %s=%d", strings.ToUpper(n.Name), value)
+			r.command += fmt.Sprintf(" %s=%d", strings.ToUpper(n.Name), value)
+		case *quick && n.Quick > 0:
+			r.numbers[n.Name] = n.Quick
+		default:
+			r.numbers[n.Name] = n.Default
 		}
 	}
 	return r, nil
 }
 
-// Part measures a part if it was requested, and stores the figures.
-func (r *Run) Part(ctx context.Context, name string, do func(context.Context, page.Circumstances) error, store func(path string) error) error {
-	if !slices.Contains(r.only, name) {
-		return nil
-	}
-	c, err := source.Describe(ctx, r.Command)
+// measure measures a part, and prints and stores its results.
+func (b Benchmark) measure(ctx context.Context, r *Run, p Part) error {
+	config, err := source.Describe(ctx, r.command)
 	if err != nil {
 		return err
 	}
 	begin := time.Now()
-	if err := do(ctx, page.Circumstances{Source: c, Load: source.Load()}); err != nil {
-		return fmt.Errorf("measure %s: %w", name, err)
+	Progress("%s", p.Name)
+	set, err := p.Measure(ctx, r)
+	if err != nil {
+		return err
 	}
-	fmt.Printf("%s: measured in %s\n", name, time.Since(begin).Round(time.Second))
-	if r.Out == "" {
+	set.Describe(slices.Concat(p.Config, config)...)
+	show := b.Show
+	if show == nil {
+		show = figures.Set.String
+	}
+	fmt.Printf("%s, measured in %s:\n%s\n", p.Name, time.Since(begin).Round(time.Second), show(set))
+	if r.out != "" && len(set) > 0 {
+		if err := r.store(p.Prefixes, set); err != nil {
+			return err
+		}
+	}
+	if b.Check == nil {
 		return nil
 	}
-	return store(r.Out)
+	return b.Check(set)
+}
+
+// store replaces the results with these prefixes in the file, and writes the page if it shows the
+// file.
+func (r *Run) store(prefixes []string, set figures.Set) error {
+	stored, err := figures.Load(r.out)
+	if err != nil {
+		return err
+	}
+	for _, prefix := range prefixes {
+		stored = stored.Replace(prefix, set.Below(prefix))
+	}
+	if err := stored.Store(r.out); err != nil {
+		return err
+	}
+	if filepath.Dir(r.out) != page.Results {
+		return nil
+	}
+	return page.Write(".")
 }
 
 // Progress prints a progress message.

@@ -7,15 +7,26 @@ import (
 	"context"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
-	"stowage.dev/stowage/test/perf/page"
+	"stowage.dev/stowage/test/perf/figures"
 )
 
 func benchmark() Benchmark {
-	return Benchmark{Name: "local", Parts: []string{"latency", "wiping"}, Numbers: []Number{{"disks", "disks of each kind", 50}, {"rounds", "rounds", 3}}}
+	part := func(name string, quick bool) Part {
+		return Part{Name: name, Prefixes: []string{name}, Quick: quick, Measure: func(context.Context, *Run) (figures.Set, error) {
+			return figures.Set{figures.Line(name+"/arm=a", 1, figures.Value{Value: 2, Unit: "sec"})}, nil
+		}}
+	}
+	return Benchmark{
+		Name: "bench-local", Only: "ONLY", Parts: []Part{part("latency", true), part("wiping", false)},
+		Numbers: []Number{{"disks", "disks of each kind", 50, 0}, {"rounds", "rounds", 3, 1}},
+	}
 }
 
 func TestCommandLine(t *testing.T) {
@@ -32,12 +43,13 @@ func TestCommandLine(t *testing.T) {
 	}{
 		"nothing is all, with the defaults": {want: seen{Command: "make bench-local", Disks: 50, Rounds: 3, Parts: []string{"latency", "wiping"}}},
 		"flags are part of the command": {
-			args: "-only wiping -rounds 1 -out f.json",
-			want: seen{Command: "make bench-local ONLY=wiping ROUNDS=1", Out: "f.json", Disks: 50, Rounds: 1, Parts: []string{"wiping"}},
+			args: "-only wiping -rounds 1 -out f.txt",
+			want: seen{Command: "make bench-local ONLY=wiping ROUNDS=1", Out: "f.txt", Disks: 50, Rounds: 1, Parts: []string{"wiping"}},
 		},
-		"an unknown part": {args: "-only wipe", err: `-only: unknown part "wipe", allowed are latency, wiping`},
-		"less than none":  {args: "-disks -1", err: "-disks must be at least 1, or 0 for the default of 50, got -1"},
-		"an argument":     {args: "more", err: `unexpected argument "more"`},
+		"the quick set is not stored": {args: "-quick -out f.txt", want: seen{Command: "make bench-local", Disks: 50, Rounds: 1, Parts: []string{"latency"}}},
+		"an unknown part":             {args: "-only wipe", err: `-only: unknown part "wipe", allowed are latency, wiping`},
+		"less than none":              {args: "-disks -1", err: "-disks must be at least 1, or 0 for the default of 50, got -1"},
+		"an argument":                 {args: "more", err: `unexpected argument "more"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -51,7 +63,10 @@ func TestCommandLine(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := seen{r.Command, r.Out, r.Number("disks"), r.Number("rounds"), r.only}
+			got := seen{Command: r.command, Out: r.out, Disks: r.Number("disks"), Rounds: r.Number("rounds")}
+			for _, p := range r.parts {
+				got.Parts = append(got.Parts, p.Name)
+			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
@@ -59,37 +74,51 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
-func TestRenderMeasuresNothing(t *testing.T) {
+// TestPartsAreStoredOneByOne: what was not measured stays, with its own configuration.
+func TestPartsAreStoredOneByOne(t *testing.T) {
 	t.Parallel()
-	b, rendered := benchmark(), ""
-	b.Measure = func(context.Context, *Run) error { t.Error("measured"); return nil }
-	b.Render = func(path string) error { rendered = path; return nil }
-	if err := b.run(t.Context(), []string{"-render", "f.json"}); err != nil || rendered != "f.json" {
-		t.Errorf("rendered %q, %v", rendered, err)
+	out := filepath.Join(t.TempDir(), "f.txt")
+	for _, args := range []string{"-only wiping", "-only latency -rounds 1", "-only wiping -rounds 2"} {
+		if err := benchmark().run(t.Context(), append(strings.Fields(args), "-out", out)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stored, err := figures.Load(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, r := range stored {
+		got[string(r.Name)] = r.GetConfig("command")
+	}
+	want := map[string]string{"wiping/arm=a": "make bench-local ONLY=wiping ROUNDS=2", "latency/arm=a": "make bench-local ONLY=latency ROUNDS=1"}
+	if diff := cmp.Diff(want, got); diff != "" || len(stored) != 2 {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 
-func TestPartsAreStoredOneByOne(t *testing.T) {
+// TestWait: a waiter sees what happened before it began to wait, and what happens then.
+func TestWait(t *testing.T) {
 	t.Parallel()
-	out := filepath.Join(t.TempDir(), "f.json")
-	b, did := benchmark(), []string{}
-	b.Measure = func(ctx context.Context, r *Run) error {
-		for _, name := range b.Parts {
-			do := func(_ context.Context, c page.Circumstances) error {
-				did = append(did, "measured "+name+" by "+c.Source.Command)
-				return nil
-			}
-			store := func(path string) error { did = append(did, "stored "+filepath.Base(path)); return nil }
-			if err := r.Part(ctx, name, do, store); err != nil {
-				return err
-			}
+	synctest.Test(t, func(t *testing.T) {
+		var c Changes
+		var n atomic.Int32
+		c.Notify()
+		if err := c.Wait(t.Context(), 0, "nothing", func() bool { return true }); err != nil {
+			t.Error(err)
 		}
-		return nil
-	}
-	if err := b.run(t.Context(), []string{"-only", "wiping", "-out", out}); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{"measured wiping by make bench-local ONLY=wiping", "stored f.json"}, did); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+		go func() {
+			for range 3 {
+				time.Sleep(time.Second)
+				n.Add(1)
+				c.Notify()
+			}
+		}()
+		if err := c.Wait(t.Context(), time.Minute, "three", func() bool { return n.Load() == 3 }); err != nil {
+			t.Error(err)
+		}
+		if err := c.Wait(t.Context(), time.Minute, "four", func() bool { return n.Load() == 4 }); err == nil || !strings.Contains(err.Error(), "wait for four") {
+			t.Errorf("got %v, want an error that says what was waited for", err)
+		}
+	})
 }

@@ -19,7 +19,7 @@ func TestAddItems(t *testing.T) {
 		}
 		return i
 	}
-	var got figures
+	var got run
 	got.add([]dataItem{
 		item(300, "Metric", "SchedulingThroughput"),
 		item(20, "Metric", "scheduler_scheduling_attempt_duration_seconds", "result", "scheduled"),
@@ -27,8 +27,8 @@ func TestAddItems(t *testing.T) {
 		item(4, "Metric", "scheduler_plugin_execution_duration_seconds", "plugin", "VolumeTopology", "extension_point", "Filter"),
 		item(5, "Metric", "scheduler_plugin_execution_duration_seconds", "plugin", "NodePorts", "extension_point", "Filter"),
 	})
-	want := figures{Reported: 300, Attempt: 0.02, Plugin: map[string]float64{"Filter": 0.004}}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(figures{})); diff != "" {
-		t.Errorf("figures (-want +got):\n%s", diff)
+	want := run{Reported: 300, Attempt: 0.02, Plugin: map[string]float64{"Filter": 0.004}}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(run{})); diff != "" {
+		t.Errorf("results (-want +got):\n%s", diff)
 	}
 }

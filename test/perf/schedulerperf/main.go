@@ -5,186 +5,125 @@
 // upstream's scheduler_perf: a kube-apiserver with a stand-in for the PV
 // controller, and the scheduler, all in one process, and an etcd beside it.
 //
-//	go run ./test/perf/schedulerperf -rounds=5
+//	go run ./test/perf/schedulerperf -rounds 5
 //
 // Two topics: upstream's own workloads with persistent volumes, read unchanged
 // from the Kubernetes module that go.mod pins, and config/performance-config.yaml
 // of this folder, with claims that wait for their first consumer, which upstream
-// has none of.
+// has none of. Workloads of 100 to 1,000 nodes run by default, others if they are named.
 //
 // Metrics of Kubernetes components are global to a process. So each workload
 // runs in a separate process, once per arm and round, the arms in turn: this
-// command compiles the benchmark of this folder and runs it. It prints a table,
-// and writes docs/scheduler-perf.md and docs/scheduler-perf.json.
+// command compiles the benchmark of this folder and runs it. It fails if Stowage does not
+// keep up on an upstream workload. "make bench-scheduler-perf" runs it.
 package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"regexp"
-	"strings"
-	"syscall"
-	"time"
 
 	"stowage.dev/stowage/test/cluster"
-	"stowage.dev/stowage/test/perf/result"
-	"stowage.dev/stowage/test/perf/source"
+	"stowage.dev/stowage/test/perf/figures"
+	"stowage.dev/stowage/test/perf/page"
+	"stowage.dev/stowage/test/perf/parts"
 )
 
-// options are the command's flags.
-type options struct {
-	rounds    int
-	workloads string
-	large     bool
-	out       string
-	logs      string
-	list      bool
-}
-
 func main() {
-	var o options
-	flag.IntVar(&o.rounds, "rounds", 5, "how often each arm runs each workload, in turn; the floor is judged from 3 on")
-	flag.StringVar(&o.workloads, "workloads", "", "regular expression: run the workloads whose name matches, of any size; empty: all of 100 to 1,000 nodes")
-	flag.BoolVar(&o.large, "large", false, "also run workloads of more than 1,000 nodes, which take long")
-	flag.StringVar(&o.out, "out", "docs", "folder for scheduler-perf.md and scheduler-perf.json; empty: print the table only")
-	flag.StringVar(&o.logs, "logs", "", "folder to keep the output and scheduler_perf's result files of each run in; empty: kept of none")
-	flag.BoolVar(&o.list, "list", false, "print the names of the workloads and do nothing")
-	flag.Parse()
-
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, o)
-	stop()
+	workloads, err := allWorkloads(context.Background())
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
+		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
 	}
+	r := &runner{}
+	b := parts.Benchmark{
+		Name: "bench-scheduler-perf", Only: "ONLY", Open: r.open, Close: r.close, Check: missed,
+		Numbers: []parts.Number{{Name: "rounds", Usage: "how often each arm runs; from 3 on it is judged whether Stowage keeps up", Default: 5}},
+		Flags: func(flags *flag.FlagSet) {
+			flags.StringVar(&r.logs, "logs", "", "folder to keep the output and scheduler_perf's result files of each run in; empty: kept of none")
+		},
+	}
+	for _, w := range workloads {
+		b.Parts = append(b.Parts, parts.Part{
+			Name: w.Name(), Prefixes: []string{w.prefix()}, OnlyNamed: !w.sized(),
+			Measure: func(ctx context.Context, run *parts.Run) (figures.Set, error) {
+				return r.measure(ctx, w, run.Number("rounds"))
+			},
+		})
+	}
+	b.Main()
 }
 
-func run(ctx context.Context, o options) error {
-	if o.rounds < 1 || flag.NArg() > 0 {
-		return fmt.Errorf("want -rounds of at least 1 and no arguments, not -rounds=%d %s", o.rounds, strings.Join(flag.Args(), " "))
-	}
-	workloads, err := choose(ctx, o)
+// open compiles the benchmark and makes the folder that it runs in.
+func (r *runner) open(ctx context.Context, _ *parts.Run) error {
+	binaries, err := cluster.Build(ctx, cluster.BuildOptions{Progress: os.Stderr})
 	if err != nil {
 		return err
 	}
-	if o.list {
-		for _, w := range workloads {
-			fmt.Println(w.Name())
-		}
-		return nil
-	}
-	r, done, err := prepare(ctx, o)
-	if err != nil {
+	if r.dir, err = os.MkdirTemp("", "stowage-perf-"); err != nil {
 		return err
 	}
-	report, err := measure(ctx, r, workloads, o.rounds)
-	if err := errors.Join(err, done()); err != nil {
-		return err
-	}
-	if report.Source, err = source.Describe(ctx, command()); err != nil {
-		return err
-	}
-	fmt.Println()
-	fmt.Print(report.table())
-	if o.out != "" {
-		if err := report.store(o.out); err != nil {
-			return err
-		}
-	}
-	return report.missed()
+	r.binary, r.etcd = filepath.Join(r.dir, "schedulerperf.test"), binaries.Etcd
+	return r.compile(ctx)
 }
 
-// choose lists the workloads that the options select.
-func choose(ctx context.Context, o options) ([]workload, error) {
-	pick, err := regexp.Compile(o.workloads)
-	if err != nil {
-		return nil, fmt.Errorf("-workloads: %w", err)
+// close removes the folder.
+func (r *runner) close() error { return os.RemoveAll(r.dir) }
+
+// measure runs the arms of a workload in turn, round by round; the first one alternates with
+// the round.
+func (r *runner) measure(ctx context.Context, w workload, rounds int) (figures.Set, error) {
+	byArm := map[string]figures.Set{}
+	for round := 1; round <= rounds; round++ {
+		for _, arm := range w.arms(round) {
+			one, err := r.run(ctx, w, arm)
+			if err != nil {
+				return nil, err
+			}
+			line := one.line(w, arm)
+			byArm[arm] = append(byArm[arm], line)
+			parts.Progress("round %d of %d  %-45s %-8s %7.1f pods/s", round, rounds, w.Name(), arm, line.Values[0].Value)
+		}
 	}
+	return append(byArm[page.Stock], byArm[page.Stowage]...), nil
+}
+
+// missed is an error if Stowage does not keep up.
+func missed(set figures.Set) error {
+	for _, m := range page.Minimums(set) {
+		if m.Outcome == page.Missed {
+			return fmt.Errorf("slower than the stock scheduler: %s is %s, want %s", m.Name, m.Measured, m.Want)
+		}
+	}
+	return nil
+}
+
+// arms are those that run the workload.
+func (w workload) arms(round int) []string {
+	switch {
+	case w.stockTooSlow():
+		return []string{page.Stowage}
+	case round%2 == 0:
+		return []string{page.Stowage, page.Stock}
+	}
+	return []string{page.Stock, page.Stowage}
+}
+
+// allWorkloads are those of all topics.
+func allWorkloads(ctx context.Context) ([]workload, error) {
 	topics, err := findTopics(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var chosen []workload
+	var all []workload
 	for _, t := range topics {
-		all, err := t.workloads()
+		of, err := t.workloads()
 		if err != nil {
 			return nil, err
 		}
-		for _, w := range all {
-			if pick.MatchString(w.Name()) && (o.workloads != "" || w.sized(o.large)) {
-				chosen = append(chosen, w)
-			}
-		}
+		all = append(all, of...)
 	}
-	if len(chosen) == 0 {
-		return nil, fmt.Errorf("no workload has a name that matches %q: -list -workloads=/ prints all names", o.workloads)
-	}
-	return chosen, nil
-}
-
-// prepare compiles the benchmark and makes the folder that it runs in. The
-// function it returns removes the folder.
-func prepare(ctx context.Context, o options) (*runner, func() error, error) {
-	binaries, err := cluster.Build(ctx, cluster.BuildOptions{Progress: os.Stderr})
-	if err != nil {
-		return nil, nil, err
-	}
-	dir, err := os.MkdirTemp("", "stowage-perf-")
-	if err != nil {
-		return nil, nil, err
-	}
-	done := func() error { return os.RemoveAll(dir) }
-	r := &runner{binary: filepath.Join(dir, "schedulerperf.test"), etcd: binaries.Etcd, dir: dir, logs: o.logs}
-	if err := r.compile(ctx); err != nil {
-		return nil, nil, errors.Join(err, done())
-	}
-	return r, done, nil
-}
-
-// measure runs all workloads round by round, the arms of each in turn; the first
-// one alternates with the round.
-func measure(ctx context.Context, r *runner, workloads []workload, rounds int) (*report, error) {
-	rep := &report{Rounds: rounds}
-	for _, w := range workloads {
-		rep.Workloads = append(rep.Workloads, measured{Name: w.Name(), Topic: w.topic.name, Nodes: w.nodes(), Floor: w.topic.floor})
-	}
-	begin := time.Now()
-	for round := 1; round <= rounds; round++ {
-		for i, w := range workloads {
-			for _, arm := range w.arms(round) {
-				fmt.Fprintf(os.Stderr, "%6s  round %d of %d  %-45s %-8s ", time.Since(begin).Round(time.Second), round, rounds, w.Name(), arm)
-				f, err := r.run(ctx, w, arm)
-				if err != nil {
-					fmt.Fprintln(os.Stderr)
-					return nil, err
-				}
-				f.Arm, f.Round = arm, round
-				rep.Workloads[i].Runs = append(rep.Workloads[i].Runs, f)
-				fmt.Fprintf(os.Stderr, "%7.1f pods/s\n", f.Throughput())
-			}
-		}
-	}
-	return rep, nil
-}
-
-// arms are those that run the workload.
-func (w workload) arms(round int) []result.Arm {
-	switch {
-	case w.stockTooSlow():
-		return []result.Arm{result.Direct}
-	case round%2 == 0:
-		return []result.Arm{result.Direct, result.Stock}
-	}
-	return []result.Arm{result.Stock, result.Direct}
-}
-
-// command is how to do the same again.
-func command() string {
-	return strings.Join(append([]string{"go run ./" + folder}, os.Args[1:]...), " ")
+	return all, nil
 }

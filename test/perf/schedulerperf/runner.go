@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"stowage.dev/stowage/test/perf/result"
+	"stowage.dev/stowage/test/perf/page"
 )
 
 const (
@@ -44,7 +44,7 @@ const (
 type runner struct {
 	binary string // the compiled benchmark
 	etcd   string // the real one
-	dir    string // for temporary files, owned by the runner's maker
+	dir    string // for temporary files
 	logs   string // folder of the outputs; empty: discarded
 }
 
@@ -76,15 +76,15 @@ func (r *runner) compile(ctx context.Context) error {
 }
 
 // run runs a workload on the scheduler of an arm.
-func (r *runner) run(ctx context.Context, w workload, arm result.Arm) (figures, error) {
+func (r *runner) run(ctx context.Context, w workload, arm string) (run, error) {
 	f, err := r.runIn(ctx, w, arm)
 	if err != nil {
-		return figures{}, fmt.Errorf("run %s on %s: %w", w.Name(), arm, err)
+		return run{}, fmt.Errorf("run %s on %s: %w", w.Name(), arm, err)
 	}
 	return f, nil
 }
 
-func (r *runner) runIn(ctx context.Context, w workload, arm result.Arm) (f figures, err error) {
+func (r *runner) runIn(ctx context.Context, w workload, arm string) (f run, err error) {
 	dir, err := os.MkdirTemp(r.dir, "run-")
 	if err != nil {
 		return f, err
@@ -111,7 +111,7 @@ func (r *runner) runIn(ctx context.Context, w workload, arm result.Arm) (f figur
 }
 
 // execute runs the benchmark's process to its end, below dir.
-func (r *runner) execute(ctx context.Context, w workload, arm result.Arm, dir, results string) error {
+func (r *runner) execute(ctx context.Context, w workload, arm string, dir, results string) error {
 	if len(dir) > maxDir {
 		return fmt.Errorf("%q is longer than the %d bytes that leave room for the path of a unix socket: set $TMPDIR to a shorter one", dir, maxDir)
 	}
@@ -145,7 +145,7 @@ func (r *runner) execute(ctx context.Context, w workload, arm result.Arm, dir, r
 }
 
 // arguments of the benchmark's process.
-func arguments(w workload, arm result.Arm, results string) []string {
+func arguments(w workload, arm string, results string) []string {
 	args := []string{
 		"-test.run=^$",
 		"-test.bench=^BenchmarkPerfScheduling$/^" + regexp.QuoteMeta(w.test) + "$/^" + regexp.QuoteMeta(w.size) + "$",
@@ -157,7 +157,7 @@ func arguments(w workload, arm result.Arm, results string) []string {
 		"-with-data-items-unique-id=false",
 		"-perf-scheduling-label-filter=", // chosen by name
 	}
-	if arm == result.Direct {
+	if arm == page.Stowage {
 		args = append(args, "-scheduler-config="+w.topic.scheduler)
 	}
 	return args
@@ -173,26 +173,26 @@ func tail(path string) []byte {
 }
 
 // readFigures reads the results of a run.
-func readFigures(results string, w workload) (figures, error) {
+func readFigures(results string, w workload) (run, error) {
 	items, err := readItems(results)
 	if err != nil {
-		return figures{}, err
+		return run{}, err
 	}
 	namespace, err := measuredNamespace(items)
 	if err != nil {
-		return figures{}, err
+		return run{}, err
 	}
 	data, err := os.ReadFile(filepath.Join(results, podTimesFile))
 	if err != nil {
-		return figures{}, err
+		return run{}, err
 	}
 	var times map[string]podTimes
 	if err := json.Unmarshal(data, &times); err != nil {
-		return figures{}, fmt.Errorf("read %s: %w", podTimesFile, err)
+		return run{}, fmt.Errorf("read %s: %w", podTimesFile, err)
 	}
-	f := figures{podTimes: times[namespace]}
+	f := run{podTimes: times[namespace]}
 	if f.Pods != w.pods() || f.Bound != f.Pods {
-		return figures{}, fmt.Errorf("of %d pods %d were seen and %d bound", w.pods(), f.Pods, f.Bound)
+		return run{}, fmt.Errorf("of %d pods %d were seen and %d bound", w.pods(), f.Pods, f.Bound)
 	}
 	f.add(items)
 	return f, nil

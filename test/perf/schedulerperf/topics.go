@@ -35,8 +35,6 @@ type topic struct {
 	scheduler string
 	// only keeps those test cases whose name ends so.
 	only string
-	// floor: against stock, Stowage must keep up.
-	floor bool
 }
 
 // workload is one size of one test case.
@@ -64,7 +62,6 @@ func findTopics(ctx context.Context) ([]topic, error) {
 		config:    filepath.Join(kubernetes, "test/integration/scheduler_perf/volumes/performance-config.yaml"),
 		scheduler: scheduler,
 		only:      "PVs", // the others have no persistent volumes
-		floor:     true,
 	}, {
 		name:      "waitforfirstconsumer",
 		config:    filepath.Join(own, folder, ownConfig),
@@ -120,14 +117,15 @@ func (t topic) workloads() ([]workload, error) {
 // Name is unique among all topics.
 func (w workload) Name() string { return w.topic.name + "/" + w.test + "/" + w.size }
 
+// prefix is how the names of the workload's results begin.
+func (w workload) prefix() string { return "SchedulerPerf/" + w.Name() }
+
 func (w workload) nodes() int { return w.params["initNodes"] }
 
 // pods that are measured.
 func (w workload) pods() int { return w.params["measurePods"] }
 
 // sized reports whether the workload runs without being named.
-func (w workload) sized(large bool) bool {
-	return w.nodes() >= 100 && (large || w.nodes() <= 1000)
-}
+func (w workload) sized() bool { return w.nodes() >= 100 && w.nodes() <= 1000 }
 
 func (w workload) stockTooSlow() bool { return slices.Contains(w.labels, "stock-too-slow") }

@@ -13,33 +13,38 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/prometheus/procfs"
+	"golang.org/x/perf/benchfmt"
 
 	"stowage.dev/stowage/test/cluster"
-	"stowage.dev/stowage/test/perf/result"
+	"stowage.dev/stowage/test/perf/figures"
 )
 
-// Describe describes this machine, the sources around the working
-// directory and the time. On a system without /proc some fields stay empty.
-func Describe(ctx context.Context, command string) (result.Source, error) {
-	s := result.Source{
-		Time: time.Now().UTC().Truncate(time.Second), Command: command,
-		Go: runtime.Version(), CPUs: runtime.NumCPU(), System: runtime.GOOS + "/" + runtime.GOARCH,
+// Describe returns the configuration lines of results measured now by this command, on this
+// machine and with the sources around the working directory. On a system without /proc some
+// are left out.
+func Describe(ctx context.Context, command string) ([]benchfmt.Config, error) {
+	kubernetes, err := output(ctx, "go", "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
+	if err != nil {
+		return nil, err
 	}
-	var err error
-	if s.Kubernetes, err = output(ctx, "go", "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes"); err != nil {
-		return s, err
+	commit, err := version(ctx)
+	if err != nil {
+		return nil, err
 	}
-	if s.Version, err = version(ctx); err != nil {
-		return s, err
+	machine, err := describeMachine()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("describe the machine: %w", err)
 	}
-	if err := describeMachine(&s); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return s, fmt.Errorf("describe the machine: %w", err)
-	}
-	return s, nil
+	return append([]benchfmt.Config{
+		figures.Key("measured", time.Now().UTC().Format(time.RFC3339)), figures.Key("command", command),
+		figures.Key("commit", commit), figures.Key("kubernetes", kubernetes), figures.Key("go", runtime.Version()),
+		figures.Key("cpus", strconv.Itoa(runtime.NumCPU())),
+	}, machine...), nil
 }
 
 // version is the commit, marked when what was measured is not what it contains.
@@ -68,45 +73,30 @@ func output(ctx context.Context, name string, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-func describeMachine(s *result.Source) error {
+// describeMachine includes the load average over the last minute: much more than 0 means that
+// other work slowed the figures.
+func describeMachine() ([]benchfmt.Config, error) {
 	proc, err := procfs.NewDefaultFS()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	cpus, err := proc.CPUInfo()
-	if err != nil {
-		return err
+	cpus, cpuErr := proc.CPUInfo()
+	memory, memoryErr := proc.Meminfo()
+	load, loadErr := proc.LoadAvg()
+	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	if err := errors.Join(cpuErr, memoryErr, loadErr, err); err != nil {
+		return nil, err
+	}
+	config := []benchfmt.Config{
+		figures.Key("kernel", "Linux "+strings.TrimSpace(string(release))), figures.Key("load", fmt.Sprintf("%.1f", load.Load1)),
 	}
 	if len(cpus) > 0 {
-		s.CPU = cpus[0].ModelName
-	}
-	memory, err := proc.Meminfo()
-	if err != nil {
-		return err
+		config = append(config, figures.Key("cpu", cpus[0].ModelName))
 	}
 	if memory.MemTotalBytes != nil {
-		s.Memory = int64(*memory.MemTotalBytes)
+		config = append(config, figures.Key("memory", fmt.Sprintf("%.1f GiB", float64(*memory.MemTotalBytes)/(1<<30))))
 	}
-	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
-	if err != nil {
-		return err
-	}
-	s.System = "Linux " + strings.TrimSpace(string(release))
-	return nil
-}
-
-// Load is the machine's load average over the last minute, in tasks; 0 where it cannot be
-// read.
-func Load() float64 {
-	proc, err := procfs.NewDefaultFS()
-	if err != nil {
-		return 0
-	}
-	average, err := proc.LoadAvg()
-	if err != nil {
-		return 0
-	}
-	return average.Load1
+	return config, nil
 }
 
 // Usage is the kernel's accounting of a process.

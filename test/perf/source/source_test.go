@@ -7,26 +7,30 @@ import (
 	"regexp"
 	"runtime"
 	"testing"
-	"time"
 
 	"stowage.dev/stowage/test/perf/source"
 )
 
 func TestDescribe(t *testing.T) {
-	s, err := source.Describe(t.Context(), "a command")
+	config, err := source.Describe(t.Context(), "a command")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Command != "a command" || s.Go != runtime.Version() || s.CPUs < 1 || time.Since(s.Time) > time.Minute {
-		t.Errorf("got %+v", s)
+	got := map[string]string{}
+	for _, c := range config {
+		got[c.Key] = string(c.Value)
 	}
-	if want := regexp.MustCompile(`^v1\.\d+\.\d+$`); !want.MatchString(s.Kubernetes) {
-		t.Errorf("Kubernetes is %q", s.Kubernetes)
+	want := map[string]string{
+		"command": `^a command$`, "go": "^" + regexp.QuoteMeta(runtime.Version()) + "$", "cpus": `^[1-9]\d*$`,
+		"measured": `^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$`, "kubernetes": `^v1\.\d+\.\d+$`,
+		"commit": `^[0-9a-f]{7,}(-dirty)?$|^v\d+\.\d+`,
 	}
-	if want := regexp.MustCompile(`^[0-9a-f]{7,}(-dirty)?$|^v\d+\.\d+`); !want.MatchString(s.Version) {
-		t.Errorf("the version is %q", s.Version)
+	if runtime.GOOS == "linux" {
+		want["memory"], want["kernel"], want["load"] = `^\d+\.\d GiB$`, `^Linux .`, `^\d+\.\d$`
 	}
-	if runtime.GOOS == "linux" && (s.Memory <= 0 || s.System == "") {
-		t.Errorf("memory is %d bytes, the system %q", s.Memory, s.System)
+	for key, pattern := range want {
+		if !regexp.MustCompile(pattern).MatchString(got[key]) {
+			t.Errorf("%s is %q, want %s", key, got[key], pattern)
+		}
 	}
 }

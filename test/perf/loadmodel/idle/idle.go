@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// NewFactory is a factory of such informers, for the kinds that the engine
-// follows. It must not be started.
+// NewFactory is a factory of such informers, for the kinds that the plugin
+// watches. It must not be started.
 func NewFactory() informers.SharedInformerFactory {
 	factory := informers.NewSharedInformerFactory(nil, 0)
 	for _, kind := range []runtime.Object{

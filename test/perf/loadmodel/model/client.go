@@ -59,7 +59,7 @@ func (c volumeClient) Update(_ context.Context, pv *v1.PersistentVolume, _ metav
 	if stored, ok, err := c.volumes.GetStore().Get(pv); err == nil && ok {
 		ref := stored.(*v1.PersistentVolume).Spec.ClaimRef
 		if ref != nil && pv.Spec.ClaimRef != nil && ref.UID != pv.Spec.ClaimRef.UID {
-			c.noteGivenTwice(pv.Name)
+			c.recordGivenTwice(pv.Name)
 		}
 	}
 	return written(c.cluster, c.volumes, pv)

@@ -188,7 +188,7 @@ func (c *cluster) occupy() error {
 	return nil
 }
 
-// runs notes that the pod runs on its node.
+// runs records that the pod runs on its node.
 func (c *cluster) runs(w *workload) {
 	c.infos[w.node].(*framework.NodeInfo).AddPod(w.pod)
 	c.running = append(c.running, w)

@@ -4,15 +4,15 @@
 // Package model simulates a scheduler with the VolumeTopology plugin and
 // without an API server: a cluster of any size in the stores of informers, pods
 // that are created, placed and deleted, and a stream of other events. It measures
-// the cost of the plugin's calls and the memory of the engine, at sizes
+// the cost of the plugin's calls and the memory of its cache, at sizes
 // that no test cluster reaches.
 //
-// Real are the plugin with its packages (engine, binder), the framework's
+// Real are the plugin with its packages (cache, binder), the framework's
 // NodeInfo and CycleState, the informers' stores, and kube-scheduler's rules
 // for the nodes to visit (how many feasible ones are enough, where the next
-// pod's search begins, what PreFilter's narrowing means). Modelled is the
-// API server: it keeps each object in the informer's store and accepts a write only on
-// the version that was read; watch events reach the handlers after PreBind, one
+// pod's search begins, what PreFilter's narrowing means). Modelled are the
+// PV controller, which sets the phases of bound volumes, and the API server: it keeps each
+// object in the informer's store and accepts a write only on the version that was read; watch events reach the handlers after PreBind, one
 // after another. All calls are made on one thread, whose CPU time is measured:
 // what 16 goroutines of kube-scheduler would do in parallel is sequential.
 //
@@ -51,9 +51,9 @@ type Config struct {
 // Stream is how many objects change per placed pod, in addition to the
 // pod's own changes.
 type Stream struct {
-	Nodes   int `json:"nodeHeartbeats"`
-	Volumes int `json:"volumeUpdates"`
-	Claims  int `json:"claimUpdates"`
+	Nodes   int
+	Volumes int
+	Claims  int
 }
 
 // Default is the workload whose figures are published.

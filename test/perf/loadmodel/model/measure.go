@@ -5,9 +5,9 @@ package model
 
 import (
 	"runtime"
-	"slices"
 	"time"
 
+	"stowage.dev/stowage/test/perf/figures"
 	"stowage.dev/stowage/test/perf/loadmodel/cputime"
 )
 
@@ -22,20 +22,14 @@ type tally struct {
 	allocs uint64
 }
 
-// nanos is the mean CPU time of a call.
-func (t *tally) nanos() float64 { return per(float64(t.spent), t.calls) }
+// seconds is the mean CPU time of a call.
+func (t *tally) seconds() float64 { return per(t.spent.Seconds(), t.calls) }
 
 // allocations is how many objects a call allocates on average.
 func (t *tally) allocations() float64 { return per(float64(t.allocs), t.probed) }
 
-// p99 is the wall time in nanoseconds that 99 of 100 calls stay below.
-func (t *tally) p99() float64 {
-	if len(t.took) == 0 {
-		return 0
-	}
-	slices.Sort(t.took)
-	return float64(t.took[len(t.took)*99/100])
-}
+// p99 is the wall time in seconds that 99 of 100 calls do not exceed.
+func (t *tally) p99() float64 { return figures.Quantile(t.took, 0.99) / float64(time.Second) }
 
 func per(sum float64, calls int) float64 {
 	if calls == 0 {

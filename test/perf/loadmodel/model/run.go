@@ -9,68 +9,15 @@ import (
 	"runtime"
 	"time"
 
+	"golang.org/x/perf/benchfmt"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"stowage.dev/stowage/pkg/scheduling/volumetopology"
+	"stowage.dev/stowage/test/perf/figures"
 	"stowage.dev/stowage/test/perf/loadmodel/idle"
 )
-
-// Point is what one size of cluster costs. Times are CPU time of the thread
-// that calls (wall time where Linux does not measure it), in nanoseconds and
-// the mean per call, unless they say otherwise.
-type Point struct {
-	Nodes   int `json:"nodes"`
-	Volumes int `json:"volumes"`
-	Pods    int `json:"pods"`
-
-	PreFilterNanos float64 `json:"prefilterNanos"`
-	FilterNanos    float64 `json:"filterNanos"`
-	ScoreNanos     float64 `json:"scoreNanos"`
-	ReserveNanos   float64 `json:"reserveNanos"`
-	// LookNanos is what reading one field of a node costs, for comparison.
-	LookNanos float64 `json:"lookNanos"`
-	// PodNanos is all these calls of a pod together.
-	PodNanos float64 `json:"podNanos"`
-	// EventNanos is what the plugin's handlers take for an event.
-	EventNanos float64 `json:"eventNanos"`
-
-	// P99 is wall time; 99 of 100 calls were quicker.
-	PreFilterP99Nanos float64 `json:"prefilterP99Nanos"`
-	FilterP99Nanos    float64 `json:"filterP99Nanos"`
-	ScoreP99Nanos     float64 `json:"scoreP99Nanos"`
-	ReserveP99Nanos   float64 `json:"reserveP99Nanos"`
-
-	// Allocs is objects allocated per call.
-	PreFilterAllocs float64 `json:"prefilterAllocs"`
-	FilterAllocs    float64 `json:"filterAllocs"`
-	ScoreAllocs     float64 `json:"scoreAllocs"`
-	ReserveAllocs   float64 `json:"reserveAllocs"`
-
-	FiltersPerPod float64 `json:"filtersPerPod"`
-	ScoresPerPod  float64 `json:"scoresPerPod"`
-	EventsPerPod  float64 `json:"eventsPerPod"`
-	// RefusedShare is the share of Filter calls that say no, 0 to 1.
-	RefusedShare float64 `json:"refusedShare"`
-
-	// StartSeconds is the CPU time of building the engine from informers that
-	// have everything, one idle.Event after another.
-	StartSeconds float64 `json:"startSeconds"`
-	// Bytes of heap that the engine takes, nodes and volumes apart. Segments
-	// count as the volumes'.
-	BytesPerNode   float64 `json:"bytesPerNode"`
-	BytesPerVolume float64 `json:"bytesPerVolume"`
-	EngineBytes    float64 `json:"engineBytes"`
-	// Bytes of heap that the informers' stores take anyway.
-	InformerBytesPerNode   float64 `json:"informerBytesPerNode"`
-	InformerBytesPerVolume float64 `json:"informerBytesPerVolume"`
-	InformerBytes          float64 `json:"informerBytes"`
-
-	// WallSeconds is how long placing all pods took, including the model's
-	// own work.
-	WallSeconds float64 `json:"wallSeconds"`
-}
 
 // probes is how many pods of a run, and at most every fifth, have each of their
 // calls measured on its own.
@@ -80,26 +27,37 @@ type model struct {
 	*cluster
 	scheduler
 	events tally
-	point  Point
+	// measured are the figures. Times are CPU time of the thread that calls (wall time where Linux
+	// does not measure it), the mean per call, unless they say otherwise; p99 is wall time.
+	// Bytes are of heap.
+	measured []figures.Value
 }
 
-// Run simulates one size of cluster and returns its cost. An error means
+// measure adds a figure.
+func (m *model) measure(value float64, unit string) {
+	m.measured = append(m.measured, figures.Value{Value: value, Unit: unit})
+}
+
+// Name is the name of the result of a size.
+func Name(nodes int) string { return fmt.Sprintf("Plugin/nodes=%d", nodes) }
+
+// Run simulates one size of cluster and returns its figures. An error means
 // that a pod found no node, that a volume was bound twice, or that the
 // final state is inconsistent; no figures are valid then.
-func Run(ctx context.Context, cfg Config) (*Point, error) {
+func Run(ctx context.Context, cfg Config) (*benchfmt.Result, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("load model: %w", err)
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // the plugin forgets its engine
+	defer cancel() // the plugin drops its cache
 	m := newModel(cfg)
 	if err := m.fill(); err != nil {
 		return nil, fmt.Errorf("fill the informers: %w", err)
 	}
 	if err := m.build(ctx); err != nil {
-		return nil, fmt.Errorf("build the engine: %w", err)
+		return nil, fmt.Errorf("build the plugin's cache: %w", err)
 	}
 	if err := m.simulate(ctx); err != nil {
 		return nil, err
@@ -109,11 +67,11 @@ func Run(ctx context.Context, cfg Config) (*Point, error) {
 		return nil, fmt.Errorf("after %d pods: %w", m.Pods, err)
 	}
 	m.report()
-	return &m.point, nil
+	return figures.Line(Name(m.Nodes), m.Pods, m.measured...), nil
 }
 
 func newModel(cfg Config) *model {
-	m := &model{cluster: newCluster(cfg), point: Point{Nodes: cfg.Nodes, Pods: cfg.Pods}}
+	m := &model{cluster: newCluster(cfg)}
 	m.meter = newMeter()
 	return m
 }
@@ -133,10 +91,10 @@ func (m *model) fill() error {
 	if err := m.occupy(); err != nil {
 		return err
 	}
-	m.point.Volumes = len(m.slots)
-	m.point.InformerBytesPerNode = (nodes - empty) / float64(m.Nodes)
-	m.point.InformerBytesPerVolume = (volumes - nodes) / float64(len(m.slots))
-	m.point.InformerBytes = heap() - empty
+	m.measure(float64(len(m.slots)), "volumes")
+	m.measure((nodes-empty)/float64(m.Nodes), "informer-B/node")
+	m.measure((volumes-nodes)/float64(len(m.slots)), "informer-B/volume")
+	m.measure(heap()-empty, "informer-B")
 	return nil
 }
 
@@ -150,9 +108,9 @@ type handle struct {
 func (h handle) ClientSet() kubernetes.Interface                        { return h.client }
 func (h handle) SharedInformerFactory() informers.SharedInformerFactory { return h.factory }
 
-// build makes the plugin and delivers all existing objects to its engine.
+// build makes the plugin and delivers all existing objects to its cache.
 func (m *model) build(ctx context.Context) error {
-	m.Progress("%d nodes: building the engine", m.Nodes)
+	m.Progress("%d nodes: building the plugin's cache", m.Nodes)
 	made, err := volumetopology.New(ctx, nil, handle{client: client{cluster: m.cluster}, factory: m.factory})
 	if err != nil {
 		return err
@@ -190,10 +148,10 @@ func (m *model) build(ctx context.Context) error {
 	show(m.pods, m.pods.GetStore().List())
 	// The first PreFilter visits all claims once more: also part of it.
 	m.meter.phase(&start, false, func() int { m.plugin.Cache().Ready(ctx.Done()); return 1 })
-	m.point.StartSeconds = start.spent.Seconds()
-	m.point.BytesPerNode = (nodes - empty) / float64(m.Nodes)
-	m.point.BytesPerVolume = (volumes - nodes) / float64(len(m.slots))
-	m.point.EngineBytes = heap() - empty
+	m.measure(start.spent.Seconds(), "start-sec")
+	m.measure((nodes-empty)/float64(m.Nodes), "B/node")
+	m.measure((volumes-nodes)/float64(len(m.slots)), "B/volume") // segments count as the volumes'
+	m.measure(heap()-empty, "cache-B")
 	runtime.KeepAlive(listed)
 	return nil
 }
@@ -218,7 +176,7 @@ func (m *model) simulate(ctx context.Context) error {
 			m.Progress("%d nodes: %d pods placed in %s", m.Nodes, i+1, time.Since(begin).Round(time.Second/10))
 		}
 	}
-	m.point.WallSeconds = time.Since(begin).Seconds()
+	m.measure(time.Since(begin).Seconds(), "wall-sec")
 	return nil
 }
 
@@ -236,28 +194,35 @@ func (m *model) next(ctx context.Context, probe bool) error {
 		return fmt.Errorf("bind volumes of pod %s: %w", a.pod.Name, status.AsError())
 	}
 	m.deliverWritten()
+	if err := m.setPhases(a); err != nil {
+		return err
+	}
 	if err := m.begin(a, node); err != nil {
 		return err
 	}
 	if err := m.stream(); err != nil {
 		return err
 	}
-	return m.makeRoom()
+	return m.freeVolumes()
 }
 
-// report works the figures out.
+// report works out the figures of the calls.
 func (m *model) report() {
-	p, pods := &m.point, float64(m.Pods)
-	p.PreFilterNanos, p.PreFilterP99Nanos, p.PreFilterAllocs = m.preFilter.nanos(), m.preFilter.p99(), m.preFilter.allocations()
-	p.FilterNanos, p.FilterP99Nanos, p.FilterAllocs = m.filter.nanos(), m.filter.p99(), m.filter.allocations()
-	p.ScoreNanos, p.ScoreP99Nanos, p.ScoreAllocs = m.score.nanos(), m.score.p99(), m.score.allocations()
-	p.ReserveNanos, p.ReserveP99Nanos, p.ReserveAllocs = m.reserve.nanos(), m.reserve.p99(), m.reserve.allocations()
-	p.EventNanos = m.events.nanos()
-	p.LookNanos = m.look.nanos()
+	pods := float64(m.Pods)
+	for _, call := range []struct {
+		name string
+		of   *tally
+	}{{"PreFilter", &m.preFilter}, {"Filter", &m.filter}, {"Score", &m.score}, {"Reserve", &m.reserve}} {
+		m.measure(call.of.seconds(), call.name+"-sec")
+		m.measure(call.of.p99(), call.name+"-p99-sec")
+		m.measure(call.of.allocations(), call.name+"-allocs")
+	}
+	m.measure(m.nodeRead.seconds(), "node-read-sec")
+	m.measure(m.events.seconds(), "event-sec")
 	spent := m.preFilter.spent + m.filter.spent + m.score.spent + m.reserve.spent
-	p.PodNanos = per(float64(spent), m.preFilter.calls)
-	p.FiltersPerPod = float64(m.filtered) / pods
-	p.ScoresPerPod = float64(m.scored) / pods
-	p.RefusedShare = float64(m.refused) / float64(m.filtered)
-	p.EventsPerPod = float64(m.events.calls) / pods
+	m.measure(per(spent.Seconds(), m.preFilter.calls), "pod-sec")
+	m.measure(float64(m.filtered)/pods, "Filter/pod")
+	m.measure(float64(m.scored)/pods, "Score/pod")
+	m.measure(float64(m.events.calls)/pods, "events/pod")
+	m.measure(float64(m.refused)/float64(m.filtered), "refused-share")
 }

@@ -22,10 +22,10 @@ type scheduler struct {
 	start  int // where the search for the next pod begins
 
 	preFilter, filter, score, reserve tally
-	// look is the cost of reading one field of each node, as kube-scheduler's
+	// nodeRead is the cost of reading one field of each node, as kube-scheduler's
 	// cheapest filters do: memory is slower the more of it is used.
-	look    tally
-	blocked int // nodes found unschedulable by looking
+	nodeRead tally
+	blocked  int // nodes found unschedulable by reading
 	// refused counts the Filter calls that rejected the node; scored the Score calls,
 	// probed ones included.
 	refused, filtered, scored int
@@ -60,7 +60,7 @@ func (s *scheduler) place(ctx context.Context, c *cluster, pod *v1.Pod, probe bo
 	if err := s.filterNodes(ctx, state, pod, nodes, len(c.infos), probe); err != nil {
 		return nil, 0, err
 	}
-	s.lookAtNodes(c, probe)
+	s.readNodes(c, probe)
 	best, err := s.scoreNodes(ctx, c, state, pod, probe)
 	if err != nil {
 		return nil, 0, err
@@ -140,15 +140,14 @@ func (s *scheduler) filterNodes(ctx context.Context, state fwk.CycleState, pod *
 	return nil
 }
 
-// scoreNodes returns the feasible node of the highest score; of several, any.
-// lookAtNodes reads a field of as many nodes as a search visits, those that were
+// readNodes reads a field of as many nodes as a search visits, those that were
 // visited longest ago.
-func (s *scheduler) lookAtNodes(c *cluster, probe bool) {
-	if probe || s.preFilter.calls%lookEvery != 0 {
+func (s *scheduler) readNodes(c *cluster, probe bool) {
+	if probe || s.preFilter.calls%readEvery != 0 {
 		return
 	}
 	n := min(enough(len(c.infos)), len(c.infos)/2)
-	s.meter.phase(&s.look, probe, func() int {
+	s.meter.phase(&s.nodeRead, probe, func() int {
 		for i := range n {
 			if c.infos[(s.start+i)%len(c.infos)].Node().Spec.Unschedulable {
 				s.blocked++
@@ -158,9 +157,10 @@ func (s *scheduler) lookAtNodes(c *cluster, probe bool) {
 	})
 }
 
-// lookEvery pods, nodes are looked at.
-const lookEvery = 16
+// readEvery is after how many pods nodes are read once.
+const readEvery = 16
 
+// scoreNodes returns the feasible node of the highest score; of several, any.
 func (s *scheduler) scoreNodes(ctx context.Context, c *cluster, state fwk.CycleState, pod *v1.Pod, probe bool) (fwk.NodeInfo, error) {
 	if status := s.plugin.PreScore(ctx, state, pod, s.feasible); status.IsSkip() || len(s.feasible) == 1 {
 		return s.feasible[c.rng.IntN(len(s.feasible))], nil

@@ -11,30 +11,30 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-func (c *cluster) noteGivenTwice(volume string) {
+func (c *cluster) recordGivenTwice(volume string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.twice = append(c.twice, volume)
 }
 
-// mostChecked is how many nodes a cluster has at most for the engine's own
+// mostChecked is how many nodes a cluster has at most for the cache's own
 // invariants to be checked: that takes nodes × segments.
 const mostChecked = 2000
 
-// verify checks the final state: the engine's invariants; that each claim of a
+// verify checks the final state: the cache's invariants; that each claim of a
 // running pod is bound to its own volume, on the pod's node and large
-// enough; and that the engine has no other entries.
+// enough; and that the cache has no other entries.
 func (m *model) verify() error {
 	if len(m.twice) > 0 {
 		return fmt.Errorf("volumes were given to two claims: %v", m.twice)
 	}
 	if m.Nodes <= mostChecked {
 		if err := m.plugin.Cache().Check(); err != nil {
-			return fmt.Errorf("engine: %w", err)
+			return fmt.Errorf("cache: %w", err)
 		}
 	}
 	if held := m.plugin.Cache().Size(); held.Reservations != 0 || held.Volumes != len(m.slots) || held.Nodes != m.Nodes {
-		return fmt.Errorf("engine has %+v, want no reservation, %d volumes, %d nodes", held, len(m.slots), m.Nodes)
+		return fmt.Errorf("cache has %+v, want no reservation, %d volumes, %d nodes", held, len(m.slots), m.Nodes)
 	}
 	owner := map[string]string{} // of volumes
 	for _, w := range m.running {

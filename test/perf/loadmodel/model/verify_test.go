@@ -14,7 +14,7 @@ import (
 // TestVerify corrupts the final state of a run, and expects an error.
 func TestVerify(t *testing.T) {
 	t.Parallel()
-	// change stores another state of the first pod's volume, and passes it to the engine.
+	// change stores another state of the first pod's volume, and passes it to the cache.
 	change := func(t *testing.T, m *model, how func(*v1.PersistentVolume)) {
 		w := m.running[0]
 		claim, err := m.claim(w.pod.Namespace, w.claims[0])

@@ -1,6 +1,9 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package fleet measures what the provisioners of many nodes cost the API server: an etcd, a
+// kube-apiserver, a volume for each disk, and the watches that the provisioners would have,
+// each on its own connection. There are no nodes and no provisioners.
 package fleet
 
 import (
@@ -9,7 +12,6 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,7 +21,8 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/test/cluster"
-	"stowage.dev/stowage/test/perf/local/figures"
+	"stowage.dev/stowage/test/perf/figures"
+	"stowage.dev/stowage/test/perf/parts"
 )
 
 // The objects in the cluster.
@@ -35,8 +38,6 @@ const (
 	watchingAll = 50
 )
 
-const parallelism = 32 // requests at a time
-
 // Config configures Measure.
 type Config struct {
 	Binaries cluster.Binaries
@@ -45,7 +46,7 @@ type Config struct {
 	Progress func(format string, args ...any)
 }
 
-type site struct {
+type setup struct {
 	Config
 	cluster *cluster.Cluster
 	client  kubernetes.Interface
@@ -54,7 +55,7 @@ type site struct {
 }
 
 // Measure runs all arms in turn, round by round.
-func Measure(ctx context.Context, config Config) (_ *figures.Watching, err error) {
+func Measure(ctx context.Context, config Config) (measured figures.Set, err error) {
 	config.Progress("control plane")
 	c, err := cluster.Start(ctx, cluster.Config{
 		Binaries: config.Binaries, NoKwok: true,
@@ -64,31 +65,35 @@ func Measure(ctx context.Context, config Config) (_ *figures.Watching, err error
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, c.Stop()) }()
-	s := &site{Config: config, cluster: c, client: c.Client()}
+	s := &setup{Config: config, cluster: c, client: c.Client()}
 	if err := s.makeVolumes(ctx); err != nil {
 		return nil, err
 	}
-	w := &figures.Watching{Volumes: len(s.names), Nodes: nodes, Updates: updates}
+	byArm := map[string]figures.Set{}
+	arms := []string{none, filtered, all}
 	for round := range config.Rounds {
-		for _, arm := range []figures.Arm{figures.Nobody, figures.Filtered, figures.All} {
-			run, err := s.run(ctx, arm, round+1)
+		for _, arm := range arms {
+			line, err := s.run(ctx, arm, round+1)
 			if err != nil {
 				return nil, fmt.Errorf("%s watching, round %d: %w", arm, round+1, err)
 			}
-			w.Runs = append(w.Runs, *run)
+			byArm[arm] = append(byArm[arm], line)
 		}
 	}
-	return w, nil
+	for _, arm := range arms {
+		measured = append(measured, byArm[arm]...)
+	}
+	return measured, nil
 }
 
 func nodeName(n int) string { return fmt.Sprintf("node-%d", n) }
 
 // makeVolumes makes volumes as provisioners do.
-func (s *site) makeVolumes(ctx context.Context) error {
+func (s *setup) makeVolumes(ctx context.Context) error {
 	s.Progress("%d volumes", nodes*volumesPerNode)
 	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fast-disks"}}
 	s.names = make([]string, nodes*volumesPerNode)
-	return s.each(ctx, len(s.names), func(ctx context.Context, i int) error {
+	return parts.Each(ctx, len(s.names), func(ctx context.Context, i int) error {
 		node, name := nodeName(i%nodes), fmt.Sprintf("disk-%d", i/nodes)
 		volume, problem := localpv.Volume(localpv.Request{
 			Node: localpv.Node{Name: node, Hostname: node}, Class: class, Generation: time.Now().Unix(),
@@ -107,22 +112,13 @@ func (s *site) makeVolumes(ctx context.Context) error {
 	})
 }
 
-func (s *site) each(ctx context.Context, n int, do func(context.Context, int) error) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(parallelism)
-	for i := range n {
-		group.Go(func() error { return do(ctx, i) })
-	}
-	return group.Wait()
-}
-
 // update changes as many volumes as there are updates, spread evenly over the nodes.
-func (s *site) update(ctx context.Context) error {
+func (s *setup) update(ctx context.Context) error {
 	s.version++
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"example.com/version":"%d"}}}`, s.version)
 	pace := flowcontrol.NewTokenBucketRateLimiter(updatesPerSecond, 1)
 	defer pace.Stop()
-	return s.each(ctx, updates, func(ctx context.Context, i int) error {
+	return parts.Each(ctx, updates, func(ctx context.Context, i int) error {
 		if err := pace.Wait(ctx); err != nil {
 			return err
 		}

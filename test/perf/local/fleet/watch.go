@@ -17,8 +17,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
+
+	"stowage.dev/stowage/test/perf/parts"
 )
 
 // waitLimit bounds one wait.
@@ -49,15 +50,10 @@ type watcher struct {
 func (w *watchers) start(ctx context.Context, selectors []string) error {
 	ctx, w.cancel = context.WithCancel(ctx) // of the streams; stop calls it
 	w.all = make([]*watcher, len(selectors))
-	group := errgroup.Group{}
-	group.SetLimit(parallelism)
-	for i, selector := range selectors {
-		group.Go(func() (err error) {
-			w.all[i], err = w.open(ctx, selector)
-			return err
-		})
-	}
-	return group.Wait()
+	return parts.Each(context.WithoutCancel(ctx), len(selectors), func(_ context.Context, i int) (err error) {
+		w.all[i], err = w.open(ctx, selectors[i])
+		return err
+	})
 }
 
 // stop ends all watches.
@@ -185,8 +181,8 @@ func (w *watchers) synced(ctx context.Context) error {
 	return nil
 }
 
-// lookAgain is how often events are counted while they are waited for.
-const lookAgain = 5 * time.Millisecond
+// recount is the time between two counts of events that are waited for.
+const recount = 5 * time.Millisecond
 
 // reach waits until all watchers together have seen this number of events.
 func (w *watchers) reach(ctx context.Context, events int64) error {
@@ -195,7 +191,7 @@ func (w *watchers) reach(ctx context.Context, events int64) error {
 	if len(w.all) == 0 {
 		return nil
 	}
-	ticker := time.NewTicker(lookAgain)
+	ticker := time.NewTicker(recount)
 	defer ticker.Stop()
 	for w.events.Load() < events {
 		select {

@@ -58,7 +58,7 @@ func (m *machine) mount(from, to, filesystem, options string) error {
 	if err := unix.Mount(from, to, filesystem, 0, options); err != nil {
 		return fmt.Errorf("mount %s at %s: %w", from, to, err)
 	}
-	m.site.later(func() error { return unmount(to) })
+	m.setup.later(func() error { return unmount(to) })
 	return nil
 }
 
@@ -84,7 +84,7 @@ func (m *machine) attach(ctx context.Context, name, size string) (device string,
 	if err != nil {
 		return "", err
 	}
-	m.site.later(func() error {
+	m.setup.later(func() error {
 		_, err := command(context.Background(), "losetup", "--detach", device)
 		return err
 	})

@@ -6,46 +6,41 @@ package provisioner
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"stowage.dev/stowage/pkg/testing/builders"
-	"stowage.dev/stowage/test/perf/local/figures"
+	"stowage.dev/stowage/test/perf/figures"
 )
-
-// titles of the kinds of disks.
-var titles = map[string]string{
-	tmpfsClass: "tmpfs, mounted",
-	ext4Class:  "ext4, mounted",
-	blockClass: "block device, linked",
-}
 
 // Latencies measures how long it takes until a disk that appears is an Available
 // volume, and until a volume that is Released is Available again. There are count
 // disks of each kind; one thing happens at a time.
-func (s *Site) Latencies(ctx context.Context, count int) (appearing, releasing *figures.Latencies, err error) {
+func (s *Setup) Latencies(ctx context.Context, count int) (measured figures.Set, err error) {
 	m, err := s.newMachine(ctx, "latency")
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	defer m.explain(&err)
 	if err := m.start(ctx); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	// The first volume shows that the provisioner runs and the policies are in force.
 	if err := m.appear(ctx, tmpfsClass, "first"); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if _, err := s.volumes.available(ctx, m.slot(tmpfsClass, "first"), ""); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	if appearing, err = m.appearing(ctx, count); err != nil {
-		return nil, nil, err
+	appearing, err := m.appearing(ctx, count)
+	if err != nil {
+		return nil, err
 	}
-	releasing, err = m.releasing(ctx, count)
-	return appearing, releasing, err
+	releasing, err := m.releasing(ctx, count)
+	return append(appearing, releasing...), err
 }
 
 // explain adds the provisioner's log to an error.
@@ -55,27 +50,43 @@ func (m *machine) explain(err *error) {
 	}
 }
 
-func (m *machine) appearing(ctx context.Context, count int) (*figures.Latencies, error) {
-	series := map[string]*figures.Series{}
-	bare := &figures.Series{Name: "no provisioner: a client creates a volume", Bare: true}
+// times are seconds by kind of disk.
+type times map[string][]float64
+
+// lines are the results of all kinds that were measured.
+func (t times) lines(name string) figures.Set {
+	var set figures.Set
+	for _, kind := range append(slices.Clone(classes), noProvisioner) {
+		if len(t[kind]) > 0 {
+			set = append(set, figures.Line(name+"/disk="+kind, len(t[kind]), figures.Times(t[kind])...))
+		}
+	}
+	return set
+}
+
+// noProvisioner is no kind of disk: a client creates a volume.
+const noProvisioner = "none"
+
+func (m *machine) appearing(ctx context.Context, count int) (figures.Set, error) {
+	t := times{}
 	for i := range count {
 		if i%10 == 0 {
-			m.site.Progress("disks appear, %d of %d done", i, count)
+			m.setup.Progress("disks appear, %d of %d done", i, count)
 		}
 		for _, kind := range classes {
 			took, err := m.oneAppears(ctx, kind, fmt.Sprintf("disk-%d", i))
 			if err != nil {
 				return nil, err
 			}
-			add(series, kind, took)
+			t[kind] = append(t[kind], took.Seconds())
 		}
 		took, err := m.oneCreated(ctx, fmt.Sprintf("bare-%d", i))
 		if err != nil {
 			return nil, err
 		}
-		bare.Millis = append(bare.Millis, millis(took))
+		t[noProvisioner] = append(t[noProvisioner], took.Seconds())
 	}
-	return collect(series, bare), nil
+	return t.lines("Appear"), nil
 }
 
 // oneAppears has a disk appear. The step itself is in the time.
@@ -88,7 +99,7 @@ func (m *machine) oneAppears(ctx context.Context, kind, name string) (time.Durat
 	if err := appear(); err != nil {
 		return 0, err
 	}
-	seen, err := m.site.volumes.available(ctx, m.slot(kind, name), "")
+	seen, err := m.setup.volumes.available(ctx, m.slot(kind, name), "")
 	if err != nil {
 		return 0, err
 	}
@@ -98,60 +109,37 @@ func (m *machine) oneAppears(ctx context.Context, kind, name string) (time.Durat
 // oneCreated is the least that any provisioner needs: one request, and the
 // PersistentVolume controller's answer to it.
 func (m *machine) oneCreated(ctx context.Context, name string) (time.Duration, error) {
-	volume := builders.MakePV(name).Class("nobody").Hostname("nobody").Obj()
+	volume := builders.MakePV(name).Class("other").Hostname("other").Obj()
 	path := "/nowhere/" + name
 	volume.Spec.Local.Path = path
 	begin := time.Now()
-	if _, err := m.site.client.CoreV1().PersistentVolumes().Create(ctx, volume, metav1.CreateOptions{}); err != nil {
+	if _, err := m.setup.client.CoreV1().PersistentVolumes().Create(ctx, volume, metav1.CreateOptions{}); err != nil {
 		return 0, err
 	}
-	seen, err := m.site.volumes.available(ctx, path, "")
+	seen, err := m.setup.volumes.available(ctx, path, "")
 	if err != nil {
 		return 0, err
 	}
 	return seen.since[corev1.VolumeAvailable].Sub(begin), nil
 }
 
-func (m *machine) releasing(ctx context.Context, count int) (*figures.Latencies, error) {
-	series := map[string]*figures.Series{}
+func (m *machine) releasing(ctx context.Context, count int) (figures.Set, error) {
+	t := times{}
 	for i := range count {
 		if i%10 == 0 {
-			m.site.Progress("volumes are released, %d of %d done", i, count)
+			m.setup.Progress("volumes are released, %d of %d done", i, count)
 		}
 		for _, kind := range classes {
-			claim, bound, err := m.site.claim(ctx, m, kind)
+			claim, bound, err := m.setup.claim(ctx, m, kind)
 			if err != nil {
 				return nil, err
 			}
-			released, next, err := m.site.release(ctx, claim, bound)
+			released, next, err := m.setup.release(ctx, claim, bound)
 			if err != nil {
 				return nil, err
 			}
-			add(series, kind, next.since[corev1.VolumeAvailable].Sub(released.since[corev1.VolumeReleased]))
+			t[kind] = append(t[kind], next.since[corev1.VolumeAvailable].Sub(released.since[corev1.VolumeReleased]).Seconds())
 		}
 	}
-	return collect(series), nil
-}
-
-func add(series map[string]*figures.Series, kind string, took time.Duration) {
-	if series[kind] == nil {
-		series[kind] = &figures.Series{Name: titles[kind]}
-	}
-	series[kind].Millis = append(series[kind].Millis, millis(took))
-}
-
-func collect(series map[string]*figures.Series, more ...*figures.Series) *figures.Latencies {
-	all := &figures.Latencies{}
-	for _, kind := range classes {
-		all.Series = append(all.Series, *series[kind])
-	}
-	for _, s := range more {
-		all.Series = append(all.Series, *s)
-	}
-	return all
-}
-
-// millis are milliseconds, to the tenth.
-func millis(d time.Duration) float64 {
-	return float64(d.Round(100*time.Microsecond)) / float64(time.Millisecond)
+	return t.lines("Release"), nil
 }

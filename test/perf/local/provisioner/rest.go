@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"stowage.dev/stowage/test/perf/local/figures"
+	"stowage.dev/stowage/test/perf/figures"
 	"stowage.dev/stowage/test/perf/source"
 )
 
@@ -24,7 +24,7 @@ const (
 
 // Resting measures a provisioner that has this number of volumes, half of them file systems and
 // half devices, and is idle for this time.
-func (s *Site) Resting(ctx context.Context, count int, long time.Duration) (r *figures.Resting, err error) {
+func (s *Setup) Resting(ctx context.Context, count int, long time.Duration) (measured figures.Set, err error) {
 	m, err := s.newMachine(ctx, "resting")
 	if err != nil {
 		return nil, err
@@ -35,7 +35,6 @@ func (s *Site) Resting(ctx context.Context, count int, long time.Duration) (r *f
 	if err != nil {
 		return nil, err
 	}
-	r = &figures.Resting{Volumes: count, ResyncSeconds: restResync.Seconds()}
 	s.Progress("%d disks are published", count)
 	begin := time.Now()
 	if err := m.start(ctx); err != nil {
@@ -46,7 +45,7 @@ func (s *Site) Resting(ctx context.Context, count int, long time.Duration) (r *f
 			return nil, err
 		}
 	}
-	r.StartSeconds = time.Since(begin).Seconds()
+	start := time.Since(begin)
 	if _, err := command(ctx, "sync"); err != nil {
 		return nil, err
 	}
@@ -55,12 +54,14 @@ func (s *Site) Resting(ctx context.Context, count int, long time.Duration) (r *f
 		return nil, err
 	}
 	s.Progress("the provisioner is idle for %s", long)
-	return r, m.rest(ctx, r, long)
+	values, err := m.rest(ctx, long)
+	values = append(values, figures.Value{Value: float64(count), Unit: "volumes"}, figures.Value{Value: start.Seconds(), Unit: "start-sec"})
+	return figures.Set{figures.Line("Rest", 1, values...)}, err
 }
 
 // disks makes file systems and devices in turn.
 func (m *machine) disks(ctx context.Context, count int) (slots []string, err error) {
-	m.site.Progress("%d disks are made", count)
+	m.setup.Progress("%d disks are made", count)
 	for i := range count {
 		kind, name := ext4Class, fmt.Sprintf("disk-%d", i)
 		if i%2 == 1 {
@@ -87,41 +88,43 @@ func pass(ctx context.Context, long time.Duration) error {
 }
 
 // rest measures. To read the provisioner's metrics is work for it, and so done outside.
-func (m *machine) rest(ctx context.Context, r *figures.Resting, long time.Duration) error {
+func (m *machine) rest(ctx context.Context, long time.Duration) ([]figures.Value, error) {
 	scans, seconds, err := m.scans(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	before, err := source.Used(m.provisioner)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if r.Devices, r.IO, err = m.requests(ctx); err != nil {
-		return err
+	devices, requests, err := m.requests(ctx)
+	if err != nil {
+		return nil, err
 	}
 	begin := time.Now()
 	if err := pass(ctx, long); err != nil {
-		return err
+		return nil, err
 	}
 	after, err := source.Used(m.provisioner)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	r.Seconds = time.Since(begin).Seconds()
-	_, io, err := m.requests(ctx)
+	took := time.Since(begin)
+	_, requestsAfter, err := m.requests(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	scansAfter, secondsAfter, err := m.scans(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	r.IO, r.CPU, r.Scans = io-r.IO, after.CPU-before.CPU, scansAfter-scans
-	r.RSS, r.PeakRSS = after.RSS, after.Peak
-	if r.Scans > 0 {
-		r.ScanSeconds = (secondsAfter - seconds) / float64(r.Scans)
-	}
-	return nil
+	cpu, done := after.CPU-before.CPU, float64(scansAfter-scans)
+	return []figures.Value{
+		{Value: float64(after.RSS), Unit: "rss-B"}, {Value: float64(after.Peak), Unit: "peak-B"},
+		{Value: took.Seconds(), Unit: "sec"}, {Value: done, Unit: "scans"}, {Value: (secondsAfter - seconds) / done, Unit: "scan-sec"},
+		{Value: cpu / took.Minutes(), Unit: "cpu-sec/min"}, {Value: cpu / done, Unit: "cpu-sec/scan"},
+		{Value: float64(devices), Unit: "devices"}, {Value: float64(requestsAfter - requests), Unit: "requests"},
+	}, nil
 }
 
 // requests counts those of all loop devices of the node.

@@ -5,7 +5,6 @@ package provisioner
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"sync"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"stowage.dev/stowage/pkg/localdisk/localpv"
+	"stowage.dev/stowage/test/perf/parts"
 )
 
 // waitLimit bounds one wait, so that a long run ends with an error.
@@ -23,13 +23,14 @@ const waitLimit = 5 * time.Minute
 // volumes records when a client first saw each volume in each phase. Safe for
 // concurrent use.
 type volumes struct {
-	mu      sync.Mutex
-	lives   map[types.UID]life
-	changed chan struct{} // closed with the next change
+	changes parts.Changes
+
+	mu    sync.Mutex
+	histories map[types.UID]history
 }
 
-// life is the observed life of one volume.
-type life struct {
+// history is what was observed of one volume.
+type history struct {
 	volume *corev1.PersistentVolume // the newest; not to be changed
 	since  map[corev1.PersistentVolumePhase]time.Time
 	gone   bool
@@ -38,24 +39,24 @@ type life struct {
 var _ cache.ResourceEventHandler = (*volumes)(nil)
 
 func newVolumes() *volumes {
-	return &volumes{lives: map[types.UID]life{}, changed: make(chan struct{})}
+	return &volumes{histories: map[types.UID]history{}}
 }
 
-// OnAdd sees a volume.
-func (v *volumes) OnAdd(object any, _ bool) { v.see(object, false) }
+// OnAdd records a volume.
+func (v *volumes) OnAdd(object any, _ bool) { v.observe(object, false) }
 
-// OnUpdate sees a volume.
-func (v *volumes) OnUpdate(_, object any) { v.see(object, false) }
+// OnUpdate records a volume.
+func (v *volumes) OnUpdate(_, object any) { v.observe(object, false) }
 
 // OnDelete records that a volume is deleted.
 func (v *volumes) OnDelete(object any) {
 	if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
 		object = tombstone.Obj
 	}
-	v.see(object, true)
+	v.observe(object, true)
 }
 
-func (v *volumes) see(object any, gone bool) {
+func (v *volumes) observe(object any, gone bool) {
 	volume, ok := object.(*corev1.PersistentVolume)
 	if !ok {
 		return
@@ -63,49 +64,36 @@ func (v *volumes) see(object any, gone bool) {
 	now := time.Now()
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	seen := life{volume: volume, since: maps.Clone(v.lives[volume.UID].since), gone: gone}
+	seen := history{volume: volume, since: maps.Clone(v.histories[volume.UID].since), gone: gone}
 	if seen.since == nil {
 		seen.since = map[corev1.PersistentVolumePhase]time.Time{}
 	}
 	if seen.since[volume.Status.Phase].IsZero() {
 		seen.since[volume.Status.Phase] = now
 	}
-	v.lives[volume.UID] = seen
-	close(v.changed)
-	v.changed = make(chan struct{})
+	v.histories[volume.UID] = seen
+	v.changes.Notify()
 }
 
 // wait waits until is accepts a volume, and returns it.
-func (v *volumes) wait(ctx context.Context, what string, is func(*life) bool) (*life, error) {
-	ctx, cancel := context.WithTimeout(ctx, waitLimit)
-	defer cancel()
-	for {
-		found, changed := v.find(is)
-		if found != nil {
-			return found, nil
+func (v *volumes) wait(ctx context.Context, what string, is func(*history) bool) (found *history, err error) {
+	err = v.changes.Wait(ctx, waitLimit, what, func() bool {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		for _, l := range v.histories {
+			if !l.gone && is(&l) {
+				found = &l
+				return true
+			}
 		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return nil, fmt.Errorf("wait for %s: %w", what, ctx.Err())
-		}
-	}
-}
-
-func (v *volumes) find(is func(*life) bool) (*life, <-chan struct{}) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	for _, l := range v.lives {
-		if !l.gone && is(&l) {
-			return &l, nil
-		}
-	}
-	return nil, v.changed
+		return false
+	})
+	return found, err
 }
 
 // available waits until a path has an Available volume other than one.
-func (v *volumes) available(ctx context.Context, path string, other types.UID) (*life, error) {
-	return v.wait(ctx, path+" to be Available", func(l *life) bool {
+func (v *volumes) available(ctx context.Context, path string, other types.UID) (*history, error) {
+	return v.wait(ctx, path+" to be Available", func(l *history) bool {
 		return l.volume.UID != other && l.volume.Spec.Local != nil && localpv.PathOf(l.volume) == path &&
 			l.volume.DeletionTimestamp == nil && l.volume.Status.Phase == corev1.VolumeAvailable
 	})

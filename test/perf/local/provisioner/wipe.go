@@ -7,49 +7,51 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"golang.org/x/perf/benchfmt"
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
-	"stowage.dev/stowage/test/perf/local/figures"
+	"stowage.dev/stowage/test/perf/figures"
 	"stowage.dev/stowage/test/perf/source"
 )
 
 // WipeBytes is the size of the device that is wiped.
 const WipeBytes = 1 << 30
 
-// wipes are the commands, each with what writes the same without a provisioner.
-var wipes = []struct{ command, anchor []string }{
+// wipes are the commands, each with the program that writes the same without a provisioner;
+// the device is added to its last argument.
+var wipes = []struct{ command, alone []string }{
 	{[]string{"zero"}, nil},
 	{[]string{"dd-zero", "1"}, []string{"dd", "if=/dev/zero", "bs=1M", "oflag=direct", "of="}},
 	{[]string{"shred", "1"}, []string{"shred", "--iterations=1", ""}},
 }
 
 // Wiping measures the cleaning of a large device, by each method.
-func (s *Site) Wiping(ctx context.Context) (*figures.Wiping, error) {
-	w := &figures.Wiping{Bytes: WipeBytes}
+func (s *Setup) Wiping(ctx context.Context) (measured figures.Set, err error) {
 	for i := range wipes {
 		since := len(s.closers)
-		run, err := s.wipe(ctx, i)
+		line, err := s.wipe(ctx, i)
 		if err == nil {
 			err = s.closing(since)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("wipe with %s: %w", strings.Join(wipes[i].command, " "), err)
 		}
-		w.Runs = append(w.Runs, *run)
+		measured = append(measured, line)
 	}
-	return w, nil
+	return measured, nil
 }
 
 // wipe has a new provisioner clean a new device that is full, once.
-func (s *Site) wipe(ctx context.Context, i int) (_ *figures.Wipe, err error) {
-	run := &figures.Wipe{Command: strings.Join(wipes[i].command, " ")}
-	s.Progress("wipe with %s", run.Command)
+func (s *Setup) wipe(ctx context.Context, i int) (_ *benchfmt.Result, err error) {
+	s.Progress("wipe with %s", strings.Join(wipes[i].command, " "))
 	m, err := s.newMachine(ctx, fmt.Sprintf("wiping-%d", i))
 	if err != nil {
 		return nil, err
@@ -79,26 +81,28 @@ func (s *Site) wipe(ctx context.Context, i int) (_ *figures.Wipe, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := fill(ctx, run, device, wipes[i].anchor); err != nil {
+	alone, err := fill(ctx, device, wipes[i].alone)
+	if err != nil {
 		return nil, err
 	}
 	released, next, err := s.release(ctx, claim, bound)
 	if err != nil {
 		return nil, err
 	}
-	run.Seconds = next.since[corev1.VolumeAvailable].Sub(released.since[corev1.VolumeReleased]).Seconds()
+	took := next.since[corev1.VolumeAvailable].Sub(released.since[corev1.VolumeReleased]).Seconds()
 	used, err := source.Used(m.provisioner)
 	if err != nil {
 		return nil, err
 	}
-	run.PeakRSS = used.Peak
-	run.PeakGroup, err = m.group.peak()
-	return run, err
+	peak, err := m.group.peak()
+	return figures.Line("Wipe/method="+strings.Join(wipes[i].command, "_"), 1,
+		figures.Value{Value: took, Unit: "sec"}, figures.Value{Value: WipeBytes / took, Unit: "rate-B"}, figures.Value{Value: float64(used.Peak), Unit: "peak-B"},
+		figures.Value{Value: figures.Measured(float64(peak)), Unit: "cgroup-B"}, figures.Value{Value: alone, Unit: "command-sec"}), err
 }
 
 // cold copies a program, and removes the copy from the page cache: the first process that runs it
 // is charged for its pages, as in a container.
-func (s *Site) cold(program, to string) (string, error) {
+func (s *Setup) cold(program, to string) (string, error) {
 	content, err := os.ReadFile(program)
 	if err != nil {
 		return "", err
@@ -112,28 +116,23 @@ func (s *Site) cold(program, to string) (string, error) {
 	return to, err
 }
 
-// fill writes all of a device, then times the anchor, which writes the same as the provisioner.
-func fill(ctx context.Context, run *figures.Wipe, device string, anchor []string) error {
-	_, err := command(ctx, "sh", "-c", fmt.Sprintf("head -c %d /dev/urandom | dd of=%s bs=1M iflag=fullblock oflag=direct status=none", WipeBytes, device))
-	if err != nil || anchor == nil {
-		return err
+// fill writes all of a device, then times the program that writes the same as the provisioner; NaN without one.
+func fill(ctx context.Context, device string, alone []string) (seconds float64, err error) {
+	_, err = command(ctx, "sh", "-c", fmt.Sprintf("head -c %d /dev/urandom | dd of=%s bs=1M iflag=fullblock oflag=direct status=none", WipeBytes, device))
+	if err != nil || alone == nil {
+		return math.NaN(), err
 	}
-	args := append([]string{}, anchor...)
+	args := slices.Clone(alone)
 	args[len(args)-1] += device
-	run.Anchor = strings.TrimSuffix(strings.Join(anchor, " "), " ") + "DEVICE"
-	if !strings.HasSuffix(anchor[len(anchor)-1], "=") {
-		run.Anchor = strings.TrimSpace(strings.Join(anchor, " ")) + " DEVICE"
-	}
 	if args[0] == "dd" {
 		args = append(args, "count="+strconv.Itoa(WipeBytes>>20))
 	}
 	begin := time.Now()
 	if _, err := command(ctx, args[0], args[1:]...); err != nil {
-		return err
+		return 0, err
 	}
 	if _, err := command(ctx, "sync", device); err != nil {
-		return err
+		return 0, err
 	}
-	run.AnchorSeconds = time.Since(begin).Seconds()
-	return nil
+	return time.Since(begin).Seconds(), nil
 }

@@ -1,0 +1,160 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+
+	"stowage.dev/stowage/pkg/testing/builders"
+	"stowage.dev/stowage/test/cluster"
+	"stowage.dev/stowage/test/perf/extender"
+)
+
+// setup is the cluster of one run, and its objects.
+type setup struct {
+	workload Workload
+	arm      Arm
+	progress func(format string, args ...any)
+
+	cluster   *cluster.Cluster
+	client    kubernetes.Interface // without a limit of requests
+	scheduler *cluster.Process     // nil in the ceiling's arm
+	extender  *extender.Extender   // nil in arms without one
+	recorder  *recorder
+	closers   []func()
+
+	volumes    []*v1.PersistentVolume // as made, by number
+	nextVolume atomic.Int64           // the first that makeBoundClaim has not taken
+
+	mu     sync.Mutex
+	claims map[string]*v1.PersistentVolumeClaim // as made, by name
+
+	// events counts what sendEvents did, in place of pods.
+	events int
+}
+
+// open starts etcd and the API server; the PV controller comes later.
+func open(ctx context.Context, c Config) (s *setup, err error) {
+	s = &setup{workload: c.Workload, arm: c.Arm, progress: c.Progress, claims: map[string]*v1.PersistentVolumeClaim{}}
+	config := cluster.Config{
+		Binaries:          c.Binaries,
+		NoKwok:            true, // until the load begins
+		EtcdData:          c.Prepared,
+		APIServer:         cluster.APIServerConfig{DisableAdmission: []string{"ServiceAccount"}},
+		ControllerManager: cluster.ControllerManagerConfig{Disabled: true, Controllers: cluster.VolumeControllers},
+	}
+	if c.Workload.controlled {
+		config.ControllerManager.Controllers = cluster.DefaultControllers
+		config.ControllerManager.QPS, config.ControllerManager.Burst = clientQPS, clientQPS
+	}
+	if s.cluster, err = cluster.Start(ctx, config); err != nil {
+		return nil, err
+	}
+	rest := s.cluster.RESTConfig()
+	rest.ContentType, rest.QPS = runtime.ContentTypeProtobuf, -1
+	if s.client, err = kubernetes.NewForConfig(rest); err != nil {
+		return nil, errors.Join(err, s.cluster.Stop())
+	}
+	return s, nil
+}
+
+// close ends everything.
+func (s *setup) close() error {
+	for i := range s.closers {
+		s.closers[len(s.closers)-1-i]()
+	}
+	return s.cluster.Stop()
+}
+
+// startPVController waits until it has seen all existing objects.
+func (s *setup) startPVController(ctx context.Context) error {
+	s.progress("PV controller")
+	if err := s.cluster.ControllerManager().Start(ctx); err != nil {
+		return err
+	}
+	// It takes one volume after the other, so this one last.
+	last := builders.MakePV("last").Class("last").Hostname("none").Obj()
+	if _, err := s.client.CoreV1().PersistentVolumes().Create(ctx, last, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	lw := cache.NewListWatchFromClient(s.client.CoreV1().RESTClient(), "persistentvolumes", "", fields.OneTermEqualSelector("metadata.name", last.Name))
+	_, err := watchtools.UntilWithSync(ctx, lw, &v1.PersistentVolume{}, nil, func(e watch.Event) (bool, error) {
+		pv, ok := e.Object.(*v1.PersistentVolume)
+		return ok && pv.Status.Phase == v1.VolumeAvailable, nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait for the PV controller to make volume %s Available: %w", last.Name, err)
+	}
+	return nil
+}
+
+// startExtender starts the extender of arms that have one.
+func (s *setup) startExtender(ctx context.Context, binary string, verbosity int) (err error) {
+	mode, ok := map[Arm]string{ExtenderFull: "full", ExtenderAdvisory: "advisory"}[s.arm]
+	if !ok {
+		return nil
+	}
+	s.progress("extender")
+	s.extender, err = extender.Start(ctx, extender.Config{Cluster: s.cluster, Binary: binary, Mode: mode, QPS: clientQPS, Verbosity: verbosity})
+	return err
+}
+
+// rights of the scheduler beyond those that kube-scheduler has.
+var rights = []string{"manifests/scheduler/direct-binding/role.yaml", "manifests/scheduler/only/rbac.yaml"}
+
+// startScheduler starts the arm's scheduler.
+func (s *setup) startScheduler(ctx context.Context, binary string, verbosity int) error {
+	qps := clientQPS
+	if s.workload.defaultQPS {
+		qps = 0
+	}
+	var config []byte
+	var err error
+	if s.extender != nil {
+		config, err = s.extender.SchedulerConfig()
+	} else {
+		config, err = schedulerConfig(s.arm, qps)
+	}
+	if err != nil {
+		return err
+	}
+	s.progress("scheduler")
+	if err := s.cluster.CreateFiles(ctx, rights...); err != nil {
+		return fmt.Errorf("run this from the top of the repository: %w", err)
+	}
+	s.scheduler, err = s.cluster.StartHealthyScheduler(ctx, cluster.SchedulerOptions{
+		Name: "stowage-scheduler", Binary: binary, ConfigYAML: config,
+		ExtraArgs: []string{fmt.Sprintf("--v=%d", verbosity)},
+	})
+	return err
+}
+
+// watchPods begins to record.
+func (s *setup) watchPods(ctx context.Context) error {
+	done := s.workload.done
+	if done == nil {
+		done = hasNode
+	}
+	r, stop, err := record(ctx, s.client, done)
+	if err != nil {
+		return err
+	}
+	s.recorder = r
+	s.closers = append(s.closers, stop)
+	return nil
+}

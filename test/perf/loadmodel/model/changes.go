@@ -1,0 +1,234 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package model
+
+import (
+	"fmt"
+	"strconv"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"stowage.dev/stowage/pkg/scheduling/plan"
+	"stowage.dev/stowage/test/perf/loadmodel/idle"
+)
+
+// put stores the object and delivers the idle.Event.
+func (m *model) put(to *idle.Informer, old any, object runtime.Object) error {
+	e, err := m.store(to, old, object)
+	m.deliver(e)
+	return err
+}
+
+// remove drops the object and delivers the idle.Event.
+func (m *model) remove(from *idle.Informer, object runtime.Object) error {
+	e, err := m.drop(from, object)
+	m.deliver(e)
+	return err
+}
+
+// deliver hands one idle.Event to the handlers, and measures them.
+func (m *model) deliver(e idle.Event) {
+	m.meter.phase(&m.events, false, func() int { e.Deliver(); return 1 })
+}
+
+// deliverWritten delivers the idle.Events of the binder's writes.
+func (m *model) deliverWritten() {
+	m.mu.Lock()
+	events := m.pending
+	m.pending = nil
+	m.mu.Unlock()
+	for _, e := range events {
+		m.deliver(e)
+	}
+}
+
+// arrive makes the next pod and its claims.
+func (m *model) arrive() (*arrival, error) {
+	kind := m.rng.Float64()
+	if kind < m.Returning {
+		return m.returnPod()
+	}
+	claims := 1
+	if kind < m.Returning+m.FourClaims {
+		claims = 4
+	}
+	// Sizes differ, so that an empty node could have any pod.
+	sizes := m.rng.Perm(m.VolumesPerNode)[:claims]
+	for i := range sizes {
+		sizes[i] = 10*gi*sizes[i] + 5*gi
+	}
+	a := m.newWorkload(claims, sizes...)
+	for _, claim := range a.wanted {
+		if err := m.put(m.claims, nil, claim); err != nil {
+			return nil, err
+		}
+	}
+	return a, m.put(m.pods, nil, a.pod)
+}
+
+// returnPod ends a pod and makes another that uses the same claims.
+func (m *model) returnPod() (*arrival, error) {
+	old, err := m.endPod()
+	if err != nil {
+		return nil, err
+	}
+	m.names++
+	pod := old.pod.DeepCopy()
+	pod.UID, pod.Spec.NodeName = old.pod.UID+"-again", ""
+	return &arrival{workload: workload{pod: pod, claims: old.claims}}, m.put(m.pods, nil, pod)
+}
+
+// begin has the pod run on the node it was bound to.
+func (m *model) begin(a *arrival, node int) error {
+	bound := a.pod.DeepCopy()
+	bound.Spec.NodeName = m.infos[node].Node().Name
+	if err := m.put(m.pods, a.pod, bound); err != nil {
+		return err
+	}
+	m.occupied += len(a.wanted)
+	m.runs(&workload{pod: bound, node: node, claims: a.claims})
+	return nil
+}
+
+// endPod deletes a pod and leaves its claims.
+func (m *model) endPod() (*workload, error) {
+	last := len(m.running) - 1
+	i := m.rng.IntN(last + 1)
+	w := m.running[i]
+	m.running[i] = m.running[last]
+	m.running = m.running[:last]
+	if err := m.infos[w.node].(*framework.NodeInfo).RemovePod(klog.Background(), w.pod); err != nil {
+		return nil, err
+	}
+	return w, m.remove(m.pods, w.pod)
+}
+
+// freeVolumes ends pods, with their claims, until the configured share of volumes
+// is bound. Their volumes are released, cleaned, deleted and discovered
+// again, as a local provisioner does.
+func (m *model) freeVolumes() error {
+	for float64(m.occupied) > m.Occupied*float64(len(m.slots)) {
+		w, err := m.endPod()
+		if err != nil {
+			return err
+		}
+		for _, name := range w.claims {
+			if err := m.endClaim(w.pod.Namespace, name); err != nil {
+				return err
+			}
+		}
+		m.occupied -= len(w.claims)
+	}
+	return nil
+}
+
+func (m *model) endClaim(namespace, name string) error {
+	claim, err := m.claim(namespace, name)
+	if err != nil {
+		return err
+	}
+	bound, err := m.volume(claim.Spec.VolumeName)
+	if err != nil {
+		return err
+	}
+	if err := m.remove(m.claims, claim); err != nil {
+		return err
+	}
+	released := bound.DeepCopy()
+	released.Status.Phase = v1.VolumeReleased
+	if err := m.put(m.volumes, bound, released); err != nil {
+		return err
+	}
+	if err := m.remove(m.volumes, released); err != nil {
+		return err
+	}
+	size, ok := released.Spec.Capacity.Storage().AsInt64()
+	if !ok {
+		return fmt.Errorf("capacity of volume %s is not a number of bytes", released.Name)
+	}
+	hostname := released.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Values[0]
+	again := &slot{name: released.Name, node: m.indexOf[hostname], size: int(size >> 20)}
+	return m.put(m.volumes, nil, m.disk(again).Obj())
+}
+
+// stream changes other objects, as configured.
+func (m *model) stream() error {
+	m.names++
+	for range m.Stream.Nodes {
+		if err := m.heartbeat(m.infos[m.rng.IntN(len(m.infos))].(*framework.NodeInfo)); err != nil {
+			return err
+		}
+	}
+	for range m.Stream.Volumes {
+		old, err := m.volume(m.slots[m.rng.IntN(len(m.slots))].name)
+		if err != nil {
+			return err
+		}
+		touched := old.DeepCopy()
+		metav1.SetMetaDataAnnotation(&touched.ObjectMeta, "example.com/checked", strconv.Itoa(m.names))
+		if err := m.put(m.volumes, old, touched); err != nil {
+			return err
+		}
+	}
+	for range m.Stream.Claims {
+		w := m.running[m.rng.IntN(len(m.running))]
+		old, err := m.claim(w.pod.Namespace, w.claims[0])
+		if err != nil {
+			return err
+		}
+		touched := old.DeepCopy()
+		metav1.SetMetaDataAnnotation(&touched.ObjectMeta, "example.com/checked", strconv.Itoa(m.names))
+		if err := m.put(m.claims, old, touched); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// heartbeat is what a kubelet reports when nothing has changed.
+func (m *model) heartbeat(info *framework.NodeInfo) error {
+	old := info.Node()
+	node := old.DeepCopy()
+	node.Status.Conditions[0].LastHeartbeatTime = metav1.Unix(int64(m.names), 0)
+	if err := m.put(m.nodes, old, node); err != nil {
+		return err
+	}
+	info.SetNode(node)
+	return nil
+}
+
+// setPhases does as the PV controller: it sets the phase of the volumes that were bound for a pod.
+func (m *model) setPhases(a *arrival) error {
+	for _, name := range a.claims {
+		claim, err := m.claim(a.pod.Namespace, name)
+		if err != nil {
+			return err
+		}
+		volume, err := m.volume(claim.Spec.VolumeName)
+		if err != nil {
+			return err
+		}
+		if volume.Status.Phase == v1.VolumeBound {
+			continue
+		}
+		bound := volume.DeepCopy()
+		bound.Status.Phase = v1.VolumeBound
+		if err := m.put(m.volumes, volume, bound); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// boundTo reports whether claim and volume are fully bound to each other.
+func boundTo(claim *v1.PersistentVolumeClaim, volume *v1.PersistentVolume) bool {
+	ref := volume.Spec.ClaimRef
+	return ref != nil && ref.UID == claim.UID && claim.Spec.VolumeName == volume.Name &&
+		claim.Annotations[plan.AnnBindCompleted] != "" &&
+		claim.Status.Phase == v1.ClaimBound && volume.Status.Phase == v1.VolumeBound
+}

@@ -1,0 +1,78 @@
+// Copyright The Stowage Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package parts
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// parallelism is how many requests are sent at a time while objects are made.
+const parallelism = 64
+
+// Each does something with each number below n, some at a time.
+func Each(ctx context.Context, n int, do func(context.Context, int) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallelism)
+	for i := range n {
+		group.Go(func() error { return do(ctx, i) })
+	}
+	return group.Wait()
+}
+
+// Changes tells waiters that what they wait for may have happened. The zero value is ready. It is
+// safe for concurrent use.
+type Changes struct {
+	mu   sync.Mutex
+	next chan struct{} // closed by Notify; nil: nothing waits
+}
+
+// Notify wakes all waiters.
+func (c *Changes) Notify() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.next != nil {
+		close(c.next)
+		c.next = nil
+	}
+}
+
+// Wait waits until is returns true, which is called now and after each Notify; at most for the limit, 0 being none.
+func (c *Changes) Wait(ctx context.Context, limit time.Duration, what string, is func() bool) error {
+	if limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, limit)
+		defer cancel()
+	}
+	for {
+		c.mu.Lock()
+		if c.next == nil {
+			c.next = make(chan struct{})
+		}
+		next := c.next
+		c.mu.Unlock()
+		if is() {
+			return nil
+		}
+		select {
+		case <-next:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %s: %w", what, context.Cause(ctx))
+		}
+	}
+}
+
+// FreeAddress is an address of this machine without a listener.
+func FreeAddress(ctx context.Context) (string, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return listener.Addr().String(), listener.Close()
+}

@@ -37,7 +37,6 @@ type Process struct {
 	name       string
 	logFile    string
 	kubeconfig string
-	port       int
 	base       endpoint
 	healthPath string
 	asked      atomic.Bool // to end, or to do what may end it
@@ -51,10 +50,6 @@ type endpoint struct {
 
 // Name of the component, such as "kube-apiserver".
 func (p *Process) Name() string { return p.name }
-
-// SecurePort is the port on 127.0.0.1 that the process serves HTTPS on; 0 for
-// etcd and kwok, which serve none.
-func (p *Process) SecurePort() int { return p.port }
 
 // Kubeconfig is the path of the kubeconfig that the process runs with; empty
 // for etcd and kube-apiserver.

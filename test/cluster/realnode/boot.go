@@ -214,7 +214,6 @@ func (n *Node) kubeletArgs() []string {
 		"--config=/etc/kubernetes/kubelet.yaml", "--kubeconfig=/etc/kubernetes/kubelet.conf",
 		"--hostname-override=" + n.Name, "--node-ip=" + n.Address,
 		"--node-labels=" + strings.Join(labels, ","),
-		"--register-with-taints=" + strings.Join(n.spec.Taints, ","),
 		"--v=2",
 	}
 }

@@ -31,10 +31,10 @@ func outputWith(ctx context.Context, stdin io.Reader, env []string, command ...s
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdin = stdin
-	var out, complaints bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &complaints
+	var out, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &stderr
 	if err := cmd.Run(); err != nil {
-		return out.String(), fmt.Errorf("%s: %w: %s", strings.Join(command, " "), err, bytes.TrimSpace(complaints.Bytes()))
+		return out.String(), fmt.Errorf("%s: %w: %s", strings.Join(command, " "), err, bytes.TrimSpace(stderr.Bytes()))
 	}
 	return out.String(), nil
 }
@@ -42,13 +42,8 @@ func outputWith(ctx context.Context, stdin io.Reader, env []string, command ...s
 // Kubectl runs kubectl as an administrator and returns its standard output. The
 // error has its standard error.
 func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
-	return c.KubectlWith(ctx, nil, args...)
-}
-
-// KubectlWith is Kubectl with a standard input.
-func (c *Cluster) KubectlWith(ctx context.Context, stdin io.Reader, args ...string) (string, error) {
 	command := append([]string{c.config.Binaries.Node.Kubectl}, args...)
-	return outputWith(ctx, stdin, []string{"KUBECONFIG=" + c.Kubeconfig(), "KUBECACHEDIR=" + c.Folder() + "/kubectl"}, command...)
+	return outputWith(ctx, nil, []string{"KUBECONFIG=" + c.Kubeconfig(), "KUBECACHEDIR=" + c.Folder() + "/kubectl"}, command...)
 }
 
 // KubectlPath is where kubectl is.

@@ -28,8 +28,6 @@ type NodeSpec struct {
 	// Labels that kubelet registers the node with, such as the topology's; NodeRestriction
 	// forbids it others of kubernetes.io.
 	Labels map[string]string
-	// Taints that kubelet registers the node with, as key=value:effect.
-	Taints []string
 	// Disks of the node when it starts first.
 	Disks []Disk
 }

@@ -9,7 +9,7 @@
 //	go run ./hack/cluster up             runs a cluster until Ctrl-C
 //	go run ./hack/cluster up -real=3     runs one with real nodes, as root
 //
-// "up -h" lists what can be chosen.
+// "up -h" lists the flags.
 package main
 
 import (
@@ -63,7 +63,7 @@ func build(ctx context.Context, args []string) error {
 	return err
 }
 
-// startTimeout is ample for a slow machine.
+// startTimeout is long enough for a slow machine.
 var startTimeout = 2 * deadline.Wait()
 
 // options of "up", as given on the command line.
@@ -156,7 +156,7 @@ func wait(ctx context.Context, c *cluster.Cluster) error {
 	}
 }
 
-// populate adds what a control plane alone does not have.
+// populate adds nodes and a scheduler to a control plane.
 func populate(ctx context.Context, c *cluster.Cluster, o options) error {
 	set := cluster.NodeSet{Count: o.nodes}
 	if o.zones != "" {

@@ -193,8 +193,8 @@ func (n *Node) service(name, healthURL, binary string, args ...string) *cluster.
 	})
 }
 
-// enter begins a command that runs in a node's namespaces. That of processes is for the parent
-// to enter, unless flags say --pid.
+// enter begins a command that runs in a node's namespaces. The parent enters the PID namespace,
+// unless flags contain --pid.
 func enter(pid int, flags ...string) []string {
 	return slices.Concat([]string{"nsenter", "--target", strconv.Itoa(pid), "--mount", "--net", "--uts", "--ipc"}, flags, []string{"--"})
 }

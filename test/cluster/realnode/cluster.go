@@ -155,7 +155,7 @@ func (c *Cluster) add(spec NodeSpec) (*Node, error) {
 	}
 	index := slices.Index(free, true)
 	if index < 0 {
-		return nil, fmt.Errorf("add node %s: a cluster has room for %d", spec.Name, maxNodes)
+		return nil, fmt.Errorf("add node %s: a cluster may have %d", spec.Name, maxNodes)
 	}
 	n := newNode(c, spec, index)
 	if err := os.MkdirAll(n.path("disks"), 0o755); err != nil {
@@ -172,7 +172,7 @@ func (c *Cluster) AddNode(ctx context.Context, spec NodeSpec) (*Node, error) {
 }
 
 // AddNodes starts new nodes side by side and returns them, in order, when all are Ready. With an
-// error, those that could not even be made are nil.
+// error, nodes that could not be made are nil.
 func (c *Cluster) AddNodes(ctx context.Context, specs ...NodeSpec) ([]*Node, error) {
 	nodes := make([]*Node, len(specs))
 	errs := make([]error, len(specs))

@@ -20,7 +20,7 @@ type DiskKind string
 
 // The kinds of disks.
 const (
-	// Ext4 is a loop device with an ext4, mounted at Path and written down in fstab.
+	// Ext4 is a loop device with an ext4, mounted at Path and listed in fstab.
 	Ext4 DiskKind = "ext4"
 	// Tmpfs is a file system in memory, mounted at Path. It is empty after each boot.
 	Tmpfs DiskKind = "tmpfs"
@@ -63,7 +63,7 @@ type attached struct {
 	loop *loop // nil for a disk that has no device
 }
 
-// AddDisk puts a new, empty disk into the node, which may or may not run, and returns the path
+// AddDisk adds a new, empty disk to the node, which may or may not run, and returns the path
 // of its block device, if it has one.
 func (n *Node) AddDisk(ctx context.Context, d Disk) (device string, err error) {
 	if err := d.check(); err != nil {

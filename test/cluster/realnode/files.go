@@ -18,8 +18,8 @@ import (
 	"stowage.dev/stowage/test/cluster/realnode/layout"
 )
 
-// containerdConfig keeps away from what needs systemd, AppArmor or CAP_SYS_RESOURCE, which the
-// machine may not have.
+// containerdConfig avoids systemd, AppArmor and CAP_SYS_RESOURCE, which the machine may not
+// have.
 const containerdConfig = `version = 2
 root = "/var/lib/containerd"
 state = "/run/containerd"
@@ -103,7 +103,7 @@ func (n *Node) writeFiles() error {
 	s := settings{
 		Name: n.Name, Group: n.group(), Pods: n.cluster.network.slot.pods(n.index),
 		Socket: layout.Containerd, Registries: layout.Registries, Pause: pauseImage,
-		Lease: max(4, int(n.cluster.config.Silence.Seconds()/2)),
+		Lease: max(4, int(n.cluster.config.GracePeriod.Seconds()/2)),
 	}
 	for name, text := range map[string]string{
 		"kubernetes/containerd.toml":   containerdConfig,

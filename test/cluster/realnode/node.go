@@ -45,7 +45,7 @@ func (s NodeSpec) check() error {
 }
 
 // Node is a real node: containerd, kubelet and kube-proxy in their own namespaces, with their
-// own root file system. It outlives its runs: Kill and Start are its power button.
+// own root file system. Kill is a power cut, Start boots it again.
 // Safe for concurrent use.
 type Node struct {
 	Name string
@@ -93,7 +93,7 @@ func (n *Node) path(elements ...string) string {
 
 func (n *Node) root() string { return n.path("root") }
 
-// Running reports whether the node is switched on.
+// Running reports whether the node runs.
 func (n *Node) Running() bool { return n.pid() != 0 }
 
 // pid is that of the node's process 1, 0 if it does not run.

@@ -8,9 +8,7 @@ package realnode
 import (
 	"bytes"
 	"crypto/rand"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"text/template"
@@ -172,13 +170,4 @@ func (n *Node) writeEtc(name string, data []byte) error {
 		return err
 	}
 	return os.WriteFile(file, data, 0o600)
-}
-
-// exists reports whether a file or folder exists.
-func exists(path string) (bool, error) {
-	_, err := os.Lstat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
 }

@@ -44,7 +44,7 @@ func newNetwork(ctx context.Context, pid int) (*network, error) {
 // then make, and the bridge at its other end.
 func (n *network) open(ctx context.Context) error {
 	s := n.slot
-	err := ip(ctx, nil, "link", "add", s.device(), "type", "veth", "peer", "name", "machine", "netns", strconv.Itoa(n.pid))
+	err := run(ctx, "", "ip", "link", "add", s.device(), "type", "veth", "peer", "name", "machine", "netns", strconv.Itoa(n.pid))
 	if err != nil {
 		if strings.Contains(err.Error(), "File exists") {
 			return errTaken
@@ -93,11 +93,7 @@ func inNetwork(pid int) []string { return []string{"nsenter", "--target", strcon
 
 // batch runs lines as commands of iproute2, in order.
 func batch(ctx context.Context, prefix []string, lines ...string) error {
-	return run(ctx, []byte(strings.Join(lines, "\n")+"\n"), append(prefix, "ip", "-batch", "-")...)
-}
-
-func ip(ctx context.Context, prefix []string, args ...string) error {
-	return run(ctx, nil, append(append(prefix, "ip"), args...)...)
+	return run(ctx, strings.Join(lines, "\n")+"\n", append(prefix, "ip", "-batch", "-")...)
 }
 
 const (

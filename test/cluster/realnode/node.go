@@ -161,7 +161,7 @@ func (n *Node) Run(ctx context.Context, stdin io.Reader, command ...string) (str
 	if pid == 0 {
 		return "", fmt.Errorf("run %s on node %s: it does not run", strings.Join(command, " "), n.Name)
 	}
-	out, err := output(ctx, stdin, append(enter(pid, "--pid"), command...)...)
+	out, err := output(ctx, stdin, nil, append(enter(pid, "--pid"), command...)...)
 	if err != nil {
 		return out, fmt.Errorf("on node %s: %w", n.Name, err)
 	}

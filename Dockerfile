@@ -1,11 +1,11 @@
 # Copyright The Stowage Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-# The image of one binary, which COMMAND names. docs/images.md tells how to build it, and how
-# `make images` makes the same without a container engine; a test of hack/images holds the two
-# together.
+# The image of one binary, which COMMAND names. docs/images.md describes how to build it, and how
+# `make images` makes the same without a container engine; a test of hack/images compares the
+# two.
 ARG COMMAND=scheduler
-# The only image of others, by digest: golang@sha256:... of the Go that go.mod asks for. Its
+# The only external image, by digest: golang@sha256:... of the Go that go.mod asks for. Its
 # compiler and its certificates go into ours.
 ARG GO_IMAGE
 
@@ -22,8 +22,8 @@ RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/go/cache \
     make bin/${TARGETOS}-${TARGETARCH}/stowage-${COMMAND} PLATFORMS=${TARGETOS}/${TARGETARCH} VERSION=${VERSION} \
     && install -D bin/${TARGETOS}-${TARGETARCH}/stowage-${COMMAND} /out/stowage-${COMMAND}
 
-# For API servers that a public authority vouches for. The user is a number: of a name,
-# Kubernetes cannot tell that it is not root.
+# For API servers with certificates of public authorities. The user is a number: for
+# runAsNonRoot, kubelet rejects names.
 FROM scratch AS nonroot
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
 ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt
@@ -38,7 +38,7 @@ ENTRYPOINT ["/usr/local/bin/stowage-extender"]
 FROM nonroot AS controller
 ENTRYPOINT ["/usr/local/bin/stowage-controller"]
 
-# Disks belong to root. All that the agent does to them is built in.
+# Disks belong to root. The provisioner needs no other program.
 FROM scratch AS provisioner
 ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 USER 0:0

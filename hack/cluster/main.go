@@ -9,7 +9,7 @@
 //	go run ./hack/cluster up             runs a cluster until Ctrl-C
 //	go run ./hack/cluster up -real=3     runs one with real nodes, as root
 //
-// "up -h" lists what can be chosen.
+// "up -h" lists the flags.
 package main
 
 import (
@@ -19,9 +19,11 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"stowage.dev/stowage/test/cluster"
+	"stowage.dev/stowage/test/deadline"
 )
 
 func main() {
@@ -58,5 +60,126 @@ func build(ctx context.Context, args []string) error {
 		return err
 	}
 	_, err := cluster.BuildNode(ctx, o)
+	return err
+}
+
+// startTimeout is long enough for a slow machine.
+var startTimeout = 2 * deadline.Wait()
+
+// options of "up", as given on the command line.
+type options struct {
+	nodes           int
+	real            int
+	images          string
+	zones           string
+	controllers     string
+	scheduler       string
+	schedulerConfig string
+	noScheduler     bool
+	keep            bool
+}
+
+func parse(args []string) (options, error) {
+	var o options
+	flags := flag.NewFlagSet("cluster up", flag.ContinueOnError)
+	flags.IntVar(&o.nodes, "nodes", 3, "number of simulated nodes")
+	flags.IntVar(&o.real, "real", 0, "number of real nodes instead of simulated ones, each with a disk of 1 GiB at /mnt/disks/1; needs root, and runs all controllers")
+	flags.StringVar(&o.images, "images", "", "comma-separated image archives that real nodes get")
+	flags.StringVar(&o.zones, "zones", "", "comma-separated zones, given to the nodes in turn")
+	flags.StringVar(&o.controllers, "controllers", "default",
+		"controllers to run: default (what stateful workloads need), volume, all, none, or names as kube-controller-manager's --controllers takes them")
+	flags.StringVar(&o.scheduler, "scheduler", "", "scheduler binary (default: the stock kube-scheduler)")
+	flags.StringVar(&o.schedulerConfig, "scheduler-config", "", "file with a KubeSchedulerConfiguration")
+	flags.BoolVar(&o.noScheduler, "no-scheduler", false, "run no scheduler")
+	flags.BoolVar(&o.keep, "keep", false, "leave the cluster's folder with all logs in place")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	if flags.NArg() > 0 {
+		return o, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	if o.nodes < 0 {
+		return o, fmt.Errorf("-nodes must not be negative, got %d", o.nodes)
+	}
+	if o.real < 0 {
+		return o, fmt.Errorf("-real must not be negative, got %d", o.real)
+	}
+	if o.images != "" && o.real == 0 {
+		return o, errors.New("-images are for real nodes: set -real")
+	}
+	return o, nil
+}
+
+func (o options) controllerManager() cluster.ControllerManagerConfig {
+	switch o.controllers {
+	case "default":
+		return cluster.ControllerManagerConfig{}
+	case "volume":
+		return cluster.ControllerManagerConfig{Controllers: cluster.VolumeControllers}
+	case "all":
+		return cluster.ControllerManagerConfig{Controllers: cluster.AllControllers}
+	case "none":
+		return cluster.ControllerManagerConfig{Disabled: true}
+	default:
+		return cluster.ControllerManagerConfig{Controllers: strings.Split(o.controllers, ",")}
+	}
+}
+
+func up(ctx context.Context, o options) error {
+	if o.real > 0 {
+		return upReal(ctx, o)
+	}
+	binaries, err := cluster.Build(ctx, cluster.BuildOptions{Progress: os.Stderr})
+	if err != nil {
+		return err
+	}
+	starting, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	c, err := cluster.Start(starting, cluster.Config{Binaries: binaries, Keep: o.keep, ControllerManager: o.controllerManager()})
+	if err != nil {
+		return err
+	}
+	if err := populate(starting, c, o); err != nil {
+		return errors.Join(err, c.Stop())
+	}
+	return errors.Join(wait(ctx, c), c.Stop())
+}
+
+// wait prints how to use the cluster and returns when ctx is done or the cluster fails.
+func wait(ctx context.Context, c *cluster.Cluster) error {
+	fmt.Printf("The cluster is up. Point kubectl at it with\n\n  export KUBECONFIG=%s\n\nLogs are in %s. Ctrl-C ends it.\n", c.Kubeconfig(), c.Folder())
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-c.Failed():
+		return err
+	}
+}
+
+// populate adds nodes and a scheduler to a control plane.
+func populate(ctx context.Context, c *cluster.Cluster, o options) error {
+	set := cluster.NodeSet{Count: o.nodes}
+	if o.zones != "" {
+		set.Zones = strings.Split(o.zones, ",")
+	}
+	if err := c.AddNodes(ctx, set.Nodes()...); err != nil {
+		return err
+	}
+	return startScheduler(ctx, c, o)
+}
+
+func startScheduler(ctx context.Context, c *cluster.Cluster, o options) error {
+	if o.noScheduler {
+		return nil
+	}
+	so := cluster.SchedulerOptions{Binary: o.scheduler}
+	if o.schedulerConfig != "" {
+		data, err := os.ReadFile(o.schedulerConfig)
+		if err != nil {
+			return err
+		}
+		so.ConfigYAML = data
+	}
+	_, err := c.StartHealthyScheduler(ctx, so)
 	return err
 }

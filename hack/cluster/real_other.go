@@ -10,5 +10,5 @@ import (
 	"errors"
 )
 
-// upReal says that there is no such thing here.
+// upReal returns an error: real nodes need Linux.
 func upReal(context.Context, options) error { return errors.New("real nodes need Linux") }

@@ -23,8 +23,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// layer packs files, in their order and all of one time, so that the same files make
-// the same layer.
+// layer packs files in their order, with one modification time, so that the same files
+// make the same layer.
 func layer(files []file, at time.Time, kind types.MediaType) (v1.Layer, error) {
 	var packed bytes.Buffer
 	w := tar.NewWriter(&packed)
@@ -59,9 +59,9 @@ func (f file) pack(w *tar.Writer, at time.Time) error {
 }
 
 // archive writes an OCI image layout into one file. With a single platform the file
-// also has what `docker load` of engines before OCI archives looks for. The file appears
-// as a whole, or not at all.
-func (o order) archive(b artifact) (string, error) {
+// also has the manifest.json that `docker load` of versions without OCI archives reads. The
+// file is complete, or it does not exist.
+func (o options) archive(b artifact) (string, error) {
 	if err := os.MkdirAll(o.out, 0o755); err != nil {
 		return "", err
 	}
@@ -115,7 +115,7 @@ func (b artifact) layout(folder string) error {
 
 func blob(h v1.Hash) string { return "blobs/" + h.Algorithm + "/" + h.Hex }
 
-// packFolder packs a folder's files in the order of their names, all of one time.
+// packFolder packs a folder's files in the order of their names, with one modification time.
 func packFolder(path, folder string, at time.Time) error {
 	f, err := os.Create(path)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 )
 
 // written makes an artifact and its archive.
-func written(t *testing.T, o order) (artifact, string) {
+func written(t *testing.T, o options) (artifact, string) {
 	t.Helper()
 	a, err := o.artifact(t.Context(), o.names[0])
 	if err != nil {
@@ -36,7 +36,7 @@ func written(t *testing.T, o order) (artifact, string) {
 // image under its name.
 func TestArchiveForDocker(t *testing.T) {
 	t.Parallel()
-	a, path := written(t, newOrder(t, "stowage-extender"))
+	a, path := written(t, newOptions(t, "stowage-extender"))
 	tag, err := name.NewTag("stowage.dev/stowage-extender:dev")
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +74,7 @@ func TestArchiveHolds(t *testing.T) {
 	for title, tt := range tests {
 		t.Run(title, func(t *testing.T) {
 			t.Parallel()
-			o := newOrder(t, "stowage-scheduler")
+			o := newOptions(t, "stowage-scheduler")
 			o.platforms = tt.platforms
 			a, path := written(t, o)
 			index, entry := unpack(t, path)
@@ -127,15 +127,15 @@ func TestArchiveHolds(t *testing.T) {
 // often it is written; nothing is left beside it.
 func TestSameEveryTime(t *testing.T) {
 	t.Parallel()
-	first := newOrder(t, "stowage-scheduler")
+	first := newOptions(t, "stowage-scheduler")
 	first.platforms = []v1.Platform{amd64, arm64}
-	second := newOrder(t, "stowage-scheduler")
+	second := newOptions(t, "stowage-scheduler")
 	second.platforms = first.platforms
-	later := newOrder(t, "stowage-scheduler")
+	later := newOptions(t, "stowage-scheduler")
 	later.platforms, later.created = first.platforms, first.created.Add(time.Second)
 
 	var archives [][]byte
-	for _, o := range []order{first, second, second, later} {
+	for _, o := range []options{first, second, second, later} {
 		_, path := written(t, o)
 		data, err := os.ReadFile(path)
 		if err != nil {
@@ -160,7 +160,7 @@ func TestSameEveryTime(t *testing.T) {
 // TestTable: the command itself, from arguments to the table.
 func TestTable(t *testing.T) {
 	t.Parallel()
-	o := newOrder(t, "stowage-scheduler", "stowage-provisioner")
+	o := newOptions(t, "stowage-scheduler", "stowage-provisioner")
 	var out bytes.Buffer
 	err := run(t.Context(), []string{
 		"write", "-bin=" + o.bin, "-out=" + o.out, "-platforms=linux/amd64,linux/arm64", "-tag=v9",
@@ -189,7 +189,7 @@ func TestTable(t *testing.T) {
 // TestNothingHalfWritten: an image that cannot be made leaves the archive as it was.
 func TestNothingHalfWritten(t *testing.T) {
 	t.Parallel()
-	o := newOrder(t, "stowage-scheduler")
+	o := newOptions(t, "stowage-scheduler")
 	_, path := written(t, o)
 	before, err := os.ReadFile(path)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// patience is how long containerd may take for any one thing. It is no multiple of
-// test/deadline, which is of another module, but ample for a slow machine.
+// patience limits each wait for containerd. It is not a multiple of test/deadline, which is
+// in another module, but long enough for a slow machine.
 const patience = 8 * time.Minute
 
 // TestContainerdImports: a real containerd takes archives as they are, under the name that
@@ -31,10 +31,10 @@ func TestContainerdImports(t *testing.T) {
 		"an index of two":          {amd64, arm64},
 	} {
 		t.Run(title, func(t *testing.T) {
-			o := newOrder(t, "stowage-scheduler")
+			o := newOptions(t, "stowage-scheduler")
 			o.platforms, o.tag = platforms, fmt.Sprintf("of-%d", len(platforms))
 			a, path := written(t, o)
-			// Unpacked, so that containerd checks every layer against what the image says of it.
+			// Unpacked, so that containerd checks every layer against the digest in the image.
 			ctr(t, "images", "import", "--snapshotter=native", "--platform=linux/amd64", path)
 			digest, err := a.top().Digest()
 			if err != nil {
@@ -103,7 +103,7 @@ disabled_plugins = ["io.containerd.grpc.v1.cri", "io.containerd.internal.v1.opt"
 	}
 }
 
-// startContainerd returns when containerd says that it is up.
+// startContainerd returns when containerd logs that it has started.
 func startContainerd(t *testing.T, daemon, config, folder string) {
 	t.Helper()
 	command := exec.Command(daemon, "--config", config)
@@ -118,19 +118,19 @@ func startContainerd(t *testing.T, daemon, config, folder string) {
 	}
 	up, ended := make(chan struct{}), make(chan []string, 1)
 	go func() {
-		var said []string
+		var logged []string
 		for lines := bufio.NewScanner(log); lines.Scan(); {
-			said = append(said, lines.Text())
+			logged = append(logged, lines.Text())
 			if strings.Contains(lines.Text(), "containerd successfully booted") {
 				close(up)
 			}
 		}
-		ended <- said
+		ended <- logged
 	}()
 	select {
 	case <-up:
-	case said := <-ended:
-		t.Fatalf("containerd ended: %v\n%s", command.Wait(), strings.Join(said, "\n"))
+	case logged := <-ended:
+		t.Fatalf("containerd ended: %v\n%s", command.Wait(), strings.Join(logged, "\n"))
 	case <-time.After(patience):
 		_ = command.Process.Kill()
 		t.Fatalf("containerd is not up after %v:\n%s", patience, strings.Join(<-ended, "\n"))

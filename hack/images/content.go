@@ -20,16 +20,16 @@ type file struct {
 	data []byte
 }
 
-// nonroot is the user of distroless, in number since Kubernetes can prove only of a
-// number that it is not root.
+// nonroot is the user of distroless images. It is a number: for runAsNonRoot, kubelet
+// rejects names.
 const nonroot = 65532
 
-// certificates is where the Go standard library looks first, and where distroless has them.
+// certificates is the first path that the Go standard library reads, as in distroless images.
 const certificates = "etc/ssl/certs/ca-certificates.crt"
 
-// baseFiles are what our binaries need of a distroless image: certificates for API
-// servers and webhooks that a public authority vouches for, a folder for temporary
-// files, and a name for the user. Binaries are static and know UTC, so libraries and
+// baseFiles are the files of a distroless image that the binaries need: certificates for
+// API servers and webhooks with certificates of public authorities, a folder for temporary
+// files, and a name for the user. Binaries are static and use UTC, so libraries and
 // time zones are left out.
 func baseFiles() []file {
 	return []file{
@@ -47,14 +47,13 @@ func baseFiles() []file {
 	}
 }
 
-// authorities are the certificates of Mozilla's list, in PEM. Ones that are trusted
-// only for a part of what they signed are left out: a file of certificates cannot say
-// for which.
+// authorities are the certificates of Mozilla's list, in PEM. Certificates that are trusted
+// with constraints are left out: a PEM file has no place for constraints.
 func authorities(roots iter.Seq[bundle.Root]) []byte {
 	var out bytes.Buffer
 	for root := range roots {
 		if root.Constraint == nil {
-			// A buffer takes everything.
+			// Writing to a buffer does not fail.
 			_ = pem.Encode(&out, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate})
 		}
 	}

@@ -176,7 +176,7 @@ func TestDockerfileFinalStage(t *testing.T) {
 			declared = append(declared, *c)
 		}
 	}
-	o := order{version: "${VERSION}", revision: "${REVISION}"}
+	o := options{version: "${VERSION}", revision: "${REVISION}"}
 	want := o.labelsOf("stowage-${COMMAND}")
 	want["org.opencontainers.image.created"] = "${CREATED}"
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -25,10 +25,10 @@ var (
 	arm64 = v1.Platform{OS: "linux", Architecture: "arm64"}
 )
 
-// newOrder asks for images of binaries that are but a header, for amd64 and arm64.
-func newOrder(t *testing.T, names ...string) order {
+// newOptions asks for images of binaries that are but a header, for amd64 and arm64.
+func newOptions(t *testing.T, names ...string) options {
 	t.Helper()
-	o := order{
+	o := options{
 		names: names, platforms: []v1.Platform{amd64}, bin: t.TempDir(), out: t.TempDir(),
 		tag: "dev", version: "v1.2.3", revision: "0123abc", created: time.Unix(1_795_312_800, 0).UTC(),
 	}

@@ -19,40 +19,40 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// home is where the manifests look for images: a name, not a registry.
-const home = "stowage.dev"
+// repository is the prefix of the images' names in manifests: a name, not a registry.
+const repository = "stowage.dev"
 
-// order is what is asked for.
-type order struct {
+// options are the arguments of a command.
+type options struct {
 	names     []string // of images and binaries, stowage-scheduler
 	platforms []v1.Platform
 	bin       string // folder with a folder of binaries for each platform, linux-amd64
 	out       string // folder to write to
 	tag       string
-	base      string // reference of the base of images that do not run as root; none: our own
-	push      string // registry and prefix; none: not pushed
+	base      string // reference of the base of images that do not run as root; empty: baseFiles
+	push      string // registry and prefix; empty: not pushed
 
 	version  string // of the product
-	revision string // commit; may be unknown, then empty
+	revision string // commit; empty if unknown
 	created  time.Time
 }
 
-// binaryName is what a name may look like, so that it is a file and a repository.
+// binaryName is valid as the name of a file and of a repository.
 var binaryName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 
 // parse reads and checks the arguments of a command.
-func parse(command string, args []string) (order, error) {
-	var o order
+func parse(command string, args []string) (options, error) {
+	var o options
 	var platforms, created string
 	flags := flag.NewFlagSet("images "+command, flag.ContinueOnError)
-	flags.StringVar(&platforms, "platforms", "linux/amd64", "platforms, separated by commas; of several an index is made")
+	flags.StringVar(&platforms, "platforms", "linux/amd64", "platforms, separated by commas; several make an index")
 	flags.StringVar(&o.bin, "bin", "bin", "folder of binaries: stowage-scheduler for linux/amd64 is linux-amd64/stowage-scheduler in it")
 	flags.StringVar(&o.version, "version", "unknown", "version of the product")
-	flags.StringVar(&created, "created", "0", "time of all that is written, in seconds since 1970 (SOURCE_DATE_EPOCH)")
+	flags.StringVar(&created, "created", "0", "time of all files, in seconds since 1970 (SOURCE_DATE_EPOCH)")
 	if command == "write" {
 		flags.StringVar(&o.out, "out", "bin/images", "folder of archives")
 		flags.StringVar(&o.tag, "tag", "dev", "tag of the images")
-		flags.StringVar(&o.base, "base", "", "image to put the binary on, unless it runs as root (default: files of our own)")
+		flags.StringVar(&o.base, "base", "", "image to add the binary to, unless it runs as root (default: no image)")
 		flags.StringVar(&o.push, "push", "", "registry and prefix to push to, registry.example/team")
 		flags.StringVar(&o.revision, "revision", "", "commit that the binaries were built from")
 	} else {
@@ -76,10 +76,10 @@ func parse(command string, args []string) (order, error) {
 	return o, o.checkReferences()
 }
 
-// checkNames says which name is none of an image.
-func (o order) checkNames() error {
+// checkNames returns an error for a name that an image cannot have.
+func (o options) checkNames() error {
 	if len(o.names) == 0 {
-		return errors.New("name the images to make, stowage-scheduler")
+		return errors.New("name the images to make, such as stowage-scheduler")
 	}
 	for _, n := range o.names {
 		if !binaryName.MatchString(n) {
@@ -89,14 +89,14 @@ func (o order) checkNames() error {
 	return nil
 }
 
-// checkReferences says which of base, tag and place to push to is none.
-func (o order) checkReferences() error {
+// checkReferences returns an error for a base, tag or registry that is not valid.
+func (o options) checkReferences() error {
 	if o.base != "" {
 		if _, err := name.ParseReference(o.base); err != nil {
 			return fmt.Errorf("-base=%s: must be a reference of an image: %w", o.base, err)
 		}
 	}
-	if _, err := name.NewTag(home+"/x:"+o.tag, name.StrictValidation); err != nil {
+	if _, err := name.NewTag(repository+"/x:"+o.tag, name.StrictValidation); err != nil {
 		return fmt.Errorf("-tag=%s: must be a tag of an image: %w", o.tag, err)
 	}
 	if o.push != "" {
@@ -111,7 +111,7 @@ func (o order) checkReferences() error {
 	return nil
 }
 
-// parsePlatforms reads linux/amd64,linux/arm64.
+// parsePlatforms parses a list such as linux/amd64,linux/arm64.
 func parsePlatforms(list string) ([]v1.Platform, error) {
 	var platforms []v1.Platform
 	for text := range strings.SplitSeq(list, ",") {
@@ -130,6 +130,6 @@ func parsePlatforms(list string) ([]v1.Platform, error) {
 }
 
 // binary is where the binary of an image is.
-func (o order) binary(name string, p v1.Platform) string {
+func (o options) binary(name string, p v1.Platform) string {
 	return filepath.Join(o.bin, p.OS+"-"+p.Architecture, name)
 }

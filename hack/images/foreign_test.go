@@ -19,7 +19,7 @@ import (
 // TestForAnotherMachine: what Go builds for arm64, on any machine, becomes an image for arm64. The binary is this tool, which compiles faster than those of cmd/.
 func TestForAnotherMachine(t *testing.T) {
 	t.Parallel()
-	o := order{names: []string{"stowage-images"}, platforms: []v1.Platform{arm64}, bin: t.TempDir(), out: t.TempDir(), tag: "dev"}
+	o := options{names: []string{"stowage-images"}, platforms: []v1.Platform{arm64}, bin: t.TempDir(), out: t.TempDir(), tag: "dev"}
 	path := o.binary("stowage-images", arm64)
 	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", path, ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=arm64")

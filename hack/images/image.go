@@ -20,11 +20,11 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// asRoot are the images that run as root and hold nothing but their binary: disks
-// belong to root. All others run as nonroot.
+// asRoot are the images that run as root and contain only their binary: only root may
+// write to disks. All others run as nonroot.
 var asRoot = map[string]bool{"stowage-provisioner": true}
 
-// searchPath is the default of container engines.
+// searchPath is the default PATH of container runtimes.
 const searchPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // userOf is an image's user and group.
@@ -45,8 +45,8 @@ func envOf(image string) []string {
 
 func entrypointOf(image string) []string { return []string{"/usr/local/bin/" + image} }
 
-// labelsOf are the annotations that the OCI image specification names.
-func (o order) labelsOf(image string) map[string]string {
+// labelsOf are annotations that the OCI image specification defines.
+func (o options) labelsOf(image string) map[string]string {
 	const at = "org.opencontainers.image."
 	return map[string]string{
 		at + "title":    image,
@@ -59,7 +59,7 @@ func (o order) labelsOf(image string) map[string]string {
 }
 
 // image is the image of one platform.
-func (o order) image(ctx context.Context, image string, p v1.Platform) (v1.Image, error) {
+func (o options) image(ctx context.Context, image string, p v1.Platform) (v1.Image, error) {
 	binary, err := readBinary(o.binary(image, p), p)
 	if err != nil {
 		return nil, err
@@ -88,8 +88,8 @@ func (o order) image(ctx context.Context, image string, p v1.Platform) (v1.Image
 	return mutate.ConfigFile(whole, file)
 }
 
-// baseOf is what the binary is put on.
-func (o order) baseOf(ctx context.Context, image string, p v1.Platform) (v1.Image, error) {
+// baseOf is the image that the binary is added to.
+func (o options) baseOf(ctx context.Context, image string, p v1.Platform) (v1.Image, error) {
 	if !asRoot[image] && o.base != "" {
 		ref, err := name.ParseReference(o.base)
 		if err != nil {
@@ -112,8 +112,8 @@ func (o order) baseOf(ctx context.Context, image string, p v1.Platform) (v1.Imag
 	return o.add(base, baseFiles(), "certificates, users and folders")
 }
 
-// add puts a layer of files onto an image, in the image's own media types.
-func (o order) add(base v1.Image, files []file, what string) (v1.Image, error) {
+// add appends a layer of files to an image, with the media types of the image.
+func (o options) add(base v1.Image, files []file, what string) (v1.Image, error) {
 	kind, err := base.MediaType()
 	if err != nil {
 		return nil, err
@@ -140,8 +140,8 @@ type artifact struct {
 }
 
 // artifact makes the image of every platform, and the index if there are several.
-func (o order) artifact(ctx context.Context, image string) (artifact, error) {
-	b := artifact{name: image, reference: home + "/" + image + ":" + o.tag}
+func (o options) artifact(ctx context.Context, image string) (artifact, error) {
+	b := artifact{name: image, reference: repository + "/" + image + ":" + o.tag}
 	var members []mutate.IndexAddendum
 	for _, p := range o.platforms {
 		one, err := o.image(ctx, image, p)
@@ -157,7 +157,7 @@ func (o order) artifact(ctx context.Context, image string) (artifact, error) {
 	return b, nil
 }
 
-// top is what the reference means: the index, or the only image.
+// top is what the reference names: the index, or the only image.
 func (b artifact) top() mutate.Appendable {
 	if b.index != nil {
 		return b.index
@@ -188,9 +188,9 @@ var machines = map[string]elf.Machine{
 	"s390x":   elf.EM_S390,
 }
 
-// readBinary returns a binary's bytes. It refuses one that would not start in the
-// image: one for another machine, or one that asks for a loader, since there are no
-// libraries.
+// readBinary returns a binary's bytes. It rejects a binary that cannot start in the
+// image: one for another machine, and one that is linked dynamically, since the image has
+// no libraries.
 func readBinary(path string, p v1.Platform) ([]byte, error) {
 	f, err := elf.Open(path)
 	if os.IsNotExist(err) {
@@ -212,8 +212,8 @@ func readBinary(path string, p v1.Platform) ([]byte, error) {
 }
 
 // send pushes an image, with the credentials that `docker login` stored, and returns the
-// reference under which it can be pulled. A registry on this machine is spoken to by HTTP.
-func (o order) send(ctx context.Context, b artifact) (string, error) {
+// reference under which it can be pulled. A registry on this machine is accessed by HTTP.
+func (o options) send(ctx context.Context, b artifact) (string, error) {
 	ref, err := name.NewTag(o.push + "/" + b.name + ":" + o.tag)
 	if err != nil {
 		return "", err

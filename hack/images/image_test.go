@@ -47,7 +47,7 @@ func TestImageHolds(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := newOrder(t, tt.image)
+			o := newOptions(t, tt.image)
 			image, err := o.image(t.Context(), tt.image, arm64)
 			if err != nil {
 				t.Fatal(err)

@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command images writes container images of the product's binaries as archives,
-// and says what the binaries are made of. It needs no registry and no container
-// engine. It has a module of its own, so that what writes images never reaches
-// the dependencies of the product. `make images` and `make sbom` run it, at the
-// top of the repository, once the binaries are there:
+// and SPDX documents that list their modules. It needs no registry and no container
+// runtime. It is a separate module: the product does not depend on libraries for
+// images. `make images` and `make sbom` build the binaries and run it at the top of
+// the repository:
 //
 //	bin/tools/images write -version v1 -created 1795312800 stowage-scheduler
 //	bin/tools/images sbom -version v1 -created 1795312800 stowage-scheduler
@@ -30,7 +30,7 @@ func main() {
 	defer stop()
 	if err := run(ctx, os.Args[1:], os.Stdout); err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "images:", err)
-		os.Exit(1) //nolint:gocritic // the process ends, and with it the signals
+		os.Exit(1) //nolint:gocritic // the process ends
 	}
 }
 
@@ -38,7 +38,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if len(args) == 0 {
 		return errors.New("name a command: images write or images sbom, see images write -help")
 	}
-	do, known := map[string]func(order, context.Context, io.Writer) error{"write": order.write, "sbom": order.sbom}[args[0]]
+	do, known := map[string]func(options, context.Context, io.Writer) error{"write": options.write, "sbom": options.sbom}[args[0]]
 	if !known {
 		return fmt.Errorf("unknown command %q: write and sbom are allowed", args[0])
 	}
@@ -49,8 +49,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	return do(o, ctx, stdout)
 }
 
-// write makes every image, stores it, pushes it if asked to, and prints a table.
-func (o order) write(ctx context.Context, stdout io.Writer) error {
+// write makes, stores and optionally pushes every image, and prints a table.
+func (o options) write(ctx context.Context, stdout io.Writer) error {
 	table := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "IMAGE\tPLATFORM\tLAYERS\tDIGEST\tARCHIVE")
 	for _, name := range o.names {
@@ -83,7 +83,7 @@ func (o order) write(ctx context.Context, stdout io.Writer) error {
 	return table.Flush()
 }
 
-func (o order) platformNames() string {
+func (o options) platformNames() string {
 	names := make([]string, 0, len(o.platforms))
 	for _, p := range o.platforms {
 		names = append(names, p.String())

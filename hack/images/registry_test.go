@@ -36,7 +36,7 @@ func TestPush(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			t.Parallel()
-			o := newOrder(t, "stowage-extender")
+			o := newOptions(t, "stowage-extender")
 			o.platforms, o.push = platforms, newRegistry(t)+"/team/storage"
 			if err := o.write(t.Context(), io.Discard); err != nil {
 				t.Fatal(err)
@@ -61,7 +61,7 @@ func TestPush(t *testing.T) {
 func TestBase(t *testing.T) {
 	t.Parallel()
 	base := newBase(t)
-	o := newOrder(t, "stowage-scheduler", "stowage-provisioner")
+	o := newOptions(t, "stowage-scheduler", "stowage-provisioner")
 	o.base = base
 	image, err := o.image(t.Context(), "stowage-scheduler", arm64)
 	if err != nil {
@@ -113,7 +113,7 @@ func newBase(t *testing.T) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l, err := layer([]file{{path: "etc/base-of-" + p.Architecture, mode: 0o644}}, newOrder(t).created, kind)
+		l, err := layer([]file{{path: "etc/base-of-" + p.Architecture, mode: 0o644}}, newOptions(t).created, kind)
 		if err != nil {
 			t.Fatal(err)
 		}

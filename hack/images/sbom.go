@@ -30,11 +30,11 @@ import (
 	"golang.org/x/mod/module"
 )
 
-// unknown is how SPDX says that nothing is claimed.
+// unknown is SPDX's value for a field without an assertion.
 const unknown = "NOASSERTION"
 
 // sbom writes a document for each image and platform.
-func (o order) sbom(ctx context.Context, stdout io.Writer) error {
+func (o options) sbom(ctx context.Context, stdout io.Writer) error {
 	if err := os.MkdirAll(o.out, 0o755); err != nil {
 		return err
 	}
@@ -62,17 +62,17 @@ func (o order) sbom(ctx context.Context, stdout io.Writer) error {
 	return nil
 }
 
-// documentPath has the platform in it where there are several.
-func (o order) documentPath(image string, p v1.Platform) string {
+// documentPath contains the platform if there are several.
+func (o options) documentPath(image string, p v1.Platform) string {
 	if len(o.platforms) > 1 {
 		image += "-" + p.OS + "-" + p.Architecture
 	}
 	return filepath.Join(o.out, image+".spdx.json")
 }
 
-// document says what is in an image: the binary with its modules, and the certificates
+// document lists the contents of an image: the binary with its modules, and the certificates
 // of an image that does not run as root.
-func (o order) document(image string, p v1.Platform, known licences) (*spdx.Document, error) {
+func (o options) document(image string, p v1.Platform, known licences) (*spdx.Document, error) {
 	path := o.binary(image, p)
 	data, err := readBinary(path, p)
 	if err != nil {
@@ -86,8 +86,8 @@ func (o order) document(image string, p v1.Platform, known licences) (*spdx.Docu
 	d := &spdx.Document{
 		SPDXVersion: spdx.Version, DataLicense: spdx.DataLicense, SPDXIdentifier: "DOCUMENT",
 		DocumentName: image,
-		// A name, not an address: the same for the same binary, and for no other.
-		DocumentNamespace: fmt.Sprintf("https://%s/spdx/%s/%s/%s", home, image, o.version, sum),
+		// A unique name, not an address: it differs between binaries.
+		DocumentNamespace: fmt.Sprintf("https://%s/spdx/%s/%s/%s", repository, image, o.version, sum),
 		CreationInfo: &spdx.CreationInfo{
 			Created:  o.created.Format(time.RFC3339),
 			Creators: []common.Creator{{CreatorType: "Tool", Creator: "stowage-images"}},
@@ -138,7 +138,7 @@ func addModule(d *spdx.Document, m debug.Module, licence string) string {
 		}},
 	}
 	if m.Sum != "" {
-		// The hash of go.sum is one over all files; SPDX's checksums are of one file.
+		// The hash of go.sum covers all files; an SPDX checksum is that of one file.
 		one.PackageSourceInfo = "go.sum " + m.Sum
 	}
 	d.Packages = append(d.Packages, one)
@@ -154,8 +154,8 @@ func relate(d *spdx.Document, a, how, b string) {
 // standard is the name of Go's standard library in package URLs.
 const standard = "stdlib"
 
-// modulesOf are the modules that a binary was built from besides its own, as they were
-// after replacement, and the standard library.
+// modulesOf are the modules that a binary depends on, after replacement, and the standard
+// library.
 func modulesOf(info *debug.BuildInfo) []debug.Module {
 	modules := []debug.Module{{Path: standard, Version: strings.TrimPrefix(info.GoVersion, "go")}}
 	for _, m := range info.Deps {
@@ -167,20 +167,20 @@ func modulesOf(info *debug.BuildInfo) []debug.Module {
 	return modules
 }
 
-// authoritiesModule is where the certificates in images come from: one of this
-// command's own modules.
+// authoritiesModule is the module of the certificates in images, a dependency of this
+// command.
 func authoritiesModule() (debug.Module, error) {
 	const path = "golang.org/x/crypto/x509roots/fallback"
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return debug.Module{}, errors.New("this command has no build info to tell the version of its certificates")
+		return debug.Module{}, errors.New("this command has no build info with the version of its certificates")
 	}
 	for _, m := range info.Deps {
 		if m.Path == path {
 			return *m, nil
 		}
 	}
-	return debug.Module{}, fmt.Errorf("this command was built without module %s, where its certificates come from", path)
+	return debug.Module{}, fmt.Errorf("this command was built without module %s, which has its certificates", path)
 }
 
 // licences finds the licences of modules in the module cache.
@@ -189,19 +189,19 @@ type licences struct{ cache string }
 func newLicences(ctx context.Context) (licences, error) {
 	out, err := exec.CommandContext(ctx, "go", "env", "GOMODCACHE").Output()
 	if err != nil {
-		return licences{}, fmt.Errorf("ask go for its module cache: %w", err)
+		return licences{}, fmt.Errorf("find the module cache: %w", err)
 	}
 	return licences{cache: strings.TrimSpace(string(out))}, nil
 }
 
-// licenceFile is what files with a licence are called.
+// licenceFile matches the names of files with a licence.
 var licenceFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|unlicense)([.-].*)?$`)
 
-// enough of a file, in percent, must be licence text, so that one that only speaks of a
-// licence counts for nothing. pkg.go.dev draws the line at the same place.
+// enough of a file, in percent, must be licence text, so that a file that only mentions a
+// licence does not count. pkg.go.dev has the same threshold.
 const enough = 75
 
-// of is the SPDX expression for all licences in a module's own folder, or NOASSERTION.
+// of is the SPDX expression for all licences in a module's top folder, or NOASSERTION.
 func (l licences) of(m debug.Module) string {
 	if m.Path == standard {
 		return "BSD-3-Clause"
@@ -238,7 +238,7 @@ func (l licences) of(m debug.Module) string {
 	return strings.Join(slices.Compact(found), " AND ")
 }
 
-// recognize names the licences that a file consists of.
+// recognize returns the names of the licences in a file.
 func recognize(text []byte) []string {
 	cover := licensecheck.Scan(text)
 	if cover.Percent < enough {

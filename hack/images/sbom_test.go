@@ -24,10 +24,10 @@ import (
 // host is the platform that this command can be built for without compiling Go itself.
 var host = v1.Platform{OS: "linux", Architecture: runtime.GOARCH}
 
-// built is an order for images of this very command, which has modules enough.
-func built(t *testing.T, names ...string) order {
+// built returns options for images of this command, which has enough modules.
+func built(t *testing.T, names ...string) options {
 	t.Helper()
-	o := newOrder(t)
+	o := newOptions(t)
 	o.names, o.platforms = names, []v1.Platform{host}
 	path := filepath.Join(t.TempDir(), "images")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", path, ".")
@@ -45,8 +45,8 @@ func built(t *testing.T, names ...string) order {
 	return o
 }
 
-// writeDocuments runs the binary of an order, as make does, and returns the documents.
-func writeDocuments(t *testing.T, o order) map[string]*spdx.Document {
+// writeDocuments runs the binary of the first image, as make does, and returns the documents.
+func writeDocuments(t *testing.T, o options) map[string]*spdx.Document {
 	t.Helper()
 	args := append([]string{"sbom", "-bin=" + o.bin, "-out=" + o.out, "-platforms=" + host.String(), "-version=v1.2.3",
 		"-created=1795312800"}, o.names...)

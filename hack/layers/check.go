@@ -12,8 +12,8 @@ import (
 // Module is the path that the product's own imports begin with.
 const Module = "stowage.dev/stowage"
 
-// Check holds the files against the layers and the bans and returns a sentence for each
-// breach, ordered and without repetitions. It leaves transitive imports to CheckDeps.
+// Check returns a sentence for each file that breaks a layer or a ban, sorted and without
+// repetitions. CheckDeps checks transitive imports.
 func Check(files []File, packages []Package, bans []Ban) []string {
 	c := checker{packages: packages}
 	for _, f := range files {
@@ -95,7 +95,7 @@ func (c *checker) checkOwnImports(f File) {
 	}
 }
 
-// checkPure reports what layer 0 takes from outside the product.
+// checkPure reports imports of layer 0 from outside the product that are not allowed.
 func (c *checker) checkPure(f File) {
 	if _, layer, ok := c.find(f.Package()); !ok || layer != Pure {
 		return
@@ -113,7 +113,7 @@ func (c *checker) checkPure(f File) {
 	}
 }
 
-// checkFixtures reports fixtures in what is not a test.
+// checkFixtures reports imports of fixtures outside of tests.
 func (c *checker) checkFixtures(f File) {
 	if inAny(f.Path, fixtureUsers) {
 		return
@@ -182,7 +182,8 @@ func inAny(path string, folders []string) bool {
 	})
 }
 
-// isStd tells the standard library from the rest as the go command does: a domain has a dot.
+// isStd reports whether the package is of the standard library: other paths begin with a domain,
+// which has a dot.
 func isStd(imported string) bool {
 	first, _, _ := strings.Cut(imported, "/")
 	return !strings.Contains(first, ".")

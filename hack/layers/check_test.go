@@ -89,7 +89,7 @@ func TestCheck(t *testing.T) {
 			want: []string{"pkg/scheduling/plan/plan.go imports k8s.io/component-helpers/storage/volume: layer 0 imports the standard library, " +
 				"k8s.io/api, k8s.io/apimachinery, k8s.io/component-helpers/scheduling/corev1/nodeaffinity only"},
 		},
-		"layer 0 looks outside": {
+		"layer 0 imports packages with side effects": {
 			file:    "pkg/scheduling/match/assign.go",
 			imports: []string{"math/rand/v2", "net/http", "os"},
 			want: []string{
@@ -103,7 +103,7 @@ func TestCheck(t *testing.T) {
 			imports: []string{own + "pkg/metrics"},
 			want:    []string{"pkg/scheduling/match/assign.go imports pkg/metrics: layer 0 imports layer 0 only"},
 		},
-		"layer 0 goes up": {
+		"layer 0 imports a higher layer": {
 			file:    "pkg/scheduling/match/assign.go",
 			imports: []string{own + "pkg/scheduling/volumecache"},
 			want:    []string{"pkg/scheduling/match/assign.go imports pkg/scheduling/volumecache: layer 0 imports layer 0 only"},
@@ -129,13 +129,13 @@ func TestCheck(t *testing.T) {
 			file:    "pkg/scheduling/volumetopology/plugin.go",
 			imports: []string{"k8s.io/kubernetes/pkg/scheduler/framework"},
 			want: []string{"pkg/scheduling/volumetopology/plugin.go: k8s.io/kubernetes/pkg/scheduler/framework must not be imported: " +
-				"plugins are written against k8s.io/kube-scheduler/framework; only cmd/scheduler and pkg/apis/config/scheme meet the scheduler itself"},
+				"plugins are written against k8s.io/kube-scheduler/framework; only cmd/scheduler and pkg/apis/config/scheme import the scheduler itself"},
 		},
 		"the scheduler itself, in another command": {
 			file:    "cmd/extender/main.go",
 			imports: []string{"k8s.io/kubernetes/pkg/scheduler/framework"},
 			want: []string{"cmd/extender/main.go: k8s.io/kubernetes/pkg/scheduler/framework must not be imported: " +
-				"plugins are written against k8s.io/kube-scheduler/framework; only cmd/scheduler and pkg/apis/config/scheme meet the scheduler itself"},
+				"plugins are written against k8s.io/kube-scheduler/framework; only cmd/scheduler and pkg/apis/config/scheme import the scheduler itself"},
 		},
 		"the scheduler itself, in a test": {
 			file:    "pkg/scheduling/volumetopology/plugin_test.go",
@@ -145,13 +145,13 @@ func TestCheck(t *testing.T) {
 			file:    "pkg/scheduling/binder/bind.go",
 			imports: []string{framework},
 			want: []string{"pkg/scheduling/binder/bind.go: k8s.io/kube-scheduler/framework must not be imported: " +
-				"only plugins know the scheduling framework, so that everything below them serves the extender and the command line too"},
+				"only plugins import the scheduling framework; the extender and the command line use the packages below them"},
 		},
 		"the framework in the cache": {
 			file:    "pkg/scheduling/volumecache/cache.go",
 			imports: []string{framework},
 			want: []string{"pkg/scheduling/volumecache/cache.go: k8s.io/kube-scheduler/framework must not be imported: " +
-				"only plugins know the scheduling framework, so that everything below them serves the extender and the command line too"},
+				"only plugins import the scheduling framework; the extender and the command line use the packages below them"},
 		},
 		"a package whose name only begins like a banned one": {
 			file:    "pkg/scheduling/extender/handler.go",
@@ -167,16 +167,16 @@ func TestCheck(t *testing.T) {
 			want: []string{"pkg/scheduling/volumecache/cache.go: k8s.io/client-go/kubernetes/typed/core/v1 must not be imported: " +
 				"layer 1 reads through informers and listers; writing is for layer 2"},
 		},
-		"the binder speaks HTTP": {
+		"the binder imports HTTP": {
 			file:    "pkg/scheduling/binder/bind.go",
 			imports: []string{"net/http"},
 			want: []string{"pkg/scheduling/binder/bind.go: net/http must not be imported: " +
-				"the binder talks to the API server through its clientset alone"},
+				"the binder accesses the API server only through its clientset"},
 		},
-		"devices know pods": {
+		"devices import the API of pods": {
 			file:    "pkg/localdisk/device/wipe_linux.go",
 			imports: []string{"k8s.io/api/core/v1"},
-			want:    []string{"pkg/localdisk/device/wipe_linux.go: k8s.io/api/core/v1 must not be imported: devices and mounts know nothing of Kubernetes"},
+			want:    []string{"pkg/localdisk/device/wipe_linux.go: k8s.io/api/core/v1 must not be imported: packages of devices and mounts do not depend on Kubernetes"},
 		},
 		"fixtures in the product": {
 			file:    "pkg/scheduling/binder/bind.go",

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// TestSourceTree holds the product's own source against the table.
+// TestSourceTree checks the source of the product against the table.
 func TestSourceTree(t *testing.T) {
 	t.Parallel()
 	files, err := ReadTree(root(t))
@@ -24,7 +24,7 @@ func TestSourceTree(t *testing.T) {
 	}
 }
 
-// TestDepsOfLayerZero holds all that layer 0 depends on against the table.
+// TestDepsOfLayerZero checks all dependencies of layer 0 against the table.
 func TestDepsOfLayerZero(t *testing.T) {
 	t.Parallel()
 	// The packages found by reading the tree, not by a pattern: `go test` then runs this

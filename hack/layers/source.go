@@ -31,8 +31,8 @@ func (f File) Test() bool { return strings.HasSuffix(f.Path, "_test.go") }
 // ReadTree reads the imports of every Go file of the module in root. Folders that the go
 // command ignores are left out, and nested modules.
 //
-// It reads the files rather than asking `go list`, which sees only one platform's, and lets
-// `go test` know what its cached result depends on.
+// It reads the files instead of running `go list`, which ignores the files of other platforms;
+// and `go test` caches a result only for files that the test has read.
 func ReadTree(root string) ([]File, error) {
 	var files []File
 	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {

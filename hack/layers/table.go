@@ -85,18 +85,18 @@ type Ban struct {
 	Why string
 }
 
-// Bans returns what no layer number can say.
+// Bans returns the rules that layers cannot express.
 func Bans() []Ban {
 	return []Ban{
 		{
 			Imports: []string{"k8s.io/kubernetes"},
 			But:     []string{"cmd/scheduler", "pkg/apis/config/scheme", "test", "hack"},
-			Why:     "plugins are written against k8s.io/kube-scheduler/framework; only cmd/scheduler and pkg/apis/config/scheme meet the scheduler itself",
+			Why:     "plugins are written against k8s.io/kube-scheduler/framework; only cmd/scheduler and pkg/apis/config/scheme import the scheduler itself",
 		},
 		{
 			Imports: []string{"k8s.io/kube-scheduler/framework"},
 			But:     []string{"cmd", "pkg/scheduling/volumetopology", "test", "hack"},
-			Why:     "only plugins know the scheduling framework, so that everything below them serves the extender and the command line too",
+			Why:     "only plugins import the scheduling framework; the extender and the command line use the packages below them",
 		},
 		{
 			Imports: []string{"k8s.io/client-go/kubernetes", "k8s.io/client-go/dynamic", "k8s.io/client-go/rest"},
@@ -106,12 +106,12 @@ func Bans() []Ban {
 		{
 			Imports: []string{"net/http"},
 			On:      []string{"pkg/scheduling/binder"},
-			Why:     "the binder talks to the API server through its clientset alone",
+			Why:     "the binder accesses the API server only through its clientset",
 		},
 		{
 			Imports: []string{"k8s.io/api", "k8s.io/client-go"},
 			On:      []string{"pkg/localdisk/device"},
-			Why:     "devices and mounts know nothing of Kubernetes",
+			Why:     "packages of devices and mounts do not depend on Kubernetes",
 		},
 	}
 }

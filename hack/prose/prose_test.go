@@ -19,7 +19,7 @@ const root = "../.."
 // checked are the kinds of files that are read.
 var checked = []string{".go", ".md", ".sh", ".yaml", ".yml", ".tpl", "Makefile", "Dockerfile"}
 
-// TestSourceTree checks every file that git knows, except this package, which has the idioms.
+// TestSourceTree checks every file that git lists, except this package, which has the idioms.
 func TestSourceTree(t *testing.T) {
 	t.Parallel()
 	list := exec.CommandContext(t.Context(), "git", "ls-files", "--cached", "--others", "--exclude-standard")

@@ -14,8 +14,8 @@ import (
 	"strings"
 )
 
-// Exempt, in a comment on the line of a call, says that what the call bounds is no wait but
-// a pause, or a promise of the product that no machine may stretch.
+// Exempt, in a comment on the line of a call, marks a pause, or a time limit that the product
+// guarantees on every machine, as opposed to a wait of a test.
 const Exempt = "not a deadline:"
 
 // bounding are the functions whose argument of a duration or time bounds a wait, with the
@@ -36,12 +36,12 @@ type File struct {
 	Source []byte
 }
 
-// Check returns a sentence for each wait, in files of one package, that is bounded by a
-// duration of seconds or more which is written down instead of derived.
+// Check returns a sentence for each wait, in files of one package, that is bounded by
+// a literal duration of seconds or more.
 func Check(files []File) ([]string, error) {
 	positions := token.NewFileSet()
 	var parsed []*ast.File
-	constant := map[string]bool{} // names of the package for durations that are written down
+	constant := map[string]bool{} // names in the package of literal durations
 	for _, f := range files {
 		syntax, err := parser.ParseFile(positions, f.Name, f.Source, parser.ParseComments)
 		if err != nil {
@@ -80,7 +80,7 @@ func check(positions *token.FileSet, file *ast.File, constant map[string]bool) [
 	var breaches []string
 	report := func(n ast.Node, what string) {
 		if at := positions.Position(n.Pos()); !exempt[at.Line] {
-			breaches = append(breaches, fmt.Sprintf("%s:%d: %s must be a multiple of deadline.Wait(), or say why not: // %s ...", at.Filename, at.Line, what, Exempt))
+			breaches = append(breaches, fmt.Sprintf("%s:%d: %s must be a multiple of deadline.Wait(), or give a reason: // %s ...", at.Filename, at.Line, what, Exempt))
 		}
 	}
 	ast.Inspect(file, func(n ast.Node) bool {

@@ -16,7 +16,7 @@ import (
 
 func TestCheck(t *testing.T) {
 	t.Parallel()
-	const end = " must be a multiple of deadline.Wait(), or say why not: // not a deadline: ..."
+	const end = " must be a multiple of deadline.Wait(), or give a reason: // not a deadline: ..."
 	tests := map[string]struct {
 		source string
 		want   []string

@@ -4,11 +4,14 @@
 package cluster
 
 import (
+	"context"
 	"fmt"
-	"os"
 	"regexp"
 	"strings"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -102,25 +105,38 @@ func (c *Cluster) identity(user string, groups ...string) (identity, error) {
 		return identity{}, err
 	}
 	id := identity{pair: pair, kubeconfig: c.folder.path(fmt.Sprintf("%s-%d.kubeconfig", fileName(user), len(c.identities)))}
-	if err := c.writeKubeconfig(id); err != nil {
+	if err := c.writeKubeconfig(id.kubeconfig, clientcmdapi.AuthInfo{ClientCertificateData: pair.cert, ClientKeyData: pair.key}); err != nil {
 		return identity{}, fmt.Errorf("write a kubeconfig for %q: %w", user, err)
 	}
 	c.identities[key] = id
 	return id, nil
 }
 
-func (c *Cluster) writeKubeconfig(id identity) error {
+// WritePodKubeconfig writes a kubeconfig with the token that kubelet would give to a pod. The
+// token names the pod and its node, and ends with the pod.
+func (c *Cluster) WritePodKubeconfig(ctx context.Context, pod *corev1.Pod, path string) error {
+	answer, err := c.client.CoreV1().ServiceAccounts(pod.Namespace).CreateToken(ctx, pod.Spec.ServiceAccountName, &authenticationv1.TokenRequest{
+		Spec: authenticationv1.TokenRequestSpec{BoundObjectRef: &authenticationv1.BoundObjectReference{
+			Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID,
+		}},
+	}, metav1.CreateOptions{})
+	if err == nil {
+		err = c.writeKubeconfig(path, clientcmdapi.AuthInfo{Token: answer.Status.Token})
+	}
+	if err != nil {
+		return fmt.Errorf("write a kubeconfig for pod %s: %w", pod.Name, err)
+	}
+	return nil
+}
+
+func (c *Cluster) writeKubeconfig(path string, user clientcmdapi.AuthInfo) error {
 	const name = "stowage"
 	config := clientcmdapi.NewConfig()
 	config.Clusters[name] = &clientcmdapi.Cluster{Server: c.URL(), CertificateAuthorityData: c.ca.pem}
-	config.AuthInfos[name] = &clientcmdapi.AuthInfo{ClientCertificateData: id.pair.cert, ClientKeyData: id.pair.key}
+	config.AuthInfos[name] = &user
 	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
 	config.CurrentContext = name
-	data, err := clientcmd.Write(*config)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(id.kubeconfig, data, 0o600)
+	return clientcmd.WriteToFile(*config, path)
 }
 
 var notFileName = regexp.MustCompile(`[^a-zA-Z0-9.-]+`)

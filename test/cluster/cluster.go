@@ -202,7 +202,7 @@ func (c *Cluster) start(ctx context.Context) error {
 		}
 	}
 	select {
-	case err := <-c.failed: // one that had come up before the others
+	case err := <-c.failed: // of a process that had started before the others
 		return err
 	default:
 		return nil
@@ -212,7 +212,7 @@ func (c *Cluster) start(ctx context.Context) error {
 // Etcd is the cluster's database. Without it kube-apiserver is not ready.
 func (c *Cluster) Etcd() *Component { return c.etcd }
 
-// APIServer is kube-apiserver; it comes back on the same port.
+// APIServer is kube-apiserver; restarts keep its port.
 func (c *Cluster) APIServer() *Component { return c.apiServer }
 
 // ControllerManager is kube-controller-manager, and so the PV controller.
@@ -257,8 +257,7 @@ func (c *Cluster) loadEtcd() error {
 // Folder is the cluster's own folder, with the log of each component.
 func (c *Cluster) Folder() string { return string(c.folder) }
 
-// KeepFolder has the folder outlive the cluster, for those who look into what
-// went wrong.
+// KeepFolder keeps the folder after the end of the cluster, to find the cause of a failure.
 func (c *Cluster) KeepFolder() { c.supervisor.Keep(true) }
 
 // Failed receives an error when a process ends unexpectedly; only the first.

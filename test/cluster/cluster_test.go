@@ -187,7 +187,7 @@ func TestUsersHaveTheirRights(t *testing.T) {
 	}
 }
 
-func TestStrangersAreRefused(t *testing.T) {
+func TestUnknownAuthoritiesAreRejected(t *testing.T) {
 	ctx, c := sharedCluster(t)
 	other := must[*authority](t)(newAuthority())
 	pair := must[keyPair](t)(other.client(adminUser, adminGroup))

@@ -11,7 +11,7 @@ import (
 )
 
 // Sets of controllers for ControllerManagerConfig.Controllers, by the names
-// that kube-controller-manager's flag --controllers takes. Not to be changed.
+// of kube-controller-manager's flag --controllers. Callers must not change them.
 var (
 	// VolumeControllers bind claims and PVs, and remove the finalizers of both once
 	// they are unused.
@@ -23,8 +23,7 @@ var (
 
 	// DefaultControllers are those that stateful workloads need: volumes,
 	// generic ephemeral volumes, StatefulSets, service accounts and the
-	// collection of garbage. Nodes stay as they are when their kubelet falls
-	// silent.
+	// collection of garbage. Nodes stay Ready when their kubelet stops sending heartbeats.
 	DefaultControllers = slices.Concat(VolumeControllers, []string{
 		"ephemeral-volume-controller",
 		"statefulset-controller",
@@ -39,7 +38,7 @@ var (
 	AllControllers = []string{"*"}
 )
 
-// Controllers that the rest of the cluster has to go along with.
+// Controllers that other settings of the cluster depend on.
 const (
 	serviceAccountController = "serviceaccount-controller"
 	nodeLifecycleController  = "node-lifecycle-controller"

@@ -102,7 +102,6 @@ func TestNodeSet(t *testing.T) {
 	t.Parallel()
 	set := NodeSet{
 		Prefix: "big", Count: 3, Zones: []string{"a", "b"}, Labels: map[string]string{"disk": "ssd"},
-		Allocatable: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("64")},
 	}
 	var got []string
 	nodes := set.Nodes()
@@ -110,13 +109,13 @@ func TestNodeSet(t *testing.T) {
 		got = append(got, fmt.Sprint(n.Name, " ", n.Labels[corev1.LabelHostname], " ", n.Labels[corev1.LabelTopologyZone], " ",
 			n.Labels["disk"], " ", n.Status.Allocatable.Cpu(), " ", n.Status.Capacity.Memory()))
 	}
-	want := []string{"big-0 big-0 a ssd 64 256Gi", "big-1 big-1 b ssd 64 256Gi", "big-2 big-2 a ssd 64 256Gi"}
+	want := []string{"big-0 big-0 a ssd 32 256Gi", "big-1 big-1 b ssd 32 256Gi", "big-2 big-2 a ssd 32 256Gi"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	nodes[0].Labels["disk"] = "hdd"
 	nodes[0].Status.Allocatable[corev1.ResourceCPU] = resource.MustParse("1")
-	if set.Labels["disk"] != "ssd" || nodes[0].Status.Capacity.Cpu().String() != "64" {
+	if set.Labels["disk"] != "ssd" || nodes[0].Status.Capacity.Cpu().String() != "32" {
 		t.Error("a node shares memory with its set or with itself")
 	}
 }

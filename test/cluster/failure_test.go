@@ -55,7 +55,7 @@ func takePVController(ctx context.Context, t *testing.T, c *Cluster) {
 
 func takeAPIServer(ctx context.Context, t *testing.T, c *Cluster) {
 	ns := namespace(ctx, t, c)
-	before := c.APIServer().Process()
+	before, url := c.APIServer().Process(), c.URL()
 	if err := c.APIServer().Stop(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -69,9 +69,8 @@ func takeAPIServer(ctx context.Context, t *testing.T, c *Cluster) {
 		t.Fatal(err)
 	}
 	after := c.APIServer().Process()
-	if before.PID() == after.PID() || before.SecurePort() != after.SecurePort() {
-		t.Errorf("pid %d and port %d became %d and %d, want another process on the same port",
-			before.PID(), before.SecurePort(), after.PID(), after.SecurePort())
+	if before.PID() == after.PID() || after.base.url != url {
+		t.Errorf("pid %d and %s became %d and %s, want another process on the same port", before.PID(), url, after.PID(), after.base.url)
 	}
 	must[*corev1.Namespace](t)(c.Client().CoreV1().Namespaces().Get(ctx, ns, metav1.GetOptions{}))
 }

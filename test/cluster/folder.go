@@ -30,7 +30,7 @@ func newFolder(parent string) (folder, error) {
 	}
 	if len(dir) > maxFolder {
 		_ = os.Remove(dir) // empty
-		return "", fmt.Errorf("make the cluster's folder: %q is longer than the %d bytes that leave room for the path of a unix socket: use a shorter Dir", dir, maxFolder)
+		return "", fmt.Errorf("make the cluster's folder: %q is longer than the %d bytes that the path of a unix socket allows: use a shorter Dir", dir, maxFolder)
 	}
 	return folder(dir), nil
 }

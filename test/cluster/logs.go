@@ -4,13 +4,12 @@
 package cluster
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 const (
@@ -65,23 +64,14 @@ func tail(path string, lines int, limit int64) (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	size, err := f.Seek(0, io.SeekEnd)
+	info, err := f.Stat()
 	if err != nil {
 		return "", err
 	}
-	start := max(0, size-limit)
-	data := make([]byte, size-start)
-	n, err := f.ReadAt(data, start)
-	if err != nil && !errors.Is(err, io.EOF) {
+	data, err := io.ReadAll(io.NewSectionReader(f, max(0, info.Size()-limit), limit))
+	if err != nil {
 		return "", err
 	}
-	data = bytes.TrimRight(data[:n], "\n")
-	from := len(data)
-	for range lines {
-		from = bytes.LastIndexByte(data[:from], '\n')
-		if from < 0 {
-			return string(data), nil
-		}
-	}
-	return string(data[from+1:]), nil
+	all := strings.Split(strings.TrimRight(string(data), "\n"), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n"), nil
 }

@@ -16,7 +16,7 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 )
 
-// defaultServiceAccount is what pods run as that name no other.
+// defaultServiceAccount is the service account of pods that do not specify one.
 const defaultServiceAccount = "default"
 
 // NewNamespace makes a namespace named after prefix with a suffix that makes it
@@ -33,8 +33,8 @@ func (c *Cluster) NewNamespace(ctx context.Context, prefix string) (string, erro
 	return ns.Name, c.waitServiceAccount(ctx, ns.Name)
 }
 
-// waitServiceAccount waits until pods are admitted to a namespace, which takes
-// its default service account.
+// waitServiceAccount waits for a namespace's default service account, without which no pod
+// is admitted.
 func (c *Cluster) waitServiceAccount(ctx context.Context, namespace string) error {
 	if m := c.controllerManager.Process(); m != nil {
 		var cancel func()

@@ -35,13 +35,10 @@ type NodeSet struct {
 	Zones []string
 	// Labels for each node, in addition to its hostname label.
 	Labels map[string]string
-	// Allocatable resources; the defaults are 32 CPUs, 256Gi of memory and
-	// 110 pods.
-	Allocatable corev1.ResourceList
 }
 
-// Nodes makes the node objects of a set, to be changed at will and given to
-// AddNodes.
+// Nodes makes the node objects of a set, with 32 CPUs, 256Gi of memory and room for 110 pods
+// each. They may be changed before AddNodes.
 func (s NodeSet) Nodes() []*corev1.Node {
 	prefix := s.Prefix
 	if prefix == "" {
@@ -64,7 +61,6 @@ func (s NodeSet) Nodes() []*corev1.Node {
 			corev1.ResourceMemory: resource.MustParse("256Gi"),
 			corev1.ResourcePods:   resource.MustParse("110"),
 		}
-		maps.Copy(resources, s.Allocatable)
 		nodes[i] = &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
 			Status:     corev1.NodeStatus{Allocatable: resources, Capacity: maps.Clone(resources)},

@@ -21,8 +21,8 @@ import (
 // and hang, to be killed.
 const parentEnv = "CLUSTER_TEST_PARENT"
 
-// family is what the parent prints on standard output.
-type family struct {
+// processes is what the parent prints on standard output.
+type processes struct {
 	Folder string
 	PIDs   []int
 }
@@ -42,7 +42,7 @@ func actAsParent() {
 	if err != nil {
 		panic(err)
 	}
-	f := family{Folder: c.Folder(), PIDs: []int{c.supervisor.PID(), p.PID()}}
+	f := processes{Folder: c.Folder(), PIDs: []int{c.supervisor.PID(), p.PID()}}
 	for _, m := range []*Component{c.Etcd(), c.APIServer(), c.ControllerManager(), c.Kwok()} {
 		f.PIDs = append(f.PIDs, m.Process().PID())
 	}
@@ -75,7 +75,7 @@ func TestKilledParentLeavesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v: %v\n%s", err, parent.Wait(), stderr.String())
 	}
-	var f family
+	var f processes
 	if err := json.Unmarshal(line, &f); err != nil {
 		t.Fatal(err)
 	}

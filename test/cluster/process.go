@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// Health checks start close together, as components take tens of
-	// milliseconds to seconds, and move apart.
+	// The pause between health checks grows: components start within tens of
+	// milliseconds to seconds.
 	healthBackoffMin = 10 * time.Millisecond
 	healthBackoffMax = 200 * time.Millisecond
 )
@@ -27,7 +27,7 @@ const (
 var (
 	// stopGrace is how long a process may take to end after SIGTERM.
 	stopGrace = deadline.Wait() / 4
-	// healthTimeout is how long a component may take to say that it is well.
+	// healthTimeout is how long a component may take to answer a health check.
 	healthTimeout = deadline.Wait() / 12
 )
 
@@ -37,10 +37,9 @@ type Process struct {
 	name       string
 	logFile    string
 	kubeconfig string
-	port       int
 	base       endpoint
 	healthPath string
-	asked      atomic.Bool // to end, or to do what may end it
+	expected   atomic.Bool // the end of the process
 }
 
 // endpoint is the server of a component; without a client it has none.
@@ -51,10 +50,6 @@ type endpoint struct {
 
 // Name of the component, such as "kube-apiserver".
 func (p *Process) Name() string { return p.name }
-
-// SecurePort is the port on 127.0.0.1 that the process serves HTTPS on; 0 for
-// etcd and kwok, which serve none.
-func (p *Process) SecurePort() int { return p.port }
 
 // Kubeconfig is the path of the kubeconfig that the process runs with; empty
 // for etcd and kube-apiserver.
@@ -67,7 +62,7 @@ func (p *Process) LogFile() string { return p.logFile }
 // its log; nil after Stop and Kill.
 func (p *Process) Err() error {
 	exit := p.Exit()
-	if p.asked.Load() {
+	if p.expected.Load() {
 		return nil
 	}
 	return fmt.Errorf("%s ended: %s%s", p.name, exit, tailMessage(p.logFile))
@@ -82,7 +77,7 @@ func (p *Process) Signal(sig syscall.Signal) error {
 	default:
 	}
 	if sig != syscall.SIGSTOP && sig != syscall.SIGCONT {
-		p.asked.Store(true)
+		p.expected.Store(true)
 	}
 	if err := p.Process.Signal(sig); err != nil {
 		return fmt.Errorf("send %s to %s: %w", sig, p.name, err)
@@ -92,7 +87,7 @@ func (p *Process) Signal(sig syscall.Signal) error {
 
 // Expect marks the process's end as expected from now on without Signal, Stop or Kill: it ends
 // with something else.
-func (p *Process) Expect() { p.asked.Store(true) }
+func (p *Process) Expect() { p.expected.Store(true) }
 
 // Kill ends the process at once, as a crash would, and waits for its end.
 func (p *Process) Kill() error {
@@ -123,7 +118,7 @@ func (p *Process) Stop(ctx context.Context) error {
 	if err := p.Kill(); err != nil {
 		return err
 	}
-	return fmt.Errorf("%s did not end on SIGTERM, so it was killed: %w%s", p.name, why, tailMessage(p.logFile))
+	return fmt.Errorf("%s did not end on SIGTERM and was killed: %w%s", p.name, why, tailMessage(p.logFile))
 }
 
 // WaitHealthy waits until the component is ready: /readyz, or /healthz where that is the only
@@ -147,13 +142,13 @@ func (p *Process) WaitHealthy(ctx context.Context) error {
 			return p.ended()
 		case <-ctx.Done():
 			timer.Stop()
-			return fmt.Errorf("wait until %s is healthy: %w; last answer: %w%s", p.name, ctx.Err(), last, tailMessage(p.logFile))
+			return fmt.Errorf("wait until %s is healthy: %w; last response: %w%s", p.name, ctx.Err(), last, tailMessage(p.logFile))
 		case <-timer.C:
 		}
 	}
 }
 
-// ended is the error of those who need the process alive.
+// ended is the error of calls that need the process to run.
 func (p *Process) ended() error {
 	if err := p.Err(); err != nil {
 		return err
@@ -161,11 +156,11 @@ func (p *Process) ended() error {
 	return fmt.Errorf("%s was stopped", p.name)
 }
 
-// Get asks the process for a path such as "/metrics", as an administrator, and
-// returns the answer's body. Any status but 200 is an error.
+// Get requests a path such as "/metrics" from the process, as an administrator, and
+// returns the body of the response. Any status but 200 is an error.
 func (p *Process) Get(ctx context.Context, path string) ([]byte, error) {
 	if p.base.client == nil {
-		return nil, fmt.Errorf("get %s from %s: it serves nothing", path, p.name)
+		return nil, fmt.Errorf("get %s from %s: it has no server", path, p.name)
 	}
 	body, err := p.base.get(ctx, path)
 	if err != nil {

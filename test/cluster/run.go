@@ -27,11 +27,10 @@ type run struct {
 	beside     int
 }
 
-// run starts a process and watches over its end.
+// run starts a process and reports its unexpected end.
 func (c *Cluster) run(r run) (*Process, error) {
 	p := &Process{name: r.name, logFile: c.folder.log(r.name), kubeconfig: r.kubeconfig, base: r.base, healthPath: cmp.Or(r.healthPath, "/readyz")}
 	if r.port != nil {
-		p.port = r.port.number
 		p.base = endpoint{client: c.http, url: r.port.url()}
 	}
 	c.mu.Lock()

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// SchedulerUser is who the API server's own RBAC rules let schedule pods.
+// SchedulerUser is the user that the default RBAC rules permit to schedule pods.
 const SchedulerUser = "system:kube-scheduler"
 
 // SchedulerOptions configures StartScheduler. The zero value is the stock
@@ -28,7 +28,7 @@ type SchedulerOptions struct {
 	// ConfigYAML is a KubeSchedulerConfiguration; empty: the defaults. Unless
 	// it names one itself, clientConnection.kubeconfig is filled in.
 	ConfigYAML []byte
-	// User and Groups are who it runs as; empty: SchedulerUser.
+	// User and Groups are the identity of its requests; empty: SchedulerUser.
 	User   string
 	Groups []string
 	// LeaderElect leaves leader election to the configuration and its default,

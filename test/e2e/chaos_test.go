@@ -110,7 +110,7 @@ func newChaos(t *testing.T) *frame.Env {
 	config := install.Config{
 		Classes: []install.Class{{Name: "chaos", Settings: map[string]any{"hostDir": chaosFolder}}},
 		// A node that is slow to come back is not to lose its pods.
-		Cluster: func(c *realnode.Config) { c.Silence = time.Minute },
+		Cluster: func(c *realnode.Config) { c.GracePeriod = time.Minute },
 	}
 	for _, name := range chaosNodes {
 		config.Nodes = append(config.Nodes, frame.Node(name, chaosDisks...))

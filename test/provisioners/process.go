@@ -19,8 +19,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
+	stowage "stowage.dev/stowage/pkg/apis/stowage/v1alpha1"
+	"stowage.dev/stowage/pkg/localdisk/diskreports"
 	"stowage.dev/stowage/test/cluster"
 )
 
@@ -158,9 +161,10 @@ func (p Process) Start(args ...string) (*cluster.Process, error) {
 	return p.Cluster.StartCommand(p.Node, p.Binary, append(p.Args(), args...), []string{"MY_NODE_NAME=" + p.Node})
 }
 
-// pod makes a pod that the provisioner's token is bound to.
-func (p Process) pod(ctx context.Context) (*corev1.Pod, error) {
-	return p.Cluster.Client().CoreV1().Pods(Namespace).Create(ctx, &corev1.Pod{
+// Login gets the provisioner the token that kubelet would give it, which names its node, and
+// returns the name of the pod that it is bound to. The token ends with the pod.
+func (p Process) Login(ctx context.Context) (pod string, err error) {
+	bound, err := p.Cluster.Client().CoreV1().Pods(Namespace).Create(ctx, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: account + "-"},
 		Spec: corev1.PodSpec{
 			NodeName:           p.Node,
@@ -168,4 +172,35 @@ func (p Process) pod(ctx context.Context) (*corev1.Pod, error) {
 			Containers:         []corev1.Container{{Name: "provisioner", Image: "none"}},
 		},
 	}, metav1.CreateOptions{})
+	if err != nil {
+		return "", fmt.Errorf("create the provisioner's pod on %s: %w", p.Node, err)
+	}
+	return bound.Name, p.Cluster.WritePodKubeconfig(ctx, bound, p.path("kubeconfig"))
+}
+
+// NewReports makes a client of what provisioners report.
+func NewReports(config *rest.Config) (*diskreports.Client, error) {
+	return diskreports.NewClient(config)
+}
+
+// WaitReport waits until is accepts the first page of a node's report, and returns it.
+// If ctx ends before, it returns the last page seen, which may be nil, and an error.
+func WaitReport(ctx context.Context, reports *diskreports.Client, node string, is func(*stowage.LocalDiskReport) bool) (*stowage.LocalDiskReport, error) {
+	watching, err := reports.Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + node})
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		return nil, fmt.Errorf("watch LocalDiskReport %s: %w", node, err)
+	}
+	defer watching.Stop()
+	var last *stowage.LocalDiskReport
+	for event := range watching.ResultChan() {
+		if report, ok := event.Object.(*stowage.LocalDiskReport); ok {
+			if last = report; is(report) {
+				return report, nil
+			}
+		}
+	}
+	return last, fmt.Errorf("wait for LocalDiskReport %s: %w", node, context.Cause(ctx))
 }

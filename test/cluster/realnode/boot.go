@@ -87,23 +87,9 @@ func (n *Node) startKubelet(ctx context.Context, boot string) error {
 	return n.waitReady(ctx, boot)
 }
 
-// importImage has containerd read an archive from its standard input.
-func (n *Node) importImage(ctx context.Context, archive string) error {
-	f, err := os.Open(archive)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	_, err = n.Run(ctx, f, "ctr", "--address", layout.Containerd, "--namespace", "k8s.io", "images", "import", "-")
-	return err
-}
-
 // prepare makes the node's folders and files, unless it ran before.
 func (n *Node) prepare(boot string) error {
-	known, err := exists(n.path("etc", "machine-id"))
-	if err != nil {
-		return err
-	}
+	_, unknown := os.Stat(n.path("etc", "machine-id"))
 	for _, dir := range []string{
 		"etc", "etc-work", "root/etc", "root/home", "root/mnt", "root/opt", "root/root", "root/srv",
 		"root/var/lib/kubelet", "root/var/lib/stowage", "root/var/log",
@@ -112,7 +98,7 @@ func (n *Node) prepare(boot string) error {
 			return err
 		}
 	}
-	if !known {
+	if unknown != nil {
 		if err := n.writeFiles(); err != nil {
 			return err
 		}
@@ -193,8 +179,8 @@ func (n *Node) service(name, healthURL, binary string, args ...string) *cluster.
 	})
 }
 
-// enter begins a command that runs in a node's namespaces. That of processes is for the parent
-// to enter, unless flags say --pid.
+// enter begins a command that runs in a node's namespaces. The parent enters the PID namespace,
+// unless flags contain --pid.
 func enter(pid int, flags ...string) []string {
 	return slices.Concat([]string{"nsenter", "--target", strconv.Itoa(pid), "--mount", "--net", "--uts", "--ipc"}, flags, []string{"--"})
 }
@@ -214,7 +200,6 @@ func (n *Node) kubeletArgs() []string {
 		"--config=/etc/kubernetes/kubelet.yaml", "--kubeconfig=/etc/kubernetes/kubelet.conf",
 		"--hostname-override=" + n.Name, "--node-ip=" + n.Address,
 		"--node-labels=" + strings.Join(labels, ","),
-		"--register-with-taints=" + strings.Join(n.spec.Taints, ","),
 		"--v=2",
 	}
 }
@@ -223,7 +208,12 @@ func (n *Node) kubeletArgs() []string {
 // has already may be imported again.
 func (n *Node) Import(ctx context.Context, archives ...string) error {
 	for _, archive := range archives {
-		if err := n.importImage(ctx, archive); err != nil {
+		f, err := os.Open(archive)
+		if err != nil {
+			return err
+		}
+		_, err = n.Run(ctx, f, "ctr", "--address", layout.Containerd, "--namespace", "k8s.io", "images", "import", "-")
+		if err = errors.Join(err, f.Close()); err != nil {
 			return fmt.Errorf("import %s: %w", archive, err)
 		}
 	}

@@ -131,10 +131,8 @@ func (c *Cluster) Stop() error {
 func (c *Cluster) Node(name string) *Node {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, n := range c.nodes {
-		if n.Name == name {
-			return n
-		}
+	if i := slices.IndexFunc(c.nodes, func(n *Node) bool { return n.Name == name }); i >= 0 {
+		return c.nodes[i]
 	}
 	return nil
 }
@@ -143,19 +141,19 @@ func (c *Cluster) Node(name string) *Node {
 func (c *Cluster) add(spec NodeSpec) (*Node, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	free := make([]bool, maxNodes+1)
-	for i := range free {
-		free[i] = i > 0
-	}
+	used := map[int]bool{}
 	for _, n := range c.nodes {
 		if n.Name == spec.Name {
 			return nil, fmt.Errorf("add node %s: the name is in use; Node.Start starts a node again", spec.Name)
 		}
-		free[n.index] = false
+		used[n.index] = true
 	}
-	index := slices.Index(free, true)
-	if index < 0 {
-		return nil, fmt.Errorf("add node %s: a cluster has room for %d", spec.Name, maxNodes)
+	index := 1
+	for used[index] {
+		index++
+	}
+	if index > maxNodes {
+		return nil, fmt.Errorf("add node %s: a cluster may have %d", spec.Name, maxNodes)
 	}
 	n := newNode(c, spec, index)
 	if err := os.MkdirAll(n.path("disks"), 0o755); err != nil {
@@ -172,7 +170,7 @@ func (c *Cluster) AddNode(ctx context.Context, spec NodeSpec) (*Node, error) {
 }
 
 // AddNodes starts new nodes side by side and returns them, in order, when all are Ready. With an
-// error, those that could not even be made are nil.
+// error, nodes that could not be made are nil.
 func (c *Cluster) AddNodes(ctx context.Context, specs ...NodeSpec) ([]*Node, error) {
 	nodes := make([]*Node, len(specs))
 	errs := make([]error, len(specs))

@@ -26,9 +26,9 @@ type Config struct {
 	Cluster cluster.Config
 	// Images are archives (docker save's or the OCI's format) that every node has.
 	Images []string
-	// Silence is how long a node may say nothing before it counts as not Ready; 0: 16 seconds,
-	// a third of what Kubernetes waits for.
-	Silence time.Duration
+	// GracePeriod is how long the heartbeats of a node may be missing before it is not Ready; 0:
+	// 16 seconds, a third of the default of Kubernetes.
+	GracePeriod time.Duration
 	// NoScheduler leaves kube-scheduler out; Cluster.StartScheduler starts another one.
 	NoScheduler bool
 }
@@ -62,9 +62,9 @@ func (c Config) complete() (Config, error) {
 	if c.Binaries.Init == "" || c.Binaries.Node.Kubelet == "" {
 		return c, errors.New("Config.Binaries is not set: use what Build returns")
 	}
-	c.Silence = cmp.Or(c.Silence, 16*time.Second)
-	if c.Silence < 4*time.Second {
-		return c, fmt.Errorf("Config.Silence must be at least 4s, got %s", c.Silence)
+	c.GracePeriod = cmp.Or(c.GracePeriod, 16*time.Second)
+	if c.GracePeriod < 4*time.Second {
+		return c, fmt.Errorf("Config.GracePeriod must be at least 4s, got %s", c.GracePeriod)
 	}
 	c.Cluster.Binaries = c.Binaries.Cluster
 	c.Cluster.NoKwok = true
@@ -72,7 +72,7 @@ func (c Config) complete() (Config, error) {
 	if m.Controllers == nil {
 		m.Controllers = cluster.AllControllers
 	}
-	m.ExtraArgs = append([]string{"--node-monitor-period=1s", "--node-monitor-grace-period=" + c.Silence.String()}, m.ExtraArgs...)
+	m.ExtraArgs = append([]string{"--node-monitor-period=1s", "--node-monitor-grace-period=" + c.GracePeriod.String()}, m.ExtraArgs...)
 	c.Cluster.APIServer.ExtraArgs = append([]string{"--enable-admission-plugins=NodeRestriction"}, c.Cluster.APIServer.ExtraArgs...)
 	return c, nil
 }

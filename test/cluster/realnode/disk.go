@@ -20,7 +20,7 @@ type DiskKind string
 
 // The kinds of disks.
 const (
-	// Ext4 is a loop device with an ext4, mounted at Path and written down in fstab.
+	// Ext4 is a loop device with an ext4, mounted at Path and listed in fstab.
 	Ext4 DiskKind = "ext4"
 	// Tmpfs is a file system in memory, mounted at Path. It is empty after each boot.
 	Tmpfs DiskKind = "tmpfs"
@@ -63,7 +63,7 @@ type attached struct {
 	loop *loop // nil for a disk that has no device
 }
 
-// AddDisk puts a new, empty disk into the node, which may or may not run, and returns the path
+// AddDisk adds a new, empty disk to the node, which may or may not run, and returns the path
 // of its block device, if it has one.
 func (n *Node) AddDisk(ctx context.Context, d Disk) (device string, err error) {
 	if err := d.check(); err != nil {
@@ -86,45 +86,40 @@ func (n *Node) AddDisk(ctx context.Context, d Disk) (device string, err error) {
 // RemoveDisk removes the disk at a path from the node for good, with all data. It fails
 // while the node uses it. fstab still names it, as when a disk has failed.
 func (n *Node) RemoveDisk(ctx context.Context, path string) error {
-	n.power.Lock()
-	defer n.power.Unlock()
-	a, err := n.disk(path)
-	if err != nil {
-		return err
-	}
-	if err := n.unmount(ctx, a, false); err != nil {
-		return fmt.Errorf("remove disk %s of node %s: %w", path, n.Name, err)
-	}
-	n.mu.Lock()
-	n.disks = slices.DeleteFunc(n.disks, func(b *attached) bool { return a == b })
-	n.mu.Unlock()
-	if a.loop == nil {
-		return nil
-	}
-	return errors.Join(a.loop.close(), os.Remove(n.backing(a)))
+	return n.change(path, func(a *attached) error {
+		if err := n.unmount(ctx, a, false); err != nil {
+			return fmt.Errorf("remove disk %s of node %s: %w", path, n.Name, err)
+		}
+		n.mu.Lock()
+		n.disks = slices.DeleteFunc(n.disks, func(b *attached) bool { return a == b })
+		n.mu.Unlock()
+		if a.loop == nil {
+			return nil
+		}
+		return errors.Join(a.loop.close(), os.Remove(n.backing(a)))
+	})
 }
 
 // UnmountDisk unmounts the disk at a path of a running node even if it is in use, as when its
 // file system has failed; MountDisk or the next boot mounts it again.
 func (n *Node) UnmountDisk(ctx context.Context, path string) error {
-	n.power.Lock()
-	defer n.power.Unlock()
-	a, err := n.disk(path)
-	if err != nil {
-		return err
-	}
-	return n.unmount(ctx, a, true)
+	return n.change(path, func(a *attached) error { return n.unmount(ctx, a, true) })
 }
 
 // MountDisk mounts a disk that UnmountDisk unmounted.
 func (n *Node) MountDisk(ctx context.Context, path string) error {
+	return n.change(path, func(a *attached) error { return n.mount(ctx, a) })
+}
+
+// change calls do with the disk at a path, while the node neither starts nor is killed.
+func (n *Node) change(path string, do func(*attached) error) error {
 	n.power.Lock()
 	defer n.power.Unlock()
 	a, err := n.disk(path)
 	if err != nil {
 		return err
 	}
-	return n.mount(ctx, a)
+	return do(a)
 }
 
 func (a *attached) device() string {
@@ -162,7 +157,7 @@ func (n *Node) makeLoop(a *attached) (err error) {
 		return err
 	}
 	if a.Kind == Ext4 {
-		if err := run(context.Background(), nil, "mkfs.ext4", "-q", "-F", file); err != nil {
+		if err := run(context.Background(), "", "mkfs.ext4", "-q", "-F", file); err != nil {
 			return err
 		}
 	}

@@ -26,5 +26,5 @@
 // /etc/fstab are the node's. It sees all devices of the machine.
 //
 // Everything ends with the process that called Start, however it ends, and leaves no
-// mounts, loop devices, networks and control groups. docs/design/real-nodes.md says how.
+// mounts, loop devices, networks and control groups. See docs/design/real-nodes.md.
 package realnode

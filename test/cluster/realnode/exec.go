@@ -15,26 +15,22 @@ import (
 	"strings"
 )
 
-// run runs a program of the machine; its error has the output.
-func run(ctx context.Context, stdin []byte, command ...string) error {
-	_, err := output(ctx, bytes.NewReader(stdin), command...)
+// run runs a program of the machine; its error has the standard error.
+func run(ctx context.Context, stdin string, command ...string) error {
+	_, err := output(ctx, strings.NewReader(stdin), nil, command...)
 	return err
 }
 
 // output runs a program of the machine and returns its output; an error has its
-// standard error. The program gets an unchanged environment.
-func output(ctx context.Context, stdin io.Reader, command ...string) (string, error) {
-	return outputWith(ctx, stdin, nil, command...)
-}
-
-func outputWith(ctx context.Context, stdin io.Reader, env []string, command ...string) (string, error) {
+// standard error. env extends the environment.
+func output(ctx context.Context, stdin io.Reader, env []string, command ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdin = stdin
-	var out, complaints bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &complaints
+	var out, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &stderr
 	if err := cmd.Run(); err != nil {
-		return out.String(), fmt.Errorf("%s: %w: %s", strings.Join(command, " "), err, bytes.TrimSpace(complaints.Bytes()))
+		return out.String(), fmt.Errorf("%s: %w: %s", strings.Join(command, " "), err, bytes.TrimSpace(stderr.Bytes()))
 	}
 	return out.String(), nil
 }
@@ -42,13 +38,8 @@ func outputWith(ctx context.Context, stdin io.Reader, env []string, command ...s
 // Kubectl runs kubectl as an administrator and returns its standard output. The
 // error has its standard error.
 func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
-	return c.KubectlWith(ctx, nil, args...)
-}
-
-// KubectlWith is Kubectl with a standard input.
-func (c *Cluster) KubectlWith(ctx context.Context, stdin io.Reader, args ...string) (string, error) {
 	command := append([]string{c.config.Binaries.Node.Kubectl}, args...)
-	return outputWith(ctx, stdin, []string{"KUBECONFIG=" + c.Kubeconfig(), "KUBECACHEDIR=" + c.Folder() + "/kubectl"}, command...)
+	return output(ctx, nil, []string{"KUBECONFIG=" + c.Kubeconfig(), "KUBECACHEDIR=" + c.Folder() + "/kubectl"}, command...)
 }
 
 // KubectlPath is where kubectl is.

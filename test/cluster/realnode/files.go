@@ -8,9 +8,7 @@ package realnode
 import (
 	"bytes"
 	"crypto/rand"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"text/template"
@@ -18,8 +16,8 @@ import (
 	"stowage.dev/stowage/test/cluster/realnode/layout"
 )
 
-// containerdConfig keeps away from what needs systemd, AppArmor or CAP_SYS_RESOURCE, which the
-// machine may not have.
+// containerdConfig avoids systemd, AppArmor and CAP_SYS_RESOURCE, which the machine may not
+// have.
 const containerdConfig = `version = 2
 root = "/var/lib/containerd"
 state = "/run/containerd"
@@ -103,7 +101,7 @@ func (n *Node) writeFiles() error {
 	s := settings{
 		Name: n.Name, Group: n.group(), Pods: n.cluster.network.slot.pods(n.index),
 		Socket: layout.Containerd, Registries: layout.Registries, Pause: pauseImage,
-		Lease: max(4, int(n.cluster.config.Silence.Seconds()/2)),
+		Lease: max(4, int(n.cluster.config.GracePeriod.Seconds()/2)),
 	}
 	for name, text := range map[string]string{
 		"kubernetes/containerd.toml":   containerdConfig,
@@ -172,13 +170,4 @@ func (n *Node) writeEtc(name string, data []byte) error {
 		return err
 	}
 	return os.WriteFile(file, data, 0o600)
-}
-
-// exists reports whether a file or folder exists.
-func exists(path string) (bool, error) {
-	_, err := os.Lstat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
 }

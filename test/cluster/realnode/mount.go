@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// mountAll makes the node's disks appear, as at boot.
+// mountAll mounts or links the node's disks, as at boot.
 func (n *Node) mountAll(ctx context.Context) error {
 	n.mu.Lock()
 	disks := n.disks
@@ -27,7 +27,7 @@ func (n *Node) mountAll(ctx context.Context) error {
 	return nil
 }
 
-// mount makes a disk appear in the running node.
+// mount mounts or links a disk in the running node.
 func (n *Node) mount(ctx context.Context, a *attached) error {
 	folder := a.Path
 	var then []string
@@ -48,8 +48,8 @@ func (n *Node) mount(ctx context.Context, a *attached) error {
 	return err
 }
 
-// unmount makes a disk disappear from the node, which may have been switched off. With lazily
-// those who have it open keep it.
+// unmount unmounts or unlinks a disk; it does nothing on a node that does not run. With lazily,
+// processes that have it open keep it.
 func (n *Node) unmount(ctx context.Context, a *attached, lazily bool) error {
 	if n.pid() == 0 {
 		return nil
@@ -69,8 +69,8 @@ func (n *Node) unmount(ctx context.Context, a *attached, lazily bool) error {
 	return err
 }
 
-// fstab is the text of the node's fstab: the file systems that were put in, also those that
-// have died since.
+// fstab is the text of the node's fstab: the file systems that were added, also those that
+// were removed since.
 func (n *Node) fstab() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -21,7 +21,7 @@ type network struct {
 	pid  int // the process that holds the bridge's namespace
 }
 
-// errTaken is the answer of a slot that another cluster has.
+// errTaken is the error of open for a slot that another cluster has.
 var errTaken = errors.New("taken")
 
 // newNetwork takes the first free slot and makes its network in the network namespace of a
@@ -44,7 +44,7 @@ func newNetwork(ctx context.Context, pid int) (*network, error) {
 // then make, and the bridge at its other end.
 func (n *network) open(ctx context.Context) error {
 	s := n.slot
-	err := ip(ctx, nil, "link", "add", s.device(), "type", "veth", "peer", "name", "machine", "netns", strconv.Itoa(n.pid))
+	err := run(ctx, "", "ip", "link", "add", s.device(), "type", "veth", "peer", "name", "machine", "netns", strconv.Itoa(n.pid))
 	if err != nil {
 		if strings.Contains(err.Error(), "File exists") {
 			return errTaken
@@ -91,19 +91,15 @@ func (n *network) plug(ctx context.Context, node *Node, pid int, port string) er
 // inNetwork begins a command that runs in the network namespace of a process.
 func inNetwork(pid int) []string { return []string{"nsenter", "--target", strconv.Itoa(pid), "--net"} }
 
-// batch has iproute2 carry out lines, in order.
+// batch runs lines as commands of iproute2, in order.
 func batch(ctx context.Context, prefix []string, lines ...string) error {
-	return run(ctx, []byte(strings.Join(lines, "\n")+"\n"), append(prefix, "ip", "-batch", "-")...)
-}
-
-func ip(ctx context.Context, prefix []string, args ...string) error {
-	return run(ctx, nil, append(append(prefix, "ip"), args...)...)
+	return run(ctx, strings.Join(lines, "\n")+"\n", append(prefix, "ip", "-batch", "-")...)
 }
 
 const (
-	// slots is how many clusters of real nodes a machine has room for at a time.
+	// slots is how many clusters of real nodes may run on a machine at a time.
 	slots = 32
-	// maxNodes is how many nodes a cluster has room for.
+	// maxNodes is how many nodes a cluster may have.
 	maxNodes = 15
 )
 
@@ -129,5 +125,5 @@ func (s slot) node(index int) string { return s.octets(0, index+1) }
 // pods is the network of the pods of a node.
 func (s slot) pods(index int) string { return s.octets(index, 0) + "/24" }
 
-// hardware is a node's MAC address. It outlives the node, whose neighbors may remember it.
+// hardware is a node's MAC address. It does not change with restarts: neighbors may have cached it.
 func (s slot) hardware(index int) string { return fmt.Sprintf("02:73:74:00:%02x:%02x", int(s), index) }

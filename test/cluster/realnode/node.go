@@ -28,8 +28,6 @@ type NodeSpec struct {
 	// Labels that kubelet registers the node with, such as the topology's; NodeRestriction
 	// forbids it others of kubernetes.io.
 	Labels map[string]string
-	// Taints that kubelet registers the node with, as key=value:effect.
-	Taints []string
 	// Disks of the node when it starts first.
 	Disks []Disk
 }
@@ -47,7 +45,7 @@ func (s NodeSpec) check() error {
 }
 
 // Node is a real node: containerd, kubelet and kube-proxy in their own namespaces, with their
-// own root file system. It outlives its runs: Kill and Start are its power button.
+// own root file system. Kill is a power cut, Start boots it again.
 // Safe for concurrent use.
 type Node struct {
 	Name string
@@ -95,7 +93,7 @@ func (n *Node) path(elements ...string) string {
 
 func (n *Node) root() string { return n.path("root") }
 
-// Running reports whether the node is switched on.
+// Running reports whether the node runs.
 func (n *Node) Running() bool { return n.pid() != 0 }
 
 // pid is that of the node's process 1, 0 if it does not run.
@@ -163,7 +161,7 @@ func (n *Node) Run(ctx context.Context, stdin io.Reader, command ...string) (str
 	if pid == 0 {
 		return "", fmt.Errorf("run %s on node %s: it does not run", strings.Join(command, " "), n.Name)
 	}
-	out, err := output(ctx, stdin, append(enter(pid, "--pid"), command...)...)
+	out, err := output(ctx, stdin, nil, append(enter(pid, "--pid"), command...)...)
 	if err != nil {
 		return out, fmt.Errorf("on node %s: %w", n.Name, err)
 	}

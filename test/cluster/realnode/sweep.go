@@ -19,7 +19,7 @@ import (
 	"stowage.dev/stowage/test/cluster/internal/supervise"
 )
 
-// records is where clusters are written down for as long as they have something to remove.
+// records has a file for each cluster that has something to remove.
 const records = "/run/stowage-realnode"
 
 // remains lists what a cluster leaves behind apart from processes, and the process that removes
@@ -66,14 +66,14 @@ func sweep() error {
 func sweepOne(file string) error {
 	data, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // its owner was faster
+		return nil // its cluster removed it meanwhile
 	}
 	if err != nil {
 		return err
 	}
 	var r remains
 	if json.Unmarshal(data, &r) != nil || filepath.Base(r.Folder) != filepath.Base(file) {
-		return nil // it is being written, or not ours
+		return nil // it is being written, or of another program
 	}
 	stat, err := statOf(r.Supervisor)
 	if err == nil && stat.started == r.Started && stat.state != "Z" {

@@ -37,8 +37,10 @@ while read -r command argument; do
   prune) set -- "$@" "$argument" ;;
   esac
 done
-for group in $running; do kill -s KILL -- "-$group" 2>/dev/null; done
-cat <&3 >/dev/null
+if [ -n "$running" ]; then
+  for group in $running; do kill -s KILL -- "-$group" 2>/dev/null; done
+  cat <&3 >/dev/null
+fi
 folder=$1
 shift
 for path; do

@@ -7,8 +7,7 @@ package layout
 
 // Paths in a node.
 const (
-	// NotifySocket is where process 1 and services say that they are ready, as they would to
-	// systemd.
+	// NotifySocket is where process 1 and services report that they are ready, as to systemd.
 	NotifySocket = "/.notify"
 	// Kubernetes has kubelet and kube-proxy.
 	Kubernetes = "/opt/kubernetes"

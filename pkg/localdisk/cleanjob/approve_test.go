@@ -45,9 +45,9 @@ func TestApprove(t *testing.T) {
 	}
 }
 
-// TestApproveRefuses has, for every way in which a request may be out of order, one that
+// TestApproveRejects has, for every way in which a request may be out of order, one that
 // is out of order in this way only.
-func TestApproveRefuses(t *testing.T) {
+func TestApproveRejects(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		change func(r *Request, v *disk.Volume, c *Class)

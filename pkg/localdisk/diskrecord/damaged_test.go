@@ -132,7 +132,7 @@ func TestEarlierForm(t *testing.T) {
 }
 
 // What is no file is damaged too, and does not hang the reader.
-func TestFilesThatAreNone(t *testing.T) {
+func TestEntriesThatAreNotFiles(t *testing.T) {
 	t.Parallel()
 	for story, create := range map[string]func(path string) error{
 		"a folder":                func(path string) error { return os.Mkdir(path, 0o700) },

@@ -93,9 +93,9 @@ func TestRecordsOutliveTheStore(t *testing.T) {
 	}
 }
 
-// TestFinding: what is looked up is what a search of all records would find, whatever was
+// TestLookups: what is looked up is what a search of all records would find, whatever was
 // written, deleted, damaged and repaired.
-func TestFinding(t *testing.T) {
+func TestLookups(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	s := open(t, folder)
@@ -262,7 +262,7 @@ func TestDelete(t *testing.T) {
 	}
 }
 
-func TestRefusedRecords(t *testing.T) {
+func TestRejectedRecords(t *testing.T) {
 	t.Parallel()
 	with := func(change func(*disk.Record)) disk.Record {
 		r := record("wwn:0x1")
@@ -292,7 +292,7 @@ func TestRefusedRecords(t *testing.T) {
 	}
 }
 
-func TestFolderIsSharedWithNobody(t *testing.T) {
+func TestFolderIsLocked(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	s := open(t, folder)

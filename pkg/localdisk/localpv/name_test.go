@@ -38,7 +38,7 @@ func TestNameOfALongNode(t *testing.T) {
 	}
 }
 
-func TestNamesTellSlotsApart(t *testing.T) {
+func TestNamesAreUnique(t *testing.T) {
 	t.Parallel()
 	type slotOf struct {
 		node, class, name string

@@ -82,7 +82,7 @@ func TestVolumeOfAnAdoptedVolume(t *testing.T) {
 	}
 }
 
-func TestVolumeOfALifetime(t *testing.T) {
+func TestVolumeOfPhases(t *testing.T) {
 	t.Parallel()
 	pv := mustVolume(t, request())
 	now := metav1.Unix(1, 0)
@@ -117,7 +117,7 @@ func TestVolumeOfForeignVolumes(t *testing.T) {
 	}
 }
 
-func TestNumbersThatAreNone(t *testing.T) {
+func TestInvalidNumbers(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "x", "-5", "1e9", "99999999999999999999"} {
 		pv := local("fast", "/mnt/fast/disk1")

@@ -198,7 +198,7 @@ func TestCapacity(t *testing.T) {
 	}
 }
 
-func TestWhyThereIsNoVolume(t *testing.T) {
+func TestVolumeProblems(t *testing.T) {
 	t.Parallel()
 	recycle := corev1.PersistentVolumeReclaimRecycle
 	tests := map[string]struct {

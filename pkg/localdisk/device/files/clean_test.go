@@ -105,7 +105,7 @@ func checkEmpty(t *testing.T, r *Root) {
 	}
 }
 
-func TestCleanGoesAsDeepAndWideAsItGets(t *testing.T) {
+func TestCleanDeepAndWideTrees(t *testing.T) {
 	stories := map[string]func(t *testing.T, root string){
 		"10,000 levels, files on each": func(t *testing.T, root string) {
 			deepen(t, root, max(inMemory(t, 10_000), 3000))
@@ -178,7 +178,7 @@ func deepen(t *testing.T, at string, levels int) {
 	_ = unix.Close(fd)
 }
 
-func TestLostAndFoundStaysOnlyInTheRootOfExt(t *testing.T) {
+func TestLostAndFound(t *testing.T) {
 	root := mount(t, "ext4")
 	lost := root + "/lost+found"
 	write(t, lost+"/#12", "found")
@@ -209,7 +209,7 @@ func TestLostAndFoundStaysOnlyInTheRootOfExt(t *testing.T) {
 	}
 }
 
-func TestALostAndFoundThatIsNoDirectoryIsDeleted(t *testing.T) {
+func TestLostAndFoundThatIsNoDirectory(t *testing.T) {
 	root := mount(t, "ext4")
 	must(t, os.Remove(root+"/lost+found"))
 	must(t, os.Symlink(outside(t), root+"/lost+found"))
@@ -223,7 +223,7 @@ func TestALostAndFoundThatIsNoDirectoryIsDeleted(t *testing.T) {
 	}
 }
 
-func TestSubvolumesAndSnapshotsAreDeleted(t *testing.T) {
+func TestSubvolumes(t *testing.T) {
 	root := mount(t, "btrfs")
 	run(t, "btrfs", "subvolume", "create", root+"/a")
 	write(t, root+"/a/file", "x")
@@ -244,7 +244,7 @@ func TestSubvolumesAndSnapshotsAreDeleted(t *testing.T) {
 	}
 }
 
-func TestProgressCountsBytesAndMayEndTheClean(t *testing.T) {
+func TestProgress(t *testing.T) {
 	onEach(t, func(t *testing.T, root string) {
 		for _, name := range []string{"/a", "/b"} {
 			must(t, os.WriteFile(root+name, make([]byte, 4<<20), 0o600))
@@ -267,7 +267,7 @@ func TestProgressCountsBytesAndMayEndTheClean(t *testing.T) {
 	})
 }
 
-func TestTheEndOfTheContextEndsTheClean(t *testing.T) {
+func TestCleanIsCancelled(t *testing.T) {
 	root := mount(t, "tmpfs")
 	deepen(t, root, 200)
 	r := open(t, root)

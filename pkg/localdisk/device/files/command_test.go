@@ -20,7 +20,7 @@ import (
 
 func sh(script string) []string { return []string{"/bin/sh", "-c", script} }
 
-func TestRunAnswersWhatTheCommandDid(t *testing.T) {
+func TestRun(t *testing.T) {
 	stories := map[string]struct {
 		command []string
 		// want is in the error; empty wants none.
@@ -60,7 +60,7 @@ func TestRunAnswersWhatTheCommandDid(t *testing.T) {
 // A child of the command holds a FIFO open; its reader sees the end when it is gone.
 const child = `sh -c 'exec 9>"$0"; echo up >&9; sleep 600' "%s" & `
 
-func TestNothingOfTheCommandIsLeftRunning(t *testing.T) {
+func TestRunKillsTheProcessGroup(t *testing.T) {
 	stories := map[string]struct {
 		then string
 		// cancelled says that the context ends once the child is there.
@@ -104,7 +104,7 @@ func TestNothingOfTheCommandIsLeftRunning(t *testing.T) {
 	}
 }
 
-func TestTheVolumeCanBeUnmountedWhileACommandRuns(t *testing.T) {
+func TestUnmountWhileACommandRuns(t *testing.T) {
 	root := mount(t, "tmpfs")
 	r := open(t, root)
 	err := r.Run(t.Context(), sh(`umount "$LOCAL_PV_FILESYSTEM"`))

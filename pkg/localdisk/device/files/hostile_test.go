@@ -18,7 +18,7 @@ import (
 )
 
 // Whatever an entry has become since the walk looked at it.
-func TestAnEntryExchangedAfterTheLookIsLeftToTheNextWalk(t *testing.T) {
+func TestEntryExchangedAfterStat(t *testing.T) {
 	fs := mount(t, "tmpfs")
 	root := fs + "/volume"
 	must(t, os.MkdirAll(root+"/directory/in", 0o700))
@@ -81,7 +81,7 @@ func (w *walk) push(t *testing.T, fd int, name string) *frame {
 
 // The volume is a folder here, and what the symlinks lead to lies beside it, so that
 // no mount stands in the way.
-func TestDirectoriesSwappedForSymlinksLeadNowhere(t *testing.T) {
+func TestDirectoriesSwappedForSymlinks(t *testing.T) {
 	const pairs, cleans = 50, 5
 	onEach(t, func(t *testing.T, fs string) {
 		root := fs + "/volume"
@@ -152,7 +152,7 @@ func juggle(root string, stop chan struct{}) {
 
 // A directory is moved while the walk is at its bottom, even out of a volume that is a
 // folder of a file system.
-func TestADirectoryThatIsMovedIsEmptiedAndNothingBesideIt(t *testing.T) {
+func TestDirectoryMovedDuringTheWalk(t *testing.T) {
 	for name, to := range map[string]string{"within the volume": "/volume/e/x", "out of the volume": "/outside/x"} {
 		t.Run(name, func(t *testing.T) {
 			fs := mount(t, "tmpfs")

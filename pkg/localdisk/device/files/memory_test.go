@@ -124,7 +124,7 @@ func widen(t *testing.T, at string, entries int) {
 	}
 }
 
-func TestMemoryIsBoundedAtAnyDepthAndBreadth(t *testing.T) {
+func TestMemoryIsBounded(t *testing.T) {
 	campaign.Begin(t)
 	stories := map[string]struct {
 		fill func(t *testing.T, at string, entries int)

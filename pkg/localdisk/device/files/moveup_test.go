@@ -15,7 +15,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-func TestCleanReachesDirectoriesThatAreHardToMove(t *testing.T) {
+func TestMoveUp(t *testing.T) {
 	deep := strings.Repeat("/d", levels)
 	stories := map[string]struct {
 		kinds []string
@@ -161,7 +161,7 @@ func fillUp(t *testing.T, dir int) {
 }
 
 // A file system that does not let directories be moved: those of a lower layer.
-func TestDirectoriesThatCannotBeMovedAreEnteredUpToALimit(t *testing.T) {
+func TestImmovableDirectories(t *testing.T) {
 	for name, story := range map[string]struct {
 		depth int
 		want  error
@@ -193,7 +193,7 @@ func TestDirectoriesThatCannotBeMovedAreEnteredUpToALimit(t *testing.T) {
 }
 
 // However many directories are moved, the ledger does not take them for a writer's.
-func TestDirectoriesThatAreMovedAreNotCountedTwice(t *testing.T) {
+func TestMovedDirectoriesAreNotCountedTwice(t *testing.T) {
 	onEach(t, func(t *testing.T, root string) {
 		deepen(t, root, 20*levels)
 		widen(t, root, 3000) // so that the root is read while the scratch directory is in it
@@ -209,7 +209,7 @@ func TestDirectoriesThatAreMovedAreNotCountedTwice(t *testing.T) {
 }
 
 // A clean that is killed again and again gets done.
-func TestEveryCleanGetsFurther(t *testing.T) {
+func TestInterruptedCleansMakeProgress(t *testing.T) {
 	const depth, steps, attempts = 50 * levels, 4 * levels, 100
 	onEach(t, func(t *testing.T, root string) {
 		deepen(t, root, depth)
@@ -238,7 +238,7 @@ func TestEveryCleanGetsFurther(t *testing.T) {
 }
 
 // A mount that appears in a directory which is moved goes with it, and is not entered.
-func TestAMountAtAnyDepthStopsTheClean(t *testing.T) {
+func TestMountAtAnyDepthStopsTheClean(t *testing.T) {
 	root := mount(t, "tmpfs")
 	deepen(t, root, 3*levels)
 	at := root + strings.Repeat("/d", 2*levels) + "/mount"

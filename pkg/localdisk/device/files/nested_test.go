@@ -88,7 +88,7 @@ func mountOn(t *testing.T, source, at, kind string, flags uintptr) {
 	must(t, unix.Mount(source, at, kind, flags, ""))
 }
 
-func TestMountsOfTheHostStopTheCleanBeforeAnything(t *testing.T) {
+func TestMountsOfTheHostStopTheClean(t *testing.T) {
 	root := mount(t, "tmpfs")
 	write(t, root+"/file", "alive")
 	r := open(t, root)

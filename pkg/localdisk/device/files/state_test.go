@@ -45,7 +45,7 @@ var changes = map[string]func(t *testing.T, root string){
 	},
 }
 
-func TestRestoreBringsBackWhatWasRecorded(t *testing.T) {
+func TestRestore(t *testing.T) {
 	before := map[string]func(t *testing.T, root string){
 		"as it is made": func(t *testing.T, root string) {
 			must(t, unix.Setxattr(root, "trusted.admin", []byte{}, 0))
@@ -142,9 +142,9 @@ func xfs(t *testing.T, root string, commands ...string) string {
 	return strings.Join(lines, "")
 }
 
-// TestRestoreOfNothingRecorded: what users can attach to a directory goes, and what only
+// TestRestoreWithoutRecord: what users can attach to a directory goes, and what only
 // an administrator can have meant stays.
-func TestRestoreOfNothingRecorded(t *testing.T) {
+func TestRestoreWithoutRecord(t *testing.T) {
 	onEach(t, func(t *testing.T, root string) {
 		r := open(t, root)
 		must(t, os.Chown(root, 10, 2000))
@@ -172,7 +172,7 @@ func TestRestoreOfNothingRecorded(t *testing.T) {
 	})
 }
 
-func TestRestoreOfNothingRecordedOnXFS(t *testing.T) {
+func TestRestoreWithoutRecordOnXFS(t *testing.T) {
 	root := mount(t, "xfs")
 	r := open(t, root)
 	run(t, "chattr", "-p", "42", root)
@@ -198,8 +198,8 @@ func TestRestoreOfNothingRecordedOnXFS(t *testing.T) {
 	}
 }
 
-// TestRestoreOfWhatAnEarlierVersionRecorded: what it did not record is reset.
-func TestRestoreOfWhatAnEarlierVersionRecorded(t *testing.T) {
+// TestRestoreOfAnOlderRecord: what it did not record is reset.
+func TestRestoreOfAnOlderRecord(t *testing.T) {
 	root := mount(t, "btrfs")
 	r := open(t, root)
 	run(t, "btrfs", "property", "set", root, "compression", "zstd")
@@ -268,7 +268,7 @@ func TestRestoreRemovesMoreThanCanBeListed(t *testing.T) {
 	}
 }
 
-func TestNamesOfAttributesInADamagedListAreRefused(t *testing.T) {
+func TestDamagedAttributeLists(t *testing.T) {
 	list := map[string]func() ([]string, error){
 		"xfs: more entries than there can be": func() ([]string, error) { return xfsNames([]byte{255, 0, 0, 0, 0, 0, 0, 0, 12, 0, 0, 0}) },
 		"xfs: an entry outside":               func() ([]string, error) { return xfsNames([]byte{1, 0, 0, 0, 0, 0, 0, 0, 255, 0, 0, 0}) },
@@ -289,7 +289,7 @@ func TestNamesOfAttributesInADamagedListAreRefused(t *testing.T) {
 	}
 }
 
-func TestRestoreOfWhatIsNoRecord(t *testing.T) {
+func TestRestoreOfAnInvalidRecord(t *testing.T) {
 	root := mount(t, "tmpfs")
 	must(t, unix.Chmod(root, 0o712))
 	r := open(t, root)

@@ -49,7 +49,7 @@ func (w *writer) link() error {
 	)
 }
 
-func TestWritersEndTheClean(t *testing.T) {
+func TestConcurrentWriters(t *testing.T) {
 	stories := map[string]func(w *writer) error{
 		"a new file at each step": func(w *writer) error {
 			return os.WriteFile(w.next(""), nil, 0o600)

@@ -19,7 +19,7 @@ var page83 = string([]byte{0, 0x83, 0, 4 + 8 + 4 + 6 + 4 + 8,
 	2, 0x01, 0, 6, 'A', 'C', 'M', 'E', ' ', '1',
 	1, 0x03, 0, 8, 0x50, 0, 0xc5, 0, 0xa1, 0xb2, 0xc3, 0xd4})
 
-func TestDevicesAreToldByWhatTheHardwareSays(t *testing.T) {
+func TestOfDevice(t *testing.T) {
 	boot, err := sysfs.BootID()
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +144,7 @@ func fakeSys(t *testing.T, disk, partition map[string]string) string {
 	return sys
 }
 
-func TestWhatIsNoDeviceHasNoIdentity(t *testing.T) {
+func TestOfDeviceRejects(t *testing.T) {
 	for name, device := range map[string]string{
 		"a folder":                 "/",
 		"a character device":       "/dev/null",
@@ -163,7 +163,7 @@ func TestWhatIsNoDeviceHasNoIdentity(t *testing.T) {
 	}
 }
 
-func TestALoopDeviceIsAnotherDiskOnceReattached(t *testing.T) {
+func TestReattachedLoopDevice(t *testing.T) {
 	needs(t, "losetup", "truncate", "mkfs.ext4")
 	file := sparse(t, "16M")
 	device := attach(t, file)

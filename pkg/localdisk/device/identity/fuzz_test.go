@@ -41,7 +41,7 @@ func FuzzNamesOfHardware(f *testing.F) {
 	})
 }
 
-func FuzzEscapedValuesStayApart(f *testing.F) {
+func FuzzEscape(f *testing.F) {
 	f.Add("a:b", "c", "a", "b:c")
 	f.Add("%3A", "", ":", "")
 	f.Fuzz(func(t *testing.T, a, b, c, d string) {

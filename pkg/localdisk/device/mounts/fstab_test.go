@@ -79,7 +79,7 @@ func TestSwaps(t *testing.T) {
 	}
 }
 
-func TestFilesThatCannotBeRead(t *testing.T) {
+func TestUnreadableFiles(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "none")
 	if got, err := Fstab(missing); got != nil || err != nil {
 		t.Errorf("a missing fstab returns %v, %v; want nothing", got, err)

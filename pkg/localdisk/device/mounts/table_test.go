@@ -117,7 +117,7 @@ func ids(ms ...*Mount) []int {
 	return out
 }
 
-func TestMountSaysAll(t *testing.T) {
+func TestMountFields(t *testing.T) {
 	got, _ := table(t, node).At("/mnt/disks/a")
 	want := &Mount{
 		ID: 30, Parent: 22, Major: 8, Minor: 16, Root: "/", Point: "/mnt/disks/a", FSType: "xfs", Source: "/dev/sdb",
@@ -128,7 +128,7 @@ func TestMountSaysAll(t *testing.T) {
 	}
 }
 
-func TestSeats(t *testing.T) {
+func TestMountedOn(t *testing.T) {
 	host := table(t, `
 22 1 8:1 / / rw - ext4 /dev/sda1 rw
 23 22 8:16 / /var/mnt/disks/a rw - ext4 /dev/sdb rw
@@ -183,7 +183,7 @@ func TestTableOfAnotherRoot(t *testing.T) {
 	}
 }
 
-func TestTableThatCannotBeReadIsNoTable(t *testing.T) {
+func TestInvalidTable(t *testing.T) {
 	cases := map[string]string{
 		"empty: no namespace has no mounts": "",
 		"a line that is cut off":            "22 1 8:1 / / rw,relatime",

@@ -120,7 +120,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-func TestWatchTellsWhatHappensDuringACall(t *testing.T) {
+func TestChangeDuringACall(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m")
 	ctx, cancel := deadline.Context(t.Context())
 	defer cancel()
@@ -146,7 +146,7 @@ func TestWatchOfAnEndedContext(t *testing.T) {
 	}
 }
 
-func TestWatchOfWhatIsNotThere(t *testing.T) {
+func TestWatchOfAMissingFile(t *testing.T) {
 	if err := Watch(t.Context(), filepath.Join(t.TempDir(), "none"), func() {}); err == nil {
 		t.Error("no error")
 	}

@@ -36,7 +36,7 @@ func recordOf(text string) disk.Known {
 	return k
 }
 
-func TestNoByteIsOfferedTwice(t *testing.T) {
+func TestResolveConflicts(t *testing.T) {
 	stories := map[string]struct {
 		facts []disk.Fact
 		known []disk.Known
@@ -132,7 +132,7 @@ func TestNoByteIsOfferedTwice(t *testing.T) {
 	}
 }
 
-func TestWhoseNameIsTold(t *testing.T) {
+func TestConflictNamesTheOtherSlot(t *testing.T) {
 	whole := at("a/whole dev:8:0 wwn:0")
 	part := at("b/part dev:8:1 part:0")
 	part.Overlaps = []string{"dev:8:0"}
@@ -142,7 +142,7 @@ func TestWhoseNameIsTold(t *testing.T) {
 	}
 }
 
-func FuzzNoByteIsOfferedTwice(f *testing.F) {
+func FuzzResolveConflicts(f *testing.F) {
 	f.Add("a/1 dev:8:0 weak|a/2 fs:8:1:/ fs:u:/|b/1 fs:8:1:/x fs:u:/x bad|b/2 dev:8:0 wwn:0", "a/1 . weak|b/1 . weak:|b/9 . weakpart")
 	f.Fuzz(func(t *testing.T, facts, known string) {
 		var found []disk.Fact

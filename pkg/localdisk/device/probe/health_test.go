@@ -161,8 +161,8 @@ func TestRepairedFileSystem(t *testing.T) {
 	}
 }
 
-// TestDeviceThatIsGoneBelowItsMount: mountinfo goes on showing the mount.
-func TestDeviceThatIsGoneBelowItsMount(t *testing.T) {
+// TestMountedDeviceIsGone: mountinfo goes on showing the mount.
+func TestMountedDeviceIsGone(t *testing.T) {
 	f := newFolder(t, "a")
 	point := filepath.Join(f.Path, "entry")
 	mount(t, point, newFileSystem(t))

@@ -14,7 +14,7 @@ import (
 
 // The agent in its container sees a folder at Path, the host at HostPath. Here the
 // host's mountinfo is written by hand, out of the agent's.
-func TestWhatTheHostHasMountedAndTheAgentSees(t *testing.T) {
+func TestHostMountsAndContainerMounts(t *testing.T) {
 	const onHost = "/mnt/the host's/disks"
 	escaped := strings.ReplaceAll(onHost, " ", `\040`)
 	stories := map[string]struct {

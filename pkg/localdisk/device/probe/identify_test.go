@@ -14,7 +14,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-func TestIdentifyBeforeSomethingIsDestroyed(t *testing.T) {
+func TestIdentify(t *testing.T) {
 	stories := map[string]struct {
 		make   func(t *testing.T, entry string)
 		change func(t *testing.T, entry string)

@@ -16,7 +16,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-func TestWhatLiesInADiscoveryDirectory(t *testing.T) {
+func TestScan(t *testing.T) {
 	type want struct {
 		Kind   disk.Kind
 		Reason disk.Reason
@@ -311,7 +311,7 @@ func TestWhatLiesInADiscoveryDirectory(t *testing.T) {
 	}
 }
 
-func TestNamesThatLeadOutOfTheDirectory(t *testing.T) {
+func TestNamesOutsideTheDirectory(t *testing.T) {
 	f := newFolder(t, "a")
 	for name, want := range map[string]disk.Reason{
 		"..": disk.OutsideDirectory, ".": disk.OutsideDirectory, "": disk.OutsideDirectory,
@@ -327,7 +327,7 @@ func TestNamesThatLeadOutOfTheDirectory(t *testing.T) {
 	}
 }
 
-func TestFoldersThatCannotBeRead(t *testing.T) {
+func TestUnreadableFolders(t *testing.T) {
 	f := newFolder(t, "good")
 	link(t, newDisk(t), f.Path, "disk")
 	must(t, os.WriteFile(filepath.Join(f.Path, "file"), nil, 0o600))

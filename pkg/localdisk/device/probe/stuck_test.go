@@ -44,7 +44,7 @@ func settled(t *testing.T, p *Prober) {
 	}
 }
 
-func TestOneThatHangsDoesNotStopTheOthers(t *testing.T) {
+func TestHungEntryDoesNotBlockOthers(t *testing.T) {
 	f := newFolder(t, "a")
 	stuck := filepath.Join(f.Path, "stuck")
 	mount(t, stuck, "-t", "tmpfs", "-o", "size=1M", "none")
@@ -84,7 +84,7 @@ func TestOneThatHangsDoesNotStopTheOthers(t *testing.T) {
 	}
 }
 
-func TestALookThatIsUnderWayIsWaitedFor(t *testing.T) {
+func TestCallWithinWaitsForTheSamePath(t *testing.T) {
 	w := workers{busy: make(map[string]*job)}
 	begun, release := make(chan struct{}), make(chan struct{})
 	first := make(chan int)
@@ -104,7 +104,7 @@ func TestALookThatIsUnderWayIsWaitedFor(t *testing.T) {
 	}
 }
 
-func TestAScanThatIsStoppedKnowsNothing(t *testing.T) {
+func TestCancelledScan(t *testing.T) {
 	f := newFolder(t, "a")
 	must(t, os.Mkdir(filepath.Join(f.Path, "x"), 0o755))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -143,7 +143,7 @@ func silent(t *testing.T, fsType, source, point string) (hangUp func()) {
 	return hangUp
 }
 
-func TestANetworkFileSystemIsNotAsked(t *testing.T) {
+func TestNetworkFileSystemIsNotAccessed(t *testing.T) {
 	f := newFolder(t, "a")
 	silent(t, "fuse.sshfs", "host:/export", filepath.Join(f.Path, "remote"))
 	link(t, "remote/disk", f.Path, "into")
@@ -162,7 +162,7 @@ func TestANetworkFileSystemIsNotAsked(t *testing.T) {
 	}
 }
 
-func TestALocalFileSystemWhoseServerHangs(t *testing.T) {
+func TestHungFUSEServer(t *testing.T) {
 	f := newFolder(t, "a")
 	hangUp := silent(t, "fuseblk", newDisk(t), filepath.Join(f.Path, "ntfs"))
 	link(t, newDisk(t), f.Path, "disk")
@@ -190,7 +190,7 @@ func TestALocalFileSystemWhoseServerHangs(t *testing.T) {
 	}
 }
 
-func TestADiscoveryDirectoryThatHangs(t *testing.T) {
+func TestHungDiscoveryDirectory(t *testing.T) {
 	f, well := newFolder(t, "a"), newFolder(t, "b")
 	path := filepath.Join(f.Path, "ntfs")
 	hangUp := silent(t, "fuseblk", newDisk(t), path)

@@ -58,7 +58,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestParseAnything(t *testing.T) {
+func TestParseDamaged(t *testing.T) {
 	ext, xfs := make([]byte, Size), make([]byte, Size)
 	ext[1024+0x38], ext[1024+0x39] = 0x53, 0xEF
 	copy(xfs, "XFSB")

@@ -34,7 +34,7 @@ func (c claim) check(t *testing.T) {
 
 const kubelet = "/var/lib/kubelet"
 
-func TestDevicesClaimedByThemselves(t *testing.T) {
+func TestBlockingUsersOfADevice(t *testing.T) {
 	cases := map[string]claim{
 		"a disk with nothing on it is free": {fact: deviceFact("8:16")},
 		"a disk is claimed by its mount": {
@@ -107,7 +107,7 @@ func TestDevicesClaimedByThemselves(t *testing.T) {
 	}
 }
 
-func TestDevicesClaimedByTheirDisks(t *testing.T) {
+func TestBlockingUsersOfItsDisk(t *testing.T) {
 	cases := map[string]claim{
 		"the root disk": {fact: deviceFact("8:0"), want: []string{"mount /", "mount /boot"}},
 		"a partition of the root disk": {
@@ -178,7 +178,7 @@ func TestDevicesClaimedByTheirDisks(t *testing.T) {
 	}
 }
 
-func TestDevicesBesideOthers(t *testing.T) {
+func TestBlockingUsersBesideADevice(t *testing.T) {
 	cases := map[string]claim{
 		"a partition beside one that the host has mounted": {
 			node: func(w *world) { w.mount("8:33", "/", "/srv", "ext4 /dev/sdc1") },
@@ -235,7 +235,7 @@ func TestDevicesBesideOthers(t *testing.T) {
 	}
 }
 
-func TestFilesystemsClaimed(t *testing.T) {
+func TestBlockingUsersOfAFilesystem(t *testing.T) {
 	here := func(w *world) { w.mount("8:16", "/", "/mnt/disks/a", "ext4 /dev/sdb") }
 	fact := mountFact("8:16", "/")
 	cases := map[string]claim{

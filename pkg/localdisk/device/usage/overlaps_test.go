@@ -82,7 +82,7 @@ func TestOverlaps(t *testing.T) {
 	}
 }
 
-func TestOverlapsOfNothing(t *testing.T) {
+func TestOverlapsWithoutPlace(t *testing.T) {
 	s := newWorld(t).survey()
 	for _, place := range []string{"", "dev:8", "dev:1:2", "dev:8:16:/", "fs:8:16", "fs:8:16:relative", "fs:-1:0:/", "dev:8:99999999999"} {
 		if got, err := s.Overlaps(place); err == nil {
@@ -108,7 +108,7 @@ func TestOddDevices(t *testing.T) {
 	}
 }
 
-func TestSysfsThatMakesNoSenseIsAnError(t *testing.T) {
+func TestInvalidSysfs(t *testing.T) {
 	cases := map[string]func(w *world){
 		"a device number that is none": func(w *world) { w.file("sys/class/block/sdb/dev", "none\n") },
 		"a partition of no disk": func(w *world) {
@@ -142,7 +142,7 @@ func (w *world) odd() {
 	w.link("sys/class/block/odd", "../../devices/odd")
 }
 
-func TestCirclesOfDevicesEnd(t *testing.T) {
+func TestDeviceCycles(t *testing.T) {
 	w := newWorld(t)
 	w.holder("dm-0", "253:0", "sdb")
 	w.link("sys/devices/pci/block/sdb/slaves/dm-0", "../../dm-0")

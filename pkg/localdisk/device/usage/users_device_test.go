@@ -37,7 +37,7 @@ func (tell story) check(t *testing.T) {
 	}
 }
 
-func TestWhoUsesADevice(t *testing.T) {
+func TestUsersOfADevice(t *testing.T) {
 	cases := map[string]story{
 		"nobody": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
 			return b.device(b.disk("a", 64)), nil, nil
@@ -147,7 +147,7 @@ func exclusive(dev string) string {
 	return disk.User{What: disk.ExclusiveOpen, Where: dev}.String()
 }
 
-func TestWhoUsesAPartOrTheWhole(t *testing.T) {
+func TestUsersOfAPartOrTheWhole(t *testing.T) {
 	cases := map[string]story{
 		"a disk, by a mount of its partition": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
 			dev := b.disk("a", 64)

@@ -12,7 +12,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-func TestWhoUsesAFilesystem(t *testing.T) {
+func TestUsersOfAFilesystem(t *testing.T) {
 	cases := map[string]story{
 		"nobody": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
 			return b.mounted(b.mkfs(b.disk("a", 64), "disks/a"), "/"), nil, nil
@@ -134,7 +134,7 @@ func TestWhoUsesAFilesystem(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotKnownIsAnError(t *testing.T) {
+func TestUnknownIsAnError(t *testing.T) {
 	b := newBench(t)
 	dev, other := b.disk("a", 16), b.disk("b", 16)
 	good := Config{
@@ -197,7 +197,7 @@ func TestPathsAreAbsolute(t *testing.T) {
 	}
 }
 
-func TestKubeletsFolderElsewhere(t *testing.T) {
+func TestKubeletPath(t *testing.T) {
 	w := newWorld(t)
 	w.folder("kubelet/pods/1/volumes/kubernetes.io~local-volume/pv-1")
 	uses, err := w.finder().kubelet("pv-1")
@@ -216,7 +216,7 @@ func TestKubeletsFolderElsewhere(t *testing.T) {
 	}
 }
 
-func TestLoopDevicesOverTheNetworkAreNotAsked(t *testing.T) {
+func TestLoopDevicesOverTheNetworkAreNotOpened(t *testing.T) {
 	// The fake node has no nodes in /dev: whatever is asked answers with an error.
 	cases := map[string]struct {
 		backing string

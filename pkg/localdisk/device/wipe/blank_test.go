@@ -46,7 +46,7 @@ func proven(p disk.BlankProof) disk.BlankProof {
 	return p
 }
 
-func TestOnlyEveryByteProvesThatADeviceIsBlank(t *testing.T) {
+func TestProveBlank(t *testing.T) {
 	need(t, "losetup")
 	const size = 40 * mib
 	stories := map[string]struct {
@@ -193,7 +193,7 @@ func dirtyCache(t *testing.T, dev string) {
 	}
 }
 
-func TestAProofIsVoid(t *testing.T) {
+func TestProofIsVoid(t *testing.T) {
 	need(t, "losetup")
 	t.Run("when the device is written to while it is read", func(t *testing.T) {
 		b := blankCheck(t, loop(t, blank(t, 40*mib)))
@@ -235,7 +235,7 @@ func TestAProofIsVoid(t *testing.T) {
 	})
 }
 
-func TestAProofEndsWith(t *testing.T) {
+func TestProofFails(t *testing.T) {
 	need(t, "losetup")
 	t.Run("a read error, and goes on there", func(t *testing.T) {
 		file := blank(t, 40*mib)
@@ -289,7 +289,7 @@ func TestAProofEndsWith(t *testing.T) {
 	})
 }
 
-func TestReadsKeepToTheirRate(t *testing.T) {
+func TestPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPace(chunk) // one chunk per second
 		begin := time.Now()

@@ -59,7 +59,7 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-func TestACommandThatIsNotThere(t *testing.T) {
+func TestMissingCommand(t *testing.T) {
 	folder := t.TempDir()
 	plain := filepath.Join(folder, "plain")
 	if err := os.WriteFile(plain, nil, 0o600); err != nil {
@@ -73,7 +73,7 @@ func TestACommandThatIsNotThere(t *testing.T) {
 	}
 }
 
-func TestACommandIsToldTheDeviceAndNothingElse(t *testing.T) {
+func TestCommandEnvironment(t *testing.T) {
 	t.Setenv("SECRET", "of the agent")
 	dev := loop(t, blank(t, mib))
 	said := filepath.Join(t.TempDir(), "said")
@@ -92,7 +92,7 @@ func TestACommandIsToldTheDeviceAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestADiskThatIsReplacedUnderACommand(t *testing.T) {
+func TestDiskReplacedDuringACommand(t *testing.T) {
 	dev := loop(t, blank(t, mib))
 	replaced := errors.New("another disk")
 	tg := target(t, dev, disk.Block, "/bin/true")
@@ -108,7 +108,7 @@ func TestADiskThatIsReplacedUnderACommand(t *testing.T) {
 	}
 }
 
-func TestACommandEndsWithTheContextAndSoDoItsChildren(t *testing.T) {
+func TestCancelledCommand(t *testing.T) {
 	dev := loop(t, blank(t, mib))
 	pipe, line := fifo(t)
 	cleaner := script(t, filepath.Join(t.TempDir(), "clean"), "sleep 100 &\necho $! > "+pipe+"\nwait\n")
@@ -148,7 +148,7 @@ func dies(t *testing.T, process int) {
 	}
 }
 
-func TestWhatACommandLeavesBehindDiesWithIt(t *testing.T) {
+func TestCommandsChildrenAreKilled(t *testing.T) {
 	dev := loop(t, blank(t, mib))
 	pipe, line := fifo(t)
 	cleaner := script(t, filepath.Join(t.TempDir(), "clean"), "sleep 100 </dev/null >/dev/null 2>&1 &\necho $! > "+pipe+"\n")

@@ -164,7 +164,7 @@ func TestHDParm(t *testing.T) {
 	}
 }
 
-func TestThePasswordIsWrittenDownBeforeTheDriveHasIt(t *testing.T) {
+func TestPasswordIsRecordedFirst(t *testing.T) {
 	dev := loop(t, dirty(t, 2*mib))
 	tools := fakeTool(t)
 	full := errors.New("disk full")
@@ -177,7 +177,7 @@ func TestThePasswordIsWrittenDownBeforeTheDriveHasIt(t *testing.T) {
 	}
 }
 
-func TestAnEraseThatFailsOrIsStoppedGoesOnWithItsPassword(t *testing.T) {
+func TestInterruptedEraseResumes(t *testing.T) {
 	dev := loop(t, dirty(t, 2*mib))
 	tools := fakeTool(t)
 	tools.set(t, "fail", "")
@@ -226,7 +226,7 @@ func TestAnEraseThatFailsOrIsStoppedGoesOnWithItsPassword(t *testing.T) {
 	}
 }
 
-func TestNoHDParmOnThisNode(t *testing.T) {
+func TestHDParmMissing(t *testing.T) {
 	dev := loop(t, dirty(t, 2*mib))
 	r := &run{Target: target(t, dev, disk.Block, "hdparm"), tools: t.TempDir()}
 	err := r.run(t.Context())

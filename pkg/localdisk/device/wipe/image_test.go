@@ -57,7 +57,7 @@ func (s signature) places(size int64) []int64 {
 	return in
 }
 
-func TestEverySignatureIsFoundWhereverItMayBe(t *testing.T) {
+func TestEverySignatureIsFound(t *testing.T) {
 	for _, size := range []int64{300 * gib, 40*mib + 3*512, 40*mib + 5*4096} {
 		for _, s := range signatures() {
 			for i, at := range s.places(size) {
@@ -77,7 +77,7 @@ func TestEverySignatureIsFoundWhereverItMayBe(t *testing.T) {
 }
 
 // Whatever Inspect can find, fs-reset has to remove.
-func TestEverySignatureIsWhereSuperblocksAreZeroed(t *testing.T) {
+func TestEverySignatureIsZeroed(t *testing.T) {
 	check := func(size int64) {
 		cleared := superblocks(size)
 		for _, s := range signatures() {
@@ -101,7 +101,7 @@ func TestEverySignatureIsWhereSuperblocksAreZeroed(t *testing.T) {
 	}
 }
 
-func TestSuperblocksAreFewOrderedAndWithinTheDevice(t *testing.T) {
+func TestSuperblocks(t *testing.T) {
 	for _, size := range []int64{512, 4096, ends, 2 * ends, 2*ends + 512, 64*mib + 512, gib, 300 * gib, 20000 * gib} {
 		var end, sum int64
 		end = -1
@@ -158,7 +158,7 @@ func TestInspectImage(t *testing.T) {
 	}
 }
 
-func TestInspectSaysWhatItCouldNotRead(t *testing.T) {
+func TestInspectReadError(t *testing.T) {
 	for name, at := range map[string]int64{"at the start": 1, "at the end": 40*mib - 1} {
 		t.Run(name, func(t *testing.T) {
 			_, err := inspect(newImage(sparse{size: 40 * mib, fail: at}, 40*mib), disk.Filesystem)

@@ -74,7 +74,7 @@ var known = map[string][]string{
 	"bcache":              {"make-bcache", "-B", "DEV"},
 }
 
-func TestNoSignatureIsLeftOfWhatToolsMake(t *testing.T) {
+func TestSignaturesOfTools(t *testing.T) {
 	need(t, "wipefs", "blkid")
 	key := filepath.Join(t.TempDir(), "key")
 	if err := os.WriteFile(key, []byte("secret of no worth"), 0o600); err != nil {
@@ -138,7 +138,7 @@ func md(major, minor uint32, at int64) string {
 	return string(sb)
 }
 
-func TestNoSignatureIsLeftOfWhatWasPlanted(t *testing.T) {
+func TestPlantedSignatures(t *testing.T) {
 	need(t, "wipefs", "blkid")
 	const size = 80*mib + 3*512
 	repeat := func(data string, places ...int64) map[int64]string {
@@ -181,7 +181,7 @@ func TestNoSignatureIsLeftOfWhatWasPlanted(t *testing.T) {
 	}
 }
 
-func TestCopiesFarInsideALargeDiskGo(t *testing.T) {
+func TestSuperblockCopiesOnALargeDisk(t *testing.T) {
 	const size = 300*gib + 512
 	file := blank(t, size)
 	copies := []int64{64 * mib, gib, 4 * gib, 16 * gib, 64 * gib, 256 * gib}
@@ -218,7 +218,7 @@ var wordsFor = map[string]string{
 	"cs_fvault2": "", "opensvc_hb": "",
 }
 
-func TestEveryFormatThatUtilLinuxKnowsIsInTheTable(t *testing.T) {
+func TestEveryFormatOfUtilLinux(t *testing.T) {
 	if _, err := exec.LookPath("blkid"); err != nil {
 		t.Skip("needs blkid")
 	}

@@ -19,7 +19,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-func TestNoByteIsLeft(t *testing.T) {
+func TestMethods(t *testing.T) {
 	methods := [][]string{{"zero"}, {"dd-zero"}, {"dd-zero", "2"}, {"shred", "1"}}
 	disks := map[string]struct {
 		size    int64
@@ -58,7 +58,7 @@ func TestNoByteIsLeft(t *testing.T) {
 	}
 }
 
-func TestZeroGoesTheNextWay(t *testing.T) {
+func TestZeroFallsBack(t *testing.T) {
 	cannot := func(*device, stretch) error { return unix.EOPNOTSUPP }
 	lies := func(*device, stretch) error { return nil }
 	halfway := func(d *device, s stretch) error {
@@ -137,7 +137,7 @@ func TestShredWritesRandomBytesFirst(t *testing.T) {
 	}
 }
 
-func TestAnInterruptedCleanGoesOnWhereItWas(t *testing.T) {
+func TestInterruptedCleanResumes(t *testing.T) {
 	const size = 20*mib + 512
 	dev := loop(t, dirty(t, size))
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -202,7 +202,7 @@ func (p patience) Err() error {
 	return nil
 }
 
-func TestACancelledCleanTellsWhereItIs(t *testing.T) {
+func TestCancelledCleanReportsItsStep(t *testing.T) {
 	dev := loop(t, dirty(t, 20*mib))
 	asked := 3 // at the start, and before each of two chunks
 	var steps []string
@@ -218,7 +218,7 @@ func TestACancelledCleanTellsWhereItIs(t *testing.T) {
 	}
 }
 
-func TestAStepThatCannotBeWrittenDownEndsTheClean(t *testing.T) {
+func TestUnrecordedStepEndsTheClean(t *testing.T) {
 	full := errors.New("disk full")
 	dev := loop(t, dirty(t, 20*mib))
 	r := &run{Target: target(t, dev, disk.Block, "dd-zero"), progress: func(disk.Progress) error { return full }}
@@ -230,7 +230,7 @@ func TestAStepThatCannotBeWrittenDownEndsTheClean(t *testing.T) {
 	}
 }
 
-func TestNothingIsWritten(t *testing.T) {
+func TestRejectedTargetsAreUnchanged(t *testing.T) {
 	other := errors.New("another disk")
 	stories := map[string]struct {
 		options []string
@@ -289,7 +289,7 @@ func TestNothingIsWritten(t *testing.T) {
 	})
 }
 
-func TestAMountedDeviceIsInUse(t *testing.T) {
+func TestMountedDeviceIsInUse(t *testing.T) {
 	need(t, "mkfs.ext4")
 	dev := loop(t, blank(t, 16*mib))
 	sh(t, "mkfs.ext4", "-q", dev)
@@ -306,7 +306,7 @@ func TestAMountedDeviceIsInUse(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoBlockDeviceIsNotOpened(t *testing.T) {
+func TestOnlyBlockDevicesAreOpened(t *testing.T) {
 	need(t)
 	folder := t.TempDir()
 	file := filepath.Join(folder, "file")

@@ -14,7 +14,7 @@ import (
 
 const identity, deviceIdentity = disk.Identity("fs:u1:/"), disk.Identity("wwn:0x5000")
 
-// honest is a request that is in order, for a released volume.
+// honest returns a valid request, for a released volume.
 func honest() (Request, *disk.Volume, *Class) {
 	key := disk.Key{Class: "fast", Name: "disk1"}
 	return Request{
@@ -45,8 +45,8 @@ func TestApprove(t *testing.T) {
 	}
 }
 
-// TestApproveRejects has, for every way in which a request may be out of order, one that
-// is out of order in this way only.
+// TestApproveRejects has, for every way in which a request may be invalid, one that is
+// invalid in this way only.
 func TestApproveRejects(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -74,10 +74,10 @@ func TestApproveRejects(t *testing.T) {
 			r.Path, v.HostPath, r.Key.Name, v.Key.Name = "/mnt/fast/.", "/mnt/fast/.", ".", "."
 		}, Mismatch},
 		"offered as a device, which a file system is not": {func(_ *Request, v *disk.Volume, _ *Class) { v.Mode = disk.Block }, Mismatch},
-		"of a method that is the agent's": {func(r *Request, v *disk.Volume, c *Class) {
+		"of a method that is the provisioner's": {func(r *Request, v *disk.Volume, c *Class) {
 			r.Identity, v.Identity, c.DeviceCommand = deviceIdentity, deviceIdentity, []string{"hdparm"}
 		}, InProcessOnly},
-		"whose drive is locked by the agent's password": {func(r *Request, _ *disk.Volume, _ *Class) { r.Step = "hdparm password 00" }, InProcessOnly},
+		"whose drive is locked by the provisioner's password": {func(r *Request, _ *disk.Volume, _ *Class) { r.Step = "hdparm password 00" }, InProcessOnly},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -25,7 +25,7 @@ func order(id disk.Identity) *Order {
 	}
 }
 
-// TestJobRights: what a Job may, by what it cleans.
+// TestJobRights: the rights of a Job, by what it cleans.
 func TestJobRights(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -87,8 +87,7 @@ func TestJobTerms(t *testing.T) {
 	}
 }
 
-// TestArguments: whatever is in a name or a step, it is one argument, and kubelet puts
-// nothing in for it.
+// TestArguments: any name or step is one argument, in which kubelet replaces nothing.
 func TestArguments(t *testing.T) {
 	t.Parallel()
 	o := order(identity)

@@ -95,8 +95,8 @@ func TestScope(t *testing.T) {
 	}
 }
 
-// TestMoved: what was known by its machine is known again after that has got another
-// mainboard, and nothing else is.
+// TestMoved: an identity that is limited to a machine is found again after its mainboard was
+// exchanged, and no other is.
 func TestMoved(t *testing.T) {
 	for name, tc := range map[string]struct {
 		was, is disk.Identity

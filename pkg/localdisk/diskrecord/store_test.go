@@ -21,7 +21,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// ignoreTime leaves out what the store sets.
+// ignoreTime ignores what the store sets.
 var ignoreTime = cmpopts.IgnoreFields(disk.Record{}, "Updated")
 
 func record(identity disk.Identity) disk.Record {
@@ -93,8 +93,8 @@ func TestRecordsOutliveTheStore(t *testing.T) {
 	}
 }
 
-// TestLookups: what is looked up is what a search of all records would find, whatever was
-// written, deleted, damaged and repaired.
+// TestLookups: lookups return what a search of all records would find, after any writes,
+// deletions, damages and repairs.
 func TestLookups(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -165,7 +165,7 @@ func TestLookups(t *testing.T) {
 	}
 }
 
-// What callers do with what they were given does not change the store.
+// Changes to returned records do not change the store.
 func TestRecordsAreCopies(t *testing.T) {
 	t.Parallel()
 	s, given := open(t, t.TempDir()), record("wwn:0x1")
@@ -192,7 +192,7 @@ func TestRecordsAreCopies(t *testing.T) {
 func TestUpdate(t *testing.T) {
 	t.Parallel()
 	errNo := errors.New("no")
-	for story, test := range map[string]struct {
+	for name, test := range map[string]struct {
 		identity disk.Identity
 		change   func(*disk.Record) error
 		state    disk.State // afterwards
@@ -204,7 +204,7 @@ func TestUpdate(t *testing.T) {
 		"a record stays with its disk":        {"wwn:0x1", func(r *disk.Record) error { r.Identity = "wwn:0x2"; return nil }, disk.Published, nil, true},
 		"a record that is not there is error": {"wwn:0x3", func(*disk.Record) error { return nil }, disk.Published, ErrNotFound, true},
 	} {
-		t.Run(story, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			folder := t.TempDir()
 			s := open(t, folder)
@@ -269,7 +269,7 @@ func TestRejectedRecords(t *testing.T) {
 		change(&r)
 		return r
 	}
-	for story, r := range map[string]disk.Record{
+	for name, r := range map[string]disk.Record{
 		"no identity":                     {HostPath: "/mnt/fast/nvme0", State: disk.Clean},
 		"an identity that is not UTF-8":   with(func(r *disk.Record) { r.Identity = "serial:\xff:1" }),
 		"a path that is not UTF-8":        with(func(r *disk.Record) { r.HostPath = "/mnt/\xff" }),
@@ -278,7 +278,7 @@ func TestRejectedRecords(t *testing.T) {
 		"a name with a broken character":  with(func(r *disk.Record) { r.Key.Name = "\xc3" }),
 		"a class with a broken character": with(func(r *disk.Record) { r.Key.Class = "\xc3" }),
 	} {
-		t.Run(story, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			folder := t.TempDir()
 			s := open(t, folder)
@@ -321,7 +321,7 @@ func TestOpenFails(t *testing.T) {
 	}
 }
 
-// Everything at once, for the race detector.
+// TestConcurrentUse is for the race detector.
 func TestConcurrentUse(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir())

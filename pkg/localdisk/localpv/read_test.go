@@ -158,8 +158,8 @@ func TestOwned(t *testing.T) {
 	}
 }
 
-// FuzzVolume: whatever is asked for, there is either a problem or a volume that reads
-// as the disk it is of, and the request stays as it was.
+// FuzzVolume: every request has either a problem or a volume that is read back as the disk it
+// is of, and the request is unchanged.
 func FuzzVolume(f *testing.F) {
 	f.Add("node1", "host1", "fast", "/mnt/fast", "disk1", "wwn:1", int64(1<<34), int64(1), byte(0))
 	f.Add("node1", "host1", "fast", "/", "disk 1", "fs:a:/", int64(1), int64(1760000000), byte(3))
@@ -231,7 +231,8 @@ func at(path string) corev1.PersistentVolumeSource {
 	return corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: path}}
 }
 
-// TestExcludes: only a volume whose every term names other hostnames is surely another node's.
+// TestExcludes: only a volume whose every term names other hostnames is certainly another
+// node's.
 func TestExcludes(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

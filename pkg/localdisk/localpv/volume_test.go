@@ -16,7 +16,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// request asks for the volume of a mounted disk of 10 GiB and a bit.
+// request returns a request for the volume of a mounted disk of a little over 10 GiB.
 func request() Request {
 	return Request{
 		Node:  Node{Name: "node1", Hostname: "host1"},

@@ -106,7 +106,7 @@ func checkEmpty(t *testing.T, r *Root) {
 }
 
 func TestCleanDeepAndWideTrees(t *testing.T) {
-	stories := map[string]func(t *testing.T, root string){
+	tests := map[string]func(t *testing.T, root string){
 		"10,000 levels, files on each": func(t *testing.T, root string) {
 			deepen(t, root, max(inMemory(t, 10_000), 3000))
 		},
@@ -129,7 +129,7 @@ func TestCleanDeepAndWideTrees(t *testing.T) {
 			}
 		},
 	}
-	for name, fill := range stories {
+	for name, fill := range tests {
 		t.Run(name, func(t *testing.T) {
 			onEach(t, func(t *testing.T, root string) {
 				fill(t, root)
@@ -147,8 +147,8 @@ func TestCleanDeepAndWideTrees(t *testing.T) {
 	}
 }
 
-// inMemory is a size for file systems in memory, and a tenth of it for those on
-// disks, which take their time to make so much.
+// inMemory returns the size for file systems in memory, and a tenth of it for those on disks,
+// which are slower.
 func inMemory(t *testing.T, size int) int {
 	if strings.HasSuffix(t.Name(), "/tmpfs") {
 		return size

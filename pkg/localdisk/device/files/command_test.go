@@ -21,7 +21,7 @@ import (
 func sh(script string) []string { return []string{"/bin/sh", "-c", script} }
 
 func TestRun(t *testing.T) {
-	stories := map[string]struct {
+	tests := map[string]struct {
 		command []string
 		// want is in the error; empty wants none.
 		want string
@@ -40,16 +40,16 @@ func TestRun(t *testing.T) {
 		"it is a method of the provisioner": {command: []string{"fs-reset"}, want: "not an absolute path"},
 		"there is none":                     {want: "not an absolute path"},
 	}
-	for name, story := range stories {
+	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			write(t, dir+"/file", "x")
-			err := open(t, dir).Run(t.Context(), story.command)
+			err := open(t, dir).Run(t.Context(), test.command)
 			switch {
-			case story.want == "" && err != nil:
+			case test.want == "" && err != nil:
 				t.Error(err)
-			case story.want != "" && (err == nil || !strings.Contains(err.Error(), story.want)):
-				t.Errorf("got %.200v, want %q in it", err, story.want)
+			case test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)):
+				t.Errorf("got %.200v, want %q in it", err, test.want)
 			case err != nil && len(err.Error()) > command.OutputBytes+500:
 				t.Errorf("an error of %d bytes", len(err.Error()))
 			}
@@ -57,19 +57,19 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// A child of the command holds a FIFO open; its reader sees the end when it is gone.
+// A child of the command holds a FIFO open: its reader gets EOF when the child has ended.
 const child = `sh -c 'exec 9>"$0"; echo up >&9; sleep 600' "%s" & `
 
 func TestRunKillsTheProcessGroup(t *testing.T) {
-	stories := map[string]struct {
+	tests := map[string]struct {
 		then string
-		// cancelled says that the context ends once the child is there.
+		// cancelled ends the context once the child has started.
 		cancelled bool
 	}{
 		"it exits, and leaves a child":    {then: `read x <"%s.go"`},
 		"the context ends while it waits": {then: "wait", cancelled: true},
 	}
-	for name, story := range stories {
+	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			fifo := t.TempDir() + "/fifo"
 			must(t, unix.Mkfifo(fifo, 0o600))
@@ -77,7 +77,7 @@ func TestRunKillsTheProcessGroup(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			done := make(chan error, 1)
-			script := strings.ReplaceAll(child+story.then, "%s", fifo)
+			script := strings.ReplaceAll(child+test.then, "%s", fifo)
 			root := open(t, t.TempDir())
 			go func() { done <- root.Run(ctx, sh(script)) }()
 
@@ -87,7 +87,7 @@ func TestRunKillsTheProcessGroup(t *testing.T) {
 			up := make([]byte, 3)
 			_, err = reader.Read(up)
 			must(t, err)
-			if story.cancelled {
+			if test.cancelled {
 				cancel()
 			} else {
 				write(t, fifo+".go", "go\n")
@@ -97,7 +97,7 @@ func TestRunKillsTheProcessGroup(t *testing.T) {
 				t.Errorf("the child is there: %d, %v", n, err)
 			}
 			err = <-done
-			if story.cancelled != errors.Is(err, context.Canceled) || !story.cancelled && err != nil {
+			if test.cancelled != errors.Is(err, context.Canceled) || !test.cancelled && err != nil {
 				t.Errorf("Run: %v", err)
 			}
 		})

@@ -17,7 +17,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// Whatever an entry has become since the walk looked at it.
+// An entry may have become anything since the walk examined it.
 func TestEntryExchangedAfterStat(t *testing.T) {
 	fs := mount(t, "tmpfs")
 	root := fs + "/volume"
@@ -79,8 +79,8 @@ func (w *walk) push(t *testing.T, fd int, name string) *frame {
 	return f
 }
 
-// The volume is a folder here, and what the symlinks lead to lies beside it, so that
-// no mount stands in the way.
+// The volume is a folder here, and the symlinks lead to a folder of the same file system, so
+// that no mount stops the walk.
 func TestDirectoriesSwappedForSymlinks(t *testing.T) {
 	const pairs, cleans = 50, 5
 	onEach(t, func(t *testing.T, fs string) {
@@ -116,7 +116,7 @@ func TestDirectoriesSwappedForSymlinks(t *testing.T) {
 	})
 }
 
-// exchange swaps directories and symlinks, as fast as it can, until it is stopped.
+// exchange swaps directories and symlinks until it is stopped.
 func exchange(root string, pairs int, stop chan struct{}) {
 	fd, err := unix.Open(root, directoryFlags, 0)
 	if err != nil {

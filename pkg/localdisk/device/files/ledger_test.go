@@ -25,7 +25,7 @@ func TestLedger(t *testing.T) {
 		return st
 	}
 	before, since := began.Add(-time.Nanosecond), began
-	stories := map[string]struct {
+	tests := map[string]struct {
 		met       []*unix.Statx_t
 		times     int
 		contested int
@@ -43,19 +43,19 @@ func TestLedger(t *testing.T) {
 		"files that vanish, one more":       {contested: contestedLimit + 1, want: true},
 		"a directory that is never emptied": {met: []*unix.Statx_t{directory(before)}, times: contestedLimit + 1, contested: contestedLimit + 1, want: true},
 	}
-	for name, story := range stories {
+	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			l := ledger{began: began}
-			for range story.times {
-				for _, st := range story.met {
+			for range test.times {
+				for _, st := range test.met {
 					l.examined(st, now)
 				}
 			}
-			for range story.contested {
+			for range test.contested {
 				l.contest()
 			}
-			if got := l.exceeded(); got != story.want {
-				t.Errorf("exceeded %v, want %v: %+v", got, story.want, l)
+			if got := l.exceeded(); got != test.want {
+				t.Errorf("exceeded %v, want %v: %+v", got, test.want, l)
 			}
 		})
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 func TestNestedMountsStopTheClean(t *testing.T) {
-	stories := map[string]func(t *testing.T, root, outside string) (at string){
+	tests := map[string]func(t *testing.T, root, outside string) (at string){
 		"another file system": func(t *testing.T, root, _ string) string {
 			at := root + "/d/other fs"
 			must(t, os.MkdirAll(at, 0o700))
@@ -52,7 +52,7 @@ func TestNestedMountsStopTheClean(t *testing.T) {
 			return root + "/lost+found"
 		},
 	}
-	for name, nest := range stories {
+	for name, nest := range tests {
 		t.Run(name, func(t *testing.T) {
 			onEach(t, func(t *testing.T, root string) {
 				at := nest(t, root, outside(t))
@@ -65,7 +65,7 @@ func TestNestedMountsStopTheClean(t *testing.T) {
 				if _, err := os.Stat(root + "/file beside"); err != nil {
 					t.Errorf("something was deleted before the mount was found: %v", err)
 				}
-				// As if it had been mounted after the look at the mount table.
+				// As if it was mounted after the mount table was read.
 				err := r.do(func(fd int) error { return r.passes(t.Context(), fd, &reporter{every: time.Hour}) })
 				if !errors.As(err, &nested) || nested.Path != at {
 					t.Errorf("the walk says %v, want that %s is a mount", err, at)

@@ -142,8 +142,8 @@ func xfs(t *testing.T, root string, commands ...string) string {
 	return strings.Join(lines, "")
 }
 
-// TestRestoreWithoutRecord: what users can attach to a directory goes, and what only
-// an administrator can have meant stays.
+// TestRestoreWithoutRecord: what users can attach to a directory is removed, and what only an
+// administrator sets is kept.
 func TestRestoreWithoutRecord(t *testing.T) {
 	onEach(t, func(t *testing.T, root string) {
 		r := open(t, root)
@@ -240,7 +240,7 @@ func TestRestoreRemovesMoreThanCanBeRecorded(t *testing.T) {
 	}
 }
 
-// So many attributes that listxattr(2) fails, of which one was recorded.
+// There are so many attributes that listxattr(2) fails, and one was recorded.
 func TestRestoreRemovesMoreThanCanBeListed(t *testing.T) {
 	const attributes = 1000
 	for _, kind := range []string{"xfs", "btrfs"} {

@@ -24,7 +24,7 @@ func TestOfDevice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stories := map[string]struct {
+	tests := map[string]struct {
 		disk      map[string]string
 		partition map[string]string
 		want      disk.Identity
@@ -98,7 +98,7 @@ func TestOfDevice(t *testing.T) {
 			want:      "weakpart:" + disk.Identity(boot) + ":7:1048576",
 		},
 	}
-	for name, s := range stories {
+	for name, s := range tests {
 		t.Run(name, func(t *testing.T) {
 			got, err := Host{Sys: fakeSys(t, s.disk, s.partition), Machine: "m1"}.OfDevice("8:1")
 			if s.wantErr != "" {

@@ -18,9 +18,9 @@ func fallback(vendor, serial, model string) string {
 	return "nvme." + vendor + "-" + hex.EncodeToString([]byte(serial)) + "-" + hex.EncodeToString([]byte(model)) + "-00000001\n"
 }
 
-// TestIdentitiesOfPlatforms: two machines of each platform show the same disk in sysfs.
-// Only a registered name makes it the same disk to others, and where a stop may discard the
-// data, a restart makes it unproven.
+// TestIdentitiesOfPlatforms: two machines of each platform have the same disk in sysfs. Only
+// with a registered name is it the same disk, and where a stop may discard the data, it is
+// unproven after a restart.
 func TestIdentitiesOfPlatforms(t *testing.T) {
 	for name, tc := range map[string]struct {
 		vendor string // DMI sys_vendor
@@ -181,7 +181,7 @@ func TestIdentitiesOfPlatforms(t *testing.T) {
 	}
 }
 
-// fakeSysBelow is fakeSys with the disk at a place of its own.
+// fakeSysBelow is fakeSys with the disk below another path.
 func fakeSysBelow(t *testing.T, below string, files map[string]string) string {
 	t.Helper()
 	sys := fakeSys(t, files, nil)

@@ -30,7 +30,7 @@ func TestOfMount(t *testing.T) {
 			if err != nil || len(own) == 0 {
 				t.Fatalf("asked in its own way, as on older kernels: %x, %v", own, err)
 			}
-			// Linux 6.18 has no common way for btrfs; one day it may.
+			// Linux 6.18 does not support the common request for btrfs.
 			if common, err := commonUUID(opened(t, point)); err == nil && !bytes.Equal(own, common) {
 				t.Errorf("on an older kernel the UUID would be %x, and not %x", own, common)
 			}
@@ -134,7 +134,7 @@ func TestOfDirectory(t *testing.T) {
 }
 
 func TestIdentityErrors(t *testing.T) {
-	// A pipe has neither UUID nor folder; it must not be waited for.
+	// A pipe has neither UUID nor folder, and opening it must not block.
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if err := exec.Command("mkfifo", pipe).Run(); err != nil {
 		t.Skip("needs mkfifo")

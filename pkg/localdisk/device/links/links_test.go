@@ -53,7 +53,7 @@ func TestFolder(t *testing.T) {
 	}
 }
 
-// TestFolderRejects: nothing is written or removed through folders of others.
+// TestFolderRejects: no link is made through a folder that others can change.
 func TestFolderRejects(t *testing.T) {
 	for name, prepare := range map[string]func(t *testing.T, base string){
 		"a folder that others can write": func(t *testing.T, base string) {

@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// node is the mountinfo of a node with what makes tables hard: a stack, a hidden
-// mount, bind mounts, escapes, a root out of sight.
+// node is the mountinfo of a node with the difficult cases: a stack, a hidden mount, bind
+// mounts, escapes, a root whose parent is not visible.
 const node = `
 22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
 23 22 0:21 / /proc rw - proc proc rw
@@ -166,8 +166,8 @@ func TestReadOnly(t *testing.T) {
 }
 
 func TestTableOfAnotherRoot(t *testing.T) {
-	// A process in a container: the parent of its root is out of sight, and so is
-	// the root itself for one in a plain folder.
+	// A process in a container: the parent of its root is not visible, nor is the root itself
+	// for one in a plain folder.
 	tab := table(t, `
 50 49 8:16 / /disks/a rw - ext4 /dev/sdb rw
 51 50 8:32 / /disks/a/b rw - ext4 /dev/sdc rw

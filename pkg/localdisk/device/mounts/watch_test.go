@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const self = "/proc/self/mountinfo"
 
-// tmpfs mounts one at a path, and unmounts whatever is there when the test ends.
+// tmpfs mounts one at a path, and unmounts what is there when the test ends.
 func tmpfs(t *testing.T, path string) {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -75,8 +75,7 @@ func TestWatch(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("mounting needs root")
 	}
-	// Others mount and unmount on this machine too: a call means look, not that it
-	// was us.
+	// Other processes mount and unmount on this machine too, and cause calls.
 	calls := make(chan struct{}, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)

@@ -37,7 +37,7 @@ func recordOf(text string) disk.Known {
 }
 
 func TestResolveConflicts(t *testing.T) {
-	stories := map[string]struct {
+	tests := map[string]struct {
 		facts []disk.Fact
 		known []disk.Known
 		want  map[string]disk.Reason
@@ -112,7 +112,7 @@ func TestResolveConflicts(t *testing.T) {
 			want:  map[string]disk.Reason{"a/1": "", "a/2": ""},
 		},
 	}
-	for name, s := range stories {
+	for name, s := range tests {
 		t.Run(name, func(t *testing.T) {
 			for range 5 {
 				rand.Shuffle(len(s.facts), func(i, j int) { s.facts[i], s.facts[j] = s.facts[j], s.facts[i] })

@@ -139,7 +139,7 @@ func TestSamePlace(t *testing.T) {
 	device := newFileSystem(t)
 	link(t, device, a.Path, "dev2")
 	p := newProber(t)
-	stories := []struct {
+	tests := []struct {
 		name string
 		make func()
 		// known has the slots with a volume.
@@ -198,7 +198,7 @@ func TestSamePlace(t *testing.T) {
 			},
 		},
 	}
-	for _, s := range stories { // each goes on from where the one before it ended
+	for _, s := range tests { // each goes on from where the one before it ended
 		s.make()
 		ask := disk.Scan{Folders: []disk.Folder{a, b}}
 		for _, key := range s.known {
@@ -288,8 +288,7 @@ func opens(t *testing.T, folder string, do func()) int {
 func TestRescanDoesNoIO(t *testing.T) {
 	f := newFolder(t, "a")
 	mounted, raw := newFileSystem(t), newDisk(t)
-	// Else a thread of ext4 reads block bitmaps ahead and writes inode tables, when it
-	// comes to it.
+	// Otherwise a thread of ext4 reads block bitmaps and writes inode tables later.
 	mount(t, filepath.Join(f.Path, "mounted"), "-o", "no_prefetch_block_bitmaps,noinit_itable", mounted)
 	link(t, raw, f.Path, "raw")
 	p := newProber(t)
@@ -297,8 +296,8 @@ func TestRescanDoesNoIO(t *testing.T) {
 	first := scan(t, p, ask)
 	run(t, "sync", "-f", filepath.Join(f.Path, "mounted"))
 
-	// Reads and writes, in requests and sectors; what the file system's own threads
-	// still write (its journal) is not ours, so reads alone for that one.
+	// Reads and writes, in requests and sectors. Threads of the file system still write its
+	// journal, so only reads are compared there.
 	stat := func() (string, string) {
 		fields := func(device string) []string {
 			b, err := os.ReadFile(filepath.Join("/sys/block", filepath.Base(device), "stat"))

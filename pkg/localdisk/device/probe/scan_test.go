@@ -24,12 +24,12 @@ func TestScan(t *testing.T) {
 	}
 	type lab struct {
 		disk.Folder
-		// entry is the path at which the story's entry is to be.
+		// entry is the path at which the test's entry is to be.
 		entry string
 		scan  disk.Scan
 		fstab string
 	}
-	stories := map[string]struct {
+	tests := map[string]struct {
 		make func(t *testing.T, l *lab)
 		want want
 	}{
@@ -276,7 +276,7 @@ func TestScan(t *testing.T) {
 			want: want{Absent: true},
 		},
 	}
-	for name, s := range stories {
+	for name, s := range tests {
 		t.Run(name, func(t *testing.T) {
 			f := newFolder(t, "a")
 			l := &lab{Folder: f, entry: filepath.Join(f.Path, "entry"), scan: disk.Scan{Folders: []disk.Folder{f}}}
@@ -284,7 +284,7 @@ func TestScan(t *testing.T) {
 			fstab := filepath.Join(t.TempDir(), "fstab")
 			must(t, os.WriteFile(fstab, []byte(l.fstab), 0o600))
 			p := newProber(t, func(c *Config) { c.Fstab = fstab })
-			// What is beside it must not matter.
+			// Other entries must not matter.
 			link(t, newDisk(t), l.Path, "x other")
 			must(t, os.Mkdir(filepath.Join(l.Path, lostAndFound), 0o700))
 			must(t, unix.Mkfifo(filepath.Join(l.Path, "x\nfifo"), 0o600))

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tree is a folder with links of many kinds in it.
+// tree makes a folder with links of many kinds.
 func tree(t testing.TB) string {
 	t.Helper()
 	root, err := filepath.EvalSymlinks(t.TempDir())

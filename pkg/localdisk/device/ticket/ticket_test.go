@@ -70,7 +70,7 @@ func TestTicket(t *testing.T) {
 }
 
 // TestTicketWithdrawnBeforeItIsLocked: a Job that has opened the file, and gets the lock
-// when the agent has taken the ticket back.
+// after the provisioner has withdrawn the ticket.
 func TestTicketWithdrawnBeforeItIsLocked(t *testing.T) {
 	t.Parallel()
 	f := newFolder(t)
@@ -121,7 +121,7 @@ func TestProgramsHoldTheTicket(t *testing.T) {
 	}
 }
 
-// TestFolderIsRemovedWhenEmpty: of many disks at a time.
+// TestFolderIsRemovedWhenEmpty, with many disks at a time.
 func TestFolderIsRemovedWhenEmpty(t *testing.T) {
 	t.Parallel()
 	f := newFolder(t)

@@ -5,10 +5,10 @@ package usage
 
 import "testing"
 
-// TestReaches: what a loop device says it is attached to, when it is asked itself. The
-// node's files had it on a path of which nothing is known.
+// TestReaches: the loop device itself reports what it is attached to. Its path in sysfs is
+// unknown.
 func TestReaches(t *testing.T) {
-	w := newWorld(t)
+	w := newFakeNode(t)
 	w.mount("8:33", "/", "/mnt/disks/b", "ext4 /dev/sdc1")
 	w.mount("0:44", "/", "/mnt/disks/c", "btrfs /dev/sdb")
 	w.loop("loop0", "7:0", "/nowhere")

@@ -22,13 +22,13 @@ const (
 	nodes       = "kubelet/plugins/kubernetes.io~local-volume/volumeDevices/pv-1"
 )
 
-// A story makes a disk, has something use it, and says who should be found: by those
-// who clean, and by those who offer disks (with pv-1 as the disk's volume).
-type story func(t *testing.T, b *bench) (fact disk.Fact, users, claims []string)
+// userTest makes a disk and something that uses it. users are those that a clean must find,
+// claims those that prevent the disk from being offered (with pv-1 as its volume).
+type userTest func(t *testing.T, b *bench) (fact disk.Fact, users, claims []string)
 
-func (tell story) check(t *testing.T) {
+func (test userTest) check(t *testing.T) {
 	b := newBench(t)
-	fact, users, claims := tell(t, b)
+	fact, users, claims := test(t, b)
 	if diff := cmp.Diff(users, b.users(fact, "pv-1")); diff != "" {
 		t.Errorf("users (-want +got):\n%s", diff)
 	}
@@ -38,8 +38,8 @@ func (tell story) check(t *testing.T) {
 }
 
 func TestUsersOfADevice(t *testing.T) {
-	cases := map[string]story{
-		"nobody": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
+	cases := map[string]userTest{
+		"nothing": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
 			return b.device(b.disk("a", 64)), nil, nil
 		},
 		"a mount": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
@@ -148,7 +148,7 @@ func exclusive(dev string) string {
 }
 
 func TestUsersOfAPartOrTheWhole(t *testing.T) {
-	cases := map[string]story{
+	cases := map[string]userTest{
 		"a disk, by a mount of its partition": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
 			dev := b.disk("a", 64)
 			first, _ := b.partitions(dev)

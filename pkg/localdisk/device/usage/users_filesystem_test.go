@@ -13,8 +13,8 @@ import (
 )
 
 func TestUsersOfAFilesystem(t *testing.T) {
-	cases := map[string]story{
-		"nobody": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
+	cases := map[string]userTest{
+		"nothing": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
 			return b.mounted(b.mkfs(b.disk("a", 64), "disks/a"), "/"), nil, nil
 		},
 		"memory, without a user": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
@@ -198,7 +198,7 @@ func TestPathsAreAbsolute(t *testing.T) {
 }
 
 func TestKubeletPath(t *testing.T) {
-	w := newWorld(t)
+	w := newFakeNode(t)
 	w.folder("kubelet/pods/1/volumes/kubernetes.io~local-volume/pv-1")
 	uses, err := w.finder().kubelet("pv-1")
 	if err != nil {
@@ -217,7 +217,7 @@ func TestKubeletPath(t *testing.T) {
 }
 
 func TestLoopDevicesOverTheNetworkAreNotOpened(t *testing.T) {
-	// The fake node has no nodes in /dev: whatever is asked answers with an error.
+	// The fake node has no device nodes in /dev: every open is an error.
 	cases := map[string]struct {
 		backing string
 		asked   bool
@@ -227,7 +227,7 @@ func TestLoopDevicesOverTheNetworkAreNotOpened(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFakeNode(t)
 			w.mount("0:50", "/", "/net", "nfs4 server:/")
 			w.loop("loop0", "7:0", c.backing)
 			l, s := w.finder(), w.survey()

@@ -17,7 +17,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// writeAt writes to a device and waits until it is there.
+// writeAt writes to a device and syncs it.
 func writeAt(t *testing.T, dev, text string, at int64) {
 	t.Helper()
 	f, err := os.OpenFile(dev, os.O_WRONLY, 0)
@@ -38,7 +38,7 @@ func blankCheck(t testing.TB, dev string) Blank {
 	return Blank{Device: dev, Sys: "/sys", Bytes: sizeOf(t, dev), Verify: func(*os.File) error { return nil }}
 }
 
-// proven is a proof without what differs from run to run.
+// proven returns a proof without the fields that differ between runs.
 func proven(p disk.BlankProof) disk.BlankProof {
 	if p.State != "" {
 		p.State = "read"
@@ -49,7 +49,7 @@ func proven(p disk.BlankProof) disk.BlankProof {
 func TestProveBlank(t *testing.T) {
 	need(t, "losetup")
 	const size = 40 * mib
-	stories := map[string]struct {
+	tests := map[string]struct {
 		put     map[int64]string
 		sampled disk.Content
 		want    disk.BlankProof
@@ -74,7 +74,7 @@ func TestProveBlank(t *testing.T) {
 			want: disk.BlankProof{State: "read", Bytes: size, Done: 5 * mib, Found: true},
 		},
 	}
-	for name, s := range stories {
+	for name, s := range tests {
 		t.Run(name, func(t *testing.T) {
 			dev := loop(t, blank(t, size))
 			for at, text := range s.put {
@@ -131,7 +131,7 @@ func paused(t *testing.T, b Blank, bytes int64) disk.BlankProof {
 func TestProofResumesUnlessTheDeviceWasWrittenTo(t *testing.T) {
 	need(t, "losetup")
 	const size = 40 * mib
-	stories := map[string]struct {
+	tests := map[string]struct {
 		meanwhile func(t *testing.T, dev string)
 		void      bool
 	}{
@@ -151,7 +151,7 @@ func TestProofResumesUnlessTheDeviceWasWrittenTo(t *testing.T) {
 			}
 		}, void: true},
 	}
-	for name, s := range stories {
+	for name, s := range tests {
 		t.Run(name, func(t *testing.T) {
 			b := blankCheck(t, loop(t, blank(t, size)))
 			b.From = paused(t, b, 16*mib)
@@ -180,8 +180,8 @@ func TestProofResumesUnlessTheDeviceWasWrittenTo(t *testing.T) {
 	}
 }
 
-// dirtyCache writes to a device behind a descriptor that stays open, so that nothing has
-// the page cache written out.
+// dirtyCache writes to a device through a descriptor that stays open, so that the page cache is
+// not written back.
 func dirtyCache(t *testing.T, dev string) {
 	f, err := os.OpenFile(dev, os.O_WRONLY, 0)
 	if err != nil {
@@ -315,7 +315,7 @@ func TestPace(t *testing.T) {
 }
 
 func TestParseFields(t *testing.T) {
-	stories := map[string]struct {
+	tests := map[string]struct {
 		text string
 		want []uint64
 	}{
@@ -324,7 +324,7 @@ func TestParseFields(t *testing.T) {
 		"no newline":    {"4 5", []uint64{4, 5}},
 		"too many":      {"1 2 3 4 5 6", []uint64{1, 2, 3, 4}},
 	}
-	for name, s := range stories {
+	for name, s := range tests {
 		t.Run(name, func(t *testing.T) {
 			var into [4]uint64
 			n := parseFields([]byte(s.text), into[:])

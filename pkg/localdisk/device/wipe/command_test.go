@@ -22,11 +22,11 @@ import (
 
 func TestCommand(t *testing.T) {
 	const clean = "dd if=/dev/zero of=$LOCAL_PV_BLKDEVICE bs=1M count=2 conv=fsync 2>/dev/null\n"
-	stories := map[string]struct {
+	tests := map[string]struct {
 		body string
 		mode disk.Mode
 		want disk.Reason
-		// says is what has to be in the error.
+		// message is part of the error.
 		says  string
 		fails bool
 	}{
@@ -38,7 +38,7 @@ func TestCommand(t *testing.T) {
 		"one that leaves bytes that mean nothing":   {body: "exit 0\n", mode: disk.Filesystem},
 		"one that is killed by a signal of its own": {body: "kill -9 $$\n", mode: disk.Filesystem, fails: true, says: "killed"},
 	}
-	for name, s := range stories {
+	for name, s := range tests {
 		t.Run(name, func(t *testing.T) {
 			need(t, "dd", "wipefs", "blkdiscard")
 			dev := loop(t, dirty(t, 2*mib))
@@ -74,7 +74,7 @@ func TestMissingCommand(t *testing.T) {
 }
 
 func TestCommandEnvironment(t *testing.T) {
-	t.Setenv("SECRET", "of the agent")
+	t.Setenv("SECRET", "of the provisioner")
 	dev := loop(t, blank(t, mib))
 	said := filepath.Join(t.TempDir(), "said")
 	cleaner := script(t, filepath.Join(t.TempDir(), "clean"), fmt.Sprintf("{ env -u PWD -u SHLVL -u _ | sort; pwd; echo \"$@\"; readlink /proc/$$/fd/* | grep -c %s; } > %s; true\n", dev, said))
@@ -85,7 +85,7 @@ func TestCommandEnvironment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Of the device itself, no descriptor.
+	// It inherits no descriptor of the device.
 	want := fmt.Sprintf("LOCAL_PV_BLKDEVICE=%s\nPATH=%s\n/\na b $c\n0\n", dev, toolPath)
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -139,7 +139,7 @@ func TestCancelledCommand(t *testing.T) {
 	}
 }
 
-// dies waits for a process to end, by its descriptor.
+// dies waits until a process, a pidfd, has ended.
 func dies(t *testing.T, process int) {
 	t.Helper()
 	n, err := unix.Poll([]unix.PollFd{{Fd: int32(process), Events: unix.POLLIN}}, int(deadline.Wait().Milliseconds()))

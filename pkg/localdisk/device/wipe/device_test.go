@@ -62,8 +62,8 @@ func TestDiscardUnsupported(t *testing.T) {
 	}
 }
 
-// partitioned attaches a file, and has the kernel see two partitions in it, of which
-// the first ends with an odd sector.
+// partitioned attaches a file with two partitions, of which the first ends with an odd
+// sector.
 func partitioned(t *testing.T, file string) string {
 	t.Helper()
 	need(t, "addpart")

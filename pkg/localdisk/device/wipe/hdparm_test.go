@@ -17,8 +17,9 @@ import (
 )
 
 // fake is a folder with a hdparm that keeps a drive's state in files: password,
-// frozen, expired, plain (no enhanced erase), none (no security), fail, deaf (says
-// it has erased), stuck (a pipe). An erase takes the right password, and zeroes the device.
+// frozen, expired, plain (no enhanced erase), none (no security), fail, deaf (reports an
+// erase that it did not do), stuck (a pipe). An erase requires the right password, and zeroes
+// the device.
 type fake struct{ folder string }
 
 func fakeTool(t *testing.T) fake {
@@ -89,7 +90,7 @@ func TestHDParm(t *testing.T) {
 	resumed := func(how string) []string {
 		return []string{"-I", "--user-master u " + how + " " + recorded, "-I"}
 	}
-	stories := map[string]struct {
+	tests := map[string]struct {
 		files map[string]string
 		mode  disk.Mode
 		step  string
@@ -103,11 +104,11 @@ func TestHDParm(t *testing.T) {
 		"raw blocks are to be zeros, which only the plain erase promises": {
 			mode: disk.Block, calls: erase("--security-erase", "PASSWORD")},
 		"a drive that can do no more": {files: map[string]string{"plain": ""}, mode: disk.Filesystem, calls: erase("--security-erase", "PASSWORD")},
-		"the agent died after it wrote the password down": {
+		"the provisioner was killed after it recorded the password": {
 			mode: disk.Block, step: securityStep + recorded, calls: erase("--security-erase", recorded)},
-		"the agent died after it gave the drive the password": {
+		"the provisioner was killed after it set the password": {
 			files: map[string]string{"password": recorded}, mode: disk.Block, step: securityStep + recorded, calls: resumed("--security-erase")},
-		"the agent died after the erase": {mode: disk.Block, step: erasedStep, want: disk.CleanFailed, says: "not blank"},
+		"the provisioner was killed after the erase": {mode: disk.Block, step: erasedStep, want: disk.CleanFailed, says: "not blank"},
 		"a frozen drive is left alone": {files: map[string]string{"frozen": ""}, mode: disk.Block, calls: []string{"-I"},
 			want: disk.CleanFailed, says: "suspend and resume"},
 		"a drive with another password": {files: map[string]string{"password": "x"}, mode: disk.Block, calls: []string{"-I"},
@@ -123,7 +124,7 @@ func TestHDParm(t *testing.T) {
 		"another method was chosen before the drive was locked, and it is frozen": {
 			files: map[string]string{"frozen": ""}, mode: disk.Block, step: securityStep + recorded, command: []string{"zero"}, calls: []string{"-I"}},
 	}
-	for name, s := range stories {
+	for name, s := range tests {
 		t.Run(name, func(t *testing.T) {
 			dev := loop(t, dirty(t, 20*mib))
 			tools := fakeTool(t)

@@ -13,7 +13,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// sparse is a device's content in memory: zeros, and what was put there.
+// sparse is a device's content in memory: zeros except for what was put there.
 type sparse struct {
 	size int64
 	put  map[int64]string
@@ -76,7 +76,7 @@ func TestEverySignatureIsFound(t *testing.T) {
 	}
 }
 
-// Whatever Inspect can find, fs-reset has to remove.
+// fs-reset must remove everything that Inspect can find.
 func TestEverySignatureIsZeroed(t *testing.T) {
 	check := func(size int64) {
 		cleared := superblocks(size)
@@ -120,7 +120,7 @@ func TestSuperblocks(t *testing.T) {
 
 func TestInspectImage(t *testing.T) {
 	const size = 40 * mib
-	stories := map[string]struct {
+	tests := map[string]struct {
 		put  map[int64]string
 		size int64
 		mode disk.Mode
@@ -145,7 +145,7 @@ func TestInspectImage(t *testing.T) {
 		"the second header of a LUKS2 that lost its first":   {size: size, put: map[int64]string{4 * mib: "SKUL\xba\xbe"}, mode: disk.Filesystem, want: "crypto_LUKS at byte 4194304"},
 		"the second superblock of a NILFS without its first": {size: size, put: map[int64]string{size - 4096 + 6: "\x34\x34"}, mode: disk.Filesystem, want: "nilfs2 at byte 41938950"},
 	}
-	for name, s := range stories {
+	for name, s := range tests {
 		t.Run(name, func(t *testing.T) {
 			got, err := inspect(newImage(sparse{size: s.size, put: s.put}, s.size), s.mode)
 			if err != nil {

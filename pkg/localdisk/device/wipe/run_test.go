@@ -67,7 +67,7 @@ func TestZeroFallsBack(t *testing.T) {
 		}
 		return writeZeros(d, s)
 	}
-	stories := map[string]struct {
+	tests := map[string]struct {
 		ways []zeroer
 		step string
 		want disk.Reason
@@ -82,7 +82,7 @@ func TestZeroFallsBack(t *testing.T) {
 		"the same, after a step that was trusted":    {ways: []zeroer{lies, writeZeros}, step: "zero 1:67108864/68157440"},
 		"the device does not keep what it was given": {ways: []zeroer{lies}, want: disk.CleanFailed},
 	}
-	for name, s := range stories {
+	for name, s := range tests {
 		t.Run(name, func(t *testing.T) {
 			dev := loop(t, dirty(t, offloadChunk+mib))
 			r := &run{Target: target(t, dev, disk.Block, "zero")}
@@ -141,7 +141,7 @@ func TestInterruptedCleanResumes(t *testing.T) {
 	const size = 20*mib + 512
 	dev := loop(t, dirty(t, size))
 	ctx, cancel := context.WithCancelCause(t.Context())
-	stopped := errors.New("the agent stops")
+	stopped := errors.New("the provisioner stops")
 	r := &run{Target: target(t, dev, disk.Filesystem, "dd-zero", "2"), progress: func(p disk.Progress) error {
 		if strings.HasPrefix(p.Step, "dd-zero/2 2:8388608/") {
 			cancel(stopped)
@@ -151,7 +151,7 @@ func TestInterruptedCleanResumes(t *testing.T) {
 	if err := r.run(ctx); !errors.Is(err, stopped) {
 		t.Fatalf("error %v, want %v", err, stopped)
 	}
-	// What comes before the step is not written again, all after it is.
+	// What precedes the step is not written again, and all after it is.
 	for _, at := range []int64{9 * mib, 4 * mib} {
 		write(t, dev, at)
 	}
@@ -189,13 +189,13 @@ func write(t *testing.T, dev string, at int64) {
 	}
 }
 
-// patience is a context that ends once it was asked often enough.
-type patience struct {
+// endsAfter is a context that ends after so many calls of Err.
+type endsAfter struct {
 	context.Context
 	left *int
 }
 
-func (p patience) Err() error {
+func (p endsAfter) Err() error {
 	if *p.left--; *p.left < 0 {
 		return context.Canceled
 	}
@@ -210,7 +210,7 @@ func TestCancelledCleanReportsItsStep(t *testing.T) {
 		steps = append(steps, p.Step)
 		return nil
 	}}
-	if err := r.run(patience{context.Background(), &asked}); !errors.Is(err, context.Canceled) {
+	if err := r.run(endsAfter{context.Background(), &asked}); !errors.Is(err, context.Canceled) {
 		t.Fatalf("error %v", err)
 	}
 	if diff := cmp.Diff([]string{"dd-zero/1 1:8388608/20971520"}, steps); diff != "" {
@@ -232,7 +232,7 @@ func TestUnrecordedStepEndsTheClean(t *testing.T) {
 
 func TestRejectedTargetsAreUnchanged(t *testing.T) {
 	other := errors.New("another disk")
-	stories := map[string]struct {
+	tests := map[string]struct {
 		options []string
 		change  func(*Target)
 		holds   func(t *testing.T, dev string)
@@ -253,7 +253,7 @@ func TestRejectedTargetsAreUnchanged(t *testing.T) {
 			t.Cleanup(d.close)
 		}},
 	}
-	for name, s := range stories {
+	for name, s := range tests {
 		t.Run(name, func(t *testing.T) {
 			for _, method := range [][]string{{"fs-reset"}, {"zero"}, {"blkdiscard"}, {"dd-zero"}, {"shred"}, {"/bin/false"}} {
 				dev := loop(t, dirty(t, 2*mib), s.options...)
@@ -318,8 +318,8 @@ func TestOnlyBlockDevicesAreOpened(t *testing.T) {
 	if err := os.Symlink(loop(t, blank(t, mib)), link); err != nil {
 		t.Fatal(err)
 	}
-	stories := map[string]string{"a file": file, "a folder": folder, "a pipe": pipe, "a character device": "/dev/null", "a symlink to a device": link}
-	for name, path := range stories {
+	tests := map[string]string{"a file": file, "a folder": folder, "a pipe": pipe, "a character device": "/dev/null", "a symlink to a device": link}
+	for name, path := range tests {
 		t.Run(name, func(t *testing.T) {
 			err := Run(t.Context(), Target{Device: path, Bytes: 4, Mode: disk.Block, Method: Method{Name: Zero}, Verify: func(*os.File) error {
 				t.Error("was opened")

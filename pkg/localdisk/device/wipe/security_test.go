@@ -33,7 +33,7 @@ Checksum: correct
 `
 
 func TestParseSecurity(t *testing.T) {
-	stories := map[string]struct {
+	tests := map[string]struct {
 		out  string
 		want security
 	}{
@@ -51,7 +51,7 @@ func TestParseSecurity(t *testing.T) {
 		"a device that is no ATA drive":                        {"\n/dev/nvme0n1:\n", security{}},
 		"nothing":                                              {"", security{}},
 	}
-	for name, s := range stories {
+	for name, s := range tests {
 		t.Run(name, func(t *testing.T) {
 			if got := parseSecurity([]byte(s.out)); got != s.want {
 				t.Errorf("got %+v, want %+v", got, s.want)

@@ -20,7 +20,7 @@ import (
 	"stowage.dev/stowage/test/deadline"
 )
 
-// stuckAt has TestHungStat open the records in stuckWith, and look at a path.
+// stuckAt makes TestHungStat open the records in stuckWith, and stat a path.
 const stuckAt, stuckWith = "STOWAGE_TEST_LOOK_AT", "STOWAGE_TEST_LOOK_WITH_RECORDS_IN"
 
 func TestHungStat(t *testing.T) {
@@ -81,7 +81,8 @@ func silentDisk(t *testing.T) (point string, looked, hangUp func()) {
 }
 
 // TestKilledPredecessor: a provisioner that was killed while a disk does not answer has the
-// lock until the disk does. The next one starts, and leaves alone what the first may be writing.
+// lock until the disk answers. The next one starts, and does not touch what the first may be
+// writing.
 func TestKilledPredecessor(t *testing.T) {
 	folder := t.TempDir()
 	s := open(t, folder)

@@ -53,20 +53,20 @@ func TestApproveRejects(t *testing.T) {
 		change func(r *Request, v *disk.Volume, c *Class)
 		want   disk.Reason
 	}{
-		"of another UID": {func(r *Request, _ *disk.Volume, _ *Class) { r.VolumeUID = "uid2" }, NoVolume},
-		"not being deleted, so that it can be bound":           {func(_ *Request, v *disk.Volume, _ *Class) { v.Deleting = false }, NotReleased},
-		"without our finalizer, so that another may follow it": {func(_ *Request, v *disk.Volume, _ *Class) { v.Finalized = false }, NotReleased},
-		"bound": {func(_ *Request, v *disk.Volume, _ *Class) { v.Phase = disk.PhaseBound }, NotReleased},
+		"of another UID":        {func(r *Request, _ *disk.Volume, _ *Class) { r.VolumeUID = "uid2" }, NoVolume},
+		"not being deleted":     {func(_ *Request, v *disk.Volume, _ *Class) { v.Deleting = false }, NotReleased},
+		"without the finalizer": {func(_ *Request, v *disk.Volume, _ *Class) { v.Finalized = false }, NotReleased},
+		"bound":                 {func(_ *Request, v *disk.Volume, _ *Class) { v.Phase = disk.PhaseBound }, NotReleased},
 		"about to be bound by a claim that it names": {func(_ *Request, v *disk.Volume, _ *Class) { v.Phase = disk.PhaseAvailable }, NotReleased},
-		"to be retained":                        {func(_ *Request, v *disk.Volume, _ *Class) { v.Policy = disk.Retain }, NotReleased},
-		"of another disk":                       {func(r *Request, _ *disk.Volume, _ *Class) { r.Identity = "fs:u2:/" }, Mismatch},
-		"of no disk":                            {func(r *Request, _ *disk.Volume, _ *Class) { r.Identity = "" }, Mismatch},
-		"that does not say of which disk it is": {func(_ *Request, v *disk.Volume, _ *Class) { v.Identity = "" }, Mismatch},
-		"of another class":                      {func(r *Request, _ *disk.Volume, _ *Class) { r.Key.Class = "slow" }, Mismatch},
-		"of another name":                       {func(r *Request, _ *disk.Volume, _ *Class) { r.Key.Name = "../disk1" }, Mismatch},
-		"at another path":                       {func(r *Request, _ *disk.Volume, _ *Class) { r.Path = "/mnt/fast/disk2" }, Mismatch},
-		"out of its class's folder":             {func(_ *Request, _ *disk.Volume, c *Class) { c.HostDir = "/mnt/other" }, Mismatch},
-		"deep in its class's folder":            {func(_ *Request, _ *disk.Volume, c *Class) { c.HostDir = "/mnt" }, Mismatch},
+		"to be retained":                       {func(_ *Request, v *disk.Volume, _ *Class) { v.Policy = disk.Retain }, NotReleased},
+		"of another disk":                      {func(r *Request, _ *disk.Volume, _ *Class) { r.Identity = "fs:u2:/" }, Mismatch},
+		"of no disk":                           {func(r *Request, _ *disk.Volume, _ *Class) { r.Identity = "" }, Mismatch},
+		"without an identity":                  {func(_ *Request, v *disk.Volume, _ *Class) { v.Identity = "" }, Mismatch},
+		"of another class":                     {func(r *Request, _ *disk.Volume, _ *Class) { r.Key.Class = "slow" }, Mismatch},
+		"of another name":                      {func(r *Request, _ *disk.Volume, _ *Class) { r.Key.Name = "../disk1" }, Mismatch},
+		"at another path":                      {func(r *Request, _ *disk.Volume, _ *Class) { r.Path = "/mnt/fast/disk2" }, Mismatch},
+		"outside of its class's folder":        {func(_ *Request, _ *disk.Volume, c *Class) { c.HostDir = "/mnt/other" }, Mismatch},
+		"below an entry of its class's folder": {func(_ *Request, _ *disk.Volume, c *Class) { c.HostDir = "/mnt" }, Mismatch},
 		"at a path that leads out": {func(r *Request, v *disk.Volume, _ *Class) {
 			r.Path, v.HostPath = "/mnt/fast/../disk1", "/mnt/fast/../disk1"
 		}, Mismatch},

@@ -199,10 +199,10 @@ func TestUpdate(t *testing.T) {
 		err      error
 		fails    bool
 	}{
-		"a change is kept":                    {"wwn:0x1", func(r *disk.Record) error { r.State = disk.Cleaning; return nil }, disk.Cleaning, nil, false},
-		"a change that fails is none":         {"wwn:0x1", func(r *disk.Record) error { r.State = disk.Clean; return errNo }, disk.Published, errNo, true},
-		"a record stays with its disk":        {"wwn:0x1", func(r *disk.Record) error { r.Identity = "wwn:0x2"; return nil }, disk.Published, nil, true},
-		"a record that is not there is error": {"wwn:0x3", func(*disk.Record) error { return nil }, disk.Published, ErrNotFound, true},
+		"a change is kept":                   {"wwn:0x1", func(r *disk.Record) error { r.State = disk.Cleaning; return nil }, disk.Cleaning, nil, false},
+		"a change that fails is not written": {"wwn:0x1", func(r *disk.Record) error { r.State = disk.Clean; return errNo }, disk.Published, errNo, true},
+		"the identity must not change":       {"wwn:0x1", func(r *disk.Record) error { r.Identity = "wwn:0x2"; return nil }, disk.Published, nil, true},
+		"a missing record":                   {"wwn:0x3", func(*disk.Record) error { return nil }, disk.Published, ErrNotFound, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

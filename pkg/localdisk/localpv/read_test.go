@@ -31,7 +31,7 @@ func TestVolumeOf(t *testing.T) {
 		"an entry of its class's directory": {
 			local("fast", "/mnt/fast/disk1"), slotOf{slot("fast", "disk1"), true},
 		},
-		"an entry, clumsily written": {
+		"an entry with an unclean path": {
 			local("fast", "/mnt//fast/./disk1/"), slotOf{slot("fast", "disk1"), true},
 		},
 		"below an entry": {
@@ -40,7 +40,7 @@ func TestVolumeOf(t *testing.T) {
 		"the directory itself": {
 			local("fast", "/mnt/fast"), slotOf{slot("fast", "fast"), false},
 		},
-		"a directory whose name begins alike": {
+		"a directory with the same prefix": {
 			local("fast", "/mnt/fast-other/disk1"), slotOf{slot("fast", "disk1"), false},
 		},
 		"a class that is not configured any more": {
@@ -243,10 +243,10 @@ func TestExcludes(t *testing.T) {
 		"two others":                  {[]corev1.NodeSelectorTerm{builders.Term(builders.In(corev1.LabelHostname, "b")), builders.Term(builders.In(corev1.LabelHostname, "c"))}, true},
 		"another one, and a zone":     {[]corev1.NodeSelectorTerm{builders.Term(builders.In(corev1.LabelTopologyZone, "z"), builders.In(corev1.LabelHostname, "b"))}, true},
 		"this one":                    {[]corev1.NodeSelectorTerm{builders.Term(builders.In(corev1.LabelHostname, "a"))}, false},
-		"this one besides":            {[]corev1.NodeSelectorTerm{builders.Term(builders.In(corev1.LabelHostname, "b", "a"))}, false},
+		"this one and another":        {[]corev1.NodeSelectorTerm{builders.Term(builders.In(corev1.LabelHostname, "b", "a"))}, false},
 		"this one by a second term":   {[]corev1.NodeSelectorTerm{builders.Term(builders.In(corev1.LabelHostname, "b")), builders.Term(builders.In(corev1.LabelHostname, "a"))}, false},
 		"a zone, perhaps of this one": {[]corev1.NodeSelectorTerm{builders.Term(builders.In(corev1.LabelTopologyZone, "z"))}, false},
-		"any but another one":         {[]corev1.NodeSelectorTerm{builders.Term(builders.Requirement(corev1.LabelHostname, corev1.NodeSelectorOpNotIn, "b"))}, false},
+		"any except another one":      {[]corev1.NodeSelectorTerm{builders.Term(builders.Requirement(corev1.LabelHostname, corev1.NodeSelectorOpNotIn, "b"))}, false},
 		"no terms":                    {nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {

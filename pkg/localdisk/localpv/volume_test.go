@@ -154,7 +154,7 @@ func TestOffer(t *testing.T) {
 			got:    func(pv *corev1.PersistentVolume) any { return pv.Spec.AccessModes },
 			want:   many,
 		},
-		"labels: ours win over the configuration's, and those over the node's": {
+		"labels: Stowage's precede the configuration's, which precede the node's": {
 			change: func(r *Request) {
 				r.Node.Labels = map[string]string{"zone": "a", "rack": "7", wellknown.NodeLabel: "x", wellknown.NodeNameLabel: "x"}
 				r.Offer.Labels = map[string]string{"zone": "b", wellknown.NodeLabel: "y"}
@@ -236,7 +236,7 @@ func TestVolumeProblems(t *testing.T) {
 				t.Error("there is a volume and a problem")
 			}
 			if problem.Message == "" {
-				t.Error("the problem says nothing")
+				t.Error("the problem has no message")
 			}
 		})
 	}

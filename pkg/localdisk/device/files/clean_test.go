@@ -101,7 +101,7 @@ func checkEmpty(t *testing.T, r *Root) {
 	content, what, err := r.Empty(t.Context())
 	must(t, err)
 	if content != disk.ContentNone {
-		t.Errorf("Empty says %s, %q", content, what)
+		t.Errorf("Empty returns %s, %q", content, what)
 	}
 }
 

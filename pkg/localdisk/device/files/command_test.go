@@ -32,11 +32,11 @@ func TestRun(t *testing.T) {
 		"it leaves something":               {command: sh(`true`), want: "the command left file in"},
 		"it fails with output":              {command: sh(`echo no good >&2; exit 3`), want: "exit status 3; output: no good"},
 		"it fails without output":           {command: sh(`exit 3`), want: "exit status 3"},
-		"it says very much":                 {command: sh(`head -c 1000000 /dev/zero | tr '\0' x; echo the end; exit 1`), want: "xthe end"},
+		"it prints a lot":                   {command: sh(`head -c 1000000 /dev/zero | tr '\0' x; echo the end; exit 1`), want: "xthe end"},
 		"its output is not text":            {command: sh(`printf '\377\376'; exit 1`), want: "output: ?"},
 		"it is killed":                      {command: sh(`kill -9 $$`), want: "signal: killed"},
 		"it does not exist":                 {command: []string{"/nowhere/at/all"}, want: "no such file"},
-		"it is named, not located":          {command: []string{"rm"}, want: "not an absolute path"},
+		"it is a relative path":             {command: []string{"rm"}, want: "not an absolute path"},
 		"it is a method of the provisioner": {command: []string{"fs-reset"}, want: "not an absolute path"},
 		"there is none":                     {want: "not an absolute path"},
 	}

@@ -36,17 +36,17 @@ func TestEntryExchangedAfterStat(t *testing.T) {
 		top := &frame{fd: fd, node: r.node}
 		w := &walk{root: r, stack: []*frame{top}}
 		steps := map[string]func() error{
-			"entering what is a symlink":      func() error { return w.open(top, "symlink") },
-			"entering what is a file":         func() error { return w.open(top, "file") },
-			"entering what is gone":           func() error { return w.open(top, "missing") },
-			"unlinking what is a directory":   func() error { return w.remove(top, "directory", &unix.Statx_t{}) },
-			"unlinking what is gone":          func() error { return w.remove(top, "missing", &unix.Statx_t{}) },
-			"looking at what is gone":         func() error { return w.entry(top, "missing") },
-			"opening what is moved, and back": func() error { return w.crossed(top, "directory") },
-			"opening what is moved, and gone": func() error { return w.crossed(top, "missing") },
-			"removing a directory, a symlink": func() error { return w.leave(w.push(t, fd, "symlink")) },
-			"removing a directory, gone":      func() error { return w.leave(w.push(t, fd, "missing")) },
-			"removing a directory, filled":    func() error { return w.leave(w.push(t, fd, "directory")) },
+			"entering what is a symlink":            func() error { return w.open(top, "symlink") },
+			"entering what is a file":               func() error { return w.open(top, "file") },
+			"entering what was removed":             func() error { return w.open(top, "missing") },
+			"unlinking what is a directory":         func() error { return w.remove(top, "directory", &unix.Statx_t{}) },
+			"unlinking what was removed":            func() error { return w.remove(top, "missing", &unix.Statx_t{}) },
+			"examining what was removed":            func() error { return w.entry(top, "missing") },
+			"opening what is moved away and back":   func() error { return w.crossed(top, "directory") },
+			"opening what is moved and removed":     func() error { return w.crossed(top, "missing") },
+			"removing a directory, a symlink":       func() error { return w.leave(w.push(t, fd, "symlink")) },
+			"removing a directory that was removed": func() error { return w.leave(w.push(t, fd, "missing")) },
+			"removing a directory, filled":          func() error { return w.leave(w.push(t, fd, "directory")) },
 		}
 		done := 0
 		for name, step := range steps {

@@ -38,7 +38,7 @@ func TestLedger(t *testing.T) {
 		"new files, as many as may be":      {met: []*unix.Statx_t{file(since, 1)}, times: foreignLimit},
 		"new files, one more":               {met: []*unix.Statx_t{file(since, 1)}, times: foreignLimit + 1, want: true},
 		"new directories, one more":         {met: []*unix.Statx_t{directory(since)}, times: foreignLimit + 1, want: true},
-		"files of a clock that was ahead":   {met: []*unix.Statx_t{file(now.Add(time.Minute), 1)}, times: 10 * foreignLimit},
+		"files with a ctime in the future":  {met: []*unix.Statx_t{file(now.Add(time.Minute), 1)}, times: 10 * foreignLimit},
 		"files that vanish":                 {contested: contestedLimit},
 		"files that vanish, one more":       {contested: contestedLimit + 1, want: true},
 		"a directory that is never emptied": {met: []*unix.Statx_t{directory(before)}, times: contestedLimit + 1, contested: contestedLimit + 1, want: true},

@@ -131,8 +131,8 @@ func TestMemoryIsBounded(t *testing.T) {
 		// block is the size of the file system's blocks, of which a directory has one.
 		block int64
 	}{
-		"directories one in the other, with long names": {fill: burrow, block: 1 << 10},
-		"files in one directory":                        {fill: widen, block: 4 << 10},
+		"nested directories with long names": {fill: burrow, block: 1 << 10},
+		"files in one directory":             {fill: widen, block: 4 << 10},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -56,7 +56,7 @@ func TestMoveUp(t *testing.T) {
 				}
 			},
 		},
-		"subvolumes one in the other": {
+		"nested subvolumes": {
 			kinds: []string{"btrfs"},
 			open:  2 * levels,
 			fill: func(t *testing.T, root string) {
@@ -75,7 +75,7 @@ func TestMoveUp(t *testing.T) {
 				fillUp(t, bottom)
 			},
 		},
-		"a full disk, and no room in the root": {
+		"a full disk, and a full root directory": {
 			kinds: []string{"ext4"},
 			fill: func(t *testing.T, root string) {
 				const most = 4096 / (255 + 8) // in a block
@@ -251,7 +251,7 @@ func TestMountAtAnyDepthStopsTheClean(t *testing.T) {
 		t.Fatalf("the walk: %v", err)
 	}
 	if err := unix.Unmount(nested.Path, unix.UMOUNT_NOFOLLOW); err != nil {
-		t.Errorf("unmount %s, where the walk says that a mount is: %v", nested.Path, err)
+		t.Errorf("unmount %s, where the walk found a mount: %v", nested.Path, err)
 	}
 	must(t, r.Clean(t.Context(), nil))
 }

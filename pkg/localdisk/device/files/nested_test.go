@@ -60,7 +60,7 @@ func TestNestedMountsStopTheClean(t *testing.T) {
 				r := open(t, root)
 				var nested *NestedMountError
 				if err := r.Clean(t.Context(), nil); !errors.As(err, &nested) || nested.Path != at {
-					t.Errorf("Clean says %v, want that %s is a mount", err, at)
+					t.Errorf("Clean returns %v, want that %s is a mount", err, at)
 				}
 				if _, err := os.Stat(root + "/file beside"); err != nil {
 					t.Errorf("something was deleted before the mount was found: %v", err)
@@ -68,10 +68,10 @@ func TestNestedMountsStopTheClean(t *testing.T) {
 				// As if it was mounted after the mount table was read.
 				err := r.do(func(fd int) error { return r.passes(t.Context(), fd, &reporter{every: time.Hour}) })
 				if !errors.As(err, &nested) || nested.Path != at {
-					t.Errorf("the walk says %v, want that %s is a mount", err, at)
+					t.Errorf("the walk returns %v, want that %s is a mount", err, at)
 				}
 				if content, _, err := r.Empty(t.Context()); err != nil || content != disk.ContentSome {
-					t.Errorf("Empty says %s, %v", content, err)
+					t.Errorf("Empty returns %s, %v", content, err)
 				}
 			})
 		})
@@ -99,7 +99,7 @@ func TestMountsOfTheHostStopTheClean(t *testing.T) {
 	} {
 		var nested *NestedMountError
 		if err := clean(); !errors.As(err, &nested) || nested.Path != "/var/somewhere" {
-			t.Errorf("%s says %v", name, err)
+			t.Errorf("%s returns %v", name, err)
 		}
 	}
 	if _, err := os.Stat(root + "/file"); err != nil {

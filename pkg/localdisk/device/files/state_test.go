@@ -102,10 +102,10 @@ func TestRestoreOfTheProject(t *testing.T) {
 // TestRestoreOfExtendedFlags: xfs has flags and hints that only struct fsxattr shows.
 func TestRestoreOfExtendedFlags(t *testing.T) {
 	for name, test := range map[string]struct{ before, tenant []string }{
-		"a tenant sets them":                             {nil, []string{"chattr +nSf", "extsize 1m", "cowextsize 64k"}},
-		"a tenant has new files go to a realtime device": {nil, []string{"chattr +t"}},
-		"a tenant clears them":                           {[]string{"extsize 1m", "cowextsize 64k", "chattr +n"}, []string{"extsize 0", "cowextsize 0", "chattr -n"}},
-		"a tenant changes hints":                         {[]string{"extsize 1m", "cowextsize 64k"}, []string{"extsize 4m", "cowextsize 8k"}},
+		"a tenant sets them":      {nil, []string{"chattr +nSf", "extsize 1m", "cowextsize 64k"}},
+		"a tenant sets RTINHERIT": {nil, []string{"chattr +t"}},
+		"a tenant clears them":    {[]string{"extsize 1m", "cowextsize 64k", "chattr +n"}, []string{"extsize 0", "cowextsize 0", "chattr -n"}},
+		"a tenant changes hints":  {[]string{"extsize 1m", "cowextsize 64k"}, []string{"extsize 4m", "cowextsize 8k"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := mount(t, "xfs")
@@ -188,7 +188,7 @@ func TestRestoreWithoutRecordOnXFS(t *testing.T) {
 		t.Errorf("-before +reset\n%s", diff)
 	}
 	if !strings.Contains(got, "fsxattr.projid = 42") || !strings.Contains(got, "fsxattr.xflags = 0x200 ") {
-		t.Errorf("the project that an administrator gave the volume is gone:\n%s", got)
+		t.Errorf("the project that an administrator set is lost:\n%s", got)
 	}
 	must(t, os.Symlink("anywhere", root+"/link"))
 	recorded, err := r.Record()

@@ -66,7 +66,7 @@ func TestOfDevice(t *testing.T) {
 			disk: map[string]string{"dm/uuid": "LVM-abcDEF\n", "diskseq": "4"},
 			want: "dm:LVM-abcDEF@m1",
 		},
-		"a mapped device with a name that anybody may give again": {
+		"a mapped device with a name that may be reused": {
 			disk: map[string]string{"dm/uuid": "mine\n", "diskseq": "4"},
 			want: "weak:" + disk.Identity(boot) + ":4",
 		},
@@ -74,11 +74,11 @@ func TestOfDevice(t *testing.T) {
 			disk: map[string]string{"dm/uuid": "\n", "md/uuid": "6b8b4567-327b23c6-643c9869-66334873\n"},
 			want: "md:6b8b4567-327b23c6-643c9869-66334873@m1",
 		},
-		"nothing but a place in the row": {
+		"only a diskseq": {
 			disk: map[string]string{"diskseq": "11\n", "serial": "", "device/serial": "0000000000\n"},
 			want: "weak:" + disk.Identity(boot) + ":11",
 		},
-		"not even that": {
+		"no diskseq either": {
 			disk:    map[string]string{},
 			wantErr: "before 5.15",
 		},
@@ -87,7 +87,7 @@ func TestOfDevice(t *testing.T) {
 			partition: map[string]string{"partition": "1\n", "start": "2048\n", "uevent": "MAJOR=8\nPARTN=1\nPARTUUID=C0FFEE-01\n"},
 			want:      "part:wwn:naa.5000c500a1b2c3d4:c0ffee-01:1048576",
 		},
-		"a partition that no table names": {
+		"a partition without PARTUUID": {
 			disk:      map[string]string{"serial": "vol-0123"},
 			partition: map[string]string{"partition": "1\n", "start": "0\n", "uevent": "MAJOR=8\n"},
 			want:      "part:serial::vol-0123::0@m1",
@@ -146,14 +146,14 @@ func fakeSys(t *testing.T, disk, partition map[string]string) string {
 
 func TestOfDeviceRejects(t *testing.T) {
 	for name, device := range map[string]string{
-		"a folder":                 "/",
-		"a character device":       "/dev/null",
-		"nothing":                  "/dev/no/such/device",
-		"no number":                "8",
-		"a number and more":        "8:1:2",
-		"a number that leads away": "8:../..",
-		"an unused number":         "4095:77",
-		"empty":                    "",
+		"a folder":                "/",
+		"a character device":      "/dev/null",
+		"nothing":                 "/dev/no/such/device",
+		"no number":               "8",
+		"a number and more":       "8:1:2",
+		"a number that is a path": "8:../..",
+		"an unused number":        "4095:77",
+		"empty":                   "",
 	} {
 		t.Run(name, func(t *testing.T) {
 			if id, err := here.OfDevice(device); err == nil {

@@ -28,7 +28,7 @@ func TestOfMount(t *testing.T) {
 			}
 			own, err := ownUUID(opened(t, point))
 			if err != nil || len(own) == 0 {
-				t.Fatalf("asked in its own way, as on older kernels: %x, %v", own, err)
+				t.Fatalf("by the request of the file system, as on older kernels: %x, %v", own, err)
 			}
 			// Linux 6.18 does not support the common request for btrfs.
 			if common, err := commonUUID(opened(t, point)); err == nil && !bytes.Equal(own, common) {

@@ -48,7 +48,7 @@ func TestReadOfRealMounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	if unix.Major(st.Dev) != first.Major || unix.Minor(st.Dev) != first.Minor {
-		t.Errorf("device is %d:%d, stat says %#x", first.Major, first.Minor, st.Dev)
+		t.Errorf("device is %d:%d, stat returns %#x", first.Major, first.Minor, st.Dev)
 	}
 
 	tmpfs(t, path) // on top of the first

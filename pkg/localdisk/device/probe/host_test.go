@@ -27,7 +27,7 @@ func TestHostMountsAndContainerMounts(t *testing.T) {
 			mounted: true,
 			host:    moved(escaped),
 		},
-		"the host has symlinks on the way": {
+		"the host's path has symlinks": {
 			mounted: true,
 			host:    moved("/somewhere/else"),
 		},
@@ -40,13 +40,13 @@ func TestHostMountsAndContainerMounts(t *testing.T) {
 			host: moved(escaped),
 			want: disk.NotMountPoint,
 		},
-		"mounted on the host alone: mounts do not reach the container": {
+		"mounted on the host alone: mounts do not propagate": {
 			host: func(path string, lines []string) []string {
 				return append(moved(escaped)(path, lines), "9999 "+id(path, lines)+" 259:1 / "+escaped+"/disk rw - ext4 /dev/x rw")
 			},
 			want: disk.MountMissing,
 		},
-		"and there are symlinks on the host's way to it": {
+		"mounted on the host alone, at a path with symlinks": {
 			host: func(path string, lines []string) []string {
 				return append(moved("/somewhere/else")(path, lines), "9999 "+id(path, lines)+" 259:1 / /somewhere/else/disk rw - ext4 /dev/x rw")
 			},

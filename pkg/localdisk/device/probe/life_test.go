@@ -325,7 +325,7 @@ func TestRescanDoesNoIO(t *testing.T) {
 			t.Errorf("%s, %v", id, err)
 		}
 	}); got != 1 {
-		t.Errorf("before something is destroyed, the file system was asked %d times, want once", got)
+		t.Errorf("before something is destroyed, the file system was accessed %d times, want once", got)
 	}
 }
 

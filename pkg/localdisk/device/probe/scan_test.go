@@ -115,7 +115,7 @@ func TestScan(t *testing.T) {
 			make: func(t *testing.T, l *lab) { link(t, newDisk(t), l.entry) },
 			want: want{Kind: disk.Device},
 		},
-		"a link by way of other links, with .. in it": {
+		"a link through other links, with .. in it": {
 			make: func(t *testing.T, l *lab) {
 				link(t, newDisk(t), l.Path, ".real")
 				link(t, "./../"+filepath.Base(l.Path)+"//.real", l.entry)
@@ -168,7 +168,7 @@ func TestScan(t *testing.T) {
 			},
 			want: want{Reason: disk.OutsideDirectory},
 		},
-		"a link over a file system that may not answer": {
+		"a link across a file system that may not answer": {
 			make: func(t *testing.T, l *lab) { link(t, "/proc/self/fd/0", l.entry) },
 			want: want{Reason: disk.OutsideDirectory},
 		},
@@ -224,7 +224,7 @@ func TestScan(t *testing.T) {
 			make: func(t *testing.T, l *lab) { must(t, os.Mkdir(l.entry, 0o755)) },
 			want: want{Kind: disk.Directory, Reason: disk.NotMountPoint},
 		},
-		"a directory that a pattern asks for": {
+		"a directory that a pattern matches": {
 			make: func(t *testing.T, l *lab) {
 				l.scan.Folders[0].Directories = []string{"x*", "ent*"}
 				must(t, os.Mkdir(l.entry, 0o755))
@@ -254,7 +254,7 @@ func TestScan(t *testing.T) {
 			},
 			want: want{Kind: disk.Directory, Reason: disk.MountMissing},
 		},
-		"a known slot that the class's names do not admit any more": {
+		"a known slot that the class's names no longer match": {
 			make: func(t *testing.T, l *lab) {
 				l.scan.Folders[0].Names = []string{"x*"}
 				l.scan.Known = []disk.Known{{Key: disk.Key{Class: "a", Name: "entry"}, Kind: disk.Device}}
@@ -262,7 +262,7 @@ func TestScan(t *testing.T) {
 			},
 			want: want{Kind: disk.Device},
 		},
-		"a name that the class's names do not admit": {
+		"a name that the class's names do not match": {
 			make: func(t *testing.T, l *lab) {
 				l.scan.Folders[0].Names = []string{"x*", "y"}
 				link(t, newDisk(t), l.entry)
@@ -305,7 +305,7 @@ func TestScan(t *testing.T) {
 				t.Errorf("paths are %s and %s, not %s", fact.Path, fact.HostPath, l.entry)
 			}
 			if fact.Problem != nil && !strings.Contains(fact.Problem.Message, " ") {
-				t.Errorf("message %q tells nothing", fact.Problem.Message)
+				t.Errorf("message %q has no reason", fact.Problem.Message)
 			}
 		})
 	}

@@ -64,7 +64,7 @@ func same(t *testing.T, root, to string) {
 	fd, kernel := unix.Open(full, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if kernel != nil {
 		if err == nil {
-			t.Errorf("%q: found %s, the kernel says %v", to, at, kernel)
+			t.Errorf("%q: found %s, the kernel finds %v", to, at, kernel)
 		}
 		return
 	}

@@ -55,7 +55,7 @@ func TestBlockingUsersOfADevice(t *testing.T) {
 			},
 			fact: deviceFact("8:16"), volume: "pv-1",
 		},
-		"a disk is claimed by kubelet's mounts of another volume, of which ours begins the name": {
+		"a disk is claimed by kubelet's mounts of another volume, whose name begins with this one's": {
 			node: func(w *fakeNode) {
 				w.mount("8:16", "/", kubelet+"/plugins/kubernetes.io/local-volume/mounts/pv-10", "ext4 /dev/sdb")
 			},
@@ -94,7 +94,7 @@ func TestBlockingUsersOfADevice(t *testing.T) {
 			node: func(w *fakeNode) { w.mount("0:44", "/", "/srv", "bcachefs /dev/sda9:/dev/sdb") },
 			fact: deviceFact("8:16"), want: []string{"mount /srv"},
 		},
-		"a mount from memory whose source names the device claims it: better so than not": {
+		"a mount in memory whose source names the device claims it": {
 			node: func(w *fakeNode) {
 				w.mount("0:44", "/", "/srv", "zfs /dev/mapper/mapped-dm-0")
 				w.holder("dm-0", "253:0", "sdb")

@@ -18,14 +18,14 @@ func TestReaches(t *testing.T) {
 		device, file number
 		want         bool
 	}{
-		"a file of the file system":               {"fs:8:33:/", number{}, number{8, 33}, true},
-		"a file of another":                       {"fs:8:33:/", number{}, number{8, 1}, false},
-		"the file system's device":                {"fs:8:33:/", number{8, 33}, number{}, true},
-		"the device":                              {"dev:8:33", number{8, 33}, number{}, true},
-		"another device":                          {"dev:8:33", number{8, 16}, number{}, false},
-		"nothing any more: no file system's user": {"fs:8:33:/", number{}, number{}, false},
-		"nothing any more: nor one of btrfs":      {"fs:0:44:/", number{}, number{}, false},
-		"nothing any more: nor a device's":        {"dev:8:33", number{}, number{}, false},
+		"a file of the file system":        {"fs:8:33:/", number{}, number{8, 33}, true},
+		"a file of another":                {"fs:8:33:/", number{}, number{8, 1}, false},
+		"the file system's device":         {"fs:8:33:/", number{8, 33}, number{}, true},
+		"the device":                       {"dev:8:33", number{8, 33}, number{}, true},
+		"another device":                   {"dev:8:33", number{8, 16}, number{}, false},
+		"detached: not of the file system": {"fs:8:33:/", number{}, number{}, false},
+		"detached: not of btrfs":           {"fs:0:44:/", number{}, number{}, false},
+		"detached: not of the device":      {"dev:8:33", number{}, number{}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			target, err := s.target(test.place)

@@ -55,7 +55,7 @@ func TestUsersOfADevice(t *testing.T) {
 				"kubelet ~/" + globalMount, "kubelet ~/" + podMount, "mount ~/" + globalMount, "mount ~/" + podMount,
 			}, nil
 		},
-		"kubelet, which has given it to a pod as it is": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
+		"kubelet, which has attached it to a pod as a raw device": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
 			dev := b.disk("a", 64)
 			node := nodes + "/uid"
 			b.bindNode(dev, node)
@@ -70,7 +70,7 @@ func TestUsersOfADevice(t *testing.T) {
 			lo := b.attach(dev)
 			return b.device(dev), []string{"loop device " + lo}, []string{"loop device " + lo}
 		},
-		"a loop device over a node of another name, which sysfs cannot tell": func(t *testing.T, b *bench) (disk.Fact, []string, []string) {
+		"a loop device over a node of another name, which sysfs does not show": func(t *testing.T, b *bench) (disk.Fact, []string, []string) {
 			dev := b.disk("a", 64)
 			node := filepath.Join(b.root, "node")
 			if err := unix.Mknod(node, unix.S_IFBLK|0o600, int(b.stat(dev).Rdev)); err != nil {
@@ -102,7 +102,7 @@ func TestUsersOfADevice(t *testing.T) {
 			t.Cleanup(func() { _ = f.Close() })
 			return b.device(dev), []string{exclusive(dev)}, nil
 		},
-		"nobody, though its node is mounted on the entry": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
+		"nothing: its node is mounted on the entry": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
 			dev := b.disk("a", 64)
 			b.bindNode(dev, "disks/a")
 			fact := b.device(dev)

@@ -82,7 +82,7 @@ func TestProveBlank(t *testing.T) {
 			}
 			content, what, err := Sample(t.Context(), dev, -1)
 			if content != s.sampled || err != nil {
-				t.Errorf("Sample says %q (%s), %v, want %q", content, what, err, s.sampled)
+				t.Errorf("Sample returns %q (%s), %v, want %q", content, what, err, s.sampled)
 			}
 			got, err := ProveBlank(t.Context(), blankCheck(t, dev))
 			if err != nil {
@@ -94,7 +94,7 @@ func TestProveBlank(t *testing.T) {
 			if got.Found {
 				content, what, err := Sample(t.Context(), dev, got.Done)
 				if content != disk.ContentSome || err != nil {
-					t.Errorf("Sample of the byte that was found says %q (%s), %v", content, what, err)
+					t.Errorf("Sample of the byte that was found returns %q (%s), %v", content, what, err)
 				}
 			}
 		})
@@ -138,7 +138,7 @@ func TestProofResumesUnlessTheDeviceWasWrittenTo(t *testing.T) {
 		"nothing happened":                    {meanwhile: func(*testing.T, string) {}},
 		"another process read it":             {meanwhile: func(t *testing.T, dev string) { bytesOf(t, dev) }},
 		"data behind what was read":           {meanwhile: func(t *testing.T, dev string) { writeAt(t, dev, "secret", 2*mib) }, void: true},
-		"zeros, which are written all alike":  {meanwhile: func(t *testing.T, dev string) { writeAt(t, dev, "\x00", 2*mib) }, void: true},
+		"zeros are written":                   {meanwhile: func(t *testing.T, dev string) { writeAt(t, dev, "\x00", 2*mib) }, void: true},
 		"data that is in the page cache only": {meanwhile: dirtyCache, void: true},
 		"a discard": {meanwhile: func(t *testing.T, dev string) {
 			d, err := openDevice(dev, unix.O_RDWR)

@@ -30,13 +30,13 @@ func TestCommand(t *testing.T) {
 		says  string
 		fails bool
 	}{
-		"one that cleans":                           {body: clean, mode: disk.Block},
-		"one that says it did, and did not":         {body: "exit 0\n", mode: disk.Block, fails: true, want: disk.CleanFailed, says: "data at byte 0"},
-		"one that fails, and says why":              {body: "echo so it is >&2; exit 3\n", mode: disk.Block, fails: true, says: "so it is"},
-		"one that needs the device for itself":      {body: "exec 3<>$LOCAL_PV_BLKDEVICE || exit 1\nwipefs -a $LOCAL_PV_BLKDEVICE && blkdiscard $LOCAL_PV_BLKDEVICE\n", mode: disk.Block},
-		"one that cannot be executed as it is":      {body: "", mode: disk.Filesystem},
-		"one that leaves bytes that mean nothing":   {body: "exit 0\n", mode: disk.Filesystem},
-		"one that is killed by a signal of its own": {body: "kill -9 $$\n", mode: disk.Filesystem, fails: true, says: "killed"},
+		"one that cleans":                         {body: clean, mode: disk.Block},
+		"one that succeeds without cleaning":      {body: "exit 0\n", mode: disk.Block, fails: true, want: disk.CleanFailed, says: "data at byte 0"},
+		"one that fails with output":              {body: "echo so it is >&2; exit 3\n", mode: disk.Block, fails: true, says: "so it is"},
+		"one that needs the device for itself":    {body: "exec 3<>$LOCAL_PV_BLKDEVICE || exit 1\nwipefs -a $LOCAL_PV_BLKDEVICE && blkdiscard $LOCAL_PV_BLKDEVICE\n", mode: disk.Block},
+		"one that cannot be executed as it is":    {body: "", mode: disk.Filesystem},
+		"one that leaves bytes that mean nothing": {body: "exit 0\n", mode: disk.Filesystem},
+		"one that kills itself":                   {body: "kill -9 $$\n", mode: disk.Filesystem, fails: true, says: "killed"},
 	}
 	for name, s := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -50,7 +50,7 @@ func TestCommand(t *testing.T) {
 				t.Fatalf("error %v, want %q", err, s.want)
 			}
 			if err != nil && !strings.Contains(err.Error(), s.says) {
-				t.Errorf("error %v does not say %q", err, s.says)
+				t.Errorf("error %v does not returns %q", err, s.says)
 			}
 			if err == nil && verified != 2 {
 				t.Errorf("identity was checked %d times, want 2", verified)

@@ -151,7 +151,7 @@ func TestPageCacheIsNotUsed(t *testing.T) {
 			t.Fatal(err)
 		}
 		if cached(t, f, size) < size {
-			t.Error("reading does not fill the cache: this test says nothing")
+			t.Error("reading does not fill the cache: this test proves nothing")
 		}
 		if err := Run(t.Context(), target(t, dev, disk.Filesystem, method), nil); err != nil {
 			t.Fatal(err)

@@ -100,22 +100,22 @@ func TestHDParm(t *testing.T) {
 		want    disk.Reason
 		says    string
 	}{
-		"a drive that can do more does, for a file system": {mode: disk.Filesystem, calls: erase("--security-erase-enhanced", "PASSWORD")},
-		"raw blocks are to be zeros, which only the plain erase promises": {
+		"a drive with enhanced erase, for a file system": {mode: disk.Filesystem, calls: erase("--security-erase-enhanced", "PASSWORD")},
+		"raw blocks must be zeros: plain erase": {
 			mode: disk.Block, calls: erase("--security-erase", "PASSWORD")},
-		"a drive that can do no more": {files: map[string]string{"plain": ""}, mode: disk.Filesystem, calls: erase("--security-erase", "PASSWORD")},
+		"a drive without enhanced erase": {files: map[string]string{"plain": ""}, mode: disk.Filesystem, calls: erase("--security-erase", "PASSWORD")},
 		"the provisioner was killed after it recorded the password": {
 			mode: disk.Block, step: securityStep + recorded, calls: erase("--security-erase", recorded)},
 		"the provisioner was killed after it set the password": {
 			files: map[string]string{"password": recorded}, mode: disk.Block, step: securityStep + recorded, calls: resumed("--security-erase")},
 		"the provisioner was killed after the erase": {mode: disk.Block, step: erasedStep, want: disk.CleanFailed, says: "not blank"},
-		"a frozen drive is left alone": {files: map[string]string{"frozen": ""}, mode: disk.Block, calls: []string{"-I"},
+		"a frozen drive is not changed": {files: map[string]string{"frozen": ""}, mode: disk.Block, calls: []string{"-I"},
 			want: disk.CleanFailed, says: "suspend and resume"},
 		"a drive with another password": {files: map[string]string{"password": "x"}, mode: disk.Block, calls: []string{"-I"},
 			want: disk.CleanFailed, says: "did not set"},
-		"a drive that was asked too often": {files: map[string]string{"password": recorded, "expired": ""}, mode: disk.Block, step: securityStep + recorded,
+		"a drive whose security count expired": {files: map[string]string{"password": recorded, "expired": ""}, mode: disk.Block, step: securityStep + recorded,
 			calls: []string{"-I"}, want: disk.CleanFailed, says: "off and on"},
-		"a drive that only says it has erased itself": {files: map[string]string{"deaf": ""}, mode: disk.Block, calls: erase("--security-erase", "PASSWORD"),
+		"a drive that reports an erase and did none": {files: map[string]string{"deaf": ""}, mode: disk.Block, calls: erase("--security-erase", "PASSWORD"),
 			want: disk.CleanFailed, says: "did not erase itself"},
 		"a drive without it": {files: map[string]string{"none": ""}, mode: disk.Block, calls: []string{"-I"},
 			want: disk.CleanerNotAllowed, says: "supports no ATA"},
@@ -152,7 +152,7 @@ func TestHDParm(t *testing.T) {
 				t.Fatalf("error %v, want %q", err, s.want)
 			}
 			if err != nil && !strings.Contains(err.Error(), s.says) {
-				t.Errorf("error %v does not say %q", err, s.says)
+				t.Errorf("error %v does not returns %q", err, s.says)
 			}
 			var want []string
 			for _, c := range s.calls {

@@ -66,7 +66,7 @@ func TestEverySignatureIsFound(t *testing.T) {
 				}
 				got, err := s.find(newImage(sparse{size: size, put: map[int64]string{at: s.magic}}, size))
 				if err != nil || got != at {
-					t.Fatalf("%s at %d of %d: find says %d, %v", s.name, at, size, got, err)
+					t.Fatalf("%s at %d of %d: find returns %d, %v", s.name, at, size, got, err)
 				}
 			}
 			if size == 300*gib && s.where == nil && len(s.places(size)) != len(s.at) {

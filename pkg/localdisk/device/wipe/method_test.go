@@ -18,9 +18,9 @@ func TestParse(t *testing.T) {
 		want    Method
 		fails   bool
 	}{
-		"nothing said, file systems: signatures go":       {mode: disk.Filesystem, want: Method{Name: FSReset}},
-		"nothing said, raw blocks: every byte goes":       {mode: disk.Block, want: Method{Name: Zero}},
-		"a method that is named holds for raw blocks too": {command: []string{"fs-reset"}, mode: disk.Block, want: Method{Name: FSReset}},
+		"the default for file systems":           {mode: disk.Filesystem, want: Method{Name: FSReset}},
+		"the default for raw blocks":             {mode: disk.Block, want: Method{Name: Zero}},
+		"a configured method for raw blocks":     {command: []string{"fs-reset"}, mode: disk.Block, want: Method{Name: FSReset}},
 		"discard":                                {command: []string{"blkdiscard"}, mode: disk.Block, want: Method{Name: BlkDiscard}},
 		"secure erase":                           {command: []string{"hdparm"}, mode: disk.Block, want: Method{Name: HDParm}},
 		"zeros, without a number, once":          {command: []string{"dd-zero"}, mode: disk.Block, want: Method{Name: DDZero, Passes: 1}},
@@ -89,11 +89,11 @@ func TestResume(t *testing.T) {
 func TestPassword(t *testing.T) {
 	const p = "00112233445566778899aabbccddeeff"
 	tests := map[string]struct{ step, want string }{
-		"one that was written down": {securityStep + p, p},
-		"too short":                 {securityStep + p[1:], ""},
-		"an option in its place":    {securityStep + "--security-disable-aaaaaaaaaaaaa", ""},
-		"an erase that is over":     {erasedStep, ""},
-		"another method's step":     {"zero 1:0/512", ""},
+		"a recorded password":   {securityStep + p, p},
+		"too short":             {securityStep + p[1:], ""},
+		"an option instead":     {securityStep + "--security-disable-aaaaaaaaaaaaa", ""},
+		"a finished erase":      {erasedStep, ""},
+		"another method's step": {"zero 1:0/512", ""},
 	}
 	for name, s := range tests {
 		t.Run(name, func(t *testing.T) {

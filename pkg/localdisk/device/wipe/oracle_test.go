@@ -99,7 +99,7 @@ func resetAndCheck(t *testing.T, dev string) {
 	}
 	content, what, err := Inspect(t.Context(), dev, disk.Filesystem)
 	if content != disk.ContentSome || what == "" || err != nil {
-		t.Fatalf("Inspect says %q, %q, %v, where wipefs says\n%s", content, what, err, before)
+		t.Fatalf("Inspect returns %q, %q, %v, where wipefs finds\n%s", content, what, err, before)
 	}
 	if err := Run(t.Context(), target(t, dev, disk.Filesystem), nil); err != nil {
 		t.Fatal(err)
@@ -109,7 +109,7 @@ func resetAndCheck(t *testing.T, dev string) {
 	}
 	for _, mode := range []disk.Mode{disk.Filesystem, disk.Block} {
 		if content, what, err := Inspect(t.Context(), dev, mode); content != disk.ContentNone || what != "" || err != nil {
-			t.Errorf("Inspect, %s, says %q, %q, %v", mode, content, what, err)
+			t.Errorf("Inspect, %s, returns %q, %q, %v", mode, content, what, err)
 		}
 	}
 }
@@ -189,7 +189,7 @@ func TestSuperblockCopiesOnALargeDisk(t *testing.T) {
 	}
 	dev := loop(t, file)
 	if content, what, err := Inspect(t.Context(), dev, disk.Filesystem); content != disk.ContentSome || err != nil {
-		t.Errorf("Inspect says %q, %q, %v", content, what, err)
+		t.Errorf("Inspect returns %q, %q, %v", content, what, err)
 	}
 	if err := Run(t.Context(), target(t, dev, disk.Filesystem), nil); err != nil {
 		t.Fatal(err)

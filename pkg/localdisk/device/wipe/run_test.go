@@ -78,9 +78,9 @@ func TestZeroFallsBack(t *testing.T) {
 		"the device cannot punch holes":              {ways: []zeroer{cannot, zeroOut, writeZeros}},
 		"the device cannot do anything":              {ways: []zeroer{cannot, cannot, writeZeros}},
 		"the device stops in the middle":             {ways: []zeroer{halfway, writeZeros}},
-		"the device says it did, and did not":        {ways: []zeroer{lies, lies, writeZeros}},
-		"the same, after a step that was trusted":    {ways: []zeroer{lies, writeZeros}, step: "zero 1:67108864/68157440"},
-		"the device does not keep what it was given": {ways: []zeroer{lies}, want: disk.CleanFailed},
+		"the device reports success without zeroing": {ways: []zeroer{lies, lies, writeZeros}},
+		"the same, after a step":                     {ways: []zeroer{lies, writeZeros}, step: "zero 1:67108864/68157440"},
+		"the device does not keep what is written":   {ways: []zeroer{lies}, want: disk.CleanFailed},
 	}
 	for name, s := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -302,7 +302,7 @@ func TestMountedDeviceIsInUse(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	if content, what, err := Inspect(t.Context(), dev, disk.Filesystem); content != disk.ContentSome || err != nil {
-		t.Errorf("Inspect says %q, %q, %v", content, what, err)
+		t.Errorf("Inspect returns %q, %q, %v", content, what, err)
 	}
 }
 

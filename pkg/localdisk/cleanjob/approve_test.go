@@ -14,7 +14,7 @@ import (
 
 const identity, deviceIdentity = disk.Identity("fs:u1:/"), disk.Identity("wwn:0x5000")
 
-// honest is a request that is in order, for a released volume.
+// honest returns a valid request, for a released volume.
 func honest() (Request, *disk.Volume, *Class) {
 	key := disk.Key{Class: "fast", Name: "disk1"}
 	return Request{
@@ -45,28 +45,28 @@ func TestApprove(t *testing.T) {
 	}
 }
 
-// TestApproveRefuses has, for every way in which a request may be out of order, one that
-// is out of order in this way only.
-func TestApproveRefuses(t *testing.T) {
+// TestApproveRejects has, for every way in which a request may be invalid, one that is
+// invalid in this way only.
+func TestApproveRejects(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		change func(r *Request, v *disk.Volume, c *Class)
 		want   disk.Reason
 	}{
-		"of another UID": {func(r *Request, _ *disk.Volume, _ *Class) { r.VolumeUID = "uid2" }, NoVolume},
-		"not being deleted, so that it can be bound":           {func(_ *Request, v *disk.Volume, _ *Class) { v.Deleting = false }, NotReleased},
-		"without our finalizer, so that another may follow it": {func(_ *Request, v *disk.Volume, _ *Class) { v.Finalized = false }, NotReleased},
-		"bound": {func(_ *Request, v *disk.Volume, _ *Class) { v.Phase = disk.PhaseBound }, NotReleased},
+		"of another UID":        {func(r *Request, _ *disk.Volume, _ *Class) { r.VolumeUID = "uid2" }, NoVolume},
+		"not being deleted":     {func(_ *Request, v *disk.Volume, _ *Class) { v.Deleting = false }, NotReleased},
+		"without the finalizer": {func(_ *Request, v *disk.Volume, _ *Class) { v.Finalized = false }, NotReleased},
+		"bound":                 {func(_ *Request, v *disk.Volume, _ *Class) { v.Phase = disk.PhaseBound }, NotReleased},
 		"about to be bound by a claim that it names": {func(_ *Request, v *disk.Volume, _ *Class) { v.Phase = disk.PhaseAvailable }, NotReleased},
-		"to be retained":                        {func(_ *Request, v *disk.Volume, _ *Class) { v.Policy = disk.Retain }, NotReleased},
-		"of another disk":                       {func(r *Request, _ *disk.Volume, _ *Class) { r.Identity = "fs:u2:/" }, Mismatch},
-		"of no disk":                            {func(r *Request, _ *disk.Volume, _ *Class) { r.Identity = "" }, Mismatch},
-		"that does not say of which disk it is": {func(_ *Request, v *disk.Volume, _ *Class) { v.Identity = "" }, Mismatch},
-		"of another class":                      {func(r *Request, _ *disk.Volume, _ *Class) { r.Key.Class = "slow" }, Mismatch},
-		"of another name":                       {func(r *Request, _ *disk.Volume, _ *Class) { r.Key.Name = "../disk1" }, Mismatch},
-		"at another path":                       {func(r *Request, _ *disk.Volume, _ *Class) { r.Path = "/mnt/fast/disk2" }, Mismatch},
-		"out of its class's folder":             {func(_ *Request, _ *disk.Volume, c *Class) { c.HostDir = "/mnt/other" }, Mismatch},
-		"deep in its class's folder":            {func(_ *Request, _ *disk.Volume, c *Class) { c.HostDir = "/mnt" }, Mismatch},
+		"to be retained":                       {func(_ *Request, v *disk.Volume, _ *Class) { v.Policy = disk.Retain }, NotReleased},
+		"of another disk":                      {func(r *Request, _ *disk.Volume, _ *Class) { r.Identity = "fs:u2:/" }, Mismatch},
+		"of no disk":                           {func(r *Request, _ *disk.Volume, _ *Class) { r.Identity = "" }, Mismatch},
+		"without an identity":                  {func(_ *Request, v *disk.Volume, _ *Class) { v.Identity = "" }, Mismatch},
+		"of another class":                     {func(r *Request, _ *disk.Volume, _ *Class) { r.Key.Class = "slow" }, Mismatch},
+		"of another name":                      {func(r *Request, _ *disk.Volume, _ *Class) { r.Key.Name = "../disk1" }, Mismatch},
+		"at another path":                      {func(r *Request, _ *disk.Volume, _ *Class) { r.Path = "/mnt/fast/disk2" }, Mismatch},
+		"outside of its class's folder":        {func(_ *Request, _ *disk.Volume, c *Class) { c.HostDir = "/mnt/other" }, Mismatch},
+		"below an entry of its class's folder": {func(_ *Request, _ *disk.Volume, c *Class) { c.HostDir = "/mnt" }, Mismatch},
 		"at a path that leads out": {func(r *Request, v *disk.Volume, _ *Class) {
 			r.Path, v.HostPath = "/mnt/fast/../disk1", "/mnt/fast/../disk1"
 		}, Mismatch},
@@ -74,10 +74,10 @@ func TestApproveRefuses(t *testing.T) {
 			r.Path, v.HostPath, r.Key.Name, v.Key.Name = "/mnt/fast/.", "/mnt/fast/.", ".", "."
 		}, Mismatch},
 		"offered as a device, which a file system is not": {func(_ *Request, v *disk.Volume, _ *Class) { v.Mode = disk.Block }, Mismatch},
-		"of a method that is the agent's": {func(r *Request, v *disk.Volume, c *Class) {
+		"of a method that is the provisioner's": {func(r *Request, v *disk.Volume, c *Class) {
 			r.Identity, v.Identity, c.DeviceCommand = deviceIdentity, deviceIdentity, []string{"hdparm"}
 		}, InProcessOnly},
-		"whose drive is locked by the agent's password": {func(r *Request, _ *disk.Volume, _ *Class) { r.Step = "hdparm password 00" }, InProcessOnly},
+		"whose drive is locked by the provisioner's password": {func(r *Request, _ *disk.Volume, _ *Class) { r.Step = "hdparm password 00" }, InProcessOnly},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

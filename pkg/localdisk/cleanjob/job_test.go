@@ -25,7 +25,7 @@ func order(id disk.Identity) *Order {
 	}
 }
 
-// TestJobRights: what a Job may, by what it cleans.
+// TestJobRights: the rights of a Job, by what it cleans.
 func TestJobRights(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -87,8 +87,7 @@ func TestJobTerms(t *testing.T) {
 	}
 }
 
-// TestArguments: whatever is in a name or a step, it is one argument, and kubelet puts
-// nothing in for it.
+// TestArguments: any name or step is one argument, in which kubelet replaces nothing.
 func TestArguments(t *testing.T) {
 	t.Parallel()
 	o := order(identity)
@@ -143,14 +142,14 @@ func TestStatusOf(t *testing.T) {
 		"just made":                         {job: job("j"), state: Running},
 		"creating its container":            {job: job("j"), pods: []*corev1.Pod{pod("j", corev1.PodPending, waiting("ContainerCreating"))}, state: Running},
 		"without its image":                 {job: job("j"), pods: []*corev1.Pod{pod("j", corev1.PodPending, waiting("ImagePullBackOff"))}, state: Running, reason: "ImagePullBackOff", says: "j-x"},
-		"at work":                           {job: job("j"), pods: []*corev1.Pod{pod("j", corev1.PodRunning, corev1.ContainerState{})}, state: Running},
+		"running":                           {job: job("j"), pods: []*corev1.Pod{pod("j", corev1.PodRunning, corev1.ContainerState{})}, state: Running},
 		"its pod has ended, and it has not": {job: job("j"), pods: []*corev1.Pod{pod("j", corev1.PodFailed, ends("Error", 1, `{"reason":"Grown","step":"s"}`))}, state: Running, step: "s"},
 		"clean":                             {job: job("j", complete), pods: []*corev1.Pod{pod("j", corev1.PodSucceeded, ends("Completed", 0, `{"clean":true}`))}, state: Succeeded},
 		"clean, and its pod is gone":        {job: job("j", complete), state: Succeeded},
-		"ended well, by another program": {
+		"succeeded without a result": {
 			job: job("j", complete), pods: []*corev1.Pod{pod("j", corev1.PodSucceeded, ends("Completed", 0, "hello"))}, state: Failed, reason: JobSilent, says: "hello",
 		},
-		"failed, and says why": {
+		"failed with a reason": {
 			job: job("j", failed), pods: []*corev1.Pod{pod("j", corev1.PodFailed, ends("Error", 1, `{"reason":"VolumeInUse","message":"open","step":"s"}`))},
 			state: Failed, reason: disk.VolumeInUse, says: "open", step: "s",
 		},
@@ -190,18 +189,18 @@ func TestDecide(t *testing.T) {
 		want     Move
 	}{
 		"nothing is there":                    {want: Begin},
-		"answered for good":                   {answered: Answered{Final: true, Made: true}, want: Rest},
+		"with its final answer":               {answered: Answered{Final: true, Made: true}, want: Rest},
 		"its Job is there":                    {seen: Seen{Jobs: []*batchv1.Job{job(mine)}}, want: Follow},
 		"its Job was there":                   {answered: Answered{Made: true}, want: VerifyGone},
 		"another attempt's Job has ended":     {seen: Seen{Jobs: []*batchv1.Job{job(before, ended)}}, want: Begin},
 		"another attempt's Job has not ended": {seen: Seen{Jobs: []*batchv1.Job{job(before)}}, want: Clear},
-		"another attempt's pod runs on without its Job": {
+		"another attempt's pod runs without its Job": {
 			seen: Seen{Pods: []*corev1.Pod{pod(before, corev1.PodRunning, corev1.ContainerState{})}}, want: Clear,
 		},
 		"another attempt's pod has ended": {
 			seen: Seen{Pods: []*corev1.Pod{pod(before, corev1.PodFailed, corev1.ContainerState{})}}, want: Begin,
 		},
-		"its own pod is left of an earlier Job of the name": {
+		"the pod of an earlier Job of the same name is left": {
 			seen: Seen{Pods: []*corev1.Pod{pod(mine, corev1.PodRunning, corev1.ContainerState{})}}, want: Clear,
 		},
 	} {

@@ -21,7 +21,7 @@ func TestCompare(t *testing.T) {
 		"one loop device":                   {"weak:b1:7:1024", "weak:b1:7:1024", disk.Same},
 		"attached again in the same boot":   {"weak:b1:7:1024", "weak:b1:8:1024", disk.Different},
 		"no serial number, after a restart": {"weak:b1:7:1024", "weak:b2:7:1024", disk.Unproven},
-		"a driver that has learnt to tell serial numbers": {"weak:b1:7:1024", "serial:m:1", disk.Unproven},
+		"a driver that begins to report serial numbers": {"weak:b1:7:1024", "serial:m:1", disk.Unproven},
 		"one file system":                             {"fs:u1:/", "fs:u1:/", disk.Same},
 		"two folders of one file system":              {"fs:u1:/a", "fs:u1:/b", disk.Different},
 		"memory, mounted again":                       {"mem:b1:70", "mem:b1:71", disk.Different},
@@ -95,8 +95,8 @@ func TestScope(t *testing.T) {
 	}
 }
 
-// TestMoved: what was known by its machine is known again after that has got another
-// mainboard, and nothing else is.
+// TestMoved: an identity that is limited to a machine is found again after its mainboard was
+// exchanged, and no other is.
 func TestMoved(t *testing.T) {
 	for name, tc := range map[string]struct {
 		was, is disk.Identity

@@ -40,37 +40,37 @@ func sealed(t *testing.T, version int, text string) string {
 	return string(data)
 }
 
-// TestDamagedFiles: each speaks against its own disk alone, and stays as it is.
+// TestDamagedFiles: a damaged file affects only its own disk, and is not changed.
 func TestDamagedFiles(t *testing.T) {
 	t.Parallel()
 	good := file(t, broken)
 	text := `{"identity":"wwn:0xbad","hostPath":"/mnt/fast/nvme0"}`
-	for story, test := range map[string]struct {
+	for name, test := range map[string]struct {
 		content string
-		// What is left of it.
+		// What can be read of it.
 		identity disk.Identity
 		hostPath string
 		newer    bool
 	}{
-		"nothing was written":               {"", "", "", false},
-		"zeros were written":                {strings.Repeat("\x00", len(good)), "", "", false},
-		"the end is missing":                {good[:len(good)-20], broken, "/mnt/fast/nvme0", false},
-		"all after the identity is missing": {before(t, good, `,"key"`), broken, "", false},
-		"the path is torn":                  {before(t, good, "/nvme0"), broken, "", false},
-		"one letter of the state is wrong":  {strings.Replace(good, "Published", "Cublished", 1), broken, "/mnt/fast/nvme0", false},
-		"the record is another disk's":      {file(t, "wwn:0xother"), "", "/mnt/fast/nvme0", false},
-		"something follows the record":      {good + good, broken, "/mnt/fast/nvme0", false},
-		"a list":                            {"[]", "", "", false},
-		"a record that is no object":        {sealed(t, version, `[1]`), "", "", false},
-		"a record that names no disk":       {sealed(t, version, `{"hostPath":"/mnt/fast/nvme0"}`), "", "/mnt/fast/nvme0", false},
-		"a field of the wrong type":         {sealed(t, version, strings.Replace(text, `}`, `,"generation":"x"}`, 1)), broken, "/mnt/fast/nvme0", false},
-		"no version":                        {sealed(t, 0, text), broken, "/mnt/fast/nvme0", false},
-		"the version before this one":       {sealed(t, version-1, text), broken, "/mnt/fast/nvme0", false},
-		"a later version":                   {sealed(t, version+1, text), broken, "/mnt/fast/nvme0", true},
-		"a later version of another form":   {`{"version":3,"record":"x","sha256":[]}`, "", "", true},
-		"a field of a later release":        {sealed(t, version, strings.Replace(text, `}`, `,"owner":"x"}`, 1)), broken, "/mnt/fast/nvme0", true},
+		"nothing was written":              {"", "", "", false},
+		"zeros were written":               {strings.Repeat("\x00", len(good)), "", "", false},
+		"the end is missing":               {good[:len(good)-20], broken, "/mnt/fast/nvme0", false},
+		"only the identity is left":        {before(t, good, `,"key"`), broken, "", false},
+		"the path is cut off":              {before(t, good, "/nvme0"), broken, "", false},
+		"one letter of the state is wrong": {strings.Replace(good, "Published", "Cublished", 1), broken, "/mnt/fast/nvme0", false},
+		"the record is another disk's":     {file(t, "wwn:0xother"), "", "/mnt/fast/nvme0", false},
+		"something follows the record":     {good + good, broken, "/mnt/fast/nvme0", false},
+		"a list":                           {"[]", "", "", false},
+		"a record that is no object":       {sealed(t, version, `[1]`), "", "", false},
+		"a record that names no disk":      {sealed(t, version, `{"hostPath":"/mnt/fast/nvme0"}`), "", "/mnt/fast/nvme0", false},
+		"a field of the wrong type":        {sealed(t, version, strings.Replace(text, `}`, `,"generation":"x"}`, 1)), broken, "/mnt/fast/nvme0", false},
+		"no version":                       {sealed(t, 0, text), broken, "/mnt/fast/nvme0", false},
+		"the version before this one":      {sealed(t, version-1, text), broken, "/mnt/fast/nvme0", false},
+		"a later version":                  {sealed(t, version+1, text), broken, "/mnt/fast/nvme0", true},
+		"a later version of another form":  {`{"version":3,"record":"x","sha256":[]}`, "", "", true},
+		"a field of a later release":       {sealed(t, version, strings.Replace(text, `}`, `,"owner":"x"}`, 1)), broken, "/mnt/fast/nvme0", true},
 	} {
-		t.Run(story, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			folder := t.TempDir()
 			path := filepath.Join(folder, fileName(broken))
@@ -119,7 +119,7 @@ func refuses(t *testing.T, s *Store) {
 	}
 }
 
-// TestEarlierForm: a record that does not name its cluster says so, and what to do.
+// TestEarlierForm: the error for a record that does not name its cluster states what to do.
 func TestEarlierForm(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -131,16 +131,16 @@ func TestEarlierForm(t *testing.T) {
 	}
 }
 
-// What is no file is damaged too, and does not hang the reader.
-func TestFilesThatAreNone(t *testing.T) {
+// An entry that is not a file is damaged too, and does not hang the reader.
+func TestEntriesThatAreNotFiles(t *testing.T) {
 	t.Parallel()
-	for story, create := range map[string]func(path string) error{
+	for name, create := range map[string]func(path string) error{
 		"a folder":                func(path string) error { return os.Mkdir(path, 0o700) },
 		"a pipe":                  func(path string) error { return unix.Mkfifo(path, 0o600) },
 		"a link out of the store": func(path string) error { return os.Symlink("/dev/zero", path) },
 		"more than a record has":  func(path string) error { return os.WriteFile(path, make([]byte, sizeLimit+1), 0o600) },
 	} {
-		t.Run(story, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			folder := t.TempDir()
 			if err := create(filepath.Join(folder, fileName(broken))); err != nil {
@@ -160,7 +160,7 @@ func TestDamagedAtAPath(t *testing.T) {
 	writeFile(t, filepath.Join(folder, fileName("weak:boot:7:10")), torn[:len(torn)-20])
 	s := open(t, folder)
 	if got := s.DamagedAt("/mnt/fast/nvme0"); len(got) != 1 {
-		t.Errorf("at the path that the file tells: %v", got)
+		t.Errorf("at the path that the file has: %v", got)
 	}
 	if got := s.DamagedAt("/mnt/fast/sdb"); len(got) != 0 {
 		t.Errorf("at another path: %v", got)
@@ -168,7 +168,7 @@ func TestDamagedAtAPath(t *testing.T) {
 	writeFile(t, filepath.Join(folder, fileName("weak:boot:7:10")), "")
 	s.Recheck()
 	if got := s.DamagedAt("/mnt/fast/sdb"); len(got) != 1 {
-		t.Errorf("a file that tells no path may be of any: %v", got)
+		t.Errorf("a file without a path may be of any: %v", got)
 	}
 }
 
@@ -231,7 +231,7 @@ func writeFile(t *testing.T, path, content string) {
 	}
 }
 
-// before is what a text has before a part of it.
+// before returns what precedes a part of a text.
 func before(t *testing.T, text, part string) string {
 	t.Helper()
 	head, _, ok := strings.Cut(text, part)

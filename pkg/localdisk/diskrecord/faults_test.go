@@ -45,22 +45,22 @@ func (f *faulty) remove(name string) error {
 
 func (f *faulty) sync() error { return f.do("sync", f.folder.sync) }
 
-// TestFailedWrites: the store tells what it told before, and the next write, when
-// the fault is over, is as good as ever.
+// TestFailedWrites: the store returns what it returned before, and the next write succeeds
+// when the fault is over.
 func TestFailedWrites(t *testing.T) {
 	t.Parallel()
 	fault := errors.New("input/output error")
-	for story, files := range map[string]*faulty{
+	for name, files := range map[string]*faulty{
 		"nothing can be written":      {before: map[string]error{"write": fault}},
 		"not all can be written":      {after: map[string]error{"write": fault}},
 		"nothing can be renamed":      {before: map[string]error{"rename": fault}},
 		"the folder cannot be synced": {after: map[string]error{"sync": fault}},
 	} {
-		t.Run(story, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := open(t, t.TempDir())
 			put(t, s, record("wwn:0x1"), record("wwn:0x2"))
-			before, sound := told(s), s.folder
+			before, sound := summary(s), s.folder
 			files.folder = sound
 			s.folder = files
 			if err := s.Put(record("wwn:0x3")); !errors.Is(err, fault) {
@@ -74,8 +74,8 @@ func TestFailedWrites(t *testing.T) {
 					t.Errorf("Delete: %v, want the fault", err)
 				}
 			}
-			if got := told(s); got != before {
-				t.Errorf("the store tells %q, and told %q", got, before)
+			if got := summary(s); got != before {
+				t.Errorf("the store returns %q, and returned %q", got, before)
 			}
 			s.folder = sound
 			put(t, s, record("wwn:0x3"))
@@ -90,7 +90,7 @@ func TestFailedWrites(t *testing.T) {
 	}
 }
 
-// slow is a folder whose sync takes until it is released.
+// slow is a folder whose sync blocks until it is released.
 type slow struct {
 	folder
 	syncing, release chan struct{}
@@ -102,12 +102,12 @@ func (f *slow) sync() error {
 	return f.folder.sync()
 }
 
-// Reads answer while a write waits for the disk, with what is on disk.
+// Reads return what is on disk while a write waits for the disk.
 func TestReadersDoNotWaitForTheDisk(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir())
 	put(t, s, record("wwn:0x1"))
-	before, files := told(s), &slow{s.folder, make(chan struct{}), make(chan struct{})}
+	before, files := summary(s), &slow{s.folder, make(chan struct{}), make(chan struct{})}
 	s.folder = files
 	done := make(chan error, 1)
 	go func() { done <- s.Update("wwn:0x1", setState(disk.Cleaning)) }()
@@ -116,8 +116,8 @@ func TestReadersDoNotWaitForTheDisk(t *testing.T) {
 	case err := <-done:
 		t.Fatalf("the write did not wait for the disk: %v", err)
 	}
-	if got := told(s); got != before {
-		t.Errorf("while it is written the store tells %q, want %q", got, before)
+	if got := summary(s); got != before {
+		t.Errorf("while it is written the store returns %q, want %q", got, before)
 	}
 	if _, ok := get(t, s, "wwn:0x1"); !ok || len(s.Damaged()) > 0 {
 		t.Error("while it is written the record is not there")
@@ -126,12 +126,12 @@ func TestReadersDoNotWaitForTheDisk(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	if got := told(s); got == before {
-		t.Errorf("after the write the store tells %q still", got)
+	if got := summary(s); got == before {
+		t.Errorf("after the write the store returns %q still", got)
 	}
 }
 
-// killedIn tells the test binary to write records to a folder until it is killed.
+// killedIn makes the test binary write records to a folder until it is killed.
 const killedIn = "STOWAGE_TEST_WRITE_UNTIL_KILLED_IN"
 
 func writeUntilKilled() {
@@ -152,7 +152,7 @@ func writeUntilKilled() {
 }
 
 // TestKilledWriter kills real processes while they write: what they acknowledged
-// is there, and the lock is free.
+// is on disk, and the lock is free.
 func TestKilledWriter(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

@@ -15,7 +15,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// Whatever a file holds, reading it ends, and what is read can be written.
+// Every file can be read or is an error, and what is read can be written.
 func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{"", "{}", `{"version":9}`, file(f, "wwn:0x1"), file(f, "wwn:0x1")[:90]} {
 		f.Add([]byte(seed))
@@ -44,7 +44,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// A file in which any one byte is wrong is no record.
+// A file with any wrong byte is not a record.
 func FuzzBitRot(f *testing.F) {
 	f.Add("wwn:0x1", "/mnt/fast/nvme0", []byte(`{"a":[1,"<"]}`), uint(300), byte(1))
 	f.Add("serial:ä:b", "", []byte(nil), uint(30), byte(0x20))

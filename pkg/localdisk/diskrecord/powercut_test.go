@@ -18,11 +18,10 @@ import (
 // errPowerCut is what every call returns from the power cut on.
 var errPowerCut = errors.New("power cut")
 
-// content is the content of a file: what everybody sees, and what is on disk.
+// content is the content of a file: as read, and on disk.
 type content struct{ seen, onDisk string }
 
-// model is a folder of which only that outlives a power cut which was synced,
-// and of the rest perhaps some.
+// model is a folder. What was synced survives a power cut, and perhaps some of the rest.
 type model struct {
 	seen, onDisk map[string]*content
 	// pending are the changes of names that are not on disk yet.
@@ -109,7 +108,7 @@ func (m *model) Close() error { return nil }
 // of the changes of names, and with contents that were not synced as seen, as
 // synced, empty, or zeros.
 func (m *model) remains() []*model {
-	var worlds []*model
+	var folders []*model
 	for kept := range len(m.pending) + 1 {
 		names := maps.Clone(m.onDisk)
 		for _, change := range m.pending[:kept] {
@@ -121,23 +120,23 @@ func (m *model) remains() []*model {
 			func(*content) string { return "" },
 			func(c *content) string { return strings.Repeat("\x00", len(c.seen)) },
 		} {
-			world := newModel(-1)
+			left := newModel(-1)
 			for name, file := range names {
 				text := file.onDisk
 				if file.seen != file.onDisk {
 					text = lost(file)
 				}
-				world.seen[name] = &content{text, text}
+				left.seen[name] = &content{text, text}
 			}
-			world.onDisk = maps.Clone(world.seen)
-			worlds = append(worlds, world)
+			left.onDisk = maps.Clone(left.seen)
+			folders = append(folders, left)
 		}
 	}
-	return worlds
+	return folders
 }
 
-// life is what an agent does in the model, one write after the other.
-var life = []func(*Store) error{
+// writes are those of a provisioner, one after the other.
+var writes = []func(*Store) error{
 	func(s *Store) error { return s.Put(record("wwn:0x1")) },
 	func(s *Store) error { return s.Update("wwn:0x1", setState(disk.Cleaning)) },
 	func(s *Store) error { return s.Put(record("wwn:0x2")) },
@@ -151,8 +150,8 @@ func setState(state disk.State) func(*disk.Record) error {
 	return func(r *disk.Record) error { r.State = state; return nil }
 }
 
-// told is what a store tells, in short.
-func told(s *Store) string {
+// summary is what a store returns, in short.
+func summary(s *Store) string {
 	var lines []string
 	for _, r := range s.All() {
 		lines = append(lines, fmt.Sprintf("%s %s", r.Identity, r.State))
@@ -160,7 +159,7 @@ func told(s *Store) string {
 	return strings.Join(lines, ", ")
 }
 
-// TestPowerCut cuts the power before every step of an agent's life, opens every
+// TestPowerCut cuts the power before every step of the writes, opens every
 // folder that may be left, and cuts the power there again while it is opened and
 // written to. What was acknowledged is there, what was not is there or is not, and
 // nothing is damaged.
@@ -169,44 +168,44 @@ func TestPowerCut(t *testing.T) {
 	cuts := 0
 	for steps := 0; ; steps++ {
 		m := newModel(steps)
-		before, after, finished := live(t, m)
+		before, after, finished := writeAll(t, m)
 		if finished {
 			break
 		}
-		for _, world := range m.remains() {
+		for _, left := range m.remains() {
 			cuts++
-			reopened(t, fmt.Sprintf("cut before step %d", steps), world, []string{before, after})
+			reopened(t, fmt.Sprintf("cut before step %d", steps), left, []string{before, after})
 		}
 		killed(t, steps)
 	}
 	if cuts < 100 {
-		t.Errorf("only %d worlds were looked at", cuts)
+		t.Errorf("only %d folders were opened", cuts)
 	}
 }
 
-// live leads the life until the power is cut, and returns what the store told
-// before the write that was cut and would have told after.
-func live(t *testing.T, m *model) (before, after string, finished bool) {
+// writeAll writes until the power is cut, and returns the summary of the store before the
+// write that was cut, and the one that would have been after it.
+func writeAll(t *testing.T, m *model) (before, after string, finished bool) {
 	t.Helper()
 	s, err := loadAll(m)
 	if err != nil {
 		return "", "", false
 	}
-	for i, write := range life {
-		before = told(s)
+	for i, write := range writes {
+		before = summary(s)
 		if err := write(s); errors.Is(err, errPowerCut) {
-			if told(s) != before {
-				t.Errorf("write %d failed, and the store tells %q in place of %q", i, told(s), before)
+			if summary(s) != before {
+				t.Errorf("write %d failed, and the store returns %q instead of %q", i, summary(s), before)
 			}
 			sound := newModel(-1)
 			other, err := loadAll(sound)
-			for _, write := range life[:i+1] {
+			for _, write := range writes[:i+1] {
 				err = errors.Join(err, write(other))
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			return before, told(other), false
+			return before, summary(other), false
 		} else if err != nil {
 			t.Fatal(err)
 		}
@@ -214,51 +213,51 @@ func live(t *testing.T, m *model) (before, after string, finished bool) {
 	return "", "", true
 }
 
-// killed has the agent die before a step, and the power cut only after the next
-// provisioner read the records: what it read is still there.
+// killed kills the provisioner before a step, and cuts the power only after the next
+// provisioner has read the records: what it read is still there.
 func killed(t *testing.T, steps int) {
 	t.Helper()
 	m := newModel(steps)
-	_, _, _ = live(t, m)
+	_, _, _ = writeAll(t, m)
 	m.steps = -1
 	s, err := loadAll(m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, world := range m.remains() {
-		reopened(t, fmt.Sprintf("killed before step %d", steps), world, []string{told(s)})
+	for _, left := range m.remains() {
+		reopened(t, fmt.Sprintf("killed before step %d", steps), left, []string{summary(s)})
 	}
 }
 
 // reopened opens a folder, with and without another power cut meanwhile.
-func reopened(t *testing.T, story string, world *model, want []string) {
+func reopened(t *testing.T, test string, left *model, want []string) {
 	t.Helper()
 	for steps := range 4 {
 		again := newModel(steps)
-		for name, file := range world.seen {
+		for name, file := range left.seen {
 			again.seen[name] = &content{file.seen, file.onDisk}
 		}
 		again.onDisk = maps.Clone(again.seen)
 		if s, err := loadAll(again); err == nil {
 			_ = s.Put(record("wwn:0x9")) // or not
 		}
-		for _, left := range again.remains() {
-			s, err := loadAll(left)
+		for _, after := range again.remains() {
+			s, err := loadAll(after)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if got := s.Damaged(); len(got) > 0 {
-				t.Fatalf("%s: damaged: %v", story, got[0].Err)
+				t.Fatalf("%s: damaged: %v", test, got[0].Err)
 			}
 			if err := s.Delete("wwn:0x9"); err != nil {
 				t.Fatal(err)
 			}
-			if got := told(s); !slices.Contains(want, got) {
-				t.Fatalf("%s: the store tells %q, want one of %q", story, got, want)
+			if got := summary(s); !slices.Contains(want, got) {
+				t.Fatalf("%s: the store returns %q, want one of %q", test, got, want)
 			}
-			for name := range left.seen {
+			for name := range after.seen {
 				if !ofRecord(name) {
-					t.Fatalf("%s: %s is left", story, name)
+					t.Fatalf("%s: %s is left", test, name)
 				}
 			}
 		}

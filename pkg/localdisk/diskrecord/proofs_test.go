@@ -23,7 +23,7 @@ func TestBlankProofsSurviveARestart(t *testing.T) {
 		change func(t *testing.T, file string)
 		want   map[disk.Identity]disk.BlankProof
 	}{
-		"as they were": {change: func(*testing.T, string) {}, want: want},
+		"unchanged": {change: func(*testing.T, string) {}, want: want},
 		"damaged": {
 			change: func(t *testing.T, file string) {
 				text, err := os.ReadFile(file)

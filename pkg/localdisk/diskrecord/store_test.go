@@ -21,7 +21,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// ignoreTime leaves out what the store sets.
+// ignoreTime ignores what the store sets.
 var ignoreTime = cmpopts.IgnoreFields(disk.Record{}, "Updated")
 
 func record(identity disk.Identity) disk.Record {
@@ -93,9 +93,9 @@ func TestRecordsOutliveTheStore(t *testing.T) {
 	}
 }
 
-// TestFinding: what is looked up is what a search of all records would find, whatever was
-// written, deleted, damaged and repaired.
-func TestFinding(t *testing.T) {
+// TestLookups: lookups return what a search of all records would find, after any writes,
+// deletions, damages and repairs.
+func TestLookups(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	s := open(t, folder)
@@ -165,7 +165,7 @@ func TestFinding(t *testing.T) {
 	}
 }
 
-// What callers do with what they were given does not change the store.
+// Changes to returned records do not change the store.
 func TestRecordsAreCopies(t *testing.T) {
 	t.Parallel()
 	s, given := open(t, t.TempDir()), record("wwn:0x1")
@@ -192,19 +192,19 @@ func TestRecordsAreCopies(t *testing.T) {
 func TestUpdate(t *testing.T) {
 	t.Parallel()
 	errNo := errors.New("no")
-	for story, test := range map[string]struct {
+	for name, test := range map[string]struct {
 		identity disk.Identity
 		change   func(*disk.Record) error
 		state    disk.State // afterwards
 		err      error
 		fails    bool
 	}{
-		"a change is kept":                    {"wwn:0x1", func(r *disk.Record) error { r.State = disk.Cleaning; return nil }, disk.Cleaning, nil, false},
-		"a change that fails is none":         {"wwn:0x1", func(r *disk.Record) error { r.State = disk.Clean; return errNo }, disk.Published, errNo, true},
-		"a record stays with its disk":        {"wwn:0x1", func(r *disk.Record) error { r.Identity = "wwn:0x2"; return nil }, disk.Published, nil, true},
-		"a record that is not there is error": {"wwn:0x3", func(*disk.Record) error { return nil }, disk.Published, ErrNotFound, true},
+		"a change is kept":                   {"wwn:0x1", func(r *disk.Record) error { r.State = disk.Cleaning; return nil }, disk.Cleaning, nil, false},
+		"a change that fails is not written": {"wwn:0x1", func(r *disk.Record) error { r.State = disk.Clean; return errNo }, disk.Published, errNo, true},
+		"the identity must not change":       {"wwn:0x1", func(r *disk.Record) error { r.Identity = "wwn:0x2"; return nil }, disk.Published, nil, true},
+		"a missing record":                   {"wwn:0x3", func(*disk.Record) error { return nil }, disk.Published, ErrNotFound, true},
 	} {
-		t.Run(story, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			folder := t.TempDir()
 			s := open(t, folder)
@@ -262,14 +262,14 @@ func TestDelete(t *testing.T) {
 	}
 }
 
-func TestRefusedRecords(t *testing.T) {
+func TestRejectedRecords(t *testing.T) {
 	t.Parallel()
 	with := func(change func(*disk.Record)) disk.Record {
 		r := record("wwn:0x1")
 		change(&r)
 		return r
 	}
-	for story, r := range map[string]disk.Record{
+	for name, r := range map[string]disk.Record{
 		"no identity":                     {HostPath: "/mnt/fast/nvme0", State: disk.Clean},
 		"an identity that is not UTF-8":   with(func(r *disk.Record) { r.Identity = "serial:\xff:1" }),
 		"a path that is not UTF-8":        with(func(r *disk.Record) { r.HostPath = "/mnt/\xff" }),
@@ -278,7 +278,7 @@ func TestRefusedRecords(t *testing.T) {
 		"a name with a broken character":  with(func(r *disk.Record) { r.Key.Name = "\xc3" }),
 		"a class with a broken character": with(func(r *disk.Record) { r.Key.Class = "\xc3" }),
 	} {
-		t.Run(story, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			folder := t.TempDir()
 			s := open(t, folder)
@@ -292,7 +292,7 @@ func TestRefusedRecords(t *testing.T) {
 	}
 }
 
-func TestFolderIsSharedWithNobody(t *testing.T) {
+func TestFolderIsLocked(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	s := open(t, folder)
@@ -321,7 +321,7 @@ func TestOpenFails(t *testing.T) {
 	}
 }
 
-// Everything at once, for the race detector.
+// TestConcurrentUse is for the race detector.
 func TestConcurrentUse(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir())

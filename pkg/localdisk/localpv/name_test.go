@@ -38,7 +38,7 @@ func TestNameOfALongNode(t *testing.T) {
 	}
 }
 
-func TestNamesTellSlotsApart(t *testing.T) {
+func TestNamesAreUnique(t *testing.T) {
 	t.Parallel()
 	type slotOf struct {
 		node, class, name string
@@ -82,7 +82,7 @@ func TestReferenceName(t *testing.T) {
 		// FNV-1a of "a" and of nothing, from the algorithm's definition.
 		"of one byte": {name: "a", want: "local-pv-e40c292c"},
 		"of nothing":  {want: "local-pv-811c9dc5"},
-		"two slots, one name: the fault that Name has not": {
+		"two slots with one name": {
 			node: "1node", class: "fast", name: "disk1", want: ReferenceName("node", slot("fast", "disk11")),
 		},
 	}

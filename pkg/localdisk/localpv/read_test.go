@@ -31,7 +31,7 @@ func TestVolumeOf(t *testing.T) {
 		"an entry of its class's directory": {
 			local("fast", "/mnt/fast/disk1"), slotOf{slot("fast", "disk1"), true},
 		},
-		"an entry, clumsily written": {
+		"an entry with an unclean path": {
 			local("fast", "/mnt//fast/./disk1/"), slotOf{slot("fast", "disk1"), true},
 		},
 		"below an entry": {
@@ -40,7 +40,7 @@ func TestVolumeOf(t *testing.T) {
 		"the directory itself": {
 			local("fast", "/mnt/fast"), slotOf{slot("fast", "fast"), false},
 		},
-		"a directory whose name begins alike": {
+		"a directory with the same prefix": {
 			local("fast", "/mnt/fast-other/disk1"), slotOf{slot("fast", "disk1"), false},
 		},
 		"a class that is not configured any more": {
@@ -82,7 +82,7 @@ func TestVolumeOfAnAdoptedVolume(t *testing.T) {
 	}
 }
 
-func TestVolumeOfALifetime(t *testing.T) {
+func TestVolumeOfPhases(t *testing.T) {
 	t.Parallel()
 	pv := mustVolume(t, request())
 	now := metav1.Unix(1, 0)
@@ -117,7 +117,7 @@ func TestVolumeOfForeignVolumes(t *testing.T) {
 	}
 }
 
-func TestNumbersThatAreNone(t *testing.T) {
+func TestInvalidNumbers(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "x", "-5", "1e9", "99999999999999999999"} {
 		pv := local("fast", "/mnt/fast/disk1")
@@ -158,8 +158,8 @@ func TestOwned(t *testing.T) {
 	}
 }
 
-// FuzzVolume: whatever is asked for, there is either a problem or a volume that reads
-// as the disk it is of, and the request stays as it was.
+// FuzzVolume: every request has either a problem or a volume that is read back as the disk it
+// is of, and the request is unchanged.
 func FuzzVolume(f *testing.F) {
 	f.Add("node1", "host1", "fast", "/mnt/fast", "disk1", "wwn:1", int64(1<<34), int64(1), byte(0))
 	f.Add("node1", "host1", "fast", "/", "disk 1", "fs:a:/", int64(1), int64(1760000000), byte(3))
@@ -231,7 +231,8 @@ func at(path string) corev1.PersistentVolumeSource {
 	return corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: path}}
 }
 
-// TestExcludes: only a volume whose every term names other hostnames is surely another node's.
+// TestExcludes: only a volume whose every term names other hostnames is certainly another
+// node's.
 func TestExcludes(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -242,10 +243,10 @@ func TestExcludes(t *testing.T) {
 		"two others":                  {[]corev1.NodeSelectorTerm{builders.Term(builders.In(corev1.LabelHostname, "b")), builders.Term(builders.In(corev1.LabelHostname, "c"))}, true},
 		"another one, and a zone":     {[]corev1.NodeSelectorTerm{builders.Term(builders.In(corev1.LabelTopologyZone, "z"), builders.In(corev1.LabelHostname, "b"))}, true},
 		"this one":                    {[]corev1.NodeSelectorTerm{builders.Term(builders.In(corev1.LabelHostname, "a"))}, false},
-		"this one besides":            {[]corev1.NodeSelectorTerm{builders.Term(builders.In(corev1.LabelHostname, "b", "a"))}, false},
+		"this one and another":        {[]corev1.NodeSelectorTerm{builders.Term(builders.In(corev1.LabelHostname, "b", "a"))}, false},
 		"this one by a second term":   {[]corev1.NodeSelectorTerm{builders.Term(builders.In(corev1.LabelHostname, "b")), builders.Term(builders.In(corev1.LabelHostname, "a"))}, false},
 		"a zone, perhaps of this one": {[]corev1.NodeSelectorTerm{builders.Term(builders.In(corev1.LabelTopologyZone, "z"))}, false},
-		"any but another one":         {[]corev1.NodeSelectorTerm{builders.Term(builders.Requirement(corev1.LabelHostname, corev1.NodeSelectorOpNotIn, "b"))}, false},
+		"any except another one":      {[]corev1.NodeSelectorTerm{builders.Term(builders.Requirement(corev1.LabelHostname, corev1.NodeSelectorOpNotIn, "b"))}, false},
 		"no terms":                    {nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {

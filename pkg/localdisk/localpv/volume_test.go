@@ -16,7 +16,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// request asks for the volume of a mounted disk of 10 GiB and a bit.
+// request returns a request for the volume of a mounted disk of a little over 10 GiB.
 func request() Request {
 	return Request{
 		Node:  Node{Name: "node1", Hostname: "host1"},
@@ -154,7 +154,7 @@ func TestOffer(t *testing.T) {
 			got:    func(pv *corev1.PersistentVolume) any { return pv.Spec.AccessModes },
 			want:   many,
 		},
-		"labels: ours win over the configuration's, and those over the node's": {
+		"labels: Stowage's precede the configuration's, which precede the node's": {
 			change: func(r *Request) {
 				r.Node.Labels = map[string]string{"zone": "a", "rack": "7", wellknown.NodeLabel: "x", wellknown.NodeNameLabel: "x"}
 				r.Offer.Labels = map[string]string{"zone": "b", wellknown.NodeLabel: "y"}
@@ -198,7 +198,7 @@ func TestCapacity(t *testing.T) {
 	}
 }
 
-func TestWhyThereIsNoVolume(t *testing.T) {
+func TestVolumeProblems(t *testing.T) {
 	t.Parallel()
 	recycle := corev1.PersistentVolumeReclaimRecycle
 	tests := map[string]struct {
@@ -236,7 +236,7 @@ func TestWhyThereIsNoVolume(t *testing.T) {
 				t.Error("there is a volume and a problem")
 			}
 			if problem.Message == "" {
-				t.Error("the problem says nothing")
+				t.Error("the problem has no message")
 			}
 		})
 	}

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestNothingIsOpenedThatIsNotAnEntry(t *testing.T) {
+func TestOpenBeneath(t *testing.T) {
 	root := mount(t, "tmpfs")
 	out := outside(t)
 	for _, dir := range []string{"directory", "other", "same", "directory/below"} {
@@ -56,7 +56,7 @@ func TestNothingIsOpenedThatIsNotAnEntry(t *testing.T) {
 	}
 }
 
-func TestPathsInErrorsHaveAnEnd(t *testing.T) {
+func TestRelativePathIsBounded(t *testing.T) {
 	frames := []*frame{{}, {name: "a"}, {name: "b"}}
 	if diff := cmp.Diff([]string{"a/b/c", "a/b", ""}, []string{relative(frames, "c"), relative(frames, ""), relative(frames[:1], "")}); diff != "" {
 		t.Errorf("-want +got\n%s", diff)

@@ -101,12 +101,12 @@ func checkEmpty(t *testing.T, r *Root) {
 	content, what, err := r.Empty(t.Context())
 	must(t, err)
 	if content != disk.ContentNone {
-		t.Errorf("Empty says %s, %q", content, what)
+		t.Errorf("Empty returns %s, %q", content, what)
 	}
 }
 
-func TestCleanGoesAsDeepAndWideAsItGets(t *testing.T) {
-	stories := map[string]func(t *testing.T, root string){
+func TestCleanDeepAndWideTrees(t *testing.T) {
+	tests := map[string]func(t *testing.T, root string){
 		"10,000 levels, files on each": func(t *testing.T, root string) {
 			deepen(t, root, max(inMemory(t, 10_000), 3000))
 		},
@@ -129,7 +129,7 @@ func TestCleanGoesAsDeepAndWideAsItGets(t *testing.T) {
 			}
 		},
 	}
-	for name, fill := range stories {
+	for name, fill := range tests {
 		t.Run(name, func(t *testing.T) {
 			onEach(t, func(t *testing.T, root string) {
 				fill(t, root)
@@ -147,8 +147,8 @@ func TestCleanGoesAsDeepAndWideAsItGets(t *testing.T) {
 	}
 }
 
-// inMemory is a size for file systems in memory, and a tenth of it for those on
-// disks, which take their time to make so much.
+// inMemory returns the size for file systems in memory, and a tenth of it for those on disks,
+// which are slower.
 func inMemory(t *testing.T, size int) int {
 	if strings.HasSuffix(t.Name(), "/tmpfs") {
 		return size
@@ -178,7 +178,7 @@ func deepen(t *testing.T, at string, levels int) {
 	_ = unix.Close(fd)
 }
 
-func TestLostAndFoundStaysOnlyInTheRootOfExt(t *testing.T) {
+func TestLostAndFound(t *testing.T) {
 	root := mount(t, "ext4")
 	lost := root + "/lost+found"
 	write(t, lost+"/#12", "found")
@@ -209,7 +209,7 @@ func TestLostAndFoundStaysOnlyInTheRootOfExt(t *testing.T) {
 	}
 }
 
-func TestALostAndFoundThatIsNoDirectoryIsDeleted(t *testing.T) {
+func TestLostAndFoundThatIsNoDirectory(t *testing.T) {
 	root := mount(t, "ext4")
 	must(t, os.Remove(root+"/lost+found"))
 	must(t, os.Symlink(outside(t), root+"/lost+found"))
@@ -223,7 +223,7 @@ func TestALostAndFoundThatIsNoDirectoryIsDeleted(t *testing.T) {
 	}
 }
 
-func TestSubvolumesAndSnapshotsAreDeleted(t *testing.T) {
+func TestSubvolumes(t *testing.T) {
 	root := mount(t, "btrfs")
 	run(t, "btrfs", "subvolume", "create", root+"/a")
 	write(t, root+"/a/file", "x")
@@ -244,7 +244,7 @@ func TestSubvolumesAndSnapshotsAreDeleted(t *testing.T) {
 	}
 }
 
-func TestProgressCountsBytesAndMayEndTheClean(t *testing.T) {
+func TestProgress(t *testing.T) {
 	onEach(t, func(t *testing.T, root string) {
 		for _, name := range []string{"/a", "/b"} {
 			must(t, os.WriteFile(root+name, make([]byte, 4<<20), 0o600))
@@ -267,7 +267,7 @@ func TestProgressCountsBytesAndMayEndTheClean(t *testing.T) {
 	})
 }
 
-func TestTheEndOfTheContextEndsTheClean(t *testing.T) {
+func TestCleanIsCancelled(t *testing.T) {
 	root := mount(t, "tmpfs")
 	deepen(t, root, 200)
 	r := open(t, root)

@@ -17,8 +17,8 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// Whatever an entry has become since the walk looked at it.
-func TestAnEntryExchangedAfterTheLookIsLeftToTheNextWalk(t *testing.T) {
+// An entry may have become anything since the walk examined it.
+func TestEntryExchangedAfterStat(t *testing.T) {
 	fs := mount(t, "tmpfs")
 	root := fs + "/volume"
 	must(t, os.MkdirAll(root+"/directory/in", 0o700))
@@ -36,17 +36,17 @@ func TestAnEntryExchangedAfterTheLookIsLeftToTheNextWalk(t *testing.T) {
 		top := &frame{fd: fd, node: r.node}
 		w := &walk{root: r, stack: []*frame{top}}
 		steps := map[string]func() error{
-			"entering what is a symlink":      func() error { return w.open(top, "symlink") },
-			"entering what is a file":         func() error { return w.open(top, "file") },
-			"entering what is gone":           func() error { return w.open(top, "missing") },
-			"unlinking what is a directory":   func() error { return w.remove(top, "directory", &unix.Statx_t{}) },
-			"unlinking what is gone":          func() error { return w.remove(top, "missing", &unix.Statx_t{}) },
-			"looking at what is gone":         func() error { return w.entry(top, "missing") },
-			"opening what is moved, and back": func() error { return w.crossed(top, "directory") },
-			"opening what is moved, and gone": func() error { return w.crossed(top, "missing") },
-			"removing a directory, a symlink": func() error { return w.leave(w.push(t, fd, "symlink")) },
-			"removing a directory, gone":      func() error { return w.leave(w.push(t, fd, "missing")) },
-			"removing a directory, filled":    func() error { return w.leave(w.push(t, fd, "directory")) },
+			"entering what is a symlink":            func() error { return w.open(top, "symlink") },
+			"entering what is a file":               func() error { return w.open(top, "file") },
+			"entering what was removed":             func() error { return w.open(top, "missing") },
+			"unlinking what is a directory":         func() error { return w.remove(top, "directory", &unix.Statx_t{}) },
+			"unlinking what was removed":            func() error { return w.remove(top, "missing", &unix.Statx_t{}) },
+			"examining what was removed":            func() error { return w.entry(top, "missing") },
+			"opening what is moved away and back":   func() error { return w.crossed(top, "directory") },
+			"opening what is moved and removed":     func() error { return w.crossed(top, "missing") },
+			"removing a directory, a symlink":       func() error { return w.leave(w.push(t, fd, "symlink")) },
+			"removing a directory that was removed": func() error { return w.leave(w.push(t, fd, "missing")) },
+			"removing a directory, filled":          func() error { return w.leave(w.push(t, fd, "directory")) },
 		}
 		done := 0
 		for name, step := range steps {
@@ -79,9 +79,9 @@ func (w *walk) push(t *testing.T, fd int, name string) *frame {
 	return f
 }
 
-// The volume is a folder here, and what the symlinks lead to lies beside it, so that
-// no mount stands in the way.
-func TestDirectoriesSwappedForSymlinksLeadNowhere(t *testing.T) {
+// The volume is a folder here, and the symlinks lead to a folder of the same file system, so
+// that no mount stops the walk.
+func TestDirectoriesSwappedForSymlinks(t *testing.T) {
 	const pairs, cleans = 50, 5
 	onEach(t, func(t *testing.T, fs string) {
 		root := fs + "/volume"
@@ -116,7 +116,7 @@ func TestDirectoriesSwappedForSymlinksLeadNowhere(t *testing.T) {
 	})
 }
 
-// exchange swaps directories and symlinks, as fast as it can, until it is stopped.
+// exchange swaps directories and symlinks until it is stopped.
 func exchange(root string, pairs int, stop chan struct{}) {
 	fd, err := unix.Open(root, directoryFlags, 0)
 	if err != nil {
@@ -152,7 +152,7 @@ func juggle(root string, stop chan struct{}) {
 
 // A directory is moved while the walk is at its bottom, even out of a volume that is a
 // folder of a file system.
-func TestADirectoryThatIsMovedIsEmptiedAndNothingBesideIt(t *testing.T) {
+func TestDirectoryMovedDuringTheWalk(t *testing.T) {
 	for name, to := range map[string]string{"within the volume": "/volume/e/x", "out of the volume": "/outside/x"} {
 		t.Run(name, func(t *testing.T) {
 			fs := mount(t, "tmpfs")

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestLedgerTellsOldEntriesFromNew(t *testing.T) {
+func TestLedger(t *testing.T) {
 	began := time.Unix(1_000_000, 500)
 	now := began.Add(time.Hour)
 	file := func(changed time.Time, links uint32) *unix.Statx_t {
@@ -25,7 +25,7 @@ func TestLedgerTellsOldEntriesFromNew(t *testing.T) {
 		return st
 	}
 	before, since := began.Add(-time.Nanosecond), began
-	stories := map[string]struct {
+	tests := map[string]struct {
 		met       []*unix.Statx_t
 		times     int
 		contested int
@@ -38,24 +38,24 @@ func TestLedgerTellsOldEntriesFromNew(t *testing.T) {
 		"new files, as many as may be":      {met: []*unix.Statx_t{file(since, 1)}, times: foreignLimit},
 		"new files, one more":               {met: []*unix.Statx_t{file(since, 1)}, times: foreignLimit + 1, want: true},
 		"new directories, one more":         {met: []*unix.Statx_t{directory(since)}, times: foreignLimit + 1, want: true},
-		"files of a clock that was ahead":   {met: []*unix.Statx_t{file(now.Add(time.Minute), 1)}, times: 10 * foreignLimit},
+		"files with a ctime in the future":  {met: []*unix.Statx_t{file(now.Add(time.Minute), 1)}, times: 10 * foreignLimit},
 		"files that vanish":                 {contested: contestedLimit},
 		"files that vanish, one more":       {contested: contestedLimit + 1, want: true},
 		"a directory that is never emptied": {met: []*unix.Statx_t{directory(before)}, times: contestedLimit + 1, contested: contestedLimit + 1, want: true},
 	}
-	for name, story := range stories {
+	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			l := ledger{began: began}
-			for range story.times {
-				for _, st := range story.met {
+			for range test.times {
+				for _, st := range test.met {
 					l.examined(st, now)
 				}
 			}
-			for range story.contested {
+			for range test.contested {
 				l.contest()
 			}
-			if got := l.exceeded(); got != story.want {
-				t.Errorf("exceeded %v, want %v: %+v", got, story.want, l)
+			if got := l.exceeded(); got != test.want {
+				t.Errorf("exceeded %v, want %v: %+v", got, test.want, l)
 			}
 		})
 	}

@@ -30,15 +30,15 @@ func TestMain(m *testing.M) {
 // kinds are the file systems of the tests.
 var kinds = []string{"ext4", "xfs", "btrfs", "tmpfs"}
 
-// onEach runs a story on a file system of each kind.
-func onEach(t *testing.T, story func(t *testing.T, root string)) {
+// onEach runs a test on a file system of each kind.
+func onEach(t *testing.T, test func(t *testing.T, root string)) {
 	for _, kind := range kinds {
-		t.Run(kind, func(t *testing.T) { story(t, mount(t, kind)) })
+		t.Run(kind, func(t *testing.T) { test(t, mount(t, kind)) })
 	}
 }
 
-// mount makes a file system, mounts it and returns where. That it can be unmounted
-// at the end is part of every story: nothing may be left open in it.
+// mount makes a file system, mounts it and returns its mount point. That it can be unmounted
+// at the end is part of every test: nothing in it may stay open.
 func mount(t *testing.T, kind string) string {
 	t.Helper()
 	if kind == "tmpfs" {
@@ -66,7 +66,7 @@ func mountImage(t *testing.T, kind string, bytes int64, options ...string) strin
 	return at
 }
 
-// forget has the kernel forget what it knows of a file system in a file.
+// forget makes the kernel drop what it caches of a file system in a file.
 func forget(t *testing.T, at string) {
 	t.Helper()
 	device := strings.TrimSpace(run(t, "findmnt", "-n", "-o", "SOURCE", at))
@@ -118,7 +118,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// open opens a root that has nothing to verify.
+// open opens a root without verification.
 func open(t *testing.T, path string) *Root {
 	t.Helper()
 	r, err := Open(path, nil)
@@ -131,7 +131,7 @@ func write(t *testing.T, path, text string) {
 	must(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
-// outside makes a folder beside the volume whose content is checked at the end.
+// outside makes a folder outside of the volume, whose content is checked at the end.
 func outside(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

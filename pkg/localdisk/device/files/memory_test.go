@@ -26,9 +26,9 @@ const (
 	environmentCgroup = "STOWAGE_FILES_TEST_CGROUP"
 )
 
-// cleanLimited cleans a volume in a process of its own, in a memory cgroup: it is
-// killed if it needs more than so many bytes for itself and for what the kernel keeps
-// for it, such as dentries, inodes and buffers.
+// cleanLimited cleans a volume in another process, in a memory cgroup: it is killed if it
+// needs more than so many bytes, including kernel memory such as dentries, inodes and
+// buffers.
 func cleanLimited(t *testing.T, root string, most int64) {
 	t.Helper()
 	group, peak := limit(t, most)
@@ -47,7 +47,7 @@ func cleanLimited(t *testing.T, root string, most int64) {
 	checkEmpty(t, open(t, root))
 }
 
-// cleanInCgroup is what the process of cleanLimited does.
+// cleanInCgroup runs in the process of cleanLimited.
 func cleanInCgroup(root, group string) error {
 	if err := os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte("0"), 0); err != nil {
 		return err
@@ -92,8 +92,8 @@ func limit(t *testing.T, most int64) (group string, peak func() int64) {
 	}
 }
 
-// burrow makes a chain of directories with names of 250 bytes. It grows at its top, so
-// that making it needs no memory for its depth.
+// burrow makes a chain of directories with names of 250 bytes. It grows at its top, so that
+// creating it needs no memory proportional to its depth.
 func burrow(t *testing.T, at string, levels int) {
 	t.Helper()
 	const segment = 500
@@ -124,21 +124,21 @@ func widen(t *testing.T, at string, entries int) {
 	}
 }
 
-func TestMemoryIsBoundedAtAnyDepthAndBreadth(t *testing.T) {
+func TestMemoryIsBounded(t *testing.T) {
 	campaign.Begin(t)
-	stories := map[string]struct {
+	tests := map[string]struct {
 		fill func(t *testing.T, at string, entries int)
 		// block is the size of the file system's blocks, of which a directory has one.
 		block int64
 	}{
-		"directories one in the other, with long names": {fill: burrow, block: 1 << 10},
-		"files in one directory":                        {fill: widen, block: 4 << 10},
+		"nested directories with long names": {fill: burrow, block: 1 << 10},
+		"files in one directory":             {fill: widen, block: 4 << 10},
 	}
-	for name, story := range stories {
+	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			entries := campaign.Scale(20_000, 1_000_000)
-			root := mountImage(t, "ext4", int64(entries)*2<<10+128<<20, "-q", "-b", strconv.FormatInt(story.block, 10), "-N", strconv.Itoa(entries+1000))
-			story.fill(t, root, entries)
+			root := mountImage(t, "ext4", int64(entries)*2<<10+128<<20, "-q", "-b", strconv.FormatInt(test.block, 10), "-N", strconv.Itoa(entries+1000))
+			test.fill(t, root, entries)
 			forget(t, root)
 			cleanLimited(t, root, campaign.Scale[int64](32<<20, 64<<20))
 		})

@@ -15,9 +15,9 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-func TestCleanReachesDirectoriesThatAreHardToMove(t *testing.T) {
+func TestMoveUp(t *testing.T) {
 	deep := strings.Repeat("/d", levels)
-	stories := map[string]struct {
+	tests := map[string]struct {
 		kinds []string
 		// open is how many directories may be open at a time; 0 is levels.
 		open int
@@ -56,7 +56,7 @@ func TestCleanReachesDirectoriesThatAreHardToMove(t *testing.T) {
 				}
 			},
 		},
-		"subvolumes one in the other": {
+		"nested subvolumes": {
 			kinds: []string{"btrfs"},
 			open:  2 * levels,
 			fill: func(t *testing.T, root string) {
@@ -75,7 +75,7 @@ func TestCleanReachesDirectoriesThatAreHardToMove(t *testing.T) {
 				fillUp(t, bottom)
 			},
 		},
-		"a full disk, and no room in the root": {
+		"a full disk, and a full root directory": {
 			kinds: []string{"ext4"},
 			fill: func(t *testing.T, root string) {
 				const most = 4096 / (255 + 8) // in a block
@@ -89,18 +89,18 @@ func TestCleanReachesDirectoriesThatAreHardToMove(t *testing.T) {
 			},
 		},
 	}
-	for name, story := range stories {
-		for _, kind := range story.kinds {
+	for name, test := range tests {
+		for _, kind := range test.kinds {
 			t.Run(name+"/"+kind, func(t *testing.T) {
 				root := mount(t, kind)
-				story.fill(t, root)
+				test.fill(t, root)
 				before := descriptors(t)
 				r := open(t, root)
 				most := 0
 				report := &reporter{progress: func(disk.Progress) error { most = max(most, descriptors(t)); return nil }}
 				must(t, r.do(func(fd int) error { return r.passes(t.Context(), fd, report) }))
 				checkEmpty(t, r)
-				if allowed := before + max(story.open, levels) + 3; most > allowed {
+				if allowed := before + max(test.open, levels) + 3; most > allowed {
 					t.Errorf("%d descriptors open at a time, more than %d", most, allowed)
 				}
 				if after := descriptors(t); after != before {
@@ -111,7 +111,7 @@ func TestCleanReachesDirectoriesThatAreHardToMove(t *testing.T) {
 	}
 }
 
-// setProject has a directory counted to a project, and all that is made in it.
+// setProject makes a directory, and all that is created in it, count to a project.
 func setProject(t *testing.T, at string, project uint32) {
 	t.Helper()
 	fd, err := unix.Open(at, directoryFlags, 0)
@@ -160,9 +160,9 @@ func fillUp(t *testing.T, dir int) {
 	}
 }
 
-// A file system that does not let directories be moved: those of a lower layer.
-func TestDirectoriesThatCannotBeMovedAreEnteredUpToALimit(t *testing.T) {
-	for name, story := range map[string]struct {
+// Directories of a lower layer of overlayfs cannot be moved.
+func TestImmovableDirectories(t *testing.T) {
+	for name, test := range map[string]struct {
 		depth int
 		want  error
 	}{
@@ -174,16 +174,16 @@ func TestDirectoriesThatCannotBeMovedAreEnteredUpToALimit(t *testing.T) {
 			for _, dir := range []string{"/lower", "/upper", "/scratch"} {
 				must(t, os.Mkdir(below+dir, 0o700))
 			}
-			deepen(t, below+"/lower", story.depth)
+			deepen(t, below+"/lower", test.depth)
 			write(t, below+"/lower/z", "x")
 			root := mountPoint(t)
 			run(t, "mount", "-t", "overlay", "-o", "redirect_dir=off,lowerdir="+below+"/lower,upperdir="+below+"/upper,workdir="+below+"/scratch", "overlay", root)
 			r := open(t, root)
 			err := r.Clean(t.Context(), nil)
-			if !errors.Is(err, story.want) {
-				t.Errorf("Clean: %v, want %v", err, story.want)
+			if !errors.Is(err, test.want) {
+				t.Errorf("Clean: %v, want %v", err, test.want)
 			}
-			if story.want == nil {
+			if test.want == nil {
 				checkEmpty(t, r)
 			} else if left := names(t, root); len(left) > 2 {
 				t.Errorf("left in the root: %q", left)
@@ -192,8 +192,8 @@ func TestDirectoriesThatCannotBeMovedAreEnteredUpToALimit(t *testing.T) {
 	}
 }
 
-// However many directories are moved, the ledger does not take them for a writer's.
-func TestDirectoriesThatAreMovedAreNotCountedTwice(t *testing.T) {
+// The ledger does not count moved directories as a writer's.
+func TestMovedDirectoriesAreNotCountedTwice(t *testing.T) {
 	onEach(t, func(t *testing.T, root string) {
 		deepen(t, root, 20*levels)
 		widen(t, root, 3000) // so that the root is read while the scratch directory is in it
@@ -208,8 +208,8 @@ func TestDirectoriesThatAreMovedAreNotCountedTwice(t *testing.T) {
 	})
 }
 
-// A clean that is killed again and again gets done.
-func TestEveryCleanGetsFurther(t *testing.T) {
+// A clean that is killed repeatedly completes.
+func TestInterruptedCleansMakeProgress(t *testing.T) {
 	const depth, steps, attempts = 50 * levels, 4 * levels, 100
 	onEach(t, func(t *testing.T, root string) {
 		deepen(t, root, depth)
@@ -237,8 +237,8 @@ func TestEveryCleanGetsFurther(t *testing.T) {
 	})
 }
 
-// A mount that appears in a directory which is moved goes with it, and is not entered.
-func TestAMountAtAnyDepthStopsTheClean(t *testing.T) {
+// A mount in a directory moves with it, and is not entered.
+func TestMountAtAnyDepthStopsTheClean(t *testing.T) {
 	root := mount(t, "tmpfs")
 	deepen(t, root, 3*levels)
 	at := root + strings.Repeat("/d", 2*levels) + "/mount"
@@ -251,7 +251,7 @@ func TestAMountAtAnyDepthStopsTheClean(t *testing.T) {
 		t.Fatalf("the walk: %v", err)
 	}
 	if err := unix.Unmount(nested.Path, unix.UMOUNT_NOFOLLOW); err != nil {
-		t.Errorf("unmount %s, where the walk says that a mount is: %v", nested.Path, err)
+		t.Errorf("unmount %s, where the walk found a mount: %v", nested.Path, err)
 	}
 	must(t, r.Clean(t.Context(), nil))
 }

@@ -15,7 +15,7 @@ import (
 )
 
 func TestNestedMountsStopTheClean(t *testing.T) {
-	stories := map[string]func(t *testing.T, root, outside string) (at string){
+	tests := map[string]func(t *testing.T, root, outside string) (at string){
 		"another file system": func(t *testing.T, root, _ string) string {
 			at := root + "/d/other fs"
 			must(t, os.MkdirAll(at, 0o700))
@@ -52,7 +52,7 @@ func TestNestedMountsStopTheClean(t *testing.T) {
 			return root + "/lost+found"
 		},
 	}
-	for name, nest := range stories {
+	for name, nest := range tests {
 		t.Run(name, func(t *testing.T) {
 			onEach(t, func(t *testing.T, root string) {
 				at := nest(t, root, outside(t))
@@ -60,18 +60,18 @@ func TestNestedMountsStopTheClean(t *testing.T) {
 				r := open(t, root)
 				var nested *NestedMountError
 				if err := r.Clean(t.Context(), nil); !errors.As(err, &nested) || nested.Path != at {
-					t.Errorf("Clean says %v, want that %s is a mount", err, at)
+					t.Errorf("Clean returns %v, want that %s is a mount", err, at)
 				}
 				if _, err := os.Stat(root + "/file beside"); err != nil {
 					t.Errorf("something was deleted before the mount was found: %v", err)
 				}
-				// As if it had been mounted after the look at the mount table.
+				// As if it was mounted after the mount table was read.
 				err := r.do(func(fd int) error { return r.passes(t.Context(), fd, &reporter{every: time.Hour}) })
 				if !errors.As(err, &nested) || nested.Path != at {
-					t.Errorf("the walk says %v, want that %s is a mount", err, at)
+					t.Errorf("the walk returns %v, want that %s is a mount", err, at)
 				}
 				if content, _, err := r.Empty(t.Context()); err != nil || content != disk.ContentSome {
-					t.Errorf("Empty says %s, %v", content, err)
+					t.Errorf("Empty returns %s, %v", content, err)
 				}
 			})
 		})
@@ -88,7 +88,7 @@ func mountOn(t *testing.T, source, at, kind string, flags uintptr) {
 	must(t, unix.Mount(source, at, kind, flags, ""))
 }
 
-func TestMountsOfTheHostStopTheCleanBeforeAnything(t *testing.T) {
+func TestMountsOfTheHostStopTheClean(t *testing.T) {
 	root := mount(t, "tmpfs")
 	write(t, root+"/file", "alive")
 	r := open(t, root)
@@ -99,7 +99,7 @@ func TestMountsOfTheHostStopTheCleanBeforeAnything(t *testing.T) {
 	} {
 		var nested *NestedMountError
 		if err := clean(); !errors.As(err, &nested) || nested.Path != "/var/somewhere" {
-			t.Errorf("%s says %v", name, err)
+			t.Errorf("%s returns %v", name, err)
 		}
 	}
 	if _, err := os.Stat(root + "/file"); err != nil {

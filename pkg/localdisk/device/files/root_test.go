@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestOpenRefusesWhatIsNoVolumeRoot(t *testing.T) {
+func TestOpenRejects(t *testing.T) {
 	dir := t.TempDir()
 	must(t, os.Mkdir(dir+"/d", 0o700))
 	must(t, os.Symlink(dir+"/d", dir+"/link"))
@@ -77,7 +77,7 @@ func TestEveryMethodVerifies(t *testing.T) {
 	}
 }
 
-func TestWhatIsMountedOverTheRootIsNotTheRoot(t *testing.T) {
+func TestMountOverTheRoot(t *testing.T) {
 	root := mount(t, "tmpfs")
 	write(t, root+"/below", "alive")
 	r := open(t, root)

@@ -45,7 +45,7 @@ var changes = map[string]func(t *testing.T, root string){
 	},
 }
 
-func TestRestoreBringsBackWhatWasRecorded(t *testing.T) {
+func TestRestore(t *testing.T) {
 	before := map[string]func(t *testing.T, root string){
 		"as it is made": func(t *testing.T, root string) {
 			must(t, unix.Setxattr(root, "trusted.admin", []byte{}, 0))
@@ -102,10 +102,10 @@ func TestRestoreOfTheProject(t *testing.T) {
 // TestRestoreOfExtendedFlags: xfs has flags and hints that only struct fsxattr shows.
 func TestRestoreOfExtendedFlags(t *testing.T) {
 	for name, test := range map[string]struct{ before, tenant []string }{
-		"a tenant sets them":                             {nil, []string{"chattr +nSf", "extsize 1m", "cowextsize 64k"}},
-		"a tenant has new files go to a realtime device": {nil, []string{"chattr +t"}},
-		"a tenant clears them":                           {[]string{"extsize 1m", "cowextsize 64k", "chattr +n"}, []string{"extsize 0", "cowextsize 0", "chattr -n"}},
-		"a tenant changes hints":                         {[]string{"extsize 1m", "cowextsize 64k"}, []string{"extsize 4m", "cowextsize 8k"}},
+		"a tenant sets them":      {nil, []string{"chattr +nSf", "extsize 1m", "cowextsize 64k"}},
+		"a tenant sets RTINHERIT": {nil, []string{"chattr +t"}},
+		"a tenant clears them":    {[]string{"extsize 1m", "cowextsize 64k", "chattr +n"}, []string{"extsize 0", "cowextsize 0", "chattr -n"}},
+		"a tenant changes hints":  {[]string{"extsize 1m", "cowextsize 64k"}, []string{"extsize 4m", "cowextsize 8k"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := mount(t, "xfs")
@@ -142,9 +142,9 @@ func xfs(t *testing.T, root string, commands ...string) string {
 	return strings.Join(lines, "")
 }
 
-// TestRestoreOfNothingRecorded: what users can attach to a directory goes, and what only
-// an administrator can have meant stays.
-func TestRestoreOfNothingRecorded(t *testing.T) {
+// TestRestoreWithoutRecord: what users can attach to a directory is removed, and what only an
+// administrator sets is kept.
+func TestRestoreWithoutRecord(t *testing.T) {
 	onEach(t, func(t *testing.T, root string) {
 		r := open(t, root)
 		must(t, os.Chown(root, 10, 2000))
@@ -172,7 +172,7 @@ func TestRestoreOfNothingRecorded(t *testing.T) {
 	})
 }
 
-func TestRestoreOfNothingRecordedOnXFS(t *testing.T) {
+func TestRestoreWithoutRecordOnXFS(t *testing.T) {
 	root := mount(t, "xfs")
 	r := open(t, root)
 	run(t, "chattr", "-p", "42", root)
@@ -188,7 +188,7 @@ func TestRestoreOfNothingRecordedOnXFS(t *testing.T) {
 		t.Errorf("-before +reset\n%s", diff)
 	}
 	if !strings.Contains(got, "fsxattr.projid = 42") || !strings.Contains(got, "fsxattr.xflags = 0x200 ") {
-		t.Errorf("the project that an administrator gave the volume is gone:\n%s", got)
+		t.Errorf("the project that an administrator set is lost:\n%s", got)
 	}
 	must(t, os.Symlink("anywhere", root+"/link"))
 	recorded, err := r.Record()
@@ -198,8 +198,8 @@ func TestRestoreOfNothingRecordedOnXFS(t *testing.T) {
 	}
 }
 
-// TestRestoreOfWhatAnEarlierVersionRecorded: what it did not record is reset.
-func TestRestoreOfWhatAnEarlierVersionRecorded(t *testing.T) {
+// TestRestoreOfAnOlderRecord: what it did not record is reset.
+func TestRestoreOfAnOlderRecord(t *testing.T) {
 	root := mount(t, "btrfs")
 	r := open(t, root)
 	run(t, "btrfs", "property", "set", root, "compression", "zstd")
@@ -240,7 +240,7 @@ func TestRestoreRemovesMoreThanCanBeRecorded(t *testing.T) {
 	}
 }
 
-// So many attributes that listxattr(2) fails, of which one was recorded.
+// There are so many attributes that listxattr(2) fails, and one was recorded.
 func TestRestoreRemovesMoreThanCanBeListed(t *testing.T) {
 	const attributes = 1000
 	for _, kind := range []string{"xfs", "btrfs"} {
@@ -268,7 +268,7 @@ func TestRestoreRemovesMoreThanCanBeListed(t *testing.T) {
 	}
 }
 
-func TestNamesOfAttributesInADamagedListAreRefused(t *testing.T) {
+func TestDamagedAttributeLists(t *testing.T) {
 	list := map[string]func() ([]string, error){
 		"xfs: more entries than there can be": func() ([]string, error) { return xfsNames([]byte{255, 0, 0, 0, 0, 0, 0, 0, 12, 0, 0, 0}) },
 		"xfs: an entry outside":               func() ([]string, error) { return xfsNames([]byte{1, 0, 0, 0, 0, 0, 0, 0, 255, 0, 0, 0}) },
@@ -289,7 +289,7 @@ func TestNamesOfAttributesInADamagedListAreRefused(t *testing.T) {
 	}
 }
 
-func TestRestoreOfWhatIsNoRecord(t *testing.T) {
+func TestRestoreOfAnInvalidRecord(t *testing.T) {
 	root := mount(t, "tmpfs")
 	must(t, unix.Chmod(root, 0o712))
 	r := open(t, root)

@@ -14,11 +14,11 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// writer acts between any two entries of the walk: as fast as any other process can.
+// writer acts between any two entries of the walk, as fast as another process could.
 type writer struct {
 	root string
 	call int
-	// source is a file, deepest the directory that it has made below all others.
+	// source is a file, deepest the lowest directory that it has made.
 	source, deepest int
 }
 
@@ -49,8 +49,8 @@ func (w *writer) link() error {
 	)
 }
 
-func TestWritersEndTheClean(t *testing.T) {
-	stories := map[string]func(w *writer) error{
+func TestConcurrentWriters(t *testing.T) {
+	tests := map[string]func(w *writer) error{
 		"a new file at each step": func(w *writer) error {
 			return os.WriteFile(w.next(""), nil, 0o600)
 		},
@@ -63,7 +63,7 @@ func TestWritersEndTheClean(t *testing.T) {
 		"links to one file":   (*writer).link,
 		"deeper at each step": (*writer).deepen,
 	}
-	for name, act := range stories {
+	for name, act := range tests {
 		t.Run(name, func(t *testing.T) {
 			onEach(t, func(t *testing.T, root string) {
 				must(t, os.MkdirAll(root+"/b", 0o700))

@@ -14,7 +14,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// TestFence: a link is made, and a superblock read, of the device that is meant only.
+// TestFence: a link is made, and a superblock is read, only of the device with the identity.
 func TestFence(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("to attach loop devices takes root")

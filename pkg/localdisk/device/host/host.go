@@ -22,6 +22,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/device/mounts"
 	"stowage.dev/stowage/pkg/localdisk/device/probe"
 	"stowage.dev/stowage/pkg/localdisk/device/superblock"
+	"stowage.dev/stowage/pkg/localdisk/device/sysfs"
 	"stowage.dev/stowage/pkg/localdisk/device/usage"
 	"stowage.dev/stowage/pkg/localdisk/device/wipe"
 	"stowage.dev/stowage/pkg/localdisk/disk"
@@ -170,7 +171,7 @@ func (h *Host) verifyDevice(device *os.File, target disk.Fact) error {
 	if err := unix.Fstat(int(device.Fd()), &stat); err != nil {
 		return fmt.Errorf("examine %s: %w", target.Device, err)
 	}
-	found, err := h.identity.OfDevice(fmt.Sprintf("%d:%d", unix.Major(stat.Rdev), unix.Minor(stat.Rdev)))
+	found, err := h.identity.OfDevice(sysfs.Number(stat.Rdev))
 	if err != nil {
 		return fmt.Errorf("identify %s: %w", target.Device, err)
 	}
@@ -277,18 +278,11 @@ func (h *Host) LinkTarget(link string) (string, error) { return h.links.Target(l
 
 // AddLink points a link of disk.LinkFolder to a device, after verifying its identity.
 func (h *Host) AddLink(link string, device disk.Fact) error {
-	node, err := os.OpenFile(device.Device, unix.O_PATH|unix.O_NOFOLLOW, 0)
+	node, err := wipe.OpenNode(device.Device)
 	if err != nil {
-		return fmt.Errorf("find %s: %w", device.Device, err)
+		return err
 	}
 	defer node.Close()
-	var stat unix.Stat_t
-	if err := unix.Fstat(int(node.Fd()), &stat); err != nil {
-		return fmt.Errorf("examine %s: %w", device.Device, err)
-	}
-	if stat.Mode&unix.S_IFMT != unix.S_IFBLK {
-		return disk.Problemf(disk.SpecialFile, "%s is not a block device", device.Device)
-	}
 	if err := h.verifyDevice(node, device); err != nil {
 		return err
 	}

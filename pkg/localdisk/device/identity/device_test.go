@@ -19,12 +19,12 @@ var page83 = string([]byte{0, 0x83, 0, 4 + 8 + 4 + 6 + 4 + 8,
 	2, 0x01, 0, 6, 'A', 'C', 'M', 'E', ' ', '1',
 	1, 0x03, 0, 8, 0x50, 0, 0xc5, 0, 0xa1, 0xb2, 0xc3, 0xd4})
 
-func TestDevicesAreToldByWhatTheHardwareSays(t *testing.T) {
+func TestOfDevice(t *testing.T) {
 	boot, err := sysfs.BootID()
 	if err != nil {
 		t.Fatal(err)
 	}
-	stories := map[string]struct {
+	tests := map[string]struct {
 		disk      map[string]string
 		partition map[string]string
 		want      disk.Identity
@@ -66,7 +66,7 @@ func TestDevicesAreToldByWhatTheHardwareSays(t *testing.T) {
 			disk: map[string]string{"dm/uuid": "LVM-abcDEF\n", "diskseq": "4"},
 			want: "dm:LVM-abcDEF@m1",
 		},
-		"a mapped device with a name that anybody may give again": {
+		"a mapped device with a name that may be reused": {
 			disk: map[string]string{"dm/uuid": "mine\n", "diskseq": "4"},
 			want: "weak:" + disk.Identity(boot) + ":4",
 		},
@@ -74,11 +74,11 @@ func TestDevicesAreToldByWhatTheHardwareSays(t *testing.T) {
 			disk: map[string]string{"dm/uuid": "\n", "md/uuid": "6b8b4567-327b23c6-643c9869-66334873\n"},
 			want: "md:6b8b4567-327b23c6-643c9869-66334873@m1",
 		},
-		"nothing but a place in the row": {
+		"only a diskseq": {
 			disk: map[string]string{"diskseq": "11\n", "serial": "", "device/serial": "0000000000\n"},
 			want: "weak:" + disk.Identity(boot) + ":11",
 		},
-		"not even that": {
+		"no diskseq either": {
 			disk:    map[string]string{},
 			wantErr: "before 5.15",
 		},
@@ -87,7 +87,7 @@ func TestDevicesAreToldByWhatTheHardwareSays(t *testing.T) {
 			partition: map[string]string{"partition": "1\n", "start": "2048\n", "uevent": "MAJOR=8\nPARTN=1\nPARTUUID=C0FFEE-01\n"},
 			want:      "part:wwn:naa.5000c500a1b2c3d4:c0ffee-01:1048576",
 		},
-		"a partition that no table names": {
+		"a partition without PARTUUID": {
 			disk:      map[string]string{"serial": "vol-0123"},
 			partition: map[string]string{"partition": "1\n", "start": "0\n", "uevent": "MAJOR=8\n"},
 			want:      "part:serial::vol-0123::0@m1",
@@ -98,7 +98,7 @@ func TestDevicesAreToldByWhatTheHardwareSays(t *testing.T) {
 			want:      "weakpart:" + disk.Identity(boot) + ":7:1048576",
 		},
 	}
-	for name, s := range stories {
+	for name, s := range tests {
 		t.Run(name, func(t *testing.T) {
 			got, err := Host{Sys: fakeSys(t, s.disk, s.partition), Machine: "m1"}.OfDevice("8:1")
 			if s.wantErr != "" {
@@ -144,16 +144,16 @@ func fakeSys(t *testing.T, disk, partition map[string]string) string {
 	return sys
 }
 
-func TestWhatIsNoDeviceHasNoIdentity(t *testing.T) {
+func TestOfDeviceRejects(t *testing.T) {
 	for name, device := range map[string]string{
-		"a folder":                 "/",
-		"a character device":       "/dev/null",
-		"nothing":                  "/dev/no/such/device",
-		"no number":                "8",
-		"a number and more":        "8:1:2",
-		"a number that leads away": "8:../..",
-		"an unused number":         "4095:77",
-		"empty":                    "",
+		"a folder":                "/",
+		"a character device":      "/dev/null",
+		"nothing":                 "/dev/no/such/device",
+		"no number":               "8",
+		"a number and more":       "8:1:2",
+		"a number that is a path": "8:../..",
+		"an unused number":        "4095:77",
+		"empty":                   "",
 	} {
 		t.Run(name, func(t *testing.T) {
 			if id, err := here.OfDevice(device); err == nil {
@@ -163,7 +163,7 @@ func TestWhatIsNoDeviceHasNoIdentity(t *testing.T) {
 	}
 }
 
-func TestALoopDeviceIsAnotherDiskOnceReattached(t *testing.T) {
+func TestReattachedLoopDevice(t *testing.T) {
 	needs(t, "losetup", "truncate", "mkfs.ext4")
 	file := sparse(t, "16M")
 	device := attach(t, file)

@@ -11,8 +11,8 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// FuzzNamesOfHardware gives the parsers whatever a device may report: nothing panics, an
-// identity has no blanks, and only a name of a registered kind is good on every machine.
+// FuzzNamesOfHardware gives the parsers arbitrary reports of devices: nothing panics, an
+// identity has no blanks, and only a name of a registered kind is valid on every machine.
 func FuzzNamesOfHardware(f *testing.F) {
 	for _, seed := range []string{
 		page83, "\x00\x80\x00\x04ABCD", "naa.5000c500a1b2c3d4", "eui.0025385b71b00e0a", "uuid.6b8b4567-327b-23c6-643c-986966334873",
@@ -41,7 +41,7 @@ func FuzzNamesOfHardware(f *testing.F) {
 	})
 }
 
-func FuzzEscapedValuesStayApart(f *testing.F) {
+func FuzzEscape(f *testing.F) {
 	f.Add("a:b", "c", "a", "b:c")
 	f.Add("%3A", "", ":", "")
 	f.Fuzz(func(t *testing.T, a, b, c, d string) {

@@ -164,21 +164,29 @@ func (n kernelName) distinctive() bool {
 	}
 }
 
+// vitalSerial is the page of vital product data with the serial number.
+const vitalSerial = "device/vpd_pg80"
+
 // serialOf returns model and serial number of what has only these: virtio, MMC, old SCSI.
 func serialOf(device sysfs.Device) (model, serial string, err error) {
 	if strings.Contains(filepath.Base(string(device)), "boot") {
 		return "", "", nil // mmcblk0boot0 is another disk than mmcblk0, with its serial number
 	}
-	serial, err = firstDistinct(
-		func() (string, error) { return device.Attribute("serial") },
-		func() (string, error) { return device.Attribute("device/serial") },
-		func() (string, error) {
-			page, err := device.Attribute("device/vpd_pg80")
-			return unitSerial([]byte(page)), err
-		},
-	)
-	if err != nil || serial == "" {
-		return "", "", err
+	for _, file := range []string{"serial", "device/serial", vitalSerial} {
+		text, err := device.Attribute(file)
+		if err != nil {
+			return "", "", err
+		}
+		if file == vitalSerial {
+			text = unitSerial([]byte(text))
+		}
+		if text = tidy(text); distinguishes(text) {
+			serial = text
+			break
+		}
+	}
+	if serial == "" {
+		return "", "", nil
 	}
 	model, err = modelOf(device)
 	if err == nil && model == "" {
@@ -219,18 +227,4 @@ func lasting(id string) bool {
 		}
 	}
 	return false
-}
-
-// firstDistinct returns the first number that distinguishes a disk from others.
-func firstDistinct(sources ...func() (string, error)) (string, error) {
-	for _, source := range sources {
-		number, err := source()
-		if err != nil {
-			return "", err
-		}
-		if number = tidy(number); distinguishes(number) {
-			return number, nil
-		}
-	}
-	return "", nil
 }

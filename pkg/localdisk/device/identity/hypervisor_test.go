@@ -18,9 +18,9 @@ func fallback(vendor, serial, model string) string {
 	return "nvme." + vendor + "-" + hex.EncodeToString([]byte(serial)) + "-" + hex.EncodeToString([]byte(model)) + "-00000001\n"
 }
 
-// TestIdentitiesOfPlatforms: two machines of each platform show the same disk in sysfs.
-// Only a registered name makes it the same disk to others, and where a stop may discard the
-// data, a restart makes it unproven.
+// TestIdentitiesOfPlatforms: two machines of each platform have the same disk in sysfs. Only
+// with a registered name is it the same disk, and where a stop may discard the data, it is
+// unproven after a restart.
 func TestIdentitiesOfPlatforms(t *testing.T) {
 	for name, tc := range map[string]struct {
 		vendor string // DMI sys_vendor
@@ -181,7 +181,7 @@ func TestIdentitiesOfPlatforms(t *testing.T) {
 	}
 }
 
-// fakeSysBelow is fakeSys with the disk at a place of its own.
+// fakeSysBelow is fakeSys with the disk below another path.
 func fakeSysBelow(t *testing.T, below string, files map[string]string) string {
 	t.Helper()
 	sys := fakeSys(t, files, nil)
@@ -205,9 +205,9 @@ func fakeSysBelow(t *testing.T, below string, files map[string]string) string {
 	return sys
 }
 
-// TestMachinesAreDistinguished: by the product UUID, and by the machine ID where that is a
+// TestReadMachine: by the product UUID, and by the machine ID where that is a
 // filler or missing.
-func TestMachinesAreDistinguished(t *testing.T) {
+func TestReadMachine(t *testing.T) {
 	const uuid, other, id = "6B8B4567-327B-23C6-643C-986966334873\n", "6b8b4567-327b-23c6-643c-986966334874\n", "3d1219c7c4c5404aaa1f6d2a48adfda4\n"
 	machine := func(t *testing.T, product, id string) string {
 		t.Helper()
@@ -260,9 +260,9 @@ func TestMachinesAreDistinguished(t *testing.T) {
 	}
 }
 
-// TestWithoutAMachineNamesLastForABoot: a serial number proves nothing later if the machine
+// TestUnknownMachine: a serial number proves nothing later if the machine
 // cannot be distinguished from others.
-func TestWithoutAMachineNamesLastForABoot(t *testing.T) {
+func TestUnknownMachine(t *testing.T) {
 	id, err := Host{Sys: fakeSys(t, map[string]string{"serial": "vol-0123"}, nil)}.OfDevice("8:1")
 	if err != nil || id.Scope() != disk.ScopeBoot {
 		t.Fatalf("%s has scope %s, error %v", id, id.Scope(), err)

@@ -63,7 +63,7 @@ func attach(t *testing.T, file string) string {
 // mountAt mounts a source in a new folder and returns the folder.
 func mountAt(t *testing.T, args ...string) string {
 	t.Helper()
-	// Not t.TempDir: what is removed with a mount still in it is removed in the mount.
+	// Not t.TempDir, which would remove the content of a mount that is still there.
 	point, err := os.MkdirTemp("", "identity") //nolint:usetesting // see above
 	if err != nil {
 		t.Fatal(err)

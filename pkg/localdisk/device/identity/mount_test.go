@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestAFileSystemKeepsItsIdentityWhereverItIsMounted(t *testing.T) {
+func TestOfMount(t *testing.T) {
 	for fsType, size := range map[string]string{"ext4": "16M", "xfs": "300M", "btrfs": "128M"} {
 		t.Run(fsType, func(t *testing.T) {
 			needs(t, "losetup", "mkfs."+fsType)
@@ -28,9 +28,9 @@ func TestAFileSystemKeepsItsIdentityWhereverItIsMounted(t *testing.T) {
 			}
 			own, err := ownUUID(opened(t, point))
 			if err != nil || len(own) == 0 {
-				t.Fatalf("asked in its own way, as on older kernels: %x, %v", own, err)
+				t.Fatalf("by the request of the file system, as on older kernels: %x, %v", own, err)
 			}
-			// Linux 6.18 has no common way for btrfs; one day it may.
+			// Linux 6.18 does not support the common request for btrfs.
 			if common, err := commonUUID(opened(t, point)); err == nil && !bytes.Equal(own, common) {
 				t.Errorf("on an older kernel the UUID would be %x, and not %x", own, common)
 			}
@@ -62,7 +62,7 @@ func opened(t *testing.T, point string) int {
 	return f.fd
 }
 
-func TestMemoryIsAnotherDiskWithEachMount(t *testing.T) {
+func TestOfMountInMemory(t *testing.T) {
 	needs(t)
 	first := mountAt(t, "-t", "tmpfs", "-o", "size=1M", "none")
 	one := identityOfMount(t, first)
@@ -84,7 +84,7 @@ func TestMemoryIsAnotherDiskWithEachMount(t *testing.T) {
 	}
 }
 
-func TestAMountThatWasReplacedIsNotIdentified(t *testing.T) {
+func TestReplacedMount(t *testing.T) {
 	needs(t)
 	point := mountAt(t, "-t", "tmpfs", "none")
 	below := mountOf(t, point)
@@ -95,7 +95,7 @@ func TestAMountThatWasReplacedIsNotIdentified(t *testing.T) {
 	}
 }
 
-func TestDirectoriesAreToldByInodeAndBirth(t *testing.T) {
+func TestOfDirectory(t *testing.T) {
 	parent := t.TempDir()
 	path := filepath.Join(parent, "a")
 	seen := map[string]bool{}
@@ -133,8 +133,8 @@ func TestDirectoriesAreToldByInodeAndBirth(t *testing.T) {
 	}
 }
 
-func TestLookingForNamesWhereThereAreNone(t *testing.T) {
-	// A pipe has neither UUID nor folder; it must not be waited for.
+func TestIdentityErrors(t *testing.T) {
+	// A pipe has neither UUID nor folder, and opening it must not block.
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if err := exec.Command("mkfifo", pipe).Run(); err != nil {
 		t.Skip("needs mkfifo")

@@ -53,8 +53,8 @@ func TestFolder(t *testing.T) {
 	}
 }
 
-// TestFolderRefuses: nothing is written or removed through folders of others.
-func TestFolderRefuses(t *testing.T) {
+// TestFolderRejects: no link is made through a folder that others can change.
+func TestFolderRejects(t *testing.T) {
 	for name, prepare := range map[string]func(t *testing.T, base string){
 		"a folder that others can write": func(t *testing.T, base string) {
 			make0(t, filepath.Join(base, "stowage/disks"))

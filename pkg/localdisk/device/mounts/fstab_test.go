@@ -29,7 +29,7 @@ func TestFstab(t *testing.T) {
 			"UUID=1-2 /mnt/disks/a ext4 defaults 0 2\n",
 			[]string{"/mnt/disks/a"},
 		},
-		"an entry that is mounted only when asked for": {
+		"an entry with noauto": {
 			"/dev/sdb /mnt/disks/a xfs rw,noauto,nofail",
 			[]string{"/mnt/disks/a"},
 		},
@@ -41,7 +41,7 @@ func TestFstab(t *testing.T) {
 			"\t/dev/sdb\t \t/mnt/a\\040b\\011c\\134d/   xfs\tdefaults",
 			[]string{"/mnt/a b\tc\\d"},
 		},
-		"what looks like an escape and is none": {
+		"invalid escapes": {
 			`/dev/sdb /mnt/a\0b\999\4000\04 xfs`,
 			[]string{`/mnt/a\0b\999\4000\04`},
 		},
@@ -79,7 +79,7 @@ func TestSwaps(t *testing.T) {
 	}
 }
 
-func TestFilesThatCannotBeRead(t *testing.T) {
+func TestUnreadableFiles(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "none")
 	if got, err := Fstab(missing); got != nil || err != nil {
 		t.Errorf("a missing fstab returns %v, %v; want nothing", got, err)

@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// node is the mountinfo of a node with what makes tables hard: a stack, a hidden
-// mount, bind mounts, escapes, a root out of sight.
+// node is the mountinfo of a node with the difficult cases: a stack, a hidden mount, bind
+// mounts, escapes, a root whose parent is not visible.
 const node = `
 22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
 23 22 0:21 / /proc rw - proc proc rw
@@ -59,9 +59,9 @@ func TestPaths(t *testing.T) {
 		"of a stack, the topmost":                          {"/mnt/stack", 34, 34},
 		"in a stack, the topmost":                          {"/mnt/stack/x", 0, 34},
 		"a mount on a mount that hides its neighbours":     {"/mnt/hidden", 37, 37},
-		"a hidden mount point is no mount point any more":  {"/mnt/hidden/deep", 0, 37},
+		"a hidden mount point":                             {"/mnt/hidden/deep", 0, 37},
 		"a mount point with a space and a backslash in it": {`/mnt/disks/a b\c`, 38, 38},
-		"a path that is not absolute lies nowhere":         {"mnt/disks/a", 0, 0},
+		"a relative path":                                  {"mnt/disks/a", 0, 0},
 	}
 	tab := table(t, node)
 	for name, c := range cases {
@@ -117,7 +117,7 @@ func ids(ms ...*Mount) []int {
 	return out
 }
 
-func TestMountSaysAll(t *testing.T) {
+func TestMountFields(t *testing.T) {
 	got, _ := table(t, node).At("/mnt/disks/a")
 	want := &Mount{
 		ID: 30, Parent: 22, Major: 8, Minor: 16, Root: "/", Point: "/mnt/disks/a", FSType: "xfs", Source: "/dev/sdb",
@@ -128,7 +128,7 @@ func TestMountSaysAll(t *testing.T) {
 	}
 }
 
-func TestSeats(t *testing.T) {
+func TestMountedOn(t *testing.T) {
 	host := table(t, `
 22 1 8:1 / / rw - ext4 /dev/sda1 rw
 23 22 8:16 / /var/mnt/disks/a rw - ext4 /dev/sdb rw
@@ -166,8 +166,8 @@ func TestReadOnly(t *testing.T) {
 }
 
 func TestTableOfAnotherRoot(t *testing.T) {
-	// A process in a container: the parent of its root is out of sight, and so is
-	// the root itself for one in a plain folder.
+	// A process in a container: the parent of its root is not visible, nor is the root itself
+	// for one in a plain folder.
 	tab := table(t, `
 50 49 8:16 / /disks/a rw - ext4 /dev/sdb rw
 51 50 8:32 / /disks/a/b rw - ext4 /dev/sdc rw
@@ -183,7 +183,7 @@ func TestTableOfAnotherRoot(t *testing.T) {
 	}
 }
 
-func TestTableThatCannotBeReadIsNoTable(t *testing.T) {
+func TestInvalidTable(t *testing.T) {
 	cases := map[string]string{
 		"empty: no namespace has no mounts": "",
 		"a line that is cut off":            "22 1 8:1 / / rw,relatime",
@@ -225,16 +225,16 @@ func TestFault(t *testing.T) {
 	for name, c := range map[string]struct {
 		mounts, at, want string
 	}{
-		"a sound file system":             {"30 22 8:16 / /a rw - xfs /dev/sdb rw", "/a", ""},
-		"ext4 after an error":             {"30 22 8:16 / /a rw - ext4 /dev/sdb rw,errors=remount-ro,emergency_ro", "/a", "was made read-only after an error"},
-		"ext4 after an error, as before":  {"30 22 8:16 / /a rw - ext4 /dev/sdb ro,errors=remount-ro", "/a", "was made read-only after an error"},
-		"only an option of that name":     {"30 22 8:16 / /a rw,errors=remount-ro - ext4 /dev/sdb rw,errors=remount-ro", "/a", ""},
-		"ext4 that was shut down":         {"30 22 8:16 / /a rw - ext4 /dev/sdb rw,shutdown", "/a", "was shut down"},
-		"mounted read-only":               {"30 22 8:16 / /a ro - ext4 /dev/sdb ro", "/a", ""},
-		"a claim that is mounted so":      {"30 22 8:16 / /a rw - ext4 /dev/sdb rw\n31 22 8:16 / /pod ro - ext4 /dev/sdb rw", "/a", ""},
-		"the error of such a claim":       {"30 22 8:16 / /a rw - ext4 /dev/sdb ro\n31 22 8:16 / /pod ro - ext4 /dev/sdb ro", "/pod", "was made read-only after an error"},
-		"a writable pod, after one of ro": {"30 22 8:16 / /global ro - ext4 /dev/sdb ro\n31 22 8:16 / /pod rw - ext4 /dev/sdb ro", "/pod", ""},
-		"btrfs, which has no device":      {"30 22 0:40 /sub /a rw - btrfs /dev/sdb ro,subvol=/sub", "/a", "was made read-only after an error"},
+		"a sound file system":                   {"30 22 8:16 / /a rw - xfs /dev/sdb rw", "/a", ""},
+		"ext4 after an error":                   {"30 22 8:16 / /a rw - ext4 /dev/sdb rw,errors=remount-ro,emergency_ro", "/a", "was made read-only after an error"},
+		"ext4 after an error, as before":        {"30 22 8:16 / /a rw - ext4 /dev/sdb ro,errors=remount-ro", "/a", "was made read-only after an error"},
+		"only an option of that name":           {"30 22 8:16 / /a rw,errors=remount-ro - ext4 /dev/sdb rw,errors=remount-ro", "/a", ""},
+		"ext4 that was shut down":               {"30 22 8:16 / /a rw - ext4 /dev/sdb rw,shutdown", "/a", "was shut down"},
+		"mounted read-only":                     {"30 22 8:16 / /a ro - ext4 /dev/sdb ro", "/a", ""},
+		"a claim that is mounted read-only":     {"30 22 8:16 / /a rw - ext4 /dev/sdb rw\n31 22 8:16 / /pod ro - ext4 /dev/sdb rw", "/a", ""},
+		"the error of such a claim":             {"30 22 8:16 / /a rw - ext4 /dev/sdb ro\n31 22 8:16 / /pod ro - ext4 /dev/sdb ro", "/pod", "was made read-only after an error"},
+		"a writable pod, after a read-only one": {"30 22 8:16 / /global ro - ext4 /dev/sdb ro\n31 22 8:16 / /pod rw - ext4 /dev/sdb ro", "/pod", ""},
+		"btrfs, which has no device":            {"30 22 0:40 /sub /a rw - btrfs /dev/sdb ro,subvol=/sub", "/a", "was made read-only after an error"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tab := table(t, root+c.mounts+"\n")

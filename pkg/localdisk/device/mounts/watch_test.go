@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const self = "/proc/self/mountinfo"
 
-// tmpfs mounts one at a path, and unmounts whatever is there when the test ends.
+// tmpfs mounts one at a path, and unmounts what is there when the test ends.
 func tmpfs(t *testing.T, path string) {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -48,7 +48,7 @@ func TestReadOfRealMounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	if unix.Major(st.Dev) != first.Major || unix.Minor(st.Dev) != first.Minor {
-		t.Errorf("device is %d:%d, stat says %#x", first.Major, first.Minor, st.Dev)
+		t.Errorf("device is %d:%d, stat returns %#x", first.Major, first.Minor, st.Dev)
 	}
 
 	tmpfs(t, path) // on top of the first
@@ -75,8 +75,7 @@ func TestWatch(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("mounting needs root")
 	}
-	// Others mount and unmount on this machine too: a call means look, not that it
-	// was us.
+	// Other processes mount and unmount on this machine too, and cause calls.
 	calls := make(chan struct{}, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -120,7 +119,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-func TestWatchTellsWhatHappensDuringACall(t *testing.T) {
+func TestChangeDuringACall(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m")
 	ctx, cancel := deadline.Context(t.Context())
 	defer cancel()
@@ -146,7 +145,7 @@ func TestWatchOfAnEndedContext(t *testing.T) {
 	}
 }
 
-func TestWatchOfWhatIsNotThere(t *testing.T) {
+func TestWatchOfAMissingFile(t *testing.T) {
 	if err := Watch(t.Context(), filepath.Join(t.TempDir(), "none"), func() {}); err == nil {
 		t.Error("no error")
 	}

@@ -36,8 +36,8 @@ func recordOf(text string) disk.Known {
 	return k
 }
 
-func TestNoByteIsOfferedTwice(t *testing.T) {
-	stories := map[string]struct {
+func TestResolveConflicts(t *testing.T) {
+	tests := map[string]struct {
 		facts []disk.Fact
 		known []disk.Known
 		want  map[string]disk.Reason
@@ -46,21 +46,21 @@ func TestNoByteIsOfferedTwice(t *testing.T) {
 			facts: []disk.Fact{at("a/1 dev:8:0 wwn:0"), at("a/2 dev:8:16 wwn:1")},
 			want:  map[string]disk.Reason{"a/1": "", "a/2": ""},
 		},
-		"the same place twice: order of class, then of name": {
+		"the same place twice: by class, then by name": {
 			facts: []disk.Fact{at("b/0 dev:8:0 wwn:0"), at("a/2 dev:8:0 wwn:0"), at("a/1 dev:8:0 wwn:0")},
 			want:  map[string]disk.Reason{"a/1": "", "a/2": disk.SameBytes, "b/0": disk.SameBytes},
 		},
-		"a record is better than none": {
+		"a slot with a record precedes one without": {
 			facts: []disk.Fact{at("a/1 dev:8:0 wwn:0"), at("b/1 dev:8:0 wwn:0")},
 			known: []disk.Known{recordOf("b/1 . wwn:0")},
 			want:  map[string]disk.Reason{"a/1": disk.SameBytes, "b/1": ""},
 		},
-		"a volume is better than a record": {
+		"a slot with a volume precedes one with a record": {
 			facts: []disk.Fact{at("a/1 dev:8:0 wwn:0"), at("b/1 dev:8:0 wwn:0")},
 			known: []disk.Known{recordOf("a/1 . wwn:0"), volumeOf("b/1")},
 			want:  map[string]disk.Reason{"a/1": disk.SameBytes, "b/1": ""},
 		},
-		"and the volume of that very disk is best": {
+		"the volume of the same disk precedes any other": {
 			facts: []disk.Fact{at("a/1 dev:8:0 wwn:0"), at("b/1 dev:8:0 wwn:0")},
 			known: []disk.Known{volumeOf("a/1 . wwn:7"), volumeOf("b/1 . wwn:0")},
 			want:  map[string]disk.Reason{"a/1": disk.SameBytes, "b/1": ""},
@@ -73,16 +73,16 @@ func TestNoByteIsOfferedTwice(t *testing.T) {
 			facts: []disk.Fact{at("a/1 fs:8:1:/x fs:u:/x"), at("a/2 fs:8:1:/x/y fs:u:/x/y"), at("a/3 fs:8:1:/xy fs:u:/xy"), at("a/4 fs:8:1:/ fs:u:/")},
 			want:  map[string]disk.Reason{"a/1": "", "a/2": disk.InUse, "a/3": "", "a/4": disk.InUse},
 		},
-		"what has a problem stands in nobody's way": {
+		"a slot with a problem blocks no other": {
 			facts: []disk.Fact{at("a/1 dev:8:0 wwn:0 bad"), at("a/2 dev:8:0 wwn:0")},
 			want:  map[string]disk.Reason{"a/1": disk.ReadOnly, "a/2": ""},
 		},
-		"but a volume's bytes stay its own": {
+		"a volume with a problem keeps its bytes": {
 			facts: []disk.Fact{at("b/1 dev:8:0 wwn:0 bad"), at("a/2 dev:8:0 wwn:0")},
 			known: []disk.Known{volumeOf("b/1 . wwn:0")},
 			want:  map[string]disk.Reason{"b/1": disk.ReadOnly, "a/2": disk.SameBytes},
 		},
-		"even if nothing is at its path any more": {
+		"a volume keeps its bytes if nothing is at its path": {
 			facts: []disk.Fact{at("a/2 dev:8:0 wwn:0")},
 			known: []disk.Known{volumeOf("b/1 . wwn:0")},
 			want:  map[string]disk.Reason{"a/2": disk.SameBytes},
@@ -107,12 +107,12 @@ func TestNoByteIsOfferedTwice(t *testing.T) {
 			known: []disk.Known{volumeOf("a/1 . wwn:1"), volumeOf("a/2 . wwn:2")},
 			want:  map[string]disk.Reason{"a/1": "", "a/2": ""},
 		},
-		"what did not answer has neither place nor identity, and no twin": {
+		"an entry that did not answer has neither place nor identity, and matches none": {
 			facts: []disk.Fact{at("a/1"), at("a/2")},
 			want:  map[string]disk.Reason{"a/1": "", "a/2": ""},
 		},
 	}
-	for name, s := range stories {
+	for name, s := range tests {
 		t.Run(name, func(t *testing.T) {
 			for range 5 {
 				rand.Shuffle(len(s.facts), func(i, j int) { s.facts[i], s.facts[j] = s.facts[j], s.facts[i] })
@@ -132,7 +132,7 @@ func TestNoByteIsOfferedTwice(t *testing.T) {
 	}
 }
 
-func TestWhoseNameIsTold(t *testing.T) {
+func TestConflictNamesTheOtherSlot(t *testing.T) {
 	whole := at("a/whole dev:8:0 wwn:0")
 	part := at("b/part dev:8:1 part:0")
 	part.Overlaps = []string{"dev:8:0"}
@@ -142,7 +142,7 @@ func TestWhoseNameIsTold(t *testing.T) {
 	}
 }
 
-func FuzzNoByteIsOfferedTwice(f *testing.F) {
+func FuzzResolveConflicts(f *testing.F) {
 	f.Add("a/1 dev:8:0 weak|a/2 fs:8:1:/ fs:u:/|b/1 fs:8:1:/x fs:u:/x bad|b/2 dev:8:0 wwn:0", "a/1 . weak|b/1 . weak:|b/9 . weakpart")
 	f.Fuzz(func(t *testing.T, facts, known string) {
 		var found []disk.Fact

@@ -13,7 +13,7 @@ import (
 )
 
 // device examines a block device, whose node is at a path, by sysfs alone.
-func (e *entry) device(at string, st *unix.Statx_t) found {
+func (e *entry) device(at string, st *unix.Statx_t) *disk.Fact {
 	number := fmt.Sprintf("%d:%d", st.Rdev_major, st.Rdev_minor)
 	e.fact.Kind, e.fact.Device = disk.Device, at
 	device, err := sysfs.Block(e.cfg.Sys, number)
@@ -39,5 +39,5 @@ func (e *entry) device(at string, st *unix.Statx_t) found {
 	if e.fact.Attachment, err = e.identifier().AttachmentOfDevice(number); err != nil {
 		return e.fail(err)
 	}
-	return e.found()
+	return &e.fact
 }

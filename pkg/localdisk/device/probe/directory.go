@@ -15,12 +15,12 @@ import (
 
 // directory examines a plain directory. Most of them are mount points of disks that are not
 // mounted yet: a volume published too early would be written to the disk below.
-func (e *entry) directory(st *unix.Statx_t) found {
+func (e *entry) directory(st *unix.Statx_t) *disk.Fact {
 	e.fact.Kind = disk.Directory
 	m := e.folder.mount
 	host := e.fact.HostPath
 	if e.discovers(m.Place(e.at)) {
-		return e.found()
+		return &e.fact
 	}
 	if above := e.hostMount(); above != nil {
 		if !mounts.Supported(above.FSType) {

@@ -34,26 +34,18 @@ type entry struct {
 	fact disk.Fact
 }
 
-// found is the result of an examination; nothing, if the slot leads nowhere.
-type found struct {
-	fact    disk.Fact
-	present bool
-}
-
-func (e *entry) found() found { return found{fact: e.fact, present: true} }
-
 // reject sets why this is no volume. The first reason is kept.
-func (e *entry) reject(reason disk.Reason, format string, args ...any) found {
+func (e *entry) reject(reason disk.Reason, format string, args ...any) *disk.Fact {
 	if e.fact.Problem == nil {
 		e.fact.Problem = disk.Problemf(reason, format, args...)
 	}
-	return e.found()
+	return &e.fact
 }
 
-// fail sets the problem for an error. Nothing is found if the error means that nothing is there.
-func (e *entry) fail(err error) found {
+// fail sets the problem for an error. It returns nil if the error means that nothing is there.
+func (e *entry) fail(err error) *disk.Fact {
 	if gone(err) {
-		return found{}
+		return nil
 	}
 	reason := disk.Unreadable
 	if ioError(err) {
@@ -62,8 +54,9 @@ func (e *entry) fail(err error) found {
 	return e.reject(reason, "%s cannot be examined: %v", e.fact.HostPath, err)
 }
 
-// examine examines what is at the path. The mount table is checked before any access.
-func (e *entry) examine() found {
+// examine returns what is at the path; nil if the slot leads nowhere. The mount table is checked
+// before any access.
+func (e *entry) examine() *disk.Fact {
 	name := e.fact.Name
 	if name == "" || name == "." || name == ".." || strings.Contains(name, "/") {
 		return e.reject(disk.OutsideDirectory, "%q is not a name of an entry of %s", name, e.folder.HostPath)
@@ -82,7 +75,7 @@ func (e *entry) examine() found {
 		return e.device(e.at, st)
 	case unix.S_IFDIR:
 		if name == lostAndFound {
-			return found{}
+			return nil
 		}
 		return e.directory(st)
 	default:
@@ -90,13 +83,13 @@ func (e *entry) examine() found {
 	}
 }
 
-func (e *entry) special() found {
+func (e *entry) special() *disk.Fact {
 	return e.reject(disk.SpecialFile, "%s is neither a mount point nor a block device nor a link to one: move it out of the discovery directory", e.fact.HostPath)
 }
 
 // link follows a symlink, which may lead to a block device below /dev and nowhere
 // else.
-func (e *entry) link() found {
+func (e *entry) link() *disk.Fact {
 	target, err := readlink(e.at)
 	if err != nil {
 		return e.fail(err)

@@ -13,7 +13,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// breakExt4 has ext4 behave as after an error of the disk.
+// breakExt4 makes ext4 behave as after an error of the disk.
 func breakExt4(t *testing.T, device string) {
 	t.Helper()
 	trigger := filepath.Join("/sys/fs/ext4", filepath.Base(device), "trigger_fs_error")
@@ -44,10 +44,10 @@ func setReadOnly(t *testing.T, device string) {
 	run(t, "blockdev", "--setro", device)
 }
 
-// TestFailingDisks produces the faults that a look can see, and what looks like one.
+// TestFailingDisks produces the faults that an examination detects, and what resembles one.
 func TestFailingDisks(t *testing.T) {
 	type lab struct {
-		entry  string // the path of the story's entry
+		entry  string // the path of the test's entry
 		aside  string // where kubelet mounts the volume for a pod
 		other  string // and for another pod
 		device string
@@ -68,7 +68,7 @@ func TestFailingDisks(t *testing.T) {
 			run(t, "mount", "-o", "bind,remount,"+option, to)
 		}
 	}
-	for name, story := range map[string]struct {
+	for name, test := range map[string]struct {
 		make   func(t *testing.T, l *lab)
 		happen func(t *testing.T, l *lab)
 		want   disk.Reason
@@ -127,22 +127,22 @@ func TestFailingDisks(t *testing.T) {
 			kubelet := t.TempDir()
 			const volume = "volumes/kubernetes.io~local-volume/pv"
 			l := &lab{entry: filepath.Join(f.Path, "entry"), aside: filepath.Join(kubelet, "pods/1", volume), other: filepath.Join(kubelet, "pods/2", volume)}
-			story.make(t, l)
+			test.make(t, l)
 			p := newProber(t, func(c *Config) { c.Usage = finderFor(t, kubelet) })
 			ask := disk.Scan{Folders: []disk.Folder{f}, Known: []disk.Known{{Key: disk.Key{Class: "a", Name: "entry"}, HostPath: l.entry, Volume: "pv"}}}
 			if before := scan(t, p, ask)["entry"]; before.Problem != nil {
 				t.Fatalf("at first: %v", before.Problem)
 			}
-			story.happen(t, l)
+			test.happen(t, l)
 			after := scan(t, p, ask)["entry"]
-			if got := reason(after); got != story.want {
-				t.Errorf("reason %q, want %q: %v", got, story.want, after.Problem)
+			if got := reason(after); got != test.want {
+				t.Errorf("reason %q, want %q: %v", got, test.want, after.Problem)
 			}
 		})
 	}
 }
 
-// TestRepairedFileSystem is none that fails any more.
+// TestRepairedFileSystem: a repaired file system has no problem.
 func TestRepairedFileSystem(t *testing.T) {
 	needs(t, "e2fsck")
 	f := newFolder(t, "a")
@@ -161,8 +161,8 @@ func TestRepairedFileSystem(t *testing.T) {
 	}
 }
 
-// TestDeviceThatIsGoneBelowItsMount: mountinfo goes on showing the mount.
-func TestDeviceThatIsGoneBelowItsMount(t *testing.T) {
+// TestMountedDeviceIsGone: mountinfo still shows the mount.
+func TestMountedDeviceIsGone(t *testing.T) {
 	f := newFolder(t, "a")
 	point := filepath.Join(f.Path, "entry")
 	mount(t, point, newFileSystem(t))
@@ -173,7 +173,7 @@ func TestDeviceThatIsGoneBelowItsMount(t *testing.T) {
 	}
 }
 
-// TestIOError: what this process may not do is no fault of the disk.
+// TestIOError: a missing permission of this process is no fault of the disk.
 func TestIOError(t *testing.T) {
 	for err, want := range map[error]bool{
 		&os.PathError{Op: "statx", Path: "/x", Err: unix.EIO}: true, unix.ENODATA: true, unix.EUCLEAN: true,

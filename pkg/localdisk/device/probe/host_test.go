@@ -12,14 +12,14 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// The agent in its container sees a folder at Path, the host at HostPath. Here the
-// host's mountinfo is written by hand, out of the agent's.
-func TestWhatTheHostHasMountedAndTheAgentSees(t *testing.T) {
+// The provisioner in its container sees a folder at Path, the host at HostPath. Here the
+// host's mountinfo is made from the provisioner's.
+func TestHostMountsAndContainerMounts(t *testing.T) {
 	const onHost = "/mnt/the host's/disks"
 	escaped := strings.ReplaceAll(onHost, " ", `\040`)
-	stories := map[string]struct {
-		mounted bool // in the agent's sight
-		// host makes the host's mountinfo of the agent's lines.
+	tests := map[string]struct {
+		mounted bool // in the provisioner's mount namespace
+		// host returns the host's mountinfo for the provisioner's lines.
 		host func(path string, lines []string) []string
 		want disk.Reason
 	}{
@@ -27,7 +27,7 @@ func TestWhatTheHostHasMountedAndTheAgentSees(t *testing.T) {
 			mounted: true,
 			host:    moved(escaped),
 		},
-		"the host has symlinks on the way": {
+		"the host's path has symlinks": {
 			mounted: true,
 			host:    moved("/somewhere/else"),
 		},
@@ -40,13 +40,13 @@ func TestWhatTheHostHasMountedAndTheAgentSees(t *testing.T) {
 			host: moved(escaped),
 			want: disk.NotMountPoint,
 		},
-		"mounted on the host alone: mounts do not reach the container": {
+		"mounted on the host alone: mounts do not propagate": {
 			host: func(path string, lines []string) []string {
 				return append(moved(escaped)(path, lines), "9999 "+id(path, lines)+" 259:1 / "+escaped+"/disk rw - ext4 /dev/x rw")
 			},
 			want: disk.MountMissing,
 		},
-		"and there are symlinks on the host's way to it": {
+		"mounted on the host alone, at a path with symlinks": {
 			host: func(path string, lines []string) []string {
 				return append(moved("/somewhere/else")(path, lines), "9999 "+id(path, lines)+" 259:1 / /somewhere/else/disk rw - ext4 /dev/x rw")
 			},
@@ -59,7 +59,7 @@ func TestWhatTheHostHasMountedAndTheAgentSees(t *testing.T) {
 			want: disk.UnsupportedFilesystem,
 		},
 	}
-	for name, s := range stories {
+	for name, s := range tests {
 		t.Run(name, func(t *testing.T) {
 			f := newFolder(t, "a")
 			f.HostPath = onHost
@@ -79,7 +79,7 @@ func TestWhatTheHostHasMountedAndTheAgentSees(t *testing.T) {
 			if reason(got) != s.want || got.Path != entry || got.HostPath != onHost+"/disk" {
 				t.Errorf("%+v: %v, want %q", got, got.Problem, s.want)
 			}
-			// The host's mounts cannot be asked here, only read.
+			// The host's mounts are not accessible here, only listed.
 			if s.mounted && s.want == "" && !strings.Contains(string(got.Attachment), "/mount-id:") {
 				t.Errorf("attachment %q, want one of a mount ID", got.Attachment)
 			}
@@ -87,7 +87,7 @@ func TestWhatTheHostHasMountedAndTheAgentSees(t *testing.T) {
 	}
 }
 
-// moved has what is at the folder at another path.
+// moved puts the folder's mounts at another path.
 func moved(to string) func(string, []string) []string {
 	return func(path string, lines []string) []string {
 		var host []string
@@ -98,7 +98,7 @@ func moved(to string) func(string, []string) []string {
 	}
 }
 
-// without leaves out what is mounted in the folder.
+// without removes the mounts in the folder.
 func without(path string, lines []string) []string {
 	var host []string
 	for _, line := range lines {

@@ -22,27 +22,27 @@ func (p *Prober) Identify(ctx context.Context, f disk.Fact) (disk.Identity, erro
 	if err != nil {
 		return "", disk.Problemf(disk.Unreadable, "%s was not examined: %v", f.HostPath, err)
 	}
-	now, problem := callWithin(ctx, &p.workers, f.Path, p.currentTimeout(), func() found { return p.identify(v, f) })
+	now, problem := callWithin(ctx, &p.workers, f.Path, p.currentTimeout(), func() *disk.Fact { return p.identify(v, f) })
 	switch {
 	case problem != nil:
 		return "", problem
-	case !now.present:
+	case now == nil:
 		return "", disk.Problemf(disk.Missing, "nothing is at %s", f.HostPath)
-	case f.Kind != "" && now.fact.Kind != "" && now.fact.Kind != f.Kind:
-		if f.Kind == disk.Mount && now.fact.Kind == disk.Directory {
+	case f.Kind != "" && now.Kind != "" && now.Kind != f.Kind:
+		if f.Kind == disk.Mount && now.Kind == disk.Directory {
 			return "", disk.Problemf(disk.MountMissing, "nothing is mounted at %s", f.HostPath)
 		}
-		return "", disk.Problemf(disk.Replaced, "at %s is now a %s, and was a %s", f.HostPath, now.fact.Kind, f.Kind)
-	case now.fact.Identity == "" && now.fact.Problem != nil:
-		return "", now.fact.Problem
-	case now.fact.Identity == "":
+		return "", disk.Problemf(disk.Replaced, "at %s is now a %s, and was a %s", f.HostPath, now.Kind, f.Kind)
+	case now.Identity == "" && now.Problem != nil:
+		return "", now.Problem
+	case now.Identity == "":
 		return "", disk.Problemf(disk.Unreadable, "what is at %s cannot be identified", f.HostPath)
 	}
-	return now.fact.Identity, nil
+	return now.Identity, nil
 }
 
 // identify examines a path as an entry of its folder.
-func (p *Prober) identify(v *view, f disk.Fact) found {
+func (p *Prober) identify(v *view, f disk.Fact) *disk.Fact {
 	folder := disk.Folder{
 		Class: f.Class, Path: path.Dir(f.Path), HostPath: path.Dir(f.HostPath), Mode: disk.Filesystem,
 	}

@@ -14,12 +14,12 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-func TestIdentifyBeforeSomethingIsDestroyed(t *testing.T) {
-	stories := map[string]struct {
+func TestIdentify(t *testing.T) {
+	tests := map[string]struct {
 		make   func(t *testing.T, entry string)
 		change func(t *testing.T, entry string)
-		// want is the problem; none if the identity is to be as before, or, if other is
-		// set, to be another.
+		// want is the problem; none if the identity must be unchanged, or, if other is set,
+		// another.
 		want  disk.Reason
 		other bool
 	}{
@@ -112,7 +112,7 @@ func TestIdentifyBeforeSomethingIsDestroyed(t *testing.T) {
 			want: disk.SpecialFile,
 		},
 	}
-	for name, s := range stories {
+	for name, s := range tests {
 		t.Run(name, func(t *testing.T) {
 			f := newFolder(t, "a")
 			f.Directories = []string{"*"}

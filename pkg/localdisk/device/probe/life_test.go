@@ -24,7 +24,7 @@ func one(t testing.TB, p *Prober, f disk.Folder, name string) disk.Fact {
 	return fact
 }
 
-func TestADiskFromMountToMount(t *testing.T) {
+func TestRemountedDisk(t *testing.T) {
 	for fsType, size := range map[string]string{"ext4": "16M", "xfs": "300M", "btrfs": "128M", "tmpfs": ""} {
 		t.Run(fsType, func(t *testing.T) {
 			f := newFolder(t, "a")
@@ -69,7 +69,7 @@ func TestADiskFromMountToMount(t *testing.T) {
 	}
 }
 
-func TestAFileSystemOnABtrfsPoolNamesItsDevices(t *testing.T) {
+func TestBtrfsPoolOverlapsItsDevices(t *testing.T) {
 	needs(t, "mkfs.btrfs")
 	f := newFolder(t, "a")
 	device := attach(t, image(t, "128M"))
@@ -85,7 +85,7 @@ func TestAFileSystemOnABtrfsPoolNamesItsDevices(t *testing.T) {
 	}
 }
 
-func TestADiskThatGrows(t *testing.T) {
+func TestGrownDisk(t *testing.T) {
 	f := newFolder(t, "a")
 	p := newProber(t)
 	file := image(t, "16M")
@@ -103,7 +103,7 @@ func TestADiskThatGrows(t *testing.T) {
 	}
 }
 
-func TestADeviceThatIsAttachedAgain(t *testing.T) {
+func TestReattachedDevice(t *testing.T) {
 	f := newFolder(t, "a")
 	file := image(t, "16M")
 	device := attach(t, file)
@@ -121,7 +121,7 @@ func TestADeviceThatIsAttachedAgain(t *testing.T) {
 	}
 }
 
-func TestALinkThatLeadsToAnotherDevice(t *testing.T) {
+func TestRetargetedLink(t *testing.T) {
 	f := newFolder(t, "a")
 	p := newProber(t)
 	entry := filepath.Join(f.Path, "disk")
@@ -134,12 +134,12 @@ func TestALinkThatLeadsToAnotherDevice(t *testing.T) {
 	}
 }
 
-func TestSeveralPathsToTheSameBytes(t *testing.T) {
+func TestSamePlace(t *testing.T) {
 	a, b := newFolder(t, "a"), newFolder(t, "b")
 	device := newFileSystem(t)
 	link(t, device, a.Path, "dev2")
 	p := newProber(t)
-	stories := []struct {
+	tests := []struct {
 		name string
 		make func()
 		// known has the slots with a volume.
@@ -198,7 +198,7 @@ func TestSeveralPathsToTheSameBytes(t *testing.T) {
 			},
 		},
 	}
-	for _, s := range stories { // each goes on from where the one before it ended
+	for _, s := range tests { // each goes on from where the one before it ended
 		s.make()
 		ask := disk.Scan{Folders: []disk.Folder{a, b}}
 		for _, key := range s.known {
@@ -216,7 +216,7 @@ func TestSeveralPathsToTheSameBytes(t *testing.T) {
 	}
 }
 
-func TestADiskAndItsPartitions(t *testing.T) {
+func TestDiskAndItsPartitions(t *testing.T) {
 	needs(t, "partx", "sgdisk")
 	f := newFolder(t, "a")
 	file := image(t, "16M")
@@ -251,7 +251,7 @@ func TestADiskAndItsPartitions(t *testing.T) {
 	}
 }
 
-func TestDirectoriesAndAMountOfOneOfThem(t *testing.T) {
+func TestDirectoryAndItsMount(t *testing.T) {
 	f := newFolder(t, "a")
 	f.Directories = []string{"dir*"}
 	entry := func(name string) string { return filepath.Join(f.Path, name) }
@@ -285,11 +285,10 @@ func opens(t *testing.T, folder string, do func()) int {
 	return n / unix.SizeofInotifyEvent
 }
 
-func TestScanningAgainTouchesNoDisk(t *testing.T) {
+func TestRescanDoesNoIO(t *testing.T) {
 	f := newFolder(t, "a")
 	mounted, raw := newFileSystem(t), newDisk(t)
-	// Else a thread of ext4 reads block bitmaps ahead and writes inode tables, when it
-	// comes to it.
+	// Otherwise a thread of ext4 reads block bitmaps and writes inode tables later.
 	mount(t, filepath.Join(f.Path, "mounted"), "-o", "no_prefetch_block_bitmaps,noinit_itable", mounted)
 	link(t, raw, f.Path, "raw")
 	p := newProber(t)
@@ -297,8 +296,8 @@ func TestScanningAgainTouchesNoDisk(t *testing.T) {
 	first := scan(t, p, ask)
 	run(t, "sync", "-f", filepath.Join(f.Path, "mounted"))
 
-	// Reads and writes, in requests and sectors; what the file system's own threads
-	// still write (its journal) is not ours, so reads alone for that one.
+	// Reads and writes, in requests and sectors. Threads of the file system still write its
+	// journal, so only reads are compared there.
 	stat := func() (string, string) {
 		fields := func(device string) []string {
 			b, err := os.ReadFile(filepath.Join("/sys/block", filepath.Base(device), "stat"))
@@ -326,7 +325,7 @@ func TestScanningAgainTouchesNoDisk(t *testing.T) {
 			t.Errorf("%s, %v", id, err)
 		}
 	}); got != 1 {
-		t.Errorf("before something is destroyed, the file system was asked %d times, want once", got)
+		t.Errorf("before something is destroyed, the file system was accessed %d times, want once", got)
 	}
 }
 
@@ -337,7 +336,7 @@ func mountsAreNumbered(t *testing.T, path string) bool {
 	return s.unique
 }
 
-func TestAMountThatGoesWhileItIsLookedAt(t *testing.T) {
+func TestUnmountedDuringExamination(t *testing.T) {
 	f := newFolder(t, "a")
 	entry := filepath.Join(f.Path, "disk")
 	mount(t, entry, "-t", "tmpfs", "-o", "size=1M", "none")
@@ -351,7 +350,7 @@ func TestAMountThatGoesWhileItIsLookedAt(t *testing.T) {
 	}
 }
 
-func TestWhatKubeletDoesForTheVolumeIsNoReasonAgainstIt(t *testing.T) {
+func TestKubeletUsesTheVolume(t *testing.T) {
 	f := newFolder(t, "a")
 	device := newFileSystem(t)
 	link(t, device, f.Path, "disk")

@@ -47,7 +47,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// newFolder makes a discovery directory on a file system of its own, in memory.
+// newFolder makes a discovery directory on a separate file system in memory.
 func newFolder(t testing.TB, class string) disk.Folder {
 	t.Helper()
 	needs(t)
@@ -58,7 +58,7 @@ func newFolder(t testing.TB, class string) disk.Folder {
 	return disk.Folder{Class: class, Path: path, HostPath: path, Mode: disk.Filesystem}
 }
 
-// mount mounts at a point, which it makes if it is not there.
+// mount mounts at a point, which it creates if necessary.
 func mount(t testing.TB, point string, args ...string) {
 	t.Helper()
 	must(t, os.MkdirAll(point, 0o755))
@@ -89,8 +89,7 @@ func attach(t testing.TB, file string, args ...string) string {
 	return device
 }
 
-// detach detaches a device, unless it has been detached, and perhaps attached by another
-// else since.
+// detach detaches a device, unless it is already detached, or attached to another file.
 func detach(t testing.TB, device, file string) {
 	t.Helper()
 	backing, err := os.ReadFile(filepath.Join("/sys/block", filepath.Base(device), "loop/backing_file"))
@@ -140,7 +139,7 @@ func newProber(t testing.TB, change ...func(*Config)) *Prober {
 	return p
 }
 
-// scan scans and returns the facts by name, after a look at what always holds.
+// scan scans, checks invariants, and returns the facts by name.
 func scan(t testing.TB, p *Prober, s disk.Scan) map[string]disk.Fact {
 	t.Helper()
 	got := p.Scan(t.Context(), s)

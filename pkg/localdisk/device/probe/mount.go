@@ -18,7 +18,7 @@ import (
 )
 
 // mounted examines an entry on which something is mounted.
-func (e *entry) mounted(m *mounts.Mount) found {
+func (e *entry) mounted(m *mounts.Mount) *disk.Fact {
 	e.fact.Kind, e.fact.FilesystemType = disk.Mount, m.FSType
 	if !passable(m.FSType) {
 		return e.unsupported(m.FSType)
@@ -45,16 +45,16 @@ func (e *entry) mounted(m *mounts.Mount) found {
 	return e.fileSystem(m, func() (disk.Identity, error) { return e.identifier().OfMount(m, e.at) })
 }
 
-func (e *entry) unsupported(fsType string) found {
+func (e *entry) unsupported(fsType string) *disk.Fact {
 	return e.reject(disk.UnsupportedFilesystem, "%s is on a file system of type %s, which cannot be a local volume", e.fact.HostPath, fsType)
 }
 
 // fileSystem fills in what a mount and a directory have in common.
-func (e *entry) fileSystem(m *mounts.Mount, identify func() (disk.Identity, error)) found {
+func (e *entry) fileSystem(m *mounts.Mount, identify func() (disk.Identity, error)) *disk.Fact {
 	e.fact.FilesystemType = m.FSType
 	place := m.Place(e.at)
 	if e.discovers(place) {
-		return e.found()
+		return &e.fact
 	}
 	e.fact.Place = place
 	if e.folder.Mode == disk.Block {
@@ -76,7 +76,7 @@ func (e *entry) fileSystem(m *mounts.Mount, identify func() (disk.Identity, erro
 	if e.fact.Bytes = total(&size); e.fact.Bytes == 0 {
 		e.reject(disk.Empty, "the file system at %s has no bytes", e.fact.HostPath)
 	}
-	return e.found()
+	return &e.fact
 }
 
 func (e *entry) sizeOf(size *unix.Statfs_t) error {

@@ -5,7 +5,7 @@ package probe
 
 import "testing"
 
-func TestConfigurationsThatMakeNoProber(t *testing.T) {
+func TestInvalidConfig(t *testing.T) {
 	finder := finderFor(t, "/var/lib/kubelet")
 	for name, cfg := range map[string]Config{
 		"uses are unknown":     {},

@@ -136,21 +136,21 @@ func (p *Prober) examineAll(ctx context.Context, entries []*entry) []disk.Fact {
 		f := p.examine(ctx, entries[i])
 		mu.Lock()
 		defer mu.Unlock()
-		if f.present {
-			facts = append(facts, f.fact)
+		if f != nil {
+			facts = append(facts, *f)
 		}
 	})
 	return facts
 }
 
 // examine examines an entry within the timeout.
-func (p *Prober) examine(ctx context.Context, e *entry) found {
+func (p *Prober) examine(ctx context.Context, e *entry) *disk.Fact {
 	// A copy, since the examination may still write to the fact after the timeout.
-	silent := e.fact
-	f, problem := callWithin(ctx, &p.workers, silent.Path, p.currentTimeout(), e.examine)
+	unanswered := e.fact
+	f, problem := callWithin(ctx, &p.workers, unanswered.Path, p.currentTimeout(), e.examine)
 	if problem != nil {
-		silent.Problem = problem
-		return found{fact: silent, present: true}
+		unanswered.Problem = problem
+		return &unanswered
 	}
 	return f
 }

@@ -16,7 +16,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-func TestWhatLiesInADiscoveryDirectory(t *testing.T) {
+func TestScan(t *testing.T) {
 	type want struct {
 		Kind   disk.Kind
 		Reason disk.Reason
@@ -24,12 +24,12 @@ func TestWhatLiesInADiscoveryDirectory(t *testing.T) {
 	}
 	type lab struct {
 		disk.Folder
-		// entry is the path at which the story's entry is to be.
+		// entry is the path at which the test's entry is to be.
 		entry string
 		scan  disk.Scan
 		fstab string
 	}
-	stories := map[string]struct {
+	tests := map[string]struct {
 		make func(t *testing.T, l *lab)
 		want want
 	}{
@@ -115,7 +115,7 @@ func TestWhatLiesInADiscoveryDirectory(t *testing.T) {
 			make: func(t *testing.T, l *lab) { link(t, newDisk(t), l.entry) },
 			want: want{Kind: disk.Device},
 		},
-		"a link by way of other links, with .. in it": {
+		"a link through other links, with .. in it": {
 			make: func(t *testing.T, l *lab) {
 				link(t, newDisk(t), l.Path, ".real")
 				link(t, "./../"+filepath.Base(l.Path)+"//.real", l.entry)
@@ -168,7 +168,7 @@ func TestWhatLiesInADiscoveryDirectory(t *testing.T) {
 			},
 			want: want{Reason: disk.OutsideDirectory},
 		},
-		"a link over a file system that may not answer": {
+		"a link across a file system that may not answer": {
 			make: func(t *testing.T, l *lab) { link(t, "/proc/self/fd/0", l.entry) },
 			want: want{Reason: disk.OutsideDirectory},
 		},
@@ -224,7 +224,7 @@ func TestWhatLiesInADiscoveryDirectory(t *testing.T) {
 			make: func(t *testing.T, l *lab) { must(t, os.Mkdir(l.entry, 0o755)) },
 			want: want{Kind: disk.Directory, Reason: disk.NotMountPoint},
 		},
-		"a directory that a pattern asks for": {
+		"a directory that a pattern matches": {
 			make: func(t *testing.T, l *lab) {
 				l.scan.Folders[0].Directories = []string{"x*", "ent*"}
 				must(t, os.Mkdir(l.entry, 0o755))
@@ -254,7 +254,7 @@ func TestWhatLiesInADiscoveryDirectory(t *testing.T) {
 			},
 			want: want{Kind: disk.Directory, Reason: disk.MountMissing},
 		},
-		"a known slot that the class's names do not admit any more": {
+		"a known slot that the class's names no longer match": {
 			make: func(t *testing.T, l *lab) {
 				l.scan.Folders[0].Names = []string{"x*"}
 				l.scan.Known = []disk.Known{{Key: disk.Key{Class: "a", Name: "entry"}, Kind: disk.Device}}
@@ -262,7 +262,7 @@ func TestWhatLiesInADiscoveryDirectory(t *testing.T) {
 			},
 			want: want{Kind: disk.Device},
 		},
-		"a name that the class's names do not admit": {
+		"a name that the class's names do not match": {
 			make: func(t *testing.T, l *lab) {
 				l.scan.Folders[0].Names = []string{"x*", "y"}
 				link(t, newDisk(t), l.entry)
@@ -276,7 +276,7 @@ func TestWhatLiesInADiscoveryDirectory(t *testing.T) {
 			want: want{Absent: true},
 		},
 	}
-	for name, s := range stories {
+	for name, s := range tests {
 		t.Run(name, func(t *testing.T) {
 			f := newFolder(t, "a")
 			l := &lab{Folder: f, entry: filepath.Join(f.Path, "entry"), scan: disk.Scan{Folders: []disk.Folder{f}}}
@@ -284,7 +284,7 @@ func TestWhatLiesInADiscoveryDirectory(t *testing.T) {
 			fstab := filepath.Join(t.TempDir(), "fstab")
 			must(t, os.WriteFile(fstab, []byte(l.fstab), 0o600))
 			p := newProber(t, func(c *Config) { c.Fstab = fstab })
-			// What is beside it must not matter.
+			// Other entries must not matter.
 			link(t, newDisk(t), l.Path, "x other")
 			must(t, os.Mkdir(filepath.Join(l.Path, lostAndFound), 0o700))
 			must(t, unix.Mkfifo(filepath.Join(l.Path, "x\nfifo"), 0o600))
@@ -305,13 +305,13 @@ func TestWhatLiesInADiscoveryDirectory(t *testing.T) {
 				t.Errorf("paths are %s and %s, not %s", fact.Path, fact.HostPath, l.entry)
 			}
 			if fact.Problem != nil && !strings.Contains(fact.Problem.Message, " ") {
-				t.Errorf("message %q tells nothing", fact.Problem.Message)
+				t.Errorf("message %q has no reason", fact.Problem.Message)
 			}
 		})
 	}
 }
 
-func TestNamesThatLeadOutOfTheDirectory(t *testing.T) {
+func TestNamesOutsideTheDirectory(t *testing.T) {
 	f := newFolder(t, "a")
 	for name, want := range map[string]disk.Reason{
 		"..": disk.OutsideDirectory, ".": disk.OutsideDirectory, "": disk.OutsideDirectory,
@@ -327,7 +327,7 @@ func TestNamesThatLeadOutOfTheDirectory(t *testing.T) {
 	}
 }
 
-func TestFoldersThatCannotBeRead(t *testing.T) {
+func TestUnreadableFolders(t *testing.T) {
 	f := newFolder(t, "good")
 	link(t, newDisk(t), f.Path, "disk")
 	must(t, os.WriteFile(filepath.Join(f.Path, "file"), nil, 0o600))

@@ -20,11 +20,11 @@ import (
 	"stowage.dev/stowage/test/deadline"
 )
 
-// short is long enough for whatever does answer.
+// short is long enough for every entry that answers.
 const short = 2 * time.Second
 
-// settled waits until no look is under way.
-func settled(t *testing.T, p *Prober) {
+// waitIdle waits until no examination is in progress.
+func waitIdle(t *testing.T, p *Prober) {
 	t.Helper()
 	for {
 		p.workers.mu.Lock()
@@ -39,12 +39,12 @@ func settled(t *testing.T, p *Prober) {
 		select {
 		case <-some.done:
 		case <-time.After(deadline.Wait()):
-			t.Fatal("a look has never come to its end")
+			t.Fatal("an examination did not end")
 		}
 	}
 }
 
-func TestOneThatHangsDoesNotStopTheOthers(t *testing.T) {
+func TestHungEntryDoesNotBlockOthers(t *testing.T) {
 	f := newFolder(t, "a")
 	stuck := filepath.Join(f.Path, "stuck")
 	mount(t, stuck, "-t", "tmpfs", "-o", "size=1M", "none")
@@ -55,10 +55,10 @@ func TestOneThatHangsDoesNotStopTheOthers(t *testing.T) {
 	p := newProber(t, func(c *Config) { c.Timeout, c.Parallel = time.Hour, 1 })
 	p.SetTimeout(short)
 	release := make(chan struct{})
-	var asked atomic.Int32
+	var accessed atomic.Int32
 	p.statfs = func(path string, st *unix.Statfs_t) error {
 		if path == stuck {
-			asked.Add(1)
+			accessed.Add(1)
 			<-release
 		}
 		return unix.Statfs(path, st)
@@ -70,21 +70,21 @@ func TestOneThatHangsDoesNotStopTheOthers(t *testing.T) {
 			t.Fatalf("%+v", facts)
 		}
 	}
-	if got := asked.Load(); got != 1 {
-		t.Errorf("it was asked %d times while it hung", got)
+	if got := accessed.Load(); got != 1 {
+		t.Errorf("it was accessed %d times while it hung", got)
 	}
 	_, err := p.Identify(t.Context(), disk.Fact{Path: stuck, HostPath: stuck, Kind: disk.Mount})
 	if problem, ok := errors.AsType[*disk.Problem](err); !ok || problem.Reason != disk.TimedOut {
 		t.Errorf("Identify: %v", err)
 	}
 	close(release)
-	settled(t, p)
+	waitIdle(t, p)
 	if facts := scan(t, p, ask); facts["stuck"].Problem != nil {
-		t.Errorf("after it came back: %v", facts["stuck"].Problem)
+		t.Errorf("after it answered: %v", facts["stuck"].Problem)
 	}
 }
 
-func TestALookThatIsUnderWayIsWaitedFor(t *testing.T) {
+func TestCallWithinWaitsForTheSamePath(t *testing.T) {
 	w := workers{busy: make(map[string]*job)}
 	begun, release := make(chan struct{}), make(chan struct{})
 	first := make(chan int)
@@ -104,7 +104,7 @@ func TestALookThatIsUnderWayIsWaitedFor(t *testing.T) {
 	}
 }
 
-func TestAScanThatIsStoppedKnowsNothing(t *testing.T) {
+func TestCancelledScan(t *testing.T) {
 	f := newFolder(t, "a")
 	must(t, os.Mkdir(filepath.Join(f.Path, "x"), 0o755))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -115,9 +115,9 @@ func TestAScanThatIsStoppedKnowsNothing(t *testing.T) {
 	}
 }
 
-// silent mounts a FUSE file system whose server never answers. hangUp stops the server, which
+// mountHung mounts a FUSE file system whose server never answers. hangUp stops the server, which
 // ends all requests.
-func silent(t *testing.T, fsType, source, point string) (hangUp func()) {
+func mountHung(t *testing.T, fsType, source, point string) (hangUp func()) {
 	t.Helper()
 	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -143,9 +143,9 @@ func silent(t *testing.T, fsType, source, point string) (hangUp func()) {
 	return hangUp
 }
 
-func TestANetworkFileSystemIsNotAsked(t *testing.T) {
+func TestNetworkFileSystemIsNotAccessed(t *testing.T) {
 	f := newFolder(t, "a")
-	silent(t, "fuse.sshfs", "host:/export", filepath.Join(f.Path, "remote"))
+	mountHung(t, "fuse.sshfs", "host:/export", filepath.Join(f.Path, "remote"))
 	link(t, "remote/disk", f.Path, "into")
 	link(t, newDisk(t), f.Path, "disk")
 	p := newProber(t) // with a timeout that the test would not live to see
@@ -162,9 +162,9 @@ func TestANetworkFileSystemIsNotAsked(t *testing.T) {
 	}
 }
 
-func TestALocalFileSystemWhoseServerHangs(t *testing.T) {
+func TestHungFUSEServer(t *testing.T) {
 	f := newFolder(t, "a")
-	hangUp := silent(t, "fuseblk", newDisk(t), filepath.Join(f.Path, "ntfs"))
+	hangUp := mountHung(t, "fuseblk", newDisk(t), filepath.Join(f.Path, "ntfs"))
 	link(t, newDisk(t), f.Path, "disk")
 	p := newProber(t, func(c *Config) { c.Timeout = short })
 	var facts map[string]disk.Fact
@@ -183,17 +183,17 @@ func TestALocalFileSystemWhoseServerHangs(t *testing.T) {
 		t.Errorf("%d goroutines after the first scan, %d after the last", threads, n)
 	}
 	hangUp()
-	settled(t, p)
+	waitIdle(t, p)
 	facts = scan(t, p, disk.Scan{Folders: []disk.Folder{f}})
 	if r := reason(facts["ntfs"]); r != disk.IOError {
 		t.Errorf("once its server has died: %q", r)
 	}
 }
 
-func TestADiscoveryDirectoryThatHangs(t *testing.T) {
+func TestHungDiscoveryDirectory(t *testing.T) {
 	f, well := newFolder(t, "a"), newFolder(t, "b")
 	path := filepath.Join(f.Path, "ntfs")
-	hangUp := silent(t, "fuseblk", newDisk(t), path)
+	hangUp := mountHung(t, "fuseblk", newDisk(t), path)
 	link(t, newDisk(t), well.Path, "disk")
 	p := newProber(t, func(c *Config) { c.Timeout = short })
 	folders := []disk.Folder{{Class: "a", Path: path, HostPath: path}, well}
@@ -207,5 +207,5 @@ func TestADiscoveryDirectoryThatHangs(t *testing.T) {
 		}
 	}
 	hangUp()
-	settled(t, p)
+	waitIdle(t, p)
 }

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tree is a folder with links of many kinds in it.
+// tree makes a folder with links of many kinds.
 func tree(t testing.TB) string {
 	t.Helper()
 	root, err := filepath.EvalSymlinks(t.TempDir())
@@ -29,7 +29,7 @@ func tree(t testing.TB) string {
 	return root
 }
 
-func TestPathsAreResolvedAsTheKernelDoes(t *testing.T) {
+func TestWalk(t *testing.T) {
 	root := tree(t)
 	for _, to := range []string{
 		"a", "a/", "a/rel", "abs/rel/../..", "a/b/up/abs/b", "loop", "loop/x", "dangling", "a/b/slash",
@@ -40,7 +40,7 @@ func TestPathsAreResolvedAsTheKernelDoes(t *testing.T) {
 	}
 }
 
-func FuzzPathsAreResolvedAsTheKernelDoes(f *testing.F) {
+func FuzzWalk(f *testing.F) {
 	f.Add("abs/rel/../up")
 	f.Add("a/b/slash")
 	root := tree(f)
@@ -64,7 +64,7 @@ func same(t *testing.T, root, to string) {
 	fd, kernel := unix.Open(full, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if kernel != nil {
 		if err == nil {
-			t.Errorf("%q: found %s, the kernel says %v", to, at, kernel)
+			t.Errorf("%q: found %s, the kernel finds %v", to, at, kernel)
 		}
 		return
 	}

@@ -113,7 +113,7 @@ func TestWatchWithoutInotify(t *testing.T) {
 	l.until("something is mounted", exists(filepath.Join(f.Path, "mnt")))
 }
 
-func TestMountsThatCannotBeWatched(t *testing.T) {
+func TestUnwatchableMounts(t *testing.T) {
 	p := newProber(t, func(c *Config) { c.HostMountinfo = "/proc/no/such/mountinfo" })
 	if err := p.Watch(t.Context(), nil, func() {}); err == nil {
 		t.Error("no error")

@@ -32,8 +32,8 @@ var mkfs = map[string][]string{
 	"btrfs with xxhash":        {"mkfs.btrfs", "-q", "-f", "--csum", "xxhash"},
 }
 
-// TestParse holds Parse against blkid, for file systems as they are made and after any
-// byte of their superblocks is damaged: what blkid does not find must not be named.
+// TestParse compares Parse with blkid, for new file systems and after any
+// byte of their superblocks is damaged: Parse must not name what blkid does not find.
 func TestParse(t *testing.T) {
 	for name, command := range mkfs {
 		t.Run(name, func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestParseAnything(t *testing.T) {
+func TestParseDamaged(t *testing.T) {
 	ext, xfs := make([]byte, Size), make([]byte, Size)
 	ext[1024+0x38], ext[1024+0x39] = 0x53, 0xEF
 	copy(xfs, "XFSB")
@@ -150,7 +150,7 @@ func first(t *testing.T, file string) []byte {
 	return buffer
 }
 
-// damage changes a byte, and returns what changes it back.
+// damage changes a byte, and returns a function that restores it.
 func damage(t *testing.T, file string, offset int64) (restore func()) {
 	t.Helper()
 	flip := func() {

@@ -69,9 +69,9 @@ func TestTicket(t *testing.T) {
 	}
 }
 
-// TestTicketThatIsGoneWhenItIsLocked: a Job that has opened the file, and gets the lock
-// when the agent has taken the ticket back.
-func TestTicketThatIsGoneWhenItIsLocked(t *testing.T) {
+// TestTicketWithdrawnBeforeItIsLocked: a Job that has opened the file, and gets the lock
+// after the provisioner has withdrawn the ticket.
+func TestTicketWithdrawnBeforeItIsLocked(t *testing.T) {
 	t.Parallel()
 	f := newFolder(t)
 	if err := f.Issue(one, "a1"); err != nil {
@@ -121,8 +121,8 @@ func TestProgramsHoldTheTicket(t *testing.T) {
 	}
 }
 
-// TestFolderComesAndGoes: of many disks at a time.
-func TestFolderComesAndGoes(t *testing.T) {
+// TestFolderIsRemovedWhenEmpty, with many disks at a time.
+func TestFolderIsRemovedWhenEmpty(t *testing.T) {
 	t.Parallel()
 	f := newFolder(t)
 	var group sync.WaitGroup

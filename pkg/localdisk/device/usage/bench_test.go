@@ -16,8 +16,8 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// bench is this machine, with a folder of its own and the devices that a test makes.
-// What it makes is undone when the test ends, the last first.
+// bench is this machine, with a temporary folder and the devices of a test.
+// What it makes is removed when the test ends, in reverse order.
 type bench struct {
 	t    *testing.T
 	root string
@@ -41,7 +41,7 @@ func (b *bench) folder(p string) string {
 	return p
 }
 
-// run runs a command and returns the first line of what it says.
+// run runs a command and returns the first line of its output.
 func (b *bench) run(command ...string) string {
 	b.t.Helper()
 	if _, err := exec.LookPath(command[0]); err != nil {
@@ -157,7 +157,7 @@ func (b *bench) stat(p string) unix.Stat_t {
 	return st
 }
 
-// users asks who uses a fact, and writes the bench's folder as "~".
+// users returns the users of a fact, with the bench's folder as "~".
 func (b *bench) users(fact disk.Fact, volume string) []string {
 	b.t.Helper()
 	us, err := b.finder().Users(b.t.Context(), fact, volume)

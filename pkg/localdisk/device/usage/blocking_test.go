@@ -12,14 +12,14 @@ import (
 )
 
 type claim struct {
-	node   func(w *world)
+	node   func(w *fakeNode)
 	fact   disk.Fact
 	volume string
 	want   []string
 }
 
 func (c claim) check(t *testing.T) {
-	w := newWorld(t)
+	w := newFakeNode(t)
 	if c.node != nil {
 		c.node(w)
 	}
@@ -34,19 +34,19 @@ func (c claim) check(t *testing.T) {
 
 const kubelet = "/var/lib/kubelet"
 
-func TestDevicesClaimedByThemselves(t *testing.T) {
+func TestBlockingUsersOfADevice(t *testing.T) {
 	cases := map[string]claim{
 		"a disk with nothing on it is free": {fact: deviceFact("8:16")},
 		"a disk is claimed by its mount": {
-			node: func(w *world) { w.mount("8:16", "/", "/srv", "ext4 /dev/sdb") },
+			node: func(w *fakeNode) { w.mount("8:16", "/", "/srv", "ext4 /dev/sdb") },
 			fact: deviceFact("8:16"), want: []string{"mount /srv"},
 		},
 		"a disk is claimed by a mount in the discovery directory, which is the same bytes": {
-			node: func(w *world) { w.mount("8:16", "/", "/mnt/disks/b", "ext4 /dev/sdb") },
+			node: func(w *fakeNode) { w.mount("8:16", "/", "/mnt/disks/b", "ext4 /dev/sdb") },
 			fact: deviceFact("8:16"), want: []string{"mount /mnt/disks/b"},
 		},
 		"a disk is not claimed by kubelet's mounts of its own volume": {
-			node: func(w *world) {
+			node: func(w *fakeNode) {
 				w.mount("8:16", "/", kubelet+"/plugins/kubernetes.io/local-volume/mounts/pv-1", "ext4 /dev/sdb")
 				w.mount("8:16", "/", kubelet+"/pods/1/volumes/kubernetes.io~local-volume/pv-1", "ext4 /dev/sdb")
 				w.mount("8:16", "/sub", kubelet+"/pods/1/volume-subpaths/pv-1/c/0", "ext4 /dev/sdb")
@@ -55,15 +55,15 @@ func TestDevicesClaimedByThemselves(t *testing.T) {
 			},
 			fact: deviceFact("8:16"), volume: "pv-1",
 		},
-		"a disk is claimed by kubelet's mounts of another volume, of which ours begins the name": {
-			node: func(w *world) {
+		"a disk is claimed by kubelet's mounts of another volume, whose name begins with this one's": {
+			node: func(w *fakeNode) {
 				w.mount("8:16", "/", kubelet+"/plugins/kubernetes.io/local-volume/mounts/pv-10", "ext4 /dev/sdb")
 			},
 			fact: deviceFact("8:16"), volume: "pv-1",
 			want: []string{"mount " + kubelet + "/plugins/kubernetes.io/local-volume/mounts/pv-10"},
 		},
 		"a raw device that kubelet gives to a pod as another's volume claims it": {
-			node: func(w *world) {
+			node: func(w *fakeNode) {
 				w.mount("0:6", "/sdb", kubelet+"/plugins/kubernetes.io~local-volume/volumeDevices/old/uid", "devtmpfs devtmpfs")
 				w.loop("loop0", "7:0", kubelet+"/plugins/kubernetes.io~local-volume/volumeDevices/old/uid")
 			},
@@ -71,19 +71,19 @@ func TestDevicesClaimedByThemselves(t *testing.T) {
 			want: []string{"loop device /dev/loop0", "mount " + kubelet + "/plugins/kubernetes.io~local-volume/volumeDevices/old/uid"},
 		},
 		"a disk is claimed by swap": {
-			node: func(w *world) { w.swap("/dev/sdb", "partition") },
+			node: func(w *fakeNode) { w.swap("/dev/sdb", "partition") },
 			fact: deviceFact("8:16"), want: []string{"swap /dev/sdb"},
 		},
 		"a disk is claimed by device mapper": {
-			node: func(w *world) { w.holder("dm-0", "253:0", "sdb") },
+			node: func(w *fakeNode) { w.holder("dm-0", "253:0", "sdb") },
 			fact: deviceFact("8:16"), want: []string{"holder /dev/dm-0"},
 		},
 		"a disk is claimed by a loop device": {
-			node: func(w *world) { w.loop("loop0", "7:0", "/dev/sdb") },
+			node: func(w *fakeNode) { w.loop("loop0", "7:0", "/dev/sdb") },
 			fact: deviceFact("8:16"), want: []string{"loop device /dev/loop0"},
 		},
 		"a disk is claimed by btrfs, whichever of its devices the mount names": {
-			node: func(w *world) {
+			node: func(w *fakeNode) {
 				w.disk("sdd", "8:48")
 				w.mount("0:44", "/subvolume", "/srv", "btrfs /dev/sdd")
 				w.pool("6f-1", "sdd", "sdb")
@@ -91,11 +91,11 @@ func TestDevicesClaimedByThemselves(t *testing.T) {
 			fact: deviceFact("8:16"), want: []string{"mount /srv"},
 		},
 		"a disk is claimed by bcachefs, which names all its devices": {
-			node: func(w *world) { w.mount("0:44", "/", "/srv", "bcachefs /dev/sda9:/dev/sdb") },
+			node: func(w *fakeNode) { w.mount("0:44", "/", "/srv", "bcachefs /dev/sda9:/dev/sdb") },
 			fact: deviceFact("8:16"), want: []string{"mount /srv"},
 		},
-		"a mount from memory whose source names the device claims it: better so than not": {
-			node: func(w *world) {
+		"a mount in memory whose source names the device claims it": {
+			node: func(w *fakeNode) {
 				w.mount("0:44", "/", "/srv", "zfs /dev/mapper/mapped-dm-0")
 				w.holder("dm-0", "253:0", "sdb")
 			},
@@ -107,18 +107,18 @@ func TestDevicesClaimedByThemselves(t *testing.T) {
 	}
 }
 
-func TestDevicesClaimedByTheirDisks(t *testing.T) {
+func TestBlockingUsersOfItsDisk(t *testing.T) {
 	cases := map[string]claim{
 		"the root disk": {fact: deviceFact("8:0"), want: []string{"mount /", "mount /boot"}},
 		"a partition of the root disk": {
-			node: func(w *world) {
+			node: func(w *fakeNode) {
 				w.disk("nvme0n1", "259:0", "259:1", "259:2")
 				w.mount("259:1", "/", "/usr", "ext4 /dev/x")
 			},
 			fact: deviceFact("259:2"), want: []string{"mount /usr"},
 		},
 		"a partition beside a logical volume that the root is on": {
-			node: func(w *world) {
+			node: func(w *fakeNode) {
 				w.holder("dm-0", "253:0", "sdc1")
 				w.holder("dm-1", "253:1", "dm-0")
 				w.lines[0] = "20 1 253:1 / / rw - xfs /dev/mapper/root rw"
@@ -127,30 +127,30 @@ func TestDevicesClaimedByTheirDisks(t *testing.T) {
 			fact: deviceFact("8:34"), want: []string{"holder /dev/dm-0", "mount /", "mount /boot"},
 		},
 		"a disk that half of the root's mirror is on": {
-			node: func(w *world) {
+			node: func(w *fakeNode) {
 				w.holder("md0", "9:0", "sdb", "sdc1")
 				w.mount("9:0", "/", "/var", "ext4 /dev/md0")
 			},
 			fact: deviceFact("8:16"), want: []string{"holder /dev/md0", "mount /var"},
 		},
 		"the disk that kubelet's folder is mounted from": {
-			node: func(w *world) { w.mount("8:33", "/", kubelet, "ext4 /dev/sdc1") },
+			node: func(w *fakeNode) { w.mount("8:33", "/", kubelet, "ext4 /dev/sdc1") },
 			fact: deviceFact("8:34"), want: []string{"mount " + kubelet},
 		},
 		"the disk that the discovery directory is mounted from": {
-			node: func(w *world) { w.mount("8:33", "/", "/mnt/disks", "ext4 /dev/sdc1") },
+			node: func(w *fakeNode) { w.mount("8:33", "/", "/mnt/disks", "ext4 /dev/sdc1") },
 			fact: deviceFact("8:34"), want: []string{"mount /mnt/disks"},
 		},
 		"a disk with a mounted partition": {
-			node: func(w *world) { w.mount("8:33", "/", "/mnt/disks/b", "ext4 /dev/sdc1") },
+			node: func(w *fakeNode) { w.mount("8:33", "/", "/mnt/disks/b", "ext4 /dev/sdc1") },
 			fact: deviceFact("8:32"), want: []string{"mount /mnt/disks/b"},
 		},
 		"a disk with a partition that is held": {
-			node: func(w *world) { w.holder("dm-0", "253:0", "sdc2") },
+			node: func(w *fakeNode) { w.holder("dm-0", "253:0", "sdc2") },
 			fact: deviceFact("8:32"), want: []string{"holder /dev/dm-0"},
 		},
 		"a disk with a held partition, by what is mounted far above it": {
-			node: func(w *world) {
+			node: func(w *fakeNode) {
 				w.holder("dm-0", "253:0", "sdc2")
 				w.holder("dm-1", "253:1", "dm-0")
 				w.mount("253:1", "/", "/mnt/disks/b", "ext4 /dev/mapper/x")
@@ -158,15 +158,15 @@ func TestDevicesClaimedByTheirDisks(t *testing.T) {
 			fact: deviceFact("8:32"), want: []string{"holder /dev/dm-0", "holder /dev/dm-1", "mount /mnt/disks/b"},
 		},
 		"a partition of a disk that is held as a whole": {
-			node: func(w *world) { w.holder("dm-0", "253:0", "sdc") },
+			node: func(w *fakeNode) { w.holder("dm-0", "253:0", "sdc") },
 			fact: deviceFact("8:33"), want: []string{"holder /dev/dm-0"},
 		},
 		"a partition of a disk that is mounted as a whole": {
-			node: func(w *world) { w.mount("8:32", "/", "/mnt/disks/b", "ext4 /dev/sdc") },
+			node: func(w *fakeNode) { w.mount("8:32", "/", "/mnt/disks/b", "ext4 /dev/sdc") },
 			fact: deviceFact("8:33"), want: []string{"mount /mnt/disks/b"},
 		},
 		"a loop device over a device that is mounted": {
-			node: func(w *world) {
+			node: func(w *fakeNode) {
 				w.loop("loop0", "7:0", "/dev/sdb")
 				w.mount("8:16", "/", "/mnt/disks/b", "ext4 /dev/sdb")
 			},
@@ -178,30 +178,30 @@ func TestDevicesClaimedByTheirDisks(t *testing.T) {
 	}
 }
 
-func TestDevicesBesideOthers(t *testing.T) {
+func TestBlockingUsersBesideADevice(t *testing.T) {
 	cases := map[string]claim{
 		"a partition beside one that the host has mounted": {
-			node: func(w *world) { w.mount("8:33", "/", "/srv", "ext4 /dev/sdc1") },
+			node: func(w *fakeNode) { w.mount("8:33", "/", "/srv", "ext4 /dev/sdc1") },
 			fact: deviceFact("8:34"), want: []string{"mount /srv"},
 		},
 		"a partition beside one that is swap": {
-			node: func(w *world) { w.swap("/dev/sdc1", "partition") },
+			node: func(w *fakeNode) { w.swap("/dev/sdc1", "partition") },
 			fact: deviceFact("8:34"), want: []string{"swap /dev/sdc1"},
 		},
 		"a partition beside one that is held": {
-			node: func(w *world) { w.holder("dm-0", "253:0", "sdc1") },
+			node: func(w *fakeNode) { w.holder("dm-0", "253:0", "sdc1") },
 			fact: deviceFact("8:34"), want: []string{"holder /dev/dm-0"},
 		},
 		"a partition beside one that a loop device is attached to": {
-			node: func(w *world) { w.loop("loop0", "7:0", "/dev/sdc1") },
+			node: func(w *fakeNode) { w.loop("loop0", "7:0", "/dev/sdc1") },
 			fact: deviceFact("8:34"), want: []string{"loop device /dev/loop0"},
 		},
 		"a partition beside one that is a volume by its mount is free": {
-			node: func(w *world) { w.mount("8:33", "/", "/mnt/disks/b", "ext4 /dev/sdc1") },
+			node: func(w *fakeNode) { w.mount("8:33", "/", "/mnt/disks/b", "ext4 /dev/sdc1") },
 			fact: deviceFact("8:34"),
 		},
 		"a partition beside those that kubelet uses as volumes is free": {
-			node: func(w *world) {
+			node: func(w *fakeNode) {
 				w.mount("8:33", "/", kubelet+"/plugins/kubernetes.io/local-volume/mounts/x", "ext4 /dev/sdc1")
 				w.mount("8:33", "/", kubelet+"/pods/1/volumes/kubernetes.io~local-volume/x", "ext4 /dev/sdc1")
 				w.mount("0:6", "/sdc3", kubelet+"/plugins/kubernetes.io~local-volume/volumeDevices/y/uid", "devtmpfs devtmpfs")
@@ -210,7 +210,7 @@ func TestDevicesBesideOthers(t *testing.T) {
 			fact: deviceFact("8:34"),
 		},
 		"a logical volume beside one that is a volume is free": {
-			node: func(w *world) {
+			node: func(w *fakeNode) {
 				w.holder("dm-0", "253:0", "sdb", "sdc1")
 				w.holder("dm-1", "253:1", "sdb")
 				w.mount("253:0", "/", "/mnt/disks/b", "ext4 /dev/dm-0")
@@ -218,7 +218,7 @@ func TestDevicesBesideOthers(t *testing.T) {
 			fact: deviceFact("253:1"),
 		},
 		"a logical volume beside one that the host has mounted": {
-			node: func(w *world) {
+			node: func(w *fakeNode) {
 				w.holder("dm-0", "253:0", "sdb")
 				w.holder("dm-1", "253:1", "sdb")
 				w.mount("253:0", "/", "/srv", "ext4 /dev/dm-0")
@@ -226,7 +226,7 @@ func TestDevicesBesideOthers(t *testing.T) {
 			fact: deviceFact("253:1"), want: []string{"mount /srv"},
 		},
 		"a loop device over a file of the root file system is free": {
-			node: func(w *world) { w.loop("loop0", "7:0", "/var/images/a") },
+			node: func(w *fakeNode) { w.loop("loop0", "7:0", "/var/images/a") },
 			fact: deviceFact("7:0"),
 		},
 	}
@@ -235,25 +235,25 @@ func TestDevicesBesideOthers(t *testing.T) {
 	}
 }
 
-func TestFilesystemsClaimed(t *testing.T) {
-	here := func(w *world) { w.mount("8:16", "/", "/mnt/disks/a", "ext4 /dev/sdb") }
+func TestBlockingUsersOfAFilesystem(t *testing.T) {
+	here := func(w *fakeNode) { w.mount("8:16", "/", "/mnt/disks/a", "ext4 /dev/sdb") }
 	fact := mountFact("8:16", "/")
 	cases := map[string]claim{
 		"a mount of its own is free": {node: here, fact: fact},
 		"a mount that the host has elsewhere too": {
-			node: func(w *world) { here(w); w.mount("8:16", "/", "/srv", "ext4 /dev/sdb") },
+			node: func(w *fakeNode) { here(w); w.mount("8:16", "/", "/srv", "ext4 /dev/sdb") },
 			fact: fact, want: []string{"mount /srv"},
 		},
 		"a mount of which the host has a folder elsewhere": {
-			node: func(w *world) { here(w); w.mount("8:16", "/x", "/srv", "ext4 /dev/sdb") },
+			node: func(w *fakeNode) { here(w); w.mount("8:16", "/x", "/srv", "ext4 /dev/sdb") },
 			fact: fact, want: []string{"mount /srv"},
 		},
 		"a second path in the discovery directory is for those who look for the same bytes": {
-			node: func(w *world) { here(w); w.mount("8:16", "/", "/mnt/disks/b", "ext4 /dev/sdb") },
+			node: func(w *fakeNode) { here(w); w.mount("8:16", "/", "/mnt/disks/b", "ext4 /dev/sdb") },
 			fact: fact,
 		},
 		"kubelet's mounts of its own volume, a pod's loop devices and its swap are no reason": {
-			node: func(w *world) {
+			node: func(w *fakeNode) {
 				here(w)
 				w.mount("8:16", "/", kubelet+"/pods/1/volumes/kubernetes.io~local-volume/pv-1", "ext4 /dev/sdb")
 				w.loop("loop0", "7:0", "/mnt/disks/a/image")
@@ -262,7 +262,7 @@ func TestFilesystemsClaimed(t *testing.T) {
 			fact: fact, volume: "pv-1",
 		},
 		"a loop device and swap of the host, before there is a volume": {
-			node: func(w *world) {
+			node: func(w *fakeNode) {
 				here(w)
 				w.loop("loop0", "7:0", "/mnt/disks/a/image")
 				w.swap("/mnt/disks/a/swap", "file")
@@ -270,7 +270,7 @@ func TestFilesystemsClaimed(t *testing.T) {
 			fact: fact, want: []string{"loop device /dev/loop0", "swap /mnt/disks/a/swap"},
 		},
 		"containers of the host that have their layers on it": {
-			node: func(w *world) {
+			node: func(w *fakeNode) {
 				here(w)
 				w.lines = append(w.lines,
 					`90 20 0:70 / /run/c1 rw - overlay overlay rw,lowerdir=/l:/mnt/disks/a/l,upperdir=/u,workdir=/w`,
@@ -280,24 +280,24 @@ func TestFilesystemsClaimed(t *testing.T) {
 			fact: fact, want: []string{"mount /run/c1", "mount /run/c3"},
 		},
 		"a device that a loop device is attached to beside the mount": {
-			node: func(w *world) { here(w); w.loop("loop0", "7:0", "/dev/sdb") },
+			node: func(w *fakeNode) { here(w); w.loop("loop0", "7:0", "/dev/sdb") },
 			fact: fact, want: []string{"loop device /dev/loop0"},
 		},
 		"a folder of a file system that the host uses is free": {
-			node: func(w *world) { w.mount("8:1", "/volumes/a", "/mnt/disks/a", "ext4 /dev/sda1") },
+			node: func(w *fakeNode) { w.mount("8:1", "/volumes/a", "/mnt/disks/a", "ext4 /dev/sda1") },
 			fact: mountFact("8:1", "/volumes/a"),
 		},
 		"the root file system, bind-mounted": {
-			node: func(w *world) { w.mount("8:1", "/", "/mnt/disks/a", "ext4 /dev/sda1") },
+			node: func(w *fakeNode) { w.mount("8:1", "/", "/mnt/disks/a", "ext4 /dev/sda1") },
 			fact: mountFact("8:1", "/"), want: []string{"mount /"},
 		},
 		"a folder that has kubelet's in it, bind-mounted": {
-			node: func(w *world) { w.mount("8:1", "/var/lib", "/mnt/disks/a", "ext4 /dev/sda1") },
+			node: func(w *fakeNode) { w.mount("8:1", "/var/lib", "/mnt/disks/a", "ext4 /dev/sda1") },
 			fact: mountFact("8:1", "/var/lib"), want: []string{"mount /var/lib/kubelet"},
 		},
 		"a directory is free": {fact: mountFact("8:1", "/mnt/disks/a")},
 		"a directory that the host has mounted elsewhere": {
-			node: func(w *world) { w.mount("8:1", "/mnt/disks/a", "/srv", "ext4 /dev/sda1") },
+			node: func(w *fakeNode) { w.mount("8:1", "/mnt/disks/a", "/srv", "ext4 /dev/sda1") },
 			fact: mountFact("8:1", "/mnt/disks/a"), want: []string{"mount /srv"},
 		},
 	}

@@ -13,7 +13,7 @@ import (
 
 func TestOverlaps(t *testing.T) {
 	cases := map[string]struct {
-		node  func(w *world)
+		node  func(w *fakeNode)
 		place string
 		want  []string
 	}{
@@ -25,7 +25,7 @@ func TestOverlaps(t *testing.T) {
 			place: "dev:8:33", want: []string{"dev:8:32"},
 		},
 		"a logical volume, with all that it is made of and made of it": {
-			node: func(w *world) {
+			node: func(w *fakeNode) {
 				w.holder("dm-0", "253:0", "sdb", "sdc1")
 				w.holder("dm-1", "253:1", "sdc1")
 				w.holder("dm-2", "253:2", "dm-0")
@@ -33,11 +33,11 @@ func TestOverlaps(t *testing.T) {
 			place: "dev:253:0", want: []string{"dev:253:2", "dev:8:16", "dev:8:32", "dev:8:33"},
 		},
 		"a device, with the loop device over it": {
-			node:  func(w *world) { w.loop("loop0", "7:0", "/dev/sdb") },
+			node:  func(w *fakeNode) { w.loop("loop0", "7:0", "/dev/sdb") },
 			place: "dev:8:16", want: []string{"dev:7:0"},
 		},
 		"a device, with the mounts of it and of its parts": {
-			node: func(w *world) {
+			node: func(w *fakeNode) {
 				w.mount("8:33", "/", "/mnt/disks/b", "ext4 /dev/sdc1")
 				w.mount("8:33", "/x", "/mnt/disks/c", "ext4 /dev/sdc1")
 				w.mount("0:6", "/sdc2", "/mnt/node", "devtmpfs devtmpfs")
@@ -45,7 +45,7 @@ func TestOverlaps(t *testing.T) {
 			place: "dev:8:32", want: []string{"dev:8:33", "dev:8:34", "dev:8:35", "fs:8:33:/", "fs:8:33:/x"},
 		},
 		"a mount, with its device, the disk, and the folders above and in it": {
-			node: func(w *world) {
+			node: func(w *fakeNode) {
 				w.mount("8:33", "/", "/big", "ext4 /dev/sdc1")
 				w.mount("8:33", "/a", "/mnt/disks/a", "ext4 /dev/sdc1")
 				w.mount("8:33", "/a/b", "/mnt/disks/b", "ext4 /dev/sdc1")
@@ -54,20 +54,20 @@ func TestOverlaps(t *testing.T) {
 			place: "fs:8:33:/a", want: []string{"dev:8:32", "dev:8:33", "fs:8:33:/", "fs:8:33:/a/b"},
 		},
 		"btrfs, with all its devices": {
-			node: func(w *world) {
+			node: func(w *fakeNode) {
 				w.mount("0:44", "/", "/mnt/disks/a", "btrfs /dev/sdb")
 				w.pool("6f-1", "sdb", "sdc3")
 			},
 			place: "fs:0:44:/", want: []string{"dev:8:16", "dev:8:32", "dev:8:35"},
 		},
 		"memory": {
-			node:  func(w *world) { w.mount("0:44", "/", "/mnt/disks/a", "tmpfs none") },
+			node:  func(w *fakeNode) { w.mount("0:44", "/", "/mnt/disks/a", "tmpfs none") },
 			place: "fs:0:44:/",
 		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFakeNode(t)
 			if c.node != nil {
 				c.node(w)
 			}
@@ -82,8 +82,8 @@ func TestOverlaps(t *testing.T) {
 	}
 }
 
-func TestOverlapsOfNothing(t *testing.T) {
-	s := newWorld(t).survey()
+func TestOverlapsWithoutPlace(t *testing.T) {
+	s := newFakeNode(t).survey()
 	for _, place := range []string{"", "dev:8", "dev:1:2", "dev:8:16:/", "fs:8:16", "fs:8:16:relative", "fs:-1:0:/", "dev:8:99999999999"} {
 		if got, err := s.Overlaps(place); err == nil {
 			t.Errorf("%q overlaps %v, want an error", place, got)
@@ -92,7 +92,7 @@ func TestOverlapsOfNothing(t *testing.T) {
 }
 
 func TestOddDevices(t *testing.T) {
-	w := newWorld(t)
+	w := newFakeNode(t)
 	w.disk("cciss!c0d0", "104:0")
 	w.mount("0:6", "/cciss/c0d0", "/mnt/node", "devtmpfs devtmpfs")
 	w.swap("/dev/cciss/c0d0", "partition")
@@ -108,17 +108,17 @@ func TestOddDevices(t *testing.T) {
 	}
 }
 
-func TestSysfsThatMakesNoSenseIsAnError(t *testing.T) {
-	cases := map[string]func(w *world){
-		"a device number that is none": func(w *world) { w.file("sys/class/block/sdb/dev", "none\n") },
-		"a partition of no disk": func(w *world) {
+func TestInvalidSysfs(t *testing.T) {
+	cases := map[string]func(w *fakeNode){
+		"a device number that is none": func(w *fakeNode) { w.file("sys/class/block/sdb/dev", "none\n") },
+		"a partition of no disk": func(w *fakeNode) {
 			w.file("sys/devices/lost/dev", "8:99\n")
 			w.file("sys/devices/lost/partition", "1\n")
 			w.link("sys/class/block/lost", "../../devices/lost")
 		},
-		"slaves that cannot be listed": func(w *world) { w.file("sys/devices/odd/slaves", ""); w.odd() },
-		"pools that cannot be listed":  func(w *world) { w.file("sys/fs/btrfs", "") },
-		"no devices at all": func(w *world) {
+		"slaves that cannot be listed": func(w *fakeNode) { w.file("sys/devices/odd/slaves", ""); w.odd() },
+		"pools that cannot be listed":  func(w *fakeNode) { w.file("sys/fs/btrfs", "") },
+		"no devices at all": func(w *fakeNode) {
 			if err := os.RemoveAll(filepath.Join(w.root, "sys/class/block")); err != nil {
 				w.t.Fatal(err)
 			}
@@ -127,7 +127,7 @@ func TestSysfsThatMakesNoSenseIsAnError(t *testing.T) {
 	}
 	for name, change := range cases {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFakeNode(t)
 			change(w)
 			if _, err := w.finder().Survey(nil, nil); err == nil {
 				t.Error("surveyed without an error")
@@ -137,13 +137,13 @@ func TestSysfsThatMakesNoSenseIsAnError(t *testing.T) {
 }
 
 // odd lists the device of that name.
-func (w *world) odd() {
+func (w *fakeNode) odd() {
 	w.file("sys/devices/odd/dev", "8:99\n")
 	w.link("sys/class/block/odd", "../../devices/odd")
 }
 
-func TestCirclesOfDevicesEnd(t *testing.T) {
-	w := newWorld(t)
+func TestDeviceCycles(t *testing.T) {
+	w := newFakeNode(t)
 	w.holder("dm-0", "253:0", "sdb")
 	w.link("sys/devices/pci/block/sdb/slaves/dm-0", "../../dm-0")
 	got, err := w.survey().Overlaps("dev:8:16")

@@ -5,10 +5,10 @@ package usage
 
 import "testing"
 
-// TestReaches: what a loop device says it is attached to, when it is asked itself. The
-// node's files had it on a path of which nothing is known.
+// TestReaches: the loop device itself reports what it is attached to. Its path in sysfs is
+// unknown.
 func TestReaches(t *testing.T) {
-	w := newWorld(t)
+	w := newFakeNode(t)
 	w.mount("8:33", "/", "/mnt/disks/b", "ext4 /dev/sdc1")
 	w.mount("0:44", "/", "/mnt/disks/c", "btrfs /dev/sdb")
 	w.loop("loop0", "7:0", "/nowhere")
@@ -18,14 +18,14 @@ func TestReaches(t *testing.T) {
 		device, file number
 		want         bool
 	}{
-		"a file of the file system":               {"fs:8:33:/", number{}, number{8, 33}, true},
-		"a file of another":                       {"fs:8:33:/", number{}, number{8, 1}, false},
-		"the file system's device":                {"fs:8:33:/", number{8, 33}, number{}, true},
-		"the device":                              {"dev:8:33", number{8, 33}, number{}, true},
-		"another device":                          {"dev:8:33", number{8, 16}, number{}, false},
-		"nothing any more: no file system's user": {"fs:8:33:/", number{}, number{}, false},
-		"nothing any more: nor one of btrfs":      {"fs:0:44:/", number{}, number{}, false},
-		"nothing any more: nor a device's":        {"dev:8:33", number{}, number{}, false},
+		"a file of the file system":        {"fs:8:33:/", number{}, number{8, 33}, true},
+		"a file of another":                {"fs:8:33:/", number{}, number{8, 1}, false},
+		"the file system's device":         {"fs:8:33:/", number{8, 33}, number{}, true},
+		"the device":                       {"dev:8:33", number{8, 33}, number{}, true},
+		"another device":                   {"dev:8:33", number{8, 16}, number{}, false},
+		"detached: not of the file system": {"fs:8:33:/", number{}, number{}, false},
+		"detached: not of btrfs":           {"fs:0:44:/", number{}, number{}, false},
+		"detached: not of the device":      {"dev:8:33", number{}, number{}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			target, err := s.target(test.place)

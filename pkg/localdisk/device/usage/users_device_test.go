@@ -22,13 +22,13 @@ const (
 	nodes       = "kubelet/plugins/kubernetes.io~local-volume/volumeDevices/pv-1"
 )
 
-// A story makes a disk, has something use it, and says who should be found: by those
-// who clean, and by those who offer disks (with pv-1 as the disk's volume).
-type story func(t *testing.T, b *bench) (fact disk.Fact, users, claims []string)
+// userTest makes a disk and something that uses it. users are those that a clean must find,
+// claims those that prevent the disk from being offered (with pv-1 as its volume).
+type userTest func(t *testing.T, b *bench) (fact disk.Fact, users, claims []string)
 
-func (tell story) check(t *testing.T) {
+func (test userTest) check(t *testing.T) {
 	b := newBench(t)
-	fact, users, claims := tell(t, b)
+	fact, users, claims := test(t, b)
 	if diff := cmp.Diff(users, b.users(fact, "pv-1")); diff != "" {
 		t.Errorf("users (-want +got):\n%s", diff)
 	}
@@ -37,9 +37,9 @@ func (tell story) check(t *testing.T) {
 	}
 }
 
-func TestWhoUsesADevice(t *testing.T) {
-	cases := map[string]story{
-		"nobody": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
+func TestUsersOfADevice(t *testing.T) {
+	cases := map[string]userTest{
+		"nothing": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
 			return b.device(b.disk("a", 64)), nil, nil
 		},
 		"a mount": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
@@ -55,7 +55,7 @@ func TestWhoUsesADevice(t *testing.T) {
 				"kubelet ~/" + globalMount, "kubelet ~/" + podMount, "mount ~/" + globalMount, "mount ~/" + podMount,
 			}, nil
 		},
-		"kubelet, which has given it to a pod as it is": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
+		"kubelet, which has attached it to a pod as a raw device": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
 			dev := b.disk("a", 64)
 			node := nodes + "/uid"
 			b.bindNode(dev, node)
@@ -70,7 +70,7 @@ func TestWhoUsesADevice(t *testing.T) {
 			lo := b.attach(dev)
 			return b.device(dev), []string{"loop device " + lo}, []string{"loop device " + lo}
 		},
-		"a loop device over a node of another name, which sysfs cannot tell": func(t *testing.T, b *bench) (disk.Fact, []string, []string) {
+		"a loop device over a node of another name, which sysfs does not show": func(t *testing.T, b *bench) (disk.Fact, []string, []string) {
 			dev := b.disk("a", 64)
 			node := filepath.Join(b.root, "node")
 			if err := unix.Mknod(node, unix.S_IFBLK|0o600, int(b.stat(dev).Rdev)); err != nil {
@@ -102,7 +102,7 @@ func TestWhoUsesADevice(t *testing.T) {
 			t.Cleanup(func() { _ = f.Close() })
 			return b.device(dev), []string{exclusive(dev)}, nil
 		},
-		"nobody, though its node is mounted on the entry": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
+		"nothing: its node is mounted on the entry": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
 			dev := b.disk("a", 64)
 			b.bindNode(dev, "disks/a")
 			fact := b.device(dev)
@@ -147,8 +147,8 @@ func exclusive(dev string) string {
 	return disk.User{What: disk.ExclusiveOpen, Where: dev}.String()
 }
 
-func TestWhoUsesAPartOrTheWhole(t *testing.T) {
-	cases := map[string]story{
+func TestUsersOfAPartOrTheWhole(t *testing.T) {
+	cases := map[string]userTest{
 		"a disk, by a mount of its partition": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
 			dev := b.disk("a", 64)
 			first, _ := b.partitions(dev)

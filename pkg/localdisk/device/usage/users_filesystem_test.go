@@ -12,9 +12,9 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-func TestWhoUsesAFilesystem(t *testing.T) {
-	cases := map[string]story{
-		"nobody": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
+func TestUsersOfAFilesystem(t *testing.T) {
+	cases := map[string]userTest{
+		"nothing": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
 			return b.mounted(b.mkfs(b.disk("a", 64), "disks/a"), "/"), nil, nil
 		},
 		"memory, without a user": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
@@ -30,7 +30,7 @@ func TestWhoUsesAFilesystem(t *testing.T) {
 			b.mount("--bind", b.folder("disks/a/x"), "srv")
 			return b.mounted(point, "/"), []string{"mount ~/srv"}, []string{"mount ~/srv"}
 		},
-		"nobody, though another folder of the same file system is in use": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
+		"nothing: another folder of the same file system is in use": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
 			b.mkfs(b.disk("a", 64), "big")
 			b.mount("--bind", b.folder("big/b"), "srv")
 			point := b.mount("--bind", b.folder("big/a"), "disks/a")
@@ -41,7 +41,7 @@ func TestWhoUsesAFilesystem(t *testing.T) {
 			b.mount("--bind", point, podMount)
 			return b.mounted(point, "/"), []string{"kubelet ~/" + podMount, "mount ~/" + podMount}, nil
 		},
-		"kubelet, which has not put away its folder": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
+		"kubelet, which has not removed its folder": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
 			point := b.mkfs(b.disk("a", 64), "disks/a")
 			b.folder(podMount)
 			b.folder(podMount + "0") // another volume
@@ -52,7 +52,7 @@ func TestWhoUsesAFilesystem(t *testing.T) {
 			lo := b.attach(b.image("disks/a/image", 4))
 			return b.mounted(point, "/"), []string{"loop device " + lo}, nil
 		},
-		"nobody, though a loop device is over a file beside it": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
+		"nothing: a loop device is over a file outside of it": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
 			b.mkfs(b.disk("a", 64), "big")
 			point := b.mount("--bind", b.folder("big/a"), "disks/a")
 			b.attach(b.image("big/image", 4))
@@ -104,13 +104,13 @@ func TestWhoUsesAFilesystem(t *testing.T) {
 			b.swapOn(file)
 			return b.mounted(point, "/"), []string{"swap ~/disks/a/swap"}, nil
 		},
-		"only itself, though its path on the host has a symlink": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
+		"only itself, with a symlink in its path on the host": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
 			fact := b.mounted(b.mkfs(b.disk("a", 64), "disks/a"), "/")
 			b.link("disks", "link")
 			fact.HostPath = filepath.Join(b.root, "link/a")
 			return fact, nil, nil
 		},
-		"another mount of it, though its path on the host has a symlink": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
+		"another mount of it, with a symlink in its path on the host": func(_ *testing.T, b *bench) (disk.Fact, []string, []string) {
 			point := b.mkfs(b.disk("a", 64), "disks/a")
 			b.mount("--bind", point, "srv")
 			fact := b.mounted(point, "/")
@@ -134,7 +134,7 @@ func TestWhoUsesAFilesystem(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotKnownIsAnError(t *testing.T) {
+func TestUnknownIsAnError(t *testing.T) {
 	b := newBench(t)
 	dev, other := b.disk("a", 16), b.disk("b", 16)
 	good := Config{
@@ -197,8 +197,8 @@ func TestPathsAreAbsolute(t *testing.T) {
 	}
 }
 
-func TestKubeletsFolderElsewhere(t *testing.T) {
-	w := newWorld(t)
+func TestKubeletPath(t *testing.T) {
+	w := newFakeNode(t)
 	w.folder("kubelet/pods/1/volumes/kubernetes.io~local-volume/pv-1")
 	uses, err := w.finder().kubelet("pv-1")
 	if err != nil {
@@ -216,8 +216,8 @@ func TestKubeletsFolderElsewhere(t *testing.T) {
 	}
 }
 
-func TestLoopDevicesOverTheNetworkAreNotAsked(t *testing.T) {
-	// The fake node has no nodes in /dev: whatever is asked answers with an error.
+func TestLoopDevicesOverTheNetworkAreNotOpened(t *testing.T) {
+	// The fake node has no device nodes in /dev: every open is an error.
 	cases := map[string]struct {
 		backing string
 		asked   bool
@@ -227,7 +227,7 @@ func TestLoopDevicesOverTheNetworkAreNotAsked(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFakeNode(t)
 			w.mount("0:50", "/", "/net", "nfs4 server:/")
 			w.loop("loop0", "7:0", c.backing)
 			l, s := w.finder(), w.survey()
@@ -237,7 +237,7 @@ func TestLoopDevicesOverTheNetworkAreNotAsked(t *testing.T) {
 			}
 			uses, err := l.loops(t.Context(), s, sdb)
 			if len(uses) > 0 || (err != nil) != c.asked {
-				t.Errorf("uses %v, error %v; want the device asked: %v", uses, err, c.asked)
+				t.Errorf("uses %v, error %v; want the device opened: %v", uses, err, c.asked)
 			}
 		})
 	}

@@ -17,7 +17,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// writeAt writes to a device and waits until it is there.
+// writeAt writes to a device and syncs it.
 func writeAt(t *testing.T, dev, text string, at int64) {
 	t.Helper()
 	f, err := os.OpenFile(dev, os.O_WRONLY, 0)
@@ -38,7 +38,7 @@ func blankCheck(t testing.TB, dev string) Blank {
 	return Blank{Device: dev, Sys: "/sys", Bytes: sizeOf(t, dev), Verify: func(*os.File) error { return nil }}
 }
 
-// proven is a proof without what differs from run to run.
+// proven returns a proof without the fields that differ between runs.
 func proven(p disk.BlankProof) disk.BlankProof {
 	if p.State != "" {
 		p.State = "read"
@@ -46,10 +46,10 @@ func proven(p disk.BlankProof) disk.BlankProof {
 	return p
 }
 
-func TestOnlyEveryByteProvesThatADeviceIsBlank(t *testing.T) {
+func TestProveBlank(t *testing.T) {
 	need(t, "losetup")
 	const size = 40 * mib
-	stories := map[string]struct {
+	tests := map[string]struct {
 		put     map[int64]string
 		sampled disk.Content
 		want    disk.BlankProof
@@ -74,7 +74,7 @@ func TestOnlyEveryByteProvesThatADeviceIsBlank(t *testing.T) {
 			want: disk.BlankProof{State: "read", Bytes: size, Done: 5 * mib, Found: true},
 		},
 	}
-	for name, s := range stories {
+	for name, s := range tests {
 		t.Run(name, func(t *testing.T) {
 			dev := loop(t, blank(t, size))
 			for at, text := range s.put {
@@ -82,7 +82,7 @@ func TestOnlyEveryByteProvesThatADeviceIsBlank(t *testing.T) {
 			}
 			content, what, err := Sample(t.Context(), dev, -1)
 			if content != s.sampled || err != nil {
-				t.Errorf("Sample says %q (%s), %v, want %q", content, what, err, s.sampled)
+				t.Errorf("Sample returns %q (%s), %v, want %q", content, what, err, s.sampled)
 			}
 			got, err := ProveBlank(t.Context(), blankCheck(t, dev))
 			if err != nil {
@@ -94,7 +94,7 @@ func TestOnlyEveryByteProvesThatADeviceIsBlank(t *testing.T) {
 			if got.Found {
 				content, what, err := Sample(t.Context(), dev, got.Done)
 				if content != disk.ContentSome || err != nil {
-					t.Errorf("Sample of the byte that was found says %q (%s), %v", content, what, err)
+					t.Errorf("Sample of the byte that was found returns %q (%s), %v", content, what, err)
 				}
 			}
 		})
@@ -131,14 +131,14 @@ func paused(t *testing.T, b Blank, bytes int64) disk.BlankProof {
 func TestProofResumesUnlessTheDeviceWasWrittenTo(t *testing.T) {
 	need(t, "losetup")
 	const size = 40 * mib
-	stories := map[string]struct {
+	tests := map[string]struct {
 		meanwhile func(t *testing.T, dev string)
 		void      bool
 	}{
 		"nothing happened":                    {meanwhile: func(*testing.T, string) {}},
 		"another process read it":             {meanwhile: func(t *testing.T, dev string) { bytesOf(t, dev) }},
 		"data behind what was read":           {meanwhile: func(t *testing.T, dev string) { writeAt(t, dev, "secret", 2*mib) }, void: true},
-		"zeros, which are written all alike":  {meanwhile: func(t *testing.T, dev string) { writeAt(t, dev, "\x00", 2*mib) }, void: true},
+		"zeros are written":                   {meanwhile: func(t *testing.T, dev string) { writeAt(t, dev, "\x00", 2*mib) }, void: true},
 		"data that is in the page cache only": {meanwhile: dirtyCache, void: true},
 		"a discard": {meanwhile: func(t *testing.T, dev string) {
 			d, err := openDevice(dev, unix.O_RDWR)
@@ -151,7 +151,7 @@ func TestProofResumesUnlessTheDeviceWasWrittenTo(t *testing.T) {
 			}
 		}, void: true},
 	}
-	for name, s := range stories {
+	for name, s := range tests {
 		t.Run(name, func(t *testing.T) {
 			b := blankCheck(t, loop(t, blank(t, size)))
 			b.From = paused(t, b, 16*mib)
@@ -180,8 +180,8 @@ func TestProofResumesUnlessTheDeviceWasWrittenTo(t *testing.T) {
 	}
 }
 
-// dirtyCache writes to a device behind a descriptor that stays open, so that nothing has
-// the page cache written out.
+// dirtyCache writes to a device through a descriptor that stays open, so that the page cache is
+// not written back.
 func dirtyCache(t *testing.T, dev string) {
 	f, err := os.OpenFile(dev, os.O_WRONLY, 0)
 	if err != nil {
@@ -193,7 +193,7 @@ func dirtyCache(t *testing.T, dev string) {
 	}
 }
 
-func TestAProofIsVoid(t *testing.T) {
+func TestProofIsVoid(t *testing.T) {
 	need(t, "losetup")
 	t.Run("when the device is written to while it is read", func(t *testing.T) {
 		b := blankCheck(t, loop(t, blank(t, 40*mib)))
@@ -235,7 +235,7 @@ func TestAProofIsVoid(t *testing.T) {
 	})
 }
 
-func TestAProofEndsWith(t *testing.T) {
+func TestProofFails(t *testing.T) {
 	need(t, "losetup")
 	t.Run("a read error, and goes on there", func(t *testing.T) {
 		file := blank(t, 40*mib)
@@ -289,7 +289,7 @@ func TestAProofEndsWith(t *testing.T) {
 	})
 }
 
-func TestReadsKeepToTheirRate(t *testing.T) {
+func TestPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPace(chunk) // one chunk per second
 		begin := time.Now()
@@ -315,7 +315,7 @@ func TestReadsKeepToTheirRate(t *testing.T) {
 }
 
 func TestParseFields(t *testing.T) {
-	stories := map[string]struct {
+	tests := map[string]struct {
 		text string
 		want []uint64
 	}{
@@ -324,7 +324,7 @@ func TestParseFields(t *testing.T) {
 		"no newline":    {"4 5", []uint64{4, 5}},
 		"too many":      {"1 2 3 4 5 6", []uint64{1, 2, 3, 4}},
 	}
-	for name, s := range stories {
+	for name, s := range tests {
 		t.Run(name, func(t *testing.T) {
 			var into [4]uint64
 			n := parseFields([]byte(s.text), into[:])

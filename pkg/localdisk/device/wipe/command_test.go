@@ -22,23 +22,23 @@ import (
 
 func TestCommand(t *testing.T) {
 	const clean = "dd if=/dev/zero of=$LOCAL_PV_BLKDEVICE bs=1M count=2 conv=fsync 2>/dev/null\n"
-	stories := map[string]struct {
+	tests := map[string]struct {
 		body string
 		mode disk.Mode
 		want disk.Reason
-		// says is what has to be in the error.
+		// message is part of the error.
 		says  string
 		fails bool
 	}{
-		"one that cleans":                           {body: clean, mode: disk.Block},
-		"one that says it did, and did not":         {body: "exit 0\n", mode: disk.Block, fails: true, want: disk.CleanFailed, says: "data at byte 0"},
-		"one that fails, and says why":              {body: "echo so it is >&2; exit 3\n", mode: disk.Block, fails: true, says: "so it is"},
-		"one that needs the device for itself":      {body: "exec 3<>$LOCAL_PV_BLKDEVICE || exit 1\nwipefs -a $LOCAL_PV_BLKDEVICE && blkdiscard $LOCAL_PV_BLKDEVICE\n", mode: disk.Block},
-		"one that cannot be executed as it is":      {body: "", mode: disk.Filesystem},
-		"one that leaves bytes that mean nothing":   {body: "exit 0\n", mode: disk.Filesystem},
-		"one that is killed by a signal of its own": {body: "kill -9 $$\n", mode: disk.Filesystem, fails: true, says: "killed"},
+		"one that cleans":                         {body: clean, mode: disk.Block},
+		"one that succeeds without cleaning":      {body: "exit 0\n", mode: disk.Block, fails: true, want: disk.CleanFailed, says: "data at byte 0"},
+		"one that fails with output":              {body: "echo so it is >&2; exit 3\n", mode: disk.Block, fails: true, says: "so it is"},
+		"one that needs the device for itself":    {body: "exec 3<>$LOCAL_PV_BLKDEVICE || exit 1\nwipefs -a $LOCAL_PV_BLKDEVICE && blkdiscard $LOCAL_PV_BLKDEVICE\n", mode: disk.Block},
+		"one that cannot be executed as it is":    {body: "", mode: disk.Filesystem},
+		"one that leaves bytes that mean nothing": {body: "exit 0\n", mode: disk.Filesystem},
+		"one that kills itself":                   {body: "kill -9 $$\n", mode: disk.Filesystem, fails: true, says: "killed"},
 	}
-	for name, s := range stories {
+	for name, s := range tests {
 		t.Run(name, func(t *testing.T) {
 			need(t, "dd", "wipefs", "blkdiscard")
 			dev := loop(t, dirty(t, 2*mib))
@@ -50,7 +50,7 @@ func TestCommand(t *testing.T) {
 				t.Fatalf("error %v, want %q", err, s.want)
 			}
 			if err != nil && !strings.Contains(err.Error(), s.says) {
-				t.Errorf("error %v does not say %q", err, s.says)
+				t.Errorf("error %v does not returns %q", err, s.says)
 			}
 			if err == nil && verified != 2 {
 				t.Errorf("identity was checked %d times, want 2", verified)
@@ -59,7 +59,7 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-func TestACommandThatIsNotThere(t *testing.T) {
+func TestMissingCommand(t *testing.T) {
 	folder := t.TempDir()
 	plain := filepath.Join(folder, "plain")
 	if err := os.WriteFile(plain, nil, 0o600); err != nil {
@@ -73,8 +73,8 @@ func TestACommandThatIsNotThere(t *testing.T) {
 	}
 }
 
-func TestACommandIsToldTheDeviceAndNothingElse(t *testing.T) {
-	t.Setenv("SECRET", "of the agent")
+func TestCommandEnvironment(t *testing.T) {
+	t.Setenv("SECRET", "of the provisioner")
 	dev := loop(t, blank(t, mib))
 	said := filepath.Join(t.TempDir(), "said")
 	cleaner := script(t, filepath.Join(t.TempDir(), "clean"), fmt.Sprintf("{ env -u PWD -u SHLVL -u _ | sort; pwd; echo \"$@\"; readlink /proc/$$/fd/* | grep -c %s; } > %s; true\n", dev, said))
@@ -85,14 +85,14 @@ func TestACommandIsToldTheDeviceAndNothingElse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Of the device itself, no descriptor.
+	// It inherits no descriptor of the device.
 	want := fmt.Sprintf("LOCAL_PV_BLKDEVICE=%s\nPATH=%s\n/\na b $c\n0\n", dev, toolPath)
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
 
-func TestADiskThatIsReplacedUnderACommand(t *testing.T) {
+func TestDiskReplacedDuringACommand(t *testing.T) {
 	dev := loop(t, blank(t, mib))
 	replaced := errors.New("another disk")
 	tg := target(t, dev, disk.Block, "/bin/true")
@@ -108,7 +108,7 @@ func TestADiskThatIsReplacedUnderACommand(t *testing.T) {
 	}
 }
 
-func TestACommandEndsWithTheContextAndSoDoItsChildren(t *testing.T) {
+func TestCancelledCommand(t *testing.T) {
 	dev := loop(t, blank(t, mib))
 	pipe, line := fifo(t)
 	cleaner := script(t, filepath.Join(t.TempDir(), "clean"), "sleep 100 &\necho $! > "+pipe+"\nwait\n")
@@ -139,7 +139,7 @@ func TestACommandEndsWithTheContextAndSoDoItsChildren(t *testing.T) {
 	}
 }
 
-// dies waits for a process to end, by its descriptor.
+// dies waits until a process, a pidfd, has ended.
 func dies(t *testing.T, process int) {
 	t.Helper()
 	n, err := unix.Poll([]unix.PollFd{{Fd: int32(process), Events: unix.POLLIN}}, int(deadline.Wait().Milliseconds()))
@@ -148,7 +148,7 @@ func dies(t *testing.T, process int) {
 	}
 }
 
-func TestWhatACommandLeavesBehindDiesWithIt(t *testing.T) {
+func TestCommandsChildrenAreKilled(t *testing.T) {
 	dev := loop(t, blank(t, mib))
 	pipe, line := fifo(t)
 	cleaner := script(t, filepath.Join(t.TempDir(), "clean"), "sleep 100 </dev/null >/dev/null 2>&1 &\necho $! > "+pipe+"\n")

@@ -28,23 +28,15 @@ type device struct {
 	buf         []byte // of chunk bytes, aligned to pages
 }
 
-// openDevice opens a block device, and never anything else: the path is first opened with
-// O_PATH and examined. With O_EXCL, a device that is mounted, used as swap or part of another
+// openDevice opens a block device, and never anything else. With O_EXCL, a device that is mounted, used as swap or part of another
 // device is disk.VolumeInUse.
 func openDevice(path string, flags int) (*device, error) {
-	held, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	node, err := OpenNode(path)
 	if err != nil {
-		return nil, fmt.Errorf("find device %s: %w", path, err)
+		return nil, err
 	}
-	defer unix.Close(held)
-	var st unix.Stat_t
-	if err := unix.Fstat(held, &st); err != nil {
-		return nil, fmt.Errorf("stat device %s: %w", path, err)
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFBLK {
-		return nil, disk.Problemf(disk.SpecialFile, "%s is not a block device", path)
-	}
-	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", held), flags|unix.O_DIRECT|unix.O_CLOEXEC, 0)
+	defer node.Close()
+	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", node.Fd()), flags|unix.O_DIRECT|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, openProblem(path, flags, err)
 	}
@@ -54,6 +46,23 @@ func openDevice(path string, flags int) (*device, error) {
 		return nil, err
 	}
 	return d, nil
+}
+
+// OpenNode opens the node of a block device with O_PATH, which does not access the device.
+func OpenNode(path string) (*os.File, error) {
+	node, err := os.OpenFile(path, unix.O_PATH|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, fmt.Errorf("find device: %w", err)
+	}
+	info, err := node.Stat()
+	if err == nil && info.Mode()&(os.ModeDevice|os.ModeCharDevice) != os.ModeDevice {
+		err = disk.Problemf(disk.SpecialFile, "%s is not a block device", path)
+	}
+	if err != nil {
+		_ = node.Close()
+		return nil, err
+	}
+	return node, nil
 }
 
 func openProblem(path string, flags int, err error) error {

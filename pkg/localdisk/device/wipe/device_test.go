@@ -28,7 +28,7 @@ func TestDiscard(t *testing.T) {
 }
 
 // A loop device on ramfs can neither discard nor punch holes.
-func TestADeviceThatCannotDiscard(t *testing.T) {
+func TestDiscardUnsupported(t *testing.T) {
 	need(t)
 	point := t.TempDir()
 	if err := unix.Mount("none", point, "ramfs", 0, ""); err != nil {
@@ -62,8 +62,8 @@ func TestADeviceThatCannotDiscard(t *testing.T) {
 	}
 }
 
-// partitioned attaches a file, and has the kernel see two partitions in it, of which
-// the first ends with an odd sector.
+// partitioned attaches a file with two partitions, of which the first ends with an odd
+// sector.
 func partitioned(t *testing.T, file string) string {
 	t.Helper()
 	need(t, "addpart")
@@ -76,7 +76,7 @@ func partitioned(t *testing.T, file string) string {
 	return dev
 }
 
-func TestPartitionsOfAWipedTableAreGone(t *testing.T) {
+func TestPartitionTableIsReread(t *testing.T) {
 	dev := partitioned(t, blank(t, 40*mib))
 	partition := func(n int) string {
 		return fmt.Sprintf("/sys/class/block/%sp%d/partition", filepath.Base(dev), n)
@@ -94,7 +94,7 @@ func TestPartitionsOfAWipedTableAreGone(t *testing.T) {
 	}
 }
 
-func TestAPartitionIsCleanedAloneAndNeverByATA(t *testing.T) {
+func TestCleanPartition(t *testing.T) {
 	dev := partitioned(t, dirty(t, 40*mib))
 	part := dev + "p1"
 	tools := fakeTool(t)
@@ -137,7 +137,7 @@ func cached(t *testing.T, f *os.File, size int64) int64 {
 	return n
 }
 
-func TestThePageCacheIsNotFilled(t *testing.T) {
+func TestPageCacheIsNotUsed(t *testing.T) {
 	const size = 20 * mib
 	for _, method := range []string{"fs-reset", "zero", "dd-zero", "shred", "blkdiscard"} {
 		dev := loop(t, dirty(t, size))
@@ -151,7 +151,7 @@ func TestThePageCacheIsNotFilled(t *testing.T) {
 			t.Fatal(err)
 		}
 		if cached(t, f, size) < size {
-			t.Error("reading does not fill the cache: this test says nothing")
+			t.Error("reading does not fill the cache: this test proves nothing")
 		}
 		if err := Run(t.Context(), target(t, dev, disk.Filesystem, method), nil); err != nil {
 			t.Fatal(err)
@@ -168,7 +168,7 @@ func TestThePageCacheIsNotFilled(t *testing.T) {
 	}
 }
 
-func TestCleaningGoesBehindOthers(t *testing.T) {
+func TestIdlePriority(t *testing.T) {
 	priority := func() uintptr {
 		p, _, errno := unix.Syscall(unix.SYS_IOPRIO_GET, ioprioProcess, 0, 0)
 		if errno != 0 {

@@ -17,8 +17,9 @@ import (
 )
 
 // fake is a folder with a hdparm that keeps a drive's state in files: password,
-// frozen, expired, plain (no enhanced erase), none (no security), fail, deaf (says
-// it has erased), stuck (a pipe). An erase takes the right password, and zeroes the device.
+// frozen, expired, plain (no enhanced erase), none (no security), fail, deaf (reports an
+// erase that it did not do), stuck (a pipe). An erase requires the right password, and zeroes
+// the device.
 type fake struct{ folder string }
 
 func fakeTool(t *testing.T) fake {
@@ -89,7 +90,7 @@ func TestHDParm(t *testing.T) {
 	resumed := func(how string) []string {
 		return []string{"-I", "--user-master u " + how + " " + recorded, "-I"}
 	}
-	stories := map[string]struct {
+	tests := map[string]struct {
 		files map[string]string
 		mode  disk.Mode
 		step  string
@@ -99,22 +100,22 @@ func TestHDParm(t *testing.T) {
 		want    disk.Reason
 		says    string
 	}{
-		"a drive that can do more does, for a file system": {mode: disk.Filesystem, calls: erase("--security-erase-enhanced", "PASSWORD")},
-		"raw blocks are to be zeros, which only the plain erase promises": {
+		"a drive with enhanced erase, for a file system": {mode: disk.Filesystem, calls: erase("--security-erase-enhanced", "PASSWORD")},
+		"raw blocks must be zeros: plain erase": {
 			mode: disk.Block, calls: erase("--security-erase", "PASSWORD")},
-		"a drive that can do no more": {files: map[string]string{"plain": ""}, mode: disk.Filesystem, calls: erase("--security-erase", "PASSWORD")},
-		"the agent died after it wrote the password down": {
+		"a drive without enhanced erase": {files: map[string]string{"plain": ""}, mode: disk.Filesystem, calls: erase("--security-erase", "PASSWORD")},
+		"the provisioner was killed after it recorded the password": {
 			mode: disk.Block, step: securityStep + recorded, calls: erase("--security-erase", recorded)},
-		"the agent died after it gave the drive the password": {
+		"the provisioner was killed after it set the password": {
 			files: map[string]string{"password": recorded}, mode: disk.Block, step: securityStep + recorded, calls: resumed("--security-erase")},
-		"the agent died after the erase": {mode: disk.Block, step: erasedStep, want: disk.CleanFailed, says: "not blank"},
-		"a frozen drive is left alone": {files: map[string]string{"frozen": ""}, mode: disk.Block, calls: []string{"-I"},
+		"the provisioner was killed after the erase": {mode: disk.Block, step: erasedStep, want: disk.CleanFailed, says: "not blank"},
+		"a frozen drive is not changed": {files: map[string]string{"frozen": ""}, mode: disk.Block, calls: []string{"-I"},
 			want: disk.CleanFailed, says: "suspend and resume"},
 		"a drive with another password": {files: map[string]string{"password": "x"}, mode: disk.Block, calls: []string{"-I"},
 			want: disk.CleanFailed, says: "did not set"},
-		"a drive that was asked too often": {files: map[string]string{"password": recorded, "expired": ""}, mode: disk.Block, step: securityStep + recorded,
+		"a drive whose security count expired": {files: map[string]string{"password": recorded, "expired": ""}, mode: disk.Block, step: securityStep + recorded,
 			calls: []string{"-I"}, want: disk.CleanFailed, says: "off and on"},
-		"a drive that only says it has erased itself": {files: map[string]string{"deaf": ""}, mode: disk.Block, calls: erase("--security-erase", "PASSWORD"),
+		"a drive that reports an erase and did none": {files: map[string]string{"deaf": ""}, mode: disk.Block, calls: erase("--security-erase", "PASSWORD"),
 			want: disk.CleanFailed, says: "did not erase itself"},
 		"a drive without it": {files: map[string]string{"none": ""}, mode: disk.Block, calls: []string{"-I"},
 			want: disk.CleanerNotAllowed, says: "supports no ATA"},
@@ -123,7 +124,7 @@ func TestHDParm(t *testing.T) {
 		"another method was chosen before the drive was locked, and it is frozen": {
 			files: map[string]string{"frozen": ""}, mode: disk.Block, step: securityStep + recorded, command: []string{"zero"}, calls: []string{"-I"}},
 	}
-	for name, s := range stories {
+	for name, s := range tests {
 		t.Run(name, func(t *testing.T) {
 			dev := loop(t, dirty(t, 20*mib))
 			tools := fakeTool(t)
@@ -151,7 +152,7 @@ func TestHDParm(t *testing.T) {
 				t.Fatalf("error %v, want %q", err, s.want)
 			}
 			if err != nil && !strings.Contains(err.Error(), s.says) {
-				t.Errorf("error %v does not say %q", err, s.says)
+				t.Errorf("error %v does not returns %q", err, s.says)
 			}
 			var want []string
 			for _, c := range s.calls {
@@ -164,7 +165,7 @@ func TestHDParm(t *testing.T) {
 	}
 }
 
-func TestThePasswordIsWrittenDownBeforeTheDriveHasIt(t *testing.T) {
+func TestPasswordIsRecordedFirst(t *testing.T) {
 	dev := loop(t, dirty(t, 2*mib))
 	tools := fakeTool(t)
 	full := errors.New("disk full")
@@ -177,7 +178,7 @@ func TestThePasswordIsWrittenDownBeforeTheDriveHasIt(t *testing.T) {
 	}
 }
 
-func TestAnEraseThatFailsOrIsStoppedGoesOnWithItsPassword(t *testing.T) {
+func TestInterruptedEraseResumes(t *testing.T) {
 	dev := loop(t, dirty(t, 2*mib))
 	tools := fakeTool(t)
 	tools.set(t, "fail", "")
@@ -226,7 +227,7 @@ func TestAnEraseThatFailsOrIsStoppedGoesOnWithItsPassword(t *testing.T) {
 	}
 }
 
-func TestNoHDParmOnThisNode(t *testing.T) {
+func TestHDParmMissing(t *testing.T) {
 	dev := loop(t, dirty(t, 2*mib))
 	r := &run{Target: target(t, dev, disk.Block, "hdparm"), tools: t.TempDir()}
 	err := r.run(t.Context())

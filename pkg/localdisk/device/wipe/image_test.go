@@ -13,7 +13,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// sparse is a device's content in memory: zeros, and what was put there.
+// sparse is a device's content in memory: zeros except for what was put there.
 type sparse struct {
 	size int64
 	put  map[int64]string
@@ -57,7 +57,7 @@ func (s signature) places(size int64) []int64 {
 	return in
 }
 
-func TestEverySignatureIsFoundWhereverItMayBe(t *testing.T) {
+func TestEverySignatureIsFound(t *testing.T) {
 	for _, size := range []int64{300 * gib, 40*mib + 3*512, 40*mib + 5*4096} {
 		for _, s := range signatures() {
 			for i, at := range s.places(size) {
@@ -66,7 +66,7 @@ func TestEverySignatureIsFoundWhereverItMayBe(t *testing.T) {
 				}
 				got, err := s.find(newImage(sparse{size: size, put: map[int64]string{at: s.magic}}, size))
 				if err != nil || got != at {
-					t.Fatalf("%s at %d of %d: find says %d, %v", s.name, at, size, got, err)
+					t.Fatalf("%s at %d of %d: find returns %d, %v", s.name, at, size, got, err)
 				}
 			}
 			if size == 300*gib && s.where == nil && len(s.places(size)) != len(s.at) {
@@ -76,8 +76,8 @@ func TestEverySignatureIsFoundWhereverItMayBe(t *testing.T) {
 	}
 }
 
-// Whatever Inspect can find, fs-reset has to remove.
-func TestEverySignatureIsWhereSuperblocksAreZeroed(t *testing.T) {
+// fs-reset must remove everything that Inspect can find.
+func TestEverySignatureIsZeroed(t *testing.T) {
 	check := func(size int64) {
 		cleared := superblocks(size)
 		for _, s := range signatures() {
@@ -101,7 +101,7 @@ func TestEverySignatureIsWhereSuperblocksAreZeroed(t *testing.T) {
 	}
 }
 
-func TestSuperblocksAreFewOrderedAndWithinTheDevice(t *testing.T) {
+func TestSuperblocks(t *testing.T) {
 	for _, size := range []int64{512, 4096, ends, 2 * ends, 2*ends + 512, 64*mib + 512, gib, 300 * gib, 20000 * gib} {
 		var end, sum int64
 		end = -1
@@ -120,7 +120,7 @@ func TestSuperblocksAreFewOrderedAndWithinTheDevice(t *testing.T) {
 
 func TestInspectImage(t *testing.T) {
 	const size = 40 * mib
-	stories := map[string]struct {
+	tests := map[string]struct {
 		put  map[int64]string
 		size int64
 		mode disk.Mode
@@ -145,7 +145,7 @@ func TestInspectImage(t *testing.T) {
 		"the second header of a LUKS2 that lost its first":   {size: size, put: map[int64]string{4 * mib: "SKUL\xba\xbe"}, mode: disk.Filesystem, want: "crypto_LUKS at byte 4194304"},
 		"the second superblock of a NILFS without its first": {size: size, put: map[int64]string{size - 4096 + 6: "\x34\x34"}, mode: disk.Filesystem, want: "nilfs2 at byte 41938950"},
 	}
-	for name, s := range stories {
+	for name, s := range tests {
 		t.Run(name, func(t *testing.T) {
 			got, err := inspect(newImage(sparse{size: s.size, put: s.put}, s.size), s.mode)
 			if err != nil {
@@ -158,7 +158,7 @@ func TestInspectImage(t *testing.T) {
 	}
 }
 
-func TestInspectSaysWhatItCouldNotRead(t *testing.T) {
+func TestInspectReadError(t *testing.T) {
 	for name, at := range map[string]int64{"at the start": 1, "at the end": 40*mib - 1} {
 		t.Run(name, func(t *testing.T) {
 			_, err := inspect(newImage(sparse{size: 40 * mib, fail: at}, 40*mib), disk.Filesystem)

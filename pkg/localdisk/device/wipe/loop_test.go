@@ -33,7 +33,7 @@ func need(t testing.TB, tools ...string) {
 	}
 }
 
-// sh runs a tool, and fails the test if it does.
+// sh runs a tool, and fails the test if the tool fails.
 func sh(t testing.TB, name string, args ...string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
@@ -56,8 +56,8 @@ func loop(t testing.TB, file string, options ...string) string {
 	return dev
 }
 
-// room is a folder for disks, in memory if there is one.
-func room(t testing.TB) string {
+// diskFolder returns a folder for disks, in memory if possible.
+func diskFolder(t testing.TB) string {
 	t.Helper()
 	folder, err := os.MkdirTemp("/dev/shm", "wipe-") //nolint:usetesting // in memory
 	if err != nil {
@@ -67,10 +67,10 @@ func room(t testing.TB) string {
 	return folder
 }
 
-// blank makes a file of zeros that takes no room.
+// blank makes a sparse file of zeros.
 func blank(t testing.TB, size int64) string {
 	t.Helper()
-	file := filepath.Join(room(t), "disk")
+	file := filepath.Join(diskFolder(t), "disk")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func blank(t testing.TB, size int64) string {
 // dirty makes a file in which every byte is set.
 func dirty(t *testing.T, size int64) string {
 	t.Helper()
-	file := filepath.Join(room(t), "disk")
+	file := filepath.Join(diskFolder(t), "disk")
 	if err := os.WriteFile(file, bytes.Repeat([]byte{0xa5}, int(size)), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func sizeOf(t testing.TB, dev string) int64 {
 	return d.bytes
 }
 
-// target is a device that is the right one.
+// target returns a target whose verification succeeds.
 func target(t *testing.T, dev string, mode disk.Mode, command ...string) Target {
 	t.Helper()
 	m, err := Parse(command, mode)
@@ -129,8 +129,8 @@ func target(t *testing.T, dev string, mode disk.Mode, command ...string) Target 
 	return Target{Device: dev, Bytes: sizeOf(t, dev), Mode: mode, Method: m, Verify: func(*os.File) error { return nil }}
 }
 
-// fifo makes a pipe by which a script says that it is running, and returns its path
-// and how to wait for a line of it.
+// fifo makes a pipe by which a script reports that it runs. It returns its path, and a function
+// that waits for a line from it.
 func fifo(t *testing.T) (path string, line func() string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "pipe")

@@ -12,34 +12,34 @@ import (
 )
 
 func TestParse(t *testing.T) {
-	stories := map[string]struct {
+	tests := map[string]struct {
 		command []string
 		mode    disk.Mode
 		want    Method
 		fails   bool
 	}{
-		"nothing said, file systems: signatures go":       {mode: disk.Filesystem, want: Method{Name: FSReset}},
-		"nothing said, raw blocks: every byte goes":       {mode: disk.Block, want: Method{Name: Zero}},
-		"a method that is named holds for raw blocks too": {command: []string{"fs-reset"}, mode: disk.Block, want: Method{Name: FSReset}},
-		"discard":                                             {command: []string{"blkdiscard"}, mode: disk.Block, want: Method{Name: BlkDiscard}},
-		"secure erase":                                        {command: []string{"hdparm"}, mode: disk.Block, want: Method{Name: HDParm}},
-		"zeros, without a number, once":                       {command: []string{"dd-zero"}, mode: disk.Block, want: Method{Name: DDZero, Passes: 1}},
-		"zeros, twice":                                        {command: []string{"dd-zero", "2"}, mode: disk.Block, want: Method{Name: DDZero, Passes: 2}},
-		"random, without a number, three times":               {command: []string{"shred"}, mode: disk.Block, want: Method{Name: Shred, Passes: 3}},
-		"random, as often as allowed":                         {command: []string{"shred", "100"}, mode: disk.Block, want: Method{Name: Shred, Passes: 100}},
-		"a command with arguments":                            {command: []string{"/bin/x", "-a", ""}, mode: disk.Block, want: Method{Name: "/bin/x", Args: []string{"-a", ""}}},
-		"no passes are no clean":                              {command: []string{"dd-zero", "0"}, mode: disk.Block, fails: true},
-		"passes without end":                                  {command: []string{"shred", "101"}, mode: disk.Block, fails: true},
-		"passes that are no number":                           {command: []string{"shred", "x"}, mode: disk.Block, fails: true},
-		"two numbers":                                         {command: []string{"shred", "1", "2"}, mode: disk.Block, fails: true},
-		"an argument for a method that has none":              {command: []string{"zero", "1"}, mode: disk.Block, fails: true},
-		"an unknown method":                                   {command: []string{"format"}, mode: disk.Block, fails: true},
-		"a command that depends on where the agent was begun": {command: []string{"./x"}, mode: disk.Block, fails: true},
-		"an empty name":                                       {command: []string{""}, mode: disk.Block, fails: true},
-		"a NUL byte in an argument":                           {command: []string{"/bin/x", "a\x00b"}, mode: disk.Block, fails: true},
-		"an unknown mode":                                     {command: []string{"zero"}, mode: "Tape", fails: true},
+		"the default for file systems":           {mode: disk.Filesystem, want: Method{Name: FSReset}},
+		"the default for raw blocks":             {mode: disk.Block, want: Method{Name: Zero}},
+		"a configured method for raw blocks":     {command: []string{"fs-reset"}, mode: disk.Block, want: Method{Name: FSReset}},
+		"discard":                                {command: []string{"blkdiscard"}, mode: disk.Block, want: Method{Name: BlkDiscard}},
+		"secure erase":                           {command: []string{"hdparm"}, mode: disk.Block, want: Method{Name: HDParm}},
+		"zeros, without a number, once":          {command: []string{"dd-zero"}, mode: disk.Block, want: Method{Name: DDZero, Passes: 1}},
+		"zeros, twice":                           {command: []string{"dd-zero", "2"}, mode: disk.Block, want: Method{Name: DDZero, Passes: 2}},
+		"random, without a number, three times":  {command: []string{"shred"}, mode: disk.Block, want: Method{Name: Shred, Passes: 3}},
+		"random, as often as allowed":            {command: []string{"shred", "100"}, mode: disk.Block, want: Method{Name: Shred, Passes: 100}},
+		"a command with arguments":               {command: []string{"/bin/x", "-a", ""}, mode: disk.Block, want: Method{Name: "/bin/x", Args: []string{"-a", ""}}},
+		"no passes are no clean":                 {command: []string{"dd-zero", "0"}, mode: disk.Block, fails: true},
+		"passes without end":                     {command: []string{"shred", "101"}, mode: disk.Block, fails: true},
+		"passes that are no number":              {command: []string{"shred", "x"}, mode: disk.Block, fails: true},
+		"two numbers":                            {command: []string{"shred", "1", "2"}, mode: disk.Block, fails: true},
+		"an argument for a method that has none": {command: []string{"zero", "1"}, mode: disk.Block, fails: true},
+		"an unknown method":                      {command: []string{"format"}, mode: disk.Block, fails: true},
+		"a relative command":                     {command: []string{"./x"}, mode: disk.Block, fails: true},
+		"an empty name":                          {command: []string{""}, mode: disk.Block, fails: true},
+		"a NUL byte in an argument":              {command: []string{"/bin/x", "a\x00b"}, mode: disk.Block, fails: true},
+		"an unknown mode":                        {command: []string{"zero"}, mode: "Tape", fails: true},
 	}
-	for name, s := range stories {
+	for name, s := range tests {
 		t.Run(name, func(t *testing.T) {
 			got, err := Parse(s.command, s.mode)
 			if (err != nil) != s.fails {
@@ -55,7 +55,7 @@ func TestParse(t *testing.T) {
 func TestResume(t *testing.T) {
 	const size = 100 * mib
 	shred := Method{Name: Shred, Passes: 2}
-	stories := map[string]struct {
+	tests := map[string]struct {
 		step   string
 		method Method
 		want   point
@@ -77,7 +77,7 @@ func TestResume(t *testing.T) {
 		"the end of an earlier clean":           {finishedStep, shred, point{1, 0}},
 		"an ATA erase":                          {securityStep + "00112233445566778899aabbccddeeff", shred, point{1, 0}},
 	}
-	for name, s := range stories {
+	for name, s := range tests {
 		t.Run(name, func(t *testing.T) {
 			if got := resume(s.step, s.method, size); got != s.want {
 				t.Errorf("resume(%q) = %v, want %v", s.step, got, s.want)
@@ -88,14 +88,14 @@ func TestResume(t *testing.T) {
 
 func TestPassword(t *testing.T) {
 	const p = "00112233445566778899aabbccddeeff"
-	stories := map[string]struct{ step, want string }{
-		"one that was written down": {securityStep + p, p},
-		"too short":                 {securityStep + p[1:], ""},
-		"an option in its place":    {securityStep + "--security-disable-aaaaaaaaaaaaa", ""},
-		"an erase that is over":     {erasedStep, ""},
-		"another method's step":     {"zero 1:0/512", ""},
+	tests := map[string]struct{ step, want string }{
+		"a recorded password":   {securityStep + p, p},
+		"too short":             {securityStep + p[1:], ""},
+		"an option instead":     {securityStep + "--security-disable-aaaaaaaaaaaaa", ""},
+		"a finished erase":      {erasedStep, ""},
+		"another method's step": {"zero 1:0/512", ""},
 	}
-	for name, s := range stories {
+	for name, s := range tests {
 		t.Run(name, func(t *testing.T) {
 			if got := password(s.step); got != s.want {
 				t.Errorf("password(%q) = %q, want %q", s.step, got, s.want)

@@ -17,17 +17,16 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-// These tests ask util-linux, never our own table: what its tools find has to be
-// found, and nothing that they find may be left.
+// These tests compare with util-linux, not with the table of signatures: what its tools find
+// must be found, and nothing that they find may be left.
 
-// wipefs returns what wipefs sees.
+// wipefs returns what wipefs finds.
 func wipefs(t *testing.T, dev string) string {
 	t.Helper()
 	return sh(t, "wipefs", "--no-act", "--parsable", "--noheadings", dev)
 }
 
-// blkid returns what blkid sees, which is what kubelet asks before it makes a file
-// system.
+// blkid returns what blkid finds. kubelet runs it before it formats a device.
 func blkid(t *testing.T, dev string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "blkid", "--probe", dev).CombinedOutput()
@@ -74,7 +73,7 @@ var known = map[string][]string{
 	"bcache":              {"make-bcache", "-B", "DEV"},
 }
 
-func TestNoSignatureIsLeftOfWhatToolsMake(t *testing.T) {
+func TestSignaturesOfTools(t *testing.T) {
 	need(t, "wipefs", "blkid")
 	key := filepath.Join(t.TempDir(), "key")
 	if err := os.WriteFile(key, []byte("secret of no worth"), 0o600); err != nil {
@@ -86,13 +85,13 @@ func TestNoSignatureIsLeftOfWhatToolsMake(t *testing.T) {
 			dev := loop(t, blank(t, 400*mib+512))
 			args := strings.Split(strings.NewReplacer("DEV", dev, "KEY", key).Replace(strings.Join(command, "\x00")), "\x00")
 			sh(t, args[0], args[1:]...)
-			resetAndAsk(t, dev)
+			resetAndCheck(t, dev)
 		})
 	}
 }
 
-// resetAndAsk resets a device on which util-linux finds something.
-func resetAndAsk(t *testing.T, dev string) {
+// resetAndCheck resets a device on which util-linux finds something.
+func resetAndCheck(t *testing.T, dev string) {
 	t.Helper()
 	before := wipefs(t, dev)
 	if before == "" && blkid(t, dev) == "" {
@@ -100,7 +99,7 @@ func resetAndAsk(t *testing.T, dev string) {
 	}
 	content, what, err := Inspect(t.Context(), dev, disk.Filesystem)
 	if content != disk.ContentSome || what == "" || err != nil {
-		t.Fatalf("Inspect says %q, %q, %v, where wipefs says\n%s", content, what, err, before)
+		t.Fatalf("Inspect returns %q, %q, %v, where wipefs finds\n%s", content, what, err, before)
 	}
 	if err := Run(t.Context(), target(t, dev, disk.Filesystem), nil); err != nil {
 		t.Fatal(err)
@@ -110,7 +109,7 @@ func resetAndAsk(t *testing.T, dev string) {
 	}
 	for _, mode := range []disk.Mode{disk.Filesystem, disk.Block} {
 		if content, what, err := Inspect(t.Context(), dev, mode); content != disk.ContentNone || what != "" || err != nil {
-			t.Errorf("Inspect, %s, says %q, %q, %v", mode, content, what, err)
+			t.Errorf("Inspect, %s, returns %q, %q, %v", mode, content, what, err)
 		}
 	}
 }
@@ -128,7 +127,7 @@ func put(t *testing.T, file string, at int64, data string) {
 	}
 }
 
-// md makes as much of a superblock of Linux RAID as is looked at.
+// md makes the part of a superblock of Linux RAID that is examined.
 func md(major, minor uint32, at int64) string {
 	sb := make([]byte, 256)
 	binary.LittleEndian.PutUint32(sb, 0xa92b4efc)
@@ -138,7 +137,7 @@ func md(major, minor uint32, at int64) string {
 	return string(sb)
 }
 
-func TestNoSignatureIsLeftOfWhatWasPlanted(t *testing.T) {
+func TestPlantedSignatures(t *testing.T) {
 	need(t, "wipefs", "blkid")
 	const size = 80*mib + 3*512
 	repeat := func(data string, places ...int64) map[int64]string {
@@ -150,7 +149,7 @@ func TestNoSignatureIsLeftOfWhatWasPlanted(t *testing.T) {
 	}
 	uber := uberblocks(size)
 	md10 := mdAtEnd(size)[1]
-	stories := map[string]map[int64]string{
+	tests := map[string]map[int64]string{
 		"Linux RAID 0.90":             {mdAtEnd(size)[0]: md(0, 90, 0)},
 		"Linux RAID 1.0":              {md10: md(1, 0, md10)},
 		"Linux RAID 1.1":              {0: md(1, 0, 0)},
@@ -167,7 +166,7 @@ func TestNoSignatureIsLeftOfWhatWasPlanted(t *testing.T) {
 		"Stratis and too little of others": {32: "NXSB", 512 + 4: "!Stra0tis\x86\xff\x02^\x41rh",
 			65600: "_BHRfS_M", 65536 + 48: "\x00\x00\x01"},
 	}
-	for name, planted := range stories {
+	for name, planted := range tests {
 		t.Run(name, func(t *testing.T) {
 			file := blank(t, size)
 			for at, data := range planted {
@@ -176,12 +175,12 @@ func TestNoSignatureIsLeftOfWhatWasPlanted(t *testing.T) {
 			if wipefs(t, file)+blkid(t, file) == "" {
 				t.Skip("this util-linux does not take it for anything")
 			}
-			resetAndAsk(t, loop(t, file))
+			resetAndCheck(t, loop(t, file))
 		})
 	}
 }
 
-func TestCopiesFarInsideALargeDiskGo(t *testing.T) {
+func TestSuperblockCopiesOnALargeDisk(t *testing.T) {
 	const size = 300*gib + 512
 	file := blank(t, size)
 	copies := []int64{64 * mib, gib, 4 * gib, 16 * gib, 64 * gib, 256 * gib}
@@ -190,7 +189,7 @@ func TestCopiesFarInsideALargeDiskGo(t *testing.T) {
 	}
 	dev := loop(t, file)
 	if content, what, err := Inspect(t.Context(), dev, disk.Filesystem); content != disk.ContentSome || err != nil {
-		t.Errorf("Inspect says %q, %q, %v", content, what, err)
+		t.Errorf("Inspect returns %q, %q, %v", content, what, err)
 	}
 	if err := Run(t.Context(), target(t, dev, disk.Filesystem), nil); err != nil {
 		t.Fatal(err)
@@ -208,7 +207,7 @@ func TestCopiesFarInsideALargeDiskGo(t *testing.T) {
 	}
 }
 
-// wordsFor are names of libblkid that we say otherwise.
+// wordsFor are names of libblkid that the table has under another name.
 var wordsFor = map[string]string{
 	"ext2": "ext2/ext3/ext4/jbd", "ext3": "ext2/ext3/ext4/jbd", "ext4": "ext2/ext3/ext4/jbd",
 	"ext4dev": "ext2/ext3/ext4/jbd", "jbd": "ext2/ext3/ext4/jbd",
@@ -218,7 +217,7 @@ var wordsFor = map[string]string{
 	"cs_fvault2": "", "opensvc_hb": "",
 }
 
-func TestEveryFormatThatUtilLinuxKnowsIsInTheTable(t *testing.T) {
+func TestEveryFormatOfUtilLinux(t *testing.T) {
 	if _, err := exec.LookPath("blkid"); err != nil {
 		t.Skip("needs blkid")
 	}

@@ -19,7 +19,7 @@ import (
 	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
-func TestNoByteIsLeft(t *testing.T) {
+func TestMethods(t *testing.T) {
 	methods := [][]string{{"zero"}, {"dd-zero"}, {"dd-zero", "2"}, {"shred", "1"}}
 	disks := map[string]struct {
 		size    int64
@@ -58,7 +58,7 @@ func TestNoByteIsLeft(t *testing.T) {
 	}
 }
 
-func TestZeroGoesTheNextWay(t *testing.T) {
+func TestZeroFallsBack(t *testing.T) {
 	cannot := func(*device, stretch) error { return unix.EOPNOTSUPP }
 	lies := func(*device, stretch) error { return nil }
 	halfway := func(d *device, s stretch) error {
@@ -67,7 +67,7 @@ func TestZeroGoesTheNextWay(t *testing.T) {
 		}
 		return writeZeros(d, s)
 	}
-	stories := map[string]struct {
+	tests := map[string]struct {
 		ways []zeroer
 		step string
 		want disk.Reason
@@ -78,11 +78,11 @@ func TestZeroGoesTheNextWay(t *testing.T) {
 		"the device cannot punch holes":              {ways: []zeroer{cannot, zeroOut, writeZeros}},
 		"the device cannot do anything":              {ways: []zeroer{cannot, cannot, writeZeros}},
 		"the device stops in the middle":             {ways: []zeroer{halfway, writeZeros}},
-		"the device says it did, and did not":        {ways: []zeroer{lies, lies, writeZeros}},
-		"the same, after a step that was trusted":    {ways: []zeroer{lies, writeZeros}, step: "zero 1:67108864/68157440"},
-		"the device does not keep what it was given": {ways: []zeroer{lies}, want: disk.CleanFailed},
+		"the device reports success without zeroing": {ways: []zeroer{lies, lies, writeZeros}},
+		"the same, after a step":                     {ways: []zeroer{lies, writeZeros}, step: "zero 1:67108864/68157440"},
+		"the device does not keep what is written":   {ways: []zeroer{lies}, want: disk.CleanFailed},
 	}
-	for name, s := range stories {
+	for name, s := range tests {
 		t.Run(name, func(t *testing.T) {
 			dev := loop(t, dirty(t, offloadChunk+mib))
 			r := &run{Target: target(t, dev, disk.Block, "zero")}
@@ -137,11 +137,11 @@ func TestShredWritesRandomBytesFirst(t *testing.T) {
 	}
 }
 
-func TestAnInterruptedCleanGoesOnWhereItWas(t *testing.T) {
+func TestInterruptedCleanResumes(t *testing.T) {
 	const size = 20*mib + 512
 	dev := loop(t, dirty(t, size))
 	ctx, cancel := context.WithCancelCause(t.Context())
-	stopped := errors.New("the agent stops")
+	stopped := errors.New("the provisioner stops")
 	r := &run{Target: target(t, dev, disk.Filesystem, "dd-zero", "2"), progress: func(p disk.Progress) error {
 		if strings.HasPrefix(p.Step, "dd-zero/2 2:8388608/") {
 			cancel(stopped)
@@ -151,7 +151,7 @@ func TestAnInterruptedCleanGoesOnWhereItWas(t *testing.T) {
 	if err := r.run(ctx); !errors.Is(err, stopped) {
 		t.Fatalf("error %v, want %v", err, stopped)
 	}
-	// What comes before the step is not written again, all after it is.
+	// What precedes the step is not written again, and all after it is.
 	for _, at := range []int64{9 * mib, 4 * mib} {
 		write(t, dev, at)
 	}
@@ -189,20 +189,20 @@ func write(t *testing.T, dev string, at int64) {
 	}
 }
 
-// patience is a context that ends once it was asked often enough.
-type patience struct {
+// endsAfter is a context that ends after so many calls of Err.
+type endsAfter struct {
 	context.Context
 	left *int
 }
 
-func (p patience) Err() error {
+func (p endsAfter) Err() error {
 	if *p.left--; *p.left < 0 {
 		return context.Canceled
 	}
 	return nil
 }
 
-func TestACancelledCleanTellsWhereItIs(t *testing.T) {
+func TestCancelledCleanReportsItsStep(t *testing.T) {
 	dev := loop(t, dirty(t, 20*mib))
 	asked := 3 // at the start, and before each of two chunks
 	var steps []string
@@ -210,7 +210,7 @@ func TestACancelledCleanTellsWhereItIs(t *testing.T) {
 		steps = append(steps, p.Step)
 		return nil
 	}}
-	if err := r.run(patience{context.Background(), &asked}); !errors.Is(err, context.Canceled) {
+	if err := r.run(endsAfter{context.Background(), &asked}); !errors.Is(err, context.Canceled) {
 		t.Fatalf("error %v", err)
 	}
 	if diff := cmp.Diff([]string{"dd-zero/1 1:8388608/20971520"}, steps); diff != "" {
@@ -218,7 +218,7 @@ func TestACancelledCleanTellsWhereItIs(t *testing.T) {
 	}
 }
 
-func TestAStepThatCannotBeWrittenDownEndsTheClean(t *testing.T) {
+func TestUnrecordedStepEndsTheClean(t *testing.T) {
 	full := errors.New("disk full")
 	dev := loop(t, dirty(t, 20*mib))
 	r := &run{Target: target(t, dev, disk.Block, "dd-zero"), progress: func(disk.Progress) error { return full }}
@@ -230,9 +230,9 @@ func TestAStepThatCannotBeWrittenDownEndsTheClean(t *testing.T) {
 	}
 }
 
-func TestNothingIsWritten(t *testing.T) {
+func TestRejectedTargetsAreUnchanged(t *testing.T) {
 	other := errors.New("another disk")
-	stories := map[string]struct {
+	tests := map[string]struct {
 		options []string
 		change  func(*Target)
 		holds   func(t *testing.T, dev string)
@@ -253,7 +253,7 @@ func TestNothingIsWritten(t *testing.T) {
 			t.Cleanup(d.close)
 		}},
 	}
-	for name, s := range stories {
+	for name, s := range tests {
 		t.Run(name, func(t *testing.T) {
 			for _, method := range [][]string{{"fs-reset"}, {"zero"}, {"blkdiscard"}, {"dd-zero"}, {"shred"}, {"/bin/false"}} {
 				dev := loop(t, dirty(t, 2*mib), s.options...)
@@ -289,7 +289,7 @@ func TestNothingIsWritten(t *testing.T) {
 	})
 }
 
-func TestAMountedDeviceIsInUse(t *testing.T) {
+func TestMountedDeviceIsInUse(t *testing.T) {
 	need(t, "mkfs.ext4")
 	dev := loop(t, blank(t, 16*mib))
 	sh(t, "mkfs.ext4", "-q", dev)
@@ -302,11 +302,11 @@ func TestAMountedDeviceIsInUse(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	if content, what, err := Inspect(t.Context(), dev, disk.Filesystem); content != disk.ContentSome || err != nil {
-		t.Errorf("Inspect says %q, %q, %v", content, what, err)
+		t.Errorf("Inspect returns %q, %q, %v", content, what, err)
 	}
 }
 
-func TestWhatIsNoBlockDeviceIsNotOpened(t *testing.T) {
+func TestOnlyBlockDevicesAreOpened(t *testing.T) {
 	need(t)
 	folder := t.TempDir()
 	file := filepath.Join(folder, "file")
@@ -318,8 +318,8 @@ func TestWhatIsNoBlockDeviceIsNotOpened(t *testing.T) {
 	if err := os.Symlink(loop(t, blank(t, mib)), link); err != nil {
 		t.Fatal(err)
 	}
-	stories := map[string]string{"a file": file, "a folder": folder, "a pipe": pipe, "a character device": "/dev/null", "a symlink to a device": link}
-	for name, path := range stories {
+	tests := map[string]string{"a file": file, "a folder": folder, "a pipe": pipe, "a character device": "/dev/null", "a symlink to a device": link}
+	for name, path := range tests {
 		t.Run(name, func(t *testing.T) {
 			err := Run(t.Context(), Target{Device: path, Bytes: 4, Mode: disk.Block, Method: Method{Name: Zero}, Verify: func(*os.File) error {
 				t.Error("was opened")

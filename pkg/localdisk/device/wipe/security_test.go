@@ -33,7 +33,7 @@ Checksum: correct
 `
 
 func TestParseSecurity(t *testing.T) {
-	stories := map[string]struct {
+	tests := map[string]struct {
 		out  string
 		want security
 	}{
@@ -42,16 +42,16 @@ func TestParseSecurity(t *testing.T) {
 			"Security: \n\tMaster password revision code = 65534\n\t\tsupported\n\t\tenabled\n\tnot\tlocked\n\t\tfrozen\n\tnot\texpired: security count\n\tnot\tsupported: enhanced erase\n\tSecurity level high\n",
 			security{supported: true, enabled: true, frozen: true},
 		},
-		"a locked drive that counts no more": {
+		"a locked drive whose security count expired": {
 			"Security: \n\t\tsupported\n\t\tenabled\n\t\tlocked\n\tnot\tfrozen\n\t\texpired: security count\n",
 			security{supported: true, enabled: true, locked: true, expired: true},
 		},
-		"words of other sections are not taken for this one's": {"Capabilities:\n\tsupported\n\tfrozen\n", security{}},
-		"a drive that supports none":                           {"Security: \n\tnot\tsupported\n", security{}},
-		"a device that is no ATA drive":                        {"\n/dev/nvme0n1:\n", security{}},
-		"nothing":                                              {"", security{}},
+		"words of other sections are ignored": {"Capabilities:\n\tsupported\n\tfrozen\n", security{}},
+		"a drive that supports none":          {"Security: \n\tnot\tsupported\n", security{}},
+		"a device that is no ATA drive":       {"\n/dev/nvme0n1:\n", security{}},
+		"nothing":                             {"", security{}},
 	}
-	for name, s := range stories {
+	for name, s := range tests {
 		t.Run(name, func(t *testing.T) {
 			if got := parseSecurity([]byte(s.out)); got != s.want {
 				t.Errorf("got %+v, want %+v", got, s.want)

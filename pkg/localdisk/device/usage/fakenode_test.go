@@ -17,18 +17,18 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world is a node made of files: a tree as sysfs has it, and a mountinfo. It begins
+// fakeNode is a node made of files: a tree as sysfs has it, and a mountinfo. It begins
 // with a root disk sda, whose partition sda1 is mounted at / and sda2 at /boot, a
 // disk sdb with nothing on it, and a disk sdc with three partitions.
-type world struct {
+type fakeNode struct {
 	t     *testing.T
 	root  string
 	lines []string
 	swaps []string
 }
 
-func newWorld(t *testing.T) *world {
-	w := &world{t: t, root: t.TempDir()}
+func newFakeNode(t *testing.T) *fakeNode {
+	w := &fakeNode{t: t, root: t.TempDir()}
 	w.folder("kubelet/pods")
 	w.disk("sda", "8:0", "8:1", "8:2")
 	w.disk("sdb", "8:16")
@@ -39,7 +39,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-func (w *world) folder(p string) string {
+func (w *fakeNode) folder(p string) string {
 	w.t.Helper()
 	p = filepath.Join(w.root, p)
 	if err := os.MkdirAll(p, 0o755); err != nil {
@@ -48,14 +48,14 @@ func (w *world) folder(p string) string {
 	return p
 }
 
-func (w *world) file(p, text string) {
+func (w *fakeNode) file(p, text string) {
 	w.t.Helper()
 	if err := os.WriteFile(filepath.Join(w.folder(filepath.Dir(p)), filepath.Base(p)), []byte(text), 0o600); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-func (w *world) link(p, target string) {
+func (w *fakeNode) link(p, target string) {
 	w.t.Helper()
 	if err := os.Symlink(target, filepath.Join(w.folder(filepath.Dir(p)), filepath.Base(p))); err != nil {
 		w.t.Fatal(err)
@@ -63,7 +63,7 @@ func (w *world) link(p, target string) {
 }
 
 // disk adds a disk, with a partition for each further number.
-func (w *world) disk(name, number string, partitions ...string) {
+func (w *fakeNode) disk(name, number string, partitions ...string) {
 	home := "sys/devices/pci/block/" + name
 	w.file(home+"/dev", number+"\n")
 	w.folder(home + "/holders")
@@ -79,7 +79,7 @@ func (w *world) disk(name, number string, partitions ...string) {
 }
 
 // holder adds a device-mapper or md device over others.
-func (w *world) holder(name, number string, slaves ...string) {
+func (w *fakeNode) holder(name, number string, slaves ...string) {
 	w.disk(name, number)
 	w.file("sys/devices/pci/block/"+name+"/dm/name", "mapped-"+name+"\n")
 	for _, s := range slaves {
@@ -88,13 +88,13 @@ func (w *world) holder(name, number string, slaves ...string) {
 }
 
 // loop adds a loop device attached to a path.
-func (w *world) loop(name, number, backing string) {
+func (w *fakeNode) loop(name, number, backing string) {
 	w.disk(name, number)
 	w.file("sys/devices/pci/block/"+name+"/loop/backing_file", backing+"\n")
 }
 
 // pool adds a mounted file system of several devices.
-func (w *world) pool(uuid string, members ...string) {
+func (w *fakeNode) pool(uuid string, members ...string) {
 	w.folder("sys/fs/btrfs/features")
 	for _, m := range members {
 		w.link("sys/fs/btrfs/"+uuid+"/devices/"+m, "../../../../devices/pci/block/"+m)
@@ -102,7 +102,7 @@ func (w *world) pool(uuid string, members ...string) {
 }
 
 // mount adds a mount; what is its type and source.
-func (w *world) mount(number, root, point, what string) {
+func (w *fakeNode) mount(number, root, point, what string) {
 	id, parent := 20+len(w.lines), 20
 	if len(w.lines) == 0 {
 		parent = 1
@@ -111,12 +111,12 @@ func (w *world) mount(number, root, point, what string) {
 	w.lines = append(w.lines, fmt.Sprintf("%d %d %s %s %s rw - %s rw", id, parent, number, esc(root), esc(point), what))
 }
 
-func (w *world) swap(path, kind string) {
+func (w *fakeNode) swap(path, kind string) {
 	w.swaps = append(w.swaps, path+" "+kind+" 1024 0 -2")
 }
 
 // finder writes what was added to files.
-func (w *world) finder() *Finder {
+func (w *fakeNode) finder() *Finder {
 	w.t.Helper()
 	w.file("mountinfo", strings.Join(w.lines, "\n")+"\n")
 	w.file("swaps", "Filename Type Size Used Priority\n"+strings.Join(w.swaps, "\n")+"\n")
@@ -130,7 +130,7 @@ func (w *world) finder() *Finder {
 	return l
 }
 
-func (w *world) survey() *Survey {
+func (w *fakeNode) survey() *Survey {
 	w.t.Helper()
 	s, err := w.finder().Survey(nil, []string{"/mnt/disks"})
 	if err != nil {

@@ -20,13 +20,13 @@ import (
 	"stowage.dev/stowage/test/deadline"
 )
 
-// stuckAt has TestLookThatIsNotAnswered open the records in stuckWith, and look at a path.
+// stuckAt makes TestHungStat open the records in stuckWith, and stat a path.
 const stuckAt, stuckWith = "STOWAGE_TEST_LOOK_AT", "STOWAGE_TEST_LOOK_WITH_RECORDS_IN"
 
-func TestLookThatIsNotAnswered(t *testing.T) {
+func TestHungStat(t *testing.T) {
 	path := os.Getenv(stuckAt)
 	if path == "" {
-		t.Skip("is a process of TestProcessThatCannotEnd")
+		t.Skip("is a process of TestKilledPredecessor")
 	}
 	s := open(t, os.Getenv(stuckWith))
 	fmt.Fprintln(os.Stdout, "opened")
@@ -80,9 +80,10 @@ func silentDisk(t *testing.T) (point string, looked, hangUp func()) {
 	return point, func() { request() }, hangUp
 }
 
-// TestProcessThatCannotEnd: a provisioner that was killed while a disk does not answer has the
-// lock until the disk does. The next one starts, and leaves alone what the first may be writing.
-func TestProcessThatCannotEnd(t *testing.T) {
+// TestKilledPredecessor: a provisioner that was killed while a disk does not answer has the
+// lock until the disk answers. The next one starts, and does not touch what the first may be
+// writing.
+func TestKilledPredecessor(t *testing.T) {
 	folder := t.TempDir()
 	s := open(t, folder)
 	half := record("wwn:0x1")
@@ -94,7 +95,7 @@ func TestProcessThatCannotEnd(t *testing.T) {
 	}
 
 	point, looked, hangUp := silentDisk(t)
-	cmd := exec.Command(os.Args[0], "-test.run=^TestLookThatIsNotAnswered$")
+	cmd := exec.Command(os.Args[0], "-test.run=^TestHungStat$")
 	cmd.Env = append(os.Environ(), stuckAt+"="+filepath.Join(point, "file"), stuckWith+"="+folder)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()

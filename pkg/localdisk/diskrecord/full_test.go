@@ -35,14 +35,14 @@ func tiny(t *testing.T, size int) string {
 	return folder
 }
 
-// TestFullDisk: a record that finds no room takes nothing away from those that
-// are there, and leaves nothing behind.
+// TestFullDisk: a record for which there is no space damages no other, and leaves no file
+// behind.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(tiny(t, 16*4096), "disks")
 	s := open(t, folder)
 	put(t, s, record("wwn:0x1"))
-	before := told(s)
+	before := summary(s)
 	large := record("wwn:0x2")
 	large.Root = json.RawMessage(`"` + strings.Repeat("x", 100_000) + `"`)
 	if err := s.Put(large); !errors.Is(err, unix.ENOSPC) {
@@ -51,8 +51,8 @@ func TestFullDisk(t *testing.T) {
 	if err := s.Update("wwn:0x1", func(r *disk.Record) error { r.Root = large.Root; return nil }); !errors.Is(err, unix.ENOSPC) {
 		t.Fatalf("Update: %v, want no space", err)
 	}
-	if got := told(s); got != before {
-		t.Errorf("the store tells %q, and told %q", got, before)
+	if got := summary(s); got != before {
+		t.Errorf("the store returns %q, and returned %q", got, before)
 	}
 	if err := s.Update("wwn:0x1", setState(disk.Cleaning)); err != nil {
 		t.Errorf("a small record fits still: %v", err)
@@ -60,12 +60,12 @@ func TestFullDisk(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if got := told(open(t, folder)); got != "wwn:0x1 Cleaning" {
-		t.Errorf("after reopening the store tells %q", got)
+	if got := summary(open(t, folder)); got != "wwn:0x1 Cleaning" {
+		t.Errorf("after reopening the store returns %q", got)
 	}
 }
 
-// TestReadOnlyFolder: writes fail, reads go on.
+// TestReadOnlyFolder: writes fail, reads succeed.
 func TestReadOnlyFolder(t *testing.T) {
 	t.Parallel()
 	mount := tiny(t, 1<<20)
@@ -86,8 +86,8 @@ func TestReadOnlyFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range []*Store{s, open(t, folder)} {
-		if got := told(s); got != "wwn:0x1 Published" {
-			t.Errorf("the store tells %q", got)
+		if got := summary(s); got != "wwn:0x1 Published" {
+			t.Errorf("the store returns %q", got)
 		}
 	}
 }

@@ -29,6 +29,8 @@ const (
 // Slot is what is known about an entry of a discovery directory. Decisions do not change it.
 type Slot struct {
 	Key disk.Key
+	// Path is the entry's path on the node.
+	Path string
 	// Configured reports whether the configuration has the slot's class and a pattern that
 	// matches its name.
 	Configured bool
@@ -44,6 +46,8 @@ type Slot struct {
 	// found no disk there.
 	Fact *disk.Fact
 	Gone int
+	// Since is when the disk was first found as it is.
+	Since time.Time
 	// Persistent reports whether the disk has failed the last FaultLooks scans (Fault).
 	Persistent bool
 	// Record is the node's record of the disk at the path. Damaged reports whether there is a
@@ -104,6 +108,32 @@ type Slot struct {
 	GraceOver  bool
 	GraceUntil time.Time
 	Granted    bool
+}
+
+// VolumeName returns the volume through which the node uses the disk.
+func (s *Slot) VolumeName() string {
+	switch {
+	case s.Volume != nil:
+		return s.Volume.Name
+	case s.Record != nil:
+		return s.Record.Volume
+	default:
+		return ""
+	}
+}
+
+// OfferedMode returns the mode that the disk is or will be offered in.
+func (s *Slot) OfferedMode() disk.Mode {
+	switch {
+	case s.Volume != nil:
+		return s.Volume.Mode
+	case s.Record != nil && s.Record.State.Dirty() && s.Record.Mode != "":
+		return s.Record.Mode
+	case s.Mode != "":
+		return s.Mode
+	default:
+		return disk.Filesystem
+	}
 }
 
 // OfOtherCluster returns the problem of a disk whose record another cluster wrote; nil if

@@ -1,7 +1,7 @@
 // Copyright The Stowage Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package provisioner
+package clean
 
 import (
 	"context"
@@ -47,18 +47,24 @@ type Tickets interface {
 	Withdraw(identity disk.Identity) error
 }
 
-func (c *cleans) cleaner(job *clean) Cleaner {
+// Reports lists and watches LocalDiskReports.
+type Reports interface {
+	List(ctx context.Context, opts metav1.ListOptions) (*stowage.LocalDiskReportList, error)
+	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
+}
+
+func (c *Cleans) cleaner(job *clean) Cleaner {
 	if job.byJob {
-		return &jobCleaner{Provisioner: c.provisioner, job: job}
+		return &jobCleaner{Cleans: c, job: job}
 	}
-	return c.provisioner.Cleaner
+	return c.Config.Cleaner
 }
 
 // jobCleaner cleans a disk by a Job: it requests one in the node's report, and waits for the
 // controller's answer there. It trusts the answer only that the Job has ended, and checks
 // itself whether the disk is clean.
 type jobCleaner struct {
-	*Provisioner
+	*Cleans
 	job *clean
 }
 
@@ -127,16 +133,16 @@ func (c *jobCleaner) attempt(identity disk.Identity) (string, error) {
 
 // request adds a request to the report; nil removes it.
 func (c *jobCleaner) request(request *stowage.CleaningRequest) {
-	c.cleans.mu.Lock()
+	c.mu.Lock()
 	c.job.request = request
-	c.cleans.mu.Unlock()
-	c.status.poke()
+	c.mu.Unlock()
+	c.Status.Changed()
 }
 
 // await waits for the end of an attempt, and reports why it does not progress.
 func (c *jobCleaner) await(ctx context.Context, attempt string) (stowage.CleaningJob, error) {
 	var final stowage.CleaningJob
-	status := &jobStatus{status: c.status, job: c.job}
+	status := &jobStatus{status: c.Status, job: c.job}
 	timer := time.AfterFunc(jobAnswerTimeout, status.unanswered)
 	defer timer.Stop()
 	_, err := watchtools.UntilWithSync(ctx, c.ownReport(), &stowage.LocalDiskReport{}, nil, func(event watch.Event) (bool, error) {
@@ -145,7 +151,7 @@ func (c *jobCleaner) await(ctx context.Context, attempt string) (stowage.Cleanin
 			return false, nil
 		}
 		for _, answer := range report.Status.Jobs {
-			if answer.Path == c.job.path && answer.Attempt == attempt {
+			if answer.Path == c.job.Path && answer.Attempt == attempt {
 				status.update(answer)
 				final = answer
 			}
@@ -176,7 +182,7 @@ func (c *jobCleaner) ownReport() cache.ListerWatcher {
 // conclude returns an error unless the disk is clean. It does not trust that a Job succeeded,
 // and restores the root, which requests do not contain.
 func (c *jobCleaner) conclude(ctx context.Context, request disk.CleanRequest, answer stowage.CleaningJob) error {
-	klog.FromContext(ctx).V(2).Info("Cleaning Job ended", "path", c.job.path, logkeys.Volume, klog.KRef("", request.Volume),
+	klog.FromContext(ctx).V(2).Info("Cleaning Job ended", "path", c.job.Path, logkeys.Volume, klog.KRef("", request.Volume),
 		"job", answer.Job, "state", answer.State, logkeys.Reason, answer.Reason, "message", answer.Message)
 	switch {
 	case answer.State == stowage.CleaningJobRefused:
@@ -202,7 +208,7 @@ func (c *jobCleaner) conclude(ctx context.Context, request disk.CleanRequest, an
 
 // jobStatus reports why a Job does not progress.
 type jobStatus struct {
-	status *statusReporter
+	status Status
 	job    *clean
 
 	mu       sync.Mutex
@@ -241,5 +247,5 @@ func (s *jobStatus) report(problem *disk.Problem) {
 		return
 	}
 	s.problem = text
-	s.status.decided(s.job.gathered, decide.Decision{Do: decide.None, State: stowage.EntryCleaning, Problem: problem})
+	s.status.Decided(s.job.Slot, decide.Decision{Do: decide.None, State: stowage.EntryCleaning, Problem: problem})
 }

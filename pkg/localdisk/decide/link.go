@@ -24,7 +24,7 @@ func Link(s *Slot) Decision {
 		return Decision{Do: None}
 	case reclaimed(v):
 		return withhold(s, nil)
-	case !s.Looked: // nothing contradicts what was proven before
+	case !s.DirectoryRead: // nothing contradicts what was proven before
 		return Decision{Do: None}
 	case s.Vacant() || s.Fact.Kind != disk.Device || s.Fact.Device == "" || contested(s.Fact.Problem):
 		return withhold(s, nil)

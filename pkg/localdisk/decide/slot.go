@@ -40,15 +40,15 @@ type Slot struct {
 	// Mode is the volume mode that the class offers disks in.
 	Mode disk.Mode
 
-	// Looked reports whether the directory was read. If not, Fact is unknown.
-	Looked bool
-	// Fact is what is at the path now; nil if nothing is. Gone counts consecutive scans that
+	// DirectoryRead reports whether the directory was read. If not, Fact is unknown.
+	DirectoryRead bool
+	// Fact is what is at the path now; nil if nothing is. MissedScans counts consecutive scans that
 	// found no disk there.
-	Fact *disk.Fact
-	Gone int
+	Fact        *disk.Fact
+	MissedScans int
 	// Since is when the disk was first found as it is.
 	Since time.Time
-	// Persistent reports whether the disk has failed the last FaultLooks scans (Fault).
+	// Persistent reports whether the disk has failed the last FaultScans scans (Fault).
 	Persistent bool
 	// Record is the node's record of the disk at the path. Damaged reports whether there is a
 	// record that cannot be read.
@@ -72,9 +72,9 @@ type Slot struct {
 	// machine only; nil if there is none or Record is set.
 	Former *disk.Record
 
-	// Elsewhere names a volume of another slot that offers the same disk; Foreign names one of
+	// DuplicatePV names a volume of another slot that offers the same disk; UnmanagedPV names one of
 	// the path that is not the provisioner's.
-	Elsewhere, Foreign string
+	DuplicatePV, UnmanagedPV string
 
 	// Link is the device node that the volume's link (disk.Volume.Link) points to; empty if
 	// there is no link.
@@ -85,11 +85,11 @@ type Slot struct {
 	// Stayed reports whether the disk has been attached without interruption since
 	// Record.Attachment was recorded. If not, another node may have written to it.
 	Stayed bool
-	// Asked reports whether the disk was searched for in the reports of all nodes: for a
+	// NodesAsked reports whether the disk was searched for in the reports of all nodes: for a
 	// tombstone of its volume, from which its record is then written, and, if this node had
 	// the disk before, for a volume of another node that has it, which ForeignPV names.
-	Asked     bool
-	ForeignPV string
+	NodesAsked bool
+	ForeignPV  string
 	// Content is whether there is data, if the disk was inspected; Found is what was found.
 	Content disk.Content
 	Found   string
@@ -103,11 +103,11 @@ type Slot struct {
 	// names: the disk is published with its data, or the record of another cluster taken over.
 	Acknowledged bool
 	// GraceOver reports whether the grace period since Record.Missed has ended; GraceUntil is
-	// its end. Granted reports whether the controller allows the disk to be cleaned although
+	// its end. CleanAllowed reports whether the controller allows the disk to be cleaned although
 	// its volume is gone.
-	GraceOver  bool
-	GraceUntil time.Time
-	Granted    bool
+	GraceOver    bool
+	GraceUntil   time.Time
+	CleanAllowed bool
 }
 
 // VolumeName returns the volume through which the node uses the disk.
@@ -305,14 +305,14 @@ func (s *Slot) PhaseUnrecorded() bool {
 		r.State == disk.Published && r.Phase != v.Seen()
 }
 
-// GoneAfter is how many consecutive scans must find no disk before it counts as absent: a
+// AbsentAfter is how many consecutive scans must find no disk before it counts as absent: a
 // remount removes it for a moment.
-const GoneAfter = 2
+const AbsentAfter = 2
 
 // Absent reports whether it is certain that no disk is at the path, neither the volume's nor
 // another.
 func (s *Slot) Absent() bool {
-	return s.Looked && s.Gone >= GoneAfter && s.Vacant()
+	return s.DirectoryRead && s.MissedScans >= AbsentAfter && s.Vacant()
 }
 
 // Vacant reports whether the last scan found no disk at the path.

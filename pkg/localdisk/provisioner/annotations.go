@@ -54,7 +54,7 @@ func (p *Provisioner) refreshAnnotations(ctx context.Context, g *gathered) bool 
 	p.ReadAnnotations(ctx, report)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.acknowledged(g) && !g.Acknowledged || g.GraceOver && !g.Granted && p.granted[g.Record.Acknowledgement()]
+	return p.acknowledged(g) && !g.Acknowledged || g.GraceOver && !g.CleanAllowed && p.granted[g.Record.Acknowledgement()]
 }
 
 // acceptMachine reads which former machine an administrator declares to be this one, rewrites

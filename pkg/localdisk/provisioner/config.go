@@ -84,7 +84,7 @@ type Config struct {
 	// Settings are the initial settings; see Provisioner.Configure.
 	Settings *provisioner.ProvisionerConfiguration
 	// Recheck is the time between the scan that finds a disk missing or failing and the one that
-	// confirms it; 0 is 5 s. decide.FaultLooks times this is the longest time between two scans.
+	// confirms it; 0 is 5 s. decide.FaultScans times this is the longest time between two scans.
 	Recheck time.Duration
 }
 

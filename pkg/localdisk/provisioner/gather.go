@@ -105,10 +105,10 @@ func (p *Provisioner) gather(path string, known answers) *gathered {
 	key, configured := conf.folders.KeyOf(path)
 	g := &gathered{conf: conf}
 	state, present, read := p.paths.snapshot(path, key.Class)
-	g.Key, g.Path, g.Looked, g.Since, g.present = key, path, configured && read, state.observed.Since, present
-	g.Fact, g.Gone, g.Persistent = state.observed.Fact, state.observed.Missed, state.observed.Fault.Failing
+	g.Key, g.Path, g.DirectoryRead, g.Since, g.present = key, path, configured && read, state.observed.Since, present
+	g.Fact, g.MissedScans, g.Persistent = state.observed.Fact, state.observed.Missed, state.observed.Fault.Failing
 	var volumes []disk.Volume
-	if volumes, g.Elsewhere = p.volumes.at(conf, path, g.Fact); len(volumes) > 0 {
+	if volumes, g.DuplicatePV = p.volumes.at(conf, path, g.Fact); len(volumes) > 0 {
 		g.Volume, g.others = &volumes[0], volumes[1:]
 		g.Link = p.linkOf(g.Volume)
 	}
@@ -120,7 +120,7 @@ func (p *Provisioner) gather(path string, known answers) *gathered {
 	if class := conf.class(g.Key.Class); class != nil && configured {
 		g.Configured, g.Existing, g.Mode = true, existing(class), disk.Mode(class.VolumeMode)
 	}
-	g.Cluster, g.Foreign = p.Cluster, state.unmanagedPV
+	g.Cluster, g.UnmanagedPV = p.Cluster, state.unmanagedPV
 	if g.Volume != nil && g.Fact != nil && g.Volume.Identity.Moved(g.Fact.Identity) && p.formerMachines[g.Volume.Identity.Machine()] {
 		g.Volume.Accepted = g.Fact.Identity
 	}
@@ -142,12 +142,12 @@ func (p *Provisioner) gather(path string, known answers) *gathered {
 		known = answers{identity: g.Fact.Identity}
 	}
 	g.known = known
-	g.Content, g.Found, g.Users, g.UsersKnown, g.Asked = known.content, known.found, known.users, known.usersKnown, known.asked
+	g.Content, g.Found, g.Users, g.UsersKnown, g.NodesAsked = known.content, known.found, known.users, known.usersKnown, known.asked
 	g.ForeignPV, g.Superblock = known.foreignPV, known.superblock
 	if g.Record != nil {
 		g.Cleaner = p.Records.Cleaner(g.Record.Identity)
 		g.Stayed = g.Record.Attachment != "" && g.Record.Attachment == g.Fact.Attachment
-		g.Granted = p.granted[g.Record.Acknowledgement()]
+		g.CleanAllowed = p.granted[g.Record.Acknowledgement()]
 		g.GraceUntil = g.Record.Missed.Add(conf.OrphanGracePeriod.Duration)
 		g.GraceOver = !g.Record.Missed.IsZero() && !time.Now().Before(g.GraceUntil)
 	}

@@ -179,7 +179,7 @@ func (p *Provisioner) RootOf(ctx context.Context, g *decide.Slot) (json.RawMessa
 	if g.Record != nil && g.Record.Root != nil {
 		return g.Record.Root, nil
 	}
-	root, err := askDisk(ctx, p, g.Path, p.current().ProbeTimeout.Duration, func(ctx context.Context) (json.RawMessage, error) {
+	root, err := callWithin(ctx, p, g.Path, p.current().ProbeTimeout.Duration, func(ctx context.Context) (json.RawMessage, error) {
 		return p.Inspector.Root(ctx, *g.Fact)
 	})
 	if err != nil {

@@ -59,10 +59,10 @@ func (p *Provisioner) answer(ctx context.Context, g *gathered, question decide.A
 	}
 }
 
-// askDisk reads a disk in a goroutine, so that a disk that hangs does not hold up a worker.
+// callWithin reads a disk in a goroutine, so that a disk that hangs does not hold up a worker.
 // Without an answer in time the error is a *disk.Problem, TimedOut. The goroutine goes on
 // then, and the disk is not read again before it has returned.
-func askDisk[T any](ctx context.Context, p *Provisioner, path string, timeout time.Duration, question func(context.Context) (T, error)) (T, error) {
+func callWithin[T any](ctx context.Context, p *Provisioner, path string, timeout time.Duration, question func(context.Context) (T, error)) (T, error) {
 	var none T
 	late := disk.Problemf(disk.TimedOut, "the disk at %s has not answered for %s", path, timeout)
 	busy := false
@@ -100,7 +100,7 @@ func asProblem(err error) *disk.Problem {
 
 // findUsers finds out who uses the disk. An error is no answer.
 func (p *Provisioner) findUsers(ctx context.Context, g *gathered) (answers, error) {
-	users, err := askDisk(ctx, p, g.Path, g.conf.ProbeTimeout.Duration, func(ctx context.Context) ([]disk.User, error) {
+	users, err := callWithin(ctx, p, g.Path, g.conf.ProbeTimeout.Duration, func(ctx context.Context) ([]disk.User, error) {
 		return p.Inspector.Users(ctx, *g.Fact, g.VolumeName())
 	})
 	if err != nil {
@@ -119,7 +119,7 @@ func (p *Provisioner) inspect(ctx context.Context, g *gathered) (answers, error)
 		known.content = disk.ContentSampled
 		return known, nil
 	}
-	known, err := askDisk(ctx, p, g.Path, g.conf.ProbeTimeout.Duration, func(ctx context.Context) (answers, error) {
+	known, err := callWithin(ctx, p, g.Path, g.conf.ProbeTimeout.Duration, func(ctx context.Context) (answers, error) {
 		known := g.known
 		var err error
 		if g.AsPublished() {
@@ -158,7 +158,7 @@ func (p *Provisioner) readSuperblock(ctx context.Context, g *gathered) answers {
 }
 
 func (p *Provisioner) superblockOf(ctx context.Context, g *gathered) (disk.Superblock, error) {
-	found, err := askDisk(ctx, p, g.Path, g.conf.ProbeTimeout.Duration, func(ctx context.Context) (disk.Superblock, error) {
+	found, err := callWithin(ctx, p, g.Path, g.conf.ProbeTimeout.Duration, func(ctx context.Context) (disk.Superblock, error) {
 		return p.Fence.ReadSuperblock(ctx, *g.Fact)
 	})
 	if err != nil {

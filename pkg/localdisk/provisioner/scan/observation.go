@@ -60,7 +60,7 @@ func Compare(last State, scanned disk.Scanned, folders Folders, known []disk.Kno
 		s := decide.Slot{Fact: o.Fact}
 		if ok && s.Vacant() {
 			o.countMissed(before, now, apart)
-			soon = soon || o.Missed < decide.GoneAfter
+			soon = soon || o.Missed < decide.AbsentAfter
 		}
 		next.Paths[path] = o
 		if o.differs(before) {
@@ -131,7 +131,7 @@ func (o *Observation) countMissed(last Observation, now time.Time, apart time.Du
 	switch {
 	case o.Missed == 0:
 		o.Missed, o.missedAt = 1, now
-	case o.Missed < decide.GoneAfter && now.Sub(o.missedAt) >= apart:
+	case o.Missed < decide.AbsentAfter && now.Sub(o.missedAt) >= apart:
 		o.Missed, o.missedAt = o.Missed+1, now
 	}
 }

@@ -126,7 +126,7 @@ func (s *Scanner) Run(ctx context.Context) {
 		}
 		soon := s.provisioner.Scanned(ctx, begin, folders, known, scanned)
 		next := budget.spend(begin, time.Now())
-		pause = min(pause+rand.N(pause), decide.FaultLooks*s.recheck) // most faults cause no event
+		pause = min(pause+rand.N(pause), decide.FaultScans*s.recheck) // most faults cause no event
 		if soon {
 			pause = s.recheck
 		}

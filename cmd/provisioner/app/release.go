@@ -32,27 +32,13 @@ with their claims, including those that stowage-provisioner has published.`
 // releaseOptions are the flags of release.
 type releaseOptions struct {
 	migrate.ReleaseOptions
-	api                 apiFlags
 	confirm, stopProvisioners bool
 }
 
 func newReleaseCommand() *cobra.Command {
 	o := &releaseOptions{}
-	cmd := &cobra.Command{
-		Use:   "release (--all | --node NAME ...) [--confirm]",
-		Short: "Release volumes without cleaning them, to uninstall or for nodes that will not return",
-		Long:  releaseDescription,
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			client, err := o.api.clientset()
-			if err != nil {
-				return err
-			}
-			return o.run(cmd, client)
-		},
-	}
+	cmd := newTool("release (--all | --node NAME ...) [--confirm]", "Release volumes without cleaning them, to uninstall or for nodes that will not return", releaseDescription, o.run)
 	flags := cmd.Flags()
-	o.api.add(flags, toolQPS, toolBurst)
 	flags.BoolVar(&o.All, "all", false, "release the volumes of all nodes")
 	flags.StringSliceVar(&o.Nodes, "node", nil, "release the volumes of this node, which need not exist any more; may be given more than once")
 	flags.BoolVar(&o.confirm, "confirm", false, "release; without it, list only")

@@ -26,8 +26,6 @@ type gathered struct {
 	others []disk.Volume
 	// questionFailed reports whether the decision lacks an answer: the disk is asked again.
 	questionFailed bool
-	// proving reports whether the device is to be read to prove that it is blank.
-	proving bool
 	// retryAfter is when a clean or a proof that has failed is retried.
 	retryAfter time.Duration
 }
@@ -48,7 +46,7 @@ func (p *Provisioner) decideSlot(ctx context.Context, path string) (*gathered, d
 			continue
 		}
 		if !isQuestion(d.Do) {
-			return g, p.delayed(g, d), nil
+			return g, d, nil
 		}
 		var err error
 		known, err = p.answer(ctx, g, d.Do)
@@ -63,22 +61,6 @@ func (p *Provisioner) decideSlot(ctx context.Context, path string) (*gathered, d
 			return g, decide.Decision{Do: decide.RestoreRecord, State: d.State}, nil
 		}
 	}
-}
-
-// delayed replaces a clean or a blank proof that has failed before by a decision to wait.
-func (p *Provisioner) delayed(g *gathered, d decide.Decision) decide.Decision {
-	var problem *disk.Problem
-	switch d.Do {
-	case decide.ProveBlank:
-		g.proving = true
-		problem, g.retryAfter = p.proofs.Obstacle(g.Path)
-	case decide.Clean:
-		problem, g.retryAfter = p.cleans.Obstacle(g.Path)
-	}
-	if problem == nil {
-		return d
-	}
-	return decide.Decision{Do: decide.None, State: d.State, Problem: problem}
 }
 
 func decideVolume(g *gathered) decide.Decision {
@@ -118,7 +100,7 @@ func (p *Provisioner) gather(path string, known answers) *gathered {
 		g.Key = g.Volume.Key
 	}
 	if class := conf.class(g.Key.Class); class != nil && configured {
-		g.Configured, g.Existing, g.Mode = true, existing(class), disk.Mode(class.VolumeMode)
+		g.Configured, g.Existing, g.Mode = true, decide.Existing(class.ExistingData), disk.Mode(class.VolumeMode)
 	}
 	g.Cluster, g.UnmanagedPV = p.Cluster, state.unmanagedPV
 	if g.Volume != nil && g.Fact != nil && g.Volume.Identity.Moved(g.Fact.Identity) && p.formerMachines[g.Volume.Identity.Machine()] {
@@ -179,20 +161,6 @@ func (p *Provisioner) current() *settings {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.settings
-}
-
-// existing returns what a class does with data that is found.
-func existing(class *provisioner.Class) decide.Existing {
-	switch class.ExistingData {
-	case provisioner.ExistingDataPublish:
-		return decide.ExistingPublish
-	case provisioner.ExistingDataClean:
-		return decide.ExistingClean
-	case provisioner.ExistingDataAssumeBlank:
-		return decide.ExistingAssumeBlank
-	default:
-		return decide.ExistingRefuse
-	}
 }
 
 // addRecords adds the records of the path's disk and of the volume's.

@@ -114,14 +114,14 @@ func (t *pathTable) identities() map[disk.Identity]bool {
 	return t.present
 }
 
-// facts returns the facts of the last scan by path.
-func (t *pathTable) facts() map[string]disk.Fact {
+// withDisk returns the paths at which the last scan found a disk.
+func (t *pathTable) withDisk() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	found := map[string]disk.Fact{}
+	var found []string
 	for path, s := range t.byPath {
 		if s.observed.Fact != nil {
-			found[path] = *s.observed.Fact
+			found = append(found, path)
 		}
 	}
 	return found

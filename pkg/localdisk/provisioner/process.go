@@ -10,6 +10,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"stowage.dev/stowage/pkg/localdisk/decide"
+	"stowage.dev/stowage/pkg/localdisk/disk"
 )
 
 // process decides on a path and does what was decided: one action, after which the path is
@@ -24,9 +25,10 @@ func (p *Provisioner) process(ctx context.Context, path string) {
 	}
 	g, d, err := p.decideSlot(ctx, path)
 	if err == nil && ctx.Err() == nil {
-		if !g.proving {
+		if d.Do != decide.ProveBlank {
 			p.proofs.Stop(path)
 		}
+		d = p.delay(g, d)
 		p.status.Decided(&g.Slot, d)
 		if g.retryAfter == 0 {
 			err = p.act(ctx, g, d)
@@ -42,4 +44,19 @@ func (p *Provisioner) process(ctx context.Context, path string) {
 	default:
 		p.schedule(ctx, g, d)
 	}
+}
+
+// delay replaces a clean or a blank proof that has failed before by a decision to wait.
+func (p *Provisioner) delay(g *gathered, d decide.Decision) decide.Decision {
+	var problem *disk.Problem
+	switch d.Do {
+	case decide.ProveBlank:
+		problem, g.retryAfter = p.proofs.Obstacle(g.Path)
+	case decide.Clean:
+		problem, g.retryAfter = p.cleans.Obstacle(g.Path)
+	}
+	if problem == nil {
+		return d
+	}
+	return decide.Decision{Do: decide.None, State: d.State, Problem: problem}
 }

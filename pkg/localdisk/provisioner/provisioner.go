@@ -20,7 +20,6 @@ import (
 	"k8s.io/klog/v2"
 
 	provisioner "stowage.dev/stowage/pkg/apis/provisioner/v1alpha1"
-	"stowage.dev/stowage/pkg/localdisk/disk"
 	"stowage.dev/stowage/pkg/localdisk/localpv"
 	"stowage.dev/stowage/pkg/localdisk/provisioner/clean"
 	"stowage.dev/stowage/pkg/localdisk/provisioner/scan"
@@ -152,33 +151,22 @@ func (p *Provisioner) volumeGone(object any) {
 	p.scanner.Request() // its disk may be at another path, and may now be published there
 }
 
-// classChanged enqueues the paths of a StorageClass that is configured.
+// classChanged enqueues all paths if a StorageClass is configured.
 func (p *Provisioner) classChanged(object any) {
-	class, ok := object.(*storagev1.StorageClass)
-	if conf := p.current(); ok && conf.class(class.Name) != nil {
-		p.enqueue(func(fact disk.Fact) bool { return fact.Class == class.Name }, func(volume any) bool {
-			v, ok := p.volumes.read(conf, volume)
-			return ok && v.Key.Class == class.Name
-		})
+	if class, ok := object.(*storagev1.StorageClass); ok && p.current().class(class.Name) != nil {
+		p.enqueueAll()
 		p.status.Changed()
 	}
 }
 
-// enqueueAll enqueues all paths.
+// enqueueAll enqueues the paths of all disks and volumes.
 func (p *Provisioner) enqueueAll() {
-	p.enqueue(func(disk.Fact) bool { return true }, func(volume any) bool { return pathOf(volume) != "" })
-}
-
-// enqueue enqueues the paths of disks and volumes.
-func (p *Provisioner) enqueue(ofDisk func(disk.Fact) bool, ofVolume func(any) bool) {
-	for path, fact := range p.paths.facts() {
-		if ofDisk(fact) {
-			p.queue.Add(path)
-		}
+	for _, path := range p.paths.withDisk() {
+		p.queue.Add(path)
 	}
 	for _, volume := range p.volumes.GetStore().List() {
-		if ofVolume(volume) {
-			p.queue.Add(pathOf(volume))
+		if path := pathOf(volume); path != "" {
+			p.queue.Add(path)
 		}
 	}
 }

@@ -286,7 +286,11 @@ func (c *Cleans) clean(ctx context.Context, job *clean) error {
 	request := disk.CleanRequest{
 		Target: *job.Fact, Mode: record.Mode, Volume: job.VolumeName(), Command: job.command, Step: record.Step, Root: record.Root,
 	}
-	if err := c.cleaner(job).Clean(ctx, request, func(done disk.Progress) error { return c.progressed(job, &record, done) }); err != nil {
+	run := c.Cleaner.Clean
+	if job.byJob {
+		run = (&jobCleaner{Cleans: c, job: job}).Clean
+	}
+	if err := run(ctx, request, func(done disk.Progress) error { return c.progressed(job, &record, done) }); err != nil {
 		return err
 	}
 	record.State, record.Step, record.Phase, record.Attachment = disk.Clean, "", "", job.Fact.Attachment

@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -53,13 +52,6 @@ type Reports interface {
 	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
 }
 
-func (c *Cleans) cleaner(job *clean) Cleaner {
-	if job.byJob {
-		return &jobCleaner{Cleans: c, job: job}
-	}
-	return c.Config.Cleaner
-}
-
 // jobCleaner cleans a disk by a Job: it requests one in the node's report, and waits for the
 // controller's answer there. It trusts the answer only that the Job has ended, and checks
 // itself whether the disk is clean.
@@ -68,9 +60,7 @@ type jobCleaner struct {
 	job *clean
 }
 
-var _ Cleaner = (*jobCleaner)(nil)
-
-// Clean implements Cleaner. If ctx is cancelled the Job continues, and the next provisioner
+// Clean has the contract of Cleaner.Clean. If ctx is cancelled the Job continues, and the next provisioner
 // finds it; if the deadline is exceeded the request is removed.
 func (c *jobCleaner) Clean(ctx context.Context, request disk.CleanRequest, progress func(disk.Progress) error) error {
 	if err := c.idle(ctx, request); err != nil {
@@ -100,11 +90,6 @@ func (c *jobCleaner) Clean(ctx context.Context, request disk.CleanRequest, progr
 		return fmt.Errorf("wait for a cleaning Job: %w", err)
 	}
 	return c.conclude(ctx, request, answer)
-}
-
-// Restore implements Cleaner.
-func (c *jobCleaner) Restore(ctx context.Context, fact disk.Fact, root json.RawMessage) error {
-	return c.Cleaner.Restore(ctx, fact, root)
 }
 
 // idle returns an error if the disk is in use. The Job cannot see all users on the node.
@@ -192,7 +177,7 @@ func (c *jobCleaner) conclude(ctx context.Context, request disk.CleanRequest, an
 	case answer.State != stowage.CleaningJobSucceeded:
 		return disk.Problemf(disk.CleanFailed, "Job %s: %s (%s)", answer.Job, answer.Message, answer.Reason)
 	}
-	if err := c.Restore(ctx, request.Target, request.Root); err != nil {
+	if err := c.Cleaner.Restore(ctx, request.Target, request.Root); err != nil {
 		return err
 	}
 	content, found, err := c.Inspector.Cleaned(ctx, request.Target, request.Mode)

@@ -69,7 +69,7 @@ func contested(p *disk.Problem) bool {
 func content(s *Slot, match disk.Match) Decision {
 	v, r, read := s.Volume, s.VolumeRecord, s.Superblock
 	switch {
-	case r == nil || r.Volume != v.Name || r.UID != "" && r.UID != v.UID || r.State != disk.Published:
+	case r == nil || !isOf(r, v) || r.State != disk.Published:
 		return withhold(s, nil) // the record is written first
 	case read == nil:
 		return Decision{Do: ReadSuperblock}

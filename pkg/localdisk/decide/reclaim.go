@@ -120,7 +120,7 @@ func deleted(s *Slot) Decision {
 // cleaned reports whether the disk was cleaned for this volume (by UID).
 func cleaned(s *Slot) bool {
 	r, v := s.VolumeRecord, s.Volume
-	return r != nil && r.Cluster == s.Cluster && r.Volume == v.Name && (r.UID == "" || r.UID == v.UID) && !r.State.Dirty()
+	return r != nil && r.Cluster == s.Cluster && isOf(r, v) && !r.State.Dirty()
 }
 
 // binding removes the finalizer of a volume that a claim may still become bound to: cleaning

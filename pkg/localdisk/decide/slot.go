@@ -168,7 +168,7 @@ func (s *Slot) OfVanishedVolume() *disk.Problem {
 	if r == nil || !r.State.Dirty() || r.Volume == "" || r.Phase != disk.PhaseBound || s.Acknowledged {
 		return nil
 	}
-	if r.Volume == v.Name && (r.UID == "" || r.UID == v.UID) {
+	if isOf(r, v) {
 		return nil
 	}
 	return disk.Problemf(disk.VolumeVanished,
@@ -261,11 +261,17 @@ func MachineChanged(before, now disk.Identity) *disk.Problem {
 		before.Machine(), now.Machine(), before.Machine(), now.Machine())
 }
 
+// isOf reports whether a record is of a volume. A volume of the same name with another UID is
+// another volume; a record that was written before the volume has no UID.
+func isOf(r *disk.Record, v *disk.Volume) bool {
+	return r.Volume == v.Name && (r.UID == "" || r.UID == v.UID)
+}
+
 // Recorded reports whether the record of the disk at the path is dirty and describes the
-// volume as it is now. A volume of the same name with another UID is another volume.
+// volume as it is now.
 func (s *Slot) Recorded() bool {
 	r, v := s.Record, s.Volume
-	return r != nil && r.Cluster == s.Cluster && r.Volume == v.Name && (r.UID == "" || r.UID == v.UID) && r.Policy == v.Policy &&
+	return r != nil && r.Cluster == s.Cluster && isOf(r, v) && r.Policy == v.Policy &&
 		r.State.Dirty() && (r.State != disk.Retained || v.Deleting) && r.Missed.IsZero() && s.Fact != nil && v.Identity == s.Fact.Identity
 }
 
@@ -301,7 +307,7 @@ func (s *Slot) FoundAfterAbsence() *disk.Problem {
 // the observed one.
 func (s *Slot) PhaseUnrecorded() bool {
 	r, v := s.VolumeRecord, s.Volume
-	return r != nil && v.Identity != "" && r.Cluster == s.Cluster && r.Volume == v.Name && (r.UID == "" || r.UID == v.UID) &&
+	return r != nil && v.Identity != "" && r.Cluster == s.Cluster && isOf(r, v) &&
 		r.State == disk.Published && r.Phase != v.Seen()
 }
 

@@ -183,7 +183,7 @@ func (p *Provisioner) RootOf(ctx context.Context, g *decide.Slot) (json.RawMessa
 		return p.Inspector.Root(ctx, *g.Fact)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("look at the root of %s: %w", g.Path, err)
+		return nil, fmt.Errorf("read the root of %s: %w", g.Path, err)
 	}
 	return root, nil
 }

@@ -137,10 +137,10 @@ func (p *Provisioner) inspect(ctx context.Context, g *gathered) (answers, error)
 		return known, err
 	})
 	if err != nil {
-		return answers{}, fmt.Errorf("look into %s: %w", g.Path, err)
+		return answers{}, fmt.Errorf("inspect %s: %w", g.Path, err)
 	}
 	if known.content == disk.ContentUnknown {
-		return answers{}, fmt.Errorf("look into %s: no answer", g.Path)
+		return answers{}, fmt.Errorf("inspect %s: no answer", g.Path)
 	}
 	return known, nil
 }

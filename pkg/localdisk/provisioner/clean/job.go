@@ -127,19 +127,36 @@ func (c *jobCleaner) request(request *stowage.CleaningRequest) {
 // await waits for the end of an attempt, and reports why it does not progress.
 func (c *jobCleaner) await(ctx context.Context, attempt string) (stowage.CleaningJob, error) {
 	var final stowage.CleaningJob
-	status := &jobStatus{status: c.Status, job: c.job}
-	timer := time.AfterFunc(jobAnswerTimeout, status.unanswered)
+	var mu sync.Mutex // for answered, and while a problem is reported
+	answered := false
+	report := func(problem *disk.Problem) {
+		c.Status.Decided(c.job.Slot, decide.Decision{Do: decide.None, State: stowage.EntryCleaning, Problem: problem})
+	}
+	timer := time.AfterFunc(jobAnswerTimeout, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if !answered {
+			report(disk.Problemf(disk.JobWaiting, "no controller has created the cleaning Job for %s: check that stowage-controller runs with cleaning Jobs, or set useJobForCleaning to false", jobAnswerTimeout))
+		}
+	})
 	defer timer.Stop()
 	_, err := watchtools.UntilWithSync(ctx, c.ownReport(), &stowage.LocalDiskReport{}, nil, func(event watch.Event) (bool, error) {
-		report, ok := event.Object.(*stowage.LocalDiskReport)
-		if !ok || event.Type == watch.Deleted || report.Spec.NodeName != c.Node {
+		page, ok := event.Object.(*stowage.LocalDiskReport)
+		if !ok || event.Type == watch.Deleted || page.Spec.NodeName != c.Node {
 			return false, nil
 		}
-		for _, answer := range report.Status.Jobs {
-			if answer.Path == c.job.Path && answer.Attempt == attempt {
-				status.update(answer)
-				final = answer
+		mu.Lock()
+		defer mu.Unlock()
+		for _, answer := range page.Status.Jobs {
+			if answer.Path != c.job.Path || answer.Attempt != attempt {
+				continue
 			}
+			answered, final = true, answer
+			var problem *disk.Problem
+			if answer.Reason != "" && !answer.Final() {
+				problem = disk.Problemf(disk.JobWaiting, "%s: %s", answer.Reason, answer.Message)
+			}
+			report(problem)
 		}
 		return final.Final(), nil
 	})
@@ -189,48 +206,4 @@ func (c *jobCleaner) conclude(ctx context.Context, request disk.CleanRequest, an
 	default:
 		return nil
 	}
-}
-
-// jobStatus reports why a Job does not progress.
-type jobStatus struct {
-	status Status
-	job    *clean
-
-	mu       sync.Mutex
-	answered bool
-	problem  string
-}
-
-// update reports an answer.
-func (s *jobStatus) update(answer stowage.CleaningJob) {
-	var problem *disk.Problem
-	if answer.Reason != "" && !answer.Final() {
-		problem = disk.Problemf(disk.JobWaiting, "%s: %s", answer.Reason, answer.Message)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.answered = true
-	s.report(problem)
-}
-
-// unanswered reports that there is no answer.
-func (s *jobStatus) unanswered() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.answered {
-		s.report(disk.Problemf(disk.JobWaiting, "no controller has created the cleaning Job for %s: check that stowage-controller runs with cleaning Jobs, or set useJobForCleaning to false", jobAnswerTimeout))
-	}
-}
-
-// report reports a problem that is new. The caller holds mu.
-func (s *jobStatus) report(problem *disk.Problem) {
-	text := ""
-	if problem != nil {
-		text = problem.Error()
-	}
-	if text == s.problem {
-		return
-	}
-	s.problem = text
-	s.status.Decided(s.job.Slot, decide.Decision{Do: decide.None, State: stowage.EntryCleaning, Problem: problem})
 }
